@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One buffer a thread holds the last sentence. Nothing is allocated, so that
+ * "out of memory" can be said too.
+ */
+#include "base/fail.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static _Thread_local char message[TARN_MESSAGE_MAX];
+
+int tarn_fail(int err, const char *fmt, ...)
+{
+	int saved = errno;
+	char text[TARN_MESSAGE_MAX];
+	va_list ap;
+
+	/* Formatted aside: an argument may be the present message. */
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	memcpy(message, text, sizeof(message));
+	errno = saved;
+	return -err;
+}
+
+int tarn_fail_verbatim(int err, const char *text)
+{
+	return tarn_fail(err, "%s", text);
+}
+
+int tarn_fail_prefix(int r, const char *fmt, ...)
+{
+	int saved = errno;
+	char text[TARN_MESSAGE_MAX];
+	size_t n;
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	n = strlen(text);
+	snprintf(text + n, sizeof(text) - n, "%s", message);
+	memcpy(message, text, sizeof(message));
+	errno = saved;
+	return r;
+}
+
+const char *tarn_fail_message(void)
+{
+	return message;
+}
+
+const char *tarn_errno_text(int err)
+{
+	const char *text = strerrordesc_np(err < 0 ? -err : err);
+
+	return text ? text : "unknown error";
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a failure is told: a negative errno for the program, one sentence with
+ * the values that were wrong for the person. The sentence is thread-local and
+ * written where the cause is first seen; callers forward the number only.
+ */
+#pragma once
+
+#include <errno.h>
+
+#include "base/cleanup.h"
+
+/* Long enough for a sentence with a path and a shape in it. */
+#define TARN_MESSAGE_MAX 1024
+
+/* Says what went wrong and returns -err. Never touches errno. */
+int tarn_fail(int err, const char *fmt, ...) _printf_(2, 3);
+
+/* The sentence of this thread's last failure; "" before the first. */
+const char *tarn_fail_message(void);
+
+/* Puts words in front of the sentence: "m.safetensors: header: ...". */
+int tarn_fail_prefix(int r, const char *fmt, ...) _printf_(2, 3);
+
+/* Sets the sentence as it came from elsewhere (the daemon's reply). */
+int tarn_fail_verbatim(int err, const char *text);
+
+/* The name of an errno, for messages: "ENOSPC"; thread-safe. */
+const char *tarn_errno_text(int err);

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/* The system calls on descriptors that every room would otherwise wrap. */
+#include "base/fd.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+int fd_close(int fd)
+{
+	if (fd >= 0) {
+		int saved = errno;
+
+		/* Linux frees the number even on EINTR: never retried. */
+		close(fd);
+		errno = saved;
+	}
+	return -1;
+}
+
+int fd_dup(int fd)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+
+	return copy < 0 ? -errno : copy;
+}
+
+ssize_t fd_pread(int fd, void *buf, size_t size, uint64_t offset)
+{
+	size_t done = 0;
+
+	while (done < size) {
+		ssize_t n = pread(fd, (char *)buf + done, size - done,
+			(off_t)(offset + done));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			break;
+		done += (size_t)n;
+	}
+	return (ssize_t)done;
+}
+
+int fd_write_all(int fd, const void *buf, size_t size)
+{
+	const char *p = buf;
+
+	while (size > 0) {
+		ssize_t n = write(fd, p, size);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		p += n;
+		size -= (size_t)n;
+	}
+	return 0;
+}
+
+ssize_t fd_read_text(const char *path, char *buf, size_t size)
+{
+	_cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	size_t done = 0;
+
+	if (fd < 0)
+		return -errno;
+	while (done < size) {
+		ssize_t n = read(fd, buf + done, size - done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0) {
+			buf[done] = '\0';
+			return (ssize_t)done;
+		}
+		done += (size_t)n;
+	}
+	return -EFBIG;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files: a tensor file, opened and its header parsed. Its tensors are views
+ * of a file storage: they have a layout and no address; reading one reads only
+ * its bytes.
+ *
+ * Formats: safetensors (0.8) and .npy (1.0, 2.0, 3.0; little-endian; C and
+ * Fortran order). The format is told by content, not by name. A file is
+ * hostile until checked: sizes, offsets, overlaps and names are all verified
+ * here, and a mistake is one sentence with the value in it.
+ *
+ * Differences from the reference reader of safetensors: a header that names
+ * a tensor twice is refused (the format's text forbids it); a tensor of more
+ * than TARN_MAX_NDIM dimensions is listed but cannot be viewed.
+ *
+ * A tarn_file may be used by many threads at once.
+ */
+#pragma once
+
+#include <tarn/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tarn_file tarn_file;
+
+struct tarn_file_tensor {
+	const char *name;      /* UTF-8; owned by the file */
+	size_t name_size;      /* bytes, without the NUL at the end */
+	uint64_t file_offset;  /* first byte in the file */
+	uint64_t nbytes;
+	int dtype;	       /* enum tarn_dtype */
+	int ndim;	       /* may be larger than TARN_MAX_NDIM */
+	const uint64_t *shape; /* ndim sizes; owned by the file */
+	bool fortran_order;
+};
+
+/* -EBADMSG: not a file that we read, or a damaged one; -ENOTSUP: a valid one
+ * that holds what we do not take (big-endian, objects), by name; -ENAMETOOLONG
+ * and what open(2) and read(2) return. */
+TARN_PUBLIC int tarn_file_open(const char *path, tarn_file **ret);
+
+/* The same from a readable descriptor of a regular file, which is duplicated;
+ * name is used for messages and for the tensor of a .npy file. */
+TARN_PUBLIC int tarn_file_open_fd(int fd, const char *name, tarn_file **ret);
+
+TARN_PUBLIC tarn_file *tarn_file_ref(tarn_file *file);
+TARN_PUBLIC tarn_file *tarn_file_unref(tarn_file *file);
+
+TARN_PUBLIC const char *tarn_file_path(const tarn_file *file);
+TARN_PUBLIC const char *tarn_file_format(const tarn_file *file);
+
+/* Where the tensors' bytes lie: one range that holds them all. */
+TARN_PUBLIC void tarn_file_data_range(const tarn_file *file,
+	uint64_t *ret_offset, uint64_t *ret_size);
+
+/* The descriptor, for fstat and reads; owned by the file. */
+TARN_PUBLIC int tarn_file_fd(const tarn_file *file);
+
+/* Tensors in the order of their bytes in the file. */
+TARN_PUBLIC size_t tarn_file_count(const tarn_file *file);
+TARN_PUBLIC const struct tarn_file_tensor *tarn_file_at(const tarn_file *file,
+	size_t i);
+
+/* By name; NULL when there is none of that name. Constant time. */
+TARN_PUBLIC const struct tarn_file_tensor *tarn_file_find(
+	const tarn_file *file, const char *name);
+
+/* Metadata pairs; values of safetensors' __metadata__, none for .npy. */
+TARN_PUBLIC size_t tarn_file_metadata_count(const tarn_file *file);
+TARN_PUBLIC int tarn_file_metadata_at(const tarn_file *file, size_t i,
+	const char **ret_key, const char **ret_value);
+
+/* The layout of a tensor, counted from its own first byte (file_offset).
+ * -ENOTSUP: it has more than TARN_MAX_NDIM dimensions, or sizes past int64. */
+TARN_PUBLIC int tarn_file_layout(const struct tarn_file_tensor *tensor,
+	struct tarn_layout *ret);
+
+/* The tensor as a view of file storage. */
+TARN_PUBLIC int tarn_file_tensor(tarn_file *file, const char *name,
+	tarn_tensor **ret);
+
+#ifdef __cplusplus
+}
+#endif

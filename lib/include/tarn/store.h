@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The store: a connection to a daemon that keeps tensors in shared memory.
+ *
+ * The daemon owns the memory. A client maps it read-only, finds tensors by
+ * name in a table that it maps too (no system call), and holds what it opened
+ * by a lease, a word in memory that it shares with the daemon, so that a
+ * client killed at any moment leaks nothing. A tensor opened from a store
+ * stays valid until its last reference is dropped, also when it was removed
+ * or replaced in the meantime, and also when the daemon is gone.
+ *
+ * Addresses. One string names a tensor everywhere: "FILE:TENSOR" (loaded once
+ * per node if nobody has yet), or a published name. A published name is looked
+ * for first; then the shortest FILE before a ':' that exists.
+ *
+ * A store may be used by many threads. After fork() the child must not use
+ * the parent's store nor drop its tensors' last references; it opens its own.
+ */
+#pragma once
+
+#include <tarn/descriptor.h>
+#include <tarn/file.h>
+#include <tarn/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct tarn_store tarn_store;
+
+#define TARN_NAME_MAX 1024 /* bytes of a name; UTF-8, parts divided by '/' */
+
+/*
+ * Connects. socket NULL: $TARN_SOCKET, else the first of
+ * /run/tarn/tarnd.sock, $XDG_RUNTIME_DIR/tarn/tarnd.sock,
+ * /tmp/tarn-$UID/tarnd.sock that somebody serves; when nobody does, a daemon
+ * of this user is started (TARN_AUTOSTART=0 forbids it). The folder and the
+ * daemon must belong to this user or to root: else -EPERM.
+ */
+TARN_PUBLIC int tarn_store_open(const char *socket, tarn_store **ret);
+
+/* Drops this reference; tensors keep what they need alive. Returns NULL. */
+TARN_PUBLIC tarn_store *tarn_store_unref(tarn_store *store);
+
+/* The path of the socket that it is connected to. */
+TARN_PUBLIC const char *tarn_store_socket(const tarn_store *store);
+
+/* ---- reading ------------------------------------------------------- */
+
+/* By address, see above. -ENOENT when there is no such name or tensor. */
+TARN_PUBLIC int tarn_store_get(tarn_store *store, const char *address,
+	tarn_tensor **ret);
+
+/* By published name only; no system call once its memory is mapped. */
+TARN_PUBLIC int tarn_store_lookup(tarn_store *store, const char *name,
+	tarn_tensor **ret);
+
+/* A tensor as 256 bytes, and back. The holder of the tensor must keep it until
+ * the importer has it. -ESTALE: the storage is gone, or the descriptor is of
+ * another daemon; -EBADMSG: it is not one. */
+TARN_PUBLIC int tarn_store_export(tarn_store *store, const tarn_tensor *tensor,
+	struct tarn_descriptor *ret);
+TARN_PUBLIC int tarn_store_import(tarn_store *store,
+	const struct tarn_descriptor *descriptor, tarn_tensor **ret);
+
+/* Calls fn for each published name that begins with prefix (NULL: all), in
+ * no order. It stops when fn returns non-zero, and returns that. Names that
+ * appear or vanish meanwhile may or may not be seen. */
+TARN_PUBLIC int tarn_store_list(tarn_store *store, const char *prefix,
+	int (*fn)(void *arg, const char *name,
+		const struct tarn_descriptor *descriptor, uint64_t version),
+	void *arg);
+
+/* Reads all pages of a tensor's memory into this process's page tables, with
+ * up to threads threads (0: one), so that later reads do not fault. */
+TARN_PUBLIC int tarn_store_populate(tarn_store *store,
+	const tarn_tensor *tensor, int threads);
+
+/* ---- loading ------------------------------------------------------- */
+
+struct tarn_load_info {
+	uint64_t bytes;	    /* of tensor data in the file */
+	double seconds;	    /* from call to return */
+	double cpu_seconds; /* of the client and the daemon together */
+	const char *engine; /* "io_uring", "threads"; static */
+	bool direct;	    /* past the page cache */
+	bool registered;    /* into registered buffers */
+	bool cached;	    /* nobody had to read: it was there */
+};
+
+struct tarn_load_options {
+	const char *name; /* publish as NAME/TENSOR; NULL: not by name */
+	/* Called now and then, in the calling thread; non-zero cancels:
+	 * -ECANCELED. */
+	int (*progress)(void *arg, uint64_t done, uint64_t total);
+	void *arg;
+};
+
+/* Loads all tensors of a file. options and ret_info may be NULL. ret_all may
+ * be NULL or receives a U8 tensor over the whole data range, which keeps the
+ * file in memory as long as it is referenced. */
+TARN_PUBLIC int tarn_store_load(tarn_store *store, tarn_file *file,
+	const struct tarn_load_options *options,
+	struct tarn_load_info *ret_info, tarn_tensor **ret_all);
+
+/* One tensor of a file, loaded if need be. */
+TARN_PUBLIC int tarn_store_get_from_file(tarn_store *store, tarn_file *file,
+	const char *tensor, tarn_tensor **ret);
+
+/* ---- publishing ---------------------------------------------------- */
+
+/* Removes a published name; holders keep the tensor. -ENOENT. */
+TARN_PUBLIC int tarn_store_remove(tarn_store *store, const char *name);
+
+/* ---- the daemon ---------------------------------------------------- */
+
+struct tarn_store_status {
+	uint64_t instance;
+	int32_t keeper_pid;
+	int32_t server_pid;
+	uint32_t clients;
+	uint32_t loaders;
+	uint64_t uptime_ms;
+	uint64_t names;
+	uint64_t storages;
+	uint64_t budget;    /* bytes that it may take */
+	uint64_t allocated; /* bytes of segments */
+	uint64_t used;	    /* bytes of storages */
+	uint64_t cached;    /* bytes of loaded files that no name holds */
+	uint64_t loads;	    /* since the start */
+	uint64_t loads_cached;
+	uint64_t loads_active;
+	uint64_t loads_failed;
+	uint64_t bytes_loaded;
+	char engine[16];
+	char version[16];
+};
+
+TARN_PUBLIC int tarn_store_get_status(tarn_store *store,
+	struct tarn_store_status *ret);
+
+/* Asks the daemon to end: it finishes running loads first. Only the daemon's
+ * own user or root may: -EPERM. */
+TARN_PUBLIC int tarn_store_stop(tarn_store *store);
+
+#ifdef __cplusplus
+}
+#endif

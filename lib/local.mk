@@ -1,0 +1,39 @@
+# libtarn: what a process links. core is all of it; the shared library is core
+# behind the symbol map, the daemon and the white-box tests link core.
+
+noinst_LTLIBRARIES += lib/libcore.la
+lib_libcore_la_SOURCES = \
+	lib/error.c \
+	$(NULL)
+lib_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(LIBURING_CFLAGS)
+lib_libcore_la_LIBADD = \
+	shm/libshm.la \
+	$(JANSSON_LIBS) \
+	$(LIBURING_LIBS) \
+	$(NULL)
+
+lib_LTLIBRARIES += lib/libtarn.la
+lib_libtarn_la_SOURCES =
+lib_libtarn_la_LIBADD = lib/libcore.la
+lib_libtarn_la_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-version-info 0:0:0 \
+	-Wl,--version-script=$(top_srcdir)/lib/libtarn.map \
+	-Wl,-z,relro,-z,now \
+	$(NULL)
+EXTRA_lib_libtarn_la_DEPENDENCIES = lib/libtarn.map
+EXTRA_DIST += lib/libtarn.map
+
+tarnincludedir = $(includedir)/tarn
+tarninclude_HEADERS = \
+	lib/include/tarn/descriptor.h \
+	lib/include/tarn/dtype.h \
+	lib/include/tarn/error.h \
+	lib/include/tarn/file.h \
+	lib/include/tarn/layout.h \
+	lib/include/tarn/store.h \
+	lib/include/tarn/tarn.h \
+	lib/include/tarn/tensor.h \
+	$(NULL)
+
+pkgconfig_DATA = lib/tarn.pc

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+#
+# The questions that configure asks, one macro each.
+
+# TARN_COMPILER_FLAGS
+# -------------------
+# Warnings that the whole tree is clean under, and hidden visibility.
+AC_DEFUN([TARN_COMPILER_FLAGS], [
+TARN_CFLAGS="-std=gnu17 -Wall -Wextra -Wshadow -Wvla -Wmissing-prototypes"
+TARN_CFLAGS="$TARN_CFLAGS -Wstrict-prototypes -Wpointer-arith -Wno-unused-parameter"
+TARN_CFLAGS="$TARN_CFLAGS -fvisibility=hidden -fno-strict-aliasing -pthread"
+AC_ARG_ENABLE([werror],
+	[AS_HELP_STRING([--enable-werror], [treat warnings as errors])])
+AS_IF([test "x$enable_werror" = xyes], [TARN_CFLAGS="$TARN_CFLAGS -Werror"])
+AC_SUBST([TARN_CFLAGS])
+])
+
+# TARN_SANITIZERS
+# ---------------
+AC_DEFUN([TARN_SANITIZERS], [
+AC_ARG_ENABLE([sanitizers],
+	[AS_HELP_STRING([--enable-sanitizers@<:@=LIST@:>@],
+		[build with AddressSanitizer and UBSan, or with LIST, for example thread])],
+	[], [enable_sanitizers=no])
+AS_CASE([$enable_sanitizers],
+	[no], [],
+	[yes], [tarn_sanitize=address,undefined],
+	[tarn_sanitize=$enable_sanitizers])
+AS_IF([test "x$enable_sanitizers" != xno], [
+	TARN_CFLAGS="$TARN_CFLAGS -fsanitize=$tarn_sanitize -fno-omit-frame-pointer"
+	TARN_CFLAGS="$TARN_CFLAGS -fno-sanitize-recover=all"
+	TARN_LDFLAGS="$TARN_LDFLAGS -fsanitize=$tarn_sanitize"
+])
+AC_SUBST([TARN_LDFLAGS])
+AM_CONDITIONAL([SANITIZERS], [test "x$enable_sanitizers" != xno])
+])
+
+# TARN_FEATURE(NAME, WHAT, PKG-VARIABLE, PKG-SPEC, DEBIAN-PACKAGE)
+# ----------------------------------------------------------------
+# --with-NAME=auto|yes|no. auto: used if there; yes: missing is an error;
+# no: never looked for. Sets HAVE_<PKG-VARIABLE> for make, so that callers
+# choose between two files behind one header and carry no #ifdef.
+AC_DEFUN([TARN_FEATURE], [
+AC_ARG_WITH([$1],
+	[AS_HELP_STRING([--with-$1@<:@=auto|yes|no@:>@], [$2 (auto)])],
+	[], [with_$1=auto])
+tarn_have_$1=no
+AS_IF([test "x$with_$1" != xno], [
+	PKG_CHECK_MODULES([$3], [$4], [tarn_have_$1=yes], [
+		AS_IF([test "x$with_$1" = xyes], [AC_MSG_ERROR(
+			[--with-$1 was asked for, but $4 was not found; install $5])])
+	])
+])
+AM_CONDITIONAL([HAVE_$3], [test "x$tarn_have_$1" = xyes])
+AS_IF([test "x$tarn_have_$1" = xyes],
+	[tarn_summary_$1="yes"],
+	[AS_IF([test "x$with_$1" = xno], [tarn_summary_$1="no (switched off)"],
+		[tarn_summary_$1="no (install $5)"])])
+])
+
+# TARN_PYTHON
+# -----------
+# The interpreter for the tests: one that sees numpy, the distribution's own
+# first. Tests that need numpy are skipped by name where there is none.
+AC_DEFUN([TARN_PYTHON], [
+AC_ARG_VAR([PYTHON], [Python 3 with numpy, for the tests])
+AC_MSG_CHECKING([for a python3 with numpy])
+AS_IF([test -z "$PYTHON"], [
+	for tarn_py in /usr/bin/python3 python3; do
+		AS_IF([$tarn_py -c 'import numpy' >/dev/null 2>&1],
+			[PYTHON=$tarn_py; break])
+	done
+])
+tarn_summary_numpy=yes
+AS_IF([test -z "$PYTHON"], [
+	tarn_summary_numpy="no (install python3-numpy)"
+	AS_IF([test -x /usr/bin/python3], [PYTHON=/usr/bin/python3],
+		[PYTHON=python3])
+])
+AC_MSG_RESULT([$PYTHON, numpy: $tarn_summary_numpy])
+AC_SUBST([PYTHON])
+])
+
+# TARN_SUMMARY
+# ------------
+AC_DEFUN([TARN_SUMMARY], [
+AC_MSG_NOTICE([
+
+tarn $PACKAGE_VERSION is configured:
+
+  io_uring engine (else threads) ... $tarn_summary_uring
+  NUMA placement ................... $tarn_summary_numa
+  python and numpy for the tests ... $tarn_summary_numpy
+  sanitizers ....................... $enable_sanitizers
+  installs into .................... $prefix
+
+Next: make, make check. A "no" above names the package that turns it to yes.
+])
+])

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/* The vocabulary of tap.h: counts, prints, and says wanted and seen. */
+#include "tests/tap.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int planned;
+static int count;
+static int failed;
+
+void plan(int n)
+{
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	planned = n;
+	printf("1..%d\n", n);
+}
+
+int done(void)
+{
+	if (!planned)
+		printf("1..%d\n", count);
+	else if (planned != count)
+		diag("planned %d tests, ran %d", planned, count);
+	fflush(stdout);
+	return failed || (planned && planned != count);
+}
+
+static void say(FILE *to, const char *before, const char *text, va_list ap)
+{
+	fputs(before, to);
+	vfprintf(to, text, ap);
+	fputc('\n', to);
+	fflush(to);
+}
+
+void skip_all(const char *why, ...)
+{
+	va_list ap;
+
+	va_start(ap, why);
+	say(stdout, "1..0 # SKIP ", why, ap);
+	va_end(ap);
+	exit(0);
+}
+
+void bail(const char *why, ...)
+{
+	va_list ap;
+
+	va_start(ap, why);
+	say(stdout, "Bail out! ", why, ap);
+	va_end(ap);
+	exit(255);
+}
+
+void diag(const char *text, ...)
+{
+	va_list ap;
+
+	va_start(ap, text);
+	say(stdout, "# ", text, ap);
+	va_end(ap);
+}
+
+void skip(int n, const char *why, ...)
+{
+	while (n-- > 0) {
+		char text[512];
+		va_list ap;
+
+		va_start(ap, why);
+		vsnprintf(text, sizeof(text), why, ap);
+		va_end(ap);
+		printf("ok %d # SKIP %s\n", ++count, text);
+	}
+	fflush(stdout);
+}
+
+static bool result(bool passed, const char *what, va_list ap)
+{
+	char before[32];
+
+	count++;
+	if (!passed)
+		failed++;
+	snprintf(before, sizeof(before), "%s %d - ", passed ? "ok" : "not ok",
+		count);
+	say(stdout, before, what, ap);
+	return passed;
+}
+
+#define RESULT(passed, what)                                                   \
+	({                                                                     \
+		va_list _ap;                                                   \
+		va_start(_ap, what);                                           \
+		bool _passed = result(passed, what, _ap);                      \
+		va_end(_ap);                                                   \
+		_passed;                                                       \
+	})
+
+bool ok(bool passed, const char *what, ...)
+{
+	return RESULT(passed, what);
+}
+
+bool is_int(int64_t wanted, int64_t seen, const char *what, ...)
+{
+	if (RESULT(wanted == seen, what))
+		return true;
+	diag("  wanted: %lld", (long long)wanted);
+	diag("    seen: %lld", (long long)seen);
+	return false;
+}
+
+bool is_hex(uint64_t wanted, uint64_t seen, const char *what, ...)
+{
+	if (RESULT(wanted == seen, what))
+		return true;
+	diag("  wanted: 0x%llx", (unsigned long long)wanted);
+	diag("    seen: 0x%llx", (unsigned long long)seen);
+	return false;
+}
+
+bool is_str(const char *wanted, const char *seen, const char *what, ...)
+{
+	bool same = wanted && seen ? !strcmp(wanted, seen) : wanted == seen;
+
+	if (RESULT(same, what))
+		return true;
+	diag("  wanted: %s", wanted ? wanted : "(null)");
+	diag("    seen: %s", seen ? seen : "(null)");
+	return false;
+}
+
+bool has_str(const char *part, const char *seen, const char *what, ...)
+{
+	if (RESULT(seen && strstr(seen, part), what))
+		return true;
+	diag("  wanted, somewhere: %s", part);
+	diag("               seen: %s", seen ? seen : "(null)");
+	return false;
+}
+
+bool is_mem(const void *wanted, const void *seen, unsigned long size,
+	const char *what, ...)
+{
+	const unsigned char *w = wanted, *s = seen;
+	unsigned long i = 0;
+
+	while (i < size && w[i] == s[i])
+		i++;
+	if (RESULT(i == size, what))
+		return true;
+	diag("  byte %lu of %lu: wanted %02x, seen %02x", i, size, w[i], s[i]);
+	return false;
+}
+
+const char *test_tmpdir(void)
+{
+	static char path[4096];
+
+	if (!path[0]) {
+		const char *base = getenv("TMPDIR");
+
+		snprintf(path, sizeof(path), "%s/tarn-test-XXXXXX",
+			base ? base : "/tmp");
+		if (!mkdtemp(path))
+			bail("mkdtemp %s: %m", path);
+	}
+	return path;
+}
+
+const char *test_data(void)
+{
+	const char *path = getenv("TARN_TEST_DATA");
+
+	if (!path)
+		path = "../shared/data";
+	return access(path, R_OK | X_OK) == 0 ? path : NULL;
+}

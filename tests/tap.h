@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A small vocabulary for tests that speak TAP. Wanted comes first. A program
+ * may call plan() at the start, or nothing and done() at the end.
+ */
+#pragma once
+
+#ifdef NDEBUG
+#error "tests must not be built with NDEBUG"
+#endif
+
+#include <stdbool.h>
+#include <stdint.h>
+
+void plan(int n);
+int done(void); /* prints the plan if none was given; the exit status */
+
+void skip_all(const char *why, ...)
+	__attribute__((__noreturn__, __format__(printf, 1, 2)));
+void bail(const char *why, ...)
+	__attribute__((__noreturn__, __format__(printf, 1, 2)));
+
+bool ok(bool passed, const char *what, ...)
+	__attribute__((__format__(printf, 2, 3)));
+bool is_int(int64_t wanted, int64_t seen, const char *what, ...)
+	__attribute__((__format__(printf, 3, 4)));
+bool is_hex(uint64_t wanted, uint64_t seen, const char *what, ...)
+	__attribute__((__format__(printf, 3, 4)));
+bool is_str(const char *wanted, const char *seen, const char *what, ...)
+	__attribute__((__format__(printf, 3, 4)));
+bool is_mem(const void *wanted, const void *seen, unsigned long size,
+	const char *what, ...) __attribute__((__format__(printf, 4, 5)));
+/* The text contains the part: for error sentences. */
+bool has_str(const char *part, const char *seen, const char *what, ...)
+	__attribute__((__format__(printf, 3, 4)));
+
+/* n tests that are not run here, with the reason. */
+void skip(int n, const char *why, ...)
+	__attribute__((__format__(printf, 2, 3)));
+void diag(const char *text, ...) __attribute__((__format__(printf, 1, 2)));
+
+/* A fresh folder for this test's files; the harness removes it and complains
+ * about what is left in it. */
+const char *test_tmpdir(void);
+
+/* ../shared/data or TARN_TEST_DATA; NULL where it does not exist. */
+const char *test_data(void);
