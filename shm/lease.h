@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Leases: references that cost no message and survive kill -9.
+ *
+ * Each connection has one lease memfd, sealed against resizing, mapped by the
+ * client and the server alone. A slot is one word: index in the low 26 bits,
+ * generation in the high 38; 0 is empty (generation 0 is never used).
+ *
+ * The ordering argument. A client acquires by (A1) storing the word into a
+ * free slot, (A2) a full fence, (A3) reading the storage's word in the table.
+ * The server frees by (F1) storing FREEING into the storage's word, (F2) a
+ * full fence, (F3) reading every lease slot. Both sides store, fence, then
+ * read what the other stores, so at least one of them sees the other: either
+ * the client reads FREEING (or later) at A3 and does not use the bytes, or
+ * the server finds the lease at F3 and does not free. The same holds for a
+ * release (clear the slot, fence, read the word): when the word says UNNAMED
+ * or FREEING the releaser rings the server, which otherwise might have
+ * scanned before the slot was cleared and would never look again.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shm/table.h"
+
+#define LEASE_MAGIC 0x657361656c6e7274ull /* "trnlease" */
+#define LEASE_VERSION 1
+/* 1 MiB of address space; pages are touched as slots are used. */
+#define LEASE_SIZE (1u << 20)
+#define LEASE_SLOTS ((LEASE_SIZE - 64) / 8)
+
+struct lease_page {
+	uint64_t magic;
+	uint32_t version;
+	uint32_t pad0;
+	/* Slots in use lie below this; written by the client before the slot,
+	 * believed by the server only up to LEASE_SLOTS. */
+	_Atomic uint32_t used;
+	uint32_t pad1;
+	uint64_t pad2[5];
+	_Atomic uint64_t slots[LEASE_SLOTS];
+};
+
+static_assert(sizeof(struct lease_page) == LEASE_SIZE, "whole pages");
+
+static inline uint64_t lease_word(uint32_t index, uint64_t generation)
+{
+	return generation << TABLE_INDEX_BITS | index;
+}
+
+/* A memfd of LEASE_SIZE, initialised and sealed against resizing. */
+int lease_create(int *ret_fd);
+/* Maps one read-write after checking size and seals. */
+int lease_map(int fd, struct lease_page **ret);
+struct lease_page *lease_unmap(struct lease_page *page);
+
+/*
+ * The client's side; the caller serialises calls on one page. acquire: 0 with
+ * the slot; -ESTALE: another generation, or free; -EBUSY: the server is about
+ * to free it or finds it still held, try again; -ENOSPC: no free slot.
+ * hint remembers where to look for a free slot.
+ */
+int lease_acquire(struct lease_page *page, const struct table *table,
+	uint32_t index, uint64_t generation, uint32_t *hint,
+	uint32_t *ret_slot);
+/* True: the server must be told (nobody else will tell it). */
+bool lease_release(struct lease_page *page, const struct table *table,
+	uint32_t slot);
+
+/* The server's side: is there a lease on it in this page? */
+bool lease_holds(const struct lease_page *page, uint32_t index,
+	uint64_t generation);
+/* How many slots are in use. */
+uint32_t lease_count(const struct lease_page *page);

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The control region: what a client looks up without asking anybody.
+ *
+ * One memfd per access rule, so that who may not see a pool sees no name of
+ * it. The server alone writes it; its clients map it read-only. It is sparse
+ * and of its final size from the start, so nothing is ever remapped:
+ *
+ *	header | pools | segments | storages | buckets | records
+ *
+ * Each part grows by being touched (the server populates pages before it
+ * counts them in) up to a limit that the header states. Names live in records
+ * of variable length, chained from buckets by linear hashing.
+ *
+ * Publishing is one store. A record keeps the two newest versions of its name,
+ * each under a commit number; a reader takes header.committed once and uses
+ * the newest version not above it. The server writes any number of versions
+ * under committed + 1, then stores that number: the set appears at once or
+ * not at all, and what a crash leaves uncommitted is dropped by the next
+ * server.
+ *
+ * Nothing a reader finds here is trusted for memory safety: geometry is
+ * checked and copied when the region is mapped, offsets are checked against
+ * it on use, and descriptors go through the same checks as those of a
+ * stranger.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tarn/descriptor.h>
+
+#define TABLE_MAGIC 0x656c6261746e7274ull /* "trntable" */
+#define TABLE_VERSION 1
+
+/* Address space is free, memory is not: these are ends, not sizes. */
+#define TABLE_POOLS_MAX 64u		/* rules have few pools */
+#define TABLE_SEGMENTS_MAX 65536u	/* 16 TiB of 256 MiB segments */
+#define TABLE_STORAGES_MAX (1u << 22)	/* below the 26 bits of a lease word */
+#define TABLE_BUCKETS_MAX (1u << 24)	/* one a name, up to 16 million */
+#define TABLE_BUCKETS_FIRST 64u		/* a page half full; doubles from here */
+#define TABLE_RECORDS_SIZE (6ull << 30) /* some 9 million short names */
+
+#define TABLE_INDEX_BITS 26	 /* a lease word: index below, */
+#define TABLE_GENERATION_BITS 38 /* generation above */
+
+enum storage_state {
+	STORAGE_FREE = 0,	/* no bytes; the generation is the next one's */
+	STORAGE_FILLING = 1,	/* a load is under way; see landed */
+	STORAGE_LIVE = 2,	/* named, or kept as a loaded file */
+	STORAGE_UNNAMED = 3,	/* only leases hold it */
+	STORAGE_FREEING = 4,	/* the server is looking for leases */
+};
+
+/* The word of a storage, one atomic: generation << 8 | state. */
+static inline uint64_t storage_word(uint64_t generation,
+	enum storage_state state)
+{
+	return generation << 8 | (uint64_t)state;
+}
+
+static inline uint64_t storage_word_generation(uint64_t word)
+{
+	return word >> 8;
+}
+
+static inline enum storage_state storage_word_state(uint64_t word)
+{
+	return (enum storage_state)(word & 0xff);
+}
+
+struct table_header {
+	/* 1st cache line: what it is; written once */
+	uint64_t magic;
+	uint32_t version;
+	uint32_t signature; /* of the struct layouts; see table_signature() */
+	uint64_t instance;
+	uint64_t hash_seed;
+	uint32_t rule; /* which access rule this region belongs to */
+	uint32_t uid;  /* of that rule */
+	uint32_t pad0[6];
+
+	/* 2nd: geometry; written once */
+	uint64_t pools_offset;
+	uint64_t segments_offset;
+	uint64_t storages_offset;
+	uint64_t buckets_offset;
+	uint64_t records_offset;
+	uint64_t total_size;
+	uint64_t pad1[2];
+
+	/* 3rd: commits; written by the server, read by every look-up */
+	_Atomic uint64_t committed;
+	/* Odd while chains are being changed in a way that could make a
+	 * reader miss a name that is there: a bucket split, a record taken
+	 * out. Adding a record does not count. */
+	_Atomic uint32_t restructuring;
+	_Atomic uint32_t n_buckets;
+	_Atomic uint32_t changed; /* bumped with each commit: a futex */
+	uint32_t pad2;
+	uint64_t pad3[5];
+
+	/* 4th: counts; written by the server */
+	_Atomic uint32_t n_pools;
+	_Atomic uint32_t n_segments;
+	_Atomic uint32_t n_storages; /* highest index ever used, plus one */
+	uint32_t pad4;
+	_Atomic uint64_t n_names;
+	_Atomic uint64_t records_used; /* bytes of the record part in use */
+	uint64_t pad5[4];
+};
+
+/* A pool: one range of addresses, made of segments. */
+struct table_pool {
+	uint32_t id;
+	uint32_t page_shift; /* 12, 21 or 30 */
+	uint64_t reach;	     /* its address range is [0, reach) */
+	uint64_t pad[6];
+};
+
+/* Segments never change once counted in; state tells one that was dropped. */
+enum segment_state {
+	SEGMENT_NONE = 0,
+	SEGMENT_READY = 1,
+	SEGMENT_DROPPED = 2,
+};
+
+struct table_segment {
+	uint32_t pool;
+	_Atomic uint32_t state;
+	uint64_t offset; /* in the pool */
+	uint64_t size;
+	uint64_t pad[5];
+};
+
+struct table_storage {
+	_Atomic uint64_t word;
+	uint32_t pool;
+	uint32_t owner; /* uid */
+	uint64_t base;	/* byte of the pool where the storage begins */
+	uint64_t size;
+	uint64_t alloc_offset; /* what was taken for it, whole pages */
+	uint64_t alloc_size;
+	_Atomic uint64_t landed; /* bytes of a running load that have arrived */
+	uint64_t expires;	 /* CLOCK_BOOTTIME ns; 0: never */
+	/* The file that it was loaded from; all 0 for a created one. */
+	uint64_t file_dev;
+	uint64_t file_ino;
+	uint64_t file_size;
+	uint64_t file_mtime; /* ns */
+	uint64_t file_ctime; /* ns */
+	uint64_t file_offset;
+	uint64_t pad[2];
+};
+
+/* One of the two newest versions of a name. commit is 0 while it is being
+ * written; a reader copies and looks at commit again. */
+struct name_version {
+	_Atomic uint64_t commit;
+	uint64_t version; /* 1, 2, ... of this name */
+	uint32_t flags;	  /* NAME_REMOVED */
+	uint32_t pad;
+	uint64_t pad1[5];
+	struct tarn_descriptor descriptor;
+};
+#define NAME_REMOVED 1u
+
+struct name_record {
+	_Atomic uint64_t next; /* region offset of the next in the chain; 0 */
+	uint64_t hash;
+	uint32_t size; /* of the record, a multiple of 64 */
+	uint32_t name_size;
+	uint64_t pad[5];
+	struct name_version versions[2];
+	char name[]; /* name_size bytes, no NUL */
+};
+
+static_assert(sizeof(struct table_header) == 256, "four cache lines");
+static_assert(offsetof(struct table_header, committed) == 128, "3rd line");
+static_assert(offsetof(struct table_header, n_pools) == 192, "4th line");
+static_assert(sizeof(struct table_pool) == 64, "a cache line");
+static_assert(sizeof(struct table_segment) == 64, "a cache line");
+static_assert(sizeof(struct table_storage) == 128, "two cache lines");
+static_assert(sizeof(struct name_version) == 320, "five cache lines");
+static_assert(sizeof(struct name_record) == 704, "eleven, then the name");
+static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2,
+	"shared memory needs lock-free atomics");
+
+/* A number that differs when any struct above is laid out differently. */
+uint32_t table_signature(void);
+
+/* ---- a mapped region; geometry copied to private memory ------------- */
+
+struct table {
+	unsigned char *map; /* read-only for clients */
+	uint64_t size;
+	uint64_t instance;
+	uint64_t hash_seed;
+	struct table_header *header;
+	struct table_pool *pools;
+	struct table_segment *segments;
+	struct table_storage *storages;
+	_Atomic uint64_t *buckets;
+	uint64_t records_offset;
+};
+
+/* Sizes the memfd and writes an empty region into it through a writable
+ * mapping that *ret owns. seed is random. */
+int table_create(int fd, uint64_t instance, uint64_t seed, uint32_t rule,
+	uint32_t uid, struct table *ret);
+
+/* Maps a region that somebody made and checks magic, version, signature and
+ * geometry: -EPROTO says which differs. */
+int table_map(int fd, bool writable, struct table *ret);
+void table_unmap(struct table *table);
+
+/* ---- reading (any process, any thread; no system call) -------------- */
+
+/* The committed version of a name. -ENOENT; -EAGAIN when the server died in
+ * the middle of restructuring (the caller asks it by message, or waits). */
+int table_lookup(const struct table *table, const char *name, size_t name_size,
+	struct tarn_descriptor *ret, uint64_t *ret_version);
+
+/* Calls fn for each committed name beginning with prefix; stops at non-zero.
+ * Names are handed over NUL-terminated, from private memory. */
+int table_list(const struct table *table, const char *prefix,
+	size_t prefix_size,
+	int (*fn)(void *arg, const char *name, size_t name_size,
+		const struct tarn_descriptor *descriptor, uint64_t version),
+	void *arg);
+
+/* A consistent copy of what the table says of a storage. -ESTALE when the
+ * generation is another or the storage is free. */
+int table_storage_get(const struct table *table, uint32_t index,
+	uint64_t generation, struct table_storage *ret);
+
+/* ---- writing (the server, one thread) ------------------------------- */
+
+/* What the writer knows beside the region itself: free lists, counts. It can
+ * be rebuilt from the region (table_writer_new does so): after a crash,
+ * versions above header.committed are dropped and an odd restructuring count
+ * is repaired. */
+struct table_writer;
+int table_writer_new(struct table *table, struct table_writer **ret);
+struct table_writer *table_writer_free(struct table_writer *writer);
+
+int table_add_pool(struct table_writer *writer, const struct table_pool *pool);
+/* Returns the segment's number through ret_index. */
+int table_add_segment(struct table_writer *writer, uint32_t pool,
+	uint64_t offset, uint64_t size, uint32_t *ret_index);
+
+/* A free entry, filled in (word, landed excepted) and set to state. */
+int table_storage_add(struct table_writer *writer,
+	const struct table_storage *storage, enum storage_state state,
+	uint32_t *ret_index, uint64_t *ret_generation);
+/* Release-stores the word with the same generation. */
+void table_storage_set(struct table_writer *writer, uint32_t index,
+	enum storage_state state);
+/* Marks it free under the next generation; an index whose generations run out
+ * is retired. */
+void table_storage_drop(struct table_writer *writer, uint32_t index);
+
+/*
+ * A transaction: names put and removed become visible together. Between begin
+ * and commit only the writer sees them. put copies the descriptor; the two
+ * return -ENOSPC/-ENOMEM with a sentence, after which abort is the only way.
+ * displaced is called (from commit) for each descriptor that no longer stands
+ * under a name, once per name, so that storages can be counted.
+ */
+int table_begin(struct table_writer *writer);
+int table_put(struct table_writer *writer, const char *name, size_t name_size,
+	const struct tarn_descriptor *descriptor, uint64_t *ret_version);
+int table_remove(struct table_writer *writer, const char *name,
+	size_t name_size); /* -ENOENT */
+void table_commit(struct table_writer *writer,
+	void (*displaced)(void *arg, const struct tarn_descriptor *descriptor),
+	void *arg);
+void table_abort(struct table_writer *writer);
+
+/* ---- names ---------------------------------------------------------- */
+
+/* 1 to 1024 bytes of UTF-8, no NUL, no control characters: 0, or -EINVAL /
+ * -ENAMETOOLONG with a sentence. */
+int name_check(const char *name, size_t size);
+uint64_t name_hash(const char *name, size_t size, uint64_t seed);

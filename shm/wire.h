@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Messages: what clients and the daemon say to each other on the socket.
+ *
+ * A SOCK_SEQPACKET socket keeps frames whole: a header of 16 bytes, then the
+ * body, at most WIRE_FRAME_MAX in all, with at most WIRE_FDS_MAX descriptors.
+ * A message longer than a frame is sent as several of the same type and
+ * serial, all but the last flagged WIRE_MORE; descriptors travel with the
+ * first. A reply carries the serial of its request. Numbers are little-endian
+ * and of fixed width; nothing is trusted before it was checked, and it is
+ * checked in private memory.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cleanup.h"
+
+#define WIRE_MAGIC 0x6e54 /* "Tn" */
+#define WIRE_FRAME_MAX 65536u /* fits any default socket buffer */
+#define WIRE_FDS_MAX 64 /* below the kernel's 253; segments come in batches */
+#define WIRE_MESSAGE_MAX (64u << 20) /* a load that names 500,000 tensors */
+#define WIRE_REQUEST_MAX 8192u /* every other request */
+
+#define PROTOCOL_VERSION 1 /* the newest that this build speaks */
+#define PROTOCOL_OLDEST 1  /* the oldest that it still does */
+
+struct wire_header {
+	uint16_t magic;
+	uint16_t type; /* enum wire_type */
+	uint32_t flags;
+	uint32_t serial;
+	uint32_t size; /* of this frame's body */
+};
+#define WIRE_MORE 1u
+
+enum wire_type {
+	/* requests */
+	WIRE_HELLO = 1,	     /* msg_hello -> msg_welcome, fds: table, lease */
+	WIRE_SEGMENTS = 2,   /* msg_segments -> msg_segments, fds */
+	WIRE_LOAD = 3,	     /* msg_load ..., fds: file [, direct] */
+	WIRE_CANCEL = 4,     /* msg_cancel; the load answers */
+	WIRE_REMOVE = 5,     /* the name -> WIRE_DONE */
+	WIRE_RELEASED = 6,   /* msg_released; no answer */
+	WIRE_STATUS = 7,     /* -> struct tarn_store_status */
+	WIRE_STOP = 8,	     /* -> WIRE_DONE */
+	/* replies */
+	WIRE_WELCOME = 101,
+	WIRE_SEGMENT_FDS = 102,
+	WIRE_LOADING = 103, /* msg_loading: more will follow */
+	WIRE_LOADED = 104,  /* msg_loaded */
+	WIRE_STATUS_IS = 107,
+	WIRE_DONE = 108,
+	WIRE_ERROR = 109, /* msg_error */
+	/* from 1000: inside the daemon, daemon/internal.h */
+};
+
+struct msg_hello {
+	uint32_t version;     /* newest that the client speaks */
+	uint32_t version_min; /* oldest */
+	uint32_t flags;	      /* 0 */
+	uint32_t pad;
+};
+
+struct msg_welcome {
+	uint32_t version; /* what both will speak */
+	uint32_t pad;
+	uint64_t instance;
+	int32_t keeper_pid;
+	int32_t server_pid;
+};
+
+/* Descriptors of the segments numbered first, first + 1, ... */
+struct msg_segments {
+	uint32_t first;
+	uint32_t count; /* 0 in the reply: there are none from first on */
+};
+
+struct msg_cancel {
+	uint32_t serial; /* of the load */
+	uint32_t pad;
+};
+
+struct msg_released {
+	uint32_t index;
+	uint32_t pad;
+	uint64_t generation;
+};
+
+/*
+ * WIRE_LOAD: msg_load, n_ranges x msg_range, n_names x msg_name each followed
+ * by its shape, strides and name padded to 8 bytes, then the label.
+ * Descriptors: the file opened for buffered reading, and, if there are two,
+ * the same file opened O_DIRECT.
+ */
+struct msg_load {
+	uint32_t n_ranges; /* 1 to LOAD_RANGES_MAX */
+	uint32_t n_names;
+	uint32_t label_size; /* what people see in a listing; <= 1024 */
+	uint32_t flags;	     /* 0 */
+};
+#define LOAD_RANGES_MAX 64u   /* picked; a file has one */
+#define LOAD_NAMES_MAX 500000u /* some 64 MiB of message */
+
+struct msg_range {
+	uint64_t file_offset;
+	uint64_t size;
+	uint64_t storage_offset; /* where in the storage it lands */
+};
+
+struct msg_name {
+	uint16_t name_size;
+	uint8_t dtype;
+	uint8_t ndim;
+	uint32_t pad;
+	uint64_t base;	/* byte of the storage from which the layout counts */
+	int64_t offset; /* elements */
+	/* int64_t shape[ndim], stride[ndim]; char name[], to 8 bytes */
+};
+
+/* The load has its memory: progress can be read in the table. */
+struct msg_loading {
+	uint32_t index;
+	uint32_t pad;
+	uint64_t generation;
+	uint64_t total;
+};
+
+struct msg_loaded {
+	uint32_t index;
+	uint32_t pool;
+	uint64_t generation;
+	uint64_t base;
+	uint64_t size;
+	uint64_t cpu_ns; /* of the daemon, for this load */
+	uint32_t flags;
+	uint32_t pad;
+};
+#define LOADED_CACHED 1u     /* nobody had to read */
+#define LOADED_DIRECT 2u     /* past the page cache */
+#define LOADED_REGISTERED 4u /* into registered buffers */
+#define LOADED_URING 8u	     /* by io_uring; else by threads */
+
+struct msg_error {
+	int32_t error; /* errno, positive */
+	uint32_t pad;
+	char text[]; /* one sentence, no NUL; the rest of the body */
+};
+
+static_assert(sizeof(struct wire_header) == 16, "fixed");
+static_assert(sizeof(struct msg_welcome) == 24, "fixed");
+static_assert(sizeof(struct msg_load) == 16, "fixed");
+static_assert(sizeof(struct msg_range) == 24, "fixed");
+static_assert(sizeof(struct msg_name) == 24, "fixed");
+static_assert(sizeof(struct msg_loaded) == 48, "fixed");
+
+/* ---- frames ---------------------------------------------------------- */
+
+/* One received message, whole. Its descriptors belong to it until taken. */
+struct wire_message {
+	uint16_t type;
+	uint32_t serial;
+	uint32_t size;
+	unsigned char *body; /* malloc'ed, at least one byte; 8-aligned */
+	int fds[WIRE_FDS_MAX];
+	int n_fds;
+};
+
+void wire_message_clear(struct wire_message *message);
+/* Takes descriptor i out of the message; -1 when there is none. */
+int wire_take_fd(struct wire_message *message, int i);
+
+/* Collects frames into messages. One per connection. */
+struct wire_reader;
+int wire_reader_new(struct wire_reader **ret);
+struct wire_reader *wire_reader_free(struct wire_reader *reader);
+
+/*
+ * Receives one frame. 1: *ret is a whole message; 0: more frames are to come;
+ * -EAGAIN: nothing there (non-blocking socket); -EPIPE: the peer closed;
+ * -EPROTO, -EMSGSIZE, -ETOOMANYREFS: garbage, with a sentence, after which the
+ * connection should be dropped. limit(type) gives the largest body for a type,
+ * 0 for one that is not expected (NULL: WIRE_MESSAGE_MAX for all). All
+ * descriptors of a refused frame are closed; all are CLOEXEC.
+ */
+int wire_receive(struct wire_reader *reader, int fd,
+	uint32_t (*limit)(uint16_t type), struct wire_message *ret);
+
+/* Sends a whole message, in frames, blocking until it is away; -EPIPE without
+ * SIGPIPE. Not for the server, which queues (wire_writer). */
+int wire_send(int fd, uint16_t type, uint32_t serial, const void *body,
+	size_t size, const int *fds, int n_fds);
+
+/* A queue of frames for a non-blocking socket. push copies body and
+ * duplicates fds; -ENOBUFS beyond limit bytes (a peer that does not read).
+ * flush: 1 all away, 0 the socket is full, or an error. */
+struct wire_writer;
+int wire_writer_new(size_t limit, struct wire_writer **ret);
+struct wire_writer *wire_writer_free(struct wire_writer *writer);
+int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
+	const void *body, size_t size, const int *fds, int n_fds);
+int wire_flush(struct wire_writer *writer, int fd);
+bool wire_writer_empty(const struct wire_writer *writer);
