@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What keeper, server and loaders say to each other: shm/wire.h frames over
+ * socketpairs that no client ever sees.
+ *
+ *	keeper  accepts, creates, holds, forks; parses nothing of a client's
+ *	server  answers clients; writes the control regions; allocates
+ *	loader  one per uid with loads; the only one to touch clients' files
+ */
+#pragma once
+
+#include <stdint.h>
+
+#include "shm/wire.h"
+
+enum daemon_message {
+	/* keeper -> server */
+	D_RULE = 1000,	   /* msg_rule, fd: control region, still writable */
+	D_RULE_READY,	   /* msg_rule, fd: the same, O_RDONLY, sealed */
+	D_CLIENT,	   /* msg_client, fd: its socket */
+	D_SEGMENT,	   /* msg_segment, fd: O_RDONLY */
+	D_GROWN,	   /* msg_grown: the answer to D_GROW */
+	D_LOADER_IS,	   /* msg_loader, fds: socket, pipe's read end */
+	D_ACCEPTS_DRAINED, /* msg_drained */
+	D_TERMINATE,	   /* no body: finish loads, then D_BYE */
+	/* server -> keeper */
+	D_RULE_MAPPED = 1100, /* msg_rule */
+	D_GROW,		      /* msg_grow */
+	D_LOADER,	      /* msg_loader: fork one */
+	D_DRAIN_ACCEPTS,      /* no body: is anybody waiting to connect? */
+	D_BYE,		      /* no body: nothing is left to do */
+	/* server -> loader */
+	L_FILE = 1200, /* msg_job, fds: buffered [, direct]: identify it */
+	L_FILL,	       /* msg_fill, n_ranges x msg_fill_range */
+	L_DROP,	       /* msg_job: stop and forget it; answered by L_DROPPED */
+	/* loader -> server */
+	L_IDENTITY = 1300, /* msg_identity */
+	L_PROGRESS,	   /* msg_progress */
+	L_DONE,		   /* msg_filled */
+	L_FAILED,	   /* msg_failed, text */
+	L_DROPPED,	   /* msg_job: no request of it is in flight any more */
+};
+
+struct msg_rule {
+	uint32_t rule;
+	uint32_t uid;
+};
+
+struct msg_client {
+	uint32_t rule;
+	uint32_t uid;
+	uint32_t gid;
+	int32_t pid;
+};
+
+struct msg_segment {
+	uint32_t rule;
+	uint32_t number; /* counts the keeper's segments of all rules */
+	uint64_t offset; /* in the rule's pool */
+	uint64_t size;
+};
+
+struct msg_grow {
+	uint32_t rule;
+	uint32_t pad;
+	uint64_t bytes; /* at least so many more */
+};
+
+struct msg_grown {
+	uint32_t rule;
+	int32_t error; /* 0, or an errno with text behind */
+	char text[];
+};
+
+struct msg_loader {
+	uint32_t rule;
+	uint32_t uid;
+	int32_t pid;	     /* 0 in the request */
+	uint32_t n_segments; /* it has mapped those numbered below */
+};
+
+struct msg_drained {
+	uint32_t waiting; /* 1: somebody came; serve on. 0: the door is shut */
+};
+
+struct msg_job {
+	uint64_t job;
+};
+
+struct msg_identity {
+	uint64_t job;
+	uint64_t dev;
+	uint64_t ino;
+	uint64_t size;
+	uint64_t mtime; /* ns */
+	uint64_t ctime; /* ns */
+	/* Younger than two seconds: its stamps may not change with its bytes,
+	 * so it is loaded for this client but not kept for others. */
+	uint32_t young;
+	uint32_t pad;
+};
+
+struct msg_fill {
+	uint64_t job;
+	uint64_t alloc_offset; /* pool bytes that it may write, and no other */
+	uint64_t alloc_size;
+	uint32_t n_ranges;
+	uint32_t pad;
+};
+
+struct msg_fill_range {
+	uint64_t file_offset;
+	uint64_t size;
+	uint64_t pool_offset; /* where byte file_offset lands */
+};
+
+struct msg_progress {
+	uint64_t job;
+	uint64_t bytes;
+};
+
+struct msg_filled {
+	uint64_t job;
+	uint64_t bytes;
+	uint64_t cpu_ns;
+	uint32_t flags; /* LOADED_DIRECT | LOADED_REGISTERED | LOADED_URING */
+	uint32_t pad;
+};
+
+struct msg_failed {
+	uint64_t job;
+	int32_t error;
+	uint32_t pad;
+	char text[];
+};
+
+/* A segment as the keeper maps it and its children inherit it. */
+struct mapped_segment {
+	uint32_t rule;
+	uint32_t number;
+	uint64_t offset; /* in the pool */
+	uint64_t size;
+	void *addr; /* writable */
+};
+
+/*
+ * The loader's life: from the fork to _exit. sock is its end of the
+ * socketpair; pipe_fd the only write end of the keeper's pipe, which must stay
+ * open as long as the kernel may still write for this process; segments are
+ * those of its rule, sorted by offset. When the socket ends it finishes what
+ * is in flight and returns the exit status.
+ */
+int loader_run(int sock, int pipe_fd, const struct mapped_segment *segments,
+	uint32_t n_segments);

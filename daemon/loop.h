@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The event loop: callbacks when a descriptor is ready or a time has come.
+ *
+ * One thread. Level-triggered as epoll is: a callback that leaves something
+ * unread is called again. Built on io_uring (multishot poll) where it is
+ * allowed, else on epoll; both are the same to the caller.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct loop;
+struct loop_watch;
+
+#define LOOP_READ 1u
+#define LOOP_WRITE 2u
+#define LOOP_HANGUP 4u /* always reported, with or without the others */
+
+typedef void (*loop_fn)(void *arg, unsigned ready);
+
+/* TARN_IO=threads asks for epoll. */
+int loop_new(struct loop **ret);
+struct loop *loop_free(struct loop *loop);
+const char *loop_name(const struct loop *loop); /* "io_uring", "epoll" */
+
+/* Watches fd (borrowed, any pollable) for LOOP_READ and/or LOOP_WRITE. */
+int loop_watch(struct loop *loop, int fd, unsigned want, loop_fn fn, void *arg,
+	struct loop_watch **ret);
+int loop_change(struct loop_watch *watch, unsigned want);
+/* Stops watching; safe inside any callback; before fd is closed. NULL. */
+struct loop_watch *loop_unwatch(struct loop_watch *watch);
+
+/* One timer a loop is enough here: calls fn once at CLOCK_MONOTONIC ns; 0
+ * disarms. */
+int loop_timer(struct loop *loop, uint64_t at_ns, void (*fn)(void *arg),
+	void *arg);
+uint64_t loop_now(void);
+
+/* Runs until loop_quit. */
+int loop_run(struct loop *loop);
+void loop_quit(struct loop *loop);
