@@ -10,6 +10,20 @@ TARN_TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) \
 LOG_DRIVER = $(TARN_TAP_DRIVER)
 SH_LOG_DRIVER = $(TARN_TAP_DRIVER)
 PY_LOG_DRIVER = $(TARN_TAP_DRIVER)
+LOG_COMPILER = tests/run$(EXEEXT)
+SH_LOG_COMPILER = tests/run$(EXEEXT) bash
+PY_LOG_COMPILER = tests/run$(EXEEXT) $(PYTHON)
 
 # White-box tests link all of the library with nothing hidden.
 WHITEBOX_LIBS = tests/libtap.la lib/libcore.la
+
+# The harness, and the test of it.
+check_PROGRAMS += tests/run
+tests_run_SOURCES = tests/run.c
+tests_run_CPPFLAGS = \
+	$(AM_CPPFLAGS) \
+	-DPYTHON_PATH='"$(PYTHON)"' \
+	-DTOP_SRCDIR='"$(abs_top_srcdir)"' \
+	$(NULL)
+dist_check_SCRIPTS += tests/harness.sh
+TESTS += tests/harness.sh
