@@ -3,7 +3,12 @@
 
 noinst_LTLIBRARIES += lib/libcore.la
 lib_libcore_la_SOURCES = \
+	lib/dtype.c \
 	lib/error.c \
+	lib/layout.c \
+	lib/layout.h \
+	lib/layout_ask.c \
+	lib/layout_format.c \
 	$(NULL)
 lib_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(LIBURING_CFLAGS)
 lib_libcore_la_LIBADD = \

@@ -27,3 +27,10 @@ tests_run_CPPFLAGS = \
 	$(NULL)
 dist_check_SCRIPTS += tests/harness.sh
 TESTS += tests/harness.sh
+# Layouts.
+check_PROGRAMS += tests/dtype tests/layout_make
+TESTS += tests/dtype tests/layout_make
+tests_dtype_SOURCES = tests/dtype.c
+tests_dtype_LDADD = $(WHITEBOX_LIBS)
+tests_layout_make_SOURCES = tests/layout_make.c
+tests_layout_make_LDADD = $(WHITEBOX_LIBS)

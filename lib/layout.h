@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the layout algebra share.
+ *
+ * One rule keeps every operation free of overflow checks of its own: a valid
+ * layout's reach, taken over all dimensions of two and more (whether or not
+ * another dimension is empty), fits in int64_t even when counted in bits. So
+ * stepping inside a dimension never overflows; what may overflow are strides
+ * of dimensions that have no second element, and those are never used
+ * (stride_times).
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <tarn/layout.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/fail.h"
+
+/* 12 numbers of 20 characters, commas and brackets; longer ones end in "...". */
+#define SHAPE_TEXT_MAX 288
+
+/* "[2, 3, 4]" in buf. */
+const char *shape_text(char buf[SHAPE_TEXT_MAX], int ndim, const int64_t *shape);
+
+#define SHAPE_TEXT(ndim, shape)                                                \
+	shape_text((char[SHAPE_TEXT_MAX]){0}, ndim, shape)
+#define LAYOUT_TEXT(l) SHAPE_TEXT((l)->ndim, (l)->shape)
+#define STRIDE_TEXT(l) SHAPE_TEXT((l)->ndim, (l)->stride)
+
+/* -EINVAL unless 0 <= ndim <= TARN_MAX_NDIM. */
+int layout_check_ndim(const char *op, int ndim);
+
+/* The product of a shape, checked: extents of 0 win over any overflow. */
+int layout_count(const char *op, int dtype, int ndim, const int64_t *shape,
+	int64_t *ret);
+
+/* Number of elements, the two ends of the reach, packs of sub-byte types. */
+int layout_check(const char *op, const struct tarn_layout *layout);
+
+/* Sub-byte types only: is every pack whole? -ENOTSUP. */
+int layout_check_packs(const char *op, const struct tarn_layout *layout);
+
+/* C order; strides that do not fit (in a tensor without elements) are 0. */
+void layout_fill_contiguous(struct tarn_layout *layout);
+
+/* The sentences of layout_dim and its like, kept out of the fast paths. */
+int layout_fail_dim(const char *op, const struct tarn_layout *layout, int dim)
+	__attribute__((__cold__, __noinline__));
+
+static inline bool dtype_is_packed(int dtype)
+{
+	return dtype >= TARN_F4 && dtype <= TARN_F6_E3M2;
+}
+
+/* a * b, or 0 where that does not fit: then no element depends on it. */
+static inline int64_t stride_times(int64_t a, int64_t b)
+{
+	int64_t product;
+
+	return mul_i64(a, b, &product) ? 0 : product;
+}
+
+/* Negative dimensions count from the end. */
+static inline int layout_dim(const char *op, const struct tarn_layout *layout,
+	int dim, int *ret)
+{
+	int d = dim < 0 ? dim + layout->ndim : dim;
+
+	if (__builtin_expect(d < 0 || d >= layout->ndim, 0))
+		return layout_fail_dim(op, layout, dim);
+	*ret = d;
+	return 0;
+}
+
+/* As PyTorch has it for some operations: a scalar answers to 0 and -1. */
+static inline int layout_dim_or_scalar(const char *op,
+	const struct tarn_layout *layout, int dim, int *ret)
+{
+	if (layout->ndim || dim < -1 || dim > 0)
+		return layout_dim(op, layout, dim, ret);
+	*ret = 0;
+	return 0;
+}
+
+/*
+ * A view is made in place in the caller's ret, which may be the input. Only
+ * for sub-byte types, where the result may turn out to be illegal, it is made
+ * in spare and handed over at the end.
+ */
+static inline struct tarn_layout *view_begin(const struct tarn_layout *in,
+	struct tarn_layout *ret, struct tarn_layout *spare)
+{
+	struct tarn_layout *out = dtype_is_packed(in->dtype) ? spare : ret;
+
+	if (out != in)
+		*out = *in;
+	return out;
+}
+
+static inline int view_end(const char *op, const struct tarn_layout *out,
+	struct tarn_layout *ret)
+{
+	int r;
+
+	if (__builtin_expect(out == ret, 1))
+		return 0;
+	r = layout_check_packs(op, out);
+	if (r == 0)
+		*ret = *out;
+	return r;
+}
+
+/* The same for operations off the fast path, which build out aside. */
+static inline int view_checked(const char *op, const struct tarn_layout *out,
+	struct tarn_layout *ret)
+{
+	int r = layout_check(op, out);
+
+	if (r == 0)
+		*ret = *out;
+	return r;
+}
+
+/* Takes dimension d away; what follows moves up. */
+static inline void layout_drop_dim(struct tarn_layout *l, int d)
+{
+	int last = l->ndim - 1;
+
+	for (int i = d; i < last; i++) {
+		l->shape[i] = l->shape[i + 1];
+		l->stride[i] = l->stride[i + 1];
+	}
+	l->shape[last] = 0;
+	l->stride[last] = 0;
+	l->ndim = last;
+}
+
+/* Room for a dimension before d; the caller knows that there is some. */
+static inline void layout_insert_dim(struct tarn_layout *l, int d, int64_t n,
+	int64_t stride)
+{
+	for (int i = l->ndim; i > d; i--) {
+		l->shape[i] = l->shape[i - 1];
+		l->stride[i] = l->stride[i - 1];
+	}
+	l->shape[d] = n;
+	l->stride[d] = stride;
+	l->ndim++;
+}
