@@ -5,7 +5,7 @@
 # and what it left must be gone afterwards; a good one passes untouched.
 # shellcheck disable=SC2016 # the scripts in quotes are run by others
 
-run=$top_builddir/tests/run
+run=${top_builddir:?set by tests/run}/tests/run
 out=$TMPDIR/out
 count=0
 
