@@ -1,1 +1,11 @@
-# 
+# tarnd: owns the pools, serves the socket, streams files in.
+
+# The parts that stand alone; the white-box tests link them.
+noinst_LTLIBRARIES += daemon/libdaemon.la
+daemon_libdaemon_la_SOURCES = \
+	daemon/alloc.c \
+	daemon/alloc.h \
+	daemon/internal.h \
+	$(NULL)
+daemon_libdaemon_la_CPPFLAGS = $(AM_CPPFLAGS) $(LIBURING_CFLAGS)
+daemon_libdaemon_la_LIBADD = lib/libcore.la $(LIBURING_LIBS)

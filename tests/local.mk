@@ -34,3 +34,10 @@ tests_dtype_SOURCES = tests/dtype.c
 tests_dtype_LDADD = $(WHITEBOX_LIBS)
 tests_layout_make_SOURCES = tests/layout_make.c
 tests_layout_make_LDADD = $(WHITEBOX_LIBS)
+
+# The daemon's parts that stand alone.
+DAEMON_LIBS = tests/libtap.la daemon/libdaemon.la
+check_PROGRAMS += tests/alloc
+TESTS += tests/alloc
+tests_alloc_SOURCES = tests/alloc.c
+tests_alloc_LDADD = $(DAEMON_LIBS)
