@@ -5,6 +5,10 @@ noinst_LTLIBRARIES += daemon/libdaemon.la
 daemon_libdaemon_la_SOURCES = \
 	daemon/alloc.c \
 	daemon/alloc.h \
+	daemon/headroom.c \
+	daemon/headroom.h \
+	daemon/headroom_cgroup.c \
+	daemon/headroom_impl.h \
 	daemon/internal.h \
 	$(NULL)
 daemon_libdaemon_la_CPPFLAGS = $(AM_CPPFLAGS) $(LIBURING_CFLAGS)

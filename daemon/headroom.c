@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How much memory may still be taken: the least of what the machine has
+ * available and what each of our cgroups leaves. Everything is read afresh,
+ * since others take memory too; that costs a few small files a question, and
+ * the question is asked once a segment.
+ */
+#include "daemon/headroom.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/headroom_impl.h"
+
+/* The two questions differ in the reserve, and so may their answers: the
+ * least room, and the least that is left when the reserve is kept. */
+struct least {
+	struct headroom_limit room;
+	struct headroom_limit usable;
+};
+
+static uint64_t reserve_of(const struct headroom_limit *limit)
+{
+	return MIN(HEADROOM_RESERVE, limit->limit / 16);
+}
+
+static uint64_t usable_of(const struct headroom_limit *limit)
+{
+	return limit->room - MIN(limit->room, reserve_of(limit));
+}
+
+static void consider(void *arg, const struct headroom_limit *limit)
+{
+	struct least *least = arg;
+
+	if (limit->room < least->room.room)
+		least->room = *limit;
+	if (usable_of(limit) < usable_of(&least->usable))
+		least->usable = *limit;
+}
+
+/* "Name:    123 kB" */
+static int meminfo_line(const char *text, const char *name, uint64_t *ret)
+{
+	const char *line = strstr(text, name);
+	uint64_t kib;
+
+	if (!line ||
+		sscanf(line + strlen(name), " %" SCNu64 " kB", &kib) != 1 ||
+		mul_u64(kib, 1024, ret))
+		return tarn_fail(ENODATA, "/proc/meminfo has no line %s", name);
+	return 0;
+}
+
+static int available(const char *root, struct headroom_limit *ret)
+{
+	char path[4096], text[16384];
+	ssize_t n;
+	int r;
+
+	snprintf(path, sizeof(path), "%s/proc/meminfo", root);
+	n = fd_read_text(path, text, sizeof(text));
+	if (n < 0)
+		return tarn_fail(
+			(int)-n, "%s: %s", path, tarn_errno_text((int)n));
+	r = meminfo_line(text, "MemTotal:", &ret->limit);
+	if (r >= 0)
+		r = meminfo_line(text, "MemAvailable:", &ret->room);
+	if (r < 0)
+		return r;
+	ret->used = ret->limit - MIN(ret->limit, ret->room);
+	snprintf(ret->name, sizeof(ret->name), "MemAvailable");
+	return 0;
+}
+
+static int find_least(const char *root, struct least *ret)
+{
+	int r = available(root, &ret->room);
+
+	if (r < 0)
+		return r;
+	ret->usable = ret->room;
+	return headroom_cgroups(root, consider, ret);
+}
+
+/* 1.5 GiB, 12 MiB, 640 KiB */
+static const char *human(char buf[static 32], uint64_t n)
+{
+	static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+	unsigned unit = 0;
+	double value = (double)n / 1024;
+
+	while (value >= 1024 && unit + 1 < ARRAY_SIZE(units)) {
+		value /= 1024;
+		unit++;
+	}
+	if (value >= 100 || value == (double)(uint64_t)value)
+		snprintf(buf, 32, "%.0f %s", value, units[unit]);
+	else
+		snprintf(buf, 32, "%.1f %s", value, units[unit]);
+	return buf;
+}
+
+static void describe(
+	const struct headroom_limit *limit, char *buf, unsigned long size)
+{
+	char a[32], b[32];
+
+	snprintf(buf, size, "%s (%s, %s in use)", limit->name,
+		human(a, limit->limit), human(b, limit->used));
+}
+
+int headroom_at(
+	const char *root, uint64_t *ret_bytes, char *buf, unsigned long size)
+{
+	struct least least;
+	int r = find_least(root, &least);
+
+	if (r < 0)
+		return r;
+	if (buf && size)
+		describe(&least.room, buf, size);
+	*ret_bytes = least.room.room;
+	return 0;
+}
+
+int headroom_check_at(const char *root, uint64_t want)
+{
+	char text[600], a[32], b[32], c[32];
+	struct least least;
+	int r = find_least(root, &least);
+
+	if (r < 0)
+		return r;
+	if (want <= usable_of(&least.usable))
+		return 0;
+	describe(&least.usable, text, sizeof(text));
+	return tarn_fail(ENOSPC,
+		"no room for %s: %s leaves %s, and %s of that stay free for "
+		"others",
+		human(a, want), text, human(b, least.usable.room),
+		human(c, MIN(least.usable.room, reserve_of(&least.usable))));
+}
+
+int headroom(uint64_t *ret_bytes, char *buf, unsigned long size)
+{
+	return headroom_at("", ret_bytes, buf, size);
+}
+
+int headroom_check(uint64_t want)
+{
+	return headroom_check_at("", want);
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The parts of headroom.c that tests feed with trees of their own: every path
+ * (/proc/meminfo, /proc/self/cgroup, /proc/self/mountinfo, and the mount
+ * points found there) is looked for below root, "" in earnest.
+ */
+#pragma once
+
+#include <stdint.h>
+
+int headroom_at(const char *root, uint64_t *ret_bytes, char *buf,
+	unsigned long size);
+int headroom_check_at(const char *root, uint64_t want);
+
+/* ---- daemon/headroom_cgroup.c --------------------------------------- */
+
+/* One limit: its name ("memory.max of /x"), and bytes. */
+struct headroom_limit {
+	char name[512];
+	uint64_t limit;
+	uint64_t used;
+	uint64_t room; /* what is left of it, counting what can be reclaimed */
+};
+
+/* Calls fn for each memory limit of our cgroups, v1 and v2, from our own to
+ * the highest that can be seen. Files that are missing limit nothing. */
+int headroom_cgroups(const char *root,
+	void (*fn)(void *arg, const struct headroom_limit *limit), void *arg);
