@@ -10,6 +10,15 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/headroom_cgroup.c \
 	daemon/headroom_impl.h \
 	daemon/internal.h \
+	daemon/loop.c \
+	daemon/loop.h \
+	daemon/loop_epoll.c \
+	daemon/loop_impl.h \
 	$(NULL)
+if HAVE_LIBURING
+daemon_libdaemon_la_SOURCES += daemon/loop_uring.c
+else
+daemon_libdaemon_la_SOURCES += daemon/loop_uring_none.c
+endif
 daemon_libdaemon_la_CPPFLAGS = $(AM_CPPFLAGS) $(LIBURING_CFLAGS)
 daemon_libdaemon_la_LIBADD = lib/libcore.la $(LIBURING_LIBS)

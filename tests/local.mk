@@ -37,9 +37,11 @@ tests_layout_make_LDADD = $(WHITEBOX_LIBS)
 
 # The daemon's parts that stand alone.
 DAEMON_LIBS = tests/libtap.la daemon/libdaemon.la
-check_PROGRAMS += tests/alloc tests/headroom
-TESTS += tests/alloc tests/headroom
+check_PROGRAMS += tests/alloc tests/headroom tests/loop
+TESTS += tests/alloc tests/headroom tests/loop
 tests_alloc_SOURCES = tests/alloc.c
 tests_alloc_LDADD = $(DAEMON_LIBS)
 tests_headroom_SOURCES = tests/headroom.c
 tests_headroom_LDADD = $(DAEMON_LIBS)
+tests_loop_SOURCES = tests/loop.c
+tests_loop_LDADD = $(DAEMON_LIBS)

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The event loop, as far as both kinds share it: slots with generations, so
+ * that a callback may take away any watch, its own too, and no event reaches
+ * a watch that is gone; the timer; and which kind it is.
+ */
+#include "daemon/loop.h"
+
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/fail.h"
+#include "daemon/loop_impl.h"
+
+/* Never a slot: io_uring's own requests carry it. */
+#define NO_SLOT UINT32_MAX
+
+int loop_new(struct loop **ret)
+{
+	const char *kind = getenv("TARN_IO");
+	struct loop *loop = NULL;
+	int r = -ENOSYS;
+
+	if (!kind || strcmp(kind, "threads"))
+		r = loop_uring_new(&loop);
+	if (r < 0 && (!kind || strcmp(kind, "uring")))
+		r = loop_epoll_new(&loop);
+	if (r < 0)
+		return r;
+	loop->first_free = NO_SLOT;
+	*ret = loop;
+	return 0;
+}
+
+struct loop *loop_free(struct loop *loop)
+{
+	if (!loop)
+		return NULL;
+	for (uint32_t i = 0; i < loop->n_slots; i++)
+		free(loop->slots[i].watch);
+	free(loop->slots);
+	loop->ops->free(loop);
+	return NULL;
+}
+
+const char *loop_name(const struct loop *loop)
+{
+	return loop->ops->name;
+}
+
+/* ---- watches --------------------------------------------------------- */
+
+static int slot_take(struct loop *loop, struct loop_watch *watch)
+{
+	if (loop->first_free == NO_SLOT) {
+		uint32_t n = loop->n_slots ? loop->n_slots * 2 : 16;
+		struct loop_slot *slots;
+
+		slots = reallocarray(loop->slots, n, sizeof(*slots));
+		if (!slots)
+			return tarn_fail(
+				ENOMEM, "no memory to watch %u descriptors", n);
+		memset(slots + loop->n_slots, 0,
+			(n - loop->n_slots) * sizeof(*slots));
+		for (uint32_t i = n; i-- > loop->n_slots;) {
+			slots[i].next_free = loop->first_free;
+			loop->first_free = i;
+		}
+		loop->slots = slots;
+		loop->n_slots = n;
+	}
+	watch->slot = loop->first_free;
+	loop->first_free = loop->slots[watch->slot].next_free;
+	loop->slots[watch->slot].watch = watch;
+	return 0;
+}
+
+static void slot_give(struct loop_watch *watch)
+{
+	struct loop *loop = watch->loop;
+	struct loop_slot *slot = &loop->slots[watch->slot];
+
+	slot->watch = NULL;
+	slot->generation++;
+	slot->next_free = loop->first_free;
+	loop->first_free = watch->slot;
+}
+
+int loop_watch(struct loop *loop, int fd, unsigned want, loop_fn fn, void *arg,
+	struct loop_watch **ret)
+{
+	struct loop_watch *watch = calloc(1, sizeof(*watch));
+	int r;
+
+	if (!watch)
+		return tarn_fail(
+			ENOMEM, "no memory to watch descriptor %d", fd);
+	*watch = (struct loop_watch) {.loop = loop,
+		.fd = fd,
+		.want = want & (LOOP_READ | LOOP_WRITE),
+		.fn = fn,
+		.arg = arg};
+	r = slot_take(loop, watch);
+	if (r < 0) {
+		free(watch);
+		return r;
+	}
+	r = loop->ops->add(watch);
+	if (r < 0) {
+		slot_give(watch);
+		free(watch);
+		return r;
+	}
+	*ret = watch;
+	return 0;
+}
+
+int loop_change(struct loop_watch *watch, unsigned want)
+{
+	want &= LOOP_READ | LOOP_WRITE;
+	if (want == watch->want)
+		return 0;
+	watch->want = want;
+	return watch->loop->ops->change(watch);
+}
+
+struct loop_watch *loop_unwatch(struct loop_watch *watch)
+{
+	if (!watch)
+		return NULL;
+	watch->loop->ops->remove(watch);
+	slot_give(watch);
+	free(watch);
+	return NULL;
+}
+
+unsigned loop_to_poll(unsigned want)
+{
+	return (want & LOOP_READ ? POLLIN : 0) |
+	       (want & LOOP_WRITE ? POLLOUT : 0);
+}
+
+unsigned loop_from_poll(unsigned events)
+{
+	return (events & POLLIN ? LOOP_READ : 0) |
+	       (events & POLLOUT ? LOOP_WRITE : 0) |
+	       (events & (POLLHUP | POLLERR | POLLNVAL) ? LOOP_HANGUP : 0);
+}
+
+void loop_dispatch(struct loop *loop, uint64_t tag, unsigned ready)
+{
+	struct loop_watch *watch = loop_find(loop, tag);
+
+	/* It may have changed its mind while the event was on its way. */
+	if (watch && (ready & (watch->want | LOOP_HANGUP)))
+		watch->fn(watch->arg, ready & (watch->want | LOOP_HANGUP));
+}
+
+/* ---- time ------------------------------------------------------------ */
+
+uint64_t loop_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+int loop_timer(
+	struct loop *loop, uint64_t at_ns, void (*fn)(void *arg), void *arg)
+{
+	loop->timer_at = at_ns;
+	loop->timer_fn = fn;
+	loop->timer_arg = arg;
+	return 0;
+}
+
+uint64_t loop_wait_until(const struct loop *loop)
+{
+	uint64_t now;
+
+	if (!loop->timer_at)
+		return UINT64_MAX;
+	now = loop_now();
+	return loop->timer_at > now ? loop->timer_at - now : 0;
+}
+
+int loop_run(struct loop *loop)
+{
+	loop->quit = false;
+	while (!loop->quit) {
+		int r = loop->ops->turn(loop);
+
+		if (r < 0)
+			return r;
+		if (loop->timer_at && !loop_wait_until(loop)) {
+			/* Once; the callback may set it anew. */
+			loop->timer_at = 0;
+			loop->timer_fn(loop->timer_arg);
+		}
+	}
+	return 0;
+}
+
+void loop_quit(struct loop *loop)
+{
+	loop->quit = true;
+}
