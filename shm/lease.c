@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Taking and giving back a lease, and looking for one.
+ *
+ * The idea: who takes and who frees both store, fence, and then read what the
+ * other stores (A1 to A3 and F1 to F3 in the header), so that at least one of
+ * them sees the other. Everything here is that, and finding a free slot.
+ */
+#include "shm/lease.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+
+int lease_create(int *ret_fd)
+{
+	struct {
+		uint64_t magic;
+		uint32_t version;
+	} head = {LEASE_MAGIC, LEASE_VERSION};
+	_cleanup_fd_ int fd =
+		memfd_create("tarn-lease", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return tarn_fail(errno, "lease page: memfd_create: %s",
+			tarn_errno_text(errno));
+	if (ftruncate(fd, LEASE_SIZE) < 0 ||
+		pwrite(fd, &head, sizeof(head), 0) != sizeof(head) ||
+		fcntl(fd, F_ADD_SEALS,
+			F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
+		return tarn_fail(errno ? errno : ENOMEM,
+			"lease page of %u bytes: %s", LEASE_SIZE,
+			tarn_errno_text(errno));
+	*ret_fd = fd_steal(&fd);
+	return 0;
+}
+
+int lease_map(int fd, struct lease_page **ret)
+{
+	struct stat st;
+	struct lease_page *page;
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	if (fstat(fd, &st) < 0)
+		return tarn_fail(
+			errno, "lease page: fstat: %s", tarn_errno_text(errno));
+	if (st.st_size != LEASE_SIZE || seals < 0 || !(seals & F_SEAL_SHRINK))
+		return tarn_fail(EPROTO,
+			"lease page: %lld bytes with seals 0x%x instead of %u "
+			"bytes sealed against shrinking",
+			(long long)st.st_size, (unsigned int)seals, LEASE_SIZE);
+	page = mmap(
+		NULL, LEASE_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (page == MAP_FAILED)
+		return tarn_fail(
+			errno, "lease page: mmap: %s", tarn_errno_text(errno));
+	if (page->magic != LEASE_MAGIC || page->version != LEASE_VERSION) {
+		int r = tarn_fail(EPROTO,
+			"lease page: magic %llx, version %u instead of %llx, "
+			"%u",
+			(unsigned long long)page->magic, page->version,
+			(unsigned long long)LEASE_MAGIC, LEASE_VERSION);
+
+		lease_unmap(page);
+		return r;
+	}
+	*ret = page;
+	return 0;
+}
+
+struct lease_page *lease_unmap(struct lease_page *page)
+{
+	if (page)
+		munmap(page, LEASE_SIZE);
+	return NULL;
+}
+
+/* The other side may write anything into used. */
+static uint32_t slots_used(const struct lease_page *page)
+{
+	/* Relaxed: who must not miss a slot has fenced before (F2). */
+	uint32_t used = atomic_load_explicit(&page->used, memory_order_relaxed);
+
+	return MIN(used, (uint32_t)LEASE_SLOTS);
+}
+
+/* The first empty slot from hint on, else the first there is. Only this
+ * process writes slots, so a relaxed look is exact. */
+static int find_slot(
+	const struct lease_page *page, uint32_t hint, uint32_t *ret)
+{
+	uint32_t used = slots_used(page);
+
+	for (uint32_t n = 0; n < used; n++) {
+		uint32_t i = (hint % used + n) % used;
+
+		if (!atomic_load_explicit(
+			    &page->slots[i], memory_order_relaxed)) {
+			*ret = i;
+			return 0;
+		}
+		/* A crowded page: a fresh slot is nearer than a hole. */
+		if (n == 64 && used < LEASE_SLOTS)
+			break;
+	}
+	if (used == LEASE_SLOTS)
+		return tarn_fail(ENOSPC,
+			"lease: all %u slots of this connection are in use",
+			(uint32_t)LEASE_SLOTS);
+	*ret = used;
+	return 0;
+}
+
+static uint64_t storage_now(const struct table *table, uint32_t index)
+{
+	/* Acquire: pairs with the release store in table_storage_set and
+	 * table_storage_add, so that what the word describes is seen too. */
+	return atomic_load_explicit(
+		&table->storages[index].word, memory_order_acquire);
+}
+
+int lease_acquire(struct lease_page *page, const struct table *table,
+	uint32_t index, uint64_t generation, uint32_t *hint, uint32_t *ret_slot)
+{
+	uint32_t slot = 0;
+	uint64_t word;
+	int r;
+
+	if (index >= TABLE_STORAGES_MAX || generation == 0 ||
+		generation >> TABLE_GENERATION_BITS)
+		return tarn_fail(ESTALE,
+			"lease: there is no storage %u of generation %llu",
+			index, (unsigned long long)generation);
+	r = find_slot(page, *hint, &slot);
+	if (r < 0)
+		return r;
+	/* used first: the server reads no slot beyond it. Both are ordered
+	 * before A3 by the fence, which is all that the argument needs. */
+	if (slot >= slots_used(page))
+		atomic_store_explicit(
+			&page->used, slot + 1, memory_order_relaxed);
+	/* A1 */
+	atomic_store_explicit(&page->slots[slot], lease_word(index, generation),
+		memory_order_relaxed);
+	/* A2: pairs with the server's fence between FREEING and its scan */
+	atomic_thread_fence(memory_order_seq_cst);
+	/* A3 */
+	word = storage_now(table, index);
+	*hint = slot + 1;
+	if (storage_word_generation(word) == generation) {
+		switch (storage_word_state(word)) {
+		case STORAGE_FILLING:
+		case STORAGE_LIVE:
+		case STORAGE_UNNAMED:
+			*ret_slot = slot;
+			return 0;
+		case STORAGE_FREEING:
+			r = -EBUSY;
+			break;
+		default:
+			r = -ESTALE;
+		}
+	} else {
+		r = -ESTALE;
+	}
+	/* Release: our reads, if any, come before the slot is empty; pairs
+	 * with the server's fence before it scans. */
+	atomic_store_explicit(&page->slots[slot], 0, memory_order_release);
+	*hint = slot;
+	if (r == -EBUSY)
+		return tarn_fail(EBUSY,
+			"lease: storage %u of generation %llu is being freed",
+			index, (unsigned long long)generation);
+	return tarn_fail(ESTALE,
+		"lease: storage %u has generation %llu (state %d), not %llu",
+		index, (unsigned long long)storage_word_generation(word),
+		(int)storage_word_state(word), (unsigned long long)generation);
+}
+
+bool lease_release(
+	struct lease_page *page, const struct table *table, uint32_t slot)
+{
+	uint64_t lease, word;
+	uint32_t index;
+
+	if (slot >= LEASE_SLOTS)
+		return false;
+	lease = atomic_load_explicit(&page->slots[slot], memory_order_relaxed);
+	if (!lease)
+		return false;
+	index = (uint32_t)(lease & ((1u << TABLE_INDEX_BITS) - 1));
+	/* Release: our last reads of the bytes come before it; pairs with the
+	 * server's fence before it scans. */
+	atomic_store_explicit(&page->slots[slot], 0, memory_order_release);
+	/* As A2: pairs with the server's fence between its store to the
+	 * storage's word and its scan. */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (index >= TABLE_STORAGES_MAX)
+		return false;
+	word = storage_now(table, index);
+	if (storage_word_generation(word) != lease >> TABLE_INDEX_BITS)
+		return false;
+	return storage_word_state(word) == STORAGE_UNNAMED ||
+	       storage_word_state(word) == STORAGE_FREEING;
+}
+
+bool lease_holds(
+	const struct lease_page *page, uint32_t index, uint64_t generation)
+{
+	uint64_t wanted = lease_word(index, generation);
+	uint32_t used;
+
+	/* F2: pairs with the client's fence at A2. Here and not at the caller,
+	 * so that nobody can forget it. */
+	atomic_thread_fence(memory_order_seq_cst);
+	used = slots_used(page);
+	for (uint32_t i = 0; i < used; i++) {
+		/* Acquire: what a holder read before it let go comes before
+		 * our reuse; pairs with the release in lease_release. */
+		if (atomic_load_explicit(
+			    &page->slots[i], memory_order_acquire) == wanted)
+			return true;
+	}
+	return false;
+}
+
+uint32_t lease_count(const struct lease_page *page)
+{
+	uint32_t used = slots_used(page), count = 0;
+
+	for (uint32_t i = 0; i < used; i++)
+		count += atomic_load_explicit(
+				 &page->slots[i], memory_order_relaxed) != 0;
+	return count;
+}

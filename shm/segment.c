@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Segments are made by the keeper and read by everybody.
+ *
+ * The idea: permissions on a memfd stop nobody, since its owner can change
+ * them and reopen it through /proc. Seals do. F_SEAL_FUTURE_WRITE refuses new
+ * writable mappings and write() for good, yet lets the mappings that exist,
+ * and those that forked children inherit, go on writing. Mode 0400 and the
+ * O_RDONLY descriptor are a second fence, so that an honest mistake fails
+ * already at open or mmap.
+ */
+#include "shm/segment.h"
+
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+
+/* Since Linux 6.3; headers may be older than the kernel. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
+
+#define SEALS_WANTED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE)
+
+static int memfd(const char *name, unsigned int flags)
+{
+	int fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
+
+	/* An older kernel does not know the flag; nothing depends on it. */
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create(name, flags);
+	return fd < 0 ? -errno : fd;
+}
+
+int segment_create(const char *name, uint64_t size, int page_shift, int *ret_fd)
+{
+	unsigned int flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	_cleanup_fd_ int fd = -1;
+
+	if (page_shift < 12 || page_shift > 30 || size > INT64_MAX ||
+		size == 0 || size & ((1ull << page_shift) - 1))
+		return tarn_fail(EINVAL,
+			"segment %s: a size of %llu is not a multiple of pages "
+			"of 2^%d bytes",
+			name, (unsigned long long)size, page_shift);
+	if (page_shift != 12)
+		flags |= MFD_HUGETLB | (unsigned int)page_shift
+					       << MFD_HUGE_SHIFT;
+	fd = memfd(name, flags);
+	if (fd < 0)
+		return tarn_fail(-fd, "segment %s: memfd_create: %s", name,
+			tarn_errno_text(fd));
+	if (fchmod(fd, 0400) < 0)
+		return tarn_fail(errno, "segment %s: fchmod: %s", name,
+			tarn_errno_text(errno));
+	if (ftruncate(fd, (off_t)size) < 0)
+		return tarn_fail(errno, "segment %s: ftruncate to %llu: %s",
+			name, (unsigned long long)size, tarn_errno_text(errno));
+	*ret_fd = fd_steal(&fd);
+	return 0;
+}
+
+int segment_map_rw(int fd, uint64_t size, void **ret)
+{
+	void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (map == MAP_FAILED)
+		return tarn_fail(errno,
+			"segment of %llu bytes: writable mapping: %s",
+			(unsigned long long)size, tarn_errno_text(errno));
+	*ret = map;
+	return 0;
+}
+
+int segment_seal(int fd)
+{
+	if (fcntl(fd, F_ADD_SEALS, SEALS_WANTED | F_SEAL_SEAL) < 0)
+		return tarn_fail(
+			errno, "segment: sealing: %s", tarn_errno_text(errno));
+	return 0;
+}
+
+int segment_reopen(int fd, int *ret_fd)
+{
+	char path[64];
+	int copy;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	copy = open(path, O_RDONLY | O_CLOEXEC);
+	if (copy < 0)
+		return tarn_fail(errno,
+			"segment: reopening %s read-only: %s (is /proc "
+			"mounted?)",
+			path, tarn_errno_text(errno));
+	*ret_fd = copy;
+	return 0;
+}
+
+int segment_check(int fd, uint64_t size)
+{
+	struct stat st;
+	int flags = fcntl(fd, F_GETFL);
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	if (flags < 0 || fstat(fd, &st) < 0)
+		return tarn_fail(EPERM, "segment: descriptor %d: %s", fd,
+			tarn_errno_text(errno));
+	if (flags & O_PATH || (flags & O_ACCMODE) != O_RDONLY)
+		return tarn_fail(EPERM,
+			"segment: descriptor %d is not open for reading only",
+			fd);
+	if (seals < 0)
+		return tarn_fail(EPERM,
+			"segment: descriptor %d is no memfd: it has no seals",
+			fd);
+	if ((seals & SEALS_WANTED) != SEALS_WANTED)
+		return tarn_fail(EPERM,
+			"segment: seals 0x%x; without 0x%x its bytes or its "
+			"size could change unseen",
+			(unsigned int)seals, (unsigned int)SEALS_WANTED);
+	if ((uint64_t)st.st_size != size)
+		return tarn_fail(EPERM,
+			"segment: %lld bytes, but %llu were announced",
+			(long long)st.st_size, (unsigned long long)size);
+	return 0;
+}
