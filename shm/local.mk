@@ -2,10 +2,19 @@
 
 noinst_LTLIBRARIES += shm/libshm.la
 shm_libshm_la_SOURCES = \
+	shm/lease.c \
 	shm/lease.h \
+	shm/name.c \
+	shm/record.h \
+	shm/segment.c \
 	shm/segment.h \
+	shm/table.c \
 	shm/table.h \
+	shm/table_read.c \
+	shm/wire.c \
 	shm/wire.h \
+	shm/wire_frame.h \
+	shm/wire_queue.c \
 	$(NULL)
 shm_libshm_la_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 shm_libshm_la_LIBADD = base/libbase.la

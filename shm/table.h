@@ -216,6 +216,9 @@ int table_create(int fd, uint64_t instance, uint64_t seed, uint32_t rule,
 /* Maps a region that somebody made and checks magic, version, signature and
  * geometry: -EPROTO says which differs. */
 int table_map(int fd, bool writable, struct table *ret);
+/* The same for a mapping that is there already, such as an inherited one;
+ * table_unmap would unmap it. */
+int table_attach(void *map, uint64_t size, struct table *ret);
 void table_unmap(struct table *table);
 
 /* ---- reading (any process, any thread; no system call) -------------- */
@@ -226,7 +229,9 @@ int table_lookup(const struct table *table, const char *name, size_t name_size,
 	struct tarn_descriptor *ret, uint64_t *ret_version);
 
 /* Calls fn for each committed name beginning with prefix; stops at non-zero.
- * Names are handed over NUL-terminated, from private memory. */
+ * Names are handed over NUL-terminated, from private memory. One that stands
+ * throughout is listed exactly once; one that comes or goes meanwhile may be
+ * or not. -EAGAIN as in table_lookup. */
 int table_list(const struct table *table, const char *prefix,
 	size_t prefix_size,
 	int (*fn)(void *arg, const char *name, size_t name_size,
@@ -280,6 +285,9 @@ void table_commit(struct table_writer *writer,
 	void (*displaced)(void *arg, const struct tarn_descriptor *descriptor),
 	void *arg);
 void table_abort(struct table_writer *writer);
+/* Wakes who waits on header.changed, for what is no commit: bytes landed, a
+ * storage's state. */
+void table_wake(struct table_writer *writer);
 
 /* ---- names ---------------------------------------------------------- */
 

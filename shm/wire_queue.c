@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Frames that wait until a socket takes them, for who must not block.
+ *
+ * The idea: push cuts a message into frames and copies everything, so that
+ * the caller keeps nothing alive; either all frames of a message are queued
+ * or none is. A peer that does not read fills its own queue and no other.
+ */
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "shm/wire_frame.h"
+
+struct queued {
+	struct queued *next;
+	int fds[WIRE_FDS_MAX];
+	int n_fds;
+	struct wire_header header;
+	unsigned char body[];
+};
+
+struct wire_writer {
+	struct queued *first;
+	struct queued **end;
+	size_t bytes; /* of headers and bodies queued */
+	size_t limit;
+};
+
+int wire_writer_new(size_t limit, struct wire_writer **ret)
+{
+	struct wire_writer *writer = calloc(1, sizeof(*writer));
+
+	if (!writer)
+		return tarn_fail(ENOMEM, "no memory for a message queue");
+	writer->end = &writer->first;
+	writer->limit = limit;
+	*ret = writer;
+	return 0;
+}
+
+static void queued_free(struct queued *frame)
+{
+	while (frame) {
+		struct queued *next = frame->next;
+
+		for (int i = 0; i < frame->n_fds; i++)
+			fd_close(frame->fds[i]);
+		free(frame);
+		frame = next;
+	}
+}
+
+struct wire_writer *wire_writer_free(struct wire_writer *writer)
+{
+	if (writer)
+		queued_free(writer->first);
+	free(writer);
+	return NULL;
+}
+
+static int queued_new(const struct wire_header *header, const void *body,
+	const int *fds, int n_fds, struct queued **ret)
+{
+	struct queued *frame = malloc(sizeof(*frame) + header->size);
+
+	if (!frame)
+		return tarn_fail(ENOMEM, "no memory for a frame of %u bytes",
+			header->size);
+	frame->next = NULL;
+	frame->n_fds = 0;
+	frame->header = *header;
+	if (header->size)
+		memcpy(frame->body, body, header->size);
+	for (int i = 0; i < n_fds; i++) {
+		int copy = fd_dup(fds[i]);
+
+		if (copy < 0) {
+			queued_free(frame);
+			return tarn_fail(-copy,
+				"duplicating descriptor %d for a message: %s",
+				fds[i], tarn_errno_text(copy));
+		}
+		frame->fds[frame->n_fds++] = copy;
+	}
+	*ret = frame;
+	return 0;
+}
+
+int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
+	const void *body, size_t size, const int *fds, int n_fds)
+{
+	const unsigned char *p = body;
+	struct queued *first = NULL, **end = &first;
+	size_t bytes = 0;
+	int r = frame_check_message(size, n_fds);
+
+	if (r < 0)
+		return r;
+	do {
+		struct wire_header header = frame_header(type, serial, size);
+
+		bytes += sizeof(header) + header.size;
+		if (bytes > writer->limit ||
+			writer->bytes > writer->limit - bytes)
+			r = tarn_fail(ENOBUFS,
+				"%zu bytes are queued for a peer that does not "
+				"read; %zu are allowed",
+				writer->bytes + bytes, writer->limit);
+		else
+			r = queued_new(&header, p, fds, n_fds, end);
+		if (r < 0) {
+			queued_free(first);
+			return r;
+		}
+		end = &(*end)->next;
+		p += header.size;
+		size -= header.size;
+		n_fds = 0;
+	} while (size > 0);
+	*writer->end = first;
+	writer->end = end;
+	writer->bytes += bytes;
+	return 0;
+}
+
+int wire_flush(struct wire_writer *writer, int fd)
+{
+	while (writer->first) {
+		struct queued *frame = writer->first;
+		int r = frame_send(fd, &frame->header, frame->body, frame->fds,
+			frame->n_fds, MSG_DONTWAIT);
+
+		if (r == -EAGAIN)
+			return 0;
+		if (r < 0)
+			return r;
+		writer->bytes -= sizeof(frame->header) + frame->header.size;
+		writer->first = frame->next;
+		if (!writer->first)
+			writer->end = &writer->first;
+		frame->next = NULL;
+		queued_free(frame);
+	}
+	return 1;
+}
+
+bool wire_writer_empty(const struct wire_writer *writer)
+{
+	return !writer->first;
+}
