@@ -13,6 +13,7 @@ PY_LOG_DRIVER = $(TARN_TAP_DRIVER)
 LOG_COMPILER = tests/run$(EXEEXT)
 SH_LOG_COMPILER = tests/run$(EXEEXT) bash
 PY_LOG_COMPILER = tests/run$(EXEEXT) $(PYTHON)
+AM_TESTS_ENVIRONMENT = CC='$(CC)'; export CC;
 
 # White-box tests link all of the library with nothing hidden.
 WHITEBOX_LIBS = tests/libtap.la lib/libcore.la
@@ -27,6 +28,32 @@ tests_run_CPPFLAGS = \
 	$(NULL)
 dist_check_SCRIPTS += tests/harness.sh
 TESTS += tests/harness.sh
+
+# What rots where nothing runs it.
+dist_check_SCRIPTS += \
+	tests/headers.sh \
+	tests/words.sh \
+	$(NULL)
+TESTS += \
+	tests/headers.sh \
+	tests/words.sh \
+	$(NULL)
+
+# The C tests under valgrind, except those that time something, are slow
+# already, or use what valgrind does not know.
+VALGRIND_EXCEPT =
+VALGRIND = valgrind -q --leak-check=full --errors-for-leak-kinds=definite \
+	--show-leak-kinds=definite --error-exitcode=97
+.PHONY: check-valgrind
+check-valgrind: all
+	tests=; for t in $(TESTS); do \
+		case " $(VALGRIND_EXCEPT) $$t" in \
+		*.sh|*.py|*" $$t "*) ;; \
+		*) tests="$$tests $$t" ;; \
+		esac; \
+	done; \
+	TARN_TEST_TIMEOUT=600 $(MAKE) $(AM_MAKEFLAGS) check TESTS="$$tests" \
+		LOG_COMPILER='tests/run$(EXEEXT) ./libtool --mode=execute $(VALGRIND)'
 # Layouts.
 check_PROGRAMS += tests/dtype tests/layout_make
 TESTS += tests/dtype tests/layout_make

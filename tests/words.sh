@@ -1,0 +1,86 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# Words rot where nothing runs them: licence lines, package lists, the
+# examples in the README and the man page, scripts' syntax.
+
+cd "${top_srcdir:?set by tests/run}" || exit 1
+count=0
+
+judge() { # WHAT SEEN: nothing seen is good
+	count=$((count + 1))
+	if [ -z "$2" ]; then
+		echo "ok $count - $1"
+	else
+		echo "not ok $count - $1"
+		echo "$2" | sed 's/^/# seen: /'
+	fi
+}
+
+rooms=()
+for room in .ci base bench cli daemon examples lib man python scripts shm \
+	tests; do
+	[ ! -d $room ] || rooms+=("$room")
+done
+
+judge "every source file says its licence in its first lines" "$(
+	find "${rooms[@]}" bootstrap configure.ac Makefile.am m4/tarn.m4 \
+		-type f \( -path '.ci/*' -o -name '*.[ch]' -o -name '*.sh' \
+		-o -name '*.py' -o -name '*.[1378]' -o -name '*.m4' \
+		-o -path 'scripts/*' -o ! -path '*/*' \) |
+		while read -r file; do
+			head -n 3 "$file" |
+				grep -q 'SPDX-License-Identifier: MIT' ||
+				echo "$file"
+		done
+)"
+
+# "install libfoo-dev" in configure's words is a package of bootstrap's list.
+wanted=$(cat configure.ac m4/tarn.m4 | tr '\n' ' ' |
+	grep -oE 'install [a-z0-9-]+|\[lib[a-z0-9-]+-dev\]' |
+	grep -oE '[a-z0-9-]+-[a-z0-9-]+' | sort -u)
+judge "configure's advice was found" "$(
+	echo "$wanted" | grep -q liburing-dev || echo "no liburing-dev in: $wanted"
+)"
+judge "bootstrap installs what configure advises" "$(
+	listed=$(sed -n '/^[a-z_]*packages=(/,/)/p' bootstrap |
+		grep -oE '[a-z0-9-]+')
+	for package in $wanted; do
+		grep -qx -- "$package" <<<"$listed" || echo "$package"
+	done
+)"
+
+# One fact has one home: the example is the file that is compiled.
+example=$(sed '1,/^ \*\/$/d' examples/quickstart.c | sed '1{/^$/d}')
+judge "the README's example is examples/quickstart.c" "$(
+	# shellcheck disable=SC2016
+	diff <(sed -n '/^```c$/,/^```$/p' README.md | sed '1d;$d') \
+		<(echo "$example")
+)"
+judge "the example in tarn(7) is examples/quickstart.c" "$(
+	diff <(sed -n '/quickstart\.c$/,/^\.Ed$/p' man/tarn.7 |
+		sed '1,2d;$d; s/\\e/\\/g; s/\\-/-/g') <(echo "$example")
+)"
+
+judge "the pages of man/ are all installed" "$(
+	for page in man/*.[1378]; do
+		grep -q "$page" man/local.mk || echo "$page"
+	done
+)"
+
+shells=$(grep -lE '^#!.*\b(ba)?sh$' bootstrap .ci/* scripts/* tests/*.sh \
+	bench/*.sh 2>/dev/null)
+judge "every script parses" "$(
+	for script in $shells; do
+		bash -n "$script" 2>&1
+	done
+)"
+if command -v shellcheck >/dev/null; then
+	# shellcheck disable=SC2086 # no spaces in our names
+	judge "shellcheck has nothing to say" "$(shellcheck -S warning -f gcc $shells)"
+else
+	count=$((count + 1))
+	echo "ok $count # SKIP there is no shellcheck"
+fi
+
+echo "1..$count"
