@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storages from the inside. A kind plugs in through tarn_storage_new: it
+ * brings its address (or a way to read without one) and what to call when the
+ * last reference goes. A kind recognises its own by the release function, and
+ * finds what it needs again in arg:
+ *
+ *	if (s->release == pool_release)
+ *		struct pool_range *range = s->arg;
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include <tarn/tensor.h>
+
+#include "base/cleanup.h"
+
+struct tarn_storage {
+	atomic_uint refs;
+	enum tarn_storage_kind kind;
+	bool writable;
+	uint64_t size; /* bytes */
+	void *data;    /* NULL: no address, see read */
+	/* Reads size bytes at offset; the range was checked. Only for storages
+	 * without an address. 0 or a failure that was told. */
+	int (*read)(const struct tarn_storage *storage, uint64_t offset,
+		void *buf, uint64_t size);
+	void (*release)(void *arg); /* may be NULL */
+	void *arg;
+};
+
+/* One reference, the caller's. On failure release is not called. */
+int tarn_storage_new(enum tarn_storage_kind kind, void *data, uint64_t size,
+	bool writable, void (*release)(void *arg), void *arg,
+	tarn_storage **ret);
+
+/* Bytes offset .. offset + size - 1, wherever the storage is. */
+int tarn_storage_read(const tarn_storage *storage, uint64_t offset, void *buf,
+	uint64_t size);
+
+DEFINE_CLEANUP(tarn_storage *, tarn_storage_unref);
+#define _cleanup_storage_ _cleanup_(tarn_storage_unrefp)
