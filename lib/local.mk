@@ -3,18 +3,36 @@
 
 noinst_LTLIBRARIES += lib/libcore.la
 lib_libcore_la_SOURCES = \
+	lib/create.c \
 	lib/dtype.c \
+	lib/element.c \
+	lib/equal.c \
 	lib/error.c \
 	lib/layout.c \
 	lib/layout.h \
 	lib/layout_ask.c \
 	lib/layout_format.c \
+	lib/minifloat.c \
+	lib/nest.c \
+	lib/nest.h \
+	lib/nest_read.c \
+	lib/number.c \
+	lib/number.h \
+	lib/parse.c \
+	lib/ravel.c \
+	lib/storage.c \
+	lib/storage.h \
+	lib/storage_file.c \
+	lib/tensor.c \
+	lib/tensor.h \
+	lib/tensor_view.c \
 	$(NULL)
 lib_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(LIBURING_CFLAGS)
 lib_libcore_la_LIBADD = \
 	shm/libshm.la \
 	$(JANSSON_LIBS) \
 	$(LIBURING_LIBS) \
+	-lm \
 	$(NULL)
 
 lib_LTLIBRARIES += lib/libtarn.la

@@ -72,3 +72,29 @@ tests_headroom_SOURCES = tests/headroom.c
 tests_headroom_LDADD = $(DAEMON_LIBS)
 tests_loop_SOURCES = tests/loop.c
 tests_loop_LDADD = $(DAEMON_LIBS)
+
+# Tensors.
+check_PROGRAMS += \
+	tests/number \
+	tests/storage \
+	tests/tensor \
+	tests/tensor_copy \
+	tests/tensor_create \
+	$(NULL)
+TESTS += \
+	tests/number \
+	tests/storage \
+	tests/tensor \
+	tests/tensor_copy \
+	tests/tensor_create \
+	$(NULL)
+tests_number_SOURCES = tests/number.c
+tests_number_LDADD = $(WHITEBOX_LIBS)
+tests_storage_SOURCES = tests/storage.c
+tests_storage_LDADD = $(WHITEBOX_LIBS)
+tests_tensor_SOURCES = tests/tensor.c
+tests_tensor_LDADD = $(WHITEBOX_LIBS)
+tests_tensor_copy_SOURCES = tests/tensor_copy.c
+tests_tensor_copy_LDADD = $(WHITEBOX_LIBS)
+tests_tensor_create_SOURCES = tests/tensor_create.c
+tests_tensor_create_LDADD = $(WHITEBOX_LIBS)

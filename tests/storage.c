@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Storages: bytes are given back once, by whichever reference goes last, in
+ * whichever thread; a file is read where it is asked for and nowhere else.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/storage.h"
+#include "lib/tensor.h"
+#include "tests/tap.h"
+
+static void count_release(void *arg)
+{
+	++*(int *)arg;
+}
+
+static void owned(void)
+{
+	tarn_storage *s = NULL;
+	char zero[100] = {0};
+
+	is_int(0, tarn_storage_alloc(100, &s), "100 bytes");
+	is_int(TARN_STORAGE_OWNED, tarn_storage_kind(s), "are owned");
+	is_int(100, (int64_t)tarn_storage_size(s), "and counted");
+	ok(tarn_storage_writable(s), "and writable");
+	is_int(0, (intptr_t)tarn_storage_data(s) % 64, "aligned to 64");
+	is_mem(zero, tarn_storage_data(s), 100, "and zero");
+	ok(!tarn_storage_unref(s), "unref returns NULL");
+	ok(!tarn_storage_unref(NULL), "and takes it");
+	is_int(0, tarn_storage_alloc(0, &s), "no bytes at all are a storage");
+	tarn_storage_unref(s);
+	is_int(-ENOMEM, tarn_storage_alloc(UINT64_MAX, &s),
+		"2^64 bytes are not");
+	has_str("18446744073709551615", tarn_error_message(),
+		"by their number");
+}
+
+static void borrowed(void)
+{
+	tarn_storage *s = NULL;
+	tarn_tensor *t = NULL;
+	struct tarn_layout l;
+	int released = 0;
+	float data[4] = {1, 2, 3, 4};
+
+	is_int(0,
+		tarn_storage_borrow(data, sizeof(data), false, count_release,
+			&released, &s),
+		"memory is lent");
+	tarn_layout_contiguous(TARN_F32, 1, (int64_t[]) {4}, &l);
+	is_int(0, tarn_tensor_new(s, 0, &l, &t), "a tensor over it");
+	is_int(-EROFS, tarn_tensor_set_f64(t, (int64_t[]) {0}, 5),
+		"read-only, so it is not written");
+	has_str("read-only", tarn_error_message(), "which is said");
+	is_int(1, (int64_t)data[0], "and true");
+	s = tarn_storage_unref(s);
+	is_int(0, released, "the tensor keeps it");
+	ok(tarn_tensor_data(t) == data, "where it was lent");
+	t = tarn_tensor_unref(t);
+	is_int(1, released, "the last reference gives it back, once");
+	is_int(-EINVAL, tarn_storage_borrow(NULL, 1, true, NULL, NULL, &s),
+		"no address, no storage");
+}
+
+#define THREADS 4
+#define ROUNDS 20000
+
+static void *ref_and_unref(void *arg)
+{
+	tarn_tensor *t = arg;
+
+	for (int i = 0; i < ROUNDS; i++) {
+		tarn_tensor_ref(t);
+		tarn_storage_ref(tarn_tensor_storage(t));
+		tarn_storage_unref(tarn_tensor_storage(t));
+		tarn_tensor_unref(t);
+	}
+	tarn_tensor_unref(t);
+	return NULL;
+}
+
+static void threads(void)
+{
+	pthread_t thread[THREADS];
+	tarn_storage *s = NULL;
+	tarn_tensor *t = NULL;
+	struct tarn_layout l;
+	int released = 0;
+	char byte;
+
+	tarn_storage_borrow(&byte, 1, true, count_release, &released, &s);
+	tarn_layout_contiguous(TARN_U8, 0, NULL, &l);
+	tarn_tensor_new(s, 0, &l, &t);
+	tarn_storage_unref(s);
+	for (int i = 0; i < THREADS; i++) {
+		tarn_tensor_ref(t);
+		if (pthread_create(&thread[i], NULL, ref_and_unref, t))
+			bail("no thread");
+	}
+	tarn_tensor_unref(t);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	is_int(1, released, "%d threads drop it once", THREADS);
+}
+
+static int make_file(char *path, size_t size)
+{
+	unsigned char bytes[64];
+	int fd;
+
+	snprintf(path, size, "%s/file", test_tmpdir());
+	fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	for (int i = 0; i < 64; i++)
+		bytes[i] = (unsigned char)i;
+	if (fd < 0 || write(fd, bytes, 64) != 64)
+		bail("%s: %m", path);
+	return fd;
+}
+
+static void in_file(void)
+{
+	char path[4200];
+	int fd = make_file(path, sizeof(path)), writer;
+	tarn_storage *s = NULL;
+	tarn_tensor *t = NULL;
+	struct tarn_layout l;
+	unsigned char buf[8];
+	int64_t n = 0;
+
+	is_int(0, tarn_storage_from_fd(fd, 10, 20, &s), "20 bytes of a file");
+	ok(!tarn_storage_data(s), "have no address");
+	ok(!tarn_storage_writable(s), "and are read-only");
+	is_int(0, tarn_storage_read(s, 5, buf, 3), "three are read");
+	is_mem("\x0f\x10\x11", buf, 3, "from where they are");
+	is_int(-ERANGE, tarn_storage_read(s, 18, buf, 3), "not past the range");
+	tarn_layout_contiguous(TARN_I16, 1, (int64_t[]) {3}, &l);
+	is_int(0, tarn_tensor_new(s, 1, &l, &t), "an unaligned tensor");
+	ok(!tarn_tensor_data(t), "has no address either");
+	is_int(0, tarn_tensor_get_i64(t, (int64_t[]) {2}, &n), "an element");
+	is_int(0x100f, n, "is read from the file");
+	is_int(-EROFS, tarn_tensor_set_i64(t, (int64_t[]) {0}, 1),
+		"and is not written");
+	close(fd);
+	is_int(0, tarn_tensor_get_i64(t, (int64_t[]) {0}, &n),
+		"the storage holds its own descriptor");
+	if (truncate(path, 12))
+		bail("truncate: %m");
+	is_int(-EIO, tarn_tensor_get_i64(t, (int64_t[]) {2}, &n),
+		"a file that shrank is an error");
+	has_str("ends at byte", tarn_error_message(), "that says where");
+	tarn_storage_unref(s);
+	tarn_tensor_unref(t);
+
+	writer = open(path, O_WRONLY | O_CLOEXEC);
+	is_int(-EBADF, tarn_storage_from_fd(writer, 0, 1, &s),
+		"a descriptor for writing is refused");
+	close(writer);
+	is_int(-EBADF, tarn_storage_from_fd(-1, 0, 1, &s), "as is none");
+	writer = open(path, O_RDONLY | O_CLOEXEC);
+	is_int(-EOVERFLOW, tarn_storage_from_fd(writer, 1, UINT64_MAX, &s),
+		"and a range past the end of the world");
+	close(writer);
+	unlink(path);
+	rmdir(test_tmpdir());
+}
+
+int main(void)
+{
+	owned();
+	borrowed();
+	threads();
+	in_file();
+	return done();
+}
