@@ -8,10 +8,15 @@ lib_libcore_la_SOURCES = \
 	lib/element.c \
 	lib/equal.c \
 	lib/error.c \
+	lib/expr.c \
+	lib/expr.h \
+	lib/expr_index.c \
+	lib/expr_method.c \
 	lib/layout.c \
 	lib/layout.h \
 	lib/layout_ask.c \
 	lib/layout_format.c \
+	lib/layout_overlap.c \
 	lib/minifloat.c \
 	lib/nest.c \
 	lib/nest.h \
@@ -20,12 +25,21 @@ lib_libcore_la_SOURCES = \
 	lib/number.h \
 	lib/parse.c \
 	lib/ravel.c \
+	lib/rearrange.c \
+	lib/reshape.c \
+	lib/reshape.h \
+	lib/reshape_explain.c \
 	lib/storage.c \
 	lib/storage.h \
 	lib/storage_file.c \
 	lib/tensor.c \
 	lib/tensor.h \
 	lib/tensor_view.c \
+	lib/view_index.c \
+	lib/view_index.h \
+	lib/view_order.c \
+	lib/view_shape.c \
+	lib/view_window.c \
 	$(NULL)
 lib_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(LIBURING_CFLAGS)
 lib_libcore_la_LIBADD = \

@@ -54,13 +54,27 @@ check-valgrind: all
 	done; \
 	TARN_TEST_TIMEOUT=600 $(MAKE) $(AM_MAKEFLAGS) check TESTS="$$tests" \
 		LOG_COMPILER='tests/run$(EXEEXT) ./libtool --mode=execute $(VALGRIND)'
+
 # Layouts.
-check_PROGRAMS += tests/dtype tests/layout_make
-TESTS += tests/dtype tests/layout_make
+LAYOUT_TESTS = \
+	tests/dtype \
+	tests/layout_expr \
+	tests/layout_make \
+	tests/layout_pairs \
+	tests/reshape_explain \
+	$(NULL)
+check_PROGRAMS += $(LAYOUT_TESTS)
+TESTS += $(LAYOUT_TESTS)
 tests_dtype_SOURCES = tests/dtype.c
 tests_dtype_LDADD = $(WHITEBOX_LIBS)
+tests_layout_expr_SOURCES = tests/layout_expr.c tests/layout_text.h
+tests_layout_expr_LDADD = $(WHITEBOX_LIBS)
 tests_layout_make_SOURCES = tests/layout_make.c
 tests_layout_make_LDADD = $(WHITEBOX_LIBS)
+tests_layout_pairs_SOURCES = tests/layout_pairs.c tests/layout_text.h
+tests_layout_pairs_LDADD = $(WHITEBOX_LIBS)
+tests_reshape_explain_SOURCES = tests/reshape_explain.c
+tests_reshape_explain_LDADD = $(WHITEBOX_LIBS)
 
 # The daemon's parts that stand alone.
 DAEMON_LIBS = tests/libtap.la daemon/libdaemon.la

@@ -129,7 +129,8 @@ TARN_PUBLIC int tarn_layout_transpose(const struct tarn_layout *layout, int a,
 TARN_PUBLIC int tarn_layout_merge(const struct tarn_layout *layout, int first,
 	int last, struct tarn_layout *ret);
 
-/* One dimension becomes n, of which one size may be -1 (inferred). */
+/* One dimension becomes n, of which one size may be -1 (inferred); 0 is
+ * inferred too, unless the dimension has no elements. */
 TARN_PUBLIC int tarn_layout_split(const struct tarn_layout *layout, int dim,
 	int n, const int64_t *sizes, struct tarn_layout *ret);
 

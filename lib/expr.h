@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* A view expression while it is read: the text, where we are, and the layout
+ * so far. Shared by the tokenizer (expr.c), indexing and methods. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tarn/layout.h>
+
+#define EXPR_NAME_MAX 64
+
+struct expr {
+	const char *text;
+	const char *at;
+	struct tarn_layout layout;
+	bool copied;
+};
+
+/* -EINVAL with the text, the column of at, and what is wrong there. */
+int expr_fail(const struct expr *e, const char *at, const char *what);
+
+void expr_skip_blanks(struct expr *e);
+
+/* Is this token next? Then it is taken. */
+bool expr_take(struct expr *e, const char *token);
+
+/* true if there is a number; one that does not fit becomes the nearest that
+ * does, and is told. */
+bool expr_take_number(struct expr *e, int64_t *ret, bool *ret_clamped);
+
+/* A name, "" if there is none; names are cut at what fits. */
+void expr_take_name(struct expr *e, char name[EXPR_NAME_MAX]);
+
+/* The same where something else is an error. */
+int expr_want(struct expr *e, char c);
+int expr_want_number(struct expr *e, int64_t *ret);
+int expr_want_string(struct expr *e, char *buf, size_t size);
+
+/* What follows "[" and ".": each does one link of the chain. */
+int expr_index(struct expr *e);
+int expr_method(struct expr *e);

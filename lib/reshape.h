@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* What the operations that regroup dimensions share. */
+#pragma once
+
+#include <tarn/layout.h>
+
+/*
+ * shape with its one -1 filled in, checked to hold as many elements as from.
+ * -EINVAL, -EOVERFLOW. out has room for TARN_MAX_NDIM.
+ */
+int shape_infer(const char *op, int dtype, int from_ndim, const int64_t *from,
+	int ndim, const int64_t *shape, int64_t *out);
+
+/*
+ * Strides that let shape (of as many elements) see layout without a copy, as
+ * PyTorch computes them. -1, or where there are none the dimension of layout
+ * that does not join the one before it.
+ */
+int view_strides(const struct tarn_layout *layout, int ndim,
+	const int64_t *shape, int64_t *stride);
+
+/* A strict view under the name of op. */
+int view_as(const char *op, const struct tarn_layout *layout, int ndim,
+	const int64_t *shape, struct tarn_layout *ret);
+
+/* A view or else (returns 1) the layout of a copy. */
+int reshape_as(const char *op, const struct tarn_layout *layout, int ndim,
+	const int64_t *shape, struct tarn_layout *ret);
