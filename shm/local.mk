@@ -10,7 +10,13 @@ shm_libshm_la_SOURCES = \
 	shm/segment.h \
 	shm/table.c \
 	shm/table.h \
+	shm/table_names.c \
 	shm/table_read.c \
+	shm/table_records.c \
+	shm/table_recover.c \
+	shm/table_storages.c \
+	shm/table_write.c \
+	shm/table_writer.h \
 	shm/wire.c \
 	shm/wire.h \
 	shm/wire_frame.h \

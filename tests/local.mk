@@ -112,3 +112,9 @@ tests_tensor_copy_SOURCES = tests/tensor_copy.c
 tests_tensor_copy_LDADD = $(WHITEBOX_LIBS)
 tests_tensor_create_SOURCES = tests/tensor_create.c
 tests_tensor_create_LDADD = $(WHITEBOX_LIBS)
+
+# shm: the control region, leases, segments, messages.
+check_PROGRAMS += tests/table
+TESTS += tests/table
+tests_table_SOURCES = tests/table.c
+tests_table_LDADD = $(WHITEBOX_LIBS)

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the writer knows beside the region. All of it can be found again by
+ * walking the region, which is what table_writer_new does.
+ */
+#pragma once
+
+#include "shm/record.h"
+
+/* Offsets or indices; the last one in is the first one out. */
+struct stack {
+	uint64_t *v;
+	size_t n, room;
+};
+
+int stack_reserve(struct stack *stack);
+/* False: no room, which stack_reserve would have made. */
+bool stack_push(struct stack *stack, uint64_t value);
+
+/* Records come in sizes that are multiples of 64: one list of holes each. */
+#define RECORD_CLASSES                                                         \
+	((RECORD_SIZE_MAX - RECORD_SIZE_MIN) / RECORD_ALIGN + 1)
+
+static_assert(sizeof(struct name_record) % RECORD_ALIGN == 0, "row of records");
+
+struct table_writer {
+	struct table *table;
+	bool open;	      /* a transaction is */
+	struct stack touched; /* its records, once each */
+	struct stack holes[RECORD_CLASSES];
+	struct stack storages; /* free indices */
+	uint64_t n_records;    /* in chains, pending ones too */
+	/* Region offsets up to which each part has its pages. */
+	uint64_t segments_ready;
+	uint64_t storages_ready;
+	uint64_t buckets_ready;
+	uint64_t records_ready;
+};
+
+/* Populates [.., end) of the part that begins at start and ends at limit. */
+int part_populate(struct table_writer *writer, uint64_t start, uint64_t limit,
+	uint64_t end, uint64_t *ready);
+
+/* Where a part of the region begins, as an offset. */
+static inline uint64_t part_offset(const struct table *table, const void *part)
+{
+	return (uint64_t)((const unsigned char *)part - table->map);
+}
+
+/* At an offset that the writer itself has made. */
+static inline struct name_record *record_of(const struct table *table,
+	uint64_t offset)
+{
+	return (struct name_record *)(void *)(table->map + offset);
+}
+
+/* The writer is the only one to store these, so relaxed loads are exact. */
+static inline uint64_t commit_of(const struct name_record *record, int i)
+{
+	return atomic_load_explicit(&record->versions[i].commit,
+		memory_order_relaxed);
+}
+
+static inline uint64_t committed_of(const struct table *table)
+{
+	return atomic_load_explicit(&table->header->committed,
+		memory_order_relaxed);
+}
+
+/* ---- table_names.c: chains and records ------------------------------ */
+
+void restructure_begin(struct table *table);
+void restructure_end(struct table *table);
+
+/* The record of a name, pending or not; 0 when there is none. *ret_hops is the
+ * length of its chain up to there. */
+uint64_t chain_find(const struct table *table, const char *name, size_t size,
+	uint64_t hash, uint32_t *ret_hops);
+void chain_add(struct table *table, uint64_t offset);
+void chain_remove(struct table *table, uint64_t offset);
+/* One bucket more, while there are more names than buckets. */
+void bucket_split(struct table_writer *writer);
+
+/* ---- table_records.c: the row of records ---------------------------- */
+
+/* Takes a hole or room at the end, and writes the name into it; both versions
+ * are empty, and no chain leads there. */
+int record_new(struct table_writer *writer, const char *name, size_t size,
+	uint64_t hash, uint64_t *ret_offset);
+/* Makes it a hole that can be taken again; no chain leads there any more. */
+void record_erase(struct table_writer *writer, uint64_t offset);
+/* Into the list of its size. */
+void hole_keep(struct table_writer *writer, uint64_t offset);
+void version_write(struct name_record *record, int i, uint64_t commit,
+	uint64_t version, uint32_t flags,
+	const struct tarn_descriptor *descriptor);
