@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/* Many small things that live and die together. Starts as all zeroes. */
+#pragma once
+
+#include <stddef.h>
+
+struct arena_block;
+
+struct arena {
+	struct arena_block *last;
+};
+
+/* size bytes aligned to 8, not zeroed; NULL when there is no memory. */
+void *arena_alloc(struct arena *arena, size_t size);
+
+/* count items of size bytes; NULL also when that does not fit. */
+void *arena_array(struct arena *arena, size_t count, size_t size);
+
+/* A copy of n bytes with a NUL behind them. */
+char *arena_text(struct arena *arena, const char *text, size_t n);
+
+/* Gives back all of it. */
+void arena_free(struct arena *arena);
