@@ -3,6 +3,8 @@
 
 noinst_LTLIBRARIES += lib/libcore.la
 lib_libcore_la_SOURCES = \
+	lib/arena.c \
+	lib/arena.h \
 	lib/create.c \
 	lib/dtype.c \
 	lib/element.c \
@@ -12,15 +14,25 @@ lib_libcore_la_SOURCES = \
 	lib/expr.h \
 	lib/expr_index.c \
 	lib/expr_method.c \
+	lib/file.c \
+	lib/file.h \
+	lib/file_tensors.c \
+	lib/json_tally.c \
+	lib/json_tally.h \
 	lib/layout.c \
 	lib/layout.h \
 	lib/layout_ask.c \
 	lib/layout_format.c \
 	lib/layout_overlap.c \
 	lib/minifloat.c \
+	lib/name_index.c \
+	lib/name_index.h \
 	lib/nest.c \
 	lib/nest.h \
 	lib/nest_read.c \
+	lib/npy.c \
+	lib/npy.h \
+	lib/npy_header.c \
 	lib/number.c \
 	lib/number.h \
 	lib/parse.c \
@@ -29,6 +41,9 @@ lib_libcore_la_SOURCES = \
 	lib/reshape.c \
 	lib/reshape.h \
 	lib/reshape_explain.c \
+	lib/safetensors.c \
+	lib/safetensors.h \
+	lib/safetensors_entry.c \
 	lib/storage.c \
 	lib/storage.h \
 	lib/storage_file.c \

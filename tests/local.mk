@@ -118,3 +118,16 @@ check_PROGRAMS += tests/table
 TESTS += tests/table
 tests_table_SOURCES = tests/table.c
 tests_table_LDADD = $(WHITEBOX_LIBS)
+# Files.
+check_PROGRAMS += tests/npy tests/safetensors tests/safetensors_cases
+TESTS += tests/npy tests/safetensors tests/safetensors_cases
+tests_npy_SOURCES = tests/npy.c tests/file_bytes.c tests/file_bytes.h
+tests_npy_LDADD = $(WHITEBOX_LIBS)
+tests_safetensors_SOURCES = \
+	tests/file_bytes.c \
+	tests/file_bytes.h \
+	tests/safetensors.c \
+	$(NULL)
+tests_safetensors_LDADD = $(WHITEBOX_LIBS)
+tests_safetensors_cases_SOURCES = tests/safetensors_cases.c
+tests_safetensors_cases_LDADD = $(WHITEBOX_LIBS)

@@ -10,8 +10,13 @@
  * here, and a mistake is one sentence with the value in it.
  *
  * Differences from the reference reader of safetensors: a header that names
- * a tensor twice is refused (the format's text forbids it); a tensor of more
- * than TARN_MAX_NDIM dimensions is listed but cannot be viewed.
+ * a tensor twice is refused (the format's text forbids it), and so is one with
+ * \u0000 in a string, since names are C strings here; a tensor of more than
+ * TARN_MAX_NDIM dimensions is listed but cannot be viewed.
+ *
+ * Differences from numpy: a header of more than 10,000 bytes is always
+ * refused, as numpy does unless told otherwise; so is what literal_eval would
+ * take but no numpy ever wrote (True or 0x10 as a size, a key twice).
  *
  * A tarn_file may be used by many threads at once.
  */
@@ -36,9 +41,9 @@ struct tarn_file_tensor {
 	bool fortran_order;
 };
 
-/* -EBADMSG: not a file that we read, or a damaged one; -ENOTSUP: a valid one
- * that holds what we do not take (big-endian, objects), by name; -ENAMETOOLONG
- * and what open(2) and read(2) return. */
+/* -EBADMSG: not a file that we read (a fifo, another format), or a damaged
+ * one; -EISDIR: a directory; -ENOTSUP: a valid file that holds what we do not
+ * take (big-endian, objects), by name; and what open(2) and read(2) return. */
 TARN_PUBLIC int tarn_file_open(const char *path, tarn_file **ret);
 
 /* The same from a readable descriptor of a regular file, which is duplicated;
