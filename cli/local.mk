@@ -1,1 +1,12 @@
-# 
+# tarn, the command. It uses the public library only.
+
+bin_PROGRAMS += cli/tarn
+cli_tarn_SOURCES = \
+	cli/cli.h \
+	cli/draw.c \
+	cli/draw.h \
+	cli/main.c \
+	cli/view.c \
+	$(NULL)
+cli_tarn_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+cli_tarn_LDADD = lib/libtarn.la $(JANSSON_LIBS)
