@@ -32,6 +32,8 @@ TESTS += tests/harness.sh
 # What rots where nothing runs it.
 dist_check_SCRIPTS += \
 	tests/headers.sh \
+	tests/help.sh \
+	tests/symbols.sh \
 	tests/words.sh \
 	$(NULL)
 TESTS += \
