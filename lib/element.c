@@ -27,18 +27,23 @@ static int load_from_file(
 	return 0;
 }
 
+int tarn_tensor_load(
+	const tarn_tensor *tensor, int64_t element, uint64_t *ret_raw)
+{
+	const void *origin = tarn_tensor_origin(tensor);
+
+	if (!origin)
+		return load_from_file(tensor, element, ret_raw);
+	*ret_raw = number_load(tensor->layout.dtype, origin, element);
+	return 0;
+}
+
 static int get(const tarn_tensor *t, const int64_t *index, uint64_t *ret_raw)
 {
-	const void *origin = tarn_tensor_origin(t);
 	int64_t element;
 	int r = tarn_layout_element(&t->layout, index, &element);
 
-	if (r < 0)
-		return r;
-	if (!origin)
-		return load_from_file(t, element, ret_raw);
-	*ret_raw = number_load(t->layout.dtype, origin, element);
-	return 0;
+	return r < 0 ? r : tarn_tensor_load(t, element, ret_raw);
 }
 
 /* The place of an element that may be written. */

@@ -6,6 +6,8 @@ lib_libcore_la_SOURCES = \
 	lib/arena.c \
 	lib/arena.h \
 	lib/create.c \
+	lib/decimal.c \
+	lib/decimal.h \
 	lib/dtype.c \
 	lib/element.c \
 	lib/equal.c \
@@ -36,6 +38,9 @@ lib_libcore_la_SOURCES = \
 	lib/number.c \
 	lib/number.h \
 	lib/parse.c \
+	lib/print.c \
+	lib/print.h \
+	lib/print_number.c \
 	lib/ravel.c \
 	lib/rearrange.c \
 	lib/reshape.c \

@@ -7,7 +7,6 @@
 #include "lib/tensor.h"
 
 #include <ctype.h>
-#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "lib/decimal.h"
 #include "lib/number.h"
 
 struct parser {
@@ -289,22 +289,19 @@ int tarn_tensor_parse(int dtype, const char *text, tarn_tensor **ret)
 {
 	struct parser p = {
 		.dtype = dtype, .text = text, .at = text, .ndim = -1};
-	locale_t c = (locale_t)0, old;
+	struct decimal_locale locale;
 	int saved = errno, r;
 
 	if (!tarn_dtype_bits(dtype))
 		return tarn_fail(EINVAL, "parse: %d is no dtype", dtype);
-	/* The decimal point is a point in every locale of the program. */
-	c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-	if (!c)
-		return tarn_fail(ENOMEM, "parse: out of memory");
-	old = uselocale(c);
+	r = decimal_locale_enter(&locale);
+	if (r < 0)
+		return r;
 	memset(p.shape, 0xff, sizeof(p.shape));
 	r = read_all(&p);
 	if (r >= 0)
 		r = build(&p, ret);
-	uselocale(old);
-	freelocale(c);
+	decimal_locale_leave(&locale);
 	free(p.raw);
 	errno = saved;
 	return r;

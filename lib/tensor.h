@@ -28,5 +28,9 @@ static inline void *tarn_tensor_origin(const tarn_tensor *tensor)
 /* 0, or -EROFS with the reason: "verb" is what the caller was about to do. */
 int tarn_tensor_check_writable(const tarn_tensor *tensor, const char *verb);
 
+/* The raw bits (number.h) of an element that the layout reaches. */
+int tarn_tensor_load(const tarn_tensor *tensor, int64_t element,
+	uint64_t *ret_raw);
+
 DEFINE_CLEANUP(tarn_tensor *, tarn_tensor_unref);
 #define _cleanup_tensor_ _cleanup_(tarn_tensor_unrefp)

@@ -112,6 +112,13 @@ tests_tensor_SOURCES = tests/tensor.c
 tests_tensor_LDADD = $(WHITEBOX_LIBS)
 tests_tensor_copy_SOURCES = tests/tensor_copy.c
 tests_tensor_copy_LDADD = $(WHITEBOX_LIBS)
+check_PROGRAMS += tests/print tests/print_tool
+TESTS += tests/print tests/print_numpy.py
+dist_check_SCRIPTS += tests/print_numpy.py
+tests_print_SOURCES = tests/print.c
+tests_print_LDADD = $(WHITEBOX_LIBS)
+tests_print_tool_SOURCES = tests/print_tool.c
+tests_print_tool_LDADD = $(WHITEBOX_LIBS)
 tests_tensor_create_SOURCES = tests/tensor_create.c
 tests_tensor_create_LDADD = $(WHITEBOX_LIBS)
 

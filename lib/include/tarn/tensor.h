@@ -127,8 +127,9 @@ TARN_PUBLIC int tarn_tensor_apply(tarn_tensor *tensor, const char *expr,
 	tarn_tensor **ret);
 
 /* The whole storage as one dimension of the tensor's dtype; writes through it
- * are seen by all who share the storage. A rest of bytes at the end that does
- * not make an element is left out. */
+ * are seen by all who share the storage. A rest of bytes that does not make an
+ * element is left out: at the end, and at the beginning where the tensor's
+ * base is not a multiple of the element's size. */
 TARN_PUBLIC int tarn_tensor_flat_storage(tarn_tensor *tensor,
 	tarn_tensor **ret);
 
@@ -136,8 +137,9 @@ TARN_PUBLIC int tarn_tensor_flat_storage(tarn_tensor *tensor,
 
 /*
  * One element as a double or an integer. index holds ndim numbers; negative
- * ones count from the end. Integers that do not fit are -ERANGE; setting
- * rounds to nearest even in floating types; complex numbers take and give
+ * ones count from the end. Values that do not fit are -ERANGE (in floating
+ * types with infinities they become infinite); integer types cut fractions
+ * off, floating types round to nearest even; complex numbers take and give
  * their real part here, use the *_c64 forms for both. 4- and 6-bit types are
  * read and written in place.
  */
@@ -172,8 +174,10 @@ TARN_PUBLIC int tarn_tensor_contiguous(tarn_tensor *tensor, tarn_tensor **ret);
 
 /*
  * As numpy prints arrays: aligned columns, "..." in the middle of more than
- * threshold elements (0 is numpy's 1000), shortest digits that tell the
- * values of that dtype apart. *ret is malloc'ed; free() it.
+ * threshold elements (0 is numpy's 1000), the shortest digits that tell the
+ * values of that dtype apart (of 8 bits and less: of F32), in arrays at most 8
+ * behind the point. Of a tensor in a file only what is shown is read. *ret is
+ * malloc'ed; free() it. -E2BIG: that is more than anybody reads.
  */
 TARN_PUBLIC int tarn_tensor_format(const tarn_tensor *tensor, int64_t threshold,
 	char **ret);
