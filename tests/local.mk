@@ -20,7 +20,11 @@ WHITEBOX_LIBS = tests/libtap.la lib/libcore.la
 
 # The harness, and the test of it.
 check_PROGRAMS += tests/run
-tests_run_SOURCES = tests/run.c
+tests_run_SOURCES = \
+	tests/leftovers.c \
+	tests/leftovers.h \
+	tests/run.c \
+	$(NULL)
 tests_run_CPPFLAGS = \
 	$(AM_CPPFLAGS) \
 	-DPYTHON_PATH='"$(PYTHON)"' \

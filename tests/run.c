@@ -10,10 +10,8 @@
  *
  * TARN_TEST_TIMEOUT is the time-out in seconds.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -28,40 +26,19 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
+#include "tests/leftovers.h"
+
 enum {
 	TIMEOUT_S = 120, /* some ten times the slowest test, sanitized */
-	GRACE_S = 3,     /* a daemon that was asked to end needs a moment */
-	END_S = 10,      /* after SIGKILL: I/O in flight is waited for */
 	/* A socket's path has 108 bytes; a test needs some 60 of its own. */
 	BASE_MAX = 40,
 };
 
 static char base[PATH_MAX]; /* the private folder: tmp/ and run/ */
-static char id[16];         /* its last part, also the test's id */
-static char left[4096];     /* what was left behind, as a sentence */
-static char *shm_before;    /* names in /dev/shm, "/a/b/c/" */
-
-static void leave(const char *fmt, ...)
-	__attribute__((__format__(printf, 1, 2)));
-
-static void leave(const char *fmt, ...)
-{
-	size_t used = strlen(left);
-	va_list ap;
-
-	if (used)
-		used += snprintf(left + used, sizeof(left) - used, "; ");
-	if (used >= sizeof(left))
-		return;
-	va_start(ap, fmt);
-	vsnprintf(left + used, sizeof(left) - used, fmt, ap);
-	va_end(ap);
-}
-
-static int bail(const char *fmt, ...) __attribute__((__format__(printf, 1, 2)));
 
 /* A line of its own, whatever the test printed last. */
-static int bail(const char *fmt, ...)
+static _printf_(1, 2) int bail(const char *fmt, ...)
 {
 	va_list ap;
 
@@ -72,223 +49,6 @@ static int bail(const char *fmt, ...)
 	printf("\n");
 	fflush(stdout);
 	return 99;
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec + t.tv_nsec / 1e9;
-}
-
-/* ---- processes ----------------------------------------------------- */
-
-static pid_t parent_of(pid_t pid)
-{
-	char path[64], text[512];
-	const char *p;
-	int fd, parent = 0;
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
-		return 0;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	text[n > 0 ? n : 0] = 0;
-	/* "pid (any name, also with brackets) state ppid ..." */
-	p = strrchr(text, ')');
-	if (!p || p[1] != ' ' || p[2] == 'Z' ||
-		sscanf(p + 3, "%d", &parent) != 1)
-		return 0;
-	return parent;
-}
-
-static void command_of(pid_t pid, char *text, size_t size)
-{
-	char path[64];
-	ssize_t n = 0;
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd >= 0) {
-		n = read(fd, text, size - 1);
-		close(fd);
-	}
-	while (n > 0 && !text[n - 1])
-		n--;
-	text[n > 0 ? n : 0] = 0;
-	for (ssize_t i = 0; i < n; i++)
-		if (text[i] < ' ' || text[i] == 127)
-			text[i] = ' ';
-}
-
-/* Calls fn for each living descendant of ours; returns how many. */
-static int each_descendant(void (*fn)(pid_t))
-{
-	DIR *proc = opendir("/proc");
-	struct dirent *e;
-	int count = 0;
-
-	while (proc && (e = readdir(proc))) {
-		pid_t pid = atoi(e->d_name), up = pid;
-
-		if (pid <= 0)
-			continue;
-		for (int depth = 0; up > 1 && up != getpid(); depth++)
-			up = depth < 64 ? parent_of(up) : 0;
-		if (up == getpid() && pid != up) {
-			fn(pid);
-			count++;
-		}
-	}
-	if (proc)
-		closedir(proc);
-	return count;
-}
-
-static void name_process(pid_t pid)
-{
-	char text[200];
-
-	command_of(pid, text, sizeof(text));
-	leave("process %d (%s)", pid, text);
-}
-
-static void kill_process(pid_t pid)
-{
-	kill(pid, SIGKILL);
-}
-
-/* Collects the dead; true while any child lives. */
-static bool reap(pid_t wanted, int *ret_status, bool *ret_seen)
-{
-	for (;;) {
-		int status;
-		pid_t pid = waitpid(-1, &status, WNOHANG);
-
-		if (pid <= 0)
-			return pid == 0;
-		if (pid == wanted) {
-			*ret_status = status;
-			*ret_seen = true;
-		}
-	}
-}
-
-static bool wait_for_all(double seconds)
-{
-	const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
-	double end = now() + seconds;
-
-	while (reap(-1, NULL, NULL)) {
-		if (now() > end)
-			return false;
-		nanosleep(&pause, NULL);
-	}
-	return true;
-}
-
-static void kill_all(void)
-{
-	double end = now() + END_S;
-
-	/* Again and again: a process may fork while we look. */
-	do
-		each_descendant(kill_process);
-	while (!wait_for_all(0.1) && now() < end);
-}
-
-/* ---- files --------------------------------------------------------- */
-
-static int name_file(
-	const char *path, const struct stat *st, int type, struct FTW *at)
-{
-	size_t n = strlen(path);
-
-	if (type == FTW_D || type == FTW_DP)
-		return 0;
-	/* An empty lock file stays on purpose: who removes one that another
-	 * process has just opened leaves two holders of one lock. */
-	if (S_ISREG(st->st_mode) && !st->st_size && n > 5 &&
-		!strcmp(path + n - 5, ".lock"))
-		return 0;
-	leave("file %s (%lld bytes)", path + strlen(base) + 1,
-		(long long)st->st_size);
-	return 0;
-}
-
-static int open_folder(
-	const char *path, const struct stat *st, int type, struct FTW *at)
-{
-	if (type == FTW_D || type == FTW_DNR)
-		chmod(path, 0700);
-	return 0;
-}
-
-static int remove_file(
-	const char *path, const struct stat *st, int type, struct FTW *at)
-{
-	remove(path);
-	return 0;
-}
-
-static void remove_base(void)
-{
-	nftw(base, open_folder, 16, FTW_PHYS);
-	nftw(base, remove_file, 16, FTW_PHYS | FTW_DEPTH);
-}
-
-/* Ours by id, or of nobody's id and new: tests run in parallel. */
-static bool shm_is_ours(const char *name)
-{
-	char part[NAME_MAX + 3];
-
-	if (strstr(name, id))
-		return true;
-	snprintf(part, sizeof(part), "/%s/", name);
-	return strstr(name, "tarn") && !strstr(name, "tarn-t.") &&
-	       !strstr(shm_before, part);
-}
-
-static void each_shm(void (*fn)(const char *name))
-{
-	DIR *dir = opendir("/dev/shm");
-	struct dirent *e;
-
-	while (dir && (e = readdir(dir)))
-		if (e->d_name[0] != '.')
-			fn(e->d_name);
-	if (dir)
-		closedir(dir);
-}
-
-static void note_shm(const char *name)
-{
-	size_t used = strlen(shm_before), more = strlen(name) + 2;
-	char *all = realloc(shm_before, used + more);
-
-	if (!all)
-		abort();
-	shm_before = all;
-	snprintf(shm_before + used, more, "%s/", name);
-}
-
-static void leave_shm(const char *name)
-{
-	char path[PATH_MAX];
-	struct stat st;
-
-	snprintf(path, sizeof(path), "/dev/shm/%s", name);
-	if (!shm_is_ours(name) || lstat(path, &st) < 0 ||
-		st.st_uid != geteuid())
-		return;
-	leave("shared memory %s", path);
-	if (strstr(name, id))
-		unlink(path);
 }
 
 /* ---- the test ------------------------------------------------------ */
@@ -303,8 +63,7 @@ static int make_base(void)
 	snprintf(base, sizeof(base), "%s/tarn-t.XXXXXX", tmp);
 	if (!mkdtemp(base))
 		return bail("mkdtemp %s: %s", base, strerror(errno));
-	snprintf(id, sizeof(id), "%s", strrchr(base, '/') + 1);
-	setenv("TARN_TEST_ID", id, 1);
+	setenv("TARN_TEST_ID", strrchr(base, '/') + 1, 1);
 	snprintf(path, sizeof(path), "%s/tmp", base);
 	if (mkdir(path, 0700) < 0)
 		return bail("mkdir %s: %s", path, strerror(errno));
@@ -383,35 +142,32 @@ static pid_t start(char **argv, const sigset_t *old)
 /* 0 and a wait status; else the verdict: out of time, or interrupted. */
 static int await(pid_t pid, const sigset_t *signals, int limit, int *ret_status)
 {
-	double end = now() + limit;
+	double end = seconds_now() + limit;
 	bool ended = false;
 
 	for (;;) {
-		double rest = end - now();
+		double rest = end - seconds_now();
 		struct timespec t = {.tv_sec = rest > 0 ? (time_t)rest : 0,
 			.tv_nsec = rest > 0 ? (rest - (time_t)rest) * 1e9 : 0};
 		int sig;
 
-		reap(pid, ret_status, &ended);
+		left_reap(pid, ret_status, &ended);
 		if (ended)
 			return 0;
 		sig = sigtimedwait(signals, NULL, &t);
 		if (sig > 0 && sig != SIGCHLD)
 			return bail("interrupted by signal %d", sig);
 		if (rest <= 0) {
-			each_descendant(name_process);
-			return bail("timed out after %d s: %s", limit, left);
+			return bail("timed out after %d s: %s", limit,
+				left_processes());
 		}
 	}
 }
 
 static int judge(int status)
 {
-	if (!wait_for_all(GRACE_S) && !each_descendant(name_process))
-		leave("a process that /proc does not show");
-	kill_all();
-	nftw(base, name_file, 16, FTW_PHYS);
-	each_shm(leave_shm);
+	const char *left = left_behind();
+
 	if (WIFSIGNALED(status))
 		return bail("killed by signal %d (%s)%s%s", WTERMSIG(status),
 			strsignal(WTERMSIG(status)),
@@ -431,12 +187,11 @@ int main(int argc, char **argv)
 	if (argc < 2)
 		return bail("usage: run COMMAND [ARGUMENT...]");
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	shm_before = strdup("/");
-	each_shm(note_shm);
 	set_environment();
 	r = make_base();
 	if (r)
 		return r;
+	left_begin(base);
 	prctl(PR_SET_CHILD_SUBREAPER, 1);
 	sigemptyset(&signals);
 	sigaddset(&signals, SIGCHLD);
@@ -451,8 +206,7 @@ int main(int argc, char **argv)
 	if (!r)
 		r = judge(status);
 	else
-		kill_all();
-	remove_base();
-	free(shm_before);
+		left_kill();
+	left_remove();
 	return r;
 }
