@@ -69,6 +69,19 @@ lib_libcore_la_LIBADD = \
 	-lm \
 	$(NULL)
 
+# The engines that read files into memory.
+lib_libcore_la_SOURCES += \
+	lib/io.c \
+	lib/io.h \
+	lib/io_engine.h \
+	lib/io_threads.c \
+	$(NULL)
+if HAVE_LIBURING
+lib_libcore_la_SOURCES += lib/io_uring.c
+else
+lib_libcore_la_SOURCES += lib/io_uring_none.c
+endif
+
 lib_LTLIBRARIES += lib/libtarn.la
 lib_libtarn_la_SOURCES =
 lib_libtarn_la_LIBADD = lib/libcore.la
