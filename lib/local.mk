@@ -71,6 +71,12 @@ lib_libcore_la_LIBADD = \
 
 # The engines that read files into memory.
 lib_libcore_la_SOURCES += \
+	lib/direct.c \
+	lib/direct.h \
+	lib/fill.c \
+	lib/fill.h \
+	lib/fill_new.c \
+	lib/fill_state.h \
 	lib/io.c \
 	lib/io.h \
 	lib/io_engine.h \
