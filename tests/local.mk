@@ -144,3 +144,21 @@ tests_safetensors_SOURCES = \
 tests_safetensors_LDADD = $(WHITEBOX_LIBS)
 tests_safetensors_cases_SOURCES = tests/safetensors_cases.c
 tests_safetensors_cases_LDADD = $(WHITEBOX_LIBS)
+
+# The I/O engines, and fills on them.
+check_PROGRAMS += \
+	tests/fill \
+	tests/fill_fails \
+	tests/io_engine \
+	$(NULL)
+TESTS += \
+	tests/fill \
+	tests/fill_fails \
+	tests/io_engine \
+	$(NULL)
+tests_fill_SOURCES = tests/fill.c tests/filling.h
+tests_fill_LDADD = $(WHITEBOX_LIBS)
+tests_fill_fails_SOURCES = tests/fill_fails.c tests/filling.h
+tests_fill_fails_LDADD = $(WHITEBOX_LIBS)
+tests_io_engine_SOURCES = tests/filling.h tests/io_engine.c
+tests_io_engine_LDADD = $(WHITEBOX_LIBS)
