@@ -88,6 +88,17 @@ else
 lib_libcore_la_SOURCES += lib/io_uring_none.c
 endif
 
+# The client: what speaks to a daemon.
+lib_libcore_la_SOURCES += \
+	lib/autostart.c \
+	lib/autostart.h \
+	lib/connection.c \
+	lib/connection.h \
+	lib/socket_path.c \
+	lib/socket_path.h \
+	$(NULL)
+lib_libcore_la_CPPFLAGS += -DTARND_PATH='"$(sbindir)/tarnd"'
+
 lib_LTLIBRARIES += lib/libtarn.la
 lib_libtarn_la_SOURCES =
 lib_libtarn_la_LIBADD = lib/libcore.la

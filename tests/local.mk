@@ -162,3 +162,13 @@ tests_fill_fails_SOURCES = tests/fill_fails.c tests/filling.h
 tests_fill_fails_LDADD = $(WHITEBOX_LIBS)
 tests_io_engine_SOURCES = tests/filling.h tests/io_engine.c
 tests_io_engine_LDADD = $(WHITEBOX_LIBS)
+
+# The client, against a daemon that the test plays itself.
+check_PROGRAMS += \
+	tests/socket_path \
+	$(NULL)
+TESTS += \
+	tests/socket_path \
+	$(NULL)
+tests_socket_path_SOURCES = tests/socket_path.c
+tests_socket_path_LDADD = $(WHITEBOX_LIBS)

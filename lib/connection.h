@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A connection to a daemon: requests go out, replies come back by serial.
+ *
+ * Any number of threads may have a call under way. One of the threads that
+ * wait does the receiving for all of them, and hands the part on when its own
+ * reply has come; so there is no thread of ours, and a load that takes a
+ * minute holds up nobody else's call.
+ *
+ * What goes wrong with the socket itself is said to every call from then on:
+ * a connection dies once.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shm/wire.h"
+
+/* A daemon answers in microseconds; a loaded machine may take seconds. */
+#define CONNECTION_TIMEOUT_MS 10000
+
+struct connection {
+	int fd;
+	int timeout_ms; /* for one reply */
+	char *peer;	/* the socket's path, for messages */
+	struct wire_reader *reader;
+
+	pthread_mutex_t send; /* of whole messages, in turn; guards writer */
+	struct wire_writer *writer;
+
+	pthread_mutex_t lock; /* everything below */
+	pthread_cond_t arrived;
+	struct call *calls; /* those that wait for replies */
+	bool receiving;	    /* one of them has the socket */
+	uint32_t serial;    /* the last one used */
+	int dead;	    /* errno; 0 as long as it works */
+	char why[256];	    /* the sentence that goes with dead */
+};
+
+/* At most two replies: WIRE_LOADING, then the answer. */
+#define CALL_REPLIES_MAX 2
+
+/* One request under way; lives on the caller's stack. */
+struct call {
+	struct call *next;
+	uint32_t serial;
+	int n_replies;
+	struct wire_message replies[CALL_REPLIES_MAX];
+};
+
+/* Takes fd, also when it fails. */
+int connection_init(struct connection *c, int fd, const char *peer,
+	int timeout_ms);
+void connection_done(struct connection *c);
+
+/* Sends a request and waits for its one reply of type want, with a body of at
+ * least min_size bytes; the caller clears *ret. The daemon's own error comes
+ * back as ours, with its sentence. -ETIMEDOUT, -ECONNRESET, -EPROTO. */
+int connection_call(struct connection *c, uint16_t type, const void *body,
+	size_t size, uint16_t want, uint32_t min_size,
+	struct wire_message *ret);
+
+/* The same in steps, for calls with more than one reply. call_next: 1 with a
+ * reply in *ret, 0 when timeout_ms have passed without one. */
+int call_begin(struct connection *c, struct call *call, uint16_t type,
+	const void *body, size_t size, const int *fds, int n_fds);
+int call_next(struct connection *c, struct call *call, int timeout_ms,
+	struct wire_message *ret);
+void call_end(struct connection *c, struct call *call);
+
+/* Checks a reply's type and size; turns WIRE_ERROR into an error. */
+int call_expect(const struct connection *c, const struct wire_message *reply,
+	uint16_t want, uint32_t min_size);
+
+/* A message that nobody answers. It never waits: what the socket does not take
+ * now goes out before the next request. */
+int connection_notify(struct connection *c, uint16_t type, const void *body,
+	size_t size);
