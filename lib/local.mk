@@ -94,8 +94,20 @@ lib_libcore_la_SOURCES += \
 	lib/autostart.h \
 	lib/connection.c \
 	lib/connection.h \
+	lib/descriptor.c \
+	lib/file_cache.c \
+	lib/file_cache.h \
+	lib/lease_book.c \
+	lib/lease_book.h \
+	lib/pool_map.c \
+	lib/pool_map.h \
+	lib/populate.c \
 	lib/socket_path.c \
 	lib/socket_path.h \
+	lib/store.c \
+	lib/store.h \
+	lib/store_get.c \
+	lib/store_storage.c \
 	$(NULL)
 lib_libcore_la_CPPFLAGS += -DTARND_PATH='"$(sbindir)/tarnd"'
 

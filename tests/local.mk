@@ -165,10 +165,18 @@ tests_io_engine_LDADD = $(WHITEBOX_LIBS)
 
 # The client, against a daemon that the test plays itself.
 check_PROGRAMS += \
+	tests/descriptor \
 	tests/socket_path \
 	$(NULL)
 TESTS += \
+	tests/descriptor \
 	tests/socket_path \
 	$(NULL)
+tests_descriptor_SOURCES = \
+	tests/descriptor.c \
+	tests/fake_daemon.c \
+	tests/fake_daemon.h \
+	$(NULL)
+tests_descriptor_LDADD = $(WHITEBOX_LIBS)
 tests_socket_path_SOURCES = tests/socket_path.c
 tests_socket_path_LDADD = $(WHITEBOX_LIBS)

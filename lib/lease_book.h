@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which leases this process holds, and how often.
+ *
+ * The daemon sees one lease a storage, however many storages and tensors of
+ * this process stand on it; the book counts them. It also remembers the
+ * storage object itself, weakly, so that two look-ups of one name share it.
+ */
+#pragma once
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include <tarn/tensor.h>
+
+#include "shm/lease.h"
+
+struct lease_entry {
+	uint64_t word;	       /* lease_word(index, generation); 0: empty */
+	uint32_t slot;	       /* in the lease page */
+	uint32_t count;	       /* holders in this process */
+	tarn_storage *storage; /* borrowed: alive, or being released */
+};
+
+struct lease_book {
+	pthread_mutex_t lock;
+	struct lease_page *page;
+	uint32_t hint;	   /* where a free slot may be */
+	uint32_t n_used;   /* entries */
+	uint32_t capacity; /* of entries; a power of two */
+	struct lease_entry *entries;
+};
+
+int lease_book_init(struct lease_book *book, struct lease_page *page);
+void lease_book_done(struct lease_book *book);
+
+/*
+ * One more hold on a storage. If the book knows a storage object of it that
+ * lives, *ret_storage is a reference to that and nothing was counted; else it
+ * is NULL and the count went up. -ESTALE: it is gone; -EBUSY: the daemon has
+ * been looking for holders of it for too long; -ENOSPC: the page is full.
+ */
+int lease_book_hold(struct lease_book *book, const struct table *table,
+	uint32_t index, uint64_t generation, tarn_storage **ret_storage);
+
+/* Makes storage the one that later holds find. */
+void lease_book_remember(struct lease_book *book, uint32_t index,
+	uint64_t generation, tarn_storage *storage);
+
+/* One hold less; storage, if it was remembered, is forgotten. True: it was the
+ * last and the daemon must be told. */
+bool lease_book_drop(struct lease_book *book, const struct table *table,
+	uint32_t index, uint64_t generation, const tarn_storage *storage);
