@@ -90,6 +90,7 @@ endif
 
 # The client: what speaks to a daemon.
 lib_libcore_la_SOURCES += \
+	lib/address.c \
 	lib/autostart.c \
 	lib/autostart.h \
 	lib/connection.c \
@@ -99,6 +100,8 @@ lib_libcore_la_SOURCES += \
 	lib/file_cache.h \
 	lib/lease_book.c \
 	lib/lease_book.h \
+	lib/load_request.c \
+	lib/load_request.h \
 	lib/pool_map.c \
 	lib/pool_map.h \
 	lib/populate.c \
@@ -107,6 +110,7 @@ lib_libcore_la_SOURCES += \
 	lib/store.c \
 	lib/store.h \
 	lib/store_get.c \
+	lib/store_load.c \
 	lib/store_storage.c \
 	$(NULL)
 lib_libcore_la_CPPFLAGS += -DTARND_PATH='"$(sbindir)/tarnd"'

@@ -167,10 +167,12 @@ tests_io_engine_LDADD = $(WHITEBOX_LIBS)
 check_PROGRAMS += \
 	tests/descriptor \
 	tests/socket_path \
+	tests/store_fake \
 	$(NULL)
 TESTS += \
 	tests/descriptor \
 	tests/socket_path \
+	tests/store_fake \
 	$(NULL)
 tests_descriptor_SOURCES = \
 	tests/descriptor.c \
@@ -180,3 +182,9 @@ tests_descriptor_SOURCES = \
 tests_descriptor_LDADD = $(WHITEBOX_LIBS)
 tests_socket_path_SOURCES = tests/socket_path.c
 tests_socket_path_LDADD = $(WHITEBOX_LIBS)
+tests_store_fake_SOURCES = \
+	tests/fake_daemon.c \
+	tests/fake_daemon.h \
+	tests/store_fake.c \
+	$(NULL)
+tests_store_fake_LDADD = $(WHITEBOX_LIBS)
