@@ -132,23 +132,41 @@ int expr_want_string(struct expr *e, char *buf, size_t size)
 
 /* ---- the chain ----------------------------------------------------- */
 
+static int expr_link(struct expr *e)
+{
+	int r;
+
+	e->source = e->layout;
+	if (expr_take(e, "["))
+		r = expr_index(e);
+	else if (expr_take(e, "."))
+		r = expr_method(e);
+	else
+		r = expr_fail(e, e->at, "'[' or '.' should be here");
+	if (r <= 0)
+		return r;
+	e->copied = true;
+	return e->copy ? e->copy(e) : 0;
+}
+
+int expr_run(struct expr *e)
+{
+	for (expr_skip_blanks(e); *e->at; expr_skip_blanks(e)) {
+		int r = expr_link(e);
+
+		if (r < 0)
+			return r;
+	}
+	return e->copied;
+}
+
 int tarn_layout_apply(const struct tarn_layout *layout, const char *expr,
 	struct tarn_layout *ret)
 {
 	struct expr e = {.text = expr, .at = expr, .layout = *layout};
-	int r;
+	int r = expr_run(&e);
 
-	for (expr_skip_blanks(&e); *e.at; expr_skip_blanks(&e)) {
-		if (expr_take(&e, "["))
-			r = expr_index(&e);
-		else if (expr_take(&e, "."))
-			r = expr_method(&e);
-		else
-			r = expr_fail(&e, e.at, "'[' or '.' should be here");
-		if (r < 0)
-			return r;
-		e.copied |= r > 0;
-	}
-	*ret = e.layout;
-	return e.copied;
+	if (r >= 0)
+		*ret = e.layout;
+	return r;
 }

@@ -16,7 +16,16 @@ struct expr {
 	const char *at;
 	struct tarn_layout layout;
 	bool copied;
+	/* Of a link that had to copy: the layout whose elements, in C order,
+	 * are those of the copy. */
+	struct tarn_layout source;
+	/* Makes that copy; NULL where only layouts matter. 0 or a failure. */
+	int (*copy)(struct expr *e);
+	void *arg; /* of copy */
 };
+
+/* Does the whole chain. 1 when something was copied, as tarn_layout_apply. */
+int expr_run(struct expr *e);
 
 /* -EINVAL with the text, the column of at, and what is wrong there. */
 int expr_fail(const struct expr *e, const char *at, const char *what);

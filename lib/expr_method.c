@@ -6,6 +6,7 @@
  */
 #include "lib/expr.h"
 #include "lib/layout.h"
+#include "lib/reshape.h"
 
 #define ARGS_MAX (TARN_MAX_NDIM + 1) /* split: a dim and 12 sizes */
 #define PATTERN_MAX_SIZE 512
@@ -252,7 +253,8 @@ static int apply_rearrange(struct expr *e)
 	r = expr_want(e, ')');
 	if (r < 0)
 		return r;
-	return tarn_layout_rearrange(&e->layout, pattern, n, axes, &e->layout);
+	return rearrange_as(
+		&e->layout, pattern, n, axes, &e->source, &e->layout);
 }
 
 static int apply_numbers(struct expr *e, const char *at, const char *name)

@@ -335,8 +335,9 @@ static int merge_axes(
 	return r;
 }
 
-int tarn_layout_rearrange(const struct tarn_layout *layout, const char *pattern,
-	int n, const struct tarn_axis *axes, struct tarn_layout *ret)
+int rearrange_as(const struct tarn_layout *layout, const char *pattern, int n,
+	const struct tarn_axis *axes, struct tarn_layout *ret_source,
+	struct tarn_layout *ret)
 {
 	struct tarn_layout named = *layout;
 	struct side left, right;
@@ -357,5 +358,16 @@ int tarn_layout_rearrange(const struct tarn_layout *layout, const char *pattern,
 		r = tarn_layout_permute(&named, res.n, res.order, &named);
 	if (r < 0)
 		return r;
-	return reshape_as("rearrange", &named, res.ndim, res.shape, ret);
+	r = reshape_as("rearrange", &named, res.ndim, res.shape, ret);
+	if (r > 0)
+		*ret_source = named;
+	return r;
+}
+
+int tarn_layout_rearrange(const struct tarn_layout *layout, const char *pattern,
+	int n, const struct tarn_axis *axes, struct tarn_layout *ret)
+{
+	struct tarn_layout source;
+
+	return rearrange_as(layout, pattern, n, axes, &source, ret);
 }

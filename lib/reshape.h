@@ -26,3 +26,9 @@ int view_as(const char *op, const struct tarn_layout *layout, int ndim,
 /* A view or else (returns 1) the layout of a copy. */
 int reshape_as(const char *op, const struct tarn_layout *layout, int ndim,
 	const int64_t *shape, struct tarn_layout *ret);
+
+/* tarn_layout_rearrange, and what its copy has to be made from: the axes in
+ * their new order, before they are merged. */
+int rearrange_as(const struct tarn_layout *layout, const char *pattern, int n,
+	const struct tarn_axis *axes, struct tarn_layout *ret_source,
+	struct tarn_layout *ret);

@@ -210,6 +210,62 @@ static void flat_with_a_rest(void)
 	tarn_storage_unref(s);
 }
 
+static void expressions(void)
+{
+	static const struct {
+		const char *expr;
+		int copied;
+		const char *wanted;
+	} cases[] = {
+		{"", 0, "[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]"},
+		{"[1]", 0, "[4, 5, 6, 7]"},
+		{"[::2, ::-2]", 0, "[[3, 1], [11, 9]]"},
+		{".transpose(0,1)[0]", 0, "[0, 4, 8]"},
+		{".reshape(2,6)[1]", 0, "[6, 7, 8, 9, 10, 11]"},
+		{".transpose(0,1).reshape(2,6)[1]", 1, "[2, 6, 10, 3, 7, 11]"},
+		{"[:, ::2].flatten()[1::2]", 0, "[2, 6, 10]"},
+		{"[:, 1:3].flatten()[1::2]", 1, "[2, 6, 10]"},
+		{".rearrange(\"a (b c) -> (c a) b\", b=2)", 1,
+			"[[0, 2], [4, 6], [8, 10], [1, 3], [5, 7], [9, 11]]"},
+		{".transpose(0,1).contiguous().view(12)[:2]", 1, "[0, 4]"},
+		{".transpose(0,1).flatten().view(3,4)"
+		 ".transpose(0,1).flatten()[:4]",
+			1, "[0, 5, 10, 4]"},
+		{"[0, 1].expand(2,2).flatten()", 0, "[1, 1, 1, 1]"},
+	};
+	tarn_tensor *t = NULL, *none = NULL;
+
+	tarn_tensor_parse(TARN_I32, cases[0].wanted, &t);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		tarn_tensor *seen = NULL, *wanted = NULL, *view = NULL;
+
+		tarn_tensor_parse(TARN_I32, cases[i].wanted, &wanted);
+		is_int(cases[i].copied,
+			tarn_tensor_apply(t, cases[i].expr, &seen), "apply %s",
+			cases[i].expr);
+		is_int(1, seen ? tarn_tensor_equal(wanted, seen) : -1,
+			"gives %s", cases[i].wanted);
+		ok(seen && tarn_tensor_same_storage(t, seen) != cases[i].copied,
+			cases[i].copied ? "in memory of its own"
+					: "in the same storage");
+		is_int(cases[i].copied ? -EINVAL : 0,
+			tarn_tensor_view(t, cases[i].expr, &view), "view %s",
+			cases[i].expr);
+		if (view)
+			is_int(1, tarn_tensor_equal(wanted, view), "the same");
+		else
+			has_str("tarn_tensor_contiguous", tarn_error_message(),
+				"says what to do");
+		tarn_tensor_unref(seen);
+		tarn_tensor_unref(wanted);
+		tarn_tensor_unref(view);
+	}
+	is_int(-ERANGE, tarn_tensor_apply(t, "[3]", &none), "row 3 of 3");
+	is_int(-EINVAL, tarn_tensor_view(t, "[0", &none), "half a view");
+	ok(!none, "make nothing");
+	tarn_tensor_unref(t);
+}
+
 int main(void)
 {
 	reach();
@@ -218,5 +274,6 @@ int main(void)
 	complex_numbers();
 	sharing();
 	flat_with_a_rest();
+	expressions();
 	return done();
 }

@@ -316,14 +316,11 @@ static void equality(void)
 static void contiguous(void)
 {
 	tarn_tensor *t = NULL, *same = NULL, *turned = NULL, *copy = NULL;
-	struct tarn_layout l;
 
 	tarn_tensor_parse(TARN_U8, "[[1, 2, 3], [4, 5, 6]]", &t);
 	is_int(0, tarn_tensor_contiguous(t, &same), "contiguous of C order");
 	ok(same == t, "is itself");
-	tarn_layout_strided(
-		TARN_U8, 2, (int64_t[]) {3, 2}, (int64_t[]) {1, 3}, 0, &l);
-	tarn_tensor_with_layout(t, &l, &turned);
+	tarn_tensor_view(t, ".transpose(0,1)", &turned);
 	tarn_tensor_contiguous(turned, &copy);
 	ok(copy != turned, "of a transposed one is a copy");
 	is_mem("\1\4\2\5\3\6", tarn_tensor_data(copy), 6, "in C order");
