@@ -127,10 +127,31 @@ tests_tensor_create_SOURCES = tests/tensor_create.c
 tests_tensor_create_LDADD = $(WHITEBOX_LIBS)
 
 # shm: the control region, leases, segments, messages.
-check_PROGRAMS += tests/table
-TESTS += tests/table
+check_PROGRAMS += \
+	tests/segment_seal \
+	tests/table \
+	tests/table_crash \
+	tests/table_readers \
+	tests/wire \
+	$(NULL)
+TESTS += \
+	tests/segment_seal \
+	tests/table \
+	tests/table_crash \
+	tests/table_readers \
+	tests/wire \
+	$(NULL)
+tests_segment_seal_SOURCES = tests/segment_seal.c
+tests_segment_seal_LDADD = $(WHITEBOX_LIBS)
 tests_table_SOURCES = tests/table.c
 tests_table_LDADD = $(WHITEBOX_LIBS)
+tests_table_crash_SOURCES = tests/table_crash.c
+tests_table_crash_LDADD = $(WHITEBOX_LIBS)
+tests_table_readers_SOURCES = tests/table_readers.c
+tests_table_readers_LDADD = $(WHITEBOX_LIBS)
+tests_wire_SOURCES = tests/wire.c
+tests_wire_LDADD = $(WHITEBOX_LIBS)
+
 # Files.
 check_PROGRAMS += tests/npy tests/safetensors tests/safetensors_cases
 TESTS += tests/npy tests/safetensors tests/safetensors_cases
