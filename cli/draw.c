@@ -247,7 +247,7 @@ static void draw_storage(
 	fit = (COLUMNS - label - 6) / (width + 1);
 	if (row < 1 || row > fit)
 		row = fit < 16 ? fit : 16;
-	while (row < 6 && row * 2 <= fit)
+	while (row < 4 && row * 2 <= fit)
 		row *= 2; /* short rows share a line */
 	printf("\nThe storage; each cell is the turn at which the view comes "
 	       "by%s:\n",

@@ -15,6 +15,7 @@
 #include <ctype.h>
 
 #define AXES_MAX TARN_MAX_NDIM
+#define TERMS_MAX (2 * AXES_MAX) /* as many again may be 1 */
 
 /* One name in the pattern; the ellipsis is a name of several dimensions. */
 struct term {
@@ -24,7 +25,7 @@ struct term {
 };
 
 struct side {
-	struct term terms[AXES_MAX];
+	struct term terms[TERMS_MAX];
 	int n_terms;
 	int n_groups;
 	bool bare[AXES_MAX]; /* the group is a name without parentheses */
@@ -74,9 +75,10 @@ static int side_add(
 {
 	struct term t = {.name = at, .size = size, .group = s->n_groups};
 
-	if (s->n_terms == AXES_MAX)
+	if (s->n_terms == TERMS_MAX)
 		return fail_at(pattern, at,
-			"there are more than 12 axes on this side");
+			"there are more than 24 names and ones on this "
+			"side");
 	for (int i = 0; size && i < s->n_terms; i++)
 		if (term_is(&s->terms[i], &t))
 			return fail_at(pattern, at,
@@ -211,8 +213,8 @@ static int split_group(const char *pattern, const struct side *left, int group,
 	const struct tarn_layout *layout, int d, int n_given,
 	const struct tarn_axis *given, struct axes *axes)
 {
-	int64_t sizes[AXES_MAX], filled[AXES_MAX];
-	const struct term *terms[AXES_MAX];
+	int64_t sizes[TERMS_MAX], filled[AXES_MAX];
+	const struct term *terms[TERMS_MAX];
 	int n = 0;
 	int r;
 

@@ -117,19 +117,18 @@ static const struct {
 	{"F32[2,3]", ".contiguous()", 0, "[2,3]:(3,1)+0"},
 	{"F32[2,3]", ".transpose(0,1).contiguous()", 1, "[3,2]:(2,1)+0"},
 	/* rearrange */
-	{"U8[2,4,6]", ".rearrange(\"b h w -> b (h w)\")", 0,
-		"[2,24]:(24,1)+0"},
+	{"U8[2,4,6]", ".rearrange(\"b h w -> b (h w)\")", 0, "[2,24]:(24,1)+0"},
 	{"U8[2,8,3]", ".rearrange('b (h w) c -> b c h w', h=2)", 0,
 		"[2,3,2,4]:(24,1,12,3)+0"},
-	{"U8[2,4,6]", ".rearrange(\"b h w -> b (w h)\")", 1,
-		"[2,24]:(24,1)+0"},
+	{"U8[2,4,6]", ".rearrange(\"b h w -> b (w h)\")", 1, "[2,24]:(24,1)+0"},
 	{"U8[2,4,6]", ".rearrange(\"b ... -> ... b\")", 0,
 		"[4,6,2]:(6,1,24)+0"},
-	{"U8[2,4,6]", ".rearrange(\"b ... -> b (...)\")", 0,
-		"[2,24]:(24,1)+0"},
+	{"U8[2,4,6]", ".rearrange(\"b ... -> b (...)\")", 0, "[2,24]:(24,1)+0"},
 	{"U8[1,4]", ".rearrange(\"1 a -> a 1\")", 0, "[4,1]:(1,4)+0"},
 	{"U8[4]", ".rearrange(\"(a 1 b) -> b () a\", b=2)", 0,
 		"[2,1,2]:(1,4,2)+0"},
+	{"U8[1,2]", ".rearrange(\"(1 1 1 1 1 1 1) a -> a (1 1 1 1 1 1 1)\")", 0,
+		"[2,1]:(1,2)+0"},
 	{"U8[]", ".rearrange(\" -> 1\")", 0, "[1]:(1)+0"},
 	/* sub-byte types keep their packs whole */
 	{"F4[2,8]", "[:, 2:6]", 0, "[2,4]:(8,1)+2"},
@@ -151,13 +150,15 @@ static const struct {
 	{"F32[4]", "[::0]", EINVAL, "column 4: the step of a slice cannot be"},
 	{"F32[4]", "[..., ...]", EINVAL, "column 7: only one ..."},
 	{"F32[4]", "0:4", EINVAL, "column 1: '[' or '.' should be here"},
-	{"F32[4]", ".flop(0)", EINVAL, "column 2: there is no view called "
-				       "\"flop\""},
+	{"F32[4]", ".flop(0)", EINVAL,
+		"column 2: there is no view called "
+		"\"flop\""},
 	{"F32[4]", ".flip 0", EINVAL, "column 7: '(' should be here"},
 	{"F32[4]", ".flip(0", EINVAL, "column 8: ',' or ')' should be here"},
 	{"F32[4]", ".flip(x)", EINVAL, "column 7: a whole number"},
-	{"F32[4]", ".narrow(0,1)", EINVAL, "narrow takes 3 to 3 numbers, and "
-					   "2 are given"},
+	{"F32[4]", ".narrow(0,1)", EINVAL,
+		"narrow takes 3 to 3 numbers, and "
+		"2 are given"},
 	{"F32[4]", ".bitcast(F33)", EINVAL, "\"F33\""},
 	{"F32[4]", ".rearrange(\"a -> a)", EINVAL, "column 12: this quote"},
 	{"F32[4]", ".rearrange(\"a -> a\", =2)", EINVAL, "a name and its size"},
@@ -166,8 +167,9 @@ static const struct {
 	{"F32[4,8]", "[4]", ERANGE,
 		"index: index 4 is out of range for dimension 0 of shape "
 		"[4, 8]"},
-	{"F32[4,8]", "[0, -9]", ERANGE, "index -9 is out of range for "
-					"dimension 1"},
+	{"F32[4,8]", "[0, -9]", ERANGE,
+		"index -9 is out of range for "
+		"dimension 1"},
 	{"F32[4,8]", "[0,0,0]", EINVAL, "3 indices are more than the 2"},
 	{"F32[]", "[0]", EINVAL, "1 indices are more than the 0"},
 	{"F32[0]", "[0]", ERANGE, "index 0 is out of range"},
@@ -186,8 +188,9 @@ static const struct {
 	/* one element more or less */
 	{"F32[2,3]", ".unsqueeze(4)", EINVAL, "(-3 to 2)"},
 	{"F32[2,3]", ".squeeze(2)", EINVAL, "no dimension 2"},
-	{"F32[2,3]", ".expand(4,3)", EINVAL, "dimension 0 of shape [2, 3] has "
-					     "2 elements"},
+	{"F32[2,3]", ".expand(4,3)", EINVAL,
+		"dimension 0 of shape [2, 3] has "
+		"2 elements"},
 	{"F32[2,3]", ".expand(3)", EINVAL, "[3] has fewer dimensions"},
 	{"F32[2,3]", ".expand(-1,2,3)", EINVAL, "new needs a size"},
 	{"F32[1,1]", ".expand(4294967296,4294967296)", EOVERFLOW, "2^63"},
@@ -202,8 +205,9 @@ static const struct {
 	{"U8[4,4]", ".transpose(0,1).bitcast(F32)", EINVAL, "adjacent"},
 	{"F32[]", ".bitcast(U8)", EINVAL, "rank 0"},
 	/* grouping */
-	{"F32[2,3]", ".view(4)", EINVAL, "shape [2, 3] has 6 elements, which "
-					 "[4] cannot hold"},
+	{"F32[2,3]", ".view(4)", EINVAL,
+		"shape [2, 3] has 6 elements, which "
+		"[4] cannot hold"},
 	{"F32[2,3]", ".view(4,-1)", EINVAL, "cannot hold"},
 	{"F32[2,3]", ".view(-1,-1)", EINVAL, "only one size"},
 	{"F32[2,3]", ".view(-2,-3)", EINVAL, "size -2 of dimension 0"},
@@ -212,8 +216,9 @@ static const struct {
 	{"F32[2,3]", ".reshape(1,1,1,1,1,1,1,1,1,1,1,2,3)", EINVAL, "13"},
 	{"F32[2,3]", ".transpose(0,1).view(6)", EINVAL,
 		"dimensions 0 and 1 do not lie behind one another"},
-	{"F32[2,3,4]", ".permute(1,0,2).merge(0,1)", EINVAL, "dimensions 0 "
-							     "and 1"},
+	{"F32[2,3,4]", ".permute(1,0,2).merge(0,1)", EINVAL,
+		"dimensions 0 "
+		"and 1"},
 	{"F32[2,3,4]", ".merge(1,0)", EINVAL, "dimension 1 comes after"},
 	{"F32[3,10]", ".split(1,0,0,5)", EINVAL, "only one size"},
 	{"F32[3,10]", ".split(1,3,4)", EINVAL, "cannot hold"},
@@ -222,10 +227,12 @@ static const struct {
 	{"F32[2,3]", ".flatten(1,0)", EINVAL, "dimension 1 comes after"},
 	/* rearrange */
 	{"U8[4]", ".rearrange(\"a\")", EINVAL, "has no \"->\""},
-	{"U8[4]", ".rearrange(\"a -> b\")", EINVAL, "column 1: this name is "
-						    "on one side only"},
-	{"U8[4]", ".rearrange(\"a -> a a\")", EINVAL, "column 8: this name is "
-						      "on this side already"},
+	{"U8[4]", ".rearrange(\"a -> b\")", EINVAL,
+		"column 1: this name is "
+		"on one side only"},
+	{"U8[4]", ".rearrange(\"a -> a a\")", EINVAL,
+		"column 8: this name is "
+		"on this side already"},
 	{"U8[4]", ".rearrange(\"(a -> a\")", EINVAL, "column 1: this paren"},
 	{"U8[4]", ".rearrange(\"a ! -> a\")", EINVAL, "column 3"},
 	{"U8[4]", ".rearrange(\"a b -> b a\")", EINVAL,
@@ -233,6 +240,12 @@ static const struct {
 	{"U8[4]", ".rearrange(\"(a b) -> b a\")", EINVAL, "only one size"},
 	{"U8[4]", ".rearrange(\"(a b) -> b a\", a=3)", EINVAL, "cannot hold"},
 	{"U8[4]", ".rearrange(\"a -> a\", b=3)", EINVAL, "\"b\" has a size"},
+	{"U8[1]", ".rearrange(\"(1 1 1 1 1 1 1 1 1 1 1 1 1) -> 1\")", EINVAL,
+		"13"},
+	{"U8[1]",
+		".rearrange(\"(1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 "
+		"1 1) -> 1\")",
+		EINVAL, "more than 24"},
 	{"U8[4]", ".rearrange(\"(...) -> ...\")", EINVAL, "... cannot be"},
 	/* sub-byte types */
 	{"F4[2,8]", "[:, 1:]", ENOTSUP, "F4"},

@@ -71,6 +71,8 @@ LAYOUT_TESTS = \
 	$(NULL)
 check_PROGRAMS += $(LAYOUT_TESTS)
 TESTS += $(LAYOUT_TESTS)
+dist_check_SCRIPTS += tests/view_cli.sh tests/view_numpy.py
+TESTS += tests/view_cli.sh tests/view_numpy.py
 tests_dtype_SOURCES = tests/dtype.c
 tests_dtype_LDADD = $(WHITEBOX_LIBS)
 tests_layout_expr_SOURCES = tests/layout_expr.c tests/layout_text.h
