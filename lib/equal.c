@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Equality of values. The two layouts are walked side by side by one nest of
- * loops; integers that lie adjacent on both sides are compared as bytes.
+ * loops; integers that lie adjacent on both sides are compared as bytes, F32
+ * and F64 as the machine does, all else through its meaning.
  */
 #include "lib/tensor.h"
 
@@ -15,11 +16,30 @@ struct comparison {
 	const void *a, *b;
 };
 
+/* What the machine compares by itself; at any alignment. */
+#define COMPARE_ROW(type)                                                      \
+	do {                                                                   \
+		const char *p = (const char *)c->a + row->dst * size;          \
+		const char *q = (const char *)c->b + row->src * size;          \
+		for (int64_t i = 0; i < row->count; i++) {                     \
+			type x, y;                                             \
+			memcpy(&x, p + i * row->dst_stride * size, sizeof(x)); \
+			memcpy(&y, q + i * row->src_stride * size, sizeof(y)); \
+			if (x != y)                                            \
+				return 1;                                      \
+		}                                                              \
+		return 0;                                                      \
+	} while (0)
+
 static int compare_row(void *arg, const struct nest_row *row)
 {
 	const struct comparison *c = arg;
 	int64_t size = tarn_dtype_bits(c->dtype) / 8;
 
+	if (c->dtype == TARN_F32)
+		COMPARE_ROW(float);
+	if (c->dtype == TARN_F64)
+		COMPARE_ROW(double);
 	if (number_is_integer(c->dtype) && row->dst_stride == 1 &&
 		row->src_stride == 1)
 		return memcmp((const char *)c->a + row->dst * size,

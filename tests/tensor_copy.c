@@ -97,6 +97,18 @@ static void slow_ravel(
 	}
 }
 
+static bool no_nan(const unsigned char *bytes, size_t size)
+{
+	for (size_t i = 0; i < size; i += sizeof(float)) {
+		float f;
+
+		memcpy(&f, bytes + i, sizeof(f));
+		if (f != f)
+			return false;
+	}
+	return true;
+}
+
 static void random_views(void)
 {
 	static const int dtypes[] = {TARN_U8, TARN_F16, TARN_F32, TARN_C64};
@@ -130,6 +142,9 @@ static void random_views(void)
 		wrong_file += memcmp(wanted, seen, nbytes) != 0;
 		if (l.dtype == TARN_U8)
 			wrong_equal += tarn_tensor_equal(t, f) != 1;
+		if (l.dtype == TARN_F32)
+			wrong_equal += tarn_tensor_equal(t, f) !=
+				       no_nan(wanted, nbytes);
 		tarn_tensor_unref(t);
 		tarn_tensor_unref(f);
 		rounds++;
@@ -300,6 +315,10 @@ static void equality(void)
 	is_equal(0, TARN_F32, "[1, 2]", TARN_F32, "[1, 3]");
 	is_equal(1, TARN_F32, "[0, -0]", TARN_F32, "[-0, 0]");
 	is_equal(0, TARN_F32, "[nan]", TARN_F32, "[nan]");
+	is_equal(0, TARN_F64, "[1, nan]", TARN_F64, "[1, nan]");
+	is_equal(
+		1, TARN_F64, "[[1, -0], [3, 4]]", TARN_F64, "[[1, 0], [3, 4]]");
+	is_equal(0, TARN_F64, "[[1, 2], [3, 4]]", TARN_F64, "[[1, 2], [3, 5]]");
 	is_equal(1, TARN_F16, "inf", TARN_F16, "inf");
 	is_equal(0, TARN_F8_E4M3, "[nan]", TARN_F8_E4M3, "[nan]");
 	is_equal(1, TARN_F8_E5M2, "[-0]", TARN_F8_E5M2, "[0]");

@@ -140,8 +140,8 @@ TARN_PUBLIC int tarn_tensor_flat_storage(tarn_tensor *tensor,
  * ones count from the end. Values that do not fit are -ERANGE (in floating
  * types with infinities they become infinite); integer types cut fractions
  * off, floating types round to nearest even; complex numbers take and give
- * their real part here, use the *_c64 forms for both. 4- and 6-bit types are
- * read and written in place.
+ * their real part here, use the *_c64 forms for both (an imaginary part for a
+ * real dtype is -EINVAL). 4- and 6-bit types are read and written in place.
  */
 TARN_PUBLIC int tarn_tensor_get_f64(const tarn_tensor *tensor,
 	const int64_t *index, double *ret);
