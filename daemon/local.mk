@@ -10,6 +10,11 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/headroom_cgroup.c \
 	daemon/headroom_impl.h \
 	daemon/internal.h \
+	daemon/loader.c \
+	daemon/loader_file.c \
+	daemon/loader_impl.h \
+	daemon/loader_job.c \
+	daemon/loader_target.c \
 	daemon/loop.c \
 	daemon/loop.h \
 	daemon/loop_epoll.c \

@@ -94,6 +94,14 @@ tests_headroom_SOURCES = tests/headroom.c
 tests_headroom_LDADD = $(DAEMON_LIBS)
 tests_loop_SOURCES = tests/loop.c
 tests_loop_LDADD = $(DAEMON_LIBS)
+check_PROGRAMS += tests/loader
+TESTS += tests/loader
+tests_loader_SOURCES = \
+	tests/loader.c \
+	tests/loader_kit.c \
+	tests/loader_kit.h \
+	$(NULL)
+tests_loader_LDADD = $(DAEMON_LIBS)
 
 # Tensors.
 check_PROGRAMS += \

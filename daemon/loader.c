@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A loader: the process that touches clients' files, one for each uid.
+ *
+ * It waits for messages of the server and for completions of its engine, and
+ * never for a file: whatever a file does, the reads of others go on. What can
+ * still block is fstat on a file whose file system is dead; it holds up the
+ * loads of that one uid, which is why loaders are many.
+ *
+ * Its memory is that of the keeper it was forked from: the segments are mapped
+ * writable, and it writes to no part of them but the allocation of a job.
+ */
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/loader_impl.h"
+
+/* Completions awaited together, and for how long: a message of the server
+ * waits no longer than this; only when a file stalls, up to STALL_MS, so that
+ * a dead one does not cost five hundred wake-ups a second. */
+#define BATCH ((unsigned)TARN_IO_DEPTH / 4)
+#define BATCH_MS 2
+#define STALL_MS 50
+
+void loader_send(struct loader *loader, enum daemon_message type,
+	const void *body, size_t size)
+{
+	if (!loader->ended && wire_send(loader->sock, (uint16_t)type, 0, body,
+				      size, NULL, 0) < 0)
+		loader->ended = true;
+}
+
+void loader_send_failed(struct loader *loader, uint64_t job, int error)
+{
+	union {
+		struct msg_failed head;
+		char bytes[sizeof(struct msg_failed) + TARN_MESSAGE_MAX];
+	} body;
+	size_t size = strlen(tarn_fail_message());
+
+	body.head = (struct msg_failed) {
+		.job = job, .error = error < 0 ? -error : error};
+	memcpy(body.head.text, tarn_fail_message(), size);
+	loader_send(loader, L_FAILED, &body, sizeof(struct msg_failed) + size);
+}
+
+static uint32_t limit(uint16_t type)
+{
+	switch (type) {
+	case L_FILE:
+	case L_DROP:
+		return sizeof(struct msg_job);
+	case L_FILL:
+		return sizeof(struct msg_fill) +
+		       LOAD_RANGES_MAX * sizeof(struct msg_fill_range);
+	default:
+		return 0;
+	}
+}
+
+static void handle(struct loader *loader, struct wire_message *message)
+{
+	switch (message->type) {
+	case L_FILE:
+		job_file(loader, message);
+		break;
+	case L_FILL:
+		job_fill(loader, message);
+		break;
+	case L_DROP:
+		job_drop(loader, message);
+		break;
+	}
+	wire_message_clear(message);
+}
+
+/* One frame; poll says when there is another. */
+static void receive(struct loader *loader)
+{
+	struct wire_message message;
+	int r = wire_receive(loader->reader, loader->sock, limit, &message);
+
+	if (r > 0)
+		handle(loader, &message);
+	if (r >= 0 || r == -EAGAIN)
+		return;
+	loader->ended = true;
+	if (r != -EPIPE)
+		loader->status = 1;
+}
+
+/*
+ * Waits for completions while there are any to come, else for a message. The
+ * engine is waited for inside the engine, which wakes us once a batch; waking
+ * for each request would cost as much CPU as all the rest. Messages are looked
+ * for in between.
+ */
+static int wait(struct loader *loader)
+{
+	struct pollfd sock = {.fd = loader->sock, .events = POLLIN};
+	bool reading = loader->io && tarn_io_pending(loader->io);
+	int r = 0;
+
+	if (reading) {
+		r = tarn_io_submit_and_wait(
+			loader->io, BATCH, loader->patience);
+		if (r < 0)
+			return r;
+		loader->patience =
+			r ? BATCH_MS : MIN(loader->patience * 2, STALL_MS);
+	}
+	if (poll(&sock, 1, reading ? 0 : -1) < 0 && errno != EINTR)
+		return tarn_fail(errno, "poll: %s", tarn_errno_text(errno));
+	if (sock.revents) {
+		receive(loader);
+		loader->patience = BATCH_MS;
+	}
+	return 0;
+}
+
+/* Until nothing is in flight: then, and only then, may the memory be used for
+ * something else. */
+static int drain(struct loader *loader)
+{
+	while (!jobs_end(loader)) {
+		int r = tarn_io_submit_and_wait(loader->io, 1, -1);
+
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+static int serve(struct loader *loader)
+{
+	int r = 0;
+
+	while (!loader->ended && r >= 0) {
+		jobs_advance(loader);
+		if (!loader->ended)
+			r = wait(loader);
+	}
+	if (r >= 0)
+		r = drain(loader);
+	return r;
+}
+
+static int start(struct loader *loader, int pipe_fd)
+{
+	int r = wire_reader_new(&loader->reader);
+
+	if (r < 0)
+		return r;
+	loader->registered = calloc(
+		MAX(loader->n_segments, 1u), sizeof(*loader->registered));
+	if (!loader->registered)
+		return tarn_fail(ENOMEM, "no memory for %u segments",
+			loader->n_segments);
+	/* Without an engine each load is told so. */
+	loader->io_error = tarn_io_new(pipe_fd, &loader->io);
+	if (loader->io_error < 0)
+		snprintf(loader->io_text, sizeof(loader->io_text), "%s",
+			tarn_fail_message());
+	return 0;
+}
+
+int loader_run(int sock, int pipe_fd, const struct mapped_segment *segments,
+	uint32_t n_segments)
+{
+	struct loader loader = {
+		.sock = sock,
+		.segments = segments,
+		.n_segments = n_segments,
+		.patience = BATCH_MS,
+	};
+	int r;
+
+	prctl(PR_SET_NAME, "tarn-loader");
+	signal(SIGPIPE, SIG_IGN);
+	r = start(&loader, pipe_fd);
+	/* The engine has its own hold on the pipe, which lasts as long as the
+	 * kernel may write. */
+	fd_close(pipe_fd);
+	if (r >= 0)
+		r = serve(&loader);
+	tarn_io_free(loader.io);
+	wire_reader_free(loader.reader);
+	free(loader.registered);
+	fd_close(sock);
+	return r < 0 ? 1 : loader.status;
+}

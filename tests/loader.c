@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The loader brings files into the pool: every byte to its place, none
+ * elsewhere, on both engines, alone and many at once, across segments, and
+ * with ranges that touch in the pool but not in the file.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "tests/loader_kit.h"
+#include "tests/tap.h"
+
+#define PAGE 4096ull
+#define MIB (1ull << 20)
+#define TESTS_EACH 24
+
+static struct kit kit;
+static uint64_t jobs;
+
+static uint64_t pages(uint64_t n)
+{
+	return (n + PAGE - 1) / PAGE * PAGE;
+}
+
+/* Loads [offset, offset + size) of a file to a place congruent to it. */
+static bool load(const char *path, bool with_direct, uint64_t offset,
+	uint64_t size, uint64_t alloc_offset)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int direct = with_direct ? kit_open_direct(path) : -1;
+	uint64_t alloc_size = pages(offset % PAGE + size) + PAGE;
+	struct msg_fill_range range = {
+		offset, size, alloc_offset + offset % PAGE};
+	bool fine;
+
+	alloc_size = MIN(alloc_size, KIT_FIRST + KIT_SIZE - alloc_offset);
+	fine = kit_identify(&kit, ++jobs, fd, direct) == L_IDENTITY &&
+	       kit_fill(&kit, jobs, alloc_offset, alloc_size, &range, 1) ==
+		       L_DONE &&
+	       kit.filled.bytes == size &&
+	       kit_holds(&kit, range.pool_offset, size, offset);
+	close(fd);
+	if (direct >= 0)
+		close(direct);
+	return fine;
+}
+
+static void sizes_and_places(bool with_direct)
+{
+	static const uint64_t sizes[] = {0, 1, 511, 512, 4095, 4096, 4097,
+		65549, 524287, 524288, 524289, 2 * 1048576 + 777};
+	static const uint64_t offsets[] = {0, 8, 1000, 4096 + 72};
+	int wrong = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes) * ARRAY_SIZE(offsets); i++) {
+		uint64_t size = sizes[i / ARRAY_SIZE(offsets)];
+		uint64_t offset = offsets[i % ARRAY_SIZE(offsets)];
+		/* Every third goes on behind the range. */
+		const char *path =
+			kit_file("sizes", offset + size + (i % 3 ? 0 : 5000));
+		/* Before, on and behind the borders at 2 and 3 MiB. */
+		uint64_t at = KIT_FIRST + (i * 37 % 800) * PAGE;
+
+		if (!load(path, with_direct, offset, size, at)) {
+			diag("%llu bytes from byte %llu",
+				(unsigned long long)size,
+				(unsigned long long)offset);
+			wrong++;
+		}
+	}
+	is_int(0, wrong, "48 sizes and places, %s direct I/O",
+		with_direct ? "with" : "without");
+}
+
+static void canaries(void)
+{
+	const char *path = kit_file("canary", 3 * MIB + 100);
+	uint64_t at = KIT_FIRST + MIB, size = 2 * MIB - 700;
+
+	kit_wipe(&kit);
+	ok(load(path, true, 700, size, at), "a load over all three segments");
+	ok(kit_untouched_outside(&kit, at, at + 2 * MIB + PAGE),
+		"writes nowhere outside its allocation");
+	/* The pool's last bytes: there is nothing behind to round up to. */
+	kit_wipe(&kit);
+	at = KIT_FIRST + KIT_SIZE - PAGE;
+	ok(load(path, true, 0, 100, at) &&
+			kit_untouched_outside(&kit, at, at + PAGE),
+		"the last page of the pool");
+}
+
+/* They touch in the pool, in another order than in the file, at odd bytes:
+ * what one reads too much must not land on another. */
+static void many_ranges(void)
+{
+	const char *path = kit_file("ranges", 2 * MIB);
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int direct = kit_open_direct(path);
+	uint64_t at = KIT_FIRST + 2 * MIB - 8 * PAGE;
+	struct msg_fill_range ranges[] = {
+		{500000, 70001, at + 100 + 30001},
+		{100 + PAGE, 30001, at + 100},
+		{7, 0, at + 50},
+		{2 * MIB - 5, 5, at + 100 + 100002},
+	};
+
+	kit_wipe(&kit);
+	is_int(L_IDENTITY, kit_identify(&kit, ++jobs, fd, direct), "4 ranges");
+	is_int(L_DONE,
+		kit_fill(&kit, jobs, at, pages(100200), ranges,
+			ARRAY_SIZE(ranges)),
+		"are filled one after the other");
+	is_int(100007, (int64_t)kit.filled.bytes, "and their bytes counted");
+	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++)
+		if (!kit_holds(&kit, ranges[i].pool_offset, ranges[i].size,
+			    ranges[i].file_offset))
+			break;
+		else if (i + 1 == ARRAY_SIZE(ranges))
+			ok(true, "each is whole");
+	ok(kit_untouched_outside(&kit, at, at + pages(100200)),
+		"nothing lies outside");
+	close(fd);
+	if (direct >= 0)
+		close(direct);
+}
+
+/* More than are read at once; each its own file and place. */
+static void side_by_side(void)
+{
+	enum { N = 20 };
+	uint64_t first = jobs + 1, size = MIB + 333, of = 0;
+	int finished = 0, wrong = 0;
+
+	for (int i = 0; i < N; i++) {
+		char name[16];
+		const char *path;
+		int fd, direct;
+
+		snprintf(name, sizeof(name), "side%d", i);
+		path = kit_file(name, size + (uint64_t)i);
+		fd = open(path, O_RDONLY | O_CLOEXEC);
+		direct = kit_open_direct(path);
+		wrong += kit_identify(&kit, ++jobs, fd, direct) != L_IDENTITY;
+		close(fd);
+		if (direct >= 0)
+			close(direct);
+	}
+	kit_wipe(&kit);
+	for (int i = 0; i < N; i++) {
+		uint64_t at = KIT_FIRST + (uint64_t)i * 2 * MIB;
+		struct msg_fill_range range = {
+			(uint64_t)i, size, at + (uint64_t)i};
+
+		kit_send_fill(
+			&kit, first + (uint64_t)i, at, 2 * MIB, &range, 1);
+	}
+	for (; finished < N; finished++)
+		wrong += kit_answer(&kit, &of) != L_DONE;
+	for (int i = 0; i < N; i++)
+		wrong += !kit_holds(&kit,
+			KIT_FIRST + (uint64_t)i * (2 * MIB + 1), size,
+			(uint64_t)i);
+	is_int(0, wrong, "%d loads side by side", N);
+}
+
+static void large(const char *engine)
+{
+	/* More than is told at once, and all that can be in flight. */
+	const char *path = kit_file("large", 50 * MIB);
+	struct stat st;
+	uint64_t of = 0;
+
+	ok(load(path, true, 0, 50 * MIB, KIT_FIRST), "50 MiB");
+	ok(kit.n_progress >= 1, "progress is told");
+	ok(kit.progress <= 50 * MIB, "and is no more than there is");
+	ok(kit.filled.cpu_ns > 0 && kit.filled.cpu_ns < 40ull * 1000000000u,
+		"%.1f ms of CPU", (double)kit.filled.cpu_ns / 1e6);
+	is_int(strcmp(engine, "uring") ? 0 : LOADED_URING,
+		kit.filled.flags & LOADED_URING, "the engine is told");
+	diag("direct %d, registered %d", !!(kit.filled.flags & LOADED_DIRECT),
+		!!(kit.filled.flags & LOADED_REGISTERED));
+	stat(path, &st);
+	is_int((int64_t)st.st_ino, (int64_t)kit.identity.ino, "the inode");
+	is_int(st.st_size, (int64_t)kit.identity.size, "the size");
+	is_int(st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
+		(int64_t)kit.identity.mtime, "mtime in ns");
+	is_int(1, (int)kit.identity.young, "a file just written is young");
+	kit_send_drop(&kit, jobs);
+	is_int(L_DROPPED, kit_answer(&kit, &of),
+		"a drop that comes too late is answered all the same");
+}
+
+static int open_files(void)
+{
+	uint64_t of;
+	char path[64];
+	DIR *dir;
+	int n = 0;
+
+	/* By its answer it is done with all that came before. */
+	kit_send_drop(&kit, ++jobs);
+	kit_answer(&kit, &of);
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)kit.pid);
+	dir = opendir(path);
+	if (!dir)
+		bail("%s: %m", path);
+	while (readdir(dir))
+		n++;
+	closedir(dir);
+	return n;
+}
+
+static void with_engine(const char *engine)
+{
+	struct timespec settled;
+	const char *old;
+	int before, fd;
+
+	if (!kit_engine(engine)) {
+		skip(TESTS_EACH, "%s does not start here", engine);
+		return;
+	}
+	diag("%s", engine);
+	old = kit_file("old", 1);
+	clock_gettime(CLOCK_MONOTONIC, &settled);
+	fd = open(old, O_RDONLY | O_CLOEXEC);
+	kit_start(&kit);
+	load(old, true, 0, 1, KIT_FIRST);
+	before = open_files();
+	sizes_and_places(true);
+	sizes_and_places(false);
+	canaries();
+	many_ranges();
+	side_by_side();
+	large(engine);
+	settled.tv_sec += 3;
+	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &settled, NULL);
+	kit_identify(&kit, ++jobs, fd, -1);
+	is_int(0, (int)kit.identity.young, "three seconds later it is not");
+	kit_send_drop(&kit, jobs);
+	kit_answer(&kit, &(uint64_t) {0});
+	close(fd);
+	is_int(before, open_files(), "no descriptor is kept");
+	is_int(0, kit_stop(&kit), "ends with its socket");
+}
+
+int main(void)
+{
+	with_engine("threads");
+	with_engine("uring");
+	kit_clean();
+	return done();
+}
