@@ -94,14 +94,20 @@ tests_headroom_SOURCES = tests/headroom.c
 tests_headroom_LDADD = $(DAEMON_LIBS)
 tests_loop_SOURCES = tests/loop.c
 tests_loop_LDADD = $(DAEMON_LIBS)
-check_PROGRAMS += tests/loader
-TESTS += tests/loader
+check_PROGRAMS += tests/loader tests/loader_bad
+TESTS += tests/loader tests/loader_bad
 tests_loader_SOURCES = \
 	tests/loader.c \
 	tests/loader_kit.c \
 	tests/loader_kit.h \
 	$(NULL)
 tests_loader_LDADD = $(DAEMON_LIBS)
+tests_loader_bad_SOURCES = \
+	tests/loader_bad.c \
+	tests/loader_kit.c \
+	tests/loader_kit.h \
+	$(NULL)
+tests_loader_bad_LDADD = $(DAEMON_LIBS)
 
 # Tensors.
 check_PROGRAMS += \
