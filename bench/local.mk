@@ -3,5 +3,17 @@
 EXTRA_PROGRAMS = bench/fill
 bench_fill_SOURCES = bench/fill.c
 bench_fill_LDADD = lib/libcore.la
-EXTRA_DIST += bench/fill.sh
 CLEANFILES += $(EXTRA_PROGRAMS)
+
+# BENCHES: scripts that are given no argument and run in the build folder.
+BENCHES = bench/fill.sh
+EXTRA_DIST += $(BENCHES)
+
+# One after the other: both would make the libraries.
+.PHONY: bench
+bench:
+	$(AM_V_at)$(MAKE) $(AM_MAKEFLAGS) all
+	$(AM_V_at)$(MAKE) $(AM_MAKEFLAGS) $(EXTRA_PROGRAMS)
+	$(AM_V_at)for b in $(BENCHES); do \
+		echo "== $$b"; sh $(srcdir)/$$b || exit 1; \
+	done
