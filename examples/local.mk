@@ -1,1 +1,10 @@
-# 
+# Small complete programs; they use the public library only.
+
+noinst_PROGRAMS += \
+	examples/open \
+	examples/quickstart \
+	$(NULL)
+examples_open_SOURCES = examples/open.c
+examples_open_LDADD = lib/libtarn.la
+examples_quickstart_SOURCES = examples/quickstart.c
+examples_quickstart_LDADD = lib/libtarn.la

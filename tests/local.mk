@@ -42,6 +42,7 @@ dist_check_SCRIPTS += \
 	$(NULL)
 TESTS += \
 	tests/headers.sh \
+	tests/symbols.sh \
 	tests/words.sh \
 	$(NULL)
 

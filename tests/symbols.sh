@@ -11,7 +11,7 @@ declared=$TMPDIR/declared
 exported=$TMPDIR/exported
 
 # The name is what stands before the first bracket of a declaration.
-cat "$include"/*.h | tr '\n\t' '  ' | grep -oE 'TARN_PUBLIC [^;({]*\(' |
+grep -hv "^#" "$include"/*.h | tr '\n\t' '  ' | grep -oE 'TARN_PUBLIC [^;({]*\(' |
 	sed -E 's/.*[ *](tarn_[a-z0-9_]+) *\($/\1/' | sort -u >"$declared"
 # A sanitizer adds names of its own to every object.
 nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' |
