@@ -3,10 +3,13 @@
 EXTRA_PROGRAMS = bench/fill
 bench_fill_SOURCES = bench/fill.c
 bench_fill_LDADD = lib/libcore.la
+EXTRA_PROGRAMS += bench/lookup
+bench_lookup_SOURCES = bench/lookup.c
+bench_lookup_LDADD = lib/libcore.la
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 # BENCHES: scripts that are given no argument and run in the build folder.
-BENCHES = bench/fill.sh
+BENCHES = bench/fill.sh bench/lookup.sh
 EXTRA_DIST += $(BENCHES)
 
 # One after the other: both would make the libraries.

@@ -145,25 +145,33 @@ tests_tensor_create_LDADD = $(WHITEBOX_LIBS)
 
 # shm: the control region, leases, segments, messages.
 check_PROGRAMS += \
+	tests/lease \
 	tests/segment_seal \
 	tests/table \
 	tests/table_crash \
+	tests/table_hostile \
 	tests/table_readers \
 	tests/wire \
 	$(NULL)
 TESTS += \
+	tests/lease \
 	tests/segment_seal \
 	tests/table \
 	tests/table_crash \
+	tests/table_hostile \
 	tests/table_readers \
 	tests/wire \
 	$(NULL)
+tests_lease_SOURCES = tests/lease.c
+tests_lease_LDADD = $(WHITEBOX_LIBS)
 tests_segment_seal_SOURCES = tests/segment_seal.c
 tests_segment_seal_LDADD = $(WHITEBOX_LIBS)
 tests_table_SOURCES = tests/table.c
 tests_table_LDADD = $(WHITEBOX_LIBS)
 tests_table_crash_SOURCES = tests/table_crash.c
 tests_table_crash_LDADD = $(WHITEBOX_LIBS)
+tests_table_hostile_SOURCES = tests/table_hostile.c
+tests_table_hostile_LDADD = $(WHITEBOX_LIBS)
 tests_table_readers_SOURCES = tests/table_readers.c
 tests_table_readers_LDADD = $(WHITEBOX_LIBS)
 tests_wire_SOURCES = tests/wire.c

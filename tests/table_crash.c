@@ -253,7 +253,7 @@ int main(void)
 	ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
 		"a writer was stepped through %llu instructions",
 		(unsigned long long)step);
-	ok(states > 100, "which left memory in %llu states",
+	ok(states > 50, "which left memory in %llu states",
 		(unsigned long long)states);
 	is_int(0, wrong, "each of which the next writer puts right");
 	is_int((int64_t)committed_before + 2, (int64_t)live.header->committed,
