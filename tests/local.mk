@@ -87,12 +87,24 @@ tests_reshape_explain_LDADD = $(WHITEBOX_LIBS)
 
 # The daemon's parts that stand alone.
 DAEMON_LIBS = tests/libtap.la daemon/libdaemon.la
-check_PROGRAMS += tests/alloc tests/headroom tests/loop
-TESTS += tests/alloc tests/headroom tests/loop
+check_PROGRAMS += \
+	tests/alloc \
+	tests/headroom \
+	tests/headroom_cgroup \
+	tests/loop \
+	$(NULL)
+TESTS += \
+	tests/alloc \
+	tests/headroom \
+	tests/headroom_cgroup \
+	tests/loop \
+	$(NULL)
 tests_alloc_SOURCES = tests/alloc.c
 tests_alloc_LDADD = $(DAEMON_LIBS)
 tests_headroom_SOURCES = tests/headroom.c
 tests_headroom_LDADD = $(DAEMON_LIBS)
+tests_headroom_cgroup_SOURCES = tests/headroom_cgroup.c
+tests_headroom_cgroup_LDADD = $(DAEMON_LIBS)
 tests_loop_SOURCES = tests/loop.c
 tests_loop_LDADD = $(DAEMON_LIBS)
 check_PROGRAMS += tests/loader tests/loader_bad
