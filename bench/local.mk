@@ -1,15 +1,17 @@
 # Each measures one thing beside its reference, in the same run.
 
-EXTRA_PROGRAMS = bench/fill
+EXTRA_PROGRAMS = bench/fill bench/view
 bench_fill_SOURCES = bench/fill.c
 bench_fill_LDADD = lib/libcore.la
+bench_view_SOURCES = bench/view.c
+bench_view_LDADD = lib/libtarn.la
 EXTRA_PROGRAMS += bench/lookup
 bench_lookup_SOURCES = bench/lookup.c
 bench_lookup_LDADD = lib/libcore.la
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 # BENCHES: scripts that are given no argument and run in the build folder.
-BENCHES = bench/fill.sh bench/lookup.sh
+BENCHES = bench/fill.sh bench/lookup.sh bench/view.sh
 EXTRA_DIST += $(BENCHES)
 
 # One after the other: both would make the libraries.

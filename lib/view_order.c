@@ -22,8 +22,8 @@ static int fail_permute(const struct tarn_layout *layout, int ndim,
 int tarn_layout_permute(const struct tarn_layout *layout, int ndim,
 	const int *dims, struct tarn_layout *ret)
 {
-	int64_t shape[TARN_MAX_NDIM], stride[TARN_MAX_NDIM];
-	struct tarn_layout spare, *out;
+	struct tarn_layout spare, before, *out;
+	int order[TARN_MAX_NDIM];
 	unsigned int seen = 0;
 
 	if (ndim != layout->ndim)
@@ -38,13 +38,16 @@ int tarn_layout_permute(const struct tarn_layout *layout, int ndim,
 			return fail_permute(
 				layout, ndim, dims, "one is named twice");
 		seen |= 1u << d;
-		shape[i] = layout->shape[d];
-		stride[i] = layout->stride[d];
+		order[i] = d;
+	}
+	if (layout == ret) {
+		before = *layout;
+		layout = &before;
 	}
 	out = view_begin(layout, ret, &spare);
 	for (int i = 0; i < ndim; i++) {
-		out->shape[i] = shape[i];
-		out->stride[i] = stride[i];
+		out->shape[i] = layout->shape[order[i]];
+		out->stride[i] = layout->stride[order[i]];
 	}
 	return view_end("permute", out, ret);
 }
