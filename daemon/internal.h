@@ -17,7 +17,7 @@ enum daemon_message {
 	/* keeper -> server */
 	D_RULE = 1000,	   /* msg_rule, fd: control region, still writable */
 	D_RULE_READY,	   /* msg_rule, fd: the same, O_RDONLY, sealed */
-	D_CLIENT,	   /* msg_client, fd: its socket */
+	D_CLIENT,	   /* msg_client, fds: its socket, its lease memfd */
 	D_SEGMENT,	   /* msg_segment, fd: O_RDONLY */
 	D_GROWN,	   /* msg_grown: the answer to D_GROW */
 	D_LOADER_IS,	   /* msg_loader, fds: socket, pipe's read end */
@@ -28,6 +28,7 @@ enum daemon_message {
 	D_GROW,		      /* msg_grow */
 	D_LOADER,	      /* msg_loader: fork one */
 	D_DRAIN_ACCEPTS,      /* no body: is anybody waiting to connect? */
+	D_CLIENT_GONE,	      /* msg_client: the keeper may forget it */
 	D_BYE,		      /* no body: nothing is left to do */
 	/* server -> loader */
 	L_FILE = 1200, /* msg_job, fds: buffered [, direct]: identify it */
@@ -47,10 +48,11 @@ struct msg_rule {
 };
 
 struct msg_client {
+	uint64_t number; /* the keeper's, for D_CLIENT_GONE */
 	uint32_t rule;
 	uint32_t uid;
 	uint32_t gid;
-	int32_t pid;
+	int32_t pid; /* of who connected; 0 if it lives in a foreign namespace */
 };
 
 struct msg_segment {

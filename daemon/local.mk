@@ -5,25 +5,55 @@ noinst_LTLIBRARIES += daemon/libdaemon.la
 daemon_libdaemon_la_SOURCES = \
 	daemon/alloc.c \
 	daemon/alloc.h \
+	daemon/closer.c \
+	daemon/closer.h \
+	daemon/door.c \
+	daemon/door.h \
 	daemon/headroom.c \
 	daemon/headroom.h \
 	daemon/headroom_cgroup.c \
 	daemon/headroom_impl.h \
 	daemon/internal.h \
+	daemon/keeper.c \
+	daemon/keeper.h \
+	daemon/keeper_fork.c \
+	daemon/keeper_memory.c \
 	daemon/loader.c \
 	daemon/loader_file.c \
 	daemon/loader_impl.h \
 	daemon/loader_job.c \
 	daemon/loader_target.c \
+	daemon/log.c \
+	daemon/log.h \
 	daemon/loop.c \
 	daemon/loop.h \
 	daemon/loop_epoll.c \
 	daemon/loop_impl.h \
+	daemon/numa.h \
+	daemon/options.c \
+	daemon/options.h \
+	daemon/server.c \
+	daemon/server.h \
+	daemon/server_client.c \
+	daemon/server_load.c \
+	daemon/server_load_parse.c \
+	daemon/server_loader.c \
+	daemon/server_storage.c \
 	$(NULL)
 if HAVE_LIBURING
 daemon_libdaemon_la_SOURCES += daemon/loop_uring.c
 else
 daemon_libdaemon_la_SOURCES += daemon/loop_uring_none.c
 endif
-daemon_libdaemon_la_CPPFLAGS = $(AM_CPPFLAGS) $(LIBURING_CFLAGS)
-daemon_libdaemon_la_LIBADD = lib/libcore.la $(LIBURING_LIBS)
+if HAVE_NUMA
+daemon_libdaemon_la_SOURCES += daemon/numa.c
+else
+daemon_libdaemon_la_SOURCES += daemon/numa_none.c
+endif
+daemon_libdaemon_la_CPPFLAGS = \
+	$(AM_CPPFLAGS) $(LIBURING_CFLAGS) $(NUMA_CFLAGS)
+daemon_libdaemon_la_LIBADD = lib/libcore.la $(LIBURING_LIBS) $(NUMA_LIBS)
+
+sbin_PROGRAMS += daemon/tarnd
+daemon_tarnd_SOURCES = daemon/main.c
+daemon_tarnd_LDADD = daemon/libdaemon.la

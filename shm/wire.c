@@ -23,6 +23,8 @@ struct wire_reader {
 	struct wire_message partial;
 	size_t room; /* bytes behind partial.body */
 	bool active;
+	wire_close_fn close;
+	void *close_arg;
 	unsigned char frame[WIRE_FRAME_MAX];
 };
 
@@ -37,16 +39,22 @@ struct frame {
 	int n_fds;
 };
 
-static void close_all(int *fds, int *n_fds)
+static void close_plainly(void *arg, int fd)
+{
+	fd_close(fd);
+}
+
+static void close_all(const struct wire_reader *reader, int *fds, int *n_fds)
 {
 	for (int i = 0; i < *n_fds; i++)
-		fd_close(fds[i]);
+		reader->close(reader->close_arg, fds[i]);
 	*n_fds = 0;
 }
 
 void wire_message_clear(struct wire_message *message)
 {
-	close_all(message->fds, &message->n_fds);
+	for (int i = 0; i < message->n_fds; i++)
+		fd_close(message->fds[i]);
 	free(message->body);
 	memset(message, 0, sizeof(*message));
 }
@@ -64,12 +72,21 @@ int wire_reader_new(struct wire_reader **ret)
 
 	if (!reader)
 		return tarn_fail(ENOMEM, "no memory for a message reader");
+	reader->close = close_plainly;
 	*ret = reader;
 	return 0;
 }
 
+void wire_reader_set_close(
+	struct wire_reader *reader, wire_close_fn fn, void *arg)
+{
+	reader->close = fn;
+	reader->close_arg = arg;
+}
+
 static void reader_reset(struct wire_reader *reader)
 {
+	close_all(reader, reader->partial.fds, &reader->partial.n_fds);
 	wire_message_clear(&reader->partial);
 	reader->room = 0;
 	reader->active = false;
@@ -83,7 +100,8 @@ struct wire_reader *wire_reader_free(struct wire_reader *reader)
 	return NULL;
 }
 
-static void collect_fds(struct msghdr *msg, struct frame *frame)
+static void collect_fds(const struct wire_reader *reader, struct msghdr *msg,
+	struct frame *frame)
 {
 	struct cmsghdr *c;
 
@@ -100,7 +118,7 @@ static void collect_fds(struct msghdr *msg, struct frame *frame)
 			if (frame->n_fds < FDS_SEEN)
 				frame->fds[frame->n_fds++] = fd;
 			else
-				fd_close(fd);
+				reader->close(reader->close_arg, fd);
 		}
 	}
 }
@@ -133,7 +151,7 @@ static int frame_receive(
 	if (n < 0)
 		return tarn_fail(errno, "receiving a message: %s",
 			tarn_errno_text(errno));
-	collect_fds(&msg, frame);
+	collect_fds(reader, &msg, frame);
 	if (n == 0)
 		return tarn_fail(EPIPE, "the peer has closed the connection");
 	if (msg.msg_flags & MSG_TRUNC)
@@ -246,7 +264,7 @@ int wire_receive(struct wire_reader *reader, int fd,
 	if (r >= 0)
 		r = frame_append(reader, &frame);
 	if (r < 0) {
-		close_all(frame.fds, &frame.n_fds);
+		close_all(reader, frame.fds, &frame.n_fds);
 		reader_reset(reader);
 		return r;
 	}

@@ -178,6 +178,13 @@ struct wire_reader;
 int wire_reader_new(struct wire_reader **ret);
 struct wire_reader *wire_reader_free(struct wire_reader *reader);
 
+/* How descriptors are closed that nobody took: fd_close without this. For who
+ * must not call close() on a stranger's file, since its file system may
+ * block in it. */
+typedef void (*wire_close_fn)(void *arg, int fd);
+void wire_reader_set_close(struct wire_reader *reader, wire_close_fn fn,
+	void *arg);
+
 /*
  * Receives one frame. 1: *ret is a whole message; 0: more frames are to come;
  * -EAGAIN: nothing there (non-blocking socket); -EPIPE: the peer closed;
@@ -200,6 +207,8 @@ int wire_send(int fd, uint16_t type, uint32_t serial, const void *body,
 struct wire_writer;
 int wire_writer_new(size_t limit, struct wire_writer **ret);
 struct wire_writer *wire_writer_free(struct wire_writer *writer);
+void wire_writer_set_close(struct wire_writer *writer, wire_close_fn fn,
+	void *arg);
 int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
 	const void *body, size_t size, const int *fds, int n_fds);
 int wire_flush(struct wire_writer *writer, int fd);

@@ -26,7 +26,14 @@ struct wire_writer {
 	struct queued **end;
 	size_t bytes; /* of headers and bodies queued */
 	size_t limit;
+	wire_close_fn close;
+	void *close_arg;
 };
+
+static void close_plainly(void *arg, int fd)
+{
+	fd_close(fd);
+}
 
 int wire_writer_new(size_t limit, struct wire_writer **ret)
 {
@@ -36,17 +43,25 @@ int wire_writer_new(size_t limit, struct wire_writer **ret)
 		return tarn_fail(ENOMEM, "no memory for a message queue");
 	writer->end = &writer->first;
 	writer->limit = limit;
+	writer->close = close_plainly;
 	*ret = writer;
 	return 0;
 }
 
-static void queued_free(struct queued *frame)
+void wire_writer_set_close(
+	struct wire_writer *writer, wire_close_fn fn, void *arg)
+{
+	writer->close = fn;
+	writer->close_arg = arg;
+}
+
+static void queued_free(const struct wire_writer *writer, struct queued *frame)
 {
 	while (frame) {
 		struct queued *next = frame->next;
 
 		for (int i = 0; i < frame->n_fds; i++)
-			fd_close(frame->fds[i]);
+			writer->close(writer->close_arg, frame->fds[i]);
 		free(frame);
 		frame = next;
 	}
@@ -55,13 +70,14 @@ static void queued_free(struct queued *frame)
 struct wire_writer *wire_writer_free(struct wire_writer *writer)
 {
 	if (writer)
-		queued_free(writer->first);
+		queued_free(writer, writer->first);
 	free(writer);
 	return NULL;
 }
 
-static int queued_new(const struct wire_header *header, const void *body,
-	const int *fds, int n_fds, struct queued **ret)
+static int queued_new(const struct wire_writer *writer,
+	const struct wire_header *header, const void *body, const int *fds,
+	int n_fds, struct queued **ret)
 {
 	struct queued *frame = malloc(sizeof(*frame) + header->size);
 
@@ -77,7 +93,7 @@ static int queued_new(const struct wire_header *header, const void *body,
 		int copy = fd_dup(fds[i]);
 
 		if (copy < 0) {
-			queued_free(frame);
+			queued_free(writer, frame);
 			return tarn_fail(-copy,
 				"duplicating descriptor %d for a message: %s",
 				fds[i], tarn_errno_text(copy));
@@ -109,9 +125,9 @@ int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
 				"read; %zu are allowed",
 				writer->bytes + bytes, writer->limit);
 		else
-			r = queued_new(&header, p, fds, n_fds, end);
+			r = queued_new(writer, &header, p, fds, n_fds, end);
 		if (r < 0) {
-			queued_free(first);
+			queued_free(writer, first);
 			return r;
 		}
 		end = &(*end)->next;
@@ -141,7 +157,7 @@ int wire_flush(struct wire_writer *writer, int fd)
 		if (!writer->first)
 			writer->end = &writer->first;
 		frame->next = NULL;
-		queued_free(frame);
+		queued_free(writer, frame);
 	}
 	return 1;
 }

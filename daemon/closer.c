@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A queue and a thread, started when the first descriptor comes.
+ *
+ * The thread is detached and the queue is counted by both sides, so that a
+ * thread that hangs in close() for ever can be left behind.
+ */
+#include "daemon/closer.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/log.h"
+
+struct waiting {
+	struct waiting *next;
+	int fd;
+};
+
+struct closer {
+	pthread_mutex_t lock;
+	pthread_cond_t more;
+	struct waiting *first, **last;
+	unsigned n_waiting; /* the one being closed included */
+	int refs;           /* server, thread */
+	int started;
+	int ending;
+};
+
+int closer_new(struct closer **ret)
+{
+	struct closer *closer = calloc(1, sizeof(*closer));
+
+	if (!closer)
+		return tarn_fail(ENOMEM, "out of memory");
+	pthread_mutex_init(&closer->lock, NULL);
+	pthread_cond_init(&closer->more, NULL);
+	closer->last = &closer->first;
+	closer->refs = 1;
+	*ret = closer;
+	return 0;
+}
+
+/* Called with the lock held; lets go of it. */
+static void unref_unlock(struct closer *closer)
+{
+	int left = --closer->refs;
+
+	pthread_mutex_unlock(&closer->lock);
+	if (left > 0)
+		return;
+	pthread_mutex_destroy(&closer->lock);
+	pthread_cond_destroy(&closer->more);
+	free(closer);
+}
+
+static void *closer_main(void *arg)
+{
+	struct closer *closer = arg;
+
+	pthread_mutex_lock(&closer->lock);
+	for (;;) {
+		struct waiting *w = closer->first;
+
+		if (!w && closer->ending)
+			break;
+		if (!w) {
+			pthread_cond_wait(&closer->more, &closer->lock);
+			continue;
+		}
+		closer->first = w->next;
+		if (!closer->first)
+			closer->last = &closer->first;
+		pthread_mutex_unlock(&closer->lock);
+		fd_close(w->fd);
+		free(w);
+		pthread_mutex_lock(&closer->lock);
+		closer->n_waiting--;
+	}
+	unref_unlock(closer);
+	return NULL;
+}
+
+static int start(struct closer *closer)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int r;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, 64 << 10);
+	r = pthread_create(&thread, &attr, closer_main, closer);
+	pthread_attr_destroy(&attr);
+	if (r == 0) {
+		closer->started = 1;
+		closer->refs++;
+	}
+	return -r;
+}
+
+void closer_close(struct closer *closer, int fd)
+{
+	struct waiting *w;
+
+	if (fd < 0)
+		return;
+	w = malloc(sizeof(*w));
+	pthread_mutex_lock(&closer->lock);
+	if (w && (closer->started || start(closer) == 0)) {
+		*w = (struct waiting) {.fd = fd};
+		*closer->last = w;
+		closer->last = &w->next;
+		closer->n_waiting++;
+		pthread_cond_signal(&closer->more);
+	} else {
+		/* Kept open rather than a chance to hang. */
+		log_event("descriptor %d cannot be closed: out of memory", fd);
+		free(w);
+	}
+	pthread_mutex_unlock(&closer->lock);
+}
+
+unsigned closer_waiting(struct closer *closer)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&closer->lock);
+	n = closer->n_waiting;
+	pthread_mutex_unlock(&closer->lock);
+	return n;
+}
+
+struct closer *closer_free(struct closer *closer)
+{
+	if (!closer)
+		return NULL;
+	pthread_mutex_lock(&closer->lock);
+	closer->ending = 1;
+	pthread_cond_signal(&closer->more);
+	unref_unlock(closer);
+	return NULL;
+}

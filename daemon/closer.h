@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A thread that closes descriptors which clients sent.
+ *
+ * close() asks the file system to flush, and a FUSE file system that belongs
+ * to the client may never answer. So the server never closes such a
+ * descriptor itself: it queues it here. One closer a rule, so that a user can
+ * wedge only his own.
+ */
+#pragma once
+
+struct closer;
+
+int closer_new(struct closer **ret);
+
+/* Takes fd (-1 is nothing). Never blocks. */
+void closer_close(struct closer *closer, int fd);
+
+/* How many wait: a closer with a long queue is wedged. */
+unsigned closer_waiting(struct closer *closer);
+
+/* Leaves the thread to its fate if it is wedged. Returns NULL. */
+struct closer *closer_free(struct closer *closer);

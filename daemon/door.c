@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Socket and lock file. The lock decides who serves a path, never the socket:
+ * a socket file says nothing about whether somebody listens behind it.
+ */
+#include "daemon/door.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+
+struct door {
+	struct sockaddr_un address;
+	char lock_path[sizeof(((struct sockaddr_un *)0)->sun_path) + 8];
+	int lock_fd;
+	int listen_fd;
+};
+
+static int make_folder(const char *path)
+{
+	_cleanup_free_ char *copy = strdup(path);
+	const char *folder;
+
+	if (!copy)
+		return tarn_fail(ENOMEM, "out of memory");
+	folder = dirname(copy);
+	if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+		return tarn_fail(errno, "cannot make the folder %s: %s", folder,
+			tarn_errno_text(errno));
+	return 0;
+}
+
+/* The lock file may have been removed between our open and our lock, by a
+ * daemon that just ended: then we hold the lock of a file that nobody sees. */
+static int lock_is_current(int fd, const char *path)
+{
+	struct stat mine, theirs;
+
+	return fstat(fd, &mine) == 0 && stat(path, &theirs) == 0 &&
+	       mine.st_dev == theirs.st_dev && mine.st_ino == theirs.st_ino;
+}
+
+static int take_lock(const char *path, int *ret_fd)
+{
+	for (;;) {
+		_cleanup_fd_ int fd = open(
+			path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+		if (fd < 0)
+			return tarn_fail(errno, "cannot open the lock %s: %s",
+				path, tarn_errno_text(errno));
+		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+			if (errno == EWOULDBLOCK)
+				return 1;
+			return tarn_fail(errno, "cannot lock %s: %s", path,
+				tarn_errno_text(errno));
+		}
+		if (lock_is_current(fd, path)) {
+			*ret_fd = fd_steal(&fd);
+			return 0;
+		}
+	}
+}
+
+int door_reopen(struct door *door)
+{
+	_cleanup_fd_ int fd = socket(
+		AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	const char *path = door->address.sun_path;
+	mode_t mask;
+	int r;
+
+	if (fd < 0)
+		return tarn_fail(errno, "cannot make a socket: %s",
+			tarn_errno_text(errno));
+	unlink(path);
+	mask = umask(0177);
+	r = bind(fd, (struct sockaddr *)&door->address, sizeof(door->address));
+	umask(mask);
+	if (r < 0)
+		return tarn_fail(errno, "cannot bind %s: %s", path,
+			tarn_errno_text(errno));
+	if (listen(fd, SOMAXCONN) < 0)
+		return tarn_fail(errno, "cannot listen at %s: %s", path,
+			tarn_errno_text(errno));
+	fd_close(door->listen_fd);
+	door->listen_fd = fd_steal(&fd);
+	return 0;
+}
+
+int door_open(const char *path, struct door **ret)
+{
+	struct door *door;
+	int r;
+
+	if (strlen(path) + sizeof(".lock") > sizeof(door->address.sun_path))
+		return tarn_fail(ENAMETOOLONG,
+			"the socket path %s has %zu bytes, at most %zu fit",
+			path, strlen(path),
+			sizeof(door->address.sun_path) - sizeof(".lock"));
+	r = make_folder(path);
+	if (r < 0)
+		return r;
+	door = calloc(1, sizeof(*door));
+	if (!door)
+		return tarn_fail(ENOMEM, "out of memory");
+	door->lock_fd = door->listen_fd = -1;
+	door->address.sun_family = AF_UNIX;
+	strcpy(door->address.sun_path, path);
+	snprintf(door->lock_path, sizeof(door->lock_path), "%s.lock", path);
+	r = take_lock(door->lock_path, &door->lock_fd);
+	if (r == 0)
+		r = door_reopen(door);
+	if (r != 0) {
+		door_close(door);
+		return r;
+	}
+	*ret = door;
+	return 0;
+}
+
+int door_fd(const struct door *door)
+{
+	return door->listen_fd;
+}
+
+void door_shut(struct door *door)
+{
+	unlink(door->address.sun_path);
+}
+
+struct door *door_close(struct door *door)
+{
+	if (!door)
+		return NULL;
+	if (door->lock_fd >= 0) {
+		/* While we hold the lock both files are ours. */
+		if (door->listen_fd >= 0)
+			unlink(door->address.sun_path);
+		unlink(door->lock_path);
+	}
+	fd_close(door->listen_fd);
+	fd_close(door->lock_fd);
+	free(door);
+	return NULL;
+}

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The keeper's loop: accept, create, fork, reap. See keeper.h for why it does
+ * so little.
+ *
+ * It never waits for anybody: the server's socket is non-blocking with a queue
+ * behind it, growing memory is a child's work, and clients are only accepted.
+ */
+#include "daemon/keeper.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/door.h"
+#include "daemon/headroom.h"
+#include "daemon/log.h"
+#include "shm/lease.h"
+
+#define CLIENTS_MAX 4096u     /* two descriptors each; picked */
+#define CHILDREN_WAIT_MS 2000 /* at the end; picked */
+#define OVERFLOW_UID 65534u
+#define SERVER_QUEUE_MAX (64u << 20) /* the server reads, or is stuck */
+
+int keeper_tell(struct keeper *keeper, uint16_t type, const void *body,
+	size_t size, const int *fds, int n_fds)
+{
+	int r = wire_push(keeper->writer, type, 0, body, size, fds, n_fds);
+
+	return r < 0 ? r : wire_flush(keeper->writer, keeper->server_sock);
+}
+
+/* ---- clients -------------------------------------------------------- */
+
+static void forget_client(struct keeper *keeper, uint64_t number)
+{
+	struct keeper_client **p, *client;
+
+	for (p = &keeper->clients; *p; p = &(*p)->next)
+		if ((*p)->number == number)
+			break;
+	client = *p;
+	if (!client)
+		return;
+	*p = client->next;
+	fd_close(client->socket);
+	fd_close(client->lease_fd);
+	free(client);
+}
+
+/* Who may come at all: not those whose uid says nothing about them. */
+static int check_peer(int fd, struct ucred *ret)
+{
+	socklen_t size = sizeof(*ret);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret, &size) < 0)
+		return tarn_fail(errno, "a peer without credentials");
+	if (ret->uid == OVERFLOW_UID && geteuid() != OVERFLOW_UID)
+		return tarn_fail(EPERM,
+			"uid %u is the overflow uid: it may be "
+			"anybody",
+			ret->uid);
+	return 0;
+}
+
+static int admit(struct keeper *keeper, int fd)
+{
+	struct msg_client message = {.number = keeper->next_client++};
+	struct keeper_client *client;
+	_cleanup_fd_ int lease = -1;
+	struct ucred peer;
+	int fds[2], r;
+
+	r = check_peer(fd, &peer);
+	if (r == 0)
+		r = keeper_rule_for(keeper, peer.uid, &message.rule);
+	if (r == 0)
+		r = lease_create(&lease);
+	if (r < 0)
+		return r;
+	message.uid = peer.uid;
+	message.gid = peer.gid;
+	message.pid = peer.pid;
+	fds[0] = fd;
+	fds[1] = lease;
+	r = keeper_tell(keeper, D_CLIENT, &message, sizeof(message), fds, 2);
+	if (r < 0)
+		return r;
+	client = calloc(1, sizeof(*client));
+	if (!client)
+		return tarn_fail(ENOMEM, "out of memory");
+	client->number = message.number;
+	client->socket = fd;
+	client->lease_fd = fd_steal(&lease);
+	client->next = keeper->clients;
+	keeper->clients = client;
+	return 0;
+}
+
+/* Everybody who waits; how many came in. */
+static int accept_all(struct keeper *keeper)
+{
+	int came = 0;
+
+	for (;;) {
+		int fd = accept4(door_fd(keeper->door), NULL, NULL,
+			SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+			continue;
+		if (fd < 0) {
+			if (errno != EAGAIN)
+				log_event("cannot accept: %s",
+					tarn_errno_text(errno));
+			return came;
+		}
+		if (admit(keeper, fd) < 0) {
+			log_event("client refused: %s", tarn_fail_message());
+			fd_close(fd);
+		}
+		came++;
+	}
+}
+
+/* The server found nothing to do for a long time. The door is shut first,
+ * then who came before that is let in: nobody is ever turned away. */
+static void drain_accepts(struct keeper *keeper)
+{
+	struct msg_drained message = {0};
+
+	door_shut(keeper->door);
+	if (accept_all(keeper) > 0) {
+		message.waiting = 1;
+		if (door_reopen(keeper->door) < 0)
+			log_event("%s", tarn_fail_message());
+	}
+	keeper_tell(
+		keeper, D_ACCEPTS_DRAINED, &message, sizeof(message), NULL, 0);
+}
+
+/* ---- the server's wishes -------------------------------------------- */
+
+static int answer_loader(struct keeper *keeper, const struct msg_loader *want)
+{
+	struct msg_loader message = *want;
+	_cleanup_fd_ int sock = -1, ends = -1;
+	int fds[2], r;
+
+	if (want->rule >= keeper->n_rules)
+		return tarn_fail(EPROTO, "there is no rule %u", want->rule);
+	r = keeper_fork_loader(keeper, &message, &sock, &ends);
+	if (r < 0) {
+		/* pid 0 in the answer: there is none */
+		log_event("no loader: %s", tarn_fail_message());
+		message.pid = 0;
+		return keeper_tell(keeper, D_LOADER_IS, &message,
+			sizeof(message), NULL, 0);
+	}
+	fds[0] = sock;
+	fds[1] = ends;
+	log_event("loader %d for uid %u", (int)message.pid, message.uid);
+	return keeper_tell(
+		keeper, D_LOADER_IS, &message, sizeof(message), fds, 2);
+}
+
+static int take_message(struct keeper *keeper, struct wire_message *m)
+{
+	static const struct {
+		uint16_t type;
+		uint32_t size;
+	} sizes[] = {
+		{D_RULE_MAPPED, sizeof(struct msg_rule)},
+		{D_GROW, sizeof(struct msg_grow)},
+		{D_LOADER, sizeof(struct msg_loader)},
+		{D_DRAIN_ACCEPTS, 0},
+		{D_CLIENT_GONE, sizeof(struct msg_client)},
+		{D_BYE, 0},
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(sizes); i++)
+		if (sizes[i].type == m->type)
+			break;
+	if (i == ARRAY_SIZE(sizes) || sizes[i].size != m->size)
+		return tarn_fail(
+			EPROTO, "message %u of %u bytes", m->type, m->size);
+	switch (m->type) {
+	case D_RULE_MAPPED:
+		return keeper_rule_mapped(
+			keeper, ((struct msg_rule *)m->body)->rule);
+	case D_GROW:
+		return keeper_grow(keeper, (struct msg_grow *)m->body);
+	case D_LOADER:
+		return answer_loader(keeper, (struct msg_loader *)m->body);
+	case D_DRAIN_ACCEPTS:
+		drain_accepts(keeper);
+		return 0;
+	case D_CLIENT_GONE:
+		forget_client(keeper, ((struct msg_client *)m->body)->number);
+		return 0;
+	default:
+		keeper->finished = 1;
+		return 0;
+	}
+}
+
+static int hear_server(struct keeper *keeper)
+{
+	for (;;) {
+		struct wire_message m = {0};
+		int r = wire_receive(
+			keeper->reader, keeper->server_sock, NULL, &m);
+
+		if (r == -EAGAIN)
+			return 0;
+		if (r == 1)
+			r = take_message(keeper, &m);
+		wire_message_clear(&m);
+		if (r < 0)
+			return r;
+	}
+}
+
+/* ---- signals and children ------------------------------------------- */
+
+static void end(struct keeper *keeper, int status, const char *why)
+{
+	log_event("ending: %s", why);
+	keeper->finished = 1;
+	keeper->status = status;
+}
+
+static void reap(struct keeper *keeper)
+{
+	int status;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+		int code = WIFEXITED(status) ? WEXITSTATUS(status) : ENOSPC;
+
+		if (pid == keeper->populator_pid)
+			keeper_populated(keeper, code);
+		else if (pid == keeper->server_pid && !keeper->finished) {
+			keeper->server_pid = 0;
+			end(keeper, 1, "the server died");
+		}
+		/* A loader: the server sees its socket end. */
+	}
+}
+
+static void take_signal(struct keeper *keeper)
+{
+	struct signalfd_siginfo info;
+
+	while (read(keeper->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+		if (info.ssi_signo == SIGCHLD) {
+			reap(keeper);
+		} else if (info.ssi_signo != SIGHUP && keeper->draining) {
+			end(keeper, 1, "asked twice");
+		} else if (info.ssi_signo != SIGHUP) {
+			keeper->draining = 1;
+			door_shut(keeper->door);
+			keeper_tell(keeper, D_TERMINATE, NULL, 0, NULL, 0);
+		}
+	}
+}
+
+static int watch_signals(struct keeper *keeper)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGCHLD);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigprocmask(SIG_SETMASK, &set, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	keeper->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (keeper->signal_fd < 0)
+		return tarn_fail(errno, "cannot watch signals: %s",
+			tarn_errno_text(errno));
+	return 0;
+}
+
+/* ---- life ----------------------------------------------------------- */
+
+static void serve(struct keeper *keeper)
+{
+	while (!keeper->finished) {
+		struct pollfd p[] = {
+			{.fd = keeper->server_sock, .events = POLLIN},
+			{.fd = keeper->signal_fd, .events = POLLIN},
+			{.fd = door_fd(keeper->door), .events = POLLIN},
+		};
+		int r = 0;
+
+		if (!wire_writer_empty(keeper->writer))
+			p[0].events |= POLLOUT;
+		if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
+			return end(keeper, 1, "poll failed");
+		if (p[0].revents & POLLOUT)
+			r = wire_flush(keeper->writer, keeper->server_sock);
+		if (r >= 0 && p[0].revents & (POLLIN | POLLHUP | POLLERR))
+			r = hear_server(keeper);
+		if (r < 0 && !keeper->finished) {
+			log_event("%s", tarn_fail_message());
+			return end(
+				keeper, 1, "the server cannot be understood");
+		}
+		if (p[1].revents)
+			take_signal(keeper);
+		if (p[2].revents)
+			accept_all(keeper);
+	}
+}
+
+static int prepare(struct keeper *keeper)
+{
+	uint64_t room, memory;
+	int r;
+
+#ifndef __SANITIZE_ADDRESS__ /* whose leak check attaches to the process */
+	prctl(PR_SET_DUMPABLE, 0);
+#endif
+	if (getrandom(&keeper->instance, sizeof(keeper->instance), 0) !=
+		sizeof(keeper->instance))
+		return tarn_fail(EIO, "no random numbers to be had");
+	r = headroom(&room, NULL, 0);
+	if (r < 0)
+		return r;
+	keeper->budget =
+		keeper->options.budget ? keeper->options.budget : room / 2;
+	/* Address space that clients set aside for a pool: twice the machine,
+	 * so that holes left by dropped segments never run it out. */
+	memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * 4096;
+	keeper->reach = 64ull << 30;
+	while (keeper->reach < 2 * MAX(memory, keeper->budget))
+		keeper->reach *= 2;
+	r = watch_signals(keeper);
+	if (r == 0)
+		r = wire_reader_new(&keeper->reader);
+	if (r == 0)
+		r = wire_writer_new(SERVER_QUEUE_MAX, &keeper->writer);
+	return r;
+}
+
+/* Server and loaders end when their sockets do. One that a dead file system
+ * holds is not waited for: it is killed when this process ends. */
+static void wait_for_children(struct keeper *keeper)
+{
+	struct pollfd p = {.fd = keeper->signal_fd, .events = POLLIN};
+	struct signalfd_siginfo info;
+
+	for (;;) {
+		pid_t pid = waitpid(-1, NULL, WNOHANG);
+
+		if (pid < 0)
+			return;
+		if (pid > 0)
+			continue;
+		if (poll(&p, 1, CHILDREN_WAIT_MS) <= 0)
+			return;
+		if (read(p.fd, &info, sizeof(info)) < 0)
+			return;
+	}
+}
+
+static void clean_up(struct keeper *keeper)
+{
+	keeper->door = door_close(keeper->door);
+	while (keeper->clients)
+		forget_client(keeper, keeper->clients->number);
+	fd_close(keeper->server_sock);
+	if (keeper->populator_pid > 0)
+		kill(keeper->populator_pid, SIGKILL);
+	if (keeper->signal_fd >= 0)
+		wait_for_children(keeper);
+	keeper->reader = wire_reader_free(keeper->reader);
+	keeper->writer = wire_writer_free(keeper->writer);
+	keeper_memory_free(keeper);
+	fd_close(keeper->signal_fd);
+}
+
+int keeper_run(const struct options *options)
+{
+	static struct keeper keeper;
+	int r;
+
+	keeper.options = *options;
+	keeper.server_sock = keeper.signal_fd = -1;
+	r = door_open(options->socket, &keeper.door);
+	if (r == 1) {
+		if (!options->automatic)
+			fprintf(stderr,
+				"tarnd: another daemon serves %s; stop "
+				"it with tarn stop, or choose another "
+				"--socket\n",
+				options->socket);
+		return options->automatic ? 0 : 1;
+	}
+	if (r == 0)
+		r = prepare(&keeper);
+	if (r == 0)
+		r = keeper_fork_server(&keeper);
+	if (r < 0) {
+		fprintf(stderr, "tarnd: %s\n", tarn_fail_message());
+		keeper.status = 1;
+	} else {
+		log_event("serving %s budget %llu", options->socket,
+			(unsigned long long)keeper.budget);
+		serve(&keeper);
+	}
+	clean_up(&keeper);
+	return keeper.status;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The keeper: what must outlive everything else.
+ *
+ * It holds the memory (segments and control regions, mapped writable before
+ * they were sealed), the door, every client's socket and lease memfd, and
+ * forks the processes that work: a server, loaders, and short-lived
+ * populators. It understands no byte that a client sends, so there is nothing
+ * a client could crash it with.
+ */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "daemon/internal.h"
+#include "daemon/options.h"
+#include "shm/table.h"
+
+#define SEGMENT_UNIT (2ull << 20)     /* the size of a huge page */
+#define SEGMENT_FIRST (32ull << 20)   /* a small daemon stays small; then the
+					 pool doubles */
+#define SEGMENT_DEFAULT (256ull << 20) /* a GiB is registered in four calls */
+#define SEGMENT_LIMIT (1ull << 30)    /* io_uring's for one buffer */
+#define SEGMENTS_MAX 16384u	      /* io_uring's for one ring */
+#define RULES_MAX 256u /* distinct users; picked, each costs a region */
+
+struct door;
+
+struct keeper_rule {
+	uint32_t uid;
+	int rw_fd; /* until it is sealed; then -1 */
+	struct table table;
+	uint64_t pool_end; /* where the next segment goes */
+};
+
+struct keeper_segment {
+	struct mapped_segment mapped;
+	int fd; /* O_RDONLY once it is sealed */
+};
+
+/* A connection: held so that a new server could take it over. */
+struct keeper_client {
+	uint64_t number;
+	int socket;
+	int lease_fd;
+	struct keeper_client *next;
+};
+
+/* A growth that the server asked for. One is worked on at a time. */
+struct keeper_grow {
+	struct msg_grow want;
+	uint64_t left; /* bytes still to be made */
+	struct keeper_grow *next;
+};
+
+struct keeper {
+	struct options options;
+	struct door *door;
+	uint64_t instance;
+	uint64_t budget;
+	uint64_t allocated;
+	uint64_t reach; /* of each pool */
+
+	pid_t server_pid;
+	int server_sock;
+	struct wire_reader *reader;
+	struct wire_writer *writer;
+
+	struct keeper_rule rules[RULES_MAX];
+	uint32_t n_rules;
+	struct keeper_segment *segments;
+	uint32_t n_segments;
+	struct keeper_client *clients;
+	uint64_t next_client;
+
+	struct keeper_grow *grows; /* the first is under way */
+	pid_t populator_pid;	   /* 0: none */
+	struct keeper_segment growing;
+
+	int signal_fd;
+	int draining;
+	int finished; /* set once: leave the loop */
+	int status;
+};
+
+/* Serves until told to end; the exit status. */
+int keeper_run(const struct options *options);
+
+/* keeper_memory.c: segments and control regions */
+int keeper_rule_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_rule);
+int keeper_rule_mapped(struct keeper *keeper, uint32_t rule);
+int keeper_grow(struct keeper *keeper, const struct msg_grow *want);
+void keeper_populated(struct keeper *keeper, int status);
+void keeper_memory_free(struct keeper *keeper);
+
+/* keeper_fork.c: children */
+int keeper_fork_server(struct keeper *keeper);
+int keeper_fork_loader(struct keeper *keeper, struct msg_loader *loader,
+	int *ret_sock, int *ret_pipe);
+pid_t keeper_fork_populator(struct keeper *keeper, void *addr, uint64_t size);
+
+/* Sends to the server; a failure means that it is gone. */
+int keeper_tell(struct keeper *keeper, uint16_t type, const void *body,
+	size_t size, const int *fds, int n_fds);

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The keeper's children, and what each may keep of what it inherits.
+ *
+ * A child closes every descriptor but those it works with: a client's socket
+ * left open in a loader would never end. It unmaps the memory that is not its
+ * business: the server holds no writable segment, a loader none but its
+ * rule's and no control region.
+ */
+#include "daemon/keeper.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/door.h"
+#include "daemon/headroom.h"
+#include "daemon/log.h"
+#include "daemon/server.h"
+
+/* Only stdio and the given descriptors stay, as 3, 4, ... in that order. */
+static void keep_only(int *fds, int n)
+{
+	/* Out of the way of the numbers that they are about to get. */
+	for (int i = 0; i < n; i++)
+		fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 3 + n);
+	for (int i = 0; i < n; i++)
+		fds[i] = dup3(fds[i], 3 + i, O_CLOEXEC);
+	close_range((unsigned)(3 + n), ~0u, 0);
+}
+
+static pid_t fork_child(struct keeper *keeper, const char *name)
+{
+	pid_t parent = getpid();
+	pid_t pid = fork();
+	char title[16];
+	sigset_t none;
+
+	if (pid != 0)
+		return pid < 0 ? tarn_fail(errno, "cannot fork a %s: %s", name,
+					 tarn_errno_text(errno))
+			       : pid;
+	log_role(name);
+	snprintf(title, sizeof(title), "tarn-%s", name);
+	prctl(PR_SET_NAME, title);
+	/* Without the keeper there is nothing to work for. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	/* Ends come from the keeper, by the socket: ^C is for it alone. */
+	setpgid(0, 0);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGINT, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	return 0;
+}
+
+static void drop_segments(struct keeper *keeper, uint32_t keep_rule)
+{
+	for (uint32_t i = 0; i < keeper->n_segments; i++) {
+		struct mapped_segment *s = &keeper->segments[i].mapped;
+
+		if (s->rule != keep_rule)
+			munmap(s->addr, s->size);
+	}
+	if (keeper->populator_pid)
+		munmap(keeper->growing.mapped.addr,
+			keeper->growing.mapped.size);
+}
+
+static void drop_tables(struct keeper *keeper)
+{
+	for (uint32_t i = 0; i < keeper->n_rules; i++)
+		table_unmap(&keeper->rules[i].table);
+}
+
+/* ---- the server ----------------------------------------------------- */
+
+int keeper_fork_server(struct keeper *keeper)
+{
+	struct server_start start = {
+		.options = keeper->options,
+		.instance = keeper->instance,
+		.budget = keeper->budget,
+		.reach = keeper->reach,
+		.keeper_pid = getpid(),
+	};
+	int pair[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
+		    0, pair) < 0)
+		return tarn_fail(errno, "cannot make a socket pair: %s",
+			tarn_errno_text(errno));
+	pid = fork_child(keeper, "server");
+	if (pid == 0) {
+		keep_only(&pair[1], 1);
+		drop_segments(keeper, UINT32_MAX);
+		start.sock = pair[1];
+		_exit(server_run(&start));
+	}
+	fd_close(pair[1]);
+	if (pid < 0) {
+		fd_close(pair[0]);
+		return (int)pid;
+	}
+	keeper->server_pid = pid;
+	keeper->server_sock = pair[0];
+	return 0;
+}
+
+/* ---- loaders -------------------------------------------------------- */
+
+static _Noreturn void run_loader(
+	struct keeper *keeper, uint32_t rule, int sock, int pipe_fd)
+{
+	struct mapped_segment *mine;
+	int fds[2] = {sock, pipe_fd};
+	uint32_t n = 0;
+
+	keep_only(fds, 2);
+	drop_segments(keeper, rule);
+	drop_tables(keeper);
+	mine = calloc(keeper->n_segments + 1, sizeof(*mine));
+	if (!mine)
+		_exit(1);
+	for (uint32_t i = 0; i < keeper->n_segments; i++)
+		if (keeper->segments[i].mapped.rule == rule)
+			mine[n++] = keeper->segments[i].mapped;
+	_exit(loader_run(fds[0], fds[1], mine, n));
+}
+
+int keeper_fork_loader(struct keeper *keeper, struct msg_loader *loader,
+	int *ret_sock, int *ret_pipe)
+{
+	_cleanup_fd_ int ours = -1, theirs = -1, ends = -1, open_end = -1;
+	int pair[2];
+	pid_t pid;
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
+		    0, pair) < 0)
+		return tarn_fail(errno, "cannot make a socket pair: %s",
+			tarn_errno_text(errno));
+	ours = pair[0];
+	theirs = pair[1];
+	if (pipe2(pair, O_CLOEXEC | O_NONBLOCK) < 0)
+		return tarn_fail(errno, "cannot make a pipe: %s",
+			tarn_errno_text(errno));
+	ends = pair[0];
+	open_end = pair[1];
+	pid = fork_child(keeper, "loader");
+	if (pid == 0)
+		run_loader(keeper, loader->rule, theirs, open_end);
+	if (pid < 0)
+		return (int)pid;
+	loader->pid = pid;
+	loader->n_segments = keeper->n_segments;
+	*ret_sock = fd_steal(&ours);
+	*ret_pipe = fd_steal(&ends);
+	return 0;
+}
+
+/* ---- populators ----------------------------------------------------- */
+
+struct populate {
+	char *addr;
+	uint64_t size;
+	int error;
+};
+
+/* The kernel clears some GiB a second and thread: memory, not the CPU, is the
+ * limit from a few threads on. */
+#define POPULATE_THREADS 4
+#define POPULATE_STEP (16ull << 20) /* how far past the headroom it may go */
+
+static void *populate_part(void *arg)
+{
+	struct populate *part = arg;
+	uint64_t done, step;
+
+	for (done = 0; done < part->size && !part->error; done += step) {
+		step = MIN(part->size - done, POPULATE_STEP);
+		if (headroom_check(step) < 0)
+			part->error = ENOSPC;
+		else if (madvise(part->addr + done, step, MADV_POPULATE_WRITE) <
+			 0)
+			part->error = errno == EFAULT ? ENOMEM : errno;
+	}
+	return NULL;
+}
+
+static int populate(char *addr, uint64_t size)
+{
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	uint64_t n = MIN(POPULATE_THREADS, (uint64_t)MAX(cpus, 1));
+	struct populate parts[POPULATE_THREADS];
+	pthread_t threads[POPULATE_THREADS];
+	uint64_t each = (size / n) & ~(SEGMENT_UNIT - 1), i, started = 0;
+	int error = 0;
+
+	if (!each) {
+		n = 1;
+		each = size;
+	}
+	for (i = 0; i < n; i++) {
+		parts[i] = (struct populate) {.addr = addr + i * each,
+			.size = i == n - 1 ? size - i * each : each};
+		if (i < n - 1 && pthread_create(&threads[started], NULL,
+					 populate_part, &parts[i]) == 0)
+			started++;
+		else
+			populate_part(&parts[i]);
+	}
+	for (i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
+	for (i = 0; i < n; i++)
+		error = error ? error : parts[i].error;
+	return error;
+}
+
+pid_t keeper_fork_populator(struct keeper *keeper, void *addr, uint64_t size)
+{
+	pid_t pid = fork_child(keeper, "populate");
+
+	if (pid == 0) {
+		/* Rather this child than the keeper, should it come to that. */
+		int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+		if (fd >= 0 && write(fd, "1000", 4) < 0)
+			log_event("cannot offer itself to the OOM killer");
+		keep_only(&fd, fd >= 0 ? 1 : 0);
+		_exit(populate(addr, size));
+	}
+	return pid;
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The keeper's memory: a control region for each access rule, segments for
+ * each rule's pool.
+ *
+ * Both are mapped writable here first, so that every process forked later
+ * inherits the mapping, and sealed afterwards, so that nobody else can ever
+ * make one. A segment is populated whole before anybody hears of it: missing
+ * memory is an error at that moment, never a fault later. Populating takes a
+ * second per GiB and more, so a child does it and the keeper goes on.
+ */
+#include "daemon/keeper.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/headroom.h"
+#include "daemon/log.h"
+#include "daemon/numa.h"
+#include "shm/segment.h"
+
+/* ---- control regions ------------------------------------------------ */
+
+static int rule_create(struct keeper *keeper, uint32_t number, uint32_t uid)
+{
+	struct keeper_rule *rule = &keeper->rules[number];
+	_cleanup_fd_ int fd = -1;
+	uint64_t seed;
+	int r;
+
+	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		return tarn_fail(EIO, "no random numbers to be had");
+	/* Sized by table_create, which knows how large a region is. */
+	r = segment_create("tarn-table", 4096, 12, &fd);
+	if (r < 0)
+		return r;
+	r = table_create(fd, keeper->instance, seed, number, uid, &rule->table);
+	if (r < 0)
+		return r;
+	rule->uid = uid;
+	rule->rw_fd = fd_steal(&fd);
+	rule->pool_end = 0;
+	return 0;
+}
+
+int keeper_rule_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_rule)
+{
+	struct msg_rule message = {.uid = uid};
+	struct keeper_rule *rule;
+	uint32_t i;
+	int r;
+
+	for (i = 0; i < keeper->n_rules; i++)
+		if (keeper->rules[i].uid == uid) {
+			*ret_rule = i;
+			return 0;
+		}
+	if (i == RULES_MAX)
+		return tarn_fail(EUSERS,
+			"%u users are served, which is the "
+			"limit",
+			RULES_MAX);
+	r = rule_create(keeper, i, uid);
+	if (r < 0)
+		return r;
+	keeper->n_rules++;
+	rule = &keeper->rules[i];
+	message.rule = i;
+	/* The server maps it while that is still possible, then says so. */
+	r = keeper_tell(
+		keeper, D_RULE, &message, sizeof(message), &rule->rw_fd, 1);
+	if (r < 0)
+		return r;
+	*ret_rule = i;
+	return 0;
+}
+
+int keeper_rule_mapped(struct keeper *keeper, uint32_t number)
+{
+	struct keeper_rule *rule = &keeper->rules[number];
+	struct msg_rule message = {.rule = number, .uid = rule->uid};
+	_cleanup_fd_ int ro = -1;
+	int r;
+
+	if (number >= keeper->n_rules || rule->rw_fd < 0)
+		return tarn_fail(
+			EPROTO, "no rule %u waits for its seal", number);
+	r = segment_seal(rule->rw_fd);
+	if (r == 0)
+		r = segment_reopen(rule->rw_fd, &ro);
+	rule->rw_fd = fd_close(rule->rw_fd);
+	if (r < 0)
+		return r;
+	return keeper_tell(
+		keeper, D_RULE_READY, &message, sizeof(message), &ro, 1);
+}
+
+/* ---- segments ------------------------------------------------------- */
+
+/* The pool doubles, so that a small daemon stays small and a large one has
+ * few segments; a load that needs more gets more at once. */
+static uint64_t next_size(
+	const struct keeper *keeper, uint64_t pool, uint64_t left)
+{
+	uint64_t size = MAX(SEGMENT_FIRST, pool);
+
+	size = MAX(size, left);
+	size = MIN(size, keeper->options.segment_max);
+	/* The exact rest rather than nothing, when the budget is nearly full */
+	if (keeper->allocated + size > keeper->budget)
+		size = MIN(size, MAX(left, SEGMENT_UNIT));
+	return (size + SEGMENT_UNIT - 1) & ~(SEGMENT_UNIT - 1);
+}
+
+static int may_grow(const struct keeper *keeper, uint64_t bytes)
+{
+	uint64_t sum;
+
+	if (add_u64(keeper->allocated, bytes, &sum) || sum > keeper->budget)
+		return tarn_fail(ENOSPC,
+			"%.1f MiB more do not fit into the daemon's budget of "
+			"%.1f MiB, of which %.1f MiB are taken; remove tensors "
+			"(tarn rm) or start tarnd with a larger --budget",
+			(double)bytes / 1048576,
+			(double)keeper->budget / 1048576,
+			(double)keeper->allocated / 1048576);
+	if (keeper->n_segments >= SEGMENTS_MAX)
+		return tarn_fail(ENOSPC,
+			"there are %u segments, which is the "
+			"limit; use a larger --segment-size",
+			SEGMENTS_MAX);
+	return headroom_check(bytes);
+}
+
+static int begin_segment(struct keeper *keeper, struct keeper_grow *grow)
+{
+	struct keeper_rule *rule = &keeper->rules[grow->want.rule];
+	struct keeper_segment *s = &keeper->growing;
+	uint64_t size = next_size(keeper, rule->pool_end, grow->left);
+	char name[64];
+	int r;
+
+	if (rule->pool_end + size > keeper->reach)
+		return tarn_fail(ENOSPC,
+			"the pool's range of %.0f GiB of "
+			"addresses is used up",
+			(double)keeper->reach / (1 << 30));
+	r = may_grow(keeper, size);
+	if (r < 0)
+		return r;
+	*s = (struct keeper_segment) {
+		.mapped = {.rule = grow->want.rule,
+			.number = keeper->n_segments,
+			.offset = rule->pool_end,
+			.size = size},
+		.fd = -1,
+	};
+	snprintf(name, sizeof(name), "tarn-%u-%u", s->mapped.rule,
+		s->mapped.number);
+	r = segment_create(name, size, 12, &s->fd);
+	if (r == 0)
+		r = segment_map_rw(s->fd, size, &s->mapped.addr);
+	if (r == 0) {
+		numa_place(s->mapped.addr, size);
+		madvise(s->mapped.addr, size, MADV_HUGEPAGE);
+		keeper->populator_pid =
+			keeper_fork_populator(keeper, s->mapped.addr, size);
+		r = keeper->populator_pid < 0 ? (int)keeper->populator_pid : 0;
+	}
+	if (r < 0) {
+		if (s->mapped.addr)
+			munmap(s->mapped.addr, size);
+		s->fd = fd_close(s->fd);
+		keeper->populator_pid = 0;
+	}
+	return r;
+}
+
+/* Answers the growth at the head of the queue. r 0 or the failure whose
+ * sentence was just written. */
+static void grow_done(struct keeper *keeper, int r)
+{
+	struct keeper_grow *grow = keeper->grows;
+	const char *text = r < 0 ? tarn_fail_message() : "";
+	size_t length = strlen(text);
+	_cleanup_free_ struct msg_grown *grown =
+		malloc(sizeof(*grown) + length);
+
+	if (grown) {
+		*grown = (struct msg_grown) {
+			.rule = grow->want.rule, .error = -r};
+		memcpy(grown->text, text, length);
+		keeper_tell(keeper, D_GROWN, grown, sizeof(*grown) + length,
+			NULL, 0);
+	}
+	keeper->grows = grow->next;
+	free(grow);
+}
+
+static void work_on_grows(struct keeper *keeper)
+{
+	while (keeper->grows && !keeper->populator_pid) {
+		struct keeper_grow *grow = keeper->grows;
+		int r = 0;
+
+		if (grow->left > 0) {
+			r = begin_segment(keeper, grow);
+			if (r == 0)
+				return;
+		}
+		grow_done(keeper, r);
+	}
+}
+
+int keeper_grow(struct keeper *keeper, const struct msg_grow *want)
+{
+	struct keeper_grow **end, *grow;
+
+	if (want->rule >= keeper->n_rules)
+		return tarn_fail(EPROTO, "there is no rule %u", want->rule);
+	grow = calloc(1, sizeof(*grow));
+	if (!grow)
+		return tarn_fail(ENOMEM, "out of memory");
+	grow->want = *want;
+	grow->left = want->bytes;
+	for (end = &keeper->grows; *end; end = &(*end)->next)
+		;
+	*end = grow;
+	/* Refused as a whole rather than after the first of many segments. */
+	if (end == &keeper->grows && may_grow(keeper, want->bytes) < 0)
+		grow_done(keeper, -ENOSPC);
+	work_on_grows(keeper);
+	return 0;
+}
+
+static int seal_segment(struct keeper *keeper)
+{
+	struct keeper_segment *s = &keeper->growing, *more;
+	struct msg_segment message = {
+		.rule = s->mapped.rule,
+		.number = s->mapped.number,
+		.offset = s->mapped.offset,
+		.size = s->mapped.size,
+	};
+	_cleanup_fd_ int ro = -1;
+	int r;
+
+	r = segment_seal(s->fd);
+	if (r == 0)
+		r = segment_reopen(s->fd, &ro);
+	if (r < 0)
+		return r;
+	more = realloc(
+		keeper->segments, (keeper->n_segments + 1) * sizeof(*more));
+	if (!more)
+		return tarn_fail(ENOMEM, "out of memory");
+	fd_close(s->fd);
+	s->fd = fd_steal(&ro);
+	keeper->segments = more;
+	more[keeper->n_segments++] = *s;
+	keeper->allocated += s->mapped.size;
+	keeper->rules[s->mapped.rule].pool_end += s->mapped.size;
+	keeper->grows->left -= MIN(keeper->grows->left, s->mapped.size);
+	log_event("segment %u rule %u offset %llu size %llu", s->mapped.number,
+		s->mapped.rule, (unsigned long long)s->mapped.offset,
+		(unsigned long long)s->mapped.size);
+	return keeper_tell(
+		keeper, D_SEGMENT, &message, sizeof(message), &s->fd, 1);
+}
+
+/* The populator ended: 0, or the errno of what it ran into. */
+void keeper_populated(struct keeper *keeper, int status)
+{
+	struct keeper_segment *s = &keeper->growing;
+	int r;
+
+	keeper->populator_pid = 0;
+	if (status == 0)
+		r = seal_segment(keeper);
+	else
+		r = tarn_fail(ENOSPC, "%.1f MiB of memory could not be had: %s",
+			(double)s->mapped.size / 1048576,
+			status == ENOSPC ? "others took it meanwhile"
+					 : tarn_errno_text(status));
+	if (r < 0) {
+		munmap(s->mapped.addr, s->mapped.size);
+		s->fd = fd_close(s->fd);
+		grow_done(keeper, r);
+	}
+	work_on_grows(keeper);
+}
+
+void keeper_memory_free(struct keeper *keeper)
+{
+	uint32_t i;
+
+	if (keeper->populator_pid) {
+		munmap(keeper->growing.mapped.addr,
+			keeper->growing.mapped.size);
+		fd_close(keeper->growing.fd);
+	}
+	for (i = 0; i < keeper->n_segments; i++) {
+		munmap(keeper->segments[i].mapped.addr,
+			keeper->segments[i].mapped.size);
+		fd_close(keeper->segments[i].fd);
+	}
+	free(keeper->segments);
+	for (i = 0; i < keeper->n_rules; i++) {
+		fd_close(keeper->rules[i].rw_fd);
+		table_unmap(&keeper->rules[i].table);
+	}
+	while (keeper->grows) {
+		struct keeper_grow *grow = keeper->grows;
+
+		keeper->grows = grow->next;
+		free(grow);
+	}
+}

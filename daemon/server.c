@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The server's loop and its side of the talk with the keeper.
+ *
+ * Every message from the keeper is complete in itself and in order: a rule
+ * comes before its clients, its segments before the answer to the growth that
+ * made them.
+ */
+#include "daemon/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/log.h"
+
+#define DRAIN_NS 30000000000ull      /* for loads under way when asked to end */
+#define KEEPER_QUEUE_MAX (64u << 20) /* the keeper reads, or is dead */
+
+static void on_keeper(void *arg, unsigned ready);
+
+int server_tell_keeper(
+	struct server *server, uint16_t type, const void *body, size_t size)
+{
+	int r = wire_push(server->writer, type, 0, body, size, NULL, 0);
+
+	if (r == 0)
+		r = wire_flush(server->writer, server->start.sock);
+	if (r < 0)
+		log_event("the keeper cannot be told: %s", tarn_fail_message());
+	else if (server->keeper_watch)
+		loop_change(server->keeper_watch,
+			r == 1 ? LOOP_READ : LOOP_READ | LOOP_WRITE);
+	return r < 0 ? r : 0;
+}
+
+/* ---- idle and draining ---------------------------------------------- */
+
+static uint64_t count_names(const struct server *server)
+{
+	uint64_t n = 0;
+
+	for (const struct rule *rule = server->rules; rule; rule = rule->next)
+		n += rule->table.header->n_names;
+	return n;
+}
+
+static uint64_t count_cached(const struct server *server)
+{
+	uint64_t n = 0;
+
+	for (const struct rule *rule = server->rules; rule; rule = rule->next)
+		n += rule->cached_bytes;
+	return n;
+}
+
+static void on_timer(void *arg)
+{
+	struct server *server = arg;
+	uint64_t now = loop_now(), idle = server->start.options.idle_ns;
+
+	for (struct rule *rule = server->rules; rule; rule = rule->next)
+		storage_evict_idle(rule, now > idle ? now - idle : 0);
+	if (server->idle_since && now - server->idle_since >= idle &&
+		!server->asked_to_drain) {
+		server->asked_to_drain = true;
+		server_tell_keeper(server, D_DRAIN_ACCEPTS, NULL, 0);
+	}
+	server_look_around(server);
+}
+
+void server_look_around(struct server *server)
+{
+	uint64_t idle = server->start.options.idle_ns;
+	bool busy =
+		server->n_clients || server->n_active || count_names(server);
+
+	if (server->draining && !server->drain_until)
+		server->drain_until = loop_now() + DRAIN_NS;
+	if (server->draining &&
+		(!server->n_active || loop_now() >= server->drain_until)) {
+		server_tell_keeper(server, D_BYE, NULL, 0);
+		loop_quit(server->loop);
+		return;
+	}
+	if (busy || !server->start.options.automatic)
+		server->idle_since = 0;
+	else if (!server->idle_since)
+		server->idle_since = loop_now();
+	if (server->draining)
+		loop_timer(server->loop, server->drain_until, on_timer, server);
+	else if (server->idle_since || count_cached(server))
+		loop_timer(server->loop,
+			loop_now() + MAX(idle / 4, 20000000ull), on_timer,
+			server);
+	else
+		loop_timer(server->loop, 0, NULL, NULL);
+}
+
+static void drained(struct server *server, const struct msg_drained *message)
+{
+	server->asked_to_drain = false;
+	if (message->waiting) {
+		server->idle_since = 0;
+		return;
+	}
+	log_event("idle: nobody came, nothing is kept");
+	server->draining = true;
+}
+
+/* ---- rules ---------------------------------------------------------- */
+
+static struct rule *rule_find(struct server *server, uint32_t number)
+{
+	struct rule *rule;
+
+	for (rule = server->rules; rule; rule = rule->next)
+		if (rule->number == number)
+			return rule;
+	tarn_fail(EPROTO, "there is no rule %u", number);
+	return NULL;
+}
+
+static void rule_free(struct rule *rule)
+{
+	loader_free_all(rule);
+	while (rule->clients)
+		client_free(rule->clients);
+	rule->writer = table_writer_free(rule->writer);
+	rule->alloc = alloc_free(rule->alloc);
+	rule->closer = closer_free(rule->closer);
+	for (uint32_t i = 0; i < rule->n_segments; i++)
+		fd_close(rule->segment_fds[i]);
+	free(rule->segment_fds);
+	free(rule->segment_numbers);
+	free(rule->infos);
+	fd_close(rule->table_fd);
+	table_unmap(&rule->table);
+	free(rule);
+}
+
+static int rule_open(struct server *server, struct rule *rule, int fd)
+{
+	struct table_pool pool = {
+		.id = rule->number,
+		.page_shift = 12,
+		.reach = server->start.reach,
+	};
+	int r;
+
+	r = table_map(fd, true, &rule->table);
+	if (r == 0)
+		r = table_writer_new(&rule->table, &rule->writer);
+	if (r == 0)
+		r = alloc_new(&rule->alloc);
+	if (r == 0)
+		r = closer_new(&rule->closer);
+	if (r == 0)
+		r = table_add_pool(rule->writer, &pool);
+	return r;
+}
+
+static int rule_come(struct server *server, const struct msg_rule *from,
+	struct wire_message *m)
+{
+	_cleanup_fd_ int fd = wire_take_fd(m, 0);
+	struct rule *rule = calloc(1, sizeof(*rule));
+	int r;
+
+	if (!rule)
+		return tarn_fail(ENOMEM, "out of memory");
+	rule->server = server;
+	rule->number = from->rule;
+	rule->uid = from->uid;
+	rule->table_fd = -1;
+	r = rule_open(server, rule, fd);
+	if (r < 0) {
+		rule_free(rule);
+		return r;
+	}
+	rule->next = server->rules;
+	server->rules = rule;
+	return server_tell_keeper(server, D_RULE_MAPPED, from, sizeof(*from));
+}
+
+static void on_client_first(struct rule *rule);
+
+static int rule_ready(struct server *server, const struct msg_rule *from,
+	struct wire_message *m)
+{
+	struct rule *rule = rule_find(server, from->rule);
+
+	if (!rule)
+		return -EPROTO;
+	fd_close(rule->table_fd);
+	rule->table_fd = wire_take_fd(m, 0);
+	on_client_first(rule);
+	return 0;
+}
+
+/* Clients that came before the region was sealed are heard from now on. */
+static void on_client_first(struct rule *rule)
+{
+	for (struct client *c = rule->clients; c; c = c->next)
+		loop_change(c->watch, LOOP_READ);
+}
+
+/* ---- memory --------------------------------------------------------- */
+
+static int segment_come(struct server *server, const struct msg_segment *from,
+	struct wire_message *m)
+{
+	struct rule *rule = rule_find(server, from->rule);
+	_cleanup_fd_ int fd = wire_take_fd(m, 0);
+	uint32_t *numbers, index;
+	int *fds, r;
+
+	if (!rule || fd < 0)
+		return -EPROTO;
+	fds = realloc(rule->segment_fds, (rule->n_segments + 1) * sizeof(*fds));
+	if (fds)
+		rule->segment_fds = fds;
+	numbers = realloc(rule->segment_numbers,
+		(rule->n_segments + 1) * sizeof(*numbers));
+	if (numbers)
+		rule->segment_numbers = numbers;
+	if (!fds || !numbers)
+		return tarn_fail(ENOMEM, "out of memory");
+	r = table_add_segment(
+		rule->writer, rule->number, from->offset, from->size, &index);
+	if (r == 0 && index != rule->n_segments)
+		r = tarn_fail(EPROTO, "segment %u is numbered %u",
+			rule->n_segments, index);
+	if (r == 0)
+		r = alloc_add(rule->alloc, from->offset, from->size);
+	if (r < 0)
+		return r;
+	rule->segment_fds[index] = fd_steal(&fd);
+	rule->segment_numbers[index] = from->number;
+	rule->n_segments++;
+	server->allocated += from->size;
+	return 0;
+}
+
+static int grown(struct server *server, const struct wire_message *m)
+{
+	const struct msg_grown *answer = (const struct msg_grown *)m->body;
+	struct rule *rule = rule_find(server, answer->rule);
+
+	if (!rule)
+		return -EPROTO;
+	rule->growing = false;
+	if (!answer->error) {
+		load_have_memory(rule);
+		return 0;
+	}
+	tarn_fail(answer->error, "%.*s", (int)(m->size - sizeof(*answer)),
+		answer->text);
+	load_no_memory(rule, answer->error);
+	return 0;
+}
+
+static int loader_is(struct server *server, const struct msg_loader *from,
+	struct wire_message *m)
+{
+	struct rule *rule = rule_find(server, from->rule);
+
+	if (!rule)
+		return -EPROTO;
+	rule->loader_wanted = false;
+	return loader_come(rule, from, wire_take_fd(m, 0), wire_take_fd(m, 1));
+}
+
+/* ---- the keeper speaks ---------------------------------------------- */
+
+static int client_come(struct server *server, const struct msg_client *from,
+	struct wire_message *m)
+{
+	struct rule *rule = rule_find(server, from->rule);
+
+	if (!rule)
+		return -EPROTO;
+	server->idle_since = 0;
+	return client_new(rule, from, wire_take_fd(m, 0), wire_take_fd(m, 1));
+}
+
+static int take_message(struct server *server, struct wire_message *m)
+{
+	switch (m->type) {
+	case D_RULE:
+		return rule_come(server, (struct msg_rule *)m->body, m);
+	case D_RULE_READY:
+		return rule_ready(server, (struct msg_rule *)m->body, m);
+	case D_CLIENT:
+		return client_come(server, (struct msg_client *)m->body, m);
+	case D_SEGMENT:
+		return segment_come(server, (struct msg_segment *)m->body, m);
+	case D_GROWN:
+		return grown(server, m);
+	case D_LOADER_IS:
+		return loader_is(server, (struct msg_loader *)m->body, m);
+	case D_ACCEPTS_DRAINED:
+		drained(server, (struct msg_drained *)m->body);
+		return 0;
+	case D_TERMINATE:
+		log_event("draining: %u loads are under way", server->n_active);
+		server->draining = true;
+		return 0;
+	default:
+		return tarn_fail(EPROTO, "the keeper sent message %u", m->type);
+	}
+}
+
+static void on_keeper(void *arg, unsigned ready)
+{
+	struct server *server = arg;
+	int r = 0;
+
+	if (ready & LOOP_WRITE) {
+		r = wire_flush(server->writer, server->start.sock);
+		if (r == 1)
+			loop_change(server->keeper_watch, LOOP_READ);
+	}
+	while (r >= 0) {
+		struct wire_message m = {0};
+
+		r = wire_receive(server->reader, server->start.sock, NULL, &m);
+		if (r == 1) {
+			/* One that cannot be followed is told, not fatal: the
+			 * keeper is sound, some resource was short. */
+			if (take_message(server, &m) < 0)
+				log_event("message %u: %s", m.type,
+					tarn_fail_message());
+			wire_message_clear(&m);
+		}
+	}
+	if (r != -EAGAIN) {
+		log_event("the keeper is gone");
+		loop_quit(server->loop);
+		return;
+	}
+	server_look_around(server);
+}
+
+int server_run(const struct server_start *start)
+{
+	struct server server = {.start = *start, .next_job = 1};
+	int r;
+
+	server.started_at = loop_now();
+	r = loop_new(&server.loop);
+	if (r == 0)
+		r = wire_reader_new(&server.reader);
+	if (r == 0)
+		r = wire_writer_new(KEEPER_QUEUE_MAX, &server.writer);
+	if (r == 0)
+		r = loop_watch(server.loop, start->sock, LOOP_READ, on_keeper,
+			&server, &server.keeper_watch);
+	if (r == 0) {
+		server_look_around(&server);
+		r = loop_run(server.loop);
+	}
+	if (r < 0)
+		log_event("%s", tarn_fail_message());
+	while (server.rules) {
+		struct rule *rule = server.rules;
+
+		server.rules = rule->next;
+		rule_free(rule);
+	}
+	loop_unwatch(server.keeper_watch);
+	wire_reader_free(server.reader);
+	wire_writer_free(server.writer);
+	loop_free(server.loop);
+	return r < 0 ? 1 : 0;
+}

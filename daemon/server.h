@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The server: one thread, one loop, all the answers.
+ *
+ * It alone writes the control regions and decides who gets which bytes. It
+ * never touches the bytes themselves, nor a client's file: of a descriptor
+ * that a client sent it asks only F_GETFL, and closing it is left to a thread
+ * (closer.h), because even that may block.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/alloc.h"
+#include "daemon/closer.h"
+#include "daemon/internal.h"
+#include "daemon/loop.h"
+#include "daemon/options.h"
+#include "shm/lease.h"
+#include "shm/table.h"
+
+struct server_start {
+	struct options options;
+	uint64_t instance;
+	uint64_t budget;
+	uint64_t reach;
+	int32_t keeper_pid;
+	int sock; /* to the keeper */
+};
+
+/* From the fork to the end; the exit status. */
+int server_run(const struct server_start *start);
+
+#define CLIENT_QUEUE_MAX (4u << 20) /* replies that a client did not read */
+#define CLIENT_LOADS_MAX 64u	    /* at once, for one connection */
+
+struct server;
+struct rule;
+struct client;
+struct load;
+
+/* What the server knows of a storage beyond the table's entry. */
+struct storage_info {
+	uint32_t names;	   /* names that lead to it */
+	bool cached;	   /* kept for whoever proves the same file */
+	uint64_t last_use; /* of a cached one: loop_now() */
+	uint32_t flags;	   /* LOADED_*: how it was read */
+	struct load *filling;
+};
+
+/* Bytes that a dead loader's ring may still write. */
+struct quarantine {
+	struct quarantine *next;
+	uint64_t offset, size;
+};
+
+struct loader {
+	struct rule *rule;
+	struct loader *next;
+	int32_t pid;
+	uint32_t n_segments; /* it has those numbered below */
+	uint32_t n_jobs;
+	bool retired; /* a newer one takes the new jobs */
+	bool busy;    /* inside its callback: not to be freed */
+	int sock, pipe_fd;
+	struct loop_watch *watch, *pipe_watch;
+	struct wire_reader *reader;
+	struct wire_writer *writer;
+	struct quarantine *quarantine;
+};
+
+/* An access rule: who may see what lies under it. One per uid here. */
+struct rule {
+	struct server *server;
+	struct rule *next;
+	uint32_t number;
+	uint32_t uid;
+	struct table table;
+	struct table_writer *writer;
+	struct alloc *alloc;
+	struct storage_info *infos;
+	uint32_t n_infos;
+	uint32_t n_unnamed;
+	int table_fd;	/* O_RDONLY, for clients; -1 until it is sealed */
+	int *segment_fds; /* by table segment number */
+	uint32_t *segment_numbers; /* the keeper's, likewise */
+	uint32_t n_segments;
+	struct client *clients;
+	struct load *loads;
+	struct loader *loaders;
+	struct closer *closer;
+	bool going_on;	     /* load_go_on is at work */
+	bool go_on_again;    /* and was called meanwhile */
+	bool growing;	     /* the keeper was asked for memory */
+	bool loader_wanted;  /* the keeper was asked for a loader */
+	uint64_t cached_bytes;
+};
+
+struct client {
+	struct rule *rule;
+	struct client *next;
+	uint64_t number;
+	uint32_t uid;
+	int32_t pid;
+	bool welcome; /* said hello */
+	bool gone;    /* to be freed when the loop is back */
+	int sock;
+	int lease_fd;
+	struct lease_page *lease;
+	struct loop_watch *watch;
+	struct wire_reader *reader;
+	struct wire_writer *writer;
+	uint32_t n_loads;
+};
+
+enum load_state {
+	LOAD_NEW,	  /* waits for a loader */
+	LOAD_IDENTIFYING, /* the loader stats the file */
+	LOAD_WAITING,	  /* for memory */
+	LOAD_FILLING,	  /* the loader reads */
+	LOAD_SHARING,	  /* another load reads the same bytes */
+	LOAD_DROPPING,	  /* cancelled: the loader may still write */
+};
+
+/* One WIRE_LOAD on its way. */
+struct load {
+	struct rule *rule;
+	struct load *next;
+	struct client *client; /* NULL: it left */
+	uint32_t serial;
+	uint64_t job;
+	enum load_state state;
+	struct loader *loader;
+	int fds[2]; /* buffered, direct; -1 when there is none */
+	struct wire_message message; /* the names are read from it */
+	uint32_t n_ranges, n_names;
+	const struct msg_range *ranges;
+	const unsigned char *names;
+	char *label; /* printable */
+	uint64_t size; /* of the storage */
+	struct msg_identity identity;
+	/* from LOAD_FILLING on */
+	uint32_t index;
+	uint64_t generation;
+	uint64_t alloc_offset, alloc_size;
+	bool asked_to_grow;
+	bool told; /* WIRE_LOADING was sent */
+	struct load *with; /* LOAD_SHARING: whose bytes */
+	uint64_t cpu_start; /* of the server */
+};
+
+struct server {
+	struct server_start start;
+	struct loop *loop;
+	struct loop_watch *keeper_watch;
+	struct wire_reader *reader;
+	struct wire_writer *writer;
+	struct rule *rules;
+	uint64_t next_job;
+	uint64_t started_at;
+	uint64_t idle_since; /* 0: not idle */
+	bool draining;
+	uint64_t drain_until; /* then it ends with loads under way */
+	bool asked_to_drain; /* accepts */
+	uint64_t n_loads, n_cached, n_failed, bytes_loaded;
+	uint64_t allocated;
+	uint32_t n_clients;
+	uint32_t n_active; /* loads */
+};
+
+/* server.c */
+int server_tell_keeper(struct server *server, uint16_t type, const void *body,
+	size_t size);
+/* Something ended or began: is the daemon idle, drained, in need of a timer? */
+void server_look_around(struct server *server);
+
+/* server_client.c */
+int client_new(struct rule *rule, const struct msg_client *from, int sock,
+	int lease_fd);
+void client_drop(struct client *client, const char *why);
+void client_reply(struct client *client, uint16_t type, uint32_t serial,
+	const void *body, size_t size, const int *fds, int n_fds);
+/* The sentence of this thread's last failure, as an answer. */
+void client_refuse(struct client *client, uint32_t serial, int error);
+void client_free(struct client *client);
+
+/* server_storage.c: who holds what */
+struct storage_info *storage_info(struct rule *rule, uint32_t index);
+int storage_new(struct rule *rule, const struct table_storage *entry,
+	enum storage_state state, uint32_t *ret_index, uint64_t *ret_generation);
+/* One name fewer leads to it. */
+void storage_unname(struct rule *rule, uint32_t index, uint64_t generation);
+/* Frees it if no name, no cache and no lease holds it. */
+void storage_release(struct rule *rule, uint32_t index);
+void storage_released_by_client(struct rule *rule, uint32_t index,
+	uint64_t generation);
+void storage_sweep(struct rule *rule); /* after a client left */
+/* Drops the least recently used cached file that nobody holds: true if one
+ * went. */
+bool storage_evict_one(struct rule *rule);
+void storage_evict_idle(struct rule *rule, uint64_t older_than);
+int storage_remove_name(struct rule *rule, const char *name, size_t size);
+
+/* server_load.c: the life of a load */
+void load_start(struct client *client, struct wire_message *message);
+void load_cancel(struct client *client, uint32_t serial);
+void load_orphan(struct client *client); /* its client left */
+void load_have_memory(struct rule *rule);
+void load_no_memory(struct rule *rule, int error);
+void load_identified(struct load *load, const struct msg_identity *identity);
+void load_filled(struct load *load, const struct msg_filled *filled);
+void load_failed(struct load *load, int error);
+void load_dropped(struct load *load);
+void load_lost(struct load *load); /* its loader died */
+void load_progress(struct load *load, uint64_t bytes);
+void load_go_on(struct rule *rule); /* a loader came, or memory */
+struct load *load_by_job(struct rule *rule, uint64_t job);
+
+/* server_load_parse.c */
+int load_parse(struct load *load);
+int load_publish(struct load *load, uint32_t index, uint64_t generation);
+
+/* server_loader.c: the server's end of loaders */
+struct loader *loader_for(struct rule *rule, uint32_t n_segments);
+int loader_come(struct rule *rule, const struct msg_loader *from, int sock,
+	int pipe_fd);
+int loader_tell(struct loader *loader, uint16_t type, const void *body,
+	size_t size, const int *fds, int n_fds);
+/* Nobody's until the loader's pipe ends. */
+void loader_quarantine(struct loader *loader, uint64_t offset, uint64_t size);
+void loader_job_done(struct loader *loader);
+void loader_free_all(struct rule *rule);

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One client: its messages, its replies, its end.
+ *
+ * What it does wrong costs it the connection or gets it a sentence; nobody
+ * else notices. Replies go through a bounded queue, so that a client which
+ * does not read fills its own queue and is dropped.
+ */
+#include "daemon/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <tarn/store.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "config.h"
+#include "daemon/log.h"
+#include "shm/segment.h"
+
+static void on_client(void *arg, unsigned ready);
+
+static void close_for(void *arg, int fd)
+{
+	closer_close(arg, fd);
+}
+
+int client_new(struct rule *rule, const struct msg_client *from, int sock,
+	int lease_fd)
+{
+	struct client *client = calloc(1, sizeof(*client));
+	int r = client ? 0 : tarn_fail(ENOMEM, "out of memory");
+
+	if (r < 0) {
+		fd_close(sock);
+		fd_close(lease_fd);
+		return r;
+	}
+	client->rule = rule;
+	client->number = from->number;
+	client->uid = from->uid;
+	client->pid = from->pid;
+	client->sock = sock;
+	client->lease_fd = lease_fd;
+	client->next = rule->clients;
+	rule->clients = client;
+	rule->server->n_clients++;
+	r = lease_map(lease_fd, &client->lease);
+	if (r == 0)
+		r = wire_reader_new(&client->reader);
+	if (r == 0)
+		r = wire_writer_new(CLIENT_QUEUE_MAX, &client->writer);
+	if (r == 0) {
+		/* A client's descriptors are never closed in this thread. */
+		wire_reader_set_close(client->reader, close_for, rule->closer);
+		r = loop_watch(rule->server->loop, sock,
+			rule->table_fd < 0 ? 0 : LOOP_READ, on_client, client,
+			&client->watch);
+	}
+	if (r < 0)
+		client_drop(client, tarn_fail_message());
+	return r;
+}
+
+void client_free(struct client *client)
+{
+	struct rule *rule = client->rule;
+	struct client **p;
+	struct msg_client gone = {.number = client->number};
+
+	for (p = &rule->clients; *p != client; p = &(*p)->next)
+		;
+	*p = client->next;
+	load_orphan(client);
+	loop_unwatch(client->watch);
+	/* The keeper holds a copy of the socket; the peer shall see the end
+	 * now. */
+	shutdown(client->sock, SHUT_RDWR);
+	fd_close(client->sock);
+	fd_close(client->lease_fd);
+	lease_unmap(client->lease);
+	wire_reader_free(client->reader);
+	wire_writer_free(client->writer);
+	free(client);
+	rule->server->n_clients--;
+	server_tell_keeper(rule->server, D_CLIENT_GONE, &gone, sizeof(gone));
+	if (rule->n_unnamed)
+		storage_sweep(rule);
+}
+
+void client_drop(struct client *client, const char *why)
+{
+	struct server *server = client->rule->server;
+
+	if (why)
+		log_event("client %d dropped: %s", (int)client->pid, why);
+	client_free(client);
+	server_look_around(server);
+}
+
+void client_reply(struct client *client, uint16_t type, uint32_t serial,
+	const void *body, size_t size, const int *fds, int n_fds)
+{
+	int r;
+
+	if (!client || client->gone)
+		return;
+	r = wire_push(client->writer, type, serial, body, size, fds, n_fds);
+	if (r == 0)
+		r = wire_flush(client->writer, client->sock);
+	/* Dropped by its own next event: whoever replies may still use it. */
+	if (r < 0) {
+		client->gone = true;
+		shutdown(client->sock, SHUT_RDWR);
+		return;
+	}
+	loop_change(client->watch, r == 1 ? LOOP_READ : LOOP_READ | LOOP_WRITE);
+}
+
+void client_refuse(struct client *client, uint32_t serial, int error)
+{
+	const char *text = tarn_fail_message();
+	size_t n = strlen(text);
+	union {
+		struct msg_error head;
+		char space[sizeof(struct msg_error) + TARN_MESSAGE_MAX];
+	} body = {.head = {.error = error < 0 ? -error : error}};
+
+	memcpy(body.head.text, text, n);
+	client_reply(client, WIRE_ERROR, serial, &body, sizeof(body.head) + n,
+		NULL, 0);
+}
+
+/* ---- requests ------------------------------------------------------- */
+
+static int hello(struct client *client, const struct wire_message *m)
+{
+	const struct msg_hello *hello = (const struct msg_hello *)m->body;
+	struct server *server = client->rule->server;
+	struct msg_welcome welcome = {
+		.version = MIN(hello->version, PROTOCOL_VERSION),
+		.instance = server->start.instance,
+		.keeper_pid = server->start.keeper_pid,
+		.server_pid = getpid(),
+	};
+	int fds[2] = {client->rule->table_fd, client->lease_fd};
+
+	if (hello->version < PROTOCOL_OLDEST ||
+		hello->version_min > PROTOCOL_VERSION)
+		return tarn_fail(EPROTO,
+			"the client speaks protocol %u to %u, this daemon %u "
+			"to %u; use the same tarn on both sides",
+			hello->version_min, hello->version, PROTOCOL_OLDEST,
+			PROTOCOL_VERSION);
+	if (client->welcome)
+		return tarn_fail(EPROTO, "a second hello");
+	client->welcome = true;
+	client_reply(client, WIRE_WELCOME, m->serial, &welcome, sizeof(welcome),
+		fds, 2);
+	return 0;
+}
+
+static int segments(struct client *client, const struct wire_message *m)
+{
+	const struct msg_segments *want = (const struct msg_segments *)m->body;
+	struct rule *rule = client->rule;
+	struct msg_segments reply = {.first = want->first};
+	uint32_t have = rule->n_segments;
+
+	if (want->first < have)
+		reply.count = MIN(MIN(want->count, have - want->first),
+			(uint32_t)WIRE_FDS_MAX);
+	client_reply(client, WIRE_SEGMENT_FDS, m->serial, &reply, sizeof(reply),
+		reply.count ? rule->segment_fds + want->first : NULL,
+		(int)reply.count);
+	return 0;
+}
+
+static int remove_name(struct client *client, const struct wire_message *m)
+{
+	int r = storage_remove_name(
+		client->rule, (const char *)m->body, m->size);
+
+	if (r == 0)
+		client_reply(client, WIRE_DONE, m->serial, NULL, 0, NULL, 0);
+	return r;
+}
+
+static void count_rules(
+	const struct server *server, struct tarn_store_status *s)
+{
+	for (const struct rule *rule = server->rules; rule; rule = rule->next) {
+		s->names += rule->table.header->n_names;
+		s->used += alloc_used(rule->alloc);
+		s->cached += rule->cached_bytes;
+		for (uint32_t i = 0; i < rule->table.header->n_storages; i++)
+			s->storages += storage_word_state(
+					       rule->table.storages[i].word) !=
+				       STORAGE_FREE;
+		for (const struct loader *l = rule->loaders; l; l = l->next)
+			s->loaders++;
+	}
+}
+
+static int status(struct client *client, const struct wire_message *m)
+{
+	const struct server *server = client->rule->server;
+	struct tarn_store_status s = {
+		.instance = server->start.instance,
+		.keeper_pid = server->start.keeper_pid,
+		.server_pid = getpid(),
+		.clients = server->n_clients,
+		.uptime_ms = (loop_now() - server->started_at) / 1000000,
+		.budget = server->start.budget,
+		.allocated = server->allocated,
+		.loads = server->n_loads,
+		.loads_cached = server->n_cached,
+		.loads_active = server->n_active,
+		.loads_failed = server->n_failed,
+		.bytes_loaded = server->bytes_loaded,
+		.version = PACKAGE_VERSION,
+	};
+
+	count_rules(server, &s);
+	strncpy(s.engine, loop_name(server->loop), sizeof(s.engine) - 1);
+	client_reply(client, WIRE_STATUS_IS, m->serial, &s, sizeof(s), NULL, 0);
+	return 0;
+}
+
+static int stop(struct client *client, const struct wire_message *m)
+{
+	if (client->uid != 0 && client->uid != geteuid())
+		return tarn_fail(EPERM,
+			"only uid %u or root may stop this "
+			"daemon, not uid %u",
+			geteuid(), client->uid);
+	log_event("stop asked for by pid %d", (int)client->pid);
+	client->rule->server->draining = true;
+	client_reply(client, WIRE_DONE, m->serial, NULL, 0, NULL, 0);
+	return 0;
+}
+
+static uint32_t largest_body(uint16_t type)
+{
+	switch (type) {
+	case WIRE_HELLO:
+		return sizeof(struct msg_hello);
+	case WIRE_SEGMENTS:
+	case WIRE_CANCEL:
+		return sizeof(struct msg_segments);
+	case WIRE_LOAD:
+		return WIRE_MESSAGE_MAX;
+	case WIRE_REMOVE:
+		return TARN_NAME_MAX;
+	case WIRE_RELEASED:
+		return sizeof(struct msg_released);
+	case WIRE_STATUS:
+	case WIRE_STOP:
+		return 1;
+	default:
+		return 0;
+	}
+}
+
+/* Is the body as large as its type says? */
+static bool whole(const struct wire_message *m)
+{
+	switch (m->type) {
+	case WIRE_LOAD:
+		return m->size >= sizeof(struct msg_load);
+	case WIRE_REMOVE:
+		return m->size > 0;
+	case WIRE_STATUS:
+	case WIRE_STOP:
+		return m->size == 0;
+	default:
+		return m->size == largest_body(m->type);
+	}
+}
+
+static int take_request(struct client *client, struct wire_message *m)
+{
+	const struct msg_released *released;
+
+	if (!whole(m))
+		return tarn_fail(
+			EPROTO, "message %u has %u bytes", m->type, m->size);
+	if (!client->welcome && m->type != WIRE_HELLO)
+		return tarn_fail(EPROTO, "message %u before a hello", m->type);
+	switch (m->type) {
+	case WIRE_HELLO:
+		return hello(client, m);
+	case WIRE_SEGMENTS:
+		return segments(client, m);
+	case WIRE_LOAD:
+		load_start(client, m);
+		return 0;
+	case WIRE_CANCEL:
+		load_cancel(client, ((struct msg_cancel *)m->body)->serial);
+		return 0;
+	case WIRE_REMOVE:
+		return remove_name(client, m);
+	case WIRE_RELEASED:
+		released = (const struct msg_released *)m->body;
+		storage_released_by_client(
+			client->rule, released->index, released->generation);
+		return 0;
+	case WIRE_STATUS:
+		return status(client, m);
+	case WIRE_STOP:
+		return stop(client, m);
+	default:
+		return tarn_fail(
+			EPROTO, "message %u is not for a daemon", m->type);
+	}
+}
+
+static void give_fds_to_closer(struct client *client, struct wire_message *m)
+{
+	for (int i = 0; i < m->n_fds; i++)
+		closer_close(client->rule->closer, wire_take_fd(m, i));
+}
+
+/* One message an event, so that nobody keeps the server to himself. */
+static int hear(struct client *client)
+{
+	struct wire_message m = {0};
+	int r = wire_receive(client->reader, client->sock, largest_body, &m);
+
+	if (r == 1) {
+		r = take_request(client, &m);
+		if (r < 0)
+			client_refuse(client, m.serial, r);
+		/* Nonsense ends the connection, a refusal does not. */
+		if (r != -EPROTO)
+			r = 0;
+	}
+	give_fds_to_closer(client, &m);
+	wire_message_clear(&m);
+	return r;
+}
+
+static void on_client(void *arg, unsigned ready)
+{
+	struct client *client = arg;
+	struct server *server = client->rule->server;
+	int r = 0;
+
+	if (client->gone)
+		return client_drop(client, "it does not read its replies");
+	if (ready & LOOP_WRITE)
+		r = wire_flush(client->writer, client->sock);
+	if (r == 1)
+		loop_change(client->watch, LOOP_READ);
+	if (r >= 0 && ready & (LOOP_READ | LOOP_HANGUP))
+		r = hear(client);
+	if (r == -EPIPE || r == -ECONNRESET)
+		return client_drop(client, NULL);
+	if (r < 0 && r != -EAGAIN)
+		return client_drop(client, tarn_fail_message());
+	server_look_around(server);
+}

@@ -1,0 +1,686 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of a load.
+ *
+ *	NEW -> IDENTIFYING -> (WAITING ->) FILLING -> published, answered
+ *	              \-> the bytes are there: published, answered
+ *	              \-> SHARING: another load is reading these bytes
+ *
+ * The loader identifies the file first (the server may not even fstat it);
+ * with the identity known the bytes are found in the cache, or with a load
+ * under way, or memory is taken and filled. Names appear when all bytes are
+ * there, or never.
+ */
+#include "daemon/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/log.h"
+
+#define PAGE 4096ull
+#define CLOSER_WEDGED 256u /* descriptors that do not close: stop taking more  \
+			    */
+
+static void fill(struct load *load);
+
+static uint64_t cpu_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+struct load *load_by_job(struct rule *rule, uint64_t job)
+{
+	struct load *load;
+
+	for (load = rule->loads; load; load = load->next)
+		if (load->job == job)
+			return load;
+	return NULL;
+}
+
+/* ---- ends -------------------------------------------------------------- */
+
+static void leave_loader(struct load *load)
+{
+	if (load->loader)
+		loader_job_done(load->loader);
+	load->loader = NULL;
+}
+
+static void load_free(struct load *load)
+{
+	struct rule *rule = load->rule;
+	struct load **p;
+
+	for (p = &rule->loads; *p && *p != load; p = &(*p)->next)
+		;
+	if (*p) {
+		*p = load->next;
+		rule->server->n_active--;
+	}
+	leave_loader(load);
+	if (load->client)
+		load->client->n_loads--;
+	closer_close(rule->closer, load->fds[0]);
+	closer_close(rule->closer, load->fds[1]);
+	wire_message_clear(&load->message);
+	free(load->label);
+	free(load);
+}
+
+/* Ends with this thread's last sentence. */
+static void refuse(struct load *load, int error)
+{
+	load->rule->server->n_failed++;
+	log_event("load of %s failed: %s", load->label ? load->label : "?",
+		tarn_fail_message());
+	if (load->client)
+		client_refuse(load->client, load->serial, error);
+	load_free(load);
+}
+
+/* Publishes onto bytes that are there, and answers. */
+static void succeed(struct load *load, uint32_t index, uint64_t generation,
+	uint32_t flags, uint64_t cpu_ns)
+{
+	struct rule *rule = load->rule;
+	const struct table_storage *entry = &rule->table.storages[index];
+	struct msg_loaded loaded = {
+		.index = index,
+		.pool = entry->pool,
+		.generation = generation,
+		.base = entry->base,
+		.size = entry->size,
+		.flags = flags,
+	};
+	int r = load->client ? load_publish(load, index, generation) : 0;
+
+	if (r < 0)
+		return refuse(load, r);
+	storage_info(rule, index)->last_use = loop_now();
+	loaded.flags |= storage_info(rule, index)->flags;
+	loaded.cpu_ns = cpu_ns + cpu_now() - load->cpu_start;
+	rule->server->n_loads++;
+	if (flags & LOADED_CACHED)
+		rule->server->n_cached++;
+	log_event("load of %s: %llu bytes%s, %u names", load->label,
+		(unsigned long long)entry->size,
+		flags & LOADED_CACHED ? " (cached)" : "", load->n_names);
+	if (load->client)
+		client_reply(load->client, WIRE_LOADED, load->serial, &loaded,
+			sizeof(loaded), NULL, 0);
+	load_free(load);
+}
+
+/* ---- memory ------------------------------------------------------------ */
+
+static int add_storage(struct load *load, uint64_t offset, uint64_t size)
+{
+	const struct msg_identity *id = &load->identity;
+	uint64_t first = load->n_ranges ? load->ranges[0].file_offset : 0;
+	struct table_storage entry = {
+		.pool = load->rule->number,
+		.owner = load->rule->uid,
+		.base = offset + first % PAGE,
+		.size = load->size,
+		.alloc_offset = offset,
+		.alloc_size = size,
+	};
+
+	/* A file that may still change under the same stamps is nobody's
+	 * cache: its entry matches no identity. */
+	if (load->n_ranges && !id->young) {
+		entry.file_dev = id->dev;
+		entry.file_ino = id->ino;
+		entry.file_size = id->size;
+		entry.file_mtime = id->mtime;
+		entry.file_ctime = id->ctime;
+		entry.file_offset = first;
+	}
+	return storage_new(load->rule, &entry, STORAGE_FILLING, &load->index,
+		&load->generation);
+}
+
+static uint64_t wanted(const struct load *load)
+{
+	/* parse_ranges has bounded the size; two pages more fit. */
+	uint64_t n = load->ranges[0].file_offset % PAGE + load->size;
+
+	return (n + PAGE - 1) & ~(PAGE - 1);
+}
+
+/* 1: taken and filling; 0: wait for the keeper; or an error. */
+static int take_memory(struct load *load, bool may_grow)
+{
+	struct rule *rule = load->rule;
+	uint64_t size = wanted(load), offset;
+	struct msg_grow grow = {.rule = rule->number};
+	int r;
+
+	while (alloc_take(rule->alloc, size, &offset) < 0) {
+		load->state = LOAD_WAITING;
+		if (may_grow && rule->growing)
+			return 0;
+		if (may_grow) {
+			/* New memory joins what is free at the pool's end. */
+			grow.bytes = size -
+				     MIN(size - PAGE, alloc_tail(rule->alloc));
+			r = server_tell_keeper(
+				rule->server, D_GROW, &grow, sizeof(grow));
+			rule->growing = r == 0;
+			load->asked_to_grow = r == 0;
+			return r;
+		}
+		if (!storage_evict_one(rule))
+			return -ENOSPC;
+	}
+	r = add_storage(load, offset, size);
+	if (r < 0) {
+		alloc_give(rule->alloc, offset, size);
+		return r;
+	}
+	load->alloc_offset = offset;
+	load->alloc_size = size;
+	storage_info(rule, load->index)->filling = load;
+	fill(load);
+	return 1;
+}
+
+void load_have_memory(struct rule *rule)
+{
+	for (struct load *load = rule->loads; load; load = load->next)
+		load->asked_to_grow = false;
+	load_go_on(rule);
+}
+
+/* The keeper has none: who asked makes do with what can be evicted, or fails
+ * with the keeper's sentence; the others ask for themselves. */
+void load_no_memory(struct rule *rule, int error)
+{
+	_cleanup_free_ char *why = strdup(tarn_fail_message());
+	struct load *load;
+
+	for (load = rule->loads; load; load = load->next)
+		if (load->asked_to_grow)
+			break;
+	if (load) {
+		load->asked_to_grow = false;
+		if (load->state == LOAD_WAITING &&
+			take_memory(load, false) < 0) {
+			tarn_fail_verbatim(error, why ? why : "out of memory");
+			load_failed(load, error);
+		}
+	}
+	load_go_on(rule);
+}
+
+/* ---- the loader -------------------------------------------------------- */
+
+/* The number below which a loader must know all segments. */
+static uint32_t segments_needed(const struct load *load)
+{
+	const struct rule *rule = load->rule;
+	uint64_t from = load->alloc_offset, to = from + load->alloc_size;
+	uint32_t need = 0;
+
+	for (uint32_t i = 0; i < rule->n_segments; i++) {
+		const struct table_segment *s = &rule->table.segments[i];
+
+		if (s->offset < to && from < s->offset + s->size)
+			need = MAX(need, rule->segment_numbers[i] + 1);
+	}
+	return need;
+}
+
+static void identify(struct load *load, uint32_t n_segments)
+{
+	struct msg_job job;
+	int r;
+
+	load->state = LOAD_NEW;
+	load->loader = loader_for(load->rule, n_segments);
+	if (!load->loader)
+		return;
+	load->loader->n_jobs++;
+	load->job = load->rule->server->next_job++;
+	load->state = LOAD_IDENTIFYING;
+	job.job = load->job;
+	r = loader_tell(load->loader, L_FILE, &job, sizeof(job), load->fds,
+		load->fds[1] >= 0 ? 2 : 1);
+	if (r < 0)
+		log_event("loader %d: %s", (int)load->loader->pid,
+			tarn_fail_message());
+}
+
+/* It holds the file; tell it where the bytes go. If it was forked before
+ * their segments were made, another one is. */
+static void fill(struct load *load)
+{
+	struct {
+		struct msg_fill head;
+		struct msg_fill_range ranges[LOAD_RANGES_MAX];
+	} body = {.head = {.job = load->job,
+			  .alloc_offset = load->alloc_offset,
+			  .alloc_size = load->alloc_size,
+			  .n_ranges = load->n_ranges}};
+	uint64_t base = load->rule->table.storages[load->index].base;
+	uint32_t need = segments_needed(load);
+
+	if (load->loader->n_segments < need) {
+		struct msg_job job = {.job = load->job};
+
+		loader_tell(load->loader, L_DROP, &job, sizeof(job), NULL, 0);
+		leave_loader(load);
+		identify(load, need);
+		return;
+	}
+	load->state = LOAD_FILLING;
+	for (uint32_t i = 0; i < load->n_ranges; i++)
+		body.ranges[i] = (struct msg_fill_range) {
+			.file_offset = load->ranges[i].file_offset,
+			.size = load->ranges[i].size,
+			.pool_offset = base + load->ranges[i].storage_offset,
+		};
+	loader_tell(load->loader, L_FILL, &body,
+		sizeof(body.head) + load->n_ranges * sizeof(body.ranges[0]),
+		NULL, 0);
+}
+
+static void tell_loading(struct load *load)
+{
+	struct msg_loading loading = {
+		.index = load->index,
+		.generation = load->generation,
+		.total = load->size,
+	};
+
+	if (load->client && !load->told)
+		client_reply(load->client, WIRE_LOADING, load->serial, &loading,
+			sizeof(loading), NULL, 0);
+	load->told = true;
+}
+
+static void drop_from_loader(struct load *load)
+{
+	struct msg_job job = {.job = load->job};
+
+	if (load->loader)
+		loader_tell(load->loader, L_DROP, &job, sizeof(job), NULL, 0);
+	leave_loader(load);
+}
+
+/* ---- whose bytes ------------------------------------------------------- */
+
+static bool same_file(
+	const struct msg_identity *a, const struct msg_identity *b)
+{
+	return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
+	       a->mtime == b->mtime && a->ctime == b->ctime;
+}
+
+static bool same_ranges(const struct load *a, const struct load *b)
+{
+	return a->n_ranges == b->n_ranges &&
+	       !memcmp(a->ranges, b->ranges, a->n_ranges * sizeof(*a->ranges));
+}
+
+/* The cache is of loads of one range, which is what files have. */
+static bool find_cached(const struct load *load, uint32_t *ret)
+{
+	const struct rule *rule = load->rule;
+	const struct msg_identity *id = &load->identity;
+	uint32_t n = MIN(rule->n_infos, rule->table.header->n_storages);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct table_storage *e = &rule->table.storages[i];
+
+		if (rule->infos[i].cached && e->file_ino == id->ino &&
+			e->file_dev == id->dev && e->file_size == id->size &&
+			e->file_mtime == id->mtime &&
+			e->file_ctime == id->ctime && e->size == load->size &&
+			load->n_ranges == 1 &&
+			e->file_offset == load->ranges[0].file_offset) {
+			*ret = i;
+			return true;
+		}
+	}
+	return false;
+}
+
+static struct load *find_running(const struct load *load)
+{
+	struct load *l;
+
+	for (l = load->rule->loads; l; l = l->next)
+		if (l != load && l->state != LOAD_DROPPING &&
+			(l->alloc_size || l->state == LOAD_WAITING) &&
+			!l->identity.young && same_ranges(l, load) &&
+			same_file(&l->identity, &load->identity))
+			return l;
+	return NULL;
+}
+
+void load_identified(struct load *load, const struct msg_identity *identity)
+{
+	struct rule *rule = load->rule;
+	uint32_t index;
+	int r;
+
+	if (load->state != LOAD_IDENTIFYING)
+		return;
+	if (load->alloc_size) {
+		/* The second loader of this load. */
+		if (same_file(&load->identity, identity)) {
+			fill(load);
+			return tell_loading(load);
+		}
+		tarn_fail(EBUSY, "the file changed while it was being loaded; "
+				 "load it again");
+		return load_failed(load, EBUSY);
+	}
+	load->identity = *identity;
+	if (!identity->young && find_cached(load, &index)) {
+		drop_from_loader(load);
+		return succeed(load, index,
+			storage_word_generation(
+				rule->table.storages[index].word),
+			LOADED_CACHED, 0);
+	}
+	load->with = identity->young ? NULL : find_running(load);
+	if (load->with) {
+		drop_from_loader(load);
+		load->state = LOAD_SHARING;
+		return;
+	}
+	r = take_memory(load, true);
+	if (r < 0)
+		refuse(load, r);
+	else if (load->state == LOAD_FILLING)
+		tell_loading(load);
+}
+
+/* ---- the loader's answers ---------------------------------------------- */
+
+void load_progress(struct load *load, uint64_t bytes)
+{
+	/* Only a figure for people: nobody reads bytes because of it. */
+	if (load->state == LOAD_FILLING)
+		atomic_store_explicit(
+			&load->rule->table.storages[load->index].landed, bytes,
+			memory_order_relaxed);
+}
+
+/* Those who share get what the one that reads got. */
+static void settle_sharers(struct load *load, int error)
+{
+	_cleanup_free_ char *why = error ? strdup(tarn_fail_message()) : NULL;
+	struct load *l, *next;
+
+	for (l = load->rule->loads; l; l = next) {
+		next = l->next;
+		if (l->state != LOAD_SHARING || l->with != load)
+			continue;
+		l->with = NULL;
+		if (!error) {
+			succeed(l, load->index, load->generation, LOADED_CACHED,
+				0);
+			continue;
+		}
+		tarn_fail_verbatim(error, why ? why : "out of memory");
+		refuse(l, error);
+	}
+	if (error)
+		tarn_fail_verbatim(error, why ? why : "out of memory");
+}
+
+void load_filled(struct load *load, const struct msg_filled *filled)
+{
+	struct rule *rule = load->rule;
+	struct storage_info *info = storage_info(rule, load->index);
+
+	if (load->state != LOAD_FILLING)
+		return;
+	rule->server->bytes_loaded += load->size;
+	info->filling = NULL;
+	info->last_use = loop_now();
+	info->flags = filled->flags;
+	/* Kept until room is needed or time has passed; until then whoever
+	 * asked has time to take his lease. */
+	info->cached = true;
+	rule->cached_bytes += load->size;
+	atomic_store_explicit(&rule->table.storages[load->index].landed,
+		load->size, memory_order_relaxed);
+	table_storage_set(rule->writer, load->index, STORAGE_LIVE);
+	settle_sharers(load, 0);
+	succeed(load, load->index, load->generation, 0, filled->cpu_ns);
+}
+
+/* Nothing of it is in flight any more; what was taken goes back. */
+static void give_back(struct load *load)
+{
+	if (!load->alloc_size)
+		return;
+	storage_info(load->rule, load->index)->filling = NULL;
+	load->alloc_size = 0;
+	storage_release(load->rule, load->index);
+}
+
+void load_failed(struct load *load, int error)
+{
+	_cleanup_free_ char *why = strdup(tarn_fail_message());
+
+	settle_sharers(load, error);
+	give_back(load);
+	tarn_fail_verbatim(error, why ? why : "out of memory");
+	refuse(load, error);
+}
+
+void load_dropped(struct load *load)
+{
+	if (load->state != LOAD_DROPPING)
+		return;
+	give_back(load);
+	load_free(load);
+}
+
+/* The loader died with requests in flight: its ring may still write. */
+void load_lost(struct load *load)
+{
+	struct rule *rule = load->rule;
+	bool silent = load->state == LOAD_DROPPING;
+	int error = EIO;
+
+	tarn_fail(error,
+		"the loader process died while it was reading %s; "
+		"load it again",
+		load->label);
+	if (load->state == LOAD_FILLING || load->state == LOAD_DROPPING) {
+		settle_sharers(load, error);
+		if (load->alloc_size) {
+			loader_quarantine(load->loader, load->alloc_offset,
+				load->alloc_size);
+			storage_info(rule, load->index)->filling = NULL;
+			table_storage_drop(rule->writer, load->index);
+			load->alloc_size = 0;
+		}
+	} else {
+		give_back(load);
+	}
+	if (silent)
+		load_free(load);
+	else
+		refuse(load, error);
+}
+
+/* ---- the client --------------------------------------------------------- */
+
+/* Something that loads wait for is there: a loader, or memory. */
+void load_go_on(struct rule *rule)
+{
+	struct load *load, *next;
+
+	/* What we do here may free memory, which calls us. */
+	if (rule->going_on) {
+		rule->go_on_again = true;
+		return;
+	}
+	rule->going_on = true;
+	do {
+		rule->go_on_again = false;
+		for (load = rule->loads; load; load = next) {
+			int r = 0;
+
+			next = load->next;
+			if (load->state == LOAD_NEW)
+				identify(load, load->alloc_size
+						       ? segments_needed(load)
+						       : 0);
+			else if (load->state == LOAD_WAITING)
+				r = take_memory(load, true);
+			if (r == 1)
+				tell_loading(load);
+			if (r < 0) {
+				/* Those who share it go too: start over. */
+				load_failed(load, r);
+				rule->go_on_again = true;
+				break;
+			}
+		}
+	} while (rule->go_on_again);
+	rule->going_on = false;
+}
+
+static int may_start(struct client *client)
+{
+	if (client->rule->server->draining)
+		return tarn_fail(ESHUTDOWN, "the daemon is ending; start it "
+					    "again and load again");
+	if (client->n_loads >= CLIENT_LOADS_MAX)
+		return tarn_fail(EBUSY,
+			"%u loads of this connection are under "
+			"way, which is the limit; wait for one",
+			CLIENT_LOADS_MAX);
+	if (closer_waiting(client->rule->closer) > CLOSER_WEDGED)
+		return tarn_fail(EBUSY,
+			"the file system of %u earlier files "
+			"does not let them be closed",
+			CLOSER_WEDGED);
+	return 0;
+}
+
+/* No bytes: nothing to read, nothing to identify. */
+static void load_nothing(struct load *load)
+{
+	struct rule *rule = load->rule;
+	int r = add_storage(load, 0, 0);
+
+	if (r < 0)
+		return refuse(load, r);
+	storage_info(rule, load->index)->cached = true;
+	table_storage_set(rule->writer, load->index, STORAGE_LIVE);
+	succeed(load, load->index, load->generation, 0, 0);
+}
+
+void load_start(struct client *client, struct wire_message *message)
+{
+	struct rule *rule = client->rule;
+	struct load *load = NULL;
+	int r = may_start(client);
+
+	if (r == 0) {
+		load = calloc(1, sizeof(*load));
+		r = load ? 0 : tarn_fail(ENOMEM, "out of memory");
+	}
+	if (r < 0)
+		return client_refuse(client, message->serial, r);
+	load->rule = rule;
+	load->client = client;
+	load->serial = message->serial;
+	load->cpu_start = cpu_now();
+	load->fds[0] = wire_take_fd(message, 0);
+	load->fds[1] = wire_take_fd(message, 1);
+	load->message = *message;
+	*message = (struct wire_message) {0};
+	load->next = rule->loads;
+	rule->loads = load;
+	rule->server->n_active++;
+	client->n_loads++;
+	r = load_parse(load);
+	if (r < 0)
+		refuse(load, r);
+	else if (load->n_ranges == 0)
+		load_nothing(load);
+	else
+		identify(load, 0);
+}
+
+static bool is_shared(const struct load *load)
+{
+	for (const struct load *l = load->rule->loads; l; l = l->next)
+		if (l->with == load)
+			return true;
+	return false;
+}
+
+static void stop_load(struct load *load)
+{
+	struct msg_job job = {.job = load->job};
+
+	if (load->client)
+		load->client->n_loads--;
+	load->client = NULL;
+	switch (load->state) {
+	case LOAD_NEW:
+	case LOAD_WAITING:
+	case LOAD_SHARING:
+		if (is_shared(load))
+			return;
+		drop_from_loader(load);
+		give_back(load);
+		load_free(load);
+		return;
+	case LOAD_IDENTIFYING:
+	case LOAD_FILLING:
+		/* Others want its bytes: it goes on for them. */
+		if (is_shared(load))
+			return;
+		load->state = LOAD_DROPPING;
+		loader_tell(load->loader, L_DROP, &job, sizeof(job), NULL, 0);
+		return;
+	case LOAD_DROPPING:
+		return;
+	}
+}
+
+void load_cancel(struct client *client, uint32_t serial)
+{
+	struct load *load;
+
+	for (load = client->rule->loads; load; load = load->next)
+		if (load->client == client && load->serial == serial)
+			break;
+	if (!load)
+		return;
+	tarn_fail(ECANCELED, "the load was cancelled");
+	client_refuse(client, serial, ECANCELED);
+	stop_load(load);
+}
+
+void load_orphan(struct client *client)
+{
+	struct load *load, *next;
+
+	for (load = client->rule->loads; load; load = next) {
+		next = load->next;
+		if (load->client == client)
+			stop_load(load);
+	}
+}

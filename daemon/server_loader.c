@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The server's end of loaders.
+ *
+ * A loader knows the segments that existed when it was forked. When newer ones
+ * are needed the keeper forks another; the old one gets no new jobs and ends
+ * when its last is done. A loader that dies leaves a pipe whose end tells when
+ * the kernel has stopped writing for it; until then the ranges that it was
+ * filling are nobody's.
+ */
+#include "daemon/server.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/log.h"
+
+#define LOADER_QUEUE_MAX (16u << 20) /* requests to a loader that hangs */
+
+static void loader_free(struct loader *loader)
+{
+	struct loader **p;
+
+	for (p = &loader->rule->loaders; *p && *p != loader; p = &(*p)->next)
+		;
+	if (*p)
+		*p = loader->next;
+	loop_unwatch(loader->watch);
+	loop_unwatch(loader->pipe_watch);
+	fd_close(loader->sock);
+	fd_close(loader->pipe_fd);
+	wire_reader_free(loader->reader);
+	wire_writer_free(loader->writer);
+	while (loader->quarantine) {
+		struct quarantine *q = loader->quarantine;
+
+		loader->quarantine = q->next;
+		free(q);
+	}
+	free(loader);
+}
+
+void loader_free_all(struct rule *rule)
+{
+	while (rule->loaders)
+		loader_free(rule->loaders);
+}
+
+/* ---- death -------------------------------------------------------------- */
+
+void loader_quarantine(struct loader *loader, uint64_t offset, uint64_t size)
+{
+	struct quarantine *q = malloc(sizeof(*q));
+
+	/* Without a note of it the range is lost, which is safe. */
+	if (!q) {
+		log_event("%llu bytes are lost: out of memory",
+			(unsigned long long)size);
+		return;
+	}
+	*q = (struct quarantine) {
+		.next = loader->quarantine, .offset = offset, .size = size};
+	loader->quarantine = q;
+}
+
+/* The pipe's last write end is gone: with the process, and with its ring. */
+static void on_pipe(void *arg, unsigned ready)
+{
+	struct loader *loader = arg;
+	struct rule *rule = loader->rule;
+
+	if (!(ready & (LOOP_HANGUP | LOOP_READ)) || loader->sock >= 0)
+		return;
+	for (struct quarantine *q = loader->quarantine; q; q = q->next)
+		alloc_give(rule->alloc, q->offset, q->size);
+	loader_free(loader);
+	load_go_on(rule);
+}
+
+static void loader_died(struct loader *loader)
+{
+	struct rule *rule = loader->rule;
+	struct load *load, *next;
+
+	if (loader->n_jobs || !loader->retired)
+		log_event("loader %d is gone with %u jobs", (int)loader->pid,
+			loader->n_jobs);
+	loader->retired = true;
+	loader->watch = loop_unwatch(loader->watch);
+	loader->sock = fd_close(loader->sock);
+again:
+	for (load = rule->loads; load; load = next) {
+		next = load->next;
+		if (load->loader == loader) {
+			/* It may end others with it: start over. */
+			load_lost(load);
+			goto again;
+		}
+	}
+	if (loop_watch(rule->server->loop, loader->pipe_fd, LOOP_READ, on_pipe,
+		    loader, &loader->pipe_watch) < 0)
+		log_event("ranges of loader %d stay in quarantine: %s",
+			(int)loader->pid, tarn_fail_message());
+	server_look_around(rule->server);
+}
+
+/* ---- messages ------------------------------------------------------------ */
+
+static void take_failed(struct load *load, const struct wire_message *m)
+{
+	const struct msg_failed *failed = (const struct msg_failed *)m->body;
+
+	tarn_fail(failed->error, "%s: %.*s", load->label,
+		(int)(m->size - sizeof(*failed)), failed->text);
+	if (load->state == LOAD_DROPPING)
+		load_dropped(load);
+	else
+		load_failed(load, failed->error);
+}
+
+static void take_answer(struct loader *loader, const struct wire_message *m)
+{
+	static const uint32_t sizes[] = {
+		[L_IDENTITY - L_IDENTITY] = sizeof(struct msg_identity),
+		[L_PROGRESS - L_IDENTITY] = sizeof(struct msg_progress),
+		[L_DONE - L_IDENTITY] = sizeof(struct msg_filled),
+		[L_FAILED - L_IDENTITY] = sizeof(struct msg_failed),
+		[L_DROPPED - L_IDENTITY] = sizeof(struct msg_job),
+	};
+	struct load *load;
+
+	if (m->type < L_IDENTITY || m->type > L_DROPPED ||
+		m->size < sizes[m->type - L_IDENTITY]) {
+		log_event("loader %d sent message %u of %u bytes",
+			(int)loader->pid, m->type, m->size);
+		return;
+	}
+	load = load_by_job(loader->rule, ((struct msg_job *)m->body)->job);
+	if (!load || load->loader != loader)
+		return; /* it was dropped meanwhile */
+	switch (m->type) {
+	case L_IDENTITY:
+		return load_identified(load, (struct msg_identity *)m->body);
+	case L_PROGRESS:
+		return load_progress(
+			load, ((struct msg_progress *)m->body)->bytes);
+	case L_DONE:
+		if (load->state == LOAD_DROPPING)
+			return load_dropped(load);
+		return load_filled(load, (struct msg_filled *)m->body);
+	case L_FAILED:
+		return take_failed(load, m);
+	default:
+		return load_dropped(load);
+	}
+}
+
+static void on_loader(void *arg, unsigned ready)
+{
+	struct loader *loader = arg;
+	struct server *server = loader->rule->server;
+	struct wire_message m = {0};
+	int r = 0;
+
+	loader->busy = true;
+	if (ready & LOOP_WRITE)
+		r = wire_flush(loader->writer, loader->sock);
+	if (r == 1)
+		loop_change(loader->watch, LOOP_READ);
+	if (r >= 0 && ready & (LOOP_READ | LOOP_HANGUP)) {
+		r = wire_receive(loader->reader, loader->sock, NULL, &m);
+		if (r == 1)
+			take_answer(loader, &m);
+		wire_message_clear(&m);
+	}
+	loader->busy = false;
+	if (r < 0 && r != -EAGAIN)
+		return loader_died(loader);
+	if (loader->retired && loader->n_jobs == 0)
+		loader_free(loader);
+	server_look_around(server);
+}
+
+int loader_tell(struct loader *loader, uint16_t type, const void *body,
+	size_t size, const int *fds, int n_fds)
+{
+	int r;
+
+	if (loader->sock < 0)
+		return tarn_fail(EPIPE, "the loader is gone");
+	r = wire_push(loader->writer, type, 0, body, size, fds, n_fds);
+	if (r == 0)
+		r = wire_flush(loader->writer, loader->sock);
+	/* A dead one is noticed by its watch. */
+	if (r >= 0)
+		loop_change(loader->watch,
+			r == 1 ? LOOP_READ : LOOP_READ | LOOP_WRITE);
+	return r < 0 ? r : 0;
+}
+
+/* ---- coming and going ---------------------------------------------------- */
+
+/* The newest, if it knows enough segments; else NULL, and one is asked for. */
+struct loader *loader_for(struct rule *rule, uint32_t n_segments)
+{
+	struct msg_loader want = {.rule = rule->number, .uid = rule->uid};
+
+	for (struct loader *l = rule->loaders; l; l = l->next)
+		if (!l->retired && l->n_segments >= n_segments)
+			return l;
+	if (!rule->loader_wanted)
+		rule->loader_wanted = server_tell_keeper(rule->server, D_LOADER,
+					      &want, sizeof(want)) == 0;
+	return NULL;
+}
+
+/* What is queued for a loader are clients' files. */
+static void close_for(void *arg, int fd)
+{
+	closer_close(arg, fd);
+}
+
+static void retire(struct loader *loader)
+{
+	loader->retired = true;
+	if (loader->n_jobs == 0 && loader->sock >= 0)
+		loader_free(loader);
+}
+
+void loader_job_done(struct loader *loader)
+{
+	if (--loader->n_jobs == 0 && loader->retired && loader->sock >= 0 &&
+		!loader->busy)
+		loader_free(loader);
+}
+
+/* The keeper could not fork: those who waited for it are told. */
+static void no_loader(struct rule *rule)
+{
+	struct load *load;
+
+	do {
+		for (load = rule->loads; load; load = load->next)
+			if (load->state == LOAD_NEW)
+				break;
+		tarn_fail(EAGAIN, "no loader process could be started; is "
+				  "there a limit on processes?");
+		if (load)
+			load_failed(load, EAGAIN);
+	} while (load);
+}
+
+int loader_come(
+	struct rule *rule, const struct msg_loader *from, int sock, int pipe_fd)
+{
+	struct loader *loader, *l, *next;
+	int r;
+
+	if (from->pid == 0) {
+		no_loader(rule);
+		return 0;
+	}
+	loader = calloc(1, sizeof(*loader));
+	if (!loader) {
+		fd_close(sock);
+		fd_close(pipe_fd);
+		return tarn_fail(ENOMEM, "out of memory");
+	}
+	loader->rule = rule;
+	loader->pid = from->pid;
+	loader->n_segments = from->n_segments;
+	loader->sock = sock;
+	loader->pipe_fd = pipe_fd;
+	for (l = rule->loaders; l; l = next) {
+		next = l->next;
+		retire(l);
+	}
+	loader->next = rule->loaders;
+	rule->loaders = loader;
+	r = wire_reader_new(&loader->reader);
+	if (r == 0)
+		r = wire_writer_new(LOADER_QUEUE_MAX, &loader->writer);
+	if (r == 0) {
+		wire_writer_set_close(loader->writer, close_for, rule->closer);
+		r = loop_watch(rule->server->loop, sock, LOOP_READ, on_loader,
+			loader, &loader->watch);
+	}
+	if (r < 0) {
+		loader_free(loader);
+		return r;
+	}
+	load_go_on(rule);
+	return 0;
+}

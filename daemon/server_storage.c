@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who holds a storage: names, the cache of loaded files, leases.
+ *
+ * Names and the cache are counted here; leases are read from the clients'
+ * lease pages, and only when the other two are gone. See shm/lease.h for the
+ * argument why that is safe.
+ */
+#include "daemon/server.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "daemon/log.h"
+
+static struct table_storage *entry_of(struct rule *rule, uint32_t index)
+{
+	return &rule->table.storages[index];
+}
+
+static enum storage_state state_of(struct rule *rule, uint32_t index)
+{
+	/* Only this thread writes the word. */
+	return storage_word_state(atomic_load_explicit(
+		&entry_of(rule, index)->word, memory_order_relaxed));
+}
+
+static uint64_t generation_of(struct rule *rule, uint32_t index)
+{
+	return storage_word_generation(atomic_load_explicit(
+		&entry_of(rule, index)->word, memory_order_relaxed));
+}
+
+struct storage_info *storage_info(struct rule *rule, uint32_t index)
+{
+	return &rule->infos[index];
+}
+
+static int make_room(struct rule *rule, uint32_t index)
+{
+	uint32_t n = MAX(rule->n_infos, 64u);
+	struct storage_info *infos;
+
+	while (n <= index)
+		n *= 2;
+	if (n == rule->n_infos)
+		return 0;
+	infos = realloc(rule->infos, n * sizeof(*infos));
+	if (!infos)
+		return tarn_fail(ENOMEM, "out of memory");
+	memset(infos + rule->n_infos, 0, (n - rule->n_infos) * sizeof(*infos));
+	rule->infos = infos;
+	rule->n_infos = n;
+	return 0;
+}
+
+int storage_new(struct rule *rule, const struct table_storage *entry,
+	enum storage_state state, uint32_t *ret_index, uint64_t *ret_generation)
+{
+	/* Room first: an entry that is in the table must be countable. */
+	int r = make_room(rule, rule->table.header->n_storages);
+
+	if (r < 0)
+		return r;
+	r = table_storage_add(
+		rule->writer, entry, state, ret_index, ret_generation);
+	if (r == 0)
+		rule->infos[*ret_index] = (struct storage_info) {0};
+	return r;
+}
+
+static bool leased(struct rule *rule, uint32_t index, uint64_t generation)
+{
+	for (struct client *c = rule->clients; c; c = c->next)
+		if (c->lease && lease_holds(c->lease, index, generation))
+			return true;
+	return false;
+}
+
+static void set_state(
+	struct rule *rule, uint32_t index, enum storage_state state)
+{
+	enum storage_state old = state_of(rule, index);
+
+	if (old == STORAGE_UNNAMED)
+		rule->n_unnamed--;
+	if (state == STORAGE_UNNAMED)
+		rule->n_unnamed++;
+	if (state != STORAGE_FREE)
+		table_storage_set(rule->writer, index, state);
+	else
+		table_storage_drop(rule->writer, index);
+}
+
+void storage_release(struct rule *rule, uint32_t index)
+{
+	struct storage_info *info = &rule->infos[index];
+	struct table_storage *entry = entry_of(rule, index);
+
+	if (info->names || info->cached || info->filling)
+		return;
+	set_state(rule, index, STORAGE_FREEING);
+	/* F2 of shm/lease.h; pairs with the client's fence between storing
+	 * its lease and reading the word. */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (leased(rule, index, generation_of(rule, index))) {
+		set_state(rule, index, STORAGE_UNNAMED);
+		/* A release that read FREEING rings; one that read LIVE before
+		 * us left its slot empty, which this scan saw. */
+		return;
+	}
+	if (entry->alloc_size)
+		alloc_give(rule->alloc, entry->alloc_offset, entry->alloc_size);
+	set_state(rule, index, STORAGE_FREE);
+	load_go_on(rule);
+}
+
+void storage_unname(struct rule *rule, uint32_t index, uint64_t generation)
+{
+	if (index >= rule->n_infos || generation_of(rule, index) != generation)
+		return;
+	if (rule->infos[index].names && --rule->infos[index].names == 0)
+		storage_release(rule, index);
+}
+
+void storage_released_by_client(
+	struct rule *rule, uint32_t index, uint64_t generation)
+{
+	if (index < rule->table.header->n_storages && index < rule->n_infos &&
+		generation_of(rule, index) == generation &&
+		state_of(rule, index) == STORAGE_UNNAMED)
+		storage_release(rule, index);
+}
+
+void storage_sweep(struct rule *rule)
+{
+	uint32_t n = MIN(rule->n_infos, rule->table.header->n_storages);
+
+	for (uint32_t i = 0; i < n && rule->n_unnamed; i++)
+		if (state_of(rule, i) == STORAGE_UNNAMED)
+			storage_release(rule, i);
+}
+
+/* ---- the cache of loaded files -------------------------------------- */
+
+static void uncache(struct rule *rule, uint32_t index)
+{
+	struct storage_info *info = &rule->infos[index];
+
+	info->cached = false;
+	rule->cached_bytes -= entry_of(rule, index)->size;
+	if (!info->names)
+		storage_release(rule, index);
+}
+
+bool storage_evict_one(struct rule *rule)
+{
+	uint32_t n = MIN(rule->n_infos, rule->table.header->n_storages);
+	uint32_t best = UINT32_MAX;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct storage_info *info = &rule->infos[i];
+
+		if (!info->cached || info->names || info->filling)
+			continue;
+		if (best != UINT32_MAX &&
+			info->last_use >= rule->infos[best].last_use)
+			continue;
+		if (!leased(rule, i, generation_of(rule, i)))
+			best = i;
+	}
+	if (best == UINT32_MAX)
+		return false;
+	log_event("evicted storage %u of %llu bytes", best,
+		(unsigned long long)entry_of(rule, best)->size);
+	uncache(rule, best);
+	return true;
+}
+
+void storage_evict_idle(struct rule *rule, uint64_t older_than)
+{
+	uint32_t n = MIN(rule->n_infos, rule->table.header->n_storages);
+
+	for (uint32_t i = 0; i < n && rule->cached_bytes; i++) {
+		struct storage_info *info = &rule->infos[i];
+
+		if (!info->cached || info->names || info->filling ||
+			info->last_use > older_than)
+			continue;
+		if (leased(rule, i, generation_of(rule, i)))
+			info->last_use = loop_now();
+		else
+			uncache(rule, i);
+	}
+}
+
+/* ---- names ----------------------------------------------------------- */
+
+static void displaced(void *arg, const struct tarn_descriptor *d)
+{
+	storage_unname(arg, d->storage, d->generation);
+}
+
+int storage_remove_name(struct rule *rule, const char *name, size_t size)
+{
+	int r = name_check(name, size);
+
+	if (r == 0)
+		r = table_begin(rule->writer);
+	if (r < 0)
+		return r;
+	r = table_remove(rule->writer, name, size);
+	if (r < 0) {
+		table_abort(rule->writer);
+		return r;
+	}
+	table_commit(rule->writer, displaced, rule);
+	return 0;
+}
