@@ -22,7 +22,8 @@ int lease_create(int *ret_fd)
 	struct {
 		uint64_t magic;
 		uint32_t version;
-	} head = {LEASE_MAGIC, LEASE_VERSION};
+		uint32_t pad; /* or four bytes of our stack would go out */
+	} head = {LEASE_MAGIC, LEASE_VERSION, 0};
 	_cleanup_fd_ int fd =
 		memfd_create("tarn-lease", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 

@@ -182,6 +182,7 @@ tests_table_SOURCES = tests/table.c
 tests_table_LDADD = $(WHITEBOX_LIBS)
 tests_table_crash_SOURCES = tests/table_crash.c
 tests_table_crash_LDADD = $(WHITEBOX_LIBS)
+VALGRIND_EXCEPT += tests/table_crash tests/table_readers
 tests_table_hostile_SOURCES = tests/table_hostile.c
 tests_table_hostile_LDADD = $(WHITEBOX_LIBS)
 tests_table_readers_SOURCES = tests/table_readers.c
