@@ -1,9 +1,11 @@
 # Small complete programs; they use the public library only.
 
 noinst_PROGRAMS += \
+	examples/make_checkpoint \
 	examples/open \
 	examples/quickstart \
 	$(NULL)
+examples_make_checkpoint_SOURCES = examples/make_checkpoint.c
 examples_open_SOURCES = examples/open.c
 examples_open_LDADD = lib/libtarn.la
 examples_quickstart_SOURCES = examples/quickstart.c
