@@ -191,9 +191,32 @@ tests_wire_SOURCES = tests/wire.c
 tests_wire_LDADD = $(WHITEBOX_LIBS)
 
 # Files.
-check_PROGRAMS += tests/npy tests/safetensors tests/safetensors_cases
-TESTS += tests/npy tests/safetensors tests/safetensors_cases
-tests_npy_SOURCES = tests/npy.c tests/file_bytes.c tests/file_bytes.h
+check_PROGRAMS += \
+	tests/file_tool \
+	tests/fuzz_files \
+	tests/npy \
+	tests/safetensors \
+	tests/safetensors_cases \
+	$(NULL)
+dist_check_SCRIPTS += tests/make_checkpoint.py tests/npy_numpy.py
+TESTS += \
+	tests/fuzz_files \
+	tests/make_checkpoint.py \
+	tests/npy \
+	tests/npy_numpy.py \
+	tests/safetensors \
+	tests/safetensors_cases \
+	$(NULL)
+tests_file_tool_SOURCES = tests/file_tool.c
+tests_file_tool_LDADD = $(WHITEBOX_LIBS)
+tests_fuzz_files_SOURCES = \
+	tests/file_bytes.c \
+	tests/file_bytes.h \
+	tests/fuzz_files.c \
+	$(NULL)
+tests_fuzz_files_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+tests_fuzz_files_LDADD = $(WHITEBOX_LIBS) $(JANSSON_LIBS)
+tests_npy_SOURCES = tests/file_bytes.c tests/file_bytes.h tests/npy.c
 tests_npy_LDADD = $(WHITEBOX_LIBS)
 tests_safetensors_SOURCES = \
 	tests/file_bytes.c \
