@@ -160,7 +160,9 @@ static int start(struct loader *loader, int pipe_fd)
 		return r;
 	loader->registered = calloc(
 		MAX(loader->n_segments, 1u), sizeof(*loader->registered));
-	if (!loader->registered)
+	loader->faulted =
+		calloc(MAX(loader->n_segments, 1u), sizeof(*loader->faulted));
+	if (!loader->registered || !loader->faulted)
 		return tarn_fail(ENOMEM, "no memory for %u segments",
 			loader->n_segments);
 	/* Without an engine each load is told so. */
@@ -193,6 +195,7 @@ int loader_run(int sock, int pipe_fd, const struct mapped_segment *segments,
 	tarn_io_free(loader.io);
 	wire_reader_free(loader.reader);
 	free(loader.registered);
+	free(loader.faulted);
 	fd_close(sock);
 	return r < 0 ? 1 : loader.status;
 }

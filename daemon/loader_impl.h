@@ -61,6 +61,7 @@ struct loader {
 	const struct mapped_segment *segments;
 	uint32_t n_segments;
 	bool *registered; /* a segment each; the slot is its number */
+	bool *faulted;	  /* a segment each: its pages are in our tables */
 	struct loader_job *jobs; /* in the order they came */
 	uint32_t n_filling;
 	int patience; /* ms to wait for completions before messages */
