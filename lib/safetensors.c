@@ -169,7 +169,7 @@ static int read_member(struct header *h, const char *name, size_t size,
 			"the header is nested %zu levels "
 			"deep, at most %d are allowed",
 			value->tally.depth + 1, DEPTH_MAX);
-	if (!strcmp(name, METADATA)) {
+	if (size == strlen(METADATA) && !memcmp(name, METADATA, size)) {
 		if (h->metadata)
 			return file_named_twice(name, size);
 		h->metadata = true;
@@ -185,24 +185,45 @@ static int read_member(struct header *h, const char *name, size_t size,
 	return 0;
 }
 
+/* A name of plain ASCII, which is nearly all of them, needs no decoding: it is
+ * what stands between the quotes. NULL: jansson has to read it. */
+static const char *plain_name(struct header *h, size_t *ret_size)
+{
+	const char *p = h->p + 1, *name = p;
+
+	while (p < h->end && *p >= ' ' && *p <= '~' && *p != '"' && *p != '\\')
+		p++;
+	if (p == h->end || *p != '"')
+		return NULL;
+	h->p = p + 1;
+	*ret_size = (size_t)(p - name);
+	return name;
+}
+
 /* "name": value */
 static int read_pair(struct header *h)
 {
-	struct safetensors_value name = {0}, value = {0};
-	int r;
+	struct safetensors_value decoded = {0}, value = {0};
+	const char *name;
+	size_t size = 0;
+	int r = 0;
 
 	h->p = json_skip_blanks(h->p, h->end);
 	if (h->p == h->end || *h->p != '"')
 		return bad_json(h, "a name in quotes or '}' expected");
-	r = load(h, &name);
+	name = plain_name(h, &size);
+	if (!name) {
+		r = load(h, &decoded);
+		name = json_string_value(decoded.json);
+		size = json_string_length(decoded.json);
+	}
 	if (r >= 0 && !take(h, ':'))
 		r = bad_json(h, "':' expected");
 	if (r >= 0)
 		r = load(h, &value);
 	if (r >= 0)
-		r = read_member(h, json_string_value(name.json),
-			json_string_length(name.json), &value);
-	json_decref(name.json);
+		r = read_member(h, name, size, &value);
+	json_decref(decoded.json);
 	json_decref(value.json);
 	return r;
 }
