@@ -8,11 +8,14 @@ bench_view_LDADD = lib/libtarn.la
 EXTRA_PROGRAMS += bench/lookup
 bench_lookup_SOURCES = bench/lookup.c
 bench_lookup_LDADD = lib/libcore.la
+EXTRA_PROGRAMS += bench/load
+bench_load_SOURCES = bench/load.c
+bench_load_LDADD = lib/libtarn.la
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 # BENCHES: scripts that are given no argument and run in the build folder.
-BENCHES = bench/fill.sh bench/lookup.sh bench/view.sh
-EXTRA_DIST += $(BENCHES)
+BENCHES = bench/fill.sh bench/load.sh bench/lookup.sh bench/view.sh
+EXTRA_DIST += $(BENCHES) bench/fio.sh
 
 # One after the other: both would make the libraries.
 .PHONY: bench

@@ -79,6 +79,9 @@ void server_look_around(struct server *server)
 	bool busy =
 		server->n_clients || server->n_active || count_names(server);
 
+	for (struct rule *rule = server->rules; rule; rule = rule->next)
+		if (rule->memory_freed)
+			load_go_on(rule);
 	if (server->draining && !server->drain_until)
 		server->drain_until = loop_now() + DRAIN_NS;
 	if (server->draining &&

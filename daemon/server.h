@@ -90,8 +90,7 @@ struct rule {
 	struct load *loads;
 	struct loader *loaders;
 	struct closer *closer;
-	bool going_on;	     /* load_go_on is at work */
-	bool go_on_again;    /* and was called meanwhile */
+	bool memory_freed;   /* loads that wait may look again */
 	bool growing;	     /* the keeper was asked for memory */
 	bool loader_wanted;  /* the keeper was asked for a loader */
 	uint64_t cached_bytes;

@@ -23,8 +23,9 @@
 #include "daemon/log.h"
 
 #define PAGE 4096ull
-#define CLOSER_WEDGED 256u /* descriptors that do not close: stop taking more  \
-			    */
+#define CLOSER_WEDGED                                                          \
+	256u /* descriptors that do not close: stop taking more                \
+	      */
 
 static void fill(struct load *load);
 
@@ -522,40 +523,30 @@ void load_lost(struct load *load)
 
 /* ---- the client --------------------------------------------------------- */
 
-/* Something that loads wait for is there: a loader, or memory. */
+/* Something that loads wait for is there: a loader, or memory. Called by
+ * events, never from within what a load does. */
 void load_go_on(struct rule *rule)
 {
 	struct load *load, *next;
 
-	/* What we do here may free memory, which calls us. */
-	if (rule->going_on) {
-		rule->go_on_again = true;
-		return;
-	}
-	rule->going_on = true;
-	do {
-		rule->go_on_again = false;
-		for (load = rule->loads; load; load = next) {
-			int r = 0;
+	rule->memory_freed = false;
+	for (load = rule->loads; load; load = next) {
+		int r = 0;
 
-			next = load->next;
-			if (load->state == LOAD_NEW)
-				identify(load, load->alloc_size
-						       ? segments_needed(load)
-						       : 0);
-			else if (load->state == LOAD_WAITING)
-				r = take_memory(load, true);
-			if (r == 1)
-				tell_loading(load);
-			if (r < 0) {
-				/* Those who share it go too: start over. */
-				load_failed(load, r);
-				rule->go_on_again = true;
-				break;
-			}
+		next = load->next;
+		if (load->state == LOAD_NEW)
+			identify(load,
+				load->alloc_size ? segments_needed(load) : 0);
+		else if (load->state == LOAD_WAITING)
+			r = take_memory(load, true);
+		if (r == 1)
+			tell_loading(load);
+		if (r < 0) {
+			/* Those who share it go too: start over. */
+			load_failed(load, r);
+			next = rule->loads;
 		}
-	} while (rule->go_on_again);
-	rule->going_on = false;
+	}
 }
 
 static int may_start(struct client *client)

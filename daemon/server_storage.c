@@ -115,7 +115,7 @@ void storage_release(struct rule *rule, uint32_t index)
 	if (entry->alloc_size)
 		alloc_give(rule->alloc, entry->alloc_offset, entry->alloc_size);
 	set_state(rule, index, STORAGE_FREE);
-	load_go_on(rule);
+	rule->memory_freed = true;
 }
 
 void storage_unname(struct rule *rule, uint32_t index, uint64_t generation)
