@@ -13,6 +13,7 @@ size=${TARN_BENCH_MIB:-2048}
 file=$(mktemp "${TMPDIR:-.}/tarn-bench-fill.XXXXXX")
 trap 'rm -f "$file" "$file".*' EXIT
 trap 'exit 1' HUP INT TERM
+have_fio=no # until fio.sh knows
 . "$(dirname "$0")/fio.sh"
 
 # Not zeros: some disks do not read those.

@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2154,SC2034 # shared with who reads it
 # SPDX-License-Identifier: MIT
 #
 # fio as the reference of a cold read, for the scripts beside it. They set

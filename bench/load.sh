@@ -21,6 +21,7 @@ clean_up() {
 }
 trap clean_up EXIT
 trap 'exit 1' HUP INT TERM
+have_fio=no # until fio.sh knows
 . "$(dirname "$0")/fio.sh"
 
 examples/make_checkpoint --size-mb "$size" "$file"
