@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -55,6 +56,7 @@ static void forget_client(struct keeper *keeper, uint64_t number)
 	if (!client)
 		return;
 	*p = client->next;
+	keeper->n_clients--;
 	fd_close(client->socket);
 	fd_close(client->lease_fd);
 	free(client);
@@ -81,8 +83,12 @@ static int admit(struct keeper *keeper, int fd)
 	struct keeper_client *client;
 	_cleanup_fd_ int lease = -1;
 	struct ucred peer;
-	int fds[2], r;
+	int fds[2], r = 0;
 
+	if (keeper->n_clients >= CLIENTS_MAX)
+		return tarn_fail(EUSERS,
+			"%u clients are connected, which is the limit",
+			CLIENTS_MAX);
 	r = check_peer(fd, &peer);
 	if (r == 0)
 		r = keeper_rule_for(keeper, peer.uid, &message.rule);
@@ -106,6 +112,7 @@ static int admit(struct keeper *keeper, int fd)
 	client->lease_fd = fd_steal(&lease);
 	client->next = keeper->clients;
 	keeper->clients = client;
+	keeper->n_clients++;
 	return 0;
 }
 
@@ -327,6 +334,17 @@ static void serve(struct keeper *keeper)
 	}
 }
 
+/* Two descriptors a client, one a segment: as many as the system gives. */
+static void raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+		limit.rlim_cur = limit.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &limit);
+	}
+}
+
 static int prepare(struct keeper *keeper)
 {
 	uint64_t room, memory;
@@ -349,6 +367,7 @@ static int prepare(struct keeper *keeper)
 	keeper->reach = 64ull << 30;
 	while (keeper->reach < 2 * MAX(memory, keeper->budget))
 		keeper->reach *= 2;
+	raise_descriptor_limit();
 	r = watch_signals(keeper);
 	if (r == 0)
 		r = wire_reader_new(&keeper->reader);

@@ -72,6 +72,7 @@ struct keeper {
 	struct keeper_segment *segments;
 	uint32_t n_segments;
 	struct keeper_client *clients;
+	uint32_t n_clients;
 	uint64_t next_client;
 
 	struct keeper_grow *grows; /* the first is under way */

@@ -3,8 +3,8 @@
  * The event loop: callbacks when a descriptor is ready or a time has come.
  *
  * One thread. Level-triggered as epoll is: a callback that leaves something
- * unread is called again. Built on io_uring (multishot poll) where it is
- * allowed, else on epoll; both are the same to the caller.
+ * unread is called again. Built on io_uring (polls, armed again after each
+ * call) where it is allowed, else on epoll; both are the same to the caller.
  */
 #pragma once
 
