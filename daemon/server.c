@@ -63,6 +63,7 @@ static void on_timer(void *arg)
 	struct server *server = arg;
 	uint64_t now = loop_now(), idle = server->start.options.idle_ns;
 
+	server->timer_at = 0;
 	for (struct rule *rule = server->rules; rule; rule = rule->next)
 		storage_evict_idle(rule, now > idle ? now - idle : 0);
 	if (server->idle_since && now - server->idle_since >= idle &&
@@ -71,6 +72,16 @@ static void on_timer(void *arg)
 		server_tell_keeper(server, D_DRAIN_ACCEPTS, NULL, 0);
 	}
 	server_look_around(server);
+}
+
+/* At that time, or before it if it is set already: events that come more
+ * often than the timer must not put it off for ever. */
+static void wake_at(struct server *server, uint64_t at)
+{
+	if (server->timer_at && server->timer_at <= at)
+		return;
+	server->timer_at = at;
+	loop_timer(server->loop, at, on_timer, server);
 }
 
 void server_look_around(struct server *server)
@@ -95,13 +106,9 @@ void server_look_around(struct server *server)
 	else if (!server->idle_since)
 		server->idle_since = loop_now();
 	if (server->draining)
-		loop_timer(server->loop, server->drain_until, on_timer, server);
+		wake_at(server, server->drain_until);
 	else if (server->idle_since || count_cached(server))
-		loop_timer(server->loop,
-			loop_now() + MAX(idle / 4, 20000000ull), on_timer,
-			server);
-	else
-		loop_timer(server->loop, 0, NULL, NULL);
+		wake_at(server, loop_now() + MAX(idle / 4, 20000000ull));
 }
 
 static void drained(struct server *server, const struct msg_drained *message)

@@ -159,6 +159,7 @@ struct server {
 	uint64_t next_job;
 	uint64_t started_at;
 	uint64_t idle_since; /* 0: not idle */
+	uint64_t timer_at;   /* 0: it is not set */
 	bool draining;
 	uint64_t drain_until; /* then it ends with loads under way */
 	bool asked_to_drain; /* accepts */
