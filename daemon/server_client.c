@@ -338,6 +338,9 @@ static int hear(struct client *client)
 		/* Nonsense ends the connection, a refusal does not. */
 		if (r != -EPROTO)
 			r = 0;
+	} else if (r < 0 && r != -EAGAIN && r != -EPIPE) {
+		/* No frame of ours, so no serial: it answers everything. */
+		client_refuse(client, 0, r);
 	}
 	give_fds_to_closer(client, &m);
 	wire_message_clear(&m);
