@@ -274,3 +274,23 @@ tests_store_fake_SOURCES = \
 	tests/store_fake.c \
 	$(NULL)
 tests_store_fake_LDADD = $(WHITEBOX_LIBS)
+
+# The daemon under attack: each with a daemon of its own, an innocent client,
+# and a look at the books afterwards.
+DAEMON_KIT = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/raw_client.c \
+	tests/raw_client.h \
+	tests/witness.c \
+	tests/witness.h \
+	$(NULL)
+DAEMON_TESTS = \
+	tests/daemon_garbage \
+	$(NULL)
+check_PROGRAMS += $(DAEMON_TESTS)
+TESTS += $(DAEMON_TESTS)
+# valgrind would watch the test, not the daemon.
+VALGRIND_EXCEPT += $(DAEMON_TESTS)
+tests_daemon_garbage_SOURCES = tests/daemon_garbage.c $(DAEMON_KIT)
+tests_daemon_garbage_LDADD = $(WHITEBOX_LIBS)
