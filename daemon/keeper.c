@@ -261,7 +261,10 @@ static void reap(struct keeper *keeper)
 			keeper_populated(keeper, code);
 		else if (pid == keeper->server_pid && !keeper->finished) {
 			keeper->server_pid = 0;
-			end(keeper, 1, "the server died");
+			/* Its good-bye may still lie in the socket. */
+			hear_server(keeper);
+			if (!keeper->finished)
+				end(keeper, 1, "the server died");
 		}
 		/* A loader: the server sees its socket end. */
 	}
