@@ -11,10 +11,22 @@ bench_lookup_LDADD = lib/libcore.la
 EXTRA_PROGRAMS += bench/load
 bench_load_SOURCES = bench/load.c
 bench_load_LDADD = lib/libtarn.la
+EXTRA_PROGRAMS += bench/open bench/read
+bench_open_SOURCES = bench/open.c
+bench_open_LDADD = lib/libcore.la
+bench_read_SOURCES = bench/read.c
+bench_read_LDADD = lib/libtarn.la
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 # BENCHES: scripts that are given no argument and run in the build folder.
-BENCHES = bench/fill.sh bench/load.sh bench/lookup.sh bench/view.sh
+BENCHES = \
+	bench/fill.sh \
+	bench/load.sh \
+	bench/lookup.sh \
+	bench/open.sh \
+	bench/read.sh \
+	bench/view.sh \
+	$(NULL)
 EXTRA_DIST += $(BENCHES) bench/fio.sh
 
 # One after the other: both would make the libraries.
