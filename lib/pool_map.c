@@ -22,6 +22,9 @@
 
 #define HUGE_PAGE (2ull << 20) /* the unit of THP on x86-64, and on aarch64 */
 #define REACH_MAX (1ull << 46) /* half of a 47-bit address space */
+/* Where addresses are limited (ulimit -v, valgrind), a process does with as
+ * much of a pool as it can get; less than this is not worth having. */
+#define RESERVE_MIN (1ull << 30)
 
 void pool_map_init(struct pool_map *map, struct connection *connection,
 	const struct table *table)
@@ -35,7 +38,7 @@ void pool_map_done(struct pool_map *map)
 	if (!map->table)
 		return;
 	for (uint32_t i = 0; i < map->n_pools; i++) {
-		munmap(map->pools[i].addr, map->pools[i].reach);
+		munmap(map->pools[i].addr, map->pools[i].reserved);
 		free(map->pools[i].extents);
 	}
 	pthread_mutex_destroy(&map->lock);
@@ -45,31 +48,45 @@ void pool_map_done(struct pool_map *map)
 /* ---- pools ----------------------------------------------------------- */
 
 /* Address space aligned so that huge pages of the memfd can be huge here. */
-static int reserve(uint64_t reach, uint64_t align, unsigned char **ret)
+static unsigned char *reserve(uint64_t size, uint64_t align)
 {
-	uint64_t total = reach + align, head;
-	unsigned char *p;
-
-	p = mmap(NULL, total, PROT_NONE,
+	unsigned char *p = mmap(NULL, size + align, PROT_NONE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t head;
+
 	if (p == MAP_FAILED)
-		return tarn_fail(errno,
-			"pool: no room for %llu bytes of addresses (%s); is "
-			"there a limit on them (ulimit -v)?",
-			(unsigned long long)total, tarn_errno_text(errno));
+		return NULL;
 	head = (align - ((uintptr_t)p & (align - 1))) & (align - 1);
 	if (head)
 		munmap(p, head);
 	if (align - head)
-		munmap(p + head + reach, align - head);
-	*ret = p + head;
+		munmap(p + head + size, align - head);
+	return p + head;
+}
+
+static int reserve_most(
+	uint64_t reach, uint64_t align, struct mapped_pool *pool)
+{
+	uint64_t size = reach;
+
+	while (!(pool->addr = reserve(size, align))) {
+		if (size <= RESERVE_MIN)
+			return tarn_fail(ENOMEM,
+				"pool: no room for %llu bytes of addresses "
+				"(%s); is there a limit on them (ulimit -v)?",
+				(unsigned long long)size,
+				tarn_errno_text(errno));
+		/* Still whole pages of any size. */
+		size = MAX(size / 2 & ~(align - 1), RESERVE_MIN);
+	}
+	pool->reserved = size;
 	return 0;
 }
 
 static int add_pool(struct pool_map *map, const struct table_pool *pool)
 {
 	uint64_t align = HUGE_PAGE;
-	unsigned char *addr = NULL;
+	struct mapped_pool mapped = {.id = pool->id, .reach = pool->reach};
 	int r;
 
 	if (pool->page_shift < 12 || pool->page_shift > 30 ||
@@ -81,11 +98,10 @@ static int add_pool(struct pool_map *map, const struct table_pool *pool)
 			pool->page_shift);
 	if (1ull << pool->page_shift > align)
 		align = 1ull << pool->page_shift;
-	r = reserve(pool->reach, align, &addr);
+	r = reserve_most(pool->reach, align, &mapped);
 	if (r < 0)
 		return r;
-	map->pools[map->n_pools++] = (struct mapped_pool) {
-		.id = pool->id, .reach = pool->reach, .addr = addr};
+	map->pools[map->n_pools++] = mapped;
 	return 0;
 }
 
@@ -187,6 +203,8 @@ static int map_segment(struct pool_map *map, uint32_t number, int fd)
 			"does not fit",
 			number, shared->pool, (unsigned long long)offset,
 			(unsigned long long)size);
+	if (end > pool->reserved)
+		return 0; /* who needs it is told: pool_map_range */
 	r = segment_check(fd, size);
 	if (r >= 0)
 		r = extents_reserve(pool);
@@ -309,6 +327,12 @@ int pool_map_range(struct pool_map *map, uint32_t pool_id, uint64_t base,
 		r = update_pools(map);
 		pool = pool_by_id(map, pool_id);
 	}
+	if (r >= 0 && pool && end <= pool->reach && end > pool->reserved)
+		r = tarn_fail(ENOMEM,
+			"pool %u: byte %llu is past the %llu bytes of "
+			"addresses that this process could get (ulimit -v)",
+			pool_id, (unsigned long long)end,
+			(unsigned long long)pool->reserved);
 	if (r >= 0 && (!pool || end > pool->reach ||
 			      (size && !extents_cover(pool, base, end))))
 		r = tarn_fail(EBADMSG, "pool %u has no %llu bytes at %llu",

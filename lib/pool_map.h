@@ -24,6 +24,7 @@ struct pool_extent {
 struct mapped_pool {
 	uint32_t id;
 	uint64_t reach;
+	uint64_t reserved; /* less than reach where addresses are limited */
 	unsigned char *addr;
 	uint32_t n_extents; /* sorted, apart from each other */
 	struct pool_extent *extents;
