@@ -164,7 +164,8 @@ static void test_start(void)
 	dup2(fd, 100);
 	close(fd);
 	signal(SIGCHLD, on_sigchld);
-	is_int(0, tarn_store_open(NULL, &store), "a daemon is started");
+	if (!is_int(0, tarn_store_open(NULL, &store), "a daemon is started"))
+		bail("%s", tarn_error_message());
 	is_int(0, tarn_store_get_status(store, &status), "and answers");
 	is_int(0, n_sigchld, "no SIGCHLD came");
 	is_int(-1, waitpid(-1, NULL, WNOHANG | __WALL), "no child is left");

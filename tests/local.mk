@@ -306,5 +306,9 @@ TESTS += \
 	$(NULL)
 tests_autostart_SOURCES = tests/autostart.c
 tests_autostart_LDADD = $(WHITEBOX_LIBS)
-tests_store_SOURCES = tests/store.c $(DAEMON_KIT)
+tests_store_SOURCES = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/store.c \
+	$(NULL)
 tests_store_LDADD = $(WHITEBOX_LIBS)
