@@ -97,7 +97,7 @@ struct msg_released {
  * the same file opened O_DIRECT.
  */
 struct msg_load {
-	uint32_t n_ranges; /* 1 to LOAD_RANGES_MAX */
+	uint32_t n_ranges; /* to LOAD_RANGES_MAX; 0: a file without data */
 	uint32_t n_names;
 	uint32_t label_size; /* what people see in a listing; <= 1024 */
 	uint32_t flags;	     /* 0 */

@@ -4,8 +4,9 @@
  *
  * It holds no pointer, so it may travel by any road: a channel, a pipe, a
  * socket, a file, MPI. All fields are little-endian and of fixed width. base
- * and size are in bytes of the pool's address range; offset and strides are
- * in elements from base. Who imports one checks everything (tarn_store_import):
+ * is the byte of the pool's address range from which the layout counts, at any
+ * alignment; offset and strides are in elements from there; size is that of
+ * the whole storage, as the table has it. Who imports one checks everything (tarn_store_import):
  * a hostile descriptor is an error, never a read out of bounds.
  */
 #pragma once
@@ -25,7 +26,7 @@ struct tarn_descriptor {
 	uint32_t pool;
 	uint32_t storage;    /* index in that daemon's storage table */
 	uint64_t generation; /* of that index: a stale one is -ESTALE */
-	uint64_t base;	     /* byte of the pool where the storage begins */
+	uint64_t base;	     /* byte of the pool from which the layout counts */
 	uint64_t size;	     /* bytes of the storage */
 	int64_t offset;	     /* elements from base */
 	uint8_t dtype;
