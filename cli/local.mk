@@ -6,6 +6,14 @@ cli_tarn_SOURCES = \
 	cli/draw.c \
 	cli/draw.h \
 	cli/main.c \
+	cli/near.c \
+	cli/near.h \
+	cli/options.c \
+	cli/options.h \
+	cli/say.c \
+	cli/say.h \
+	cli/text.c \
+	cli/text.h \
 	cli/view.c \
 	$(NULL)
 cli_tarn_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The command line of a verb, parsed and explained from one table.
+ *
+ * The idea: getopt_long's tables are made from ours at each call, with --help
+ * added, and it is kept quiet: the errors are told in our own words, with the
+ * option that was probably meant.
+ */
+#include "cli/options.h"
+
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cleanup.h"
+#include "cli/cli.h"
+#include "cli/near.h"
+#include "cli/say.h"
+
+#define ROWS_MAX 16    /* a verb with more options is two verbs */
+#define HELP_COLUMN 24 /* where the texts begin */
+
+static const struct option_row help_row = {
+	.name = "help", .letter = 'h', .help = "print this"};
+
+static size_t count_rows(const struct usage *usage)
+{
+	size_t n = 0;
+
+	while (usage->options[n].name)
+		n++;
+	return n;
+}
+
+/* ---- help ---------------------------------------------------------- */
+
+static void print_row(const struct option_row *row)
+{
+	int n = printf("  -%c, --%s%s%s", row->letter, row->name,
+		row->value ? " " : "", row->value ? row->value : "");
+
+	printf("%*s", n < HELP_COLUMN ? HELP_COLUMN - n : 1, "");
+	for (const char *p = row->help; *p; p++) {
+		putchar(*p);
+		if (*p == '\n')
+			printf("%*s", HELP_COLUMN, "");
+	}
+	putchar('\n');
+}
+
+static void print_help(const struct usage *usage)
+{
+	const char *lead = "Usage:", *line = usage->arguments;
+
+	while (line) {
+		int n = (int)strcspn(line, "\n");
+
+		printf("%s tarn %s %.*s\n", lead, usage->verb, n, line);
+		lead = "      ";
+		line = line[n] ? line + n + 1 : NULL;
+	}
+	printf("%s\n\n", usage->about);
+	for (size_t i = 0; usage->options[i].name; i++)
+		print_row(&usage->options[i]);
+	print_row(&help_row);
+	puts("\nExit status: 0 done, 1 failed, 2 called wrongly.");
+}
+
+/* ---- errors -------------------------------------------------------- */
+
+int usage_failed(const struct usage *usage, const char *fmt, ...)
+{
+	_cleanup_free_ char *sentence = NULL;
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (vasprintf(&sentence, fmt, ap) < 0)
+		sentence = NULL;
+	va_end(ap);
+	say_failed("%s: %s", usage->verb, sentence ? sentence : "wrong usage");
+	say_hint("'tarn %s --help' tells more", usage->verb);
+	return EXIT_USAGE;
+}
+
+static int unknown_option(const struct usage *usage, const char *given)
+{
+	_cleanup_free_ char *name = NULL;
+	struct near near;
+
+	if (strncmp(given, "--", 2) != 0) {
+		return usage_failed(usage, "there is no option -%c", optopt);
+	}
+	name = must(strndup(given + 2, strcspn(given + 2, "=")));
+	/* getopt names the letter of an option that it knows. */
+	if (optopt)
+		return usage_failed(
+			usage, "the option %s takes no value", given);
+	say_failed("%s: there is no option --%s", usage->verb, name);
+	near_begin(&near, name);
+	for (size_t i = 0; usage->options[i].name; i++)
+		near_offer(&near, usage->options[i].name);
+	near_offer(&near, help_row.name);
+	near_say(&near, NULL);
+	say_hint("'tarn %s --help' lists those that there are", usage->verb);
+	return EXIT_USAGE;
+}
+
+static int check_count(const struct usage *usage, int n, char **args)
+{
+	if (n < usage->args_min)
+		return usage_failed(usage, "%s needed: %s",
+			n ? "more arguments are" : "an argument is",
+			usage->arguments);
+	if (usage->args_max >= 0 && n > usage->args_max)
+		return usage_failed(usage, "unexpected argument '%s'",
+			args[usage->args_max]);
+	return OPTIONS_DONE;
+}
+
+/* ---- parsing ------------------------------------------------------- */
+
+/* getopt's two tables. */
+struct tables {
+	char letters[2 * ROWS_MAX + 3];
+	struct option longs[ROWS_MAX + 2];
+};
+
+static void add_row(
+	struct tables *tables, size_t i, const struct option_row *row)
+{
+	size_t n = strlen(tables->letters);
+
+	tables->letters[n++] = row->letter;
+	tables->letters[n] = row->value ? ':' : '\0';
+	tables->longs[i] = (struct option) {.name = row->name,
+		.has_arg = row->value ? required_argument : no_argument,
+		.val = row->letter};
+}
+
+static void make_tables(const struct usage *usage, struct tables *ret)
+{
+	size_t n = count_rows(usage);
+
+	if (n > ROWS_MAX)
+		abort();
+	*ret = (struct tables) {.letters = ":"};
+	for (size_t i = 0; i < n; i++)
+		add_row(ret, i, &usage->options[i]);
+	add_row(ret, n, &help_row);
+}
+
+static void take(const struct usage *usage, int letter)
+{
+	const struct option_row *row = usage->options;
+
+	while (row->letter != letter)
+		row++;
+	if (row->value)
+		*row->ret_text = optarg;
+	else
+		*row->ret_flag = true;
+}
+
+int options_parse(const struct usage *usage, int argc, char **argv, int *ret_n,
+	char ***ret_args)
+{
+	struct tables tables;
+	int c;
+
+	make_tables(usage, &tables);
+	opterr = 0;
+	optind = 1;
+	while ((c = getopt_long(argc, argv, tables.letters, tables.longs,
+			NULL)) != -1) {
+		switch (c) {
+		case 'h':
+			print_help(usage);
+			return EXIT_DONE;
+		case ':':
+			return usage_failed(usage,
+				"the option %s needs a value",
+				argv[optind - 1]);
+		case '?':
+			return unknown_option(usage, argv[optind - 1]);
+		default:
+			take(usage, c);
+		}
+	}
+	*ret_n = argc - optind;
+	*ret_args = argv + optind;
+	return check_count(usage, *ret_n, *ret_args);
+}

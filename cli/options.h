@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The command line of a verb. One table says which options there are; parsing
+ * and the text of --help are both made from it, so that they agree.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+/* One option; the table ends with a row without a name. */
+struct option_row {
+	const char *name; /* "json" */
+	char letter;      /* 'j' */
+	const char *value; /* what it takes, "PREFIX"; NULL: nothing */
+	const char *help; /* may have several lines */
+	bool *ret_flag;   /* set where it takes nothing */
+	const char **ret_text;
+};
+
+struct usage {
+	const char *verb;
+	const char *arguments; /* "FILE|NAME"; alternatives on lines */
+	const char *about;     /* lines of at most 80 columns */
+	const struct option_row *options;
+	int args_min, args_max; /* without options; -1: any number */
+};
+
+#define OPTION_JSON(flag)                                                      \
+	{                                                                      \
+		.name = "json", .letter = 'j', .ret_flag = (flag),             \
+		.help = "print one JSON object"                                \
+	}
+
+#define OPTION_SOCKET(text)                                                    \
+	{                                                                      \
+		.name = "socket", .letter = 'S', .value = "PATH",              \
+		.ret_text = (text),                                            \
+		.help = "ask the daemon that serves PATH, and no other"        \
+	}
+
+enum { OPTIONS_DONE = -1 };
+
+/*
+ * Parses argv, of which argv[0] is the verb, and leaves what is no option:
+ * *ret_args[0] to [*ret_n - 1], NULL at the end. OPTIONS_DONE, or the exit
+ * status if there is nothing else to do: help was asked for, or the line makes
+ * no sense.
+ */
+int options_parse(const struct usage *usage, int argc, char **argv, int *ret_n,
+	char ***ret_args);
+
+/* Tells what is wrong with the command line. Returns EXIT_USAGE. */
+int usage_failed(const struct usage *usage, const char *fmt, ...)
+	__attribute__((__format__(printf, 2, 3)));

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the command tells a person on stderr. Sentences quote names of files
+ * and tensors, so they are shown as carefully as those.
+ */
+#include "cli/say.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <tarn/error.h>
+
+#include "cli/cli.h"
+#include "cli/text.h"
+
+static void put_line(const char *before, const char *fmt, va_list ap)
+{
+	char *line = NULL;
+
+	/* What is on stdout came before it. */
+	fflush(stdout);
+	fputs(before, stderr);
+	if (vasprintf(&line, fmt, ap) < 0)
+		line = NULL;
+	text_put(stderr, line ? line : "out of memory");
+	fputc('\n', stderr);
+	free(line);
+}
+
+int say_failed(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	put_line("tarn: ", fmt, ap);
+	va_end(ap);
+	return EXIT_FAILED;
+}
+
+int say_error(void)
+{
+	const char *sentence = tarn_error_message();
+
+	return say_failed("%s", *sentence ? sentence : "it failed, silently");
+}
+
+void say_hint(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	put_line("  ", fmt, ap);
+	va_end(ap);
+}
+
+void *must(void *p)
+{
+	if (!p)
+		exit(say_failed("out of memory"));
+	return p;
+}
+
+int say_end(void)
+{
+	bool failed = ferror(stdout);
+
+	errno = 0;
+	if (fflush(stdout) == 0 && !failed)
+		return EXIT_DONE;
+	if (errno != EPIPE)
+		say_failed("the output cannot be written: %s",
+			errno ? strerror(errno) : "an earlier write failed");
+	return EXIT_FAILED;
+}

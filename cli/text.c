@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Text that others wrote, shown to a person.
+ *
+ * The idea: a character is written as it is only if the locale can print it
+ * and it stays where it is put; everything else, also bytes that are no
+ * character, becomes \xNN or \uNNNN.
+ */
+#include "cli/text.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <string.h>
+#include <wchar.h>
+#include <wctype.h>
+
+/* Marks that change the direction of what follows: a name could look like
+ * another one. */
+static bool is_turning(wchar_t c)
+{
+	return c == 0x061c || c == 0x200e || c == 0x200f ||
+	       (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+}
+
+/* One character of s: *ret_n bytes were taken. */
+static int put_one(FILE *f, const char *s, size_t *ret_n)
+{
+	char escape[16] = "";
+	mbstate_t state = {0};
+	wchar_t c = 0;
+	size_t n = mbrtowc(&c, s, strnlen(s, MB_LEN_MAX), &state);
+	int width = 0;
+
+	if (n == 0 || n > MB_LEN_MAX) {
+		snprintf(escape, sizeof(escape), "\\x%02x", (unsigned char)*s);
+		n = 1;
+	} else if (!iswprint((wint_t)c) || is_turning(c)) {
+		snprintf(escape, sizeof(escape),
+			(unsigned long)c < 0x80 ? "\\x%02lx" : "\\u%04lx",
+			(unsigned long)c);
+	} else {
+		width = wcwidth(c);
+	}
+	*ret_n = n;
+	if (f && escape[0])
+		fputs(escape, f);
+	else if (f)
+		fwrite(s, 1, n, f);
+	return escape[0] ? (int)strlen(escape) : width > 0 ? width : 0;
+}
+
+int text_put(FILE *f, const char *s)
+{
+	int columns = 0;
+
+	for (size_t n = 0; *s; s += n)
+		columns += put_one(f, s, &n);
+	return columns;
+}
+
+void text_put_padded(FILE *f, const char *s, int width)
+{
+	int columns = text_put(f, s);
+
+	if (columns < width)
+		fprintf(f, "%*s", width - columns, "");
+}
+
+void text_put_cut(FILE *f, const char *s, size_t size)
+{
+	size_t all = strlen(s), at = 0, n = 0;
+
+	for (; at < all && at < size; at += n)
+		put_one(f, s + at, &n);
+	if (at < all)
+		fprintf(f, "... (%zu bytes in all)", all);
+}
+
+const char *text_bytes(double n, char buf[TEXT_BYTES_MAX])
+{
+	static const char *const units[] = {
+		"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+	size_t unit = 0;
+
+	/* From 1023.995 on, two digits behind the point would round up. */
+	while (n >= 1023.995 && unit + 1 < sizeof(units) / sizeof(units[0])) {
+		n /= 1024;
+		unit++;
+	}
+	snprintf(buf, TEXT_BYTES_MAX, unit ? "%.2f %s" : "%.0f %s", n,
+		units[unit]);
+	return buf;
+}

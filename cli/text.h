@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Text that others wrote, shown to a person: names, metadata, paths. What
+ * could move a cursor, ring a bell or turn a line around is written as an
+ * escape, so that a file can be looked at before it is trusted.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Writes s to f (NULL: only measures); returns the columns that it takes. */
+int text_put(FILE *f, const char *s);
+
+/* The same, and spaces up to width columns. */
+void text_put_padded(FILE *f, const char *s, int width);
+
+/* No more than size bytes of s, and how many there are if that is not all. */
+void text_put_cut(FILE *f, const char *s, size_t size);
+
+#define TEXT_BYTES_MAX 16 /* "1023.99 GiB" */
+
+/* "0 B", "1.46 GiB"; returns buf. */
+const char *text_bytes(double n, char buf[TEXT_BYTES_MAX]);
