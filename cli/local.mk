@@ -5,6 +5,10 @@ cli_tarn_SOURCES = \
 	cli/cli.h \
 	cli/draw.c \
 	cli/draw.h \
+	cli/json.c \
+	cli/json.h \
+	cli/listing.c \
+	cli/listing.h \
 	cli/main.c \
 	cli/near.c \
 	cli/near.h \
@@ -12,6 +16,8 @@ cli_tarn_SOURCES = \
 	cli/options.h \
 	cli/say.c \
 	cli/say.h \
+	cli/store.c \
+	cli/store.h \
 	cli/text.c \
 	cli/text.h \
 	cli/view.c \

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A list of tensors. The idea: whatever it came from, a tensor is a name, a
+ * dtype, a shape and some bytes here, copied, so that printing is the same for
+ * all and nothing below can change while it is measured and then printed.
+ */
+#include "cli/listing.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "cli/json.h"
+#include "cli/say.h"
+#include "cli/text.h"
+
+#define NAME_COLUMNS_MAX 60 /* a longer name moves its own row only */
+#define SHAPE_COLUMNS_MAX 30
+
+void listing_free(struct listing *listing)
+{
+	for (size_t i = 0; i < listing->n; i++) {
+		free(listing->at[i]->name);
+		free(listing->at[i]);
+	}
+	free(listing->at);
+	*listing = (struct listing) {0};
+}
+
+/* ---- filling ------------------------------------------------------- */
+
+static struct entry *add(
+	struct listing *listing, const char *name, int dtype, int ndim)
+{
+	struct entry *e;
+
+	if (listing->n == listing->size) {
+		listing->size = listing->size ? 2 * listing->size : 64;
+		listing->at = must(reallocarray(
+			listing->at, listing->size, sizeof(listing->at[0])));
+	}
+	e = must(calloc(1, sizeof(*e) + (size_t)ndim * sizeof(e->shape[0])));
+	e->name = must(strdup(name));
+	e->dtype = dtype;
+	e->ndim = ndim;
+	listing->at[listing->n++] = e;
+	return e;
+}
+
+void listing_add_file(struct listing *listing, const tarn_file *file)
+{
+	for (size_t i = 0; i < tarn_file_count(file); i++) {
+		const struct tarn_file_tensor *t = tarn_file_at(file, i);
+		struct entry *e = add(listing, t->name, t->dtype, t->ndim);
+
+		e->bytes = t->nbytes;
+		e->file_offset = t->file_offset;
+		if (t->ndim)
+			memcpy(e->shape, t->shape,
+				(size_t)t->ndim * sizeof(e->shape[0]));
+	}
+}
+
+struct wanted {
+	struct listing *listing;
+	const char *prefix;
+	size_t size;
+	bool whole;
+};
+
+static bool is_wanted(const struct wanted *w, const char *name)
+{
+	return !w->whole || !w->size || w->prefix[w->size - 1] == '/' ||
+	       name[w->size] == '\0' || name[w->size] == '/';
+}
+
+static int add_published(void *arg, const char *name,
+	const struct tarn_descriptor *d, uint64_t version)
+{
+	const struct wanted *w = arg;
+	struct tarn_layout layout;
+	struct entry *e;
+
+	(void)version;
+	if (!is_wanted(w, name))
+		return 0;
+	if (d->ndim > TARN_MAX_NDIM || tarn_layout_contiguous(d->dtype, d->ndim,
+					       d->shape, &layout) < 0)
+		return 0; /* of a daemon newer than we are */
+	e = add(w->listing, name, d->dtype, d->ndim);
+	for (int i = 0; i < d->ndim; i++)
+		e->shape[i] = (uint64_t)d->shape[i];
+	e->bytes = (uint64_t)tarn_layout_nbytes(&layout);
+	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct entry *const *x = a, *const *y = b;
+
+	return strcmp((*x)->name, (*y)->name);
+}
+
+int listing_add_store(struct listing *listing, tarn_store *store,
+	const char *prefix, bool whole)
+{
+	struct wanted w = {.listing = listing,
+		.prefix = prefix,
+		.size = prefix ? strlen(prefix) : 0,
+		.whole = whole};
+	int r = tarn_store_list(store, prefix, add_published, &w);
+
+	if (r < 0) {
+		say_error();
+		return r;
+	}
+	if (listing->n)
+		qsort(listing->at, listing->n, sizeof(listing->at[0]), by_name);
+	return 0;
+}
+
+uint64_t listing_bytes(const struct listing *listing)
+{
+	uint64_t sum = 0;
+
+	/* A file's tensors are disjoint, published ones need not be: the sum
+	 * may be more than any machine has, but it is shown, not used. */
+	for (size_t i = 0; i < listing->n; i++)
+		if (add_u64(sum, listing->at[i]->bytes, &sum))
+			return UINT64_MAX;
+	return sum;
+}
+
+/* ---- printing ------------------------------------------------------ */
+
+/* Writes "[2, 3]" to f (NULL: only measures); returns the columns. */
+static int put_shape(FILE *f, const struct entry *e)
+{
+	char number[32];
+	int columns = 2;
+
+	if (f)
+		putc('[', f);
+	for (int i = 0; i < e->ndim; i++) {
+		columns += snprintf(number, sizeof(number), "%s%llu",
+			i ? ", " : "", (unsigned long long)e->shape[i]);
+		if (f)
+			fputs(number, f);
+	}
+	if (f)
+		putc(']', f);
+	return columns;
+}
+
+static const char *dtype_name(const struct entry *e)
+{
+	const char *name = tarn_dtype_name(e->dtype);
+
+	return name ? name : "?";
+}
+
+struct widths {
+	int name, dtype, shape, bytes;
+};
+
+static struct widths measure(const struct listing *listing)
+{
+	struct widths w = {0};
+	char bytes[TEXT_BYTES_MAX];
+
+	for (size_t i = 0; i < listing->n; i++) {
+		const struct entry *e = listing->at[i];
+
+		w.name = MAX(w.name, text_put(NULL, e->name));
+		w.dtype = MAX(w.dtype, (int)strlen(dtype_name(e)));
+		w.shape = MAX(w.shape, put_shape(NULL, e));
+		text_bytes((double)e->bytes, bytes);
+		w.bytes = MAX(w.bytes, (int)strlen(bytes));
+	}
+	w.name = MIN(w.name, NAME_COLUMNS_MAX);
+	w.shape = MIN(w.shape, SHAPE_COLUMNS_MAX);
+	return w;
+}
+
+void listing_print(const struct listing *listing, int indent)
+{
+	struct widths w = measure(listing);
+	char bytes[TEXT_BYTES_MAX];
+
+	for (size_t i = 0; i < listing->n; i++) {
+		const struct entry *e = listing->at[i];
+		int shape;
+
+		printf("%*s", indent, "");
+		text_put_padded(stdout, e->name, w.name);
+		printf("  %-*s  ", w.dtype, dtype_name(e));
+		shape = put_shape(stdout, e);
+		printf("%*s  %*s\n", shape < w.shape ? w.shape - shape : 0, "",
+			w.bytes, text_bytes((double)e->bytes, bytes));
+	}
+}
+
+static json_t *entry_json(
+	const struct entry *e, bool with_offset, bool published)
+{
+	json_t *object = must(json_object()), *shape = must(json_array());
+
+	for (int i = 0; i < e->ndim; i++)
+		if (json_array_append_new(shape, json_u64(e->shape[i])) < 0)
+			must(NULL);
+	json_put(object, "name", json_text(e->name));
+	json_put(object, "dtype", json_text(dtype_name(e)));
+	json_put(object, "shape", shape);
+	json_put(object, "bytes", json_u64(e->bytes));
+	if (with_offset)
+		json_put(object, "file_offset",
+			published ? json_null() : json_u64(e->file_offset));
+	return object;
+}
+
+json_t *listing_json(
+	const struct listing *listing, bool with_offset, bool published)
+{
+	json_t *array = must(json_array());
+
+	for (size_t i = 0; i < listing->n; i++)
+		if (json_array_append_new(
+			    array, entry_json(listing->at[i], with_offset,
+					   published)) < 0)
+			must(NULL);
+	return array;
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The daemon, as the verbs meet it. The idea: who only asks what there is
+ * starts nothing, since of a daemon that does not run the answer is known.
+ */
+#include "cli/store.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "cli/cli.h"
+#include "cli/near.h"
+#include "cli/say.h"
+
+int cli_store_open(const char *socket, tarn_store **ret)
+{
+	int r = tarn_store_open(socket, ret);
+
+	if (r < 0)
+		say_error();
+	return r < 0 ? r : 0;
+}
+
+/* Nobody serves there, or he is just leaving. */
+static bool is_nobody(int r)
+{
+	return r == -ENOENT || r == -ECONNREFUSED || r == -ECONNRESET ||
+	       r == -EPIPE;
+}
+
+int cli_store_find(const char *socket, tarn_store **ret)
+{
+	int r;
+
+	/* This process opens one store. */
+	setenv("TARN_AUTOSTART", "0", 1);
+	r = tarn_store_open(socket, ret);
+	if (r < 0 && !is_nobody(r))
+		say_error();
+	return r >= 0 ? 0 : is_nobody(r) ? 1 : r;
+}
+
+int cli_no_daemon(const char *socket)
+{
+	const char *env = getenv("TARN_SOCKET");
+
+	if (!socket && env && *env)
+		socket = env;
+	say_failed("no daemon is running%s%s", socket ? " at " : "",
+		socket ? socket : "");
+	if (socket)
+		say_hint("'tarnd --socket %s' runs one", socket);
+	else
+		say_hint("'tarn load FILE' starts one");
+	return EXIT_FAILED;
+}
+
+bool cli_is_file(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+}
+
+static int offer(void *arg, const char *name,
+	const struct tarn_descriptor *descriptor, uint64_t version)
+{
+	(void)descriptor;
+	(void)version;
+	near_offer(arg, name);
+	return 0;
+}
+
+void cli_hint_name(tarn_store *store, const char *name)
+{
+	struct near near;
+
+	near_begin(&near, name);
+	tarn_store_list(store, NULL, offer, &near);
+	near_say(&near, "'tarn ls' lists what is published");
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* The daemon, as the verbs meet it: perhaps it runs, perhaps it should. */
+#pragma once
+
+#include <stdbool.h>
+
+#include <tarn/store.h>
+
+#include "base/cleanup.h"
+
+DEFINE_CLEANUP(tarn_store *, tarn_store_unref);
+DEFINE_CLEANUP(tarn_tensor *, tarn_tensor_unref);
+DEFINE_CLEANUP(tarn_file *, tarn_file_unref);
+#define _cleanup_store_ _cleanup_(tarn_store_unrefp)
+#define _cleanup_tensor_ _cleanup_(tarn_tensor_unrefp)
+#define _cleanup_file_ _cleanup_(tarn_file_unrefp)
+
+/* Opens the store, starting a daemon if need be and allowed. 0, or -errno
+ * after saying why. */
+int cli_store_open(const char *socket, tarn_store **ret);
+
+/* The same, but starts none: 1 when none is running, nothing said. */
+int cli_store_find(const char *socket, tarn_store **ret);
+
+/* Says that none is running. Returns EXIT_FAILED. */
+int cli_no_daemon(const char *socket);
+
+/* Is path something that can be read as a file? */
+bool cli_is_file(const char *path);
+
+/* Says what may have been meant by a name that nobody published. */
+void cli_hint_name(tarn_store *store, const char *name);
