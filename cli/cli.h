@@ -7,4 +7,11 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
+int cmd_info(int argc, char **argv);
+int cmd_load(int argc, char **argv);
+int cmd_ls(int argc, char **argv);
+int cmd_print(int argc, char **argv);
+int cmd_rm(int argc, char **argv);
+int cmd_status(int argc, char **argv);
+int cmd_stop(int argc, char **argv);
 int cmd_view(int argc, char **argv);

@@ -5,17 +5,28 @@ cli_tarn_SOURCES = \
 	cli/cli.h \
 	cli/draw.c \
 	cli/draw.h \
+	cli/info.c \
 	cli/json.c \
 	cli/json.h \
 	cli/listing.c \
 	cli/listing.h \
+	cli/load.c \
+	cli/ls.c \
 	cli/main.c \
 	cli/near.c \
 	cli/near.h \
 	cli/options.c \
 	cli/options.h \
+	cli/print.c \
+	cli/progress.c \
+	cli/progress.h \
+	cli/raw.c \
+	cli/raw.h \
+	cli/rm.c \
 	cli/say.c \
 	cli/say.h \
+	cli/status.c \
+	cli/stop.c \
 	cli/store.c \
 	cli/store.h \
 	cli/text.c \

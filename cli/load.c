@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tarn load: a file into shared memory. What is loaded without a name stays
+ * as long as memory lasts, and is found by its FILE:TENSOR addresses.
+ */
+#include "cli/cli.h"
+
+#include <stdio.h>
+
+#include "cli/json.h"
+#include "cli/options.h"
+#include "cli/progress.h"
+#include "cli/say.h"
+#include "cli/store.h"
+#include "cli/text.h"
+
+static json_t *load_json(const char *name, const struct tarn_load_info *info)
+{
+	json_t *object = must(json_object());
+
+	json_put(object, "name", name ? json_text(name) : json_null());
+	json_put(object, "bytes", json_u64(info->bytes));
+	json_put(object, "seconds", json_real(info->seconds));
+	json_put(object, "cpu_seconds", json_real(info->cpu_seconds));
+	json_put(object, "engine", json_text(info->engine));
+	json_put(object, "direct", json_boolean(info->direct));
+	json_put(object, "registered", json_boolean(info->registered));
+	json_put(object, "cached", json_boolean(info->cached));
+	return object;
+}
+
+static void print_load(const char *path, const char *name, size_t n_tensors,
+	const struct tarn_load_info *info)
+{
+	char bytes[TEXT_BYTES_MAX], rate[TEXT_BYTES_MAX];
+
+	text_put(stdout, path);
+	printf(": %zu tensor%s, %s", n_tensors, n_tensors == 1 ? "" : "s",
+		text_bytes((double)info->bytes, bytes));
+	if (info->cached)
+		printf(", in memory already (%.3f s)", info->seconds);
+	else
+		printf(" in %.3f s (%s/s) by %s, %s%s; CPU %.3f s",
+			info->seconds,
+			text_bytes(info->seconds > 0
+					   ? (double)info->bytes / info->seconds
+					   : 0,
+				rate),
+			info->engine,
+			info->direct ? "direct" : "through the page cache",
+			info->registered ? ", registered buffers" : "",
+			info->cpu_seconds);
+	if (name) {
+		fputs("; published below ", stdout);
+		text_put(stdout, name);
+		putchar('/');
+	}
+	putchar('\n');
+}
+
+static int load(
+	const char *path, const char *name, const char *socket, bool json)
+{
+	_cleanup_store_ tarn_store *store = NULL;
+	_cleanup_file_ tarn_file *file = NULL;
+	struct progress progress;
+	const struct tarn_load_options options = {
+		.name = name, .progress = progress_step, .arg = &progress};
+	struct tarn_load_info info;
+	int r;
+
+	/* What is wrong with the file is known before a daemon is started. */
+	if (tarn_file_open(path, &file) < 0)
+		return say_error();
+	if (cli_store_open(socket, &store) < 0)
+		return EXIT_FAILED;
+	progress_begin(&progress);
+	r = tarn_store_load(store, file, &options, &info, NULL);
+	progress_end(&progress);
+	if (r < 0)
+		return say_error();
+	if (json)
+		return json_print(load_json(name, &info));
+	print_load(path, name, tarn_file_count(file), &info);
+	return EXIT_DONE;
+}
+
+int cmd_load(int argc, char **argv)
+{
+	const char *socket = NULL, *name = NULL;
+	bool json = false;
+	const struct option_row rows[] = {
+		{.name = "name",
+			.letter = 'n',
+			.value = "PREFIX",
+			.ret_text = &name,
+			.help = "publish each tensor as PREFIX/TENSOR"},
+		OPTION_JSON(&json),
+		OPTION_SOCKET(&socket),
+		{0},
+	};
+	const struct usage usage = {.verb = "load",
+		.arguments = "[OPTION]... FILE",
+		.about = "Loads all tensors of a file into memory that many "
+			 "processes share. Without a\nname they are reachable "
+			 "as FILE:TENSOR.",
+		.options = rows,
+		.args_min = 1,
+		.args_max = 1};
+	char **args;
+	int n, r;
+
+	r = options_parse(&usage, argc, argv, &n, &args);
+	if (r != OPTIONS_DONE)
+		return r;
+	return load(args[0], name, socket, json);
+}

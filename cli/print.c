@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tarn print: a tensor, or a view of it, as numbers for people or as bytes for
+ * programs.
+ */
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "cli/near.h"
+#include "cli/options.h"
+#include "cli/raw.h"
+#include "cli/say.h"
+#include "cli/store.h"
+
+#define TENSORS_SHOWN 10
+
+/* ---- what was meant ------------------------------------------------ */
+
+/* A file, but not which of its tensors. */
+static int no_tensor(const char *path)
+{
+	_cleanup_file_ tarn_file *file = NULL;
+	size_t n;
+
+	if (tarn_file_open(path, &file) < 0)
+		return say_error();
+	n = tarn_file_count(file);
+	if (n == 0)
+		return say_failed("%s has no tensors", path);
+	say_failed("%s is a file; say which of its %zu tensors, FILE:TENSOR",
+		path, n);
+	for (size_t i = 0; i < MIN(n, TENSORS_SHOWN); i++)
+		say_hint("%s:%s", path, tarn_file_at(file, i)->name);
+	if (n > TENSORS_SHOWN)
+		say_hint("... 'tarn info %s' lists them all", path);
+	return EXIT_FAILED;
+}
+
+/* The file of an address: the shortest before a ':' that there is. */
+static char *file_part(const char *address, const char **ret_tensor)
+{
+	const char *colon = strchr(address, ':');
+
+	for (; colon; colon = strchr(colon + 1, ':')) {
+		char *path = must(strndup(address, (size_t)(colon - address)));
+
+		*ret_tensor = colon + 1;
+		if (cli_is_file(path))
+			return path;
+		free(path);
+	}
+	return NULL;
+}
+
+/* The library has said that there is no such tensor. */
+static void hint(tarn_store *store, const char *address)
+{
+	_cleanup_file_ tarn_file *file = NULL;
+	_cleanup_free_ char *path = NULL;
+	const char *tensor;
+	struct near near;
+
+	path = file_part(address, &tensor);
+	if (!path) {
+		cli_hint_name(store, address);
+		return;
+	}
+	if (tarn_file_open(path, &file) < 0)
+		return;
+	near_begin(&near, tensor);
+	for (size_t i = 0; i < tarn_file_count(file); i++)
+		near_offer(&near, tarn_file_at(file, i)->name);
+	near_say(&near, NULL);
+	say_hint("'tarn info %s' lists its tensors", path);
+}
+
+/* ---- printing ------------------------------------------------------ */
+
+static int print_view(tarn_tensor *tensor, const char *expr, bool raw)
+{
+	_cleanup_tensor_ tarn_tensor *view = NULL;
+	_cleanup_free_ char *text = NULL;
+
+	if (tarn_tensor_apply(tensor, expr, &view) < 0)
+		return say_error();
+	if (raw)
+		return raw_write(view) < 0 ? EXIT_FAILED : EXIT_DONE;
+	if (tarn_tensor_format(view, 0, &text) < 0)
+		return say_error();
+	puts(text);
+	return EXIT_DONE;
+}
+
+int cmd_print(int argc, char **argv)
+{
+	_cleanup_tensor_ tarn_tensor *tensor = NULL;
+	_cleanup_store_ tarn_store *store = NULL;
+	const char *socket = NULL;
+	bool raw = false;
+	const struct option_row rows[] = {
+		{.name = "raw",
+			.letter = 'r',
+			.ret_flag = &raw,
+			.help = "write the view's bytes in C order, and "
+				"nothing else"},
+		OPTION_SOCKET(&socket),
+		{0},
+	};
+	const struct usage usage = {.verb = "print",
+		.arguments = "[OPTION]... FILE:TENSOR|NAME [EXPR]",
+		.about =
+			"Prints a tensor as numpy does, or a view of it: EXPR "
+			"is a chain of views like\n'[0:4, ::2].permute(1,0)'; "
+			"'tarn view --help' has them all. A FILE is loaded if\n"
+			"nobody has yet; a daemon is started if none runs.",
+		.options = rows,
+		.args_min = 1,
+		.args_max = 2};
+	char **args;
+	int n, r;
+
+	r = options_parse(&usage, argc, argv, &n, &args);
+	if (r != OPTIONS_DONE)
+		return r;
+	if (cli_store_open(socket, &store) < 0)
+		return EXIT_FAILED;
+	r = tarn_store_get(store, args[0], &tensor);
+	if (r == -ENOENT && cli_is_file(args[0]))
+		return no_tensor(args[0]);
+	if (r < 0)
+		say_error();
+	if (r == -ENOENT)
+		hint(store, args[0]);
+	if (r < 0)
+		return EXIT_FAILED;
+	return print_view(tensor, n > 1 ? args[1] : "", raw);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/* A bar on a terminal for what takes long; nothing anywhere else. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct progress {
+	bool terminal;
+	bool shown;
+	int64_t begun_ms, drawn_ms;
+};
+
+void progress_begin(struct progress *progress);
+
+/* As tarn_load_options.progress has it; arg is the struct progress. */
+int progress_step(void *arg, uint64_t done, uint64_t total);
+
+/* Takes the bar away again. */
+void progress_end(struct progress *progress);
+
+/* The bar as text of at most columns columns; seconds since the beginning. */
+void progress_line(char *buf, size_t size, int columns, uint64_t done,
+	uint64_t total, double seconds);
