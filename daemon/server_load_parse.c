@@ -198,9 +198,13 @@ static int parse_names(
 static int parse_label(
 	struct load *load, const unsigned char *at, uint32_t size)
 {
-	load->label = calloc(1, size + 1);
+	static const char none[] = "a file without a label";
+
+	load->label = calloc(1, MAX(size + 1, sizeof(none)));
 	if (!load->label)
 		return tarn_fail(ENOMEM, "out of memory");
+	if (!size)
+		strcpy(load->label, none);
 	for (uint32_t i = 0; i < size; i++)
 		load->label[i] =
 			at[i] < ' ' || at[i] == 127 ? '?' : (char)at[i];
@@ -223,6 +227,11 @@ int load_parse(struct load *load)
 			"%u bytes, flags %u: beyond the limits",
 			head->n_ranges, head->n_names, head->label_size,
 			head->flags);
+	if (m->n_fds > 2)
+		return tarn_fail(EINVAL,
+			"load: %d descriptors, at most 2 are wanted: the file, "
+			"and the same for direct reading",
+			m->n_fds);
 	if (head->n_ranges * sizeof(struct msg_range) > (size_t)(end - at))
 		return tarn_fail(EPROTO, "load: the message ends in a range");
 	load->n_ranges = head->n_ranges;
