@@ -28,6 +28,7 @@
 	      */
 
 static void fill(struct load *load);
+static void tell_loading(struct load *load);
 
 static uint64_t cpu_now(void)
 {
@@ -72,6 +73,8 @@ static void load_free(struct load *load)
 		load->client->n_loads--;
 	closer_close(rule->closer, load->fds[0]);
 	closer_close(rule->closer, load->fds[1]);
+	for (int i = 0; i < load->message.n_fds; i++)
+		closer_close(rule->closer, wire_take_fd(&load->message, i));
 	wire_message_clear(&load->message);
 	free(load->label);
 	free(load);
@@ -119,6 +122,26 @@ static void succeed(struct load *load, uint32_t index, uint64_t generation,
 		client_reply(load->client, WIRE_LOADED, load->serial, &loaded,
 			sizeof(loaded), NULL, 0);
 	load_free(load);
+}
+
+static void drop_from_loader(struct load *load)
+{
+	struct msg_job job = {.job = load->job};
+
+	if (load->loader)
+		loader_tell(load->loader, L_DROP, &job, sizeof(job), NULL, 0);
+	leave_loader(load);
+}
+
+/* The server gives up on it; other than after L_FAILED, the loader still holds
+ * the file. */
+static void give_up(struct load *load, int error)
+{
+	_cleanup_free_ char *why = strdup(tarn_fail_message());
+
+	drop_from_loader(load);
+	tarn_fail_verbatim(error, why ? why : "out of memory");
+	load_failed(load, error);
 }
 
 /* ---- memory ------------------------------------------------------------ */
@@ -180,7 +203,8 @@ static int take_memory(struct load *load, bool may_grow)
 			load->asked_to_grow = r == 0;
 			return r;
 		}
-		if (!storage_evict_one(rule))
+		/* What cannot fit shall not cost others their cache. */
+		if (size > alloc_total(rule->alloc) || !storage_evict_one(rule))
 			return -ENOSPC;
 	}
 	r = add_storage(load, offset, size);
@@ -208,16 +232,19 @@ void load_no_memory(struct rule *rule, int error)
 {
 	_cleanup_free_ char *why = strdup(tarn_fail_message());
 	struct load *load;
+	int r;
 
 	for (load = rule->loads; load; load = load->next)
 		if (load->asked_to_grow)
 			break;
 	if (load) {
 		load->asked_to_grow = false;
-		if (load->state == LOAD_WAITING &&
-			take_memory(load, false) < 0) {
+		r = load->state == LOAD_WAITING ? take_memory(load, false) : 0;
+		if (r == 1)
+			tell_loading(load);
+		if (r < 0) {
 			tarn_fail_verbatim(error, why ? why : "out of memory");
-			load_failed(load, error);
+			give_up(load, error);
 		}
 	}
 	load_go_on(rule);
@@ -309,15 +336,6 @@ static void tell_loading(struct load *load)
 	load->told = true;
 }
 
-static void drop_from_loader(struct load *load)
-{
-	struct msg_job job = {.job = load->job};
-
-	if (load->loader)
-		loader_tell(load->loader, L_DROP, &job, sizeof(job), NULL, 0);
-	leave_loader(load);
-}
-
 /* ---- whose bytes ------------------------------------------------------- */
 
 static bool same_file(
@@ -385,7 +403,7 @@ void load_identified(struct load *load, const struct msg_identity *identity)
 		}
 		tarn_fail(EBUSY, "the file changed while it was being loaded; "
 				 "load it again");
-		return load_failed(load, EBUSY);
+		return give_up(load, EBUSY);
 	}
 	load->identity = *identity;
 	if (!identity->young && find_cached(load, &index)) {
@@ -403,7 +421,7 @@ void load_identified(struct load *load, const struct msg_identity *identity)
 	}
 	r = take_memory(load, true);
 	if (r < 0)
-		refuse(load, r);
+		give_up(load, r);
 	else if (load->state == LOAD_FILLING)
 		tell_loading(load);
 }
@@ -513,6 +531,8 @@ void load_lost(struct load *load)
 			load->alloc_size = 0;
 		}
 	} else {
+		/* Waiting for memory, it may be shared all the same. */
+		settle_sharers(load, error);
 		give_back(load);
 	}
 	if (silent)
@@ -543,7 +563,7 @@ void load_go_on(struct rule *rule)
 			tell_loading(load);
 		if (r < 0) {
 			/* Those who share it go too: start over. */
-			load_failed(load, r);
+			give_up(load, r);
 			next = rule->loads;
 		}
 	}
