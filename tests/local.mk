@@ -286,7 +286,10 @@ DAEMON_KIT = \
 	tests/witness.h \
 	$(NULL)
 DAEMON_TESTS = \
+	tests/daemon_full \
 	tests/daemon_garbage \
+	tests/daemon_load_hostile \
+	tests/daemon_loads \
 	$(NULL)
 check_PROGRAMS += $(DAEMON_TESTS)
 TESTS += $(DAEMON_TESTS)
@@ -294,6 +297,12 @@ TESTS += $(DAEMON_TESTS)
 VALGRIND_EXCEPT += $(DAEMON_TESTS)
 tests_daemon_garbage_SOURCES = tests/daemon_garbage.c $(DAEMON_KIT)
 tests_daemon_garbage_LDADD = $(WHITEBOX_LIBS)
+tests_daemon_load_hostile_SOURCES = tests/daemon_load_hostile.c $(DAEMON_KIT)
+tests_daemon_load_hostile_LDADD = $(WHITEBOX_LIBS)
+tests_daemon_full_SOURCES = tests/daemon_full.c $(DAEMON_KIT)
+tests_daemon_full_LDADD = $(WHITEBOX_LIBS)
+tests_daemon_loads_SOURCES = tests/daemon_loads.c $(DAEMON_KIT)
+tests_daemon_loads_LDADD = $(WHITEBOX_LIBS)
 
 # The client, against the real daemon.
 check_PROGRAMS += \

@@ -174,7 +174,8 @@ bool raw_is_closed(struct raw *raw)
 void order_range(struct order *order, uint64_t file_offset, uint64_t size,
 	uint64_t storage_offset)
 {
-	order->ranges[order->head.n_ranges++] = (struct msg_range) {
+	order->head.n_ranges++;
+	order->ranges[order->n_ranges++] = (struct msg_range) {
 		.file_offset = file_offset,
 		.size = size,
 		.storage_offset = storage_offset,
@@ -220,7 +221,7 @@ void order_bytes(struct order *order, const char *name, int64_t size)
 
 int order_send(struct order *order, struct raw *raw, int fd, int direct)
 {
-	size_t ranges = order->head.n_ranges * sizeof(order->ranges[0]);
+	size_t ranges = order->n_ranges * sizeof(order->ranges[0]);
 	size_t label = strlen(order->label), at = 0;
 	int fds[2] = {fd, direct}, n = (fd >= 0) + (fd >= 0 && direct >= 0), r;
 	unsigned char *body = malloc(

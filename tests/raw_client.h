@@ -50,7 +50,8 @@ bool raw_is_closed(struct raw *raw);
 /* ---- a load ----------------------------------------------------------- */
 
 struct order {
-	struct msg_load head; /* n_ranges and n_names count themselves */
+	struct msg_load head; /* counts itself; may be made to lie */
+	uint32_t n_ranges;    /* that are there */
 	struct msg_range ranges[80];
 	unsigned char *names;
 	size_t names_size;
