@@ -8,6 +8,8 @@
 #include "lib/layout.h"
 #include "lib/reshape.h"
 
+#include <stdio.h>
+
 #define ARGS_MAX (TARN_MAX_NDIM + 1) /* split: a dim and 12 sizes */
 #define PATTERN_MAX_SIZE 512
 
@@ -257,6 +259,41 @@ static int apply_rearrange(struct expr *e)
 		&e->layout, pattern, n, axes, &e->source, &e->layout);
 }
 
+static int fail_count(const struct expr *e, const char *at, const char *name,
+	int min, int max, int given)
+{
+	char wanted[32];
+
+	if (max == 0)
+		snprintf(wanted, sizeof(wanted), "no number");
+	else if (min == max)
+		snprintf(wanted, sizeof(wanted), "%d number%s", min,
+			min == 1 ? "" : "s");
+	else
+		snprintf(wanted, sizeof(wanted), "%d to %d numbers", min, max);
+	return tarn_fail(EINVAL,
+		"expression \"%.400s\": column %d: %s takes %s, and %d %s "
+		"given",
+		e->text, (int)(at - e->text) + 1, name, wanted, given,
+		given == 1 ? "is" : "are");
+}
+
+static int fail_name(const struct expr *e, const char *at, const char *name)
+{
+	char known[320] = "bitcast, rearrange";
+
+	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
+		size_t used = strlen(known);
+
+		snprintf(known + used, sizeof(known) - used, ", %s",
+			methods[i].name);
+	}
+	return tarn_fail(EINVAL,
+		"expression \"%.400s\": column %d: there is no view called "
+		"\"%s\"; there are %s",
+		e->text, (int)(at - e->text) + 1, name, known);
+}
+
 static int apply_numbers(struct expr *e, const char *at, const char *name)
 {
 	struct args args;
@@ -270,16 +307,10 @@ static int apply_numbers(struct expr *e, const char *at, const char *name)
 			return r;
 		if (args.n >= methods[i].min && args.n <= methods[i].max)
 			return methods[i].call(e, &args);
-		return tarn_fail(EINVAL,
-			"expression \"%.400s\": column %d: %s takes %d to %d "
-			"numbers, and %d are given",
-			e->text, (int)(at - e->text) + 1, name, methods[i].min,
-			methods[i].max, args.n);
+		return fail_count(
+			e, at, name, methods[i].min, methods[i].max, args.n);
 	}
-	return tarn_fail(EINVAL,
-		"expression \"%.400s\": column %d: there is no view called "
-		"\"%s\"",
-		e->text, (int)(at - e->text) + 1, name);
+	return fail_name(e, at, name);
 }
 
 int expr_method(struct expr *e)

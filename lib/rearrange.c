@@ -187,6 +187,13 @@ static int check_names(const char *pattern, const struct side *left,
 			return tarn_fail(EINVAL,
 				"rearrange: size %lld of \"%.64s\" is negative",
 				(long long)axes[i].size, axes[i].name);
+		for (int j = 0; j < i; j++)
+			if (strcmp(axes[i].name, axes[j].name) == 0)
+				return tarn_fail(EINVAL,
+					"rearrange: \"%.64s\" has two sizes, "
+					"%lld and %lld",
+					axes[i].name, (long long)axes[j].size,
+					(long long)axes[i].size);
 		for (int j = 0; j < left->n_terms; j++)
 			found |= t.size && term_is(&left->terms[j], &t);
 		if (!found)
@@ -227,11 +234,9 @@ static int split_group(const char *pattern, const struct side *left, int group,
 		terms[n] = &left->terms[i];
 		sizes[n++] = given_size(&left->terms[i], n_given, given);
 	}
-	r = shape_infer("rearrange", layout->dtype, 1, &layout->shape[d], n,
-		sizes, filled);
+	r = dim_infer("rearrange", layout, d, n, sizes, filled);
 	if (r < 0)
-		return tarn_fail_prefix(r, "dimension %d of shape %s: ", d,
-			LAYOUT_TEXT(layout));
+		return r;
 	for (int i = 0; i < n; i++) {
 		r = axes_add(terms[i], filled[i], axes);
 		if (r < 0)

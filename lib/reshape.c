@@ -13,6 +13,8 @@
 #include "lib/layout.h"
 #include "lib/reshape.h"
 
+#include <stdio.h>
+
 /* The sizes with 1 for the one to be inferred, whose place is returned. */
 static int find_inferred(const char *op, int ndim, const int64_t *shape,
 	int64_t *out, int *ret_at)
@@ -199,6 +201,22 @@ int tarn_layout_reshape(const struct tarn_layout *layout, int ndim,
 
 /* ---- groups of dimensions ------------------------------------------ */
 
+int dim_infer(const char *op, const struct tarn_layout *layout, int dim, int n,
+	const int64_t *sizes, int64_t *out)
+{
+	char where[SHAPE_TEXT_MAX + 64];
+	int r = shape_infer(
+		op, layout->dtype, 1, &layout->shape[dim], n, sizes, out);
+
+	if (r == 0)
+		return 0;
+	/* Once more, for a sentence that says which dimension it was. */
+	snprintf(where, sizeof(where), "%s: dimension %d of shape %s", op, dim,
+		LAYOUT_TEXT(layout));
+	return shape_infer(
+		where, layout->dtype, 1, &layout->shape[dim], n, sizes, out);
+}
+
 /* The shape in which dims first..last are one; a scalar becomes [1]. */
 static int group_dims(const char *op, const struct tarn_layout *layout,
 	int first, int last, int64_t *shape, int *ret_ndim)
@@ -290,8 +308,7 @@ int tarn_layout_split(const struct tarn_layout *layout, int dim, int n,
 		wanted[i] = sizes[i] == 0 && layout->shape[dim] ? -1 : sizes[i];
 	for (int i = 0; i < dim; i++)
 		shape[i] = layout->shape[i];
-	r = shape_infer("split", layout->dtype, 1, &layout->shape[dim], n,
-		wanted, shape + dim);
+	r = dim_infer("split", layout, dim, n, wanted, shape + dim);
 	if (r < 0)
 		return r;
 	for (int i = dim + 1; i < layout->ndim; i++)

@@ -11,6 +11,11 @@
 int shape_infer(const char *op, int dtype, int from_ndim, const int64_t *from,
 	int ndim, const int64_t *shape, int64_t *out);
 
+/* The same for the sizes into which one dimension of layout is split; errors
+ * name the dimension. */
+int dim_infer(const char *op, const struct tarn_layout *layout, int dim, int n,
+	const int64_t *sizes, int64_t *out);
+
 /*
  * Strides that let shape (of as many elements) see layout without a copy, as
  * PyTorch computes them. -1, or where there are none the dimension of layout

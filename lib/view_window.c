@@ -42,7 +42,7 @@ int tarn_layout_unfold(const struct tarn_layout *layout, int dim, int64_t size,
 {
 	struct tarn_layout out = *layout;
 	bool scalar = layout->ndim == 0;
-	int64_t n, stride;
+	int64_t n, stride, windows;
 	int r;
 
 	r = layout_dim_or_scalar("unfold", layout, dim, &dim);
@@ -60,8 +60,14 @@ int tarn_layout_unfold(const struct tarn_layout *layout, int dim, int64_t size,
 			"unfold: a window of %lld does not fit into dimension "
 			"%d of shape %s",
 			(long long)size, dim, LAYOUT_TEXT(layout));
+	/* Only an empty tensor has an extent as large as that. */
+	if (add_i64((n - size) / step, 1, &windows))
+		return tarn_fail(EOVERFLOW,
+			"unfold: windows of %lld in dimension %d of shape %s "
+			"are more than 2^63 - 1",
+			(long long)size, dim, LAYOUT_TEXT(layout));
 	if (!scalar) {
-		out.shape[dim] = (n - size) / step + 1;
+		out.shape[dim] = windows;
 		out.stride[dim] = stride_times(stride, step);
 	}
 	layout_insert_dim(&out, out.ndim, size, stride);
