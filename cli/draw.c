@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Layouts drawn for a person.
- *
- * Strides are understood by looking from both sides. First the view: every
- * cell shows the storage element that it reads, so that the differences along
- * a row and down a column are the strides themselves. Then the storage: every
- * cell shows when the view comes by, so that gaps, jumps and reversals are
- * seen where they are.
+ * A chain of views in words: what each link makes of the layout, a reshape as
+ * the merges and splits that it consists of, and what the strides mean. The
+ * steps of a reshape are done one by one on the real strides, so that the one
+ * that needs a copy is seen to need it.
  */
 #include "cli/draw.h"
 
@@ -14,25 +11,13 @@
 #include <langinfo.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define COLUMNS 80
-#define VIEW_CELLS_MAX 256    /* picked: about a screen */
-#define STORAGE_CELLS_MAX 512 /* the same */
-#define PLANES_MAX 16
 #define TEXT_MAX 640 /* a formatted layout of 12 dimensions */
 
-static bool utf8(void)
+bool draw_utf8(void)
 {
 	return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-}
-
-static int digits(int64_t n)
-{
-	char buf[32];
-
-	return snprintf(buf, sizeof(buf), "%" PRId64, n);
 }
 
 static void print_shape(int ndim, const int64_t *shape)
@@ -66,11 +51,53 @@ static void do_step(
 	*ndim += new - old;
 }
 
-static void draw_explanation(
-	const struct tarn_layout *before, const struct tarn_layout *after)
+/* Why the dimensions of a merge are no one dimension: the last two of them
+ * whose strides do not fit. */
+static void draw_obstacle(
+	const struct tarn_layout *l, const struct tarn_reshape_step *step)
+{
+	int inner = step->dim + step->n - 1;
+
+	for (int d = inner - 1; d >= step->dim; d--) {
+		int64_t wanted = l->shape[inner] * l->stride[inner];
+
+		if (l->shape[d] == 1)
+			continue;
+		if (l->shape[inner] != 1 && l->stride[d] != wanted) {
+			printf("          needs a copy: dim %d steps by "
+			       "%" PRId64 ", not by the %" PRId64
+			       " that dim %d takes\n",
+				d, l->stride[d], wanted, inner);
+			return;
+		}
+		inner = d;
+	}
+}
+
+/* Does a step on the strides too. false: only a copy could go on. */
+static bool step_is_view(
+	struct tarn_layout *now, const struct tarn_reshape_step *step)
+{
+	int last = step->dim + step->n - 1;
+
+	if (step->n == 0)
+		return tarn_layout_unsqueeze(now, 0, now) == 0;
+	if (step->kind == 's')
+		return tarn_layout_split(
+			       now, step->dim, step->n, step->sizes, now) == 0;
+	if (tarn_layout_merge(now, step->dim, last, now) == 0)
+		return true;
+	draw_obstacle(now, step);
+	return false;
+}
+
+static void draw_explanation(const struct tarn_layout *before, bool copies,
+	const struct tarn_layout *after)
 {
 	int64_t shape[2 * TARN_MAX_NDIM];
+	struct tarn_layout now = *before;
 	struct tarn_reshape_plan plan;
+	bool view = tarn_layout_numel(before) > 0;
 	int ndim = before->ndim;
 
 	if (tarn_reshape_explain(before->ndim, before->shape, after->ndim,
@@ -86,15 +113,18 @@ static void draw_explanation(
 		do_step(step, shape, &ndim);
 		if (step->kind == 's')
 			printf("        split dim %d into %d %s ", step->dim,
-				step->n, utf8() ? "→" : "->");
+				step->n, draw_utf8() ? "→" : "->");
 		else if (step->n == 0)
 			printf("        a scalar as one dimension %s ",
-				utf8() ? "→" : "->");
+				draw_utf8() ? "→" : "->");
 		else
 			printf("        merge dims %d to %d %s ", step->dim,
-				step->dim + step->n - 1, utf8() ? "→" : "->");
+				step->dim + step->n - 1,
+				draw_utf8() ? "→" : "->");
 		print_shape(ndim, shape);
 		putchar('\n');
+		if (copies && view)
+			view = step_is_view(&now, step);
 	}
 }
 
@@ -117,16 +147,18 @@ void draw_link(const struct tarn_layout *before, const char *link, int copies,
 	tarn_layout_format(after, text, sizeof(text));
 	printf("  %-30s %s%s\n", link, text, copies ? "  (a copy)" : "");
 	if (regroups(link))
-		draw_explanation(before, after);
+		draw_explanation(before, copies, after);
 }
 
 void draw_summary(const struct tarn_layout *view)
 {
+	int64_t numel = tarn_layout_numel(view);
+	int64_t nbytes = tarn_layout_nbytes(view);
 	int64_t first, count;
 
 	tarn_layout_bounds(view, &first, &count);
-	printf("\n%" PRId64 " elements, %" PRId64 " bytes, %s",
-		tarn_layout_numel(view), tarn_layout_nbytes(view),
+	printf("\n%" PRId64 " element%s, %" PRId64 " byte%s, %s", numel,
+		numel == 1 ? "" : "s", nbytes, nbytes == 1 ? "" : "s",
 		tarn_layout_is_contiguous(view) ? "contiguous"
 		: tarn_layout_is_fortran(view)  ? "Fortran order"
 						: "not contiguous");
@@ -147,144 +179,4 @@ void draw_summary(const struct tarn_layout *view)
 				stride < 0 ? -stride : stride,
 				stride < 0 ? "back" : "further");
 	}
-}
-
-/* ---- the view ------------------------------------------------------ */
-
-/* The last two dimensions from element on. */
-static void draw_plane(
-	const struct tarn_layout *view, int64_t element, int width)
-{
-	int n = view->ndim;
-	int64_t rows = n > 1 ? view->shape[n - 2] : 1;
-	int64_t columns = n > 0 ? view->shape[n - 1] : 1;
-
-	for (int64_t i = 0; i < rows; i++) {
-		printf("  ");
-		for (int64_t j = 0; j < columns; j++) {
-			int64_t e = element;
-
-			e += i ? i * view->stride[n - 2] : 0;
-			e += j ? j * view->stride[n - 1] : 0;
-			printf(" %*" PRId64, width, e);
-		}
-		if (i == 0 && columns > 1)
-			printf("   %s %+" PRId64, utf8() ? "→" : "right",
-				view->stride[n - 1]);
-		if (i == 1)
-			printf("   %s %+" PRId64, utf8() ? "↓" : "down",
-				view->stride[n - 2]);
-		putchar('\n');
-	}
-}
-
-static bool draw_view(const struct tarn_layout *view, int width)
-{
-	int64_t numel = tarn_layout_numel(view);
-	int64_t columns = view->ndim ? view->shape[view->ndim - 1] : 1;
-	int outer = view->ndim > 2 ? view->ndim - 2 : 0;
-	int64_t planes = 1;
-
-	for (int d = 0; d < outer; d++)
-		planes *= view->shape[d];
-	if (columns * (width + 1) + 16 > COLUMNS || planes > PLANES_MAX)
-		return false;
-	printf("\nThe view; each cell is the storage element that it reads:\n");
-	for (int64_t k = 0; k < planes && numel; k++) {
-		int64_t index[TARN_MAX_NDIM] = {0}, element;
-
-		tarn_unravel_index(outer, view->shape, k, TARN_ORDER_C, index);
-		if (outer) {
-			printf("  [");
-			for (int d = 0; d < outer; d++)
-				printf("%" PRId64 ", ", index[d]);
-			printf(":, :]\n");
-		}
-		if (tarn_layout_element(view, index, &element) == 0)
-			draw_plane(view, element, width);
-	}
-	return true;
-}
-
-/* ---- the storage --------------------------------------------------- */
-
-/* When each element is visited first, -1 for never, and how often. */
-struct visits {
-	int64_t first[STORAGE_CELLS_MAX];
-	int times[STORAGE_CELLS_MAX];
-	bool repeated;
-};
-
-static void count_visits(const struct tarn_layout *view, struct visits *v)
-{
-	int64_t numel = tarn_layout_numel(view);
-
-	memset(v, 0, sizeof(*v));
-	for (int64_t i = 0; i < numel; i++) {
-		int64_t index[TARN_MAX_NDIM], e;
-
-		tarn_unravel_index(
-			view->ndim, view->shape, i, TARN_ORDER_C, index);
-		if (tarn_layout_element(view, index, &e) < 0)
-			continue;
-		if (v->times[e]++ == 0)
-			v->first[e] = i;
-		else
-			v->repeated = true;
-	}
-}
-
-static void draw_storage(
-	const struct tarn_layout *view, int64_t size, int64_t row)
-{
-	struct visits v;
-	int width = digits(tarn_layout_numel(view));
-	int label = digits(size);
-	int fit;
-
-	count_visits(view, &v);
-	width += v.repeated;
-	fit = (COLUMNS - label - 6) / (width + 1);
-	if (row < 1 || row > fit)
-		row = fit < 16 ? fit : 16;
-	while (row < 4 && row * 2 <= fit)
-		row *= 2; /* short rows share a line */
-	printf("\nThe storage; each cell is the turn at which the view comes "
-	       "by%s:\n",
-		v.repeated ? " first (+: and again)" : "");
-	for (int64_t at = 0; at < size; at += row) {
-		printf("  %*" PRId64 ":", label, at);
-		for (int64_t e = at; e < at + row && e < size; e++) {
-			if (v.times[e] == 0)
-				printf(" %*s%s", width - 1, "",
-					utf8() ? "·" : ".");
-			else
-				printf(" %*" PRId64 "%s", width - v.repeated,
-					v.first[e],
-					v.times[e] > 1 ? "+"
-					: v.repeated   ? " "
-						       : "");
-		}
-		putchar('\n');
-	}
-}
-
-void draw_walk(const struct tarn_layout *view, int64_t size, int64_t row)
-{
-	int64_t numel = tarn_layout_numel(view);
-	int64_t first, count;
-
-	tarn_layout_bounds(view, &first, &count);
-	if (numel == 0)
-		return;
-	if (first < 0 || first + count > size) {
-		printf("\nIt reaches outside of the storage.\n");
-		return;
-	}
-	if (numel > VIEW_CELLS_MAX || !draw_view(view, digits(size - 1)))
-		printf("\n(Too large to draw the view.)\n");
-	if (numel > STORAGE_CELLS_MAX || size > STORAGE_CELLS_MAX)
-		printf("\n(Too large to draw the storage.)\n");
-	else
-		draw_storage(view, size, row);
 }

@@ -5,6 +5,7 @@ cli_tarn_SOURCES = \
 	cli/cli.h \
 	cli/draw.c \
 	cli/draw.h \
+	cli/draw_walk.c \
 	cli/info.c \
 	cli/json.c \
 	cli/json.h \

@@ -109,10 +109,15 @@ static int view_batch(void)
 	size_t size = 0;
 	ssize_t n;
 
+	/* Who asks may wait for the answer before the next question. */
+	setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
 	while ((n = getline(&line, &size, stdin)) >= 0) {
 		if (n && line[n - 1] == '\n')
-			line[n - 1] = '\0';
-		if (!print_json(answer(line)))
+			line[--n] = '\0';
+		if (!print_json(strlen(line) == (size_t)n
+					? answer(line)
+					: json_error("a line is text; this one "
+						     "has a zero byte")))
 			break;
 	}
 	if (ferror(stdin)) {
@@ -203,6 +208,7 @@ static int view_one(const char *spec, const char *expr, bool json)
 {
 	struct tarn_layout from, view, storage;
 	int64_t size, row;
+	bool copied = false;
 	int r;
 
 	r = tarn_layout_parse(spec, &from);
@@ -212,6 +218,8 @@ static int view_one(const char *spec, const char *expr, bool json)
 		return print_json(json_layout(&view, r)) ? EXIT_DONE
 							 : EXIT_FAILED;
 	if (r >= 0)
+		copied = r;
+	if (r >= 0)
 		r = draw_chain(&from, expr, &storage);
 	if (r < 0) {
 		fprintf(stderr, "tarn view: %s\n", tarn_error_message());
@@ -219,7 +227,7 @@ static int view_one(const char *spec, const char *expr, bool json)
 	}
 	draw_summary(&view);
 	size = storage_size(&storage, &view, &row);
-	draw_walk(&view, size, row);
+	draw_walk(&view, size, row, copied);
 	return EXIT_DONE;
 }
 
