@@ -76,6 +76,9 @@ LAYOUT_TESTS = \
 	$(NULL)
 check_PROGRAMS += $(LAYOUT_TESTS)
 TESTS += $(LAYOUT_TESTS)
+check_PROGRAMS += tests/apply_tool
+tests_apply_tool_SOURCES = tests/apply_tool.c
+tests_apply_tool_LDADD = $(WHITEBOX_LIBS)
 dist_check_SCRIPTS += tests/view_cli.sh tests/view_numpy.py
 TESTS += tests/view_cli.sh tests/view_numpy.py
 tests_dtype_SOURCES = tests/dtype.c

@@ -7,7 +7,8 @@ process), and step by step on a numpy array. What is compared: shape, strides
 of dimensions that have a step to make, offset, contiguity, whether a copy was
 needed, and the bytes that the layout picks from the storage. Where numpy has
 no such operation, it is composed of those that it has. Chains that must fail
-end in an error on both sides.
+end in an error on both sides. Then the chains are applied to real tensors, in
+memory and in a file, copies and all, and give the bytes that numpy's array has.
 
 The seed is fixed; TARN_SEED=n tries another, TARN_CHAINS=n more of them.
 """
@@ -16,6 +17,7 @@ import os
 import random
 import subprocess
 import sys
+import tempfile
 
 try:
     import numpy as np
@@ -25,6 +27,7 @@ except ImportError:
     sys.exit(0)
 
 TARN = os.environ.get("TARN") or "./cli/tarn"
+TOOL = os.environ.get("APPLY_TOOL", "./tests/apply_tool")
 SEED = int(os.environ.get("TARN_SEED", "20250101"))
 CHAINS = int(os.environ.get("TARN_CHAINS", "8000"))
 
@@ -68,7 +71,7 @@ class Chain:
         raw = (raw * 2654435761 >> 24).astype(np.uint8)
         if self.name == "BOOL":
             raw &= 1
-        self.storage = raw
+        self.storage = self.given = raw
         flat = raw.view(dtype)
         if strides is None:
             self.a = flat.reshape(shape)
@@ -426,6 +429,20 @@ class Chain:
         return None
 
 
+def apply_all(chains):
+    """What the tool makes of them: a line each."""
+    lines, at = [], 0
+    with tempfile.NamedTemporaryFile() as f:
+        for c in chains:
+            lines.append(f"{at} {c.spec}\t{c.text}\n")
+            f.write(c.given.tobytes() + b"?")  # so bases are at any alignment
+            at += c.given.size + 1
+        f.flush()
+        done = subprocess.run([TOOL, f.name], input="".join(lines), text=True,
+                              stdout=subprocess.PIPE, check=False)
+    return done.stdout.splitlines() if done.returncode == 0 else []
+
+
 def main():
     rnd = random.Random(SEED)
     chains = [Chain(rnd) for _ in range(CHAINS)]
@@ -459,6 +476,15 @@ def main():
     ok(not not_refused, f"{CHAINS - sum(works)} chains are refused by both")
     for c, line in not_refused[:10]:
         print(f"# {c.spec}\t{c.text}\n#   {line}")
+    made = apply_all(chains)
+    wanted = [f"{int(c.copied)} {c.a.tobytes().hex()}" if work else "error"
+              for c, work in zip(chains, works)]
+    wrong = [i for i, (w, s) in enumerate(zip(wanted, made)) if w != s]
+    ok(len(made) == CHAINS and not wrong,
+       "applied to tensors they give numpy's bytes")
+    for i in wrong[:10]:
+        print(f"# {chains[i].spec}\t{chains[i].text}\n#   wanted "
+              f"{wanted[i][:60]}\n#   seen   {made[i][:60]}")
     used = set().union(*(c.ops for c, w in zip(chains, works) if w))
     missing = {n for n in dir(Chain) if n.startswith("do_")} - used
     ok(not missing, f"every one of {len(used)} operations took part")
