@@ -6,6 +6,7 @@
 #include "cli/cli.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/json.h"
 #include "cli/options.h"
@@ -85,6 +86,17 @@ static int load(
 	return EXIT_DONE;
 }
 
+/* "model/" is "model": tensors are published below it either way. */
+static char *without_slash(const char *name)
+{
+	char *copy = name ? must(strdup(name)) : NULL;
+	size_t n = name ? strlen(name) : 0;
+
+	while (n && copy[n - 1] == '/')
+		copy[--n] = '\0';
+	return copy;
+}
+
 int cmd_load(int argc, char **argv)
 {
 	const char *socket = NULL, *name = NULL;
@@ -107,11 +119,16 @@ int cmd_load(int argc, char **argv)
 		.options = rows,
 		.args_min = 1,
 		.args_max = 1};
+	_cleanup_free_ char *folder = NULL;
 	char **args;
 	int n, r;
 
 	r = options_parse(&usage, argc, argv, &n, &args);
 	if (r != OPTIONS_DONE)
 		return r;
-	return load(args[0], name, socket, json);
+	folder = without_slash(name);
+	if (folder && !*folder)
+		return usage_failed(
+			&usage, "--name needs a name, not '%s'", name);
+	return load(args[0], folder, socket, json);
 }

@@ -4,8 +4,8 @@
  *
  * The idea: the distance is the number of letters to insert, remove, replace
  * or swap with the next one (Damerau's and Levenshtein's, restricted); a third
- * of the name is as many as a typing error can be. A name of many parts is
- * near, too, if its last part is what was asked for.
+ * of the name is as many as a typing error can be. Nearest are names of which
+ * the beginning, or the part behind a '/', is what was asked for.
  */
 #include "cli/near.h"
 
@@ -53,6 +53,8 @@ static size_t distance(const char *wanted, const char *name)
 
 	if (nw && nn > nw && strcmp(name + nn - nw, wanted) == 0 &&
 		name[nn - nw - 1] == '/')
+		return 0;
+	if (nw > 1 && strncmp(name, wanted, nw) == 0)
 		return 0;
 	if (nw > LENGTH_MAX || nn > LENGTH_MAX ||
 		(nw > nn ? nw - nn : nn - nw) > limit)
