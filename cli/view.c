@@ -1,13 +1,11 @@
-// SPDX-License-Identifier: MIT
+/* SPDX-License-Identifier: MIT */
 /*
  * tarn view: what a view expression makes of a layout. Drawn for a person, or
  * as JSON, or (--batch) many of them, a line each, so that other programs can
  * ask thousands of questions of one process.
  */
 #include "cli/cli.h"
-#include "cli/draw.h"
 
-#include <getopt.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,10 +15,11 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "cli/draw.h"
+#include "cli/options.h"
+#include "cli/say.h"
 
-static const char help[] =
-	"Usage: tarn view [--json] SPEC EXPR\n"
-	"       tarn view --batch\n"
+static const char about[] =
 	"What the view expression EXPR makes of the layout SPEC.\n"
 	"\n"
 	"  SPEC is a dtype and a shape, and strides and an offset if they are\n"
@@ -30,15 +29,7 @@ static const char help[] =
 	"  .split(1,0,5) .unsqueeze(0) .squeeze() .expand(3,-1) .flip(0)\n"
 	"  .narrow(0,2,3) .select(0,1) .skip(0,2) .diagonal(0,0,1)\n"
 	"  .unfold(0,3,1) .bitcast(U8) .contiguous()\n"
-	"  .rearrange(\"b (h w) -> b h w\", h=2)\n"
-	"\n"
-	"  -j, --json    print one JSON object\n"
-	"  -b, --batch   read \"SPEC<TAB>EXPR\" lines, print one JSON object "
-	"for\n"
-	"                each: the layout, or {\"error\": \"...\"}\n"
-	"  -h, --help    print this\n"
-	"\n"
-	"Exit status: 0 done, 1 failed, 2 called wrongly.\n";
+	"  .rearrange(\"b (h w) -> b h w\", h=2)";
 
 /* ---- JSON ---------------------------------------------------------- */
 
@@ -120,15 +111,9 @@ static int view_batch(void)
 						     "has a zero byte")))
 			break;
 	}
-	if (ferror(stdin)) {
-		fprintf(stderr, "tarn view: cannot read the input: %m\n");
-		return EXIT_FAILED;
-	}
-	if (fflush(stdout) == EOF || ferror(stdout)) {
-		fprintf(stderr, "tarn view: cannot write the output: %m\n");
-		return EXIT_FAILED;
-	}
-	return EXIT_DONE;
+	/* main sees to what cannot be written. */
+	return ferror(stdin) ? say_failed("the input cannot be read: %m")
+			     : EXIT_DONE;
 }
 
 /* ---- one, for a person --------------------------------------------- */
@@ -221,10 +206,8 @@ static int view_one(const char *spec, const char *expr, bool json)
 		copied = r;
 	if (r >= 0)
 		r = draw_chain(&from, expr, &storage);
-	if (r < 0) {
-		fprintf(stderr, "tarn view: %s\n", tarn_error_message());
-		return EXIT_FAILED;
-	}
+	if (r < 0)
+		return say_error();
 	draw_summary(&view);
 	size = storage_size(&storage, &view, &row);
 	draw_walk(&view, size, row, copied);
@@ -233,38 +216,31 @@ static int view_one(const char *spec, const char *expr, bool json)
 
 int cmd_view(int argc, char **argv)
 {
-	static const struct option options[] = {
-		{"batch", no_argument, NULL, 'b'},
-		{"json", no_argument, NULL, 'j'},
-		{"help", no_argument, NULL, 'h'},
-		{},
-	};
 	bool batch = false, json = false;
-	int c;
+	const struct option_row rows[] = {
+		OPTION_JSON(&json),
+		{.name = "batch",
+			.letter = 'b',
+			.ret_flag = &batch,
+			.help = "read \"SPEC<TAB>EXPR\" lines, print a JSON "
+				"object\nfor each: the layout, or "
+				"{\"error\": \"...\"}"},
+		{0},
+	};
+	const struct usage usage = {.verb = "view",
+		.arguments = "[--json] SPEC EXPR\n--batch",
+		.about = about,
+		.options = rows,
+		.args_max = 2};
+	char **args;
+	int n, r;
 
-	while ((c = getopt_long(argc, argv, "bjh", options, NULL)) != -1) {
-		switch (c) {
-		case 'b':
-			batch = true;
-			break;
-		case 'j':
-			json = true;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return EXIT_DONE;
-		default:
-			fputs(help, stderr);
-			return EXIT_USAGE;
-		}
-	}
-	if (argc - optind != (batch ? 0 : 2)) {
-		fprintf(stderr,
-			batch ? "tarn view: --batch takes no arguments\n"
-			      : "tarn view: SPEC and EXPR are needed\n");
-		fputs(help, stderr);
-		return EXIT_USAGE;
-	}
-	return batch ? view_batch()
-		     : view_one(argv[optind], argv[optind + 1], json);
+	r = options_parse(&usage, argc, argv, &n, &args);
+	if (r != OPTIONS_DONE)
+		return r;
+	if (batch && n)
+		return usage_failed(&usage, "--batch takes no arguments");
+	if (!batch && n < 2)
+		return usage_failed(&usage, "SPEC and EXPR are needed");
+	return batch ? view_batch() : view_one(args[0], args[1], json);
 }

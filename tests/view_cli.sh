@@ -114,7 +114,7 @@ n=$((n + 1))
 
 seen=$($TARN view 'F32[4]' '[9]' 2>&1 >/dev/null)
 is 1 $? "an error is exit status 1"
-has 'tarn view: index: index 9 is out of range' "$seen" "and a sentence"
+has 'tarn: index: index 9 is out of range' "$seen" "and a sentence"
 $TARN view 'F32[4]' >/dev/null 2>&1
 is 2 $? "a missing argument is exit status 2"
 $TARN view --flop >/dev/null 2>&1
