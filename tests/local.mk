@@ -324,3 +324,27 @@ tests_store_SOURCES = \
 	tests/store.c \
 	$(NULL)
 tests_store_LDADD = $(WHITEBOX_LIBS)
+
+# The command.
+check_PROGRAMS += tests/cli_progress
+EXTRA_DIST += tests/cli_kit.sh
+dist_check_SCRIPTS += \
+	tests/cli_info.sh \
+	tests/cli_numpy.py \
+	tests/cli_store.sh \
+	tests/cli_usage.sh \
+	$(NULL)
+TESTS += \
+	tests/cli_info.sh \
+	tests/cli_numpy.py \
+	tests/cli_progress \
+	tests/cli_store.sh \
+	tests/cli_usage.sh \
+	tests/help.sh \
+	$(NULL)
+tests_cli_progress_SOURCES = \
+	cli/progress.c \
+	cli/text.c \
+	tests/cli_progress.c \
+	$(NULL)
+tests_cli_progress_LDADD = tests/libtap.la

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The bar of a load: whatever the numbers and however narrow the terminal, it
+ * is one line that fits, and what it says is true, also of a file without
+ * bytes.
+ */
+#include "cli/progress.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "tests/tap.h"
+
+#define GIB (1ull << 30)
+
+static void test_text(void)
+{
+	char line[300];
+
+	progress_line(line, sizeof(line), 70, GIB / 2, 2 * GIB, 1);
+	is_str("[===>          ]  25%  512.00 MiB of 2.00 GiB  "
+	       "512.00 MiB/s  0:03 left" +
+			0,
+		line, "a quarter is done");
+}
+
+static void test_widths(void)
+{
+	const uint64_t totals[] = {0, 1, 4096, GIB, UINT64_MAX};
+	const double times[] = {0, 1e-9, 1, 1e9};
+	char line[300];
+	size_t longest = 0;
+	int wrong = 0, lines = 0;
+
+	for (int columns = 1; columns <= 200; columns++)
+		for (size_t t = 0; t < ARRAY_SIZE(totals); t++)
+			for (int part = 0; part <= 5; part++)
+				for (size_t s = 0; s < ARRAY_SIZE(times); s++) {
+					uint64_t done =
+						totals[t] / 4 * (uint64_t)part;
+
+					progress_line(line, sizeof(line),
+						columns, done, totals[t],
+						times[s]);
+					longest = MAX(longest, strlen(line));
+					wrong += strlen(line) > (size_t)columns;
+					lines++;
+				}
+	is_int(0, wrong, "of %d lines, all fit", lines);
+	is_int(120, (int64_t)longest, "wider than 120 is not read");
+}
+
+static void test_edges(void)
+{
+	char line[300];
+
+	progress_line(line, sizeof(line), 79, 0, 0, 0);
+	has_str("100%", line, "of nothing, all is done");
+	progress_line(line, sizeof(line), 79, 0, GIB, 5);
+	has_str("  0%", line, "nothing yet");
+	ok(!strstr(line, "left"), "and no forecast from nothing");
+	progress_line(line, sizeof(line), 79, 3 * GIB, GIB, 1);
+	has_str("100%", line, "more than all is all");
+	has_str("0:00 left", line, "and nothing is left");
+	progress_line(line, sizeof(line), 79, GIB, 101 * GIB, 1);
+	has_str("1:40 left", line, "minutes and seconds");
+}
+
+static void test_no_terminal(void)
+{
+	struct progress p;
+
+	progress_begin(&p);
+	p.begun_ms -= 10000;
+	p.terminal = false;
+	is_int(0, progress_step(&p, 1, 2), "the load goes on");
+	ok(!p.shown, "nothing is drawn where there is no terminal");
+	progress_end(&p);
+}
+
+int main(void)
+{
+	test_text();
+	test_widths();
+	test_edges();
+	test_no_terminal();
+	return done();
+}

@@ -1,0 +1,186 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# The verbs that talk to a daemon, against a real one that the first of them
+# starts: load, ls, info, print, rm, status, stop.
+# shellcheck disable=SC1091,SC2154 # run sets out, err and status
+. "${top_srcdir:?set by tests/run}/tests/cli_kit.sh"
+mkdir "$TMPDIR/files" && cd "$TMPDIR/files" || exit 1
+own_daemon
+
+safetensors m.st '{"a.w":{"dtype":"U8","shape":[4,8],"data_offsets":[0,32]},
+"a.b":{"dtype":"U8","shape":[8],"data_offsets":[32,40]},
+"e":{"dtype":"F32","shape":[0,3],"data_offsets":[40,40]},
+"s":{"dtype":"U16","shape":[],"data_offsets":[40,42]}}' 42
+
+# Starting.
+run "$TARN" load none.st
+is 1 "$status" "a file that is not there"
+run "$TARN" status
+is "1 tarn: no daemon is running at $TARN_SOCKET" \
+	"$status $(head -n 1 <<<"$err")" "has started no daemon"
+run "$TARN" ls
+is "0 " "$status $out" "nor does ls"
+run "$TARN" status
+is 1 "$status" "nor status"
+run bash -c '"$TARN" load m.st | cat'
+is 0 "$status" "load starts one, which holds nothing of the caller's open"
+has "m.st: 4 tensors, 42 B in " "$out" "and says what it did"
+
+# load and status.
+run "$TARN" load m.st --name m --json
+is 0 "$status" "load --name --json"
+is "name bytes seconds cpu_seconds engine direct registered cached" \
+	"$(json '*j')" "its keys"
+is "m 42 float float True bool bool" "$(json 'j["name"], j["bytes"],
+	type(j["seconds"]).__name__, type(j["cpu_seconds"]).__name__,
+	j["engine"] in ("io_uring", "threads"), type(j["direct"]).__name__,
+	type(j["registered"]).__name__' | tr -d "(),'")" "their values"
+run "$TARN" load ./m.st --json
+is "None" "$(json 'j["name"]')" "without a name it is null"
+run "$TARN" load m.st --name m// --json
+is "m" "$(json 'j["name"]')" "slashes behind a name mean nothing"
+run "$TARN" load m.st --name /
+is "2 " "$status $out" "no name is no name"
+run "$TARN" load m.st --name $'m\xff'
+is "1 " "$status $out" "nor is what is not UTF-8"
+run "$TARN" status --json
+is 0 "$status" "status --json"
+is "$TARN_SOCKET True 4 True True" "$(json 'j["socket"], j["keeper_pid"] > 1,
+	j["names"], 0 < j["used"] <= j["allocated"] <= j["budget"],
+	len(j["instance"]) == 16' | tr -d "(),'")" "its values"
+for key in version server_pid clients loaders uptime_ms storages cached loads \
+	loads_cached loads_active loads_failed bytes_loaded engine; do
+	is True "$(json "'$key' in j")" "status has $key"
+done
+run "$TARN" status
+has "4 names" "$out" "status for people"
+
+# ls and info.
+run "$TARN" ls
+is "m/a.b  U8   [8]      8 B
+m/a.w  U8   [4, 8]  32 B
+m/e    F32  [0, 3]   0 B
+m/s    U16  []       2 B" "$out" "ls is sorted and aligned"
+run "$TARN" ls m/a --json
+is '{"tensors":[{"name":"m/a.b","dtype":"U8","shape":[8],"bytes":8},{"name":"m/a.w","dtype":"U8","shape":[4,8],"bytes":32}]}' \
+	"$out" "ls PREFIX --json"
+run "$TARN" ls nothing
+is "0 " "$status $out" "a prefix that nobody has is no error"
+run "$TARN" info m --json
+is "published {} ['m/a.b', 'm/a.w', 'm/e', 'm/s'] {None}" "$(json '"%s %s %s %s" % (
+	j["format"], j["metadata"], [t["name"] for t in j["tensors"]],
+	set(t["file_offset"] for t in j["tensors"]))')" "info of a folder"
+run "$TARN" info m/a.b
+has "m/a.b: published, 1 tensor, 8 B" "$out" "info of a name"
+run "$TARN" info m/a
+is 1 "$status" "half a name is none"
+has "did you mean 'm/a.b' or 'm/a.w'?" "$err" "but near some"
+
+# print.
+run "$TARN" print m/a.w '[1:3, ::4]'
+is "[[ 8 12]
+ [16 20]]" "$out" "print of a name"
+run "$TARN" print m.st:a.w '.permute(1,0)[0]'
+is "[ 0  8 16 24]" "$out" "print of FILE:TENSOR"
+run "$TARN" print m.st:s
+is 10536 "$out" "of a scalar"
+run "$TARN" print m/e
+is "0 []" "$status ${out%%,*}" "of nothing"
+is "10 08 14 0c" "$("$TARN" print m/a.w '[1:3, ::4].permute(1,0).flip(1)' \
+	--raw | od -An -v -tx1 | xargs)" "--raw in C order of the view"
+is 0 "$("$TARN" print m/e --raw | wc -c)" "--raw of nothing"
+run "$TARN" print m/a.w '[9]'
+is "1 " "$status $out" "an index out of range"
+has "tarn: " "$err" "is a sentence"
+run "$TARN" print m.st
+is "1 tarn: m.st is a file; say which of its 4 tensors, FILE:TENSOR" \
+	"$status $(head -n 1 <<<"$err")" "a file alone"
+has "  m.st:a.w" "$err" "and its tensors, to be copied"
+run "$TARN" print m.st:aw
+has "did you mean 'a.w'?" "$err" "a tensor mistyped"
+run "$TARN" print a.w
+has "did you mean 'm/a.w'?" "$err" "a name without its folder"
+run "$TARN" print $'\e[2Jx'
+is 1 "$status" "a name with control characters"
+is "" "$(tr -d '\n[:print:]' <<<"$err" | tr -d '\n')" "is shown escaped"
+run bash -c '"$TARN" print m/a.w --raw >/dev/full'
+is "1 tarn: the output cannot be written: No space left on device" \
+	"$status $err" "a full disk"
+
+# Many chunks, and a reader that has enough after the first.
+head -c 5000000 /dev/zero >zeroes
+{
+	printf '\x48\0\0\0\0\0\0\0%-72s' \
+		'{"x":{"dtype":"U8","shape":[2500,2000],"data_offsets":[0,5000000]}}'
+	cat zeroes
+} >big.st
+run bash -c '"$TARN" print big.st:x ".permute(1,0)" --raw | cmp - zeroes'
+is "0  " "$status $out $err" "five million bytes of a transposed view"
+run bash -c '"$TARN" print big.st:x --raw | head -c 10 | wc -c'
+is "10 " "$out $err" "a reader that has enough"
+run bash -c 'trap "" PIPE; "$TARN" print big.st:x --raw | head -c 1 | wc -c'
+is "1 " "$out $err" "also where SIGPIPE is ignored"
+
+# A terminal gets no bar for what is fast.
+if command -v script >/dev/null; then
+	out=$(script -qec '"$TARN" load big.st' /dev/null </dev/null)
+	is "" "${out//[!$'\e']/}" "no bar for a fast load"
+else
+	skipped 1 "there is no script(1) to make a terminal"
+fi
+
+# The data that the project is shown with.
+data=${TARN_TEST_DATA:-}
+if [ -r "$data/mnist_t10k_labels.npy" ]; then
+	run "$TARN" print "$data/mnist_t10k_labels.npy:mnist_t10k_labels" '[0:10]'
+	is "0 [7 2 1 0 4 1 4 9 5 9]" "$status $out" "the first ten of mnist"
+else
+	skipped 1 "there is no mnist_t10k_labels.npy"
+fi
+if [ -r "$data/silero_vad_16k.safetensors" ]; then
+	run "$TARN" load "$data/silero_vad_16k.safetensors" --name silero
+	is 15 "$("$TARN" ls silero/ | wc -l)" "silero's 15 tensors"
+else
+	skipped 1 "there is no silero_vad_16k.safetensors"
+fi
+
+# rm.
+run "$TARN" rm m/a.w nope m/s
+is 1 "$status" "rm of a name that is not there is an error"
+has "nope" "$err" "which names it"
+is "m/a.b m/e" "$("$TARN" ls m/ | awk '{print $1}' | xargs)" \
+	"the others are gone"
+run "$TARN" rm m
+is 1 "$status" "rm of a folder without its slash"
+has "'tarn rm m/' removes them" "$err" "says how"
+run "$TARN" rm m/
+is "0 removed 2 tensors below m/" "$status $out" "rm of a folder"
+run "$TARN" rm m/
+is 1 "$status" "rm of an empty folder"
+
+# stop, also from another socket's point of view.
+other=$XDG_RUNTIME_DIR/other.sock
+"$TARN_DAEMON" --socket "$other" 2>/dev/null &
+daemon=$!
+for _ in {1..100}; do
+	"$TARN" status --socket "$other" >/dev/null 2>&1 && break
+	sleep 0.05
+done
+run "$TARN" ls --socket "$other"
+is "0 " "$status $out" "--socket asks another daemon"
+run "$TARN" stop --socket "$other"
+is "0 " "$status $err" "and stops it"
+kill -0 $daemon 2>/dev/null
+wait $daemon
+is 0 $? "it has ended well"
+run "$TARN" status --json
+pid=$(json 'j["keeper_pid"]')
+run "$TARN" stop
+is "0  " "$status $out $err" "stop"
+is "" "$(ps -o stat= -p "$pid" | grep -v Z)" "the daemon is gone by then"
+run "$TARN" status
+is 1 "$status" "and nobody answers"
+run "$TARN" stop
+is 1 "$status" "stop once more"
+finish

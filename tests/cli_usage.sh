@@ -1,0 +1,106 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# How the command is called, and what it says to those who call it wrongly:
+# exit statuses, --help of each verb, suggestions, output that goes nowhere.
+# shellcheck disable=SC1091,SC2154 # run sets out, err and status
+. "${top_srcdir:?set by tests/run}/tests/cli_kit.sh"
+
+run "$TARN"
+is 2 "$status" "no command is wrong usage"
+is "" "$out" "and nothing on stdout"
+has "Usage: tarn COMMAND" "$err" "but the usage on stderr"
+run "$TARN" --help
+is 0 "$status" "--help is done"
+verbs="info load ls print rm status stop view"
+is "$verbs" "$(sed -n 's/^  \([a-z]*\) .*/\1/p' <<<"$out" | paste -sd ' ')" \
+	"and lists the commands in order"
+run "$TARN" help
+has "Usage: tarn COMMAND" "$out" "so does help"
+run "$TARN" --version
+is "0 tarn 0.1.0" "$status $out" "--version"
+
+for verb in $verbs; do
+	run "$TARN" "$verb" --help
+	is "0 Usage: tarn $verb" "$status ${out:0:$((12 + ${#verb}))}" \
+		"$verb --help"
+	help=$out
+	is "" "$(awk 'length > 80' <<<"$help")" "$verb: 80 columns are enough"
+	run "$TARN" help "$verb"
+	is "$help" "$out" "help $verb is the same"
+	run "$TARN" "$verb" --flop
+	is "2 tarn: $verb: there is no option --flop" \
+		"$status $(head -n 1 <<<"$err")" "$verb --flop"
+	has "'tarn $verb --help'" "$err" "and where to look"
+	run "$TARN" "$verb" -Z
+	is "2 tarn: $verb: there is no option -Z" \
+		"$status $(head -n 1 <<<"$err")" "$verb -Z"
+done
+
+for verb in info load print rm view; do
+	run "$TARN" $verb
+	is 2 "$status" "$verb without arguments is wrong usage"
+	is "" "$out" "and nothing on stdout"
+done
+for line in "info a b" "load a b" "ls a b" "print a b c" "status a" "stop a" \
+	"view a b c" "view --batch a"; do
+	# shellcheck disable=SC2086 # words
+	run "$TARN" $line
+	is 2 "$status" "an argument too many: $line"
+done
+
+run "$TARN" lod
+is "2 tarn: there is no command 'lod'" "$status $(head -n 1 <<<"$err")" \
+	"an unknown command"
+has "did you mean 'load'?" "$err" "and what was meant"
+run "$TARN" stauts
+has "did you mean 'status'?" "$err" "two letters swapped"
+run "$TARN" help flop
+is 2 "$status" "help on an unknown command"
+run "$TARN" --flop status
+is 2 "$status" "an option in front of the command"
+run "$TARN" load --nmae x
+has "did you mean --name" "${err//\'/--}" "an option's name mistyped"
+run "$TARN" load f --name
+is "2 tarn: load: the option --name needs a value" \
+	"$status $(head -n 1 <<<"$err")" "a value is missing"
+run "$TARN" print x --raw=yes
+is 2 "$status" "a value too many"
+run "$TARN" ls --soc
+is "2 tarn: ls: the option --soc needs a value" \
+	"$status $(head -n 1 <<<"$err")" "options may be cut"
+run "$TARN" st
+has "did you mean 'status' or 'stop'?" "$err" "the beginning of two"
+run "$TARN" $'l\e[31mo\x9bd\n'
+is "tarn: there is no command 'l\\x1b[31mo\\x9bd\\x0a'" \
+	"$(head -n 1 <<<"$err")" "what was typed is shown escaped"
+
+# Nobody to talk to, and not allowed to start one.
+run "$TARN" status
+is "1 tarn: no daemon is running" "$status $(head -n 1 <<<"$err")" "status"
+has "'tarn load FILE' starts one" "$err" "and what would start one"
+run "$TARN" status --socket "$TMPDIR/none"
+is "1 tarn: no daemon is running at $TMPDIR/none" \
+	"$status $(head -n 1 <<<"$err")" "status --socket"
+run "$TARN" stop
+is 1 "$status" "stop"
+run "$TARN" rm a
+is 1 "$status" "rm"
+run "$TARN" ls
+is "0  " "$status $out $err" "ls: nothing is published, no error"
+run "$TARN" ls --json
+is '0 {"tensors":[]} ' "$status $out $err" "ls --json"
+run "$TARN" ls --socket "$TMPDIR/none"
+is 1 "$status" "ls of a daemon that should be there"
+run "$TARN" info nothing
+is 1 "$status" "info"
+run "$TARN" print nothing
+is 1 "$status" "print"
+has "no daemon serves" "$err" "and why"
+
+run bash -c '"$TARN" --help >/dev/full'
+is "1 tarn: the output cannot be written: No space left on device" \
+	"$status $err" "a full disk"
+run bash -c 'trap "" PIPE; (sleep 0.2; "$TARN" --help) | :; echo ${PIPESTATUS[0]}'
+is "1 " "$out $err" "a reader that has gone is no news"
+finish
