@@ -157,6 +157,13 @@ int main(void)
 	plan_is(TARN_RESHAPE_SPLITS_MERGES, "s0,2,3 m1,24", SHAPE(6, 8),
 		SHAPE(2, 24));
 	plan_is(TARN_RESHAPE_FLAT, "m0,48 s0,4,12", SHAPE(6, 8), SHAPE(4, 12));
+	/* What need not be flat is left alone, or takes its own way. */
+	plan_is(TARN_RESHAPE_FLAT, "m1,48 s1,4,12", SHAPE(2, 6, 8, 5),
+		SHAPE(2, 4, 12, 5));
+	plan_is(TARN_RESHAPE_FLAT, "m0,48 s0,4,12 s2,3,5 m3,35",
+		SHAPE(6, 8, 15, 7), SHAPE(4, 12, 3, 35));
+	plan_is(TARN_RESHAPE_FLAT, "m0,24 m1,24 s0,6,4 s2,6,4",
+		SHAPE(4, 6, 4, 6), SHAPE(6, 4, 6, 4));
 	plan_is(TARN_RESHAPE_SAME, "", SHAPE(6, 8), SHAPE(6, -1));
 	plan_is(TARN_RESHAPE_SPLITS_MERGES, "s1,6,1 m0,6", SHAPE(1, 6),
 		SHAPE(6, 1));
@@ -170,6 +177,7 @@ int main(void)
 		SHAPE(2, 4, 4, 4, 4, 4, 4, 4, 2));
 
 	test_all_pairs(12, 4);
+	test_all_pairs(36, 3);
 	test_all_pairs(30, 3);
 	test_all_pairs(1, 4);
 

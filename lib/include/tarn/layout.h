@@ -245,7 +245,8 @@ enum tarn_reshape_kind {
 	TARN_RESHAPE_MERGES = 1,      /* [2,3,4,5] -> [6,20] */
 	TARN_RESHAPE_SPLITS = 2,      /* [6,20] -> [2,3,4,5] */
 	TARN_RESHAPE_SPLITS_MERGES = 3, /* [6,8] -> [2,24] */
-	TARN_RESHAPE_FLAT = 4,	      /* [6,8] -> [48] -> [4,12] */
+	TARN_RESHAPE_FLAT = 4,	      /* [6,8] -> [48] -> [4,12]; only what has
+					 to be flat: [2,6,8] -> [2,48] */
 };
 
 struct tarn_reshape_step {
