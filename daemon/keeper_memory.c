@@ -261,9 +261,15 @@ static int seal_segment(struct keeper *keeper)
 		keeper->segments, (keeper->n_segments + 1) * sizeof(*more));
 	if (!more)
 		return tarn_fail(ENOMEM, "out of memory");
+	keeper->segments = more;
+	/* Told first: a segment that the server does not hear of goes back as
+	 * a whole, and is in no list then. */
+	r = keeper_tell(
+		keeper, D_SEGMENT, &message, sizeof(message), &ro, 1);
+	if (r < 0)
+		return r;
 	fd_close(s->fd);
 	s->fd = fd_steal(&ro);
-	keeper->segments = more;
 	more[keeper->n_segments++] = *s;
 	keeper->allocated += s->mapped.size;
 	keeper->rules[s->mapped.rule].pool_end += s->mapped.size;
@@ -271,8 +277,7 @@ static int seal_segment(struct keeper *keeper)
 	log_event("segment %u rule %u offset %llu size %llu", s->mapped.number,
 		s->mapped.rule, (unsigned long long)s->mapped.offset,
 		(unsigned long long)s->mapped.size);
-	return keeper_tell(
-		keeper, D_SEGMENT, &message, sizeof(message), &s->fd, 1);
+	return 0;
 }
 
 /* The populator ended: 0, or the errno of what it ran into. */
