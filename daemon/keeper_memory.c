@@ -113,9 +113,14 @@ static uint64_t next_size(
 
 	size = MAX(size, left);
 	size = MIN(size, keeper->options.segment_max);
-	/* The exact rest rather than nothing, when the budget is nearly full */
-	if (keeper->allocated + size > keeper->budget)
-		size = MIN(size, MAX(left, SEGMENT_UNIT));
+	return (size + SEGMENT_UNIT - 1) & ~(SEGMENT_UNIT - 1);
+}
+
+/* What there must be, and no more. */
+static uint64_t least_size(const struct keeper *keeper, uint64_t left)
+{
+	uint64_t size = MIN(left, keeper->options.segment_max);
+
 	return (size + SEGMENT_UNIT - 1) & ~(SEGMENT_UNIT - 1);
 }
 
@@ -153,6 +158,11 @@ static int begin_segment(struct keeper *keeper, struct keeper_grow *grow)
 			"addresses is used up",
 			(double)keeper->reach / (1 << 30));
 	r = may_grow(keeper, size);
+	if (r < 0) {
+		/* Doubling is for later; now it is the rest that counts. */
+		size = least_size(keeper, grow->left);
+		r = may_grow(keeper, size);
+	}
 	if (r < 0)
 		return r;
 	*s = (struct keeper_segment) {
@@ -210,7 +220,11 @@ static void work_on_grows(struct keeper *keeper)
 		struct keeper_grow *grow = keeper->grows;
 		int r = 0;
 
-		if (grow->left > 0) {
+		/* Refused as a whole rather than after the first of many
+		 * segments. */
+		if (grow->left == grow->want.bytes)
+			r = may_grow(keeper, grow->left);
+		if (r == 0 && grow->left > 0) {
 			r = begin_segment(keeper, grow);
 			if (r == 0)
 				return;
@@ -233,9 +247,6 @@ int keeper_grow(struct keeper *keeper, const struct msg_grow *want)
 	for (end = &keeper->grows; *end; end = &(*end)->next)
 		;
 	*end = grow;
-	/* Refused as a whole rather than after the first of many segments. */
-	if (end == &keeper->grows && may_grow(keeper, want->bytes) < 0)
-		grow_done(keeper, -ENOSPC);
 	work_on_grows(keeper);
 	return 0;
 }
@@ -264,8 +275,7 @@ static int seal_segment(struct keeper *keeper)
 	keeper->segments = more;
 	/* Told first: a segment that the server does not hear of goes back as
 	 * a whole, and is in no list then. */
-	r = keeper_tell(
-		keeper, D_SEGMENT, &message, sizeof(message), &ro, 1);
+	r = keeper_tell(keeper, D_SEGMENT, &message, sizeof(message), &ro, 1);
 	if (r < 0)
 		return r;
 	fd_close(s->fd);
