@@ -73,6 +73,23 @@ static int take_lock(const char *path, int *ret_fd)
 	}
 }
 
+/* A socket that nobody serves any more, as we hold the lock; but nothing else
+ * that a mistyped path may mean. */
+static int remove_stale(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) < 0)
+		return 0; /* bind will tell, should it matter */
+	if (!S_ISSOCK(st.st_mode))
+		return tarn_fail(EEXIST,
+			"%s is there already and is no socket; choose another "
+			"--socket",
+			path);
+	unlink(path);
+	return 0;
+}
+
 int door_reopen(struct door *door)
 {
 	_cleanup_fd_ int fd = socket(
@@ -84,7 +101,9 @@ int door_reopen(struct door *door)
 	if (fd < 0)
 		return tarn_fail(errno, "cannot make a socket: %s",
 			tarn_errno_text(errno));
-	unlink(path);
+	r = remove_stale(path);
+	if (r < 0)
+		return r;
 	mask = umask(0177);
 	r = bind(fd, (struct sockaddr *)&door->address, sizeof(door->address));
 	umask(mask);
