@@ -30,7 +30,8 @@
 #include "daemon/log.h"
 #include "shm/lease.h"
 
-#define CLIENTS_MAX 4096u     /* two descriptors each; picked */
+#define CLIENTS_MAX 4096u     /* picked; fewer where descriptors are */
+#define ACCEPT_PAUSE_MS 100   /* after it failed; picked */
 #define CHILDREN_WAIT_MS 2000 /* at the end; picked */
 #define OVERFLOW_UID 65534u
 #define SERVER_QUEUE_MAX (64u << 20) /* the server reads, or is stuck */
@@ -85,10 +86,13 @@ static int admit(struct keeper *keeper, int fd)
 	struct ucred peer;
 	int fds[2], r = 0;
 
-	if (keeper->n_clients >= CLIENTS_MAX)
+	if (keeper->n_clients >= keeper->clients_max)
 		return tarn_fail(EUSERS,
-			"%u clients are connected, which is the limit",
-			CLIENTS_MAX);
+			"%u clients are connected, which is the limit%s",
+			keeper->clients_max,
+			keeper->clients_max < CLIENTS_MAX
+				? " (with so few descriptors: ulimit -n)"
+				: "");
 	r = check_peer(fd, &peer);
 	if (r == 0)
 		r = keeper_rule_for(keeper, peer.uid, &message.rule);
@@ -128,9 +132,12 @@ static int accept_all(struct keeper *keeper)
 		if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
 			continue;
 		if (fd < 0) {
-			if (errno != EAGAIN)
-				log_event("cannot accept: %s",
-					tarn_errno_text(errno));
+			if (errno == EAGAIN)
+				return came;
+			/* Whoever waits there goes on waiting, and poll would
+			 * say so at once, again and again. */
+			keeper->deaf = 1;
+			log_event("cannot accept: %s", tarn_errno_text(errno));
 			return came;
 		}
 		if (admit(keeper, fd) < 0) {
@@ -168,18 +175,23 @@ static int answer_loader(struct keeper *keeper, const struct msg_loader *want)
 	if (want->rule >= keeper->n_rules)
 		return tarn_fail(EPROTO, "there is no rule %u", want->rule);
 	r = keeper_fork_loader(keeper, &message, &sock, &ends);
-	if (r < 0) {
-		/* pid 0 in the answer: there is none */
-		log_event("no loader: %s", tarn_fail_message());
-		message.pid = 0;
-		return keeper_tell(keeper, D_LOADER_IS, &message,
-			sizeof(message), NULL, 0);
+	if (r >= 0) {
+		fds[0] = sock;
+		fds[1] = ends;
+		r = keeper_tell(
+			keeper, D_LOADER_IS, &message, sizeof(message), fds, 2);
 	}
-	fds[0] = sock;
-	fds[1] = ends;
-	log_event("loader %d for uid %u", (int)message.pid, message.uid);
+	if (r >= 0) {
+		log_event(
+			"loader %d for uid %u", (int)message.pid, message.uid);
+		return 0;
+	}
+	/* pid 0 in the answer: there is none; one that was forked ends with
+	 * its socket. */
+	log_event("no loader: %s", tarn_fail_message());
+	message.pid = 0;
 	return keeper_tell(
-		keeper, D_LOADER_IS, &message, sizeof(message), fds, 2);
+		keeper, D_LOADER_IS, &message, sizeof(message), NULL, 0);
 }
 
 static int take_message(struct keeper *keeper, struct wire_message *m)
@@ -232,8 +244,16 @@ static int hear_server(struct keeper *keeper)
 
 		if (r == -EAGAIN)
 			return 0;
-		if (r == 1)
+		if (r == 1) {
 			r = take_message(keeper, &m);
+			/* What is only short is no reason to give up all
+			 * memory: what was asked for does not come about. */
+			if (r < 0 && r != -EPROTO && r != -EPIPE) {
+				log_event("message %u: %s", m.type,
+					tarn_fail_message());
+				r = 0;
+			}
+		}
 		wire_message_clear(&m);
 		if (r < 0)
 			return r;
@@ -313,13 +333,15 @@ static void serve(struct keeper *keeper)
 		struct pollfd p[] = {
 			{.fd = keeper->server_sock, .events = POLLIN},
 			{.fd = keeper->signal_fd, .events = POLLIN},
-			{.fd = door_fd(keeper->door), .events = POLLIN},
+			{.fd = keeper->deaf ? -1 : door_fd(keeper->door),
+				.events = POLLIN},
 		};
-		int r = 0;
+		int r = 0, pause = keeper->deaf ? ACCEPT_PAUSE_MS : -1;
 
 		if (!wire_writer_empty(keeper->writer))
 			p[0].events |= POLLOUT;
-		if (poll(p, ARRAY_SIZE(p), -1) < 0 && errno != EINTR)
+		keeper->deaf = 0;
+		if (poll(p, ARRAY_SIZE(p), pause) < 0 && errno != EINTR)
 			return end(keeper, 1, "poll failed");
 		if (p[0].revents & POLLOUT)
 			r = wire_flush(keeper->writer, keeper->server_sock);
@@ -337,15 +359,23 @@ static void serve(struct keeper *keeper)
 	}
 }
 
-/* Two descriptors a client, one a segment: as many as the system gives. */
-static void raise_descriptor_limit(void)
+/*
+ * As many descriptors as the system gives, and no more clients than these
+ * allow: each takes two here and two in the server, where a quarter of all
+ * is for loads (server_load.c), and what is left for segments, regions and
+ * loaders.
+ */
+static void limit_clients(struct keeper *keeper)
 {
 	struct rlimit limit;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-		limit.rlim_cur = limit.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &limit);
-	}
+	keeper->clients_max = CLIENTS_MAX;
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &limit);
+	keeper->clients_max =
+		(uint32_t)MIN(CLIENTS_MAX, MAX(limit.rlim_cur / 6, 1u));
 }
 
 static int prepare(struct keeper *keeper)
@@ -370,7 +400,7 @@ static int prepare(struct keeper *keeper)
 	keeper->reach = 64ull << 30;
 	while (keeper->reach < 2 * MAX(memory, keeper->budget))
 		keeper->reach *= 2;
-	raise_descriptor_limit();
+	limit_clients(keeper);
 	r = watch_signals(keeper);
 	if (r == 0)
 		r = wire_reader_new(&keeper->reader);

@@ -73,6 +73,8 @@ struct keeper {
 	uint32_t n_segments;
 	struct keeper_client *clients;
 	uint32_t n_clients;
+	uint32_t clients_max;
+	int deaf; /* accepting failed: not at once again */
 	uint64_t next_client;
 
 	struct keeper_grow *grows; /* the first is under way */

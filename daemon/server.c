@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -292,9 +294,16 @@ static int client_come(struct server *server, const struct msg_client *from,
 {
 	struct rule *rule = rule_find(server, from->rule);
 
-	if (!rule)
-		return -EPROTO;
 	server->idle_since = 0;
+	if (!rule) {
+		/* Its control region could not be mapped. Nobody will hear it:
+		 * it is told by the end of its connection, and forgotten. */
+		_cleanup_fd_ int sock = wire_take_fd(m, 0);
+
+		shutdown(sock, SHUT_RDWR);
+		server_tell_keeper(server, D_CLIENT_GONE, from, sizeof(*from));
+		return -EPROTO;
+	}
 	return client_new(rule, from, wire_take_fd(m, 0), wire_take_fd(m, 1));
 }
 
@@ -335,9 +344,13 @@ static void on_keeper(void *arg, unsigned ready)
 		if (r == 1)
 			loop_change(server->keeper_watch, LOOP_READ);
 	}
-	while (r >= 0) {
+	/* A message that came without its descriptors, because there were none
+	 * left, is lost; the keeper is not. */
+	while (r >= 0 || r == -ETOOMANYREFS) {
 		struct wire_message m = {0};
 
+		if (r < 0)
+			log_event("%s", tarn_fail_message());
 		r = wire_receive(server->reader, server->start.sock, NULL, &m);
 		if (r == 1) {
 			/* One that cannot be followed is told, not fatal: the
@@ -348,12 +361,23 @@ static void on_keeper(void *arg, unsigned ready)
 			wire_message_clear(&m);
 		}
 	}
-	if (r != -EAGAIN) {
+	if (r != -EAGAIN && r != -ENOMEM) {
 		log_event("the keeper is gone");
 		loop_quit(server->loop);
 		return;
 	}
 	server_look_around(server);
+}
+
+/* A load takes two descriptors here, and two more while its loader hangs; a
+ * quarter of all is for them. */
+static uint32_t limit_loads(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
+		return SERVER_LOADS_MAX;
+	return (uint32_t)MIN(SERVER_LOADS_MAX, MAX(limit.rlim_cur / 16, 1u));
 }
 
 int server_run(const struct server_start *start)
@@ -362,6 +386,7 @@ int server_run(const struct server_start *start)
 	int r;
 
 	server.started_at = loop_now();
+	server.loads_max = limit_loads();
 	r = loop_new(&server.loop);
 	if (r == 0)
 		r = wire_reader_new(&server.reader);

@@ -34,6 +34,7 @@ int server_run(const struct server_start *start);
 
 #define CLIENT_QUEUE_MAX (4u << 20) /* replies that a client did not read */
 #define CLIENT_LOADS_MAX 64u	    /* at once, for one connection */
+#define SERVER_LOADS_MAX 65536u	    /* of all; fewer with few descriptors */
 
 struct server;
 struct rule;
@@ -166,7 +167,8 @@ struct server {
 	uint64_t n_loads, n_cached, n_failed, bytes_loaded;
 	uint64_t allocated;
 	uint32_t n_clients;
-	uint32_t n_active; /* loads */
+	uint32_t n_active; /* loads, those that are being dropped too */
+	uint32_t loads_max;
 };
 
 /* server.c */

@@ -55,6 +55,9 @@ int client_new(struct rule *rule, const struct msg_client *from, int sock,
 	if (r == 0)
 		r = wire_writer_new(CLIENT_QUEUE_MAX, &client->writer);
 	if (r == 0) {
+		/* One batch of segments, which is as much as it asks for
+		 * before it reads. */
+		wire_writer_limit_fds(client->writer, WIRE_FDS_MAX);
 		/* A client's descriptors are never closed in this thread. */
 		wire_reader_set_close(client->reader, close_for, rule->closer);
 		r = loop_watch(rule->server->loop, sock,

@@ -579,6 +579,11 @@ static int may_start(struct client *client)
 			"%u loads of this connection are under "
 			"way, which is the limit; wait for one",
 			CLIENT_LOADS_MAX);
+	if (client->rule->server->n_active >= client->rule->server->loads_max)
+		return tarn_fail(EBUSY,
+			"%u loads are under way, which is the limit with so "
+			"many descriptors (ulimit -n); wait for one",
+			client->rule->server->loads_max);
 	if (closer_waiting(client->rule->closer) > CLOSER_WEDGED)
 		return tarn_fail(EBUSY,
 			"the file system of %u earlier files "

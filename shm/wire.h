@@ -209,6 +209,9 @@ int wire_writer_new(size_t limit, struct wire_writer **ret);
 struct wire_writer *wire_writer_free(struct wire_writer *writer);
 void wire_writer_set_close(struct wire_writer *writer, wire_close_fn fn,
 	void *arg);
+/* -ENOBUFS beyond n queued descriptors, too; without this there is no limit to
+ * them but that of bytes. */
+void wire_writer_limit_fds(struct wire_writer *writer, size_t n);
 int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
 	const void *body, size_t size, const int *fds, int n_fds);
 int wire_flush(struct wire_writer *writer, int fd);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
 #include "shm/wire_frame.h"
@@ -26,6 +27,8 @@ struct wire_writer {
 	struct queued **end;
 	size_t bytes; /* of headers and bodies queued */
 	size_t limit;
+	size_t n_fds; /* that are queued */
+	size_t fds_limit;
 	wire_close_fn close;
 	void *close_arg;
 };
@@ -43,6 +46,7 @@ int wire_writer_new(size_t limit, struct wire_writer **ret)
 		return tarn_fail(ENOMEM, "no memory for a message queue");
 	writer->end = &writer->first;
 	writer->limit = limit;
+	writer->fds_limit = SIZE_MAX;
 	writer->close = close_plainly;
 	*ret = writer;
 	return 0;
@@ -53,6 +57,11 @@ void wire_writer_set_close(
 {
 	writer->close = fn;
 	writer->close_arg = arg;
+}
+
+void wire_writer_limit_fds(struct wire_writer *writer, size_t n)
+{
+	writer->fds_limit = n;
 }
 
 static void queued_free(const struct wire_writer *writer, struct queued *frame)
@@ -109,11 +118,16 @@ int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
 {
 	const unsigned char *p = body;
 	struct queued *first = NULL, **end = &first;
-	size_t bytes = 0;
+	size_t bytes = 0, all_fds = writer->n_fds + (size_t)MAX(n_fds, 0);
 	int r = frame_check_message(size, n_fds);
 
 	if (r < 0)
 		return r;
+	if (n_fds && all_fds > writer->fds_limit)
+		return tarn_fail(ENOBUFS,
+			"%zu descriptors are queued for a peer that does not "
+			"read; %zu are allowed",
+			all_fds, writer->fds_limit);
 	do {
 		struct wire_header header = frame_header(type, serial, size);
 
@@ -138,6 +152,7 @@ int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
 	*writer->end = first;
 	writer->end = end;
 	writer->bytes += bytes;
+	writer->n_fds = all_fds;
 	return 0;
 }
 
@@ -153,6 +168,7 @@ int wire_flush(struct wire_writer *writer, int fd)
 		if (r < 0)
 			return r;
 		writer->bytes -= sizeof(frame->header) + frame->header.size;
+		writer->n_fds -= (size_t)frame->n_fds;
 		writer->first = frame->next;
 		if (!writer->first)
 			writer->end = &writer->first;

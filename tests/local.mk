@@ -291,6 +291,7 @@ DAEMON_KIT = \
 DAEMON_TESTS = \
 	tests/daemon_full \
 	tests/daemon_garbage \
+	tests/daemon_limits \
 	tests/daemon_load_hostile \
 	tests/daemon_loads \
 	$(NULL)
@@ -306,6 +307,8 @@ tests_daemon_full_SOURCES = tests/daemon_full.c $(DAEMON_KIT)
 tests_daemon_full_LDADD = $(WHITEBOX_LIBS)
 tests_daemon_loads_SOURCES = tests/daemon_loads.c $(DAEMON_KIT)
 tests_daemon_loads_LDADD = $(WHITEBOX_LIBS)
+tests_daemon_limits_SOURCES = tests/daemon_limits.c $(DAEMON_KIT)
+tests_daemon_limits_LDADD = $(WHITEBOX_LIBS)
 
 # The client, against the real daemon.
 check_PROGRAMS += \

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A daemon with few descriptors. More clients than it has descriptors for, or
+ * one that asks for descriptors and reads none, once ended it: a message from
+ * keeper to server came without what it carried, and was taken for the end of
+ * the keeper. Now whoever is too many is turned away, and the others are
+ * served.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/raw_client.h"
+#include "tests/tap.h"
+#include "tests/witness.h"
+
+enum { DESCRIPTORS = 256, CLIENTS = 150 };
+
+static struct daemon server;
+static struct witness witness;
+
+static void too_many_clients(void)
+{
+	static struct raw raw[CLIENTS];
+	int welcome = 0;
+
+	for (int i = 0; i < CLIENTS; i++) {
+		struct msg_hello hello = {.version = PROTOCOL_VERSION,
+			.version_min = PROTOCOL_OLDEST};
+
+		raw_connect(&raw[i], server.socket);
+		raw_say(&raw[i], WIRE_HELLO, &hello, sizeof(hello), NULL, 0);
+		if (raw_hear(&raw[i], RAW_PATIENCE_MS) == WIRE_WELCOME)
+			welcome++;
+		/* The welcome's descriptors are of no use to us. */
+		close(raw[i].table);
+		close(raw[i].lease);
+		raw[i].table = raw[i].lease = -1;
+	}
+	ok(welcome >= 20, "%d clients are welcome", welcome);
+	ok(welcome < CLIENTS, "the others are turned away");
+	witness_is_served(&witness, "too many clients come");
+	witness_can_load(&witness, "too many clients are there");
+	for (int i = 0; i < CLIENTS; i++)
+		raw_close(&raw[i]);
+	witness_compare(&witness);
+}
+
+/* It asks for segments, and never reads what comes. */
+static void hoarder(void)
+{
+	struct msg_segments ask = {.first = 0, .count = 64};
+	struct {
+		struct wire_header header;
+		struct msg_segments ask;
+	} frame = {.header = {.magic = WIRE_MAGIC,
+			   .type = WIRE_SEGMENTS,
+			   .serial = 1,
+			   .size = sizeof(ask)},
+		.ask = ask};
+	struct raw raw;
+	int asked = 0;
+
+	raw_open(&raw, server.socket);
+	while (asked < 20000 &&
+		(raw_frame(&raw, &frame, sizeof(frame), NULL, 0) > 0 ||
+			errno == EAGAIN))
+		asked++;
+	ok(asked < 20000, "one who hoards descriptors is dropped after %d",
+		asked);
+	witness_is_served(&witness, "somebody hoards descriptors");
+	witness_can_load(&witness, "somebody hoards descriptors");
+	raw_close(&raw);
+	witness_compare(&witness);
+}
+
+/* tarnd --socket FILE */
+static void mistyped_path(void)
+{
+	char *path = strdup(made_file("precious.bin", 4096, 3));
+	const char *program = getenv("TARN_DAEMON");
+	struct stat st = {0};
+	int status = 0, null;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		null = open("/dev/null", O_WRONLY);
+		dup2(null, 2);
+		execl(program, program, "--socket", path, (char *)NULL);
+		_exit(127);
+	}
+	waitpid(pid, &status, 0);
+	is_int(1, WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+		"a file at the socket's path is an error");
+	ok(stat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_size == 4096,
+		"and the file is still there");
+	free(path);
+}
+
+int main(void)
+{
+	struct rlimit few = {DESCRIPTORS, DESCRIPTORS};
+
+	mistyped_path();
+	setrlimit(RLIMIT_NOFILE, &few);
+	daemon_start(&server, "limits.sock",
+		(const char *const[]) {"--idle", "1", NULL});
+	witness_begin(&witness, &server);
+	too_many_clients();
+	hoarder();
+	witness_end(&witness);
+	is_int(0, daemon_stop(&server), "it ends as it should");
+	remove_files();
+	return done();
+}
