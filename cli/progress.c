@@ -47,30 +47,64 @@ static void put_bar(char *bar, int width, double share)
 	bar[width] = '\0';
 }
 
-void progress_line(char *buf, size_t size, int columns, uint64_t done,
-	uint64_t total, double seconds)
+/* Cuts whole figures off the end until the rest fits. */
+static void cut_figures(char *figures, int columns)
 {
-	double share = total ? (double)MIN(done, total) / (double)total : 1;
-	double rate = seconds > 0 ? (double)done / seconds : 0;
-	double eta = rate > 0 ? (double)(total - MIN(done, total)) / rate : 0;
-	char a[TEXT_BYTES_MAX], b[TEXT_BYTES_MAX], c[TEXT_BYTES_MAX];
+	while ((int)strlen(figures) > columns) {
+		char *last = memrchr(figures + 1, ' ', strlen(figures + 1));
+
+		while (last && last > figures + 1 && last[-1] != ' ')
+			last = memrchr(
+				figures + 1, ' ', (size_t)(last - figures - 1));
+		if (!last || last == figures + 1)
+			figures[columns] = '\0';
+		else
+			last[-1] = '\0';
+	}
+}
+
+void progress_line(char *buf, size_t size, int columns, uint64_t done,
+	uint64_t total, double rate)
+{
+	uint64_t shown = MIN(done, total);
+	double share = total ? (double)shown / (double)total : 1;
+	double left = rate > 0 ? (double)(total - shown) / rate : 0;
+	char a[TEXT_BYTES_MAX], b[TEXT_BYTES_MAX];
 	char figures[128], bar[COLUMNS_MAX + 1];
 	int n, width;
 
-	n = snprintf(figures, sizeof(figures), "%3d%%  %s of %s  %s/s",
-		(int)(share * 100), text_bytes((double)done, a),
-		text_bytes((double)total, b), text_bytes(rate, c));
-	/* A rest of hours is no forecast. */
-	if (rate > 0 && eta < 86400)
+	n = snprintf(figures, sizeof(figures), "%3d%%  %s of %s",
+		(int)(share * 100), text_bytes((double)shown, a),
+		text_bytes((double)total, b));
+	if (rate > 0)
 		n += snprintf(figures + n, sizeof(figures) - (size_t)n,
-			"  %d:%02d left", (int)eta / 60, (int)eta % 60);
+			"  %s/s", text_bytes(rate, a));
+	/* A rest of days is no forecast. */
+	if (rate > 0 && left < 86400)
+		n += snprintf(figures + n, sizeof(figures) - (size_t)n,
+			"  %d:%02d left", (int)left / 60, (int)left % 60);
 	width = MIN(columns, COLUMNS_MAX) - n - 3;
 	if (width < BAR_MIN) {
-		snprintf(buf, size, "%.*s", columns, figures);
+		cut_figures(figures, columns);
+		snprintf(buf, size, "%s", figures);
 		return;
 	}
 	put_bar(bar, width, share);
 	snprintf(buf, size, "[%s] %s", bar, figures);
+}
+
+/* Memory is taken before bytes arrive; a rate that counted that time would
+ * promise too little for long. */
+static double rate_now(struct progress *p, int64_t now, uint64_t done)
+{
+	if (!p->first_ms && done) {
+		p->first_ms = now;
+		p->first_done = done;
+	}
+	if (!p->first_ms || now - p->first_ms < REDRAW_MS)
+		return 0;
+	return (double)(done - MIN(done, p->first_done)) * 1e3 /
+	       (double)(now - p->first_ms);
 }
 
 void progress_begin(struct progress *progress)
@@ -84,12 +118,13 @@ int progress_step(void *arg, uint64_t done, uint64_t total)
 	struct progress *p = arg;
 	int64_t now = now_ms();
 	char line[2 * COLUMNS_MAX];
+	double rate = rate_now(p, now, done);
 
 	if (!p->terminal || now - p->begun_ms < QUIET_MS ||
 		now - p->drawn_ms < REDRAW_MS)
 		return 0;
-	progress_line(line, sizeof(line), terminal_columns(), done, total,
-		(double)(now - p->begun_ms) / 1e3);
+	progress_line(
+		line, sizeof(line), terminal_columns(), done, total, rate);
 	fprintf(stderr, "\r%s\x1b[K", line);
 	p->drawn_ms = now;
 	p->shown = true;

@@ -10,6 +10,8 @@ struct progress {
 	bool terminal;
 	bool shown;
 	int64_t begun_ms, drawn_ms;
+	int64_t first_ms; /* when the first bytes were seen; 0: not yet */
+	uint64_t first_done;
 };
 
 void progress_begin(struct progress *progress);
@@ -20,6 +22,7 @@ int progress_step(void *arg, uint64_t done, uint64_t total);
 /* Takes the bar away again. */
 void progress_end(struct progress *progress);
 
-/* The bar as text of at most columns columns; seconds since the beginning. */
+/* The bar as text of at most columns columns; rate in bytes a second, 0 where
+ * it is not known yet. */
 void progress_line(char *buf, size_t size, int columns, uint64_t done,
-	uint64_t total, double seconds);
+	uint64_t total, double rate);

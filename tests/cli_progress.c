@@ -6,8 +6,6 @@
  */
 #include "cli/progress.h"
 
-#include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -19,7 +17,8 @@ static void test_text(void)
 {
 	char line[300];
 
-	progress_line(line, sizeof(line), 70, GIB / 2, 2 * GIB, 1);
+	progress_line(line, sizeof(line), 70, GIB / 2, 2 * GIB, GIB / 2);
+
 	is_str("[===>          ]  25%  512.00 MiB of 2.00 GiB  "
 	       "512.00 MiB/s  0:03 left" +
 			0,
@@ -29,7 +28,7 @@ static void test_text(void)
 static void test_widths(void)
 {
 	const uint64_t totals[] = {0, 1, 4096, GIB, UINT64_MAX};
-	const double times[] = {0, 1e-9, 1, 1e9};
+	const double rates[] = {0, 1e-9, 1e9, 1e30};
 	char line[300];
 	size_t longest = 0;
 	int wrong = 0, lines = 0;
@@ -37,13 +36,13 @@ static void test_widths(void)
 	for (int columns = 1; columns <= 200; columns++)
 		for (size_t t = 0; t < ARRAY_SIZE(totals); t++)
 			for (int part = 0; part <= 5; part++)
-				for (size_t s = 0; s < ARRAY_SIZE(times); s++) {
+				for (size_t s = 0; s < ARRAY_SIZE(rates); s++) {
 					uint64_t done =
 						totals[t] / 4 * (uint64_t)part;
 
 					progress_line(line, sizeof(line),
 						columns, done, totals[t],
-						times[s]);
+						rates[s]);
 					longest = MAX(longest, strlen(line));
 					wrong += strlen(line) > (size_t)columns;
 					lines++;
@@ -58,14 +57,28 @@ static void test_edges(void)
 
 	progress_line(line, sizeof(line), 79, 0, 0, 0);
 	has_str("100%", line, "of nothing, all is done");
-	progress_line(line, sizeof(line), 79, 0, GIB, 5);
+	progress_line(line, sizeof(line), 79, 0, GIB, 0);
 	has_str("  0%", line, "nothing yet");
 	ok(!strstr(line, "left"), "and no forecast from nothing");
-	progress_line(line, sizeof(line), 79, 3 * GIB, GIB, 1);
+	progress_line(line, sizeof(line), 79, 3 * GIB, GIB, GIB);
 	has_str("100%", line, "more than all is all");
 	has_str("0:00 left", line, "and nothing is left");
-	progress_line(line, sizeof(line), 79, GIB, 101 * GIB, 1);
+	progress_line(line, sizeof(line), 79, GIB, 101 * GIB, GIB);
 	has_str("1:40 left", line, "minutes and seconds");
+}
+
+/* Whole figures only: half of a number is another number. */
+static void test_narrow(void)
+{
+	char line[300];
+
+	progress_line(line, sizeof(line), 48, GIB / 2, 2 * GIB, GIB / 2);
+	is_str(" 25%  512.00 MiB of 2.00 GiB  512.00 MiB/s", line,
+		"no forecast");
+	progress_line(line, sizeof(line), 41, GIB / 2, 2 * GIB, GIB / 2);
+	is_str(" 25%  512.00 MiB of 2.00 GiB", line, "nor a rate");
+	progress_line(line, sizeof(line), 10, GIB / 2, 2 * GIB, GIB / 2);
+	is_str(" 25%", line, "nor bytes");
 }
 
 static void test_no_terminal(void)
@@ -85,6 +98,7 @@ int main(void)
 	test_text();
 	test_widths();
 	test_edges();
+	test_narrow();
 	test_no_terminal();
 	return done();
 }
