@@ -27,6 +27,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
+#include "lib/daemon_path.h"
 
 #define DEADLINE_MS 10000 /* a loaded machine starts a program in less */
 #define STARTS_MAX 3      /* one may lose to another that is just leaving */
@@ -42,13 +43,6 @@ bool autostart_forbidden(void)
 	const char *value = secure_getenv("TARN_AUTOSTART");
 
 	return value && strcmp(value, "0") == 0;
-}
-
-static const char *find_daemon(void)
-{
-	const char *named = secure_getenv("TARN_DAEMON");
-
-	return named && *named ? named : TARND_PATH;
 }
 
 /* The daemon changes its folder, so its paths must not depend on ours. */
@@ -243,12 +237,12 @@ int autostart_begin(struct autostart *start, const char *path)
 	int r;
 
 	*start = (struct autostart) {
-		.daemon = find_daemon(),
 		.pidfd = -1,
 		.said_fd = -1,
 		.nap_ms = 1,
 		.deadline = now_ms() + DEADLINE_MS,
 	};
+	start->daemon = daemon_path(start->daemon_space);
 	r = make_absolute(path, start->path);
 	if (r >= 0)
 		r = start_once(start);

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -15,6 +16,7 @@
 
 struct autostart {
 	char path[SOCKET_PATH_MAX]; /* absolute */
+	char daemon_space[PATH_MAX]; /* what daemon may point to */
 	const char *daemon;	    /* the program */
 	int started;		    /* how often */
 	int pidfd;		    /* of the last one; -1 when it has ended */

@@ -95,6 +95,8 @@ lib_libcore_la_SOURCES += \
 	lib/autostart.h \
 	lib/connection.c \
 	lib/connection.h \
+	lib/daemon_path.c \
+	lib/daemon_path.h \
 	lib/descriptor.c \
 	lib/file_cache.c \
 	lib/file_cache.h \

@@ -336,6 +336,7 @@ dist_check_SCRIPTS += \
 	tests/cli_numpy.py \
 	tests/cli_store.sh \
 	tests/cli_usage.sh \
+	tests/daemon_path.sh \
 	$(NULL)
 TESTS += \
 	tests/cli_info.sh \
@@ -343,6 +344,7 @@ TESTS += \
 	tests/cli_progress \
 	tests/cli_store.sh \
 	tests/cli_usage.sh \
+	tests/daemon_path.sh \
 	tests/help.sh \
 	$(NULL)
 tests_cli_progress_SOURCES = \
