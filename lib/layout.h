@@ -127,6 +127,18 @@ static inline int view_checked(const char *op, const struct tarn_layout *out,
 	return r;
 }
 
+/* For those of them that reach what their input reaches and have a number of
+ * elements that is known to fit: only a pack can have been split. */
+static inline int view_reaching(const char *op, const struct tarn_layout *out,
+	struct tarn_layout *ret)
+{
+	int r = dtype_is_packed(out->dtype) ? layout_check_packs(op, out) : 0;
+
+	if (r == 0)
+		*ret = *out;
+	return r;
+}
+
 /* Takes dimension d away; what follows moves up. */
 static inline void layout_drop_dim(struct tarn_layout *l, int d)
 {

@@ -107,6 +107,7 @@ static int expand_to(const char *op, const struct tarn_layout *layout, int ndim,
 		.ndim = ndim,
 		.offset = layout->offset,
 	};
+	int64_t numel;
 	int r;
 
 	for (int i = ndim - 1; i >= 0; i--) {
@@ -115,7 +116,9 @@ static int expand_to(const char *op, const struct tarn_layout *layout, int ndim,
 		if (r < 0)
 			return r;
 	}
-	return view_checked(op, &out, ret);
+	/* Strides of 0 reach no further, but there may be too many elements. */
+	r = layout_count(op, out.dtype, ndim, out.shape, &numel);
+	return r < 0 ? r : view_reaching(op, &out, ret);
 }
 
 int tarn_layout_expand(const struct tarn_layout *layout, int ndim,
