@@ -193,17 +193,26 @@ static int remove_name(struct client *client, const struct wire_message *m)
 	return r;
 }
 
+static void count_storages(const struct rule *rule, struct tarn_store_status *s)
+{
+	uint32_t n = MIN(rule->n_infos, rule->table.header->n_storages);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct table_storage *entry = &rule->table.storages[i];
+
+		s->storages += storage_word_state(entry->word) != STORAGE_FREE;
+		if (rule->infos[i].cached && !rule->infos[i].names)
+			s->cached += entry->size;
+	}
+}
+
 static void count_rules(
 	const struct server *server, struct tarn_store_status *s)
 {
 	for (const struct rule *rule = server->rules; rule; rule = rule->next) {
 		s->names += rule->table.header->n_names;
 		s->used += alloc_used(rule->alloc);
-		s->cached += rule->cached_bytes;
-		for (uint32_t i = 0; i < rule->table.header->n_storages; i++)
-			s->storages += storage_word_state(
-					       rule->table.storages[i].word) !=
-				       STORAGE_FREE;
+		count_storages(rule, s);
 		for (const struct loader *l = rule->loaders; l; l = l->next)
 			s->loaders++;
 	}

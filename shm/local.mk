@@ -11,6 +11,7 @@ shm_libshm_la_SOURCES = \
 	shm/table.c \
 	shm/table.h \
 	shm/table_names.c \
+	shm/table_prefault.c \
 	shm/table_read.c \
 	shm/table_records.c \
 	shm/table_recover.c \

@@ -221,6 +221,10 @@ int table_map(int fd, bool writable, struct table *ret);
 int table_attach(void *map, uint64_t size, struct table *ret);
 void table_unmap(struct table *table);
 
+/* Maps the pages in use, so that the first look-ups do not fault. A hint: it
+ * cannot fail, and does nothing for what is very large. */
+void table_prefault(const struct table *table);
+
 /* ---- reading (any process, any thread; no system call) -------------- */
 
 /* The committed version of a name. -ENOENT; -EAGAIN when the server died in
