@@ -27,7 +27,7 @@
 	256u /* descriptors that do not close: stop taking more                \
 	      */
 
-static void fill(struct load *load);
+static int fill(struct load *load);
 static void tell_loading(struct load *load);
 
 static uint64_t cpu_now(void)
@@ -215,8 +215,8 @@ static int take_memory(struct load *load, bool may_grow)
 	load->alloc_offset = offset;
 	load->alloc_size = size;
 	storage_info(rule, load->index)->filling = load;
-	fill(load);
-	return 1;
+	r = fill(load);
+	return r < 0 ? r : 1;
 }
 
 void load_have_memory(struct rule *rule)
@@ -268,7 +268,7 @@ static uint32_t segments_needed(const struct load *load)
 	return need;
 }
 
-static void identify(struct load *load, uint32_t n_segments)
+static int identify(struct load *load, uint32_t n_segments)
 {
 	struct msg_job job;
 	int r;
@@ -276,7 +276,7 @@ static void identify(struct load *load, uint32_t n_segments)
 	load->state = LOAD_NEW;
 	load->loader = loader_for(load->rule, n_segments);
 	if (!load->loader)
-		return;
+		return 0;
 	load->loader->n_jobs++;
 	load->job = load->rule->server->next_job++;
 	load->state = LOAD_IDENTIFYING;
@@ -284,13 +284,13 @@ static void identify(struct load *load, uint32_t n_segments)
 	r = loader_tell(load->loader, L_FILE, &job, sizeof(job), load->fds,
 		load->fds[1] >= 0 ? 2 : 1);
 	if (r < 0)
-		log_event("loader %d: %s", (int)load->loader->pid,
-			tarn_fail_message());
+		leave_loader(load);
+	return r;
 }
 
 /* It holds the file; tell it where the bytes go. If it was forked before
  * their segments were made, another one is. */
-static void fill(struct load *load)
+static int fill(struct load *load)
 {
 	struct {
 		struct msg_fill head;
@@ -301,25 +301,27 @@ static void fill(struct load *load)
 			  .n_ranges = load->n_ranges}};
 	uint64_t base = load->rule->table.storages[load->index].base;
 	uint32_t need = segments_needed(load);
+	int r;
 
 	if (load->loader->n_segments < need) {
 		struct msg_job job = {.job = load->job};
 
 		loader_tell(load->loader, L_DROP, &job, sizeof(job), NULL, 0);
 		leave_loader(load);
-		identify(load, need);
-		return;
+		return identify(load, need);
 	}
-	load->state = LOAD_FILLING;
 	for (uint32_t i = 0; i < load->n_ranges; i++)
 		body.ranges[i] = (struct msg_fill_range) {
 			.file_offset = load->ranges[i].file_offset,
 			.size = load->ranges[i].size,
 			.pool_offset = base + load->ranges[i].storage_offset,
 		};
-	loader_tell(load->loader, L_FILL, &body,
+	r = loader_tell(load->loader, L_FILL, &body,
 		sizeof(body.head) + load->n_ranges * sizeof(body.ranges[0]),
 		NULL, 0);
+	if (r == 0)
+		load->state = LOAD_FILLING;
+	return r;
 }
 
 static void tell_loading(struct load *load)
@@ -398,8 +400,8 @@ void load_identified(struct load *load, const struct msg_identity *identity)
 	if (load->alloc_size) {
 		/* The second loader of this load. */
 		if (same_file(&load->identity, identity)) {
-			fill(load);
-			return tell_loading(load);
+			r = fill(load);
+			return r < 0 ? give_up(load, r) : tell_loading(load);
 		}
 		tarn_fail(EBUSY, "the file changed while it was being loaded; "
 				 "load it again");
@@ -555,7 +557,7 @@ void load_go_on(struct rule *rule)
 
 		next = load->next;
 		if (load->state == LOAD_NEW)
-			identify(load,
+			r = identify(load,
 				load->alloc_size ? segments_needed(load) : 0);
 		else if (load->state == LOAD_WAITING)
 			r = take_memory(load, true);
@@ -634,8 +636,8 @@ void load_start(struct client *client, struct wire_message *message)
 		refuse(load, r);
 	else if (load->n_ranges == 0)
 		load_nothing(load);
-	else
-		identify(load, 0);
+	else if ((r = identify(load, 0)) < 0)
+		give_up(load, r);
 }
 
 static bool is_shared(const struct load *load)

@@ -192,13 +192,12 @@ int loader_tell(struct loader *loader, uint16_t type, const void *body,
 	if (loader->sock < 0)
 		return tarn_fail(EPIPE, "the loader is gone");
 	r = wire_push(loader->writer, type, 0, body, size, fds, n_fds);
-	if (r == 0)
-		r = wire_flush(loader->writer, loader->sock);
+	if (r < 0)
+		return r; /* it will never hear of it */
 	/* A dead one is noticed by its watch. */
-	if (r >= 0)
-		loop_change(loader->watch,
-			r == 1 ? LOOP_READ : LOOP_READ | LOOP_WRITE);
-	return r < 0 ? r : 0;
+	r = wire_flush(loader->writer, loader->sock);
+	loop_change(loader->watch, r == 1 ? LOOP_READ : LOOP_READ | LOOP_WRITE);
+	return 0;
 }
 
 /* ---- coming and going ---------------------------------------------------- */
