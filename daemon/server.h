@@ -83,6 +83,8 @@ struct rule {
 	struct storage_info *infos;
 	uint32_t n_infos;
 	uint32_t n_unnamed;
+	uint32_t nothing; /* the storage of all that is empty, if cached */
+	uint64_t nothing_generation;
 	int table_fd;	/* O_RDONLY, for clients; -1 until it is sealed */
 	int *segment_fds; /* by table segment number */
 	uint32_t *segment_numbers; /* the keeper's, likewise */
@@ -198,6 +200,8 @@ void storage_release(struct rule *rule, uint32_t index);
 void storage_released_by_client(struct rule *rule, uint32_t index,
 	uint64_t generation);
 void storage_sweep(struct rule *rule); /* after a client left */
+/* Is it that generation still, and kept for whoever asks for it? */
+bool storage_is_cached(struct rule *rule, uint32_t index, uint64_t generation);
 /* Drops the least recently used cached file that nobody holds: true if one
  * went. */
 bool storage_evict_one(struct rule *rule);

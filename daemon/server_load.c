@@ -594,14 +594,21 @@ static int may_start(struct client *client)
 	return 0;
 }
 
-/* No bytes: nothing to read, nothing to identify. */
+/* No bytes: nothing to read, nothing to identify. All that is empty is one
+ * storage; else who loads empty files fills the table with them. */
 static void load_nothing(struct load *load)
 {
 	struct rule *rule = load->rule;
-	int r = add_storage(load, 0, 0);
+	int r;
 
+	if (storage_is_cached(rule, rule->nothing, rule->nothing_generation))
+		return succeed(
+			load, rule->nothing, rule->nothing_generation, 0, 0);
+	r = add_storage(load, 0, 0);
 	if (r < 0)
 		return refuse(load, r);
+	rule->nothing = load->index;
+	rule->nothing_generation = load->generation;
 	storage_info(rule, load->index)->cached = true;
 	table_storage_set(rule->writer, load->index, STORAGE_LIVE);
 	succeed(load, load->index, load->generation, 0, 0);

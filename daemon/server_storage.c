@@ -146,6 +146,12 @@ void storage_sweep(struct rule *rule)
 
 /* ---- the cache of loaded files -------------------------------------- */
 
+bool storage_is_cached(struct rule *rule, uint32_t index, uint64_t generation)
+{
+	return index < rule->n_infos && rule->infos[index].cached &&
+	       generation_of(rule, index) == generation;
+}
+
 static void uncache(struct rule *rule, uint32_t index)
 {
 	struct storage_info *info = &rule->infos[index];
