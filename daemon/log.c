@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* One event, one line, one write. */
+/*
+ * One event, one line, one write; and none at all where that would wait: a
+ * terminal that was stopped with ^S, or a pipe whose reader hangs, must not
+ * stop a daemon that many wait for.
+ */
 #include "daemon/log.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -15,6 +20,7 @@ void log_role(const char *role)
 
 void log_event(const char *fmt, ...)
 {
+	struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
 	char line[2048];
 	va_list ap;
 	int n, m;
@@ -30,6 +36,9 @@ void log_event(const char *fmt, ...)
 		if ((unsigned char)line[i] < ' ' || line[i] == 127)
 			line[i] = '?';
 	line[n++] = '\n';
+	/* A pipe that is ready takes a page, which is more than a line. */
+	if (poll(&out, 1, 0) != 1 || !(out.revents & POLLOUT))
+		return;
 	if (write(STDERR_FILENO, line, (size_t)n) < 0)
 		return; /* nobody is left to tell */
 }

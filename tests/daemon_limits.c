@@ -103,6 +103,33 @@ static void empty_loads(void)
 	raw_close(&raw);
 }
 
+/* Nobody reads what it logs, and the pipe is full. */
+static void full_log(void)
+{
+	static const char line[4096];
+	struct witness other;
+	struct daemon daemon;
+	int ends[2], saved = dup(2);
+
+	if (saved < 0 || pipe2(ends, O_NONBLOCK) < 0)
+		bail("a pipe: %s", strerror(errno));
+	while (write(ends[1], line, sizeof(line)) > 0)
+		;
+	/* Not blocking was for us; the daemon's end is as others are. */
+	fcntl(ends[1], F_SETFL, 0);
+	dup2(ends[1], 2);
+	daemon_start(&daemon, "log.sock",
+		(const char *const[]) {"--idle", "1", NULL});
+	dup2(saved, 2);
+	close(saved);
+	witness_begin(&other, &daemon);
+	witness_can_load(&other, "its log is stuck");
+	witness_end(&other);
+	is_int(0, daemon_stop(&daemon), "it ends as it should");
+	close(ends[0]);
+	close(ends[1]);
+}
+
 /* tarnd --socket FILE */
 static void mistyped_path(void)
 {
@@ -131,6 +158,7 @@ int main(void)
 	struct rlimit few = {DESCRIPTORS, DESCRIPTORS};
 
 	mistyped_path();
+	full_log();
 	setrlimit(RLIMIT_NOFILE, &few);
 	daemon_start(&server, "limits.sock",
 		(const char *const[]) {"--idle", "1", NULL});
