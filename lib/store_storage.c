@@ -13,18 +13,23 @@
 #include "base/fail.h"
 #include "lib/store.h"
 
-void store_drop_lease(struct tarn_store *store, uint32_t index,
-	uint64_t generation, const tarn_storage *storage)
+/* Nobody waits for the answer, and there is nobody to tell that the bell did
+ * not ring: a daemon that is gone needs none. */
+static void ring(struct tarn_store *store, uint32_t index, uint64_t generation)
 {
 	struct msg_released released = {
 		.index = index, .generation = generation};
 
-	/* Nobody waits for the answer, and there is nobody to tell that the
-	 * bell did not ring: a daemon that is gone needs none. */
+	connection_notify(
+		&store->connection, WIRE_RELEASED, &released, sizeof(released));
+}
+
+void store_drop_lease(struct tarn_store *store, uint32_t index,
+	uint64_t generation, const tarn_storage *storage)
+{
 	if (lease_book_drop(
 		    &store->book, &store->table, index, generation, storage))
-		connection_notify(&store->connection, WIRE_RELEASED, &released,
-			sizeof(released));
+		ring(store, index, generation);
 }
 
 static void shared_release(void *arg)
@@ -96,6 +101,10 @@ int store_storage(struct tarn_store *store, uint32_t index, uint64_t generation,
 
 	r = lease_book_hold(
 		&store->book, &store->table, index, generation, &known);
+	/* The daemon may have found the lease that we tried with, and wait
+	 * for its release: ours is the last word on it. */
+	if (r == -EBUSY)
+		ring(store, index, generation);
 	if (r < 0)
 		return r;
 	r = table_storage_get(&store->table, index, generation, ret_entry);
