@@ -45,13 +45,53 @@ static uint32_t reply_limit(uint16_t type)
 	}
 }
 
+/* ---- forks ----------------------------------------------------------- */
+
+/* How many forks lie between this process and the first one. */
+static unsigned forks;
+
+static void count_fork(void)
+{
+	forks++;
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, count_fork);
+}
+
+static unsigned forks_so_far(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, watch_forks);
+	return forks;
+}
+
+bool connection_is_ours(const struct connection *c)
+{
+	return c->forks == forks;
+}
+
+int connection_check_ours(const struct connection *c)
+{
+	if (connection_is_ours(c))
+		return 0;
+	return tarn_fail(EPERM,
+		"this store was opened before a fork(), and is the parent's; "
+		"open another in the child");
+}
+
+/* ---- life ------------------------------------------------------------ */
+
 int connection_init(
 	struct connection *c, int fd, const char *peer, int timeout_ms)
 {
 	pthread_condattr_t attr;
 	int r;
 
-	*c = (struct connection) {.fd = fd, .timeout_ms = timeout_ms};
+	*c = (struct connection) {
+		.fd = fd, .timeout_ms = timeout_ms, .forks = forks_so_far()};
 	pthread_mutex_init(&c->send, NULL);
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_condattr_init(&attr);
@@ -192,7 +232,10 @@ int connection_notify(
 	struct connection *c, uint16_t type, const void *body, size_t size)
 {
 	uint32_t serial;
+	int r = connection_check_ours(c);
 
+	if (r < 0)
+		return r;
 	pthread_mutex_lock(&c->lock);
 	serial = next_serial(c);
 	pthread_mutex_unlock(&c->lock);
@@ -252,8 +295,10 @@ static void sleep_until(struct connection *c, int64_t deadline)
 int call_begin(struct connection *c, struct call *call, uint16_t type,
 	const void *body, size_t size, const int *fds, int n_fds)
 {
-	int r;
+	int r = connection_check_ours(c);
 
+	if (r < 0)
+		return r;
 	call->n_replies = 0;
 	pthread_mutex_lock(&c->lock);
 	call->serial = next_serial(c);

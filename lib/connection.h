@@ -24,6 +24,7 @@
 struct connection {
 	int fd;
 	int timeout_ms; /* for one reply */
+	unsigned forks; /* forks_so_far() when it was made */
 	char *peer;	/* the socket's path, for messages */
 	struct wire_reader *reader;
 
@@ -54,6 +55,12 @@ struct call {
 int connection_init(struct connection *c, int fd, const char *peer,
 	int timeout_ms);
 void connection_done(struct connection *c);
+
+/* False in a child of the process that made it. There it must not be used, nor
+ * its locks, which some thread of the parent may have held; nor the leases
+ * that belong to it, which are the parent's. Calls fail with -EPERM. */
+bool connection_is_ours(const struct connection *c);
+int connection_check_ours(const struct connection *c);
 
 /* Sends a request and waits for its one reply of type want, with a body of at
  * least min_size bytes; the caller clears *ret. The daemon's own error comes

@@ -27,6 +27,9 @@ static void ring(struct tarn_store *store, uint32_t index, uint64_t generation)
 void store_drop_lease(struct tarn_store *store, uint32_t index,
 	uint64_t generation, const tarn_storage *storage)
 {
+	/* In a forked child the page is still the parent's. */
+	if (!connection_is_ours(&store->connection))
+		return;
 	if (lease_book_drop(
 		    &store->book, &store->table, index, generation, storage))
 		ring(store, index, generation);
@@ -97,8 +100,10 @@ int store_storage(struct tarn_store *store, uint32_t index, uint64_t generation,
 	struct table_storage *ret_entry, tarn_storage **ret)
 {
 	tarn_storage *known, *made = NULL;
-	int r;
+	int r = connection_check_ours(&store->connection);
 
+	if (r < 0)
+		return r;
 	r = lease_book_hold(
 		&store->book, &store->table, index, generation, &known);
 	/* The daemon may have found the lease that we tried with, and wait

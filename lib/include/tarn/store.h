@@ -13,8 +13,9 @@
  * per node if nobody has yet), or a published name. A published name is looked
  * for first; then the shortest FILE before a ':' that exists.
  *
- * A store may be used by many threads. After fork() the child must not use
- * the parent's store nor drop its tensors' last references; it opens its own.
+ * A store may be used by many threads. After fork() it stays the parent's: in
+ * the child its calls fail with -EPERM, and the child opens its own. Tensors
+ * may be read there, and dropped, as long as the parent holds them.
  */
 #pragma once
 
