@@ -96,6 +96,7 @@ static int issue(struct piece *p)
 	p->req.offset = from;
 	p->req.addr = (char *)s->addr + (pool - s->pool_offset);
 	p->req.size = (uint32_t)(to - from);
+	p->req.may_block = !p->direct;
 	p->req.done = piece_done;
 	return tarn_io_read(f->io, &p->req);
 }

@@ -55,6 +55,8 @@ struct tarn_io_request {
 	uint64_t offset; /* in the file, bytes */
 	void *addr;
 	uint32_t size;
+	bool may_block; /* for ever, as a buffered read of a dead FUSE file
+			   does inside its submission: left to a worker */
 	int32_t res; /* set before done: bytes read, 0 at the end, or -errno */
 	void (*done)(struct tarn_io_request *);
 	struct tarn_io_request *next; /* the engine's */

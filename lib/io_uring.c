@@ -110,7 +110,8 @@ static void uring_read(struct tarn_io *io, struct tarn_io_request *req)
 	else
 		io_uring_prep_read(
 			sqe, req->file, req->addr, req->size, req->offset);
-	io_uring_sqe_set_flags(sqe, IOSQE_FIXED_FILE);
+	io_uring_sqe_set_flags(
+		sqe, IOSQE_FIXED_FILE | (req->may_block ? IOSQE_ASYNC : 0u));
 	io_uring_sqe_set_data(sqe, req);
 }
 
