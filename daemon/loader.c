@@ -3,9 +3,9 @@
  * A loader: the process that touches clients' files, one for each uid.
  *
  * It waits for messages of the server and for completions of its engine, and
- * never for a file: whatever a file does, the reads of others go on. What can
- * still block is fstat on a file whose file system is dead; it holds up the
- * loads of that one uid, which is why loaders are many.
+ * never for a file: whatever a file does, the reads of others go on; closing,
+ * which may block, is a thread's work. What can still block is fstat on a file
+ * whose file system is dead: the server sees that and starts another loader.
  *
  * Its memory is that of the keeper it was forked from: the segments are mapped
  * writable, and it writes to no part of them but the allocation of a job.
@@ -78,6 +78,8 @@ static void handle(struct loader *loader, struct wire_message *message)
 		job_drop(loader, message);
 		break;
 	}
+	for (int i = 0; i < message->n_fds; i++)
+		closer_close(loader->closer, wire_take_fd(message, i));
 	wire_message_clear(message);
 }
 
@@ -156,6 +158,8 @@ static int start(struct loader *loader, int pipe_fd)
 {
 	int r = wire_reader_new(&loader->reader);
 
+	if (r >= 0)
+		r = closer_new(&loader->closer);
 	if (r < 0)
 		return r;
 	loader->registered = calloc(
@@ -194,6 +198,7 @@ int loader_run(int sock, int pipe_fd, const struct mapped_segment *segments,
 		r = serve(&loader);
 	tarn_io_free(loader.io);
 	wire_reader_free(loader.reader);
+	closer_free(loader.closer);
 	free(loader.registered);
 	free(loader.faulted);
 	fd_close(sock);

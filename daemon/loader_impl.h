@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/closer.h"
 #include "daemon/internal.h"
 #include "lib/fill.h"
 #include "lib/io.h"
@@ -55,6 +56,7 @@ struct loader {
 	bool ended; /* the server is gone, or speaks nonsense */
 	int status; /* to exit with */
 	struct wire_reader *reader;
+	struct closer *closer; /* of clients' files */
 	struct tarn_io *io; /* NULL: there is none, and io_error says why */
 	int io_error;
 	char io_text[256];

@@ -90,8 +90,8 @@ static void job_free(struct loader *loader, struct loader_job *job)
 	if (job->state == JOB_FILLING)
 		loader->n_filling--;
 	tarn_fill_free(job->fill);
-	fd_close(job->buffered_fd);
-	fd_close(job->direct_fd);
+	closer_close(loader->closer, job->buffered_fd);
+	closer_close(loader->closer, job->direct_fd);
 	free(job);
 }
 

@@ -21,6 +21,7 @@
 #include "daemon/log.h"
 
 #define DRAIN_NS 30000000000ull      /* for loads under way when asked to end */
+#define LOOK_NS 500000000ull         /* how often running loads are looked at */
 #define KEEPER_QUEUE_MAX (64u << 20) /* the keeper reads, or is dead */
 
 static void on_keeper(void *arg, unsigned ready);
@@ -66,14 +67,26 @@ static void on_timer(void *arg)
 	uint64_t now = loop_now(), idle = server->start.options.idle_ns;
 
 	server->timer_at = 0;
-	for (struct rule *rule = server->rules; rule; rule = rule->next)
+	for (struct rule *rule = server->rules; rule; rule = rule->next) {
 		storage_evict_idle(rule, now > idle ? now - idle : 0);
+		loader_check(rule, now);
+	}
 	if (server->idle_since && now - server->idle_since >= idle &&
 		!server->asked_to_drain) {
 		server->asked_to_drain = true;
 		server_tell_keeper(server, D_DRAIN_ACCEPTS, NULL, 0);
 	}
 	server_look_around(server);
+}
+
+/* Loads that somebody waits for; others may be in a file that hangs. */
+static bool awaited_loads(const struct server *server)
+{
+	for (const struct rule *rule = server->rules; rule; rule = rule->next)
+		for (const struct load *l = rule->loads; l; l = l->next)
+			if (l->client)
+				return true;
+	return false;
 }
 
 /* At that time, or before it if it is set already: events that come more
@@ -98,7 +111,7 @@ void server_look_around(struct server *server)
 	if (server->draining && !server->drain_until)
 		server->drain_until = loop_now() + DRAIN_NS;
 	if (server->draining &&
-		(!server->n_active || loop_now() >= server->drain_until)) {
+		(!awaited_loads(server) || loop_now() >= server->drain_until)) {
 		server_tell_keeper(server, D_BYE, NULL, 0);
 		loop_quit(server->loop);
 		return;
@@ -107,6 +120,8 @@ void server_look_around(struct server *server)
 		server->idle_since = 0;
 	else if (!server->idle_since)
 		server->idle_since = loop_now();
+	if (server->n_active)
+		wake_at(server, loop_now() + LOOK_NS);
 	if (server->draining)
 		wake_at(server, server->drain_until);
 	else if (server->idle_since || count_cached(server))

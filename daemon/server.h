@@ -63,6 +63,7 @@ struct loader {
 	uint32_t n_segments; /* it has those numbered below */
 	uint32_t n_jobs;
 	bool retired; /* a newer one takes the new jobs */
+	bool hung;    /* retired for not answering */
 	bool busy;    /* inside its callback: not to be freed */
 	int sock, pipe_fd;
 	struct loop_watch *watch, *pipe_watch;
@@ -148,6 +149,9 @@ struct load {
 	uint64_t alloc_offset, alloc_size;
 	bool asked_to_grow;
 	bool told; /* WIRE_LOADING was sent */
+	uint64_t asked_at; /* L_FILE is not answered since then; 0: it is */
+	uint64_t heard_at; /* when the loader last spoke of it; 0: not yet */
+	bool moved;	   /* away from a loader that hung */
 	struct load *with; /* LOAD_SHARING: whose bytes */
 	uint64_t cpu_start; /* of the server */
 };
@@ -221,6 +225,7 @@ void load_dropped(struct load *load);
 void load_lost(struct load *load); /* its loader died */
 void load_progress(struct load *load, uint64_t bytes);
 void load_go_on(struct rule *rule); /* a loader came, or memory */
+void load_move(struct load *load); /* to another loader: this one hangs */
 struct load *load_by_job(struct rule *rule, uint64_t job);
 
 /* server_load_parse.c */
@@ -236,4 +241,6 @@ int loader_tell(struct loader *loader, uint16_t type, const void *body,
 /* Nobody's until the loader's pipe ends. */
 void loader_quarantine(struct loader *loader, uint64_t offset, uint64_t size);
 void loader_job_done(struct loader *loader);
+/* Replaces the loader that a dead file system holds. */
+void loader_check(struct rule *rule, uint64_t now);
 void loader_free_all(struct rule *rule);

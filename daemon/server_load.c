@@ -280,12 +280,28 @@ static int identify(struct load *load, uint32_t n_segments)
 	load->loader->n_jobs++;
 	load->job = load->rule->server->next_job++;
 	load->state = LOAD_IDENTIFYING;
+	load->asked_at = loop_now();
 	job.job = load->job;
 	r = loader_tell(load->loader, L_FILE, &job, sizeof(job), load->fds,
 		load->fds[1] >= 0 ? 2 : 1);
 	if (r < 0)
 		leave_loader(load);
 	return r;
+}
+
+/* The loader hangs in another's file and has not looked at this one. */
+void load_move(struct load *load)
+{
+	int r;
+
+	leave_loader(load);
+	load->asked_at = load->heard_at = 0;
+	load->moved = true;
+	if (load->state == LOAD_DROPPING)
+		return load_dropped(load);
+	r = identify(load, load->alloc_size ? segments_needed(load) : 0);
+	if (r < 0)
+		give_up(load, r);
 }
 
 /* It holds the file; tell it where the bytes go. If it was forked before
@@ -319,8 +335,10 @@ static int fill(struct load *load)
 	r = loader_tell(load->loader, L_FILL, &body,
 		sizeof(body.head) + load->n_ranges * sizeof(body.ranges[0]),
 		NULL, 0);
-	if (r == 0)
+	if (r == 0) {
 		load->state = LOAD_FILLING;
+		load->heard_at = loop_now();
+	}
 	return r;
 }
 

@@ -19,6 +19,8 @@
 #include "daemon/log.h"
 
 #define LOADER_QUEUE_MAX (16u << 20) /* requests to a loader that hangs */
+#define HUNG_NS 3000000000ull        /* a slow disk answers sooner; picked */
+#define HUNG_MAX 16u /* processes that a uid may leave hanging */
 
 static void loader_free(struct loader *loader)
 {
@@ -141,6 +143,8 @@ static void take_answer(struct loader *loader, const struct wire_message *m)
 	load = load_by_job(loader->rule, ((struct msg_job *)m->body)->job);
 	if (!load || load->loader != loader)
 		return; /* it was dropped meanwhile */
+	load->asked_at = 0;
+	load->heard_at = loop_now();
 	switch (m->type) {
 	case L_IDENTITY:
 		return load_identified(load, (struct msg_identity *)m->body);
@@ -214,6 +218,93 @@ struct loader *loader_for(struct rule *rule, uint32_t n_segments)
 		rule->loader_wanted = server_tell_keeper(rule->server, D_LOADER,
 					      &want, sizeof(want)) == 0;
 	return NULL;
+}
+
+/* ---- hanging ------------------------------------------------------------- */
+
+/* The load whose L_FILE has waited longest; answers come in order. */
+static struct load *first_asked(const struct loader *loader)
+{
+	struct load *load, *first = NULL;
+
+	for (load = loader->rule->loads; load; load = load->next)
+		if (load->loader == loader && load->asked_at &&
+			(!first || load->job < first->job))
+			first = load;
+	return first;
+}
+
+static bool is_reading(const struct loader *loader)
+{
+	for (const struct load *l = loader->rule->loads; l; l = l->next)
+		if (l->loader == loader && l->heard_at)
+			return true;
+	return false;
+}
+
+/* It reads, and nothing has come of any of it for a while. */
+static bool stalled(const struct loader *loader, uint64_t now)
+{
+	for (const struct load *l = loader->rule->loads; l; l = l->next)
+		if (l->loader == loader && l->heard_at &&
+			now - l->heard_at < HUNG_NS)
+			return false;
+	return is_reading(loader);
+}
+
+static void move_others(struct loader *loader, struct load *first)
+{
+	struct load *load;
+
+	do {
+		for (load = loader->rule->loads; load; load = load->next)
+			if (load->loader == loader && load != first &&
+				load->asked_at)
+				break;
+		if (load)
+			load_move(load);
+	} while (load);
+}
+
+static void hang(struct loader *loader, struct load *first)
+{
+	bool reads = is_reading(loader);
+
+	log_event("loader %d hangs in a file with %u jobs; another takes over",
+		(int)loader->pid, loader->n_jobs);
+	loader->retired = true;
+	loader->hung = true;
+	loader->busy = true;
+	if (first) {
+		move_others(loader, first);
+		/* It is the one in whose file the loader hangs, unless that is
+		 * one of those being read: then it gets a second chance. */
+		if (reads && !first->moved)
+			load_move(first);
+	}
+	loader->busy = false;
+	if (loader->n_jobs == 0 && loader->sock >= 0)
+		loader_free(loader);
+}
+
+void loader_check(struct rule *rule, uint64_t now)
+{
+	struct loader *loader, *current = NULL;
+	struct load *first;
+	uint32_t n_hung = 0;
+
+	for (loader = rule->loaders; loader; loader = loader->next) {
+		n_hung += loader->hung;
+		if (!loader->retired)
+			current = loader;
+	}
+	if (!current || n_hung >= HUNG_MAX)
+		return;
+	first = first_asked(current);
+	if (first && now - first->asked_at >= HUNG_NS)
+		hang(current, first);
+	else if (stalled(current, now))
+		hang(current, NULL);
 }
 
 /* What is queued for a loader are clients' files. */
