@@ -294,6 +294,7 @@ DAEMON_TESTS = \
 	tests/daemon_limits \
 	tests/daemon_load_hostile \
 	tests/daemon_loads \
+	tests/daemon_wedge \
 	$(NULL)
 check_PROGRAMS += $(DAEMON_TESTS)
 TESTS += $(DAEMON_TESTS)
@@ -309,6 +310,12 @@ tests_daemon_loads_SOURCES = tests/daemon_loads.c $(DAEMON_KIT)
 tests_daemon_loads_LDADD = $(WHITEBOX_LIBS)
 tests_daemon_limits_SOURCES = tests/daemon_limits.c $(DAEMON_KIT)
 tests_daemon_limits_LDADD = $(WHITEBOX_LIBS)
+tests_daemon_wedge_SOURCES = \
+	tests/daemon_wedge.c \
+	tests/fuse_hang.c \
+	tests/fuse_hang.h \
+	$(DAEMON_KIT)
+tests_daemon_wedge_LDADD = $(WHITEBOX_LIBS)
 
 # The client, against the real daemon.
 check_PROGRAMS += \
