@@ -154,6 +154,11 @@ static int serve(struct loader *loader)
 	return r;
 }
 
+static void close_for(void *arg, int fd)
+{
+	closer_close(arg, fd);
+}
+
 static int start(struct loader *loader, int pipe_fd)
 {
 	int r = wire_reader_new(&loader->reader);
@@ -171,6 +176,8 @@ static int start(struct loader *loader, int pipe_fd)
 			loader->n_segments);
 	/* Without an engine each load is told so. */
 	loader->io_error = tarn_io_new(pipe_fd, &loader->io);
+	if (loader->io)
+		tarn_io_set_close(loader->io, close_for, loader->closer);
 	if (loader->io_error < 0)
 		snprintf(loader->io_text, sizeof(loader->io_text), "%s",
 			tarn_fail_message());

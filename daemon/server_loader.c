@@ -270,8 +270,10 @@ static void hang(struct loader *loader, struct load *first)
 {
 	bool reads = is_reading(loader);
 
-	log_event("loader %d hangs in a file with %u jobs; another takes over",
-		(int)loader->pid, loader->n_jobs);
+	if (!loader->hung)
+		log_event("loader %d hangs in a file with %u jobs; another "
+			  "takes over",
+			(int)loader->pid, loader->n_jobs);
 	loader->retired = true;
 	loader->hung = true;
 	loader->busy = true;
@@ -289,22 +291,24 @@ static void hang(struct loader *loader, struct load *first)
 
 void loader_check(struct rule *rule, uint64_t now)
 {
-	struct loader *loader, *current = NULL;
-	struct load *first;
+	struct loader *loader, *next;
 	uint32_t n_hung = 0;
 
-	for (loader = rule->loaders; loader; loader = loader->next) {
+	for (loader = rule->loaders; loader; loader = loader->next)
 		n_hung += loader->hung;
-		if (!loader->retired)
-			current = loader;
+	for (loader = rule->loaders; loader; loader = next) {
+		struct load *first = first_asked(loader);
+
+		next = loader->next;
+		if (loader->sock < 0 || (!loader->hung && n_hung >= HUNG_MAX))
+			continue;
+		/* Also one that was replaced for its reads may be found to
+		 * owe an answer. */
+		if (first && now - first->asked_at >= HUNG_NS)
+			hang(loader, first);
+		else if (!loader->retired && stalled(loader, now))
+			hang(loader, NULL);
 	}
-	if (!current || n_hung >= HUNG_MAX)
-		return;
-	first = first_asked(current);
-	if (first && now - first->asked_at >= HUNG_NS)
-		hang(current, first);
-	else if (stalled(current, now))
-		hang(current, NULL);
 }
 
 /* What is queued for a loader are clients' files. */

@@ -148,6 +148,13 @@ void tarn_io_drop_file(struct tarn_io *io, int file)
 	flip(io->files, (unsigned)file);
 }
 
+void tarn_io_set_close(
+	struct tarn_io *io, void (*fn)(void *arg, int fd), void *arg)
+{
+	io->close = fn;
+	io->close_arg = arg;
+}
+
 int tarn_io_read(struct tarn_io *io, struct tarn_io_request *req)
 {
 	if (io->pending == TARN_IO_DEPTH)

@@ -112,6 +112,11 @@ int tarn_io_add_file(struct tarn_io *io, int fd) _must_check_;
 /* Frees the slot. Not while a request of it is queued or under way. */
 void tarn_io_drop_file(struct tarn_io *io, int file);
 
+/* How an engine that holds copies of descriptors closes them. For who must not
+ * call close() on a stranger's file, since its file system may block in it. */
+void tarn_io_set_close(
+	struct tarn_io *io, void (*fn)(void *arg, int fd), void *arg);
+
 /* Queues a read: 0, or 1 when TARN_IO_DEPTH are queued and under way. */
 int tarn_io_read(struct tarn_io *io, struct tarn_io_request *req) _must_check_;
 

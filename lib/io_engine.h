@@ -32,6 +32,8 @@ struct tarn_io {
 	uint64_t files[TARN_IO_FILES / 64];
 	uint64_t buffers[TARN_IO_BUFFERS / 64];
 	char why[256];
+	void (*close)(void *arg, int fd); /* NULL: fd_close */
+	void *close_arg;
 };
 
 /* Makes an engine and gives it keep_fd. -errno and a sentence when refused. */

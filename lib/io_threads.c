@@ -243,7 +243,10 @@ static void threads_clear_file(struct tarn_io *io, unsigned slot)
 {
 	int *fd = &threads_of(io)->fd[slot];
 
-	*fd = fd_close(*fd);
+	if (io->close)
+		io->close(io->close_arg, fd_steal(fd));
+	else
+		*fd = fd_close(*fd);
 }
 
 static int threads_set_buffer(
