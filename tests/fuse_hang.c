@@ -243,6 +243,11 @@ void hang_arm(void)
 	atomic_store(&shared->armed, true);
 }
 
+unsigned hang_caught(void)
+{
+	return atomic_load(&shared->caught);
+}
+
 bool hang_has_caught(unsigned n)
 {
 	for (int i = 0; i < 500 && atomic_load(&shared->caught) < n; i++)

@@ -21,6 +21,7 @@ const char *hang_begin(void);
 const char *hang_path(enum hang_file file);
 uint64_t hang_size(enum hang_file file);
 void hang_arm(void);
+unsigned hang_caught(void);
 /* Has an operation been left without an answer, so many times at least? */
 bool hang_has_caught(unsigned n);
 /* Everybody who waits gets an error; the mount is gone. */
