@@ -75,8 +75,8 @@ static const struct {
 	{"transpose", do_transpose, TARGET_NS},
 	{"permute", do_permute, TARGET_NS},
 	{"unsqueeze", do_unsqueeze, TARGET_NS},
-	{"expand", do_expand, 0},
-	{"view", do_view, 0},
+	{"expand", do_expand, TARGET_NS},
+	{"view", do_view, TARGET_NS},
 	{"expression", do_expression, 0},
 };
 

@@ -139,6 +139,26 @@ static inline int view_reaching(const char *op, const struct tarn_layout *out,
 	return r;
 }
 
+/* Writes a layout field by field: clearing one whole, only to fill it, costs
+ * more than many an operation does. ret may be what shape and stride came
+ * from as long as those were copied. */
+static inline void layout_write(struct tarn_layout *ret, int dtype, int ndim,
+	int64_t offset, const int64_t *shape, const int64_t *stride)
+{
+	ret->dtype = (uint8_t)dtype;
+	ret->ndim = (uint8_t)ndim;
+	memset(ret->reserved, 0, sizeof(ret->reserved));
+	ret->offset = offset;
+	for (int i = 0; i < ndim; i++) {
+		ret->shape[i] = shape[i];
+		ret->stride[i] = stride[i];
+	}
+	for (int i = ndim; i < TARN_MAX_NDIM; i++) {
+		ret->shape[i] = 0;
+		ret->stride[i] = 0;
+	}
+}
+
 /* Takes dimension d away; what follows moves up. */
 static inline void layout_drop_dim(struct tarn_layout *l, int d)
 {

@@ -125,6 +125,7 @@ lib_libtarn_la_LDFLAGS = \
 	-version-info 0:0:0 \
 	-Wl,--version-script=$(top_srcdir)/lib/libtarn.map \
 	-Wl,-z,relro,-z,now \
+	-Wl,-Bsymbolic-functions \
 	$(NULL)
 EXTRA_lib_libtarn_la_DEPENDENCIES = lib/libtarn.map
 EXTRA_DIST += lib/libtarn.map

@@ -89,24 +89,16 @@ static void view_strides_empty(const struct tarn_layout *layout, int ndim,
 		memcpy(stride, layout->stride, sizeof(layout->stride));
 }
 
-int view_strides(const struct tarn_layout *layout, int ndim,
+/* For a layout that has dimensions and elements: the walk itself. */
+static inline int chunk_strides(const struct tarn_layout *layout, int ndim,
 	const int64_t *shape, int64_t *stride)
 {
 	int64_t chunk = 1;  /* elements in the chunk of layout */
 	int64_t filled = 1; /* of which the new dimensions have filled */
-	int64_t base;       /* the stride of the chunk's last dimension */
+	/* the stride of the chunk's last dimension */
+	int64_t base = layout->stride[layout->ndim - 1];
 	int v = ndim - 1;
 
-	if (tarn_layout_numel(layout) == 0) {
-		view_strides_empty(layout, ndim, shape, stride);
-		return -1;
-	}
-	if (layout->ndim == 0) {
-		for (int i = 0; i < ndim; i++)
-			stride[i] = 1;
-		return -1;
-	}
-	base = layout->stride[layout->ndim - 1];
 	for (int d = layout->ndim - 1; d >= 0; d--) {
 		chunk *= layout->shape[d];
 		if (d > 0 && (layout->shape[d - 1] == 1 ||
@@ -125,6 +117,48 @@ int view_strides(const struct tarn_layout *layout, int ndim,
 		chunk = filled = 1;
 	}
 	return -1;
+}
+
+int view_strides(const struct tarn_layout *layout, int ndim,
+	const int64_t *shape, int64_t *stride)
+{
+	if (tarn_layout_numel(layout) == 0) {
+		view_strides_empty(layout, ndim, shape, stride);
+		return -1;
+	}
+	if (layout->ndim == 0) {
+		for (int i = 0; i < ndim; i++)
+			stride[i] = 1;
+		return -1;
+	}
+	return chunk_strides(layout, ndim, shape, stride);
+}
+
+/* The common case, straight through: whole elements, all sizes given and
+ * positive, a number of elements that fits because it is the input's, and
+ * strides that allow the view. False: look closer. */
+static inline bool view_plainly(const struct tarn_layout *layout, int ndim,
+	const int64_t *shape, struct tarn_layout *ret)
+{
+	int64_t sizes[TARN_MAX_NDIM], stride[TARN_MAX_NDIM];
+	int64_t have = 1, want = 1;
+
+	if (layout->ndim == 0 || ndim < 0 || ndim > TARN_MAX_NDIM ||
+		dtype_is_packed(layout->dtype))
+		return false;
+	/* What is empty may have any other sizes. */
+	for (int i = 0; i < layout->ndim; i++)
+		if (mul_i64(have, layout->shape[i], &have))
+			return false;
+	for (int i = 0; i < ndim; i++) {
+		sizes[i] = shape[i];
+		if (sizes[i] <= 0 || mul_i64(want, sizes[i], &want))
+			return false;
+	}
+	if (have != want || chunk_strides(layout, ndim, sizes, stride) >= 0)
+		return false;
+	layout_write(ret, layout->dtype, ndim, layout->offset, sizes, stride);
+	return true;
 }
 
 /* A layout over the same storage, of another shape. */
@@ -154,6 +188,8 @@ int view_as(const char *op, const struct tarn_layout *layout, int ndim,
 	int64_t sizes[TARN_MAX_NDIM], stride[TARN_MAX_NDIM];
 	int d, r;
 
+	if (view_plainly(layout, ndim, shape, ret))
+		return 0;
 	r = shape_infer(op, layout->dtype, layout->ndim, layout->shape, ndim,
 		shape, sizes);
 	if (r < 0)
@@ -181,6 +217,8 @@ int reshape_as(const char *op, const struct tarn_layout *layout, int ndim,
 	int64_t sizes[TARN_MAX_NDIM], stride[TARN_MAX_NDIM];
 	int r;
 
+	if (view_plainly(layout, ndim, shape, ret))
+		return 0;
 	r = shape_infer(op, layout->dtype, layout->ndim, layout->shape, ndim,
 		shape, sizes);
 	if (r < 0)

@@ -64,61 +64,75 @@ int tarn_layout_squeeze_dim(
 	return view_end("squeeze", out, ret);
 }
 
-/* One dimension of expand: what was n (1 where it is new) becomes wanted. */
-static int expand_dim(const struct tarn_layout *layout, int d, int new_d,
-	int64_t wanted, struct tarn_layout *out)
+/* The size of one dimension of expand, whose input has n (1 where it is
+ * new, which d < 0 says) and for which wanted was asked. */
+static int expand_size(const struct tarn_layout *layout, int d, int new_d,
+	int64_t n, int64_t *wanted)
 {
-	bool is_new = d < 0;
-	int64_t n = is_new ? 1 : layout->shape[d];
-
-	if (wanted == -1 && !is_new)
-		wanted = n;
-	if (wanted < 0)
+	if (*wanted == -1 && d >= 0)
+		*wanted = n;
+	if (*wanted < 0)
 		return tarn_fail(EINVAL,
-			is_new ? "expand: size %lld of new dimension %d: a "
-				 "dimension that is new needs a size"
-			       : "expand: size %lld of dimension %d is neither "
-				 "a size nor -1",
-			(long long)wanted, new_d);
-	if (wanted != n && n != 1)
+			d < 0 ? "expand: size %lld of new dimension %d: a "
+				"dimension that is new needs a size"
+			      : "expand: size %lld of dimension %d is neither "
+				"a size nor -1",
+			(long long)*wanted, new_d);
+	if (*wanted != n && n != 1)
 		return tarn_fail(EINVAL,
 			"expand: dimension %d of shape %s has %lld elements; "
 			"only 1 can be expanded to %lld",
 			d, LAYOUT_TEXT(layout), (long long)n,
-			(long long)wanted);
-	out->shape[new_d] = wanted;
-	if (wanted != n)
-		out->stride[new_d] = 0;
-	else if (!is_new)
-		out->stride[new_d] = layout->stride[d];
-	else if (new_d + 1 < out->ndim)
-		out->stride[new_d] = stride_times(
-			out->shape[new_d + 1], out->stride[new_d + 1]);
-	else
-		out->stride[new_d] = 1;
+			(long long)*wanted);
 	return 0;
+}
+
+/* Strides of 0 reach no further, but there may be too many elements. */
+static int expand_end(const char *op, const struct tarn_layout *layout,
+	int ndim, const int64_t *sizes, const int64_t *stride,
+	struct tarn_layout *ret)
+{
+	struct tarn_layout out;
+	int64_t numel;
+	int r = layout_count(op, layout->dtype, ndim, sizes, &numel);
+
+	if (r < 0)
+		return r;
+	if (!dtype_is_packed(layout->dtype)) {
+		layout_write(ret, layout->dtype, ndim, layout->offset, sizes,
+			stride);
+		return 0;
+	}
+	layout_write(&out, layout->dtype, ndim, layout->offset, sizes, stride);
+	return view_reaching(op, &out, ret);
 }
 
 static int expand_to(const char *op, const struct tarn_layout *layout, int ndim,
 	const int64_t *shape, struct tarn_layout *ret)
 {
-	struct tarn_layout out = {
-		.dtype = layout->dtype,
-		.ndim = ndim,
-		.offset = layout->offset,
-	};
-	int64_t numel;
-	int r;
+	int64_t sizes[TARN_MAX_NDIM], stride[TARN_MAX_NDIM];
 
 	for (int i = ndim - 1; i >= 0; i--) {
-		r = expand_dim(
-			layout, i - (ndim - layout->ndim), i, shape[i], &out);
-		if (r < 0)
-			return r;
+		int d = i - (ndim - layout->ndim);
+		int64_t n = d < 0 ? 1 : layout->shape[d], size = shape[i];
+
+		if (size != n) {
+			int r = expand_size(layout, d, i, n, &size);
+
+			if (r < 0)
+				return r;
+		}
+		sizes[i] = size;
+		if (size != n)
+			stride[i] = 0;
+		else if (d >= 0)
+			stride[i] = layout->stride[d];
+		else if (i + 1 < ndim)
+			stride[i] = stride_times(sizes[i + 1], stride[i + 1]);
+		else
+			stride[i] = 1;
 	}
-	/* Strides of 0 reach no further, but there may be too many elements. */
-	r = layout_count(op, out.dtype, ndim, out.shape, &numel);
-	return r < 0 ? r : view_reaching(op, &out, ret);
+	return expand_end(op, layout, ndim, sizes, stride, ret);
 }
 
 int tarn_layout_expand(const struct tarn_layout *layout, int ndim,

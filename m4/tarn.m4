@@ -9,6 +9,11 @@ AC_DEFUN([TARN_COMPILER_FLAGS], [
 TARN_CFLAGS="-std=gnu17 -Wall -Wextra -Wshadow -Wvla -Wmissing-prototypes"
 TARN_CFLAGS="$TARN_CFLAGS -Wstrict-prototypes -Wpointer-arith -Wno-unused-parameter"
 TARN_CFLAGS="$TARN_CFLAGS -fvisibility=hidden -fno-strict-aliasing -pthread"
+# A layout is 12 numbers twice: a loop over a few of them is over before a call
+# of memset or memcpy would have begun. And our own calls are not for others
+# to interpose.
+TARN_CFLAGS="$TARN_CFLAGS -fno-tree-loop-distribute-patterns"
+TARN_CFLAGS="$TARN_CFLAGS -fno-semantic-interposition"
 AC_ARG_ENABLE([werror],
 	[AS_HELP_STRING([--enable-werror], [treat warnings as errors])])
 AS_IF([test "x$enable_werror" = xyes], [TARN_CFLAGS="$TARN_CFLAGS -Werror"])
