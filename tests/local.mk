@@ -291,10 +291,12 @@ DAEMON_KIT = \
 DAEMON_TESTS = \
 	tests/daemon_full \
 	tests/daemon_garbage \
+	tests/daemon_idle \
 	tests/daemon_limits \
 	tests/daemon_load_hostile \
 	tests/daemon_loads \
 	tests/daemon_wedge \
+	tests/reader_cannot_write \
 	$(NULL)
 check_PROGRAMS += $(DAEMON_TESTS)
 TESTS += $(DAEMON_TESTS)
@@ -302,6 +304,10 @@ TESTS += $(DAEMON_TESTS)
 VALGRIND_EXCEPT += $(DAEMON_TESTS)
 tests_daemon_garbage_SOURCES = tests/daemon_garbage.c $(DAEMON_KIT)
 tests_daemon_garbage_LDADD = $(WHITEBOX_LIBS)
+tests_daemon_idle_SOURCES = tests/daemon_idle.c $(DAEMON_KIT)
+tests_daemon_idle_LDADD = $(WHITEBOX_LIBS)
+tests_reader_cannot_write_SOURCES = tests/reader_cannot_write.c $(DAEMON_KIT)
+tests_reader_cannot_write_LDADD = $(WHITEBOX_LIBS)
 tests_daemon_load_hostile_SOURCES = tests/daemon_load_hostile.c $(DAEMON_KIT)
 tests_daemon_load_hostile_LDADD = $(WHITEBOX_LIBS)
 tests_daemon_full_SOURCES = tests/daemon_full.c $(DAEMON_KIT)

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a client gets from a running daemon, it can read and no more: neither
+ * the control region nor a segment can be mapped writable, written, resized
+ * or reopened by it, also as the daemon's own uid and as root; its lease
+ * memfd, which it writes by right, cannot be resized; and the daemon's memory
+ * is out of its reach.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/ptrace.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "tests/raw_client.h"
+#include "tests/tap.h"
+#include "tests/witness.h"
+
+static struct daemon server;
+static struct witness witness;
+
+static bool maps_writable(int fd, size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (p != MAP_FAILED)
+		munmap(p, size);
+	return p != MAP_FAILED;
+}
+
+static bool becomes_writable(int fd, size_t size)
+{
+	void *p = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+	bool done;
+
+	if (p == MAP_FAILED)
+		bail("%d cannot be mapped to read: %m", fd);
+	done = mprotect(p, size, PROT_READ | PROT_WRITE) == 0;
+	munmap(p, size);
+	return done;
+}
+
+/* Whatever flags it was opened with. */
+static void cannot_change(int fd, const char *what)
+{
+	ok(!maps_writable(fd, 4096), "%s: not mapped writable", what);
+	ok(write(fd, "x", 1) < 0 && pwrite(fd, "x", 1, 0) < 0,
+		"%s: not written", what);
+	ok(ftruncate(fd, 4096) < 0 && ftruncate(fd, 1ll << 45) < 0,
+		"%s: not resized", what);
+	ok(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) <
+			0,
+		"%s: not punched", what);
+}
+
+/* The kernel may well let it be opened (root); then the seals must hold. */
+static void cannot_reopen(int fd, const char *what, const char *how)
+{
+	char path[64], text[100];
+	int rw;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	snprintf(text, sizeof(text), "%s, reopened %s", what, how);
+	rw = open(path, O_RDWR | O_CLOEXEC);
+	if (rw < 0) {
+		ok(true, "%s: refused", text);
+		return;
+	}
+	cannot_change(rw, text);
+	close(rw);
+}
+
+static void try_fd(int fd, const char *what)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0 || st.st_size < 4096)
+		bail("%s: no size", what);
+	is_int(O_RDONLY, fcntl(fd, F_GETFL) & O_ACCMODE, "%s: is read-only",
+		what);
+	ok(!becomes_writable(fd, 4096), "%s: no mprotect", what);
+	cannot_change(fd, what);
+	cannot_reopen(fd, what, "as it is");
+	/* 0600 and of the daemon's uid, which is ours. */
+	if (fchmod(fd, 0666) < 0)
+		diag("%s: fchmod: %m", what);
+	cannot_reopen(fd, what, "after fchmod");
+}
+
+static void try_lease(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		bail("lease: %m");
+	ok(ftruncate(fd, 0) < 0, "lease: does not shrink");
+	ok(ftruncate(fd, 2 * st.st_size) < 0, "lease: does not grow");
+	ok(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) < 0, "lease: takes no seal");
+}
+
+static bool reaches(pid_t pid)
+{
+	struct iovec here = {(char[1]) {0}, 1}, there = {(void *)4096, 1};
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd >= 0)
+		close(fd);
+	if (fd >= 0 || ptrace(PTRACE_SEIZE, pid, 0, 0) == 0)
+		return true;
+	return process_vm_readv(pid, &here, 1, &there, 1, 0) >= 0 ||
+	       errno != EPERM;
+}
+
+static void try_processes(const struct raw *raw)
+{
+	pid_t loader = child_named(server.pid, "tarn-loader");
+
+#ifdef __SANITIZE_ADDRESS__
+	skip(3, "sanitizers attach to the daemon, so it lets itself be traced");
+	(void)raw;
+	(void)loader;
+#else
+	if (geteuid() == 0) {
+		skip(3, "root may trace whom he likes");
+		return;
+	}
+	ok(!reaches(raw->welcome.keeper_pid), "the keeper's memory");
+	ok(!reaches(raw->welcome.server_pid), "the server's");
+	ok(loader > 0 && !reaches(loader), "the loader's");
+#endif
+}
+
+int main(void)
+{
+	const char *const args[] = {"--idle", "1", NULL};
+	struct msg_segments want = {.first = 0, .count = WIRE_FDS_MAX};
+	struct raw raw;
+
+	daemon_start(&server, "s", args);
+	witness_begin(&witness, &server);
+	raw_open(&raw, server.socket);
+	try_processes(&raw);
+	raw_say(&raw, WIRE_SEGMENTS, &want, sizeof(want), NULL, 0);
+	if (raw_hear(&raw, RAW_PATIENCE_MS) != WIRE_SEGMENT_FDS || !raw.n_fds)
+		bail("no segments");
+	try_fd(raw.table, "table");
+	for (int i = 0; i < raw.n_fds; i++)
+		try_fd(raw.fds[i], "segment");
+	try_lease(raw.lease);
+	raw_close(&raw);
+	witness_can_load(&witness, "after all that");
+	witness_end(&witness);
+	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	remove_files();
+	return done();
+}
