@@ -5,71 +5,20 @@
  * group is made below our own, by a child that moves into it; who may not do
  * that (not root, or no memory controller to be handed down) skips.
  */
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fail.h"
 #include "base/fd.h"
 #include "daemon/headroom.h"
+#include "tests/cgroup_kit.h"
 #include "tests/tap.h"
 
 #define MIB (1ull << 20)
-
-static char group[4300];
-
-/* Our own group's folder where the memory controller is v1 or v2. */
-static bool own_group(bool v1, char *ret, size_t size)
-{
-	char line[4096], path[2048] = "";
-	FILE *file = fopen("/proc/self/cgroup", "re");
-
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, v1 ? "%*d:memory:%2047s" : "0::%2047s",
-			    path) == 1)
-			break;
-	if (file)
-		fclose(file);
-	if (!path[0])
-		return false;
-	snprintf(ret, size, "/sys/fs/cgroup%s%s", v1 ? "/memory" : "", path);
-	return access(ret, W_OK) == 0;
-}
-
-static bool put(const char *name, const char *text)
-{
-	char path[4400];
-	FILE *file;
-	bool fine;
-
-	snprintf(path, sizeof(path), "%s/%s", group, name);
-	file = fopen(path, "we");
-	if (!file)
-		return false;
-	fine = fputs(text, file) >= 0;
-	return fclose(file) == 0 && fine;
-}
-
-static bool make_group(bool v1)
-{
-	char own[4200], limit[32];
-
-	if (!own_group(v1, own, sizeof(own)))
-		return false;
-	snprintf(group, sizeof(group), "%s/tarn-test-%d", own, (int)getpid());
-	if (mkdir(group, 0700) < 0)
-		return false;
-	snprintf(limit, sizeof(limit), "%llu", 256 * MIB);
-	if (put(v1 ? "memory.limit_in_bytes" : "memory.max", limit))
-		return true;
-	rmdir(group);
-	return false;
-}
 
 /* Touches size bytes, so that they count. */
 static void *take(size_t size)
@@ -80,14 +29,14 @@ static void *take(size_t size)
 	return bytes == MAP_FAILED ? NULL : bytes;
 }
 
-static int inside(bool v1)
+static int inside(void)
 {
-	const char *limit = v1 ? "memory.limit_in_bytes" : "memory.max";
+	const char *limit =
+		cgroup_is_v1() ? "memory.limit_in_bytes" : "memory.max";
 	uint64_t before = 0, after = 0;
 	char text[600];
 
-	if (!put("cgroup.procs", "0"))
-		bail("%s/cgroup.procs: %m", group);
+	cgroup_enter();
 	is_int(0, headroom(&before, text, sizeof(text)), "headroom is found");
 	ok(before > 128 * MIB && before <= 256 * MIB, "%llu bytes of 256 MiB",
 		(unsigned long long)before);
@@ -105,36 +54,21 @@ static int inside(bool v1)
 	return done();
 }
 
-/* A group is busy until its last process is wholly gone. */
-static bool remove_group(void)
-{
-	for (int i = 0; i < 200; i++) {
-		if (rmdir(group) == 0)
-			return true;
-		usleep(10000);
-	}
-	return false;
-}
-
 int main(void)
 {
-	bool v1 = true;
 	int status = 0;
 	pid_t pid;
 
-	if (!make_group(v1)) {
-		v1 = false;
-		if (!make_group(v1))
-			skip_all("no memory cgroup can be made here (it needs "
-				 "root, and the controller)");
-	}
+	if (!cgroup_make(256 * MIB))
+		skip_all("no memory cgroup can be made here (it needs root, "
+			 "and the controller)");
 	pid = fork();
 	if (pid == 0)
-		exit(inside(v1));
+		exit(inside());
 	if (pid > 0)
 		waitpid(pid, &status, 0);
-	if (!remove_group())
-		bail("%s is left behind: %m", group);
+	if (!cgroup_remove())
+		bail("the group is left behind: %m");
 	if (pid < 0 || !WIFEXITED(status))
 		bail("the process in the group: status %d", status);
 	return WEXITSTATUS(status);

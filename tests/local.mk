@@ -110,7 +110,11 @@ tests_alloc_SOURCES = tests/alloc.c
 tests_alloc_LDADD = $(DAEMON_LIBS)
 tests_headroom_SOURCES = tests/headroom.c
 tests_headroom_LDADD = $(DAEMON_LIBS)
-tests_headroom_cgroup_SOURCES = tests/headroom_cgroup.c
+tests_headroom_cgroup_SOURCES = \
+	tests/cgroup_kit.c \
+	tests/cgroup_kit.h \
+	tests/headroom_cgroup.c \
+	$(NULL)
 tests_headroom_cgroup_LDADD = $(DAEMON_LIBS)
 tests_loop_SOURCES = tests/loop.c
 tests_loop_LDADD = $(DAEMON_LIBS)
@@ -289,6 +293,7 @@ DAEMON_KIT = \
 	tests/witness.h \
 	$(NULL)
 DAEMON_TESTS = \
+	tests/daemon_cgroup \
 	tests/daemon_full \
 	tests/daemon_garbage \
 	tests/daemon_idle \
@@ -304,6 +309,12 @@ TESTS += $(DAEMON_TESTS)
 VALGRIND_EXCEPT += $(DAEMON_TESTS)
 tests_daemon_garbage_SOURCES = tests/daemon_garbage.c $(DAEMON_KIT)
 tests_daemon_garbage_LDADD = $(WHITEBOX_LIBS)
+tests_daemon_cgroup_SOURCES = \
+	tests/cgroup_kit.c \
+	tests/cgroup_kit.h \
+	tests/daemon_cgroup.c \
+	$(DAEMON_KIT)
+tests_daemon_cgroup_LDADD = $(WHITEBOX_LIBS)
 tests_daemon_idle_SOURCES = tests/daemon_idle.c $(DAEMON_KIT)
 tests_daemon_idle_LDADD = $(WHITEBOX_LIBS)
 tests_reader_cannot_write_SOURCES = tests/reader_cannot_write.c $(DAEMON_KIT)

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* See cgroup_kit.h. */
+#include "tests/cgroup_kit.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/tap.h"
+
+static char group[4300];
+static bool is_v1;
+
+/* Our own group's folder where the memory controller is v1 or v2. */
+static bool own_group(bool v1, char *ret, size_t size)
+{
+	char line[4096], path[2048] = "";
+	FILE *file = fopen("/proc/self/cgroup", "re");
+
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, v1 ? "%*d:memory:%2047s" : "0::%2047s",
+			    path) == 1)
+			break;
+	if (file)
+		fclose(file);
+	if (!path[0])
+		return false;
+	snprintf(ret, size, "/sys/fs/cgroup%s%s", v1 ? "/memory" : "", path);
+	return access(ret, W_OK) == 0;
+}
+
+static bool put(const char *name, const char *text)
+{
+	char path[4400];
+	FILE *file;
+	bool fine;
+
+	snprintf(path, sizeof(path), "%s/%s", group, name);
+	file = fopen(path, "we");
+	if (!file)
+		return false;
+	fine = fputs(text, file) >= 0;
+	return fclose(file) == 0 && fine;
+}
+
+static bool make_group(bool v1, unsigned long long size)
+{
+	char own[4200], limit[32];
+
+	if (!own_group(v1, own, sizeof(own)))
+		return false;
+	snprintf(group, sizeof(group), "%s/tarn-test-%d", own, (int)getpid());
+	if (mkdir(group, 0700) < 0)
+		return false;
+	snprintf(limit, sizeof(limit), "%llu", size);
+	if (put(v1 ? "memory.limit_in_bytes" : "memory.max", limit))
+		return true;
+	rmdir(group);
+	return false;
+}
+
+bool cgroup_make(unsigned long long size)
+{
+	is_v1 = make_group(true, size);
+	return is_v1 || make_group(false, size);
+}
+
+bool cgroup_is_v1(void)
+{
+	return is_v1;
+}
+
+void cgroup_enter(void)
+{
+	if (!put("cgroup.procs", "0"))
+		bail("%s/cgroup.procs: %m", group);
+}
+
+long cgroup_kills(void)
+{
+	char path[4400], line[200];
+	long kills = -1;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", group,
+		is_v1 ? "memory.oom_control" : "memory.events");
+	file = fopen(path, "re");
+	while (file && fgets(line, sizeof(line), file))
+		if (sscanf(line, "oom_kill %ld", &kills) == 1)
+			break;
+	if (file)
+		fclose(file);
+	return kills;
+}
+
+/* A group is busy until its last process is wholly gone. */
+bool cgroup_remove(void)
+{
+	for (int i = 0; i < 200; i++) {
+		if (rmdir(group) == 0)
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
