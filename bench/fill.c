@@ -23,7 +23,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
-#include "lib/fill.h"
+#include "lib/io/fill.h"
 
 enum { SEGMENT = 256 << 20, SEGMENTS_MAX = 256 };
 

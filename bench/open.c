@@ -16,7 +16,7 @@
 
 #include <tarn/tarn.h>
 
-#include "lib/store.h"
+#include "lib/store/store.h"
 
 enum { ROUNDS = 9, CALLS = 200000 };
 

@@ -10,8 +10,8 @@
 
 #include "daemon/closer.h"
 #include "daemon/internal.h"
-#include "lib/fill.h"
-#include "lib/io.h"
+#include "lib/io/fill.h"
+#include "lib/io/io.h"
 
 /* Jobs that are read at once; others wait. Two files saturate a disk, a few
  * more keep a small one from waiting for a big one; beyond that each gets too

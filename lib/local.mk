@@ -1,121 +1,125 @@
 # libtarn: what a process links. core is all of it; the shared library is core
 # behind the symbol map, the daemon and the white-box tests link core.
+#
+#	layout/  how to walk bytes: pure values, no storage, no allocation
+#	tensor/  a storage and a layout: elements, copies, printing
+#	file/    safetensors and .npy, parsed
+#	io/      the engines that fill memory from files
+#	store/   the client of a daemon
+#
+# Each uses those above it, but for io, which uses none of them.
 
 noinst_LTLIBRARIES += lib/libcore.la
 lib_libcore_la_SOURCES = \
-	lib/arena.c \
-	lib/arena.h \
-	lib/create.c \
-	lib/decimal.c \
-	lib/decimal.h \
-	lib/dtype.c \
-	lib/element.c \
-	lib/equal.c \
 	lib/error.c \
-	lib/expr.c \
-	lib/expr.h \
-	lib/expr_index.c \
-	lib/expr_method.c \
-	lib/file.c \
-	lib/file.h \
-	lib/file_tensors.c \
-	lib/json_tally.c \
-	lib/json_tally.h \
-	lib/layout.c \
-	lib/layout.h \
-	lib/layout_ask.c \
-	lib/layout_format.c \
-	lib/layout_overlap.c \
-	lib/minifloat.c \
-	lib/name_index.c \
-	lib/name_index.h \
-	lib/nest.c \
-	lib/nest.h \
-	lib/nest_read.c \
-	lib/npy.c \
-	lib/npy.h \
-	lib/npy_header.c \
-	lib/number.c \
-	lib/number.h \
-	lib/parse.c \
-	lib/print.c \
-	lib/print.h \
-	lib/print_number.c \
-	lib/ravel.c \
-	lib/rearrange.c \
-	lib/reshape.c \
-	lib/reshape.h \
-	lib/reshape_explain.c \
-	lib/safetensors.c \
-	lib/safetensors.h \
-	lib/safetensors_entry.c \
-	lib/storage.c \
-	lib/storage.h \
-	lib/storage_file.c \
-	lib/tensor.c \
-	lib/tensor.h \
-	lib/tensor_view.c \
-	lib/view_index.c \
-	lib/view_index.h \
-	lib/view_order.c \
-	lib/view_shape.c \
-	lib/view_window.c \
+	lib/layout/dtype.c \
+	lib/layout/expr.c \
+	lib/layout/expr.h \
+	lib/layout/expr_index.c \
+	lib/layout/expr_method.c \
+	lib/layout/layout.c \
+	lib/layout/layout.h \
+	lib/layout/layout_ask.c \
+	lib/layout/layout_format.c \
+	lib/layout/layout_overlap.c \
+	lib/layout/rearrange.c \
+	lib/layout/reshape.c \
+	lib/layout/reshape.h \
+	lib/layout/reshape_explain.c \
+	lib/layout/view_index.c \
+	lib/layout/view_index.h \
+	lib/layout/view_order.c \
+	lib/layout/view_shape.c \
+	lib/layout/view_window.c \
+	lib/tensor/create.c \
+	lib/tensor/decimal.c \
+	lib/tensor/decimal.h \
+	lib/tensor/element.c \
+	lib/tensor/equal.c \
+	lib/tensor/minifloat.c \
+	lib/tensor/nest.c \
+	lib/tensor/nest.h \
+	lib/tensor/nest_read.c \
+	lib/tensor/number.c \
+	lib/tensor/number.h \
+	lib/tensor/parse.c \
+	lib/tensor/print.c \
+	lib/tensor/print.h \
+	lib/tensor/print_number.c \
+	lib/tensor/ravel.c \
+	lib/tensor/storage.c \
+	lib/tensor/storage.h \
+	lib/tensor/storage_file.c \
+	lib/tensor/tensor.c \
+	lib/tensor/tensor.h \
+	lib/tensor/tensor_view.c \
+	lib/file/arena.c \
+	lib/file/arena.h \
+	lib/file/file.c \
+	lib/file/file.h \
+	lib/file/file_tensors.c \
+	lib/file/json_tally.c \
+	lib/file/json_tally.h \
+	lib/file/name_index.c \
+	lib/file/name_index.h \
+	lib/file/npy.c \
+	lib/file/npy.h \
+	lib/file/npy_header.c \
+	lib/file/safetensors.c \
+	lib/file/safetensors.h \
+	lib/file/safetensors_entry.c \
+	lib/io/direct.c \
+	lib/io/direct.h \
+	lib/io/fill.c \
+	lib/io/fill.h \
+	lib/io/fill_new.c \
+	lib/io/fill_state.h \
+	lib/io/io.c \
+	lib/io/io.h \
+	lib/io/io_engine.h \
+	lib/io/io_threads.c \
+	lib/store/address.c \
+	lib/store/autostart.c \
+	lib/store/autostart.h \
+	lib/store/connection.c \
+	lib/store/connection.h \
+	lib/store/daemon_path.c \
+	lib/store/daemon_path.h \
+	lib/store/descriptor.c \
+	lib/store/file_cache.c \
+	lib/store/file_cache.h \
+	lib/store/lease_book.c \
+	lib/store/lease_book.h \
+	lib/store/load_request.c \
+	lib/store/load_request.h \
+	lib/store/pool_map.c \
+	lib/store/pool_map.h \
+	lib/store/populate.c \
+	lib/store/socket_path.c \
+	lib/store/socket_path.h \
+	lib/store/store.c \
+	lib/store/store.h \
+	lib/store/store_get.c \
+	lib/store/store_load.c \
+	lib/store/store_storage.c \
 	$(NULL)
-lib_libcore_la_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(LIBURING_CFLAGS)
+if HAVE_LIBURING
+lib_libcore_la_SOURCES += lib/io/io_uring.c
+else
+lib_libcore_la_SOURCES += lib/io/io_uring_none.c
+endif
+lib_libcore_la_CPPFLAGS = \
+	$(AM_CPPFLAGS) \
+	$(JANSSON_CFLAGS) \
+	$(LIBURING_CFLAGS) \
+	-DTARND_PATH='"$(sbindir)/tarnd"' \
+	$(NULL)
 lib_libcore_la_LIBADD = \
 	shm/libshm.la \
 	$(JANSSON_LIBS) \
 	$(LIBURING_LIBS) \
 	-lm \
 	$(NULL)
-
-# The engines that read files into memory.
-lib_libcore_la_SOURCES += \
-	lib/direct.c \
-	lib/direct.h \
-	lib/fill.c \
-	lib/fill.h \
-	lib/fill_new.c \
-	lib/fill_state.h \
-	lib/io.c \
-	lib/io.h \
-	lib/io_engine.h \
-	lib/io_threads.c \
-	$(NULL)
-if HAVE_LIBURING
-lib_libcore_la_SOURCES += lib/io_uring.c
-else
-lib_libcore_la_SOURCES += lib/io_uring_none.c
-endif
-
-# The client: what speaks to a daemon.
-lib_libcore_la_SOURCES += \
-	lib/address.c \
-	lib/autostart.c \
-	lib/autostart.h \
-	lib/connection.c \
-	lib/connection.h \
-	lib/daemon_path.c \
-	lib/daemon_path.h \
-	lib/descriptor.c \
-	lib/file_cache.c \
-	lib/file_cache.h \
-	lib/lease_book.c \
-	lib/lease_book.h \
-	lib/load_request.c \
-	lib/load_request.h \
-	lib/pool_map.c \
-	lib/pool_map.h \
-	lib/populate.c \
-	lib/socket_path.c \
-	lib/socket_path.h \
-	lib/store.c \
-	lib/store.h \
-	lib/store_get.c \
-	lib/store_load.c \
-	lib/store_storage.c \
-	$(NULL)
-lib_libcore_la_CPPFLAGS += -DTARND_PATH='"$(sbindir)/tarnd"'
 
 lib_LTLIBRARIES += lib/libtarn.la
 lib_libtarn_la_SOURCES =

@@ -10,8 +10,8 @@
 
 #include <tarn/tarn.h>
 
-#include "lib/store.h"
-#include "lib/tensor.h"
+#include "lib/store/store.h"
+#include "lib/tensor/tensor.h"
 #include "tests/fake_daemon.h"
 #include "tests/tap.h"
 

@@ -4,7 +4,7 @@
  * end and segment borders lie, and touches nothing outside its allocation: by
  * both engines, directly and not, registered and not.
  */
-#include "lib/direct.h"
+#include "lib/io/direct.h"
 #include "tests/filling.h"
 
 enum { FILE_SIZE = 3 * SEGMENT + 123 };

@@ -8,7 +8,7 @@
 #include <stdatomic.h>
 #include <sys/syscall.h>
 
-#include "lib/direct.h"
+#include "lib/io/direct.h"
 #include "tests/filling.h"
 
 enum { FILE_SIZE = 3 * SEGMENT };

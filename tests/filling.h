@@ -12,7 +12,7 @@
 
 #include "base/fail.h"
 #include "base/fd.h"
-#include "lib/fill.h"
+#include "lib/io/fill.h"
 #include "tests/tap.h"
 
 enum { SEGMENT = 1 << 20, SEGMENTS = 4, CANARY = 0xA5 };

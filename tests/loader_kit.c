@@ -14,7 +14,7 @@
 
 #include "base/fail.h"
 #include "base/fd.h"
-#include "lib/io.h"
+#include "lib/io/io.h"
 #include "tests/tap.h"
 
 static const uint64_t sizes[KIT_SEGMENTS] = {2 << 20, 1 << 20, 48 << 20};

@@ -11,7 +11,7 @@
 #include <tarn/tensor.h>
 
 #include "base/checked.h"
-#include "lib/number.h"
+#include "lib/tensor/number.h"
 #include "tests/tap.h"
 
 static void every_pattern(int dtype)

@@ -8,7 +8,7 @@
 #include <locale.h>
 #include <stdlib.h>
 
-#include "lib/tensor.h"
+#include "lib/tensor/tensor.h"
 #include "tests/tap.h"
 
 static void prints(int dtype, const char *values, const char *wanted)

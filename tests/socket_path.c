@@ -3,7 +3,7 @@
  * Where the socket is looked for, and which folders and peers are refused: a
  * foreign one, one that others can write, a link, a path that is too long.
  */
-#include "lib/socket_path.h"
+#include "lib/store/socket_path.h"
 
 #include <errno.h>
 #include <stdio.h>

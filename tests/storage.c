@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "lib/storage.h"
-#include "lib/tensor.h"
+#include "lib/tensor/storage.h"
+#include "lib/tensor/tensor.h"
 #include "tests/tap.h"
 
 static void count_release(void *arg)

@@ -15,7 +15,7 @@
 
 #include <tarn/tarn.h>
 
-#include "lib/store.h"
+#include "lib/store/store.h"
 #include "tests/daemon_helper.h"
 #include "tests/tap.h"
 

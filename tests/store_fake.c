@@ -16,7 +16,7 @@
 
 #include <tarn/tarn.h>
 
-#include "lib/store.h"
+#include "lib/store/store.h"
 #include "tests/fake_daemon.h"
 #include "tests/tap.h"
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "lib/tensor.h"
+#include "lib/tensor/tensor.h"
 #include "tests/tap.h"
 
 static struct tarn_layout strided(int dtype, int ndim, const int64_t *shape,

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "lib/tensor.h"
+#include "lib/tensor/tensor.h"
 #include "tests/tap.h"
 
 static uint64_t seed = 20240607;

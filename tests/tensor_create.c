@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "lib/tensor.h"
+#include "lib/tensor/tensor.h"
 #include "tests/tap.h"
 
 static double sum(tarn_tensor *t)

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "lib/store.h"
+#include "lib/store/store.h"
 #include "tests/tap.h"
 
 #define INNOCENT_BYTES 100000

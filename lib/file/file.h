@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An open file, as the readers of the formats fill it. A reader finds fd,
+ * size and path set; format, data range, tensors and pairs are its to set, out
+ * of the arena. Its errors do not name the file: file.c puts the path in front.
+ */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <tarn/file.h>
+
+#include "lib/file/arena.h"
+#include "lib/file/name_index.h"
+
+/* As much of a file's own text as a sentence quotes, NUL included. */
+#define FILE_TEXT_MAX 96
+
+struct file_pair {
+	const char *key;
+	const char *value;
+};
+
+struct tarn_file {
+	atomic_uint refs;
+	int fd;
+	uint64_t size;	    /* when it was opened; reads never go past it */
+	const char *path;   /* as the caller gave it */
+	const char *format; /* static */
+	uint64_t data_offset;
+	uint64_t data_size;
+	struct tarn_file_tensor *tensors; /* malloc'ed; in order of bytes */
+	size_t count;
+	size_t room; /* tensors that fit */
+	struct file_pair *pairs;
+	size_t pair_count;
+	struct name_index index;
+	tarn_storage *storage; /* the data range; all tensors share it */
+	struct arena arena;
+};
+
+/* size bytes at offset, which must lie inside the file's size. -EBADMSG: it
+ * has shrunk since. */
+int file_read(const struct tarn_file *file, void *buf, size_t size,
+	uint64_t offset);
+
+/* A file's own text made fit for a sentence: cut, and no control codes. */
+const char *file_clean(const char *text, size_t size,
+	char buf[static FILE_TEXT_MAX]);
+
+/* One more tensor, with a copy of its name and the rest zero; those that were
+ * there move. NULL: no memory. */
+struct tarn_file_tensor *file_add_tensor(struct tarn_file *file,
+	const char *name, size_t size);
+
+/* Enters all names, once the tensors are in their order. -EBADMSG: two have
+ * the same. */
+int file_index(struct tarn_file *file);
+
+/* "The header names ... twice". -EBADMSG. */
+int file_named_twice(const char *name, size_t size);
+
+/* "No memory for ...", of what is being read. -ENOMEM. */
+int file_no_memory(const char *what);
+
+/* The formats. */
+int npy_read(struct tarn_file *file);
+int safetensors_read(struct tarn_file *file);

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The tensors of an open file: listed, found by name, and made into views of
+ * the one storage that is the file's data range.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/file/file.h"
+
+struct tarn_file_tensor *file_add_tensor(
+	struct tarn_file *file, const char *name, size_t size)
+{
+	struct tarn_file_tensor *tensor;
+	char *copy = arena_text(&file->arena, name, size);
+
+	if (copy && file->count == file->room) {
+		size_t room = file->room ? file->room * 2 : 16;
+
+		tensor = reallocarray(file->tensors, room, sizeof(*tensor));
+		if (!tensor)
+			return NULL;
+		file->tensors = tensor;
+		file->room = room;
+	}
+	if (!copy)
+		return NULL;
+	tensor = &file->tensors[file->count++];
+	*tensor = (struct tarn_file_tensor) {.name = copy, .name_size = size};
+	return tensor;
+}
+
+static const struct tarn_file_tensor *find(
+	const tarn_file *file, const char *name, size_t size)
+{
+	uint64_t state = 0;
+	int64_t i;
+
+	while ((i = name_index_next(&file->index, name, size, &state)) >= 0) {
+		const struct tarn_file_tensor *tensor = &file->tensors[i];
+
+		if (tensor->name_size == size &&
+			!memcmp(tensor->name, name, size))
+			return tensor;
+	}
+	return NULL;
+}
+
+int file_named_twice(const char *name, size_t size)
+{
+	char shown[FILE_TEXT_MAX];
+
+	return tarn_fail(EBADMSG, "the header names '%s' twice",
+		file_clean(name, size, shown));
+}
+
+int file_index(struct tarn_file *file)
+{
+	int r = name_index_init(&file->index, &file->arena, file->count);
+
+	for (size_t i = 0; r >= 0 && i < file->count; i++) {
+		const struct tarn_file_tensor *tensor = &file->tensors[i];
+
+		if (find(file, tensor->name, tensor->name_size))
+			return file_named_twice(
+				tensor->name, tensor->name_size);
+		name_index_add(&file->index, tensor->name, tensor->name_size,
+			(uint32_t)i);
+	}
+	return r;
+}
+
+size_t tarn_file_count(const tarn_file *file)
+{
+	return file->count;
+}
+
+const struct tarn_file_tensor *tarn_file_at(const tarn_file *file, size_t i)
+{
+	return i < file->count ? &file->tensors[i] : NULL;
+}
+
+const struct tarn_file_tensor *tarn_file_find(
+	const tarn_file *file, const char *name)
+{
+	return find(file, name, strlen(name));
+}
+
+size_t tarn_file_metadata_count(const tarn_file *file)
+{
+	return file->pair_count;
+}
+
+int tarn_file_metadata_at(const tarn_file *file, size_t i, const char **ret_key,
+	const char **ret_value)
+{
+	if (i >= file->pair_count)
+		return tarn_fail(ERANGE,
+			"%s: there is no metadata pair %zu "
+			"among %zu",
+			file->path, i, file->pair_count);
+	*ret_key = file->pairs[i].key;
+	*ret_value = file->pairs[i].value;
+	return 0;
+}
+
+int tarn_file_layout(
+	const struct tarn_file_tensor *tensor, struct tarn_layout *ret)
+{
+	char shown[FILE_TEXT_MAX];
+	int64_t shape[TARN_MAX_NDIM];
+	int r;
+
+	file_clean(tensor->name, tensor->name_size, shown);
+	if (tensor->ndim > TARN_MAX_NDIM)
+		return tarn_fail(ENOTSUP,
+			"tensor '%s' has %d dimensions; views "
+			"have at most %d",
+			shown, tensor->ndim, TARN_MAX_NDIM);
+	for (int i = 0; i < tensor->ndim; i++) {
+		if (tensor->shape[i] > INT64_MAX)
+			return tarn_fail(ENOTSUP,
+				"tensor '%s': dimension %d is "
+				"%llu, views have at most 2^63 - 1",
+				shown, i, (unsigned long long)tensor->shape[i]);
+		shape[i] = (int64_t)tensor->shape[i];
+	}
+	if (tensor->fortran_order)
+		r = tarn_layout_fortran(
+			tensor->dtype, tensor->ndim, shape, ret);
+	else
+		r = tarn_layout_contiguous(
+			tensor->dtype, tensor->ndim, shape, ret);
+	/* Of a valid file only sizes beside a zero can still be too large. */
+	if (r == -EOVERFLOW)
+		r = -ENOTSUP;
+	return r < 0 ? tarn_fail_prefix(r, "tensor '%s': ", shown) : 0;
+}
+
+int tarn_file_tensor(tarn_file *file, const char *name, tarn_tensor **ret)
+{
+	const struct tarn_file_tensor *tensor = tarn_file_find(file, name);
+	char shown[FILE_TEXT_MAX];
+	struct tarn_layout layout;
+	int r;
+
+	if (!tensor)
+		return tarn_fail(ENOENT,
+			"%s: there is no tensor '%s' among its "
+			"%zu; tarn info lists them",
+			file->path, file_clean(name, strlen(name), shown),
+			file->count);
+	r = tarn_file_layout(tensor, &layout);
+	if (r >= 0)
+		r = tarn_tensor_new(file->storage,
+			tensor->file_offset - file->data_offset, &layout, ret);
+	return r < 0 ? tarn_fail_prefix(r, "%s: ", file->path) : 0;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+/* The dictionary at the head of a .npy file. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/file/arena.h"
+
+struct npy_header {
+	int dtype;
+	int ndim;
+	bool fortran_order;
+	const uint64_t *shape; /* in the arena */
+};
+
+/*
+ * Reads "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }".
+ * python2 allows the L behind integers that numpy under Python 2 wrote.
+ * -EBADMSG: it is not that; -ENOTSUP: a dtype that we do not take, by name.
+ */
+int npy_header_parse(const char *text, size_t size, bool python2,
+	struct arena *arena, struct npy_header *ret);
+
+/* The dtype that "<f4" names. */
+int npy_dtype(const char *descr, size_t size, int *ret);

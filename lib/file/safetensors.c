@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * safetensors: 8 bytes of length, a JSON object of that length, the tensors'
+ * bytes. Every rule of the reference reader (huggingface/safetensors,
+ * safetensors/src/tensor.rs, with serde_json underneath) is checked: that it
+ * is JSON, each entry by itself (safetensors_entry.c), that the names differ,
+ * that the tensors tile the data exactly.
+ *
+ * The root's members are given to jansson one by one: a hundred thousand small
+ * trees that reuse the same memory are read in a third of the time of one big
+ * one, and every member is at hand as text too. What jansson does not pass on
+ * (keys that were there twice, -0, integers beyond 63 bits) is told from that
+ * text by json_tally, once jansson has accepted it.
+ */
+#include "lib/file/safetensors.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+
+/* The reference's limit, also for writers. */
+#define HEADER_MAX 100000000
+
+/* serde_json stops at the 128th level; the root is the first. */
+#define DEPTH_MAX 127
+
+#define METADATA "__metadata__"
+
+struct header {
+	struct tarn_file *file;
+	const char *text, *p, *end; /* p: how far it is read */
+	bool metadata;              /* it was there */
+};
+
+static int read_length(struct tarn_file *file, uint64_t *ret)
+{
+	unsigned char bytes[8];
+	uint64_t n = 0;
+	int r;
+
+	if (file->size < 8)
+		return tarn_fail(EBADMSG,
+			"%" PRIu64 " bytes are no "
+			"safetensors file: 8 give the length of its header",
+			file->size);
+	r = file_read(file, bytes, sizeof(bytes), 0);
+	if (r < 0)
+		return r;
+	for (int i = 7; i >= 0; i--)
+		n = n << 8 | bytes[i];
+	if (n > HEADER_MAX)
+		return tarn_fail(EBADMSG,
+			"neither a .npy nor a safetensors "
+			"file: its first 8 bytes would give a header of "
+			"%" PRIu64 " bytes, at most %d are allowed",
+			n, HEADER_MAX);
+	if (n > file->size - 8)
+		return tarn_fail(EBADMSG,
+			"the header has %" PRIu64 " bytes, "
+			"but only %" PRIu64 " follow: the file is cut off, or "
+			"no safetensors file",
+			n, file->size - 8);
+	*ret = n;
+	return 0;
+}
+
+static int bad_json(const struct header *h, const char *why)
+{
+	char shown[FILE_TEXT_MAX];
+
+	return tarn_fail(EBADMSG,
+		"the header is not the JSON that it must be, "
+		"at byte %zu of its %zu: %s",
+		(size_t)(h->p - h->text), (size_t)(h->end - h->text),
+		file_clean(why, strlen(why), shown));
+}
+
+/* Is c next? Then it is read. */
+static bool take(struct header *h, char c)
+{
+	h->p = json_skip_blanks(h->p, h->end);
+	if (h->p == h->end || *h->p != c)
+		return false;
+	h->p++;
+	return true;
+}
+
+/* One value, whatever it is, by jansson. */
+static int load(struct header *h, struct safetensors_value *ret)
+{
+	const size_t flags = JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK;
+	size_t left = (size_t)(h->end - h->p);
+	json_error_t error;
+
+	*ret = (struct safetensors_value) {0};
+	ret->json = json_loadb(h->p, left, flags, &error);
+	if (!ret->json &&
+		json_error_code(&error) == json_error_numeric_overflow) {
+		ret->reals = true;
+		ret->json = json_loadb(
+			h->p, left, flags | JSON_DECODE_INT_AS_REAL, &error);
+	}
+	if (!ret->json && json_error_code(&error) == json_error_out_of_memory)
+		return file_no_memory("the header of a file");
+	h->p += error.position;
+	if (!ret->json)
+		return bad_json(h, error.text);
+	json_tally(
+		(struct json_text) {h->p - error.position, h->p}, &ret->tally);
+	return 0;
+}
+
+/* Strings by name; null is none. Of repeated keys the last counts. */
+static int read_metadata(
+	struct tarn_file *file, const struct safetensors_value *metadata)
+{
+	json_t *json = metadata->json;
+	char shown[FILE_TEXT_MAX], value[FILE_TEXT_MAX];
+	struct file_pair *pair;
+	const char *key;
+	json_t *item;
+
+	if (json_is_null(json))
+		return 0;
+	if (!json_is_object(json))
+		return tarn_fail(EBADMSG,
+			METADATA " is %s, it must be an "
+				 "object of strings",
+			safetensors_show(metadata->tally.text, value));
+	pair = file->pairs = arena_array(
+		&file->arena, json_object_size(json), sizeof(*pair));
+	if (!pair)
+		return file_no_memory("the metadata of a file");
+	json_object_foreach(json, key, item)
+	{
+		struct json_value last = {0};
+
+		if (!json_is_string(item)) {
+			json_count(metadata->tally.text, key, &last);
+			return tarn_fail(EBADMSG,
+				METADATA " '%s' is %s, it must "
+					 "be a string",
+				file_clean(key, strlen(key), shown),
+				safetensors_show(last.text, value));
+		}
+		pair->key = arena_text(&file->arena, key, strlen(key));
+		pair->value = arena_text(&file->arena, json_string_value(item),
+			json_string_length(item));
+		if (!pair->key || !pair->value)
+			return file_no_memory("the metadata of a file");
+		pair++;
+		file->pair_count++;
+	}
+	return 0;
+}
+
+static int read_member(struct header *h, const char *name, size_t size,
+	const struct safetensors_value *value)
+{
+	struct tarn_file_tensor *tensor;
+	char shown[FILE_TEXT_MAX];
+	int r;
+
+	if (value->tally.depth >= DEPTH_MAX)
+		return tarn_fail(EBADMSG,
+			"the header is nested %zu levels "
+			"deep, at most %d are allowed",
+			value->tally.depth + 1, DEPTH_MAX);
+	if (size == strlen(METADATA) && !memcmp(name, METADATA, size)) {
+		if (h->metadata)
+			return file_named_twice(name, size);
+		h->metadata = true;
+		return read_metadata(h->file, value);
+	}
+	tensor = file_add_tensor(h->file, name, size);
+	if (!tensor)
+		return file_no_memory("the tensors of a file");
+	r = safetensors_entry(h->file, value, tensor);
+	if (r < 0)
+		return tarn_fail_prefix(
+			r, "tensor '%s': ", file_clean(name, size, shown));
+	return 0;
+}
+
+/* A name of plain ASCII, which is nearly all of them, needs no decoding: it is
+ * what stands between the quotes. NULL: jansson has to read it. */
+static const char *plain_name(struct header *h, size_t *ret_size)
+{
+	const char *p = h->p + 1, *name = p;
+
+	while (p < h->end && *p >= ' ' && *p <= '~' && *p != '"' && *p != '\\')
+		p++;
+	if (p == h->end || *p != '"')
+		return NULL;
+	h->p = p + 1;
+	*ret_size = (size_t)(p - name);
+	return name;
+}
+
+/* "name": value */
+static int read_pair(struct header *h)
+{
+	struct safetensors_value decoded = {0}, value = {0};
+	const char *name;
+	size_t size = 0;
+	int r = 0;
+
+	h->p = json_skip_blanks(h->p, h->end);
+	if (h->p == h->end || *h->p != '"')
+		return bad_json(h, "a name in quotes or '}' expected");
+	name = plain_name(h, &size);
+	if (!name) {
+		r = load(h, &decoded);
+		name = json_string_value(decoded.json);
+		size = json_string_length(decoded.json);
+	}
+	if (r >= 0 && !take(h, ':'))
+		r = bad_json(h, "':' expected");
+	if (r >= 0)
+		r = load(h, &value);
+	if (r >= 0)
+		r = read_member(h, name, size, &value);
+	json_decref(decoded.json);
+	json_decref(value.json);
+	return r;
+}
+
+static int read_root(struct header *h)
+{
+	if (!take(h, '{'))
+		return bad_json(h, "'{' expected");
+	if (!take(h, '}')) {
+		do {
+			int r = read_pair(h);
+
+			if (r < 0)
+				return r;
+		} while (take(h, ','));
+		if (!take(h, '}'))
+			return bad_json(h, "',' or '}' expected");
+	}
+	h->p = json_skip_blanks(h->p, h->end);
+	if (h->p < h->end)
+		return bad_json(h, "only blanks may follow the last '}'");
+	return 0;
+}
+
+static int by_bytes(const void *a, const void *b)
+{
+	const struct tarn_file_tensor *x = a, *y = b;
+
+	if (x->file_offset != y->file_offset)
+		return x->file_offset < y->file_offset ? -1 : 1;
+	if (x->nbytes != y->nbytes)
+		return x->nbytes < y->nbytes ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+/* The entries must tile the data: each begins where the last ended, and the
+ * file ends with the last. */
+static int place(struct tarn_file *file)
+{
+	char shown[FILE_TEXT_MAX];
+	uint64_t end = 0;
+
+	for (size_t i = 0; i < file->count; i++) {
+		struct tarn_file_tensor *t = &file->tensors[i];
+
+		if (t->file_offset != end)
+			return tarn_fail(EBADMSG,
+				"tensor '%s' begins at byte %" PRIu64
+				" of the data, the one before it ends "
+				"at %" PRIu64 ": %s",
+				file_clean(t->name, t->name_size, shown),
+				t->file_offset, end,
+				t->file_offset > end ? "a gap"
+						     : "they overlap");
+		end += t->nbytes;
+		t->file_offset += file->data_offset;
+	}
+	if (end > file->data_size)
+		return tarn_fail(EBADMSG,
+			"the tensors need %" PRIu64
+			" bytes, the file has %" PRIu64 " of them: it is cut "
+			"off",
+			end, file->data_size);
+	if (end < file->data_size)
+		return tarn_fail(EBADMSG,
+			"the file goes on after its last "
+			"tensor, for %" PRIu64 " bytes: there must be none",
+			file->data_size - end);
+	return 0;
+}
+
+int safetensors_read(struct tarn_file *file)
+{
+	_cleanup_free_ char *text = NULL;
+	struct header h = {.file = file};
+	uint64_t size = 0;
+	int r = read_length(file, &size);
+
+	if (r < 0)
+		return r;
+	text = malloc(size + 1);
+	if (!text)
+		return file_no_memory("the header of a file");
+	r = file_read(file, text, size, 8);
+	if (r < 0)
+		return r;
+	h.text = h.p = text;
+	h.end = text + size;
+	file->format = "safetensors";
+	file->data_offset = 8 + size;
+	file->data_size = file->size - file->data_offset;
+	r = read_root(&h);
+	if (r < 0)
+		return r;
+	if (file->count)
+		qsort(file->tensors, file->count, sizeof(*file->tensors),
+			by_bytes);
+	r = file_index(file);
+	return r < 0 ? r : place(file);
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who knows the alignment: statx since 6.1, where the file system fills it in;
+ * else the disk below; else nobody, and then the page is a safe guess.
+ */
+#include "lib/io/direct.h"
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "base/checked.h"
+#include "base/fd.h"
+
+enum { GUESS = 4096 };
+
+static bool is_pow2(uint64_t n)
+{
+	return n && !(n & (n - 1));
+}
+
+/* A partition has no queue of its own; it is a folder in its disk's. */
+static uint32_t ask_disk(uint32_t major, uint32_t minor)
+{
+	static const char *const where[] = {"", "/.."};
+
+	for (size_t i = 0; i < ARRAY_SIZE(where); i++) {
+		char path[96], text[32];
+		unsigned long n;
+
+		snprintf(path, sizeof(path),
+			"/sys/dev/block/%u:%u%s/queue/logical_block_size",
+			major, minor, where[i]);
+		if (fd_read_text(path, text, sizeof(text)) <= 0)
+			continue;
+		n = strtoul(text, NULL, 10);
+		if (is_pow2(n) && n <= UINT32_MAX)
+			return (uint32_t)n;
+	}
+	return GUESS;
+}
+
+uint32_t tarn_direct_alignment(int fd)
+{
+	struct statx st;
+	unsigned mask = STATX_TYPE;
+
+#ifdef STATX_DIOALIGN
+	mask |= STATX_DIOALIGN;
+#endif
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, mask, &st) < 0)
+		return GUESS;
+#ifdef STATX_DIOALIGN
+	if (st.stx_mask & STATX_DIOALIGN) {
+		uint32_t n = MAX(st.stx_dio_mem_align, st.stx_dio_offset_align);
+
+		/* Both are powers of two, so the larger serves both. */
+		if (st.stx_dio_offset_align == 0)
+			return 0;
+		return is_pow2(n) ? n : GUESS;
+	}
+#endif
+	return ask_disk(st.stx_dev_major, st.stx_dev_minor);
+}

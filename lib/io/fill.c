@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reads a byte range of a file to its place in a pool.
+ *
+ * All positions are file offsets; memory follows from them by one addition,
+ * since the target is congruent. Pieces of at most 512 KiB are cut from front
+ * to back; each lives in a request slot until all that was wanted of it is
+ * there, and is then cut anew.
+ */
+#include "lib/io/fill.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/io/fill_state.h"
+
+/* EAGAIN and EINTR in a row before we believe that it will not pass. */
+enum { RETRIES = 64 };
+
+/* Completions awaited at once when nothing else is to be done. A quarter of the
+ * depth: one system call then refills it while the rest keeps the disk busy.
+ * Each one awaited singly costs a fifth more CPU; a half is no cheaper. */
+enum { BATCH = TARN_IO_DEPTH / 4 };
+
+/* The segment that holds this pool offset; they are ascending. */
+static const struct tarn_fill_segment *find_segment(
+	const struct tarn_fill *f, uint64_t pool)
+{
+	size_t lo = 0, hi = f->n_segments;
+
+	while (hi - lo > 1) {
+		size_t mid = lo + (hi - lo) / 2;
+
+		if (f->segments[mid].pool_offset <= pool)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return &f->segments[lo];
+}
+
+/*
+ * Of two failures the one at the lower offset is the cause: past the end of a
+ * file every request fails, and only the first says where it ended.
+ */
+static void fail_at(struct tarn_fill *f, uint64_t at, int r)
+{
+	if (f->error && f->error_at <= at)
+		return;
+	f->error = r;
+	f->error_at = at;
+	snprintf(f->error_text, sizeof(f->error_text), "%s",
+		tarn_fail_message());
+}
+
+static void fail_early_end(struct tarn_fill *f, uint64_t at)
+{
+	fail_at(f, at,
+		tarn_fail(ENODATA,
+			"the file ended at byte %llu, %llu bytes were promised",
+			(unsigned long long)at, (unsigned long long)f->end));
+}
+
+static void fail_read(struct tarn_fill *f, uint64_t at, int r)
+{
+	fail_at(f, at,
+		tarn_fail(-r, "reading at byte %llu of the file: %s",
+			(unsigned long long)at, tarn_errno_text(r)));
+}
+
+/* Whether a failure makes reading on at this offset pointless. */
+static bool hopeless(const struct tarn_fill *f, uint64_t at)
+{
+	return f->cancelled || (f->error && f->error_at <= at);
+}
+
+static void piece_done(struct tarn_io_request *req);
+
+/* Queues what is left of the piece; there is always room for it. */
+static int issue(struct piece *p)
+{
+	struct tarn_fill *f = p->fill;
+	uint64_t from = p->pos, to = p->end, pool;
+	const struct tarn_fill_segment *s;
+
+	if (p->direct)
+		from = round_down_u64(from, f->align);
+	else
+		to = p->need;
+	pool = from + f->to_pool;
+	s = find_segment(f, pool);
+	p->req.file = p->direct ? f->direct_file : f->buffered_file;
+	p->req.buffer = s->buffer;
+	p->req.offset = from;
+	p->req.addr = (char *)s->addr + (pool - s->pool_offset);
+	p->req.size = (uint32_t)(to - from);
+	p->req.may_block = !p->direct;
+	p->req.done = piece_done;
+	return tarn_io_read(f->io, &p->req);
+}
+
+static void retire(struct piece *p)
+{
+	struct tarn_fill *f = p->fill;
+
+	f->free_pieces |= 1u << (p - f->pieces);
+	f->in_flight--;
+}
+
+static void reissue_or_retire(struct piece *p)
+{
+	if (hopeless(p->fill, p->pos) || issue(p) != 0)
+		retire(p);
+}
+
+/* Counts what a read brought; true when the piece is complete. */
+static bool advance(struct piece *p, uint64_t reached)
+{
+	struct tarn_fill *f = p->fill;
+	uint64_t upto = MIN(reached, p->need);
+
+	if (upto > p->pos) {
+		f->landed += upto - p->pos;
+		p->pos = upto;
+		p->retries = 0;
+		return p->pos == p->need;
+	}
+	/* Nothing new came, though there was something to read. */
+	fail_early_end(f, p->pos);
+	return false;
+}
+
+static bool refuses_direct(const struct piece *p, int r)
+{
+	return p->direct && p->fill->buffered_file >= 0 &&
+	       (r == -EINVAL || r == -EOPNOTSUPP);
+}
+
+static void piece_done(struct tarn_io_request *req)
+{
+	struct piece *p = (struct piece *)req;
+	struct tarn_fill *f = p->fill;
+	int r = req->res;
+
+	if (r >= 0) {
+		if (advance(p, req->offset + (uint32_t)r))
+			retire(p);
+		else
+			reissue_or_retire(p);
+		return;
+	}
+	if (refuses_direct(p, r)) {
+		f->direct = p->direct = false;
+	} else if ((r != -EAGAIN && r != -EINTR) || ++p->retries > RETRIES) {
+		fail_read(f, p->pos, r);
+	}
+	reissue_or_retire(p);
+}
+
+/*
+ * Cuts the next piece: up to a multiple of the request size in the file, which
+ * keeps requests on the boundaries of stripes and extents, and no further than
+ * the segment.
+ */
+static void cut(struct tarn_fill *f, struct piece *p)
+{
+	uint64_t pool = f->next + f->to_pool;
+	const struct tarn_fill_segment *s = find_segment(f, pool);
+	uint64_t stop = round_down_u64(f->next, TARN_IO_REQUEST);
+	uint64_t left = s->pool_offset + s->size - pool;
+
+	stop = MIN(f->end - stop, TARN_IO_REQUEST) + stop;
+	stop = MIN(stop - f->next, left) + f->next;
+	p->pos = f->next;
+	p->need = p->end = stop;
+	p->direct = f->direct;
+	p->retries = 0;
+	/* Only the last piece ends where the blocks do not. */
+	if (p->direct && round_up_u64(stop, f->align, &p->end))
+		p->direct = false;
+	f->next = stop;
+}
+
+unsigned tarn_fill_pump(struct tarn_fill *f, unsigned limit)
+{
+	unsigned queued = 0;
+
+	limit = MIN(limit, (unsigned)TARN_IO_DEPTH);
+	while (f->in_flight < limit && f->next < f->end && !f->cancelled &&
+		!f->error && tarn_io_pending(f->io) < TARN_IO_DEPTH) {
+		unsigned i = (unsigned)__builtin_ctz(f->free_pieces);
+
+		f->free_pieces ^= 1u << i;
+		f->in_flight++;
+		cut(f, &f->pieces[i]);
+		reissue_or_retire(&f->pieces[i]);
+		queued++;
+	}
+	return queued;
+}
+
+void tarn_fill_cancel(struct tarn_fill *f)
+{
+	f->cancelled = true;
+}
+
+bool tarn_fill_finished(const struct tarn_fill *f)
+{
+	return f->in_flight == 0 &&
+	       (f->error || f->cancelled || f->next == f->end);
+}
+
+int tarn_fill_result(const struct tarn_fill *f)
+{
+	if (!tarn_fill_finished(f))
+		return tarn_fail(EINPROGRESS,
+			"%llu of %llu bytes have landed so far",
+			(unsigned long long)f->landed,
+			(unsigned long long)(f->end - f->begin));
+	if (f->error)
+		return tarn_fail_verbatim(-f->error, f->error_text);
+	if (f->landed < f->end - f->begin)
+		return tarn_fail(ECANCELED,
+			"cancelled when %llu of %llu bytes had landed",
+			(unsigned long long)f->landed,
+			(unsigned long long)(f->end - f->begin));
+	return 0;
+}
+
+int tarn_fill_run(struct tarn_fill *f)
+{
+	while (!tarn_fill_finished(f)) {
+		int r;
+
+		tarn_fill_pump(f, TARN_IO_DEPTH);
+		r = tarn_io_submit_and_wait(
+			f->io, MIN(f->in_flight, BATCH), -1);
+		if (r < 0)
+			return r;
+	}
+	return tarn_fill_result(f);
+}
+
+uint64_t tarn_fill_landed(const struct tarn_fill *f)
+{
+	return f->landed;
+}
+
+unsigned tarn_fill_in_flight(const struct tarn_fill *f)
+{
+	return f->in_flight;
+}
+
+bool tarn_fill_direct(const struct tarn_fill *f)
+{
+	return f->direct;
+}
+
+bool tarn_fill_registered(const struct tarn_fill *f)
+{
+	return f->registered;
+}
+
+struct tarn_fill *tarn_fill_free(struct tarn_fill *f)
+{
+	if (!f)
+		return NULL;
+	assert(f->in_flight == 0);
+	tarn_io_drop_file(f->io, f->direct_file);
+	tarn_io_drop_file(f->io, f->buffered_file);
+	free(f);
+	return NULL;
+}

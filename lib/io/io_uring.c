@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The io_uring engine. One idea: everything that a request would look up or
+ * pin is registered beforehand (the ring, the files, the segments), so that
+ * one system call moves megabytes and the kernel only fills in addresses.
+ *
+ * The keep_fd is a fixed file in the last slot. The ring of a killed process
+ * waits for its requests before it gives back its files; so the descriptor
+ * lives exactly as long as a read can still land.
+ */
+#include "lib/io/io.h"
+
+#include <errno.h>
+#include <liburing.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "lib/io/io_engine.h"
+
+enum { KEEP_SLOT = TARN_IO_FILES };
+
+/* ENOMEM means this limit, next to always. */
+#define MEMLOCK_HINT " (raise the memlock limit, ulimit -l)"
+
+struct uring {
+	struct tarn_io io;
+	struct io_uring ring;
+};
+
+static struct uring *uring_of(const struct tarn_io *io)
+{
+	return (struct uring *)io; /* the head of it */
+}
+
+static void uring_free(struct tarn_io *io)
+{
+	io_uring_queue_exit(&uring_of(io)->ring);
+	free(uring_of(io));
+}
+
+static int uring_fd(const struct tarn_io *io)
+{
+	return uring_of(io)->ring.ring_fd;
+}
+
+static int uring_set_file(struct tarn_io *io, unsigned slot, int fd)
+{
+	int r = io_uring_register_files_update(
+		&uring_of(io)->ring, slot, &fd, 1);
+
+	if (r == 1)
+		return 0;
+	/* 0: the kernel took fd for an empty slot. */
+	return tarn_fail(r < 0 ? -r : EBADF,
+		"descriptor %d cannot be given to io_uring: %s", fd,
+		tarn_errno_text(r < 0 ? -r : EBADF));
+}
+
+static void uring_clear_file(struct tarn_io *io, unsigned slot)
+{
+	int none = -1;
+
+	io_uring_register_files_update(&uring_of(io)->ring, slot, &none, 1);
+}
+
+static int update_buffer(
+	struct tarn_io *io, unsigned slot, void *addr, size_t size)
+{
+	struct iovec iov = {.iov_base = addr, .iov_len = size};
+	__u64 tag = 0;
+
+	return io_uring_register_buffers_update_tag(
+		&uring_of(io)->ring, slot, &iov, &tag, 1);
+}
+
+static int uring_set_buffer(
+	struct tarn_io *io, unsigned slot, void *addr, size_t size)
+{
+	int r = update_buffer(io, slot, addr, size);
+
+	if (r == 1)
+		return 0;
+	tarn_fail(r ? -r : EINVAL,
+		"%zu bytes cannot be registered with io_uring: %s%s", size,
+		tarn_errno_text(r ? -r : EINVAL),
+		r == -ENOMEM ? MEMLOCK_HINT : "");
+	return r == -ENOMEM || r == -EPERM ? 1 : r ? r : -EINVAL;
+}
+
+static int uring_clear_buffer(struct tarn_io *io, unsigned slot)
+{
+	int r = update_buffer(io, slot, NULL, 0);
+
+	if (r == 1)
+		return 0;
+	return tarn_fail(r ? -r : EINVAL,
+		"buffer slot %u cannot be given back to io_uring: %s", slot,
+		tarn_errno_text(r ? -r : EINVAL));
+}
+
+static void uring_read(struct tarn_io *io, struct tarn_io_request *req)
+{
+	/* As many entries as io.c lets through: there is always one. */
+	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring_of(io)->ring);
+
+	if (req->buffer >= 0)
+		io_uring_prep_read_fixed(sqe, req->file, req->addr, req->size,
+			req->offset, req->buffer);
+	else
+		io_uring_prep_read(
+			sqe, req->file, req->addr, req->size, req->offset);
+	io_uring_sqe_set_flags(
+		sqe, IOSQE_FIXED_FILE | (req->may_block ? IOSQE_ASYNC : 0u));
+	io_uring_sqe_set_data(sqe, req);
+}
+
+static void reap(struct uring *u)
+{
+	struct io_uring_cqe *cqe;
+
+	/* Ends: what done() queues is not submitted before the next wait. */
+	while (io_uring_peek_cqe(&u->ring, &cqe) == 0) {
+		struct tarn_io_request *req = io_uring_cqe_get_data(cqe);
+		int32_t res = cqe->res;
+
+		io_uring_cqe_seen(&u->ring, cqe);
+		tarn_io_done(&u->io, req, res);
+	}
+}
+
+static int uring_wait(struct tarn_io *io, unsigned n, int timeout_ms)
+{
+	struct uring *u = uring_of(io);
+	struct __kernel_timespec ts = {
+		.tv_sec = timeout_ms / 1000,
+		.tv_nsec = timeout_ms % 1000 * 1000000LL,
+	};
+	struct io_uring_cqe *cqe;
+	int r;
+
+	if (n == 0)
+		r = io_uring_submit_and_get_events(&u->ring);
+	else
+		r = io_uring_submit_and_wait_timeout(
+			&u->ring, &cqe, n, timeout_ms < 0 ? NULL : &ts, NULL);
+	reap(u);
+	/* The first three are what they say; the others mean that the kernel
+	 * has no room now, and that reaping makes some: entries that it did
+	 * not take stay in the queue for the next call. */
+	if (r >= 0 || r == -ETIME || r == -EINTR || r == -EAGAIN || r == -EBUSY)
+		return 0;
+	return tarn_fail(-r, "io_uring_enter: %s", tarn_errno_text(-r));
+}
+
+static const struct tarn_io_engine uring_engine = {
+	.name = "io_uring",
+	.free = uring_free,
+	.fd = uring_fd,
+	.set_file = uring_set_file,
+	.clear_file = uring_clear_file,
+	.set_buffer = uring_set_buffer,
+	.clear_buffer = uring_clear_buffer,
+	.read = uring_read,
+	.wait = uring_wait,
+};
+
+/*
+ * From the best to the plainest. DEFER_TASKRUN (6.1) completes requests where
+ * we wait for them, in one go, instead of interrupting us for each;
+ * COOP_TASKRUN (5.19) spares the interrupts only.
+ */
+static int open_ring(struct io_uring *ring)
+{
+	static const unsigned flags[] = {
+		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+		IORING_SETUP_COOP_TASKRUN,
+		0,
+	};
+	int r = -EINVAL;
+
+	for (size_t i = 0; i < 3 && r == -EINVAL; i++)
+		r = io_uring_queue_init(TARN_IO_DEPTH, ring, flags[i]);
+	if (r < 0)
+		return tarn_fail(-r, "io_uring is refused here: %s%s",
+			tarn_errno_text(-r), r == -ENOMEM ? MEMLOCK_HINT : "");
+	return 0;
+}
+
+static int probe(struct io_uring *ring)
+{
+	struct io_uring_probe *p = io_uring_get_probe_ring(ring);
+	bool fits = p && io_uring_opcode_supported(p, IORING_OP_READ_FIXED) &&
+		    io_uring_opcode_supported(p, IORING_OP_READ);
+
+	io_uring_free_probe(p);
+	if (!fits)
+		return tarn_fail(ENOSYS, "this kernel's io_uring cannot read");
+	return 0;
+}
+
+/*
+ * Empty tables, to be filled slot by slot. Arrays of nothing instead of the
+ * "sparse" calls: those are newer (5.19) and do the same.
+ */
+static int make_tables(struct io_uring *ring, int keep_fd)
+{
+	struct iovec *buffers = calloc(TARN_IO_BUFFERS, sizeof(*buffers));
+	int files[TARN_IO_FILES + 1];
+	int r = -ENOMEM;
+
+	memset(files, -1, sizeof(files));
+	files[KEEP_SLOT] = keep_fd;
+	if (buffers)
+		r = io_uring_register_files(ring, files, TARN_IO_FILES + 1);
+	if (r >= 0)
+		r = io_uring_register_buffers(ring, buffers, TARN_IO_BUFFERS);
+	free(buffers);
+	if (r < 0)
+		return tarn_fail(-r,
+			"io_uring refuses its tables of files and buffers: %s",
+			tarn_errno_text(-r));
+	return 0;
+}
+
+int tarn_io_uring_new(int keep_fd, struct tarn_io **ret_io)
+{
+	struct uring *u = calloc(1, sizeof(*u));
+	int r;
+
+	if (!u)
+		return tarn_fail(ENOMEM, "no memory for an I/O engine");
+	u->io.engine = &uring_engine;
+	r = open_ring(&u->ring);
+	if (r < 0) {
+		free(u);
+		return r;
+	}
+	r = probe(&u->ring);
+	if (r >= 0)
+		r = make_tables(&u->ring, keep_fd);
+	if (r < 0) {
+		uring_free(&u->io);
+		return r;
+	}
+	/* Spares one look-up a call; older kernels do without. */
+	io_uring_register_ring_fd(&u->ring);
+	*ret_io = &u->io;
+	return 0;
+}

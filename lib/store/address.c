@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Addresses: one string that names a tensor, published or in a file.
+ *
+ * The idea: names come first, since looking one up costs nothing; then each
+ * ':' from the left may be where a file's path ends, and the first for which
+ * there is such a file decides. So "a:b.npy:x" can name either file "a" or
+ * "a:b.npy", always the same one as long as neither comes nor goes.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/store/store.h"
+#include "lib/tensor/tensor.h"
+
+#define NAMES_SHOWN 5 /* as many as a sentence can bear */
+
+/* "wte, wpe, h.0.attn, ... (148 in all)" */
+static void list_tensors(const tarn_file *file, char *text, size_t size)
+{
+	size_t n = tarn_file_count(file), used = 0;
+
+	text[0] = '\0';
+	for (size_t i = 0; i < MIN(n, NAMES_SHOWN) && used < size; i++)
+		used += (size_t)snprintf(text + used, size - used, "%s%.60s",
+			i ? ", " : "", tarn_file_at(file, i)->name);
+	if (n > NAMES_SHOWN && used < size)
+		snprintf(text + used, size - used, ", ... (%zu in all)", n);
+}
+
+static int no_such_tensor(const tarn_file *file, const char *tensor)
+{
+	char names[512];
+
+	if (tarn_file_count(file) == 0)
+		return tarn_fail(
+			ENOENT, "%.200s has no tensors", tarn_file_path(file));
+	list_tensors(file, names, sizeof(names));
+	return tarn_fail(ENOENT, "%.200s has no tensor '%.200s'; it has %s",
+		tarn_file_path(file), tensor, names);
+}
+
+/* The storage of a file's data range: the one we know of, if it is still
+ * there, else by a load, which is cheap when the daemon has the bytes. */
+static int file_storage(tarn_store *store, tarn_file *file, tarn_storage **ret)
+{
+	const struct shared_storage *shared;
+	struct table_storage entry;
+	uint64_t generation;
+	uint32_t index;
+	int r;
+
+	if (file_cache_storage(&store->files, file, &index, &generation) &&
+		store_storage(store, index, generation, &entry, ret) >= 0)
+		return 0;
+	r = store_load_storage(store, file, NULL, NULL, ret);
+	if (r < 0)
+		return r;
+	shared = store_storage_of(*ret);
+	if (shared)
+		file_cache_note(
+			&store->files, file, shared->index, shared->generation);
+	return 0;
+}
+
+int tarn_store_get_from_file(tarn_store *store, tarn_file *file,
+	const char *tensor, tarn_tensor **ret)
+{
+	_cleanup_storage_ tarn_storage *storage = NULL;
+	const struct tarn_file_tensor *t = tarn_file_find(file, tensor);
+	struct tarn_layout layout;
+	uint64_t offset, size;
+	int r;
+
+	if (!t)
+		return no_such_tensor(file, tensor);
+	r = tarn_file_layout(t, &layout);
+	if (r >= 0)
+		r = file_storage(store, file, &storage);
+	if (r < 0)
+		return r;
+	tarn_file_data_range(file, &offset, &size);
+	return tarn_tensor_new(storage, t->file_offset - offset, &layout, ret);
+}
+
+/* The shortest path before a ':' that is a file. NULL: there is none. */
+static char *find_file(const char *address, const char **ret_tensor)
+{
+	for (const char *colon = strchr(address, ':'); colon;
+		colon = strchr(colon + 1, ':')) {
+		char *path = strndup(address, (size_t)(colon - address));
+		struct stat st;
+
+		if (path && stat(path, &st) == 0 && !S_ISDIR(st.st_mode)) {
+			*ret_tensor = colon + 1;
+			return path;
+		}
+		free(path);
+	}
+	return NULL;
+}
+
+static int no_such_address(tarn_store *store, const char *address)
+{
+	struct stat st;
+
+	if (stat(address, &st) == 0 && S_ISREG(st.st_mode)) {
+		tarn_file *file;
+		char names[512];
+
+		if (file_cache_open(&store->files, address, &file) < 0)
+			return tarn_fail_prefix(
+				-ENOENT, "'%.200s' names no tensor: ", address);
+		list_tensors(file, names, sizeof(names));
+		tarn_file_unref(file);
+		return tarn_fail(ENOENT,
+			"'%.200s' is a file; say which tensor, FILE:TENSOR; it "
+			"has %s",
+			address, names);
+	}
+	return tarn_fail(ENOENT,
+		strchr(address, ':')
+			? "'%.200s': nothing is published under that name, and "
+			  "there is no such file before a ':'"
+			: "'%.200s': nothing is published under that name",
+		address);
+}
+
+int tarn_store_get(tarn_store *store, const char *address, tarn_tensor **ret)
+{
+	_cleanup_free_ char *path = NULL;
+	const char *tensor;
+	tarn_file *file;
+	int r = -ENOENT;
+
+	if (strlen(address) <= TARN_NAME_MAX && address[0])
+		r = tarn_store_lookup(store, address, ret);
+	if (r != -ENOENT)
+		return r;
+	path = find_file(address, &tensor);
+	if (!path)
+		return no_such_address(store, address);
+	r = file_cache_open(&store->files, path, &file);
+	if (r < 0)
+		return r;
+	r = tarn_store_get_from_file(store, file, tensor, ret);
+	tarn_file_unref(file);
+	return r;
+}

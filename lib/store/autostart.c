@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Starting tarnd out of a library, in a process that is none of ours.
+ *
+ * The idea: nothing of the host process may stick to the daemon (descriptors,
+ * session, folder, signal handlers, standard streams), and nothing of the
+ * start may be noticed by the host: the processes are made without an exit
+ * signal, so that no SIGCHLD comes and no wait() of the host sees them. The
+ * daemon's stderr is a memfd of fixed size: it tells us why a start failed,
+ * holds no terminal and no pipe open, and cannot grow.
+ */
+#include "lib/store/autostart.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "lib/store/daemon_path.h"
+
+#define DEADLINE_MS 10000 /* a loaded machine starts a program in less */
+#define STARTS_MAX 3      /* one may lose to another that is just leaving */
+#define RESTART_MS 200    /* by then the winner of a race listens */
+#define GIVE_UP_MS 1000   /* after the last one has ended */
+#define NAP_MAX_MS 50
+#define SAID_MAX 4096
+
+/* ---- before the fork ------------------------------------------------- */
+
+bool autostart_forbidden(void)
+{
+	const char *value = secure_getenv("TARN_AUTOSTART");
+
+	return value && strcmp(value, "0") == 0;
+}
+
+/* The daemon changes its folder, so its paths must not depend on ours. */
+static int make_absolute(const char *path, char ret[SOCKET_PATH_MAX])
+{
+	char cwd[4096] = "";
+	int n;
+
+	if (path[0] != '/' && !getcwd(cwd, sizeof(cwd)))
+		return tarn_fail(errno, "socket %s: the current folder: %s",
+			path, tarn_errno_text(errno));
+	n = snprintf(
+		ret, SOCKET_PATH_MAX, "%s%s%s", cwd, cwd[0] ? "/" : "", path);
+	if (n >= SOCKET_PATH_MAX)
+		return tarn_fail(ENAMETOOLONG,
+			"socket %.60s...: a path of %d bytes, %d are the most",
+			path, n, SOCKET_PATH_MAX - 1);
+	return 0;
+}
+
+/* A place for stderr that no amount of it can overflow. */
+static int make_said(int *ret)
+{
+	_cleanup_fd_ int fd =
+		memfd_create("tarnd-stderr", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || ftruncate(fd, SAID_MAX) < 0 ||
+		fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) < 0)
+		return tarn_fail(errno, "memfd for tarnd's messages: %s",
+			tarn_errno_text(errno));
+	*ret = fd_dup(fd);
+	return *ret < 0 ? tarn_fail(-*ret, "dup: %s", tarn_errno_text(*ret))
+			: 0;
+}
+
+/* ---- the children ---------------------------------------------------- */
+
+/* What the children say before exec closes the pipe. */
+struct news {
+	int32_t pid;   /* of the daemon; 0 when it is error that counts */
+	int32_t error; /* errno of what failed */
+};
+
+struct plan {
+	const char *daemon;
+	char *const *argv;
+	int null_fd, said_fd, news_fd;
+};
+
+/* fork without an exit signal, and without atfork handlers, which are not
+ * meant for a child that only calls exec. */
+static pid_t quiet_fork(void)
+{
+	return (pid_t)syscall(SYS_clone, 0UL, NULL, NULL, NULL, 0UL);
+}
+
+static void tell(const struct plan *plan, pid_t pid, int error)
+{
+	struct news news = {.pid = pid, .error = error};
+
+	while (write(plan->news_fd, &news, sizeof(news)) < 0 && errno == EINTR)
+		;
+}
+
+/* From here to exec only what is safe in the fork of a threaded process. */
+static _Noreturn void become_daemon(const struct plan *plan)
+{
+	struct sigaction plain = {.sa_handler = SIG_DFL};
+	sigset_t none;
+
+	for (int i = 1; i < NSIG; i++)
+		sigaction(i, &plain, NULL);
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
+	if (chdir("/") == 0 && dup2(plan->null_fd, 0) >= 0 &&
+		dup2(plan->null_fd, 1) >= 0 && dup2(plan->said_fd, 2) >= 0 &&
+		syscall(SYS_close_range, 3U, ~0U, 4U /* CLOEXEC */) == 0)
+		execv(plan->daemon, plan->argv);
+	tell(plan, 0, errno);
+	_exit(127);
+}
+
+static _Noreturn void become_parent(const struct plan *plan)
+{
+	pid_t pid;
+
+	setsid();
+	pid = quiet_fork();
+	if (pid == 0)
+		become_daemon(plan);
+	tell(plan, MAX(pid, 0), pid < 0 ? errno : 0);
+	_exit(0);
+}
+
+/* ---- starting -------------------------------------------------------- */
+
+static int launch(const struct plan *plan)
+{
+	sigset_t all, old;
+	pid_t pid;
+	int error;
+
+	/* No handler of the host may run in a child. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	pid = quiet_fork();
+	if (pid == 0)
+		become_parent(plan);
+	error = errno;
+	while (pid > 0 && waitpid(pid, NULL, __WALL) < 0 && errno == EINTR)
+		;
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return pid < 0 ? tarn_fail(error, "starting tarnd: fork: %s",
+				 tarn_errno_text(error))
+		       : 0;
+}
+
+/* Reads to the end, which comes with a successful exec. */
+static int read_news(int fd, const char *daemon, pid_t *ret_pid)
+{
+	struct news news;
+	int error = 0;
+
+	*ret_pid = 0;
+	for (;;) {
+		ssize_t n = read(fd, &news, sizeof(news));
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n != sizeof(news))
+			break;
+		if (news.pid)
+			*ret_pid = news.pid;
+		if (news.error)
+			error = news.error;
+	}
+	if (error)
+		return tarn_fail(error,
+			"starting the daemon %s: %s; name another in "
+			"TARN_DAEMON",
+			daemon, tarn_errno_text(error));
+	return 0;
+}
+
+static int start_once(struct autostart *start)
+{
+	char *const argv[] = {"tarnd", "--auto", "--socket", start->path, NULL};
+	_cleanup_fd_ int null_fd = -1, news_in = -1, news_out = -1;
+	struct plan plan = {.daemon = start->daemon, .argv = argv};
+	int ends[2], r;
+	pid_t pid;
+
+	start->said_fd = fd_close(start->said_fd);
+	r = make_said(&start->said_fd);
+	if (r < 0)
+		return r;
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		return tarn_fail(errno, "starting tarnd: pipe: %s",
+			tarn_errno_text(errno));
+	news_in = ends[0];
+	/* Above 2, where the daemon's own streams go. */
+	news_out = fd_dup(ends[1]);
+	fd_close(ends[1]);
+	null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (news_out < 0 || null_fd < 0)
+		return tarn_fail(
+			errno, "starting tarnd: %s", tarn_errno_text(errno));
+	plan.null_fd = null_fd;
+	plan.said_fd = start->said_fd;
+	plan.news_fd = news_out;
+	r = launch(&plan);
+	news_out = fd_close(news_out);
+	if (r >= 0)
+		r = read_news(news_in, start->daemon, &pid);
+	if (r < 0)
+		return r;
+	start->started++;
+	start->pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+	return 0;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+int autostart_begin(struct autostart *start, const char *path)
+{
+	int r;
+
+	*start = (struct autostart) {
+		.pidfd = -1,
+		.said_fd = -1,
+		.nap_ms = 1,
+		.deadline = now_ms() + DEADLINE_MS,
+	};
+	start->daemon = daemon_path(start->daemon_space);
+	r = make_absolute(path, start->path);
+	if (r >= 0)
+		r = start_once(start);
+	start->ended_at = now_ms();
+	if (r < 0)
+		autostart_end(start);
+	return r;
+}
+
+/* ---- waiting --------------------------------------------------------- */
+
+bool autostart_again(struct autostart *start)
+{
+	struct pollfd p = {.fd = start->pidfd, .events = POLLIN};
+
+	/* A negative descriptor is passed over: then it is only a nap. */
+	if (poll(&p, 1, start->nap_ms) > 0) {
+		start->pidfd = fd_close(start->pidfd);
+		start->ended_at = now_ms();
+	}
+	start->nap_ms = MIN(start->nap_ms * 2, NAP_MAX_MS);
+	if (now_ms() >= start->deadline)
+		return false;
+	if (start->pidfd >= 0)
+		return true;
+	if (start->started == STARTS_MAX)
+		return now_ms() < start->ended_at + GIVE_UP_MS;
+	if (now_ms() < start->ended_at + RESTART_MS)
+		return true;
+	return start_once(start) >= 0;
+}
+
+/* The last line that it wrote, without its own name in front. */
+static void last_words(const struct autostart *start, char *text, size_t size)
+{
+	char said[SAID_MAX + 1], *line = said, *end;
+	ssize_t n = start->said_fd < 0
+			    ? -1
+			    : fd_pread(start->said_fd, said, SAID_MAX, 0);
+
+	said[MAX(n, 0)] = '\0';
+	end = said + strlen(said);
+	while (end > said && end[-1] == '\n')
+		*--end = '\0';
+	if (strrchr(said, '\n'))
+		line = strrchr(said, '\n') + 1;
+	if (strncmp(line, "tarnd: ", 7) == 0)
+		line += 7;
+	for (char *p = line; *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 127)
+			*p = '?';
+	snprintf(text, size, "%s", line);
+}
+
+int autostart_failed(struct autostart *start)
+{
+	char words[300];
+
+	last_words(start, words, sizeof(words));
+	if (start->pidfd < 0)
+		return tarn_fail(ECONNREFUSED,
+			"%s was started %d times for %s, and ended%s%s",
+			start->daemon, start->started, start->path,
+			words[0] ? ": " : " without a word", words);
+	return tarn_fail(ETIMEDOUT,
+		"%s was started for %s and does not answer after %d s%s%s",
+		start->daemon, start->path, DEADLINE_MS / 1000,
+		words[0] ? ": " : "", words);
+}
+
+void autostart_end(struct autostart *start)
+{
+	start->pidfd = fd_close(start->pidfd);
+	start->said_fd = fd_close(start->said_fd);
+}

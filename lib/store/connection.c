@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests and replies over one socket, for many threads.
+ *
+ * The idea: whoever waits and finds nobody at the socket receives, for
+ * everybody; the others sleep on a condition until a reply of theirs was put
+ * beside their call or the socket has become free. A reply to a call that
+ * has been given up finds no taker and is dropped.
+ */
+#include "lib/store/connection.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+
+/* The longest message, its frames' headers, and as many bells as may pile up
+ * while a daemon does not read. */
+#define QUEUE_MAX (WIRE_MESSAGE_MAX + (4u << 20))
+
+/* What a reply of each type may hold: a newer daemon's may be longer than the
+ * struct that we know, a sentence has its limit. */
+static uint32_t reply_limit(uint16_t type)
+{
+	switch (type) {
+	case WIRE_WELCOME:
+	case WIRE_SEGMENT_FDS:
+	case WIRE_LOADING:
+	case WIRE_LOADED:
+	case WIRE_DONE:
+	case WIRE_STATUS_IS:
+		return 4096;
+	case WIRE_ERROR:
+		return WIRE_REQUEST_MAX;
+	default:
+		return 0;
+	}
+}
+
+/* ---- forks ----------------------------------------------------------- */
+
+/* How many forks lie between this process and the first one. */
+static unsigned forks;
+
+static void count_fork(void)
+{
+	forks++;
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(NULL, NULL, count_fork);
+}
+
+static unsigned forks_so_far(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, watch_forks);
+	return forks;
+}
+
+bool connection_is_ours(const struct connection *c)
+{
+	return c->forks == forks;
+}
+
+int connection_check_ours(const struct connection *c)
+{
+	if (connection_is_ours(c))
+		return 0;
+	return tarn_fail(EPERM,
+		"this store was opened before a fork(), and is the parent's; "
+		"open another in the child");
+}
+
+/* ---- life ------------------------------------------------------------ */
+
+int connection_init(
+	struct connection *c, int fd, const char *peer, int timeout_ms)
+{
+	pthread_condattr_t attr;
+	int r;
+
+	*c = (struct connection) {
+		.fd = fd, .timeout_ms = timeout_ms, .forks = forks_so_far()};
+	pthread_mutex_init(&c->send, NULL);
+	pthread_mutex_init(&c->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&c->arrived, &attr);
+	pthread_condattr_destroy(&attr);
+	c->peer = strdup(peer);
+	if (!c->peer)
+		r = tarn_fail(ENOMEM, "connect: out of memory");
+	/* A daemon that does not read must not hold a sender for ever. */
+	else if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) < 0)
+		r = tarn_fail(errno, "connect: %s", tarn_errno_text(errno));
+	else
+		r = wire_reader_new(&c->reader);
+	if (r >= 0)
+		r = wire_writer_new(QUEUE_MAX, &c->writer);
+	if (r < 0)
+		connection_done(c);
+	return r;
+}
+
+void connection_done(struct connection *c)
+{
+	wire_reader_free(c->reader);
+	c->reader = NULL;
+	wire_writer_free(c->writer);
+	c->writer = NULL;
+	c->fd = fd_close(c->fd);
+	free(c->peer);
+	c->peer = NULL;
+	pthread_mutex_destroy(&c->send);
+	pthread_mutex_destroy(&c->lock);
+	pthread_cond_destroy(&c->arrived);
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* ---- death ----------------------------------------------------------- */
+
+/* With the lock held. The first cause is the one that is told. */
+static void die(struct connection *c, int err, const char *why)
+{
+	if (c->dead)
+		return;
+	c->dead = err;
+	snprintf(c->why, sizeof(c->why), "%s", why);
+	/* No more descriptors and replies; the daemon sees us leave. */
+	shutdown(c->fd, SHUT_RDWR);
+	pthread_cond_broadcast(&c->arrived);
+}
+
+static void die_of(struct connection *c, int r)
+{
+	switch (r) {
+	case -EPIPE:
+	case -ECONNRESET:
+		die(c, ECONNRESET, "it closed the connection");
+		break;
+	case -EAGAIN:
+	case -ETIMEDOUT:
+		die(c, ETIMEDOUT, "it does not read what is sent to it");
+		break;
+	case -EPROTO:
+	case -EMSGSIZE:
+	case -ETOOMANYREFS:
+		die(c, EPROTO, tarn_fail_message());
+		break;
+	default:
+		die(c, -r, tarn_errno_text(r));
+	}
+}
+
+static int dead(const struct connection *c)
+{
+	return tarn_fail(c->dead, "daemon at %s: %s", c->peer, c->why);
+}
+
+/* ---- sending --------------------------------------------------------- */
+
+/* With the send lock held: until all is away. */
+static int flush(struct connection *c)
+{
+	int64_t deadline = now_ms() + c->timeout_ms;
+	int r;
+
+	while ((r = wire_flush(c->writer, c->fd)) == 0) {
+		struct pollfd p = {.fd = c->fd, .events = POLLOUT};
+		int64_t left = deadline - now_ms();
+
+		if (left <= 0)
+			return -ETIMEDOUT;
+		poll(&p, 1, (int)left);
+	}
+	return r;
+}
+
+static int send_message(struct connection *c, bool wait, uint16_t type,
+	uint32_t serial, const void *body, size_t size, const int *fds,
+	int n_fds)
+{
+	int r, push;
+
+	pthread_mutex_lock(&c->lock);
+	r = c->dead ? dead(c) : 0;
+	pthread_mutex_unlock(&c->lock);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&c->send);
+	push = wire_push(c->writer, type, serial, body, size, fds, n_fds);
+	if (push >= 0)
+		r = wait ? flush(c) : wire_flush(c->writer, c->fd);
+	pthread_mutex_unlock(&c->send);
+	if (push < 0 || r >= 0)
+		return push;
+	/* Half of it may be away: nothing more can be said on this socket. */
+	pthread_mutex_lock(&c->lock);
+	die_of(c, r);
+	r = dead(c);
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+static uint32_t next_serial(struct connection *c)
+{
+	/* 0 is never used, so that a zeroed header answers nobody. */
+	if (!++c->serial)
+		c->serial = 1;
+	return c->serial;
+}
+
+int connection_notify(
+	struct connection *c, uint16_t type, const void *body, size_t size)
+{
+	uint32_t serial;
+	int r = connection_check_ours(c);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&c->lock);
+	serial = next_serial(c);
+	pthread_mutex_unlock(&c->lock);
+	return send_message(c, false, type, serial, body, size, NULL, 0);
+}
+
+/* ---- receiving ------------------------------------------------------- */
+
+/* With the lock held: to the call that waits for it, or to nobody. */
+static void deliver(struct connection *c, struct wire_message *message)
+{
+	struct call *call = c->calls;
+
+	while (call && call->serial != message->serial)
+		call = call->next;
+	if (!call) {
+		wire_message_clear(message);
+		return;
+	}
+	if (call->n_replies == CALL_REPLIES_MAX) {
+		wire_message_clear(message);
+		die(c, EPROTO, "it answered one request too often");
+		return;
+	}
+	call->replies[call->n_replies++] = *message;
+}
+
+/* With the lock held, which is given up while waiting for the socket. */
+static void receive_for_all(struct connection *c, int64_t deadline)
+{
+	struct pollfd p = {.fd = c->fd, .events = POLLIN};
+	struct wire_message message = {0};
+	int64_t left = deadline - now_ms();
+	int r = 0;
+
+	c->receiving = true;
+	pthread_mutex_unlock(&c->lock);
+	if (poll(&p, 1, (int)MAX(left, 0)) > 0)
+		r = wire_receive(c->reader, c->fd, reply_limit, &message);
+	pthread_mutex_lock(&c->lock);
+	c->receiving = false;
+	if (r > 0)
+		deliver(c, &message);
+	else if (r < 0 && r != -EAGAIN)
+		die_of(c, r);
+	pthread_cond_broadcast(&c->arrived);
+}
+
+static void sleep_until(struct connection *c, int64_t deadline)
+{
+	struct timespec t = {.tv_sec = deadline / 1000,
+		.tv_nsec = deadline % 1000 * 1000000};
+
+	pthread_cond_timedwait(&c->arrived, &c->lock, &t);
+}
+
+int call_begin(struct connection *c, struct call *call, uint16_t type,
+	const void *body, size_t size, const int *fds, int n_fds)
+{
+	int r = connection_check_ours(c);
+
+	if (r < 0)
+		return r;
+	call->n_replies = 0;
+	pthread_mutex_lock(&c->lock);
+	call->serial = next_serial(c);
+	call->next = c->calls;
+	c->calls = call;
+	pthread_mutex_unlock(&c->lock);
+	r = send_message(c, true, type, call->serial, body, size, fds, n_fds);
+	if (r < 0)
+		call_end(c, call);
+	return r;
+}
+
+int call_next(struct connection *c, struct call *call, int timeout_ms,
+	struct wire_message *ret)
+{
+	int64_t deadline = now_ms() + timeout_ms;
+	int r = -1;
+
+	pthread_mutex_lock(&c->lock);
+	while (r < 0) {
+		if (call->n_replies) {
+			*ret = call->replies[0];
+			call->replies[0] = call->replies[1];
+			call->n_replies--;
+			r = 1;
+		} else if (c->dead) {
+			r = dead(c);
+			break;
+		} else if (now_ms() >= deadline) {
+			r = 0;
+		} else if (c->receiving) {
+			sleep_until(c, deadline);
+		} else {
+			receive_for_all(c, deadline);
+		}
+	}
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+void call_end(struct connection *c, struct call *call)
+{
+	pthread_mutex_lock(&c->lock);
+	for (struct call **p = &c->calls; *p; p = &(*p)->next) {
+		if (*p == call) {
+			*p = call->next;
+			break;
+		}
+	}
+	while (call->n_replies)
+		wire_message_clear(&call->replies[--call->n_replies]);
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- whole calls ----------------------------------------------------- */
+
+/* The daemon's sentence, as text of ours: bounded, and ended. */
+static int daemon_error(
+	const struct connection *c, const struct wire_message *reply)
+{
+	struct msg_error error;
+	char text[TARN_MESSAGE_MAX];
+	size_t n;
+
+	if (reply->size < sizeof(error))
+		return tarn_fail(EPROTO,
+			"daemon at %s: an error of %u bytes, %zu are the least",
+			c->peer, reply->size, sizeof(error));
+	memcpy(&error, reply->body, sizeof(error));
+	if (error.error <= 0 || error.error > 4095)
+		return tarn_fail(EPROTO, "daemon at %s: error number %d",
+			c->peer, error.error);
+	n = MIN(reply->size - sizeof(error), sizeof(text) - 1);
+	memcpy(text, reply->body + sizeof(error), n);
+	text[n] = '\0';
+	if (!text[0])
+		return tarn_fail(error.error, "daemon at %s: %s", c->peer,
+			tarn_errno_text(error.error));
+	return tarn_fail_verbatim(error.error, text);
+}
+
+int call_expect(const struct connection *c, const struct wire_message *reply,
+	uint16_t want, uint32_t min_size)
+{
+	if (reply->type == WIRE_ERROR)
+		return daemon_error(c, reply);
+	if (reply->type != want)
+		return tarn_fail(EPROTO,
+			"daemon at %s: answered with message %u, not %u",
+			c->peer, reply->type, want);
+	if (reply->size < min_size)
+		return tarn_fail(EPROTO,
+			"daemon at %s: message %u has %u bytes, %u are needed",
+			c->peer, reply->type, reply->size, min_size);
+	return 0;
+}
+
+int connection_call(struct connection *c, uint16_t type, const void *body,
+	size_t size, uint16_t want, uint32_t min_size, struct wire_message *ret)
+{
+	struct wire_message reply = {0};
+	struct call call;
+	int r;
+
+	r = call_begin(c, &call, type, body, size, NULL, 0);
+	if (r < 0)
+		return r;
+	r = call_next(c, &call, c->timeout_ms, &reply);
+	call_end(c, &call);
+	if (r == 0)
+		return tarn_fail(ETIMEDOUT,
+			"daemon at %s: no answer within %d ms", c->peer,
+			c->timeout_ms);
+	if (r < 0)
+		return r;
+	r = call_expect(c, &reply, want, min_size);
+	if (r < 0)
+		wire_message_clear(&reply);
+	else
+		*ret = reply;
+	return r;
+}

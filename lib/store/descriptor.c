@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tensors as 256 bytes, and back.
+ *
+ * The idea: a descriptor proves nothing. It says which storage it means, and
+ * everything else is checked against what this process knows of that storage
+ * from the table; the layout only once it has passed for one of ours. The
+ * sums are done in bits, so that 4- and 6-bit types need no case of their
+ * own, and each of them is checked.
+ */
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/store/store.h"
+#include "lib/tensor/tensor.h"
+
+static int check_header(const struct tarn_descriptor *d, uint64_t instance)
+{
+	if (d->magic != TARN_DESCRIPTOR_MAGIC)
+		return tarn_fail(EBADMSG,
+			"descriptor: magic %#x, not %#x: these bytes are "
+			"something else",
+			d->magic, TARN_DESCRIPTOR_MAGIC);
+	if (d->version != TARN_DESCRIPTOR_VERSION)
+		return tarn_fail(EBADMSG,
+			"descriptor: version %u, this library reads %u",
+			d->version, TARN_DESCRIPTOR_VERSION);
+	if (d->flags)
+		return tarn_fail(EBADMSG,
+			"descriptor: flags %#x, none are known", d->flags);
+	for (size_t i = 0; i < sizeof(d->zero); i++)
+		if (d->zero[i])
+			return tarn_fail(EBADMSG,
+				"descriptor: byte %zu is %u, not 0",
+				offsetof(struct tarn_descriptor, zero) + i,
+				d->zero[i]);
+	if (d->instance != instance)
+		return tarn_fail(ESTALE,
+			"descriptor: of daemon %016llx, connected to %016llx",
+			(unsigned long long)d->instance,
+			(unsigned long long)instance);
+	return 0;
+}
+
+static int check_unused(const struct tarn_descriptor *d)
+{
+	for (int i = d->ndim; i < TARN_MAX_NDIM; i++)
+		if (d->shape[i] || d->stride[i])
+			return tarn_fail(EBADMSG,
+				"descriptor: of rank %u, but dimension %d is "
+				"%lld with stride %lld",
+				d->ndim, i, (long long)d->shape[i],
+				(long long)d->stride[i]);
+	return 0;
+}
+
+int descriptor_check(const struct tarn_descriptor *descriptor,
+	uint64_t instance, struct tarn_layout *ret_layout)
+{
+	struct tarn_descriptor d;
+	struct tarn_layout layout = {0};
+	int r;
+
+	/* It may lie in memory that somebody else still writes. */
+	memcpy(&d, descriptor, sizeof(d));
+	r = check_header(&d, instance);
+	if (r < 0)
+		return r;
+	if (d.ndim > TARN_MAX_NDIM)
+		return tarn_fail(EBADMSG, "descriptor: rank %u, %d is the most",
+			d.ndim, TARN_MAX_NDIM);
+	r = check_unused(&d);
+	if (r < 0)
+		return r;
+	layout.dtype = d.dtype;
+	layout.ndim = d.ndim;
+	layout.offset = d.offset;
+	memcpy(layout.shape, d.shape, sizeof(layout.shape));
+	memcpy(layout.stride, d.stride, sizeof(layout.stride));
+	if (tarn_layout_check(&layout) < 0)
+		return tarn_fail_prefix(-EBADMSG, "descriptor: ");
+	*ret_layout = layout;
+	return 0;
+}
+
+int descriptor_fits(const struct tarn_descriptor *d,
+	const struct tarn_layout *layout, const struct table_storage *entry,
+	uint64_t *ret_base)
+{
+	int64_t bits = tarn_dtype_bits(layout->dtype), first, count, end;
+	uint64_t base;
+
+	if (d->pool != entry->pool || d->size != entry->size)
+		return tarn_fail(EBADMSG,
+			"descriptor: storage %u has %llu bytes of pool %u, not "
+			"%llu of pool %u",
+			d->storage, (unsigned long long)entry->size,
+			entry->pool, (unsigned long long)d->size, d->pool);
+	if (__builtin_sub_overflow(d->base, entry->base, &base) ||
+		base > entry->size || entry->size > INT64_MAX / 8)
+		return tarn_fail(EBADMSG,
+			"descriptor: byte %llu of the pool is outside of "
+			"storage %u, %llu bytes at %llu",
+			(unsigned long long)d->base, d->storage,
+			(unsigned long long)entry->size,
+			(unsigned long long)entry->base);
+	tarn_layout_bounds(layout, &first, &count);
+	/* In bits from the storage's first; base <= size, which fits. */
+	if (count && (first < 0 || add_i64(first, count, &end) ||
+			     mul_i64(end, bits, &end) ||
+			     add_i64(end, (int64_t)base * 8, &end) ||
+			     end > (int64_t)entry->size * 8))
+		return tarn_fail(EBADMSG,
+			"descriptor: elements %lld to %lld of %s from byte "
+			"%llu reach outside of a storage of %llu bytes",
+			(long long)first, (long long)(first + (count - 1)),
+			tarn_dtype_name(layout->dtype),
+			(unsigned long long)base,
+			(unsigned long long)entry->size);
+	*ret_base = base;
+	return 0;
+}
+
+int tarn_store_import(tarn_store *store,
+	const struct tarn_descriptor *descriptor, tarn_tensor **ret)
+{
+	_cleanup_storage_ tarn_storage *storage = NULL;
+	struct tarn_descriptor d;
+	struct tarn_layout layout;
+	struct table_storage entry;
+	uint64_t base;
+	int r;
+
+	memcpy(&d, descriptor, sizeof(d));
+	r = descriptor_check(&d, store->instance, &layout);
+	if (r < 0)
+		return r;
+	r = store_storage(store, d.storage, d.generation, &entry, &storage);
+	if (r < 0)
+		return r;
+	r = descriptor_fits(&d, &layout, &entry, &base);
+	if (r < 0)
+		return r;
+	return tarn_tensor_new(storage, base, &layout, ret);
+}
+
+int tarn_store_export(tarn_store *store, const tarn_tensor *tensor,
+	struct tarn_descriptor *ret)
+{
+	const struct shared_storage *shared = store_storage_of(tensor->storage);
+	struct tarn_descriptor d = {
+		.magic = TARN_DESCRIPTOR_MAGIC,
+		.version = TARN_DESCRIPTOR_VERSION,
+	};
+
+	if (!shared)
+		return tarn_fail(EINVAL,
+			"export: the tensor is not in shared memory; load it "
+			"through a store first");
+	if (shared->store->instance != store->instance)
+		return tarn_fail(EINVAL,
+			"export: the tensor is kept by daemon %016llx, this "
+			"store is of %016llx",
+			(unsigned long long)shared->store->instance,
+			(unsigned long long)store->instance);
+	d.instance = store->instance;
+	d.pool = shared->pool;
+	d.storage = shared->index;
+	d.generation = shared->generation;
+	d.base = shared->base + tensor->base;
+	d.size = tensor->storage->size;
+	d.offset = tensor->layout.offset;
+	d.dtype = tensor->layout.dtype;
+	d.ndim = tensor->layout.ndim;
+	memcpy(d.shape, tensor->layout.shape, sizeof(d.shape));
+	memcpy(d.stride, tensor->layout.stride, sizeof(d.stride));
+	*ret = d;
+	return 0;
+}

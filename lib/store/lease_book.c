@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The book of leases: an open-addressed map from lease word to its slot.
+ *
+ * The idea: index and generation together never name two storages, so the
+ * word itself is the key, and an entry lives exactly as long as its lease.
+ * Deletion moves later entries of the run back, so no tombstones gather.
+ */
+#include "lib/store/lease_book.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/fail.h"
+#include "lib/tensor/storage.h"
+
+#define FIRST_CAPACITY 64u /* a page and a half; doubles from here */
+
+/* The daemon's scan for holders takes milliseconds even with thousands of
+ * clients; one that takes longer has died in it and is being replaced. */
+#define BUSY_MS 2000
+#define BUSY_NAP_US 50
+
+int lease_book_init(struct lease_book *book, struct lease_page *page)
+{
+	*book = (struct lease_book) {.page = page, .capacity = FIRST_CAPACITY};
+	pthread_mutex_init(&book->lock, NULL);
+	book->entries = calloc(book->capacity, sizeof(*book->entries));
+	if (!book->entries)
+		return tarn_fail(ENOMEM, "leases: out of memory");
+	return 0;
+}
+
+void lease_book_done(struct lease_book *book)
+{
+	if (!book->capacity)
+		return;
+	free(book->entries);
+	pthread_mutex_destroy(&book->lock);
+	*book = (struct lease_book) {0};
+}
+
+/* Fibonacci hashing: the index sits in the low bits and counts up. */
+static uint32_t home(const struct lease_book *book, uint64_t word)
+{
+	return (uint32_t)((word * 0x9e3779b97f4a7c15ull) >> 32) &
+	       (book->capacity - 1);
+}
+
+/* Where word is, or the empty entry where it would go. */
+static struct lease_entry *find(const struct lease_book *book, uint64_t word)
+{
+	uint32_t i = home(book, word);
+
+	while (book->entries[i].word && book->entries[i].word != word)
+		i = (i + 1) & (book->capacity - 1);
+	return &book->entries[i];
+}
+
+/* Room for one more, at most three quarters full. */
+static int reserve(struct lease_book *book)
+{
+	struct lease_book bigger = *book;
+
+	if ((book->n_used + 1) * 4ull <= book->capacity * 3ull)
+		return 0;
+	bigger.capacity *= 2;
+	bigger.entries = calloc(bigger.capacity, sizeof(*bigger.entries));
+	if (!bigger.entries)
+		return tarn_fail(ENOMEM, "leases: no memory for %u entries",
+			bigger.capacity);
+	for (uint32_t i = 0; i < book->capacity; i++)
+		if (book->entries[i].word)
+			*find(&bigger, book->entries[i].word) =
+				book->entries[i];
+	free(book->entries);
+	book->entries = bigger.entries;
+	book->capacity = bigger.capacity;
+	return 0;
+}
+
+static void erase(struct lease_book *book, struct lease_entry *entry)
+{
+	uint32_t mask = book->capacity - 1;
+	uint32_t hole = (uint32_t)(entry - book->entries);
+
+	for (uint32_t i = (hole + 1) & mask; book->entries[i].word;
+		i = (i + 1) & mask) {
+		uint32_t want = home(book, book->entries[i].word);
+
+		/* It may move back unless its home lies after the hole. */
+		if (((i - want) & mask) >= ((i - hole) & mask)) {
+			book->entries[hole] = book->entries[i];
+			hole = i;
+		}
+	}
+	book->entries[hole] = (struct lease_entry) {0};
+	book->n_used--;
+}
+
+/* A reference to a storage that may be losing its last one just now. With
+ * the lock held: its release takes the lock before the object is freed. */
+static tarn_storage *try_ref(tarn_storage *storage)
+{
+	unsigned refs;
+
+	if (!storage)
+		return NULL;
+	/* Relaxed: everything in it was written before it was remembered,
+	 * under the lock that we hold. */
+	refs = atomic_load_explicit(&storage->refs, memory_order_relaxed);
+	while (refs &&
+		!atomic_compare_exchange_weak_explicit(&storage->refs, &refs,
+			refs + 1, memory_order_relaxed, memory_order_relaxed))
+		;
+	return refs ? storage : NULL;
+}
+
+static int hold_once(struct lease_book *book, const struct table *table,
+	uint32_t index, uint64_t generation, tarn_storage **ret_storage)
+{
+	uint64_t word = lease_word(index, generation);
+	struct lease_entry *entry = find(book, word);
+	uint32_t slot;
+	int r;
+
+	*ret_storage = NULL;
+	if (entry->word) {
+		*ret_storage = try_ref(entry->storage);
+		if (!*ret_storage)
+			entry->count++;
+		return 0;
+	}
+	r = reserve(book);
+	if (r < 0)
+		return r;
+	r = lease_acquire(
+		book->page, table, index, generation, &book->hint, &slot);
+	if (r < 0)
+		return r;
+	*find(book, word) =
+		(struct lease_entry) {.word = word, .slot = slot, .count = 1};
+	book->n_used++;
+	return 0;
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static int hold_failed(int r, uint32_t index, uint64_t generation)
+{
+	switch (r) {
+	case -ESTALE:
+		return tarn_fail(ESTALE,
+			"storage %u, generation %llu: it is gone", index,
+			(unsigned long long)generation);
+	case -EBUSY:
+		return tarn_fail(EBUSY,
+			"storage %u: the daemon has been about to free it for "
+			"%d ms; try again",
+			index, BUSY_MS);
+	case -ENOSPC:
+		return tarn_fail(ENOSPC,
+			"storage %u: this process holds %u storages, the most "
+			"that one connection can; drop some",
+			index, (unsigned)LEASE_SLOTS);
+	default:
+		return r;
+	}
+}
+
+int lease_book_hold(struct lease_book *book, const struct table *table,
+	uint32_t index, uint64_t generation, tarn_storage **ret_storage)
+{
+	const struct timespec nap = {.tv_nsec = BUSY_NAP_US * 1000};
+	uint64_t deadline = 0;
+	int r;
+
+	if (index >= TABLE_STORAGES_MAX || generation == 0 ||
+		generation >> TABLE_GENERATION_BITS)
+		return tarn_fail(ESTALE,
+			"storage %u, generation %llu: there is no such one",
+			index, (unsigned long long)generation);
+	for (;;) {
+		pthread_mutex_lock(&book->lock);
+		r = hold_once(book, table, index, generation, ret_storage);
+		pthread_mutex_unlock(&book->lock);
+		if (r != -EBUSY)
+			break;
+		if (!deadline)
+			deadline = now_ms() + BUSY_MS;
+		if (now_ms() > deadline)
+			break;
+		nanosleep(&nap, NULL);
+	}
+	return r < 0 ? hold_failed(r, index, generation) : 0;
+}
+
+void lease_book_remember(struct lease_book *book, uint32_t index,
+	uint64_t generation, tarn_storage *storage)
+{
+	struct lease_entry *entry;
+
+	pthread_mutex_lock(&book->lock);
+	entry = find(book, lease_word(index, generation));
+	if (entry->word)
+		entry->storage = storage;
+	pthread_mutex_unlock(&book->lock);
+}
+
+bool lease_book_drop(struct lease_book *book, const struct table *table,
+	uint32_t index, uint64_t generation, const tarn_storage *storage)
+{
+	struct lease_entry *entry;
+	bool ring = false;
+
+	pthread_mutex_lock(&book->lock);
+	entry = find(book, lease_word(index, generation));
+	if (entry->word) {
+		if (entry->storage == storage)
+			entry->storage = NULL;
+		if (--entry->count == 0) {
+			ring = lease_release(book->page, table, entry->slot);
+			erase(book, entry);
+		}
+	}
+	pthread_mutex_unlock(&book->lock);
+	return ring;
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Opening a store, and what is asked of the daemon as a whole.
+ *
+ * The idea: everything that can be mapped is mapped when the store is opened,
+ * so that afterwards names are found, tensors opened and dropped without a
+ * system call; messages are for loads, removals and news of new segments.
+ */
+#include "lib/store/store.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "lib/store/autostart.h"
+#include "lib/store/socket_path.h"
+
+/* ---- opening --------------------------------------------------------- */
+
+static int say_hello(struct tarn_store *store, struct wire_message *reply)
+{
+	struct msg_hello hello = {
+		.version = PROTOCOL_VERSION, .version_min = PROTOCOL_OLDEST};
+	struct msg_welcome welcome;
+	int r;
+
+	r = connection_call(&store->connection, WIRE_HELLO, &hello,
+		sizeof(hello), WIRE_WELCOME, sizeof(welcome), reply);
+	if (r < 0)
+		return r;
+	memcpy(&welcome, reply->body, sizeof(welcome));
+	if (welcome.version < PROTOCOL_OLDEST ||
+		welcome.version > PROTOCOL_VERSION)
+		return tarn_fail(EPROTO,
+			"daemon at %s: it speaks version %u, this library %d "
+			"to %d; stop it, and the next open starts a fitting "
+			"one",
+			store->socket, welcome.version, PROTOCOL_OLDEST,
+			PROTOCOL_VERSION);
+	if (reply->n_fds != 2)
+		return tarn_fail(EPROTO,
+			"daemon at %s: its welcome brought %d descriptors, not "
+			"the table and the leases",
+			store->socket, reply->n_fds);
+	store->instance = welcome.instance;
+	return 0;
+}
+
+static int map_all(struct tarn_store *store, struct wire_message *welcome)
+{
+	_cleanup_fd_ int table_fd = wire_take_fd(welcome, 0);
+	_cleanup_fd_ int lease_fd = wire_take_fd(welcome, 1);
+	int r;
+
+	r = table_map(table_fd, false, &store->table);
+	if (r >= 0 && store->table.instance != store->instance)
+		r = tarn_fail(EPROTO,
+			"daemon at %s: it is %016llx, its table is of %016llx",
+			store->socket, (unsigned long long)store->instance,
+			(unsigned long long)store->table.instance);
+	if (r >= 0)
+		r = lease_map(lease_fd, &store->page);
+	if (r >= 0)
+		r = lease_book_init(&store->book, store->page);
+	if (r < 0)
+		return r;
+	/* So that the first look-up costs what the next ones do. Hints. */
+	table_prefault(&store->table);
+	madvise(store->page, 4096, MADV_POPULATE_WRITE);
+	pool_map_init(&store->pools, &store->connection, &store->table);
+	return pool_map_update(&store->pools);
+}
+
+int store_open_fd(
+	int fd, const char *socket, int timeout_ms, struct tarn_store **ret)
+{
+	struct tarn_store *store = calloc(1, sizeof(*store));
+	struct wire_message welcome = {0};
+	int r;
+
+	if (!store) {
+		fd_close(fd);
+		return tarn_fail(ENOMEM, "store: out of memory");
+	}
+	atomic_init(&store->refs, 1);
+	file_cache_init(&store->files);
+	r = connection_init(&store->connection, fd, socket, timeout_ms);
+	if (r < 0) {
+		free(store);
+		return r;
+	}
+	store->socket = store->connection.peer;
+	r = say_hello(store, &welcome);
+	if (r >= 0)
+		r = map_all(store, &welcome);
+	wire_message_clear(&welcome);
+	if (r < 0) {
+		store_release(store);
+		return r;
+	}
+	*ret = store;
+	return 0;
+}
+
+static int open_at(const char *path, struct tarn_store **ret)
+{
+	int fd, r;
+
+	r = socket_connect(path, &fd);
+	return r < 0 ? r : store_open_fd(fd, path, CONNECTION_TIMEOUT_MS, ret);
+}
+
+/* Nobody serves there, or he is just leaving: the next place, or a new one. */
+static bool is_nobody(int r)
+{
+	return r == -ENOENT || r == -ECONNREFUSED || r == -ECONNRESET ||
+	       r == -EPIPE;
+}
+
+/* The socket of the daemon to be started: in the first place that there is. */
+static int start_place(struct socket_places *places, const char **ret)
+{
+	int r = -ENOENT;
+
+	for (int i = 0; i < places->n; i++) {
+		if (!places->at[i].ours)
+			continue;
+		r = socket_folder_check(places->at[i].path, true);
+		*ret = places->at[i].path;
+		if (r != -ENOENT && r != -EACCES)
+			break;
+	}
+	return r;
+}
+
+static int open_started(struct socket_places *places, struct tarn_store **ret)
+{
+	struct autostart start;
+	const char *path;
+	int r;
+
+	r = start_place(places, &path);
+	if (r >= 0)
+		r = autostart_begin(&start, path);
+	if (r < 0)
+		return r;
+	do
+		r = open_at(path, ret);
+	while (is_nobody(r) && autostart_again(&start));
+	if (is_nobody(r))
+		r = autostart_failed(&start);
+	autostart_end(&start);
+	return r;
+}
+
+static int nobody_there(const struct socket_places *places, int r)
+{
+	return tarn_fail(-r,
+		"no daemon serves %s; start one with: tarnd --socket %s%s",
+		places->at[places->n - 1].path, places->at[places->n - 1].path,
+		places->at[places->n - 1].ours
+			? " (TARN_AUTOSTART=0 forbids to start it by itself)"
+			: "");
+}
+
+int tarn_store_open(const char *socket, tarn_store **ret)
+{
+	struct socket_places places;
+	int r;
+
+	r = socket_places(socket, &places);
+	if (r < 0)
+		return r;
+	for (int i = 0; i < places.n; i++) {
+		r = open_at(places.at[i].path, ret);
+		/* A place that is closed to us is no place of ours. */
+		if (!is_nobody(r) && (r != -EACCES || places.n == 1))
+			return r;
+	}
+	if (!places.at[places.n - 1].ours || autostart_forbidden())
+		return nobody_there(&places, r);
+	return open_started(&places, ret);
+}
+
+/* ---- references ------------------------------------------------------ */
+
+struct tarn_store *store_ref(struct tarn_store *store)
+{
+	/* Relaxed: the caller holds a reference. */
+	atomic_fetch_add_explicit(&store->refs, 1, memory_order_relaxed);
+	return store;
+}
+
+void store_release(struct tarn_store *store)
+{
+	/* Release pairs with the acquire half in whichever thread is last. */
+	if (atomic_fetch_sub_explicit(&store->refs, 1, memory_order_acq_rel) !=
+		1)
+		return;
+	connection_done(&store->connection);
+	pool_map_done(&store->pools);
+	lease_book_done(&store->book);
+	lease_unmap(store->page);
+	if (store->table.map)
+		table_unmap(&store->table);
+	free(store);
+}
+
+tarn_store *tarn_store_unref(tarn_store *store)
+{
+	if (!store)
+		return NULL;
+	file_cache_done(&store->files);
+	store_release(store);
+	return NULL;
+}
+
+const char *tarn_store_socket(const tarn_store *store)
+{
+	return store->socket;
+}
+
+/* ---- the daemon ------------------------------------------------------ */
+
+static int call_for_nothing(
+	struct tarn_store *store, uint16_t type, const void *body, size_t size)
+{
+	struct wire_message reply;
+	int r;
+
+	r = connection_call(
+		&store->connection, type, body, size, WIRE_DONE, 0, &reply);
+	if (r >= 0)
+		wire_message_clear(&reply);
+	return r;
+}
+
+int tarn_store_remove(tarn_store *store, const char *name)
+{
+	int r = name_check(name, strlen(name));
+
+	if (r < 0)
+		return r;
+	return call_for_nothing(store, WIRE_REMOVE, name, strlen(name));
+}
+
+int tarn_store_get_status(tarn_store *store, struct tarn_store_status *ret)
+{
+	struct wire_message reply;
+	int r;
+
+	r = connection_call(&store->connection, WIRE_STATUS, NULL, 0,
+		WIRE_STATUS_IS, sizeof(*ret), &reply);
+	if (r < 0)
+		return r;
+	memcpy(ret, reply.body, sizeof(*ret));
+	ret->engine[sizeof(ret->engine) - 1] = '\0';
+	ret->version[sizeof(ret->version) - 1] = '\0';
+	wire_message_clear(&reply);
+	return 0;
+}
+
+int tarn_store_stop(tarn_store *store)
+{
+	return call_for_nothing(store, WIRE_STOP, NULL, 0);
+}

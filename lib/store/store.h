@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A store from the inside: the connection, and what is mapped through it.
+ *
+ * Counted: the caller's handle is one reference, each storage that came from
+ * here another. So tensors outlive tarn_store_unref, and the connection,
+ * which is what their leases belong to, lives as long as they do.
+ */
+#pragma once
+
+#include <stdatomic.h>
+
+#include <tarn/store.h>
+
+#include "base/cleanup.h"
+#include "lib/store/connection.h"
+#include "lib/store/file_cache.h"
+#include "lib/store/lease_book.h"
+#include "lib/store/pool_map.h"
+#include "lib/tensor/storage.h"
+#include "shm/lease.h"
+#include "shm/table.h"
+
+struct tarn_store {
+	atomic_uint refs;
+	char *socket;
+	uint64_t instance;
+	struct connection connection;
+	struct table table;
+	struct lease_page *page;
+	struct lease_book book;
+	struct pool_map pools;
+	struct file_cache files;
+};
+
+/* What a storage of ours stands on; its arg. */
+struct shared_storage {
+	struct tarn_store *store; /* a reference */
+	tarn_storage *storage;	  /* the storage itself; borrowed */
+	uint32_t index;
+	uint32_t pool;
+	uint64_t generation;
+	uint64_t base; /* byte of the pool */
+};
+
+/* Says hello on a connected socket, maps what is answered. Takes fd. */
+int store_open_fd(int fd, const char *socket, int timeout_ms,
+	struct tarn_store **ret);
+
+struct tarn_store *store_ref(struct tarn_store *store);
+void store_release(struct tarn_store *store);
+
+/* ---- store_storage.c -------------------------------------------------- */
+
+/* The storage index of that generation, leased, mapped; one reference. Also
+ * what the table says of it. -ESTALE: it is gone. */
+int store_storage(struct tarn_store *store, uint32_t index,
+	uint64_t generation, struct table_storage *ret_entry,
+	tarn_storage **ret);
+
+/* Gives a hold on a storage back; storage: the object that had it, or NULL. */
+void store_drop_lease(struct tarn_store *store, uint32_t index,
+	uint64_t generation, const tarn_storage *storage);
+
+/* NULL when storage is not one of a store's. */
+const struct shared_storage *store_storage_of(const tarn_storage *storage);
+
+/* ---- descriptor.c ----------------------------------------------------- */
+
+/* Is it a descriptor of this daemon, and whole? The layout in it is good, the
+ * storage it names has not been looked at. -EBADMSG, -ESTALE. */
+int descriptor_check(const struct tarn_descriptor *descriptor,
+	uint64_t instance, struct tarn_layout *ret_layout);
+
+/* Does all that it reaches lie in the storage that the table describes? Gives
+ * the byte of the storage from which the layout counts. -EBADMSG. */
+int descriptor_fits(const struct tarn_descriptor *descriptor,
+	const struct tarn_layout *layout, const struct table_storage *entry,
+	uint64_t *ret_base);
+
+/* ---- store_load.c ----------------------------------------------------- */
+
+/* The storage that holds a file's data range, loaded if it is not. options
+ * and ret_info may be NULL. */
+int store_load_storage(struct tarn_store *store, tarn_file *file,
+	const struct tarn_load_options *options,
+	struct tarn_load_info *ret_info, tarn_storage **ret);

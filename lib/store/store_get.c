@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Published names to tensors.
+ *
+ * The idea: what the table says of a name is a descriptor like a stranger's,
+ * and goes the same way in. If its storage went in the moment between reading
+ * the name and taking the lease, the name has been replaced or removed, and
+ * is simply looked at again.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "base/fail.h"
+#include "lib/store/store.h"
+
+/* A name replaced that often while we look is replaced faster than it can be
+ * used. */
+#define LOOKUP_TRIES 100
+
+/* A server that died while it moved names is replaced within this. */
+#define AWAIT_TRIES 2000
+#define AWAIT_NAP_US 1000
+
+static int read_name(tarn_store *store, const char *name, size_t size,
+	struct tarn_descriptor *ret)
+{
+	const struct timespec nap = {.tv_nsec = AWAIT_NAP_US * 1000};
+	uint64_t version;
+	int r;
+
+	for (int i = 0; i < AWAIT_TRIES; i++) {
+		r = table_lookup(&store->table, name, size, ret, &version);
+		if (r != -EAGAIN)
+			return r;
+		nanosleep(&nap, NULL);
+	}
+	return tarn_fail(EAGAIN,
+		"'%.200s': the daemon at %s has stopped while it moved names; "
+		"try again",
+		name, store->socket);
+}
+
+int tarn_store_lookup(tarn_store *store, const char *name, tarn_tensor **ret)
+{
+	size_t size = strlen(name);
+	struct tarn_descriptor d;
+	int r = -ESTALE;
+
+	if (size == 0 || size > TARN_NAME_MAX)
+		return name_check(name, size);
+	for (int i = 0; i < LOOKUP_TRIES && r == -ESTALE; i++) {
+		r = read_name(store, name, size, &d);
+		if (r == -ENOENT)
+			return tarn_fail(ENOENT,
+				"no tensor is published as '%.200s'", name);
+		if (r >= 0)
+			r = tarn_store_import(store, &d, ret);
+	}
+	return r < 0 ? tarn_fail_prefix(r, "'%.200s': ", name) : 0;
+}
+
+/* ---- listing --------------------------------------------------------- */
+
+struct lister {
+	int (*fn)(void *arg, const char *name,
+		const struct tarn_descriptor *descriptor, uint64_t version);
+	void *arg;
+};
+
+static int list_one(void *arg, const char *name, size_t name_size,
+	const struct tarn_descriptor *descriptor, uint64_t version)
+{
+	const struct lister *lister = arg;
+
+	return lister->fn(lister->arg, name, descriptor, version);
+}
+
+int tarn_store_list(tarn_store *store, const char *prefix,
+	int (*fn)(void *arg, const char *name,
+		const struct tarn_descriptor *descriptor, uint64_t version),
+	void *arg)
+{
+	struct lister lister = {.fn = fn, .arg = arg};
+
+	return table_list(&store->table, prefix ? prefix : "",
+		prefix ? strlen(prefix) : 0, list_one, &lister);
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Loading a file: the client opens and parses, the daemon gets descriptors,
+ * one byte range, and the names to publish.
+ *
+ * The idea: the whole data range becomes one storage, and tensors are views
+ * of it; so one request loads any number of tensors, and whether the bytes
+ * were there already makes no difference here. The lease is taken as soon as
+ * the daemon says where the bytes will be.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/store/load_request.h"
+#include "lib/store/store.h"
+
+#define STEP_MS 50      /* between two looks at progress: a smooth bar */
+#define SILENCE_MS 5000 /* then the daemon is asked whether it lives */
+#define ATTEMPTS_MAX 3  /* loaded, and evicted before we had a lease */
+
+/* A load under way. */
+struct load {
+	struct tarn_store *store;
+	const struct tarn_load_options *options; /* may be NULL */
+	struct call call;
+	uint64_t total;
+	bool cancelled;
+	int64_t silent_ms; /* since the daemon was last heard */
+	/* Where the bytes are going, once it has said so: a lease of ours. */
+	bool held;
+	uint32_t index;
+	uint64_t generation;
+};
+
+static double seconds(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+/* ---- while it runs --------------------------------------------------- */
+
+static uint64_t landed(const struct load *load)
+{
+	const struct table_storage *entry;
+	uint64_t n;
+
+	if (!load->held)
+		return 0;
+	entry = &load->store->table.storages[load->index];
+	/* Relaxed: a number for people. */
+	n = atomic_load_explicit(&entry->landed, memory_order_relaxed);
+	return MIN(n, load->total);
+}
+
+static int cancel(struct load *load)
+{
+	struct msg_cancel message = {.serial = load->call.serial};
+
+	load->cancelled = true;
+	return connection_notify(&load->store->connection, WIRE_CANCEL,
+		&message, sizeof(message));
+}
+
+/* A daemon that is waiting for a slow disk answers; one that hangs does not. */
+static int is_alive(struct load *load)
+{
+	struct tarn_store_status status;
+
+	if (load->silent_ms < SILENCE_MS)
+		return 0;
+	load->silent_ms = 0;
+	return tarn_store_get_status(load->store, &status);
+}
+
+static int pass_time(struct load *load, int step_ms)
+{
+	const struct tarn_load_options *o = load->options;
+	struct connection *c = &load->store->connection;
+
+	load->silent_ms += step_ms;
+	if (load->cancelled && load->silent_ms >= c->timeout_ms)
+		return tarn_fail(ETIMEDOUT,
+			"daemon at %s: no answer to a cancellation within "
+			"%d ms",
+			c->peer, c->timeout_ms);
+	if (load->cancelled)
+		return 0;
+	if (o && o->progress && o->progress(o->arg, landed(load), load->total))
+		return cancel(load);
+	return is_alive(load);
+}
+
+/* The daemon has made room: from here on the storage is held. */
+static int loading(struct load *load, const struct wire_message *reply)
+{
+	struct tarn_store *store = load->store;
+	struct msg_loading message;
+	tarn_storage *known = NULL;
+
+	if (reply->size < sizeof(message) || load->held)
+		return tarn_fail(EPROTO,
+			"daemon at %s: a notice of a load of %u bytes%s",
+			store->socket, reply->size,
+			load->held ? ", the second" : "");
+	memcpy(&message, reply->body, sizeof(message));
+	/* If it is gone already, the answer to come will say why. */
+	if (lease_book_hold(&store->book, &store->table, message.index,
+		    message.generation, &known) < 0)
+		return 0;
+	if (known) {
+		tarn_storage_unref(known);
+		return 0;
+	}
+	load->held = true;
+	load->index = message.index;
+	load->generation = message.generation;
+	return 0;
+}
+
+static int await(struct load *load, struct msg_loaded *ret)
+{
+	struct connection *c = &load->store->connection;
+	int r = 0;
+
+	while (r >= 0) {
+		struct wire_message reply = {0};
+
+		r = call_next(c, &load->call, STEP_MS, &reply);
+		if (r == 0) {
+			r = pass_time(load, STEP_MS);
+			continue;
+		}
+		if (r < 0)
+			break;
+		load->silent_ms = 0;
+		if (reply.type == WIRE_LOADING) {
+			r = loading(load, &reply);
+			wire_message_clear(&reply);
+			continue;
+		}
+		r = call_expect(c, &reply, WIRE_LOADED, sizeof(*ret));
+		if (r >= 0)
+			memcpy(ret, reply.body, sizeof(*ret));
+		wire_message_clear(&reply);
+		break;
+	}
+	if (load->cancelled && r < 0)
+		return tarn_fail(ECANCELED, "load: cancelled");
+	return r;
+}
+
+/* ---- one attempt, and all of them ------------------------------------ */
+
+static int check_loaded(const struct load *load, const struct msg_loaded *m,
+	const struct table_storage *entry)
+{
+	if (m->pool != entry->pool || m->base != entry->base ||
+		m->size != entry->size || m->size != load->total)
+		return tarn_fail(EPROTO,
+			"daemon at %s: it has loaded %llu bytes at %llu of "
+			"pool %u; its table says %llu at %llu of pool %u, and "
+			"the file has %llu",
+			load->store->socket, (unsigned long long)m->size,
+			(unsigned long long)m->base, m->pool,
+			(unsigned long long)entry->size,
+			(unsigned long long)entry->base, entry->pool,
+			(unsigned long long)load->total);
+	return 0;
+}
+
+static int take_loaded(
+	const struct load *load, const struct msg_loaded *m, tarn_storage **ret)
+{
+	tarn_storage *storage;
+	struct table_storage entry;
+	int r;
+
+	r = store_storage(
+		load->store, m->index, m->generation, &entry, &storage);
+	if (r < 0)
+		return r;
+	r = check_loaded(load, m, &entry);
+	if (r < 0)
+		tarn_storage_unref(storage);
+	else
+		*ret = storage;
+	return r;
+}
+
+/* 1: loaded, but gone again before it could be held. */
+static int attempt(struct tarn_store *store, const struct load_request *request,
+	const struct tarn_load_options *options, struct msg_loaded *ret_loaded,
+	tarn_storage **ret)
+{
+	struct load load = {
+		.store = store, .options = options, .total = request->total};
+	int r;
+
+	r = call_begin(&store->connection, &load.call, WIRE_LOAD, request->body,
+		request->size, request->fds, request->n_fds);
+	if (r < 0)
+		return r;
+	r = await(&load, ret_loaded);
+	call_end(&store->connection, &load.call);
+	if (r >= 0) {
+		r = take_loaded(&load, ret_loaded, ret);
+		r = r == -ESTALE ? 1 : r;
+	}
+	if (load.held)
+		store_drop_lease(store, load.index, load.generation, NULL);
+	return r;
+}
+
+int store_load_storage(struct tarn_store *store, tarn_file *file,
+	const struct tarn_load_options *options,
+	struct tarn_load_info *ret_info, tarn_storage **ret)
+{
+	double start = seconds(CLOCK_MONOTONIC);
+	double cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
+	struct load_request request;
+	struct msg_loaded loaded;
+	int r;
+
+	r = load_request_make(file, options ? options->name : NULL, &request);
+	if (r < 0)
+		return r;
+	r = 1;
+	for (int i = 0; i < ATTEMPTS_MAX && r == 1; i++)
+		r = attempt(store, &request, options, &loaded, ret);
+	load_request_free(&request);
+	if (r == 1)
+		return tarn_fail(ESTALE,
+			"%.200s: loaded %d times, and evicted each time before "
+			"it could be used; is the daemon's budget too small?",
+			tarn_file_path(file), ATTEMPTS_MAX);
+	if (r < 0)
+		return r;
+	if (ret_info)
+		*ret_info = (struct tarn_load_info) {
+			.bytes = loaded.size,
+			.seconds = seconds(CLOCK_MONOTONIC) - start,
+			.cpu_seconds = seconds(CLOCK_THREAD_CPUTIME_ID) - cpu +
+				       (double)loaded.cpu_ns / 1e9,
+			.engine = loaded.flags & LOADED_URING ? "io_uring"
+							      : "threads",
+			.direct = loaded.flags & LOADED_DIRECT,
+			.registered = loaded.flags & LOADED_REGISTERED,
+			.cached = loaded.flags & LOADED_CACHED,
+		};
+	return 0;
+}
+
+int tarn_store_load(tarn_store *store, tarn_file *file,
+	const struct tarn_load_options *options,
+	struct tarn_load_info *ret_info, tarn_tensor **ret_all)
+{
+	_cleanup_storage_ tarn_storage *storage = NULL;
+	struct tarn_layout layout;
+	struct tarn_load_info info;
+	int64_t size;
+	int r;
+
+	r = store_load_storage(store, file, options, &info, &storage);
+	if (r >= 0 && ret_all) {
+		size = (int64_t)tarn_storage_size(storage);
+		r = tarn_layout_contiguous(TARN_U8, 1, &size, &layout);
+		if (r >= 0)
+			r = tarn_tensor_new(storage, 0, &layout, ret_all);
+	}
+	if (r >= 0 && ret_info)
+		*ret_info = info;
+	return r < 0 ? r : 0;
+}

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storages in a daemon's pools: a lease, an address, and an object that gives
+ * both back when its last reference goes.
+ *
+ * The idea: the lease comes first. From the moment that it is held, what the
+ * table says of the storage cannot change, so everything after it may be
+ * read at leisure.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "lib/store/store.h"
+
+/* Nobody waits for the answer, and there is nobody to tell that the bell did
+ * not ring: a daemon that is gone needs none. */
+static void ring(struct tarn_store *store, uint32_t index, uint64_t generation)
+{
+	struct msg_released released = {
+		.index = index, .generation = generation};
+
+	connection_notify(
+		&store->connection, WIRE_RELEASED, &released, sizeof(released));
+}
+
+void store_drop_lease(struct tarn_store *store, uint32_t index,
+	uint64_t generation, const tarn_storage *storage)
+{
+	/* In a forked child the page is still the parent's. */
+	if (!connection_is_ours(&store->connection))
+		return;
+	if (lease_book_drop(
+		    &store->book, &store->table, index, generation, storage))
+		ring(store, index, generation);
+}
+
+static void shared_release(void *arg)
+{
+	struct shared_storage *shared = arg;
+
+	store_drop_lease(shared->store, shared->index, shared->generation,
+		shared->storage);
+	store_release(shared->store);
+	free(shared);
+}
+
+const struct shared_storage *store_storage_of(const tarn_storage *storage)
+{
+	return storage->release == shared_release ? storage->arg : NULL;
+}
+
+/* With a lease held, which the new object takes over. */
+static int make_storage(struct tarn_store *store, uint32_t index,
+	uint64_t generation, const struct table_storage *entry,
+	tarn_storage **ret)
+{
+	_cleanup_free_ struct shared_storage *shared = NULL;
+	void *addr;
+	int r;
+
+	r = pool_map_range(
+		&store->pools, entry->pool, entry->base, entry->size, &addr);
+	if (r < 0)
+		return r;
+	shared = malloc(sizeof(*shared));
+	if (!shared)
+		return tarn_fail(ENOMEM, "storage %u: out of memory", index);
+	*shared = (struct shared_storage) {
+		.store = store,
+		.index = index,
+		.pool = entry->pool,
+		.generation = generation,
+		.base = entry->base,
+	};
+	r = tarn_storage_new(TARN_STORAGE_SHARED, addr, entry->size, false,
+		shared_release, shared, &shared->storage);
+	if (r < 0)
+		return r;
+	store_ref(store);
+	*ret = shared->storage;
+	STEAL(shared);
+	return 0;
+}
+
+/* A storage that somebody is still filling must not be read, whoever sent a
+ * descriptor of it. */
+static int check_state(uint32_t index, const struct table_storage *entry)
+{
+	enum storage_state state = storage_word_state(
+		atomic_load_explicit(&entry->word, memory_order_relaxed));
+
+	if (state == STORAGE_FILLING)
+		return tarn_fail(ESTALE,
+			"storage %u: its load is still under way", index);
+	return 0;
+}
+
+int store_storage(struct tarn_store *store, uint32_t index, uint64_t generation,
+	struct table_storage *ret_entry, tarn_storage **ret)
+{
+	tarn_storage *known, *made = NULL;
+	int r = connection_check_ours(&store->connection);
+
+	if (r < 0)
+		return r;
+	r = lease_book_hold(
+		&store->book, &store->table, index, generation, &known);
+	/* The daemon may have found the lease that we tried with, and wait
+	 * for its release: ours is the last word on it. */
+	if (r == -EBUSY)
+		ring(store, index, generation);
+	if (r < 0)
+		return r;
+	r = table_storage_get(&store->table, index, generation, ret_entry);
+	if (r >= 0 && known) {
+		*ret = known;
+		return 0;
+	}
+	if (r >= 0)
+		r = check_state(index, ret_entry);
+	if (r >= 0)
+		r = make_storage(store, index, generation, ret_entry, &made);
+	if (r < 0 && known)
+		tarn_storage_unref(known);
+	else if (r < 0)
+		store_drop_lease(store, index, generation, NULL);
+	if (r < 0)
+		return r;
+	lease_book_remember(&store->book, index, generation, made);
+	*ret = made;
+	return 0;
+}

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Tensors to packed elements and back. A packed buffer is a layout too, so
+ * all of these are one nest of loops between two layouts, and differ only in
+ * which side the tensor is on.
+ */
+#include "lib/tensor/tensor.h"
+
+#include "base/fail.h"
+#include "lib/tensor/nest.h"
+
+/* The layout of packed elements in that order, for any dtype and shape that
+ * the tensor has; its sizes are known to fit. */
+static struct tarn_layout packed(
+	const struct tarn_layout *layout, enum tarn_order order)
+{
+	struct tarn_layout p = *layout;
+	int64_t stride = 1;
+
+	p.offset = 0;
+	for (int i = 0; i < p.ndim; i++) {
+		int dim = order == TARN_ORDER_F ? i : p.ndim - 1 - i;
+
+		p.stride[dim] = stride;
+		if (p.shape[dim] > 1)
+			stride *= p.shape[dim];
+	}
+	return p;
+}
+
+static int check_buffer(const char *verb, const tarn_tensor *t,
+	enum tarn_order order, uint64_t size)
+{
+	int64_t nbytes = tarn_layout_nbytes(&t->layout);
+
+	if (order != TARN_ORDER_C && order != TARN_ORDER_F)
+		return tarn_fail(EINVAL,
+			"%s: %d is neither C nor Fortran order", verb,
+			(int)order);
+	if (size < (uint64_t)nbytes)
+		return tarn_fail(EINVAL,
+			"%s: a buffer of %llu bytes; the tensor has %lld", verb,
+			(unsigned long long)size, (long long)nbytes);
+	return 0;
+}
+
+int tarn_tensor_ravel(const tarn_tensor *tensor, enum tarn_order order,
+	void *buf, uint64_t size)
+{
+	struct tarn_layout dst;
+	struct nest nest;
+	int r = check_buffer("ravel", tensor, order, size);
+
+	if (r < 0 || tarn_layout_numel(&tensor->layout) == 0)
+		return r;
+	dst = packed(&tensor->layout, order);
+	nest_plan(&nest, &dst, &tensor->layout);
+	if (!tensor->storage->data)
+		return nest_read(&nest, buf, tensor->storage, tensor->base);
+	nest_copy(&nest, buf, tarn_tensor_origin(tensor));
+	return 0;
+}
+
+int tarn_tensor_unravel(tarn_tensor *tensor, enum tarn_order order,
+	const void *buf, uint64_t size)
+{
+	struct tarn_layout src;
+	struct nest nest;
+	int r = check_buffer("unravel", tensor, order, size);
+
+	if (r >= 0)
+		r = tarn_tensor_check_writable(tensor, "unravel");
+	if (r < 0 || tarn_layout_numel(&tensor->layout) == 0)
+		return r;
+	src = packed(&tensor->layout, order);
+	nest_plan(&nest, &tensor->layout, &src);
+	nest_copy(&nest, tarn_tensor_origin(tensor), buf);
+	return 0;
+}
+
+int tarn_tensor_clone(const tarn_tensor *tensor, tarn_tensor **ret)
+{
+	_cleanup_tensor_ tarn_tensor *copy = NULL;
+	const struct tarn_layout *l = &tensor->layout;
+	int r = tarn_tensor_alloc(l->dtype, l->ndim, l->shape, &copy);
+
+	if (r >= 0)
+		r = tarn_tensor_ravel(tensor, TARN_ORDER_C, copy->storage->data,
+			copy->storage->size);
+	if (r < 0)
+		return r;
+	*ret = STEAL(copy);
+	return 0;
+}
+
+int tarn_tensor_contiguous(tarn_tensor *tensor, tarn_tensor **ret)
+{
+	if (!tarn_layout_is_contiguous(&tensor->layout))
+		return tarn_tensor_clone(tensor, ret);
+	*ret = tarn_tensor_ref(tensor);
+	return 0;
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Tensors: a storage, a byte where counting begins, and a layout. The reach
+ * of the layout is checked against the storage once, here, when the tensor is
+ * made; everything that reads or writes elements later relies on it.
+ */
+#include "lib/tensor/tensor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+
+/* Long enough for 12 extents and 12 strides of 20 digits. */
+#define LAYOUT_TEXT 640
+
+static int out_of_reach(const struct tarn_layout *layout, uint64_t base,
+	uint64_t size, const char *what)
+{
+	char text[LAYOUT_TEXT];
+
+	tarn_layout_format(layout, text, sizeof(text));
+	return tarn_fail(ERANGE,
+		"tensor: %s at byte %llu %s; the storage has %llu bytes", text,
+		(unsigned long long)base, what, (unsigned long long)size);
+}
+
+/* In bits, because elements may be smaller than bytes. */
+static int check_reach(
+	const struct tarn_layout *layout, uint64_t base, uint64_t size)
+{
+	int64_t first, count, stop, bits;
+	uint64_t last;
+	char what[80];
+
+	if (base > size)
+		return out_of_reach(layout, base, size, "begins outside");
+	tarn_layout_bounds(layout, &first, &count);
+	if (count == 0)
+		return 0;
+	if (first < 0) {
+		snprintf(what, sizeof(what), "reaches element %lld before it",
+			(long long)first);
+		return out_of_reach(layout, base, size, what);
+	}
+	if (add_i64(first, count, &stop) ||
+		mul_i64(stop, tarn_dtype_bits(layout->dtype), &bits) ||
+		add_u64(base, ((uint64_t)bits + 7) / 8 - 1, &last))
+		return out_of_reach(
+			layout, base, size, "reaches past any address");
+	if (last < size)
+		return 0;
+	snprintf(what, sizeof(what), "reaches byte %llu",
+		(unsigned long long)last);
+	return out_of_reach(layout, base, size, what);
+}
+
+int tarn_tensor_new(tarn_storage *storage, uint64_t base,
+	const struct tarn_layout *layout, tarn_tensor **ret)
+{
+	tarn_tensor *t;
+	int r = tarn_layout_check(layout);
+
+	if (r < 0)
+		return r;
+	r = check_reach(layout, base, storage->size);
+	if (r < 0)
+		return r;
+	t = malloc(sizeof(*t));
+	if (!t)
+		return tarn_fail(ENOMEM, "tensor: out of memory");
+	atomic_init(&t->refs, 1);
+	t->storage = tarn_storage_ref(storage);
+	t->base = base;
+	t->layout = *layout;
+	*ret = t;
+	return 0;
+}
+
+int tarn_tensor_alloc(
+	int dtype, int ndim, const int64_t *shape, tarn_tensor **ret)
+{
+	_cleanup_storage_ tarn_storage *storage = NULL;
+	struct tarn_layout layout;
+	int r = tarn_layout_contiguous(dtype, ndim, shape, &layout);
+
+	if (r < 0)
+		return r;
+	r = tarn_storage_alloc((uint64_t)tarn_layout_nbytes(&layout), &storage);
+	if (r < 0)
+		return r;
+	return tarn_tensor_new(storage, 0, &layout, ret);
+}
+
+tarn_tensor *tarn_tensor_ref(tarn_tensor *tensor)
+{
+	/* Relaxed, as in tarn_storage_ref: a reference is already held. */
+	if (tensor)
+		atomic_fetch_add_explicit(
+			&tensor->refs, 1, memory_order_relaxed);
+	return tensor;
+}
+
+tarn_tensor *tarn_tensor_unref(tarn_tensor *tensor)
+{
+	if (!tensor)
+		return NULL;
+	/* Release: pairs with the acquire fence below, in whichever thread
+	 * drops the last reference. */
+	if (atomic_fetch_sub_explicit(&tensor->refs, 1, memory_order_release) !=
+		1)
+		return NULL;
+	/* Pairs with the release decrement above in all other threads. */
+	atomic_thread_fence(memory_order_acquire);
+	tarn_storage_unref(tensor->storage);
+	free(tensor);
+	return NULL;
+}
+
+const struct tarn_layout *tarn_tensor_layout(const tarn_tensor *tensor)
+{
+	return &tensor->layout;
+}
+
+uint64_t tarn_tensor_base(const tarn_tensor *tensor)
+{
+	return tensor->base;
+}
+
+tarn_storage *tarn_tensor_storage(const tarn_tensor *tensor)
+{
+	return tensor->storage;
+}
+
+void *tarn_tensor_data(const tarn_tensor *tensor)
+{
+	const struct tarn_layout *l = &tensor->layout;
+	char *origin = tarn_tensor_origin(tensor);
+	int bits = tarn_dtype_bits(l->dtype);
+
+	if (!origin)
+		return NULL;
+	/* Without elements the offset may point anywhere. */
+	if (tarn_layout_numel(l) == 0)
+		return origin;
+	if (l->offset * bits % 8 != 0)
+		return NULL;
+	return origin + l->offset * bits / 8;
+}
+
+bool tarn_tensor_same_storage(const tarn_tensor *a, const tarn_tensor *b)
+{
+	return a->storage == b->storage;
+}
+
+int tarn_tensor_check_writable(const tarn_tensor *tensor, const char *verb)
+{
+	static const char *const kinds[] = {
+		[TARN_STORAGE_OWNED] = "this memory",
+		[TARN_STORAGE_BORROWED] = "this lent memory",
+		[TARN_STORAGE_SHARED] = "memory shared by a daemon",
+		[TARN_STORAGE_FILE] = "a tensor in a file",
+	};
+
+	if (tensor->storage->writable && tensor->storage->data)
+		return 0;
+	return tarn_fail(EROFS,
+		"%s: %s is read-only; clone the tensor and change that", verb,
+		kinds[tensor->storage->kind]);
+}

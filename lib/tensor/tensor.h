@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* A tensor from the inside: nothing changes after tarn_tensor_new but refs. */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "lib/tensor/storage.h"
+
+struct tarn_tensor {
+	atomic_uint refs;
+	tarn_storage *storage;
+	uint64_t base; /* byte of the storage from which layout counts */
+	struct tarn_layout layout;
+};
+
+/* New zeroed memory in C order; zero bytes, whatever they mean in dtype. */
+int tarn_tensor_alloc(int dtype, int ndim, const int64_t *shape,
+	tarn_tensor **ret);
+
+/* storage + base, to be indexed in elements; NULL for a tensor in a file. */
+static inline void *tarn_tensor_origin(const tarn_tensor *tensor)
+{
+	char *data = tensor->storage->data;
+
+	return data ? data + tensor->base : NULL;
+}
+
+/* 0, or -EROFS with the reason: "verb" is what the caller was about to do. */
+int tarn_tensor_check_writable(const tarn_tensor *tensor, const char *verb);
+
+/* The raw bits (number.h) of an element that the layout reaches. */
+int tarn_tensor_load(const tarn_tensor *tensor, int64_t element,
+	uint64_t *ret_raw);
+
+DEFINE_CLEANUP(tarn_tensor *, tarn_tensor_unref);
+#define _cleanup_tensor_ _cleanup_(tarn_tensor_unrefp)
