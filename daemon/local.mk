@@ -36,6 +36,9 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server.h \
 	daemon/server_client.c \
 	daemon/server_load.c \
+	daemon/server_load.h \
+	daemon/server_load_fill.c \
+	daemon/server_load_find.c \
 	daemon/server_load_parse.c \
 	daemon/server_loader.c \
 	daemon/server_storage.c \

@@ -212,7 +212,7 @@ bool storage_evict_one(struct rule *rule);
 void storage_evict_idle(struct rule *rule, uint64_t older_than);
 int storage_remove_name(struct rule *rule, const char *name, size_t size);
 
-/* server_load.c: the life of a load */
+/* server_load.c and its like: the life of a load */
 void load_start(struct client *client, struct wire_message *message);
 void load_cancel(struct client *client, uint32_t serial);
 void load_orphan(struct client *client); /* its client left */

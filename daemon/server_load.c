@@ -11,7 +11,7 @@
  * under way, or memory is taken and filled. Names appear when all bytes are
  * there, or never.
  */
-#include "daemon/server.h"
+#include "daemon/server_load.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -22,13 +22,8 @@
 #include "base/fd.h"
 #include "daemon/log.h"
 
-#define PAGE 4096ull
-#define CLOSER_WEDGED                                                          \
-	256u /* descriptors that do not close: stop taking more                \
-	      */
-
-static int fill(struct load *load);
-static void tell_loading(struct load *load);
+/* Descriptors that a file system does not let go: no more are taken then. */
+#define CLOSER_WEDGED 256u
 
 static uint64_t cpu_now(void)
 {
@@ -50,7 +45,7 @@ struct load *load_by_job(struct rule *rule, uint64_t job)
 
 /* ---- ends -------------------------------------------------------------- */
 
-static void leave_loader(struct load *load)
+void load_leave_loader(struct load *load)
 {
 	if (load->loader)
 		loader_job_done(load->loader);
@@ -68,7 +63,7 @@ static void load_free(struct load *load)
 		*p = load->next;
 		rule->server->n_active--;
 	}
-	leave_loader(load);
+	load_leave_loader(load);
 	if (load->client)
 		load->client->n_loads--;
 	closer_close(rule->closer, load->fds[0]);
@@ -130,12 +125,12 @@ static void drop_from_loader(struct load *load)
 
 	if (load->loader)
 		loader_tell(load->loader, L_DROP, &job, sizeof(job), NULL, 0);
-	leave_loader(load);
+	load_leave_loader(load);
 }
 
 /* The server gives up on it; other than after L_FAILED, the loader still holds
  * the file. */
-static void give_up(struct load *load, int error)
+void load_give_up(struct load *load, int error)
 {
 	_cleanup_free_ char *why = strdup(tarn_fail_message());
 
@@ -144,268 +139,7 @@ static void give_up(struct load *load, int error)
 	load_failed(load, error);
 }
 
-/* ---- memory ------------------------------------------------------------ */
-
-static int add_storage(struct load *load, uint64_t offset, uint64_t size)
-{
-	const struct msg_identity *id = &load->identity;
-	uint64_t first = load->n_ranges ? load->ranges[0].file_offset : 0;
-	struct table_storage entry = {
-		.pool = load->rule->number,
-		.owner = load->rule->uid,
-		.base = offset + first % PAGE,
-		.size = load->size,
-		.alloc_offset = offset,
-		.alloc_size = size,
-	};
-
-	/* A file that may still change under the same stamps is nobody's
-	 * cache: its entry matches no identity. */
-	if (load->n_ranges && !id->young) {
-		entry.file_dev = id->dev;
-		entry.file_ino = id->ino;
-		entry.file_size = id->size;
-		entry.file_mtime = id->mtime;
-		entry.file_ctime = id->ctime;
-		entry.file_offset = first;
-	}
-	return storage_new(load->rule, &entry, STORAGE_FILLING, &load->index,
-		&load->generation);
-}
-
-static uint64_t wanted(const struct load *load)
-{
-	/* parse_ranges has bounded the size; two pages more fit. */
-	uint64_t n = load->ranges[0].file_offset % PAGE + load->size;
-
-	return (n + PAGE - 1) & ~(PAGE - 1);
-}
-
-/* 1: taken and filling; 0: wait for the keeper; or an error. */
-static int take_memory(struct load *load, bool may_grow)
-{
-	struct rule *rule = load->rule;
-	uint64_t size = wanted(load), offset;
-	struct msg_grow grow = {.rule = rule->number};
-	int r;
-
-	while (alloc_take(rule->alloc, size, &offset) < 0) {
-		load->state = LOAD_WAITING;
-		if (may_grow && rule->growing)
-			return 0;
-		if (may_grow) {
-			/* New memory joins what is free at the pool's end. */
-			grow.bytes = size -
-				     MIN(size - PAGE, alloc_tail(rule->alloc));
-			r = server_tell_keeper(
-				rule->server, D_GROW, &grow, sizeof(grow));
-			rule->growing = r == 0;
-			load->asked_to_grow = r == 0;
-			return r;
-		}
-		/* What cannot fit shall not cost others their cache. */
-		if (size > alloc_total(rule->alloc) || !storage_evict_one(rule))
-			return -ENOSPC;
-	}
-	r = add_storage(load, offset, size);
-	if (r < 0) {
-		alloc_give(rule->alloc, offset, size);
-		return r;
-	}
-	load->alloc_offset = offset;
-	load->alloc_size = size;
-	storage_info(rule, load->index)->filling = load;
-	r = fill(load);
-	return r < 0 ? r : 1;
-}
-
-void load_have_memory(struct rule *rule)
-{
-	for (struct load *load = rule->loads; load; load = load->next)
-		load->asked_to_grow = false;
-	load_go_on(rule);
-}
-
-/* The keeper has none: who asked makes do with what can be evicted, or fails
- * with the keeper's sentence; the others ask for themselves. */
-void load_no_memory(struct rule *rule, int error)
-{
-	_cleanup_free_ char *why = strdup(tarn_fail_message());
-	struct load *load;
-	int r;
-
-	for (load = rule->loads; load; load = load->next)
-		if (load->asked_to_grow)
-			break;
-	if (load) {
-		load->asked_to_grow = false;
-		r = load->state == LOAD_WAITING ? take_memory(load, false) : 0;
-		if (r == 1)
-			tell_loading(load);
-		if (r < 0) {
-			tarn_fail_verbatim(error, why ? why : "out of memory");
-			give_up(load, error);
-		}
-	}
-	load_go_on(rule);
-}
-
-/* ---- the loader -------------------------------------------------------- */
-
-/* The number below which a loader must know all segments. */
-static uint32_t segments_needed(const struct load *load)
-{
-	const struct rule *rule = load->rule;
-	uint64_t from = load->alloc_offset, to = from + load->alloc_size;
-	uint32_t need = 0;
-
-	for (uint32_t i = 0; i < rule->n_segments; i++) {
-		const struct table_segment *s = &rule->table.segments[i];
-
-		if (s->offset < to && from < s->offset + s->size)
-			need = MAX(need, rule->segment_numbers[i] + 1);
-	}
-	return need;
-}
-
-static int identify(struct load *load, uint32_t n_segments)
-{
-	struct msg_job job;
-	int r;
-
-	load->state = LOAD_NEW;
-	load->loader = loader_for(load->rule, n_segments);
-	if (!load->loader)
-		return 0;
-	load->loader->n_jobs++;
-	load->job = load->rule->server->next_job++;
-	load->state = LOAD_IDENTIFYING;
-	load->asked_at = loop_now();
-	job.job = load->job;
-	r = loader_tell(load->loader, L_FILE, &job, sizeof(job), load->fds,
-		load->fds[1] >= 0 ? 2 : 1);
-	if (r < 0)
-		leave_loader(load);
-	return r;
-}
-
-/* The loader hangs in another's file and has not looked at this one. */
-void load_move(struct load *load)
-{
-	int r;
-
-	leave_loader(load);
-	load->asked_at = load->heard_at = 0;
-	load->moved = true;
-	if (load->state == LOAD_DROPPING)
-		return load_dropped(load);
-	r = identify(load, load->alloc_size ? segments_needed(load) : 0);
-	if (r < 0)
-		give_up(load, r);
-}
-
-/* It holds the file; tell it where the bytes go. If it was forked before
- * their segments were made, another one is. */
-static int fill(struct load *load)
-{
-	struct {
-		struct msg_fill head;
-		struct msg_fill_range ranges[LOAD_RANGES_MAX];
-	} body = {.head = {.job = load->job,
-			  .alloc_offset = load->alloc_offset,
-			  .alloc_size = load->alloc_size,
-			  .n_ranges = load->n_ranges}};
-	uint64_t base = load->rule->table.storages[load->index].base;
-	uint32_t need = segments_needed(load);
-	int r;
-
-	if (load->loader->n_segments < need) {
-		struct msg_job job = {.job = load->job};
-
-		loader_tell(load->loader, L_DROP, &job, sizeof(job), NULL, 0);
-		leave_loader(load);
-		return identify(load, need);
-	}
-	for (uint32_t i = 0; i < load->n_ranges; i++)
-		body.ranges[i] = (struct msg_fill_range) {
-			.file_offset = load->ranges[i].file_offset,
-			.size = load->ranges[i].size,
-			.pool_offset = base + load->ranges[i].storage_offset,
-		};
-	r = loader_tell(load->loader, L_FILL, &body,
-		sizeof(body.head) + load->n_ranges * sizeof(body.ranges[0]),
-		NULL, 0);
-	if (r == 0) {
-		load->state = LOAD_FILLING;
-		load->heard_at = loop_now();
-	}
-	return r;
-}
-
-static void tell_loading(struct load *load)
-{
-	struct msg_loading loading = {
-		.index = load->index,
-		.generation = load->generation,
-		.total = load->size,
-	};
-
-	if (load->client && !load->told)
-		client_reply(load->client, WIRE_LOADING, load->serial, &loading,
-			sizeof(loading), NULL, 0);
-	load->told = true;
-}
-
-/* ---- whose bytes ------------------------------------------------------- */
-
-static bool same_file(
-	const struct msg_identity *a, const struct msg_identity *b)
-{
-	return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
-	       a->mtime == b->mtime && a->ctime == b->ctime;
-}
-
-static bool same_ranges(const struct load *a, const struct load *b)
-{
-	return a->n_ranges == b->n_ranges &&
-	       !memcmp(a->ranges, b->ranges, a->n_ranges * sizeof(*a->ranges));
-}
-
-/* The cache is of loads of one range, which is what files have. */
-static bool find_cached(const struct load *load, uint32_t *ret)
-{
-	const struct rule *rule = load->rule;
-	const struct msg_identity *id = &load->identity;
-	uint32_t n = MIN(rule->n_infos, rule->table.header->n_storages);
-
-	for (uint32_t i = 0; i < n; i++) {
-		const struct table_storage *e = &rule->table.storages[i];
-
-		if (rule->infos[i].cached && e->file_ino == id->ino &&
-			e->file_dev == id->dev && e->file_size == id->size &&
-			e->file_mtime == id->mtime &&
-			e->file_ctime == id->ctime && e->size == load->size &&
-			load->n_ranges == 1 &&
-			e->file_offset == load->ranges[0].file_offset) {
-			*ret = i;
-			return true;
-		}
-	}
-	return false;
-}
-
-static struct load *find_running(const struct load *load)
-{
-	struct load *l;
-
-	for (l = load->rule->loads; l; l = l->next)
-		if (l != load && l->state != LOAD_DROPPING &&
-			(l->alloc_size || l->state == LOAD_WAITING) &&
-			!l->identity.young && same_ranges(l, load) &&
-			same_file(&l->identity, &load->identity))
-			return l;
-	return NULL;
-}
+/* ---- the loader knows the file ------------------------------------------ */
 
 void load_identified(struct load *load, const struct msg_identity *identity)
 {
@@ -417,33 +151,34 @@ void load_identified(struct load *load, const struct msg_identity *identity)
 		return;
 	if (load->alloc_size) {
 		/* The second loader of this load. */
-		if (same_file(&load->identity, identity)) {
-			r = fill(load);
-			return r < 0 ? give_up(load, r) : tell_loading(load);
+		if (load_same_file(&load->identity, identity)) {
+			r = load_fill(load);
+			return r < 0 ? load_give_up(load, r)
+				     : load_tell_loading(load);
 		}
 		tarn_fail(EBUSY, "the file changed while it was being loaded; "
 				 "load it again");
-		return give_up(load, EBUSY);
+		return load_give_up(load, EBUSY);
 	}
 	load->identity = *identity;
-	if (!identity->young && find_cached(load, &index)) {
+	if (!identity->young && load_find_cached(load, &index)) {
 		drop_from_loader(load);
 		return succeed(load, index,
 			storage_word_generation(
 				rule->table.storages[index].word),
 			LOADED_CACHED, 0);
 	}
-	load->with = identity->young ? NULL : find_running(load);
+	load->with = identity->young ? NULL : load_find_running(load);
 	if (load->with) {
 		drop_from_loader(load);
 		load->state = LOAD_SHARING;
 		return;
 	}
-	r = take_memory(load, true);
+	r = load_take_memory(load, true);
 	if (r < 0)
-		give_up(load, r);
+		load_give_up(load, r);
 	else if (load->state == LOAD_FILLING)
-		tell_loading(load);
+		load_tell_loading(load);
 }
 
 /* ---- the loader's answers ---------------------------------------------- */
@@ -575,15 +310,16 @@ void load_go_on(struct rule *rule)
 
 		next = load->next;
 		if (load->state == LOAD_NEW)
-			r = identify(load,
-				load->alloc_size ? segments_needed(load) : 0);
+			r = load_identify(load,
+				load->alloc_size ? load_segments_needed(load)
+						 : 0);
 		else if (load->state == LOAD_WAITING)
-			r = take_memory(load, true);
+			r = load_take_memory(load, true);
 		if (r == 1)
-			tell_loading(load);
+			load_tell_loading(load);
 		if (r < 0) {
 			/* Those who share it go too: start over. */
-			give_up(load, r);
+			load_give_up(load, r);
 			next = rule->loads;
 		}
 	}
@@ -622,7 +358,7 @@ static void load_nothing(struct load *load)
 	if (storage_is_cached(rule, rule->nothing, rule->nothing_generation))
 		return succeed(
 			load, rule->nothing, rule->nothing_generation, 0, 0);
-	r = add_storage(load, 0, 0);
+	r = load_add_storage(load, 0, 0);
 	if (r < 0)
 		return refuse(load, r);
 	rule->nothing = load->index;
@@ -661,8 +397,8 @@ void load_start(struct client *client, struct wire_message *message)
 		refuse(load, r);
 	else if (load->n_ranges == 0)
 		load_nothing(load);
-	else if ((r = identify(load, 0)) < 0)
-		give_up(load, r);
+	else if ((r = load_identify(load, 0)) < 0)
+		load_give_up(load, r);
 }
 
 static bool is_shared(const struct load *load)
