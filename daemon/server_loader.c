@@ -237,7 +237,7 @@ static struct load *first_asked(const struct loader *loader)
 static bool is_reading(const struct loader *loader)
 {
 	for (const struct load *l = loader->rule->loads; l; l = l->next)
-		if (l->loader == loader && l->heard_at)
+		if (l->loader == loader && l->state == LOAD_FILLING)
 			return true;
 	return false;
 }
@@ -246,7 +246,7 @@ static bool is_reading(const struct loader *loader)
 static bool stalled(const struct loader *loader, uint64_t now)
 {
 	for (const struct load *l = loader->rule->loads; l; l = l->next)
-		if (l->loader == loader && l->heard_at &&
+		if (l->loader == loader && l->state == LOAD_FILLING &&
 			now - l->heard_at < HUNG_NS)
 			return false;
 	return is_reading(loader);
