@@ -234,6 +234,24 @@ static void replaced_while_held(struct raw *raw)
 /* ---- in the middle --------------------------------------------------------
  */
 
+static bool active(uint64_t n)
+{
+	for (int i = 0; i < 500; i++) {
+		if (witness_status(&witness).loads_active == n)
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
+/* Memory for the next load is there and free, so that it neither waits nor
+ * changes to another loader: the newest loader is the one that reads. */
+static void settle(void)
+{
+	if (!active(0) || !witness_sees_used(&witness, witness.before.used))
+		bail("earlier loads do not end");
+}
+
 /* Waits for WIRE_LOADING, then stops the loader: the load stays half done. */
 static pid_t stop_in_the_middle(struct raw *raw)
 {
@@ -251,6 +269,7 @@ static void truncated(struct raw *raw)
 {
 	pid_t loader;
 
+	settle();
 	order_file(raw, shrinking, LARGE, "shrinking");
 	loader = stop_in_the_middle(raw);
 	if (truncate(shrinking, 1000) < 0)
@@ -268,6 +287,7 @@ static void cancelled(struct raw *raw)
 	struct msg_cancel cancel;
 	pid_t loader;
 
+	settle();
 	order_file(raw, large, LARGE, "cancelled");
 	cancel.serial = raw->serial;
 	cancel.pad = 0;
@@ -284,8 +304,8 @@ static void client_killed(void)
 	struct raw raw;
 	pid_t loader, pid;
 	int lead[2];
-	char c;
 
+	settle();
 	if (pipe2(lead, O_CLOEXEC) < 0)
 		bail("pipe: %m");
 	fflush(stdout);
@@ -294,15 +314,14 @@ static void client_killed(void)
 		raw_open(&raw, server.socket);
 		order_file(&raw, large, LARGE, "orphan");
 		loader = stop_in_the_middle(&raw);
-		if (write(lead[1], "!", 1) == 1)
+		if (write(lead[1], &loader, sizeof(loader)) == sizeof(loader))
 			pause();
 		_exit(1);
 	}
 	close(lead[1]);
-	if (read(lead[0], &c, 1) != 1)
+	if (read(lead[0], &loader, sizeof(loader)) != sizeof(loader))
 		bail("the client did not get that far");
 	close(lead[0]);
-	loader = child_named(server.pid, "tarn-loader");
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	witness_is_served(&witness, "a client was killed while it loaded");
@@ -316,6 +335,7 @@ static void loader_killed(struct raw *raw)
 	pid_t loader;
 
 	raw_open(&shares, server.socket);
+	settle();
 	order_file(raw, large, LARGE, "lost");
 	loader = stop_in_the_middle(raw);
 	order_file(&shares, small, SMALL, "lost too");
@@ -334,16 +354,6 @@ static void loader_killed(struct raw *raw)
 	raw_close(&shares);
 }
 
-static bool active(uint64_t n)
-{
-	for (int i = 0; i < 500; i++) {
-		if (witness_status(&witness).loads_active == n)
-			return true;
-		usleep(10000);
-	}
-	return false;
-}
-
 /*
  * 1. A load waits for memory, another shares it.
  * 2. The loader dies.
@@ -357,6 +367,7 @@ static void loader_killed_while_waiting(struct raw *raw)
 
 	raw_open(&shares, server.socket);
 	load(raw, small, SMALL, NULL); /* now there is a loader */
+	settle();
 	loader = child_named(server.pid, "tarn-loader");
 	kill(server.pid, SIGSTOP);
 	order_file(raw, sparse, 400 * MIB, "waiting");
