@@ -148,6 +148,7 @@ struct load {
 	uint64_t generation;
 	uint64_t alloc_offset, alloc_size;
 	bool asked_to_grow;
+	bool parked; /* waits for memory to come back, asks for none */
 	bool told; /* WIRE_LOADING was sent */
 	uint64_t asked_at; /* L_FILE is not answered since then; 0: it is */
 	uint64_t heard_at; /* when the loader last spoke of it; 0: not yet */
@@ -240,6 +241,7 @@ int loader_tell(struct loader *loader, uint16_t type, const void *body,
 	size_t size, const int *fds, int n_fds);
 /* Nobody's until the loader's pipe ends. */
 void loader_quarantine(struct loader *loader, uint64_t offset, uint64_t size);
+bool loader_in_quarantine(const struct rule *rule); /* is anything? */
 void loader_job_done(struct loader *loader);
 /* Replaces the loader that a dead file system holds. */
 void loader_check(struct rule *rule, uint64_t now);

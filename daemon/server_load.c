@@ -302,6 +302,7 @@ void load_lost(struct load *load)
  * events, never from within what a load does. */
 void load_go_on(struct rule *rule)
 {
+	bool freed = rule->memory_freed;
 	struct load *load, *next;
 
 	rule->memory_freed = false;
@@ -309,11 +310,13 @@ void load_go_on(struct rule *rule)
 		int r = 0;
 
 		next = load->next;
+		if (freed)
+			load->parked = false;
 		if (load->state == LOAD_NEW)
 			r = load_identify(load,
 				load->alloc_size ? load_segments_needed(load)
 						 : 0);
-		else if (load->state == LOAD_WAITING)
+		else if (load->state == LOAD_WAITING && !load->parked)
 			r = load_take_memory(load, true);
 		if (r == 1)
 			load_tell_loading(load);

@@ -117,7 +117,9 @@ void load_no_memory(struct rule *rule, int error)
 						: 0;
 		if (r == 1)
 			load_tell_loading(load);
-		if (r < 0) {
+		/* What a dead loader's ring may still write comes back soon. */
+		load->parked = r < 0 && loader_in_quarantine(rule);
+		if (r < 0 && !load->parked) {
 			tarn_fail_verbatim(error, why ? why : "out of memory");
 			load_give_up(load, error);
 		}

@@ -68,6 +68,14 @@ void loader_quarantine(struct loader *loader, uint64_t offset, uint64_t size)
 	loader->quarantine = q;
 }
 
+bool loader_in_quarantine(const struct rule *rule)
+{
+	for (const struct loader *l = rule->loaders; l; l = l->next)
+		if (l->quarantine)
+			return true;
+	return false;
+}
+
 /* The pipe's last write end is gone: with the process, and with its ring. */
 static void on_pipe(void *arg, unsigned ready)
 {
@@ -79,6 +87,7 @@ static void on_pipe(void *arg, unsigned ready)
 	for (struct quarantine *q = loader->quarantine; q; q = q->next)
 		alloc_give(rule->alloc, q->offset, q->size);
 	loader_free(loader);
+	rule->memory_freed = true;
 	load_go_on(rule);
 }
 

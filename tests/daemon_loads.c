@@ -388,7 +388,7 @@ static void loader_killed_while_waiting(struct raw *raw)
 
 int main(void)
 {
-	const char *const args[] = {"--idle", "1", "--budget", "256M", NULL};
+	const char *const args[] = {"--idle", "1", "--budget", "128M", NULL};
 	struct raw raw;
 
 	large = strdup(made_file("large", LARGE, 30));
