@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,13 @@
 
 #define PATIENCE_MS 20000 /* under valgrind, on a loaded machine */
 #define NAP_MS 5
+
+static unsigned descriptors;
+
+void daemon_limit_descriptors(unsigned n)
+{
+	descriptors = n;
+}
 
 void daemon_start(
 	struct daemon *daemon, const char *name, const char *const extra[])
@@ -33,6 +41,10 @@ void daemon_start(
 		argv[3 + i] = extra[i];
 	daemon->pid = fork();
 	if (daemon->pid == 0) {
+		struct rlimit few = {descriptors, descriptors};
+
+		if (descriptors)
+			setrlimit(RLIMIT_NOFILE, &few);
 		execv(program, (char **)argv);
 		fprintf(stderr, "%s: %s\n", program, strerror(errno));
 		_exit(127);

@@ -17,5 +17,10 @@ struct daemon {
 void daemon_start(struct daemon *daemon, const char *name,
 	const char *const extra[]);
 
+/* The daemons started from here on may have so many descriptors (0: as many
+ * as this process). Theirs alone: the kernel counts what one user has in
+ * flight against the limit of who sends. */
+void daemon_limit_descriptors(unsigned n);
+
 /* SIGTERM, then waits; its exit status, or -1 when it had to be killed. */
 int daemon_stop(struct daemon *daemon);

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -155,11 +154,9 @@ static void mistyped_path(void)
 
 int main(void)
 {
-	struct rlimit few = {DESCRIPTORS, DESCRIPTORS};
-
 	mistyped_path();
 	full_log();
-	setrlimit(RLIMIT_NOFILE, &few);
+	daemon_limit_descriptors(DESCRIPTORS);
 	daemon_start(&server, "limits.sock",
 		(const char *const[]) {"--idle", "1", NULL});
 	witness_begin(&witness, &server);

@@ -120,6 +120,7 @@ static int reader(const char *socket, const char *what)
 		r = tarn_store_get(store, what, &t);
 	if (r < 0) {
 		diag("reader: %s: %s", what, tarn_error_message());
+		tarn_store_unref(store);
 		return r == -ENOENT ? 3 : r == -ESTALE ? 4 : 5;
 	}
 	r = has_floats(t) ? 0 : 6;
