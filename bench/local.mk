@@ -1,21 +1,20 @@
 # Each measures one thing beside its reference, in the same run.
 
-EXTRA_PROGRAMS = bench/fill bench/view
-bench_fill_SOURCES = bench/fill.c
+EXTRA_PROGRAMS = \
+	bench/fill \
+	bench/load \
+	bench/lookup \
+	bench/open \
+	bench/read \
+	bench/view \
+	$(NULL)
+# Those that look inside link the core, the others what a user links.
 bench_fill_LDADD = lib/libcore.la
-bench_view_SOURCES = bench/view.c
-bench_view_LDADD = lib/libtarn.la
-EXTRA_PROGRAMS += bench/lookup
-bench_lookup_SOURCES = bench/lookup.c
-bench_lookup_LDADD = lib/libcore.la
-EXTRA_PROGRAMS += bench/load
-bench_load_SOURCES = bench/load.c
 bench_load_LDADD = lib/libtarn.la
-EXTRA_PROGRAMS += bench/open bench/read
-bench_open_SOURCES = bench/open.c
+bench_lookup_LDADD = lib/libcore.la
 bench_open_LDADD = lib/libcore.la
-bench_read_SOURCES = bench/read.c
 bench_read_LDADD = lib/libtarn.la
+bench_view_LDADD = lib/libtarn.la
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 # BENCHES: scripts that are given no argument and run in the build folder.

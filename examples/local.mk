@@ -5,8 +5,6 @@ noinst_PROGRAMS += \
 	examples/open \
 	examples/quickstart \
 	$(NULL)
-examples_make_checkpoint_SOURCES = examples/make_checkpoint.c
-examples_open_SOURCES = examples/open.c
+examples_make_checkpoint_LDADD =
 examples_open_LDADD = lib/libtarn.la
-examples_quickstart_SOURCES = examples/quickstart.c
 examples_quickstart_LDADD = lib/libtarn.la

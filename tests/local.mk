@@ -15,8 +15,11 @@ SH_LOG_COMPILER = tests/run$(EXEEXT) bash
 PY_LOG_COMPILER = tests/run$(EXEEXT) $(PYTHON)
 AM_TESTS_ENVIRONMENT = CC='$(CC)'; export CC;
 
-# White-box tests link all of the library with nothing hidden.
+# White-box tests link all of the library with nothing hidden; this goes for
+# every program that says nothing else. One of a single file says nothing: its
+# source is tests/NAME.c.
 WHITEBOX_LIBS = tests/libtap.la lib/libcore.la
+LDADD = $(WHITEBOX_LIBS)
 
 # The harness, and the test of it.
 check_PROGRAMS += tests/run
@@ -25,6 +28,7 @@ tests_run_SOURCES = \
 	tests/leftovers.h \
 	tests/run.c \
 	$(NULL)
+tests_run_LDADD =
 tests_run_CPPFLAGS = \
 	$(AM_CPPFLAGS) \
 	-DPYTHON_PATH='"$(PYTHON)"' \
@@ -77,20 +81,10 @@ LAYOUT_TESTS = \
 check_PROGRAMS += $(LAYOUT_TESTS)
 TESTS += $(LAYOUT_TESTS)
 check_PROGRAMS += tests/apply_tool
-tests_apply_tool_SOURCES = tests/apply_tool.c
-tests_apply_tool_LDADD = $(WHITEBOX_LIBS)
 dist_check_SCRIPTS += tests/view_cli.sh tests/view_numpy.py
 TESTS += tests/view_cli.sh tests/view_numpy.py
-tests_dtype_SOURCES = tests/dtype.c
-tests_dtype_LDADD = $(WHITEBOX_LIBS)
 tests_layout_expr_SOURCES = tests/layout_expr.c tests/layout_text.h
-tests_layout_expr_LDADD = $(WHITEBOX_LIBS)
-tests_layout_make_SOURCES = tests/layout_make.c
-tests_layout_make_LDADD = $(WHITEBOX_LIBS)
 tests_layout_pairs_SOURCES = tests/layout_pairs.c tests/layout_text.h
-tests_layout_pairs_LDADD = $(WHITEBOX_LIBS)
-tests_reshape_explain_SOURCES = tests/reshape_explain.c
-tests_reshape_explain_LDADD = $(WHITEBOX_LIBS)
 
 # The daemon's parts that stand alone.
 DAEMON_LIBS = tests/libtap.la daemon/libdaemon.la
@@ -148,23 +142,9 @@ TESTS += \
 	tests/tensor_copy \
 	tests/tensor_create \
 	$(NULL)
-tests_number_SOURCES = tests/number.c
-tests_number_LDADD = $(WHITEBOX_LIBS)
-tests_storage_SOURCES = tests/storage.c
-tests_storage_LDADD = $(WHITEBOX_LIBS)
-tests_tensor_SOURCES = tests/tensor.c
-tests_tensor_LDADD = $(WHITEBOX_LIBS)
-tests_tensor_copy_SOURCES = tests/tensor_copy.c
-tests_tensor_copy_LDADD = $(WHITEBOX_LIBS)
 check_PROGRAMS += tests/print tests/print_tool
 TESTS += tests/print tests/print_numpy.py
 dist_check_SCRIPTS += tests/print_numpy.py
-tests_print_SOURCES = tests/print.c
-tests_print_LDADD = $(WHITEBOX_LIBS)
-tests_print_tool_SOURCES = tests/print_tool.c
-tests_print_tool_LDADD = $(WHITEBOX_LIBS)
-tests_tensor_create_SOURCES = tests/tensor_create.c
-tests_tensor_create_LDADD = $(WHITEBOX_LIBS)
 
 # shm: the control region, leases, segments, messages.
 check_PROGRAMS += \
@@ -185,21 +165,7 @@ TESTS += \
 	tests/table_readers \
 	tests/wire \
 	$(NULL)
-tests_lease_SOURCES = tests/lease.c
-tests_lease_LDADD = $(WHITEBOX_LIBS)
-tests_segment_seal_SOURCES = tests/segment_seal.c
-tests_segment_seal_LDADD = $(WHITEBOX_LIBS)
-tests_table_SOURCES = tests/table.c
-tests_table_LDADD = $(WHITEBOX_LIBS)
-tests_table_crash_SOURCES = tests/table_crash.c
-tests_table_crash_LDADD = $(WHITEBOX_LIBS)
 VALGRIND_EXCEPT += tests/table_crash tests/table_readers
-tests_table_hostile_SOURCES = tests/table_hostile.c
-tests_table_hostile_LDADD = $(WHITEBOX_LIBS)
-tests_table_readers_SOURCES = tests/table_readers.c
-tests_table_readers_LDADD = $(WHITEBOX_LIBS)
-tests_wire_SOURCES = tests/wire.c
-tests_wire_LDADD = $(WHITEBOX_LIBS)
 
 # Files.
 check_PROGRAMS += \
@@ -218,8 +184,6 @@ TESTS += \
 	tests/safetensors \
 	tests/safetensors_cases \
 	$(NULL)
-tests_file_tool_SOURCES = tests/file_tool.c
-tests_file_tool_LDADD = $(WHITEBOX_LIBS)
 tests_fuzz_files_SOURCES = \
 	tests/file_bytes.c \
 	tests/file_bytes.h \
@@ -228,15 +192,11 @@ tests_fuzz_files_SOURCES = \
 tests_fuzz_files_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_fuzz_files_LDADD = $(WHITEBOX_LIBS) $(JANSSON_LIBS)
 tests_npy_SOURCES = tests/file_bytes.c tests/file_bytes.h tests/npy.c
-tests_npy_LDADD = $(WHITEBOX_LIBS)
 tests_safetensors_SOURCES = \
 	tests/file_bytes.c \
 	tests/file_bytes.h \
 	tests/safetensors.c \
 	$(NULL)
-tests_safetensors_LDADD = $(WHITEBOX_LIBS)
-tests_safetensors_cases_SOURCES = tests/safetensors_cases.c
-tests_safetensors_cases_LDADD = $(WHITEBOX_LIBS)
 
 # The I/O engines, and fills on them.
 check_PROGRAMS += \
@@ -250,11 +210,8 @@ TESTS += \
 	tests/io_engine \
 	$(NULL)
 tests_fill_SOURCES = tests/fill.c tests/filling.h
-tests_fill_LDADD = $(WHITEBOX_LIBS)
 tests_fill_fails_SOURCES = tests/fill_fails.c tests/filling.h
-tests_fill_fails_LDADD = $(WHITEBOX_LIBS)
 tests_io_engine_SOURCES = tests/filling.h tests/io_engine.c
-tests_io_engine_LDADD = $(WHITEBOX_LIBS)
 
 # The client, against a daemon that the test plays itself.
 check_PROGRAMS += \
@@ -272,15 +229,11 @@ tests_descriptor_SOURCES = \
 	tests/fake_daemon.c \
 	tests/fake_daemon.h \
 	$(NULL)
-tests_descriptor_LDADD = $(WHITEBOX_LIBS)
-tests_socket_path_SOURCES = tests/socket_path.c
-tests_socket_path_LDADD = $(WHITEBOX_LIBS)
 tests_store_fake_SOURCES = \
 	tests/fake_daemon.c \
 	tests/fake_daemon.h \
 	tests/store_fake.c \
 	$(NULL)
-tests_store_fake_LDADD = $(WHITEBOX_LIBS)
 
 # The daemon under attack: each with a daemon of its own, an innocent client,
 # and a look at the books afterwards.
@@ -308,31 +261,22 @@ TESTS += $(DAEMON_TESTS)
 # valgrind would watch the test, not the daemon.
 VALGRIND_EXCEPT += $(DAEMON_TESTS)
 tests_daemon_garbage_SOURCES = tests/daemon_garbage.c $(DAEMON_KIT)
-tests_daemon_garbage_LDADD = $(WHITEBOX_LIBS)
 tests_daemon_cgroup_SOURCES = \
 	tests/cgroup_kit.c \
 	tests/cgroup_kit.h \
 	tests/daemon_cgroup.c \
 	$(DAEMON_KIT)
-tests_daemon_cgroup_LDADD = $(WHITEBOX_LIBS)
 tests_daemon_idle_SOURCES = tests/daemon_idle.c $(DAEMON_KIT)
-tests_daemon_idle_LDADD = $(WHITEBOX_LIBS)
 tests_reader_cannot_write_SOURCES = tests/reader_cannot_write.c $(DAEMON_KIT)
-tests_reader_cannot_write_LDADD = $(WHITEBOX_LIBS)
 tests_daemon_load_hostile_SOURCES = tests/daemon_load_hostile.c $(DAEMON_KIT)
-tests_daemon_load_hostile_LDADD = $(WHITEBOX_LIBS)
 tests_daemon_full_SOURCES = tests/daemon_full.c $(DAEMON_KIT)
-tests_daemon_full_LDADD = $(WHITEBOX_LIBS)
 tests_daemon_loads_SOURCES = tests/daemon_loads.c $(DAEMON_KIT)
-tests_daemon_loads_LDADD = $(WHITEBOX_LIBS)
 tests_daemon_limits_SOURCES = tests/daemon_limits.c $(DAEMON_KIT)
-tests_daemon_limits_LDADD = $(WHITEBOX_LIBS)
 tests_daemon_wedge_SOURCES = \
 	tests/daemon_wedge.c \
 	tests/fuse_hang.c \
 	tests/fuse_hang.h \
 	$(DAEMON_KIT)
-tests_daemon_wedge_LDADD = $(WHITEBOX_LIBS)
 
 # The client, against the real daemon.
 check_PROGRAMS += \
@@ -343,14 +287,11 @@ TESTS += \
 	tests/autostart \
 	tests/store \
 	$(NULL)
-tests_autostart_SOURCES = tests/autostart.c
-tests_autostart_LDADD = $(WHITEBOX_LIBS)
 tests_store_SOURCES = \
 	tests/daemon_helper.c \
 	tests/daemon_helper.h \
 	tests/store.c \
 	$(NULL)
-tests_store_LDADD = $(WHITEBOX_LIBS)
 
 # The command.
 check_PROGRAMS += tests/cli_progress

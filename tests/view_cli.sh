@@ -3,31 +3,8 @@
 #
 # tarn view as a person and a script meet it: the drawing, the JSON line as it
 # is documented, exit statuses, and errors on stderr.
-TARN=${TARN:-./cli/tarn}
-n=0
-
-# is WANTED SEEN WHAT
-is() {
-	n=$((n + 1))
-	if [ "$1" = "$2" ]; then
-		echo "ok $n - $3"
-	else
-		echo "not ok $n - $3"
-		printf '%s\n' "wanted: $1" "seen: $2" | sed 's/^/# /'
-	fi
-}
-
-# has PART TEXT WHAT
-has() {
-	n=$((n + 1))
-	case $2 in
-	*"$1"*) echo "ok $n - $3" ;;
-	*)
-		echo "not ok $n - $3"
-		printf '%s\n' "wanted: ...$1..." "seen: $2" | sed 's/^/# /'
-		;;
-	esac
-}
+# shellcheck disable=SC1091
+. "${top_srcdir:?set by tests/run}/tests/cli_kit.sh"
 
 seen=$(printf 'F32[2,3,4]\t[:, 1:, ::2]\nF32[2,3]\t.flop()\nnone\n' |
 	$TARN view --batch)
