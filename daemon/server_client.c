@@ -10,7 +10,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <linux/sockios.h>
 #include <unistd.h>
 
 #include <tarn/store.h>
@@ -167,13 +169,31 @@ static int hello(struct client *client, const struct wire_message *m)
 	return 0;
 }
 
+/* Descriptors on their way count against what its whole user may have in
+ * flight, so they are sent to who reads them only. What lies unread in the
+ * socket is in bytes of kernel memory, some thousand a message. */
+#define UNREAD_MAX 16384
+
+static int check_reads(const struct client *client)
+{
+	int unread = 0;
+
+	if (ioctl(client->sock, SIOCOUTQ, &unread) == 0 && unread > UNREAD_MAX)
+		return tarn_fail(EPROTO,
+			"it asks for descriptors and does not read them");
+	return 0;
+}
+
 static int segments(struct client *client, const struct wire_message *m)
 {
 	const struct msg_segments *want = (const struct msg_segments *)m->body;
 	struct rule *rule = client->rule;
 	struct msg_segments reply = {.first = want->first};
 	uint32_t have = rule->n_segments;
+	int r = check_reads(client);
 
+	if (r < 0)
+		return r;
 	if (want->first < have)
 		reply.count = MIN(MIN(want->count, have - want->first),
 			(uint32_t)WIRE_FDS_MAX);
