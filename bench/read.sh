@@ -29,4 +29,10 @@ while [ ! -S "$folder/sock" ]; do
 	kill -0 $daemon
 	sleep 0.05
 done
-bench/read "$folder/sock" "$file"
+bench/read "$folder/sock" "$file" | tee "$folder/lines"
+echo "medians, of what is allowed (1.2 x warm memory + 60 ms per GiB):"
+for how in 'by faults' '1 thread' '2 threads'; do
+	sed -n "s/^$how.*map and read \([0-9.]*\).*/\1/p" "$folder/lines" |
+		sort -n | awk -v how="$how" '{ v[NR] = $1 }
+			END { printf "  %-10s %s\n", how, v[int((NR + 1) / 2)] }'
+done
