@@ -112,6 +112,7 @@ lib_libcore_la_CPPFLAGS = \
 	$(AM_CPPFLAGS) \
 	$(JANSSON_CFLAGS) \
 	$(LIBURING_CFLAGS) \
+	$(XXHASH_CFLAGS) \
 	-DTARND_PATH='"$(sbindir)/tarnd"' \
 	$(NULL)
 lib_libcore_la_LIBADD = \

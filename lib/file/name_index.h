@@ -7,8 +7,11 @@
 
 #include "lib/file/arena.h"
 
+#define NAME_INDEX_SECRET 192 /* XXH3's own size */
+
 struct name_index {
-	uint64_t key[2]; /* random, so that no file can aim for collisions */
+	/* Random, so that no file can aim for collisions. */
+	unsigned char secret[NAME_INDEX_SECRET];
 	uint32_t *slots; /* number + 1; 0 is empty */
 	size_t mask;	 /* slots - 1, a power of two less one */
 };
