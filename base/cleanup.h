@@ -9,7 +9,6 @@
 
 #define _cleanup_(fn) __attribute__((__cleanup__(fn)))
 #define _printf_(fmt, args) __attribute__((__format__(printf, fmt, args)))
-#define _nonnull_ __attribute__((__nonnull__))
 #define _must_check_ __attribute__((__warn_unused_result__))
 
 /* Defines name##p(T **), the cleanup form of a destructor that takes NULL. */

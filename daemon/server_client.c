@@ -213,6 +213,8 @@ static int remove_name(struct client *client, const struct wire_message *m)
 	return r;
 }
 
+static_assert(sizeof(struct tarn_store_status) == STATUS_SIZE, "as sent");
+
 static void count_storages(const struct rule *rule, struct tarn_store_status *s)
 {
 	uint32_t n = MIN(rule->n_infos, rule->table.header->n_storages);

@@ -132,6 +132,7 @@ void bucket_split(struct table_writer *writer)
 		atomic_store_explicit(*tail, offset, memory_order_release);
 		*tail = &record->next;
 	}
+	/* The ends of both chains; pairs with the same acquire loads. */
 	atomic_store_explicit(keep, 0, memory_order_release);
 	atomic_store_explicit(move, 0, memory_order_release);
 	/* Release: pairs with the acquire load of n_buckets in walk(). */

@@ -45,7 +45,7 @@ enum wire_type {
 	WIRE_CANCEL = 4,     /* msg_cancel; the load answers */
 	WIRE_REMOVE = 5,     /* the name -> WIRE_DONE */
 	WIRE_RELEASED = 6,   /* msg_released; no answer */
-	WIRE_STATUS = 7,     /* -> struct tarn_store_status */
+	WIRE_STATUS = 7,     /* -> struct tarn_store_status, STATUS_SIZE */
 	WIRE_STOP = 8,	     /* -> WIRE_DONE */
 	/* replies */
 	WIRE_WELCOME = 101,
@@ -150,7 +150,17 @@ struct msg_error {
 	char text[]; /* one sentence, no NUL; the rest of the body */
 };
 
+/* The public struct travels as it is; both sides assert that it is so large,
+ * since this room does not know it. */
+#define STATUS_SIZE 152
+
 static_assert(sizeof(struct wire_header) == 16, "fixed");
+static_assert(sizeof(struct msg_hello) == 16, "fixed");
+static_assert(sizeof(struct msg_segments) == 8, "fixed");
+static_assert(sizeof(struct msg_cancel) == 8, "fixed");
+static_assert(sizeof(struct msg_released) == 16, "fixed");
+static_assert(sizeof(struct msg_loading) == 24, "fixed");
+static_assert(sizeof(struct msg_error) == 8, "fixed");
 static_assert(sizeof(struct msg_welcome) == 24, "fixed");
 static_assert(sizeof(struct msg_load) == 16, "fixed");
 static_assert(sizeof(struct msg_range) == 24, "fixed");

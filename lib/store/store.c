@@ -247,6 +247,8 @@ int tarn_store_remove(tarn_store *store, const char *name)
 	return call_for_nothing(store, WIRE_REMOVE, name, strlen(name));
 }
 
+static_assert(sizeof(struct tarn_store_status) == STATUS_SIZE, "as sent");
+
 int tarn_store_get_status(tarn_store *store, struct tarn_store_status *ret)
 {
 	struct wire_message reply;
