@@ -23,6 +23,10 @@ enum daemon_message {
 	D_LOADER_IS,	   /* msg_loader, fds: socket, pipe's read end */
 	D_ACCEPTS_DRAINED, /* msg_drained */
 	D_TERMINATE,	   /* no body: finish loads, then D_BYE */
+	D_SEGMENT_MAP,	   /* msg_segment, fd: not sealed yet, to be mapped */
+	D_LOADER_LEFT,	   /* msg_loader, fd: pipe of one that may still write */
+	D_KEPT,		   /* msg_keep, fd: what the last server had kept */
+	D_TAKEN_OVER,	   /* no body: that is all; serve */
 	/* server -> keeper */
 	D_RULE_MAPPED = 1100, /* msg_rule */
 	D_GROW,		      /* msg_grow */
@@ -30,6 +34,10 @@ enum daemon_message {
 	D_DRAIN_ACCEPTS,      /* no body: is anybody waiting to connect? */
 	D_CLIENT_GONE,	      /* msg_client: the keeper may forget it */
 	D_BYE,		      /* no body: nothing is left to do */
+	D_SEGMENT_MAPPED,     /* msg_segment: seal it */
+	D_LOADER_GONE,	      /* msg_loader: its pipe has ended */
+	D_KEEP,		      /* msg_keep, fd: hold it for the next server */
+	D_FORGET,	      /* msg_keep */
 	/* server -> loader */
 	L_FILE = 1200, /* msg_job, fds: buffered [, direct]: identify it */
 	L_FILL,	       /* msg_fill, n_ranges x msg_fill_range */
@@ -79,6 +87,25 @@ struct msg_loader {
 	uint32_t uid;
 	int32_t pid;	     /* 0 in the request */
 	uint32_t n_segments; /* it has mapped those numbered below */
+	uint32_t number;     /* of all loaders, from 1: table_storage.filler */
+	uint32_t pad;
+};
+
+/*
+ * Descriptors that must outlive the server are held by the keeper too, from
+ * before anything in a table leads to them: a message in the socket survives
+ * its sender.
+ */
+enum keep_kind {
+	KEEP_STORAGE = 1, /* the memfd of storage a, generation b */
+	KEEP_LEASES = 2,  /* one more lease memfd of client number b */
+};
+
+struct msg_keep {
+	uint32_t rule;
+	uint32_t kind; /* enum keep_kind */
+	uint64_t a;
+	uint64_t b;
 };
 
 struct msg_drained {

@@ -154,8 +154,19 @@ struct table_storage {
 	uint64_t file_mtime; /* ns */
 	uint64_t file_ctime; /* ns */
 	uint64_t file_offset;
-	uint64_t pad[2];
+	uint32_t flags;	 /* STORAGE_*; since protocol 2 */
+	uint32_t filler; /* while it is FILLING: the number of its loader */
+	uint64_t pad;
 };
+/* Its bytes are a memfd of its own, to be asked for by WIRE_STORAGE: pool is
+ * TABLE_POOL_OWN, base is 0. */
+#define STORAGE_OWN 1u
+#define STORAGE_MUTABLE 2u /* and those whom the rule lets may write it */
+#define STORAGE_CREATED 4u /* by a client: never evicted */
+/* Its bytes may still be written by a ring whose process is dead: it is not
+ * freed before the pipe of its filler ends. */
+#define STORAGE_QUARANTINE 8u
+#define TABLE_POOL_OWN UINT32_MAX
 
 /* One of the two newest versions of a name. commit is 0 while it is being
  * written; a reader copies and looks at commit again. */
@@ -164,7 +175,8 @@ struct name_version {
 	uint64_t version; /* 1, 2, ... of this name */
 	uint32_t flags;	  /* NAME_REMOVED */
 	uint32_t pad;
-	uint64_t pad1[5];
+	uint64_t token; /* of the request that wrote it; 0 before protocol 2 */
+	uint64_t pad1[4];
 	struct tarn_descriptor descriptor;
 };
 #define NAME_REMOVED 1u

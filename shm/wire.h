@@ -25,7 +25,7 @@
 #define WIRE_MESSAGE_MAX (64u << 20) /* a load that names 500,000 tensors */
 #define WIRE_REQUEST_MAX 8192u /* every other request */
 
-#define PROTOCOL_VERSION 1 /* the newest that this build speaks */
+#define PROTOCOL_VERSION 2 /* the newest that this build speaks */
 #define PROTOCOL_OLDEST 1  /* the oldest that it still does */
 
 struct wire_header {
@@ -36,6 +36,9 @@ struct wire_header {
 	uint32_t size; /* of this frame's body */
 };
 #define WIRE_MORE 1u
+/* A request that was sent before, under this serial, to a server that died:
+ * what it asks for may have happened already. */
+#define WIRE_AGAIN 2u
 
 enum wire_type {
 	/* requests */
@@ -47,6 +50,13 @@ enum wire_type {
 	WIRE_RELEASED = 6,   /* msg_released; no answer */
 	WIRE_STATUS = 7,     /* -> struct tarn_store_status, STATUS_SIZE */
 	WIRE_STOP = 8,	     /* -> WIRE_DONE */
+	/* requests, from protocol 2 on */
+	WIRE_RESUME = 9,   /* after WIRE_RESTARTED -> WIRE_WELCOME */
+	WIRE_LEASES = 10,  /* one more lease memfd -> WIRE_LEASE_PAGE, fd */
+	WIRE_PUBLISH = 11, /* msg_publish ..., fds -> WIRE_PUBLISHED */
+	WIRE_STORAGE = 12, /* msg_storage -> WIRE_STORAGE_FD, fd */
+	WIRE_REPORT = 13,  /* msg_report -> WIRE_REPORT_IS */
+	WIRE_CHECK = 14,   /* -> WIRE_CHECKED, text */
 	/* replies */
 	WIRE_WELCOME = 101,
 	WIRE_SEGMENT_FDS = 102,
@@ -55,6 +65,13 @@ enum wire_type {
 	WIRE_STATUS_IS = 107,
 	WIRE_DONE = 108,
 	WIRE_ERROR = 109, /* msg_error */
+	/* replies, from protocol 2 on */
+	WIRE_RESTARTED = 110, /* serial 0, unasked: another server took over */
+	WIRE_LEASE_PAGE = 111,
+	WIRE_PUBLISHED = 112, /* msg_published ... */
+	WIRE_STORAGE_FD = 113,
+	WIRE_REPORT_IS = 114,
+	WIRE_CHECKED = 115,
 	/* from 1000: inside the daemon, daemon/internal.h */
 };
 
@@ -65,13 +82,26 @@ struct msg_hello {
 	uint32_t pad;
 };
 
+/*
+ * The answer to WIRE_HELLO brings the table and the lease memfd; that to
+ * WIRE_RESUME brings the table only if it is another one (WELCOME_MOVED: of
+ * the same geometry, to be mapped over the old one).
+ *
+ * Resuming. A server that takes over says WIRE_RESTARTED to each client that
+ * speaks protocol 2 and throws away what it reads from it, WIRE_RELEASED
+ * excepted, until WIRE_RESUME: so both know where a message begins, whatever
+ * the dead one had read half. The client then sends its requests under way
+ * once more, each with its old serial and WIRE_AGAIN.
+ */
 struct msg_welcome {
 	uint32_t version; /* what both will speak */
-	uint32_t pad;
+	uint32_t flags;	  /* WELCOME_*; 0 before protocol 2 */
 	uint64_t instance;
 	int32_t keeper_pid;
 	int32_t server_pid;
 };
+
+#define WELCOME_MOVED 1u
 
 /* Descriptors of the segments numbered first, first + 1, ... */
 struct msg_segments {
@@ -115,7 +145,7 @@ struct msg_name {
 	uint16_t name_size;
 	uint8_t dtype;
 	uint8_t ndim;
-	uint32_t pad;
+	uint32_t storage; /* WIRE_PUBLISH: which of its sources; else 0 */
 	uint64_t base;	/* byte of the storage from which the layout counts */
 	int64_t offset; /* elements */
 	/* int64_t shape[ndim], stride[ndim]; char name[], to 8 bytes */
@@ -144,6 +174,64 @@ struct msg_loaded {
 #define LOADED_REGISTERED 4u /* into registered buffers */
 #define LOADED_URING 8u	     /* by io_uring; else by threads */
 
+/*
+ * WIRE_PUBLISH: msg_publish, n_sources x msg_source, n_names x msg_name each
+ * followed by its shape, strides and name padded to 8 bytes, the prefix padded
+ * to 8 bytes, then the bytes of the SOURCE_BYTES in order, each padded to 8.
+ * Descriptors: one for each source of another kind but SOURCE_EXISTING, in
+ * order. All names appear at once, or none. No source and no name but a
+ * prefix to replace: what lies below it is removed.
+ */
+struct msg_publish {
+	uint32_t n_sources; /* to PUBLISH_SOURCES_MAX */
+	uint32_t n_names;
+	uint32_t prefix_size; /* with PUBLISH_REPLACE */
+	uint32_t flags;	      /* PUBLISH_* */
+	uint64_t life_ns;     /* from now on; 0: without end */
+	uint64_t pad;
+};
+#define PUBLISH_SOURCES_MAX 64u /* WIRE_FDS_MAX */
+#define PUBLISH_INLINE_MAX 49152u /* of all sources; fits a frame with names */
+#define PUBLISH_REPLACE 1u /* other names that begin with prefix are removed */
+#define PUBLISH_NEW 2u	   /* -EEXIST if one of the names is there */
+
+enum source_kind {
+	SOURCE_BYTES = 1,    /* they are in the message */
+	SOURCE_COPY = 2,     /* a memfd whose bytes are copied into the pool */
+	SOURCE_ADOPT = 3,    /* a memfd that is sealed and kept, or copied */
+	SOURCE_MUTABLE = 4,  /* a memfd that stays writable */
+	SOURCE_EXISTING = 5, /* a storage that the client leases */
+};
+
+struct msg_source {
+	uint32_t kind;	     /* enum source_kind */
+	uint32_t index;	     /* SOURCE_EXISTING */
+	uint64_t generation; /* SOURCE_EXISTING */
+	uint64_t size;	     /* bytes; a memfd has at least as many */
+};
+
+/* Then n_sources x msg_stored, n_names x uint64_t version. */
+struct msg_published {
+	uint64_t commit;
+	uint32_t n_sources;
+	uint32_t n_names;
+};
+
+struct msg_stored {
+	uint32_t index;
+	uint32_t pool;
+	uint64_t generation;
+	uint64_t base;
+	uint64_t size;
+};
+
+/* The memfd of a storage that has one of its own (STORAGE_OWN). */
+struct msg_storage {
+	uint32_t index;
+	uint32_t flags; /* 0 */
+	uint64_t generation;
+};
+
 struct msg_error {
 	int32_t error; /* errno, positive */
 	uint32_t pad;
@@ -166,6 +254,11 @@ static_assert(sizeof(struct msg_load) == 16, "fixed");
 static_assert(sizeof(struct msg_range) == 24, "fixed");
 static_assert(sizeof(struct msg_name) == 24, "fixed");
 static_assert(sizeof(struct msg_loaded) == 48, "fixed");
+static_assert(sizeof(struct msg_publish) == 32, "fixed");
+static_assert(sizeof(struct msg_source) == 24, "fixed");
+static_assert(sizeof(struct msg_published) == 16, "fixed");
+static_assert(sizeof(struct msg_stored) == 32, "fixed");
+static_assert(sizeof(struct msg_storage) == 16, "fixed");
 
 /* ---- frames ---------------------------------------------------------- */
 
