@@ -50,6 +50,11 @@ TESTS += \
 	tests/words.sh \
 	$(NULL)
 
+# This protocol and the previous one.
+dist_check_SCRIPTS += tests/protocols.sh
+TESTS += tests/protocols.sh
+EXTRA_DIST += tests/protocols
+
 # The C tests under valgrind, except those that race processes or kill them a
 # thousand times: it runs one thread at a time, and a race takes it for ever.
 VALGRIND_EXCEPT = \
