@@ -34,7 +34,7 @@ enum daemon_message {
 	D_DRAIN_ACCEPTS,      /* no body: is anybody waiting to connect? */
 	D_CLIENT_GONE,	      /* msg_client: the keeper may forget it */
 	D_BYE,		      /* no body: nothing is left to do */
-	D_SEGMENT_MAPPED,     /* msg_segment: seal it */
+	D_SEGMENT_MAPPED,     /* msg_segment: seal it; size 0: it failed */
 	D_LOADER_GONE,	      /* msg_loader: its pipe has ended */
 	D_KEEP,		      /* msg_keep, fd: hold it for the next server */
 	D_FORGET,	      /* msg_keep */

@@ -202,6 +202,7 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 	} sizes[] = {
 		{D_RULE_MAPPED, sizeof(struct msg_rule)},
 		{D_GROW, sizeof(struct msg_grow)},
+		{D_SEGMENT_MAPPED, sizeof(struct msg_segment)},
 		{D_LOADER, sizeof(struct msg_loader)},
 		{D_DRAIN_ACCEPTS, 0},
 		{D_CLIENT_GONE, sizeof(struct msg_client)},
@@ -221,6 +222,8 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 			keeper, ((struct msg_rule *)m->body)->rule);
 	case D_GROW:
 		return keeper_grow(keeper, (struct msg_grow *)m->body);
+	case D_SEGMENT_MAPPED:
+		return keeper_mapped(keeper, (struct msg_segment *)m->body);
 	case D_LOADER:
 		return answer_loader(keeper, (struct msg_loader *)m->body);
 	case D_DRAIN_ACCEPTS:

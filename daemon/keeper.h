@@ -79,6 +79,8 @@ struct keeper {
 
 	struct keeper_grow *grows; /* the first is under way */
 	pid_t populator_pid;	   /* 0: none */
+	/* Being made, if mapped.addr is set: populated by a child, then mapped
+	 * by the server, then sealed. */
 	struct keeper_segment growing;
 
 	int signal_fd;
@@ -95,6 +97,7 @@ int keeper_rule_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_rule);
 int keeper_rule_mapped(struct keeper *keeper, uint32_t rule);
 int keeper_grow(struct keeper *keeper, const struct msg_grow *want);
 void keeper_populated(struct keeper *keeper, int status);
+int keeper_mapped(struct keeper *keeper, const struct msg_segment *answer);
 void keeper_memory_free(struct keeper *keeper);
 
 /* keeper_fork.c: children */

@@ -4,8 +4,8 @@
  *
  * A child closes every descriptor but those it works with: a client's socket
  * left open in a loader would never end. It unmaps the memory that is not its
- * business: the server holds no writable segment, a loader none but its
- * rule's and no control region.
+ * business: a loader has no segment but its rule's, and no control region. The
+ * server keeps all of both.
  */
 #include "daemon/keeper.h"
 
@@ -77,7 +77,7 @@ static void drop_segments(struct keeper *keeper, uint32_t keep_rule)
 		if (s->rule != keep_rule)
 			munmap(s->addr, s->size);
 	}
-	if (keeper->populator_pid)
+	if (keeper->growing.mapped.addr)
 		munmap(keeper->growing.mapped.addr,
 			keeper->growing.mapped.size);
 }
@@ -109,7 +109,6 @@ int keeper_fork_server(struct keeper *keeper)
 	pid = fork_child(keeper, "server");
 	if (pid == 0) {
 		keep_only(&pair[1], 1);
-		drop_segments(keeper, UINT32_MAX);
 		start.sock = pair[1];
 		_exit(server_run(&start));
 	}

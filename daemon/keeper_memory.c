@@ -144,6 +144,18 @@ static int may_grow(const struct keeper *keeper, uint64_t bytes)
 	return headroom_check(bytes);
 }
 
+/* The segment that is being made comes to nothing. */
+static void drop_growing(struct keeper *keeper)
+{
+	struct keeper_segment *s = &keeper->growing;
+
+	if (s->mapped.addr)
+		munmap(s->mapped.addr, s->mapped.size);
+	fd_close(s->fd);
+	*s = (struct keeper_segment) {.fd = -1};
+	keeper->populator_pid = 0;
+}
+
 static int begin_segment(struct keeper *keeper, struct keeper_grow *grow)
 {
 	struct keeper_rule *rule = &keeper->rules[grow->want.rule];
@@ -184,12 +196,8 @@ static int begin_segment(struct keeper *keeper, struct keeper_grow *grow)
 			keeper_fork_populator(keeper, s->mapped.addr, size);
 		r = keeper->populator_pid < 0 ? (int)keeper->populator_pid : 0;
 	}
-	if (r < 0) {
-		if (s->mapped.addr)
-			munmap(s->mapped.addr, size);
-		s->fd = fd_close(s->fd);
-		keeper->populator_pid = 0;
-	}
+	if (r < 0)
+		drop_growing(keeper);
 	return r;
 }
 
@@ -216,7 +224,7 @@ static void grow_done(struct keeper *keeper, int r)
 
 static void work_on_grows(struct keeper *keeper)
 {
-	while (keeper->grows && !keeper->populator_pid) {
+	while (keeper->grows && !keeper->growing.mapped.addr) {
 		struct keeper_grow *grow = keeper->grows;
 		int r = 0;
 
@@ -284,43 +292,83 @@ static int seal_segment(struct keeper *keeper)
 	keeper->allocated += s->mapped.size;
 	keeper->rules[s->mapped.rule].pool_end += s->mapped.size;
 	keeper->grows->left -= MIN(keeper->grows->left, s->mapped.size);
+	*s = (struct keeper_segment) {.fd = -1};
+	s = &more[keeper->n_segments - 1];
 	log_event("segment %u rule %u offset %llu size %llu", s->mapped.number,
 		s->mapped.rule, (unsigned long long)s->mapped.offset,
 		(unsigned long long)s->mapped.size);
 	return 0;
 }
 
+/* What was made so far goes back if r says so, and the next begins. */
+static void go_on(struct keeper *keeper, int r)
+{
+	if (r < 0) {
+		drop_growing(keeper);
+		grow_done(keeper, r);
+	}
+	work_on_grows(keeper);
+}
+
+/* The server copies what clients publish, so it maps each segment while that
+ * is still possible; keeper_mapped goes on. */
+static int offer_segment(struct keeper *keeper)
+{
+	const struct keeper_segment *s = &keeper->growing;
+	struct msg_segment message = {
+		.rule = s->mapped.rule,
+		.number = s->mapped.number,
+		.offset = s->mapped.offset,
+		.size = s->mapped.size,
+	};
+
+	return keeper_tell(
+		keeper, D_SEGMENT_MAP, &message, sizeof(message), &s->fd, 1);
+}
+
+int keeper_mapped(struct keeper *keeper, const struct msg_segment *answer)
+{
+	const struct keeper_segment *s = &keeper->growing;
+	int r;
+
+	if (!s->mapped.addr || keeper->populator_pid ||
+		answer->number != s->mapped.number)
+		return tarn_fail(EPROTO, "no segment %u waits for its seal",
+			answer->number);
+	if (answer->size == s->mapped.size)
+		r = seal_segment(keeper);
+	else
+		r = tarn_fail(ENOMEM,
+			"the server cannot map %llu bytes more; is there a "
+			"limit on its addresses (ulimit -v)?",
+			(unsigned long long)s->mapped.size);
+	go_on(keeper, r);
+	return 0;
+}
+
 /* The populator ended: 0, or the errno of what it ran into. */
 void keeper_populated(struct keeper *keeper, int status)
 {
-	struct keeper_segment *s = &keeper->growing;
+	const struct keeper_segment *s = &keeper->growing;
 	int r;
 
 	keeper->populator_pid = 0;
 	if (status == 0)
-		r = seal_segment(keeper);
+		r = offer_segment(keeper);
 	else
 		r = tarn_fail(ENOSPC, "%.1f MiB of memory could not be had: %s",
 			(double)s->mapped.size / 1048576,
 			status == ENOSPC ? "others took it meanwhile"
 					 : tarn_errno_text(status));
-	if (r < 0) {
-		munmap(s->mapped.addr, s->mapped.size);
-		s->fd = fd_close(s->fd);
-		grow_done(keeper, r);
-	}
-	work_on_grows(keeper);
+	go_on(keeper, r);
 }
 
 void keeper_memory_free(struct keeper *keeper)
 {
 	uint32_t i;
 
-	if (keeper->populator_pid) {
-		munmap(keeper->growing.mapped.addr,
-			keeper->growing.mapped.size);
-		fd_close(keeper->growing.fd);
-	}
+	if (keeper->growing.mapped.addr)
+		drop_growing(keeper);
 	for (i = 0; i < keeper->n_segments; i++) {
 		munmap(keeper->segments[i].mapped.addr,
 			keeper->segments[i].mapped.size);

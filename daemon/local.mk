@@ -41,6 +41,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_load_find.c \
 	daemon/server_load_parse.c \
 	daemon/server_loader.c \
+	daemon/server_segments.c \
 	daemon/server_storage.c \
 	$(NULL)
 if HAVE_LIBURING

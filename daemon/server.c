@@ -141,7 +141,7 @@ static void drained(struct server *server, const struct msg_drained *message)
 
 /* ---- rules ---------------------------------------------------------- */
 
-static struct rule *rule_find(struct server *server, uint32_t number)
+struct rule *rule_find(struct server *server, uint32_t number)
 {
 	struct rule *rule;
 
@@ -160,10 +160,7 @@ static void rule_free(struct rule *rule)
 	rule->writer = table_writer_free(rule->writer);
 	rule->alloc = alloc_free(rule->alloc);
 	rule->closer = closer_free(rule->closer);
-	for (uint32_t i = 0; i < rule->n_segments; i++)
-		fd_close(rule->segment_fds[i]);
-	free(rule->segment_fds);
-	free(rule->segment_numbers);
+	segments_free(rule);
 	free(rule->infos);
 	fd_close(rule->table_fd);
 	table_unmap(&rule->table);
@@ -236,42 +233,7 @@ static void on_client_first(struct rule *rule)
 		loop_change(c->watch, LOOP_READ);
 }
 
-/* ---- memory --------------------------------------------------------- */
-
-static int segment_come(struct server *server, const struct msg_segment *from,
-	struct wire_message *m)
-{
-	struct rule *rule = rule_find(server, from->rule);
-	_cleanup_fd_ int fd = wire_take_fd(m, 0);
-	uint32_t *numbers, index;
-	int *fds, r;
-
-	if (!rule || fd < 0)
-		return -EPROTO;
-	fds = realloc(rule->segment_fds, (rule->n_segments + 1) * sizeof(*fds));
-	if (fds)
-		rule->segment_fds = fds;
-	numbers = realloc(rule->segment_numbers,
-		(rule->n_segments + 1) * sizeof(*numbers));
-	if (numbers)
-		rule->segment_numbers = numbers;
-	if (!fds || !numbers)
-		return tarn_fail(ENOMEM, "out of memory");
-	r = table_add_segment(
-		rule->writer, rule->number, from->offset, from->size, &index);
-	if (r == 0 && index != rule->n_segments)
-		r = tarn_fail(EPROTO, "segment %u is numbered %u",
-			rule->n_segments, index);
-	if (r == 0)
-		r = alloc_add(rule->alloc, from->offset, from->size);
-	if (r < 0)
-		return r;
-	rule->segment_fds[index] = fd_steal(&fd);
-	rule->segment_numbers[index] = from->number;
-	rule->n_segments++;
-	server->allocated += from->size;
-	return 0;
-}
+/* ---- memory ---------------------------------------------------------- */
 
 static int grown(struct server *server, const struct wire_message *m)
 {
@@ -287,6 +249,7 @@ static int grown(struct server *server, const struct wire_message *m)
 	}
 	tarn_fail(answer->error, "%.*s", (int)(m->size - sizeof(*answer)),
 		answer->text);
+	segment_forget(server);
 	load_no_memory(rule, answer->error);
 	return 0;
 }
@@ -333,6 +296,9 @@ static int take_message(struct server *server, struct wire_message *m)
 		return client_come(server, (struct msg_client *)m->body, m);
 	case D_SEGMENT:
 		return segment_come(server, (struct msg_segment *)m->body, m);
+	case D_SEGMENT_MAP:
+		return segment_offered(
+			server, (struct msg_segment *)m->body, m);
 	case D_GROWN:
 		return grown(server, m);
 	case D_LOADER_IS:
@@ -422,6 +388,7 @@ int server_run(const struct server_start *start)
 		server.rules = rule->next;
 		rule_free(rule);
 	}
+	segment_forget(&server);
 	loop_unwatch(server.keeper_watch);
 	wire_reader_free(server.reader);
 	wire_writer_free(server.writer);

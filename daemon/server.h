@@ -2,8 +2,9 @@
 /*
  * The server: one thread, one loop, all the answers.
  *
- * It alone writes the control regions and decides who gets which bytes. It
- * never touches the bytes themselves, nor a client's file: of a descriptor
+ * It alone writes the control regions and decides who gets which bytes. Of the
+ * bytes themselves it writes only what clients publish in a message or a
+ * memfd. It never touches a client's file: of a descriptor
  * that a client sent it asks only F_GETFL, and closing it is left to a thread
  * (closer.h), because even that may block.
  */
@@ -89,6 +90,7 @@ struct rule {
 	int table_fd;	/* O_RDONLY, for clients; -1 until it is sealed */
 	int *segment_fds; /* by table segment number */
 	uint32_t *segment_numbers; /* the keeper's, likewise */
+	unsigned char **segment_addrs; /* writable here, likewise */
 	uint32_t n_segments;
 	struct client *clients;
 	struct load *loads;
@@ -164,6 +166,8 @@ struct server {
 	struct wire_reader *reader;
 	struct wire_writer *writer;
 	struct rule *rules;
+	/* Mapped, not yet sealed; the keeper makes one at a time. */
+	struct mapped_segment offered;
 	uint64_t next_job;
 	uint64_t started_at;
 	uint64_t idle_since; /* 0: not idle */
@@ -183,6 +187,23 @@ int server_tell_keeper(struct server *server, uint16_t type, const void *body,
 	size_t size);
 /* Something ended or began: is the daemon idle, drained, in need of a timer? */
 void server_look_around(struct server *server);
+
+struct rule *rule_find(struct server *server, uint32_t number);
+
+/* server_segments.c: the pool's memory */
+/* D_SEGMENT_MAP: maps one before it is sealed, and says so. */
+int segment_offered(struct server *server, const struct msg_segment *from,
+	struct wire_message *m);
+/* D_SEGMENT: it is sealed, and ours to give out. */
+int segment_come(struct server *server, const struct msg_segment *from,
+	struct wire_message *m);
+/* Nothing will come of the one that was offered. */
+void segment_forget(struct server *server);
+void segments_free(struct rule *rule);
+/* Copies size bytes to a place in the pool that was taken (alloc.h), across
+ * the borders of segments; from NULL writes zeroes. */
+void pool_write(struct rule *rule, uint64_t offset, const void *from,
+	uint64_t size);
 
 /* server_client.c */
 int client_new(struct rule *rule, const struct msg_client *from, int sock,
