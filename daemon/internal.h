@@ -50,9 +50,21 @@ enum daemon_message {
 	L_DROPPED,	   /* msg_job: no request of it is in flight any more */
 };
 
+/* What an access rule says of its pool. */
+struct pool_spec {
+	char name[WIRE_POOL_MAX + 1]; /* "": what is uid's alone */
+	uint8_t page_shift;
+	uint16_t mode; /* rw for owner, group, others; as of a file */
+	uint32_t uid;
+	uint32_t gid;
+	uint64_t limit;	      /* bytes of segments; 0: the daemon's budget */
+	uint64_t segment_max; /* bytes of one segment */
+};
+
 struct msg_rule {
 	uint32_t rule;
-	uint32_t uid;
+	uint32_t pad;
+	struct pool_spec spec;
 };
 
 struct msg_client {

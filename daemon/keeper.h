@@ -23,12 +23,12 @@
 #define SEGMENT_DEFAULT (256ull << 20) /* a GiB is registered in four calls */
 #define SEGMENT_LIMIT (1ull << 30)    /* io_uring's for one buffer */
 #define SEGMENTS_MAX 16384u	      /* io_uring's for one ring */
-#define RULES_MAX 256u /* distinct users; picked, each costs a region */
+#define RULES_MAX 256u /* users and pools; picked, each costs a region */
 
 struct door;
 
 struct keeper_rule {
-	uint32_t uid;
+	struct pool_spec spec;
 	int rw_fd; /* until it is sealed; then -1 */
 	struct table table;
 	uint64_t pool_end; /* where the next segment goes */
@@ -92,9 +92,15 @@ struct keeper {
 /* Serves until told to end; the exit status. */
 int keeper_run(const struct options *options);
 
-/* keeper_memory.c: segments and control regions */
+/* keeper_rules.c: control regions */
+/* The rule of a user's own memory, made if there is none. */
 int keeper_rule_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_rule);
+int keeper_rule_add(struct keeper *keeper, const struct pool_spec *spec,
+	uint32_t *ret_rule);
 int keeper_rule_mapped(struct keeper *keeper, uint32_t rule);
+void keeper_rules_free(struct keeper *keeper);
+
+/* keeper_memory.c: segments */
 int keeper_grow(struct keeper *keeper, const struct msg_grow *want);
 void keeper_populated(struct keeper *keeper, int status);
 int keeper_mapped(struct keeper *keeper, const struct msg_segment *answer);

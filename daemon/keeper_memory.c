@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper's memory: a control region for each access rule, segments for
- * each rule's pool.
+ * The keeper's memory: segments for each rule's pool.
  *
- * Both are mapped writable here first, so that every process forked later
+ * They are mapped writable here first, so that every process forked later
  * inherits the mapping, and sealed afterwards, so that nobody else can ever
  * make one. A segment is populated whole before anybody hears of it: missing
  * memory is an error at that moment, never a fault later. Populating takes a
@@ -15,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -25,82 +23,6 @@
 #include "daemon/log.h"
 #include "daemon/numa.h"
 #include "shm/segment.h"
-
-/* ---- control regions ------------------------------------------------ */
-
-static int rule_create(struct keeper *keeper, uint32_t number, uint32_t uid)
-{
-	struct keeper_rule *rule = &keeper->rules[number];
-	_cleanup_fd_ int fd = -1;
-	uint64_t seed;
-	int r;
-
-	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
-		return tarn_fail(EIO, "no random numbers to be had");
-	/* Sized by table_create, which knows how large a region is. */
-	r = segment_create("tarn-table", 4096, 12, &fd);
-	if (r < 0)
-		return r;
-	r = table_create(fd, keeper->instance, seed, number, uid, &rule->table);
-	if (r < 0)
-		return r;
-	rule->uid = uid;
-	rule->rw_fd = fd_steal(&fd);
-	rule->pool_end = 0;
-	return 0;
-}
-
-int keeper_rule_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_rule)
-{
-	struct msg_rule message = {.uid = uid};
-	struct keeper_rule *rule;
-	uint32_t i;
-	int r;
-
-	for (i = 0; i < keeper->n_rules; i++)
-		if (keeper->rules[i].uid == uid) {
-			*ret_rule = i;
-			return 0;
-		}
-	if (i == RULES_MAX)
-		return tarn_fail(EUSERS,
-			"%u users are served, which is the "
-			"limit",
-			RULES_MAX);
-	r = rule_create(keeper, i, uid);
-	if (r < 0)
-		return r;
-	keeper->n_rules++;
-	rule = &keeper->rules[i];
-	message.rule = i;
-	/* The server maps it while that is still possible, then says so. */
-	r = keeper_tell(
-		keeper, D_RULE, &message, sizeof(message), &rule->rw_fd, 1);
-	if (r < 0)
-		return r;
-	*ret_rule = i;
-	return 0;
-}
-
-int keeper_rule_mapped(struct keeper *keeper, uint32_t number)
-{
-	struct keeper_rule *rule = &keeper->rules[number];
-	struct msg_rule message = {.rule = number, .uid = rule->uid};
-	_cleanup_fd_ int ro = -1;
-	int r;
-
-	if (number >= keeper->n_rules || rule->rw_fd < 0)
-		return tarn_fail(
-			EPROTO, "no rule %u waits for its seal", number);
-	r = segment_seal(rule->rw_fd);
-	if (r == 0)
-		r = segment_reopen(rule->rw_fd, &ro);
-	rule->rw_fd = fd_close(rule->rw_fd);
-	if (r < 0)
-		return r;
-	return keeper_tell(
-		keeper, D_RULE_READY, &message, sizeof(message), &ro, 1);
-}
 
 /* ---- segments ------------------------------------------------------- */
 
@@ -375,10 +297,7 @@ void keeper_memory_free(struct keeper *keeper)
 		fd_close(keeper->segments[i].fd);
 	}
 	free(keeper->segments);
-	for (i = 0; i < keeper->n_rules; i++) {
-		fd_close(keeper->rules[i].rw_fd);
-		table_unmap(&keeper->rules[i].table);
-	}
+	keeper_rules_free(keeper);
 	while (keeper->grows) {
 		struct keeper_grow *grow = keeper->grows;
 

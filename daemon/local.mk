@@ -18,6 +18,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/keeper.h \
 	daemon/keeper_fork.c \
 	daemon/keeper_memory.c \
+	daemon/keeper_rules.c \
 	daemon/loader.c \
 	daemon/loader_file.c \
 	daemon/loader_impl.h \

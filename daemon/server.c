@@ -171,7 +171,7 @@ static int rule_open(struct server *server, struct rule *rule, int fd)
 {
 	struct table_pool pool = {
 		.id = rule->number,
-		.page_shift = 12,
+		.page_shift = rule->spec.page_shift,
 		.reach = server->start.reach,
 	};
 	int r;
@@ -199,7 +199,7 @@ static int rule_come(struct server *server, const struct msg_rule *from,
 		return tarn_fail(ENOMEM, "out of memory");
 	rule->server = server;
 	rule->number = from->rule;
-	rule->uid = from->uid;
+	rule->spec = from->spec;
 	rule->table_fd = -1;
 	r = rule_open(server, rule, fd);
 	if (r < 0) {

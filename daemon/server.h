@@ -73,12 +73,13 @@ struct loader {
 	struct quarantine *quarantine;
 };
 
-/* An access rule: who may see what lies under it. One per uid here. */
+/* An access rule: who may see what lies under it. One for each uid, and one
+ * for each pool that has a name. */
 struct rule {
 	struct server *server;
 	struct rule *next;
 	uint32_t number;
-	uint32_t uid;
+	struct pool_spec spec;
 	struct table table;
 	struct table_writer *writer;
 	struct alloc *alloc;

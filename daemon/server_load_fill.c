@@ -26,7 +26,7 @@ int load_add_storage(struct load *load, uint64_t offset, uint64_t size)
 	uint64_t first = load->n_ranges ? load->ranges[0].file_offset : 0;
 	struct table_storage entry = {
 		.pool = load->rule->number,
-		.owner = load->rule->uid,
+		.owner = load->rule->spec.uid,
 		.base = offset + first % PAGE,
 		.size = load->size,
 		.alloc_offset = offset,

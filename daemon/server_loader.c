@@ -218,7 +218,7 @@ int loader_tell(struct loader *loader, uint16_t type, const void *body,
 /* The newest, if it knows enough segments; else NULL, and one is asked for. */
 struct loader *loader_for(struct rule *rule, uint32_t n_segments)
 {
-	struct msg_loader want = {.rule = rule->number, .uid = rule->uid};
+	struct msg_loader want = {.rule = rule->number, .uid = rule->spec.uid};
 
 	for (struct loader *l = rule->loaders; l; l = l->next)
 		if (!l->retired && l->n_segments >= n_segments)

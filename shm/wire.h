@@ -75,12 +75,15 @@ enum wire_type {
 	/* from 1000: inside the daemon, daemon/internal.h */
 };
 
+/* The name of a pool may follow, from protocol 2 on: 1 to WIRE_POOL_MAX bytes,
+ * no NUL. Without one it is the pool that is this user's alone. */
 struct msg_hello {
 	uint32_t version;     /* newest that the client speaks */
 	uint32_t version_min; /* oldest */
 	uint32_t flags;	      /* 0 */
 	uint32_t pad;
 };
+#define WIRE_POOL_MAX 32u /* picked: a word or two */
 
 /*
  * The answer to WIRE_HELLO brings the table and the lease memfd; that to

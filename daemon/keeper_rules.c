@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Access rules: who may see what, and the control region that says it.
+ *
+ * A region is mapped writable here first, so that every process forked later
+ * inherits the mapping; the server maps it too, and then it is sealed, so that
+ * nobody else can ever make such a mapping. A user without a rule gets one of
+ * his own, which nobody else can see, when he comes for the first time.
+ */
+#include "daemon/keeper.h"
+
+#include <sys/random.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "shm/segment.h"
+
+static int rule_create(
+	struct keeper *keeper, uint32_t number, const struct pool_spec *spec)
+{
+	struct keeper_rule *rule = &keeper->rules[number];
+	_cleanup_fd_ int fd = -1;
+	uint64_t seed;
+	int r;
+
+	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+		return tarn_fail(EIO, "no random numbers to be had");
+	/* Sized by table_create, which knows how large a region is. */
+	r = segment_create("tarn-table", 4096, 12, &fd);
+	if (r < 0)
+		return r;
+	r = table_create(
+		fd, keeper->instance, seed, number, spec->uid, &rule->table);
+	if (r < 0)
+		return r;
+	rule->spec = *spec;
+	rule->rw_fd = fd_steal(&fd);
+	rule->pool_end = 0;
+	return 0;
+}
+
+int keeper_rule_add(
+	struct keeper *keeper, const struct pool_spec *spec, uint32_t *ret_rule)
+{
+	struct msg_rule message = {.rule = keeper->n_rules, .spec = *spec};
+	int r;
+
+	if (keeper->n_rules == RULES_MAX)
+		return tarn_fail(EUSERS,
+			"%u users and pools are served, which is the limit",
+			RULES_MAX);
+	r = rule_create(keeper, message.rule, spec);
+	if (r < 0)
+		return r;
+	keeper->n_rules++;
+	/* The server maps it while that is still possible, then says so. */
+	r = keeper_tell(keeper, D_RULE, &message, sizeof(message),
+		&keeper->rules[message.rule].rw_fd, 1);
+	if (r < 0)
+		return r;
+	*ret_rule = message.rule;
+	return 0;
+}
+
+int keeper_rule_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_rule)
+{
+	struct pool_spec spec = {
+		.uid = uid,
+		.mode = 0600,
+		.page_shift = 12,
+		.segment_max = keeper->options.segment_max,
+	};
+
+	for (uint32_t i = 0; i < keeper->n_rules; i++) {
+		const struct pool_spec *s = &keeper->rules[i].spec;
+
+		if (!s->name[0] && s->uid == uid) {
+			*ret_rule = i;
+			return 0;
+		}
+	}
+	return keeper_rule_add(keeper, &spec, ret_rule);
+}
+
+int keeper_rule_mapped(struct keeper *keeper, uint32_t number)
+{
+	struct msg_rule message = {.rule = number};
+	struct keeper_rule *rule;
+	_cleanup_fd_ int ro = -1;
+	int r;
+
+	if (number >= keeper->n_rules || keeper->rules[number].rw_fd < 0)
+		return tarn_fail(
+			EPROTO, "no rule %u waits for its seal", number);
+	rule = &keeper->rules[number];
+	message.spec = rule->spec;
+	r = segment_seal(rule->rw_fd);
+	if (r == 0)
+		r = segment_reopen(rule->rw_fd, &ro);
+	rule->rw_fd = fd_close(rule->rw_fd);
+	if (r < 0)
+		return r;
+	return keeper_tell(
+		keeper, D_RULE_READY, &message, sizeof(message), &ro, 1);
+}
+
+void keeper_rules_free(struct keeper *keeper)
+{
+	for (uint32_t i = 0; i < keeper->n_rules; i++) {
+		fd_close(keeper->rules[i].rw_fd);
+		table_unmap(&keeper->rules[i].table);
+	}
+}
