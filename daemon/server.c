@@ -26,10 +26,10 @@
 
 static void on_keeper(void *arg, unsigned ready);
 
-int server_tell_keeper(
-	struct server *server, uint16_t type, const void *body, size_t size)
+int server_tell_keeper(struct server *server, uint16_t type, const void *body,
+	size_t size, const int *fds, int n_fds)
 {
-	int r = wire_push(server->writer, type, 0, body, size, NULL, 0);
+	int r = wire_push(server->writer, type, 0, body, size, fds, n_fds);
 
 	if (r == 0)
 		r = wire_flush(server->writer, server->start.sock);
@@ -74,7 +74,7 @@ static void on_timer(void *arg)
 	if (server->idle_since && now - server->idle_since >= idle &&
 		!server->asked_to_drain) {
 		server->asked_to_drain = true;
-		server_tell_keeper(server, D_DRAIN_ACCEPTS, NULL, 0);
+		server_tell_keeper(server, D_DRAIN_ACCEPTS, NULL, 0, NULL, 0);
 	}
 	server_look_around(server);
 }
@@ -112,7 +112,7 @@ void server_look_around(struct server *server)
 		server->drain_until = loop_now() + DRAIN_NS;
 	if (server->draining &&
 		(!awaited_loads(server) || loop_now() >= server->drain_until)) {
-		server_tell_keeper(server, D_BYE, NULL, 0);
+		server_tell_keeper(server, D_BYE, NULL, 0, NULL, 0);
 		loop_quit(server->loop);
 		return;
 	}
@@ -208,7 +208,8 @@ static int rule_come(struct server *server, const struct msg_rule *from,
 	}
 	rule->next = server->rules;
 	server->rules = rule;
-	return server_tell_keeper(server, D_RULE_MAPPED, from, sizeof(*from));
+	return server_tell_keeper(
+		server, D_RULE_MAPPED, from, sizeof(*from), NULL, 0);
 }
 
 static void on_client_first(struct rule *rule);
@@ -279,7 +280,8 @@ static int client_come(struct server *server, const struct msg_client *from,
 		_cleanup_fd_ int sock = wire_take_fd(m, 0);
 
 		shutdown(sock, SHUT_RDWR);
-		server_tell_keeper(server, D_CLIENT_GONE, from, sizeof(*from));
+		server_tell_keeper(
+			server, D_CLIENT_GONE, from, sizeof(*from), NULL, 0);
 		return -EPROTO;
 	}
 	return client_new(rule, from, wire_take_fd(m, 0), wire_take_fd(m, 1));

@@ -184,8 +184,9 @@ struct server {
 };
 
 /* server.c */
+/* Copies of the descriptors go; the caller keeps its own. */
 int server_tell_keeper(struct server *server, uint16_t type, const void *body,
-	size_t size);
+	size_t size, const int *fds, int n_fds);
 /* Something ended or began: is the daemon idle, drained, in need of a timer? */
 void server_look_around(struct server *server);
 

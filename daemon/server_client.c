@@ -92,7 +92,8 @@ void client_free(struct client *client)
 	wire_writer_free(client->writer);
 	free(client);
 	rule->server->n_clients--;
-	server_tell_keeper(rule->server, D_CLIENT_GONE, &gone, sizeof(gone));
+	server_tell_keeper(
+		rule->server, D_CLIENT_GONE, &gone, sizeof(gone), NULL, 0);
 	if (rule->n_unnamed)
 		storage_sweep(rule);
 }

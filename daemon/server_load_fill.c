@@ -71,8 +71,8 @@ int load_take_memory(struct load *load, bool may_grow)
 			/* New memory joins what is free at the pool's end. */
 			grow.bytes = size -
 				     MIN(size - PAGE, alloc_tail(rule->alloc));
-			r = server_tell_keeper(
-				rule->server, D_GROW, &grow, sizeof(grow));
+			r = server_tell_keeper(rule->server, D_GROW, &grow,
+				sizeof(grow), NULL, 0);
 			rule->growing = r == 0;
 			load->asked_to_grow = r == 0;
 			return r;

@@ -224,8 +224,9 @@ struct loader *loader_for(struct rule *rule, uint32_t n_segments)
 		if (!l->retired && l->n_segments >= n_segments)
 			return l;
 	if (!rule->loader_wanted)
-		rule->loader_wanted = server_tell_keeper(rule->server, D_LOADER,
-					      &want, sizeof(want)) == 0;
+		rule->loader_wanted =
+			server_tell_keeper(rule->server, D_LOADER, &want,
+				sizeof(want), NULL, 0) == 0;
 	return NULL;
 }
 

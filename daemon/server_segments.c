@@ -47,7 +47,7 @@ int segment_offered(struct server *server, const struct msg_segment *from,
 		answer.size = 0;
 	/* The keeper waits for an answer, whichever it is. */
 	told = server_tell_keeper(
-		server, D_SEGMENT_MAPPED, &answer, sizeof(answer));
+		server, D_SEGMENT_MAPPED, &answer, sizeof(answer), NULL, 0);
 	return r < 0 ? r : told;
 }
 
