@@ -10,6 +10,7 @@ shm_libshm_la_SOURCES = \
 	shm/segment.h \
 	shm/table.c \
 	shm/table.h \
+	shm/table_expiry.c \
 	shm/table_names.c \
 	shm/table_prefault.c \
 	shm/table_read.c \

@@ -146,7 +146,7 @@ struct table_storage {
 	uint64_t alloc_offset; /* what was taken for it, whole pages */
 	uint64_t alloc_size;
 	_Atomic uint64_t landed; /* bytes of a running load that have arrived */
-	uint64_t expires;	 /* CLOCK_BOOTTIME ns; 0: never */
+	uint64_t expires;	 /* 0: it is names that end, name_version */
 	/* The file that it was loaded from; all 0 for a created one. */
 	uint64_t file_dev;
 	uint64_t file_ino;
@@ -176,7 +176,8 @@ struct name_version {
 	uint32_t flags;	  /* NAME_REMOVED */
 	uint32_t pad;
 	uint64_t token; /* of the request that wrote it; 0 before protocol 2 */
-	uint64_t pad1[4];
+	uint64_t expires; /* CLOCK_BOOTTIME ns; 0: never. The server removes it */
+	uint64_t pad1[3];
 	struct tarn_descriptor descriptor;
 };
 #define NAME_REMOVED 1u
@@ -186,7 +187,8 @@ struct name_record {
 	uint64_t hash;
 	uint32_t size; /* of the record, a multiple of 64 */
 	uint32_t name_size;
-	uint64_t pad[5];
+	uint64_t timer; /* the writer's own: see table_expiry.c */
+	uint64_t pad[4];
 	struct name_version versions[2];
 	char name[]; /* name_size bytes, no NUL */
 };
@@ -293,6 +295,10 @@ void table_storage_drop(struct table_writer *writer, uint32_t index);
  * under a name, once per name, so that storages can be counted.
  */
 int table_begin(struct table_writer *writer);
+/* What is put from here on in this transaction carries: the token of the
+ * request, and the time at which the name ends (CLOCK_BOOTTIME ns; 0: never).
+ * Before it is called: 0 and 0. */
+void table_stamp(struct table_writer *writer, uint64_t token, uint64_t expires);
 int table_put(struct table_writer *writer, const char *name, size_t name_size,
 	const struct tarn_descriptor *descriptor, uint64_t *ret_version);
 int table_remove(struct table_writer *writer, const char *name,
@@ -301,6 +307,12 @@ void table_commit(struct table_writer *writer,
 	void (*displaced)(void *arg, const struct tarn_descriptor *descriptor),
 	void *arg);
 void table_abort(struct table_writer *writer);
+/* When the first name ends; 0: none does. That name may have been replaced
+ * meanwhile: then nothing comes of it. */
+uint64_t table_next_expiry(const struct table_writer *writer);
+/* Removes, in a transaction that is open and has no other changes, all names
+ * that have ended at that time: how many, or -ENOMEM and nothing is removed. */
+int64_t table_expire(struct table_writer *writer, uint64_t now);
 /* Wakes who waits on header.changed, for what is no commit: bytes landed, a
  * storage's state. */
 void table_wake(struct table_writer *writer);

@@ -14,10 +14,10 @@
 #include "base/fail.h"
 #include "shm/table_writer.h"
 
-int stack_reserve(struct stack *stack)
+int stack_reserve_n(struct stack *stack, size_t n)
 {
-	if (stack->n == stack->room) {
-		size_t room = stack->room ? stack->room * 2 : 64;
+	if (stack->room - stack->n < n) {
+		size_t room = MAX(MAX(stack->room * 2, 64u), stack->n + n);
 		uint64_t *v = reallocarray(stack->v, room, sizeof(*v));
 
 		if (!v)
@@ -27,6 +27,11 @@ int stack_reserve(struct stack *stack)
 		stack->room = room;
 	}
 	return 0;
+}
+
+int stack_reserve(struct stack *stack)
+{
+	return stack_reserve_n(stack, 1);
 }
 
 bool stack_push(struct stack *stack, uint64_t value)
@@ -178,12 +183,13 @@ void record_erase(struct table_writer *writer, uint64_t offset)
 	/* Pairs with the acquire fence in version_still: who reads a byte of
 	 * the next name sees that the commit number is gone. */
 	atomic_thread_fence(memory_order_release);
+	record->timer = 0;
 	__atomic_store_n(&record->name_size, 0, __ATOMIC_RELAXED);
 	hole_keep(writer, offset);
 }
 
 void version_write(struct name_record *record, int i, uint64_t commit,
-	uint64_t version, uint32_t flags,
+	uint64_t version, uint32_t flags, const struct stamp *stamp,
 	const struct tarn_descriptor *descriptor)
 {
 	struct name_version *v = &record->versions[i];
@@ -197,6 +203,8 @@ void version_write(struct name_record *record, int i, uint64_t commit,
 	atomic_thread_fence(memory_order_release);
 	v->version = version;
 	v->flags = flags;
+	v->token = stamp->token;
+	v->expires = stamp->expires;
 	if (descriptor)
 		memcpy(&v->descriptor, descriptor, sizeof(*descriptor));
 	/* Release: pairs with the acquire load in version_pick. */

@@ -181,6 +181,11 @@ int table_writer_new(struct table *table, struct table_writer **ret)
 		sizeof(*table->buckets));
 	writer->records_ready = round_down_u64(row_end(table), 4096);
 	find_rest(writer);
+	r = timers_rebuild(writer);
+	if (r < 0) {
+		table_writer_free(writer);
+		return r;
+	}
 	*ret = writer;
 	return 0;
 }
@@ -190,6 +195,7 @@ struct table_writer *table_writer_free(struct table_writer *writer)
 	if (writer) {
 		free(writer->touched.v);
 		free(writer->storages.v);
+		free(writer->timers.v);
 		for (size_t i = 0; i < RECORD_CLASSES; i++)
 			free(writer->holes[i].v);
 	}

@@ -46,8 +46,7 @@ static bool removed(const struct name_record *record, int i)
 	return record->versions[i].flags & NAME_REMOVED;
 }
 
-/* Writes the pending version of a record that is already in its chain. */
-static uint64_t pend(struct table_writer *writer, uint64_t offset,
+uint64_t version_pend(struct table_writer *writer, uint64_t offset,
 	uint32_t flags, const struct tarn_descriptor *descriptor)
 {
 	struct name_record *record = record_of(writer->table, offset);
@@ -56,7 +55,7 @@ static uint64_t pend(struct table_writer *writer, uint64_t offset,
 	int i = s.pending >= 0 ? s.pending : s.old >= 0 ? 1 - s.old : 0;
 
 	version_write(record, i, committed_of(writer->table) + 1, version,
-		flags, descriptor);
+		flags, &writer->stamp, descriptor);
 	if (s.pending < 0)
 		stack_push(&writer->touched, offset); /* reserved before */
 	return version;
@@ -69,7 +68,13 @@ int table_begin(struct table_writer *writer)
 			"a transaction of the name table is open already");
 	writer->open = true;
 	writer->touched.n = 0;
+	writer->stamp = (struct stamp) {0};
 	return 0;
+}
+
+void table_stamp(struct table_writer *writer, uint64_t token, uint64_t expires)
+{
+	writer->stamp = (struct stamp) {.token = token, .expires = expires};
 }
 
 int table_put(struct table_writer *writer, const char *name, size_t name_size,
@@ -83,12 +88,14 @@ int table_put(struct table_writer *writer, const char *name, size_t name_size,
 	assert(writer->open);
 	if (r >= 0)
 		r = stack_reserve(&writer->touched);
+	if (r >= 0 && writer->stamp.expires)
+		r = timers_reserve(writer);
 	if (r < 0)
 		return r;
 	hash = name_hash(name, name_size, table->hash_seed);
 	offset = chain_find(table, name, name_size, hash, &hops);
 	if (offset) {
-		version = pend(writer, offset, 0, descriptor);
+		version = version_pend(writer, offset, 0, descriptor);
 	} else {
 		if (hops >= CHAIN_MAX)
 			return tarn_fail(ENOSPC,
@@ -98,7 +105,7 @@ int table_put(struct table_writer *writer, const char *name, size_t name_size,
 		r = record_new(writer, name, name_size, hash, &offset);
 		if (r < 0)
 			return r;
-		version = pend(writer, offset, 0, descriptor);
+		version = version_pend(writer, offset, 0, descriptor);
 		chain_add(table, offset);
 		writer->n_records++;
 		bucket_split(writer);
@@ -130,7 +137,7 @@ int table_remove(
 	if (!offset)
 		return tarn_fail(ENOENT, "there is no tensor \"%.*s\"",
 			(int)name_size, name);
-	pend(writer, offset, NAME_REMOVED, NULL);
+	version_pend(writer, offset, NAME_REMOVED, NULL);
 	return 0;
 }
 
@@ -179,6 +186,9 @@ void table_commit(struct table_writer *writer,
 			displaced(arg, &record->versions[old].descriptor);
 		if (gone)
 			take_out(writer, offset);
+		else if (record->versions[new].expires)
+			timer_set(
+				writer, offset, record->versions[new].expires);
 	}
 	atomic_store_explicit(&h->n_names, names, memory_order_relaxed);
 	writer->touched.n = 0;

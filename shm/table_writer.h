@@ -14,6 +14,8 @@ struct stack {
 };
 
 int stack_reserve(struct stack *stack);
+/* Room for n more. */
+int stack_reserve_n(struct stack *stack, size_t n);
 /* False: no room, which stack_reserve would have made. */
 bool stack_push(struct stack *stack, uint64_t value);
 
@@ -23,9 +25,30 @@ bool stack_push(struct stack *stack, uint64_t value);
 
 static_assert(sizeof(struct name_record) % RECORD_ALIGN == 0, "row of records");
 
+/* A time at which a record is to be looked at: a name may end then. */
+struct timer {
+	uint64_t at;
+	uint64_t offset;
+};
+
+/* A binary heap, the first to come on top. */
+struct timers {
+	struct timer *v;
+	size_t n, room;
+	size_t rebuilt_n; /* so many when they were last collected anew */
+};
+
+/* What a version carries beside its descriptor. */
+struct stamp {
+	uint64_t token;
+	uint64_t expires;
+};
+
 struct table_writer {
 	struct table *table;
 	bool open;	      /* a transaction is */
+	struct stamp stamp;   /* of what is put in it */
+	struct timers timers;
 	struct stack touched; /* its records, once each */
 	struct stack holes[RECORD_CLASSES];
 	struct stack storages; /* free indices */
@@ -92,5 +115,19 @@ void record_erase(struct table_writer *writer, uint64_t offset);
 /* Into the list of its size. */
 void hole_keep(struct table_writer *writer, uint64_t offset);
 void version_write(struct name_record *record, int i, uint64_t commit,
-	uint64_t version, uint32_t flags,
+	uint64_t version, uint32_t flags, const struct stamp *stamp,
 	const struct tarn_descriptor *descriptor);
+
+/* Writes the pending version of a record, and gives its number; there is room
+ * for one more that is touched. */
+uint64_t version_pend(struct table_writer *writer, uint64_t offset,
+	uint32_t flags, const struct tarn_descriptor *descriptor);
+
+/* ---- table_expiry.c: names that end --------------------------------- */
+
+/* Room for a timer of each touched record and one more. */
+int timers_reserve(struct table_writer *writer);
+/* A committed version of that record ends then. */
+void timer_set(struct table_writer *writer, uint64_t offset, uint64_t expires);
+/* Collects them from all records, after a crash or when too many are void. */
+int timers_rebuild(struct table_writer *writer);

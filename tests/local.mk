@@ -172,6 +172,10 @@ TESTS += \
 	$(NULL)
 VALGRIND_EXCEPT += tests/table_crash tests/table_readers
 
+# Names that end, and who waits for names and bytes.
+check_PROGRAMS += tests/table_expiry
+TESTS += tests/table_expiry
+
 # Files.
 check_PROGRAMS += \
 	tests/file_tool \
