@@ -35,7 +35,9 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/options.h \
 	daemon/server.c \
 	daemon/server.h \
+	daemon/server_cache.c \
 	daemon/server_client.c \
+	daemon/server_count.c \
 	daemon/server_load.c \
 	daemon/server_load.h \
 	daemon/server_load_fill.c \

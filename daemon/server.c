@@ -57,7 +57,7 @@ static uint64_t count_cached(const struct server *server)
 	uint64_t n = 0;
 
 	for (const struct rule *rule = server->rules; rule; rule = rule->next)
-		n += rule->cached_bytes;
+		n += rule->counts.kinds[KIND_CACHED].n;
 	return n;
 }
 
@@ -68,7 +68,7 @@ static void on_timer(void *arg)
 
 	server->timer_at = 0;
 	for (struct rule *rule = server->rules; rule; rule = rule->next) {
-		storage_evict_idle(rule, now > idle ? now - idle : 0);
+		cache_evict_idle(rule, now > idle ? now - idle : 0);
 		loader_check(rule, now);
 	}
 	if (server->idle_since && now - server->idle_since >= idle &&
@@ -162,6 +162,7 @@ static void rule_free(struct rule *rule)
 	rule->closer = closer_free(rule->closer);
 	segments_free(rule);
 	free(rule->infos);
+	cache_free(rule);
 	fd_close(rule->table_fd);
 	table_unmap(&rule->table);
 	free(rule);

@@ -42,13 +42,56 @@ struct rule;
 struct client;
 struct load;
 
+/* What a storage is counted as: one of these. */
+enum storage_kind {
+	KIND_FREE,
+	KIND_FILLING,	  /* a load is under way */
+	KIND_NAMED,	  /* names lead to it */
+	KIND_CACHED,	  /* no name: kept for whoever proves the same file */
+	KIND_UNNAMED,	  /* only leases hold it, or nothing any more */
+	KIND_QUARANTINED, /* a dead loader's ring may still write it */
+	STORAGE_KINDS
+};
+
+struct storage_sum {
+	uint64_t n;
+	uint64_t bytes;	 /* their sizes */
+	uint64_t memory; /* what was taken for them, whole pages */
+};
+
+/* What a rule's storages are, kept up to date by storage_recount. */
+struct rule_counts {
+	struct storage_sum kinds[STORAGE_KINDS]; /* KIND_FREE: nothing */
+	struct storage_sum created; /* of all kinds: by clients */
+	struct storage_sum own;	    /* of all kinds: not in the pool */
+	uint64_t n_evicted;	    /* since the server began */
+	uint64_t bytes_evicted;
+};
+
+/* The storages of a kind, the one used longest ago first; index + 1, 0 is
+ * none. */
+struct storage_list {
+	uint32_t first, last;
+};
+
+/* Loaded files by what file it was: chains of index + 1. */
+struct file_cache {
+	uint32_t *buckets;
+	uint32_t n_buckets; /* a power of two, or 0 */
+	uint32_t n;	    /* storages in all chains */
+};
+
 /* What the server knows of a storage beyond the table's entry. */
 struct storage_info {
 	uint32_t names;	   /* names that lead to it */
-	bool cached;	   /* kept for whoever proves the same file */
-	uint64_t last_use; /* of a cached one: loop_now() */
 	uint32_t flags;	   /* LOADED_*: how it was read */
+	uint64_t last_use; /* or when it became what it is: loop_now() */
 	struct load *filling;
+	uint32_t before, after; /* in the list of its kind: index + 1 */
+	uint32_t same;		/* in its chain of the cache: index + 1 */
+	uint8_t kind;		/* enum storage_kind: where it is counted */
+	bool cached;		/* kept for whoever proves the same file */
+	bool findable;		/* in a chain of the cache */
 };
 
 /* Bytes that a dead loader's ring may still write. */
@@ -85,7 +128,9 @@ struct rule {
 	struct alloc *alloc;
 	struct storage_info *infos;
 	uint32_t n_infos;
-	uint32_t n_unnamed;
+	struct rule_counts counts;
+	struct storage_list lists[STORAGE_KINDS];
+	struct file_cache cache;
 	uint32_t nothing; /* the storage of all that is empty, if cached */
 	uint64_t nothing_generation;
 	int table_fd;	/* O_RDONLY, for clients; -1 until it is sealed */
@@ -100,7 +145,6 @@ struct rule {
 	bool memory_freed;   /* loads that wait may look again */
 	bool growing;	     /* the keeper was asked for memory */
 	bool loader_wanted;  /* the keeper was asked for a loader */
-	uint64_t cached_bytes;
 };
 
 struct client {
@@ -221,6 +265,10 @@ void client_free(struct client *client);
 struct storage_info *storage_info(struct rule *rule, uint32_t index);
 int storage_new(struct rule *rule, const struct table_storage *entry,
 	enum storage_state state, uint32_t *ret_index, uint64_t *ret_generation);
+/* The one way to another state; STORAGE_FREE begins the next generation. */
+void storage_set(struct rule *rule, uint32_t index, enum storage_state state);
+/* So many names more lead to it. */
+void storage_name(struct rule *rule, uint32_t index, uint32_t names);
 /* One name fewer leads to it. */
 void storage_unname(struct rule *rule, uint32_t index, uint64_t generation);
 /* Frees it if no name, no cache and no lease holds it. */
@@ -228,13 +276,35 @@ void storage_release(struct rule *rule, uint32_t index);
 void storage_released_by_client(struct rule *rule, uint32_t index,
 	uint64_t generation);
 void storage_sweep(struct rule *rule); /* after a client left */
-/* Is it that generation still, and kept for whoever asks for it? */
-bool storage_is_cached(struct rule *rule, uint32_t index, uint64_t generation);
-/* Drops the least recently used cached file that nobody holds: true if one
- * went. */
-bool storage_evict_one(struct rule *rule);
-void storage_evict_idle(struct rule *rule, uint64_t older_than);
+/* Does any client hold a lease on it, at this moment? */
+bool storage_leased(struct rule *rule, uint32_t index);
 int storage_remove_name(struct rule *rule, const char *name, size_t size);
+
+/* server_count.c: storages by what holds them */
+/* After its state, its names, its flags or info->cached have changed. Its
+ * size never does. */
+void storage_recount(struct rule *rule, uint32_t index);
+/* It was used just now: the last of its kind to go. */
+void storage_used(struct rule *rule, uint32_t index);
+/* The one used longest ago, and the next; UINT32_MAX: there is none. */
+uint32_t storage_first(const struct rule *rule, enum storage_kind kind);
+uint32_t storage_after(const struct rule *rule, uint32_t index);
+uint64_t storage_count_all(const struct rule *rule);
+
+/* server_cache.c: loaded files */
+/* Keeps a storage until room is needed or time has passed, and finds it for
+ * who proves the file that its entry names, if it names one. */
+void cache_keep(struct rule *rule, uint32_t index);
+/* Keeps it no longer, and releases it. */
+void cache_drop(struct rule *rule, uint32_t index);
+/* Is it that generation still, and kept? */
+bool cache_has(const struct rule *rule, uint32_t index, uint64_t generation);
+bool cache_find(const struct rule *rule, const struct msg_identity *id,
+	uint64_t file_offset, uint64_t size, uint32_t *ret);
+/* Drops the least recently used that nobody holds: true if one went. */
+bool cache_evict_one(struct rule *rule);
+void cache_evict_idle(struct rule *rule, uint64_t older_than);
+void cache_free(struct rule *rule);
 
 /* server_load.c and its like: the life of a load */
 void load_start(struct client *client, struct wire_message *message);

@@ -94,8 +94,7 @@ void client_free(struct client *client)
 	rule->server->n_clients--;
 	server_tell_keeper(
 		rule->server, D_CLIENT_GONE, &gone, sizeof(gone), NULL, 0);
-	if (rule->n_unnamed)
-		storage_sweep(rule);
+	storage_sweep(rule);
 }
 
 void client_drop(struct client *client, const char *why)
@@ -216,26 +215,14 @@ static int remove_name(struct client *client, const struct wire_message *m)
 
 static_assert(sizeof(struct tarn_store_status) == STATUS_SIZE, "as sent");
 
-static void count_storages(const struct rule *rule, struct tarn_store_status *s)
-{
-	uint32_t n = MIN(rule->n_infos, rule->table.header->n_storages);
-
-	for (uint32_t i = 0; i < n; i++) {
-		const struct table_storage *entry = &rule->table.storages[i];
-
-		s->storages += storage_word_state(entry->word) != STORAGE_FREE;
-		if (rule->infos[i].cached && !rule->infos[i].names)
-			s->cached += entry->size;
-	}
-}
-
 static void count_rules(
 	const struct server *server, struct tarn_store_status *s)
 {
 	for (const struct rule *rule = server->rules; rule; rule = rule->next) {
 		s->names += rule->table.header->n_names;
 		s->used += alloc_used(rule->alloc);
-		count_storages(rule, s);
+		s->storages += storage_count_all(rule);
+		s->cached += rule->counts.kinds[KIND_CACHED].bytes;
 		for (const struct loader *l = rule->loaders; l; l = l->next)
 			s->loaders++;
 	}

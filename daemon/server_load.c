@@ -104,7 +104,7 @@ static void succeed(struct load *load, uint32_t index, uint64_t generation,
 
 	if (r < 0)
 		return refuse(load, r);
-	storage_info(rule, index)->last_use = loop_now();
+	storage_used(rule, index);
 	loaded.flags |= storage_info(rule, index)->flags;
 	loaded.cpu_ns = cpu_ns + cpu_now() - load->cpu_start;
 	rule->server->n_loads++;
@@ -224,15 +224,13 @@ void load_filled(struct load *load, const struct msg_filled *filled)
 		return;
 	rule->server->bytes_loaded += load->size;
 	info->filling = NULL;
-	info->last_use = loop_now();
 	info->flags = filled->flags;
-	/* Kept until room is needed or time has passed; until then whoever
-	 * asked has time to take his lease. */
-	info->cached = true;
-	rule->cached_bytes += load->size;
 	atomic_store_explicit(&rule->table.storages[load->index].landed,
 		load->size, memory_order_relaxed);
-	table_storage_set(rule->writer, load->index, STORAGE_LIVE);
+	storage_set(rule, load->index, STORAGE_LIVE);
+	/* Kept until room is needed or time has passed; until then whoever
+	 * asked has time to take his lease. */
+	cache_keep(rule, load->index);
 	settle_sharers(load, 0);
 	succeed(load, load->index, load->generation, 0, filled->cpu_ns);
 }
@@ -282,7 +280,7 @@ void load_lost(struct load *load)
 			loader_quarantine(load->loader, load->alloc_offset,
 				load->alloc_size);
 			storage_info(rule, load->index)->filling = NULL;
-			table_storage_drop(rule->writer, load->index);
+			storage_set(rule, load->index, STORAGE_FREE);
 			load->alloc_size = 0;
 		}
 	} else {
@@ -358,7 +356,7 @@ static void load_nothing(struct load *load)
 	struct rule *rule = load->rule;
 	int r;
 
-	if (storage_is_cached(rule, rule->nothing, rule->nothing_generation))
+	if (cache_has(rule, rule->nothing, rule->nothing_generation))
 		return succeed(
 			load, rule->nothing, rule->nothing_generation, 0, 0);
 	r = load_add_storage(load, 0, 0);
@@ -366,8 +364,8 @@ static void load_nothing(struct load *load)
 		return refuse(load, r);
 	rule->nothing = load->index;
 	rule->nothing_generation = load->generation;
-	storage_info(rule, load->index)->cached = true;
-	table_storage_set(rule->writer, load->index, STORAGE_LIVE);
+	storage_set(rule, load->index, STORAGE_LIVE);
+	cache_keep(rule, load->index);
 	succeed(load, load->index, load->generation, 0, 0);
 }
 

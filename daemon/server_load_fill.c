@@ -78,7 +78,7 @@ int load_take_memory(struct load *load, bool may_grow)
 			return r;
 		}
 		/* What cannot fit shall not cost others their cache. */
-		if (size > alloc_total(rule->alloc) || !storage_evict_one(rule))
+		if (size > alloc_total(rule->alloc) || !cache_evict_one(rule))
 			return -ENOSPC;
 	}
 	r = load_add_storage(load, offset, size);

@@ -8,8 +8,6 @@
 
 #include <string.h>
 
-#include "base/checked.h"
-
 bool load_same_file(const struct msg_identity *a, const struct msg_identity *b)
 {
 	return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
@@ -25,24 +23,9 @@ static bool same_ranges(const struct load *a, const struct load *b)
 /* The cache is of loads of one range, which is what files have. */
 bool load_find_cached(const struct load *load, uint32_t *ret)
 {
-	const struct rule *rule = load->rule;
-	const struct msg_identity *id = &load->identity;
-	uint32_t n = MIN(rule->n_infos, rule->table.header->n_storages);
-
-	for (uint32_t i = 0; i < n; i++) {
-		const struct table_storage *e = &rule->table.storages[i];
-
-		if (rule->infos[i].cached && e->file_ino == id->ino &&
-			e->file_dev == id->dev && e->file_size == id->size &&
-			e->file_mtime == id->mtime &&
-			e->file_ctime == id->ctime && e->size == load->size &&
-			load->n_ranges == 1 &&
-			e->file_offset == load->ranges[0].file_offset) {
-			*ret = i;
-			return true;
-		}
-	}
-	return false;
+	return load->n_ranges == 1 &&
+	       cache_find(load->rule, &load->identity,
+		       load->ranges[0].file_offset, load->size, ret);
 }
 
 struct load *load_find_running(const struct load *load)

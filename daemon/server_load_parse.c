@@ -310,7 +310,7 @@ int load_publish(struct load *load, uint32_t index, uint64_t generation)
 		return r;
 	}
 	/* Counted first: what is displaced may be this very storage. */
-	storage_info(rule, index)->names += load->n_names;
+	storage_name(rule, index, load->n_names);
 	table_commit(rule->writer, displaced, rule);
 	return 0;
 }

@@ -2,9 +2,9 @@
 /*
  * Who holds a storage: names, the cache of loaded files, leases.
  *
- * Names and the cache are counted here; leases are read from the clients'
- * lease pages, and only when the other two are gone. See shm/lease.h for the
- * argument why that is safe.
+ * Names are counted here, the cache is server_cache.c's; leases are read from
+ * the clients' lease pages, and only when the other two are gone. See
+ * shm/lease.h for the argument why that is safe.
  */
 #include "daemon/server.h"
 
@@ -14,7 +14,6 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "daemon/log.h"
 
 static struct table_storage *entry_of(struct rule *rule, uint32_t index)
 {
@@ -67,32 +66,36 @@ int storage_new(struct rule *rule, const struct table_storage *entry,
 		return r;
 	r = table_storage_add(
 		rule->writer, entry, state, ret_index, ret_generation);
-	if (r == 0)
+	if (r == 0) {
 		rule->infos[*ret_index] = (struct storage_info) {0};
+		storage_recount(rule, *ret_index);
+	}
 	return r;
 }
 
-static bool leased(struct rule *rule, uint32_t index, uint64_t generation)
+bool storage_leased(struct rule *rule, uint32_t index)
 {
+	uint64_t generation = generation_of(rule, index);
+
 	for (struct client *c = rule->clients; c; c = c->next)
 		if (c->lease && lease_holds(c->lease, index, generation))
 			return true;
 	return false;
 }
 
-static void set_state(
-	struct rule *rule, uint32_t index, enum storage_state state)
+void storage_set(struct rule *rule, uint32_t index, enum storage_state state)
 {
-	enum storage_state old = state_of(rule, index);
-
-	if (old == STORAGE_UNNAMED)
-		rule->n_unnamed--;
-	if (state == STORAGE_UNNAMED)
-		rule->n_unnamed++;
 	if (state != STORAGE_FREE)
 		table_storage_set(rule->writer, index, state);
 	else
 		table_storage_drop(rule->writer, index);
+	storage_recount(rule, index);
+}
+
+void storage_name(struct rule *rule, uint32_t index, uint32_t names)
+{
+	rule->infos[index].names += names;
+	storage_recount(rule, index);
 }
 
 void storage_release(struct rule *rule, uint32_t index)
@@ -102,19 +105,19 @@ void storage_release(struct rule *rule, uint32_t index)
 
 	if (info->names || info->cached || info->filling)
 		return;
-	set_state(rule, index, STORAGE_FREEING);
+	storage_set(rule, index, STORAGE_FREEING);
 	/* F2 of shm/lease.h; pairs with the client's fence between storing
 	 * its lease and reading the word. */
 	atomic_thread_fence(memory_order_seq_cst);
-	if (leased(rule, index, generation_of(rule, index))) {
-		set_state(rule, index, STORAGE_UNNAMED);
+	if (storage_leased(rule, index)) {
+		storage_set(rule, index, STORAGE_UNNAMED);
 		/* A release that read FREEING rings; one that read LIVE before
 		 * us left its slot empty, which this scan saw. */
 		return;
 	}
 	if (entry->alloc_size)
 		alloc_give(rule->alloc, entry->alloc_offset, entry->alloc_size);
-	set_state(rule, index, STORAGE_FREE);
+	storage_set(rule, index, STORAGE_FREE);
 	rule->memory_freed = true;
 }
 
@@ -122,8 +125,10 @@ void storage_unname(struct rule *rule, uint32_t index, uint64_t generation)
 {
 	if (index >= rule->n_infos || generation_of(rule, index) != generation)
 		return;
-	if (rule->infos[index].names && --rule->infos[index].names == 0)
+	if (rule->infos[index].names && --rule->infos[index].names == 0) {
+		storage_recount(rule, index);
 		storage_release(rule, index);
+	}
 }
 
 void storage_released_by_client(
@@ -137,69 +142,12 @@ void storage_released_by_client(
 
 void storage_sweep(struct rule *rule)
 {
-	uint32_t n = MIN(rule->n_infos, rule->table.header->n_storages);
+	uint32_t index = storage_first(rule, KIND_UNNAMED), next;
 
-	for (uint32_t i = 0; i < n && rule->n_unnamed; i++)
-		if (state_of(rule, i) == STORAGE_UNNAMED)
-			storage_release(rule, i);
-}
-
-/* ---- the cache of loaded files -------------------------------------- */
-
-bool storage_is_cached(struct rule *rule, uint32_t index, uint64_t generation)
-{
-	return index < rule->n_infos && rule->infos[index].cached &&
-	       generation_of(rule, index) == generation;
-}
-
-static void uncache(struct rule *rule, uint32_t index)
-{
-	struct storage_info *info = &rule->infos[index];
-
-	info->cached = false;
-	rule->cached_bytes -= entry_of(rule, index)->size;
-	if (!info->names)
-		storage_release(rule, index);
-}
-
-bool storage_evict_one(struct rule *rule)
-{
-	uint32_t n = MIN(rule->n_infos, rule->table.header->n_storages);
-	uint32_t best = UINT32_MAX;
-
-	for (uint32_t i = 0; i < n; i++) {
-		struct storage_info *info = &rule->infos[i];
-
-		if (!info->cached || info->names || info->filling)
-			continue;
-		if (best != UINT32_MAX &&
-			info->last_use >= rule->infos[best].last_use)
-			continue;
-		if (!leased(rule, i, generation_of(rule, i)))
-			best = i;
-	}
-	if (best == UINT32_MAX)
-		return false;
-	log_event("evicted storage %u of %llu bytes", best,
-		(unsigned long long)entry_of(rule, best)->size);
-	uncache(rule, best);
-	return true;
-}
-
-void storage_evict_idle(struct rule *rule, uint64_t older_than)
-{
-	uint32_t n = MIN(rule->n_infos, rule->table.header->n_storages);
-
-	for (uint32_t i = 0; i < n && rule->cached_bytes; i++) {
-		struct storage_info *info = &rule->infos[i];
-
-		if (!info->cached || info->names || info->filling ||
-			info->last_use > older_than)
-			continue;
-		if (leased(rule, i, generation_of(rule, i)))
-			info->last_use = loop_now();
-		else
-			uncache(rule, i);
+	for (; index != UINT32_MAX; index = next) {
+		next = storage_after(rule, index);
+		if (state_of(rule, index) == STORAGE_UNNAMED)
+			storage_release(rule, index);
 	}
 }
 

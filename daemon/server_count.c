@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storages by what holds them: a list and a sum of each kind.
+ *
+ * The idea: a storage is of one kind, which follows from its state, its names
+ * and the cache alone. Whoever changes one of these calls storage_recount,
+ * which moves it from its old kind to its new one. So what is asked of all
+ * storages of a kind costs as much as there are of that kind, and what is
+ * asked of their number costs nothing.
+ */
+#include <stdatomic.h>
+
+#include "daemon/server.h"
+
+static const struct table_storage *entry_of(
+	const struct rule *rule, uint32_t index)
+{
+	return &rule->table.storages[index];
+}
+
+/* What it is now. */
+static enum storage_kind kind_now(const struct rule *rule, uint32_t index)
+{
+	const struct table_storage *entry = entry_of(rule, index);
+	const struct storage_info *info = &rule->infos[index];
+	/* Only this thread writes the word. */
+	enum storage_state state = storage_word_state(
+		atomic_load_explicit(&entry->word, memory_order_relaxed));
+
+	if (state == STORAGE_FREE)
+		return KIND_FREE;
+	if (entry->flags & STORAGE_QUARANTINE)
+		return KIND_QUARANTINED;
+	if (state == STORAGE_FILLING)
+		return KIND_FILLING;
+	if (info->names)
+		return KIND_NAMED;
+	return info->cached ? KIND_CACHED : KIND_UNNAMED;
+}
+
+static uint64_t memory_of(const struct table_storage *entry)
+{
+	return entry->flags & STORAGE_OWN ? (entry->size + 4095) & ~4095ull
+					  : entry->alloc_size;
+}
+
+static void sum(
+	struct storage_sum *s, const struct table_storage *entry, uint64_t sign)
+{
+	s->n += sign;
+	s->bytes += sign * entry->size;
+	s->memory += sign * memory_of(entry);
+}
+
+static void count(struct rule *rule, uint32_t index, uint64_t sign)
+{
+	const struct table_storage *entry = entry_of(rule, index);
+	struct rule_counts *counts = &rule->counts;
+
+	sum(&counts->kinds[rule->infos[index].kind], entry, sign);
+	if (entry->flags & STORAGE_CREATED)
+		sum(&counts->created, entry, sign);
+	if (entry->flags & STORAGE_OWN)
+		sum(&counts->own, entry, sign);
+}
+
+static void leave(struct rule *rule, uint32_t index)
+{
+	struct storage_info *info = &rule->infos[index];
+	struct storage_list *list = &rule->lists[info->kind];
+
+	count(rule, index, -1ull);
+	if (info->before)
+		rule->infos[info->before - 1].after = info->after;
+	else
+		list->first = info->after;
+	if (info->after)
+		rule->infos[info->after - 1].before = info->before;
+	else
+		list->last = info->before;
+	info->before = info->after = 0;
+	info->kind = KIND_FREE;
+}
+
+static void join(struct rule *rule, uint32_t index, enum storage_kind kind)
+{
+	struct storage_info *info = &rule->infos[index];
+	struct storage_list *list = &rule->lists[kind];
+
+	info->kind = (uint8_t)kind;
+	info->before = list->last;
+	if (list->last)
+		rule->infos[list->last - 1].after = index + 1;
+	else
+		list->first = index + 1;
+	list->last = index + 1;
+	info->last_use = loop_now();
+	count(rule, index, 1);
+}
+
+void storage_recount(struct rule *rule, uint32_t index)
+{
+	enum storage_kind kind = kind_now(rule, index);
+
+	if (kind == rule->infos[index].kind)
+		return;
+	if (rule->infos[index].kind != KIND_FREE)
+		leave(rule, index);
+	if (kind != KIND_FREE)
+		join(rule, index, kind);
+}
+
+void storage_used(struct rule *rule, uint32_t index)
+{
+	enum storage_kind kind = rule->infos[index].kind;
+
+	if (kind == KIND_FREE)
+		return;
+	leave(rule, index);
+	join(rule, index, kind);
+}
+
+uint32_t storage_first(const struct rule *rule, enum storage_kind kind)
+{
+	return rule->lists[kind].first - 1;
+}
+
+uint32_t storage_after(const struct rule *rule, uint32_t index)
+{
+	return rule->infos[index].after - 1;
+}
+
+uint64_t storage_count_all(const struct rule *rule)
+{
+	uint64_t n = 0;
+
+	for (int kind = KIND_FREE + 1; kind < STORAGE_KINDS; kind++)
+		n += rule->counts.kinds[kind].n;
+	return n;
+}
