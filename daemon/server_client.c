@@ -53,7 +53,8 @@ int client_new(struct rule *rule, const struct msg_client *from, int sock,
 	rule->server->n_clients++;
 	r = lease_map(lease_fd, &client->lease);
 	if (r == 0)
-		r = wire_reader_new(&client->reader);
+		r = wire_reader_new_beside(
+			rule->server->reader, &client->reader);
 	if (r == 0)
 		r = wire_writer_new(CLIENT_QUEUE_MAX, &client->writer);
 	if (r == 0) {

@@ -384,7 +384,7 @@ int loader_come(
 	}
 	loader->next = rule->loaders;
 	rule->loaders = loader;
-	r = wire_reader_new(&loader->reader);
+	r = wire_reader_new_beside(rule->server->reader, &loader->reader);
 	if (r == 0)
 		r = wire_writer_new(LOADER_QUEUE_MAX, &loader->writer);
 	if (r == 0) {

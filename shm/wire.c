@@ -25,7 +25,8 @@ struct wire_reader {
 	bool active;
 	wire_close_fn close;
 	void *close_arg;
-	unsigned char frame[WIRE_FRAME_MAX];
+	unsigned char *frame; /* one frame; nothing stays in it */
+	unsigned char own[];  /* it, unless it is another reader's */
 };
 
 /* More than the WIRE_FDS_MAX that are allowed, so that the excess is seen,
@@ -66,13 +67,37 @@ int wire_take_fd(struct wire_message *message, int i)
 	return fd_steal(&message->fds[i]);
 }
 
+static struct wire_reader *reader_new(size_t own)
+{
+	struct wire_reader *reader = calloc(1, sizeof(*reader) + own);
+
+	if (!reader) {
+		tarn_fail(ENOMEM, "no memory for a message reader");
+		return NULL;
+	}
+	reader->close = close_plainly;
+	reader->frame = reader->own;
+	return reader;
+}
+
 int wire_reader_new(struct wire_reader **ret)
 {
-	struct wire_reader *reader = calloc(1, sizeof(*reader));
+	struct wire_reader *reader = reader_new(WIRE_FRAME_MAX);
 
 	if (!reader)
-		return tarn_fail(ENOMEM, "no memory for a message reader");
-	reader->close = close_plainly;
+		return -ENOMEM;
+	*ret = reader;
+	return 0;
+}
+
+int wire_reader_new_beside(
+	const struct wire_reader *other, struct wire_reader **ret)
+{
+	struct wire_reader *reader = reader_new(0);
+
+	if (!reader)
+		return -ENOMEM;
+	reader->frame = other->frame;
 	*ret = reader;
 	return 0;
 }
@@ -131,7 +156,7 @@ static int frame_receive(
 		char bytes[CMSG_SPACE(sizeof(int) * FDS_SEEN)];
 		struct cmsghdr align;
 	} control;
-	struct iovec iov = {reader->frame, sizeof(reader->frame)};
+	struct iovec iov = {reader->frame, WIRE_FRAME_MAX};
 	struct msghdr msg;
 	ssize_t n;
 

@@ -279,9 +279,13 @@ void wire_message_clear(struct wire_message *message);
 /* Takes descriptor i out of the message; -1 when there is none. */
 int wire_take_fd(struct wire_message *message, int i);
 
-/* Collects frames into messages. One per connection. */
+/* Collects frames into messages. One per connection; with it goes room for a
+ * frame. One that is made beside another borrows the room of that one, which
+ * must outlive it and be used by the same thread: for who has a thousand. */
 struct wire_reader;
 int wire_reader_new(struct wire_reader **ret);
+int wire_reader_new_beside(const struct wire_reader *other,
+	struct wire_reader **ret);
 struct wire_reader *wire_reader_free(struct wire_reader *reader);
 
 /* How descriptors are closed that nobody took: fd_close without this. For who

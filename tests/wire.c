@@ -221,6 +221,37 @@ static void test_queue(void)
 	is_int(fds - 1, count_fds(), "and no descriptor is left");
 }
 
+/* Two connections, one room for frames: what is half there is each one's. */
+static void test_beside(void)
+{
+	struct wire_reader *other = NULL;
+	struct wire_message message;
+	struct wire_header h = head(WIRE_HELLO, 3);
+	int pair[2];
+
+	fresh();
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0, pair) < 0)
+		bail("socketpair: %m");
+	is_int(0, wire_reader_new_beside(reader, &other), "a reader beside");
+	h.flags = WIRE_MORE;
+	frame(h, 3, 0);
+	is_int(0, wire_receive(reader, socks[1], NULL, &message), "one half");
+	is_int(0, wire_send(pair[0], 5, 1, big + 50, 9, NULL, 0), "meanwhile");
+	is_int(1, wire_receive(other, pair[1], NULL, &message), "another");
+	is_mem(big + 50, message.body, 9, "is itself");
+	wire_message_clear(&message);
+	h.flags = 0;
+	frame(h, 3, 0);
+	is_int(1, wire_receive(reader, socks[1], NULL, &message), "the rest");
+	is_int(6, message.size, "makes it whole");
+	is_mem(big, message.body, 3, "from its first byte");
+	is_mem(big, message.body + 3, 3, "to its last");
+	wire_message_clear(&message);
+	other = wire_reader_free(other);
+	fd_close(pair[0]);
+	fd_close(pair[1]);
+}
+
 int main(void)
 {
 	int fds = count_fds();
@@ -229,6 +260,7 @@ int main(void)
 		big[i] = (unsigned char)(i * 7 + i / 251);
 	test_refused();
 	test_queue();
+	test_beside();
 	reader = wire_reader_free(reader);
 	fd_close(socks[0]);
 	fd_close(socks[1]);
