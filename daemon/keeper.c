@@ -16,9 +16,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -28,12 +26,9 @@
 #include "daemon/door.h"
 #include "daemon/headroom.h"
 #include "daemon/log.h"
-#include "shm/lease.h"
 
-#define CLIENTS_MAX 4096u     /* picked; fewer where descriptors are */
-#define ACCEPT_PAUSE_MS 100   /* after it failed; picked */
-#define CHILDREN_WAIT_MS 2000 /* at the end; picked */
-#define OVERFLOW_UID 65534u
+#define ACCEPT_PAUSE_MS 100          /* after it failed; picked */
+#define CHILDREN_WAIT_MS 2000        /* at the end; picked */
 #define SERVER_QUEUE_MAX (64u << 20) /* the server reads, or is stuck */
 
 int keeper_tell(struct keeper *keeper, uint16_t type, const void *body,
@@ -42,126 +37,6 @@ int keeper_tell(struct keeper *keeper, uint16_t type, const void *body,
 	int r = wire_push(keeper->writer, type, 0, body, size, fds, n_fds);
 
 	return r < 0 ? r : wire_flush(keeper->writer, keeper->server_sock);
-}
-
-/* ---- clients -------------------------------------------------------- */
-
-static void forget_client(struct keeper *keeper, uint64_t number)
-{
-	struct keeper_client **p, *client;
-
-	for (p = &keeper->clients; *p; p = &(*p)->next)
-		if ((*p)->number == number)
-			break;
-	client = *p;
-	if (!client)
-		return;
-	*p = client->next;
-	keeper->n_clients--;
-	fd_close(client->socket);
-	fd_close(client->lease_fd);
-	free(client);
-}
-
-/* Who may come at all: not those whose uid says nothing about them. */
-static int check_peer(int fd, struct ucred *ret)
-{
-	socklen_t size = sizeof(*ret);
-
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, ret, &size) < 0)
-		return tarn_fail(errno, "a peer without credentials");
-	if (ret->uid == OVERFLOW_UID && geteuid() != OVERFLOW_UID)
-		return tarn_fail(EPERM,
-			"uid %u is the overflow uid: it may be "
-			"anybody",
-			ret->uid);
-	return 0;
-}
-
-static int admit(struct keeper *keeper, int fd)
-{
-	struct msg_client message = {.number = keeper->next_client++};
-	struct keeper_client *client;
-	_cleanup_fd_ int lease = -1;
-	struct ucred peer;
-	int fds[2], r = 0;
-
-	if (keeper->n_clients >= keeper->clients_max)
-		return tarn_fail(EUSERS,
-			"%u clients are connected, which is the limit%s",
-			keeper->clients_max,
-			keeper->clients_max < CLIENTS_MAX
-				? " (with so few descriptors: ulimit -n)"
-				: "");
-	r = check_peer(fd, &peer);
-	if (r == 0)
-		r = keeper_rule_for(keeper, peer.uid, &message.rule);
-	if (r == 0)
-		r = lease_create(&lease);
-	if (r < 0)
-		return r;
-	message.uid = peer.uid;
-	message.gid = peer.gid;
-	message.pid = peer.pid;
-	fds[0] = fd;
-	fds[1] = lease;
-	r = keeper_tell(keeper, D_CLIENT, &message, sizeof(message), fds, 2);
-	if (r < 0)
-		return r;
-	client = calloc(1, sizeof(*client));
-	if (!client)
-		return tarn_fail(ENOMEM, "out of memory");
-	client->number = message.number;
-	client->socket = fd;
-	client->lease_fd = fd_steal(&lease);
-	client->next = keeper->clients;
-	keeper->clients = client;
-	keeper->n_clients++;
-	return 0;
-}
-
-/* Everybody who waits; how many came in. */
-static int accept_all(struct keeper *keeper)
-{
-	int came = 0;
-
-	for (;;) {
-		int fd = accept4(door_fd(keeper->door), NULL, NULL,
-			SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-		if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
-			continue;
-		if (fd < 0) {
-			if (errno == EAGAIN)
-				return came;
-			/* Whoever waits there goes on waiting, and poll would
-			 * say so at once, again and again. */
-			keeper->deaf = 1;
-			log_event("cannot accept: %s", tarn_errno_text(errno));
-			return came;
-		}
-		if (admit(keeper, fd) < 0) {
-			log_event("client refused: %s", tarn_fail_message());
-			fd_close(fd);
-		}
-		came++;
-	}
-}
-
-/* The server found nothing to do for a long time. The door is shut first,
- * then who came before that is let in: nobody is ever turned away. */
-static void drain_accepts(struct keeper *keeper)
-{
-	struct msg_drained message = {0};
-
-	door_shut(keeper->door);
-	if (accept_all(keeper) > 0) {
-		message.waiting = 1;
-		if (door_reopen(keeper->door) < 0)
-			log_event("%s", tarn_fail_message());
-	}
-	keeper_tell(
-		keeper, D_ACCEPTS_DRAINED, &message, sizeof(message), NULL, 0);
 }
 
 /* ---- the server's wishes -------------------------------------------- */
@@ -227,10 +102,11 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 	case D_LOADER:
 		return answer_loader(keeper, (struct msg_loader *)m->body);
 	case D_DRAIN_ACCEPTS:
-		drain_accepts(keeper);
+		keeper_drain_accepts(keeper);
 		return 0;
 	case D_CLIENT_GONE:
-		forget_client(keeper, ((struct msg_client *)m->body)->number);
+		keeper_client_forget(
+			keeper, ((struct msg_client *)m->body)->number);
 		return 0;
 	default:
 		keeper->finished = 1;
@@ -358,27 +234,8 @@ static void serve(struct keeper *keeper)
 		if (p[1].revents)
 			take_signal(keeper);
 		if (p[2].revents)
-			accept_all(keeper);
+			keeper_accept(keeper);
 	}
-}
-
-/*
- * As many descriptors as the system gives, and no more clients than these
- * allow: each takes two here and two in the server, where a quarter of all
- * is for loads (server_load.c), and what is left for segments, regions and
- * loaders.
- */
-static void limit_clients(struct keeper *keeper)
-{
-	struct rlimit limit;
-
-	keeper->clients_max = CLIENTS_MAX;
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
-	keeper->clients_max =
-		(uint32_t)MIN(CLIENTS_MAX, MAX(limit.rlim_cur / 6, 1u));
 }
 
 static int prepare(struct keeper *keeper)
@@ -403,7 +260,7 @@ static int prepare(struct keeper *keeper)
 	keeper->reach = 64ull << 30;
 	while (keeper->reach < 2 * MAX(memory, keeper->budget))
 		keeper->reach *= 2;
-	limit_clients(keeper);
+	keeper_limit_clients(keeper);
 	r = watch_signals(keeper);
 	if (r == 0)
 		r = wire_reader_new(&keeper->reader);
@@ -436,8 +293,7 @@ static void wait_for_children(struct keeper *keeper)
 static void clean_up(struct keeper *keeper)
 {
 	keeper->door = door_close(keeper->door);
-	while (keeper->clients)
-		forget_client(keeper, keeper->clients->number);
+	keeper_clients_free(keeper);
 	fd_close(keeper->server_sock);
 	if (keeper->populator_pid > 0)
 		kill(keeper->populator_pid, SIGKILL);

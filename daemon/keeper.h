@@ -23,6 +23,7 @@
 #define SEGMENT_DEFAULT (256ull << 20) /* a GiB is registered in four calls */
 #define SEGMENT_LIMIT (1ull << 30)    /* io_uring's for one buffer */
 #define SEGMENTS_MAX 16384u	      /* io_uring's for one ring */
+#define CLIENT_BUCKETS 1024u /* picked; some four in each at most */
 #define RULES_MAX 256u /* users and pools; picked, each costs a region */
 
 struct door;
@@ -41,10 +42,10 @@ struct keeper_segment {
 
 /* A connection: held so that a new server could take it over. */
 struct keeper_client {
-	uint64_t number;
+	struct msg_client who;
 	int socket;
 	int lease_fd;
-	struct keeper_client *next;
+	struct keeper_client *next; /* of the same bucket */
 };
 
 /* A growth that the server asked for. One is worked on at a time. */
@@ -71,7 +72,7 @@ struct keeper {
 	uint32_t n_rules;
 	struct keeper_segment *segments;
 	uint32_t n_segments;
-	struct keeper_client *clients;
+	struct keeper_client *clients[CLIENT_BUCKETS]; /* by number */
 	uint32_t n_clients;
 	uint32_t clients_max;
 	int deaf; /* accepting failed: not at once again */
@@ -105,6 +106,18 @@ int keeper_grow(struct keeper *keeper, const struct msg_grow *want);
 void keeper_populated(struct keeper *keeper, int status);
 int keeper_mapped(struct keeper *keeper, const struct msg_segment *answer);
 void keeper_memory_free(struct keeper *keeper);
+
+/* keeper_clients.c: the door, and who came through it */
+void keeper_limit_clients(struct keeper *keeper);
+/* Some of those who wait; poll tells of the others. */
+void keeper_accept(struct keeper *keeper);
+/* The server found nothing to do for a long time: does anybody wait? */
+void keeper_drain_accepts(struct keeper *keeper);
+void keeper_client_forget(struct keeper *keeper, uint64_t number);
+/* All of them one by one, from NULL on, in no order; NULL at the end. */
+struct keeper_client *keeper_client_next(struct keeper *keeper,
+	const struct keeper_client *client);
+void keeper_clients_free(struct keeper *keeper);
 
 /* keeper_fork.c: children */
 int keeper_fork_server(struct keeper *keeper);

@@ -16,6 +16,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/internal.h \
 	daemon/keeper.c \
 	daemon/keeper.h \
+	daemon/keeper_clients.c \
 	daemon/keeper_fork.c \
 	daemon/keeper_memory.c \
 	daemon/keeper_rules.c \
