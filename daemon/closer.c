@@ -117,7 +117,8 @@ void closer_close(struct closer *closer, int fd)
 		pthread_cond_signal(&closer->more);
 	} else {
 		/* Kept open rather than a chance to hang. */
-		log_event("descriptor %d cannot be closed: out of memory", fd);
+		log_error("close_failed", log_i64("fd", fd),
+			log_text("error", "out of memory"));
 		free(w);
 	}
 	pthread_mutex_unlock(&closer->lock);

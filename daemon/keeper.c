@@ -57,13 +57,13 @@ static int answer_loader(struct keeper *keeper, const struct msg_loader *want)
 			keeper, D_LOADER_IS, &message, sizeof(message), fds, 2);
 	}
 	if (r >= 0) {
-		log_event(
-			"loader %d for uid %u", (int)message.pid, message.uid);
+		log_info("loader_start", log_i64("pid", message.pid),
+			log_u64("uid", message.uid));
 		return 0;
 	}
 	/* pid 0 in the answer: there is none; one that was forked ends with
 	 * its socket. */
-	log_event("no loader: %s", tarn_fail_message());
+	log_error("loader_failed", log_text("error", tarn_fail_message()));
 	message.pid = 0;
 	return keeper_tell(
 		keeper, D_LOADER_IS, &message, sizeof(message), NULL, 0);
@@ -128,8 +128,9 @@ static int hear_server(struct keeper *keeper)
 			/* What is only short is no reason to give up all
 			 * memory: what was asked for does not come about. */
 			if (r < 0 && r != -EPROTO && r != -EPIPE) {
-				log_event("message %u: %s", m.type,
-					tarn_fail_message());
+				log_error("message_failed",
+					log_u64("type", m.type),
+					log_text("error", tarn_fail_message()));
 				r = 0;
 			}
 		}
@@ -143,7 +144,7 @@ static int hear_server(struct keeper *keeper)
 
 static void end(struct keeper *keeper, int status, const char *why)
 {
-	log_event("ending: %s", why);
+	log_info("end", log_text("why", why), log_i64("status", status));
 	keeper->finished = 1;
 	keeper->status = status;
 }
@@ -227,7 +228,8 @@ static void serve(struct keeper *keeper)
 		if (r >= 0 && p[0].revents & (POLLIN | POLLHUP | POLLERR))
 			r = hear_server(keeper);
 		if (r < 0 && !keeper->finished) {
-			log_event("%s", tarn_fail_message());
+			log_error("server_garbage",
+				log_text("error", tarn_fail_message()));
 			return end(
 				keeper, 1, "the server cannot be understood");
 		}
@@ -330,8 +332,8 @@ int keeper_run(const struct options *options)
 		fprintf(stderr, "tarnd: %s\n", tarn_fail_message());
 		keeper.status = 1;
 	} else {
-		log_event("serving %s budget %llu", options->socket,
-			(unsigned long long)keeper.budget);
+		log_info("start", log_text("socket", options->socket),
+			log_u64("budget", keeper.budget));
 		serve(&keeper);
 	}
 	clean_up(&keeper);

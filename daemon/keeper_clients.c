@@ -184,11 +184,13 @@ static int accept_some(struct keeper *keeper, int most)
 			/* Whoever waits there goes on waiting, and poll would
 			 * say so at once, again and again. */
 			keeper->deaf = 1;
-			log_event("cannot accept: %s", tarn_errno_text(errno));
+			log_error("accept_failed",
+				log_text("error", tarn_errno_text(errno)));
 			return came;
 		}
 		if (admit(keeper, fd) < 0)
-			log_event("client refused: %s", tarn_fail_message());
+			log_warning("client_refused",
+				log_text("error", tarn_fail_message()));
 		came++;
 	}
 	return came;
@@ -209,7 +211,8 @@ void keeper_drain_accepts(struct keeper *keeper)
 	if (accept_some(keeper, INT32_MAX) > 0) {
 		message.waiting = 1;
 		if (door_reopen(keeper->door) < 0)
-			log_event("%s", tarn_fail_message());
+			log_error("door_failed",
+				log_text("error", tarn_fail_message()));
 	}
 	keeper_tell(
 		keeper, D_ACCEPTS_DRAINED, &message, sizeof(message), NULL, 0);

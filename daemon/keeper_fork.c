@@ -240,7 +240,8 @@ pid_t keeper_fork_populator(struct keeper *keeper, void *addr, uint64_t size)
 		int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
 		if (fd >= 0 && write(fd, "1000", 4) < 0)
-			log_event("cannot offer itself to the OOM killer");
+			log_warning("oom_score_failed",
+				log_text("error", tarn_errno_text(errno)));
 		keep_only(&fd, fd >= 0 ? 1 : 0);
 		_exit(populate(addr, size));
 	}

@@ -216,9 +216,10 @@ static int seal_segment(struct keeper *keeper)
 	keeper->grows->left -= MIN(keeper->grows->left, s->mapped.size);
 	*s = (struct keeper_segment) {.fd = -1};
 	s = &more[keeper->n_segments - 1];
-	log_event("segment %u rule %u offset %llu size %llu", s->mapped.number,
-		s->mapped.rule, (unsigned long long)s->mapped.offset,
-		(unsigned long long)s->mapped.size);
+	log_info("segment_add", log_u64("segment", s->mapped.number),
+		log_u64("rule", s->mapped.rule),
+		log_u64("offset", s->mapped.offset),
+		log_u64("bytes", s->mapped.size));
 	return 0;
 }
 

@@ -34,7 +34,8 @@ int server_tell_keeper(struct server *server, uint16_t type, const void *body,
 	if (r == 0)
 		r = wire_flush(server->writer, server->start.sock);
 	if (r < 0)
-		log_event("the keeper cannot be told: %s", tarn_fail_message());
+		log_error(
+			"keeper_deaf", log_text("error", tarn_fail_message()));
 	else if (server->keeper_watch)
 		loop_change(server->keeper_watch,
 			r == 1 ? LOOP_READ : LOOP_READ | LOOP_WRITE);
@@ -135,7 +136,7 @@ static void drained(struct server *server, const struct msg_drained *message)
 		server->idle_since = 0;
 		return;
 	}
-	log_event("idle: nobody came, nothing is kept");
+	log_info("idle_end");
 	server->draining = true;
 }
 
@@ -310,7 +311,7 @@ static int take_message(struct server *server, struct wire_message *m)
 		drained(server, (struct msg_drained *)m->body);
 		return 0;
 	case D_TERMINATE:
-		log_event("draining: %u loads are under way", server->n_active);
+		log_info("drain", log_u64("loads", server->n_active));
 		server->draining = true;
 		return 0;
 	default:
@@ -334,19 +335,21 @@ static void on_keeper(void *arg, unsigned ready)
 		struct wire_message m = {0};
 
 		if (r < 0)
-			log_event("%s", tarn_fail_message());
+			log_error("message_failed",
+				log_text("error", tarn_fail_message()));
 		r = wire_receive(server->reader, server->start.sock, NULL, &m);
 		if (r == 1) {
 			/* One that cannot be followed is told, not fatal: the
 			 * keeper is sound, some resource was short. */
 			if (take_message(server, &m) < 0)
-				log_event("message %u: %s", m.type,
-					tarn_fail_message());
+				log_error("message_failed",
+					log_u64("type", m.type),
+					log_text("error", tarn_fail_message()));
 			wire_message_clear(&m);
 		}
 	}
 	if (r != -EAGAIN && r != -ENOMEM) {
-		log_event("the keeper is gone");
+		log_error("keeper_gone");
 		loop_quit(server->loop);
 		return;
 	}
@@ -384,7 +387,8 @@ int server_run(const struct server_start *start)
 		r = loop_run(server.loop);
 	}
 	if (r < 0)
-		log_event("%s", tarn_fail_message());
+		log_error("server_failed",
+			log_text("error", tarn_fail_message()));
 	while (server.rules) {
 		struct rule *rule = server.rules;
 

@@ -103,7 +103,8 @@ void client_drop(struct client *client, const char *why)
 	struct server *server = client->rule->server;
 
 	if (why)
-		log_event("client %d dropped: %s", (int)client->pid, why);
+		log_warning("client_dropped", log_i64("pid", client->pid),
+			log_u64("uid", client->uid), log_text("why", why));
 	client_free(client);
 	server_look_around(server);
 }
@@ -261,7 +262,7 @@ static int stop(struct client *client, const struct wire_message *m)
 			"only uid %u or root may stop this "
 			"daemon, not uid %u",
 			geteuid(), client->uid);
-	log_event("stop asked for by pid %d", (int)client->pid);
+	log_info("stop", log_i64("pid", client->pid));
 	client->rule->server->draining = true;
 	client_reply(client, WIRE_DONE, m->serial, NULL, 0, NULL, 0);
 	return 0;

@@ -79,8 +79,8 @@ static void load_free(struct load *load)
 static void refuse(struct load *load, int error)
 {
 	load->rule->server->n_failed++;
-	log_event("load of %s failed: %s", load->label ? load->label : "?",
-		tarn_fail_message());
+	log_warning("load_failed", log_text("label", load->label),
+		log_text("error", tarn_fail_message()));
 	if (load->client)
 		client_refuse(load->client, load->serial, error);
 	load_free(load);
@@ -110,9 +110,10 @@ static void succeed(struct load *load, uint32_t index, uint64_t generation,
 	rule->server->n_loads++;
 	if (flags & LOADED_CACHED)
 		rule->server->n_cached++;
-	log_event("load of %s: %llu bytes%s, %u names", load->label,
-		(unsigned long long)entry->size,
-		flags & LOADED_CACHED ? " (cached)" : "", load->n_names);
+	log_info("load_done", log_text("label", load->label),
+		log_u64("bytes", entry->size),
+		log_u64("cached", !!(flags & LOADED_CACHED)),
+		log_u64("names", load->n_names));
 	if (load->client)
 		client_reply(load->client, WIRE_LOADED, load->serial, &loaded,
 			sizeof(loaded), NULL, 0);

@@ -59,8 +59,8 @@ void loader_quarantine(struct loader *loader, uint64_t offset, uint64_t size)
 
 	/* Without a note of it the range is lost, which is safe. */
 	if (!q) {
-		log_event("%llu bytes are lost: out of memory",
-			(unsigned long long)size);
+		log_error("bytes_lost", log_u64("bytes", size),
+			log_text("error", "out of memory"));
 		return;
 	}
 	*q = (struct quarantine) {
@@ -97,8 +97,8 @@ static void loader_died(struct loader *loader)
 	struct load *load, *next;
 
 	if (loader->n_jobs || !loader->retired)
-		log_event("loader %d is gone with %u jobs", (int)loader->pid,
-			loader->n_jobs);
+		log_warning("loader_gone", log_i64("pid", loader->pid),
+			log_u64("jobs", loader->n_jobs));
 	loader->retired = true;
 	loader->watch = loop_unwatch(loader->watch);
 	loader->sock = fd_close(loader->sock);
@@ -113,8 +113,8 @@ again:
 	}
 	if (loop_watch(rule->server->loop, loader->pipe_fd, LOOP_READ, on_pipe,
 		    loader, &loader->pipe_watch) < 0)
-		log_event("ranges of loader %d stay in quarantine: %s",
-			(int)loader->pid, tarn_fail_message());
+		log_error("quarantine_stays", log_i64("pid", loader->pid),
+			log_text("error", tarn_fail_message()));
 	server_look_around(rule->server);
 }
 
@@ -145,8 +145,8 @@ static void take_answer(struct loader *loader, const struct wire_message *m)
 
 	if (m->type < L_IDENTITY || m->type > L_DROPPED ||
 		m->size < sizes[m->type - L_IDENTITY]) {
-		log_event("loader %d sent message %u of %u bytes",
-			(int)loader->pid, m->type, m->size);
+		log_error("loader_garbage", log_i64("pid", loader->pid),
+			log_u64("type", m->type), log_u64("bytes", m->size));
 		return;
 	}
 	load = load_by_job(loader->rule, ((struct msg_job *)m->body)->job);
@@ -281,9 +281,8 @@ static void hang(struct loader *loader, struct load *first)
 	bool reads = is_reading(loader);
 
 	if (!loader->hung)
-		log_event("loader %d hangs in a file with %u jobs; another "
-			  "takes over",
-			(int)loader->pid, loader->n_jobs);
+		log_warning("loader_hangs", log_i64("pid", loader->pid),
+			log_u64("jobs", loader->n_jobs));
 	loader->retired = true;
 	loader->hung = true;
 	loader->busy = true;

@@ -327,3 +327,17 @@ tests_cli_progress_SOURCES = \
 	tests/cli_progress.c \
 	$(NULL)
 tests_cli_progress_LDADD = tests/libtap.la
+
+# What people on call see: the log, reports, checks.
+check_PROGRAMS += \
+	tests/log \
+	$(NULL)
+dist_check_SCRIPTS += \
+	tests/daemon_log.py \
+	$(NULL)
+TESTS += \
+	tests/daemon_log.py \
+	tests/log \
+	$(NULL)
+tests_log_SOURCES = tests/log.c
+tests_log_LDADD = $(DAEMON_LIBS)
