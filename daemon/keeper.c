@@ -81,6 +81,8 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 		{D_LOADER, sizeof(struct msg_loader)},
 		{D_DRAIN_ACCEPTS, 0},
 		{D_CLIENT_GONE, sizeof(struct msg_client)},
+		{D_KEEP, sizeof(struct msg_keep)},
+		{D_FORGET, sizeof(struct msg_keep)},
 		{D_BYE, 0},
 	};
 	size_t i;
@@ -107,6 +109,11 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 	case D_CLIENT_GONE:
 		keeper_client_forget(
 			keeper, ((struct msg_client *)m->body)->number);
+		return 0;
+	case D_KEEP:
+		return keeper_keep(keeper, m);
+	case D_FORGET:
+		kept_drop(&keeper->kept, (struct msg_keep *)m->body);
 		return 0;
 	default:
 		keeper->finished = 1;
@@ -303,6 +310,7 @@ static void clean_up(struct keeper *keeper)
 		wait_for_children(keeper);
 	keeper->reader = wire_reader_free(keeper->reader);
 	keeper->writer = wire_writer_free(keeper->writer);
+	kept_free(&keeper->kept);
 	keeper_memory_free(keeper);
 	fd_close(keeper->signal_fd);
 }

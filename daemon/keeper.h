@@ -14,6 +14,7 @@
 #include <sys/types.h>
 
 #include "daemon/internal.h"
+#include "daemon/kept.h"
 #include "daemon/options.h"
 #include "shm/table.h"
 
@@ -77,6 +78,7 @@ struct keeper {
 	uint32_t clients_max;
 	int deaf; /* accepting failed: not at once again */
 	uint64_t next_client;
+	struct kept_table kept; /* for the next server */
 
 	struct keeper_grow *grows; /* the first is under way */
 	pid_t populator_pid;	   /* 0: none */
@@ -118,6 +120,10 @@ void keeper_client_forget(struct keeper *keeper, uint64_t number);
 struct keeper_client *keeper_client_next(struct keeper *keeper,
 	const struct keeper_client *client);
 void keeper_clients_free(struct keeper *keeper);
+
+/* keeper_kept.c: what the server gave to be held */
+int keeper_keep(struct keeper *keeper, struct wire_message *m);
+void keeper_kept_tell(struct keeper *keeper);
 
 /* keeper_fork.c: children */
 int keeper_fork_server(struct keeper *keeper);

@@ -18,8 +18,11 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/keeper.h \
 	daemon/keeper_clients.c \
 	daemon/keeper_fork.c \
+	daemon/keeper_kept.c \
 	daemon/keeper_memory.c \
 	daemon/keeper_rules.c \
+	daemon/kept.c \
+	daemon/kept.h \
 	daemon/loader.c \
 	daemon/loader_file.c \
 	daemon/loader_impl.h \
@@ -39,6 +42,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_cache.c \
 	daemon/server_client.c \
 	daemon/server_count.c \
+	daemon/server_kept.c \
 	daemon/server_load.c \
 	daemon/server_load.h \
 	daemon/server_load_fill.c \

@@ -303,6 +303,8 @@ static int take_message(struct server *server, struct wire_message *m)
 	case D_SEGMENT_MAP:
 		return segment_offered(
 			server, (struct msg_segment *)m->body, m);
+	case D_KEPT:
+		return server_take_kept(server, m);
 	case D_GROWN:
 		return grown(server, m);
 	case D_LOADER_IS:
@@ -396,6 +398,7 @@ int server_run(const struct server_start *start)
 		rule_free(rule);
 	}
 	segment_forget(&server);
+	kept_free(&server.kept);
 	loop_unwatch(server.keeper_watch);
 	wire_reader_free(server.reader);
 	wire_writer_free(server.writer);

@@ -16,6 +16,7 @@
 #include "daemon/alloc.h"
 #include "daemon/closer.h"
 #include "daemon/internal.h"
+#include "daemon/kept.h"
 #include "daemon/loop.h"
 #include "daemon/options.h"
 #include "shm/lease.h"
@@ -213,6 +214,7 @@ struct server {
 	struct rule *rules;
 	/* Mapped, not yet sealed; the keeper makes one at a time. */
 	struct mapped_segment offered;
+	struct kept_table kept;
 	uint64_t next_job;
 	uint64_t started_at;
 	uint64_t idle_since; /* 0: not idle */
@@ -250,6 +252,16 @@ void segments_free(struct rule *rule);
  * the borders of segments; from NULL writes zeroes. */
 void pool_write(struct rule *rule, uint64_t offset, const void *from,
 	uint64_t size);
+
+/* server_kept.c: descriptors that must outlive the server */
+/* Takes fd, also when it fails, and gives the keeper a copy: to be called
+ * before a table leads to it. */
+int server_keep(struct server *server, const struct msg_keep *key, int fd);
+/* Borrowed; -1: there is none. */
+int server_kept(const struct server *server, const struct msg_keep *key);
+void server_forget(struct server *server, const struct msg_keep *key);
+/* D_KEPT: what the last server had kept. */
+int server_take_kept(struct server *server, struct wire_message *m);
 
 /* server_client.c */
 int client_new(struct rule *rule, const struct msg_client *from, int sock,

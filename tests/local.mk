@@ -132,6 +132,12 @@ tests_loader_bad_SOURCES = \
 	$(NULL)
 tests_loader_bad_LDADD = $(DAEMON_LIBS)
 
+# A server that dies, and what the keeper holds for the next.
+check_PROGRAMS += tests/kept
+TESTS += tests/kept
+tests_kept_SOURCES = tests/kept.c
+tests_kept_LDADD = $(DAEMON_LIBS)
+
 # Tensors.
 check_PROGRAMS += \
 	tests/number \
