@@ -49,6 +49,8 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_load_find.c \
 	daemon/server_load_parse.c \
 	daemon/server_loader.c \
+	daemon/server_names.c \
+	daemon/server_names.h \
 	daemon/server_segments.c \
 	daemon/server_storage.c \
 	$(NULL)

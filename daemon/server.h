@@ -19,6 +19,7 @@
 #include "daemon/kept.h"
 #include "daemon/loop.h"
 #include "daemon/options.h"
+#include "daemon/server_names.h"
 #include "shm/lease.h"
 #include "shm/table.h"
 
@@ -185,9 +186,9 @@ struct load {
 	struct loader *loader;
 	int fds[2]; /* buffered, direct; -1 when there is none */
 	struct wire_message message; /* the names are read from it */
-	uint32_t n_ranges, n_names;
+	uint32_t n_ranges;
 	const struct msg_range *ranges;
-	const unsigned char *names;
+	struct name_list names;
 	char *label; /* printable */
 	uint64_t size; /* of the storage */
 	struct msg_identity identity;

@@ -113,7 +113,7 @@ static void succeed(struct load *load, uint32_t index, uint64_t generation,
 	log_info("load_done", log_text("label", load->label),
 		log_u64("bytes", entry->size),
 		log_u64("cached", !!(flags & LOADED_CACHED)),
-		log_u64("names", load->n_names));
+		log_u64("names", load->names.n));
 	if (load->client)
 		client_reply(load->client, WIRE_LOADED, load->serial, &loaded,
 			sizeof(loaded), NULL, 0);
