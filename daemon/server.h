@@ -118,6 +118,12 @@ struct loader {
 	struct quarantine *quarantine;
 };
 
+/* A segment of a pool as the server has it. */
+struct segment {
+	struct mapped_segment mapped; /* its number is the keeper's */
+	int fd;			      /* O_RDONLY, for clients */
+};
+
 /* An access rule: who may see what lies under it. One for each uid, and one
  * for each pool that has a name. */
 struct rule {
@@ -136,9 +142,7 @@ struct rule {
 	uint32_t nothing; /* the storage of all that is empty, if cached */
 	uint64_t nothing_generation;
 	int table_fd;	/* O_RDONLY, for clients; -1 until it is sealed */
-	int *segment_fds; /* by table segment number */
-	uint32_t *segment_numbers; /* the keeper's, likewise */
-	unsigned char **segment_addrs; /* writable here, likewise */
+	struct segment *segments; /* by the table's number */
 	uint32_t n_segments;
 	struct client *clients;
 	struct load *loads;

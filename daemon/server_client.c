@@ -189,19 +189,19 @@ static int check_reads(const struct client *client)
 static int segments(struct client *client, const struct wire_message *m)
 {
 	const struct msg_segments *want = (const struct msg_segments *)m->body;
-	struct rule *rule = client->rule;
+	const struct rule *rule = client->rule;
 	struct msg_segments reply = {.first = want->first};
-	uint32_t have = rule->n_segments;
-	int r = check_reads(client);
+	int fds[WIRE_FDS_MAX], r = check_reads(client);
 
 	if (r < 0)
 		return r;
-	if (want->first < have)
-		reply.count = MIN(MIN(want->count, have - want->first),
-			(uint32_t)WIRE_FDS_MAX);
+	for (uint64_t i = want->first;
+		i < rule->n_segments && reply.count < want->count &&
+		reply.count < WIRE_FDS_MAX;
+		i++)
+		fds[reply.count++] = rule->segments[i].fd;
 	client_reply(client, WIRE_SEGMENT_FDS, m->serial, &reply, sizeof(reply),
-		reply.count ? rule->segment_fds + want->first : NULL,
-		(int)reply.count);
+		fds, (int)reply.count);
 	return 0;
 }
 

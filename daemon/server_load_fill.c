@@ -137,10 +137,10 @@ uint32_t load_segments_needed(const struct load *load)
 	uint32_t need = 0;
 
 	for (uint32_t i = 0; i < rule->n_segments; i++) {
-		const struct table_segment *s = &rule->table.segments[i];
+		const struct mapped_segment *s = &rule->segments[i].mapped;
 
 		if (s->offset < to && from < s->offset + s->size)
-			need = MAX(need, rule->segment_numbers[i] + 1);
+			need = MAX(need, s->number + 1);
 	}
 	return need;
 }

@@ -51,26 +51,16 @@ int segment_offered(struct server *server, const struct msg_segment *from,
 	return r < 0 ? r : told;
 }
 
-/* Room for one more of each. */
 static int reserve(struct rule *rule)
 {
-	size_t n = rule->n_segments + 1;
-	unsigned char **addrs;
-	uint32_t *numbers;
-	int *fds;
+	size_t n = (size_t)rule->n_segments + 1;
+	struct segment *segments =
+		reallocarray(rule->segments, n, sizeof(*segments));
 
-	fds = reallocarray(rule->segment_fds, n, sizeof(*fds));
-	if (fds)
-		rule->segment_fds = fds;
-	numbers = reallocarray(rule->segment_numbers, n, sizeof(*numbers));
-	if (numbers)
-		rule->segment_numbers = numbers;
-	addrs = reallocarray(rule->segment_addrs, n, sizeof(*addrs));
-	if (addrs)
-		rule->segment_addrs = addrs;
-	return fds && numbers && addrs
-		       ? 0
-		       : tarn_fail(ENOMEM, "out of memory for %zu segments", n);
+	if (!segments)
+		return tarn_fail(ENOMEM, "out of memory for %zu segments", n);
+	rule->segments = segments;
+	return 0;
 }
 
 int segment_come(struct server *server, const struct msg_segment *from,
@@ -99,9 +89,8 @@ int segment_come(struct server *server, const struct msg_segment *from,
 		r = alloc_add(rule->alloc, from->offset, from->size);
 	if (r < 0)
 		return r;
-	rule->segment_fds[index] = fd_steal(&fd);
-	rule->segment_numbers[index] = from->number;
-	rule->segment_addrs[index] = offered->addr;
+	rule->segments[index] =
+		(struct segment) {.mapped = *offered, .fd = fd_steal(&fd)};
 	*offered = (struct mapped_segment) {0};
 	rule->n_segments++;
 	server->allocated += from->size;
@@ -111,28 +100,28 @@ int segment_come(struct server *server, const struct msg_segment *from,
 void segments_free(struct rule *rule)
 {
 	for (uint32_t i = 0; i < rule->n_segments; i++) {
-		munmap(rule->segment_addrs[i], rule->table.segments[i].size);
-		fd_close(rule->segment_fds[i]);
+		struct mapped_segment *s = &rule->segments[i].mapped;
+
+		munmap(s->addr, s->size);
+		fd_close(rule->segments[i].fd);
 	}
-	free(rule->segment_fds);
-	free(rule->segment_numbers);
-	free(rule->segment_addrs);
+	free(rule->segments);
 }
 
 void pool_write(
 	struct rule *rule, uint64_t offset, const void *from, uint64_t size)
 {
-	const struct table_segment *s = rule->table.segments;
 	uint64_t end = offset + size;
 
 	for (uint32_t i = 0; i < rule->n_segments; i++) {
-		uint64_t a = MAX(offset, s[i].offset);
-		uint64_t b = MIN(end, s[i].offset + s[i].size);
-		unsigned char *to = rule->segment_addrs[i];
+		const struct mapped_segment *s = &rule->segments[i].mapped;
+		uint64_t a = MAX(offset, s->offset);
+		uint64_t b = MIN(end, s->offset + s->size);
+		unsigned char *to = s->addr;
 
 		if (a >= b || !to)
 			continue;
-		to += a - s[i].offset;
+		to += a - s->offset;
 		if (from)
 			memcpy(to, (const char *)from + (a - offset), b - a);
 		else
