@@ -187,12 +187,23 @@ uint64_t loop_wait_until(const struct loop *loop)
 	return loop->timer_at > now ? loop->timer_at - now : 0;
 }
 
+void loop_between(struct loop *loop, void (*fn)(void *arg), void *arg)
+{
+	loop->between_fn = fn;
+	loop->between_arg = arg;
+}
+
 int loop_run(struct loop *loop)
 {
 	loop->quit = false;
 	while (!loop->quit) {
-		int r = loop->ops->turn(loop);
+		int r;
 
+		if (loop->between_fn)
+			loop->between_fn(loop->between_arg);
+		if (loop->quit)
+			break;
+		r = loop->ops->turn(loop);
 		if (r < 0)
 			return r;
 		if (loop->timer_at && !loop_wait_until(loop)) {

@@ -38,6 +38,10 @@ int loop_timer(struct loop *loop, uint64_t at_ns, void (*fn)(void *arg),
 	void *arg);
 uint64_t loop_now(void);
 
+/* Calls fn before each wait: what the callbacks of a turn leave behind is done
+ * once for all of them. */
+void loop_between(struct loop *loop, void (*fn)(void *arg), void *arg);
+
 /* Runs until loop_quit. */
 int loop_run(struct loop *loop);
 void loop_quit(struct loop *loop);

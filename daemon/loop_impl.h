@@ -46,6 +46,8 @@ struct loop {
 	uint64_t timer_at;
 	void (*timer_fn)(void *arg);
 	void *timer_arg;
+	void (*between_fn)(void *arg);
+	void *between_arg;
 };
 
 /* -errno and a sentence when the kernel refuses. */

@@ -309,6 +309,34 @@ static void timer(void)
 	ok(runs_out(0), "one that is due comes at once");
 }
 
+static void count(void *arg)
+{
+	int *times = arg;
+
+	++*times;
+}
+
+static void stop(void *arg)
+{
+	loop_quit(loop);
+}
+
+/* Once for all callbacks of a turn; before the first wait too. */
+static void between(void)
+{
+	int waits = 0, times = 0;
+
+	loop_between(loop, count, &waits);
+	ok(runs_out(5) && waits >= 1, "a call before the first wait");
+	waits = 0;
+	loop_timer(loop, loop_now() + 1000000, again, &times);
+	loop_run(loop);
+	ok(waits >= 3, "and before each of three");
+	loop_between(loop, stop, NULL);
+	ok(!runs_out(5000), "who ends the loop there waits no more");
+	loop_between(loop, NULL, NULL);
+}
+
 /* A child that inherits a loop lets go of it and changes nothing. */
 static void across_fork(void)
 {
@@ -334,7 +362,7 @@ static void all_of_it(const char *kind, const char *name)
 {
 	setenv("TARN_IO", kind, 1);
 	if (loop_new(&loop) < 0) {
-		skip(35, "%s: %s", name, tarn_fail_message());
+		skip(38, "%s: %s", name, tarn_fail_message());
 		return;
 	}
 	diag("%s", name);
@@ -348,6 +376,7 @@ static void all_of_it(const char *kind, const char *name)
 	duel();
 	many();
 	timer();
+	between();
 	across_fork();
 	loop = loop_free(loop);
 }
