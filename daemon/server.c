@@ -129,6 +129,22 @@ void server_look_around(struct server *server)
 		wake_at(server, loop_now() + MAX(idle / 4, 20000000ull));
 }
 
+/* What all callbacks of a turn let go of is looked for in one pass. Loads that
+ * wait for it may fail, and let go of more. */
+static void between_turns(void *arg)
+{
+	struct server *server = arg;
+	bool freed;
+
+	do {
+		freed = false;
+		for (struct rule *rule = server->rules; rule; rule = rule->next)
+			freed |= reap(rule);
+		if (freed)
+			server_look_around(server);
+	} while (freed);
+}
+
 static void drained(struct server *server, const struct msg_drained *message)
 {
 	server->asked_to_drain = false;
@@ -159,6 +175,7 @@ static void rule_free(struct rule *rule)
 	while (rule->clients)
 		client_free(rule->clients);
 	rule->writer = table_writer_free(rule->writer);
+	lease_batch_done(&rule->batch);
 	rule->alloc = alloc_free(rule->alloc);
 	rule->closer = closer_free(rule->closer);
 	segments_free(rule);
@@ -183,6 +200,8 @@ static int rule_open(struct server *server, struct rule *rule, int fd)
 		r = table_writer_new(&rule->table, &rule->writer);
 	if (r == 0)
 		r = alloc_new(&rule->alloc);
+	if (r == 0)
+		r = lease_batch_init(&rule->batch);
 	if (r == 0)
 		r = closer_new(&rule->closer);
 	if (r == 0)
@@ -385,6 +404,7 @@ int server_run(const struct server_start *start)
 		r = loop_watch(server.loop, start->sock, LOOP_READ, on_keeper,
 			&server, &server.keeper_watch);
 	if (r == 0) {
+		loop_between(server.loop, between_turns, &server);
 		server_look_around(&server);
 		r = loop_run(server.loop);
 	}

@@ -50,7 +50,8 @@ enum storage_kind {
 	KIND_FILLING,	  /* a load is under way */
 	KIND_NAMED,	  /* names lead to it */
 	KIND_CACHED,	  /* no name: kept for whoever proves the same file */
-	KIND_UNNAMED,	  /* only leases hold it, or nothing any more */
+	KIND_UNNAMED,	  /* only leases hold it, as far as is known */
+	KIND_LET_GO,	  /* it may be that nothing does: see reap() */
 	KIND_QUARANTINED, /* a dead loader's ring may still write it */
 	STORAGE_KINDS
 };
@@ -94,6 +95,7 @@ struct storage_info {
 	uint8_t kind;		/* enum storage_kind: where it is counted */
 	bool cached;		/* kept for whoever proves the same file */
 	bool findable;		/* in a chain of the cache */
+	bool let_go;		/* leases on it are to be looked for */
 };
 
 /* Bytes that a dead loader's ring may still write. */
@@ -139,6 +141,7 @@ struct rule {
 	struct rule_counts counts;
 	struct storage_list lists[STORAGE_KINDS];
 	struct file_cache cache;
+	struct lease_batch batch;
 	uint32_t nothing; /* the storage of all that is empty, if cached */
 	uint64_t nothing_generation;
 	int table_fd;	/* O_RDONLY, for clients; -1 until it is sealed */
@@ -284,17 +287,15 @@ int storage_new(struct rule *rule, const struct table_storage *entry,
 	enum storage_state state, uint32_t *ret_index, uint64_t *ret_generation);
 /* The one way to another state; STORAGE_FREE begins the next generation. */
 void storage_set(struct rule *rule, uint32_t index, enum storage_state state);
-/* So many names more lead to it. */
+/* So many names more lead to it; it may have been let go of before. */
 void storage_name(struct rule *rule, uint32_t index, uint32_t names);
 /* One name fewer leads to it. */
 void storage_unname(struct rule *rule, uint32_t index, uint64_t generation);
-/* Frees it if no name, no cache and no lease holds it. */
+/* To be freed after this turn of the loop, if no name, no cache and no lease
+ * holds it. */
 void storage_release(struct rule *rule, uint32_t index);
 void storage_released_by_client(struct rule *rule, uint32_t index,
 	uint64_t generation);
-void storage_sweep(struct rule *rule); /* after a client left */
-/* Does any client hold a lease on it, at this moment? */
-bool storage_leased(struct rule *rule, uint32_t index);
 int storage_remove_name(struct rule *rule, const char *name, size_t size);
 
 /* server_count.c: storages by what holds them */
@@ -307,6 +308,17 @@ void storage_used(struct rule *rule, uint32_t index);
 uint32_t storage_first(const struct rule *rule, enum storage_kind kind);
 uint32_t storage_after(const struct rule *rule, uint32_t index);
 uint64_t storage_count_all(const struct rule *rule);
+
+/* server_reap.c: what nobody holds goes back */
+/* Frees what was let go of and is not leased. True: memory came back. */
+bool reap(struct rule *rule);
+/* A client left: what only leases hold may be held by nobody now. */
+void reap_unnamed(struct rule *rule);
+/* Which of n storages are leased at this moment: one pass over all pages. As
+ * none is marked FREEING, it is only a guess at what reap() would find. */
+void reap_find_leased(struct rule *rule, const uint32_t *indices, uint32_t n,
+	bool *ret_leased);
+bool storage_leased(struct rule *rule, uint32_t index); /* just one */
 
 /* server_cache.c: loaded files */
 /* Keeps a storage until room is needed or time has passed, and finds it for

@@ -95,7 +95,7 @@ void client_free(struct client *client)
 	rule->server->n_clients--;
 	server_tell_keeper(
 		rule->server, D_CLIENT_GONE, &gone, sizeof(gone), NULL, 0);
-	storage_sweep(rule);
+	reap_unnamed(rule);
 }
 
 void client_drop(struct client *client, const char *why)

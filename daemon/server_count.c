@@ -35,7 +35,9 @@ static enum storage_kind kind_now(const struct rule *rule, uint32_t index)
 		return KIND_FILLING;
 	if (info->names)
 		return KIND_NAMED;
-	return info->cached ? KIND_CACHED : KIND_UNNAMED;
+	if (info->cached)
+		return KIND_CACHED;
+	return info->let_go ? KIND_LET_GO : KIND_UNNAMED;
 }
 
 static uint64_t memory_of(const struct table_storage *entry)

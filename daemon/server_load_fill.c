@@ -65,6 +65,9 @@ int load_take_memory(struct load *load, bool may_grow)
 
 	while (alloc_take(rule->alloc, size, &offset) < 0) {
 		load->state = LOAD_WAITING;
+		/* What this turn let go of, before more is asked for. */
+		if (reap(rule))
+			continue;
 		if (may_grow && rule->growing)
 			return 0;
 		if (may_grow) {

@@ -2,9 +2,9 @@
 /*
  * Who holds a storage: names, the cache of loaded files, leases.
  *
- * Names are counted here, the cache is server_cache.c's; leases are read from
- * the clients' lease pages, and only when the other two are gone. See
- * shm/lease.h for the argument why that is safe.
+ * Names are counted here, the cache is server_cache.c's. Leases are not
+ * counted: they are looked for in the clients' lease pages, and only when the
+ * other two are gone; that is server_reap.c.
  */
 #include "daemon/server.h"
 
@@ -73,16 +73,6 @@ int storage_new(struct rule *rule, const struct table_storage *entry,
 	return r;
 }
 
-bool storage_leased(struct rule *rule, uint32_t index)
-{
-	uint64_t generation = generation_of(rule, index);
-
-	for (struct client *c = rule->clients; c; c = c->next)
-		if (c->lease && lease_holds(c->lease, index, generation))
-			return true;
-	return false;
-}
-
 void storage_set(struct rule *rule, uint32_t index, enum storage_state state)
 {
 	if (state != STORAGE_FREE)
@@ -94,31 +84,29 @@ void storage_set(struct rule *rule, uint32_t index, enum storage_state state)
 
 void storage_name(struct rule *rule, uint32_t index, uint32_t names)
 {
-	rule->infos[index].names += names;
-	storage_recount(rule, index);
+	struct storage_info *info = &rule->infos[index];
+
+	info->names += names;
+	info->let_go = false;
+	if (state_of(rule, index) == STORAGE_UNNAMED)
+		storage_set(rule, index, STORAGE_LIVE);
+	else
+		storage_recount(rule, index);
 }
 
 void storage_release(struct rule *rule, uint32_t index)
 {
 	struct storage_info *info = &rule->infos[index];
-	struct table_storage *entry = entry_of(rule, index);
 
 	if (info->names || info->cached || info->filling)
 		return;
-	storage_set(rule, index, STORAGE_FREEING);
-	/* F2 of shm/lease.h; pairs with the client's fence between storing
-	 * its lease and reading the word. */
-	atomic_thread_fence(memory_order_seq_cst);
-	if (storage_leased(rule, index)) {
+	info->let_go = true;
+	/* Bytes that never came whole are for nobody but who holds them now;
+	 * others can still be taken until reap() looks. */
+	if (state_of(rule, index) == STORAGE_FILLING)
+		storage_set(rule, index, STORAGE_FREEING);
+	else
 		storage_set(rule, index, STORAGE_UNNAMED);
-		/* A release that read FREEING rings; one that read LIVE before
-		 * us left its slot empty, which this scan saw. */
-		return;
-	}
-	if (entry->alloc_size)
-		alloc_give(rule->alloc, entry->alloc_offset, entry->alloc_size);
-	storage_set(rule, index, STORAGE_FREE);
-	rule->memory_freed = true;
 }
 
 void storage_unname(struct rule *rule, uint32_t index, uint64_t generation)
@@ -138,17 +126,6 @@ void storage_released_by_client(
 		generation_of(rule, index) == generation &&
 		state_of(rule, index) == STORAGE_UNNAMED)
 		storage_release(rule, index);
-}
-
-void storage_sweep(struct rule *rule)
-{
-	uint32_t index = storage_first(rule, KIND_UNNAMED), next;
-
-	for (; index != UINT32_MAX; index = next) {
-		next = storage_after(rule, index);
-		if (state_of(rule, index) == STORAGE_UNNAMED)
-			storage_release(rule, index);
-	}
 }
 
 /* ---- names ----------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Taking and giving back a lease, and looking for one.
+ * Taking and giving back a lease.
  *
  * The idea: who takes and who frees both store, fence, and then read what the
  * other stores (A1 to A3 and F1 to F3 in the header), so that at least one of
@@ -208,26 +208,6 @@ bool lease_release(
 		return false;
 	return storage_word_state(word) == STORAGE_UNNAMED ||
 	       storage_word_state(word) == STORAGE_FREEING;
-}
-
-bool lease_holds(
-	const struct lease_page *page, uint32_t index, uint64_t generation)
-{
-	uint64_t wanted = lease_word(index, generation);
-	uint32_t used;
-
-	/* F2: pairs with the client's fence at A2. Here and not at the caller,
-	 * so that nobody can forget it. */
-	atomic_thread_fence(memory_order_seq_cst);
-	used = slots_used(page);
-	for (uint32_t i = 0; i < used; i++) {
-		/* Acquire: what a holder read before it let go comes before
-		 * our reuse; pairs with the release in lease_release. */
-		if (atomic_load_explicit(
-			    &page->slots[i], memory_order_acquire) == wanted)
-			return true;
-	}
-	return false;
 }
 
 uint32_t lease_count(const struct lease_page *page)

@@ -16,6 +16,18 @@
  * release (clear the slot, fence, read the word): when the word says UNNAMED
  * or FREEING the releaser rings the server, which otherwise might have
  * scanned before the slot was cleared and would never look again.
+ *
+ * A batch. The server does F1 for any number of storages, F2 once, and F3 once
+ * for all of them. The argument is about one storage and one slot at a time:
+ * each storage's F1 comes before the fence, each slot's read after it, and
+ * what else is stored before or read after does not matter.
+ *
+ * Moving. F3 is not atomic: a lease that moved from a slot that is still to be
+ * read to one that was read already would be missed. So nobody moves one. Who
+ * hands a reference on, to another slot, page or process, keeps his own until
+ * the new one was acquired as above, A1 to A3. If the new slot was read before
+ * A1, then FREEING was stored before that, A3 sees it, and the new acquire
+ * waits; the old lease, which stands all the while, is found.
  */
 #pragma once
 
@@ -70,8 +82,35 @@ int lease_acquire(struct lease_page *page, const struct table *table,
 bool lease_release(struct lease_page *page, const struct table *table,
 	uint32_t slot);
 
-/* The server's side: is there a lease on it in this page? */
-bool lease_holds(const struct lease_page *page, uint32_t index,
-	uint64_t generation);
 /* How many slots are in use. */
 uint32_t lease_count(const struct lease_page *page);
+
+/*
+ * The server's side: a batch of storages to look for, so that one pass over
+ * all pages is enough for any number of them. One thread.
+ */
+struct lease_wanted {
+	uint64_t word; /* 0: empty */
+	bool found;
+};
+
+struct lease_batch {
+	uint32_t n;
+	uint32_t capacity; /* a power of two; more than n */
+	struct lease_wanted *wanted;
+};
+
+int lease_batch_init(struct lease_batch *batch);
+void lease_batch_done(struct lease_batch *batch);
+/* False: it is full, and there is no memory for a larger one: look for what
+ * is in it first. */
+bool lease_batch_add(struct lease_batch *batch, uint32_t index,
+	uint64_t generation);
+/* Notes which of them are leased in this page. After the stores (F1) for all
+ * of them; the fence (F2) is in here. */
+void lease_batch_search(struct lease_batch *batch,
+	const struct lease_page *page);
+/* Was it found in a page since it was added? */
+bool lease_batch_found(const struct lease_batch *batch, uint32_t index,
+	uint64_t generation);
+void lease_batch_clear(struct lease_batch *batch);

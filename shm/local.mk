@@ -4,6 +4,7 @@ noinst_LTLIBRARIES += shm/libshm.la
 shm_libshm_la_SOURCES = \
 	shm/lease.c \
 	shm/lease.h \
+	shm/lease_batch.c \
 	shm/name.c \
 	shm/record.h \
 	shm/segment.c \

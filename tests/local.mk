@@ -182,6 +182,13 @@ VALGRIND_EXCEPT += tests/table_crash tests/table_readers
 check_PROGRAMS += tests/table_expiry
 TESTS += tests/table_expiry
 
+# Leases, from both sides.
+check_PROGRAMS += tests/reap
+TESTS += tests/reap
+tests_reap_SOURCES = tests/reap.c
+tests_reap_LDADD = $(DAEMON_LIBS)
+tests_reap_LDFLAGS = -Wl,--wrap=lease_batch_search
+
 # Files.
 check_PROGRAMS += \
 	tests/file_tool \

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What nobody holds goes back, once a turn of the loop, all at once.
+ *
+ * The idea: whatever loses its last name, or its place in the cache, is let go
+ * of. After the turn all that were let go of are marked FREEING, and one pass
+ * over the lease pages of the rule's clients tells which of them are held: the
+ * pass costs the same for one as for a thousand, and a rule's leases count for
+ * its own storages only. Those that are held become UNNAMED, and wait for the
+ * bell of their last holder or for the end of a client, which lets go of them
+ * again. See shm/lease.h for the argument why that is safe.
+ *
+ * Until it is marked, what was let go of is UNNAMED in the table, so that a
+ * server that dies before it looks leaves it to the next one.
+ */
+#include <stdatomic.h>
+
+#include "base/checked.h"
+#include "daemon/server.h"
+
+static uint64_t generation_of(const struct rule *rule, uint32_t index)
+{
+	/* Only this thread writes the word. */
+	return storage_word_generation(atomic_load_explicit(
+		&rule->table.storages[index].word, memory_order_relaxed));
+}
+
+static void search(struct rule *rule)
+{
+	for (const struct client *c = rule->clients; c; c = c->next)
+		if (c->lease)
+			lease_batch_search(&rule->batch, c->lease);
+}
+
+static void free_storage(struct rule *rule, uint32_t index)
+{
+	const struct table_storage *entry = &rule->table.storages[index];
+
+	if (entry->alloc_size)
+		alloc_give(rule->alloc, entry->alloc_offset, entry->alloc_size);
+	storage_set(rule, index, STORAGE_FREE);
+	rule->memory_freed = true;
+}
+
+/* Found or not: one that was marked. */
+static void settle(struct rule *rule, uint32_t index, bool found)
+{
+	rule->infos[index].let_go = false;
+	/* A release that read FREEING rings; one that read LIVE before us left
+	 * its slot empty, which the pass saw. */
+	if (found)
+		storage_set(rule, index, STORAGE_UNNAMED);
+	else
+		free_storage(rule, index);
+}
+
+/* As many as fit into the batch, from the first on; they stay in the list. */
+static uint32_t mark(struct rule *rule)
+{
+	uint32_t n = 0, index = storage_first(rule, KIND_LET_GO);
+
+	for (; index != UINT32_MAX; n++, index = storage_after(rule, index)) {
+		if (!lease_batch_add(
+			    &rule->batch, index, generation_of(rule, index)))
+			break;
+		storage_set(rule, index, STORAGE_FREEING);
+	}
+	return n;
+}
+
+bool reap(struct rule *rule)
+{
+	bool freed = false;
+
+	while (rule->counts.kinds[KIND_LET_GO].n) {
+		uint32_t n = mark(rule);
+
+		search(rule);
+		while (n--) {
+			uint32_t index = storage_first(rule, KIND_LET_GO);
+			bool found = lease_batch_found(&rule->batch, index,
+				generation_of(rule, index));
+
+			settle(rule, index, found);
+			freed |= !found;
+		}
+		lease_batch_clear(&rule->batch);
+	}
+	return freed;
+}
+
+void reap_unnamed(struct rule *rule)
+{
+	uint64_t n = rule->counts.kinds[KIND_UNNAMED].n;
+
+	while (n--)
+		storage_release(rule, storage_first(rule, KIND_UNNAMED));
+}
+
+void reap_find_leased(struct rule *rule, const uint32_t *indices, uint32_t n,
+	bool *ret_leased)
+{
+	uint32_t done = 0, to;
+
+	while (done < n) {
+		for (to = done; to < n; to++)
+			if (!lease_batch_add(&rule->batch, indices[to],
+				    generation_of(rule, indices[to])))
+				break;
+		search(rule);
+		for (; done < to; done++)
+			ret_leased[done] =
+				lease_batch_found(&rule->batch, indices[done],
+					generation_of(rule, indices[done]));
+		lease_batch_clear(&rule->batch);
+	}
+}
+
+bool storage_leased(struct rule *rule, uint32_t index)
+{
+	bool leased;
+
+	reap_find_leased(rule, &index, 1, &leased);
+	return leased;
+}

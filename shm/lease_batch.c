@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Looking for many leases in one pass.
+ *
+ * The idea: a server that frees a thousand storages must not read a thousand
+ * times what all clients hold. The few words that are looked for go into a
+ * hash, and each slot of each page is looked up in it once; so a pass costs
+ * what there is to read, and hardly more for a large batch than for one.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "shm/lease.h"
+
+#define FIRST_CAPACITY 64u       /* a page's quarter: most batches are of one */
+#define KEPT_CAPACITY 4096u      /* 64 KiB: what is kept between two batches */
+#define LAST_CAPACITY (1u << 20) /* 16 MiB; then a second pass is cheap */
+
+int lease_batch_init(struct lease_batch *batch)
+{
+	*batch = (struct lease_batch) {.capacity = FIRST_CAPACITY};
+	batch->wanted = calloc(batch->capacity, sizeof(*batch->wanted));
+	if (!batch->wanted)
+		return tarn_fail(ENOMEM, "leases: out of memory");
+	return 0;
+}
+
+void lease_batch_done(struct lease_batch *batch)
+{
+	free(batch->wanted);
+	*batch = (struct lease_batch) {0};
+}
+
+/* Fibonacci hashing: the index sits in the low bits and counts up. */
+static struct lease_wanted *find(const struct lease_batch *batch, uint64_t word)
+{
+	uint32_t mask = batch->capacity - 1;
+	uint32_t i = (uint32_t)((word * 0x9e3779b97f4a7c15ull) >> 32) & mask;
+
+	while (batch->wanted[i].word && batch->wanted[i].word != word)
+		i = (i + 1) & mask;
+	return &batch->wanted[i];
+}
+
+/* Half full at most: most slots that are looked up are not in it, and shall
+ * find that out at once. */
+static bool make_room(struct lease_batch *batch)
+{
+	struct lease_batch bigger = {
+		.n = batch->n, .capacity = batch->capacity * 2};
+
+	if ((batch->n + 1) * 2 <= batch->capacity)
+		return true;
+	if (bigger.capacity > LAST_CAPACITY)
+		return false;
+	bigger.wanted = calloc(bigger.capacity, sizeof(*bigger.wanted));
+	if (!bigger.wanted)
+		return false;
+	for (uint32_t i = 0; i < batch->capacity; i++)
+		if (batch->wanted[i].word)
+			*find(&bigger, batch->wanted[i].word) =
+				batch->wanted[i];
+	free(batch->wanted);
+	*batch = bigger;
+	return true;
+}
+
+bool lease_batch_add(
+	struct lease_batch *batch, uint32_t index, uint64_t generation)
+{
+	uint64_t word = lease_word(index, generation);
+
+	if (find(batch, word)->word)
+		return true;
+	if (!make_room(batch))
+		return false;
+	*find(batch, word) = (struct lease_wanted) {.word = word};
+	batch->n++;
+	return true;
+}
+
+void lease_batch_search(
+	struct lease_batch *batch, const struct lease_page *page)
+{
+	uint32_t used;
+
+	/* F2: pairs with the client's fence at A2. Here and not at the caller,
+	 * so that nobody can forget it. */
+	atomic_thread_fence(memory_order_seq_cst);
+	/* Relaxed: the fence is what makes a slot that counts be seen. */
+	used = atomic_load_explicit(&page->used, memory_order_relaxed);
+	used = MIN(used, (uint32_t)LEASE_SLOTS);
+	for (uint32_t i = 0; i < used; i++) {
+		/* Acquire: what a holder read before it let go comes before
+		 * our reuse; pairs with the release in lease_release. */
+		uint64_t word = atomic_load_explicit(
+			&page->slots[i], memory_order_acquire);
+		struct lease_wanted *wanted = find(batch, word);
+
+		if (word && wanted->word)
+			wanted->found = true;
+	}
+}
+
+bool lease_batch_found(
+	const struct lease_batch *batch, uint32_t index, uint64_t generation)
+{
+	return find(batch, lease_word(index, generation))->found;
+}
+
+void lease_batch_clear(struct lease_batch *batch)
+{
+	struct lease_batch fresh;
+
+	/* The next one is likely to be small again. */
+	if (batch->capacity > KEPT_CAPACITY && lease_batch_init(&fresh) >= 0) {
+		lease_batch_done(batch);
+		*batch = fresh;
+		return;
+	}
+	memset(batch->wanted, 0, batch->capacity * sizeof(*batch->wanted));
+	batch->n = 0;
+}
