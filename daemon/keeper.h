@@ -34,6 +34,7 @@ struct keeper_rule {
 	int rw_fd; /* until it is sealed; then -1 */
 	struct table table;
 	uint64_t pool_end; /* where the next segment goes */
+	uint64_t allocated; /* bytes of its segments */
 };
 
 struct keeper_segment {
@@ -129,7 +130,9 @@ void keeper_kept_tell(struct keeper *keeper);
 int keeper_fork_server(struct keeper *keeper);
 int keeper_fork_loader(struct keeper *keeper, struct msg_loader *loader,
 	int *ret_sock, int *ret_pipe);
-pid_t keeper_fork_populator(struct keeper *keeper, void *addr, uint64_t size);
+/* reserved: of the reserve of huge pages, so that no headroom is asked for. */
+pid_t keeper_fork_populator(struct keeper *keeper, void *addr, uint64_t size,
+	bool reserved);
 
 /* Sends to the server; a failure means that it is gone. */
 int keeper_tell(struct keeper *keeper, uint16_t type, const void *body,

@@ -178,6 +178,7 @@ int keeper_fork_loader(struct keeper *keeper, struct msg_loader *loader,
 struct populate {
 	char *addr;
 	uint64_t size;
+	bool reserved; /* hugetlb: it is ours already */
 	int error;
 };
 
@@ -193,7 +194,7 @@ static void *populate_part(void *arg)
 
 	for (done = 0; done < part->size && !part->error; done += step) {
 		step = MIN(part->size - done, POPULATE_STEP);
-		if (headroom_check(step) < 0)
+		if (!part->reserved && headroom_check(step) < 0)
 			part->error = ENOSPC;
 		else if (madvise(part->addr + done, step, MADV_POPULATE_WRITE) <
 			 0)
@@ -202,7 +203,7 @@ static void *populate_part(void *arg)
 	return NULL;
 }
 
-static int populate(char *addr, uint64_t size)
+static int populate(char *addr, uint64_t size, bool reserved)
 {
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	uint64_t n = MIN(POPULATE_THREADS, (uint64_t)MAX(cpus, 1));
@@ -217,7 +218,8 @@ static int populate(char *addr, uint64_t size)
 	}
 	for (i = 0; i < n; i++) {
 		parts[i] = (struct populate) {.addr = addr + i * each,
-			.size = i == n - 1 ? size - i * each : each};
+			.size = i == n - 1 ? size - i * each : each,
+			.reserved = reserved};
 		if (i < n - 1 && pthread_create(&threads[started], NULL,
 					 populate_part, &parts[i]) == 0)
 			started++;
@@ -231,7 +233,8 @@ static int populate(char *addr, uint64_t size)
 	return error;
 }
 
-pid_t keeper_fork_populator(struct keeper *keeper, void *addr, uint64_t size)
+pid_t keeper_fork_populator(
+	struct keeper *keeper, void *addr, uint64_t size, bool reserved)
 {
 	pid_t pid = fork_child(keeper, "populate");
 
@@ -243,7 +246,7 @@ pid_t keeper_fork_populator(struct keeper *keeper, void *addr, uint64_t size)
 			log_warning("oom_score_failed",
 				log_text("error", tarn_errno_text(errno)));
 		keep_only(&fd, fd >= 0 ? 1 : 0);
-		_exit(populate(addr, size));
+		_exit(populate(addr, size, reserved));
 	}
 	return pid;
 }

@@ -26,27 +26,50 @@
 
 /* ---- segments ------------------------------------------------------- */
 
+/* Whole units, and whole pages where they are larger. */
+static uint64_t round_size(const struct keeper_rule *rule, uint64_t size)
+{
+	uint64_t unit = MAX(SEGMENT_UNIT, 1ull << rule->spec.page_shift);
+
+	size = MIN(size, rule->spec.segment_max);
+	return (size + unit - 1) & ~(unit - 1);
+}
+
 /* The pool doubles, so that a small daemon stays small and a large one has
  * few segments; a load that needs more gets more at once. */
-static uint64_t next_size(
-	const struct keeper *keeper, uint64_t pool, uint64_t left)
+static uint64_t next_size(const struct keeper_rule *rule, uint64_t left)
 {
-	uint64_t size = MAX(SEGMENT_FIRST, pool);
+	uint64_t size = MAX(SEGMENT_FIRST, rule->pool_end);
 
-	size = MAX(size, left);
-	size = MIN(size, keeper->options.segment_max);
-	return (size + SEGMENT_UNIT - 1) & ~(SEGMENT_UNIT - 1);
+	return round_size(rule, MAX(size, left));
 }
 
 /* What there must be, and no more. */
-static uint64_t least_size(const struct keeper *keeper, uint64_t left)
+static uint64_t least_size(const struct keeper_rule *rule, uint64_t left)
 {
-	uint64_t size = MIN(left, keeper->options.segment_max);
-
-	return (size + SEGMENT_UNIT - 1) & ~(SEGMENT_UNIT - 1);
+	return round_size(rule, left);
 }
 
-static int may_grow(const struct keeper *keeper, uint64_t bytes)
+static int check_limit(const struct keeper_rule *rule, uint64_t bytes)
+{
+	const struct pool_spec *spec = &rule->spec;
+	uint64_t sum;
+
+	if (!spec->limit)
+		return 0;
+	if (add_u64(rule->allocated, bytes, &sum) || sum > spec->limit)
+		return tarn_fail(ENOSPC,
+			"%.1f MiB more do not fit into the pool %s of %.1f "
+			"MiB, of which %.1f MiB are taken; remove tensors "
+			"(tarn rm) or raise its size in tarnd.conf",
+			(double)bytes / 1048576, spec->name,
+			(double)spec->limit / 1048576,
+			(double)rule->allocated / 1048576);
+	return 0;
+}
+
+static int may_grow(const struct keeper *keeper, const struct keeper_rule *rule,
+	uint64_t bytes)
 {
 	uint64_t sum;
 
@@ -63,7 +86,10 @@ static int may_grow(const struct keeper *keeper, uint64_t bytes)
 			"there are %u segments, which is the "
 			"limit; use a larger --segment-size",
 			SEGMENTS_MAX);
-	return headroom_check(bytes);
+	if (check_limit(rule, bytes) < 0)
+		return -ENOSPC;
+	/* The reserve of huge pages was taken from what is free long ago. */
+	return rule->spec.page_shift > 12 ? 0 : headroom_check(bytes);
 }
 
 /* The segment that is being made comes to nothing. */
@@ -78,12 +104,66 @@ static void drop_growing(struct keeper *keeper)
 	keeper->populator_pid = 0;
 }
 
+/* A mapping of hugetlb memory reserves its pages, all or none. */
+static int map_segment(const struct pool_spec *spec, struct keeper_segment *s)
+{
+	char name[64];
+	int r;
+
+	snprintf(name, sizeof(name), "tarn-%u-%u", s->mapped.rule,
+		s->mapped.number);
+	r = segment_create(name, s->mapped.size, spec->page_shift, &s->fd);
+	if (r == 0)
+		r = segment_map_rw(s->fd, s->mapped.size, &s->mapped.addr);
+	if (r < 0 && spec->page_shift > 12)
+		return tarn_fail(ENOSPC,
+			"the pool %s needs %llu huge pages of %u MiB, and so "
+			"many are not free in the reserve; see "
+			"/sys/kernel/mm/hugepages, or use page-size = 4K",
+			spec->name,
+			(unsigned long long)(s->mapped.size >>
+					     spec->page_shift),
+			1u << (spec->page_shift - 20));
+	return r;
+}
+
+/* The next segment of a rule's pool, up to where it is populated. */
+static int make_segment(struct keeper *keeper, uint32_t number, uint64_t size)
+{
+	const struct keeper_rule *rule = &keeper->rules[number];
+	struct keeper_segment *s = &keeper->growing;
+	bool huge = rule->spec.page_shift > 12;
+	int r = may_grow(keeper, rule, size);
+
+	if (r < 0)
+		return r;
+	*s = (struct keeper_segment) {
+		.mapped = {.rule = number,
+			.number = keeper->n_segments,
+			.offset = rule->pool_end,
+			.size = size},
+		.fd = -1,
+	};
+	r = map_segment(&rule->spec, s);
+	if (r == 0) {
+		numa_place(s->mapped.addr, size);
+		if (!huge)
+			madvise(s->mapped.addr, size, MADV_HUGEPAGE);
+		keeper->populator_pid = keeper_fork_populator(
+			keeper, s->mapped.addr, size, huge);
+		r = keeper->populator_pid < 0 ? (int)keeper->populator_pid : 0;
+	}
+	if (r < 0)
+		drop_growing(keeper);
+	return r;
+}
+
 static int begin_segment(struct keeper *keeper, struct keeper_grow *grow)
 {
-	struct keeper_rule *rule = &keeper->rules[grow->want.rule];
-	struct keeper_segment *s = &keeper->growing;
-	uint64_t size = next_size(keeper, rule->pool_end, grow->left);
-	char name[64];
+	uint32_t number = grow->want.rule;
+	const struct keeper_rule *rule = &keeper->rules[number];
+	uint64_t size = next_size(rule, grow->left);
+	uint64_t least = least_size(rule, grow->left);
 	int r;
 
 	if (rule->pool_end + size > keeper->reach)
@@ -91,35 +171,10 @@ static int begin_segment(struct keeper *keeper, struct keeper_grow *grow)
 			"the pool's range of %.0f GiB of "
 			"addresses is used up",
 			(double)keeper->reach / (1 << 30));
-	r = may_grow(keeper, size);
-	if (r < 0) {
-		/* Doubling is for later; now it is the rest that counts. */
-		size = least_size(keeper, grow->left);
-		r = may_grow(keeper, size);
-	}
-	if (r < 0)
-		return r;
-	*s = (struct keeper_segment) {
-		.mapped = {.rule = grow->want.rule,
-			.number = keeper->n_segments,
-			.offset = rule->pool_end,
-			.size = size},
-		.fd = -1,
-	};
-	snprintf(name, sizeof(name), "tarn-%u-%u", s->mapped.rule,
-		s->mapped.number);
-	r = segment_create(name, size, 12, &s->fd);
-	if (r == 0)
-		r = segment_map_rw(s->fd, size, &s->mapped.addr);
-	if (r == 0) {
-		numa_place(s->mapped.addr, size);
-		madvise(s->mapped.addr, size, MADV_HUGEPAGE);
-		keeper->populator_pid =
-			keeper_fork_populator(keeper, s->mapped.addr, size);
-		r = keeper->populator_pid < 0 ? (int)keeper->populator_pid : 0;
-	}
-	if (r < 0)
-		drop_growing(keeper);
+	r = make_segment(keeper, number, size);
+	/* Doubling is for later; now it is the rest that counts. */
+	if (r < 0 && least < size)
+		r = make_segment(keeper, number, least);
 	return r;
 }
 
@@ -153,7 +208,8 @@ static void work_on_grows(struct keeper *keeper)
 		/* Refused as a whole rather than after the first of many
 		 * segments. */
 		if (grow->left == grow->want.bytes)
-			r = may_grow(keeper, grow->left);
+			r = may_grow(keeper, &keeper->rules[grow->want.rule],
+				grow->left);
 		if (r == 0 && grow->left > 0) {
 			r = begin_segment(keeper, grow);
 			if (r == 0)
@@ -213,6 +269,7 @@ static int seal_segment(struct keeper *keeper)
 	more[keeper->n_segments++] = *s;
 	keeper->allocated += s->mapped.size;
 	keeper->rules[s->mapped.rule].pool_end += s->mapped.size;
+	keeper->rules[s->mapped.rule].allocated += s->mapped.size;
 	keeper->grows->left -= MIN(keeper->grows->left, s->mapped.size);
 	*s = (struct keeper_segment) {.fd = -1};
 	s = &more[keeper->n_segments - 1];
