@@ -38,6 +38,7 @@ enum daemon_message {
 	D_LOADER_GONE,	      /* msg_loader: its pipe has ended */
 	D_KEEP,		      /* msg_keep, fd: hold it for the next server */
 	D_FORGET,	      /* msg_keep */
+	D_CLIENT_RULE,	      /* msg_client: it is under another rule now */
 	/* server -> loader */
 	L_FILE = 1200, /* msg_job, fds: buffered [, direct]: identify it */
 	L_FILL,	       /* msg_fill, n_ranges x msg_fill_range */

@@ -83,6 +83,7 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 		{D_CLIENT_GONE, sizeof(struct msg_client)},
 		{D_KEEP, sizeof(struct msg_keep)},
 		{D_FORGET, sizeof(struct msg_keep)},
+		{D_CLIENT_RULE, sizeof(struct msg_client)},
 		{D_BYE, 0},
 	};
 	size_t i;
@@ -115,6 +116,8 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 	case D_FORGET:
 		kept_drop(&keeper->kept, (struct msg_keep *)m->body);
 		return 0;
+	case D_CLIENT_RULE:
+		return keeper_client_move(keeper, (struct msg_client *)m->body);
 	default:
 		keeper->finished = 1;
 		return 0;

@@ -117,6 +117,8 @@ void keeper_accept(struct keeper *keeper);
 /* The server found nothing to do for a long time: does anybody wait? */
 void keeper_drain_accepts(struct keeper *keeper);
 void keeper_client_forget(struct keeper *keeper, uint64_t number);
+/* It has named a pool: a new server finds it there. */
+int keeper_client_move(struct keeper *keeper, const struct msg_client *to);
 /* All of them one by one, from NULL on, in no order; NULL at the end. */
 struct keeper_client *keeper_client_next(struct keeper *keeper,
 	const struct keeper_client *client);

@@ -66,6 +66,19 @@ void keeper_client_forget(struct keeper *keeper, uint64_t number)
 	client_free(client);
 }
 
+int keeper_client_move(struct keeper *keeper, const struct msg_client *to)
+{
+	struct keeper_client *client = *bucket_of(keeper, to->number);
+
+	if (to->rule >= keeper->n_rules)
+		return tarn_fail(EPROTO, "there is no rule %u", to->rule);
+	while (client && client->who.number != to->number)
+		client = client->next;
+	if (client)
+		client->who.rule = to->rule;
+	return 0;
+}
+
 struct keeper_client *keeper_client_next(
 	struct keeper *keeper, const struct keeper_client *client)
 {

@@ -52,6 +52,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_names.c \
 	daemon/server_names.h \
 	daemon/server_reap.c \
+	daemon/server_pool.c \
 	daemon/server_segments.c \
 	daemon/server_storage.c \
 	$(NULL)

@@ -169,11 +169,16 @@ struct rule *rule_find(struct server *server, uint32_t number)
 	return NULL;
 }
 
-static void rule_free(struct rule *rule)
+static void rule_leave(struct rule *rule)
 {
 	loader_free_all(rule);
 	while (rule->clients)
 		client_free(rule->clients);
+}
+
+static void rule_free(struct rule *rule)
+{
+	rule_leave(rule);
 	rule->writer = table_writer_free(rule->writer);
 	lease_batch_done(&rule->batch);
 	rule->alloc = alloc_free(rule->alloc);
@@ -411,6 +416,9 @@ int server_run(const struct server_start *start)
 	if (r < 0)
 		log_error("server_failed",
 			log_text("error", tarn_fail_message()));
+	/* A client of one rule may use the closer of another. */
+	for (struct rule *rule = server.rules; rule; rule = rule->next)
+		rule_leave(rule);
 	while (server.rules) {
 		struct rule *rule = server.rules;
 

@@ -105,7 +105,8 @@ struct quarantine {
 };
 
 struct loader {
-	struct rule *rule;
+	struct rule *rule; /* whose pool it fills */
+	struct rule *home; /* of the uid whose files it reads */
 	struct loader *next;
 	int32_t pid;
 	uint32_t n_segments; /* it has those numbered below */
@@ -157,11 +158,15 @@ struct rule {
 };
 
 struct client {
-	struct rule *rule;
+	struct rule *rule; /* which it may use, and no other */
+	struct rule *home; /* of its uid: whose closer closes its descriptors */
 	struct client *next;
 	uint64_t number;
 	uint32_t uid;
+	uint32_t gid;
 	int32_t pid;
+	uint32_t version; /* of the protocol; 0 before its hello */
+	bool may_write;	  /* load, publish, remove */
 	bool welcome; /* said hello */
 	bool gone;    /* to be freed when the loop is back */
 	int sock;
@@ -185,6 +190,7 @@ enum load_state {
 /* One WIRE_LOAD on its way. */
 struct load {
 	struct rule *rule;
+	struct rule *home; /* of the uid that loads */
 	struct load *next;
 	struct client *client; /* NULL: it left */
 	uint32_t serial;
@@ -281,6 +287,17 @@ void client_reply(struct client *client, uint16_t type, uint32_t serial,
 void client_refuse(struct client *client, uint32_t serial, int error);
 void client_free(struct client *client);
 
+/* server_pool.c: who may use which pool */
+#define POOL_READ 4u
+#define POOL_WRITE 2u
+struct rule *rule_of_user(struct server *server, uint32_t uid);
+/* From now on it belongs to the pool of that name: -EACCES. */
+int client_enter(struct client *client, const char *name, size_t size);
+/* Sets may_write by the rule that it is under. */
+void client_judge(struct client *client);
+/* Before whatever changes a pool: -EPERM with a sentence. */
+int client_check_write(const struct client *client);
+
 /* server_storage.c: who holds what */
 struct storage_info *storage_info(struct rule *rule, uint32_t index);
 int storage_new(struct rule *rule, const struct table_storage *entry,
@@ -356,7 +373,8 @@ int load_parse(struct load *load);
 int load_publish(struct load *load, uint32_t index, uint64_t generation);
 
 /* server_loader.c: the server's end of loaders */
-struct loader *loader_for(struct rule *rule, uint32_t n_segments);
+struct loader *loader_for(
+	struct rule *rule, struct rule *home, uint32_t n_segments);
 int loader_come(struct rule *rule, const struct msg_loader *from, int sock,
 	int pipe_fd);
 int loader_tell(struct loader *loader, uint16_t type, const void *body,

@@ -43,14 +43,19 @@ int client_new(struct rule *rule, const struct msg_client *from, int sock,
 		return r;
 	}
 	client->rule = rule;
+	client->home = rule_of_user(rule->server, from->uid);
+	if (!client->home)
+		client->home = rule;
 	client->number = from->number;
 	client->uid = from->uid;
+	client->gid = from->gid;
 	client->pid = from->pid;
 	client->sock = sock;
 	client->lease_fd = lease_fd;
 	client->next = rule->clients;
 	rule->clients = client;
 	rule->server->n_clients++;
+	client_judge(client);
 	r = lease_map(lease_fd, &client->lease);
 	if (r == 0)
 		r = wire_reader_new_beside(
@@ -62,7 +67,8 @@ int client_new(struct rule *rule, const struct msg_client *from, int sock,
 		 * before it reads. */
 		wire_writer_limit_fds(client->writer, WIRE_FDS_MAX);
 		/* A client's descriptors are never closed in this thread. */
-		wire_reader_set_close(client->reader, close_for, rule->closer);
+		wire_reader_set_close(
+			client->reader, close_for, client->home->closer);
 		r = loop_watch(rule->server->loop, sock,
 			rule->table_fd < 0 ? 0 : LOOP_READ, on_client, client,
 			&client->watch);
@@ -144,30 +150,46 @@ void client_refuse(struct client *client, uint32_t serial, int error)
 
 /* ---- requests ------------------------------------------------------- */
 
-static int hello(struct client *client, const struct wire_message *m)
+static int check_hello(const struct client *client, const struct msg_hello *h)
 {
-	const struct msg_hello *hello = (const struct msg_hello *)m->body;
-	struct server *server = client->rule->server;
-	struct msg_welcome welcome = {
-		.version = MIN(hello->version, PROTOCOL_VERSION),
-		.instance = server->start.instance,
-		.keeper_pid = server->start.keeper_pid,
+	if (h->version < PROTOCOL_OLDEST || h->version_min > PROTOCOL_VERSION)
+		return tarn_fail(EPROTO,
+			"the client speaks protocol %u to %u, this daemon %u "
+			"to %u; use the same tarn on both sides",
+			h->version_min, h->version, PROTOCOL_OLDEST,
+			PROTOCOL_VERSION);
+	if (client->welcome)
+		return tarn_fail(EPROTO, "a second hello");
+	return 0;
+}
+
+static void welcome(struct client *client, uint32_t serial)
+{
+	const struct server_start *start = &client->rule->server->start;
+	struct msg_welcome body = {
+		.version = client->version,
+		.instance = start->instance,
+		.keeper_pid = start->keeper_pid,
 		.server_pid = getpid(),
 	};
 	int fds[2] = {client->rule->table_fd, client->lease_fd};
 
-	if (hello->version < PROTOCOL_OLDEST ||
-		hello->version_min > PROTOCOL_VERSION)
-		return tarn_fail(EPROTO,
-			"the client speaks protocol %u to %u, this daemon %u "
-			"to %u; use the same tarn on both sides",
-			hello->version_min, hello->version, PROTOCOL_OLDEST,
-			PROTOCOL_VERSION);
-	if (client->welcome)
-		return tarn_fail(EPROTO, "a second hello");
 	client->welcome = true;
-	client_reply(client, WIRE_WELCOME, m->serial, &welcome, sizeof(welcome),
-		fds, 2);
+	client_reply(client, WIRE_WELCOME, serial, &body, sizeof(body), fds, 2);
+}
+
+static int hello(struct client *client, const struct wire_message *m)
+{
+	const struct msg_hello *hello = (const struct msg_hello *)m->body;
+	size_t pool_size = m->size - sizeof(*hello);
+	int r = check_hello(client, hello);
+
+	if (r == 0 && pool_size)
+		r = client_enter(client, (const char *)(hello + 1), pool_size);
+	if (r < 0)
+		return r;
+	client->version = MIN(hello->version, PROTOCOL_VERSION);
+	welcome(client, m->serial);
 	return 0;
 }
 
@@ -272,7 +294,7 @@ static uint32_t largest_body(uint16_t type)
 {
 	switch (type) {
 	case WIRE_HELLO:
-		return sizeof(struct msg_hello);
+		return sizeof(struct msg_hello) + WIRE_POOL_MAX;
 	case WIRE_SEGMENTS:
 	case WIRE_CANCEL:
 		return sizeof(struct msg_segments);
@@ -294,6 +316,8 @@ static uint32_t largest_body(uint16_t type)
 static bool whole(const struct wire_message *m)
 {
 	switch (m->type) {
+	case WIRE_HELLO:
+		return m->size >= sizeof(struct msg_hello);
 	case WIRE_LOAD:
 		return m->size >= sizeof(struct msg_load);
 	case WIRE_REMOVE:
@@ -306,15 +330,24 @@ static bool whole(const struct wire_message *m)
 	}
 }
 
+static bool changes_pool(uint16_t type)
+{
+	return type == WIRE_LOAD || type == WIRE_REMOVE || type == WIRE_PUBLISH;
+}
+
 static int take_request(struct client *client, struct wire_message *m)
 {
 	const struct msg_released *released;
+	int r;
 
 	if (!whole(m))
 		return tarn_fail(
 			EPROTO, "message %u has %u bytes", m->type, m->size);
 	if (!client->welcome && m->type != WIRE_HELLO)
 		return tarn_fail(EPROTO, "message %u before a hello", m->type);
+	r = changes_pool(m->type) ? client_check_write(client) : 0;
+	if (r < 0)
+		return r;
 	switch (m->type) {
 	case WIRE_HELLO:
 		return hello(client, m);
@@ -346,7 +379,7 @@ static int take_request(struct client *client, struct wire_message *m)
 static void give_fds_to_closer(struct client *client, struct wire_message *m)
 {
 	for (int i = 0; i < m->n_fds; i++)
-		closer_close(client->rule->closer, wire_take_fd(m, i));
+		closer_close(client->home->closer, wire_take_fd(m, i));
 }
 
 /* One message an event, so that nobody keeps the server to himself. */

@@ -66,10 +66,11 @@ static void load_free(struct load *load)
 	load_leave_loader(load);
 	if (load->client)
 		load->client->n_loads--;
-	closer_close(rule->closer, load->fds[0]);
-	closer_close(rule->closer, load->fds[1]);
+	closer_close(load->home->closer, load->fds[0]);
+	closer_close(load->home->closer, load->fds[1]);
 	for (int i = 0; i < load->message.n_fds; i++)
-		closer_close(rule->closer, wire_take_fd(&load->message, i));
+		closer_close(
+			load->home->closer, wire_take_fd(&load->message, i));
 	wire_message_clear(&load->message);
 	free(load->label);
 	free(load);
@@ -342,7 +343,7 @@ static int may_start(struct client *client)
 			"%u loads are under way, which is the limit with so "
 			"many descriptors (ulimit -n); wait for one",
 			client->rule->server->loads_max);
-	if (closer_waiting(client->rule->closer) > CLOSER_WEDGED)
+	if (closer_waiting(client->home->closer) > CLOSER_WEDGED)
 		return tarn_fail(EBUSY,
 			"the file system of %u earlier files "
 			"does not let them be closed",
@@ -383,6 +384,7 @@ void load_start(struct client *client, struct wire_message *message)
 	if (r < 0)
 		return client_refuse(client, message->serial, r);
 	load->rule = rule;
+	load->home = client->home;
 	load->client = client;
 	load->serial = message->serial;
 	load->cpu_start = cpu_now();

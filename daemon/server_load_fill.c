@@ -26,7 +26,7 @@ int load_add_storage(struct load *load, uint64_t offset, uint64_t size)
 	uint64_t first = load->n_ranges ? load->ranges[0].file_offset : 0;
 	struct table_storage entry = {
 		.pool = load->rule->number,
-		.owner = load->rule->spec.uid,
+		.owner = load->home->spec.uid,
 		.base = offset + first % PAGE,
 		.size = load->size,
 		.alloc_offset = offset,
@@ -154,7 +154,7 @@ int load_identify(struct load *load, uint32_t n_segments)
 	int r;
 
 	load->state = LOAD_NEW;
-	load->loader = loader_for(load->rule, n_segments);
+	load->loader = loader_for(load->rule, load->home, n_segments);
 	if (!load->loader)
 		return 0;
 	load->loader->n_jobs++;

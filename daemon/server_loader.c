@@ -215,13 +215,17 @@ int loader_tell(struct loader *loader, uint16_t type, const void *body,
 
 /* ---- coming and going ---------------------------------------------------- */
 
-/* The newest, if it knows enough segments; else NULL, and one is asked for. */
-struct loader *loader_for(struct rule *rule, uint32_t n_segments)
+/* The newest of that uid, if it knows enough segments; else NULL, and one is
+ * asked for. The keeper is asked for one at a time: when that has come, who
+ * waits for another asks again. */
+struct loader *loader_for(
+	struct rule *rule, struct rule *home, uint32_t n_segments)
 {
-	struct msg_loader want = {.rule = rule->number, .uid = rule->spec.uid};
+	struct msg_loader want = {.rule = rule->number, .uid = home->spec.uid};
 
 	for (struct loader *l = rule->loaders; l; l = l->next)
-		if (!l->retired && l->n_segments >= n_segments)
+		if (l->home == home && !l->retired &&
+			l->n_segments >= n_segments)
 			return l;
 	if (!rule->loader_wanted)
 		rule->loader_wanted =
@@ -298,18 +302,25 @@ static void hang(struct loader *loader, struct load *first)
 		loader_free(loader);
 }
 
+static uint32_t count_hung(const struct loader *of)
+{
+	uint32_t n = 0;
+
+	for (const struct loader *l = of->rule->loaders; l; l = l->next)
+		n += l->hung && l->home == of->home;
+	return n;
+}
+
 void loader_check(struct rule *rule, uint64_t now)
 {
 	struct loader *loader, *next;
-	uint32_t n_hung = 0;
 
-	for (loader = rule->loaders; loader; loader = loader->next)
-		n_hung += loader->hung;
 	for (loader = rule->loaders; loader; loader = next) {
 		struct load *first = first_asked(loader);
 
 		next = loader->next;
-		if (loader->sock < 0 || (!loader->hung && n_hung >= HUNG_MAX))
+		if (loader->sock < 0 ||
+			(!loader->hung && count_hung(loader) >= HUNG_MAX))
 			continue;
 		/* Also one that was replaced for its reads may be found to
 		 * owe an answer. */
@@ -341,13 +352,13 @@ void loader_job_done(struct loader *loader)
 }
 
 /* The keeper could not fork: those who waited for it are told. */
-static void no_loader(struct rule *rule)
+static void no_loader(struct rule *rule, const struct rule *home)
 {
 	struct load *load;
 
 	do {
 		for (load = rule->loads; load; load = load->next)
-			if (load->state == LOAD_NEW)
+			if (load->state == LOAD_NEW && load->home == home)
 				break;
 		tarn_fail(EAGAIN, "no loader process could be started; is "
 				  "there a limit on processes?");
@@ -359,11 +370,13 @@ static void no_loader(struct rule *rule)
 int loader_come(
 	struct rule *rule, const struct msg_loader *from, int sock, int pipe_fd)
 {
+	struct rule *home = rule_of_user(rule->server, from->uid);
 	struct loader *loader, *l, *next;
 	int r;
 
 	if (from->pid == 0) {
-		no_loader(rule);
+		no_loader(rule, home);
+		load_go_on(rule);
 		return 0;
 	}
 	loader = calloc(1, sizeof(*loader));
@@ -373,13 +386,15 @@ int loader_come(
 		return tarn_fail(ENOMEM, "out of memory");
 	}
 	loader->rule = rule;
+	loader->home = home ? home : rule;
 	loader->pid = from->pid;
 	loader->n_segments = from->n_segments;
 	loader->sock = sock;
 	loader->pipe_fd = pipe_fd;
 	for (l = rule->loaders; l; l = next) {
 		next = l->next;
-		retire(l);
+		if (l->home == loader->home)
+			retire(l);
 	}
 	loader->next = rule->loaders;
 	rule->loaders = loader;
@@ -387,7 +402,8 @@ int loader_come(
 	if (r == 0)
 		r = wire_writer_new(LOADER_QUEUE_MAX, &loader->writer);
 	if (r == 0) {
-		wire_writer_set_close(loader->writer, close_for, rule->closer);
+		wire_writer_set_close(
+			loader->writer, close_for, loader->home->closer);
 		r = loop_watch(rule->server->loop, sock, LOOP_READ, on_loader,
 			loader, &loader->watch);
 	}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who may use which pool.
+ *
+ * A client comes in under the rule of its uid, and may name another pool in
+ * its hello; from then on it belongs to that pool's rule, and sees nothing
+ * else. Whether a pool is not there or only closed to who asks, the answer is
+ * the same, so that nobody learns what there is.
+ */
+#include "daemon/server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/fail.h"
+
+struct rule *rule_of_user(struct server *server, uint32_t uid)
+{
+	struct rule *rule;
+
+	for (rule = server->rules; rule; rule = rule->next)
+		if (!rule->spec.name[0] && rule->spec.uid == uid)
+			break;
+	return rule;
+}
+
+/* One whose control region is sealed: it may be handed out. */
+static struct rule *rule_named(
+	struct server *server, const char *name, size_t size)
+{
+	struct rule *rule;
+
+	for (rule = server->rules; rule; rule = rule->next)
+		if (strlen(rule->spec.name) == size && rule->table_fd >= 0 &&
+			memcmp(rule->spec.name, name, size) == 0)
+			break;
+	return rule;
+}
+
+/* ---- whose groups ------------------------------------------------------ */
+
+/* The supplementary groups that the peer had when it connected. */
+static bool has_supplementary(int sock, gid_t gid)
+{
+	gid_t first[64], *groups = first;
+	_cleanup_free_ gid_t *more = NULL;
+	socklen_t size = sizeof(first);
+	int r = getsockopt(sock, SOL_SOCKET, SO_PEERGROUPS, groups, &size);
+
+	if (r < 0 && errno == ERANGE) {
+		groups = more = malloc(size);
+		if (!more)
+			return false;
+		r = getsockopt(sock, SOL_SOCKET, SO_PEERGROUPS, groups, &size);
+	}
+	for (size_t i = 0; r == 0 && i < size / sizeof(*groups); i++)
+		if (groups[i] == gid)
+			return true;
+	return false;
+}
+
+/* As with files: the owner has the owner's bits and no others, then the group,
+ * then everybody; and root has all. */
+static unsigned access_bits(
+	const struct pool_spec *spec, const struct client *client)
+{
+	if (client->uid == 0)
+		return POOL_READ | POOL_WRITE;
+	if (client->uid == spec->uid)
+		return spec->mode >> 6 & 7u;
+	if (client->gid == spec->gid ||
+		has_supplementary(client->sock, (gid_t)spec->gid))
+		return spec->mode >> 3 & 7u;
+	return spec->mode & 7u;
+}
+
+void client_judge(struct client *client)
+{
+	unsigned bits = access_bits(&client->rule->spec, client);
+
+	client->may_write = bits & POOL_WRITE;
+}
+
+/* ---- coming in --------------------------------------------------------- */
+
+static void move(struct client *client, struct rule *to)
+{
+	struct client **p;
+
+	for (p = &client->rule->clients; *p != client; p = &(*p)->next)
+		;
+	*p = client->next;
+	client->rule = to;
+	client->next = to->clients;
+	to->clients = client;
+}
+
+int client_enter(struct client *client, const char *name, size_t size)
+{
+	struct server *server = client->rule->server;
+	struct rule *rule = rule_named(server, name, size);
+	struct msg_client now = {.number = client->number, .uid = client->uid};
+
+	if (!rule || !(access_bits(&rule->spec, client) & POOL_READ))
+		return tarn_fail(EACCES,
+			"there is no pool %.*s for uid %u; the pools are in "
+			"the daemon's tarnd.conf, with owner, group and mode",
+			(int)MIN(size, (size_t)WIRE_POOL_MAX), name,
+			client->uid);
+	move(client, rule);
+	client_judge(client);
+	now.rule = rule->number;
+	return server_tell_keeper(
+		server, D_CLIENT_RULE, &now, sizeof(now), NULL, 0);
+}
+
+int client_check_write(const struct client *client)
+{
+	const struct pool_spec *spec = &client->rule->spec;
+
+	if (client->may_write)
+		return 0;
+	return tarn_fail(EPERM,
+		"the pool %s belongs to uid %u and gid %u with mode %04o: uid "
+		"%u may read it, not load, publish or remove",
+		spec->name, spec->uid, spec->gid, spec->mode, client->uid);
+}
