@@ -49,6 +49,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_load_find.c \
 	daemon/server_load_parse.c \
 	daemon/server_loader.c \
+	daemon/server_memory.c \
 	daemon/server_names.c \
 	daemon/server_names.h \
 	daemon/server_reap.c \

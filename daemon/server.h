@@ -277,6 +277,16 @@ void server_forget(struct server *server, const struct msg_keep *key);
 /* D_KEPT: what the last server had kept. */
 int server_take_kept(struct server *server, struct wire_message *m);
 
+/* server_memory.c: memory of the pool */
+/*
+ * Takes size bytes, whole pages. 1: *ret_offset is where; 0: wait, the keeper
+ * was asked for more, *ret_asked tells if it was now. -ENOSPC, without a
+ * sentence: there is none, even where it could not grow (may_grow false) and
+ * everything was evicted.
+ */
+int memory_take(struct rule *rule, uint64_t size, bool may_grow,
+	bool *ret_asked, uint64_t *ret_offset);
+
 /* server_client.c */
 int client_new(struct rule *rule, const struct msg_client *from, int sock,
 	int lease_fd);

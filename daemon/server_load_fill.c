@@ -2,10 +2,9 @@
 /*
  * Memory for a load, and a loader to fill it.
  *
- * Memory is taken where it is free, else asked for, else made by evicting what
- * nobody holds. A loader knows the segments that existed when it was forked;
- * if the memory that was taken is newer, another loader takes the job over,
- * and identifies the file once more.
+ * A loader knows the segments that existed when it was forked; if the memory
+ * that was taken is newer, another loader takes the job over, and identifies
+ * the file once more.
  */
 #include "daemon/server_load.h"
 
@@ -60,30 +59,12 @@ int load_take_memory(struct load *load, bool may_grow)
 {
 	struct rule *rule = load->rule;
 	uint64_t size = wanted(load), offset;
-	struct msg_grow grow = {.rule = rule->number};
 	int r;
 
-	while (alloc_take(rule->alloc, size, &offset) < 0) {
-		load->state = LOAD_WAITING;
-		/* What this turn let go of, before more is asked for. */
-		if (reap(rule))
-			continue;
-		if (may_grow && rule->growing)
-			return 0;
-		if (may_grow) {
-			/* New memory joins what is free at the pool's end. */
-			grow.bytes = size -
-				     MIN(size - PAGE, alloc_tail(rule->alloc));
-			r = server_tell_keeper(rule->server, D_GROW, &grow,
-				sizeof(grow), NULL, 0);
-			rule->growing = r == 0;
-			load->asked_to_grow = r == 0;
-			return r;
-		}
-		/* What cannot fit shall not cost others their cache. */
-		if (size > alloc_total(rule->alloc) || !cache_evict_one(rule))
-			return -ENOSPC;
-	}
+	load->state = LOAD_WAITING;
+	r = memory_take(rule, size, may_grow, &load->asked_to_grow, &offset);
+	if (r != 1)
+		return r;
 	r = load_add_storage(load, offset, size);
 	if (r < 0) {
 		alloc_give(rule->alloc, offset, size);
