@@ -246,6 +246,17 @@ void table_prefault(const struct table *table);
 int table_lookup(const struct table *table, const char *name, size_t name_size,
 	struct tarn_descriptor *ret, uint64_t *ret_version);
 
+/* The same, and which commit wrote it: no two versions of a region's names
+ * have both name and commit in common, even if a name comes back after its
+ * removal and counts its versions from 1 again. */
+struct table_name {
+	struct tarn_descriptor descriptor;
+	uint64_t version;
+	uint64_t commit;
+};
+int table_find(const struct table *table, const char *name, size_t name_size,
+	struct table_name *ret);
+
 /* Calls fn for each committed name beginning with prefix; stops at non-zero.
  * Names are handed over NUL-terminated, from private memory. One that stands
  * throughout is listed exactly once; one that comes or goes meanwhile may be

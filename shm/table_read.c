@@ -78,8 +78,7 @@ struct wanted {
 /* One record whose hash matched. ABSENT: not this name, or not at this
  * snapshot; then *seen says whether the whole must be proved by committed. */
 static enum outcome record_match(const struct name_record *record,
-	const struct wanted *wanted, struct tarn_descriptor *ret,
-	uint64_t *ret_version, bool *seen)
+	const struct wanted *wanted, struct table_name *ret, bool *seen)
 {
 	const struct name_version *version;
 	uint64_t commit;
@@ -92,8 +91,9 @@ static enum outcome record_match(const struct name_record *record,
 	if (i < 0)
 		return ABSENT;
 	version = &record->versions[i];
-	memcpy(ret, &version->descriptor, sizeof(*ret));
-	*ret_version = PEEK(version->version);
+	memcpy(&ret->descriptor, &version->descriptor, sizeof(ret->descriptor));
+	ret->version = PEEK(version->version);
+	ret->commit = commit;
 	flags = PEEK(version->flags);
 	if (!version_still(record, i, commit))
 		return AGAIN;
@@ -101,7 +101,7 @@ static enum outcome record_match(const struct name_record *record,
 }
 
 static enum outcome walk(const struct table *table, const struct wanted *wanted,
-	struct tarn_descriptor *ret, uint64_t *ret_version)
+	struct table_name *ret)
 {
 	const struct table_header *h = table->header;
 	/* Acquire: pairs with the release store in restructure_end; the chains
@@ -127,8 +127,8 @@ static enum outcome walk(const struct table *table, const struct wanted *wanted,
 			return AGAIN;
 		if (PEEK(record->hash) == wanted->hash &&
 			PEEK(record->name_size) == wanted->size) {
-			enum outcome o = record_match(
-				record, wanted, ret, ret_version, &seen);
+			enum outcome o =
+				record_match(record, wanted, ret, &seen);
 
 			if (o != ABSENT)
 				return o;
@@ -152,23 +152,20 @@ static enum outcome walk(const struct table *table, const struct wanted *wanted,
 	return ABSENT;
 }
 
-int table_lookup(const struct table *table, const char *name, size_t name_size,
-	struct tarn_descriptor *ret, uint64_t *ret_version)
+/* *ret is written to whatever comes of it. */
+static int find(const struct table *table, const char *name, size_t name_size,
+	struct table_name *ret)
 {
 	struct wanted wanted = {.name = name, .size = name_size};
-	struct tarn_descriptor descriptor;
 	unsigned int tries = 0;
-	uint64_t version;
 
 	if (name_size == 0 || name_size > NAME_SIZE_MAX)
 		return name_check(name, name_size);
 	wanted.hash = name_hash(name, name_size, table->hash_seed);
 	do {
 		wanted.committed = committed_now(table);
-		switch (walk(table, &wanted, &descriptor, &version)) {
+		switch (walk(table, &wanted, ret)) {
 		case FOUND:
-			*ret = descriptor;
-			*ret_version = version;
 			return 0;
 		case ABSENT:
 			return tarn_fail(ENOENT, "there is no tensor \"%.*s\"",
@@ -181,6 +178,30 @@ int table_lookup(const struct table *table, const char *name, size_t name_size,
 		"the name table stayed busy while \"%.*s\" was looked up: its "
 		"server may have just been replaced; try again",
 		(int)name_size, name);
+}
+
+int table_lookup(const struct table *table, const char *name, size_t name_size,
+	struct tarn_descriptor *ret, uint64_t *ret_version)
+{
+	struct table_name found;
+	int r = find(table, name, name_size, &found);
+
+	if (r == 0) {
+		*ret = found.descriptor;
+		*ret_version = found.version;
+	}
+	return r;
+}
+
+int table_find(const struct table *table, const char *name, size_t name_size,
+	struct table_name *ret)
+{
+	struct table_name found;
+	int r = find(table, name, name_size, &found);
+
+	if (r == 0)
+		*ret = found;
+	return r;
 }
 
 struct copy {

@@ -65,6 +65,13 @@ void store_drop_lease(struct tarn_store *store, uint32_t index,
 /* NULL when storage is not one of a store's. */
 const struct shared_storage *store_storage_of(const tarn_storage *storage);
 
+/* ---- store_get.c ------------------------------------------------------ */
+
+/* What stands under a name, once a server that is being replaced is back.
+ * -ENOENT. */
+int store_read_name(struct tarn_store *store, const char *name, size_t size,
+	struct table_name *ret);
+
 /* ---- descriptor.c ----------------------------------------------------- */
 
 /* Is it a descriptor of this daemon, and whole? The layout in it is good, the

@@ -21,15 +21,17 @@
 #define AWAIT_TRIES 2000
 #define AWAIT_NAP_US 1000
 
-static int read_name(tarn_store *store, const char *name, size_t size,
-	struct tarn_descriptor *ret)
+int store_read_name(tarn_store *store, const char *name, size_t size,
+	struct table_name *ret)
 {
 	const struct timespec nap = {.tv_nsec = AWAIT_NAP_US * 1000};
-	uint64_t version;
 	int r;
 
 	for (int i = 0; i < AWAIT_TRIES; i++) {
-		r = table_lookup(&store->table, name, size, ret, &version);
+		r = table_find(&store->table, name, size, ret);
+		if (r == -ENOENT)
+			return tarn_fail(ENOENT,
+				"no tensor is published as '%.200s'", name);
 		if (r != -EAGAIN)
 			return r;
 		nanosleep(&nap, NULL);
@@ -43,18 +45,17 @@ static int read_name(tarn_store *store, const char *name, size_t size,
 int tarn_store_lookup(tarn_store *store, const char *name, tarn_tensor **ret)
 {
 	size_t size = strlen(name);
-	struct tarn_descriptor d;
+	struct table_name found;
 	int r = -ESTALE;
 
 	if (size == 0 || size > TARN_NAME_MAX)
 		return name_check(name, size);
 	for (int i = 0; i < LOOKUP_TRIES && r == -ESTALE; i++) {
-		r = read_name(store, name, size, &d);
+		r = store_read_name(store, name, size, &found);
 		if (r == -ENOENT)
-			return tarn_fail(ENOENT,
-				"no tensor is published as '%.200s'", name);
+			return r;
 		if (r >= 0)
-			r = tarn_store_import(store, &d, ret);
+			r = tarn_store_import(store, &found.descriptor, ret);
 	}
 	return r < 0 ? tarn_fail_prefix(r, "'%.200s': ", name) : 0;
 }
