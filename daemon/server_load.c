@@ -187,11 +187,12 @@ void load_identified(struct load *load, const struct msg_identity *identity)
 
 void load_progress(struct load *load, uint64_t bytes)
 {
+	if (load->state != LOAD_FILLING)
+		return;
 	/* Only a figure for people: nobody reads bytes because of it. */
-	if (load->state == LOAD_FILLING)
-		atomic_store_explicit(
-			&load->rule->table.storages[load->index].landed, bytes,
-			memory_order_relaxed);
+	atomic_store_explicit(&load->rule->table.storages[load->index].landed,
+		bytes, memory_order_relaxed);
+	table_wake(load->rule->writer);
 }
 
 /* Those who share get what the one that reads got. */
@@ -233,6 +234,7 @@ void load_filled(struct load *load, const struct msg_filled *filled)
 	/* Kept until room is needed or time has passed; until then whoever
 	 * asked has time to take his lease. */
 	cache_keep(rule, load->index);
+	table_wake(rule->writer);
 	settle_sharers(load, 0);
 	succeed(load, load->index, load->generation, 0, filled->cpu_ns);
 }
@@ -245,6 +247,7 @@ static void give_back(struct load *load)
 	storage_info(load->rule, load->index)->filling = NULL;
 	load->alloc_size = 0;
 	storage_release(load->rule, load->index);
+	table_wake(load->rule->writer);
 }
 
 void load_failed(struct load *load, int error)
@@ -283,6 +286,7 @@ void load_lost(struct load *load)
 				load->alloc_size);
 			storage_info(rule, load->index)->filling = NULL;
 			storage_set(rule, load->index, STORAGE_FREE);
+			table_wake(rule->writer);
 			load->alloc_size = 0;
 		}
 	} else {

@@ -102,6 +102,10 @@ lib_libcore_la_SOURCES = \
 	lib/store/store_get.c \
 	lib/store/store_load.c \
 	lib/store/store_storage.c \
+	lib/store/wait.c \
+	lib/store/wait.h \
+	lib/store/wait_file.c \
+	lib/store/wait_name.c \
 	$(NULL)
 if HAVE_LIBURING
 lib_libcore_la_SOURCES += lib/io/io_uring.c

@@ -179,8 +179,25 @@ TESTS += \
 VALGRIND_EXCEPT += tests/table_crash tests/table_readers
 
 # Names that end, and who waits for names and bytes.
-check_PROGRAMS += tests/table_expiry
-TESTS += tests/table_expiry
+WAIT_TESTS = \
+	tests/store_wait \
+	tests/store_wait_file \
+	tests/table_expiry \
+	$(NULL)
+check_PROGRAMS += $(WAIT_TESTS)
+TESTS += $(WAIT_TESTS)
+tests_store_wait_SOURCES = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/store_wait.c \
+	$(NULL)
+tests_store_wait_file_SOURCES = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/fake_daemon.c \
+	tests/fake_daemon.h \
+	tests/store_wait_file.c \
+	$(NULL)
 
 # Leases, from both sides.
 check_PROGRAMS += tests/reap

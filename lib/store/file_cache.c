@@ -54,6 +54,16 @@ static struct file_identity identity_of(const struct stat *st)
 	};
 }
 
+int file_identity(const tarn_file *file, struct file_identity *ret)
+{
+	struct stat st;
+
+	if (fstat(tarn_file_fd(file), &st) < 0)
+		return tarn_fail(errno, "fstat: %s", tarn_errno_text(errno));
+	*ret = identity_of(&st);
+	return 0;
+}
+
 static bool same(const struct file_identity *a, const struct file_identity *b)
 {
 	return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&

@@ -27,6 +27,9 @@ struct file_identity {
 	uint64_t ctime; /* ns */
 };
 
+/* Of the file that is open, as it is now. */
+int file_identity(const tarn_file *file, struct file_identity *ret);
+
 struct cached_file {
 	char *path;
 	struct file_identity identity;

@@ -77,6 +77,50 @@ TARN_PUBLIC int tarn_store_list(tarn_store *store, const char *prefix,
 TARN_PUBLIC int tarn_store_populate(tarn_store *store,
 	const tarn_tensor *tensor, int threads);
 
+/* ---- waiting ------------------------------------------------------- */
+
+/*
+ * These sleep until the daemon has something new, in any number of threads
+ * and processes. timeout_ms: 0 only looks, a negative one waits for ever.
+ * -ETIMEDOUT: it did not come; -ECONNRESET: the daemon is gone, so it never
+ * will. A server that dies and is replaced meanwhile is not noticed.
+ */
+
+/*
+ * Until a version above newer_than is published as name; with 0, until
+ * anything is. ret and ret_version may be NULL. Versions of a name count from
+ * 1, and from 1 again if it was removed in between: who follows a name that
+ * may be removed uses tarn_store_next.
+ */
+TARN_PUBLIC int tarn_store_wait(tarn_store *store, const char *name,
+	uint64_t newer_than, int timeout_ms, tarn_tensor **ret,
+	uint64_t *ret_version);
+
+/*
+ * Until something is published as name that is not what cursor stands for,
+ * which is then moved on. A cursor begins with 0 and belongs to one name of
+ * one daemon. Of several publications in between only the newest is seen.
+ */
+TARN_PUBLIC int tarn_store_next(tarn_store *store, const char *name,
+	uint64_t *cursor, int timeout_ms, tarn_tensor **ret);
+
+/* The version that stands under a name now. -ENOENT. */
+TARN_PUBLIC int tarn_store_version(tarn_store *store, const char *name,
+	uint64_t *ret_version);
+
+/*
+ * Until bytes of a file's data have arrived, which somebody is loading now,
+ * in this process or another; bytes 0, or more than there are, means all of
+ * them. It starts no load: -ENOENT when nobody loads the file and nobody has;
+ * -ECANCELED when the load ends without them. Arrived bytes, *ret_landed (may
+ * be NULL), tell how far it is and no more: they come in any order, and none
+ * may be read before all are there and the file was opened by
+ * tarn_store_get_from_file or tarn_store_load, which is then done at once. A
+ * file that changed less than two seconds ago is not recognised: -ENOENT.
+ */
+TARN_PUBLIC int tarn_store_wait_file(tarn_store *store, const tarn_file *file,
+	uint64_t bytes, int timeout_ms, uint64_t *ret_landed);
+
 /* ---- loading ------------------------------------------------------- */
 
 struct tarn_load_info {

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waiting for the bytes of a file that somebody is loading.
+ *
+ * The idea: the storage that is being filled says in the table which file it
+ * is of, how much has arrived, and, by its state, that all is there. So it is
+ * looked for once, and then only its entry is looked at.
+ */
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/store/store.h"
+#include "lib/store/wait.h"
+#include "shm/record.h"
+
+struct wanted {
+	tarn_store *store;
+	struct file_identity identity;
+	uint64_t offset, size; /* of its data */
+	uint64_t bytes;        /* of them that are waited for */
+	bool seen;             /* there was a storage of it */
+	uint32_t index;
+	uint64_t generation; /* 0: none is known */
+	uint64_t landed;
+};
+
+static enum storage_state state_of(const struct table_storage *entry)
+{
+	return storage_word_state(
+		atomic_load_explicit(&entry->word, memory_order_relaxed));
+}
+
+static bool is_of_file(
+	const struct wanted *w, const struct table_storage *entry)
+{
+	const struct file_identity *id = &w->identity;
+
+	return entry->file_ino == id->ino && entry->file_dev == id->dev &&
+	       entry->file_size == id->size && entry->file_mtime == id->mtime &&
+	       entry->file_ctime == id->ctime &&
+	       entry->file_offset == w->offset && entry->size == w->size;
+}
+
+/* What a dead loader may still write is nobody's load. */
+static bool is_filled(const struct table_storage *entry)
+{
+	return !(entry->flags & STORAGE_QUARANTINE);
+}
+
+/* Is it a storage of the file, and which generation? */
+static bool look_at(struct wanted *w, uint32_t index)
+{
+	const struct table *table = &w->store->table;
+	struct table_storage entry;
+	uint64_t generation;
+
+	if (PEEK(table->storages[index].file_ino) != w->identity.ino)
+		return false;
+	generation = storage_word_generation(atomic_load_explicit(
+		&table->storages[index].word, memory_order_relaxed));
+	if (table_storage_get(table, index, generation, &entry) < 0 ||
+		!is_of_file(w, &entry) || !is_filled(&entry))
+		return false;
+	w->index = index;
+	w->generation = generation;
+	w->seen = true;
+	return true;
+}
+
+static int find_storage(struct wanted *w)
+{
+	/* Acquire: pairs with the release store in table_storage_add; entries
+	 * below it are there. */
+	uint32_t n = atomic_load_explicit(
+		&w->store->table.header->n_storages, memory_order_acquire);
+
+	n = MIN(n, TABLE_STORAGES_MAX);
+	for (uint32_t i = 0; i < n; i++)
+		if (look_at(w, i))
+			return 0;
+	if (w->seen)
+		return tarn_fail(ECANCELED,
+			"its load has ended after %llu of %llu bytes",
+			(unsigned long long)w->landed,
+			(unsigned long long)w->size);
+	return tarn_fail(ENOENT,
+		"nobody is loading it; tarn_store_load or 'tarn load' does");
+}
+
+static int look(void *arg)
+{
+	struct wanted *w = arg;
+	const struct table *table = &w->store->table;
+	struct table_storage entry;
+	int r = 0;
+
+	/* Its storage may have gone, and another have come. */
+	if (!w->generation ||
+		table_storage_get(table, w->index, w->generation, &entry) < 0 ||
+		!is_filled(&entry)) {
+		w->generation = 0;
+		r = find_storage(w);
+		if (r >= 0)
+			r = table_storage_get(
+				table, w->index, w->generation, &entry);
+	}
+	if (r < 0)
+		return r == -ESTALE ? -EAGAIN : r;
+	if (state_of(&entry) == STORAGE_FILLING)
+		w->landed = MIN(atomic_load_explicit(
+					&entry.landed, memory_order_relaxed),
+			w->size);
+	else
+		w->landed = w->size;
+	/* All bytes are there when the server says so, not before. */
+	return state_of(&entry) != STORAGE_FILLING ||
+	       (w->bytes < w->size && w->landed >= w->bytes);
+}
+
+int tarn_store_wait_file(tarn_store *store, const tarn_file *file,
+	uint64_t bytes, int timeout_ms, uint64_t *ret_landed)
+{
+	struct wanted w = {.store = store};
+	int r;
+
+	tarn_file_data_range(file, &w.offset, &w.size);
+	w.bytes = bytes && bytes < w.size ? bytes : w.size;
+	r = file_identity(file, &w.identity);
+	if (r >= 0 && w.size)
+		r = store_wait(store, timeout_ms, look, &w);
+	if (r == -ETIMEDOUT)
+		r = tarn_fail(ETIMEDOUT,
+			"%llu of %llu bytes have arrived, not %llu within %d "
+			"ms",
+			(unsigned long long)w.landed,
+			(unsigned long long)w.size, (unsigned long long)w.bytes,
+			timeout_ms);
+	if (r < 0)
+		return tarn_fail_prefix(r, "%.200s: ", tarn_file_path(file));
+	if (ret_landed)
+		*ret_landed = w.landed;
+	return 0;
+}

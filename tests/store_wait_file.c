@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waiting for the bytes of a file that others load. First against a daemon
+ * that the test plays itself, so that bytes arrive when the test says so; then
+ * against the real one, which must wake those who wait.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "base/fail.h"
+#include "lib/store/file_cache.h"
+#include "lib/store/store.h"
+#include "tests/daemon_helper.h"
+#include "tests/fake_daemon.h"
+#include "tests/tap.h"
+
+#define LONG_MS 20000
+#define SIZE 1000u
+
+static char path[300];
+
+/* One tensor of SIZE bytes. */
+static tarn_file *make_file(const char *name, unsigned size)
+{
+	char text[200];
+	tarn_file *file;
+	uint64_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", test_tmpdir(), name);
+	n = (uint64_t)snprintf(text, sizeof(text),
+		"{\"b\":{\"dtype\":\"U8\",\"shape\":[%u],"
+		"\"data_offsets\":[0,%u]}}",
+		size, size);
+	f = fopen(path, "w");
+	if (!f)
+		bail("%s: %s", path, strerror(errno));
+	fwrite(&n, 8, 1, f);
+	fwrite(text, 1, n, f);
+	fclose(f);
+	if (truncate(path, (off_t)(8 + n + size)) < 0 ||
+		tarn_file_open(path, &file) < 0)
+		bail("%s: %s", path, tarn_error_message());
+	return file;
+}
+
+/* ---- the daemon that the test plays ---------------------------------- */
+
+static struct fake fake;
+static struct table_writer *writer;
+static struct file_identity identity;
+static uint64_t data_offset;
+
+/* A load of the file begins. */
+static uint32_t begin_load(void)
+{
+	struct table_storage entry = {.pool = 5,
+		.size = SIZE,
+		.file_dev = identity.dev,
+		.file_ino = identity.ino,
+		.file_size = identity.size,
+		.file_mtime = identity.mtime,
+		.file_ctime = identity.ctime,
+		.file_offset = data_offset};
+	uint64_t generation;
+	uint32_t index;
+
+	if (table_storage_add(
+		    writer, &entry, STORAGE_FILLING, &index, &generation) < 0)
+		bail("%s", tarn_fail_message());
+	table_wake(writer);
+	return index;
+}
+
+struct step {
+	pthread_t thread;
+	uint32_t index;
+	uint64_t landed;
+	enum storage_state state; /* FREE: it is dropped */
+	bool again;               /* and another load of it begins */
+};
+
+static void *take_step(void *arg)
+{
+	struct step *step = arg;
+
+	usleep(100000);
+	fake.table.storages[step->index].landed = step->landed;
+	if (step->state == STORAGE_FREE)
+		table_storage_drop(writer, step->index);
+	else
+		table_storage_set(writer, step->index, step->state);
+	if (step->again)
+		step->index = begin_load();
+	table_wake(writer);
+	return NULL;
+}
+
+static void begin_step(struct step *step)
+{
+	pthread_create(&step->thread, NULL, take_step, step);
+}
+
+static void end_step(struct step *step)
+{
+	pthread_join(step->thread, NULL);
+}
+
+static void test_progress(tarn_store *store, tarn_file *file)
+{
+	struct step step = {.state = STORAGE_FILLING};
+	uint64_t landed = 77;
+
+	is_int(-ENOENT, tarn_store_wait_file(store, file, 0, -1, &landed),
+		"a file that nobody loads");
+	has_str("nobody is loading it", tarn_error_message(), "is said so");
+	step.index = begin_load();
+	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 1, 100, &landed),
+		"one of which nothing has arrived");
+	has_str("0 of 1000 bytes have arrived, not 1 within 100 ms",
+		tarn_error_message(), "is said so, too");
+	is_int(77, (int64_t)landed, "and nothing is given");
+	step.landed = 400;
+	begin_step(&step);
+	is_int(0, tarn_store_wait_file(store, file, 300, LONG_MS, &landed),
+		"a part of it");
+	is_int(400, (int64_t)landed, "arrives");
+	end_step(&step);
+	step.landed = SIZE;
+	begin_step(&step);
+	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 0, 400, &landed),
+		"all have arrived, but may not be read yet");
+	end_step(&step);
+	step.state = STORAGE_LIVE;
+	begin_step(&step);
+	is_int(0, tarn_store_wait_file(store, file, 5000, LONG_MS, &landed),
+		"then they may");
+	is_int(SIZE, (int64_t)landed, "all of them");
+	end_step(&step);
+	is_int(0, tarn_store_wait_file(store, file, 0, 0, NULL),
+		"what is there is there");
+	table_storage_drop(writer, step.index);
+}
+
+static void test_ends(tarn_store *store, tarn_file *file)
+{
+	struct step step = {.state = STORAGE_FREE, .index = begin_load()};
+
+	begin_step(&step);
+	is_int(-ECANCELED, tarn_store_wait_file(store, file, 0, LONG_MS, NULL),
+		"a load that fails");
+	end_step(&step);
+	step.index = begin_load();
+	step.again = true;
+	begin_step(&step);
+	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 0, 400, NULL),
+		"one after which another begins");
+	end_step(&step);
+	fake.table.storages[step.index].flags = STORAGE_QUARANTINE;
+	is_int(-ENOENT, tarn_store_wait_file(store, file, 0, 100, NULL),
+		"what a dead loader left is nobody's load");
+	table_storage_drop(writer, step.index);
+}
+
+static void test_played(void)
+{
+	tarn_file *file = make_file("f.safetensors", SIZE);
+	int fd = fake_start(&fake, FAKE_GOOD);
+	tarn_store *store;
+	uint64_t size;
+
+	tarn_file_data_range(file, &data_offset, &size);
+	if (file_identity(file, &identity) < 0 ||
+		store_open_fd(fd, "/the/socket", 5000, &store) < 0 ||
+		table_writer_new(&fake.table, &writer) < 0)
+		bail("%s", tarn_error_message());
+	test_progress(store, file);
+	test_ends(store, file);
+	tarn_store_unref(store);
+	table_writer_free(writer);
+	fake_stop(&fake);
+	tarn_file_unref(file);
+	unlink(path);
+	file = make_file("e.safetensors", 0);
+	is_int(0, tarn_store_wait_file(store, file, 0, 0, &size),
+		"an empty file has nothing to wait for");
+	tarn_file_unref(file);
+	unlink(path);
+}
+
+/* ---- the real daemon ------------------------------------------------- */
+
+static struct daemon server;
+
+static tarn_store *open_store(void)
+{
+	tarn_store *store;
+
+	if (tarn_store_open(server.socket, &store) < 0)
+		bail("%s", tarn_error_message());
+	return store;
+}
+
+/* It has no names, so there is no commit that wakes. */
+static void test_loaded(tarn_store *store)
+{
+	tarn_file *file = make_file("b.safetensors", 100000);
+	tarn_store *other = open_store();
+	struct tarn_load_info info;
+	uint32_t changed;
+
+	usleep(2200000); /* stamps of two seconds' age are believed */
+	is_int(-ENOENT, tarn_store_wait_file(store, file, 0, 0, NULL),
+		"nobody loads it yet");
+	changed = store->table.header->changed;
+	is_int(0, tarn_store_load(other, file, NULL, NULL, NULL), "it is");
+	ok(store->table.header->changed != changed, "who waits was woken");
+	is_int(0, tarn_store_wait_file(store, file, 0, 0, NULL), "seen");
+	is_int(0, tarn_store_load(store, file, NULL, &info, NULL), "and had");
+	ok(info.cached, "without reading it");
+	tarn_file_unref(file);
+	unlink(path);
+	file = make_file("cut.safetensors", 100000);
+	if (truncate(path, 50000) < 0)
+		bail("truncate: %s", strerror(errno));
+	changed = store->table.header->changed;
+	ok(tarn_store_load(other, file, NULL, NULL, NULL) < 0, "one fails");
+	ok(store->table.header->changed != changed, "who waits was woken");
+	tarn_store_unref(other);
+	tarn_file_unref(file);
+	unlink(path);
+}
+
+int main(void)
+{
+	tarn_store *store;
+
+	test_played();
+	daemon_start(&server, "sock", NULL);
+	store = open_store();
+	test_loaded(store);
+	tarn_store_unref(store);
+	is_int(0, daemon_stop(&server), "the daemon ends");
+	return done();
+}
