@@ -42,6 +42,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_cache.c \
 	daemon/server_client.c \
 	daemon/server_count.c \
+	daemon/server_expiry.c \
 	daemon/server_kept.c \
 	daemon/server_load.c \
 	daemon/server_load.h \

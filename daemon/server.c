@@ -136,6 +136,7 @@ static void between_turns(void *arg)
 	struct server *server = arg;
 	bool freed;
 
+	expiry_set(server);
 	do {
 		freed = false;
 		for (struct rule *rule = server->rules; rule; rule = rule->next)
@@ -408,6 +409,8 @@ int server_run(const struct server_start *start)
 	if (r == 0)
 		r = loop_watch(server.loop, start->sock, LOOP_READ, on_keeper,
 			&server, &server.keeper_watch);
+	if (r == 0)
+		r = expiry_new(&server);
 	if (r == 0) {
 		loop_between(server.loop, between_turns, &server);
 		server_look_around(&server);
@@ -427,6 +430,7 @@ int server_run(const struct server_start *start)
 	}
 	segment_forget(&server);
 	kept_free(&server.kept);
+	expiry_free(&server);
 	loop_unwatch(server.keeper_watch);
 	wire_reader_free(server.reader);
 	wire_writer_free(server.writer);

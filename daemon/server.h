@@ -226,6 +226,7 @@ struct server {
 	struct wire_reader *reader;
 	struct wire_writer *writer;
 	struct rule *rules;
+	struct expiry *expiry;
 	/* Mapped, not yet sealed; the keeper makes one at a time. */
 	struct mapped_segment offered;
 	struct kept_table kept;
@@ -361,6 +362,12 @@ bool cache_find(const struct rule *rule, const struct msg_identity *id,
 bool cache_evict_one(struct rule *rule);
 void cache_evict_idle(struct rule *rule, uint64_t older_than);
 void cache_free(struct rule *rule);
+
+/* server_expiry.c: names that were published for a time */
+int expiry_new(struct server *server);
+void expiry_free(struct server *server);
+/* Sets the timer to what ends first; before each wait of the loop. */
+void expiry_set(struct server *server);
 
 /* server_load.c and its like: the life of a load */
 void load_start(struct client *client, struct wire_message *message);
