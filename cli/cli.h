@@ -15,3 +15,4 @@ int cmd_rm(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_stop(int argc, char **argv);
 int cmd_view(int argc, char **argv);
+int cmd_wait(int argc, char **argv);

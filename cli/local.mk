@@ -33,6 +33,7 @@ cli_tarn_SOURCES = \
 	cli/text.c \
 	cli/text.h \
 	cli/view.c \
+	cli/wait.c \
 	$(NULL)
 cli_tarn_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
-cli_tarn_LDADD = lib/libtarn.la $(JANSSON_LIBS)
+cli_tarn_LDADD = lib/libtarn.la $(JANSSON_LIBS) -lm

@@ -27,6 +27,7 @@ static const struct command commands[] = {
 	{"status", cmd_status, "say how the daemon fares"},
 	{"stop", cmd_stop, "end the daemon"},
 	{"view", cmd_view, "draw how a view walks through storage"},
+	{"wait", cmd_wait, "wait until a name is published"},
 };
 
 static void print_help(FILE *f)

@@ -185,7 +185,8 @@ WAIT_TESTS = \
 	tests/table_expiry \
 	$(NULL)
 check_PROGRAMS += $(WAIT_TESTS)
-TESTS += $(WAIT_TESTS)
+dist_check_SCRIPTS += tests/cli_wait.sh
+TESTS += $(WAIT_TESTS) tests/cli_wait.sh
 tests_store_wait_SOURCES = \
 	tests/daemon_helper.c \
 	tests/daemon_helper.h \
