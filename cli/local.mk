@@ -27,6 +27,9 @@ cli_tarn_SOURCES = \
 	cli/say.c \
 	cli/say.h \
 	cli/status.c \
+	cli/status.h \
+	cli/status_json.c \
+	cli/status_text.c \
 	cli/stop.c \
 	cli/store.c \
 	cli/store.h \

@@ -3,125 +3,156 @@
  * tarn status: how the daemon fares. It starts none: that none is running is
  * what one wanted to know.
  */
-#include "cli/cli.h"
+#include "cli/status.h"
 
-#include <inttypes.h>
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/checked.h"
+#include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/options.h"
 #include "cli/say.h"
 #include "cli/store.h"
-#include "cli/text.h"
 
-static json_t *status_json(
-	const char *socket, const struct tarn_store_status *s)
+#define WATCH_MAX 86400.0 /* picked: once a day */
+
+const char *pid_comm(int32_t pid, char buf[COMM_MAX])
 {
-	const struct {
-		const char *key;
-		uint64_t value;
-	} numbers[] = {
-		{"clients", s->clients},
-		{"loaders", s->loaders},
-		{"uptime_ms", s->uptime_ms},
-		{"names", s->names},
-		{"storages", s->storages},
-		{"budget", s->budget},
-		{"allocated", s->allocated},
-		{"used", s->used},
-		{"cached", s->cached},
-		{"loads", s->loads},
-		{"loads_cached", s->loads_cached},
-		{"loads_active", s->loads_active},
-		{"loads_failed", s->loads_failed},
-		{"bytes_loaded", s->bytes_loaded},
+	char path[32];
+	size_t n = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/comm", pid);
+	f = pid > 0 ? fopen(path, "re") : NULL;
+	if (f) {
+		n = fread(buf, 1, COMM_MAX - 1, f);
+		fclose(f);
+	}
+	buf[n] = '\0';
+	if (n && buf[n - 1] == '\n')
+		buf[n - 1] = '\0';
+	return buf;
+}
+
+const char *report_pool_name(const struct tarn_report *report, uint32_t rule)
+{
+	for (uint32_t i = 0; i < report->n_pools; i++)
+		if (report->pools[i].rule == rule)
+			return report->pools[i].name;
+	return "?";
+}
+
+const char *report_load_state(uint32_t state)
+{
+	static const char *const names[] = {
+		[TARN_LOAD_QUEUED] = "queued",
+		[TARN_LOAD_WAITING] = "waiting",
+		[TARN_LOAD_READING] = "reading",
+		[TARN_LOAD_SHARING] = "sharing",
+		[TARN_LOAD_STOPPING] = "stopping",
 	};
-	json_t *object = must(json_object());
-	char instance[17];
 
-	/* It is random and of 64 bits, which many JSON readers round. */
-	snprintf(instance, sizeof(instance), "%016" PRIx64, s->instance);
-	json_put(object, "socket", json_text(socket));
-	json_put(object, "version", json_text(s->version));
-	json_put(object, "instance", json_text(instance));
-	json_put(object, "keeper_pid", must(json_integer(s->keeper_pid)));
-	json_put(object, "server_pid", must(json_integer(s->server_pid)));
-	json_put(object, "engine", json_text(s->engine));
-	for (size_t i = 0; i < ARRAY_SIZE(numbers); i++)
-		json_put(object, numbers[i].key, json_u64(numbers[i].value));
-	return object;
+	return state < ARRAY_SIZE(names) && names[state] ? names[state] : "?";
 }
 
-static void print_duration(uint64_t ms)
-{
-	uint64_t s = ms / 1000;
+/* ---- asking ---------------------------------------------------------- */
 
-	if (s >= 86400)
-		printf("%" PRIu64 " d ", s / 86400);
-	if (s >= 3600)
-		printf("%" PRIu64 " h ", s / 3600 % 24);
-	if (s >= 60)
-		printf("%" PRIu64 " min ", s / 60 % 60);
-	printf("%" PRIu64 " s", s % 60);
+/* 0, or the exit status after saying why. */
+static int ask(tarn_store *store, struct shown *ret)
+{
+	int r = tarn_store_get_report(store, &ret->report);
+
+	ret->socket = tarn_store_socket(store);
+	if (r == -ENOTSUP)
+		r = tarn_store_get_status(store, &ret->status);
+	return r < 0 ? say_error() : EXIT_DONE;
 }
 
-static void print_status(const char *socket, const struct tarn_store_status *s)
+static int show(tarn_store *store, bool json)
 {
-	char a[TEXT_BYTES_MAX], b[TEXT_BYTES_MAX], c[TEXT_BYTES_MAX],
-		d[TEXT_BYTES_MAX];
+	struct shown shown = {0};
+	int r = ask(store, &shown);
 
-	printf("tarnd ");
-	text_put(stdout, s->version);
-	printf(" at ");
-	text_put(stdout, socket);
-	printf("\n  running   for ");
-	print_duration(s->uptime_ms);
-	printf(", keeper %d, server %d, loaders: %" PRIu32 ", clients: %" PRIu32
-	       "\n",
-		s->keeper_pid, s->server_pid, s->loaders, s->clients);
-	printf("  memory    %s used of %s taken; budget %s; %s of it cache\n",
-		text_bytes((double)s->used, a),
-		text_bytes((double)s->allocated, b),
-		text_bytes((double)s->budget, c),
-		text_bytes((double)s->cached, d));
-	printf("  tensors   %" PRIu64 " names, %" PRIu64 " storages\n",
-		s->names, s->storages);
-	printf("  loads     %" PRIu64 ", of them %" PRIu64
-	       " from the cache, %" PRIu64 " failed; %" PRIu64 " under way\n",
-		s->loads, s->loads_cached, s->loads_failed, s->loads_active);
-	printf("  read      %s by ", text_bytes((double)s->bytes_loaded, a));
-	text_put(stdout, s->engine);
-	putchar('\n');
+	if (r)
+		return r;
+	if (json)
+		r = json_print(status_json(&shown));
+	else
+		status_print(&shown);
+	tarn_report_free(shown.report);
+	return r;
+}
+
+/* Until the daemon is gone, or the reader of the output. */
+static int watch(tarn_store *store, bool json, double seconds)
+{
+	struct timespec nap = {.tv_sec = (time_t)seconds,
+		.tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
+	bool clear = !json && isatty(STDOUT_FILENO);
+	int r;
+
+	for (;;) {
+		if (clear)
+			fputs("\033[H\033[J", stdout);
+		r = show(store, json);
+		if (!clear && !json)
+			putchar('\n');
+		if (r || fflush(stdout) == EOF)
+			return r;
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
+	}
+}
+
+static int parse_seconds(
+	const struct usage *usage, const char *text, double *ret)
+{
+	char *end;
+	double seconds = strtod(text, &end);
+
+	if (end == text || *end || !(seconds >= 0.1 && seconds <= WATCH_MAX))
+		return usage_failed(usage,
+			"--watch takes 0.1 to %.0f seconds, not '%s'",
+			WATCH_MAX, text);
+	*ret = seconds;
+	return OPTIONS_DONE;
 }
 
 int cmd_status(int argc, char **argv)
 {
 	_cleanup_store_ tarn_store *store = NULL;
-	struct tarn_store_status status;
-	const char *socket = NULL;
+	const char *socket = NULL, *every = NULL;
 	bool json = false;
-	const struct option_row rows[] = {
-		OPTION_JSON(&json), OPTION_SOCKET(&socket), {0}};
+	const struct option_row rows[] = {OPTION_JSON(&json),
+		OPTION_SOCKET(&socket),
+		{.name = "watch",
+			.letter = 'w',
+			.value = "SECONDS",
+			.ret_text = &every,
+			.help = "tell again after so many seconds, until the "
+				"daemon ends"},
+		{0}};
 	const struct usage usage = {.verb = "status",
 		.arguments = "[OPTION]...",
-		.about = "What the daemon holds, and how it fares. It is not "
-			 "started if none runs.",
+		.about = "What the daemon holds, and how it fares: its memory, "
+			 "your pools, clients and\nloads; root's and its own "
+			 "user's are all. It is not started if none runs.",
 		.options = rows};
+	double seconds = 0;
 	char **args;
 	int n, r;
 
 	r = options_parse(&usage, argc, argv, &n, &args);
+	if (r == OPTIONS_DONE && every)
+		r = parse_seconds(&usage, every, &seconds);
 	if (r != OPTIONS_DONE)
 		return r;
 	r = cli_store_find(socket, &store);
 	if (r)
 		return r == 1 ? cli_no_daemon(socket) : EXIT_FAILED;
-	if (tarn_store_get_status(store, &status) < 0)
-		return say_error();
-	if (json)
-		return json_print(
-			status_json(tarn_store_socket(store), &status));
-	print_status(tarn_store_socket(store), &status);
-	return EXIT_DONE;
+	return every ? watch(store, json, seconds) : show(store, json);
 }

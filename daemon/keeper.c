@@ -26,6 +26,7 @@
 #include "daemon/door.h"
 #include "daemon/headroom.h"
 #include "daemon/log.h"
+#include "daemon/loop.h"
 
 #define ACCEPT_PAUSE_MS 100          /* after it failed; picked */
 #define CHILDREN_WAIT_MS 2000        /* at the end; picked */
@@ -324,6 +325,7 @@ int keeper_run(const struct options *options)
 	int r;
 
 	keeper.options = *options;
+	keeper.began_at = loop_now();
 	keeper.server_sock = keeper.signal_fd = -1;
 	r = door_open(options->socket, &keeper.door);
 	if (r == 1) {

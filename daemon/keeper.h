@@ -65,6 +65,8 @@ struct keeper {
 	uint64_t allocated;
 	uint64_t reach; /* of each pool */
 
+	uint64_t began_at; /* CLOCK_MONOTONIC ns */
+
 	pid_t server_pid;
 	int server_sock;
 	struct wire_reader *reader;

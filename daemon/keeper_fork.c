@@ -98,6 +98,7 @@ int keeper_fork_server(struct keeper *keeper)
 		.budget = keeper->budget,
 		.reach = keeper->reach,
 		.keeper_pid = getpid(),
+		.began_at = keeper->began_at,
 	};
 	int pair[2];
 	pid_t pid;

@@ -55,6 +55,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_names.h \
 	daemon/server_reap.c \
 	daemon/server_pool.c \
+	daemon/server_report.c \
 	daemon/server_segments.c \
 	daemon/server_storage.c \
 	$(NULL)

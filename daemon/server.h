@@ -29,7 +29,9 @@ struct server_start {
 	uint64_t budget;
 	uint64_t reach;
 	int32_t keeper_pid;
-	int sock; /* to the keeper */
+	uint32_t restarts; /* servers that died before this one */
+	uint64_t began_at; /* the keeper: loop_now() */
+	int sock;	   /* to the keeper */
 };
 
 /* From the fork to the end; the exit status. */
@@ -168,6 +170,7 @@ struct client {
 	uint32_t version; /* of the protocol; 0 before its hello */
 	bool may_write;	  /* load, publish, remove */
 	bool welcome; /* said hello */
+	uint64_t came_at, heard_at; /* loop_now() */
 	bool gone;    /* to be freed when the loop is back */
 	int sock;
 	int lease_fd;
@@ -214,6 +217,7 @@ struct load {
 	bool told; /* WIRE_LOADING was sent */
 	uint64_t asked_at; /* L_FILE is not answered since then; 0: it is */
 	uint64_t heard_at; /* when the loader last spoke of it; 0: not yet */
+	uint64_t began_at;
 	bool moved;	   /* away from a loader that hung */
 	struct load *with; /* LOAD_SHARING: whose bytes */
 	uint64_t cpu_start; /* of the server */
@@ -308,6 +312,10 @@ int client_enter(struct client *client, const char *name, size_t size);
 void client_judge(struct client *client);
 /* Before whatever changes a pool: -EPERM with a sentence. */
 int client_check_write(const struct client *client);
+
+/* server_report.c: what people ask */
+void report_status(struct client *client, uint32_t serial);
+int report_send(struct client *client, uint32_t serial);
 
 /* server_storage.c: who holds what */
 struct storage_info *storage_info(struct rule *rule, uint32_t index);

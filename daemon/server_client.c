@@ -20,7 +20,6 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
-#include "config.h"
 #include "daemon/log.h"
 #include "shm/segment.h"
 
@@ -52,6 +51,7 @@ int client_new(struct rule *rule, const struct msg_client *from, int sock,
 	client->pid = from->pid;
 	client->sock = sock;
 	client->lease_fd = lease_fd;
+	client->came_at = client->heard_at = loop_now();
 	client->next = rule->clients;
 	rule->clients = client;
 	rule->server->n_clients++;
@@ -237,44 +237,16 @@ static int remove_name(struct client *client, const struct wire_message *m)
 	return r;
 }
 
-static_assert(sizeof(struct tarn_store_status) == STATUS_SIZE, "as sent");
-
-static void count_rules(
-	const struct server *server, struct tarn_store_status *s)
+/* What a client of another protocol cannot mean is nonsense. */
+static int check_version(const struct client *client, uint16_t type)
 {
-	for (const struct rule *rule = server->rules; rule; rule = rule->next) {
-		s->names += rule->table.header->n_names;
-		s->used += alloc_used(rule->alloc);
-		s->storages += storage_count_all(rule);
-		s->cached += rule->counts.kinds[KIND_CACHED].bytes;
-		for (const struct loader *l = rule->loaders; l; l = l->next)
-			s->loaders++;
-	}
-}
+	bool newer = type == WIRE_REPORT;
 
-static int status(struct client *client, const struct wire_message *m)
-{
-	const struct server *server = client->rule->server;
-	struct tarn_store_status s = {
-		.instance = server->start.instance,
-		.keeper_pid = server->start.keeper_pid,
-		.server_pid = getpid(),
-		.clients = server->n_clients,
-		.uptime_ms = (loop_now() - server->started_at) / 1000000,
-		.budget = server->start.budget,
-		.allocated = server->allocated,
-		.loads = server->n_loads,
-		.loads_cached = server->n_cached,
-		.loads_active = server->n_active,
-		.loads_failed = server->n_failed,
-		.bytes_loaded = server->bytes_loaded,
-		.version = PACKAGE_VERSION,
-	};
-
-	count_rules(server, &s);
-	strncpy(s.engine, loop_name(server->loop), sizeof(s.engine) - 1);
-	client_reply(client, WIRE_STATUS_IS, m->serial, &s, sizeof(s), NULL, 0);
-	return 0;
+	if (!newer || client->version >= 2)
+		return 0;
+	return tarn_fail(EPROTO,
+		"message %u is of protocol 2, and this connection speaks %u",
+		type, client->version);
 }
 
 static int stop(struct client *client, const struct wire_message *m)
@@ -304,6 +276,8 @@ static uint32_t largest_body(uint16_t type)
 		return TARN_NAME_MAX;
 	case WIRE_RELEASED:
 		return sizeof(struct msg_released);
+	case WIRE_REPORT:
+		return sizeof(struct msg_report);
 	case WIRE_STATUS:
 	case WIRE_STOP:
 		return 1;
@@ -345,7 +319,9 @@ static int take_request(struct client *client, struct wire_message *m)
 			EPROTO, "message %u has %u bytes", m->type, m->size);
 	if (!client->welcome && m->type != WIRE_HELLO)
 		return tarn_fail(EPROTO, "message %u before a hello", m->type);
-	r = changes_pool(m->type) ? client_check_write(client) : 0;
+	r = check_version(client, m->type);
+	if (r == 0 && changes_pool(m->type))
+		r = client_check_write(client);
 	if (r < 0)
 		return r;
 	switch (m->type) {
@@ -367,7 +343,10 @@ static int take_request(struct client *client, struct wire_message *m)
 			client->rule, released->index, released->generation);
 		return 0;
 	case WIRE_STATUS:
-		return status(client, m);
+		report_status(client, m->serial);
+		return 0;
+	case WIRE_REPORT:
+		return report_send(client, m->serial);
 	case WIRE_STOP:
 		return stop(client, m);
 	default:
@@ -389,6 +368,7 @@ static int hear(struct client *client)
 	int r = wire_receive(client->reader, client->sock, largest_body, &m);
 
 	if (r == 1) {
+		client->heard_at = loop_now();
 		r = take_request(client, &m);
 		if (r < 0)
 			client_refuse(client, m.serial, r);

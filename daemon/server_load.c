@@ -392,6 +392,7 @@ void load_start(struct client *client, struct wire_message *message)
 	load->client = client;
 	load->serial = message->serial;
 	load->cpu_start = cpu_now();
+	load->began_at = loop_now();
 	load->fds[0] = wire_take_fd(message, 0);
 	load->fds[1] = wire_take_fd(message, 1);
 	load->message = *message;

@@ -95,6 +95,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/pool_map.c \
 	lib/store/pool_map.h \
 	lib/store/populate.c \
+	lib/store/report.c \
 	lib/store/socket_path.c \
 	lib/store/socket_path.h \
 	lib/store/store.c \
@@ -146,6 +147,7 @@ tarninclude_HEADERS = \
 	lib/include/tarn/error.h \
 	lib/include/tarn/file.h \
 	lib/include/tarn/layout.h \
+	lib/include/tarn/report.h \
 	lib/include/tarn/store.h \
 	lib/include/tarn/tarn.h \
 	lib/include/tarn/tensor.h \

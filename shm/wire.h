@@ -70,7 +70,7 @@ enum wire_type {
 	WIRE_LEASE_PAGE = 111,
 	WIRE_PUBLISHED = 112, /* msg_published ... */
 	WIRE_STORAGE_FD = 113,
-	WIRE_REPORT_IS = 114,
+	WIRE_REPORT_IS = 114, /* msg_report_is ... */
 	WIRE_CHECKED = 115,
 	/* from 1000: inside the daemon, daemon/internal.h */
 };
@@ -241,6 +241,27 @@ struct msg_error {
 	char text[]; /* one sentence, no NUL; the rest of the body */
 };
 
+/* All that the asker may know. */
+struct msg_report {
+	uint32_t flags; /* 0 */
+	uint32_t pad;
+};
+
+/* Then the records of tarn/report.h: one daemon, pools, clients, loads. Each
+ * is of the size that its sender says, so that a later one may append. */
+struct msg_report_is {
+	uint32_t daemon_size;
+	uint32_t pool_size;
+	uint32_t client_size;
+	uint32_t load_size;
+	uint32_t n_pools;
+	uint32_t n_clients;
+	uint32_t n_loads;
+	uint32_t flags; /* REPORT_* */
+};
+#define REPORT_CUT 1u		   /* there are more loads */
+#define WIRE_REPORT_MAX (4u << 20) /* some 50,000 clients */
+
 /* The public struct travels as it is; both sides assert that it is so large,
  * since this room does not know it. */
 #define STATUS_SIZE 152
@@ -262,6 +283,8 @@ static_assert(sizeof(struct msg_source) == 24, "fixed");
 static_assert(sizeof(struct msg_published) == 16, "fixed");
 static_assert(sizeof(struct msg_stored) == 32, "fixed");
 static_assert(sizeof(struct msg_storage) == 16, "fixed");
+static_assert(sizeof(struct msg_report) == 8, "fixed");
+static_assert(sizeof(struct msg_report_is) == 32, "fixed");
 
 /* ---- frames ---------------------------------------------------------- */
 

@@ -53,8 +53,24 @@ for key in version server_pid clients loaders uptime_ms storages cached loads \
 	loads_cached loads_active loads_failed bytes_loaded engine; do
 	is True "$(json "'$key' in j")" "status has $key"
 done
+for key in protocol restarts n_clients evictions bytes pools running_loads; do
+	is True "$(json "'$key' in j")" "status has $key"
+done
+is "uid:$(id -u) True 4 1" "$(json 'j["pools"][0]["name"],
+	0 < j["pools"][0]["used"] <= j["pools"][0]["size"],
+	j["pools"][0]["names"], len(j["clients"])' | tr -d "(),'")" \
+	"its pool and its client"
+is "$(id -u) True tarn [0]" "$(json '"%s %s %s %s" % (j["clients"][0]["uid"],
+	j["clients"][0]["pid"] > 1, j["clients"][0]["command"][-4:],
+	[c["leases"] for c in j["pools"][0]["clients"]])')" "the client is itself"
 run "$TARN" status
 has "4 names" "$out" "status for people"
+has "uid:$(id -u)" "$out" "has its pool"
+is "" "$(awk 'length > 80' <<<"$out")" "in 80 columns"
+run timeout 5 bash -c '"$TARN" status --watch 0.1 --json | head -n 3 | wc -l'
+is "0 3" "$status $out" "status --watch tells it again"
+run "$TARN" status --watch 0
+is 2 "$status" "but not without a pause"
 
 # ls and info.
 run "$TARN" ls

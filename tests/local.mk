@@ -362,6 +362,7 @@ tests_cli_progress_LDADD = tests/libtap.la
 # What people on call see: the log, reports, checks.
 check_PROGRAMS += \
 	tests/log \
+	tests/report \
 	$(NULL)
 dist_check_SCRIPTS += \
 	tests/daemon_log.py \
@@ -369,6 +370,13 @@ dist_check_SCRIPTS += \
 TESTS += \
 	tests/daemon_log.py \
 	tests/log \
+	tests/report \
 	$(NULL)
+tests_report_SOURCES = \
+	tests/fake_daemon.c \
+	tests/fake_daemon.h \
+	tests/report.c \
+	$(DAEMON_KIT)
+VALGRIND_EXCEPT += tests/report
 tests_log_SOURCES = tests/log.c
 tests_log_LDADD = $(DAEMON_LIBS)

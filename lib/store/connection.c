@@ -40,6 +40,8 @@ static uint32_t reply_limit(uint16_t type)
 		return 4096;
 	case WIRE_ERROR:
 		return WIRE_REQUEST_MAX;
+	case WIRE_REPORT_IS:
+		return WIRE_REPORT_MAX;
 	default:
 		return 0;
 	}

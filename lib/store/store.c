@@ -46,6 +46,7 @@ static int say_hello(struct tarn_store *store, struct wire_message *reply)
 			"the table and the leases",
 			store->socket, reply->n_fds);
 	store->instance = welcome.instance;
+	store->version = welcome.version;
 	return 0;
 }
 

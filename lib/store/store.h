@@ -25,6 +25,7 @@ struct tarn_store {
 	atomic_uint refs;
 	char *socket;
 	uint64_t instance;
+	uint32_t version; /* of the protocol, that both speak */
 	struct connection connection;
 	struct table table;
 	struct lease_page *page;

@@ -25,3 +25,4 @@
 #include <tarn/tensor.h>
 #include <tarn/file.h>
 #include <tarn/store.h>
+#include <tarn/report.h>

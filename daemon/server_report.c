@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the daemon says of itself: WIRE_STATUS to everybody, WIRE_REPORT in
+ * detail, and to each what is his to know.
+ *
+ * The idea: everything in a report is counted already when it is asked for,
+ * so that asking often costs the others nothing. The one exception are the
+ * leases, which lie in the clients' own pages and are counted there, up to a
+ * limit for all of them together: a page full of rubbish is long.
+ */
+#include "daemon/server.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <tarn/report.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "config.h"
+
+#define REPORT_LOADS_MAX 1024u      /* picked; nobody reads more */
+#define REPORT_SLOTS_MAX (1u << 20) /* of lease pages: a millisecond or two */
+
+static_assert(sizeof(struct tarn_store_status) == STATUS_SIZE, "as sent");
+static_assert(sizeof(struct tarn_report_daemon) == 280, "as sent");
+static_assert(sizeof(struct tarn_report_pool) == 224, "as sent");
+static_assert(sizeof(struct tarn_report_client) == 72, "as sent");
+static_assert(sizeof(struct tarn_report_load) == 256, "as sent");
+
+/* ---- sums of all rules ------------------------------------------------ */
+
+static void add_sums(struct tarn_report_sums *to, const struct rule *rule)
+{
+	const struct rule_counts *c = &rule->counts;
+
+	to->named += c->kinds[KIND_NAMED].bytes;
+	to->cached += c->kinds[KIND_CACHED].bytes;
+	to->unnamed += c->kinds[KIND_UNNAMED].bytes;
+	to->filling += c->kinds[KIND_FILLING].bytes;
+	to->quarantined += c->kinds[KIND_QUARANTINED].bytes;
+	to->created += c->created.bytes;
+}
+
+static uint64_t used_by(const struct rule *rule)
+{
+	return alloc_used(rule->alloc) + rule->counts.own.memory;
+}
+
+static uint64_t count_names(const struct rule *rule)
+{
+	return atomic_load_explicit(
+		&rule->table.header->n_names, memory_order_relaxed);
+}
+
+static void count_rule(struct tarn_report_daemon *d, const struct rule *rule)
+{
+	d->pools++;
+	d->names += count_names(rule);
+	d->used += used_by(rule);
+	d->storages += storage_count_all(rule);
+	d->evictions += rule->counts.n_evicted;
+	d->evicted_bytes += rule->counts.bytes_evicted;
+	add_sums(&d->bytes, rule);
+	for (const struct loader *l = rule->loaders; l; l = l->next)
+		d->loaders++;
+}
+
+static struct tarn_report_daemon describe(const struct server *server)
+{
+	uint64_t now = loop_now();
+	struct tarn_report_daemon d = {
+		.instance = server->start.instance,
+		.keeper_pid = server->start.keeper_pid,
+		.server_pid = getpid(),
+		.protocol = PROTOCOL_VERSION,
+		.restarts = server->start.restarts,
+		.uptime_ms = (now - server->start.began_at) / 1000000,
+		.server_uptime_ms = (now - server->started_at) / 1000000,
+		.budget = server->start.budget,
+		.allocated = server->allocated,
+		.loads = server->n_loads,
+		.loads_cached = server->n_cached,
+		.loads_failed = server->n_failed,
+		.loads_active = server->n_active,
+		.bytes_loaded = server->bytes_loaded,
+		.clients = server->n_clients,
+		.draining = server->draining,
+		.version = PACKAGE_VERSION,
+	};
+
+	strncpy(d.engine, loop_name(server->loop), sizeof(d.engine) - 1);
+	for (const struct rule *rule = server->rules; rule; rule = rule->next)
+		count_rule(&d, rule);
+	return d;
+}
+
+void report_status(struct client *client, uint32_t serial)
+{
+	struct tarn_report_daemon d = describe(client->rule->server);
+	struct tarn_store_status s = {
+		.instance = d.instance,
+		.keeper_pid = d.keeper_pid,
+		.server_pid = d.server_pid,
+		.clients = d.clients,
+		.loaders = d.loaders,
+		.uptime_ms = d.uptime_ms,
+		.names = d.names,
+		.storages = d.storages,
+		.budget = d.budget,
+		.allocated = d.allocated,
+		.used = d.used,
+		.cached = d.bytes.cached,
+		.loads = d.loads,
+		.loads_cached = d.loads_cached,
+		.loads_active = d.loads_active,
+		.loads_failed = d.loads_failed,
+		.bytes_loaded = d.bytes_loaded,
+	};
+
+	memcpy(s.engine, d.engine, sizeof(s.engine));
+	memcpy(s.version, d.version, sizeof(s.version));
+	client_reply(client, WIRE_STATUS_IS, serial, &s, sizeof(s), NULL, 0);
+}
+
+/* ---- one by one ------------------------------------------------------- */
+
+static uint32_t count_clients(const struct rule *rule)
+{
+	uint32_t n = 0;
+
+	for (const struct client *c = rule->clients; c; c = c->next)
+		n++;
+	return n;
+}
+
+static struct tarn_report_pool describe_pool(const struct rule *rule)
+{
+	struct tarn_report_pool p = {
+		.rule = rule->number,
+		.uid = rule->spec.uid,
+		.gid = rule->spec.gid,
+		.mode = rule->spec.mode,
+		.size = rule->spec.limit ? rule->spec.limit
+					 : rule->server->start.budget,
+		.used = used_by(rule),
+		.page_size = 1ull << rule->spec.page_shift,
+		.names = count_names(rule),
+		.storages = storage_count_all(rule),
+		.own_memory = rule->counts.own.memory,
+		.evictions = rule->counts.n_evicted,
+		.evicted_bytes = rule->counts.bytes_evicted,
+		.clients = count_clients(rule),
+	};
+
+	if (rule->spec.name[0])
+		snprintf(p.name, sizeof(p.name), "%s", rule->spec.name);
+	else
+		snprintf(p.name, sizeof(p.name), "uid:%u", rule->spec.uid);
+	for (uint32_t i = 0; i < rule->n_segments; i++) {
+		const struct table_segment *s = &rule->table.segments[i];
+
+		if (atomic_load_explicit(&s->state, memory_order_relaxed) !=
+			SEGMENT_READY)
+			continue;
+		p.segments++;
+		p.allocated += s->size;
+	}
+	add_sums(&p.bytes, rule);
+	return p;
+}
+
+static uint64_t generation_of(const struct table *table, uint32_t index)
+{
+	return storage_word_generation(atomic_load_explicit(
+		&table->storages[index].word, memory_order_relaxed));
+}
+
+/* What it holds, as its page says; a word that fits no storage holds none. */
+static void count_leases(const struct client *client, uint32_t *slots_left,
+	struct tarn_report_client *ret)
+{
+	const struct table *table = &client->rule->table;
+	uint32_t used, n = atomic_load_explicit(&table->header->n_storages,
+			       memory_order_relaxed);
+
+	ret->leases = UINT32_MAX;
+	if (!client->lease)
+		return;
+	used = MIN(atomic_load_explicit(
+			   &client->lease->used, memory_order_relaxed),
+		(uint32_t)LEASE_SLOTS);
+	if (used > *slots_left)
+		return;
+	*slots_left -= used;
+	ret->leases = 0;
+	for (uint32_t i = 0; i < used; i++) {
+		uint64_t word = atomic_load_explicit(
+			&client->lease->slots[i], memory_order_relaxed);
+		uint32_t index =
+			(uint32_t)(word & ((1u << TABLE_INDEX_BITS) - 1));
+
+		if (word && index < n &&
+			generation_of(table, index) ==
+				word >> TABLE_INDEX_BITS) {
+			ret->leases++;
+			ret->leased_bytes += table->storages[index].size;
+		}
+	}
+}
+
+static struct tarn_report_client describe_client(
+	const struct client *client, uint64_t now, uint32_t *slots_left)
+{
+	struct tarn_report_client c = {
+		.number = client->number,
+		.pid = client->pid,
+		.uid = client->uid,
+		.rule = client->rule->number,
+		.protocol = client->version,
+		.loads = client->n_loads,
+		.idle_ms = (now - client->heard_at) / 1000000,
+		.connected_ms = (now - client->came_at) / 1000000,
+	};
+
+	count_leases(client, slots_left, &c);
+	return c;
+}
+
+static uint32_t state_of(const struct load *load)
+{
+	switch (load->state) {
+	case LOAD_NEW:
+	case LOAD_IDENTIFYING:
+		return TARN_LOAD_QUEUED;
+	case LOAD_WAITING:
+		return TARN_LOAD_WAITING;
+	case LOAD_FILLING:
+		return TARN_LOAD_READING;
+	case LOAD_SHARING:
+		return TARN_LOAD_SHARING;
+	case LOAD_DROPPING:
+		return TARN_LOAD_STOPPING;
+	}
+	return 0;
+}
+
+static struct tarn_report_load describe_load(
+	const struct load *load, uint64_t now)
+{
+	const struct load *reads = load->with ? load->with : load;
+	struct tarn_report_load l = {
+		.client = load->client ? load->client->number : 0,
+		.rule = load->rule->number,
+		.state = state_of(load),
+		.total = load->size,
+		.running_ms = (now - load->began_at) / 1000000,
+	};
+
+	snprintf(
+		l.label, sizeof(l.label), "%s", load->label ? load->label : "");
+	if (reads->state == LOAD_FILLING)
+		l.done = MIN(load->size,
+			atomic_load_explicit(
+				&load->rule->table.storages[reads->index]
+					 .landed,
+				memory_order_relaxed));
+	return l;
+}
+
+/* ---- a report --------------------------------------------------------- */
+
+static bool is_master(const struct client *client)
+{
+	return client->uid == 0 || client->uid == geteuid();
+}
+
+/* Its own pool, and that of its uid: by rule, or by who owns it. */
+static bool sees_rule(const struct client *client, const struct rule *rule)
+{
+	return is_master(client) || client->rule == rule ||
+	       rule->spec.uid == client->uid;
+}
+
+static bool sees_client(const struct client *client, const struct client *c)
+{
+	return is_master(client) || c->uid == client->uid;
+}
+
+static bool sees_load(const struct client *client, const struct load *l)
+{
+	return is_master(client) ||
+	       (l->client && l->client->uid == client->uid);
+}
+
+/* The room that all records take; REPORT_LOADS_MAX loads at most. */
+static size_t measure(const struct client *client, struct msg_report_is *ret)
+{
+	uint32_t n_loads = 0;
+
+	*ret = (struct msg_report_is) {
+		.daemon_size = sizeof(struct tarn_report_daemon),
+		.pool_size = sizeof(struct tarn_report_pool),
+		.client_size = sizeof(struct tarn_report_client),
+		.load_size = sizeof(struct tarn_report_load),
+	};
+	for (const struct rule *r = client->rule->server->rules; r;
+		r = r->next) {
+		ret->n_pools += sees_rule(client, r);
+		for (const struct client *c = r->clients; c; c = c->next)
+			ret->n_clients += sees_client(client, c);
+		for (const struct load *l = r->loads; l; l = l->next)
+			n_loads += sees_load(client, l);
+	}
+	ret->n_loads = MIN(n_loads, REPORT_LOADS_MAX);
+	if (ret->n_loads < n_loads)
+		ret->flags |= REPORT_CUT;
+	return sizeof(*ret) + ret->daemon_size +
+	       (size_t)ret->n_pools * ret->pool_size +
+	       (size_t)ret->n_clients * ret->client_size +
+	       (size_t)ret->n_loads * ret->load_size;
+}
+
+static void write_pools(
+	const struct client *client, struct tarn_report_pool *to)
+{
+	for (const struct rule *r = client->rule->server->rules; r; r = r->next)
+		if (sees_rule(client, r))
+			*to++ = describe_pool(r);
+}
+
+static void write_clients(const struct client *client,
+	struct tarn_report_client *to, uint64_t now)
+{
+	uint32_t slots_left = REPORT_SLOTS_MAX;
+
+	for (const struct rule *r = client->rule->server->rules; r; r = r->next)
+		for (const struct client *c = r->clients; c; c = c->next)
+			if (sees_client(client, c))
+				*to++ = describe_client(c, now, &slots_left);
+}
+
+static void write_loads(const struct client *client,
+	struct tarn_report_load *to, uint32_t n, uint64_t now)
+{
+	for (const struct rule *r = client->rule->server->rules; r; r = r->next)
+		for (const struct load *l = r->loads; l && n; l = l->next)
+			if (sees_load(client, l)) {
+				*to++ = describe_load(l, now);
+				n--;
+			}
+}
+
+int report_send(struct client *client, uint32_t serial)
+{
+	struct msg_report_is head;
+	size_t size = measure(client, &head);
+	_cleanup_free_ unsigned char *body = malloc(size);
+	unsigned char *at = body;
+	struct tarn_report_daemon daemon;
+	uint64_t now = loop_now();
+
+	if (!body)
+		return tarn_fail(
+			ENOMEM, "no memory for a report of %zu bytes", size);
+	daemon = describe(client->rule->server);
+	at = mempcpy(at, &head, sizeof(head));
+	at = mempcpy(at, &daemon, sizeof(daemon));
+	write_pools(client, (struct tarn_report_pool *)(void *)at);
+	at += (size_t)head.n_pools * sizeof(struct tarn_report_pool);
+	write_clients(client, (struct tarn_report_client *)(void *)at, now);
+	at += (size_t)head.n_clients * sizeof(struct tarn_report_client);
+	write_loads(client, (struct tarn_report_load *)(void *)at, head.n_loads,
+		now);
+	client_reply(client, WIRE_REPORT_IS, serial, body, size, NULL, 0);
+	return 0;
+}

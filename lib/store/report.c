@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reports, as the daemon sends them and as callers get them.
+ *
+ * The idea: the sender says how large its records are, so each is copied into
+ * one of ours: what a newer daemon has appended is dropped, what an older one
+ * does not know is 0.
+ */
+#include <tarn/report.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/store/store.h"
+
+/* What is left of a reply. */
+struct rest {
+	const unsigned char *at;
+	size_t left;
+};
+
+/* n records of theirs into as many of ours, zeroed. */
+static int take_records(
+	struct rest *rest, uint32_t n, uint32_t theirs, size_t ours, void *ret)
+{
+	unsigned char *records;
+	uint64_t size;
+
+	if (theirs < 8 || mul_u64(n, theirs, &size) || size > rest->left)
+		return tarn_fail(EPROTO,
+			"report: %u records of %u bytes do not fit the %zu "
+			"that came",
+			n, theirs, rest->left);
+	records = calloc(n + 1ul, ours);
+	if (!records)
+		return tarn_fail(
+			ENOMEM, "report: out of memory for %u records", n);
+	for (uint32_t i = 0; i < n; i++)
+		memcpy(records + i * ours, rest->at + (size_t)i * theirs,
+			MIN((size_t)theirs, ours));
+	rest->at += size;
+	rest->left -= size;
+	memcpy(ret, &records, sizeof(records));
+	return 0;
+}
+
+/* Texts end, whatever was sent. */
+static void end_texts(struct tarn_report *report,
+	struct tarn_report_pool *pools, struct tarn_report_load *loads)
+{
+	struct tarn_report_daemon *d = &report->daemon;
+
+	d->engine[sizeof(d->engine) - 1] = '\0';
+	d->version[sizeof(d->version) - 1] = '\0';
+	for (uint32_t i = 0; i < report->n_pools; i++)
+		pools[i].name[sizeof(pools[i].name) - 1] = '\0';
+	for (uint32_t i = 0; i < report->n_loads; i++)
+		loads[i].label[sizeof(loads[i].label) - 1] = '\0';
+}
+
+static int parse(const struct wire_message *reply, struct tarn_report *report)
+{
+	struct rest rest = {.at = reply->body, .left = reply->size};
+	_cleanup_free_ struct tarn_report_daemon *daemon = NULL;
+	struct tarn_report_pool *pools = NULL;
+	struct tarn_report_load *loads = NULL;
+	struct msg_report_is head;
+	int r;
+
+	memcpy(&head, rest.at, sizeof(head));
+	rest.at += sizeof(head);
+	rest.left -= sizeof(head);
+	r = take_records(&rest, 1, head.daemon_size, sizeof(*daemon), &daemon);
+	if (r >= 0)
+		r = take_records(&rest, head.n_pools, head.pool_size,
+			sizeof(*pools), &pools);
+	report->pools = pools;
+	if (r >= 0)
+		r = take_records(&rest, head.n_clients, head.client_size,
+			sizeof(*report->clients), &report->clients);
+	if (r >= 0)
+		r = take_records(&rest, head.n_loads, head.load_size,
+			sizeof(*loads), &loads);
+	report->loads = loads;
+	if (r < 0)
+		return r;
+	report->daemon = *daemon;
+	report->n_pools = head.n_pools;
+	report->n_clients = head.n_clients;
+	report->n_loads = head.n_loads;
+	report->cut = head.flags & REPORT_CUT;
+	end_texts(report, pools, loads);
+	return 0;
+}
+
+static int check_speaks(const struct tarn_store *store)
+{
+	if (store->version >= 2)
+		return 0;
+	return tarn_fail(ENOTSUP,
+		"daemon at %s: it speaks protocol %u, and reports came with 2; "
+		"stop it, and the next open starts a newer one",
+		store->socket, store->version);
+}
+
+int tarn_store_get_report(tarn_store *store, struct tarn_report **ret)
+{
+	const struct msg_report want = {0};
+	struct wire_message reply = {0};
+	struct tarn_report *report;
+	int r = check_speaks(store);
+
+	if (r >= 0)
+		r = connection_call(&store->connection, WIRE_REPORT, &want,
+			sizeof(want), WIRE_REPORT_IS,
+			sizeof(struct msg_report_is), &reply);
+	if (r < 0)
+		return r;
+	report = calloc(1, sizeof(*report));
+	if (report)
+		r = parse(&reply, report);
+	else
+		r = tarn_fail(ENOMEM, "report: out of memory");
+	wire_message_clear(&reply);
+	if (r < 0) {
+		tarn_report_free(report);
+		return r;
+	}
+	*ret = report;
+	return 0;
+}
+
+struct tarn_report *tarn_report_free(struct tarn_report *report)
+{
+	if (!report)
+		return NULL;
+	free((void *)report->pools);
+	free((void *)report->clients);
+	free((void *)report->loads);
+	free(report);
+	return NULL;
+}
