@@ -2,6 +2,7 @@
 
 EXTRA_PROGRAMS = \
 	bench/fill \
+	bench/lease \
 	bench/load \
 	bench/lookup \
 	bench/open \
@@ -10,6 +11,7 @@ EXTRA_PROGRAMS = \
 	$(NULL)
 # Those that look inside link the core, the others what a user links.
 bench_fill_LDADD = lib/libcore.la
+bench_lease_LDADD = lib/libcore.la
 bench_load_LDADD = lib/libtarn.la
 bench_lookup_LDADD = lib/libcore.la
 bench_open_LDADD = lib/libcore.la
@@ -20,6 +22,7 @@ CLEANFILES += $(EXTRA_PROGRAMS)
 # BENCHES: scripts that are given no argument and run in the build folder.
 BENCHES = \
 	bench/fill.sh \
+	bench/lease.sh \
 	bench/load.sh \
 	bench/lookup.sh \
 	bench/open.sh \

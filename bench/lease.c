@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * lease: nanoseconds to take and give back a lease, one thread: the slot and
+ * its fences alone; by way of the book, of a storage that nobody of this
+ * process holds; and of one that somebody does. Beside them what two full
+ * fences cost, and a mutex locked and unlocked twice.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "lib/store/lease_book.h"
+
+enum { ROUNDS = 9, CALLS = 500000 };
+
+static struct table table;
+static struct lease_page *page;
+static struct lease_book book;
+static uint32_t storage;
+static uint64_t generation;
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+}
+
+static void fail(void)
+{
+	fprintf(stderr, "lease: %s\n", tarn_fail_message());
+	exit(1);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void measure(const char *what, void (*fn)(void))
+{
+	double ns[ROUNDS];
+
+	for (int r = 0; r < ROUNDS; r++) {
+		double start = now();
+
+		for (int i = 0; i < CALLS; i++)
+			fn();
+		ns[r] = (now() - start) / CALLS;
+	}
+	qsort(ns, ROUNDS, sizeof(*ns), by_value);
+	printf("%-44s %6.1f ns\n", what, ns[ROUNDS / 2]);
+}
+
+static void fences(void)
+{
+	atomic_thread_fence(memory_order_seq_cst);
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+static void mutexes(void)
+{
+	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+	for (int i = 0; i < 2; i++) {
+		pthread_mutex_lock(&lock);
+		pthread_mutex_unlock(&lock);
+	}
+}
+
+static void slot_alone(void)
+{
+	static uint32_t hint;
+	uint32_t slot;
+
+	if (lease_acquire(page, &table, storage, generation, &hint, &slot) < 0)
+		fail();
+	lease_release(page, &table, slot);
+}
+
+static void through_book(void)
+{
+	tarn_storage *known;
+
+	if (lease_book_hold(&book, &table, storage, generation, &known) < 0)
+		fail();
+	lease_book_drop(&book, &table, storage, generation, NULL);
+}
+
+/* A process that has threads pays for its atomics. */
+static void *wait_for_ever(void *arg)
+{
+	for (;;)
+		pause();
+	return arg;
+}
+
+int main(void)
+{
+	int fd = memfd_create("tarn-bench", MFD_CLOEXEC), lease = -1;
+	struct table_storage s = {.size = 1};
+	struct table_writer *writer;
+	tarn_storage *known;
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, wait_for_ever, NULL) != 0 || fd < 0 ||
+		table_create(fd, 7, 4711, 1, 2, &table) < 0 ||
+		table_writer_new(&table, &writer) < 0 ||
+		table_storage_add(
+			writer, &s, STORAGE_LIVE, &storage, &generation) < 0 ||
+		lease_create(&lease) < 0 || lease_map(lease, &page) < 0 ||
+		lease_book_init(&book, page) < 0)
+		fail();
+	measure("two full fences", fences);
+	measure("a mutex locked and unlocked twice", mutexes);
+	measure("acquire and release of a slot (at most 60)", slot_alone);
+	measure("hold and drop, nobody holds it", through_book);
+	if (lease_book_hold(&book, &table, storage, generation, &known) < 0)
+		fail();
+	measure("hold and drop, somebody holds it", through_book);
+	lease_book_done(&book);
+	lease_unmap(page);
+	table_writer_free(writer);
+	table_unmap(&table);
+	fd_close(lease);
+	fd_close(fd);
+	return 0;
+}
