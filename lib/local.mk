@@ -90,6 +90,8 @@ lib_libcore_la_SOURCES = \
 	lib/store/file_cache.h \
 	lib/store/lease_book.c \
 	lib/store/lease_book.h \
+	lib/store/lease_slots.c \
+	lib/store/lease_slots.h \
 	lib/store/load_request.c \
 	lib/store/load_request.h \
 	lib/store/pool_map.c \
@@ -101,6 +103,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/store.c \
 	lib/store/store.h \
 	lib/store/store_get.c \
+	lib/store/store_hello.c \
 	lib/store/store_load.c \
 	lib/store/store_storage.c \
 	lib/store/wait.c \

@@ -4,7 +4,7 @@
  *
  * The idea: who takes and who frees both store, fence, and then read what the
  * other stores (A1 to A3 and F1 to F3 in the header), so that at least one of
- * them sees the other. Everything here is that, and finding a free slot.
+ * them sees the other. Everything here is that.
  */
 #include "shm/lease.h"
 
@@ -90,33 +90,6 @@ static uint32_t slots_used(const struct lease_page *page)
 	return MIN(used, (uint32_t)LEASE_SLOTS);
 }
 
-/* The first empty slot from hint on, else the first there is. Only this
- * process writes slots, so a relaxed look is exact. */
-static int find_slot(
-	const struct lease_page *page, uint32_t hint, uint32_t *ret)
-{
-	uint32_t used = slots_used(page);
-
-	for (uint32_t n = 0; n < used; n++) {
-		uint32_t i = (hint % used + n) % used;
-
-		if (!atomic_load_explicit(
-			    &page->slots[i], memory_order_relaxed)) {
-			*ret = i;
-			return 0;
-		}
-		/* A crowded page: a fresh slot is nearer than a hole. */
-		if (n == 64 && used < LEASE_SLOTS)
-			break;
-	}
-	if (used == LEASE_SLOTS)
-		return tarn_fail(ENOSPC,
-			"lease: all %u slots of this connection are in use",
-			(uint32_t)LEASE_SLOTS);
-	*ret = used;
-	return 0;
-}
-
 static uint64_t storage_now(const struct table *table, uint32_t index)
 {
 	/* Acquire: pairs with the release store in table_storage_set and
@@ -126,20 +99,16 @@ static uint64_t storage_now(const struct table *table, uint32_t index)
 }
 
 int lease_acquire(struct lease_page *page, const struct table *table,
-	uint32_t index, uint64_t generation, uint32_t *hint, uint32_t *ret_slot)
+	uint32_t index, uint64_t generation, uint32_t slot)
 {
-	uint32_t slot = 0;
 	uint64_t word;
-	int r;
+	int r = -ESTALE;
 
 	if (index >= TABLE_STORAGES_MAX || generation == 0 ||
 		generation >> TABLE_GENERATION_BITS)
 		return tarn_fail(ESTALE,
 			"lease: there is no storage %u of generation %llu",
 			index, (unsigned long long)generation);
-	r = find_slot(page, *hint, &slot);
-	if (r < 0)
-		return r;
 	/* used first: the server reads no slot beyond it. Both are ordered
 	 * before A3 by the fence, which is all that the argument needs. */
 	if (slot >= slots_used(page))
@@ -152,27 +121,22 @@ int lease_acquire(struct lease_page *page, const struct table *table,
 	atomic_thread_fence(memory_order_seq_cst);
 	/* A3 */
 	word = storage_now(table, index);
-	*hint = slot + 1;
 	if (storage_word_generation(word) == generation) {
 		switch (storage_word_state(word)) {
 		case STORAGE_FILLING:
 		case STORAGE_LIVE:
 		case STORAGE_UNNAMED:
-			*ret_slot = slot;
 			return 0;
 		case STORAGE_FREEING:
 			r = -EBUSY;
 			break;
 		default:
-			r = -ESTALE;
+			break;
 		}
-	} else {
-		r = -ESTALE;
 	}
 	/* Release: our reads, if any, come before the slot is empty; pairs
 	 * with the server's fence before it scans. */
 	atomic_store_explicit(&page->slots[slot], 0, memory_order_release);
-	*hint = slot;
 	if (r == -EBUSY)
 		return tarn_fail(EBUSY,
 			"lease: storage %u of generation %llu is being freed",

@@ -70,14 +70,13 @@ int lease_map(int fd, struct lease_page **ret);
 struct lease_page *lease_unmap(struct lease_page *page);
 
 /*
- * The client's side; the caller serialises calls on one page. acquire: 0 with
- * the slot; -ESTALE: another generation, or free; -EBUSY: the server is about
- * to free it or finds it still held, try again; -ENOSPC: no free slot.
- * hint remembers where to look for a free slot.
+ * The client's side; the caller serialises calls on one page, and knows which
+ * of its slots are empty. acquire: 0: the storage is held by this slot. -ESTALE:
+ * it has another generation, or is free; -EBUSY: the server is about to free it
+ * or finds it still held, try again; the slot is empty then.
  */
 int lease_acquire(struct lease_page *page, const struct table *table,
-	uint32_t index, uint64_t generation, uint32_t *hint,
-	uint32_t *ret_slot);
+	uint32_t index, uint64_t generation, uint32_t slot);
 /* True: the server must be told (nobody else will tell it). */
 bool lease_release(struct lease_page *page, const struct table *table,
 	uint32_t slot);

@@ -13,7 +13,7 @@
 
 #include "base/fail.h"
 #include "base/fd.h"
-#include "shm/lease.h"
+#include "lib/store/lease_slots.h"
 #include "tests/tap.h"
 
 #define TAKERS 2
@@ -25,11 +25,16 @@ static struct lease_page *client, *server; /* two mappings of one page */
 static uint32_t storage;
 static uint64_t generation;
 
+static struct lease_slots slots;
+
 static int take(uint32_t index, uint64_t g, uint32_t *ret_slot)
 {
-	static uint32_t hint;
+	return lease_slots_take(&slots, &table, index, g, ret_slot);
+}
 
-	return lease_acquire(client, &table, index, g, &hint, ret_slot);
+static bool give(uint32_t slot)
+{
+	return lease_slots_give(&slots, &table, slot);
 }
 
 static bool holds(const struct lease_page *page, uint32_t index, uint64_t g)
@@ -57,18 +62,17 @@ static void test_one(void)
 	is_int(1, lease_count(server), "one slot is in use");
 	is_int(0, take(storage, generation, &other), "a second one");
 	ok(slot != other, "has a slot of its own");
-	ok(!lease_release(client, &table, slot), "given back, unheard");
+	ok(!give(slot), "given back, unheard");
 	ok(holds(server, storage, generation), "the second stays");
 	table_storage_set(writer, storage, STORAGE_UNNAMED);
-	ok(lease_release(client, &table, other),
-		"of an unnamed storage, the server must hear of it");
+	ok(give(other), "of an unnamed storage, the server must hear of it");
 	is_int(0, lease_count(server), "no slot is in use");
-	ok(!lease_release(client, &table, other), "once is enough");
+	ok(!lease_release(client, &table, 0), "once is enough");
 	ok(!lease_release(client, &table, UINT32_MAX), "no slot, no lease");
 	is_int(0, take(storage, generation, &slot), "unnamed can be leased");
 	table_storage_set(writer, storage, STORAGE_FREEING);
 	is_int(-EBUSY, take(storage, generation, &other), "freeing cannot");
-	ok(lease_release(client, &table, slot), "and its release is heard");
+	ok(give(slot), "and its release is heard");
 	is_int(0, lease_count(server), "nothing is left in the slots");
 	table_storage_drop(writer, storage);
 	is_int(-ESTALE, take(storage, generation, &slot), "freed is stale");
@@ -89,7 +93,8 @@ static void test_full(void)
 	is_int(-ENOSPC, r, "a page has an end");
 	is_int(LEASE_SLOTS, n, "after all its slots");
 	is_int(LEASE_SLOTS, lease_count(server), "which are in use");
-	lease_release(client, &table, 4321);
+	is_int(-ENOSPC, take(storage, generation, &slot), "it stays full");
+	give(4321);
 	is_int(0, take(storage, generation, &slot), "one given back");
 	is_int(4321, slot, "is taken again");
 	/* What a hostile client writes is not believed. */
@@ -107,20 +112,18 @@ static _Atomic uint64_t taken, pulled;
 static void *taker(void *arg)
 {
 	struct lease_page *page = arg;
-	uint32_t hint = 0, slot;
-
 	while (!atomic_load(&stop)) {
 		uint64_t g = storage_word_generation(
 			atomic_load(&table.storages[storage].word));
 
-		if (lease_acquire(page, &table, storage, g, &hint, &slot) < 0)
+		if (lease_acquire(page, &table, storage, g, 3) < 0)
 			continue;
 		for (int i = 0; i < 20; i++)
 			if (atomic_load_explicit(
 				    &bytes, memory_order_relaxed) != g)
 				atomic_fetch_add(&pulled, 1);
 		atomic_fetch_add(&taken, 1);
-		lease_release(page, &table, slot);
+		lease_release(page, &table, 3);
 	}
 	return NULL;
 }
@@ -195,10 +198,11 @@ int main(void)
 	is_int(0, lease_map(lease, &server), "and by the server");
 	is_int(-EPROTO, lease_map(fd, &(struct lease_page *) {NULL}),
 		"what is no lease page is refused");
+	lease_slots_init(&slots, client);
 	test_one();
 	test_full();
 	test_race((struct lease_page *[]) {client, second});
-	lease_unmap(client);
+	lease_slots_done(&slots);
 	lease_unmap(server);
 	lease_unmap(second);
 	table_writer_free(writer);

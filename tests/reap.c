@@ -19,7 +19,7 @@
 /* One page, as its client and as the server maps it. */
 struct side {
 	int fd;
-	uint32_t hint;
+	uint32_t used; /* slots */
 	struct lease_page *page;
 	struct client client;
 };
@@ -127,10 +127,10 @@ static unsigned in_state(const struct rule *rule, enum storage_state wanted)
 
 static uint32_t take(struct rule *rule, struct side *side, uint32_t i)
 {
-	uint32_t slot;
+	uint32_t slot = side->used++;
 
-	if (lease_acquire(side->page, &rule->table, i, generation(rule, i),
-		    &side->hint, &slot) < 0)
+	if (lease_acquire(
+		    side->page, &rule->table, i, generation(rule, i), slot) < 0)
 		bail("%s", tarn_fail_message());
 	return slot;
 }

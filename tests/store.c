@@ -309,7 +309,7 @@ static void test_fork(tarn_store *store)
 		tarn_store_lookup(store, "forked/f", &t) < 0)
 		bail("a tensor to fork with: %s", tarn_error_message());
 	tarn_file_unref(file);
-	leases = lease_count(store->page);
+	leases = lease_count(store->book.slots.pages[0]);
 	pid = fork();
 	if (pid == 0) {
 		bool right = has_floats(t);
@@ -323,7 +323,7 @@ static void test_fork(tarn_store *store)
 	}
 	waitpid(pid, &status, 0);
 	is_int(0, status, "a child reads, and may not use the store");
-	is_int(leases, lease_count(store->page), "what it drops stays leased");
+	is_int(leases, lease_count(store->book.slots.pages[0]), "what it drops stays leased");
 	ok(has_floats(t), "and can be read");
 	is_int(0, tarn_store_remove(store, "forked/f"), "the store works on");
 	tarn_store_remove(store, "forked/one");

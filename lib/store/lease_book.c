@@ -23,18 +23,40 @@
 
 int lease_book_init(struct lease_book *book, struct lease_page *page)
 {
-	*book = (struct lease_book) {.page = page, .capacity = FIRST_CAPACITY};
+	*book = (struct lease_book) {.capacity = FIRST_CAPACITY};
 	pthread_mutex_init(&book->lock, NULL);
+	lease_slots_init(&book->slots, page);
 	book->entries = calloc(book->capacity, sizeof(*book->entries));
 	if (!book->entries)
 		return tarn_fail(ENOMEM, "leases: out of memory");
 	return 0;
 }
 
+int lease_book_add_page(struct lease_book *book, struct lease_page *page)
+{
+	int r;
+
+	pthread_mutex_lock(&book->lock);
+	r = lease_slots_add(&book->slots, page);
+	pthread_mutex_unlock(&book->lock);
+	return r;
+}
+
+bool lease_book_is_full(struct lease_book *book)
+{
+	bool full;
+
+	pthread_mutex_lock(&book->lock);
+	full = lease_slots_full(&book->slots);
+	pthread_mutex_unlock(&book->lock);
+	return full;
+}
+
 void lease_book_done(struct lease_book *book)
 {
 	if (!book->capacity)
 		return;
+	lease_slots_done(&book->slots);
 	free(book->entries);
 	pthread_mutex_destroy(&book->lock);
 	*book = (struct lease_book) {0};
@@ -134,8 +156,7 @@ static int hold_once(struct lease_book *book, const struct table *table,
 	r = reserve(book);
 	if (r < 0)
 		return r;
-	r = lease_acquire(
-		book->page, table, index, generation, &book->hint, &slot);
+	r = lease_slots_take(&book->slots, table, index, generation, &slot);
 	if (r < 0)
 		return r;
 	*find(book, word) =
@@ -166,9 +187,9 @@ static int hold_failed(int r, uint32_t index, uint64_t generation)
 			index, BUSY_MS);
 	case -ENOSPC:
 		return tarn_fail(ENOSPC,
-			"storage %u: this process holds %u storages, the most "
-			"that one connection can; drop some",
-			index, (unsigned)LEASE_SLOTS);
+			"storage %u: this process holds as many storages as "
+			"its connection has room for; drop some",
+			index);
 	default:
 		return r;
 	}
@@ -225,7 +246,8 @@ bool lease_book_drop(struct lease_book *book, const struct table *table,
 		if (entry->storage == storage)
 			entry->storage = NULL;
 		if (--entry->count == 0) {
-			ring = lease_release(book->page, table, entry->slot);
+			ring = lease_slots_give(
+				&book->slots, table, entry->slot);
 			erase(book, entry);
 		}
 	}

@@ -9,36 +9,42 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <tarn/tensor.h>
 
-#include "shm/lease.h"
+#include "lib/store/lease_slots.h"
 
 struct lease_entry {
 	uint64_t word;	       /* lease_word(index, generation); 0: empty */
-	uint32_t slot;	       /* in the lease page */
+	uint32_t slot;	       /* of the pages */
 	uint32_t count;	       /* holders in this process */
 	tarn_storage *storage; /* borrowed: alive, or being released */
 };
 
 struct lease_book {
 	pthread_mutex_t lock;
-	struct lease_page *page;
-	uint32_t hint;	   /* where a free slot may be */
+	struct lease_slots slots;
 	uint32_t n_used;   /* entries */
 	uint32_t capacity; /* of entries; a power of two */
 	struct lease_entry *entries;
 };
 
+/* Takes the page, also when it fails. */
 int lease_book_init(struct lease_book *book, struct lease_page *page);
 void lease_book_done(struct lease_book *book);
+
+/* One page more, which it takes, also when it fails. -ENOSPC: it has as many as can be. */
+int lease_book_add_page(struct lease_book *book, struct lease_page *page);
+/* Does the next storage need another page? */
+bool lease_book_is_full(struct lease_book *book);
 
 /*
  * One more hold on a storage. If the book knows a storage object of it that
  * lives, *ret_storage is a reference to that and nothing was counted; else it
  * is NULL and the count went up. -ESTALE: it is gone; -EBUSY: the daemon has
- * been looking for holders of it for too long; -ENOSPC: the page is full.
+ * been looking for holders of it for too long; -ENOSPC: all pages are full.
  */
 int lease_book_hold(struct lease_book *book, const struct table *table,
 	uint32_t index, uint64_t generation, tarn_storage **ret_storage);

@@ -20,57 +20,28 @@
 
 /* ---- opening --------------------------------------------------------- */
 
-static int say_hello(struct tarn_store *store, struct wire_message *reply)
+static int map_all(struct tarn_store *store, struct welcome *welcome)
 {
-	struct msg_hello hello = {
-		.version = PROTOCOL_VERSION, .version_min = PROTOCOL_OLDEST};
-	struct msg_welcome welcome;
+	struct lease_page *page;
 	int r;
 
-	r = connection_call(&store->connection, WIRE_HELLO, &hello,
-		sizeof(hello), WIRE_WELCOME, sizeof(welcome), reply);
-	if (r < 0)
-		return r;
-	memcpy(&welcome, reply->body, sizeof(welcome));
-	if (welcome.version < PROTOCOL_OLDEST ||
-		welcome.version > PROTOCOL_VERSION)
-		return tarn_fail(EPROTO,
-			"daemon at %s: it speaks version %u, this library %d "
-			"to %d; stop it, and the next open starts a fitting "
-			"one",
-			store->socket, welcome.version, PROTOCOL_OLDEST,
-			PROTOCOL_VERSION);
-	if (reply->n_fds != 2)
-		return tarn_fail(EPROTO,
-			"daemon at %s: its welcome brought %d descriptors, not "
-			"the table and the leases",
-			store->socket, reply->n_fds);
-	store->instance = welcome.instance;
-	store->version = welcome.version;
-	return 0;
-}
-
-static int map_all(struct tarn_store *store, struct wire_message *welcome)
-{
-	_cleanup_fd_ int table_fd = wire_take_fd(welcome, 0);
-	_cleanup_fd_ int lease_fd = wire_take_fd(welcome, 1);
-	int r;
-
-	r = table_map(table_fd, false, &store->table);
-	if (r >= 0 && store->table.instance != store->instance)
+	r = table_map(welcome->table_fd, false, &store->table);
+	if (r >= 0 && store->table.instance != welcome->instance)
 		r = tarn_fail(EPROTO,
 			"daemon at %s: it is %016llx, its table is of %016llx",
-			store->socket, (unsigned long long)store->instance,
+			store->socket, (unsigned long long)welcome->instance,
 			(unsigned long long)store->table.instance);
 	if (r >= 0)
-		r = lease_map(lease_fd, &store->page);
+		r = lease_map(welcome->lease_fd, &page);
 	if (r >= 0)
-		r = lease_book_init(&store->book, store->page);
+		r = lease_book_init(&store->book, page);
 	if (r < 0)
 		return r;
+	store->instance = welcome->instance;
+	store->version = welcome->version;
 	/* So that the first look-up costs what the next ones do. Hints. */
 	table_prefault(&store->table);
-	madvise(store->page, 4096, MADV_POPULATE_WRITE);
+	madvise(page, 4096, MADV_POPULATE_WRITE);
 	pool_map_init(&store->pools, &store->connection, &store->table);
 	return pool_map_update(&store->pools);
 }
@@ -79,7 +50,7 @@ int store_open_fd(
 	int fd, const char *socket, int timeout_ms, struct tarn_store **ret)
 {
 	struct tarn_store *store = calloc(1, sizeof(*store));
-	struct wire_message welcome = {0};
+	struct welcome welcome = {.table_fd = -1, .lease_fd = -1};
 	int r;
 
 	if (!store) {
@@ -94,10 +65,10 @@ int store_open_fd(
 		return r;
 	}
 	store->socket = store->connection.peer;
-	r = say_hello(store, &welcome);
+	r = store_hello(&store->connection, 0, &welcome);
 	if (r >= 0)
 		r = map_all(store, &welcome);
-	wire_message_clear(&welcome);
+	welcome_done(&welcome);
 	if (r < 0) {
 		store_release(store);
 		return r;
@@ -204,7 +175,6 @@ void store_release(struct tarn_store *store)
 	connection_done(&store->connection);
 	pool_map_done(&store->pools);
 	lease_book_done(&store->book);
-	lease_unmap(store->page);
 	if (store->table.map)
 		table_unmap(&store->table);
 	free(store);

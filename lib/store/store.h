@@ -28,7 +28,6 @@ struct tarn_store {
 	uint32_t version; /* of the protocol, that both speak */
 	struct connection connection;
 	struct table table;
-	struct lease_page *page;
 	struct lease_book book;
 	struct pool_map pools;
 	struct file_cache files;
@@ -47,6 +46,21 @@ struct shared_storage {
 /* Says hello on a connected socket, maps what is answered. Takes fd. */
 int store_open_fd(int fd, const char *socket, int timeout_ms,
 	struct tarn_store **ret);
+
+/* ---- store_hello.c ---------------------------------------------------- */
+
+struct welcome {
+	uint32_t version;
+	uint64_t instance;
+	int table_fd;
+	int lease_fd;
+};
+
+/* Says hello; flags: HELLO_*. What comes back is the caller's to end. */
+int store_hello(struct connection *c, uint32_t flags, struct welcome *ret);
+void welcome_done(struct welcome *welcome);
+
+/* ---- references ------------------------------------------------------- */
 
 struct tarn_store *store_ref(struct tarn_store *store);
 void store_release(struct tarn_store *store);

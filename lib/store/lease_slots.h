@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where in its pages a process writes its leases. The caller serialises.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shm/lease.h"
+
+#define LEASE_PAGES_MAX 64u /* as many as a daemon gives: 8 million slots */
+
+/* A slot of any of the pages: the number of the page above, its own below. */
+#define LEASE_SLOT_BITS 17
+static_assert(LEASE_SLOTS <= 1u << LEASE_SLOT_BITS, "they fit");
+
+struct lease_slots {
+	uint32_t n_pages;
+	uint32_t page_slots; /* that are used of each page */
+	uint32_t n_fresh;    /* of the last page: never used so far */
+	struct lease_page *pages[LEASE_PAGES_MAX]; /* owned */
+	uint32_t n_empty, empty_capacity;
+	uint32_t *empty; /* used before, empty now */
+};
+
+/* Takes the page. */
+void lease_slots_init(struct lease_slots *slots, struct lease_page *page);
+void lease_slots_done(struct lease_slots *slots);
+
+/* One page more, which it takes, also when it fails. -ENOSPC: it has as many
+ * as there can be. */
+int lease_slots_add(struct lease_slots *slots, struct lease_page *page);
+bool lease_slots_full(const struct lease_slots *slots);
+
+/* Takes a slot, and with it a lease, as lease_acquire does. -ENOSPC: all are
+ * in use; -ENOMEM. */
+int lease_slots_take(struct lease_slots *slots, const struct table *table,
+	uint32_t index, uint64_t generation, uint32_t *ret_slot);
+/* True: the server must be told, as lease_release says. */
+bool lease_slots_give(struct lease_slots *slots, const struct table *table,
+	uint32_t slot);
