@@ -23,11 +23,12 @@
 struct door {
 	struct sockaddr_un address;
 	char lock_path[sizeof(((struct sockaddr_un *)0)->sun_path) + 8];
+	mode_t mode; /* of the socket */
 	int lock_fd;
 	int listen_fd;
 };
 
-static int make_folder(const char *path)
+static int make_folder(const char *path, mode_t mode)
 {
 	_cleanup_free_ char *copy = strdup(path);
 	const char *folder;
@@ -35,7 +36,7 @@ static int make_folder(const char *path)
 	if (!copy)
 		return tarn_fail(ENOMEM, "out of memory");
 	folder = dirname(copy);
-	if (mkdir(folder, 0700) < 0 && errno != EEXIST)
+	if (mkdir(folder, mode & 0066 ? 0755 : 0700) < 0 && errno != EEXIST)
 		return tarn_fail(errno, "cannot make the folder %s: %s", folder,
 			tarn_errno_text(errno));
 	return 0;
@@ -104,7 +105,7 @@ int door_reopen(struct door *door)
 	r = remove_stale(path);
 	if (r < 0)
 		return r;
-	mask = umask(0177);
+	mask = umask(~door->mode & 0777);
 	r = bind(fd, (struct sockaddr *)&door->address, sizeof(door->address));
 	umask(mask);
 	if (r < 0)
@@ -118,7 +119,7 @@ int door_reopen(struct door *door)
 	return 0;
 }
 
-int door_open(const char *path, struct door **ret)
+int door_open(const char *path, mode_t mode, struct door **ret)
 {
 	struct door *door;
 	int r;
@@ -128,13 +129,14 @@ int door_open(const char *path, struct door **ret)
 			"the socket path %s has %zu bytes, at most %zu fit",
 			path, strlen(path),
 			sizeof(door->address.sun_path) - sizeof(".lock"));
-	r = make_folder(path);
+	r = make_folder(path, mode);
 	if (r < 0)
 		return r;
 	door = calloc(1, sizeof(*door));
 	if (!door)
 		return tarn_fail(ENOMEM, "out of memory");
 	door->lock_fd = door->listen_fd = -1;
+	door->mode = mode;
 	door->address.sun_family = AF_UNIX;
 	strcpy(door->address.sun_path, path);
 	snprintf(door->lock_path, sizeof(door->lock_path), "%s.lock", path);

@@ -7,11 +7,14 @@
  */
 #pragma once
 
+#include <sys/types.h>
+
 struct door;
 
-/* Locks and listens. Makes the last folder of the path (0700) if it is
- * missing. 1: somebody else holds the lock. */
-int door_open(const char *path, struct door **ret);
+/* Locks and listens. mode is the socket's, 0600 or wider; the last folder of
+ * the path is made if it is missing, 0700, or 0755 for a wider socket. 1:
+ * somebody else holds the lock. */
+int door_open(const char *path, mode_t mode, struct door **ret);
 
 /* The listening descriptor (non-blocking), for poll. */
 int door_fd(const struct door *door);

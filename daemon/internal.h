@@ -27,6 +27,7 @@ enum daemon_message {
 	D_LOADER_LEFT,	   /* msg_loader, fd: pipe of one that may still write */
 	D_KEPT,		   /* msg_keep, fd: what the last server had kept */
 	D_TAKEN_OVER,	   /* no body: that is all; serve */
+	D_SETTINGS,	   /* msg_settings of config.h: it was read again */
 	/* server -> keeper */
 	D_RULE_MAPPED = 1100, /* msg_rule */
 	D_GROW,		      /* msg_grow */
@@ -58,6 +59,7 @@ struct pool_spec {
 	uint16_t mode; /* rw for owner, group, others; as of a file */
 	uint32_t uid;
 	uint32_t gid;
+	uint32_t pad;
 	uint64_t limit;	      /* bytes of segments; 0: the daemon's budget */
 	uint64_t segment_max; /* bytes of one segment */
 };

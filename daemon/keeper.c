@@ -188,9 +188,11 @@ static void take_signal(struct keeper *keeper)
 	while (read(keeper->signal_fd, &info, sizeof(info)) == sizeof(info)) {
 		if (info.ssi_signo == SIGCHLD) {
 			reap(keeper);
-		} else if (info.ssi_signo != SIGHUP && keeper->draining) {
+		} else if (info.ssi_signo == SIGHUP) {
+			keeper_reload(keeper);
+		} else if (keeper->draining) {
 			end(keeper, 1, "asked twice");
-		} else if (info.ssi_signo != SIGHUP) {
+		} else {
 			keeper->draining = 1;
 			door_shut(keeper->door);
 			keeper_tell(keeper, D_TERMINATE, NULL, 0, NULL, 0);
@@ -319,15 +321,18 @@ static void clean_up(struct keeper *keeper)
 	fd_close(keeper->signal_fd);
 }
 
-int keeper_run(const struct options *options)
+int keeper_run(const struct options *line, const struct options *options,
+	const struct config *config)
 {
 	static struct keeper keeper;
 	int r;
 
+	keeper.line = *line;
 	keeper.options = *options;
 	keeper.began_at = loop_now();
+	keeper.config = *config;
 	keeper.server_sock = keeper.signal_fd = -1;
-	r = door_open(options->socket, &keeper.door);
+	r = door_open(options->socket, options->mode, &keeper.door);
 	if (r == 1) {
 		if (!options->automatic)
 			fprintf(stderr,
@@ -341,6 +346,8 @@ int keeper_run(const struct options *options)
 		r = prepare(&keeper);
 	if (r == 0)
 		r = keeper_fork_server(&keeper);
+	for (uint32_t i = 0; i < config->n_pools && r == 0; i++)
+		r = keeper_pool_add(&keeper, &config->pools[i]);
 	if (r < 0) {
 		fprintf(stderr, "tarnd: %s\n", tarn_fail_message());
 		keeper.status = 1;

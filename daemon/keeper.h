@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "daemon/conf.h"
 #include "daemon/internal.h"
 #include "daemon/kept.h"
 #include "daemon/options.h"
@@ -58,7 +59,9 @@ struct keeper_grow {
 };
 
 struct keeper {
+	struct options line; /* without the configuration */
 	struct options options;
+	struct config config;
 	struct door *door;
 	uint64_t instance;
 	uint64_t budget;
@@ -96,7 +99,9 @@ struct keeper {
 };
 
 /* Serves until told to end; the exit status. */
-int keeper_run(const struct options *options);
+/* line: what the command line alone says; options: with the configuration. */
+int keeper_run(const struct options *line, const struct options *options,
+	const struct config *config);
 
 /* keeper_rules.c: control regions */
 /* The rule of a user's own memory, made if there is none. */
@@ -105,6 +110,10 @@ int keeper_rule_add(struct keeper *keeper, const struct pool_spec *spec,
 	uint32_t *ret_rule);
 int keeper_rule_mapped(struct keeper *keeper, uint32_t rule);
 void keeper_rules_free(struct keeper *keeper);
+
+/* keeper_reload.c: the configuration, and once more at SIGHUP */
+int keeper_pool_add(struct keeper *keeper, const struct pool_spec *spec);
+void keeper_reload(struct keeper *keeper);
 
 /* keeper_memory.c: segments */
 int keeper_grow(struct keeper *keeper, const struct msg_grow *want);

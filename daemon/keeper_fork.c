@@ -94,6 +94,7 @@ int keeper_fork_server(struct keeper *keeper)
 {
 	struct server_start start = {
 		.options = keeper->options,
+		.config = &keeper->config,
 		.instance = keeper->instance,
 		.budget = keeper->budget,
 		.reach = keeper->reach,

@@ -7,6 +7,11 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/alloc.h \
 	daemon/closer.c \
 	daemon/closer.h \
+	daemon/conf.c \
+	daemon/conf.h \
+	daemon/conf_impl.h \
+	daemon/conf_pool.c \
+	daemon/conf_print.c \
 	daemon/door.c \
 	daemon/door.h \
 	daemon/headroom.c \
@@ -20,6 +25,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/keeper_fork.c \
 	daemon/keeper_kept.c \
 	daemon/keeper_memory.c \
+	daemon/keeper_reload.c \
 	daemon/keeper_rules.c \
 	daemon/kept.c \
 	daemon/kept.h \
@@ -37,6 +43,8 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/numa.h \
 	daemon/options.c \
 	daemon/options.h \
+	daemon/quota.c \
+	daemon/quota.h \
 	daemon/server.c \
 	daemon/server.h \
 	daemon/server_cache.c \
@@ -53,11 +61,13 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_memory.c \
 	daemon/server_names.c \
 	daemon/server_names.h \
-	daemon/server_reap.c \
 	daemon/server_pool.c \
 	daemon/server_report.c \
+	daemon/server_reap.c \
 	daemon/server_segments.c \
 	daemon/server_storage.c \
+	daemon/settings.c \
+	daemon/settings.h \
 	$(NULL)
 if HAVE_LIBURING
 daemon_libdaemon_la_SOURCES += daemon/loop_uring.c
@@ -70,8 +80,13 @@ else
 daemon_libdaemon_la_SOURCES += daemon/numa_none.c
 endif
 daemon_libdaemon_la_CPPFLAGS = \
-	$(AM_CPPFLAGS) $(LIBURING_CFLAGS) $(NUMA_CFLAGS)
-daemon_libdaemon_la_LIBADD = lib/libcore.la $(LIBURING_LIBS) $(NUMA_LIBS)
+	$(AM_CPPFLAGS) $(INIH_CFLAGS) $(LIBURING_CFLAGS) $(NUMA_CFLAGS)
+daemon_libdaemon_la_LIBADD = \
+	lib/libcore.la \
+	$(INIH_LIBS) \
+	$(LIBURING_LIBS) \
+	$(NUMA_LIBS) \
+	$(NULL)
 
 sbin_PROGRAMS += daemon/tarnd
 daemon_tarnd_SOURCES = daemon/main.c

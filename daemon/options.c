@@ -2,14 +2,17 @@
 /* The command line of tarnd, and the defaults that make it optional. */
 #include "daemon/options.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/fail.h"
 #include "config.h"
+#include "daemon/conf.h"
 #include "daemon/keeper.h"
+#include "daemon/settings.h"
 
 static const char help[] =
 	"usage: tarnd --socket PATH [OPTION]...\n"
@@ -26,28 +29,37 @@ static const char help[] =
 	"when\n"
 	"                      there was no client and no name for a while\n"
 	"  --idle SECONDS      that while (600)\n"
+	"  --mode MODE         of the socket: 0600 its own user's, 0666 "
+	"everybody's\n"
+	"  --config FILE       pools, quotas and defaults of these options;\n"
+	"                      " CONFIG_PATH " without it, if there is\n"
+	"  --check-config      say what would be used, and end\n"
 	"  --help              this text\n"
 	"  --version           the version\n"
 	"\n"
 	"SIZE is in bytes or with K, M, G, T (powers of 1024).\n"
-	"SIGTERM: finishes running loads, then ends. See tarnd(8).\n";
+	"SIGTERM: finishes running loads, then ends. SIGHUP: reads FILE "
+	"again.\n"
+	"See tarnd(8) and tarnd.conf(5).\n";
 
 enum {
-	OPT_SOCKET = 256,
-	OPT_BUDGET,
-	OPT_SEGMENT,
+	OPT_SETTING = 256, /* its name is that of the option */
 	OPT_AUTO,
-	OPT_IDLE,
+	OPT_CONFIG,
+	OPT_CHECK,
 	OPT_HELP,
 	OPT_VERSION
 };
 
 static const struct option longs[] = {
-	{"socket", required_argument, NULL, OPT_SOCKET},
-	{"budget", required_argument, NULL, OPT_BUDGET},
-	{"segment-size", required_argument, NULL, OPT_SEGMENT},
+	{"socket", required_argument, NULL, OPT_SETTING},
+	{"budget", required_argument, NULL, OPT_SETTING},
+	{"segment-size", required_argument, NULL, OPT_SETTING},
+	{"idle", required_argument, NULL, OPT_SETTING},
+	{"mode", required_argument, NULL, OPT_SETTING},
 	{"auto", no_argument, NULL, OPT_AUTO},
-	{"idle", required_argument, NULL, OPT_IDLE},
+	{"config", required_argument, NULL, OPT_CONFIG},
+	{"check-config", no_argument, NULL, OPT_CHECK},
 	{"help", no_argument, NULL, OPT_HELP},
 	{"version", no_argument, NULL, OPT_VERSION},
 	{NULL, 0, NULL, 0},
@@ -60,58 +72,32 @@ static int usage(const char *what, const char *value)
 	return -EINVAL;
 }
 
-static int parse_size(const char *text, uint64_t *ret)
+static int take_setting(struct options *o, const char *name)
 {
-	static const char units[] = "KMGT";
-	unsigned long long n;
-	const char *unit;
-	char *end;
-	int shift = 0;
+	_cleanup_free_ char *what = NULL;
 
-	errno = 0;
-	n = strtoull(text, &end, 10);
-	if (errno || end == text || text[0] == '-')
-		return -EINVAL;
-	if (*end) {
-		unit = strchr(units, *end);
-		if (!unit || end[1])
-			return -EINVAL;
-		shift = 10 * (int)(unit - units + 1);
+	if (setting_take(o, name, optarg) == 0) {
+		o->given |= setting_bit(name);
+		return 0;
 	}
-	if (n > UINT64_MAX >> shift)
-		return -EINVAL;
-	*ret = (uint64_t)n << shift;
-	return 0;
+	if (asprintf(&what, "--%s", tarn_fail_message()) < 0)
+		what = NULL;
+	return usage(what ? what : "out of memory", NULL);
 }
 
-static int take_option(int c, struct options *o)
+static int take_option(int c, const char *name, struct options *o)
 {
-	uint64_t seconds;
-
 	switch (c) {
-	case OPT_SOCKET:
-		o->socket = optarg;
-		return 0;
-	case OPT_BUDGET:
-		if (parse_size(optarg, &o->budget) || !o->budget)
-			return usage("--budget is no size", optarg);
-		return 0;
-	case OPT_SEGMENT:
-		if (parse_size(optarg, &o->segment_max) ||
-			o->segment_max < SEGMENT_UNIT ||
-			o->segment_max > SEGMENT_LIMIT ||
-			o->segment_max % SEGMENT_UNIT)
-			return usage("--segment-size must be a multiple of 2M "
-				     "up to 1G",
-				optarg);
-		return 0;
+	case OPT_SETTING:
+		return take_setting(o, name);
 	case OPT_AUTO:
 		o->automatic = true;
 		return 0;
-	case OPT_IDLE:
-		if (parse_size(optarg, &seconds) || seconds > 1000000000)
-			return usage("--idle is no number of seconds", optarg);
-		o->idle_ns = seconds * 1000000000ull;
+	case OPT_CONFIG:
+		o->config = optarg;
+		return 0;
+	case OPT_CHECK:
+		o->check = true;
 		return 0;
 	case OPT_HELP:
 		fputs(help, stdout);
@@ -124,6 +110,18 @@ static int take_option(int c, struct options *o)
 	}
 }
 
+/* What serves a whole machine: root's, and not one that root's own client
+ * started for itself. */
+static void choose_defaults(struct options *o)
+{
+	bool system = geteuid() == 0 && !o->automatic;
+
+	if (!o->mode)
+		o->mode = system ? 0666 : 0600;
+	if (!o->config && system && access(CONFIG_PATH, F_OK) == 0)
+		o->config = CONFIG_PATH;
+}
+
 int options_parse(int argc, char **argv, struct options *ret)
 {
 	struct options o = {
@@ -131,17 +129,23 @@ int options_parse(int argc, char **argv, struct options *ret)
 		.segment_max = SEGMENT_DEFAULT,
 		.idle_ns = 600 * 1000000000ull,
 	};
-	int c, r;
+	int c, r, i = 0;
 
-	while ((c = getopt_long(argc, argv, "", longs, NULL)) != -1) {
-		r = take_option(c, &o);
+	while ((c = getopt_long(argc, argv, "", longs, &i)) != -1) {
+		r = take_option(c, longs[i].name, &o);
 		if (r)
 			return r;
 	}
 	if (optind < argc)
 		return usage("unexpected argument", argv[optind]);
-	if (!o.socket || !*o.socket)
-		return usage("say where to listen with --socket PATH", NULL);
+	choose_defaults(&o);
 	*ret = o;
+	return 0;
+}
+
+int options_check(const struct options *options)
+{
+	if (!options->socket || !*options->socket)
+		return usage("say where to listen with --socket PATH", NULL);
 	return 0;
 }

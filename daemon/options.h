@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* What the command line of tarnd says. */
+/* What the command line of tarnd says, and what holds without it. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct options {
-	const char *socket; /* path; malloc'ed or from argv */
+	const char *socket; /* path; never freed */
 	bool automatic;	    /* started by a client: end when idle */
+	bool check;	    /* say what the configuration means, and end */
+	uint16_t mode;	    /* of the socket, as of a file */
+	unsigned given;	    /* settings that the command line made; they win */
 	uint64_t budget;    /* bytes of segments at most; 0: half the headroom */
 	uint64_t segment_max;
-	uint64_t idle_ns; /* how long without a client and names is idle */
+	uint64_t idle_ns;   /* how long without a client and names is idle */
+	const char *config; /* path of the configuration; NULL: none */
 };
 
 /* 0: go on; 1: --help or --version was printed; -EINVAL: said on stderr. */
 int options_parse(int argc, char **argv, struct options *ret);
+/* With the configuration read: is anything missing? -EINVAL likewise. */
+int options_check(const struct options *options);

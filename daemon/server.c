@@ -314,6 +314,13 @@ static int client_come(struct server *server, const struct msg_client *from,
 	return client_new(rule, from, wire_take_fd(m, 0), wire_take_fd(m, 1));
 }
 
+static void take_settings(
+	struct server *server, const struct msg_settings *settings)
+{
+	server->start.options.idle_ns = settings->idle_ns;
+	*server->start.config = settings->config;
+}
+
 static int take_message(struct server *server, struct wire_message *m)
 {
 	switch (m->type) {
@@ -336,6 +343,9 @@ static int take_message(struct server *server, struct wire_message *m)
 		return loader_is(server, (struct msg_loader *)m->body, m);
 	case D_ACCEPTS_DRAINED:
 		drained(server, (struct msg_drained *)m->body);
+		return 0;
+	case D_SETTINGS:
+		take_settings(server, (struct msg_settings *)m->body);
 		return 0;
 	case D_TERMINATE:
 		log_info("drain", log_u64("loads", server->n_active));

@@ -15,6 +15,7 @@
 
 #include "daemon/alloc.h"
 #include "daemon/closer.h"
+#include "daemon/conf.h"
 #include "daemon/internal.h"
 #include "daemon/kept.h"
 #include "daemon/loop.h"
@@ -25,6 +26,7 @@
 
 struct server_start {
 	struct options options;
+	struct config *config; /* the server's own, from the fork on */
 	uint64_t instance;
 	uint64_t budget;
 	uint64_t reach;

@@ -380,3 +380,7 @@ tests_report_SOURCES = \
 VALGRIND_EXCEPT += tests/report
 tests_log_SOURCES = tests/log.c
 tests_log_LDADD = $(DAEMON_LIBS)
+
+# The configuration, and pools that users share.
+dist_check_SCRIPTS += tests/conf.sh
+TESTS += tests/conf.sh

@@ -26,7 +26,7 @@ done
 judge "every source file says its licence in its first lines" "$(
 	find "${rooms[@]}" bootstrap configure.ac Makefile.am m4/tarn.m4 \
 		-type f \( -path '.ci/*' -o -name '*.[ch]' -o -name '*.sh' \
-		-o -name '*.py' -o -name '*.[1378]' -o -name '*.m4' \
+		-o -name '*.py' -o -name '*.[13578]' -o -name '*.m4' \
 		-o -path 'scripts/*' -o ! -path '*/*' \) |
 		while read -r file; do
 			head -n 3 "$file" |
@@ -63,7 +63,7 @@ judge "the example in tarn(7) is examples/quickstart.c" "$(
 )"
 
 judge "the pages of man/ are all installed" "$(
-	for page in man/*.[1378]; do
+	for page in man/*.[13578]; do
 		grep -q "$page" man/local.mk || echo "$page"
 	done
 )"

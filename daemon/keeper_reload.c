@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reading the configuration again while everything goes on.
+ *
+ * What can be changed is: quotas, the idle time, a pool's size, new pools.
+ * What memory was already given out under stays as it is until the next start,
+ * and that is said. A file with an error in it changes nothing.
+ */
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "daemon/keeper.h"
+#include "daemon/log.h"
+#include "daemon/settings.h"
+
+int keeper_pool_add(struct keeper *keeper, const struct pool_spec *spec)
+{
+	uint32_t number;
+	int r = keeper_rule_add(keeper, spec, &number);
+
+	if (r == 0)
+		log_info("pool_new", log_text("pool", spec->name),
+			log_u64("uid", spec->uid), log_u64("gid", spec->gid),
+			log_u64("mode", spec->mode));
+	return r;
+}
+
+static void stays(const char *what, const char *of)
+{
+	log_warning("reload_kept", log_text("setting", what),
+		log_text("of", of),
+		log_text("until", "the daemon is started again"));
+}
+
+/* ---- pools ------------------------------------------------------------- */
+
+static struct keeper_rule *rule_of_pool(struct keeper *keeper, const char *name)
+{
+	for (uint32_t i = 0; i < keeper->n_rules; i++)
+		if (strcmp(keeper->rules[i].spec.name, name) == 0)
+			return &keeper->rules[i];
+	return NULL;
+}
+
+static bool is_listed(const struct config *config, const char *name)
+{
+	for (uint32_t i = 0; i < config->n_pools; i++)
+		if (strcmp(config->pools[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+static void reload_pool(struct keeper *keeper, const struct pool_spec *want)
+{
+	struct keeper_rule *rule = rule_of_pool(keeper, want->name);
+	struct pool_spec same = *want;
+
+	if (!rule) {
+		if (keeper_pool_add(keeper, want) < 0)
+			log_error("pool_failed", log_text("pool", want->name),
+				log_text("error", tarn_fail_message()));
+		return;
+	}
+	rule->spec.limit = want->limit;
+	if (memcmp(&same, &rule->spec, sizeof(same)) != 0)
+		stays("owner, group, mode, page-size and segment-size",
+			want->name);
+}
+
+static void reload_pools(struct keeper *keeper, const struct config *config)
+{
+	for (uint32_t i = 0; i < config->n_pools; i++)
+		reload_pool(keeper, &config->pools[i]);
+	for (uint32_t i = 0; i < keeper->n_rules; i++) {
+		const char *name = keeper->rules[i].spec.name;
+
+		if (*name && !is_listed(config, name))
+			stays("a pool that is listed no more", name);
+	}
+}
+
+/* ---- settings ---------------------------------------------------------- */
+
+static void reload_settings(struct keeper *keeper, const struct options *now)
+{
+	struct options *old = &keeper->options;
+
+	old->idle_ns = now->idle_ns;
+	if (strcmp(old->socket, now->socket) != 0)
+		stays("socket", old->socket);
+	if (old->budget != now->budget)
+		stays("budget", old->socket);
+	if (old->segment_max != now->segment_max)
+		stays("segment-size", old->socket);
+	if (old->mode != now->mode)
+		stays("mode", old->socket);
+}
+
+static void tell_settings(struct keeper *keeper)
+{
+	static struct msg_settings message;
+
+	message.idle_ns = keeper->options.idle_ns;
+	message.config = keeper->config;
+	keeper_tell(keeper, D_SETTINGS, &message, sizeof(message), NULL, 0);
+}
+
+void keeper_reload(struct keeper *keeper)
+{
+	static struct config config;
+	struct options options = keeper->line;
+
+	if (!options.config) {
+		log_info("reload", log_text("config", "there is none"));
+		return;
+	}
+	if (config_read(&options, &config) < 0 || options_check(&options) < 0) {
+		log_error("reload_failed",
+			log_text("error", tarn_fail_message()));
+		return;
+	}
+	reload_settings(keeper, &options);
+	reload_pools(keeper, &config);
+	keeper->config = config;
+	/* A server that is just dying is told by its successor's start. */
+	tell_settings(keeper);
+	log_info("reload", log_text("config", options.config));
+}
