@@ -113,7 +113,7 @@ int cmd_info(int argc, char **argv)
 	const char *socket = NULL;
 	bool json = false;
 	const struct option_row rows[] = {
-		OPTION_JSON(&json), OPTION_SOCKET(&socket), {0}};
+		OPTION_JSON(&json), OPTION_SOCKET(&socket), OPTION_POOL, {0}};
 	const struct usage usage = {.verb = "info",
 		.arguments = "[OPTION]... FILE|NAME",
 		.about = "What tensors there are in a file, or published as "

@@ -109,6 +109,7 @@ int cmd_load(int argc, char **argv)
 			.help = "publish each tensor as PREFIX/TENSOR"},
 		OPTION_JSON(&json),
 		OPTION_SOCKET(&socket),
+		OPTION_POOL,
 		{0},
 	};
 	const struct usage usage = {.verb = "load",

@@ -27,7 +27,7 @@ int cmd_ls(int argc, char **argv)
 	const char *socket = NULL;
 	bool json = false;
 	const struct option_row rows[] = {
-		OPTION_JSON(&json), OPTION_SOCKET(&socket), {0}};
+		OPTION_JSON(&json), OPTION_SOCKET(&socket), OPTION_POOL, {0}};
 	const struct usage usage = {.verb = "ls",
 		.arguments = "[OPTION]... [PREFIX]",
 		.about = "The published tensors, or those whose names begin "

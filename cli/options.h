@@ -38,6 +38,13 @@ struct usage {
 		.help = "ask the daemon that serves PATH, and no other"        \
 	}
 
+#define OPTION_POOL                                                            \
+	{                                                                      \
+		.name = "pool", .letter = 'P', .value = "NAME",                \
+		.ret_text = &cli_pool,                                         \
+		.help = "in the pool of that name, which users share"          \
+	}
+
 enum { OPTIONS_DONE = -1 };
 
 /*

@@ -109,6 +109,7 @@ int cmd_print(int argc, char **argv)
 			.help = "write the view's bytes in C order, and "
 				"nothing else"},
 		OPTION_SOCKET(&socket),
+		OPTION_POOL,
 		{0},
 	};
 	const struct usage usage = {.verb = "print",

@@ -70,7 +70,8 @@ int cmd_rm(int argc, char **argv)
 {
 	_cleanup_store_ tarn_store *store = NULL;
 	const char *socket = NULL;
-	const struct option_row rows[] = {OPTION_SOCKET(&socket), {0}};
+	const struct option_row rows[] = {
+		OPTION_SOCKET(&socket), OPTION_POOL, {0}};
 	const struct usage usage = {.verb = "rm",
 		.arguments = "[OPTION]... NAME...",
 		.about = "Removes published names; one that ends with '/' "

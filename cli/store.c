@@ -13,9 +13,11 @@
 #include "cli/near.h"
 #include "cli/say.h"
 
+const char *cli_pool;
+
 int cli_store_open(const char *socket, tarn_store **ret)
 {
-	int r = tarn_store_open(socket, ret);
+	int r = tarn_store_open_pool(socket, cli_pool, ret);
 
 	if (r < 0)
 		say_error();
@@ -35,7 +37,7 @@ int cli_store_find(const char *socket, tarn_store **ret)
 
 	/* This process opens one store. */
 	setenv("TARN_AUTOSTART", "0", 1);
-	r = tarn_store_open(socket, ret);
+	r = tarn_store_open_pool(socket, cli_pool, ret);
 	if (r < 0 && !is_nobody(r))
 		say_error();
 	return r >= 0 ? 0 : is_nobody(r) ? 1 : r;

@@ -15,6 +15,10 @@ DEFINE_CLEANUP(tarn_file *, tarn_file_unref);
 #define _cleanup_tensor_ _cleanup_(tarn_tensor_unrefp)
 #define _cleanup_file_ _cleanup_(tarn_file_unrefp)
 
+/* The pool that --pool named, in which the store is opened; or NULL. This
+ * process opens one. */
+extern const char *cli_pool;
+
 /* Opens the store, starting a daemon if need be and allowed. 0, or -errno
  * after saying why. */
 int cli_store_open(const char *socket, tarn_store **ret);

@@ -100,6 +100,7 @@ int cmd_wait(int argc, char **argv)
 	const struct option_row rows[] = {
 		OPTION_JSON(&json),
 		OPTION_SOCKET(&socket),
+		OPTION_POOL,
 		{.name = "timeout",
 			.letter = 't',
 			.value = "S",

@@ -248,8 +248,8 @@ static void test_old_daemon(void)
 	tarn_store *store = NULL;
 	struct fake fake;
 
-	if (store_open_fd(fake_start(&fake, FAKE_GOOD), "/old", 5000, &store) <
-		0)
+	if (store_open_fd(
+		    fake_start(&fake, FAKE_GOOD), "/old", "", 5000, &store) < 0)
 		bail("the fake: %s", tarn_error_message());
 	is_int(-ENOTSUP, tarn_store_get_report(store, &report),
 		"an old daemon has no reports");

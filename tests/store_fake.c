@@ -50,7 +50,7 @@ static void opens_badly(
 	int fd = fake_start(&fake, mode);
 	double start = now();
 
-	is_int(-err, store_open_fd(fd, "/the/socket", QUICK_MS, &store),
+	is_int(-err, store_open_fd(fd, "/the/socket", "", QUICK_MS, &store),
 		"%s: not opened", what);
 	has_str(part, tarn_error_message(), "and the sentence says why");
 	ok(store == NULL && now() - start < 5, "within the deadline");
@@ -93,7 +93,7 @@ static tarn_store *open_fake(struct fake *fake, enum fake_mode mode)
 	tarn_store *store;
 	int fd = fake_start(fake, mode);
 
-	if (store_open_fd(fd, "/the/socket", QUICK_MS, &store) < 0)
+	if (store_open_fd(fd, "/the/socket", "", QUICK_MS, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	return store;
 }

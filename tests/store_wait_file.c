@@ -178,7 +178,7 @@ static void test_played(void)
 
 	tarn_file_data_range(file, &data_offset, &size);
 	if (file_identity(file, &identity) < 0 ||
-		store_open_fd(fd, "/the/socket", 5000, &store) < 0 ||
+		store_open_fd(fd, "/the/socket", "", 5000, &store) < 0 ||
 		table_writer_new(&fake.table, &writer) < 0)
 		bail("%s", tarn_error_message());
 	test_progress(store, file);

@@ -8,6 +8,7 @@
  */
 #include "lib/store/store.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -46,8 +47,8 @@ static int map_all(struct tarn_store *store, struct welcome *welcome)
 	return pool_map_update(&store->pools);
 }
 
-int store_open_fd(
-	int fd, const char *socket, int timeout_ms, struct tarn_store **ret)
+int store_open_fd(int fd, const char *socket, const char *pool, int timeout_ms,
+	struct tarn_store **ret)
 {
 	struct tarn_store *store = calloc(1, sizeof(*store));
 	struct welcome welcome = {.table_fd = -1, .lease_fd = -1};
@@ -65,7 +66,8 @@ int store_open_fd(
 		return r;
 	}
 	store->socket = store->connection.peer;
-	r = store_hello(&store->connection, 0, &welcome);
+	memcpy(store->pool, pool, strnlen(pool, WIRE_POOL_MAX));
+	r = store_hello(&store->connection, store->pool, 0, &welcome);
 	if (r >= 0)
 		r = map_all(store, &welcome);
 	welcome_done(&welcome);
@@ -77,12 +79,47 @@ int store_open_fd(
 	return 0;
 }
 
-static int open_at(const char *path, struct tarn_store **ret)
+/* What is asked for: where a daemon was met, the place was the right one. */
+struct wish {
+	const char *pool;
+	bool met;
+};
+
+/* A daemon of protocol 1 hangs up on a hello that names a pool. */
+static int explain(const char *path, int r)
+{
+	_cleanup_free_ char *why = strdup(tarn_fail_message());
+	struct tarn_store *store;
+	uint32_t version;
+	int fd;
+
+	if (socket_connect(path, &fd) >= 0 &&
+		store_open_fd(fd, path, "", CONNECTION_TIMEOUT_MS, &store) >=
+			0) {
+		version = store->version;
+		tarn_store_unref(store);
+		if (version < 2)
+			return tarn_fail(ENOTSUP,
+				"daemon at %s: it speaks protocol %u, which "
+				"has no pools with names; stop it, and the "
+				"next open starts a newer one",
+				path, version);
+	}
+	return tarn_fail_verbatim(-r, why ? why : "out of memory");
+}
+
+static int open_at(const char *path, struct wish *wish, struct tarn_store **ret)
 {
 	int fd, r;
 
 	r = socket_connect(path, &fd);
-	return r < 0 ? r : store_open_fd(fd, path, CONNECTION_TIMEOUT_MS, ret);
+	if (r < 0)
+		return r;
+	wish->met = true;
+	r = store_open_fd(fd, path, wish->pool, CONNECTION_TIMEOUT_MS, ret);
+	if (wish->pool[0] && (r == -ECONNRESET || r == -EPROTO))
+		r = explain(path, r);
+	return r;
 }
 
 /* Nobody serves there, or he is just leaving: the next place, or a new one. */
@@ -108,7 +145,8 @@ static int start_place(struct socket_places *places, const char **ret)
 	return r;
 }
 
-static int open_started(struct socket_places *places, struct tarn_store **ret)
+static int open_started(struct socket_places *places, struct wish *wish,
+	struct tarn_store **ret)
 {
 	struct autostart start;
 	const char *path;
@@ -120,7 +158,7 @@ static int open_started(struct socket_places *places, struct tarn_store **ret)
 	if (r < 0)
 		return r;
 	do
-		r = open_at(path, ret);
+		r = open_at(path, wish, ret);
 	while (is_nobody(r) && autostart_again(&start));
 	if (is_nobody(r))
 		r = autostart_failed(&start);
@@ -138,23 +176,47 @@ static int nobody_there(const struct socket_places *places, int r)
 			: "");
 }
 
-int tarn_store_open(const char *socket, tarn_store **ret)
+static int take_pool(const char *pool, struct wish *ret)
+{
+	if (!pool)
+		pool = secure_getenv("TARN_POOL");
+	if (!pool)
+		pool = "";
+	if (strlen(pool) > WIRE_POOL_MAX)
+		return tarn_fail(ENAMETOOLONG,
+			"pool %.60s...: a name of %zu bytes, %u are the most",
+			pool, strlen(pool), WIRE_POOL_MAX);
+	*ret = (struct wish) {.pool = pool};
+	return 0;
+}
+
+int tarn_store_open_pool(const char *socket, const char *pool, tarn_store **ret)
 {
 	struct socket_places places;
+	struct wish wish;
 	int r;
 
-	r = socket_places(socket, &places);
+	r = take_pool(pool, &wish);
+	if (r >= 0)
+		r = socket_places(socket, &places);
 	if (r < 0)
 		return r;
 	for (int i = 0; i < places.n; i++) {
-		r = open_at(places.at[i].path, ret);
+		wish.met = false;
+		r = open_at(places.at[i].path, &wish, ret);
 		/* A place that is closed to us is no place of ours. */
-		if (!is_nobody(r) && (r != -EACCES || places.n == 1))
+		if (!is_nobody(r) &&
+			(r != -EACCES || wish.met || places.n == 1))
 			return r;
 	}
 	if (!places.at[places.n - 1].ours || autostart_forbidden())
 		return nobody_there(&places, r);
-	return open_started(&places, ret);
+	return open_started(&places, &wish, ret);
+}
+
+int tarn_store_open(const char *socket, tarn_store **ret)
+{
+	return tarn_store_open_pool(socket, NULL, ret);
 }
 
 /* ---- references ------------------------------------------------------ */
@@ -192,6 +254,11 @@ tarn_store *tarn_store_unref(tarn_store *store)
 const char *tarn_store_socket(const tarn_store *store)
 {
 	return store->socket;
+}
+
+const char *tarn_store_pool(const tarn_store *store)
+{
+	return store->pool;
 }
 
 /* ---- the daemon ------------------------------------------------------ */

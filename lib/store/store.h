@@ -26,6 +26,7 @@ struct tarn_store {
 	char *socket;
 	uint64_t instance;
 	uint32_t version; /* of the protocol, that both speak */
+	char pool[WIRE_POOL_MAX + 1]; /* its name; "": this user's own */
 	struct connection connection;
 	struct table table;
 	struct lease_book book;
@@ -43,8 +44,9 @@ struct shared_storage {
 	uint64_t base; /* byte of the pool */
 };
 
-/* Says hello on a connected socket, maps what is answered. Takes fd. */
-int store_open_fd(int fd, const char *socket, int timeout_ms,
+/* Says hello on a connected socket, maps what is answered. Takes fd. pool: its
+ * name, "" for this user's own. */
+int store_open_fd(int fd, const char *socket, const char *pool, int timeout_ms,
 	struct tarn_store **ret);
 
 /* ---- store_hello.c ---------------------------------------------------- */
@@ -57,7 +59,8 @@ struct welcome {
 };
 
 /* Says hello; flags: HELLO_*. What comes back is the caller's to end. */
-int store_hello(struct connection *c, uint32_t flags, struct welcome *ret);
+int store_hello(struct connection *c, const char *pool, uint32_t flags,
+	struct welcome *ret);
 void welcome_done(struct welcome *welcome);
 
 /* ---- references ------------------------------------------------------- */

@@ -28,19 +28,25 @@ static int check(const struct connection *c, const struct msg_welcome *welcome,
 	return 0;
 }
 
-int store_hello(struct connection *c, uint32_t flags, struct welcome *ret)
+int store_hello(struct connection *c, const char *pool, uint32_t flags,
+	struct welcome *ret)
 {
-	struct msg_hello hello = {
-		.version = PROTOCOL_VERSION,
-		.version_min = PROTOCOL_OLDEST,
-		.flags = flags,
-	};
+	struct {
+		struct msg_hello head;
+		char pool[WIRE_POOL_MAX];
+	} hello = {.head = {
+			   .version = PROTOCOL_VERSION,
+			   .version_min = PROTOCOL_OLDEST,
+			   .flags = flags,
+		   }};
+	size_t n = strnlen(pool, sizeof(hello.pool));
 	struct wire_message reply = {0};
 	struct msg_welcome welcome;
 	int r;
 
-	r = connection_call(c, WIRE_HELLO, &hello, sizeof(hello), WIRE_WELCOME,
-		sizeof(welcome), &reply);
+	memcpy(hello.pool, pool, n);
+	r = connection_call(c, WIRE_HELLO, &hello, sizeof(hello.head) + n,
+		WIRE_WELCOME, sizeof(welcome), &reply);
 	if (r < 0)
 		return r;
 	memcpy(&welcome, reply.body, sizeof(welcome));

@@ -40,11 +40,25 @@ typedef struct tarn_store tarn_store;
  */
 TARN_PUBLIC int tarn_store_open(const char *socket, tarn_store **ret);
 
+/*
+ * The same, under the pool of that name, which several users may share: what
+ * is loaded and published goes there, and only its names are seen. pool NULL:
+ * $TARN_POOL; "", or no $TARN_POOL: the memory that is this user's alone, as
+ * with tarn_store_open. Pools are set up by who runs the daemon, see
+ * tarnd.conf(5). -EACCES: there is none of that name for this user; -ENOTSUP:
+ * the daemon is too old to have any. Who may only read it gets -EPERM from
+ * what would change it.
+ */
+TARN_PUBLIC int tarn_store_open_pool(const char *socket, const char *pool,
+	tarn_store **ret);
+
 /* Drops this reference; tensors keep what they need alive. Returns NULL. */
 TARN_PUBLIC tarn_store *tarn_store_unref(tarn_store *store);
 
 /* The path of the socket that it is connected to. */
 TARN_PUBLIC const char *tarn_store_socket(const tarn_store *store);
+/* The name of its pool; "" for this user's own. */
+TARN_PUBLIC const char *tarn_store_pool(const tarn_store *store);
 
 /* ---- reading ------------------------------------------------------- */
 
