@@ -15,10 +15,12 @@
 
 enum daemon_message {
 	/* keeper -> server */
-	D_RULE = 1000,	   /* msg_rule, fd: control region, still writable */
+	D_RULE = 1000,	   /* msg_rule, fd: control region, still writable;
+			    * without fd: it was inherited */
 	D_RULE_READY,	   /* msg_rule, fd: the same, O_RDONLY, sealed */
 	D_CLIENT,	   /* msg_client, fds: its socket, its lease memfd */
-	D_SEGMENT,	   /* msg_segment, fd: O_RDONLY */
+	D_SEGMENT,	   /* msg_segment, fd: O_RDONLY; offered before by
+			    * D_SEGMENT_MAP, or inherited */
 	D_GROWN,	   /* msg_grown: the answer to D_GROW */
 	D_LOADER_IS,	   /* msg_loader, fds: socket, pipe's read end */
 	D_ACCEPTS_DRAINED, /* msg_drained */
@@ -40,6 +42,7 @@ enum daemon_message {
 	D_KEEP,		      /* msg_keep, fd: hold it for the next server */
 	D_FORGET,	      /* msg_keep */
 	D_CLIENT_RULE,	      /* msg_client: it is under another rule now */
+	D_CLIENT_SPEAKS,      /* msg_client: what version, before welcome */
 	/* server -> loader */
 	L_FILE = 1200, /* msg_job, fds: buffered [, direct]: identify it */
 	L_FILL,	       /* msg_fill, n_ranges x msg_fill_range */
@@ -76,7 +79,11 @@ struct msg_client {
 	uint32_t uid;
 	uint32_t gid;
 	int32_t pid; /* of who connected; 0 if it lives in a foreign namespace */
+	uint32_t version; /* of the protocol; 0: no hello was heard yet */
+	uint32_t flags;	  /* CLIENT_* */
 };
+
+#define CLIENT_SEEN 1u /* by a server that is dead: it may have read */
 
 struct msg_segment {
 	uint32_t rule;

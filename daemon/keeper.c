@@ -28,46 +28,17 @@
 #include "daemon/log.h"
 #include "daemon/loop.h"
 
-#define ACCEPT_PAUSE_MS 100          /* after it failed; picked */
-#define CHILDREN_WAIT_MS 2000        /* at the end; picked */
-#define SERVER_QUEUE_MAX (64u << 20) /* the server reads, or is stuck */
-
-int keeper_tell(struct keeper *keeper, uint16_t type, const void *body,
-	size_t size, const int *fds, int n_fds)
-{
-	int r = wire_push(keeper->writer, type, 0, body, size, fds, n_fds);
-
-	return r < 0 ? r : wire_flush(keeper->writer, keeper->server_sock);
-}
+#define ACCEPT_PAUSE_MS 100   /* after it failed; picked */
+#define CHILDREN_WAIT_MS 2000 /* at the end; picked */
 
 /* ---- the server's wishes -------------------------------------------- */
 
-static int answer_loader(struct keeper *keeper, const struct msg_loader *want)
+static void client_speaks(struct keeper *keeper, const struct msg_client *m)
 {
-	struct msg_loader message = *want;
-	_cleanup_fd_ int sock = -1, ends = -1;
-	int fds[2], r;
+	struct keeper_client *client = keeper_client_find(keeper, m->number);
 
-	if (want->rule >= keeper->n_rules)
-		return tarn_fail(EPROTO, "there is no rule %u", want->rule);
-	r = keeper_fork_loader(keeper, &message, &sock, &ends);
-	if (r >= 0) {
-		fds[0] = sock;
-		fds[1] = ends;
-		r = keeper_tell(
-			keeper, D_LOADER_IS, &message, sizeof(message), fds, 2);
-	}
-	if (r >= 0) {
-		log_info("loader_start", log_i64("pid", message.pid),
-			log_u64("uid", message.uid));
-		return 0;
-	}
-	/* pid 0 in the answer: there is none; one that was forked ends with
-	 * its socket. */
-	log_error("loader_failed", log_text("error", tarn_fail_message()));
-	message.pid = 0;
-	return keeper_tell(
-		keeper, D_LOADER_IS, &message, sizeof(message), NULL, 0);
+	if (client)
+		client->who.version = m->version;
 }
 
 static int take_message(struct keeper *keeper, struct wire_message *m)
@@ -85,6 +56,8 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 		{D_KEEP, sizeof(struct msg_keep)},
 		{D_FORGET, sizeof(struct msg_keep)},
 		{D_CLIENT_RULE, sizeof(struct msg_client)},
+		{D_LOADER_GONE, sizeof(struct msg_loader)},
+		{D_CLIENT_SPEAKS, sizeof(struct msg_client)},
 		{D_BYE, 0},
 	};
 	size_t i;
@@ -104,7 +77,15 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 	case D_SEGMENT_MAPPED:
 		return keeper_mapped(keeper, (struct msg_segment *)m->body);
 	case D_LOADER:
-		return answer_loader(keeper, (struct msg_loader *)m->body);
+		return keeper_loader_start(
+			keeper, (struct msg_loader *)m->body);
+	case D_LOADER_GONE:
+		keeper_loader_gone(
+			keeper, ((struct msg_loader *)m->body)->number);
+		return 0;
+	case D_CLIENT_SPEAKS:
+		client_speaks(keeper, (struct msg_client *)m->body);
+		return 0;
 	case D_DRAIN_ACCEPTS:
 		keeper_drain_accepts(keeper);
 		return 0;
@@ -171,11 +152,11 @@ static void reap(struct keeper *keeper)
 		if (pid == keeper->populator_pid)
 			keeper_populated(keeper, code);
 		else if (pid == keeper->server_pid && !keeper->finished) {
-			keeper->server_pid = 0;
-			/* Its good-bye may still lie in the socket. */
-			hear_server(keeper);
+			/* What it said last, its good-bye for one. */
+			if (keeper->server_sock >= 0)
+				hear_server(keeper);
 			if (!keeper->finished)
-				end(keeper, 1, "the server died");
+				keeper_server_died(keeper, status);
 		}
 		/* A loader: the server sees its socket end. */
 	}
@@ -189,9 +170,12 @@ static void take_signal(struct keeper *keeper)
 		if (info.ssi_signo == SIGCHLD) {
 			reap(keeper);
 		} else if (info.ssi_signo == SIGHUP) {
+			keeper_server_resume(keeper);
 			keeper_reload(keeper);
 		} else if (keeper->draining) {
 			end(keeper, 1, "asked twice");
+		} else if (!keeper->server_pid) {
+			end(keeper, 0, "asked while no server runs");
 		} else {
 			keeper->draining = 1;
 			door_shut(keeper->door);
@@ -220,36 +204,60 @@ static int watch_signals(struct keeper *keeper)
 
 /* ---- life ----------------------------------------------------------- */
 
+static int pause_ms(const struct keeper *keeper)
+{
+	uint64_t now = keeper_now(), at = keeper->resume_at;
+
+	if (at)
+		return at > now ? (int)((at - now) / 1000000 + 1) : 0;
+	return keeper->deaf ? ACCEPT_PAUSE_MS : -1;
+}
+
+/* The socket: what it says, and its end. Its death is told by a signal. */
+static void serve_server(struct keeper *keeper, short ready)
+{
+	int r = 0;
+
+	if (ready & POLLOUT)
+		r = wire_flush(keeper->writer, keeper->server_sock);
+	if (r >= 0 || r == -EPIPE)
+		r = hear_server(keeper);
+	if (r >= 0 || keeper->finished)
+		return;
+	keeper_server_gone(keeper);
+	if (r == -EPIPE)
+		return;
+	log_error("server_garbage", log_text("error", tarn_fail_message()));
+	if (keeper->server_pid > 0)
+		kill(keeper->server_pid, SIGKILL);
+}
+
 static void serve(struct keeper *keeper)
 {
 	while (!keeper->finished) {
+		/* Who comes while nobody answers waits at the door. */
+		bool open = !keeper->deaf && !keeper->resume_at;
 		struct pollfd p[] = {
 			{.fd = keeper->server_sock, .events = POLLIN},
 			{.fd = keeper->signal_fd, .events = POLLIN},
-			{.fd = keeper->deaf ? -1 : door_fd(keeper->door),
+			{.fd = open ? door_fd(keeper->door) : -1,
 				.events = POLLIN},
 		};
-		int r = 0, pause = keeper->deaf ? ACCEPT_PAUSE_MS : -1;
+		int pause = pause_ms(keeper);
 
 		if (!wire_writer_empty(keeper->writer))
 			p[0].events |= POLLOUT;
 		keeper->deaf = 0;
 		if (poll(p, ARRAY_SIZE(p), pause) < 0 && errno != EINTR)
 			return end(keeper, 1, "poll failed");
-		if (p[0].revents & POLLOUT)
-			r = wire_flush(keeper->writer, keeper->server_sock);
-		if (r >= 0 && p[0].revents & (POLLIN | POLLHUP | POLLERR))
-			r = hear_server(keeper);
-		if (r < 0 && !keeper->finished) {
-			log_error("server_garbage",
-				log_text("error", tarn_fail_message()));
-			return end(
-				keeper, 1, "the server cannot be understood");
-		}
+		if (p[0].revents)
+			serve_server(keeper, p[0].revents);
 		if (p[1].revents)
 			take_signal(keeper);
 		if (p[2].revents)
 			keeper_accept(keeper);
+		if (keeper->resume_at && keeper_now() >= keeper->resume_at)
+			keeper_server_resume(keeper);
 	}
 }
 
@@ -276,12 +284,7 @@ static int prepare(struct keeper *keeper)
 	while (keeper->reach < 2 * MAX(memory, keeper->budget))
 		keeper->reach *= 2;
 	keeper_limit_clients(keeper);
-	r = watch_signals(keeper);
-	if (r == 0)
-		r = wire_reader_new(&keeper->reader);
-	if (r == 0)
-		r = wire_writer_new(SERVER_QUEUE_MAX, &keeper->writer);
-	return r;
+	return watch_signals(keeper);
 }
 
 /* Server and loaders end when their sockets do. One that a dead file system
@@ -316,6 +319,7 @@ static void clean_up(struct keeper *keeper)
 		wait_for_children(keeper);
 	keeper->reader = wire_reader_free(keeper->reader);
 	keeper->writer = wire_writer_free(keeper->writer);
+	keeper_loaders_free(keeper);
 	kept_free(&keeper->kept);
 	keeper_memory_free(keeper);
 	fd_close(keeper->signal_fd);
@@ -345,7 +349,7 @@ int keeper_run(const struct options *line, const struct options *options,
 	if (r == 0)
 		r = prepare(&keeper);
 	if (r == 0)
-		r = keeper_fork_server(&keeper);
+		r = keeper_server_start(&keeper);
 	for (uint32_t i = 0; i < config->n_pools && r == 0; i++)
 		r = keeper_pool_add(&keeper, &config->pools[i]);
 	if (r < 0) {

@@ -33,6 +33,7 @@ struct door;
 struct keeper_rule {
 	struct pool_spec spec;
 	int rw_fd; /* until it is sealed; then -1 */
+	int ro_fd; /* from then on */
 	struct table table;
 	uint64_t pool_end; /* where the next segment goes */
 	uint64_t allocated; /* bytes of its segments */
@@ -51,10 +52,18 @@ struct keeper_client {
 	struct keeper_client *next; /* of the same bucket */
 };
 
+/* One that may still write: until its pipe has ended. */
+struct keeper_loader {
+	struct msg_loader who;
+	int pipe_fd;
+	struct keeper_loader *next;
+};
+
 /* A growth that the server asked for. One is worked on at a time. */
 struct keeper_grow {
 	struct msg_grow want;
 	uint64_t left; /* bytes still to be made */
+	bool orphan;   /* who asked for it is dead */
 	struct keeper_grow *next;
 };
 
@@ -72,6 +81,9 @@ struct keeper {
 
 	pid_t server_pid;
 	int server_sock;
+	uint32_t restarts;   /* of the server */
+	uint64_t deaths[4];  /* when the last few were */
+	uint64_t resume_at;  /* 0, or when to try again */
 	struct wire_reader *reader;
 	struct wire_writer *writer;
 
@@ -84,6 +96,8 @@ struct keeper {
 	uint32_t clients_max;
 	int deaf; /* accepting failed: not at once again */
 	uint64_t next_client;
+	struct keeper_loader *loaders;
+	uint32_t last_loader;
 	struct kept_table kept; /* for the next server */
 
 	struct keeper_grow *grows; /* the first is under way */
@@ -93,6 +107,7 @@ struct keeper {
 	struct keeper_segment growing;
 
 	int signal_fd;
+	int shut; /* the door, since the server wants to end */
 	int draining;
 	int finished; /* set once: leave the loop */
 	int status;
@@ -109,6 +124,9 @@ int keeper_rule_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_rule);
 int keeper_rule_add(struct keeper *keeper, const struct pool_spec *spec,
 	uint32_t *ret_rule);
 int keeper_rule_mapped(struct keeper *keeper, uint32_t rule);
+/* Seals those that the dead server did not come to map: the next inherits. */
+int keeper_rules_settle(struct keeper *keeper);
+void keeper_rules_tell(struct keeper *keeper);
 void keeper_rules_free(struct keeper *keeper);
 
 /* keeper_reload.c: the configuration, and once more at SIGHUP */
@@ -119,6 +137,9 @@ void keeper_reload(struct keeper *keeper);
 int keeper_grow(struct keeper *keeper, const struct msg_grow *want);
 void keeper_populated(struct keeper *keeper, int status);
 int keeper_mapped(struct keeper *keeper, const struct msg_segment *answer);
+/* Ends what the dead server has asked for. */
+void keeper_memory_settle(struct keeper *keeper);
+void keeper_segments_tell(struct keeper *keeper);
 void keeper_memory_free(struct keeper *keeper);
 
 /* keeper_clients.c: the door, and who came through it */
@@ -127,6 +148,8 @@ void keeper_limit_clients(struct keeper *keeper);
 void keeper_accept(struct keeper *keeper);
 /* The server found nothing to do for a long time: does anybody wait? */
 void keeper_drain_accepts(struct keeper *keeper);
+struct keeper_client *keeper_client_find(
+	struct keeper *keeper, uint64_t number);
 void keeper_client_forget(struct keeper *keeper, uint64_t number);
 /* It has named a pool: a new server finds it there. */
 int keeper_client_move(struct keeper *keeper, const struct msg_client *to);
@@ -134,6 +157,12 @@ int keeper_client_move(struct keeper *keeper, const struct msg_client *to);
 struct keeper_client *keeper_client_next(struct keeper *keeper,
 	const struct keeper_client *client);
 void keeper_clients_free(struct keeper *keeper);
+
+/* keeper_loaders.c: whose writes are not over */
+int keeper_loader_start(struct keeper *keeper, const struct msg_loader *want);
+void keeper_loader_gone(struct keeper *keeper, uint32_t number);
+void keeper_loaders_tell(struct keeper *keeper);
+void keeper_loaders_free(struct keeper *keeper);
 
 /* keeper_kept.c: what the server gave to be held */
 int keeper_keep(struct keeper *keeper, struct wire_message *m);
@@ -147,6 +176,19 @@ int keeper_fork_loader(struct keeper *keeper, struct msg_loader *loader,
 pid_t keeper_fork_populator(struct keeper *keeper, void *addr, uint64_t size,
 	bool reserved);
 
-/* Sends to the server; a failure means that it is gone. */
+/* keeper_server.c: the server's life */
+uint64_t keeper_now(void); /* CLOCK_MONOTONIC ns */
+/* Forks one, and tells it all that there is. */
+int keeper_server_start(struct keeper *keeper);
+/* Its socket has ended; all that it said was heard. */
+void keeper_server_gone(struct keeper *keeper);
+/* It is dead, with a status of waitpid: another begins, or a pause. */
+void keeper_server_died(struct keeper *keeper, int status);
+/* The pause is over. */
+void keeper_server_resume(struct keeper *keeper);
+/* Sends to the server. If it is gone, the next one is told all there is. */
 int keeper_tell(struct keeper *keeper, uint16_t type, const void *body,
+	size_t size, const int *fds, int n_fds);
+/* The same to a new one, which is killed if it cannot be told. */
+void keeper_replay(struct keeper *keeper, uint16_t type, const void *body,
 	size_t size, const int *fds, int n_fds);

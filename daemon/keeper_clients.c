@@ -51,6 +51,15 @@ static struct keeper_client *client_free(struct keeper_client *client)
 	return NULL;
 }
 
+struct keeper_client *keeper_client_find(struct keeper *keeper, uint64_t number)
+{
+	struct keeper_client *client = *bucket_of(keeper, number);
+
+	while (client && client->who.number != number)
+		client = client->next;
+	return client;
+}
+
 void keeper_client_forget(struct keeper *keeper, uint64_t number)
 {
 	struct keeper_client **p, *client;
@@ -177,6 +186,8 @@ static int admit(struct keeper *keeper, int fd)
 		client_free(client);
 		return r;
 	}
+	if (keeper->server_sock >= 0)
+		client->who.flags |= CLIENT_SEEN;
 	client_add(keeper, client);
 	return 0;
 }
@@ -221,8 +232,10 @@ void keeper_drain_accepts(struct keeper *keeper)
 	struct msg_drained message = {0};
 
 	door_shut(keeper->door);
+	keeper->shut = 1;
 	if (accept_some(keeper, INT32_MAX) > 0) {
 		message.waiting = 1;
+		keeper->shut = 0;
 		if (door_reopen(keeper->door) < 0)
 			log_error("door_failed",
 				log_text("error", tarn_fail_message()));

@@ -90,6 +90,30 @@ static void drop_tables(struct keeper *keeper)
 
 /* ---- the server ----------------------------------------------------- */
 
+/* What is mapped here is mapped there, too; it only has to know where. */
+static _Noreturn void run_server(
+	struct keeper *keeper, struct server_start *start)
+{
+	struct mapped_segment *segments =
+		calloc(keeper->n_segments + 1, sizeof(*segments));
+	struct table *tables = calloc(keeper->n_rules + 1, sizeof(*tables));
+
+	if (!segments || !tables)
+		_exit(1);
+	for (uint32_t i = 0; i < keeper->n_segments; i++)
+		segments[i] = keeper->segments[i].mapped;
+	for (uint32_t i = 0; i < keeper->n_rules; i++)
+		tables[i] = keeper->rules[i].table;
+	if (keeper->growing.mapped.addr)
+		munmap(keeper->growing.mapped.addr,
+			keeper->growing.mapped.size);
+	start->segments = segments;
+	start->n_segments = keeper->n_segments;
+	start->tables = tables;
+	start->n_tables = keeper->n_rules;
+	_exit(server_run(start));
+}
+
 int keeper_fork_server(struct keeper *keeper)
 {
 	struct server_start start = {
@@ -100,6 +124,7 @@ int keeper_fork_server(struct keeper *keeper)
 		.reach = keeper->reach,
 		.keeper_pid = getpid(),
 		.began_at = keeper->began_at,
+		.restarts = keeper->restarts,
 	};
 	int pair[2];
 	pid_t pid;
@@ -112,7 +137,7 @@ int keeper_fork_server(struct keeper *keeper)
 	if (pid == 0) {
 		keep_only(&pair[1], 1);
 		start.sock = pair[1];
-		_exit(server_run(&start));
+		run_server(keeper, &start);
 	}
 	fd_close(pair[1]);
 	if (pid < 0) {

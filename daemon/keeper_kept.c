@@ -20,7 +20,7 @@ int keeper_keep(struct keeper *keeper, struct wire_message *m)
 
 static void tell(void *arg, const struct kept *kept)
 {
-	keeper_tell(arg, D_KEPT, &kept->key, sizeof(kept->key), &kept->fd, 1);
+	keeper_replay(arg, D_KEPT, &kept->key, sizeof(kept->key), &kept->fd, 1);
 }
 
 void keeper_kept_tell(struct keeper *keeper)

@@ -188,7 +188,7 @@ static void grow_done(struct keeper *keeper, int r)
 	_cleanup_free_ struct msg_grown *grown =
 		malloc(sizeof(*grown) + length);
 
-	if (grown) {
+	if (grown && !grow->orphan) {
 		*grown = (struct msg_grown) {
 			.rule = grow->want.rule, .error = -r};
 		memcpy(grown->text, text, length);
@@ -341,6 +341,50 @@ void keeper_populated(struct keeper *keeper, int status)
 			status == ENOSPC ? "others took it meanwhile"
 					 : tarn_errno_text(status));
 	go_on(keeper, r);
+}
+
+/*
+ * A segment that is being populated is finished and offered to the next
+ * server; one that only waits for the dead one to map it is sealed, and the
+ * next inherits the mapping.
+ */
+void keeper_memory_settle(struct keeper *keeper)
+{
+	bool making = keeper->growing.mapped.addr;
+	struct keeper_grow **p = &keeper->grows, *grow;
+
+	if (making) {
+		(*p)->orphan = true;
+		(*p)->left = MIN((*p)->left, keeper->growing.mapped.size);
+		p = &(*p)->next;
+	}
+	while ((grow = *p)) {
+		*p = grow->next;
+		free(grow);
+	}
+	if (making && !keeper->populator_pid)
+		go_on(keeper, seal_segment(keeper));
+}
+
+static struct msg_segment message_of(const struct keeper_segment *s)
+{
+	return (struct msg_segment) {
+		.rule = s->mapped.rule,
+		.number = s->mapped.number,
+		.offset = s->mapped.offset,
+		.size = s->mapped.size,
+	};
+}
+
+void keeper_segments_tell(struct keeper *keeper)
+{
+	for (uint32_t i = 0; i < keeper->n_segments; i++) {
+		const struct keeper_segment *s = &keeper->segments[i];
+		struct msg_segment message = message_of(s);
+
+		keeper_replay(keeper, D_SEGMENT, &message, sizeof(message),
+			&s->fd, 1);
+	}
 }
 
 void keeper_memory_free(struct keeper *keeper)

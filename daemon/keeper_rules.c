@@ -35,6 +35,7 @@ static int rule_create(
 		return r;
 	rule->spec = *spec;
 	rule->rw_fd = fd_steal(&fd);
+	rule->ro_fd = -1;
 	rule->pool_end = 0;
 	return 0;
 }
@@ -82,32 +83,65 @@ int keeper_rule_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_rule)
 	return keeper_rule_add(keeper, &spec, ret_rule);
 }
 
+static int rule_seal(struct keeper_rule *rule)
+{
+	int r = segment_seal(rule->rw_fd);
+
+	if (r == 0)
+		r = segment_reopen(rule->rw_fd, &rule->ro_fd);
+	rule->rw_fd = fd_close(rule->rw_fd);
+	return r;
+}
+
+static struct msg_rule message_of(const struct keeper *keeper, uint32_t number)
+{
+	return (struct msg_rule) {
+		.rule = number, .spec = keeper->rules[number].spec};
+}
+
 int keeper_rule_mapped(struct keeper *keeper, uint32_t number)
 {
-	struct msg_rule message = {.rule = number};
-	struct keeper_rule *rule;
-	_cleanup_fd_ int ro = -1;
+	struct msg_rule message;
 	int r;
 
 	if (number >= keeper->n_rules || keeper->rules[number].rw_fd < 0)
 		return tarn_fail(
 			EPROTO, "no rule %u waits for its seal", number);
-	rule = &keeper->rules[number];
-	message.spec = rule->spec;
-	r = segment_seal(rule->rw_fd);
-	if (r == 0)
-		r = segment_reopen(rule->rw_fd, &ro);
-	rule->rw_fd = fd_close(rule->rw_fd);
+	r = rule_seal(&keeper->rules[number]);
 	if (r < 0)
 		return r;
-	return keeper_tell(
-		keeper, D_RULE_READY, &message, sizeof(message), &ro, 1);
+	message = message_of(keeper, number);
+	return keeper_tell(keeper, D_RULE_READY, &message, sizeof(message),
+		&keeper->rules[number].ro_fd, 1);
+}
+
+int keeper_rules_settle(struct keeper *keeper)
+{
+	int r = 0;
+
+	for (uint32_t i = 0; i < keeper->n_rules && r >= 0; i++)
+		if (keeper->rules[i].rw_fd >= 0)
+			r = rule_seal(&keeper->rules[i]);
+	return r;
+}
+
+void keeper_rules_tell(struct keeper *keeper)
+{
+	for (uint32_t i = 0; i < keeper->n_rules; i++) {
+		struct msg_rule message = message_of(keeper, i);
+
+		keeper_replay(
+			keeper, D_RULE, &message, sizeof(message), NULL, 0);
+		keeper_replay(keeper, D_RULE_READY, &message, sizeof(message),
+			&keeper->rules[i].ro_fd, 1);
+	}
 }
 
 void keeper_rules_free(struct keeper *keeper)
 {
 	for (uint32_t i = 0; i < keeper->n_rules; i++) {
 		fd_close(keeper->rules[i].rw_fd);
+		fd_close(keeper->rules[i].ro_fd);
 		table_unmap(&keeper->rules[i].table);
 	}
 }

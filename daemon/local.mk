@@ -24,9 +24,11 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/keeper_clients.c \
 	daemon/keeper_fork.c \
 	daemon/keeper_kept.c \
+	daemon/keeper_loaders.c \
 	daemon/keeper_memory.c \
 	daemon/keeper_reload.c \
 	daemon/keeper_rules.c \
+	daemon/keeper_server.c \
 	daemon/kept.c \
 	daemon/kept.h \
 	daemon/loader.c \
@@ -62,8 +64,10 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_names.c \
 	daemon/server_names.h \
 	daemon/server_pool.c \
-	daemon/server_report.c \
 	daemon/server_reap.c \
+	daemon/server_rebuild.c \
+	daemon/server_report.c \
+	daemon/server_resume.c \
 	daemon/server_segments.c \
 	daemon/server_storage.c \
 	daemon/settings.c \

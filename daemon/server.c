@@ -199,9 +199,16 @@ static int rule_open(struct server *server, struct rule *rule, int fd)
 		.page_shift = rule->spec.page_shift,
 		.reach = server->start.reach,
 	};
-	int r;
+	const struct server_start *start = &server->start;
+	int r = 0;
 
-	r = table_map(fd, true, &rule->table);
+	if (fd >= 0)
+		r = table_map(fd, true, &rule->table);
+	else if (rule->number < start->n_tables)
+		rule->table = start->tables[rule->number];
+	else
+		r = tarn_fail(
+			EPROTO, "rule %u was not inherited", rule->number);
 	if (r == 0)
 		r = table_writer_new(&rule->table, &rule->writer);
 	if (r == 0)
@@ -210,7 +217,7 @@ static int rule_open(struct server *server, struct rule *rule, int fd)
 		r = lease_batch_init(&rule->batch);
 	if (r == 0)
 		r = closer_new(&rule->closer);
-	if (r == 0)
+	if (r == 0 && rule->table.header->n_pools == 0)
 		r = table_add_pool(rule->writer, &pool);
 	return r;
 }
@@ -235,6 +242,8 @@ static int rule_come(struct server *server, const struct msg_rule *from,
 	}
 	rule->next = server->rules;
 	server->rules = rule;
+	if (fd < 0)
+		return 0;
 	return server_tell_keeper(
 		server, D_RULE_MAPPED, from, sizeof(*from), NULL, 0);
 }
@@ -258,7 +267,7 @@ static int rule_ready(struct server *server, const struct msg_rule *from,
 static void on_client_first(struct rule *rule)
 {
 	for (struct client *c = rule->clients; c; c = c->next)
-		loop_change(c->watch, LOOP_READ);
+		client_listen(c);
 }
 
 /* ---- memory ---------------------------------------------------------- */
@@ -293,6 +302,14 @@ static int loader_is(struct server *server, const struct msg_loader *from,
 	return loader_come(rule, from, wire_take_fd(m, 0), wire_take_fd(m, 1));
 }
 
+static int left(struct server *server, const struct msg_loader *from,
+	struct wire_message *m)
+{
+	struct rule *rule = rule_find(server, from->rule);
+
+	return rule ? loader_left(rule, from, wire_take_fd(m, 0)) : -EPROTO;
+}
+
 /* ---- the keeper speaks ---------------------------------------------- */
 
 static int client_come(struct server *server, const struct msg_client *from,
@@ -321,6 +338,23 @@ static void take_settings(
 	*server->start.config = settings->config;
 }
 
+/* Everything was told: the books first, then those who ask. */
+static int taken_over(struct server *server)
+{
+	int r = server_rebuild(server);
+	struct client *client, *next;
+
+	if (r < 0)
+		return r;
+	server->serving = true;
+	for (struct rule *rule = server->rules; rule; rule = rule->next)
+		for (client = rule->clients; client; client = next) {
+			next = client->next;
+			client_resume(client);
+		}
+	return 0;
+}
+
 static int take_message(struct server *server, struct wire_message *m)
 {
 	switch (m->type) {
@@ -341,6 +375,10 @@ static int take_message(struct server *server, struct wire_message *m)
 		return grown(server, m);
 	case D_LOADER_IS:
 		return loader_is(server, (struct msg_loader *)m->body, m);
+	case D_LOADER_LEFT:
+		return left(server, (struct msg_loader *)m->body, m);
+	case D_TAKEN_OVER:
+		return taken_over(server);
 	case D_ACCEPTS_DRAINED:
 		drained(server, (struct msg_drained *)m->body);
 		return 0;
@@ -354,6 +392,19 @@ static int take_message(struct server *server, struct wire_message *m)
 	default:
 		return tarn_fail(EPROTO, "the keeper sent message %u", m->type);
 	}
+}
+
+/* One that cannot be followed is told, not fatal: the keeper is sound, some
+ * resource was short. But who does not know all that there is must not serve:
+ * what it did not hear of would be free to it. */
+static void follow(struct server *server, struct wire_message *m)
+{
+	if (take_message(server, m) >= 0)
+		return;
+	log_error("message_failed", log_u64("type", m->type),
+		log_text("error", tarn_fail_message()));
+	if (!server->serving)
+		_exit(1);
 }
 
 static void on_keeper(void *arg, unsigned ready)
@@ -374,14 +425,11 @@ static void on_keeper(void *arg, unsigned ready)
 		if (r < 0)
 			log_error("message_failed",
 				log_text("error", tarn_fail_message()));
+		if (r < 0 && !server->serving)
+			_exit(1);
 		r = wire_receive(server->reader, server->start.sock, NULL, &m);
 		if (r == 1) {
-			/* One that cannot be followed is told, not fatal: the
-			 * keeper is sound, some resource was short. */
-			if (take_message(server, &m) < 0)
-				log_error("message_failed",
-					log_u64("type", m.type),
-					log_text("error", tarn_fail_message()));
+			follow(server, &m);
 			wire_message_clear(&m);
 		}
 	}
@@ -426,9 +474,13 @@ int server_run(const struct server_start *start)
 		server_look_around(&server);
 		r = loop_run(server.loop);
 	}
-	if (r < 0)
+	if (r < 0) {
 		log_error("server_failed",
 			log_text("error", tarn_fail_message()));
+		/* Not in order: the next one takes over what there is, of
+		 * which nothing may be given up first. */
+		_exit(1);
+	}
 	/* A client of one rule may use the closer of another. */
 	for (struct rule *rule = server.rules; rule; rule = rule->next)
 		rule_leave(rule);
@@ -445,5 +497,5 @@ int server_run(const struct server_start *start)
 	wire_reader_free(server.reader);
 	wire_writer_free(server.writer);
 	loop_free(server.loop);
-	return r < 0 ? 1 : 0;
+	return 0;
 }

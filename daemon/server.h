@@ -34,6 +34,11 @@ struct server_start {
 	uint32_t restarts; /* servers that died before this one */
 	uint64_t began_at; /* the keeper: loop_now() */
 	int sock;	   /* to the keeper */
+	/* Mapped writable when this process was forked. */
+	const struct mapped_segment *segments;
+	uint32_t n_segments;
+	const struct table *tables; /* by rule */
+	uint32_t n_tables;
 };
 
 /* From the fork to the end; the exit status. */
@@ -102,17 +107,12 @@ struct storage_info {
 	bool let_go;		/* leases on it are to be looked for */
 };
 
-/* Bytes that a dead loader's ring may still write. */
-struct quarantine {
-	struct quarantine *next;
-	uint64_t offset, size;
-};
-
 struct loader {
 	struct rule *rule; /* whose pool it fills */
 	struct rule *home; /* of the uid whose files it reads */
 	struct loader *next;
 	int32_t pid;
+	uint32_t number;     /* of all loaders: table_storage.filler */
 	uint32_t n_segments; /* it has those numbered below */
 	uint32_t n_jobs;
 	bool retired; /* a newer one takes the new jobs */
@@ -122,7 +122,6 @@ struct loader {
 	struct loop_watch *watch, *pipe_watch;
 	struct wire_reader *reader;
 	struct wire_writer *writer;
-	struct quarantine *quarantine;
 };
 
 /* A segment of a pool as the server has it. */
@@ -172,9 +171,12 @@ struct client {
 	uint32_t version; /* of the protocol; 0 before its hello */
 	bool may_write;	  /* load, publish, remove */
 	bool welcome; /* said hello */
+	bool seen;    /* a server before this one may have heard it */
+	bool resuming; /* not heard before it says WIRE_RESUME */
 	uint64_t came_at, heard_at; /* loop_now() */
 	bool gone;    /* to be freed when the loop is back */
 	int sock;
+	int pid_fd; /* -1, but for one that is retired */
 	int lease_fd;
 	struct lease_page *lease;
 	struct loop_watch *watch;
@@ -221,6 +223,7 @@ struct load {
 	uint64_t heard_at; /* when the loader last spoke of it; 0: not yet */
 	uint64_t began_at;
 	bool moved;	   /* away from a loader that hung */
+	bool retried;	   /* after a loader that died */
 	struct load *with; /* LOAD_SHARING: whose bytes */
 	uint64_t cpu_start; /* of the server */
 };
@@ -236,6 +239,8 @@ struct server {
 	/* Mapped, not yet sealed; the keeper makes one at a time. */
 	struct mapped_segment offered;
 	struct kept_table kept;
+	bool serving; /* it was told all that there is */
+	uint32_t n_inherited; /* of start.segments, that were taken over */
 	uint64_t next_job;
 	uint64_t started_at;
 	uint64_t idle_since; /* 0: not idle */
@@ -298,6 +303,8 @@ int memory_take(struct rule *rule, uint64_t size, bool may_grow,
 int client_new(struct rule *rule, const struct msg_client *from, int sock,
 	int lease_fd);
 void client_drop(struct client *client, const char *why);
+/* It is heard from now on. */
+void client_listen(struct client *client);
 void client_reply(struct client *client, uint16_t type, uint32_t serial,
 	const void *body, size_t size, const int *fds, int n_fds);
 /* The sentence of this thread's last failure, as an answer. */
@@ -321,6 +328,8 @@ int report_send(struct client *client, uint32_t serial);
 
 /* server_storage.c: who holds what */
 struct storage_info *storage_info(struct rule *rule, uint32_t index);
+/* Room for what is known of storages up to index. */
+int storage_reserve(struct rule *rule, uint32_t index);
 int storage_new(struct rule *rule, const struct table_storage *entry,
 	enum storage_state state, uint32_t *ret_index, uint64_t *ret_generation);
 /* The one way to another state; STORAGE_FREE begins the next generation. */
@@ -335,6 +344,20 @@ void storage_release(struct rule *rule, uint32_t index);
 void storage_released_by_client(struct rule *rule, uint32_t index,
 	uint64_t generation);
 int storage_remove_name(struct rule *rule, const char *name, size_t size);
+
+/* Nobody's until the pipe of its filler ends. */
+void storage_quarantine(struct rule *rule, uint32_t index);
+/* That pipe has ended: what it may have written is free. */
+void storage_end_quarantine(struct rule *rule, uint32_t filler);
+
+/* server_rebuild.c: after another server */
+/* Everything was told: makes its own books from the tables. Must not be
+ * survived when it fails. */
+int server_rebuild(struct server *server);
+
+/* server_resume.c: clients of another server */
+void client_resume(struct client *client);
+int client_resumes(struct client *client, uint32_t serial); /* WIRE_RESUME */
 
 /* server_count.c: storages by what holds them */
 /* After its state, its names, its flags or info->cached have changed. Its
@@ -406,9 +429,9 @@ int loader_come(struct rule *rule, const struct msg_loader *from, int sock,
 	int pipe_fd);
 int loader_tell(struct loader *loader, uint16_t type, const void *body,
 	size_t size, const int *fds, int n_fds);
-/* Nobody's until the loader's pipe ends. */
-void loader_quarantine(struct loader *loader, uint64_t offset, uint64_t size);
-bool loader_in_quarantine(const struct rule *rule); /* is anything? */
+/* D_LOADER_LEFT: one of a server before this one. */
+int loader_left(struct rule *rule, const struct msg_loader *from, int pipe_fd);
+bool loader_writes(const struct rule *rule, uint32_t number); /* may it? */
 void loader_job_done(struct loader *loader);
 /* Replaces the loader that a dead file system holds. */
 void loader_check(struct rule *rule, uint64_t now);

@@ -49,7 +49,10 @@ int client_new(struct rule *rule, const struct msg_client *from, int sock,
 	client->uid = from->uid;
 	client->gid = from->gid;
 	client->pid = from->pid;
+	client->version = from->version;
+	client->seen = from->flags & CLIENT_SEEN;
 	client->sock = sock;
+	client->pid_fd = -1;
 	client->lease_fd = lease_fd;
 	client->came_at = client->heard_at = loop_now();
 	client->next = rule->clients;
@@ -69,13 +72,25 @@ int client_new(struct rule *rule, const struct msg_client *from, int sock,
 		/* A client's descriptors are never closed in this thread. */
 		wire_reader_set_close(
 			client->reader, close_for, client->home->closer);
-		r = loop_watch(rule->server->loop, sock,
-			rule->table_fd < 0 ? 0 : LOOP_READ, on_client, client,
+		r = loop_watch(rule->server->loop, sock, 0, on_client, client,
 			&client->watch);
 	}
-	if (r < 0)
+	if (r == 0) {
+		client_listen(client);
+	} else if (rule->server->serving || r == -EPROTO) {
+		/* EPROTO: it wrote rubbish where its leases are, which
+		 * concerns nobody else. */
 		client_drop(client, tarn_fail_message());
+		return rule->server->serving ? r : 0;
+	}
 	return r;
+}
+
+/* Not before its rule's region can be handed out, and everything is known. */
+void client_listen(struct client *client)
+{
+	if (client->rule->table_fd >= 0 && client->rule->server->serving)
+		loop_change(client->watch, LOOP_READ);
 }
 
 void client_free(struct client *client)
@@ -93,6 +108,7 @@ void client_free(struct client *client)
 	 * now. */
 	shutdown(client->sock, SHUT_RDWR);
 	fd_close(client->sock);
+	fd_close(client->pid_fd);
 	fd_close(client->lease_fd);
 	lease_unmap(client->lease);
 	wire_reader_free(client->reader);
@@ -150,7 +166,8 @@ void client_refuse(struct client *client, uint32_t serial, int error)
 
 /* ---- requests ------------------------------------------------------- */
 
-static int check_hello(const struct client *client, const struct msg_hello *h)
+static int check_hello(
+	const struct client *client, const struct msg_hello *h, bool again)
 {
 	if (h->version < PROTOCOL_OLDEST || h->version_min > PROTOCOL_VERSION)
 		return tarn_fail(EPROTO,
@@ -158,7 +175,7 @@ static int check_hello(const struct client *client, const struct msg_hello *h)
 			"to %u; use the same tarn on both sides",
 			h->version_min, h->version, PROTOCOL_OLDEST,
 			PROTOCOL_VERSION);
-	if (client->welcome)
+	if (client->welcome && !again)
 		return tarn_fail(EPROTO, "a second hello");
 	return 0;
 }
@@ -181,16 +198,23 @@ static void welcome(struct client *client, uint32_t serial)
 static int hello(struct client *client, const struct wire_message *m)
 {
 	const struct msg_hello *hello = (const struct msg_hello *)m->body;
+	struct msg_client speaks = {.number = client->number};
 	size_t pool_size = m->size - sizeof(*hello);
-	int r = check_hello(client, hello);
+	int r = check_hello(client, hello, m->again);
 
-	if (r == 0 && pool_size)
+	if (r == 0 && pool_size && !client->welcome)
 		r = client_enter(client, (const char *)(hello + 1), pool_size);
 	if (r < 0)
 		return r;
 	client->version = MIN(hello->version, PROTOCOL_VERSION);
-	welcome(client, m->serial);
-	return 0;
+	speaks.version = client->version;
+	/* Before it can ask for anything: the next server must know how to
+	 * speak to it. */
+	r = server_tell_keeper(client->rule->server, D_CLIENT_SPEAKS, &speaks,
+		sizeof(speaks), NULL, 0);
+	if (r == 0)
+		welcome(client, m->serial);
+	return r;
 }
 
 /* Descriptors on their way count against what its whole user may have in
@@ -232,6 +256,9 @@ static int remove_name(struct client *client, const struct wire_message *m)
 	int r = storage_remove_name(
 		client->rule, (const char *)m->body, m->size);
 
+	/* The server that was asked first may have done it. */
+	if (r == -ENOENT && m->again)
+		r = 0;
 	if (r == 0)
 		client_reply(client, WIRE_DONE, m->serial, NULL, 0, NULL, 0);
 	return r;
@@ -280,6 +307,7 @@ static uint32_t largest_body(uint16_t type)
 		return sizeof(struct msg_report);
 	case WIRE_STATUS:
 	case WIRE_STOP:
+	case WIRE_RESUME:
 		return 1;
 	default:
 		return 0;
@@ -298,6 +326,7 @@ static bool whole(const struct wire_message *m)
 		return m->size > 0;
 	case WIRE_STATUS:
 	case WIRE_STOP:
+	case WIRE_RESUME:
 		return m->size == 0;
 	default:
 		return m->size == largest_body(m->type);
@@ -314,6 +343,11 @@ static int take_request(struct client *client, struct wire_message *m)
 	const struct msg_released *released;
 	int r;
 
+	/* Perhaps the rest of something that the last server has begun to
+	 * read. */
+	if (client->resuming && m->type != WIRE_RESUME &&
+		m->type != WIRE_RELEASED)
+		return 0;
 	if (!whole(m))
 		return tarn_fail(
 			EPROTO, "message %u has %u bytes", m->type, m->size);
@@ -349,6 +383,8 @@ static int take_request(struct client *client, struct wire_message *m)
 		return report_send(client, m->serial);
 	case WIRE_STOP:
 		return stop(client, m);
+	case WIRE_RESUME:
+		return client_resumes(client, m->serial);
 	default:
 		return tarn_fail(
 			EPROTO, "message %u is not for a daemon", m->type);

@@ -141,58 +141,12 @@ void load_give_up(struct load *load, int error)
 	load_failed(load, error);
 }
 
-/* ---- the loader knows the file ------------------------------------------ */
-
-void load_identified(struct load *load, const struct msg_identity *identity)
+static bool is_shared(const struct load *load)
 {
-	struct rule *rule = load->rule;
-	uint32_t index;
-	int r;
-
-	if (load->state != LOAD_IDENTIFYING)
-		return;
-	if (load->alloc_size) {
-		/* The second loader of this load. */
-		if (load_same_file(&load->identity, identity)) {
-			r = load_fill(load);
-			return r < 0 ? load_give_up(load, r)
-				     : load_tell_loading(load);
-		}
-		tarn_fail(EBUSY, "the file changed while it was being loaded; "
-				 "load it again");
-		return load_give_up(load, EBUSY);
-	}
-	load->identity = *identity;
-	if (!identity->young && load_find_cached(load, &index)) {
-		drop_from_loader(load);
-		return succeed(load, index,
-			storage_word_generation(
-				rule->table.storages[index].word),
-			LOADED_CACHED, 0);
-	}
-	load->with = identity->young ? NULL : load_find_running(load);
-	if (load->with) {
-		drop_from_loader(load);
-		load->state = LOAD_SHARING;
-		return;
-	}
-	r = load_take_memory(load, true);
-	if (r < 0)
-		load_give_up(load, r);
-	else if (load->state == LOAD_FILLING)
-		load_tell_loading(load);
-}
-
-/* ---- the loader's answers ---------------------------------------------- */
-
-void load_progress(struct load *load, uint64_t bytes)
-{
-	if (load->state != LOAD_FILLING)
-		return;
-	/* Only a figure for people: nobody reads bytes because of it. */
-	atomic_store_explicit(&load->rule->table.storages[load->index].landed,
-		bytes, memory_order_relaxed);
-	table_wake(load->rule->writer);
+	for (const struct load *l = load->rule->loads; l; l = l->next)
+		if (l->with == load)
+			return true;
+	return false;
 }
 
 /* Those who share get what the one that reads got. */
@@ -216,6 +170,72 @@ static void settle_sharers(struct load *load, int error)
 	}
 	if (error)
 		tarn_fail_verbatim(error, why ? why : "out of memory");
+}
+
+/* ---- the loader knows the file ------------------------------------------ */
+
+void load_identified(struct load *load, const struct msg_identity *identity)
+{
+	struct rule *rule = load->rule;
+	uint32_t index;
+	int r;
+
+	if (load->state != LOAD_IDENTIFYING)
+		return;
+	if (load->alloc_size) {
+		/* The second loader of this load. */
+		if (load_same_file(&load->identity, identity)) {
+			r = load_fill(load);
+			return r < 0 ? load_give_up(load, r)
+				     : load_tell_loading(load);
+		}
+		tarn_fail(EBUSY, "the file changed while it was being loaded; "
+				 "load it again");
+		return load_give_up(load, EBUSY);
+	}
+	/* What shares it has proved the file as it was. */
+	if (is_shared(load) && !load_same_file(&load->identity, identity)) {
+		tarn_fail(EBUSY, "the file changed while it was being loaded; "
+				 "load it again");
+		return load_give_up(load, EBUSY);
+	}
+	load->identity = *identity;
+	if (!identity->young && load_find_cached(load, &index)) {
+		drop_from_loader(load);
+		load->index = index;
+		load->generation = storage_word_generation(
+			rule->table.storages[index].word);
+		settle_sharers(load, 0);
+		return succeed(load, index,
+			storage_word_generation(
+				rule->table.storages[index].word),
+			LOADED_CACHED, 0);
+	}
+	load->with = identity->young || is_shared(load)
+			     ? NULL
+			     : load_find_running(load);
+	if (load->with) {
+		drop_from_loader(load);
+		load->state = LOAD_SHARING;
+		return;
+	}
+	r = load_take_memory(load, true);
+	if (r < 0)
+		load_give_up(load, r);
+	else if (load->state == LOAD_FILLING)
+		load_tell_loading(load);
+}
+
+/* ---- the loader's answers ---------------------------------------------- */
+
+void load_progress(struct load *load, uint64_t bytes)
+{
+	if (load->state != LOAD_FILLING)
+		return;
+	/* Only a figure for people: nobody reads bytes because of it. */
+	atomic_store_explicit(&load->rule->table.storages[load->index].landed,
+		bytes, memory_order_relaxed);
+	table_wake(load->rule->writer);
 }
 
 void load_filled(struct load *load, const struct msg_filled *filled)
@@ -268,36 +288,50 @@ void load_dropped(struct load *load)
 	load_free(load);
 }
 
-/* The loader died with requests in flight: its ring may still write. */
+/* Its memory stays with the loader that died: its ring may still write. */
+static void leave_memory(struct load *load)
+{
+	if (load->state != LOAD_FILLING && load->state != LOAD_DROPPING)
+		return give_back(load);
+	if (load->alloc_size) {
+		storage_quarantine(load->rule, load->index);
+		table_wake(load->rule->writer);
+	}
+	load->alloc_size = 0;
+}
+
+/* From the beginning, with another loader and other memory. */
+static int retry(struct load *load)
+{
+	load->retried = true;
+	load->asked_at = load->heard_at = 0;
+	load_leave_loader(load);
+	/* Protocol 1 expects to be told once. */
+	if (load->client && load->client->version > 1)
+		load->told = false;
+	return load_identify(load, 0);
+}
+
 void load_lost(struct load *load)
 {
-	struct rule *rule = load->rule;
-	bool silent = load->state == LOAD_DROPPING;
+	bool dropping = load->state == LOAD_DROPPING;
 	int error = EIO;
 
-	tarn_fail(error,
-		"the loader process died while it was reading %s; "
-		"load it again",
-		load->label);
-	if (load->state == LOAD_FILLING || load->state == LOAD_DROPPING) {
-		settle_sharers(load, error);
-		if (load->alloc_size) {
-			loader_quarantine(load->loader, load->alloc_offset,
-				load->alloc_size);
-			storage_info(rule, load->index)->filling = NULL;
-			storage_set(rule, load->index, STORAGE_FREE);
-			table_wake(rule->writer);
-			load->alloc_size = 0;
-		}
-	} else {
-		/* Waiting for memory, it may be shared all the same. */
-		settle_sharers(load, error);
-		give_back(load);
+	leave_memory(load);
+	if (dropping)
+		return load_free(load);
+	if (!load->retried) {
+		error = retry(load);
+		if (error < 0)
+			load_give_up(load, error);
+		return;
 	}
-	if (silent)
-		load_free(load);
-	else
-		refuse(load, error);
+	tarn_fail(error,
+		"two loader processes died while they were reading %s; is "
+		"something wrong with the file, or with memory?",
+		load->label);
+	settle_sharers(load, error);
+	refuse(load, error);
 }
 
 /* ---- the client --------------------------------------------------------- */
@@ -408,14 +442,6 @@ void load_start(struct client *client, struct wire_message *message)
 		load_nothing(load);
 	else if ((r = load_identify(load, 0)) < 0)
 		load_give_up(load, r);
-}
-
-static bool is_shared(const struct load *load)
-{
-	for (const struct load *l = load->rule->loads; l; l = l->next)
-		if (l->with == load)
-			return true;
-	return false;
 }
 
 static void stop_load(struct load *load)

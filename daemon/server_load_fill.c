@@ -102,7 +102,7 @@ void load_no_memory(struct rule *rule, int error)
 		if (r == 1)
 			load_tell_loading(load);
 		/* What a dead loader's ring may still write comes back soon. */
-		load->parked = r < 0 && loader_in_quarantine(rule);
+		load->parked = r < 0 && rule->counts.kinds[KIND_QUARANTINED].n;
 		if (r < 0 && !load->parked) {
 			tarn_fail_verbatim(error, why ? why : "out of memory");
 			load_give_up(load, error);
@@ -194,6 +194,9 @@ int load_fill(struct load *load)
 			.size = load->ranges[i].size,
 			.pool_offset = base + load->ranges[i].storage_offset,
 		};
+	/* Before anything is written: who may still be writing is found by it
+	 * after a death of this server. */
+	load->rule->table.storages[load->index].filler = load->loader->number;
 	r = loader_tell(load->loader, L_FILL, &body,
 		sizeof(body.head) + load->n_ranges * sizeof(body.ranges[0]),
 		NULL, 0);

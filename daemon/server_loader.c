@@ -36,12 +36,6 @@ static void loader_free(struct loader *loader)
 	fd_close(loader->pipe_fd);
 	wire_reader_free(loader->reader);
 	wire_writer_free(loader->writer);
-	while (loader->quarantine) {
-		struct quarantine *q = loader->quarantine;
-
-		loader->quarantine = q->next;
-		free(q);
-	}
 	free(loader);
 }
 
@@ -53,25 +47,20 @@ void loader_free_all(struct rule *rule)
 
 /* ---- death -------------------------------------------------------------- */
 
-void loader_quarantine(struct loader *loader, uint64_t offset, uint64_t size)
+/* Nothing of it is in flight: the keeper may forget its pipe, too. */
+static void loader_gone(struct loader *loader)
 {
-	struct quarantine *q = malloc(sizeof(*q));
+	struct server *server = loader->rule->server;
+	struct msg_loader gone = {.number = loader->number};
 
-	/* Without a note of it the range is lost, which is safe. */
-	if (!q) {
-		log_error("bytes_lost", log_u64("bytes", size),
-			log_text("error", "out of memory"));
-		return;
-	}
-	*q = (struct quarantine) {
-		.next = loader->quarantine, .offset = offset, .size = size};
-	loader->quarantine = q;
+	loader_free(loader);
+	server_tell_keeper(server, D_LOADER_GONE, &gone, sizeof(gone), NULL, 0);
 }
 
-bool loader_in_quarantine(const struct rule *rule)
+bool loader_writes(const struct rule *rule, uint32_t number)
 {
 	for (const struct loader *l = rule->loaders; l; l = l->next)
-		if (l->quarantine)
+		if (l->number == number)
 			return true;
 	return false;
 }
@@ -84,11 +73,17 @@ static void on_pipe(void *arg, unsigned ready)
 
 	if (!(ready & (LOOP_HANGUP | LOOP_READ)) || loader->sock >= 0)
 		return;
-	for (struct quarantine *q = loader->quarantine; q; q = q->next)
-		alloc_give(rule->alloc, q->offset, q->size);
-	loader_free(loader);
-	rule->memory_freed = true;
+	storage_end_quarantine(rule, loader->number);
+	loader_gone(loader);
 	load_go_on(rule);
+}
+
+static void watch_pipe(struct loader *loader)
+{
+	if (loop_watch(loader->rule->server->loop, loader->pipe_fd, LOOP_READ,
+		    on_pipe, loader, &loader->pipe_watch) < 0)
+		log_error("quarantine_stays", log_i64("pid", loader->pid),
+			log_text("error", tarn_fail_message()));
 }
 
 static void loader_died(struct loader *loader)
@@ -111,10 +106,7 @@ again:
 			goto again;
 		}
 	}
-	if (loop_watch(rule->server->loop, loader->pipe_fd, LOOP_READ, on_pipe,
-		    loader, &loader->pipe_watch) < 0)
-		log_error("quarantine_stays", log_i64("pid", loader->pid),
-			log_text("error", tarn_fail_message()));
+	watch_pipe(loader);
 	server_look_around(rule->server);
 }
 
@@ -193,7 +185,7 @@ static void on_loader(void *arg, unsigned ready)
 	if (r < 0 && r != -EAGAIN)
 		return loader_died(loader);
 	if (loader->retired && loader->n_jobs == 0)
-		loader_free(loader);
+		loader_gone(loader);
 	server_look_around(server);
 }
 
@@ -299,7 +291,7 @@ static void hang(struct loader *loader, struct load *first)
 	}
 	loader->busy = false;
 	if (loader->n_jobs == 0 && loader->sock >= 0)
-		loader_free(loader);
+		loader_gone(loader);
 }
 
 static uint32_t count_hung(const struct loader *of)
@@ -341,14 +333,14 @@ static void retire(struct loader *loader)
 {
 	loader->retired = true;
 	if (loader->n_jobs == 0 && loader->sock >= 0)
-		loader_free(loader);
+		loader_gone(loader);
 }
 
 void loader_job_done(struct loader *loader)
 {
 	if (--loader->n_jobs == 0 && loader->retired && loader->sock >= 0 &&
 		!loader->busy)
-		loader_free(loader);
+		loader_gone(loader);
 }
 
 /* The keeper could not fork: those who waited for it are told. */
@@ -388,6 +380,7 @@ int loader_come(
 	loader->rule = rule;
 	loader->home = home ? home : rule;
 	loader->pid = from->pid;
+	loader->number = from->number;
 	loader->n_segments = from->n_segments;
 	loader->sock = sock;
 	loader->pipe_fd = pipe_fd;
@@ -412,5 +405,26 @@ int loader_come(
 		return r;
 	}
 	load_go_on(rule);
+	return 0;
+}
+
+/* Its server died, so it ends by itself; what it was filling was dropped. */
+int loader_left(struct rule *rule, const struct msg_loader *from, int pipe_fd)
+{
+	struct loader *loader = calloc(1, sizeof(*loader));
+
+	if (!loader) {
+		fd_close(pipe_fd);
+		return tarn_fail(ENOMEM, "out of memory");
+	}
+	loader->rule = loader->home = rule;
+	loader->pid = from->pid;
+	loader->number = from->number;
+	loader->sock = -1;
+	loader->pipe_fd = pipe_fd;
+	loader->retired = true;
+	loader->next = rule->loaders;
+	rule->loaders = loader;
+	watch_pipe(loader);
 	return 0;
 }

@@ -51,48 +51,80 @@ int segment_offered(struct server *server, const struct msg_segment *from,
 	return r < 0 ? r : told;
 }
 
-static int reserve(struct rule *rule)
+/* Room for n; those that nobody came for yet are not there. */
+static int reserve(struct rule *rule, uint32_t n)
 {
-	size_t n = (size_t)rule->n_segments + 1;
-	struct segment *segments =
-		reallocarray(rule->segments, n, sizeof(*segments));
+	struct segment *segments;
 
+	if (n <= rule->n_segments)
+		return 0;
+	segments = reallocarray(rule->segments, n, sizeof(*segments));
 	if (!segments)
-		return tarn_fail(ENOMEM, "out of memory for %zu segments", n);
+		return tarn_fail(ENOMEM, "out of memory for %u segments", n);
 	rule->segments = segments;
+	while (rule->n_segments < n)
+		segments[rule->n_segments++] = (struct segment) {.fd = -1};
 	return 0;
+}
+
+/* The mapping of a segment that is told of: offered just before, or inherited,
+ * in which case it comes in the order of those. */
+static const struct mapped_segment *mapping_of(
+	struct server *server, uint32_t number)
+{
+	const struct server_start *start = &server->start;
+
+	if (server->offered.addr && server->offered.number == number)
+		return &server->offered;
+	if (server->n_inherited < start->n_segments &&
+		start->segments[server->n_inherited].number == number)
+		return &start->segments[server->n_inherited++];
+	return NULL;
+}
+
+/* The table's number of a segment that an earlier server had put there; one
+ * beyond the last when it had not come to that. They are in the same order
+ * there, so that the search goes on where the last one ended. */
+static uint32_t find_in_table(const struct rule *rule, uint64_t offset)
+{
+	uint32_t n = rule->table.header->n_segments;
+	uint32_t i = rule->n_segments;
+
+	while (i < n && (rule->table.segments[i].state != SEGMENT_READY ||
+				rule->table.segments[i].offset != offset))
+		i++;
+	return i;
 }
 
 int segment_come(struct server *server, const struct msg_segment *from,
 	struct wire_message *m)
 {
-	struct mapped_segment *offered = &server->offered;
 	struct rule *rule = rule_find(server, from->rule);
+	const struct mapped_segment *mapped = mapping_of(server, from->number);
 	_cleanup_fd_ int fd = wire_take_fd(m, 0);
 	uint32_t index;
-	int r;
+	int r = 0;
 
 	if (!rule || fd < 0)
 		return -EPROTO;
-	if (!offered->addr || offered->number != from->number ||
-		offered->size != from->size)
-		return tarn_fail(EPROTO, "segment %u was not offered before",
+	if (!mapped || mapped->size != from->size)
+		return tarn_fail(EPROTO,
+			"segment %u was neither offered nor inherited",
 			from->number);
-	r = reserve(rule);
-	if (r == 0)
+	index = find_in_table(rule, from->offset);
+	if (index == rule->table.header->n_segments)
 		r = table_add_segment(rule->writer, rule->number, from->offset,
 			from->size, &index);
-	if (r == 0 && index != rule->n_segments)
-		r = tarn_fail(EPROTO, "segment %u is numbered %u",
-			rule->n_segments, index);
+	if (r == 0)
+		r = reserve(rule, index + 1);
 	if (r == 0)
 		r = alloc_add(rule->alloc, from->offset, from->size);
 	if (r < 0)
 		return r;
 	rule->segments[index] =
-		(struct segment) {.mapped = *offered, .fd = fd_steal(&fd)};
-	*offered = (struct mapped_segment) {0};
-	rule->n_segments++;
+		(struct segment) {.mapped = *mapped, .fd = fd_steal(&fd)};
+	if (mapped == &server->offered)
+		server->offered = (struct mapped_segment) {0};
 	server->allocated += from->size;
 	return 0;
 }
@@ -102,7 +134,8 @@ void segments_free(struct rule *rule)
 	for (uint32_t i = 0; i < rule->n_segments; i++) {
 		struct mapped_segment *s = &rule->segments[i].mapped;
 
-		munmap(s->addr, s->size);
+		if (s->addr)
+			munmap(s->addr, s->size);
 		fd_close(rule->segments[i].fd);
 	}
 	free(rule->segments);

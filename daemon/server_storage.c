@@ -38,7 +38,7 @@ struct storage_info *storage_info(struct rule *rule, uint32_t index)
 	return &rule->infos[index];
 }
 
-static int make_room(struct rule *rule, uint32_t index)
+int storage_reserve(struct rule *rule, uint32_t index)
 {
 	uint32_t n = MAX(rule->n_infos, 64u);
 	struct storage_info *infos;
@@ -60,7 +60,7 @@ int storage_new(struct rule *rule, const struct table_storage *entry,
 	enum storage_state state, uint32_t *ret_index, uint64_t *ret_generation)
 {
 	/* Room first: an entry that is in the table must be countable. */
-	int r = make_room(rule, rule->table.header->n_storages);
+	int r = storage_reserve(rule, rule->table.header->n_storages);
 
 	if (r < 0)
 		return r;
@@ -109,6 +109,43 @@ void storage_release(struct rule *rule, uint32_t index)
 		storage_set(rule, index, STORAGE_UNNAMED);
 }
 
+/* ---- quarantine ------------------------------------------------------ */
+
+void storage_quarantine(struct rule *rule, uint32_t index)
+{
+	struct storage_info *info = &rule->infos[index];
+
+	info->filling = NULL;
+	info->let_go = false;
+	/* Before the word: one that says FREEING and lacks it would be free
+	 * for a server that comes after. */
+	entry_of(rule, index)->flags |= STORAGE_QUARANTINE;
+	table_storage_shut(rule->writer, index);
+	storage_recount(rule, index);
+}
+
+static void release_quarantined(struct rule *rule, uint32_t index)
+{
+	const struct table_storage *entry = entry_of(rule, index);
+
+	alloc_give(rule->alloc, entry->alloc_offset, entry->alloc_size);
+	storage_set(rule, index, STORAGE_FREE);
+	rule->memory_freed = true;
+}
+
+void storage_end_quarantine(struct rule *rule, uint32_t filler)
+{
+	uint32_t index = storage_first(rule, KIND_QUARANTINED), next;
+
+	for (; index != UINT32_MAX; index = next) {
+		next = storage_after(rule, index);
+		if (entry_of(rule, index)->filler == filler)
+			release_quarantined(rule, index);
+	}
+}
+
+/* ---- names ----------------------------------------------------------- */
+
 void storage_unname(struct rule *rule, uint32_t index, uint64_t generation)
 {
 	if (index >= rule->n_infos || generation_of(rule, index) != generation)
@@ -127,8 +164,6 @@ void storage_released_by_client(
 		state_of(rule, index) == STORAGE_UNNAMED)
 		storage_release(rule, index);
 }
-
-/* ---- names ----------------------------------------------------------- */
 
 static void displaced(void *arg, const struct tarn_descriptor *d)
 {

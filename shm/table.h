@@ -297,6 +297,9 @@ void table_storage_set(struct table_writer *writer, uint32_t index,
 /* Marks it free under the next generation; an index whose generations run out
  * is retired. */
 void table_storage_drop(struct table_writer *writer, uint32_t index);
+/* Freeing, under the next generation, which nobody has ever been told: no
+ * lease on it stands, and none can be taken, until it is dropped. */
+void table_storage_shut(struct table_writer *writer, uint32_t index);
 
 /*
  * A transaction: names put and removed become visible together. Between begin
@@ -318,6 +321,11 @@ void table_commit(struct table_writer *writer,
 	void (*displaced)(void *arg, const struct tarn_descriptor *descriptor),
 	void *arg);
 void table_abort(struct table_writer *writer);
+/* Calls fn for what each name leads to, in no order. Not while a transaction
+ * is open. */
+void table_each(const struct table_writer *writer,
+	void (*fn)(void *arg, const struct tarn_descriptor *descriptor),
+	void *arg);
 /* When the first name ends; 0: none does. That name may have been replaced
  * meanwhile: then nothing comes of it. */
 uint64_t table_next_expiry(const struct table_writer *writer);

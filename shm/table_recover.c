@@ -142,6 +142,25 @@ static void find_rest(struct table_writer *writer)
 	}
 }
 
+void table_each(const struct table_writer *writer,
+	void (*fn)(void *arg, const struct tarn_descriptor *descriptor),
+	void *arg)
+{
+	const struct table *table = writer->table;
+	uint64_t end = row_end(table), commit;
+
+	for (uint64_t offset = table->records_offset; offset < end;
+		offset += record_of(table, offset)->size) {
+		const struct name_record *record = record_of(table, offset);
+
+		if (stands(table, record))
+			fn(arg, &record
+					 ->versions[version_pick(record,
+						 committed_of(table), &commit)]
+					 .descriptor);
+	}
+}
+
 static uint64_t ready(
 	const struct table *table, const void *part, uint64_t n, size_t size)
 {

@@ -128,6 +128,18 @@ void table_storage_set(
 		word, storage_word(generation, state), memory_order_release);
 }
 
+void table_storage_shut(struct table_writer *writer, uint32_t index)
+{
+	_Atomic uint64_t *word = &writer->table->storages[index].word;
+	uint64_t generation = 1 + storage_word_generation(atomic_load_explicit(
+					  word, memory_order_relaxed));
+
+	/* Release: pairs with the acquire loads in lease_acquire and
+	 * table_storage_get. */
+	atomic_store_explicit(word, storage_word(generation, STORAGE_FREEING),
+		memory_order_release);
+}
+
 void table_storage_drop(struct table_writer *writer, uint32_t index)
 {
 	_Atomic uint64_t *word = &writer->table->storages[index].word;

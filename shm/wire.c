@@ -214,7 +214,7 @@ static int frame_check(const struct wire_reader *reader,
 			"a frame begins with 0x%04x instead of 0x%04x: the "
 			"peer does not speak tarn",
 			h->magic, WIRE_MAGIC);
-	if (h->flags & ~WIRE_MORE)
+	if (h->flags & ~(WIRE_MORE | WIRE_AGAIN))
 		return tarn_fail(
 			EPROTO, "a frame has unknown flags 0x%x", h->flags);
 	if (h->flags & WIRE_MORE && h->size == 0)
@@ -268,6 +268,7 @@ static int frame_append(struct wire_reader *reader, const struct frame *frame)
 	if (!reader->active) {
 		partial->type = frame->header.type;
 		partial->serial = frame->header.serial;
+		partial->again = frame->header.flags & WIRE_AGAIN;
 		memcpy(partial->fds, frame->fds,
 			sizeof(int) * (size_t)frame->n_fds);
 		partial->n_fds = frame->n_fds;

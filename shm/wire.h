@@ -291,6 +291,7 @@ static_assert(sizeof(struct msg_report_is) == 32, "fixed");
 /* One received message, whole. Its descriptors belong to it until taken. */
 struct wire_message {
 	uint16_t type;
+	bool again; /* WIRE_AGAIN */
 	uint32_t serial;
 	uint32_t size;
 	unsigned char *body; /* malloc'ed, at least one byte; 8-aligned */
@@ -346,6 +347,9 @@ void wire_writer_set_close(struct wire_writer *writer, wire_close_fn fn,
  * them but that of bytes. */
 void wire_writer_limit_fds(struct wire_writer *writer, size_t n);
 int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
+	const void *body, size_t size, const int *fds, int n_fds);
+/* The same, flagged WIRE_AGAIN. */
+int wire_push_again(struct wire_writer *writer, uint16_t type, uint32_t serial,
 	const void *body, size_t size, const int *fds, int n_fds);
 int wire_flush(struct wire_writer *writer, int fd);
 bool wire_writer_empty(const struct wire_writer *writer);

@@ -113,8 +113,9 @@ static int queued_new(const struct wire_writer *writer,
 	return 0;
 }
 
-int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
-	const void *body, size_t size, const int *fds, int n_fds)
+static int push(struct wire_writer *writer, uint32_t flags, uint16_t type,
+	uint32_t serial, const void *body, size_t size, const int *fds,
+	int n_fds)
 {
 	const unsigned char *p = body;
 	struct queued *first = NULL, **end = &first;
@@ -131,6 +132,7 @@ int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
 	do {
 		struct wire_header header = frame_header(type, serial, size);
 
+		header.flags |= flags;
 		bytes += sizeof(header) + header.size;
 		if (bytes > writer->limit ||
 			writer->bytes > writer->limit - bytes)
@@ -154,6 +156,18 @@ int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
 	writer->bytes += bytes;
 	writer->n_fds = all_fds;
 	return 0;
+}
+
+int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
+	const void *body, size_t size, const int *fds, int n_fds)
+{
+	return push(writer, 0, type, serial, body, size, fds, n_fds);
+}
+
+int wire_push_again(struct wire_writer *writer, uint16_t type, uint32_t serial,
+	const void *body, size_t size, const int *fds, int n_fds)
+{
+	return push(writer, WIRE_AGAIN, type, serial, body, size, fds, n_fds);
 }
 
 int wire_flush(struct wire_writer *writer, int fd)

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Clients of a server that died.
+ *
+ * Their sockets, leases and the version of the protocol that each speaks are
+ * what the keeper knows; what they had asked is not. One that speaks protocol
+ * 2 is told, and asks again whatever it waits for (shm/wire.h, "Resuming").
+ *
+ * One that speaks protocol 1 would wait for ever for an answer to what the
+ * dead server had read, and there is no telling whether it waits. So its
+ * connection ends, by which all its calls, those to come too, fail with a
+ * sentence; but its leases stand until its process ends, since what it has
+ * mapped may be in use. It opens another store when it likes.
+ *
+ * One that was not welcome yet is let go if its hello was read: to open is to
+ * try again.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "daemon/log.h"
+#include "daemon/server.h"
+
+static void on_process(void *arg, unsigned ready)
+{
+	struct client *client = arg;
+
+	if (ready & LOOP_READ)
+		client_drop(client, NULL);
+}
+
+/* Deaf and mute, but its leases count. */
+static void retire(struct client *client)
+{
+	int r, fd = client->pid > 0
+			    ? (int)syscall(SYS_pidfd_open, client->pid, 0)
+			    : -1;
+
+	if (fd < 0 && errno == ESRCH)
+		return client_drop(client, "its process has ended");
+	/* Of another namespace: better that it waits than that what it reads
+	 * is freed. */
+	if (fd < 0)
+		return client_listen(client);
+	client->pid_fd = fd;
+	client->watch = loop_unwatch(client->watch);
+	r = loop_watch(client->rule->server->loop, fd, LOOP_READ, on_process,
+		client, &client->watch);
+	if (r < 0)
+		log_error("leases_stay", log_i64("pid", client->pid),
+			log_text("error", tarn_fail_message()));
+	client->gone = true;
+	shutdown(client->sock, SHUT_RDWR);
+}
+
+/* Is its hello, or whatever it has said, still there to be read? */
+static bool has_spoken(const struct client *client)
+{
+	char byte;
+
+	return recv(client->sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
+void client_resume(struct client *client)
+{
+	if (client->version > 1) {
+		client->welcome = client->resuming = true;
+		client_listen(client);
+		return client_reply(
+			client, WIRE_RESTARTED, 0, NULL, 0, NULL, 0);
+	}
+	if (client->version == 1) {
+		client->welcome = true;
+		return retire(client);
+	}
+	if (client->seen && !has_spoken(client))
+		return client_drop(client, "its hello was lost");
+	client_listen(client);
+}
+
+int client_resumes(struct client *client, uint32_t serial)
+{
+	const struct server_start *start = &client->rule->server->start;
+	struct msg_welcome body = {
+		.version = client->version,
+		.instance = start->instance,
+		.keeper_pid = start->keeper_pid,
+		.server_pid = getpid(),
+	};
+
+	if (!client->resuming)
+		return tarn_fail(EPROTO, "it resumes what was not interrupted");
+	client->resuming = false;
+	client_reply(
+		client, WIRE_WELCOME, serial, &body, sizeof(body), NULL, 0);
+	return 0;
+}
