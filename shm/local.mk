@@ -11,6 +11,10 @@ shm_libshm_la_SOURCES = \
 	shm/segment.h \
 	shm/table.c \
 	shm/table.h \
+	shm/table_check.c \
+	shm/table_check.h \
+	shm/table_check_names.c \
+	shm/table_check_storages.c \
 	shm/table_expiry.c \
 	shm/table_names.c \
 	shm/table_prefault.c \

@@ -363,6 +363,7 @@ tests_cli_progress_LDADD = tests/libtap.la
 check_PROGRAMS += \
 	tests/log \
 	tests/report \
+	tests/table_check \
 	$(NULL)
 dist_check_SCRIPTS += \
 	tests/daemon_log.py \
@@ -371,13 +372,14 @@ TESTS += \
 	tests/daemon_log.py \
 	tests/log \
 	tests/report \
+	tests/table_check \
 	$(NULL)
 tests_report_SOURCES = \
 	tests/fake_daemon.c \
 	tests/fake_daemon.h \
 	tests/report.c \
 	$(DAEMON_KIT)
-VALGRIND_EXCEPT += tests/report
+VALGRIND_EXCEPT += tests/report tests/table_check
 tests_log_SOURCES = tests/log.c
 tests_log_LDADD = $(DAEMON_LIBS)
 

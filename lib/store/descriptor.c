@@ -122,6 +122,20 @@ int descriptor_fits(const struct tarn_descriptor *d,
 	return 0;
 }
 
+int descriptor_agrees(const struct table *table,
+	const struct tarn_descriptor *descriptor,
+	const struct table_storage *entry)
+{
+	struct tarn_descriptor d;
+	struct tarn_layout layout;
+	uint64_t base;
+	int r;
+
+	memcpy(&d, descriptor, sizeof(d));
+	r = descriptor_check(&d, table->instance, &layout);
+	return r < 0 ? r : descriptor_fits(&d, &layout, entry, &base);
+}
+
 int tarn_store_import(tarn_store *store,
 	const struct tarn_descriptor *descriptor, tarn_tensor **ret)
 {

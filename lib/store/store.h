@@ -103,6 +103,11 @@ int descriptor_fits(const struct tarn_descriptor *descriptor,
 	const struct tarn_layout *layout, const struct table_storage *entry,
 	uint64_t *ret_base);
 
+/* Both, for table_check(). */
+int descriptor_agrees(const struct table *table,
+	const struct tarn_descriptor *descriptor,
+	const struct table_storage *entry);
+
 /* ---- store_load.c ----------------------------------------------------- */
 
 /* The storage that holds a file's data range, loaded if it is not. options
