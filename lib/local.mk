@@ -81,6 +81,8 @@ lib_libcore_la_SOURCES = \
 	lib/store/address.c \
 	lib/store/autostart.c \
 	lib/store/autostart.h \
+	lib/store/body.c \
+	lib/store/body.h \
 	lib/store/connection.c \
 	lib/store/connection.h \
 	lib/store/daemon_path.c \

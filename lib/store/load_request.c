@@ -20,6 +20,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
+#include "lib/store/body.h"
 #include "shm/table.h"
 #include "shm/wire.h"
 
@@ -27,48 +28,9 @@
 
 /* ---- the message ----------------------------------------------------- */
 
-/* Bytes that grow by doubling; failed once, failed for good. */
-struct bytes {
-	unsigned char *p;
-	size_t size;
-	size_t room;
-	bool failed;
-};
-
-static void put(struct bytes *b, const void *p, size_t size)
-{
-	if (b->failed || size == 0)
-		return;
-	if (size > b->room - b->size) {
-		size_t room = MAX(b->room * 2, b->size + size + 256);
-		unsigned char *bigger = realloc(b->p, room);
-
-		if (!bigger) {
-			b->failed = true;
-			return;
-		}
-		b->p = bigger;
-		b->room = room;
-	}
-	memcpy(b->p + b->size, p, size);
-	b->size += size;
-}
-
-static void pad(struct bytes *b)
-{
-	static const char zero[8];
-
-	put(b, zero, -b->size & 7);
-}
-
-static int put_name(struct bytes *b, const char *prefix,
+static int put_name(struct body *b, const char *prefix,
 	const struct tarn_file_tensor *tensor, uint64_t data_offset)
 {
-	struct msg_name message = {
-		.dtype = (uint8_t)tensor->dtype,
-		.ndim = (uint8_t)tensor->ndim,
-		.base = tensor->file_offset - data_offset,
-	};
 	char name[TARN_NAME_MAX + 1];
 	struct tarn_layout layout;
 	int r, n;
@@ -82,20 +44,11 @@ static int put_name(struct bytes *b, const char *prefix,
 			"publish '%.60s.../%.60s': a name of %d bytes, %d are "
 			"the most",
 			prefix, tensor->name, n, TARN_NAME_MAX);
-	r = name_check(name, (size_t)n);
-	if (r < 0)
-		return r;
-	message.name_size = (uint16_t)n;
-	message.offset = layout.offset;
-	put(b, &message, sizeof(message));
-	put(b, layout.shape, layout.ndim * sizeof(layout.shape[0]));
-	put(b, layout.stride, layout.ndim * sizeof(layout.stride[0]));
-	put(b, name, (size_t)n);
-	pad(b);
-	return 0;
+	return body_put_name(b, name, (size_t)n, 0,
+		tensor->file_offset - data_offset, &layout);
 }
 
-static int put_names(struct bytes *b, const tarn_file *file, const char *prefix,
+static int put_names(struct body *b, const tarn_file *file, const char *prefix,
 	uint64_t data_offset)
 {
 	size_t n = tarn_file_count(file);
@@ -112,7 +65,7 @@ static int write_message(
 	const char *label = tarn_file_path(file);
 	struct msg_load head = {.label_size = MIN(strlen(label), LABEL_MAX)};
 	struct msg_range range = {0};
-	struct bytes b = {0};
+	struct body b = {0};
 	int r = 0;
 
 	tarn_file_data_range(file, &range.file_offset, &range.size);
@@ -124,11 +77,11 @@ static int write_message(
 	/* Empty tensors and empty files have names, but no range to read. */
 	head.n_ranges = range.size ? 1 : 0;
 	head.n_names = prefix ? (uint32_t)tarn_file_count(file) : 0;
-	put(&b, &head, sizeof(head));
-	put(&b, &range, head.n_ranges * sizeof(range));
+	body_put(&b, &head, sizeof(head));
+	body_put(&b, &range, head.n_ranges * sizeof(range));
 	if (prefix)
 		r = put_names(&b, file, prefix, range.file_offset);
-	put(&b, label, head.label_size);
+	body_put(&b, label, head.label_size);
 	if (r >= 0 && b.failed)
 		r = tarn_fail(
 			ENOMEM, "load: no memory for %u names", head.n_names);
