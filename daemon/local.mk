@@ -68,6 +68,10 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_rebuild.c \
 	daemon/server_report.c \
 	daemon/server_resume.c \
+	daemon/server_publish.c \
+	daemon/server_publish.h \
+	daemon/server_publish_commit.c \
+	daemon/server_publish_parse.c \
 	daemon/server_segments.c \
 	daemon/server_storage.c \
 	daemon/settings.c \

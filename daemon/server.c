@@ -103,8 +103,8 @@ static void wake_at(struct server *server, uint64_t at)
 void server_look_around(struct server *server)
 {
 	uint64_t idle = server->start.options.idle_ns;
-	bool busy =
-		server->n_clients || server->n_active || count_names(server);
+	bool busy = server->n_clients || server->n_active ||
+		    server->n_publishes || count_names(server);
 
 	for (struct rule *rule = server->rules; rule; rule = rule->next)
 		if (rule->memory_freed)
@@ -112,7 +112,8 @@ void server_look_around(struct server *server)
 	if (server->draining && !server->drain_until)
 		server->drain_until = loop_now() + DRAIN_NS;
 	if (server->draining &&
-		(!awaited_loads(server) || loop_now() >= server->drain_until)) {
+		((!server->n_publishes && !awaited_loads(server)) ||
+			loop_now() >= server->drain_until)) {
 		server_tell_keeper(server, D_BYE, NULL, 0, NULL, 0);
 		loop_quit(server->loop);
 		return;
@@ -281,12 +282,14 @@ static int grown(struct server *server, const struct wire_message *m)
 		return -EPROTO;
 	rule->growing = false;
 	if (!answer->error) {
+		publish_have_memory(rule);
 		load_have_memory(rule);
 		return 0;
 	}
 	tarn_fail(answer->error, "%.*s", (int)(m->size - sizeof(*answer)),
 		answer->text);
 	segment_forget(server);
+	publish_no_memory(rule, answer->error);
 	load_no_memory(rule, answer->error);
 	return 0;
 }

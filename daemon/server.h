@@ -52,6 +52,7 @@ struct server;
 struct rule;
 struct client;
 struct load;
+struct publish;
 
 /* What a storage is counted as: one of these. */
 enum storage_kind {
@@ -153,6 +154,7 @@ struct rule {
 	uint32_t n_segments;
 	struct client *clients;
 	struct load *loads;
+	struct publish *publishes; /* that wait, the oldest first */
 	struct loader *loaders;
 	struct closer *closer;
 	bool memory_freed;   /* loads that wait may look again */
@@ -183,6 +185,8 @@ struct client {
 	struct wire_reader *reader;
 	struct wire_writer *writer;
 	uint32_t n_loads;
+	uint32_t n_publishes;   /* that wait */
+	uint64_t publish_bytes; /* of their messages */
 };
 
 enum load_state {
@@ -252,6 +256,7 @@ struct server {
 	uint64_t allocated;
 	uint32_t n_clients;
 	uint32_t n_active; /* loads, those that are being dropped too */
+	uint32_t n_publishes; /* that wait */
 	uint32_t loads_max;
 };
 
@@ -380,6 +385,9 @@ void reap_unnamed(struct rule *rule);
 void reap_find_leased(struct rule *rule, const uint32_t *indices, uint32_t n,
 	bool *ret_leased);
 bool storage_leased(struct rule *rule, uint32_t index); /* just one */
+/* Does this client, at this moment? */
+bool client_holds(struct client *client, uint32_t index,
+	uint64_t generation);
 
 /* server_cache.c: loaded files */
 /* Keeps a storage until room is needed or time has passed, and finds it for
@@ -421,6 +429,14 @@ struct load *load_by_job(struct rule *rule, uint64_t job);
 /* server_load_parse.c */
 int load_parse(struct load *load);
 int load_publish(struct load *load, uint32_t index, uint64_t generation);
+
+/* server_publish.c: what clients publish */
+void publish_start(struct client *client, struct wire_message *message);
+void publish_orphan(struct client *client); /* its client left */
+/* Those that wait for memory; freed: some came back. */
+void publish_go_on(struct rule *rule, bool freed);
+void publish_have_memory(struct rule *rule);
+void publish_no_memory(struct rule *rule, int error);
 
 /* server_loader.c: the server's end of loaders */
 struct loader *loader_for(

@@ -103,6 +103,7 @@ void client_free(struct client *client)
 		;
 	*p = client->next;
 	load_orphan(client);
+	publish_orphan(client);
 	loop_unwatch(client->watch);
 	/* The keeper holds a copy of the socket; the peer shall see the end
 	 * now. */
@@ -298,6 +299,7 @@ static uint32_t largest_body(uint16_t type)
 	case WIRE_CANCEL:
 		return sizeof(struct msg_segments);
 	case WIRE_LOAD:
+	case WIRE_PUBLISH:
 		return WIRE_MESSAGE_MAX;
 	case WIRE_REMOVE:
 		return TARN_NAME_MAX;
@@ -322,6 +324,8 @@ static bool whole(const struct wire_message *m)
 		return m->size >= sizeof(struct msg_hello);
 	case WIRE_LOAD:
 		return m->size >= sizeof(struct msg_load);
+	case WIRE_PUBLISH:
+		return m->size >= sizeof(struct msg_publish);
 	case WIRE_REMOVE:
 		return m->size > 0;
 	case WIRE_STATUS:
@@ -365,6 +369,9 @@ static int take_request(struct client *client, struct wire_message *m)
 		return segments(client, m);
 	case WIRE_LOAD:
 		load_start(client, m);
+		return 0;
+	case WIRE_PUBLISH:
+		publish_start(client, m);
 		return 0;
 	case WIRE_CANCEL:
 		load_cancel(client, ((struct msg_cancel *)m->body)->serial);

@@ -344,6 +344,8 @@ void load_go_on(struct rule *rule)
 	struct load *load, *next;
 
 	rule->memory_freed = false;
+	/* They wait for the same memory, and are small. */
+	publish_go_on(rule, freed);
 	for (load = rule->loads; load; load = next) {
 		int r = 0;
 

@@ -123,3 +123,16 @@ bool storage_leased(struct rule *rule, uint32_t index)
 	reap_find_leased(rule, &index, 1, &leased);
 	return leased;
 }
+
+bool client_holds(struct client *client, uint32_t index, uint64_t generation)
+{
+	struct lease_batch *batch = &client->rule->batch;
+	bool found = false;
+
+	if (client->lease && lease_batch_add(batch, index, generation)) {
+		lease_batch_search(batch, client->lease);
+		found = lease_batch_found(batch, index, generation);
+	}
+	lease_batch_clear(batch);
+	return found;
+}

@@ -22,6 +22,7 @@ shm_libshm_la_SOURCES = \
 	shm/table_records.c \
 	shm/table_recover.c \
 	shm/table_storages.c \
+	shm/table_token.c \
 	shm/table_write.c \
 	shm/table_writer.h \
 	shm/wire.c \

@@ -332,6 +332,11 @@ uint64_t table_next_expiry(const struct table_writer *writer);
 /* Removes, in a transaction that is open and has no other changes, all names
  * that have ended at that time: how many, or -ENOMEM and nothing is removed. */
 int64_t table_expire(struct table_writer *writer, uint64_t now);
+/* What the request with that token has published under a name, as long as it
+ * is one of the two versions that are kept. -ENOENT, without a sentence. */
+int table_find_token(const struct table *table, const char *name,
+	size_t name_size, uint64_t token, struct tarn_descriptor *ret,
+	uint64_t *ret_version);
 /* Wakes who waits on header.changed, for what is no commit: bytes landed, a
  * storage's state. */
 void table_wake(struct table_writer *writer);

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of a publication.
+ *
+ * The idea: first each source gets the bytes that it will stay in, under an
+ * entry that is FILLING, which may have to wait for memory; then, when all are
+ * ready, everything becomes visible with one store, without waiting. So what
+ * fails on the way was never seen by anybody, and what a dead server leaves is
+ * dropped by the next one because it is FILLING.
+ */
+#include "daemon/server_publish.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/log.h"
+
+#define PAGE 4096ull
+#define CLIENT_PUBLISHES_MAX 64u /* that wait, of one connection; picked */
+
+/* ---- ends ------------------------------------------------------------ */
+
+static void publish_free(struct publish *p)
+{
+	struct rule *rule = p->rule;
+	struct publish **q;
+
+	for (q = &rule->publishes; *q && *q != p; q = &(*q)->next)
+		;
+	if (*q) {
+		*q = p->next;
+		rule->server->n_publishes--;
+	}
+	if (p->client) {
+		p->client->n_publishes--;
+		p->client->publish_bytes -= p->message.size;
+	}
+	for (uint32_t i = 0; i < p->n_sources; i++) {
+		if (p->sources[i].made)
+			storage_release(rule, p->sources[i].index);
+		closer_close(p->closer, p->sources[i].fd);
+	}
+	for (int i = 0; i < p->message.n_fds; i++)
+		closer_close(p->closer, wire_take_fd(&p->message, i));
+	wire_message_clear(&p->message);
+	free(p->sources);
+	free(p);
+}
+
+/* Ends with this thread's last sentence. */
+static void refuse(struct publish *p, int error)
+{
+	log_warning("publish_failed", log_u64("names", p->names.n),
+		log_text("error", tarn_fail_message()));
+	if (p->client)
+		client_refuse(p->client, p->serial, error);
+	publish_free(p);
+}
+
+/* ---- bytes ----------------------------------------------------------- */
+
+/* 1: it has memory in the pool; 0: wait; or an error. */
+static int take_memory(struct publish *p, struct source *s, bool may_grow)
+{
+	struct rule *rule = p->rule;
+	struct table_storage entry = {
+		.pool = rule->number,
+		.owner = p->uid,
+		.size = s->size,
+		.alloc_size = (s->size + PAGE - 1) & ~(PAGE - 1),
+		.flags = STORAGE_CREATED,
+	};
+	int r = 1;
+
+	if (s->made)
+		return 1;
+	if (entry.alloc_size)
+		r = memory_take(rule, entry.alloc_size, may_grow,
+			&p->asked_to_grow, &entry.alloc_offset);
+	if (r != 1)
+		return r;
+	entry.base = entry.alloc_offset;
+	r = storage_new(
+		rule, &entry, STORAGE_FILLING, &s->index, &s->generation);
+	if (r < 0 && entry.alloc_size)
+		alloc_give(rule->alloc, entry.alloc_offset, entry.alloc_size);
+	s->made = r == 0;
+	return r < 0 ? r : 1;
+}
+
+/* What lies behind the last byte is no earlier owner's. */
+static void write_bytes(struct publish *p, struct source *s)
+{
+	const struct table_storage *e = &p->rule->table.storages[s->index];
+
+	pool_write(p->rule, e->base, s->bytes, s->size);
+	pool_write(p->rule, e->base + s->size, NULL, e->alloc_size - s->size);
+}
+
+/* 1: its bytes are where they will stay; 0: wait; or an error. */
+static int make_ready(struct publish *p, struct source *s, bool may_grow)
+{
+	int r = 1;
+
+	if (s->ready)
+		return 1;
+	if (s->kind == SOURCE_BYTES) {
+		r = take_memory(p, s, may_grow);
+		if (r == 1)
+			write_bytes(p, s);
+	}
+	s->ready = r == 1;
+	return r;
+}
+
+/* ---- going on -------------------------------------------------------- */
+
+static int make_all_ready(struct publish *p, bool may_grow)
+{
+	int all = 1;
+
+	for (uint32_t i = 0; i < p->n_sources; i++) {
+		int r = make_ready(p, &p->sources[i], may_grow);
+
+		if (r < 0)
+			return r;
+		all &= r;
+	}
+	return all;
+}
+
+/* Frees it when it has come to an end. */
+static void go_on(struct publish *p)
+{
+	int r = make_all_ready(p, true);
+
+	bool ready = r == 1;
+
+	if (ready)
+		r = publish_commit(p);
+	if (r < 0)
+		return refuse(p, r);
+	if (ready)
+		publish_free(p);
+}
+
+void publish_go_on(struct rule *rule, bool freed)
+{
+	struct publish *p, *next;
+
+	for (p = rule->publishes; p; p = next) {
+		next = p->next;
+		p->parked &= !freed;
+		if (!p->parked)
+			go_on(p);
+	}
+}
+
+void publish_have_memory(struct rule *rule)
+{
+	for (struct publish *p = rule->publishes; p; p = p->next)
+		p->asked_to_grow = false;
+}
+
+/* The keeper has none: who asked makes do with what can be evicted, waits for
+ * what comes back soon, or fails with the keeper's sentence. */
+void publish_no_memory(struct rule *rule, int error)
+{
+	_cleanup_free_ char *why = strdup(tarn_fail_message());
+	struct publish *p;
+
+	for (p = rule->publishes; p && !p->asked_to_grow; p = p->next)
+		;
+	if (!p)
+		return;
+	p->asked_to_grow = false;
+	if (make_all_ready(p, false) >= 0)
+		return go_on(p);
+	p->parked = loader_in_quarantine(rule);
+	if (!p->parked) {
+		tarn_fail_verbatim(error, why ? why : "out of memory");
+		refuse(p, error);
+	}
+}
+
+/* ---- the client ------------------------------------------------------ */
+
+static int may_start(const struct client *client, uint32_t size)
+{
+	if (client->rule->server->draining)
+		return tarn_fail(ESHUTDOWN, "the daemon is ending; start it "
+					    "again and publish again");
+	if (client->n_publishes >= CLIENT_PUBLISHES_MAX ||
+		client->publish_bytes + size > WIRE_MESSAGE_MAX)
+		return tarn_fail(EBUSY,
+			"%u publications of this connection, with %llu bytes "
+			"of names, wait for memory, which is the limit; wait "
+			"for one",
+			client->n_publishes,
+			(unsigned long long)client->publish_bytes);
+	return 0;
+}
+
+static void join(struct publish *p)
+{
+	struct publish **q;
+
+	for (q = &p->rule->publishes; *q; q = &(*q)->next)
+		;
+	*q = p;
+	p->rule->server->n_publishes++;
+	p->client->n_publishes++;
+	p->client->publish_bytes += p->message.size;
+}
+
+void publish_start(struct client *client, struct wire_message *message)
+{
+	struct publish *p = NULL;
+	int r = may_start(client, message->size);
+
+	if (r == 0) {
+		p = calloc(1, sizeof(*p));
+		r = p ? 0 : tarn_fail(ENOMEM, "out of memory");
+	}
+	if (r < 0)
+		return client_refuse(client, message->serial, r);
+	p->rule = client->rule;
+	p->client = client;
+	p->closer = client->home->closer;
+	p->uid = client->uid;
+	p->serial = message->serial;
+	p->token = client->number << 32 | message->serial;
+	p->message = *message;
+	*message = (struct wire_message) {0};
+	join(p);
+	r = publish_parse(p);
+	if (r < 0)
+		return refuse(p, r);
+	if (p->message.again && publish_was_done(p))
+		return publish_free(p);
+	go_on(p);
+}
+
+void publish_orphan(struct client *client)
+{
+	struct publish *p, *next;
+
+	for (p = client->rule->publishes; p; p = next) {
+		next = p->next;
+		if (p->client == client)
+			publish_free(p);
+	}
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files about publishing share among themselves. */
+#pragma once
+
+#include "daemon/server.h"
+
+/* What one new name, or several, will lie in. */
+struct source {
+	enum source_kind kind;
+	uint64_t size;
+	const unsigned char *bytes; /* SOURCE_BYTES: in the message */
+	int fd;	   /* of the memfd, -1: none */
+	bool made; /* it has an entry in the table, FILLING, that is ours */
+	bool ready; /* and its bytes are there */
+	uint32_t index;
+	uint64_t generation;
+};
+
+/* One WIRE_PUBLISH on its way. */
+struct publish {
+	struct rule *rule;
+	struct publish *next;
+	struct client *client; /* NULL: it left */
+	struct closer *closer; /* that of its user */
+	uint32_t uid;
+	uint32_t serial;
+	uint64_t token; /* in each version that it writes */
+	struct wire_message message;
+	struct source *sources;
+	uint32_t n_sources;
+	struct name_list names;
+	const char *prefix;
+	uint32_t prefix_size;
+	uint32_t flags; /* PUBLISH_* */
+	uint64_t life_ns;
+	bool asked_to_grow;
+	bool parked; /* waits for memory to come back, asks for none */
+};
+
+/* server_publish_parse.c: all that can be wrong with the message. Takes the
+ * descriptors out of it. */
+int publish_parse(struct publish *publish);
+
+/* server_publish_commit.c: the names, when all sources are ready. */
+int publish_commit(struct publish *publish);
+/* It was done before, by a server that died: answered again. False: not. */
+bool publish_was_done(struct publish *publish);

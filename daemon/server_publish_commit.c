@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The names of a publication: all at once, or none.
+ *
+ * The idea: everything that may fail comes first and can be undone: names are
+ * pending under the next commit number, entries are FILLING. Then entries
+ * become LIVE, and one store shows the names. The token that each version
+ * carries tells a later server that this request was done.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "daemon/log.h"
+#include "daemon/server_publish.h"
+
+#define NS 1000000000ull
+
+static uint64_t generation_of(const struct rule *rule, uint32_t index)
+{
+	/* Only this thread writes the word. */
+	return storage_word_generation(atomic_load_explicit(
+		&rule->table.storages[index].word, memory_order_relaxed));
+}
+
+/* ---- the answer ------------------------------------------------------ */
+
+/* The body of the answer, in one piece. */
+struct answer {
+	struct msg_published *head;
+	struct msg_stored *stored;
+	uint64_t *versions;
+	size_t size;
+};
+
+static int answer_new(const struct publish *p, struct answer *ret)
+{
+	size_t size = sizeof(*ret->head) + p->n_sources * sizeof(*ret->stored) +
+		      p->names.n * sizeof(*ret->versions);
+
+	ret->head = calloc(1, size);
+	if (!ret->head)
+		return tarn_fail(ENOMEM, "out of memory");
+	ret->head->n_sources = p->n_sources;
+	ret->head->n_names = p->names.n;
+	ret->stored = (struct msg_stored *)(ret->head + 1);
+	ret->versions = (uint64_t *)(ret->stored + p->n_sources);
+	ret->size = size;
+	return 0;
+}
+
+/* The same from a descriptor: the entry may be another's by now. */
+static struct msg_stored stored_of(
+	const struct tarn_descriptor *d, uint64_t base)
+{
+	return (struct msg_stored) {
+		.index = d->storage,
+		.pool = d->pool,
+		.generation = d->generation,
+		.base = d->base - base,
+		.size = d->size,
+	};
+}
+
+static struct msg_stored stored(
+	const struct rule *rule, uint32_t index, uint64_t generation)
+{
+	const struct table_storage *entry = &rule->table.storages[index];
+
+	return (struct msg_stored) {
+		.index = index,
+		.pool = entry->pool,
+		.generation = generation,
+		.base = entry->base,
+		.size = entry->size,
+	};
+}
+
+static void send_answer(struct publish *p, const struct answer *answer)
+{
+	const struct table *table = &p->rule->table;
+
+	answer->head->commit = atomic_load_explicit(
+		&table->header->committed, memory_order_relaxed);
+	client_reply(p->client, WIRE_PUBLISHED, p->serial, answer->head,
+		answer->size, NULL, 0);
+}
+
+/* ---- what is there already ------------------------------------------- */
+
+/* Who publishes a storage anew must hold it; it cannot be let go of during
+ * this event. */
+static int check_existing(const struct publish *p, const struct source *s)
+{
+	const struct rule *rule = p->rule;
+	const struct table_storage *e;
+	enum storage_state state;
+
+	if (s->index >= rule->n_infos ||
+		s->index >= rule->table.header->n_storages ||
+		generation_of(rule, s->index) != s->generation ||
+		!client_holds(p->client, s->index, s->generation))
+		return tarn_fail(ESTALE,
+			"publish: storage %u of generation %llu is not one "
+			"that this connection holds",
+			s->index, (unsigned long long)s->generation);
+	e = &rule->table.storages[s->index];
+	/* Only this thread writes the word. */
+	state = storage_word_state(
+		atomic_load_explicit(&e->word, memory_order_relaxed));
+	if (state != STORAGE_LIVE && state != STORAGE_UNNAMED)
+		return tarn_fail(ESTALE,
+			"publish: the bytes of storage %u are not there",
+			s->index);
+	if (e->size != s->size)
+		return tarn_fail(EINVAL,
+			"publish: storage %u has %llu bytes, not %llu",
+			s->index, (unsigned long long)e->size,
+			(unsigned long long)s->size);
+	return 0;
+}
+
+static int check_new(const struct publish *p)
+{
+	const unsigned char *at = p->names.at;
+	struct tarn_descriptor d;
+	struct named named;
+	uint64_t version;
+	int r = 0;
+
+	for (uint32_t i = 0; i < p->names.n && r == 0; i++) {
+		r = name_next(&p->names, &at, &named);
+		if (r == 0 && table_lookup(&p->rule->table, named.name,
+				      named.name_size, &d, &version) == 0)
+			r = tarn_fail(EEXIST,
+				"publish: there is a tensor \"%.*s\" already",
+				(int)named.name_size, named.name);
+	}
+	return r;
+}
+
+/* ---- the transaction ------------------------------------------------- */
+
+static uint64_t ends_at(uint64_t life_ns)
+{
+	struct timespec t;
+	uint64_t end;
+
+	if (!life_ns)
+		return 0;
+	clock_gettime(CLOCK_BOOTTIME, &t);
+	end = (uint64_t)t.tv_sec * NS + (uint64_t)t.tv_nsec;
+	/* Centuries: without end. */
+	return add_u64(end, life_ns, &end) ? 0 : end;
+}
+
+static int put_names(struct publish *p, uint64_t *versions)
+{
+	const unsigned char *at = p->names.at;
+	int r = 0;
+
+	table_stamp(p->rule->writer, p->token, ends_at(p->life_ns));
+	for (uint32_t i = 0; i < p->names.n && r == 0; i++) {
+		struct tarn_descriptor d;
+		const struct source *s;
+		struct named named;
+
+		r = name_next(&p->names, &at, &named);
+		if (r < 0)
+			return r;
+		s = &p->sources[named.source];
+		name_describe(p->rule, s->index, s->generation, &named, &d);
+		r = table_put(p->rule->writer, named.name, named.name_size, &d,
+			&versions[i]);
+	}
+	return r;
+}
+
+/* The names below the prefix that are not of the new set. */
+struct others {
+	const struct publish *publish;
+	struct named *sorted;
+	char *text; /* each with a NUL behind it */
+	size_t size, room;
+};
+
+static int note_other(void *arg, const char *name, size_t size,
+	const struct tarn_descriptor *descriptor, uint64_t version)
+{
+	struct others *o = arg;
+
+	if (names_have(o->sorted, o->publish->names.n, name, size))
+		return 0;
+	if (o->size + size + 1 > o->room) {
+		size_t room = MAX(o->room * 2, o->size + size + 4096);
+		char *text = realloc(o->text, room);
+
+		if (!text)
+			return tarn_fail(ENOMEM, "out of memory");
+		o->text = text;
+		o->room = room;
+	}
+	memcpy(o->text + o->size, name, size + 1);
+	o->size += size + 1;
+	return 0;
+}
+
+/* Before anything is put: what is listed is what stands. */
+static int find_others(struct others *o)
+{
+	const struct publish *p = o->publish;
+	int r = names_sorted(&p->names, &o->sorted);
+
+	if (r == 0)
+		r = table_list(&p->rule->table, p->prefix, p->prefix_size,
+			note_other, o);
+	return r;
+}
+
+static int remove_others(const struct others *o)
+{
+	struct table_writer *writer = o->publish->rule->writer;
+	int r = 0;
+
+	for (size_t at = 0; at < o->size && r == 0;) {
+		size_t size = strlen(o->text + at);
+
+		r = table_remove(writer, o->text + at, size);
+		at += size + 1;
+	}
+	return r;
+}
+
+static void displaced(void *arg, const struct tarn_descriptor *d)
+{
+	storage_unname(arg, d->storage, d->generation);
+}
+
+/* Nothing here can fail. */
+static void show(struct publish *p)
+{
+	const unsigned char *at = p->names.at;
+	struct rule *rule = p->rule;
+	struct named named;
+
+	for (uint32_t i = 0; i < p->n_sources; i++) {
+		storage_set(rule, p->sources[i].index, STORAGE_LIVE);
+		p->sources[i].made = false;
+	}
+	/* Counted first: what is displaced may be the same storage. */
+	for (uint32_t i = 0; i < p->names.n; i++)
+		if (name_next(&p->names, &at, &named) == 0)
+			storage_name(rule, p->sources[named.source].index, 1);
+	table_commit(rule->writer, displaced, rule);
+}
+
+static int transact(struct publish *p, uint64_t *versions)
+{
+	struct others others = {.publish = p};
+	int r = 0;
+
+	if (p->flags & PUBLISH_REPLACE)
+		r = find_others(&others);
+	if (r == 0)
+		r = table_begin(p->rule->writer);
+	if (r == 0) {
+		r = put_names(p, versions);
+		if (r == 0)
+			r = remove_others(&others);
+		if (r < 0)
+			table_abort(p->rule->writer);
+		else
+			show(p);
+	}
+	free(others.sorted);
+	free(others.text);
+	return r;
+}
+
+int publish_commit(struct publish *p)
+{
+	struct answer answer;
+	int r = 0;
+
+	for (uint32_t i = 0; i < p->n_sources && r == 0; i++)
+		if (p->sources[i].kind == SOURCE_EXISTING)
+			r = check_existing(p, &p->sources[i]);
+	if (r == 0 && p->flags & PUBLISH_NEW)
+		r = check_new(p);
+	if (r == 0)
+		r = answer_new(p, &answer);
+	if (r < 0)
+		return r;
+	r = transact(p, answer.versions);
+	for (uint32_t i = 0; i < p->n_sources && r == 0; i++)
+		answer.stored[i] = stored(
+			p->rule, p->sources[i].index, p->sources[i].generation);
+	if (r == 0)
+		send_answer(p, &answer);
+	free(answer.head);
+	return r;
+}
+
+/* ---- done before ----------------------------------------------------- */
+
+bool publish_was_done(struct publish *p)
+{
+	const unsigned char *at = p->names.at;
+	struct answer answer;
+	bool done = false;
+
+	if (answer_new(p, &answer) < 0)
+		return false;
+	for (uint32_t i = 0; i < p->names.n; i++) {
+		struct tarn_descriptor d;
+		struct named named;
+
+		if (name_next(&p->names, &at, &named) < 0 ||
+			table_find_token(&p->rule->table, named.name,
+				named.name_size, p->token, &d,
+				&answer.versions[i]) < 0)
+			continue;
+		done = true;
+		answer.stored[named.source] = stored_of(&d, named.base);
+	}
+	if (done)
+		send_answer(p, &answer);
+	free(answer.head);
+	return done;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Was a request done? Each version carries the token of the request that wrote
+ * it, so a server that took over can tell, as long as the version is one of
+ * the two that a name keeps.
+ */
+#include <string.h>
+
+#include "base/fail.h"
+#include "shm/table_writer.h"
+
+int table_find_token(const struct table *table, const char *name,
+	size_t name_size, uint64_t token, struct tarn_descriptor *ret,
+	uint64_t *ret_version)
+{
+	uint64_t hash = name_hash(name, name_size, table->hash_seed);
+	uint64_t committed = committed_of(table);
+	const struct name_record *record;
+	uint64_t offset;
+	uint32_t hops;
+
+	offset = token ? chain_find(table, name, name_size, hash, &hops) : 0;
+	for (int i = 0; i < 2 && offset; i++) {
+		const struct name_version *v;
+		uint64_t commit;
+
+		record = record_of(table, offset);
+		v = &record->versions[i];
+		commit = commit_of(record, i);
+		if (!commit || commit > committed || v->token != token ||
+			v->flags & NAME_REMOVED)
+			continue;
+		*ret = v->descriptor;
+		*ret_version = v->version;
+		return 0;
+	}
+	return -ENOENT;
+}
