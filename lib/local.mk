@@ -85,6 +85,8 @@ lib_libcore_la_SOURCES = \
 	lib/store/body.h \
 	lib/store/connection.c \
 	lib/store/connection.h \
+	lib/store/created.c \
+	lib/store/created.h \
 	lib/store/daemon_path.c \
 	lib/store/daemon_path.h \
 	lib/store/descriptor.c \
@@ -96,10 +98,15 @@ lib_libcore_la_SOURCES = \
 	lib/store/lease_slots.h \
 	lib/store/load_request.c \
 	lib/store/load_request.h \
+	lib/store/own_map.c \
+	lib/store/own_map.h \
 	lib/store/pool_map.c \
 	lib/store/pool_map.h \
 	lib/store/populate.c \
 	lib/store/report.c \
+	lib/store/publish.c \
+	lib/store/publish_plan.c \
+	lib/store/publish_plan.h \
 	lib/store/socket_path.c \
 	lib/store/socket_path.h \
 	lib/store/store.c \
@@ -153,6 +160,7 @@ tarninclude_HEADERS = \
 	lib/include/tarn/file.h \
 	lib/include/tarn/layout.h \
 	lib/include/tarn/report.h \
+	lib/include/tarn/publish.h \
 	lib/include/tarn/store.h \
 	lib/include/tarn/tarn.h \
 	lib/include/tarn/tensor.h \

@@ -386,3 +386,13 @@ tests_log_LDADD = $(DAEMON_LIBS)
 # The configuration, and pools that users share.
 dist_check_SCRIPTS += tests/conf.sh
 TESTS += tests/conf.sh
+
+# What clients publish.
+check_PROGRAMS += tests/publish
+TESTS += tests/publish
+VALGRIND_EXCEPT += tests/publish
+tests_publish_SOURCES = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/publish.c \
+	$(NULL)

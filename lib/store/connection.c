@@ -26,6 +26,12 @@
  * while a daemon does not read. */
 #define QUEUE_MAX (WIRE_MESSAGE_MAX + (4u << 20))
 
+/* A number for each name, and what became of each source. */
+#define PUBLISHED_MAX                                                          \
+	(sizeof(struct msg_published) +                                        \
+		PUBLISH_SOURCES_MAX * sizeof(struct msg_stored) +              \
+		LOAD_NAMES_MAX * sizeof(uint64_t))
+
 /* What a reply of each type may hold: a newer daemon's may be longer than the
  * struct that we know, a sentence has its limit. */
 static uint32_t reply_limit(uint16_t type)
@@ -37,7 +43,10 @@ static uint32_t reply_limit(uint16_t type)
 	case WIRE_LOADED:
 	case WIRE_DONE:
 	case WIRE_STATUS_IS:
+	case WIRE_STORAGE_FD:
 		return 4096;
+	case WIRE_PUBLISHED:
+		return PUBLISHED_MAX;
 	case WIRE_ERROR:
 		return WIRE_REQUEST_MAX;
 	case WIRE_REPORT_IS:

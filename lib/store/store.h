@@ -42,6 +42,7 @@ struct shared_storage {
 	uint32_t pool;
 	uint64_t generation;
 	uint64_t base; /* byte of the pool */
+	void *own;     /* a mapping of its own; NULL: it lies in a pool */
 };
 
 /* Says hello on a connected socket, maps what is answered. Takes fd. pool: its
@@ -79,6 +80,10 @@ int store_storage(struct tarn_store *store, uint32_t index,
 /* Gives a hold on a storage back; storage: the object that had it, or NULL. */
 void store_drop_lease(struct tarn_store *store, uint32_t index,
 	uint64_t generation, const tarn_storage *storage);
+
+/* Makes storage, an object of another kind, one of a store's; a lease is held
+ * that it takes over. Takes shared. */
+void store_storage_turn(tarn_storage *storage, struct shared_storage *shared);
 
 /* NULL when storage is not one of a store's. */
 const struct shared_storage *store_storage_of(const tarn_storage *storage);

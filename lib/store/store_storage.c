@@ -9,8 +9,10 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "base/fail.h"
+#include "lib/store/own_map.h"
 #include "lib/store/store.h"
 
 /* Nobody waits for the answer, and there is nobody to tell that the bell did
@@ -42,6 +44,8 @@ static void shared_release(void *arg)
 	store_drop_lease(shared->store, shared->index, shared->generation,
 		shared->storage);
 	store_release(shared->store);
+	if (shared->own)
+		munmap(shared->own, own_mapped_size(shared->storage->size));
 	free(shared);
 }
 
@@ -50,19 +54,35 @@ const struct shared_storage *store_storage_of(const tarn_storage *storage)
 	return storage->release == shared_release ? storage->arg : NULL;
 }
 
+void store_storage_turn(tarn_storage *storage, struct shared_storage *shared)
+{
+	storage->kind = TARN_STORAGE_SHARED;
+	storage->release = shared_release;
+	storage->arg = shared;
+}
+
+/* Its bytes, wherever they are. */
+static int map_bytes(const struct shared_storage *shared,
+	const struct table_storage *entry, void **ret, bool *ret_writable)
+{
+	*ret_writable = false;
+	if (entry->flags & STORAGE_OWN)
+		return own_map(shared->store, shared->index, shared->generation,
+			entry, ret, ret_writable);
+	return pool_map_range(&shared->store->pools, entry->pool, entry->base,
+		entry->size, ret);
+}
+
 /* With a lease held, which the new object takes over. */
 static int make_storage(struct tarn_store *store, uint32_t index,
 	uint64_t generation, const struct table_storage *entry,
 	tarn_storage **ret)
 {
 	_cleanup_free_ struct shared_storage *shared = NULL;
+	bool writable;
 	void *addr;
 	int r;
 
-	r = pool_map_range(
-		&store->pools, entry->pool, entry->base, entry->size, &addr);
-	if (r < 0)
-		return r;
 	shared = malloc(sizeof(*shared));
 	if (!shared)
 		return tarn_fail(ENOMEM, "storage %u: out of memory", index);
@@ -73,10 +93,18 @@ static int make_storage(struct tarn_store *store, uint32_t index,
 		.generation = generation,
 		.base = entry->base,
 	};
-	r = tarn_storage_new(TARN_STORAGE_SHARED, addr, entry->size, false,
-		shared_release, shared, &shared->storage);
+	r = map_bytes(shared, entry, &addr, &writable);
 	if (r < 0)
 		return r;
+	if (entry->flags & STORAGE_OWN)
+		shared->own = addr;
+	r = tarn_storage_new(TARN_STORAGE_SHARED, addr, entry->size, writable,
+		shared_release, shared, &shared->storage);
+	if (r < 0) {
+		if (shared->own)
+			munmap(addr, own_mapped_size(entry->size));
+		return r;
+	}
 	store_ref(store);
 	*ret = shared->storage;
 	STEAL(shared);

@@ -25,4 +25,5 @@
 #include <tarn/tensor.h>
 #include <tarn/file.h>
 #include <tarn/store.h>
+#include <tarn/publish.h>
 #include <tarn/report.h>

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Publishing: tensors of this process become tensors of everybody.
+ *
+ *	int64_t shape[] = {1000, 1000};
+ *	struct tarn_publish_item item = {.name = "run/weights"};
+ *	int r = tarn_store_create(store, TARN_F32, 2, shape, 0, &item.tensor);
+ *	if (r >= 0) fill(tarn_tensor_data(item.tensor));
+ *	if (r >= 0) r = tarn_store_publish(store, &item, 1, NULL, NULL);
+ *	tarn_tensor_unref(item.tensor);
+ *
+ * What was published stays until its last name is removed or its time is over,
+ * whatever becomes of who published it; who has it open keeps it even then.
+ * Its bytes never change again: nobody can write them, the creator included
+ * (but for mutable tensors). To publish an existing name replaces what stands
+ * under it and raises the version of the name; readers of the old tensor keep
+ * the old bytes.
+ *
+ * All names of one call appear at once, in every process, or none does.
+ *
+ * -EPERM: the pool is not one that this user may write. -ENOSPC: the daemon's
+ * budget. -ENOTSUP: the daemon is older than this library.
+ */
+#pragma once
+
+#include <tarn/store.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*
+ * A writable, zeroed tensor of this process, C order. From TARN_ADOPT_MIN
+ * bytes on its memory itself is published later, without a copy; smaller ones
+ * are copied then. What is not published is gone with its last reference, and
+ * with the process. -ENOMEM.
+ */
+TARN_PUBLIC int tarn_store_create(tarn_store *store, int dtype, int ndim,
+	const int64_t *shape, unsigned flags, tarn_tensor **ret);
+
+#define TARN_ADOPT_MIN (2u << 20)
+
+/* Stays writable when it is published: who opens it sees the others' writes,
+ * and may write himself if he may publish. */
+#define TARN_CREATE_MUTABLE 1u
+
+/* Any tensor may be published, under any number of names. */
+struct tarn_publish_item {
+	const char *name;
+	tarn_tensor *tensor; /* borrowed */
+};
+
+struct tarn_publish_options {
+	/* All names that begin with it and are not in this call are removed
+	 * in the same moment: "run/" makes the call the whole of "run/".
+	 * NULL: none. */
+	const char *replace;
+	bool exclusive; /* -EEXIST if one of the names is there already */
+	double life;	/* seconds until the names end; 0: for good */
+};
+
+/*
+ * Publishes n tensors. options may be NULL; ret_versions may be NULL or has
+ * room for n. With n 0 and a prefix to replace, everything below it is
+ * removed.
+ *
+ * Tensors that are shared already, by this daemon, get further names and no
+ * further memory; views of one created tensor stay views of one storage. A
+ * created tensor of TARN_ADOPT_MIN bytes or more is a shared one afterwards,
+ * read-only, at the same address: while this runs and after it, writing to it,
+ * in any thread, ends in SIGSEGV, so no other thread may be at work on it. If
+ * the call fails it is writable again. All others are copied (a view: only
+ * what it reaches, in C order), and stay what they are.
+ *
+ * -EINVAL: a name is given twice, or is none. -EEXIST, -EPERM, -ENOSPC, -E2BIG.
+ */
+TARN_PUBLIC int tarn_store_publish(tarn_store *store,
+	const struct tarn_publish_item *items, size_t n,
+	const struct tarn_publish_options *options, uint64_t *ret_versions);
+
+#ifdef __cplusplus
+}
+#endif

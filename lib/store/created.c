@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory to be filled and published.
+ *
+ * The idea: a created storage is an object like any other, and turns into a
+ * shared one where it stands when the daemon has taken its memory: same
+ * object, same address, so every tensor over it stays what it was.
+ */
+#include "lib/store/created.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <tarn/publish.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "lib/store/own_map.h"
+#include "lib/tensor/tensor.h"
+
+#define ALIGNMENT 64u /* as of all memory of ours: storage.c */
+
+static void created_release(void *arg)
+{
+	struct created *created = arg;
+
+	if (created->fd >= 0)
+		munmap(created->addr, own_mapped_size(created->size));
+	else
+		free(created->addr);
+	fd_close(created->fd);
+	free(created);
+}
+
+struct created *created_of(const tarn_storage *storage)
+{
+	return storage->release == created_release ? storage->arg : NULL;
+}
+
+/* ---- making ---------------------------------------------------------- */
+
+static int take_memory(struct created *created)
+{
+	/* Rounded: what an allocator of aligned memory asks for. */
+	uint64_t size = (created->size + ALIGNMENT) & ~(ALIGNMENT - 1ull);
+
+	if (created->mutable || created->size >= TARN_ADOPT_MIN)
+		return own_create(created->size, &created->fd, &created->addr);
+	created->addr = aligned_alloc(ALIGNMENT, size);
+	if (!created->addr)
+		return tarn_fail(ENOMEM, "no memory for %llu bytes",
+			(unsigned long long)created->size);
+	memset(created->addr, 0, size);
+	return 0;
+}
+
+static int created_new(uint64_t size, bool mutable, tarn_storage **ret)
+{
+	struct created *created = malloc(sizeof(*created));
+	int r;
+
+	if (!created)
+		return tarn_fail(ENOMEM, "out of memory");
+	*created =
+		(struct created) {.size = size, .fd = -1, .mutable = mutable};
+	r = take_memory(created);
+	if (r < 0) {
+		free(created);
+		return r;
+	}
+	r = tarn_storage_new(TARN_STORAGE_OWNED, created->addr, size, true,
+		created_release, created, ret);
+	if (r < 0)
+		created_release(created);
+	return r;
+}
+
+int tarn_store_create(tarn_store *store, int dtype, int ndim,
+	const int64_t *shape, unsigned flags, tarn_tensor **ret)
+{
+	_cleanup_storage_ tarn_storage *storage = NULL;
+	struct tarn_layout layout;
+	int r = connection_check_ours(&store->connection);
+
+	if (r >= 0 && flags & ~TARN_CREATE_MUTABLE)
+		r = tarn_fail(EINVAL, "unknown flags %#x",
+			flags & ~TARN_CREATE_MUTABLE);
+	if (r >= 0)
+		r = tarn_layout_contiguous(dtype, ndim, shape, &layout);
+	if (r >= 0)
+		r = created_new((uint64_t)tarn_layout_nbytes(&layout),
+			flags & TARN_CREATE_MUTABLE, &storage);
+	if (r >= 0)
+		r = tarn_tensor_new(storage, 0, &layout, ret);
+	return r < 0 ? tarn_fail_prefix(r, "create: ") : 0;
+}
+
+/* ---- handing over ---------------------------------------------------- */
+
+int created_freeze(tarn_storage *storage)
+{
+	struct created *created = created_of(storage);
+	int r = own_remap_read_only(created->fd, created->addr, created->size);
+
+	if (r >= 0)
+		storage->writable = false;
+	return r;
+}
+
+void created_thaw(tarn_storage *storage)
+{
+	struct created *created = created_of(storage);
+
+	/* It fails if the daemon has sealed it and the answer was lost. */
+	if (own_remap_writable(created->fd, created->addr, created->size) >= 0)
+		storage->writable = true;
+}
+
+void created_is_shared(tarn_storage *storage, struct tarn_store *store,
+	const struct msg_stored *stored)
+{
+	struct created *created = created_of(storage);
+	struct shared_storage *shared = malloc(sizeof(*shared));
+	tarn_storage *known = NULL;
+
+	if (!shared)
+		return;
+	/* Another thread may have found it by its name already: then there is
+	 * an object of it, and this one stays on its own. */
+	if (lease_book_hold(&store->book, &store->table, stored->index,
+		    stored->generation, &known) < 0 ||
+		known) {
+		tarn_storage_unref(known);
+		free(shared);
+		return;
+	}
+	*shared = (struct shared_storage) {
+		.store = store_ref(store),
+		.storage = storage,
+		.index = stored->index,
+		.pool = stored->pool,
+		.generation = stored->generation,
+		.base = stored->base,
+		.own = created->addr,
+	};
+	fd_close(created->fd);
+	free(created);
+	store_storage_turn(storage, shared);
+	lease_book_remember(
+		&store->book, stored->index, stored->generation, storage);
+}

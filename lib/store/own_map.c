@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory files: made, sealed by the daemon, mapped.
+ *
+ * The idea: a mapping that was made from a read-only descriptor can never be
+ * made writable, so laying one over the writable one is all that a creator has
+ * to do before the daemon can seal his memory; and since one mapping takes the
+ * other's place in one step, who only reads does not notice.
+ */
+#include "lib/store/own_map.h"
+
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "lib/store/store.h"
+#include "shm/segment.h"
+
+/* Since Linux 6.3; headers may be older than the kernel. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
+
+#define PAGE 4096ull
+
+uint64_t own_mapped_size(uint64_t size)
+{
+	/* A size that does not fit has been refused with its layout. */
+	return size ? (size + PAGE - 1) & ~(PAGE - 1) : PAGE;
+}
+
+/* ---- made here ------------------------------------------------------- */
+
+static int memory_file(uint64_t size)
+{
+	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	int fd = memfd_create("tarn-tensor", flags | MFD_NOEXEC_SEAL);
+
+	/* An older kernel does not know the flag; nothing depends on it. */
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create("tarn-tensor", flags);
+	if (fd < 0 || ftruncate(fd, (off_t)size) < 0) {
+		int err = errno;
+
+		fd_close(fd);
+		return tarn_fail(err, "a memfd of %llu bytes: %s",
+			(unsigned long long)size, tarn_errno_text(err));
+	}
+	return fd;
+}
+
+int own_create(uint64_t size, int *ret_fd, void **ret_addr)
+{
+	uint64_t mapped = own_mapped_size(size);
+	_cleanup_fd_ int fd = memory_file(mapped);
+	void *addr;
+
+	if (fd < 0)
+		return fd;
+	addr = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (addr == MAP_FAILED)
+		return tarn_fail(errno, "mapping %llu bytes: %s",
+			(unsigned long long)mapped, tarn_errno_text(errno));
+	/* Only a wish: kernels without THP for shared memory say no. */
+	madvise(addr, mapped, MADV_HUGEPAGE);
+	/* Missing memory is an error now, and no signal later. */
+	if (madvise(addr, mapped, MADV_POPULATE_WRITE) < 0) {
+		int err = errno;
+
+		munmap(addr, mapped);
+		return tarn_fail(ENOMEM, "no memory for %llu bytes: %s",
+			(unsigned long long)mapped, tarn_errno_text(err));
+	}
+	*ret_fd = fd_steal(&fd);
+	*ret_addr = addr;
+	return 0;
+}
+
+static int remap(int fd, void *addr, uint64_t size, int prot)
+{
+	if (mmap(addr, own_mapped_size(size), prot, MAP_SHARED | MAP_FIXED, fd,
+		    0) == MAP_FAILED)
+		return tarn_fail(errno, "mapping %llu bytes anew: %s",
+			(unsigned long long)size, tarn_errno_text(errno));
+	return 0;
+}
+
+int own_remap_read_only(int fd, void *addr, uint64_t size)
+{
+	_cleanup_fd_ int ro = -1;
+	int r = segment_reopen(fd, &ro);
+
+	return r < 0 ? r : remap(ro, addr, size, PROT_READ);
+}
+
+int own_remap_writable(int fd, void *addr, uint64_t size)
+{
+	return remap(fd, addr, size, PROT_READ | PROT_WRITE);
+}
+
+/* ---- asked for ------------------------------------------------------- */
+
+/* Nothing that is mapped may end before its end, nor, unless it is mutable,
+ * change. */
+static int check(int fd, const struct table_storage *entry)
+{
+	bool mutable = entry->flags & STORAGE_MUTABLE;
+	int wanted = F_SEAL_SHRINK | (mutable ? 0 : F_SEAL_WRITE);
+	int seals = fcntl(fd, F_GET_SEALS);
+	struct stat st;
+
+	if (seals < 0 || (seals & wanted) != wanted)
+		return tarn_fail(EPROTO,
+			"daemon: a storage with seals %#x; without %#x its "
+			"bytes or its size could change",
+			(unsigned)seals, (unsigned)wanted);
+	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size < entry->size)
+		return tarn_fail(EPROTO,
+			"daemon: a storage of %llu bytes in a memfd of %lld",
+			(unsigned long long)entry->size, (long long)st.st_size);
+	return 0;
+}
+
+static int fetch(struct tarn_store *store, uint32_t index, uint64_t generation)
+{
+	struct msg_storage ask = {.index = index, .generation = generation};
+	struct wire_message reply = {0};
+	int r, fd;
+
+	r = connection_call(&store->connection, WIRE_STORAGE, &ask, sizeof(ask),
+		WIRE_STORAGE_FD, 0, &reply);
+	if (r < 0)
+		return r;
+	fd = wire_take_fd(&reply, 0);
+	wire_message_clear(&reply);
+	return fd >= 0 ? fd
+		       : tarn_fail(EPROTO,
+				 "daemon: storage %u came without a "
+				 "descriptor",
+				 index);
+}
+
+int own_map(struct tarn_store *store, uint32_t index, uint64_t generation,
+	const struct table_storage *entry, void **ret_addr, bool *ret_writable)
+{
+	uint64_t mapped = own_mapped_size(entry->size);
+	_cleanup_fd_ int fd = fetch(store, index, generation);
+	bool writable;
+	void *addr;
+	int r;
+
+	if (fd < 0)
+		return fd;
+	r = check(fd, entry);
+	if (r < 0)
+		return r;
+	writable = entry->flags & STORAGE_MUTABLE &&
+		   (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
+	addr = mmap(NULL, mapped, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+		MAP_SHARED, fd, 0);
+	if (addr == MAP_FAILED)
+		return tarn_fail(errno, "storage %u: mapping %llu bytes: %s",
+			index, (unsigned long long)mapped,
+			tarn_errno_text(errno));
+	madvise(addr, mapped, MADV_HUGEPAGE);
+	*ret_addr = addr;
+	*ret_writable = writable;
+	return 0;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storages that have a memfd of their own, on both ways: made here to be
+ * published, and asked for from the daemon to be read.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "shm/table.h"
+
+struct tarn_store;
+
+/* What is mapped for size bytes: whole pages, and at least one. */
+uint64_t own_mapped_size(uint64_t size);
+
+/* A memfd of own_mapped_size() bytes, zeroed, mapped writable, every page of
+ * it there. -ENOMEM. The caller closes and unmaps. */
+int own_create(uint64_t size, int *ret_fd, void **ret_addr);
+
+/* The same memory at the same address, but read-only for good, or, from a
+ * descriptor that may write, writable again. What is there stays if it fails. */
+int own_remap_read_only(int fd, void *addr, uint64_t size);
+int own_remap_writable(int fd, void *addr, uint64_t size);
+
+/* Asks the daemon for the memfd of a leased storage and maps it: writable if
+ * it is mutable and the daemon says so. The caller unmaps. */
+int own_map(struct tarn_store *store, uint32_t index, uint64_t generation,
+	const struct table_storage *entry, void **ret_addr, bool *ret_writable);
