@@ -179,7 +179,7 @@ void publish_no_memory(struct rule *rule, int error)
 	p->asked_to_grow = false;
 	if (make_all_ready(p, false) >= 0)
 		return go_on(p);
-	p->parked = loader_in_quarantine(rule);
+	p->parked = rule->counts.kinds[KIND_QUARANTINED].n;
 	if (!p->parked) {
 		tarn_fail_verbatim(error, why ? why : "out of memory");
 		refuse(p, error);
