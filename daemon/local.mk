@@ -54,6 +54,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_count.c \
 	daemon/server_expiry.c \
 	daemon/server_kept.c \
+	daemon/server_leases.c \
 	daemon/server_load.c \
 	daemon/server_load.h \
 	daemon/server_load_fill.c \

@@ -445,8 +445,9 @@ static void on_keeper(void *arg, unsigned ready)
 }
 
 /* A load takes two descriptors here, and two more while its loader hangs; a
- * quarter of all is for them. */
-static uint32_t limit_loads(void)
+ * quarter of all is for them. A sixteenth is for lease pages that clients ask
+ * for. */
+static uint32_t limit_sixteenth(void)
 {
 	struct rlimit limit;
 
@@ -461,7 +462,7 @@ int server_run(const struct server_start *start)
 	int r;
 
 	server.started_at = loop_now();
-	server.loads_max = limit_loads();
+	server.loads_max = server.more_leases_max = limit_sixteenth();
 	r = loop_new(&server.loop);
 	if (r == 0)
 		r = wire_reader_new(&server.reader);

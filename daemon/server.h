@@ -45,6 +45,7 @@ struct server_start {
 int server_run(const struct server_start *start);
 
 #define CLIENT_QUEUE_MAX (4u << 20) /* replies that a client did not read */
+#define CLIENT_LEASES_MAX 64u	    /* pages: 8 million leases; picked */
 #define CLIENT_LOADS_MAX 64u	    /* at once, for one connection */
 #define SERVER_LOADS_MAX 65536u	    /* of all; fewer with few descriptors */
 
@@ -180,7 +181,8 @@ struct client {
 	int sock;
 	int pid_fd; /* -1, but for one that is retired */
 	int lease_fd;
-	struct lease_page *lease;
+	struct lease_page **leases; /* the first is of lease_fd */
+	uint32_t n_leases;
 	struct loop_watch *watch;
 	struct wire_reader *reader;
 	struct wire_writer *writer;
@@ -258,6 +260,8 @@ struct server {
 	uint32_t n_active; /* loads, those that are being dropped too */
 	uint32_t n_publishes; /* that wait */
 	uint32_t loads_max;
+	uint32_t n_more_leases; /* pages beside the first of each client */
+	uint32_t more_leases_max;
 };
 
 /* server.c */
@@ -330,6 +334,15 @@ int client_check_write(const struct client *client);
 /* server_report.c: what people ask */
 void report_status(struct client *client, uint32_t serial);
 int report_send(struct client *client, uint32_t serial);
+
+/* server_leases.c: a client's lease pages */
+/* Maps them all: more than one after a server has died. */
+int leases_open(struct client *client);
+void leases_close(struct client *client);
+/* The answer to WIRE_LEASES. */
+int leases_more(struct client *client, uint32_t serial);
+uint32_t leases_count(const struct client *client);
+void leases_search(const struct client *client, struct lease_batch *batch);
 
 /* server_storage.c: who holds what */
 struct storage_info *storage_info(struct rule *rule, uint32_t index);

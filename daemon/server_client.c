@@ -59,7 +59,7 @@ int client_new(struct rule *rule, const struct msg_client *from, int sock,
 	rule->clients = client;
 	rule->server->n_clients++;
 	client_judge(client);
-	r = lease_map(lease_fd, &client->lease);
+	r = leases_open(client);
 	if (r == 0)
 		r = wire_reader_new_beside(
 			rule->server->reader, &client->reader);
@@ -110,8 +110,8 @@ void client_free(struct client *client)
 	shutdown(client->sock, SHUT_RDWR);
 	fd_close(client->sock);
 	fd_close(client->pid_fd);
+	leases_close(client);
 	fd_close(client->lease_fd);
-	lease_unmap(client->lease);
 	wire_reader_free(client->reader);
 	wire_writer_free(client->writer);
 	free(client);
@@ -310,6 +310,7 @@ static uint32_t largest_body(uint16_t type)
 	case WIRE_STATUS:
 	case WIRE_STOP:
 	case WIRE_RESUME:
+	case WIRE_LEASES:
 		return 1;
 	default:
 		return 0;
@@ -331,6 +332,7 @@ static bool whole(const struct wire_message *m)
 	case WIRE_STATUS:
 	case WIRE_STOP:
 	case WIRE_RESUME:
+	case WIRE_LEASES:
 		return m->size == 0;
 	default:
 		return m->size == largest_body(m->type);
@@ -388,6 +390,9 @@ static int take_request(struct client *client, struct wire_message *m)
 		return 0;
 	case WIRE_REPORT:
 		return report_send(client, m->serial);
+	case WIRE_LEASES:
+		r = check_reads(client);
+		return r < 0 ? r : leases_more(client, m->serial);
 	case WIRE_STOP:
 		return stop(client, m);
 	case WIRE_RESUME:

@@ -28,8 +28,7 @@ static uint64_t generation_of(const struct rule *rule, uint32_t index)
 static void search(struct rule *rule)
 {
 	for (const struct client *c = rule->clients; c; c = c->next)
-		if (c->lease)
-			lease_batch_search(&rule->batch, c->lease);
+		leases_search(c, &rule->batch);
 }
 
 static void free_storage(struct rule *rule, uint32_t index)

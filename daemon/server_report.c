@@ -179,27 +179,16 @@ static uint64_t generation_of(const struct table *table, uint32_t index)
 		&table->storages[index].word, memory_order_relaxed));
 }
 
-/* What it holds, as its page says; a word that fits no storage holds none. */
-static void count_leases(const struct client *client, uint32_t *slots_left,
-	struct tarn_report_client *ret)
+/* What it holds, as its pages say; a word that fits no storage holds none. */
+static void count_page(const struct table *table, const struct lease_page *page,
+	uint32_t used, struct tarn_report_client *ret)
 {
-	const struct table *table = &client->rule->table;
-	uint32_t used, n = atomic_load_explicit(&table->header->n_storages,
-			       memory_order_relaxed);
+	uint32_t n = atomic_load_explicit(
+		&table->header->n_storages, memory_order_relaxed);
 
-	ret->leases = UINT32_MAX;
-	if (!client->lease)
-		return;
-	used = MIN(atomic_load_explicit(
-			   &client->lease->used, memory_order_relaxed),
-		(uint32_t)LEASE_SLOTS);
-	if (used > *slots_left)
-		return;
-	*slots_left -= used;
-	ret->leases = 0;
 	for (uint32_t i = 0; i < used; i++) {
 		uint64_t word = atomic_load_explicit(
-			&client->lease->slots[i], memory_order_relaxed);
+			&page->slots[i], memory_order_relaxed);
 		uint32_t index =
 			(uint32_t)(word & ((1u << TABLE_INDEX_BITS) - 1));
 
@@ -209,6 +198,25 @@ static void count_leases(const struct client *client, uint32_t *slots_left,
 			ret->leases++;
 			ret->leased_bytes += table->storages[index].size;
 		}
+	}
+}
+
+static void count_leases(const struct client *client, uint32_t *slots_left,
+	struct tarn_report_client *ret)
+{
+	for (uint32_t i = 0; i < client->n_leases; i++) {
+		const struct lease_page *page = client->leases[i];
+		uint32_t used = MIN(
+			atomic_load_explicit(&page->used, memory_order_relaxed),
+			(uint32_t)LEASE_SLOTS);
+
+		if (used > *slots_left) {
+			ret->leases = UINT32_MAX;
+			ret->leased_bytes = 0;
+			return;
+		}
+		*slots_left -= used;
+		count_page(&client->rule->table, page, used, ret);
 	}
 }
 

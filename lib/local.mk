@@ -113,6 +113,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/store.h \
 	lib/store/store_get.c \
 	lib/store/store_hello.c \
+	lib/store/store_leases.c \
 	lib/store/store_load.c \
 	lib/store/store_storage.c \
 	lib/store/wait.c \

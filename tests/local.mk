@@ -201,11 +201,13 @@ tests_store_wait_file_SOURCES = \
 	$(NULL)
 
 # Leases, from both sides.
-check_PROGRAMS += tests/reap
-TESTS += tests/reap
+check_PROGRAMS += tests/lease_book tests/lease_pages tests/reap
+TESTS += tests/lease_book tests/lease_pages tests/reap
 tests_reap_SOURCES = tests/reap.c
 tests_reap_LDADD = $(DAEMON_LIBS)
 tests_reap_LDFLAGS = -Wl,--wrap=lease_batch_search
+tests_lease_pages_SOURCES = tests/lease_pages.c $(DAEMON_KIT)
+VALGRIND_EXCEPT += tests/lease_pages
 
 # Files.
 check_PROGRAMS += \

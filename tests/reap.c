@@ -20,7 +20,7 @@
 struct side {
 	int fd;
 	uint32_t used; /* slots */
-	struct lease_page *page;
+	struct lease_page *page, *mapped;
 	struct client client;
 };
 
@@ -46,8 +46,10 @@ static void add_client(struct rule *rule, struct side *side)
 	*side = (struct side) {.fd = -1};
 	if (lease_create(&side->fd) < 0 ||
 		lease_map(side->fd, &side->page) < 0 ||
-		lease_map(side->fd, &side->client.lease) < 0)
+		lease_map(side->fd, &side->mapped) < 0)
 		bail("%s", tarn_fail_message());
+	side->client.leases = &side->mapped;
+	side->client.n_leases = 1;
 	side->client.next = rule->clients;
 	rule->clients = &side->client;
 }
@@ -60,7 +62,7 @@ static void drop_client(struct rule *rule, struct side *side)
 		p = &(*p)->next;
 	*p = side->client.next;
 	lease_unmap(side->page);
-	lease_unmap(side->client.lease);
+	lease_unmap(side->mapped);
 	fd_close(side->fd);
 }
 

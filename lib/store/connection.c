@@ -44,6 +44,7 @@ static uint32_t reply_limit(uint16_t type)
 	case WIRE_DONE:
 	case WIRE_STATUS_IS:
 	case WIRE_STORAGE_FD:
+	case WIRE_LEASE_PAGE:
 		return 4096;
 	case WIRE_PUBLISHED:
 		return PUBLISHED_MAX;

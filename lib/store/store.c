@@ -59,6 +59,7 @@ int store_open_fd(int fd, const char *socket, const char *pool, int timeout_ms,
 		return tarn_fail(ENOMEM, "store: out of memory");
 	}
 	atomic_init(&store->refs, 1);
+	pthread_mutex_init(&store->more_leases, NULL);
 	file_cache_init(&store->files);
 	r = connection_init(&store->connection, fd, socket, timeout_ms);
 	if (r < 0) {
@@ -237,6 +238,7 @@ void store_release(struct tarn_store *store)
 	connection_done(&store->connection);
 	pool_map_done(&store->pools);
 	lease_book_done(&store->book);
+	pthread_mutex_destroy(&store->more_leases);
 	if (store->table.map)
 		table_unmap(&store->table);
 	free(store);

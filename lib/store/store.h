@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include <tarn/store.h>
@@ -30,6 +31,7 @@ struct tarn_store {
 	struct connection connection;
 	struct table table;
 	struct lease_book book;
+	pthread_mutex_t more_leases; /* who asks for a page */
 	struct pool_map pools;
 	struct file_cache files;
 };
@@ -77,10 +79,6 @@ int store_storage(struct tarn_store *store, uint32_t index,
 	uint64_t generation, struct table_storage *ret_entry,
 	tarn_storage **ret);
 
-/* Gives a hold on a storage back; storage: the object that had it, or NULL. */
-void store_drop_lease(struct tarn_store *store, uint32_t index,
-	uint64_t generation, const tarn_storage *storage);
-
 /* Makes storage, an object of another kind, one of a store's; a lease is held
  * that it takes over. Takes shared. */
 void store_storage_turn(tarn_storage *storage, struct shared_storage *shared);
@@ -94,6 +92,19 @@ const struct shared_storage *store_storage_of(const tarn_storage *storage);
  * -ENOENT. */
 int store_read_name(struct tarn_store *store, const char *name, size_t size,
 	struct table_name *ret);
+
+/* ---- store_leases.c --------------------------------------------------- */
+
+/* A hold on a storage, as lease_book_hold gives it. */
+int store_hold(struct tarn_store *store, uint32_t index, uint64_t generation,
+	tarn_storage **ret_known);
+
+/* Gives a hold on a storage back; storage: the object that had it, or NULL. */
+void store_drop_lease(struct tarn_store *store, uint32_t index,
+	uint64_t generation, const tarn_storage *storage);
+
+/* One more page from the daemon; the caller's to unmap. */
+int store_lease_page(struct connection *c, struct lease_page **ret);
 
 /* ---- descriptor.c ----------------------------------------------------- */
 

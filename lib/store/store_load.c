@@ -111,8 +111,7 @@ static int loading(struct load *load, const struct wire_message *reply)
 			load->held ? ", the second" : "");
 	memcpy(&message, reply->body, sizeof(message));
 	/* If it is gone already, the answer to come will say why. */
-	if (lease_book_hold(&store->book, &store->table, message.index,
-		    message.generation, &known) < 0)
+	if (store_hold(store, message.index, message.generation, &known) < 0)
 		return 0;
 	if (known) {
 		tarn_storage_unref(known);

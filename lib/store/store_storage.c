@@ -15,28 +15,6 @@
 #include "lib/store/own_map.h"
 #include "lib/store/store.h"
 
-/* Nobody waits for the answer, and there is nobody to tell that the bell did
- * not ring: a daemon that is gone needs none. */
-static void ring(struct tarn_store *store, uint32_t index, uint64_t generation)
-{
-	struct msg_released released = {
-		.index = index, .generation = generation};
-
-	connection_notify(
-		&store->connection, WIRE_RELEASED, &released, sizeof(released));
-}
-
-void store_drop_lease(struct tarn_store *store, uint32_t index,
-	uint64_t generation, const tarn_storage *storage)
-{
-	/* In a forked child the page is still the parent's. */
-	if (!connection_is_ours(&store->connection))
-		return;
-	if (lease_book_drop(
-		    &store->book, &store->table, index, generation, storage))
-		ring(store, index, generation);
-}
-
 static void shared_release(void *arg)
 {
 	struct shared_storage *shared = arg;
@@ -132,12 +110,7 @@ int store_storage(struct tarn_store *store, uint32_t index, uint64_t generation,
 
 	if (r < 0)
 		return r;
-	r = lease_book_hold(
-		&store->book, &store->table, index, generation, &known);
-	/* The daemon may have found the lease that we tried with, and wait
-	 * for its release: ours is the last word on it. */
-	if (r == -EBUSY)
-		ring(store, index, generation);
+	r = store_hold(store, index, generation, &known);
 	if (r < 0)
 		return r;
 	r = table_storage_get(&store->table, index, generation, ret_entry);

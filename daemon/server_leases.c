@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A client's lease pages: the one that it came with, and those that it asked
+ * for because the others were full.
+ *
+ * The idea: who holds many storages gets more slots, not an error. A page
+ * costs a descriptor here and one in the keeper, so one more is given only to
+ * who has filled those that it has, and there is an end to it. Pages are
+ * numbered in order and held by the keeper under that number, so that the
+ * next server finds all of them without having been told how many there are.
+ */
+#include <stdlib.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/server.h"
+
+/* Of the slots of all pages so far: holes are left by racing threads. */
+#define FULL(n_pages) ((n_pages) * (LEASE_SLOTS / 4u * 3u))
+
+static struct msg_keep key_of(const struct client *client, uint32_t ordinal)
+{
+	return (struct msg_keep) {
+		.kind = KEEP_LEASES, .a = ordinal, .b = client->number};
+}
+
+/* Maps the page, and makes it the last one. */
+static int add_page(struct client *client, int fd)
+{
+	struct lease_page **pages;
+	int r;
+
+	pages = reallocarray(
+		client->leases, client->n_leases + 1u, sizeof(*client->leases));
+	if (!pages)
+		return tarn_fail(ENOMEM, "out of memory");
+	client->leases = pages;
+	r = lease_map(fd, &pages[client->n_leases]);
+	if (r < 0)
+		return r;
+	client->n_leases++;
+	return 0;
+}
+
+int leases_open(struct client *client)
+{
+	struct server *server = client->rule->server;
+	int r = add_page(client, client->lease_fd);
+
+	while (r == 0) {
+		struct msg_keep key = key_of(client, client->n_leases);
+		int fd = server_kept(server, &key);
+
+		if (fd < 0)
+			break;
+		r = add_page(client, fd);
+		if (r == 0)
+			server->n_more_leases++;
+	}
+	return r;
+}
+
+void leases_close(struct client *client)
+{
+	struct server *server = client->rule->server;
+
+	for (uint32_t i = 0; i < client->n_leases; i++) {
+		struct msg_keep key = key_of(client, i);
+
+		lease_unmap(client->leases[i]);
+		if (i == 0)
+			continue;
+		server_forget(server, &key);
+		server->n_more_leases--;
+	}
+	free(client->leases);
+	client->leases = NULL;
+	client->n_leases = 0;
+}
+
+uint32_t leases_count(const struct client *client)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < client->n_leases; i++)
+		n += lease_count(client->leases[i]);
+	return n;
+}
+
+void leases_search(const struct client *client, struct lease_batch *batch)
+{
+	for (uint32_t i = 0; i < client->n_leases; i++)
+		lease_batch_search(batch, client->leases[i]);
+}
+
+static int may_have_more(const struct client *client)
+{
+	const struct server *server = client->rule->server;
+	uint32_t n = leases_count(client);
+
+	if (client->n_leases >= CLIENT_LEASES_MAX)
+		return tarn_fail(ENOSPC,
+			"this connection has %u pages of leases, which is the "
+			"limit",
+			CLIENT_LEASES_MAX);
+	if (n < FULL(client->n_leases))
+		return tarn_fail(EBUSY,
+			"this connection has %u leases in %u pages of %u; "
+			"another page is for who has filled these",
+			n, client->n_leases, (uint32_t)LEASE_SLOTS);
+	if (server->n_more_leases >= server->more_leases_max)
+		return tarn_fail(ENOSPC,
+			"%u more pages of leases are in use, which is the "
+			"limit with so many descriptors (ulimit -n)",
+			server->more_leases_max);
+	return 0;
+}
+
+int leases_more(struct client *client, uint32_t serial)
+{
+	struct server *server = client->rule->server;
+	struct msg_keep key = key_of(client, client->n_leases);
+	int fd = -1, r = may_have_more(client);
+
+	if (r == 0)
+		r = lease_create(&fd);
+	/* Kept before anybody can write a lease into it. */
+	if (r == 0)
+		r = server_keep(server, &key, fd);
+	if (r < 0)
+		return r;
+	r = add_page(client, fd);
+	if (r < 0) {
+		server_forget(server, &key);
+		return r;
+	}
+	server->n_more_leases++;
+	client_reply(client, WIRE_LEASE_PAGE, serial, NULL, 0, &fd, 1);
+	return 0;
+}
