@@ -3,8 +3,10 @@
  * Looks at a control region, and keeps what several looks agree on.
  *
  * The idea: nothing is locked and nobody is stopped. A region that is being
- * written shows faults for a moment, which are gone or somewhere else at the
- * next look; one that is damaged shows the same at each.
+ * written shows faults for a moment, which are gone at the next look; one that
+ * is damaged shows the same at each. Of names, which come and go at the same
+ * places, only those looks count during which no transaction ended; who never
+ * rests long enough has to be asked himself, as a server can be.
  */
 #include "shm/table_check.h"
 
@@ -87,44 +89,121 @@ static void check_header(const struct table *table, struct faults *faults)
 		h->records_offset != table->records_offset ||
 		h->total_size != table->size)
 		fault_add(faults, "header: the geometry changed");
-	if (atomic_load_explicit(&h->restructuring, memory_order_relaxed) & 1)
-		fault_add(faults,
-			"header: restructuring is odd: names may be missed");
 }
 
-static int look(const struct table *table, table_fits_fn fits,
-	struct faults *faults, struct table_tally *tally)
+/* What one look has seen. */
+struct look {
+	struct faults lasting; /* such as no transaction shows */
+	struct faults names;   /* that may be seen in the middle of one */
+	bool quiet;            /* none ended meanwhile */
+};
+
+struct moment {
+	uint64_t committed;
+	uint32_t restructuring;
+	uint32_t changed;
+};
+
+static struct moment moment(const struct table *table)
 {
+	const struct table_header *h = table->header;
+
+	return (struct moment) {
+		/* Acquire: pairs with the release stores in table_commit. */
+		.committed = atomic_load_explicit(
+			&h->committed, memory_order_acquire),
+		.restructuring = atomic_load_explicit(
+			&h->restructuring, memory_order_acquire),
+		.changed =
+			atomic_load_explicit(&h->changed, memory_order_acquire),
+	};
+}
+
+static bool same(struct moment a, struct moment b)
+{
+	return a.committed == b.committed && a.changed == b.changed &&
+	       a.restructuring == b.restructuring;
+}
+
+static int look_once(const struct table *table, table_fits_fn fits,
+	struct look *look, struct table_tally *tally)
+{
+	struct moment before = moment(table);
 	int r;
 
 	*tally = (struct table_tally) {0};
-	check_header(table, faults);
-	r = check_storages(table, faults, tally);
+	check_header(table, &look->lasting);
+	r = check_storages(table, &look->lasting, tally);
+	if (before.restructuring & 1)
+		fault_add(&look->names,
+			"header: restructuring is odd: names may be missed");
 	if (r >= 0)
-		r = check_names(table, fits, faults, tally);
+		r = check_names(table, fits, &look->names, tally);
+	/* Pairs with the release fence in version_write and the release store
+	 * in table_commit: who has read what came after one sees it counted. */
+	atomic_thread_fence(memory_order_acquire);
+	look->quiet = same(before, moment(table));
 	return r;
+}
+
+static void look_clear(struct look *look)
+{
+	faults_clear(&look->lasting);
+	faults_clear(&look->names);
+}
+
+/* Into all, what both have seen; of names, if it could. */
+static void compare(struct look *all, struct look *again)
+{
+	faults_keep_common(&all->lasting, &again->lasting);
+	if (all->quiet && again->quiet) {
+		faults_keep_common(&all->names, &again->names);
+	} else if (again->quiet) {
+		faults_clear(&all->names);
+		all->names = again->names;
+		again->names = (struct faults) {0};
+		all->quiet = true;
+	}
+}
+
+static void hand_over(struct faults *to, const struct faults *from)
+{
+	for (uint32_t i = 0; i < from->n; i++)
+		fault_add(to, "%s", from->lines[i]);
+	to->n_more += from->n_more;
+}
+
+static bool is_clean(const struct look *look)
+{
+	return !look->lasting.n && !look->lasting.n_more && !look->names.n &&
+	       !look->names.n_more;
 }
 
 int table_check(const struct table *table, table_fits_fn fits, unsigned looks,
 	struct faults *faults, struct table_tally *ret)
 {
 	const struct timespec nap = {.tv_nsec = NAP_NS};
-	struct faults all = {0};
-	int r = look(table, fits, &all, ret);
+	struct look all = {0};
+	unsigned n_quiet;
+	int r = look_once(table, fits, &all, ret);
 
-	for (unsigned i = 1; i < looks && r >= 0 && all.n + all.n_more; i++) {
-		struct faults again = {0};
+	n_quiet = all.quiet;
+	for (unsigned i = 1; i < looks && r >= 0 && !is_clean(&all); i++) {
+		struct look again = {0};
 
 		clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
-		r = look(table, fits, &again, ret);
+		r = look_once(table, fits, &again, ret);
+		n_quiet += again.quiet;
 		if (r >= 0)
-			faults_keep_common(&all, &again);
-		faults_clear(&again);
+			compare(&all, &again);
+		look_clear(&again);
 	}
-	for (uint32_t i = 0; i < all.n && r >= 0; i++)
-		fault_add(faults, "%s", all.lines[i]);
-	if (r >= 0)
-		faults->n_more += all.n_more;
-	faults_clear(&all);
+	if (r >= 0) {
+		hand_over(faults, &all.lasting);
+		/* A single one may be of a writer that was held up. */
+		if (n_quiet >= MIN(looks, 2u))
+			hand_over(faults, &all.names);
+	}
+	look_clear(&all);
 	return r;
 }

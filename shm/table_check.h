@@ -5,7 +5,8 @@
  *
  * What is found is one line each, a fault. While a server writes, a look may
  * see what is just being changed; a fault is what several looks, some time
- * apart, all see.
+ * apart, all see, and of names only looks without a commit in their middle
+ * count. In the writer's own thread one look is enough.
  */
 #pragma once
 
