@@ -128,8 +128,8 @@ bool client_holds(struct client *client, uint32_t index, uint64_t generation)
 	struct lease_batch *batch = &client->rule->batch;
 	bool found = false;
 
-	if (client->lease && lease_batch_add(batch, index, generation)) {
-		lease_batch_search(batch, client->lease);
+	if (lease_batch_add(batch, index, generation)) {
+		leases_search(client, batch);
 		found = lease_batch_found(batch, index, generation);
 	}
 	lease_batch_clear(batch);
