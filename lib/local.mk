@@ -92,6 +92,8 @@ lib_libcore_la_SOURCES = \
 	lib/store/descriptor.c \
 	lib/store/file_cache.c \
 	lib/store/file_cache.h \
+	lib/store/file_lock.c \
+	lib/store/file_lock.h \
 	lib/store/lease_book.c \
 	lib/store/lease_book.h \
 	lib/store/lease_slots.c \

@@ -180,6 +180,7 @@ VALGRIND_EXCEPT += tests/table_crash tests/table_readers
 
 # Names that end, and who waits for names and bytes.
 WAIT_TESTS = \
+	tests/file_lock \
 	tests/store_wait \
 	tests/store_wait_file \
 	tests/table_expiry \
