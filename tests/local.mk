@@ -181,6 +181,7 @@ VALGRIND_EXCEPT += tests/table_crash tests/table_readers
 # Names that end, and who waits for names and bytes.
 WAIT_TESTS = \
 	tests/file_lock \
+	tests/publish_life \
 	tests/store_wait \
 	tests/store_wait_file \
 	tests/table_expiry \
@@ -188,6 +189,11 @@ WAIT_TESTS = \
 check_PROGRAMS += $(WAIT_TESTS)
 dist_check_SCRIPTS += tests/cli_wait.sh
 TESTS += $(WAIT_TESTS) tests/cli_wait.sh
+tests_publish_life_SOURCES = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/publish_life.c \
+	$(NULL)
 tests_store_wait_SOURCES = \
 	tests/daemon_helper.c \
 	tests/daemon_helper.h \
@@ -399,3 +405,10 @@ tests_publish_SOURCES = \
 	tests/daemon_helper.h \
 	tests/publish.c \
 	$(NULL)
+
+# The trust model: what the man page promises, line by line.
+SECURITY_TESTS = tests/security_uids
+check_PROGRAMS += $(SECURITY_TESTS)
+TESTS += $(SECURITY_TESTS)
+VALGRIND_EXCEPT += $(SECURITY_TESTS)
+tests_security_uids_SOURCES = tests/security_uids.c $(DAEMON_KIT)
