@@ -216,6 +216,11 @@ tests_reap_LDFLAGS = -Wl,--wrap=lease_batch_search
 tests_lease_pages_SOURCES = tests/lease_pages.c $(DAEMON_KIT)
 VALGRIND_EXCEPT += tests/lease_pages
 
+# The protocols, model-checked.
+EXTRA_DIST += tests/models/README tests/models/lease.pml
+dist_check_SCRIPTS += tests/models.sh
+TESTS += tests/models.sh
+
 # Files.
 check_PROGRAMS += \
 	tests/file_tool \
