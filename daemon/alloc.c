@@ -224,8 +224,8 @@ static void join(struct alloc *alloc, uint64_t offset, uint64_t size)
 	extent_link(alloc, offset, size);
 }
 
-/* Takes [offset, offset + size) out of e; a spare node is there. */
-static void carve(
+/* Leaves of e what is not in [offset, offset + size); a spare node is there. */
+static void cut(
 	struct alloc *alloc, struct extent *e, uint64_t offset, uint64_t size)
 {
 	uint64_t start = e->offset, end = e->offset + e->size;
@@ -235,6 +235,12 @@ static void carve(
 		extent_link(alloc, start, offset - start);
 	if (offset + size < end)
 		extent_link(alloc, offset + size, end - (offset + size));
+}
+
+static void carve(
+	struct alloc *alloc, struct extent *e, uint64_t offset, uint64_t size)
+{
+	cut(alloc, e, offset, size);
 	alloc->used += size;
 	alloc->n_taken++;
 }
@@ -283,21 +289,24 @@ struct alloc *alloc_free(struct alloc *alloc)
 	return NULL;
 }
 
-/* Notes [start, end) as added: joins the last span, as pools grow, or else
- * begins one. */
+/* Notes [start, end) as added: joins the span before it, as pools grow, or
+ * else begins one. */
 static int span_add(struct alloc *alloc, uint64_t start, uint64_t end)
 {
-	struct span *spans;
+	struct span *spans, *before = NULL;
 
-	for (uint32_t i = 0; i < alloc->n_spans; i++)
+	for (uint32_t i = 0; i < alloc->n_spans; i++) {
+		if (alloc->spans[i].end == start)
+			before = &alloc->spans[i];
 		if (start < alloc->spans[i].end && alloc->spans[i].start < end)
 			return tarn_fail(EEXIST,
 				"bytes %llu to %llu of a pool were added "
 				"before",
 				(unsigned long long)start,
 				(unsigned long long)end);
-	if (alloc->n_spans && alloc->spans[alloc->n_spans - 1].end == start) {
-		alloc->spans[alloc->n_spans - 1].end = end;
+	}
+	if (before) {
+		before->end = end;
 		return 0;
 	}
 	spans = realloc(alloc->spans, (alloc->n_spans + 1) * sizeof(*spans));
@@ -321,6 +330,67 @@ int alloc_add(struct alloc *alloc, uint64_t offset, uint64_t size)
 	join(alloc, offset, size);
 	alloc->total += size;
 	alloc->end = MAX(alloc->end, offset + size);
+	return 0;
+}
+
+/* Cuts [start, end) out of all spans; room for one more is there. */
+static void spans_cut(struct alloc *alloc, uint64_t start, uint64_t end)
+{
+	uint32_t n = alloc->n_spans, kept = 0;
+	struct span rest = {0};
+
+	alloc->end = 0;
+	for (uint32_t i = 0; i < n; i++) {
+		struct span s = alloc->spans[i];
+
+		if (start < s.end && s.start < end) {
+			if (s.start < start && end < s.end)
+				rest = (struct span) {end, s.end};
+			if (s.start < start)
+				s.end = start;
+			else
+				s.start = MIN(end, s.end);
+		}
+		if (s.start < s.end)
+			alloc->spans[kept++] = s;
+	}
+	if (rest.end)
+		alloc->spans[kept++] = rest;
+	alloc->n_spans = kept;
+	for (uint32_t i = 0; i < kept; i++)
+		alloc->end = MAX(alloc->end, alloc->spans[i].end);
+}
+
+bool alloc_is_free(const struct alloc *alloc, uint64_t offset, uint64_t size)
+{
+	const struct extent *e = floor_of(alloc, offset);
+
+	return e && offset - e->offset <= e->size &&
+	       size <= e->size - (offset - e->offset);
+}
+
+int alloc_remove(struct alloc *alloc, uint64_t offset, uint64_t size)
+{
+	struct span *spans;
+	int r = check_range("remove", offset, size);
+
+	if (r < 0)
+		return r;
+	if (!alloc_is_free(alloc, offset, size))
+		return tarn_fail(EBUSY,
+			"bytes %llu to %llu of a pool are not all free",
+			(unsigned long long)offset,
+			(unsigned long long)(offset + size));
+	r = reserve(alloc, alloc->n_taken + alloc->n_spans + 2);
+	if (r < 0)
+		return r;
+	spans = realloc(alloc->spans, (alloc->n_spans + 1) * sizeof(*spans));
+	if (!spans)
+		return tarn_fail(ENOMEM, "no memory for a pool's extents");
+	alloc->spans = spans;
+	cut(alloc, floor_of(alloc, offset), offset, size);
+	spans_cut(alloc, offset, offset + size);
+	alloc->total -= size;
 	return 0;
 }
 

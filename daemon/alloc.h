@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct alloc;
@@ -24,6 +25,12 @@ int alloc_take(struct alloc *alloc, uint64_t size, uint64_t *ret_offset);
 int alloc_take_at(struct alloc *alloc, uint64_t offset, uint64_t size);
 /* Gives back; joins neighbours. */
 void alloc_give(struct alloc *alloc, uint64_t offset, uint64_t size);
+
+/* Is all of that range free? */
+bool alloc_is_free(const struct alloc *alloc, uint64_t offset, uint64_t size);
+/* Takes memory away that was added, whole or in part: -EBUSY if any of it is
+ * taken. It may be added again. */
+int alloc_remove(struct alloc *alloc, uint64_t offset, uint64_t size);
 
 uint64_t alloc_total(const struct alloc *alloc); /* bytes added */
 uint64_t alloc_used(const struct alloc *alloc);

@@ -2,7 +2,7 @@
 /*
  * The allocator against a bitmap: thousands of seeded steps, each answer
  * compared with the one that looking at every page gives. Then the exact
- * cases: best fit, joining across segments, rebuilding, refusals, and that
+ * cases: best fit, joining across segments, dropping them, refusals, and that
  * fifty thousand extents stay fast.
  */
 #include "daemon/alloc.h"
@@ -142,6 +142,22 @@ static bool step_add(struct alloc *alloc)
 	return r == 0;
 }
 
+static bool step_remove(struct alloc *alloc)
+{
+	uint64_t n = 1 + draw(32), page = draw(PAGES - 32);
+	bool is_free = all(page, n, FREE);
+	int r;
+
+	if (alloc_is_free(alloc, page * PAGE, n * PAGE) != is_free)
+		return false;
+	r = alloc_remove(alloc, page * PAGE, n * PAGE);
+	if (!is_free)
+		return r == -EBUSY;
+	if (r == 0)
+		set(page, n, ABSENT);
+	return r == 0;
+}
+
 static bool step_give(struct alloc *alloc)
 {
 	int i;
@@ -165,7 +181,8 @@ static void against_the_model(void)
 		uint64_t what = draw(100);
 		/* Waves of filling and of emptying. */
 		uint64_t takes = i / 2000 % 2 ? 35 : 60;
-		bool fine = what < 2           ? step_add(alloc)
+		bool fine = what < 4           ? step_add(alloc)
+			    : what < 7         ? step_remove(alloc)
 			    : what < takes     ? step_take(alloc)
 			    : what < takes + 5 ? step_take_at(alloc)
 					       : step_give(alloc);
@@ -205,6 +222,31 @@ static void exact_cases(void)
 	alloc_give(alloc, c, 2 * PAGE);
 	alloc_take(alloc, 2 * PAGE, &d);
 	is_int((int64_t)c, (int64_t)d, "the tighter hole is taken first");
+	alloc_free(alloc);
+}
+
+/* A segment that is dropped, and one that comes in its place. */
+static void dropped(void)
+{
+	struct alloc *alloc = NULL;
+	uint64_t a = 0;
+
+	alloc_new(&alloc);
+	alloc_add(alloc, 0, 8 * PAGE);
+	alloc_add(alloc, 8 * PAGE, 8 * PAGE);
+	alloc_add(alloc, 16 * PAGE, 8 * PAGE);
+	alloc_take(alloc, 2 * PAGE, &a);
+	is_int(-EBUSY, alloc_remove(alloc, 0, 8 * PAGE),
+		"memory that is used partly stays");
+	is_int(0, alloc_remove(alloc, 8 * PAGE, 8 * PAGE), "a segment goes");
+	is_int(16 * PAGE, alloc_total(alloc), "and counts no more");
+	is_int(-ENOSPC, alloc_take(alloc, 9 * PAGE, &a),
+		"what was around it is no neighbour now");
+	is_int(0, alloc_remove(alloc, 16 * PAGE, 8 * PAGE), "the last goes");
+	is_int(6 * PAGE, alloc_tail(alloc), "the tail is before it");
+	is_int(0, alloc_add(alloc, 8 * PAGE, 16 * PAGE), "a larger one comes");
+	is_int(22 * PAGE, alloc_largest(alloc), "and joins what was left");
+	is_int(0, alloc_take(alloc, 22 * PAGE, &a), "to be taken as one");
 	alloc_free(alloc);
 }
 
@@ -265,6 +307,7 @@ int main(void)
 {
 	against_the_model();
 	exact_cases();
+	dropped();
 	refusals();
 	many();
 	return done();
