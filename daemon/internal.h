@@ -30,6 +30,7 @@ enum daemon_message {
 	D_KEPT,		   /* msg_keep, fd: what the last server had kept */
 	D_TAKEN_OVER,	   /* no body: that is all; serve */
 	D_SETTINGS,	   /* msg_settings of config.h: it was read again */
+	D_SEGMENT_DROPPED, /* msg_segment: no process forked later has it */
 	/* server -> keeper */
 	D_RULE_MAPPED = 1100, /* msg_rule */
 	D_GROW,		      /* msg_grow */
@@ -43,16 +44,19 @@ enum daemon_message {
 	D_FORGET,	      /* msg_keep */
 	D_CLIENT_RULE,	      /* msg_client: it is under another rule now */
 	D_CLIENT_SPEAKS,      /* msg_client: what version, before welcome */
+	D_DROP_SEGMENT,	      /* msg_segment: nothing lies in it any more */
 	/* server -> loader */
 	L_FILE = 1200, /* msg_job, fds: buffered [, direct]: identify it */
 	L_FILL,	       /* msg_fill, n_ranges x msg_fill_range */
 	L_DROP,	       /* msg_job: stop and forget it; answered by L_DROPPED */
+	L_FORGET,      /* msg_forget: nothing lies in that segment any more */
 	/* loader -> server */
 	L_IDENTITY = 1300, /* msg_identity */
 	L_PROGRESS,	   /* msg_progress */
 	L_DONE,		   /* msg_filled */
 	L_FAILED,	   /* msg_failed, text */
 	L_DROPPED,	   /* msg_job: no request of it is in flight any more */
+	L_FORGOTTEN,	   /* msg_forget: it is mapped here no more */
 };
 
 /* What an access rule says of its pool. */
@@ -95,7 +99,8 @@ struct msg_segment {
 struct msg_grow {
 	uint32_t rule;
 	uint32_t pad;
-	uint64_t bytes; /* at least so many more */
+	uint64_t bytes; /* at least so many more at the pool's end, or */
+	uint64_t whole; /* so many anywhere, in one piece; 0: as bytes */
 };
 
 struct msg_grown {
@@ -136,6 +141,11 @@ struct msg_drained {
 
 struct msg_job {
 	uint64_t job;
+};
+
+struct msg_forget {
+	uint32_t number; /* of the segment */
+	uint32_t pad;
 };
 
 struct msg_identity {
@@ -198,8 +208,8 @@ struct mapped_segment {
  * The loader's life: from the fork to _exit. sock is its end of the
  * socketpair; pipe_fd the only write end of the keeper's pipe, which must stay
  * open as long as the kernel may still write for this process; segments are
- * those of its rule, sorted by offset. When the socket ends it finishes what
+ * those of its rule, sorted by offset, which it unmaps when told to. When the socket ends it finishes what
  * is in flight and returns the exit status.
  */
-int loader_run(int sock, int pipe_fd, const struct mapped_segment *segments,
+int loader_run(int sock, int pipe_fd, struct mapped_segment *segments,
 	uint32_t n_segments);

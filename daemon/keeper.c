@@ -50,6 +50,7 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 		{D_RULE_MAPPED, sizeof(struct msg_rule)},
 		{D_GROW, sizeof(struct msg_grow)},
 		{D_SEGMENT_MAPPED, sizeof(struct msg_segment)},
+		{D_DROP_SEGMENT, sizeof(struct msg_segment)},
 		{D_LOADER, sizeof(struct msg_loader)},
 		{D_DRAIN_ACCEPTS, 0},
 		{D_CLIENT_GONE, sizeof(struct msg_client)},
@@ -74,6 +75,9 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 			keeper, ((struct msg_rule *)m->body)->rule);
 	case D_GROW:
 		return keeper_grow(keeper, (struct msg_grow *)m->body);
+	case D_DROP_SEGMENT:
+		return keeper_drop_segment(
+			keeper, (struct msg_segment *)m->body);
 	case D_SEGMENT_MAPPED:
 		return keeper_mapped(keeper, (struct msg_segment *)m->body);
 	case D_LOADER:

@@ -35,7 +35,7 @@ struct keeper_rule {
 	int rw_fd; /* until it is sealed; then -1 */
 	int ro_fd; /* from then on */
 	struct table table;
-	uint64_t pool_end; /* where the next segment goes */
+	uint64_t pool_end; /* of the last segment */
 	uint64_t allocated; /* bytes of its segments */
 };
 
@@ -62,8 +62,10 @@ struct keeper_loader {
 /* A growth that the server asked for. One is worked on at a time. */
 struct keeper_grow {
 	struct msg_grow want;
-	uint64_t left; /* bytes still to be made */
-	bool orphan;   /* who asked for it is dead */
+	bool orphan;	  /* who asked for it is dead */
+	bool placed;	  /* then: */
+	uint64_t at, end; /* where the next segment goes, and what it ends at */
+	uint64_t left;	  /* bytes still to be made */
 	struct keeper_grow *next;
 };
 
@@ -91,6 +93,7 @@ struct keeper {
 	uint32_t n_rules;
 	struct keeper_segment *segments;
 	uint32_t n_segments;
+	uint32_t next_segment; /* its number: none is used twice */
 	struct keeper_client *clients[CLIENT_BUCKETS]; /* by number */
 	uint32_t n_clients;
 	uint32_t clients_max;
@@ -141,6 +144,12 @@ int keeper_mapped(struct keeper *keeper, const struct msg_segment *answer);
 void keeper_memory_settle(struct keeper *keeper);
 void keeper_segments_tell(struct keeper *keeper);
 void keeper_memory_free(struct keeper *keeper);
+
+/* keeper_holes.c: segments that go, and what takes their place */
+int keeper_drop_segment(struct keeper *keeper, const struct msg_segment *which);
+/* The lowest gap between a rule's segments that has so many bytes. */
+bool keeper_hole(const struct keeper *keeper, uint32_t rule, uint64_t size,
+	uint64_t *ret_offset, uint64_t *ret_end);
 
 /* keeper_clients.c: the door, and who came through it */
 void keeper_limit_clients(struct keeper *keeper);

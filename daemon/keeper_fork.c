@@ -151,6 +151,13 @@ int keeper_fork_server(struct keeper *keeper)
 
 /* ---- loaders -------------------------------------------------------- */
 
+static int by_offset(const void *a, const void *b)
+{
+	const struct mapped_segment *x = a, *y = b;
+
+	return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
 static _Noreturn void run_loader(
 	struct keeper *keeper, uint32_t rule, int sock, int pipe_fd)
 {
@@ -167,6 +174,7 @@ static _Noreturn void run_loader(
 	for (uint32_t i = 0; i < keeper->n_segments; i++)
 		if (keeper->segments[i].mapped.rule == rule)
 			mine[n++] = keeper->segments[i].mapped;
+	qsort(mine, n, sizeof(*mine), by_offset);
 	_exit(loader_run(fds[0], fds[1], mine, n));
 }
 
@@ -194,7 +202,7 @@ int keeper_fork_loader(struct keeper *keeper, struct msg_loader *loader,
 	if (pid < 0)
 		return (int)pid;
 	loader->pid = pid;
-	loader->n_segments = keeper->n_segments;
+	loader->n_segments = keeper->next_segment;
 	*ret_sock = fd_steal(&ours);
 	*ret_pipe = fd_steal(&ends);
 	return 0;

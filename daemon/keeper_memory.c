@@ -128,8 +128,10 @@ static int map_segment(const struct pool_spec *spec, struct keeper_segment *s)
 }
 
 /* The next segment of a rule's pool, up to where it is populated. */
-static int make_segment(struct keeper *keeper, uint32_t number, uint64_t size)
+static int make_segment(
+	struct keeper *keeper, const struct keeper_grow *grow, uint64_t size)
 {
+	uint32_t number = grow->want.rule;
 	const struct keeper_rule *rule = &keeper->rules[number];
 	struct keeper_segment *s = &keeper->growing;
 	bool huge = rule->spec.page_shift > 12;
@@ -139,8 +141,8 @@ static int make_segment(struct keeper *keeper, uint32_t number, uint64_t size)
 		return r;
 	*s = (struct keeper_segment) {
 		.mapped = {.rule = number,
-			.number = keeper->n_segments,
-			.offset = rule->pool_end,
+			.number = keeper->next_segment,
+			.offset = grow->at,
 			.size = size},
 		.fd = -1,
 	};
@@ -158,23 +160,53 @@ static int make_segment(struct keeper *keeper, uint32_t number, uint64_t size)
 	return r;
 }
 
+/* A hole takes all that is wanted, the pool's end less if something is free
+ * there: it is preferred where it saves half. */
+static bool into_hole(struct keeper *keeper, struct keeper_grow *grow)
+{
+	const struct keeper_rule *rule = &keeper->rules[grow->want.rule];
+	uint64_t unit = MAX(SEGMENT_UNIT, 1ull << rule->spec.page_shift);
+	uint64_t bytes = grow->want.bytes, whole = grow->want.whole, sum;
+	bool fits =
+		!add_u64(rule->pool_end, bytes, &sum) && sum <= keeper->reach;
+
+	if (round_up_u64(MAX(whole, bytes), unit, &whole) ||
+		(fits && bytes <= whole / 2))
+		return false;
+	if (!keeper_hole(
+		    keeper, grow->want.rule, whole, &grow->at, &grow->end) ||
+		may_grow(keeper, rule, whole) < 0)
+		return false;
+	grow->left = whole;
+	return true;
+}
+
+static void find_place(struct keeper *keeper, struct keeper_grow *grow)
+{
+	grow->placed = true;
+	if (into_hole(keeper, grow))
+		return;
+	grow->at = keeper->rules[grow->want.rule].pool_end;
+	grow->end = keeper->reach;
+	grow->left = grow->want.bytes;
+}
+
 static int begin_segment(struct keeper *keeper, struct keeper_grow *grow)
 {
-	uint32_t number = grow->want.rule;
-	const struct keeper_rule *rule = &keeper->rules[number];
-	uint64_t size = next_size(rule, grow->left);
+	const struct keeper_rule *rule = &keeper->rules[grow->want.rule];
 	uint64_t least = least_size(rule, grow->left);
+	uint64_t size = MIN(next_size(rule, grow->left), grow->end - grow->at);
 	int r;
 
-	if (rule->pool_end + size > keeper->reach)
+	if (least > grow->end - grow->at)
 		return tarn_fail(ENOSPC,
 			"the pool's range of %.0f GiB of "
 			"addresses is used up",
 			(double)keeper->reach / (1 << 30));
-	r = make_segment(keeper, number, size);
+	r = make_segment(keeper, grow, size);
 	/* Doubling is for later; now it is the rest that counts. */
 	if (r < 0 && least < size)
-		r = make_segment(keeper, number, least);
+		r = make_segment(keeper, grow, least);
 	return r;
 }
 
@@ -207,9 +239,11 @@ static void work_on_grows(struct keeper *keeper)
 
 		/* Refused as a whole rather than after the first of many
 		 * segments. */
-		if (grow->left == grow->want.bytes)
+		if (!grow->placed) {
+			find_place(keeper, grow);
 			r = may_grow(keeper, &keeper->rules[grow->want.rule],
 				grow->left);
+		}
 		if (r == 0 && grow->left > 0) {
 			r = begin_segment(keeper, grow);
 			if (r == 0)
@@ -229,7 +263,6 @@ int keeper_grow(struct keeper *keeper, const struct msg_grow *want)
 	if (!grow)
 		return tarn_fail(ENOMEM, "out of memory");
 	grow->want = *want;
-	grow->left = want->bytes;
 	for (end = &keeper->grows; *end; end = &(*end)->next)
 		;
 	*end = grow;
@@ -240,6 +273,7 @@ int keeper_grow(struct keeper *keeper, const struct msg_grow *want)
 static int seal_segment(struct keeper *keeper)
 {
 	struct keeper_segment *s = &keeper->growing, *more;
+	struct keeper_rule *rule = &keeper->rules[s->mapped.rule];
 	struct msg_segment message = {
 		.rule = s->mapped.rule,
 		.number = s->mapped.number,
@@ -268,8 +302,10 @@ static int seal_segment(struct keeper *keeper)
 	s->fd = fd_steal(&ro);
 	more[keeper->n_segments++] = *s;
 	keeper->allocated += s->mapped.size;
-	keeper->rules[s->mapped.rule].pool_end += s->mapped.size;
-	keeper->rules[s->mapped.rule].allocated += s->mapped.size;
+	keeper->next_segment++;
+	rule->pool_end = MAX(rule->pool_end, s->mapped.offset + s->mapped.size);
+	rule->allocated += s->mapped.size;
+	keeper->grows->at += s->mapped.size;
 	keeper->grows->left -= MIN(keeper->grows->left, s->mapped.size);
 	*s = (struct keeper_segment) {.fd = -1};
 	s = &more[keeper->n_segments - 1];

@@ -57,6 +57,8 @@ static uint32_t limit(uint16_t type)
 	case L_FILE:
 	case L_DROP:
 		return sizeof(struct msg_job);
+	case L_FORGET:
+		return sizeof(struct msg_forget);
 	case L_FILL:
 		return sizeof(struct msg_fill) +
 		       LOAD_RANGES_MAX * sizeof(struct msg_fill_range);
@@ -76,6 +78,9 @@ static void handle(struct loader *loader, struct wire_message *message)
 		break;
 	case L_DROP:
 		job_drop(loader, message);
+		break;
+	case L_FORGET:
+		loader_forget(loader, message);
 		break;
 	}
 	for (int i = 0; i < message->n_fds; i++)
@@ -184,7 +189,7 @@ static int start(struct loader *loader, int pipe_fd)
 	return 0;
 }
 
-int loader_run(int sock, int pipe_fd, const struct mapped_segment *segments,
+int loader_run(int sock, int pipe_fd, struct mapped_segment *segments,
 	uint32_t n_segments)
 {
 	struct loader loader = {

@@ -60,7 +60,7 @@ struct loader {
 	struct tarn_io *io; /* NULL: there is none, and io_error says why */
 	int io_error;
 	char io_text[256];
-	const struct mapped_segment *segments;
+	struct mapped_segment *segments; /* size 0: forgotten */
 	uint32_t n_segments;
 	bool *registered; /* a segment each; the slot is its number */
 	bool *faulted;	  /* a segment each: its pages are in our tables */
@@ -93,6 +93,9 @@ int loader_check_target(const struct loader *loader,
 /* A fill of range i of a job, its segments registered where possible. */
 int loader_fill_range(struct loader *loader, const struct loader_job *job,
 	uint32_t i, struct tarn_fill **ret);
+
+/* L_FORGET. */
+void loader_forget(struct loader *loader, const struct wire_message *message);
 
 /* ---- loader_job.c ---------------------------------------------------- */
 

@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "daemon/loader_impl.h"
+#include "daemon/log.h"
 
 typedef unsigned long long llu;
 
@@ -192,4 +193,61 @@ int loader_fill_range(struct loader *loader, const struct loader_job *job,
 	fill.segments = segments;
 	fill.n_segments = n;
 	return tarn_fill_new(loader->io, &fill, ret);
+}
+
+/* ---- forgetting a segment -------------------------------------------- */
+
+static bool in_use(const struct loader *loader, const struct mapped_segment *s)
+{
+	for (const struct loader_job *job = loader->jobs; job; job = job->next)
+		if (job->state != JOB_IDENTIFIED &&
+			job->target.alloc_offset < s->offset + s->size &&
+			s->offset < job->target.alloc_offset +
+					    job->target.alloc_size)
+			return true;
+	return false;
+}
+
+/* Its pages are the machine's again once nobody maps or pins them. The entry
+ * stays, with no bytes, since buffers are numbered by it. */
+static int forget(struct loader *loader, uint32_t i)
+{
+	struct mapped_segment *s = &loader->segments[i];
+	int r = 0;
+
+	if (in_use(loader, s))
+		return tarn_fail(
+			EBUSY, "segment %u is being filled", s->number);
+	if (loader->registered[i])
+		r = tarn_io_unregister(loader->io, i);
+	if (r < 0)
+		return r;
+	munmap(s->addr, s->size);
+	s->addr = NULL;
+	s->size = 0;
+	loader->registered[i] = loader->faulted[i] = false;
+	return 0;
+}
+
+void loader_forget(struct loader *loader, const struct wire_message *message)
+{
+	const struct msg_forget *what =
+		(const struct msg_forget *)message->body;
+	uint32_t i;
+
+	if (message->size != sizeof(*what)) {
+		loader->ended = true;
+		loader->status = 1;
+		return;
+	}
+	for (i = 0; i < loader->n_segments; i++)
+		if (loader->segments[i].size &&
+			loader->segments[i].number == what->number)
+			break;
+	/* Without an answer it is not given back before this process ends. */
+	if (i < loader->n_segments && forget(loader, i) < 0)
+		return log_warning("segment_held",
+			log_u64("segment", what->number),
+			log_text("reason", tarn_fail_message()));
+	loader_send(loader, L_FORGOTTEN, what, sizeof(*what));
 }

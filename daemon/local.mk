@@ -24,6 +24,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/keeper_clients.c \
 	daemon/keeper_fork.c \
 	daemon/keeper_kept.c \
+	daemon/keeper_holes.c \
 	daemon/keeper_loaders.c \
 	daemon/keeper_memory.c \
 	daemon/keeper_reload.c \
@@ -74,6 +75,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_publish_commit.c \
 	daemon/server_publish_parse.c \
 	daemon/server_segments.c \
+	daemon/server_shrink.c \
 	daemon/server_storage.c \
 	daemon/settings.c \
 	daemon/settings.h \

@@ -122,6 +122,12 @@ void server_look_around(struct server *server)
 		server->idle_since = 0;
 	else if (!server->idle_since)
 		server->idle_since = loop_now();
+	for (struct rule *rule = server->rules; rule; rule = rule->next) {
+		uint64_t at = segments_look(rule, loop_now());
+
+		if (at)
+			wake_at(server, at);
+	}
 	if (server->n_active)
 		wake_at(server, loop_now() + LOOK_NS);
 	if (server->draining)
@@ -369,6 +375,8 @@ static int take_message(struct server *server, struct wire_message *m)
 		return client_come(server, (struct msg_client *)m->body, m);
 	case D_SEGMENT:
 		return segment_come(server, (struct msg_segment *)m->body, m);
+	case D_SEGMENT_DROPPED:
+		return segment_dropped(server, (struct msg_segment *)m->body);
 	case D_SEGMENT_MAP:
 		return segment_offered(
 			server, (struct msg_segment *)m->body, m);

@@ -121,15 +121,32 @@ struct loader {
 	bool hung;    /* retired for not answering */
 	bool busy;    /* inside its callback: not to be freed */
 	int sock, pipe_fd;
+	uint32_t *forgetting; /* segments that it was told to unmap */
+	uint32_t n_forgetting;
 	struct loop_watch *watch, *pipe_watch;
 	struct wire_reader *reader;
 	struct wire_writer *writer;
 };
 
+enum segment_life {
+	SEGMENT_HERE,
+	SEGMENT_LEAVING, /* nothing lies in it; loaders are told */
+	SEGMENT_LEFT,	 /* and have it no more; the keeper is told */
+	SEGMENT_GONE,
+};
+
 /* A segment of a pool as the server has it. */
 struct segment {
 	struct mapped_segment mapped; /* its number is the keeper's */
-	int fd;			      /* O_RDONLY, for clients */
+	int fd;			      /* O_RDONLY, for clients; -1 when left */
+	enum segment_life state;
+};
+
+/* When memory was last taken or given back, and what was done since. */
+struct shrink {
+	uint64_t used, total; /* as they were then */
+	uint64_t moved_at;
+	int stage; /* 1: trimmed to what stays warm, 2: to nothing */
 };
 
 /* An access rule: who may see what lies under it. One for each uid, and one
@@ -153,6 +170,8 @@ struct rule {
 	int table_fd;	/* O_RDONLY, for clients; -1 until it is sealed */
 	struct segment *segments; /* by the table's number */
 	uint32_t n_segments;
+	uint32_t n_found; /* of those that a dead server had in the table */
+	struct shrink shrink;
 	struct client *clients;
 	struct load *loads;
 	struct publish *publishes; /* that wait, the oldest first */
@@ -287,6 +306,17 @@ void segments_free(struct rule *rule);
  * the borders of segments; from NULL writes zeroes. */
 void pool_write(struct rule *rule, uint64_t offset, const void *from,
 	uint64_t size);
+
+/* server_shrink.c: segments in which nothing lies */
+/* Drops empty ones as long as keep bytes stay free: how much is going. */
+uint64_t segments_trim(struct rule *rule, uint64_t keep);
+/* Trims what has been empty for a while; when to look again, 0: never. */
+uint64_t segments_look(struct rule *rule, uint64_t now);
+/* A loader has answered, or is new, or is no more. */
+void segments_forgotten(struct loader *loader, uint32_t number);
+void segments_tell_loader(struct loader *loader);
+void segments_settle(struct rule *rule);
+int segment_dropped(struct server *server, const struct msg_segment *which);
 
 /* server_kept.c: descriptors that must outlive the server */
 /* Takes fd, also when it fails, and gives the keeper a copy: to be called

@@ -242,9 +242,10 @@ static int segments(struct client *client, const struct wire_message *m)
 
 	if (r < 0)
 		return r;
+	/* Up to one that was dropped after it was asked for. */
 	for (uint64_t i = want->first;
 		i < rule->n_segments && reply.count < want->count &&
-		reply.count < WIRE_FDS_MAX;
+		reply.count < WIRE_FDS_MAX && rule->segments[i].fd >= 0;
 		i++)
 		fds[reply.count++] = rule->segments[i].fd;
 	client_reply(client, WIRE_SEGMENT_FDS, m->serial, &reply, sizeof(reply),

@@ -24,6 +24,8 @@
 
 static void loader_free(struct loader *loader)
 {
+	struct rule *rule = loader->rule;
+	bool awaited = loader->n_forgetting > 0;
 	struct loader **p;
 
 	for (p = &loader->rule->loaders; *p && *p != loader; p = &(*p)->next)
@@ -36,7 +38,10 @@ static void loader_free(struct loader *loader)
 	fd_close(loader->pipe_fd);
 	wire_reader_free(loader->reader);
 	wire_writer_free(loader->writer);
+	free(loader->forgetting);
 	free(loader);
+	if (awaited)
+		segments_settle(rule);
 }
 
 void loader_free_all(struct rule *rule)
@@ -132,15 +137,19 @@ static void take_answer(struct loader *loader, const struct wire_message *m)
 		[L_DONE - L_IDENTITY] = sizeof(struct msg_filled),
 		[L_FAILED - L_IDENTITY] = sizeof(struct msg_failed),
 		[L_DROPPED - L_IDENTITY] = sizeof(struct msg_job),
+		[L_FORGOTTEN - L_IDENTITY] = sizeof(struct msg_forget),
 	};
 	struct load *load;
 
-	if (m->type < L_IDENTITY || m->type > L_DROPPED ||
+	if (m->type < L_IDENTITY || m->type > L_FORGOTTEN ||
 		m->size < sizes[m->type - L_IDENTITY]) {
 		log_error("loader_garbage", log_i64("pid", loader->pid),
 			log_u64("type", m->type), log_u64("bytes", m->size));
 		return;
 	}
+	if (m->type == L_FORGOTTEN)
+		return segments_forgotten(
+			loader, ((struct msg_forget *)m->body)->number);
 	load = load_by_job(loader->rule, ((struct msg_job *)m->body)->job);
 	if (!load || load->loader != loader)
 		return; /* it was dropped meanwhile */
@@ -404,6 +413,7 @@ int loader_come(
 		loader_free(loader);
 		return r;
 	}
+	segments_tell_loader(loader);
 	load_go_on(rule);
 	return 0;
 }

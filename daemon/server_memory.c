@@ -12,7 +12,7 @@
 int memory_take(struct rule *rule, uint64_t size, bool may_grow,
 	bool *ret_asked, uint64_t *ret_offset)
 {
-	struct msg_grow grow = {.rule = rule->number};
+	struct msg_grow grow = {.rule = rule->number, .whole = size};
 	int r;
 
 	while (alloc_take(rule->alloc, size, ret_offset) < 0) {

@@ -40,7 +40,8 @@
  *   is kept and stands in no table, or belongs to a client that left, is
  *   forgotten here.
  * - Segments. The keeper has it before the table. One that the table does not
- *   have is added when it is told of again.
+ *   have is added when it is told of again; that is also what happens to one
+ *   that was about to be dropped, of which the table says so already.
  * - The end of a client. Its leases count as long as the keeper has it; a
  *   socket that ended meanwhile is found so when it is watched.
  * - An answer. What was done and not answered is asked again, flagged so, and

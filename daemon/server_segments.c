@@ -63,7 +63,8 @@ static int reserve(struct rule *rule, uint32_t n)
 		return tarn_fail(ENOMEM, "out of memory for %u segments", n);
 	rule->segments = segments;
 	while (rule->n_segments < n)
-		segments[rule->n_segments++] = (struct segment) {.fd = -1};
+		segments[rule->n_segments++] =
+			(struct segment) {.fd = -1, .state = SEGMENT_GONE};
 	return 0;
 }
 
@@ -83,16 +84,19 @@ static const struct mapped_segment *mapping_of(
 }
 
 /* The table's number of a segment that an earlier server had put there; one
- * beyond the last when it had not come to that. They are in the same order
- * there, so that the search goes on where the last one ended. */
-static uint32_t find_in_table(const struct rule *rule, uint64_t offset)
+ * beyond the last when it had not come to that, or had begun to drop it. They
+ * are in the same order there, so that the search goes on behind the last that
+ * was found. */
+static uint32_t find_in_table(struct rule *rule, uint64_t offset)
 {
 	uint32_t n = rule->table.header->n_segments;
-	uint32_t i = rule->n_segments;
+	uint32_t i = rule->n_found;
 
 	while (i < n && (rule->table.segments[i].state != SEGMENT_READY ||
 				rule->table.segments[i].offset != offset))
 		i++;
+	if (i < n)
+		rule->n_found = i + 1;
 	return i;
 }
 

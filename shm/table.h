@@ -108,7 +108,7 @@ struct table_header {
 	_Atomic uint32_t n_pools;
 	_Atomic uint32_t n_segments;
 	_Atomic uint32_t n_storages; /* highest index ever used, plus one */
-	uint32_t pad4;
+	_Atomic uint32_t n_dropped; /* segments; 0 before protocol 2 */
 	_Atomic uint64_t n_names;
 	_Atomic uint64_t records_used; /* bytes of the record part in use */
 	uint64_t pad5[4];
@@ -286,6 +286,9 @@ int table_add_pool(struct table_writer *writer, const struct table_pool *pool);
 /* Returns the segment's number through ret_index. */
 int table_add_segment(struct table_writer *writer, uint32_t pool,
 	uint64_t offset, uint64_t size, uint32_t *ret_index);
+
+/* It is unmapped by those who look; its number is not used again. */
+void table_drop_segment(struct table_writer *writer, uint32_t index);
 
 /* A free entry, filled in (word, landed excepted) and set to state. */
 int table_storage_add(struct table_writer *writer,

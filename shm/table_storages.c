@@ -53,6 +53,18 @@ int table_add_segment(struct table_writer *writer, uint32_t pool,
 	return 0;
 }
 
+void table_drop_segment(struct table_writer *writer, uint32_t index)
+{
+	struct table *table = writer->table;
+
+	/* Release, both: pair with the acquire loads in pool_map.c. Who sees
+	 * the count, or a segment that came later, sees that this one went. */
+	atomic_store_explicit(&table->segments[index].state, SEGMENT_DROPPED,
+		memory_order_release);
+	atomic_fetch_add_explicit(
+		&table->header->n_dropped, 1, memory_order_release);
+}
+
 /* An index that is free, populated, but not yet counted in if it is new. */
 static int index_take(struct table_writer *writer, uint32_t *ret)
 {

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The loader brings files into the pool: every byte to its place, none
- * elsewhere, on both engines, alone and many at once, across segments, and
- * with ranges that touch in the pool but not in the file.
+ * elsewhere, on both engines, alone and many at once, across segments, with
+ * ranges that touch in the pool but not in the file, and with a segment less.
  */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,7 @@
 
 #define PAGE 4096ull
 #define MIB (1ull << 20)
-#define TESTS_EACH 24
+#define TESTS_EACH 30
 
 static struct kit kit;
 static uint64_t jobs;
@@ -233,6 +234,27 @@ static int settled_files(void)
 	return n;
 }
 
+/* A segment that the server drops is no place to load to; the others are, and
+ * keep the numbers that their buffers were registered under. */
+static void forgetting(void)
+{
+	const char *path = kit_file("forgetting", MIB);
+	uint64_t second = kit.segments[1].offset;
+	struct msg_fill_range range = {0, MIB, KIT_FIRST};
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	is_int(L_FORGOTTEN, kit_forget(&kit, 0), "a segment is forgotten");
+	is_int(L_FORGOTTEN, kit_forget(&kit, 0), "and once more");
+	kit_identify(&kit, ++jobs, fd, -1);
+	is_int(L_FAILED, kit_fill(&kit, jobs, KIT_FIRST, MIB, &range, 1),
+		"nothing is loaded there");
+	is_int(EFAULT, kit.error, "EFAULT");
+	ok(load(path, true, 0, MIB, second), "but to the next one");
+	is_int(KIT_CANARY, kit_byte(&kit, KIT_FIRST),
+		"its bytes are not touched");
+	close(fd);
+}
+
 static void with_engine(const char *engine)
 {
 	struct timespec settled;
@@ -256,6 +278,8 @@ static void with_engine(const char *engine)
 	many_ranges();
 	side_by_side();
 	large(engine);
+	kit_wipe(&kit);
+	forgetting();
 	settled.tv_sec += 3;
 	clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &settled, NULL);
 	kit_identify(&kit, ++jobs, fd, -1);

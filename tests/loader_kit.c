@@ -298,6 +298,15 @@ void kit_send_drop(struct kit *kit, uint64_t job)
 	must_send(kit, L_DROP, &body, sizeof(body), NULL, 0);
 }
 
+int kit_forget(struct kit *kit, uint32_t segment)
+{
+	struct msg_forget body = {.number = segment};
+	uint64_t of = 0;
+
+	must_send(kit, L_FORGET, &body, sizeof(body), NULL, 0);
+	return kit_answer(kit, &of);
+}
+
 int kit_fill(struct kit *kit, uint64_t job, uint64_t alloc_offset,
 	uint64_t alloc_size, const struct msg_fill_range *ranges, uint32_t n)
 {

@@ -62,6 +62,8 @@ int kit_identify(struct kit *kit, uint64_t job, int fd, int direct);
 void kit_send_fill(struct kit *kit, uint64_t job, uint64_t alloc_offset,
 	uint64_t alloc_size, const struct msg_fill_range *ranges, uint32_t n);
 void kit_send_drop(struct kit *kit, uint64_t job);
+/* Sends L_FORGET; the answer's type. */
+int kit_forget(struct kit *kit, uint32_t segment);
 /* The next message that is no L_PROGRESS: its type and job. */
 int kit_answer(struct kit *kit, uint64_t *ret_job);
 /* L_FILL and its answer. */
