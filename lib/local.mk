@@ -102,6 +102,8 @@ lib_libcore_la_SOURCES = \
 	lib/store/load_request.h \
 	lib/store/own_map.c \
 	lib/store/own_map.h \
+	lib/store/pool_extent.c \
+	lib/store/pool_extent.h \
 	lib/store/pool_map.c \
 	lib/store/pool_map.h \
 	lib/store/populate.c \

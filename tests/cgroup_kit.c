@@ -51,12 +51,15 @@ static bool make_group(bool v1, unsigned long long size)
 	if (!own_group(v1, own, sizeof(own)))
 		return false;
 	snprintf(group, sizeof(group), "%s/tarn-test-%d", own, (int)getpid());
-	if (mkdir(group, 0700) < 0)
+	if (mkdir(group, 0700) < 0) {
+		group[0] = 0;
 		return false;
+	}
 	snprintf(limit, sizeof(limit), "%llu", size);
 	if (put(v1 ? "memory.limit_in_bytes" : "memory.max", limit))
 		return true;
 	rmdir(group);
+	group[0] = 0;
 	return false;
 }
 
@@ -77,21 +80,36 @@ void cgroup_enter(void)
 		bail("%s/cgroup.procs: %m", group);
 }
 
-long cgroup_kills(void)
+/* The number after a word in one of its files; -1. */
+static long number_in(const char *name, const char *word)
 {
 	char path[4400], line[200];
-	long kills = -1;
+	size_t size = strlen(word);
+	long number = -1;
 	FILE *file;
 
-	snprintf(path, sizeof(path), "%s/%s", group,
-		is_v1 ? "memory.oom_control" : "memory.events");
-	file = fopen(path, "re");
+	snprintf(path, sizeof(path), "%s/%s", group, name);
+	file = group[0] ? fopen(path, "re") : NULL;
 	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, "oom_kill %ld", &kills) == 1)
+		if (strncmp(line, word, size) == 0 &&
+			sscanf(line + size, " %ld", &number) == 1)
 			break;
 	if (file)
 		fclose(file);
-	return kills;
+	return number;
+}
+
+long cgroup_kills(void)
+{
+	return number_in(
+		is_v1 ? "memory.oom_control" : "memory.events", "oom_kill ");
+}
+
+long cgroup_shmem_mib(void)
+{
+	long bytes = number_in("memory.stat", "shmem ");
+
+	return bytes < 0 ? -1 : bytes >> 20;
 }
 
 /* A group is busy until its last process is wholly gone. */

@@ -332,6 +332,20 @@ tests_daemon_wedge_SOURCES = \
 	tests/fuse_hang.h \
 	$(DAEMON_KIT)
 
+# Growing and shrinking.
+GROWTH_TESTS = \
+	tests/daemon_shrink \
+	tests/pool_extent \
+	$(NULL)
+check_PROGRAMS += $(GROWTH_TESTS)
+TESTS += $(GROWTH_TESTS)
+VALGRIND_EXCEPT += tests/daemon_shrink
+tests_daemon_shrink_SOURCES = \
+	tests/cgroup_kit.c \
+	tests/cgroup_kit.h \
+	tests/daemon_shrink.c \
+	$(DAEMON_KIT)
+
 # The client, against the real daemon.
 check_PROGRAMS += \
 	tests/autostart \

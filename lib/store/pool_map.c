@@ -5,9 +5,10 @@
  * The idea: addresses are reserved for the whole reach of a pool at once, so
  * that a pool can grow without anything that is mapped having to move, and
  * offset plus reservation is the address for good. Segments are numbered in
- * the order in which they came and never change, so "how many have I seen"
- * tells whether anything is new. One that takes the place of a dropped one
- * has a higher number, and is simply mapped over it.
+ * the order in which they came and never change but to be dropped, so "how
+ * many have I seen, and how many of them went" tells whether anything is new.
+ * One that takes the place of a dropped one has a higher number: whoever sees
+ * it in the table sees that the other went, and unmaps that first.
  */
 #include "lib/store/pool_map.h"
 
@@ -39,8 +40,9 @@ void pool_map_done(struct pool_map *map)
 		return;
 	for (uint32_t i = 0; i < map->n_pools; i++) {
 		munmap(map->pools[i].addr, map->pools[i].reserved);
-		free(map->pools[i].extents);
+		extents_free(&map->pools[i].extents);
 	}
+	free(map->places);
 	pthread_mutex_destroy(&map->lock);
 	*map = (struct pool_map) {0};
 }
@@ -131,63 +133,78 @@ static struct mapped_pool *pool_by_id(struct pool_map *map, uint32_t id)
 	return NULL;
 }
 
-/* ---- extents --------------------------------------------------------- */
-
-/* The first extent that ends at or after offset; n_extents when none does. */
-static uint32_t extent_at(const struct mapped_pool *pool, uint64_t offset)
-{
-	uint32_t low = 0, high = pool->n_extents;
-
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (pool->extents[middle].end < offset)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
-/* Room for one more: taken before anything is mapped, so that noting what was
- * mapped cannot fail. */
-static int extents_reserve(struct mapped_pool *pool)
-{
-	size_t n = (size_t)pool->n_extents + 1;
-	struct pool_extent *extents;
-
-	extents = reallocarray(pool->extents, n, sizeof(*extents));
-	if (!extents)
-		return tarn_fail(ENOMEM, "pool: no memory for %zu extents", n);
-	pool->extents = extents;
-	return 0;
-}
-
-static void extents_add(struct mapped_pool *pool, uint64_t offset, uint64_t end)
-{
-	uint32_t first = extent_at(pool, offset), last = first;
-
-	/* All those that touch it become one with it. */
-	for (; last < pool->n_extents && pool->extents[last].offset <= end;
-		last++) {
-		offset = MIN(offset, pool->extents[last].offset);
-		end = MAX(end, pool->extents[last].end);
-	}
-	memmove(&pool->extents[first + 1], &pool->extents[last],
-		(pool->n_extents - last) * sizeof(*pool->extents));
-	pool->extents[first] = (struct pool_extent) {offset, end};
-	pool->n_extents = pool->n_extents - (last - first) + 1;
-}
-
-static bool extents_cover(
-	const struct mapped_pool *pool, uint64_t offset, uint64_t end)
-{
-	uint32_t i = extent_at(pool, end);
-
-	return i < pool->n_extents && pool->extents[i].offset <= offset;
-}
-
 /* ---- segments -------------------------------------------------------- */
+
+/* Room to note one more: taken before anything is mapped, so that noting what
+ * was mapped, or was unmapped, cannot fail. */
+static int reserve_place(struct pool_map *map, struct mapped_pool *pool)
+{
+	uint32_t room = MAX(2 * map->room, 16u);
+	struct mapped_place *places;
+
+	if (map->n_places == map->room) {
+		places = reallocarray(map->places, room, sizeof(*places));
+		if (!places)
+			return tarn_fail(ENOMEM,
+				"pool: no memory for %u segments", room);
+		map->places = places;
+		map->room = room;
+	}
+	return extents_reserve(&pool->extents, map->n_places + 1);
+}
+
+static void note_place(struct pool_map *map, uint32_t number,
+	struct mapped_pool *pool, uint64_t offset, uint64_t end)
+{
+	map->places[map->n_places++] = (struct mapped_place) {
+		.number = number, .pool = pool, .offset = offset, .end = end};
+	extents_add(&pool->extents, offset, end);
+}
+
+/* Addresses stay ours, memory goes. Where that cannot be had the pages stay
+ * until the store ends, and nothing refers to them. */
+static void unmap_place(struct mapped_place *place)
+{
+	struct mapped_pool *pool = place->pool;
+
+	mmap(pool->addr + place->offset, place->end - place->offset, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+	extents_remove(&pool->extents, place->offset, place->end);
+}
+
+static bool is_ready(struct pool_map *map, uint32_t number)
+{
+	/* Pairs with the release stores of state in table_drop_segment, and of
+	 * n_segments in table_add_segment. */
+	return atomic_load_explicit(&map->table->segments[number].state,
+		       memory_order_acquire) == SEGMENT_READY;
+}
+
+static uint32_t n_dropped(const struct pool_map *map)
+{
+	/* Pairs with the release increment in table_drop_segment. */
+	return atomic_load_explicit(
+		&map->table->header->n_dropped, memory_order_acquire);
+}
+
+/* Nothing in them is leased, by this process or any other: that is why they
+ * went. */
+static void unmap_dropped(struct pool_map *map)
+{
+	/* Before the states: one that goes meanwhile is found next time. */
+	uint32_t n = n_dropped(map), kept = 0;
+
+	/* Relaxed: whether to look; the lock orders all else. */
+	if (n == atomic_load_explicit(&map->n_dropped, memory_order_relaxed))
+		return;
+	for (uint32_t i = 0; i < map->n_places; i++)
+		if (is_ready(map, map->places[i].number))
+			map->places[kept++] = map->places[i];
+		else
+			unmap_place(&map->places[i]);
+	map->n_places = kept;
+	atomic_store_explicit(&map->n_dropped, n, memory_order_relaxed);
+}
 
 static int map_segment(struct pool_map *map, uint32_t number, int fd)
 {
@@ -207,7 +224,7 @@ static int map_segment(struct pool_map *map, uint32_t number, int fd)
 		return 0; /* who needs it is told: pool_map_range */
 	r = segment_check(fd, size);
 	if (r >= 0)
-		r = extents_reserve(pool);
+		r = reserve_place(map, pool);
 	if (r < 0)
 		return r;
 	if (mmap(pool->addr + offset, size, PROT_READ, MAP_SHARED | MAP_FIXED,
@@ -217,7 +234,7 @@ static int map_segment(struct pool_map *map, uint32_t number, int fd)
 			tarn_errno_text(errno));
 	/* Only a wish: kernels without THP for shared memory say no. */
 	madvise(pool->addr + offset, size, MADV_HUGEPAGE);
-	extents_add(pool, offset, end);
+	note_place(map, number, pool, offset, end);
 	return 0;
 }
 
@@ -235,7 +252,8 @@ static int map_reply(struct pool_map *map, uint32_t first, uint32_t wanted,
 			"%u and %d descriptors",
 			first, first + wanted - 1, got.count, got.first,
 			reply->n_fds);
-	if (got.count == 0)
+	/* It may have been dropped after we looked. */
+	if (got.count == 0 && is_ready(map, first))
 		return tarn_fail(ESTALE, "daemon: it has no segment %u", first);
 	for (uint32_t i = 0; i < got.count && r >= 0; i++) {
 		_cleanup_fd_ int fd = wire_take_fd(reply, (int)i);
@@ -245,13 +263,6 @@ static int map_reply(struct pool_map *map, uint32_t first, uint32_t wanted,
 			map->n_seen = first + i + 1;
 	}
 	return r;
-}
-
-static bool is_ready(struct pool_map *map, uint32_t number)
-{
-	/* Pairs with the release store of state in table_add_segment. */
-	return atomic_load_explicit(&map->table->segments[number].state,
-		       memory_order_acquire) == SEGMENT_READY;
 }
 
 /* The next run of segments that are there; those dropped are passed over. */
@@ -289,8 +300,13 @@ static uint32_t n_segments(const struct pool_map *map)
 
 static int update(struct pool_map *map)
 {
+	/* First: what takes the place of a dropped one is counted after that
+	 * was dropped. */
 	uint32_t n = n_segments(map);
-	int r = update_pools(map);
+	int r;
+
+	unmap_dropped(map);
+	r = update_pools(map);
 
 	while (r >= 0 && map->n_seen < n)
 		r = fetch_some(map, n);
@@ -307,6 +323,22 @@ int pool_map_update(struct pool_map *map)
 	return r;
 }
 
+static bool is_behind(struct pool_map *map)
+{
+	/* Relaxed: a hint; the second look is under the lock. */
+	return n_dropped(map) !=
+	       atomic_load_explicit(&map->n_dropped, memory_order_relaxed);
+}
+
+void pool_map_look(struct pool_map *map)
+{
+	if (!is_behind(map))
+		return;
+	pthread_mutex_lock(&map->lock);
+	unmap_dropped(map);
+	pthread_mutex_unlock(&map->lock);
+}
+
 int pool_map_range(struct pool_map *map, uint32_t pool_id, uint64_t base,
 	uint64_t size, void **ret)
 {
@@ -320,7 +352,7 @@ int pool_map_range(struct pool_map *map, uint32_t pool_id, uint64_t base,
 			pool_id, (unsigned long long)size,
 			(unsigned long long)base);
 	pthread_mutex_lock(&map->lock);
-	if (n_segments(map) != map->n_seen)
+	if (n_segments(map) != map->n_seen || is_behind(map))
 		r = update(map);
 	pool = pool_by_id(map, pool_id);
 	if (r >= 0 && !pool) {
@@ -333,8 +365,9 @@ int pool_map_range(struct pool_map *map, uint32_t pool_id, uint64_t base,
 			"addresses that this process could get (ulimit -v)",
 			pool_id, (unsigned long long)end,
 			(unsigned long long)pool->reserved);
-	if (r >= 0 && (!pool || end > pool->reach ||
-			      (size && !extents_cover(pool, base, end))))
+	if (r >= 0 &&
+		(!pool || end > pool->reach ||
+			(size && !extents_cover(&pool->extents, base, end))))
 		r = tarn_fail(EBADMSG, "pool %u has no %llu bytes at %llu",
 			pool_id, (unsigned long long)size,
 			(unsigned long long)base);

@@ -4,8 +4,9 @@
  * with its segments mapped read-only at their offsets.
  *
  * Tensors may span segments, because neighbours in the pool are neighbours
- * here. A segment stays mapped as long as the store lives; its descriptor is
- * closed once it is.
+ * here. A segment stays mapped until the daemon has dropped it and this process
+ * looks (at its next look-up), or the store ends; its descriptor is closed
+ * once it is mapped.
  */
 #pragma once
 
@@ -14,20 +15,22 @@
 #include <stdint.h>
 
 #include "lib/store/connection.h"
+#include "lib/store/pool_extent.h"
 #include "shm/table.h"
-
-struct pool_extent {
-	uint64_t offset; /* in the pool */
-	uint64_t end;
-};
 
 struct mapped_pool {
 	uint32_t id;
 	uint64_t reach;
 	uint64_t reserved; /* less than reach where addresses are limited */
 	unsigned char *addr;
-	uint32_t n_extents; /* sorted, apart from each other */
-	struct pool_extent *extents;
+	struct pool_extents extents; /* what of it is mapped */
+};
+
+/* A segment that is mapped: what the table said of it then. */
+struct mapped_place {
+	uint32_t number;
+	struct mapped_pool *pool;
+	uint64_t offset, end;
 };
 
 struct pool_map {
@@ -39,6 +42,9 @@ struct pool_map {
 	/* Segments numbered below this have been looked at: what the table
 	 * says of them has been mapped. */
 	uint32_t n_seen;
+	_Atomic uint32_t n_dropped; /* as the table counted when last looked */
+	uint32_t n_places, room;
+	struct mapped_place *places;
 };
 
 void pool_map_init(struct pool_map *map, struct connection *connection,
@@ -53,3 +59,7 @@ int pool_map_update(struct pool_map *map);
  * no such bytes. */
 int pool_map_range(struct pool_map *map, uint32_t pool, uint64_t base,
 	uint64_t size, void **ret);
+
+/* Unmaps what the daemon has dropped since the last look; costs next to nothing
+ * when it has not dropped anything. */
+void pool_map_look(struct pool_map *map);

@@ -110,6 +110,7 @@ int store_storage(struct tarn_store *store, uint32_t index, uint64_t generation,
 
 	if (r < 0)
 		return r;
+	pool_map_look(&store->pools);
 	r = store_hold(store, index, generation, &known);
 	if (r < 0)
 		return r;
