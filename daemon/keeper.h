@@ -37,6 +37,7 @@ struct keeper_rule {
 	struct table table;
 	uint64_t pool_end; /* of the last segment */
 	uint64_t allocated; /* bytes of its segments */
+	uint32_t n_clients; /* of its user, if it is one's own */
 };
 
 struct keeper_segment {
@@ -47,6 +48,7 @@ struct keeper_segment {
 /* A connection: held so that a new server could take it over. */
 struct keeper_client {
 	struct msg_client who;
+	uint32_t home; /* the rule of its uid */
 	int socket;
 	int lease_fd;
 	struct keeper_client *next; /* of the same bucket */

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -39,6 +40,7 @@ static void client_add(struct keeper *keeper, struct keeper_client *client)
 	client->next = *bucket;
 	*bucket = client;
 	keeper->n_clients++;
+	keeper->rules[client->home].n_clients++;
 }
 
 static struct keeper_client *client_free(struct keeper_client *client)
@@ -72,6 +74,7 @@ void keeper_client_forget(struct keeper *keeper, uint64_t number)
 		return;
 	*p = client->next;
 	keeper->n_clients--;
+	keeper->rules[client->home].n_clients--;
 	client_free(client);
 }
 
@@ -140,6 +143,20 @@ static int check_room(const struct keeper *keeper)
 			: "");
 }
 
+/* One user shall not take all the places. */
+static int check_quota(const struct keeper *keeper, uint32_t uid, uint32_t rule)
+{
+	struct quota quota = config_quota(&keeper->config, uid);
+	uint64_t limit = quota.limit[QUOTA_CONNECTIONS];
+
+	if (keeper->rules[rule].n_clients < limit)
+		return 0;
+	return tarn_fail(EDQUOT,
+		"uid %u has %u connections, and may have %llu (connections "
+		"under [quota] in tarnd.conf)",
+		uid, keeper->rules[rule].n_clients, (unsigned long long)limit);
+}
+
 static int client_new(struct keeper *keeper, int fd, const struct ucred *peer,
 	struct keeper_client **ret)
 {
@@ -155,14 +172,34 @@ static int client_new(struct keeper *keeper, int fd, const struct ucred *peer,
 	client->who.pid = peer->pid;
 	r = keeper_rule_for(keeper, peer->uid, &client->who.rule);
 	if (r == 0)
+		r = check_quota(keeper, peer->uid, client->who.rule);
+	if (r == 0)
 		r = lease_create(&client->lease_fd);
 	if (r < 0) {
 		client_free(client);
 		return r;
 	}
 	client->socket = fd;
+	client->home = client->who.rule;
 	*ret = client;
 	return 0;
+}
+
+/* Says why, as an answer to whatever it was about to ask. */
+static void turn_away(int fd, int error)
+{
+	const char *text = tarn_fail_message();
+	size_t n = strlen(text);
+	union {
+		struct msg_error head;
+		char space[sizeof(struct msg_error) + TARN_MESSAGE_MAX];
+	} body = {.space = {0}};
+
+	body.head.error = -error;
+	memcpy(body.head.text, text, n);
+	wire_send(fd, WIRE_ERROR, 0, &body, sizeof(body.head) + n, NULL, 0);
+	fd_close(fd);
+	tarn_fail_verbatim(-error, body.head.text);
 }
 
 /* Takes fd. */
@@ -177,7 +214,7 @@ static int admit(struct keeper *keeper, int fd)
 	if (r == 0)
 		r = client_new(keeper, fd, &peer, &client);
 	if (r < 0) {
-		fd_close(fd);
+		turn_away(fd, r);
 		return r;
 	}
 	r = keeper_tell(keeper, D_CLIENT, &client->who, sizeof(client->who),

@@ -66,6 +66,8 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_names.c \
 	daemon/server_names.h \
 	daemon/server_pool.c \
+	daemon/server_quota.c \
+	daemon/server_quota.h \
 	daemon/server_reap.c \
 	daemon/server_rebuild.c \
 	daemon/server_report.c \

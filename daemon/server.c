@@ -247,6 +247,7 @@ static int rule_come(struct server *server, const struct msg_rule *from,
 		rule_free(rule);
 		return r;
 	}
+	quota_set(rule);
 	rule->next = server->rules;
 	server->rules = rule;
 	if (fd < 0)
@@ -345,6 +346,7 @@ static void take_settings(
 {
 	server->start.options.idle_ns = settings->idle_ns;
 	*server->start.config = settings->config;
+	quota_set_all(server);
 }
 
 /* Everything was told: the books first, then those who ask. */

@@ -21,6 +21,7 @@
 #include "daemon/loop.h"
 #include "daemon/options.h"
 #include "daemon/server_names.h"
+#include "daemon/server_quota.h"
 #include "shm/lease.h"
 #include "shm/table.h"
 
@@ -156,6 +157,9 @@ struct rule {
 	struct rule *next;
 	uint32_t number;
 	struct pool_spec spec;
+	/* The account of its user, if it is one's own: server_quota.c. */
+	struct quota quota;
+	uint64_t used[QUOTA_KINDS];
 	struct table table;
 	struct table_writer *writer;
 	struct alloc *alloc;
@@ -192,6 +196,7 @@ struct client {
 	int32_t pid;
 	uint32_t version; /* of the protocol; 0 before its hello */
 	bool may_write;	  /* load, publish, remove */
+	uint64_t held;	  /* bytes of messages, as last counted */
 	bool welcome; /* said hello */
 	bool seen;    /* a server before this one may have heard it */
 	bool resuming; /* not heard before it says WIRE_RESUME */
@@ -230,6 +235,7 @@ struct load {
 	enum load_state state;
 	struct loader *loader;
 	int fds[2]; /* buffered, direct; -1 when there is none */
+	uint32_t n_fds; /* that it was charged for */
 	struct wire_message message; /* the names are read from it */
 	uint32_t n_ranges;
 	const struct msg_range *ranges;
@@ -410,6 +416,8 @@ int client_resumes(struct client *client, uint32_t serial); /* WIRE_RESUME */
 /* server_count.c: storages by what holds them */
 /* After its state, its names, its flags or info->cached have changed. Its
  * size never does. */
+/* What is taken for it, in whole pages. */
+uint64_t storage_memory(const struct table_storage *entry);
 void storage_recount(struct rule *rule, uint32_t index);
 /* It was used just now: the last of its kind to go. */
 void storage_used(struct rule *rule, uint32_t index);
@@ -444,6 +452,8 @@ bool cache_find(const struct rule *rule, const struct msg_identity *id,
 	uint64_t file_offset, uint64_t size, uint32_t *ret);
 /* Drops the least recently used that nobody holds: true if one went. */
 bool cache_evict_one(struct rule *rule);
+/* This one, which is cached and not leased. */
+void cache_evict(struct rule *rule, uint32_t index, const char *why);
 void cache_evict_idle(struct rule *rule, uint64_t older_than);
 void cache_free(struct rule *rule);
 

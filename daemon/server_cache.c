@@ -164,7 +164,7 @@ void cache_free(struct rule *rule)
 
 /* ---- dropped when nobody holds it ------------------------------------- */
 
-static void evict(struct rule *rule, uint32_t index, const char *why)
+void cache_evict(struct rule *rule, uint32_t index, const char *why)
 {
 	uint64_t bytes = entry_of(rule, index)->size;
 
@@ -187,7 +187,7 @@ bool cache_evict_one(struct rule *rule)
 		uint32_t index = storage_first(rule, KIND_CACHED);
 
 		if (!storage_leased(rule, index)) {
-			evict(rule, index, "room is needed");
+			cache_evict(rule, index, "room is needed");
 			return true;
 		}
 		storage_used(rule, index);
@@ -207,6 +207,6 @@ void cache_evict_idle(struct rule *rule, uint64_t older_than)
 		if (storage_leased(rule, index))
 			storage_used(rule, index);
 		else
-			evict(rule, index, "it was idle");
+			cache_evict(rule, index, "it was idle");
 	}
 }

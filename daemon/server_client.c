@@ -112,6 +112,7 @@ void client_free(struct client *client)
 	fd_close(client->pid_fd);
 	leases_close(client);
 	fd_close(client->lease_fd);
+	quota_return(client->home, QUOTA_REQUESTS, client->held);
 	wire_reader_free(client->reader);
 	wire_writer_free(client->writer);
 	free(client);
@@ -433,6 +434,17 @@ static int hear(struct client *client)
 	return r;
 }
 
+/* Too much that is half said or unread, with what his user's other
+ * connections have of it: this one goes. */
+static int hoards(struct client *client)
+{
+	int r = quota_messages(client);
+
+	if (r < 0)
+		client_refuse(client, 0, r);
+	return r;
+}
+
 static void on_client(void *arg, unsigned ready)
 {
 	struct client *client = arg;
@@ -447,6 +459,8 @@ static void on_client(void *arg, unsigned ready)
 		loop_change(client->watch, LOOP_READ);
 	if (r >= 0 && ready & (LOOP_READ | LOOP_HANGUP))
 		r = hear(client);
+	if (r >= 0 || r == -EAGAIN)
+		r = hoards(client);
 	if (r == -EPIPE || r == -ECONNRESET)
 		return client_drop(client, NULL);
 	if (r < 0 && r != -EAGAIN)

@@ -40,7 +40,7 @@ static enum storage_kind kind_now(const struct rule *rule, uint32_t index)
 	return info->let_go ? KIND_LET_GO : KIND_UNNAMED;
 }
 
-static uint64_t memory_of(const struct table_storage *entry)
+uint64_t storage_memory(const struct table_storage *entry)
 {
 	return entry->flags & STORAGE_OWN ? (entry->size + 4095) & ~4095ull
 					  : entry->alloc_size;
@@ -51,7 +51,7 @@ static void sum(
 {
 	s->n += sign;
 	s->bytes += sign * entry->size;
-	s->memory += sign * memory_of(entry);
+	s->memory += sign * storage_memory(entry);
 }
 
 static void count(struct rule *rule, uint32_t index, uint64_t sign)
@@ -108,8 +108,12 @@ void storage_recount(struct rule *rule, uint32_t index)
 		return;
 	if (rule->infos[index].kind != KIND_FREE)
 		leave(rule, index);
+	else
+		quota_count_storage(rule, index, true);
 	if (kind != KIND_FREE)
 		join(rule, index, kind);
+	else
+		quota_count_storage(rule, index, false);
 }
 
 void storage_used(struct rule *rule, uint32_t index)

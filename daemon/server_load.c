@@ -66,6 +66,9 @@ static void load_free(struct load *load)
 	load_leave_loader(load);
 	if (load->client)
 		load->client->n_loads--;
+	quota_return(load->home, QUOTA_LOADS, 1);
+	quota_return(load->home, QUOTA_DESCRIPTORS, load->n_fds);
+	quota_return(load->home, QUOTA_REQUESTS, load->message.size);
 	closer_close(load->home->closer, load->fds[0]);
 	closer_close(load->home->closer, load->fds[1]);
 	for (int i = 0; i < load->message.n_fds; i++)
@@ -411,6 +414,25 @@ static void load_nothing(struct load *load)
 	succeed(load, load->index, load->generation, 0, 0);
 }
 
+/* All of it, or nothing. */
+static int charge(struct rule *home, const struct wire_message *message)
+{
+	uint64_t n_fds = (uint64_t)message->n_fds;
+	int r = quota_charge(home, QUOTA_LOADS, 1);
+
+	if (r < 0)
+		return r;
+	r = quota_charge(home, QUOTA_DESCRIPTORS, n_fds);
+	if (r == 0) {
+		r = quota_charge(home, QUOTA_REQUESTS, message->size);
+		if (r < 0)
+			quota_return(home, QUOTA_DESCRIPTORS, n_fds);
+	}
+	if (r < 0)
+		quota_return(home, QUOTA_LOADS, 1);
+	return r;
+}
+
 void load_start(struct client *client, struct wire_message *message)
 {
 	struct rule *rule = client->rule;
@@ -421,14 +443,19 @@ void load_start(struct client *client, struct wire_message *message)
 		load = calloc(1, sizeof(*load));
 		r = load ? 0 : tarn_fail(ENOMEM, "out of memory");
 	}
-	if (r < 0)
+	if (r == 0)
+		r = charge(client->home, message);
+	if (r < 0) {
+		free(load);
 		return client_refuse(client, message->serial, r);
+	}
 	load->rule = rule;
 	load->home = client->home;
 	load->client = client;
 	load->serial = message->serial;
 	load->cpu_start = cpu_now();
 	load->began_at = loop_now();
+	load->n_fds = (uint32_t)message->n_fds;
 	load->fds[0] = wire_take_fd(message, 0);
 	load->fds[1] = wire_take_fd(message, 1);
 	load->message = *message;

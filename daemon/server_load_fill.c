@@ -62,6 +62,9 @@ int load_take_memory(struct load *load, bool may_grow)
 	int r;
 
 	load->state = LOAD_WAITING;
+	r = quota_make_room(load->home, QUOTA_BYTES, size);
+	if (r < 0)
+		return r;
 	r = memory_take(rule, size, may_grow, &load->asked_to_grow, &offset);
 	if (r != 1)
 		return r;

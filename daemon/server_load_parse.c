@@ -165,6 +165,10 @@ int load_publish(struct load *load, uint32_t index, uint64_t generation)
 
 	if (load->names.n == 0)
 		return 0;
+	r = quota_check_names(
+		rule, rule->table.storages[index].owner, &load->names);
+	if (r < 0)
+		return r;
 	r = table_begin(rule->writer);
 	for (uint32_t i = 0; i < load->names.n && r == 0; i++) {
 		struct tarn_descriptor d;

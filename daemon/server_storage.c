@@ -62,6 +62,8 @@ int storage_new(struct rule *rule, const struct table_storage *entry,
 	/* Room first: an entry that is in the table must be countable. */
 	int r = storage_reserve(rule, rule->table.header->n_storages);
 
+	if (r == 0)
+		r = quota_check_storage(rule, entry);
 	if (r < 0)
 		return r;
 	r = table_storage_add(
@@ -87,6 +89,7 @@ void storage_name(struct rule *rule, uint32_t index, uint32_t names)
 	struct storage_info *info = &rule->infos[index];
 
 	info->names += names;
+	quota_count_names(rule, index, names);
 	info->let_go = false;
 	if (state_of(rule, index) == STORAGE_UNNAMED)
 		storage_set(rule, index, STORAGE_LIVE);
@@ -150,7 +153,10 @@ void storage_unname(struct rule *rule, uint32_t index, uint64_t generation)
 {
 	if (index >= rule->n_infos || generation_of(rule, index) != generation)
 		return;
-	if (rule->infos[index].names && --rule->infos[index].names == 0) {
+	if (!rule->infos[index].names)
+		return;
+	quota_count_names(rule, index, -1);
+	if (--rule->infos[index].names == 0) {
 		storage_recount(rule, index);
 		storage_release(rule, index);
 	}

@@ -109,6 +109,11 @@ void wire_reader_set_close(
 	reader->close_arg = arg;
 }
 
+size_t wire_reader_held(const struct wire_reader *reader)
+{
+	return reader->room;
+}
+
 static void reader_reset(struct wire_reader *reader)
 {
 	close_all(reader, reader->partial.fds, &reader->partial.n_fds);

@@ -312,6 +312,9 @@ int wire_reader_new_beside(const struct wire_reader *other,
 	struct wire_reader **ret);
 struct wire_reader *wire_reader_free(struct wire_reader *reader);
 
+/* Bytes of memory that it has taken for a message that is not whole yet. */
+size_t wire_reader_held(const struct wire_reader *reader);
+
 /* How descriptors are closed that nobody took: fd_close without this. For who
  * must not call close() on a stranger's file, since its file system may
  * block in it. */
@@ -353,3 +356,5 @@ int wire_push_again(struct wire_writer *writer, uint16_t type, uint32_t serial,
 	const void *body, size_t size, const int *fds, int n_fds);
 int wire_flush(struct wire_writer *writer, int fd);
 bool wire_writer_empty(const struct wire_writer *writer);
+/* Bytes that are queued. */
+size_t wire_writer_held(const struct wire_writer *writer);

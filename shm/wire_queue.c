@@ -196,3 +196,8 @@ bool wire_writer_empty(const struct wire_writer *writer)
 {
 	return !writer->first;
 }
+
+size_t wire_writer_held(const struct wire_writer *writer)
+{
+	return writer->bytes;
+}

@@ -182,6 +182,45 @@ static void die_of(struct connection *c, int r)
 	}
 }
 
+/* An error that answers no call answers all: it says why the daemon hangs up,
+ * or does not let us in. */
+static void die_as_told(struct connection *c, const struct wire_message *m)
+{
+	struct msg_error error;
+	char text[sizeof(c->why)] = "";
+	size_t n;
+
+	if (m->size < sizeof(error))
+		return;
+	memcpy(&error, m->body, sizeof(error));
+	n = MIN(m->size - sizeof(error), sizeof(text) - 1);
+	memcpy(text, m->body + sizeof(error), n);
+	if (error.error > 0 && error.error <= 4095)
+		die(c, error.error, text);
+}
+
+/* A reset, for what the daemon did not read any more, comes before what it
+ * said last. */
+static int receive(struct connection *c, struct wire_message *ret)
+{
+	int r = wire_receive(c->reader, c->fd, reply_limit, ret);
+
+	return r == -EPIPE ? wire_receive(c->reader, c->fd, reply_limit, ret)
+			   : r;
+}
+
+/* With the lock held: it hung up; did it say why? */
+static void hear_last_words(struct connection *c)
+{
+	struct wire_message m = {0};
+
+	while (!c->dead && !c->receiving && receive(c, &m) > 0) {
+		if (m.type == WIRE_ERROR && m.serial == 0)
+			die_as_told(c, &m);
+		wire_message_clear(&m);
+	}
+}
+
 static int dead(const struct connection *c)
 {
 	return tarn_fail(c->dead, "daemon at %s: %s", c->peer, c->why);
@@ -226,6 +265,7 @@ static int send_message(struct connection *c, bool wait, uint16_t type,
 		return push;
 	/* Half of it may be away: nothing more can be said on this socket. */
 	pthread_mutex_lock(&c->lock);
+	hear_last_words(c);
 	die_of(c, r);
 	r = dead(c);
 	pthread_mutex_unlock(&c->lock);
@@ -264,6 +304,8 @@ static void deliver(struct connection *c, struct wire_message *message)
 	while (call && call->serial != message->serial)
 		call = call->next;
 	if (!call) {
+		if (message->type == WIRE_ERROR && message->serial == 0)
+			die_as_told(c, message);
 		wire_message_clear(message);
 		return;
 	}
@@ -286,7 +328,7 @@ static void receive_for_all(struct connection *c, int64_t deadline)
 	c->receiving = true;
 	pthread_mutex_unlock(&c->lock);
 	if (poll(&p, 1, (int)MAX(left, 0)) > 0)
-		r = wire_receive(c->reader, c->fd, reply_limit, &message);
+		r = receive(c, &message);
 	pthread_mutex_lock(&c->lock);
 	c->receiving = false;
 	if (r > 0)
