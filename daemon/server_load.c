@@ -414,22 +414,15 @@ static void load_nothing(struct load *load)
 	succeed(load, load->index, load->generation, 0, 0);
 }
 
-/* All of it, or nothing. */
 static int charge(struct rule *home, const struct wire_message *message)
 {
-	uint64_t n_fds = (uint64_t)message->n_fds;
 	int r = quota_charge(home, QUOTA_LOADS, 1);
 
-	if (r < 0)
-		return r;
-	r = quota_charge(home, QUOTA_DESCRIPTORS, n_fds);
 	if (r == 0) {
-		r = quota_charge(home, QUOTA_REQUESTS, message->size);
+		r = quota_charge_message(home, message);
 		if (r < 0)
-			quota_return(home, QUOTA_DESCRIPTORS, n_fds);
+			quota_return(home, QUOTA_LOADS, 1);
 	}
-	if (r < 0)
-		quota_return(home, QUOTA_LOADS, 1);
 	return r;
 }
 

@@ -38,6 +38,8 @@ static void publish_free(struct publish *p)
 		p->client->n_publishes--;
 		p->client->publish_bytes -= p->message.size;
 	}
+	quota_return(p->home, QUOTA_REQUESTS, p->message.size);
+	quota_return(p->home, QUOTA_DESCRIPTORS, p->n_fds);
 	for (uint32_t i = 0; i < p->n_sources; i++) {
 		if (p->sources[i].made)
 			storage_release(rule, p->sources[i].index);
@@ -77,6 +79,10 @@ static int take_memory(struct publish *p, struct source *s, bool may_grow)
 
 	if (s->made)
 		return 1;
+	r = quota_make_room(p->home, QUOTA_BYTES, entry.alloc_size);
+	if (r < 0)
+		return r;
+	r = 1;
 	if (entry.alloc_size)
 		r = memory_take(rule, entry.alloc_size, may_grow,
 			&p->asked_to_grow, &entry.alloc_offset);
@@ -225,9 +231,15 @@ void publish_start(struct client *client, struct wire_message *message)
 		p = calloc(1, sizeof(*p));
 		r = p ? 0 : tarn_fail(ENOMEM, "out of memory");
 	}
-	if (r < 0)
+	if (r == 0)
+		r = quota_charge_message(client->home, message);
+	if (r < 0) {
+		free(p);
 		return client_refuse(client, message->serial, r);
+	}
 	p->rule = client->rule;
+	p->home = client->home;
+	p->n_fds = (uint32_t)message->n_fds;
 	p->client = client;
 	p->closer = client->home->closer;
 	p->uid = client->uid;

@@ -21,7 +21,9 @@ struct publish {
 	struct rule *rule;
 	struct publish *next;
 	struct client *client; /* NULL: it left */
-	struct closer *closer; /* that of its user */
+	struct rule *home;     /* that of its user */
+	struct closer *closer; /* the same */
+	uint32_t n_fds;	       /* that it was charged for */
 	uint32_t uid;
 	uint32_t serial;
 	uint64_t token; /* in each version that it writes */

@@ -264,6 +264,8 @@ static int transact(struct publish *p, uint64_t *versions)
 	if (p->flags & PUBLISH_REPLACE)
 		r = find_others(&others);
 	if (r == 0)
+		r = quota_check_names(p->rule, p->uid, &p->names);
+	if (r == 0)
 		r = table_begin(p->rule->writer);
 	if (r == 0) {
 		r = put_names(p, versions);

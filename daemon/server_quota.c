@@ -203,6 +203,19 @@ int quota_check_names(
 
 /* ---- messages ---------------------------------------------------------- */
 
+int quota_charge_message(struct rule *home, const struct wire_message *message)
+{
+	uint64_t n_fds = (uint64_t)message->n_fds;
+	int r = quota_charge(home, QUOTA_DESCRIPTORS, n_fds);
+
+	if (r == 0) {
+		r = quota_charge(home, QUOTA_REQUESTS, message->size);
+		if (r < 0)
+			quota_return(home, QUOTA_DESCRIPTORS, n_fds);
+	}
+	return r;
+}
+
 int quota_messages(struct client *client)
 {
 	uint64_t now = wire_reader_held(client->reader) +

@@ -15,6 +15,7 @@ struct name_list;
 struct rule;
 struct server;
 struct table_storage;
+struct wire_message;
 
 /* From the configuration: of one, of all. */
 void quota_set(struct rule *home);
@@ -37,6 +38,11 @@ void quota_count_names(struct rule *rule, uint32_t index, int64_t n);
 /* Before names are published onto storages of that owner. */
 int quota_check_names(
 	struct rule *rule, uint32_t owner, const struct name_list *names);
+
+/* One that is kept until it is done with: its bytes and descriptors, all of
+ * it or nothing. */
+int quota_charge_message(
+	struct rule *home, const struct wire_message *message);
 
 /* Counts what a client has half said and not yet read. -EDQUOT: too much of
  * it lies here for his user. */
