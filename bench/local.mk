@@ -1,6 +1,7 @@
 # Each measures one thing beside its reference, in the same run.
 
 EXTRA_PROGRAMS = \
+	bench/clients \
 	bench/fill \
 	bench/lease \
 	bench/load \
@@ -10,6 +11,7 @@ EXTRA_PROGRAMS = \
 	bench/view \
 	$(NULL)
 # Those that look inside link the core, the others what a user links.
+bench_clients_LDADD = lib/libcore.la
 bench_fill_LDADD = lib/libcore.la
 bench_lease_LDADD = lib/libcore.la
 bench_load_LDADD = lib/libtarn.la
@@ -21,6 +23,7 @@ CLEANFILES += $(EXTRA_PROGRAMS)
 
 # BENCHES: scripts that are given no argument and run in the build folder.
 BENCHES = \
+	bench/clients.sh \
 	bench/fill.sh \
 	bench/lease.sh \
 	bench/load.sh \

@@ -189,7 +189,7 @@ struct rule {
 struct client {
 	struct rule *rule; /* which it may use, and no other */
 	struct rule *home; /* of its uid: whose closer closes its descriptors */
-	struct client *next;
+	struct client *next, **here; /* of its rule; what leads to it */
 	uint64_t number;
 	uint32_t uid;
 	uint32_t gid;
@@ -355,6 +355,9 @@ void client_reply(struct client *client, uint16_t type, uint32_t serial,
 /* The sentence of this thread's last failure, as an answer. */
 void client_refuse(struct client *client, uint32_t serial, int error);
 void client_free(struct client *client);
+/* Into a rule's list, and out of it. */
+void client_join(struct client *client, struct rule *rule);
+void client_leave(struct client *client);
 
 /* server_pool.c: who may use which pool */
 #define POOL_READ 4u

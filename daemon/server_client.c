@@ -30,6 +30,23 @@ static void close_for(void *arg, int fd)
 	closer_close(arg, fd);
 }
 
+void client_join(struct client *client, struct rule *rule)
+{
+	client->rule = rule;
+	client->here = &rule->clients;
+	client->next = rule->clients;
+	if (client->next)
+		client->next->here = &client->next;
+	rule->clients = client;
+}
+
+void client_leave(struct client *client)
+{
+	*client->here = client->next;
+	if (client->next)
+		client->next->here = client->here;
+}
+
 int client_new(struct rule *rule, const struct msg_client *from, int sock,
 	int lease_fd)
 {
@@ -41,7 +58,6 @@ int client_new(struct rule *rule, const struct msg_client *from, int sock,
 		fd_close(lease_fd);
 		return r;
 	}
-	client->rule = rule;
 	client->home = rule_of_user(rule->server, from->uid);
 	if (!client->home)
 		client->home = rule;
@@ -55,8 +71,7 @@ int client_new(struct rule *rule, const struct msg_client *from, int sock,
 	client->pid_fd = -1;
 	client->lease_fd = lease_fd;
 	client->came_at = client->heard_at = loop_now();
-	client->next = rule->clients;
-	rule->clients = client;
+	client_join(client, rule);
 	rule->server->n_clients++;
 	client_judge(client);
 	r = leases_open(client);
@@ -96,12 +111,9 @@ void client_listen(struct client *client)
 void client_free(struct client *client)
 {
 	struct rule *rule = client->rule;
-	struct client **p;
 	struct msg_client gone = {.number = client->number};
 
-	for (p = &rule->clients; *p != client; p = &(*p)->next)
-		;
-	*p = client->next;
+	client_leave(client);
 	load_orphan(client);
 	publish_orphan(client);
 	loop_unwatch(client->watch);

@@ -89,14 +89,8 @@ void client_judge(struct client *client)
 
 static void move(struct client *client, struct rule *to)
 {
-	struct client **p;
-
-	for (p = &client->rule->clients; *p != client; p = &(*p)->next)
-		;
-	*p = client->next;
-	client->rule = to;
-	client->next = to->clients;
-	to->clients = client;
+	client_leave(client);
+	client_join(client, to);
 }
 
 int client_enter(struct client *client, const char *name, size_t size)

@@ -301,6 +301,7 @@ DAEMON_KIT = \
 	$(NULL)
 DAEMON_TESTS = \
 	tests/daemon_cgroup \
+	tests/daemon_clients \
 	tests/daemon_full \
 	tests/daemon_garbage \
 	tests/daemon_idle \
@@ -320,6 +321,7 @@ tests_daemon_cgroup_SOURCES = \
 	tests/cgroup_kit.h \
 	tests/daemon_cgroup.c \
 	$(DAEMON_KIT)
+tests_daemon_clients_SOURCES = tests/daemon_clients.c $(DAEMON_KIT)
 tests_daemon_idle_SOURCES = tests/daemon_idle.c $(DAEMON_KIT)
 tests_reader_cannot_write_SOURCES = tests/reader_cannot_write.c $(DAEMON_KIT)
 tests_daemon_load_hostile_SOURCES = tests/daemon_load_hostile.c $(DAEMON_KIT)

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a thousand connected clients cost a daemon:
+ *
+ *	bench/clients SOCKET
+ *
+ * Connects them one after the other, each until it is welcome, with a lease
+ * in its page; then leaves them alone. The first hundred are the reference
+ * for the last hundred, each at its best of a few rounds. Memory is resident
+ * memory as /proc tells it for keeper and server, which counts what both map
+ * twice; sockets and what the kernel keeps for descriptors it does not count.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "shm/lease.h"
+#include "shm/wire.h"
+
+enum { CLIENTS = 1000, SAMPLE = 100, IDLE_S = 2, ROUNDS = 5 };
+
+static pid_t keeper, server;
+
+static void die(const char *what)
+{
+	fprintf(stderr, "bench/clients: %s: %s\n", what, tarn_fail_message());
+	exit(1);
+}
+
+static double wall(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- one client -------------------------------------------------------- */
+
+static void say_hello(int fd, struct wire_reader *reader)
+{
+	struct msg_hello hello = {
+		.version = PROTOCOL_VERSION, .version_min = PROTOCOL_OLDEST};
+	struct wire_message m = {0};
+	const struct msg_welcome *welcome;
+	struct lease_page *page;
+	int r = wire_send(fd, WIRE_HELLO, 1, &hello, sizeof(hello), NULL, 0);
+
+	while (r >= 0 && r != 1)
+		r = wire_receive(reader, fd, NULL, &m);
+	if (r < 0 || m.type != WIRE_WELCOME || m.size != sizeof(*welcome) ||
+		m.n_fds != 2)
+		die("hello");
+	welcome = (const struct msg_welcome *)m.body;
+	keeper = welcome->keeper_pid;
+	server = welcome->server_pid;
+	if (lease_map(m.fds[1], &page) < 0)
+		die("lease page");
+	/* Of a storage that there is not: it takes a slot, as any does. */
+	page->used = 1;
+	page->slots[0] = lease_word(7, 1);
+	lease_unmap(page);
+	wire_message_clear(&m);
+}
+
+static int come(const char *path, struct wire_reader *reader)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	strncpy(address.sun_path, path, sizeof(address.sun_path) - 1);
+	if (fd < 0 ||
+		connect(fd, (struct sockaddr *)&address, sizeof(address)) < 0) {
+		perror(path);
+		exit(1);
+	}
+	say_hello(fd, reader);
+	return fd;
+}
+
+/* ---- what /proc says ---------------------------------------------------- */
+
+static FILE *proc(pid_t pid, const char *name)
+{
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
+	f = fopen(path, "r");
+	if (!f) {
+		perror(path);
+		exit(1);
+	}
+	return f;
+}
+
+static unsigned long resident_kib(pid_t pid)
+{
+	FILE *f = proc(pid, "status");
+	unsigned long kib = 0;
+	char line[256];
+
+	while (fgets(line, sizeof(line), f))
+		if (sscanf(line, "VmRSS: %lu", &kib) == 1)
+			break;
+	fclose(f);
+	return kib;
+}
+
+/* Nanoseconds on a core, as the scheduler counts them. */
+static unsigned long long on_cpu(pid_t pid)
+{
+	FILE *f = proc(pid, "schedstat");
+	unsigned long long ns = 0;
+
+	if (fscanf(f, "%llu", &ns) != 1)
+		ns = 0;
+	fclose(f);
+	return ns;
+}
+
+/* ---- the figures -------------------------------------------------------- */
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The lower quartile: what others do on this machine only ever adds. */
+static double usual_us(const double *seconds)
+{
+	double v[SAMPLE];
+
+	memcpy(v, seconds, sizeof(v));
+	qsort(v, SAMPLE, sizeof(*v), by_value);
+	return v[SAMPLE / 4] * 1e6;
+}
+
+static void show_memory(unsigned long keeper_kib, unsigned long server_kib)
+{
+	double k = (double)(resident_kib(keeper) - keeper_kib) / CLIENTS;
+	double s = (double)(resident_kib(server) - server_kib) / CLIENTS;
+
+	printf("memory of a client: keeper %5.1f KiB, server %5.1f KiB, "
+	       "together %5.1f KiB (at most 64)\n",
+		k, s, k + s);
+}
+
+static void show_idle(void)
+{
+	unsigned long long before = on_cpu(keeper) + on_cpu(server);
+
+	sleep(IDLE_S);
+	printf("idle with %d clients: %.3f ms of CPU in %d s (at most 0)\n",
+		CLIENTS,
+		(double)(on_cpu(keeper) + on_cpu(server) - before) / 1e6,
+		IDLE_S);
+}
+
+/* Connects all; what each took. */
+static void connect_all(const char *path, struct wire_reader *reader,
+	int *ret_socks, double *ret_took)
+{
+	for (int i = 0; i < CLIENTS; i++) {
+		double start = wall();
+
+		ret_socks[i] = come(path, reader);
+		ret_took[i] = wall() - start;
+	}
+}
+
+/* Closes all, and sees that the daemon knows. */
+static double leave_all(
+	const char *path, struct wire_reader *reader, const int *socks)
+{
+	double start = wall();
+
+	for (int i = 0; i < CLIENTS; i++)
+		fd_close(socks[i]);
+	fd_close(come(path, reader));
+	return wall() - start;
+}
+
+static void measure(const char *path, struct wire_reader *reader)
+{
+	static double took[CLIENTS];
+	static int socks[CLIENTS];
+	unsigned long keeper_kib, server_kib;
+	double first = 1e9, last = 1e9, left = 1e9;
+
+	/* The very first makes the daemon's region for this user. */
+	fd_close(come(path, reader));
+	keeper_kib = resident_kib(keeper);
+	server_kib = resident_kib(server);
+	for (int round = 0; round < ROUNDS; round++) {
+		connect_all(path, reader, socks, took);
+		first = MIN(first, usual_us(took));
+		last = MIN(last, usual_us(took + CLIENTS - SAMPLE));
+		if (round == 0) {
+			show_memory(keeper_kib, server_kib);
+			show_idle();
+		}
+		left = MIN(left, leave_all(path, reader, socks));
+	}
+	printf("connecting: the first %d %.0f us each, the last %d of %d "
+	       "%.0f us: %.2f times (at most 1)\n",
+		SAMPLE, first, SAMPLE, CLIENTS, last, last / first);
+	printf("leaving: %.0f us each, until a new one is welcome\n",
+		left / CLIENTS * 1e6);
+}
+
+int main(int argc, char **argv)
+{
+	const struct rlimit limit = {CLIENTS + 64, CLIENTS + 64};
+	struct wire_reader *reader;
+
+	if (argc != 2) {
+		fprintf(stderr, "usage: bench/clients SOCKET\n");
+		return 2;
+	}
+	if (setrlimit(RLIMIT_NOFILE, &limit) < 0) {
+		perror("bench/clients: so many descriptors");
+		return 1;
+	}
+	if (wire_reader_new(&reader) < 0)
+		die("reader");
+	measure(argv[1], reader);
+	wire_reader_free(reader);
+	return 0;
+}
