@@ -2,6 +2,7 @@
 
 bin_PROGRAMS += cli/tarn
 cli_tarn_SOURCES = \
+	cli/check.c \
 	cli/cli.h \
 	cli/draw.c \
 	cli/draw.h \

@@ -19,6 +19,7 @@ struct command {
 };
 
 static const struct command commands[] = {
+	{"check", cmd_check, "verify that the store is whole"},
 	{"info", cmd_info, "say what tensors a file has, or a name"},
 	{"load", cmd_load, "load a file into shared memory"},
 	{"ls", cmd_ls, "list what is published"},

@@ -51,6 +51,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server.c \
 	daemon/server.h \
 	daemon/server_cache.c \
+	daemon/server_check.c \
 	daemon/server_client.c \
 	daemon/server_count.c \
 	daemon/server_expiry.c \

@@ -55,6 +55,7 @@ struct rule;
 struct client;
 struct load;
 struct publish;
+struct faults;
 
 /* What a storage is counted as: one of these. */
 enum storage_kind {
@@ -272,6 +273,7 @@ struct server {
 	struct kept_table kept;
 	bool serving; /* it was told all that there is */
 	uint32_t n_inherited; /* of start.segments, that were taken over */
+	uint64_t next_check; /* none before: loop_now() */
 	uint64_t next_job;
 	uint64_t started_at;
 	uint64_t idle_since; /* 0: not idle */
@@ -374,6 +376,12 @@ int client_check_write(const struct client *client);
 void report_status(struct client *client, uint32_t serial);
 int report_send(struct client *client, uint32_t serial);
 
+/* server_check.c: WIRE_CHECK */
+int check_send(struct client *client, uint32_t serial);
+/* Adds what is wrong with one rule, and what was looked at. -ENOMEM. */
+int check_rule(struct rule *rule, struct faults *faults,
+	struct msg_checked *sum);
+
 /* server_leases.c: a client's lease pages */
 /* Maps them all: more than one after a server has died. */
 int leases_open(struct client *client);
@@ -422,6 +430,8 @@ int client_resumes(struct client *client, uint32_t serial); /* WIRE_RESUME */
 /* What is taken for it, in whole pages. */
 uint64_t storage_memory(const struct table_storage *entry);
 void storage_recount(struct rule *rule, uint32_t index);
+/* What it is now, by what holds it. */
+enum storage_kind storage_kind(const struct rule *rule, uint32_t index);
 /* It was used just now: the last of its kind to go. */
 void storage_used(struct rule *rule, uint32_t index);
 /* The one used longest ago, and the next; UINT32_MAX: there is none. */

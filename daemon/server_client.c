@@ -282,7 +282,7 @@ static int remove_name(struct client *client, const struct wire_message *m)
 /* What a client of another protocol cannot mean is nonsense. */
 static int check_version(const struct client *client, uint16_t type)
 {
-	bool newer = type == WIRE_REPORT;
+	bool newer = type == WIRE_REPORT || type == WIRE_CHECK;
 
 	if (!newer || client->version >= 2)
 		return 0;
@@ -322,6 +322,7 @@ static uint32_t largest_body(uint16_t type)
 	case WIRE_REPORT:
 		return sizeof(struct msg_report);
 	case WIRE_STATUS:
+	case WIRE_CHECK:
 	case WIRE_STOP:
 	case WIRE_RESUME:
 	case WIRE_LEASES:
@@ -344,6 +345,7 @@ static bool whole(const struct wire_message *m)
 	case WIRE_REMOVE:
 		return m->size > 0;
 	case WIRE_STATUS:
+	case WIRE_CHECK:
 	case WIRE_STOP:
 	case WIRE_RESUME:
 	case WIRE_LEASES:
@@ -404,6 +406,8 @@ static int take_request(struct client *client, struct wire_message *m)
 		return 0;
 	case WIRE_REPORT:
 		return report_send(client, m->serial);
+	case WIRE_CHECK:
+		return check_send(client, m->serial);
 	case WIRE_LEASES:
 		r = check_reads(client);
 		return r < 0 ? r : leases_more(client, m->serial);

@@ -18,8 +18,7 @@ static const struct table_storage *entry_of(
 	return &rule->table.storages[index];
 }
 
-/* What it is now. */
-static enum storage_kind kind_now(const struct rule *rule, uint32_t index)
+enum storage_kind storage_kind(const struct rule *rule, uint32_t index)
 {
 	const struct table_storage *entry = entry_of(rule, index);
 	const struct storage_info *info = &rule->infos[index];
@@ -102,7 +101,7 @@ static void join(struct rule *rule, uint32_t index, enum storage_kind kind)
 
 void storage_recount(struct rule *rule, uint32_t index)
 {
-	enum storage_kind kind = kind_now(rule, index);
+	enum storage_kind kind = storage_kind(rule, index);
 
 	if (kind == rule->infos[index].kind)
 		return;

@@ -83,6 +83,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/autostart.h \
 	lib/store/body.c \
 	lib/store/body.h \
+	lib/store/check.c \
 	lib/store/connection.c \
 	lib/store/connection.h \
 	lib/store/created.c \
@@ -90,6 +91,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/daemon_path.c \
 	lib/store/daemon_path.h \
 	lib/store/descriptor.c \
+	lib/store/descriptor.h \
 	lib/store/file_cache.c \
 	lib/store/file_cache.h \
 	lib/store/file_lock.c \

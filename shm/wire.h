@@ -56,7 +56,7 @@ enum wire_type {
 	WIRE_PUBLISH = 11, /* msg_publish ..., fds -> WIRE_PUBLISHED */
 	WIRE_STORAGE = 12, /* msg_storage -> WIRE_STORAGE_FD, fd */
 	WIRE_REPORT = 13,  /* msg_report -> WIRE_REPORT_IS */
-	WIRE_CHECK = 14,   /* -> WIRE_CHECKED, text */
+	WIRE_CHECK = 14,   /* -> WIRE_CHECKED */
 	/* replies */
 	WIRE_WELCOME = 101,
 	WIRE_SEGMENT_FDS = 102,
@@ -71,7 +71,7 @@ enum wire_type {
 	WIRE_PUBLISHED = 112, /* msg_published ... */
 	WIRE_STORAGE_FD = 113,
 	WIRE_REPORT_IS = 114, /* msg_report_is ... */
-	WIRE_CHECKED = 115,
+	WIRE_CHECKED = 115, /* msg_checked ... */
 	/* from 1000: inside the daemon, daemon/internal.h */
 };
 
@@ -262,6 +262,16 @@ struct msg_report_is {
 #define REPORT_CUT 1u		   /* there are more loads */
 #define WIRE_REPORT_MAX (4u << 20) /* some 50,000 clients */
 
+/* Then n_faults lines, each ended by a newline. */
+struct msg_checked {
+	uint64_t names; /* what was looked at */
+	uint64_t storages;
+	uint64_t bytes;
+	uint32_t n_faults;
+	uint32_t n_more; /* faults that are not told */
+};
+#define WIRE_CHECKED_MAX (1u << 20) /* FAULTS_MAX sentences with names */
+
 /* The public struct travels as it is; both sides assert that it is so large,
  * since this room does not know it. */
 #define STATUS_SIZE 152
@@ -285,6 +295,7 @@ static_assert(sizeof(struct msg_stored) == 32, "fixed");
 static_assert(sizeof(struct msg_storage) == 16, "fixed");
 static_assert(sizeof(struct msg_report) == 8, "fixed");
 static_assert(sizeof(struct msg_report_is) == 32, "fixed");
+static_assert(sizeof(struct msg_checked) == 32, "fixed");
 
 /* ---- frames ---------------------------------------------------------- */
 

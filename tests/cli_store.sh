@@ -72,6 +72,13 @@ is "0 3" "$status $out" "status --watch tells it again"
 run "$TARN" status --watch 0
 is 2 "$status" "but not without a pause"
 
+# check.
+run "$TARN" check
+has "0 4 names, " "$status $out" "check looks at all names"
+has " bytes: no fault found" "$out" "and finds no fault"
+run "$TARN" check --socket "$XDG_RUNTIME_DIR/nobody.sock"
+is 1 "$status" "check of nobody"
+
 # ls and info.
 run "$TARN" ls
 is "m/a.b  U8   [8]      8 B

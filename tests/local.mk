@@ -393,17 +393,23 @@ tests_cli_progress_LDADD = tests/libtap.la
 check_PROGRAMS += \
 	tests/log \
 	tests/report \
+	tests/server_check \
 	tests/table_check \
 	$(NULL)
 dist_check_SCRIPTS += \
+	tests/check_crash.sh \
 	tests/daemon_log.py \
 	$(NULL)
 TESTS += \
+	tests/check_crash.sh \
 	tests/daemon_log.py \
 	tests/log \
 	tests/report \
+	tests/server_check \
 	tests/table_check \
 	$(NULL)
+tests_server_check_SOURCES = tests/server_check.c
+tests_server_check_LDADD = $(DAEMON_LIBS)
 tests_report_SOURCES = \
 	tests/fake_daemon.c \
 	tests/fake_daemon.h \

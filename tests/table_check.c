@@ -15,7 +15,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
-#include "lib/store/store.h"
+#include "lib/store/descriptor.h"
 #include "shm/record.h"
 #include "shm/table_check.h"
 #include "tests/tap.h"

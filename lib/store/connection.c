@@ -52,6 +52,8 @@ static uint32_t reply_limit(uint16_t type)
 		return WIRE_REQUEST_MAX;
 	case WIRE_REPORT_IS:
 		return WIRE_REPORT_MAX;
+	case WIRE_CHECKED:
+		return WIRE_CHECKED_MAX;
 	default:
 		return 0;
 	}

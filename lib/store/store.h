@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "lib/store/connection.h"
+#include "lib/store/descriptor.h"
 #include "lib/store/file_cache.h"
 #include "lib/store/lease_book.h"
 #include "lib/store/pool_map.h"
@@ -105,24 +106,6 @@ void store_drop_lease(struct tarn_store *store, uint32_t index,
 
 /* One more page from the daemon; the caller's to unmap. */
 int store_lease_page(struct connection *c, struct lease_page **ret);
-
-/* ---- descriptor.c ----------------------------------------------------- */
-
-/* Is it a descriptor of this daemon, and whole? The layout in it is good, the
- * storage it names has not been looked at. -EBADMSG, -ESTALE. */
-int descriptor_check(const struct tarn_descriptor *descriptor,
-	uint64_t instance, struct tarn_layout *ret_layout);
-
-/* Does all that it reaches lie in the storage that the table describes? Gives
- * the byte of the storage from which the layout counts. -EBADMSG. */
-int descriptor_fits(const struct tarn_descriptor *descriptor,
-	const struct tarn_layout *layout, const struct table_storage *entry,
-	uint64_t *ret_base);
-
-/* Both, for table_check(). */
-int descriptor_agrees(const struct table *table,
-	const struct tarn_descriptor *descriptor,
-	const struct table_storage *entry);
 
 /* ---- store_load.c ----------------------------------------------------- */
 

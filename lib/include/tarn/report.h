@@ -140,6 +140,32 @@ TARN_PUBLIC int tarn_store_get_report(tarn_store *store,
 /* Frees a report, or nothing. Returns NULL. */
 TARN_PUBLIC struct tarn_report *tarn_report_free(struct tarn_report *report);
 
+/* ---- checks ---------------------------------------------------------- */
+
+/* What was found; no fault is what there should be. */
+struct tarn_check {
+	uint64_t names; /* that were looked at */
+	uint64_t storages;
+	uint64_t bytes;		   /* of storages */
+	uint32_t n_faults;	   /* one sentence each */
+	uint32_t n_more;	   /* faults beside these */
+	const char *const *faults;
+};
+
+/*
+ * Verifies all that must be true of a store, also after a crash: from outside
+ * the tables that this process maps, and from inside the books of the server,
+ * for this pool; for root and the daemon's own user, for all. Nobody is
+ * stopped, but everybody waits a moment while the server looks. What changes
+ * meanwhile is looked at again, and is no fault. The result is the caller's,
+ * to be given to tarn_check_free. -ENOTSUP: the daemon is older. -EBUSY:
+ * others check all the time. Any thread.
+ */
+TARN_PUBLIC int tarn_store_check(tarn_store *store, struct tarn_check **ret);
+
+/* Frees a result, or nothing. Returns NULL. */
+TARN_PUBLIC struct tarn_check *tarn_check_free(struct tarn_check *check);
+
 #ifdef __cplusplus
 }
 #endif
