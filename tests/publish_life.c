@@ -78,9 +78,10 @@ static double gone_at(const char *name)
 
 static struct tarn_store_status status(void)
 {
-	struct tarn_store_status s = {0};
+	struct tarn_store_status s;
 
-	tarn_store_get_status(store, &s);
+	if (tarn_store_get_status(store, &s) < 0)
+		bail("status: %s", tarn_error_message());
 	return s;
 }
 
@@ -212,6 +213,9 @@ static void test_restart(void)
 	ok(gone_at("later") - start >= 10 * LIFE, "and not before");
 	ok(now() - start < PATIENCE, "nor never");
 	ok(there("for good"), "and the others do not");
+	tarn_store_unref(store);
+	if (tarn_store_open(server.socket, &store) < 0)
+		bail("%s", tarn_error_message());
 	ok(status().server_pid != pid, "it was another server");
 	tarn_store_remove(store, "for good");
 	tarn_tensor_unref(t);

@@ -321,6 +321,37 @@ static void test_many(tarn_store *store)
 		PROCESSES, THREADS);
 }
 
+/* ---- another server -------------------------------------------------- */
+
+static void *kill_and_publish(void *arg)
+{
+	struct tarn_store_status status = {0};
+	tarn_store *store;
+
+	usleep(100000);
+	if (tarn_store_get_status(arg, &status) < 0)
+		bail("status: %s", tarn_error_message());
+	kill(status.server_pid, SIGKILL);
+	store = open_store();
+	publish(store, "r");
+	tarn_store_unref(store);
+	return NULL;
+}
+
+static void test_restart(tarn_store *store, tarn_store *other)
+{
+	uint64_t version = 0;
+	pthread_t thread;
+	tarn_tensor *t = NULL;
+
+	pthread_create(&thread, NULL, kill_and_publish, other);
+	is_int(0, tarn_store_wait(store, "r/x", 0, LONG_MS, &t, &version),
+		"a killed server's successor brings what is waited for");
+	is_int(1, (int64_t)version, "as version 1");
+	tarn_tensor_unref(t);
+	pthread_join(thread, NULL);
+}
+
 /* ---- the end --------------------------------------------------------- */
 
 static void *kill_later(void *arg)
@@ -367,6 +398,7 @@ int main(void)
 	test_signals(store);
 	test_fork(store);
 	test_many(store);
+	test_restart(store, other);
 	test_death(store);
 	tarn_store_unref(other);
 	tarn_store_unref(store);
