@@ -436,6 +436,7 @@ tests_publish_SOURCES = \
 # The trust model: what the man page promises, line by line.
 SECURITY_TESTS = tests/security_uids
 check_PROGRAMS += $(SECURITY_TESTS)
-TESTS += $(SECURITY_TESTS)
+dist_check_SCRIPTS += tests/security.sh
+TESTS += $(SECURITY_TESTS) tests/security.sh
 VALGRIND_EXCEPT += $(SECURITY_TESTS)
 tests_security_uids_SOURCES = tests/security_uids.c $(DAEMON_KIT)
