@@ -422,7 +422,7 @@ int server_rebuild(struct server *server);
 
 /* server_resume.c: clients of another server */
 void client_resume(struct client *client);
-int client_resumes(struct client *client, uint32_t serial); /* WIRE_RESUME */
+int client_resumes(struct client *client, const struct wire_message *m);
 
 /* server_count.c: storages by what holds them */
 /* After its state, its names, its flags or info->cached have changed. Its

@@ -319,12 +319,13 @@ static uint32_t largest_body(uint16_t type)
 		return TARN_NAME_MAX;
 	case WIRE_RELEASED:
 		return sizeof(struct msg_released);
+	case WIRE_RESUME:
+		return sizeof(struct msg_restarted);
 	case WIRE_REPORT:
 		return sizeof(struct msg_report);
 	case WIRE_STATUS:
 	case WIRE_CHECK:
 	case WIRE_STOP:
-	case WIRE_RESUME:
 	case WIRE_LEASES:
 		return 1;
 	default:
@@ -347,7 +348,6 @@ static bool whole(const struct wire_message *m)
 	case WIRE_STATUS:
 	case WIRE_CHECK:
 	case WIRE_STOP:
-	case WIRE_RESUME:
 	case WIRE_LEASES:
 		return m->size == 0;
 	default:
@@ -414,7 +414,7 @@ static int take_request(struct client *client, struct wire_message *m)
 	case WIRE_STOP:
 		return stop(client, m);
 	case WIRE_RESUME:
-		return client_resumes(client, m->serial);
+		return client_resumes(client, m);
 	default:
 		return tarn_fail(
 			EPROTO, "message %u is not for a daemon", m->type);
@@ -468,7 +468,9 @@ static void on_client(void *arg, unsigned ready)
 	int r = 0;
 
 	if (client->gone)
-		return client_drop(client, "it does not read its replies");
+		return client_drop(client,
+			ready & LOOP_HANGUP ? NULL
+					    : "it does not read its replies");
 	if (ready & LOOP_WRITE)
 		r = wire_flush(client->writer, client->sock);
 	if (r == 1)

@@ -430,6 +430,7 @@ int loader_left(struct rule *rule, const struct msg_loader *from, int pipe_fd)
 	loader->rule = loader->home = rule;
 	loader->pid = from->pid;
 	loader->number = from->number;
+	loader->n_segments = from->n_segments;
 	loader->sock = -1;
 	loader->pipe_fd = pipe_fd;
 	loader->retired = true;

@@ -158,24 +158,24 @@ static int rebuild_rule(struct rule *rule)
 
 /* ---- what was kept ---------------------------------------------------- */
 
-static bool has_client(const struct rule *rule, uint64_t number)
+static bool has_client(const struct server *server, uint64_t number)
 {
-	for (const struct client *c = rule->clients; c; c = c->next)
-		if (c->number == number)
-			return true;
+	for (const struct rule *rule = server->rules; rule; rule = rule->next)
+		for (const struct client *c = rule->clients; c; c = c->next)
+			if (c->number == number)
+				return true;
 	return false;
 }
 
 static bool still_counts(struct server *server, const struct msg_keep *key)
 {
-	const struct rule *rule = rule_find(server, key->rule);
+	const struct rule *rule;
 	uint64_t word;
 
-	if (!rule)
-		return false;
 	if (key->kind == KEEP_LEASES)
-		return has_client(rule, key->b);
-	if (key->a >= rule->table.header->n_storages)
+		return has_client(server, key->b);
+	rule = rule_find(server, key->rule);
+	if (!rule || key->a >= rule->table.header->n_storages)
 		return false;
 	word = word_of(rule, (uint32_t)key->a);
 	return storage_word_state(word) != STORAGE_FREE &&

@@ -65,14 +65,20 @@ static bool has_spoken(const struct client *client)
 	return recv(client->sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
+static void tell(struct client *client)
+{
+	struct msg_restarted news = {
+		.restarts = client->rule->server->start.restarts};
+
+	client->welcome = client->resuming = true;
+	client_listen(client);
+	client_reply(client, WIRE_RESTARTED, 0, &news, sizeof(news), NULL, 0);
+}
+
 void client_resume(struct client *client)
 {
-	if (client->version > 1) {
-		client->welcome = client->resuming = true;
-		client_listen(client);
-		return client_reply(
-			client, WIRE_RESTARTED, 0, NULL, 0, NULL, 0);
-	}
+	if (client->version > 1)
+		return tell(client);
 	if (client->version == 1) {
 		client->welcome = true;
 		return retire(client);
@@ -82,9 +88,11 @@ void client_resume(struct client *client)
 	client_listen(client);
 }
 
-int client_resumes(struct client *client, uint32_t serial)
+/* WIRE_RESUME */
+int client_resumes(struct client *client, const struct wire_message *m)
 {
 	const struct server_start *start = &client->rule->server->start;
+	const struct msg_restarted *of = (const struct msg_restarted *)m->body;
 	struct msg_welcome body = {
 		.version = client->version,
 		.instance = start->instance,
@@ -92,10 +100,13 @@ int client_resumes(struct client *client, uint32_t serial)
 		.server_pid = getpid(),
 	};
 
+	/* Said to a server that is dead, too: it will be said again. */
+	if (client->resuming && of->restarts != start->restarts)
+		return 0;
 	if (!client->resuming)
 		return tarn_fail(EPROTO, "it resumes what was not interrupted");
 	client->resuming = false;
 	client_reply(
-		client, WIRE_WELCOME, serial, &body, sizeof(body), NULL, 0);
+		client, WIRE_WELCOME, m->serial, &body, sizeof(body), NULL, 0);
 	return 0;
 }

@@ -86,6 +86,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/check.c \
 	lib/store/connection.c \
 	lib/store/connection.h \
+	lib/store/connection_resume.c \
 	lib/store/created.c \
 	lib/store/created.h \
 	lib/store/daemon_path.c \

@@ -51,7 +51,7 @@ enum wire_type {
 	WIRE_STATUS = 7,     /* -> struct tarn_store_status, STATUS_SIZE */
 	WIRE_STOP = 8,	     /* -> WIRE_DONE */
 	/* requests, from protocol 2 on */
-	WIRE_RESUME = 9,   /* after WIRE_RESTARTED -> WIRE_WELCOME */
+	WIRE_RESUME = 9,   /* msg_restarted, as it was told -> WIRE_WELCOME */
 	WIRE_LEASES = 10,  /* one more lease memfd -> WIRE_LEASE_PAGE, fd */
 	WIRE_PUBLISH = 11, /* msg_publish ..., fds -> WIRE_PUBLISHED */
 	WIRE_STORAGE = 12, /* msg_storage -> WIRE_STORAGE_FD, fd */
@@ -66,7 +66,7 @@ enum wire_type {
 	WIRE_DONE = 108,
 	WIRE_ERROR = 109, /* msg_error */
 	/* replies, from protocol 2 on */
-	WIRE_RESTARTED = 110, /* serial 0, unasked: another server took over */
+	WIRE_RESTARTED = 110, /* msg_restarted; serial 0, unasked */
 	WIRE_LEASE_PAGE = 111,
 	WIRE_PUBLISHED = 112, /* msg_published ... */
 	WIRE_STORAGE_FD = 113,
@@ -93,7 +93,8 @@ struct msg_hello {
  * Resuming. A server that takes over says WIRE_RESTARTED to each client that
  * speaks protocol 2 and throws away what it reads from it, WIRE_RELEASED
  * excepted, until WIRE_RESUME: so both know where a message begins, whatever
- * the dead one had read half. The client then sends its requests under way
+ * the dead one had read half. One that answers another restart, whose server
+ * is dead as well, is thrown away with the rest. The client then sends its requests under way
  * once more, each with its old serial and WIRE_AGAIN.
  */
 struct msg_welcome {
@@ -105,6 +106,11 @@ struct msg_welcome {
 };
 
 #define WELCOME_MOVED 1u
+
+struct msg_restarted {
+	uint32_t restarts; /* servers that died before this one */
+	uint32_t pad;
+};
 
 /* Descriptors of the segments numbered first, first + 1, ... */
 struct msg_segments {
@@ -284,6 +290,7 @@ static_assert(sizeof(struct msg_released) == 16, "fixed");
 static_assert(sizeof(struct msg_loading) == 24, "fixed");
 static_assert(sizeof(struct msg_error) == 8, "fixed");
 static_assert(sizeof(struct msg_welcome) == 24, "fixed");
+static_assert(sizeof(struct msg_restarted) == 8, "fixed");
 static_assert(sizeof(struct msg_load) == 16, "fixed");
 static_assert(sizeof(struct msg_range) == 24, "fixed");
 static_assert(sizeof(struct msg_name) == 24, "fixed");

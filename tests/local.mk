@@ -137,6 +137,19 @@ check_PROGRAMS += tests/kept
 TESTS += tests/kept
 tests_kept_SOURCES = tests/kept.c
 tests_kept_LDADD = $(DAEMON_LIBS)
+RESTART_KIT = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/raw_client.c \
+	tests/raw_client.h \
+	tests/restart_kit.c \
+	tests/restart_kit.h \
+	tests/witness.c \
+	tests/witness.h \
+	$(NULL)
+check_PROGRAMS += tests/restart
+TESTS += tests/restart
+tests_restart_SOURCES = tests/restart.c $(RESTART_KIT)
 
 # Tensors.
 check_PROGRAMS += \

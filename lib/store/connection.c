@@ -45,6 +45,7 @@ static uint32_t reply_limit(uint16_t type)
 	case WIRE_STATUS_IS:
 	case WIRE_STORAGE_FD:
 	case WIRE_LEASE_PAGE:
+	case WIRE_RESTARTED:
 		return 4096;
 	case WIRE_PUBLISHED:
 		return PUBLISHED_MAX;
@@ -231,7 +232,7 @@ static int dead(const struct connection *c)
 /* ---- sending --------------------------------------------------------- */
 
 /* With the send lock held: until all is away. */
-static int flush(struct connection *c)
+int connection_flush(struct connection *c)
 {
 	int64_t deadline = now_ms() + c->timeout_ms;
 	int r;
@@ -247,7 +248,16 @@ static int flush(struct connection *c)
 	return r;
 }
 
-static int send_message(struct connection *c, bool wait, uint16_t type,
+/* From here on another server is asked, too. */
+static void note_sent(struct connection *c, struct call *call)
+{
+	pthread_mutex_lock(&c->lock);
+	call->sent = true;
+	pthread_mutex_unlock(&c->lock);
+}
+
+/* call: NULL for what nobody answers, which is not waited for, either. */
+static int send_message(struct connection *c, struct call *call, uint16_t type,
 	uint32_t serial, const void *body, size_t size, const int *fds,
 	int n_fds)
 {
@@ -260,8 +270,10 @@ static int send_message(struct connection *c, bool wait, uint16_t type,
 		return r;
 	pthread_mutex_lock(&c->send);
 	push = wire_push(c->writer, type, serial, body, size, fds, n_fds);
+	if (push >= 0 && call)
+		note_sent(c, call);
 	if (push >= 0)
-		r = wait ? flush(c) : wire_flush(c->writer, c->fd);
+		r = call ? connection_flush(c) : wire_flush(c->writer, c->fd);
 	pthread_mutex_unlock(&c->send);
 	if (push < 0 || r >= 0)
 		return push;
@@ -274,7 +286,7 @@ static int send_message(struct connection *c, bool wait, uint16_t type,
 	return r;
 }
 
-static uint32_t next_serial(struct connection *c)
+uint32_t connection_next_serial(struct connection *c)
 {
 	/* 0 is never used, so that a zeroed header answers nobody. */
 	if (!++c->serial)
@@ -291,9 +303,9 @@ int connection_notify(
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&c->lock);
-	serial = next_serial(c);
+	serial = connection_next_serial(c);
 	pthread_mutex_unlock(&c->lock);
-	return send_message(c, false, type, serial, body, size, NULL, 0);
+	return send_message(c, NULL, type, serial, body, size, NULL, 0);
 }
 
 /* ---- receiving ------------------------------------------------------- */
@@ -311,6 +323,11 @@ static void deliver(struct connection *c, struct wire_message *message)
 		wire_message_clear(message);
 		return;
 	}
+	/* Of a load that began anew, the last one counts. */
+	if (message->type != WIRE_LOADING)
+		call->answered = true;
+	else if (call->n_replies && !call->answered)
+		wire_message_clear(&call->replies[--call->n_replies]);
 	if (call->n_replies == CALL_REPLIES_MAX) {
 		wire_message_clear(message);
 		die(c, EPROTO, "it answered one request too often");
@@ -319,18 +336,32 @@ static void deliver(struct connection *c, struct wire_message *message)
 	call->replies[call->n_replies++] = *message;
 }
 
-/* With the lock held, which is given up while waiting for the socket. */
-static void receive_for_all(struct connection *c, int64_t deadline)
+/* Without the lock: one frame, within so many ms; as wire_receive. */
+static int receive_within(
+	struct connection *c, int ms, struct wire_message *message)
 {
 	struct pollfd p = {.fd = c->fd, .events = POLLIN};
+	int r;
+
+	if (ms && poll(&p, 1, ms) <= 0)
+		return -EAGAIN;
+	r = receive(c, message);
+	if (r <= 0 || message->type != WIRE_RESTARTED)
+		return r;
+	r = connection_resume(c, message);
+	wire_message_clear(message);
+	return r < 0 ? r : 0;
+}
+
+/* With the lock held, which is given up meanwhile. True: there may be more. */
+static bool receive_for_all(struct connection *c, int64_t ms)
+{
 	struct wire_message message = {0};
-	int64_t left = deadline - now_ms();
-	int r = 0;
+	int r;
 
 	c->receiving = true;
 	pthread_mutex_unlock(&c->lock);
-	if (poll(&p, 1, (int)MAX(left, 0)) > 0)
-		r = receive(c, &message);
+	r = receive_within(c, (int)MAX(ms, 0), &message);
 	pthread_mutex_lock(&c->lock);
 	c->receiving = false;
 	if (r > 0)
@@ -338,6 +369,15 @@ static void receive_for_all(struct connection *c, int64_t deadline)
 	else if (r < 0 && r != -EAGAIN)
 		die_of(c, r);
 	pthread_cond_broadcast(&c->arrived);
+	return r >= 0 && !c->dead;
+}
+
+/* With the lock held. What came while nobody waited, such as the news of
+ * another server, which would not hear what is said before it is answered. */
+static void catch_up(struct connection *c)
+{
+	while (!c->receiving && !c->dead && receive_for_all(c, 0))
+		;
 }
 
 static void sleep_until(struct connection *c, int64_t deadline)
@@ -355,13 +395,18 @@ int call_begin(struct connection *c, struct call *call, uint16_t type,
 
 	if (r < 0)
 		return r;
-	call->n_replies = 0;
+	*call = (struct call) {.type = type,
+		.body = body,
+		.size = size,
+		.fds = fds,
+		.n_fds = n_fds};
 	pthread_mutex_lock(&c->lock);
-	call->serial = next_serial(c);
+	catch_up(c);
+	call->serial = connection_next_serial(c);
 	call->next = c->calls;
 	c->calls = call;
 	pthread_mutex_unlock(&c->lock);
-	r = send_message(c, true, type, call->serial, body, size, fds, n_fds);
+	r = send_message(c, call, type, call->serial, body, size, fds, n_fds);
 	if (r < 0)
 		call_end(c, call);
 	return r;
@@ -383,12 +428,15 @@ int call_next(struct connection *c, struct call *call, int timeout_ms,
 		} else if (c->dead) {
 			r = dead(c);
 			break;
+		} else if (call->failed) {
+			r = call_lost(c);
+			break;
 		} else if (now_ms() >= deadline) {
 			r = 0;
 		} else if (c->receiving) {
 			sleep_until(c, deadline);
 		} else {
-			receive_for_all(c, deadline);
+			receive_for_all(c, MAX(deadline - now_ms(), 1));
 		}
 	}
 	pthread_mutex_unlock(&c->lock);
@@ -407,6 +455,16 @@ void call_end(struct connection *c, struct call *call)
 	while (call->n_replies)
 		wire_message_clear(&call->replies[--call->n_replies]);
 	pthread_mutex_unlock(&c->lock);
+}
+
+bool call_was_resent(struct connection *c, const struct call *call)
+{
+	bool resent;
+
+	pthread_mutex_lock(&c->lock);
+	resent = call->resent;
+	pthread_mutex_unlock(&c->lock);
+	return resent;
 }
 
 /* ---- whole calls ----------------------------------------------------- */

@@ -7,6 +7,9 @@
  * reply has come; so there is no thread of ours, and a load that takes a
  * minute holds up nobody else's call.
  *
+ * A daemon's server may die and another take its place; then whoever receives
+ * asks again, for all, what had no answer yet. Callers do not notice.
+ *
  * What goes wrong with the socket itself is said to every call from then on:
  * a connection dies once.
  */
@@ -40,13 +43,25 @@ struct connection {
 	char why[256];	    /* the sentence that goes with dead */
 };
 
-/* At most two replies: WIRE_LOADING, then the answer. */
+/* At most two replies: WIRE_LOADING, of which only the last counts, then the
+ * answer. */
 #define CALL_REPLIES_MAX 2
 
 /* One request under way; lives on the caller's stack. */
 struct call {
 	struct call *next;
 	uint32_t serial;
+	/* What was asked: kept by the caller, for when it must be asked again
+	 * (connection_resume.c). */
+	uint16_t type;
+	const void *body;
+	size_t size;
+	const int *fds;
+	int n_fds;
+	bool sent;     /* or being sent */
+	bool answered; /* for good */
+	bool resent;
+	bool failed; /* cannot be resent */
 	int n_replies;
 	struct wire_message replies[CALL_REPLIES_MAX];
 };
@@ -69,13 +84,18 @@ int connection_call(struct connection *c, uint16_t type, const void *body,
 	size_t size, uint16_t want, uint32_t min_size,
 	struct wire_message *ret);
 
-/* The same in steps, for calls with more than one reply. call_next: 1 with a
+/* The same in steps, for calls with more than one reply. body and fds must
+ * stay as they are until call_end. call_next: 1 with a
  * reply in *ret, 0 when timeout_ms have passed without one. */
 int call_begin(struct connection *c, struct call *call, uint16_t type,
 	const void *body, size_t size, const int *fds, int n_fds);
 int call_next(struct connection *c, struct call *call, int timeout_ms,
 	struct wire_message *ret);
 void call_end(struct connection *c, struct call *call);
+
+/* Was it asked again, of another server? What was said of it meanwhile, such
+ * as WIRE_CANCEL, was not heard. */
+bool call_was_resent(struct connection *c, const struct call *call);
 
 /* Checks a reply's type and size; turns WIRE_ERROR into an error. */
 int call_expect(const struct connection *c, const struct wire_message *reply,
@@ -85,3 +105,14 @@ int call_expect(const struct connection *c, const struct wire_message *reply,
  * now goes out before the next request. */
 int connection_notify(struct connection *c, uint16_t type, const void *body,
 	size_t size);
+
+/* ---- between connection.c and connection_resume.c --------------------- */
+
+/* WIRE_RESTARTED came, to the thread that receives; no lock is held. */
+int connection_resume(struct connection *c, const struct wire_message *news);
+/* A call that cannot be asked again: -ECONNRESET, with a sentence. */
+int call_lost(const struct connection *c);
+/* With the lock held. */
+uint32_t connection_next_serial(struct connection *c);
+/* With the send lock held: until all is away. */
+int connection_flush(struct connection *c);

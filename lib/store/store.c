@@ -80,6 +80,8 @@ int store_open_fd(int fd, const char *socket, const char *pool, int timeout_ms,
 	return 0;
 }
 
+#define TRIES_MAX 3
+
 /* What is asked for: where a daemon was met, the place was the right one. */
 struct wish {
 	const char *pool;
@@ -109,7 +111,7 @@ static int explain(const char *path, int r)
 	return tarn_fail_verbatim(-r, why ? why : "out of memory");
 }
 
-static int open_at(const char *path, struct wish *wish, struct tarn_store **ret)
+static int try_at(const char *path, struct wish *wish, struct tarn_store **ret)
 {
 	int fd, r;
 
@@ -118,6 +120,17 @@ static int open_at(const char *path, struct wish *wish, struct tarn_store **ret)
 		return r;
 	wish->met = true;
 	r = store_open_fd(fd, path, wish->pool, CONNECTION_TIMEOUT_MS, ret);
+	return r;
+}
+
+/* A server that dies between our coming and our hello leaves no trace of it;
+ * the next one sends us away, to come again. */
+static int open_at(const char *path, struct wish *wish, struct tarn_store **ret)
+{
+	int r = -ECONNRESET;
+
+	for (int i = 0; i < TRIES_MAX && r == -ECONNRESET; i++)
+		r = try_at(path, wish, ret);
 	if (wish->pool[0] && (r == -ECONNRESET || r == -EPROTO))
 		r = explain(path, r);
 	return r;

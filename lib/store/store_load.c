@@ -29,7 +29,8 @@ struct load {
 	struct call call;
 	uint64_t total;
 	bool cancelled;
-	int64_t silent_ms; /* since the daemon was last heard */
+	bool cancelled_again; /* of another server */
+	int64_t silent_ms;    /* since the daemon was last heard */
 	/* Where the bytes are going, once it has said so: a lease of ours. */
 	bool held;
 	uint32_t index;
@@ -90,11 +91,24 @@ static int pass_time(struct load *load, int step_ms)
 			"daemon at %s: no answer to a cancellation within "
 			"%d ms",
 			c->peer, c->timeout_ms);
+	if (load->cancelled && !load->cancelled_again &&
+		call_was_resent(c, &load->call)) {
+		load->cancelled_again = true;
+		return cancel(load);
+	}
 	if (load->cancelled)
 		return 0;
 	if (o && o->progress && o->progress(o->arg, landed(load), load->total))
 		return cancel(load);
 	return is_alive(load);
+}
+
+static void let_go(struct load *load)
+{
+	if (load->held)
+		store_drop_lease(
+			load->store, load->index, load->generation, NULL);
+	load->held = false;
 }
 
 /* The daemon has made room: from here on the storage is held. */
@@ -104,11 +118,12 @@ static int loading(struct load *load, const struct wire_message *reply)
 	struct msg_loading message;
 	tarn_storage *known = NULL;
 
-	if (reply->size < sizeof(message) || load->held)
+	if (reply->size < sizeof(message))
 		return tarn_fail(EPROTO,
-			"daemon at %s: a notice of a load of %u bytes%s",
-			store->socket, reply->size,
-			load->held ? ", the second" : "");
+			"daemon at %s: a notice of a load of %u bytes",
+			store->socket, reply->size);
+	/* It began anew, with another loader or another server. */
+	let_go(load);
 	memcpy(&message, reply->body, sizeof(message));
 	/* If it is gone already, the answer to come will say why. */
 	if (store_hold(store, message.index, message.generation, &known) < 0)
@@ -212,8 +227,7 @@ static int attempt(struct tarn_store *store, const struct load_request *request,
 		r = take_loaded(&load, ret_loaded, ret);
 		r = r == -ESTALE ? 1 : r;
 	}
-	if (load.held)
-		store_drop_lease(store, load.index, load.generation, NULL);
+	let_go(&load);
 	return r;
 }
 
