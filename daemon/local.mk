@@ -66,6 +66,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_memory.c \
 	daemon/server_names.c \
 	daemon/server_names.h \
+	daemon/server_own.c \
 	daemon/server_pool.c \
 	daemon/server_quota.c \
 	daemon/server_quota.h \
@@ -76,12 +77,15 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_publish.c \
 	daemon/server_publish.h \
 	daemon/server_publish_commit.c \
+	daemon/server_publish_fd.c \
 	daemon/server_publish_parse.c \
 	daemon/server_segments.c \
 	daemon/server_shrink.c \
 	daemon/server_storage.c \
 	daemon/settings.c \
 	daemon/settings.h \
+	daemon/worker.c \
+	daemon/worker.h \
 	$(NULL)
 if HAVE_LIBURING
 daemon_libdaemon_la_SOURCES += daemon/loop_uring.c

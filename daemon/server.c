@@ -182,6 +182,7 @@ static void rule_leave(struct rule *rule)
 	loader_free_all(rule);
 	while (rule->clients)
 		client_free(rule->clients);
+	rule->worker = worker_free(rule->worker);
 }
 
 static void rule_free(struct rule *rule)
@@ -224,6 +225,8 @@ static int rule_open(struct server *server, struct rule *rule, int fd)
 		r = lease_batch_init(&rule->batch);
 	if (r == 0)
 		r = closer_new(&rule->closer);
+	if (r == 0)
+		r = worker_new(server->loop, &rule->worker);
 	if (r == 0 && rule->table.header->n_pools == 0)
 		r = table_add_pool(rule->writer, &pool);
 	return r;

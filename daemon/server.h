@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/uio.h>
 
 #include "daemon/alloc.h"
 #include "daemon/closer.h"
@@ -22,6 +23,7 @@
 #include "daemon/options.h"
 #include "daemon/server_names.h"
 #include "daemon/server_quota.h"
+#include "daemon/worker.h"
 #include "shm/lease.h"
 #include "shm/table.h"
 
@@ -182,6 +184,7 @@ struct rule {
 	struct publish *publishes; /* that wait, the oldest first */
 	struct loader *loaders;
 	struct closer *closer;
+	struct worker *worker;
 	bool memory_freed;   /* loads that wait may look again */
 	bool growing;	     /* the keeper was asked for memory */
 	bool loader_wanted;  /* the keeper was asked for a loader */
@@ -312,6 +315,10 @@ void segment_forget(struct server *server);
 void segments_free(struct rule *rule);
 /* Copies size bytes to a place in the pool that was taken (alloc.h), across
  * the borders of segments; from NULL writes zeroes. */
+/* The same place as pieces of our memory, malloc'ed. It stays where it is as
+ * long as it is taken. */
+int pool_pieces(struct rule *rule, uint64_t offset, uint64_t size,
+	struct iovec **ret, uint32_t *ret_n);
 void pool_write(struct rule *rule, uint64_t offset, const void *from,
 	uint64_t size);
 
@@ -475,6 +482,17 @@ int expiry_new(struct server *server);
 void expiry_free(struct server *server);
 /* Sets the timer to what ends first; before each wait of the loop. */
 void expiry_set(struct server *server);
+
+/* server_own.c: storages with a memfd of their own */
+/* Are there descriptors for one more? */
+bool own_has_room(const struct server *server);
+int own_check_budget(const struct server *server, uint64_t size);
+/* An entry that is FILLING, and its descriptor, which is kept. Takes fd. */
+int own_add(struct rule *rule, const struct table_storage *entry, int fd,
+	uint32_t *ret_index, uint64_t *ret_generation);
+/* It is free now. */
+void own_drop(struct rule *rule, uint32_t index, uint64_t generation);
+int own_send(struct client *client, const struct wire_message *m);
 
 /* server_load.c and its like: the life of a load */
 void load_start(struct client *client, struct wire_message *message);

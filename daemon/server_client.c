@@ -266,6 +266,13 @@ static int segments(struct client *client, const struct wire_message *m)
 	return 0;
 }
 
+static int storage_fd(struct client *client, const struct wire_message *m)
+{
+	int r = check_reads(client);
+
+	return r < 0 ? r : own_send(client, m);
+}
+
 static int remove_name(struct client *client, const struct wire_message *m)
 {
 	int r = storage_remove_name(
@@ -323,6 +330,8 @@ static uint32_t largest_body(uint16_t type)
 		return sizeof(struct msg_restarted);
 	case WIRE_REPORT:
 		return sizeof(struct msg_report);
+	case WIRE_STORAGE:
+		return sizeof(struct msg_storage);
 	case WIRE_STATUS:
 	case WIRE_CHECK:
 	case WIRE_STOP:
@@ -391,6 +400,8 @@ static int take_request(struct client *client, struct wire_message *m)
 	case WIRE_PUBLISH:
 		publish_start(client, m);
 		return 0;
+	case WIRE_STORAGE:
+		return storage_fd(client, m);
 	case WIRE_CANCEL:
 		load_cancel(client, ((struct msg_cancel *)m->body)->serial);
 		return 0;

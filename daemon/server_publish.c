@@ -23,28 +23,41 @@
 
 /* ---- ends ------------------------------------------------------------ */
 
-static void publish_free(struct publish *p)
+static void detach(struct publish *p)
 {
-	struct rule *rule = p->rule;
-	struct publish **q;
-
-	for (q = &rule->publishes; *q && *q != p; q = &(*q)->next)
-		;
-	if (*q) {
-		*q = p->next;
-		rule->server->n_publishes--;
-	}
 	if (p->client) {
 		p->client->n_publishes--;
 		p->client->publish_bytes -= p->message.size;
 	}
+	p->client = NULL;
+	p->asked_to_grow = false;
+}
+
+static void source_free(struct publish *p, struct source *s)
+{
+	if (s->made)
+		storage_release(p->rule, s->index);
+	closer_close(p->closer, s->fd);
+	free(s->pieces);
+}
+
+/* What the worker has is freed when that is done with it. */
+static void publish_end(struct publish *p)
+{
+	struct rule *rule = p->rule;
+	struct publish **q;
+
+	detach(p);
+	if (p->n_working)
+		return;
+	for (q = &rule->publishes; *q != p; q = &(*q)->next)
+		;
+	*q = p->next;
+	rule->server->n_publishes--;
+	for (uint32_t i = 0; i < p->n_sources; i++)
+		source_free(p, &p->sources[i]);
 	quota_return(p->home, QUOTA_REQUESTS, p->message.size);
 	quota_return(p->home, QUOTA_DESCRIPTORS, p->n_fds);
-	for (uint32_t i = 0; i < p->n_sources; i++) {
-		if (p->sources[i].made)
-			storage_release(rule, p->sources[i].index);
-		closer_close(p->closer, p->sources[i].fd);
-	}
 	for (int i = 0; i < p->message.n_fds; i++)
 		closer_close(p->closer, wire_take_fd(&p->message, i));
 	wire_message_clear(&p->message);
@@ -59,13 +72,12 @@ static void refuse(struct publish *p, int error)
 		log_text("error", tarn_fail_message()));
 	if (p->client)
 		client_refuse(p->client, p->serial, error);
-	publish_free(p);
+	publish_end(p);
 }
 
 /* ---- bytes ----------------------------------------------------------- */
 
-/* 1: it has memory in the pool; 0: wait; or an error. */
-static int take_memory(struct publish *p, struct source *s, bool may_grow)
+int publish_take_memory(struct publish *p, struct source *s, bool may_grow)
 {
 	struct rule *rule = p->rule;
 	struct table_storage entry = {
@@ -106,18 +118,26 @@ static void write_bytes(struct publish *p, struct source *s)
 	pool_write(p->rule, e->base + s->size, NULL, e->alloc_size - s->size);
 }
 
+static int from_bytes(struct publish *p, struct source *s, bool may_grow)
+{
+	int r = publish_take_memory(p, s, may_grow);
+
+	if (r == 1)
+		write_bytes(p, s);
+	return r;
+}
+
 /* 1: its bytes are where they will stay; 0: wait; or an error. */
 static int make_ready(struct publish *p, struct source *s, bool may_grow)
 {
 	int r = 1;
 
-	if (s->ready)
-		return 1;
-	if (s->kind == SOURCE_BYTES) {
-		r = take_memory(p, s, may_grow);
-		if (r == 1)
-			write_bytes(p, s);
-	}
+	if (s->ready || s->working)
+		return s->ready;
+	if (s->kind == SOURCE_BYTES)
+		r = from_bytes(p, s, may_grow);
+	else if (s->kind != SOURCE_EXISTING)
+		r = publish_from_fd(p, s, may_grow);
 	s->ready = r == 1;
 	return r;
 }
@@ -150,7 +170,34 @@ static void go_on(struct publish *p)
 	if (r < 0)
 		return refuse(p, r);
 	if (ready)
-		publish_free(p);
+		publish_end(p);
+}
+
+static void work_done(struct work *work)
+{
+	struct source *s =
+		(struct source *)((char *)work - offsetof(struct source, work));
+	struct publish *p = s->publish;
+
+	s->working = false;
+	s->worked = true;
+	p->n_working--;
+	if (p->client)
+		go_on(p);
+	else
+		publish_end(p);
+}
+
+int publish_give_work(
+	struct publish *p, struct source *s, void (*run)(struct work *work))
+{
+	int r;
+
+	s->work = (struct work) {.run = run, .done = work_done};
+	r = worker_give(p->rule->worker, &s->work);
+	s->working = r == 0;
+	p->n_working += r == 0;
+	return r;
 }
 
 void publish_go_on(struct rule *rule, bool freed)
@@ -160,7 +207,7 @@ void publish_go_on(struct rule *rule, bool freed)
 	for (p = rule->publishes; p; p = next) {
 		next = p->next;
 		p->parked &= !freed;
-		if (!p->parked)
+		if (p->client && !p->parked)
 			go_on(p);
 	}
 }
@@ -252,7 +299,7 @@ void publish_start(struct client *client, struct wire_message *message)
 	if (r < 0)
 		return refuse(p, r);
 	if (p->message.again && publish_was_done(p))
-		return publish_free(p);
+		return publish_end(p);
 	go_on(p);
 }
 
@@ -263,6 +310,6 @@ void publish_orphan(struct client *client)
 	for (p = client->rule->publishes; p; p = next) {
 		next = p->next;
 		if (p->client == client)
-			publish_free(p);
+			publish_end(p);
 	}
 }

@@ -85,6 +85,7 @@ static int parse_source(struct publish *p, const struct msg_source *m,
 	struct source *s = &p->sources[i];
 
 	*s = (struct source) {.kind = m->kind,
+		.publish = p,
 		.fd = -1,
 		.size = m->size,
 		.index = m->index,
@@ -103,6 +104,8 @@ static int parse_source(struct publish *p, const struct msg_source *m,
 	case SOURCE_EXISTING:
 		return 0;
 	case SOURCE_COPY:
+	case SOURCE_ADOPT:
+	case SOURCE_MUTABLE:
 		s->fd = wire_take_fd(&p->message, (*n_fds)++);
 		return check_fd(s, i);
 	default:

@@ -34,10 +34,13 @@ static void search(struct rule *rule)
 static void free_storage(struct rule *rule, uint32_t index)
 {
 	const struct table_storage *entry = &rule->table.storages[index];
+	uint64_t generation = generation_of(rule, index);
 
 	if (entry->alloc_size)
 		alloc_give(rule->alloc, entry->alloc_offset, entry->alloc_size);
 	storage_set(rule, index, STORAGE_FREE);
+	if (entry->flags & STORAGE_OWN)
+		own_drop(rule, index, generation);
 	rule->memory_freed = true;
 }
 

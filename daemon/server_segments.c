@@ -145,6 +145,45 @@ void segments_free(struct rule *rule)
 	free(rule->segments);
 }
 
+/* The one that an offset lies in, which was taken, so there is one. */
+static const struct mapped_segment *segment_at(
+	const struct rule *rule, uint64_t offset)
+{
+	uint32_t i = 0;
+
+	while (!rule->segments[i].mapped.addr ||
+		offset - rule->segments[i].mapped.offset >=
+			rule->segments[i].mapped.size)
+		i++;
+	return &rule->segments[i].mapped;
+}
+
+int pool_pieces(struct rule *rule, uint64_t offset, uint64_t size,
+	struct iovec **ret, uint32_t *ret_n)
+{
+	uint64_t end = offset + size;
+	struct iovec *v = NULL;
+	uint32_t n = 0;
+
+	while (offset < end) {
+		struct iovec *more = reallocarray(v, n + 1, sizeof(*v));
+		const struct mapped_segment *s;
+
+		if (!more) {
+			free(v);
+			return tarn_fail(ENOMEM, "out of memory");
+		}
+		v = more;
+		s = segment_at(rule, offset);
+		v[n].iov_base = (char *)s->addr + (offset - s->offset);
+		v[n].iov_len = MIN(end, s->offset + s->size) - offset;
+		offset += v[n++].iov_len;
+	}
+	*ret = v;
+	*ret_n = n;
+	return 0;
+}
+
 void pool_write(
 	struct rule *rule, uint64_t offset, const void *from, uint64_t size)
 {

@@ -101,6 +101,102 @@ static void test_bytes(tarn_store *other, int64_t n, const char *what)
 	is_int(0, tarn_store_remove(store, "a/b"), "%s: removed", what);
 }
 
+/* Tensors that nobody created to be published. */
+static void test_copies(tarn_store *other)
+{
+	const int64_t shape[] = {1024, 1024};
+	tarn_tensor *t = NULL, *view = NULL, *seen;
+	struct tarn_publish_item items[2];
+
+	tarn_tensor_full(TARN_F32, 2, shape, 0.5, &t);
+	tarn_tensor_set_f64(t, (int64_t[]) {3, 5}, 7);
+	tarn_tensor_view(t, ".permute(1,0)[:512]", &view);
+	items[0] = (struct tarn_publish_item) {"c/all", t};
+	items[1] = (struct tarn_publish_item) {"c/view", view};
+	is_done(tarn_store_publish(store, items, 2, NULL, NULL),
+		"4 MiB of our own memory, and half of it transposed");
+	tarn_tensor_set_f64(t, (int64_t[]) {0, 0}, 9);
+	seen = looked_up(other, "c/view");
+	ok(seen && tarn_layout_is_contiguous(tarn_tensor_layout(seen)),
+		"what was a view is packed");
+	tarn_tensor_set_f64(t, (int64_t[]) {0, 0}, 0.5);
+	ok(seen && tarn_tensor_equal(seen, view) == 1,
+		"and a copy: it is not changed by what is written since");
+	tarn_tensor_unref(seen);
+	seen = looked_up(other, "c/all");
+	ok(seen && tarn_tensor_equal(seen, t) == 1, "so is the whole");
+	tarn_tensor_unref(seen);
+	tarn_tensor_unref(view);
+	tarn_tensor_unref(t);
+	tarn_store_remove(store, "c/all");
+	tarn_store_remove(store, "c/view");
+}
+
+/* Views of what was created, before and after. */
+static void test_created_views(tarn_store *other)
+{
+	const int64_t shape[] = {4, 1 << 20};
+	tarn_tensor *t = NULL, *row = NULL, *a, *b;
+	struct tarn_publish_item items[2];
+	uint64_t used = status().used;
+	double v = 0;
+
+	is_done(tarn_store_create(store, TARN_U8, 2, shape, 0, &t), "created");
+	tarn_tensor_set_f64(t, (int64_t[]) {2, 77}, 42);
+	tarn_tensor_view(t, "[2]", &row);
+	items[0] = (struct tarn_publish_item) {"d/row", row};
+	items[1] = (struct tarn_publish_item) {"d/all", t};
+	is_done(tarn_store_publish(store, items, 2, NULL, NULL), "published");
+	tarn_tensor_get_f64(row, (int64_t[]) {77}, &v);
+	ok(v == 42, "a view that was made before still reads it");
+	is_int(-EROFS, tarn_tensor_set_f64(row, (int64_t[]) {77}, 1),
+		"and can no longer write it");
+	a = looked_up(store, "d/row");
+	ok(a && tarn_tensor_same_storage(a, t),
+		"to its creator it is the same storage");
+	b = looked_up(other, "d/all");
+	tarn_tensor_unref(a);
+	a = looked_up(other, "d/row");
+	ok(a && b && tarn_tensor_same_storage(a, b),
+		"to others the two are views of one");
+	is_int((int64_t)used + 4 * (1 << 20), (int64_t)status().used,
+		"and their bytes are there once");
+	tarn_tensor_unref(a);
+	tarn_tensor_unref(b);
+	items[0] = (struct tarn_publish_item) {"d/again", row};
+	is_done(tarn_store_publish(store, items, 1, NULL, NULL),
+		"it is published once more, as what is shared");
+	tarn_tensor_unref(t);
+	tarn_tensor_unref(row);
+	for (size_t i = 0; i < 3; i++)
+		tarn_store_remove(store,
+			(const char *[]) {"d/row", "d/all", "d/again"}[i]);
+	is_int(0, (int64_t)status().storages, "and removed with its last name");
+}
+
+static void test_mutable(tarn_store *other)
+{
+	const int64_t n = 1000, at = 500;
+	tarn_tensor *t = NULL, *seen;
+	double v = 0;
+
+	is_done(tarn_store_create(
+			store, TARN_F64, 1, &n, TARN_CREATE_MUTABLE, &t),
+		"a mutable one is created");
+	is_done(publish_one("mut", t, NULL, NULL), "and published");
+	seen = looked_up(other, "mut");
+	tarn_tensor_set_f64(t, &at, 5);
+	ok(seen && tarn_tensor_get_f64(seen, &at, &v) >= 0 && v == 5,
+		"what its creator writes is seen by others");
+	is_int(0, seen ? tarn_tensor_set_f64(seen, &at, 6) : -1,
+		"who may write it");
+	tarn_tensor_get_f64(t, &at, &v);
+	ok(v == 6, "which the creator sees");
+	tarn_tensor_unref(seen);
+	tarn_tensor_unref(t);
+	tarn_store_remove(store, "mut");
+}
+
 static void test_versions(void)
 {
 	tarn_tensor *a = counting(TARN_F32, 10, 1), *old;
@@ -332,6 +428,12 @@ int main(void)
 		bail("%s", tarn_error_message());
 	test_bytes(other, 300, "1,200 bytes");
 	test_bytes(other, 0, "no bytes");
+	test_bytes(other, 30000, "120,000 bytes, in a memfd");
+	test_bytes(other, 200000, "800,000 bytes, by the worker");
+	test_bytes(other, 1100000, "4.4 MB, adopted");
+	test_copies(other);
+	test_created_views(other);
+	test_mutable(other);
 	test_versions();
 	test_views();
 	test_many();

@@ -124,6 +124,7 @@ void created_is_shared(tarn_storage *storage, struct tarn_store *store,
 	struct shared_storage *shared = malloc(sizeof(*shared));
 	tarn_storage *known = NULL;
 
+	created->spent = true;
 	if (!shared)
 		return;
 	/* Another thread may have found it by its name already: then there is

@@ -12,6 +12,7 @@ struct created {
 	uint64_t size;
 	int fd; /* its memfd; -1: plain memory, to be copied */
 	bool mutable;
+	bool spent; /* the daemon has sealed its memfd: only to be copied */
 };
 
 /* NULL: it is something else. */

@@ -192,8 +192,7 @@ static bool is_copied(const struct tarn_store *store, const tarn_tensor *tensor)
 
 	if (shared)
 		return shared->store->instance != store->instance;
-	/* One that is frozen for good lost its lease before it had one. */
-	return !created || created->fd < 0 || !tensor->storage->writable;
+	return !created || created->fd < 0 || created->spent;
 }
 
 /* All copies behind each other. */

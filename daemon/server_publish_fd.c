@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sources that come as a memfd: adopted, left mutable, or copied.
+ *
+ * The idea: a memfd that is sealed against writing, and whole, is as good as
+ * the pool. The kernel seals it only if nobody has it mapped writable, so what
+ * a publisher holds back costs him the copy, and nobody else anything. Sealing
+ * and long copies are the worker's; what comes of them is judged here, by what
+ * the descriptor then says of itself.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/server_publish.h"
+#include "shm/segment.h"
+
+#define PAGE 4096ull
+#define ADOPT_MIN (2ull << 20)   /* a descriptor each is for large ones */
+#define COPY_HERE (256ull << 10) /* some 50 us of the server; picked */
+
+#define SEALS_SIZE (F_SEAL_SHRINK | F_SEAL_GROW)
+#define SEALS_ADOPT                                                            \
+	(SEALS_SIZE | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE | F_SEAL_SEAL)
+#define SEALS_MUTABLE (SEALS_SIZE | F_SEAL_SEAL)
+
+static struct source *source_of(struct work *work)
+{
+	return (struct source *)((char *)work - offsetof(struct source, work));
+}
+
+static uint64_t whole_pages(uint64_t size)
+{
+	return size ? (size + PAGE - 1) & ~(PAGE - 1) : PAGE;
+}
+
+/* ---- the worker ------------------------------------------------------ */
+
+static void seal(struct work *work)
+{
+	struct source *s = source_of(work);
+
+	/* Whether it worked is seen from the seals. */
+	fcntl(s->fd, F_ADD_SEALS,
+		s->kind == SOURCE_ADOPT ? SEALS_ADOPT : SEALS_MUTABLE);
+}
+
+static void copy(struct work *work)
+{
+	struct source *s = source_of(work);
+	uint64_t offset = 0;
+
+	s->copied = 0;
+	for (uint32_t i = 0; i < s->n_pieces; i++) {
+		const struct iovec *piece = &s->pieces[i];
+		ssize_t n = fd_pread(
+			s->fd, piece->iov_base, piece->iov_len, offset);
+
+		if (n < 0) {
+			s->copied = (int64_t)n;
+			return;
+		}
+		offset += (uint64_t)n;
+		s->copied = (int64_t)offset;
+		if ((size_t)n < piece->iov_len)
+			return;
+	}
+}
+
+/* ---- copies ---------------------------------------------------------- */
+
+static int judge_copy(struct publish *p, struct source *s)
+{
+	const struct table_storage *e = &p->rule->table.storages[s->index];
+
+	if (s->copied < 0)
+		return tarn_fail((int)-s->copied,
+			"publish: reading the memfd: %s",
+			tarn_errno_text((int)s->copied));
+	if ((uint64_t)s->copied < s->size)
+		return tarn_fail(EINVAL,
+			"publish: the memfd shrank to %lld bytes, %llu were "
+			"promised",
+			(long long)s->copied, (unsigned long long)s->size);
+	pool_write(p->rule, e->base + s->size, NULL, e->alloc_size - s->size);
+	return 1;
+}
+
+static int copy_from_fd(struct publish *p, struct source *s, bool may_grow)
+{
+	const struct table_storage *e;
+	int r;
+
+	if (s->worked)
+		return judge_copy(p, s);
+	r = publish_take_memory(p, s, may_grow);
+	if (r != 1)
+		return r;
+	e = &p->rule->table.storages[s->index];
+	r = pool_pieces(p->rule, e->base, s->size, &s->pieces, &s->n_pieces);
+	if (r < 0)
+		return r;
+	if (s->size > COPY_HERE)
+		return publish_give_work(p, s, copy);
+	copy(&s->work);
+	return judge_copy(p, s);
+}
+
+/* ---- storages of their own ------------------------------------------- */
+
+/* Takes fd. */
+static int add_own(struct publish *p, struct source *s, uint32_t flags, int fd)
+{
+	const struct table_storage entry = {
+		.pool = TABLE_POOL_OWN,
+		.owner = p->uid,
+		.size = s->size,
+		.flags = STORAGE_CREATED | STORAGE_OWN | flags,
+	};
+	int r = own_check_budget(p->rule->server, whole_pages(s->size));
+
+	if (r < 0) {
+		fd_close(fd);
+		return r;
+	}
+	r = own_add(p->rule, &entry, fd, &s->index, &s->generation);
+	s->made = r == 0;
+	return r < 0 ? r : 1;
+}
+
+/* Sealed, of the size it should have, all of it there: a hole would be memory
+ * that is taken when it is read. */
+static bool is_adoptable(const struct source *s)
+{
+	int seals = fcntl(s->fd, F_GET_SEALS);
+	const int wanted = SEALS_SIZE | F_SEAL_WRITE;
+	struct stat st;
+
+	return seals >= 0 && (seals & wanted) == wanted &&
+	       fstat(s->fd, &st) == 0 &&
+	       (uint64_t)st.st_size == whole_pages(s->size) &&
+	       (uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size;
+}
+
+static int adopt(struct publish *p, struct source *s, bool may_grow)
+{
+	int ro;
+
+	if (s->size >= ADOPT_MIN && own_has_room(p->rule->server)) {
+		if (!s->worked)
+			return publish_give_work(p, s, seal);
+		if (is_adoptable(s) && segment_reopen(s->fd, &ro) == 0)
+			return add_own(p, s, 0, ro);
+	}
+	s->kind = SOURCE_COPY;
+	s->worked = false;
+	return copy_from_fd(p, s, may_grow);
+}
+
+static int check_mutable(const struct publish *p, const struct source *s)
+{
+	int seals = fcntl(s->fd, F_GET_SEALS);
+	struct stat st;
+
+	if (seals < 0 || (seals & SEALS_SIZE) != SEALS_SIZE ||
+		seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE) ||
+		(fcntl(s->fd, F_GETFL) & O_ACCMODE) != O_RDWR)
+		return tarn_fail(EINVAL,
+			"publish: a memfd with seals %#x cannot be a mutable "
+			"tensor: it must be open for writing, and seal its "
+			"size",
+			(unsigned)seals);
+	if (fstat(s->fd, &st) < 0 ||
+		(uint64_t)st.st_size != whole_pages(s->size))
+		return tarn_fail(EINVAL,
+			"publish: a memfd of %lld bytes for a tensor of %llu; "
+			"whole pages are wanted, and no more",
+			(long long)st.st_size, (unsigned long long)s->size);
+	if (!own_has_room(p->rule->server))
+		return tarn_fail(EMFILE,
+			"publish: there are no descriptors for one more "
+			"mutable tensor (ulimit -n of the daemon)");
+	return 0;
+}
+
+static int leave_mutable(struct publish *p, struct source *s)
+{
+	int r;
+
+	if (!s->worked)
+		return publish_give_work(p, s, seal);
+	r = check_mutable(p, s);
+	return r < 0 ? r : add_own(p, s, STORAGE_MUTABLE, fd_steal(&s->fd));
+}
+
+int publish_from_fd(struct publish *p, struct source *s, bool may_grow)
+{
+	switch (s->kind) {
+	case SOURCE_COPY:
+		return copy_from_fd(p, s, may_grow);
+	case SOURCE_ADOPT:
+		return adopt(p, s, may_grow);
+	default:
+		return leave_mutable(p, s);
+	}
+}
