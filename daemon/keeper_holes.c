@@ -105,7 +105,7 @@ int keeper_drop_segment(struct keeper *keeper, const struct msg_segment *which)
 	rule->pool_end = end_of(keeper, which->rule);
 	keeper->allocated -= s.mapped.size;
 	log_info("segment_drop", log_u64("segment", which->number),
-		log_u64("rule", which->rule), log_u64("size", s.mapped.size));
+		log_u64("rule", which->rule), log_u64("bytes", s.mapped.size));
 	return keeper_tell(
 		keeper, D_SEGMENT_DROPPED, which, sizeof(*which), NULL, 0);
 }

@@ -102,7 +102,7 @@ static void wake_at(struct server *server, uint64_t at)
 
 void server_look_around(struct server *server)
 {
-	uint64_t idle = server->start.options.idle_ns;
+	uint64_t idle = server->start.options.idle_ns, at;
 	bool busy = server->n_clients || server->n_active ||
 		    server->n_publishes || count_names(server);
 
@@ -123,11 +123,13 @@ void server_look_around(struct server *server)
 	else if (!server->idle_since)
 		server->idle_since = loop_now();
 	for (struct rule *rule = server->rules; rule; rule = rule->next) {
-		uint64_t at = segments_look(rule, loop_now());
-
+		at = segments_look(rule, loop_now());
 		if (at)
 			wake_at(server, at);
 	}
+	at = room_look(server, loop_now());
+	if (at)
+		wake_at(server, at);
 	if (server->n_active)
 		wake_at(server, loop_now() + LOOK_NS);
 	if (server->draining)
@@ -287,18 +289,23 @@ static int grown(struct server *server, const struct wire_message *m)
 {
 	const struct msg_grown *answer = (const struct msg_grown *)m->body;
 	struct rule *rule = rule_find(server, answer->rule);
+	int r;
 
 	if (!rule)
 		return -EPROTO;
 	rule->growing = false;
-	if (!answer->error) {
+	if (answer->error)
+		segment_forget(server);
+	r = answer->error == ENOSPC ? room_wanted(rule) : -answer->error;
+	if (answer->error && r == 0)
+		return 0;
+	if (r >= 0) {
 		publish_have_memory(rule);
 		load_have_memory(rule);
 		return 0;
 	}
 	tarn_fail(answer->error, "%.*s", (int)(m->size - sizeof(*answer)),
 		answer->text);
-	segment_forget(server);
 	publish_no_memory(rule, answer->error);
 	load_no_memory(rule, answer->error);
 	return 0;

@@ -177,6 +177,8 @@ struct rule {
 	int table_fd;	/* O_RDONLY, for clients; -1 until it is sealed */
 	struct segment *segments; /* by the table's number */
 	uint32_t n_segments;
+	struct msg_grow asked; /* of the keeper, if growing */
+	uint64_t coming_until; /* then it is asked again; 0: not */
 	uint32_t n_found; /* of those that a dead server had in the table */
 	struct shrink shrink;
 	struct client *clients;
@@ -286,6 +288,7 @@ struct server {
 	bool asked_to_drain; /* accepts */
 	uint64_t n_loads, n_cached, n_failed, bytes_loaded;
 	uint64_t allocated;
+	uint32_t n_leaving; /* segments on their way to the keeper */
 	uint32_t n_clients;
 	uint32_t n_active; /* loads, those that are being dropped too */
 	uint32_t n_publishes; /* that wait */
@@ -352,6 +355,20 @@ int server_take_kept(struct server *server, struct wire_message *m);
  */
 int memory_take(struct rule *rule, uint64_t size, bool may_grow,
 	bool *ret_asked, uint64_t *ret_offset);
+/* Asks the keeper for memory that takes size bytes in one piece. */
+int memory_ask(struct rule *rule, uint64_t size);
+
+/* server_room.c: room where the keeper has none */
+/* It refused what the rule had asked for. 1: there is room now; 0: memory is
+ * on its way to the keeper, who will be asked again; -ENOSPC: there is none. */
+int room_wanted(struct rule *rule);
+/* Asks again where it is time; when to look next, 0: never. */
+uint64_t room_look(struct server *server, uint64_t now);
+/* Gives the system back at least so many bytes, if there are so many that
+ * nobody holds; how many. */
+uint64_t room_give(struct server *server, uint64_t bytes);
+/* What that could be at best. */
+uint64_t room_givable(const struct server *server);
 
 /* server_client.c */
 int client_new(struct rule *rule, const struct msg_client *from, int sock,
@@ -470,7 +487,9 @@ void cache_drop(struct rule *rule, uint32_t index);
 bool cache_has(const struct rule *rule, uint32_t index, uint64_t generation);
 bool cache_find(const struct rule *rule, const struct msg_identity *id,
 	uint64_t file_offset, uint64_t size, uint32_t *ret);
-/* Drops the least recently used that nobody holds: true if one went. */
+/* The least recently used that nobody holds; UINT32_MAX: there is none. */
+uint32_t cache_oldest(struct rule *rule);
+/* Drops it: true if there was one. */
 bool cache_evict_one(struct rule *rule);
 /* This one, which is cached and not leased. */
 void cache_evict(struct rule *rule, uint32_t index, const char *why);

@@ -168,31 +168,51 @@ void cache_evict(struct rule *rule, uint32_t index, const char *why)
 {
 	uint64_t bytes = entry_of(rule, index)->size;
 
-	log_event("evicted storage %u of %llu bytes: %s", index,
-		(unsigned long long)bytes, why);
+	log_info("evicted", log_u64("storage", index), log_u64("bytes", bytes),
+		log_text("reason", why));
 	rule->counts.n_evicted++;
 	rule->counts.bytes_evicted += bytes;
 	cache_drop(rule, index);
 }
 
+/* Looked at together, since looking at one costs as much as at many. */
+#define LOOKED_AT 64u
+
 /*
  * One that is leased is in use, and goes to the end as such: it is looked at
  * again only after all others.
  */
+uint32_t cache_oldest(struct rule *rule)
+{
+	uint64_t left = rule->counts.kinds[KIND_CACHED].n;
+
+	while (left) {
+		uint32_t indices[LOOKED_AT], n = 0;
+		uint32_t index = storage_first(rule, KIND_CACHED);
+		bool leased[LOOKED_AT];
+
+		for (; n < LOOKED_AT && n < left; n++) {
+			indices[n] = index;
+			index = storage_after(rule, index);
+		}
+		reap_find_leased(rule, indices, n, leased);
+		for (uint32_t i = 0; i < n; i++) {
+			if (!leased[i])
+				return indices[i];
+			storage_used(rule, indices[i]);
+		}
+		left -= n;
+	}
+	return UINT32_MAX;
+}
+
 bool cache_evict_one(struct rule *rule)
 {
-	uint64_t n = rule->counts.kinds[KIND_CACHED].n;
+	uint32_t index = cache_oldest(rule);
 
-	for (; n; n--) {
-		uint32_t index = storage_first(rule, KIND_CACHED);
-
-		if (!storage_leased(rule, index)) {
-			cache_evict(rule, index, "room is needed");
-			return true;
-		}
-		storage_used(rule, index);
-	}
-	return false;
+	if (index != UINT32_MAX)
+		cache_evict(rule, index, "room is needed");
+	return index != UINT32_MAX;
 }
 
 void cache_evict_idle(struct rule *rule, uint64_t older_than)

@@ -9,10 +9,25 @@
 
 #define PAGE 4096ull
 
+int memory_ask(struct rule *rule, uint64_t size)
+{
+	int r;
+
+	/* New memory joins what is free at the pool's end. */
+	rule->asked = (struct msg_grow) {
+		.rule = rule->number,
+		.whole = size,
+		.bytes = size - MIN(size - PAGE, alloc_tail(rule->alloc)),
+	};
+	r = server_tell_keeper(rule->server, D_GROW, &rule->asked,
+		sizeof(rule->asked), NULL, 0);
+	rule->growing = r == 0;
+	return r;
+}
+
 int memory_take(struct rule *rule, uint64_t size, bool may_grow,
 	bool *ret_asked, uint64_t *ret_offset)
 {
-	struct msg_grow grow = {.rule = rule->number, .whole = size};
 	int r;
 
 	while (alloc_take(rule->alloc, size, ret_offset) < 0) {
@@ -22,12 +37,7 @@ int memory_take(struct rule *rule, uint64_t size, bool may_grow,
 		if (may_grow && rule->growing)
 			return 0;
 		if (may_grow) {
-			/* New memory joins what is free at the pool's end. */
-			grow.bytes = size -
-				     MIN(size - PAGE, alloc_tail(rule->alloc));
-			r = server_tell_keeper(rule->server, D_GROW, &grow,
-				sizeof(grow), NULL, 0);
-			rule->growing = r == 0;
+			r = memory_ask(rule, size);
 			*ret_asked = r == 0;
 			return r;
 		}

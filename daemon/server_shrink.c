@@ -110,6 +110,7 @@ static bool leave(struct rule *rule, struct segment *segment)
 		alloc_remove(rule->alloc, s->offset, s->size) < 0)
 		return false;
 	segment->state = SEGMENT_LEAVING;
+	rule->server->n_leaving++;
 	for (struct loader *l = rule->loaders; l; l = l->next)
 		ask_to_forget(l, s->number);
 	return true;
@@ -131,10 +132,11 @@ static void drop(struct rule *rule, uint32_t index)
 	table_drop_segment(rule->writer, index);
 	if (s->addr)
 		munmap(s->addr, s->size);
-	segment->mapped.addr = NULL;
 	segment->fd = fd_close(segment->fd);
 	segment->state = SEGMENT_LEFT;
 	rule->server->allocated -= s->size;
+	segment->mapped.addr = NULL;
+	segment->mapped.size = 0;
 	server_tell_keeper(rule->server, D_DROP_SEGMENT, &message,
 		sizeof(message), NULL, 0);
 }
@@ -162,8 +164,11 @@ int segment_dropped(struct server *server, const struct msg_segment *which)
 		return -EPROTO;
 	for (uint32_t i = 0; i < rule->n_segments; i++)
 		if (rule->segments[i].mapped.number == which->number &&
-			rule->segments[i].state == SEGMENT_LEFT)
+			rule->segments[i].state == SEGMENT_LEFT) {
 			rule->segments[i].state = SEGMENT_GONE;
+			server->n_leaving--;
+		}
+	room_look(server, loop_now());
 	return 0;
 }
 

@@ -349,12 +349,14 @@ tests_daemon_wedge_SOURCES = \
 
 # Growing and shrinking.
 GROWTH_TESTS = \
+	tests/daemon_room \
 	tests/daemon_shrink \
 	tests/pool_extent \
 	$(NULL)
 check_PROGRAMS += $(GROWTH_TESTS)
 TESTS += $(GROWTH_TESTS)
-VALGRIND_EXCEPT += tests/daemon_shrink
+VALGRIND_EXCEPT += tests/daemon_room tests/daemon_shrink
+tests_daemon_room_SOURCES = tests/daemon_room.c $(DAEMON_KIT)
 tests_daemon_shrink_SOURCES = \
 	tests/cgroup_kit.c \
 	tests/cgroup_kit.h \

@@ -31,19 +31,31 @@ void raw_connect(struct raw *raw, const char *socket_path)
 		bail("no reader");
 }
 
-void raw_open(struct raw *raw, const char *socket_path)
+void raw_open_pool(struct raw *raw, const char *socket_path, const char *pool)
 {
-	struct msg_hello hello = {
-		.version = PROTOCOL_VERSION, .version_min = PROTOCOL_OLDEST};
+	struct {
+		struct msg_hello head;
+		char pool[WIRE_POOL_MAX + 1];
+	} hello = {.pool = ""};
+	size_t n = (size_t)snprintf(
+		hello.pool, sizeof(hello.pool), "%s", pool ? pool : "");
 
+	hello.head.version = PROTOCOL_VERSION;
+	hello.head.version_min = PROTOCOL_OLDEST;
 	raw_connect(raw, socket_path);
-	if (raw_say(raw, WIRE_HELLO, &hello, sizeof(hello), NULL, 0) < 0 ||
+	if (raw_say(raw, WIRE_HELLO, &hello, sizeof(hello.head) + n, NULL, 0) <
+			0 ||
 		raw_hear(raw, RAW_PATIENCE_MS) != WIRE_WELCOME ||
 		raw->n_fds != 2)
 		bail("no welcome at %s: %s", socket_path, raw->text);
 	raw->table = raw->fds[0];
 	raw->lease = raw->fds[1];
 	raw->n_fds = 0;
+}
+
+void raw_open(struct raw *raw, const char *socket_path)
+{
+	raw_open_pool(raw, socket_path, NULL);
 }
 
 static void drop_fds(struct raw *raw)

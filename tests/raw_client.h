@@ -32,6 +32,8 @@ struct raw {
 void raw_connect(struct raw *raw, const char *socket);
 /* Connects and is welcome. */
 void raw_open(struct raw *raw, const char *socket);
+/* The same, in a pool that has a name. */
+void raw_open_pool(struct raw *raw, const char *socket, const char *pool);
 void raw_close(struct raw *raw);
 
 /* One frame as it is; the return of sendmsg. */

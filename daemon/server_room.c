@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Room for who waits, where the keeper has none: what is kept only because
+ * there was room makes it, whichever rule it belongs to.
+ *
+ * The idea: the budget and the machine's memory are everybody's, a pool is
+ * one rule's. So a file that nobody holds makes room in its own pool at once,
+ * and in others by way of the keeper: evicted, the segment dropped when
+ * nothing else lies in it, and the growth asked for again when the keeper has
+ * it back. Of all files the one used longest ago goes first; what clients
+ * created never does.
+ */
+#include "base/checked.h"
+#include "base/fail.h"
+#include "daemon/log.h"
+#include "daemon/server.h"
+
+/* For loaders to forget what is given back; one that hangs meanwhile keeps it.
+ * Picked: a loader that works answers in a millisecond. */
+#define COMING_NS 5000000000ull
+
+/* ---- how much there could be -------------------------------------------- */
+
+/* What of a rule could be given up, at best: what is leased is among it. */
+static uint64_t givable(const struct rule *rule)
+{
+	return alloc_total(rule->alloc) - alloc_used(rule->alloc) +
+	       rule->counts.kinds[KIND_CACHED].memory;
+}
+
+uint64_t room_givable(const struct server *server)
+{
+	uint64_t sum = 0;
+
+	for (const struct rule *rule = server->rules; rule; rule = rule->next)
+		sum += givable(rule);
+	return sum;
+}
+
+/* Is it the pool's own size that refuses? Then nobody else can help. */
+static bool is_at_its_limit(const struct rule *rule)
+{
+	return rule->spec.limit &&
+	       alloc_total(rule->alloc) + rule->asked.bytes > rule->spec.limit;
+}
+
+/* What cannot fit shall not cost anybody his cache. */
+static bool could_fit(const struct rule *rule)
+{
+	const struct server *server = rule->server;
+	uint64_t budget = server->start.budget, room = givable(rule);
+
+	if (is_at_its_limit(rule))
+		return rule->asked.whole <= rule->spec.limit &&
+		       rule->asked.bytes <=
+			       room + (rule->spec.limit -
+					      MIN(rule->spec.limit,
+						      alloc_total(
+							      rule->alloc)));
+	room = room_givable(server) + (budget - MIN(budget, server->allocated));
+	return rule->asked.whole <= budget && rule->asked.bytes <= room;
+}
+
+/* ---- giving -------------------------------------------------------------- */
+
+/* The rule whose oldest file is the oldest of all; NULL: nobody has one. */
+static struct rule *rule_to_evict(struct server *server, struct rule *only)
+{
+	struct rule *best = NULL;
+	uint64_t best_use = 0;
+
+	for (struct rule *rule = server->rules; rule; rule = rule->next) {
+		uint32_t index;
+
+		if (only && rule != only)
+			continue;
+		index = cache_oldest(rule);
+		if (index == UINT32_MAX)
+			continue;
+		if (!best || rule->infos[index].last_use < best_use) {
+			best = rule;
+			best_use = rule->infos[index].last_use;
+		}
+	}
+	return best;
+}
+
+static uint64_t trim_all(struct server *server, struct rule *only)
+{
+	uint64_t given = 0;
+
+	for (struct rule *rule = server->rules; rule; rule = rule->next)
+		if (!rule->growing && (!only || rule == only))
+			given += segments_trim(rule, 0);
+	return given;
+}
+
+uint64_t room_give(struct server *server, uint64_t bytes)
+{
+	uint64_t given = trim_all(server, NULL);
+	struct rule *rule;
+
+	while (given < bytes && (rule = rule_to_evict(server, NULL))) {
+		cache_evict_one(rule);
+		reap(rule);
+		if (!rule->growing)
+			given += segments_trim(rule, 0);
+	}
+	return given;
+}
+
+/* What the keeper lacks, as far as one can see from here. */
+static uint64_t lacking(const struct rule *rule)
+{
+	uint64_t budget = rule->server->start.budget;
+	uint64_t left = budget - MIN(budget, rule->server->allocated);
+
+	if (is_at_its_limit(rule) || left >= rule->asked.bytes)
+		return rule->asked.bytes;
+	return rule->asked.bytes - left;
+}
+
+/* 1: it fits now; 0: it may, when what was given is back; -ENOSPC. */
+static int make_room(struct rule *rule)
+{
+	struct server *server = rule->server;
+	struct rule *only = is_at_its_limit(rule) ? rule : NULL, *from;
+	uint64_t given = 0, lacks = lacking(rule);
+
+	if (!could_fit(rule))
+		return -ENOSPC;
+	for (;;) {
+		if (alloc_largest(rule->alloc) >= rule->asked.whole)
+			return 1;
+		given += trim_all(server, only);
+		if (given >= lacks)
+			return 0;
+		from = rule_to_evict(server, only);
+		if (!from)
+			return given ? 0 : -ENOSPC;
+		cache_evict_one(from);
+		reap(from);
+	}
+}
+
+/* ---- who waits ----------------------------------------------------------- */
+
+int room_wanted(struct rule *rule)
+{
+	int r;
+
+	/* Its own empty segments may go too: they were not enough. */
+	rule->growing = false;
+	r = make_room(rule);
+	if (r == 0) {
+		rule->growing = true;
+		rule->coming_until = loop_now() + COMING_NS;
+		room_look(rule->server, loop_now());
+	}
+	return r;
+}
+
+uint64_t room_look(struct server *server, uint64_t now)
+{
+	uint64_t next = 0;
+
+	for (struct rule *rule = server->rules; rule; rule = rule->next) {
+		if (!rule->coming_until)
+			continue;
+		if (server->n_leaving && now < rule->coming_until) {
+			next = next ? MIN(next, rule->coming_until)
+				    : rule->coming_until;
+			continue;
+		}
+		rule->coming_until = 0;
+		memory_ask(rule, rule->asked.whole);
+	}
+	return next;
+}

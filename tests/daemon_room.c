@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One budget, two pools. A file that nobody holds makes room for whoever needs
+ * it, in another pool too, the one used longest ago first; what is named or
+ * leased stays, and a load that can never fit costs nobody anything.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "tests/raw_client.h"
+#include "tests/tap.h"
+#include "tests/witness.h"
+
+#define MIB (1ull << 20)
+#define BUDGET (64 * MIB)
+
+static struct daemon server;
+static struct raw a, b;
+static const char *files[4];
+static const uint64_t sizes[4] = {16 * MIB, 16 * MIB, 40 * MIB, 80 * MIB};
+
+static int load(struct raw *raw, int i, uint64_t size, const char *name)
+{
+	struct order order = {0};
+	int fd = opened(files[i]), direct = opened_direct(files[i]), type;
+
+	order_range(&order, 0, size, 0);
+	if (name)
+		order_bytes(&order, name, (int64_t)size);
+	raw->text[0] = 0;
+	type = order_load(&order, raw, fd, direct);
+	fd_close(fd);
+	fd_close(direct);
+	return type;
+}
+
+static void is_loaded(struct raw *raw, int i, bool cached, const char *what)
+{
+	if (is_int(WIRE_LOADED, load(raw, i, sizes[i], NULL), "%s", what))
+		is_int(cached, !!(raw->loaded.flags & LOADED_CACHED), "%s: %s",
+			what, cached ? "from the cache" : "anew");
+	else
+		diag("%s", raw->text);
+}
+
+static void remove_name(struct raw *raw, const char *name)
+{
+	raw_say(raw, WIRE_REMOVE, name, strlen(name), NULL, 0);
+	if (raw_hear(raw, RAW_PATIENCE_MS) != WIRE_DONE)
+		bail("remove: %s", raw->text);
+}
+
+static void across_pools(void)
+{
+	is_loaded(&a, 2, false, "40 of 64 MiB, in pool a");
+	is_loaded(&b, 2, false, "40 MiB in pool b");
+	is_loaded(&a, 2, false, "it had made room, and is made room for");
+	is_int(WIRE_LOADED, load(&a, 2, sizes[2], "stays"), "it has a name");
+	is_int(WIRE_ERROR, load(&b, 2, sizes[2], NULL), "so it stays");
+	is_int(ENOSPC, b.error, "ENOSPC");
+	has_str("budget of 64.0 MiB", b.text, "told the limit");
+	is_loaded(&b, 0, false, "what fits beside it is loaded");
+	is_int(WIRE_ERROR, load(&a, 3, sizes[3], NULL), "80 MiB never fit");
+	is_loaded(&b, 0, true, "and cost nobody anything");
+	remove_name(&a, "stays");
+	is_loaded(&b, 2, false, "without its name it makes room");
+}
+
+/* Two files in a, one in b; the first is used again; one more needs eight
+ * MiB, which only the oldest gives up. */
+static void oldest_first(void)
+{
+	is_int(WIRE_LOADED, load(&b, 3, 56 * MIB, NULL), "all but 8 MiB");
+	is_loaded(&a, 0, false, "16 MiB in a");
+	is_loaded(&a, 1, false, "16 MiB more");
+	is_loaded(&b, 0, false, "16 MiB in b");
+	is_loaded(&a, 0, true, "the first one is used again");
+	is_int(WIRE_LOADED, load(&b, 3, 24 * MIB, NULL), "24 MiB in b");
+	is_loaded(&a, 0, true, "what was used stays");
+	is_loaded(&b, 0, true, "what came last stays");
+	is_loaded(&a, 1, false, "what was used longest ago went");
+}
+
+int main(void)
+{
+	char conf[300];
+	const char *const args[] = {"--budget", "64M", "--config", conf, NULL};
+	FILE *file;
+
+	snprintf(conf, sizeof(conf), "%s/conf", test_tmpdir());
+	file = fopen(conf, "we");
+	if (!file ||
+		fputs("[daemon]\nsegment-size = 8M\n[pool a]\n[pool b]\n",
+			file) < 0 ||
+		fclose(file) != 0)
+		bail("%s: %m", conf);
+	for (uint32_t i = 0; i < 4; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "file%u", i);
+		files[i] = made_file(name, sizes[i], i + 1);
+	}
+	/* Files younger than two seconds are nobody else's. */
+	sleep(2);
+	usleep(200000);
+	daemon_start(&server, "s", args);
+	raw_open_pool(&a, server.socket, "a");
+	raw_open_pool(&b, server.socket, "b");
+	across_pools();
+	oldest_first();
+	raw_close(&a);
+	raw_close(&b);
+	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	unlink(conf);
+	remove_files();
+	return done();
+}
