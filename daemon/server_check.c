@@ -181,6 +181,45 @@ static void check_memory(struct check *check)
 			rule->table.header->n_segments, rule->n_segments);
 }
 
+static void charge(const struct rule *pool, uint32_t uid, uint64_t *used)
+{
+	uint32_t n = MIN(pool->n_infos, pool->table.header->n_storages);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct table_storage *e = &pool->table.storages[i];
+
+		if (e->owner != uid || pool->infos[i].kind == KIND_FREE)
+			continue;
+		used[QUOTA_STORAGES]++;
+		used[QUOTA_BYTES] += storage_memory(e);
+		used[QUOTA_NAMES] += pool->infos[i].names;
+	}
+}
+
+/* What a user is charged for is what he has, in his own pool and others. */
+static void check_account(struct check *check)
+{
+	static const enum quota_kind kinds[] = {
+		QUOTA_STORAGES, QUOTA_BYTES, QUOTA_NAMES};
+	const struct rule *home = check->rule;
+	uint64_t used[QUOTA_KINDS] = {0};
+
+	if (home->spec.name[0])
+		return;
+	for (const struct rule *r = home->server->rules; r; r = r->next)
+		if (r == home || r->spec.name[0])
+			charge(r, home->spec.uid, used);
+	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
+		if (used[kinds[i]] != home->used[kinds[i]])
+			fault_add(check->faults,
+				"account of uid %u: it has %llu %s, and is "
+				"charged for %llu",
+				home->spec.uid,
+				(unsigned long long)used[kinds[i]],
+				quota_key(kinds[i]),
+				(unsigned long long)home->used[kinds[i]]);
+}
+
 /* The cache finds each file that it should find. */
 static void check_cache(struct check *check)
 {
@@ -219,6 +258,7 @@ static int check_books(struct rule *rule, struct faults *faults)
 	for (int kind = KIND_FREE + 1; kind < STORAGE_KINDS; kind++)
 		check_kind(&check, (enum storage_kind)kind);
 	check_memory(&check);
+	check_account(&check);
 	check_cache(&check);
 	return check_leases(&check);
 }

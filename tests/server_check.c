@@ -78,6 +78,9 @@ static void make_rule(void)
 	if (r < 0)
 		bail("a rule: %s", tarn_fail_message());
 	rule.n_segments = 1;
+	server.rules = &rule;
+	for (int kind = 0; kind < QUOTA_KINDS; kind++)
+		rule.quota.limit[kind] = UINT64_MAX;
 	put_name("a", add_storage(STORAGE_LIVE, 8192));
 	put_name("b", 0);
 	cache_keep(&rule, add_storage(STORAGE_LIVE, 4096));
@@ -138,6 +141,8 @@ static void test_books(void)
 	WHILE(rule.lists[KIND_CACHED].first, 0, "0 are listed", "a list");
 	WHILE(rule.cache.n, 5, "it counts 5", "the cache");
 	WHILE(rule.n_segments, 0, "1 segments in the table", "segments");
+	WHILE(rule.used[QUOTA_NAMES], 9, "is charged for 9", "an account");
+	WHILE(rule.used[QUOTA_BYTES], 4096, "has 12288 bytes", "its bytes");
 	alloc_take(rule.alloc, 4096, &offset);
 	is_found("12288 bytes, 16384 are taken", "bytes that are lost");
 	alloc_give(rule.alloc, offset, 4096);
