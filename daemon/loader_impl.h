@@ -93,6 +93,10 @@ int loader_check_target(const struct loader *loader,
 /* A fill of range i of a job, its segments registered where possible. */
 int loader_fill_range(struct loader *loader, const struct loader_job *job,
 	uint32_t i, struct tarn_fill **ret);
+/* Zeroes what no range has filled: the first and last page, above all, may
+ * hold what another user left there. Nothing of the job is in flight. */
+void loader_zero_rest(
+	const struct loader *loader, const struct loader_job *job);
 
 /* L_FORGET. */
 void loader_forget(struct loader *loader, const struct wire_message *message);

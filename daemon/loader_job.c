@@ -295,6 +295,7 @@ static int end_range(struct loader *loader, struct loader_job *job)
 		r = begin_range(loader, job);
 		return r < 0 ? r : 1;
 	}
+	loader_zero_rest(loader, job);
 	return loader_unchanged(job->buffered_fd, &job->identity);
 }
 

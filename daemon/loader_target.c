@@ -8,6 +8,7 @@
  * are rounded outward and must not touch what a neighbour has brought.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/checked.h"
@@ -250,4 +251,51 @@ void loader_forget(struct loader *loader, const struct wire_message *message)
 			log_u64("segment", what->number),
 			log_text("reason", tarn_fail_message()));
 	loader_send(loader, L_FORGOTTEN, what, sizeof(*what));
+}
+
+/* ---- what no range fills ------------------------------------------------ */
+
+static void zero(const struct loader *loader, uint64_t at, uint64_t end)
+{
+	while (at < end) {
+		uint32_t i = segment_at(loader, at);
+		const struct mapped_segment *s = &loader->segments[i];
+		uint64_t n;
+
+		/* loader_check_target saw to it that it is there. */
+		if (i == loader->n_segments)
+			return;
+		n = MIN(end - at, s->offset + s->size - at);
+		memset((char *)s->addr + (at - s->offset), 0, n);
+		at += n;
+	}
+}
+
+/* The range that begins first at or behind at; NULL if there is none. */
+static const struct msg_fill_range *range_from(
+	const struct loader_job *job, uint64_t at)
+{
+	const struct msg_fill_range *first = NULL;
+
+	for (uint32_t i = 0; i < job->target.n_ranges; i++) {
+		const struct msg_fill_range *range = &job->ranges[i];
+
+		if (range->size && range->pool_offset >= at &&
+			(!first || range->pool_offset < first->pool_offset))
+			first = range;
+	}
+	return first;
+}
+
+void loader_zero_rest(const struct loader *loader, const struct loader_job *job)
+{
+	uint64_t at = job->target.alloc_offset;
+	uint64_t end = at + job->target.alloc_size;
+	const struct msg_fill_range *range;
+
+	while ((range = range_from(job, at))) {
+		zero(loader, at, range->pool_offset);
+		at = range->pool_offset + range->size;
+	}
+	zero(loader, at, end);
 }
