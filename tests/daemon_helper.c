@@ -35,7 +35,8 @@ void daemon_start(
 
 	if (!program)
 		bail("TARN_DAEMON is not set; run this through tests/run");
-	snprintf(daemon->socket, sizeof(daemon->socket), "%s/%s", test_tmpdir(),
+	snprintf(daemon->socket, sizeof(daemon->socket), "%s%s%s",
+		name[0] == '/' ? "" : test_tmpdir(), name[0] == '/' ? "" : "/",
 		name);
 	for (int i = 0; extra && extra[i] && i < 4; i++)
 		argv[3 + i] = extra[i];

@@ -12,7 +12,8 @@ struct daemon {
 	char socket[108];
 };
 
-/* Starts tarnd --socket FOLDER/NAME with up to four more arguments (ended by
+/* Starts tarnd --socket FOLDER/NAME (or NAME, if that begins with a slash) with
+ * up to four more arguments (ended by
  * NULL), and waits until it answers; bails out if it does not. */
 void daemon_start(struct daemon *daemon, const char *name,
 	const char *const extra[]);

@@ -455,3 +455,15 @@ dist_check_SCRIPTS += tests/security.sh
 TESTS += $(SECURITY_TESTS) tests/security.sh
 VALGRIND_EXCEPT += $(SECURITY_TESTS)
 tests_security_uids_SOURCES = tests/security_uids.c $(DAEMON_KIT)
+POOL_KIT = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/pool_kit.c \
+	tests/pool_kit.h \
+	tests/raw_client.c \
+	tests/raw_client.h \
+	$(NULL)
+check_PROGRAMS += tests/pools
+TESTS += tests/pools
+VALGRIND_EXCEPT += tests/pools
+tests_pools_SOURCES = tests/pools.c $(POOL_KIT)

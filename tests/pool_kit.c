@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* See pool_kit.h. */
+#include "tests/pool_kit.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/tap.h"
+
+#define PATIENCE_MS 20000 /* on a loaded machine */
+
+/* ---- the daemon ------------------------------------------------------ */
+
+static void write_file(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "we");
+
+	if (!f || fputs(text, f) < 0 || fclose(f) != 0)
+		bail("cannot write %s: %m", path);
+	chmod(path, 0644);
+}
+
+void kit_configure(struct pool_kit *kit, const char *conf)
+{
+	if (!kit->folder[0]) {
+		snprintf(kit->folder, sizeof(kit->folder),
+			"/tmp/tarn-pools-XXXXXX");
+		if (!mkdtemp(kit->folder) || chmod(kit->folder, 0755) < 0)
+			bail("no folder: %m");
+	}
+	snprintf(kit->conf, sizeof(kit->conf), "%s/conf", kit->folder);
+	snprintf(kit->log, sizeof(kit->log), "%s/log", kit->folder);
+	write_file(kit->conf, conf);
+}
+
+void kit_start(struct pool_kit *kit, const char *conf)
+{
+	char socket[96];
+	int log, saved = dup(2);
+
+	kit_configure(kit, conf);
+	snprintf(socket, sizeof(socket), "%s/sock", kit->folder);
+	log = open(kit->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+	dup2(log, 2);
+	daemon_start(&kit->daemon, socket,
+		(const char *const[]) {"--config", kit->conf, NULL});
+	dup2(saved, 2);
+	close(saved);
+	close(log);
+}
+
+int kit_stop(struct pool_kit *kit)
+{
+	char command[128];
+	int r = daemon_stop(&kit->daemon);
+
+	snprintf(command, sizeof(command), "rm -rf %s", kit->folder);
+	if (system(command) != 0)
+		diag("%s failed", command);
+	return r;
+}
+
+static bool has_line(const char *path, const char *part)
+{
+	char line[4096];
+	FILE *f = fopen(path, "re");
+	bool found = false;
+
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strstr(line, part);
+	if (f)
+		fclose(f);
+	return found;
+}
+
+bool kit_logs(const struct pool_kit *kit, const char *part)
+{
+	for (int ms = 0; ms < PATIENCE_MS; ms += 10) {
+		if (has_line(kit->log, part))
+			return true;
+		usleep(10000);
+	}
+	return false;
+}
+
+/* ---- files ----------------------------------------------------------- */
+
+const char *kit_file(const struct pool_kit *kit, const char *name,
+	uint64_t size, unsigned char value, unsigned skew)
+{
+	static char path[160];
+	char header[2048];
+	uint64_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s.safetensors", kit->folder, name);
+	n = (uint64_t)snprintf(header, sizeof(header),
+		"{\"t\":{\"dtype\":\"U8\",\"shape\":[%llu],\"data_offsets\":"
+		"[0,%llu]}}%*s",
+		(unsigned long long)size, (unsigned long long)size, (int)skew,
+		"");
+	f = fopen(path, "we");
+	if (!f || fwrite(&n, 8, 1, f) != 1 || fwrite(header, n, 1, f) != 1)
+		bail("cannot write %s: %m", path);
+	for (uint64_t i = 0; i < size; i++)
+		putc(value, f);
+	if (fclose(f) != 0)
+		bail("cannot write %s: %m", path);
+	chmod(path, 0644);
+	return path;
+}
+
+/* ---- somebody else --------------------------------------------------- */
+
+bool kit_is_root(void)
+{
+	pid_t pid;
+	int status = 1;
+
+	if (geteuid() != 0)
+		return false;
+	/* In a user namespace there may be no other users. */
+	pid = fork();
+	if (pid == 0)
+		_exit(setgroups(0, NULL) < 0 ||
+			setresgid(GROUP, GROUP, GROUP) < 0 ||
+			setresuid(OWNER, OWNER, OWNER) < 0);
+	waitpid(pid, &status, 0);
+	return status == 0;
+}
+
+static void become(uint32_t uid)
+{
+	gid_t groups[1] = {uid == MEMBER ? GROUP : OTHER_GROUP};
+	gid_t gid = uid == RELATIVE ? GROUP : OTHER_GROUP;
+
+	if (uid == geteuid())
+		return;
+	if (setgroups(1, groups) < 0 || setresgid(gid, gid, gid) < 0 ||
+		setresuid(uid, uid, uid) < 0)
+		_exit(99);
+}
+
+const struct seen *kit_as(const struct pool_kit *kit, uint32_t uid,
+	void (*fn)(const struct pool_kit *kit, struct seen *seen, void *arg),
+	void *arg)
+{
+	static struct seen *seen;
+	int status = -1;
+	pid_t pid;
+
+	if (!seen)
+		seen = mmap(NULL, sizeof(*seen), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	memset(seen, 0, sizeof(*seen));
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0) {
+		become(uid);
+		fn(kit, seen, arg);
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	if (status != 0)
+		bail("uid %u ended with status %#x", uid, status);
+	return seen;
+}
+
+void seen_error(struct seen *seen, int r)
+{
+	seen->r = r;
+	if (r < 0)
+		snprintf(seen->text, sizeof(seen->text), "%s",
+			tarn_error_message());
+}

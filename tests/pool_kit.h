@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pools that users share, as several users see them: a folder that everybody
+ * may enter with a daemon, its configuration, its log and tensor files in it;
+ * and children that are somebody else.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tarn/tarn.h>
+
+#include "tests/daemon_helper.h"
+
+/* Users that are nobody else here: numbers, no names. */
+enum {
+	OWNER = 61001,
+	MEMBER = 61002,	  /* of GROUP as a further group */
+	RELATIVE = 61003, /* of GROUP as his first */
+	STRANGER = 61004,
+	GROUP = 62001,
+	OTHER_GROUP = 62002,
+	OVERFLOW = 65534,
+};
+
+struct pool_kit {
+	char folder[64]; /* 0755 */
+	char conf[96], log[96];
+	struct daemon daemon;
+};
+
+/* What somebody saw, in memory that his child shares with the test. */
+struct seen {
+	int r;
+	char text[600];
+	uint64_t n;
+	unsigned char bytes[64];
+};
+
+/* Writes the configuration, without starting anything. */
+void kit_configure(struct pool_kit *kit, const char *conf);
+void kit_start(struct pool_kit *kit, const char *conf);
+/* The daemon's exit status; the folder is gone. */
+int kit_stop(struct pool_kit *kit);
+/* Does a line of the daemon's log have this? Waits for it. */
+bool kit_logs(const struct pool_kit *kit, const char *part);
+
+/* A safetensors file with one U8 tensor "t" of that many bytes, all of that
+ * value; readable by everybody; static. skew bytes more in its header, so
+ * that its data lies elsewhere in a page. */
+const char *kit_file(const struct pool_kit *kit, const char *name,
+	uint64_t size, unsigned char value, unsigned skew);
+
+/* Can this process be several users? */
+bool kit_is_root(void);
+/* fn, in a child that is that user; what it saw. */
+const struct seen *kit_as(const struct pool_kit *kit, uint32_t uid,
+	void (*fn)(const struct pool_kit *kit, struct seen *seen, void *arg),
+	void *arg);
+/* The sentence of the last failure, and r. */
+void seen_error(struct seen *seen, int r);
