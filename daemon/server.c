@@ -36,7 +36,7 @@ int server_tell_keeper(struct server *server, uint16_t type, const void *body,
 	if (r < 0)
 		log_error(
 			"keeper_deaf", log_text("error", tarn_fail_message()));
-	else if (server->keeper_watch)
+	else if (r >= 0 && server->keeper_watch)
 		loop_change(server->keeper_watch,
 			r == 1 ? LOOP_READ : LOOP_READ | LOOP_WRITE);
 	return r < 0 ? r : 0;

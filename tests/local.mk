@@ -59,6 +59,7 @@ EXTRA_DIST += tests/protocols
 # thousand times: it runs one thread at a time, and a race takes it for ever.
 VALGRIND_EXCEPT = \
 	tests/lease \
+	tests/restart_storm \
 	tests/table_crash \
 	tests/table_readers \
 	$(NULL)
@@ -147,9 +148,10 @@ RESTART_KIT = \
 	tests/witness.c \
 	tests/witness.h \
 	$(NULL)
-check_PROGRAMS += tests/restart
-TESTS += tests/restart
+check_PROGRAMS += tests/restart tests/restart_storm
+TESTS += tests/restart tests/restart_storm
 tests_restart_SOURCES = tests/restart.c $(RESTART_KIT)
+tests_restart_storm_SOURCES = tests/restart_storm.c $(RESTART_KIT)
 
 # Tensors.
 check_PROGRAMS += \
