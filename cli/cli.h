@@ -11,6 +11,7 @@ int cmd_check(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_load(int argc, char **argv);
 int cmd_ls(int argc, char **argv);
+int cmd_metrics(int argc, char **argv);
 int cmd_print(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
 int cmd_status(int argc, char **argv);

@@ -15,6 +15,7 @@ cli_tarn_SOURCES = \
 	cli/load.c \
 	cli/ls.c \
 	cli/main.c \
+	cli/metrics.c \
 	cli/near.c \
 	cli/near.h \
 	cli/options.c \

@@ -416,11 +416,13 @@ check_PROGRAMS += \
 dist_check_SCRIPTS += \
 	tests/check_crash.sh \
 	tests/daemon_log.py \
+	tests/metrics.py \
 	$(NULL)
 TESTS += \
 	tests/check_crash.sh \
 	tests/daemon_log.py \
 	tests/log \
+	tests/metrics.py \
 	tests/report \
 	tests/server_check \
 	tests/table_check \
