@@ -60,6 +60,7 @@ EXTRA_DIST += tests/protocols
 VALGRIND_EXCEPT = \
 	tests/lease \
 	tests/restart_storm \
+	tests/soak \
 	tests/table_crash \
 	tests/table_readers \
 	$(NULL)
@@ -471,3 +472,15 @@ check_PROGRAMS += tests/pools
 TESTS += tests/pools
 VALGRIND_EXCEPT += tests/pools
 tests_pools_SOURCES = tests/pools.c $(POOL_KIT)
+
+# A minute of kills; by hand for longer: tests/soak --seconds N.
+check_PROGRAMS += tests/soak
+TESTS += tests/soak
+tests_soak_SOURCES = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/soak.c \
+	tests/soak.h \
+	tests/soak_words.c \
+	tests/soak_worker.c \
+	$(NULL)
