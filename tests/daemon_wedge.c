@@ -50,6 +50,11 @@ static pid_t wedge(enum hang_file file, bool load)
 	if (load) {
 		order_send(&order, &raw, fd, -1);
 	} else {
+		const struct {
+			struct msg_publish head;
+			struct msg_source source;
+		} publish = {{.n_sources = 1, .n_names = 1},
+			{.kind = SOURCE_COPY, .size = 1}};
 		int fds[3] = {fd, fd, fd};
 
 		/* Wherever a message ends, its descriptors are closed. */
@@ -58,6 +63,7 @@ static pid_t wedge(enum hang_file file, bool load)
 			3);
 		raw_say(&raw, WIRE_LOAD, &order.head, sizeof(order.head), fds,
 			1);
+		raw_say(&raw, WIRE_PUBLISH, &publish, sizeof(publish), fds, 1);
 		raw_frame(&raw, "nonsense", 8, fds, 3);
 	}
 	if (write(lead[1], "!", 1) == 1)

@@ -444,14 +444,21 @@ dist_check_SCRIPTS += tests/conf.sh
 TESTS += tests/conf.sh
 
 # What clients publish.
-check_PROGRAMS += tests/publish
-TESTS += tests/publish
-VALGRIND_EXCEPT += tests/publish
+PUBLISH_TESTS = \
+	tests/publish \
+	tests/publish_hostile \
+	tests/publish_sealed \
+	$(NULL)
+check_PROGRAMS += $(PUBLISH_TESTS)
+TESTS += $(PUBLISH_TESTS)
+VALGRIND_EXCEPT += $(PUBLISH_TESTS)
 tests_publish_SOURCES = \
 	tests/daemon_helper.c \
 	tests/daemon_helper.h \
 	tests/publish.c \
 	$(NULL)
+tests_publish_hostile_SOURCES = tests/publish_hostile.c $(DAEMON_KIT)
+tests_publish_sealed_SOURCES = tests/publish_sealed.c $(DAEMON_KIT)
 
 # The trust model: what the man page promises, line by line.
 SECURITY_TESTS = tests/security_uids
