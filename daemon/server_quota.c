@@ -168,23 +168,30 @@ void quota_count_names(struct rule *rule, uint32_t index, int64_t n)
 		home->used[QUOTA_NAMES] += (uint64_t)n;
 }
 
+static bool leads_to(
+	const struct rule *rule, const struct named *named, uint32_t uid)
+{
+	struct tarn_descriptor d;
+	uint64_t version;
+
+	return table_lookup(&rule->table, named->name, named->name_size, &d,
+		       &version) >= 0 &&
+	       d.storage < rule->n_infos &&
+	       rule->table.storages[d.storage].owner == uid;
+}
+
 /* How many of them lead to something of that uid's already. */
 static uint64_t count_replaced(
 	const struct rule *rule, uint32_t uid, const struct name_list *names)
 {
 	const unsigned char *at = names->at;
+	struct named named;
 	uint64_t n = 0;
 
 	for (uint32_t i = 0; i < names->n; i++) {
-		struct tarn_descriptor d;
-		struct named named;
-
 		if (name_next(names, &at, &named) < 0)
 			break;
-		n += table_lookup(&rule->table, named.name, named.name_size, &d,
-			     NULL) >= 0 &&
-		     d.storage < rule->n_infos &&
-		     rule->table.storages[d.storage].owner == uid;
+		n += leads_to(rule, &named, uid);
 	}
 	return n;
 }

@@ -491,3 +491,11 @@ tests_soak_SOURCES = \
 	tests/soak_words.c \
 	tests/soak_worker.c \
 	$(NULL)
+check_PROGRAMS += tests/quotas
+TESTS += tests/quotas
+VALGRIND_EXCEPT += tests/quotas
+tests_quotas_SOURCES = \
+	tests/quotas.c \
+	tests/witness.c \
+	tests/witness.h \
+	$(POOL_KIT)

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What one user may take of a daemon, kind by kind: beyond it he gets a
+ * sentence with the figure and the key to change, what he gives back he can
+ * have again, and a server that takes over knows what he has.
+ *
+ * The quotas are this user's own section, which binds even root.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "tests/pool_kit.h"
+#include "tests/raw_client.h"
+#include "tests/tap.h"
+#include "tests/witness.h"
+
+static struct pool_kit kit;
+static tarn_store *store;
+
+static void begin(const char *quota)
+{
+	char conf[256];
+
+	kit = (struct pool_kit) {0};
+	snprintf(conf, sizeof(conf), "[quota %u]\n%s\n", geteuid(), quota);
+	kit_start(&kit, conf);
+	if (tarn_store_open(kit.daemon.socket, &store) < 0)
+		bail("open: %s", tarn_error_message());
+}
+
+static void end(const char *what)
+{
+	store = tarn_store_unref(store);
+	is_int(0, kit_stop(&kit), "the daemon with a quota of %s ends", what);
+}
+
+/* Loads a file of its own, and publishes it as name/t. */
+static int load(const char *name, uint64_t size)
+{
+	const struct tarn_load_options options = {.name = name};
+	const char *path = kit_file(&kit, name, size, 3, 0);
+	tarn_file *file = NULL;
+	int r = tarn_file_open(path, &file);
+
+	if (r >= 0)
+		r = tarn_store_load(store, file, &options, NULL, NULL);
+	tarn_file_unref(file);
+	return r;
+}
+
+static void refused(int r, const char *figures, const char *key)
+{
+	is_int(-EDQUOT, r, "more than the quota of %s is refused", key);
+	has_str(figures, tarn_error_message(), "with the figures");
+	has_str(key, tarn_error_message(), "and the key");
+}
+
+/* ---- tables ------------------------------------------------------------ */
+
+static void restart_server(void)
+{
+	struct tarn_store_status status;
+	int32_t old;
+
+	if (tarn_store_get_status(store, &status) < 0)
+		bail("status: %s", tarn_error_message());
+	old = status.server_pid;
+	kill(old, SIGKILL);
+	store = tarn_store_unref(store);
+	for (int ms = 0; ms < 20000; ms += 10) {
+		if (tarn_store_open(kit.daemon.socket, &store) >= 0 &&
+			tarn_store_get_status(store, &status) >= 0 &&
+			status.server_pid != old)
+			return;
+		store = tarn_store_unref(store);
+		usleep(10000);
+	}
+	bail("no server took over");
+}
+
+static void storages(void)
+{
+	begin("storages = 2");
+	is_int(0, load("a", 100), "one storage");
+	is_int(0, load("b", 100), "two");
+	refused(load("c", 100), "has 2 and wants 1 more", "storages");
+	is_int(0, tarn_store_remove(store, "b/t"), "what is removed");
+	is_int(0, load("d", 100), "leaves its place, though it was kept");
+	restart_server();
+	refused(load("e", 100), "has 2 and wants 1 more", "storages");
+	is_int(0, tarn_store_remove(store, "a/t"), "what is removed");
+	is_int(0, load("f", 100), "leaves its place to the next server too");
+	end("storages");
+}
+
+static void bytes(void)
+{
+	int r = 0;
+
+	begin("bytes = 1M");
+	is_int(0, load("a", 700000), "700 kB");
+	refused(load("b", 700000), "has 0.7 MiB", "bytes");
+	is_int(0, load("c", 300000), "300 kB more fit");
+	tarn_store_remove(store, "a/t");
+	tarn_store_remove(store, "c/t");
+	/* Each is kept for who asks again, and none of them is asked for. */
+	for (int i = 0; i < 20 && r == 0; i++) {
+		char name[8];
+
+		snprintf(name, sizeof(name), "n%d", i);
+		r = load(name, 600000);
+		snprintf(name, sizeof(name), "n%d/t", i);
+		tarn_store_remove(store, name);
+	}
+	is_int(0, r, "twenty files after each other do %s",
+		r < 0 ? tarn_error_message() : "");
+	end("bytes");
+}
+
+/* Publishes n names onto one file: the error, or 0. */
+static int publish_names(const char *prefix, int n)
+{
+	static struct order order;
+	struct raw raw;
+	char name[32];
+	int fd = open(kit_file(&kit, prefix, 4096, 4, 0), O_RDONLY | O_CLOEXEC);
+	int type;
+
+	raw_open(&raw, kit.daemon.socket);
+	order_range(&order, 100, 1000, 0);
+	for (int i = 0; i < n; i++) {
+		snprintf(name, sizeof(name), "%s/%d", prefix, i);
+		order_bytes(&order, name, 1000);
+	}
+	type = order_load(&order, &raw, fd, -1);
+	raw_close(&raw);
+	fd_close(fd);
+	if (type == WIRE_ERROR && raw.error != EDQUOT)
+		diag("%s", raw.text);
+	return type == WIRE_LOADED ? 0 : type == WIRE_ERROR ? raw.error : -type;
+}
+
+static void names(void)
+{
+	begin("names = 10");
+	is_int(0, publish_names("a", 6), "six names");
+	is_int(EDQUOT, publish_names("b", 5), "five more are too many");
+	is_int(0, publish_names("b", 4), "four are not");
+	is_int(0, publish_names("a", 6), "the same again are no more");
+	is_int(EDQUOT, publish_names("a", 7), "but for the one that is new");
+	restart_server();
+	is_int(EDQUOT, publish_names("c", 1), "a later server knows them");
+	is_int(0, tarn_store_remove(store, "a/0"), "one is removed");
+	is_int(0, publish_names("c", 1), "and one fits");
+	end("names");
+}
+
+/* ---- at work ----------------------------------------------------------- */
+
+/* Loads that begin, and do not end as long as the loader is stopped. */
+static void under_way(const char *quota, const char *key, int most)
+{
+	static struct order order;
+	struct raw raw;
+	pid_t loader;
+	int fd, fine = 0;
+
+	begin(quota);
+	is_int(0, load("a", 100), "a load");
+	loader = child_named(kit.daemon.pid, "tarn-loader");
+	kill(loader, SIGSTOP);
+	fd = open(kit_file(&kit, "b", 100, 4, 0), O_RDONLY | O_CLOEXEC);
+	raw_open(&raw, kit.daemon.socket);
+	for (int i = 0; i <= most; i++) {
+		order_range(&order, 0, 100, 0);
+		order_send(&order, &raw, fd, -1);
+	}
+	is_int(WIRE_ERROR, raw_hear(&raw, RAW_PATIENCE_MS),
+		"one too many is refused at once");
+	is_int(EDQUOT, raw.error, "for the quota");
+	has_str(key, raw.text, "of %s", key);
+	kill(loader, SIGCONT);
+	while (fine < most && raw_answer(&raw) == WIRE_LOADED)
+		fine++;
+	is_int(most, fine, "the others end well");
+	is_int(0, load("c", 100), "and then there is room again");
+	raw_close(&raw);
+	fd_close(fd);
+	end(key);
+}
+
+static void connections(void)
+{
+	tarn_store *more[3] = {0};
+	int r;
+
+	begin("connections = 3");
+	is_int(0, tarn_store_open(kit.daemon.socket, &more[0]), "a second");
+	is_int(0, tarn_store_open(kit.daemon.socket, &more[1]), "a third");
+	r = tarn_store_open(kit.daemon.socket, &more[2]);
+	refused(r, "has 3 connections, and may have 3", "connections");
+	more[1] = tarn_store_unref(more[1]);
+	for (int ms = 0; ms < 20000; ms += 10) {
+		r = tarn_store_open(kit.daemon.socket, &more[1]);
+		if (r != -EDQUOT)
+			break;
+		usleep(10000);
+	}
+	is_int(0, r, "one that is gone makes room");
+	tarn_store_unref(more[0]);
+	tarn_store_unref(more[1]);
+	end("connections");
+}
+
+/* Says 600 kB of a message that is longer. */
+static void say_half(struct raw *raw)
+{
+	static struct {
+		struct wire_header header;
+		char body[60000];
+	} frame = {.header = {.magic = WIRE_MAGIC,
+			   .type = WIRE_LOAD,
+			   .flags = WIRE_MORE,
+			   .serial = 9,
+			   .size = sizeof(frame.body)}};
+
+	raw_open(raw, kit.daemon.socket);
+	for (int i = 0; i < 10; i++)
+		if (raw_frame(raw, &frame, sizeof(frame), NULL, 0) < 0)
+			return;
+}
+
+static void requests(void)
+{
+	struct raw raw[3];
+
+	begin("requests = 1536K");
+	say_half(&raw[0]);
+	/* What is said is heard in turn, of each. */
+	is_int(0, load("a", 100), "one who says half a message is served");
+	say_half(&raw[1]);
+	ok(raw_is_closed(&raw[1]) && raw[1].error == EDQUOT,
+		"a second is too much (%s)", raw[1].text);
+	has_str("requests", raw[1].text, "as it is told");
+	is_int(0, load("b", 100), "others of the same user are served");
+	raw_close(&raw[0]);
+	raw_close(&raw[1]);
+	say_half(&raw[2]);
+	is_int(0, load("c", 100), "what is gone counts no more");
+	is_int(-1, raw_hear(&raw[2], 100), "and the next may say its half");
+	raw_close(&raw[2]);
+	end("requests");
+}
+
+int main(void)
+{
+	storages();
+	bytes();
+	names();
+	under_way("loads = 3", "loads", 3);
+	under_way("descriptors = 5", "descriptors", 5);
+	connections();
+	requests();
+	return done();
+}
