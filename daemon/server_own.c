@@ -7,6 +7,7 @@
  * under the rule may have a copy of it, and its memory goes back to the system
  * when the last one is closed.
  */
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <sys/resource.h>
 
@@ -95,21 +96,40 @@ static int find(const struct rule *rule, const struct msg_storage *want)
 	return fd;
 }
 
+/*
+ * A descriptor of a mutable storage for one client: with an open file
+ * description of its own, so that its locks are its own; and one that cannot
+ * write for who may not. A daemon that is neither root nor the one who made
+ * the memfd cannot open it for writing: then a copy of what was handed in must
+ * do, with which nothing can be locked.
+ */
+static int reopen(struct client *client, const struct msg_storage *want, int fd,
+	int *ret_fd)
+{
+	int mode = client_check_write(client) < 0 ? O_RDONLY : O_RDWR;
+	int r = segment_reopen_as(fd, mode, ret_fd);
+
+	if (r != -EACCES || mode == O_RDONLY || want->flags & STORAGE_ALONE)
+		return r;
+	*ret_fd = fd_dup(fd);
+	return *ret_fd < 0 ? tarn_fail(-*ret_fd, "storage %u: %s", want->index,
+				     tarn_errno_text(-*ret_fd))
+			   : 0;
+}
+
 int own_send(struct client *client, const struct wire_message *m)
 {
 	const struct msg_storage *want = (const struct msg_storage *)m->body;
 	struct rule *rule = client->rule;
-	_cleanup_fd_ int ro = -1;
+	_cleanup_fd_ int copy = -1;
 	int fd = find(rule, want), r = 0;
 
 	if (fd < 0)
 		return fd;
-	/* Sealed ones are read-only already; of a mutable one, who may not
-	 * write gets a descriptor that cannot. */
-	if (rule->table.storages[want->index].flags & STORAGE_MUTABLE &&
-		client_check_write(client) < 0) {
-		r = segment_reopen(fd, &ro);
-		fd = ro;
+	/* Sealed ones are read-only already. */
+	if (rule->table.storages[want->index].flags & STORAGE_MUTABLE) {
+		r = reopen(client, want, fd, &copy);
+		fd = copy;
 	}
 	if (r == 0)
 		client_reply(

@@ -182,6 +182,13 @@ static int check_mutable(const struct publish *p, const struct source *s)
 			"publish: a memfd of %lld bytes for a tensor of %llu; "
 			"whole pages are wanted, and no more",
 			(long long)st.st_size, (unsigned long long)s->size);
+	/* Who may only read it gets a descriptor for reading, and must not be
+	 * able to open it again for writing. */
+	if (st.st_mode & 022)
+		return tarn_fail(EPERM,
+			"publish: the memfd of a mutable tensor has mode %o; "
+			"others than its owner must not be able to write it",
+			st.st_mode & 0777u);
 	if (!own_has_room(p->rule->server))
 		return tarn_fail(EMFILE,
 			"publish: there are no descriptors for one more "

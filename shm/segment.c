@@ -86,20 +86,25 @@ int segment_seal(int fd)
 	return 0;
 }
 
-int segment_reopen(int fd, int *ret_fd)
+int segment_reopen_as(int fd, int access_mode, int *ret_fd)
 {
 	char path[64];
 	int copy;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	copy = open(path, O_RDONLY | O_CLOEXEC);
+	copy = open(path, access_mode | O_CLOEXEC);
 	if (copy < 0)
 		return tarn_fail(errno,
-			"segment: reopening %s read-only: %s (is /proc "
-			"mounted?)",
-			path, tarn_errno_text(errno));
+			"segment: reopening %s%s: %s (is /proc mounted?)", path,
+			access_mode == O_RDONLY ? " read-only" : "",
+			tarn_errno_text(errno));
 	*ret_fd = copy;
 	return 0;
+}
+
+int segment_reopen(int fd, int *ret_fd)
+{
+	return segment_reopen_as(fd, O_RDONLY, ret_fd);
 }
 
 int segment_check(int fd, uint64_t size)

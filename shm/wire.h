@@ -237,9 +237,11 @@ struct msg_stored {
 /* The memfd of a storage that has one of its own (STORAGE_OWN). */
 struct msg_storage {
 	uint32_t index;
-	uint32_t flags; /* 0 */
+	uint32_t flags; /* STORAGE_ALONE */
 	uint64_t generation;
 };
+/* With an open file description that nobody else has, or not at all. */
+#define STORAGE_ALONE 1u
 
 struct msg_error {
 	int32_t error; /* errno, positive */

@@ -45,7 +45,9 @@ static int memory_file(uint64_t size)
 	/* An older kernel does not know the flag; nothing depends on it. */
 	if (fd < 0 && errno == EINVAL)
 		fd = memfd_create("tarn-tensor", flags);
-	if (fd < 0 || ftruncate(fd, (off_t)size) < 0) {
+	/* Who gets it for reading must not open it again for writing; who may
+	 * serve it must be able to open it for reading. */
+	if (fd < 0 || ftruncate(fd, (off_t)size) < 0 || fchmod(fd, 0644) < 0) {
 		int err = errno;
 
 		fd_close(fd);
@@ -127,9 +129,11 @@ static int check(int fd, const struct table_storage *entry)
 	return 0;
 }
 
-static int fetch(struct tarn_store *store, uint32_t index, uint64_t generation)
+int own_fetch(struct tarn_store *store, uint32_t index, uint64_t generation,
+	uint32_t flags)
 {
-	struct msg_storage ask = {.index = index, .generation = generation};
+	struct msg_storage ask = {
+		.index = index, .flags = flags, .generation = generation};
 	struct wire_message reply = {0};
 	int r, fd;
 
@@ -150,7 +154,7 @@ int own_map(struct tarn_store *store, uint32_t index, uint64_t generation,
 	const struct table_storage *entry, void **ret_addr, bool *ret_writable)
 {
 	uint64_t mapped = own_mapped_size(entry->size);
-	_cleanup_fd_ int fd = fetch(store, index, generation);
+	_cleanup_fd_ int fd = own_fetch(store, index, generation, 0);
 	bool writable;
 	void *addr;
 	int r;

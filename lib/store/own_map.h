@@ -24,6 +24,10 @@ int own_create(uint64_t size, int *ret_fd, void **ret_addr);
 int own_remap_read_only(int fd, void *addr, uint64_t size);
 int own_remap_writable(int fd, void *addr, uint64_t size);
 
+/* Asks the daemon for the memfd of a leased storage. flags: STORAGE_*. */
+int own_fetch(struct tarn_store *store, uint32_t index, uint64_t generation,
+	uint32_t flags);
+
 /* Asks the daemon for the memfd of a leased storage and maps it: writable if
  * it is mutable and the daemon says so. The caller unmaps. */
 int own_map(struct tarn_store *store, uint32_t index, uint64_t generation,
