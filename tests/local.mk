@@ -197,6 +197,7 @@ VALGRIND_EXCEPT += tests/table_crash tests/table_readers
 # Names that end, and who waits for names and bytes.
 WAIT_TESTS = \
 	tests/file_lock \
+	tests/mutable \
 	tests/publish_life \
 	tests/store_wait \
 	tests/store_wait_file \
@@ -205,6 +206,11 @@ WAIT_TESTS = \
 check_PROGRAMS += $(WAIT_TESTS)
 dist_check_SCRIPTS += tests/cli_wait.sh
 TESTS += $(WAIT_TESTS) tests/cli_wait.sh
+tests_mutable_SOURCES = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/mutable.c \
+	$(NULL)
 tests_publish_life_SOURCES = \
 	tests/daemon_helper.c \
 	tests/daemon_helper.h \

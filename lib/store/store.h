@@ -46,6 +46,7 @@ struct shared_storage {
 	uint64_t generation;
 	uint64_t base; /* byte of the pool */
 	void *own;     /* a mapping of its own; NULL: it lies in a pool */
+	struct file_lock *_Atomic lock; /* NULL: it was never locked */
 };
 
 /* Says hello on a connected socket, maps what is answered. Takes fd. pool: its
@@ -85,7 +86,7 @@ int store_storage(struct tarn_store *store, uint32_t index,
 void store_storage_turn(tarn_storage *storage, struct shared_storage *shared);
 
 /* NULL when storage is not one of a store's. */
-const struct shared_storage *store_storage_of(const tarn_storage *storage);
+struct shared_storage *store_storage_of(const tarn_storage *storage);
 
 /* ---- store_get.c ------------------------------------------------------ */
 

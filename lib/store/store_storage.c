@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "base/fail.h"
+#include "lib/store/file_lock.h"
 #include "lib/store/own_map.h"
 #include "lib/store/store.h"
 
@@ -22,12 +23,13 @@ static void shared_release(void *arg)
 	store_drop_lease(shared->store, shared->index, shared->generation,
 		shared->storage);
 	store_release(shared->store);
+	file_lock_free(shared->lock);
 	if (shared->own)
 		munmap(shared->own, own_mapped_size(shared->storage->size));
 	free(shared);
 }
 
-const struct shared_storage *store_storage_of(const tarn_storage *storage)
+struct shared_storage *store_storage_of(const tarn_storage *storage)
 {
 	return storage->release == shared_release ? storage->arg : NULL;
 }

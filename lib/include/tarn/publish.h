@@ -78,6 +78,35 @@ TARN_PUBLIC int tarn_store_publish(tarn_store *store,
 	const struct tarn_publish_item *items, size_t n,
 	const struct tarn_publish_options *options, uint64_t *ret_versions);
 
+/* ---- mutable tensors ----------------------------------------------- */
+
+/*
+ * A mutable tensor that was published is memory that all who open it share:
+ * what one writes the others see, as between threads, and with as little
+ * order. Its size never changes. Who may publish in its pool may write it
+ * (tarn_storage_writable says so); others have it read-only. There is no
+ * moment at which all of it is of one writer, unless they agree on these
+ * locks. Nobody is made to use them: they keep out only others who do.
+ *
+ * A lock is of the whole storage, so views of it share one. Any number may
+ * have it for reading, or one for writing; a writer who waits keeps out readers
+ * who come after him, and among writers it is luck. A thread must not ask
+ * again for what it has: -EDEADLK where it has it for writing. The lock ends
+ * with tarn_tensor_unlock, with the tensor's last reference in this process,
+ * and with the process, however that dies: then the bytes may be half written.
+ * A forked child has none of its parent's locks.
+ *
+ * timeout_ms: 0 only tries, a negative one waits for ever; a lock that comes
+ * free in another process is seen within a millisecond. -ETIMEDOUT; -EROFS:
+ * who may only read can only lock for reading; -ENOTSUP: not a published
+ * mutable tensor. unlock: -EPERM where this thread cannot have it.
+ */
+enum tarn_lock { TARN_LOCK_READ = 1, TARN_LOCK_WRITE = 2 };
+
+TARN_PUBLIC int tarn_tensor_lock(tarn_tensor *tensor, enum tarn_lock mode,
+	int timeout_ms);
+TARN_PUBLIC int tarn_tensor_unlock(tarn_tensor *tensor);
+
 #ifdef __cplusplus
 }
 #endif
