@@ -86,6 +86,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/check.c \
 	lib/store/connection.c \
 	lib/store/connection.h \
+	lib/store/connection_fork.c \
 	lib/store/connection_resume.c \
 	lib/store/created.c \
 	lib/store/created.h \
@@ -118,6 +119,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/socket_path.h \
 	lib/store/store.c \
 	lib/store/store.h \
+	lib/store/store_fork.c \
 	lib/store/store_get.c \
 	lib/store/store_hello.c \
 	lib/store/store_leases.c \

@@ -80,9 +80,11 @@ enum wire_type {
 struct msg_hello {
 	uint32_t version;     /* newest that the client speaks */
 	uint32_t version_min; /* oldest */
-	uint32_t flags;	      /* 0 */
+	uint32_t flags;	      /* HELLO_*; 0 before protocol 2 */
 	uint32_t pad;
 };
+/* Made at fork() for a child: who connected is not whose it will be. */
+#define HELLO_CHILD 1u
 #define WIRE_POOL_MAX 32u /* picked: a word or two */
 
 /*

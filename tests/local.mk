@@ -230,13 +230,28 @@ tests_store_wait_file_SOURCES = \
 	$(NULL)
 
 # Leases, from both sides.
-check_PROGRAMS += tests/lease_book tests/lease_pages tests/reap
-TESTS += tests/lease_book tests/lease_pages tests/reap
+check_PROGRAMS += \
+	tests/lease_book \
+	tests/lease_pages \
+	tests/reap \
+	tests/store_fork \
+	$(NULL)
+TESTS += \
+	tests/lease_book \
+	tests/lease_pages \
+	tests/reap \
+	tests/store_fork \
+	$(NULL)
 tests_reap_SOURCES = tests/reap.c
 tests_reap_LDADD = $(DAEMON_LIBS)
 tests_reap_LDFLAGS = -Wl,--wrap=lease_batch_search
 tests_lease_pages_SOURCES = tests/lease_pages.c $(DAEMON_KIT)
-VALGRIND_EXCEPT += tests/lease_pages
+tests_store_fork_SOURCES = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/store_fork.c \
+	$(NULL)
+VALGRIND_EXCEPT += tests/lease_pages tests/store_fork
 
 # The protocols, model-checked.
 EXTRA_DIST += tests/models/README tests/models/lease.pml

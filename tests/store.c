@@ -293,44 +293,6 @@ static void test_empty(tarn_store *store)
 	is_int(0, tarn_store_remove(store, "empty/z"), "and goes");
 }
 
-/* What a child drops, the parent still holds. */
-static void test_fork(tarn_store *store)
-{
-	struct tarn_load_options options = {.name = "forked"};
-	uint32_t leases;
-	tarn_tensor *t, *other;
-	tarn_file *file;
-	int status = -1;
-	pid_t pid;
-
-	make_file();
-	if (tarn_file_open(path, &file) < 0 ||
-		tarn_store_load(store, file, &options, NULL, NULL) < 0 ||
-		tarn_store_lookup(store, "forked/f", &t) < 0)
-		bail("a tensor to fork with: %s", tarn_error_message());
-	tarn_file_unref(file);
-	leases = lease_count(store->book.slots.pages[0]);
-	pid = fork();
-	if (pid == 0) {
-		bool right = has_floats(t);
-
-		tarn_tensor_unref(t);
-		if (tarn_store_lookup(store, "forked/f", &other) != -EPERM ||
-			tarn_store_remove(store, "forked/f") != -EPERM)
-			right = false;
-		tarn_store_unref(store);
-		_exit(right ? 0 : 1);
-	}
-	waitpid(pid, &status, 0);
-	is_int(0, status, "a child reads, and may not use the store");
-	is_int(leases, lease_count(store->book.slots.pages[0]), "what it drops stays leased");
-	ok(has_floats(t), "and can be read");
-	is_int(0, tarn_store_remove(store, "forked/f"), "the store works on");
-	tarn_store_remove(store, "forked/one");
-	tarn_store_remove(store, "forked/none");
-	tarn_tensor_unref(t);
-}
-
 /* A file of one tensor "b" of so many bytes, all of them a hole. */
 static tarn_file *open_hole(unsigned long long bytes)
 {
@@ -442,7 +404,6 @@ int main(int argc, char **argv)
 	test_addresses(store);
 	test_changed(store);
 	test_empty(store);
-	test_fork(store);
 	test_full(store);
 	test_space(store);
 	test_death(store);

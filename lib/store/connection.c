@@ -60,43 +60,6 @@ static uint32_t reply_limit(uint16_t type)
 	}
 }
 
-/* ---- forks ----------------------------------------------------------- */
-
-/* How many forks lie between this process and the first one. */
-static unsigned forks;
-
-static void count_fork(void)
-{
-	forks++;
-}
-
-static void watch_forks(void)
-{
-	pthread_atfork(NULL, NULL, count_fork);
-}
-
-static unsigned forks_so_far(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, watch_forks);
-	return forks;
-}
-
-bool connection_is_ours(const struct connection *c)
-{
-	return c->forks == forks;
-}
-
-int connection_check_ours(const struct connection *c)
-{
-	if (connection_is_ours(c))
-		return 0;
-	return tarn_fail(EPERM,
-		"this store was opened before a fork(), and is the parent's; "
-		"open another in the child");
-}
-
 /* ---- life ------------------------------------------------------------ */
 
 int connection_init(
@@ -106,7 +69,7 @@ int connection_init(
 	int r;
 
 	*c = (struct connection) {
-		.fd = fd, .timeout_ms = timeout_ms, .forks = forks_so_far()};
+		.fd = fd, .timeout_ms = timeout_ms};
 	pthread_mutex_init(&c->send, NULL);
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_condattr_init(&attr);
@@ -298,7 +261,7 @@ int connection_notify(
 	struct connection *c, uint16_t type, const void *body, size_t size)
 {
 	uint32_t serial;
-	int r = connection_check_ours(c);
+	int r = connection_ready(c);
 
 	if (r < 0)
 		return r;
@@ -391,7 +354,7 @@ static void sleep_until(struct connection *c, int64_t deadline)
 int call_begin(struct connection *c, struct call *call, uint16_t type,
 	const void *body, size_t size, const int *fds, int n_fds)
 {
-	int r = connection_check_ours(c);
+	int r = connection_ready(c);
 
 	if (r < 0)
 		return r;
@@ -412,6 +375,17 @@ int call_begin(struct connection *c, struct call *call, uint16_t type,
 	return r;
 }
 
+/* With the lock held. A forked child's connection knows of none that was under
+ * way. */
+static bool is_listed(const struct connection *c, const struct call *call)
+{
+	const struct call *listed = c->calls;
+
+	while (listed && listed != call)
+		listed = listed->next;
+	return listed;
+}
+
 int call_next(struct connection *c, struct call *call, int timeout_ms,
 	struct wire_message *ret)
 {
@@ -430,6 +404,12 @@ int call_next(struct connection *c, struct call *call, int timeout_ms,
 			break;
 		} else if (call->failed) {
 			r = call_lost(c);
+			break;
+		} else if (!is_listed(c, call)) {
+			r = tarn_fail(ECONNRESET,
+				"daemon at %s: this call is the parent's, who "
+				"made it before fork()",
+				c->peer);
 			break;
 		} else if (now_ms() >= deadline) {
 			r = 0;

@@ -16,6 +16,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -27,7 +28,6 @@
 struct connection {
 	int fd;
 	int timeout_ms; /* for one reply */
-	unsigned forks; /* forks_so_far() when it was made */
 	char *peer;	/* the socket's path, for messages */
 	struct wire_reader *reader;
 
@@ -41,6 +41,12 @@ struct connection {
 	uint32_t serial;    /* the last one used */
 	int dead;	    /* errno; 0 as long as it works */
 	char why[256];	    /* the sentence that goes with dead */
+
+	/* No socket, in a forked child that has had no use for one so far: wake
+	 * gets one by connection_replace, or fails. */
+	atomic_bool asleep;
+	int (*wake)(void *arg);
+	void *wake_arg;
 };
 
 /* At most two replies: WIRE_LOADING, of which only the last counts, then the
@@ -71,11 +77,9 @@ int connection_init(struct connection *c, int fd, const char *peer,
 	int timeout_ms);
 void connection_done(struct connection *c);
 
-/* False in a child of the process that made it. There it must not be used, nor
- * its locks, which some thread of the parent may have held; nor the leases
- * that belong to it, which are the parent's. Calls fail with -EPERM. */
-bool connection_is_ours(const struct connection *c);
-int connection_check_ours(const struct connection *c);
+/* Before anything else is done with it: one that sleeps is woken. 0, or why it
+ * cannot be. */
+int connection_ready(struct connection *c);
 
 /* Sends a request and waits for its one reply of type want, with a body of at
  * least min_size bytes; the caller clears *ret. The daemon's own error comes
@@ -116,3 +120,18 @@ int call_lost(const struct connection *c);
 uint32_t connection_next_serial(struct connection *c);
 /* With the send lock held: until all is away. */
 int connection_flush(struct connection *c);
+
+/* ---- forks: connection_fork.c ----------------------------------------- */
+
+/* All its locks, so that a child finds it whole. */
+void connection_lock(struct connection *c);
+void connection_unlock(struct connection *c);
+
+/* What becomes of it in a child; with all its locks. The parent's socket is
+ * closed, calls that were under way fail. */
+/* It goes on over another one, which is empty afterwards. */
+void connection_replace(struct connection *c, struct connection *other);
+/* It goes on when it is used: c->wake. */
+void connection_sleep(struct connection *c);
+/* It is dead; why is a sentence without its subject. */
+void connection_bury(struct connection *c, int err, const char *why);

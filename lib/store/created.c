@@ -81,7 +81,7 @@ int tarn_store_create(tarn_store *store, int dtype, int ndim,
 {
 	_cleanup_storage_ tarn_storage *storage = NULL;
 	struct tarn_layout layout;
-	int r = connection_check_ours(&store->connection);
+	int r = connection_ready(&store->connection);
 
 	if (r >= 0 && flags & ~TARN_CREATE_MUTABLE)
 		r = tarn_fail(EINVAL, "unknown flags %#x",

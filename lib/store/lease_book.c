@@ -254,3 +254,69 @@ bool lease_book_drop(struct lease_book *book, const struct table *table,
 	pthread_mutex_unlock(&book->lock);
 	return ring;
 }
+
+/* ---- forks ----------------------------------------------------------- */
+
+static int copy_one(const struct lease_entry *entry, const struct table *table,
+	struct lease_slots *slots, uint32_t *ret_slot)
+{
+	uint32_t index =
+		(uint32_t)(entry->word & ((1u << TABLE_INDEX_BITS) - 1));
+	uint64_t generation = entry->word >> TABLE_INDEX_BITS;
+	const struct timespec nap = {.tv_nsec = BUSY_NAP_US * 1000};
+	uint64_t deadline = 0;
+	int r;
+
+	/* The daemon that looks for holders finds the one that we have, and
+	 * says so: unless it dies, it is not long. */
+	for (;;) {
+		r = lease_slots_take(slots, table, index, generation, ret_slot);
+		if (r != -EBUSY)
+			return r;
+		if (!deadline)
+			deadline = now_ms() + BUSY_MS;
+		if (now_ms() > deadline)
+			return r;
+		nanosleep(&nap, NULL);
+	}
+}
+
+int lease_book_copy(const struct lease_book *book, const struct table *table,
+	struct lease_slots *slots, int (*more)(void *arg), void *arg,
+	uint32_t **ret_slots)
+{
+	uint32_t *by_entry = calloc(book->capacity, sizeof(*by_entry));
+	int r = 0;
+
+	if (!by_entry)
+		return tarn_fail(ENOMEM, "leases: out of memory");
+	for (uint32_t i = 0; i < book->capacity && r >= 0; i++) {
+		if (!book->entries[i].word)
+			continue;
+		if (lease_slots_full(slots))
+			r = more(arg);
+		/* What was another process's in its time is no more than that
+		 * for the next. */
+		if (r >= 0 && book->entries[i].slot == LEASE_SLOT_NONE)
+			by_entry[i] = LEASE_SLOT_NONE;
+		else if (r >= 0)
+			r = copy_one(
+				&book->entries[i], table, slots, &by_entry[i]);
+	}
+	if (r < 0)
+		free(by_entry);
+	else
+		*ret_slots = by_entry;
+	return r;
+}
+
+void lease_book_turn(struct lease_book *book, const struct lease_slots *slots,
+	const uint32_t *by_entry)
+{
+	for (uint32_t i = 0; i < book->capacity; i++)
+		if (book->entries[i].word)
+			book->entries[i].slot =
+				by_entry ? by_entry[i] : LEASE_SLOT_NONE;
+	lease_slots_done(&book->slots);
+	book->slots = *slots;
+}

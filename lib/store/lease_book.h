@@ -57,3 +57,17 @@ void lease_book_remember(struct lease_book *book, uint32_t index,
  * last and the daemon must be told. */
 bool lease_book_drop(struct lease_book *book, const struct table *table,
 	uint32_t index, uint64_t generation, const tarn_storage *storage);
+
+/*
+ * Forks, with the book's lock held. copy takes a lease in slots for each that
+ * the book has, and gives the new slots by entry; one more page is asked of
+ * more(arg), which adds it to slots, when they are full. -EBUSY as above.
+ */
+int lease_book_copy(const struct lease_book *book, const struct table *table,
+	struct lease_slots *slots, int (*more)(void *arg), void *arg,
+	uint32_t **ret_slots);
+/* In the child: the book's leases are those in slots, which it takes; by_entry
+ * is what copy gave, NULL: it has none of its own. The parent's pages are
+ * unmapped and left as they are. */
+void lease_book_turn(struct lease_book *book, const struct lease_slots *slots,
+	const uint32_t *by_entry);

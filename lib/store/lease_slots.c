@@ -122,6 +122,8 @@ int lease_slots_take(struct lease_slots *slots, const struct table *table,
 bool lease_slots_give(
 	struct lease_slots *slots, const struct table *table, uint32_t slot)
 {
+	if (slot == LEASE_SLOT_NONE)
+		return false;
 	slots->empty[slots->n_empty++] = slot;
 	return lease_release(page_of(slots, slot), table, in_page(slot));
 }

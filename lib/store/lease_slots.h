@@ -15,6 +15,9 @@
 #define LEASE_SLOT_BITS 17
 static_assert(LEASE_SLOTS <= 1u << LEASE_SLOT_BITS, "they fit");
 
+/* No slot: of a lease that is another process's. */
+#define LEASE_SLOT_NONE UINT32_MAX
+
 struct lease_slots {
 	uint32_t n_pages;
 	uint32_t page_slots; /* that are used of each page */

@@ -194,7 +194,7 @@ int tarn_store_publish(tarn_store *store, const struct tarn_publish_item *items,
 	size_t n, const struct tarn_publish_options *options,
 	uint64_t *ret_versions)
 {
-	int r = connection_check_ours(&store->connection);
+	int r = connection_ready(&store->connection);
 
 	if (r >= 0 && store->version < 2)
 		r = tarn_fail(ENOTSUP,

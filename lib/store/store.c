@@ -76,6 +76,7 @@ int store_open_fd(int fd, const char *socket, const char *pool, int timeout_ms,
 		store_release(store);
 		return r;
 	}
+	store_enlist(store);
 	*ret = store;
 	return 0;
 }
@@ -248,6 +249,7 @@ void store_release(struct tarn_store *store)
 	if (atomic_fetch_sub_explicit(&store->refs, 1, memory_order_acq_rel) !=
 		1)
 		return;
+	store_delist(store);
 	connection_done(&store->connection);
 	pool_map_done(&store->pools);
 	lease_book_done(&store->book);

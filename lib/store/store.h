@@ -35,6 +35,11 @@ struct tarn_store {
 	pthread_mutex_t more_leases; /* who asks for a page */
 	struct pool_map pools;
 	struct file_cache files;
+
+	/* store_fork.c */
+	struct tarn_store *next, **previous; /* in the list of all */
+	struct heir *heir;		     /* while a fork is under way */
+	pthread_mutex_t waking; /* who wakes the connection of a child */
 };
 
 /* What a storage of ours stands on; its arg. */
@@ -67,6 +72,12 @@ struct welcome {
 int store_hello(struct connection *c, const char *pool, uint32_t flags,
 	struct welcome *ret);
 void welcome_done(struct welcome *welcome);
+
+/* ---- store_fork.c ----------------------------------------------------- */
+
+/* From here on a child of fork() finds the store usable; until delist. */
+void store_enlist(struct tarn_store *store);
+void store_delist(struct tarn_store *store);
 
 /* ---- references ------------------------------------------------------- */
 

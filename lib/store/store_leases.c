@@ -26,9 +26,6 @@ static void ring(struct tarn_store *store, uint32_t index, uint64_t generation)
 void store_drop_lease(struct tarn_store *store, uint32_t index,
 	uint64_t generation, const tarn_storage *storage)
 {
-	/* In a forked child the page is still the parent's. */
-	if (!connection_is_ours(&store->connection))
-		return;
 	if (lease_book_drop(
 		    &store->book, &store->table, index, generation, storage))
 		ring(store, index, generation);
@@ -79,8 +76,10 @@ static int more(struct tarn_store *store)
 int store_hold(struct tarn_store *store, uint32_t index, uint64_t generation,
 	tarn_storage **ret_known)
 {
-	int r;
+	int r = connection_ready(&store->connection);
 
+	if (r < 0)
+		return r;
 	for (;;) {
 		r = lease_book_hold(&store->book, &store->table, index,
 			generation, ret_known);

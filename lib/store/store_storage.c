@@ -108,10 +108,8 @@ int store_storage(struct tarn_store *store, uint32_t index, uint64_t generation,
 	struct table_storage *ret_entry, tarn_storage **ret)
 {
 	tarn_storage *known, *made = NULL;
-	int r = connection_check_ours(&store->connection);
+	int r;
 
-	if (r < 0)
-		return r;
 	pool_map_look(&store->pools);
 	r = store_hold(store, index, generation, &known);
 	if (r < 0)

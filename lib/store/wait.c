@@ -40,11 +40,12 @@ static uint64_t now_ns(void)
 
 static int check_alive(struct tarn_store *store)
 {
-	struct pollfd p = {.fd = store->connection.fd};
-	int r = connection_check_ours(&store->connection);
+	struct pollfd p = {0};
+	int r = connection_ready(&store->connection);
 
 	if (r < 0)
 		return r;
+	p.fd = store->connection.fd;
 	if (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR | POLLNVAL))
 		return tarn_fail(ECONNRESET,
 			"daemon at %s: it has closed the connection, so "
@@ -84,7 +85,7 @@ int store_wait(
 	struct tarn_store *store, int timeout_ms, wait_look look, void *arg)
 {
 	uint64_t deadline = deadline_of(timeout_ms), alive_at = 0, now, until;
-	int r = connection_check_ours(&store->connection);
+	int r = connection_ready(&store->connection);
 
 	while (r >= 0) {
 		/* Acquire: pairs with the release addition in table_wake; what

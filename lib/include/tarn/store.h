@@ -13,9 +13,15 @@
  * per node if nobody has yet), or a published name. A published name is looked
  * for first; then the shortest FILE before a ':' that exists.
  *
- * A store may be used by many threads. After fork() it stays the parent's: in
- * the child its calls fail with -EPERM, and the child opens its own. Tensors
- * may be read there, and dropped, as long as the parent holds them.
+ * A store may be used by many threads, and goes through fork(): parent and
+ * child go on with it, each with leases of its own. A child's tensors stay
+ * valid whatever its parent does or comes to, also if the child never calls
+ * the library. A fork of a process that holds tensors therefore takes a tenth
+ * of a millisecond longer; one that holds none connects in the child, when it
+ * is first used there. A call that was under way is the parent's alone. If the
+ * daemon cannot be reached at the fork, the child's calls fail with
+ * -ECONNRESET, and its tensors are valid as long as the parent holds them, as
+ * they are in a child of vfork() or clone(), which must not use the store.
  */
 #pragma once
 
