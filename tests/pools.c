@@ -301,6 +301,47 @@ static void reload(void)
 	is_int(0, s->r, "and changes nothing %s", s->text);
 }
 
+/* Killed under a client of a pool: the next server finds him there. */
+static void take_over(const struct pool_kit *k, struct seen *seen, void *arg)
+{
+	const struct wish *wish = arg;
+	const struct tarn_load_options options = {.name = wish->name};
+	struct tarn_store_status before, after = {0};
+	tarn_store *store = NULL;
+	tarn_file *file = NULL;
+	int r = tarn_store_open_pool(k->daemon.socket, wish->pool, &store);
+
+	if (r >= 0)
+		r = tarn_store_get_status(store, &before);
+	if (r >= 0)
+		kill(before.server_pid, SIGKILL);
+	if (r >= 0)
+		r = tarn_file_open(wish->file, &file);
+	if (r >= 0)
+		r = tarn_store_load(store, file, &options, NULL, NULL);
+	if (r >= 0)
+		r = tarn_store_get_status(store, &after);
+	seen->n = after.server_pid && after.server_pid != before.server_pid;
+	seen_error(seen, r);
+	tarn_file_unref(file);
+	tarn_store_unref(store);
+}
+
+static void restart(void)
+{
+	const char *file = kit_file(&kit, "late", 5000, 6, 0);
+	struct wish wish = {.pool = "mine", .file = file, .name = "over"};
+	const struct seen *s = me(take_over, wish);
+
+	ok(s->r == 0 && s->n == 1, "a client of a pool goes on %s", s->text);
+	s = me(look, (struct wish) {.pool = "mine", .name = "over/t"});
+	ok(s->r == 0 && s->bytes[0] == 6, "what it loads is there %s", s->text);
+	s = me(look, (struct wish) {.pool = "", .name = "over/t"});
+	is_int(-ENOENT, s->r, "and nowhere else");
+	s = me(look, (struct wish) {.pool = "mine", .name = "m/t"});
+	is_int(0, s->r, "as is what was there before %s", s->text);
+}
+
 /* ---- several ----------------------------------------------------------- */
 
 static const struct seen *as(uint32_t uid,
@@ -458,6 +499,15 @@ int main(void)
 		those_who_may();
 		those_who_may_not();
 		nothing_is_inherited();
+	} else {
+		skip(1, "several users need root");
+	}
+	restart();
+	if (kit_is_root()) {
+		const struct seen *s = as(MEMBER, drop,
+			(struct wish) {.pool = "team", .name = "w/t"});
+
+		is_int(-EPERM, s->r, "who could only read still can only");
 	} else {
 		skip(1, "several users need root");
 	}
