@@ -13,6 +13,7 @@ int cmd_load(int argc, char **argv);
 int cmd_ls(int argc, char **argv);
 int cmd_metrics(int argc, char **argv);
 int cmd_print(int argc, char **argv);
+int cmd_put(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_stop(int argc, char **argv);

@@ -3,6 +3,8 @@
 bin_PROGRAMS += cli/tarn
 cli_tarn_SOURCES = \
 	cli/check.c \
+	cli/address.c \
+	cli/address.h \
 	cli/cli.h \
 	cli/draw.c \
 	cli/draw.h \
@@ -23,6 +25,7 @@ cli_tarn_SOURCES = \
 	cli/print.c \
 	cli/progress.c \
 	cli/progress.h \
+	cli/put.c \
 	cli/raw.c \
 	cli/raw.h \
 	cli/rm.c \

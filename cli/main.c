@@ -25,6 +25,7 @@ static const struct command commands[] = {
 	{"ls", cmd_ls, "list what is published"},
 	{"metrics", cmd_metrics, "say it as OpenMetrics text"},
 	{"print", cmd_print, "print a tensor or a view of it"},
+	{"put", cmd_put, "publish a copy of a tensor"},
 	{"rm", cmd_rm, "remove published names"},
 	{"status", cmd_status, "say how the daemon fares"},
 	{"stop", cmd_stop, "end the daemon"},

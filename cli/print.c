@@ -8,54 +8,12 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/checked.h"
-#include "cli/near.h"
+#include "cli/address.h"
 #include "cli/options.h"
 #include "cli/raw.h"
 #include "cli/say.h"
 #include "cli/store.h"
-
-#define TENSORS_SHOWN 10
-
-/* ---- what was meant ------------------------------------------------ */
-
-/* A file, but not which of its tensors. */
-static int no_tensor(const char *path)
-{
-	_cleanup_file_ tarn_file *file = NULL;
-	size_t n;
-
-	if (tarn_file_open(path, &file) < 0)
-		return say_error();
-	n = tarn_file_count(file);
-	if (n == 0)
-		return say_failed("%s has no tensors", path);
-	say_failed("%s is a file; say which of its %zu tensors, FILE:TENSOR",
-		path, n);
-	for (size_t i = 0; i < MIN(n, TENSORS_SHOWN); i++)
-		say_hint("%s:%s", path, tarn_file_at(file, i)->name);
-	if (n > TENSORS_SHOWN)
-		say_hint("... 'tarn info %s' lists them all", path);
-	return EXIT_FAILED;
-}
-
-/* The file of an address: the shortest before a ':' that there is. */
-static char *file_part(const char *address, const char **ret_tensor)
-{
-	const char *colon = strchr(address, ':');
-
-	for (; colon; colon = strchr(colon + 1, ':')) {
-		char *path = must(strndup(address, (size_t)(colon - address)));
-
-		*ret_tensor = colon + 1;
-		if (cli_is_file(path))
-			return path;
-		free(path);
-	}
-	return NULL;
-}
 
 /* The library has said that there is no such tensor. */
 static void hint(tarn_store *store, const char *address)
@@ -63,20 +21,15 @@ static void hint(tarn_store *store, const char *address)
 	_cleanup_file_ tarn_file *file = NULL;
 	_cleanup_free_ char *path = NULL;
 	const char *tensor;
-	struct near near;
 
-	path = file_part(address, &tensor);
+	path = address_file(address, &tensor);
 	if (!path) {
 		cli_hint_name(store, address);
 		return;
 	}
 	if (tarn_file_open(path, &file) < 0)
 		return;
-	near_begin(&near, tensor);
-	for (size_t i = 0; i < tarn_file_count(file); i++)
-		near_offer(&near, tarn_file_at(file, i)->name);
-	near_say(&near, NULL);
-	say_hint("'tarn info %s' lists its tensors", path);
+	address_hint(file, tensor);
 }
 
 /* ---- printing ------------------------------------------------------ */
@@ -132,7 +85,7 @@ int cmd_print(int argc, char **argv)
 		return EXIT_FAILED;
 	r = tarn_store_get(store, args[0], &tensor);
 	if (r == -ENOENT && cli_is_file(args[0]))
-		return no_tensor(args[0]);
+		return address_no_tensor(args[0]);
 	if (r < 0)
 		say_error();
 	if (r == -ENOENT)

@@ -473,6 +473,8 @@ PUBLISH_TESTS = \
 check_PROGRAMS += $(PUBLISH_TESTS)
 TESTS += $(PUBLISH_TESTS)
 VALGRIND_EXCEPT += $(PUBLISH_TESTS)
+dist_check_SCRIPTS += tests/cli_put.sh
+TESTS += tests/cli_put.sh
 tests_publish_SOURCES = \
 	tests/daemon_helper.c \
 	tests/daemon_helper.h \
