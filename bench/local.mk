@@ -7,6 +7,7 @@ EXTRA_PROGRAMS = \
 	bench/load \
 	bench/lookup \
 	bench/open \
+	bench/publish \
 	bench/read \
 	bench/view \
 	$(NULL)
@@ -17,6 +18,7 @@ bench_lease_LDADD = lib/libcore.la
 bench_load_LDADD = lib/libtarn.la
 bench_lookup_LDADD = lib/libcore.la
 bench_open_LDADD = lib/libcore.la
+bench_publish_LDADD = lib/libtarn.la
 bench_read_LDADD = lib/libtarn.la
 bench_view_LDADD = lib/libtarn.la
 CLEANFILES += $(EXTRA_PROGRAMS)
@@ -29,6 +31,7 @@ BENCHES = \
 	bench/load.sh \
 	bench/lookup.sh \
 	bench/open.sh \
+	bench/publish.sh \
 	bench/read.sh \
 	bench/view.sh \
 	$(NULL)
