@@ -46,6 +46,8 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/numa.h \
 	daemon/options.c \
 	daemon/options.h \
+	daemon/pressure.c \
+	daemon/pressure.h \
 	daemon/quota.c \
 	daemon/quota.h \
 	daemon/server.c \
@@ -74,6 +76,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_rebuild.c \
 	daemon/server_report.c \
 	daemon/server_resume.c \
+	daemon/server_pressure.c \
 	daemon/server_publish.c \
 	daemon/server_publish.h \
 	daemon/server_publish_commit.c \

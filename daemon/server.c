@@ -19,6 +19,7 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "daemon/log.h"
+#include "daemon/pressure.h"
 
 #define DRAIN_NS 30000000000ull      /* for loads under way when asked to end */
 #define LOOK_NS 500000000ull         /* how often running loads are looked at */
@@ -128,6 +129,9 @@ void server_look_around(struct server *server)
 			wake_at(server, at);
 	}
 	at = room_look(server, loop_now());
+	if (at)
+		wake_at(server, at);
+	at = server_pressure_look(server, loop_now());
 	if (at)
 		wake_at(server, at);
 	if (server->n_active)
@@ -495,6 +499,7 @@ int server_run(const struct server_start *start)
 		r = expiry_new(&server);
 	if (r == 0) {
 		loop_between(server.loop, between_turns, &server);
+		server_pressure_begin(&server);
 		server_look_around(&server);
 		r = loop_run(server.loop);
 	}
@@ -517,6 +522,7 @@ int server_run(const struct server_start *start)
 	segment_forget(&server);
 	kept_free(&server.kept);
 	expiry_free(&server);
+	pressure_free(server.pressure);
 	loop_unwatch(server.keeper_watch);
 	wire_reader_free(server.reader);
 	wire_writer_free(server.writer);

@@ -289,6 +289,8 @@ struct server {
 	uint64_t n_loads, n_cached, n_failed, bytes_loaded;
 	uint64_t allocated;
 	uint32_t n_leaving; /* segments on their way to the keeper */
+	struct pressure *pressure; /* NULL: the kernel tells nothing */
+	uint64_t pressure_at;	   /* when to look at the headroom; 0: never */
 	uint32_t n_clients;
 	uint32_t n_active; /* loads, those that are being dropped too */
 	uint32_t n_publishes; /* that wait */
@@ -357,6 +359,11 @@ int memory_take(struct rule *rule, uint64_t size, bool may_grow,
 	bool *ret_asked, uint64_t *ret_offset);
 /* Asks the keeper for memory that takes size bytes in one piece. */
 int memory_ask(struct rule *rule, uint64_t size);
+
+/* server_pressure.c: when memory is short */
+void server_pressure_begin(struct server *server);
+/* Looks at the headroom where it is time; when to look next, 0: never. */
+uint64_t server_pressure_look(struct server *server, uint64_t now);
 
 /* server_room.c: room where the keeper has none */
 /* It refused what the rule had asked for. 1: there is room now; 0: memory is

@@ -373,13 +373,28 @@ tests_daemon_wedge_SOURCES = \
 
 # Growing and shrinking.
 GROWTH_TESTS = \
+	tests/daemon_pressure \
 	tests/daemon_room \
 	tests/daemon_shrink \
 	tests/pool_extent \
+	tests/pressure \
+	tests/table_churn \
+	tests/table_million \
 	$(NULL)
 check_PROGRAMS += $(GROWTH_TESTS)
 TESTS += $(GROWTH_TESTS)
-VALGRIND_EXCEPT += tests/daemon_room tests/daemon_shrink
+VALGRIND_EXCEPT += tests/daemon_room tests/daemon_shrink tests/table_million
+tests_table_million_SOURCES = tests/table_million.c
+tests_table_million_LDADD = $(DAEMON_LIBS)
+VALGRIND_EXCEPT += tests/daemon_pressure
+tests_daemon_pressure_SOURCES = \
+	tests/cgroup_kit.c \
+	tests/cgroup_kit.h \
+	tests/daemon_pressure.c \
+	$(DAEMON_KIT)
+tests_daemon_pressure_LDADD = $(DAEMON_LIBS)
+tests_pressure_SOURCES = tests/pressure.c
+tests_pressure_LDADD = $(DAEMON_LIBS)
 tests_daemon_room_SOURCES = tests/daemon_room.c $(DAEMON_KIT)
 tests_daemon_shrink_SOURCES = \
 	tests/cgroup_kit.c \

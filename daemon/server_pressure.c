@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is kept for convenience goes when memory is short: files that nobody
+ * holds, the one used longest ago first, and segments in which nothing lies.
+ *
+ * The kernel tells of stalls when they happen; the headroom of the machine and
+ * of our cgroups is looked at every few seconds, as long as there is anything
+ * to give.
+ */
+#include "base/checked.h"
+#include "daemon/headroom.h"
+#include "daemon/log.h"
+#include "daemon/pressure.h"
+#include "daemon/server.h"
+
+#define LOOK_NS 5000000000ull /* picked: some hundred microseconds each time   \
+			       */
+
+static void relieve(struct server *server, bool stalled)
+{
+	uint64_t givable = room_givable(server), room, want, given;
+
+	if (!givable || server->draining || !server->serving)
+		return;
+	if (headroom(&room, NULL, 0) < 0)
+		return;
+	want = pressure_relief(room, stalled, givable);
+	if (!want)
+		return;
+	given = room_give(server, want);
+	/* What is leased, or beside something that stays, is not to be had. */
+	if (given)
+		log_info("pressure", log_u64("headroom", room),
+			log_u64("stalled", stalled), log_u64("wanted", want),
+			log_u64("given", given));
+}
+
+static void on_stall(void *arg)
+{
+	relieve(arg, true);
+}
+
+void server_pressure_begin(struct server *server)
+{
+	server->pressure = pressure_watch(server->loop, on_stall, server);
+}
+
+uint64_t server_pressure_look(struct server *server, uint64_t now)
+{
+	if (!room_givable(server)) {
+		server->pressure_at = 0;
+		return 0;
+	}
+	if (!server->pressure_at)
+		server->pressure_at = now + LOOK_NS;
+	if (now >= server->pressure_at) {
+		server->pressure_at = now + LOOK_NS;
+		relieve(server, false);
+	}
+	return server->pressure_at;
+}
