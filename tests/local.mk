@@ -499,11 +499,15 @@ tests_publish_hostile_SOURCES = tests/publish_hostile.c $(DAEMON_KIT)
 tests_publish_sealed_SOURCES = tests/publish_sealed.c $(DAEMON_KIT)
 
 # The trust model: what the man page promises, line by line.
-SECURITY_TESTS = tests/security_uids
+SECURITY_TESTS = \
+	tests/security_mutable \
+	tests/security_uids \
+	$(NULL)
 check_PROGRAMS += $(SECURITY_TESTS)
 dist_check_SCRIPTS += tests/security.sh
 TESTS += $(SECURITY_TESTS) tests/security.sh
 VALGRIND_EXCEPT += $(SECURITY_TESTS)
+tests_security_mutable_SOURCES = tests/security_mutable.c $(POOL_KIT)
 tests_security_uids_SOURCES = tests/security_uids.c $(DAEMON_KIT)
 POOL_KIT = \
 	tests/daemon_helper.c \
