@@ -9,6 +9,7 @@ EXTRA_PROGRAMS = \
 	bench/open \
 	bench/publish \
 	bench/read \
+	bench/restart \
 	bench/view \
 	$(NULL)
 # Those that look inside link the core, the others what a user links.
@@ -20,6 +21,7 @@ bench_lookup_LDADD = lib/libcore.la
 bench_open_LDADD = lib/libcore.la
 bench_publish_LDADD = lib/libtarn.la
 bench_read_LDADD = lib/libtarn.la
+bench_restart_LDADD = lib/libtarn.la
 bench_view_LDADD = lib/libtarn.la
 CLEANFILES += $(EXTRA_PROGRAMS)
 
@@ -33,6 +35,7 @@ BENCHES = \
 	bench/open.sh \
 	bench/publish.sh \
 	bench/read.sh \
+	bench/restart.sh \
 	bench/view.sh \
 	$(NULL)
 EXTRA_DIST += $(BENCHES) bench/fio.sh

@@ -34,7 +34,8 @@ int server_tell_keeper(struct server *server, uint16_t type, const void *body,
 
 	if (r == 0)
 		r = wire_flush(server->writer, server->start.sock);
-	if (r < 0)
+	/* That it is gone is noticed where it is heard. */
+	if (r < 0 && r != -EPIPE)
 		log_error(
 			"keeper_deaf", log_text("error", tarn_fail_message()));
 	else if (r >= 0 && server->keeper_watch)
