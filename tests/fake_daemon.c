@@ -231,6 +231,31 @@ static void status(struct fake *fake, uint32_t serial)
 			0);
 }
 
+/* As another server after one that has read something and answered nothing. */
+static void restart(struct fake *fake)
+{
+	struct msg_restarted m = {.restarts = ++fake->restarts};
+
+	wire_send(fake->sock, WIRE_RESTARTED, 0, &m, sizeof(m), NULL, 0);
+}
+
+static void resumed(struct fake *fake, const struct wire_message *m)
+{
+	struct msg_welcome w = {.version = 2, .instance = FAKE_INSTANCE};
+	struct msg_restarted of = {0};
+
+	memcpy(&of, m->body, MIN(m->size, sizeof(of)));
+	fake->n_resumed += of.restarts == fake->restarts;
+	wire_send(fake->sock, WIRE_WELCOME, m->serial, &w, sizeof(w), NULL, 0);
+}
+
+static bool dies_of(struct fake *fake, const struct wire_message *m)
+{
+	fake->n_again += m->again;
+	return (fake->mode == FAKE_STATUS_KILLS && fake->restarts < 1) ||
+	       (fake->mode == FAKE_STATUS_KILLS_TWICE && fake->restarts < 2);
+}
+
 /* Negative: it leaves. */
 static int answer(struct fake *fake, struct wire_message *m)
 {
@@ -256,7 +281,13 @@ static int answer(struct fake *fake, struct wire_message *m)
 		fake->n_released++;
 		return 0;
 	case WIRE_STATUS:
-		status(fake, m->serial);
+		if (dies_of(fake, m))
+			restart(fake);
+		else
+			status(fake, m->serial);
+		return 0;
+	case WIRE_RESUME:
+		resumed(fake, m);
 		return 0;
 	default:
 		wire_send(fake->sock, WIRE_DONE, m->serial, NULL, 0, NULL, 0);

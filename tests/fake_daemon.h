@@ -54,6 +54,9 @@ enum fake_mode {
 	FAKE_STATUS_TWICE,  /* three answers to one question */
 	FAKE_STATUS_SHORT,
 	FAKE_STATUS_HANGS,
+	/* The server dies over a status, and another answers; or dies too. */
+	FAKE_STATUS_KILLS,
+	FAKE_STATUS_KILLS_TWICE,
 };
 
 struct fake {
@@ -68,6 +71,9 @@ struct fake {
 	_Atomic int n_released; /* bells rung */
 	_Atomic int n_loads;
 	uint32_t hanging_load; /* serial */
+	uint32_t restarts; /* so many servers have died */
+	_Atomic int n_resumed; /* times that the client resumed, rightly */
+	_Atomic int n_again;   /* requests that it sent again */
 };
 
 /* Starts one; returns the client's end of the socket. */

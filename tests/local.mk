@@ -149,9 +149,14 @@ RESTART_KIT = \
 	tests/witness.c \
 	tests/witness.h \
 	$(NULL)
-check_PROGRAMS += tests/restart tests/restart_storm
-TESTS += tests/restart tests/restart_storm
+check_PROGRAMS += tests/restart tests/restart_load tests/restart_storm
+TESTS += tests/restart tests/restart_load tests/restart_storm
 tests_restart_SOURCES = tests/restart.c $(RESTART_KIT)
+tests_restart_load_SOURCES = \
+	tests/restart_load.c \
+	tests/fuse_hang.c \
+	tests/fuse_hang.h \
+	$(RESTART_KIT)
 tests_restart_storm_SOURCES = tests/restart_storm.c $(RESTART_KIT)
 
 # Tensors.

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "tests/tap.h"
 #include "tests/witness.h"
 
@@ -53,8 +54,13 @@ static void write_file(const char *path, uint32_t seed, uint64_t size)
 		(unsigned long long)size, (unsigned long long)size);
 	if (!f || fwrite(&n, 8, 1, f) != 1 || fwrite(text, n, 1, f) != 1)
 		bail("%s: %m", path);
-	for (uint64_t i = 0; i < size; i++)
-		putc(made_byte(i, seed), f);
+	for (uint64_t i = 0; i < size; i += 8) {
+		unsigned char word[8];
+
+		for (int k = 0; k < 8; k++)
+			word[k] = made_byte(i + (uint64_t)k, seed);
+		fwrite(word, 1, MIN(8, size - i), f);
+	}
 	if (fclose(f) != 0)
 		bail("%s: %m", path);
 }
