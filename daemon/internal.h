@@ -87,7 +87,8 @@ struct msg_client {
 	uint32_t flags;	  /* CLIENT_* */
 };
 
-#define CLIENT_SEEN 1u /* by a server that is dead: it may have read */
+#define CLIENT_SEEN 1u  /* by a server that is dead: it may have read */
+#define CLIENT_CHILD 2u /* HELLO_CHILD: pid is not its own */
 
 struct msg_segment {
 	uint32_t rule;

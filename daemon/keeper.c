@@ -37,8 +37,10 @@ static void client_speaks(struct keeper *keeper, const struct msg_client *m)
 {
 	struct keeper_client *client = keeper_client_find(keeper, m->number);
 
-	if (client)
-		client->who.version = m->version;
+	if (!client)
+		return;
+	client->who.version = m->version;
+	client->who.flags |= m->flags & CLIENT_CHILD;
 }
 
 static int take_message(struct keeper *keeper, struct wire_message *m)

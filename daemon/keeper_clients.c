@@ -283,9 +283,9 @@ void keeper_drain_accepts(struct keeper *keeper)
 
 /*
  * As many descriptors as the system gives, and no more clients than these
- * allow: each takes two here and two in the server, where a quarter of all
- * is for loads (server_load.c), and what is left for segments, regions and
- * loaders.
+ * allow: each takes two here and three in the server, where a quarter of all
+ * is for loads (server_load.c), a sixteenth for lease pages, and what is left
+ * for segments, regions and loaders.
  */
 void keeper_limit_clients(struct keeper *keeper)
 {
@@ -297,5 +297,5 @@ void keeper_limit_clients(struct keeper *keeper)
 	limit.rlim_cur = limit.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &limit);
 	keeper->clients_max =
-		(uint32_t)MIN(CLIENTS_MAX, MAX(limit.rlim_cur / 6, 1u));
+		(uint32_t)MIN(CLIENTS_MAX, MAX(limit.rlim_cur / 8, 1u));
 }

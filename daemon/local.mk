@@ -72,6 +72,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_pool.c \
 	daemon/server_quota.c \
 	daemon/server_quota.h \
+	daemon/server_process.c \
 	daemon/server_reap.c \
 	daemon/server_rebuild.c \
 	daemon/server_report.c \

@@ -209,7 +209,8 @@ struct client {
 	uint64_t came_at, heard_at; /* loop_now() */
 	bool gone;    /* to be freed when the loop is back */
 	int sock;
-	int pid_fd; /* -1, but for one that is retired */
+	int pid_fd; /* of its process; -1: it cannot be watched */
+	struct loop_watch *pid_watch;
 	int lease_fd;
 	struct lease_page **leases; /* the first is of lease_fd */
 	uint32_t n_leases;
@@ -412,6 +413,10 @@ int check_send(struct client *client, uint32_t serial);
 /* Adds what is wrong with one rule, and what was looked at. -ENOMEM. */
 int check_rule(struct rule *rule, struct faults *faults,
 	struct msg_checked *sum);
+
+/* server_process.c: whose end is the client's, too */
+void process_watch(struct client *client);
+void process_unwatch(struct client *client);
 
 /* server_leases.c: a client's lease pages */
 /* Maps them all: more than one after a server has died. */

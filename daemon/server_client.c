@@ -91,6 +91,8 @@ int client_new(struct rule *rule, const struct msg_client *from, int sock,
 			&client->watch);
 	}
 	if (r == 0) {
+		if (!(from->flags & CLIENT_CHILD))
+			process_watch(client);
 		client_listen(client);
 	} else if (rule->server->serving || r == -EPROTO) {
 		/* EPROTO: it wrote rubbish where its leases are, which
@@ -121,7 +123,7 @@ void client_free(struct client *client)
 	 * now. */
 	shutdown(client->sock, SHUT_RDWR);
 	fd_close(client->sock);
-	fd_close(client->pid_fd);
+	process_unwatch(client);
 	leases_close(client);
 	fd_close(client->lease_fd);
 	quota_return(client->home, QUOTA_REQUESTS, client->held);
@@ -222,6 +224,11 @@ static int hello(struct client *client, const struct wire_message *m)
 		return r;
 	client->version = MIN(hello->version, PROTOCOL_VERSION);
 	speaks.version = client->version;
+	/* Who connected is the parent, who may end before it. */
+	if (hello->flags & HELLO_CHILD && client->version > 1) {
+		speaks.flags = CLIENT_CHILD;
+		process_unwatch(client);
+	}
 	/* Before it can ask for anything: the next server must know how to
 	 * speak to it. */
 	r = server_tell_keeper(client->rule->server, D_CLIENT_SPEAKS, &speaks,

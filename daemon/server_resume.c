@@ -15,44 +15,20 @@
  * One that was not welcome yet is let go if its hello was read: to open is to
  * try again.
  */
-#include <errno.h>
-#include <poll.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "daemon/log.h"
 #include "daemon/server.h"
 
-static void on_process(void *arg, unsigned ready)
-{
-	struct client *client = arg;
-
-	if (ready & LOOP_READ)
-		client_drop(client, NULL);
-}
-
-/* Deaf and mute, but its leases count. */
+/* Deaf and mute, but its leases count until its process ends. */
 static void retire(struct client *client)
 {
-	int r, fd = client->pid > 0
-			    ? (int)syscall(SYS_pidfd_open, client->pid, 0)
-			    : -1;
-
-	if (fd < 0 && errno == ESRCH)
-		return client_drop(client, "its process has ended");
-	/* Of another namespace: better that it waits than that what it reads
-	 * is freed. */
-	if (fd < 0)
+	/* Not to be watched: better that it waits than that what it reads is
+	 * freed. */
+	if (!client->pid_watch)
 		return client_listen(client);
-	client->pid_fd = fd;
 	client->watch = loop_unwatch(client->watch);
-	r = loop_watch(client->rule->server->loop, fd, LOOP_READ, on_process,
-		client, &client->watch);
-	if (r < 0)
-		log_error("leases_stay", log_i64("pid", client->pid),
-			log_text("error", tarn_fail_message()));
 	client->gone = true;
 	shutdown(client->sock, SHUT_RDWR);
 }

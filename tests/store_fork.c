@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -256,6 +257,36 @@ static void test_parent_is_killed(void)
 	ok(is_alone(), "then nothing is left of them");
 }
 
+/* A child of clone() has the socket and knows nothing of it. */
+static void test_socket_stays_open(void)
+{
+	int ready[2], status;
+	pid_t pid, heir = 0;
+
+	if (pipe2(ready, O_CLOEXEC) < 0)
+		bail("pipe: %m");
+	pid = fork();
+	if (pid == 0) {
+		if (tarn_store_open(server.socket, &store) < 0)
+			_exit(1);
+		get_one();
+		heir = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, 0, NULL);
+		if (heir > 0 && write(ready[1], &heir, sizeof(heir)) < 0)
+			_exit(2);
+		pause();
+	}
+	ok(read(ready[0], &heir, sizeof(heir)) == sizeof(heir),
+		"a process holds, and another has its socket");
+	ok(!has_room(), "as it should");
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	ok(gets_room(), "its end is noticed");
+	ok(is_alone(), "and ends its connection");
+	is_int(0, kill(heir, SIGKILL), "though the other lives");
+	close(ready[0]);
+	close(ready[1]);
+}
+
 static void test_nested(void)
 {
 	tarn_tensor *t = get_one();
@@ -479,6 +510,7 @@ int main(void)
 	test_child_lets_go();
 	test_child_rings();
 	test_parent_is_killed();
+	test_socket_stays_open();
 	test_nested();
 	test_use();
 	test_lazy();

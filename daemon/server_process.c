@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The process of a client: when it ends, so does the connection.
+ *
+ * The idea: the end of a socket says that nobody has it any more, not that who
+ * opened it has gone. A child made by vfork() or clone(), or a program started
+ * with the descriptor open, would keep the leases of a dead process for as
+ * long as it lives. So the process itself is watched, by its pidfd, and what
+ * ends first ends the connection.
+ *
+ * A connection that was made at fork() for a child ends with its socket alone:
+ * who connected is the parent, whose end is no end of it.
+ */
+#include <errno.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/log.h"
+#include "daemon/server.h"
+
+/* Since Linux 6.5; headers may be older than the kernel. */
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+static void on_process(void *arg, unsigned ready)
+{
+	struct client *client = arg;
+
+	if (ready & LOOP_READ)
+		client_drop(client, NULL);
+}
+
+/* Of who connected: exact where the kernel knows it, else by number, which
+ * cannot have become another's as long as he has not been gone for a while. */
+static int open_process(const struct client *client)
+{
+	int fd = -1;
+	socklen_t size = sizeof(fd);
+
+	if (getsockopt(client->sock, SOL_SOCKET, SO_PEERPIDFD, &fd, &size) == 0)
+		return fd;
+	if (errno != ENOPROTOOPT)
+		return -errno;
+	if (client->pid <= 0)
+		return -ENOPROTOOPT;
+	fd = (int)syscall(SYS_pidfd_open, client->pid, 0);
+	return fd < 0 ? -errno : fd;
+}
+
+void process_watch(struct client *client)
+{
+	int fd = open_process(client);
+
+	/* Gone already. Seen as its hanging up, by the next event. */
+	if (fd == -ESRCH)
+		shutdown(client->sock, SHUT_RDWR);
+	/* Of another namespace, or there is no descriptor to be had: the end
+	 * of the socket must do. */
+	if (fd < 0)
+		return;
+	client->pid_fd = fd;
+	if (loop_watch(client->rule->server->loop, fd, LOOP_READ, on_process,
+		    client, &client->pid_watch) < 0) {
+		log_warning("process_unwatched", log_i64("pid", client->pid),
+			log_text("error", tarn_fail_message()));
+		process_unwatch(client);
+	}
+}
+
+void process_unwatch(struct client *client)
+{
+	client->pid_watch = loop_unwatch(client->pid_watch);
+	client->pid_fd = fd_close(client->pid_fd);
+}
