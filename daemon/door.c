@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,6 +27,8 @@ struct door {
 	mode_t mode; /* of the socket */
 	int lock_fd;
 	int listen_fd;
+	bool given; /* the socket is somebody else's */
+	bool shut;
 };
 
 static int make_folder(const char *path, mode_t mode)
@@ -99,6 +102,9 @@ int door_reopen(struct door *door)
 	mode_t mask;
 	int r;
 
+	door->shut = false;
+	if (door->given)
+		return 0;
 	if (fd < 0)
 		return tarn_fail(errno, "cannot make a socket: %s",
 			tarn_errno_text(errno));
@@ -119,7 +125,7 @@ int door_reopen(struct door *door)
 	return 0;
 }
 
-int door_open(const char *path, mode_t mode, struct door **ret)
+int door_open(const char *path, mode_t mode, int given, struct door **ret)
 {
 	struct door *door;
 	int r;
@@ -141,8 +147,11 @@ int door_open(const char *path, mode_t mode, struct door **ret)
 	strcpy(door->address.sun_path, path);
 	snprintf(door->lock_path, sizeof(door->lock_path), "%s.lock", path);
 	r = take_lock(door->lock_path, &door->lock_fd);
+	door->given = given >= 0;
 	if (r == 0)
 		r = door_reopen(door);
+	if (r == 0 && door->given)
+		door->listen_fd = given;
 	if (r != 0) {
 		door_close(door);
 		return r;
@@ -156,9 +165,16 @@ int door_fd(const struct door *door)
 	return door->listen_fd;
 }
 
+int door_poll_fd(const struct door *door)
+{
+	return door->given && door->shut ? -1 : door->listen_fd;
+}
+
 void door_shut(struct door *door)
 {
-	unlink(door->address.sun_path);
+	door->shut = true;
+	if (!door->given)
+		unlink(door->address.sun_path);
 }
 
 struct door *door_close(struct door *door)
@@ -167,7 +183,7 @@ struct door *door_close(struct door *door)
 		return NULL;
 	if (door->lock_fd >= 0) {
 		/* While we hold the lock both files are ours. */
-		if (door->listen_fd >= 0)
+		if (door->listen_fd >= 0 && !door->given)
 			unlink(door->address.sun_path);
 		unlink(door->lock_path);
 	}

@@ -27,6 +27,8 @@
 #include "daemon/headroom.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
+#include "daemon/oom.h"
+#include "daemon/systemd.h"
 
 #define ACCEPT_PAUSE_MS 100   /* after it failed; picked */
 #define CHILDREN_WAIT_MS 2000 /* at the end; picked */
@@ -176,14 +178,17 @@ static void take_signal(struct keeper *keeper)
 		if (info.ssi_signo == SIGCHLD) {
 			reap(keeper);
 		} else if (info.ssi_signo == SIGHUP) {
+			systemd_notify_reloading(keeper_now());
 			keeper_server_resume(keeper);
 			keeper_reload(keeper);
+			systemd_notify("READY=1");
 		} else if (keeper->draining) {
 			end(keeper, 1, "asked twice");
 		} else if (!keeper->server_pid) {
 			end(keeper, 0, "asked while no server runs");
 		} else {
 			keeper->draining = 1;
+			systemd_notify("STOPPING=1\nSTATUS=finishing loads");
 			door_shut(keeper->door);
 			keeper_tell(keeper, D_TERMINATE, NULL, 0, NULL, 0);
 		}
@@ -246,7 +251,7 @@ static void serve(struct keeper *keeper)
 		struct pollfd p[] = {
 			{.fd = keeper->server_sock, .events = POLLIN},
 			{.fd = keeper->signal_fd, .events = POLLIN},
-			{.fd = open ? door_fd(keeper->door) : -1,
+			{.fd = open ? door_poll_fd(keeper->door) : -1,
 				.events = POLLIN},
 		};
 		int pause = pause_ms(keeper);
@@ -335,14 +340,18 @@ int keeper_run(const struct options *line, const struct options *options,
 	const struct config *config)
 {
 	static struct keeper keeper;
-	int r;
+	int given = -1, r;
 
 	keeper.line = *line;
 	keeper.options = *options;
 	keeper.began_at = loop_now();
 	keeper.config = *config;
 	keeper.server_sock = keeper.signal_fd = -1;
-	r = door_open(options->socket, options->mode, &keeper.door);
+	oom_protect(); /* before it is undumpable */
+	r = systemd_socket(options->socket, &given);
+	if (r >= 0)
+		r = door_open(
+			options->socket, options->mode, given, &keeper.door);
 	if (r == 1) {
 		if (!options->automatic)
 			fprintf(stderr,
@@ -364,7 +373,9 @@ int keeper_run(const struct options *line, const struct options *options,
 	} else {
 		log_info("start", log_text("socket", options->socket),
 			log_u64("budget", keeper.budget));
+		systemd_notify("READY=1");
 		serve(&keeper);
+		systemd_notify("STOPPING=1");
 	}
 	clean_up(&keeper);
 	return keeper.status;

@@ -27,6 +27,7 @@
 #include "daemon/door.h"
 #include "daemon/headroom.h"
 #include "daemon/log.h"
+#include "daemon/oom.h"
 #include "daemon/server.h"
 
 /* Only stdio and the given descriptors stay, as 3, 4, ... in that order. */
@@ -66,6 +67,7 @@ static pid_t fork_child(struct keeper *keeper, const char *name)
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
+	oom_restore();
 	return 0;
 }
 
@@ -275,12 +277,8 @@ pid_t keeper_fork_populator(
 
 	if (pid == 0) {
 		/* Rather this child than the keeper, should it come to that. */
-		int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-
-		if (fd >= 0 && write(fd, "1000", 4) < 0)
-			log_warning("oom_score_failed",
-				log_text("error", tarn_errno_text(errno)));
-		keep_only(&fd, fd >= 0 ? 1 : 0);
+		oom_offer();
+		keep_only(NULL, 0);
 		_exit(populate(addr, size, reserved));
 	}
 	return pid;

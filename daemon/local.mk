@@ -44,6 +44,8 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/loop_epoll.c \
 	daemon/loop_impl.h \
 	daemon/numa.h \
+	daemon/oom.c \
+	daemon/oom.h \
 	daemon/options.c \
 	daemon/options.h \
 	daemon/pressure.c \
@@ -89,6 +91,8 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_storage.c \
 	daemon/settings.c \
 	daemon/settings.h \
+	daemon/systemd.c \
+	daemon/systemd.h \
 	daemon/worker.c \
 	daemon/worker.h \
 	$(NULL)

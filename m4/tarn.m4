@@ -86,6 +86,33 @@ AC_MSG_RESULT([$PYTHON, numpy: $tarn_summary_numpy])
 AC_SUBST([PYTHON])
 ])
 
+# TARN_SYSTEMD
+# ------------
+# Where units go: below the prefix, where systemd looks for those of /usr and
+# of /usr/local; so that make install writes nowhere else unasked.
+AC_DEFUN([TARN_SYSTEMD], [
+AC_ARG_WITH([systemdsystemunitdir],
+	[AS_HELP_STRING([--with-systemdsystemunitdir@<:@=DIR|no@:>@],
+		[for units of systemd (PREFIX/lib/systemd/system)])],
+	[], [with_systemdsystemunitdir=auto])
+AC_ARG_WITH([systemduserunitdir],
+	[AS_HELP_STRING([--with-systemduserunitdir@<:@=DIR@:>@],
+		[for those of users (PREFIX/lib/systemd/user)])],
+	[], [with_systemduserunitdir=auto])
+AS_CASE([$with_systemdsystemunitdir],
+	[auto|yes], [systemdsystemunitdir='${prefix}/lib/systemd/system'],
+	[systemdsystemunitdir=$with_systemdsystemunitdir])
+AS_CASE([$with_systemduserunitdir],
+	[auto|yes], [systemduserunitdir='${prefix}/lib/systemd/user'],
+	[systemduserunitdir=$with_systemduserunitdir])
+AM_CONDITIONAL([HAVE_SYSTEMD], [test "x$systemdsystemunitdir" != xno])
+AC_SUBST([systemdsystemunitdir])
+AC_SUBST([systemduserunitdir])
+AS_IF([test "x$systemdsystemunitdir" = xno],
+	[tarn_summary_systemd="no (switched off)"],
+	[tarn_summary_systemd=yes])
+])
+
 # TARN_SUMMARY
 # ------------
 AC_DEFUN([TARN_SUMMARY], [
@@ -96,6 +123,7 @@ tarn $PACKAGE_VERSION is configured:
   io_uring engine (else threads) ... $tarn_summary_uring
   NUMA placement ................... $tarn_summary_numa
   python and numpy for the tests ... $tarn_summary_numpy
+  units for systemd ................ $tarn_summary_systemd
   sanitizers ....................... $enable_sanitizers
   installs into .................... $prefix
 

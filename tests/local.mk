@@ -450,25 +450,34 @@ tests_cli_progress_LDADD = tests/libtap.la
 
 # What people on call see: the log, reports, checks.
 check_PROGRAMS += \
+	tests/daemon_drain \
 	tests/log \
 	tests/report \
 	tests/server_check \
+	tests/systemd \
 	tests/table_check \
 	$(NULL)
 dist_check_SCRIPTS += \
 	tests/check_crash.sh \
 	tests/daemon_log.py \
 	tests/metrics.py \
+	tests/units.sh \
 	$(NULL)
 TESTS += \
 	tests/check_crash.sh \
+	tests/daemon_drain \
 	tests/daemon_log.py \
 	tests/log \
 	tests/metrics.py \
 	tests/report \
 	tests/server_check \
+	tests/systemd \
 	tests/table_check \
+	tests/units.sh \
 	$(NULL)
+tests_daemon_drain_SOURCES = tests/daemon_drain.c $(DAEMON_KIT)
+tests_systemd_SOURCES = tests/systemd.c $(DAEMON_KIT)
+VALGRIND_EXCEPT += tests/daemon_drain tests/systemd
 tests_server_check_SOURCES = tests/server_check.c
 tests_server_check_LDADD = $(DAEMON_LIBS)
 tests_report_SOURCES = \
