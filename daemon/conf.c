@@ -132,19 +132,20 @@ static int begin_section(struct reading *r, char *head)
 static int daemon_key(struct reading *r, const char *key, const char *value)
 {
 	unsigned bit = setting_bit(key);
-	struct options spare = {0};
-	char *copy;
+	struct options *o = r->options, spare = {0};
+	int e;
 
 	if (!bit)
 		return -ENOENT;
 	/* What the command line says is checked here all the same. */
-	if (r->options->given & bit)
-		return setting_take(&spare, key, value);
-	/* Kept for the life of the process, as argv is. */
-	copy = strdup(value);
-	if (!copy)
-		return tarn_fail(ENOMEM, "out of memory");
-	return setting_take(r->options, key, copy);
+	e = setting_take(o->given & bit ? &spare : o, key, value);
+	/* The one that is kept as it is: libinih's line does not last. */
+	if (e == 0 && o->socket == value) {
+		o->socket = strdup(value);
+		if (!o->socket)
+			e = tarn_fail(ENOMEM, "out of memory");
+	}
+	return e;
 }
 
 static int unknown_key(const struct reading *r, const char *key)

@@ -6,6 +6,8 @@
  * What memory was already given out under stays as it is until the next start,
  * and that is said. A file with an error in it changes nothing.
  */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -106,24 +108,39 @@ static void tell_settings(struct keeper *keeper)
 	keeper_tell(keeper, D_SETTINGS, &message, sizeof(message), NULL, 0);
 }
 
+static int read_again(struct keeper *keeper, struct config *config)
+{
+	struct options options = keeper->line;
+	int r = config_read(&options, config);
+
+	if (r == 0 && !options.socket)
+		r = tarn_fail(EINVAL, "%s names no socket any more",
+			options.config);
+	if (r == 0)
+		reload_settings(keeper, &options);
+	/* The path in use is that of the start. */
+	if (options.socket != keeper->line.socket)
+		free((char *)options.socket);
+	return r;
+}
+
 void keeper_reload(struct keeper *keeper)
 {
 	static struct config config;
-	struct options options = keeper->line;
+	const char *path = keeper->line.config;
 
-	if (!options.config) {
+	if (!path) {
 		log_info("reload", log_text("config", "there is none"));
 		return;
 	}
-	if (config_read(&options, &config) < 0 || options_check(&options) < 0) {
+	if (read_again(keeper, &config) < 0) {
 		log_error("reload_failed",
 			log_text("error", tarn_fail_message()));
 		return;
 	}
-	reload_settings(keeper, &options);
 	reload_pools(keeper, &config);
 	keeper->config = config;
 	/* A server that is just dying is told by its successor's start. */
 	tell_settings(keeper);
-	log_info("reload", log_text("config", options.config));
+	log_info("reload", log_text("config", path));
 }
