@@ -70,5 +70,5 @@ run "$TARN" stop
 is 0 "$status" "the daemon ends"
 wait $waiter
 is 1 "$?" "and so does the wait"
-has "it has closed the connection" "$(cat third)" "which says why"
+has "it closed the connection" "$(cat third)" "which says why"
 finish

@@ -343,6 +343,19 @@ static void catch_up(struct connection *c)
 		;
 }
 
+int connection_hear(struct connection *c)
+{
+	int r = connection_ready(c);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&c->lock);
+	catch_up(c);
+	r = c->dead ? dead(c) : 0;
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
 static void sleep_until(struct connection *c, int64_t deadline)
 {
 	struct timespec t = {.tv_sec = deadline / 1000,

@@ -105,6 +105,10 @@ bool call_was_resent(struct connection *c, const struct call *call);
 int call_expect(const struct connection *c, const struct wire_message *reply,
 	uint16_t want, uint32_t min_size);
 
+/* What has come unasked, for who makes no call but may be told: that another
+ * server is there, or that the daemon is gone, -ECONNRESET. */
+int connection_hear(struct connection *c);
+
 /* A message that nobody answers. It never waits: what the socket does not take
  * now goes out before the next request. */
 int connection_notify(struct connection *c, uint16_t type, const void *body,

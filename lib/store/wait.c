@@ -10,15 +10,15 @@
  * addition that follows it either comes before we sleep, and we do not, or
  * after, and wakes us. Whoever is woken for nothing looks again: a look-up.
  *
- * A daemon that is gone wakes nobody, so its socket is looked at now and then.
- * A server that died is replaced behind the same socket, and writes on in the
+ * A daemon that is gone wakes nobody, so its socket is looked at now and then;
+ * so is what it says there unasked, which nobody else may be there to hear. A
+ * server that died is replaced behind the same socket, and writes on in the
  * same region: who waits does not notice.
  */
 #include "lib/store/wait.h"
 
 #include <limits.h>
 #include <linux/futex.h>
-#include <poll.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -36,22 +36,6 @@ static uint64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-static int check_alive(struct tarn_store *store)
-{
-	struct pollfd p = {0};
-	int r = connection_ready(&store->connection);
-
-	if (r < 0)
-		return r;
-	p.fd = store->connection.fd;
-	if (poll(&p, 1, 0) > 0 && p.revents & (POLLHUP | POLLERR | POLLNVAL))
-		return tarn_fail(ECONNRESET,
-			"daemon at %s: it has closed the connection, so "
-			"nothing will come any more",
-			store->socket);
-	return 0;
 }
 
 /* Until changed is no longer seen, or that time at the latest. */
@@ -104,7 +88,7 @@ int store_wait(
 			return -ETIMEDOUT;
 		r = 0;
 		if (now >= alive_at) {
-			r = check_alive(store);
+			r = connection_hear(&store->connection);
 			alive_at = now + SLICE_NS;
 		}
 		if (r >= 0)
