@@ -43,6 +43,7 @@ enum daemon_message {
 	D_KEEP,		      /* msg_keep, fd: hold it for the next server */
 	D_FORGET,	      /* msg_keep */
 	D_CLIENT_RULE,	      /* msg_client: it is under another rule now */
+	D_STOPPED,	      /* no body: a client has asked it to end */
 	D_CLIENT_SPEAKS,      /* msg_client: what version, before welcome */
 	D_DROP_SEGMENT,	      /* msg_segment: nothing lies in it any more */
 	/* server -> loader */

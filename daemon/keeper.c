@@ -63,6 +63,7 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 		{D_CLIENT_RULE, sizeof(struct msg_client)},
 		{D_LOADER_GONE, sizeof(struct msg_loader)},
 		{D_CLIENT_SPEAKS, sizeof(struct msg_client)},
+		{D_STOPPED, 0},
 		{D_BYE, 0},
 	};
 	size_t i;
@@ -90,6 +91,9 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 	case D_LOADER_GONE:
 		keeper_loader_gone(
 			keeper, ((struct msg_loader *)m->body)->number);
+		return 0;
+	case D_STOPPED:
+		keeper->stopping = 1;
 		return 0;
 	case D_CLIENT_SPEAKS:
 		client_speaks(keeper, (struct msg_client *)m->body);

@@ -113,6 +113,7 @@ struct keeper {
 
 	int signal_fd;
 	int shut; /* the door, since the server wants to end */
+	int stopping; /* a client asked for it */
 	int draining;
 	int finished; /* set once: leave the loop */
 	int status;

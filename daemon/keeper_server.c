@@ -109,7 +109,7 @@ static void replay_all(struct keeper *keeper)
 		client->who.flags |= CLIENT_SEEN;
 	}
 	keeper_replay(keeper, D_TAKEN_OVER, NULL, 0, NULL, 0);
-	if (keeper->draining)
+	if (keeper->draining || keeper->stopping)
 		keeper_replay(keeper, D_TERMINATE, NULL, 0, NULL, 0);
 }
 

@@ -314,6 +314,8 @@ static int stop(struct client *client, const struct wire_message *m)
 			geteuid(), client->uid);
 	log_info("stop", log_i64("pid", client->pid));
 	client->rule->server->draining = true;
+	/* Before the answer: it ends now, even if this server dies first. */
+	server_tell_keeper(client->rule->server, D_STOPPED, NULL, 0, NULL, 0);
 	client_reply(client, WIRE_DONE, m->serial, NULL, 0, NULL, 0);
 	return 0;
 }

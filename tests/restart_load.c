@@ -253,6 +253,37 @@ static void test_hanging(void)
 	ok(used_becomes(store, 0), "and back when the file lets go");
 }
 
+/* ---- the end ----------------------------------------------------------------
+ */
+
+/* Asked to end, it waits for a load that is under way, and dies. */
+static void test_stop(void)
+{
+	struct asked asked = {.store = store, .name = "last"};
+	double end = seconds() + 20;
+	int status = -1;
+	pthread_t thread;
+	pid_t loader;
+
+	asked.path = strdup(tensor_file("last", 5, LARGE));
+	if (pthread_create(&thread, NULL, load, &asked) != 0 ||
+		!await(is_filling).to)
+		bail("no load");
+	loader = child_named(daemon_.pid, "tarn-loader");
+	kill(loader, SIGSTOP);
+	is_int(0, tarn_store_stop(store), "the daemon is asked to end");
+	kill(server_of(&daemon_), SIGKILL);
+	pthread_join(thread, NULL);
+	ok(asked.r == -ESHUTDOWN || asked.r == -ECONNRESET,
+		"the load ends with an error: %s", asked.why);
+	kill(loader, SIGCONT);
+	while (seconds() < end &&
+		waitpid(daemon_.pid, &status, WNOHANG) != daemon_.pid)
+		usleep(10000);
+	is_int(0, status, "what one server was asked, the next one does");
+	free((char *)asked.path);
+}
+
 int main(void)
 {
 	const char *const args[] = {"--budget", "512M", "--idle", "1", NULL};
@@ -269,8 +300,8 @@ int main(void)
 	test_progress();
 	test_hanging();
 	ok(used_becomes(store, 0), "in the end nothing is taken");
+	test_stop();
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&daemon_), "the daemon ends in peace");
 	remove_files();
 	return done();
 }
