@@ -383,6 +383,7 @@ GROWTH_TESTS = \
 	tests/daemon_shrink \
 	tests/pool_extent \
 	tests/pressure \
+	tests/pressure_stall \
 	tests/table_churn \
 	tests/table_million \
 	$(NULL)
@@ -398,7 +399,14 @@ tests_daemon_pressure_SOURCES = \
 	tests/daemon_pressure.c \
 	$(DAEMON_KIT)
 tests_daemon_pressure_LDADD = $(DAEMON_LIBS)
+VALGRIND_EXCEPT += tests/pressure_stall
 tests_pressure_SOURCES = tests/pressure.c
+tests_pressure_stall_SOURCES = \
+	tests/cgroup_kit.c \
+	tests/cgroup_kit.h \
+	tests/pressure_stall.c \
+	$(DAEMON_KIT)
+tests_pressure_stall_LDADD = $(DAEMON_LIBS)
 tests_pressure_LDADD = $(DAEMON_LIBS)
 tests_daemon_room_SOURCES = tests/daemon_room.c $(DAEMON_KIT)
 tests_daemon_shrink_SOURCES = \
