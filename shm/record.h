@@ -16,6 +16,13 @@
 #define RECORD_ALIGN 64u
 #define RECORD_SIZE_MIN (sizeof(struct name_record) + RECORD_ALIGN)
 #define RECORD_SIZE_MAX (sizeof(struct name_record) + NAME_SIZE_MAX)
+/* Records are made for names of up to so many bytes, or the most. */
+#define RECORD_NAME_SHORT 64u
+#define RECORD_NAME_MIDDLE 256u
+static_assert(2 * sizeof(struct name_record) + RECORD_NAME_SHORT +
+			      RECORD_NAME_MIDDLE ==
+		      RECORD_SIZE_MAX,
+	"a hole of the largest is one of each of the others");
 
 /* Names with one hash share a chain. With a random seed some ten are much;
  * the end is for one who knows the seed, or a region gone wrong. */
