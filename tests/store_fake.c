@@ -98,6 +98,27 @@ static tarn_store *open_fake(struct fake *fake, enum fake_mode mode)
 	return store;
 }
 
+/* One of protocol 1, as the fake is. */
+static void test_publish(void)
+{
+	int64_t n = 4 << 20, at = 1;
+	struct tarn_publish_item item = {.name = "x"};
+	struct fake fake;
+	tarn_store *store = open_fake(&fake, FAKE_GOOD);
+
+	is_int(0, tarn_store_create(store, TARN_U8, 1, &n, 0, &item.tensor),
+		"a tensor is created without asking");
+	is_int(-ENOTSUP, tarn_store_publish(store, &item, 1, NULL, NULL),
+		"an old daemon cannot publish it");
+	has_str("older than this library", tarn_error_message(),
+		"which is said");
+	is_int(0, tarn_tensor_set_f64(item.tensor, &at, 1),
+		"and it can still be written");
+	tarn_tensor_unref(item.tensor);
+	fake_stop(&fake);
+	tarn_store_unref(store);
+}
+
 static void test_status(void)
 {
 	struct tarn_store_status status;
@@ -354,6 +375,7 @@ int main(void)
 	fds = count_fds();
 	test_open();
 	test_status();
+	test_publish();
 	test_restart();
 	test_load();
 	loads_badly(FAKE_LOAD_DIES, ECONNRESET, "it closed the connection", 1,
