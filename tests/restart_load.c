@@ -34,6 +34,13 @@ static uint64_t used(void)
 	return s.used;
 }
 
+/* And until the next one has looked at everything. */
+static void kill_server(void)
+{
+	server_kill(&daemon_);
+	used();
+}
+
 /* ---- what the table says --------------------------------------------------
  */
 
@@ -132,7 +139,7 @@ static void test_stopped(void)
 	loader = child_named(daemon_.pid, "tarn-loader");
 	if (!left.to || loader <= 0 || kill(loader, SIGSTOP) < 0)
 		bail("the load was not caught");
-	server_kill(&daemon_);
+	kill_server();
 	pthread_join(thread, NULL);
 	is_int(0, asked.r, "the load is done once more: %s", asked.why);
 	is_int(1, tensor_check(store, "large/x", 1, LARGE), "right bytes");
@@ -140,7 +147,7 @@ static void test_stopped(void)
 	ok(now.from == left.from && now.to == left.to,
 		"what the old loader was filling is in quarantine");
 	ok(apart(left, range_of("large/x")), "the load went elsewhere");
-	server_kill(&daemon_);
+	kill_server();
 	now = find(is_quarantined);
 	ok(now.from == left.from && now.to == left.to,
 		"there it stays when the next server dies");
@@ -240,7 +247,7 @@ static void test_hanging(void)
 	pid = load_what_hangs();
 	left = await(is_filling);
 	ok(hang_has_caught(1) && left.to, "a load hangs in its file");
-	server_kill(&daemon_);
+	kill_server();
 	kill(pid, SIGKILL);
 	now = find(is_quarantined);
 	ok(now.from == left.from && now.to == left.to,
