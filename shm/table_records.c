@@ -192,10 +192,16 @@ int record_new(struct table_writer *writer, const char *name, size_t size,
 void record_erase(struct table_writer *writer, uint64_t offset)
 {
 	struct name_record *record = record_of(writer->table, offset);
+	int newer = commit_of(record, 0) > commit_of(record, 1) ? 0 : 1;
 
-	for (int i = 0; i < 2; i++)
-		atomic_store_explicit(
-			&record->versions[i].commit, 0, memory_order_relaxed);
+	/* The older one first: alone, it would stand again, for who reads
+	 * just now and, if this process dies here, for ever. Release: pairs
+	 * with the acquire load in version_pick; who finds the newer one gone
+	 * finds the older one gone when he looks again. */
+	atomic_store_explicit(&record->versions[1 - newer].commit, 0,
+		memory_order_relaxed);
+	atomic_store_explicit(
+		&record->versions[newer].commit, 0, memory_order_release);
 	/* Pairs with the acquire fence in version_still: who reads a byte of
 	 * the next name sees that the commit number is gone. */
 	atomic_thread_fence(memory_order_release);
