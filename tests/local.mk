@@ -259,9 +259,20 @@ tests_store_fork_SOURCES = \
 VALGRIND_EXCEPT += tests/lease_pages tests/store_fork
 
 # The protocols, model-checked.
-EXTRA_DIST += tests/models/README tests/models/lease.pml
-dist_check_SCRIPTS += tests/models.sh
-TESTS += tests/models.sh
+EXTRA_DIST += \
+	tests/models/README \
+	tests/models/lease.pml \
+	tests/models/resume.pml \
+	tests/models/table.pml \
+	tests/models_kit.sh \
+	$(NULL)
+MODEL_TESTS = \
+	tests/models_lease.sh \
+	tests/models_lease_broken.sh \
+	tests/models_names.sh \
+	$(NULL)
+dist_check_SCRIPTS += $(MODEL_TESTS)
+TESTS += $(MODEL_TESTS)
 
 # Files.
 check_PROGRAMS += \

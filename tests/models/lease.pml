@@ -19,7 +19,7 @@
  * What may be set from outside: STORAGES, CLIENTS, each with OPS operations
  * and two lease pages of one slot; CRASHES of the server, DEATHS of clients;
  * GENERATIONS of each storage. What may be broken, to see it found: see
- * models.sh.
+ * models_lease_broken.sh.
  */
 #ifndef STORAGES
 #define STORAGES 1
