@@ -516,6 +516,7 @@ TESTS += tests/conf.sh
 PUBLISH_TESTS = \
 	tests/publish \
 	tests/publish_hostile \
+	tests/publish_restart \
 	tests/publish_sealed \
 	$(NULL)
 check_PROGRAMS += $(PUBLISH_TESTS)
@@ -529,6 +530,7 @@ tests_publish_SOURCES = \
 	tests/publish.c \
 	$(NULL)
 tests_publish_hostile_SOURCES = tests/publish_hostile.c $(DAEMON_KIT)
+tests_publish_restart_SOURCES = tests/publish_restart.c $(DAEMON_KIT)
 tests_publish_sealed_SOURCES = tests/publish_sealed.c $(DAEMON_KIT)
 
 # The trust model: what the man page promises, line by line.

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The server is killed while somebody publishes without pause: each call comes
+ * to its end, each has raised the version by exactly one, and at the end no
+ * byte is taken that should not be.
+ */
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "base/checked.h"
+#include "tests/daemon_helper.h"
+#include "tests/tap.h"
+#include "tests/witness.h"
+
+/* One fewer than the keeper takes for a server that cannot work. */
+#define KILLS 4
+#define PAUSE_US 150000
+
+/* In a process of its own: kills, and ends. */
+static pid_t killer(pid_t keeper)
+{
+	pid_t pid = fork();
+
+	if (pid)
+		return pid;
+	for (int i = 0; i < KILLS; i++) {
+		pid_t server = child_named(keeper, "tarn-server");
+
+		/* At another point of what it does each time. */
+		usleep(PAUSE_US + (unsigned)i * 1237);
+		if (server > 0)
+			kill(server, SIGKILL);
+	}
+	_exit(0);
+}
+
+/* Small ones travel in the message, then a copy, then what is adopted. */
+static int publish(tarn_store *store, long n, uint64_t *ret_version)
+{
+	static const int64_t sizes[] = {100, 1 << 20, 3 << 20};
+	int64_t size = sizes[n % 3];
+	struct tarn_publish_item item = {.name = "again"};
+	int r;
+
+	r = tarn_store_create(store, TARN_U8, 1, &size, 0, &item.tensor);
+	if (r < 0)
+		return r;
+	memset(tarn_tensor_data(item.tensor), (int)(n % 251), (size_t)size);
+	r = tarn_store_publish(store, &item, 1, NULL, ret_version);
+	tarn_tensor_unref(item.tensor);
+	return r;
+}
+
+static bool has_bytes(tarn_store *store, long n)
+{
+	tarn_tensor *t = NULL;
+	const unsigned char *p;
+	uint64_t i, size;
+
+	if (tarn_store_lookup(store, "again", &t) < 0)
+		return false;
+	p = tarn_tensor_data(t);
+	size = tarn_storage_size(tarn_tensor_storage(t));
+	for (i = 0; i < size && p[i] == n % 251; i++)
+		;
+	tarn_tensor_unref(t);
+	return i == size;
+}
+
+static void test_kills(tarn_store *store, pid_t keeper)
+{
+	struct tarn_store_status s = {0};
+	uint64_t version = 0;
+	pid_t pid = killer(keeper);
+	int r = 0, status = 0;
+	long n = 0;
+	bool right = true;
+
+	while (waitpid(pid, &status, WNOHANG) == 0 && r == 0 && right) {
+		r = publish(store, n, &version);
+		right = version == (uint64_t)n + 1 && has_bytes(store, n);
+		n++;
+	}
+	if (!is_int(0, r, "each of many publications comes to its end"))
+		diag("%s", tarn_error_message());
+	is_int(n, (int64_t)version, "and was done once");
+	ok(right, "with the right bytes");
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	tarn_store_remove(store, "again");
+	for (int ms = 0; ms < 5000; ms += 5) {
+		if (tarn_store_get_status(store, &s) == 0 && s.storages == 0)
+			break;
+		usleep(5000);
+	}
+	is_int(0, (int64_t)s.storages, "no storage is left");
+	is_int(0, (int64_t)s.used, "nor any byte");
+	diag("%ld publications, %d kills", n, KILLS);
+}
+
+int main(void)
+{
+	struct daemon daemon;
+	tarn_store *store = NULL;
+
+	daemon_start(&daemon, "again.sock", NULL);
+	if (tarn_store_open(daemon.socket, &store) < 0)
+		bail("%s", tarn_error_message());
+	test_kills(store, daemon.pid);
+	tarn_store_unref(store);
+	is_int(0, daemon_stop(&daemon), "the daemon ends in peace");
+	return done();
+}
