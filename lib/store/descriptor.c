@@ -43,8 +43,11 @@ static int check_header(const struct tarn_descriptor *d, uint64_t instance)
 	return 0;
 }
 
-static int check_unused(const struct tarn_descriptor *d)
+static int check_rank(const struct tarn_descriptor *d)
 {
+	if (d->ndim > TARN_MAX_NDIM)
+		return tarn_fail(EBADMSG, "descriptor: rank %u, %d is the most",
+			d->ndim, TARN_MAX_NDIM);
 	for (int i = d->ndim; i < TARN_MAX_NDIM; i++)
 		if (d->shape[i] || d->stride[i])
 			return tarn_fail(EBADMSG,
@@ -55,29 +58,19 @@ static int check_unused(const struct tarn_descriptor *d)
 	return 0;
 }
 
-int descriptor_check(const struct tarn_descriptor *descriptor,
-	uint64_t instance, struct tarn_layout *ret_layout)
+int descriptor_check(const struct tarn_descriptor *d, uint64_t instance,
+	struct tarn_layout *ret_layout)
 {
-	struct tarn_descriptor d;
-	struct tarn_layout layout = {0};
-	int r;
+	struct tarn_layout layout = {
+		.dtype = d->dtype, .ndim = d->ndim, .offset = d->offset};
+	int r = check_header(d, instance);
 
-	/* It may lie in memory that somebody else still writes. */
-	memcpy(&d, descriptor, sizeof(d));
-	r = check_header(&d, instance);
+	if (r >= 0)
+		r = check_rank(d);
 	if (r < 0)
 		return r;
-	if (d.ndim > TARN_MAX_NDIM)
-		return tarn_fail(EBADMSG, "descriptor: rank %u, %d is the most",
-			d.ndim, TARN_MAX_NDIM);
-	r = check_unused(&d);
-	if (r < 0)
-		return r;
-	layout.dtype = d.dtype;
-	layout.ndim = d.ndim;
-	layout.offset = d.offset;
-	memcpy(layout.shape, d.shape, sizeof(layout.shape));
-	memcpy(layout.stride, d.stride, sizeof(layout.stride));
+	memcpy(layout.shape, d->shape, sizeof(layout.shape));
+	memcpy(layout.stride, d->stride, sizeof(layout.stride));
 	if (tarn_layout_check(&layout) < 0)
 		return tarn_fail_prefix(-EBADMSG, "descriptor: ");
 	*ret_layout = layout;
@@ -146,6 +139,7 @@ int tarn_store_import(tarn_store *store,
 	uint64_t base;
 	int r;
 
+	/* It may lie in memory that somebody else still writes. */
 	memcpy(&d, descriptor, sizeof(d));
 	r = descriptor_check(&d, store->instance, &layout);
 	if (r < 0)
@@ -156,7 +150,7 @@ int tarn_store_import(tarn_store *store,
 	r = descriptor_fits(&d, &layout, &entry, &base);
 	if (r < 0)
 		return r;
-	return tarn_tensor_new(storage, base, &layout, ret);
+	return tarn_tensor_new_checked(storage, base, &layout, ret);
 }
 
 int tarn_store_export(tarn_store *store, const tarn_tensor *tensor,

@@ -7,7 +7,8 @@
 #include "shm/table.h"
 
 /* Is it a descriptor of this daemon, and whole? The layout in it is good, the
- * storage it names has not been looked at. -EBADMSG, -ESTALE. */
+ * storage it names has not been looked at. It lies in private memory, where it
+ * stays as it was checked. -EBADMSG, -ESTALE. */
 int descriptor_check(const struct tarn_descriptor *descriptor,
 	uint64_t instance, struct tarn_layout *ret_layout);
 

@@ -56,18 +56,11 @@ static int check_reach(
 	return out_of_reach(layout, base, size, what);
 }
 
-int tarn_tensor_new(tarn_storage *storage, uint64_t base,
+int tarn_tensor_new_checked(tarn_storage *storage, uint64_t base,
 	const struct tarn_layout *layout, tarn_tensor **ret)
 {
-	tarn_tensor *t;
-	int r = tarn_layout_check(layout);
+	tarn_tensor *t = malloc(sizeof(*t));
 
-	if (r < 0)
-		return r;
-	r = check_reach(layout, base, storage->size);
-	if (r < 0)
-		return r;
-	t = malloc(sizeof(*t));
 	if (!t)
 		return tarn_fail(ENOMEM, "tensor: out of memory");
 	atomic_init(&t->refs, 1);
@@ -76,6 +69,16 @@ int tarn_tensor_new(tarn_storage *storage, uint64_t base,
 	t->layout = *layout;
 	*ret = t;
 	return 0;
+}
+
+int tarn_tensor_new(tarn_storage *storage, uint64_t base,
+	const struct tarn_layout *layout, tarn_tensor **ret)
+{
+	int r = tarn_layout_check(layout);
+
+	if (r >= 0)
+		r = check_reach(layout, base, storage->size);
+	return r < 0 ? r : tarn_tensor_new_checked(storage, base, layout, ret);
 }
 
 int tarn_tensor_alloc(

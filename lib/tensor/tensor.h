@@ -13,6 +13,11 @@ struct tarn_tensor {
 	struct tarn_layout layout;
 };
 
+/* tarn_tensor_new for who has checked that layout is good and that all of it
+ * lies in the storage. */
+int tarn_tensor_new_checked(tarn_storage *storage, uint64_t base,
+	const struct tarn_layout *layout, tarn_tensor **ret);
+
 /* New zeroed memory in C order; zero bytes, whatever they mean in dtype. */
 int tarn_tensor_alloc(int dtype, int ndim, const int64_t *shape,
 	tarn_tensor **ret);
