@@ -318,6 +318,8 @@ int segment_come(struct server *server, const struct msg_segment *from,
 	struct wire_message *m);
 /* Nothing will come of the one that was offered. */
 void segment_forget(struct server *server);
+/* The keeper has told of all that there are: others went. */
+int segments_rebuild(struct rule *rule);
 void segments_free(struct rule *rule);
 /* Copies size bytes to a place in the pool that was taken (alloc.h), across
  * the borders of segments; from NULL writes zeroes. */

@@ -142,8 +142,10 @@ static int rebuild_storage(struct rule *rule, uint32_t index)
 static int rebuild_rule(struct rule *rule)
 {
 	uint32_t n = rule->table.header->n_storages;
-	int r = n ? storage_reserve(rule, n - 1) : 0;
+	int r = segments_rebuild(rule);
 
+	if (r == 0 && n)
+		r = storage_reserve(rule, n - 1);
 	if (r < 0)
 		return r;
 	table_each(rule->writer, count_name, rule);

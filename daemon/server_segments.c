@@ -133,6 +133,17 @@ int segment_come(struct server *server, const struct msg_segment *from,
 	return 0;
 }
 
+int segments_rebuild(struct rule *rule)
+{
+	int r = reserve(rule, rule->table.header->n_segments);
+
+	for (uint32_t i = 0; r == 0 && i < rule->n_segments; i++)
+		if (rule->segments[i].fd < 0 &&
+			rule->table.segments[i].state == SEGMENT_READY)
+			table_drop_segment(rule->writer, i);
+	return r;
+}
+
 void segments_free(struct rule *rule)
 {
 	for (uint32_t i = 0; i < rule->n_segments; i++) {

@@ -4,13 +4,16 @@
  * what stays warm, then all of it; out of keeper, server and loader at once,
  * out of a client at its next look. What stays around a hole is untouched, and
  * what comes next takes the hole's place, also under the eyes of a client that
- * had the old one mapped there.
+ * had the old one mapped there. A new server finds all that as it is.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <tarn/report.h>
 
 #include "base/fd.h"
 #include "tests/cgroup_kit.h"
@@ -173,6 +176,24 @@ static void in_the_middle(const char *const *files)
 	drop_name("new");
 }
 
+/* Another server finds the same segments, and knows of the same that went. */
+static void restarted(void)
+{
+	pid_t old = child_named(server.pid, "tarn-server");
+	struct tarn_check *check = NULL;
+
+	raw_close(&raw);
+	kill(old, SIGKILL);
+	while (child_named(server.pid, "tarn-server") == old ||
+		child_named(server.pid, "tarn-server") == 0)
+		usleep(10000);
+	if (tarn_store_check(store, &check) < 0)
+		bail("check: %s", tarn_error_message());
+	is_int(0, check->n_faults, "a new server's books are in order");
+	tarn_check_free(check);
+	raw_open(&raw, server.socket);
+}
+
 static int run(void)
 {
 	const char *files[4];
@@ -190,7 +211,9 @@ static int run(void)
 		bail("open: %s", tarn_error_message());
 	raw_open(&raw, server.socket);
 	down_to_nothing(files[0]);
+	restarted();
 	in_the_middle(files);
+	restarted();
 	is_int(0, (int64_t)wait_for(0), "in the end all of it goes");
 	tarn_store_unref(store);
 	if (before < 0)
