@@ -65,11 +65,11 @@ static void come(struct raw *raw, const char *socket)
 
 static void test_memory(pid_t keeper, pid_t server, unsigned long before)
 {
-	unsigned long after = resident_kib(keeper) + resident_kib(server);
-
 #ifdef __SANITIZE_ADDRESS__
 	skip(1, "a sanitizer's shadow is memory too");
 #else
+	unsigned long after = resident_kib(keeper) + resident_kib(server);
+
 	ok(after - before <= CLIENTS * CLIENT_KIB,
 		"%d clients take %lu KiB of keeper and server, at most %d "
 		"each",

@@ -72,6 +72,8 @@ static void make_rule(uint32_t number)
 	int fd = memfd_create("tarn-test", MFD_CLOEXEC);
 
 	*rule = (struct rule) {.server = &server, .number = number};
+	for (int kind = 0; kind < QUOTA_KINDS; kind++)
+		rule->quota.limit[kind] = UINT64_MAX;
 	if (fd < 0 || table_create(fd, 7, 4711, number, 0, &rule->table) < 0 ||
 		table_writer_new(&rule->table, &rule->writer) < 0 ||
 		alloc_new(&rule->alloc) < 0 ||
