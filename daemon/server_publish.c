@@ -300,6 +300,8 @@ void publish_start(struct client *client, struct wire_message *message)
 		return refuse(p, r);
 	if (p->message.again && publish_was_done(p))
 		return publish_end(p);
+	if (p->message.again && (r = publish_check_doubt(p)) < 0)
+		return refuse(p, r);
 	go_on(p);
 }
 

@@ -46,6 +46,7 @@ struct publish {
 	uint32_t prefix_size;
 	uint32_t flags; /* PUBLISH_* */
 	uint64_t life_ns;
+	uint64_t since; /* as in msg_publish */
 	uint32_t n_working; /* sources that the worker has */
 	bool asked_to_grow;
 	bool parked; /* waits for memory to come back, asks for none */
@@ -73,3 +74,5 @@ int publish_parse(struct publish *publish);
 int publish_commit(struct publish *publish);
 /* It was done before, by a server that died: answered again. False: not. */
 bool publish_was_done(struct publish *publish);
+/* It may have been: others were there since. 0, or -EIO. */
+int publish_check_doubt(const struct publish *publish);

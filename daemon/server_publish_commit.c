@@ -332,3 +332,22 @@ bool publish_was_done(struct publish *p)
 	free(answer.head);
 	return done;
 }
+
+/* One that is done twice would undo what others did in between. */
+int publish_check_doubt(const struct publish *p)
+{
+	const unsigned char *at = p->names.at;
+	struct named named;
+
+	for (uint32_t i = 0; i < p->names.n && p->since; i++)
+		if (name_next(&p->names, &at, &named) == 0 &&
+			table_written_since(&p->rule->table, named.name,
+				named.name_size, p->since))
+			return tarn_fail(EIO,
+				"\"%.*s\" was published or removed by others "
+				"while the daemon's server was replaced: "
+				"nobody can tell whether this publication was "
+				"done; look at it, and publish again if not",
+				(int)named.name_size, named.name);
+	return 0;
+}

@@ -40,7 +40,7 @@ static int check_head(const struct msg_publish *head)
 	if (head->n_sources > PUBLISH_SOURCES_MAX ||
 		head->n_names > LOAD_NAMES_MAX ||
 		head->prefix_size > TARN_NAME_MAX ||
-		head->flags & ~(PUBLISH_REPLACE | PUBLISH_NEW) || head->pad)
+		head->flags & ~(PUBLISH_REPLACE | PUBLISH_NEW))
 		return tarn_fail(EINVAL,
 			"publish: %u sources, %u names, a prefix of %u bytes, "
 			"flags %#x: beyond the limits",
@@ -210,6 +210,7 @@ int publish_parse(struct publish *p)
 			EPROTO, "publish: the message ends in a source");
 	p->flags = head->flags;
 	p->life_ns = head->life_ns;
+	p->since = head->since;
 	p->prefix_size = head->prefix_size;
 	r = parse_sources(p, head->n_sources, sources);
 	if (r == 0)

@@ -102,7 +102,9 @@ struct table_header {
 	_Atomic uint32_t n_buckets;
 	_Atomic uint32_t changed; /* bumped with each commit: a futex */
 	uint32_t pad2;
-	uint64_t pad3[5];
+	/* No commit above it has removed a name; 0 before protocol 2. */
+	_Atomic uint64_t removed;
+	uint64_t pad3[4];
 
 	/* 4th: counts; written by the server */
 	_Atomic uint32_t n_pools;
@@ -340,6 +342,10 @@ int64_t table_expire(struct table_writer *writer, uint64_t now);
 int table_find_token(const struct table *table, const char *name,
 	size_t name_size, uint64_t token, struct tarn_descriptor *ret,
 	uint64_t *ret_version);
+/* May commit number since, or one after it, have written the name? True also
+ * if it is not there and any name was removed since. */
+bool table_written_since(const struct table *table, const char *name,
+	size_t name_size, uint64_t since);
 /* Wakes who waits on header.changed, for what is no commit: bytes landed, a
  * storage's state. */
 void table_wake(struct table_writer *writer);

@@ -2,7 +2,8 @@
 /*
  * Was a request done? Each version carries the token of the request that wrote
  * it, so a server that took over can tell, as long as the version is one of
- * the two that a name keeps.
+ * the two that a name keeps. Where it is not, whoever has written the name
+ * since may have displaced it.
  */
 #include <string.h>
 
@@ -35,4 +36,21 @@ int table_find_token(const struct table *table, const char *name,
 		return 0;
 	}
 	return -ENOENT;
+}
+
+bool table_written_since(const struct table *table, const char *name,
+	size_t name_size, uint64_t since)
+{
+	uint64_t hash = name_hash(name, name_size, table->hash_seed), commit;
+	const struct name_record *record;
+	uint64_t offset;
+	uint32_t hops;
+
+	offset = chain_find(table, name, name_size, hash, &hops);
+	if (!offset)
+		return atomic_load_explicit(&table->header->removed,
+			       memory_order_relaxed) >= since;
+	record = record_of(table, offset);
+	version_pick(record, committed_of(table), &commit);
+	return commit >= since;
 }

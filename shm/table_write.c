@@ -52,10 +52,16 @@ uint64_t version_pend(struct table_writer *writer, uint64_t offset,
 	struct name_record *record = record_of(writer->table, offset);
 	struct standing s = standing(writer->table, record);
 	uint64_t version = s.old < 0 ? 1 : record->versions[s.old].version + 1;
+	uint64_t commit = committed_of(writer->table) + 1;
 	int i = s.pending >= 0 ? s.pending : s.old >= 0 ? 1 - s.old : 0;
 
-	version_write(record, i, committed_of(writer->table) + 1, version,
-		flags, &writer->stamp, descriptor);
+	/* Before the commit, so that it holds after a crash; too high after an
+	 * abort, which at worst puts something in doubt. */
+	if (flags & NAME_REMOVED)
+		atomic_store_explicit(&writer->table->header->removed, commit,
+			memory_order_relaxed);
+	version_write(
+		record, i, commit, version, flags, &writer->stamp, descriptor);
 	if (s.pending < 0)
 		stack_push(&writer->touched, offset); /* reserved before */
 	return version;

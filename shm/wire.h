@@ -199,7 +199,10 @@ struct msg_publish {
 	uint32_t prefix_size; /* with PUBLISH_REPLACE */
 	uint32_t flags;	      /* PUBLISH_* */
 	uint64_t life_ns;     /* from now on; 0: without end */
-	uint64_t pad;
+	/* header.committed + 1 before it was first sent; 0: not known. Said
+	 * again it is refused if it cannot be told whether it was done: if
+	 * others have published or removed a name since. */
+	uint64_t since;
 };
 #define PUBLISH_SOURCES_MAX 64u /* WIRE_FDS_MAX */
 #define PUBLISH_INLINE_MAX 49152u /* of all sources; fits a frame with names */

@@ -515,6 +515,7 @@ TESTS += tests/conf.sh
 # What clients publish.
 PUBLISH_TESTS = \
 	tests/publish \
+	tests/publish_again \
 	tests/publish_hostile \
 	tests/publish_restart \
 	tests/publish_sealed \
@@ -529,6 +530,7 @@ tests_publish_SOURCES = \
 	tests/daemon_helper.h \
 	tests/publish.c \
 	$(NULL)
+tests_publish_again_SOURCES = tests/publish_again.c $(DAEMON_KIT)
 tests_publish_hostile_SOURCES = tests/publish_hostile.c $(DAEMON_KIT)
 tests_publish_restart_SOURCES = tests/publish_restart.c $(DAEMON_KIT)
 tests_publish_sealed_SOURCES = tests/publish_sealed.c $(DAEMON_KIT)

@@ -71,12 +71,18 @@ static int put_names(struct body *b, const struct plan *plan,
 	return r;
 }
 
-static int write_message(struct body *b, const struct plan *plan,
-	const struct tarn_publish_item *items, size_t n,
-	const struct tarn_publish_options *options)
+static int write_message(const struct tarn_store *store, struct body *b,
+	const struct plan *plan, const struct tarn_publish_item *items,
+	size_t n, const struct tarn_publish_options *options)
 {
 	struct msg_publish head = {
-		.n_sources = plan->n_sources, .n_names = (uint32_t)n};
+		.n_sources = plan->n_sources,
+		.n_names = (uint32_t)n,
+		/* Relaxed: whatever it is, this is not published yet. */
+		.since = atomic_load_explicit(&store->table.header->committed,
+				 memory_order_relaxed) +
+			 1,
+	};
 	int r = set_options(&head, options);
 
 	if (r < 0)
@@ -177,7 +183,7 @@ static int publish(struct tarn_store *store,
 
 	r = plan_make(store, items, n, &plan);
 	if (r >= 0)
-		r = write_message(&body, &plan, items, n, options);
+		r = write_message(store, &body, &plan, items, n, options);
 	if (r < 0)
 		tarn_fail_prefix(r, "publish: ");
 	else

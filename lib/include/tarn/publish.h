@@ -73,6 +73,8 @@ struct tarn_publish_options {
  * what it reaches, in C order), and stay what they are.
  *
  * -EINVAL: a name is given twice, or is none. -EEXIST, -EPERM, -ENOSPC, -E2BIG.
+ * -EIO: the daemon's server died meanwhile, and since others have published or
+ * removed a name of these, nobody can tell whether it was done.
  */
 TARN_PUBLIC int tarn_store_publish(tarn_store *store,
 	const struct tarn_publish_item *items, size_t n,
