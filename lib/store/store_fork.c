@@ -19,6 +19,7 @@
  * Locks are taken in one order: that of the list, then of each store those of
  * store_lock below. Whoever adds one to a store adds it there.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,6 +31,7 @@
 /* For each word of the second connection: a fork waits so long for a daemon
  * that hangs, no longer. */
 #define FORK_TIMEOUT_MS 3000
+#define HEIR_TRIES 5
 
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct tarn_store *stores;
@@ -124,20 +126,31 @@ static void store_unlock(struct tarn_store *store)
 	pthread_mutex_unlock(&store->files.lock);
 }
 
+/* One attempt: a connection, and all leases in its pages. */
+static int heir_try(struct heir *heir, const struct tarn_store *store)
+{
+	int r = heir_connect(heir, store, FORK_TIMEOUT_MS, HELLO_CHILD);
+
+	if (r < 0)
+		return r;
+	r = lease_book_copy(&store->book, &store->table, &heir->slots,
+		more_slots, heir, &heir->by_entry);
+	if (r < 0)
+		heir_done(heir);
+	return r;
+}
+
+/* A server that dies meanwhile costs the connection, and the next one serves
+ * a new one at once: only many deaths in one fork leave a child without. */
 static struct heir *make_heir(const struct tarn_store *store)
 {
 	struct heir *heir = calloc(1, sizeof(*heir));
-	int r;
+	int r = -ECONNRESET;
 
 	if (!heir)
 		return NULL;
-	r = heir_connect(heir, store, FORK_TIMEOUT_MS, HELLO_CHILD);
-	if (r >= 0) {
-		r = lease_book_copy(&store->book, &store->table, &heir->slots,
-			more_slots, heir, &heir->by_entry);
-		if (r < 0)
-			heir_done(heir);
-	}
+	for (int i = 0; i < HEIR_TRIES && r == -ECONNRESET; i++)
+		r = heir_try(heir, store);
 	if (r < 0)
 		snprintf(heir->why, sizeof(heir->why), "%.*s",
 			(int)sizeof(heir->why) - 1, tarn_fail_message());
