@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A worker of the soak: publishes its own names, looks at everybody's, loads
- * files, and holds some tensors for long.
+ * files, holds some tensors for long, and now and then forks a child that
+ * holds them on.
  *
  * What ends with a clear error because a process was killed is tried again;
  * what is wrong is a fault.
@@ -170,6 +171,23 @@ static void look(struct work *w)
 		soak_verify(held->tensor, row, &held->number);
 }
 
+/* A child that never calls the library again, and outlives many things. */
+static void fork_holder(struct work *w)
+{
+	pid_t pid = fork();
+
+	if (pid != 0)
+		return;
+	if (fork() != 0)
+		_exit(0);
+	for (int n = 0; n < 10 && !atomic_load(&w->board->stop); n++) {
+		usleep(20000);
+		for (unsigned i = 0; i < SOAK_HELD; i++)
+			check_held(w, &w->held[i], "child");
+	}
+	_exit(0);
+}
+
 /* ---- loading --------------------------------------------------------- */
 
 static void load(struct work *w)
@@ -222,8 +240,10 @@ void soak_work(struct soak_board *board, unsigned me, uint64_t seed)
 			look(&w);
 		else if (dice < 98)
 			load(&w);
-		else
+		else if (dice < 99)
 			open_store(&w); /* a new one; old tensors stay */
+		else
+			fork_holder(&w);
 	}
 	for (unsigned i = 0; i < SOAK_HELD; i++) {
 		check_held(&w, &w.held[i], "worker");
