@@ -83,20 +83,34 @@ static const struct mapped_segment *mapping_of(
 	return NULL;
 }
 
+/* From a number on, up to another; that other one: there is none. */
+static uint32_t find_between(
+	const struct rule *rule, uint64_t offset, uint32_t from, uint32_t to)
+{
+	const struct table_segment *segments = rule->table.segments;
+
+	while (from < to && (segments[from].state != SEGMENT_READY ||
+				    segments[from].offset != offset))
+		from++;
+	return from;
+}
+
 /* The table's number of a segment that an earlier server had put there; one
  * beyond the last when it had not come to that, or had begun to drop it. They
  * are in the same order there, so that the search goes on behind the last that
- * was found. */
+ * was found; but for one that was dropped by a server that died before it told
+ * the keeper, which the next one put behind all others. */
 static uint32_t find_in_table(struct rule *rule, uint64_t offset)
 {
-	uint32_t n = rule->table.header->n_segments;
-	uint32_t i = rule->n_found;
+	uint32_t n = rule->table.header->n_segments, found = rule->n_found;
+	uint32_t i = find_between(rule, offset, found, n);
 
-	while (i < n && (rule->table.segments[i].state != SEGMENT_READY ||
-				rule->table.segments[i].offset != offset))
-		i++;
-	if (i < n)
-		rule->n_found = i + 1;
+	if (i == n) {
+		i = find_between(rule, offset, 0, found);
+		if (i == found)
+			return n;
+	}
+	rule->n_found = i + 1;
 	return i;
 }
 
