@@ -108,6 +108,10 @@ void server_look_around(struct server *server)
 	bool busy = server->n_clients || server->n_active ||
 		    server->n_publishes || count_names(server);
 
+	/* Until all was told, the books say of what is taken that it is free,
+	 * and segments would be given back that are in use. */
+	if (!server->serving)
+		return;
 	for (struct rule *rule = server->rules; rule; rule = rule->next)
 		if (rule->memory_freed)
 			load_go_on(rule);

@@ -578,3 +578,9 @@ tests_quotas_SOURCES = \
 	tests/witness.c \
 	tests/witness.h \
 	$(POOL_KIT)
+
+# A server's books, made by hand.
+check_PROGRAMS += tests/server_takeover
+TESTS += tests/server_takeover
+tests_server_takeover_SOURCES = tests/server_takeover.c
+tests_server_takeover_LDADD = $(DAEMON_LIBS)
