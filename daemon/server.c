@@ -190,9 +190,10 @@ struct rule *rule_find(struct server *server, uint32_t number)
 
 static void rule_leave(struct rule *rule)
 {
-	loader_free_all(rule);
+	/* Clients first: what they load is taken from the loaders. */
 	while (rule->clients)
 		client_free(rule->clients);
+	loader_free_all(rule);
 	rule->worker = worker_free(rule->worker);
 }
 
