@@ -128,40 +128,65 @@ static tarn_storage *try_ref(tarn_storage *storage)
 
 	if (!storage)
 		return NULL;
-	/* Relaxed: everything in it was written before it was remembered,
-	 * under the lock that we hold. */
-	refs = atomic_load_explicit(&storage->refs, memory_order_relaxed);
+	/* Acquire, here and where it is counted: pairs with the release store
+	 * in lease_book_finish; until then it has no reference. */
+	refs = atomic_load_explicit(&storage->refs, memory_order_acquire);
 	while (refs &&
 		!atomic_compare_exchange_weak_explicit(&storage->refs, &refs,
-			refs + 1, memory_order_relaxed, memory_order_relaxed))
+			refs + 1, memory_order_acquire, memory_order_acquire))
 		;
 	return refs ? storage : NULL;
 }
 
-static int hold_once(struct lease_book *book, const struct table *table,
-	uint32_t index, uint64_t generation, tarn_storage **ret_storage)
-{
-	uint64_t word = lease_word(index, generation);
-	struct lease_entry *entry = find(book, word);
-	uint32_t slot;
-	int r;
+/* What the book is asked for, and what comes of it. */
+struct wish {
+	uint32_t index;
+	uint64_t generation;
+	tarn_storage *(*make)(void); /* NULL: no object is needed */
+	tarn_storage *known;         /* a reference to one that lives */
+	tarn_storage *made;
+};
 
-	*ret_storage = NULL;
-	if (entry->word) {
-		*ret_storage = try_ref(entry->storage);
-		if (!*ret_storage)
-			entry->count++;
-		return 0;
-	}
-	r = reserve(book);
+/* Nobody of this process holds it; entry is where it goes. */
+static int add(struct lease_book *book, const struct table *table,
+	struct lease_entry *entry, struct wish *wish)
+{
+	uint64_t word = lease_word(wish->index, wish->generation);
+	uint32_t slot, capacity = book->capacity;
+	int r = reserve(book);
+
+	if (r >= 0)
+		r = lease_slots_take(&book->slots, table, wish->index,
+			wish->generation, &slot);
 	if (r < 0)
 		return r;
-	r = lease_slots_take(&book->slots, table, index, generation, &slot);
-	if (r < 0)
-		return r;
-	*find(book, word) =
-		(struct lease_entry) {.word = word, .slot = slot, .count = 1};
+	if (book->capacity != capacity)
+		entry = find(book, word);
+	*entry = (struct lease_entry) {
+		.word = word, .slot = slot, .count = 1, .storage = wish->made};
 	book->n_used++;
+	return 0;
+}
+
+static int hold_once(
+	struct lease_book *book, const struct table *table, struct wish *wish)
+{
+	struct lease_entry *entry =
+		find(book, lease_word(wish->index, wish->generation));
+
+	wish->known = try_ref(entry->storage);
+	if (wish->known)
+		return 0;
+	if (wish->make && !wish->made)
+		wish->made = wish->make();
+	if (wish->make && !wish->made)
+		return tarn_fail(
+			ENOMEM, "storage %u: out of memory", wish->index);
+	if (!entry->word)
+		return add(book, table, entry, wish);
+	entry->count++;
+	if (wish->made)
+		entry->storage = wish->made;
 	return 0;
 }
 
@@ -195,21 +220,21 @@ static int hold_failed(int r, uint32_t index, uint64_t generation)
 	}
 }
 
-int lease_book_hold(struct lease_book *book, const struct table *table,
-	uint32_t index, uint64_t generation, tarn_storage **ret_storage)
+static int hold(
+	struct lease_book *book, const struct table *table, struct wish *wish)
 {
 	const struct timespec nap = {.tv_nsec = BUSY_NAP_US * 1000};
 	uint64_t deadline = 0;
 	int r;
 
-	if (index >= TABLE_STORAGES_MAX || generation == 0 ||
-		generation >> TABLE_GENERATION_BITS)
+	if (wish->index >= TABLE_STORAGES_MAX || wish->generation == 0 ||
+		wish->generation >> TABLE_GENERATION_BITS)
 		return tarn_fail(ESTALE,
 			"storage %u, generation %llu: there is no such one",
-			index, (unsigned long long)generation);
+			wish->index, (unsigned long long)wish->generation);
 	for (;;) {
 		pthread_mutex_lock(&book->lock);
-		r = hold_once(book, table, index, generation, ret_storage);
+		r = hold_once(book, table, wish);
 		pthread_mutex_unlock(&book->lock);
 		if (r != -EBUSY)
 			break;
@@ -219,7 +244,40 @@ int lease_book_hold(struct lease_book *book, const struct table *table,
 			break;
 		nanosleep(&nap, NULL);
 	}
-	return r < 0 ? hold_failed(r, index, generation) : 0;
+	return r < 0 ? hold_failed(r, wish->index, wish->generation) : 0;
+}
+
+int lease_book_hold(struct lease_book *book, const struct table *table,
+	uint32_t index, uint64_t generation, tarn_storage **ret_storage)
+{
+	struct wish wish = {.index = index, .generation = generation};
+	int r = hold(book, table, &wish);
+
+	*ret_storage = wish.known;
+	return r;
+}
+
+int lease_book_open(struct lease_book *book, const struct table *table,
+	uint32_t index, uint64_t generation, tarn_storage *(*make)(void),
+	tarn_storage **ret)
+{
+	struct wish wish = {
+		.index = index, .generation = generation, .make = make};
+	int r = hold(book, table, &wish);
+
+	/* Made for a try in vain. */
+	if (r < 0 || wish.known)
+		free(wish.made);
+	if (r < 0)
+		return r;
+	*ret = wish.known ? wish.known : wish.made;
+	return wish.known ? 1 : 0;
+}
+
+void lease_book_finish(tarn_storage *storage)
+{
+	/* Release: pairs with the acquire load in try_ref. */
+	atomic_store_explicit(&storage->refs, 1, memory_order_release);
 }
 
 void lease_book_remember(struct lease_book *book, uint32_t index,

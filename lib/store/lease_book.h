@@ -20,7 +20,7 @@ struct lease_entry {
 	uint64_t word;	       /* lease_word(index, generation); 0: empty */
 	uint32_t slot;	       /* of the pages */
 	uint32_t count;	       /* holders in this process */
-	tarn_storage *storage; /* borrowed: alive, or being released */
+	tarn_storage *storage; /* borrowed: alive, being made or released */
 };
 
 struct lease_book {
@@ -48,6 +48,19 @@ bool lease_book_is_full(struct lease_book *book);
  */
 int lease_book_hold(struct lease_book *book, const struct table *table,
 	uint32_t index, uint64_t generation, tarn_storage **ret_storage);
+
+/*
+ * The same for who needs an object of the storage. 1: *ret is a reference to
+ * one that lives; 0: there is none, a hold was counted, and *ret is what make()
+ * gave, remembered already: it has no reference, so that nobody finds it, until
+ * the caller has finished it and says so; or it is dropped, and freed (free()).
+ * make may be NULL, then *ret is. -ENOMEM: it gave NULL.
+ */
+int lease_book_open(struct lease_book *book, const struct table *table,
+	uint32_t index, uint64_t generation, tarn_storage *(*make)(void),
+	tarn_storage **ret);
+/* It is whole, and the caller's is its first reference. */
+void lease_book_finish(tarn_storage *storage);
 
 /* Makes storage the one that later holds find. */
 void lease_book_remember(struct lease_book *book, uint32_t index,

@@ -50,6 +50,7 @@ struct shared_storage {
 	uint32_t pool;
 	uint64_t generation;
 	uint64_t base; /* byte of the pool */
+	bool inside;   /* it lies in one piece with the storage */
 	void *own;     /* a mapping of its own; NULL: it lies in a pool */
 	struct file_lock *_Atomic lock; /* NULL: it was never locked */
 };
@@ -108,9 +109,9 @@ int store_read_name(struct tarn_store *store, const char *name, size_t size,
 
 /* ---- store_leases.c --------------------------------------------------- */
 
-/* A hold on a storage, as lease_book_hold gives it. */
+/* A hold on a storage, as lease_book_open gives it. */
 int store_hold(struct tarn_store *store, uint32_t index, uint64_t generation,
-	tarn_storage **ret_known);
+	tarn_storage *(*make)(void), tarn_storage **ret);
 
 /* Gives a hold on a storage back; storage: the object that had it, or NULL. */
 void store_drop_lease(struct tarn_store *store, uint32_t index,

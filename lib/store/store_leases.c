@@ -74,15 +74,15 @@ static int more(struct tarn_store *store)
 }
 
 int store_hold(struct tarn_store *store, uint32_t index, uint64_t generation,
-	tarn_storage **ret_known)
+	tarn_storage *(*make)(void), tarn_storage **ret)
 {
 	int r = connection_ready(&store->connection);
 
 	if (r < 0)
 		return r;
 	for (;;) {
-		r = lease_book_hold(&store->book, &store->table, index,
-			generation, ret_known);
+		r = lease_book_open(&store->book, &store->table, index,
+			generation, make, ret);
 		if (r != -ENOSPC)
 			break;
 		r = more(store);

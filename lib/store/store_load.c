@@ -116,7 +116,7 @@ static int loading(struct load *load, const struct wire_message *reply)
 {
 	struct tarn_store *store = load->store;
 	struct msg_loading message;
-	tarn_storage *known = NULL;
+	tarn_storage *known;
 
 	if (reply->size < sizeof(message))
 		return tarn_fail(EPROTO,
@@ -126,7 +126,8 @@ static int loading(struct load *load, const struct wire_message *reply)
 	let_go(load);
 	memcpy(&message, reply->body, sizeof(message));
 	/* If it is gone already, the answer to come will say why. */
-	if (store_hold(store, message.index, message.generation, &known) < 0)
+	if (store_hold(store, message.index, message.generation, NULL, &known) <
+		0)
 		return 0;
 	if (known) {
 		tarn_storage_unref(known);

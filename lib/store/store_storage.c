@@ -16,6 +16,12 @@
 #include "lib/store/own_map.h"
 #include "lib/store/store.h"
 
+/* Both in one piece, for all but those that were another kind's before. */
+struct whole {
+	tarn_storage storage; /* first: what is freed */
+	struct shared_storage shared;
+};
+
 static void shared_release(void *arg)
 {
 	struct shared_storage *shared = arg;
@@ -26,7 +32,8 @@ static void shared_release(void *arg)
 	file_lock_free(shared->lock);
 	if (shared->own)
 		munmap(shared->own, own_mapped_size(shared->storage->size));
-	free(shared);
+	if (!shared->inside)
+		free(shared);
 }
 
 struct shared_storage *store_storage_of(const tarn_storage *storage)
@@ -53,41 +60,44 @@ static int map_bytes(const struct shared_storage *shared,
 		entry->size, ret);
 }
 
-/* With a lease held, which the new object takes over. */
-static int make_storage(struct tarn_store *store, uint32_t index,
-	uint64_t generation, const struct table_storage *entry,
-	tarn_storage **ret)
+/* As the book asks for it: what nobody can find. */
+static tarn_storage *make(void)
 {
-	_cleanup_free_ struct shared_storage *shared = NULL;
+	struct whole *whole = malloc(sizeof(*whole));
+
+	if (!whole)
+		return NULL;
+	atomic_init(&whole->storage.refs, 0);
+	return &whole->storage;
+}
+
+/* With a lease held, which the object takes over. */
+static int finish(struct tarn_store *store, uint32_t index, uint64_t generation,
+	const struct table_storage *entry, tarn_storage *made)
+{
+	struct shared_storage *shared = &((struct whole *)made)->shared;
 	bool writable;
 	void *addr;
 	int r;
 
-	shared = malloc(sizeof(*shared));
-	if (!shared)
-		return tarn_fail(ENOMEM, "storage %u: out of memory", index);
 	*shared = (struct shared_storage) {
 		.store = store,
+		.storage = made,
 		.index = index,
 		.pool = entry->pool,
 		.generation = generation,
 		.base = entry->base,
+		.inside = true,
 	};
 	r = map_bytes(shared, entry, &addr, &writable);
 	if (r < 0)
 		return r;
 	if (entry->flags & STORAGE_OWN)
 		shared->own = addr;
-	r = tarn_storage_new(TARN_STORAGE_SHARED, addr, entry->size, writable,
-		shared_release, shared, &shared->storage);
-	if (r < 0) {
-		if (shared->own)
-			munmap(addr, own_mapped_size(entry->size));
-		return r;
-	}
+	tarn_storage_init(made, TARN_STORAGE_SHARED, addr, entry->size,
+		writable, shared_release, shared);
 	store_ref(store);
-	*ret = shared->storage;
-	STEAL(shared);
+	lease_book_finish(made);
 	return 0;
 }
 
@@ -107,29 +117,29 @@ static int check_state(uint32_t index, const struct table_storage *entry)
 int store_storage(struct tarn_store *store, uint32_t index, uint64_t generation,
 	struct table_storage *ret_entry, tarn_storage **ret)
 {
-	tarn_storage *known, *made = NULL;
+	tarn_storage *storage;
+	bool known;
 	int r;
 
 	pool_map_look(&store->pools);
-	r = store_hold(store, index, generation, &known);
+	r = store_hold(store, index, generation, make, &storage);
 	if (r < 0)
 		return r;
+	known = r;
 	r = table_storage_get(&store->table, index, generation, ret_entry);
-	if (r >= 0 && known) {
-		*ret = known;
+	if (r >= 0 && !known)
+		r = check_state(index, ret_entry);
+	if (r >= 0 && !known)
+		r = finish(store, index, generation, ret_entry, storage);
+	if (r >= 0) {
+		*ret = storage;
 		return 0;
 	}
-	if (r >= 0)
-		r = check_state(index, ret_entry);
-	if (r >= 0)
-		r = make_storage(store, index, generation, ret_entry, &made);
-	if (r < 0 && known)
-		tarn_storage_unref(known);
-	else if (r < 0)
-		store_drop_lease(store, index, generation, NULL);
-	if (r < 0)
-		return r;
-	lease_book_remember(&store->book, index, generation, made);
-	*ret = made;
-	return 0;
+	if (known) {
+		tarn_storage_unref(storage);
+	} else {
+		store_drop_lease(store, index, generation, storage);
+		free(storage);
+	}
+	return r;
 }

@@ -19,21 +19,29 @@
  * some allocators abort instead of saying no. */
 #define MAX_ALLOC (1ull << 47)
 
+void tarn_storage_init(tarn_storage *storage, enum tarn_storage_kind kind,
+	void *data, uint64_t size, bool writable, void (*release)(void *arg),
+	void *arg)
+{
+	storage->kind = kind;
+	storage->writable = writable;
+	storage->size = size;
+	storage->data = data;
+	storage->read = NULL;
+	storage->release = release;
+	storage->arg = arg;
+}
+
 int tarn_storage_new(enum tarn_storage_kind kind, void *data, uint64_t size,
 	bool writable, void (*release)(void *arg), void *arg,
 	tarn_storage **ret)
 {
-	tarn_storage *s = calloc(1, sizeof(*s));
+	tarn_storage *s = malloc(sizeof(*s));
 
 	if (!s)
 		return tarn_fail(ENOMEM, "storage: out of memory");
 	atomic_init(&s->refs, 1);
-	s->kind = kind;
-	s->writable = writable;
-	s->size = size;
-	s->data = data;
-	s->release = release;
-	s->arg = arg;
+	tarn_storage_init(s, kind, data, size, writable, release, arg);
 	*ret = s;
 	return 0;
 }

@@ -35,6 +35,12 @@ int tarn_storage_new(enum tarn_storage_kind kind, void *data, uint64_t size,
 	bool writable, void (*release)(void *arg), void *arg,
 	tarn_storage **ret);
 
+/* One in memory of the caller's, which tarn_storage_unref frees; everything but
+ * refs, which is his to set. */
+void tarn_storage_init(tarn_storage *storage, enum tarn_storage_kind kind,
+	void *data, uint64_t size, bool writable, void (*release)(void *arg),
+	void *arg);
+
 /* Bytes offset .. offset + size - 1, wherever the storage is. */
 int tarn_storage_read(const tarn_storage *storage, uint64_t offset, void *buf,
 	uint64_t size);
