@@ -136,6 +136,8 @@ int keeper_server_start(struct keeper *keeper)
 static void begin_again(struct keeper *keeper)
 {
 	keeper->resume_at = 0;
+	/* What was populated while there was none. */
+	keeper_memory_settle(keeper);
 	/* It may have been shut because the last one wanted to end. */
 	if (keeper->shut && !keeper->draining && door_reopen(keeper->door) < 0)
 		log_error(

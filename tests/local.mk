@@ -579,8 +579,10 @@ tests_quotas_SOURCES = \
 	tests/witness.h \
 	$(POOL_KIT)
 
-# A server's books, made by hand.
-check_PROGRAMS += tests/server_takeover
-TESTS += tests/server_takeover
+# A server's books, made by hand; memory that comes when there is no server.
+check_PROGRAMS += tests/restart_growing tests/server_takeover
+TESTS += tests/restart_growing tests/server_takeover
+tests_restart_growing_SOURCES = tests/restart_growing.c $(RESTART_KIT)
 tests_server_takeover_SOURCES = tests/server_takeover.c
 tests_server_takeover_LDADD = $(DAEMON_LIBS)
+VALGRIND_EXCEPT += tests/restart_growing

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memory that was being made when the last server died, and was ready while
+ * there was none: the next one gets it, and whatever is asked for after it.
+ *
+ *	1. a load needs memory; a child of the keeper's begins to populate it
+ *	2. the server dies five times, and the keeper pauses
+ *	3. the child is done: nobody is there to map what it made
+ *	4. the next server is told to take over, and asks for memory
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "tests/raw_client.h"
+#include "tests/restart_kit.h"
+#include "tests/tap.h"
+#include "tests/witness.h"
+
+#define MIB (1ull << 20)
+#define LARGE (192 * MIB) /* takes a while to be populated */
+#define DEATHS 5
+#define TRIES 200
+
+static struct daemon daemon_;
+
+/* To load a file of zeroes. */
+static void ask(struct raw *raw, const char *name, uint64_t size)
+{
+	struct order order = {0};
+	char path[300];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", test_tmpdir(), name);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0 || ftruncate(fd, (off_t)size) < 0)
+		bail("%s: %m", path);
+	unlink(path);
+	order_range(&order, 0, size, 0);
+	if (order_send(&order, raw, fd, -1) < 0)
+		bail("the load cannot be asked for");
+	close(fd);
+}
+
+/* Stopped in the middle of its work; false: it was faster. */
+static bool stop_populator(pid_t *ret)
+{
+	for (int i = 0; i < TRIES; i++) {
+		*ret = child_named(daemon_.pid, "tarn-populate");
+		if (*ret > 0 && kill(*ret, SIGSTOP) == 0)
+			return true;
+		usleep(500);
+	}
+	return false;
+}
+
+static void kill_servers(void)
+{
+	pid_t pid = 0;
+
+	for (int i = 0; i < DEATHS; i++) {
+		pid = server_after(&daemon_, pid);
+		kill(pid, SIGKILL);
+	}
+	for (int i = 0; i < TRIES && server_of(&daemon_); i++)
+		usleep(10000);
+	is_int(0, server_of(&daemon_), "the keeper pauses");
+}
+
+int main(void)
+{
+	const char *const args[] = {"--segment-size", "256M", NULL};
+	struct raw raw, next;
+	pid_t populator;
+
+	daemon_start(&daemon_, "s", args);
+	raw_open(&raw, daemon_.socket);
+	ask(&raw, "large", LARGE);
+	if (!stop_populator(&populator))
+		skip_all("192 MiB were populated before that was seen");
+	kill_servers();
+	kill(populator, SIGCONT);
+	for (int i = 0; i < TRIES; i++) {
+		if (child_named(daemon_.pid, "tarn-populate") != populator)
+			break;
+		usleep(10000);
+	}
+	kill(daemon_.pid, SIGHUP);
+	raw_open(&next, daemon_.socket);
+	ask(&next, "other", MIB);
+	is_int(WIRE_LOADED, raw_answer(&next), "there is memory again");
+	raw_close(&next);
+	raw_close(&raw);
+	is_int(0, daemon_stop(&daemon_), "the daemon ends in peace");
+	return done();
+}
