@@ -40,6 +40,13 @@ static int rule_create(
 	return 0;
 }
 
+static void rule_free(struct keeper_rule *rule)
+{
+	fd_close(rule->rw_fd);
+	fd_close(rule->ro_fd);
+	table_unmap(&rule->table);
+}
+
 int keeper_rule_add(
 	struct keeper *keeper, const struct pool_spec *spec, uint32_t *ret_rule)
 {
@@ -57,8 +64,12 @@ int keeper_rule_add(
 	/* The server maps it while that is still possible, then says so. */
 	r = keeper_tell(keeper, D_RULE, &message, sizeof(message),
 		&keeper->rules[message.rule].rw_fd, 1);
-	if (r < 0)
+	if (r < 0) {
+		/* One that the server never hears of would shut its user out
+		 * for good. */
+		rule_free(&keeper->rules[--keeper->n_rules]);
 		return r;
+	}
 	*ret_rule = message.rule;
 	return 0;
 }
@@ -83,14 +94,19 @@ int keeper_rule_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_rule)
 	return keeper_rule_add(keeper, &spec, ret_rule);
 }
 
+/* Whatever fails, it can be tried again: what may be short comes first. */
 static int rule_seal(struct keeper_rule *rule)
 {
-	int r = segment_seal(rule->rw_fd);
+	_cleanup_fd_ int ro = -1;
+	int r = segment_reopen(rule->rw_fd, &ro);
 
 	if (r == 0)
-		r = segment_reopen(rule->rw_fd, &rule->ro_fd);
+		r = segment_seal(rule->rw_fd);
+	if (r < 0)
+		return r;
+	rule->ro_fd = fd_steal(&ro);
 	rule->rw_fd = fd_close(rule->rw_fd);
-	return r;
+	return 0;
 }
 
 static struct msg_rule message_of(const struct keeper *keeper, uint32_t number)
@@ -139,9 +155,6 @@ void keeper_rules_tell(struct keeper *keeper)
 
 void keeper_rules_free(struct keeper *keeper)
 {
-	for (uint32_t i = 0; i < keeper->n_rules; i++) {
-		fd_close(keeper->rules[i].rw_fd);
-		fd_close(keeper->rules[i].ro_fd);
-		table_unmap(&keeper->rules[i].table);
-	}
+	for (uint32_t i = 0; i < keeper->n_rules; i++)
+		rule_free(&keeper->rules[i]);
 }
