@@ -80,12 +80,10 @@ void keeper_client_forget(struct keeper *keeper, uint64_t number)
 
 int keeper_client_move(struct keeper *keeper, const struct msg_client *to)
 {
-	struct keeper_client *client = *bucket_of(keeper, to->number);
+	struct keeper_client *client = keeper_client_find(keeper, to->number);
 
 	if (to->rule >= keeper->n_rules)
 		return tarn_fail(EPROTO, "there is no rule %u", to->rule);
-	while (client && client->who.number != to->number)
-		client = client->next;
 	if (client)
 		client->who.rule = to->rule;
 	return 0;
@@ -270,7 +268,9 @@ void keeper_drain_accepts(struct keeper *keeper)
 
 	door_shut(keeper->door);
 	keeper->shut = 1;
-	if (accept_some(keeper, INT32_MAX) > 0) {
+	accept_some(keeper, INT32_MAX);
+	/* Also one of whom the server had not heard when it asked. */
+	if (keeper->n_clients) {
 		message.waiting = 1;
 		keeper->shut = 0;
 		if (door_reopen(keeper->door) < 0)

@@ -70,6 +70,7 @@ int keeper_loader_start(struct keeper *keeper, const struct msg_loader *want)
 	/* pid 0 in the answer: there is none; one that was forked ends with
 	 * its socket. */
 	log_error("loader_failed", log_text("error", tarn_fail_message()));
+	keeper_loader_gone(keeper, message.number);
 	message.pid = 0;
 	return keeper_tell(
 		keeper, D_LOADER_IS, &message, sizeof(message), NULL, 0);
