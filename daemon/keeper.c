@@ -234,7 +234,7 @@ static void serve_server(struct keeper *keeper, short ready)
 	int r = 0;
 
 	if (ready & POLLOUT)
-		r = wire_flush(keeper->writer, keeper->server_sock);
+		r = keeper_flush(keeper);
 	if (r >= 0 || r == -EPIPE)
 		r = hear_server(keeper);
 	if (r >= 0 || keeper->finished)

@@ -201,6 +201,8 @@ void keeper_server_resume(struct keeper *keeper);
 /* Sends to the server. If it is gone, the next one is told all there is. */
 int keeper_tell(struct keeper *keeper, uint16_t type, const void *body,
 	size_t size, const int *fds, int n_fds);
+/* What is queued: 1 all away, 0 not yet, or an error that is final. */
+int keeper_flush(struct keeper *keeper);
 /* The same to a new one, which is killed if it cannot be told. */
 void keeper_replay(struct keeper *keeper, uint16_t type, const void *body,
 	size_t size, const int *fds, int n_fds);

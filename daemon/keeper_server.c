@@ -48,6 +48,24 @@ uint64_t keeper_now(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* The system is out of something, for a moment: too many descriptors are on
+ * their way, of this user's other processes, too. */
+static bool is_short(int r)
+{
+	return r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM;
+}
+
+int keeper_flush(struct keeper *keeper)
+{
+	int r = wire_flush(keeper->writer, keeper->server_sock);
+
+	if (!is_short(r))
+		return r;
+	/* A socket that is ready and takes nothing would keep us busy. */
+	usleep(1000);
+	return 0;
+}
+
 int keeper_tell(struct keeper *keeper, uint16_t type, const void *body,
 	size_t size, const int *fds, int n_fds)
 {
@@ -57,9 +75,11 @@ int keeper_tell(struct keeper *keeper, uint16_t type, const void *body,
 	if (keeper->server_sock < 0)
 		return 0;
 	r = wire_push(keeper->writer, type, 0, body, size, fds, n_fds);
+	/* What is queued will be sent: to say that it failed would be to
+	 * forget what the server is about to hear of. */
 	if (r >= 0)
-		r = wire_flush(keeper->writer, keeper->server_sock);
-	return r == -EPIPE ? 0 : r;
+		keeper_flush(keeper);
+	return r;
 }
 
 /* ---- telling a new one ------------------------------------------------ */
@@ -74,13 +94,10 @@ void keeper_replay(struct keeper *keeper, uint16_t type, const void *body,
 	int r = keeper_tell(keeper, type, body, size, fds, n_fds);
 
 	while (keeper->server_sock >= 0 && !wire_writer_empty(keeper->writer)) {
-		if (keeper_now() > until || (r < 0 && r != -ETOOMANYREFS))
+		if (keeper_now() > until || r < 0)
 			break;
-		/* Too many descriptors on their way: it takes them. */
-		if (r == -ETOOMANYREFS)
-			usleep(1000);
 		poll(&p, 1, 100);
-		r = wire_flush(keeper->writer, keeper->server_sock);
+		r = keeper_flush(keeper);
 		if (r == -EPIPE)
 			return;
 	}

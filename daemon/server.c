@@ -32,16 +32,18 @@ int server_tell_keeper(struct server *server, uint16_t type, const void *body,
 {
 	int r = wire_push(server->writer, type, 0, body, size, fds, n_fds);
 
-	if (r == 0)
-		r = wire_flush(server->writer, server->start.sock);
-	/* That it is gone is noticed where it is heard. */
-	if (r < 0 && r != -EPIPE)
+	if (r < 0) {
 		log_error(
 			"keeper_deaf", log_text("error", tarn_fail_message()));
-	else if (r >= 0 && server->keeper_watch)
+		return r;
+	}
+	/* What is queued will be sent, so it was said. That the keeper is gone
+	 * is noticed where it is heard. */
+	r = wire_flush(server->writer, server->start.sock);
+	if (server->keeper_watch)
 		loop_change(server->keeper_watch,
 			r == 1 ? LOOP_READ : LOOP_READ | LOOP_WRITE);
-	return r < 0 ? r : 0;
+	return 0;
 }
 
 /* ---- idle and draining ---------------------------------------------- */
@@ -449,6 +451,10 @@ static void on_keeper(void *arg, unsigned ready)
 		r = wire_flush(server->writer, server->start.sock);
 		if (r == 1)
 			loop_change(server->keeper_watch, LOOP_READ);
+		/* Out of something, for a moment; what is said is heard. */
+		if (r < 0 && r != -EPIPE)
+			usleep(1000);
+		r = 0;
 	}
 	/* A message that came without its descriptors, because there were none
 	 * left, is lost; the keeper is not. */
