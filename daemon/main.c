@@ -10,7 +10,7 @@
 int main(int argc, char **argv)
 {
 	static struct config config;
-	struct options options, line;
+	static struct options options, line; /* not lost at the end */
 	int r = options_parse(argc, argv, &options);
 
 	if (r != 0)
