@@ -187,6 +187,8 @@ static void make_file(const char *path, unsigned which)
 
 	if (!f)
 		bail("%s: %s", path, strerror(errno));
+	while (n % 8) /* words at their own alignment */
+		header[8 + n++] = ' ';
 	memcpy(header, &n, 8);
 	fwrite(header, 1, n + 8, f);
 	for (uint64_t i = 0; i < FILE_WORDS; i++) {
