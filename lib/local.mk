@@ -90,6 +90,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/connection_resume.c \
 	lib/store/created.c \
 	lib/store/created.h \
+	lib/store/created_claim.c \
 	lib/store/daemon_path.c \
 	lib/store/daemon_path.h \
 	lib/store/descriptor.c \

@@ -519,6 +519,7 @@ PUBLISH_TESTS = \
 	tests/publish_hostile \
 	tests/publish_restart \
 	tests/publish_sealed \
+	tests/publish_threads \
 	$(NULL)
 check_PROGRAMS += $(PUBLISH_TESTS)
 TESTS += $(PUBLISH_TESTS)
@@ -534,6 +535,11 @@ tests_publish_again_SOURCES = tests/publish_again.c $(DAEMON_KIT)
 tests_publish_hostile_SOURCES = tests/publish_hostile.c $(DAEMON_KIT)
 tests_publish_restart_SOURCES = tests/publish_restart.c $(DAEMON_KIT)
 tests_publish_sealed_SOURCES = tests/publish_sealed.c $(DAEMON_KIT)
+tests_publish_threads_SOURCES = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/publish_threads.c \
+	$(NULL)
 
 # The trust model: what the man page promises, line by line.
 SECURITY_TESTS = \

@@ -4,33 +4,25 @@
  *
  * The idea: a created storage is an object like any other, and turns into a
  * shared one where it stands when the daemon has taken its memory: same
- * object, same address, so every tensor over it stays what it was.
+ * object, same address, so every tensor over it stays what it was. Small ones,
+ * which are copied when they are published, are ordinary memory.
  */
 #include "lib/store/created.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-
-#include <tarn/publish.h>
 
 #include "base/fail.h"
 #include "base/fd.h"
 #include "lib/store/own_map.h"
 #include "lib/tensor/tensor.h"
 
-#define ALIGNMENT 64u /* as of all memory of ours: storage.c */
-
 static void created_release(void *arg)
 {
 	struct created *created = arg;
 
-	if (created->fd >= 0)
-		munmap(created->addr, own_mapped_size(created->size));
-	else
-		free(created->addr);
-	fd_close(created->fd);
-	free(created);
+	munmap(created->addr, own_mapped_size(created->size));
+	created_forget(created);
 }
 
 struct created *created_of(const tarn_storage *storage)
@@ -38,22 +30,13 @@ struct created *created_of(const tarn_storage *storage)
 	return storage->release == created_release ? storage->arg : NULL;
 }
 
-/* ---- making ---------------------------------------------------------- */
-
-static int take_memory(struct created *created)
+void created_forget(struct created *created)
 {
-	/* Rounded: what an allocator of aligned memory asks for. */
-	uint64_t size = (created->size + ALIGNMENT) & ~(ALIGNMENT - 1ull);
-
-	if (created->mutable || created->size >= TARN_ADOPT_MIN)
-		return own_create(created->size, &created->fd, &created->addr);
-	created->addr = aligned_alloc(ALIGNMENT, size);
-	if (!created->addr)
-		return tarn_fail(ENOMEM, "no memory for %llu bytes",
-			(unsigned long long)created->size);
-	memset(created->addr, 0, size);
-	return 0;
+	fd_close(created->fd);
+	free(created);
 }
+
+/* ---- making ---------------------------------------------------------- */
 
 static int created_new(uint64_t size, bool mutable, tarn_storage **ret)
 {
@@ -64,7 +47,7 @@ static int created_new(uint64_t size, bool mutable, tarn_storage **ret)
 		return tarn_fail(ENOMEM, "out of memory");
 	*created =
 		(struct created) {.size = size, .fd = -1, .mutable = mutable};
-	r = take_memory(created);
+	r = own_create(size, &created->fd, &created->addr);
 	if (r < 0) {
 		free(created);
 		return r;
@@ -80,7 +63,9 @@ int tarn_store_create(tarn_store *store, int dtype, int ndim,
 	const int64_t *shape, unsigned flags, tarn_tensor **ret)
 {
 	_cleanup_storage_ tarn_storage *storage = NULL;
+	bool mutable = flags & TARN_CREATE_MUTABLE;
 	struct tarn_layout layout;
+	uint64_t size = 0;
 	int r = connection_ready(&store->connection);
 
 	if (r >= 0 && flags & ~TARN_CREATE_MUTABLE)
@@ -88,9 +73,12 @@ int tarn_store_create(tarn_store *store, int dtype, int ndim,
 			flags & ~TARN_CREATE_MUTABLE);
 	if (r >= 0)
 		r = tarn_layout_contiguous(dtype, ndim, shape, &layout);
-	if (r >= 0)
-		r = created_new((uint64_t)tarn_layout_nbytes(&layout),
-			flags & TARN_CREATE_MUTABLE, &storage);
+	if (r >= 0) {
+		size = (uint64_t)tarn_layout_nbytes(&layout);
+		r = mutable || size >= TARN_ADOPT_MIN
+			    ? created_new(size, mutable, &storage)
+			    : tarn_storage_alloc(size, &storage);
+	}
 	if (r >= 0)
 		r = tarn_tensor_new(storage, 0, &layout, ret);
 	return r < 0 ? tarn_fail_prefix(r, "create: ") : 0;
@@ -145,9 +133,7 @@ void created_is_shared(tarn_storage *storage, struct tarn_store *store,
 		.base = stored->base,
 		.own = created->addr,
 	};
-	fd_close(created->fd);
-	free(created);
-	store_storage_turn(storage, shared);
+	created_turn(storage, shared);
 	lease_book_remember(
 		&store->book, stored->index, stored->generation, storage);
 }

@@ -181,6 +181,7 @@ static int publish(struct tarn_store *store,
 	struct plan plan;
 	int r;
 
+	created_claim(items, n);
 	r = plan_make(store, items, n, &plan);
 	if (r >= 0)
 		r = write_message(store, &body, &plan, items, n, options);
@@ -191,6 +192,7 @@ static int publish(struct tarn_store *store,
 	if (r >= 0)
 		r = read_answer(store, &reply, &plan, n, ret_versions, &stored);
 	plan_done(&plan, store, stored);
+	created_unclaim(items, n);
 	wire_message_clear(&reply);
 	free(body.p);
 	return r < 0 ? r : 0;

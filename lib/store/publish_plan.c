@@ -192,7 +192,7 @@ static bool is_copied(const struct tarn_store *store, const tarn_tensor *tensor)
 
 	if (shared)
 		return shared->store->instance != store->instance;
-	return !created || created->fd < 0 || created->spent;
+	return !created || created->spent;
 }
 
 /* All copies behind each other. */

@@ -38,14 +38,21 @@ static void shared_release(void *arg)
 
 struct shared_storage *store_storage_of(const tarn_storage *storage)
 {
-	return storage->release == shared_release ? storage->arg : NULL;
+	/* Acquire: pairs with the release store in store_storage_turn; arg is
+	 * the one that belongs to it. */
+	return atomic_load_explicit(&storage->release, memory_order_acquire) ==
+			       shared_release
+		       ? storage->arg
+		       : NULL;
 }
 
 void store_storage_turn(tarn_storage *storage, struct shared_storage *shared)
 {
 	storage->kind = TARN_STORAGE_SHARED;
-	storage->release = shared_release;
 	storage->arg = shared;
+	/* Release: pairs with the acquire load in store_storage_of. */
+	atomic_store_explicit(
+		&storage->release, shared_release, memory_order_release);
 }
 
 /* Its bytes, wherever they are. */

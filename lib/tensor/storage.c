@@ -23,13 +23,13 @@ void tarn_storage_init(tarn_storage *storage, enum tarn_storage_kind kind,
 	void *data, uint64_t size, bool writable, void (*release)(void *arg),
 	void *arg)
 {
-	storage->kind = kind;
-	storage->writable = writable;
+	atomic_init(&storage->kind, kind);
+	atomic_init(&storage->writable, writable);
 	storage->size = size;
 	storage->data = data;
 	storage->read = NULL;
-	storage->release = release;
-	storage->arg = arg;
+	atomic_init(&storage->release, release);
+	atomic_init(&storage->arg, arg);
 }
 
 int tarn_storage_new(enum tarn_storage_kind kind, void *data, uint64_t size,

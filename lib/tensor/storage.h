@@ -18,16 +18,18 @@
 
 struct tarn_storage {
 	atomic_uint refs;
-	enum tarn_storage_kind kind;
-	bool writable;
+	/* A created storage becomes a shared one while other threads have it:
+	 * what that changes is atomic (store_storage_turn). */
+	_Atomic(enum tarn_storage_kind) kind;
+	atomic_bool writable;
 	uint64_t size; /* bytes */
 	void *data;    /* NULL: no address, see read */
 	/* Reads size bytes at offset; the range was checked. Only for storages
 	 * without an address. 0 or a failure that was told. */
 	int (*read)(const struct tarn_storage *storage, uint64_t offset,
 		void *buf, uint64_t size);
-	void (*release)(void *arg); /* may be NULL */
-	void *arg;
+	void (*_Atomic release)(void *arg); /* may be NULL */
+	void *_Atomic arg; /* read after release, by who has recognised that */
 };
 
 /* One reference, the caller's. On failure release is not called. */
