@@ -182,6 +182,30 @@ static void test_child_lets_go(void)
 	ok(gets_room(), "until it lets go");
 }
 
+/* A tensor keeps its store, whose handle is gone: what a fork locks of that
+ * must be there. */
+static void test_handle_is_gone(void)
+{
+	struct shared_storage *shared;
+	struct quiet child;
+	tarn_store *other;
+	tarn_tensor *t;
+
+	if (tarn_store_open(server.socket, &other) < 0 ||
+		tarn_store_get_from_file(other, one, "b", &t) < 0)
+		bail("%s", tarn_error_message());
+	tarn_store_unref(other);
+	shared = store_storage_of(tarn_tensor_storage(t));
+	is_int(0, pthread_mutex_lock(&shared->store->files.lock),
+		"a store without a handle can be locked");
+	pthread_mutex_unlock(&shared->store->files.lock);
+	child = quiet_child(t);
+	tarn_tensor_unref(t);
+	ok(!has_room(), "and its tensors are held by a child");
+	is_int(0, quiet_end(&child), "which reads them");
+	ok(gets_room(), "and holds nothing when it has ended");
+}
+
 /* The last bell is the child's. */
 static void test_child_rings(void)
 {
@@ -508,6 +532,7 @@ int main(void)
 		bail("%s", tarn_error_message());
 	test_parent_lets_go();
 	test_child_lets_go();
+	test_handle_is_gone();
 	test_child_rings();
 	test_parent_is_killed();
 	test_socket_stays_open();

@@ -31,10 +31,17 @@ static void forget(struct cached_file *entry)
 	*entry = (struct cached_file) {0};
 }
 
-void file_cache_done(struct file_cache *cache)
+void file_cache_clear(struct file_cache *cache)
 {
+	pthread_mutex_lock(&cache->lock);
 	for (int i = 0; i < FILE_CACHE_MAX; i++)
 		forget(&cache->at[i]);
+	pthread_mutex_unlock(&cache->lock);
+}
+
+void file_cache_done(struct file_cache *cache)
+{
+	file_cache_clear(cache);
 	pthread_mutex_destroy(&cache->lock);
 }
 

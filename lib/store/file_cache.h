@@ -47,6 +47,8 @@ struct file_cache {
 };
 
 void file_cache_init(struct file_cache *cache);
+/* Forgets all files; it can still be used, and locked. */
+void file_cache_clear(struct file_cache *cache);
 void file_cache_done(struct file_cache *cache);
 
 /* The parsed file behind a path; one reference. */

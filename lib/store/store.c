@@ -253,6 +253,7 @@ void store_release(struct tarn_store *store)
 	connection_done(&store->connection);
 	pool_map_done(&store->pools);
 	lease_book_done(&store->book);
+	file_cache_done(&store->files);
 	pthread_mutex_destroy(&store->more_leases);
 	if (store->table.map)
 		table_unmap(&store->table);
@@ -263,7 +264,8 @@ tarn_store *tarn_store_unref(tarn_store *store)
 {
 	if (!store)
 		return NULL;
-	file_cache_done(&store->files);
+	/* Tensors keep the store, and forks lock it. */
+	file_cache_clear(&store->files);
 	store_release(store);
 	return NULL;
 }
