@@ -266,12 +266,16 @@ void store_enlist(struct tarn_store *store)
 
 void store_delist(struct tarn_store *store)
 {
-	if (!store->previous)
-		return;
+	bool listed;
+
+	/* Neighbours that come and go write it, too. */
 	pthread_mutex_lock(&list_lock);
-	*store->previous = store->next;
+	listed = store->previous;
+	if (listed)
+		*store->previous = store->next;
 	if (store->next)
 		store->next->previous = store->previous;
 	pthread_mutex_unlock(&list_lock);
-	pthread_mutex_destroy(&store->waking);
+	if (listed)
+		pthread_mutex_destroy(&store->waking);
 }
