@@ -109,13 +109,11 @@ tarn_tensor *tarn_tensor_unref(tarn_tensor *tensor)
 {
 	if (!tensor)
 		return NULL;
-	/* Release: pairs with the acquire fence below, in whichever thread
-	 * drops the last reference. */
-	if (atomic_fetch_sub_explicit(&tensor->refs, 1, memory_order_release) !=
+	/* Release: pairs with the acquire half of the same in whichever thread
+	 * drops the last reference; no fence, as in tarn_storage_unref. */
+	if (atomic_fetch_sub_explicit(&tensor->refs, 1, memory_order_acq_rel) !=
 		1)
 		return NULL;
-	/* Pairs with the release decrement above in all other threads. */
-	atomic_thread_fence(memory_order_acquire);
 	tarn_storage_unref(tensor->storage);
 	free(tensor);
 	return NULL;
