@@ -532,7 +532,11 @@ tests_publish_SOURCES = \
 	tests/publish.c \
 	$(NULL)
 tests_publish_again_SOURCES = tests/publish_again.c $(DAEMON_KIT)
-tests_publish_hostile_SOURCES = tests/publish_hostile.c $(DAEMON_KIT)
+tests_publish_hostile_SOURCES = \
+	tests/parcel.c \
+	tests/parcel.h \
+	tests/publish_hostile.c \
+	$(DAEMON_KIT)
 tests_publish_restart_SOURCES = tests/publish_restart.c $(DAEMON_KIT)
 tests_publish_sealed_SOURCES = tests/publish_sealed.c $(DAEMON_KIT)
 tests_publish_threads_SOURCES = \

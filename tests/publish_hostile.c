@@ -17,6 +17,7 @@
 
 #include "base/checked.h"
 #include "shm/table.h"
+#include "tests/parcel.h"
 #include "tests/raw_client.h"
 #include "tests/tap.h"
 #include "tests/witness.h"
@@ -26,89 +27,13 @@
 static struct daemon server;
 static struct witness witness;
 
-/* ---- a message, field by field --------------------------------------- */
-
-struct parcel {
-	struct msg_publish head;
-	struct msg_source sources[80];
-	uint32_t n_sources; /* that are there */
-	unsigned char names[4096];
-	size_t names_size;
-	char prefix[2048];
-	size_t prefix_size;
-	unsigned char bytes[4096];
-	size_t n_bytes;
-	int fds[WIRE_FDS_MAX];
-	int n_fds;
-};
-
-static void put_source(struct parcel *p, enum source_kind kind, uint64_t size)
-{
-	p->sources[p->n_sources++] =
-		(struct msg_source) {.kind = kind, .size = size};
-	p->head.n_sources++;
-}
-
-/* U8 of that many bytes in a source. */
-static void put_name(struct parcel *p, const char *name, uint32_t source,
-	uint64_t base, int64_t size, int64_t stride)
-{
-	struct msg_name message = {
-		.name_size = (uint16_t)strlen(name),
-		.dtype = TARN_U8,
-		.ndim = 1,
-		.storage = source,
-		.base = base,
-	};
-	unsigned char *at = p->names + p->names_size;
-
-	memcpy(at, &message, sizeof(message));
-	memcpy(at + sizeof(message), &size, 8);
-	memcpy(at + sizeof(message) + 8, &stride, 8);
-	memcpy(at + sizeof(message) + 16, name, strlen(name));
-	p->names_size += sizeof(message) + 16 + ((strlen(name) + 7) & ~7ul);
-	p->head.n_names++;
-}
-
-static void put_fd(struct parcel *p, int fd)
-{
-	p->fds[p->n_fds++] = fd;
-}
-
-static size_t write_down(const struct parcel *p, unsigned char *body)
-{
-	size_t n = 0;
-
-	memcpy(body, &p->head, sizeof(p->head));
-	n += sizeof(p->head);
-	memcpy(body + n, p->sources, p->n_sources * sizeof(*p->sources));
-	n += p->n_sources * sizeof(*p->sources);
-	memcpy(body + n, p->names, p->names_size);
-	n += p->names_size;
-	memcpy(body + n, p->prefix, p->prefix_size);
-	n += p->prefix_size;
-	memcpy(body + n, p->bytes, p->n_bytes);
-	return n + p->n_bytes;
-}
-
-/* The answer to it: its type, with raw->error. */
-static int answer_to(struct raw *raw, const struct parcel *p)
-{
-	static unsigned char body[1 << 16];
-
-	raw->error = 0;
-	raw->text[0] = '\0';
-	raw_say(raw, WIRE_PUBLISH, body, write_down(p, body), p->fds, p->n_fds);
-	return raw_answer(raw);
-}
-
 /* One that is right: 64 bytes under a name. */
 static struct parcel good(void)
 {
 	struct parcel p = {.n_bytes = 64};
 
-	put_source(&p, SOURCE_BYTES, 64);
-	put_name(&p, "good", 0, 0, 64, 1);
+	parcel_source(&p, SOURCE_BYTES, 64);
+	parcel_name(&p, "good", 0, 0, 64, 1);
 	return p;
 }
 
@@ -119,7 +44,7 @@ static void refused(
 	int type;
 
 	raw_open(&raw, server.socket);
-	type = answer_to(&raw, p);
+	type = parcel_answer(p, &raw);
 	if (type != WIRE_ERROR || raw.error != error)
 		diag("type %d, error %d: %s", type, raw.error, raw.text);
 	ok(type == WIRE_ERROR && raw.error == error && strstr(raw.text, part),
@@ -153,19 +78,19 @@ static void lie_about_sources(void)
 	p.sources[0].size = PUBLISH_INLINE_MAX + 1;
 	refused(&p, EINVAL, "send a memfd", "too many bytes for a message");
 	p = good();
-	put_source(&p, SOURCE_BYTES, INT64_MAX / 8);
-	put_name(&p, "other", 1, 0, 1, 1);
+	parcel_source(&p, SOURCE_BYTES, INT64_MAX / 8);
+	parcel_name(&p, "other", 1, 0, 1, 1);
 	refused(&p, EINVAL, "send a memfd", "sizes whose sum is too large");
 	p = good();
-	put_source(&p, SOURCE_BYTES, 8);
+	parcel_source(&p, SOURCE_BYTES, 8);
 	p.n_bytes += 8;
 	refused(&p, EINVAL, "no name leads to source 1", "a source for nobody");
 	p = good();
 	p.n_bytes += 8;
 	refused(&p, EPROTO, "left over", "bytes of no source");
 	p = good();
-	put_source(&p, SOURCE_COPY, 8);
-	put_name(&p, "other", 1, 0, 8, 1);
+	parcel_source(&p, SOURCE_COPY, 8);
+	parcel_name(&p, "other", 1, 0, 8, 1);
 	refused(&p, EBADF, "source 1", "a memfd that is not there");
 }
 
@@ -177,25 +102,25 @@ static void lie_about_names(void)
 	p.n_bytes = 0;
 	refused(&p, EPROTO, "ends in a name", "a name that is not there");
 	p = good();
-	put_name(&p, "other", 1, 0, 1, 1);
+	parcel_name(&p, "other", 1, 0, 1, 1);
 	refused(&p, EINVAL, "source 1 of 1", "a source that is not there");
 	p = good();
-	put_name(&p, "other", 0, 1, 64, 1);
+	parcel_name(&p, "other", 0, 1, 64, 1);
 	refused(&p, ERANGE, "reaches past", "a byte past the end");
 	p = good();
-	put_name(&p, "other", 0, 0, 2, -1);
+	parcel_name(&p, "other", 0, 0, 2, -1);
 	refused(&p, ERANGE, "reaches past", "a byte before the beginning");
 	p = good();
-	put_name(&p, "other", 0, 0, 2, INT64_MAX);
+	parcel_name(&p, "other", 0, 0, 2, INT64_MAX);
 	refused(&p, EOVERFLOW, "", "a stride over all numbers");
 	p = good();
-	put_name(&p, "other", 0, UINT64_MAX, 1, 1);
+	parcel_name(&p, "other", 0, UINT64_MAX, 1, 1);
 	refused(&p, ERANGE, "reaches past", "a base at the end of numbers");
 	p = good();
-	put_name(&p, "good", 0, 0, 1, 1);
+	parcel_name(&p, "good", 0, 0, 1, 1);
 	refused(&p, EINVAL, "given twice", "a name twice");
 	p = good();
-	put_name(&p, "b\nd", 0, 0, 1, 1);
+	parcel_name(&p, "b\nd", 0, 0, 1, 1);
 	refused(&p, EINVAL, "", "a name that is none");
 	p = (struct parcel) {0};
 	refused(&p, EINVAL, "no name", "nothing");
@@ -234,8 +159,8 @@ static void name_what_is_not_held(void)
 	struct tarn_descriptor d;
 
 	tarn_store_export(witness.store, witness.tensor, &d);
-	put_source(&p, SOURCE_EXISTING, d.size);
-	put_name(&p, "mine", 0, 0, 1, 1);
+	parcel_source(&p, SOURCE_EXISTING, d.size);
+	parcel_name(&p, "mine", 0, 0, 1, 1);
 	p.sources[0].index = d.storage;
 	p.sources[0].generation = d.generation;
 	refused(&p, ESTALE, "not one that this connection holds",
@@ -273,12 +198,7 @@ static int memfd(uint64_t size)
 
 static struct parcel brings(enum source_kind kind, uint64_t size, int fd)
 {
-	struct parcel p = {0};
-
-	put_source(&p, kind, size);
-	put_name(&p, "brought", 0, 0, (int64_t)size, 1);
-	put_fd(&p, fd);
-	return p;
+	return parcel_of(kind, size, fd, "brought");
 }
 
 /* Whatever is said of it. */
@@ -339,7 +259,7 @@ static void bring_too_many(void)
 	struct parcel p = good();
 	int fd = memfd(4096);
 
-	put_fd(&p, fd);
+	parcel_fd(&p, fd);
 	refused(&p, EINVAL, "1 descriptors came for 0",
 		"a descriptor for nothing");
 	close(fd);
@@ -390,7 +310,7 @@ static uint32_t pool_of(int fd, uint64_t size, const char *what)
 	struct raw raw;
 
 	raw_open(&raw, server.socket);
-	is_int(WIRE_PUBLISHED, answer_to(&raw, &p), "%s", what);
+	is_int(WIRE_PUBLISHED, parcel_answer(&p, &raw), "%s", what);
 	if (tarn_store_lookup(witness.store, "brought", &t) >= 0)
 		tarn_store_export(witness.store, t, &d);
 	tarn_tensor_unref(t);
@@ -504,14 +424,14 @@ static void say_it_again(void)
 	struct raw raw;
 
 	raw_open(&raw, server.socket);
-	is_int(WIRE_PUBLISHED, answer_to(&raw, &p), "published");
+	is_int(WIRE_PUBLISHED, parcel_answer(&p, &raw), "published");
 	tarn_store_version(witness.store, "good", &first);
 	frame.header = (struct wire_header) {
 		.magic = WIRE_MAGIC,
 		.type = WIRE_PUBLISH,
 		.flags = WIRE_AGAIN,
 		.serial = raw.serial,
-		.size = (uint32_t)write_down(&p, frame.body),
+		.size = (uint32_t)parcel_write(&p, frame.body),
 	};
 	raw_frame(&raw, &frame, sizeof(frame.header) + frame.header.size, NULL,
 		0);
@@ -543,7 +463,7 @@ static void leave_early(void)
 		p = brings(i % 3 ? SOURCE_ADOPT : SOURCE_COPY, 16 * MIB, fd);
 		p.head.flags = PUBLISH_NEW;
 		raw_open(&raw, server.socket);
-		raw_say(&raw, WIRE_PUBLISH, body, write_down(&p, body), p.fds,
+		raw_say(&raw, WIRE_PUBLISH, body, parcel_write(&p, body), p.fds,
 			p.n_fds);
 		usleep((unsigned)i * 500);
 		raw_close(&raw);
