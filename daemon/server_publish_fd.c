@@ -196,14 +196,26 @@ static int check_mutable(const struct publish *p, const struct source *s)
 	return 0;
 }
 
+/*
+ * Opened anew: as long as it is open for writing twice nobody can take a lease
+ * on it (F_SETLEASE), which would keep those out who ask for it. A daemon that
+ * may not open it so holds what it was handed.
+ */
 static int leave_mutable(struct publish *p, struct source *s)
 {
-	int r;
+	int r, fd;
 
 	if (!s->worked)
 		return publish_give_work(p, s, seal);
 	r = check_mutable(p, s);
-	return r < 0 ? r : add_own(p, s, STORAGE_MUTABLE, fd_steal(&s->fd));
+	if (r < 0)
+		return r;
+	r = segment_reopen_as(s->fd, O_RDWR, &fd);
+	if (r == -EACCES)
+		fd = fd_steal(&s->fd);
+	else if (r < 0)
+		return r;
+	return add_own(p, s, STORAGE_MUTABLE, fd);
 }
 
 int publish_from_fd(struct publish *p, struct source *s, bool may_grow)

@@ -92,7 +92,14 @@ int segment_reopen_as(int fd, int access_mode, int *ret_fd)
 	int copy;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	copy = open(path, access_mode | O_CLOEXEC);
+	/* Else who holds a lease on it (F_SETLEASE) lets us wait for as long as
+	 * the kernel gives him to let go: 45 s. */
+	copy = open(path, access_mode | O_NONBLOCK | O_CLOEXEC);
+	if (copy < 0 && errno == EWOULDBLOCK)
+		return tarn_fail(EBUSY,
+			"segment: somebody holds a lease on %s (fcntl "
+			"F_SETLEASE)",
+			path);
 	if (copy < 0)
 		return tarn_fail(errno,
 			"segment: reopening %s%s: %s (is /proc mounted?)", path,

@@ -20,7 +20,8 @@ int segment_map_rw(int fd, uint64_t size, void **ret);
 int segment_seal(int fd);
 /* A second, read-only descriptor of the same memory. */
 int segment_reopen(int fd, int *ret_fd);
-/* The same, O_RDONLY or O_RDWR: an open file description of its own. */
+/* The same, O_RDONLY or O_RDWR: an open file description of its own. Never
+ * waits: -EBUSY where somebody holds a lease on the memfd. */
 int segment_reopen_as(int fd, int access_mode, int *ret_fd);
 /* What a reader checks before it maps: sealed, and of that size. -EPERM says
  * what is wrong. */

@@ -596,3 +596,17 @@ tests_restart_growing_SOURCES = tests/restart_growing.c $(RESTART_KIT)
 tests_server_takeover_SOURCES = tests/server_takeover.c
 tests_server_takeover_LDADD = $(DAEMON_LIBS)
 VALGRIND_EXCEPT += tests/restart_growing
+
+
+# Acts of enemies: each harms nobody else.
+HOSTILE_TESTS = \
+	tests/hostile_memory \
+	$(NULL)
+check_PROGRAMS += $(HOSTILE_TESTS)
+TESTS += $(HOSTILE_TESTS)
+VALGRIND_EXCEPT += $(HOSTILE_TESTS)
+tests_hostile_memory_SOURCES = \
+	tests/hostile_memory.c \
+	tests/parcel.c \
+	tests/parcel.h \
+	$(DAEMON_KIT)
