@@ -13,6 +13,9 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "daemon/log.h"
+#include "daemon/loop.h"
+
+#define STUCK_NS 1000000000ull /* picked: no sound file takes so long */
 
 struct waiting {
 	struct waiting *next;
@@ -24,6 +27,7 @@ struct closer {
 	pthread_cond_t more;
 	struct waiting *first, **last;
 	unsigned n_waiting; /* the one being closed included */
+	uint64_t moved_at;  /* when the one being closed was begun with */
 	int refs;           /* server, thread */
 	int started;
 	int ending;
@@ -71,6 +75,7 @@ static void *closer_main(void *arg)
 			continue;
 		}
 		closer->first = w->next;
+		closer->moved_at = loop_now();
 		if (!closer->first)
 			closer->last = &closer->first;
 		pthread_mutex_unlock(&closer->lock);
@@ -113,7 +118,8 @@ void closer_close(struct closer *closer, int fd)
 		*w = (struct waiting) {.fd = fd};
 		*closer->last = w;
 		closer->last = &w->next;
-		closer->n_waiting++;
+		if (!closer->n_waiting++)
+			closer->moved_at = loop_now();
 		pthread_cond_signal(&closer->more);
 	} else {
 		/* Kept open rather than a chance to hang. */
@@ -132,6 +138,17 @@ unsigned closer_waiting(struct closer *closer)
 	n = closer->n_waiting;
 	pthread_mutex_unlock(&closer->lock);
 	return n;
+}
+
+bool closer_is_stuck(struct closer *closer, unsigned max, bool *ret_many)
+{
+	uint64_t moved_at;
+
+	pthread_mutex_lock(&closer->lock);
+	*ret_many = closer->n_waiting > max;
+	moved_at = closer->moved_at;
+	pthread_mutex_unlock(&closer->lock);
+	return *ret_many && loop_now() - moved_at > STUCK_NS;
 }
 
 struct closer *closer_free(struct closer *closer)

@@ -9,6 +9,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 struct closer;
 
 int closer_new(struct closer **ret);
@@ -18,6 +20,9 @@ void closer_close(struct closer *closer, int fd);
 
 /* How many wait: a closer with a long queue is wedged. */
 unsigned closer_waiting(struct closer *closer);
+/* More than so many, and none of them has been closed for a while: they never
+ * will be. While they are only many, wait: true through ret_many. */
+bool closer_is_stuck(struct closer *closer, unsigned max, bool *ret_many);
 
 /* Leaves the thread to its fate if it is wedged. Returns NULL. */
 struct closer *closer_free(struct closer *closer);

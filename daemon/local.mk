@@ -87,6 +87,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_publish_parse.c \
 	daemon/server_room.c \
 	daemon/server_segments.c \
+	daemon/server_share.c \
 	daemon/server_shrink.c \
 	daemon/server_storage.c \
 	daemon/settings.c \

@@ -154,16 +154,20 @@ void server_look_around(struct server *server)
 static void between_turns(void *arg)
 {
 	struct server *server = arg;
+	uint64_t again = UINT64_MAX;
 	bool freed;
 
+	share_turn(server);
 	expiry_set(server);
 	do {
 		freed = false;
 		for (struct rule *rule = server->rules; rule; rule = rule->next)
-			freed |= reap(rule);
+			freed |= reap_in_turn(rule, &again);
 		if (freed)
 			server_look_around(server);
 	} while (freed);
+	if (again != UINT64_MAX)
+		wake_at(server, again);
 }
 
 static void drained(struct server *server, const struct msg_drained *message)

@@ -188,6 +188,10 @@ struct rule {
 	struct closer *closer;
 	struct worker *worker;
 	bool memory_freed;   /* loads that wait may look again */
+	uint64_t next_reap;  /* not before, unless memory is needed */
+	uint64_t next_check; /* of its user: none before; loop_now() */
+	uint32_t n_connected; /* clients of its user, in whatever pool */
+	uint64_t round, spent; /* of the server's time: server_share.c */
 	bool growing;	     /* the keeper was asked for memory */
 	bool loader_wanted;  /* the keeper was asked for a loader */
 };
@@ -279,7 +283,6 @@ struct server {
 	struct kept_table kept;
 	bool serving; /* it was told all that there is */
 	uint32_t n_inherited; /* of start.segments, that were taken over */
-	uint64_t next_check; /* none before: loop_now() */
 	uint64_t next_job;
 	uint64_t started_at;
 	uint64_t idle_since; /* 0: not idle */
@@ -293,6 +296,9 @@ struct server {
 	struct pressure *pressure; /* NULL: the kernel tells nothing */
 	uint64_t pressure_at;	   /* when to look at the headroom; 0: never */
 	uint32_t n_clients;
+	uint32_t n_users; /* that are connected */
+	uint64_t round;	  /* server_share.c */
+	uint64_t round_events; /* that it had room for so far */
 	uint32_t n_active; /* loads, those that are being dropped too */
 	uint32_t n_publishes; /* that wait */
 	uint32_t loads_max;
@@ -416,6 +422,15 @@ int check_send(struct client *client, uint32_t serial);
 int check_rule(struct rule *rule, struct faults *faults,
 	struct msg_checked *sum);
 
+/* server_share.c: the server's time, among users */
+void share_join(struct client *client);
+void share_leave(struct client *client);
+/* A turn of the loop begins. */
+void share_turn(struct server *server);
+/* Is it another user's turn? It is heard in a later one. */
+bool share_is_spent(const struct client *client);
+void share_spend(struct client *client, uint64_t began);
+
 /* server_process.c: whose end is the client's, too */
 void process_watch(struct client *client);
 void process_unwatch(struct client *client);
@@ -480,6 +495,9 @@ uint64_t storage_count_all(const struct rule *rule);
 /* server_reap.c: what nobody holds goes back */
 /* Frees what was let go of and is not leased. True: memory came back. */
 bool reap(struct rule *rule);
+/* The same after a turn of the loop, if it is not too soon after a long one:
+ * then *ret_at is when to look again. */
+bool reap_in_turn(struct rule *rule, uint64_t *ret_at);
 /* A client left: what only leases hold may be held by nobody now. */
 void reap_unnamed(struct rule *rule);
 /* Which of n storages are leased at this moment: one pass over all pages. As

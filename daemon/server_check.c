@@ -319,22 +319,22 @@ static int send_checked(struct client *client, uint32_t serial,
 
 int check_send(struct client *client, uint32_t serial)
 {
-	struct server *server = client->rule->server;
+	struct rule *home = client->home;
 	struct msg_checked sum = {0};
 	struct faults faults = {0};
 	uint64_t began = loop_now(), ended;
 	int r;
 
-	if (began < server->next_check)
+	if (began < home->next_check)
 		return tarn_fail(EBUSY,
 			"a check has just been made, and everybody waited for "
 			"it; ask again in %llu ms",
-			(unsigned long long)(server->next_check - began) /
+			(unsigned long long)(home->next_check - began) /
 					1000000 +
 				1);
 	r = check_all(client, &faults, &sum);
 	ended = loop_now();
-	server->next_check = ended + CHECK_SHARE * (ended - began);
+	home->next_check = ended + CHECK_SHARE * (ended - began);
 	if (r >= 0)
 		r = send_checked(client, serial, &sum, &faults);
 	faults_clear(&faults);

@@ -73,6 +73,7 @@ int client_new(struct rule *rule, const struct msg_client *from, int sock,
 	client->came_at = client->heard_at = loop_now();
 	client_join(client, rule);
 	rule->server->n_clients++;
+	share_join(client);
 	client_judge(client);
 	r = leases_open(client);
 	if (r == 0)
@@ -116,6 +117,7 @@ void client_free(struct client *client)
 	struct msg_client gone = {.number = client->number};
 
 	client_leave(client);
+	share_leave(client);
 	load_orphan(client);
 	publish_orphan(client);
 	loop_unwatch(client->watch);
@@ -182,6 +184,21 @@ void client_refuse(struct client *client, uint32_t serial, int error)
 
 /* ---- requests ------------------------------------------------------- */
 
+/* Descriptors on their way count against what its whole user may have in
+ * flight, so they are sent to who reads them only. What lies unread in the
+ * socket is in bytes of kernel memory, some thousand a message. */
+#define UNREAD_MAX 16384
+
+static int check_reads(const struct client *client)
+{
+	int unread = 0;
+
+	if (ioctl(client->sock, SIOCOUTQ, &unread) == 0 && unread > UNREAD_MAX)
+		return tarn_fail(EPROTO,
+			"it asks for descriptors and does not read them");
+	return 0;
+}
+
 static int check_hello(
 	const struct client *client, const struct msg_hello *h, bool again)
 {
@@ -218,6 +235,9 @@ static int hello(struct client *client, const struct wire_message *m)
 	size_t pool_size = m->size - sizeof(*hello);
 	int r = check_hello(client, hello, m->again);
 
+	/* Each brings two descriptors. */
+	if (r == 0)
+		r = check_reads(client);
 	if (r == 0 && pool_size && !client->welcome)
 		r = client_enter(client, (const char *)(hello + 1), pool_size);
 	if (r < 0)
@@ -236,21 +256,6 @@ static int hello(struct client *client, const struct wire_message *m)
 	if (r == 0)
 		welcome(client, m->serial);
 	return r;
-}
-
-/* Descriptors on their way count against what its whole user may have in
- * flight, so they are sent to who reads them only. What lies unread in the
- * socket is in bytes of kernel memory, some thousand a message. */
-#define UNREAD_MAX 16384
-
-static int check_reads(const struct client *client)
-{
-	int unread = 0;
-
-	if (ioctl(client->sock, SIOCOUTQ, &unread) == 0 && unread > UNREAD_MAX)
-		return tarn_fail(EPROTO,
-			"it asks for descriptors and does not read them");
-	return 0;
 }
 
 static int segments(struct client *client, const struct wire_message *m)
@@ -481,16 +486,46 @@ static int hoards(struct client *client)
 	return r;
 }
 
+/* Of one user; with so few that more users than one may have them. */
+static unsigned unclosed_max(const struct server *server)
+{
+	return MIN(1024u, server->loads_max);
+}
+
+/* Files that block when they are closed are only forgotten with the process:
+ * there is an end to how many one user may leave us with. */
+static int check_closes(const struct client *client, bool *ret_wait)
+{
+	unsigned max = unclosed_max(client->rule->server);
+
+	if (!closer_is_stuck(client->home->closer, max, ret_wait))
+		return 0;
+	return tarn_fail(EPROTO,
+		"%u descriptors that uid %u has sent cannot be closed, since "
+		"their file system does not answer",
+		max, client->uid);
+}
+
 static void on_client(void *arg, unsigned ready)
 {
 	struct client *client = arg;
 	struct server *server = client->rule->server;
-	int r = 0;
+	uint64_t began;
+	bool wait;
+	int r;
 
 	if (client->gone)
 		return client_drop(client,
 			ready & LOOP_HANGUP ? NULL
 					    : "it does not read its replies");
+	if (share_is_spent(client))
+		return;
+	r = check_closes(client, &wait);
+	if (r < 0)
+		return client_drop(client, tarn_fail_message());
+	if (wait)
+		return;
+	began = loop_now();
 	if (ready & LOOP_WRITE)
 		r = wire_flush(client->writer, client->sock);
 	if (r == 1)
@@ -499,6 +534,7 @@ static void on_client(void *arg, unsigned ready)
 		r = hear(client);
 	if (r >= 0 || r == -EAGAIN)
 		r = hoards(client);
+	share_spend(client, began);
 	if (r == -EPIPE || r == -ECONNRESET)
 		return client_drop(client, NULL);
 	if (r < 0 && r != -EAGAIN)

@@ -91,6 +91,33 @@ bool reap(struct rule *rule)
 	return freed;
 }
 
+/*
+ * Who fills his lease pages with rubbish makes a pass as long as they are. So
+ * after one that took its time the next comes later, and what it would free
+ * stays UNNAMED until then.
+ */
+#define REAP_SHARE 10u     /* a tenth of the time at most; picked */
+#define REAP_SHORT 1000000 /* ns: nobody notices */
+
+bool reap_in_turn(struct rule *rule, uint64_t *ret_at)
+{
+	uint64_t began, took;
+	bool freed;
+
+	if (!rule->counts.kinds[KIND_LET_GO].n)
+		return false;
+	began = loop_now();
+	if (began < rule->next_reap) {
+		*ret_at = MIN(*ret_at, rule->next_reap);
+		return false;
+	}
+	freed = reap(rule);
+	took = loop_now() - began;
+	rule->next_reap =
+		took > REAP_SHORT ? began + took + REAP_SHARE * took : 0;
+	return freed;
+}
+
 void reap_unnamed(struct rule *rule)
 {
 	uint64_t n = rule->counts.kinds[KIND_UNNAMED].n;

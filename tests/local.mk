@@ -600,11 +600,17 @@ VALGRIND_EXCEPT += tests/restart_growing
 
 # Acts of enemies: each harms nobody else.
 HOSTILE_TESTS = \
+	tests/hostile_flood \
 	tests/hostile_memory \
 	$(NULL)
 check_PROGRAMS += $(HOSTILE_TESTS)
 TESTS += $(HOSTILE_TESTS)
 VALGRIND_EXCEPT += $(HOSTILE_TESTS)
+tests_hostile_flood_SOURCES = \
+	tests/hostile_flood.c \
+	tests/parcel.c \
+	tests/parcel.h \
+	$(DAEMON_KIT)
 tests_hostile_memory_SOURCES = \
 	tests/hostile_memory.c \
 	tests/parcel.c \
