@@ -125,7 +125,8 @@ static int hear_server(struct keeper *keeper)
 		int r = wire_receive(
 			keeper->reader, keeper->server_sock, NULL, &m);
 
-		if (r == -EAGAIN)
+		/* Without memory it lies there still: poll tells of it. */
+		if (r == -EAGAIN || r == -ENOBUFS)
 			return 0;
 		if (r == 1) {
 			r = take_message(keeper, &m);

@@ -96,7 +96,7 @@ static void receive(struct loader *loader)
 
 	if (r > 0)
 		handle(loader, &message);
-	if (r >= 0 || r == -EAGAIN)
+	if (r >= 0 || r == -EAGAIN || r == -ENOBUFS)
 		return;
 	loader->ended = true;
 	if (r != -EPIPE)

@@ -476,7 +476,8 @@ static void on_keeper(void *arg, unsigned ready)
 			wire_message_clear(&m);
 		}
 	}
-	if (r != -EAGAIN && r != -ENOMEM) {
+	/* Without memory it lies there still: the loop tells of it. */
+	if (r != -EAGAIN && r != -ENOBUFS && r != -ENOMEM) {
 		log_error("keeper_gone");
 		loop_quit(server->loop);
 		return;

@@ -54,6 +54,13 @@ int client_new(struct rule *rule, const struct msg_client *from, int sock,
 	int r = client ? 0 : tarn_fail(ENOMEM, "out of memory");
 
 	if (r < 0) {
+		/* The keeper has the socket too: the peer waits until that is
+		 * told. Not in a take-over, which begins again. */
+		if (rule->server->serving) {
+			shutdown(sock, SHUT_RDWR);
+			server_tell_keeper(rule->server, D_CLIENT_GONE, from,
+				sizeof(*from), NULL, 0);
+		}
 		fd_close(sock);
 		fd_close(lease_fd);
 		return r;
@@ -458,6 +465,10 @@ static int hear(struct client *client)
 	struct wire_message m = {0};
 	int r = wire_receive(client->reader, client->sock, largest_body, &m);
 
+	/* To end the connection would end its leases, and free what its
+	 * process is reading: what it says waits until there is memory. */
+	if (r == -ENOBUFS)
+		return -EAGAIN;
 	if (r == 1) {
 		client->heard_at = loop_now();
 		r = take_request(client, &m);

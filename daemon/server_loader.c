@@ -191,7 +191,7 @@ static void on_loader(void *arg, unsigned ready)
 		wire_message_clear(&m);
 	}
 	loader->busy = false;
-	if (r < 0 && r != -EAGAIN)
+	if (r < 0 && r != -EAGAIN && r != -ENOBUFS)
 		return loader_died(loader);
 	if (loader->retired && loader->n_jobs == 0)
 		loader_gone(loader);

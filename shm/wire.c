@@ -23,6 +23,7 @@ struct wire_reader {
 	struct wire_message partial;
 	size_t room; /* bytes behind partial.body */
 	bool active;
+	size_t reserve; /* room that a frame finds before it is taken */
 	wire_close_fn close;
 	void *close_arg;
 	unsigned char *frame; /* one frame; nothing stays in it */
@@ -77,6 +78,8 @@ static struct wire_reader *reader_new(size_t own)
 	}
 	reader->close = close_plainly;
 	reader->frame = reader->own;
+	/* One's own sentences fit, and a client's small requests. */
+	reader->reserve = own ? 2048 : 256;
 	return reader;
 }
 
@@ -111,7 +114,7 @@ void wire_reader_set_close(
 
 size_t wire_reader_held(const struct wire_reader *reader)
 {
-	return reader->room;
+	return reader->active ? reader->room : 0;
 }
 
 static void reader_reset(struct wire_reader *reader)
@@ -252,6 +255,21 @@ static int frame_check(const struct wire_reader *reader,
 	return 0;
 }
 
+/* Room first: a frame that was taken from the socket and cannot be kept would
+ * be lost. */
+static int reserve(struct wire_reader *reader)
+{
+	struct wire_message *partial = &reader->partial;
+
+	if (partial->body)
+		return 0;
+	partial->body = malloc(reader->reserve);
+	if (!partial->body)
+		return tarn_fail(ENOBUFS, "no memory to receive a message");
+	reader->room = reader->reserve;
+	return 0;
+}
+
 static int frame_append(struct wire_reader *reader, const struct frame *frame)
 {
 	struct wire_message *partial = &reader->partial;
@@ -286,8 +304,11 @@ int wire_receive(struct wire_reader *reader, int fd,
 	uint32_t (*limit)(uint16_t type), struct wire_message *ret)
 {
 	struct frame frame = {.n_fds = 0};
-	int r = frame_receive(reader, fd, &frame);
+	int r = reserve(reader);
 
+	if (r < 0)
+		return r;
+	r = frame_receive(reader, fd, &frame);
 	if (r == -EAGAIN)
 		return r;
 	if (r >= 0)
