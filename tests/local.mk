@@ -274,6 +274,24 @@ MODEL_TESTS = \
 dist_check_SCRIPTS += $(MODEL_TESTS)
 TESTS += $(MODEL_TESTS)
 
+# Memory that runs out: a module to preload, and what it is preloaded into.
+check_LTLIBRARIES += tests/libfail_alloc.la
+tests_libfail_alloc_la_SOURCES = tests/fail_alloc.c tests/fail_alloc.h
+tests_libfail_alloc_la_LDFLAGS = -module -avoid-version -rpath /nowhere
+FAIL_TESTS = tests/fail_daemon tests/fail_library
+check_PROGRAMS += $(FAIL_TESTS)
+TESTS += $(FAIL_TESTS)
+VALGRIND_EXCEPT += $(FAIL_TESTS)
+FAIL_KIT = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/fail_alloc.h \
+	tests/fail_kit.c \
+	tests/fail_kit.h \
+	$(NULL)
+tests_fail_daemon_SOURCES = tests/fail_daemon.c $(FAIL_KIT)
+tests_fail_library_SOURCES = tests/fail_library.c $(FAIL_KIT)
+
 # Files.
 check_PROGRAMS += \
 	tests/file_tool \
