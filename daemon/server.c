@@ -236,7 +236,8 @@ static int rule_open(struct server *server, struct rule *rule, int fd)
 		r = tarn_fail(
 			EPROTO, "rule %u was not inherited", rule->number);
 	if (r == 0)
-		r = table_writer_new(&rule->table, &rule->writer);
+		r = table_writer_take_over(
+			&rule->table, rebuild_name, rule, &rule->writer);
 	if (r == 0)
 		r = alloc_new(&rule->alloc);
 	if (r == 0)

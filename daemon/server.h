@@ -469,6 +469,8 @@ void storage_quarantine(struct rule *rule, uint32_t index);
 void storage_end_quarantine(struct rule *rule, uint32_t filler);
 
 /* server_rebuild.c: after another server */
+/* A name that the table has, when it is taken over: counts it. -ENOMEM. */
+int rebuild_name(void *rule, const struct tarn_descriptor *descriptor);
 /* Everything was told: makes its own books from the tables. Must not be
  * survived when it fails. */
 int server_rebuild(struct server *server);

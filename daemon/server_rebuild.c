@@ -5,17 +5,20 @@
  * The idea: nothing private to a server is needed for correctness. What it
  * does changes the tables, which the keeper holds, and messages in sockets,
  * which survive their sender; so whatever instruction it died at, these two
- * say all there is to know. One pass over the names and one over the
- * storages make the rest: counts, lists, free extents, the cache.
+ * say all there is to know. One pass over the names, when a table is taken
+ * over, and one over the storages, when everything was told, make the rest:
+ * counts, lists, free extents, the cache. Between the two no word of a storage
+ * that has a name changes: nobody is served yet, and what a loader's end frees
+ * has none.
  *
  * Why each step may be the last one:
  *
  * - A commit. Versions are written under a number that no reader uses, then
  *   the number is stored. Before that store nothing has happened, and
- *   table_writer_new drops what was pending; after it everything has. Names
- *   are counted anew here, so it does not matter how far the counting of what
- *   was displaced had come. Who sleeps on header.changed is woken, since the
- *   death may have been between the store and the waking.
+ *   table_writer_take_over drops what was pending; after it everything has.
+ *   Names are counted anew, so it does not matter how far the counting of
+ *   what was displaced had come. Who sleeps on header.changed is woken, since
+ *   the death may have been between the store and the waking.
  * - Taking memory. An extent is taken in private, then an entry of the table
  *   says so: before that it was free and nobody wrote there. The entry's last
  *   field to be written is its word, and before it the entry is free; one that
@@ -67,13 +70,19 @@ static uint64_t word_of(const struct rule *rule, uint32_t index)
 
 /* ---- names ------------------------------------------------------------ */
 
-static void count_name(void *arg, const struct tarn_descriptor *d)
+int rebuild_name(void *arg, const struct tarn_descriptor *d)
 {
 	struct rule *rule = arg;
+	uint32_t n = rule->table.header->n_storages;
+	int r;
 
-	if (d->storage < rule->n_infos && storage_word_generation(word_of(rule,
-						  d->storage)) == d->generation)
+	if (d->storage >= n || storage_word_generation(word_of(
+				       rule, d->storage)) != d->generation)
+		return 0;
+	r = d->storage < rule->n_infos ? 0 : storage_reserve(rule, n - 1);
+	if (r == 0)
 		rule->infos[d->storage].names++;
+	return r;
 }
 
 /* ---- storages --------------------------------------------------------- */
@@ -148,7 +157,6 @@ static int rebuild_rule(struct rule *rule)
 		r = storage_reserve(rule, n - 1);
 	if (r < 0)
 		return r;
-	table_each(rule->writer, count_name, rule);
 	for (uint32_t i = 0; i < n && r >= 0; i++)
 		r = rebuild_storage(rule, i);
 	if (r < 0)

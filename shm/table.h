@@ -282,6 +282,12 @@ int table_storage_get(const struct table *table, uint32_t index,
  * is repaired. */
 struct table_writer;
 int table_writer_new(struct table *table, struct table_writer **ret);
+/* The same, and visit is called for what each name leads to, in no order, on
+ * the one way along all names that this takes; negative ends it. The counts in
+ * the header were checked before. */
+int table_writer_take_over(struct table *table,
+	int (*visit)(void *arg, const struct tarn_descriptor *descriptor),
+	void *arg, struct table_writer **ret);
 struct table_writer *table_writer_free(struct table_writer *writer);
 
 int table_add_pool(struct table_writer *writer, const struct table_pool *pool);

@@ -95,33 +95,50 @@ static uint64_t end_of(
 	return record->versions[i].expires;
 }
 
-int timers_rebuild(struct table_writer *writer)
+int timer_found(struct table_writer *writer, uint64_t offset, uint64_t expires)
 {
-	struct table *table = writer->table;
+	struct name_record *record = record_of(writer->table, offset);
 	struct timers *timers = &writer->timers;
-	uint64_t end = table->records_offset +
-		       atomic_load_explicit(&table->header->records_used,
-			       memory_order_relaxed);
-	struct name_record *record;
 	int r;
 
-	timers->n = 0;
-	for (uint64_t offset = table->records_offset; offset < end;
-		offset += record->size) {
-		record = record_of(table, offset);
-		record->timer = end_of(table, record);
-		if (!record->timer)
-			continue;
-		/* Each has one already, unless this is the first time. */
-		r = reserve(timers, timers->n + 1);
-		if (r < 0)
-			return r;
-		timers->v[timers->n++] = (struct timer) {record->timer, offset};
-	}
+	/* Most have none, and had none: their pages stay as they are. */
+	if (record->timer != expires)
+		record->timer = expires;
+	if (!expires)
+		return 0;
+	r = reserve(timers, timers->n + 1);
+	if (r < 0)
+		return r;
+	timers->v[timers->n++] = (struct timer) {expires, offset};
+	return 0;
+}
+
+void timers_order(struct table_writer *writer)
+{
+	struct timers *timers = &writer->timers;
+
 	for (size_t i = timers->n / 2; i-- > 0;)
 		sift_down(timers, i);
 	timers->rebuilt_n = timers->n;
-	return 0;
+}
+
+/* Collects them anew: too many are void. */
+static int timers_rebuild(struct table_writer *writer)
+{
+	struct table *table = writer->table;
+	uint64_t end = table->records_offset +
+		       atomic_load_explicit(&table->header->records_used,
+			       memory_order_relaxed);
+	int r = 0;
+
+	writer->timers.n = 0;
+	/* Each has one already, so there is room. */
+	for (uint64_t offset = table->records_offset; offset < end && r >= 0;
+		offset += record_of(table, offset)->size)
+		r = timer_found(writer, offset,
+			end_of(table, record_of(table, offset)));
+	timers_order(writer);
+	return r;
 }
 
 int timers_reserve(struct table_writer *writer)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the writer knows beside the region. All of it can be found again by
- * walking the region, which is what table_writer_new does.
+ * walking the region, which is what table_writer_take_over does.
  */
 #pragma once
 
@@ -129,5 +129,8 @@ uint64_t version_pend(struct table_writer *writer, uint64_t offset,
 int timers_reserve(struct table_writer *writer);
 /* A committed version of that record ends then. */
 void timer_set(struct table_writer *writer, uint64_t offset, uint64_t expires);
-/* Collects them from all records, after a crash or when too many are void. */
-int timers_rebuild(struct table_writer *writer);
+/* A new writer is told of each record: its name ends then; 0: it does not, or
+ * there is none. timers_order makes a heap of them, and comes after the last.
+ */
+int timer_found(struct table_writer *writer, uint64_t offset, uint64_t expires);
+void timers_order(struct table_writer *writer);
