@@ -105,7 +105,8 @@ void load_no_memory(struct rule *rule, int error)
 		if (r == 1)
 			load_tell_loading(load);
 		/* What a dead loader's ring may still write comes back soon. */
-		load->parked = r < 0 && rule->counts.kinds[KIND_QUARANTINED].n;
+		load->parked = r < 0 && !load->alloc_size &&
+			       rule->counts.kinds[KIND_QUARANTINED].n;
 		if (r < 0 && !load->parked) {
 			tarn_fail_verbatim(error, why ? why : "out of memory");
 			load_give_up(load, error);
