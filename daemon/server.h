@@ -507,9 +507,10 @@ void reap_unnamed(struct rule *rule);
 void reap_find_leased(struct rule *rule, const uint32_t *indices, uint32_t n,
 	bool *ret_leased);
 bool storage_leased(struct rule *rule, uint32_t index); /* just one */
-/* Does this client, at this moment? */
-bool client_holds(struct client *client, uint32_t index,
-	uint64_t generation);
+/* Which of n storages does this client hold, at this moment? One pass over its
+ * pages. Without memory: none. */
+void client_find_held(struct client *client, const uint32_t *indices,
+	const uint64_t *generations, uint32_t n, bool *ret_held);
 
 /* server_cache.c: loaded files */
 /* Keeps a storage until room is needed or time has passed, and finds it for

@@ -265,10 +265,15 @@ void load_filled(struct load *load, const struct msg_filled *filled)
 /* Nothing of it is in flight any more; what was taken goes back. */
 static void give_back(struct load *load)
 {
+	struct table_storage *entry = &load->rule->table.storages[load->index];
+
 	if (!load->alloc_size)
 		return;
 	storage_info(load->rule, load->index)->filling = NULL;
 	load->alloc_size = 0;
+	/* Who waits for it may hold it; it is no file's bytes, nor whole. */
+	entry->file_dev = entry->file_ino = 0;
+	atomic_store_explicit(&entry->landed, 0, memory_order_relaxed);
 	storage_release(load->rule, load->index);
 	table_wake(load->rule->writer);
 }

@@ -90,9 +90,18 @@ static void send_answer(struct publish *p, const struct answer *answer)
 
 /* ---- what is there already ------------------------------------------- */
 
+/* A load that was given up may still be leased by who waited for it. */
+static bool is_whole(const struct table_storage *e)
+{
+	return e->flags & STORAGE_CREATED ||
+	       atomic_load_explicit(&e->landed, memory_order_relaxed) ==
+		       e->size;
+}
+
 /* Who publishes a storage anew must hold it; it cannot be let go of during
  * this event. */
-static int check_existing(const struct publish *p, const struct source *s)
+static int check_existing(
+	const struct publish *p, const struct source *s, bool held)
 {
 	const struct rule *rule = p->rule;
 	const struct table_storage *e;
@@ -100,8 +109,7 @@ static int check_existing(const struct publish *p, const struct source *s)
 
 	if (s->index >= rule->n_infos ||
 		s->index >= rule->table.header->n_storages ||
-		generation_of(rule, s->index) != s->generation ||
-		!client_holds(p->client, s->index, s->generation))
+		generation_of(rule, s->index) != s->generation || !held)
 		return tarn_fail(ESTALE,
 			"publish: storage %u of generation %llu is not one "
 			"that this connection holds",
@@ -110,7 +118,7 @@ static int check_existing(const struct publish *p, const struct source *s)
 	/* Only this thread writes the word. */
 	state = storage_word_state(
 		atomic_load_explicit(&e->word, memory_order_relaxed));
-	if (state != STORAGE_LIVE && state != STORAGE_UNNAMED)
+	if ((state != STORAGE_LIVE && state != STORAGE_UNNAMED) || !is_whole(e))
 		return tarn_fail(ESTALE,
 			"publish: the bytes of storage %u are not there",
 			s->index);
@@ -120,6 +128,31 @@ static int check_existing(const struct publish *p, const struct source *s)
 			s->index, (unsigned long long)e->size,
 			(unsigned long long)s->size);
 	return 0;
+}
+
+/* Those that are there already. */
+static int check_all_existing(const struct publish *p)
+{
+	uint32_t indices[PUBLISH_SOURCES_MAX], n = 0;
+	uint64_t generations[PUBLISH_SOURCES_MAX];
+	const struct source *sources[PUBLISH_SOURCES_MAX];
+	bool held[PUBLISH_SOURCES_MAX];
+	int r = 0;
+
+	for (uint32_t i = 0; i < p->n_sources; i++) {
+		const struct source *s = &p->sources[i];
+
+		if (s->kind != SOURCE_EXISTING)
+			continue;
+		indices[n] = s->index;
+		generations[n] = s->generation;
+		sources[n++] = s;
+	}
+	if (n)
+		client_find_held(p->client, indices, generations, n, held);
+	for (uint32_t i = 0; i < n && r == 0; i++)
+		r = check_existing(p, sources[i], held[i]);
+	return r;
 }
 
 static int check_new(const struct publish *p)
@@ -284,11 +317,8 @@ static int transact(struct publish *p, uint64_t *versions)
 int publish_commit(struct publish *p)
 {
 	struct answer answer;
-	int r = 0;
+	int r = check_all_existing(p);
 
-	for (uint32_t i = 0; i < p->n_sources && r == 0; i++)
-		if (p->sources[i].kind == SOURCE_EXISTING)
-			r = check_existing(p, &p->sources[i]);
 	if (r == 0 && p->flags & PUBLISH_NEW)
 		r = check_new(p);
 	if (r == 0)

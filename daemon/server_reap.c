@@ -153,15 +153,19 @@ bool storage_leased(struct rule *rule, uint32_t index)
 	return leased;
 }
 
-bool client_holds(struct client *client, uint32_t index, uint64_t generation)
+void client_find_held(struct client *client, const uint32_t *indices,
+	const uint64_t *generations, uint32_t n, bool *ret_held)
 {
 	struct lease_batch *batch = &client->rule->batch;
-	bool found = false;
+	uint32_t added = 0;
 
-	if (lease_batch_add(batch, index, generation)) {
+	while (added < n &&
+		lease_batch_add(batch, indices[added], generations[added]))
+		added++;
+	if (added)
 		leases_search(client, batch);
-		found = lease_batch_found(batch, index, generation);
-	}
+	for (uint32_t i = 0; i < n; i++)
+		ret_held[i] = i < added && lease_batch_found(batch, indices[i],
+						   generations[i]);
 	lease_batch_clear(batch);
-	return found;
 }

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "shm/lease.h"
 #include "shm/table.h"
 #include "tests/parcel.h"
 #include "tests/raw_client.h"
@@ -480,8 +482,92 @@ static void leave_early(void)
 	tarn_store_remove(witness.store, "brought");
 }
 
+/* ---- what never came whole ---------------------------------------------- */
+
+/* A load that is stopped in the middle: false if it was faster. Each try has
+ * other bytes of the file, or they would be there already. */
+static bool begin_load(struct raw *raw, pid_t loader, int fd, unsigned try)
+{
+	struct order order = {0};
+	int type;
+
+	order_range(&order, try * 4096, 64 * MIB, 0);
+	order_send(&order, raw, fd, -1);
+	type = raw_hear(raw, RAW_PATIENCE_MS);
+	kill(loader, SIGSTOP);
+	return type == WIRE_LOADING && raw_hear(raw, 100) == -1;
+}
+
+static void hold(struct raw *raw, struct lease_page *page)
+{
+	atomic_store(&page->used, 1);
+	atomic_store(&page->slots[0],
+		lease_word(raw->loading.index, raw->loading.generation));
+}
+
+static void wait_until_unnamed(const struct raw *raw)
+{
+	struct table table;
+	uint64_t word = 0;
+
+	if (table_map(raw->table, false, &table) < 0)
+		bail("the table cannot be mapped");
+	for (int ms = 0; ms < RAW_PATIENCE_MS; ms++) {
+		word = table.storages[raw->loading.index].word;
+		if (storage_word_state(word) == STORAGE_UNNAMED)
+			break;
+		usleep(1000);
+	}
+	is_int(STORAGE_UNNAMED, storage_word_state(word),
+		"a load that was cancelled is held");
+	is_int(0, (int64_t)table.storages[raw->loading.index].file_ino,
+		"and is no file any more");
+	table_unmap(&table);
+}
+
+/* old: for long enough to be known by its stamps. */
+static void name_what_never_came(int old)
+{
+	pid_t loader = child_named(server.pid, "tarn-loader");
+	struct msg_cancel cancel = {0};
+	struct msg_released bell = {0};
+	struct parcel p = {0};
+	struct lease_page *page;
+	struct raw raw;
+
+	raw_open(&raw, server.socket);
+	if (lease_map(raw.lease, &page) < 0)
+		bail("the leases cannot be mapped");
+	for (unsigned i = 0; !begin_load(&raw, loader, old, i); i++) {
+		kill(loader, SIGCONT);
+		if (i == 20)
+			bail("64 MiB are always there at once");
+		/* It stays for a while, as a file that nobody holds. */
+		witness.before.used += 64 * MIB;
+		witness.before.storages++;
+	}
+	hold(&raw, page);
+	cancel.serial = raw.serial;
+	raw_say(&raw, WIRE_CANCEL, &cancel, sizeof(cancel), NULL, 0);
+	is_int(WIRE_ERROR, raw_answer(&raw), "it is cancelled");
+	kill(loader, SIGCONT);
+	wait_until_unnamed(&raw);
+	put_source(&p, SOURCE_EXISTING, 64 * MIB);
+	p.sources[0].index = bell.index = raw.loading.index;
+	p.sources[0].generation = bell.generation = raw.loading.generation;
+	put_name(&p, "part", 0, 0, 64 * MIB, 1);
+	is_int(WIRE_ERROR, answer_to(&raw, &p), "nobody can publish it");
+	is_int(ESTALE, raw.error, "since its bytes are not there");
+	atomic_store(&page->slots[0], 0);
+	raw_say(&raw, WIRE_RELEASED, &bell, sizeof(bell), NULL, 0);
+	lease_unmap(page);
+	raw_close(&raw);
+}
+
 int main(void)
 {
+	int old = memfd(65 * MIB);
+
 	daemon_start(&server, "hostile.sock", NULL);
 	witness_begin(&witness, &server);
 	lie_about_sources();
@@ -496,6 +582,10 @@ int main(void)
 	keep_pages_pinned();
 	say_it_again();
 	leave_early();
+	sleep(2);
+	usleep(200000);
+	name_what_never_came(old);
+	close(old);
 	witness_end(&witness);
 	remove_files();
 	is_int(0, daemon_stop(&server), "the daemon ends in peace");
