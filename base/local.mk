@@ -1,4 +1,5 @@
-# What every room needs and no room owns: errors, checked sizes, descriptors.
+# What every room needs and no room owns: errors, checked sizes, descriptors,
+# how much memory is left.
 
 noinst_LTLIBRARIES += base/libbase.la
 base_libbase_la_SOURCES = \
@@ -8,4 +9,8 @@ base_libbase_la_SOURCES = \
 	base/fail.h \
 	base/fd.c \
 	base/fd.h \
+	base/headroom.c \
+	base/headroom.h \
+	base/headroom_cgroup.c \
+	base/headroom_impl.h \
 	$(NULL)

@@ -24,7 +24,7 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "daemon/door.h"
-#include "daemon/headroom.h"
+#include "base/headroom.h"
 #include "daemon/log.h"
 #include "daemon/loop.h"
 #include "daemon/oom.h"

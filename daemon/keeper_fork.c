@@ -25,7 +25,7 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "daemon/door.h"
-#include "daemon/headroom.h"
+#include "base/headroom.h"
 #include "daemon/log.h"
 #include "daemon/oom.h"
 #include "daemon/server.h"

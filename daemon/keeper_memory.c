@@ -19,7 +19,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
-#include "daemon/headroom.h"
+#include "base/headroom.h"
 #include "daemon/log.h"
 #include "daemon/numa.h"
 #include "shm/segment.h"

@@ -14,10 +14,6 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/conf_print.c \
 	daemon/door.c \
 	daemon/door.h \
-	daemon/headroom.c \
-	daemon/headroom.h \
-	daemon/headroom_cgroup.c \
-	daemon/headroom_impl.h \
 	daemon/internal.h \
 	daemon/keeper.c \
 	daemon/keeper.h \

@@ -8,13 +8,14 @@
  * to give.
  */
 #include "base/checked.h"
-#include "daemon/headroom.h"
+#include "base/headroom.h"
 #include "daemon/log.h"
 #include "daemon/pressure.h"
 #include "daemon/server.h"
 
-#define LOOK_NS 5000000000ull /* picked: some hundred microseconds each time   \
-			       */
+#define LOOK_NS                                                                \
+	5000000000ull /* picked: some hundred microseconds each time           \
+		       */
 
 static void relieve(struct server *server, bool stalled)
 {

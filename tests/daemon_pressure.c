@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
-#include "daemon/headroom.h"
+#include "base/headroom.h"
 #include "daemon/pressure.h"
 #include "tests/cgroup_kit.h"
 #include "tests/raw_client.h"

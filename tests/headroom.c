@@ -4,7 +4,7 @@
  * with and without a cgroup namespace, limits at every level, and files that
  * are missing. Each case says which limit must win, and by how much.
  */
-#include "daemon/headroom.h"
+#include "base/headroom.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 
 #include "base/fail.h"
-#include "daemon/headroom_impl.h"
+#include "base/headroom_impl.h"
 #include "tests/tap.h"
 
 #define MIB (1ull << 20)

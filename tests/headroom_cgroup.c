@@ -14,7 +14,7 @@
 
 #include "base/fail.h"
 #include "base/fd.h"
-#include "daemon/headroom.h"
+#include "base/headroom.h"
 #include "tests/cgroup_kit.h"
 #include "tests/tap.h"
 

@@ -12,7 +12,7 @@ int headroom_at(const char *root, uint64_t *ret_bytes, char *buf,
 	unsigned long size);
 int headroom_check_at(const char *root, uint64_t want);
 
-/* ---- daemon/headroom_cgroup.c --------------------------------------- */
+/* ---- base/headroom_cgroup.c --------------------------------------- */
 
 /* One limit: its name ("memory.max of /x"), and bytes. */
 struct headroom_limit {

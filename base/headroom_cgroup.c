@@ -18,7 +18,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
-#include "daemon/headroom_impl.h"
+#include "base/headroom_impl.h"
 
 /* v1 says "no limit" as the largest number of whole pages; nothing beyond an
  * exbibyte is meant. */

@@ -5,7 +5,7 @@
  * since others take memory too; that costs a few small files a question, and
  * the question is asked once a segment.
  */
-#include "daemon/headroom.h"
+#include "base/headroom.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
-#include "daemon/headroom_impl.h"
+#include "base/headroom_impl.h"
 
 /* The two questions differ in the reserve, and so may their answers: the
  * least room, and the least that is left when the reserve is kept. */
