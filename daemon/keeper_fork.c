@@ -44,10 +44,14 @@ static void keep_only(int *fds, int n)
 static pid_t fork_child(struct keeper *keeper, const char *name)
 {
 	pid_t parent = getpid();
-	pid_t pid = fork();
 	char title[16];
 	sigset_t none;
+	pid_t pid;
 
+	oom_before_fork();
+	pid = fork();
+	if (pid != 0)
+		oom_after_fork();
 	if (pid != 0)
 		return pid < 0 ? tarn_fail(errno, "cannot fork a %s: %s", name,
 					 tarn_errno_text(errno))
@@ -67,7 +71,7 @@ static pid_t fork_child(struct keeper *keeper, const char *name)
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
-	oom_restore();
+	oom_be_child();
 	return 0;
 }
 

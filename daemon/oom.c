@@ -2,8 +2,10 @@
 /*
  * The idea: a server or a loader that is killed is forked again, and nothing
  * is lost; with the keeper goes all memory. So it asks to be taken last, which
- * root alone may ask; the children, which inherit that, ask to be taken as
- * anybody is.
+ * takes a right that root alone has. Without it the children ask to be taken
+ * rather than the keeper: each may raise its own score, but not open the file
+ * for it, once it is undumpable. The keeper opened its own before that, and
+ * lends its children a higher score by having it while it forks.
  */
 #include "daemon/oom.h"
 
@@ -15,6 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
 #include "daemon/log.h"
@@ -22,17 +25,34 @@
 #define PATH "/proc/self/oom_score_adj"
 #define PROTECTED (-900) /* -1000 would make it unkillable */
 #define OFFERED 1000
+/* Thousandths of all memory. Picked: enough to tell a small server from a
+ * small keeper, not enough to have it killed in place of what is large. */
+#define CHILD 3
 
+static int keeper_fd = -1; /* the keeper's own score */
 static bool lowered;
 static int before;
+
+static int put(int fd, int score)
+{
+	char text[16];
+	int n = snprintf(text, sizeof(text), "%d", MIN(score, OFFERED));
+
+	return pwrite(fd, text, (size_t)n, 0) == n ? 0 : -errno;
+}
 
 static int set(int score)
 {
 	_cleanup_fd_ int fd = open(PATH, O_WRONLY | O_CLOEXEC);
-	char text[16];
-	int n = snprintf(text, sizeof(text), "%d", score);
 
-	return fd >= 0 && write(fd, text, (size_t)n) == n ? 0 : -errno;
+	return fd >= 0 ? put(fd, score) : -errno;
+}
+
+static void complain(int r)
+{
+	if (r < 0)
+		log_warning("oom_score_failed",
+			log_text("error", tarn_errno_text(r)));
 }
 
 void oom_protect(void)
@@ -42,17 +62,28 @@ void oom_protect(void)
 	if (fd_read_text(PATH, text, sizeof(text)) <= 0)
 		return;
 	before = atoi(text);
+	keeper_fd = open(PATH, O_WRONLY | O_CLOEXEC);
 	/* Without the right it stays as it is, which is no fault. */
-	lowered = before > PROTECTED && set(PROTECTED) == 0;
+	lowered = before > PROTECTED && keeper_fd >= 0 &&
+		  put(keeper_fd, PROTECTED) == 0;
 }
 
-void oom_restore(void)
+void oom_before_fork(void)
 {
-	int r = lowered ? set(before) : 0;
+	if (!lowered && keeper_fd >= 0)
+		complain(put(keeper_fd, before + CHILD));
+}
 
-	if (r < 0)
-		log_warning("oom_score_failed",
-			log_text("error", tarn_errno_text(r)));
+void oom_after_fork(void)
+{
+	if (!lowered && keeper_fd >= 0)
+		complain(put(keeper_fd, before));
+}
+
+void oom_be_child(void)
+{
+	if (lowered)
+		complain(set(before + CHILD));
 }
 
 void oom_offer(void)
@@ -60,7 +91,6 @@ void oom_offer(void)
 	int r = set(OFFERED);
 
 	/* Who is not root may not even raise its own, once it is undumpable. */
-	if (r < 0 && r != -EACCES)
-		log_warning("oom_score_failed",
-			log_text("error", tarn_errno_text(r)));
+	if (r != -EACCES)
+		complain(r);
 }

@@ -620,6 +620,7 @@ VALGRIND_EXCEPT += tests/restart_growing
 HOSTILE_TESTS = \
 	tests/hostile_flood \
 	tests/hostile_memory \
+	tests/oom \
 	$(NULL)
 check_PROGRAMS += $(HOSTILE_TESTS)
 TESTS += $(HOSTILE_TESTS)
@@ -628,6 +629,11 @@ tests_hostile_flood_SOURCES = \
 	tests/hostile_flood.c \
 	tests/parcel.c \
 	tests/parcel.h \
+	$(DAEMON_KIT)
+tests_oom_SOURCES = \
+	tests/cgroup_kit.c \
+	tests/cgroup_kit.h \
+	tests/oom.c \
 	$(DAEMON_KIT)
 tests_hostile_memory_SOURCES = \
 	tests/hostile_memory.c \
