@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "daemon/headroom.h"
+#include "base/headroom.h"
 #include "shm/segment.h"
 #include "shm/table.h"
 #include "tests/tap.h"
