@@ -128,6 +128,7 @@ struct msg_loader {
 enum keep_kind {
 	KEEP_STORAGE = 1, /* the memfd of storage a, generation b */
 	KEEP_LEASES = 2,  /* one more lease memfd of client number b */
+	KEEP_PRESSURE = 3, /* trigger a of pressure.h: of no rule */
 };
 
 struct msg_keep {

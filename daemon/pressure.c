@@ -7,6 +7,7 @@
 #include "daemon/pressure.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +22,7 @@
 #define TRIGGER "some 150000 2000000"
 
 struct pressure {
-	int fds[2]; /* the machine's, our cgroup's; -1: not to be had */
+	int fds[PRESSURE_TRIGGERS];
 	int epoll;
 	struct loop_watch *watch;
 	void (*fn)(void *arg);
@@ -66,6 +67,18 @@ static int open_own(void)
 	return path[0] ? open_trigger(path) : -1;
 }
 
+int pressure_open(unsigned int which)
+{
+	return which ? open_own() : open_trigger("/proc/pressure/memory");
+}
+
+bool pressure_ended(int fd)
+{
+	struct pollfd p = {.fd = fd};
+
+	return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
+}
+
 static void on_trigger(void *arg, unsigned ready)
 {
 	struct pressure *pressure = arg;
@@ -76,8 +89,8 @@ static void on_trigger(void *arg, unsigned ready)
 	if (!(event.events & EPOLLERR))
 		return pressure->fn(pressure->arg);
 	/* The cgroup is gone: there is nothing to watch any more. */
-	fd_close(pressure->fds[event.data.u32]);
-	pressure->fds[event.data.u32] = -1;
+	epoll_ctl(pressure->epoll, EPOLL_CTL_DEL, pressure->fds[event.data.u32],
+		NULL);
 }
 
 static int watch(struct pressure *pressure)
@@ -101,22 +114,19 @@ struct pressure *pressure_free(struct pressure *pressure)
 		return NULL;
 	loop_unwatch(pressure->watch);
 	fd_close(pressure->epoll);
-	fd_close(pressure->fds[0]);
-	fd_close(pressure->fds[1]);
 	free(pressure);
 	return NULL;
 }
 
-struct pressure *pressure_watch(
-	struct loop *loop, void (*fn)(void *arg), void *arg)
+struct pressure *pressure_watch(struct loop *loop,
+	const int fds[PRESSURE_TRIGGERS], void (*fn)(void *arg), void *arg)
 {
 	struct pressure *pressure = calloc(1, sizeof(*pressure));
 
 	if (!pressure)
 		return NULL;
 	*pressure = (struct pressure) {.fn = fn, .arg = arg};
-	pressure->fds[0] = open_trigger("/proc/pressure/memory");
-	pressure->fds[1] = open_own();
+	memcpy(pressure->fds, fds, sizeof(pressure->fds));
 	pressure->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (pressure->epoll < 0 || watch(pressure) == 0 ||
 		loop_watch(loop, pressure->epoll, LOOP_READ, on_trigger,

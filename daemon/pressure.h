@@ -24,10 +24,21 @@
  * a short one does not cost the whole cache. */
 uint64_t pressure_relief(uint64_t room, bool stalled, uint64_t givable);
 
+/* The machine's, our cgroup's. */
+#define PRESSURE_TRIGGERS 2u
+
+/* A descriptor that has an urgent event when tasks have stalled for a while.
+ * -1: not to be had. Closing the last one of a trigger takes the kernel some
+ * ten milliseconds, at the end of a process too. */
+int pressure_open(unsigned int which);
+/* What it watches is no more. */
+bool pressure_ended(int fd);
+
 struct pressure;
 
-/* Calls fn in the loop when tasks have stalled for a while; at most every two
- * seconds. NULL where that cannot be watched. */
-struct pressure *pressure_watch(
-	struct loop *loop, void (*fn)(void *arg), void *arg);
+/* Calls fn in the loop when one of them tells, at most every two seconds. They
+ * stay the caller's, who closes them later; -1 is none. NULL where nothing can
+ * be watched. */
+struct pressure *pressure_watch(struct loop *loop,
+	const int fds[PRESSURE_TRIGGERS], void (*fn)(void *arg), void *arg);
 struct pressure *pressure_free(struct pressure *pressure);

@@ -385,6 +385,7 @@ static int taken_over(struct server *server)
 	if (r < 0)
 		return r;
 	server->serving = true;
+	server_pressure_begin(server);
 	for (struct rule *rule = server->rules; rule; rule = rule->next)
 		for (client = rule->clients; client; client = next) {
 			next = client->next;
@@ -517,7 +518,6 @@ int server_run(const struct server_start *start)
 		r = expiry_new(&server);
 	if (r == 0) {
 		loop_between(server.loop, between_turns, &server);
-		server_pressure_begin(&server);
 		server_look_around(&server);
 		r = loop_run(server.loop);
 	}
@@ -538,9 +538,9 @@ int server_run(const struct server_start *start)
 		rule_free(rule);
 	}
 	segment_forget(&server);
+	pressure_free(server.pressure);
 	kept_free(&server.kept);
 	expiry_free(&server);
-	pressure_free(server.pressure);
 	loop_unwatch(server.keeper_watch);
 	wire_reader_free(server.reader);
 	wire_writer_free(server.writer);

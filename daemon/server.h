@@ -370,6 +370,7 @@ int memory_take(struct rule *rule, uint64_t size, bool may_grow,
 int memory_ask(struct rule *rule, uint64_t size);
 
 /* server_pressure.c: when memory is short */
+/* When all was told: triggers of another server may be among it. */
 void server_pressure_begin(struct server *server);
 /* Looks at the headroom where it is time; when to look next, 0: never. */
 uint64_t server_pressure_look(struct server *server, uint64_t now);

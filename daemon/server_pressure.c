@@ -6,6 +6,10 @@
  * The kernel tells of stalls when they happen; the headroom of the machine and
  * of our cgroups is looked at every few seconds, as long as there is anything
  * to give.
+ *
+ * The keeper holds the triggers, too. The kernel takes ten milliseconds to end
+ * one, and would take them at the end of a server that alone had it, while its
+ * clients wait for the next.
  */
 #include "base/checked.h"
 #include "base/headroom.h"
@@ -41,9 +45,27 @@ static void on_stall(void *arg)
 	relieve(arg, true);
 }
 
+/* Of the server before this one, if it had it. */
+static int trigger(struct server *server, uint32_t which)
+{
+	const struct msg_keep key = {.kind = KEEP_PRESSURE, .a = which};
+	int fd = server_kept(server, &key);
+
+	if (fd >= 0 && !pressure_ended(fd))
+		return fd;
+	if (fd >= 0)
+		server_forget(server, &key);
+	fd = pressure_open(which);
+	return fd >= 0 && server_keep(server, &key, fd) >= 0 ? fd : -1;
+}
+
 void server_pressure_begin(struct server *server)
 {
-	server->pressure = pressure_watch(server->loop, on_stall, server);
+	int fds[PRESSURE_TRIGGERS];
+
+	for (uint32_t i = 0; i < PRESSURE_TRIGGERS; i++)
+		fds[i] = trigger(server, i);
+	server->pressure = pressure_watch(server->loop, fds, on_stall, server);
 }
 
 uint64_t server_pressure_look(struct server *server, uint64_t now)

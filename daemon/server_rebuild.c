@@ -184,6 +184,8 @@ static bool still_counts(struct server *server, const struct msg_keep *key)
 
 	if (key->kind == KEEP_LEASES)
 		return has_client(server, key->b);
+	if (key->kind == KEEP_PRESSURE)
+		return true;
 	rule = rule_find(server, key->rule);
 	if (!rule || key->a >= rule->table.header->n_storages)
 		return false;

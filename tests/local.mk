@@ -413,6 +413,7 @@ GROWTH_TESTS = \
 	tests/pool_extent \
 	tests/pressure \
 	tests/pressure_stall \
+	tests/server_pressure \
 	tests/table_churn \
 	tests/table_million \
 	$(NULL)
@@ -437,6 +438,8 @@ tests_pressure_stall_SOURCES = \
 	$(DAEMON_KIT)
 tests_pressure_stall_LDADD = $(DAEMON_LIBS)
 tests_pressure_LDADD = $(DAEMON_LIBS)
+tests_server_pressure_SOURCES = tests/server_pressure.c
+tests_server_pressure_LDADD = $(DAEMON_LIBS)
 tests_daemon_room_SOURCES = tests/daemon_room.c $(DAEMON_KIT)
 tests_daemon_shrink_SOURCES = \
 	tests/cgroup_kit.c \

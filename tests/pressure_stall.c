@@ -57,6 +57,7 @@ static _Noreturn void thrash(const char *path)
 int main(void)
 {
 	struct pressure *pressure;
+	int fds[PRESSURE_TRIGGERS];
 	const char *path;
 	pid_t pid;
 
@@ -65,7 +66,9 @@ int main(void)
 			 "and the controller)");
 	if (loop_new(&loop) < 0)
 		bail("no loop");
-	pressure = pressure_watch(loop, on_stall, loop);
+	for (unsigned int i = 0; i < PRESSURE_TRIGGERS; i++)
+		fds[i] = pressure_open(i);
+	pressure = pressure_watch(loop, fds, on_stall, loop);
 	if (!pressure) {
 		loop_free(loop);
 		cgroup_remove();
@@ -82,6 +85,8 @@ int main(void)
 	waitpid(pid, NULL, 0);
 	ok(stalls > 0, "a stall is told of");
 	pressure_free(pressure);
+	for (unsigned int i = 0; i < PRESSURE_TRIGGERS; i++)
+		fd_close(fds[i]);
 	loop_free(loop);
 	ok(cgroup_remove(), "the group is gone");
 	remove_files();
