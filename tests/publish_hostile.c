@@ -552,11 +552,11 @@ static void name_what_never_came(int old)
 	is_int(WIRE_ERROR, raw_answer(&raw), "it is cancelled");
 	kill(loader, SIGCONT);
 	wait_until_unnamed(&raw);
-	put_source(&p, SOURCE_EXISTING, 64 * MIB);
+	parcel_source(&p, SOURCE_EXISTING, 64 * MIB);
 	p.sources[0].index = bell.index = raw.loading.index;
 	p.sources[0].generation = bell.generation = raw.loading.generation;
-	put_name(&p, "part", 0, 0, 64 * MIB, 1);
-	is_int(WIRE_ERROR, answer_to(&raw, &p), "nobody can publish it");
+	parcel_name(&p, "part", 0, 0, 64 * MIB, 1);
+	is_int(WIRE_ERROR, parcel_answer(&p, &raw), "nobody can publish it");
 	is_int(ESTALE, raw.error, "since its bytes are not there");
 	atomic_store(&page->slots[0], 0);
 	raw_say(&raw, WIRE_RELEASED, &bell, sizeof(bell), NULL, 0);
