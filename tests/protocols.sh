@@ -53,6 +53,58 @@ common() {
 	is "0 " "$status $err" "$who: stop"
 }
 
+# What came later is refused by name, and nothing else is the worse for it.
+refused() {
+	local what=$1
+
+	shift
+	run "$new_tarn" "$@"
+	is "1" "$status" "old daemon: $what fails"
+	has "stop it, and the next open starts a" "$err" "and says what to do"
+}
+
+too_old() {
+	export TARN_DAEMON=$old/sbin/tarnd
+	run "$new_tarn" load m.st --name m
+	is "0" "$status" "old daemon: load"
+	refused put put p m.st:a.b
+	refused "put of a large one" put p large.st:x
+	refused metrics metrics
+	refused check check
+	refused "a pool with a name" ls --pool models
+	run "$new_tarn" wait m/a.b --timeout 5
+	is "0 m/a.b version 1" "$status $out" "old daemon: wait"
+	run "$new_tarn" wait nobody --timeout 0.2
+	is "1" "$status" "old daemon: a wait in vain"
+	has "within 200 ms" "$err" "ends in time"
+	run "$new_tarn" status --json
+	is "0 2" "$status $(json 'j["names"]')" "old daemon: what it does say"
+	run "$new_tarn" print m/a.b
+	is "[32 33 34 35 36 37 38 39]" "$out" "old daemon: it serves on"
+	run "$new_tarn" stop
+}
+
+# A large tensor that was put lies in memory of its own, of which protocol 1
+# knows nothing.
+too_new() {
+	export TARN_DAEMON=$new_daemon
+	run "$new_tarn" put large large.st:x
+	is "0" "$status" "new daemon: put of a large one"
+	run "$new_tarn" put small m.st:a.b
+	run "$old_tarn" print large
+	is "1" "$status" "new daemon: which the old command cannot read"
+	has "'large': pool" "$err" "and says so"
+	run "$old_tarn" print small
+	is "[32 33 34 35 36 37 38 39]" "$out" "what lies in the pool it can"
+	run "$old_tarn" ls
+	has "large" "$out" "it lists both"
+	run "$old_tarn" rm large
+	is "0 " "$status $err" "and can remove it"
+	run "$new_tarn" check
+	is "0" "$status" "new daemon: it is well"
+	run "$new_tarn" stop
+}
+
 new_daemon=${top_builddir:?}/daemon/tarnd
 for daemon in "$new_daemon" "$old/sbin/tarnd"; do
 	which=$([ "$daemon" = "$new_daemon" ] && echo new || echo old)
@@ -61,4 +113,8 @@ for daemon in "$new_daemon" "$old/sbin/tarnd"; do
 	common "$which daemon, new loads, old reads" "$daemon" \
 		"$new_tarn" "$old_tarn"
 done
+safetensors large.st \
+	'{"x":{"dtype":"U8","shape":[4194304],"data_offsets":[0,4194304]}}' 4194304
+too_old
+too_new
 finish

@@ -47,6 +47,13 @@ int store_hello(struct connection *c, const char *pool, uint32_t flags,
 	memcpy(hello.pool, pool, n);
 	r = connection_call(c, WIRE_HELLO, &hello, sizeof(hello.head) + n,
 		WIRE_WELCOME, sizeof(welcome), &reply);
+	/* One of protocol 1, to which nothing follows a hello. */
+	if (r == -EMSGSIZE && n)
+		return tarn_fail(ENOTSUP,
+			"daemon at %s: it is older than this library, and has "
+			"no pool \"%.*s\" nor any with a name; stop it, and "
+			"the next open starts a newer one",
+			c->peer, (int)n, pool);
 	if (r < 0)
 		return r;
 	memcpy(&welcome, reply.body, sizeof(welcome));
