@@ -623,6 +623,7 @@ VALGRIND_EXCEPT += tests/restart_growing
 HOSTILE_TESTS = \
 	tests/hostile_flood \
 	tests/hostile_memory \
+	tests/hostile_unclosed \
 	tests/oom \
 	$(NULL)
 check_PROGRAMS += $(HOSTILE_TESTS)
@@ -632,6 +633,11 @@ tests_hostile_flood_SOURCES = \
 	tests/hostile_flood.c \
 	tests/parcel.c \
 	tests/parcel.h \
+	$(DAEMON_KIT)
+tests_hostile_unclosed_SOURCES = \
+	tests/fuse_hang.c \
+	tests/fuse_hang.h \
+	tests/hostile_unclosed.c \
 	$(DAEMON_KIT)
 tests_oom_SOURCES = \
 	tests/cgroup_kit.c \
