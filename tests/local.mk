@@ -624,6 +624,7 @@ HOSTILE_TESTS = \
 	tests/hostile_flood \
 	tests/hostile_memory \
 	tests/hostile_unclosed \
+	tests/hostile_words \
 	tests/oom \
 	$(NULL)
 check_PROGRAMS += $(HOSTILE_TESTS)
@@ -638,6 +639,11 @@ tests_hostile_unclosed_SOURCES = \
 	tests/fuse_hang.c \
 	tests/fuse_hang.h \
 	tests/hostile_unclosed.c \
+	$(DAEMON_KIT)
+tests_hostile_words_SOURCES = \
+	tests/hostile_words.c \
+	tests/parcel.c \
+	tests/parcel.h \
 	$(DAEMON_KIT)
 tests_oom_SOURCES = \
 	tests/cgroup_kit.c \
