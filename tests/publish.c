@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -367,6 +368,25 @@ static void test_prefix(const char *socket)
 
 /* ---- failures -------------------------------------------------------- */
 
+/* Where it is not asked for, memory is taken until somebody is killed. Should
+ * that be so here, the limit on addresses says no in other words. */
+static void test_too_much(void)
+{
+	struct rlimit limit, none;
+	const int64_t n = 1ll << 42;
+	tarn_tensor *t = NULL;
+
+	getrlimit(RLIMIT_AS, &limit);
+	none = (struct rlimit) {
+		.rlim_cur = 1 << 20, .rlim_max = limit.rlim_max};
+	setrlimit(RLIMIT_AS, &none);
+	is_int(-ENOMEM, tarn_store_create(store, TARN_U8, 1, &n, 0, &t),
+		"4 TiB are more than there are");
+	setrlimit(RLIMIT_AS, &limit);
+	has_str("create: no room for 4 TiB", tarn_error_message(),
+		"which is known before any is taken");
+}
+
 static void test_failures(void)
 {
 	tarn_tensor *t = counting(TARN_U8, 100, 0);
@@ -438,6 +458,7 @@ int main(void)
 	test_views();
 	test_many();
 	test_prefix(daemon.socket);
+	test_too_much();
 	test_failures();
 	test_end(0);
 	tarn_store_unref(other);

@@ -9,6 +9,7 @@
  */
 #include "lib/store/own_map.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <linux/memfd.h>
 #include <string.h>
@@ -16,9 +17,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <tarn/publish.h>
+
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
+#include "base/headroom.h"
 #include "lib/store/store.h"
 #include "shm/segment.h"
 
@@ -57,12 +61,26 @@ static int memory_file(uint64_t size)
 	return fd;
 }
 
+/* Asked before it is taken: of a memfd the kernel refuses no page, it kills. */
+static int check_room(uint64_t size)
+{
+	/* Small ones are lost in the reserve. Where the machine does not tell,
+	 * it has to be tried. */
+	return size >= TARN_ADOPT_MIN && headroom_check(size) == -ENOSPC
+		       ? -ENOMEM
+		       : 0;
+}
+
 int own_create(uint64_t size, int *ret_fd, void **ret_addr)
 {
 	uint64_t mapped = own_mapped_size(size);
-	_cleanup_fd_ int fd = memory_file(mapped);
+	_cleanup_fd_ int fd = -1;
 	void *addr;
+	int r = check_room(mapped);
 
+	if (r < 0)
+		return r;
+	fd = memory_file(mapped);
 	if (fd < 0)
 		return fd;
 	addr = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);

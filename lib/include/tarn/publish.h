@@ -33,7 +33,9 @@ extern "C" {
  * A writable, zeroed tensor of this process, C order. From TARN_ADOPT_MIN
  * bytes on its memory itself is published later, without a copy; smaller ones
  * are copied then. What is not published is gone with its last reference, and
- * with the process. -ENOMEM.
+ * with the process. The caller drops the reference that *ret is. Any thread.
+ * -ENOMEM: the machine, or a cgroup, does not have as much to give, and the
+ * sentence says which; nothing was taken.
  */
 TARN_PUBLIC int tarn_store_create(tarn_store *store, int dtype, int ndim,
 	const int64_t *shape, unsigned flags, tarn_tensor **ret);
