@@ -164,7 +164,7 @@ static void test_newer(tarn_store *store, tarn_store *other)
 	is_int(2, (int64_t)version, "says itself");
 	is_int(-ETIMEDOUT, tarn_store_wait(store, "a/x", 5, 50, &t, NULL),
 		"one that is far off");
-	has_str("newer one than was asked for", tarn_error_message(),
+	has_str("published one above", tarn_error_message(),
 		"is said so, too");
 	later.remove = "a/x";
 	begin_later(&later);

@@ -36,7 +36,10 @@ static int set_options(
 		head->flags |= PUBLISH_NEW;
 	/* A century is for good, near enough; more would not fit. */
 	if (!(o->life >= 0) || o->life * NS > 0x1p62)
-		return tarn_fail(EINVAL, "a life of %g seconds", o->life);
+		return tarn_fail(EINVAL,
+			"a life of %g seconds; 0 is for good, 4e9 about the "
+			"longest",
+			o->life);
 	head->life_ns = (uint64_t)ceil(o->life * NS);
 	return 0;
 }
@@ -104,6 +107,11 @@ static int write_message(const struct tarn_store *store, struct body *b,
 	}
 	if (b->failed)
 		return tarn_fail(ENOMEM, "no memory for %zu names", n);
+	if (b->size > WIRE_MESSAGE_MAX)
+		return tarn_fail(E2BIG,
+			"its %zu names fill a message of %zu bytes, %u are the "
+			"most",
+			n, b->size, WIRE_MESSAGE_MAX);
 	return 0;
 }
 

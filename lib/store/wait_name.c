@@ -52,12 +52,16 @@ static int timed_out(const struct wanted *w, int timeout_ms)
 		return tarn_fail(ETIMEDOUT,
 			"'%.200s': nobody has published it within %d ms",
 			w->name, timeout_ms);
+	if (w->found.version < w->version)
+		return tarn_fail(ETIMEDOUT,
+			"'%.200s': it is at version %llu, and nobody has "
+			"published one above %llu within %d ms",
+			w->name, (unsigned long long)w->found.version,
+			(unsigned long long)w->version, timeout_ms);
 	return tarn_fail(ETIMEDOUT,
 		"'%.200s': it is at version %llu, and nobody has published a "
-		"newer one%s within %d ms",
-		w->name, (unsigned long long)w->found.version,
-		w->found.version < w->version ? " than was asked for" : "",
-		timeout_ms);
+		"newer one within %d ms",
+		w->name, (unsigned long long)w->found.version, timeout_ms);
 }
 
 static int wait_for(struct wanted *w, int timeout_ms)

@@ -72,9 +72,15 @@ struct tarn_publish_options {
  * read-only, at the same address: while this runs and after it, writing to it,
  * in any thread, ends in SIGSEGV, so no other thread may be at work on it. If
  * the call fails it is writable again. All others are copied (a view: only
- * what it reaches, in C order), and stay what they are.
+ * what it reaches, in C order), and stay what they are; so does one that another
+ * process has mapped for writing, as a child of fork() may: the daemon copies
+ * it. Any thread: two that publish one tensor at once take turns.
  *
- * -EINVAL: a name is given twice, or is none. -EEXIST, -EPERM, -ENOSPC, -E2BIG.
+ * -EINVAL: a name is given twice, or is none, or the life is no time. -EEXIST:
+ * see exclusive. -E2BIG: more than 500,000 names, or than 64 storages that are
+ * not copied. -EPERM, -ENOSPC, -ENOTSUP: see above. -ENOMEM: there is none for
+ * the copies. -ECONNRESET: the daemon is gone, or died of this. -ETIMEDOUT: it
+ * hangs.
  * -EIO: the daemon's server died meanwhile, and since others have published or
  * removed a name of these, nobody can tell whether it was done.
  */
