@@ -23,7 +23,7 @@ static const struct command commands[] = {
 	{"info", cmd_info, "say what tensors a file has, or a name"},
 	{"load", cmd_load, "load a file into shared memory"},
 	{"ls", cmd_ls, "list what is published"},
-	{"metrics", cmd_metrics, "say it as OpenMetrics text"},
+	{"metrics", cmd_metrics, "say how it fares, as OpenMetrics text"},
 	{"print", cmd_print, "print a tensor or a view of it"},
 	{"put", cmd_put, "publish a copy of a tensor"},
 	{"rm", cmd_rm, "remove published names"},

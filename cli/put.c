@@ -6,6 +6,7 @@
  */
 #include "cli/cli.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,7 @@ static double parse_life(const char *text)
 	if (!text)
 		return 0;
 	s = strtod(text, &end);
-	return end == text || *end || !(s > 0) ? -1 : s;
+	return end == text || *end || !(s > 0) || isinf(s) ? -1 : s;
 }
 
 /* Filled where it will stay: large tensors are not copied again. */
@@ -114,7 +115,7 @@ int cmd_put(int argc, char **argv)
 	options.life = parse_life(life);
 	if (options.life < 0)
 		return usage_failed(&usage,
-			"--life needs a number of seconds, not '%s'", life);
+			"--life needs seconds, more than 0, not '%s'", life);
 	/* What is wrong with the file is known before a daemon is started. */
 	r = address_open(args[1], &tensor);
 	if (r != EXIT_DONE)

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tarn rm: names are removed one by one; one that is not there does not keep
- * the others. Who has such a tensor open keeps it.
+ * tarn rm: arguments are removed one by one; one that is not there does not
+ * keep the others. Who has such a tensor open keeps it.
  */
 #include "cli/cli.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <tarn/publish.h>
 
 #include "cli/listing.h"
 #include "cli/options.h"
@@ -22,8 +24,9 @@ static bool hint_folder(tarn_store *store, const char *name)
 
 	if (listing_add_store(&below, store, name, true) < 0 || !below.n)
 		return false;
-	say_hint("there are %zu below it; 'tarn rm %s/' removes them", below.n,
-		name);
+	say_hint("%zu %s below it; 'tarn rm %s/' removes %s", below.n,
+		below.n == 1 ? "is" : "are", name,
+		below.n == 1 ? "it" : "them");
 	return true;
 }
 
@@ -39,12 +42,31 @@ static int rm_name(tarn_store *store, const char *name)
 	return EXIT_FAILED;
 }
 
-/* One that somebody else removes meanwhile is as gone as the others. */
+/* For daemons that cannot do it at once. One that somebody else removes
+ * meanwhile is as gone as the others. */
+static int rm_each(
+	tarn_store *store, const struct listing *below, size_t *removed)
+{
+	int status = EXIT_DONE;
+
+	*removed = 0;
+	for (size_t i = 0; i < below->n; i++) {
+		int r = tarn_store_remove(store, below->at[i]->name);
+
+		*removed += r >= 0;
+		if (r < 0 && r != -ENOENT)
+			status = say_error();
+	}
+	return status;
+}
+
+/* In one moment: nobody sees half of them. */
 static int rm_below(tarn_store *store, const char *prefix)
 {
+	const struct tarn_publish_options nothing = {.replace = prefix};
 	_cleanup_listing_ struct listing below = {0};
-	int status = EXIT_DONE;
-	size_t removed = 0;
+	int r, status = EXIT_DONE;
+	size_t removed;
 
 	if (listing_add_store(&below, store, prefix, true) < 0)
 		return EXIT_FAILED;
@@ -53,13 +75,12 @@ static int rm_below(tarn_store *store, const char *prefix)
 		say_hint("'tarn ls' lists what is published");
 		return EXIT_FAILED;
 	}
-	for (size_t i = 0; i < below.n; i++) {
-		int r = tarn_store_remove(store, below.at[i]->name);
-
-		removed += r >= 0;
-		if (r < 0 && r != -ENOENT)
-			status = say_error();
-	}
+	removed = below.n;
+	r = tarn_store_publish(store, NULL, 0, &nothing, NULL);
+	if (r == -ENOTSUP)
+		status = rm_each(store, &below, &removed);
+	else if (r < 0)
+		return say_error();
 	printf("removed %zu tensor%s below ", removed, removed == 1 ? "" : "s");
 	text_put(stdout, prefix);
 	putchar('\n');

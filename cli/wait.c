@@ -32,8 +32,8 @@ static int parse_timeout(const char *text)
 	s = strtod(text, &end);
 	if (end == text || *end || !(s >= 0))
 		return -2;
-	/* Rounded up: a little time is not none. */
-	return s >= INT_MAX / 1000 ? INT_MAX : (int)ceil(s * 1000);
+	/* Rounded up: a little time is not none. Weeks are for ever. */
+	return s >= INT_MAX / 1000 ? -1 : (int)ceil(s * 1000);
 }
 
 /* False: it is no number. */
