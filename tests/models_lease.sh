@@ -12,6 +12,6 @@ holds lease -DCLIENTS=1 -DOPS=3 -DCRASHES=2
 
 if long; then
 	holds lease
-	holds lease -DSTORAGES=2 -DOPS=1
+	holds lease -DSTORAGES=2 -DOPS=1 -DGENERATIONS=1
 fi
 finish
