@@ -54,6 +54,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_check.c \
 	daemon/server_client.c \
 	daemon/server_count.c \
+	daemon/server_evict.c \
 	daemon/server_expiry.c \
 	daemon/server_kept.c \
 	daemon/server_leases.c \

@@ -444,6 +444,10 @@ void leases_close(struct client *client);
 int leases_more(struct client *client, uint32_t serial);
 uint32_t leases_count(const struct client *client);
 void leases_search(const struct client *client, struct lease_batch *batch);
+/* When did it last give one back on that storage, as it says? loop_now(), but
+ * not exactly; 0: it does not say. */
+uint64_t leases_noted(const struct client *client, uint32_t index,
+	uint64_t generation);
 
 /* server_storage.c: who holds what */
 struct storage_info *storage_info(struct rule *rule, uint32_t index);
@@ -490,6 +494,13 @@ void storage_recount(struct rule *rule, uint32_t index);
 enum storage_kind storage_kind(const struct rule *rule, uint32_t index);
 /* It was used just now: the last of its kind to go. */
 void storage_used(struct rule *rule, uint32_t index);
+/* Storages that are KIND_CACHED, each once, were used at such times: they take
+ * their places among the others. Changes the order of uses. */
+struct storage_use {
+	uint32_t index;
+	uint64_t at; /* loop_now() */
+};
+void storages_used(struct rule *rule, struct storage_use *uses, uint32_t n);
 /* The one used longest ago, and the next; UINT32_MAX: there is none. */
 uint32_t storage_first(const struct rule *rule, enum storage_kind kind);
 uint32_t storage_after(const struct rule *rule, uint32_t index);
@@ -507,7 +518,6 @@ void reap_unnamed(struct rule *rule);
  * none is marked FREEING, it is only a guess at what reap() would find. */
 void reap_find_leased(struct rule *rule, const uint32_t *indices, uint32_t n,
 	bool *ret_leased);
-bool storage_leased(struct rule *rule, uint32_t index); /* just one */
 /* Which of n storages does this client hold, at this moment? One pass over its
  * pages. Without memory: none. */
 void client_find_held(struct client *client, const uint32_t *indices,
@@ -523,14 +533,20 @@ void cache_drop(struct rule *rule, uint32_t index);
 bool cache_has(const struct rule *rule, uint32_t index, uint64_t generation);
 bool cache_find(const struct rule *rule, const struct msg_identity *id,
 	uint64_t file_offset, uint64_t size, uint32_t *ret);
-/* The least recently used that nobody holds; UINT32_MAX: there is none. */
-uint32_t cache_oldest(struct rule *rule);
-/* Drops it: true if there was one. */
-bool cache_evict_one(struct rule *rule);
+void cache_free(struct rule *rule);
+
+/* server_evict.c: which loaded file goes */
+/* The least recently used that nobody holds, of that uid's, or of all;
+ * UINT32_MAX: there is none. */
+#define OWNER_ANY UINT32_MAX /* nobody's */
+uint32_t cache_oldest(struct rule *rule, uint32_t owner);
 /* This one, which is cached and not leased. */
 void cache_evict(struct rule *rule, uint32_t index, const char *why);
+/* The oldest of all: true if there was one. */
+bool cache_evict_one(struct rule *rule);
 void cache_evict_idle(struct rule *rule, uint64_t older_than);
-void cache_free(struct rule *rule);
+/* What it holds it has used until now, and what it has noted goes with it. */
+void cache_hear_last(struct client *client);
 
 /* server_expiry.c: names that were published for a time */
 int expiry_new(struct server *server);

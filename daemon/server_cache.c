@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cache of loaded files: found by what file it was, dropped when nobody
- * holds it and room is needed or time has passed.
+ * The cache of loaded files: found by what file it was. When they go is
+ * server_evict.c's.
  *
  * The idea: an entry of the table says which file its bytes are, so the cache
  * is no more than a hash over those entries that are kept, chained through
- * what the server knows of each. Which of them goes first is the order of the
- * list KIND_CACHED: whatever is used goes to its end.
+ * what the server knows of each.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "daemon/log.h"
 #include "daemon/server.h"
 
 #define BUCKETS_FIRST 64u
@@ -28,8 +26,6 @@ static uint64_t generation_of(const struct rule *rule, uint32_t index)
 	return storage_word_generation(atomic_load_explicit(
 		&entry_of(rule, index)->word, memory_order_relaxed));
 }
-
-/* ---- found by what file it was --------------------------------------- */
 
 /* Multiplied and folded: inodes are small numbers in a row. */
 static uint32_t bucket_for(
@@ -160,73 +156,4 @@ void cache_free(struct rule *rule)
 {
 	free(rule->cache.buckets);
 	rule->cache = (struct file_cache) {0};
-}
-
-/* ---- dropped when nobody holds it ------------------------------------- */
-
-void cache_evict(struct rule *rule, uint32_t index, const char *why)
-{
-	uint64_t bytes = entry_of(rule, index)->size;
-
-	log_info("evicted", log_u64("storage", index), log_u64("bytes", bytes),
-		log_text("reason", why));
-	rule->counts.n_evicted++;
-	rule->counts.bytes_evicted += bytes;
-	cache_drop(rule, index);
-}
-
-/* Looked at together, since looking at one costs as much as at many. */
-#define LOOKED_AT 64u
-
-/*
- * One that is leased is in use, and goes to the end as such: it is looked at
- * again only after all others.
- */
-uint32_t cache_oldest(struct rule *rule)
-{
-	uint64_t left = rule->counts.kinds[KIND_CACHED].n;
-
-	while (left) {
-		uint32_t indices[LOOKED_AT], n = 0;
-		uint32_t index = storage_first(rule, KIND_CACHED);
-		bool leased[LOOKED_AT];
-
-		for (; n < LOOKED_AT && n < left; n++) {
-			indices[n] = index;
-			index = storage_after(rule, index);
-		}
-		reap_find_leased(rule, indices, n, leased);
-		for (uint32_t i = 0; i < n; i++) {
-			if (!leased[i])
-				return indices[i];
-			storage_used(rule, indices[i]);
-		}
-		left -= n;
-	}
-	return UINT32_MAX;
-}
-
-bool cache_evict_one(struct rule *rule)
-{
-	uint32_t index = cache_oldest(rule);
-
-	if (index != UINT32_MAX)
-		cache_evict(rule, index, "room is needed");
-	return index != UINT32_MAX;
-}
-
-void cache_evict_idle(struct rule *rule, uint64_t older_than)
-{
-	uint64_t n = rule->counts.kinds[KIND_CACHED].n;
-
-	for (; n; n--) {
-		uint32_t index = storage_first(rule, KIND_CACHED);
-
-		if (rule->infos[index].last_use > older_than)
-			return;
-		if (storage_leased(rule, index))
-			storage_used(rule, index);
-		else
-			cache_evict(rule, index, "it was idle");
-	}
 }

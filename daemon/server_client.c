@@ -133,6 +133,7 @@ void client_free(struct client *client)
 	shutdown(client->sock, SHUT_RDWR);
 	fd_close(client->sock);
 	process_unwatch(client);
+	cache_hear_last(client);
 	leases_close(client);
 	fd_close(client->lease_fd);
 	quota_return(client->home, QUOTA_REQUESTS, client->held);

@@ -9,6 +9,7 @@
  * asked of their number costs nothing.
  */
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "daemon/server.h"
 
@@ -83,20 +84,32 @@ static void leave(struct rule *rule, uint32_t index)
 	info->kind = KIND_FREE;
 }
 
-static void join(struct rule *rule, uint32_t index, enum storage_kind kind)
+/* Behind the one that is given as index + 1; 0: as the first. */
+static void insert(struct rule *rule, uint32_t index, enum storage_kind kind,
+	uint32_t before)
 {
 	struct storage_info *info = &rule->infos[index];
 	struct storage_list *list = &rule->lists[kind];
+	uint32_t after = before ? rule->infos[before - 1].after : list->first;
 
 	info->kind = (uint8_t)kind;
-	info->before = list->last;
-	if (list->last)
-		rule->infos[list->last - 1].after = index + 1;
+	info->before = before;
+	info->after = after;
+	if (before)
+		rule->infos[before - 1].after = index + 1;
 	else
 		list->first = index + 1;
-	list->last = index + 1;
-	info->last_use = loop_now();
+	if (after)
+		rule->infos[after - 1].before = index + 1;
+	else
+		list->last = index + 1;
 	count(rule, index, 1);
+}
+
+static void join(struct rule *rule, uint32_t index, enum storage_kind kind)
+{
+	insert(rule, index, kind, rule->lists[kind].last);
+	rule->infos[index].last_use = loop_now();
 }
 
 void storage_recount(struct rule *rule, uint32_t index)
@@ -123,6 +136,30 @@ void storage_used(struct rule *rule, uint32_t index)
 		return;
 	leave(rule, index);
 	join(rule, index, kind);
+}
+
+static int latest_first(const void *a, const void *b)
+{
+	const struct storage_use *x = a, *y = b;
+
+	return (x->at < y->at) - (x->at > y->at);
+}
+
+/* From the end of the list, where they mostly belong, and once for all. */
+void storages_used(struct rule *rule, struct storage_use *uses, uint32_t n)
+{
+	uint32_t at;
+
+	for (uint32_t i = 0; i < n; i++)
+		leave(rule, uses[i].index);
+	qsort(uses, n, sizeof(*uses), latest_first);
+	at = rule->lists[KIND_CACHED].last;
+	for (uint32_t i = 0; i < n; i++) {
+		while (at && rule->infos[at - 1].last_use > uses[i].at)
+			at = rule->infos[at - 1].before;
+		insert(rule, uses[i].index, KIND_CACHED, at);
+		rule->infos[uses[i].index].last_use = uses[i].at;
+	}
 }
 
 uint32_t storage_first(const struct rule *rule, enum storage_kind kind)

@@ -11,6 +11,7 @@
  */
 #include <stdlib.h>
 
+#include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
 #include "daemon/server.h"
@@ -91,6 +92,16 @@ void leases_search(const struct client *client, struct lease_batch *batch)
 {
 	for (uint32_t i = 0; i < client->n_leases; i++)
 		lease_batch_search(batch, client->leases[i]);
+}
+
+uint64_t leases_noted(
+	const struct client *client, uint32_t index, uint64_t generation)
+{
+	uint64_t at = 0;
+
+	for (uint32_t i = 0; i < client->n_leases; i++)
+		at = MAX(at, lease_noted(client->leases[i], index, generation));
+	return at;
 }
 
 static int may_have_more(const struct client *client)

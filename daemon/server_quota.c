@@ -101,20 +101,17 @@ void quota_return(struct rule *home, enum quota_kind kind, uint64_t n)
 
 /* ---- storages ---------------------------------------------------------- */
 
-/* The one of that uid's that was used longest ago, in any pool. */
+/* One of that uid's: the one used longest ago in the first pool with any. */
 static bool evict_one_of(struct server *server, uint32_t uid)
 {
 	for (struct rule *rule = server->rules; rule; rule = rule->next) {
-		uint32_t i = storage_first(rule, KIND_CACHED);
+		uint32_t i = cache_oldest(rule, uid);
 
-		for (; i != UINT32_MAX; i = storage_after(rule, i)) {
-			if (rule->table.storages[i].owner != uid ||
-				storage_leased(rule, i))
-				continue;
-			cache_evict(rule, i, "its owner's quota is reached");
-			reap(rule);
-			return true;
-		}
+		if (i == UINT32_MAX)
+			continue;
+		cache_evict(rule, i, "its owner's quota is reached");
+		reap(rule);
+		return true;
 	}
 	return false;
 }

@@ -145,14 +145,6 @@ void reap_find_leased(struct rule *rule, const uint32_t *indices, uint32_t n,
 	}
 }
 
-bool storage_leased(struct rule *rule, uint32_t index)
-{
-	bool leased;
-
-	reap_find_leased(rule, &index, 1, &leased);
-	return leased;
-}
-
 void client_find_held(struct client *client, const uint32_t *indices,
 	const uint64_t *generations, uint32_t n, bool *ret_held)
 {

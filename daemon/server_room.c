@@ -74,7 +74,7 @@ static struct rule *rule_to_evict(struct server *server, struct rule *only)
 
 		if (only && rule != only)
 			continue;
-		index = cache_oldest(rule);
+		index = cache_oldest(rule, OWNER_ANY);
 		if (index == UINT32_MAX)
 			continue;
 		if (!best || rule->infos[index].last_use < best_use) {

@@ -28,12 +28,19 @@
  * the new one was acquired as above, A1 to A3. If the new slot was read before
  * A1, then FREEING was stored before that, A3 sees it, and the new acquire
  * waits; the old lease, which stands all the while, is found.
+ *
+ * Notes. Which loaded file was used least recently is known to those alone who
+ * used them, since neither taking nor giving back a lease is a message. So who
+ * gives one back notes when, in the last part of the page. That is a hint and
+ * no more: it is not ordered with anything, one note takes the place of
+ * another, and what is wrong in it makes some file go before some other.
  */
 #pragma once
 
 #include <assert.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "shm/table.h"
@@ -44,19 +51,45 @@
 #define LEASE_SIZE (1u << 20)
 #define LEASE_SLOTS ((LEASE_SIZE - 64) / 8)
 
+/* What was given back last, by index modulo their number: 64 KiB, more than
+ * anybody lets go of between two evictions, or nearly. */
+#define LEASE_NOTES 4096u
+#define LEASE_NOTES_PART 256u /* a page */
+#define LEASE_SLOTS_USED (LEASE_SLOTS - LEASE_NOTES * 2)
+
+struct lease_note {
+	_Atomic uint64_t word; /* lease_word() */
+	_Atomic uint64_t at;   /* CLOCK_MONOTONIC, ns, some ms exact */
+};
+
 struct lease_page {
 	uint64_t magic;
 	uint32_t version;
-	uint32_t pad0;
+	/* Bit i: something was noted in the i-th part of the notes; without it
+	 * they are not looked at, and take no memory. Written by the client;
+	 * 0 of one that knows of no notes. */
+	_Atomic uint32_t noted;
 	/* Slots in use lie below this; written by the client before the slot,
 	 * believed by the server only up to LEASE_SLOTS. */
 	_Atomic uint32_t used;
 	uint32_t pad1;
 	uint64_t pad2[5];
-	_Atomic uint64_t slots[LEASE_SLOTS];
+	union {
+		/* Of one that knows of no notes all may be in use. */
+		_Atomic uint64_t slots[LEASE_SLOTS];
+		struct {
+			uint64_t pad3[LEASE_SLOTS_USED];
+			struct lease_note notes[LEASE_NOTES];
+		};
+	};
 };
 
 static_assert(sizeof(struct lease_page) == LEASE_SIZE, "whole pages");
+static_assert(offsetof(struct lease_page, notes) ==
+		      LEASE_SIZE - LEASE_NOTES * sizeof(struct lease_note),
+	"the last part");
+static_assert(LEASE_NOTES_PART * sizeof(struct lease_note) == 4096, "a page");
+static_assert(LEASE_NOTES / LEASE_NOTES_PART <= 32, "a bit for each");
 
 static inline uint64_t lease_word(uint32_t index, uint64_t generation)
 {
@@ -80,6 +113,17 @@ int lease_acquire(struct lease_page *page, const struct table *table,
 /* True: the server must be told (nobody else will tell it). */
 bool lease_release(struct lease_page *page, const struct table *table,
 	uint32_t slot);
+
+/* Notes that the lease in this slot is about to be given back. */
+void lease_note(struct lease_page *page, uint32_t slot);
+/* The server's: when was one on that storage given back, as the client says?
+ * CLOCK_MONOTONIC, ns; 0: it says nothing. */
+uint64_t lease_noted(
+	const struct lease_page *page, uint32_t index, uint64_t generation);
+/* Calls fn for all that the client has noted: no index twice, but for the rest
+ * whatever it likes to say. */
+void lease_each_note(const struct lease_page *page,
+	void (*fn)(void *arg, uint64_t word, uint64_t at), void *arg);
 
 /* How many slots are in use. */
 uint32_t lease_count(const struct lease_page *page);

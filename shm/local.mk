@@ -5,6 +5,7 @@ shm_libshm_la_SOURCES = \
 	shm/lease.c \
 	shm/lease.h \
 	shm/lease_batch.c \
+	shm/lease_note.c \
 	shm/name.c \
 	shm/record.h \
 	shm/segment.c \

@@ -34,7 +34,7 @@ static int take(uint32_t index, uint64_t g, uint32_t *ret_slot)
 
 static bool give(uint32_t slot)
 {
-	return lease_slots_give(&slots, &table, slot);
+	return lease_slots_give(&slots, &table, slot, storage);
 }
 
 static bool holds(const struct lease_page *page, uint32_t index, uint64_t g)
@@ -81,6 +81,70 @@ static void test_one(void)
 	is_int(0, lease_count(server), "no slot is in use");
 }
 
+struct note {
+	unsigned n;
+	uint64_t word, at;
+};
+
+static void on_note(void *arg, uint64_t word, uint64_t at)
+{
+	struct note *note = arg;
+
+	*note = (struct note) {note->n + 1, word, at};
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
+}
+
+/* When a lease was given back, as far as its holder says. */
+static void test_notes(void)
+{
+	uint64_t word, before, at;
+	struct table_storage s = {.size = 1};
+	struct note note = {0};
+	uint32_t slot = 0;
+
+	table_storage_add(writer, &s, STORAGE_LIVE, &storage, &generation);
+	word = lease_word(storage, generation);
+	memset((void *)client->notes, 0, sizeof(client->notes));
+	atomic_store(&client->noted, 0);
+	is_int(0, take(storage, generation, &slot), "a lease");
+	ok(!lease_noted(server, storage, generation), "is not noted");
+	before = now_ns();
+	give(slot);
+	at = lease_noted(server, storage, generation);
+	ok(before <= at && at <= now_ns(), "until it is given back");
+	ok(!lease_noted(server, storage, generation + 1), "that generation");
+	ok(!lease_noted(server, storage + LEASE_NOTES, generation),
+		"that storage, not one of the same place");
+	lease_each_note(server, on_note, &note);
+	ok(note.n == 1 && note.word == word && note.at == at,
+		"it is the only one");
+	/* The same words in other places: who believes them has one index
+	 * twice. */
+	for (uint32_t i = 0; i < LEASE_NOTES; i++)
+		atomic_store(&client->notes[i].word, word);
+	atomic_store(&client->noted, UINT32_MAX);
+	note.n = 0;
+	lease_each_note(server, on_note, &note);
+	is_int(1, note.n, "though a liar says it everywhere");
+	atomic_store(&client->noted, 0);
+	ok(!lease_noted(server, storage, generation), "who notes nothing");
+	note.n = 0;
+	lease_each_note(server, on_note, &note);
+	is_int(0, note.n, "is not listened to");
+	table.storages[storage].flags = STORAGE_CREATED;
+	is_int(0, take(storage, generation, &slot), "what was created");
+	give(slot);
+	ok(!atomic_load(&server->noted), "is never noted");
+	table_storage_drop(writer, storage);
+}
+
 static void test_full(void)
 {
 	uint32_t slot = 0, n = 0;
@@ -91,15 +155,15 @@ static void test_full(void)
 	while ((r = take(storage, generation, &slot)) == 0)
 		n++;
 	is_int(-ENOSPC, r, "a page has an end");
-	is_int(LEASE_SLOTS, n, "after all its slots");
-	is_int(LEASE_SLOTS, lease_count(server), "which are in use");
+	is_int(LEASE_SLOTS_USED, n, "after all its slots");
+	is_int(LEASE_SLOTS_USED, lease_count(server), "which are in use");
 	is_int(-ENOSPC, take(storage, generation, &slot), "it stays full");
 	give(4321);
 	is_int(0, take(storage, generation, &slot), "one given back");
 	is_int(4321, slot, "is taken again");
 	/* What a hostile client writes is not believed. */
 	atomic_store(&client->used, UINT32_MAX);
-	is_int(LEASE_SLOTS, lease_count(server), "used has a limit");
+	ok(lease_count(server) <= LEASE_SLOTS, "used has a limit");
 	memset((void *)client->slots, 0, sizeof(client->slots));
 	atomic_store(&client->used, 0);
 }
@@ -200,6 +264,7 @@ int main(void)
 		"what is no lease page is refused");
 	lease_slots_init(&slots, client);
 	test_one();
+	test_notes();
 	test_full();
 	test_race((struct lease_page *[]) {client, second});
 	lease_slots_done(&slots);

@@ -32,6 +32,7 @@ static void fill(struct lease_page *page)
 		if (!atomic_load(&page->slots[i]))
 			atomic_store(&page->slots[i], ~0ull);
 	atomic_store(&page->used, LEASE_SLOTS);
+	atomic_store(&page->noted, UINT32_MAX);
 }
 
 static int ask(struct raw *raw)

@@ -236,16 +236,23 @@ tests_store_wait_file_SOURCES = \
 
 # Leases, from both sides.
 check_PROGRAMS += \
+	tests/evict \
 	tests/lease_book \
 	tests/lease_pages \
 	tests/reap \
 	tests/store_fork \
 	$(NULL)
 TESTS += \
+	tests/evict \
 	tests/lease_book \
 	tests/lease_pages \
 	tests/reap \
 	tests/store_fork \
+	$(NULL)
+tests_evict_SOURCES = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/evict.c \
 	$(NULL)
 tests_reap_SOURCES = tests/reap.c
 tests_reap_LDADD = $(DAEMON_LIBS)

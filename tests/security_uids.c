@@ -114,6 +114,7 @@ static bool fills_leases(void)
 	if (lease_map(raw.lease, &page) < 0)
 		return false;
 	atomic_store(&page->used, LEASE_SLOTS);
+	atomic_store(&page->noted, UINT32_MAX);
 	for (uint32_t i = 0; i < LEASE_SLOTS; i++)
 		atomic_store(
 			&page->slots[i], lease_word(i % 64, 1 + i / 64 % 64));

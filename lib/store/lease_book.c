@@ -305,7 +305,7 @@ bool lease_book_drop(struct lease_book *book, const struct table *table,
 			entry->storage = NULL;
 		if (--entry->count == 0) {
 			ring = lease_slots_give(
-				&book->slots, table, entry->slot);
+				&book->slots, table, entry->slot, index);
 			erase(book, entry);
 		}
 	}

@@ -19,8 +19,8 @@ void lease_slots_init(struct lease_slots *slots, struct lease_page *page)
 {
 	*slots = (struct lease_slots) {
 		.n_pages = 1,
-		.page_slots = LEASE_SLOTS,
-		.n_fresh = LEASE_SLOTS,
+		.page_slots = LEASE_SLOTS_USED,
+		.n_fresh = LEASE_SLOTS_USED,
 		.pages = {page},
 	};
 }
@@ -119,11 +119,18 @@ int lease_slots_take(struct lease_slots *slots, const struct table *table,
 	return r;
 }
 
-bool lease_slots_give(
-	struct lease_slots *slots, const struct table *table, uint32_t slot)
+bool lease_slots_give(struct lease_slots *slots, const struct table *table,
+	uint32_t slot, uint32_t index)
 {
+	struct lease_page *page;
+
 	if (slot == LEASE_SLOT_NONE)
 		return false;
+	page = page_of(slots, slot);
 	slots->empty[slots->n_empty++] = slot;
-	return lease_release(page_of(slots, slot), table, in_page(slot));
+	/* What was created is never evicted. The flags are read while it is
+	 * leased, and stand. */
+	if (!(table->storages[index].flags & STORAGE_CREATED))
+		lease_note(page, in_page(slot));
+	return lease_release(page, table, in_page(slot));
 }

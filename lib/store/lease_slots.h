@@ -20,7 +20,7 @@ static_assert(LEASE_SLOTS <= 1u << LEASE_SLOT_BITS, "they fit");
 
 struct lease_slots {
 	uint32_t n_pages;
-	uint32_t page_slots; /* that are used of each page */
+	uint32_t page_slots; /* that are used of each page, at most */
 	uint32_t n_fresh;    /* of the last page: never used so far */
 	struct lease_page *pages[LEASE_PAGES_MAX]; /* owned */
 	uint32_t n_empty, empty_capacity;
@@ -40,6 +40,6 @@ bool lease_slots_full(const struct lease_slots *slots);
  * in use; -ENOMEM. */
 int lease_slots_take(struct lease_slots *slots, const struct table *table,
 	uint32_t index, uint64_t generation, uint32_t *ret_slot);
-/* True: the server must be told, as lease_release says. */
+/* Of the storage index. True: the server must be told, as lease_release says. */
 bool lease_slots_give(struct lease_slots *slots, const struct table *table,
-	uint32_t slot);
+	uint32_t slot, uint32_t index);

@@ -62,7 +62,7 @@ static int more(struct tarn_store *store)
 			"this process holds %u storages, the most that the "
 			"daemon at %s has room for, which speaks protocol %u; "
 			"drop some, or use a newer tarnd",
-			(uint32_t)LEASE_SLOTS, store->socket, store->version);
+			(uint32_t)LEASE_SLOTS_USED, store->socket, store->version);
 	pthread_mutex_lock(&store->more_leases);
 	if (lease_book_is_full(&store->book)) {
 		r = store_lease_page(&store->connection, &page);
