@@ -245,6 +245,16 @@ static enum outcome record_copy(const struct table *table,
 	return flags & NAME_REMOVED ? ABSENT : FOUND;
 }
 
+/* Of a name that stands throughout no byte ever changes, so one that does not
+ * begin so is passed over unproved, and without reading the rest of it. */
+static bool may_begin(const struct name_record *record, const char *prefix,
+	size_t prefix_size)
+{
+	return prefix_size <= NAME_SIZE_MAX &&
+	       PEEK(record->name_size) >= prefix_size &&
+	       memcmp(record->name, prefix, prefix_size) == 0;
+}
+
 /*
  * Walks the row of records, not the chains: boundaries never vanish, whatever
  * is split or taken out meanwhile. A name that stands throughout is listed
@@ -280,7 +290,8 @@ int table_list(const struct table *table, const char *prefix,
 				"control region: the record at %llu has a size "
 				"of %u",
 				(unsigned long long)offset, size);
-		if (size >= RECORD_SIZE_MIN)
+		if (size >= RECORD_SIZE_MIN &&
+			may_begin(record, prefix, prefix_size))
 			while ((o = record_copy(table, record, &copy)) ==
 					AGAIN &&
 				try_again(&tries))
