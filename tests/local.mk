@@ -470,7 +470,7 @@ tests_store_SOURCES = \
 	$(NULL)
 
 # The command.
-check_PROGRAMS += tests/cli_progress
+check_PROGRAMS += tests/cli_progress tests/cli_rm
 EXTRA_DIST += tests/cli_kit.sh
 dist_check_SCRIPTS += \
 	tests/cli_info.sh \
@@ -483,6 +483,7 @@ TESTS += \
 	tests/cli_info.sh \
 	tests/cli_numpy.py \
 	tests/cli_progress \
+	tests/cli_rm \
 	tests/cli_store.sh \
 	tests/cli_usage.sh \
 	tests/daemon_path.sh \
@@ -494,6 +495,11 @@ tests_cli_progress_SOURCES = \
 	tests/cli_progress.c \
 	$(NULL)
 tests_cli_progress_LDADD = tests/libtap.la
+tests_cli_rm_SOURCES = \
+	tests/cli_rm.c \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	$(NULL)
 
 # What people on call see: the log, reports, checks.
 check_PROGRAMS += \

@@ -54,8 +54,9 @@ struct tarn_publish_item {
 
 struct tarn_publish_options {
 	/* All names that begin with it and are not in this call are removed
-	 * in the same moment: "run/" makes the call the whole of "run/".
-	 * NULL: none. */
+	 * in the same moment: "run/" makes the call the whole of "run/". The
+	 * daemon looks at every name of the pool for it, wherever that
+	 * begins: some 10 ms for each 100,000. NULL: none. */
 	const char *replace;
 	bool exclusive; /* -EEXIST if one of the names is there already */
 	double life;	/* seconds until the names end; 0: for good */
