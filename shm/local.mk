@@ -17,6 +17,7 @@ shm_libshm_la_SOURCES = \
 	shm/table_check_names.c \
 	shm/table_check_storages.c \
 	shm/table_expiry.c \
+	shm/table_move.c \
 	shm/table_names.c \
 	shm/table_prefault.c \
 	shm/table_read.c \

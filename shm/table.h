@@ -82,7 +82,8 @@ struct table_header {
 	uint64_t hash_seed;
 	uint32_t rule; /* which access rule this region belongs to */
 	uint32_t uid;  /* of that rule */
-	uint32_t pad0[6];
+	uint32_t moves; /* regions of this rule that this one goes on from */
+	uint32_t pad0[5];
 
 	/* 2nd: geometry; written once */
 	uint64_t pools_offset;
@@ -101,7 +102,7 @@ struct table_header {
 	_Atomic uint32_t restructuring;
 	_Atomic uint32_t n_buckets;
 	_Atomic uint32_t changed; /* bumped with each commit: a futex */
-	uint32_t pad2;
+	_Atomic uint32_t left; /* odd: nobody writes here any more; see below */
 	/* No commit above it has removed a name; 0 before protocol 2. */
 	_Atomic uint64_t removed;
 	uint64_t pad3[4];
@@ -158,7 +159,7 @@ struct table_storage {
 	uint64_t file_offset;
 	uint32_t flags;	 /* STORAGE_*; since protocol 2 */
 	uint32_t filler; /* while it is FILLING: the number of its loader */
-	uint64_t pad;
+	uint64_t left_word; /* of a region that was left: what word was */
 };
 /* Its bytes are a memfd of its own, to be asked for by WIRE_STORAGE: pool is
  * TABLE_POOL_OWN, base is 0. */
@@ -259,6 +260,25 @@ struct table_name {
 int table_find(const struct table *table, const char *name, size_t name_size,
 	struct table_name *ret);
 
+/*
+ * Leaving a region. A daemon that is upgraded cannot write its regions any
+ * more, so it makes others, which go on from there (table_copy), and says so
+ * in the old ones: left becomes odd, and no storage there can be acquired.
+ * Leases that were acquired before are as good in the next region, where their
+ * storages have the same indices and generations. What stands in a region that
+ * was left is history: table_find, table_lookup and table_list answer -ESTALE,
+ * and the reader maps the next region over it (table_follow).
+ *
+ * The place tells one region, and whether it was left, from another: what
+ * failed while it changed, or in one that was left, is to be tried again.
+ */
+uint64_t table_place(const struct table *table);
+bool table_is_left(const struct table *table);
+/* Maps the region behind fd, read-only, over this one, which goes on at the
+ * same addresses, for other threads too. 1; 0: it is not a later one; -EPROTO:
+ * it is no region of the same rule and daemon; -ENOMEM. One thread at a time. */
+int table_follow(struct table *table, int fd);
+
 /* Calls fn for each committed name beginning with prefix; stops at non-zero.
  * Names are handed over NUL-terminated, from private memory. One that stands
  * throughout is listed exactly once; one that comes or goes meanwhile may be
@@ -355,6 +375,18 @@ bool table_written_since(const struct table *table, const char *name,
 /* Wakes who waits on header.changed, for what is no commit: bytes landed, a
  * storage's state. */
 void table_wake(struct table_writer *writer);
+
+/* ---- moving (the keeper, while there is no writer) ------------------- */
+
+/* All that it holds, in pages: what a copy takes. */
+uint64_t table_footprint(const struct table *table);
+/* Leaves a region that is mapped writable. */
+void table_leave(struct table *table);
+/* Takes that back: nothing came of it. */
+void table_return(struct table *table);
+/* Makes the region that goes on from one that was left, in an empty memfd and
+ * through a writable mapping that *ret owns. -ENOMEM. */
+int table_copy(const struct table *from, int fd, struct table *ret);
 
 /* ---- names ---------------------------------------------------------- */
 

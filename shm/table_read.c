@@ -60,6 +60,17 @@ static bool try_again(unsigned int *tries)
 	return true;
 }
 
+/* Before what is read in it counts: if it was not left yet, nothing has been
+ * committed elsewhere yet. */
+static int check_here(const struct table *table)
+{
+	if (!table_is_left(table))
+		return 0;
+	return tarn_fail(ESTALE,
+		"the daemon goes on in another control region, which is not "
+		"mapped yet");
+}
+
 static uint64_t committed_now(const struct table *table)
 {
 	/* Acquire: pairs with the release store in table_commit; all versions
@@ -163,6 +174,8 @@ static int find(const struct table *table, const char *name, size_t name_size,
 		return name_check(name, name_size);
 	wanted.hash = name_hash(name, name_size, table->hash_seed);
 	do {
+		if (check_here(table) < 0)
+			return -ESTALE;
 		wanted.committed = committed_now(table);
 		switch (walk(table, &wanted, ret)) {
 		case FOUND:
@@ -273,6 +286,8 @@ int table_list(const struct table *table, const char *prefix,
 	uint64_t offset = table->records_offset, end;
 	struct copy copy;
 
+	if (check_here(table) < 0)
+		return -ESTALE;
 	end = offset + MIN(used, table->size - offset);
 	while (offset < end) {
 		const struct name_record *record = record_at(table, offset);
