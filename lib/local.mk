@@ -125,6 +125,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/store_hello.c \
 	lib/store/store_leases.c \
 	lib/store/store_load.c \
+	lib/store/store_move.c \
 	lib/store/store_storage.c \
 	lib/store/tensor_lock.c \
 	lib/store/wait.c \

@@ -89,8 +89,8 @@ struct msg_hello {
 
 /*
  * The answer to WIRE_HELLO brings the table and the lease memfd; that to
- * WIRE_RESUME brings the table only if it is another one (WELCOME_MOVED: of
- * the same geometry, to be mapped over the old one).
+ * WIRE_RESUME brings the table only if it may be another one (WELCOME_MOVED: of
+ * the same geometry, to be mapped over the old one if it is a later one).
  *
  * Resuming. A server that takes over says WIRE_RESTARTED to each client that
  * speaks protocol 2 and throws away what it reads from it, WIRE_RELEASED
@@ -110,9 +110,11 @@ struct msg_welcome {
 #define WELCOME_MOVED 1u
 
 struct msg_restarted {
-	uint32_t restarts; /* servers that died before this one */
-	uint32_t pad;
+	uint32_t restarts; /* servers before this one */
+	uint32_t flags;	   /* RESTARTED_*; in WIRE_RESUME as it was told */
 };
+/* The last one did not die, it was ended: what it was asked is not to blame. */
+#define RESTARTED_UPGRADE 1u
 
 /* Descriptors of the segments numbered first, first + 1, ... */
 struct msg_segments {

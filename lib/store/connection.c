@@ -68,8 +68,7 @@ int connection_init(
 	pthread_condattr_t attr;
 	int r;
 
-	*c = (struct connection) {
-		.fd = fd, .timeout_ms = timeout_ms};
+	*c = (struct connection) {.fd = fd, .timeout_ms = timeout_ms};
 	pthread_mutex_init(&c->send, NULL);
 	pthread_mutex_init(&c->lock, NULL);
 	pthread_condattr_init(&attr);
@@ -309,9 +308,14 @@ static int receive_within(
 	if (ms && poll(&p, 1, ms) <= 0)
 		return -EAGAIN;
 	r = receive(c, message);
-	if (r <= 0 || message->type != WIRE_RESTARTED)
+	if (r <= 0)
 		return r;
-	r = connection_resume(c, message);
+	if (message->type == WIRE_RESTARTED)
+		r = connection_resume(c, message);
+	else if (connection_is_moved(message))
+		r = c->moved ? c->moved(c->moved_arg, message->fds[0]) : 0;
+	else
+		return r;
 	wire_message_clear(message);
 	return r < 0 ? r : 0;
 }
@@ -352,6 +356,31 @@ int connection_hear(struct connection *c)
 	pthread_mutex_lock(&c->lock);
 	catch_up(c);
 	r = c->dead ? dead(c) : 0;
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+static void sleep_until(struct connection *c, int64_t deadline);
+
+int connection_await(struct connection *c, int timeout_ms,
+	bool (*done)(void *arg), void *arg)
+{
+	int64_t deadline = now_ms() + timeout_ms;
+	int r = connection_ready(c);
+
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&c->lock);
+	while (r >= 0 && !done(arg)) {
+		if (c->dead)
+			r = dead(c);
+		else if (now_ms() >= deadline)
+			r = -ETIMEDOUT;
+		else if (c->receiving)
+			sleep_until(c, deadline);
+		else
+			receive_for_all(c, MAX(deadline - now_ms(), 1));
+	}
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }

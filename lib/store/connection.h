@@ -42,6 +42,12 @@ struct connection {
 	int dead;	    /* errno; 0 as long as it works */
 	char why[256];	    /* the sentence that goes with dead */
 
+	/* The table that the daemon goes on in, when it sends one: the thread
+	 * that receives calls it, before anything that was said after it is
+	 * given to anybody. fd is borrowed. NULL: not followed. */
+	int (*moved)(void *arg, int fd);
+	void *moved_arg;
+
 	/* No socket, in a forked child that has had no use for one so far: wake
 	 * gets one by connection_replace, or fails. */
 	atomic_bool asleep;
@@ -67,6 +73,7 @@ struct call {
 	bool sent;     /* or being sent */
 	bool answered; /* for good */
 	bool resent;
+	bool suspect; /* a server died while it worked on it */
 	bool failed; /* cannot be resent */
 	int n_replies;
 	struct wire_message replies[CALL_REPLIES_MAX];
@@ -109,6 +116,11 @@ int call_expect(const struct connection *c, const struct wire_message *reply,
  * server is there, or that the daemon is gone, -ECONNRESET. */
 int connection_hear(struct connection *c);
 
+/* Receives until done(arg) says so: 0, an error of the connection, or
+ * -ETIMEDOUT without a sentence. */
+int connection_await(struct connection *c, int timeout_ms,
+	bool (*done)(void *arg), void *arg);
+
 /* A message that nobody answers. It never waits: what the socket does not take
  * now goes out before the next request. */
 int connection_notify(struct connection *c, uint16_t type, const void *body,
@@ -118,6 +130,8 @@ int connection_notify(struct connection *c, uint16_t type, const void *body,
 
 /* WIRE_RESTARTED came, to the thread that receives; no lock is held. */
 int connection_resume(struct connection *c, const struct wire_message *news);
+/* Is it the answer to that, with a table? */
+bool connection_is_moved(const struct wire_message *reply);
 /* A call that cannot be asked again: -ECONNRESET, with a sentence. */
 int call_lost(const struct connection *c);
 /* With the lock held. */

@@ -13,7 +13,8 @@
  * it is: a call is asked again if and only if it had been sent when that lock
  * was taken, so that none is heard twice.
  *
- * Once: what was asked of two servers that died may be what they died of.
+ * Once: what was asked of two servers that died may be what they died of. One
+ * that was ended for an upgrade did not die of anything.
  */
 #include <string.h>
 
@@ -21,18 +22,19 @@
 #include "lib/store/connection.h"
 
 /* With both locks held. What cannot be asked again fails by itself. */
-static void ask_again(struct connection *c, struct call *call)
+static void ask_again(struct connection *c, struct call *call, bool died)
 {
 	if (!call->sent || call->answered || call->failed)
 		return;
 	/* "Loading" of a load that begins anew. */
 	while (call->n_replies)
 		wire_message_clear(&call->replies[--call->n_replies]);
-	if (call->resent ||
+	if ((died && call->suspect) ||
 		wire_push_again(c->writer, call->type, call->serial, call->body,
 			call->size, call->fds, call->n_fds) < 0)
 		call->failed = true;
 	call->resent = true;
+	call->suspect |= died;
 }
 
 int connection_resume(struct connection *c, const struct wire_message *news)
@@ -47,13 +49,24 @@ int connection_resume(struct connection *c, const struct wire_message *news)
 	r = wire_push(c->writer, WIRE_RESUME, connection_next_serial(c),
 		&restarted, sizeof(restarted), NULL, 0);
 	for (struct call *call = c->calls; call && r >= 0; call = call->next)
-		ask_again(c, call);
+		ask_again(c, call, !(restarted.flags & RESTARTED_UPGRADE));
 	pthread_cond_broadcast(&c->arrived);
 	pthread_mutex_unlock(&c->lock);
 	if (r >= 0)
 		r = connection_flush(c);
 	pthread_mutex_unlock(&c->send);
 	return r;
+}
+
+bool connection_is_moved(const struct wire_message *reply)
+{
+	struct msg_welcome welcome;
+
+	if (reply->type != WIRE_WELCOME || reply->size < sizeof(welcome) ||
+		reply->n_fds != 1)
+		return false;
+	memcpy(&welcome, reply->body, sizeof(welcome));
+	return welcome.flags & WELCOME_MOVED;
 }
 
 int call_lost(const struct connection *c)

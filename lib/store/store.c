@@ -27,6 +27,10 @@ static int map_all(struct tarn_store *store, struct welcome *welcome)
 	int r;
 
 	r = table_map(welcome->table_fd, false, &store->table);
+	if (r >= 0) {
+		store->connection.moved_arg = store;
+		store->connection.moved = store_follow;
+	}
 	if (r >= 0 && store->table.instance != welcome->instance)
 		r = tarn_fail(EPROTO,
 			"daemon at %s: it is %016llx, its table is of %016llx",
@@ -60,6 +64,7 @@ int store_open_fd(int fd, const char *socket, const char *pool, int timeout_ms,
 	}
 	atomic_init(&store->refs, 1);
 	pthread_mutex_init(&store->more_leases, NULL);
+	pthread_mutex_init(&store->moving, NULL);
 	file_cache_init(&store->files);
 	r = connection_init(&store->connection, fd, socket, timeout_ms);
 	if (r < 0) {
@@ -255,6 +260,7 @@ void store_release(struct tarn_store *store)
 	lease_book_done(&store->book);
 	file_cache_done(&store->files);
 	pthread_mutex_destroy(&store->more_leases);
+	pthread_mutex_destroy(&store->moving);
 	if (store->table.map)
 		table_unmap(&store->table);
 	free(store);

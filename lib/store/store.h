@@ -33,6 +33,7 @@ struct tarn_store {
 	struct table table;
 	struct lease_book book;
 	pthread_mutex_t more_leases; /* who asks for a page */
+	pthread_mutex_t moving; /* who maps the next table over this one */
 	struct pool_map pools;
 	struct file_cache files;
 
@@ -93,12 +94,31 @@ int store_storage(struct tarn_store *store, uint32_t index,
 	uint64_t generation, struct table_storage *ret_entry,
 	tarn_storage **ret);
 
+/* What the table says of a storage that is leased, as table_storage_get. */
+int store_entry(struct tarn_store *store, uint32_t index, uint64_t generation,
+	struct table_storage *ret);
+
 /* Makes storage, an object of another kind, one of a store's; a lease is held
  * that it takes over. Takes shared. */
 void store_storage_turn(tarn_storage *storage, struct shared_storage *shared);
 
 /* NULL when storage is not one of a store's. */
 struct shared_storage *store_storage_of(const tarn_storage *storage);
+
+/* ---- store_move.c ----------------------------------------------------- */
+
+/* After something failed with -ESTALE, or the like, that was begun at a place
+ * of the table: 1, what is there now is mapped, try again; 0, it was true; or
+ * why the daemon cannot be followed. */
+int store_moved(struct tarn_store *store, uint64_t place);
+/* -ETIMEDOUT without a sentence after that time. */
+int store_moved_within(struct tarn_store *store, uint64_t place,
+	int timeout_ms);
+
+/* Maps the table behind fd over the store's if it is a later one. The second
+ * one is for who has locked the store. */
+int store_follow(void *store, int fd);
+int store_follow_locked(void *store, int fd);
 
 /* ---- store_get.c ------------------------------------------------------ */
 

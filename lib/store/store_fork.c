@@ -55,8 +55,8 @@ static int more_slots(void *arg)
 	return r < 0 ? r : lease_slots_add(&heir->slots, page);
 }
 
-static int greet(
-	struct heir *heir, const struct tarn_store *store, uint32_t flags)
+/* With the store locked, all of it or its moving. */
+static int greet(struct heir *heir, struct tarn_store *store, uint32_t flags)
 {
 	struct welcome welcome = {.table_fd = -1, .lease_fd = -1};
 	struct lease_page *page;
@@ -72,6 +72,8 @@ static int greet(
 			"store",
 			store->socket);
 	else
+		r = store_follow_locked(store, welcome.table_fd);
+	if (r >= 0)
 		r = lease_map(welcome.lease_fd, &page);
 	welcome_done(&welcome);
 	if (r >= 0)
@@ -87,7 +89,7 @@ static void heir_done(struct heir *heir)
 	heir->by_entry = NULL;
 }
 
-static int heir_connect(struct heir *heir, const struct tarn_store *store,
+static int heir_connect(struct heir *heir, struct tarn_store *store,
 	int timeout_ms, uint32_t flags)
 {
 	int fd, r;
@@ -113,12 +115,14 @@ static void store_lock(struct tarn_store *store)
 	pthread_mutex_lock(&store->more_leases);
 	pthread_mutex_lock(&store->waking);
 	connection_lock(&store->connection);
+	pthread_mutex_lock(&store->moving);
 	pthread_mutex_lock(&store->book.lock);
 }
 
 static void store_unlock(struct tarn_store *store)
 {
 	pthread_mutex_unlock(&store->book.lock);
+	pthread_mutex_unlock(&store->moving);
 	connection_unlock(&store->connection);
 	pthread_mutex_unlock(&store->waking);
 	pthread_mutex_unlock(&store->more_leases);
@@ -127,7 +131,7 @@ static void store_unlock(struct tarn_store *store)
 }
 
 /* One attempt: a connection, and all leases in its pages. */
-static int heir_try(struct heir *heir, const struct tarn_store *store)
+static int heir_try(struct heir *heir, struct tarn_store *store)
 {
 	int r = heir_connect(heir, store, FORK_TIMEOUT_MS, HELLO_CHILD);
 
@@ -140,16 +144,24 @@ static int heir_try(struct heir *heir, const struct tarn_store *store)
 	return r;
 }
 
+static bool heir_again(const struct tarn_store *store, int r)
+{
+	return r == -ECONNRESET ||
+	       (r == -ESTALE && table_is_left(&store->table));
+}
+
 /* A server that dies meanwhile costs the connection, and the next one serves
- * a new one at once: only many deaths in one fork leave a child without. */
-static struct heir *make_heir(const struct tarn_store *store)
+ * a new one at once: only many deaths in one fork leave a child without. So it
+ * is with an upgrade, after which no lease can be taken in the table that we
+ * have; the next connection brings the one to follow to. */
+static struct heir *make_heir(struct tarn_store *store)
 {
 	struct heir *heir = calloc(1, sizeof(*heir));
 	int r = -ECONNRESET;
 
 	if (!heir)
 		return NULL;
-	for (int i = 0; i < HEIR_TRIES && r == -ECONNRESET; i++)
+	for (int i = 0; i < HEIR_TRIES && heir_again(store, r); i++)
 		r = heir_try(heir, store);
 	if (r < 0)
 		snprintf(heir->why, sizeof(heir->why), "%.*s",
@@ -225,7 +237,9 @@ static int wake(void *arg)
 	pthread_mutex_lock(&store->waking);
 	if (atomic_load_explicit(
 		    &store->connection.asleep, memory_order_relaxed)) {
+		pthread_mutex_lock(&store->moving);
 		r = heir_connect(&heir, store, store->connection.timeout_ms, 0);
+		pthread_mutex_unlock(&store->moving);
 		if (r >= 0) {
 			connection_lock(&store->connection);
 			pthread_mutex_lock(&store->book.lock);

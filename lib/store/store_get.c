@@ -29,6 +29,12 @@ int store_read_name(tarn_store *store, const char *name, size_t size,
 
 	for (int i = 0; i < AWAIT_TRIES; i++) {
 		r = table_find(&store->table, name, size, ret);
+		if (r == -ESTALE) {
+			r = store_moved(store, 0);
+			if (r < 0)
+				return r;
+			continue;
+		}
 		if (r == -ENOENT)
 			return tarn_fail(ENOENT,
 				"no tensor is published as '%.200s'", name);
@@ -66,13 +72,15 @@ struct lister {
 	int (*fn)(void *arg, const char *name,
 		const struct tarn_descriptor *descriptor, uint64_t version);
 	void *arg;
+	bool begun;
 };
 
 static int list_one(void *arg, const char *name, size_t name_size,
 	const struct tarn_descriptor *descriptor, uint64_t version)
 {
-	const struct lister *lister = arg;
+	struct lister *lister = arg;
 
+	lister->begun = true;
 	return lister->fn(lister->arg, name, descriptor, version);
 }
 
@@ -82,7 +90,13 @@ int tarn_store_list(tarn_store *store, const char *prefix,
 	void *arg)
 {
 	struct lister lister = {.fn = fn, .arg = arg};
+	int r;
 
-	return table_list(&store->table, prefix ? prefix : "",
-		prefix ? strlen(prefix) : 0, list_one, &lister);
+	/* In the middle of a list it is fn that says so. */
+	do
+		r = table_list(&store->table, prefix ? prefix : "",
+			prefix ? strlen(prefix) : 0, list_one, &lister);
+	while (r == -ESTALE && !lister.begun &&
+		(r = store_moved(store, 0)) >= 0);
+	return r;
 }

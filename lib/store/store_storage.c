@@ -121,8 +121,9 @@ static int check_state(uint32_t index, const struct table_storage *entry)
 	return 0;
 }
 
-int store_storage(struct tarn_store *store, uint32_t index, uint64_t generation,
-	struct table_storage *ret_entry, tarn_storage **ret)
+static int open_storage(struct tarn_store *store, uint32_t index,
+	uint64_t generation, struct table_storage *ret_entry,
+	tarn_storage **ret)
 {
 	tarn_storage *storage;
 	bool known;
@@ -149,4 +150,36 @@ int store_storage(struct tarn_store *store, uint32_t index, uint64_t generation,
 		free(storage);
 	}
 	return r;
+}
+
+int store_storage(struct tarn_store *store, uint32_t index, uint64_t generation,
+	struct table_storage *ret_entry, tarn_storage **ret)
+{
+	uint64_t place;
+	int r, moved;
+
+	do {
+		place = table_place(&store->table);
+		r = open_storage(store, index, generation, ret_entry, ret);
+		if (r != -ESTALE)
+			return r;
+		moved = store_moved(store, place);
+	} while (moved > 0);
+	return moved < 0 ? moved : r;
+}
+
+int store_entry(struct tarn_store *store, uint32_t index, uint64_t generation,
+	struct table_storage *ret)
+{
+	uint64_t place;
+	int r, moved;
+
+	do {
+		place = table_place(&store->table);
+		r = table_storage_get(&store->table, index, generation, ret);
+		if (r != -ESTALE)
+			return r;
+		moved = store_moved(store, place);
+	} while (moved > 0);
+	return moved < 0 ? moved : r;
 }

@@ -25,8 +25,8 @@ static int check_mutable(const struct shared_storage *shared, const char *what)
 		return tarn_fail(ENOTSUP,
 			"%s: only a published mutable tensor can be locked",
 			what);
-	r = table_storage_get(&shared->store->table, shared->index,
-		shared->generation, &entry);
+	r = store_entry(
+		shared->store, shared->index, shared->generation, &entry);
 	if (r >= 0 && !(entry.flags & STORAGE_MUTABLE))
 		r = tarn_fail(ENOTSUP,
 			"%s: this tensor never changes, so it needs no lock",

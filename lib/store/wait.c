@@ -13,7 +13,8 @@
  * A daemon that is gone wakes nobody, so its socket is looked at now and then;
  * so is what it says there unasked, which nobody else may be there to hear. A
  * server that died is replaced behind the same socket, and writes on in the
- * same region: who waits does not notice.
+ * same region: who waits does not notice. A daemon that is upgraded leaves the
+ * region, which wakes all who wait there, and they follow.
  */
 #include "lib/store/wait.h"
 
@@ -65,13 +66,23 @@ static uint64_t deadline_of(int timeout_ms)
 			      : now_ns() + (uint64_t)timeout_ms * 1000000u;
 }
 
+static int ms_until(uint64_t deadline)
+{
+	uint64_t now = now_ns();
+
+	if (deadline <= now)
+		return 0;
+	return (int)MIN((deadline - now) / 1000000 + 1, INT_MAX);
+}
+
 int store_wait(
 	struct tarn_store *store, int timeout_ms, wait_look look, void *arg)
 {
 	uint64_t deadline = deadline_of(timeout_ms), alive_at = 0, now, until;
-	int r = connection_ready(&store->connection);
+	int r = connection_ready(&store->connection), moved;
 
 	while (r >= 0) {
+		uint64_t place = table_place(&store->table);
 		/* Acquire: pairs with the release addition in table_wake; what
 		 * it spoke of is seen by the look. */
 		uint32_t seen = atomic_load_explicit(
@@ -80,6 +91,14 @@ int store_wait(
 		r = look(arg);
 		if (r == 1)
 			return 0;
+		/* Whatever was seen, it may be history. */
+		moved = store_moved_within(store, place, ms_until(deadline));
+		if (moved < 0)
+			return moved;
+		if (moved) {
+			r = 0;
+			continue;
+		}
 		if (r < 0 && r != -EAGAIN)
 			return r;
 		now = now_ns();
