@@ -182,6 +182,7 @@ static void put_daemon(json_t *object, const struct tarn_report_daemon *d)
 	const struct number numbers[] = {
 		{"protocol", d->protocol},
 		{"restarts", d->restarts},
+		{"upgrades", d->upgrades},
 		{"n_clients", d->clients},
 		{"loaders", d->loaders},
 		{"uptime_ms", d->uptime_ms},

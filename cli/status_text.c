@@ -171,6 +171,8 @@ static void print_daemon(const char *socket, const struct tarn_report_daemon *d)
 		print_duration(d->server_uptime_ms);
 		printf(" ago\n");
 	}
+	if (d->upgrades)
+		printf("  upgrades  %" PRIu32 "\n", d->upgrades);
 	print_memory(d->used, d->allocated, d->budget);
 	print_sums(&d->bytes);
 	printf("  tensors   %" PRIu64 " names, %" PRIu64 " storages\n",

@@ -125,19 +125,16 @@ int door_reopen(struct door *door)
 	return 0;
 }
 
-int door_open(const char *path, mode_t mode, int given, struct door **ret)
+/* Neither locked nor listening. */
+static int door_new(const char *path, mode_t mode, struct door **ret)
 {
 	struct door *door;
-	int r;
 
 	if (strlen(path) + sizeof(".lock") > sizeof(door->address.sun_path))
 		return tarn_fail(ENAMETOOLONG,
 			"the socket path %s has %zu bytes, at most %zu fit",
 			path, strlen(path),
 			sizeof(door->address.sun_path) - sizeof(".lock"));
-	r = make_folder(path, mode);
-	if (r < 0)
-		return r;
 	door = calloc(1, sizeof(*door));
 	if (!door)
 		return tarn_fail(ENOMEM, "out of memory");
@@ -146,6 +143,21 @@ int door_open(const char *path, mode_t mode, int given, struct door **ret)
 	door->address.sun_family = AF_UNIX;
 	strcpy(door->address.sun_path, path);
 	snprintf(door->lock_path, sizeof(door->lock_path), "%s.lock", path);
+	*ret = door;
+	return 0;
+}
+
+int door_open(const char *path, mode_t mode, int given, struct door **ret)
+{
+	struct door *door = NULL;
+	int r = door_new(path, mode, &door);
+
+	if (r == 0)
+		r = make_folder(path, mode);
+	if (r < 0) {
+		free(door);
+		return r;
+	}
 	r = take_lock(door->lock_path, &door->lock_fd);
 	door->given = given >= 0;
 	if (r == 0)
@@ -157,6 +169,27 @@ int door_open(const char *path, mode_t mode, int given, struct door **ret)
 		return r;
 	}
 	*ret = door;
+	return 0;
+}
+
+struct door_parts door_parts(const struct door *door)
+{
+	return (struct door_parts) {.listen_fd = door->listen_fd,
+		.lock_fd = door->lock_fd,
+		.given = door->given,
+		.mode = door->mode};
+}
+
+int door_adopt(
+	const char *path, const struct door_parts *parts, struct door **ret)
+{
+	int r = door_new(path, parts->mode, ret);
+
+	if (r < 0)
+		return r;
+	(*ret)->listen_fd = parts->listen_fd;
+	(*ret)->lock_fd = parts->lock_fd;
+	(*ret)->given = parts->given;
 	return 0;
 }
 

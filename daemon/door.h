@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include <stdint.h>
 #include <sys/types.h>
 
 struct door;
@@ -16,6 +17,18 @@ struct door;
  * a socket that listens there already, which somebody else made and keeps, or
  * -1; it is taken if this succeeds. 1: somebody else holds the lock. */
 int door_open(const char *path, mode_t mode, int given, struct door **ret);
+
+/* What another program needs to go on with a door that is open. */
+struct door_parts {
+	int32_t listen_fd;
+	int32_t lock_fd;
+	uint32_t given;
+	uint32_t mode;
+};
+struct door_parts door_parts(const struct door *door);
+/* Takes both descriptors if it succeeds. */
+int door_adopt(const char *path, const struct door_parts *parts,
+	struct door **ret);
 
 /* The listening descriptor (non-blocking). */
 int door_fd(const struct door *door);

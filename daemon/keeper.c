@@ -23,6 +23,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
+#include "config.h"
 #include "daemon/door.h"
 #include "base/headroom.h"
 #include "daemon/log.h"
@@ -30,8 +31,8 @@
 #include "daemon/oom.h"
 #include "daemon/systemd.h"
 
-#define ACCEPT_PAUSE_MS 100   /* after it failed; picked */
-#define CHILDREN_WAIT_MS 2000 /* at the end; picked */
+#define ACCEPT_PAUSE_NS 100000000ull /* after it failed; picked */
+#define CHILDREN_WAIT_MS 2000        /* at the end; picked */
 
 /* ---- the server's wishes -------------------------------------------- */
 
@@ -145,6 +146,12 @@ static int hear_server(struct keeper *keeper)
 	}
 }
 
+void keeper_hear_last(struct keeper *keeper)
+{
+	if (keeper->server_sock >= 0)
+		hear_server(keeper);
+}
+
 /* ---- signals and children ------------------------------------------- */
 
 static void end(struct keeper *keeper, int status, const char *why)
@@ -164,10 +171,11 @@ static void reap(struct keeper *keeper)
 
 		if (pid == keeper->populator_pid)
 			keeper_populated(keeper, code);
+		else if (pid == keeper->checker_pid)
+			keeper_upgrade_checked(keeper, status);
 		else if (pid == keeper->server_pid && !keeper->finished) {
 			/* What it said last, its good-bye for one. */
-			if (keeper->server_sock >= 0)
-				hear_server(keeper);
+			keeper_hear_last(keeper);
 			if (!keeper->finished)
 				keeper_server_died(keeper, status);
 		}
@@ -187,6 +195,8 @@ static void take_signal(struct keeper *keeper)
 			keeper_server_resume(keeper);
 			keeper_reload(keeper);
 			systemd_notify("READY=1");
+		} else if (info.ssi_signo == SIGUSR2) {
+			keeper_upgrade(keeper);
 		} else if (keeper->draining) {
 			end(keeper, 1, "asked twice");
 		} else if (!keeper->server_pid) {
@@ -209,6 +219,7 @@ static int watch_signals(struct keeper *keeper)
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
 	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGUSR2);
 	sigprocmask(SIG_SETMASK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	keeper->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -222,11 +233,17 @@ static int watch_signals(struct keeper *keeper)
 
 static int pause_ms(const struct keeper *keeper)
 {
-	uint64_t now = keeper_now(), at = keeper->resume_at;
+	uint64_t now = keeper_now(), at = UINT64_MAX;
 
-	if (at)
-		return at > now ? (int)((at - now) / 1000000 + 1) : 0;
-	return keeper->deaf ? ACCEPT_PAUSE_MS : -1;
+	if (keeper->resume_at)
+		at = keeper->resume_at;
+	if (keeper->check_until)
+		at = MIN(at, keeper->check_until);
+	if (keeper->deaf)
+		at = MIN(at, now + ACCEPT_PAUSE_NS);
+	if (at == UINT64_MAX)
+		return -1;
+	return at > now ? (int)((at - now) / 1000000 + 1) : 0;
 }
 
 /* The socket: what it says, and its end. Its death is told by a signal. */
@@ -272,19 +289,19 @@ static void serve(struct keeper *keeper)
 			take_signal(keeper);
 		if (p[2].revents)
 			keeper_accept(keeper);
+		keeper_upgrade_look(keeper);
 		if (keeper->resume_at && keeper_now() >= keeper->resume_at)
 			keeper_server_resume(keeper);
 	}
 }
 
-static int prepare(struct keeper *keeper)
+/* How much, and under which number: once for all programs that this process
+ * becomes. */
+static int size_up(struct keeper *keeper)
 {
 	uint64_t room, memory;
 	int r;
 
-#ifndef __SANITIZE_ADDRESS__ /* whose leak check attaches to the process */
-	prctl(PR_SET_DUMPABLE, 0);
-#endif
 	if (getrandom(&keeper->instance, sizeof(keeper->instance), 0) !=
 		sizeof(keeper->instance))
 		return tarn_fail(EIO, "no random numbers to be had");
@@ -299,8 +316,64 @@ static int prepare(struct keeper *keeper)
 	keeper->reach = 64ull << 30;
 	while (keeper->reach < 2 * MAX(memory, keeper->budget))
 		keeper->reach *= 2;
+	return 0;
+}
+
+/* 1: somebody else serves there. */
+static int open_door(struct keeper *keeper)
+{
+	const struct options *options = &keeper->options;
+	int given = -1, r = systemd_socket(options->socket, &given);
+
+	if (r >= 0)
+		r = door_open(
+			options->socket, options->mode, given, &keeper->door);
+	return r;
+}
+
+static int prepare(struct keeper *keeper)
+{
+#ifndef __SANITIZE_ADDRESS__ /* whose leak check attaches to the process */
+	prctl(PR_SET_DUMPABLE, 0);
+#endif
+	keeper_program_note(keeper);
 	keeper_limit_clients(keeper);
 	return watch_signals(keeper);
+}
+
+static int begin(struct keeper *keeper)
+{
+	int r = size_up(keeper);
+
+	if (r == 0)
+		r = prepare(keeper);
+	if (r == 0)
+		r = keeper_server_start(keeper);
+	for (uint32_t i = 0; i < keeper->config.n_pools && r == 0; i++)
+		r = keeper_pool_add(keeper, &keeper->config.pools[i]);
+	if (r == 0)
+		log_info("start", log_text("socket", keeper->options.socket),
+			log_u64("budget", keeper->budget));
+	return r;
+}
+
+/* As another program, which has held the door all the while. */
+static int go_on(struct keeper *keeper)
+{
+	int r = prepare(keeper);
+
+	if (r == 0)
+		r = keeper_adopt(keeper);
+	if (r < 0)
+		return r;
+	keeper_server_begin(keeper);
+	keeper_pools_update(keeper, &keeper->config);
+	log_info("upgrade", log_text("version", PACKAGE_VERSION),
+		log_u64("upgrades", keeper->upgrades),
+		log_u64("clients", keeper->n_clients),
+		log_u64("segments", keeper->n_segments),
+		log_u64("ms", (keeper_now() - keeper->left_at) / 1000000));
+	return 0;
 }
 
 /* Server and loaders end when their sockets do. One that a dead file system
@@ -338,6 +411,7 @@ static void clean_up(struct keeper *keeper)
 	keeper_loaders_free(keeper);
 	kept_free(&keeper->kept);
 	keeper_memory_free(keeper);
+	free(keeper->program);
 	fd_close(keeper->signal_fd);
 }
 
@@ -345,18 +419,21 @@ int keeper_run(const struct options *line, const struct options *options,
 	const struct config *config)
 {
 	static struct keeper keeper;
-	int given = -1, r;
+	bool adopted = options->adopt >= 0;
+	int r = 0;
 
 	keeper.line = *line;
 	keeper.options = *options;
 	keeper.began_at = loop_now();
 	keeper.config = *config;
 	keeper.server_sock = keeper.signal_fd = -1;
-	oom_protect(); /* before it is undumpable */
-	r = systemd_socket(options->socket, &given);
-	if (r >= 0)
-		r = door_open(
-			options->socket, options->mode, given, &keeper.door);
+	/* Before it is undumpable. */
+	if (adopted) {
+		oom_reopen();
+	} else {
+		oom_protect();
+		r = open_door(&keeper);
+	}
 	if (r == 1) {
 		if (!options->automatic)
 			fprintf(stderr,
@@ -367,17 +444,11 @@ int keeper_run(const struct options *line, const struct options *options,
 		return options->automatic ? 0 : 1;
 	}
 	if (r == 0)
-		r = prepare(&keeper);
-	if (r == 0)
-		r = keeper_server_start(&keeper);
-	for (uint32_t i = 0; i < config->n_pools && r == 0; i++)
-		r = keeper_pool_add(&keeper, &config->pools[i]);
+		r = adopted ? go_on(&keeper) : begin(&keeper);
 	if (r < 0) {
 		fprintf(stderr, "tarnd: %s\n", tarn_fail_message());
 		keeper.status = 1;
 	} else {
-		log_info("start", log_text("socket", options->socket),
-			log_u64("budget", keeper.budget));
 		systemd_notify("READY=1");
 		serve(&keeper);
 		systemd_notify("STOPPING=1");

@@ -35,6 +35,7 @@ struct keeper_rule {
 	int rw_fd; /* until it is sealed; then -1 */
 	int ro_fd; /* from then on */
 	struct table table;
+	bool left; /* by the program before: mapped read-only, to be copied */
 	uint64_t pool_end; /* of the last segment */
 	uint64_t allocated; /* bytes of its segments */
 	uint32_t n_clients; /* of its user, if it is one's own */
@@ -86,6 +87,13 @@ struct keeper {
 	pid_t server_pid;
 	int server_sock;
 	uint32_t restarts;   /* of the server */
+	uint32_t ended;	     /* servers, for upgrades */
+	bool ended_last;     /* the last one was */
+	uint32_t upgrades;   /* of this process to another program */
+	char *program;	     /* what it was started as; NULL: not known */
+	pid_t checker_pid;   /* whether what is installed can go on; 0: none */
+	uint64_t check_until; /* it is killed then; 0: not */
+	uint64_t left_at;    /* nobody is served since then; 0 */
 	uint64_t deaths[4];  /* when the last few were */
 	uint64_t resume_at;  /* 0, or when to try again */
 	struct wire_reader *reader;
@@ -130,19 +138,24 @@ int keeper_rule_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_rule);
 int keeper_rule_add(struct keeper *keeper, const struct pool_spec *spec,
 	uint32_t *ret_rule);
 int keeper_rule_mapped(struct keeper *keeper, uint32_t rule);
-/* Seals those that the dead server did not come to map: the next inherits. */
+/* Copies those that were left, and seals those that the dead server did not
+ * come to map: the next inherits. */
 int keeper_rules_settle(struct keeper *keeper);
 void keeper_rules_tell(struct keeper *keeper);
 void keeper_rules_free(struct keeper *keeper);
 
 /* keeper_reload.c: the configuration, and once more at SIGHUP */
 int keeper_pool_add(struct keeper *keeper, const struct pool_spec *spec);
+/* Adds the new ones, and gives others the size that they have now. */
+void keeper_pools_update(struct keeper *keeper, const struct config *config);
 void keeper_reload(struct keeper *keeper);
 
 /* keeper_memory.c: segments */
 int keeper_grow(struct keeper *keeper, const struct msg_grow *want);
 void keeper_populated(struct keeper *keeper, int status);
 int keeper_mapped(struct keeper *keeper, const struct msg_segment *answer);
+/* As if nobody had asked for memory; what was being made goes back. */
+void keeper_memory_forget(struct keeper *keeper);
 /* Ends what the dead server has asked for. */
 void keeper_memory_settle(struct keeper *keeper);
 void keeper_segments_tell(struct keeper *keeper);
@@ -162,6 +175,9 @@ void keeper_accept(struct keeper *keeper);
 void keeper_drain_accepts(struct keeper *keeper);
 struct keeper_client *keeper_client_find(
 	struct keeper *keeper, uint64_t number);
+/* One of the keeper before this one. Takes its descriptors. */
+int keeper_client_adopt(struct keeper *keeper,
+	const struct keeper_client *client);
 void keeper_client_forget(struct keeper *keeper, uint64_t number);
 /* It has named a pool: a new server finds it there. */
 int keeper_client_move(struct keeper *keeper, const struct msg_client *to);
@@ -172,6 +188,8 @@ void keeper_clients_free(struct keeper *keeper);
 
 /* keeper_loaders.c: whose writes are not over */
 int keeper_loader_start(struct keeper *keeper, const struct msg_loader *want);
+int keeper_loader_adopt(struct keeper *keeper, const struct msg_loader *who,
+	int pipe_fd);
 void keeper_loader_gone(struct keeper *keeper, uint32_t number);
 void keeper_loaders_tell(struct keeper *keeper);
 void keeper_loaders_free(struct keeper *keeper);
@@ -184,6 +202,8 @@ void keeper_kept_tell(struct keeper *keeper);
 int keeper_fork_server(struct keeper *keeper);
 int keeper_fork_loader(struct keeper *keeper, struct msg_loader *loader,
 	int *ret_sock, int *ret_pipe);
+/* Runs keeper_check_exec there, with the descriptor state. */
+pid_t keeper_fork_checker(struct keeper *keeper, int state);
 /* reserved: of the reserve of huge pages, so that no headroom is asked for. */
 pid_t keeper_fork_populator(struct keeper *keeper, void *addr, uint64_t size,
 	bool reserved);
@@ -192,6 +212,8 @@ pid_t keeper_fork_populator(struct keeper *keeper, void *addr, uint64_t size,
 uint64_t keeper_now(void); /* CLOCK_MONOTONIC ns */
 /* Forks one, and tells it all that there is. */
 int keeper_server_start(struct keeper *keeper);
+/* The same after another one; tried again later if it fails. */
+void keeper_server_begin(struct keeper *keeper);
 /* Its socket has ended; all that it said was heard. */
 void keeper_server_gone(struct keeper *keeper);
 /* It is dead, with a status of waitpid: another begins, or a pause. */
@@ -206,3 +228,21 @@ int keeper_flush(struct keeper *keeper);
 /* The same to a new one, which is killed if it cannot be told. */
 void keeper_replay(struct keeper *keeper, uint16_t type, const void *body,
 	size_t size, const int *fds, int n_fds);
+
+/* keeper.c */
+/* All that a server which is dead has said. */
+void keeper_hear_last(struct keeper *keeper);
+
+/* keeper_upgrade.c: another program over the same memory */
+#define ADOPT_YES 87 /* exit status of a check; nothing else ends so: picked */
+void keeper_program_note(struct keeper *keeper);
+/* SIGUSR2. First a child tries it. */
+void keeper_upgrade(struct keeper *keeper);
+void keeper_upgrade_look(struct keeper *keeper); /* does it take too long? */
+/* It has ended, with a status of waitpid. Returns if nothing came of it. */
+void keeper_upgrade_checked(struct keeper *keeper, int status);
+int keeper_check_exec(struct keeper *keeper, int state);
+/* In the new program: could it go on with that state? */
+int keeper_adopt_check(int state);
+/* It does: options.adopt. */
+int keeper_adopt(struct keeper *keeper);

@@ -62,6 +62,18 @@ struct keeper_client *keeper_client_find(struct keeper *keeper, uint64_t number)
 	return client;
 }
 
+int keeper_client_adopt(
+	struct keeper *keeper, const struct keeper_client *client)
+{
+	struct keeper_client *copy = malloc(sizeof(*copy));
+
+	if (!copy)
+		return tarn_fail(ENOMEM, "out of memory");
+	*copy = *client;
+	client_add(keeper, copy);
+	return 0;
+}
+
 void keeper_client_forget(struct keeper *keeper, uint64_t number)
 {
 	struct keeper_client **p, *client;

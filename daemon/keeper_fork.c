@@ -71,6 +71,7 @@ static pid_t fork_child(struct keeper *keeper, const char *name)
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGINT, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
+	signal(SIGUSR2, SIG_IGN);
 	oom_be_child();
 	return 0;
 }
@@ -80,7 +81,7 @@ static void drop_segments(struct keeper *keeper, uint32_t keep_rule)
 	for (uint32_t i = 0; i < keeper->n_segments; i++) {
 		struct mapped_segment *s = &keeper->segments[i].mapped;
 
-		if (s->rule != keep_rule)
+		if (s->addr && s->rule != keep_rule)
 			munmap(s->addr, s->size);
 	}
 	if (keeper->growing.mapped.addr)
@@ -131,6 +132,9 @@ int keeper_fork_server(struct keeper *keeper)
 		.keeper_pid = getpid(),
 		.began_at = keeper->began_at,
 		.restarts = keeper->restarts,
+		.ended = keeper->ended,
+		.upgrades = keeper->upgrades,
+		.upgraded = keeper->ended_last,
 	};
 	int pair[2];
 	pid_t pid;
@@ -178,7 +182,8 @@ static _Noreturn void run_loader(
 	if (!mine)
 		_exit(1);
 	for (uint32_t i = 0; i < keeper->n_segments; i++)
-		if (keeper->segments[i].mapped.rule == rule)
+		if (keeper->segments[i].mapped.rule == rule &&
+			keeper->segments[i].mapped.addr)
 			mine[n++] = keeper->segments[i].mapped;
 	qsort(mine, n, sizeof(*mine), by_offset);
 	_exit(loader_run(fds[0], fds[1], mine, n));
@@ -284,6 +289,22 @@ pid_t keeper_fork_populator(
 		oom_offer();
 		keep_only(NULL, 0);
 		_exit(populate(addr, size, reserved));
+	}
+	return pid;
+}
+
+/* ---- upgrades ------------------------------------------------------- */
+
+pid_t keeper_fork_checker(struct keeper *keeper, int state)
+{
+	pid_t pid = fork_child(keeper, "check");
+
+	if (pid == 0) {
+		fcntl(state, F_SETFD, 0);
+		keeper_check_exec(keeper, state);
+		log_error(
+			"check_failed", log_text("error", tarn_fail_message()));
+		_exit(127);
 	}
 	return pid;
 }

@@ -98,7 +98,8 @@ int keeper_drop_segment(struct keeper *keeper, const struct msg_segment *which)
 	 * in the tables by that. */
 	memmove(&keeper->segments[i], &keeper->segments[i + 1],
 		(--keeper->n_segments - i) * sizeof(s));
-	munmap(s.mapped.addr, s.mapped.size);
+	if (s.mapped.addr)
+		munmap(s.mapped.addr, s.mapped.size);
 	fd_close(s.fd);
 	rule = &keeper->rules[which->rule];
 	rule->allocated -= s.mapped.size;

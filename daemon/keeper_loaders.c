@@ -26,7 +26,7 @@ static void forget(struct keeper_loader **at)
 }
 
 /* Takes pipe_fd if it succeeds. */
-static int hold(
+int keeper_loader_adopt(
 	struct keeper *keeper, const struct msg_loader *who, int pipe_fd)
 {
 	struct keeper_loader *loader = malloc(sizeof(*loader));
@@ -50,7 +50,7 @@ static int start(struct keeper *keeper, struct msg_loader *loader)
 	r = keeper_fork_loader(keeper, loader, &sock, &ends);
 	/* Held before the server can have anything written by it. */
 	if (r >= 0)
-		r = hold(keeper, loader, ends);
+		r = keeper_loader_adopt(keeper, loader, ends);
 	if (r < 0)
 		return r;
 	return keeper_tell(keeper, D_LOADER_IS, loader, sizeof(*loader),

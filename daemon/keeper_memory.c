@@ -10,10 +10,13 @@
  */
 #include "daemon/keeper.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -379,6 +382,24 @@ void keeper_populated(struct keeper *keeper, int status)
 	go_on(keeper, r);
 }
 
+void keeper_memory_forget(struct keeper *keeper)
+{
+	struct keeper_grow *grow;
+
+	if (keeper->populator_pid > 0) {
+		kill(keeper->populator_pid, SIGKILL);
+		while (waitpid(keeper->populator_pid, NULL, 0) < 0 &&
+			errno == EINTR)
+			;
+	}
+	if (keeper->growing.mapped.addr)
+		drop_growing(keeper);
+	while ((grow = keeper->grows)) {
+		keeper->grows = grow->next;
+		free(grow);
+	}
+}
+
 /*
  * A segment that is being populated is finished and offered to the next
  * server; one that only waits for the dead one to map it is sealed, and the
@@ -430,8 +451,10 @@ void keeper_memory_free(struct keeper *keeper)
 	if (keeper->growing.mapped.addr)
 		drop_growing(keeper);
 	for (i = 0; i < keeper->n_segments; i++) {
-		munmap(keeper->segments[i].mapped.addr,
-			keeper->segments[i].mapped.size);
+		struct mapped_segment *s = &keeper->segments[i].mapped;
+
+		if (s->addr)
+			munmap(s->addr, s->size);
 		fd_close(keeper->segments[i].fd);
 	}
 	free(keeper->segments);

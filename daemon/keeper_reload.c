@@ -70,7 +70,7 @@ static void reload_pool(struct keeper *keeper, const struct pool_spec *want)
 			want->name);
 }
 
-static void reload_pools(struct keeper *keeper, const struct config *config)
+void keeper_pools_update(struct keeper *keeper, const struct config *config)
 {
 	for (uint32_t i = 0; i < config->n_pools; i++)
 		reload_pool(keeper, &config->pools[i]);
@@ -114,8 +114,8 @@ static int read_again(struct keeper *keeper, struct config *config)
 	int r = config_read(&options, config);
 
 	if (r == 0 && !options.socket)
-		r = tarn_fail(EINVAL, "%s names no socket any more",
-			options.config);
+		r = tarn_fail(
+			EINVAL, "%s names no socket any more", options.config);
 	if (r == 0)
 		reload_settings(keeper, &options);
 	/* The path in use is that of the start. */
@@ -138,7 +138,7 @@ void keeper_reload(struct keeper *keeper)
 			log_text("error", tarn_fail_message()));
 		return;
 	}
-	reload_pools(keeper, &config);
+	keeper_pools_update(keeper, &config);
 	keeper->config = config;
 	/* A server that is just dying is told by its successor's start. */
 	tell_settings(keeper);

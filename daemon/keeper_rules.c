@@ -94,6 +94,25 @@ int keeper_rule_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_rule)
 	return keeper_rule_add(keeper, &spec, ret_rule);
 }
 
+/* What a program before this one has left, in a region that can be written. */
+static int rule_renew(struct keeper_rule *rule)
+{
+	_cleanup_fd_ int fd = -1;
+	struct table next;
+	int r = segment_create("tarn-table", 4096, 12, &fd);
+
+	if (r == 0)
+		r = table_copy(&rule->table, fd, &next);
+	if (r < 0)
+		return r;
+	table_unmap(&rule->table);
+	rule->table = next;
+	rule->ro_fd = fd_close(rule->ro_fd);
+	rule->rw_fd = fd_steal(&fd);
+	rule->left = false;
+	return 0;
+}
+
 /* Whatever fails, it can be tried again: what may be short comes first. */
 static int rule_seal(struct keeper_rule *rule)
 {
@@ -135,9 +154,14 @@ int keeper_rules_settle(struct keeper *keeper)
 {
 	int r = 0;
 
-	for (uint32_t i = 0; i < keeper->n_rules && r >= 0; i++)
-		if (keeper->rules[i].rw_fd >= 0)
-			r = rule_seal(&keeper->rules[i]);
+	for (uint32_t i = 0; i < keeper->n_rules && r >= 0; i++) {
+		struct keeper_rule *rule = &keeper->rules[i];
+
+		if (rule->left)
+			r = rule_renew(rule);
+		if (r >= 0 && rule->rw_fd >= 0)
+			r = rule_seal(rule);
+	}
 	return r;
 }
 

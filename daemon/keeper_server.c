@@ -150,7 +150,7 @@ int keeper_server_start(struct keeper *keeper)
 
 /* ---- burying one ------------------------------------------------------ */
 
-static void begin_again(struct keeper *keeper)
+void keeper_server_begin(struct keeper *keeper)
 {
 	keeper->resume_at = 0;
 	/* What was populated while there was none. */
@@ -197,10 +197,11 @@ void keeper_server_died(struct keeper *keeper, int status)
 	keeper->server_pid = 0;
 	keeper_server_gone(keeper);
 	keeper->restarts++;
+	keeper->ended_last = false;
 	say_how(keeper, pid, status);
 	keeper_memory_settle(keeper);
 	if (!dies_often(keeper))
-		return begin_again(keeper);
+		return keeper_server_begin(keeper);
 	keeper->resume_at = keeper_now() + PAUSE_NS;
 	log_error("pause", log_u64("deaths", ARRAY_SIZE(keeper->deaths) + 1),
 		log_u64("seconds", PAUSE_NS / 1000000000u),
@@ -213,5 +214,5 @@ void keeper_server_resume(struct keeper *keeper)
 {
 	memset(keeper->deaths, 0, sizeof(keeper->deaths));
 	if (!keeper->server_pid)
-		begin_again(keeper);
+		keeper_server_begin(keeper);
 }

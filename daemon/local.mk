@@ -26,6 +26,9 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/keeper_reload.c \
 	daemon/keeper_rules.c \
 	daemon/keeper_server.c \
+	daemon/keeper_state.c \
+	daemon/keeper_state.h \
+	daemon/keeper_upgrade.c \
 	daemon/kept.c \
 	daemon/kept.h \
 	daemon/loader.c \
@@ -56,6 +59,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_count.c \
 	daemon/server_evict.c \
 	daemon/server_expiry.c \
+	daemon/server_frozen.c \
 	daemon/server_kept.c \
 	daemon/server_leases.c \
 	daemon/server_load.c \

@@ -68,6 +68,22 @@ void oom_protect(void)
 		  put(keeper_fd, PROTECTED) == 0;
 }
 
+struct oom_score oom_score(void)
+{
+	return (struct oom_score) {.lowered = lowered, .before = before};
+}
+
+void oom_reopen(void)
+{
+	keeper_fd = open(PATH, O_WRONLY | O_CLOEXEC);
+}
+
+void oom_adopt(const struct oom_score *score)
+{
+	lowered = score->lowered;
+	before = score->before;
+}
+
 void oom_before_fork(void)
 {
 	if (!lowered && keeper_fd >= 0)

@@ -40,6 +40,9 @@ static const char help[] =
 	"SIZE is in bytes or with K, M, G, T (powers of 1024).\n"
 	"SIGTERM: finishes running loads, then ends. SIGHUP: reads FILE "
 	"again.\n"
+	"SIGUSR2: goes on as the program that is installed now, with all "
+	"that it\n"
+	"keeps.\n"
 	"See tarnd(8) and tarnd.conf(5).\n";
 
 enum {
@@ -47,6 +50,8 @@ enum {
 	OPT_AUTO,
 	OPT_CONFIG,
 	OPT_CHECK,
+	OPT_ADOPT,
+	OPT_ADOPT_CHECK,
 	OPT_HELP,
 	OPT_VERSION
 };
@@ -60,6 +65,9 @@ static const struct option longs[] = {
 	{"auto", no_argument, NULL, OPT_AUTO},
 	{"config", required_argument, NULL, OPT_CONFIG},
 	{"check-config", no_argument, NULL, OPT_CHECK},
+	/* What a keeper says to the program that takes its place. */
+	{"adopt", required_argument, NULL, OPT_ADOPT},
+	{"adopt-check", required_argument, NULL, OPT_ADOPT_CHECK},
 	{"help", no_argument, NULL, OPT_HELP},
 	{"version", no_argument, NULL, OPT_VERSION},
 	{NULL, 0, NULL, 0},
@@ -99,6 +107,12 @@ static int take_option(int c, const char *name, struct options *o)
 	case OPT_CHECK:
 		o->check = true;
 		return 0;
+	case OPT_ADOPT:
+		o->adopt = atoi(optarg);
+		return 0;
+	case OPT_ADOPT_CHECK:
+		o->adopt_check = atoi(optarg);
+		return 0;
 	case OPT_HELP:
 		fputs(help, stdout);
 		return 1;
@@ -128,6 +142,9 @@ int options_parse(int argc, char **argv, struct options *ret)
 		.socket = getenv("TARN_SOCKET"),
 		.segment_max = SEGMENT_DEFAULT,
 		.idle_ns = 600 * 1000000000ull,
+		.argv = argv,
+		.adopt = -1,
+		.adopt_check = -1,
 	};
 	int c, r, i = 0;
 

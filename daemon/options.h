@@ -15,6 +15,9 @@ struct options {
 	uint64_t segment_max;
 	uint64_t idle_ns;   /* how long without a client and names is idle */
 	const char *config; /* path of the configuration; NULL: none */
+	char *const *argv;  /* all of it */
+	int adopt;	    /* state of the keeper that this was; -1: none */
+	int adopt_check;    /* could it be adopted? -1: that is not asked */
 };
 
 /* 0: go on; 1: --help or --version was printed; -EINVAL: said on stderr. */

@@ -138,6 +138,9 @@ void server_look_around(struct server *server)
 	at = room_look(server, loop_now());
 	if (at)
 		wake_at(server, at);
+	at = frozen_look(server, loop_now());
+	if (at)
+		wake_at(server, at);
 	at = server_pressure_look(server, loop_now());
 	if (at)
 		wake_at(server, at);
@@ -209,6 +212,7 @@ static void rule_free(struct rule *rule)
 	rule->writer = table_writer_free(rule->writer);
 	lease_batch_done(&rule->batch);
 	rule->alloc = alloc_free(rule->alloc);
+	rule->frozen = alloc_free(rule->frozen);
 	rule->closer = closer_free(rule->closer);
 	segments_free(rule);
 	free(rule->infos);
@@ -241,6 +245,8 @@ static int rule_open(struct server *server, struct rule *rule, int fd)
 	if (r == 0)
 		r = alloc_new(&rule->alloc);
 	if (r == 0)
+		r = alloc_new(&rule->frozen);
+	if (r == 0)
 		r = lease_batch_init(&rule->batch);
 	if (r == 0)
 		r = closer_new(&rule->closer);
@@ -264,6 +270,7 @@ static int rule_come(struct server *server, const struct msg_rule *from,
 	rule->number = from->rule;
 	rule->spec = from->spec;
 	rule->table_fd = -1;
+	rule->frozen_seen = UINT64_MAX;
 	r = rule_open(server, rule, fd);
 	if (r < 0) {
 		rule_free(rule);

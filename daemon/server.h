@@ -35,6 +35,9 @@ struct server_start {
 	uint64_t reach;
 	int32_t keeper_pid;
 	uint32_t restarts; /* servers that died before this one */
+	uint32_t ended;	   /* and that were ended for an upgrade */
+	bool upgraded;	   /* the last one was */
+	uint32_t upgrades; /* of the keeper, that came about */
 	uint64_t began_at; /* the keeper: loop_now() */
 	int sock;	   /* to the keeper */
 	/* Mapped writable when this process was forked. */
@@ -111,6 +114,7 @@ struct storage_info {
 	bool cached;		/* kept for whoever proves the same file */
 	bool findable;		/* in a chain of the cache */
 	bool let_go;		/* leases on it are to be looked for */
+	bool frozen;		/* it lies where nobody writes any more */
 };
 
 struct loader {
@@ -166,6 +170,9 @@ struct rule {
 	struct table table;
 	struct table_writer *writer;
 	struct alloc *alloc;
+	/* Of segments that nobody can write any more: server_frozen.c. */
+	struct alloc *frozen;
+	uint64_t frozen_seen; /* bytes used there when it was last looked at */
 	struct storage_info *infos;
 	uint32_t n_infos;
 	struct rule_counts counts;
@@ -210,6 +217,7 @@ struct client {
 	bool welcome; /* said hello */
 	bool seen;    /* a server before this one may have heard it */
 	bool resuming; /* not heard before it says WIRE_RESUME */
+	bool left_behind; /* it cannot follow: whatever it asks is refused */
 	uint64_t came_at, heard_at; /* loop_now() */
 	bool gone;    /* to be freed when the loop is back */
 	int sock;
@@ -287,6 +295,7 @@ struct server {
 	uint64_t started_at;
 	uint64_t idle_since; /* 0: not idle */
 	uint64_t timer_at;   /* 0: it is not set */
+	uint64_t sweep_at;   /* see frozen_look */
 	bool draining;
 	uint64_t drain_until; /* then it ends with loads under way */
 	bool asked_to_drain; /* accepts */
@@ -299,6 +308,7 @@ struct server {
 	uint32_t n_users; /* that are connected */
 	uint64_t round;	  /* server_share.c */
 	uint64_t round_events; /* that it had room for so far */
+	uint32_t n_left_behind;
 	uint32_t n_active; /* loads, those that are being dropped too */
 	uint32_t n_publishes; /* that wait */
 	uint32_t loads_max;
@@ -336,9 +346,26 @@ int pool_pieces(struct rule *rule, uint64_t offset, uint64_t size,
 void pool_write(struct rule *rule, uint64_t offset, const void *from,
 	uint64_t size);
 
+/* server_frozen.c: segments of before an upgrade */
+/* Takes what a storage has, when rebuilding; and gives it back. */
+int memory_retake(struct rule *rule, uint32_t index);
+void memory_give(struct rule *rule, uint32_t index);
+/* Bytes of segments, and of these taken, frozen ones too. */
+uint64_t memory_total(const struct rule *rule);
+uint64_t memory_used(const struct rule *rule);
+/* Can it be written, of those that are here? */
+bool segment_is_frozen(const struct segment *segment);
+/* Gives back frozen ones in which nothing lies: how much is going. */
+uint64_t frozen_trim(struct rule *rule);
+/* Looks for what is held by nobody, where some cannot ring any more; when to
+ * look next, 0: never. */
+uint64_t frozen_look(struct server *server, uint64_t now);
+
 /* server_shrink.c: segments in which nothing lies */
 /* Drops empty ones as long as keep bytes stay free: how much is going. */
 uint64_t segments_trim(struct rule *rule, uint64_t keep);
+/* One that is here and empty: does it go? */
+bool segment_leave(struct rule *rule, struct segment *segment);
 /* Trims what has been empty for a while; when to look again, 0: never. */
 uint64_t segments_look(struct rule *rule, uint64_t now);
 /* A loader has answered, or is new, or is no more. */
@@ -483,6 +510,8 @@ int server_rebuild(struct server *server);
 /* server_resume.c: clients of another server */
 void client_resume(struct client *client);
 int client_resumes(struct client *client, const struct wire_message *m);
+/* Why it is not served: -ESTALE. */
+int client_left_behind(const struct client *client);
 
 /* server_count.c: storages by what holds them */
 /* After its state, its names, its flags or info->cached have changed. Its

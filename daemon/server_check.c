@@ -164,17 +164,17 @@ static void check_memory(struct check *check)
 		if (atomic_load_explicit(&rule->table.segments[i].state,
 			    memory_order_relaxed) == SEGMENT_READY)
 			segments += rule->table.segments[i].size;
-	if (taken != alloc_used(rule->alloc))
+	if (taken != memory_used(rule))
 		fault_add(check->faults,
 			"pool: storages have %llu bytes, %llu are taken",
 			(unsigned long long)taken,
-			(unsigned long long)alloc_used(rule->alloc));
-	if (segments != alloc_total(rule->alloc))
+			(unsigned long long)memory_used(rule));
+	if (segments != memory_total(rule))
 		fault_add(check->faults,
 			"pool: segments have %llu bytes, the server counts "
 			"%llu",
 			(unsigned long long)segments,
-			(unsigned long long)alloc_total(rule->alloc));
+			(unsigned long long)memory_total(rule));
 	if (rule->table.header->n_segments != rule->n_segments)
 		fault_add(check->faults,
 			"pool: %u segments in the table, the server has %u",

@@ -139,8 +139,9 @@ void client_free(struct client *client)
 	quota_return(client->home, QUOTA_REQUESTS, client->held);
 	wire_reader_free(client->reader);
 	wire_writer_free(client->writer);
-	free(client);
 	rule->server->n_clients--;
+	rule->server->n_left_behind -= client->left_behind;
+	free(client);
 	server_tell_keeper(
 		rule->server, D_CLIENT_GONE, &gone, sizeof(gone), NULL, 0);
 	reap_unnamed(rule);
@@ -407,6 +408,8 @@ static int take_request(struct client *client, struct wire_message *m)
 	if (!client->welcome && m->type != WIRE_HELLO)
 		return tarn_fail(EPROTO, "message %u before a hello", m->type);
 	r = check_version(client, m->type);
+	if (r == 0 && client->left_behind && m->type != WIRE_RELEASED)
+		r = client_left_behind(client);
 	if (r == 0 && changes_pool(m->type))
 		r = client_check_write(client);
 	if (r < 0)

@@ -37,7 +37,7 @@ static void free_storage(struct rule *rule, uint32_t index)
 	uint64_t generation = generation_of(rule, index);
 
 	if (entry->alloc_size)
-		alloc_give(rule->alloc, entry->alloc_offset, entry->alloc_size);
+		memory_give(rule, index);
 	storage_set(rule, index, STORAGE_FREE);
 	if (entry->flags & STORAGE_OWN)
 		own_drop(rule, index, generation);

@@ -92,16 +92,6 @@ static bool is_file(const struct table_storage *entry)
 	return entry->file_ino || entry->file_dev;
 }
 
-static int take(struct rule *rule, uint32_t index)
-{
-	const struct table_storage *entry = entry_of(rule, index);
-
-	if (!entry->alloc_size)
-		return 0;
-	return alloc_take_at(
-		rule->alloc, entry->alloc_offset, entry->alloc_size);
-}
-
 /* What a loader was, or had been, writing. */
 static int rebuild_filled(struct rule *rule, uint32_t index)
 {
@@ -112,7 +102,7 @@ static int rebuild_filled(struct rule *rule, uint32_t index)
 		storage_set(rule, index, STORAGE_FREE);
 		return 0;
 	}
-	r = take(rule, index);
+	r = memory_retake(rule, index);
 	if (r == 0)
 		storage_quarantine(rule, index);
 	return r;
@@ -135,7 +125,7 @@ static int rebuild_storage(struct rule *rule, uint32_t index)
 		return 0;
 	if (state == STORAGE_FILLING || entry->flags & STORAGE_QUARANTINE)
 		return rebuild_filled(rule, index);
-	r = take(rule, index);
+	r = memory_retake(rule, index);
 	if (r < 0)
 		return r;
 	if (state == STORAGE_LIVE && is_file(entry))
@@ -216,10 +206,11 @@ int server_rebuild(struct server *server)
 	if (r < 0)
 		return r;
 	kept_each(&server->kept, forget_unless, server);
-	if (server->start.restarts)
+	if (server->start.restarts + server->start.ended)
 		log_info("taken_over", log_u64("names", names),
 			log_u64("storages", storages),
 			log_u64("clients", server->n_clients),
-			log_u64("restarts", server->start.restarts));
+			log_u64("restarts", server->start.restarts),
+			log_u64("upgrades", server->start.upgrades));
 	return 0;
 }

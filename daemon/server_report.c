@@ -47,7 +47,7 @@ static void add_sums(struct tarn_report_sums *to, const struct rule *rule)
 
 static uint64_t used_by(const struct rule *rule)
 {
-	return alloc_used(rule->alloc) + rule->counts.own.memory;
+	return memory_used(rule) + rule->counts.own.memory;
 }
 
 static uint64_t count_names(const struct rule *rule)
@@ -78,6 +78,7 @@ static struct tarn_report_daemon describe(const struct server *server)
 		.server_pid = getpid(),
 		.protocol = PROTOCOL_VERSION,
 		.restarts = server->start.restarts,
+		.upgrades = server->start.upgrades,
 		.uptime_ms = (now - server->start.began_at) / 1000000,
 		.server_uptime_ms = (now - server->started_at) / 1000000,
 		.budget = server->start.budget,

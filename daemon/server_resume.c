@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Clients of a server that died.
+ * Clients of a server that died, or that was ended for another version.
  *
  * Their sockets, leases and the version of the protocol that each speaks are
  * what the keeper knows; what they had asked is not. One that speaks protocol
  * 2 is told, and asks again whatever it waits for (shm/wire.h, "Resuming").
+ * After an upgrade the answer to its resuming brings the control region that
+ * has taken the place of the one it has mapped.
  *
  * One that speaks protocol 1 would wait for ever for an answer to what the
  * dead server had read, and there is no telling whether it waits. So its
@@ -18,16 +20,38 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <errno.h>
+
 #include "base/fail.h"
 #include "daemon/server.h"
+
+/* What takes the place of a server that died, and of one that was ended. */
+static uint32_t servers_before(const struct server_start *start)
+{
+	return start->restarts + start->ended;
+}
+
+int client_left_behind(const struct client *client)
+{
+	return tarn_fail(ESTALE,
+		"the daemon was %s, and this program's tarn, which speaks "
+		"protocol %u, cannot follow it: what it has open stays valid; "
+		"open the store anew",
+		client->rule->server->start.upgrades ? "upgraded" : "restarted",
+		client->version);
+}
 
 /* Deaf and mute, but its leases count until its process ends. */
 static void retire(struct client *client)
 {
+	/* It rings no more. */
+	client->left_behind = true;
+	client->rule->server->n_left_behind++;
 	/* Not to be watched: better that it waits than that what it reads is
 	 * freed. */
 	if (!client->pid_watch)
 		return client_listen(client);
+	client_refuse(client, 0, client_left_behind(client));
 	client->watch = loop_unwatch(client->watch);
 	client->gone = true;
 	shutdown(client->sock, SHUT_RDWR);
@@ -43,8 +67,9 @@ static bool has_spoken(const struct client *client)
 
 static void tell(struct client *client)
 {
-	struct msg_restarted news = {
-		.restarts = client->rule->server->start.restarts};
+	const struct server_start *start = &client->rule->server->start;
+	struct msg_restarted news = {.restarts = servers_before(start),
+		.flags = start->upgraded ? RESTARTED_UPGRADE : 0};
 
 	client->welcome = client->resuming = true;
 	client_listen(client);
@@ -71,18 +96,20 @@ int client_resumes(struct client *client, const struct wire_message *m)
 	const struct msg_restarted *of = (const struct msg_restarted *)m->body;
 	struct msg_welcome body = {
 		.version = client->version,
+		.flags = start->upgrades ? WELCOME_MOVED : 0,
 		.instance = start->instance,
 		.keeper_pid = start->keeper_pid,
 		.server_pid = getpid(),
 	};
 
 	/* Said to a server that is dead, too: it will be said again. */
-	if (client->resuming && of->restarts != start->restarts)
+	if (client->resuming && of->restarts != servers_before(start))
 		return 0;
 	if (!client->resuming)
 		return tarn_fail(EPROTO, "it resumes what was not interrupted");
 	client->resuming = false;
-	client_reply(
-		client, WIRE_WELCOME, m->serial, &body, sizeof(body), NULL, 0);
+	/* It knows whether it has that one mapped already. */
+	client_reply(client, WIRE_WELCOME, m->serial, &body, sizeof(body),
+		&client->rule->table_fd, start->upgrades ? 1 : 0);
 	return 0;
 }

@@ -24,7 +24,7 @@
 /* What of a rule could be given up, at best: what is leased is among it. */
 static uint64_t givable(const struct rule *rule)
 {
-	return alloc_total(rule->alloc) - alloc_used(rule->alloc) +
+	return memory_total(rule) - memory_used(rule) +
 	       rule->counts.kinds[KIND_CACHED].memory;
 }
 
@@ -41,7 +41,7 @@ uint64_t room_givable(const struct server *server)
 static bool is_at_its_limit(const struct rule *rule)
 {
 	return rule->spec.limit &&
-	       alloc_total(rule->alloc) + rule->asked.bytes > rule->spec.limit;
+	       memory_total(rule) + rule->asked.bytes > rule->spec.limit;
 }
 
 /* What cannot fit shall not cost anybody his cache. */
@@ -55,8 +55,7 @@ static bool could_fit(const struct rule *rule)
 		       rule->asked.bytes <=
 			       room + (rule->spec.limit -
 					      MIN(rule->spec.limit,
-						      alloc_total(
-							      rule->alloc)));
+						      memory_total(rule)));
 	room = room_givable(server) + (budget - MIN(budget, server->allocated));
 	return rule->asked.whole <= budget && rule->asked.bytes <= room;
 }

@@ -136,7 +136,8 @@ int segment_come(struct server *server, const struct msg_segment *from,
 	if (r == 0)
 		r = reserve(rule, index + 1);
 	if (r == 0)
-		r = alloc_add(rule->alloc, from->offset, from->size);
+		r = alloc_add(mapped->addr ? rule->alloc : rule->frozen,
+			from->offset, from->size);
 	if (r < 0)
 		return r;
 	rule->segments[index] =

@@ -102,12 +102,14 @@ void segments_tell_loader(struct loader *loader)
 			ask_to_forget(loader, rule->segments[i].mapped.number);
 }
 
-static bool leave(struct rule *rule, struct segment *segment)
+bool segment_leave(struct rule *rule, struct segment *segment)
 {
 	const struct mapped_segment *s = &segment->mapped;
+	struct alloc *alloc =
+		segment_is_frozen(segment) ? rule->frozen : rule->alloc;
 
 	if (somebody_hangs(rule, s->number) ||
-		alloc_remove(rule->alloc, s->offset, s->size) < 0)
+		alloc_remove(alloc, s->offset, s->size) < 0)
 		return false;
 	segment->state = SEGMENT_LEAVING;
 	rule->server->n_leaving++;
@@ -176,10 +178,10 @@ int segment_dropped(struct server *server, const struct msg_segment *which)
 
 uint64_t segments_trim(struct rule *rule, uint64_t keep)
 {
-	uint64_t given = 0;
+	uint64_t frozen = frozen_trim(rule), given = 0;
 
 	if (rule->n_segments > TABLE_SEGMENTS_MAX - NUMBERS_KEPT)
-		return 0;
+		return frozen;
 	/* The newest first: what came early is where best fit packs things. */
 	for (uint32_t i = rule->n_segments; i-- > 0;) {
 		struct segment *segment = &rule->segments[i];
@@ -187,10 +189,10 @@ uint64_t segments_trim(struct rule *rule, uint64_t keep)
 
 		if (spare(rule) <= keep)
 			break;
-		if (segment->state == SEGMENT_HERE &&
+		if (segment->state == SEGMENT_HERE && s->addr &&
 			spare(rule) - keep >= s->size &&
 			alloc_is_free(rule->alloc, s->offset, s->size) &&
-			leave(rule, segment))
+			segment_leave(rule, segment))
 			given += s->size;
 	}
 	if (given) {
@@ -198,7 +200,7 @@ uint64_t segments_trim(struct rule *rule, uint64_t keep)
 			log_u64("bytes", given), log_u64("keep", keep));
 		segments_settle(rule);
 	}
-	return given;
+	return frozen + given;
 }
 
 /* Has anything been taken or given back since it was last looked at? */
@@ -218,6 +220,7 @@ uint64_t segments_look(struct rule *rule, uint64_t now)
 	uint64_t idle = MAX(rule->server->start.options.idle_ns, TRIM_NS);
 	struct shrink *shrink = &rule->shrink;
 
+	frozen_trim(rule);
 	notice(rule, now);
 	if (!spare(rule) || shrink->stage > 1)
 		return 0;

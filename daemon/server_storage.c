@@ -129,9 +129,7 @@ void storage_quarantine(struct rule *rule, uint32_t index)
 
 static void release_quarantined(struct rule *rule, uint32_t index)
 {
-	const struct table_storage *entry = entry_of(rule, index);
-
-	alloc_give(rule->alloc, entry->alloc_offset, entry->alloc_size);
+	memory_give(rule, index);
 	storage_set(rule, index, STORAGE_FREE);
 	rule->memory_freed = true;
 }

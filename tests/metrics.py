@@ -97,6 +97,7 @@ pool = f'pool="uid:{os.geteuid()}"'
 for name, labels, wanted in (
         ("tarn_names", None, 1), ("tarn_loads_total", None, 1),
         ("tarn_loaded_bytes_total", None, 100), ("tarn_restarts_total", None, 0),
+        ("tarn_upgrades_total", None, 0),
         ("tarn_pool_names", pool, 1), ("tarn_clients", None, 1),
         ("tarn_pool_storage_bytes", pool + ',state="named"', 100),
         ("tarn_pool_storage_bytes", pool + ',state="unnamed"', 0)):

@@ -77,6 +77,7 @@ static void make_rule(uint32_t number)
 	if (fd < 0 || table_create(fd, 7, 4711, number, 0, &rule->table) < 0 ||
 		table_writer_new(&rule->table, &rule->writer) < 0 ||
 		alloc_new(&rule->alloc) < 0 ||
+		alloc_new(&rule->frozen) < 0 ||
 		alloc_add(rule->alloc, 0, 2ull * N * PAGE) < 0 ||
 		lease_batch_init(&rule->batch) < 0)
 		bail("%s", tarn_fail_message());
@@ -87,6 +88,7 @@ static void free_rule(struct rule *rule)
 {
 	lease_batch_done(&rule->batch);
 	rule->alloc = alloc_free(rule->alloc);
+	rule->frozen = alloc_free(rule->frozen);
 	rule->writer = table_writer_free(rule->writer);
 	free(rule->infos);
 	table_unmap(&rule->table);

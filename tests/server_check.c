@@ -70,6 +70,8 @@ static void make_rule(void)
 	if (r == 0)
 		r = alloc_new(&rule.alloc);
 	if (r == 0)
+		r = alloc_new(&rule.frozen);
+	if (r == 0)
 		r = table_add_pool(rule.writer, &pool);
 	if (r == 0)
 		r = table_add_segment(rule.writer, 0, 0, MIB, &segment);
@@ -92,6 +94,7 @@ static void free_rule(void)
 	lease_batch_done(&rule.batch);
 	table_writer_free(rule.writer);
 	alloc_free(rule.alloc);
+	alloc_free(rule.frozen);
 	table_unmap(&rule.table);
 	free(rule.infos);
 }

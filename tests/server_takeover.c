@@ -63,6 +63,7 @@ static void make_server(void)
 	must(loop_new(&server.loop));
 	must(wire_writer_new(1 << 20, &server.writer));
 	must(alloc_new(&rule.alloc));
+	must(alloc_new(&rule.frozen));
 	must(lease_batch_init(&rule.batch));
 	must(table_writer_new(&rule.table, &rule.writer));
 }
@@ -79,6 +80,7 @@ static void die(void)
 {
 	segments_free(&rule);
 	alloc_free(rule.alloc);
+	alloc_free(rule.frozen);
 	lease_batch_done(&rule.batch);
 	table_writer_free(rule.writer);
 	wire_writer_free(server.writer);

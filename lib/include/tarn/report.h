@@ -63,7 +63,9 @@ struct tarn_report_daemon {
 	uint32_t draining; /* 1: it takes no new loads, and ends */
 	char engine[16]; /* of its event loop: "io_uring", "epoll" */
 	char version[16];
-	uint64_t reserved[6]; /* 0 */
+	uint32_t upgrades; /* of the keeper to another program, by SIGUSR2 */
+	uint32_t pad;	   /* 0 */
+	uint64_t reserved[5]; /* 0 */
 };
 
 struct tarn_report_pool {
