@@ -1,10 +1,14 @@
 # Small complete programs; they use the public library only.
 
 noinst_PROGRAMS += \
+	examples/follow \
 	examples/make_checkpoint \
 	examples/open \
+	examples/publish \
 	examples/quickstart \
 	$(NULL)
+examples_follow_LDADD = lib/libtarn.la
 examples_make_checkpoint_LDADD =
 examples_open_LDADD = lib/libtarn.la
+examples_publish_LDADD = lib/libtarn.la
 examples_quickstart_LDADD = lib/libtarn.la

@@ -542,6 +542,10 @@ VALGRIND_EXCEPT += tests/report tests/table_check
 tests_log_SOURCES = tests/log.c
 tests_log_LDADD = $(DAEMON_LIBS)
 
+# The examples that people read first.
+dist_check_SCRIPTS += tests/examples.sh
+TESTS += tests/examples.sh
+
 # The configuration, and pools that users share.
 dist_check_SCRIPTS += tests/conf.sh
 TESTS += tests/conf.sh

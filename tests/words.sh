@@ -50,17 +50,30 @@ judge "bootstrap installs what configure advises" "$(
 	done
 )"
 
-# One fact has one home: the example is the file that is compiled.
-example=$(sed '1,/^ \*\/$/d' examples/quickstart.c | sed '1{/^$/d}')
-judge "the README's example is examples/quickstart.c" "$(
-	# shellcheck disable=SC2016
-	diff <(sed -n '/^```c$/,/^```$/p' README.md | sed '1d;$d') \
-		<(echo "$example")
-)"
-judge "the example in tarn(7) is examples/quickstart.c" "$(
-	diff <(sed -n '/quickstart\.c$/,/^\.Ed$/p' man/tarn.7 |
-		sed '1,2d;$d; s/\\e/\\/g; s/\\-/-/g') <(echo "$example")
-)"
+# One fact has one home: an example is the file that is compiled.
+example() { # FILE: what follows its first comment
+	sed '1,/^ \*\/$/d' "$1" | sed '1{/^$/d}'
+}
+
+for file in quickstart publish; do
+	judge "the README's example is examples/$file.c" "$(
+		# The block that is called so in the line below it.
+		diff <(awk -v called="^This is .examples/$file\\\\.c" '
+			/^```c$/ { block = ""; on = 1; next }
+			/^```$/ { on = 0; next }
+			on { block = block $0 "\n" }
+			$0 ~ called { printf "%s", block; exit }
+		' README.md) <(example "examples/$file.c")
+	)"
+done
+for file in quickstart publish follow; do
+	judge "the example in tarn(7) is examples/$file.c" "$(
+		diff <(sed -n "/^\\.\\\\\" examples\\/$file\\.c\$/,/^\\.Ed\$/p" \
+			man/tarn.7 |
+			sed '1,2d;$d; s/\\e/\\/g; s/\\-/-/g') \
+			<(example "examples/$file.c")
+	)"
+done
 
 judge "the pages of man/ are all installed" "$(
 	for page in man/*.[13578]; do
