@@ -636,7 +636,9 @@ tests_server_takeover_LDADD = $(DAEMON_LIBS)
 VALGRIND_EXCEPT += tests/restart_growing
 
 
-# Acts of enemies: each harms nobody else.
+# Acts of enemies: each harms nobody else; and faults that are told.
+dist_check_SCRIPTS += tests/check_faults.py
+TESTS += tests/check_faults.py
 HOSTILE_TESTS = \
 	tests/hostile_flood \
 	tests/hostile_memory \
