@@ -330,6 +330,31 @@ static void no_ranges(void)
 		"no ranges and no names: nothing to do");
 }
 
+/* That the bytes are here already is nothing to who cannot read the file. */
+static void known_identity(void)
+{
+	double end = seconds() + 10;
+	int type;
+
+	/* Young files are not shared. */
+	do {
+		int fd = opened(file);
+
+		type = order_load(plain(), &raw, fd, -1);
+		close(fd);
+		usleep(100000);
+	} while (type == WIRE_LOADED && !(raw.loaded.flags & LOADED_CACHED) &&
+		 seconds() < end);
+	ok(type == WIRE_LOADED && raw.loaded.flags & LOADED_CACHED,
+		"a file that was loaded before is not read again");
+	is_refused_with(plain(), open(file, O_PATH | O_CLOEXEC), -1, EBADF,
+		"O_PATH", "its identity alone");
+	is_refused_with(plain(), open(file, O_WRONLY | O_CLOEXEC), -1, EBADF,
+		"writing only", "the right to write it");
+	is_refused_with(plain(), open(file, O_WRONLY | O_CLOEXEC), opened(file),
+		EBADF, "writing only", "the right to write it, and a second");
+}
+
 /* Many at once, refused at every stage. */
 static void many_at_once(void)
 {
@@ -369,6 +394,7 @@ int main(void)
 	names();
 	layouts();
 	no_ranges();
+	known_identity();
 	many_at_once();
 	witness_is_served(&witness, "names that reach elsewhere");
 	is_int(WIRE_LOADED, order_load(plain(), &raw, opened(file), -1),
