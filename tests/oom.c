@@ -44,16 +44,20 @@ static int64_t size_of(int i)
 	return i % 2 ? LARGE : SMALL;
 }
 
-static void publish(tarn_store *store, const char *name, int64_t size, int byte)
+/* False: there is no memory for it now. */
+static bool publish(tarn_store *store, const char *name, int64_t size, int byte)
 {
 	struct tarn_publish_item item = {.name = name};
+	int r = tarn_store_create(store, TARN_U8, 1, &size, 0, &item.tensor);
 
-	if (tarn_store_create(store, TARN_U8, 1, &size, 0, &item.tensor) < 0)
-		bail("%s: %s", name, tarn_error_message());
-	memset(tarn_tensor_data(item.tensor), byte, (size_t)size);
-	if (tarn_store_publish(store, &item, 1, NULL, NULL) < 0)
-		bail("%s: %s", name, tarn_error_message());
+	if (r >= 0) {
+		memset(tarn_tensor_data(item.tensor), byte, (size_t)size);
+		r = tarn_store_publish(store, &item, 1, NULL, NULL);
+	}
 	tarn_tensor_unref(item.tensor);
+	if (r < 0 && r != -ENOSPC && r != -ENOMEM)
+		bail("%s: %s", name, tarn_error_message());
+	return r >= 0;
 }
 
 static bool stands(int i)
@@ -184,8 +188,9 @@ static pid_t publisher(void)
 	if (tarn_store_open(server.socket, &store) < 0)
 		_exit(1);
 	for (int i = 0;; i++) {
-		publish(store, "dying/a", LARGE, i);
-		publish(store, "dying/b", SMALL, i);
+		if (!publish(store, "dying/a", LARGE, i) ||
+			!publish(store, "dying/b", SMALL, i))
+			usleep(1000);
 		if (i == 3 && write(ready[1], "!", 1) != 1)
 			_exit(1);
 	}
@@ -290,7 +295,8 @@ static int inside(void)
 		char name[32];
 
 		snprintf(name, sizeof(name), "kept/%d", i);
-		publish(witness.store, name, size_of(i), i + 1);
+		if (!publish(witness.store, name, size_of(i), i + 1))
+			bail("%s: %s", name, tarn_error_message());
 	}
 	keeper_is_last();
 	rounds();
