@@ -103,6 +103,7 @@ struct msg_grow {
 	uint32_t pad;
 	uint64_t bytes; /* at least so many more at the pool's end, or */
 	uint64_t whole; /* so many anywhere, in one piece; 0: as bytes */
+	uint64_t own;	/* what storages have now beside all pools */
 };
 
 struct msg_grown {

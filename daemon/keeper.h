@@ -80,6 +80,7 @@ struct keeper {
 	uint64_t instance;
 	uint64_t budget;
 	uint64_t allocated;
+	uint64_t own;	/* of the budget, beside segments, as last told */
 	uint64_t reach; /* of each pool */
 
 	uint64_t began_at; /* CLOCK_MONOTONIC ns */

@@ -74,16 +74,16 @@ static int check_limit(const struct keeper_rule *rule, uint64_t bytes)
 static int may_grow(const struct keeper *keeper, const struct keeper_rule *rule,
 	uint64_t bytes)
 {
-	uint64_t sum;
+	uint64_t sum, taken = keeper->allocated + keeper->own;
 
-	if (add_u64(keeper->allocated, bytes, &sum) || sum > keeper->budget)
+	if (add_u64(taken, bytes, &sum) || sum > keeper->budget)
 		return tarn_fail(ENOSPC,
 			"%.1f MiB more do not fit into the daemon's budget of "
 			"%.1f MiB, of which %.1f MiB are taken; remove tensors "
 			"(tarn rm) or start tarnd with a larger --budget",
 			(double)bytes / 1048576,
 			(double)keeper->budget / 1048576,
-			(double)keeper->allocated / 1048576);
+			(double)taken / 1048576);
 	if (keeper->n_segments >= SEGMENTS_MAX)
 		return tarn_fail(ENOSPC,
 			"there are %u segments, which is the "
@@ -266,6 +266,7 @@ int keeper_grow(struct keeper *keeper, const struct msg_grow *want)
 	if (!grow)
 		return tarn_fail(ENOMEM, "out of memory");
 	grow->want = *want;
+	keeper->own = want->own;
 	for (end = &keeper->grows; *end; end = &(*end)->next)
 		;
 	*end = grow;

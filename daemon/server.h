@@ -186,6 +186,7 @@ struct rule {
 	uint32_t n_segments;
 	struct msg_grow asked; /* of the keeper, if growing */
 	uint64_t coming_until; /* then it is asked again; 0: not */
+	uint64_t own_until; /* publications wait for what leaves; 0: none */
 	uint32_t n_found; /* of those that a dead server had in the table */
 	struct shrink shrink;
 	struct client *clients;
@@ -406,6 +407,10 @@ uint64_t server_pressure_look(struct server *server, uint64_t now);
 /* It refused what the rule had asked for. 1: there is room now; 0: memory is
  * on its way to the keeper, who will be asked again; -ENOSPC: there is none. */
 int room_wanted(struct rule *rule);
+/* For what is not in a pool: the same, and files that nobody holds are given
+ * up for it. 0: publications of the rule will be gone on with; -ENOSPC is
+ * without a sentence. */
+int room_for_own(struct rule *rule, uint64_t size, bool may_wait);
 /* Asks again where it is time; when to look next, 0: never. */
 uint64_t room_look(struct server *server, uint64_t now);
 /* Gives the system back at least so many bytes, if there are so many that
@@ -586,7 +591,9 @@ void expiry_set(struct server *server);
 /* server_own.c: storages with a memfd of their own */
 /* Are there descriptors for one more? */
 bool own_has_room(const struct server *server);
-int own_check_budget(const struct server *server, uint64_t size);
+uint64_t own_memory(const struct server *server); /* of all of them */
+/* For one more: 1; 0: wait, as for memory; -ENOSPC. */
+int own_find_room(struct rule *rule, uint64_t size, bool may_wait);
 /* An entry that is FILLING, and its descriptor, which is kept. Takes fd. */
 int own_add(struct rule *rule, const struct table_storage *entry, int fd,
 	uint32_t *ret_index, uint64_t *ret_generation);

@@ -17,6 +17,7 @@ int memory_ask(struct rule *rule, uint64_t size)
 	rule->asked = (struct msg_grow) {
 		.rule = rule->number,
 		.whole = size,
+		.own = own_memory(rule->server),
 		.bytes = size - MIN(size - PAGE, alloc_tail(rule->alloc)),
 	};
 	r = server_tell_keeper(rule->server, D_GROW, &rule->asked,

@@ -39,14 +39,24 @@ bool own_has_room(const struct server *server)
 	return getrlimit(RLIMIT_NOFILE, &limit) < 0 || n < limit.rlim_cur / 4;
 }
 
-int own_check_budget(const struct server *server, uint64_t size)
+uint64_t own_memory(const struct server *server)
 {
-	uint64_t taken = server->allocated, sum;
+	uint64_t sum = 0;
 
 	for (const struct rule *rule = server->rules; rule; rule = rule->next)
-		taken += rule->counts.own.memory;
-	if (!add_u64(taken, size, &sum) && sum <= server->start.budget)
-		return 0;
+		sum += rule->counts.own.memory;
+	return sum;
+}
+
+int own_find_room(struct rule *rule, uint64_t size, bool may_wait)
+{
+	const struct server *server = rule->server;
+	uint64_t taken;
+	int r = room_for_own(rule, size, may_wait);
+
+	if (r >= 0)
+		return r;
+	taken = server->allocated + own_memory(server);
 	return tarn_fail(ENOSPC,
 		"publish: %.1f MiB more do not fit into the daemon's budget of "
 		"%.1f MiB, of which %.1f MiB are taken; remove tensors (tarn "

@@ -114,6 +114,15 @@ static int copy_from_fd(struct publish *p, struct source *s, bool may_grow)
 
 /* ---- storages of their own ------------------------------------------- */
 
+/* 1: there is; 0: wait, once. */
+static int find_room(struct publish *p, struct source *s)
+{
+	int r = own_find_room(p->rule, whole_pages(s->size), !s->waited);
+
+	s->waited |= r == 0;
+	return r;
+}
+
 /* Takes fd. */
 static int add_own(struct publish *p, struct source *s, uint32_t flags, int fd)
 {
@@ -123,13 +132,8 @@ static int add_own(struct publish *p, struct source *s, uint32_t flags, int fd)
 		.size = s->size,
 		.flags = STORAGE_CREATED | STORAGE_OWN | flags,
 	};
-	int r = own_check_budget(p->rule->server, whole_pages(s->size));
+	int r = own_add(p->rule, &entry, fd, &s->index, &s->generation);
 
-	if (r < 0) {
-		fd_close(fd);
-		return r;
-	}
-	r = own_add(p->rule, &entry, fd, &s->index, &s->generation);
 	s->made = r == 0;
 	return r < 0 ? r : 1;
 }
@@ -150,13 +154,18 @@ static bool is_adoptable(const struct source *s)
 
 static int adopt(struct publish *p, struct source *s, bool may_grow)
 {
-	int ro;
+	int ro, r;
 
 	if (s->size >= ADOPT_MIN && own_has_room(p->rule->server)) {
 		if (!s->worked)
 			return publish_give_work(p, s, seal);
-		if (is_adoptable(s) && segment_reopen(s->fd, &ro) == 0)
-			return add_own(p, s, 0, ro);
+		if (is_adoptable(s) && segment_reopen(s->fd, &ro) == 0) {
+			r = find_room(p, s);
+			if (r == 1)
+				return add_own(p, s, 0, ro);
+			fd_close(ro);
+			return r;
+		}
 	}
 	s->kind = SOURCE_COPY;
 	s->worked = false;
@@ -208,7 +217,9 @@ static int leave_mutable(struct publish *p, struct source *s)
 	if (!s->worked)
 		return publish_give_work(p, s, seal);
 	r = check_mutable(p, s);
-	if (r < 0)
+	if (r == 0)
+		r = find_room(p, s);
+	if (r != 1)
 		return r;
 	r = segment_reopen_as(s->fd, O_RDWR, &fd);
 	if (r == -EACCES)

@@ -44,6 +44,14 @@ static bool is_at_its_limit(const struct rule *rule)
 	       memory_total(rule) + rule->asked.bytes > rule->spec.limit;
 }
 
+/* Of the budget, which segments share with memfds of their own. */
+static uint64_t left_of(const struct server *server)
+{
+	uint64_t budget = server->start.budget;
+
+	return budget - MIN(budget, server->allocated + own_memory(server));
+}
+
 /* What cannot fit shall not cost anybody his cache. */
 static bool could_fit(const struct rule *rule)
 {
@@ -56,7 +64,7 @@ static bool could_fit(const struct rule *rule)
 			       room + (rule->spec.limit -
 					      MIN(rule->spec.limit,
 						      memory_total(rule)));
-	room = room_givable(server) + (budget - MIN(budget, server->allocated));
+	room = room_givable(server) + left_of(server);
 	return rule->asked.whole <= budget && rule->asked.bytes <= room;
 }
 
@@ -111,8 +119,7 @@ uint64_t room_give(struct server *server, uint64_t bytes)
 /* What the keeper lacks, as far as one can see from here. */
 static uint64_t lacking(const struct rule *rule)
 {
-	uint64_t budget = rule->server->start.budget;
-	uint64_t left = budget - MIN(budget, rule->server->allocated);
+	uint64_t left = left_of(rule->server);
 
 	if (is_at_its_limit(rule) || left >= rule->asked.bytes)
 		return rule->asked.bytes;
@@ -159,20 +166,49 @@ int room_wanted(struct rule *rule)
 	return r;
 }
 
+int room_for_own(struct rule *rule, uint64_t size, bool may_wait)
+{
+	struct server *server = rule->server;
+	uint64_t left = left_of(server);
+
+	if (size <= left)
+		return 1;
+	if (size - left > room_givable(server))
+		return -ENOSPC;
+	room_give(server, size - left);
+	if (size <= left_of(server))
+		return 1;
+	if (!may_wait || !server->n_leaving)
+		return -ENOSPC;
+	rule->own_until = loop_now() + COMING_NS;
+	return 0;
+}
+
+/* Is it time? Else *next is not after it. */
+static bool is_due(const struct server *server, uint64_t until, uint64_t now,
+	uint64_t *next)
+{
+	if (!until)
+		return false;
+	if (!server->n_leaving || now >= until)
+		return true;
+	*next = *next ? MIN(*next, until) : until;
+	return false;
+}
+
 uint64_t room_look(struct server *server, uint64_t now)
 {
 	uint64_t next = 0;
 
 	for (struct rule *rule = server->rules; rule; rule = rule->next) {
-		if (!rule->coming_until)
-			continue;
-		if (server->n_leaving && now < rule->coming_until) {
-			next = next ? MIN(next, rule->coming_until)
-				    : rule->coming_until;
-			continue;
+		if (is_due(server, rule->coming_until, now, &next)) {
+			rule->coming_until = 0;
+			memory_ask(rule, rule->asked.whole);
 		}
-		rule->coming_until = 0;
-		memory_ask(rule, rule->asked.whole);
+		if (is_due(server, rule->own_until, now, &next)) {
+			rule->own_until = 0;
+			publish_go_on(rule, false);
+		}
 	}
 	return next;
 }

@@ -5,12 +5,15 @@
  * leased stays, and a load that can never fit costs nobody anything.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "tests/parcel.h"
 #include "tests/raw_client.h"
 #include "tests/tap.h"
 #include "tests/witness.h"
@@ -70,6 +73,27 @@ static void across_pools(void)
 	is_loaded(&b, 2, false, "without its name it makes room");
 }
 
+/* Created memory has the same budget, beside all pools: it takes room from
+ * files, and files none from it. */
+static void created(void)
+{
+	int fd = memfd_create("created", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct parcel p = parcel_of(SOURCE_ADOPT, 40 * MIB, fd, "created");
+
+	if (fd < 0 || fallocate(fd, 0, 0, 40 * MIB) < 0)
+		bail("a memfd: %m");
+	is_loaded(&b, 2, true, "40 of 64 MiB are a file's");
+	is_int(WIRE_PUBLISHED, parcel_answer(&p, &a),
+		"40 MiB are created all the same: %s", a.text);
+	fd_close(fd);
+	is_int(WIRE_ERROR, load(&b, 2, sizes[2], NULL), "the file is refused");
+	is_int(ENOSPC, b.error, "ENOSPC");
+	has_str("of which 40.0 MiB are taken", b.text, "told by what");
+	is_loaded(&b, 0, false, "what fits beside it is loaded");
+	remove_name(&a, "created");
+	is_loaded(&b, 2, false, "then it is loaded");
+}
+
 /* Two files in a, one in b; the first is used again; one more needs eight
  * MiB, which only the oldest gives up. */
 static void oldest_first(void)
@@ -111,6 +135,7 @@ int main(void)
 	raw_open_pool(&a, server.socket, "a");
 	raw_open_pool(&b, server.socket, "b");
 	across_pools();
+	created();
 	oldest_first();
 	raw_close(&a);
 	raw_close(&b);

@@ -447,7 +447,11 @@ tests_pressure_stall_LDADD = $(DAEMON_LIBS)
 tests_pressure_LDADD = $(DAEMON_LIBS)
 tests_server_pressure_SOURCES = tests/server_pressure.c
 tests_server_pressure_LDADD = $(DAEMON_LIBS)
-tests_daemon_room_SOURCES = tests/daemon_room.c $(DAEMON_KIT)
+tests_daemon_room_SOURCES = \
+	tests/daemon_room.c \
+	tests/parcel.c \
+	tests/parcel.h \
+	$(DAEMON_KIT)
 tests_daemon_shrink_SOURCES = \
 	tests/cgroup_kit.c \
 	tests/cgroup_kit.h \
