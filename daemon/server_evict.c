@@ -21,11 +21,15 @@
 #include "daemon/log.h"
 #include "daemon/server.h"
 
+/* So many are looked at together; more each time that all of them were leased,
+ * as by workers that share a million files. */
 #define LOOKED_AT 64u
+#define LOOKED_AT_FACTOR 8u
+#define LOOKED_AT_MOST (1u << 18) /* a batch of leases holds twice as many */
 
-/* So often what clients say is heeded in one search; each time may cost a walk
- * over the list, which a liar could have us make for every 64 of it. */
-#define HEEDED 16
+/* Of so many what clients say is heeded in one search; for every 64 it may
+ * cost a walk over the list, which a liar could have us make. */
+#define HEEDED 1024u
 
 static const struct table_storage *entry_of(
 	const struct rule *rule, uint32_t index)
@@ -54,11 +58,41 @@ void cache_evict(struct rule *rule, uint32_t index, const char *why)
 
 /* Some of the cached, in their order. */
 struct look {
-	uint32_t n;
-	uint32_t indices[LOOKED_AT];
-	bool newer[LOOKED_AT]; /* it was used after that; it has moved */
-	bool leased[LOOKED_AT];
+	uint32_t n, room;
+	uint32_t heeded; /* so far */
+	struct storage_use *uses;
+	uint32_t *indices;
+	bool *newer; /* it was used after that; it has moved */
+	bool *leased;
+	void *block; /* all four */
 };
+
+/* Without memory it stays as it is. */
+static void look_resize(struct look *look, uint32_t room)
+{
+	size_t each = sizeof(*look->uses) + sizeof(*look->indices) +
+		      sizeof(*look->newer) + sizeof(*look->leased);
+	void *block = room == look->room ? NULL : malloc(room * each);
+
+	if (!block)
+		return;
+	free(look->block);
+	look->block = look->uses = block;
+	look->indices = (uint32_t *)(look->uses + room);
+	look->newer = (bool *)(look->indices + room);
+	look->leased = look->newer + room;
+	look->room = room;
+}
+
+/* How many to look at next time. */
+static uint32_t next_room(const struct look *look)
+{
+	for (uint32_t i = 0; i < look->n; i++)
+		if (!look->leased[i])
+			return LOOKED_AT;
+	return look->n ? MIN(look->room * LOOKED_AT_FACTOR, LOOKED_AT_MOST)
+		       : LOOKED_AT;
+}
 
 /* The first that are of that owner and were not used since. */
 static void look_begin(const struct rule *rule, uint32_t owner,
@@ -66,7 +100,8 @@ static void look_begin(const struct rule *rule, uint32_t owner,
 {
 	uint32_t index = storage_first(rule, KIND_CACHED);
 
-	for (look->n = 0; index != UINT32_MAX && look->n < LOOKED_AT;
+	look_resize(look, next_room(look));
+	for (look->n = 0; index != UINT32_MAX && look->n < look->room;
 		index = storage_after(rule, index)) {
 		if (rule->infos[index].last_use > older_than)
 			break;
@@ -84,9 +119,8 @@ static uint64_t noted(const struct rule *rule, uint32_t index)
 	return at;
 }
 
-static void look_at(struct rule *rule, struct look *look, bool heed)
+static void look_at(struct rule *rule, struct look *look)
 {
-	struct storage_use uses[LOOKED_AT];
 	uint64_t now = loop_now(), at;
 	uint32_t n = 0;
 
@@ -97,12 +131,14 @@ static void look_at(struct rule *rule, struct look *look, bool heed)
 		if (look->leased[i])
 			at = now;
 		else
-			at = heed ? MIN(noted(rule, index), now) : 0;
+			at = look->heeded++ < HEEDED
+				     ? MIN(noted(rule, index), now)
+				     : 0;
 		look->newer[i] = at > rule->infos[index].last_use;
 		if (look->newer[i])
-			uses[n++] = (struct storage_use) {index, at};
+			look->uses[n++] = (struct storage_use) {index, at};
 	}
-	storages_used(rule, uses, n);
+	storages_used(rule, look->uses, n);
 }
 
 /* ---- room is needed ----------------------------------------------- */
@@ -129,21 +165,20 @@ static bool may_go(const struct look *look, uint32_t index)
 uint32_t cache_oldest(struct rule *rule, uint32_t owner)
 {
 	uint64_t left = rule->counts.kinds[KIND_CACHED].n;
-	struct look look;
+	uint32_t found = UINT32_MAX;
+	struct look look = {0};
 
-	for (int i = 0; left; i++) {
-		uint32_t first;
-
+	while (left && found == UINT32_MAX) {
 		look_begin(rule, owner, UINT64_MAX, &look);
 		if (!look.n)
 			break;
-		look_at(rule, &look, i < HEEDED);
-		first = first_of(rule, owner);
-		if (may_go(&look, first))
-			return first;
+		look_at(rule, &look);
+		if (may_go(&look, first_of(rule, owner)))
+			found = first_of(rule, owner);
 		left -= MIN(look.n, left);
 	}
-	return UINT32_MAX;
+	free(look.block);
+	return found;
 }
 
 bool cache_evict_one(struct rule *rule)
@@ -160,19 +195,20 @@ bool cache_evict_one(struct rule *rule)
 void cache_evict_idle(struct rule *rule, uint64_t older_than)
 {
 	uint64_t left = rule->counts.kinds[KIND_CACHED].n;
-	struct look look;
+	struct look look = {0};
 
-	for (int i = 0; left; i++) {
+	while (left) {
 		look_begin(rule, OWNER_ANY, older_than, &look);
 		if (!look.n)
-			return;
-		look_at(rule, &look, i < HEEDED);
+			break;
+		look_at(rule, &look);
 		for (uint32_t k = 0; k < look.n; k++)
 			if (!look.newer[k] && !look.leased[k])
 				cache_evict(
 					rule, look.indices[k], "it was idle");
 		left -= MIN(look.n, left);
 	}
+	free(look.block);
 }
 
 /* ---- a client leaves ---------------------------------------------- */

@@ -632,8 +632,10 @@ tests_quotas_SOURCES = \
 	$(POOL_KIT)
 
 # A server's books, made by hand; memory that comes when there is no server.
-check_PROGRAMS += tests/restart_growing tests/server_takeover
-TESTS += tests/restart_growing tests/server_takeover
+check_PROGRAMS += tests/evict_many tests/restart_growing tests/server_takeover
+TESTS += tests/evict_many tests/restart_growing tests/server_takeover
+tests_evict_many_SOURCES = tests/evict_many.c
+tests_evict_many_LDADD = $(DAEMON_LIBS)
 tests_restart_growing_SOURCES = tests/restart_growing.c $(RESTART_KIT)
 tests_server_takeover_SOURCES = tests/server_takeover.c
 tests_server_takeover_LDADD = $(DAEMON_LIBS)
