@@ -43,6 +43,13 @@ static int add_page(struct client *client, int fd)
 	return 0;
 }
 
+/* Its user is charged for the descriptor. */
+static void count_more(struct client *client, int32_t n)
+{
+	client->rule->server->n_more_leases += (uint32_t)n;
+	client->home->used[QUOTA_DESCRIPTORS] += (uint64_t)n;
+}
+
 int leases_open(struct client *client)
 {
 	struct server *server = client->rule->server;
@@ -56,7 +63,7 @@ int leases_open(struct client *client)
 			break;
 		r = add_page(client, fd);
 		if (r == 0)
-			server->n_more_leases++;
+			count_more(client, 1);
 	}
 	return r;
 }
@@ -72,7 +79,7 @@ void leases_close(struct client *client)
 		if (i == 0)
 			continue;
 		server_forget(server, &key);
-		server->n_more_leases--;
+		count_more(client, -1);
 	}
 	free(client->leases);
 	client->leases = NULL;
@@ -124,7 +131,7 @@ static int may_have_more(const struct client *client)
 			"%u more pages of leases are in use, which is the "
 			"limit with so many descriptors (ulimit -n)",
 			server->more_leases_max);
-	return 0;
+	return quota_check(client->home, QUOTA_DESCRIPTORS, 1);
 }
 
 int leases_more(struct client *client, uint32_t serial)
@@ -145,7 +152,7 @@ int leases_more(struct client *client, uint32_t serial)
 		server_forget(server, &key);
 		return r;
 	}
-	server->n_more_leases++;
+	count_more(client, 1);
 	client_reply(client, WIRE_LEASE_PAGE, serial, NULL, 0, &fd, 1);
 	return 0;
 }
