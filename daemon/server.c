@@ -375,12 +375,23 @@ static int client_come(struct server *server, const struct msg_client *from,
 	return client_new(rule, from, wire_take_fd(m, 0), wire_take_fd(m, 1));
 }
 
+/* All else of a pool stays as it is: keeper_reload.c. */
+static void take_size(struct rule *rule, const struct config *config)
+{
+	for (uint32_t i = 0; i < config->n_pools; i++)
+		if (strcmp(config->pools[i].name, rule->spec.name) == 0)
+			rule->spec.limit = config->pools[i].limit;
+}
+
 static void take_settings(
 	struct server *server, const struct msg_settings *settings)
 {
 	server->start.options.idle_ns = settings->idle_ns;
 	*server->start.config = settings->config;
 	quota_set_all(server);
+	for (struct rule *rule = server->rules; rule; rule = rule->next)
+		if (rule->spec.name[0])
+			take_size(rule, &settings->config);
 }
 
 /* Everything was told: the books first, then those who ask. */

@@ -46,6 +46,24 @@ static void look(const struct pool_kit *k, struct seen *seen, void *arg)
 	tarn_store_unref(store);
 }
 
+/* What the daemon says of it. */
+static void size_of(const struct pool_kit *k, struct seen *seen, void *arg)
+{
+	const struct wish *wish = arg;
+	struct tarn_report *report = NULL;
+	tarn_store *store = NULL;
+	int r = tarn_store_open_pool(k->daemon.socket, wish->pool, &store);
+
+	if (r >= 0)
+		r = tarn_store_get_report(store, &report);
+	for (uint32_t i = 0; r >= 0 && i < report->n_pools; i++)
+		if (strcmp(report->pools[i].name, wish->pool) == 0)
+			seen->n = report->pools[i].size;
+	seen_error(seen, r);
+	tarn_report_free(report);
+	tarn_store_unref(store);
+}
+
 static void load(const struct pool_kit *k, struct seen *seen, void *arg)
 {
 	const struct wish *wish = arg;
@@ -294,6 +312,17 @@ static void reload(void)
 		usleep(20000);
 	}
 	is_int(0, s->r, "the new pool is there %s", s->text);
+	kit_configure(
+		&kit, "[pool mine]\n[pool late]\nsize = 64M\n[pool second]\n");
+	kill(kit.daemon.pid, SIGHUP);
+	for (int i = 0; i < 200; i++) {
+		s = me(size_of, (struct wish) {.pool = "late"});
+		if (s->n == 64 << 20)
+			break;
+		usleep(20000);
+	}
+	is_int(64 << 20, (int64_t)s->n, "and its size can be changed %s",
+		s->text);
 	kit_configure(&kit, "[pool late]\nmode = 777\n");
 	kill(kit.daemon.pid, SIGHUP);
 	ok(kit_logs(&kit, "conf:2: mode must be"), "an error is said");
