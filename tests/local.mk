@@ -149,9 +149,20 @@ RESTART_KIT = \
 	tests/witness.c \
 	tests/witness.h \
 	$(NULL)
-check_PROGRAMS += tests/restart tests/restart_load tests/restart_storm
-TESTS += tests/restart tests/restart_load tests/restart_storm
+check_PROGRAMS += \
+	tests/restart \
+	tests/restart_leases \
+	tests/restart_load \
+	tests/restart_storm \
+	$(NULL)
+TESTS += \
+	tests/restart \
+	tests/restart_leases \
+	tests/restart_load \
+	tests/restart_storm \
+	$(NULL)
 tests_restart_SOURCES = tests/restart.c $(RESTART_KIT)
+tests_restart_leases_SOURCES = tests/restart_leases.c $(RESTART_KIT)
 tests_restart_load_SOURCES = \
 	tests/restart_load.c \
 	tests/fuse_hang.c \

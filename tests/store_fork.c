@@ -34,9 +34,10 @@
 static struct daemon server;
 static tarn_store *store;
 static tarn_file *one, *two; /* LARGE each, "b" */
+static tarn_file *small;     /* of a page, "b" */
 
 /* A file of one tensor "b": a byte 42, zeros, and a byte 43. */
-static tarn_file *make_file(const char *name)
+static tarn_file *make_file(const char *name, uint64_t bytes)
 {
 	char path[300], text[100];
 	uint64_t size;
@@ -47,12 +48,12 @@ static tarn_file *make_file(const char *name)
 	snprintf(text, sizeof(text),
 		"{\"b\":{\"dtype\":\"U8\",\"shape\":[%llu],"
 		"\"data_offsets\":[0,%llu]}}",
-		LARGE, LARGE);
+		(unsigned long long)bytes, (unsigned long long)bytes);
 	size = strlen(text);
 	f = fopen(path, "w");
 	if (!f || fwrite(&size, 8, 1, f) != 1 ||
 		fwrite(text, size, 1, f) != 1 || fputc(42, f) < 0 ||
-		fseek(f, (long)(LARGE - 2), SEEK_CUR) < 0 || fputc(43, f) < 0 ||
+		fseek(f, (long)(bytes - 2), SEEK_CUR) < 0 || fputc(43, f) < 0 ||
 		fclose(f) != 0)
 		bail("%s: %m", path);
 	if (tarn_file_open(path, &file) < 0)
@@ -480,6 +481,68 @@ static void test_threads(void)
 	ok(gets_room(), "nor a lease");
 }
 
+/* ---- in the middle of a call ------------------------------------------- */
+
+/* What the caller of a load does when it is told how far that is. */
+struct forker {
+	pid_t pid;  /* of the server, which is stopped */
+	pid_t fork; /* -1: not forked yet; 0: this is the child */
+};
+
+static int fork_once(void *arg, uint64_t done, uint64_t total)
+{
+	struct forker *forker = arg;
+
+	(void)done;
+	(void)total;
+	if (forker->fork < 0) {
+		kill(forker->pid, SIGCONT);
+		forker->fork = fork();
+	}
+	return 0;
+}
+
+/* In the child: the call is the parent's; everything else is its own. */
+static int after_call(int r, const tarn_tensor *held)
+{
+	struct tarn_store_status status;
+
+	if (r != -ECONNRESET)
+		return 1;
+	if (!strstr(tarn_error_message(), "before fork()"))
+		return 2;
+	if (held && !is_right(held))
+		return 3;
+	if (tarn_store_get_status(store, &status) < 0)
+		return 4;
+	return 0;
+}
+
+static void test_progress(bool holding)
+{
+	struct forker forker = {.fork = -1};
+	struct tarn_load_options options = {
+		.name = "small", .progress = fork_once, .arg = &forker};
+	tarn_tensor *held = holding ? get_one() : NULL;
+	struct tarn_store_status status = {0};
+	int r;
+
+	tarn_store_get_status(store, &status);
+	forker.pid = status.server_pid;
+	kill(forker.pid, SIGSTOP);
+	r = tarn_store_load(store, small, &options, NULL, NULL);
+	if (forker.fork == 0)
+		_exit(after_call(r, held));
+	is_int(0, r, "a load goes on though its callback forks%s",
+		holding ? ", with leases" : "");
+	ok(forker.fork > 0, "which it did");
+	is_int(0, finished(forker.fork), "the child's call ends, told why");
+	is_int(0, tarn_store_remove(store, "small/b"), "it was loaded");
+	ok(!held || is_right(held), "what was held is there");
+	tarn_tensor_unref(held);
+	ok(is_alone() && gets_room(), "and nothing is left of it");
+}
+
 /* ---- no connection ----------------------------------------------------- */
 
 static int without(tarn_tensor *t)
@@ -526,8 +589,9 @@ int main(void)
 		"--budget", "64M", "--segment-size", "32M", NULL};
 
 	daemon_start(&server, "d.sock", options);
-	one = make_file("one.safetensors");
-	two = make_file("two.safetensors");
+	one = make_file("one.safetensors", LARGE);
+	two = make_file("two.safetensors", LARGE);
+	small = make_file("small.safetensors", 4096);
 	if (tarn_store_open(server.socket, &store) < 0)
 		bail("%s", tarn_error_message());
 	test_parent_lets_go();
@@ -540,10 +604,13 @@ int main(void)
 	test_use();
 	test_lazy();
 	test_threads();
+	test_progress(false);
+	test_progress(true);
 	test_without();
 	tarn_store_unref(store);
 	tarn_file_unref(one);
 	tarn_file_unref(two);
+	tarn_file_unref(small);
 	is_int(0, daemon_stop(&server), "the daemon ends as asked");
 	return done();
 }
