@@ -41,8 +41,10 @@ typedef struct tarn_store tarn_store;
  * Connects. socket NULL: $TARN_SOCKET, else the first of
  * /run/tarn/tarnd.sock, $XDG_RUNTIME_DIR/tarn/tarnd.sock,
  * /tmp/tarn-$UID/tarnd.sock that somebody serves; when nobody does, a daemon
- * of this user is started (TARN_AUTOSTART=0 forbids it). The folder and the
- * daemon must belong to this user or to root: else -EPERM.
+ * of this user is started (TARN_AUTOSTART=0 forbids it). In a SLURM job the
+ * last two have its number in the name. The folder and the daemon must belong
+ * to this user or to root: else -EPERM. -ENOENT, -ECONNREFUSED: nobody serves,
+ * and none may be started. *ret is the caller's reference. Any thread.
  */
 TARN_PUBLIC int tarn_store_open(const char *socket, tarn_store **ret);
 
