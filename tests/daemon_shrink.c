@@ -46,9 +46,11 @@ static uint64_t wait_for(uint64_t bytes)
 {
 	double end = seconds() + PATIENCE;
 
-	while (allocated() != bytes && seconds() < end)
+	uint64_t now;
+
+	while ((now = allocated()) != bytes && now && seconds() < end)
 		usleep(20000);
-	return allocated();
+	return now;
 }
 
 static void load(const char *path, const char *name)
@@ -123,6 +125,20 @@ static void nobody_maps(const char *who, pid_t pid)
 		is_int(0, mib, "the %s has nothing mapped", who);
 }
 
+/* A machine that stalls for memory, be it because of another test, makes the
+ * daemon give back what is warm, too: then once more. */
+static uint64_t down_to_warm(const char *file)
+{
+	uint64_t left = wait_for(SEGMENT);
+
+	for (int i = 0; i < 3 && left == 0; i++) {
+		load(file, "again");
+		drop_name("again");
+		left = wait_for(SEGMENT);
+	}
+	return left;
+}
+
 static void down_to_nothing(const char *file)
 {
 	long before = cgroup_shmem_mib();
@@ -135,7 +151,7 @@ static void down_to_nothing(const char *file)
 			"the system has so much less");
 	drop_name("big");
 	ok(allocated() >= FILE_SIZE, "with no name it is kept for a while");
-	is_int(SEGMENT, (int64_t)wait_for(SEGMENT), "one segment stays warm");
+	is_int(SEGMENT, (int64_t)down_to_warm(file), "one segment stays warm");
 	is_int(0, (int64_t)wait_for(0), "until nothing has moved for a while");
 	ok(mapped_mib(getpid()) >= 48, "a client that does not look maps it");
 	nobody_maps("keeper", server.pid);
