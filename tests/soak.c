@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The soak: workers publish, look up, load and fork, while they, the server
- * and the loaders are killed at random moments. Nothing that was published may
- *be lost or changed, nobody may hang, and in the end no byte may be left that
- *nobody holds.
+ * and the loaders are killed at random moments and the keeper is replaced
+ * under them. Nothing that was published may be lost or changed, nobody may
+ * hang, and in the end no byte may be left that nobody holds.
  *
  *	soak [--seconds N] [--seed N]
  *
@@ -25,8 +25,9 @@
 #include "tests/soak.h"
 #include "tests/tap.h"
 
-#define HANG_MS 30000    /* no worker may be silent for so long */
-#define KILL_EVERY_MS 40 /* on average */
+#define HANG_MS 30000     /* no worker may be silent for so long */
+#define KILL_EVERY_MS 40  /* on average */
+#define UPGRADE_EVERY 100 /* kills, on average */
 #define FILE_WORDS (1u << 20)
 
 struct soak {
@@ -34,6 +35,7 @@ struct soak {
 	struct daemon daemon;
 	uint64_t random;
 	uint64_t workers_killed, servers_killed, loaders_killed, both_killed;
+	uint64_t upgrades;
 };
 
 /* ---- processes ------------------------------------------------------- */
@@ -108,7 +110,12 @@ static void kill_something(struct soak *soak)
 {
 	uint64_t dice = soak_random(&soak->random);
 
-	switch (dice % 8) {
+	if (dice % UPGRADE_EVERY == 0) {
+		kill(soak->daemon.pid, SIGUSR2);
+		soak->upgrades++;
+		return;
+	}
+	switch (dice / UPGRADE_EVERY % 8) {
 	case 0:
 	case 1:
 	case 2:
@@ -300,12 +307,13 @@ static void tell(const struct soak *soak, uint64_t seconds)
 		retries += atomic_load(&w->retries);
 	}
 	diag("%llu s: killed %llu clients, %llu servers, %llu loaders, %llu "
-	     "times both",
+	     "times both, %llu upgrades",
 		(unsigned long long)seconds,
 		(unsigned long long)soak->workers_killed,
 		(unsigned long long)soak->servers_killed,
 		(unsigned long long)soak->loaders_killed,
-		(unsigned long long)soak->both_killed);
+		(unsigned long long)soak->both_killed,
+		(unsigned long long)soak->upgrades);
 	diag("%llu sets published, %llu look-ups, %llu loads, %llu calls that "
 	     "ended with an error",
 		(unsigned long long)publishes, (unsigned long long)lookups,
