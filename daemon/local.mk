@@ -64,9 +64,11 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_leases.c \
 	daemon/server_load.c \
 	daemon/server_load.h \
+	daemon/server_load_end.c \
 	daemon/server_load_fill.c \
 	daemon/server_load_find.c \
 	daemon/server_load_parse.c \
+	daemon/server_load_start.c \
 	daemon/server_loader.c \
 	daemon/server_memory.c \
 	daemon/server_names.c \

@@ -4,8 +4,23 @@
 
 #include "daemon/server.h"
 
-/* ---- server_load.c: ends ---------------------------------------------- */
+/* ---- server_load_end.c ------------------------------------------------ */
 
+uint64_t load_cpu_now(void);
+void load_free(struct load *load);
+/* Ends with this thread's last sentence; nothing of it is anywhere else. */
+void load_refuse(struct load *load, int error);
+/* Publishes onto bytes that are there, answers, and ends. */
+void load_succeed(struct load *load, uint32_t index, uint64_t generation,
+	uint32_t flags, uint64_t cpu_ns);
+bool load_is_shared(const struct load *load);
+/* Those who share get what the one that reads got: error 0, or a sentence,
+ * which stays this thread's. */
+void load_settle_sharers(struct load *load, int error);
+/* The loader is not to go on; nor is it one of its jobs any more. */
+void load_drop_from_loader(struct load *load);
+/* Nothing of it is in flight any more; what was taken goes back. */
+void load_give_back(struct load *load);
 /* Its loader has one job fewer. */
 void load_leave_loader(struct load *load);
 /* Fails it, whatever it waits for and whoever shares it. */

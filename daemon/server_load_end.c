@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a load ends: with its names published and an answer, or with a sentence.
+ *
+ * Whichever it is, those who share its bytes end with it, what it took of the
+ * pool is somebody's or goes back, and its descriptors go to the closer, since
+ * a file system may not let them go.
+ */
+#include "daemon/server_load.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/fail.h"
+#include "daemon/log.h"
+
+uint64_t load_cpu_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void load_leave_loader(struct load *load)
+{
+	if (load->loader)
+		loader_job_done(load->loader);
+	load->loader = NULL;
+}
+
+void load_free(struct load *load)
+{
+	struct rule *rule = load->rule;
+	struct load **p;
+
+	for (p = &rule->loads; *p && *p != load; p = &(*p)->next)
+		;
+	if (*p) {
+		*p = load->next;
+		rule->server->n_active--;
+	}
+	load_leave_loader(load);
+	if (load->client)
+		load->client->n_loads--;
+	quota_return(load->home, QUOTA_LOADS, 1);
+	quota_return(load->home, QUOTA_DESCRIPTORS, load->n_fds);
+	quota_return(load->home, QUOTA_REQUESTS, load->message.size);
+	closer_close(load->home->closer, load->fds[0]);
+	closer_close(load->home->closer, load->fds[1]);
+	for (int i = 0; i < load->message.n_fds; i++)
+		closer_close(
+			load->home->closer, wire_take_fd(&load->message, i));
+	wire_message_clear(&load->message);
+	free(load->label);
+	free(load);
+}
+
+void load_refuse(struct load *load, int error)
+{
+	load->rule->server->n_failed++;
+	log_warning("load_failed", log_text("label", load->label),
+		log_text("error", tarn_fail_message()));
+	if (load->client)
+		client_refuse(load->client, load->serial, error);
+	load_free(load);
+}
+
+void load_succeed(struct load *load, uint32_t index, uint64_t generation,
+	uint32_t flags, uint64_t cpu_ns)
+{
+	struct rule *rule = load->rule;
+	const struct table_storage *entry = &rule->table.storages[index];
+	struct msg_loaded loaded = {
+		.index = index,
+		.pool = entry->pool,
+		.generation = generation,
+		.base = entry->base,
+		.size = entry->size,
+		.flags = flags,
+	};
+	int r = load->client ? load_publish(load, index, generation) : 0;
+
+	if (r < 0)
+		return load_refuse(load, r);
+	storage_used(rule, index);
+	loaded.flags |= storage_info(rule, index)->flags;
+	loaded.cpu_ns = cpu_ns + load_cpu_now() - load->cpu_start;
+	rule->server->n_loads++;
+	if (flags & LOADED_CACHED)
+		rule->server->n_cached++;
+	log_info("load_done", log_text("label", load->label),
+		log_u64("bytes", entry->size),
+		log_u64("cached", !!(flags & LOADED_CACHED)),
+		log_u64("names", load->names.n));
+	if (load->client)
+		client_reply(load->client, WIRE_LOADED, load->serial, &loaded,
+			sizeof(loaded), NULL, 0);
+	load_free(load);
+}
+
+void load_drop_from_loader(struct load *load)
+{
+	struct msg_job job = {.job = load->job};
+
+	if (load->loader)
+		loader_tell(load->loader, L_DROP, &job, sizeof(job), NULL, 0);
+	load_leave_loader(load);
+}
+
+/* The server gives up on it; other than after L_FAILED, the loader still holds
+ * the file. */
+void load_give_up(struct load *load, int error)
+{
+	_cleanup_free_ char *why = strdup(tarn_fail_message());
+
+	load_drop_from_loader(load);
+	tarn_fail_verbatim(error, why ? why : "out of memory");
+	load_failed(load, error);
+}
+
+bool load_is_shared(const struct load *load)
+{
+	for (const struct load *l = load->rule->loads; l; l = l->next)
+		if (l->with == load)
+			return true;
+	return false;
+}
+
+void load_settle_sharers(struct load *load, int error)
+{
+	_cleanup_free_ char *why = error ? strdup(tarn_fail_message()) : NULL;
+	struct load *l, *next;
+
+	for (l = load->rule->loads; l; l = next) {
+		next = l->next;
+		if (l->state != LOAD_SHARING || l->with != load)
+			continue;
+		l->with = NULL;
+		if (!error) {
+			load_succeed(l, load->index, load->generation,
+				LOADED_CACHED, 0);
+			continue;
+		}
+		tarn_fail_verbatim(error, why ? why : "out of memory");
+		load_refuse(l, error);
+	}
+	if (error)
+		tarn_fail_verbatim(error, why ? why : "out of memory");
+}
+
+void load_give_back(struct load *load)
+{
+	struct table_storage *entry = &load->rule->table.storages[load->index];
+
+	if (!load->alloc_size)
+		return;
+	storage_info(load->rule, load->index)->filling = NULL;
+	load->alloc_size = 0;
+	/* Who waits for it may hold it; it is no file's bytes, nor whole. */
+	entry->file_dev = entry->file_ino = 0;
+	atomic_store_explicit(&entry->landed, 0, memory_order_relaxed);
+	storage_release(load->rule, load->index);
+	table_wake(load->rule->writer);
+}
+
+void load_failed(struct load *load, int error)
+{
+	_cleanup_free_ char *why = strdup(tarn_fail_message());
+
+	load_settle_sharers(load, error);
+	load_give_back(load);
+	tarn_fail_verbatim(error, why ? why : "out of memory");
+	load_refuse(load, error);
+}

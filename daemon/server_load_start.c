@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What clients say of loads: that one is to begin, that they do not want it
+ * any more, that they are gone.
+ *
+ * One that nobody wants stops as soon as nothing of it can be in flight; one
+ * whose bytes others share goes on for them.
+ */
+#include "daemon/server_load.h"
+
+#include <stdlib.h>
+
+#include "base/fail.h"
+
+/* Descriptors that a file system does not let go: no more are taken then. */
+#define CLOSER_WEDGED 256u
+
+/* ---- it begins --------------------------------------------------------- */
+
+static int may_start(struct client *client)
+{
+	if (client->rule->server->draining)
+		return tarn_fail(ESHUTDOWN, "the daemon is ending; start it "
+					    "again and load again");
+	if (client->n_loads >= CLIENT_LOADS_MAX)
+		return tarn_fail(EBUSY,
+			"%u loads of this connection are under "
+			"way, which is the limit; wait for one",
+			CLIENT_LOADS_MAX);
+	if (client->rule->server->n_active >= client->rule->server->loads_max)
+		return tarn_fail(EBUSY,
+			"%u loads are under way, which is the limit with so "
+			"many descriptors (ulimit -n); wait for one",
+			client->rule->server->loads_max);
+	if (closer_waiting(client->home->closer) > CLOSER_WEDGED)
+		return tarn_fail(EBUSY,
+			"the file system of %u earlier files "
+			"does not let them be closed",
+			CLOSER_WEDGED);
+	return 0;
+}
+
+/* No bytes: nothing to read, nothing to identify. All that is empty is one
+ * storage; else who loads empty files fills the table with them. */
+static void load_nothing(struct load *load)
+{
+	struct rule *rule = load->rule;
+	int r;
+
+	if (cache_has(rule, rule->nothing, rule->nothing_generation))
+		return load_succeed(
+			load, rule->nothing, rule->nothing_generation, 0, 0);
+	r = load_add_storage(load, 0, 0);
+	if (r < 0)
+		return load_refuse(load, r);
+	rule->nothing = load->index;
+	rule->nothing_generation = load->generation;
+	storage_set(rule, load->index, STORAGE_LIVE);
+	cache_keep(rule, load->index);
+	load_succeed(load, load->index, load->generation, 0, 0);
+}
+
+static int charge(struct rule *home, const struct wire_message *message)
+{
+	int r = quota_charge(home, QUOTA_LOADS, 1);
+
+	if (r == 0) {
+		r = quota_charge_message(home, message);
+		if (r < 0)
+			quota_return(home, QUOTA_LOADS, 1);
+	}
+	return r;
+}
+
+void load_start(struct client *client, struct wire_message *message)
+{
+	struct rule *rule = client->rule;
+	struct load *load = NULL;
+	int r = may_start(client);
+
+	if (r == 0) {
+		load = calloc(1, sizeof(*load));
+		r = load ? 0 : tarn_fail(ENOMEM, "out of memory");
+	}
+	if (r == 0)
+		r = charge(client->home, message);
+	if (r < 0) {
+		free(load);
+		return client_refuse(client, message->serial, r);
+	}
+	load->rule = rule;
+	load->home = client->home;
+	load->client = client;
+	load->serial = message->serial;
+	load->cpu_start = load_cpu_now();
+	load->began_at = loop_now();
+	load->n_fds = (uint32_t)message->n_fds;
+	load->fds[0] = wire_take_fd(message, 0);
+	load->fds[1] = wire_take_fd(message, 1);
+	load->message = *message;
+	*message = (struct wire_message) {0};
+	load->next = rule->loads;
+	rule->loads = load;
+	rule->server->n_active++;
+	client->n_loads++;
+	r = load_parse(load);
+	if (r < 0)
+		load_refuse(load, r);
+	else if (load->n_ranges == 0)
+		load_nothing(load);
+	else if ((r = load_identify(load, 0)) < 0)
+		load_give_up(load, r);
+}
+
+/* ---- it is not wanted ---------------------------------------------------- */
+
+static void stop_load(struct load *load)
+{
+	struct msg_job job = {.job = load->job};
+
+	if (load->client)
+		load->client->n_loads--;
+	load->client = NULL;
+	switch (load->state) {
+	case LOAD_NEW:
+	case LOAD_WAITING:
+	case LOAD_SHARING:
+		if (load_is_shared(load))
+			return;
+		load_drop_from_loader(load);
+		load_give_back(load);
+		load_free(load);
+		return;
+	case LOAD_IDENTIFYING:
+	case LOAD_FILLING:
+		/* Others want its bytes: it goes on for them. */
+		if (load_is_shared(load))
+			return;
+		load->state = LOAD_DROPPING;
+		loader_tell(load->loader, L_DROP, &job, sizeof(job), NULL, 0);
+		return;
+	case LOAD_DROPPING:
+		return;
+	}
+}
+
+void load_cancel(struct client *client, uint32_t serial)
+{
+	struct load *load;
+
+	for (load = client->rule->loads; load; load = load->next)
+		if (load->client == client && load->serial == serial)
+			break;
+	if (!load)
+		return;
+	tarn_fail(ECANCELED, "the load was cancelled");
+	client_refuse(client, serial, ECANCELED);
+	stop_load(load);
+}
+
+void load_orphan(struct client *client)
+{
+	struct load *load, *next;
+
+	for (load = client->rule->loads; load; load = next) {
+		next = load->next;
+		if (load->client == client)
+			stop_load(load);
+	}
+}
