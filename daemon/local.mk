@@ -68,6 +68,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_load_fill.c \
 	daemon/server_load_find.c \
 	daemon/server_load_parse.c \
+	daemon/server_load_publish.c \
 	daemon/server_load_start.c \
 	daemon/server_loader.c \
 	daemon/server_memory.c \

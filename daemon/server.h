@@ -251,6 +251,7 @@ struct load {
 	struct load *next;
 	struct client *client; /* NULL: it left */
 	uint32_t serial;
+	uint64_t token; /* of what it publishes */
 	uint64_t job;
 	enum load_state state;
 	struct loader *loader;
@@ -619,7 +620,6 @@ struct load *load_by_job(struct rule *rule, uint64_t job);
 
 /* server_load_parse.c */
 int load_parse(struct load *load);
-int load_publish(struct load *load, uint32_t index, uint64_t generation);
 
 /* server_publish.c: what clients publish */
 void publish_start(struct client *client, struct wire_message *message);

@@ -13,7 +13,6 @@
  */
 #include "daemon/server_load.h"
 
-
 #include "base/fail.h"
 
 struct load *load_by_job(struct rule *rule, uint64_t job)

@@ -47,3 +47,10 @@ bool load_same_file(
 	const struct msg_identity *a, const struct msg_identity *b);
 bool load_find_cached(const struct load *load, uint32_t *ret);
 struct load *load_find_running(const struct load *load);
+
+/* ---- server_load_publish.c: its names ---------------------------------- */
+
+/* All names of the load, at once or not at all. */
+int load_publish(struct load *load, uint32_t index, uint64_t generation);
+/* By a server before this one: what it was answered, or would have been. */
+bool load_was_done(const struct load *load, struct msg_loaded *ret);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a client asks to load, checked once, in private memory; and its names,
- * published when the bytes are there.
+ * What a client asks to load, checked once, in private memory.
  */
 #include "daemon/server.h"
 
@@ -147,46 +146,4 @@ int load_parse(struct load *load)
 		if (i == 0 || load->fds[i] >= 0)
 			r = check_fd(load->fds[i]);
 	return r;
-}
-
-/* ---- publishing ------------------------------------------------------- */
-
-static void displaced(void *arg, const struct tarn_descriptor *d)
-{
-	storage_unname(arg, d->storage, d->generation);
-}
-
-/* All names of the load, at once or not at all. */
-int load_publish(struct load *load, uint32_t index, uint64_t generation)
-{
-	struct rule *rule = load->rule;
-	const unsigned char *at = load->names.at;
-	int r = 0;
-
-	if (load->names.n == 0)
-		return 0;
-	r = quota_check_names(
-		rule, rule->table.storages[index].owner, &load->names);
-	if (r < 0)
-		return r;
-	r = table_begin(rule->writer);
-	for (uint32_t i = 0; i < load->names.n && r == 0; i++) {
-		struct tarn_descriptor d;
-		struct named named;
-
-		r = name_next(&load->names, &at, &named);
-		if (r == 0) {
-			name_describe(rule, index, generation, &named, &d);
-			r = table_put(rule->writer, named.name, named.name_size,
-				&d, NULL);
-		}
-	}
-	if (r < 0) {
-		table_abort(rule->writer);
-		return r;
-	}
-	/* Counted first: what is displaced may be this very storage. */
-	storage_name(rule, index, load->names.n);
-	table_commit(rule->writer, displaced, rule);
-	return 0;
 }

@@ -72,10 +72,18 @@ static int charge(struct rule *home, const struct wire_message *message)
 	return r;
 }
 
+static void answer_again(struct load *load, const struct msg_loaded *loaded)
+{
+	client_reply(load->client, WIRE_LOADED, load->serial, loaded,
+		sizeof(*loaded), NULL, 0);
+	load_free(load);
+}
+
 void load_start(struct client *client, struct wire_message *message)
 {
 	struct rule *rule = client->rule;
 	struct load *load = NULL;
+	struct msg_loaded loaded;
 	int r = may_start(client);
 
 	if (r == 0) {
@@ -92,6 +100,7 @@ void load_start(struct client *client, struct wire_message *message)
 	load->home = client->home;
 	load->client = client;
 	load->serial = message->serial;
+	load->token = client->number << 32 | message->serial;
 	load->cpu_start = load_cpu_now();
 	load->began_at = loop_now();
 	load->n_fds = (uint32_t)message->n_fds;
@@ -106,6 +115,8 @@ void load_start(struct client *client, struct wire_message *message)
 	r = load_parse(load);
 	if (r < 0)
 		load_refuse(load, r);
+	else if (load->message.again && load_was_done(load, &loaded))
+		answer_again(load, &loaded);
 	else if (load->n_ranges == 0)
 		load_nothing(load);
 	else if ((r = load_identify(load, 0)) < 0)

@@ -691,3 +691,9 @@ tests_hostile_memory_SOURCES = \
 	tests/parcel.c \
 	tests/parcel.h \
 	$(DAEMON_KIT)
+
+# What is said again is done once.
+check_PROGRAMS += tests/load_again
+TESTS += tests/load_again
+tests_load_again_SOURCES = tests/load_again.c $(DAEMON_KIT)
+tests_load_again_LDADD = $(DAEMON_LIBS)

@@ -96,9 +96,26 @@ long raw_frame(struct raw *raw, const void *bytes, size_t size, const int *fds,
 	return sendmsg(raw->fd, &msg, MSG_NOSIGNAL);
 }
 
+static int say_again(struct raw *raw, uint16_t type, const void *body,
+	size_t size, const int *fds, int n_fds)
+{
+	struct wire_writer *writer;
+	int r = wire_writer_new(1 << 20, &writer);
+
+	if (r < 0)
+		bail("%s", tarn_fail_message());
+	r = wire_push_again(writer, type, raw->serial, body, size, fds, n_fds);
+	if (r >= 0)
+		r = wire_flush(writer, raw->fd);
+	wire_writer_free(writer);
+	return r;
+}
+
 int raw_say(struct raw *raw, uint16_t type, const void *body, size_t size,
 	const int *fds, int n_fds)
 {
+	if (raw->again)
+		return say_again(raw, type, body, size, fds, n_fds);
 	return wire_send(raw->fd, type, ++raw->serial, body, size, fds, n_fds);
 }
 

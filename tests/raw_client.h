@@ -17,6 +17,7 @@ struct raw {
 	int fd;
 	int table, lease; /* from the welcome; -1 before */
 	uint32_t serial;  /* of the last request */
+	bool again;	  /* requests are said again, under that serial */
 	struct wire_reader *reader;
 	/* What the last replies said. */
 	struct msg_welcome welcome;

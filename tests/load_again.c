@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A load that is said again, as to a server that took over: what was done is
+ * answered from the table, and no name gets another version for it.
+ */
+#include <string.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "base/fd.h"
+#include "shm/table.h"
+#include "tests/daemon_helper.h"
+#include "tests/raw_client.h"
+#include "tests/tap.h"
+#include "tests/witness.h"
+
+#define SIZE (3ull << 20)
+
+static struct daemon daemon;
+static struct raw raw;
+static struct table table;
+static tarn_store *other;
+static const char *path;
+
+static int load(const char *first, const char *second, bool again)
+{
+	struct order order = {0};
+	int fd = opened(path), r;
+
+	order_range(&order, 0, SIZE, 0);
+	order_bytes(&order, first, 1000);
+	order_bytes(&order, second, (int64_t)SIZE);
+	raw.again = again;
+	r = order_load(&order, &raw, fd, -1);
+	raw.again = false;
+	fd_close(fd);
+	return r;
+}
+
+static int64_t version_of(const char *name)
+{
+	struct table_name found;
+	int r = table_find(&table, name, strlen(name), &found);
+
+	return r < 0 ? r : (int64_t)found.version;
+}
+
+static void publish(const char *name)
+{
+	const int64_t shape[] = {1};
+	struct tarn_publish_item item = {.name = name};
+
+	if (tarn_store_create(other, TARN_F32, 1, shape, 0, &item.tensor) < 0 ||
+		tarn_store_publish(other, &item, 1, NULL, NULL) < 0)
+		bail("%s: %s", name, tarn_error_message());
+	tarn_tensor_unref(item.tensor);
+}
+
+static void test_found(void)
+{
+	struct msg_loaded was;
+
+	is_int(WIRE_LOADED, load("a", "b", false), "loaded: %s", raw.text);
+	was = raw.loaded;
+	is_int(WIRE_LOADED, load("a", "b", true), "and again: %s", raw.text);
+	is_int(1, version_of("a"), "which is the first version still");
+	is_int(1, version_of("b"), "of both");
+	ok(was.index == raw.loaded.index && was.pool == raw.loaded.pool &&
+			was.generation == raw.loaded.generation &&
+			was.base == raw.loaded.base &&
+			was.size == raw.loaded.size,
+		"the answer says where it is");
+	is_int(WIRE_LOADED, load("a", "b", false), "another load");
+	is_int(2, version_of("a"), "is another version");
+}
+
+static void test_displaced(void)
+{
+	is_int(WIRE_LOADED, load("c", "d", false), "loaded");
+	publish("c");
+	is_int(WIRE_LOADED, load("c", "d", true), "again, as others come");
+	is_int(2, version_of("c"), "who stand");
+	publish("c");
+	is_int(WIRE_LOADED, load("c", "d", true), "found by the other name");
+	is_int(3, version_of("c"), "they stand");
+	is_int(1, version_of("d"), "and it does");
+}
+
+static void test_not_done(void)
+{
+	raw.serial = 1000;
+	is_int(WIRE_LOADED, load("e", "f", true), "what was not done is done");
+	is_int(1, version_of("e"), "as the first version");
+	is_int((int64_t)SIZE, (int64_t)raw.loaded.size, "with its bytes");
+}
+
+int main(void)
+{
+	path = made_file("file", SIZE, 1);
+	daemon_start(&daemon, "again.sock", NULL);
+	raw_open(&raw, daemon.socket);
+	if (table_map(raw.table, false, &table) < 0 ||
+		tarn_store_open(daemon.socket, &other) < 0)
+		bail("a second look: %s", tarn_error_message());
+	test_found();
+	test_displaced();
+	test_not_done();
+	unlink(path);
+	tarn_store_unref(other);
+	table_unmap(&table);
+	raw_close(&raw);
+	is_int(0, daemon_stop(&daemon), "the daemon ends");
+	return done();
+}
