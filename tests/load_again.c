@@ -17,7 +17,7 @@
 
 #define SIZE (3ull << 20)
 
-static struct daemon daemon;
+static struct daemon server;
 static struct raw raw;
 static struct table table;
 static tarn_store *other;
@@ -98,10 +98,10 @@ static void test_not_done(void)
 int main(void)
 {
 	path = made_file("file", SIZE, 1);
-	daemon_start(&daemon, "again.sock", NULL);
-	raw_open(&raw, daemon.socket);
+	daemon_start(&server, "again.sock", NULL);
+	raw_open(&raw, server.socket);
 	if (table_map(raw.table, false, &table) < 0 ||
-		tarn_store_open(daemon.socket, &other) < 0)
+		tarn_store_open(server.socket, &other) < 0)
 		bail("a second look: %s", tarn_error_message());
 	test_found();
 	test_displaced();
@@ -110,6 +110,6 @@ int main(void)
 	tarn_store_unref(other);
 	table_unmap(&table);
 	raw_close(&raw);
-	is_int(0, daemon_stop(&daemon), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends");
 	return done();
 }
