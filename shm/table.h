@@ -249,7 +249,8 @@ void table_prefault(const struct table *table);
 int table_lookup(const struct table *table, const char *name, size_t name_size,
 	struct tarn_descriptor *ret, uint64_t *ret_version);
 
-/* The same, and which commit wrote it: no two versions of a region's names
+/* The same, and which commit wrote it; *ret is written to whatever comes of it,
+ * since one copy fewer is a tenth of an open. No two versions of a region's names
  * have both name and commit in common, even if a name comes back after its
  * removal and counts its versions from 1 again. */
 struct table_name {

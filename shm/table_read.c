@@ -209,12 +209,7 @@ int table_lookup(const struct table *table, const char *name, size_t name_size,
 int table_find(const struct table *table, const char *name, size_t name_size,
 	struct table_name *ret)
 {
-	struct table_name found;
-	int r = find(table, name, name_size, &found);
-
-	if (r == 0)
-		*ret = found;
-	return r;
+	return find(table, name, name_size, ret);
 }
 
 struct copy {

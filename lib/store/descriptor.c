@@ -43,37 +43,51 @@ static int check_header(const struct tarn_descriptor *d, uint64_t instance)
 	return 0;
 }
 
-static int check_rank(const struct tarn_descriptor *d)
+static int fail_rank(const struct tarn_descriptor *d)
 {
+	int i = d->ndim;
+
+	while (!d->shape[i] && !d->stride[i])
+		i++;
+	return tarn_fail(EBADMSG,
+		"descriptor: of rank %u, but dimension %d is %lld with stride "
+		"%lld",
+		d->ndim, i, (long long)d->shape[i], (long long)d->stride[i]);
+}
+
+/* Into the layout; beyond the rank there is nothing. */
+static int read_dims(
+	const struct tarn_descriptor *d, struct tarn_layout *ret_layout)
+{
+	int64_t rest = 0;
+
 	if (d->ndim > TARN_MAX_NDIM)
 		return tarn_fail(EBADMSG, "descriptor: rank %u, %d is the most",
 			d->ndim, TARN_MAX_NDIM);
 	for (int i = d->ndim; i < TARN_MAX_NDIM; i++)
-		if (d->shape[i] || d->stride[i])
-			return tarn_fail(EBADMSG,
-				"descriptor: of rank %u, but dimension %d is "
-				"%lld with stride %lld",
-				d->ndim, i, (long long)d->shape[i],
-				(long long)d->stride[i]);
+		rest |= d->shape[i] | d->stride[i];
+	if (rest)
+		return fail_rank(d);
+	memcpy(ret_layout->shape, d->shape, sizeof(d->shape));
+	memcpy(ret_layout->stride, d->stride, sizeof(d->stride));
 	return 0;
 }
 
 int descriptor_check(const struct tarn_descriptor *d, uint64_t instance,
 	struct tarn_layout *ret_layout)
 {
-	struct tarn_layout layout = {
-		.dtype = d->dtype, .ndim = d->ndim, .offset = d->offset};
 	int r = check_header(d, instance);
 
 	if (r >= 0)
-		r = check_rank(d);
+		r = read_dims(d, ret_layout);
 	if (r < 0)
 		return r;
-	memcpy(layout.shape, d->shape, sizeof(layout.shape));
-	memcpy(layout.stride, d->stride, sizeof(layout.stride));
-	if (tarn_layout_check(&layout) < 0)
+	ret_layout->dtype = d->dtype;
+	ret_layout->ndim = d->ndim;
+	memset(ret_layout->reserved, 0, sizeof(ret_layout->reserved));
+	ret_layout->offset = d->offset;
+	if (tarn_layout_check(ret_layout) < 0)
 		return tarn_fail_prefix(-EBADMSG, "descriptor: ");
-	*ret_layout = layout;
 	return 0;
 }
 
@@ -129,28 +143,34 @@ int descriptor_agrees(const struct table *table,
 	return r < 0 ? r : descriptor_fits(&d, &layout, entry, &base);
 }
 
-int tarn_store_import(tarn_store *store,
-	const struct tarn_descriptor *descriptor, tarn_tensor **ret)
+int store_import(
+	tarn_store *store, const struct tarn_descriptor *d, tarn_tensor **ret)
 {
 	_cleanup_storage_ tarn_storage *storage = NULL;
-	struct tarn_descriptor d;
 	struct tarn_layout layout;
 	struct table_storage entry;
 	uint64_t base;
-	int r;
+	int r = descriptor_check(d, store->instance, &layout);
 
-	/* It may lie in memory that somebody else still writes. */
-	memcpy(&d, descriptor, sizeof(d));
-	r = descriptor_check(&d, store->instance, &layout);
 	if (r < 0)
 		return r;
-	r = store_storage(store, d.storage, d.generation, &entry, &storage);
+	r = store_storage(store, d->storage, d->generation, &entry, &storage);
 	if (r < 0)
 		return r;
-	r = descriptor_fits(&d, &layout, &entry, &base);
+	r = descriptor_fits(d, &layout, &entry, &base);
 	if (r < 0)
 		return r;
 	return tarn_tensor_new_checked(storage, base, &layout, ret);
+}
+
+int tarn_store_import(tarn_store *store,
+	const struct tarn_descriptor *descriptor, tarn_tensor **ret)
+{
+	struct tarn_descriptor d;
+
+	/* It may lie in memory that somebody else still writes. */
+	memcpy(&d, descriptor, sizeof(d));
+	return store_import(store, &d, ret);
 }
 
 int tarn_store_export(tarn_store *store, const tarn_tensor *tensor,

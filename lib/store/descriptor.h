@@ -8,7 +8,8 @@
 
 /* Is it a descriptor of this daemon, and whole? The layout in it is good, the
  * storage it names has not been looked at. It lies in private memory, where it
- * stays as it was checked. -EBADMSG, -ESTALE. */
+ * stays as it was checked. -EBADMSG, -ESTALE; *ret_layout is written to
+ * whatever comes of it. */
 int descriptor_check(const struct tarn_descriptor *descriptor,
 	uint64_t instance, struct tarn_layout *ret_layout);
 

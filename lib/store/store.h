@@ -86,6 +86,12 @@ void store_delist(struct tarn_store *store);
 struct tarn_store *store_ref(struct tarn_store *store);
 void store_release(struct tarn_store *store);
 
+/* ---- descriptor.c ----------------------------------------------------- */
+
+/* tarn_store_import of a descriptor that lies in private memory. */
+int store_import(struct tarn_store *store, const struct tarn_descriptor *d,
+	tarn_tensor **ret);
+
 /* ---- store_storage.c -------------------------------------------------- */
 
 /* The storage index of that generation, leased, mapped; one reference. Also

@@ -37,8 +37,7 @@ static int look(void *arg)
 	if (w->found.version <= w->version || w->found.commit == w->commit)
 		return 0;
 	if (w->open)
-		r = tarn_store_import(
-			w->store, &w->found.descriptor, &w->tensor);
+		r = store_import(w->store, &w->found.descriptor, &w->tensor);
 	if (r == -ESTALE) {
 		w->there = false;
 		return 0;
