@@ -77,6 +77,34 @@ check-valgrind: all
 	TARN_TEST_TIMEOUT=300 $(MAKE) $(AM_MAKEFLAGS) check TESTS="$$tests" \
 		LOG_COMPILER='tests/run$(EXEEXT) ./libtool --mode=execute $(VALGRIND)'
 
+# Those in which threads share memory, in a build with --enable-sanitizers=thread.
+# ThreadSanitizer follows locks and atomics, but no fence and nothing between
+# processes: what stands on fences is for spin (tests/models) and for the tests
+# that race it (lease, table_readers). A report by the daemon, which the library
+# outlives, is looked for in the logs.
+TSAN_TESTS = \
+	tests/evict \
+	tests/file_lock \
+	tests/io_engine \
+	tests/lease \
+	tests/lease_book \
+	tests/mutable \
+	tests/publish_life \
+	tests/publish_sealed \
+	tests/publish_threads \
+	tests/restart \
+	tests/storage \
+	tests/store \
+	tests/store_fake \
+	tests/store_fork \
+	tests/store_wait \
+	tests/store_wait_file \
+	$(NULL)
+.PHONY: check-tsan
+check-tsan: all
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS="$(TSAN_TESTS)"
+	! grep -A 20 'WARNING: ThreadSanitizer' $(TSAN_TESTS:=.log)
+
 # Layouts.
 LAYOUT_TESTS = \
 	tests/dtype \
