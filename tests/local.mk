@@ -680,6 +680,14 @@ tests_server_takeover_SOURCES = tests/server_takeover.c
 tests_server_takeover_LDADD = $(DAEMON_LIBS)
 VALGRIND_EXCEPT += tests/restart_growing
 
+# The daemon becomes another program.
+UPGRADE_KIT = $(RESTART_KIT) tests/upgrade_kit.c tests/upgrade_kit.h
+check_PROGRAMS += tests/table_move tests/upgrade tests/upgrade_load
+TESTS += tests/table_move tests/upgrade tests/upgrade_load
+tests_table_move_SOURCES = tests/table_move.c
+tests_upgrade_SOURCES = tests/upgrade.c $(UPGRADE_KIT)
+tests_upgrade_load_SOURCES = tests/upgrade_load.c $(UPGRADE_KIT)
+VALGRIND_EXCEPT += tests/upgrade tests/upgrade_load
 
 # Acts of enemies: each harms nobody else; and faults that are told.
 dist_check_SCRIPTS += tests/check_faults.py

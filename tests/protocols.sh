@@ -113,6 +113,31 @@ for daemon in "$new_daemon" "$old/sbin/tarnd"; do
 	common "$which daemon, new loads, old reads" "$daemon" \
 		"$new_tarn" "$old_tarn"
 done
+
+# What an old command published is there after an upgrade, for both, and both
+# go on.
+export TARN_DAEMON=$new_daemon
+run "$old_tarn" load m.st --name m
+is "0 " "$status $err" "upgrade: the old command loads"
+kill -USR2 "$("$new_tarn" status --json |
+	/usr/bin/python3 -c 'import json, sys
+print(json.load(sys.stdin)["keeper_pid"])')"
+for _ in {1..200}; do
+	run "$new_tarn" status --json
+	[ "$(json 'j["upgrades"]')" = 0 ] || break
+	sleep 0.1
+done
+is 1 "$(json 'j["upgrades"]')" "upgrade: it comes about"
+for t in "$old_tarn" "$new_tarn"; do
+	run "$t" print m/a.b
+	is "[32 33 34 35 36 37 38 39]" "$out" "upgrade: bytes of before"
+	run "$t" load other.st --name "n$(basename "$(dirname "$t")")"
+	is "0 " "$status $err" "upgrade: a load"
+done
+run "$old_tarn" ls
+is "4 0" "$(wc -l <<<"$out") $status" "upgrade: ls"
+run "$old_tarn" stop
+is "0 " "$status $err" "upgrade: stop"
 safetensors large.st \
 	'{"x":{"dtype":"U8","shape":[4194304],"data_offsets":[0,4194304]}}' 4194304
 too_old
