@@ -111,6 +111,8 @@ lib_libcore_la_SOURCES = \
 	lib/store/pool_extent.h \
 	lib/store/pool_map.c \
 	lib/store/pool_map.h \
+	lib/store/pool_segments.c \
+	lib/store/pool_segments.h \
 	lib/store/populate.c \
 	lib/store/report.c \
 	lib/store/publish.c \

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mapping segments where the table says that they lie.
+ * Pools in this process: addresses, and whether bytes of them are there.
  *
  * The idea: addresses are reserved for the whole reach of a pool at once, so
  * that a pool can grow without anything that is mapped having to move, and
- * offset plus reservation is the address for good. Segments are numbered in
- * the order in which they came and never change but to be dropped, so "how
- * many have I seen, and how many of them went" tells whether anything is new.
- * One that takes the place of a dropped one has a higher number: whoever sees
- * it in the table sees that the other went, and unmaps that first.
+ * offset plus reservation is the address for good. What is mapped there is
+ * pool_segments.c.
  */
 #include "lib/store/pool_map.h"
 
@@ -18,8 +15,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "base/fd.h"
-#include "shm/segment.h"
+#include "lib/store/pool_segments.h"
 
 #define HUGE_PAGE (2ull << 20) /* the unit of THP on x86-64, and on aarch64 */
 #define REACH_MAX (1ull << 46) /* half of a 47-bit address space */
@@ -125,7 +121,7 @@ static int update_pools(struct pool_map *map)
 	return r;
 }
 
-static struct mapped_pool *pool_by_id(struct pool_map *map, uint32_t id)
+struct mapped_pool *pool_by_id(struct pool_map *map, uint32_t id)
 {
 	for (uint32_t i = 0; i < map->n_pools; i++)
 		if (map->pools[i].id == id)
@@ -133,184 +129,18 @@ static struct mapped_pool *pool_by_id(struct pool_map *map, uint32_t id)
 	return NULL;
 }
 
-/* ---- segments -------------------------------------------------------- */
-
-/* Room to note one more: taken before anything is mapped, so that noting what
- * was mapped, or was unmapped, cannot fail. */
-static int reserve_place(struct pool_map *map, struct mapped_pool *pool)
-{
-	uint32_t room = MAX(2 * map->room, 16u);
-	struct mapped_place *places;
-
-	if (map->n_places == map->room) {
-		places = reallocarray(map->places, room, sizeof(*places));
-		if (!places)
-			return tarn_fail(ENOMEM,
-				"pool: no memory for %u segments", room);
-		map->places = places;
-		map->room = room;
-	}
-	return extents_reserve(&pool->extents, map->n_places + 1);
-}
-
-static void note_place(struct pool_map *map, uint32_t number,
-	struct mapped_pool *pool, uint64_t offset, uint64_t end)
-{
-	map->places[map->n_places++] = (struct mapped_place) {
-		.number = number, .pool = pool, .offset = offset, .end = end};
-	extents_add(&pool->extents, offset, end);
-}
-
-/* Addresses stay ours, memory goes. Where that cannot be had the pages stay
- * until the store ends, and nothing refers to them. */
-static void unmap_place(struct mapped_place *place)
-{
-	struct mapped_pool *pool = place->pool;
-
-	mmap(pool->addr + place->offset, place->end - place->offset, PROT_NONE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-	extents_remove(&pool->extents, place->offset, place->end);
-}
-
-static bool is_ready(struct pool_map *map, uint32_t number)
-{
-	/* Pairs with the release stores of state in table_drop_segment, and of
-	 * n_segments in table_add_segment. */
-	return atomic_load_explicit(&map->table->segments[number].state,
-		       memory_order_acquire) == SEGMENT_READY;
-}
-
-static uint32_t n_dropped(const struct pool_map *map)
-{
-	/* Pairs with the release increment in table_drop_segment. */
-	return atomic_load_explicit(
-		&map->table->header->n_dropped, memory_order_acquire);
-}
-
-/* Nothing in them is leased, by this process or any other: that is why they
- * went. */
-static void unmap_dropped(struct pool_map *map)
-{
-	/* Before the states: one that goes meanwhile is found next time. */
-	uint32_t n = n_dropped(map), kept = 0;
-
-	/* Relaxed: whether to look; the lock orders all else. */
-	if (n == atomic_load_explicit(&map->n_dropped, memory_order_relaxed))
-		return;
-	for (uint32_t i = 0; i < map->n_places; i++)
-		if (is_ready(map, map->places[i].number))
-			map->places[kept++] = map->places[i];
-		else
-			unmap_place(&map->places[i]);
-	map->n_places = kept;
-	atomic_store_explicit(&map->n_dropped, n, memory_order_relaxed);
-}
-
-static int map_segment(struct pool_map *map, uint32_t number, int fd)
-{
-	struct table_segment *shared = &map->table->segments[number];
-	uint64_t offset = shared->offset, size = shared->size, end;
-	struct mapped_pool *pool = pool_by_id(map, shared->pool);
-	int r;
-
-	if (!pool || size == 0 || add_u64(offset, size, &end) ||
-		end > pool->reach || (offset | size) & 4095)
-		return tarn_fail(EPROTO,
-			"daemon: segment %u of pool %u at %llu with %llu bytes "
-			"does not fit",
-			number, shared->pool, (unsigned long long)offset,
-			(unsigned long long)size);
-	if (end > pool->reserved)
-		return 0; /* who needs it is told: pool_map_range */
-	r = segment_check(fd, size);
-	if (r >= 0)
-		r = reserve_place(map, pool);
-	if (r < 0)
-		return r;
-	if (mmap(pool->addr + offset, size, PROT_READ, MAP_SHARED | MAP_FIXED,
-		    fd, 0) == MAP_FAILED)
-		return tarn_fail(errno, "segment %u: mapping %llu bytes: %s",
-			number, (unsigned long long)size,
-			tarn_errno_text(errno));
-	/* Only a wish: kernels without THP for shared memory say no. */
-	madvise(pool->addr + offset, size, MADV_HUGEPAGE);
-	note_place(map, number, pool, offset, end);
-	return 0;
-}
-
-static int map_reply(struct pool_map *map, uint32_t first, uint32_t wanted,
-	struct wire_message *reply)
-{
-	struct msg_segments got;
-	int r = 0;
-
-	memcpy(&got, reply->body, sizeof(got));
-	if (got.first != first || got.count > wanted ||
-		got.count != (uint32_t)reply->n_fds)
-		return tarn_fail(EPROTO,
-			"daemon: asked for segments %u to %u, it sent %u from "
-			"%u and %d descriptors",
-			first, first + wanted - 1, got.count, got.first,
-			reply->n_fds);
-	/* It may have been dropped after we looked. */
-	if (got.count == 0 && is_ready(map, first))
-		return tarn_fail(ESTALE, "daemon: it has no segment %u", first);
-	for (uint32_t i = 0; i < got.count && r >= 0; i++) {
-		_cleanup_fd_ int fd = wire_take_fd(reply, (int)i);
-
-		r = map_segment(map, first + i, fd);
-		if (r >= 0)
-			map->n_seen = first + i + 1;
-	}
-	return r;
-}
-
-/* The next run of segments that are there; those dropped are passed over. */
-static int fetch_some(struct pool_map *map, uint32_t n)
-{
-	struct msg_segments ask = {.first = map->n_seen};
-	struct wire_message reply = {0};
-	int r;
-
-	while (ask.first < n && !is_ready(map, ask.first))
-		ask.first++;
-	map->n_seen = ask.first;
-	while (ask.first + ask.count < n && ask.count < WIRE_FDS_MAX &&
-		is_ready(map, ask.first + ask.count))
-		ask.count++;
-	if (ask.count == 0)
-		return 0;
-	r = connection_call(map->connection, WIRE_SEGMENTS, &ask, sizeof(ask),
-		WIRE_SEGMENT_FDS, sizeof(struct msg_segments), &reply);
-	if (r < 0)
-		return r;
-	r = map_reply(map, ask.first, ask.count, &reply);
-	wire_message_clear(&reply);
-	return r;
-}
-
-static uint32_t n_segments(const struct pool_map *map)
-{
-	/* Pairs with the release store of n_segments in table_add_segment. */
-	uint32_t n = atomic_load_explicit(
-		&map->table->header->n_segments, memory_order_acquire);
-
-	return MIN(n, TABLE_SEGMENTS_MAX);
-}
+/* ---- both ------------------------------------------------------------ */
 
 static int update(struct pool_map *map)
 {
 	/* First: what takes the place of a dropped one is counted after that
 	 * was dropped. */
-	uint32_t n = n_segments(map);
+	uint32_t n = pool_segments_count(map);
 	int r;
 
-	unmap_dropped(map);
+	pool_segments_unmap(map);
 	r = update_pools(map);
-
-	while (r >= 0 && map->n_seen < n)
-		r = fetch_some(map, n);
-	return r;
+	return r < 0 ? r : pool_segments_map(map, n);
 }
 
 int pool_map_update(struct pool_map *map)
@@ -323,19 +153,12 @@ int pool_map_update(struct pool_map *map)
 	return r;
 }
 
-static bool is_behind(struct pool_map *map)
-{
-	/* Relaxed: a hint; the second look is under the lock. */
-	return n_dropped(map) !=
-	       atomic_load_explicit(&map->n_dropped, memory_order_relaxed);
-}
-
 void pool_map_look(struct pool_map *map)
 {
-	if (!is_behind(map))
+	if (!pool_segments_behind(map))
 		return;
 	pthread_mutex_lock(&map->lock);
-	unmap_dropped(map);
+	pool_segments_unmap(map);
 	pthread_mutex_unlock(&map->lock);
 }
 
@@ -352,7 +175,8 @@ int pool_map_range(struct pool_map *map, uint32_t pool_id, uint64_t base,
 			pool_id, (unsigned long long)size,
 			(unsigned long long)base);
 	pthread_mutex_lock(&map->lock);
-	if (n_segments(map) != map->n_seen || is_behind(map))
+	if (pool_segments_count(map) != map->n_seen ||
+		pool_segments_behind(map))
 		r = update(map);
 	pool = pool_by_id(map, pool_id);
 	if (r >= 0 && !pool) {
