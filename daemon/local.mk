@@ -89,6 +89,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_publish_commit.c \
 	daemon/server_publish_fd.c \
 	daemon/server_publish_parse.c \
+	daemon/server_request.c \
 	daemon/server_room.c \
 	daemon/server_segments.c \
 	daemon/server_share.c \

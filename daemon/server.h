@@ -435,6 +435,12 @@ void client_free(struct client *client);
 void client_join(struct client *client, struct rule *rule);
 void client_leave(struct client *client);
 
+/* server_request.c: what clients ask */
+/* The most that the body of such a message may have. */
+uint32_t request_largest(uint16_t type);
+/* Takes what it needs of the message; 0, or an error with its sentence. */
+int request_take(struct client *client, struct wire_message *m);
+
 /* server_pool.c: who may use which pool */
 #define POOL_READ 4u
 #define POOL_WRITE 2u
