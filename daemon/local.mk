@@ -60,6 +60,8 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_evict.c \
 	daemon/server_expiry.c \
 	daemon/server_frozen.c \
+	daemon/server_idle.c \
+	daemon/server_keeper.c \
 	daemon/server_kept.c \
 	daemon/server_leases.c \
 	daemon/server_load.c \
@@ -91,6 +93,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_publish_parse.c \
 	daemon/server_request.c \
 	daemon/server_room.c \
+	daemon/server_rules.c \
 	daemon/server_segments.c \
 	daemon/server_share.c \
 	daemon/server_shrink.c \

@@ -318,14 +318,31 @@ struct server {
 	uint32_t more_leases_max;
 };
 
-/* server.c */
+/* server_keeper.c */
 /* Copies of the descriptors go; the caller keeps its own. */
 int server_tell_keeper(struct server *server, uint16_t type, const void *body,
 	size_t size, const int *fds, int n_fds);
+/* It is readable or writable. */
+void server_hear_keeper(void *server, unsigned ready);
+
+/* server_idle.c: between events */
 /* Something ended or began: is the daemon idle, drained, in need of a timer? */
 void server_look_around(struct server *server);
+/* Before each wait of the loop. */
+void server_between_turns(void *server);
+/* The keeper's answer to being asked to accept nobody. */
+void server_drained(struct server *server, const struct msg_drained *message);
 
+/* server_rules.c */
 struct rule *rule_find(struct server *server, uint32_t number);
+int rule_come(struct server *server, const struct msg_rule *from,
+	struct wire_message *m);
+/* Its region is sealed: who came before that is served from now on. */
+int rule_ready(struct server *server, const struct msg_rule *from,
+	struct wire_message *m);
+/* Its clients and loaders go; then, when those of all rules have gone, it. */
+void rule_leave(struct rule *rule);
+void rule_free(struct rule *rule);
 
 /* server_segments.c: the pool's memory */
 /* D_SEGMENT_MAP: maps one before it is sealed, and says so. */
