@@ -2,6 +2,8 @@
 # behind the symbol map, the daemon and the white-box tests link core.
 #
 #	layout/  how to walk bytes: pure values, no storage, no allocation
+#	number/  an element as bits and as a number
+#	move/    from memory to memory: the nest of loops that two layouts make
 #	tensor/  a storage and a layout: elements, copies, printing
 #	file/    safetensors and .npy, parsed
 #	io/      the engines that fill memory from files
@@ -31,17 +33,18 @@ lib_libcore_la_SOURCES = \
 	lib/layout/view_order.c \
 	lib/layout/view_shape.c \
 	lib/layout/view_window.c \
+	lib/number/minifloat.c \
+	lib/number/number.c \
+	lib/number/number.h \
+	lib/move/nest.c \
+	lib/move/nest.h \
 	lib/tensor/create.c \
 	lib/tensor/decimal.c \
 	lib/tensor/decimal.h \
 	lib/tensor/element.c \
 	lib/tensor/equal.c \
-	lib/tensor/minifloat.c \
-	lib/tensor/nest.c \
-	lib/tensor/nest.h \
 	lib/tensor/nest_read.c \
-	lib/tensor/number.c \
-	lib/tensor/number.h \
+	lib/tensor/nest_read.h \
 	lib/tensor/parse.c \
 	lib/tensor/print.c \
 	lib/tensor/print.h \

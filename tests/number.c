@@ -11,7 +11,7 @@
 #include <tarn/tensor.h>
 
 #include "base/checked.h"
-#include "lib/tensor/number.h"
+#include "lib/number/number.h"
 #include "tests/tap.h"
 
 static void every_pattern(int dtype)

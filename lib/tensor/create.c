@@ -7,7 +7,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/tensor/number.h"
+#include "lib/number/number.h"
 
 /* One value, repeated. The bytes written so far are the pattern for as many
  * again, so that the work is memcpy's. */

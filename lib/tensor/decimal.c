@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "lib/tensor/number.h"
+#include "lib/number/number.h"
 
 #define DIGITS_MAX 17 /* tell any two doubles apart */
 

@@ -7,7 +7,7 @@
 #include "lib/tensor/tensor.h"
 
 #include "base/fail.h"
-#include "lib/tensor/number.h"
+#include "lib/number/number.h"
 
 static int load_from_file(
 	const tarn_tensor *t, int64_t element, uint64_t *ret_raw)

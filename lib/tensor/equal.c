@@ -8,8 +8,8 @@
 
 #include <string.h>
 
-#include "lib/tensor/nest.h"
-#include "lib/tensor/number.h"
+#include "lib/move/nest.h"
+#include "lib/number/number.h"
 
 struct comparison {
 	int dtype;

@@ -6,13 +6,13 @@
  * once, every second column costs one pass, and one row of a large tensor is
  * one small read.
  */
-#include "lib/tensor/nest.h"
+#include "lib/tensor/nest_read.h"
 
 #include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/tensor/number.h"
+#include "lib/number/number.h"
 
 /* Large enough that a read is dominated by its bytes, small beside the
  * memory of any job. Picked, not tuned. */

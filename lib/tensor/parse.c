@@ -15,7 +15,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/tensor/decimal.h"
-#include "lib/tensor/number.h"
+#include "lib/number/number.h"
 
 struct parser {
 	int dtype;

@@ -14,7 +14,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/tensor/number.h"
+#include "lib/number/number.h"
 #include "lib/tensor/print.h"
 
 /* numpy's defaults. */

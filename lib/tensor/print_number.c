@@ -7,7 +7,7 @@
  * Source of the rules: numpy, core/arrayprint.py (FloatingFormat and its
  * like, with the default options) and, for scalars, scalartypes.c.src.
  */
-#include "lib/tensor/number.h"
+#include "lib/number/number.h"
 
 #include <math.h>
 #include <stdio.h>

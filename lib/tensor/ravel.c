@@ -7,7 +7,8 @@
 #include "lib/tensor/tensor.h"
 
 #include "base/fail.h"
-#include "lib/tensor/nest.h"
+#include "lib/move/nest.h"
+#include "lib/tensor/nest_read.h"
 
 /* The layout of packed elements in that order, for any dtype and shape that
  * the tensor has; its sizes are known to fit. */

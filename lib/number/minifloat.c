@@ -9,7 +9,7 @@
  * E4M3); OCP Microscaling Formats 1.0 (E8M0, E3M2, E2M3, E2M1); Noune et al.,
  * 8-bit Numerical Formats for Deep Neural Networks (the two FNUZ).
  */
-#include "lib/tensor/number.h"
+#include "lib/number/number.h"
 
 #include <errno.h>
 #include <math.h>

@@ -4,7 +4,7 @@
  * place knows where an element's bits lie, another what they mean, and
  * neither needs a case for the pair.
  */
-#include "lib/tensor/number.h"
+#include "lib/number/number.h"
 
 #include <math.h>
 #include <string.h>

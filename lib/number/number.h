@@ -44,7 +44,7 @@ bool number_equal(int dtype, uint64_t a, uint64_t b);
 bool number_is_integer(int dtype); /* BOOL is not */
 bool number_is_signed(int dtype);
 
-/* The floating types of 16 bits and less, see lib/tensor/minifloat.c. */
+/* The floating types of 16 bits and less, see lib/number/minifloat.c. */
 bool minifloat_is(int dtype);
 double minifloat_decode(int dtype, uint64_t raw);
 /* -ERANGE without a sentence; number.c says it. */

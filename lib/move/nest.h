@@ -8,8 +8,6 @@
 
 #include <tarn/layout.h>
 
-#include "lib/tensor/storage.h"
-
 struct nest {
 	int dtype;
 	int n;
@@ -37,7 +35,3 @@ int nest_walk(const struct nest *nest,
 
 /* Copies from memory to memory; both addresses are of element 0. */
 void nest_copy(const struct nest *nest, void *dst, const void *src);
-
-/* Copies from a storage without an address: element 0 is at byte base. */
-int nest_read(const struct nest *nest, void *dst, const tarn_storage *storage,
-	uint64_t base);

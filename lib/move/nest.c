@@ -5,12 +5,12 @@
  * dimensions have; fusing what is adjacent on both sides turns the common
  * case, all contiguous, into a single row and so into one memcpy.
  */
-#include "lib/tensor/nest.h"
+#include "lib/move/nest.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "lib/tensor/number.h"
+#include "lib/number/number.h"
 
 static uint64_t magnitude(int64_t n)
 {
