@@ -172,6 +172,7 @@ EXTRA_DIST += lib/libtarn.map
 
 tarnincludedir = $(includedir)/tarn
 tarninclude_HEADERS = \
+	lib/include/tarn/copy.h \
 	lib/include/tarn/descriptor.h \
 	lib/include/tarn/dtype.h \
 	lib/include/tarn/error.h \

@@ -23,6 +23,7 @@
 #include <tarn/layout.h>
 #include <tarn/descriptor.h>
 #include <tarn/tensor.h>
+#include <tarn/copy.h>
 #include <tarn/file.h>
 #include <tarn/store.h>
 #include <tarn/publish.h>
