@@ -200,6 +200,7 @@ tests_restart_storm_SOURCES = tests/restart_storm.c $(RESTART_KIT)
 
 # Tensors.
 check_PROGRAMS += \
+	tests/nest \
 	tests/number \
 	tests/storage \
 	tests/tensor \
@@ -207,6 +208,7 @@ check_PROGRAMS += \
 	tests/tensor_create \
 	$(NULL)
 TESTS += \
+	tests/nest \
 	tests/number \
 	tests/storage \
 	tests/tensor \

@@ -90,6 +90,6 @@ int tarn_tensor_equal(const tarn_tensor *a, const tarn_tensor *b)
 		return r;
 	c.a = tarn_tensor_origin(x);
 	c.b = tarn_tensor_origin(y);
-	nest_plan(&nest, &x->layout, &y->layout);
+	nest_plan(&nest, &x->layout, &y->layout, -1, NEST_BY_SRC);
 	return nest_walk(&nest, compare_row, &c) == 0;
 }

@@ -41,19 +41,14 @@ struct span {
 
 static struct span measure(const struct nest *nest)
 {
-	struct span s = {nest->src0, nest->src0, 1, 1};
+	struct span s = {.useful = 1, .runs = 1};
 
+	nest_span(nest, NEST_SRC, &s.first, &s.last);
 	for (int i = 0; i < nest->n; i++) {
-		int64_t reach = nest->src[i] * (nest->extent[i] - 1);
-
-		if (reach < 0)
-			s.first += reach;
-		else
-			s.last += reach;
 		if (nest->src[i] == 0)
 			continue;
 		s.useful *= nest->extent[i];
-		if (nest->src[i] != 1 && nest->src[i] != -1)
+		if (nest->src[i] != 1)
 			s.runs *= nest->extent[i];
 	}
 	return s;
@@ -103,26 +98,13 @@ static int64_t steps_at_once(const struct reader *rd, const struct nest *nest,
 {
 	int64_t room = WINDOW * 8 / rd->bits - 2 * rd->pack;
 	int64_t inside = inner->last - inner->first + 1;
-	int64_t stride = llabs(nest->src[0]);
+	int64_t stride = nest->src[0];
 
 	if (inside > room)
 		return 1;
 	if (stride == 0)
 		return nest->extent[0];
 	return MIN(nest->extent[0], 1 + (room - inside) / stride);
-}
-
-static struct nest inner_of(const struct nest *nest)
-{
-	struct nest inner = *nest;
-
-	inner.n--;
-	for (int i = 0; i < inner.n; i++) {
-		inner.extent[i] = nest->extent[i + 1];
-		inner.dst[i] = nest->dst[i + 1];
-		inner.src[i] = nest->src[i + 1];
-	}
-	return inner;
 }
 
 static int read_nest(const struct reader *rd, const struct nest *nest)
@@ -137,7 +119,8 @@ static int read_nest(const struct reader *rd, const struct nest *nest)
 	if (nest->n == 0)
 		return read_window(rd, nest, &span);
 
-	inner = inner_of(nest);
+	nest_part(nest, 1, (const int64_t[]) {0}, 0,
+		nest->n > 1 ? nest->extent[1] : 1, &inner);
 	inner_span = measure(&inner);
 	large = nest->src[nest->n - 1] == 1 && nest->dst[nest->n - 1] == 1 &&
 		nest->extent[nest->n - 1] >= DIRECT * 8 / rd->bits;
@@ -167,8 +150,8 @@ int nest_read(const struct nest *nest, void *dst, const tarn_storage *storage,
 		.storage = storage,
 		.base = base,
 		.dst = dst,
-		.bits = tarn_dtype_bits(nest->dtype),
-		.pack = tarn_dtype_pack(nest->dtype),
+		.bits = tarn_dtype_bits(nest->src_dtype),
+		.pack = tarn_dtype_pack(nest->src_dtype),
 	};
 
 	if (nest->empty)

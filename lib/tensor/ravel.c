@@ -55,9 +55,11 @@ int tarn_tensor_ravel(const tarn_tensor *tensor, enum tarn_order order,
 	if (r < 0 || tarn_layout_numel(&tensor->layout) == 0)
 		return r;
 	dst = packed(&tensor->layout, order);
-	nest_plan(&nest, &dst, &tensor->layout);
-	if (!tensor->storage->data)
+	if (!tensor->storage->data) {
+		nest_plan(&nest, &dst, &tensor->layout, -1, NEST_BY_SRC);
 		return nest_read(&nest, buf, tensor->storage, tensor->base);
+	}
+	nest_plan(&nest, &dst, &tensor->layout, -1, NEST_BY_DST);
 	nest_copy(&nest, buf, tarn_tensor_origin(tensor));
 	return 0;
 }
@@ -74,7 +76,7 @@ int tarn_tensor_unravel(tarn_tensor *tensor, enum tarn_order order,
 	if (r < 0 || tarn_layout_numel(&tensor->layout) == 0)
 		return r;
 	src = packed(&tensor->layout, order);
-	nest_plan(&nest, &tensor->layout, &src);
+	nest_plan(&nest, &tensor->layout, &src, -1, NEST_BY_DST);
 	nest_copy(&nest, tarn_tensor_origin(tensor), buf);
 	return 0;
 }
