@@ -115,6 +115,103 @@ static void test_poll(const char *name)
 	drop_files(&fs);
 }
 
+/* Runs one request to its end; what it came to. */
+static int32_t run_one(struct tarn_io *io, struct tarn_io_request *req,
+	int (*queue)(struct tarn_io *, struct tarn_io_request *))
+{
+	req->done = count_done;
+	if (queue(io, req) != 0 || tarn_io_submit_and_wait(io, 1, -1) != 1)
+		return INT32_MIN;
+	return req->res;
+}
+
+/* A request goes either way, to either side, from either kind of memory. */
+static void test_write(const char *name)
+{
+	_cleanup_io_ struct tarn_io *io = engine(name, -1);
+	static unsigned char page[2][4096] __attribute__((aligned(4096)));
+	struct tarn_io_request req = {.size = 4096};
+	unsigned char seen[4096];
+	struct files fs;
+	int fd;
+
+	make_file(&fs, "write", 3 * 4096);
+	fd = open(fs.path, O_WRONLY | O_CLOEXEC | O_DIRECT);
+	for (int i = 0; i < 4; i++) {
+		bool direct = i & 1, registered = i & 2;
+
+		if (direct && fd < 0) {
+			skip(1, "no direct I/O in %s", test_tmpdir());
+			continue;
+		}
+		memset(page, 'a' + i, sizeof(page));
+		if (registered && tarn_io_register(io, 5, page, sizeof(page)))
+			registered = false;
+		req.file = tarn_io_add_file(io, direct ? fd : fs.buffered);
+		req.buffer = registered ? 5 : -1;
+		req.offset = 4096;
+		req.addr = page[1];
+		is_int(4096, run_one(io, &req, tarn_io_write),
+			"%s: a page is written%s%s", name,
+			direct ? ", directly" : "",
+			registered ? ", from a registered buffer" : "");
+		if (pread(fs.buffered, seen, 4096, 4096) != 4096)
+			bail("pread: %m");
+		is_mem(page[0], seen, 4096, "%s: and is there", name);
+		tarn_io_drop_file(io, req.file);
+		if (registered)
+			tarn_io_unregister(io, 5);
+	}
+	if (pread(fs.buffered, seen, 4096, 8192) != 4096)
+		bail("pread: %m");
+	is_mem(text() + 8192, seen, 4096, "%s: nothing beside it", name);
+
+	req.file = tarn_io_add_file(io, fs.buffered);
+	req.buffer = -1;
+	req.offset = 3 * 4096 + 5;
+	req.addr = page[0];
+	is_int(4096, run_one(io, &req, tarn_io_write), "%s: past the end",
+		name);
+	req.addr = page[1];
+	memset(page[1], 0, 4096);
+	is_int(4096, run_one(io, &req, tarn_io_read),
+		"%s: the same request reads it again", name);
+	is_mem(page[0], page[1], 4096, "%s: as it was", name);
+	tarn_io_drop_file(io, req.file);
+	fd_close(fd);
+	drop_files(&fs);
+}
+
+static void test_write_refused(const char *name)
+{
+	_cleanup_io_ struct tarn_io *io = engine(name, -1);
+	struct tarn_io_request req = {.buffer = -1, .size = 4096};
+	static char page[4096];
+	struct files fs;
+	int fd;
+
+	make_file(&fs, "refused", 1);
+	fd = open(fs.path, O_RDONLY | O_CLOEXEC);
+	req.file = tarn_io_add_file(io, fd);
+	req.addr = page;
+	is_int(-EBADF, run_one(io, &req, tarn_io_write),
+		"%s: a file open for reading is not written", name);
+	tarn_io_drop_file(io, req.file);
+	fd_close(fd);
+	fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
+	if (fd < 0) {
+		skip(1, "/dev/full: %m");
+	} else {
+		req.file = tarn_io_add_file(io, fd);
+		req.addr = page;
+		is_int(-ENOSPC, run_one(io, &req, tarn_io_write),
+			"%s: a full disk says so", name);
+		tarn_io_drop_file(io, req.file);
+		fd_close(fd);
+	}
+	drop_files(&fs);
+}
+
 static void test_slots(const char *name)
 {
 	_cleanup_io_ struct tarn_io *io = engine(name, -1);
@@ -268,6 +365,8 @@ int main(void)
 		test_keep(names[i]);
 		test_poll(names[i]);
 		test_slots(names[i]);
+		test_write(names[i]);
+		test_write_refused(names[i]);
 		if (i == 1) {
 			test_register();
 			test_child(poor_in_memlock, "no memlock, no harm");

@@ -155,13 +155,24 @@ void tarn_io_set_close(
 	io->close_arg = arg;
 }
 
-int tarn_io_read(struct tarn_io *io, struct tarn_io_request *req)
+static int queue(struct tarn_io *io, struct tarn_io_request *req, bool write)
 {
 	if (io->pending == TARN_IO_DEPTH)
 		return 1;
 	io->pending++;
-	io->engine->read(io, req);
+	req->write = write;
+	io->engine->queue(io, req);
 	return 0;
+}
+
+int tarn_io_read(struct tarn_io *io, struct tarn_io_request *req)
+{
+	return queue(io, req, false);
+}
+
+int tarn_io_write(struct tarn_io *io, struct tarn_io_request *req)
+{
+	return queue(io, req, true);
 }
 
 int tarn_io_submit_and_wait(struct tarn_io *io, unsigned n, int timeout_ms)

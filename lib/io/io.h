@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An engine reads byte ranges of files into memory, many at once.
+ * An engine moves byte ranges between files and memory, many at once.
  *
  * There are two, equal citizens behind this one face: io_uring, and a few
- * threads with pread for where io_uring is refused (containers, old kernels).
+ * threads with pread and pwrite for where io_uring is refused (containers, old kernels).
  * The simple path:
  *
  *	tarn_io_new(-1, &io);
@@ -45,19 +45,22 @@ enum {
 struct tarn_io;
 
 /*
- * One read. The caller owns it and keeps it, and the memory at addr, in place
- * until done is called. done may hand the same request to tarn_io_read again
- * (there is always room for that one); it must not wait, nor free the engine.
+ * One read or write. The caller owns it and keeps it, and the memory at addr,
+ * in place until done is called. done may hand the same request to tarn_io_read
+ * or tarn_io_write again (there is always room for that one); it must not wait,
+ * nor free the engine.
  */
 struct tarn_io_request {
 	int file;	 /* slot from tarn_io_add_file */
 	int buffer;	 /* slot given to tarn_io_register; -1: none */
 	uint64_t offset; /* in the file, bytes */
-	void *addr;
+	void *addr; /* a write only reads there */
 	uint32_t size;
 	bool may_block; /* for ever, as a buffered read of a dead FUSE file
 			   does inside its submission: left to a worker */
-	int32_t res; /* set before done: bytes read, 0 at the end, or -errno */
+	bool write; /* set by the call that queues it */
+	int32_t res; /* set before done: bytes moved, which may be fewer than
+			size (reads: 0 at the end of the file), or -errno */
 	void (*done)(struct tarn_io_request *);
 	struct tarn_io_request *next; /* the engine's */
 };
@@ -79,7 +82,7 @@ int tarn_io_new(int keep_fd, struct tarn_io **ret_io) _must_check_;
 
 /*
  * Ends it. Takes NULL and returns NULL. Requests not reaped are forgotten:
- * done is not called for them. With threads, this waits for reads under way,
+ * done is not called for them. With threads, this waits for requests under way,
  * for ever if the file blocks for ever; with io_uring the kernel finishes them
  * after this returns, and then lets go of keep_fd.
  */
@@ -119,6 +122,9 @@ void tarn_io_set_close(
 
 /* Queues a read: 0, or 1 when TARN_IO_DEPTH are queued and under way. */
 int tarn_io_read(struct tarn_io *io, struct tarn_io_request *req) _must_check_;
+/* The same, a write. Past RLIMIT_FSIZE it is -EFBIG, and where the kernel sends
+ * SIGXFSZ with that, it sends it to this thread. */
+int tarn_io_write(struct tarn_io *io, struct tarn_io_request *req) _must_check_;
 
 /* Requests queued or under way, 0 to TARN_IO_DEPTH. */
 unsigned tarn_io_pending(const struct tarn_io *io);

@@ -17,8 +17,8 @@ struct tarn_io_engine {
 	int (*set_buffer)(
 		struct tarn_io *io, unsigned slot, void *addr, size_t size);
 	int (*clear_buffer)(struct tarn_io *io, unsigned slot);
-	/* Queues. */
-	void (*read)(struct tarn_io *io, struct tarn_io_request *req);
+	/* Queues, in the direction that req->write says. */
+	void (*queue)(struct tarn_io *io, struct tarn_io_request *req);
 	/* Submits and waits for n <= the requests pending; calls
 	 * tarn_io_done for each that is done. 0 or -errno. */
 	int (*wait)(struct tarn_io *io, unsigned n, int timeout_ms);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The thread engine: a few threads that take requests from one list, pread
- * them, and put them on another. Two habits keep it cheap: the lists are made
- * of the requests themselves, and the waiting side is woken once for a batch,
- * not once for a request.
+ * The thread engine: a few threads that take requests from one list, pread or
+ * pwrite them, and put them on another. Two habits keep it cheap: the lists
+ * are made of the requests themselves, and the waiting side is woken once for
+ * a batch, not once for a request.
  *
  * One lock guards everything marked below; the rest is the owner's thread's.
  */
@@ -87,8 +87,17 @@ static void list_move(struct list *to, struct list *from)
 	list_clear(from);
 }
 
-/* With the lock held; lets go of it while it reads. */
-static void read_one(struct threads *t)
+static ssize_t transfer(const struct threads *t, struct tarn_io_request *req)
+{
+	int fd = t->fd[req->file];
+	off_t at = (off_t)req->offset;
+
+	return req->write ? pwrite(fd, req->addr, req->size, at)
+			  : pread(fd, req->addr, req->size, at);
+}
+
+/* With the lock held; lets go of it while bytes move. */
+static void serve_one(struct threads *t)
 {
 	struct tarn_io_request *req = list_take(&t->todo);
 	uint64_t one = 1;
@@ -96,7 +105,7 @@ static void read_one(struct threads *t)
 
 	t->todo_count--;
 	pthread_mutex_unlock(&t->lock);
-	n = pread(t->fd[req->file], req->addr, req->size, (off_t)req->offset);
+	n = transfer(t, req);
 	req->res = n < 0 ? -errno : (int32_t)n;
 	pthread_mutex_lock(&t->lock);
 
@@ -116,7 +125,7 @@ static void *run_thread(void *arg)
 	pthread_mutex_lock(&t->lock);
 	while (!t->stop) {
 		if (t->todo.head) {
-			read_one(t);
+			serve_one(t);
 			continue;
 		}
 		t->idle++;
@@ -172,9 +181,9 @@ static void await(struct threads *t, unsigned n, int timeout_ms)
 	struct timespec until;
 	int r = 0;
 
-	/* Where no thread could be started, the caller reads by itself. */
+	/* Where no thread could be started, the caller works by itself. */
 	while (t->started == 0 && t->todo.head)
-		read_one(t);
+		serve_one(t);
 	if (timeout_ms >= 0) {
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_sec += timeout_ms / 1000;
@@ -217,7 +226,7 @@ static int threads_wait(struct tarn_io *io, unsigned n, int timeout_ms)
 	return 0;
 }
 
-static void threads_read(struct tarn_io *io, struct tarn_io_request *req)
+static void threads_queue(struct tarn_io *io, struct tarn_io_request *req)
 {
 	list_put(&threads_of(io)->queued, req);
 }
@@ -289,7 +298,7 @@ static const struct tarn_io_engine threads_engine = {
 	.clear_file = threads_clear_file,
 	.set_buffer = threads_set_buffer,
 	.clear_buffer = threads_clear_buffer,
-	.read = threads_read,
+	.queue = threads_queue,
 	.wait = threads_wait,
 };
 

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/fail.h"
 #include "lib/io/io_engine.h"
 
@@ -99,12 +100,19 @@ static int uring_clear_buffer(struct tarn_io *io, unsigned slot)
 		tarn_errno_text(r ? -r : EINVAL));
 }
 
-static void uring_read(struct tarn_io *io, struct tarn_io_request *req)
+static void uring_queue(struct tarn_io *io, struct tarn_io_request *req)
 {
 	/* As many entries as io.c lets through: there is always one. */
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring_of(io)->ring);
+	bool fixed = req->buffer >= 0;
 
-	if (req->buffer >= 0)
+	if (req->write && fixed)
+		io_uring_prep_write_fixed(sqe, req->file, req->addr, req->size,
+			req->offset, req->buffer);
+	else if (req->write)
+		io_uring_prep_write(
+			sqe, req->file, req->addr, req->size, req->offset);
+	else if (fixed)
 		io_uring_prep_read_fixed(sqe, req->file, req->addr, req->size,
 			req->offset, req->buffer);
 	else
@@ -161,7 +169,7 @@ static const struct tarn_io_engine uring_engine = {
 	.clear_file = uring_clear_file,
 	.set_buffer = uring_set_buffer,
 	.clear_buffer = uring_clear_buffer,
-	.read = uring_read,
+	.queue = uring_queue,
 	.wait = uring_wait,
 };
 
@@ -189,13 +197,21 @@ static int open_ring(struct io_uring *ring)
 
 static int probe(struct io_uring *ring)
 {
+	static const int wanted[] = {
+		IORING_OP_READ_FIXED,
+		IORING_OP_READ,
+		IORING_OP_WRITE_FIXED,
+		IORING_OP_WRITE,
+	};
 	struct io_uring_probe *p = io_uring_get_probe_ring(ring);
-	bool fits = p && io_uring_opcode_supported(p, IORING_OP_READ_FIXED) &&
-		    io_uring_opcode_supported(p, IORING_OP_READ);
+	bool fits = p;
 
+	for (size_t i = 0; fits && i < ARRAY_SIZE(wanted); i++)
+		fits = io_uring_opcode_supported(p, wanted[i]);
 	io_uring_free_probe(p);
 	if (!fits)
-		return tarn_fail(ENOSYS, "this kernel's io_uring cannot read");
+		return tarn_fail(
+			ENOSYS, "this kernel's io_uring cannot read and write");
 	return 0;
 }
 
