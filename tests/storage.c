@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "lib/tensor/storage.h"
 #include "lib/tensor/tensor.h"
 #include "tests/tap.h"
@@ -166,6 +167,95 @@ static void in_file(void)
 		"and a range past the end of the world");
 	close(writer);
 	unlink(path);
+}
+
+static void *ask_direct(void *arg)
+{
+	return (void *)(intptr_t)storage_file_direct(arg);
+}
+
+/* The second descriptor: opened once, whoever asks; the same file and rights.
+ */
+static void file_twin(void)
+{
+	char path[4200];
+	int fd = make_file(path, sizeof(path)), direct, odd;
+	pthread_t thread[THREADS];
+	tarn_storage *s = NULL;
+	char byte;
+
+	is_int(0, tarn_storage_from_fd(fd, 10, 20, &s), "a file to be read");
+	ok(storage_file(s)->readable && !storage_file(s)->writable,
+		"is not written, though the descriptor could");
+	is_int(10, (int64_t)storage_file(s)->offset, "it begins at byte 10");
+	odd = open(path, O_WRONLY | O_DIRECT | O_CLOEXEC);
+	unlink(path);
+	for (int i = 0; i < THREADS; i++)
+		if (pthread_create(&thread[i], NULL, ask_direct, s))
+			bail("no thread");
+	direct = storage_file_direct(s);
+	for (int i = 0; i < THREADS; i++) {
+		void *seen;
+
+		pthread_join(thread[i], &seen);
+		is_int(direct, (intptr_t)seen, "one twin for all threads");
+	}
+	is_int(odd < 0, direct < 0, "there, where there is direct I/O");
+	if (direct >= 0)
+		is_int(O_RDONLY | O_DIRECT,
+			fcntl(direct, F_GETFL) & (O_ACCMODE | O_DIRECT),
+			"it is direct, and no more than that");
+	s = tarn_storage_unref(s);
+	ok(direct < 0 || fcntl(direct, F_GETFL) < 0, "and goes with it");
+
+	if (odd >= 0) {
+		is_int(0, tarn_storage_to_fd(odd, 0, 9, &s), "a direct one");
+		ok(!(fcntl(storage_file(s)->fd, F_GETFL) & O_DIRECT),
+			"has a buffered twin");
+		is_int(-EBADF, tarn_storage_read(s, 0, &byte, 1),
+			"for writing only");
+		has_str("writing only", tarn_error_message(), "which is said");
+		tarn_storage_unref(s);
+	}
+	fd_close(odd);
+	close(fd);
+}
+
+static void file_to_write(void)
+{
+	char path[4200];
+	int fd = make_file(path, sizeof(path)), other;
+	tarn_storage *s = NULL;
+	tarn_tensor *t = NULL;
+	struct tarn_layout l;
+	int64_t n = 0;
+
+	is_int(0, tarn_storage_to_fd(fd, 60, 20, &s), "past the file's end");
+	ok(tarn_storage_writable(s), "it is writable");
+	ok(!tarn_storage_data(s), "without an address");
+	tarn_layout_contiguous(TARN_U8, 1, (int64_t[]) {20}, &l);
+	is_int(0, tarn_tensor_new(s, 0, &l, &t), "a tensor in it");
+	is_int(-ENOTSUP, tarn_tensor_set_i64(t, (int64_t[]) {0}, 1),
+		"elements are not written");
+	has_str("tarn_copy", tarn_error_message(), "which has an answer");
+	is_int(0, tarn_tensor_get_i64(t, (int64_t[]) {3}, &n), "but read");
+	is_int(63, n, "from the file");
+	tarn_tensor_unref(t);
+	tarn_storage_unref(s);
+
+	other = open(path, O_RDONLY | O_CLOEXEC);
+	is_int(-EBADF, tarn_storage_to_fd(other, 0, 1, &s),
+		"a descriptor for reading is refused");
+	close(other);
+	other = open(path, O_WRONLY | O_APPEND | O_CLOEXEC);
+	is_int(-EINVAL, tarn_storage_to_fd(other, 0, 1, &s),
+		"and one that appends");
+	close(other);
+	is_int(-EBADF, tarn_storage_to_fd(-1, 0, 1, &s), "and none");
+	is_int(-EOVERFLOW, tarn_storage_to_fd(fd, INT64_MAX, 1, &s),
+		"and a range that no file has");
+	close(fd);
+	unlink(path);
 	rmdir(test_tmpdir());
 }
 
@@ -175,5 +265,7 @@ int main(void)
 	borrowed();
 	threads();
 	in_file();
+	file_twin();
+	file_to_write();
 	return done();
 }

@@ -47,5 +47,35 @@ void tarn_storage_init(tarn_storage *storage, enum tarn_storage_kind kind,
 int tarn_storage_read(const tarn_storage *storage, uint64_t offset, void *buf,
 	uint64_t size);
 
+/* ---- files (storage_file.c) ---------------------------------------- */
+
+/*
+ * The file behind a storage of one of the two kinds that have one, FILE and
+ * MAPPED: their arg begins with this.
+ */
+struct storage_file {
+	int fd; /* its own, without O_DIRECT */
+	uint64_t offset; /* in the file, of the storage's first byte */
+	bool readable, writable;
+	atomic_int direct; /* see storage_file_direct */
+};
+
+/* NULL: the storage is no file. */
+const struct storage_file *storage_file(const tarn_storage *storage);
+
+/* The same file, open with O_DIRECT and the same rights: opened when it is
+ * first asked for, the storage's to close. -1: not to be had. Any thread. */
+int storage_file_direct(const tarn_storage *storage);
+
+/* For a kind that has a file in its arg: fd is duplicated. storage_file_close
+ * takes one whose init has failed. */
+int storage_file_init(struct storage_file *file, int fd, uint64_t offset,
+	uint64_t size);
+void storage_file_close(struct storage_file *file);
+
+/* tarn_storage.read of such a kind. */
+int storage_file_read(const tarn_storage *storage, uint64_t offset, void *buf,
+	uint64_t size);
+
 DEFINE_CLEANUP(tarn_storage *, tarn_storage_unref);
 #define _cleanup_storage_ _cleanup_(tarn_storage_unrefp)

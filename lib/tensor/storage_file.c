@@ -3,36 +3,122 @@
  * A byte range of a file as a storage. It has no address on purpose: what is
  * mapped can vanish under the reader (SIGBUS) when the file shrinks; pread
  * says so instead.
+ *
+ * Bytes travel by two descriptors of one file, through the page cache and past
+ * it. The second is opened by the first who wants it, through /proc, so that
+ * it is the same file whatever has happened to its name.
  */
 #include "lib/tensor/storage.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
 
-struct file_range {
-	int fd;
-	uint64_t offset;
-};
+/* Values of storage_file.direct that are no descriptor. */
+enum { DIRECT_NONE = -1, DIRECT_UNKNOWN = -2 };
+
+/* The same file by another open file description; what is no file or disk is
+ * left alone, since opening it may do something. -errno. */
+static int reopen(int fd, int flags)
+{
+	struct stat st;
+	char path[32];
+	int r;
+
+	if (fstat(fd, &st) < 0)
+		return -errno;
+	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode))
+		return -EINVAL;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	r = open(path, flags | O_CLOEXEC);
+	return r < 0 ? -errno : r;
+}
+
+const struct storage_file *storage_file(const tarn_storage *storage)
+{
+	return storage->kind == TARN_STORAGE_FILE ? storage->arg : NULL;
+}
+
+int storage_file_direct(const tarn_storage *storage)
+{
+	struct storage_file *file = storage->arg;
+	int fd = DIRECT_UNKNOWN, seen;
+
+	/* Acquire: pairs with the release of the exchange below, so that the
+	 * opening of what another thread opened comes before its use. */
+	seen = atomic_load_explicit(&file->direct, memory_order_acquire);
+	if (seen != DIRECT_UNKNOWN)
+		return seen;
+	fd = reopen(
+		file->fd, (file->writable ? file->readable ? O_RDWR : O_WRONLY
+					  : O_RDONLY) |
+				  O_DIRECT);
+	fd = MAX(fd, DIRECT_NONE);
+	if (atomic_compare_exchange_strong_explicit(&file->direct, &seen, fd,
+		    memory_order_acq_rel, memory_order_acquire))
+		return fd;
+	fd_close(fd); /* another thread was quicker */
+	return seen;
+}
+
+int storage_file_init(
+	struct storage_file *file, int fd, uint64_t offset, uint64_t size)
+{
+	int flags = fcntl(fd, F_GETFL);
+	uint64_t end;
+
+	file->fd = -1;
+	file->offset = offset;
+	atomic_init(&file->direct, DIRECT_UNKNOWN);
+	if (flags < 0)
+		return tarn_fail(errno, "storage: descriptor %d: %s", fd,
+			tarn_errno_text(errno));
+	if (add_u64(offset, size, &end) || end > INT64_MAX)
+		return tarn_fail(EOVERFLOW,
+			"storage: %llu bytes at %llu are past what a file can"
+			" hold",
+			(unsigned long long)size, (unsigned long long)offset);
+	file->readable = !(flags & O_PATH) && (flags & O_ACCMODE) != O_WRONLY;
+	file->writable = !(flags & O_PATH) && (flags & O_ACCMODE) != O_RDONLY;
+	/* What the caller uses for direct I/O refuses odd offsets. */
+	file->fd =
+		flags & O_DIRECT ? reopen(fd, flags & O_ACCMODE) : fd_dup(fd);
+	if (file->fd < 0)
+		return tarn_fail(-file->fd, "storage: duplicating %d: %s", fd,
+			tarn_errno_text(-file->fd));
+	return 0;
+}
+
+void storage_file_close(struct storage_file *file)
+{
+	fd_close(atomic_load_explicit(&file->direct, memory_order_relaxed));
+	fd_close(file->fd);
+}
 
 static void file_release(void *arg)
 {
-	struct file_range *range = arg;
-
-	fd_close(range->fd);
-	free(range);
+	storage_file_close(arg);
+	free(arg);
 }
 
-static int file_read(const struct tarn_storage *storage, uint64_t offset,
+int storage_file_read(const struct tarn_storage *storage, uint64_t offset,
 	void *buf, uint64_t size)
 {
-	const struct file_range *range = storage->arg;
-	uint64_t at = range->offset + offset;
-	ssize_t n = fd_pread(range->fd, buf, size, at);
+	const struct storage_file *file = storage->arg;
+	uint64_t at = file->offset + offset;
+	ssize_t n;
 
+	if (!file->readable)
+		return tarn_fail(EBADF,
+			"file: it is open for writing only, and %llu bytes at"
+			" %llu were to be read",
+			(unsigned long long)size, (unsigned long long)at);
+	n = fd_pread(file->fd, buf, size, at);
 	if (n < 0)
 		return tarn_fail((int)-n,
 			"file: reading %llu bytes at %llu: %s",
@@ -48,43 +134,45 @@ static int file_read(const struct tarn_storage *storage, uint64_t offset,
 	return 0;
 }
 
+static int new_storage(
+	int fd, uint64_t offset, uint64_t size, bool write, tarn_storage **ret)
+{
+	struct storage_file *file = malloc(sizeof(*file));
+	int r;
+
+	if (!file)
+		return tarn_fail(ENOMEM, "storage: out of memory");
+	r = storage_file_init(file, fd, offset, size);
+	if (r >= 0 && !(write ? file->writable : file->readable))
+		r = tarn_fail(EBADF,
+			"storage: descriptor %d was not opened for %s", fd,
+			write ? "writing" : "reading");
+	file->writable &= write;
+	if (r >= 0)
+		r = tarn_storage_new(TARN_STORAGE_FILE, NULL, size, write,
+			file_release, file, ret);
+	if (r < 0)
+		file_release(file);
+	else
+		(*ret)->read = storage_file_read;
+	return r;
+}
+
 int tarn_storage_from_fd(
 	int fd, uint64_t offset, uint64_t size, tarn_storage **ret)
 {
-	struct file_range *range;
+	return new_storage(fd, offset, size, false, ret);
+}
+
+int tarn_storage_to_fd(
+	int fd, uint64_t offset, uint64_t size, tarn_storage **ret)
+{
 	int flags = fcntl(fd, F_GETFL);
-	uint64_t end;
-	int r;
 
-	if (flags < 0)
-		return tarn_fail(errno, "storage: descriptor %d: %s", fd,
-			tarn_errno_text(errno));
-	if ((flags & O_PATH) || (flags & O_ACCMODE) == O_WRONLY)
-		return tarn_fail(EBADF,
-			"storage: descriptor %d was not opened for reading",
+	if (flags >= 0 && (flags & O_APPEND))
+		return tarn_fail(EINVAL,
+			"storage: descriptor %d was opened with O_APPEND, which"
+			" writes at the end whatever the offset",
 			fd);
-	if (add_u64(offset, size, &end) || end > INT64_MAX)
-		return tarn_fail(EOVERFLOW,
-			"storage: %llu bytes at %llu are past what a file can"
-			" hold",
-			(unsigned long long)size, (unsigned long long)offset);
-
-	range = malloc(sizeof(*range));
-	if (!range)
-		return tarn_fail(ENOMEM, "storage: out of memory");
-	range->offset = offset;
-	range->fd = fd_dup(fd);
-	if (range->fd < 0) {
-		r = tarn_fail(-range->fd, "storage: duplicating %d: %s", fd,
-			tarn_errno_text(-range->fd));
-		free(range);
-		return r;
-	}
-	r = tarn_storage_new(
-		TARN_STORAGE_FILE, NULL, size, false, file_release, range, ret);
-	if (r < 0)
-		file_release(range);
-	else
-		(*ret)->read = file_read;
-	return r;
+	return new_storage(fd, offset, size, true, ret);
 }

@@ -50,6 +50,13 @@ TARN_PUBLIC int tarn_storage_borrow(void *data, uint64_t size, bool writable,
 TARN_PUBLIC int tarn_storage_from_fd(int fd, uint64_t offset, uint64_t size,
 	tarn_storage **ret);
 
+/* The same to be written, by tarn_copy alone (element writes are -ENOTSUP): fd
+ * must be open for writing (not with O_APPEND, which would put all of it at
+ * the end: -EINVAL), and for reading too if it is to be read. The file grows
+ * where the range is past its end. */
+TARN_PUBLIC int tarn_storage_to_fd(int fd, uint64_t offset, uint64_t size,
+	tarn_storage **ret);
+
 TARN_PUBLIC tarn_storage *tarn_storage_ref(tarn_storage *storage);
 /* Takes NULL; always returns NULL: s = tarn_storage_unref(s). */
 TARN_PUBLIC tarn_storage *tarn_storage_unref(tarn_storage *storage);
