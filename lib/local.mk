@@ -61,16 +61,21 @@ lib_libcore_la_SOURCES = \
 	lib/file/file.c \
 	lib/file/file.h \
 	lib/file/file_tensors.c \
+	lib/file/head.h \
 	lib/file/json_tally.c \
 	lib/file/json_tally.h \
 	lib/file/name_index.c \
 	lib/file/name_index.h \
 	lib/file/npy.c \
 	lib/file/npy.h \
+	lib/file/npy_head.c \
 	lib/file/npy_header.c \
 	lib/file/safetensors.c \
 	lib/file/safetensors.h \
 	lib/file/safetensors_entry.c \
+	lib/file/safetensors_head.c \
+	lib/file/text.c \
+	lib/file/text.h \
 	lib/io/direct.c \
 	lib/io/direct.h \
 	lib/io/fill.c \

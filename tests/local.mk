@@ -343,6 +343,7 @@ tests_fail_library_SOURCES = tests/fail_library.c $(FAIL_KIT)
 # Files.
 check_PROGRAMS += \
 	tests/file_tool \
+	tests/head \
 	tests/fuzz_files \
 	tests/npy \
 	tests/safetensors \
@@ -352,6 +353,7 @@ dist_check_SCRIPTS += tests/make_checkpoint.py tests/npy_numpy.py
 TESTS += \
 	tests/fuzz_files \
 	tests/make_checkpoint.py \
+	tests/head \
 	tests/npy \
 	tests/npy_numpy.py \
 	tests/safetensors \

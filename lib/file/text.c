@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Headers are put together here: a hundred thousand small pieces, of which one
+ * might not fit. Who adds need not look each time; it asks once, at the end.
+ */
+#include "lib/file/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+
+/* Room for count bytes more, or NULL. */
+static char *extend(struct text *text, size_t count)
+{
+	char *at;
+
+	if (text->failed)
+		return NULL;
+	if (count > text->room - text->size) {
+		size_t room = MAX(text->room * 2, text->size + count);
+		char *bytes;
+
+		room = MAX(room, 256);
+		bytes = room > text->size ? realloc(text->bytes, room) : NULL;
+		if (!bytes) {
+			text->failed = true;
+			return NULL;
+		}
+		text->bytes = bytes;
+		text->room = room;
+	}
+	at = text->bytes + text->size;
+	text->size += count;
+	return at;
+}
+
+void text_add(struct text *text, const char *bytes, size_t size)
+{
+	char *at = extend(text, size);
+
+	if (at)
+		memcpy(at, bytes, size);
+}
+
+void text_add_string(struct text *text, const char *string)
+{
+	text_add(text, string, strlen(string));
+}
+
+void text_add_number(struct text *text, unsigned long long number)
+{
+	char digits[24];
+	int n = snprintf(digits, sizeof(digits), "%llu", number);
+
+	text_add(text, digits, (size_t)n);
+}
+
+void text_fill(struct text *text, char c, size_t count)
+{
+	char *at = extend(text, count);
+
+	if (at)
+		memset(at, c, count);
+}
