@@ -377,15 +377,23 @@ tests_safetensors_SOURCES = \
 check_PROGRAMS += \
 	tests/fill \
 	tests/fill_fails \
+	tests/fill_faults \
 	tests/io_engine \
 	$(NULL)
 TESTS += \
 	tests/fill \
 	tests/fill_fails \
+	tests/fill_faults \
 	tests/io_engine \
 	$(NULL)
 tests_fill_SOURCES = tests/fill.c tests/filling.h
 tests_fill_fails_SOURCES = tests/fill_fails.c tests/filling.h
+tests_fill_faults_SOURCES = \
+	tests/fault_engine.c \
+	tests/fault_engine.h \
+	tests/fill_faults.c \
+	tests/filling.h \
+	$(NULL)
 tests_io_engine_SOURCES = tests/filling.h tests/io_engine.c
 
 # The client, against a daemon that the test plays itself.
