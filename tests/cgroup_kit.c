@@ -63,10 +63,18 @@ static bool make_group(bool v1, unsigned long long size)
 	return false;
 }
 
+static void remove_group(void *arg)
+{
+	cgroup_remove();
+}
+
 bool cgroup_make(unsigned long long size)
 {
 	is_v1 = make_group(true, size);
-	return is_v1 || make_group(false, size);
+	if (!is_v1 && !make_group(false, size))
+		return false;
+	at_bail(remove_group, NULL);
+	return true;
 }
 
 bool cgroup_is_v1(void)

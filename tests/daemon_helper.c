@@ -25,6 +25,35 @@ void daemon_limit_descriptors(unsigned n)
 	descriptors = n;
 }
 
+/* The latest keepers; the others of each daemon end with it. */
+static struct {
+	pid_t of, pid;
+} started[8];
+static unsigned n_started;
+
+static void kill_all(void *arg)
+{
+	for (size_t i = 0; i < sizeof(started) / sizeof(*started); i++) {
+		pid_t pid = started[i].pid;
+
+		/* Still a child of ours, and alive. */
+		if (pid <= 0 || started[i].of != getpid() ||
+			waitpid(pid, NULL, WNOHANG) != 0)
+			continue;
+		kill(pid, SIGKILL);
+		waitpid(pid, NULL, 0);
+	}
+}
+
+static void note_started(pid_t pid)
+{
+	unsigned i = n_started++ % (sizeof(started) / sizeof(*started));
+
+	started[i].of = getpid();
+	started[i].pid = pid;
+	at_bail(kill_all, NULL);
+}
+
 void daemon_start(
 	struct daemon *daemon, const char *name, const char *const extra[])
 {
@@ -41,6 +70,8 @@ void daemon_start(
 	for (int i = 0; extra && extra[i] && i < 4; i++)
 		argv[3 + i] = extra[i];
 	daemon->pid = fork();
+	if (daemon->pid > 0)
+		note_started(daemon->pid);
 	if (daemon->pid == 0) {
 		struct rlimit few = {descriptors, descriptors};
 

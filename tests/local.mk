@@ -35,7 +35,13 @@ tests_run_CPPFLAGS = \
 	-DTOP_SRCDIR='"$(abs_top_srcdir)"' \
 	$(NULL)
 dist_check_SCRIPTS += tests/harness.sh
-TESTS += tests/harness.sh
+check_PROGRAMS += tests/bail
+TESTS += tests/bail tests/harness.sh
+tests_bail_SOURCES = \
+	tests/bail.c \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	$(NULL)
 
 # What rots where nothing runs it.
 dist_check_SCRIPTS += \

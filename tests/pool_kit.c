@@ -27,6 +27,15 @@ static void write_file(const char *path, const char *text)
 	chmod(path, 0644);
 }
 
+static void remove_folder(void *folder)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf %s", (char *)folder);
+	if (system(command) != 0)
+		diag("%s failed", command);
+}
+
 void kit_configure(struct pool_kit *kit, const char *conf)
 {
 	if (!kit->folder[0]) {
@@ -34,6 +43,7 @@ void kit_configure(struct pool_kit *kit, const char *conf)
 			"/tmp/tarn-pools-XXXXXX");
 		if (!mkdtemp(kit->folder) || chmod(kit->folder, 0755) < 0)
 			bail("no folder: %m");
+		at_bail(remove_folder, kit->folder);
 	}
 	snprintf(kit->conf, sizeof(kit->conf), "%s/conf", kit->folder);
 	snprintf(kit->log, sizeof(kit->log), "%s/log", kit->folder);
@@ -58,12 +68,9 @@ void kit_start(struct pool_kit *kit, const char *conf)
 
 int kit_stop(struct pool_kit *kit)
 {
-	char command[128];
 	int r = daemon_stop(&kit->daemon);
 
-	snprintf(command, sizeof(command), "rm -rf %s", kit->folder);
-	if (system(command) != 0)
-		diag("%s failed", command);
+	remove_folder(kit->folder);
 	return r;
 }
 

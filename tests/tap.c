@@ -2,6 +2,7 @@
 /* The vocabulary of tap.h: counts, prints, and says wanted and seen. */
 #include "tests/tap.h"
 
+#include <ftw.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,6 +48,37 @@ void skip_all(const char *why, ...)
 	exit(0);
 }
 
+/* ---- bailing out ------------------------------------------------------- */
+
+#define TIDIERS_MAX 16
+
+static struct tidier {
+	pid_t of;
+	void (*fn)(void *arg);
+	void *arg;
+} tidiers[TIDIERS_MAX];
+static int n_tidiers;
+
+void at_bail(void (*fn)(void *arg), void *arg)
+{
+	for (int i = 0; i < n_tidiers; i++)
+		if (tidiers[i].fn == fn && tidiers[i].arg == arg &&
+			tidiers[i].of == getpid())
+			return;
+	if (n_tidiers < TIDIERS_MAX)
+		tidiers[n_tidiers++] = (struct tidier) {getpid(), fn, arg};
+}
+
+static void tidy_up(void)
+{
+	while (n_tidiers > 0) {
+		struct tidier *tidier = &tidiers[--n_tidiers];
+
+		if (tidier->of == getpid())
+			tidier->fn(tidier->arg);
+	}
+}
+
 void bail(const char *why, ...)
 {
 	va_list ap;
@@ -54,8 +86,11 @@ void bail(const char *why, ...)
 	va_start(ap, why);
 	say(stdout, "Bail out! ", why, ap);
 	va_end(ap);
+	tidy_up();
 	exit(255);
 }
+
+/* ---- results ------------------------------------------------------------ */
 
 void diag(const char *text, ...)
 {
@@ -159,6 +194,20 @@ bool is_mem(const void *wanted, const void *seen, unsigned long size,
 	return false;
 }
 
+/* ---- places ------------------------------------------------------------- */
+
+static int remove_one(
+	const char *path, const struct stat *st, int type, struct FTW *at)
+{
+	remove(path);
+	return 0;
+}
+
+static void remove_folder(void *path)
+{
+	nftw(path, remove_one, 16, FTW_PHYS | FTW_DEPTH);
+}
+
 const char *test_tmpdir(void)
 {
 	static char path[4096];
@@ -170,6 +219,7 @@ const char *test_tmpdir(void)
 			base ? base : "/tmp");
 		if (!mkdtemp(path))
 			bail("mkdtemp %s: %m", path);
+		at_bail(remove_folder, path);
 	}
 	return path;
 }

@@ -19,6 +19,10 @@ void skip_all(const char *why, ...)
 	__attribute__((__noreturn__, __format__(printf, 1, 2)));
 void bail(const char *why, ...)
 	__attribute__((__noreturn__, __format__(printf, 1, 2)));
+/* What bail() tidies up, the newest first, in the process that said so and not
+ * in those that it forked. A test that ends in another way has tidied up
+ * itself, or is told what it left. */
+void at_bail(void (*fn)(void *arg), void *arg);
 
 bool ok(bool passed, const char *what, ...)
 	__attribute__((__format__(printf, 2, 3)));
@@ -40,7 +44,7 @@ void skip(int n, const char *why, ...)
 void diag(const char *text, ...) __attribute__((__format__(printf, 1, 2)));
 
 /* A fresh folder for this test's files; the harness removes it and complains
- * about what is left in it. */
+ * about what is left in it, unless by a bail(). */
 const char *test_tmpdir(void);
 
 /* ../shared/data or TARN_TEST_DATA; NULL where it does not exist. */
