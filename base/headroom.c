@@ -16,6 +16,10 @@
 #include "base/fd.h"
 #include "base/headroom_impl.h"
 
+/* The kernel makes nobody wait before less than about a hundredth is left; a
+ * group's limit is met in leaps. Picked. */
+#define TIGHT_SHARE 16u
+
 /* The two questions differ in the reserve, and so may their answers: the
  * least room, and the least that is left when the reserve is kept. */
 struct least {
@@ -56,7 +60,9 @@ static int meminfo_line(const char *text, const char *name, uint64_t *ret)
 	return 0;
 }
 
-static int available(const char *root, struct headroom_limit *ret)
+/* The machine as a limit; which: what counts as left. */
+static int machine(
+	const char *root, const char *which, struct headroom_limit *ret)
 {
 	char path[4096], text[16384];
 	ssize_t n;
@@ -69,7 +75,7 @@ static int available(const char *root, struct headroom_limit *ret)
 			(int)-n, "%s: %s", path, tarn_errno_text((int)n));
 	r = meminfo_line(text, "MemTotal:", &ret->limit);
 	if (r >= 0)
-		r = meminfo_line(text, "MemAvailable:", &ret->room);
+		r = meminfo_line(text, which, &ret->room);
 	if (r < 0)
 		return r;
 	ret->used = ret->limit - MIN(ret->limit, ret->room);
@@ -79,7 +85,7 @@ static int available(const char *root, struct headroom_limit *ret)
 
 static int find_least(const char *root, struct least *ret)
 {
-	int r = available(root, &ret->room);
+	int r = machine(root, "MemAvailable:", &ret->room);
 
 	if (r < 0)
 		return r;
@@ -146,6 +152,28 @@ int headroom_check_at(const char *root, uint64_t want)
 		human(c, MIN(least.usable.room, reserve_of(&least.usable))));
 }
 
+static bool is_nearly_used_up(const struct headroom_limit *limit)
+{
+	return limit->limit - MIN(limit->limit, limit->used) <
+	       limit->limit / TIGHT_SHARE;
+}
+
+static void consider_tight(void *arg, const struct headroom_limit *limit)
+{
+	*(bool *)arg |= is_nearly_used_up(limit);
+}
+
+bool headroom_is_tight_at(const char *root)
+{
+	struct headroom_limit all;
+	bool tight;
+
+	if (machine(root, "MemFree:", &all) < 0)
+		return true;
+	tight = is_nearly_used_up(&all);
+	return headroom_cgroups(root, consider_tight, &tight) < 0 || tight;
+}
+
 int headroom(uint64_t *ret_bytes, char *buf, unsigned long size)
 {
 	return headroom_at("", ret_bytes, buf, size);
@@ -154,4 +182,9 @@ int headroom(uint64_t *ret_bytes, char *buf, unsigned long size)
 int headroom_check(uint64_t want)
 {
 	return headroom_check_at("", want);
+}
+
+bool headroom_is_tight(void)
+{
+	return headroom_is_tight_at("");
 }

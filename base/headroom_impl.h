@@ -6,11 +6,13 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
-int headroom_at(const char *root, uint64_t *ret_bytes, char *buf,
-	unsigned long size);
+int headroom_at(
+	const char *root, uint64_t *ret_bytes, char *buf, unsigned long size);
 int headroom_check_at(const char *root, uint64_t want);
+bool headroom_is_tight_at(const char *root);
 
 /* ---- base/headroom_cgroup.c --------------------------------------- */
 

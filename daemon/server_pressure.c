@@ -7,6 +7,10 @@
  * of our cgroups is looked at every few seconds, as long as there is anything
  * to give.
  *
+ * A stall may be that of a group of processes at a limit of its own, which is
+ * none of ours: the machine's word on stalls does not say. What would not reach
+ * who waits is not given.
+ *
  * The keeper holds the triggers, too. The kernel takes ten milliseconds to end
  * one, and would take them at the end of a server that alone had it, while its
  * clients wait for the next.
@@ -42,7 +46,8 @@ static void relieve(struct server *server, bool stalled)
 
 static void on_stall(void *arg)
 {
-	relieve(arg, true);
+	if (headroom_is_tight())
+		relieve(arg, true);
 }
 
 /* Of the server before this one, if it had it. */

@@ -70,8 +70,10 @@ static bool could_fit(const struct rule *rule)
 
 /* ---- giving -------------------------------------------------------------- */
 
-/* The rule whose oldest file is the oldest of all; NULL: nobody has one. */
-static struct rule *rule_to_evict(struct server *server, struct rule *only)
+/* The rule whose oldest file is the oldest of all; NULL: nobody has one. To be
+ * given back: but for those that grow, whose segments stay. */
+static struct rule *rule_to_evict(
+	struct server *server, struct rule *only, bool to_give)
 {
 	struct rule *best = NULL;
 	uint64_t best_use = 0;
@@ -79,7 +81,7 @@ static struct rule *rule_to_evict(struct server *server, struct rule *only)
 	for (struct rule *rule = server->rules; rule; rule = rule->next) {
 		uint32_t index;
 
-		if (only && rule != only)
+		if ((only && rule != only) || (to_give && rule->growing))
 			continue;
 		index = cache_oldest(rule, OWNER_ANY);
 		if (index == UINT32_MAX)
@@ -107,11 +109,10 @@ uint64_t room_give(struct server *server, uint64_t bytes)
 	uint64_t given = trim_all(server, NULL);
 	struct rule *rule;
 
-	while (given < bytes && (rule = rule_to_evict(server, NULL))) {
+	while (given < bytes && (rule = rule_to_evict(server, NULL, true))) {
 		cache_evict_one(rule);
 		reap(rule);
-		if (!rule->growing)
-			given += segments_trim(rule, 0);
+		given += segments_trim(rule, 0);
 	}
 	return given;
 }
@@ -141,7 +142,7 @@ static int make_room(struct rule *rule)
 		given += trim_all(server, only);
 		if (given >= lacks)
 			return 0;
-		from = rule_to_evict(server, only);
+		from = rule_to_evict(server, only, false);
 		if (!from)
 			return given ? 0 : -ENOSPC;
 		cache_evict_one(from);

@@ -274,14 +274,35 @@ static void broken(void)
 	is_int(7, (int64_t)bytes, "nothing is returned on failure");
 }
 
+/* Stalls are ours where a limit of ours is nearly reached, page cache counted:
+ * 16 GiB are nearly used up when less than one is free. */
+static void tight(void)
+{
+	machine();
+	ok(headroom_is_tight_at(root), "little is free: it is tight");
+	put("/proc/meminfo", "MemTotal: 16777216 kB\nMemFree: 2097152 kB\n"
+			     "MemAvailable: 8388608 kB\n");
+	ok(!headroom_is_tight_at(root), "much is free: it is not");
+	put("/proc/self/cgroup", "0::/a/b\n");
+	put("/proc/self/mountinfo", V2_MOUNT);
+	group("/a", "max", "max", 512 * MIB, 0);
+	group("/a/b", "536870912", "max", 256 * MIB, 0);
+	ok(!headroom_is_tight_at(root), "nor is a group with half its limit");
+	group("/a", "max", "536870912", 512 * MIB, 500 * MIB);
+	ok(headroom_is_tight_at(root), "one above it is at its own: it is");
+	put("/proc/meminfo", "MemTotal: 16777216 kB\n");
+	group("/a", "max", "max", 512 * MIB, 0);
+	ok(headroom_is_tight_at(root), "nobody knows: it may be");
+}
+
 static void in_earnest(void)
 {
 	uint64_t bytes = 0;
-	char text[600];
+	char text[600] = "";
 	int r = headroom(&bytes, text, sizeof(text));
 
-	ok(r == 0 && bytes > 0, "this machine: %llu bytes, %s",
-		(unsigned long long)bytes, text);
+	diag("this machine: %llu bytes, %s", (unsigned long long)bytes, text);
+	ok(r == 0 && bytes > 0, "this machine has some");
 	is_int(0, headroom_check(0), "nothing can always be had");
 	is_int(-ENOSPC, headroom_check(1ull << 60), "an exbibyte cannot");
 }
@@ -297,6 +318,7 @@ int main(void)
 	hybrid();
 	many_mounts();
 	broken();
+	tight();
 	in_earnest();
 	snprintf(command, sizeof(command), "rm -rf '%s'", test_tmpdir());
 	if (system(command))
