@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "tests/catch.h"
 #include "tests/raw_client.h"
 #include "tests/tap.h"
 #include "tests/witness.h"
@@ -252,16 +253,17 @@ static void settle(void)
 		bail("earlier loads do not end");
 }
 
-/* Waits for WIRE_LOADING, then stops the loader: the load stays half done. */
-static pid_t stop_in_the_middle(struct raw *raw)
+/* A load that stays half done. */
+static pid_t begin_and_stop(struct raw *raw, const char *path, const char *name)
 {
 	pid_t loader;
 
+	settle();
+	loader = catch_begin(&server);
+	order_file(raw, path, LARGE, name);
+	catch_load(&server, witness.store, loader);
 	if (raw_hear(raw, RAW_PATIENCE_MS) != WIRE_LOADING)
 		bail("no load began: %s", raw->text);
-	loader = child_named(server.pid, "tarn-loader");
-	if (loader <= 0 || kill(loader, SIGSTOP) < 0)
-		bail("the loader cannot be stopped: %m");
 	return loader;
 }
 
@@ -269,9 +271,7 @@ static void truncated(struct raw *raw)
 {
 	pid_t loader;
 
-	settle();
-	order_file(raw, shrinking, LARGE, "shrinking");
-	loader = stop_in_the_middle(raw);
+	loader = begin_and_stop(raw, shrinking, "shrinking");
 	if (truncate(shrinking, 1000) < 0)
 		bail("truncate: %m");
 	kill(loader, SIGCONT);
@@ -287,11 +287,9 @@ static void cancelled(struct raw *raw)
 	struct msg_cancel cancel;
 	pid_t loader;
 
-	settle();
-	order_file(raw, large, LARGE, "cancelled");
+	loader = begin_and_stop(raw, large, "cancelled");
 	cancel.serial = raw->serial;
 	cancel.pad = 0;
-	loader = stop_in_the_middle(raw);
 	raw_say(raw, WIRE_CANCEL, &cancel, sizeof(cancel), NULL, 0);
 	is_int(WIRE_ERROR, raw_answer(raw), "a cancelled load ends at once");
 	is_int(ECANCELED, raw->error, "ECANCELED");
@@ -305,15 +303,13 @@ static void client_killed(void)
 	pid_t loader, pid;
 	int lead[2];
 
-	settle();
 	if (pipe2(lead, O_CLOEXEC) < 0)
 		bail("pipe: %m");
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
 		raw_open(&raw, server.socket);
-		order_file(&raw, large, LARGE, "orphan");
-		loader = stop_in_the_middle(&raw);
+		loader = begin_and_stop(&raw, large, "orphan");
 		if (write(lead[1], &loader, sizeof(loader)) == sizeof(loader))
 			pause();
 		_exit(1);
@@ -336,9 +332,7 @@ static void loader_killed(struct raw *raw)
 	pid_t loader;
 
 	raw_open(&shares, server.socket);
-	settle();
-	order_file(raw, large, LARGE, "lost");
-	loader = stop_in_the_middle(raw);
+	loader = begin_and_stop(raw, large, "lost");
 	order_file(&shares, small, SMALL, "lost too");
 	witness_is_served(&witness, "the loader is stopped");
 	kill(loader, SIGKILL);
@@ -353,10 +347,12 @@ static void loader_killed(struct raw *raw)
 
 static void loader_killed_twice(struct raw *raw)
 {
-	settle();
-	order_file(raw, large, LARGE, "lost");
-	kill(stop_in_the_middle(raw), SIGKILL);
-	kill(stop_in_the_middle(raw), SIGKILL);
+	pid_t loader = begin_and_stop(raw, large, "lost");
+
+	loader = catch_next(&server, witness.store, loader);
+	if (raw_hear(raw, RAW_PATIENCE_MS) != WIRE_LOADING)
+		bail("it did not begin again: %s", raw->text);
+	kill(loader, SIGKILL);
 	is_int(WIRE_ERROR, raw_answer(raw), "two loaders are killed");
 	is_int(EIO, raw->error, "EIO");
 	has_str("two loader processes died", raw->text, "told what happened");

@@ -174,6 +174,8 @@ TESTS += tests/kept
 tests_kept_SOURCES = tests/kept.c
 tests_kept_LDADD = $(DAEMON_LIBS)
 RESTART_KIT = \
+	tests/catch.c \
+	tests/catch.h \
 	tests/daemon_helper.c \
 	tests/daemon_helper.h \
 	tests/raw_client.c \
@@ -461,7 +463,11 @@ tests_daemon_idle_SOURCES = tests/daemon_idle.c $(DAEMON_KIT)
 tests_reader_cannot_write_SOURCES = tests/reader_cannot_write.c $(DAEMON_KIT)
 tests_daemon_load_hostile_SOURCES = tests/daemon_load_hostile.c $(DAEMON_KIT)
 tests_daemon_full_SOURCES = tests/daemon_full.c $(DAEMON_KIT)
-tests_daemon_loads_SOURCES = tests/daemon_loads.c $(DAEMON_KIT)
+tests_daemon_loads_SOURCES = \
+	tests/catch.c \
+	tests/catch.h \
+	tests/daemon_loads.c \
+	$(DAEMON_KIT)
 tests_daemon_limits_SOURCES = tests/daemon_limits.c $(DAEMON_KIT)
 tests_daemon_wedge_SOURCES = \
 	tests/daemon_wedge.c \
@@ -632,6 +638,8 @@ tests_publish_SOURCES = \
 	$(NULL)
 tests_publish_again_SOURCES = tests/publish_again.c $(DAEMON_KIT)
 tests_publish_hostile_SOURCES = \
+	tests/catch.c \
+	tests/catch.h \
 	tests/parcel.c \
 	tests/parcel.h \
 	tests/publish_hostile.c \

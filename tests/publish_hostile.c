@@ -19,6 +19,7 @@
 #include "base/checked.h"
 #include "shm/lease.h"
 #include "shm/table.h"
+#include "tests/catch.h"
 #include "tests/parcel.h"
 #include "tests/raw_client.h"
 #include "tests/tap.h"
@@ -484,18 +485,18 @@ static void leave_early(void)
 
 /* ---- what never came whole ---------------------------------------------- */
 
-/* A load that is stopped in the middle: false if it was faster. Each try has
- * other bytes of the file, or they would be there already. */
-static bool begin_load(struct raw *raw, pid_t loader, int fd, unsigned try)
+/* A load that goes no further than that memory was taken for it. */
+static pid_t begin_load(struct raw *raw, int fd)
 {
+	pid_t loader = catch_begin(&server);
 	struct order order = {0};
-	int type;
 
-	order_range(&order, try * 4096, 64 * MIB, 0);
+	order_range(&order, 0, 64 * MIB, 0);
 	order_send(&order, raw, fd, -1);
-	type = raw_hear(raw, RAW_PATIENCE_MS);
-	kill(loader, SIGSTOP);
-	return type == WIRE_LOADING && raw_hear(raw, 100) == -1;
+	catch_load(&server, witness.store, loader);
+	if (raw_hear(raw, RAW_PATIENCE_MS) != WIRE_LOADING)
+		bail("no load began: %s", raw->text);
+	return loader;
 }
 
 static void hold(struct raw *raw, struct lease_page *page)
@@ -528,24 +529,17 @@ static void wait_until_unnamed(const struct raw *raw)
 /* old: for long enough to be known by its stamps. */
 static void name_what_never_came(int old)
 {
-	pid_t loader = child_named(server.pid, "tarn-loader");
 	struct msg_cancel cancel = {0};
 	struct msg_released bell = {0};
 	struct parcel p = {0};
 	struct lease_page *page;
 	struct raw raw;
+	pid_t loader;
 
 	raw_open(&raw, server.socket);
 	if (lease_map(raw.lease, &page) < 0)
 		bail("the leases cannot be mapped");
-	for (unsigned i = 0; !begin_load(&raw, loader, old, i); i++) {
-		kill(loader, SIGCONT);
-		if (i == 20)
-			bail("64 MiB are always there at once");
-		/* It stays for a while, as a file that nobody holds. */
-		witness.before.used += 64 * MIB;
-		witness.before.storages++;
-	}
+	loader = begin_load(&raw, old);
 	hold(&raw, page);
 	cancel.serial = raw.serial;
 	raw_say(&raw, WIRE_CANCEL, &cancel, sizeof(cancel), NULL, 0);

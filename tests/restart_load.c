@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@
 #include <unistd.h>
 
 #include "lib/store/store.h"
+#include "tests/catch.h"
 #include "tests/fuse_hang.h"
 #include "tests/raw_client.h"
 #include "tests/restart_kit.h"
@@ -133,11 +135,12 @@ static void test_stopped(void)
 	pid_t loader;
 
 	asked.path = strdup(tensor_file("large", 1, LARGE));
+	loader = catch_begin(&daemon_);
 	if (pthread_create(&thread, NULL, load, &asked) != 0)
 		bail("no thread");
+	catch_load(&daemon_, store, loader);
 	left = await(is_filling);
-	loader = child_named(daemon_.pid, "tarn-loader");
-	if (!left.to || loader <= 0 || kill(loader, SIGSTOP) < 0)
+	if (!left.to)
 		bail("the load was not caught");
 	kill_server();
 	pthread_join(thread, NULL);
@@ -166,26 +169,27 @@ static void test_stopped(void)
 /* ---- progress --------------------------------------------------------------
  */
 
+static atomic_bool caught;
+
 static int killing(void *arg, uint64_t done, uint64_t total)
 {
 	int *calls = arg;
 
-	if ((*calls)++ == 0)
-		server_kill(&daemon_);
+	if ((*calls)++)
+		return 0;
+	while (!caught)
+		usleep(1000);
+	server_kill(&daemon_);
 	return 0;
 }
 
 /* The loader is stopped, so that the load lasts until it is killed. */
-static void *stop_for_a_while(void *arg)
+static void *stop_for_a_while(void *loader)
 {
-	pid_t loader;
-
-	if (await(is_filling).to) {
-		loader = child_named(daemon_.pid, "tarn-loader");
-		kill(loader, SIGSTOP);
-		usleep(500000);
-		kill(loader, SIGKILL);
-	}
+	catch_load(&daemon_, store, *(pid_t *)loader);
+	caught = true;
+	usleep(500000);
+	kill(*(pid_t *)loader, SIGKILL);
 	return NULL;
 }
 
@@ -196,10 +200,12 @@ static void test_progress(void)
 		.name = "p", .progress = killing, .arg = &calls};
 	pthread_t thread;
 	tarn_file *file;
+	pid_t loader;
 	int r;
 
+	loader = catch_begin(&daemon_);
 	if (tarn_file_open(tensor_file("progress", 3, LARGE), &file) < 0 ||
-		pthread_create(&thread, NULL, stop_for_a_while, NULL) != 0)
+		pthread_create(&thread, NULL, stop_for_a_while, &loader) != 0)
 		bail("%s", tarn_error_message());
 	r = tarn_store_load(store, file, &options, NULL, NULL);
 	is_int(0, r, "a load whose progress is watched goes on");
@@ -273,11 +279,12 @@ static void test_stop(void)
 	pid_t loader;
 
 	asked.path = strdup(tensor_file("last", 5, LARGE));
-	if (pthread_create(&thread, NULL, load, &asked) != 0 ||
-		!await(is_filling).to)
+	loader = catch_begin(&daemon_);
+	if (pthread_create(&thread, NULL, load, &asked) != 0)
+		bail("no thread");
+	catch_load(&daemon_, store, loader);
+	if (!await(is_filling).to)
 		bail("no load");
-	loader = child_named(daemon_.pid, "tarn-loader");
-	kill(loader, SIGSTOP);
 	is_int(0, tarn_store_stop(store), "the daemon is asked to end");
 	kill(server_of(&daemon_), SIGKILL);
 	pthread_join(thread, NULL);
