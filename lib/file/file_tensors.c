@@ -32,13 +32,12 @@ struct tarn_file_tensor *file_add_tensor(
 	return tensor;
 }
 
-static const struct tarn_file_tensor *find(
-	const tarn_file *file, const char *name, size_t size)
+static const struct tarn_file_tensor *find(const tarn_file *file,
+	const char *name, size_t size, struct name_state *state)
 {
-	uint64_t state = 0;
 	int64_t i;
 
-	while ((i = name_index_next(&file->index, name, size, &state)) >= 0) {
+	while ((i = name_index_next(&file->index, name, size, state)) >= 0) {
 		const struct tarn_file_tensor *tensor = &file->tensors[i];
 
 		if (tensor->name_size == size &&
@@ -62,12 +61,12 @@ int file_index(struct tarn_file *file)
 
 	for (size_t i = 0; r >= 0 && i < file->count; i++) {
 		const struct tarn_file_tensor *tensor = &file->tensors[i];
+		struct name_state state = {0};
 
-		if (find(file, tensor->name, tensor->name_size))
+		if (find(file, tensor->name, tensor->name_size, &state))
 			return file_named_twice(
 				tensor->name, tensor->name_size);
-		name_index_add(&file->index, tensor->name, tensor->name_size,
-			(uint32_t)i);
+		name_index_add(&file->index, &state, (uint32_t)i);
 	}
 	return r;
 }
@@ -85,7 +84,9 @@ const struct tarn_file_tensor *tarn_file_at(const tarn_file *file, size_t i)
 const struct tarn_file_tensor *tarn_file_find(
 	const tarn_file *file, const char *name)
 {
-	return find(file, name, strlen(name));
+	struct name_state state = {0};
+
+	return find(file, name, strlen(name), &state);
 }
 
 size_t tarn_file_metadata_count(const tarn_file *file)

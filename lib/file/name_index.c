@@ -58,27 +58,32 @@ int name_index_init(struct name_index *index, struct arena *arena, size_t count)
 	return 0;
 }
 
-void name_index_add(struct name_index *index, const char *name, size_t size,
-	uint32_t number)
-{
-	size_t at = hash(index, name, size) & index->mask;
-
-	while (index->slots[at])
-		at = (at + 1) & index->mask;
-	index->slots[at] = number + 1;
-}
-
 int64_t name_index_next(const struct name_index *index, const char *name,
-	size_t size, uint64_t *state)
+	size_t size, struct name_state *state)
 {
-	size_t at;
+	const struct name_slot *slot;
 
 	if (!index->slots)
 		return -1;
-	/* The state is the slot to look at, plus one so that 0 is "none". */
-	if (!*state)
-		*state = (hash(index, name, size) & index->mask) + 1;
-	at = (*state - 1) & index->mask;
-	*state = ((at + 1) & index->mask) + 1;
-	return (int64_t)index->slots[at] - 1;
+	if (!state->begun) {
+		state->begun = true;
+		state->hash = hash(index, name, size);
+		state->at = (size_t)state->hash;
+	} else {
+		state->at++;
+	}
+	for (;; state->at++) {
+		slot = &index->slots[state->at & index->mask];
+		if (!slot->number || slot->hash == state->hash >> 32)
+			return (int64_t)slot->number - 1;
+	}
+}
+
+void name_index_add(struct name_index *index, const struct name_state *state,
+	uint32_t number)
+{
+	index->slots[state->at & index->mask] = (struct name_slot) {
+		.number = number + 1,
+		.hash = (uint32_t)(state->hash >> 32),
+	};
 }

@@ -2,6 +2,7 @@
 /* From a name to a number in constant time, whoever chose the names. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -9,24 +10,35 @@
 
 #define NAME_INDEX_SECRET 192 /* XXH3's own size */
 
+struct name_slot {
+	uint32_t number; /* + 1; 0 is empty */
+	uint32_t hash;	 /* the upper half: other names are not looked at */
+};
+
 struct name_index {
 	/* Random, so that no file can aim for collisions. */
 	unsigned char secret[NAME_INDEX_SECRET];
-	uint32_t *slots; /* number + 1; 0 is empty */
-	size_t mask;	 /* slots - 1, a power of two less one */
+	struct name_slot *slots;
+	size_t mask; /* slots - 1, a power of two less one */
+};
+
+/* Where a walk is; all zeroes at first. */
+struct name_state {
+	uint64_t hash;
+	size_t at; /* the slot that was looked at last */
+	bool begun;
 };
 
 /* Makes room for count names in arena. -ENOMEM, -EOVERFLOW. */
 int name_index_init(struct name_index *index, struct arena *arena,
 	size_t count);
 
-/* Enters name as number; at most count times. Names are not compared. */
-void name_index_add(struct name_index *index, const char *name, size_t size,
-	uint32_t number);
-
 /*
- * Walks the numbers that name may have: *state is 0 at first, and the result
- * is a number to compare, or -1 when there are no more.
+ * Walks the numbers that name may have: *state is {0} at first, and the result
+ * is a number to compare, or -1 when there are no more. Then, and as often as
+ * there is room, name_index_add enters the name of that walk.
  */
 int64_t name_index_next(const struct name_index *index, const char *name,
-	size_t size, uint64_t *state);
+	size_t size, struct name_state *state);
+void name_index_add(struct name_index *index, const struct name_state *state,
+	uint32_t number);
