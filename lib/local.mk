@@ -74,6 +74,7 @@ lib_libcore_la_SOURCES = \
 	lib/file/safetensors.h \
 	lib/file/safetensors_entry.c \
 	lib/file/safetensors_head.c \
+	lib/file/safetensors_plain.c \
 	lib/file/text.c \
 	lib/file/text.h \
 	lib/io/direct.c \

@@ -356,6 +356,7 @@ check_PROGRAMS += \
 	tests/npy \
 	tests/safetensors \
 	tests/safetensors_cases \
+	tests/safetensors_plain \
 	$(NULL)
 dist_check_SCRIPTS += tests/make_checkpoint.py tests/npy_numpy.py
 TESTS += \
@@ -366,6 +367,7 @@ TESTS += \
 	tests/npy_numpy.py \
 	tests/safetensors \
 	tests/safetensors_cases \
+	tests/safetensors_plain \
 	$(NULL)
 tests_fuzz_files_SOURCES = \
 	tests/file_bytes.c \
@@ -375,6 +377,12 @@ tests_fuzz_files_SOURCES = \
 tests_fuzz_files_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_fuzz_files_LDADD = $(WHITEBOX_LIBS) $(JANSSON_LIBS)
 tests_npy_SOURCES = tests/file_bytes.c tests/file_bytes.h tests/npy.c
+tests_safetensors_plain_SOURCES = \
+	tests/file_bytes.c \
+	tests/file_bytes.h \
+	tests/safetensors_plain.c \
+	$(NULL)
+tests_safetensors_plain_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 tests_safetensors_SOURCES = \
 	tests/file_bytes.c \
 	tests/file_bytes.h \

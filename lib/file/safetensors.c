@@ -6,6 +6,9 @@
  * is JSON, each entry by itself (safetensors_entry.c), that the names differ,
  * that the tensors tile the data exactly.
  *
+ * Nearly all entries are as plain as writers make them, and are read on the
+ * spot (safetensors_plain.c). What follows is about the others.
+ *
  * The root's members are given to jansson one by one: a hundred thousand small
  * trees that reuse the same memory are read in a third of the time of one big
  * one, and every member is at hand as text too. What jansson does not pass on
@@ -157,6 +160,33 @@ static int read_metadata(
 	return 0;
 }
 
+static bool is_metadata(const char *name, size_t size)
+{
+	return size == strlen(METADATA) && !memcmp(name, METADATA, size);
+}
+
+/* A tensor, if its entry is plain: 1. 0: h is where it was. */
+static int read_plain(struct header *h, const char *name, size_t size)
+{
+	struct tarn_file_tensor read = {0}, *tensor;
+	const char *end;
+
+	if (is_metadata(name, size))
+		return 0;
+	end = safetensors_plain(
+		h->file, (struct json_text) {h->p, h->end}, &read);
+	if (!end)
+		return 0;
+	tensor = file_add_tensor(h->file, name, size);
+	if (!tensor)
+		return file_no_memory("the tensors of a file");
+	read.name = tensor->name;
+	read.name_size = size;
+	*tensor = read;
+	h->p = end;
+	return 1;
+}
+
 static int read_member(struct header *h, const char *name, size_t size,
 	const struct safetensors_value *value)
 {
@@ -169,7 +199,7 @@ static int read_member(struct header *h, const char *name, size_t size,
 			"the header is nested %zu levels "
 			"deep, at most %d are allowed",
 			value->tally.depth + 1, DEPTH_MAX);
-	if (size == strlen(METADATA) && !memcmp(name, METADATA, size)) {
+	if (is_metadata(name, size)) {
 		if (h->metadata)
 			return file_named_twice(name, size);
 		h->metadata = true;
@@ -220,12 +250,14 @@ static int read_pair(struct header *h)
 	if (r >= 0 && !take(h, ':'))
 		r = bad_json(h, "':' expected");
 	if (r >= 0)
+		r = read_plain(h, name, size);
+	if (r == 0)
 		r = load(h, &value);
-	if (r >= 0)
+	if (r == 0)
 		r = read_member(h, name, size, &value);
 	json_decref(decoded.json);
 	json_decref(value.json);
-	return r;
+	return r < 0 ? r : 0;
 }
 
 static int read_root(struct header *h)
@@ -257,6 +289,15 @@ static int by_bytes(const void *a, const void *b)
 	if (x->nbytes != y->nbytes)
 		return x->nbytes < y->nbytes ? -1 : 1;
 	return strcmp(x->name, y->name);
+}
+
+/* As nearly all writers have them. */
+static bool in_order(const struct tarn_file *file)
+{
+	for (size_t i = 1; i < file->count; i++)
+		if (by_bytes(&file->tensors[i - 1], &file->tensors[i]) > 0)
+			return false;
+	return true;
 }
 
 /* The entries must tile the data: each begins where the last ended, and the
@@ -318,7 +359,7 @@ int safetensors_read(struct tarn_file *file)
 	r = read_root(&h);
 	if (r < 0)
 		return r;
-	if (file->count)
+	if (!in_order(file))
 		qsort(file->tensors, file->count, sizeof(*file->tensors),
 			by_bytes);
 	r = file_index(file);

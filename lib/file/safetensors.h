@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the two halves of the safetensors reader share. */
+/* What the parts of the safetensors reader share. */
 #pragma once
 
 #include <jansson.h>
@@ -28,3 +28,11 @@ static inline const char *safetensors_show(struct json_text text,
  */
 int safetensors_entry(struct tarn_file *file,
 	const struct safetensors_value *value, struct tarn_file_tensor *ret);
+
+/*
+ * The same for an entry that is as plain as writers make them; returns where
+ * it ends. NULL: it is not, or there is no memory, and *ret is as it was.
+ */
+const char *safetensors_plain(struct tarn_file *file, struct json_text text,
+	struct tarn_file_tensor *ret);
+extern bool safetensors_plain_on;

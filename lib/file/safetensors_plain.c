@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT
+/*
+ * One tensor's entry as writers write it, read without building a tree:
+ *
+ *	{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}
+ *
+ * the three keys once each, in any order, blanks where JSON has them, numbers
+ * of digits alone. A file of 100,000 small tensors spends all its opening on
+ * these, and jansson takes twenty times as long for each.
+ *
+ * The idea: this decides nothing. It takes what is valid beyond doubt, and has
+ * no opinion on all else, which goes the long way (safetensors_entry.c), from
+ * where every verdict and every sentence comes.
+ */
+#include <string.h>
+
+#include "base/checked.h"
+#include "lib/file/safetensors.h"
+
+/* More than any writer's tensor has; the others go the long way. */
+#define PLAIN_NDIM 16
+
+/* 18 digits stay below 2^63, so that nothing is checked while adding up. */
+#define PLAIN_DIGITS 18
+
+/* Tests turn it off, to compare. */
+bool safetensors_plain_on = true;
+
+enum { DTYPE = 1, SHAPE = 2, OFFSETS = 4, ALL = DTYPE | SHAPE | OFFSETS };
+
+struct plain {
+	const char *p, *end;
+	int dtype, ndim;
+	uint64_t shape[PLAIN_NDIM];
+	uint64_t offsets[2];
+};
+
+static bool take(struct plain *e, char c)
+{
+	if (e->p == e->end || *e->p != c) {
+		e->p = json_skip_blanks(e->p, e->end);
+		if (e->p == e->end || *e->p != c)
+			return false;
+	}
+	e->p++;
+	return true;
+}
+
+/* The text is next, as it is. */
+static bool take_text(struct plain *e, const char *text, size_t size)
+{
+	if ((size_t)(e->end - e->p) < size || memcmp(e->p, text, size) != 0)
+		return false;
+	e->p += size;
+	return true;
+}
+
+/* JSON knows no leading zeros. */
+static bool number(struct plain *e, uint64_t *ret)
+{
+	const char *p = json_skip_blanks(e->p, e->end), *first = p;
+	uint64_t n = 0;
+
+	while (p < e->end && *p >= '0' && *p <= '9' && p - first < PLAIN_DIGITS)
+		n = n * 10 + (uint64_t)(*p++ - '0');
+	if (p == first || (*first == '0' && p - first > 1))
+		return false;
+	e->p = p;
+	*ret = n;
+	return true;
+}
+
+/* Up to max of them, in brackets. A number that is not plain to its end is
+ * followed by neither a comma nor a bracket. */
+static int numbers(struct plain *e, uint64_t *ret, int max)
+{
+	int n = 0;
+
+	if (!take(e, '['))
+		return -1;
+	if (take(e, ']'))
+		return 0;
+	do
+		if (n == max || !number(e, &ret[n++]))
+			return -1;
+	while (take(e, ','));
+	return take(e, ']') ? n : -1;
+}
+
+static bool is_dtype(struct plain *e, int dtype)
+{
+	const char *name = tarn_dtype_name(dtype);
+	size_t size = strlen(name);
+
+	if ((size_t)(e->end - e->p) <= size || e->p[size] != '"' ||
+		memcmp(e->p, name, size) != 0)
+		return false;
+	e->dtype = dtype;
+	e->p += size + 1;
+	return true;
+}
+
+/* guess: mostly it is that of the tensor before. */
+static bool read_dtype(struct plain *e, int guess)
+{
+	if (!take(e, '"'))
+		return false;
+	if (guess && is_dtype(e, guess))
+		return true;
+	for (int dtype = 1; dtype <= TARN_DTYPE_MAX; dtype++)
+		if (is_dtype(e, dtype))
+			return true;
+	return false;
+}
+
+/* "key": value; which of the three it was, or 0. */
+static int read_field(struct plain *e, int guess)
+{
+	if (!take(e, '"'))
+		return 0;
+	if (take_text(e, "dtype\"", 6))
+		return take(e, ':') && read_dtype(e, guess) ? DTYPE : 0;
+	if (take_text(e, "shape\"", 6)) {
+		e->ndim = take(e, ':') ? numbers(e, e->shape, PLAIN_NDIM) : -1;
+		return e->ndim >= 0 ? SHAPE : 0;
+	}
+	if (take_text(e, "data_offsets\"", 13))
+		return take(e, ':') && numbers(e, e->offsets, 2) == 2 ? OFFSETS
+								      : 0;
+	return 0;
+}
+
+static bool read_object(struct plain *e, int guess)
+{
+	int seen = 0;
+
+	if (!take(e, '{'))
+		return false;
+	do {
+		int field = read_field(e, guess);
+
+		if (!field || (seen & field))
+			return false;
+		seen |= field;
+	} while (take(e, ','));
+	return seen == ALL && take(e, '}');
+}
+
+/* The same rule as check_size() in safetensors_entry.c. */
+static bool size_is_right(const struct plain *e)
+{
+	uint64_t bits = 1, one = (uint64_t)tarn_dtype_bits(e->dtype);
+
+	for (int i = 0; i < e->ndim; i++)
+		if (mul_u64(bits, e->shape[i], &bits))
+			return false;
+	return !mul_u64(bits, one, &bits) && bits % 8 == 0 &&
+	       e->offsets[0] <= e->offsets[1] &&
+	       bits / 8 == e->offsets[1] - e->offsets[0];
+}
+
+const char *safetensors_plain(struct tarn_file *file, struct json_text text,
+	struct tarn_file_tensor *ret)
+{
+	struct plain e = {.p = text.at, .end = text.end};
+	int guess = file->count ? file->tensors[file->count - 1].dtype : 0;
+	uint64_t *shape;
+
+	if (!safetensors_plain_on || !read_object(&e, guess) ||
+		!size_is_right(&e))
+		return NULL;
+	shape = arena_array(&file->arena, (size_t)e.ndim, sizeof(*shape));
+	if (!shape)
+		return NULL;
+	memcpy(shape, e.shape, (size_t)e.ndim * sizeof(*shape));
+	ret->file_offset = e.offsets[0];
+	ret->nbytes = e.offsets[1] - e.offsets[0];
+	ret->dtype = e.dtype;
+	ret->ndim = e.ndim;
+	ret->shape = shape;
+	return e.p;
+}
