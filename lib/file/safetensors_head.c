@@ -85,7 +85,7 @@ static int check_names(
 
 	for (size_t i = 0; r >= 0 && i < n; i++) {
 		const char *name = get(items, i);
-		uint64_t state = 0;
+		struct name_state state = {0};
 		int64_t k;
 
 		if (!name) {
@@ -97,7 +97,7 @@ static int check_names(
 			if (!strcmp(name, get(items, (size_t)k)))
 				r = tarn_fail(EINVAL, "two %ss are named '%s'",
 					what, show(name, shown));
-		name_index_add(&index, name, strlen(name), (uint32_t)i);
+		name_index_add(&index, &state, (uint32_t)i);
 	}
 	arena_free(&arena);
 	return r;
