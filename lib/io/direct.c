@@ -42,25 +42,38 @@ static uint32_t ask_disk(uint32_t major, uint32_t minor)
 	return GUESS;
 }
 
-uint32_t tarn_direct_alignment(int fd)
+struct tarn_direct tarn_direct_ask(int fd)
 {
 	struct statx st;
 	unsigned mask = STATX_TYPE;
+	uint32_t n = GUESS;
 
 #ifdef STATX_DIOALIGN
 	mask |= STATX_DIOALIGN;
 #endif
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, mask, &st) < 0)
-		return GUESS;
+		return (struct tarn_direct) {n, n};
 #ifdef STATX_DIOALIGN
 	if (st.stx_mask & STATX_DIOALIGN) {
-		uint32_t n = MAX(st.stx_dio_mem_align, st.stx_dio_offset_align);
-
-		/* Both are powers of two, so the larger serves both. */
 		if (st.stx_dio_offset_align == 0)
-			return 0;
-		return is_pow2(n) ? n : GUESS;
+			return (struct tarn_direct) {0, 0};
+		if (!is_pow2(st.stx_dio_offset_align) ||
+			!is_pow2(st.stx_dio_mem_align))
+			return (struct tarn_direct) {n, n};
+		return (struct tarn_direct) {
+			.offset = st.stx_dio_offset_align,
+			.memory = st.stx_dio_mem_align,
+		};
 	}
 #endif
-	return ask_disk(st.stx_dev_major, st.stx_dev_minor);
+	n = ask_disk(st.stx_dev_major, st.stx_dev_minor);
+	return (struct tarn_direct) {n, n};
+}
+
+uint32_t tarn_direct_alignment(int fd)
+{
+	struct tarn_direct ask = tarn_direct_ask(fd);
+
+	/* Both are powers of two, so the larger serves both. */
+	return MAX(ask.offset, ask.memory);
 }
