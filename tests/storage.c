@@ -182,12 +182,15 @@ static void file_twin(void)
 	int fd = make_file(path, sizeof(path)), direct, odd;
 	pthread_t thread[THREADS];
 	tarn_storage *s = NULL;
-	char byte;
+	char byte, name[4200];
 
 	is_int(0, tarn_storage_from_fd(fd, 10, 20, &s), "a file to be read");
 	ok(storage_file(s)->readable && !storage_file(s)->writable,
 		"is not written, though the descriptor could");
 	is_int(10, (int64_t)storage_file(s)->offset, "it begins at byte 10");
+	is_str(path, storage_file_name(storage_file(s), name, sizeof(name)),
+		"its name, for errors");
+	is_str("/", storage_file_name(storage_file(s), name, 2), "or less");
 	odd = open(path, O_WRONLY | O_DIRECT | O_CLOEXEC);
 	unlink(path);
 	for (int i = 0; i < THREADS; i++)

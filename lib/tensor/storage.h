@@ -67,6 +67,11 @@ const struct storage_file *storage_file(const tarn_storage *storage);
  * first asked for, the storage's to close. -1: not to be had. Any thread. */
 int storage_file_direct(const tarn_storage *storage);
 
+/* How an error sentence calls the file: its path, as far as size goes, or
+ * something better than nothing. Returns buf. */
+const char *storage_file_name(
+	const struct storage_file *file, char *buf, size_t size);
+
 /* For a kind that has a file in its arg: fd is duplicated. storage_file_close
  * takes one whose init has failed. */
 int storage_file_init(struct storage_file *file, int fd, uint64_t offset,

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
@@ -64,6 +65,21 @@ int storage_file_direct(const tarn_storage *storage)
 		return fd;
 	fd_close(fd); /* another thread was quicker */
 	return seen;
+}
+
+const char *storage_file_name(
+	const struct storage_file *file, char *buf, size_t size)
+{
+	char link[32];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", file->fd);
+	n = readlink(link, buf, size - 1);
+	if (n > 0)
+		buf[n] = 0;
+	else
+		snprintf(buf, size, "descriptor %d", file->fd);
+	return buf;
 }
 
 int storage_file_init(
