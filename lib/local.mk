@@ -5,8 +5,9 @@
 #	number/  an element as bits and as a number
 #	move/    from memory to memory: the nest of loops that two layouts make
 #	tensor/  a storage and a layout: elements, copies, printing
-#	file/    safetensors and .npy, parsed
+#	file/    safetensors and .npy, parsed; their heads, written
 #	io/      the engines that fill memory from files
+#	save/    tensors become a file, whole or not at all
 #	store/   the client of a daemon
 #
 # Each uses those above it, but for io, which uses none of them.
@@ -87,6 +88,10 @@ lib_libcore_la_SOURCES = \
 	lib/io/io.h \
 	lib/io/io_engine.h \
 	lib/io/io_threads.c \
+	lib/save/replace.c \
+	lib/save/replace.h \
+	lib/save/replace_commit.c \
+	lib/save/replace_path.c \
 	lib/store/address.c \
 	lib/store/autostart.c \
 	lib/store/autostart.h \

@@ -354,6 +354,7 @@ check_PROGRAMS += \
 	tests/head \
 	tests/fuzz_files \
 	tests/npy \
+	tests/replace \
 	tests/safetensors \
 	tests/safetensors_cases \
 	tests/safetensors_plain \
@@ -365,6 +366,7 @@ TESTS += \
 	tests/head \
 	tests/npy \
 	tests/npy_numpy.py \
+	tests/replace \
 	tests/safetensors \
 	tests/safetensors_cases \
 	tests/safetensors_plain \

@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A file takes the place of another: what it may replace and what it refuses,
+ * whose rights it has, what is left when it is given up. Each case ends with a
+ * look at the folder: nothing but what the case names may be in it.
+ */
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "lib/save/replace.h"
+#include "tests/tap.h"
+
+static const char *folder;
+
+/* One of a few buffers: sentences compare two. */
+static const char *in(const char *name)
+{
+	static char paths[4][4096];
+	static unsigned next;
+	char *path = paths[next++ % 4];
+
+	snprintf(path, sizeof(paths[0]), "%s/%s", folder, name);
+	return path;
+}
+
+static void put(const char *name, const char *text, mode_t mode)
+{
+	int fd = open(in(name), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+	if (fd < 0 || fd_write_all(fd, text, strlen(text)) < 0 ||
+		fchmod(fd, mode) < 0)
+		bail("%s: %m", name);
+	fd_close(fd);
+}
+
+static void contains(const char *name, const char *wanted, const char *what)
+{
+	char text[256] = "nothing";
+	ssize_t n = fd_read_text(in(name), text, sizeof(text));
+
+	is_str(wanted, n < 0 ? tarn_errno_text((int)-n) : text, "%s: %s", name,
+		what);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* What is in the folder, which is emptied. */
+static void only(const char *wanted, const char *what)
+{
+	DIR *d = opendir(folder);
+	char *names[64], seen[4096] = "";
+	struct dirent *e;
+	size_t n = 0, used = 0;
+
+	while ((e = readdir(d)) && n < 64)
+		if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+			names[n++] = strdup(e->d_name);
+	closedir(d);
+	qsort(names, n, sizeof(*names), by_name);
+	for (size_t i = 0; i < n; i++) {
+		used += (size_t)snprintf(seen + used, sizeof(seen) - used,
+			"%s%s", i ? " " : "", names[i]);
+		if (unlink(in(names[i])) < 0)
+			rmdir(in(names[i]));
+		free(names[i]);
+	}
+	is_str(wanted, seen, "%s: nothing else is there", what);
+}
+
+/* Begins, writes and commits; the first error. */
+static int replace(const char *path, bool exclusive, const char *text)
+{
+	_cleanup_(replace_freep) struct replacement *r = NULL;
+	int err = replace_begin(path, exclusive, &r);
+
+	if (err >= 0)
+		err = replace_reserve(r, strlen(text));
+	if (err >= 0)
+		err = fd_write_all(r->fd, text, strlen(text));
+	return err < 0 ? err : replace_commit(r);
+}
+
+static void test_plain(void)
+{
+	_cleanup_(replace_freep) struct replacement *r = NULL;
+	char longest[NAME_MAX + 1];
+
+	is_int(0, replace(in("a"), false, "one"), "a new file");
+	contains("a", "one", "it is there");
+	is_int(0, replace(in("a"), false, "second"), "is replaced");
+	contains("a", "second", "by the second");
+	only("a", "two saves");
+
+	put("a", "old", 0644);
+	is_int(0, replace_begin(in("a"), false, &r), "one is begun");
+	is_int(3, write(r->fd, "new", 3), "and written");
+	contains("a", "old", "the old one is there until the commit");
+	replace_free(STEAL(r));
+	contains("a", "old", "and when it is given up");
+	only("a", "one given up");
+
+	memset(longest, 'x', NAME_MAX);
+	longest[NAME_MAX] = '\0';
+	is_int(0, replace(in(longest), false, "x"), "the longest name");
+	only(longest, "the longest name");
+	if (chdir(folder) < 0)
+		bail("chdir: %m");
+	is_int(0, replace("b", false, "x"), "a path without a folder");
+	only("b", "without a folder");
+}
+
+static void test_refused(void)
+{
+	char name[NAME_MAX + 8];
+
+	is_int(-ENOENT, replace(in("no/a"), false, ""), "no folder");
+	has_str("make it first", tarn_fail_message(), "it says what to do");
+	mkdir(in("dir"), 0755);
+	is_int(-EISDIR, replace(in("dir"), false, ""), "a folder");
+	is_int(-EISDIR, replace(in("dir/"), false, ""), "with a slash");
+	is_int(-EISDIR, replace(in("dir/.."), false, ""), "with dots");
+	put("file", "", 0644);
+	is_int(-ENOTDIR, replace(in("file/a"), false, ""), "below a file");
+	mkfifo(in("fifo"), 0644);
+	is_int(-EINVAL, replace(in("fifo"), false, ""), "a fifo");
+	has_str("a fifo", tarn_fail_message(), "it says which");
+	is_int(-EINVAL, replace("", false, ""), "no path");
+	memset(name, 'x', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	is_int(-ENAMETOOLONG, replace(in(name), false, ""), "a long name");
+	if (symlink("loop", in("loop")) < 0)
+		bail("symlink: %m");
+	is_int(-ELOOP, replace(in("loop"), false, ""), "a link to itself");
+	only("dir fifo file loop", "what was refused");
+}
+
+static void test_exclusive(void)
+{
+	_cleanup_(replace_freep) struct replacement *r = NULL;
+
+	is_int(0, replace(in("a"), true, "one"), "exclusive: nothing there");
+	is_int(-EEXIST, replace(in("a"), true, "two"), "exclusive: a file");
+	contains("a", "one", "exclusive: untouched");
+	if (symlink("nowhere", in("link")) < 0)
+		bail("symlink: %m");
+	is_int(-EEXIST, replace(in("link"), true, ""), "exclusive: a link");
+	is_int(0, replace_begin(in("b"), true, &r), "exclusive: begun");
+	put("b", "other", 0644);
+	is_int(-EEXIST, replace_commit(r), "exclusive: somebody was faster");
+	replace_free(STEAL(r));
+	contains("b", "other", "exclusive: and is not replaced");
+	only("a b link", "exclusive");
+}
+
+static void test_links(void)
+{
+	struct stat st;
+
+	mkdir(in("sub"), 0755);
+	put("sub/a", "old", 0644);
+	if (symlink("sub/a", in("l1")) < 0 || symlink(in("l1"), in("l2")) < 0 ||
+		symlink("sub/new", in("l3")) < 0)
+		bail("symlink: %m");
+	is_int(0, replace(in("l2"), false, "new"), "through two links");
+	contains("sub/a", "new", "what they lead to is replaced");
+	is_int(0, replace(in("l3"), false, "born"), "through a dangling link");
+	contains("sub/new", "born", "what it names is made");
+	lstat(in("l2"), &st);
+	ok(S_ISLNK(st.st_mode), "links stay links");
+	unlink(in("sub/a"));
+	unlink(in("sub/new"));
+	only("l1 l2 l3 sub", "links");
+}
+
+static void mode_is(int wanted, const char *name, const char *what)
+{
+	struct stat st = {0};
+
+	stat(in(name), &st);
+	is_int(wanted, st.st_mode & 07777, "%s", what);
+}
+
+static void test_rights(void)
+{
+	_cleanup_(replace_freep) struct replacement *r = NULL;
+	struct stat st;
+	mode_t saved = umask(027);
+
+	is_int(0, replace(in("a"), false, "x"), "a new file");
+	mode_is(0640, "a", "has the rights that the umask leaves");
+	umask(0);
+	is_int(0, replace(in("b"), false, "x"), "a new file");
+	mode_is(0666, "b", "has all of them where it leaves all");
+	put("a", "x", 0604);
+	is_int(0, replace(in("a"), false, "x"), "a file of odd rights");
+	mode_is(0604, "a", "hands them on");
+	put("a", "x", 0640);
+	is_int(0, replace_begin(in("a"), false, &r), "while it is written");
+	fstat(r->fd, &st);
+	is_int(0600, st.st_mode & 07777, "nobody else reads it");
+	umask(saved);
+	only("a b", "rights");
+}
+
+/* As somebody who is not root: 0, or what replace() said. From inside, since
+ * the folders above are root's alone. */
+static int replace_as_nobody(const char *name)
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		if (chdir(folder) < 0)
+			_exit(254);
+		if (geteuid() == 0 && (setresgid(65534, 65534, 65534) < 0 ||
+					      setresuid(65534, 65534, 65534)))
+			_exit(255);
+		_exit(-replace(name, false, "theirs"));
+	}
+	waitpid(pid, &status, 0);
+	return WIFEXITED(status) ? -WEXITSTATUS(status) : -255;
+}
+
+static void test_others(void)
+{
+	struct stat st = {0};
+
+	chmod(folder, 0555);
+	put("a", "x", 0666);
+	is_int(-EACCES, replace_as_nobody("a"), "a read-only folder");
+	chmod(folder, 0777);
+	chmod(in("a"), 0444);
+	is_int(-EACCES, replace_as_nobody("a"), "a read-only file");
+	if (geteuid() == 0) {
+		chmod(in("a"), 0662);
+		is_int(0, replace_as_nobody("a"), "a file of root's");
+		stat(in("a"), &st);
+		is_int(65534, (int)st.st_uid, "has another owner now");
+		is_int(0622, st.st_mode & 0777,
+			"and a group of his, which may no more than others");
+		is_int(0, replace(in("a"), false, "x"), "and by root");
+		stat(in("a"), &st);
+		is_int(65534, (int)st.st_uid, "it keeps that owner");
+		chmod(folder, 0333);
+		is_int(0, replace_as_nobody("b"),
+			"a folder that may not be read");
+		chmod(folder, 0700);
+	} else {
+		skip(6, "only root can make files of others");
+		put("b", "", 0600);
+	}
+	only("a b", "others");
+}
+
+static void test_room(void)
+{
+	_cleanup_(replace_freep) struct replacement *r = NULL;
+	struct rlimit old, limit;
+
+	getrlimit(RLIMIT_FSIZE, &old);
+	limit = old;
+	limit.rlim_cur = 1000;
+	setrlimit(RLIMIT_FSIZE, &limit);
+	is_int(0, replace_begin(in("a"), false, &r), "one is begun");
+	is_int(-EFBIG, replace_reserve(r, 1001), "past the limit of files");
+	has_str("ulimit -f", tarn_fail_message(), "it says which");
+	setrlimit(RLIMIT_FSIZE, &old);
+	is_int(-ENOSPC, replace_reserve(r, 1ull << 43), "more than there is");
+	has_str("left", tarn_fail_message(), "it says how much there is");
+	replace_free(STEAL(r));
+	only("", "no room");
+}
+
+/* Killed in the middle: where files can be without a name, none is left. */
+static void test_killed(void)
+{
+	int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+	pid_t pid;
+
+	if (fd < 0) {
+		skip(1, "no O_TMPFILE in %s: %m", folder);
+		return;
+	}
+	fd_close(fd);
+	pid = fork();
+	if (pid == 0) {
+		struct replacement *r = NULL;
+
+		if (replace_begin(in("a"), false, &r) >= 0)
+			raise(SIGKILL);
+		_exit(1);
+	}
+	waitpid(pid, NULL, 0);
+	only("", "killed");
+}
+
+int main(void)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/r", test_tmpdir());
+	folder = path;
+	mkdir(folder, 0755);
+	test_plain();
+	test_refused();
+	test_exclusive();
+	test_links();
+	test_rights();
+	test_others();
+	test_room();
+	test_killed();
+	rmdir(folder);
+	return done();
+}
