@@ -2,7 +2,7 @@
 # behind the symbol map, the daemon and the white-box tests link core.
 #
 #	layout/  how to walk bytes: pure values, no storage, no allocation
-#	number/  an element as bits and as a number
+#	number/  an element as bits and as a number; runs of them converted
 #	move/    from memory to memory: the nest of loops that two layouts make
 #	tensor/  a storage and a layout: elements, copies, printing
 #	file/    safetensors and .npy, parsed; their heads, written
@@ -11,6 +11,15 @@
 #	store/   the client of a daemon
 #
 # Each uses those above it, but for io, which uses none of them.
+
+# The loops over elements, with flags of their own.
+noinst_LTLIBRARIES += lib/libconvert.la
+lib_libconvert_la_SOURCES = \
+	lib/number/convert_avx2.c \
+	lib/number/convert_c.c \
+	lib/number/convert_kernels.h \
+	$(NULL)
+lib_libconvert_la_CFLAGS = $(AM_CFLAGS) $(TARN_VECTOR_CFLAGS)
 
 noinst_LTLIBRARIES += lib/libcore.la
 lib_libcore_la_SOURCES = \
@@ -34,6 +43,9 @@ lib_libcore_la_SOURCES = \
 	lib/layout/view_order.c \
 	lib/layout/view_shape.c \
 	lib/layout/view_window.c \
+	lib/number/convert.c \
+	lib/number/convert.h \
+	lib/number/convert_steps.h \
 	lib/number/minifloat.c \
 	lib/number/number.c \
 	lib/number/number.h \
@@ -162,6 +174,7 @@ lib_libcore_la_CPPFLAGS = \
 	-DTARND_PATH='"$(sbindir)/tarnd"' \
 	$(NULL)
 lib_libcore_la_LIBADD = \
+	lib/libconvert.la \
 	shm/libshm.la \
 	$(JANSSON_LIBS) \
 	$(LIBURING_LIBS) \

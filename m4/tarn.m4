@@ -20,6 +20,27 @@ AS_IF([test "x$enable_werror" = xyes], [TARN_CFLAGS="$TARN_CFLAGS -Werror"])
 AC_SUBST([TARN_CFLAGS])
 ])
 
+# TARN_VECTOR_FLAGS
+# -----------------
+# For the loops that convert elements (lib/number/convert_kernels.h): vectors of
+# them at -O2 too, no multiplication fused with an addition, and no care for
+# floating traps, which nobody sets. What the compiler does not know is left out.
+AC_DEFUN([TARN_VECTOR_FLAGS], [
+TARN_VECTOR_CFLAGS=
+tarn_save_cflags=$CFLAGS
+for tarn_flag in -ftree-vectorize -fvect-cost-model=dynamic \
+	-fno-trapping-math -ffp-contract=off; do
+	AC_MSG_CHECKING([whether $CC takes $tarn_flag])
+	CFLAGS="$tarn_save_cflags -Werror $tarn_flag"
+	AC_COMPILE_IFELSE([AC_LANG_PROGRAM],
+		[TARN_VECTOR_CFLAGS="$TARN_VECTOR_CFLAGS $tarn_flag"
+		AC_MSG_RESULT([yes])],
+		[AC_MSG_RESULT([no])])
+done
+CFLAGS=$tarn_save_cflags
+AC_SUBST([TARN_VECTOR_CFLAGS])
+])
+
 # TARN_SANITIZERS
 # ---------------
 AC_DEFUN([TARN_SANITIZERS], [

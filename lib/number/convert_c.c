@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The steps of conversions for any CPU: plain C, nothing asked for.
+ */
+#define CONVERT_SET convert_set_c
+#define CONVERT_LINKAGE
+#include "lib/number/convert_kernels.h"
