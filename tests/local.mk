@@ -209,6 +209,7 @@ tests_restart_storm_SOURCES = tests/restart_storm.c $(RESTART_KIT)
 # Tensors.
 check_PROGRAMS += \
 	tests/nest \
+	tests/convert \
 	tests/number \
 	tests/storage \
 	tests/tensor \
@@ -217,12 +218,14 @@ check_PROGRAMS += \
 	$(NULL)
 TESTS += \
 	tests/nest \
+	tests/convert \
 	tests/number \
 	tests/storage \
 	tests/tensor \
 	tests/tensor_copy \
 	tests/tensor_create \
 	$(NULL)
+tests_convert_CFLAGS = $(AM_CFLAGS) $(TARN_VECTOR_CFLAGS)
 check_PROGRAMS += tests/print tests/print_tool
 TESTS += tests/print tests/print_numpy.py
 dist_check_SCRIPTS += tests/print_numpy.py
