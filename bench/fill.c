@@ -108,7 +108,7 @@ static void fill_from(struct tarn_io *io, const char *path, bool buffered)
 	struct tarn_fill_job job = {
 		.direct_fd = direct,
 		.buffered_fd = plain,
-		.buffered = buffered,
+		.road = buffered ? TARN_ROAD_BUFFERED : TARN_ROAD_DIRECT,
 		.segments = segments,
 	};
 

@@ -100,6 +100,8 @@ lib_libcore_la_SOURCES = \
 	lib/io/io.h \
 	lib/io/io_engine.h \
 	lib/io/io_threads.c \
+	lib/io/road.c \
+	lib/io/road.h \
 	lib/save/replace.c \
 	lib/save/replace.h \
 	lib/save/replace_commit.c \

@@ -70,7 +70,8 @@ static int fill_many(struct tarn_io *io, struct pool *p, const struct files *fs,
 			if (place + 4096 + size > (uint64_t)SEGMENTS * SEGMENT)
 				place = 0;
 			j = job_for(fs, p, place, begins[b], size);
-			j.buffered = road->buffered;
+			if (road->buffered)
+				j.road = TARN_ROAD_BUFFERED;
 			wrong += !fill_one(io, p, &j, direct);
 		}
 	}
@@ -166,7 +167,8 @@ static void test_several(const char *name, const struct files *fs)
 		make_pool(&p[i], io, false);
 		reset_pool(&p[i]);
 		j[i] = job_for(fs, &p[i], 4096 * i, 12345 * i, SEGMENT * 2 + i);
-		j[i].buffered = i % 2;
+		if (i % 2)
+			j[i].road = TARN_ROAD_BUFFERED;
 		if (tarn_fill_new(io, &j[i], &f[i]) < 0)
 			bail("%s", tarn_fail_message());
 	}

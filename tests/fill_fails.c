@@ -75,7 +75,8 @@ static void test_early_end(const char *name, struct pool *p)
 
 		make_file(&fs, "shrinks", FILE_SIZE);
 		j = job_for(&fs, p, 0, 0, FILE_SIZE);
-		j.buffered = i % 2;
+		if (i % 2)
+			j.road = TARN_ROAD_BUFFERED;
 		if (ftruncate(fs.buffered, (off_t)end) < 0)
 			bail("ftruncate: %m");
 		is_int(-ENODATA, run(name, p, &j, &direct),
@@ -156,10 +157,11 @@ static void test_faults(struct pool *p)
 	is_int(0, run("threads", p, &j, &direct), "short direct reads");
 	is_int(-1, first_wrong(p, &j), "every byte is there");
 	is_int(can, direct, "it stayed on the direct road");
-	j.buffered = true;
+	j.road = TARN_ROAD_BUFFERED;
 	is_int(0, run("threads", p, &j, &direct), "short buffered reads");
 	is_int(-1, first_wrong(p, &j), "every byte is there");
-	j.buffered = fault.piecemeal = false;
+	j.road = TARN_ROAD_DIRECT;
+	fault.piecemeal = false;
 
 	fault.interrupts = 50;
 	is_int(0, run("threads", p, &j, &direct), "EINTR and EAGAIN pass");

@@ -49,7 +49,7 @@ static void test(const char *name, const char *what, struct pool *p,
 		unsigned fired;
 		int wrong;
 
-		j->buffered = buffered;
+		j->road = buffered ? TARN_ROAD_BUFFERED : TARN_ROAD_DIRECT;
 		wrong = wrong_ones(name, p, j, fault, wanted, &fired);
 		if (wrong < 0) {
 			skip(2, "%s: %s", name, tarn_fail_message());

@@ -146,6 +146,7 @@ static inline struct tarn_fill_job job_for(const struct files *f,
 	return (struct tarn_fill_job){
 		.direct_fd = f->direct,
 		.buffered_fd = f->buffered,
+		.road = TARN_ROAD_DIRECT,
 		.file_offset = file_offset,
 		.size = size,
 		.alloc_offset = alloc_offset,

@@ -400,12 +400,14 @@ check_PROGRAMS += \
 	tests/fill_fails \
 	tests/fill_faults \
 	tests/io_engine \
+	tests/road \
 	$(NULL)
 TESTS += \
 	tests/fill \
 	tests/fill_fails \
 	tests/fill_faults \
 	tests/io_engine \
+	tests/road \
 	$(NULL)
 tests_fill_SOURCES = tests/fill.c tests/filling.h
 tests_fill_fails_SOURCES = tests/fill_fails.c tests/filling.h
@@ -416,6 +418,12 @@ tests_fill_faults_SOURCES = \
 	tests/filling.h \
 	$(NULL)
 tests_io_engine_SOURCES = tests/filling.h tests/io_engine.c
+tests_road_SOURCES = \
+	tests/filling.h \
+	tests/loop_device.c \
+	tests/loop_device.h \
+	tests/road.c \
+	$(NULL)
 
 # The client, against a daemon that the test plays itself.
 check_PROGRAMS += \

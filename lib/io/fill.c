@@ -159,12 +159,10 @@ static void piece_done(struct tarn_io_request *req)
 	reissue_or_retire(p);
 }
 
-/*
- * Cuts the next piece: up to a multiple of the request size in the file, which
- * keeps requests on the boundaries of stripes and extents, and no further than
- * the segment.
- */
-static void cut(struct tarn_fill *f, struct piece *p)
+/* Where the next piece ends: at a multiple of the request size in the file,
+ * which keeps requests on the boundaries of stripes and extents, and no further
+ * than the segment. */
+static uint64_t piece_end(const struct tarn_fill *f)
 {
 	uint64_t pool = f->next + f->to_pool;
 	const struct tarn_fill_segment *s = find_segment(f, pool);
@@ -172,10 +170,32 @@ static void cut(struct tarn_fill *f, struct piece *p)
 	uint64_t left = s->pool_offset + s->size - pool;
 
 	stop = MIN(f->end - stop, TARN_IO_REQUEST) + stop;
-	stop = MIN(stop - f->next, left) + f->next;
+	return MIN(stop - f->next, left) + f->next;
+}
+
+/* What is in the page cache is copied from there, not read again. */
+static bool choose_direct(struct tarn_fill *f, uint64_t stop)
+{
+	uint64_t upto;
+
+	if (!f->direct)
+		return false;
+	if (f->buffered_file < 0 ||
+		road_at(&f->road, f->next, stop, &upto) == ROAD_DIRECT)
+		return true;
+	f->went_buffered = true;
+	return false;
+}
+
+/* Cuts the next piece. The road is chosen for all of it at once: blocks would
+ * not end where the cached bytes do. */
+static void cut(struct tarn_fill *f, struct piece *p)
+{
+	uint64_t stop = piece_end(f);
+
 	p->pos = f->next;
 	p->need = p->end = stop;
-	p->direct = f->direct;
+	p->direct = choose_direct(f, stop);
 	p->retries = 0;
 	/* Only the last piece ends where the blocks do not. */
 	if (p->direct && round_up_u64(stop, f->align, &p->end))
@@ -255,7 +275,7 @@ unsigned tarn_fill_in_flight(const struct tarn_fill *f)
 
 bool tarn_fill_direct(const struct tarn_fill *f)
 {
-	return f->direct;
+	return f->direct && !f->went_buffered;
 }
 
 bool tarn_fill_registered(const struct tarn_fill *f)

@@ -21,6 +21,8 @@
  */
 #pragma once
 
+#include <tarn/copy.h>
+
 #include "lib/io/io.h"
 
 /* Part of a pool that is mapped here, and registered (buffer >= 0) or not. */
@@ -37,7 +39,10 @@ struct tarn_fill_job {
 	 * open without, or -1. One of them must be there. */
 	int direct_fd;
 	int buffered_fd;
-	bool buffered; /* do not read directly, even where it could be */
+	/* What is in the page cache is copied from it, what is not is read
+	 * directly where it can be; or all is buffered, or all that can be is
+	 * direct. */
+	enum tarn_road road;
 	uint64_t file_offset;
 	uint64_t size;
 
@@ -96,7 +101,8 @@ uint64_t tarn_fill_landed(const struct tarn_fill *fill);
 /* Requests queued and under way. */
 unsigned tarn_fill_in_flight(const struct tarn_fill *fill);
 
-/* Whether bytes are read directly; false from the moment the file refuses. */
+/* Whether all bytes are read directly: false from the moment the file refuses,
+ * or some come from the page cache. */
 bool tarn_fill_direct(const struct tarn_fill *fill);
 
 /* Whether every segment it fills is registered. */

@@ -2,8 +2,8 @@
 /*
  * Makes a fill: checks that the job holds together, and chooses the road.
  *
- * Everything is checked here, once, so that the machine in lib/io/fill.c can add
- * and subtract positions without a second thought.
+ * Everything is checked here, once, so that the machine in lib/io/fill.c can
+ * add and subtract positions without a second thought.
  */
 #include "lib/io/fill.h"
 
@@ -12,14 +12,9 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/io/direct.h"
 #include "lib/io/fill_state.h"
 
 typedef unsigned long long llu;
-
-/* A place in a pool is congruent to its file offset modulo this at most: the
- * page, to which allocations are aligned. */
-enum { ALIGN_MAX = 4096 };
 
 static int check_ranges(const struct tarn_fill_job *job)
 {
@@ -85,18 +80,29 @@ static bool congruent(const struct tarn_fill_job *job, uint64_t align)
 	return true;
 }
 
-/* The one place that decides how a fill reads: the alignment of direct reads,
- * or 0 for buffered ones. */
-static uint32_t choose_road(const struct tarn_fill_job *job)
+/*
+ * Whether and with which alignment a fill may read directly, 0 if it may not.
+ * The file system is not asked what it is: it might not answer, and whoever
+ * sent the descriptors has asked (a file of a network comes without the direct
+ * one).
+ */
+static uint32_t choose_road(
+	struct tarn_fill *f, const struct tarn_fill_job *job)
 {
 	uint32_t align;
 
-	if (job->direct_fd < 0 || (job->buffered && job->buffered_fd >= 0))
+	if (job->direct_fd < 0 ||
+		(job->road == TARN_ROAD_BUFFERED && job->buffered_fd >= 0))
 		return 0;
-	align = tarn_direct_alignment(job->direct_fd);
-	if (align == 0 || align > ALIGN_MAX || !congruent(job, align))
+	if (road_init(&f->road, job->buffered_fd, job->direct_fd,
+		    job->road == TARN_ROAD_DIRECT ? TARN_ROAD_DIRECT
+						  : TARN_ROAD_AUTO,
+		    ROAD_FS_LOCAL) < 0)
 		return 0;
-	return align;
+	f->road.end = job->file_offset + job->size;
+	/* Powers of two: the larger serves both. */
+	align = MAX(f->road.align.offset, f->road.align.memory);
+	return align && congruent(job, align) ? align : 0;
 }
 
 static int take_files(struct tarn_fill *f, const struct tarn_fill_job *job)
@@ -155,7 +161,7 @@ int tarn_fill_new(struct tarn_io *io, const struct tarn_fill_job *job,
 		return tarn_fail(ENOMEM, "no memory for a fill");
 	f->io = io;
 	f->direct_file = f->buffered_file = -1;
-	f->align = choose_road(job);
+	f->align = choose_road(f, job);
 	f->direct = f->align > 0;
 	f->begin = f->next = job->file_offset;
 	f->end = job->file_offset + job->size;

@@ -6,6 +6,7 @@
 #include <assert.h>
 
 #include "lib/io/fill.h"
+#include "lib/io/road.h"
 
 /*
  * A part of the range, at most TARN_IO_REQUEST long and inside one segment. It
@@ -25,6 +26,8 @@ struct tarn_fill {
 	struct tarn_io *io;
 	int direct_file, buffered_file; /* slots of the engine, or -1 */
 	bool direct, registered, cancelled;
+	bool went_buffered; /* some bytes did, though they could be direct */
+	struct road road;
 	uint32_t align;	     /* of direct reads */
 	uint64_t begin, end; /* the wanted range of the file */
 	uint64_t next;	     /* pieces are cut up to here */

@@ -20,6 +20,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
+#include "lib/io/road.h"
 #include "lib/store/body.h"
 #include "shm/table.h"
 #include "shm/wire.h"
@@ -144,8 +145,10 @@ int load_request_make(
 		load_request_free(&request);
 		return r;
 	}
-	/* Refused by tmpfs, FUSE and others: then the buffered one it is. */
-	request.fds[1] = reopen(tarn_file_fd(file), O_DIRECT);
+	/* Only a disk of this machine is better read directly. The daemon does
+	 * not ask the file system what it is: it might not answer. */
+	if (road_file_system(request.fds[0]) == ROAD_FS_LOCAL)
+		request.fds[1] = reopen(tarn_file_fd(file), O_DIRECT);
 	request.n_fds = request.fds[1] < 0 ? 1 : 2;
 	*ret = request;
 	return 0;
