@@ -3,7 +3,8 @@
 #
 #	layout/  how to walk bytes: pure values, no storage, no allocation
 #	number/  an element as bits and as a number; runs of them converted
-#	move/    from memory to memory: the nest of loops that two layouts make
+#	move/    from memory to memory: the nest of loops that two layouts make,
+#		and what walks it: runs, tiles, vectors
 #	tensor/  a storage and a layout: elements, copies, printing
 #	file/    safetensors and .npy, parsed; their heads, written
 #	io/      the engines that fill memory from files
@@ -49,8 +50,18 @@ lib_libcore_la_SOURCES = \
 	lib/number/minifloat.c \
 	lib/number/number.c \
 	lib/number/number.h \
+	lib/move/bytes.c \
+	lib/move/bytes.h \
 	lib/move/nest.c \
 	lib/move/nest.h \
+	lib/move/raw.c \
+	lib/move/raw.h \
+	lib/move/raw_elements.c \
+	lib/move/raw_pair.c \
+	lib/move/raw_shuffle.c \
+	lib/move/simd.c \
+	lib/move/simd.h \
+	lib/move/simd_avx2.c \
 	lib/tensor/create.c \
 	lib/tensor/decimal.c \
 	lib/tensor/decimal.h \

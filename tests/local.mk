@@ -208,6 +208,7 @@ tests_restart_storm_SOURCES = tests/restart_storm.c $(RESTART_KIT)
 
 # Tensors.
 check_PROGRAMS += \
+	tests/move_bytes \
 	tests/nest \
 	tests/convert \
 	tests/number \
@@ -217,6 +218,7 @@ check_PROGRAMS += \
 	tests/tensor_create \
 	$(NULL)
 TESTS += \
+	tests/move_bytes \
 	tests/nest \
 	tests/convert \
 	tests/number \
@@ -226,6 +228,8 @@ TESTS += \
 	tests/tensor_create \
 	$(NULL)
 tests_convert_CFLAGS = $(AM_CFLAGS) $(TARN_VECTOR_CFLAGS)
+MOVE_KIT = tests/move_kit.c tests/move_kit.h
+tests_move_bytes_SOURCES = tests/move_bytes.c $(MOVE_KIT)
 check_PROGRAMS += tests/print tests/print_tool
 TESTS += tests/print tests/print_numpy.py
 dist_check_SCRIPTS += tests/print_numpy.py

@@ -8,11 +8,6 @@
  */
 #include "lib/move/nest.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "lib/number/number.h"
-
 struct loop {
 	int64_t extent, dst, src, channel;
 };
@@ -115,19 +110,31 @@ void nest_plan(struct nest *nest, const struct tarn_layout *dst,
 	*nest = (struct nest) {
 		.dst_dtype = dst->dtype,
 		.src_dtype = src->dtype,
+		.n = src->ndim,
 		.dst0 = dst->offset,
 		.src0 = src->offset,
 	};
-	for (int i = 0; i < src->ndim; i++)
-		if (src->shape[i] == 0)
-			nest->empty = true;
-	for (int i = 0; i < src->ndim && !nest->empty; i++) {
+	for (int i = 0; i < src->ndim; i++) {
 		struct loop loop = {
 			.extent = src->shape[i],
 			.dst = dst->stride[i],
 			.src = src->stride[i],
 			.channel = i == channel_dim,
 		};
+
+		put(nest, i, &loop);
+		nest->empty |= loop.extent == 0;
+	}
+	nest_tidy(nest, order);
+}
+
+void nest_tidy(struct nest *nest, enum nest_order order)
+{
+	int n = nest->empty ? 0 : nest->n;
+
+	nest->n = 0;
+	for (int i = 0; i < n; i++) {
+		struct loop loop = get(nest, i);
 
 		if (loop.extent == 1)
 			continue;
@@ -217,87 +224,4 @@ int nest_walk(const struct nest *nest,
 		row.src += nest->src[i];
 		row.channel += nest->channel[i];
 	}
-}
-
-struct copy {
-	int dtype, bits;
-	char *dst;
-	const char *src;
-};
-
-/* Elements of whole bytes; memcpy because nothing need be aligned. */
-#define COPY_ROW(size)                                                         \
-	do {                                                                   \
-		for (int64_t i = 0; i < row->count; i++) {                     \
-			memcpy(d, s, size);                                    \
-			d += row->dst_stride * (size);                         \
-			s += row->src_stride * (size);                         \
-		}                                                              \
-	} while (0)
-
-static void copy_bytes(const struct copy *c, const struct nest_row *row)
-{
-	int64_t size = c->bits / 8;
-	char *d = c->dst + row->dst * size;
-	const char *s = c->src + row->src * size;
-
-	if (row->dst_stride == 1 && row->src_stride == 1) {
-		memcpy(d, s, (size_t)(row->count * size));
-		return;
-	}
-	switch (size) {
-	case 1:
-		COPY_ROW(1);
-		break;
-	case 2:
-		COPY_ROW(2);
-		break;
-	case 4:
-		COPY_ROW(4);
-		break;
-	default:
-		COPY_ROW(8);
-		break;
-	}
-}
-
-/* Elements smaller than bytes: whole bytes where the run has them. */
-static void copy_bits(const struct copy *c, const struct nest_row *row)
-{
-	int64_t at_dst = row->dst * c->bits, at_src = row->src * c->bits;
-	int64_t pack = tarn_dtype_pack(c->dtype), done = 0;
-
-	if (row->dst_stride == 1 && row->src_stride == 1 && at_dst % 8 == 0 &&
-		at_src % 8 == 0) {
-		done = row->count - row->count % pack;
-		memcpy(c->dst + at_dst / 8, c->src + at_src / 8,
-			(size_t)(done * c->bits / 8));
-	}
-	for (int64_t i = done; i < row->count; i++)
-		number_store(c->dtype, c->dst, row->dst + i * row->dst_stride,
-			number_load(c->dtype, c->src,
-				row->src + i * row->src_stride));
-}
-
-static int copy_row(void *arg, const struct nest_row *row)
-{
-	const struct copy *c = arg;
-
-	if (c->bits % 8 == 0)
-		copy_bytes(c, row);
-	else
-		copy_bits(c, row);
-	return 0;
-}
-
-void nest_copy(const struct nest *nest, void *dst, const void *src)
-{
-	struct copy c = {
-		.dtype = nest->dst_dtype,
-		.bits = tarn_dtype_bits(nest->dst_dtype),
-		.dst = dst,
-		.src = src,
-	};
-
-	nest_walk(nest, copy_row, &c);
 }

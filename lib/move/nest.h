@@ -36,6 +36,10 @@ enum nest_order { NEST_BY_DST, NEST_BY_SRC };
 void nest_plan(struct nest *nest, const struct tarn_layout *dst,
 	const struct tarn_layout *src, int channel_dim, enum nest_order order);
 
+/* Drops loops of one step, orders and fuses: for nests that were made by hand
+ * or planned in the other order. */
+void nest_tidy(struct nest *nest, enum nest_order order);
+
 /* Steps first .. first + count - 1 of loop level, which becomes the outermost,
  * with all loops inside it. The loops outside stand at index. ret may be nest;
  * what the loops say stays as it is, a loop of one step is kept. */
@@ -51,7 +55,3 @@ void nest_span(const struct nest *nest, enum nest_side side, int64_t *ret_first,
  * that. */
 int nest_walk(const struct nest *nest,
 	int (*fn)(void *arg, const struct nest_row *row), void *arg);
-
-/* Copies from memory to memory, with one dtype on both sides; the addresses
- * are of element 0. */
-void nest_copy(const struct nest *nest, void *dst, const void *src);

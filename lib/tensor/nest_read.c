@@ -12,7 +12,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/number/number.h"
+#include "lib/move/bytes.h"
 
 /* Large enough that a read is dominated by its bytes, small beside the
  * memory of any job. Picked, not tuned. */
@@ -88,7 +88,7 @@ static int read_window(const struct reader *rd, const struct nest *nest,
 	if (r < 0)
 		return r;
 	moved.src0 -= from;
-	nest_copy(&moved, rd->dst, rd->window);
+	move_nest(&moved, rd->dst, rd->window);
 	return 0;
 }
 

@@ -7,6 +7,7 @@
 #include "lib/tensor/tensor.h"
 
 #include "base/fail.h"
+#include "lib/move/bytes.h"
 #include "lib/move/nest.h"
 #include "lib/tensor/nest_read.h"
 
@@ -60,7 +61,7 @@ int tarn_tensor_ravel(const tarn_tensor *tensor, enum tarn_order order,
 		return nest_read(&nest, buf, tensor->storage, tensor->base);
 	}
 	nest_plan(&nest, &dst, &tensor->layout, -1, NEST_BY_DST);
-	nest_copy(&nest, buf, tarn_tensor_origin(tensor));
+	move_nest(&nest, buf, tarn_tensor_origin(tensor));
 	return 0;
 }
 
@@ -77,7 +78,7 @@ int tarn_tensor_unravel(tarn_tensor *tensor, enum tarn_order order,
 		return r;
 	src = packed(&tensor->layout, order);
 	nest_plan(&nest, &tensor->layout, &src, -1, NEST_BY_DST);
-	nest_copy(&nest, tarn_tensor_origin(tensor), buf);
+	move_nest(&nest, tarn_tensor_origin(tensor), buf);
 	return 0;
 }
 

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Moving bytes that mean nothing: elements of some size, in loops whose
+ * strides are in bytes. A nest with one dtype on both sides becomes this.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "lib/move/nest.h"
+#include "lib/move/simd.h"
+
+/* In loops, by dst: the larger strides first, none negative. */
+struct raw {
+	int n;
+	bool large; /* past the cache, see move.h */
+	int64_t size;
+	int64_t extent[TARN_MAX_NDIM];
+	int64_t dst[TARN_MAX_NDIM];
+	int64_t src[TARN_MAX_NDIM];
+};
+
+/* What the two innermost loops are done by. */
+enum raw_way {
+	RAW_RUN,	/* memcpy */
+	RAW_FILL,	/* one element, again and again */
+	RAW_TRANSPOSE,	/* tiles of rows and columns */
+	RAW_CHANNELS,	/* a few elements taken from each group (x[..., c]) */
+	RAW_INTERLEAVE, /* a few rows woven into groups */
+	RAW_SWAP,	/* the order inside of each group turned round */
+	RAW_REVERSE,	/* a row backwards */
+	RAW_ELEMENTS,	/* one by one */
+	RAW_WAYS,
+};
+extern const char *const raw_way_name[RAW_WAYS];
+
+/*
+ * Two loops: rows, of elements near each other in dst, and columns, whose
+ * elements are near each other in src. (Row i of src becomes column i of dst.)
+ */
+struct raw_pair {
+	const struct simd *simd;
+	enum raw_way way;
+	bool large;
+	int64_t size;
+	int64_t rows, row_dst, row_src;
+	int64_t cols, col_dst, col_src;
+	struct shuffle shuffle; /* CHANNELS to REVERSE */
+};
+
+/* Chooses the way of a pair whose loops are set. */
+void raw_pair_plan(struct raw_pair *pair);
+void raw_pair_run(const struct raw_pair *pair, char *dst, const char *src);
+
+/* The way's loop, without blocks: rows x cols from the given place on; dst
+ * columns may lie elsewhere than pair says. */
+void raw_fill(const struct raw_pair *pair, char *dst, int64_t col_dst,
+	const char *src, int64_t rows, int64_t cols);
+
+/* For raw_fill: CHANNELS to REVERSE, as far as vectors reach, then the rest. */
+bool raw_shuffle_plan(struct raw_pair *pair);
+void raw_shuffle(const struct raw_pair *pair, char *dst, int64_t col_dst,
+	const char *src, int64_t rows, int64_t cols);
+
+/* One by one. */
+void raw_elements(const struct raw_pair *pair, char *dst, int64_t col_dst,
+	const char *src, int64_t rows, int64_t cols);
+
+/* All of it; the addresses are of the first elements. Returns the way. */
+enum raw_way raw_run(const struct raw *raw, char *dst, const char *src);

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The few inner loops for which the compiler is told what the CPU has. One
+ * table of them in plain C, one per instruction set; which is used is decided
+ * once. Addresses need no alignment, strides are in bytes.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A line of the cache, of both architectures' CPUs that matter. */
+#define LINE 64
+
+/* Elements of 1 << k bytes, k below this, are transposed by tiles. */
+#define SIMD_SIZES 5
+
+/* Where 16 bytes of an output group come from: from which byte of each input
+ * vector, or 0x80 for none. */
+struct shuffle {
+	int inputs, outputs; /* 1 to 4 vectors of 16 bytes */
+	uint8_t from[4][4][16];
+	/* Vectors of one group are step apart, groups follow after advance. */
+	ptrdiff_t dst_step, dst_advance;
+	ptrdiff_t src_step, src_advance;
+};
+
+struct simd {
+	/* One tile: rows[k] rows of src with cols[k] elements each become
+	 * cols[k] rows of dst. */
+	uint8_t rows[SIMD_SIZES], cols[SIMD_SIZES];
+	void (*transpose[SIMD_SIZES])(char *dst, ptrdiff_t dst_stride,
+		const char *src, ptrdiff_t src_stride);
+	/* Returns how many groups it has done, none where it cannot. */
+	int64_t (*shuffle)(const struct shuffle *how, char *dst,
+		const char *src, int64_t groups);
+	/* Like memcpy, but past the cache; then, once, the fence. */
+	void (*stream)(void *dst, const void *src, size_t size);
+	void (*fence)(void);
+};
+
+const struct simd *simd_portable(void);
+const struct simd *simd_avx2(void); /* NULL where the CPU has none */
+
+/* The best one that runs here. */
+const struct simd *simd_get(void);
+
+/* From here on the portable one, or the best again: for tests. */
+void simd_force_portable(bool on);

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The inner loops for AVX2.
+ *
+ * Transposes: n rows of n elements fill 16 bytes each; interleaving rows i and
+ * i + n / 2, log2(n) times over, is a transpose. The upper halves of the
+ * registers do the same for the n rows that follow, so that each column leaves
+ * as 32 bytes.
+ *
+ * Shuffles: 16 bytes of output are picked from up to four inputs and merged;
+ * again the upper half works on the next group.
+ */
+#include "lib/move/simd.h"
+
+#ifdef __x86_64__
+
+#include <immintrin.h>
+#include <string.h>
+
+#define AVX2 __attribute__((__target__("avx2")))
+#define INLINE                                                                 \
+	static inline __attribute__((__target__("avx2"), __always_inline__))
+
+/* The same 16 bytes' worth of two places, one above the other. */
+INLINE __m256i load_two(const char *low, const char *high)
+{
+	__m256i v =
+		_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)low));
+
+	return _mm256_inserti128_si256(
+		v, _mm_loadu_si128((const __m128i *)high), 1);
+}
+
+INLINE void store_two(char *low, char *high, __m256i v)
+{
+	_mm_storeu_si128((__m128i *)low, _mm256_castsi256_si128(v));
+	_mm_storeu_si128((__m128i *)high, _mm256_extracti128_si256(v, 1));
+}
+
+#define TRANSPOSE(size, n, stages, low, high)                                  \
+	AVX2 static void transpose_##size(char *dst, ptrdiff_t dst_stride,     \
+		const char *src, ptrdiff_t src_stride)                         \
+	{                                                                      \
+		__m256i a[n], b[n];                                            \
+                                                                               \
+		_Pragma("GCC unroll 16") for (int i = 0; i < (n); i++) a[i] =  \
+			load_two(src + i * src_stride,                         \
+				src + (i + (n)) * src_stride);                 \
+		_Pragma("GCC unroll 4") for (int s = 0; s < (stages); s++)     \
+		{                                                              \
+			_Pragma("GCC unroll 8") for (int i = 0; i < (n) / 2;   \
+						     i++)                      \
+			{                                                      \
+				b[2 * i] = low(a[i], a[i + (n) / 2]);          \
+				b[2 * i + 1] = high(a[i], a[i + (n) / 2]);     \
+			}                                                      \
+			_Pragma("GCC unroll 16") for (int i = 0; i < (n); i++) \
+				a[i] = b[i];                                   \
+		}                                                              \
+		_Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)         \
+			_mm256_storeu_si256(                                   \
+				(__m256i *)(dst + i * dst_stride), a[i]);      \
+	}
+
+TRANSPOSE(1, 16, 4, _mm256_unpacklo_epi8, _mm256_unpackhi_epi8)
+TRANSPOSE(2, 8, 3, _mm256_unpacklo_epi16, _mm256_unpackhi_epi16)
+TRANSPOSE(4, 4, 2, _mm256_unpacklo_epi32, _mm256_unpackhi_epi32)
+TRANSPOSE(8, 2, 1, _mm256_unpacklo_epi64, _mm256_unpackhi_epi64)
+
+AVX2 static void transpose_16(
+	char *dst, ptrdiff_t dst_stride, const char *src, ptrdiff_t src_stride)
+{
+	for (int i = 0; i < 4; i++)
+		for (int j = 0; j < 4; j += 2)
+			_mm256_storeu_si256(
+				(__m256i *)(dst + i * dst_stride + j * 16),
+				load_two(src + j * src_stride + i * 16,
+					src + (j + 1) * src_stride + i * 16));
+}
+
+INLINE int64_t shuffle_all(const struct shuffle *how, char *dst,
+	const char *src, int64_t groups, int inputs, int outputs)
+{
+	__m256i from[4][4], in[4];
+	int64_t g = 0;
+
+	for (int o = 0; o < outputs; o++)
+		for (int i = 0; i < inputs; i++)
+			from[o][i] = load_two((const char *)how->from[o][i],
+				(const char *)how->from[o][i]);
+	for (; g + 2 <= groups; g += 2) {
+		const char *s = src + g * how->src_advance;
+		char *d = dst + g * how->dst_advance;
+
+		_Pragma("GCC unroll 4") for (int i = 0; i < inputs; i++) in[i] =
+			load_two(s + i * how->src_step,
+				s + i * how->src_step + how->src_advance);
+		_Pragma("GCC unroll 4") for (int o = 0; o < outputs; o++)
+		{
+			__m256i v = _mm256_shuffle_epi8(in[0], from[o][0]);
+
+			_Pragma("GCC unroll 4") for (int i = 1; i < inputs; i++)
+				v = _mm256_or_si256(v,
+					_mm256_shuffle_epi8(in[i], from[o][i]));
+			store_two(d + o * how->dst_step,
+				d + o * how->dst_step + how->dst_advance, v);
+		}
+	}
+	return g;
+}
+
+#define COUNTS(inputs, outputs)                                                \
+	case (inputs)*8 + (outputs):                                           \
+		return shuffle_all(how, dst, src, groups, inputs, outputs)
+
+AVX2 static int64_t shuffle(
+	const struct shuffle *how, char *dst, const char *src, int64_t groups)
+{
+	switch (how->inputs * 8 + how->outputs) {
+		COUNTS(2, 1);
+		COUNTS(2, 2);
+		COUNTS(3, 1);
+		COUNTS(3, 2);
+		COUNTS(3, 3);
+		COUNTS(4, 1);
+		COUNTS(4, 2);
+		COUNTS(4, 3);
+		COUNTS(4, 4);
+	}
+	return 0;
+}
+
+/* Stores that are not whole lines would be read, changed and written: the
+ * ends go through the cache. */
+AVX2 static void stream(void *dst, const void *src, size_t size)
+{
+	size_t head = (LINE - (uintptr_t)dst % LINE) % LINE;
+	const char *s = src;
+	char *d = dst;
+
+	if (size < head + LINE) {
+		memcpy(d, s, size);
+		return;
+	}
+	if (head)
+		memcpy(d, s, head);
+	for (size -= head, d += head, s += head; size >= LINE;
+		size -= LINE, d += LINE, s += LINE) {
+		__m256i low = _mm256_loadu_si256((const __m256i *)s);
+		__m256i high = _mm256_loadu_si256((const __m256i *)(s + 32));
+
+		_mm256_stream_si256((__m256i *)d, low);
+		_mm256_stream_si256((__m256i *)(d + 32), high);
+	}
+	if (size)
+		memcpy(d, s, size);
+}
+
+static void fence(void)
+{
+	_mm_sfence();
+}
+
+const struct simd *simd_avx2(void)
+{
+	static const struct simd simd = {
+		.rows = {32, 16, 8, 4, 4},
+		.cols = {16, 8, 4, 2, 4},
+		.transpose = {transpose_1, transpose_2, transpose_4,
+			transpose_8, transpose_16},
+		.shuffle = shuffle,
+		.stream = stream,
+		.fence = fence,
+	};
+
+	return __builtin_cpu_supports("avx2") ? &simd : NULL;
+}
+
+#else
+
+const struct simd *simd_avx2(void)
+{
+	return NULL;
+}
+
+#endif
