@@ -2,6 +2,7 @@
 
 EXTRA_PROGRAMS = \
 	bench/clients \
+	bench/convert \
 	bench/fill \
 	bench/lease \
 	bench/load \
@@ -14,6 +15,7 @@ EXTRA_PROGRAMS = \
 	$(NULL)
 # Those that look inside link the core, the others what a user links.
 bench_clients_LDADD = lib/libcore.la
+bench_convert_LDADD = lib/libcore.la
 bench_fill_LDADD = lib/libcore.la
 bench_lease_LDADD = lib/libcore.la
 bench_load_LDADD = lib/libtarn.la
@@ -28,6 +30,7 @@ CLEANFILES += $(EXTRA_PROGRAMS)
 # BENCHES: scripts that are given no argument and run in the build folder.
 BENCHES = \
 	bench/clients.sh \
+	bench/convert.sh \
 	bench/fill.sh \
 	bench/lease.sh \
 	bench/load.sh \

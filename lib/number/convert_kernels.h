@@ -6,7 +6,7 @@
  *
  *	CONVERT_SET		the name of the set that is defined
  *	CONVERT_LINKAGE		static, or nothing
- *	CONVERT_OWN_F16		if it brings load_f16 and store_f16 itself
+ *	CONVERT_OWN		if it brings some steps itself: those behind #ifndef
  *
  * Small floats are a sign, an exponent and a mantissa, as in F32. Decoding
  * shifts them into place and adds the difference of the biases; encoding
@@ -242,20 +242,22 @@ ALWAYS f64 even_f64(f64 x)
 	return a < 0x1p52 ? whole : x;
 }
 
+/* Few do not fit, and no vector has this instruction before AVX-512: a branch
+ * that is foreseen costs less than a clamp. */
 ALWAYS i64 to_i64(f64 x)
 {
-	i64 inside;
-
-	/* The largest F64 below 2^63 is 1024 less. */
-	inside = (i64)clamp_f64(x, -0x1p63, 0x1.fffffffffffffp62);
-	return x >= 0x1p63 ? INT64_MAX : inside;
+	if (__builtin_expect(x >= -0x1p63 && x < 0x1p63, 1))
+		return (i64)x;
+	if (x != x)
+		return 0;
+	return x < 0 ? INT64_MIN : INT64_MAX;
 }
 
 ALWAYS u64 to_u64(f64 x)
 {
-	u64 inside = (u64)clamp_f64(x, 0, 0x1.fffffffffffffp63);
-
-	return x >= 0x1p64 ? UINT64_MAX : inside;
+	if (__builtin_expect(x > -1 && x < 0x1p64, 1))
+		return (u64)x;
+	return x > 0 ? UINT64_MAX : 0;
 }
 
 ALWAYS i64 clamp_i64(i64 x, i64 low, i64 high)
@@ -271,15 +273,15 @@ STEP(load_u8, f32, u8, x)
 STEP(load_i8, f32, i8, x)
 STEP(load_u16, f32, u16, x)
 STEP(load_i16, f32, i16, x)
+STEP(load_e5m2fnuz, f32, u8, decode(x, e5m2fnuz))
+STEP(load_e8m0, u32, u8, from_e8m0(x))
+#ifndef CONVERT_OWN
 STEP(load_f4, f32, u8, decode(x, f4))
 STEP(load_e2m3, f32, u8, decode(x, e2m3))
 STEP(load_e3m2, f32, u8, decode(x, e3m2))
 STEP(load_e5m2, f32, u8, decode(x, e5m2))
 STEP(load_e4m3, f32, u8, decode(x, e4m3))
 STEP(load_e4m3fnuz, f32, u8, decode(x, e4m3fnuz))
-STEP(load_e5m2fnuz, f32, u8, decode(x, e5m2fnuz))
-STEP(load_e8m0, u32, u8, from_e8m0(x))
-#ifndef CONVERT_OWN_F16
 STEP(load_f16, f32, u16, decode(x, f16))
 #endif
 STEP(load_bf16, u32, u16, (u32)x << 16)
@@ -303,12 +305,8 @@ STEP(u64_to_i64, i64, u64, x > INT64_MAX ? INT64_MAX : x)
 #define EVEN_F32(low, high) (i32) even_f32(clamp_f32(x, low, high))
 
 STEP(store_bool, u8, f32, x != 0)
-STEP(cut_u8, u8, f32, CUT_F32(0, 255))
-STEP(cut_i8, i8, f32, CUT_F32(-128, 127))
 STEP(cut_u16, u16, f32, CUT_F32(0, 65535))
 STEP(cut_i16, i16, f32, CUT_F32(-32768, 32767))
-STEP(even_u8, u8, f32, EVEN_F32(0, 255))
-STEP(even_i8, i8, f32, EVEN_F32(-128, 127))
 STEP(even_u16, u16, f32, EVEN_F32(0, 65535))
 STEP(even_i16, i16, f32, EVEN_F32(-32768, 32767))
 STEP(store_f4, u8, f32, encode(x, f4))
@@ -319,7 +317,11 @@ STEP(store_e4m3, u8, f32, encode(x, e4m3))
 STEP(store_e4m3fnuz, u8, f32, encode(x, e4m3fnuz))
 STEP(store_e5m2fnuz, u8, f32, encode(x, e5m2fnuz))
 STEP(store_e8m0, u8, f32, to_e8m0(x))
-#ifndef CONVERT_OWN_F16
+#ifndef CONVERT_OWN
+STEP(cut_u8, u8, f32, CUT_F32(0, 255))
+STEP(cut_i8, i8, f32, CUT_F32(-128, 127))
+STEP(even_u8, u8, f32, EVEN_F32(0, 255))
+STEP(even_i8, i8, f32, EVEN_F32(-128, 127))
 STEP(store_f16, u16, f32, encode(x, f16))
 #endif
 STEP(store_bf16, u16, f32, to_bf16(x))
@@ -346,18 +348,19 @@ STEP(i64_to_u32, u32, i64, clamp_i64(x, 0, UINT32_MAX))
 STEP(i64_to_i32, i32, i64, clamp_i64(x, INT32_MIN, INT32_MAX))
 STEP(i64_to_u64, u64, i64, clamp_i64(x, 0, INT64_MAX))
 
-/* ---- packs ---------------------------------------------------------- */
+/* ---- packs: n is a multiple of theirs, as layouts have it ------------- */
 
 static void unpack_f4(void *restrict dst, const void *restrict src, size_t n)
 {
 	const u8 *from = src;
 	u8 *to = dst;
 
-	for (size_t i = 0; i < n; i++)
-		to[i] = from[i / 2] >> (i % 2 * 4) & 0xf;
+	for (size_t i = 0; i < n / 2; i++) {
+		to[2 * i] = from[i] & 0xf;
+		to[2 * i + 1] = from[i] >> 4;
+	}
 }
 
-/* n is a multiple of the pack, as layouts have it. */
 static void pack_f4(void *restrict dst, const void *restrict src, size_t n)
 {
 	const u8 *from = src;
