@@ -357,6 +357,7 @@ tests_fail_library_SOURCES = tests/fail_library.c $(FAIL_KIT)
 
 # Files.
 check_PROGRAMS += \
+	tests/file_map \
 	tests/file_tool \
 	tests/head \
 	tests/fuzz_files \
@@ -368,6 +369,7 @@ check_PROGRAMS += \
 	$(NULL)
 dist_check_SCRIPTS += tests/make_checkpoint.py tests/npy_numpy.py
 TESTS += \
+	tests/file_map \
 	tests/fuzz_files \
 	tests/make_checkpoint.py \
 	tests/head \
@@ -377,6 +379,11 @@ TESTS += \
 	tests/safetensors \
 	tests/safetensors_cases \
 	tests/safetensors_plain \
+	$(NULL)
+tests_file_map_SOURCES = \
+	tests/file_bytes.c \
+	tests/file_bytes.h \
+	tests/file_map.c \
 	$(NULL)
 tests_fuzz_files_SOURCES = \
 	tests/file_bytes.c \

@@ -190,6 +190,7 @@ static int open_consume_fd(int fd, const char *path, tarn_file **ret)
 		return file_no_memory("an open file");
 	}
 	atomic_init(&file->refs, 1);
+	atomic_init(&file->mapped, NULL);
 	file->fd = fd;
 	file->path = arena_text(&file->arena, path, strlen(path));
 	if (!file->path)
@@ -271,6 +272,9 @@ tarn_file *tarn_file_unref(tarn_file *file)
 	 */
 	if (atomic_fetch_sub_explicit(&file->refs, 1, memory_order_acq_rel) > 1)
 		return NULL;
+	/* Relaxed: nobody else has the file any more. */
+	tarn_storage_unref(
+		atomic_load_explicit(&file->mapped, memory_order_relaxed));
 	tarn_storage_unref(file->storage);
 	fd_close(file->fd);
 	free(file->tensors);

@@ -37,6 +37,7 @@ struct tarn_file {
 	size_t pair_count;
 	struct name_index index;
 	tarn_storage *storage; /* the data range; all tensors share it */
+	tarn_storage *_Atomic mapped; /* the same, mapped; NULL: nobody asked */
 	struct arena arena;
 };
 
@@ -57,6 +58,11 @@ struct tarn_file_tensor *file_add_tensor(struct tarn_file *file,
 /* Enters all names, once the tensors are in their order. -EBADMSG: two have
  * the same. */
 int file_index(struct tarn_file *file);
+
+/* The tensor of that name. -ENOENT, with a sentence that does not name the
+ * file. */
+int file_find(const struct tarn_file *file, const char *name,
+	const struct tarn_file_tensor **ret);
 
 /* "The header names ... twice". -EBADMSG. */
 int file_named_twice(const char *name, size_t size);

@@ -140,20 +140,29 @@ int tarn_file_layout(
 	return r < 0 ? tarn_fail_prefix(r, "tensor '%s': ", shown) : 0;
 }
 
-int tarn_file_tensor(tarn_file *file, const char *name, tarn_tensor **ret)
+int file_find(const struct tarn_file *file, const char *name,
+	const struct tarn_file_tensor **ret)
 {
 	const struct tarn_file_tensor *tensor = tarn_file_find(file, name);
 	char shown[FILE_TEXT_MAX];
-	struct tarn_layout layout;
-	int r;
 
 	if (!tensor)
 		return tarn_fail(ENOENT,
-			"%s: there is no tensor '%s' among its "
-			"%zu; tarn info lists them",
-			file->path, file_clean(name, strlen(name), shown),
-			file->count);
-	r = tarn_file_layout(tensor, &layout);
+			"there is no tensor '%s' among its %zu; tarn info "
+			"lists them",
+			file_clean(name, strlen(name), shown), file->count);
+	*ret = tensor;
+	return 0;
+}
+
+int tarn_file_tensor(tarn_file *file, const char *name, tarn_tensor **ret)
+{
+	const struct tarn_file_tensor *tensor;
+	struct tarn_layout layout;
+	int r = file_find(file, name, &tensor);
+
+	if (r >= 0)
+		r = tarn_file_layout(tensor, &layout);
 	if (r >= 0)
 		r = tarn_tensor_new(file->storage,
 			tensor->file_offset - file->data_offset, &layout, ret);

@@ -87,7 +87,7 @@ int tarn_store_populate(
 	struct job job = {0};
 	int r;
 
-	if (!data)
+	if (!storage_by_address(tensor->storage))
 		return tarn_fail(EINVAL,
 			"populate: the tensor is in a file; load it first");
 	if (threads < 0)

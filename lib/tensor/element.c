@@ -30,11 +30,10 @@ static int load_from_file(
 int tarn_tensor_load(
 	const tarn_tensor *tensor, int64_t element, uint64_t *ret_raw)
 {
-	const void *origin = tarn_tensor_origin(tensor);
-
-	if (!origin)
+	if (!storage_by_address(tensor->storage))
 		return load_from_file(tensor, element, ret_raw);
-	*ret_raw = number_load(tensor->layout.dtype, origin, element);
+	*ret_raw = number_load(
+		tensor->layout.dtype, tarn_tensor_origin(tensor), element);
 	return 0;
 }
 

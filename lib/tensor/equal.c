@@ -62,10 +62,10 @@ static bool same_shape(const struct tarn_layout *a, const struct tarn_layout *b)
 	       !memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0]));
 }
 
-/* The tensor itself, or its values where it has no address. */
+/* The tensor itself, or its values where it is in a file. */
 static int in_memory(const tarn_tensor *tensor, tarn_tensor **ret)
 {
-	if (!tensor->storage->data)
+	if (!storage_by_address(tensor->storage))
 		return tarn_tensor_clone(tensor, ret);
 	*ret = tarn_tensor_ref((tarn_tensor *)tensor);
 	return 0;

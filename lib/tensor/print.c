@@ -220,7 +220,7 @@ int tarn_tensor_format(const tarn_tensor *tensor, int64_t threshold, char **ret)
 	if (threshold == 0)
 		threshold = THRESHOLD;
 	/* All of a tensor in a file is better read at once. */
-	if (!tensor->storage->data &&
+	if (!storage_by_address(tensor->storage) &&
 		tarn_layout_numel(&tensor->layout) <= threshold) {
 		r = tarn_tensor_clone(tensor, &near);
 		if (r < 0)

@@ -56,7 +56,7 @@ int tarn_tensor_ravel(const tarn_tensor *tensor, enum tarn_order order,
 	if (r < 0 || tarn_layout_numel(&tensor->layout) == 0)
 		return r;
 	dst = packed(&tensor->layout, order);
-	if (!tensor->storage->data) {
+	if (!storage_by_address(tensor->storage)) {
 		nest_plan(&nest, &dst, &tensor->layout, -1, NEST_BY_SRC);
 		return nest_read(&nest, buf, tensor->storage, tensor->base);
 	}

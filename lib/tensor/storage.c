@@ -126,7 +126,7 @@ int tarn_storage_read(
 			(unsigned long long)storage->size);
 	if (size == 0)
 		return 0;
-	if (!storage->data)
+	if (!storage_by_address(storage))
 		return storage->read(storage, offset, buf, size);
 	memcpy(buf, (const char *)storage->data + offset, size);
 	return 0;

@@ -24,8 +24,9 @@ struct tarn_storage {
 	atomic_bool writable;
 	uint64_t size; /* bytes */
 	void *data;    /* NULL: no address, see read */
-	/* Reads size bytes at offset; the range was checked. Only for storages
-	 * without an address. 0 or a failure that was told. */
+	/* Reads size bytes at offset; the range was checked. For storages
+	 * without an address, or with one that may fail. 0 or a failure that
+	 * was told. */
 	int (*read)(const struct tarn_storage *storage, uint64_t offset,
 		void *buf, uint64_t size);
 	void (*_Atomic release)(void *arg); /* may be NULL */
@@ -42,6 +43,17 @@ int tarn_storage_new(enum tarn_storage_kind kind, void *data, uint64_t size,
 void tarn_storage_init(tarn_storage *storage, enum tarn_storage_kind kind,
 	void *data, uint64_t size, bool writable, void (*release)(void *arg),
 	void *arg);
+
+/*
+ * May the library itself read it by its address? Not what is mapped of a file:
+ * when the file shrinks, a load there is SIGBUS, which a library must not
+ * bring upon its user; pread can say so. Ask this, not whether there is an
+ * address, before you read.
+ */
+static inline bool storage_by_address(const tarn_storage *storage)
+{
+	return storage->data && !storage->read;
+}
 
 /* Bytes offset .. offset + size - 1, wherever the storage is. */
 int tarn_storage_read(const tarn_storage *storage, uint64_t offset, void *buf,

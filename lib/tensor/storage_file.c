@@ -42,7 +42,11 @@ static int reopen(int fd, int flags)
 
 const struct storage_file *storage_file(const tarn_storage *storage)
 {
-	return storage->kind == TARN_STORAGE_FILE ? storage->arg : NULL;
+	enum tarn_storage_kind kind = storage->kind;
+
+	return kind == TARN_STORAGE_FILE || kind == TARN_STORAGE_MAPPED
+		       ? storage->arg
+		       : NULL;
 }
 
 int storage_file_direct(const tarn_storage *storage)
@@ -141,7 +145,7 @@ int storage_file_read(const struct tarn_storage *storage, uint64_t offset,
 			(unsigned long long)size, (unsigned long long)at,
 			tarn_errno_text((int)-n));
 	if ((uint64_t)n < size)
-		return tarn_fail(EIO,
+		return tarn_fail(ENODATA,
 			"file: it ends at byte %llu, where a tensor needs bytes"
 			" %llu to %llu: it has shrunk since it was opened",
 			(unsigned long long)(at + (uint64_t)n),

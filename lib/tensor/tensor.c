@@ -162,6 +162,7 @@ int tarn_tensor_check_writable(const tarn_tensor *tensor, const char *verb)
 		[TARN_STORAGE_BORROWED] = "this lent memory",
 		[TARN_STORAGE_SHARED] = "memory shared by a daemon",
 		[TARN_STORAGE_FILE] = "a tensor in a file",
+		[TARN_STORAGE_MAPPED] = "a mapped file",
 	};
 
 	if (tensor->storage->writable && tensor->storage->data)

@@ -22,7 +22,8 @@ int tarn_tensor_new_checked(tarn_storage *storage, uint64_t base,
 int tarn_tensor_alloc(int dtype, int ndim, const int64_t *shape,
 	tarn_tensor **ret);
 
-/* storage + base, to be indexed in elements; NULL for a tensor in a file. */
+/* storage + base, to be indexed in elements; NULL for a tensor in a file. Not
+ * to be read unless storage_by_address(). */
 static inline void *tarn_tensor_origin(const tarn_tensor *tensor)
 {
 	char *data = tensor->storage->data;

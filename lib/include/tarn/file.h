@@ -86,6 +86,24 @@ TARN_PUBLIC int tarn_file_layout(const struct tarn_file_tensor *tensor,
 TARN_PUBLIC int tarn_file_tensor(tarn_file *file, const char *name,
 	tarn_tensor **ret);
 
+enum tarn_map {
+	TARN_MAP_POPULATE = 1,	 /* read all of it now */
+	TARN_MAP_SEQUENTIAL = 2, /* read ahead much */
+	TARN_MAP_RANDOM = 4,	 /* read ahead nothing */
+};
+
+/*
+ * The tensor as a view of the file mapped into memory, read-only and shared
+ * with all who map or read it: it has an address, and no copy is made. The
+ * price: if the file shrinks, who touches its pages by that address gets
+ * SIGBUS. What the library itself reads, it reads with pread, and says
+ * -ENODATA. name NULL: a U8 tensor over the whole data range. A file is mapped
+ * once, however often this is called; flags (enum tarn_map, or 0) are advice
+ * for this tensor's bytes. -ENODEV, -ENOMEM.
+ */
+TARN_PUBLIC int tarn_file_map(tarn_file *file, const char *name, unsigned flags,
+	tarn_tensor **ret);
+
 #ifdef __cplusplus
 }
 #endif

@@ -29,6 +29,7 @@ enum tarn_storage_kind {
 	TARN_STORAGE_BORROWED = 2, /* memory that the caller lends */
 	TARN_STORAGE_SHARED = 3,   /* in a daemon's pool; read-only */
 	TARN_STORAGE_FILE = 4,	   /* a byte range of a file; no address */
+	TARN_STORAGE_MAPPED = 5,   /* a file, mapped: tarn_file_map */
 };
 
 /* ---- storages ------------------------------------------------------ */
