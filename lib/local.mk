@@ -118,6 +118,8 @@ lib_libcore_la_SOURCES = \
 	lib/save/replace.h \
 	lib/save/replace_commit.c \
 	lib/save/replace_path.c \
+	lib/copy/read_plan.c \
+	lib/copy/read_plan.h \
 	lib/store/address.c \
 	lib/store/autostart.c \
 	lib/store/autostart.h \

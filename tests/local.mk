@@ -210,6 +210,7 @@ tests_restart_storm_SOURCES = tests/restart_storm.c $(RESTART_KIT)
 check_PROGRAMS += \
 	tests/move_bytes \
 	tests/nest \
+	tests/read_plan \
 	tests/convert \
 	tests/number \
 	tests/storage \
@@ -220,6 +221,7 @@ check_PROGRAMS += \
 TESTS += \
 	tests/move_bytes \
 	tests/nest \
+	tests/read_plan \
 	tests/convert \
 	tests/number \
 	tests/storage \
