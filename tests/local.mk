@@ -229,6 +229,9 @@ TESTS += \
 	tests/tensor_copy \
 	tests/tensor_create \
 	$(NULL)
+check_PROGRAMS += tests/convert_tool
+dist_check_SCRIPTS += tests/convert_numpy.py
+TESTS += tests/convert_numpy.py
 tests_convert_CFLAGS = $(AM_CFLAGS) $(TARN_VECTOR_CFLAGS)
 MOVE_KIT = tests/move_kit.c tests/move_kit.h
 tests_move_bytes_SOURCES = tests/move_bytes.c $(MOVE_KIT)
