@@ -111,6 +111,7 @@ lib_libcore_la_SOURCES = \
 	lib/io/io.c \
 	lib/io/io.h \
 	lib/io/io_engine.h \
+	lib/io/io_plain.c \
 	lib/io/io_threads.c \
 	lib/io/road.c \
 	lib/io/road.h \

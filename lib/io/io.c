@@ -49,6 +49,29 @@ int tarn_io_new(int keep_fd, struct tarn_io **ret_io)
 	return r;
 }
 
+int tarn_io_new_named(const char *name, int keep_fd, struct tarn_io **ret_io)
+{
+	int r;
+
+	if (!name)
+		return tarn_io_new(keep_fd, ret_io);
+	if (!strcmp(name, "io_uring"))
+		return tarn_io_uring_new(keep_fd, ret_io);
+	if (!strcmp(name, "plain"))
+		r = tarn_io_plain_new(keep_fd, ret_io);
+	else if (!strcmp(name, "threads"))
+		r = tarn_io_threads_new(keep_fd, ret_io);
+	else
+		return tarn_fail(EINVAL,
+			"there is no I/O engine \"%.40s\"; it must be "
+			"io_uring or threads",
+			name);
+	if (r >= 0)
+		snprintf((*ret_io)->why, sizeof((*ret_io)->why),
+			"the engine \"%s\" was asked for", name);
+	return r;
+}
+
 struct tarn_io *tarn_io_free(struct tarn_io *io)
 {
 	if (io)

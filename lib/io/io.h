@@ -3,8 +3,9 @@
  * An engine moves byte ranges between files and memory, many at once.
  *
  * There are two, equal citizens behind this one face: io_uring, and a few
- * threads with pread and pwrite for where io_uring is refused (containers, old kernels).
- * The simple path:
+ * threads with pread and pwrite for where io_uring is refused (containers, old
+ * kernels). A third, plain pread and pwrite, is for a few small requests. The
+ * simple path:
  *
  *	tarn_io_new(-1, &io);
  *	file = tarn_io_add_file(io, fd);
@@ -81,6 +82,14 @@ struct tarn_io_request {
 int tarn_io_new(int keep_fd, struct tarn_io **ret_io) _must_check_;
 
 /*
+ * The engine of that name: "io_uring", "threads", or "plain", which does all of
+ * its work in tarn_io_submit_and_wait and has no descriptor to poll. NULL: as
+ * tarn_io_new. -EINVAL: there is none of that name.
+ */
+int tarn_io_new_named(const char *name, int keep_fd, struct tarn_io **ret_io)
+	_must_check_;
+
+/*
  * Ends it. Takes NULL and returns NULL. Requests not reaped are forgotten:
  * done is not called for them. With threads, this waits for requests under way,
  * for ever if the file blocks for ever; with io_uring the kernel finishes them
@@ -90,7 +99,7 @@ struct tarn_io *tarn_io_free(struct tarn_io *io);
 DEFINE_CLEANUP(struct tarn_io *, tarn_io_free);
 #define _cleanup_io_ _cleanup_(tarn_io_freep)
 
-/* "io_uring" or "threads". */
+/* "io_uring", "threads" or "plain". */
 const char *tarn_io_name(const struct tarn_io *io);
 /* Why it is not io_uring, one sentence; "" when it is. */
 const char *tarn_io_why(const struct tarn_io *io);

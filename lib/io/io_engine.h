@@ -39,6 +39,7 @@ struct tarn_io {
 /* Makes an engine and gives it keep_fd. -errno and a sentence when refused. */
 int tarn_io_uring_new(int keep_fd, struct tarn_io **ret_io);
 int tarn_io_threads_new(int keep_fd, struct tarn_io **ret_io);
+int tarn_io_plain_new(int keep_fd, struct tarn_io **ret_io);
 
 /* Counts it and calls back. */
 static inline void tarn_io_done(
