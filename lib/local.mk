@@ -52,6 +52,8 @@ lib_libcore_la_SOURCES = \
 	lib/number/number.h \
 	lib/move/bytes.c \
 	lib/move/bytes.h \
+	lib/move/move.c \
+	lib/move/move.h \
 	lib/move/nest.c \
 	lib/move/nest.h \
 	lib/move/raw.c \
