@@ -8,6 +8,7 @@
 #	tensor/  a storage and a layout: elements, copies, printing
 #	file/    safetensors and .npy, parsed; their heads, written
 #	io/      the engines that fill memory from files
+#	copy/    the verb: movers, one executor for each pair of places
 #	save/    tensors become a file, whole or not at all
 #	store/   the client of a daemon
 #
@@ -123,6 +124,19 @@ lib_libcore_la_SOURCES = \
 	lib/save/replace_path.c \
 	lib/copy/read_plan.c \
 	lib/copy/read_plan.h \
+	lib/copy/bounce.c \
+	lib/copy/bounce.h \
+	lib/copy/copy.c \
+	lib/copy/copy_check.c \
+	lib/copy/copy_memory.c \
+	lib/copy/env.c \
+	lib/copy/env.h \
+	lib/copy/file_slots.c \
+	lib/copy/file_slots.h \
+	lib/copy/mover.c \
+	lib/copy/mover.h \
+	lib/copy/regions.c \
+	lib/copy/regions.h \
 	lib/store/address.c \
 	lib/store/autostart.c \
 	lib/store/autostart.h \

@@ -239,6 +239,13 @@ check_PROGRAMS += tests/print tests/print_tool
 TESTS += tests/print tests/print_numpy.py
 dist_check_SCRIPTS += tests/print_numpy.py
 
+# The verb, and streams of it.
+COPY_TESTS = \
+	tests/copy \
+	$(NULL)
+check_PROGRAMS += $(COPY_TESTS)
+TESTS += $(COPY_TESTS)
+
 # shm: the control region, leases, segments, messages.
 check_PROGRAMS += \
 	tests/lease \

@@ -80,8 +80,20 @@ struct tarn_copy_info {
 	uint64_t requests;    /* to the engine */
 	double seconds;
 	double cpu_seconds;   /* of this process (user and system) meanwhile */
-	const char *engine;   /* "memory", "io_uring", "threads"; static */
+	const char *engine;   /* "memory"; "io_uring", "threads"; "plain" where
+				 little was moved by plain calls; static */
 };
+
+/*
+ * Copies, and returns when it is done. options and ret_info may be NULL. Any
+ * thread; nobody may write src or use dst meanwhile. After a failure dst holds
+ * some of the new elements. -EIO and what else read and write say, with file
+ * and offset; -ENODATA: a file has shrunk; -ENOSPC, -EDQUOT; -ENOTSUP: no
+ * executor for this pair of storages, or for this dtype.
+ */
+TARN_PUBLIC int tarn_copy(tarn_tensor *dst, const tarn_tensor *src,
+	const struct tarn_copy_options *options,
+	struct tarn_copy_info *ret_info);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT
+/*
+ * tarn_copy: one copy, now. Memory to memory is planned on the stack and moved
+ * in place, with no allocation and no system call. Where files take part, an
+ * engine is made for the call: a plain one for what is small, since a ring
+ * costs more than its bytes.
+ */
+#include "lib/copy/mover.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "lib/copy/env.h"
+
+/* A ring with its tables takes about as long as reading this from the page
+ * cache. */
+#define PLAIN_MAX ((uint64_t)256 << 10)
+
+/* Requests that are waited for together, for fewer wake-ups. As in
+ * lib/io/fill.c. */
+enum { BATCH = TARN_IO_DEPTH / 4 };
+
+/* How long one copy waits before it tells its progress again. */
+enum { PROGRESS_MS = 100 };
+
+/* Of the bounce buffers of one copy. */
+#define BUFFER ((uint64_t)8 << 20)
+
+static double seconds(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void begin_times(struct tarn_copy_info *info)
+{
+	info->seconds = -seconds(CLOCK_MONOTONIC);
+	info->cpu_seconds = -seconds(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+static void end_times(struct tarn_copy_info *info)
+{
+	info->seconds += seconds(CLOCK_MONOTONIC);
+	info->cpu_seconds += seconds(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+/* All at once: nobody looks on. */
+static void copy_memory(struct mover *head, struct tarn_copy_info *ret_info)
+{
+	void *dst = tarn_tensor_origin(head->dst);
+	const void *src = tarn_tensor_origin(head->src);
+
+	if (ret_info)
+		begin_times(&head->info);
+	if (head->options.threads > 1)
+		move_run_threads(&head->move, dst, src, head->options.threads);
+	else
+		move_run(&head->move, dst, src);
+	if (!ret_info)
+		return;
+	end_times(&head->info);
+	head->info.engine = "memory";
+	*ret_info = head->info;
+}
+
+static void tell(struct mover *m, const struct tarn_copy_options *options)
+{
+	if (options && options->progress &&
+		options->progress(options->arg, m->done, m->info.bytes) != 0)
+		mover_cancel(m);
+}
+
+/* Also after a failure: what the kernel still has must come back first. */
+static int drive(struct mover *m, const struct tarn_copy_options *options)
+{
+	int wait_ms = options && options->progress ? PROGRESS_MS : -1;
+
+	while (!mover_finished(m)) {
+		unsigned begun = m->ended ? 0 : m->ops->pump(m, TARN_IO_DEPTH);
+		int r = 0;
+
+		/* A mover that waits for nothing would wait for ever. */
+		assert(begun || m->in_flight || m->ended);
+		if (m->in_flight)
+			r = tarn_io_submit_and_wait(
+				m->env->io, MIN(m->in_flight, BATCH), wait_ms);
+		if (r < 0)
+			mover_failed(m, r);
+		if (r < 0 && mover_env_settle(m->env) < 0)
+			break;
+		tell(m, options);
+	}
+	return mover_result(m);
+}
+
+/* TARN_IO has the last word, as everywhere. */
+static const char *engine_for(
+	const struct mover *head, const struct tarn_copy_options *options)
+{
+	const char *forced = getenv("TARN_IO");
+
+	if (options && options->engine)
+		return options->engine;
+	if (forced && *forced && strcmp(forced, "auto") != 0)
+		return NULL;
+	return head->info.bytes <= PLAIN_MAX ? "plain" : NULL;
+}
+
+static int copy_slowly(const struct mover *head,
+	const struct tarn_copy_options *options, struct tarn_copy_info *info)
+{
+	bool files = place_of(head->dst->storage) == PLACE_FILE ||
+		     place_of(head->src->storage) == PLACE_FILE;
+	struct mover_env env = {0};
+	struct mover *m = NULL;
+	int r = 0;
+
+	begin_times(info);
+	if (files && head->info.bytes)
+		r = mover_env_open(
+			&env, engine_for(head, options), BUFFER, false);
+	if (r < 0)
+		return r;
+	r = mover_new_checked(&env, head, &m);
+	if (r < 0) {
+		mover_env_close(&env);
+		return r;
+	}
+	if (env.io)
+		m->info.engine = tarn_io_name(env.io);
+	tell(m, options);
+	r = drive(m, options);
+	end_times(info);
+	m->info.seconds = info->seconds;
+	m->info.cpu_seconds = info->cpu_seconds;
+	*info = m->info;
+	if (!mover_finished(m))
+		return r; /* lost: the kernel may still write to all of it */
+	mover_free(m);
+	mover_env_close(&env);
+	return r;
+}
+
+int tarn_copy(tarn_tensor *dst, const tarn_tensor *src,
+	const struct tarn_copy_options *options,
+	struct tarn_copy_info *ret_info)
+{
+	struct tarn_copy_info info;
+	struct mover head;
+	int r = copy_check(&head, dst, src, options);
+
+	if (r < 0)
+		return r;
+	if (place_of(dst->storage) == PLACE_MEMORY &&
+		place_of(src->storage) == PLACE_MEMORY &&
+		!(options && options->progress)) {
+		copy_memory(&head, ret_info);
+		return 0;
+	}
+	r = copy_slowly(&head, options, &info);
+	if (r >= 0 && ret_info)
+		*ret_info = info;
+	return r;
+}
