@@ -8,7 +8,10 @@
 #include "daemon/closer.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "base/fail.h"
 #include "base/fd.h"
@@ -16,6 +19,7 @@
 #include "daemon/loop.h"
 
 #define STUCK_NS 1000000000ull /* picked: no sound file takes so long */
+#define STAT_SIZE 512          /* of a thread's line in /proc */
 
 struct waiting {
 	struct waiting *next;
@@ -28,6 +32,7 @@ struct closer {
 	struct waiting *first, **last;
 	unsigned n_waiting; /* the one being closed included */
 	uint64_t moved_at;  /* when the one being closed was begun with */
+	pid_t tid;          /* of the thread; 0: it has not begun */
 	int refs;           /* server, thread */
 	int started;
 	int ending;
@@ -65,6 +70,7 @@ static void *closer_main(void *arg)
 	struct closer *closer = arg;
 
 	pthread_mutex_lock(&closer->lock);
+	closer->tid = gettid();
 	for (;;) {
 		struct waiting *w = closer->first;
 
@@ -130,25 +136,34 @@ void closer_close(struct closer *closer, int fd)
 	pthread_mutex_unlock(&closer->lock);
 }
 
-unsigned closer_waiting(struct closer *closer)
+/* A thread that would run if there were a processor for it hangs in no file:
+ * on a busy machine it may have its turn much later than who sends it more. */
+static bool is_runnable(pid_t tid)
 {
-	unsigned n;
+	char path[64], text[STAT_SIZE];
+	const char *end;
 
-	pthread_mutex_lock(&closer->lock);
-	n = closer->n_waiting;
-	pthread_mutex_unlock(&closer->lock);
-	return n;
+	if (!tid)
+		return true;
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+	if (fd_read_text(path, text, sizeof(text)) <= 0)
+		return false;
+	end = strrchr(text, ')');
+	return end && strncmp(end, ") R", 3) == 0;
 }
 
 bool closer_is_stuck(struct closer *closer, unsigned max, bool *ret_many)
 {
 	uint64_t moved_at;
+	pid_t tid;
 
 	pthread_mutex_lock(&closer->lock);
 	*ret_many = closer->n_waiting > max;
 	moved_at = closer->moved_at;
+	tid = closer->tid;
 	pthread_mutex_unlock(&closer->lock);
-	return *ret_many && loop_now() - moved_at > STUCK_NS;
+	return *ret_many && loop_now() - moved_at > STUCK_NS &&
+	       !is_runnable(tid);
 }
 
 struct closer *closer_free(struct closer *closer)

@@ -18,10 +18,9 @@ int closer_new(struct closer **ret);
 /* Takes fd (-1 is nothing). Never blocks. */
 void closer_close(struct closer *closer, int fd);
 
-/* How many wait: a closer with a long queue is wedged. */
-unsigned closer_waiting(struct closer *closer);
-/* More than so many, and none of them has been closed for a while: they never
- * will be. While they are only many, wait: true through ret_many. */
+/* More than so many wait, and the one in front has not let itself be closed
+ * for a while: they never will be. While they are only many, be patient: true
+ * through ret_many. */
 bool closer_is_stuck(struct closer *closer, unsigned max, bool *ret_many);
 
 /* Leaves the thread to its fate if it is wedged. Returns NULL. */

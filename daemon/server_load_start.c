@@ -19,6 +19,8 @@
 
 static int may_start(struct client *client)
 {
+	bool many;
+
 	if (client->rule->server->draining)
 		return tarn_fail(ESHUTDOWN, "the daemon is ending; start it "
 					    "again and load again");
@@ -32,7 +34,7 @@ static int may_start(struct client *client)
 			"%u loads are under way, which is the limit with so "
 			"many descriptors (ulimit -n); wait for one",
 			client->rule->server->loads_max);
-	if (closer_waiting(client->home->closer) > CLOSER_WEDGED)
+	if (closer_is_stuck(client->home->closer, CLOSER_WEDGED, &many))
 		return tarn_fail(EBUSY,
 			"the file system of %u earlier files "
 			"does not let them be closed",
