@@ -294,6 +294,7 @@ tests_store_wait_SOURCES = \
 	tests/daemon_helper.h \
 	tests/store_wait.c \
 	$(NULL)
+tests_store_wait_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=store_import
 tests_store_wait_file_SOURCES = \
 	tests/daemon_helper.c \
 	tests/daemon_helper.h \

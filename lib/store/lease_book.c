@@ -20,6 +20,7 @@
  * clients; one that takes longer has died in it and is being replaced. */
 #define BUSY_MS 2000
 #define BUSY_NAP_US 50
+#define BUSY_TRIES 1000 /* a machine that stood still counts no time for us */
 
 int lease_book_init(struct lease_book *book, struct lease_page *page)
 {
@@ -190,12 +191,31 @@ static int hold_once(
 	return 0;
 }
 
+/* How long somebody has been waiting, and how often he has looked. */
+struct patience {
+	uint64_t deadline;
+	uint32_t tries;
+};
+
 static uint64_t now_ms(void)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+/* False: it is over; else a nap was taken. */
+static bool be_patient(struct patience *patience)
+{
+	const struct timespec nap = {.tv_nsec = BUSY_NAP_US * 1000};
+
+	if (!patience->deadline)
+		patience->deadline = now_ms() + BUSY_MS;
+	if (patience->tries++ >= BUSY_TRIES && now_ms() > patience->deadline)
+		return false;
+	nanosleep(&nap, NULL);
+	return true;
 }
 
 static int hold_failed(int r, uint32_t index, uint64_t generation)
@@ -223,8 +243,7 @@ static int hold_failed(int r, uint32_t index, uint64_t generation)
 static int hold(
 	struct lease_book *book, const struct table *table, struct wish *wish)
 {
-	const struct timespec nap = {.tv_nsec = BUSY_NAP_US * 1000};
-	uint64_t deadline = 0;
+	struct patience patience = {0};
 	int r;
 
 	if (wish->index >= TABLE_STORAGES_MAX || wish->generation == 0 ||
@@ -232,18 +251,11 @@ static int hold(
 		return tarn_fail(ESTALE,
 			"storage %u, generation %llu: there is no such one",
 			wish->index, (unsigned long long)wish->generation);
-	for (;;) {
+	do {
 		pthread_mutex_lock(&book->lock);
 		r = hold_once(book, table, wish);
 		pthread_mutex_unlock(&book->lock);
-		if (r != -EBUSY)
-			break;
-		if (!deadline)
-			deadline = now_ms() + BUSY_MS;
-		if (now_ms() > deadline)
-			break;
-		nanosleep(&nap, NULL);
-	}
+	} while (r == -EBUSY && be_patient(&patience));
 	return r < 0 ? hold_failed(r, wish->index, wish->generation) : 0;
 }
 
@@ -321,22 +333,15 @@ static int copy_one(const struct lease_entry *entry, const struct table *table,
 	uint32_t index =
 		(uint32_t)(entry->word & ((1u << TABLE_INDEX_BITS) - 1));
 	uint64_t generation = entry->word >> TABLE_INDEX_BITS;
-	const struct timespec nap = {.tv_nsec = BUSY_NAP_US * 1000};
-	uint64_t deadline = 0;
+	struct patience patience = {0};
 	int r;
 
 	/* The daemon that looks for holders finds the one that we have, and
 	 * says so: unless it dies, it is not long. */
-	for (;;) {
+	do
 		r = lease_slots_take(slots, table, index, generation, ret_slot);
-		if (r != -EBUSY)
-			return r;
-		if (!deadline)
-			deadline = now_ms() + BUSY_MS;
-		if (now_ms() > deadline)
-			return r;
-		nanosleep(&nap, NULL);
-	}
+	while (r == -EBUSY && be_patient(&patience));
+	return r;
 }
 
 int lease_book_copy(const struct lease_book *book, const struct table *table,

@@ -42,6 +42,10 @@ static int look(void *arg)
 		w->there = false;
 		return 0;
 	}
+	/* The server stopped while it freed it. That is no news: whoever goes
+	 * on with it, there is time. */
+	if (r == -EBUSY)
+		return -EAGAIN;
 	return r < 0 ? r : 1;
 }
 
