@@ -8,7 +8,7 @@
 #	tensor/  a storage and a layout: elements, copies, printing
 #	file/    safetensors and .npy, parsed; their heads, written
 #	io/      the engines that fill memory from files
-#	copy/    the verb: movers, one executor for each pair of places
+#	copy/    the verb: movers, one executor for each pair of places; streams
 #	save/    tensors become a file, whole or not at all
 #	store/   the client of a daemon
 #
@@ -137,6 +137,11 @@ lib_libcore_la_SOURCES = \
 	lib/copy/mover.h \
 	lib/copy/regions.c \
 	lib/copy/regions.h \
+	lib/copy/stream.c \
+	lib/copy/stream.h \
+	lib/copy/stream_poll.c \
+	lib/copy/stream_queue.c \
+	lib/copy/stream_work.c \
 	lib/store/address.c \
 	lib/store/autostart.c \
 	lib/store/autostart.h \

@@ -242,6 +242,7 @@ dist_check_SCRIPTS += tests/print_numpy.py
 # The verb, and streams of it.
 COPY_TESTS = \
 	tests/copy \
+	tests/stream \
 	$(NULL)
 check_PROGRAMS += $(COPY_TESTS)
 TESTS += $(COPY_TESTS)

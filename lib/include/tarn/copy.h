@@ -95,6 +95,90 @@ TARN_PUBLIC int tarn_copy(tarn_tensor *dst, const tarn_tensor *src,
 	const struct tarn_copy_options *options,
 	struct tarn_copy_info *ret_info);
 
+/* ---- streams: many copies at once ---------------------------------- */
+
+/*
+ * A stream carries out copies while its owner does something else, and hands
+ * back each when it is done, in the order in which they end. It belongs to
+ * one thread at a time, the one that made it (io_uring insists), and works
+ * only inside these calls and in the kernel: it starts no thread of its own
+ * but for the thread engine's. Its memory is bounded by its options.
+ *
+ *	tarn_stream_new(NULL, &s);
+ *	tarn_stream_copy(s, dst, src, NULL, my_tag, NULL);       ... more
+ *	n = tarn_stream_reap(s, done, ARRAY_SIZE(done), 1, -1);
+ *	s = tarn_stream_free(s);
+ */
+typedef struct tarn_stream tarn_stream;
+
+struct tarn_stream_options {
+	const char *engine; /* as in tarn_copy_options, for all of its copies */
+	uint32_t copies;    /* not reaped at once; 0: 1024 */
+	uint64_t buffer;    /* bytes for what cannot go straight; 0: 16 MiB */
+};
+
+struct tarn_completion {
+	uint64_t id;   /* as tarn_stream_copy gave it */
+	uint64_t user; /* as the caller gave it */
+	int result;    /* 0 or -errno */
+	char message[256]; /* the sentence; "" when result is 0 */
+	struct tarn_copy_info info;
+};
+
+struct tarn_stream_progress {
+	uint64_t copies_done, copies_waiting, copies_running;
+	uint64_t bytes_done, bytes_total; /* of all copies ever, of dst */
+};
+
+TARN_PUBLIC int tarn_stream_new(const struct tarn_stream_options *options,
+	tarn_stream **ret);
+
+/* Cancels what is not done, waits for the kernel to let go of it, and frees.
+ * Takes NULL and returns NULL. */
+TARN_PUBLIC tarn_stream *tarn_stream_free(tarn_stream *stream);
+
+/* "io_uring" or "threads"; why not io_uring, or "". */
+TARN_PUBLIC const char *tarn_stream_engine(const tarn_stream *stream);
+TARN_PUBLIC const char *tarn_stream_engine_why(const tarn_stream *stream);
+
+/*
+ * Makes memory known to the engine beforehand (io_uring pins it once instead
+ * of at every request). 0; 1: not here, and tarn_error_message() says why;
+ * copies work all the same. The storage is kept until the stream is freed.
+ */
+TARN_PUBLIC int tarn_stream_register(tarn_stream *stream,
+	tarn_storage *storage);
+
+/*
+ * Queues a copy; it keeps references to both tensors until it is reaped.
+ * What can be refused beforehand (shapes, overlap, rights) is refused here.
+ * *ret_id may be NULL. timeout_ms: from now; when it has passed the copy
+ * ends with -ETIMEDOUT; negative: none. -EAGAIN: as many as the stream takes
+ * are not reaped.
+ */
+TARN_PUBLIC int tarn_stream_copy(tarn_stream *stream, tarn_tensor *dst,
+	const tarn_tensor *src, const struct tarn_copy_options *options,
+	int timeout_ms, uint64_t user, uint64_t *ret_id);
+
+/*
+ * Works until at_least copies are done (or all, when there are fewer), or
+ * timeout_ms has passed (negative: never), and takes up to n of them. Returns
+ * how many; 0 too. at_least 0 works a little and does not wait.
+ */
+TARN_PUBLIC int tarn_stream_reap(tarn_stream *stream,
+	struct tarn_completion *rets, int n, int at_least, int timeout_ms);
+
+/* One copy, or all of them with id 0: it ends with -ECANCELED, soon, and must
+ * be reaped. -ENOENT: it is done, or never was. */
+TARN_PUBLIC int tarn_stream_cancel(tarn_stream *stream, uint64_t id);
+
+TARN_PUBLIC void tarn_stream_get_progress(const tarn_stream *stream,
+	struct tarn_stream_progress *ret);
+
+/* For poll(): readable when tarn_stream_reap has something to do. The
+ * stream's. */
+TARN_PUBLIC int tarn_stream_fd(const tarn_stream *stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Copies go in here, and are called off. A copy is checked and planned when it
+ * is queued, so that what cannot be is refused to the one who asked; and where
+ * the engine has room its first requests are begun at once, a batch of them
+ * with one system call, so that the disk works while the caller does.
+ */
+#include "lib/copy/stream.h"
+
+#include <assert.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+
+/* An id is a sequence number, and the job's place below it. */
+enum { INDEX_BITS = 20 };
+
+static_assert(STREAM_COPIES_MAX == 1 << INDEX_BITS, "a place fits");
+
+static struct job *find_job(const tarn_stream *s, uint64_t id)
+{
+	uint64_t index = id & (STREAM_COPIES_MAX - 1);
+
+	if (index >= s->fresh || s->jobs[index].id != id ||
+		!s->jobs[index].list || s->jobs[index].done)
+		return NULL;
+	return &s->jobs[index];
+}
+
+static struct job *take_job(tarn_stream *s)
+{
+	struct job *job = s->unused.head;
+
+	if (job)
+		job_list_remove(job);
+	else if (s->fresh < s->limit)
+		job = &s->jobs[s->fresh++];
+	else
+		tarn_fail(EAGAIN,
+			"stream: %u copies are not reaped, and no more fit; "
+			"reap some",
+			s->limit);
+	return job;
+}
+
+/* Small copies wait for company, or for tarn_stream_reap. */
+static int begin_early(tarn_stream *s)
+{
+	if (s->waiting.n > 1 || s->running.n >= STREAM_RUNNING ||
+		tarn_io_pending(s->env.io) >= TARN_IO_DEPTH)
+		return 0;
+	stream_begin(s);
+	if (s->unsubmitted < STREAM_BATCH)
+		return 0;
+	return stream_submit(s, 0, 0);
+}
+
+static void enter(tarn_stream *s, struct job *job, struct mover *mover,
+	uint64_t user, int64_t deadline)
+{
+	bool memory = place_of(mover->dst->storage) == PLACE_MEMORY &&
+		      place_of(mover->src->storage) == PLACE_MEMORY;
+
+	*job = (struct job) {
+		.id = ++s->sequence << INDEX_BITS | (uint64_t)(job - s->jobs),
+		.user = user,
+		.mover = mover,
+		.deadline = deadline,
+	};
+	if (!memory)
+		mover->info.engine = tarn_io_name(s->env.io);
+	s->earliest = MIN(s->earliest, deadline);
+	s->bytes_total += mover->info.bytes;
+	job_list_add(memory ? &s->memory : &s->waiting, job);
+}
+
+int tarn_stream_copy(tarn_stream *s, tarn_tensor *dst, const tarn_tensor *src,
+	const struct tarn_copy_options *options, int timeout_ms, uint64_t user,
+	uint64_t *ret_id)
+{
+	struct mover head, *mover;
+	struct job *job;
+	int r = stream_check(s);
+
+	if (r >= 0)
+		r = copy_check(&head, dst, src, options);
+	if (r < 0)
+		return r;
+	if (s->lost)
+		return tarn_fail(EIO,
+			"stream: its engine does not answer any more; free it "
+			"and make another");
+	/* What only makes sense of one copy, while its caller waits. */
+	head.options.threads = 0;
+	head.options.progress = NULL;
+	job = take_job(s);
+	if (!job)
+		return -EAGAIN;
+	r = mover_new_checked(&s->env, &head, &mover);
+	if (r < 0) {
+		job_list_add(&s->unused, job);
+		return r;
+	}
+	if (timeout_ms >= 0)
+		stream_look_at_clocks(s);
+	enter(s, job, mover, user, stream_time(s, timeout_ms));
+	if (ret_id)
+		*ret_id = job->id;
+	/* What goes wrong from here on is told when it is reaped. */
+	if (job->list == &s->waiting)
+		(void)begin_early(s);
+	stream_poll_update(s);
+	return 0;
+}
+
+static void cancel(tarn_stream *s, struct job *job)
+{
+	mover_cancel(job->mover);
+	if (mover_finished(job->mover))
+		stream_finish(s, job);
+}
+
+static void cancel_all(tarn_stream *s, struct job_list *list)
+{
+	struct job *next;
+
+	for (struct job *job = list->head; job; job = next) {
+		next = job->next;
+		cancel(s, job);
+	}
+}
+
+int tarn_stream_cancel(tarn_stream *s, uint64_t id)
+{
+	struct job *job;
+	int r = stream_check(s);
+
+	if (r < 0)
+		return r;
+	if (id == 0) {
+		cancel_all(s, &s->memory);
+		cancel_all(s, &s->waiting);
+		cancel_all(s, &s->running);
+	} else {
+		job = find_job(s, id);
+		if (!job)
+			return tarn_fail(ENOENT,
+				"stream: copy %llu is done, or never was",
+				(unsigned long long)id);
+		cancel(s, job);
+	}
+	stream_poll_update(s);
+	return 0;
+}

@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What a stream does inside tarn_stream_reap. The engine is kept full: the
+ * copies that run are pumped in the order in which they came, and only what
+ * room they leave goes to the next that waits. So a large copy has the disk to
+ * itself, and small ones fill its queue together. Copies of memory are moved a
+ * slice at a time, when there is nothing to begin and instead of waiting.
+ */
+#include "lib/copy/stream.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+
+static int64_t nanoseconds(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Now and then, not for each copy: the CPU's clock is a system call. */
+void stream_look_at_clocks(tarn_stream *s)
+{
+	s->now = nanoseconds(CLOCK_MONOTONIC);
+	s->cpu = nanoseconds(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+void stream_finish(tarn_stream *s, struct job *job)
+{
+	struct mover *m = job->mover;
+
+	if (job->started) {
+		m->info.seconds = 1e-9 * (double)(s->now - job->begun);
+		m->info.cpu_seconds = 1e-9 * (double)(s->cpu - job->cpu_begun);
+	}
+	s->bytes_done += m->done;
+	job->done = true;
+	job_list_remove(job);
+	job_list_add(&s->done, job);
+	/* Files stay open here only while there is work on some. */
+	if (s->waiting.n + s->running.n == 0 && !s->lost)
+		file_slots_trim(s->env.files);
+}
+
+void stream_forget(tarn_stream *s, struct job *job)
+{
+	/* If the engine is lost, what it may still write to is not given
+	 * back. */
+	if (mover_finished(job->mover))
+		mover_free(job->mover);
+	job->mover = NULL;
+	job_list_remove(job);
+	job_list_add(&s->unused, job);
+}
+
+/* ---- beginning ------------------------------------------------------- */
+
+static void start(tarn_stream *s, struct job *job)
+{
+	if (job->started)
+		return;
+	job->started = true;
+	job->begun = s->now;
+	job->cpu_begun = s->cpu;
+}
+
+static unsigned pump(tarn_stream *s, struct job *job)
+{
+	struct mover *m = job->mover;
+	unsigned room = TARN_IO_DEPTH - tarn_io_pending(s->env.io);
+	unsigned begun = 0;
+
+	if (!m->ended)
+		begun = m->ops->pump(m, m->in_flight + room);
+	s->unsubmitted += begun;
+	if (mover_finished(m))
+		stream_finish(s, job);
+	return begun;
+}
+
+void stream_begin(tarn_stream *s)
+{
+	struct job *next;
+
+	for (struct job *job = s->running.head; job; job = next) {
+		next = job->next;
+		pump(s, job);
+	}
+	while (s->waiting.head && s->running.n < STREAM_RUNNING &&
+		tarn_io_pending(s->env.io) < TARN_IO_DEPTH) {
+		struct job *job = s->waiting.head;
+
+		job_list_remove(job);
+		job_list_add(&s->running, job);
+		start(s, job);
+		/* It cannot go on now, so neither could those behind it. */
+		if (pump(s, job) == 0 && job->list == &s->running)
+			break;
+	}
+}
+
+static bool move_memory(tarn_stream *s)
+{
+	struct job *job = s->memory.head;
+
+	if (!job)
+		return false;
+	start(s, job);
+	job->mover->ops->pump(job->mover, 1);
+	stream_look_at_clocks(s);
+	if (mover_finished(job->mover))
+		stream_finish(s, job);
+	return true;
+}
+
+/* ---- the end of time ------------------------------------------------- */
+
+static void expire_list(tarn_stream *s, struct job_list *list)
+{
+	struct job *next;
+
+	for (struct job *job = list->head; job; job = next) {
+		struct mover *m = job->mover;
+
+		next = job->next;
+		if (job->deadline > s->now) {
+			s->earliest = MIN(s->earliest, job->deadline);
+			continue;
+		}
+		if (!m->ended)
+			mover_failed(
+				m, tarn_fail(ETIMEDOUT,
+					   "copy: its time was up when %llu of "
+					   "%llu bytes "
+					   "were copied",
+					   (unsigned long long)m->done,
+					   (unsigned long long)m->info.bytes));
+		if (mover_finished(m))
+			stream_finish(s, job);
+	}
+}
+
+static void expire(tarn_stream *s)
+{
+	if (s->now < s->earliest)
+		return;
+	s->earliest = STREAM_NEVER;
+	expire_list(s, &s->memory);
+	expire_list(s, &s->waiting);
+	expire_list(s, &s->running);
+}
+
+/* ---- the engine ------------------------------------------------------ */
+
+/* It has failed: so has all that it had. */
+static void fail_running(tarn_stream *s, int r)
+{
+	struct job *next;
+
+	for (struct job *job = s->running.head; job; job = job->next)
+		mover_failed(job->mover, r);
+	s->lost = mover_env_settle(&s->env) < 0;
+	for (struct job *job = s->running.head; job; job = next) {
+		next = job->next;
+		stream_finish(s, job);
+	}
+	/* Nobody will carry these out. */
+	for (struct job *job = s->waiting.head; s->lost && job; job = next) {
+		next = job->next;
+		mover_failed(job->mover, r);
+		stream_finish(s, job);
+	}
+}
+
+int stream_submit(tarn_stream *s, unsigned wait_for, int timeout_ms)
+{
+	int r;
+
+	if (s->lost || tarn_io_pending(s->env.io) == 0)
+		return 0;
+	s->unsubmitted = 0;
+	r = tarn_io_submit_and_wait(s->env.io, wait_for, timeout_ms);
+	stream_look_at_clocks(s);
+	if (r < 0)
+		fail_running(s, r);
+	return r;
+}
+
+/* In milliseconds, rounded up; -1: for ever. */
+static int time_left(const tarn_stream *s, int64_t until)
+{
+	int64_t end = MIN(until, s->earliest), left;
+
+	if (end == STREAM_NEVER)
+		return -1;
+	left = end <= s->now ? 0 : (end - s->now + 999999) / 1000000;
+	return (int)MIN(left, 1000000);
+}
+
+/* As many requests as it takes until a copy can be done, or as copies are
+ * wanted; but a batch at most, since the engine should not run dry. */
+static unsigned wait_count(const tarn_stream *s, uint32_t wanted)
+{
+	unsigned least = STREAM_BATCH;
+
+	for (const struct job *j = s->running.head; j; j = j->next)
+		if (j->mover->in_flight)
+			least = MIN(least, j->mover->in_flight);
+	return MIN(MAX(least, wanted), STREAM_BATCH);
+}
+
+static int shorter(int a_ms, int b_ms)
+{
+	return a_ms < 0 ? b_ms : MIN(a_ms, b_ms);
+}
+
+/* Until wanted copies are done, or there is nothing left to do, or time is
+ * up. */
+static void work(tarn_stream *s, uint32_t wanted, int64_t until)
+{
+	bool patient = false; /* the last wait for a batch was too long */
+
+	for (;;) {
+		unsigned n;
+		int left, r;
+
+		expire(s);
+		stream_begin(s);
+		if (s->done.n >= wanted || stream_unfinished(s) == 0)
+			break;
+		left = time_left(s, until);
+		if (move_memory(s)) {
+			(void)stream_submit(s, 0, 0);
+			if (s->now >= until)
+				break;
+			continue;
+		}
+		/* A copy that waits for nothing would wait for ever. */
+		assert(tarn_io_pending(s->env.io) > 0);
+		n = patient ? 1 : wait_count(s, wanted - s->done.n);
+		r = stream_submit(
+			s, n, n > 1 ? shorter(left, STREAM_BATCH_MS) : left);
+		patient = r == 0;
+		if (r == 0 && s->now >= until)
+			break;
+	}
+	if (s->unsubmitted)
+		(void)stream_submit(s, 0, 0);
+}
+
+/* Once through, without waiting. */
+static void work_a_little(tarn_stream *s)
+{
+	expire(s);
+	stream_begin(s);
+	(void)stream_submit(s, 0, 0);
+	move_memory(s);
+	stream_begin(s);
+	if (s->unsubmitted)
+		(void)stream_submit(s, 0, 0);
+}
+
+static void tell(const struct job *job, struct tarn_completion *ret)
+{
+	const struct mover *m = job->mover;
+
+	ret->id = job->id;
+	ret->user = job->user;
+	ret->result = m->error;
+	ret->info = m->info;
+	ret->message[0] = '\0';
+	if (m->error)
+		snprintf(ret->message, sizeof(ret->message), "%s",
+			m->error_text);
+}
+
+int tarn_stream_reap(tarn_stream *s, struct tarn_completion *rets, int n,
+	int at_least, int timeout_ms)
+{
+	int taken = 0, r = stream_check(s);
+
+	if (r < 0)
+		return r;
+	stream_look_at_clocks(s);
+	if (at_least <= 0 || timeout_ms == 0)
+		work_a_little(s);
+	else
+		work(s, (uint32_t)at_least, stream_time(s, timeout_ms));
+	while (taken < n && s->done.head) {
+		tell(s->done.head, &rets[taken++]);
+		stream_forget(s, s->done.head);
+	}
+	stream_poll_update(s);
+	return taken;
+}
