@@ -55,6 +55,7 @@ lib_libcore_la_SOURCES = \
 	lib/move/bytes.h \
 	lib/move/move.c \
 	lib/move/move.h \
+	lib/move/move_threads.c \
 	lib/move/nest.c \
 	lib/move/nest.h \
 	lib/move/raw.c \
@@ -65,6 +66,9 @@ lib_libcore_la_SOURCES = \
 	lib/move/simd.c \
 	lib/move/simd.h \
 	lib/move/simd_avx2.c \
+	lib/move/tile.c \
+	lib/move/tile.h \
+	lib/move/tile_channels.c \
 	lib/tensor/create.c \
 	lib/tensor/decimal.c \
 	lib/tensor/decimal.h \

@@ -208,6 +208,7 @@ tests_restart_storm_SOURCES = tests/restart_storm.c $(RESTART_KIT)
 
 # Tensors.
 check_PROGRAMS += \
+	tests/move \
 	tests/move_bytes \
 	tests/nest \
 	tests/read_plan \
@@ -219,6 +220,7 @@ check_PROGRAMS += \
 	tests/tensor_create \
 	$(NULL)
 TESTS += \
+	tests/move \
 	tests/move_bytes \
 	tests/nest \
 	tests/read_plan \
@@ -234,6 +236,7 @@ dist_check_SCRIPTS += tests/convert_numpy.py
 TESTS += tests/convert_numpy.py
 tests_convert_CFLAGS = $(AM_CFLAGS) $(TARN_VECTOR_CFLAGS)
 MOVE_KIT = tests/move_kit.c tests/move_kit.h
+tests_move_SOURCES = tests/move.c $(MOVE_KIT)
 tests_move_bytes_SOURCES = tests/move_bytes.c $(MOVE_KIT)
 check_PROGRAMS += tests/print tests/print_tool
 TESTS += tests/print tests/print_numpy.py

@@ -30,6 +30,12 @@ static void in_bytes(
 	}
 }
 
+void bytes_raw(const struct nest *nest, bool large, struct raw *ret)
+{
+	ret->large = large;
+	in_bytes(nest, 1, tarn_dtype_bits(nest->src_dtype) / 8, ret);
+}
+
 static bool whole_packs(const struct nest *nest, int64_t pack)
 {
 	int last = nest->n - 1;
@@ -69,6 +75,7 @@ int bytes_move(const struct nest *nest, bool large, void *dst, const void *src)
 	int64_t unit = pack * tarn_dtype_bits(nest->src_dtype) / 8;
 	struct bits bits = {nest->src_dtype, dst, src};
 	struct raw raw = {.large = large};
+	struct raw_job job;
 
 	if (nest->empty)
 		return BYTES_NOTHING;
@@ -77,8 +84,12 @@ int bytes_move(const struct nest *nest, bool large, void *dst, const void *src)
 		return BYTES_BITS;
 	}
 	in_bytes(nest, pack, unit, &raw);
-	return (int)raw_run(&raw, (char *)dst + nest->dst0 / pack * unit,
+	raw_plan(&job, &raw);
+	raw_run(&job, (char *)dst + nest->dst0 / pack * unit,
 		(const char *)src + nest->src0 / pack * unit);
+	if (large)
+		job.pair.simd->fence();
+	return (int)job.pair.way;
 }
 
 static int64_t cache_size(void)

@@ -15,6 +15,10 @@ enum bytes_way {
 /* A tidy nest, by dst; large: written past the cache. Returns the way. */
 int bytes_move(const struct nest *nest, bool large, void *dst, const void *src);
 
+/* The loops of such a nest in bytes, its dtypes not smaller than a byte. Where
+ * they begin is left out. */
+void bytes_raw(const struct nest *nest, bool large, struct raw *ret);
+
 /* Any nest; the addresses are of element 0 of each side. */
 void move_nest(const struct nest *nest, void *dst, const void *src);
 

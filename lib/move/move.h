@@ -16,6 +16,7 @@
 struct move {
 	struct nest nest; /* ordered and fused for memory to memory */
 	struct convert convert;
+	bool large; /* more than the cache holds: dst is written past it */
 };
 
 /*
@@ -27,7 +28,8 @@ int move_plan(struct move *ret, const struct tarn_layout *dst,
 	const struct tarn_layout *src, const struct tarn_copy_options *options);
 
 /* All of it. dst and src are the addresses of element 0 of each side (of the
- * byte that a layout counts from); they do not overlap. */
+ * byte that a layout counts from); they do not overlap. The nest may be any:
+ * a part, in another order, with loops of one step. */
 void move_run(const struct move *move, void *dst, const void *src);
 
 /* The same by up to threads threads, that live no longer than the call; where

@@ -62,10 +62,11 @@ static int smallest_src(const struct raw *raw)
 	return best;
 }
 
-static void turn(struct raw *raw, int loop, char **dst, const char **src)
+/* Backwards through columns of src would be backwards through its lines. */
+static void turn(struct raw_job *job, struct raw *raw, int loop)
 {
-	*dst += raw->dst[loop] * (raw->extent[loop] - 1);
-	*src += raw->src[loop] * (raw->extent[loop] - 1);
+	job->dst0 += raw->dst[loop] * (raw->extent[loop] - 1);
+	job->src0 += raw->src[loop] * (raw->extent[loop] - 1);
 	raw->dst[loop] = -raw->dst[loop];
 	raw->src[loop] = -raw->src[loop];
 }
@@ -98,6 +99,76 @@ static int columns_loop(const struct raw *raw)
 	return cols == last ? -1 : cols;
 }
 
+static void plan_cols(struct raw_pair *pair, struct raw *outer, int loop)
+{
+	pair->cols = outer->extent[loop];
+	pair->col_dst = outer->dst[loop];
+	pair->col_src = outer->src[loop];
+	*outer = without(outer, loop);
+}
+
+static void plan_rows(struct raw_pair *pair, struct raw *outer)
+{
+	int last = outer->n - 1;
+
+	if (last < 0)
+		return;
+	pair->rows = outer->extent[last];
+	pair->row_dst = outer->dst[last];
+	pair->row_src = outer->src[last];
+	outer->n--;
+}
+
+/* Which loop is walked in stretches, and how far: four lines of src. */
+static void plan_near(struct raw_job *job)
+{
+	const struct raw_pair *pair = &job->pair;
+	int near = smallest_src(&job->outer);
+	int64_t step = near < 0 ? 0 : llabs(job->outer.src[near]);
+
+	job->near = -1;
+	if (pair->cols == 1 || pair->cols * llabs(pair->col_src) >= LINE ||
+		step == 0 || step > 2 * LINE || near == job->outer.n - 1 ||
+		job->outer.n == TARN_MAX_NDIM)
+		return;
+	job->near = near;
+	job->stretch = MIN(4 * LINE / step, job->outer.extent[near]);
+}
+
+void raw_plan(struct raw_job *ret, const struct raw *raw)
+{
+	struct raw_pair *pair = &ret->pair;
+	struct raw *outer = &ret->outer;
+	int cols;
+
+	ret->outer = *raw;
+	ret->dst0 = ret->src0 = 0;
+	widen(outer);
+	*pair = (struct raw_pair) {
+		.simd = simd_get(),
+		.large = raw->large,
+		.size = outer->size,
+		.rows = 1,
+		.row_dst = outer->size,
+		.row_src = outer->size,
+		.cols = 1,
+	};
+	cols = columns_loop(outer);
+	if (cols >= 0) {
+		if (outer->src[cols] < 0)
+			turn(ret, outer, cols);
+		plan_cols(pair, outer, cols);
+	}
+	plan_rows(pair, outer);
+	/* Of rows alone, the loop around them saves calls. */
+	if (cols < 0 && outer->n > 0)
+		plan_cols(pair, outer, outer->n - 1);
+	raw_pair_plan(pair);
+	plan_near(ret);
+}
+
+/* ---- the run ------------------------------------------------------- */
+
 static void walk(const struct raw *raw, int level, const struct raw_pair *pair,
 	char *dst, const char *src)
 {
@@ -110,7 +181,7 @@ static void walk(const struct raw *raw, int level, const struct raw_pair *pair,
 			src + i * raw->src[level]);
 }
 
-static int insert_loop(
+static void insert(
 	struct raw *raw, int at, int64_t extent, int64_t dst, int64_t src)
 {
 	for (int i = raw->n++; i > at; i--) {
@@ -121,84 +192,37 @@ static int insert_loop(
 	raw->extent[at] = extent;
 	raw->dst[at] = dst;
 	raw->src[at] = src;
-	return at;
 }
 
-/* Walks the outer loops, with stretches of loop near right outside of the
- * pair, and what is left over after whole stretches. */
-static void walk_near(struct raw *outer, int near, int64_t stretch,
-	const struct raw_pair *pair, char *dst, const char *src)
+/* Whole stretches, and what is left over after them. */
+static void walk_stretches(
+	const struct raw_job *job, char *dst, const char *src)
 {
-	int64_t extent = outer->extent[near], left = extent % stretch;
-	struct raw rest = *outer, inner = without(outer, near);
+	const struct raw *outer = &job->outer;
+	int64_t near_dst = outer->dst[job->near];
+	int64_t near_src = outer->src[job->near];
+	int64_t extent = outer->extent[job->near];
+	int64_t left = extent % job->stretch;
+	struct raw loops = without(outer, job->near);
 
-	insert_loop(
-		&inner, inner.n, stretch, outer->dst[near], outer->src[near]);
-	insert_loop(&inner, near, extent / stretch, outer->dst[near] * stretch,
-		outer->src[near] * stretch);
-	walk(&inner, 0, pair, dst, src);
+	insert(&loops, loops.n, job->stretch, near_dst, near_src);
+	insert(&loops, job->near, extent / job->stretch,
+		near_dst * job->stretch, near_src * job->stretch);
+	walk(&loops, 0, &job->pair, dst, src);
 	if (left == 0)
 		return;
-	dst += (extent - left) * outer->dst[near];
-	src += (extent - left) * outer->src[near];
-	rest = without(outer, near);
-	insert_loop(&rest, rest.n, left, outer->dst[near], outer->src[near]);
-	walk(&rest, 0, pair, dst, src);
+	loops = without(outer, job->near);
+	insert(&loops, loops.n, left, near_dst, near_src);
+	walk(&loops, 0, &job->pair, dst + (extent - left) * near_dst,
+		src + (extent - left) * near_src);
 }
 
-static void walk_outer(struct raw *outer, const struct raw_pair *pair,
-	char *dst, const char *src)
+void raw_run(const struct raw_job *job, char *dst, const char *src)
 {
-	int near = smallest_src(outer);
-	int64_t step = near < 0 ? 0 : llabs(outer->src[near]);
-	int64_t stretch = step ? 4 * LINE / step : 0;
-
-	if (pair->cols > 1 && pair->cols * llabs(pair->col_src) < LINE &&
-		near >= 0 && near < outer->n - 1 && stretch > 1 &&
-		outer->n + 1 < TARN_MAX_NDIM)
-		walk_near(outer, near, MIN(stretch, outer->extent[near]), pair,
-			dst, src);
+	dst += job->dst0;
+	src += job->src0;
+	if (job->near >= 0)
+		walk_stretches(job, dst, src);
 	else
-		walk(outer, 0, pair, dst, src);
-}
-
-enum raw_way raw_run(const struct raw *raw, char *dst, const char *src)
-{
-	struct raw outer = *raw;
-	struct raw_pair pair = {.simd = simd_get(), .rows = 1, .cols = 1};
-	int last, cols;
-
-	widen(&outer);
-	pair.size = pair.row_dst = pair.row_src = outer.size;
-	pair.large = outer.large;
-	cols = columns_loop(&outer);
-	if (cols >= 0) {
-		if (outer.src[cols] < 0)
-			turn(&outer, cols, &dst, &src);
-		pair.cols = outer.extent[cols];
-		pair.col_dst = outer.dst[cols];
-		pair.col_src = outer.src[cols];
-		outer = without(&outer, cols);
-	}
-	last = outer.n - 1;
-	if (last >= 0) {
-		pair.rows = outer.extent[last];
-		pair.row_dst = outer.dst[last];
-		pair.row_src = outer.src[last];
-		outer.n--;
-	}
-	raw_pair_plan(&pair);
-	if (cols < 0 && pair.way != RAW_TRANSPOSE && outer.n > 0) {
-		/* Rows: the loop around them saves calls. */
-		last = outer.n - 1;
-		pair.cols = outer.extent[last];
-		pair.col_dst = outer.dst[last];
-		pair.col_src = outer.src[last];
-		outer.n--;
-		raw_pair_plan(&pair);
-	}
-	walk_outer(&outer, &pair, dst, src);
-	if (pair.large)
-		pair.simd->fence();
-	return pair.way;
+		walk(&job->outer, 0, &job->pair, dst, src);
 }

@@ -68,5 +68,16 @@ void raw_shuffle(const struct raw_pair *pair, char *dst, int64_t col_dst,
 void raw_elements(const struct raw_pair *pair, char *dst, int64_t col_dst,
 	const char *src, int64_t rows, int64_t cols);
 
-/* All of it; the addresses are of the first elements. Returns the way. */
-enum raw_way raw_run(const struct raw *raw, char *dst, const char *src);
+/* What is decided once: to be run again wherever such loops are. */
+struct raw_job {
+	struct raw outer; /* the loops around the pair */
+	struct raw_pair pair;
+	int64_t dst0, src0; /* where the pair begins */
+	int near; /* of this loop, stretches right outside of the pair; or -1 */
+	int64_t stretch;
+};
+void raw_plan(struct raw_job *ret, const struct raw *raw);
+
+/* All of it; the addresses are of the first elements. What is large needs the
+ * fence of the job's simd before others may see it. */
+void raw_run(const struct raw_job *job, char *dst, const char *src);

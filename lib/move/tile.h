@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/* Moves that convert: tile by tile. See tile.c. */
+#pragma once
+
+#include "lib/move/move.h"
+#include "lib/move/raw.h"
+
+/* Elements of a tile, at most, and what is added where sub-byte dtypes are
+ * converted in whole packs. */
+#define TILE_MOST 4096
+#define TILE_PAD 4
+
+/* Elements of factors that are written out, at most. */
+#define TILE_FACTORS 1024
+
+/* Which factors the elements of a tile have: of count * inner elements, packed,
+ * each inner ones have the same, and each count * inner ones repeat. */
+struct tile_channels {
+	int64_t inner, count, stride;
+	int64_t first; /* what the tables were made for; -1: nothing */
+	double scale[TILE_FACTORS], bias[TILE_FACTORS];
+};
+
+/* Converts n packed elements, whole packs. */
+void tile_convert(struct tile_channels *ch, const struct convert *c, void *dst,
+	const void *src, int64_t n, int64_t channel0);
+
+/* A tidy nest, by dst, that is not plain. */
+void tile_run(const struct move *move, void *dst, const void *src);
