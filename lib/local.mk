@@ -133,12 +133,16 @@ lib_libcore_la_SOURCES = \
 	lib/copy/copy.c \
 	lib/copy/copy_check.c \
 	lib/copy/copy_memory.c \
+	lib/copy/copy_write.c \
+	lib/copy/copy_write.h \
 	lib/copy/env.c \
 	lib/copy/env.h \
 	lib/copy/file_slots.c \
 	lib/copy/file_slots.h \
 	lib/copy/mover.c \
 	lib/copy/mover.h \
+	lib/copy/pack.c \
+	lib/copy/pack.h \
 	lib/copy/regions.c \
 	lib/copy/regions.h \
 	lib/copy/stream.c \
@@ -146,6 +150,8 @@ lib_libcore_la_SOURCES = \
 	lib/copy/stream_poll.c \
 	lib/copy/stream_queue.c \
 	lib/copy/stream_work.c \
+	lib/copy/write_cut.c \
+	lib/copy/write_road.c \
 	lib/store/address.c \
 	lib/store/autostart.c \
 	lib/store/autostart.h \

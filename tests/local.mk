@@ -246,9 +246,11 @@ dist_check_SCRIPTS += tests/print_numpy.py
 COPY_TESTS = \
 	tests/copy \
 	tests/stream \
+	tests/copy_write \
 	$(NULL)
 check_PROGRAMS += $(COPY_TESTS)
 TESTS += $(COPY_TESTS)
+tests_copy_write_SOURCES = tests/copy_write.c tests/written.h
 
 # shm: the control region, leases, segments, messages.
 check_PROGRAMS += \

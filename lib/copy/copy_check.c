@@ -208,6 +208,7 @@ int copy_check(struct mover *head, tarn_tensor *dst, const tarn_tensor *src,
 	head->info.bytes = (uint64_t)tarn_layout_nbytes(&dst->layout);
 	head->done = 0;
 	head->in_flight = 0;
+	head->outer = NULL;
 	head->ended = head->cancelled = false;
 	head->error = 0;
 	head->error_text[0] = '\0';

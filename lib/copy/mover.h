@@ -66,6 +66,7 @@ struct mover {
 				       direct, requests; bytes is set */
 	uint64_t done;	    /* bytes of dst that have arrived */
 	unsigned in_flight; /* requests of its that the engine has */
+	struct mover *outer; /* of which this one does a part, or NULL */
 	bool ended;	    /* begins nothing more */
 	bool cancelled;
 	int error; /* the first, negative, kept with its sentence */
@@ -108,8 +109,24 @@ void mover_begin(struct mover *mover, struct mover_env *env,
 	const struct mover *head, const struct mover_ops *ops);
 void mover_drop(struct mover *mover);
 
+/* A request was queued; one is done. Executors count with these alone, since
+ * it is in flight for the outer mover too. */
+static inline void mover_launched(struct mover *mover)
+{
+	for (; mover; mover = mover->outer)
+		mover->in_flight++;
+}
+
+static inline void mover_landed(struct mover *mover)
+{
+	for (; mover; mover = mover->outer)
+		mover->in_flight--;
+}
+
 /* Each allocates its structure, and begins it with head. */
 int copy_memory_new(struct mover_env *env, const struct mover *head,
+	struct mover **ret);
+int copy_write_new(struct mover_env *env, const struct mover *head,
 	struct mover **ret);
 
 /* ---- for those who drive them ---------------------------------------- */

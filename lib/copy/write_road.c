@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+/*
+ * How bytes go into a file: directly, in grains, where the runs are long and
+ * the file system can; else, and for the ends of runs, through the page cache.
+ *
+ * A page must not go both ways at once, or a stale copy of it in the cache
+ * would later be written over what went past it. So the border between both is
+ * at whole pages, counted in the file: even two copies that write neighbouring
+ * tensors agree on it without knowing of each other.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/copy/copy_write.h"
+#include "lib/io/direct.h"
+
+/* Shorter runs are written through the cache unless asked otherwise: it
+ * gathers them, while each of them directly would cost a turn of the disk. */
+enum { DIRECT_MIN = 256 << 10 };
+
+/* The largest block of a file system, where it is larger than a page. */
+enum { BLOCK_MAX = 64 << 10 };
+
+/* Kept in memory, or sent over a network by who caches better than we do. */
+static bool prefers_cache(int fd)
+{
+	struct statfs fs;
+
+	if (fstatfs(fd, &fs) < 0)
+		return false;
+	switch ((uint32_t)fs.f_type) {
+	case TMPFS_MAGIC:
+	case RAMFS_MAGIC:
+	case HUGETLBFS_MAGIC:
+	case NFS_SUPER_MAGIC:
+	case SMB_SUPER_MAGIC:
+	case SMB2_SUPER_MAGIC:
+	case CIFS_SUPER_MAGIC:
+	case CEPH_SUPER_MAGIC:
+	case AFS_SUPER_MAGIC:
+	case V9FS_MAGIC:
+	case FUSE_SUPER_MAGIC:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* The unit in which pages and blocks are shared, never smaller. */
+static uint64_t grain_of(const struct stat *st, const struct tarn_direct *ask)
+{
+	uint64_t grain = MAX((uint64_t)sysconf(_SC_PAGESIZE), BOUNCE_ALIGN);
+	uint64_t block = (uint64_t)st->st_blksize;
+
+	if (block <= BLOCK_MAX && !(block & (block - 1)))
+		grain = MAX(grain, block);
+	return MAX(grain, MAX(ask->offset, ask->memory));
+}
+
+static bool wants_direct(const struct copy_write *w)
+{
+	switch (w->head.options.road) {
+	case TARN_ROAD_BUFFERED:
+		return false;
+	case TARN_ROAD_DIRECT:
+		return true;
+	default:
+		return w->run_bytes >= DIRECT_MIN &&
+		       !prefers_cache(w->file->fd);
+	}
+}
+
+static int choose_road(struct copy_write *w, const struct stat *st)
+{
+	struct tarn_direct ask = {0};
+	char name[160];
+	int fd;
+
+	w->direct = false;
+	if (!wants_direct(w))
+		return 0;
+	fd = storage_file_direct(w->head.dst->storage);
+	if (fd >= 0)
+		ask = tarn_direct_ask(fd);
+	/* Windows are aligned to this, and no more. */
+	if (ask.offset && ask.memory <= BOUNCE_ALIGN) {
+		w->direct = true;
+		w->memory_align = ask.memory;
+		w->grain = grain_of(st, &ask);
+		return 0;
+	}
+	if (w->head.options.road != TARN_ROAD_DIRECT)
+		return 0;
+	return tarn_fail(EINVAL,
+		"copy: direct I/O was asked for, and %s is on a file system "
+		"that has none",
+		storage_file_name(w->file, name, sizeof(name)));
+}
+
+/*
+ * Direct writes past the end of a file wait for each other, since each moves
+ * the end; inside it they do not. So the file gets its length and its blocks
+ * first, where that can be had at once (never by writing zeros), and where the
+ * gaps are not the larger part.
+ */
+static int reserve(const struct copy_write *w, const struct stat *st)
+{
+	struct nest nest = w->pack.move.nest;
+	uint64_t at = w->origin + (uint64_t)(w->run_dst * w->bits / 8), from,
+		 to;
+	char name[160];
+	int64_t first, last;
+	int r;
+
+	for (int i = 0; i < w->outer; i++)
+		nest.dst[i] = w->dst[i];
+	nest_span(&nest, NEST_DST, &first, &last);
+	to = at + ((uint64_t)((last - first + 1) * w->bits) + 7) / 8;
+	if (!S_ISREG(st->st_mode) || to <= (uint64_t)st->st_size ||
+		(to - at) / 2 > w->head.info.bytes)
+		return 0;
+	from = MAX(at, (uint64_t)st->st_size);
+	do {
+		r = fallocate(w->file->fd, 0, (off_t)from, (off_t)(to - from));
+	} while (r < 0 && errno == EINTR);
+	if (r == 0 || (errno != ENOSPC && errno != EDQUOT && errno != EFBIG))
+		return 0; /* not had at once: it grows as it is written */
+	r = errno;
+	return tarn_fail(r, "copy: no room for bytes %llu to %llu of %s: %s",
+		(unsigned long long)from, (unsigned long long)to,
+		storage_file_name(w->file, name, sizeof(name)),
+		tarn_errno_text(r));
+}
+
+static int take_slot(struct copy_write *w, int fd, int *slot)
+{
+	if (*slot >= 0)
+		return 1;
+	*slot = file_slots_take(w->head.env->files, w->head.dst->storage, fd);
+	if (*slot >= 0)
+		return 1;
+	/* Others have them all, and will give some back. */
+	if (*slot == -EMFILE && tarn_io_pending(w->head.env->io))
+		return 0;
+	return *slot;
+}
+
+int write_begin(struct copy_write *w)
+{
+	struct stat st;
+	char name[160];
+	int r = 0;
+
+	if (fstat(w->file->fd, &st) < 0) {
+		r = errno;
+		return tarn_fail(r, "copy: %s: %s",
+			storage_file_name(w->file, name, sizeof(name)),
+			tarn_errno_text(r));
+	}
+	r = choose_road(w, &st);
+	if (r >= 0)
+		r = take_slot(w, w->file->fd, &w->buffered_slot);
+	if (r > 0 && w->direct)
+		r = take_slot(w, storage_file_direct(w->head.dst->storage),
+			&w->direct_slot);
+	if (r <= 0)
+		return r;
+	if (w->direct)
+		r = reserve(w, &st);
+	w->begun = r >= 0;
+	return r < 0 ? r : 1;
+}
+
+void write_end(struct copy_write *w)
+{
+	if (w->buffered_slot >= 0)
+		file_slots_drop(w->head.env->files, w->buffered_slot);
+	if (w->direct_slot >= 0)
+		file_slots_drop(w->head.env->files, w->direct_slot);
+}
