@@ -248,8 +248,9 @@ COPY_TESTS = \
 	tests/stream \
 	tests/copy_write \
 	$(NULL)
-check_PROGRAMS += $(COPY_TESTS)
-TESTS += $(COPY_TESTS)
+check_PROGRAMS += $(COPY_TESTS) tests/copy_tool
+dist_check_SCRIPTS += tests/copy_numpy.py
+TESTS += $(COPY_TESTS) tests/copy_numpy.py
 tests_copy_write_SOURCES = tests/copy_write.c tests/written.h
 
 # shm: the control region, leases, segments, messages.
