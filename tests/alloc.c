@@ -298,8 +298,8 @@ static void many(void)
 		"given back in any order, all of it joins");
 	/* 200000 calls: a second is 5 us each, ten times what they take; a
 	 * linear search would need minutes. */
-	ok(clock() - start < 10 * CLOCKS_PER_SEC, "in %.2f s of CPU",
-		(double)(clock() - start) / CLOCKS_PER_SEC);
+	diag("%.2f s of CPU", (double)(clock() - start) / CLOCKS_PER_SEC);
+	ok(clock() - start < 10 * CLOCKS_PER_SEC, "in reasonable time");
 	alloc_free(alloc);
 }
 

@@ -83,8 +83,9 @@ static void created(void)
 	if (fd < 0 || fallocate(fd, 0, 0, 40 * MIB) < 0)
 		bail("a memfd: %m");
 	is_loaded(&b, 2, true, "40 of 64 MiB are a file's");
-	is_int(WIRE_PUBLISHED, parcel_answer(&p, &a),
-		"40 MiB are created all the same: %s", a.text);
+	if (!is_int(WIRE_PUBLISHED, parcel_answer(&p, &a),
+		    "40 MiB are created all the same"))
+		diag("%s", a.text);
 	fd_close(fd);
 	is_int(WIRE_ERROR, load(&b, 2, sizes[2], NULL), "the file is refused");
 	is_int(ENOSPC, b.error, "ENOSPC");

@@ -19,6 +19,10 @@
 #include "tests/tap.h"
 #include "tests/witness.h"
 
+/* Loads that are under way would be waited for for thirty seconds, a file that
+ * hangs for ever. */
+#define ENOUGH_S 15
+
 static struct daemon server;
 static struct witness witness;
 
@@ -97,7 +101,8 @@ static void wedged_by(
 	ok(removes_a_name(), "names come and go: %s", what);
 	start = seconds();
 	witness_can_load(&witness, what);
-	ok(seconds() - start < 6, "in time: %s", what);
+	diag("in %.1f s", seconds() - start);
+	ok(seconds() - start < ENOUGH_S, "in time: %s", what);
 	witness_can_load(&witness, "and again");
 }
 
@@ -152,7 +157,8 @@ static void end_while_wedged(pid_t alive)
 	tarn_store_unref(witness.store);
 	start = seconds();
 	is_int(0, daemon_stop(&server), "the daemon ends while files hang");
-	ok(seconds() - start < 8, "in %.1f s", seconds() - start);
+	diag("in %.1f s", seconds() - start);
+	ok(seconds() - start < ENOUGH_S, "in time");
 	hang_end();
 	waitpid(pid, NULL, 0);
 	waitpid(alive, NULL, 0);

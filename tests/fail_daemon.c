@@ -67,8 +67,8 @@ static void deny_all(tarn_store *witness, const char *who, pid_t pid)
 		if (wrong > 10)
 			break;
 	}
-	ok(n >= 5, "%d things were denied to the %s, one after the other", n,
-		who);
+	diag("%d things", n);
+	ok(n >= 5, "things were denied to the %s, one after the other", who);
 	is_int(0, wrong, "each ended cleanly");
 }
 

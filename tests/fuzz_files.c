@@ -123,9 +123,9 @@ static void test_flips(
 			copy[i] = bytes[i];
 		}
 	free(copy);
+	diag("%s: %u accepted", what, v.accepted);
 	is_int(8 * (int64_t)header, v.accepted + v.refused,
-		"%s: every bit of the header flipped (%u accepted)", what,
-		v.accepted);
+		"%s: every bit of the header flipped", what);
 }
 
 /* What a grammar stumbles over, rather than noise. */
@@ -208,9 +208,10 @@ static void test_mutants(
 		fix_length(mutant, n + data, data, npy);
 		judge(mutant, n + data, &v);
 	}
-	ok(v.refused > v.accepted && v.accepted > 0,
-		"%s: %u mutants accepted, %u refused", what, v.accepted,
+	diag("%s: %u mutants accepted, %u refused", what, v.accepted,
 		v.refused);
+	ok(v.refused > v.accepted && v.accepted > 0,
+		"%s: some mutants are accepted, most refused", what);
 }
 
 static void test_all(

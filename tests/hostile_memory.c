@@ -27,6 +27,7 @@
 #define MIB (1u << 20)
 #define SIZE (4 * MIB)
 #define NAME "played/with"
+#define ENOUGH_S 20 /* the kernel waits 45 s for who has a lease of a file */
 
 static struct daemon server;
 static struct witness witness;
@@ -93,7 +94,8 @@ static int leased(void)
 
 static void in_time(double start, const char *what)
 {
-	ok(seconds() - start < 5, "in %.1f s: %s", seconds() - start, what);
+	diag("in %.1f s", seconds() - start);
+	ok(seconds() - start < ENOUGH_S, "in time: %s", what);
 	witness_is_served(&witness, what);
 }
 

@@ -106,9 +106,10 @@ int main(void)
 	if (enemy == 0)
 		attack(fd);
 	most = most_while_attacked(enemy);
-	ok(*rounds >= ROUNDS, "the enemy came %d times", *rounds);
+	diag("the enemy came %d times, %d descriptors at most", *rounds, most);
+	ok(*rounds >= ROUNDS, "the enemy came again and again");
 	ok(hang_has_caught(1), "his file hangs");
-	ok(most > 500, "the server is left with %d descriptors", most);
+	ok(most > 500, "the server is left with descriptors");
 	ok(most < MOST + 4 * WIRE_FDS_MAX + 100, "and not with more");
 	witness_is_served(&witness, "descriptors cannot be closed");
 	witness_can_load(&witness, "descriptors cannot be closed");

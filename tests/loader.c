@@ -181,8 +181,9 @@ static void large(const char *engine)
 	ok(load(path, true, 0, 50 * MIB, KIT_FIRST), "50 MiB");
 	ok(kit.n_progress >= 1, "progress is told");
 	ok(kit.progress <= 50 * MIB, "and is no more than there is");
+	diag("%.1f ms of CPU", (double)kit.filled.cpu_ns / 1e6);
 	ok(kit.filled.cpu_ns > 0 && kit.filled.cpu_ns < 40ull * 1000000000u,
-		"%.1f ms of CPU", (double)kit.filled.cpu_ns / 1e6);
+		"its time is told");
 	is_int(strcmp(engine, "uring") ? 0 : LOADED_URING,
 		kit.filled.flags & LOADED_URING, "the engine is told");
 	diag("direct %d, registered %d", !!(kit.filled.flags & LOADED_DIRECT),

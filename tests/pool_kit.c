@@ -177,6 +177,8 @@ const struct seen *kit_as(const struct pool_kit *kit, uint32_t uid,
 	waitpid(pid, &status, 0);
 	if (status != 0)
 		bail("uid %u ended with status %#x", uid, status);
+	if (seen->text[0])
+		diag("uid %u: %s", uid, seen->text);
 	return seen;
 }
 

@@ -168,18 +168,18 @@ static void names_are_apart(void)
 	const struct seen *s;
 
 	s = me(load, (struct wish) {.pool = "mine", .file = file, .name = "m"});
-	is_int(0, s->r, "a file is loaded into a pool %s", s->text);
+	is_int(0, s->r, "a file is loaded into a pool");
 	s = me(look, (struct wish) {.pool = "mine", .name = "m/t"});
 	ok(s->r == 0 && s->bytes[0] == 7 && s->bytes[63] == 7,
-		"it is found there, with its bytes %s", s->text);
+		"it is found there, with its bytes");
 	s = me(look, (struct wish) {.pool = "", .name = "m/t"});
 	is_int(-ENOENT, s->r, "it is not in this user's own memory");
 	s = me(look, (struct wish) {.pool = "second", .name = "m/t"});
 	is_int(-ENOENT, s->r, "nor in another pool");
 	s = me(load, (struct wish) {.pool = "", .file = file, .name = "m"});
-	is_int(0, s->r, "the same name in this user's own memory %s", s->text);
+	is_int(0, s->r, "the same name in this user's own memory");
 	s = me(drop, (struct wish) {.pool = "", .name = "m/t"});
-	is_int(0, s->r, "is another: it is removed %s", s->text);
+	is_int(0, s->r, "is another: it is removed");
 	s = me(list, (struct wish) {.pool = "mine"});
 	is_int(1, (int64_t)s->n, "and that in the pool is still there");
 }
@@ -190,7 +190,7 @@ static void environment(void)
 
 	setenv("TARN_POOL", "mine", 1);
 	s = me(look, (struct wish) {.name = "m/t"});
-	is_int(0, s->r, "TARN_POOL names the pool %s", s->text);
+	is_int(0, s->r, "TARN_POOL names the pool");
 	s = me(look, (struct wish) {.pool = "", .name = "m/t"});
 	is_int(-ENOENT, s->r, "an empty name is no pool, whatever it says");
 	setenv("TARN_POOL", "nowhere", 1);
@@ -257,7 +257,7 @@ static void size_limit(void)
 	is_int(-ENOSPC, s->r, "what is larger than its pool does not fit");
 	has_str("the pool small of 8.0 MiB", s->text, "which is said");
 	s = me(load, (struct wish) {.pool = "small", .file = small});
-	is_int(0, s->r, "a smaller one does %s", s->text);
+	is_int(0, s->r, "a smaller one does");
 	free(small);
 }
 
@@ -289,9 +289,9 @@ static void huge_pages(void)
 		return;
 	}
 	skip(2, "huge pages are reserved");
-	is_int(0, s->r, "a load into huge pages %s", s->text);
+	is_int(0, s->r, "a load into huge pages");
 	s = me(look, (struct wish) {.pool = "huge", .name = "h/t"});
-	is_int(9, s->bytes[63], "and its bytes %s", s->text);
+	is_int(9, s->bytes[63], "and its bytes");
 }
 
 static void reload(void)
@@ -311,7 +311,7 @@ static void reload(void)
 			break;
 		usleep(20000);
 	}
-	is_int(0, s->r, "the new pool is there %s", s->text);
+	is_int(0, s->r, "the new pool is there");
 	kit_configure(
 		&kit, "[pool mine]\n[pool late]\nsize = 64M\n[pool second]\n");
 	kill(kit.daemon.pid, SIGHUP);
@@ -321,13 +321,12 @@ static void reload(void)
 			break;
 		usleep(20000);
 	}
-	is_int(64 << 20, (int64_t)s->n, "and its size can be changed %s",
-		s->text);
+	is_int(64 << 20, (int64_t)s->n, "and its size can be changed");
 	kit_configure(&kit, "[pool late]\nmode = 777\n");
 	kill(kit.daemon.pid, SIGHUP);
 	ok(kit_logs(&kit, "conf:2: mode must be"), "an error is said");
 	s = me(look, (struct wish) {.pool = "mine", .name = "m/t"});
-	is_int(0, s->r, "and changes nothing %s", s->text);
+	is_int(0, s->r, "and changes nothing");
 }
 
 /* Killed under a client of a pool: the next server finds him there. */
@@ -362,13 +361,13 @@ static void restart(void)
 	struct wish wish = {.pool = "mine", .file = file, .name = "over"};
 	const struct seen *s = me(take_over, wish);
 
-	ok(s->r == 0 && s->n == 1, "a client of a pool goes on %s", s->text);
+	ok(s->r == 0 && s->n == 1, "a client of a pool goes on");
 	s = me(look, (struct wish) {.pool = "mine", .name = "over/t"});
-	ok(s->r == 0 && s->bytes[0] == 6, "what it loads is there %s", s->text);
+	ok(s->r == 0 && s->bytes[0] == 6, "what it loads is there");
 	s = me(look, (struct wish) {.pool = "", .name = "over/t"});
 	is_int(-ENOENT, s->r, "and nowhere else");
 	s = me(look, (struct wish) {.pool = "mine", .name = "m/t"});
-	is_int(0, s->r, "as is what was there before %s", s->text);
+	is_int(0, s->r, "as is what was there before");
 }
 
 /* ---- several ----------------------------------------------------------- */
@@ -392,13 +391,13 @@ static void those_who_may(void)
 	const struct seen *s;
 
 	s = as(OWNER, load, team);
-	is_int(0, s->r, "the owner loads %s", s->text);
+	is_int(0, s->r, "the owner loads");
 	for (int i = 0; i < 2; i++) {
 		uint32_t uid = readers[i].uid;
 
 		s = as(uid, look, name);
-		ok(s->r == 0 && s->bytes[9] == 5, "%s of the group reads %s",
-			readers[i].who, s->text);
+		ok(s->r == 0 && s->bytes[9] == 5, "%s of the group reads",
+			readers[i].who);
 		s = as(uid, load, team);
 		is_int(-EPERM, s->r, "%s cannot load", readers[i].who);
 		has_str("the pool team belongs to uid 61001", s->text,
@@ -409,12 +408,12 @@ static void those_who_may(void)
 		is_int(0, s->r, "all is as it was for %s", readers[i].who);
 	}
 	s = as(0, look, name);
-	is_int(0, s->r, "root reads %s", s->text);
+	is_int(0, s->r, "root reads");
 	s = as(STRANGER, load,
 		(struct wish) {.pool = "common", .file = file, .name = "s"});
-	is_int(0, s->r, "anybody loads where all may write %s", s->text);
+	is_int(0, s->r, "anybody loads where all may write");
 	s = as(MEMBER, drop, (struct wish) {.pool = "common", .name = "s/t"});
-	is_int(0, s->r, "and anybody removes there %s", s->text);
+	is_int(0, s->r, "and anybody removes there");
 }
 
 static void those_who_may_not(void)
@@ -436,7 +435,7 @@ static void those_who_may_not(void)
 		memcpy(at, "maet", 4);
 	is_str(closed, s->text, "in the same words");
 	s = as(STRANGER, list, own);
-	ok(s->r == 0 && s->n == 0, "of his own he has no names %s", s->text);
+	ok(s->r == 0 && s->n == 0, "of his own he has no names");
 	s = as(STRANGER, ask_segments, own);
 	ok(s->r == WIRE_SEGMENT_FDS && s->n == 0,
 		"who asks for memory is sent none (%d, %d)", s->r, (int)s->n);
@@ -447,7 +446,7 @@ static void those_who_may_not(void)
 	ok(s->r < 0, "a descriptor from there is of no use to him");
 	own.pool = "team";
 	s = as(MEMBER, import, own);
-	is_int(0, s->r, "as it is to who may read %s", s->text);
+	is_int(0, s->r, "as it is to who may read");
 	own.pool = "";
 	s = as(MEMBER, import, own);
 	ok(s->r < 0, "in that pool, and nowhere else");
@@ -471,12 +470,12 @@ static void nothing_is_inherited(void)
 
 	s = as(STRANGER, load,
 		(struct wish) {.pool = "fresh", .file = first, .name = "a"});
-	is_int(0, s->r, "one user fills some pages %s", s->text);
+	is_int(0, s->r, "one user fills some pages");
 	s = as(STRANGER, drop, (struct wish) {.pool = "fresh", .name = "a/t"});
-	is_int(0, s->r, "and gives them back %s", s->text);
+	is_int(0, s->r, "and gives them back");
 	s = as(MEMBER, load,
 		(struct wish) {.pool = "fresh", .file = second, .name = "b"});
-	is_int(0, s->r, "another takes one %s", s->text);
+	is_int(0, s->r, "another takes one");
 	if (tarn_store_open_pool(kit.daemon.socket, "fresh", &store) < 0 ||
 		tarn_store_lookup(store, "b/t", &tensor) < 0)
 		bail("no b/t: %s", tarn_error_message());

@@ -125,8 +125,10 @@ static void test_in_flight(void)
 	for (int i = 0; i < 6; i++)
 		pthread_join(threads[i], NULL);
 	is_int(0, asked[0].r, "a removal is answered by the next server");
-	is_int(0, asked[1].r, "a question: %s", asked[1].why);
-	is_int(0, asked[5].r, "another: %s", asked[5].why);
+	if (!is_int(0, asked[1].r, "a question"))
+		diag("%s", asked[1].why);
+	if (!is_int(0, asked[5].r, "another"))
+		diag("%s", asked[5].why);
 	is_int(0, tensor_check(store, "gone/x", 6, SMALL), "it was removed");
 }
 

@@ -233,7 +233,8 @@ static void as_reader(const char *who, uid_t uid)
 			is_int(REFUSED, report->rows[i].verdict, "%s",
 				report->rows[i].what);
 	}
-	ok(report->n > 20, "%s: that was %d attempts", who, report->n);
+	diag("%s: %d attempts", who, report->n);
+	ok(report->n > 20, "%s: those were many attempts", who);
 	ok(all_bytes(map, BYTE), "%s: no byte has changed", who);
 	is_int(SIZE, fstat(fd, &st) == 0 ? st.st_size : -1,
 		"%s: nor has the size", who);

@@ -91,8 +91,9 @@ static void test_first(void)
 		skip_all("the kernel does not let its pressure be watched");
 	}
 	n_kept = hear(kept, PRESSURE_TRIGGERS);
+	diag("%u triggers", n_kept);
 	ok(n_kept >= 1 && n_kept <= PRESSURE_TRIGGERS,
-		"the first server has triggers kept: %u", n_kept);
+		"the first server has triggers kept");
 	for (uint32_t i = 0; i < n_kept; i++) {
 		is_int(D_KEEP, kept[i].type, "kept");
 		is_int(1, kept[i].n_fds, "a descriptor");

@@ -163,8 +163,8 @@ static void test_renewals(void)
 	is_int(1, time_is(101000), "to the last end");
 	for (uint64_t i = 1; i <= 200000; i++)
 		publish("fading", 1200000 - i);
-	ok(writer->timers.n < 70000, "void timers are swept out: %zu left",
-		writer->timers.n);
+	diag("%zu timers are left", writer->timers.n);
+	ok(writer->timers.n < 70000, "void timers are swept out");
 	is_int(0, time_is(999999), "the last end counts");
 	is_int(1, time_is(1000000), "whatever was before");
 	is_int(0, time_is(UINT64_MAX), "the rest is void");

@@ -225,8 +225,8 @@ int main(void)
 	atomic_store(&shared->stop, 1);
 	waitpid(pid, &status, 0);
 	is_int(0, status, "the reader has read all the time");
-	ok(shared->looks > 1000, "%llu look-ups",
-		(unsigned long long)shared->looks);
+	diag("%llu look-ups", (unsigned long long)shared->looks);
+	ok(shared->looks > 1000, "more than a thousand times");
 	is_int(0, (int64_t)shared->wrong - (int64_t)shared->busy,
 		"none was wrong");
 	table_writer_free(writer);

@@ -186,8 +186,9 @@ static void test_queue(void)
 		r = wire_receive(reader, socks[1], NULL, &message);
 		flushes++;
 	}
-	is_int(1, r, "the long one arrives, in %d frames", flushes);
-	ok(flushes > 4, "which are many");
+	diag("%d frames", flushes);
+	is_int(1, r, "the long one arrives");
+	ok(flushes > 4, "in many frames");
 	is_int(BIG, message.size, "whole");
 	is_mem(big, message.body, BIG, "and the same");
 	is_int(9, message.serial, "under its serial");
