@@ -247,11 +247,13 @@ COPY_TESTS = \
 	tests/copy \
 	tests/stream \
 	tests/copy_write \
+	tests/copy_write_fails \
 	$(NULL)
 check_PROGRAMS += $(COPY_TESTS) tests/copy_tool
 dist_check_SCRIPTS += tests/copy_numpy.py
 TESTS += $(COPY_TESTS) tests/copy_numpy.py
 tests_copy_write_SOURCES = tests/copy_write.c tests/written.h
+tests_copy_write_fails_SOURCES = tests/copy_write_fails.c tests/written.h
 
 # shm: the control region, leases, segments, messages.
 check_PROGRAMS += \
