@@ -54,7 +54,7 @@ have_numpy=yes
 	have_numpy=no
 	echo "numpy is not installed: no reference (install python3-numpy)"
 }
-for round in 1 2 3; do
+for _ in 1 2 3; do
 	bench/convert "$mib" >>"$log"
 	[ $have_numpy = no ] || numpy >>"$log"
 done
