@@ -77,6 +77,14 @@ ALWAYS f32 f32_of(u32 bits)
 	return x;
 }
 
+ALWAYS f64 f64_of(u64 bits)
+{
+	f64 x;
+
+	memcpy(&x, &bits, sizeof(x));
+	return x;
+}
+
 /* ---- small floats -------------------------------------------------- */
 
 struct form {
@@ -224,6 +232,22 @@ ALWAYS f64 odd_f64_signed(i64 n)
 	f64 magnitude = odd_f64(n < 0 ? 0 - (u64)n : (u64)n);
 
 	return n < 0 ? -magnitude : magnitude;
+}
+
+/*
+ * A 64-bit integer to F32, in vectors, which have no instruction for it before
+ * AVX-512. Past 2^52 what lies below bit 12 is but a bit that says whether
+ * there is any; then each half is put into the mantissa of an F64 of a known
+ * exponent, and their sum is exact.
+ */
+ALWAYS f32 near_f32(i64 n)
+{
+	u64 odd = ((u64)n & ~0xfffull) | (((n & 0xfff) + 0xfff) >> 1 & 0x800);
+	u64 kept = ((u64)n + (1ull << 52)) >> 53 ? odd : (u64)n;
+	u64 low = (kept & 0xffffffff) | 0x4330000000000000; /* 2^52 + it */
+	u64 high = kept >> 32 ^ 0x4530000080000000; /* 2^84 + 2^63 + it */
+
+	return (f32)((f64_of(high) - (0x1p84 + 0x1p63 + 0x1p52)) + f64_of(low));
 }
 
 ALWAYS f64 clamp_f64(f64 x, f64 low, f64 high)
@@ -431,8 +455,7 @@ SCALE_EACH(each_f64, f64)
 
 STEP(i32_f32, f32, i32, x)
 STEP(u32_f32, f32, u32, x)
-STEP(i64_f32, f32, i64, x)
-STEP(u64_f32, f32, u64, x)
+STEP(i64_f32, f32, i64, near_f32(x))
 STEP(f32_i32, i32, f32, cut_i32(x))
 STEP(u8_i16, i16, u8, x)
 STEP(u8_i32, i32, u8, x)
@@ -571,7 +594,6 @@ CONVERT_LINKAGE const struct convert_set CONVERT_SET = {
 		[TARN_I32] = {[TARN_F32] = i32_f32, [TARN_I64] = i32_i64},
 		[TARN_U32] = {[TARN_F32] = u32_f32, [TARN_I64] = u32_i64},
 		[TARN_I64] = {[TARN_F32] = i64_f32},
-		[TARN_U64] = {[TARN_F32] = u64_f32},
 		[TARN_F32] = {[TARN_I32] = f32_i32},
 	},
 };
