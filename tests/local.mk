@@ -80,7 +80,8 @@ check-valgrind: all
 		*) tests="$$tests $$t" ;; \
 		esac; \
 	done; \
-	TARN_TEST_TIMEOUT=300 $(MAKE) $(AM_MAKEFLAGS) check TESTS="$$tests" \
+	TARN_TEST_SAMPLE=31 TARN_TEST_TIMEOUT=300 \
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS="$$tests" \
 		LOG_COMPILER='tests/run$(EXEEXT) ./libtool --mode=execute $(VALGRIND)'
 
 # Those in which threads share memory, in a build with --enable-sanitizers=thread.
