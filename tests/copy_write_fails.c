@@ -146,7 +146,8 @@ static void lasting_faults(bool direct)
 	fails(-EDQUOT, "/written: ", TARN_ROAD_BUFFERED);
 	fault.nothing = true;
 	fails(-EIO, "copy: writing at byte ", TARN_ROAD_BUFFERED);
-	fault.interrupts = 1u << 30;
+	fault.error = EAGAIN;
+	fault.error_at = BASE;
 	fails(-EAGAIN, "copy: writing at byte ", TARN_ROAD_BUFFERED);
 	if (!direct)
 		return;
