@@ -61,6 +61,7 @@ struct tarn_stream {
 	int64_t now, cpu; /* nanoseconds, as of the last look */
 	int64_t earliest; /* deadline; may be earlier than any that is left */
 	unsigned unsubmitted; /* requests, about */
+	bool called_back; /* since the last stream_begin: some can go on */
 	uint64_t bytes_done, bytes_total;
 
 	bool polled; /* somebody has the descriptor */

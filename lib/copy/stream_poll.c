@@ -91,6 +91,7 @@ void stream_poll_update(tarn_stream *s)
 	if (!s->polled)
 		return;
 	signal_if(s, s->done.n || s->memory.n || s->unsubmitted ||
+			     s->called_back ||
 			     (s->waiting.n && tarn_io_pending(s->env.io) == 0));
 	arm(s, s->earliest);
 }

@@ -88,6 +88,7 @@ void stream_begin(tarn_stream *s)
 {
 	struct job *next;
 
+	s->called_back = false;
 	for (struct job *job = s->running.head; job; job = next) {
 		next = job->next;
 		pump(s, job);
@@ -187,6 +188,7 @@ int stream_submit(tarn_stream *s, unsigned wait_for, int timeout_ms)
 	s->unsubmitted = 0;
 	r = tarn_io_submit_and_wait(s->env.io, wait_for, timeout_ms);
 	stream_look_at_clocks(s);
+	s->called_back |= r > 0;
 	if (r < 0)
 		fail_running(s, r);
 	return r;
