@@ -116,10 +116,9 @@ def saturate(x, name, even):
     result = np.where(big, near, 0).astype(KNOWN[name])
     small = np.clip(out, max(info.min, -2 ** 63), min(info.max, 2 ** 63 - 1))
     result = np.where(big, result, small.astype(KNOWN[name]))
-    result = np.where(x >= float(info.max) + (info.max < 2 ** 53),
-                      info.max, result)
-    return np.where(x <= float(info.min), info.min,
-                    result).astype(KNOWN[name])
+    most, least = (np.array(n, KNOWN[name]) for n in (info.max, info.min))
+    result = np.where(x >= float(info.max) + (info.max < 2 ** 53), most, result)
+    return np.where(x <= float(info.min), least, result)
 
 
 def convert(x, to, even):
@@ -268,7 +267,7 @@ def main():
             mine = [(c, s) for c, s in zip(cases, seen)
                     if c.kind == kind and c.mode == mode]
             wrong = [(c, s) for c, s in mine if s != f"{c.crc:08x}"]
-            if mine and all(s.endswith(MISSING) for _, s in mine):
+            if wrong and all(s.endswith(MISSING) for _, s in wrong):
                 ok(True, f"{kind}, {mode} # SKIP {MISSING}")
                 continue
             good &= ok(mine and not wrong, f"{kind}, {mode}")
