@@ -11,6 +11,7 @@ EXTRA_PROGRAMS = \
 	bench/publish \
 	bench/read \
 	bench/restart \
+	bench/stream \
 	bench/view \
 	$(NULL)
 # Those that look inside link the core, the others what a user links.
@@ -24,6 +25,7 @@ bench_open_LDADD = lib/libcore.la
 bench_publish_LDADD = lib/libtarn.la
 bench_read_LDADD = lib/libtarn.la
 bench_restart_LDADD = lib/libtarn.la
+bench_stream_LDADD = lib/libtarn.la
 bench_view_LDADD = lib/libtarn.la
 CLEANFILES += $(EXTRA_PROGRAMS)
 
@@ -39,6 +41,7 @@ BENCHES = \
 	bench/publish.sh \
 	bench/read.sh \
 	bench/restart.sh \
+	bench/stream.sh \
 	bench/view.sh \
 	$(NULL)
 EXTRA_DIST += $(BENCHES) bench/fio.sh
