@@ -126,13 +126,13 @@ lib_libcore_la_SOURCES = \
 	lib/save/replace.h \
 	lib/save/replace_commit.c \
 	lib/save/replace_path.c \
+	lib/copy/read_plan.c \
+	lib/copy/read_plan.h \
 	lib/copy/bounce.c \
 	lib/copy/bounce.h \
 	lib/copy/copy.c \
 	lib/copy/copy_check.c \
 	lib/copy/copy_memory.c \
-	lib/copy/copy_read.c \
-	lib/copy/copy_read.h \
 	lib/copy/copy_write.c \
 	lib/copy/copy_write.h \
 	lib/copy/env.c \
@@ -141,9 +141,6 @@ lib_libcore_la_SOURCES = \
 	lib/copy/file_slots.h \
 	lib/copy/mover.c \
 	lib/copy/mover.h \
-	lib/copy/read_piece.c \
-	lib/copy/read_plan.c \
-	lib/copy/read_plan.h \
 	lib/copy/pack.c \
 	lib/copy/pack.h \
 	lib/copy/regions.c \
