@@ -310,6 +310,23 @@ static void test_kinds(void)
 	free(bytes);
 }
 
+/* The length in front may look like another format's first bytes: 640 like a
+ * pickle's, 35615 like gzip's. */
+static void test_lengths(void)
+{
+	static const size_t lengths[] = {0x280, 0x480, 0x8b1f};
+
+	for (size_t i = 0; i < 3; i++) {
+		char *header = malloc(lengths[i] + 1);
+
+		memset(header, ' ', lengths[i]);
+		header[lengths[i]] = '\0';
+		memcpy(header, "{" A "}", strlen("{" A "}"));
+		accept(header, 4, "a header of a length that is a magic");
+		free(header);
+	}
+}
+
 /* Text of a file that ends up in a sentence cannot steer a terminal. */
 static void test_clean(void)
 {
@@ -329,6 +346,7 @@ int main(void)
 	test_tensors();
 	test_rank();
 	test_kinds();
+	test_lengths();
 	test_clean();
 	return done();
 }

@@ -139,7 +139,9 @@ static int read_format(struct tarn_file *file)
 		return r;
 	if (size >= 6 && !memcmp(head, "\x93NUMPY", 6))
 		return npy_read(file);
-	other = other_format(head, size);
+	/* The first bytes of a safetensors file are a number, and may be any
+	 * magic; what it opens with behind them is not. */
+	other = head[8] == '{' ? NULL : other_format(head, size);
 	if (other)
 		return tarn_fail(EBADMSG,
 			"neither a safetensors nor a .npy "
