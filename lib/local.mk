@@ -122,10 +122,6 @@ lib_libcore_la_SOURCES = \
 	lib/io/io_threads.c \
 	lib/io/road.c \
 	lib/io/road.h \
-	lib/save/replace.c \
-	lib/save/replace.h \
-	lib/save/replace_commit.c \
-	lib/save/replace_path.c \
 	lib/copy/read_plan.c \
 	lib/copy/read_plan.h \
 	lib/copy/bounce.c \
@@ -152,6 +148,29 @@ lib_libcore_la_SOURCES = \
 	lib/copy/stream_work.c \
 	lib/copy/write_cut.c \
 	lib/copy/write_road.c \
+	lib/save/box.c \
+	lib/save/box.h \
+	lib/save/checksums.c \
+	lib/save/checksums.h \
+	lib/save/checksums_avx2.c \
+	lib/save/piece.c \
+	lib/save/piece.h \
+	lib/save/plan.c \
+	lib/save/plan.h \
+	lib/save/replace.c \
+	lib/save/replace.h \
+	lib/save/replace_commit.c \
+	lib/save/replace_path.c \
+	lib/save/save.c \
+	lib/save/slot.c \
+	lib/save/slot.h \
+	lib/save/verify.c \
+	lib/save/verify.h \
+	lib/save/verify_claims.c \
+	lib/save/window.c \
+	lib/save/window.h \
+	lib/save/writer.c \
+	lib/save/writer.h \
 	lib/store/address.c \
 	lib/store/autostart.c \
 	lib/store/autostart.h \
@@ -252,6 +271,7 @@ tarninclude_HEADERS = \
 	lib/include/tarn/layout.h \
 	lib/include/tarn/report.h \
 	lib/include/tarn/publish.h \
+	lib/include/tarn/save.h \
 	lib/include/tarn/store.h \
 	lib/include/tarn/tarn.h \
 	lib/include/tarn/tensor.h \

@@ -390,7 +390,10 @@ check_PROGRAMS += \
 	tests/safetensors_cases \
 	tests/safetensors_plain \
 	$(NULL)
-dist_check_SCRIPTS += tests/make_checkpoint.py tests/npy_numpy.py
+dist_check_SCRIPTS += \
+	tests/make_checkpoint.py \
+	tests/npy_numpy.py \
+	$(NULL)
 TESTS += \
 	tests/file_map \
 	tests/fuzz_files \
@@ -427,6 +430,16 @@ tests_safetensors_SOURCES = \
 	tests/file_bytes.h \
 	tests/safetensors.c \
 	$(NULL)
+
+# Saving and verifying.
+SAVE_TESTS = \
+	tests/save_faults \
+	$(NULL)
+check_PROGRAMS += $(SAVE_TESTS)
+TESTS += $(SAVE_TESTS)
+SAVE_KIT = tests/save_kit.c tests/save_kit.h
+SAVE_CALLS = tests/save_calls.c tests/save_calls.h $(SAVE_KIT)
+tests_save_faults_SOURCES = tests/save_faults.c $(SAVE_CALLS)
 
 # The I/O engines, and fills on them.
 check_PROGRAMS += \

@@ -25,6 +25,7 @@
 #include <tarn/tensor.h>
 #include <tarn/copy.h>
 #include <tarn/file.h>
+#include <tarn/save.h>
 #include <tarn/store.h>
 #include <tarn/publish.h>
 #include <tarn/report.h>

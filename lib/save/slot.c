@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Bytes as tensors: a piece of a file and a piece of memory are both one
+ * dimension of U8, and moved by the same verb as everything else.
+ */
+#include "lib/save/slot.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+
+void slot_count(struct tarn_copy_info *sum, struct slot_failure *failure,
+	const struct tarn_completion *c)
+{
+	sum->read += c->info.read;
+	sum->written += c->info.written;
+	sum->cached += c->info.cached;
+	sum->direct += c->info.direct;
+	sum->requests += c->info.requests;
+	if (c->result < 0 && !failure->error) {
+		failure->error = c->result;
+		memcpy(failure->message, c->message, sizeof(failure->message));
+	}
+}
+
+int slot_memory(tarn_storage **storage, uint64_t size)
+{
+	uint64_t room = MAX(piece_round(size), PIECE_SIZE);
+	void *memory;
+	int r;
+
+	if (*storage && tarn_storage_size(*storage) >= room)
+		return 0;
+	*storage = tarn_storage_unref(*storage);
+	memory = aligned_alloc(PIECE_PAGE, room);
+	if (!memory)
+		return tarn_fail(ENOMEM, "no memory for a piece of %llu bytes",
+			(unsigned long long)room);
+	r = tarn_storage_borrow(memory, room, true, free, memory, storage);
+	if (r < 0)
+		free(memory);
+	return r;
+}
+
+int slot_view(
+	tarn_storage *storage, uint64_t base, uint64_t size, tarn_tensor **ret)
+{
+	struct tarn_layout layout;
+	int64_t extent = (int64_t)size;
+	int r = tarn_layout_contiguous(TARN_U8, 1, &extent, &layout);
+
+	return r < 0 ? r : tarn_tensor_new(storage, base, &layout, ret);
+}
+
+static double seconds(clockid_t clock)
+{
+	struct timespec t;
+
+	clock_gettime(clock, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void slot_begin_times(struct tarn_copy_info *info)
+{
+	info->seconds = -seconds(CLOCK_MONOTONIC);
+	info->cpu_seconds = -seconds(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+void slot_end_times(struct tarn_copy_info *info)
+{
+	info->seconds += seconds(CLOCK_MONOTONIC);
+	info->cpu_seconds += seconds(CLOCK_PROCESS_CPUTIME_ID);
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Verifying: the bytes of all tensors that have a checksum are read in the
+ * order of the file, many pieces at once, and summed in that order as they
+ * arrive. Memory is that of the pieces, whatever the file.
+ */
+#include "lib/save/verify.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/file/file.h"
+#include "lib/save/slot.h"
+
+/* A piece of the file on its way. Its memory begins as far behind a page as
+ * the piece does in the file, so that it can be read directly. */
+struct slot {
+	uint64_t offset, size;
+	tarn_storage *storage;
+	bool reading;
+};
+
+struct verifier {
+	tarn_file *file;
+	const struct tarn_verify_options *options;
+	struct tarn_verify_info *info;
+	struct claim *claims;
+	struct checksum_range *ranges; /* of those that have a checksum */
+	size_t n_ranges, next;         /* the range to read from next */
+	struct checksums sums;
+	tarn_stream *stream;
+	struct slot slots[SLOTS];
+	uint64_t begun, summed; /* pieces */
+	uint64_t at, done, total;
+	size_t told, told_ranges; /* tensors, and those of them with one */
+	struct slot_failure failure;
+	const struct claim *first; /* that differs */
+	uint64_t seen;             /* its checksum */
+};
+
+/* ---- what is known --------------------------------------------------- */
+
+static int tell_one(struct verifier *v, const struct claim *c)
+{
+	const struct tarn_verify_options *o = v->options;
+	int result = c->result;
+	uint64_t seen = 0;
+
+	if (result == 0) {
+		seen = v->ranges[v->told_ranges++].value;
+		result = seen == c->wanted ? 0 : -EBADMSG;
+	}
+	v->info->good += result == 0;
+	v->info->bad += result == -EBADMSG;
+	v->info->without += result == -ENODATA;
+	if (result == -EBADMSG && !v->first) {
+		v->first = c;
+		v->seen = seen;
+	}
+	return o->tensor ? o->tensor(o->arg, c->tensor, result) : 0;
+}
+
+/* Of all tensors that something is known of by now. */
+static int tell(struct verifier *v)
+{
+	int r = 0;
+
+	while (!r && v->told < tarn_file_count(v->file)) {
+		const struct claim *c = &v->claims[v->told];
+
+		if (c->result == 0 && v->told_ranges == v->sums.done)
+			break;
+		v->told++;
+		r = tell_one(v, c);
+	}
+	return r;
+}
+
+static int reap(struct verifier *v, int at_least)
+{
+	const struct tarn_verify_options *o = v->options;
+	struct tarn_completion done[REAPED_AT_ONCE];
+	int n = tarn_stream_reap(v->stream, done, REAPED_AT_ONCE, at_least,
+		o->progress ? TELL_MS : -1);
+
+	for (int i = 0; i < n; i++) {
+		v->slots[done[i].user].reading = false;
+		v->info->read.bytes += done[i].info.bytes;
+		slot_count(&v->info->read, &v->failure, &done[i]);
+	}
+	if (n < 0)
+		return n;
+	if (v->failure.error)
+		return tarn_fail_verbatim(
+			-v->failure.error, v->failure.message);
+	if (o->progress && o->progress(o->arg, v->done, v->total))
+		return tarn_fail(ECANCELED, "cancelled");
+	return 0;
+}
+
+/* ---- pieces ---------------------------------------------------------- */
+
+/* Where the next piece is: as far as ranges follow each other. */
+static uint64_t next_end(struct verifier *v)
+{
+	uint64_t most, end;
+
+	while (v->next < v->n_ranges &&
+		v->ranges[v->next].offset + v->ranges[v->next].nbytes <= v->at)
+		v->next++;
+	if (v->next == v->n_ranges)
+		return 0;
+	v->at = MAX(v->at, v->ranges[v->next].offset);
+	most = round_down_u64(v->at + PIECE_SIZE, PIECE_PAGE);
+	end = v->at;
+	for (size_t i = v->next;
+		i < v->n_ranges && end < most && v->ranges[i].offset <= end;
+		i++)
+		end = v->ranges[i].offset + v->ranges[i].nbytes;
+	return MIN(end, most);
+}
+
+static int begin(struct verifier *v, uint64_t end)
+{
+	unsigned index = (unsigned)(v->begun % SLOTS);
+	struct slot *slot = &v->slots[index];
+	_cleanup_tensor_ tarn_tensor *dst = NULL, *src = NULL;
+	struct tarn_copy_options options = {.road = v->options->road};
+	int r = slot_memory(&slot->storage, PIECE_SIZE + PIECE_PAGE);
+
+	slot->offset = v->at;
+	slot->size = end - v->at;
+	if (r >= 0)
+		r = slot_view(slot->storage, slot->offset % PIECE_PAGE,
+			slot->size, &dst);
+	if (r >= 0)
+		r = slot_view(v->file->storage,
+			slot->offset - v->file->data_offset, slot->size, &src);
+	if (r >= 0)
+		r = tarn_stream_copy(
+			v->stream, dst, src, &options, -1, index, NULL);
+	if (r < 0)
+		return r;
+	slot->reading = true;
+	v->at = end;
+	v->begun++;
+	return 0;
+}
+
+/* Sums what has arrived, in order. */
+static int sum_ready(struct verifier *v)
+{
+	int r = 0;
+
+	while (!r && v->summed < v->begun) {
+		struct slot *slot = &v->slots[v->summed % SLOTS];
+
+		if (slot->reading)
+			break;
+		checksums_feed(&v->sums, slot->offset,
+			(const char *)tarn_storage_data(slot->storage) +
+				slot->offset % PIECE_PAGE,
+			slot->size);
+		v->done += slot->size;
+		v->summed++;
+		r = tell(v);
+	}
+	return r;
+}
+
+/* ---- all of them ----------------------------------------------------- */
+
+static int read_all(struct verifier *v)
+{
+	int r = 0;
+
+	for (;;) {
+		uint64_t end = next_end(v);
+		bool full = v->begun - v->summed == SLOTS;
+
+		if (!r && end && !full)
+			r = begin(v, end);
+		if (!r)
+			r = sum_ready(v);
+		if (r || (!end && v->summed == v->begun))
+			break;
+		/* Wait only when no more can be begun. */
+		full = v->begun - v->summed == SLOTS;
+		r = reap(v, full || !next_end(v) ? 1 : 0);
+	}
+	if (r)
+		return r;
+	/* What has no bytes at all was passed by nothing. */
+	checksums_feed(&v->sums, v->file->size, "", 0);
+	return tell(v);
+}
+
+static int open_all(struct verifier *v)
+{
+	struct tarn_stream_options options = {.engine = v->options->engine};
+	size_t n = tarn_file_count(v->file);
+	int r = verify_claims(v->file, &v->claims);
+
+	if (r < 0)
+		return r;
+	v->ranges = calloc(n + 1, sizeof(*v->ranges));
+	if (!v->ranges)
+		return tarn_fail(ENOMEM, "no memory for checksums");
+	for (size_t i = 0; i < n; i++) {
+		const struct claim *c = &v->claims[i];
+
+		if (c->result < 0)
+			continue;
+		v->ranges[v->n_ranges++] = (struct checksum_range) {
+			.offset = c->tensor->file_offset,
+			.nbytes = c->tensor->nbytes,
+		};
+		v->total += c->tensor->nbytes;
+	}
+	r = checksums_begin(&v->sums, v->ranges, v->n_ranges);
+	return r < 0 ? r : tarn_stream_new(&options, &v->stream);
+}
+
+static void close_all(struct verifier *v)
+{
+	/* First the stream: it lets go of the memory. */
+	tarn_stream_free(v->stream);
+	for (int i = 0; i < SLOTS; i++)
+		tarn_storage_unref(v->slots[i].storage);
+	checksums_end(&v->sums);
+	free(v->ranges);
+	free(v->claims);
+}
+
+int tarn_file_verify(tarn_file *file, const struct tarn_verify_options *options,
+	struct tarn_verify_info *ret_info)
+{
+	static const struct tarn_verify_options plain;
+	struct tarn_verify_info info = {0};
+	struct verifier v = {
+		.file = file,
+		.options = options ? options : &plain,
+		.info = &info,
+	};
+	int r;
+
+	slot_begin_times(&info.read);
+	r = open_all(&v);
+	if (r >= 0)
+		info.read.engine = tarn_stream_engine(v.stream);
+	if (r >= 0)
+		r = read_all(&v);
+	if (r < 0)
+		r = tarn_fail_prefix(r, "%.300s: ", tarn_file_path(file));
+	slot_end_times(&info.read);
+	if (r == 0 && v.first)
+		r = verify_differs(file, v.first, v.seen);
+	if (ret_info && (r == 0 || v.first))
+		*ret_info = info;
+	close_all(&v);
+	return r;
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The file is written in pieces, one after the other, many under way at once.
+ *
+ * A piece is either straight, bytes of one tensor that lie in memory as the
+ * file wants them, or a window that is gathered first (window.c). All begin and
+ * end at multiples of PIECE_PAGE, so that they go by direct I/O whatever the
+ * tensors' offsets are, and no two share a page.
+ *
+ * Each piece passes through a slot: filled (reads of files may be under way for
+ * it), summed, written. Summing keeps the order of the file, and needs no
+ * second look at the source. The piece with the head comes first, and waits
+ * with its write until the end: a file cut short is never taken for a whole
+ * one, and the checksums are known by then.
+ */
+#include "lib/save/writer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/save/checksums.h"
+#include "lib/save/slot.h"
+#include "lib/save/window.h"
+
+struct slot {
+	struct window window;        /* memory is kept for the next piece */
+	const struct part *straight; /* or NULL: window has the bytes */
+	unsigned reading;            /* copies into it */
+	bool busy, writing;
+};
+
+struct writer {
+	struct save_plan *plan;
+	const struct tarn_save_options *options;
+	tarn_stream *stream;
+	tarn_storage *file;
+	struct slot slots[SLOTS + 1]; /* the last is the head's */
+	uint64_t at;                  /* where the next piece begins */
+	uint64_t begun, ready;        /* pieces but the head's */
+	unsigned busy;                /* slots */
+	struct checksum_range *ranges;
+	struct checksums sums;
+	uint64_t done; /* bytes written */
+	struct tarn_copy_info *info;
+	struct slot_failure failure;
+};
+
+/* ---- what has happened ----------------------------------------------- */
+
+static void take(struct writer *w, const struct tarn_completion *c)
+{
+	struct slot *slot = &w->slots[c->user];
+
+	slot_count(w->info, &w->failure, c);
+	if (!slot->writing) {
+		slot->reading--;
+		return;
+	}
+	w->done += slot->window.size;
+	slot->busy = slot->writing = false;
+	w->busy--;
+}
+
+static int tell(struct writer *w)
+{
+	const struct tarn_save_options *o = w->options;
+
+	if (w->failure.error)
+		return tarn_fail_verbatim(
+			-w->failure.error, w->failure.message);
+	if (o->progress &&
+		o->progress(o->arg, w->done, w->plan->head.file_size))
+		return tarn_fail(ECANCELED, "cancelled");
+	return 0;
+}
+
+static int reap(struct writer *w, int at_least)
+{
+	struct tarn_completion done[REAPED_AT_ONCE];
+	int n = tarn_stream_reap(w->stream, done, REAPED_AT_ONCE, at_least,
+		w->options->progress ? TELL_MS : -1);
+
+	for (int i = 0; i < n; i++)
+		take(w, &done[i]);
+	return n < 0 ? n : tell(w);
+}
+
+static int reap_one(void *arg)
+{
+	return reap(arg, 1);
+}
+
+/* ---- a piece --------------------------------------------------------- */
+
+static int begin(struct writer *w, unsigned index, uint64_t end,
+	const struct part *straight)
+{
+	struct slot *slot = &w->slots[index];
+	int r = 0;
+
+	slot->window.offset = w->at;
+	slot->window.size = end - w->at;
+	slot->straight = straight;
+	slot->busy = true;
+	w->busy++;
+	w->at = end;
+	if (straight)
+		return 0;
+	r = slot_memory(&slot->window.storage, slot->window.size);
+	if (r < 0)
+		return r;
+	return window_fill(&slot->window, w->plan, w->stream, index, reap_one,
+		w, &slot->reading);
+}
+
+static const char *bytes_of(const struct slot *slot)
+{
+	const struct part *p = slot->straight;
+
+	if (p)
+		return p->bytes + (slot->window.offset - p->offset);
+	return tarn_storage_data(slot->window.storage);
+}
+
+static int write_slot(struct writer *w, unsigned index)
+{
+	struct slot *slot = &w->slots[index];
+	_cleanup_tensor_ tarn_tensor *dst = NULL, *src = NULL;
+	struct tarn_copy_options options = {.road = w->options->road};
+	const struct part *p = slot->straight;
+	tarn_storage *from = p ? p->src->storage : slot->window.storage;
+	uint64_t base = (uint64_t)(bytes_of(slot) -
+				   (const char *)tarn_storage_data(from));
+	int r = slot_view(from, base, slot->window.size, &src);
+
+	if (r >= 0)
+		r = slot_view(
+			w->file, slot->window.offset, slot->window.size, &dst);
+	while (r >= 0) {
+		r = tarn_stream_copy(
+			w->stream, dst, src, &options, -1, index, NULL);
+		if (r != -EAGAIN)
+			break;
+		r = reap(w, 1);
+	}
+	slot->writing = r >= 0;
+	return r;
+}
+
+/* ---- all of them ----------------------------------------------------- */
+
+static void sum(struct writer *w, const struct slot *slot)
+{
+	if (w->ranges)
+		checksums_feed(&w->sums, slot->window.offset, bytes_of(slot),
+			slot->window.size);
+}
+
+/* Sums and writes what is full, in order; the head's piece, which comes first,
+ * is only summed. Returns how many. */
+static int write_ready(struct writer *w)
+{
+	int n = 0, r = 0;
+
+	while (r >= 0 && w->ready < w->begun) {
+		unsigned index = (unsigned)(w->ready % SLOTS);
+
+		if (w->slots[index].reading)
+			break;
+		sum(w, &w->slots[index]);
+		r = write_slot(w, index);
+		w->ready++;
+		n++;
+	}
+	return r < 0 ? r : n;
+}
+
+/* The piece with the head, but for the head. */
+static int begin_head(struct writer *w)
+{
+	struct slot *slot = &w->slots[SLOTS];
+	int r = begin(w, SLOTS, first_piece(w->plan), NULL);
+
+	while (r >= 0 && slot->reading)
+		r = reap(w, 1);
+	if (r >= 0)
+		sum(w, slot);
+	return r;
+}
+
+static void write_digits(struct writer *w)
+{
+	static const char digits[] = "0123456789abcdef";
+	const struct save_plan *plan = w->plan;
+
+	for (size_t i = 0; w->ranges && i < plan->n; i++)
+		for (int k = 0; k < HEAD_DIGITS; k++)
+			plan->head.bytes[plan->parts[i].digits + (uint64_t)k] =
+				digits[w->ranges[i].value >> (60 - 4 * k) & 15];
+}
+
+static int end_head(struct writer *w)
+{
+	const struct head *head = &w->plan->head;
+	int r;
+
+	write_digits(w);
+	memcpy(tarn_storage_data(w->slots[SLOTS].window.storage), head->bytes,
+		head->size);
+	r = write_slot(w, SLOTS);
+	while (r >= 0 && w->busy)
+		r = reap(w, 1);
+	return r;
+}
+
+static int write_all(struct writer *w)
+{
+	int r = begin_head(w);
+
+	/* The head's slot stays busy. */
+	while (r >= 0 && (w->at < w->plan->head.file_size || w->busy > 1)) {
+		unsigned index = (unsigned)(w->begun % SLOTS);
+		const struct part *straight;
+		uint64_t end;
+		bool moved = false;
+
+		if (w->at < w->plan->head.file_size && !w->slots[index].busy) {
+			end = next_piece(w->plan, w->at, &straight);
+			r = begin(w, index, end, straight);
+			w->begun++;
+			moved = true;
+		}
+		if (r >= 0)
+			r = write_ready(w);
+		if (r >= 0)
+			r = reap(w, moved || r > 0 ? 0 : 1);
+	}
+	return r < 0 ? r : end_head(w);
+}
+
+/* Takes what write_all needs; the caller gives it back. */
+static int open_all(struct writer *w, int fd)
+{
+	struct tarn_stream_options options = {.engine = w->options->engine};
+	size_t n = w->plan->n;
+	int r = tarn_storage_to_fd(fd, 0, w->plan->head.file_size, &w->file);
+
+	if (r >= 0)
+		r = tarn_stream_new(&options, &w->stream);
+	if (r < 0 || !w->options->checksums)
+		return r;
+	w->ranges = calloc(n + 1, sizeof(*w->ranges));
+	if (!w->ranges)
+		return tarn_fail(ENOMEM, "no memory for checksums");
+	for (size_t i = 0; i < n; i++) {
+		w->ranges[i].offset = w->plan->parts[i].offset;
+		w->ranges[i].nbytes = w->plan->parts[i].nbytes;
+	}
+	return checksums_begin(&w->sums, w->ranges, n);
+}
+
+static void close_all(struct writer *w)
+{
+	/* First the stream: it lets go of the memory. */
+	tarn_stream_free(w->stream);
+	for (unsigned i = 0; i <= SLOTS; i++)
+		tarn_storage_unref(w->slots[i].window.storage);
+	tarn_storage_unref(w->file);
+	checksums_end(&w->sums);
+	free(w->ranges);
+}
+
+int save_write(struct save_plan *plan, const struct tarn_save_options *options,
+	int fd, struct tarn_copy_info *info)
+{
+	struct writer w = {.plan = plan, .options = options, .info = info};
+	int r;
+
+	r = open_all(&w, fd);
+	if (r >= 0)
+		r = write_all(&w);
+	if (r >= 0) {
+		info->bytes = plan->bytes;
+		info->engine = tarn_stream_engine(w.stream);
+	}
+	close_all(&w);
+	return r;
+}
