@@ -13,6 +13,7 @@
 #include "lib/io/road.h"
 
 #include <stddef.h>
+#include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -79,9 +80,12 @@ static bool listed(uint32_t type, const uint32_t *list, size_t n)
 
 enum road_fs road_file_system(int fd)
 {
+	struct stat file;
 	struct statfs st;
 
-	if (fstatfs(fd, &st) < 0)
+	/* A disk's file system is where its name is. */
+	if (fstat(fd, &file) < 0 || S_ISBLK(file.st_mode) ||
+		fstatfs(fd, &st) < 0)
 		return ROAD_FS_LOCAL;
 	if (listed((uint32_t)st.f_type, remote, ARRAY_SIZE(remote)))
 		return ROAD_FS_REMOTE;
