@@ -55,10 +55,15 @@ static const struct fault *find(
 	return NULL;
 }
 
-/* Half; a large one stays a multiple of any disk's blocks. */
+/* About half, but never nothing. What may be whole blocks of a disk stays
+ * whole blocks: no disk does otherwise. */
 static uint32_t half(uint32_t size)
 {
-	return size > 8192 ? size / 8192 * 4096 : size / 2;
+	uint32_t block = size % 4096 == 0 && size > 4096 ? 4096
+			 : size % 512 == 0               ? 512
+							 : 1;
+
+	return size > block ? size / block / 2 * block : size;
 }
 
 static void twin_done(struct tarn_io_request *req)
@@ -102,7 +107,7 @@ static void faulty_queue(struct tarn_io *io, struct tarn_io_request *req)
 	*(req->write ? &f->writes : &f->reads) += 1;
 	fault = find(f, req);
 	f->fired += fault != NULL;
-	if (!fault || (fault->kind == FAULT_SHORT && req->size > 1)) {
+	if (!fault || fault->kind == FAULT_SHORT) {
 		pass_on(f, req, fault != NULL);
 		return;
 	}
