@@ -122,13 +122,13 @@ lib_libcore_la_SOURCES = \
 	lib/io/io_threads.c \
 	lib/io/road.c \
 	lib/io/road.h \
-	lib/copy/read_plan.c \
-	lib/copy/read_plan.h \
 	lib/copy/bounce.c \
 	lib/copy/bounce.h \
 	lib/copy/copy.c \
 	lib/copy/copy_check.c \
 	lib/copy/copy_memory.c \
+	lib/copy/copy_read.c \
+	lib/copy/copy_read.h \
 	lib/copy/copy_write.c \
 	lib/copy/copy_write.h \
 	lib/copy/env.c \
@@ -139,6 +139,9 @@ lib_libcore_la_SOURCES = \
 	lib/copy/mover.h \
 	lib/copy/pack.c \
 	lib/copy/pack.h \
+	lib/copy/read_piece.c \
+	lib/copy/read_plan.c \
+	lib/copy/read_plan.h \
 	lib/copy/regions.c \
 	lib/copy/regions.h \
 	lib/copy/stream.c \

@@ -246,13 +246,22 @@ dist_check_SCRIPTS += tests/print_numpy.py
 # The verb, and streams of it.
 COPY_TESTS = \
 	tests/copy \
-	tests/stream \
+	tests/copy_read \
 	tests/copy_write \
 	tests/copy_write_fails \
+	tests/stream \
 	$(NULL)
 check_PROGRAMS += $(COPY_TESTS) tests/copy_tool
 dist_check_SCRIPTS += tests/copy_numpy.py
 TESTS += $(COPY_TESTS) tests/copy_numpy.py
+tests_copy_read_SOURCES = \
+	tests/copy_read.c \
+	tests/fault_engine.c \
+	tests/fault_engine.h \
+	tests/filling.h \
+	tests/loop_device.c \
+	tests/loop_device.h \
+	$(NULL)
 tests_copy_write_SOURCES = tests/copy_write.c tests/written.h
 tests_copy_write_fails_SOURCES = tests/copy_write_fails.c tests/written.h
 

@@ -17,6 +17,7 @@ typedef int (*executor_new)(
 /* [dst][src]. A device's row and column are for who brings one. */
 static const executor_new executors[PLACES][PLACES] = {
 	[PLACE_MEMORY][PLACE_MEMORY] = copy_memory_new,
+	[PLACE_MEMORY][PLACE_FILE] = copy_read_new,
 	[PLACE_FILE][PLACE_MEMORY] = copy_write_new,
 };
 

@@ -126,6 +126,8 @@ static inline void mover_landed(struct mover *mover)
 /* Each allocates its structure, and begins it with head. */
 int copy_memory_new(struct mover_env *env, const struct mover *head,
 	struct mover **ret);
+int copy_read_new(struct mover_env *env, const struct mover *head,
+	struct mover **ret);
 int copy_write_new(struct mover_env *env, const struct mover *head,
 	struct mover **ret);
 
