@@ -146,6 +146,7 @@ lib_libcore_la_SOURCES = \
 	lib/copy/regions.h \
 	lib/copy/stream.c \
 	lib/copy/stream.h \
+	lib/copy/stream_gather.c \
 	lib/copy/stream_poll.c \
 	lib/copy/stream_queue.c \
 	lib/copy/stream_work.c \

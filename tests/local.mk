@@ -250,6 +250,7 @@ COPY_TESTS = \
 	tests/copy_write \
 	tests/copy_write_fails \
 	tests/stream \
+	tests/stream_file \
 	$(NULL)
 check_PROGRAMS += $(COPY_TESTS) tests/copy_tool
 dist_check_SCRIPTS += tests/copy_numpy.py

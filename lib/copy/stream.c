@@ -40,6 +40,19 @@ void job_list_add(struct job_list *list, struct job *job)
 	list->n++;
 }
 
+void job_list_add_first(struct job_list *list, struct job *job)
+{
+	job->list = list;
+	job->prev = NULL;
+	job->next = list->head;
+	if (list->head)
+		list->head->prev = job;
+	else
+		list->tail = job;
+	list->head = job;
+	list->n++;
+}
+
 void job_list_remove(struct job *job)
 {
 	struct job_list *list = job->list;
@@ -114,6 +127,8 @@ tarn_stream *tarn_stream_free(tarn_stream *s)
 	}
 	while (s->done.head)
 		stream_forget(s, s->done.head);
+	if (s->env.io)
+		stream_gather_free(s);
 	stream_poll_close(s);
 	if (!s->lost)
 		mover_env_close(&s->env);
@@ -156,7 +171,7 @@ void tarn_stream_get_progress(
 	struct tarn_stream_progress p = {
 		.copies_done = s->sequence - stream_unfinished(s),
 		.copies_waiting = s->waiting.n,
-		.copies_running = s->running.n,
+		.copies_running = s->running.n + stream_gathered(s),
 		.bytes_done = s->bytes_done,
 		.bytes_total = s->bytes_total,
 	};

@@ -5,6 +5,8 @@
  *	waiting -> running -> done		with files: running is pumped
  *	memory -------------> done		the first one is, slice by slice
  *
+ * Small reads are gathered: they are members of a gathering while it runs.
+ *
  * stream.c makes and frees it, stream_queue.c takes jobs in and cancels them,
  * stream_work.c carries them out, stream_poll.c tells poll() of it.
  */
@@ -24,6 +26,8 @@ enum {
 	STREAM_BUFFER = 16 << 20,
 	/* Each running copy has a request under way, or will have. */
 	STREAM_RUNNING = TARN_IO_DEPTH,
+	/* Of half a MiB each: with fewer a disk would wait for us. */
+	STREAM_GATHERS = 8,
 	/* Requests submitted, or waited for, together. */
 	STREAM_BATCH = TARN_IO_DEPTH / 4,
 	STREAM_BATCH_MS = 2, /* but no longer than this */
@@ -37,6 +41,7 @@ struct job {
 	int64_t deadline; /* STREAM_NEVER: none */
 	int64_t begun, cpu_begun; /* the stream's clocks when work began */
 	bool started, done;
+	bool alone; /* is not to be gathered again */
 	struct job_list *list; /* that it is in; NULL: a free job */
 	struct job *prev, *next;
 };
@@ -44,6 +49,14 @@ struct job {
 struct job_list {
 	struct job *head, *tail;
 	uint32_t n;
+};
+
+/* Small copies that are read together. */
+struct gather {
+	struct mover *reader; /* NULL: not in use */
+	struct job_list members;
+	uint64_t begin;	      /* in the storage, of what is read */
+	char *buffer, *data;  /* where it goes, in the buffer */
 };
 
 struct tarn_stream {
@@ -57,6 +70,8 @@ struct tarn_stream {
 	uint32_t limit, fresh; /* jobs from fresh on were never used */
 	uint64_t sequence;
 	struct job_list unused, waiting, running, memory, done;
+
+	struct gather gathers[STREAM_GATHERS];
 
 	int64_t now, cpu; /* nanoseconds, as of the last look */
 	int64_t earliest; /* deadline; may be earlier than any that is left */
@@ -73,6 +88,7 @@ struct tarn_stream {
 int stream_check(const tarn_stream *stream) _must_check_;
 
 void job_list_add(struct job_list *list, struct job *job); /* to the end */
+void job_list_add_first(struct job_list *list, struct job *job);
 void job_list_remove(struct job *job);
 
 /* So many milliseconds from the last look at the clock. */
@@ -82,10 +98,20 @@ static inline int64_t stream_time(const tarn_stream *s, int timeout_ms)
 			      : s->now + (int64_t)timeout_ms * 1000000;
 }
 
+/* Jobs that are being read together. */
+static inline uint32_t stream_gathered(const tarn_stream *s)
+{
+	uint32_t n = 0;
+
+	for (int i = 0; i < STREAM_GATHERS; i++)
+		n += s->gathers[i].members.n;
+	return n;
+}
+
 /* Jobs that are not done. */
 static inline uint32_t stream_unfinished(const tarn_stream *s)
 {
-	return s->waiting.n + s->running.n + s->memory.n;
+	return s->waiting.n + s->running.n + s->memory.n + stream_gathered(s);
 }
 
 /* ---- stream_work.c --------------------------------------------------- */
@@ -95,10 +121,30 @@ void stream_look_at_clocks(tarn_stream *stream);
 void stream_begin(tarn_stream *stream);
 /* Hands to the kernel what was begun, and calls back what is done. */
 int stream_submit(tarn_stream *stream, unsigned wait_for, int timeout_ms);
+/* Notes the time. */
+void stream_start(tarn_stream *stream, struct job *job);
 /* To the list of those that are done. */
 void stream_finish(tarn_stream *stream, struct job *job);
 /* Gives back a job that is done. */
 void stream_forget(tarn_stream *stream, struct job *job);
+
+/* ---- stream_gather.c ------------------------------------------------- */
+
+/* Whether a copy can be gathered; then its mover is made by stream_new_small,
+ * and takes nothing of the engine. */
+bool stream_is_small(const struct mover *head);
+int stream_new_small(struct mover_env *env, const struct mover *head,
+	struct mover **ret) _must_check_;
+/* Before a job runs by itself: its mover becomes one that can. */
+int stream_alone(struct job *job) _must_check_;
+/* Gathers the first jobs that wait, if that can be done: the reader is to be
+ * pumped. NULL: not now. */
+struct gather *stream_gather(tarn_stream *stream);
+/* The reader is finished, or lost: members are done, or, if they may try again
+ * after a failure, wait to be read one by one. */
+void stream_gather_done(tarn_stream *stream, struct gather *gather, bool again);
+/* Nobody is a member any more. */
+void stream_gather_free(tarn_stream *stream);
 
 /* ---- stream_poll.c --------------------------------------------------- */
 

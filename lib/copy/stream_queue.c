@@ -43,10 +43,14 @@ static struct job *take_job(tarn_stream *s)
 	return job;
 }
 
-/* Small copies wait for company, or for tarn_stream_reap. */
-static int begin_early(tarn_stream *s)
+/* Small reads wait until they are this many, or for tarn_stream_reap. */
+enum { COMPANY = 256 };
+
+static int begin_early(tarn_stream *s, bool small)
 {
-	if (s->waiting.n > 1 || s->running.n >= STREAM_RUNNING ||
+	if (small ? s->waiting.n % COMPANY != 0 : s->waiting.n > 1)
+		return 0;
+	if (s->running.n >= STREAM_RUNNING ||
 		tarn_io_pending(s->env.io) >= TARN_IO_DEPTH)
 		return 0;
 	stream_begin(s);
@@ -80,6 +84,7 @@ int tarn_stream_copy(tarn_stream *s, tarn_tensor *dst, const tarn_tensor *src,
 {
 	struct mover head, *mover;
 	struct job *job;
+	bool small;
 	int r = stream_check(s);
 
 	if (r >= 0)
@@ -96,7 +101,9 @@ int tarn_stream_copy(tarn_stream *s, tarn_tensor *dst, const tarn_tensor *src,
 	job = take_job(s);
 	if (!job)
 		return -EAGAIN;
-	r = mover_new_checked(&s->env, &head, &mover);
+	small = stream_is_small(&head);
+	r = small ? stream_new_small(&s->env, &head, &mover)
+		  : mover_new_checked(&s->env, &head, &mover);
 	if (r < 0) {
 		job_list_add(&s->unused, job);
 		return r;
@@ -108,7 +115,7 @@ int tarn_stream_copy(tarn_stream *s, tarn_tensor *dst, const tarn_tensor *src,
 		*ret_id = job->id;
 	/* What goes wrong from here on is told when it is reaped. */
 	if (job->list == &s->waiting)
-		(void)begin_early(s);
+		(void)begin_early(s, small);
 	stream_poll_update(s);
 	return 0;
 }
@@ -141,6 +148,8 @@ int tarn_stream_cancel(tarn_stream *s, uint64_t id)
 		cancel_all(s, &s->memory);
 		cancel_all(s, &s->waiting);
 		cancel_all(s, &s->running);
+		for (int i = 0; i < STREAM_GATHERS; i++)
+			cancel_all(s, &s->gathers[i].members);
 	} else {
 		job = find_job(s, id);
 		if (!job)

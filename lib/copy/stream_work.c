@@ -3,7 +3,8 @@
  * What a stream does inside tarn_stream_reap. The engine is kept full: the
  * copies that run are pumped in the order in which they came, and only what
  * room they leave goes to the next that waits. So a large copy has the disk to
- * itself, and small ones fill its queue together. Copies of memory are moved a
+ * itself, and small ones fill its queue together, those of one file gathered
+ * (stream_gather.c). Copies of memory are moved a
  * slice at a time, when there is nothing to begin and instead of waiting.
  */
 #include "lib/copy/stream.h"
@@ -61,7 +62,7 @@ void stream_forget(tarn_stream *s, struct job *job)
 
 /* ---- beginning ------------------------------------------------------- */
 
-static void start(tarn_stream *s, struct job *job)
+void stream_start(tarn_stream *s, struct job *job)
 {
 	if (job->started)
 		return;
@@ -70,18 +71,53 @@ static void start(tarn_stream *s, struct job *job)
 	job->cpu_begun = s->cpu;
 }
 
-static unsigned pump(tarn_stream *s, struct job *job)
+/* As much as the engine has room for. */
+static unsigned pump(tarn_stream *s, struct mover *m)
 {
-	struct mover *m = job->mover;
 	unsigned room = TARN_IO_DEPTH - tarn_io_pending(s->env.io);
 	unsigned begun = 0;
 
 	if (!m->ended)
 		begun = m->ops->pump(m, m->in_flight + room);
 	s->unsubmitted += begun;
-	if (mover_finished(m))
+	return begun;
+}
+
+static unsigned pump_job(tarn_stream *s, struct job *job)
+{
+	unsigned begun = pump(s, job->mover);
+
+	if (mover_finished(job->mover))
 		stream_finish(s, job);
 	return begun;
+}
+
+static unsigned pump_gather(tarn_stream *s, struct gather *g)
+{
+	unsigned begun = pump(s, g->reader);
+
+	if (mover_finished(g->reader))
+		stream_gather_done(s, g, true);
+	return begun;
+}
+
+/* The first of those that wait, or several of them. False: it cannot go on
+ * now, so neither could those behind it. */
+static bool begin_next(tarn_stream *s)
+{
+	struct gather *g = stream_gather(s);
+	struct job *job = s->waiting.head;
+
+	if (g)
+		return pump_gather(s, g) > 0;
+	job_list_remove(job);
+	job_list_add(&s->running, job);
+	stream_start(s, job);
+	if (stream_alone(job) < 0) {
+		stream_finish(s, job);
+		return true;
+	}
+	return pump_job(s, job) > 0 || job->list != &s->running;
 }
 
 void stream_begin(tarn_stream *s)
@@ -89,21 +125,17 @@ void stream_begin(tarn_stream *s)
 	struct job *next;
 
 	s->called_back = false;
+	for (int i = 0; i < STREAM_GATHERS; i++)
+		if (s->gathers[i].reader)
+			pump_gather(s, &s->gathers[i]);
 	for (struct job *job = s->running.head; job; job = next) {
 		next = job->next;
-		pump(s, job);
+		pump_job(s, job);
 	}
 	while (s->waiting.head && s->running.n < STREAM_RUNNING &&
-		tarn_io_pending(s->env.io) < TARN_IO_DEPTH) {
-		struct job *job = s->waiting.head;
-
-		job_list_remove(job);
-		job_list_add(&s->running, job);
-		start(s, job);
-		/* It cannot go on now, so neither could those behind it. */
-		if (pump(s, job) == 0 && job->list == &s->running)
+		tarn_io_pending(s->env.io) < TARN_IO_DEPTH)
+		if (!begin_next(s))
 			break;
-	}
 }
 
 static bool move_memory(tarn_stream *s)
@@ -112,7 +144,7 @@ static bool move_memory(tarn_stream *s)
 
 	if (!job)
 		return false;
-	start(s, job);
+	stream_start(s, job);
 	job->mover->ops->pump(job->mover, 1);
 	stream_look_at_clocks(s);
 	if (mover_finished(job->mover))
@@ -155,6 +187,8 @@ static void expire(tarn_stream *s)
 	expire_list(s, &s->memory);
 	expire_list(s, &s->waiting);
 	expire_list(s, &s->running);
+	for (int i = 0; i < STREAM_GATHERS; i++)
+		expire_list(s, &s->gathers[i].members);
 }
 
 /* ---- the engine ------------------------------------------------------ */
@@ -166,7 +200,13 @@ static void fail_running(tarn_stream *s, int r)
 
 	for (struct job *job = s->running.head; job; job = job->next)
 		mover_failed(job->mover, r);
+	for (int i = 0; i < STREAM_GATHERS; i++)
+		if (s->gathers[i].reader)
+			mover_failed(s->gathers[i].reader, r);
 	s->lost = mover_env_settle(&s->env) < 0;
+	for (int i = 0; i < STREAM_GATHERS; i++)
+		if (s->gathers[i].reader)
+			stream_gather_done(s, &s->gathers[i], false);
 	for (struct job *job = s->running.head; job; job = next) {
 		next = job->next;
 		stream_finish(s, job);
@@ -214,7 +254,10 @@ static unsigned wait_count(const tarn_stream *s, uint32_t wanted)
 	for (const struct job *j = s->running.head; j; j = j->next)
 		if (j->mover->in_flight)
 			least = MIN(least, j->mover->in_flight);
-	return MIN(MAX(least, wanted), STREAM_BATCH);
+	for (int i = 0; i < STREAM_GATHERS; i++)
+		if (s->gathers[i].reader)
+			least = MIN(least, s->gathers[i].reader->in_flight);
+	return MAX(MIN(MAX(least, wanted), STREAM_BATCH), 1);
 }
 
 static int shorter(int a_ms, int b_ms)
