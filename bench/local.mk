@@ -12,6 +12,7 @@ EXTRA_PROGRAMS = \
 	bench/read \
 	bench/restart \
 	bench/stream \
+	bench/transpose \
 	bench/view \
 	$(NULL)
 # Those that look inside link the core, the others what a user links.
@@ -26,6 +27,7 @@ bench_publish_LDADD = lib/libtarn.la
 bench_read_LDADD = lib/libtarn.la
 bench_restart_LDADD = lib/libtarn.la
 bench_stream_LDADD = lib/libtarn.la
+bench_transpose_LDADD = lib/libtarn.la
 bench_view_LDADD = lib/libtarn.la
 CLEANFILES += $(EXTRA_PROGRAMS)
 
@@ -42,9 +44,10 @@ BENCHES = \
 	bench/read.sh \
 	bench/restart.sh \
 	bench/stream.sh \
+	bench/transpose.sh \
 	bench/view.sh \
 	$(NULL)
-EXTRA_DIST += $(BENCHES) bench/fio.sh
+EXTRA_DIST += $(BENCHES) bench/fio.sh bench/transpose.py
 
 # One after the other: both would make the libraries.
 .PHONY: bench

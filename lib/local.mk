@@ -63,6 +63,7 @@ lib_libcore_la_SOURCES = \
 	lib/move/raw_elements.c \
 	lib/move/raw_pair.c \
 	lib/move/raw_shuffle.c \
+	lib/move/raw_transpose.c \
 	lib/move/simd.c \
 	lib/move/simd.h \
 	lib/move/simd_avx2.c \

@@ -59,6 +59,11 @@ void raw_pair_run(const struct raw_pair *pair, char *dst, const char *src);
 void raw_fill(const struct raw_pair *pair, char *dst, int64_t col_dst,
 	const char *src, int64_t rows, int64_t cols);
 
+/* TRANSPOSE; so many columns follow in src, of which as many as these are
+ * fetched meanwhile. */
+void raw_transpose(const struct raw_pair *pair, char *dst, int64_t col_dst,
+	const char *src, int64_t rows, int64_t cols, int64_t follow);
+
 /* For raw_fill: CHANNELS to REVERSE, as far as vectors reach, then the rest. */
 bool raw_shuffle_plan(struct raw_pair *pair);
 void raw_shuffle(const struct raw_pair *pair, char *dst, int64_t col_dst,

@@ -16,13 +16,13 @@
 
 #include "base/checked.h"
 
-/* Half of the smallest first-level cache; the block's lines of src need the
- * rest. */
-#define BLOCK 16384
+/* As much as a first-level cache, and little beside any second-level one. */
+#define BLOCK 32768
 
-/* Bytes of a block's row in dst: whole lines, several, as memory likes them.
- * Measured: 64 costs a third, 128 a tenth, beyond 256 nothing is won. */
-#define BLOCK_ROW 256
+/* Bytes of a block's row in dst, and in src: whole lines, and several of them,
+ * as memory likes it. Measured: 64 costs a third, 128 a fifth, 512 wins
+ * nothing. */
+#define BLOCK_SIDE 256
 
 const char *const raw_way_name[RAW_WAYS] = {
 	[RAW_RUN] = "run",
@@ -35,14 +35,6 @@ const char *const raw_way_name[RAW_WAYS] = {
 	[RAW_ELEMENTS] = "elements",
 };
 
-static int size_log2(int64_t size)
-{
-	for (int k = 0; k < SIMD_SIZES; k++)
-		if (size == 1 << k)
-			return k;
-	return -1;
-}
-
 void raw_pair_plan(struct raw_pair *pair)
 {
 	bool row = pair->row_dst == pair->size;
@@ -54,7 +46,8 @@ void raw_pair_plan(struct raw_pair *pair)
 	else if (raw_shuffle_plan(pair))
 		return;
 	else if (row && pair->col_src == pair->size && pair->cols > 1 &&
-		 size_log2(pair->size) >= 0)
+		 pair->size <= 1 << (SIMD_SIZES - 1) &&
+		 (pair->size & (pair->size - 1)) == 0)
 		pair->way = RAW_TRANSPOSE;
 	else
 		pair->way = RAW_ELEMENTS;
@@ -99,30 +92,6 @@ static void fill(const struct raw_pair *pair, char *dst, int64_t col_dst,
 	}
 }
 
-static void transpose(const struct raw_pair *pair, char *dst, int64_t col_dst,
-	const char *src, int64_t rows, int64_t cols)
-{
-	int k = size_log2(pair->size);
-	int64_t high = pair->simd->rows[k], wide = pair->simd->cols[k];
-	int64_t whole_rows = rows - rows % high,
-		whole_cols = cols - cols % wide;
-
-	for (int64_t i = 0; i < whole_rows; i += high)
-		for (int64_t j = 0; j < whole_cols; j += wide)
-			pair->simd->transpose[k](
-				dst + i * pair->size + j * col_dst, col_dst,
-				src + i * pair->row_src + j * pair->size,
-				pair->row_src);
-	if (whole_cols < cols)
-		raw_elements(pair, dst + whole_cols * col_dst, col_dst,
-			src + whole_cols * pair->size, whole_rows,
-			cols - whole_cols);
-	if (whole_rows < rows)
-		raw_elements(pair, dst + whole_rows * pair->size, col_dst,
-			src + whole_rows * pair->row_src, rows - whole_rows,
-			cols);
-}
-
 void raw_fill(const struct raw_pair *pair, char *dst, int64_t col_dst,
 	const char *src, int64_t rows, int64_t cols)
 {
@@ -134,7 +103,7 @@ void raw_fill(const struct raw_pair *pair, char *dst, int64_t col_dst,
 		fill(pair, dst, col_dst, src, rows, cols);
 		break;
 	case RAW_TRANSPOSE:
-		transpose(pair, dst, col_dst, src, rows, cols);
+		raw_transpose(pair, dst, col_dst, src, rows, cols, 0);
 		break;
 	case RAW_ELEMENTS:
 		raw_elements(pair, dst, col_dst, src, rows, cols);
@@ -148,39 +117,44 @@ void raw_fill(const struct raw_pair *pair, char *dst, int64_t col_dst,
 
 struct blocks {
 	int64_t rows, cols; /* of one */
-	int64_t first;      /* rows of the first ones, so that the others begin
-			       at lines of dst */
+	/* Of the first ones, so that the others begin at lines of dst and
+	 * of src. */
+	int64_t first_row, first_col;
 };
 
-static struct blocks cut(const struct raw_pair *pair, const char *dst)
+/* The first of blocks of n elements, when lines come every stride. */
+static int64_t first_of(
+	const void *at, int64_t stride, int64_t n, int64_t extent, int64_t size)
 {
-	int64_t room = MAX(BLOCK / pair->size, 1);
-	int64_t least = MAX(BLOCK_ROW / pair->size, 1);
-	struct blocks b;
-	int64_t off;
+	int64_t off = (int64_t)((uintptr_t)at % LINE);
 
-	if (pair->size == 1)
-		least = 128; /* as many columns: both are pages apart */
-	b.rows = MIN(pair->rows, MAX(least, room / pair->cols));
-	b.cols = MIN(pair->cols, MAX(room / b.rows, 1));
-	if (b.rows < pair->rows)
-		b.rows = whole(b.rows, MAX(LINE / pair->size, 1));
-	if (b.cols < pair->cols)
-		b.cols = whole(b.cols, MAX(LINE / pair->size, 1));
-	off = (int64_t)((uintptr_t)dst % LINE);
-	b.first = b.rows;
-	if (pair->col_dst % LINE == 0 && off % pair->size == 0 &&
-		b.rows < pair->rows && off / pair->size < b.rows)
-		b.first -= off / pair->size;
-	return b;
+	if (n >= extent || stride % LINE || off % size || off / size >= n)
+		return n;
+	return n - off / size;
 }
 
-static void fetch(const struct raw_pair *pair, const char *src, int64_t rows,
-	int64_t cols)
+static struct blocks cut(
+	const struct raw_pair *pair, const char *dst, const char *src)
 {
-	for (int64_t i = 0; i < rows; i++)
-		for (int64_t at = 0; at < cols * pair->size; at += LINE)
-			__builtin_prefetch(src + i * pair->row_src + at);
+	int64_t room = MAX(BLOCK / pair->size, 1);
+	int64_t side = MAX(BLOCK_SIDE / pair->size, 1);
+	struct blocks b;
+
+	if (pair->way == RAW_TRANSPOSE)
+		b.cols = MIN(pair->cols, MAX(side, room / pair->rows));
+	else
+		b.cols = MIN(pair->cols, MAX(room / pair->rows, 4));
+	b.rows = MIN(pair->rows, room / b.cols);
+	if (b.rows < pair->rows)
+		b.rows = whole(b.rows, MAX(LINE / pair->size, 1));
+	b.cols = MIN(pair->cols, room / b.rows);
+	if (b.cols < pair->cols)
+		b.cols = whole(b.cols, MAX(LINE / pair->size, 1));
+	b.first_row =
+		first_of(dst, pair->col_dst, b.rows, pair->rows, pair->size);
+	b.first_col =
+		first_of(src, pair->row_src, b.cols, pair->cols, pair->size);
+	return b;
 }
 
 static void flush(const struct raw_pair *pair, char *dst, const char *block,
@@ -205,20 +179,23 @@ static void flush(const struct raw_pair *pair, char *dst, const char *block,
 static void run_blocks(const struct raw_pair *pair, char *dst, const char *src)
 {
 	_Alignas(LINE) char block[BLOCK];
-	struct blocks b = cut(pair, dst);
-	int64_t rows = b.first, cols;
+	struct blocks b = cut(pair, dst, src);
+	int64_t rows = b.first_row, cols;
 
 	for (int64_t i = 0; i < pair->rows; i += rows, rows = b.rows) {
 		rows = MIN(rows, pair->rows - i);
-		for (int64_t j = 0; j < pair->cols; j += cols) {
+		cols = b.first_col;
+		for (int64_t j = 0; j < pair->cols; j += cols, cols = b.cols) {
 			const char *s =
 				src + i * pair->row_src + j * pair->col_src;
 
-			cols = MIN(b.cols, pair->cols - j);
-			if (j + cols < pair->cols && pair->way == RAW_TRANSPOSE)
-				fetch(pair, s + cols * pair->size, rows,
-					MIN(b.cols, pair->cols - j - cols));
-			raw_fill(pair, block, rows * pair->size, s, rows, cols);
+			cols = MIN(cols, pair->cols - j);
+			if (pair->way == RAW_TRANSPOSE)
+				raw_transpose(pair, block, rows * pair->size, s,
+					rows, cols, pair->cols - j - cols);
+			else
+				raw_fill(pair, block, rows * pair->size, s,
+					rows, cols);
 			flush(pair, dst + i * pair->row_dst + j * pair->col_dst,
 				block, rows, cols);
 		}
@@ -229,7 +206,7 @@ static void run_blocks(const struct raw_pair *pair, char *dst, const char *src)
 static void run_elements(
 	const struct raw_pair *pair, char *dst, const char *src)
 {
-	int64_t side = MAX(BLOCK_ROW / pair->size, 8), rows, cols;
+	int64_t side = MAX(BLOCK_SIDE / pair->size, 8), rows, cols;
 
 	if (pair->cols == 1 || pair->rows == 1) {
 		raw_elements(

@@ -18,14 +18,17 @@ static void take(struct shuffle *how, int output, int byte, int64_t from)
 	how->from[output][from / VECTOR][byte] = (uint8_t)(from % VECTOR);
 }
 
-/* Output o is element o of each group; groups are pitch elements. */
+/* Output o is element o of each group; groups are pitch elements. Columns that
+ * are no such elements are done one by one. */
 static void plan_channels(struct raw_pair *pair, int64_t pitch)
 {
 	struct shuffle *how = &pair->shuffle;
 	int64_t size = pair->size;
 
 	how->inputs = (int)pitch;
-	how->outputs = (int)pair->cols;
+	how->outputs = pair->cols <= pitch && pair->col_src == size
+			       ? (int)pair->cols
+			       : 1;
 	how->dst_advance = VECTOR;
 	how->src_step = VECTOR;
 	how->src_advance = VECTOR * pitch;
@@ -91,8 +94,7 @@ bool raw_shuffle_plan(struct raw_pair *pair)
 	memset(pair->shuffle.from, 0x80, sizeof(pair->shuffle.from));
 	if (size > 8 || (size & (size - 1)) || pair->row_dst != size)
 		return false;
-	if (few(pitch) && pair->row_src % size == 0 && pair->cols <= pitch &&
-		(pair->cols == 1 || pair->col_src == size)) {
+	if (few(pitch) && pair->row_src % size == 0) {
 		plan_channels(pair, pitch);
 		pair->way = RAW_CHANNELS;
 	} else if (few(pair->rows) && pair->col_src == size &&
@@ -118,11 +120,12 @@ bool raw_shuffle_plan(struct raw_pair *pair)
 static int64_t groups_of(
 	const struct raw_pair *pair, int64_t rows, int64_t cols)
 {
+	const struct shuffle *how = &pair->shuffle;
 	int64_t each = VECTOR / pair->size;
 
 	switch (pair->way) {
 	case RAW_CHANNELS:
-		return (rows - (pair->shuffle.inputs > cols)) / each;
+		return (rows - (how->inputs > how->outputs)) / each;
 	case RAW_REVERSE:
 		return rows / each;
 	default:
@@ -135,7 +138,7 @@ static void by_rows(const struct raw_pair *pair, char *dst, int64_t col_dst,
 {
 	struct shuffle how = pair->shuffle;
 	int64_t groups = groups_of(pair, rows, cols), done = 0;
-	int64_t calls = pair->way == RAW_CHANNELS ? 1 : cols;
+	int64_t calls = how.outputs > 1 ? 1 : cols;
 
 	how.dst_step = col_dst;
 	if (pair->way == RAW_REVERSE)

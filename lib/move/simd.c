@@ -13,13 +13,19 @@
 
 #define TRANSPOSE(size)                                                        \
 	static void transpose_##size(char *dst, ptrdiff_t dst_stride,          \
-		const char *src, ptrdiff_t src_stride)                         \
+		const char *src, ptrdiff_t src_stride, int64_t tiles)          \
 	{                                                                      \
-		for (int i = 0; i < TILE; i++)                                 \
-			for (int j = 0; j < TILE; j++)                         \
-				memcpy(dst + i * dst_stride + j * size,        \
-					src + j * src_stride + i * size,       \
-					size);                                 \
+		for (; tiles > 0; tiles--) {                                   \
+			for (int i = 0; i < TILE; i++)                         \
+				for (int j = 0; j < TILE; j++)                 \
+					memcpy(dst + i * dst_stride +          \
+							j * size,              \
+						src + j * src_stride +         \
+							i * size,              \
+						size);                         \
+			dst += TILE * dst_stride;                              \
+			src += TILE * size;                                    \
+		}                                                              \
 	}
 
 TRANSPOSE(1)

@@ -27,11 +27,11 @@ struct shuffle {
 };
 
 struct simd {
-	/* One tile: rows[k] rows of src with cols[k] elements each become
-	 * cols[k] rows of dst. */
+	/* Tiles, one beside the other: in each, rows[k] rows of src with
+	 * cols[k] elements become cols[k] rows of dst. */
 	uint8_t rows[SIMD_SIZES], cols[SIMD_SIZES];
 	void (*transpose[SIMD_SIZES])(char *dst, ptrdiff_t dst_stride,
-		const char *src, ptrdiff_t src_stride);
+		const char *src, ptrdiff_t src_stride, int64_t tiles);
 	/* Returns how many groups it has done, none where it cannot. */
 	int64_t (*shuffle)(const struct shuffle *how, char *dst,
 		const char *src, int64_t groups);

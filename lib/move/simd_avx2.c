@@ -37,29 +37,36 @@ INLINE void store_two(char *low, char *high, __m256i v)
 	_mm_storeu_si128((__m128i *)high, _mm256_extracti128_si256(v, 1));
 }
 
+#define UNROLL _Pragma("GCC unroll 16")
 #define TRANSPOSE(size, n, stages, low, high)                                  \
-	AVX2 static void transpose_##size(char *dst, ptrdiff_t dst_stride,     \
+	INLINE void tile_##size(char *dst, ptrdiff_t dst_stride,               \
 		const char *src, ptrdiff_t src_stride)                         \
 	{                                                                      \
 		__m256i a[n], b[n];                                            \
                                                                                \
-		_Pragma("GCC unroll 16") for (int i = 0; i < (n); i++) a[i] =  \
-			load_two(src + i * src_stride,                         \
+		UNROLL for (int i = 0; i < (n); i++)                           \
+			a[i] = load_two(src + i * src_stride,                  \
 				src + (i + (n)) * src_stride);                 \
-		_Pragma("GCC unroll 4") for (int s = 0; s < (stages); s++)     \
-		{                                                              \
-			_Pragma("GCC unroll 8") for (int i = 0; i < (n) / 2;   \
-						     i++)                      \
-			{                                                      \
+		UNROLL for (int s = 0; s < (stages); s++) {                    \
+			UNROLL for (int i = 0; i < (n) / 2; i++) {             \
 				b[2 * i] = low(a[i], a[i + (n) / 2]);          \
 				b[2 * i + 1] = high(a[i], a[i + (n) / 2]);     \
 			}                                                      \
-			_Pragma("GCC unroll 16") for (int i = 0; i < (n); i++) \
+			UNROLL for (int i = 0; i < (n); i++)                   \
 				a[i] = b[i];                                   \
 		}                                                              \
-		_Pragma("GCC unroll 16") for (int i = 0; i < (n); i++)         \
+		UNROLL for (int i = 0; i < (n); i++)                           \
 			_mm256_storeu_si256(                                   \
 				(__m256i *)(dst + i * dst_stride), a[i]);      \
+	}                                                                      \
+	AVX2 static void transpose_##size(char *dst, ptrdiff_t dst_stride,     \
+		const char *src, ptrdiff_t src_stride, int64_t tiles)          \
+	{                                                                      \
+		for (; tiles > 0; tiles--) {                                   \
+			tile_##size(dst, dst_stride, src, src_stride);         \
+			dst += (n) * dst_stride;                               \
+			src += (n) * (size);                                   \
+		}                                                              \
 	}
 
 TRANSPOSE(1, 16, 4, _mm256_unpacklo_epi8, _mm256_unpackhi_epi8)
@@ -67,15 +74,16 @@ TRANSPOSE(2, 8, 3, _mm256_unpacklo_epi16, _mm256_unpackhi_epi16)
 TRANSPOSE(4, 4, 2, _mm256_unpacklo_epi32, _mm256_unpackhi_epi32)
 TRANSPOSE(8, 2, 1, _mm256_unpacklo_epi64, _mm256_unpackhi_epi64)
 
-AVX2 static void transpose_16(
-	char *dst, ptrdiff_t dst_stride, const char *src, ptrdiff_t src_stride)
+/* Two rows, for whole vectors. */
+AVX2 static void transpose_16(char *dst, ptrdiff_t dst_stride, const char *src,
+	ptrdiff_t src_stride, int64_t tiles)
 {
-	for (int i = 0; i < 4; i++)
-		for (int j = 0; j < 4; j += 2)
-			_mm256_storeu_si256(
-				(__m256i *)(dst + i * dst_stride + j * 16),
-				load_two(src + j * src_stride + i * 16,
-					src + (j + 1) * src_stride + i * 16));
+	for (; tiles > 0; tiles--) {
+		_mm256_storeu_si256(
+			(__m256i *)dst, load_two(src, src + src_stride));
+		dst += dst_stride;
+		src += 16;
+	}
 }
 
 INLINE int64_t shuffle_all(const struct shuffle *how, char *dst,
@@ -92,14 +100,14 @@ INLINE int64_t shuffle_all(const struct shuffle *how, char *dst,
 		const char *s = src + g * how->src_advance;
 		char *d = dst + g * how->dst_advance;
 
-		_Pragma("GCC unroll 4") for (int i = 0; i < inputs; i++) in[i] =
+		UNROLL for (int i = 0; i < inputs; i++) in[i] =
 			load_two(s + i * how->src_step,
 				s + i * how->src_step + how->src_advance);
-		_Pragma("GCC unroll 4") for (int o = 0; o < outputs; o++)
+		UNROLL for (int o = 0; o < outputs; o++)
 		{
 			__m256i v = _mm256_shuffle_epi8(in[0], from[o][0]);
 
-			_Pragma("GCC unroll 4") for (int i = 1; i < inputs; i++)
+			UNROLL for (int i = 1; i < inputs; i++)
 				v = _mm256_or_si256(v,
 					_mm256_shuffle_epi8(in[i], from[o][i]));
 			store_two(d + o * how->dst_step,
@@ -117,6 +125,7 @@ AVX2 static int64_t shuffle(
 	const struct shuffle *how, char *dst, const char *src, int64_t groups)
 {
 	switch (how->inputs * 8 + how->outputs) {
+		COUNTS(1, 1);
 		COUNTS(2, 1);
 		COUNTS(2, 2);
 		COUNTS(3, 1);
@@ -164,8 +173,8 @@ static void fence(void)
 const struct simd *simd_avx2(void)
 {
 	static const struct simd simd = {
-		.rows = {32, 16, 8, 4, 4},
-		.cols = {16, 8, 4, 2, 4},
+		.rows = {32, 16, 8, 4, 2},
+		.cols = {16, 8, 4, 2, 1},
 		.transpose = {transpose_1, transpose_2, transpose_4,
 			transpose_8, transpose_16},
 		.shuffle = shuffle,
