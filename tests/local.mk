@@ -399,6 +399,7 @@ check_PROGRAMS += \
 	tests/safetensors \
 	tests/safetensors_cases \
 	tests/safetensors_plain \
+	tests/shards \
 	$(NULL)
 dist_check_SCRIPTS += \
 	tests/make_checkpoint.py \
@@ -415,6 +416,7 @@ TESTS += \
 	tests/safetensors \
 	tests/safetensors_cases \
 	tests/safetensors_plain \
+	tests/shards \
 	$(NULL)
 tests_file_map_SOURCES = \
 	tests/file_bytes.c \
@@ -435,6 +437,11 @@ tests_safetensors_plain_SOURCES = \
 	tests/safetensors_plain.c \
 	$(NULL)
 tests_safetensors_plain_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+tests_shards_SOURCES = \
+	tests/file_bytes.c \
+	tests/file_bytes.h \
+	tests/shards.c \
+	$(NULL)
 tests_safetensors_SOURCES = \
 	tests/file_bytes.c \
 	tests/file_bytes.h \

@@ -18,6 +18,8 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
+#include "lib/file/shard_index.h"
+#include "lib/tensor/storage.h"
 
 /* As much of a path as leaves room for the sentence behind it. */
 #define SHOWN_MAX 300
@@ -139,6 +141,8 @@ static int read_format(struct tarn_file *file)
 		return r;
 	if (size >= 6 && !memcmp(head, "\x93NUMPY", 6))
 		return npy_read(file);
+	if (shard_index_begins(head, size))
+		return shards_read(file);
 	/* The first bytes of a safetensors file are a number, and may be any
 	 * magic; what it opens with behind them is not. */
 	other = head[8] == '{' ? NULL : other_format(head, size);
@@ -181,8 +185,23 @@ static int name_failure(int r, const char *path)
 
 DEFINE_CLEANUP(tarn_file *, tarn_file_unref);
 
-/* Takes fd, also when it fails. */
-static int open_consume_fd(int fd, const char *path, tarn_file **ret)
+/* The storage has a descriptor too: one of them is enough, since a checkpoint
+ * may have more shards than a process descriptors. */
+static int make_storage(struct tarn_file *file)
+{
+	int r = tarn_storage_from_fd(
+		file->fd, file->data_offset, file->data_size, &file->storage);
+
+	if (r < 0)
+		return r;
+	fd_close(file->fd);
+	file->fd = storage_file(file->storage)->fd;
+	return 0;
+}
+
+/* Takes fd, also when it fails. by_path, part: as in struct tarn_file. */
+static int open_consume_fd(
+	int fd, const char *path, bool by_path, bool part, tarn_file **ret)
 {
 	_cleanup_(tarn_file_unrefp) tarn_file *file = calloc(1, sizeof(*file));
 	int r;
@@ -194,22 +213,23 @@ static int open_consume_fd(int fd, const char *path, tarn_file **ret)
 	atomic_init(&file->refs, 1);
 	atomic_init(&file->mapped, NULL);
 	file->fd = fd;
+	file->by_path = by_path;
+	file->part = part;
 	file->path = arena_text(&file->arena, path, strlen(path));
 	if (!file->path)
 		return file_no_memory("the path of a file");
 	r = check_descriptor(file);
 	if (r >= 0)
 		r = read_format(file);
-	if (r >= 0)
-		r = tarn_storage_from_fd(file->fd, file->data_offset,
-			file->data_size, &file->storage);
+	if (r >= 0 && !file->shards)
+		r = make_storage(file);
 	if (r < 0)
 		return name_failure(r, path);
 	*ret = STEAL(file);
 	return 0;
 }
 
-int tarn_file_open(const char *path, tarn_file **ret)
+static int open_path(const char *path, bool part, tarn_file **ret)
 {
 	struct stat st;
 	int fd;
@@ -240,7 +260,17 @@ int tarn_file_open(const char *path, tarn_file **ret)
 					    tarn_errno_text(err)),
 			path);
 	}
-	return open_consume_fd(fd, path, ret);
+	return open_consume_fd(fd, path, true, part, ret);
+}
+
+int tarn_file_open(const char *path, tarn_file **ret)
+{
+	return open_path(path, false, ret);
+}
+
+int file_open_shard(const char *path, tarn_file **ret)
+{
+	return open_path(path, true, ret);
 }
 
 int tarn_file_open_fd(int fd, const char *name, tarn_file **ret)
@@ -252,7 +282,7 @@ int tarn_file_open_fd(int fd, const char *name, tarn_file **ret)
 	if (copy < 0)
 		return tarn_fail(-copy, "%s: descriptor %d: %s", name, fd,
 			tarn_errno_text(copy));
-	return open_consume_fd(copy, name, ret);
+	return open_consume_fd(copy, name, false, false, ret);
 }
 
 tarn_file *tarn_file_ref(tarn_file *file)
@@ -277,8 +307,12 @@ tarn_file *tarn_file_unref(tarn_file *file)
 	/* Relaxed: nobody else has the file any more. */
 	tarn_storage_unref(
 		atomic_load_explicit(&file->mapped, memory_order_relaxed));
+	if (!file->storage)
+		fd_close(file->fd); /* else it is the storage's */
 	tarn_storage_unref(file->storage);
-	fd_close(file->fd);
+	for (size_t i = 0; i < file->shard_count; i++)
+		tarn_file_unref(file->shards[i]);
+	free(file->shards);
 	free(file->tensors);
 	arena_free(&file->arena);
 	free(file);

@@ -28,6 +28,9 @@ struct tarn_file {
 	uint64_t size;	    /* when it was opened; reads never go past it */
 	const char *path;   /* as the caller gave it */
 	const char *format; /* static */
+	bool by_path;	    /* path is where it was found, not what its caller
+			       calls it */
+	bool part;	    /* it is a shard of another */
 	uint64_t data_offset;
 	uint64_t data_size;
 	struct tarn_file_tensor *tensors; /* malloc'ed; in order of bytes */
@@ -39,6 +42,8 @@ struct tarn_file {
 	tarn_storage *storage; /* the data range; all tensors share it */
 	tarn_storage *_Atomic mapped; /* the same, mapped; NULL: nobody asked */
 	struct arena arena;
+	struct tarn_file **shards; /* of an index; NULL: it is its own */
+	size_t shard_count;
 };
 
 /* size bytes at offset, which must lie inside the file's size. -EBADMSG: it
@@ -73,3 +78,7 @@ int file_no_memory(const char *what);
 /* The formats. */
 int npy_read(struct tarn_file *file);
 int safetensors_read(struct tarn_file *file);
+int shards_read(struct tarn_file *file);
+
+/* tarn_file_open for a shard: an index is none. */
+int file_open_shard(const char *path, struct tarn_file **ret);

@@ -243,20 +243,27 @@ int tarn_file_map(
 {
 	const struct tarn_file_tensor *tensor = NULL;
 	uint64_t offset = 0, size = file->data_size;
+	struct tarn_file *shard = file;
 	int64_t all = (int64_t)size;
 	struct tarn_layout layout;
 	int r = check_flags(flags);
 
 	if (r >= 0 && name)
 		r = file_find(file, name, &tensor);
+	else if (r >= 0 && file->shards)
+		r = tarn_fail(ENOTSUP,
+			"map: an index has no data range of its own; map its "
+			"%zu shards one by one",
+			file->shard_count);
 	if (r >= 0 && tensor) {
-		offset = tensor->file_offset - file->data_offset;
+		shard = tarn_file_shard(file, tensor->shard);
+		offset = tensor->file_offset - shard->data_offset;
 		size = tensor->nbytes;
 		r = tarn_file_layout(tensor, &layout);
 	} else if (r >= 0) {
 		r = tarn_layout_contiguous(TARN_U8, 1, &all, &layout);
 	}
 	if (r >= 0)
-		r = map_view(file, offset, size, &layout, flags, ret);
+		r = map_view(shard, offset, size, &layout, flags, ret);
 	return r < 0 ? tarn_fail_prefix(r, "%s: ", file->path) : 0;
 }

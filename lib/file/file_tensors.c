@@ -158,13 +158,16 @@ int file_find(const struct tarn_file *file, const char *name,
 int tarn_file_tensor(tarn_file *file, const char *name, tarn_tensor **ret)
 {
 	const struct tarn_file_tensor *tensor;
+	const struct tarn_file *shard;
 	struct tarn_layout layout;
 	int r = file_find(file, name, &tensor);
 
 	if (r >= 0)
 		r = tarn_file_layout(tensor, &layout);
-	if (r >= 0)
-		r = tarn_tensor_new(file->storage,
-			tensor->file_offset - file->data_offset, &layout, ret);
+	if (r >= 0) {
+		shard = tarn_file_shard(file, tensor->shard);
+		r = tarn_tensor_new(shard->storage,
+			tensor->file_offset - shard->data_offset, &layout, ret);
+	}
 	return r < 0 ? tarn_fail_prefix(r, "%s: ", file->path) : 0;
 }

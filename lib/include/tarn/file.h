@@ -4,8 +4,10 @@
  * of a file storage: they have a layout and no address; reading one reads only
  * its bytes.
  *
- * Formats: safetensors (0.8) and .npy (1.0, 2.0, 3.0; little-endian; C and
- * Fortran order). The format is told by content, not by name. A file is
+ * Formats: safetensors (0.8), .npy (1.0, 2.0, 3.0; little-endian; C and
+ * Fortran order), and the index of a sharded checkpoint
+ * (model.safetensors.index.json), which is all tensors of all its shards. The
+ * format is told by content, not by name. A file is
  * hostile until checked: sizes, offsets, overlaps and names are all verified
  * here, and a mistake is one sentence with the value in it.
  *
@@ -17,6 +19,12 @@
  * Differences from numpy: a header of more than 10,000 bytes is always
  * refused, as numpy does unless told otherwise; so is what literal_eval would
  * take but no numpy ever wrote (True or 0x10 as a size, a key twice).
+ *
+ * Of an index: its shards lie in its folder or below, in the order of their
+ * names. Its weight_map decides what there is: a tensor that is not where it
+ * says is an error, and what a shard has besides is not listed (the shard,
+ * opened by itself, lists it). Its metadata that are text, numbers or truth
+ * values are pairs, as they are written. Each shard takes a descriptor.
  *
  * A tarn_file may be used by many threads at once.
  */
@@ -39,15 +47,17 @@ struct tarn_file_tensor {
 	int ndim;	       /* may be larger than TARN_MAX_NDIM */
 	const uint64_t *shape; /* ndim sizes; owned by the file */
 	bool fortran_order;
+	uint32_t shard; /* see tarn_file_shard; 0 */
 };
 
 /* -EBADMSG: not a file that we read (a fifo, another format), or a damaged
- * one; -EISDIR: a directory; -ENOTSUP: a valid file that holds what we do not
+ * one; -ENOENT: it, or a shard, is not there; -EISDIR: a directory; -ENOTSUP: a valid file that holds what we do not
  * take (big-endian, objects), by name; and what open(2) and read(2) return. */
 TARN_PUBLIC int tarn_file_open(const char *path, tarn_file **ret);
 
 /* The same from a readable descriptor of a regular file, which is duplicated;
- * name is used for messages and for the tensor of a .npy file. */
+ * name is used for messages and for the tensor of a .npy file. -ENOTSUP: an
+ * index, whose shards are found by its path. */
 TARN_PUBLIC int tarn_file_open_fd(int fd, const char *name, tarn_file **ret);
 
 TARN_PUBLIC tarn_file *tarn_file_ref(tarn_file *file);
@@ -56,11 +66,22 @@ TARN_PUBLIC tarn_file *tarn_file_unref(tarn_file *file);
 TARN_PUBLIC const char *tarn_file_path(const tarn_file *file);
 TARN_PUBLIC const char *tarn_file_format(const tarn_file *file);
 
-/* Where the tensors' bytes lie: one range that holds them all. */
+/*
+ * The files that it is made of: itself alone, but for an index, whose shards
+ * are opened with it (those that are missing are named in the error). Offsets
+ * of a tensor count in its shard. Borrowed: valid as long as the file is. NULL:
+ * there is no shard i.
+ */
+TARN_PUBLIC size_t tarn_file_shard_count(const tarn_file *file);
+TARN_PUBLIC tarn_file *tarn_file_shard(const tarn_file *file, size_t i);
+
+/* Where the tensors' bytes lie: one range that holds them all. Of an index,
+ * which has no bytes itself, 0 and the sum of its shards'. */
 TARN_PUBLIC void tarn_file_data_range(const tarn_file *file,
 	uint64_t *ret_offset, uint64_t *ret_size);
 
-/* The descriptor, for fstat and reads; owned by the file. */
+/* The descriptor, for fstat and reads; owned by the file. An index's own has
+ * no tensor bytes: ask its shards. */
 TARN_PUBLIC int tarn_file_fd(const tarn_file *file);
 
 /* Tensors in the order of their bytes in the file. */
@@ -97,7 +118,8 @@ enum tarn_map {
  * with all who map or read it: it has an address, and no copy is made. The
  * price: if the file shrinks, who touches its pages by that address gets
  * SIGBUS. What the library itself reads, it reads with pread, and says
- * -ENODATA. name NULL: a U8 tensor over the whole data range. A file is mapped
+ * -ENODATA. name NULL: a U8 tensor over the whole data range (not of an index, -ENOTSUP:
+ * its shards have one each). A file is mapped
  * once, however often this is called; flags (enum tarn_map, or 0) are advice
  * for this tensor's bytes. -ENODEV, -ENOMEM.
  */
