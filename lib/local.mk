@@ -206,6 +206,8 @@ lib_libcore_la_SOURCES = \
 	lib/store/lease_slots.h \
 	lib/store/load_request.c \
 	lib/store/load_request.h \
+	lib/store/load_shards.c \
+	lib/store/load_shards.h \
 	lib/store/own_map.c \
 	lib/store/own_map.h \
 	lib/store/pool_extent.c \

@@ -44,9 +44,10 @@ static int no_such_tensor(const tarn_file *file, const char *tensor)
 		tarn_file_path(file), tensor, names);
 }
 
-/* The storage of a file's data range: the one we know of, if it is still
+/* The storage of a shard's data range: the one we know of, if it is still
  * there, else by a load, which is cheap when the daemon has the bytes. */
-static int file_storage(tarn_store *store, tarn_file *file, tarn_storage **ret)
+static int file_storage(
+	tarn_store *store, tarn_file *file, uint32_t shard, tarn_storage **ret)
 {
 	const struct shared_storage *shared;
 	struct table_storage entry;
@@ -54,16 +55,18 @@ static int file_storage(tarn_store *store, tarn_file *file, tarn_storage **ret)
 	uint32_t index;
 	int r;
 
-	if (file_cache_storage(&store->files, file, &index, &generation) &&
+	if (file_cache_storage(
+		    &store->files, file, shard, &index, &generation) &&
 		store_storage(store, index, generation, &entry, ret) >= 0)
 		return 0;
-	r = store_load_storage(store, file, NULL, NULL, ret);
+	r = store_load_storage(
+		store, tarn_file_shard(file, shard), NULL, NULL, ret);
 	if (r < 0)
 		return r;
 	shared = store_storage_of(*ret);
 	if (shared)
-		file_cache_note(
-			&store->files, file, shared->index, shared->generation);
+		file_cache_note(&store->files, file, shard, shared->index,
+			shared->generation);
 	return 0;
 }
 
@@ -80,10 +83,10 @@ int tarn_store_get_from_file(tarn_store *store, tarn_file *file,
 		return no_such_tensor(file, tensor);
 	r = tarn_file_layout(t, &layout);
 	if (r >= 0)
-		r = file_storage(store, file, &storage);
+		r = file_storage(store, file, t->shard, &storage);
 	if (r < 0)
 		return r;
-	tarn_file_data_range(file, &offset, &size);
+	tarn_file_data_range(tarn_file_shard(file, t->shard), &offset, &size);
 	return tarn_tensor_new(storage, t->file_offset - offset, &layout, ret);
 }
 
@@ -112,7 +115,7 @@ static int no_such_address(tarn_store *store, const char *address)
 		tarn_file *file;
 		char names[512];
 
-		if (file_cache_open(&store->files, address, &file) < 0)
+		if (file_cache_open(&store->files, address, NULL, &file) < 0)
 			return tarn_fail_prefix(
 				-ENOENT, "'%.200s' names no tensor: ", address);
 		list_tensors(file, names, sizeof(names));
@@ -144,7 +147,7 @@ int tarn_store_get(tarn_store *store, const char *address, tarn_tensor **ret)
 	path = find_file(address, &tensor);
 	if (!path)
 		return no_such_address(store, address);
-	r = file_cache_open(&store->files, path, &file);
+	r = file_cache_open(&store->files, path, tensor, &file);
 	if (r < 0)
 		return r;
 	r = tarn_store_get_from_file(store, file, tensor, ret);

@@ -30,14 +30,20 @@ struct file_identity {
 /* Of the file that is open, as it is now. */
 int file_identity(const tarn_file *file, struct file_identity *ret);
 
+struct cached_shard {
+	struct file_identity identity;
+	/* The storage that holds its data range; generation 0: not known. */
+	uint32_t index;
+	uint64_t generation;
+};
+
 struct cached_file {
 	char *path;
 	struct file_identity identity;
 	tarn_file *file;
 	uint64_t used; /* the tick of its last use; 0: a free entry */
-	/* The storage that holds its data range; generation 0: not known. */
-	uint32_t index;
-	uint64_t generation;
+	struct cached_shard *shards;
+	size_t n_shards;
 };
 
 struct file_cache {
@@ -51,14 +57,15 @@ void file_cache_init(struct file_cache *cache);
 void file_cache_clear(struct file_cache *cache);
 void file_cache_done(struct file_cache *cache);
 
-/* The parsed file behind a path; one reference. */
+/* The parsed file behind a path; one reference. tensor: the one that is
+ * wanted, or NULL; of an index only its shard has to be what it was. */
 int file_cache_open(struct file_cache *cache, const char *path,
-	tarn_file **ret);
+	const char *tensor, tarn_file **ret);
 
-/* The storage that a file was loaded into, if it is known. */
+/* The storage that a shard of a file was loaded into, if it is known. */
 bool file_cache_storage(struct file_cache *cache, const tarn_file *file,
-	uint32_t *ret_index, uint64_t *ret_generation);
+	uint32_t shard, uint32_t *ret_index, uint64_t *ret_generation);
 
 /* Notes it, for a file that file_cache_open gave. */
 void file_cache_note(struct file_cache *cache, const tarn_file *file,
-	uint32_t index, uint64_t generation);
+	uint32_t shard, uint32_t index, uint64_t generation);

@@ -16,6 +16,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/store/load_request.h"
+#include "lib/store/load_shards.h"
 #include "lib/store/store.h"
 
 #define STEP_MS 50      /* between two looks at progress: a smooth bar */
@@ -281,6 +282,9 @@ int tarn_store_load(tarn_store *store, tarn_file *file,
 	int64_t size;
 	int r;
 
+	if (file_is_index(file))
+		return store_load_shards(
+			store, file, options, ret_info, ret_all);
 	r = store_load_storage(store, file, options, &info, &storage);
 	if (r >= 0 && ret_all) {
 		size = (int64_t)tarn_storage_size(storage);

@@ -6,11 +6,19 @@
  * is of, how much has arrived, and, by its state, that all is there. So it is
  * looked for once, and then only its entry is looked at.
  */
+#include <time.h>
+
 #include "base/checked.h"
 #include "base/fail.h"
+#include "lib/store/load_shards.h"
 #include "lib/store/store.h"
 #include "lib/store/wait.h"
 #include "shm/record.h"
+
+/* How long nobody may be loading before the next shard's load begins: some
+ * hundred times what a client takes. */
+#define BETWEEN_MS 1000
+#define BETWEEN_NAP_MS 5
 
 struct wanted {
 	tarn_store *store;
@@ -116,8 +124,9 @@ static int look(void *arg)
 	       (w->bytes < w->size && w->landed >= w->bytes);
 }
 
-int tarn_store_wait_file(tarn_store *store, const tarn_file *file,
-	uint64_t bytes, int timeout_ms, uint64_t *ret_landed)
+/* Of one file, an index is none. */
+static int wait_one(tarn_store *store, const tarn_file *file, uint64_t bytes,
+	int timeout_ms, uint64_t *ret_landed)
 {
 	struct wanted w = {.store = store};
 	int r;
@@ -136,7 +145,75 @@ int tarn_store_wait_file(tarn_store *store, const tarn_file *file,
 			timeout_ms);
 	if (r < 0)
 		return tarn_fail_prefix(r, "%.200s: ", tarn_file_path(file));
-	if (ret_landed)
-		*ret_landed = w.landed;
+	*ret_landed = w.landed;
 	return 0;
+}
+
+/* ---- all shards of an index ------------------------------------------ */
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Between two shards nobody is loading anything, for a moment. */
+static int wait_next(tarn_store *store, const tarn_file *shard, uint64_t bytes,
+	int64_t end, uint64_t *ret_landed)
+{
+	const struct timespec nap = {.tv_nsec = BETWEEN_NAP_MS * 1000000};
+	int64_t patience = now_ms() + BETWEEN_MS, now;
+	int r;
+
+	for (;;) {
+		now = now_ms();
+		r = wait_one(store, shard, bytes,
+			end < 0 ? -1 : (int)MAX(end - now, (int64_t)0),
+			ret_landed);
+		if (r != -ENOENT || now >= patience || (end >= 0 && now >= end))
+			return r;
+		nanosleep(&nap, NULL);
+	}
+}
+
+static int wait_shards(tarn_store *store, const tarn_file *file, uint64_t bytes,
+	int timeout_ms, uint64_t *ret_landed)
+{
+	int64_t end = timeout_ms < 0 ? -1 : now_ms() + timeout_ms;
+	uint64_t sum = 0, landed = 0, offset, size;
+	int r = 0;
+
+	tarn_file_data_range(file, &offset, &size);
+	bytes = bytes && bytes < size ? bytes : size;
+	for (size_t i = 0; i < tarn_file_shard_count(file) && sum < bytes;
+		i++) {
+		const tarn_file *shard = tarn_file_shard(file, i);
+
+		if (i == 0)
+			r = wait_one(store, shard, bytes, timeout_ms, &landed);
+		else
+			r = wait_next(store, shard, bytes - sum, end, &landed);
+		if (r < 0)
+			return r;
+		sum += landed;
+	}
+	*ret_landed = sum;
+	return 0;
+}
+
+int tarn_store_wait_file(tarn_store *store, const tarn_file *file,
+	uint64_t bytes, int timeout_ms, uint64_t *ret_landed)
+{
+	uint64_t landed = 0;
+	int r;
+
+	if (file_is_index(file))
+		r = wait_shards(store, file, bytes, timeout_ms, &landed);
+	else
+		r = wait_one(store, file, bytes, timeout_ms, &landed);
+	if (r >= 0 && ret_landed)
+		*ret_landed = landed;
+	return r;
 }

@@ -137,7 +137,8 @@ TARN_PUBLIC int tarn_store_version(tarn_store *store, const char *name,
  * -ECANCELED when the load ends without them. Arrived bytes, *ret_landed (may
  * be NULL), tell how far it is and no more: they come in any order, and none
  * may be read before all are there and the file was opened by
- * tarn_store_get_from_file or tarn_store_load, which is then done at once. A
+ * tarn_store_get_from_file or tarn_store_load, which is then done at once. Of
+ * an index the shards are waited for in their order, as they are loaded. A
  * file that changed less than two seconds ago is not recognised: -ENOENT.
  */
 TARN_PUBLIC int tarn_store_wait_file(tarn_store *store, const tarn_file *file,
@@ -165,12 +166,15 @@ struct tarn_load_options {
 
 /* Loads all tensors of a file. options and ret_info may be NULL. ret_all may
  * be NULL or receives a U8 tensor over the whole data range, which keeps the
- * file in memory as long as it is referenced. */
+ * file in memory as long as it is referenced. Of an index all shards are
+ * loaded, one after the other, and then their names published (at once, up to
+ * 64 shards; of more, 64 after 64); the tensor has no bytes, and keeps all
+ * shards. */
 TARN_PUBLIC int tarn_store_load(tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
 	struct tarn_load_info *ret_info, tarn_tensor **ret_all);
 
-/* One tensor of a file, loaded if need be. */
+/* One tensor of a file, loaded if need be; of an index only its shard is. */
 TARN_PUBLIC int tarn_store_get_from_file(tarn_store *store, tarn_file *file,
 	const char *tensor, tarn_tensor **ret);
 

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Loading all shards of a checkpoint.
+ *
+ * The idea: each shard is loaded as the file that it is, and held; names come
+ * when all bytes are there. So nobody finds half of a checkpoint by name, but
+ * for one of so many shards that its names need several messages.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <tarn/publish.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/store/load_shards.h"
+#include "lib/store/store.h"
+#include "lib/tensor/tensor.h"
+#include "shm/wire.h"
+
+/* Storages of shards; what keeps a checkpoint in memory. */
+struct held {
+	size_t n;
+	tarn_storage *at[];
+};
+
+static void held_free(void *arg)
+{
+	struct held *held = arg;
+
+	for (size_t i = 0; i < held->n; i++)
+		tarn_storage_unref(held->at[i]);
+	free(held);
+}
+
+/* ---- bytes ----------------------------------------------------------- */
+
+struct progress {
+	const struct tarn_load_options *options;
+	uint64_t before, total;
+};
+
+static int pass_on(void *arg, uint64_t done, uint64_t total)
+{
+	const struct progress *p = arg;
+
+	(void)total;
+	return p->options->progress(
+		p->options->arg, p->before + done, p->total);
+}
+
+static void add_info(struct tarn_load_info *sum, const struct tarn_load_info *i)
+{
+	bool first = !sum->engine;
+
+	sum->bytes += i->bytes;
+	sum->seconds += i->seconds;
+	sum->cpu_seconds += i->cpu_seconds;
+	sum->direct = i->direct && (first || sum->direct);
+	sum->registered = i->registered && (first || sum->registered);
+	/* Of those that somebody read, if any. */
+	if (first || sum->cached || !i->cached)
+		sum->engine = i->engine;
+	sum->cached = i->cached && (first || sum->cached);
+}
+
+static int load_all(tarn_store *store, tarn_file *file,
+	const struct tarn_load_options *options, struct held *held,
+	struct tarn_load_info *ret_info)
+{
+	struct progress progress = {.options = options};
+	struct tarn_load_options each = {0};
+	struct tarn_load_info info;
+	uint64_t offset;
+	int r = 0;
+
+	if (options)
+		each = *options;
+	each.name = NULL;
+	if (each.progress) {
+		each.progress = pass_on;
+		each.arg = &progress;
+	}
+	tarn_file_data_range(file, &offset, &progress.total);
+	for (size_t i = 0; i < tarn_file_shard_count(file) && r >= 0; i++) {
+		r = store_load_storage(store, tarn_file_shard(file, i), &each,
+			&info, &held->at[i]);
+		if (r < 0)
+			break;
+		held->n++;
+		progress.before += info.bytes;
+		add_info(ret_info, &info);
+	}
+	return r;
+}
+
+/* ---- names ----------------------------------------------------------- */
+
+struct names {
+	tarn_store *store;
+	const char *prefix;
+	struct tarn_publish_item *items;
+	size_t n;
+};
+
+static void drop_names(struct names *names)
+{
+	for (size_t i = 0; i < names->n; i++) {
+		free((char *)names->items[i].name);
+		tarn_tensor_unref(names->items[i].tensor);
+	}
+	names->n = 0;
+}
+
+static int publish(struct names *names)
+{
+	int r = names->n ? tarn_store_publish(names->store, names->items,
+				   names->n, NULL, NULL)
+			 : 0;
+
+	drop_names(names);
+	return r;
+}
+
+static int add_name(struct names *names, const tarn_file *shard,
+	const struct tarn_file_tensor *t, tarn_storage *storage)
+{
+	struct tarn_publish_item *item = &names->items[names->n];
+	struct tarn_layout layout;
+	uint64_t offset, size;
+	char *name;
+	int r = tarn_file_layout(t, &layout);
+
+	if (r < 0)
+		return tarn_fail_prefix(r, "publish '%.200s': ", t->name);
+	tarn_file_data_range(shard, &offset, &size);
+	r = tarn_tensor_new(
+		storage, t->file_offset - offset, &layout, &item->tensor);
+	if (r < 0)
+		return r;
+	if (asprintf(&name, "%s/%s", names->prefix, t->name) < 0) {
+		tarn_tensor_unref(item->tensor);
+		return tarn_fail(ENOMEM, "load: no memory for names");
+	}
+	item->name = name;
+	names->n++;
+	return 0;
+}
+
+/* All at once, or at least those of as many shards as a message may have:
+ * tensors are in the order of their shards. */
+static int publish_all(tarn_store *store, const tarn_file *file,
+	const char *prefix, const struct held *held)
+{
+	size_t n = tarn_file_count(file);
+	struct names names = {.store = store, .prefix = prefix};
+	uint32_t first = 0;
+	int r = 0;
+
+	if (n == 0)
+		return 0;
+	names.items = calloc(n, sizeof(*names.items));
+	if (!names.items)
+		return tarn_fail(ENOMEM, "load: no memory for %zu names", n);
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		const struct tarn_file_tensor *t = tarn_file_at(file, i);
+
+		if (t->shard - first >= PUBLISH_SOURCES_MAX ||
+			names.n == LOAD_NAMES_MAX) {
+			r = publish(&names);
+			first = t->shard;
+		}
+		if (r >= 0)
+			r = add_name(&names, tarn_file_shard(file, t->shard), t,
+				held->at[t->shard]);
+	}
+	if (r >= 0)
+		r = publish(&names);
+	drop_names(&names);
+	free(names.items);
+	return r;
+}
+
+/* ---- all of it ------------------------------------------------------- */
+
+/* No bytes, and a hold on all: there is no range that they lie in. */
+static int tensor_over(struct held *held, tarn_tensor **ret)
+{
+	_cleanup_storage_ tarn_storage *storage = NULL;
+	struct tarn_layout layout;
+	int64_t none = 0;
+	int r = tarn_layout_contiguous(TARN_U8, 1, &none, &layout);
+
+	if (r >= 0)
+		r = tarn_storage_borrow(
+			NULL, 0, false, held_free, held, &storage);
+	if (r < 0) {
+		held_free(held);
+		return r;
+	}
+	return tarn_tensor_new(storage, 0, &layout, ret);
+}
+
+int store_load_shards(tarn_store *store, tarn_file *file,
+	const struct tarn_load_options *options,
+	struct tarn_load_info *ret_info, tarn_tensor **ret_all)
+{
+	size_t n = tarn_file_shard_count(file);
+	struct held *held = calloc(1, sizeof(*held) + n * sizeof(held->at[0]));
+	struct tarn_load_info info = {0};
+	int r;
+
+	if (!held)
+		return tarn_fail(ENOMEM, "load: no memory for %zu shards", n);
+	r = load_all(store, file, options, held, &info);
+	if (r >= 0 && options && options->name)
+		r = publish_all(store, file, options->name, held);
+	if (r >= 0 && ret_all)
+		r = tensor_over(held, ret_all);
+	else
+		held_free(held);
+	if (r < 0)
+		return r;
+	if (!info.engine)
+		info.engine = "threads"; /* of none, which nobody read */
+	if (ret_info)
+		*ret_info = info;
+	return 0;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/* tarn_store_load of an index: all its shards. */
+#pragma once
+
+#include <tarn/store.h>
+
+/* Is a file made of others? */
+static inline bool file_is_index(const tarn_file *file)
+{
+	return tarn_file_shard(file, 0) != file;
+}
+
+int store_load_shards(tarn_store *store, tarn_file *file,
+	const struct tarn_load_options *options,
+	struct tarn_load_info *ret_info, tarn_tensor **ret_all);
