@@ -14,6 +14,7 @@ EXTRA_PROGRAMS = \
 	bench/stream \
 	bench/transpose \
 	bench/view \
+	bench/write \
 	$(NULL)
 # Those that look inside link the core, the others what a user links.
 bench_clients_LDADD = lib/libcore.la
@@ -29,6 +30,7 @@ bench_restart_LDADD = lib/libtarn.la
 bench_stream_LDADD = lib/libtarn.la
 bench_transpose_LDADD = lib/libtarn.la
 bench_view_LDADD = lib/libtarn.la
+bench_write_LDADD = lib/libtarn.la
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 # BENCHES: scripts that are given no argument and run in the build folder.
@@ -46,6 +48,7 @@ BENCHES = \
 	bench/stream.sh \
 	bench/transpose.sh \
 	bench/view.sh \
+	bench/write.sh \
 	$(NULL)
 EXTRA_DIST += $(BENCHES) bench/fio.sh bench/transpose.py
 
