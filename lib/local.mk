@@ -133,6 +133,7 @@ lib_libcore_la_SOURCES = \
 	lib/copy/copy_memory.c \
 	lib/copy/copy_read.c \
 	lib/copy/copy_read.h \
+	lib/copy/copy_relay.c \
 	lib/copy/copy_write.c \
 	lib/copy/copy_write.h \
 	lib/copy/env.c \

@@ -247,6 +247,7 @@ dist_check_SCRIPTS += tests/print_numpy.py
 COPY_TESTS = \
 	tests/copy \
 	tests/copy_read \
+	tests/copy_relay \
 	tests/copy_write \
 	tests/copy_write_fails \
 	tests/stream \
@@ -263,6 +264,7 @@ tests_copy_read_SOURCES = \
 	tests/loop_device.c \
 	tests/loop_device.h \
 	$(NULL)
+tests_copy_relay_SOURCES = tests/copy_relay.c tests/written.h
 tests_copy_write_SOURCES = tests/copy_write.c tests/written.h
 tests_copy_write_fails_SOURCES = tests/copy_write_fails.c tests/written.h
 

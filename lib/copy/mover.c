@@ -19,6 +19,7 @@ static const executor_new executors[PLACES][PLACES] = {
 	[PLACE_MEMORY][PLACE_MEMORY] = copy_memory_new,
 	[PLACE_MEMORY][PLACE_FILE] = copy_read_new,
 	[PLACE_FILE][PLACE_MEMORY] = copy_write_new,
+	[PLACE_FILE][PLACE_FILE] = copy_relay_new,
 };
 
 static const char *const place_names[PLACES] = {

@@ -128,6 +128,8 @@ int copy_memory_new(struct mover_env *env, const struct mover *head,
 	struct mover **ret);
 int copy_read_new(struct mover_env *env, const struct mover *head,
 	struct mover **ret);
+int copy_relay_new(struct mover_env *env, const struct mover *head,
+	struct mover **ret);
 int copy_write_new(struct mover_env *env, const struct mover *head,
 	struct mover **ret);
 

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: MIT
+/*
+ * File to file, any view of either: part by part through two windows in memory.
+ * While one part is written the next is read; each is a copy of its own, by
+ * the executors that there are anyway (copy_read.c, copy_write.c).
+ *
+ * Parts follow dst, so that the file is written front to back. In its window a
+ * part lies as src has it, and in src's dtype: what is read goes straight to
+ * its place, and is turned and converted on its way out.
+ */
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/copy/mover.h"
+
+/* Of a window. Long beside the turn of a disk; two of them are all the memory
+ * that a copy takes, apart from bounce buffers. */
+enum { WINDOW = 4 << 20 };
+
+/* Room to begin a window at the same byte of a page as in the file. */
+enum { PAGE = BOUNCE_ALIGN };
+
+/* Which multiple of elements is whole bytes in every dtype. */
+enum { PACK_MAX = 4 };
+
+struct half {
+	char *memory;
+	struct mover *mover; /* NULL: nothing is going on here */
+	bool writing;
+	/* The part that is here. */
+	struct tarn_layout dst, src;
+	int64_t channel;    /* of its first step */
+	tarn_storage *room; /* in memory, of the part's bytes */
+};
+
+struct copy_relay {
+	struct mover head;
+	int order[TARN_MAX_NDIM];     /* dimensions, by dst's strides */
+	int level;                    /* in order: what is cut */
+	int64_t steps;                /* of it at once */
+	int64_t index[TARN_MAX_NDIM]; /* by order; up to level */
+	bool all_begun;
+	struct half half[2];
+};
+
+static uint64_t magnitude(int64_t n)
+{
+	return n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
+}
+
+/* Dimensions from the largest to the smallest stride. */
+static void sort_dims(const struct tarn_layout *l, int *order)
+{
+	for (int i = 0; i < l->ndim; i++) {
+		int j = i;
+
+		for (; j > 0 && magnitude(l->stride[order[j - 1]]) <
+					magnitude(l->stride[i]);
+			j--)
+			order[j] = order[j - 1];
+		order[j] = i;
+	}
+}
+
+/* The outermost dimension of which some steps fit into a window. */
+static void plan(struct copy_relay *c)
+{
+	const struct tarn_layout *dst = &c->head.dst->layout;
+	int64_t room = (int64_t)WINDOW * 8 /
+		       MAX(tarn_dtype_bits(dst->dtype),
+			       tarn_dtype_bits(c->head.from.dtype));
+	int64_t inside = 1;
+
+	sort_dims(dst, c->order);
+	c->level = dst->ndim - 1;
+	while (c->level > 0 &&
+		inside * dst->shape[c->order[c->level]] <= room / PACK_MAX)
+		inside *= dst->shape[c->order[c->level--]];
+	c->steps = room / inside / PACK_MAX * PACK_MAX;
+}
+
+/* Narrows to the next part; false: there is none. */
+static bool next_part(struct copy_relay *c, struct half *h)
+{
+	const struct mover *m = &c->head;
+	int64_t *index = c->index, count = 1;
+	int i = c->level, dim;
+
+	if (c->all_begun)
+		return false;
+	h->dst = m->dst->layout;
+	h->src = m->from;
+	h->channel = 0;
+	if (h->dst.ndim == 0) {
+		c->all_begun = true;
+		return true;
+	}
+	for (int l = 0; l <= c->level; l++) {
+		dim = c->order[l];
+		count = l < c->level
+				? 1
+				: MIN(c->steps, h->dst.shape[dim] - index[l]);
+		h->dst.offset += index[l] * h->dst.stride[dim];
+		h->src.offset += index[l] * h->src.stride[dim];
+		h->dst.shape[dim] = h->src.shape[dim] = count;
+		if (dim == m->options.channel_dim)
+			h->channel = index[l];
+	}
+	for (index[i] += count; index[i] >= m->dst->layout.shape[c->order[i]];
+		index[i]++) {
+		index[i] = 0;
+		if (--i < 0) {
+			c->all_begun = true;
+			break;
+		}
+	}
+	return true;
+}
+
+/* The part in its window: elements side by side in the order, and in the
+ * directions, that they have in the file; once, where src is broadcast. */
+static void lay_out(const struct tarn_layout *src, struct tarn_layout *ret)
+{
+	int order[TARN_MAX_NDIM];
+	int64_t acc = 1;
+
+	*ret = *src;
+	ret->offset = 0;
+	sort_dims(src, order);
+	for (int i = src->ndim - 1; i >= 0; i--) {
+		int dim = order[i];
+
+		ret->stride[dim] = 0;
+		if (src->stride[dim] == 0)
+			continue;
+		ret->stride[dim] = src->stride[dim] < 0 ? -acc : acc;
+		if (src->stride[dim] < 0)
+			ret->offset += acc * (src->shape[dim] - 1);
+		acc *= src->shape[dim];
+	}
+}
+
+/* What is broadcast is read once. */
+static void shrink(struct tarn_layout *l, const struct tarn_layout *src)
+{
+	for (int i = 0; i < src->ndim; i++)
+		if (src->stride[i] == 0)
+			l->shape[i] = 1;
+}
+
+static int inner_mover(struct copy_relay *c, struct half *h,
+	tarn_storage *dst_storage, uint64_t dst_base,
+	const struct tarn_layout *dst, tarn_storage *src_storage,
+	uint64_t src_base, const struct tarn_layout *src,
+	const struct tarn_copy_options *options)
+{
+	_cleanup_tensor_ tarn_tensor *to = NULL, *from = NULL;
+	int r = tarn_tensor_new_checked(dst_storage, dst_base, dst, &to);
+
+	if (r >= 0)
+		r = tarn_tensor_new_checked(src_storage, src_base, src, &from);
+	if (r >= 0)
+		r = mover_new(c->head.env, to, from, options, &h->mover);
+	if (r >= 0)
+		h->mover->outer = &c->head;
+	return r;
+}
+
+static int open_window(struct copy_relay *c, struct half *h)
+{
+	size_t size = WINDOW + 2 * PAGE;
+	const struct storage_file *file = storage_file(c->head.src->storage);
+	int64_t first, count, bits = tarn_dtype_bits(h->src.dtype);
+	uint64_t at;
+
+	if (!h->memory) {
+		void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		if (p == MAP_FAILED)
+			return tarn_fail(ENOMEM,
+				"copy: no memory for a window of %zu bytes",
+				size);
+		h->memory = p;
+	}
+	tarn_layout_bounds(&h->src, &first, &count);
+	at = file->offset + c->head.src->base + (uint64_t)(first * bits / 8);
+	return tarn_storage_borrow(h->memory + at % PAGE, size - at % PAGE,
+		true, NULL, NULL, &h->room);
+}
+
+static int begin_read(struct copy_relay *c, struct half *h)
+{
+	const struct mover *m = &c->head;
+	struct tarn_copy_options o = {.road = m->options.road};
+	struct tarn_layout src = h->src, window;
+	int r = open_window(c, h);
+
+	if (r < 0)
+		return r;
+	lay_out(&h->src, &window);
+	shrink(&window, &h->src);
+	shrink(&src, &h->src);
+	h->writing = false;
+	return inner_mover(c, h, h->room, 0, &window, m->src->storage,
+		m->src->base, &src, &o);
+}
+
+static int begin_write(struct copy_relay *c, struct half *h)
+{
+	const struct mover *m = &c->head;
+	struct tarn_copy_options o = m->options;
+	struct tarn_layout window;
+
+	o.engine = NULL;
+	o.threads = 0;
+	o.progress = NULL;
+	o.channels = 1;
+	if (o.channel_dim >= 0) {
+		o.channels = h->dst.shape[o.channel_dim];
+		o.scale = o.scale ? o.scale + h->channel : NULL;
+		o.bias = o.bias ? o.bias + h->channel : NULL;
+	}
+	lay_out(&h->src, &window);
+	h->writing = true;
+	return inner_mover(c, h, m->dst->storage, m->dst->base, &h->dst,
+		h->room, 0, &window, &o);
+}
+
+/* What an inner copy has done counts here. */
+static int end_inner(struct copy_relay *c, struct half *h)
+{
+	const struct tarn_copy_info *did = &h->mover->info;
+	struct tarn_copy_info *sum = &c->head.info;
+	int r = mover_result(h->mover);
+
+	sum->read += did->read;
+	sum->written += did->written;
+	sum->cached += did->cached;
+	sum->direct += did->direct;
+	sum->requests += did->requests;
+	if (h->writing)
+		c->head.done += h->mover->done;
+	h->mover = mover_free(h->mover);
+	return r;
+}
+
+/* To the next step of this half, when the one before is done. 1: there was
+ * one; 0; -errno. */
+static int advance(struct copy_relay *c, struct half *h)
+{
+	int r;
+
+	if (h->mover && !mover_finished(h->mover))
+		return 0;
+	if (h->mover) {
+		r = end_inner(c, h);
+		if (r < 0)
+			return r;
+		if (!h->writing) {
+			r = begin_write(c, h);
+			return r < 0 ? r : 1;
+		}
+		h->room = tarn_storage_unref(h->room);
+	}
+	if (!next_part(c, h))
+		return 0;
+	r = begin_read(c, h);
+	return r < 0 ? r : 1;
+}
+
+/* Nothing more is begun by either half; what is under way lands. */
+static void stop(struct copy_relay *c, int r)
+{
+	mover_failed(&c->head, r);
+	for (int i = 0; i < 2; i++)
+		if (c->half[i].mover)
+			mover_cancel(c->half[i].mover);
+}
+
+static unsigned pump(struct mover *mover, unsigned limit)
+{
+	struct copy_relay *c = (struct copy_relay *)mover;
+	unsigned begun = 0;
+	bool moved;
+
+	do {
+		moved = false;
+		for (int i = 0; i < 2; i++) {
+			struct half *h = &c->half[i];
+			int r = advance(c, h);
+			unsigned others;
+
+			if (r < 0) {
+				stop(c, r);
+				return begun;
+			}
+			moved |= r > 0;
+			if (!h->mover || h->mover->ended)
+				continue;
+			others = mover->in_flight - h->mover->in_flight;
+			if (others < limit)
+				begun += h->mover->ops->pump(
+					h->mover, limit - others);
+			moved |= mover_finished(h->mover);
+		}
+	} while (moved && !begun);
+	mover->ended = c->all_begun && !c->half[0].mover && !c->half[1].mover;
+	return begun;
+}
+
+static void relay_free(struct mover *mover)
+{
+	struct copy_relay *c = (struct copy_relay *)mover;
+
+	for (int i = 0; i < 2; i++) {
+		struct half *h = &c->half[i];
+
+		if (h->mover)
+			mover_cancel(h->mover);
+		mover_free(h->mover);
+		tarn_storage_unref(h->room);
+		if (h->memory)
+			munmap(h->memory, WINDOW + 2 * PAGE);
+	}
+	mover_drop(mover);
+	free(c);
+}
+
+static const struct mover_ops relay_ops = {
+	.pump = pump,
+	.free = relay_free,
+};
+
+int copy_relay_new(
+	struct mover_env *env, const struct mover *head, struct mover **ret)
+{
+	struct copy_relay *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return tarn_fail(ENOMEM, "copy: out of memory");
+	mover_begin(&c->head, env, head, &relay_ops);
+	plan(c);
+	*ret = &c->head;
+	return 0;
+}
