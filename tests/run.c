@@ -30,7 +30,12 @@
 #include "tests/leftovers.h"
 
 enum {
+#ifdef __SANITIZE_THREAD__
+	TIMEOUT_S =
+		600, /* which makes what looks at each byte 20 times slower */
+#else
 	TIMEOUT_S = 120, /* some ten times the slowest test, sanitized */
+#endif
 	/* A socket's path has 108 bytes; a test needs some 60 of its own. */
 	BASE_MAX = 40,
 };
