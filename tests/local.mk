@@ -452,13 +452,22 @@ tests_safetensors_SOURCES = \
 
 # Saving and verifying.
 SAVE_TESTS = \
+	tests/save \
 	tests/save_faults \
+	tests/save_power \
+	tests/verify \
 	$(NULL)
-check_PROGRAMS += $(SAVE_TESTS)
-TESTS += $(SAVE_TESTS)
+check_PROGRAMS += $(SAVE_TESTS) tests/save_tool
+dist_check_SCRIPTS += tests/save_reference.py
+TESTS += $(SAVE_TESTS) tests/save_reference.py
 SAVE_KIT = tests/save_kit.c tests/save_kit.h
 SAVE_CALLS = tests/save_calls.c tests/save_calls.h $(SAVE_KIT)
+tests_save_SOURCES = tests/save.c $(SAVE_KIT)
+tests_save_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 tests_save_faults_SOURCES = tests/save_faults.c $(SAVE_CALLS)
+tests_save_power_SOURCES = tests/save_power.c $(SAVE_CALLS)
+tests_verify_SOURCES = tests/verify.c $(SAVE_KIT)
+tests_verify_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 
 # The I/O engines, and fills on them.
 check_PROGRAMS += \

@@ -71,6 +71,12 @@ static void judge(enum call call, unsigned n, int error, int r)
 	if (r < 0)
 		has_str("/f: ", tarn_error_message(), "%s names the file",
 			what);
+	if (r < 0 && (call != CALL_ALLOCATE || error != ENOSPC))
+		has_str(tarn_errno_text(error), tarn_error_message(),
+			"%s says what it was", what);
+	if (r < 0)
+		ok(!strstr(tarn_error_message(), "(deleted)"),
+			"%s names no file that nobody knows", what);
 	if (r < 0 && call == CALL_SYNC_FOLDER)
 		has_str("the new file is in place", tarn_error_message(),
 			"%s says how far it came", what);

@@ -219,7 +219,7 @@ static int no_room(const struct replacement *r, int err, uint64_t size)
 			(unsigned long long)size,
 			(unsigned long long)fs.f_bavail *
 				(unsigned long long)fs.f_bsize);
-	return tarn_fail(err, "no room for %llu bytes: %s",
+	return tarn_fail(err, "taking room for %llu bytes: %s",
 		(unsigned long long)size, tarn_errno_text(err));
 }
 

@@ -55,6 +55,15 @@ int slot_view(
 	return r < 0 ? r : tarn_tensor_new(storage, base, &layout, ret);
 }
 
+void slot_free_stream(tarn_stream *stream)
+{
+	char text[TARN_MESSAGE_MAX];
+
+	memcpy(text, tarn_fail_message(), sizeof(text));
+	tarn_stream_free(stream);
+	tarn_fail_verbatim(0, text);
+}
+
 static double seconds(clockid_t clock)
 {
 	struct timespec t;

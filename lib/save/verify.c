@@ -7,6 +7,7 @@
 #include "lib/save/verify.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
@@ -32,7 +33,7 @@ struct verifier {
 	tarn_stream *stream;
 	struct slot slots[SLOTS];
 	uint64_t begun, summed; /* pieces */
-	uint64_t at, done, total;
+	uint64_t at, done, before, total;
 	size_t told, told_ranges; /* tensors, and those of them with one */
 	struct slot_failure failure;
 	const struct claim *first; /* that differs */
@@ -94,7 +95,7 @@ static int reap(struct verifier *v, int at_least)
 	if (v->failure.error)
 		return tarn_fail_verbatim(
 			-v->failure.error, v->failure.message);
-	if (o->progress && o->progress(o->arg, v->done, v->total))
+	if (o->progress && o->progress(o->arg, v->before + v->done, v->total))
 		return tarn_fail(ECANCELED, "cancelled");
 	return 0;
 }
@@ -225,7 +226,7 @@ static int open_all(struct verifier *v)
 static void close_all(struct verifier *v)
 {
 	/* First the stream: it lets go of the memory. */
-	tarn_stream_free(v->stream);
+	slot_free_stream(v->stream);
 	for (int i = 0; i < SLOTS; i++)
 		tarn_storage_unref(v->slots[i].storage);
 	checksums_end(&v->sums);
@@ -233,31 +234,59 @@ static void close_all(struct verifier *v)
 	free(v->claims);
 }
 
-int tarn_file_verify(tarn_file *file, const struct tarn_verify_options *options,
-	struct tarn_verify_info *ret_info)
+/* before and total: of all the shards, for progress; total 0: it is alone. */
+static int verify_one(tarn_file *file, const struct tarn_verify_options *o,
+	uint64_t before, uint64_t total, struct tarn_verify_info *info)
 {
-	static const struct tarn_verify_options plain;
-	struct tarn_verify_info info = {0};
 	struct verifier v = {
-		.file = file,
-		.options = options ? options : &plain,
-		.info = &info,
-	};
-	int r;
+		.file = file, .options = o, .info = info, .before = before};
+	int r = open_all(&v);
 
-	slot_begin_times(&info.read);
-	r = open_all(&v);
+	if (total)
+		v.total = total;
 	if (r >= 0)
-		info.read.engine = tarn_stream_engine(v.stream);
+		info->read.engine = tarn_stream_engine(v.stream);
 	if (r >= 0)
 		r = read_all(&v);
 	if (r < 0)
 		r = tarn_fail_prefix(r, "%.300s: ", tarn_file_path(file));
-	slot_end_times(&info.read);
 	if (r == 0 && v.first)
 		r = verify_differs(file, v.first, v.seen);
-	if (ret_info && (r == 0 || v.first))
-		*ret_info = info;
 	close_all(&v);
+	return r;
+}
+
+/* Damage does not stop it; the sentence is of the first. */
+int tarn_file_verify(tarn_file *file, const struct tarn_verify_options *options,
+	struct tarn_verify_info *ret_info)
+{
+	static const struct tarn_verify_options plain;
+	size_t n = tarn_file_shard_count(file);
+	struct tarn_verify_info info = {0};
+	char first[TARN_MESSAGE_MAX] = "";
+	uint64_t offset, size, before = 0, total = 0;
+	int r = 0;
+
+	slot_begin_times(&info.read);
+	if (n > 1)
+		tarn_file_data_range(file, &offset, &total);
+	for (size_t i = 0; i < n && (r == 0 || r == -EBADMSG); i++) {
+		tarn_file *shard = tarn_file_shard(file, i);
+		size_t bad = info.bad;
+
+		r = verify_one(shard, options ? options : &plain, before, total,
+			&info);
+		if (r == -EBADMSG && info.bad == bad)
+			return r; /* the metadata is no good */
+		if (r == -EBADMSG && !*first)
+			memcpy(first, tarn_fail_message(), sizeof(first));
+		tarn_file_data_range(shard, &offset, &size);
+		before += size;
+	}
+	slot_end_times(&info.read);
+	if (ret_info && (r == 0 || r == -EBADMSG))
+		*ret_info = info;
+	if ((r == 0 || r == -EBADMSG) && *first)
+		return tarn_fail_verbatim(EBADMSG, first);
 	return r;
 }

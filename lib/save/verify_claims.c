@@ -58,6 +58,14 @@ int tarn_file_checksum(const tarn_file *file, const char *tensor, uint64_t *ret)
 {
 	char shown[FILE_TEXT_MAX];
 
+	if (file->shards) {
+		const struct tarn_file_tensor *t = tarn_file_find(file, tensor);
+
+		/* An index has metadata of its own, and no bytes. */
+		if (t)
+			return tarn_file_checksum(
+				tarn_file_shard(file, t->shard), tensor, ret);
+	}
 	for (size_t i = 0; i < tarn_file_metadata_count(file); i++) {
 		const char *key, *value, *name;
 		int r = tarn_file_metadata_at(file, i, &key, &value);

@@ -63,13 +63,28 @@ static void take(struct writer *w, const struct tarn_completion *c)
 	w->busy--;
 }
 
+/* A copy's sentence names the file that it writes, which has no name yet that
+ * would tell anybody anything: " of NAME" is left out. */
+static void unname(const struct writer *w, char *message)
+{
+	char name[1 + 4 + 255] = " of ";
+	char *at;
+
+	storage_file_name(storage_file(w->file), name + 4, sizeof(name) - 4);
+	at = name[4] ? strstr(message, name) : NULL;
+	if (at)
+		memmove(at, at + strlen(name), strlen(at + strlen(name)) + 1);
+}
+
 static int tell(struct writer *w)
 {
 	const struct tarn_save_options *o = w->options;
 
-	if (w->failure.error)
+	if (w->failure.error) {
+		unname(w, w->failure.message);
 		return tarn_fail_verbatim(
 			-w->failure.error, w->failure.message);
+	}
 	if (o->progress &&
 		o->progress(o->arg, w->done, w->plan->head.file_size))
 		return tarn_fail(ECANCELED, "cancelled");
@@ -264,7 +279,7 @@ static int open_all(struct writer *w, int fd)
 static void close_all(struct writer *w)
 {
 	/* First the stream: it lets go of the memory. */
-	tarn_stream_free(w->stream);
+	slot_free_stream(w->stream);
 	for (unsigned i = 0; i <= SLOTS; i++)
 		tarn_storage_unref(w->slots[i].window.storage);
 	tarn_storage_unref(w->file);
