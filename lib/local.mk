@@ -209,6 +209,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/load_request.h \
 	lib/store/load_shards.c \
 	lib/store/load_shards.h \
+	lib/store/load_verified.c \
 	lib/store/own_map.c \
 	lib/store/own_map.h \
 	lib/store/pool_extent.c \

@@ -452,6 +452,7 @@ tests_safetensors_SOURCES = \
 
 # Saving and verifying.
 SAVE_TESTS = \
+	tests/load_verified \
 	tests/save \
 	tests/save_faults \
 	tests/save_power \
@@ -462,6 +463,12 @@ dist_check_SCRIPTS += tests/save_reference.py
 TESTS += $(SAVE_TESTS) tests/save_reference.py
 SAVE_KIT = tests/save_kit.c tests/save_kit.h
 SAVE_CALLS = tests/save_calls.c tests/save_calls.h $(SAVE_KIT)
+tests_load_verified_SOURCES = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/load_verified.c \
+	$(SAVE_KIT)
+VALGRIND_EXCEPT += tests/load_verified
 tests_save_SOURCES = tests/save.c $(SAVE_KIT)
 tests_save_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 tests_save_faults_SOURCES = tests/save_faults.c $(SAVE_CALLS)

@@ -153,3 +153,8 @@ int store_lease_page(struct connection *c, struct lease_page **ret);
 int store_load_storage(struct tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
 	struct tarn_load_info *ret_info, tarn_storage **ret);
+
+/* The same with options->verify; store_load_storage calls it. */
+int store_load_verified(struct tarn_store *store, tarn_file *file,
+	const struct tarn_load_options *options,
+	struct tarn_load_info *ret_info, tarn_storage **ret);

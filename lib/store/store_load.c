@@ -243,6 +243,8 @@ int store_load_storage(struct tarn_store *store, tarn_file *file,
 	struct msg_loaded loaded;
 	int r;
 
+	if (options && options->verify)
+		return store_load_verified(store, file, options, ret_info, ret);
 	r = load_request_make(file, options ? options->name : NULL, &request);
 	if (r < 0)
 		return r;

@@ -158,6 +158,8 @@ struct tarn_load_info {
 
 struct tarn_load_options {
 	const char *name; /* publish as NAME/TENSOR; NULL: not by name */
+	bool verify; /* compare the checksums that the file has (save.h) before
+			anything is published; -EBADMSG names the tensor */
 	/* Called now and then, in the calling thread; non-zero cancels:
 	 * -ECANCELED. */
 	int (*progress)(void *arg, uint64_t done, uint64_t total);
