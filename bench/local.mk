@@ -11,6 +11,7 @@ EXTRA_PROGRAMS = \
 	bench/publish \
 	bench/read \
 	bench/restart \
+	bench/save \
 	bench/stream \
 	bench/transpose \
 	bench/view \
@@ -27,6 +28,7 @@ bench_open_LDADD = lib/libcore.la
 bench_publish_LDADD = lib/libtarn.la
 bench_read_LDADD = lib/libtarn.la
 bench_restart_LDADD = lib/libtarn.la
+bench_save_LDADD = lib/libtarn.la
 bench_stream_LDADD = lib/libtarn.la
 bench_transpose_LDADD = lib/libtarn.la
 bench_view_LDADD = lib/libtarn.la
@@ -45,6 +47,7 @@ BENCHES = \
 	bench/publish.sh \
 	bench/read.sh \
 	bench/restart.sh \
+	bench/save.sh \
 	bench/stream.sh \
 	bench/transpose.sh \
 	bench/view.sh \
