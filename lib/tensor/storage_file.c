@@ -167,7 +167,8 @@ static int new_storage(
 		r = tarn_fail(EBADF,
 			"storage: descriptor %d was not opened for %s", fd,
 			write ? "writing" : "reading");
-	file->writable &= write;
+	if (r >= 0)
+		file->writable &= write;
 	if (r >= 0)
 		r = tarn_storage_new(TARN_STORAGE_FILE, NULL, size, write,
 			file_release, file, ret);
