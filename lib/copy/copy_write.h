@@ -15,8 +15,14 @@
 #include "lib/copy/mover.h"
 #include "lib/copy/pack.h"
 
-/* Bytes of a request, at most. */
-enum { WRITE_REQUEST = TARN_IO_REQUEST };
+enum {
+	/* Bytes of a request from a window, at most. */
+	WRITE_REQUEST = TARN_IO_REQUEST,
+	/* Of one straight from memory. A disk that is told more at once has
+	 * less to do for each, and so has the file system, which marks as
+	 * written what it had reserved. */
+	STRAIGHT_REQUEST = 2 << 20,
+};
 
 struct window {
 	struct bounce_buffer buffer;

@@ -104,7 +104,8 @@ static uint64_t reach(const struct copy_write *w, uint64_t pos,
 	bool *ret_direct, uint64_t *ret_limit)
 {
 	uint64_t at = run_at(w), end = at + w->run_bytes;
-	uint64_t stop = round_down_u64(pos, WRITE_REQUEST) + WRITE_REQUEST;
+	uint64_t stop =
+		round_down_u64(pos, STRAIGHT_REQUEST) + STRAIGHT_REQUEST;
 	uint64_t from, to = round_down_u64(end, w->grain);
 
 	*ret_direct = false;
@@ -235,6 +236,8 @@ int write_cut(struct copy_write *w, struct piece *p)
 	p->window = NULL;
 	p->addr = straight(w, p, &stop);
 	if (!p->addr) {
+		stop = MIN(stop,
+			round_down_u64(p->pos, WRITE_REQUEST) + WRITE_REQUEST);
 		if (!in_window(w, p, &stop)) {
 			write_close_window(w);
 			r = open_window(w, p, stop, limit);
