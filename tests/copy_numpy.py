@@ -123,6 +123,8 @@ def saturate(x, name, even):
 
 def convert(x, to, even):
     """As <tarn/copy.h> has it; x has a dtype of KNOWN."""
+    if x.ndim == 0:  # beside bare numbers numpy has other rules
+        return convert(x.reshape(1), to, even)[0]
     if to == "BOOL":
         return x != 0
     if to in FLOATS:
