@@ -16,8 +16,10 @@
 #include "lib/copy/env.h"
 
 /* A ring with its tables takes about as long as reading this from the page
- * cache. */
+ * cache, which many requests at once make no faster; but of what lies in pieces
+ * each may wait for the disk. */
 #define PLAIN_MAX ((uint64_t)256 << 10)
+#define PLAIN_RUN_MAX ((uint64_t)2 << 20)
 
 /* Requests that are waited for together, for fewer wake-ups. As in
  * lib/io/fill.c. */
@@ -103,12 +105,18 @@ static const char *engine_for(
 	const struct mover *head, const struct tarn_copy_options *options)
 {
 	const char *forced = getenv("TARN_IO");
+	const struct nest *nest = &head->move.nest;
+	bool one_run;
 
 	if (options && options->engine)
 		return options->engine;
 	if (forced && *forced && strcmp(forced, "auto") != 0)
 		return NULL;
-	return head->info.bytes <= PLAIN_MAX ? "plain" : NULL;
+	one_run = nest->n == 0 ||
+		  (nest->n == 1 && nest->dst[0] == 1 && nest->src[0] == 1);
+	return head->info.bytes <= (one_run ? PLAIN_RUN_MAX : PLAIN_MAX)
+		       ? "plain"
+		       : NULL;
 }
 
 static int copy_slowly(const struct mover *head,
