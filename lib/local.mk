@@ -81,7 +81,6 @@ lib_libcore_la_SOURCES = \
 	lib/tensor/print.c \
 	lib/tensor/print.h \
 	lib/tensor/print_number.c \
-	lib/tensor/ravel.c \
 	lib/tensor/storage.c \
 	lib/tensor/storage.h \
 	lib/tensor/storage_file.c \
@@ -144,6 +143,7 @@ lib_libcore_la_SOURCES = \
 	lib/copy/mover.h \
 	lib/copy/pack.c \
 	lib/copy/pack.h \
+	lib/copy/ravel.c \
 	lib/copy/read_piece.c \
 	lib/copy/read_plan.c \
 	lib/copy/read_plan.h \

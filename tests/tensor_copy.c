@@ -44,7 +44,7 @@ static tarn_storage *counted_storage(struct counted *c, uint64_t size)
 	tarn_storage *s = NULL;
 
 	if (tarn_storage_new(
-		    TARN_STORAGE_FILE, NULL, size, false, NULL, c, &s) < 0)
+		    TARN_STORAGE_BORROWED, NULL, size, false, NULL, c, &s) < 0)
 		bail("%s", tarn_error_message());
 	s->read = counted_read;
 	return s;

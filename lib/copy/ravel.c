@@ -4,6 +4,8 @@
  * all of these are one nest of loops between two layouts, and differ only in
  * which side the tensor is on.
  */
+#include <tarn/copy.h>
+
 #include "lib/tensor/tensor.h"
 
 #include "base/fail.h"
@@ -46,6 +48,23 @@ static int check_buffer(const char *verb, const tarn_tensor *t,
 	return 0;
 }
 
+/* From here on an engine is worth its making; what is less is read with as few
+ * calls as can be. */
+#define LARGE ((uint64_t)256 << 10)
+
+/* As any other copy of a file, by the road that is best. */
+static int read_large(const tarn_tensor *tensor,
+	const struct tarn_layout *packed_layout, void *buf, uint64_t size)
+{
+	_cleanup_storage_ tarn_storage *memory = NULL;
+	_cleanup_tensor_ tarn_tensor *dst = NULL;
+	int r = tarn_storage_borrow(buf, size, true, NULL, NULL, &memory);
+
+	if (r >= 0)
+		r = tarn_tensor_new_checked(memory, 0, packed_layout, &dst);
+	return r < 0 ? r : tarn_copy(dst, tensor, NULL, NULL);
+}
+
 int tarn_tensor_ravel(const tarn_tensor *tensor, enum tarn_order order,
 	void *buf, uint64_t size)
 {
@@ -56,6 +75,9 @@ int tarn_tensor_ravel(const tarn_tensor *tensor, enum tarn_order order,
 	if (r < 0 || tarn_layout_numel(&tensor->layout) == 0)
 		return r;
 	dst = packed(&tensor->layout, order);
+	if (storage_file(tensor->storage) && size > LARGE &&
+		(uint64_t)tarn_layout_nbytes(&tensor->layout) > LARGE)
+		return read_large(tensor, &dst, buf, size);
 	if (!storage_by_address(tensor->storage)) {
 		nest_plan(&nest, &dst, &tensor->layout, -1, NEST_BY_SRC);
 		return nest_read(&nest, buf, tensor->storage, tensor->base);
