@@ -237,14 +237,15 @@ static void *use_elsewhere(void *arg)
 static int use_in_child(tarn_stream *s)
 {
 	tarn_tensor *a = filled(3, 0), *b = filled(3, 1);
+	int wrong = 0;
 
-	if (tarn_stream_copy(s, a, b, NULL, -1, 0, NULL) != -EPERM)
-		return 1;
-	if (!strstr(tarn_error_message(), "was forked"))
-		return 2;
-	if (tarn_stream_reap(s, NULL, 0, 1, -1) != -EPERM)
-		return 3;
-	return tarn_stream_free(s) ? 4 : 0;
+	wrong += tarn_stream_copy(s, a, b, NULL, -1, 0, NULL) != -EPERM;
+	wrong += !strstr(tarn_error_message(), "was forked");
+	wrong += tarn_stream_reap(s, NULL, 0, 1, -1) != -EPERM;
+	wrong += tarn_stream_free(s) != NULL;
+	tarn_tensor_unref(a);
+	tarn_tensor_unref(b);
+	return wrong;
 }
 
 static void test_owner(void)
