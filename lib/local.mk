@@ -17,6 +17,9 @@
 # The loops over elements, with flags of their own.
 noinst_LTLIBRARIES += lib/libconvert.la
 lib_libconvert_la_SOURCES = \
+	lib/move/simd.c \
+	lib/move/simd.h \
+	lib/move/simd_avx2.c \
 	lib/number/convert_avx2.c \
 	lib/number/convert_c.c \
 	lib/number/convert_kernels.h \
@@ -64,12 +67,10 @@ lib_libcore_la_SOURCES = \
 	lib/move/raw_pair.c \
 	lib/move/raw_shuffle.c \
 	lib/move/raw_transpose.c \
-	lib/move/simd.c \
-	lib/move/simd.h \
-	lib/move/simd_avx2.c \
 	lib/move/tile.c \
 	lib/move/tile.h \
 	lib/move/tile_channels.c \
+	lib/move/tile_stream.c \
 	lib/tensor/create.c \
 	lib/tensor/decimal.c \
 	lib/tensor/decimal.h \

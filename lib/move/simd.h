@@ -38,6 +38,11 @@ struct simd {
 	/* Like memcpy, but past the cache; then, once, the fence. */
 	void (*stream)(void *dst, const void *src, size_t size);
 	void (*fence)(void);
+	/* Numbers of bytes, times scale, plus bias, past the cache; meanwhile
+	 * n bytes from ahead on are fetched, which need not exist. NULL: the
+	 * caller converts, then streams. */
+	void (*stream_u8_f32)(char *dst, const uint8_t *src, int64_t n,
+		float scale, float bias, const char *ahead);
 };
 
 const struct simd *simd_portable(void);

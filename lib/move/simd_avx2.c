@@ -165,6 +165,40 @@ AVX2 static void stream(void *dst, const void *src, size_t size)
 		memcpy(d, s, size);
 }
 
+INLINE __m256 scaled(const uint8_t *src, __m256 scale, __m256 bias)
+{
+	__m128i bytes = _mm_loadl_epi64((const __m128i *)src);
+	__m256 f = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
+
+	return _mm256_add_ps(_mm256_mul_ps(f, scale), bias);
+}
+
+AVX2 static void stream_u8_f32(char *dst, const uint8_t *src, int64_t n,
+	float scale, float bias, const char *ahead)
+{
+	__m256 scales = _mm256_set1_ps(scale), biases = _mm256_set1_ps(bias);
+	int64_t i = 0;
+
+	for (; i < n && ((uintptr_t)(dst + i * 4) % LINE || n - i < 64); i++) {
+		float f = (float)src[i] * scale;
+
+		f += bias;
+		memcpy(dst + i * 4, &f, sizeof(f));
+	}
+	for (; i + 64 <= n; i += 64) {
+		_mm_prefetch(ahead + i, _MM_HINT_T0);
+		for (int j = 0; j < 64; j += 8)
+			_mm256_stream_ps((float *)(dst + (i + j) * 4),
+				scaled(src + i + j, scales, biases));
+	}
+	for (; i < n; i++) {
+		float f = (float)src[i] * scale;
+
+		f += bias;
+		memcpy(dst + i * 4, &f, sizeof(f));
+	}
+}
+
 static void fence(void)
 {
 	_mm_sfence();
@@ -180,6 +214,7 @@ const struct simd *simd_avx2(void)
 		.shuffle = shuffle,
 		.stream = stream,
 		.fence = fence,
+		.stream_u8_f32 = stream_u8_f32,
 	};
 
 	return __builtin_cpu_supports("avx2") ? &simd : NULL;

@@ -42,6 +42,8 @@ struct tiler {
 	struct nest tile;     /* at hand */
 	struct side from, to; /* planned for extents like this tile's */
 	bool planned;
+	int rows; /* the loop of rows that may stream, its last but one; -1 */
+	int64_t span; /* bytes of src from the first to the last */
 	struct tile_channels channels;
 	/* The rows between; wide enough for 8 bytes each. */
 	_Alignas(LINE) char gathered[TILE_BYTES + LINE];
@@ -199,6 +201,48 @@ static void plan_channels(struct tiler *t)
 	}
 }
 
+/* Rows that are adjacent in dst, one channel each: then nothing need lie
+ * between conversion and memory. */
+static void plan_stream(struct tiler *t)
+{
+	int last = t->tile.n - 1, rows = last;
+	int64_t first, end;
+	struct nest at = t->tile;
+
+	t->rows = -1;
+	if (!t->large || t->tile.dst[last] != 1 || t->tile.channel[last] != 0)
+		return;
+	for (int i = 0; i < last; i++)
+		if (t->tile.extent[i] > 1) {
+			if (rows != last)
+				return;
+			rows = i;
+		}
+	at.src0 = 0;
+	nest_span(&at, NEST_SRC, &first, &end);
+	t->span = (end - first + 1) * t->convert->src_bits / 8;
+	t->rows = rows;
+}
+
+static bool stream(struct tiler *t, const char *src)
+{
+	const struct nest *tile = &t->tile;
+	int last = tile->n - 1, loop = t->rows;
+	struct tile_rows rows = {
+		.dst = t->dst + tile->dst0 * t->convert->dst_bits / 8,
+		.src = src,
+		.rows = loop == last ? 1 : tile->extent[loop],
+		.n = tile->extent[last],
+		.dst_stride = tile->dst[loop] * t->convert->dst_bits / 8,
+		.channel0 = tile->channel0,
+		.channel_stride = tile->channel[loop],
+		.ahead = t->src + tile->src0 * t->convert->src_bits / 8 +
+			 t->span,
+	};
+
+	return tile_stream(t->convert, &rows);
+}
+
 static const void *gather(struct tiler *t, bool whole)
 {
 	struct side *s = &t->from;
@@ -241,11 +285,14 @@ static void run_tile(struct tiler *t)
 		plan_side(t, &t->from, NEST_SRC);
 		plan_side(t, &t->to, NEST_DST);
 		plan_channels(t);
+		plan_stream(t);
 		t->planned = true;
 	}
 	if (t->from.pack * t->to.pack > 1)
 		whole = (n + TILE_PAD - 1) / TILE_PAD * TILE_PAD;
 	src = gather(t, whole == n);
+	if (t->rows >= 0 && stream(t, src))
+		return;
 	straight = t->to.direct && whole == n && t->tile.dst0 % t->to.pack == 0;
 	dst = straight ? t->dst + t->tile.dst0 * t->to.bits / 8 : t->converted;
 	tile_convert(

@@ -25,5 +25,18 @@ struct tile_channels {
 void tile_convert(struct tile_channels *ch, const struct convert *c, void *dst,
 	const void *src, int64_t n, int64_t channel0);
 
+/* Rows that are adjacent in dst, packed in src. */
+struct tile_rows {
+	char *dst;
+	const char *src;
+	int64_t rows, n; /* of n elements each */
+	int64_t dst_stride; /* bytes */
+	int64_t channel0, channel_stride;
+	const char *ahead; /* of the tile that comes next */
+};
+
+/* Converts straight to dst, past the cache; false: not these dtypes, not here. */
+bool tile_stream(const struct convert *c, const struct tile_rows *rows);
+
 /* A tidy nest, by dst, that is not plain. */
 void tile_run(const struct move *move, void *dst, const void *src);
