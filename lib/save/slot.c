@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "base/checked.h"
@@ -26,23 +27,51 @@ void slot_count(struct tarn_copy_info *sum, struct slot_failure *failure,
 	}
 }
 
+/* Mapped for itself: given back at once, whatever the heap does. */
+struct mapping {
+	void *memory;
+	size_t size;
+};
+
+static void unmap(void *arg)
+{
+	struct mapping *m = arg;
+
+	munmap(m->memory, m->size);
+	free(m);
+}
+
+static int map(struct mapping *m, tarn_storage **ret)
+{
+	int r;
+
+	m->memory = mmap(NULL, m->size, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (m->memory == MAP_FAILED) {
+		r = tarn_fail(errno, "mapping a piece of %zu bytes: %s",
+			m->size, tarn_errno_text(errno));
+		free(m);
+		return r;
+	}
+	r = tarn_storage_borrow(m->memory, m->size, true, unmap, m, ret);
+	if (r < 0)
+		unmap(m);
+	return r;
+}
+
 int slot_memory(tarn_storage **storage, uint64_t size)
 {
 	uint64_t room = MAX(piece_round(size), PIECE_SIZE);
-	void *memory;
-	int r;
+	struct mapping *m;
 
 	if (*storage && tarn_storage_size(*storage) >= room)
 		return 0;
 	*storage = tarn_storage_unref(*storage);
-	memory = aligned_alloc(PIECE_PAGE, room);
-	if (!memory)
-		return tarn_fail(ENOMEM, "no memory for a piece of %llu bytes",
-			(unsigned long long)room);
-	r = tarn_storage_borrow(memory, room, true, free, memory, storage);
-	if (r < 0)
-		free(memory);
-	return r;
+	m = malloc(sizeof(*m));
+	if (!m)
+		return tarn_fail(ENOMEM, "no memory for a piece of a file");
+	m->size = room;
+	return map(m, storage);
 }
 
 int slot_view(
