@@ -32,7 +32,6 @@
 #define ENEMY 12345
 #define CONNECTIONS 200
 #define CALLS 20
-#define BARE_CALLS 10 /* on a machine where those take long */
 
 static struct daemon server;
 static struct witness witness;
@@ -136,44 +135,9 @@ static int by_length(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Two who do nothing but wake each other: what the machine takes for that now,
- * with the enemy and all else that runs. */
-static double bare_call(void)
-{
-	double took[CALLS] = {0};
-	int pair[2];
-	pid_t pid;
-	char c = 0;
-
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
-		bail("socketpair: %m");
-	fflush(stdout);
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		while (read(pair[1], &c, 1) == 1 && write(pair[1], &c, 1) == 1)
-			;
-		_exit(0);
-	}
-	for (int i = 0; i < CALLS; i++) {
-		double start = seconds();
-
-		if (write(pair[0], &c, 1) != 1 || read(pair[0], &c, 1) != 1)
-			bail("nobody answers: %m");
-		took[i] = seconds() - start;
-		usleep(10000);
-	}
-	kill(pid, SIGKILL);
-	waitpid(pid, NULL, 0);
-	close(pair[0]);
-	close(pair[1]);
-	qsort(took, CALLS, sizeof(*took), by_length);
-	return took[CALLS / 2];
-}
-
 static void is_served_under(const struct flood *flood)
 {
-	double took[CALLS] = {0}, bare;
+	double took[CALLS] = {0};
 	pid_t pid;
 	int fine = 0;
 
@@ -193,15 +157,16 @@ static void is_served_under(const struct flood *flood)
 		took[i] = seconds() - start;
 		usleep(10000);
 	}
-	bare = bare_call();
 	qsort(took, CALLS, sizeof(*took), by_length);
-	diag("%s: %u messages; a call takes %.1f ms, at most %.1f; a bare one "
-	     "%.1f",
-		flood->what, *said, took[CALLS / 2] * 1e3,
-		took[CALLS - 1] * 1e3, bare * 1e3);
+	diag("%s: %u messages; a call takes %.1f ms, at most %.1f", flood->what,
+		*said, took[CALLS / 2] * 1e3, took[CALLS - 1] * 1e3);
 	is_int(CALLS, fine, "calls are answered under a flood of %s",
 		flood->what);
-	ok(took[CALLS / 2] < 0.1 + BARE_CALLS * bare, "and soon");
+#ifdef __SANITIZE_THREAD__
+	skip(1, "the server is twenty times slower with ThreadSanitizer");
+#else
+	ok(took[CALLS / 2] < 0.1, "and soon");
+#endif
 	witness_can_load(&witness, flood->what);
 	is_int(0, kill(pid, SIGKILL), "the enemy was there all the time");
 	waitpid(pid, NULL, 0);
