@@ -7,11 +7,13 @@
  * whatever the machine does meanwhile, finds the old file or the new one. Any
  * view is saved as it is, from wherever it is, without a contiguous copy in
  * memory. Permissions are as the umask says, or those of the file that is
- * replaced.
+ * replaced; a symbolic link is followed. The bytes go past the page cache where
+ * the disk allows it: who reads the file next reads the disk.
  *
  * Checksums are XXH3 (64 bits) of each tensor's bytes as they lie in the file,
  * kept as metadata: key "xxh3:" and the tensor's name, value 16 hex digits.
- * Readers that do not know of them lose nothing.
+ * Readers that do not know of them lose nothing. Pairs of the caller's whose
+ * keys begin so are left out: they would be of other bytes.
  */
 #pragma once
 
@@ -55,8 +57,11 @@ struct tarn_save_options {
 /*
  * Saves n tensors as path. Any thread. options and ret_info may be NULL. On
  * failure the old file is untouched and nothing is left behind: -ENOSPC,
- * -EDQUOT, -EROFS, -EISDIR, -EEXIST, -ECANCELED, -EINVAL (two of one name, a
- * bad name), -ENOTSUP (the format has no such dtype).
+ * -EDQUOT, -EFBIG, -EROFS, -EACCES (also of a file without write permission),
+ * -EISDIR, -EEXIST, -ECANCELED, -EINVAL (two of one name, a bad name), -ENOTSUP
+ * (the format has no such dtype), -E2BIG (a header over 100 MB). One failure is
+ * different: when the folder cannot be synced the new file is in place already,
+ * and the sentence says so.
  */
 TARN_PUBLIC int tarn_save(const char *path, const struct tarn_save_item *items,
 	size_t n, const struct tarn_save_options *options,
