@@ -197,8 +197,8 @@ struct tarn_io *fault_engine(
 		return NULL;
 	}
 	f->io.engine = &faulty_engine;
-	memcpy(f->faults, faults, n * sizeof(*faults));
-	f->n = n;
+	for (f->n = 0; f->n < n; f->n++)
+		f->faults[f->n] = faults[f->n];
 	return &f->io;
 }
 
