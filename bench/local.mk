@@ -10,6 +10,7 @@ EXTRA_PROGRAMS = \
 	bench/open \
 	bench/publish \
 	bench/read \
+	bench/read_file \
 	bench/restart \
 	bench/save \
 	bench/stream \
@@ -27,6 +28,7 @@ bench_lookup_LDADD = lib/libcore.la
 bench_open_LDADD = lib/libcore.la
 bench_publish_LDADD = lib/libtarn.la
 bench_read_LDADD = lib/libtarn.la
+bench_read_file_LDADD = lib/libtarn.la
 bench_restart_LDADD = lib/libtarn.la
 bench_save_LDADD = lib/libtarn.la
 bench_stream_LDADD = lib/libtarn.la
@@ -38,6 +40,7 @@ CLEANFILES += $(EXTRA_PROGRAMS)
 # BENCHES: scripts that are given no argument and run in the build folder.
 BENCHES = \
 	bench/clients.sh \
+	bench/column.sh \
 	bench/convert.sh \
 	bench/fill.sh \
 	bench/lease.sh \
@@ -46,6 +49,7 @@ BENCHES = \
 	bench/open.sh \
 	bench/publish.sh \
 	bench/read.sh \
+	bench/read_file.sh \
 	bench/restart.sh \
 	bench/save.sh \
 	bench/stream.sh \
@@ -53,7 +57,7 @@ BENCHES = \
 	bench/view.sh \
 	bench/write.sh \
 	$(NULL)
-EXTRA_DIST += $(BENCHES) bench/fio.sh bench/transpose.py
+EXTRA_DIST += $(BENCHES) bench/fio.sh bench/read_file.py bench/transpose.py
 
 # One after the other: both would make the libraries.
 .PHONY: bench

@@ -1,0 +1,123 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Loading every byte of a safetensors file, warm and cold, by one thread: tarn
+# beside the reference library's load_file followed by a look at every byte,
+# and beside fio for the cold one. All take turns, five times; each stays one
+# process, so that its memory is warm.
+#
+# TARN_BENCH_PYTHON is the Python that has safetensors, numpy and torch; the
+# lines of what is missing are left out.
+#
+# Wanted: never slower than the reference; cold at least 0.97 of fio and at
+# most 20 ms of CPU per GiB.
+
+set -eu
+export LC_ALL=C
+size=${TARN_BENCH_MIB:-2048}
+python=${TARN_BENCH_PYTHON:-python3}
+here=$(dirname "$0")
+folder=$(mktemp -d "${TMPDIR:-.}/tarn-bench-read-file.XXXXXX")
+file=$folder/all.safetensors
+pids=
+clean_up() {
+	exec 3>&- 4>&- 5>&-
+	for pid in $pids; do
+		wait "$pid" 2>/dev/null || :
+	done
+	rm -rf "$folder"
+}
+trap clean_up EXIT
+trap 'exit 1' HUP INT TERM
+have_fio=no # until fio.sh knows
+. "$here/fio.sh"
+
+examples/make_checkpoint --size-mb "$size" "$file"
+sync "$file"
+
+# Each is asked through a pipe, and answers through another.
+for who in tarn numpy torch; do
+	mkfifo "$folder/$who.in" "$folder/$who.out"
+done
+bench/read_file "$file" <"$folder/tarn.in" >"$folder/tarn.out" 3>&- &
+pids="$pids $!"
+exec 3>"$folder/tarn.in" 6<"$folder/tarn.out"
+"$python" "$here/read_file.py" "$file" numpy \
+	<"$folder/numpy.in" >"$folder/numpy.out" 3>&- &
+pids="$pids $!"
+exec 4>"$folder/numpy.in" 7<"$folder/numpy.out"
+"$python" "$here/read_file.py" "$file" torch \
+	<"$folder/torch.in" >"$folder/torch.out" 3>&- 4>&- &
+pids="$pids $!"
+exec 5>"$folder/torch.in" 8<"$folder/torch.out"
+read -r answer <&6
+read -r numpy <&7
+read -r torch <&8
+for answer in "numpy: $numpy" "torch: $torch"; do
+	case $answer in *missing*) echo "reference $answer" ;; esac
+done
+
+tell() {
+	sleep 0.5 # what a host owes after a burst is nobody's merit
+	case $1 in
+	tarn)
+		echo "$2" >&3
+		read -r answer <&6
+		;;
+	numpy)
+		[ "$numpy" = ready ] || return 0
+		echo "$2" >&4
+		read -r answer <&7
+		;;
+	torch)
+		[ "$torch" = ready ] || return 0
+		echo "$2" >&5
+		read -r answer <&8
+		;;
+	esac
+	echo "$answer" | tee -a "$file.log"
+}
+
+echo "warming up"
+for how in cold cold touch; do
+	tell tarn $how >/dev/null
+done
+: >"$file.log"
+for round in 1 2 3 4 5; do
+	echo "round $round"
+	for how in warm cold; do
+		tell numpy $how
+		tell tarn $how
+		tell torch $how
+		tell tarn "map $how"
+	done
+	tell tarn touch
+	[ $have_fio = no ] || run_fio | tee -a "$file.log"
+done
+
+echo "medians of five, $size MiB (wanted: no reference faster; cold 0.97 of" \
+	"fio, 20 ms):"
+for who in fio 'tarn cold' 'tarn warm' 'tarn touch' 'tarn map cold' \
+	'tarn map warm' 'numpy cold' 'numpy warm' 'torch cold' 'torch warm'; do
+	rate=$(median "$who" 1)
+	[ -n "$rate" ] || continue
+	printf '  %-14s %s GiB/s, %s ms of CPU per GiB' "$who" "$rate" \
+		"$(median "$who" 2)"
+	case $who in
+	'tarn cold') against='fio numpy torch' ;;
+	'tarn map cold') against='numpy torch' ;;
+	tarn*) against='numpy torch' ;;
+	*) against= ;;
+	esac
+	for other in $against; do
+		case $other:$who in
+		fio:*) rival=$other ;;
+		*cold) rival="$other cold" ;;
+		*) rival="$other warm" ;;
+		esac
+		theirs=$(median "$rival" 1)
+		[ -z "$theirs" ] || echo "$rate $theirs $rival" |
+			awk '{ printf ", %.2f of %s %s", $1 / $2, $3, $4 }'
+	done
+	echo
+done
