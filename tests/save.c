@@ -169,8 +169,9 @@ static void test_convert(void)
 	struct tarn_copy_options columns = {
 		.bias = bias, .channels = COLUMNS, .channel_dim = -1};
 	struct tarn_save_item items[] = {
-		{"rows", MADE(TARN_U8, 1, ROWS, COLUMNS), TARN_F32, &rows},
-		{"columns", NULL, TARN_F64, &columns},
+		{"rows", MADE(TARN_U8, 1, ROWS, COLUMNS), TARN_F32, &rows,
+			NULL},
+		{"columns", NULL, TARN_F64, &columns, NULL},
 	};
 	tarn_tensor *source = (tarn_tensor *)items[0].tensor, *r, *c;
 	tarn_file *file = NULL;
@@ -281,6 +282,33 @@ static void refused(int wanted, const char *words, int seen, const char *what)
 	is_int(wanted, seen, "%s is refused", what);
 	has_str(words, tarn_error_message(), "%s: it says why", what);
 	is_str("", listing(), "%s: and nothing is left", what);
+}
+
+/* A tensor that must have a checksum is saved with that one, or not at all. */
+static void test_wanted(void)
+{
+	struct tarn_save_item items[] = {item_of("a", MADE(TARN_F32, 1, 70)),
+		item_of("b", MADE(TARN_U8, 2, 300000)),
+		item_of("e", MADE(TARN_U8, 3, 0))};
+	uint64_t b = XXH3_64bits(tarn_tensor_data(items[1].tensor), 300000);
+	uint64_t e = XXH3_64bits("", 0), other = b ^ 1;
+	struct tarn_save_options o = {.checksums = true, .engine = engine};
+
+	items[1].checksum = &other;
+	refused(-EBADMSG, "tensor 'b' is damaged where it comes from",
+		tarn_save(in("w"), items, 3, &o, NULL), "another checksum");
+	items[1].checksum = &b;
+	items[2].checksum = &b;
+	refused(-EBADMSG, "tensor 'e' is damaged",
+		tarn_save(in("w"), items, 3, &o, NULL), "one of no bytes");
+	items[2].checksum = &e;
+	is_int(0, tarn_save(in("w"), items, 3, &o, NULL), "the right ones: %s",
+		tarn_error_message());
+	holds(in("w"), items, 3, "are saved");
+	clear_folder();
+	refused(-EINVAL, "needs checksums", save("w", items, 3),
+		"one where none are made");
+	drop(items, 3);
 }
 
 static void test_refused(void)
@@ -480,6 +508,7 @@ int main(void)
 		test_convert();
 		test_npy();
 		test_metadata();
+		test_wanted();
 		test_progress();
 	}
 	test_refused();

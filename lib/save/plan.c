@@ -38,7 +38,8 @@ static int is_npy(const char *path, const char *format, bool *ret)
 	return 0;
 }
 
-static int check_options(const struct tarn_save_options *o, bool npy, size_t n)
+static int check_options(const struct tarn_save_options *o, bool npy,
+	const struct tarn_save_item *items, size_t n)
 {
 	if (o->align & (o->align - 1))
 		return tarn_fail(EINVAL,
@@ -48,6 +49,12 @@ static int check_options(const struct tarn_save_options *o, bool npy, size_t n)
 			"a .npy file holds one tensor, these are %zu: save "
 			"them as safetensors",
 			n);
+	for (size_t i = 0; i < n && !o->checksums; i++)
+		if (items[i].checksum)
+			return about(tarn_fail(EINVAL,
+					     "a checksum to compare with needs "
+					     "checksums"),
+				&items[i]);
 	if (npy && (o->checksums || o->n_pairs))
 		return tarn_fail(EINVAL,
 			"a .npy file has no room for %s: save it as "
@@ -218,7 +225,7 @@ int save_plan_make(const char *path, const struct tarn_save_item *items,
 	int r = is_npy(path, o->format, &npy);
 
 	if (r >= 0)
-		r = check_options(o, npy, n);
+		r = check_options(o, npy, items, n);
 	if (r < 0)
 		return r;
 	tensors = calloc(n + 1, sizeof(*tensors));

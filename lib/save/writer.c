@@ -20,6 +20,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "lib/file/text.h"
 #include "lib/save/checksums.h"
 #include "lib/save/slot.h"
 #include "lib/save/window.h"
@@ -216,11 +217,34 @@ static void write_digits(struct writer *w)
 				digits[w->ranges[i].value >> (60 - 4 * k) & 15];
 }
 
+/* What must have another checksum came in damaged. */
+static int compare_sums(const struct writer *w)
+{
+	const struct save_plan *plan = w->plan;
+
+	for (size_t i = 0; w->ranges && i < plan->n; i++) {
+		const struct tarn_save_item *item = plan->parts[i].item;
+		char shown[FILE_TEXT_MAX];
+
+		if (!item->checksum || *item->checksum == w->ranges[i].value)
+			continue;
+		return tarn_fail(EBADMSG,
+			"tensor '%s' is damaged where it comes from: its "
+			"checksum is %016llx, and must be %016llx",
+			file_clean(item->name, strlen(item->name), shown),
+			(unsigned long long)w->ranges[i].value,
+			(unsigned long long)*item->checksum);
+	}
+	return 0;
+}
+
 static int end_head(struct writer *w)
 {
 	const struct head *head = &w->plan->head;
-	int r;
+	int r = compare_sums(w);
 
+	if (r < 0)
+		return r;
 	write_digits(w);
 	memcpy(tarn_storage_data(w->slots[SLOTS].window.storage), head->bytes,
 		head->size);

@@ -31,6 +31,10 @@ struct tarn_save_item {
 	 * scale and bias as tarn_copy has them; NULL: as it is. */
 	int dtype; /* 0: the tensor's */
 	const struct tarn_copy_options *convert;
+	/* The checksum that its bytes in the file must have, as
+	 * tarn_file_checksum had it where they come from: damage is not copied
+	 * on. NULL: whatever they have. Only with options->checksums. */
+	const uint64_t *checksum;
 };
 
 struct tarn_save_pair {
@@ -59,7 +63,8 @@ struct tarn_save_options {
  * failure the old file is untouched and nothing is left behind: -ENOSPC,
  * -EDQUOT, -EFBIG, -EROFS, -EACCES (also of a file without write permission),
  * -EISDIR, -EEXIST, -ECANCELED, -EINVAL (two of one name, a bad name), -ENOTSUP
- * (the format has no such dtype), -E2BIG (a header over 100 MB). One failure is
+ * (the format has no such dtype), -E2BIG (a header over 100 MB), -EBADMSG (a
+ * tensor has not the checksum that it must have). One failure is
  * different: when the folder cannot be synced the new file is in place already,
  * and the sentence says so.
  */
