@@ -2,6 +2,22 @@
 #
 # The questions that configure asks, one macro each.
 
+# TARN_TRY_FLAGS(VARIABLE, FLAGS)
+# -------------------------------
+# Adds those that the compiler knows.
+AC_DEFUN([TARN_TRY_FLAGS], [
+tarn_save_cflags=$CFLAGS
+for tarn_flag in $2; do
+	AC_MSG_CHECKING([whether $CC takes $tarn_flag])
+	CFLAGS="$tarn_save_cflags -Werror $tarn_flag"
+	AC_COMPILE_IFELSE([AC_LANG_PROGRAM],
+		[$1="$$1 $tarn_flag"
+		AC_MSG_RESULT([yes])],
+		[AC_MSG_RESULT([no])])
+done
+CFLAGS=$tarn_save_cflags
+])
+
 # TARN_COMPILER_FLAGS
 # -------------------
 # Warnings that the whole tree is clean under, and hidden visibility.
@@ -12,8 +28,8 @@ TARN_CFLAGS="$TARN_CFLAGS -fvisibility=hidden -fno-strict-aliasing -pthread"
 # A layout is 12 numbers twice: a loop over a few of them is over before a call
 # of memset or memcpy would have begun. And our own calls are not for others
 # to interpose.
-TARN_CFLAGS="$TARN_CFLAGS -fno-tree-loop-distribute-patterns"
-TARN_CFLAGS="$TARN_CFLAGS -fno-semantic-interposition"
+TARN_TRY_FLAGS([TARN_CFLAGS],
+	[-fno-tree-loop-distribute-patterns -fno-semantic-interposition])
 AC_ARG_ENABLE([werror],
 	[AS_HELP_STRING([--enable-werror], [treat warnings as errors])])
 AS_IF([test "x$enable_werror" = xyes], [TARN_CFLAGS="$TARN_CFLAGS -Werror"])
@@ -27,17 +43,9 @@ AC_SUBST([TARN_CFLAGS])
 # floating traps, which nobody sets. What the compiler does not know is left out.
 AC_DEFUN([TARN_VECTOR_FLAGS], [
 TARN_VECTOR_CFLAGS=
-tarn_save_cflags=$CFLAGS
-for tarn_flag in -ftree-vectorize -fvect-cost-model=dynamic \
-	-fno-trapping-math -ffp-contract=off; do
-	AC_MSG_CHECKING([whether $CC takes $tarn_flag])
-	CFLAGS="$tarn_save_cflags -Werror $tarn_flag"
-	AC_COMPILE_IFELSE([AC_LANG_PROGRAM],
-		[TARN_VECTOR_CFLAGS="$TARN_VECTOR_CFLAGS $tarn_flag"
-		AC_MSG_RESULT([yes])],
-		[AC_MSG_RESULT([no])])
-done
-CFLAGS=$tarn_save_cflags
+TARN_TRY_FLAGS([TARN_VECTOR_CFLAGS],
+	[-ftree-vectorize -fvect-cost-model=dynamic -fno-trapping-math \
+	-ffp-contract=off])
 AC_SUBST([TARN_VECTOR_CFLAGS])
 ])
 
