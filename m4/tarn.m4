@@ -72,6 +72,36 @@ AC_SUBST([TARN_LDFLAGS])
 AM_CONDITIONAL([SANITIZERS], [test "x$enable_sanitizers" != xno])
 ])
 
+# TARN_FUZZERS
+# ------------
+# Fuzzers are built with everything that they run counted and watched.
+AC_DEFUN([TARN_FUZZERS], [
+AC_ARG_ENABLE([fuzzers],
+	[AS_HELP_STRING([--enable-fuzzers],
+		[build tests/fuzz as libFuzzers too, with sanitizers (CC=clang)])],
+	[], [enable_fuzzers=no])
+AS_IF([test "x$enable_fuzzers" != xno], [
+	tarn_sanitize=address,undefined
+	TARN_CFLAGS="$TARN_CFLAGS -fsanitize=fuzzer-no-link,$tarn_sanitize"
+	TARN_CFLAGS="$TARN_CFLAGS -fno-omit-frame-pointer"
+	TARN_CFLAGS="$TARN_CFLAGS -fno-sanitize-recover=all"
+	TARN_LDFLAGS="$TARN_LDFLAGS -fsanitize=$tarn_sanitize"
+	AC_MSG_CHECKING([whether $CC links libFuzzer])
+	tarn_save_cflags=$CFLAGS
+	CFLAGS="$CFLAGS -fsanitize=fuzzer,$tarn_sanitize"
+	AC_LINK_IFELSE([AC_LANG_SOURCE([[#include <stddef.h>
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size);
+int LLVMFuzzerTestOneInput(const unsigned char *data, size_t size)
+{ return data && size ? 0 : 0; }]])],
+		[AC_MSG_RESULT([yes])],
+		[AC_MSG_RESULT([no])
+		AC_MSG_ERROR([--enable-fuzzers was asked for, but $CC has no
+libFuzzer; install clang and configure with CC=clang])])
+	CFLAGS=$tarn_save_cflags
+])
+AM_CONDITIONAL([FUZZERS], [test "x$enable_fuzzers" != xno])
+])
+
 # TARN_FEATURE(NAME, WHAT, PKG-VARIABLE, PKG-SPEC, DEBIAN-PACKAGE)
 # ----------------------------------------------------------------
 # --with-NAME=auto|yes|no. auto: used if there; yes: missing is an error;
@@ -157,6 +187,7 @@ tarn $PACKAGE_VERSION is configured:
   python and numpy for the tests ... $tarn_summary_numpy
   units for systemd ................ $tarn_summary_systemd
   sanitizers ....................... $enable_sanitizers
+  fuzzers .......................... $enable_fuzzers
   installs into .................... $prefix
 
 Next: make, make check. A "no" above names the package that turns it to yes.

@@ -1,0 +1,74 @@
+# Fuzz targets, see tests/fuzz/README.md. As tests they are run over their
+# corpus by any compiler; with --enable-fuzzers each is a libFuzzer as well.
+
+# NAME.c and what else it is made of.
+FUZZ_TESTS = \
+	tests/fuzz/descriptor \
+	tests/fuzz/expression \
+	tests/fuzz/npy \
+	tests/fuzz/safetensors \
+	tests/fuzz/values \
+	$(NULL)
+FUZZ_FILES = \
+	tests/file_bytes.c \
+	tests/file_bytes.h \
+	tests/fuzz/files.c \
+	tests/fuzz/files.h \
+	$(NULL)
+FUZZ_FAKE = tests/fake_daemon.c tests/fake_daemon.h
+FUZZ_TEXT = tests/fuzz/text.c tests/fuzz/text.h
+FUZZ_RUN = \
+	tests/fuzz/fuzz.h \
+	tests/fuzz/mutate.c \
+	tests/fuzz/mutate.h \
+	tests/fuzz/run.c \
+	$(NULL)
+FUZZ_JSON_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+FUZZ_JSON_LIBS = $(WHITEBOX_LIBS) $(JANSSON_LIBS)
+
+check_PROGRAMS += $(FUZZ_TESTS)
+TESTS += $(FUZZ_TESTS)
+tests_fuzz_descriptor_SOURCES = \
+	tests/fuzz/descriptor.c $(FUZZ_FAKE) $(FUZZ_RUN)
+tests_fuzz_expression_SOURCES = \
+	tests/fuzz/expression.c $(FUZZ_TEXT) $(FUZZ_RUN)
+tests_fuzz_npy_SOURCES = tests/fuzz/npy.c $(FUZZ_FILES) $(FUZZ_RUN)
+tests_fuzz_safetensors_SOURCES = \
+	tests/fuzz/safetensors.c $(FUZZ_FILES) $(FUZZ_RUN)
+tests_fuzz_safetensors_CPPFLAGS = $(FUZZ_JSON_CPPFLAGS)
+tests_fuzz_safetensors_LDADD = $(FUZZ_JSON_LIBS)
+tests_fuzz_values_SOURCES = tests/fuzz/values.c $(FUZZ_TEXT) $(FUZZ_RUN)
+
+if FUZZERS
+LIBFUZZER = $(AM_LDFLAGS) -fsanitize=fuzzer
+noinst_PROGRAMS += \
+	tests/fuzz/fuzz_descriptor \
+	tests/fuzz/fuzz_expression \
+	tests/fuzz/fuzz_npy \
+	tests/fuzz/fuzz_safetensors \
+	tests/fuzz/fuzz_values \
+	$(NULL)
+tests_fuzz_fuzz_descriptor_SOURCES = tests/fuzz/descriptor.c $(FUZZ_FAKE)
+tests_fuzz_fuzz_descriptor_LDFLAGS = $(LIBFUZZER)
+tests_fuzz_fuzz_expression_SOURCES = tests/fuzz/expression.c $(FUZZ_TEXT)
+tests_fuzz_fuzz_expression_LDFLAGS = $(LIBFUZZER)
+tests_fuzz_fuzz_npy_SOURCES = tests/fuzz/npy.c $(FUZZ_FILES)
+tests_fuzz_fuzz_npy_LDFLAGS = $(LIBFUZZER)
+tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/safetensors.c $(FUZZ_FILES)
+tests_fuzz_fuzz_safetensors_CPPFLAGS = $(FUZZ_JSON_CPPFLAGS)
+tests_fuzz_fuzz_safetensors_LDADD = $(FUZZ_JSON_LIBS)
+tests_fuzz_fuzz_safetensors_LDFLAGS = $(LIBFUZZER)
+tests_fuzz_fuzz_values_SOURCES = tests/fuzz/values.c $(FUZZ_TEXT)
+tests_fuzz_fuzz_values_LDFLAGS = $(LIBFUZZER)
+endif
+
+EXTRA_DIST += \
+	scripts/fuzz \
+	tests/fuzz/README.md \
+	tests/fuzz/corpus \
+	tests/fuzz/descriptor.dict \
+	tests/fuzz/expression.dict \
+	tests/fuzz/npy.dict \
+	tests/fuzz/safetensors.dict \
+	tests/fuzz/values.dict \
+	$(NULL)
