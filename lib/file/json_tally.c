@@ -18,6 +18,11 @@ const char *json_skip_blanks(const char *p, const char *end)
 	return p;
 }
 
+const char *json_find_nul(struct json_text text)
+{
+	return memchr(text.at, '\0', (size_t)(text.end - text.at));
+}
+
 /* p is at the opening quote; past the closing one. */
 static const char *skip_string(const char *p, const char *end)
 {

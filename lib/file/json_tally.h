@@ -23,6 +23,11 @@ struct json_value {
 	bool minus_zero;       /* has something like -0, an integer or not */
 };
 
+/* The first NUL; NULL: there is none. JSON has none anywhere, but jansson (up
+ * to 2.14) passes over one behind a number, and does not count it, so that a
+ * value would end one byte early. To be asked before jansson is. */
+const char *json_find_nul(struct json_text text);
+
 /* Past JSON's four kinds of blanks. */
 const char *json_skip_blanks(const char *p, const char *end);
 

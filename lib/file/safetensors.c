@@ -351,8 +351,12 @@ int safetensors_read(struct tarn_file *file)
 	r = file_read(file, text, size, 8);
 	if (r < 0)
 		return r;
-	h.text = h.p = text;
+	h.text = text;
 	h.end = text + size;
+	h.p = json_find_nul((struct json_text) {text, h.end});
+	if (h.p)
+		return bad_json(&h, "a NUL");
+	h.p = text;
 	file->format = "safetensors";
 	file->data_offset = 8 + size;
 	file->data_size = file->size - file->data_offset;

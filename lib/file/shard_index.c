@@ -224,9 +224,15 @@ static int parse(const char *text, size_t size, json_t **ret)
 {
 	/* Numbers are read from the text, so none is too large here. */
 	const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_INT_AS_REAL;
+	const char *nul = json_find_nul((struct json_text) {text, text + size});
 	char shown[FILE_TEXT_MAX];
 	json_error_t error;
 
+	if (nul)
+		return tarn_fail(EBADMSG,
+			"it begins like the JSON of an index of shards, but "
+			"byte %zu of its %zu is a NUL",
+			(size_t)(nul - text), size);
 	*ret = json_loadb(text, size, flags, &error);
 	if (*ret)
 		return 0;
