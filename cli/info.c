@@ -17,6 +17,11 @@
 
 #define METADATA_SHOWN 200 /* bytes of a value; some hold whole documents */
 
+static bool is_index(const tarn_file *file)
+{
+	return file && tarn_file_shard(file, 0) != file;
+}
+
 static json_t *info_json(const char *format, const tarn_file *file,
 	const struct listing *listing)
 {
@@ -30,6 +35,9 @@ static json_t *info_json(const char *format, const tarn_file *file,
 			json_put(metadata, key, json_text(value));
 	}
 	json_put(object, "format", json_text(format));
+	if (is_index(file))
+		json_put(object, "shards",
+			json_u64(tarn_file_shard_count(file)));
 	json_put(object, "metadata", metadata);
 	json_put(object, "tensors", listing_json(listing, true, !file));
 	return object;
@@ -64,8 +72,11 @@ static int print_info(const char *what, const char *format,
 	if (json)
 		return json_print(info_json(format, file, listing));
 	text_put(stdout, what);
-	printf(": %s, %zu tensor%s, %s\n", format, listing->n,
-		listing->n == 1 ? "" : "s",
+	printf(": %s", format);
+	if (is_index(file))
+		printf(" of %zu file%s", tarn_file_shard_count(file),
+			tarn_file_shard_count(file) == 1 ? "" : "s");
+	printf(", %zu tensor%s, %s\n", listing->n, listing->n == 1 ? "" : "s",
 		text_bytes((double)listing_bytes(listing), bytes));
 	if (file)
 		print_metadata(file);

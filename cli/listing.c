@@ -23,6 +23,7 @@ void listing_free(struct listing *listing)
 {
 	for (size_t i = 0; i < listing->n; i++) {
 		free(listing->at[i]->name);
+		free(listing->at[i]->file);
 		free(listing->at[i]);
 	}
 	free(listing->at);
@@ -49,6 +50,19 @@ static struct entry *add(
 	return e;
 }
 
+/* As it is called in its index. */
+static char *shard_name(
+	const tarn_file *file, const struct tarn_file_tensor *tensor)
+{
+	const tarn_file *shard = tarn_file_shard(file, tensor->shard);
+	const char *path = tarn_file_path(file), *slash = strrchr(path, '/');
+
+	if (shard == file)
+		return NULL;
+	return must(
+		strdup(tarn_file_path(shard) + (slash ? slash + 1 - path : 0)));
+}
+
 void listing_add_file(struct listing *listing, const tarn_file *file)
 {
 	for (size_t i = 0; i < tarn_file_count(file); i++) {
@@ -57,6 +71,7 @@ void listing_add_file(struct listing *listing, const tarn_file *file)
 
 		e->bytes = t->nbytes;
 		e->file_offset = t->file_offset;
+		e->file = shard_name(file, t);
 		if (t->ndim)
 			memcpy(e->shape, t->shape,
 				(size_t)t->ndim * sizeof(e->shape[0]));
@@ -217,6 +232,8 @@ static json_t *entry_json(
 	if (with_offset)
 		json_put(object, "file_offset",
 			published ? json_null() : json_u64(e->file_offset));
+	if (e->file)
+		json_put(object, "file", json_text(e->file));
 	return object;
 }
 

@@ -15,6 +15,7 @@ struct entry {
 	char *name;
 	uint64_t bytes;
 	uint64_t file_offset;
+	char *file; /* of an index: the shard that it is in; else NULL */
 	int dtype, ndim;
 	uint64_t shape[];
 };

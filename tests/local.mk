@@ -645,6 +645,7 @@ EXTRA_DIST += tests/cli_kit.sh
 dist_check_SCRIPTS += \
 	tests/cli_info.sh \
 	tests/cli_numpy.py \
+	tests/cli_shards.sh \
 	tests/cli_store.sh \
 	tests/cli_usage.sh \
 	tests/daemon_path.sh \
@@ -654,6 +655,7 @@ TESTS += \
 	tests/cli_numpy.py \
 	tests/cli_progress \
 	tests/cli_rm \
+	tests/cli_shards.sh \
 	tests/cli_store.sh \
 	tests/cli_usage.sh \
 	tests/daemon_path.sh \
