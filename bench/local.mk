@@ -7,6 +7,7 @@ EXTRA_PROGRAMS = \
 	bench/lease \
 	bench/load \
 	bench/lookup \
+	bench/many \
 	bench/open \
 	bench/publish \
 	bench/read \
@@ -25,6 +26,7 @@ bench_fill_LDADD = lib/libcore.la
 bench_lease_LDADD = lib/libcore.la
 bench_load_LDADD = lib/libtarn.la
 bench_lookup_LDADD = lib/libcore.la
+bench_many_LDADD = lib/libtarn.la
 bench_open_LDADD = lib/libcore.la
 bench_publish_LDADD = lib/libtarn.la
 bench_read_LDADD = lib/libtarn.la
@@ -46,6 +48,7 @@ BENCHES = \
 	bench/lease.sh \
 	bench/load.sh \
 	bench/lookup.sh \
+	bench/many.sh \
 	bench/open.sh \
 	bench/publish.sh \
 	bench/read.sh \
