@@ -10,6 +10,9 @@
 #include "base/fail.h"
 #include "lib/file/file.h"
 
+/* Slots of the index that are on their way to the cache. Picked. */
+#define AHEAD ((size_t)8)
+
 struct tarn_file_tensor *file_add_tensor(
 	struct tarn_file *file, const char *name, size_t size)
 {
@@ -55,18 +58,33 @@ int file_named_twice(const char *name, size_t size)
 		file_clean(name, size, shown));
 }
 
+static void begin(const struct tarn_file *file, size_t i,
+	struct name_state states[static AHEAD])
+{
+	const struct tarn_file_tensor *tensor = &file->tensors[i];
+
+	states[i % AHEAD] = (struct name_state) {0};
+	name_index_begin(&file->index, tensor->name, tensor->name_size,
+		&states[i % AHEAD]);
+}
+
 int file_index(struct tarn_file *file)
 {
 	int r = name_index_init(&file->index, &file->arena, file->count);
+	struct name_state states[AHEAD];
 
+	for (size_t i = 0; r >= 0 && i < MIN(file->count, AHEAD - 1); i++)
+		begin(file, i, states);
 	for (size_t i = 0; r >= 0 && i < file->count; i++) {
 		const struct tarn_file_tensor *tensor = &file->tensors[i];
-		struct name_state state = {0};
+		struct name_state *state = &states[i % AHEAD];
 
-		if (find(file, tensor->name, tensor->name_size, &state))
+		if (i + AHEAD - 1 < file->count)
+			begin(file, i + AHEAD - 1, states);
+		if (find(file, tensor->name, tensor->name_size, state))
 			return file_named_twice(
 				tensor->name, tensor->name_size);
-		name_index_add(&file->index, &state, (uint32_t)i);
+		name_index_add(&file->index, state, (uint32_t)i);
 	}
 	return r;
 }

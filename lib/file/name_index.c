@@ -58,6 +58,15 @@ int name_index_init(struct name_index *index, struct arena *arena, size_t count)
 	return 0;
 }
 
+void name_index_begin(const struct name_index *index, const char *name,
+	size_t size, struct name_state *state)
+{
+	state->begun = true;
+	state->hash = hash(index, name, size);
+	state->at = (size_t)state->hash - 1;
+	__builtin_prefetch(&index->slots[state->hash & index->mask], 1);
+}
+
 int64_t name_index_next(const struct name_index *index, const char *name,
 	size_t size, struct name_state *state)
 {
@@ -65,14 +74,10 @@ int64_t name_index_next(const struct name_index *index, const char *name,
 
 	if (!index->slots)
 		return -1;
-	if (!state->begun) {
-		state->begun = true;
-		state->hash = hash(index, name, size);
-		state->at = (size_t)state->hash;
-	} else {
+	if (!state->begun)
+		name_index_begin(index, name, size, state);
+	for (;;) {
 		state->at++;
-	}
-	for (;; state->at++) {
 		slot = &index->slots[state->at & index->mask];
 		if (!slot->number || slot->hash == state->hash >> 32)
 			return (int64_t)slot->number - 1;

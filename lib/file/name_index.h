@@ -33,6 +33,10 @@ struct name_state {
 int name_index_init(struct name_index *index, struct arena *arena,
 	size_t count);
 
+/* Begins a walk early, so that its first slot is on its way meanwhile. */
+void name_index_begin(const struct name_index *index, const char *name,
+	size_t size, struct name_state *state);
+
 /*
  * Walks the numbers that name may have: *state is {0} at first, and the result
  * is a number to compare, or -1 when there are no more. Then, and as often as
