@@ -108,6 +108,7 @@ lib_libcore_la_SOURCES = \
 	lib/file/safetensors_entry.c \
 	lib/file/safetensors_head.c \
 	lib/file/safetensors_plain.c \
+	lib/file/safetensors_text.c \
 	lib/file/shard_index.c \
 	lib/file/shard_index.h \
 	lib/file/shards.c \

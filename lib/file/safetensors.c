@@ -34,8 +34,8 @@
 
 struct header {
 	struct tarn_file *file;
-	const char *text, *p, *end; /* p: how far it is read */
-	bool metadata;              /* it was there */
+	struct safetensors_text t;
+	bool metadata; /* it was there */
 };
 
 static int read_length(struct tarn_file *file, uint64_t *ret)
@@ -77,17 +77,17 @@ static int bad_json(const struct header *h, const char *why)
 	return tarn_fail(EBADMSG,
 		"the header is not the JSON that it must be, "
 		"at byte %zu of its %zu: %s",
-		(size_t)(h->p - h->text), (size_t)(h->end - h->text),
-		file_clean(why, strlen(why), shown));
+		(size_t)(h->t.at + (size_t)(h->t.p - h->t.buf)),
+		(size_t)h->t.size, file_clean(why, strlen(why), shown));
 }
 
 /* Is c next? Then it is read. */
 static bool take(struct header *h, char c)
 {
-	h->p = json_skip_blanks(h->p, h->end);
-	if (h->p == h->end || *h->p != c)
+	h->t.p = json_skip_blanks(h->t.p, h->t.end);
+	if (h->t.p == h->t.end || *h->t.p != c)
 		return false;
-	h->p++;
+	h->t.p++;
 	return true;
 }
 
@@ -95,24 +95,24 @@ static bool take(struct header *h, char c)
 static int load(struct header *h, struct safetensors_value *ret)
 {
 	const size_t flags = JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK;
-	size_t left = (size_t)(h->end - h->p);
+	size_t left = (size_t)(h->t.end - h->t.p);
 	json_error_t error;
 
 	*ret = (struct safetensors_value) {0};
-	ret->json = json_loadb(h->p, left, flags, &error);
+	ret->json = json_loadb(h->t.p, left, flags, &error);
 	if (!ret->json &&
 		json_error_code(&error) == json_error_numeric_overflow) {
 		ret->reals = true;
 		ret->json = json_loadb(
-			h->p, left, flags | JSON_DECODE_INT_AS_REAL, &error);
+			h->t.p, left, flags | JSON_DECODE_INT_AS_REAL, &error);
 	}
 	if (!ret->json && json_error_code(&error) == json_error_out_of_memory)
 		return file_no_memory("the header of a file");
-	h->p += error.position;
+	h->t.p += error.position;
 	if (!ret->json)
 		return bad_json(h, error.text);
-	json_tally(
-		(struct json_text) {h->p - error.position, h->p}, &ret->tally);
+	json_tally((struct json_text) {h->t.p - error.position, h->t.p},
+		&ret->tally);
 	return 0;
 }
 
@@ -174,7 +174,7 @@ static int read_plain(struct header *h, const char *name, size_t size)
 	if (is_metadata(name, size))
 		return 0;
 	end = safetensors_plain(
-		h->file, (struct json_text) {h->p, h->end}, &read);
+		h->file, (struct json_text) {h->t.p, h->t.end}, &read);
 	if (!end)
 		return 0;
 	tensor = file_add_tensor(h->file, name, size);
@@ -183,7 +183,7 @@ static int read_plain(struct header *h, const char *name, size_t size)
 	read.name = tensor->name;
 	read.name_size = size;
 	*tensor = read;
-	h->p = end;
+	h->t.p = end;
 	return 1;
 }
 
@@ -219,13 +219,14 @@ static int read_member(struct header *h, const char *name, size_t size,
  * what stands between the quotes. NULL: jansson has to read it. */
 static const char *plain_name(struct header *h, size_t *ret_size)
 {
-	const char *p = h->p + 1, *name = p;
+	const char *p = h->t.p + 1, *name = p;
 
-	while (p < h->end && *p >= ' ' && *p <= '~' && *p != '"' && *p != '\\')
+	while (p < h->t.end && *p >= ' ' && *p <= '~' && *p != '"' &&
+		*p != '\\')
 		p++;
-	if (p == h->end || *p != '"')
+	if (p == h->t.end || *p != '"')
 		return NULL;
-	h->p = p + 1;
+	h->t.p = p + 1;
 	*ret_size = (size_t)(p - name);
 	return name;
 }
@@ -238,8 +239,8 @@ static int read_pair(struct header *h)
 	size_t size = 0;
 	int r = 0;
 
-	h->p = json_skip_blanks(h->p, h->end);
-	if (h->p == h->end || *h->p != '"')
+	h->t.p = json_skip_blanks(h->t.p, h->t.end);
+	if (h->t.p == h->t.end || *h->t.p != '"')
 		return bad_json(h, "a name in quotes or '}' expected");
 	name = plain_name(h, &size);
 	if (!name) {
@@ -260,24 +261,78 @@ static int read_pair(struct header *h)
 	return r < 0 ? r : 0;
 }
 
+/* A member, wherever it ends. Whatever is wrong with it in the window, be it
+ * only that it is cut, is judged again with all of the text. */
+static int read_whole_pair(struct header *h)
+{
+	const char *p = h->t.p;
+	size_t count = h->file->count, pair_count = h->file->pair_count;
+	bool metadata = h->metadata;
+	int r = read_pair(h);
+
+	if (r >= 0 || safetensors_text_all(&h->t))
+		return r;
+	h->t.p = p;
+	h->file->count = count;
+	h->file->pair_count = pair_count;
+	h->metadata = metadata;
+	r = safetensors_text_rest(&h->t);
+	return r < 0 ? r : read_pair(h);
+}
+
+/* Past blanks, and on to the next window where there is little left. */
+static int come_to(struct header *h)
+{
+	size_t little = safetensors_window / 16;
+	int r = 0;
+
+	do {
+		h->t.p = json_skip_blanks(h->t.p, h->t.end);
+		if ((size_t)(h->t.end - h->t.p) > little ||
+			safetensors_text_all(&h->t))
+			break;
+		r = safetensors_text_more(&h->t);
+	} while (r >= 0);
+	return r;
+}
+
+/* 1: c is next, and is read. */
+static int take_next(struct header *h, char c)
+{
+	int r = come_to(h);
+
+	return r < 0 ? r : take(h, c);
+}
+
+static int read_members(struct header *h)
+{
+	int r;
+
+	do {
+		r = read_whole_pair(h);
+		if (r >= 0)
+			r = take_next(h, ',');
+	} while (r > 0);
+	if (r == 0)
+		r = take_next(h, '}');
+	return r ? r : bad_json(h, "',' or '}' expected");
+}
+
 static int read_root(struct header *h)
 {
-	if (!take(h, '{'))
-		return bad_json(h, "'{' expected");
-	if (!take(h, '}')) {
-		do {
-			int r = read_pair(h);
+	int r = take_next(h, '{');
 
-			if (r < 0)
-				return r;
-		} while (take(h, ','));
-		if (!take(h, '}'))
-			return bad_json(h, "',' or '}' expected");
-	}
-	h->p = json_skip_blanks(h->p, h->end);
-	if (h->p < h->end)
+	if (r == 0)
+		return bad_json(h, "'{' expected");
+	if (r > 0)
+		r = take_next(h, '}');
+	if (r == 0)
+		r = read_members(h);
+	if (r >= 0)
+		r = come_to(h);
+	if (r >= 0 && h->t.p < h->t.end)
 		return bad_json(h, "only blanks may follow the last '}'");
-	return 0;
+	return r;
 }
 
 static int by_bytes(const void *a, const void *b)
@@ -338,29 +393,18 @@ static int place(struct tarn_file *file)
 
 int safetensors_read(struct tarn_file *file)
 {
-	_cleanup_free_ char *text = NULL;
-	struct header h = {.file = file};
-	uint64_t size = 0;
-	int r = read_length(file, &size);
+	struct header h = {.file = file, .t = {.file = file}};
+	int r = read_length(file, &h.t.size);
 
 	if (r < 0)
 		return r;
-	text = malloc(size + 1);
-	if (!text)
-		return file_no_memory("the header of a file");
-	r = file_read(file, text, size, 8);
-	if (r < 0)
-		return r;
-	h.text = text;
-	h.end = text + size;
-	h.p = json_find_nul((struct json_text) {text, h.end});
-	if (h.p)
-		return bad_json(&h, "a NUL");
-	h.p = text;
 	file->format = "safetensors";
-	file->data_offset = 8 + size;
+	file->data_offset = SAFETENSORS_TEXT + h.t.size;
 	file->data_size = file->size - file->data_offset;
-	r = read_root(&h);
+	r = safetensors_text_begin(&h.t);
+	if (r >= 0)
+		r = read_root(&h);
+	free(h.t.buf);
 	if (r < 0)
 		return r;
 	if (!in_order(file))

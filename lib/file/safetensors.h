@@ -14,9 +14,36 @@ struct safetensors_value {
 	bool reals; /* its integers were read as reals: one has over 63 bits */
 };
 
+/* Where a file's header begins, behind its length. */
+#define SAFETENSORS_TEXT 8
+
+/* ---- the text (safetensors_text.c) ----------------------------------- */
+
+/* file and size are set by who begins; buf is his to free. */
+struct safetensors_text {
+	const struct tarn_file *file;
+	uint64_t size;       /* of the header */
+	char *buf;           /* some of it */
+	const char *p, *end; /* what of that is to be read */
+	uint64_t at;         /* byte of the header that buf begins with */
+};
+
+/* The first window. */
+int safetensors_text_begin(struct safetensors_text *text);
+/* Does nothing follow behind end? */
+bool safetensors_text_all(const struct safetensors_text *text);
+/* Moves the window on to p. */
+int safetensors_text_more(struct safetensors_text *text);
+/* Makes the window all that is left from p on. */
+int safetensors_text_rest(struct safetensors_text *text);
+/* Bytes of a window; tests make it small. */
+extern size_t safetensors_window;
+
+/* ---- entries --------------------------------------------------------- */
+
 /* A value as it is written, for a message. */
-static inline const char *safetensors_show(struct json_text text,
-	char buf[static FILE_TEXT_MAX])
+static inline const char *safetensors_show(
+	struct json_text text, char buf[static FILE_TEXT_MAX])
 {
 	return file_clean(text.at, (size_t)(text.end - text.at), buf);
 }
