@@ -110,15 +110,20 @@ void kit_pair_make(
 	memcpy(p.src.shape, p.dst.shape, sizeof(p.src.shape));
 	random_strides(&p.dst, false, dst_pack);
 	random_strides(&p.src, true, src_pack);
-	p.dst_size = bytes_for(&p.dst);
-	p.src_size = bytes_for(&p.src);
-	p.dst_bytes = random_bytes(p.dst_size);
-	p.src_bytes = random_bytes(p.src_size);
-	p.wanted = malloc((size_t)MAX(p.dst_size, 1));
-	if (!p.wanted)
-		bail("out of memory");
-	memcpy(p.wanted, p.dst_bytes, (size_t)p.dst_size);
+	kit_pair_fill(&p);
 	*ret = p;
+}
+
+void kit_pair_fill(struct kit_pair *p)
+{
+	p->dst_size = bytes_for(&p->dst);
+	p->src_size = bytes_for(&p->src);
+	p->dst_bytes = random_bytes(p->dst_size);
+	p->src_bytes = random_bytes(p->src_size);
+	p->wanted = malloc((size_t)MAX(p->dst_size, 1));
+	if (!p->wanted)
+		bail("out of memory");
+	memcpy(p->wanted, p->dst_bytes, (size_t)p->dst_size);
 }
 
 void kit_pair_free(struct kit_pair *pair)

@@ -21,6 +21,8 @@ struct kit_pair {
 /* At most max elements; both dtypes are given. */
 void kit_pair_make(struct kit_pair *ret, int dst_dtype, int src_dtype,
 	int64_t max);
+/* The bytes, for layouts that are there. */
+void kit_pair_fill(struct kit_pair *pair);
 void kit_pair_free(struct kit_pair *pair);
 
 int64_t kit_element(const struct tarn_layout *layout, const int64_t *index);
