@@ -121,10 +121,10 @@ tarn_stream *tarn_stream_free(tarn_stream *s)
 		return NULL; /* another's: left to him, whole */
 	if (s->pid != getpid())
 		return NULL;
-	while (!s->lost && stream_unfinished(s)) {
-		tarn_stream_cancel(s, 0);
+	/* With nothing under way any thread may end what was not begun. */
+	stream_cancel_all(s);
+	while (!s->lost && stream_unfinished(s))
 		tarn_stream_reap(s, NULL, 0, (int)s->limit, -1);
-	}
 	while (s->done.head)
 		stream_forget(s, s->done.head);
 	if (s->env.io)

@@ -114,6 +114,11 @@ static inline uint32_t stream_unfinished(const tarn_stream *s)
 	return s->waiting.n + s->running.n + s->memory.n + stream_gathered(s);
 }
 
+/* ---- stream_queue.c -------------------------------------------------- */
+
+/* Those that have nothing under way are done at once. */
+void stream_cancel_all(tarn_stream *stream);
+
 /* ---- stream_work.c --------------------------------------------------- */
 
 void stream_look_at_clocks(tarn_stream *stream);

@@ -53,6 +53,7 @@ static int begin_early(tarn_stream *s, bool small)
 	if (s->running.n >= STREAM_RUNNING ||
 		tarn_io_pending(s->env.io) >= TARN_IO_DEPTH)
 		return 0;
+	stream_look_at_clocks(s);
 	stream_begin(s);
 	if (s->unsubmitted < STREAM_BATCH)
 		return 0;
@@ -127,7 +128,7 @@ static void cancel(tarn_stream *s, struct job *job)
 		stream_finish(s, job);
 }
 
-static void cancel_all(tarn_stream *s, struct job_list *list)
+static void cancel_list(tarn_stream *s, struct job_list *list)
 {
 	struct job *next;
 
@@ -135,6 +136,15 @@ static void cancel_all(tarn_stream *s, struct job_list *list)
 		next = job->next;
 		cancel(s, job);
 	}
+}
+
+void stream_cancel_all(tarn_stream *s)
+{
+	cancel_list(s, &s->memory);
+	cancel_list(s, &s->waiting);
+	cancel_list(s, &s->running);
+	for (int i = 0; i < STREAM_GATHERS; i++)
+		cancel_list(s, &s->gathers[i].members);
 }
 
 int tarn_stream_cancel(tarn_stream *s, uint64_t id)
@@ -145,11 +155,7 @@ int tarn_stream_cancel(tarn_stream *s, uint64_t id)
 	if (r < 0)
 		return r;
 	if (id == 0) {
-		cancel_all(s, &s->memory);
-		cancel_all(s, &s->waiting);
-		cancel_all(s, &s->running);
-		for (int i = 0; i < STREAM_GATHERS; i++)
-			cancel_all(s, &s->gathers[i].members);
+		stream_cancel_all(s);
 	} else {
 		job = find_job(s, id);
 		if (!job)

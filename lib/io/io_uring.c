@@ -12,6 +12,7 @@
 
 #include <errno.h>
 #include <liburing.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,7 @@ enum { KEEP_SLOT = TARN_IO_FILES };
 struct uring {
 	struct tarn_io io;
 	struct io_uring ring;
+	pthread_t owner;
 };
 
 static struct uring *uring_of(const struct tarn_io *io)
@@ -36,8 +38,14 @@ static struct uring *uring_of(const struct tarn_io *io)
 
 static void uring_free(struct tarn_io *io)
 {
-	io_uring_queue_exit(&uring_of(io)->ring);
-	free(uring_of(io));
+	struct uring *u = uring_of(io);
+
+	/* The short number of the ring is one of its thread's own: to another
+	 * it may be a ring that is still in use. */
+	if (!pthread_equal(u->owner, pthread_self()))
+		u->ring.enter_ring_fd = -1;
+	io_uring_queue_exit(&u->ring);
+	free(u);
 }
 
 static int uring_fd(const struct tarn_io *io)
@@ -247,6 +255,7 @@ int tarn_io_uring_new(int keep_fd, struct tarn_io **ret_io)
 	if (!u)
 		return tarn_fail(ENOMEM, "no memory for an I/O engine");
 	u->io.engine = &uring_engine;
+	u->owner = pthread_self();
 	r = open_ring(&u->ring);
 	if (r < 0) {
 		free(u);
