@@ -252,6 +252,7 @@ COPY_TESTS = \
 	tests/copy_write_fails \
 	tests/stream \
 	tests/stream_file \
+	tests/stream_holds \
 	$(NULL)
 check_PROGRAMS += $(COPY_TESTS) tests/copy_tool
 dist_check_SCRIPTS += tests/copy_numpy.py

@@ -53,8 +53,10 @@ void copy_read_failed(struct copy_read *c, uint64_t at, int error)
 
 /* ---- beginning ------------------------------------------------------- */
 
+/* 1; 0: not now, there is no slot for the file; -errno. */
 static int open_road(struct copy_read *c, uint64_t begin, uint64_t end)
 {
+	struct file_slots *files = c->head.env->files;
 	tarn_storage *storage = c->head.src->storage;
 	enum tarn_road wish = c->head.options.road;
 	bool small = end - begin < DIRECT_LEAST && wish != TARN_ROAD_DIRECT;
@@ -68,23 +70,18 @@ static int open_road(struct copy_read *c, uint64_t begin, uint64_t end)
 	}
 	r = road_init(&c->road, c->file->fd, direct, wish, fs);
 	c->road.end = end;
-	if (r >= 0)
-		r = file_slots_take(c->head.env->files, storage, c->file->fd);
-	if (r < 0)
-		return r;
-	c->buffered_slot = r;
 	c->align = c->road.align;
 	c->block = MAX(MAX(c->align.offset, c->align.memory), 1);
-	if (c->align.offset) {
-		r = file_slots_take(c->head.env->files, storage, direct);
-		if (r < 0)
-			return r;
-		c->direct_slot = r;
-	}
-	return 0;
+	if (r >= 0)
+		r = file_slots_take(
+			files, storage, c->file->fd, &c->buffered_slot);
+	if (r > 0 && c->align.offset)
+		r = file_slots_take(files, storage, direct, &c->direct_slot);
+	return r;
 }
 
-/* On the first pump: nothing shared is taken by those who wait for it. */
+/* On the first pump: nothing shared is taken by those who wait for it. As
+ * open_road. */
 static int begin(struct copy_read *c)
 {
 	struct mover *m = &c->head;
@@ -99,7 +96,7 @@ static int begin(struct copy_read *c)
 		NEST_BY_SRC);
 	read_plan_span(&nest, file, &from, &end);
 	r = open_road(c, from, end);
-	if (r < 0)
+	if (r <= 0)
 		return r;
 	way = road_at(&c->road, from, MIN(end, from + TARN_IO_REQUEST), &upto);
 	price = c->road.fs == ROAD_FS_REMOTE ? remote_price : prices[way];
@@ -107,7 +104,7 @@ static int begin(struct copy_read *c)
 	price.align = c->block;
 	read_plan(&c->plan, &nest, m->move.convert.plain, file, &price);
 	c->begun = true;
-	return 0;
+	return 1;
 }
 
 /* ---- parts ----------------------------------------------------------- */
@@ -243,10 +240,12 @@ static unsigned pump(struct mover *mover, unsigned limit)
 {
 	struct copy_read *c = (struct copy_read *)mover;
 	unsigned begun = 0;
-	int r = c->begun ? 0 : begin(c);
+	int r = c->begun ? 1 : begin(c);
 
 	if (r < 0)
 		mover_failed(mover, r);
+	if (r <= 0)
+		return 0;
 	while (!mover->ended && mover->in_flight < limit && c->free_pieces &&
 		tarn_io_pending(mover->env->io) < TARN_IO_DEPTH) {
 		unsigned i = (unsigned)__builtin_ctz(c->free_pieces);
@@ -268,25 +267,28 @@ static unsigned pump(struct mover *mover, unsigned limit)
 
 /* ---- life ------------------------------------------------------------ */
 
-static void read_free(struct mover *mover)
+static void let_go(struct mover *mover)
 {
 	struct copy_read *c = (struct copy_read *)mover;
-	struct read_batch *next;
+	struct read_batch *b;
 
-	if (c->buffered_slot >= 0)
-		file_slots_drop(mover->env->files, c->buffered_slot);
-	if (c->direct_slot >= 0)
-		file_slots_drop(mover->env->files, c->direct_slot);
-	for (struct read_batch *b = c->batches; b; b = next) {
-		next = b->next;
+	file_slots_drop(mover->env->files, &c->buffered_slot);
+	file_slots_drop(mover->env->files, &c->direct_slot);
+	while ((b = c->batches)) {
+		c->batches = b->next;
 		free(b);
 	}
+}
+
+static void read_free(struct mover *mover)
+{
 	mover_drop(mover);
-	free(c);
+	free(mover);
 }
 
 static const struct mover_ops read_ops = {
 	.pump = pump,
+	.let_go = let_go,
 	.free = read_free,
 };
 

@@ -311,7 +311,7 @@ static unsigned pump(struct mover *mover, unsigned limit)
 	return begun;
 }
 
-static void relay_free(struct mover *mover)
+static void let_go(struct mover *mover)
 {
 	struct copy_relay *c = (struct copy_relay *)mover;
 
@@ -320,17 +320,23 @@ static void relay_free(struct mover *mover)
 
 		if (h->mover)
 			mover_cancel(h->mover);
-		mover_free(h->mover);
-		tarn_storage_unref(h->room);
+		h->mover = mover_free(h->mover);
+		h->room = tarn_storage_unref(h->room);
 		if (h->memory)
 			munmap(h->memory, WINDOW + 2 * PAGE);
+		h->memory = NULL;
 	}
+}
+
+static void relay_free(struct mover *mover)
+{
 	mover_drop(mover);
-	free(c);
+	free(mover);
 }
 
 static const struct mover_ops relay_ops = {
 	.pump = pump,
+	.let_go = let_go,
 	.free = relay_free,
 };
 

@@ -147,18 +147,23 @@ static unsigned pump(struct mover *mover, unsigned limit)
 	return begun;
 }
 
-static void write_free(struct mover *mover)
+static void let_go(struct mover *mover)
 {
 	struct copy_write *w = (struct copy_write *)mover;
 
 	write_close_window(w);
 	write_end(w);
+}
+
+static void write_free(struct mover *mover)
+{
 	mover_drop(mover);
-	free(w);
+	free(mover);
 }
 
 static const struct mover_ops write_ops = {
 	.pump = pump,
+	.let_go = let_go,
 	.free = write_free,
 };
 
@@ -182,7 +187,7 @@ int copy_write_new(
 		w->pieces[i].write = w;
 	r = write_plan(w);
 	if (r < 0) {
-		write_free(&w->head);
+		mover_free(&w->head);
 		return r;
 	}
 	*ret = &w->head;

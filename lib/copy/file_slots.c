@@ -60,33 +60,42 @@ struct file_slots *file_slots_free(struct file_slots *f)
 	return NULL;
 }
 
-int file_slots_take(struct file_slots *f, tarn_storage *storage, int fd)
+int file_slots_take(
+	struct file_slots *f, tarn_storage *storage, int fd, int *slot)
 {
 	struct entry *e = f->entries;
-	int slot;
+	int r;
 
+	if (*slot >= 0)
+		return 1;
 	for (; e < f->entries + f->n; e++)
 		if (e->fd == fd) {
 			e->refs++;
-			return e->slot;
+			*slot = e->slot;
+			return 1;
 		}
 	if (f->n == TARN_IO_FILES)
 		file_slots_trim(f);
-	slot = tarn_io_add_file(f->io, fd);
-	if (slot < 0)
-		return slot;
+	/* Whose requests are under way will give some back. */
+	if (f->n == TARN_IO_FILES && tarn_io_pending(f->io))
+		return 0;
+	r = tarn_io_add_file(f->io, fd);
+	if (r < 0)
+		return r;
+	*slot = r;
 	f->entries[f->n++] = (struct entry) {
 		.fd = fd,
-		.slot = slot,
+		.slot = r,
 		.refs = 1,
 		.storage = tarn_storage_ref(storage),
 	};
-	return slot;
+	return 1;
 }
 
-void file_slots_drop(struct file_slots *f, int slot)
+void file_slots_drop(struct file_slots *f, int *slot)
 {
-	for (unsigned i = 0; i < f->n; i++)
-		if (f->entries[i].slot == slot)
+	for (unsigned i = 0; *slot >= 0 && i < f->n; i++)
+		if (f->entries[i].slot == *slot)
 			f->entries[i].refs--;
+	*slot = -1;
 }

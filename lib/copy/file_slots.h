@@ -19,12 +19,14 @@ DEFINE_CLEANUP(struct file_slots *, file_slots_free);
 
 /*
  * The engine's slot for fd, which is one of storage's own (its descriptor, or
- * the direct one): >= 0. Each that was taken is dropped once; while it is in
- * use, or remembered, the storage is kept. -EMFILE: all are in use.
+ * the direct one), unless *slot is >= 0 already: 1; 0: all are in use, and some
+ * will come free; -EMFILE. Each that was taken is dropped once; while it is in
+ * use, or remembered, the storage is kept.
  */
-int file_slots_take(struct file_slots *files, tarn_storage *storage, int fd)
-	_must_check_;
-void file_slots_drop(struct file_slots *files, int slot);
+int file_slots_take(struct file_slots *files, tarn_storage *storage, int fd,
+	int *slot) _must_check_;
+/* *slot becomes -1; if it is negative, nothing was taken. */
+void file_slots_drop(struct file_slots *files, int *slot);
 
 /* Lets go of what is not in use, and so of the storages. */
 void file_slots_trim(struct file_slots *files);

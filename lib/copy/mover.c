@@ -62,10 +62,18 @@ int mover_new(struct mover_env *env, tarn_tensor *dst, const tarn_tensor *src,
 	return r < 0 ? r : mover_new_checked(env, &head, ret);
 }
 
+void mover_let_go(struct mover *mover)
+{
+	if (mover->ops->let_go)
+		mover->ops->let_go(mover);
+}
+
 struct mover *mover_free(struct mover *mover)
 {
-	if (mover)
+	if (mover) {
+		mover_let_go(mover);
 		mover->ops->free(mover);
+	}
 	return NULL;
 }
 

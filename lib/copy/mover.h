@@ -47,7 +47,11 @@ struct mover_ops {
 	 * once it has ended.
 	 */
 	unsigned (*pump)(struct mover *mover, unsigned limit);
-	/* Only of one that is finished, or was never pumped. Frees mover. */
+	/* What it has of env goes back, and its own large memory: of one that
+	 * is finished, or was never pumped; perhaps a second time. NULL: it
+	 * has nothing. */
+	void (*let_go)(struct mover *mover);
+	/* Has let go. Frees mover. */
 	void (*free)(struct mover *mover);
 };
 
@@ -82,7 +86,11 @@ int mover_new(struct mover_env *env, tarn_tensor *dst, const tarn_tensor *src,
 	const struct tarn_copy_options *options, struct mover **ret)
 	_must_check_;
 
-/* As ops->free; takes NULL and returns NULL. */
+/* Before a finished one is kept for long, for its result alone: others want
+ * what it has of env. */
+void mover_let_go(struct mover *mover);
+/* Only of one that is finished, or was never pumped. Takes NULL and returns
+ * NULL. */
 struct mover *mover_free(struct mover *mover);
 DEFINE_CLEANUP(struct mover *, mover_free);
 

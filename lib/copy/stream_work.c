@@ -44,9 +44,9 @@ void stream_finish(tarn_stream *s, struct job *job)
 	job->done = true;
 	job_list_remove(job);
 	job_list_add(&s->done, job);
-	/* Files stay open here only while there is work on some. */
-	if (s->waiting.n + s->running.n == 0 && !s->lost)
-		file_slots_trim(s->env.files);
+	/* It may be long until it is reaped, and others wait. */
+	if (mover_finished(m))
+		mover_let_go(m);
 }
 
 void stream_forget(tarn_stream *s, struct job *job)
@@ -341,6 +341,9 @@ int tarn_stream_reap(tarn_stream *s, struct tarn_completion *rets, int n,
 		tell(s->done.head, &rets[taken++]);
 		stream_forget(s, s->done.head);
 	}
+	/* Files stay open here only while there is work on some. */
+	if (stream_unfinished(s) == 0 && !s->lost)
+		file_slots_trim(s->env.files);
 	stream_poll_update(s);
 	return taken;
 }

@@ -138,21 +138,10 @@ static int reserve(const struct copy_write *w, const struct stat *st)
 		tarn_errno_text(r));
 }
 
-static int take_slot(struct copy_write *w, int fd, int *slot)
-{
-	if (*slot >= 0)
-		return 1;
-	*slot = file_slots_take(w->head.env->files, w->head.dst->storage, fd);
-	if (*slot >= 0)
-		return 1;
-	/* Others have them all, and will give some back. */
-	if (*slot == -EMFILE && tarn_io_pending(w->head.env->io))
-		return 0;
-	return *slot;
-}
-
 int write_begin(struct copy_write *w)
 {
+	struct file_slots *files = w->head.env->files;
+	tarn_storage *dst = w->head.dst->storage;
 	struct stat st;
 	char name[160];
 	int r = 0;
@@ -165,10 +154,10 @@ int write_begin(struct copy_write *w)
 	}
 	r = choose_road(w, &st);
 	if (r >= 0)
-		r = take_slot(w, w->file->fd, &w->buffered_slot);
+		r = file_slots_take(files, dst, w->file->fd, &w->buffered_slot);
 	if (r > 0 && w->direct)
-		r = take_slot(w, storage_file_direct(w->head.dst->storage),
-			&w->direct_slot);
+		r = file_slots_take(
+			files, dst, storage_file_direct(dst), &w->direct_slot);
 	if (r <= 0)
 		return r;
 	if (w->direct)
@@ -179,8 +168,6 @@ int write_begin(struct copy_write *w)
 
 void write_end(struct copy_write *w)
 {
-	if (w->buffered_slot >= 0)
-		file_slots_drop(w->head.env->files, w->buffered_slot);
-	if (w->direct_slot >= 0)
-		file_slots_drop(w->head.env->files, w->direct_slot);
+	file_slots_drop(w->head.env->files, &w->buffered_slot);
+	file_slots_drop(w->head.env->files, &w->direct_slot);
 }
