@@ -173,6 +173,8 @@ static void test_npy(void)
 	free(h.bytes);
 	is_int(-EINVAL, npy_head(&t, 16384, &h),
 		"npy: aligned to more than numpy reads");
+	is_int(-EINVAL, npy_head(&t, UINT64_C(1) << 46, &h),
+		"npy: or to more than memory holds");
 	t = T("x", TARN_BF16, 3);
 	is_int(-ENOTSUP, npy_head(&t, 0, &h), "npy: no BF16");
 	has_str("numpy has no BF16", tarn_fail_message(), "npy: by name");

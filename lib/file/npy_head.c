@@ -105,11 +105,7 @@ int npy_head(struct head_tensor *tensor, uint64_t align, struct head *ret)
 	pad = align - (text.size + 1) % align;
 	if (align > ALIGN && pad == align)
 		pad = 0;
-	text_fill(&text, ' ', pad);
-	text_add(&text, "\n", 1);
-	if (text.failed)
-		return file_no_memory("the header of a file");
-	size = text.size - 10;
+	size = text.size + pad + 1 - 10;
 	if (size > HEADER_MAX)
 		return tarn_fail(EINVAL,
 			"a .npy file aligned to %llu has a header of %llu "
@@ -117,6 +113,10 @@ int npy_head(struct head_tensor *tensor, uint64_t align, struct head *ret)
 			"or less",
 			(unsigned long long)align, (unsigned long long)size,
 			HEADER_MAX);
+	text_fill(&text, ' ', pad);
+	text_add(&text, "\n", 1);
+	if (text.failed)
+		return file_no_memory("the header of a file");
 	text.bytes[8] = (char)(size & 0xff);
 	text.bytes[9] = (char)(size >> 8);
 	tensor->nbytes = (uint64_t)tarn_layout_nbytes(l);
