@@ -4,7 +4,9 @@
  * file's bytes become what memory's would, and no byte beside them changes.
  */
 #include <errno.h>
+#include <sys/mman.h>
 
+#include "lib/io/road.h"
 #include "tests/written.h"
 
 static const char *const roads[] = {"auto", "buffered", "direct"};
@@ -14,7 +16,7 @@ static bool has_direct(const struct written *w)
 	int fd = open(w->path, O_WRONLY | O_DIRECT | O_CLOEXEC);
 
 	fd_close(fd);
-	return fd >= 0;
+	return fd >= 0 && road_file_system(w->fd) != ROAD_FS_MEMORY;
 }
 
 static bool alike(int r, const struct written *w, const char *what)
@@ -282,6 +284,17 @@ static void refused(void)
 	tarn_storage_unref(s);
 	close(fds[0]);
 	close(fds[1]);
+
+	/* It can be opened with O_DIRECT, since Linux 6.6, to no effect. */
+	fds[0] = memfd_create("memory", MFD_CLOEXEC);
+	if (fds[0] < 0 || tarn_storage_to_fd(fds[0], 0, 100, &s) < 0)
+		bail("a memfd: %s", tarn_error_message());
+	dst = tensor_over(s, 0, &l);
+	is_int(-EINVAL, tarn_copy(dst, src, &direct, NULL),
+		"nor is a file in memory");
+	tarn_tensor_unref(dst);
+	tarn_storage_unref(s);
+	close(fds[0]);
 	drop_written(&w);
 	drop_noise(src, 0);
 }

@@ -10,15 +10,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/copy/copy_write.h"
 #include "lib/io/direct.h"
+#include "lib/io/road.h"
 
 /* Shorter runs are written through the cache unless asked otherwise: it
  * gathers them, while each of them directly would cost a turn of the disk. */
@@ -26,31 +25,6 @@ enum { DIRECT_MIN = 256 << 10 };
 
 /* The largest block of a file system, where it is larger than a page. */
 enum { BLOCK_MAX = 64 << 10 };
-
-/* Kept in memory, or sent over a network by who caches better than we do. */
-static bool prefers_cache(int fd)
-{
-	struct statfs fs;
-
-	if (fstatfs(fd, &fs) < 0)
-		return false;
-	switch ((uint32_t)fs.f_type) {
-	case TMPFS_MAGIC:
-	case RAMFS_MAGIC:
-	case HUGETLBFS_MAGIC:
-	case NFS_SUPER_MAGIC:
-	case SMB_SUPER_MAGIC:
-	case SMB2_SUPER_MAGIC:
-	case CIFS_SUPER_MAGIC:
-	case CEPH_SUPER_MAGIC:
-	case AFS_SUPER_MAGIC:
-	case V9FS_MAGIC:
-	case FUSE_SUPER_MAGIC:
-		return true;
-	default:
-		return false;
-	}
-}
 
 /* The unit in which pages and blocks are shared, never smaller. */
 static uint64_t grain_of(const struct stat *st, const struct tarn_direct *ask)
@@ -69,10 +43,12 @@ static bool wants_direct(const struct copy_write *w)
 	case TARN_ROAD_BUFFERED:
 		return false;
 	case TARN_ROAD_DIRECT:
-		return true;
+		/* tmpfs takes the flag, and copies all the same. */
+		return road_file_system(w->file->fd) != ROAD_FS_MEMORY;
 	default:
+		/* Who sends it over a network caches better than we do. */
 		return w->run_bytes >= DIRECT_MIN &&
-		       !prefers_cache(w->file->fd);
+		       road_file_system(w->file->fd) == ROAD_FS_LOCAL;
 	}
 }
 
@@ -80,12 +56,11 @@ static int choose_road(struct copy_write *w, const struct stat *st)
 {
 	struct tarn_direct ask = {0};
 	char name[160];
-	int fd;
+	int fd = -1;
 
 	w->direct = false;
-	if (!wants_direct(w))
-		return 0;
-	fd = storage_file_direct(w->head.dst->storage);
+	if (wants_direct(w))
+		fd = storage_file_direct(w->head.dst->storage);
 	if (fd >= 0)
 		ask = tarn_direct_ask(fd);
 	/* Windows are aligned to this, and no more. */
