@@ -148,6 +148,53 @@ AC_MSG_RESULT([$PYTHON, numpy: $tarn_summary_numpy])
 AC_SUBST([PYTHON])
 ])
 
+# TARN_PYTHON_MODULE: --enable-python, the module for $PYTHON. From 3.11 on it
+# is one binary for all later versions (the stable ABI has buffers since then);
+# older ones and those without a global lock get one of their own.
+AC_DEFUN([TARN_PYTHON_MODULE], [
+AC_ARG_ENABLE([python],
+	[AS_HELP_STRING([--enable-python@<:@=auto|yes|no@:>@],
+		[the Python module (auto)])],
+	[], [enable_python=auto])
+AC_ARG_VAR([PYTHON_CPPFLAGS], [flags to find the headers of PYTHON])
+AC_ARG_VAR([tarnpythondir], [where the Python module is installed])
+tarn_have_python=no
+tarn_summary_python="no (switched off)"
+AS_IF([test "x$enable_python" != xno], [
+	AC_MSG_CHECKING([for the headers of $PYTHON])
+	tarn_python_answers=`$PYTHON -c '
+import os, sys, sysconfig as s
+if sys.version_info < (3, 9): sys.exit(1)
+stable = sys.version_info >= (3, 11) and not s.get_config_var("Py_GIL_DISABLED")
+folder = s.get_path("include")
+if not os.path.exists(folder + "/Python.h"): sys.exit(1)
+debian = "deb_system" in s.get_scheme_names()
+print("-I" + folder + (" -DPy_LIMITED_API=0x030b0000" if stable else ""),
+	".abi3.so" if stable else s.get_config_var("EXT_SUFFIX"),
+	"lib/python%d.%d/%s-packages" % (*sys.version_info[[:2]],
+		"dist" if debian else "site"), sep=":")' 2>/dev/null`
+	AS_IF([test -n "$tarn_python_answers"],
+		[tarn_have_python=yes
+		tarn_summary_python="yes, for $PYTHON"
+		AC_MSG_RESULT([yes])],
+		[tarn_summary_python="no (install python3-dev)"
+		AC_MSG_RESULT([no])
+		AS_IF([test "x$enable_python" = xyes], [AC_MSG_ERROR(
+			[--enable-python was asked for, but $PYTHON is not 3.9 or newer with its headers; install python3-dev])])])
+])
+AS_IF([test "x$tarn_have_python" = xyes], [
+	tarn_save_IFS=$IFS
+	IFS=:
+	set -- $tarn_python_answers
+	IFS=$tarn_save_IFS
+	PYTHON_CPPFLAGS="$PYTHON_CPPFLAGS $[]1"
+	PYTHON_SUFFIX=$[]2
+	test -n "$tarnpythondir" || tarnpythondir="\${prefix}/$[]3/tarn"
+])
+AC_SUBST([PYTHON_SUFFIX])
+AM_CONDITIONAL([HAVE_PYTHON], [test "x$tarn_have_python" = xyes])
+])
+
 # TARN_SYSTEMD
 # ------------
 # Where units go: below the prefix, where systemd looks for those of /usr and
@@ -185,6 +232,7 @@ tarn $PACKAGE_VERSION is configured:
   io_uring engine (else threads) ... $tarn_summary_uring
   NUMA placement ................... $tarn_summary_numa
   python and numpy for the tests ... $tarn_summary_numpy
+  Python module .................... $tarn_summary_python
   units for systemd ................ $tarn_summary_systemd
   sanitizers ....................... $enable_sanitizers
   fuzzers .......................... $enable_fuzzers

@@ -128,6 +128,16 @@ TESTS += tests/view_cli.sh tests/view_numpy.py
 tests_layout_expr_SOURCES = tests/layout_expr.c tests/layout_text.h
 tests_layout_pairs_SOURCES = tests/layout_pairs.c tests/layout_text.h
 
+# The Python module; each skips itself where that is not built.
+EXTRA_DIST += tests/py_kit.py
+PYTHON_TESTS = \
+	tests/py_stubs.py \
+	tests/py_tensor.py \
+	tests/py_views.py \
+	$(NULL)
+dist_check_SCRIPTS += $(PYTHON_TESTS)
+TESTS += $(PYTHON_TESTS)
+
 # The daemon's parts that stand alone.
 DAEMON_LIBS = tests/libtap.la daemon/libdaemon.la
 check_PROGRAMS += \

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Copies: tarn_copy, without the GIL. A long one looks for signals now and
+ * then, so that Ctrl-C ends it.
+ */
+#include "python/module.h"
+
+#include <errno.h>
+
+/* Shorter ones are over before anybody could press a key. */
+#define INTERRUPTIBLE (64 << 20)
+
+static int look_for_signals(void *arg, uint64_t done, uint64_t total)
+{
+	PyThreadState **state = arg;
+	int r;
+
+	PyEval_RestoreThread(*state);
+	r = PyErr_CheckSignals();
+	*state = PyEval_SaveThread();
+	return r;
+}
+
+int copy_tensor(tarn_tensor *dst, const tarn_tensor *src)
+{
+	PyThreadState *state = PyEval_SaveThread();
+	struct tarn_copy_options options = {
+		.progress = look_for_signals,
+		.arg = &state,
+	};
+	bool quick =
+		tarn_layout_nbytes(tarn_tensor_layout(dst)) < INTERRUPTIBLE;
+	int r = tarn_copy(dst, src, quick ? NULL : &options, NULL);
+
+	PyEval_RestoreThread(state);
+	if (r >= 0)
+		return 0;
+	raise_view(r);
+	return -1;
+}
+
+int new_tensor(int dtype, int ndim, const int64_t *shape, tarn_tensor **ret)
+{
+	tarn_storage *storage;
+	struct tarn_layout layout;
+	int r = tarn_layout_contiguous(dtype, ndim, shape, &layout);
+
+	if (r >= 0)
+		r = tarn_storage_alloc(
+			(uint64_t)tarn_layout_nbytes(&layout), &storage);
+	if (r < 0)
+		return r;
+	r = tarn_tensor_new(storage, 0, &layout, ret);
+	tarn_storage_unref(storage);
+	return r;
+}
+
+tarn_tensor *copy_as(const tarn_tensor *tensor, int dtype)
+{
+	const struct tarn_layout *l = tarn_tensor_layout(tensor);
+	tarn_tensor *copy;
+	int r = new_tensor(dtype, l->ndim, l->shape, &copy);
+
+	if (r < 0) {
+		raise_view(r);
+		return NULL;
+	}
+	if (copy_tensor(copy, tensor) < 0)
+		return tarn_tensor_unref(copy);
+	return copy;
+}
+
+/* Both count from the same byte, or who can tell: then they may meet. */
+static bool may_meet(tarn_tensor *a, tarn_tensor *b)
+{
+	if (!tarn_tensor_same_storage(a, b))
+		return false;
+	if (tarn_tensor_base(a) != tarn_tensor_base(b))
+		return true;
+	return tarn_layout_overlaps(
+		tarn_tensor_layout(a), tarn_tensor_layout(b));
+}
+
+int copy_tensor_safely(tarn_tensor *dst, tarn_tensor *src)
+{
+	tarn_tensor *copy;
+	int r;
+
+	if (!may_meet(dst, src))
+		return copy_tensor(dst, src);
+	copy = copy_as(src, tarn_tensor_layout(src)->dtype);
+	if (!copy)
+		return -1;
+	r = copy_tensor(dst, copy);
+	tarn_tensor_unref(copy);
+	return r;
+}
+
+/* ---- methods ------------------------------------------------------- */
+
+static PyObject *clone(PyObject *self, PyObject *none)
+{
+	tarn_tensor *copy = copy_as(tensor_of(self), layout_of(self)->dtype);
+
+	return copy ? tensor_wrap_consume(copy) : NULL;
+}
+
+static PyObject *contiguous(PyObject *self, PyObject *none)
+{
+	if (!tarn_layout_is_contiguous(layout_of(self)))
+		return clone(self, NULL);
+	Py_INCREF(self);
+	return self;
+}
+
+static PyObject *to_dtype(PyObject *self, PyObject *object)
+{
+	int dtype = dtype_argument(object);
+	tarn_tensor *copy;
+
+	if (!dtype)
+		return NULL;
+	if (dtype == layout_of(self)->dtype) {
+		Py_INCREF(self);
+		return self;
+	}
+	copy = copy_as(tensor_of(self), dtype);
+	return copy ? tensor_wrap_consume(copy) : NULL;
+}
+
+static PyObject *copy_from(PyObject *self, PyObject *object)
+{
+	PyObject *source = tensor_from_object(object);
+	int r;
+
+	if (!source)
+		return NULL;
+	r = copy_tensor_safely(tensor_of(self), tensor_of(source));
+	Py_DECREF(source);
+	if (r < 0)
+		return NULL;
+	Py_INCREF(self);
+	return self;
+}
+
+PyMethodDef copy_methods[] = {
+	{"clone", clone, METH_NOARGS,
+		"clone()\n--\n\nThe same values in new memory, in C order."},
+	{"contiguous", contiguous, METH_NOARGS,
+		"contiguous()\n--\n\nItself if it is in C order, else a "
+		"clone."},
+	{"to", to_dtype, METH_O,
+		"to(dtype)\n--\n\n"
+		"The same values as another dtype, or itself if it is that."},
+	{"copy_", copy_from, METH_O,
+		"copy_(source)\n--\n\n"
+		"Fills this tensor with the source's values, repeated where "
+		"it\n"
+		"is smaller and converted where its dtype differs; the source\n"
+		"is a Tensor or an array. Returns itself."},
+	{0},
+};
+
+/* ---- functions ----------------------------------------------------- */
+
+static PyObject *equal(
+	PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+	int r;
+
+	if (n_args != 2 || !is_tensor(args[0]) || !is_tensor(args[1])) {
+		PyErr_SetString(PyExc_TypeError, "equal() takes two tensors");
+		return NULL;
+	}
+	Py_BEGIN_ALLOW_THREADS r =
+		tarn_tensor_equal(tensor_of(args[0]), tensor_of(args[1]));
+	Py_END_ALLOW_THREADS return r < 0 ? raise_view(r) : PyBool_FromLong(r);
+}
+
+static PyObject *same_storage(
+	PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+	if (n_args != 2 || !is_tensor(args[0]) || !is_tensor(args[1])) {
+		PyErr_SetString(
+			PyExc_TypeError, "same_storage() takes two tensors");
+		return NULL;
+	}
+	return PyBool_FromLong(tarn_tensor_same_storage(
+		tensor_of(args[0]), tensor_of(args[1])));
+}
+
+static PyObject *view_text(
+	PyObject *module, PyObject *const *args, Py_ssize_t n_args)
+{
+	const char *expr;
+	tarn_tensor *view;
+
+	if (n_args != 2 || !is_tensor(args[0])) {
+		PyErr_SetString(PyExc_TypeError,
+			"view() takes a tensor and an expression, \"[0:4]\"");
+		return NULL;
+	}
+	expr = PyUnicode_AsUTF8AndSize(args[1], NULL);
+	if (!expr)
+		return NULL;
+	return tensor_wrap_result(
+		tarn_tensor_view(tensor_of(args[0]), expr, &view), &view);
+}
+
+PyMethodDef copy_functions[] = {
+	{"equal", EXPORT(equal), FAST,
+		"equal(a, b)\n--\n\n"
+		"Do dtype, shape and all values agree? NaN equals nothing."},
+	{"same_storage", EXPORT(same_storage), FAST,
+		"same_storage(a, b)\n--\n\nAre both views of one storage?"},
+	{"view", EXPORT(view_text), FAST,
+		"view(tensor, expression)\n--\n\n"
+		"A chain of views as text, \"[0:4, ::2].permute(1, 0)\";\n"
+		"ValueError where the chain needs a copy (Tensor.apply makes\n"
+		"it)."},
+	{0},
+};

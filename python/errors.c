@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Exceptions: the library's number decides the class, its sentence is what
+ * is said. Which class depends on what was tried: an index that is out of
+ * range is an IndexError, a disk that is full an OSError.
+ */
+#include "python/module.h"
+
+#include <errno.h>
+#include <string.h>
+
+static PyObject *not_found;
+
+/* Sentences may hold paths, which need not be UTF-8. */
+static PyObject *sentence(void)
+{
+	const char *text = tarn_error_message();
+
+	return PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "replace");
+}
+
+static PyObject *raise_as(PyObject *type)
+{
+	PyObject *text = sentence();
+
+	if (text)
+		PyErr_SetObject(type, text);
+	Py_XDECREF(text);
+	return NULL;
+}
+
+/* OSError chooses its subclass by the number itself. */
+static PyObject *raise_number(PyObject *type, int err)
+{
+	PyObject *text = sentence(), *error = NULL;
+
+	if (text)
+		error = PyObject_CallFunction(type, "iO", err, text);
+	if (error)
+		PyErr_SetObject((PyObject *)Py_TYPE(error), error);
+	Py_XDECREF(text);
+	Py_XDECREF(error);
+	return NULL;
+}
+
+PyObject *raise_view(int r)
+{
+	if (PyErr_Occurred())
+		return NULL;
+	switch (-r) {
+	case ERANGE:
+		return raise_as(PyExc_IndexError);
+	case ENOMEM:
+		return raise_as(PyExc_MemoryError);
+	case EINVAL:
+	case EOVERFLOW:
+	case ENOTSUP:
+	case EROFS:
+	case E2BIG:
+		return raise_as(PyExc_ValueError);
+	default:
+		return raise_number(PyExc_OSError, -r);
+	}
+}
+
+PyObject *raise_system(int r)
+{
+	/* A callback that raised has said what it is. */
+	if (PyErr_Occurred())
+		return NULL;
+	switch (-r) {
+	case ENOMEM:
+		return raise_as(PyExc_MemoryError);
+	case EINVAL:
+	case ERANGE:
+	case EOVERFLOW:
+	case ENOTSUP:
+	case EBADMSG:
+		return raise_as(PyExc_ValueError);
+	default:
+		return raise_number(PyExc_OSError, -r);
+	}
+}
+
+PyObject *raise_lookup(int r)
+{
+	if (r != -ENOENT || PyErr_Occurred())
+		return raise_system(r);
+	return raise_number(not_found, ENOENT);
+}
+
+int add_errors(PyObject *module)
+{
+	PyObject *bases =
+		PyTuple_Pack(2, PyExc_FileNotFoundError, PyExc_KeyError);
+
+	if (!bases)
+		return -1;
+	not_found = PyErr_NewExceptionWithDoc("tarn.NotFoundError",
+		"No tensor of that name: a FileNotFoundError, as errors of "
+		"the\n"
+		"library are, and a KeyError, as mappings raise.",
+		bases, NULL);
+	Py_DECREF(bases);
+	if (!not_found)
+		return -1;
+	Py_INCREF(not_found);
+	return PyModule_AddObject(module, "NotFoundError", not_found);
+}

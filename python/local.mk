@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+#
+# The module tarn for Python. It uses libtarn through its public headers, as
+# anybody else would. In the build tree python/ is a folder that PYTHONPATH may
+# name: the sources are linked into it, beside the library.
+
+if HAVE_PYTHON
+tarnpython_LTLIBRARIES = python/tarn/_tarn.la
+python_tarn__tarn_la_SOURCES = \
+	python/arguments.c \
+	python/array.c \
+	python/borrow.c \
+	python/copy.c \
+	python/create.c \
+	python/dtype.c \
+	python/element.c \
+	python/errors.c \
+	python/index.c \
+	python/module.c \
+	python/module.h \
+	python/shape.c \
+	python/tensor.c \
+	python/view.c \
+	$(NULL)
+python_tarn__tarn_la_CPPFLAGS = $(AM_CPPFLAGS) $(PYTHON_CPPFLAGS)
+python_tarn__tarn_la_LIBADD = lib/libtarn.la
+python_tarn__tarn_la_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-module \
+	-avoid-version \
+	-shrext $(PYTHON_SUFFIX) \
+	-Wl,-z,relro,-z,now \
+	$(NULL)
+
+PYTHON_SOURCES = \
+	python/tarn/__init__.py \
+	python/tarn/__init__.pyi \
+	python/tarn/_arrays.py \
+	python/tarn/_tarn.pyi \
+	python/tarn/py.typed \
+	$(NULL)
+dist_tarnpython_DATA = $(PYTHON_SOURCES)
+
+# What makes the build tree's folder whole; nothing of it is installed.
+PYTHON_BUILT = python/tarn/_tarn$(PYTHON_SUFFIX)
+noinst_DATA += $(PYTHON_BUILT)
+CLEANFILES += $(PYTHON_BUILT)
+$(PYTHON_BUILT): python/tarn/_tarn.la $(PYTHON_SOURCES)
+	$(AM_V_GEN)ln -sf .libs/_tarn$(PYTHON_SUFFIX) $@
+	$(AM_V_at)test $(srcdir) -ef . || for f in $(PYTHON_SOURCES); do \
+		ln -sf $(abs_srcdir)/$$f $$f || exit 1; \
+	done
+
+clean-local: clean-python
+clean-python:
+	test $(srcdir) -ef . || rm -f $(PYTHON_SOURCES)
+	rm -rf python/tarn/__pycache__
+endif

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The module tarn._tarn, which tarn/__init__.py shows as tarn. Its types are
+ * made once a process: a second interpreter would share them, with another
+ * lock, and is refused.
+ */
+#include "python/module.h"
+
+static PyMethodDef *const functions[] = {
+	create_functions,
+	copy_functions,
+	borrow_functions,
+};
+
+static int add_parts(PyObject *module)
+{
+	if (add_errors(module) < 0 || add_dtypes(module) < 0 ||
+		add_tensor_type(module) < 0)
+		return -1;
+	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
+		if (PyModule_AddFunctions(module, functions[i]) < 0)
+			return -1;
+	return PyModule_AddStringConstant(
+		module, "__version__", tarn_version());
+}
+
+static int execute(PyObject *module)
+{
+	if (tensor_type) {
+		PyErr_SetString(PyExc_ImportError,
+			"tarn is loaded already; it works in one interpreter "
+			"of a process");
+		return -1;
+	}
+	return add_parts(module);
+}
+
+static PyModuleDef_Slot slots[] = {
+	{Py_mod_exec, execute},
+#if defined(Py_GIL_DISABLED) && defined(Py_mod_gil)
+	/* Tensors never change, and counts are atomic. */
+	{Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+	{0, NULL},
+};
+
+static struct PyModuleDef definition = {
+	PyModuleDef_HEAD_INIT,
+	.m_name = "tarn._tarn",
+	.m_doc = "What is in C of the module tarn.",
+	.m_slots = slots,
+};
+
+PyMODINIT_FUNC PyInit__tarn(void);
+
+PyMODINIT_FUNC PyInit__tarn(void)
+{
+	return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of the Python module share. It uses libtarn through its
+ * public headers alone, and of Python only the stable ABI where that has what
+ * is needed (CPython 3.11 on), so that one binary serves all of them.
+ *
+ * Errors: what returns PyObject * is NULL with an exception set, what returns
+ * int is negative with one. What returns a number of tarn's says so.
+ */
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <structmember.h>
+
+#include <tarn/tarn.h>
+
+#define EXPORT(fn) ((PyCFunction)(void (*)(void))(fn))
+#define FAST METH_FASTCALL
+#define FAST_KEYWORDS (METH_FASTCALL | METH_KEYWORDS)
+
+/* A tensor as Python sees it. It never changes, so that any thread may use it
+ * without a lock, as a tarn_tensor. */
+struct tensor {
+	PyObject_HEAD
+	tarn_tensor *tensor;
+	PyObject *weak_references;
+};
+
+/* The types: made once, when the module is loaded. */
+extern PyTypeObject *tensor_type;
+
+static inline bool is_tensor(PyObject *object)
+{
+	return Py_TYPE(object) == tensor_type;
+}
+
+static inline tarn_tensor *tensor_of(PyObject *object)
+{
+	return ((struct tensor *)object)->tensor;
+}
+
+static inline const struct tarn_layout *layout_of(PyObject *object)
+{
+	return tarn_tensor_layout(tensor_of(object));
+}
+
+/* Parts of the module: each adds its types and functions. */
+int add_tensor_type(PyObject *module);
+int add_dtypes(PyObject *module);
+int add_errors(PyObject *module);
+extern PyMethodDef create_functions[];
+extern PyMethodDef copy_functions[];
+extern PyMethodDef borrow_functions[];
+
+/* Parts of the type Tensor, joined in tensor.c. */
+extern PyMethodDef view_methods[];
+extern PyMethodDef shape_methods[];
+extern PyMethodDef element_methods[];
+extern PyMethodDef copy_methods[];
+extern PyMethodDef array_methods[];
+extern PyGetSetDef array_properties[];
+
+/* ---- errors.c ------------------------------------------------------ */
+
+/* An exception from a number of tarn's and its sentence; returns NULL. Of
+ * tensors: IndexError (-ERANGE), MemoryError, else ValueError. */
+PyObject *raise_view(int r);
+/* Of the world: OSError or the subclass that belongs to the number; what is
+ * wrong with arguments or a file's content is a ValueError. */
+PyObject *raise_system(int r);
+/* -ENOENT of a mapping: NotFoundError, a FileNotFoundError and a KeyError. */
+PyObject *raise_lookup(int r);
+
+/* ---- tensor.c ------------------------------------------------------ */
+
+/* Takes the reference over, also when it fails. */
+PyObject *tensor_wrap_consume(tarn_tensor *tensor);
+/* The result of a function of the library: raise_view if r < 0. By address, so
+ * that the call may stand in the same line: it is read after that. */
+PyObject *tensor_wrap_result(int r, tarn_tensor *const *tensor);
+/* A view of self. r: of the function that made the layout. */
+PyObject *tensor_view(PyObject *self, int r, const struct tarn_layout *layout);
+
+/* A tuple of n numbers. */
+PyObject *numbers_tuple(int n, const int64_t *numbers, int64_t factor);
+
+/* ---- arguments.c --------------------------------------------------- */
+
+/* An integer, or what has __index__. 0 or -1. */
+int int_argument(PyObject *object, int64_t *ret);
+
+/* f(2, 3) or f((2, 3)): up to TARN_MAX_NDIM numbers. Their count, or -1. */
+int shape_arguments(const char *name, PyObject *const *args, Py_ssize_t n_args,
+	int64_t ret[TARN_MAX_NDIM]);
+
+/* A number or a sequence of them. Their count, or -1. */
+int shape_argument(const char *name, PyObject *object,
+	int64_t ret[TARN_MAX_NDIM]);
+
+/*
+ * Arguments by position or name, into rets, which has room for as many as
+ * names (ended by NULL) has; what is not given stays NULL. Those before
+ * required must be. 0 or -1.
+ */
+int named_arguments(const char *name, const char *const *names, int required,
+	PyObject *const *args, Py_ssize_t n_args, PyObject *keywords,
+	PyObject **rets);
+
+/* The same for integers, whose defaults stand in rets already. */
+int named_numbers(const char *name, const char *const *names, int required,
+	PyObject *const *args, Py_ssize_t n_args, PyObject *keywords,
+	int64_t *rets);
+
+/* ---- dtype.c ------------------------------------------------------- */
+
+/* From a name, or a dtype of numpy's, PyTorch's or Python's own. 0: none of
+ * ours, with an exception. */
+int dtype_argument(PyObject *object);
+/* A new reference to its name. */
+PyObject *dtype_object(int dtype);
+/* How the buffer protocol calls it; numbers that Python has none for are the
+ * unsigned integers of their bits. NULL: smaller than a byte. */
+const char *dtype_buffer_format(int dtype);
+/* The same for numpy: "<f4". */
+const char *dtype_typestr(int dtype);
+/* From a format of the buffer protocol and its item size. 0: none. */
+int dtype_from_format(const char *format, Py_ssize_t size);
+
+/* ---- index.c ------------------------------------------------------- */
+
+PyObject *tensor_subscript(PyObject *self, PyObject *key);
+int tensor_assign_subscript(PyObject *self, PyObject *key, PyObject *value);
+PyObject *tensor_item_at(PyObject *self, Py_ssize_t i);
+PyObject *tensor_iterate(PyObject *self);
+
+/* ---- view.c -------------------------------------------------------- */
+
+PyObject *tensor_transposed(PyObject *self, void *closure);
+
+/* ---- element.c ----------------------------------------------------- */
+
+/* One element as a Python number; index has ndim numbers. */
+PyObject *element_get(tarn_tensor *tensor, const int64_t *index);
+int element_set(tarn_tensor *tensor, const int64_t *index, PyObject *value);
+/* The element of a tensor of one element, of any rank. */
+PyObject *tensor_single(PyObject *self, const char *what);
+int tensor_truth(PyObject *self);
+PyObject *tensor_float(PyObject *self);
+PyObject *tensor_int(PyObject *self);
+/* Is it what tensors consist of: a bool, int, float, complex, or one's like? */
+bool is_number(PyObject *object);
+
+/* ---- copy.c -------------------------------------------------------- */
+
+/* New memory in C order, whose bytes are 0, whatever that means in dtype:
+ * F8_E8M0 has no 0. A number of tarn's. */
+int new_tensor(int dtype, int ndim, const int64_t *shape, tarn_tensor **ret);
+/* tarn_copy without the GIL. 0 or -1; ends early when a signal comes. */
+int copy_tensor(tarn_tensor *dst, const tarn_tensor *src);
+/* The same where both may share bytes: as if src were read first. */
+int copy_tensor_safely(tarn_tensor *dst, tarn_tensor *src);
+/* Its elements in new memory, as dtype. NULL with an exception. */
+tarn_tensor *copy_as(const tarn_tensor *tensor, int dtype);
+
+/* ---- array.c, borrow.c --------------------------------------------- */
+
+int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags);
+void tensor_release_buffer(PyObject *self, Py_buffer *view);
+
+/* Memory of a Python object as a tensor; the object is kept until the last
+ * tensor over it is gone. strides are in bytes, NULL: C order. */
+PyObject *borrow_memory(PyObject *owner, void *data, int dtype, int ndim,
+	const int64_t *shape, const int64_t *strides, bool writable);
+
+/* A tensor as it is, or one over the bytes of an object that shares its own:
+ * the buffer protocol, __array_interface__. A new reference. */
+PyObject *tensor_from_object(PyObject *object);
+/* Does it share its bytes in one of these ways? */
+bool shares_bytes(PyObject *object);

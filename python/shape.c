@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Views of another shape: reshape, split, merge, expand, rearrange, bitcast.
+ * What some of them cannot do in place they do over a copy, as numpy and
+ * PyTorch do (reshape, flatten, rearrange); the others refuse.
+ */
+#include "python/module.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Takes what reshape and its like return: 1 is a copy in C order, to which
+ * layout belongs. */
+static PyObject *view_or_copy(
+	PyObject *self, int r, const struct tarn_layout *layout)
+{
+	tarn_tensor *copy, *view = NULL;
+
+	if (r <= 0)
+		return tensor_view(self, r, layout);
+	copy = copy_as(tensor_of(self), layout->dtype);
+	if (!copy)
+		return NULL;
+	r = tarn_tensor_with_layout(copy, layout, &view);
+	tarn_tensor_unref(copy);
+	return tensor_wrap_result(r, &view);
+}
+
+static PyObject *reshape(
+	PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+	int64_t shape[TARN_MAX_NDIM];
+	struct tarn_layout layout;
+	int n = shape_arguments("reshape", args, n_args, shape);
+
+	if (n < 0)
+		return NULL;
+	return view_or_copy(self,
+		tarn_layout_reshape(layout_of(self), n, shape, &layout),
+		&layout);
+}
+
+static PyObject *view(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+	int64_t shape[TARN_MAX_NDIM];
+	struct tarn_layout layout;
+	int n = shape_arguments("view", args, n_args, shape);
+
+	if (n < 0)
+		return NULL;
+	return tensor_view(self,
+		tarn_layout_view(layout_of(self), n, shape, &layout), &layout);
+}
+
+static PyObject *flatten(PyObject *self, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	static const char *const names[] = {"start_dim", "end_dim", NULL};
+	struct tarn_layout layout;
+	int64_t a[2] = {0, -1};
+
+	if (named_numbers("flatten", names, 0, args, n_args, keywords, a) < 0)
+		return NULL;
+	return view_or_copy(self,
+		tarn_layout_flatten(
+			layout_of(self), (int)a[0], (int)a[1], &layout),
+		&layout);
+}
+
+static PyObject *merge(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
+	PyObject *keywords)
+{
+	static const char *const names[] = {"first", "last", NULL};
+	struct tarn_layout layout;
+	int64_t a[2];
+
+	if (named_numbers("merge", names, 2, args, n_args, keywords, a) < 0)
+		return NULL;
+	return tensor_view(self,
+		tarn_layout_merge(
+			layout_of(self), (int)a[0], (int)a[1], &layout),
+		&layout);
+}
+
+static PyObject *split(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+	int64_t dim, sizes[TARN_MAX_NDIM];
+	struct tarn_layout layout;
+	int n;
+
+	if (n_args < 2) {
+		PyErr_SetString(PyExc_TypeError,
+			"split() takes a dimension and the sizes of its parts");
+		return NULL;
+	}
+	if (int_argument(args[0], &dim) < 0)
+		return NULL;
+	n = shape_arguments("split", args + 1, n_args - 1, sizes);
+	if (n < 0)
+		return NULL;
+	return tensor_view(self,
+		tarn_layout_split(layout_of(self), (int)dim, n, sizes, &layout),
+		&layout);
+}
+
+static PyObject *unsqueeze(PyObject *self, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	static const char *const names[] = {"dim", NULL};
+	struct tarn_layout layout;
+	int64_t dim;
+
+	if (named_numbers("unsqueeze", names, 1, args, n_args, keywords, &dim) <
+		0)
+		return NULL;
+	return tensor_view(self,
+		tarn_layout_unsqueeze(layout_of(self), (int)dim, &layout),
+		&layout);
+}
+
+static PyObject *squeeze(PyObject *self, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	static const char *const names[] = {"dim", NULL};
+	struct tarn_layout layout;
+	PyObject *given;
+	int64_t dim;
+
+	if (named_arguments(
+		    "squeeze", names, 0, args, n_args, keywords, &given) < 0)
+		return NULL;
+	if (!given || given == Py_None)
+		return tensor_view(self,
+			tarn_layout_squeeze(layout_of(self), &layout), &layout);
+	if (int_argument(given, &dim) < 0)
+		return NULL;
+	return tensor_view(self,
+		tarn_layout_squeeze_dim(layout_of(self), (int)dim, &layout),
+		&layout);
+}
+
+static PyObject *expand(
+	PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+	int64_t shape[TARN_MAX_NDIM];
+	struct tarn_layout layout;
+	int n = shape_arguments("expand", args, n_args, shape);
+
+	if (n < 0)
+		return NULL;
+	return tensor_view(self,
+		tarn_layout_expand(layout_of(self), n, shape, &layout),
+		&layout);
+}
+
+static PyObject *bitcast(PyObject *self, PyObject *object)
+{
+	struct tarn_layout layout;
+	int dtype = dtype_argument(object);
+
+	if (!dtype)
+		return NULL;
+	return tensor_view(self,
+		tarn_layout_bitcast(layout_of(self), dtype, &layout), &layout);
+}
+
+/* ---- by text ------------------------------------------------------- */
+
+static PyObject *apply_text(PyObject *self, const char *text)
+{
+	tarn_tensor *result;
+	int r;
+
+	Py_BEGIN_ALLOW_THREADS r =
+		tarn_tensor_apply(tensor_of(self), text, &result);
+	Py_END_ALLOW_THREADS return tensor_wrap_result(r, &result);
+}
+
+/* ", h=2" behind what there is, whose reference goes over. */
+static PyObject *add_size(PyObject *text, PyObject *name, PyObject *value)
+{
+	PyObject *longer;
+	int64_t size;
+
+	if (int_argument(value, &size) < 0) {
+		Py_DECREF(text);
+		return NULL;
+	}
+	longer = PyUnicode_FromFormat(
+		"%U, %U=%lld", text, name, (long long)size);
+	Py_DECREF(text);
+	return longer;
+}
+
+static PyObject *rearrange(PyObject *self, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	Py_ssize_t n = keywords ? PyTuple_Size(keywords) : 0;
+	PyObject *text, *whole, *result = NULL;
+	const char *expr;
+
+	if (n_args != 1 || !PyUnicode_Check(args[0])) {
+		PyErr_SetString(PyExc_TypeError, "rearrange() takes a pattern, "
+						 "\"b h w -> b (h w)\", and "
+						 "sizes by name");
+		return NULL;
+	}
+	text = PyUnicode_FromFormat(".rearrange(\"%U\"", args[0]);
+	for (Py_ssize_t i = 0; text && i < n; i++)
+		text = add_size(
+			text, PyTuple_GetItem(keywords, i), args[1 + i]);
+	if (!text)
+		return NULL;
+	whole = PyUnicode_FromFormat("%U)", text);
+	Py_DECREF(text);
+	expr = whole ? PyUnicode_AsUTF8AndSize(whole, NULL) : NULL;
+	if (expr)
+		result = apply_text(self, expr);
+	Py_XDECREF(whole);
+	return result;
+}
+
+static PyObject *apply(PyObject *self, PyObject *object)
+{
+	const char *expr = PyUnicode_AsUTF8AndSize(object, NULL);
+
+	return expr ? apply_text(self, expr) : NULL;
+}
+
+static PyObject *is_contiguous(PyObject *self, PyObject *none)
+{
+	return PyBool_FromLong(tarn_layout_is_contiguous(layout_of(self)));
+}
+
+PyMethodDef shape_methods[] = {
+	{"is_contiguous", is_contiguous, METH_NOARGS,
+		"is_contiguous()\n--\n\nDo the elements lie side by side, in "
+		"C\n"
+		"order?"},
+	{"reshape", EXPORT(reshape), FAST,
+		"reshape(*shape)\n--\n\nA view where one is possible, else a\n"
+		"copy. One size may be -1."},
+	{"view", EXPORT(view), FAST,
+		"view(*shape)\n--\n\nA view of that shape; ValueError where "
+		"the\n"
+		"strides forbid it."},
+	{"flatten", EXPORT(flatten), FAST_KEYWORDS,
+		"flatten(start_dim=0, end_dim=-1)\n--\n\n"
+		"These dimensions (the last included) as one, by reshape."},
+	{"merge", EXPORT(merge), FAST_KEYWORDS,
+		"merge(first, last)\n--\n\n"
+		"These dimensions as one; ValueError where that needs a copy."},
+	{"split", EXPORT(split), FAST,
+		"split(dim, *sizes)\n--\n\n"
+		"One dimension as several, one of which may be -1 (inferred)."},
+	{"unsqueeze", EXPORT(unsqueeze), FAST_KEYWORDS,
+		"unsqueeze(dim)\n--\n\nA new dimension of size 1 before dim."},
+	{"squeeze", EXPORT(squeeze), FAST_KEYWORDS,
+		"squeeze(dim=None)\n--\n\n"
+		"Without dimensions of size 1, or without dim if it is one."},
+	{"expand", EXPORT(expand), FAST,
+		"expand(*shape)\n--\n\nSizes of 1 are repeated; -1 leaves a\n"
+		"size as it is."},
+	{"bitcast", bitcast, METH_O,
+		"bitcast(dtype)\n--\n\nThe same bytes as another dtype."},
+	{"rearrange", EXPORT(rearrange), FAST_KEYWORDS,
+		"rearrange(pattern, **sizes)\n--\n\n"
+		"As einops has it: \"b (h w) c -> b c h w\", w=28. A copy "
+		"only\n"
+		"where no view is possible."},
+	{"apply", apply, METH_O,
+		"apply(expression)\n--\n\n"
+		"A chain of views as text, \"[0:4, ::2].permute(1, 0)\"; "
+		"copies\n"
+		"where the chain needs it."},
+	{0},
+};

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: MIT
+"""tarn: tensors in memory that many processes share.
+
+A Tensor is bytes somewhere (in memory, in a pool, in a file) and a layout that
+walks them. Views share the bytes; arrays over them keep them alive.
+
+    t = tarn.arange(12).reshape(3, 4)
+    t[:, ::2].numpy()
+"""
+from . import _arrays
+from ._tarn import (NotFoundError, Tensor, __version__, arange, dtypes, equal,
+                    full, ones, same_storage, tensor, view, zeros)
+
+
+def from_numpy(array, dtype=None):
+    """A Tensor over the bytes of an array, or of anything else that has
+    buffers or __array_interface__; writable if those are. dtype takes the same
+    bytes as something else: from_numpy(bits, "BF16")."""
+    return _arrays.to_tensor(array, dtype)
+
+
+__all__ = ["NotFoundError", "Tensor", "__version__", "arange", "dtypes",
+           "equal", "from_numpy", "full", "ones", "same_storage", "tensor",
+           "view", "zeros"]

@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The type stubs name what the module has, and nothing else; all of it has a
+docstring. (A stub that lags behind is believed by editors and type checkers.)
+"""
+import ast
+import os
+
+import py_kit as kit
+
+import tarn
+from tarn import _tarn
+
+
+def names_of(body):
+    found = set()
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.AnnAssign):
+            found.add(node.target.id)
+        elif isinstance(node, ast.ImportFrom):
+            found |= {a.asname for a in node.names if a.asname}
+    return {n for n in found if not n.startswith("_")}
+
+
+def stub(name):
+    with open(os.path.join(kit.FOLDER, "tarn", name), encoding="utf-8") as f:
+        return ast.parse(f.read()).body
+
+
+def public(object_):
+    return {n for n in dir(object_) if not n.startswith("_")}
+
+
+native = stub("_tarn.pyi")
+kit.equal(sorted(public(_tarn) ^
+                 (names_of(native) - {"Number", "Shape", "DType"})), [],
+          "_tarn.pyi has the names of _tarn")
+kit.equal(sorted({n for n in tarn.__all__ if not n.startswith("_")} ^
+                 names_of(stub("__init__.pyi"))), [],
+          "__init__.pyi has those of tarn.__all__")
+kit.equal([n for n in tarn.__all__ if not hasattr(tarn, n)], [],
+          "which are there")
+classes = [n for n in native if isinstance(n, ast.ClassDef)]
+for node in classes:
+    here = getattr(_tarn, node.name)
+    there = set().union(*(public(base) for base in here.__bases__))
+    kit.equal(sorted((public(here) - there) ^ names_of(node.body)), [],
+              f"the stub of {node.name} has its methods")
+    kit.equal(sorted(n for n in public(here) - there
+                     if not getattr(here, n).__doc__),
+              [], f"each of {node.name} has a docstring")
+kit.ok(len(classes) >= 2, "there are stubs of classes")
+kit.equal([n for n in sorted(public(tarn)) if callable(getattr(tarn, n)) and
+           not getattr(tarn, n).__doc__], [], "so has each function")
+kit.finish()

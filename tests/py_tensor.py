@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Tensors in Python: elements, new ones, copies, how they print, and the bytes
+that they share with other objects, which live as long as anybody needs them."""
+import ctypes
+import gc
+import io
+import math
+import threading
+import weakref
+import zlib
+
+import py_kit as kit
+
+import tarn
+
+T = tarn.tensor
+
+# ---- what it is ----
+t = tarn.arange(24, dtype="F32").reshape(2, 3, 4)
+kit.equal((t.shape, t.strides, t.dtype, t.ndim, t.offset, t.numel, t.nbytes,
+           t.itemsize, t.readonly, t.is_contiguous(), len(t), t.storage_kind),
+          ((2, 3, 4), (12, 4, 1), "F32", 3, 0, 24, 96, 4, False, True, 2,
+           "owned"), "properties")
+v = t[1, :, ::-2]
+kit.equal((v.shape, v.strides, v.offset, v.is_contiguous()),
+          ((3, 2), (4, -2), 15, False), "properties of a view")
+kit.raises(TypeError, "tarn.zeros", "Tensor() says who makes them",
+           tarn.Tensor)
+kit.raises(AttributeError, "", "properties are read-only", setattr, t,
+           "shape", (24,))
+kit.ok(len(tarn.dtypes) == 22 and "BF16" in tarn.dtypes, "22 dtypes",
+       tarn.dtypes)
+
+# ---- elements ----
+kit.equal((t[1, 2, 3], t[-1, -1, -1], t[0, 1, 0]), (23., 23., 4.), "get")
+t[1, 2, 3] = -5
+kit.equal((t[1, 2, 3], v[2, 0]), (-5., -5.), "set, seen through a view")
+values = {"BOOL": True, "U8": 255, "I8": -128, "U16": 65535, "I16": -32768,
+          "U32": 2**32 - 1, "I32": -2**31, "U64": 2**64 - 1, "I64": -2**63,
+          "F16": 1.5, "BF16": -2.0, "F32": 0.25, "F64": math.pi,
+          "C64": 1.5 - 2j, "F8_E4M3": 448.0, "F8_E5M2": -57344.0,
+          "F8_E8M0": 4.0, "F8_E4M3FNUZ": 1.0, "F8_E5M2FNUZ": 2.0,
+          "F6_E2M3": 7.5, "F6_E3M2": 28.0, "F4": -6.0}
+bad = []
+for dtype, value in values.items():
+    x = tarn.ones(4, dtype)
+    x[1] = value
+    seen = (x[1], x.tolist(), x[1:2].item() if x.itemsize >= 1 else value)
+    one = type(value)(1)
+    if seen != (value, [one, value, one, one], value) or \
+            type(x[1]) is not type(value):
+        bad.append(f"{dtype}: {seen}, wanted {value!r}")
+kit.ok(not bad, "each dtype gives back what it was given, by three ways", *bad)
+kit.equal(sorted(values), sorted(tarn.dtypes), "that were all of them")
+kit.raises(OverflowError, "300", "a value that does not fit",
+           tarn.zeros(1, "U8").__setitem__, 0, 300)
+kit.raises(OverflowError, "", "a negative U64",
+           tarn.zeros(1, "U64").__setitem__, 0, -1)
+kit.raises(IndexError, "", "a set out of range", t.__setitem__, (0, 0, 9), 1)
+kit.raises(TypeError, "", "a value that is no number", t.__setitem__,
+           (0, 0, 0), {})
+kit.raises(TypeError, "deleted", "del", t.__delitem__, 0)
+kit.equal((float(T(1.5)), int(T([7])), bool(T([0])), bool(T([[2.5]]))),
+          (1.5, 7, False, True), "float, int, bool of one element")
+kit.raises(ValueError, "one element", "bool of several", bool, T([1, 2]))
+kit.raises(ValueError, "one element", "bool of none", bool, tarn.zeros(0))
+kit.equal([x.tolist() for x in T([[1, 2], [3, 4]])], [[1, 2], [3, 4]],
+          "iteration gives rows")
+kit.equal(list(T([1, 2, 3])), [1, 2, 3], "and numbers")
+kit.raises(TypeError, "rank 0", "but not of rank 0", iter, T(1))
+kit.raises(TypeError, "rank 0", "which has no length", len, T(1))
+
+# ---- writing views ----
+x = tarn.zeros((3, 4), "I32")
+x[1:, ::2] = 7
+x[0] = T([1, 2, 3, 4])
+kit.equal(x.tolist(), [[1, 2, 3, 4], [7, 0, 7, 0], [7, 0, 7, 0]],
+          "a number, and a tensor of another dtype")
+x[:, :] = x[:, ::-1]
+kit.equal(x[0].tolist(), [4, 3, 2, 1], "a source that shares the bytes")
+x[1] = x[0, 0]
+kit.equal(x[1].tolist(), [4] * 4, "an element everywhere")
+y = x.copy_(T([[9.7]]))
+kit.ok(y is x and x.tolist() == [[9] * 4] * 3, "copy_ converts and repeats", x)
+kit.raises(ValueError, "", "shapes that do not fit", x.copy_, T([1, 2, 3]))
+
+# ---- new ones ----
+kit.equal([T(True).dtype, T(1).dtype, T(1.).dtype, T(1j).dtype,
+           T([[1, 2.5], [True, 0]]).dtype, T([]).dtype],
+          ["BOOL", "I64", "F32", "C64", "F32", "F32"], "dtypes of numbers")
+kit.equal((T([[1, 2], [3, 4]], "BF16").tolist(), T([[], []]).shape, T(5).shape),
+          ([[1., 2.], [3., 4.]], (2, 0), ()), "nested lists")
+kit.equal(T([2**64 - 1], "u8").dtype, "U64", "numpy's names")
+kit.raises(ValueError, "as long", "rows of several lengths", T, [[1, 2], [3]])
+kit.raises(ValueError, "", "a number for a row", T, [[1, 2], 3])
+kit.raises(TypeError, "'x'", "what is no number", T, [1, "x"])
+kit.raises(ValueError, "deeper", "lists in lists in lists", T,
+           [[[[[[[[[[[[[1]]]]]]]]]]]]])
+kit.equal((tarn.full((2, 2), 3).tolist(), tarn.full(2, 1.5, "F64").dtype,
+           tarn.ones(3, bool).tolist()),
+          ([[3, 3], [3, 3]], "F64", [True] * 3), "full, ones")
+kit.equal((tarn.arange(3).tolist(), tarn.arange(5, 1, -2).tolist(),
+           tarn.arange(1, 2, .25).tolist()),
+          ([0, 1, 2], [5, 3], [1, 1.25, 1.5, 1.75]), "arange")
+kit.raises(ValueError, "dtype", "a dtype that is none", tarn.zeros, 3, "F33")
+kit.raises(ValueError, "big-endian", "big-endian", tarn.zeros, 3, ">f4")
+kit.raises(ValueError, "", "a negative size", tarn.zeros, -1)
+kit.raises(ValueError, "2^63", "a size past int64", tarn.zeros, 2**61, "U8")
+kit.raises(MemoryError, "", "more than an address space", tarn.zeros, 2**50,
+           "U8")
+
+# ---- copies ----
+c = v.clone()
+kit.equal((c.is_contiguous(), c.tolist() == v.tolist(),
+           tarn.same_storage(c, v), tarn.equal(c, v)),
+          (True, True, False, True), "clone")
+kit.ok(t.contiguous() is t and v.contiguous().is_contiguous(), "contiguous")
+kit.ok(t.to("F32") is t and t.to(int).dtype == "I64", "to")
+kit.equal(T([1.9, -1.9, 300.]).to("I8").tolist(), [1, -1, 127],
+          "to an integer cuts and clamps")
+kit.ok(t == t and t != t.clone() and len({t, t.clone()}) == 2,
+       "== is identity")
+kit.equal(tarn.equal(T([1]), T([2])), False, "equal looks at values")
+
+# ---- printing ----
+kit.equal(repr(T([[1.5, 2], [3, 4]])),
+          "Tensor([[1.5 2. ]\n        [3.  4. ]], dtype=F32)", "repr")
+kit.equal((repr(tarn.zeros((0, 3))), str(T([1, 2]))),
+          ("Tensor([], shape=(0, 3), dtype=F32)", "[1 2]"), "and str")
+
+# ---- buffers ----
+m = memoryview(tarn.arange(6, dtype="I16").reshape(2, 3))
+kit.equal((m.format, m.shape, m.strides, m.readonly, m.tolist()),
+          ("h", (2, 3), (6, 2), False, [[0, 1, 2], [3, 4, 5]]), "memoryview")
+kit.equal(bytes(T([1, 2], "U16")), b"\1\0\2\0", "bytes")
+kit.raises(BufferError, "C order", "bytes of what is not in order",
+           zlib.crc32, T([[1, 2], [3, 4]]).T)
+kit.raises(BufferError, "smaller than bytes", "4-bit elements have no buffer",
+           memoryview, tarn.zeros(4, "F4"))
+b = bytearray(8)
+x = tarn.from_numpy(b)
+x[3] = 200
+kit.equal((x.dtype, b[3], x.readonly, x.storage_kind),
+          ("U8", 200, False, "borrowed"), "a tensor over a bytearray")
+kit.raises(BufferError, "", "which cannot be resized meanwhile", b.append, 1)
+del x
+b.append(1)
+kit.equal(len(b), 9, "but afterwards")
+x = tarn.from_numpy(b"\0\0\x80\x3f", "F32")
+kit.equal((x.tolist(), x.readonly), ([1.0], True), "over bytes, as F32")
+kit.raises(ValueError, "read-only", "which cannot be written", x.__setitem__,
+           0, 1)
+kit.raises(ValueError, "read-only", "nor filled", x.copy_, T([1.]))
+kit.raises(TypeError, "read-", "nor lent for writing",
+           io.BytesIO(b"abcd").readinto, x)
+
+# ---- lifetime ----
+
+class Owner:
+    def __init__(self, interface):
+        self.__array_interface__ = interface
+
+
+memory = ctypes.create_string_buffer(b"abcdef")
+owner = Owner({"version": 3, "typestr": "|u1", "shape": (6,),
+               "data": (ctypes.addressof(memory), False)})
+alive = weakref.ref(owner)
+x = tarn.from_numpy(owner)
+del owner
+view = x[::2]
+del x
+gc.collect()
+kit.equal((alive() is not None, view.tolist()), (True, [97, 99, 101]),
+          "a view keeps the owner")
+m = memoryview(view)
+del view
+kit.equal((alive() is not None, m.tolist()), (True, [97, 99, 101]),
+          "so does a buffer over it")
+del m
+kit.equal(alive(), None, "and nothing else does")
+for wrong in ({}, {"typestr": "<f4"}, {"typestr": "<f4", "data": 5},
+              {"typestr": "<f4", "data": (0, False), "shape": (1,),
+               "strides": (1, 2)}, {"typestr": "<f4", "data": (4096, False),
+                                    "shape": (2,), "strides": (3,)}):
+    kit.raises(ValueError, "", f"an interface of {list(wrong)} is refused",
+               tarn.from_numpy, Owner(wrong))
+alive = weakref.ref(t)
+kit.ok(alive() is t, "weak references")
+
+# ---- threads ----
+x = tarn.zeros(1000, "I64")
+
+
+def work(n):
+    for i in range(300):
+        part = x[n::4].reshape(2, 125)
+        part[i % 2, i % 125] = n
+        x.clone().tolist()
+        repr(part)
+
+
+threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+kit.equal([x[n] for n in range(4)], [0, 1, 2, 3], "threads work on one tensor")
+done = []
+b = bytearray(64)
+thread = threading.Thread(target=lambda y: done.append(y.tolist()),
+                          args=(tarn.from_numpy(b),))
+thread.start()
+thread.join()
+del thread
+gc.collect()
+b.append(0)
+kit.equal(len(b), 65, "a storage that ends in another thread is given back")
+kit.finish()
