@@ -384,7 +384,7 @@ int frame_check_message(size_t size, int n_fds)
 int wire_send(int fd, uint16_t type, uint32_t serial, const void *body,
 	size_t size, const int *fds, int n_fds)
 {
-	const unsigned char *p = body;
+	const unsigned char *p = size ? body : (const void *)"";
 	int r = frame_check_message(size, n_fds);
 
 	if (r < 0)

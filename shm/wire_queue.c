@@ -117,7 +117,7 @@ static int push(struct wire_writer *writer, uint32_t flags, uint16_t type,
 	uint32_t serial, const void *body, size_t size, const int *fds,
 	int n_fds)
 {
-	const unsigned char *p = body;
+	const unsigned char *p = size ? body : (const void *)"";
 	struct queued *first = NULL, **end = &first;
 	size_t bytes = 0, all_fds = writer->n_fds + (size_t)MAX(n_fds, 0);
 	int r = frame_check_message(size, n_fds);
