@@ -8,6 +8,7 @@ FUZZ_TESTS = \
 	tests/fuzz/npy \
 	tests/fuzz/safetensors \
 	tests/fuzz/values \
+	tests/fuzz/wire \
 	$(NULL)
 FUZZ_FILES = \
 	tests/file_bytes.c \
@@ -17,6 +18,7 @@ FUZZ_FILES = \
 	$(NULL)
 FUZZ_FAKE = tests/fake_daemon.c tests/fake_daemon.h
 FUZZ_TEXT = tests/fuzz/text.c tests/fuzz/text.h
+FUZZ_SERVER = tests/fuzz/wire_server.c tests/fuzz/wire_server.h
 FUZZ_RUN = \
 	tests/fuzz/fuzz.h \
 	tests/fuzz/mutate.c \
@@ -38,6 +40,8 @@ tests_fuzz_safetensors_SOURCES = \
 tests_fuzz_safetensors_CPPFLAGS = $(FUZZ_JSON_CPPFLAGS)
 tests_fuzz_safetensors_LDADD = $(FUZZ_JSON_LIBS)
 tests_fuzz_values_SOURCES = tests/fuzz/values.c $(FUZZ_TEXT) $(FUZZ_RUN)
+tests_fuzz_wire_SOURCES = tests/fuzz/wire.c $(FUZZ_SERVER) $(FUZZ_RUN)
+tests_fuzz_wire_LDADD = $(DAEMON_LIBS)
 
 if FUZZERS
 LIBFUZZER = $(AM_LDFLAGS) -fsanitize=fuzzer
@@ -47,6 +51,7 @@ noinst_PROGRAMS += \
 	tests/fuzz/fuzz_npy \
 	tests/fuzz/fuzz_safetensors \
 	tests/fuzz/fuzz_values \
+	tests/fuzz/fuzz_wire \
 	$(NULL)
 tests_fuzz_fuzz_descriptor_SOURCES = tests/fuzz/descriptor.c $(FUZZ_FAKE)
 tests_fuzz_fuzz_descriptor_LDFLAGS = $(LIBFUZZER)
@@ -60,6 +65,9 @@ tests_fuzz_fuzz_safetensors_LDADD = $(FUZZ_JSON_LIBS)
 tests_fuzz_fuzz_safetensors_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_fuzz_values_SOURCES = tests/fuzz/values.c $(FUZZ_TEXT)
 tests_fuzz_fuzz_values_LDFLAGS = $(LIBFUZZER)
+tests_fuzz_fuzz_wire_SOURCES = tests/fuzz/wire.c $(FUZZ_SERVER)
+tests_fuzz_fuzz_wire_LDADD = $(DAEMON_LIBS)
+tests_fuzz_fuzz_wire_LDFLAGS = $(LIBFUZZER)
 endif
 
 EXTRA_DIST += \
@@ -71,4 +79,5 @@ EXTRA_DIST += \
 	tests/fuzz/npy.dict \
 	tests/fuzz/safetensors.dict \
 	tests/fuzz/values.dict \
+	tests/fuzz/wire.dict \
 	$(NULL)

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Any messages of clients, to a whole server: frames go through a socket to
+ * where a client's are heard, and everything that they ask for happens. After
+ * them the server's books are right; when the clients have gone nothing of
+ * theirs stays, and no descriptor is left open.
+ *
+ * An input is a list of acts. The first byte of each says what (bits 0 to 2),
+ * by which client (bit 3) and with which descriptors (bits 4 to 7). A frame's
+ * header and body follow as they are sent; its length is put right, but for
+ * SEND_RAW.
+ */
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fd.h"
+#include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/wire_server.h"
+#include "tests/tap.h"
+
+const char fuzz_name[] = "wire";
+
+enum act {
+	SEND,      /* a frame, and wait for what comes of it */
+	SEND_TOO,  /* the same: it is what matters */
+	SEND_MORE, /* a frame, and go on at once */
+	SEND_RAW,  /* a frame that may lie about itself */
+	LEASE,     /* a storage: 1 byte of index */
+	RELEASE,   /* the last lease */
+	POKE,      /* any 8 bytes as a lease */
+	HANG_UP,
+};
+
+struct input {
+	const uint8_t *at, *end;
+};
+
+/* ---- descriptors --------------------------------------------------------- */
+
+static int memory(off_t size, int seals)
+{
+	int fd = memfd_create("a client's", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || ftruncate(fd, size) < 0 || fchmod(fd, 0600) < 0 ||
+		(seals && fcntl(fd, F_ADD_SEALS, seals) < 0))
+		bail("a memfd: %m");
+	return fd;
+}
+
+static int path_of_memory(void)
+{
+	_cleanup_fd_ int fd = memory(8192, 0);
+	char path[32];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return open(path, O_PATH | O_CLOEXEC);
+}
+
+static int open_pipe(void)
+{
+	int fds[2];
+
+	if (pipe2(fds, O_CLOEXEC) < 0)
+		bail("a pipe: %m");
+	close(fds[1]);
+	return fds[0];
+}
+
+/* Half of the kinds are none at all. */
+static int open_fds(unsigned kind, int *fds)
+{
+	int n = 0;
+
+	switch (kind) {
+	case 8:
+	case 9: /* a file, and the same for direct reading */
+		for (unsigned i = 8; i <= kind; i++)
+			fds[n++] = memory(1 << 20, 0);
+		break;
+	case 10:
+		fds[n++] = memory(3 << 20, 0);
+		break;
+	case 11:
+		fds[n++] = memory(4096, F_SEAL_SHRINK | F_SEAL_GROW);
+		break;
+	case 12:
+		fds[n++] = memory(8192, F_SEAL_WRITE | F_SEAL_SEAL);
+		break;
+	case 13:
+		fds[n++] = path_of_memory();
+		break;
+	case 14:
+		fds[n++] = open_pipe();
+		break;
+	case 15:
+		for (int i = 0; i < 3; i++)
+			fds[n++] = memory(8192, 0);
+		break;
+	}
+	return n;
+}
+
+/* ---- acts ---------------------------------------------------------------- */
+
+static bool take(struct input *in, void *ret, size_t size)
+{
+	if ((size_t)(in->end - in->at) < size)
+		return false;
+	memcpy(ret, in->at, size);
+	in->at += size;
+	return true;
+}
+
+static void send_frame(
+	struct input *in, struct peer *peer, enum act act, unsigned kind)
+{
+	static struct {
+		struct wire_header head;
+		uint8_t body[WIRE_FRAME_MAX];
+	} frame;
+	int fds[4], n_fds;
+	size_t size;
+
+	if (!take(in, &frame.head, sizeof(frame.head)))
+		return;
+	size = MIN(frame.head.size, (size_t)(in->end - in->at));
+	size = MIN(size, sizeof(frame.body));
+	take(in, frame.body, size);
+	if (act != SEND_RAW) {
+		frame.head.magic = WIRE_MAGIC;
+		frame.head.flags &= WIRE_MORE | WIRE_AGAIN;
+		frame.head.size = (uint32_t)size;
+	}
+	n_fds = open_fds(kind, fds);
+	peer_send(peer, &frame, sizeof(frame.head) + size, fds, n_fds);
+	while (n_fds > 0)
+		close(fds[--n_fds]);
+	if (act == SEND || act == SEND_TOO)
+		server_settle();
+}
+
+/* As a client does: of what the table shows. */
+static void lease(struct input *in, struct peer *peer)
+{
+	const struct table *table = peer_table(peer);
+	uint32_t n = table ? table->header->n_storages : 0;
+	uint8_t which;
+	uint64_t word;
+
+	if (!take(in, &which, 1) || !n || peer->n_slots == LEASE_SLOTS_USED)
+		return;
+	word = atomic_load(&table->storages[which % n].word);
+	if (lease_acquire(peer->page, table, which % n,
+		    storage_word_generation(word), peer->n_slots) == 0)
+		peer->n_slots++;
+}
+
+static void release(struct peer *peer)
+{
+	const struct table *table = peer_table(peer);
+	struct {
+		struct wire_header head;
+		struct msg_released body;
+	} bell = {.head = {WIRE_MAGIC, WIRE_RELEASED, 0, 0, sizeof(bell.body)}};
+	uint64_t word;
+
+	if (!table || !peer->n_slots)
+		return;
+	word = atomic_load(&peer->page->slots[--peer->n_slots]);
+	bell.body.index = word & ((1u << TABLE_INDEX_BITS) - 1);
+	bell.body.generation = word >> TABLE_INDEX_BITS;
+	/* What was poked may mean no storage at all. */
+	if (bell.body.index >= table->header->n_storages)
+		return atomic_store(&peer->page->slots[peer->n_slots], 0);
+	if (lease_release(peer->page, table, peer->n_slots))
+		peer_send(peer, &bell, sizeof(bell), NULL, 0);
+}
+
+static void poke(struct input *in, struct peer *peer)
+{
+	uint64_t word;
+
+	if (!take(in, &word, sizeof(word)) || !peer_table(peer) ||
+		peer->n_slots == LEASE_SLOTS_USED)
+		return;
+	atomic_store(&peer->page->used, peer->n_slots + 1);
+	atomic_store(&peer->page->slots[peer->n_slots++], word);
+}
+
+static bool do_act(struct input *in)
+{
+	struct peer *peer;
+	enum act act;
+	uint8_t byte;
+
+	if (!take(in, &byte, 1))
+		return false;
+	peer = &peers[byte >> 3 & 1];
+	act = byte & 7;
+	switch (act) {
+	case LEASE:
+		lease(in, peer);
+		break;
+	case RELEASE:
+		release(peer);
+		break;
+	case POKE:
+		poke(in, peer);
+		break;
+	case HANG_UP:
+		peer_hang_up(peer);
+		break;
+	default:
+		send_frame(in, peer, act, byte >> 4);
+	}
+	return true;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+	struct input in = {bytes, bytes + size};
+
+	server_begin();
+	while (do_act(&in))
+		;
+	server_end();
+	return 0;
+}

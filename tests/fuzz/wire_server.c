@@ -1,0 +1,532 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The idea: the server's loop is run by hand, turn by turn, in this thread. A
+ * descriptor that is always ready keeps a turn from waiting. So an input is
+ * heard in the same order each time, and when nothing moves any more it has
+ * been heard out.
+ */
+#include "tests/fuzz/wire_server.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/loop_impl.h"
+#include "daemon/server_publish.h"
+#include "shm/table_check.h"
+#include "tests/tap.h"
+
+#define SEGMENT (1u << 20)
+#define REACH (64ull << 20)
+#define LOADERS_MAX 8u
+#define PATIENCE 1000u /* rounds without an end */
+
+struct server server;
+struct peer peers[PEERS];
+
+static struct config config;
+static int keeper;
+static struct wire_reader *keeper_reader;
+static struct {
+	int sock, pipe; /* its ends */
+	struct wire_reader *reader;
+} loaders[LOADERS_MAX];
+static uint32_t n_loaders;
+static struct loop_watch *tick_watch;
+static int tick;
+static int first_free; /* descriptor, before it all began */
+
+static void must(int r, const char *what)
+{
+	if (r < 0)
+		bail("%s: %s", what, tarn_fail_message());
+}
+
+static void make_pair(int *ret_server, int *ret_other)
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC,
+		    0, pair) < 0)
+		bail("a socket pair: %m");
+	*ret_server = pair[0];
+	*ret_other = pair[1];
+}
+
+static int lowest_free(void)
+{
+	int fd = dup(STDOUT_FILENO);
+
+	close(fd);
+	return fd;
+}
+
+/* ---- the keeper ---------------------------------------------------------- */
+
+static void tell(int sock, uint16_t type, const void *body, size_t size,
+	const int *fds, int n_fds)
+{
+	must(wire_send(sock, type, 0, body, size, fds, n_fds), "a message");
+}
+
+static void fork_loader(const struct msg_loader *asked)
+{
+	struct msg_loader is = *asked;
+	int fds[2] = {-1, -1}, pipe[2];
+	uint32_t i = n_loaders;
+
+	if (i == LOADERS_MAX) { /* pid 0: there is none to be had */
+		tell(keeper, D_LOADER_IS, &is, sizeof(is), NULL, 0);
+		return;
+	}
+	make_pair(&fds[0], &loaders[i].sock);
+	if (pipe2(pipe, O_CLOEXEC) < 0)
+		bail("a pipe: %m");
+	fds[1] = pipe[0];
+	loaders[i].pipe = pipe[1];
+	must(wire_reader_new_beside(server.reader, &loaders[i].reader),
+		"a reader");
+	n_loaders++;
+	is.pid = getpid();
+	is.number = n_loaders;
+	is.n_segments = 1;
+	tell(keeper, D_LOADER_IS, &is, sizeof(is), fds, 2);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static bool hear_as_keeper(void)
+{
+	static const char why[] = "there is no more";
+	union {
+		struct msg_grown head;
+		char space[sizeof(struct msg_grown) + sizeof(why)];
+	} grown = {.head = {.error = ENOSPC}};
+	struct wire_message m = {0};
+
+	if (wire_receive(keeper_reader, keeper, NULL, &m) != 1)
+		return false;
+	switch (m.type) {
+	case D_GROW:
+		grown.head.rule = ((struct msg_grow *)m.body)->rule;
+		memcpy(grown.head.text, why, strlen(why));
+		tell(keeper, D_GROWN, &grown, sizeof(grown.head) + strlen(why),
+			NULL, 0);
+		break;
+	case D_LOADER:
+		fork_loader((struct msg_loader *)m.body);
+		break;
+	case D_DROP_SEGMENT:
+		tell(keeper, D_SEGMENT_DROPPED, m.body, m.size, NULL, 0);
+		break;
+	}
+	wire_message_clear(&m);
+	return true;
+}
+
+/* ---- loaders ------------------------------------------------------------- */
+
+static void fill(int sock, const struct msg_fill *fill)
+{
+	const struct msg_fill_range *range = (const void *)(fill + 1);
+	struct msg_filled filled = {.job = fill->job};
+
+	for (uint32_t i = 0; i < fill->n_ranges; i++)
+		filled.bytes += range[i].size;
+	tell(sock, L_DONE, &filled, sizeof(filled), NULL, 0);
+}
+
+static bool hear_as_loader(uint32_t i)
+{
+	struct wire_message m = {0};
+	struct msg_identity identity = {
+		.dev = 1, .ino = 2, .size = 1 << 20, .mtime = 3, .ctime = 4};
+
+	if (loaders[i].sock < 0)
+		return false;
+	switch (wire_receive(loaders[i].reader, loaders[i].sock, NULL, &m)) {
+	case 1:
+		break;
+	case -EAGAIN:
+		return false;
+	default: /* it was told to go */
+		loaders[i].sock = fd_close(loaders[i].sock);
+		loaders[i].pipe = fd_close(loaders[i].pipe);
+		return true;
+	}
+	if (m.type == L_FILE) {
+		identity.job = ((struct msg_job *)m.body)->job;
+		tell(loaders[i].sock, L_IDENTITY, &identity, sizeof(identity),
+			NULL, 0);
+	} else if (m.type == L_FILL) {
+		fill(loaders[i].sock, (struct msg_fill *)m.body);
+	} else if (m.type == L_DROP || m.type == L_FORGET) {
+		tell(loaders[i].sock,
+			m.type == L_DROP ? L_DROPPED : L_FORGOTTEN, m.body,
+			m.size, NULL, 0);
+	}
+	wire_message_clear(&m);
+	return true;
+}
+
+/* ---- clients ------------------------------------------------------------- */
+
+void peer_send(struct peer *peer, const void *frame, size_t size,
+	const int *fds, int n_fds)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int) * WIRE_FDS_MAX)];
+		struct cmsghdr align;
+	} control = {0};
+	struct iovec iov = {(void *)frame, size};
+	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
+	size_t fds_size = sizeof(int) * (size_t)n_fds;
+
+	if (peer->sock < 0)
+		return;
+	if (n_fds > 0) {
+		msg.msg_control = control.bytes;
+		msg.msg_controllen = CMSG_SPACE(fds_size);
+		control.align.cmsg_level = SOL_SOCKET;
+		control.align.cmsg_type = SCM_RIGHTS;
+		control.align.cmsg_len = CMSG_LEN(fds_size);
+		memcpy(CMSG_DATA(&control.align), fds, fds_size);
+	}
+	/* A socket that is full loses it; the server has enough then. */
+	(void)!sendmsg(peer->sock, &msg, MSG_NOSIGNAL);
+}
+
+void peer_hang_up(struct peer *peer)
+{
+	peer->sock = fd_close(peer->sock);
+	peer->page = lease_unmap(peer->page);
+	peer->reader = wire_reader_free(peer->reader);
+}
+
+const struct table *peer_table(const struct peer *peer)
+{
+	uint64_t number = (uint64_t)(peer - peers) + 1;
+
+	for (const struct rule *rule = server.rules; rule; rule = rule->next)
+		for (const struct client *c = rule->clients; c; c = c->next)
+			if (c->number == number && peer->sock >= 0)
+				return c->welcome ? &rule->table : NULL;
+	return NULL;
+}
+
+static void judge_published(const struct wire_message *m)
+{
+	const struct msg_published *p = (const void *)m->body;
+
+	if (m->size < sizeof(*p) ||
+		m->size != sizeof(*p) +
+				   p->n_sources * sizeof(struct msg_stored) +
+				   p->n_names * sizeof(uint64_t))
+		bail("published, in a reply of %u bytes", m->size);
+}
+
+static void judge_reply(const struct wire_message *m)
+{
+	const struct msg_error *error = (const void *)m->body;
+
+	if (m->type < WIRE_WELCOME || m->type > WIRE_CHECKED)
+		bail("a reply of type %u", m->type);
+	if (m->type == WIRE_PUBLISHED)
+		judge_published(m);
+	if (m->type == WIRE_LOADED && m->size != sizeof(struct msg_loaded))
+		bail("loaded, in a reply of %u bytes", m->size);
+	if (m->type == WIRE_CHECKED &&
+		((const struct msg_checked *)m->body)->n_faults)
+		bail("faults: %s",
+			(const char *)m->body + sizeof(struct msg_checked));
+	if (m->type == WIRE_ERROR &&
+		(m->size <= sizeof(*error) || error->error <= 0 ||
+			memchr(error->text, 0, m->size - sizeof(*error))))
+		bail("an error without a sentence");
+}
+
+static bool hear_as_peer(struct peer *peer)
+{
+	struct wire_message m = {0};
+	int r;
+
+	if (peer->sock < 0)
+		return false;
+	r = wire_receive(peer->reader, peer->sock, NULL, &m);
+	if (r == -EAGAIN)
+		return false;
+	if (r == -EPIPE)
+		peer_hang_up(peer);
+	else if (r < 0)
+		bail("a reply: %s", tarn_fail_message());
+	if (r == 1)
+		judge_reply(&m);
+	wire_message_clear(&m);
+	return true;
+}
+
+static void add_peer(struct rule *rule, uint32_t i)
+{
+	struct msg_client from = {.number = i + 1,
+		.uid = geteuid(),
+		.gid = getegid(),
+		.pid = getpid()};
+	struct peer *peer = &peers[i];
+	int sock, lease;
+
+	*peer = (struct peer) {0};
+	make_pair(&sock, &peer->sock);
+	must(lease_create(&lease), "a lease page");
+	must(lease_map(lease, &peer->page), "a lease page");
+	must(wire_reader_new_beside(server.reader, &peer->reader), "a reader");
+	must(client_new(rule, &from, sock, lease), "a client");
+}
+
+/* ---- turns --------------------------------------------------------------- */
+
+static void no_event(void *arg, unsigned ready)
+{
+}
+
+static void turn(void)
+{
+	struct loop *loop = server.loop;
+
+	loop->between_fn(loop->between_arg);
+	must(loop->ops->turn(loop), "a turn");
+	if (loop->timer_at && !loop_wait_until(loop)) {
+		loop->timer_at = 0;
+		loop->timer_fn(loop->timer_arg);
+	}
+}
+
+/* Does a thread of it work on something? */
+static bool is_working(void)
+{
+	for (const struct rule *rule = server.rules; rule; rule = rule->next)
+		for (const struct publish *p = rule->publishes; p; p = p->next)
+			if (p->n_working)
+				return true;
+	return false;
+}
+
+void server_settle(void)
+{
+	unsigned quiet = 0, n = 0;
+
+	while (quiet < 2) {
+		bool moved = false;
+
+		if (n++ > PATIENCE)
+			bail("the server does not come to rest");
+		turn();
+		while (hear_as_keeper())
+			moved = true;
+		for (uint32_t k = 0; k < n_loaders; k++)
+			moved |= hear_as_loader(k);
+		for (uint32_t k = 0; k < PEERS; k++)
+			moved |= hear_as_peer(&peers[k]);
+		if (is_working()) {
+			sched_yield();
+			moved = true;
+			n = 0;
+		}
+		quiet = moved ? 0 : quiet + 1;
+	}
+}
+
+/* ---- the beginning ------------------------------------------------------- */
+
+static void add_rule(uint32_t number, const char *name)
+{
+	struct msg_rule from = {.rule = number,
+		.spec = {.page_shift = 12,
+			.mode = 0660,
+			.uid = geteuid(),
+			.gid = getegid(),
+			.segment_max = SEGMENT}};
+	struct wire_message m = {.n_fds = 1};
+	struct table table;
+
+	strcpy(from.spec.name, name);
+	m.fds[0] = memfd_create("region", MFD_CLOEXEC);
+	must(table_create(m.fds[0], 7, 8, number, geteuid(), &table),
+		"a region");
+	table_unmap(&table);
+	must(rule_come(&server, &from, &m), "a rule");
+	m.fds[0] = memfd_create("its copy", MFD_CLOEXEC);
+	must(rule_ready(&server, &from, &m), "a rule");
+	wire_message_clear(&m);
+}
+
+static void add_segment(uint32_t rule)
+{
+	struct msg_segment from = {
+		.rule = rule, .number = rule, .size = SEGMENT};
+	struct wire_message m = {.n_fds = 1};
+	int fd = memfd_create("segment", MFD_CLOEXEC);
+
+	if (fd < 0 || ftruncate(fd, SEGMENT) < 0)
+		bail("a segment: %m");
+	m.fds[0] = dup(fd);
+	must(segment_offered(&server, &from, &m), "a segment");
+	m.fds[0] = fd;
+	must(segment_come(&server, &from, &m), "a segment");
+	wire_message_clear(&m);
+}
+
+static void make_server(void)
+{
+	memset(&config.common, 0xff, sizeof(config.common));
+	setenv("TARN_IO", "threads", 1); /* a ring takes long to be made */
+	server = (struct server) {.start = {.config = &config,
+					  .instance = 7,
+					  .budget = REACH,
+					  .reach = REACH,
+					  .keeper_pid = getpid()},
+		.next_job = 1,
+		.serving = true,
+		.loads_max = 64,
+		.more_leases_max = 4};
+	make_pair(&server.start.sock, &keeper);
+	server.started_at = loop_now();
+	must(loop_new(&server.loop), "a loop");
+	must(wire_reader_new(&server.reader), "a reader");
+	must(wire_reader_new_beside(server.reader, &keeper_reader), "a reader");
+	must(wire_writer_new(1 << 20, &server.writer), "a writer");
+	must(loop_watch(server.loop, server.start.sock, LOOP_READ,
+		     server_hear_keeper, &server, &server.keeper_watch),
+		"the keeper");
+	must(expiry_new(&server), "the clock");
+	loop_between(server.loop, server_between_turns, &server);
+	tick = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+	must(loop_watch(
+		     server.loop, tick, LOOP_READ, no_event, NULL, &tick_watch),
+		"a tick");
+}
+
+void server_begin(void)
+{
+	struct {
+		struct wire_header head;
+		struct msg_hello body;
+	} hello = {{WIRE_MAGIC, WIRE_HELLO, 0, 1, sizeof(hello.body)},
+		{.version = PROTOCOL_VERSION, .version_min = PROTOCOL_OLDEST}};
+
+	first_free = lowest_free();
+	make_server();
+	add_rule(1, "pool");
+	add_segment(1);
+	add_rule(0, "");
+	add_segment(0);
+	for (uint32_t i = 0; i < PEERS; i++)
+		add_peer(rule_find(&server, 0), i);
+	peer_send(&peers[0], &hello, sizeof(hello), NULL, 0);
+	server_settle();
+}
+
+/* ---- the end ------------------------------------------------------------- */
+
+static void judge_books(const char *when)
+{
+	for (struct rule *rule = server.rules; rule; rule = rule->next) {
+		struct faults faults = {0};
+		struct msg_checked sum = {0};
+
+		must(check_rule(rule, &faults, &sum), "a check");
+		if (faults.n)
+			bail("%s, rule %u: %s", when, rule->number,
+				faults.lines[0]);
+		faults_clear(&faults);
+	}
+}
+
+static void judge_account(const struct rule *home, uint64_t n_own)
+{
+	uint64_t of_home = home->spec.name[0] ? 0 : n_own;
+
+	if (home->used[QUOTA_DESCRIPTORS] != of_home ||
+		home->used[QUOTA_REQUESTS] || home->used[QUOTA_LOADS])
+		bail("charged to nobody: %llu descriptors of %llu, %llu bytes, "
+		     "%llu loads",
+			(unsigned long long)home->used[QUOTA_DESCRIPTORS],
+			(unsigned long long)of_home,
+			(unsigned long long)home->used[QUOTA_REQUESTS],
+			(unsigned long long)home->used[QUOTA_LOADS]);
+}
+
+/* Nothing is held by who is gone: what has names stays, and its memfds. */
+static void judge_empty(void)
+{
+	uint64_t n_own = 0;
+
+	if (server.n_clients || server.n_publishes || server.n_active)
+		bail("%u clients, %u publications, %u loads stay",
+			server.n_clients, server.n_publishes, server.n_active);
+	for (const struct rule *rule = server.rules; rule; rule = rule->next) {
+		n_own += rule->counts.own.n;
+		if (rule->counts.kinds[KIND_UNNAMED].n ||
+			rule->counts.kinds[KIND_FILLING].n)
+			bail("storages that nobody has");
+	}
+	for (const struct rule *rule = server.rules; rule; rule = rule->next)
+		judge_account(rule, n_own);
+}
+
+/* As server_run() ends. */
+static void free_server(void)
+{
+	for (struct rule *rule = server.rules; rule; rule = rule->next)
+		rule_leave(rule);
+	while (server.rules) {
+		struct rule *rule = server.rules;
+
+		server.rules = rule->next;
+		rule_free(rule);
+	}
+	segment_forget(&server);
+	kept_free(&server.kept);
+	expiry_free(&server);
+	loop_unwatch(server.keeper_watch);
+	loop_unwatch(tick_watch);
+	fd_close(tick);
+	for (uint32_t i = 0; i < n_loaders; i++) {
+		fd_close(loaders[i].sock);
+		fd_close(loaders[i].pipe);
+		wire_reader_free(loaders[i].reader);
+	}
+	n_loaders = 0;
+	wire_reader_free(keeper_reader);
+	wire_reader_free(server.reader);
+	wire_writer_free(server.writer);
+	loop_free(server.loop);
+	fd_close(server.start.sock);
+	fd_close(keeper);
+}
+
+void server_end(void)
+{
+	server_settle();
+	judge_books("in use");
+	for (uint32_t i = 0; i < PEERS; i++)
+		peer_hang_up(&peers[i]);
+	server_settle();
+	judge_empty();
+	judge_books("left alone");
+	free_server();
+	/* The thread that closes what clients sent may come to it later. */
+	for (int i = 0; lowest_free() != first_free; i++) {
+		if (i == 5000)
+			bail("descriptor %d is free, it was %d", lowest_free(),
+				first_free);
+		usleep(200);
+	}
+}
