@@ -23,11 +23,13 @@ static void walk_sorted(
 {
 	w->n = 0;
 	for (int i = 0; i < l->ndim; i++) {
-		int64_t stride = l->stride[i] * unit;
+		int64_t stride;
 		int k;
 
+		/* A stride along which nobody walks may be any number. */
 		if (l->shape[i] < 2)
 			continue;
+		stride = l->stride[i] * unit;
 		if (stride < 0)
 			stride = -stride;
 		for (k = w->n; k > 0 && w->stride[k - 1] > stride; k--) {
