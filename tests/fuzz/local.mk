@@ -5,17 +5,14 @@
 FUZZ_TESTS = \
 	tests/fuzz/descriptor \
 	tests/fuzz/expression \
+	tests/fuzz/index \
 	tests/fuzz/npy \
 	tests/fuzz/safetensors \
 	tests/fuzz/values \
 	tests/fuzz/wire \
 	$(NULL)
-FUZZ_FILES = \
-	tests/file_bytes.c \
-	tests/file_bytes.h \
-	tests/fuzz/files.c \
-	tests/fuzz/files.h \
-	$(NULL)
+FUZZ_BYTES = tests/file_bytes.c tests/file_bytes.h
+FUZZ_FILES = $(FUZZ_BYTES) tests/fuzz/files.c tests/fuzz/files.h
 FUZZ_FAKE = tests/fake_daemon.c tests/fake_daemon.h
 FUZZ_TEXT = tests/fuzz/text.c tests/fuzz/text.h
 FUZZ_SERVER = tests/fuzz/wire_server.c tests/fuzz/wire_server.h
@@ -34,6 +31,9 @@ tests_fuzz_descriptor_SOURCES = \
 	tests/fuzz/descriptor.c $(FUZZ_FAKE) $(FUZZ_RUN)
 tests_fuzz_expression_SOURCES = \
 	tests/fuzz/expression.c $(FUZZ_TEXT) $(FUZZ_RUN)
+tests_fuzz_index_SOURCES = tests/fuzz/index.c $(FUZZ_BYTES) $(FUZZ_RUN)
+tests_fuzz_index_CPPFLAGS = $(FUZZ_JSON_CPPFLAGS)
+tests_fuzz_index_LDADD = $(FUZZ_JSON_LIBS)
 tests_fuzz_npy_SOURCES = tests/fuzz/npy.c $(FUZZ_FILES) $(FUZZ_RUN)
 tests_fuzz_safetensors_SOURCES = \
 	tests/fuzz/safetensors.c $(FUZZ_FILES) $(FUZZ_RUN)
@@ -48,6 +48,7 @@ LIBFUZZER = $(AM_LDFLAGS) -fsanitize=fuzzer
 noinst_PROGRAMS += \
 	tests/fuzz/fuzz_descriptor \
 	tests/fuzz/fuzz_expression \
+	tests/fuzz/fuzz_index \
 	tests/fuzz/fuzz_npy \
 	tests/fuzz/fuzz_safetensors \
 	tests/fuzz/fuzz_values \
@@ -57,6 +58,10 @@ tests_fuzz_fuzz_descriptor_SOURCES = tests/fuzz/descriptor.c $(FUZZ_FAKE)
 tests_fuzz_fuzz_descriptor_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_fuzz_expression_SOURCES = tests/fuzz/expression.c $(FUZZ_TEXT)
 tests_fuzz_fuzz_expression_LDFLAGS = $(LIBFUZZER)
+tests_fuzz_fuzz_index_SOURCES = tests/fuzz/index.c $(FUZZ_BYTES)
+tests_fuzz_fuzz_index_CPPFLAGS = $(FUZZ_JSON_CPPFLAGS)
+tests_fuzz_fuzz_index_LDADD = $(FUZZ_JSON_LIBS)
+tests_fuzz_fuzz_index_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_fuzz_npy_SOURCES = tests/fuzz/npy.c $(FUZZ_FILES)
 tests_fuzz_fuzz_npy_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_fuzz_safetensors_SOURCES = tests/fuzz/safetensors.c $(FUZZ_FILES)
@@ -76,6 +81,7 @@ EXTRA_DIST += \
 	tests/fuzz/corpus \
 	tests/fuzz/descriptor.dict \
 	tests/fuzz/expression.dict \
+	tests/fuzz/index.dict \
 	tests/fuzz/npy.dict \
 	tests/fuzz/safetensors.dict \
 	tests/fuzz/values.dict \
