@@ -7,7 +7,7 @@
 #		and what walks it: runs, tiles, vectors
 #	tensor/  a storage and a layout: elements, copies, printing
 #	file/    safetensors and .npy, parsed; their heads, written
-#	io/      the engines that fill memory from files
+#	io/      the engines that move bytes between files and memory
 #	copy/    the verb: movers, one executor for each pair of places; streams
 #	save/    tensors become a file, whole or not at all
 #	store/   the client of a daemon
@@ -125,6 +125,8 @@ lib_libcore_la_SOURCES = \
 	lib/io/io_engine.h \
 	lib/io/io_plain.c \
 	lib/io/io_threads.c \
+	lib/io/pages.c \
+	lib/io/pages.h \
 	lib/io/road.c \
 	lib/io/road.h \
 	lib/copy/bounce.c \

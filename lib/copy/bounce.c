@@ -8,10 +8,10 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "lib/io/pages.h"
 
 struct bounce {
 	struct tarn_io *io;
@@ -63,7 +63,7 @@ struct bounce *bounce_free(struct bounce *b)
 		if (b->buffers[i].slot >= 0)
 			(void)tarn_io_unregister(
 				b->io, (unsigned)b->buffers[i].slot);
-		munmap(b->buffers[i].addr, BOUNCE_SIZE);
+		io_pages_unmap(b->buffers[i].addr, BOUNCE_SIZE);
 	}
 	free(b->buffers);
 	free(b);
@@ -75,16 +75,12 @@ static int map_one(struct bounce *b)
 	struct slot *s = &b->buffers[b->mapped];
 	int slot = (int)(b->first_slot + b->mapped);
 	/* Page-aligned; pages on any machine of ours are 4096 or a multiple. */
-	void *addr = mmap(NULL, BOUNCE_SIZE, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	void *addr = io_pages_map(BOUNCE_SIZE);
 
-	if (addr == MAP_FAILED)
-		return tarn_fail(errno,
-			"copy: no memory for a buffer of %d bytes: %s",
-			BOUNCE_SIZE, tarn_errno_text(errno));
-	/* After a fork the child must not share pages that the kernel writes
-	 * to; it has no use for them. */
-	madvise(addr, BOUNCE_SIZE, MADV_DONTFORK);
+	if (!addr)
+		return tarn_fail(ENOMEM,
+			"copy: no memory for a buffer of %d bytes",
+			BOUNCE_SIZE);
 	s->addr = addr;
 	s->slot = -1;
 	if (slot < TARN_IO_BUFFERS &&

@@ -17,6 +17,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "lib/io/pages.h"
 
 enum {
 	/* Above this a request of its own costs less than a pass over
@@ -28,6 +29,7 @@ enum {
 	/* What lies between two of them is read and thrown away. */
 	GAP = 4 << 10,
 	PAGE = 4096,
+	BUFFER = GATHER + 2 * PAGE,
 };
 
 static void light_free(struct mover *mover)
@@ -143,7 +145,7 @@ static int new_reader(
 	int r;
 
 	if (!g->buffer)
-		g->buffer = aligned_alloc(PAGE, GATHER + 2 * PAGE);
+		g->buffer = io_pages_map(BUFFER);
 	if (!g->buffer)
 		return -ENOMEM;
 	g->data = g->buffer + at % PAGE;
@@ -239,6 +241,6 @@ void stream_gather_free(tarn_stream *s)
 		s->lost = true;
 	for (int i = 0; i < STREAM_GATHERS && !s->lost; i++) {
 		mover_free(s->gathers[i].reader);
-		free(s->gathers[i].buffer);
+		io_pages_unmap(s->gathers[i].buffer, BUFFER);
 	}
 }

@@ -7,11 +7,11 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "lib/io/pages.h"
 
 void slot_count(struct tarn_copy_info *sum, struct slot_failure *failure,
 	const struct tarn_completion *c)
@@ -37,7 +37,7 @@ static void unmap(void *arg)
 {
 	struct mapping *m = arg;
 
-	munmap(m->memory, m->size);
+	io_pages_unmap(m->memory, m->size);
 	free(m);
 }
 
@@ -45,11 +45,10 @@ static int map(struct mapping *m, tarn_storage **ret)
 {
 	int r;
 
-	m->memory = mmap(NULL, m->size, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (m->memory == MAP_FAILED) {
-		r = tarn_fail(errno, "mapping a piece of %zu bytes: %s",
-			m->size, tarn_errno_text(errno));
+	m->memory = io_pages_map(m->size);
+	if (!m->memory) {
+		r = tarn_fail(
+			ENOMEM, "no memory for a piece of %zu bytes", m->size);
 		free(m);
 		return r;
 	}
