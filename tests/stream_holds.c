@@ -15,6 +15,7 @@
 #include <tarn/tarn.h>
 
 #include "base/fd.h"
+#include "lib/copy/env.h"
 #include "tests/tap.h"
 
 enum { FILES = 200, SIZE = 100000 };
@@ -156,6 +157,62 @@ static void test_idle(const char *engine)
 	tarn_stream_free(s);
 }
 
+/* View i of a file that is so long, with nothing in it. */
+static tarn_tensor *part_of(const char *name, int64_t i, int64_t size)
+{
+	tarn_storage *storage;
+	struct tarn_layout l;
+	tarn_tensor *t;
+	char path[4200];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", test_tmpdir(), name);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (fd < 0 || ftruncate(fd, 64 * size) < 0)
+		bail("%s: %m", path);
+	if (tarn_storage_to_fd(
+		    fd, (uint64_t)(i * size), (uint64_t)size, &storage) < 0 ||
+		tarn_layout_contiguous(TARN_U8, 1, &size, &l) < 0 ||
+		tarn_tensor_new(storage, 0, &l, &t) < 0)
+		bail("%s", tarn_error_message());
+	close(fd);
+	tarn_storage_unref(storage);
+	return t;
+}
+
+/* From file to file copies have windows of their own: as many as the stream
+ * may have, and those of one in any case. */
+static void test_windows(void)
+{
+	enum { PART = 16 << 20 };
+	tarn_tensor *dst = part_of("to", 1, PART),
+		    *src = part_of("from", 0, PART);
+	struct mover *m[2] = {NULL, NULL};
+	struct mover_env env;
+
+	if (mover_env_open(&env, "plain", 4 << 20, false) < 0)
+		bail("%s", tarn_error_message());
+	for (int i = 0; i < 2; i++)
+		if (mover_new(&env, dst, src, NULL, &m[i]) < 0)
+			bail("%s", tarn_error_message());
+	ok(m[0]->ops->pump(m[0], 1) > 0, "a copy from file to file begins");
+	is_int(0, m[1]->ops->pump(m[1], 1), "the next has no room for windows");
+	mover_cancel(m[0]);
+	if (mover_env_settle(&env) < 0)
+		bail("%s", tarn_error_message());
+	mover_let_go(m[0]);
+	ok(m[1]->ops->pump(m[1], 1) > 0, "and begins when the first is done");
+	mover_cancel(m[1]);
+	if (mover_env_settle(&env) < 0)
+		bail("%s", tarn_error_message());
+	for (int i = 0; i < 2; i++)
+		mover_free(m[i]);
+	is_int(0, (int64_t)env.windows, "all of it is given back");
+	mover_env_close(&env);
+	tarn_tensor_unref(dst);
+	tarn_tensor_unref(src);
+}
+
 static double now(void)
 {
 	struct timespec t;
@@ -233,11 +290,16 @@ int main(void)
 		if (i == 1)
 			test_free_elsewhere();
 	}
+	test_windows();
 	for (int i = 0; i < 2 * FILES; i++) {
 		char path[4200];
 
 		name_file(i, path);
 		unlink(path);
+	}
+	if (chdir(test_tmpdir()) == 0) {
+		unlink("from");
+		unlink("to");
 	}
 	return done();
 }

@@ -9,14 +9,14 @@
  * its place, and is turned and converted on its way out.
  */
 #include <stdlib.h>
-#include <sys/mman.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/copy/mover.h"
+#include "lib/io/pages.h"
 
-/* Of a window. Long beside the turn of a disk; two of them are all the memory
- * that a copy takes, apart from bounce buffers. */
+/* Of a window, at most. Long beside the turn of a disk; two of them are all the
+ * memory that a copy takes, apart from bounce buffers. */
 enum { WINDOW = 4 << 20 };
 
 /* Room to begin a window at the same byte of a page as in the file. */
@@ -42,6 +42,8 @@ struct copy_relay {
 	int64_t steps;                /* of it at once */
 	int64_t index[TARN_MAX_NDIM]; /* by order; up to level */
 	bool all_begun;
+	size_t window; /* bytes of one, as they are mapped */
+	uint64_t room; /* taken from env's for both, or 0 */
 	struct half half[2];
 };
 
@@ -79,6 +81,25 @@ static void plan(struct copy_relay *c)
 		inside * dst->shape[c->order[c->level]] <= room / PACK_MAX)
 		inside *= dst->shape[c->order[c->level--]];
 	c->steps = room / inside / PACK_MAX * PACK_MAX;
+	if (dst->ndim > 0)
+		inside *= MIN(c->steps, dst->shape[c->order[c->level]]);
+	c->window = (size_t)(inside * tarn_dtype_bits(c->head.from.dtype) / 8) +
+		    2 * PAGE;
+}
+
+/* Both windows at once, or none: who has one must not wait for another. */
+static bool take_room(struct copy_relay *c)
+{
+	struct mover_env *env = c->head.env;
+	uint64_t need = 2 * (uint64_t)c->window;
+
+	if (c->room)
+		return true;
+	if (env->windows && env->windows + need > env->windows_max)
+		return false;
+	env->windows += need;
+	c->room = need;
+	return true;
 }
 
 /* Narrows to the next part; false: there is none. */
@@ -170,24 +191,18 @@ static int inner_mover(struct copy_relay *c, struct half *h,
 
 static int open_window(struct copy_relay *c, struct half *h)
 {
-	size_t size = WINDOW + 2 * PAGE;
 	const struct storage_file *file = storage_file(c->head.src->storage);
 	int64_t first, count, bits = tarn_dtype_bits(h->src.dtype);
 	uint64_t at;
 
-	if (!h->memory) {
-		void *p = mmap(NULL, size, PROT_READ | PROT_WRITE,
-			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-		if (p == MAP_FAILED)
-			return tarn_fail(ENOMEM,
-				"copy: no memory for a window of %zu bytes",
-				size);
-		h->memory = p;
-	}
+	if (!h->memory)
+		h->memory = io_pages_map(c->window);
+	if (!h->memory)
+		return tarn_fail(ENOMEM,
+			"copy: no memory for a window of %zu bytes", c->window);
 	tarn_layout_bounds(&h->src, &first, &count);
 	at = file->offset + c->head.src->base + (uint64_t)(first * bits / 8);
-	return tarn_storage_borrow(h->memory + at % PAGE, size - at % PAGE,
+	return tarn_storage_borrow(h->memory + at % PAGE, c->window - at % PAGE,
 		true, NULL, NULL, &h->room);
 }
 
@@ -286,6 +301,8 @@ static unsigned pump(struct mover *mover, unsigned limit)
 	unsigned begun = 0;
 	bool moved;
 
+	if (!take_room(c))
+		return 0;
 	do {
 		moved = false;
 		for (int i = 0; i < 2; i++) {
@@ -322,10 +339,11 @@ static void let_go(struct mover *mover)
 			mover_cancel(h->mover);
 		h->mover = mover_free(h->mover);
 		h->room = tarn_storage_unref(h->room);
-		if (h->memory)
-			munmap(h->memory, WINDOW + 2 * PAGE);
+		io_pages_unmap(h->memory, c->window);
 		h->memory = NULL;
 	}
+	mover->env->windows -= c->room;
+	c->room = 0;
 }
 
 static void relay_free(struct mover *mover)

@@ -21,7 +21,7 @@ int mover_env_open(struct mover_env *env, const char *engine, uint64_t buffer,
 {
 	int r;
 
-	*env = (struct mover_env) {0};
+	*env = (struct mover_env) {.windows_max = buffer};
 	r = tarn_io_new_named(engine, -1, &env->io);
 	if (r >= 0)
 		r = bounce_new(env->io, buffer, FIRST_BOUNCE, &env->bounce);

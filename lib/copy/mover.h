@@ -35,6 +35,9 @@ struct mover_env {
 	struct bounce *bounce;
 	struct file_slots *files;
 	struct regions *regions; /* or NULL: nothing is registered */
+	/* Bytes that copies from file to file have for their windows, and may
+	 * have together; one of them may have more. */
+	uint64_t windows, windows_max;
 };
 
 struct mover;

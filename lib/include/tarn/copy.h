@@ -114,7 +114,8 @@ typedef struct tarn_stream tarn_stream;
 struct tarn_stream_options {
 	const char *engine; /* as in tarn_copy_options, for all of its copies */
 	uint32_t copies;    /* not reaped at once; 0: 1024 */
-	uint64_t buffer;    /* bytes for what cannot go straight; 0: 16 MiB */
+	uint64_t buffer;    /* bytes for what cannot go straight; 0: 16 MiB. As
+			       many again for copies from file to file */
 };
 
 struct tarn_completion {
