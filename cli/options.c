@@ -151,13 +151,28 @@ static void make_tables(const struct usage *usage, struct tables *ret)
 	add_row(ret, n, &help_row);
 }
 
+void option_list_free(struct option_list *list)
+{
+	free(list->at);
+	*list = (struct option_list) {0};
+}
+
+static void add(struct option_list *list, const char *text)
+{
+	list->at =
+		must(reallocarray(list->at, list->n + 1, sizeof(list->at[0])));
+	list->at[list->n++] = text;
+}
+
 static void take(const struct usage *usage, int letter)
 {
 	const struct option_row *row = usage->options;
 
 	while (row->letter != letter)
 		row++;
-	if (row->value)
+	if (row->ret_list)
+		add(row->ret_list, optarg);
+	else if (row->value)
 		*row->ret_text = optarg;
 	else
 		*row->ret_flag = true;

@@ -6,6 +6,16 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
+
+/* What an option was given that may be given often. Begins as zeroes. */
+struct option_list {
+	const char **at;
+	size_t n;
+};
+
+void option_list_free(struct option_list *list);
+#define _cleanup_list_ __attribute__((__cleanup__(option_list_free)))
 
 /* One option; the table ends with a row without a name. */
 struct option_row {
@@ -14,7 +24,8 @@ struct option_row {
 	const char *value; /* what it takes, "PREFIX"; NULL: nothing */
 	const char *help; /* may have several lines */
 	bool *ret_flag;   /* set where it takes nothing */
-	const char **ret_text;
+	const char **ret_text;	      /* what it was given last */
+	struct option_list *ret_list; /* instead: all that it was given */
 };
 
 struct usage {
