@@ -59,14 +59,16 @@ static void print_load(const char *path, const char *name, size_t n_tensors,
 	putchar('\n');
 }
 
-static int load(
-	const char *path, const char *name, const char *socket, bool json)
+static int load(const char *path, const char *name, const char *socket,
+	bool verify, bool json)
 {
 	_cleanup_store_ tarn_store *store = NULL;
 	_cleanup_file_ tarn_file *file = NULL;
 	struct progress progress;
-	const struct tarn_load_options options = {
-		.name = name, .progress = progress_step, .arg = &progress};
+	const struct tarn_load_options options = {.name = name,
+		.verify = verify,
+		.progress = progress_step,
+		.arg = &progress};
 	struct tarn_load_info info;
 	int r;
 
@@ -100,13 +102,18 @@ static char *without_slash(const char *name)
 int cmd_load(int argc, char **argv)
 {
 	const char *socket = NULL, *name = NULL;
-	bool json = false;
+	bool json = false, verify = false;
 	const struct option_row rows[] = {
 		{.name = "name",
 			.letter = 'n',
 			.value = "PREFIX",
 			.ret_text = &name,
 			.help = "publish each tensor as PREFIX/TENSOR"},
+		{.name = "verify",
+			.letter = 'v',
+			.ret_flag = &verify,
+			.help = "compare the checksums that the file has "
+				"first"},
 		OPTION_JSON(&json),
 		OPTION_SOCKET(&socket),
 		OPTION_POOL,
@@ -131,5 +138,5 @@ int cmd_load(int argc, char **argv)
 	if (folder && !*folder)
 		return usage_failed(
 			&usage, "--name needs a name, not '%s'", name);
-	return load(args[0], folder, socket, json);
+	return load(args[0], folder, socket, verify, json);
 }
