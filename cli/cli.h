@@ -8,6 +8,7 @@
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 int cmd_check(int argc, char **argv);
+int cmd_copy(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_load(int argc, char **argv);
 int cmd_ls(int argc, char **argv);
@@ -15,7 +16,9 @@ int cmd_metrics(int argc, char **argv);
 int cmd_print(int argc, char **argv);
 int cmd_put(int argc, char **argv);
 int cmd_rm(int argc, char **argv);
+int cmd_save(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_stop(int argc, char **argv);
+int cmd_verify(int argc, char **argv);
 int cmd_view(int argc, char **argv);
 int cmd_wait(int argc, char **argv);

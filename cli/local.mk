@@ -5,10 +5,15 @@ cli_tarn_SOURCES = \
 	cli/check.c \
 	cli/address.c \
 	cli/address.h \
+	cli/change.c \
+	cli/change.h \
 	cli/cli.h \
+	cli/copy.c \
 	cli/draw.c \
 	cli/draw.h \
 	cli/draw_walk.c \
+	cli/held.c \
+	cli/held.h \
 	cli/info.c \
 	cli/json.c \
 	cli/json.h \
@@ -29,8 +34,13 @@ cli_tarn_SOURCES = \
 	cli/raw.c \
 	cli/raw.h \
 	cli/rm.c \
+	cli/save.c \
 	cli/say.c \
 	cli/say.h \
+	cli/sink.c \
+	cli/sink.h \
+	cli/source.c \
+	cli/source.h \
 	cli/status.c \
 	cli/status.h \
 	cli/status_json.c \
@@ -40,6 +50,7 @@ cli_tarn_SOURCES = \
 	cli/store.h \
 	cli/text.c \
 	cli/text.h \
+	cli/verify.c \
 	cli/view.c \
 	cli/wait.c \
 	$(NULL)

@@ -20,6 +20,7 @@ struct command {
 
 static const struct command commands[] = {
 	{"check", cmd_check, "verify that the store is whole"},
+	{"copy", cmd_copy, "copy tensors into a file, converted or not"},
 	{"info", cmd_info, "say what tensors a file has, or a name"},
 	{"load", cmd_load, "load a file into shared memory"},
 	{"ls", cmd_ls, "list what is published"},
@@ -27,8 +28,10 @@ static const struct command commands[] = {
 	{"print", cmd_print, "print a tensor or a view of it"},
 	{"put", cmd_put, "publish a copy of a tensor"},
 	{"rm", cmd_rm, "remove published names"},
+	{"save", cmd_save, "save what is published to a file"},
 	{"status", cmd_status, "say how the daemon fares"},
 	{"stop", cmd_stop, "end the daemon"},
+	{"verify", cmd_verify, "compare files with their checksums"},
 	{"view", cmd_view, "draw how a view walks through storage"},
 	{"wait", cmd_wait, "wait until a name is published"},
 };

@@ -12,7 +12,8 @@ is "" "$out" "and nothing on stdout"
 has "Usage: tarn COMMAND" "$err" "but the usage on stderr"
 run "$TARN" --help
 is 0 "$status" "--help is done"
-verbs="check info load ls metrics print put rm status stop view wait"
+verbs="check copy info load ls metrics print put rm save status stop verify \
+view wait"
 is "$verbs" "$(sed -n 's/^  \([a-z]*\) .*/\1/p' <<<"$out" | paste -sd ' ')" \
 	"and lists the commands in order"
 run "$TARN" help

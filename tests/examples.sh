@@ -29,6 +29,37 @@ run "$examples/quickstart" run/weights '[1, 2:4]'
 is "[1.002 1.003]" "$out" "quickstart finds it by its name"
 run "$examples/publish" ''
 is 1 "$status" "no name is no success"
+
+# The README's lines about files, with files of those names.
+"$PYTHON" - <<-'END'
+	import json, struct
+	def save(path, name, shape, dtype, data):
+	    head = json.dumps({name: {"dtype": dtype, "shape": shape,
+	        "data_offsets": [0, len(data)]}}).encode()
+	    open(path, "wb").write(struct.pack("<Q", len(head)) + head + data)
+	save("m.safetensors", "wte", [8, 6], "F32", struct.pack("<48f", *range(48)))
+	save("n.safetensors", "b", [6], "I64", struct.pack("<6q", *range(6)))
+	json.dump({"weight_map": {"wte": "m.safetensors", "b": "n.safetensors"}},
+	    open("model.safetensors.index.json", "w"))
+	head = "{'descr': '|u1', 'fortran_order': False, 'shape': (2, 4, 5, 3), }"
+	open("photos.npy", "wb").write(b"\x93NUMPY\1\0" + struct.pack("<H", 118) +
+	    head.ljust(117).encode() + b"\n" + bytes(range(120)))
+END
+awk '/^## / { on = $0 == "## To files and back" } on && /^```$/ { exit }
+	on && lines { print } on && /^```sh$/ { lines = 1 }' \
+	"$top_srcdir/README.md" >lines
+is 6 "$(grep -c ^tarn lines)" "the README has lines about files"
+"$TARN" load model.safetensors.index.json --name model >/dev/null
+tarn() { "$TARN" "$@"; }
+run eval "set -e; $(cat lines)"
+is 0 "$status" "they run"
+is "1 BF16 F32 2" "$(grep -c '2 good, 0 differ' <<<"$out") $(
+	"$TARN" info half.safetensors | grep -o BF16) $(
+	"$TARN" info photos.safetensors | grep -o 'F32') $(
+	"$TARN" info one.safetensors | grep -c '\[')" "and do as they say"
+is "[[-0.5        -0.4882353 ]
+ [-0.44117647 -0.42941177]]" "$("$TARN" print photos.safetensors:photos \
+	'[0, 0, :2, :2]')" "to the numbers"
 run "$TARN" stop
 wait $follower
 is 1 "$?" "follow ends with the daemon"

@@ -654,21 +654,29 @@ tests_store_SOURCES = \
 check_PROGRAMS += tests/cli_progress tests/cli_rm
 EXTRA_DIST += tests/cli_kit.sh
 dist_check_SCRIPTS += \
+	tests/cli_copy.sh \
+	tests/cli_copy_numpy.py \
 	tests/cli_info.sh \
 	tests/cli_numpy.py \
+	tests/cli_save.sh \
 	tests/cli_shards.sh \
 	tests/cli_store.sh \
 	tests/cli_usage.sh \
+	tests/cli_verify.sh \
 	tests/daemon_path.sh \
 	$(NULL)
 TESTS += \
+	tests/cli_copy.sh \
+	tests/cli_copy_numpy.py \
 	tests/cli_info.sh \
 	tests/cli_numpy.py \
 	tests/cli_progress \
 	tests/cli_rm \
+	tests/cli_save.sh \
 	tests/cli_shards.sh \
 	tests/cli_store.sh \
 	tests/cli_usage.sh \
+	tests/cli_verify.sh \
 	tests/daemon_path.sh \
 	tests/help.sh \
 	$(NULL)

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The file that tensors go to. The idea: all that can be said about it on a
+ * command line is said the same way to every verb that writes one, and what
+ * was done is told the same way by each.
+ */
+#include "cli/sink.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "cli/cli.h"
+#include "cli/progress.h"
+#include "cli/say.h"
+#include "cli/text.h"
+
+void sink_free(struct sink *sink)
+{
+	for (size_t i = 0; sink->keys && i < sink->metadata.n; i++)
+		free(sink->keys[i]);
+	free(sink->keys);
+	free(sink->pairs);
+	option_list_free(&sink->metadata);
+}
+
+/* ---- options ------------------------------------------------------- */
+
+static bool ends_in(const char *path, const char *ending)
+{
+	size_t n = strlen(path), m = strlen(ending);
+
+	return n >= m && strcasecmp(path + n - m, ending) == 0;
+}
+
+bool sink_is_npy(const struct sink *sink)
+{
+	return sink->save.format && strcmp(sink->save.format, "npy") == 0;
+}
+
+/* Files that would be called what they are not: who opens them by their ending
+ * finds them broken. */
+static int parse_path(struct sink *sink, const struct usage *usage)
+{
+	static const char *const others[] = {".npz", ".pt", ".pth", ".ckpt",
+		".bin", ".h5", ".gguf", ".onnx", ".json"};
+
+	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
+		if (ends_in(sink->path, others[i]))
+			return usage_failed(usage,
+				"'%s': a file is written as .npy or as "
+				".safetensors, not as %s",
+				sink->path, others[i]);
+	sink->save.format = ends_in(sink->path, ".npy") ? "npy" : "safetensors";
+	return OPTIONS_DONE;
+}
+
+static int parse_align(struct sink *sink, const struct usage *usage)
+{
+	char *end;
+	unsigned long n;
+
+	if (!sink->align)
+		return OPTIONS_DONE;
+	errno = 0;
+	n = strtoul(sink->align, &end, 10);
+	if (*sink->align < '0' || *sink->align > '9' || *end || errno ||
+		n == 0 || n > UINT32_MAX || (n & (n - 1)))
+		return usage_failed(usage,
+			"--align needs a power of two, not '%s'", sink->align);
+	sink->save.align = (uint32_t)n;
+	return OPTIONS_DONE;
+}
+
+int road_parse(const char *text)
+{
+	static const char *const roads[] = {
+		[TARN_ROAD_AUTO] = "auto",
+		[TARN_ROAD_BUFFERED] = "buffered",
+		[TARN_ROAD_DIRECT] = "direct",
+	};
+
+	for (size_t i = 0; text && i < ARRAY_SIZE(roads); i++)
+		if (strcmp(text, roads[i]) == 0)
+			return (int)i;
+	return text ? -1 : TARN_ROAD_AUTO;
+}
+
+static size_t find_pair(const struct sink *sink, const char *key)
+{
+	size_t i = 0;
+
+	while (i < sink->save.n_pairs && strcmp(sink->pairs[i].key, key) != 0)
+		i++;
+	return i;
+}
+
+void sink_add_metadata(struct sink *sink, const char *key, const char *value)
+{
+	size_t n = sink->save.n_pairs;
+
+	if (find_pair(sink, key) < n)
+		return;
+	sink->pairs =
+		must(reallocarray(sink->pairs, n + 1, sizeof(sink->pairs[0])));
+	sink->pairs[n] = (struct tarn_save_pair) {key, value};
+	sink->save.pairs = sink->pairs;
+	sink->save.n_pairs = n + 1;
+}
+
+static int parse_metadata(struct sink *sink, const struct usage *usage)
+{
+	sink->keys = must(calloc(sink->metadata.n + 1, sizeof(char *)));
+	for (size_t i = 0; i < sink->metadata.n; i++) {
+		const char *text = sink->metadata.at[i];
+		const char *equals = strchr(text, '=');
+
+		if (!equals || equals == text)
+			return usage_failed(usage,
+				"--metadata needs KEY=VALUE, not '%s'", text);
+		if (strncmp(text, "xxh3:", 5) == 0)
+			return usage_failed(usage,
+				"--metadata: keys that begin with 'xxh3:' are "
+				"checksums; --checksums makes them");
+		sink->keys[i] = must(strndup(text, (size_t)(equals - text)));
+		if (find_pair(sink, sink->keys[i]) < sink->save.n_pairs)
+			return usage_failed(usage,
+				"--metadata has the key '%s' twice",
+				sink->keys[i]);
+		sink_add_metadata(sink, sink->keys[i], equals + 1);
+	}
+	return OPTIONS_DONE;
+}
+
+int sink_parse(struct sink *sink, const struct usage *usage)
+{
+	int road = road_parse(sink->road);
+	int r = parse_path(sink, usage);
+
+	if (r == OPTIONS_DONE)
+		r = parse_align(sink, usage);
+	if (r == OPTIONS_DONE)
+		r = parse_metadata(sink, usage);
+	if (r != OPTIONS_DONE)
+		return r;
+	if (road < 0)
+		return usage_failed(usage,
+			"--road needs auto, buffered or direct, not '%s'",
+			sink->road);
+	sink->save.road = (enum tarn_road)road;
+	sink->save.checksums = sink->checksums;
+	sink->save.exclusive = sink->exclusive;
+	return OPTIONS_DONE;
+}
+
+/* ---- saving -------------------------------------------------------- */
+
+int sink_save(struct sink *sink, const struct tarn_save_item *items, size_t n,
+	struct tarn_copy_info *ret)
+{
+	struct progress progress;
+	int r;
+
+	progress_begin(&progress);
+	sink->save.progress = progress_step;
+	sink->save.arg = &progress;
+	r = tarn_save(sink->path, items, n, &sink->save, ret);
+	progress_end(&progress);
+	if (r < 0)
+		say_error();
+	return r;
+}
+
+/* ---- telling ------------------------------------------------------- */
+
+void info_print(const struct tarn_copy_info *info)
+{
+	char bytes[TEXT_BYTES_MAX], rate[TEXT_BYTES_MAX];
+	bool direct = info->direct > (info->read + info->written) / 2;
+
+	printf("%s in %.3f s (%s/s) by %s, %s; CPU %.3f s",
+		text_bytes((double)info->bytes, bytes), info->seconds,
+		text_bytes(info->seconds > 0
+				   ? (double)info->bytes / info->seconds
+				   : 0,
+			rate),
+		info->engine ? info->engine : "no engine",
+		direct ? "direct" : "through the page cache",
+		info->cpu_seconds);
+}
+
+void info_json(json_t *object, const struct tarn_copy_info *info)
+{
+	json_put(object, "bytes", json_u64(info->bytes));
+	json_put(object, "seconds", must(json_real(info->seconds)));
+	json_put(object, "cpu_seconds", must(json_real(info->cpu_seconds)));
+	json_put(object, "engine",
+		info->engine ? json_text(info->engine) : json_null());
+	json_put(object, "read", json_u64(info->read));
+	json_put(object, "written", json_u64(info->written));
+	json_put(object, "cached", json_u64(info->cached));
+	json_put(object, "direct", json_u64(info->direct));
+	json_put(object, "requests", json_u64(info->requests));
+}
+
+void sink_print(
+	const struct sink *sink, size_t n, const struct tarn_copy_info *info)
+{
+	text_put(stdout, sink->path);
+	printf(": %zu tensor%s, ", n, n == 1 ? "" : "s");
+	info_print(info);
+}
+
+json_t *sink_json(
+	const struct sink *sink, size_t n, const struct tarn_copy_info *info)
+{
+	json_t *object = must(json_object());
+
+	json_put(object, "file", json_text(sink->path));
+	json_put(object, "tensors", json_u64(n));
+	info_json(object, info);
+	return object;
+}
