@@ -10,29 +10,20 @@
 /* Shorter ones are over before anybody could press a key. */
 #define INTERRUPTIBLE (64 << 20)
 
-static int look_for_signals(void *arg, uint64_t done, uint64_t total)
-{
-	PyThreadState **state = arg;
-	int r;
-
-	PyEval_RestoreThread(*state);
-	r = PyErr_CheckSignals();
-	*state = PyEval_SaveThread();
-	return r;
-}
-
 int copy_tensor(tarn_tensor *dst, const tarn_tensor *src)
 {
-	PyThreadState *state = PyEval_SaveThread();
+	struct progress progress = {0};
 	struct tarn_copy_options options = {
-		.progress = look_for_signals,
-		.arg = &state,
+		.progress = progress_step,
+		.arg = &progress,
 	};
 	bool quick =
 		tarn_layout_nbytes(tarn_tensor_layout(dst)) < INTERRUPTIBLE;
-	int r = tarn_copy(dst, src, quick ? NULL : &options, NULL);
+	int r;
 
-	PyEval_RestoreThread(state);
+	progress.state = PyEval_SaveThread();
+	r = tarn_copy(dst, src, quick ? NULL : &options, NULL);
+	PyEval_RestoreThread(progress.state);
 	if (r >= 0)
 		return 0;
 	raise_view(r);

@@ -15,10 +15,15 @@ python_tarn__tarn_la_SOURCES = \
 	python/dtype.c \
 	python/element.c \
 	python/errors.c \
+	python/file.c \
 	python/index.c \
 	python/module.c \
 	python/module.h \
+	python/progress.c \
+	python/publish.c \
+	python/save.c \
 	python/shape.c \
+	python/store.c \
 	python/tensor.c \
 	python/view.c \
 	$(NULL)
@@ -36,6 +41,8 @@ PYTHON_SOURCES = \
 	python/tarn/__init__.py \
 	python/tarn/__init__.pyi \
 	python/tarn/_arrays.py \
+	python/tarn/_store.py \
+	python/tarn/_store.pyi \
 	python/tarn/_tarn.pyi \
 	python/tarn/py.typed \
 	$(NULL)

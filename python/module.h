@@ -30,8 +30,20 @@ struct tensor {
 	PyObject *weak_references;
 };
 
+/* An open file, and a connection to a daemon: bases of Python's own classes. */
+struct file {
+	PyObject_HEAD
+	tarn_file *file;
+	bool map; /* are its tensors mapped? */
+};
+
+struct store {
+	PyObject_HEAD
+	tarn_store *store;
+};
+
 /* The types: made once, when the module is loaded. */
-extern PyTypeObject *tensor_type;
+extern PyTypeObject *tensor_type, *file_type, *store_type;
 
 static inline bool is_tensor(PyObject *object)
 {
@@ -48,13 +60,26 @@ static inline const struct tarn_layout *layout_of(PyObject *object)
 	return tarn_tensor_layout(tensor_of(object));
 }
 
+static inline tarn_file *file_of(PyObject *object)
+{
+	return ((struct file *)object)->file;
+}
+
+static inline tarn_store *store_of(PyObject *object)
+{
+	return ((struct store *)object)->store;
+}
+
 /* Parts of the module: each adds its types and functions. */
 int add_tensor_type(PyObject *module);
 int add_dtypes(PyObject *module);
 int add_errors(PyObject *module);
+int add_file_type(PyObject *module);
+int add_store_type(PyObject *module);
 extern PyMethodDef create_functions[];
 extern PyMethodDef copy_functions[];
 extern PyMethodDef borrow_functions[];
+extern PyMethodDef save_functions[];
 
 /* Parts of the type Tensor, joined in tensor.c. */
 extern PyMethodDef view_methods[];
@@ -63,6 +88,9 @@ extern PyMethodDef element_methods[];
 extern PyMethodDef copy_methods[];
 extern PyMethodDef array_methods[];
 extern PyGetSetDef array_properties[];
+
+/* The other part of Store. */
+extern PyMethodDef publish_methods[];
 
 /* ---- errors.c ------------------------------------------------------ */
 
@@ -181,3 +209,29 @@ PyObject *borrow_memory(PyObject *owner, void *data, int dtype, int ndim,
 PyObject *tensor_from_object(PyObject *object);
 /* Does it share its bytes in one of these ways? */
 bool shares_bytes(PyObject *object);
+
+/* ---- progress.c ---------------------------------------------------- */
+
+/* A call that works without the GIL. Who gives it away puts the state here,
+ * and takes it back from here. */
+struct progress {
+	PyThreadState *state;
+	PyObject *call; /* call(done, total), or NULL */
+};
+
+/* A progress function of the library's; arg is a struct progress. Not 0: an
+ * exception is set. */
+int progress_step(void *arg, uint64_t done, uint64_t total);
+
+/* UTF-8 without a 0 inside, as long as the object lives. NULL. */
+const char *text_argument(PyObject *object);
+/* For arguments that may be missing, or None. 0 or -1. */
+int optional_text(PyObject *object, const char **ret);
+int optional_flag(PyObject *object, bool *ret);
+PyObject *callable_or_null(PyObject *object);
+
+/* Names and tensors of a mapping, whose values may be arrays: a list that
+ * keeps both, and what is in it. */
+PyObject *tensor_pairs(PyObject *mapping);
+const char *pair_name(PyObject *pairs, Py_ssize_t i);
+tarn_tensor *pair_tensor(PyObject *pairs, Py_ssize_t i);

@@ -6,8 +6,16 @@ walks them. Views share the bytes; arrays over them keep them alive.
 
     t = tarn.arange(12).reshape(3, 4)
     t[:, ::2].numpy()
+
+    tarn.open("m.safetensors")["wte"]      # mapped, no daemon
+    tarn.load("m.safetensors")["wte"]      # N processes, one disk read
+
+    store = tarn.Store()
+    store.publish({"run/weights": t})      # and in another process:
+    store.wait("run/weights", timeout=5)
 """
 from . import _arrays
+from ._store import File, Loaded, Store, default_store, load, open, save
 from ._tarn import (NotFoundError, Tensor, __version__, arange, dtypes, equal,
                     full, ones, same_storage, tensor, view, zeros)
 
@@ -19,6 +27,7 @@ def from_numpy(array, dtype=None):
     return _arrays.to_tensor(array, dtype)
 
 
-__all__ = ["NotFoundError", "Tensor", "__version__", "arange", "dtypes",
-           "equal", "from_numpy", "full", "ones", "same_storage", "tensor",
-           "view", "zeros"]
+__all__ = ["File", "Loaded", "NotFoundError", "Store", "Tensor", "__version__",
+           "arange", "default_store", "dtypes", "equal", "from_numpy", "full",
+           "load", "ones", "open", "same_storage", "save", "tensor", "view",
+           "zeros"]

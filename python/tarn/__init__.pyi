@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 from typing import Any
 
+from ._store import (File as File, Loaded as Loaded, Store as Store,
+                     default_store as default_store, load as load,
+                     open as open, save as save)
 from ._tarn import (DType, NotFoundError as NotFoundError, Tensor as Tensor,
                     __version__ as __version__, arange as arange,
                     dtypes as dtypes, equal as equal, full as full,

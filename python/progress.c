@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Long calls go on without the GIL, and take it now and then: to let Ctrl-C
+ * end them, and to tell a callable of Python's how far they are.
+ */
+#include "python/module.h"
+
+#include <string.h>
+
+static int tell(PyObject *call, uint64_t done, uint64_t total)
+{
+	PyObject *answer = PyObject_CallFunction(call, "KK",
+		(unsigned long long)done, (unsigned long long)total);
+
+	if (!answer)
+		return -1;
+	Py_DECREF(answer);
+	return 0;
+}
+
+int progress_step(void *arg, uint64_t done, uint64_t total)
+{
+	struct progress *p = arg;
+	int r;
+
+	PyEval_RestoreThread(p->state);
+	r = PyErr_CheckSignals();
+	if (r == 0 && p->call)
+		r = tell(p->call, done, total);
+	p->state = PyEval_SaveThread();
+	return r;
+}
+
+/* ---- arguments that long calls share ------------------------------- */
+
+const char *text_argument(PyObject *object)
+{
+	Py_ssize_t size;
+	const char *text;
+
+	if (!PyUnicode_Check(object)) {
+		PyErr_Format(
+			PyExc_TypeError, "a name is wanted, not %R", object);
+		return NULL;
+	}
+	text = PyUnicode_AsUTF8AndSize(object, &size);
+	if (text && strlen(text) != (size_t)size) {
+		PyErr_Format(PyExc_ValueError,
+			"the name %R has a character 0 in it", object);
+		return NULL;
+	}
+	return text;
+}
+
+int optional_text(PyObject *object, const char **ret)
+{
+	*ret = NULL;
+	if (!object || object == Py_None)
+		return 0;
+	*ret = text_argument(object);
+	return *ret ? 0 : -1;
+}
+
+int optional_flag(PyObject *object, bool *ret)
+{
+	int r = object ? PyObject_IsTrue(object) : 0;
+
+	*ret = r > 0;
+	return r < 0 ? -1 : 0;
+}
+
+PyObject *callable_or_null(PyObject *object)
+{
+	return object == Py_None ? NULL : object;
+}
+
+/* One pair of mapping.items(). */
+static PyObject *tensor_pair(PyObject *item)
+{
+	PyObject *name, *tensor, *pair;
+
+	if (!PyTuple_Check(item) || PyTuple_Size(item) != 2) {
+		PyErr_SetString(PyExc_TypeError, "pairs are wanted");
+		return NULL;
+	}
+	name = PyTuple_GetItem(item, 0);
+	if (!text_argument(name))
+		return NULL;
+	tensor = tensor_from_object(PyTuple_GetItem(item, 1));
+	if (!tensor)
+		return NULL;
+	pair = PyTuple_Pack(2, name, tensor);
+	Py_DECREF(tensor);
+	return pair;
+}
+
+PyObject *tensor_pairs(PyObject *mapping)
+{
+	PyObject *items = PyMapping_Items(mapping), *pair;
+
+	for (Py_ssize_t i = 0; items && i < PyList_Size(items); i++) {
+		pair = tensor_pair(PyList_GetItem(items, i));
+		if (pair && PyList_SetItem(items, i, pair) == 0)
+			continue;
+		Py_DECREF(items);
+		return NULL;
+	}
+	return items;
+}
+
+const char *pair_name(PyObject *pairs, Py_ssize_t i)
+{
+	return PyUnicode_AsUTF8AndSize(
+		PyTuple_GetItem(PyList_GetItem(pairs, i), 0), NULL);
+}
+
+tarn_tensor *pair_tensor(PyObject *pairs, Py_ssize_t i)
+{
+	return tensor_of(PyTuple_GetItem(PyList_GetItem(pairs, i), 1));
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT
+/*
+ * What changes a store: loads, publications, removals. All of it goes on
+ * without the GIL.
+ */
+#include "python/module.h"
+
+#include <stdlib.h>
+
+/* ---- loading ------------------------------------------------------- */
+
+static PyObject *load(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
+	PyObject *keywords)
+{
+	static const char *const names[] = {
+		"file", "name", "verify", "progress", NULL};
+	struct progress progress = {0};
+	struct tarn_load_options options = {
+		.progress = progress_step,
+		.arg = &progress,
+	};
+	PyObject *given[4];
+	tarn_tensor *all;
+	int r;
+
+	if (named_arguments("_load", names, 1, args, n_args, keywords, given) <
+			0 ||
+		optional_text(given[1], &options.name) < 0 ||
+		optional_flag(given[2], &options.verify) < 0)
+		return NULL;
+	if (!PyObject_TypeCheck(given[0], file_type)) {
+		PyErr_SetString(PyExc_TypeError, "load: a File is wanted");
+		return NULL;
+	}
+	progress.call = callable_or_null(given[3]);
+	progress.state = PyEval_SaveThread();
+	r = tarn_store_load(
+		store_of(self), file_of(given[0]), &options, NULL, &all);
+	PyEval_RestoreThread(progress.state);
+	return r < 0 ? raise_system(r) : tensor_wrap_consume(all);
+}
+
+static PyObject *get_from_file(
+	PyObject *self, PyObject *const *args, Py_ssize_t n_args)
+{
+	tarn_tensor *tensor;
+	const char *name;
+	int r;
+
+	if (n_args != 2 || !PyObject_TypeCheck(args[0], file_type)) {
+		PyErr_SetString(
+			PyExc_TypeError, "_from_file: a File and a name");
+		return NULL;
+	}
+	name = text_argument(args[1]);
+	if (!name)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS r = tarn_store_get_from_file(
+		store_of(self), file_of(args[0]), name, &tensor);
+	Py_END_ALLOW_THREADS return r < 0 ? raise_lookup(r)
+					  : tensor_wrap_consume(tensor);
+}
+
+/* ---- publishing ---------------------------------------------------- */
+
+static PyObject *versions_dict(PyObject *pairs, const uint64_t *versions)
+{
+	PyObject *dict = PyDict_New();
+
+	for (Py_ssize_t i = 0; dict && i < PyList_Size(pairs); i++) {
+		PyObject *name = PyTuple_GetItem(PyList_GetItem(pairs, i), 0);
+		PyObject *number = PyLong_FromUnsignedLongLong(versions[i]);
+
+		if (number && PyDict_SetItem(dict, name, number) == 0) {
+			Py_DECREF(number);
+			continue;
+		}
+		Py_XDECREF(number);
+		Py_DECREF(dict);
+		return NULL;
+	}
+	return dict;
+}
+
+static PyObject *publish_pairs(tarn_store *store, PyObject *pairs,
+	const struct tarn_publish_options *options)
+{
+	size_t n = (size_t)PyList_Size(pairs);
+	struct tarn_publish_item *items = calloc(n + 1, sizeof(*items));
+	uint64_t *versions = calloc(n + 1, sizeof(*versions));
+	PyObject *done = NULL;
+	int r;
+
+	if (!items || !versions) {
+		free(items);
+		free(versions);
+		return PyErr_NoMemory();
+	}
+	for (size_t i = 0; i < n; i++) {
+		items[i].name = pair_name(pairs, (Py_ssize_t)i);
+		items[i].tensor = pair_tensor(pairs, (Py_ssize_t)i);
+	}
+	Py_BEGIN_ALLOW_THREADS r =
+		tarn_store_publish(store, items, n, options, versions);
+	Py_END_ALLOW_THREADS done =
+		r < 0 ? raise_system(r) : versions_dict(pairs, versions);
+	free(items);
+	free(versions);
+	return done;
+}
+
+static PyObject *publish(PyObject *self, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	static const char *const names[] = {
+		"tensors", "replace", "exclusive", "life", NULL};
+	struct tarn_publish_options options = {0};
+	PyObject *given[4], *pairs, *done;
+
+	if (named_arguments(
+		    "publish", names, 1, args, n_args, keywords, given) < 0 ||
+		optional_text(given[1], &options.replace) < 0 ||
+		optional_flag(given[2], &options.exclusive) < 0)
+		return NULL;
+	if (given[3] && given[3] != Py_None) {
+		options.life = PyFloat_AsDouble(given[3]);
+		if (PyErr_Occurred())
+			return NULL;
+	}
+	pairs = tensor_pairs(given[0]);
+	if (!pairs)
+		return NULL;
+	done = publish_pairs(store_of(self), pairs, &options);
+	Py_DECREF(pairs);
+	return done;
+}
+
+static PyObject *create(PyObject *self, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	static const char *const names[] = {"shape", "dtype", "mutable", NULL};
+	int64_t shape[TARN_MAX_NDIM];
+	int n, dtype = TARN_F32, r;
+	PyObject *given[3];
+	tarn_tensor *tensor;
+	bool is_mutable;
+
+	if (named_arguments("create", names, 1, args, n_args, keywords, given) <
+			0 ||
+		optional_flag(given[2], &is_mutable) < 0)
+		return NULL;
+	if (given[1] && given[1] != Py_None)
+		dtype = dtype_argument(given[1]);
+	n = dtype ? shape_argument("create", given[0], shape) : -1;
+	if (n < 0)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS r = tarn_store_create(store_of(self), dtype, n,
+		shape, is_mutable ? TARN_CREATE_MUTABLE : 0, &tensor);
+	Py_END_ALLOW_THREADS return r < 0 ? raise_system(r)
+					  : tensor_wrap_consume(tensor);
+}
+
+static PyObject *remove_name(PyObject *self, PyObject *key)
+{
+	const char *name = text_argument(key);
+	int r;
+
+	if (!name)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS r = tarn_store_remove(store_of(self), name);
+	Py_END_ALLOW_THREADS if (r < 0) return raise_lookup(r);
+	Py_INCREF(Py_None);
+	return Py_None;
+}
+
+PyMethodDef publish_methods[] = {
+	{"_load", EXPORT(load), FAST_KEYWORDS, "Store.load of a File."},
+	{"_from_file", EXPORT(get_from_file), FAST,
+		"A tensor of a File, loaded if need be."},
+	{"_publish", EXPORT(publish), FAST_KEYWORDS,
+		"Store.publish of a mapping."},
+	{"create", EXPORT(create), FAST_KEYWORDS,
+		"create(shape, dtype='F32', mutable=False)\n--\n\n"
+		"A new writable tensor. From 2 MiB on it is published without a"
+		"\ncopy, and is read-only from then on: whoever writes to an\n"
+		"array over it then ends with SIGSEGV. A mutable one stays\n"
+		"writable, for all who open it."},
+	{"remove", remove_name, METH_O,
+		"remove(name)\n--\n\n"
+		"Removes a published name; who has the tensor keeps it."},
+	{0},
+};

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT
+/*
+ * The store: the base of tarn.Store, which adds what mappings have. A look-up
+ * of a published name makes no system call and keeps the GIL; everything that
+ * can take longer gives it away.
+ */
+#include "python/module.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+/* How long a wait is deaf to Ctrl-C, in milliseconds. */
+#define SLICE_MS 50
+
+PyTypeObject *store_type;
+
+static PyObject *store_new(
+	PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+	static char *names[] = {"socket", "pool", NULL};
+	allocfunc alloc = PyType_GetSlot(type, Py_tp_alloc);
+	const char *socket = NULL, *pool = NULL;
+	tarn_store *store;
+	PyObject *self;
+	int r;
+
+	if (!PyArg_ParseTupleAndKeywords(
+		    args, keywords, "|zz:Store", names, &socket, &pool))
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS r = tarn_store_open_pool(socket, pool, &store);
+	Py_END_ALLOW_THREADS if (r < 0) return raise_system(r);
+	self = alloc(type, 0);
+	if (!self) {
+		tarn_store_unref(store);
+		return NULL;
+	}
+	((struct store *)self)->store = store;
+	return self;
+}
+
+static void store_dealloc(PyObject *self)
+{
+	PyTypeObject *type = Py_TYPE(self);
+	freefunc release = PyType_GetSlot(type, Py_tp_free);
+
+	tarn_store_unref(store_of(self));
+	release(self);
+	Py_DECREF((PyObject *)type);
+}
+
+/* ---- looking up ---------------------------------------------------- */
+
+static PyObject *store_subscript(PyObject *self, PyObject *key)
+{
+	const char *name = text_argument(key);
+	tarn_tensor *tensor;
+	int r;
+
+	if (!name)
+		return NULL;
+	r = tarn_store_lookup(store_of(self), name, &tensor);
+	if (r < 0 && strchr(name, ':')) {
+		Py_BEGIN_ALLOW_THREADS r =
+			tarn_store_get(store_of(self), name, &tensor);
+		Py_END_ALLOW_THREADS
+	}
+	return r < 0 ? raise_lookup(r) : tensor_wrap_consume(tensor);
+}
+
+static int store_contains(PyObject *self, PyObject *key)
+{
+	const char *name = PyUnicode_Check(key) ? text_argument(key) : NULL;
+	uint64_t version;
+	int r;
+
+	PyErr_Clear(); /* what can be no name is not among them */
+	if (!name)
+		return 0;
+	r = tarn_store_version(store_of(self), name, &version);
+	if (r >= 0 || r == -ENOENT || r == -EINVAL)
+		return r >= 0;
+	raise_system(r);
+	return -1;
+}
+
+static int append_name(void *list, const char *name,
+	const struct tarn_descriptor *descriptor, uint64_t version)
+{
+	PyObject *text = PyUnicode_FromString(name);
+	int r = text ? PyList_Append(list, text) : -1;
+
+	Py_XDECREF(text);
+	return r < 0 ? -ENOMEM : 0;
+}
+
+static PyObject *list_names(PyObject *self, const char *prefix)
+{
+	PyObject *list = PyList_New(0);
+	int r;
+
+	if (!list)
+		return NULL;
+	r = tarn_store_list(store_of(self), prefix, append_name, list);
+	if (r >= 0)
+		return list;
+	Py_DECREF(list);
+	return raise_system(r);
+}
+
+static PyObject *store_iterate(PyObject *self)
+{
+	PyObject *names = list_names(self, NULL), *iterator;
+
+	iterator = names ? PyObject_GetIter(names) : NULL;
+	Py_XDECREF(names);
+	return iterator;
+}
+
+static int count_name(void *arg, const char *name,
+	const struct tarn_descriptor *descriptor, uint64_t version)
+{
+	++*(Py_ssize_t *)arg;
+	return 0;
+}
+
+static Py_ssize_t store_length(PyObject *self)
+{
+	Py_ssize_t n = 0;
+	int r = tarn_store_list(store_of(self), NULL, count_name, &n);
+
+	if (r >= 0)
+		return n;
+	raise_system(r);
+	return -1;
+}
+
+static PyObject *names_below(PyObject *self, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	static const char *const names[] = {"prefix", NULL};
+	const char *prefix;
+	PyObject *given;
+
+	if (named_arguments("names", names, 0, args, n_args, keywords, &given) <
+			0 ||
+		optional_text(given, &prefix) < 0)
+		return NULL;
+	return list_names(self, prefix);
+}
+
+static PyObject *version_of(PyObject *self, PyObject *key)
+{
+	const char *name = text_argument(key);
+	uint64_t version;
+	int r;
+
+	if (!name)
+		return NULL;
+	r = tarn_store_version(store_of(self), name, &version);
+	if (r < 0)
+		return raise_lookup(r);
+	return PyLong_FromUnsignedLongLong(version);
+}
+
+/* ---- waiting ------------------------------------------------------- */
+
+static double now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
+}
+
+/* Seconds, or None for ever, as a moment in milliseconds. */
+static int deadline_argument(PyObject *timeout, double *ret)
+{
+	double seconds;
+
+	*ret = INFINITY;
+	if (!timeout || timeout == Py_None)
+		return 0;
+	seconds = PyFloat_AsDouble(timeout);
+	if (seconds == -1 && PyErr_Occurred())
+		return -1;
+	if (isnan(seconds)) {
+		PyErr_SetString(PyExc_ValueError, "wait: timeout is no number");
+		return -1;
+	}
+	*ret = now_ms() + fmax(seconds, 0) * 1e3;
+	return 0;
+}
+
+/* In slices, between which signals are looked for. */
+static int wait_slices(tarn_store *store, const char *name, uint64_t newer_than,
+	double deadline, tarn_tensor **ret)
+{
+	double left;
+	int r;
+
+	do {
+		left = fmin(fmax(deadline - now_ms(), 0), SLICE_MS);
+		Py_BEGIN_ALLOW_THREADS r = tarn_store_wait(
+			store, name, newer_than, (int)ceil(left), ret, NULL);
+		Py_END_ALLOW_THREADS if (r == -ETIMEDOUT &&
+					 PyErr_CheckSignals() < 0) return r;
+	} while (r == -ETIMEDOUT && now_ms() < deadline);
+	return r;
+}
+
+static PyObject *wait_for(PyObject *self, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	static const char *const names[] = {
+		"name", "timeout", "newer_than", NULL};
+	PyObject *given[3];
+	tarn_tensor *tensor;
+	int64_t newer = 0;
+	const char *name;
+	double deadline;
+	int r;
+
+	if (named_arguments("wait", names, 1, args, n_args, keywords, given) <
+		0)
+		return NULL;
+	name = text_argument(given[0]);
+	if (!name || deadline_argument(given[1], &deadline) < 0 ||
+		(given[2] && int_argument(given[2], &newer) < 0))
+		return NULL;
+	newer = newer < 0 ? 0 : newer;
+	r = wait_slices(
+		store_of(self), name, (uint64_t)newer, deadline, &tensor);
+	return r < 0 ? raise_system(r) : tensor_wrap_consume(tensor);
+}
+
+/* ---- asking -------------------------------------------------------- */
+
+static PyObject *get_socket(PyObject *self, void *closure)
+{
+	return PyUnicode_DecodeFSDefault(tarn_store_socket(store_of(self)));
+}
+
+static PyObject *get_pool(PyObject *self, void *closure)
+{
+	return PyUnicode_FromString(tarn_store_pool(store_of(self)));
+}
+
+static PyObject *get_status(PyObject *self, PyObject *none)
+{
+	struct tarn_store_status s;
+	int r;
+
+	Py_BEGIN_ALLOW_THREADS r = tarn_store_get_status(store_of(self), &s);
+	Py_END_ALLOW_THREADS if (r < 0) return raise_system(r);
+	return Py_BuildValue("{s:i,s:i,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,"
+			     "s:K,s:K,s:K,s:K,s:s,s:s}",
+		"keeper_pid", (int)s.keeper_pid, "server_pid",
+		(int)s.server_pid, "clients", s.clients, "loaders", s.loaders,
+		"uptime_ms", s.uptime_ms, "names", s.names, "storages",
+		s.storages, "budget", s.budget, "allocated", s.allocated,
+		"used", s.used, "cached", s.cached, "loads", s.loads,
+		"loads_cached", s.loads_cached, "loads_active", s.loads_active,
+		"loads_failed", s.loads_failed, "bytes_loaded", s.bytes_loaded,
+		"engine", s.engine, "version", s.version);
+}
+
+static PyMethodDef methods[] = {
+	{"names", EXPORT(names_below), FAST_KEYWORDS,
+		"names(prefix=None)\n--\n\nThe published names that begin so."},
+	{"version", version_of, METH_O,
+		"version(name)\n--\n\nHow often the name was published."},
+	{"wait", EXPORT(wait_for), FAST_KEYWORDS,
+		"wait(name, timeout=None, newer_than=0)\n--\n\n"
+		"Sleeps until a version above newer_than is published as "
+		"name,\n"
+		"and returns it. timeout is in seconds, TimeoutError."},
+	{"status", get_status, METH_NOARGS,
+		"status()\n--\n\nWhat the daemon says of itself, as a dict."},
+	{0},
+};
+
+static PyGetSetDef properties[] = {
+	{"socket", get_socket, NULL, "The path of the daemon's socket.", NULL},
+	{"pool", get_pool, NULL,
+		"The name of the pool, \"\" for this user's own memory.", NULL},
+	{0},
+};
+
+/* Room for the methods of both parts. */
+static PyMethodDef all_methods[16];
+
+static PyType_Slot slots[] = {
+	{Py_tp_doc, "A connection to a daemon."},
+	{Py_tp_new, store_new},
+	{Py_tp_dealloc, store_dealloc},
+	{Py_tp_iter, store_iterate},
+	{Py_tp_methods, all_methods},
+	{Py_tp_getset, properties},
+	{Py_mp_length, store_length},
+	{Py_mp_subscript, store_subscript},
+	{Py_sq_contains, store_contains},
+	{0, NULL},
+};
+
+static PyType_Spec spec = {
+	.name = "tarn._tarn.StoreBase",
+	.basicsize = sizeof(struct store),
+	.flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
+	.slots = slots,
+};
+
+int add_store_type(PyObject *module)
+{
+	PyMethodDef *const parts[] = {methods, publish_methods};
+	size_t n = 0;
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		for (PyMethodDef *m = parts[i]; m->ml_name; m++)
+			all_methods[n++] = *m;
+	store_type = (PyTypeObject *)PyType_FromSpec(&spec);
+	if (!store_type)
+		return -1;
+	Py_INCREF((PyObject *)store_type);
+	return PyModule_AddObject(module, "StoreBase", (PyObject *)store_type);
+}

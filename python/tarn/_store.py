@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+"""Files and stores as mappings of Tensors.
+
+What is in C looks up, waits and copies; here it becomes a Mapping, with keys,
+items, values and get, and what takes either one thing or many is sorted out.
+"""
+import os
+import threading
+from collections.abc import Mapping
+
+from . import _tarn
+
+
+class _Tensors(Mapping):
+    """Mappings whose == is identity, since that of Tensors is."""
+
+    __slots__ = ()
+    __eq__ = object.__eq__
+    __ne__ = object.__ne__
+    __hash__ = object.__hash__
+
+
+class File(_tarn.FileBase, _Tensors):
+    """An open tensor file (safetensors, .npy, or the index of a sharded
+    checkpoint): a mapping from names to Tensors. No daemon takes part.
+
+    Its tensors are views of the mapped file, read-only and shared with all who
+    have it open. With map=False they are views of the file itself: they have
+    no address, and what is read of them is only what is used."""
+
+    def __repr__(self):
+        return f"<tarn.File {self.path!r}: {len(self)} tensors>"
+
+
+class Loaded(_Tensors):
+    """The tensors of a loaded file, in memory that all processes share. They
+    stay there as long as this, or one of them, is held."""
+
+    def __init__(self, store, file, whole):
+        self._store, self._file, self._whole = store, file, whole
+
+    def __getitem__(self, name):
+        return self._store._from_file(self._file, name)
+
+    def __contains__(self, name):
+        return name in self._file
+
+    def __iter__(self):
+        return iter(self._file)
+
+    def __len__(self):
+        return len(self._file)
+
+    def __repr__(self):
+        return f"<tarn.Loaded {self.path!r}: {len(self)} tensors>"
+
+    @property
+    def metadata(self):
+        """The file's metadata, a new dict."""
+        return self._file.metadata
+
+    @property
+    def path(self):
+        """The path as it was opened."""
+        return self._file.path
+
+
+class Store(_tarn.StoreBase, _Tensors):
+    """A connection to the daemon that keeps tensors in shared memory: a
+    mapping from published names to Tensors. store["FILE:TENSOR"] is a tensor
+    of a file, loaded if nobody has yet.
+
+    Without a socket it is this user's daemon, which is started if there is
+    none; pool is the name of one that several users share. Any thread may use
+    a store, and so may the children of a fork."""
+
+    def __repr__(self):
+        return f"<tarn.Store {self.socket!r}>"
+
+    def load(self, path, name=None, *, verify=False, progress=None):
+        """Loads all tensors of a file, once for all processes, and returns
+        them as a mapping. name publishes them too, as NAME/TENSOR; verify
+        compares the checksums that the file has; progress(done, total) is
+        called now and then."""
+        file = path if isinstance(path, File) else File(path)
+        whole = self._load(file, name, verify, progress)
+        return Loaded(self, file, whole)
+
+    def publish(self, tensors, tensor=None, *, replace=None, exclusive=False,
+                life=None):
+        """Publishes a mapping of names to tensors or arrays, all of them in
+        one moment: publish({"a": x, "b": y}), or publish("a", x) for one.
+        Returns the versions, as a dict or a number.
+
+        replace is a prefix: names that begin so and are not among these are
+        removed in the same moment. exclusive: FileExistsError if one of the
+        names is there. life: seconds until the names end."""
+        if isinstance(tensors, str):
+            return self._publish({tensors: tensor}, replace, exclusive,
+                                 life)[tensors]
+        if tensor is not None:
+            raise TypeError("publish takes a name and a tensor, or a mapping")
+        return self._publish(tensors, replace, exclusive, life)
+
+
+_default = None
+_lock = threading.Lock()
+
+
+def default_store():
+    """The store that tarn.load uses: the one at $TARN_SOCKET and $TARN_POOL,
+    else this user's own, opened when it is first needed and kept."""
+    global _default
+    with _lock:
+        if _default is None:
+            _default = Store()
+        return _default
+
+
+def _new_lock():
+    global _lock
+    _lock = threading.Lock()
+
+
+# A fork while another thread opens the store leaves its lock taken.
+os.register_at_fork(after_in_child=_new_lock)
+
+
+def open(path, map=True):
+    """Opens a tensor file, without a daemon: a File."""
+    return File(path, map)
+
+
+def load(path, *, verify=False, progress=None):
+    """Loads a file into memory that all processes share, once for all of
+    them, and returns a mapping from names to Tensors. See Store.load."""
+    return default_store().load(path, verify=verify, progress=progress)
+
+
+def save(path, tensors, metadata=None, *, checksums=False, align=0,
+         exclusive=False, progress=None):
+    """Saves tensors or arrays as a safetensors file: a mapping of names to
+    them, and metadata, a mapping of strings. A path that ends in .npy takes
+    one tensor.
+
+    Whoever opens the path finds the old file or the new one, never half of
+    it. checksums adds one for each tensor, which File.verify and load compare;
+    the first tensor's offset is a multiple of align; exclusive is
+    FileExistsError if there is something already."""
+    if not isinstance(tensors, Mapping):
+        tensors = {"tensor": tensors}
+    _tarn._save(path, tensors, metadata, checksums, align, exclusive, progress)

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Files and stores in Python: saved and opened, loaded once for all, published
+in one process and found in another, before and after, across a fork; what goes
+wrong has a class of its own and the library's sentence."""
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import py_kit as kit
+
+import tarn
+
+T = tarn.tensor
+tmp = os.environ["TMPDIR"]
+path = os.path.join(tmp, "m.safetensors")
+
+# ---- save and open ----
+w = tarn.arange(12, dtype="F32").reshape(3, 4)
+tarn.save(path, {"w": w, "part": w[:, ::2], "b": T([1, 2], "BF16"),
+                 "raw": bytearray(b"xyz")}, {"note": "first"}, checksums=True)
+f = tarn.open(path)
+kit.equal((len(f), sorted(f), f.path, f.format),
+          (4, ["b", "part", "raw", "w"], path, "safetensors"), "a saved file")
+kit.equal((f.metadata["note"], f.verify()), ("first", (4, 0)),
+          "its metadata and checksums")
+kit.equal((f["part"].tolist(), f["b"].dtype, bytes(f["raw"])),
+          (w[:, ::2].tolist(), "BF16", b"xyz"), "what is in it")
+kit.equal((f["w"].storage_kind, f["w"].readonly, "w" in f, "x" in f, 3 in f,
+           f.get("x"), list(f.values())[0].shape == f[list(f)[0]].shape),
+          ("mapped", True, True, False, False, None, True), "a mapping")
+kit.raises(KeyError, "'x'", "no such tensor is a KeyError", lambda: f["x"])
+kit.raises(FileNotFoundError, "'x'", "and a FileNotFoundError",
+           lambda: f["x"])
+kit.raises(TypeError, "name", "a name that is none", lambda: f[1])
+kit.raises(ValueError, "character 0", "a name with a 0", lambda: f["w\0"])
+kit.raises(ValueError, "read-only", "it cannot be written",
+           f["w"].__setitem__, (0, 0), 1)
+direct = tarn.open(path, map=False)["w"]
+kit.equal((direct.storage_kind, direct[1, 1:3].tolist(), repr(direct)),
+          ("file", [5, 6], repr(w)), "map=False reads what is asked for")
+kit.raises(BufferError, ".clone()", "and has no buffer", memoryview, direct)
+kit.equal(direct.clone().tolist(), w.tolist(), "but clones")
+kept = f["w"]
+del f
+gc.collect()
+kit.equal(kept[2, 3], 11.0, "a tensor keeps the file")
+kit.raises(FileNotFoundError, "nowhere", "a file that is not there",
+           tarn.open, os.path.join(tmp, "nowhere"))
+kit.raises(IsADirectoryError, "", "a folder", tarn.open, tmp)
+kit.raises(ValueError, "", "a file that is none", tarn.open, __file__)
+kit.raises(FileExistsError, "", "exclusive", tarn.save, path, {"w": w},
+           exclusive=True)
+kit.raises(FileNotFoundError, "", "a folder that is not there", tarn.save,
+           os.path.join(tmp, "no", "m.safetensors"), {"w": w})
+kit.raises(TypeError, "name", "a name that is no string", tarn.save, path,
+           {1: w})
+kit.raises(ValueError, "__metadata__", "a forbidden name", tarn.save, path,
+           {"__metadata__": w})
+npy = os.path.join(tmp, "w.npy")
+tarn.save(npy, w.T)
+kit.equal([t.tolist() for t in tarn.open(npy).values()], [w.T.tolist()],
+          ".npy takes one tensor")
+steps = []
+tarn.save(npy, w, progress=lambda done, total: steps.append((done, total)))
+kit.ok(not steps or steps[-1][0] <= steps[-1][1], "progress", steps)
+
+
+# ---- a daemon ----
+socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock")
+kit.raises(OSError, "", "nobody serves", tarn.Store, socket)
+daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", socket])
+for _ in range(500):
+    if os.path.exists(socket):
+        break
+    time.sleep(.01)
+os.environ["TARN_SOCKET"] = socket
+store = tarn.Store(socket)
+kit.equal((store.socket, store.pool, len(store), list(store)),
+          (socket, "", 0, []), "an empty store")
+versions = store.publish({"run/w": w, "run/b": bytearray(b"abc")})
+kit.equal((versions, len(store), sorted(store), store.names("run/w")),
+          ({"run/w": 1, "run/b": 1}, 2, ["run/b", "run/w"], ["run/w"]),
+          "publish, one commit")
+kit.equal((store["run/w"].tolist(), store["run/w"].readonly,
+           store["run/w"].storage_kind, "run/w" in store, "x" in store),
+          (w.tolist(), True, "shared", True, False), "and look up")
+kit.equal((store.publish("run/w", T([5])), store.version("run/w"),
+           store["run/w"].tolist()), (2, 2, [5]), "again, one by name")
+kit.raises(KeyError, "", "no such name", lambda: store["nothing"])
+kit.raises(KeyError, "", "no version of it", store.version, "nothing")
+kit.equal(store.get("nothing", 7), 7, "get has a default")
+kit.raises(FileExistsError, "", "exclusive", store.publish, "run/w", w,
+           exclusive=True)
+kit.raises(TypeError, "mapping", "a mapping and a tensor", store.publish,
+           {"a": w}, w)
+kit.raises(ValueError, "life", "a life that is none", store.publish,
+           {"a": w}, life=-1)
+store.publish({"run/c": w}, replace="run/")
+kit.equal(sorted(store), ["run/c"], "replace")
+kept = store["run/c"]
+store.remove("run/c")
+gc.collect()
+kit.equal(("run/c" in store, kept[2, 3]), (False, 11.0),
+          "what is removed stays with who has it")
+kit.raises(KeyError, "", "removed twice", store.remove, "run/c")
+made = store.create((512, 1024), "F32")
+made[...] = 3
+store.publish("big", made)
+kit.equal((made.readonly, made[511, 1023], store["big"][0, 0]),
+          (True, 3.0, 3.0), "a created tensor is read-only once published")
+shared = store.create(4, "I32", mutable=True)
+store.publish("shared", shared)
+store["shared"][2] = 9
+kit.equal(shared.tolist() if shared.readonly else store["shared"].tolist(),
+          [0, 0, 9, 0], "a mutable one is not")
+status = store.status()
+kit.equal((status["names"], status["clients"] >= 1), (2, True), "status")
+
+# ---- waiting ----
+kit.raises(TimeoutError, "later", "a wait ends", store.wait, "later", .05)
+
+
+def publish_later():
+    time.sleep(.1)
+    tarn.Store(socket).publish("later", T([1]))
+
+
+thread = threading.Thread(target=publish_later)
+thread.start()
+kit.equal(store.wait("later", timeout=20).tolist(), [1],
+          "a wait hears another thread, which had the GIL")
+thread.join()
+kit.raises(TimeoutError, "", "for something newer", store.wait, "later", 0, 1)
+interrupt = threading.Timer(.1, os.kill, (os.getpid(), signal.SIGINT))
+interrupt.start()
+begun = time.monotonic()
+kit.raises(KeyboardInterrupt, "", "Ctrl-C ends a wait", store.wait, "never")
+kit.ok(time.monotonic() - begun < 5, "at once")
+interrupt.join()
+
+# ---- loading ----
+m = store.load(path)
+kit.equal((sorted(m), m["w"].tolist(), m["w"].storage_kind, "x" in m, len(m),
+           m.metadata["note"]),
+          (["b", "part", "raw", "w"], w.tolist(), "shared", False, 4, "first"),
+          "load")
+kit.raises(KeyError, "'x'", "no such tensor in it", lambda: m["x"])
+store.load(path, name="ckpt", verify=True)
+kit.equal(store["ckpt/w"].tolist(), w.tolist(), "load by name")
+kit.equal(store[path + ":w"].tolist(), w.tolist(), "FILE:TENSOR")
+kit.equal(tarn.load(path)["b"].tolist(), [1, 2], "tarn.load")
+x = m["w"][1]
+del m
+gc.collect()
+kit.equal(x.tolist(), [4, 5, 6, 7], "a view keeps what was loaded")
+
+# ---- fork, and another process ----
+pid = os.fork()
+if pid == 0:
+    good = x.tolist() == [4, 5, 6, 7] and kept[0, 1] == 1 and \
+        store["later"].tolist() == [1]
+    store.publish("child", T([7]))
+    os._exit(0 if good else 1)
+kit.equal(os.waitpid(pid, 0)[1], 0, "a forked child goes on")
+kit.equal(store["child"].tolist(), [7], "and publishes")
+seen = subprocess.run(
+    [sys.executable, "-c",
+     "import tarn; print(tarn.Store()['ckpt/w'][2].tolist())"],
+    capture_output=True, text=True, check=False)
+kit.equal(seen.stdout, "[8.0, 9.0, 10.0, 11.0]\n", "another process, " +
+          seen.stderr)
+kit.ok("numpy" not in sys.modules, "numpy was not imported")
+kit.equal(subprocess.run([sys.executable, "-X", "dev", "-W", "error", "-c",
+                          "import tarn; t = tarn.Store()['ckpt/w'];"
+                          "m = memoryview(t)"], check=False).returncode, 0,
+          "an array that lives to the end of the interpreter")
+
+# ---- the end ----
+daemon.terminate()
+daemon.wait()
+kit.raises(OSError, "", "a wait ends with the daemon", store.wait, "x", 20)
+kit.equal(x.tolist(), [4, 5, 6, 7], "tensors outlive it")
+for name in (path, npy):
+    os.unlink(name)
+kit.finish()
