@@ -8,6 +8,14 @@ shm_libshm_la_SOURCES = \
 	shm/lease_note.c \
 	shm/name.c \
 	shm/record.h \
+	shm/ring.c \
+	shm/ring.h \
+	shm/ring_cast.c \
+	shm/ring_member.c \
+	shm/ring_publish.c \
+	shm/ring_receive.c \
+	shm/ring_wait.c \
+	shm/ring_words.h \
 	shm/segment.c \
 	shm/segment.h \
 	shm/table.c \

@@ -100,6 +100,7 @@ TSAN_TESTS = \
 	tests/publish_sealed \
 	tests/publish_threads \
 	tests/restart \
+	tests/ring_threads \
 	tests/storage \
 	tests/store \
 	tests/store_fake \
@@ -300,6 +301,12 @@ TESTS += \
 	tests/wire \
 	$(NULL)
 VALGRIND_EXCEPT += tests/table_crash tests/table_readers
+
+# shm: the ring of a channel.
+RING_TESTS = tests/ring tests/ring_kill tests/ring_threads
+check_PROGRAMS += $(RING_TESTS)
+TESTS += $(RING_TESTS)
+VALGRIND_EXCEPT += tests/ring_kill tests/ring_threads
 
 # Names that end, and who waits for names and bytes.
 WAIT_TESTS = \

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A ring: how a channel hands slots from producers to consumers through one
+ * memory that all of them map read-write, and in which any of them may die at
+ * any instruction.
+ *
+ * A producer acquires a slot, fills its bytes, and publishes it; a consumer
+ * receives it, reads, and releases it. In queue mode each item goes to one
+ * consumer; in broadcast mode to each that had joined when it was published.
+ * Items are delivered in the order of their publication, and a producer that
+ * is slow to fill holds up nobody. Slots are released in any order.
+ *
+ *	struct ring ring;
+ *	r = ring_attach(&ring, memory, size);
+ *	r = ring_join(&ring, RING_PRODUCER, owner);
+ *	r = ring_wait_acquire(&ring, &forever, &slot);
+ *	... fill slot's bytes ...
+ *	r = ring_publish(&ring, slot, &note);
+ *
+ * Nothing here allocates, and only ring_wait_*() sleep. Calls on one struct
+ * ring are made by one thread at a time; a thread or process of its own joins
+ * on its own. What is shared, and why it is right, is in shm/ring_words.h.
+ *
+ * Deaths. One reaper calls ring_reap_owner() for those who are gone: what they
+ * were filling is free again; what they had published is delivered; what they
+ * were reading is delivered again, before anything newer and marked as such
+ * (queue), or counts as seen (broadcast). A reaper that dies is followed by
+ * one that does the same again. Until then nobody waits for the dead, except
+ * for the slots that they hold.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RING_SLOTS_MAX 65536u
+#define RING_PARTICIPANTS 1024u
+/* A bit of a slot for each; a participant's number is its bit. */
+#define RING_BROADCAST_CONSUMERS 64u
+#define RING_TAG_MAX 64u
+
+enum ring_mode {
+	RING_QUEUE = 1,
+	RING_BROADCAST = 2,
+};
+
+/* What a participant does: one, or both. */
+enum ring_kind {
+	RING_PRODUCER = 1,
+	RING_CONSUMER = 2,
+};
+
+struct ring_geometry {
+	enum ring_mode mode;
+	uint32_t slots;
+	uint64_t slot_bytes; /* bounds ring_note.bytes, nothing else */
+};
+
+/* What an item says of itself beside its bytes. */
+struct ring_note {
+	uint64_t bytes;	  /* of the slot that are in use */
+	uint32_t tensors; /* opaque here, as the tag is */
+	uint32_t tag_size;
+	unsigned char tag[RING_TAG_MAX];
+};
+
+struct ring_item {
+	uint32_t slot;
+	uint64_t position; /* counts publications; modulo 2^48 */
+	/* It was delivered before, to one who died or left. */
+	bool redelivered;
+	struct ring_note note;
+};
+
+/* A participant's view: private memory, so that no peer can change it. */
+struct ring {
+	struct ring_head *head;
+	struct ring_member *members;
+	struct ring_slot *slots;
+	_Atomic uint64_t *order;
+	struct ring_geometry geometry;
+	uint32_t order_size; /* a power of two */
+	uint32_t me;	     /* RING_PARTICIPANTS: has not joined */
+	uint64_t word;	     /* what our entry says as long as it is ours */
+	uint32_t hint;	     /* where to look for a free slot first */
+	uint64_t cursor;     /* broadcast: the next position to look at */
+	uint32_t spin;	     /* how often to look before sleeping */
+	uint32_t spin_max;   /* its bound; 0: sleep at once */
+};
+
+/* How much memory a ring takes; -EINVAL: no such ring. */
+int ring_size(const struct ring_geometry *geometry, size_t *ret);
+/* Makes one in that much zeroed memory, before anybody else sees it. */
+int ring_init(void *memory, size_t size, const struct ring_geometry *geometry);
+/* Checks what somebody else made and copies its geometry. The memory, page
+ * aligned, stays the caller's and must outlive the ring. -EPROTO. */
+int ring_attach(struct ring *ring, void *memory, size_t size);
+
+/*
+ * Becomes a participant, of kinds ored; owner is how the reaper will know it.
+ * A consumer of a broadcast gets what is published from here on. -EUSERS.
+ */
+int ring_join(struct ring *ring, unsigned int kinds, uint32_t owner);
+/* Gives back what is held, as if reaped, and is a participant no more. */
+void ring_leave(struct ring *ring);
+
+/*
+ * The producer's side, which never waits. acquire: 1 with a slot that nobody
+ * else touches, 0: none is free now, -EPIPE: closed, -ESTALE: we were taken
+ * for dead, -EBADMSG: the memory makes no sense. publish gives the slot away,
+ * also where it fails: -EPIPE, -ESTALE, -EBADMSG, -EINVAL (note).
+ */
+int ring_acquire(struct ring *ring, uint32_t *ret_slot);
+int ring_publish(
+	struct ring *ring, uint32_t slot, const struct ring_note *note);
+/* The slot is free again. -ESTALE: it is not ours. */
+int ring_abandon(struct ring *ring, uint32_t slot);
+
+/*
+ * The consumer's side, which never waits. receive: 1 with an item, 0: there is
+ * none now, -EPIPE: the ring is closed and nothing is left; else as acquire.
+ */
+int ring_receive(struct ring *ring, struct ring_item *ret);
+int ring_release(struct ring *ring, const struct ring_item *item);
+
+/* Nothing is published any more, and consumers get the end after what was.
+ * May be called by anybody, again too. -EBADMSG. */
+int ring_close(struct ring *ring);
+
+/* How long to wait. interrupted may be NULL; it is asked before sleeping,
+ * after each signal, and now and then. */
+struct ring_wait {
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC; UINT64_MAX: none */
+	bool (*interrupted)(void *arg);
+	void *arg;
+};
+
+/* As acquire and receive, but never 0: they spin a little, then sleep.
+ * -ETIMEDOUT; -EINTR: interrupted said so. */
+int ring_wait_acquire(
+	struct ring *ring, const struct ring_wait *wait, uint32_t *ret_slot);
+int ring_wait_receive(struct ring *ring, const struct ring_wait *wait,
+	struct ring_item *ret);
+
+/*
+ * The reaper's. What a participant held is given back, as said above; it must
+ * run no more, or be content with -ESTALE. Who never joined is no error. One
+ * reaper at a time; live participants need not care. Returns how many slots
+ * changed hands.
+ */
+uint32_t ring_reap(struct ring *ring, uint32_t participant);
+/* All participants that joined with this owner. */
+uint32_t ring_reap_owner(struct ring *ring, uint32_t owner);
+
+struct ring_stat {
+	uint32_t free, filling, ready, reading, returned; /* slots */
+	uint32_t producers, consumers;
+	bool closed;
+	/* Since it was made, by the living and the dead: for rates. */
+	uint64_t published, received;
+};
+
+/* A look while others go on: each number was true at some time. */
+void ring_stat(const struct ring *ring, struct ring_stat *ret);

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who takes part in a ring, and what is done for those who are gone.
+ *
+ * The idea: one word says who holds a place, from the first instruction of
+ * joining on, so that the reaper always knows whose it was; and leaving is
+ * being reaped by oneself. Each step is a compare-and-swap on a word that says
+ * whether it was done, so a reaper that dies is simply followed by another.
+ */
+#include "base/checked.h"
+#include "base/fail.h"
+#include "shm/ring_words.h"
+
+/* What becomes of a slot whose owner is gone. */
+static uint64_t after_death(struct ring *ring, uint32_t slot, uint64_t word)
+{
+	uint64_t p = slot_position(word), entry;
+
+	switch (slot_state(word)) {
+	case SLOT_FILLING:
+		return slot_word(SLOT_FREE, 0, p);
+	case SLOT_READING:
+		return slot_word(SLOT_RETURNED, 0, p);
+	case SLOT_OFFERED:
+		entry = atomic_load(ring_entry(ring, p));
+		/* Of entry_word(), not only entry_is(): it may be another's. */
+		if (entry == entry_word(p, slot_owner(word), slot)) {
+			ring_finish(ring, p, entry);
+			return word;
+		}
+		/* Broadcast: the entry may be gone, and the item still be
+		 * read; then it was finished. */
+		if (ring->geometry.mode == RING_BROADCAST &&
+			pending_is(
+				atomic_load(&ring->slots[slot].pending[0]), p))
+			return word;
+		/* It never got that place, and may get it another time. */
+		return slot_word(SLOT_FREE, 0, position_add(p, -1));
+	default:
+		return word;
+	}
+}
+
+/* M2: everything that this participant holds. */
+static uint32_t sweep(struct ring *ring, uint32_t who)
+{
+	uint32_t changed = 0;
+	bool returned = false;
+
+	for (uint32_t i = 0; i < ring->geometry.slots; i++) {
+		uint64_t word = atomic_load(&ring->slots[i].word), then;
+		unsigned int state = slot_state(word);
+
+		/* Also if another reaper, who died, has returned it. */
+		returned |= state == SLOT_RETURNED;
+		if (state == SLOT_FREE || state == SLOT_RETURNED)
+			continue;
+		if (slot_owner(word) == who) {
+			then = after_death(ring, i, word);
+			if (then != word &&
+				ring_swap(&ring->slots[i].word, word, then)) {
+				changed++;
+				returned |= slot_state(then) == SLOT_RETURNED;
+			}
+		}
+		/* L2: pairs with B1 in ring_finish. */
+		if (ring->geometry.mode == RING_BROADCAST)
+			ring_seen(ring, i, word, who);
+	}
+	if (returned)
+		ring_say_returned(ring);
+	return changed;
+}
+
+static uint64_t bit_of(uint32_t who)
+{
+	return who < RING_BROADCAST_CONSUMERS ? 1ull << who : 0;
+}
+
+uint32_t ring_reap(struct ring *ring, uint32_t who)
+{
+	struct ring_member *m;
+	uint64_t word, leaving;
+	uint32_t changed;
+
+	if (who >= RING_PARTICIPANTS)
+		return 0;
+	m = &ring->members[who];
+	word = atomic_load(&m->word);
+	if (member_state(word) == MEMBER_NONE)
+		return 0;
+	leaving = member_word(MEMBER_LEAVING, member_kinds(word),
+		member_generation(word), member_owner(word));
+	/* M1 and L1: pairs with T2 and B2. It fails only if the participant is
+	 * alive after all and goes on joining or leaving; the latter is fine,
+	 * and the former is tried again. */
+	for (int i = 0; i < 4 && word != leaving; i++)
+		if (atomic_compare_exchange_strong(&m->word, &word, leaving))
+			break;
+	changed = sweep(ring, who);
+	atomic_fetch_and(&ring->head->consumers, ~bit_of(who));
+	ring_swap(&m->word, leaving,
+		member_word(MEMBER_NONE, 0, member_generation(word), 0));
+	/* What it did without saying so, and wake-ups that went to it. */
+	ring_wake_everybody(ring);
+	return changed;
+}
+
+uint32_t ring_reap_owner(struct ring *ring, uint32_t owner)
+{
+	uint32_t changed = 0;
+
+	for (uint32_t i = 0; i < RING_PARTICIPANTS; i++) {
+		uint64_t word = atomic_load(&ring->members[i].word);
+
+		if (member_state(word) != MEMBER_NONE &&
+			member_owner(word) == owner)
+			changed += ring_reap(ring, i);
+	}
+	return changed;
+}
+
+void ring_leave(struct ring *ring)
+{
+	if (ring_is_member(ring))
+		ring_reap(ring, ring->me);
+	ring->me = RING_PARTICIPANTS;
+}
+
+/* A place that is free, taken for us. Consumers of a broadcast need one of
+ * the first, others leave those alone. */
+static int take_place(struct ring *ring, unsigned int kinds, uint32_t owner)
+{
+	bool few = ring->geometry.mode == RING_BROADCAST;
+	bool hears = few && kinds & RING_CONSUMER;
+	uint32_t i = few && !hears ? RING_BROADCAST_CONSUMERS : 0;
+	uint32_t end = hears ? RING_BROADCAST_CONSUMERS : RING_PARTICIPANTS;
+
+	for (; i < end; i++) {
+		uint64_t word = atomic_load(&ring->members[i].word);
+
+		if (member_state(word) != MEMBER_NONE)
+			continue;
+		ring->word = member_word(MEMBER_JOINING, kinds,
+			member_generation(word) + 1, owner);
+		if (ring_swap(&ring->members[i].word, word, ring->word)) {
+			ring->me = i;
+			return 0;
+		}
+	}
+	return tarn_fail(EUSERS, "ring: %u %s are there already",
+		few && hears ? RING_BROADCAST_CONSUMERS : RING_PARTICIPANTS,
+		hears ? "consumers" : "participants");
+}
+
+int ring_join(struct ring *ring, unsigned int kinds, uint32_t owner)
+{
+	uint64_t live;
+	int r;
+
+	if (kinds == 0 || kinds & ~(RING_PRODUCER | RING_CONSUMER))
+		return tarn_fail(EINVAL, "ring: kinds 0x%x to join as", kinds);
+	if (ring->me < RING_PARTICIPANTS)
+		return tarn_fail(EALREADY,
+			"ring: participant %u has joined already", ring->me);
+	r = take_place(ring, kinds, owner);
+	if (r < 0)
+		return r;
+	if (ring->geometry.mode == RING_BROADCAST && kinds & RING_CONSUMER) {
+		atomic_fetch_or(&ring->head->consumers, bit_of(ring->me));
+		/* Past all that was placed: late B1 and B2 concern us not. */
+		r = ring_end(ring, &ring->cursor);
+		if (r < 0) {
+			ring_leave(ring);
+			return r;
+		}
+		atomic_store(&ring->members[ring->me].start, ring->cursor);
+	}
+	ring->hint = (uint32_t)((uint64_t)ring->me * 2654435761u %
+				ring->geometry.slots);
+	live = member_word(
+		MEMBER_LIVE, kinds, member_generation(ring->word), owner);
+	if (!ring_swap(&ring->members[ring->me].word, ring->word, live)) {
+		r = ring_stale(ring);
+		ring->me = RING_PARTICIPANTS;
+		return r;
+	}
+	ring->word = live;
+	return 0;
+}

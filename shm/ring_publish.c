@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The producer's side of a ring: a slot, filled, gets the next place in the
+ * order.
+ *
+ * The idea: which place is written into the slot first, and then the slot into
+ * the place; so that whoever finds only the first knows that it is not
+ * published, and whoever finds both that it is, also if nobody is left to say
+ * so.
+ */
+#include <string.h>
+
+#include "base/fail.h"
+#include "shm/ring_words.h"
+
+bool ring_is_member(const struct ring *ring)
+{
+	return ring->me < RING_PARTICIPANTS &&
+	       atomic_load(&ring->members[ring->me].word) == ring->word;
+}
+
+int ring_stale(const struct ring *ring)
+{
+	if (ring->me >= RING_PARTICIPANTS)
+		return tarn_fail(ESTALE, "ring: take part in it first");
+	return tarn_fail(ESTALE,
+		"ring: participant %u was taken for dead; join again",
+		ring->me);
+}
+
+void ring_say_closed(struct ring *ring)
+{
+	atomic_store(&ring->head->closed, 1);
+}
+
+static int closed(void)
+{
+	return tarn_fail(EPIPE, "ring: it is closed");
+}
+
+static int not_ours(const struct ring *ring, uint32_t slot)
+{
+	return tarn_fail(ESTALE, "ring: slot %u is not held by participant %u",
+		slot, ring->me);
+}
+
+/* Makes it FREE at c, and tells one who waits. */
+static void give_back(
+	struct ring *ring, uint32_t slot, uint64_t word, uint64_t c)
+{
+	if (ring_swap(
+		    &ring->slots[slot].word, word, slot_word(SLOT_FREE, 0, c)))
+		ring_wake(&ring->head->space, false);
+}
+
+int ring_acquire(struct ring *ring, uint32_t *ret_slot)
+{
+	uint32_t n = ring->geometry.slots, slot = ring->hint;
+
+	if (!ring_is_member(ring))
+		return ring_stale(ring);
+	if (atomic_load(&ring->head->closed))
+		return closed();
+	for (uint32_t i = 0; i < n; i++, slot++) {
+		uint64_t word, mine;
+
+		if (slot >= n)
+			slot = 0;
+		word = atomic_load(&ring->slots[slot].word);
+		if (ring->geometry.mode == RING_BROADCAST &&
+			slot_state(word) == SLOT_OFFERED &&
+			ring_free_seen(ring, slot, word))
+			word = atomic_load(&ring->slots[slot].word);
+		if (slot_state(word) != SLOT_FREE)
+			continue;
+		mine = slot_word(SLOT_FILLING, ring->me, slot_position(word));
+		/* T1; acquire: pairs with what made it FREE, so that all reads
+		 * of the bytes come before our writes. */
+		if (!ring_swap(&ring->slots[slot].word, word, mine))
+			continue;
+		/* T2: pairs with M1 in ring_reap. */
+		if (!ring_is_member(ring)) {
+			give_back(ring, slot, mine, slot_position(mine));
+			return ring_stale(ring);
+		}
+		ring->hint = slot + 1 < n ? slot + 1 : 0;
+		*ret_slot = slot;
+		return 1;
+	}
+	/* What was placed last may be for nobody, and its producer slow to say
+	 * so; then the next look finds it free. */
+	if (ring->geometry.mode == RING_BROADCAST) {
+		uint64_t end;
+
+		return ring_end(ring, &end);
+	}
+	return 0;
+}
+
+/* The word of a slot that we fill. */
+static bool filling(const struct ring *ring, uint32_t slot, uint64_t *ret)
+{
+	if (slot >= ring->geometry.slots || ring->me >= RING_PARTICIPANTS)
+		return false;
+	*ret = atomic_load(&ring->slots[slot].word);
+	return slot_state(*ret) == SLOT_FILLING && slot_owner(*ret) == ring->me;
+}
+
+int ring_abandon(struct ring *ring, uint32_t slot)
+{
+	uint64_t word;
+
+	if (!filling(ring, slot, &word))
+		return not_ours(ring, slot);
+	give_back(ring, slot, word, slot_position(word));
+	return 0;
+}
+
+/*
+ * Is there room for position p, and what does its entry say? 1: it may be
+ * placed there, 0: p was set to where to look next, -EPIPE.
+ */
+static int look_at(struct ring *ring, uint64_t *p, uint64_t *ret_entry)
+{
+	struct ring_head *head = ring->head;
+	uint64_t entry = atomic_load(ring_entry(ring, *p));
+
+	if (entry_is(entry, *p)) {
+		if (entry & ENTRY_CLOSED) {
+			ring_say_closed(ring);
+			return -EPIPE;
+		}
+		ring_finish(ring, *p, entry);
+		*p = position_add(*p, 1);
+		ring_raise(&head->tail, *p);
+		return 0;
+	}
+	if (!entry_is(entry, position_add(*p, -(int64_t)ring->order_size))) {
+		/* A lap behind: we slept. */
+		*p = atomic_load(&head->tail);
+		return 0;
+	}
+	if (ring->geometry.mode == RING_QUEUE &&
+		position_past(*p, atomic_load(&head->head)) >=
+			(int64_t)ring->order_size) {
+		/* What stands there was received, or somebody lies. */
+		ring_skip_received(ring);
+		return 0;
+	}
+	*ret_entry = entry;
+	return 1;
+}
+
+int ring_end(struct ring *ring, uint64_t *ret)
+{
+	uint64_t p = atomic_load(&ring->head->tail), entry;
+
+	for (uint64_t i = 0; i < ring_steps(ring); i++) {
+		int r = look_at(ring, &p, &entry);
+
+		if (r != 0) { /* the end, or the entry that closes */
+			*ret = p;
+			return 0;
+		}
+	}
+	return ring_nonsense(ring, "the search for its end");
+}
+
+/* Offers the slot at p, and at the next if somebody else is faster. *word is
+ * the slot's as we left it. */
+static int place(struct ring *ring, uint32_t slot, uint64_t *word)
+{
+	struct ring_slot *s = &ring->slots[slot];
+	uint64_t p = atomic_load(&ring->head->tail), entry;
+	uint64_t after = position_add(slot_position(*word), 1);
+
+	for (uint64_t i = 0; i < ring_steps(ring); i++) {
+		uint64_t offered;
+		int r;
+
+		if (position_past(after, p) > 0)
+			p = after;
+		r = look_at(ring, &p, &entry);
+		if (r < 0)
+			return r;
+		if (r == 0)
+			continue;
+		offered = slot_word(SLOT_OFFERED, ring->me, p);
+		for (int j = 0; j < 2; j++)
+			/* A tag as old as that is not this one. */
+			if (pending_is(atomic_load_explicit(&s->pending[j],
+					       memory_order_relaxed),
+				    p))
+				atomic_store(
+					&s->pending[j], pending_word(p - 1, 0));
+		/* Release: pairs with who receives it, or finishes it. */
+		if (!ring_swap(&s->word, *word, offered))
+			return -ESTALE;
+		*word = offered;
+		/* W1: now it is published. */
+		if (ring_swap(ring_entry(ring, p), entry,
+			    entry_word(p, ring->me, slot))) {
+			ring_finish(ring, p, entry_word(p, ring->me, slot));
+			ring_raise(&ring->head->tail, position_add(p, 1));
+			return 0;
+		}
+	}
+	return ring_nonsense(ring, "the search for a place");
+}
+
+int ring_publish(struct ring *ring, uint32_t slot, const struct ring_note *note)
+{
+	struct ring_slot *s;
+	uint64_t word, c;
+	int r;
+
+	if (!filling(ring, slot, &word))
+		return not_ours(ring, slot);
+	s = &ring->slots[slot];
+	c = slot_position(word);
+	if (note->tag_size > RING_TAG_MAX ||
+		note->bytes > ring->geometry.slot_bytes) {
+		give_back(ring, slot, word, c);
+		return tarn_fail(EINVAL,
+			"ring: %llu bytes with a tag of %u, where a slot has "
+			"%llu and a tag at most %u",
+			(unsigned long long)note->bytes, note->tag_size,
+			(unsigned long long)ring->geometry.slot_bytes,
+			RING_TAG_MAX);
+	}
+	s->bytes = note->bytes;
+	s->tensors = note->tensors;
+	s->tag_size = note->tag_size;
+	memcpy(s->tag, note->tag, note->tag_size);
+	r = place(ring, slot, &word);
+	if (r == -ESTALE)
+		return ring_stale(ring);
+	if (r < 0) {
+		give_back(ring, slot, word, c);
+		return r == -EPIPE ? closed() : r;
+	}
+	/* Relaxed: a count of our own. */
+	atomic_store_explicit(&ring->members[ring->me].published,
+		atomic_load_explicit(&ring->members[ring->me].published,
+			memory_order_relaxed) +
+			1,
+		memory_order_relaxed);
+	/* W2: pairs with S1 in ring_wait.c */
+	ring_wake(&ring->head->items, ring->geometry.mode == RING_BROADCAST);
+	return 0;
+}
+
+int ring_close(struct ring *ring)
+{
+	uint64_t p = atomic_load(&ring->head->tail), entry;
+
+	for (uint64_t i = 0; i < ring_steps(ring); i++) {
+		int r = look_at(ring, &p, &entry);
+
+		if (r > 0 && ring_swap(ring_entry(ring, p), entry,
+				     entry_word(p, 0, 0) | ENTRY_CLOSED))
+			r = -EPIPE;
+		if (r < 0) {
+			ring_say_closed(ring);
+			ring_wake_everybody(ring);
+			return 0;
+		}
+	}
+	return ring_nonsense(ring, "the search for its end");
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The consumer's side of a ring.
+ *
+ * The idea of the queue: taking the slot is what counts, head only follows; so
+ * whoever finds a slot taken moves head on, and one who dies in between has
+ * delayed nobody. In a broadcast each consumer walks by itself.
+ */
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "shm/ring_words.h"
+
+static int ended(void)
+{
+	return tarn_fail(EPIPE, "ring: it is closed, and nothing is left");
+}
+
+/* A count of our own, relaxed. */
+static void count(struct ring *ring)
+{
+	_Atomic uint64_t *n = &ring->members[ring->me].received;
+
+	atomic_store_explicit(n,
+		atomic_load_explicit(n, memory_order_relaxed) + 1,
+		memory_order_relaxed);
+}
+
+int ring_read_note(
+	const struct ring *ring, uint32_t slot, struct ring_note *ret)
+{
+	struct ring_slot *s = &ring->slots[slot];
+	/* Read once: a peer that lies may go on writing. */
+	uint64_t bytes = __atomic_load_n(&s->bytes, __ATOMIC_RELAXED);
+	uint32_t tag_size = __atomic_load_n(&s->tag_size, __ATOMIC_RELAXED);
+
+	if (tag_size > RING_TAG_MAX || bytes > ring->geometry.slot_bytes)
+		return tarn_fail(EBADMSG,
+			"ring: slot %u says %llu bytes with a tag of %u, where "
+			"it has %llu and a tag at most %u",
+			slot, (unsigned long long)bytes, tag_size,
+			(unsigned long long)ring->geometry.slot_bytes,
+			RING_TAG_MAX);
+	ret->bytes = bytes;
+	ret->tag_size = tag_size;
+	ret->tensors = __atomic_load_n(&s->tensors, __ATOMIC_RELAXED);
+	memcpy(ret->tag, s->tag, tag_size);
+	return 0;
+}
+
+/* What we have just taken; it is dropped if it makes no sense. */
+static int got(struct ring *ring, uint32_t slot, uint64_t position,
+	bool redelivered, struct ring_item *ret)
+{
+	int r;
+
+	ret->slot = slot;
+	ret->position = position;
+	ret->redelivered = redelivered;
+	r = ring_read_note(ring, slot, &ret->note);
+	if (r < 0) {
+		ring_release(ring, ret);
+		return r;
+	}
+	count(ring);
+	return 1;
+}
+
+/* ---- the queue -------------------------------------------------------------
+ */
+
+void ring_say_returned(struct ring *ring)
+{
+	_Atomic uint64_t *returned = &ring->head->returned;
+	uint64_t now = atomic_load(returned);
+
+	/* Each failure is a consumer that clears the bit, or another who says
+	 * the same of items of his own. */
+	for (uint64_t i = 0; i < ring_steps(ring); i++)
+		if (atomic_compare_exchange_strong(
+			    returned, &now, (now | 1) + 2))
+			return;
+}
+
+/* Takes the slot for us. */
+static bool take(struct ring *ring, uint32_t slot, uint64_t word)
+{
+	/* T1; acquire: pairs with the release in ring_publish, as taken over
+	 * by whoever returned it. */
+	return ring_swap(&ring->slots[slot].word, word,
+		slot_word(SLOT_READING, ring->me, slot_position(word)));
+}
+
+/* T2: pairs with M1 in ring_reap. */
+static int check_taken(struct ring *ring, uint32_t slot, uint64_t position)
+{
+	if (ring_is_member(ring))
+		return 0;
+	if (ring_swap(&ring->slots[slot].word,
+		    slot_word(SLOT_READING, ring->me, position),
+		    slot_word(SLOT_RETURNED, 0, position))) {
+		ring_say_returned(ring);
+		ring_wake(&ring->head->items, false);
+	}
+	return ring_stale(ring);
+}
+
+/* The oldest that was returned; 0: there is none. */
+static int take_returned(struct ring *ring, struct ring_item *ret)
+{
+	uint64_t hint = atomic_load(&ring->head->returned);
+
+	for (uint64_t i = 0; hint & 1 && i < ring_steps(ring); i++) {
+		uint64_t best = 0;
+		uint32_t at = 0;
+
+		for (uint32_t j = 0; j < ring->geometry.slots; j++) {
+			uint64_t w = atomic_load(&ring->slots[j].word);
+
+			if (slot_state(w) != SLOT_RETURNED)
+				continue;
+			if (best && position_past(slot_position(w),
+					    slot_position(best)) > 0)
+				continue;
+			best = w;
+			at = j;
+		}
+		if (!best) {
+			/* Unless something was returned since we looked. */
+			atomic_compare_exchange_strong(
+				&ring->head->returned, &hint, hint & ~1ull);
+			return 0;
+		}
+		if (take(ring, at, best)) {
+			int r = check_taken(ring, at, slot_position(best));
+
+			return r < 0 ? r
+				     : got(ring, at, slot_position(best), true,
+					       ret);
+		}
+	}
+	return 0;
+}
+
+/* The word of the slot that this entry is about, if it was not received. */
+static bool offers(const struct ring *ring, uint64_t position, uint64_t entry,
+	uint64_t *ret_word)
+{
+	uint32_t slot = entry_slot(entry);
+
+	if (slot >= ring->geometry.slots)
+		return false;
+	*ret_word = slot_word(SLOT_OFFERED, entry_owner(entry), position);
+	return atomic_load(&ring->slots[slot].word) == *ret_word;
+}
+
+void ring_skip_received(struct ring *ring)
+{
+	uint64_t h = atomic_load(&ring->head->head), word;
+
+	for (int i = 0; i < 64; i++) { /* who needs more comes again */
+		uint64_t entry = atomic_load(ring_entry(ring, h));
+
+		if (!entry_is(entry, h) || entry & ENTRY_CLOSED ||
+			offers(ring, h, entry, &word))
+			break;
+		h = position_add(h, 1);
+		ring_raise(&ring->head->head, h);
+	}
+}
+
+static int receive_queue(struct ring *ring, struct ring_item *ret)
+{
+	_Atomic uint64_t *head = &ring->head->head;
+	uint64_t h, entry, word;
+	int r;
+
+	if (atomic_load(&ring->head->returned) & 1) {
+		r = take_returned(ring, ret);
+		if (r != 0)
+			return r;
+	}
+	for (uint64_t i = 0; i < ring_steps(ring); i++) {
+		h = atomic_load(head);
+		entry = atomic_load(ring_entry(ring, h)); /* S2 */
+		if (!entry_is(entry, h)) {
+			if (entry_is(
+				    entry, position_add(h,
+						   -(int64_t)ring->order_size)))
+				return 0;
+			continue; /* a lap behind: we slept */
+		}
+		if (entry & ENTRY_CLOSED) {
+			ring_say_closed(ring);
+			return ended();
+		}
+		if (offers(ring, h, entry, &word) &&
+			take(ring, entry_slot(entry), word)) {
+			ring_raise(head, position_add(h, 1));
+			r = check_taken(ring, entry_slot(entry), h);
+			return r < 0 ? r
+				     : got(ring, entry_slot(entry), h, false,
+					       ret);
+		}
+		ring_raise(head, position_add(h, 1));
+	}
+	return ring_nonsense(ring, "the search for an item");
+}
+
+/* ---- broadcast
+ * --------------------------------------------------------------- */
+
+static int receive_broadcast(struct ring *ring, struct ring_item *ret)
+{
+	int half = ring->me >= 32;
+	uint32_t bit = 1u << (ring->me & 31);
+
+	for (uint64_t i = 0; i < ring_steps(ring); i++) {
+		uint64_t p = ring->cursor, entry, word, pending;
+		uint32_t slot;
+
+		entry = atomic_load(ring_entry(ring, p)); /* S2 */
+		if (!entry_is(entry, p)) {
+			uint64_t n = ring->order_size, oldest;
+
+			if (entry_is(entry, position_add(p, -(int64_t)n)))
+				return 0;
+			/* None of that lap was for us. */
+			oldest = position_add(
+				atomic_load(&ring->head->tail), -(int64_t)n);
+			if (position_past(oldest, p) <= 0)
+				oldest = position_add(p, 1);
+			ring->cursor = oldest;
+			continue;
+		}
+		if (entry & ENTRY_CLOSED) {
+			ring_say_closed(ring);
+			return ended();
+		}
+		ring_finish(ring, p, entry);
+		ring->cursor = position_add(p, 1);
+		slot = entry_slot(entry);
+		if (slot >= ring->geometry.slots)
+			continue;
+		word = slot_word(SLOT_OFFERED, entry_owner(entry), p);
+		/* Acquire: pairs with B1, which came after the release in
+		 * ring_publish. Our bit keeps the slot as it is. */
+		pending = atomic_load(&ring->slots[slot].pending[half]);
+		if (!pending_is(pending, p) || !((uint32_t)pending & bit) ||
+			atomic_load(&ring->slots[slot].word) != word)
+			continue;
+		return got(ring, slot, p, false, ret);
+	}
+	return ring_nonsense(ring, "the search for an item");
+}
+
+int ring_receive(struct ring *ring, struct ring_item *ret)
+{
+	if (!ring_is_member(ring))
+		return ring_stale(ring);
+	if (ring->geometry.mode == RING_QUEUE)
+		return receive_queue(ring, ret);
+	if (!(member_kinds(ring->word) & RING_CONSUMER))
+		return tarn_fail(EINVAL,
+			"ring: participant %u of a broadcast did not join as "
+			"a consumer",
+			ring->me);
+	return receive_broadcast(ring, ret);
+}
+
+static int not_read(const struct ring *ring, uint32_t slot)
+{
+	return tarn_fail(ESTALE, "ring: slot %u is not read by participant %u",
+		slot, ring->me);
+}
+
+int ring_release(struct ring *ring, const struct ring_item *item)
+{
+	uint32_t slot = item->slot, bit = 1u << (ring->me & 31);
+	uint64_t p = item->position, word, pending;
+
+	if (slot >= ring->geometry.slots || ring->me >= RING_PARTICIPANTS)
+		return tarn_fail(EINVAL, "ring: there is no slot %u", slot);
+	if (ring->geometry.mode == RING_BROADCAST) {
+		word = atomic_load(&ring->slots[slot].word);
+		pending = atomic_load(
+			&ring->slots[slot].pending[ring->me / 32 & 1]);
+		if (ring->me >= RING_BROADCAST_CONSUMERS ||
+			slot_position(word) != p || !pending_is(pending, p) ||
+			!(pending & bit))
+			return not_read(ring, slot);
+		ring_seen(ring, slot, word, ring->me);
+		return 0;
+	}
+	/* Release: pairs with ring_acquire; W1. */
+	if (!ring_swap(&ring->slots[slot].word,
+		    slot_word(SLOT_READING, ring->me, p),
+		    slot_word(SLOT_FREE, 0, p)))
+		return not_read(ring, slot);
+	ring_wake(&ring->head->space, false); /* W2 */
+	return 0;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waiting for a slot or an item: look a little, then sleep on a futex.
+ *
+ * The idea: no wake-up is lost because who sleeps says so before he looks for
+ * the last time (S1, S2), and who changes something looks afterwards whether
+ * anybody said so (W1, W2). The saying is a bit, not a count: it survives the
+ * death of who said it, at the price of one system call too many.
+ */
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "shm/ring_words.h"
+
+/* Between two questions whether to go on: a signal may come just before we
+ * sleep, where nothing would end the sleep. */
+#define SLICE_NS 200000000ull
+#define SPIN_MIN 16u
+
+#define ASLEEP 1u
+
+static void futex_wake(_Atomic uint32_t *futex, int n, long *ret)
+{
+	/* Not FUTEX_PRIVATE: other processes wait, on their own mappings. */
+	*ret = syscall(SYS_futex, futex, FUTEX_WAKE, n, NULL, NULL, 0);
+}
+
+static void wake_all(_Atomic uint32_t *futex)
+{
+	uint32_t now = atomic_load(futex);
+	long woken;
+
+	/* The value changes, so that who is about to sleep does not; and the
+	 * bit is cleared: whoever sleeps again will set it. */
+	for (int i = 0; i < 1024; i++)
+		if (atomic_compare_exchange_strong(
+			    futex, &now, (now + 2) & ~ASLEEP))
+			break;
+	futex_wake(futex, INT_MAX, &woken);
+}
+
+void ring_wake(_Atomic uint32_t *futex, bool all)
+{
+	uint32_t now = atomic_load(futex); /* W2: pairs with S1 */
+	long woken;
+
+	if (!(now & ASLEEP))
+		return;
+	if (all) {
+		wake_all(futex);
+		return;
+	}
+	now = atomic_fetch_add(futex, 2) + 2;
+	futex_wake(futex, 1, &woken);
+	if (woken != 0)
+		return;
+	/* Nobody was there, so the bit goes. Who sets it from now on sleeps
+	 * only on a value that has it; who came to sleep between our two calls
+	 * would never be woken, and is woken here. */
+	if (atomic_compare_exchange_strong(futex, &now, now & ~ASLEEP))
+		futex_wake(futex, INT_MAX, &woken);
+}
+
+void ring_wake_everybody(struct ring *ring)
+{
+	wake_all(&ring->head->items);
+	wake_all(&ring->head->space);
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ __volatile__("yield");
+#endif
+}
+
+/* Where there is one processor, whoever we wait for needs it. */
+static bool alone(void)
+{
+	static _Atomic int known; /* 1: yes, 2: no; relaxed: same for all */
+	int k = atomic_load_explicit(&known, memory_order_relaxed);
+	cpu_set_t set;
+
+	if (!k) {
+		k = sched_getaffinity(0, sizeof(set), &set) == 0 &&
+				    CPU_COUNT(&set) == 1
+			    ? 1
+			    : 2;
+		if (sysconf(_SC_NPROCESSORS_ONLN) == 1)
+			k = 1;
+		atomic_store_explicit(&known, k, memory_order_relaxed);
+	}
+	return k == 1;
+}
+
+/* 1: asked again, 0: asleep until something happened, or an error. */
+static int doze(
+	_Atomic uint32_t *futex, uint32_t seen, const struct ring_wait *wait)
+{
+	uint64_t now = now_ns(), until = wait->deadline_ns;
+	struct timespec t;
+
+	if (wait->interrupted && wait->interrupted(wait->arg))
+		return tarn_fail(EINTR, "ring: the wait was interrupted");
+	if (now >= until)
+		return tarn_fail(ETIMEDOUT, "ring: nothing came in time");
+	if (wait->interrupted)
+		until = MIN(until, now + SLICE_NS);
+	t.tv_sec = (time_t)MIN(until / 1000000000u, (uint64_t)INT32_MAX);
+	t.tv_nsec = (long)(until % 1000000000u);
+	if (syscall(SYS_futex, futex, FUTEX_WAIT_BITSET, seen, &t, NULL,
+		    FUTEX_BITSET_MATCH_ANY) == 0 ||
+		errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT)
+		return 0;
+	return tarn_fail(errno, "ring: futex: %s", tarn_errno_text(errno));
+}
+
+/* Spins as long as it pays: the bound follows what it took the last times. A
+ * look at many slots counts for as many. */
+static int spin(struct ring *ring, uint32_t cost,
+	int (*look)(struct ring *, void *), void *arg)
+{
+	uint32_t n = MIN(ring->spin, ring->spin_max) / cost;
+	int r;
+
+	if (alone())
+		return 0;
+	for (uint32_t i = 0; i < n; i++) {
+		relax();
+		r = look(ring, arg);
+		if (r != 0) {
+			ring->spin = MIN(MAX(4 * i, n) * cost, ring->spin_max);
+			return r;
+		}
+	}
+	ring->spin = MAX(ring->spin - ring->spin / 8, SPIN_MIN);
+	return 0;
+}
+
+static int wait_for(struct ring *ring, _Atomic uint32_t *futex, uint32_t cost,
+	const struct ring_wait *wait, int (*look)(struct ring *, void *),
+	void *arg)
+{
+	bool slept = false;
+	int r = look(ring, arg);
+
+	if (r == 0)
+		r = spin(ring, cost, look, arg);
+	while (r == 0) {
+		uint32_t seen = atomic_fetch_or(futex, ASLEEP); /* S1 */
+
+		r = look(ring, arg); /* S2: pairs with W1 */
+		if (r != 0)
+			break;
+		r = doze(futex, seen | ASLEEP, wait);
+		if (r < 0)
+			break;
+		slept = true;
+		r = look(ring, arg);
+	}
+	/* We may have been woken for what we do not take. */
+	if (r < 0 && slept)
+		ring_wake(futex, false);
+	return r;
+}
+
+static int look_for_slot(struct ring *ring, void *arg)
+{
+	return ring_acquire(ring, arg);
+}
+
+static int look_for_item(struct ring *ring, void *arg)
+{
+	return ring_receive(ring, arg);
+}
+
+int ring_wait_acquire(
+	struct ring *ring, const struct ring_wait *wait, uint32_t *ret_slot)
+{
+	return wait_for(ring, &ring->head->space, 1 + ring->geometry.slots / 64,
+		wait, look_for_slot, ret_slot);
+}
+
+int ring_wait_receive(
+	struct ring *ring, const struct ring_wait *wait, struct ring_item *ret)
+{
+	return wait_for(ring, &ring->head->items, 1, wait, look_for_item, ret);
+}

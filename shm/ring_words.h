@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The words of a ring, and why what is done with them is right.
+ *
+ * A slot's word says its state, its owner, and a position. It changes by
+ * compare-and-swap only:
+ *
+ *	FREE(c) -> FILLING(me, c)        acquire
+ *	FILLING(me, c) -> OFFERED(me, p) publish, first half; p > c
+ *	OFFERED(me, p) -> OFFERED(me, q) somebody else took p; q > p
+ *	OFFERED(x, p) -> READING(me, p)  receive, queue
+ *	READING(me, p) -> FREE(p)        release, queue
+ *	OFFERED(x, p) -> FREE(p)         broadcast: all have seen it
+ *	FILLING(me, c) -> FREE(c)        abandon
+ *	READING(dead, p) -> RETURNED(p) -> READING(me, p)
+ *
+ * The order ring has N >= slots entries; entry p % N says which slot of which
+ * owner was published at p, or that the ring was closed there. It goes from
+ * p - N to p by one compare-and-swap, and that is the moment of publication:
+ * an OFFERED slot whose position names it in the order ring is published, one
+ * whose position does not is not, and its owner was about to try the next.
+ * Nothing else is needed to know, so nothing is half done when its owner dies.
+ *
+ * c is the last position at which the slot was published, and p > c, so each
+ * OFFERED(x, p) that is published occurs once in the life of a ring: who saw
+ * an entry and is late fails at his compare-and-swap. (Positions have 48 bits
+ * and wrap: after a year at ten million items a second; a stale one would have
+ * to sleep for exactly that.)
+ *
+ * Positions are dense: who places at p has seen the entry of p - 1. tail is a
+ * lower bound of the end, a hint that any producer raises. head (queue) is a
+ * lower bound of the first that was not received; whoever finds an entry whose
+ * slot is no longer OFFERED at it raises head. An entry is written over by the
+ * next lap only when head is past it (queue). In broadcast what a consumer has
+ * not received is held by its bit in the slot, and so is all that came after;
+ * that is at most `slots` items, so the next lap cannot have come round.
+ *
+ * Broadcast. pending[i] of a slot is a tag, 32 bits of the position, and a
+ * bit for each of 32 consumers. finish() fills it after the entry was placed:
+ * (B1) pending goes from an older tag to this one with the members of now;
+ * (B2) each of those is looked at again, and its bit cleared if it is gone.
+ * A consumer leaves by (L1) its word saying so, (L2) clearing its bit in all
+ * slots. Either B2 sees L1, or L2 comes after B1 and sees the bit. Whoever
+ * meets an entry first finishes it, and no producer goes on to p + 1 before p
+ * is finished; so what is pending for a consumer is without gaps, from the
+ * first item after it joined. It joins at the end of all that was placed, so
+ * that no late B1 or B2, which are about what was placed before, concern it.
+ * A slot whose two words have its tag and no bit is free: who clears the last
+ * bit says so, and if he dies first then who looks for a free slot does.
+ *
+ * Returned items (queue) are older than all that stands in the order ring, so
+ * they are delivered first, the oldest first. `returned` is a bit that says
+ * that there may be some, and a count, so that who found none clears the bit
+ * only if nothing was returned since he looked.
+ *
+ * Taken for dead. A participant's word changes (M1) before its slots are swept
+ * (M2); who has taken a slot (T1) looks at his own word again (T2). Either he
+ * sees M1 and gives the slot back, or M2 finds it. The only thing that one who
+ * is wrongly taken for dead can do late is to place an entry: its slot does not
+ * say OFFERED(he, p), so all skip it.
+ *
+ * Sleeping. items and space are futex words: bit 0 says that somebody may be
+ * asleep, the rest counts. Who sleeps sets the bit (S1), looks once more (S2),
+ * and sleeps only on the value that he saw. Who changes something does so (W1)
+ * and then looks at the bit (W2); so either S2 sees W1, or W2 sees S1. Nobody
+ * counts the sleepers: a count would be wrong after the first death.
+ *
+ * All these arguments are of the form "each writes, then reads what the other
+ * wrote", so all words are read and written sequentially consistent (on x86
+ * that costs nothing but for the compare-and-swaps, which it needs anyhow);
+ * "pairs with" and the marks above name the partners in the code. Notes and
+ * the bytes of slots are plain memory: the word that gives them away is the
+ * release, the one that takes them the acquire.
+ *
+ * Everything here may be written by a peer that lies. What it says is an index
+ * only after it was checked against private geometry, and each loop is bounded
+ * by RING_STEPS, after which the memory makes no sense: -EBADMSG.
+ */
+#pragma once
+
+#include <assert.h>
+#include <stdatomic.h>
+
+#include "shm/ring.h"
+
+#define RING_MAGIC 0x676e69726e726174ull /* "tarnring" */
+#define RING_VERSION 1u
+
+/* So that 37 bits of lap and these make positions of 48. */
+#define RING_ORDER_BITS 11u
+#define RING_ORDER_MIN (1u << RING_ORDER_BITS)
+
+#define POSITION_BITS 48
+#define POSITION_MASK ((1ull << POSITION_BITS) - 1)
+
+/* Each has a line of its own, and the next one that is fetched along. */
+#define RING_LINE 128
+
+struct ring_head {
+	/* Written by ring_init alone. */
+	uint64_t magic;
+	uint32_t version;
+	uint32_t mode;
+	uint32_t slots;
+	uint32_t order_size;
+	uint64_t slot_bytes;
+	char pad0[RING_LINE - 32];
+	_Atomic uint64_t tail; /* producers */
+	char pad1[RING_LINE - 8];
+	_Atomic uint64_t head; /* consumers of a queue */
+	char pad2[RING_LINE - 8];
+	_Atomic uint32_t items; /* futex: consumers sleep */
+	char pad3[RING_LINE - 4];
+	_Atomic uint32_t space; /* futex: producers sleep */
+	char pad4[RING_LINE - 4];
+	/* Seldom written: a bit and a count; a flag, set after the entry that
+	 * closes was placed; who may consume a broadcast, and more. */
+	_Atomic uint64_t returned;
+	_Atomic uint32_t closed;
+	uint32_t pad5;
+	_Atomic uint64_t consumers;
+	char pad6[RING_LINE - 24 + 256];
+};
+static_assert(sizeof(struct ring_head) == 1024, "lines");
+
+/* One that takes part. The first line is written when it comes or goes. */
+struct ring_member {
+	_Atomic uint64_t word;
+	_Atomic uint64_t start; /* broadcast: from this position on */
+	char pad0[RING_LINE / 2 - 16];
+	/* Its own alone. They go on counting for the next in this place. */
+	_Atomic uint64_t published;
+	_Atomic uint64_t received;
+	char pad1[RING_LINE / 2 - 16];
+};
+static_assert(sizeof(struct ring_member) == RING_LINE, "a line each");
+
+struct ring_slot {
+	_Atomic uint64_t word;
+	_Atomic uint64_t pending[2];
+	/* The owner's, as the slot's bytes are. */
+	uint64_t bytes;
+	uint32_t tensors;
+	uint32_t tag_size;
+	unsigned char tag[RING_TAG_MAX];
+	char pad[RING_LINE - 40 - RING_TAG_MAX];
+};
+static_assert(sizeof(struct ring_slot) == RING_LINE, "a line each");
+static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "words that two processes share");
+
+/* ---- a slot's word: position 48, owner 10, state 3 ------------------------ */
+
+enum slot_state {
+	SLOT_FREE,
+	SLOT_FILLING,
+	SLOT_OFFERED,
+	SLOT_READING,
+	SLOT_RETURNED,
+};
+
+static inline uint64_t slot_word(
+	enum slot_state state, uint32_t owner, uint64_t position)
+{
+	return position << 16 | (uint64_t)owner << 3 | state;
+}
+
+static inline unsigned int slot_state(uint64_t word)
+{
+	return word & 7;
+}
+
+static inline uint32_t slot_owner(uint64_t word)
+{
+	return word >> 3 & (RING_PARTICIPANTS - 1);
+}
+
+static inline uint64_t slot_position(uint64_t word)
+{
+	return word >> 16;
+}
+
+/* ---- positions ------------------------------------------------------------- */
+
+static inline uint64_t position_add(uint64_t position, int64_t n)
+{
+	return (position + (uint64_t)n) & POSITION_MASK;
+}
+
+/* How far a is past b; negative: before it. */
+static inline int64_t position_past(uint64_t a, uint64_t b)
+{
+	return (int64_t)((a - b) << (64 - POSITION_BITS)) >>
+	       (64 - POSITION_BITS);
+}
+
+/* ---- an entry: lap 37, closed 1, owner 10, slot 16 --------------------------- */
+
+#define ENTRY_CLOSED (1ull << 26)
+
+static inline uint64_t entry_lap(uint64_t position)
+{
+	return (position & POSITION_MASK) >> RING_ORDER_BITS;
+}
+
+static inline uint64_t entry_word(
+	uint64_t position, uint32_t owner, uint32_t slot)
+{
+	return entry_lap(position) << 27 | (uint64_t)owner << 16 | slot;
+}
+
+/* Is it the one that was placed there? */
+static inline bool entry_is(uint64_t entry, uint64_t position)
+{
+	return entry >> 27 == entry_lap(position);
+}
+
+static inline uint32_t entry_slot(uint64_t entry)
+{
+	return entry & 0xffff;
+}
+
+static inline uint32_t entry_owner(uint64_t entry)
+{
+	return entry >> 16 & (RING_PARTICIPANTS - 1);
+}
+
+/* ---- a participant's word: owner 32, generation 24, kinds 4, state 4 --------- */
+
+enum member_state {
+	MEMBER_NONE,
+	MEMBER_JOINING,
+	MEMBER_LIVE,
+	MEMBER_LEAVING, /* or dead, which is the same */
+};
+
+static inline uint64_t member_word(enum member_state state, unsigned int kinds,
+	uint32_t generation, uint32_t owner)
+{
+	return (uint64_t)owner << 32 | (generation & 0xffffff) << 8 |
+	       (kinds & 15) << 4 | state;
+}
+
+static inline unsigned int member_state(uint64_t word)
+{
+	return word & 15;
+}
+
+static inline unsigned int member_kinds(uint64_t word)
+{
+	return word >> 4 & 15;
+}
+
+static inline uint32_t member_generation(uint64_t word)
+{
+	return word >> 8 & 0xffffff;
+}
+
+static inline uint32_t member_owner(uint64_t word)
+{
+	return (uint32_t)(word >> 32);
+}
+
+/* ---- pending: tag 32, bits 32 -------------------------------------------------- */
+
+static inline uint64_t pending_word(uint64_t position, uint32_t bits)
+{
+	return (uint64_t)(uint32_t)position << 32 | bits;
+}
+
+static inline bool pending_is(uint64_t pending, uint64_t position)
+{
+	return pending >> 32 == (uint32_t)position;
+}
+
+/* ---- shared by the files of a ring ---------------------------------------------- */
+
+/* More than honest peers can make anybody go round: each time round, one of
+ * them has got a step further. */
+static inline uint64_t ring_steps(const struct ring *ring)
+{
+	return 4ull * ring->order_size;
+}
+
+static inline _Atomic uint64_t *ring_entry(
+	const struct ring *ring, uint64_t position)
+{
+	return &ring->order[position & (ring->order_size - 1)];
+}
+
+static inline bool ring_swap(
+	_Atomic uint64_t *word, uint64_t old, uint64_t new)
+{
+	return atomic_compare_exchange_strong(word, &old, new);
+}
+
+/* Raises a position to at least that; it is never lowered. */
+void ring_raise(_Atomic uint64_t *position, uint64_t to);
+/* T2: are we still who we were? */
+bool ring_is_member(const struct ring *ring);
+int ring_stale(const struct ring *ring);
+int ring_nonsense(const struct ring *ring, const char *what);
+/* The first position that nothing was placed at; all before are finished. */
+int ring_end(struct ring *ring, uint64_t *ret);
+/* Queue: raises head past what was received. */
+void ring_skip_received(struct ring *ring);
+/* Reads the note of a slot that is ours to read; -EBADMSG. */
+int ring_read_note(
+	const struct ring *ring, uint32_t slot, struct ring_note *ret);
+/* Somebody saw the entry that closes. */
+void ring_say_closed(struct ring *ring);
+
+/* Broadcast: B1 and B2 for what was placed at that position. */
+void ring_finish(struct ring *ring, uint64_t position, uint64_t entry);
+/* Broadcast: this consumer has seen it, or never will. */
+void ring_seen(struct ring *ring, uint32_t slot, uint64_t word, uint32_t bit);
+/* Broadcast: the slot becomes free if all have seen what it says. */
+bool ring_free_seen(struct ring *ring, uint32_t slot, uint64_t word);
+
+/* W2: wakes one who sleeps, or all; no system call if nobody does. */
+void ring_wake(_Atomic uint32_t *futex, bool all);
+void ring_wake_everybody(struct ring *ring);
+/* Queue: says that there are returned items. */
+void ring_say_returned(struct ring *ring);
