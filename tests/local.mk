@@ -471,6 +471,7 @@ tests_safetensors_SOURCES = \
 
 # Saving and verifying.
 SAVE_TESTS = \
+	tests/load_shards \
 	tests/load_verified \
 	tests/save \
 	tests/save_faults \
@@ -482,6 +483,12 @@ dist_check_SCRIPTS += tests/save_reference.py
 TESTS += $(SAVE_TESTS) tests/save_reference.py
 SAVE_KIT = tests/save_kit.c tests/save_kit.h
 SAVE_CALLS = tests/save_calls.c tests/save_calls.h $(SAVE_KIT)
+tests_load_shards_SOURCES = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/load_shards.c \
+	$(SAVE_KIT)
+VALGRIND_EXCEPT += tests/load_shards
 tests_load_verified_SOURCES = \
 	tests/daemon_helper.c \
 	tests/daemon_helper.h \

@@ -6,6 +6,7 @@
  * when all bytes are there. So nobody finds half of a checkpoint by name, but
  * for one of so many shards that its names need several messages.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +51,20 @@ static int pass_on(void *arg, uint64_t done, uint64_t total)
 		p->options->arg, p->before + done, p->total);
 }
 
+/* After each shard: one that is quickly there tells nothing itself, and of
+ * thousands of those a load could neither be seen nor cancelled. */
+static int tell(const struct progress *p)
+{
+	const struct tarn_load_options *o = p->options;
+
+	if (o && o->progress && o->progress(o->arg, p->before, p->total))
+		return tarn_fail(ECANCELED,
+			"load: cancelled when %llu of %llu bytes had arrived",
+			(unsigned long long)p->before,
+			(unsigned long long)p->total);
+	return 0;
+}
+
 static void add_info(struct tarn_load_info *sum, const struct tarn_load_info *i)
 {
 	bool first = !sum->engine;
@@ -91,6 +106,7 @@ static int load_all(tarn_store *store, tarn_file *file,
 		held->n++;
 		progress.before += info.bytes;
 		add_info(ret_info, &info);
+		r = tell(&progress);
 	}
 	return r;
 }

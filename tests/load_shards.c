@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+/*
+ * A checkpoint of more shards than one message publishes from: all names are
+ * there, those of shards without bytes too; progress goes from shard to shard
+ * and ends at the sum of all; who waits for the index waits for all shards; a
+ * damaged shard leaves no name at all.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "base/checked.h"
+#include "base/fd.h"
+#include "tests/daemon_helper.h"
+#include "tests/save_kit.h"
+#include "tests/tap.h"
+
+/* More than twice the 64 that one message takes. */
+enum { SHARDS = 130, EMPTY = 65, ELEMENTS = 100 };
+
+static const char *shard_path(int i)
+{
+	char name[32];
+
+	snprintf(name, sizeof(name), "%03d.st", i);
+	return in(name);
+}
+
+static void make_shards(void)
+{
+	struct tarn_save_options o = {.checksums = true};
+
+	for (int i = 0; i < SHARDS; i++) {
+		struct tarn_save_item item;
+		char name[16];
+
+		snprintf(name, sizeof(name), "t%d", i);
+		item = item_of(
+			name, MADE(TARN_F32, i + 1, i == EMPTY ? 0 : ELEMENTS));
+		if (tarn_save(shard_path(i), &item, 1, &o, NULL) < 0)
+			bail("%s", tarn_error_message());
+		drop(&item, 1);
+	}
+}
+
+static void make_index(void)
+{
+	FILE *f = fopen(in("index.json"), "w");
+
+	if (!f)
+		bail("index.json: %m");
+	fprintf(f, "{\"weight_map\":{");
+	for (int i = 0; i < SHARDS; i++)
+		fprintf(f, "%s\"t%d\":\"%03d.st\"", i ? "," : "", i, i);
+	fprintf(f, "}}");
+	fclose(f);
+}
+
+struct seen {
+	uint64_t last, total, enough; /* cancels from enough bytes on */
+	bool back;
+};
+
+static int look(void *arg, uint64_t done, uint64_t total)
+{
+	struct seen *seen = arg;
+
+	seen->back |= done < seen->last || done > total;
+	seen->last = done;
+	seen->total = total;
+	return seen->enough && done >= seen->enough;
+}
+
+static int count_names(tarn_store *store, const char *prefix)
+{
+	int n = 0;
+
+	for (int i = 0; i < SHARDS; i++) {
+		tarn_tensor *t = NULL;
+		char name[32];
+
+		snprintf(name, sizeof(name), "%s/t%d", prefix, i);
+		if (tarn_store_lookup(store, name, &t) == 0)
+			n += tarn_layout_numel(tarn_tensor_layout(t)) ==
+			     (i == EMPTY ? 0 : ELEMENTS);
+		tarn_tensor_unref(t);
+	}
+	return n;
+}
+
+static tarn_file *open_index(void)
+{
+	tarn_file *file = NULL;
+
+	if (tarn_file_open(in("index.json"), &file) < 0)
+		bail("%s", tarn_error_message());
+	return file;
+}
+
+static void test_load(tarn_store *store, const char *name, bool verify)
+{
+	const uint64_t bytes = (SHARDS - 1) * ELEMENTS * sizeof(float);
+	struct seen seen = {0};
+	struct tarn_load_options o = {
+		.name = name, .verify = verify, .progress = look, .arg = &seen};
+	struct tarn_load_info info = {0};
+	tarn_tensor *all = NULL;
+	tarn_file *file = open_index();
+	uint64_t landed = 0;
+
+	is_int(0, tarn_store_load(store, file, &o, &info, &all),
+		"%s: loads: %s", name, tarn_error_message());
+	is_int((int64_t)bytes, (int64_t)info.bytes, "%s: all bytes", name);
+	is_int(SHARDS, count_names(store, name), "%s: all names", name);
+	ok(!seen.back, "%s: progress only grows", name);
+	is_int((int64_t)bytes, (int64_t)seen.last, "%s: to the end", name);
+	is_int((int64_t)bytes, (int64_t)seen.total, "%s: which is known", name);
+	is_int(0, tarn_store_wait_file(store, file, 0, 20000, &landed),
+		"%s: who waits for it is done: %s", name, tarn_error_message());
+	is_int((int64_t)bytes, (int64_t)landed, "%s: with all bytes", name);
+	tarn_tensor_unref(all);
+	tarn_file_unref(file);
+}
+
+/* Also where each shard is too small to tell anything itself. */
+static void test_cancel(tarn_store *store)
+{
+	struct seen seen = {.enough = 3 * ELEMENTS * sizeof(float)};
+	struct tarn_load_options o = {
+		.name = "never", .progress = look, .arg = &seen};
+	tarn_file *file = open_index();
+
+	is_int(-ECANCELED, tarn_store_load(store, file, &o, NULL, NULL),
+		"cancelled in the midst of it");
+	ok(seen.last < seen.total, "and not at its end");
+	is_int(0, count_names(store, "never"), "no name is there");
+	tarn_file_unref(file);
+}
+
+static void test_damaged(tarn_store *store)
+{
+	struct tarn_load_options o = {.name = "bad", .verify = true};
+	_cleanup_fd_ int fd = open(shard_path(SHARDS - 1), O_RDWR | O_CLOEXEC);
+	tarn_file *file = open_index();
+	off_t end = lseek(fd, 0, SEEK_END);
+	char c;
+
+	if (pread(fd, &c, 1, end - 1) != 1)
+		bail("pread: %m");
+	c ^= 1;
+	if (pwrite(fd, &c, 1, end - 1) != 1)
+		bail("pwrite: %m");
+	is_int(-EBADMSG, tarn_store_load(store, file, &o, NULL, NULL),
+		"the last shard is damaged");
+	has_str("129.st: tensor 't129' is damaged", tarn_error_message(),
+		"it says which");
+	is_int(0, count_names(store, "bad"), "no name of any shard is there");
+	tarn_file_unref(file);
+}
+
+int main(void)
+{
+	tarn_store *store = NULL;
+	struct daemon server;
+
+	daemon_start(&server, "s", NULL);
+	if (tarn_store_open(server.socket, &store) < 0)
+		bail("%s", tarn_error_message());
+	make_shards();
+	make_index();
+	/* What changed less than two seconds ago is not recognised. */
+	sleep(3);
+	test_load(store, "m", false);
+	test_load(store, "v", true);
+	test_cancel(store);
+	test_damaged(store);
+	tarn_store_unref(store);
+	for (int i = 0; i < SHARDS; i++)
+		unlink(shard_path(i));
+	unlink(in("index.json"));
+	daemon_stop(&server);
+	return done();
+}
