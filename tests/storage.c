@@ -7,7 +7,9 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -39,6 +41,60 @@ static void owned(void)
 		"2^64 bytes are not");
 	has_str("18446744073709551615", tarn_error_message(),
 		"by their number");
+}
+
+/* How much memory of the process is at an address range. */
+static int resident(const char *start, size_t size)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t begin = (uintptr_t)start & ~(page - 1);
+	size_t n = ((uintptr_t)start + size - begin + page - 1) / page;
+	unsigned char *seen = calloc(1, n);
+	int count = 0;
+
+	if (mincore((void *)begin, n * page, seen) < 0)
+		count = -1;
+	for (size_t i = 0; count >= 0 && i < n; i++)
+		count += seen[i] & 1;
+	free(seen);
+	return count;
+}
+
+/* Large ones are pages of their own: at a place fit for direct I/O, and
+ * nothing is kept of them. */
+static void large(void)
+{
+	static const struct {
+		uint64_t size, offset;
+		uintptr_t align;
+	} cases[] = {
+		{1 << 20, 0, 4096},
+		{(1 << 20) + 1, 0, 4096},
+		{(4 << 20) - 1, 0, 4096},
+		{4 << 20, 0, 2 << 20},
+		{(9 << 20) + 5, 0, 2 << 20},
+		{1 << 20, 8216, 4096},
+		{4 << 20, 4095, 2 << 20},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		uint64_t size = cases[i].size, offset = cases[i].offset;
+		tarn_storage *s = NULL;
+		char *p;
+
+		if (storage_alloc_like(size, offset, &s) < 0)
+			bail("%s", tarn_error_message());
+		p = tarn_storage_data(s);
+		is_int((int64_t)(offset % 4096),
+			(int64_t)((uintptr_t)p % cases[i].align),
+			"%llu bytes as far behind a page as byte %llu",
+			(unsigned long long)size, (unsigned long long)offset);
+		is_int(0, resident(p, size), "none is touched");
+		is_int(0, p[0] | p[size / 2] | p[size - 1], "they are zero");
+		p[0] = p[size - 1] = 1;
+		tarn_storage_unref(s);
+		is_int(-1, resident(p, size), "and given back whole");
+	}
 }
 
 static void borrowed(void)
@@ -265,6 +321,7 @@ static void file_to_write(void)
 int main(void)
 {
 	owned();
+	large();
 	borrowed();
 	threads();
 	in_file();

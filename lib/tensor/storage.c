@@ -8,12 +8,26 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
 
 /* A cache line, and the widest vector of any CPU that we run on. */
 #define ALIGNMENT 64
+
+/*
+ * From here on memory is the kernel's own pages and no part of a heap: direct
+ * I/O reaches it without a bounce. From LARGE on it lies on huge pages, of
+ * which I/O pins one where it would pin 512 small ones; for less, what a huge
+ * page wastes at the end would be too much.
+ */
+#define MEDIUM ((uint64_t)1 << 20)
+#define LARGE ((uint64_t)4 << 20)
+#define HUGE_PAGE ((uint64_t)2 << 20)
+/* As large as blocks of direct I/O are, where it is used at all. */
+#define IO_BLOCK 4096
 
 /* All that a process can address with four levels of pages. Asked for more,
  * some allocators abort instead of saying no. */
@@ -46,20 +60,73 @@ int tarn_storage_new(enum tarn_storage_kind kind, void *data, uint64_t size,
 	return 0;
 }
 
-int tarn_storage_alloc(uint64_t size, tarn_storage **ret)
+/* ---- owned ----------------------------------------------------------- */
+
+struct pages {
+	void *start;
+	size_t size;
+};
+
+static void pages_free(void *arg)
 {
-	_cleanup_free_ void *raw = NULL;
-	uint64_t total;
+	struct pages *p = arg;
+
+	munmap(p->start, p->size);
+	free(p);
+}
+
+/* An address range of size bytes that begins at a multiple of align, both in
+ * whole pages; NULL: there is none. */
+static char *map_aligned(size_t size, size_t align)
+{
+	size_t room = size + align, before;
+	char *all = mmap(NULL, room, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (all == MAP_FAILED)
+		return NULL;
+	before = -(uintptr_t)all & (align - 1);
+	if (before)
+		munmap(all, before);
+	if (align > before)
+		munmap(all + before + size, align - before);
+	return all + before;
+}
+
+/* Not touched: pages are zero when the kernel gives them. */
+static int alloc_pages(uint64_t size, uint32_t lead, tarn_storage **ret)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	uint64_t total = (size + lead + page - 1) & ~(page - 1);
+	struct pages *p = malloc(sizeof(*p));
+	int r;
+
+	if (!p)
+		return tarn_fail(ENOMEM, "storage: out of memory");
+	p->size = total;
+	p->start = map_aligned(total, total < LARGE ? page : HUGE_PAGE);
+	if (!p->start) {
+		free(p);
+		return tarn_fail(ENOMEM, "storage: no memory for %llu bytes",
+			(unsigned long long)size);
+	}
+	if (total >= LARGE)
+		madvise(p->start, total, MADV_HUGEPAGE); /* a wish */
+	r = tarn_storage_new(TARN_STORAGE_OWNED, (char *)p->start + lead, size,
+		true, pages_free, p, ret);
+	if (r < 0)
+		pages_free(p);
+	return r;
+}
+
+/* calloc, not aligned_alloc and memset: what comes fresh from the kernel is
+ * zero already. */
+static int alloc_heap(uint64_t size, tarn_storage **ret)
+{
+	_cleanup_free_ void *raw = calloc(1, size + ALIGNMENT);
 	uintptr_t start;
 	int r;
 
-	if (add_u64(size, ALIGNMENT, &total) || total > MAX_ALLOC)
-		return tarn_fail(ENOMEM,
-			"storage: %llu bytes are more than one address space",
-			(unsigned long long)size);
-	/* calloc, not aligned_alloc and memset: pages of large blocks are
-	 * zero when they come from the kernel and are not touched here. */
-	raw = calloc(1, total);
 	if (!raw)
 		return tarn_fail(ENOMEM, "storage: no memory for %llu bytes",
 			(unsigned long long)size);
@@ -70,6 +137,24 @@ int tarn_storage_alloc(uint64_t size, tarn_storage **ret)
 		raw = NULL;
 	return r;
 }
+
+int storage_alloc_like(uint64_t size, uint64_t offset, tarn_storage **ret)
+{
+	if (size > MAX_ALLOC)
+		return tarn_fail(ENOMEM,
+			"storage: %llu bytes are more than one address space",
+			(unsigned long long)size);
+	if (size < MEDIUM)
+		return alloc_heap(size, ret);
+	return alloc_pages(size, (uint32_t)(offset % IO_BLOCK), ret);
+}
+
+int tarn_storage_alloc(uint64_t size, tarn_storage **ret)
+{
+	return storage_alloc_like(size, 0, ret);
+}
+
+/* ---- borrowed -------------------------------------------------------- */
 
 int tarn_storage_borrow(void *data, uint64_t size, bool writable,
 	void (*release)(void *arg), void *arg, tarn_storage **ret)
@@ -85,6 +170,8 @@ int tarn_storage_borrow(void *data, uint64_t size, bool writable,
 	return tarn_storage_new(
 		TARN_STORAGE_BORROWED, data, size, writable, release, arg, ret);
 }
+
+/* ---- life ------------------------------------------------------------ */
 
 tarn_storage *tarn_storage_ref(tarn_storage *storage)
 {

@@ -38,6 +38,13 @@ int tarn_storage_new(enum tarn_storage_kind kind, void *data, uint64_t size,
 	bool writable, void (*release)(void *arg), void *arg,
 	tarn_storage **ret);
 
+/*
+ * tarn_storage_alloc for bytes that come from, or go to, a file at offset: if
+ * it is large, its first byte lies as far behind a multiple of 4096 as that
+ * offset does, so that they can travel directly.
+ */
+int storage_alloc_like(uint64_t size, uint64_t offset, tarn_storage **ret);
+
 /* One in memory of the caller's, which tarn_storage_unref frees; everything but
  * refs, which is his to set. */
 void tarn_storage_init(tarn_storage *storage, enum tarn_storage_kind kind,

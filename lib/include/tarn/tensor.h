@@ -34,7 +34,8 @@ enum tarn_storage_kind {
 
 /* ---- storages ------------------------------------------------------ */
 
-/* size bytes of zeroed memory, aligned to 64. -ENOMEM. */
+/* size bytes of zeroed memory, aligned to 64; from 1 MiB on to pages, from
+ * 4 MiB on to huge ones (2 MiB) where the system has them. -ENOMEM. */
 TARN_PUBLIC int tarn_storage_alloc(uint64_t size, tarn_storage **ret);
 
 /*
