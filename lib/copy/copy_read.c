@@ -7,8 +7,9 @@
  * request anew.
  *
  * Direct reads want aligned places. A straight run that has one is read
- * directly but for its ragged ends; one that has none goes through a buffer,
- * which costs a pass over memory that is in the cache.
+ * straight to it but for its ragged ends, less than a block each; they, and a
+ * run that has none, go through a buffer, which costs a pass over memory that
+ * is in the cache. (Through the page cache an end would cost its readahead.)
  */
 #include "lib/copy/copy_read.h"
 
@@ -140,11 +141,10 @@ static int take_batch(struct copy_read *c, const struct read_part *part)
 	return 1;
 }
 
-/* The rest of a straight part, as far as a buffer holds it, goes through
- * one: a part of its own. */
-static int take_detour(struct copy_read *c)
+/* Of a straight part what is left before end, as far as a buffer holds it,
+ * goes through one: a part of its own. */
+static int take_detour(struct copy_read *c, uint64_t end)
 {
-	uint64_t end = c->part.begin + c->part.size;
 	uint64_t stop = round_down_u64(c->pos, TARN_IO_REQUEST) + BOUNCE_SIZE;
 	struct read_part part = c->part;
 	int r;
@@ -157,15 +157,6 @@ static int take_detour(struct copy_read *c)
 	if (r > 0)
 		c->pos += part.size;
 	return r;
-}
-
-/* What is left behind the last whole block of a run that was read directly is
- * too little to be read so. */
-static bool is_ragged_end(const struct copy_read *c)
-{
-	uint64_t left = c->part.begin + c->part.size - c->pos;
-
-	return c->pos > c->part.begin && left < c->align.offset;
 }
 
 /* The next piece of a straight part. 1: it is filled in, or goes through a
@@ -182,18 +173,15 @@ static int next_straight(struct copy_read *c, struct read_piece *p)
 	p->pos = c->pos;
 	stop = MIN(end - stop, TARN_IO_REQUEST) + stop;
 	p->way = road_at(&c->road, c->pos, stop, &stop);
-	if (p->way == ROAD_DIRECT && is_ragged_end(c)) {
-		p->way = ROAD_BUFFERED;
-	} else if (p->way == ROAD_DIRECT) {
+	if (p->way == ROAD_DIRECT) {
 		last = round_down_u64(stop, align->offset);
 		if (round_up_u64(c->pos, align->offset, &first) ||
 			first >= last ||
-			(p->place + first) & (align->memory - 1)) {
-			return take_detour(c);
-		}
-		stop = first > c->pos ? first : last;
+			(p->place + first) & (align->memory - 1))
+			return take_detour(c, end);
 		if (first > c->pos)
-			p->way = ROAD_BUFFERED;
+			return take_detour(c, first);
+		stop = last;
 	}
 	p->need = p->end = c->pos = stop;
 	return 1;
