@@ -98,18 +98,33 @@ static int list_tensors(const struct tarn_save_item *items, size_t n, bool npy,
 	return 0;
 }
 
+/* From so many bytes of tensors on, blanks in the header that make them begin
+ * where direct I/O wants it are nothing against what that saves. */
+enum { ALIGN_FROM = 4 << 20, ALIGN = 4096 };
+
+static uint64_t alignment(const struct head_tensor *tensors, size_t n,
+	const struct tarn_save_options *o)
+{
+	uint64_t bytes = 0;
+
+	for (size_t i = 0; i < n; i++)
+		bytes +=
+			tensors[i].nbytes; /* that they fit is the head's job */
+	return o->align || bytes < ALIGN_FROM ? o->align : ALIGN;
+}
+
 static int make_head(struct head_tensor *tensors, size_t n, bool npy,
 	const struct tarn_save_options *o, struct head *ret)
 {
 	_cleanup_free_ struct file_pair *pairs = NULL;
 	struct head_options options = {
-		.align = o->align,
+		.align = alignment(tensors, n, o),
 		.checksums = o->checksums,
 		.n_pairs = o->n_pairs,
 	};
 
 	if (npy)
-		return npy_head(tensors, o->align, ret);
+		return npy_head(tensors, options.align, ret);
 	options.pairs = pairs = calloc(o->n_pairs + 1, sizeof(*pairs));
 	if (!pairs)
 		return file_no_memory("metadata");

@@ -46,8 +46,10 @@ struct tarn_save_options {
 			       kept); NULL: by the path's ending, else the
 			       first */
 	uint32_t align; /* a power of two that the first tensor's offset in the
-			   file is a multiple of; 0: 8. 4096 lets readers read
-			   it directly */
+			   file is a multiple of; 0: 4096, which lets it be
+			   written and read directly, where there are 4 MiB
+			   or more, and what the format asks for (8, 64)
+			   where there are less */
 	bool checksums; /* not for npy */
 	bool exclusive; /* -EEXIST if there is something of that name */
 	const struct tarn_save_pair *pairs; /* metadata; not for npy */
