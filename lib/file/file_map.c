@@ -96,6 +96,10 @@ static int map_pages(const struct tarn_file *file, struct mapping *m)
 			tarn_errno_text(err),
 			err == ENODEV ? "; its file system maps no files" : "");
 	}
+	/* A fault then reads 2 MiB and more at once, by large folios where the
+	 * file system has them, whatever the disk reads ahead otherwise. */
+	if (size >= HUGE_PAGE)
+		madvise(start, size, MADV_HUGEPAGE);
 	m->start = start;
 	m->size = size;
 	return 0;
@@ -204,10 +208,6 @@ static int advise(const tarn_storage *storage, uint64_t offset, uint64_t size,
 	}
 	if (flags & TARN_MAP_SEQUENTIAL)
 		madvise(at, length, MADV_SEQUENTIAL);
-	/* Reads into the page cache by large folios where the file system has
-	 * them. */
-	if (!(flags & TARN_MAP_RANDOM) && length >= HUGE_PAGE)
-		madvise(at, length, MADV_HUGEPAGE);
 	return flags & TARN_MAP_POPULATE
 		       ? populate(storage, offset, size, at, length)
 		       : 0;
