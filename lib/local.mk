@@ -143,6 +143,7 @@ lib_libcore_la_SOURCES = \
 	lib/copy/env.h \
 	lib/copy/file_slots.c \
 	lib/copy/file_slots.h \
+	lib/copy/load.c \
 	lib/copy/mover.c \
 	lib/copy/mover.h \
 	lib/copy/pack.c \

@@ -415,6 +415,7 @@ check_PROGRAMS += \
 	tests/file_tool \
 	tests/head \
 	tests/fuzz_files \
+	tests/load_file \
 	tests/npy \
 	tests/replace \
 	tests/safetensors \
@@ -431,6 +432,7 @@ TESTS += \
 	tests/fuzz_files \
 	tests/make_checkpoint.py \
 	tests/head \
+	tests/load_file \
 	tests/npy \
 	tests/npy_numpy.py \
 	tests/replace \
@@ -443,6 +445,11 @@ tests_file_map_SOURCES = \
 	tests/file_bytes.c \
 	tests/file_bytes.h \
 	tests/file_map.c \
+	$(NULL)
+tests_load_file_SOURCES = \
+	tests/file_bytes.c \
+	tests/file_bytes.h \
+	tests/load_file.c \
 	$(NULL)
 tests_fuzz_files_SOURCES = \
 	tests/file_bytes.c \

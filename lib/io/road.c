@@ -265,6 +265,16 @@ enum road_way road_at(
 	return road->way;
 }
 
+bool road_mostly_cached(int fd, uint64_t begin, uint64_t end)
+{
+	struct road road = {.fd = fd, .ask = ROAD_ASK_CACHESTAT};
+	struct timespec now = {0};
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	road.seed = (uint32_t)now.tv_nsec;
+	return begin < end && resident(&road, begin, end) >= RESIDENT_MOST;
+}
+
 void road_refused(struct road *road)
 {
 	road->align = (struct tarn_direct) {0, 0};

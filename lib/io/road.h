@@ -69,5 +69,8 @@ int road_init(struct road *ret, int fd, int direct_fd, enum tarn_road wish,
 enum road_way road_at(struct road *road, uint64_t begin, uint64_t end,
 	uint64_t *ret_upto);
 
+/* Whether at least about half of these bytes are in the page cache. */
+bool road_mostly_cached(int fd, uint64_t begin, uint64_t end);
+
 /* The file has refused a direct read: no more of those. */
 void road_refused(struct road *road);

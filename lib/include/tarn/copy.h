@@ -24,7 +24,7 @@
  */
 #pragma once
 
-#include <tarn/tensor.h>
+#include <tarn/file.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,8 +36,9 @@ enum tarn_road {
 	 * is on a local disk, buffered and many at once from a network. */
 	TARN_ROAD_AUTO = 0,
 	TARN_ROAD_BUFFERED = 1, /* through the page cache */
-	TARN_ROAD_DIRECT = 2,	/* past it; ragged ends go through it. -EINVAL
-				   where the file system has no direct I/O */
+	TARN_ROAD_DIRECT = 2,	/* past it; ragged ends that are written go
+				   through it. -EINVAL where the file system has
+				   no direct I/O */
 };
 
 enum tarn_rounding {
@@ -81,7 +82,8 @@ struct tarn_copy_info {
 	double seconds;
 	double cpu_seconds;   /* of this process (user and system) meanwhile */
 	const char *engine;   /* "memory"; "io_uring", "threads"; "plain" where
-				 little was moved by plain calls; static */
+				 little was moved by plain calls; "mapped"
+				 (tarn_file_load); static */
 };
 
 /*
@@ -94,6 +96,22 @@ struct tarn_copy_info {
 TARN_PUBLIC int tarn_copy(tarn_tensor *dst, const tarn_tensor *src,
 	const struct tarn_copy_options *options,
 	struct tarn_copy_info *ret_info);
+
+/*
+ * A tensor of a file with an address, the quickest way: what is in the page
+ * cache, at least by half, is mapped (tarn_file_map, with what it says of files
+ * that shrink); anything else is read to memory of its own, past the page
+ * cache where that can be. tarn_storage_kind() tells which, and of the two only
+ * memory is writable. name NULL: a U8 tensor over the whole data range (not of
+ * an index, -ENOTSUP), which is how a whole file is loaded: one read, and each
+ * tensor a view of its storage at file_offset less the range's begin.
+ *
+ * options and ret_info may be NULL. Who wants memory in any case asks for a
+ * road (TARN_ROAD_BUFFERED takes what is cached too), a scale or a bias.
+ */
+TARN_PUBLIC int tarn_file_load(tarn_file *file, const char *name,
+	const struct tarn_copy_options *options,
+	struct tarn_copy_info *ret_info, tarn_tensor **ret);
 
 /* ---- streams: many copies at once ---------------------------------- */
 

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT
+/*
+ * tarn_file_load: what is in the page cache is mapped, what is not is read to
+ * memory, and either way every byte is there, at the same places of the
+ * storage.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "lib/io/road.h"
+#include "lib/tensor/tensor.h"
+#include "tests/file_bytes.h"
+#include "tests/tap.h"
+
+enum { A = 3, M = 5 << 20, DATA = A + M };
+
+static const char header[] =
+	"{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
+	"\"m\":{\"dtype\":\"U8\",\"shape\":[1024,5120],"
+	"\"data_offsets\":[3,5242883]},"
+	"\"none\":{\"dtype\":\"F32\",\"shape\":[0],"
+	"\"data_offsets\":[5242883,5242883]}}";
+
+static char path[4096];
+static unsigned char *wanted; /* the data range */
+
+static tarn_file *make_file(void)
+{
+	tarn_file *file = NULL;
+	uint64_t begin, size;
+	size_t total;
+	char *bytes = bytes_safetensors(header, DATA, &total);
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/load", test_tmpdir());
+	f = fopen(path, "w");
+	if (!f || fwrite(bytes, total, 1, f) != 1 || fflush(f) != 0 ||
+		fsync(fileno(f)) < 0 || fclose(f) != 0)
+		bail("%s: %m", path);
+	if (tarn_file_open(path, &file) < 0)
+		bail("%s", tarn_error_message());
+	tarn_file_data_range(file, &begin, &size);
+	wanted = malloc(size);
+	memcpy(wanted, bytes + begin, size);
+	free(bytes);
+	return file;
+}
+
+/* Whether it could be thrown out of the page cache. */
+static bool evict(const tarn_file *file)
+{
+	uint64_t begin, size;
+
+	posix_fadvise(tarn_file_fd(file), 0, 0, POSIX_FADV_DONTNEED);
+	tarn_file_data_range(file, &begin, &size);
+	return !road_mostly_cached(tarn_file_fd(file), begin + A, begin + size);
+}
+
+static void warm(const tarn_file *file)
+{
+	char *buf = malloc(1 << 20);
+	off_t at = 0;
+	ssize_t n;
+
+	while ((n = pread(tarn_file_fd(file), buf, 1 << 20, at)) > 0)
+		at += n;
+	free(buf);
+}
+
+static tarn_tensor *load(tarn_file *file, const char *name,
+	const struct tarn_copy_options *o, struct tarn_copy_info *info)
+{
+	tarn_tensor *t = NULL;
+
+	if (tarn_file_load(file, name, o, info, &t) < 0)
+		bail("%s", tarn_error_message());
+	return t;
+}
+
+static void cached(tarn_file *file)
+{
+	struct tarn_copy_info info;
+	tarn_tensor *t, *all;
+
+	warm(file);
+	t = load(file, "m", NULL, &info);
+	is_int(TARN_STORAGE_MAPPED, tarn_storage_kind(t->storage),
+		"what is cached is mapped");
+	is_str("mapped", info.engine, "and said to be");
+	is_int(M, (int64_t)info.bytes, "with its bytes");
+	is_int(0, (int64_t)info.read, "none of them read");
+	is_mem(wanted + A, tarn_tensor_data(t), M, "they are there");
+	all = load(file, NULL, NULL, NULL);
+	is_mem(wanted, tarn_tensor_data(all), DATA, "all of the file is");
+	tarn_tensor_unref(all);
+	tarn_tensor_unref(t);
+}
+
+static void forced(tarn_file *file)
+{
+	const struct tarn_copy_options buffered = {.road = TARN_ROAD_BUFFERED};
+	const struct tarn_copy_options twice = {
+		.scale = (double[]) {2}, .channels = 1};
+	unsigned char *data;
+	tarn_tensor *t = load(file, "m", &buffered, NULL);
+
+	is_int(TARN_STORAGE_OWNED, tarn_storage_kind(t->storage),
+		"who asks for a road gets memory");
+	is_mem(wanted + A, tarn_tensor_data(t), M, "with its bytes");
+	tarn_tensor_unref(t);
+	t = load(file, "a", &twice, NULL);
+	data = tarn_tensor_data(t);
+	is_int(2 * wanted[2], data[2], "and so does who asks for a scale");
+	tarn_tensor_unref(t);
+}
+
+static void cold(tarn_file *file)
+{
+	struct tarn_copy_info info;
+	tarn_tensor *t;
+
+	if (!evict(file)) {
+		skip(8, "the page cache of %s is not emptied", test_tmpdir());
+		return;
+	}
+	t = load(file, "m", NULL, &info);
+	is_int(TARN_STORAGE_OWNED, tarn_storage_kind(t->storage),
+		"what is cold is read");
+	ok(tarn_storage_writable(t->storage), "to memory that is writable");
+	ok(info.read >= M && info.cached < M / 2, "from the disk");
+	is_mem(wanted + A, tarn_tensor_data(t), M, "and is there");
+	is_int(2, tarn_tensor_layout(t)->ndim, "with its shape");
+	tarn_tensor_unref(t);
+	evict(file);
+	t = load(file, NULL, NULL, &info);
+	is_mem(wanted, tarn_tensor_data(t), DATA, "all of the file is");
+	is_int(0, (int64_t)t->base, "at the same places");
+	is_int(DATA, (int64_t)tarn_storage_size(t->storage), "and no more");
+	tarn_tensor_unref(t);
+}
+
+static void refused(tarn_file *file)
+{
+	tarn_tensor *t = NULL;
+
+	is_int(-ENOENT, tarn_file_load(file, "x", NULL, NULL, &t),
+		"no such tensor");
+	has_str("there is no tensor 'x'", tarn_error_message(), "by name");
+	t = load(file, "none", NULL, NULL);
+	is_int(0, tarn_layout_numel(tarn_tensor_layout(t)),
+		"a tensor without bytes");
+	ok(tarn_tensor_data(t), "has an address too");
+	tarn_tensor_unref(t);
+	if (truncate(path, 4096) < 0)
+		bail("%s: %m", path);
+	is_int(-ENODATA, tarn_file_load(file, "m", NULL, NULL, &t),
+		"a file that has shrunk");
+	has_str("load ends at byte 4096", tarn_error_message(), "is told");
+}
+
+int main(void)
+{
+	tarn_file *file = make_file();
+
+	cold(file); /* first: what is mapped stays in the page cache */
+	cached(file);
+	forced(file);
+	refused(file);
+	tarn_file_unref(file);
+	unlink(path);
+	free(wanted);
+	return done();
+}
