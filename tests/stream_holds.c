@@ -213,6 +213,19 @@ static void test_windows(void)
 	tarn_tensor_unref(src);
 }
 
+/* What is read through the page cache needs no second descriptor. */
+static void test_buffered(void)
+{
+	const struct tarn_copy_options o = {.road = TARN_ROAD_BUFFERED};
+	tarn_tensor *dst = memory(), *src = open_file(0, false);
+	int before = open_descriptors();
+
+	is_int(0, tarn_copy(dst, src, &o, NULL), "a file is read buffered");
+	is_int(before, open_descriptors(), "by the descriptor that it has");
+	tarn_tensor_unref(dst);
+	tarn_tensor_unref(src);
+}
+
 static double now(void)
 {
 	struct timespec t;
@@ -291,6 +304,7 @@ int main(void)
 			test_free_elsewhere();
 	}
 	test_windows();
+	test_buffered();
 	for (int i = 0; i < 2 * FILES; i++) {
 		char path[4200];
 

@@ -64,11 +64,13 @@ static int open_road(struct copy_read *c, uint64_t begin, uint64_t end)
 	enum road_fs fs = ROAD_FS_LOCAL;
 	int direct = -1, r;
 
-	/* What is small is not read directly: then there is nothing to ask. */
-	if (!small) {
+	/* What is small is not read directly: then there is nothing to ask;
+	 * nor to open, where it would not be used. */
+	if (!small)
 		fs = road_file_system(c->file->fd);
+	if (wish == TARN_ROAD_DIRECT ||
+		(wish == TARN_ROAD_AUTO && !small && fs == ROAD_FS_LOCAL))
 		direct = storage_file_direct(storage);
-	}
 	r = road_init(&c->road, c->file->fd, direct, wish, fs);
 	c->road.end = end;
 	c->align = c->road.align;
