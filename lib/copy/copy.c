@@ -100,7 +100,7 @@ static int drive(struct mover *m, const struct tarn_copy_options *options)
 	return mover_result(m);
 }
 
-/* TARN_IO has the last word, as everywhere. */
+/* Where the caller has no wish, TARN_IO has the next word, as everywhere. */
 static const char *engine_for(
 	const struct mover *head, const struct tarn_copy_options *options)
 {

@@ -34,9 +34,11 @@ struct tarn_fill_segment {
 };
 
 struct tarn_fill_job {
-	/* The source. Descriptors stay the caller's; the fill takes its own
-	 * references. direct_fd is open with O_DIRECT, or -1; buffered_fd is
-	 * open without, or -1. One of them must be there. */
+	/* The source. direct_fd is open with O_DIRECT, or -1; buffered_fd is
+	 * open without, or -1. One of them must be there. They stay the
+	 * caller's: the engine has references of its own, but the fill asks
+	 * buffered_fd for what is cached, as long as there is something to be
+	 * begun. */
 	int direct_fd;
 	int buffered_fd;
 	/* What is in the page cache is copied from it, what is not is read

@@ -67,7 +67,8 @@ struct tarn_copy_options {
 	int64_t channels;
 	int channel_dim;
 	/* Called now and then in the calling thread with bytes of dst; non-zero
-	 * cancels: -ECANCELED. Not for streams, which are asked. */
+	 * cancels: -ECANCELED, unless all of it was begun, and ends well. Not
+	 * for streams, which are asked. */
 	int (*progress)(void *arg, uint64_t done, uint64_t total);
 	void *arg;
 };
@@ -91,7 +92,8 @@ struct tarn_copy_info {
  * thread; nobody may write src or use dst meanwhile. After a failure dst holds
  * some of the new elements. -EIO and what else read and write say, with file
  * and offset; -ENODATA: a file has shrunk; -ENOSPC, -EDQUOT; -ENOTSUP: no
- * executor for this pair of storages, or for this dtype.
+ * executor for this pair of storages, or for this dtype; -EBADF: src is open for
+ * writing only.
  */
 TARN_PUBLIC int tarn_copy(tarn_tensor *dst, const tarn_tensor *src,
 	const struct tarn_copy_options *options,
@@ -171,9 +173,10 @@ TARN_PUBLIC int tarn_stream_register(tarn_stream *stream,
 /*
  * Queues a copy; it keeps references to both tensors until it is reaped.
  * What can be refused beforehand (shapes, overlap, rights) is refused here.
- * *ret_id may be NULL. timeout_ms: from now; when it has passed the copy
- * ends with -ETIMEDOUT; negative: none. -EAGAIN: as many as the stream takes
- * are not reaped.
+ * *ret_id may be NULL. timeout_ms: from now; when it has passed nothing more
+ * is begun, and the copy ends with -ETIMEDOUT, unless all of it was begun: the
+ * kernel's requests are waited for, however long. Negative: none. -EAGAIN: as
+ * many as the stream takes are not reaped.
  */
 TARN_PUBLIC int tarn_stream_copy(tarn_stream *stream, tarn_tensor *dst,
 	const tarn_tensor *src, const struct tarn_copy_options *options,
@@ -187,8 +190,9 @@ TARN_PUBLIC int tarn_stream_copy(tarn_stream *stream, tarn_tensor *dst,
 TARN_PUBLIC int tarn_stream_reap(tarn_stream *stream,
 	struct tarn_completion *rets, int n, int at_least, int timeout_ms);
 
-/* One copy, or all of them with id 0: it ends with -ECANCELED, soon, and must
- * be reaped. -ENOENT: it is done, or never was. */
+/* One copy, or all of them with id 0: it ends with -ECANCELED as soon as the
+ * kernel lets go of it (or as it would have, when all of it was begun), and
+ * must be reaped. -ENOENT: it is done, or never was. */
 TARN_PUBLIC int tarn_stream_cancel(tarn_stream *stream, uint64_t id);
 
 TARN_PUBLIC void tarn_stream_get_progress(const tarn_stream *stream,
