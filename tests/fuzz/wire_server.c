@@ -524,7 +524,7 @@ void server_end(void)
 	free_server();
 	/* The thread that closes what clients sent may come to it later. */
 	for (int i = 0; lowest_free() != first_free; i++) {
-		if (i == 5000)
+		if (i == 50000)
 			bail("descriptor %d is free, it was %d", lowest_free(),
 				first_free);
 		usleep(200);
