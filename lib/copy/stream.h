@@ -62,7 +62,9 @@ struct gather {
 struct tarn_stream {
 	struct mover_env env;
 	pthread_t owner;
-	pid_t pid; /* a child of fork has the memory, but not the engine */
+	/* A child of fork has the memory, but not the engine. */
+	pid_t pid;
+	unsigned forks; /* as many as there were */
 	int epoll_fd, event_fd, timer_fd;
 	bool lost; /* the engine does not answer: what it has stays its */
 
