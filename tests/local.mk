@@ -673,7 +673,7 @@ tests_store_SOURCES = \
 	$(NULL)
 
 # The command.
-check_PROGRAMS += tests/cli_progress tests/cli_rm
+check_PROGRAMS += tests/cli_progress tests/cli_rm tests/cli_save_lock
 EXTRA_DIST += tests/cli_kit.sh
 dist_check_SCRIPTS += \
 	tests/cli_copy.sh \
@@ -695,6 +695,7 @@ TESTS += \
 	tests/cli_progress \
 	tests/cli_rm \
 	tests/cli_save.sh \
+	tests/cli_save_lock \
 	tests/cli_shards.sh \
 	tests/cli_store.sh \
 	tests/cli_usage.sh \
@@ -710,6 +711,11 @@ tests_cli_progress_SOURCES = \
 tests_cli_progress_LDADD = tests/libtap.la
 tests_cli_rm_SOURCES = \
 	tests/cli_rm.c \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	$(NULL)
+tests_cli_save_lock_SOURCES = \
+	tests/cli_save_lock.c \
 	tests/daemon_helper.c \
 	tests/daemon_helper.h \
 	$(NULL)
