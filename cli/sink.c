@@ -175,20 +175,32 @@ int sink_save(struct sink *sink, const struct tarn_save_item *items, size_t n,
 
 /* ---- telling ------------------------------------------------------- */
 
+/* A copy may read what is cached and write past the cache. */
+static void print_road(const struct tarn_copy_info *info)
+{
+	double all = (double)info->read + (double)info->written;
+	double share = all > 0 ? 100 * (double)info->direct / all : 0;
+
+	if (share < 1)
+		fputs("through the page cache", stdout);
+	else if (share > 99)
+		fputs("direct", stdout);
+	else
+		printf("%.0f%% direct", share);
+}
+
 void info_print(const struct tarn_copy_info *info)
 {
 	char bytes[TEXT_BYTES_MAX], rate[TEXT_BYTES_MAX];
-	bool direct = info->direct > (info->read + info->written) / 2;
+	double seconds = info->seconds;
 
-	printf("%s in %.3f s (%s/s) by %s, %s; CPU %.3f s",
-		text_bytes((double)info->bytes, bytes), info->seconds,
-		text_bytes(info->seconds > 0
-				   ? (double)info->bytes / info->seconds
-				   : 0,
-			rate),
-		info->engine ? info->engine : "no engine",
-		direct ? "direct" : "through the page cache",
-		info->cpu_seconds);
+	printf("%s in %.3f s (%s/s) by %s, ",
+		text_bytes((double)info->bytes, bytes), seconds,
+		text_bytes(
+			seconds > 0 ? (double)info->bytes / seconds : 0, rate),
+		info->engine ? info->engine : "no engine");
+	print_road(info);
+	printf("; CPU %.3f s", info->cpu_seconds);
 }
 
 void info_json(json_t *object, const struct tarn_copy_info *info)
