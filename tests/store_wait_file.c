@@ -26,8 +26,8 @@
 
 static char path[300];
 
-/* One tensor of SIZE bytes. */
-static tarn_file *make_file(const char *name, unsigned size)
+/* One tensor of size bytes, that have no blocks. */
+static tarn_file *make_file(const char *name, const char *tensor, unsigned size)
 {
 	char text[200];
 	tarn_file *file;
@@ -36,9 +36,9 @@ static tarn_file *make_file(const char *name, unsigned size)
 
 	snprintf(path, sizeof(path), "%s/%s", test_tmpdir(), name);
 	n = (uint64_t)snprintf(text, sizeof(text),
-		"{\"b\":{\"dtype\":\"U8\",\"shape\":[%u],"
+		"{\"%s\":{\"dtype\":\"U8\",\"shape\":[%u],"
 		"\"data_offsets\":[0,%u]}}",
-		size, size);
+		tensor, size, size);
 	f = fopen(path, "w");
 	if (!f)
 		bail("%s: %s", path, strerror(errno));
@@ -59,10 +59,10 @@ static struct file_identity identity;
 static uint64_t data_offset;
 
 /* A load of the file begins. */
-static uint32_t begin_load(void)
+static uint32_t begin_load(uint64_t data_size)
 {
 	struct table_storage entry = {.pool = 5,
-		.size = SIZE,
+		.size = data_size,
 		.file_dev = identity.dev,
 		.file_ino = identity.ino,
 		.file_size = identity.size,
@@ -98,7 +98,7 @@ static void *take_step(void *arg)
 	else
 		table_storage_set(writer, step->index, step->state);
 	if (step->again)
-		step->index = begin_load();
+		step->index = begin_load(SIZE);
 	table_wake(writer);
 	return NULL;
 }
@@ -121,7 +121,7 @@ static void test_progress(tarn_store *store, tarn_file *file)
 	is_int(-ENOENT, tarn_store_wait_file(store, file, 0, -1, &landed),
 		"a file that nobody loads");
 	has_str("nobody is loading it", tarn_error_message(), "is said so");
-	step.index = begin_load();
+	step.index = begin_load(SIZE);
 	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 1, 100, &landed),
 		"one of which nothing has arrived");
 	has_str("0 of 1000 bytes have arrived, not 1 within 100 ms",
@@ -151,13 +151,13 @@ static void test_progress(tarn_store *store, tarn_file *file)
 
 static void test_ends(tarn_store *store, tarn_file *file)
 {
-	struct step step = {.state = STORAGE_FREE, .index = begin_load()};
+	struct step step = {.state = STORAGE_FREE, .index = begin_load(SIZE)};
 
 	begin_step(&step);
 	is_int(-ECANCELED, tarn_store_wait_file(store, file, 0, LONG_MS, NULL),
 		"a load that fails");
 	end_step(&step);
-	step.index = begin_load();
+	step.index = begin_load(SIZE);
 	step.again = true;
 	begin_step(&step);
 	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 0, 400, NULL),
@@ -169,26 +169,89 @@ static void test_ends(tarn_store *store, tarn_file *file)
 	table_storage_drop(writer, step.index);
 }
 
+/* ---- an index -------------------------------------------------------- */
+
+#define SHARD_SIZE (3u << 30) /* nothing but a hole */
+
+static void take_identity(tarn_file *file)
+{
+	uint64_t size;
+
+	tarn_file_data_range(file, &data_offset, &size);
+	if (file_identity(file, &identity) < 0)
+		bail("%s", tarn_error_message());
+}
+
+static void *begin_late(void *arg)
+{
+	uint32_t *index = arg;
+
+	usleep(1500000);
+	*index = begin_load(SIZE);
+	table_storage_set(writer, *index, STORAGE_LIVE);
+	table_wake(writer);
+	return NULL;
+}
+
+/* A first shard of GiB that is verified before the next one's load begins: who
+ * waits for both must not take the pause for the end. */
+static void test_pause(tarn_store *store)
+{
+	tarn_file *shards[2], *file;
+	char index_path[300];
+	uint32_t index[2];
+	uint64_t landed = 0;
+	pthread_t thread;
+	FILE *f;
+
+	shards[0] = make_file("1.st", "b", SHARD_SIZE);
+	shards[1] = make_file("2.st", "c", SIZE);
+	snprintf(
+		index_path, sizeof(index_path), "%s/index.json", test_tmpdir());
+	f = fopen(index_path, "w");
+	if (!f ||
+		fputs("{\"weight_map\":{\"b\":\"1.st\",\"c\":\"2.st\"}}", f) <
+			0 ||
+		fclose(f) != 0 || tarn_file_open(index_path, &file) < 0)
+		bail("%s: %s", index_path, tarn_error_message());
+	take_identity(shards[0]);
+	index[0] = begin_load(SHARD_SIZE);
+	table_storage_set(writer, index[0], STORAGE_LIVE);
+	take_identity(shards[1]);
+	pthread_create(&thread, NULL, begin_late, &index[1]);
+	is_int(0, tarn_store_wait_file(store, file, 0, LONG_MS, &landed),
+		"shards with a pause between them");
+	is_int((int64_t)SHARD_SIZE + SIZE, (int64_t)landed, "all arrive");
+	pthread_join(thread, NULL);
+	for (int i = 0; i < 2; i++) {
+		table_storage_drop(writer, index[i]);
+		unlink(tarn_file_path(shards[i]));
+		tarn_file_unref(shards[i]);
+	}
+	unlink(index_path);
+	tarn_file_unref(file);
+}
+
 static void test_played(void)
 {
-	tarn_file *file = make_file("f.safetensors", SIZE);
+	tarn_file *file = make_file("f.safetensors", "b", SIZE);
 	int fd = fake_start(&fake, FAKE_GOOD);
 	tarn_store *store;
 	uint64_t size;
 
-	tarn_file_data_range(file, &data_offset, &size);
-	if (file_identity(file, &identity) < 0 ||
-		store_open_fd(fd, "/the/socket", "", 5000, &store) < 0 ||
+	take_identity(file);
+	if (store_open_fd(fd, "/the/socket", "", 5000, &store) < 0 ||
 		table_writer_new(&fake.table, &writer) < 0)
 		bail("%s", tarn_error_message());
 	test_progress(store, file);
 	test_ends(store, file);
+	test_pause(store);
 	tarn_store_unref(store);
 	table_writer_free(writer);
 	fake_stop(&fake);
+	unlink(tarn_file_path(file));
 	tarn_file_unref(file);
-	unlink(path);
-	file = make_file("e.safetensors", 0);
+	file = make_file("e.safetensors", "b", 0);
 	is_int(0, tarn_store_wait_file(store, file, 0, 0, &size),
 		"an empty file has nothing to wait for");
 	tarn_file_unref(file);
@@ -211,7 +274,7 @@ static tarn_store *open_store(void)
 /* It has no names, so there is no commit that wakes. */
 static void test_loaded(tarn_store *store)
 {
-	tarn_file *file = make_file("b.safetensors", 100000);
+	tarn_file *file = make_file("b.safetensors", "b", 100000);
 	tarn_store *other = open_store();
 	struct tarn_load_info info;
 	uint32_t changed;
@@ -227,7 +290,7 @@ static void test_loaded(tarn_store *store)
 	ok(info.cached, "without reading it");
 	tarn_file_unref(file);
 	unlink(path);
-	file = make_file("cut.safetensors", 100000);
+	file = make_file("cut.safetensors", "b", 100000);
 	if (truncate(path, 50000) < 0)
 		bail("truncate: %s", strerror(errno));
 	changed = store->table.header->changed;

@@ -16,8 +16,10 @@
 #include "shm/record.h"
 
 /* How long nobody may be loading before the next shard's load begins: some
- * hundred times what a client takes. */
+ * hundred times what a client takes, and the time to verify the last one, which
+ * at worst is at this rate. */
 #define BETWEEN_MS 1000
+#define VERIFIED_IN_MS ((uint64_t)1 << 20)
 #define BETWEEN_NAP_MS 5
 
 struct wanted {
@@ -159,19 +161,21 @@ static int64_t now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Between two shards nobody is loading anything, for a moment. */
+/* Between two shards nobody is loading anything, for a moment. *landed is the
+ * last one's, then this one's. */
 static int wait_next(tarn_store *store, const tarn_file *shard, uint64_t bytes,
-	int64_t end, uint64_t *ret_landed)
+	int64_t end, uint64_t *landed)
 {
 	const struct timespec nap = {.tv_nsec = BETWEEN_NAP_MS * 1000000};
-	int64_t patience = now_ms() + BETWEEN_MS, now;
+	int64_t patience =
+		now_ms() + BETWEEN_MS + (int64_t)(*landed / VERIFIED_IN_MS);
+	int64_t now;
 	int r;
 
 	for (;;) {
 		now = now_ms();
 		r = wait_one(store, shard, bytes,
-			end < 0 ? -1 : (int)MAX(end - now, (int64_t)0),
-			ret_landed);
+			end < 0 ? -1 : (int)MAX(end - now, (int64_t)0), landed);
 		if (r != -ENOENT || now >= patience || (end >= 0 && now >= end))
 			return r;
 		nanosleep(&nap, NULL);
