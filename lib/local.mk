@@ -210,6 +210,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/lease_book.h \
 	lib/store/lease_slots.c \
 	lib/store/lease_slots.h \
+	lib/store/load_names.c \
 	lib/store/load_request.c \
 	lib/store/load_request.h \
 	lib/store/load_shards.c \

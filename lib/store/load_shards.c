@@ -7,18 +7,13 @@
  * for one of so many shards that its names need several messages.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include <tarn/publish.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/store/load_shards.h"
 #include "lib/store/store.h"
-#include "lib/tensor/tensor.h"
-#include "shm/wire.h"
+#include "lib/tensor/storage.h"
 
 /* Storages of shards; what keeps a checkpoint in memory. */
 struct held {
@@ -111,93 +106,6 @@ static int load_all(tarn_store *store, tarn_file *file,
 	return r;
 }
 
-/* ---- names ----------------------------------------------------------- */
-
-struct names {
-	tarn_store *store;
-	const char *prefix;
-	struct tarn_publish_item *items;
-	size_t n;
-};
-
-static void drop_names(struct names *names)
-{
-	for (size_t i = 0; i < names->n; i++) {
-		free((char *)names->items[i].name);
-		tarn_tensor_unref(names->items[i].tensor);
-	}
-	names->n = 0;
-}
-
-static int publish(struct names *names)
-{
-	int r = names->n ? tarn_store_publish(names->store, names->items,
-				   names->n, NULL, NULL)
-			 : 0;
-
-	drop_names(names);
-	return r;
-}
-
-static int add_name(struct names *names, const tarn_file *shard,
-	const struct tarn_file_tensor *t, tarn_storage *storage)
-{
-	struct tarn_publish_item *item = &names->items[names->n];
-	struct tarn_layout layout;
-	uint64_t offset, size;
-	char *name;
-	int r = tarn_file_layout(t, &layout);
-
-	if (r < 0)
-		return tarn_fail_prefix(r, "publish '%.200s': ", t->name);
-	tarn_file_data_range(shard, &offset, &size);
-	r = tarn_tensor_new(
-		storage, t->file_offset - offset, &layout, &item->tensor);
-	if (r < 0)
-		return r;
-	if (asprintf(&name, "%s/%s", names->prefix, t->name) < 0) {
-		tarn_tensor_unref(item->tensor);
-		return tarn_fail(ENOMEM, "load: no memory for names");
-	}
-	item->name = name;
-	names->n++;
-	return 0;
-}
-
-/* All at once, or at least those of as many shards as a message may have:
- * tensors are in the order of their shards. */
-static int publish_all(tarn_store *store, const tarn_file *file,
-	const char *prefix, const struct held *held)
-{
-	size_t n = tarn_file_count(file);
-	struct names names = {.store = store, .prefix = prefix};
-	uint32_t first = 0;
-	int r = 0;
-
-	if (n == 0)
-		return 0;
-	names.items = calloc(n, sizeof(*names.items));
-	if (!names.items)
-		return tarn_fail(ENOMEM, "load: no memory for %zu names", n);
-	for (size_t i = 0; i < n && r >= 0; i++) {
-		const struct tarn_file_tensor *t = tarn_file_at(file, i);
-
-		if (t->shard - first >= PUBLISH_SOURCES_MAX ||
-			names.n == LOAD_NAMES_MAX) {
-			r = publish(&names);
-			first = t->shard;
-		}
-		if (r >= 0)
-			r = add_name(&names, tarn_file_shard(file, t->shard), t,
-				held->at[t->shard]);
-	}
-	if (r >= 0)
-		r = publish(&names);
-	drop_names(&names);
-	free(names.items);
-	return r;
-}
-
 /* ---- all of it ------------------------------------------------------- */
 
 /* No bytes, and a hold on all: there is no range that they lie in. */
@@ -231,7 +139,7 @@ int store_load_shards(tarn_store *store, tarn_file *file,
 		return tarn_fail(ENOMEM, "load: no memory for %zu shards", n);
 	r = load_all(store, file, options, held, &info);
 	if (r >= 0 && options && options->name)
-		r = publish_all(store, file, options->name, held);
+		r = store_publish_file(store, file, options->name, held->at);
 	if (r >= 0 && ret_all)
 		r = tensor_over(held, ret_all);
 	else

@@ -13,3 +13,8 @@ static inline bool file_is_index(const tarn_file *file)
 int store_load_shards(tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
 	struct tarn_load_info *ret_info, tarn_tensor **ret_all);
+
+/* Publishes all tensors of a file as PREFIX/TENSOR; storages holds the data
+ * ranges of its shards. */
+int store_publish_file(tarn_store *store, const tarn_file *file,
+	const char *prefix, tarn_storage *const *storages);
