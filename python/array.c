@@ -152,6 +152,11 @@ static PyObject *as_numpy(PyObject *self, PyObject *none)
 	return call_helper(self, "to_numpy");
 }
 
+static PyObject *as_torch(PyObject *self, PyObject *none)
+{
+	return call_helper(self, "to_torch");
+}
+
 PyMethodDef array_methods[] = {
 	{"numpy", as_numpy, METH_NOARGS,
 		"numpy()\n--\n\n"
@@ -162,5 +167,11 @@ PyMethodDef array_methods[] = {
 		"\nand array.dtype.metadata[\"tarn\"] is the dtype's name. "
 		"What\n"
 		"is in a file, not mapped, is read into new memory."},
+	{"torch", as_torch, METH_NOARGS,
+		"torch()\n--\n\n"
+		"A PyTorch tensor over the same bytes, of the same dtype. "
+		"PyTorch\n"
+		"knows no read-only tensors, so of one that is this raises\n"
+		"ValueError: .clone().torch() has its values."},
 	{0},
 };

@@ -12,6 +12,9 @@ python_tarn__tarn_la_SOURCES = \
 	python/borrow.c \
 	python/copy.c \
 	python/create.c \
+	python/dlpack.c \
+	python/dlpack.h \
+	python/dlpack_in.c \
 	python/dtype.c \
 	python/element.c \
 	python/errors.c \

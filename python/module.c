@@ -10,6 +10,7 @@ static PyMethodDef *const functions[] = {
 	create_functions,
 	copy_functions,
 	borrow_functions,
+	dlpack_functions,
 	save_functions,
 };
 

@@ -79,6 +79,7 @@ int add_store_type(PyObject *module);
 extern PyMethodDef create_functions[];
 extern PyMethodDef copy_functions[];
 extern PyMethodDef borrow_functions[];
+extern PyMethodDef dlpack_functions[];
 extern PyMethodDef save_functions[];
 
 /* Parts of the type Tensor, joined in tensor.c. */
@@ -87,6 +88,7 @@ extern PyMethodDef shape_methods[];
 extern PyMethodDef element_methods[];
 extern PyMethodDef copy_methods[];
 extern PyMethodDef array_methods[];
+extern PyMethodDef dlpack_methods[];
 extern PyGetSetDef array_properties[];
 
 /* The other part of Store. */

@@ -132,6 +132,7 @@ tests_layout_pairs_SOURCES = tests/layout_pairs.c tests/layout_text.h
 # The Python module; each skips itself where that is not built.
 EXTRA_DIST += tests/py_kit.py
 PYTHON_TESTS = \
+	tests/py_arrays.py \
 	tests/py_store.py \
 	tests/py_stubs.py \
 	tests/py_tensor.py \

@@ -17,7 +17,7 @@ walks them. Views share the bytes; arrays over them keep them alive.
 from . import _arrays
 from ._store import File, Loaded, Store, default_store, load, open, save
 from ._tarn import (NotFoundError, Tensor, __version__, arange, dtypes, equal,
-                    full, ones, same_storage, tensor, view, zeros)
+                    from_dlpack, full, ones, same_storage, tensor, view, zeros)
 
 
 def from_numpy(array, dtype=None):
@@ -28,6 +28,6 @@ def from_numpy(array, dtype=None):
 
 
 __all__ = ["File", "Loaded", "NotFoundError", "Store", "Tensor", "__version__",
-           "arange", "default_store", "dtypes", "equal", "from_numpy", "full",
-           "load", "ones", "open", "same_storage", "save", "tensor", "view",
-           "zeros"]
+           "arange", "default_store", "dtypes", "equal", "from_dlpack",
+           "from_numpy", "full", "load", "ones", "open", "same_storage", "save",
+           "tensor", "view", "zeros"]

@@ -6,7 +6,8 @@ from ._store import (File as File, Loaded as Loaded, Store as Store,
                      open as open, save as save)
 from ._tarn import (DType, NotFoundError as NotFoundError, Tensor as Tensor,
                     __version__ as __version__, arange as arange,
-                    dtypes as dtypes, equal as equal, full as full,
+                    dtypes as dtypes, equal as equal,
+                    from_dlpack as from_dlpack, full as full,
                     ones as ones, same_storage as same_storage,
                     tensor as tensor, view as view, zeros as zeros)
 

@@ -24,6 +24,35 @@ def to_numpy(t):
     return array
 
 
+# How PyTorch calls what DLPack does not carry to all its versions, and the
+# integers of the same size as which it travels.
+TORCH = {"U16": ("uint16", "I16"), "U32": ("uint32", "I32"),
+         "U64": ("uint64", "I64"), "F8_E4M3": ("float8_e4m3fn", "U8"),
+         "F8_E5M2": ("float8_e5m2", "U8"), "F8_E8M0": ("float8_e8m0fnu", "U8"),
+         "F8_E4M3FNUZ": ("float8_e4m3fnuz", "U8"),
+         "F8_E5M2FNUZ": ("float8_e5m2fnuz", "U8"), "BOOL": ("bool", "U8")}
+
+
+def to_torch(t):
+    import torch
+
+    if t.readonly:
+        raise ValueError("torch: PyTorch has no read-only tensors and would "
+                         "crash where it wrote to this one; use "
+                         ".clone().torch()")
+    if any(n > 1 and s < 0 for n, s in zip(t.shape, t.strides)):
+        raise ValueError(f"torch: PyTorch has no negative strides {t.strides};"
+                         " use .contiguous().torch()")
+    name, carrier = TORCH.get(t.dtype, (None, None))
+    if name is None:
+        return torch.from_dlpack(t)
+    dtype = getattr(torch, name, None)
+    if dtype is None:
+        raise ValueError(f"torch: PyTorch {torch.__version__} has no {name}; "
+                         f"use .bitcast(\"{carrier}\") for its bits, or .to()")
+    return torch.from_dlpack(t.bitcast(carrier)).view(dtype)
+
+
 def real_dtype(array):
     """The name that a dtype goes by, where its bytes do not tell; or None."""
     dtype = getattr(array, "dtype", None)
@@ -35,6 +64,14 @@ def real_dtype(array):
     return None
 
 
+def borrow(source):
+    """PyTorch's tensors have no buffers, and DLPack has more dtypes."""
+    if hasattr(source, "__dlpack__") and \
+            not hasattr(source, "__array_interface__"):
+        return _tarn.from_dlpack(source)
+    return _tarn._borrow(source)
+
+
 def to_tensor(source, dtype=None):
     """A tensor over the source's bytes; dtype reinterprets them."""
     if isinstance(source, _tarn.Tensor):
@@ -44,5 +81,5 @@ def to_tensor(source, dtype=None):
         if name is not None:
             dtype = name if dtype is None else dtype
             source = source.view(f"<u{source.dtype.itemsize}")
-        t = _tarn._borrow(source)
+        t = borrow(source)
     return t if dtype is None else t.bitcast(dtype)

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Bytes shared with numpy, with PyTorch and by DLPack: both sides see each
+other's writes, read-only stays read-only or is refused, each dtype arrives as
+itself or as what is said, and the bytes live as long as anybody has them."""
+import gc
+
+import py_kit as kit
+
+import tarn
+
+T = tarn.tensor
+FLOATS = [0., 1., -2., 0.5]
+
+
+class Giver:
+    """Hands on what a tensor gives, and counts as its owner."""
+
+    def __init__(self, tensor, versioned=True):
+        self.tensor, self.versioned = tensor, versioned
+
+    def __dlpack__(self, **keywords):
+        if not self.versioned and keywords:
+            raise TypeError("an old giver knows no keywords")
+        return self.tensor.__dlpack__(**keywords)
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+
+# ---- DLPack, from tarn to tarn ----
+a = tarn.arange(12, dtype="I32").reshape(3, 4)
+for versioned in (False, True):
+    name = "versioned" if versioned else "old"
+    b = tarn.from_dlpack(Giver(a[:, ::-2], versioned))
+    kit.equal((b.shape, b.strides, b.dtype, b.tolist(), b.readonly),
+              ((3, 2), (4, -2), "I32", a[:, ::-2].tolist(), False),
+              f"DLPack, {name}: a view backwards")
+    b[0, 0] = 100 + versioned
+    kit.equal(a[0, 3], 100 + versioned, f"{name}: the bytes are shared")
+frozen = tarn.from_numpy(b"abcd")
+kit.raises(BufferError, "read-only", "old: read-only is refused",
+           frozen.__dlpack__)
+b = tarn.from_dlpack(Giver(frozen))
+kit.equal((b.readonly, b.tolist()), (True, [97, 98, 99, 100]),
+          "versioned: it is told")
+
+
+class Copier:
+    def __dlpack__(self):
+        return frozen.__dlpack__(copy=True)
+
+
+b = tarn.from_dlpack(Copier())
+b[0] = 1
+kit.equal((frozen[0], b[0]), (97, 1), "copy=True is a copy, and writable")
+kit.equal(a.__dlpack_device__(), (1, 0), "the device")
+kit.raises(BufferError, "device", "another device is refused", a.__dlpack__,
+           dl_device=(2, 0))
+kit.raises(BufferError, "smaller", "4-bit elements are refused",
+           tarn.zeros(4, "F4").__dlpack__)
+kit.raises(TypeError, "pair", "a version that is none", a.__dlpack__,
+           max_version=1)
+bad = []
+for dtype in tarn.dtypes:
+    x = tarn.ones(4, dtype)
+    if x.itemsize >= 1:
+        y = tarn.from_dlpack(Giver(x))
+        if y.dtype != dtype or not tarn.equal(x, y):
+            bad.append(f"{dtype}: {y!r}")
+kit.ok(not bad, "every dtype of whole bytes goes through", *bad)
+kit.equal([tarn.from_dlpack(Giver(tarn.zeros(s))).shape for s in
+           ((), (0, 3), (1, 1))], [(), (0, 3), (1, 1)], "odd shapes")
+for _ in range(3):
+    a.__dlpack__()
+    a.__dlpack__(max_version=(1, 0))
+memory = bytearray(8)
+b = tarn.from_dlpack(Giver(tarn.from_numpy(memory)))[2:]
+gc.collect()
+kit.raises(BufferError, "", "a view keeps what was handed over",
+           memory.append, 0)
+del b
+gc.collect()
+memory.append(0)
+kit.equal(len(memory), 9, "and gives it back at last")
+kit.raises(AttributeError, "__dlpack__", "an object without it",
+           tarn.from_dlpack, 5)
+
+# ---- numpy ----
+try:
+    import numpy as np
+except ImportError:
+    np = None
+    kit.skipped("numpy", "numpy is not installed (python3-numpy)")
+if np:
+    n = np.from_dlpack(a)
+    a[1, 1] = -7
+    kit.equal((n.shape, n[1, 1]), ((3, 4), -7), "numpy.from_dlpack")
+    x = np.arange(6, dtype="f4").reshape(2, 3)[:, ::-1]
+    b = tarn.from_dlpack(x)
+    x[0, 0] = 50
+    kit.equal((b[0, 0], b.strides), (50., (3, -1)), "from_dlpack of numpy's")
+    n = a.numpy()
+    n[0, 0] = 41
+    kit.equal((a[0, 0], n.flags.writeable), (41, True), ".numpy() shares")
+    kit.equal(frozen.numpy().flags.writeable, False, "read-only stays so")
+    kit.raises(ValueError, "", "and numpy cannot change that",
+               frozen.numpy().setflags, write=True)
+    n = T(FLOATS, "BF16").numpy()
+    kit.equal((n.dtype.str, n.dtype.metadata["tarn"], n.tolist()),
+              ("<u2", "BF16", [0, 0x3f80, 0xc000, 0x3f00]),
+              "BF16 are raw integers that carry the name")
+    kit.equal(tarn.from_numpy(n).tolist(), FLOATS, "which comes back")
+    kit.equal(tarn.from_numpy(np.array([0x3f80], "u2"), "BF16").tolist(),
+              [1.], "or is said")
+    kit.equal(np.asarray(a.T).strides, (4, 16), "numpy.asarray")
+    kit.equal([tarn.zeros(1, d).dtype for d in
+               (np.float32, np.dtype("<i2"), np.bool_, np.complex64)],
+              ["F32", "I16", "BOOL", "C64"], "numpy's dtypes are names")
+    kit.raises(ValueError, "big-endian", "but not big-endian ones",
+               tarn.zeros, 1, np.dtype(">f4"))
+    kit.raises(ValueError, "none of tarn's", "nor such arrays",
+               tarn.from_numpy, np.zeros(2, ">f4"))
+    kit.raises(ValueError, "", "nor what has no dtype of ours",
+               tarn.from_numpy, np.zeros(2, "M8[s]"))
+    records = np.zeros(3, [("a", "u1"), ("b", "<f4")])
+    kit.raises(ValueError, "strides", "strides between elements",
+               tarn.from_numpy, records["b"])
+    a[...] = np.arange(12).reshape(3, 4)
+    kit.equal(a[2].tolist(), [8, 9, 10, 11], "an array is assigned")
+    n = a[1:, ::2].numpy()
+    del a
+    gc.collect()
+    kit.equal(n.tolist(), [[4, 6], [8, 10]], "an array outlives the Tensor")
+
+# ---- PyTorch ----
+try:
+    import torch
+except ImportError:
+    torch = None
+    kit.skipped("PyTorch", "torch is not installed (python3-torch)")
+if torch:
+    bad = []
+    for dtype in ("BOOL", "U8", "I8", "I16", "I32", "I64", "F16", "BF16",
+                  "F32", "F64", "C64"):
+        x = T([[0, 1], [1, 0]], dtype)
+        y = x.T.torch()
+        names = {"BOOL": "bool", "U8": "uint8", "BF16": "bfloat16",
+                 "C64": "complex64"}
+        name = names.get(dtype) or \
+            dtype.replace("F", "float").replace("I", "int")
+        x[0, 1] = 0
+        if y.dtype != getattr(torch, name) or \
+                y.tolist() != x.T.tolist() or y[0, 1].item() != 1:
+            bad.append(f"{dtype}: {y}")
+    kit.ok(not bad, "each dtype is PyTorch's own, over the same bytes", *bad)
+    x = T(FLOATS, "F8_E5M2")
+    if hasattr(torch, "float8_e5m2"):
+        kit.equal(x.torch().float().tolist(), FLOATS, "F8 too")
+    else:
+        kit.raises(ValueError, "has no float8_e5m2", "an older PyTorch's lack "
+                   "of F8 is told", x.torch)
+    kit.raises(ValueError, ".clone()", "read-only is refused", frozen.torch)
+    kit.raises(ValueError, ".contiguous()", "and what runs backwards",
+               x[::-1].torch)
+    y = torch.arange(6.).reshape(2, 3)
+    x = tarn.from_dlpack(y.T)
+    y[0, 1] = 77
+    kit.equal((x.shape, x.strides, x[1, 0]), ((3, 2), (1, 3), 77.),
+              "from_dlpack of PyTorch's")
+    x = tarn.from_numpy(torch.ones(3, dtype=torch.bfloat16))
+    kit.equal((x.dtype, x.tolist()), ("BF16", [1.] * 3), "from_numpy, too")
+    del y
+    gc.collect()
+    kit.equal(tarn.zeros(1, torch.bfloat16).dtype, "BF16",
+              "PyTorch's dtypes are names")
+    y = T([1, 2, 3], "F32").torch()
+    gc.collect()
+    kit.equal((y * 2).tolist(), [2., 4., 6.], "a tensor outlives the Tensor")
+kit.finish()
