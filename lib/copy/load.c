@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * A tensor of a file gets an address by the shorter of two ways: what is in
- * the page cache already is mapped, since a copy would only be slower; what is
- * not is read directly to memory of its own, since the page cache would be a
- * detour. One question to the kernel decides, for all of the bytes.
+ * A tensor of a file gets an address without a copy: it is mapped. What is not
+ * in the page cache yet is read into it first, all at once: by large folios
+ * that costs a quarter of what memory of its own does, which must be zeroed
+ * before it is read into, and the next process finds it there. A network is
+ * different: only many requests at once hide how far away it is, and faults
+ * are one after the other; from there it is read to memory.
  */
 #include <tarn/copy.h>
 
@@ -56,12 +58,24 @@ static int read_in(const tarn_tensor *src, uint64_t offset, uint64_t size,
 	return r;
 }
 
-static double now(void)
+static double seconds(clockid_t clock)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(clock, &t);
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void begin_times(struct tarn_copy_info *info)
+{
+	info->seconds = -seconds(CLOCK_MONOTONIC);
+	info->cpu_seconds = -seconds(CLOCK_PROCESS_CPUTIME_ID);
+}
+
+static void end_times(struct tarn_copy_info *info)
+{
+	info->seconds += seconds(CLOCK_MONOTONIC);
+	info->cpu_seconds += seconds(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 int tarn_file_load(tarn_file *file, const char *name,
@@ -72,23 +86,26 @@ int tarn_file_load(tarn_file *file, const char *name,
 	struct tarn_copy_info info = {.engine = "mapped"};
 	const struct storage_file *bytes;
 	uint64_t offset;
+	bool cached;
 	int r = find(file, name, &src);
 
 	if (r < 0)
 		return r;
+	begin_times(&info);
 	bytes = storage_file(src->storage);
 	offset = bytes->offset + src->base;
 	info.bytes = (uint64_t)tarn_layout_nbytes(&src->layout);
-	info.seconds = -now();
+	cached = road_mostly_cached(bytes->fd, offset, offset + info.bytes);
 	if (!may_map(options) ||
-		!road_mostly_cached(bytes->fd, offset, offset + info.bytes))
+		(!cached && road_file_system(bytes->fd) == ROAD_FS_REMOTE))
 		return read_in(src, offset, info.bytes, options, ret_info, ret);
-	r = tarn_file_map(file, name, 0, ret);
-	/* A file system that maps no files, or no room for it. */
-	if (r < 0)
+	info.read = cached ? 0 : info.bytes;
+	r = tarn_file_map(file, name, cached ? 0 : TARN_MAP_POPULATE, ret);
+	/* Its file system maps no files, or there is no room for it. */
+	if (r == -ENODEV || r == -ENOMEM)
 		return read_in(src, offset, info.bytes, options, ret_info, ret);
-	info.seconds += now();
-	if (ret_info)
+	end_times(&info);
+	if (r >= 0 && ret_info)
 		*ret_info = info;
-	return 0;
+	return r;
 }

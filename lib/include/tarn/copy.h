@@ -100,13 +100,13 @@ TARN_PUBLIC int tarn_copy(tarn_tensor *dst, const tarn_tensor *src,
 	struct tarn_copy_info *ret_info);
 
 /*
- * A tensor of a file with an address, the quickest way: what is in the page
- * cache, at least by half, is mapped (tarn_file_map, with what it says of files
- * that shrink); anything else is read to memory of its own, past the page
- * cache where that can be. tarn_storage_kind() tells which, and of the two only
+ * A tensor of a file with an address, the quickest way: mapped (see
+ * tarn_file_map, also for files that shrink), and what is not in the page cache
+ * read into it first; but from a network file system, unless it is cached, read
+ * to memory of its own. tarn_storage_kind() tells which, and of the two only
  * memory is writable. name NULL: a U8 tensor over the whole data range (not of
- * an index, -ENOTSUP), which is how a whole file is loaded: one read, and each
- * tensor a view of its storage at file_offset less the range's begin.
+ * an index, -ENOTSUP), which is how a whole file is loaded: each tensor is a
+ * view of its storage at file_offset less the range's begin.
  *
  * options and ret_info may be NULL. Who wants memory in any case asks for a
  * road (TARN_ROAD_BUFFERED takes what is cached too), a scale or a bias.
