@@ -8,8 +8,7 @@
  * input is a round: "cold" (the file is dropped from the page cache before),
  * "warm" (it is read into it before), or "touch" (warm, and every byte is
  * looked at once more when it is there, as a user would); a second word forces
- * the road. "map cold" and "map warm" look at every byte of the file mapped
- * instead. Each is answered by a line with the rate and the price in CPU.
+ * the road. Each is answered by a line with the rate and the price in CPU.
  *
  * The process lives on between rounds because of its memory: guests get theirs
  * when it is first touched, which costs more than to fill it. It is congruent
@@ -174,23 +173,6 @@ static void reap(tarn_stream *stream, int at_least, struct tarn_copy_info *ret)
 	}
 }
 
-/* The same bytes without a copy: mapped, and looked at. */
-static uint64_t map_all(const char *path)
-{
-	tarn_tensor *whole;
-	tarn_file *file;
-	uint64_t seen;
-
-	if (tarn_file_open(path, &file) < 0 ||
-		tarn_file_map(file, NULL, 0, &whole) < 0)
-		die("map");
-	seen = sum(tarn_tensor_data(whole),
-		(uint64_t)tarn_layout_nbytes(tarn_tensor_layout(whole)));
-	tarn_tensor_unref(whole);
-	tarn_file_unref(file);
-	return seen;
-}
-
 /* All through one stream, of this round; the memory is made known to it
  * before, as a pool's would be. */
 static const char *copy_all(const struct tarn_copy_options *options,
@@ -224,22 +206,6 @@ static const char *copy_all(const struct tarn_copy_options *options,
 	snprintf(engine, sizeof(engine), "%s", tarn_stream_engine(stream));
 	all.stream = stream;
 	return engine;
-}
-
-static void map_round(int fd, const char *path, bool cold)
-{
-	double gib = (double)all.size / GIB, t, c;
-	volatile uint64_t seen = 0;
-
-	prepare(fd, cold);
-	t = seconds(CLOCK_MONOTONIC);
-	c = seconds(CLOCK_PROCESS_CPUTIME_ID);
-	seen += map_all(path);
-	t = seconds(CLOCK_MONOTONIC) - t;
-	c = seconds(CLOCK_PROCESS_CPUTIME_ID) - c;
-	printf("tarn map %s: %.3f GiB/s, %.1f ms of CPU per GiB\n",
-		cold ? "cold" : "warm", gib / t, c / gib * 1e3);
-	fflush(stdout);
 }
 
 static void run_round(int fd, const char *how, const char *road)
@@ -290,11 +256,7 @@ int main(int argc, char **argv)
 		char how[32] = "cold", road[32] = "auto";
 
 		sscanf(line, "%31s %31s", how, road);
-		if (!strcmp(how, "map"))
-			map_round(tarn_file_fd(file), argv[1],
-				!strcmp(road, "cold"));
-		else
-			run_round(tarn_file_fd(file), how, road);
+		run_round(tarn_file_fd(file), how, road);
 	}
 	return 0;
 }

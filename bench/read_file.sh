@@ -4,7 +4,9 @@
 # Loading every byte of a safetensors file, warm and cold, by one thread: tarn
 # beside the reference library's load_file followed by a look at every byte,
 # and beside fio for the cold one. All take turns, five times; each stays one
-# process, so that its memory is warm.
+# process, so that its memory is warm. "tarn" copies all tensors into memory of
+# its own through one stream, "load" is tarn_file_load and a look at every byte,
+# which gets its memory as the reference does, anew each time.
 #
 # TARN_BENCH_PYTHON is the Python that has safetensors, numpy and torch; the
 # lines of what is missing are left out.
@@ -21,7 +23,7 @@ folder=$(mktemp -d "${TMPDIR:-.}/tarn-bench-read-file.XXXXXX")
 file=$folder/all.safetensors
 pids=
 clean_up() {
-	exec 3>&- 4>&- 5>&-
+	exec 3>&- 4>&- 5>&- 9>&-
 	for pid in $pids; do
 		wait "$pid" 2>/dev/null || :
 	done
@@ -36,7 +38,7 @@ examples/make_checkpoint --size-mb "$size" "$file"
 sync "$file"
 
 # Each is asked through a pipe, and answers through another.
-for who in tarn numpy torch; do
+for who in tarn load numpy torch; do
 	mkfifo "$folder/$who.in" "$folder/$who.out"
 done
 bench/read_file "$file" <"$folder/tarn.in" >"$folder/tarn.out" 3>&- &
@@ -50,11 +52,17 @@ exec 4>"$folder/numpy.in" 7<"$folder/numpy.out"
 	<"$folder/torch.in" >"$folder/torch.out" 3>&- 4>&- &
 pids="$pids $!"
 exec 5>"$folder/torch.in" 8<"$folder/torch.out"
+"$python" "$here/read_file.py" "$file" load \
+	<"$folder/load.in" >"$folder/load.out" 3>&- 4>&- 5>&- &
+pids="$pids $!"
+exec 9>"$folder/load.in"
+exec <"$folder/load.out"
+read -r load
 read -r answer <&6
 read -r numpy <&7
 read -r torch <&8
-for answer in "numpy: $numpy" "torch: $torch"; do
-	case $answer in *missing*) echo "reference $answer" ;; esac
+for answer in "load: $load" "numpy: $numpy" "torch: $torch"; do
+	case $answer in *missing*) echo "$answer" ;; esac
 done
 
 tell() {
@@ -63,6 +71,11 @@ tell() {
 	tarn)
 		echo "$2" >&3
 		read -r answer <&6
+		;;
+	load)
+		[ "$load" = ready ] || return 0
+		echo "$2" >&9
+		read -r answer
 		;;
 	numpy)
 		[ "$numpy" = ready ] || return 0
@@ -82,6 +95,7 @@ echo "warming up"
 for how in cold cold touch; do
 	tell tarn $how >/dev/null
 done
+tell load cold >/dev/null
 : >"$file.log"
 for round in 1 2 3 4 5; do
 	echo "round $round"
@@ -89,7 +103,7 @@ for round in 1 2 3 4 5; do
 		tell numpy $how
 		tell tarn $how
 		tell torch $how
-		tell tarn "map $how"
+		tell load $how
 	done
 	tell tarn touch
 	[ $have_fio = no ] || run_fio | tee -a "$file.log"
@@ -97,16 +111,15 @@ done
 
 echo "medians of five, $size MiB (wanted: no reference faster; cold 0.97 of" \
 	"fio, 20 ms):"
-for who in fio 'tarn cold' 'tarn warm' 'tarn touch' 'tarn map cold' \
-	'tarn map warm' 'numpy cold' 'numpy warm' 'torch cold' 'torch warm'; do
+for who in fio 'tarn cold' 'tarn warm' 'tarn touch' 'load cold' \
+	'load warm' 'numpy cold' 'numpy warm' 'torch cold' 'torch warm'; do
 	rate=$(median "$who" 1)
 	[ -n "$rate" ] || continue
 	printf '  %-14s %s GiB/s, %s ms of CPU per GiB' "$who" "$rate" \
 		"$(median "$who" 2)"
 	case $who in
 	'tarn cold') against='fio numpy torch' ;;
-	'tarn map cold') against='numpy torch' ;;
-	tarn*) against='numpy torch' ;;
+	tarn* | load*) against='numpy torch' ;;
 	*) against= ;;
 	esac
 	for other in $against; do
