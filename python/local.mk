@@ -40,6 +40,11 @@ python_tarn__tarn_la_LDFLAGS = \
 	-Wl,-z,relro,-z,now \
 	$(NULL)
 
+# Linking it anew, which installing does, wants libtarn to be there. Through a
+# variable, since automake gives up a rule of its own for one of that name.
+PYTHON_INSTALL = install-tarnpythonLTLIBRARIES
+$(PYTHON_INSTALL): install-libLTLIBRARIES
+
 PYTHON_SOURCES = \
 	python/tarn/__init__.py \
 	python/tarn/__init__.pyi \
