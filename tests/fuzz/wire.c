@@ -34,7 +34,7 @@ enum act {
 	LEASE,     /* a storage: 1 byte of index */
 	RELEASE,   /* the last lease */
 	POKE,      /* any 8 bytes as a lease */
-	HANG_UP,
+	HANG_UP,   /* with 10 to 15 for descriptors: an event */
 };
 
 struct input {
@@ -216,7 +216,10 @@ static bool do_act(struct input *in)
 		poke(in, peer);
 		break;
 	case HANG_UP:
-		peer_hang_up(peer);
+		if (byte >> 4 >= 16 - EVENTS)
+			server_suffer(15 - (byte >> 4));
+		else
+			peer_hang_up(peer);
 		break;
 	default:
 		send_frame(in, peer, act, byte >> 4);

@@ -27,6 +27,7 @@
 #define SEGMENT (1u << 20)
 #define REACH (64ull << 20)
 #define LOADERS_MAX 8u
+#define SEGMENTS_MAX 6u
 #define PATIENCE 1000u /* rounds without an end */
 
 struct server server;
@@ -40,6 +41,9 @@ static struct {
 	struct wire_reader *reader;
 } loaders[LOADERS_MAX];
 static uint32_t n_loaders;
+static enum event mood; /* of loaders */
+static uint32_t n_segments;
+static bool keeper_gives;
 static struct loop_watch *tick_watch;
 static int tick;
 static int first_free; /* descriptor, before it all began */
@@ -69,12 +73,24 @@ static int lowest_free(void)
 	return fd;
 }
 
+static int segment_memory(void)
+{
+	int fd = memfd_create("segment", MFD_CLOEXEC);
+
+	if (fd < 0 || ftruncate(fd, SEGMENT) < 0)
+		bail("a segment: %m");
+	return fd;
+}
+
 /* ---- the keeper ---------------------------------------------------------- */
 
 static void tell(int sock, uint16_t type, const void *body, size_t size,
 	const int *fds, int n_fds)
 {
-	must(wire_send(sock, type, 0, body, size, fds, n_fds), "a message");
+	int r = wire_send(sock, type, 0, body, size, fds, n_fds);
+
+	if (r != -EPIPE) /* who ends a loader does not wait for its answers */
+		must(r, "a message");
 }
 
 static void fork_loader(const struct msg_loader *asked)
@@ -103,23 +119,61 @@ static void fork_loader(const struct msg_loader *asked)
 	close(fds[1]);
 }
 
-static bool hear_as_keeper(void)
+/* Offered; when the server has mapped it, it is the pool's. */
+static void offer_segment(uint32_t rule)
+{
+	struct msg_segment segment = {.rule = rule,
+		.number = n_segments,
+		.offset = (uint64_t)n_segments * SEGMENT,
+		.size = SEGMENT};
+	_cleanup_fd_ int fd = segment_memory();
+
+	n_segments++;
+	keeper_gives = false;
+	tell(keeper, D_SEGMENT_MAP, &segment, sizeof(segment), &fd, 1);
+}
+
+static void give_segment(const struct msg_segment *segment)
+{
+	struct msg_grown grown = {.rule = segment->rule};
+	_cleanup_fd_ int fd = segment_memory();
+
+	if (!segment->size)
+		bail("a segment could not be mapped");
+	tell(keeper, D_SEGMENT, segment, sizeof(*segment), &fd, 1);
+	tell(keeper, D_GROWN, &grown, sizeof(grown), NULL, 0);
+}
+
+static void refuse_memory(uint32_t rule)
 {
 	static const char why[] = "there is no more";
 	union {
 		struct msg_grown head;
 		char space[sizeof(struct msg_grown) + sizeof(why)];
-	} grown = {.head = {.error = ENOSPC}};
+	} grown = {.head = {.rule = rule, .error = ENOSPC}};
+
+	memcpy(grown.head.text, why, strlen(why));
+	tell(keeper, D_GROWN, &grown, sizeof(grown.head) + strlen(why), NULL,
+		0);
+}
+
+static bool hear_as_keeper(void)
+{
+	const struct msg_grow *grow;
 	struct wire_message m = {0};
 
 	if (wire_receive(keeper_reader, keeper, NULL, &m) != 1)
 		return false;
 	switch (m.type) {
 	case D_GROW:
-		grown.head.rule = ((struct msg_grow *)m.body)->rule;
-		memcpy(grown.head.text, why, strlen(why));
-		tell(keeper, D_GROWN, &grown, sizeof(grown.head) + strlen(why),
-			NULL, 0);
+		grow = (const struct msg_grow *)m.body;
+		if (keeper_gives)
+			offer_segment(grow->rule);
+		else
+			refuse_memory(grow->rule);
+		break;
+	case D_SEGMENT_MAPPED:
+		give_segment((const struct msg_segment *)m.body);
 		break;
 	case D_LOADER:
 		fork_loader((struct msg_loader *)m.body);
@@ -144,35 +198,66 @@ static void fill(int sock, const struct msg_fill *fill)
 	tell(sock, L_DONE, &filled, sizeof(filled), NULL, 0);
 }
 
+static void fail(int sock, uint64_t job)
+{
+	static const char why[] = "the disk is broken";
+	union {
+		struct msg_failed head;
+		char space[sizeof(struct msg_failed) + sizeof(why)];
+	} failed = {.head = {.job = job, .error = EIO}};
+
+	memcpy(failed.head.text, why, strlen(why));
+	tell(sock, L_FAILED, &failed, sizeof(failed.head) + strlen(why), NULL,
+		0);
+}
+
+static void identify(int sock, uint64_t job)
+{
+	struct msg_identity identity = {.job = job,
+		.dev = 1,
+		.ino = 2,
+		.size = 1 << 20,
+		.mtime = 3,
+		.ctime = 4};
+
+	tell(sock, L_IDENTITY, &identity, sizeof(identity), NULL, 0);
+}
+
+static void answer_as_loader(int sock, const struct wire_message *m)
+{
+	const struct msg_job *job = (const struct msg_job *)m->body;
+
+	if (m->type == L_DROP || m->type == L_FORGET)
+		tell(sock, m->type == L_DROP ? L_DROPPED : L_FORGOTTEN, m->body,
+			m->size, NULL, 0);
+	else if (mood == LOADERS_FAIL)
+		fail(sock, job->job);
+	else if (mood == LOADERS_READ && m->type == L_FILE)
+		identify(sock, job->job);
+	else if (mood == LOADERS_READ)
+		fill(sock, (const struct msg_fill *)m->body);
+}
+
+static void loader_end(uint32_t i)
+{
+	loaders[i].sock = fd_close(loaders[i].sock);
+	loaders[i].pipe = fd_close(loaders[i].pipe);
+}
+
 static bool hear_as_loader(uint32_t i)
 {
 	struct wire_message m = {0};
-	struct msg_identity identity = {
-		.dev = 1, .ino = 2, .size = 1 << 20, .mtime = 3, .ctime = 4};
+	int r;
 
 	if (loaders[i].sock < 0)
 		return false;
-	switch (wire_receive(loaders[i].reader, loaders[i].sock, NULL, &m)) {
-	case 1:
-		break;
-	case -EAGAIN:
+	r = wire_receive(loaders[i].reader, loaders[i].sock, NULL, &m);
+	if (r == -EAGAIN)
 		return false;
-	default: /* it was told to go */
-		loaders[i].sock = fd_close(loaders[i].sock);
-		loaders[i].pipe = fd_close(loaders[i].pipe);
-		return true;
-	}
-	if (m.type == L_FILE) {
-		identity.job = ((struct msg_job *)m.body)->job;
-		tell(loaders[i].sock, L_IDENTITY, &identity, sizeof(identity),
-			NULL, 0);
-	} else if (m.type == L_FILL) {
-		fill(loaders[i].sock, (struct msg_fill *)m.body);
-	} else if (m.type == L_DROP || m.type == L_FORGET) {
-		tell(loaders[i].sock,
-			m.type == L_DROP ? L_DROPPED : L_FORGOTTEN, m.body,
-			m.size, NULL, 0);
-	}
+	if (r == 1)
+		answer_as_loader(loaders[i].sock, &m);
+	else /* it was told to go */
+		loader_end(i);
 	wire_message_clear(&m);
 	return true;
 }
@@ -343,6 +428,29 @@ void server_settle(void)
 	}
 }
 
+void server_suffer(enum event event)
+{
+	struct loop *loop = server.loop;
+
+	switch (event) {
+	case LOADERS_DIE:
+		for (uint32_t i = 0; i < n_loaders; i++)
+			loader_end(i);
+		break;
+	case KEEPER_GIVES:
+		keeper_gives = n_segments < SEGMENTS_MAX;
+		break;
+	case TIME_PASSES:
+		if (!loop->timer_at)
+			break;
+		loop->timer_at = 0;
+		loop->timer_fn(loop->timer_arg);
+		break;
+	default:
+		mood = event;
+	}
+}
+
 /* ---- the beginning ------------------------------------------------------- */
 
 static void add_rule(uint32_t number, const char *name)
@@ -370,15 +478,12 @@ static void add_rule(uint32_t number, const char *name)
 static void add_segment(uint32_t rule)
 {
 	struct msg_segment from = {
-		.rule = rule, .number = rule, .size = SEGMENT};
+		.rule = rule, .number = n_segments++, .size = SEGMENT};
 	struct wire_message m = {.n_fds = 1};
-	int fd = memfd_create("segment", MFD_CLOEXEC);
 
-	if (fd < 0 || ftruncate(fd, SEGMENT) < 0)
-		bail("a segment: %m");
-	m.fds[0] = dup(fd);
+	m.fds[0] = segment_memory();
 	must(segment_offered(&server, &from, &m), "a segment");
-	m.fds[0] = fd;
+	m.fds[0] = segment_memory();
 	must(segment_come(&server, &from, &m), "a segment");
 	wire_message_clear(&m);
 }
@@ -422,6 +527,9 @@ void server_begin(void)
 		{.version = PROTOCOL_VERSION, .version_min = PROTOCOL_OLDEST}};
 
 	first_free = lowest_free();
+	mood = LOADERS_READ;
+	keeper_gives = false;
+	n_segments = 0;
 	make_server();
 	add_rule(1, "pool");
 	add_segment(1);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A server inside the test, all of it real but for who is at the other ends of
- * its sockets: a keeper without memory to give, loaders that have read whatever
- * they are asked for, and clients that the test plays.
+ * its sockets: a keeper, loaders, and clients that the test plays. As it begins
+ * the keeper has no memory to give, and loaders have read at once whatever they
+ * are asked for.
  */
 #pragma once
 
@@ -28,6 +29,18 @@ void server_settle(void);
 /* The clients hang up. What they had is gone, then all of it; bails where
  * something stays. */
 void server_end(void);
+
+/* What the others do from now on, or once. */
+enum event {
+	LOADERS_READ,
+	LOADERS_FAIL,
+	LOADERS_HANG, /* and answer nothing but that they drop it */
+	LOADERS_DIE,  /* all that there are */
+	KEEPER_GIVES, /* the next time that it is asked */
+	TIME_PASSES,  /* until the timer is due, and all files are old */
+	EVENTS
+};
+void server_suffer(enum event event);
 
 /* One frame as it is, and its descriptors, which stay the caller's. */
 void peer_send(struct peer *peer, const void *frame, size_t size,
