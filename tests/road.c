@@ -109,9 +109,10 @@ static void test_asking(const char *name, enum road_ask ask, struct files *fs)
 static void test_mixed(struct files *fs)
 {
 	struct road road;
+	uint64_t upto;
 
 	if (!evict(fs)) {
-		skip(3, "nothing can be evicted here");
+		skip(4, "nothing can be evicted here");
 		return;
 	}
 	warm(fs, 2 * TARN_IO_REQUEST, 4096);
@@ -120,6 +121,11 @@ static void test_mixed(struct files *fs)
 	warm(fs, 2 * TARN_IO_REQUEST, TARN_IO_REQUEST / 4 * 3);
 	road = road_of(fs, TARN_ROAD_AUTO, ROAD_ASK_CACHESTAT);
 	is_str("ddbddd", map(&road, 0, SIZE), "three quarters of a request");
+	road = road_of(fs, TARN_ROAD_AUTO, ROAD_ASK_CACHESTAT);
+	road.window = TARN_IO_REQUEST;
+	road_at(&road, 1000, 1000 + TARN_IO_REQUEST, &upto);
+	is_int(TARN_IO_REQUEST, (int64_t)upto,
+		"borders are at multiples of a request, wherever one asks");
 	road_refused(&road);
 	is_str("bbbbbb", map(&road, 0, SIZE), "a file that refuses");
 }

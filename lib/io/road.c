@@ -230,11 +230,11 @@ static enum road_way way_of(const struct road *road, enum resident resident)
 }
 
 /* Asks about a window from begin on, the next one being twice as large when
- * this one was all of one kind. */
-static void find_out(struct road *road, uint64_t begin, uint64_t end)
+ * this one was all of one kind. It ends at a multiple of WINDOW_MIN, whatever
+ * was asked: who rounds direct reads to blocks reads none twice then. */
+static void find_out(struct road *road, uint64_t begin)
 {
 	enum resident state = RESIDENT_NONE;
-	uint64_t least = MAX(end, begin + 1);
 
 	if (road->ask == ROAD_ASK_NOTHING) {
 		road->upto = UINT64_MAX;
@@ -244,7 +244,7 @@ static void find_out(struct road *road, uint64_t begin, uint64_t end)
 			if (add_u64(road->upto, road->window, &road->upto))
 				road->upto = UINT64_MAX;
 			road->upto = MIN(road->upto, road->end);
-			road->upto = MAX(road->upto, least);
+			road->upto = MAX(road->upto, begin + 1);
 			state = resident(road, begin, road->upto);
 			if (state == RESIDENT_NONE || state == RESIDENT_ALL ||
 				road->window <= WINDOW_MIN)
@@ -260,7 +260,7 @@ enum road_way road_at(
 	struct road *road, uint64_t begin, uint64_t end, uint64_t *ret_upto)
 {
 	if (begin < road->known || begin >= road->upto)
-		find_out(road, begin, end);
+		find_out(road, begin);
 	*ret_upto = MIN(end, road->upto);
 	return road->way;
 }
