@@ -6,7 +6,9 @@
 # and beside fio for the cold one. All take turns, five times; each stays one
 # process, so that its memory is warm. "tarn" copies all tensors into memory of
 # its own through one stream, "load" is tarn_file_load and a look at every byte,
-# which gets its memory as the reference does, anew each time.
+# which gets its memory as the reference does, anew each time. Cold, each goes
+# twice in a row, and the second time counts: free memory that comes in other
+# sizes than the one before had it is none that the host of a guest has ready.
 #
 # TARN_BENCH_PYTHON is the Python that has safetensors, numpy and torch; the
 # lines of what is missing are left out.
@@ -65,7 +67,8 @@ for answer in "load: $load" "numpy: $numpy" "torch: $torch"; do
 	case $answer in *missing*) echo "$answer" ;; esac
 done
 
-tell() {
+# ask WHO HOW: the answer is in $answer; fails where WHO is missing.
+ask() {
 	sleep 0.5 # what a host owes after a burst is nobody's merit
 	case $1 in
 	tarn)
@@ -73,21 +76,25 @@ tell() {
 		read -r answer <&6
 		;;
 	load)
-		[ "$load" = ready ] || return 0
+		[ "$load" = ready ] || return 1
 		echo "$2" >&9
 		read -r answer
 		;;
 	numpy)
-		[ "$numpy" = ready ] || return 0
+		[ "$numpy" = ready ] || return 1
 		echo "$2" >&4
 		read -r answer <&7
 		;;
 	torch)
-		[ "$torch" = ready ] || return 0
+		[ "$torch" = ready ] || return 1
 		echo "$2" >&5
 		read -r answer <&8
 		;;
 	esac
+}
+
+tell() {
+	ask "$@" || return 0
 	echo "$answer" | tee -a "$file.log"
 }
 
@@ -100,10 +107,10 @@ tell load cold >/dev/null
 for round in 1 2 3 4 5; do
 	echo "round $round"
 	for how in warm cold; do
-		tell numpy $how
-		tell tarn $how
-		tell torch $how
-		tell load $how
+		for who in numpy tarn torch load; do
+			[ $how = warm ] || ask $who $how || :
+			tell $who $how
+		done
 	done
 	tell tarn touch
 	[ $have_fio = no ] || run_fio | tee -a "$file.log"
