@@ -60,10 +60,10 @@ void ring_wake(_Atomic uint32_t *futex, bool all)
 	futex_wake(futex, 1, &woken);
 	if (woken != 0)
 		return;
-	/* Nobody was there, so the bit goes. Who sets it from now on sleeps
-	 * only on a value that has it; who came to sleep between our two calls
-	 * would never be woken, and is woken here. */
-	if (atomic_compare_exchange_strong(futex, &now, now & ~ASLEEP))
+	/* Nobody was there, so the bit goes, and the value with it, or who has
+	 * set the bit before and somebody else again would sleep on it. Who
+	 * came to sleep between our two calls is woken by the second. */
+	if (atomic_compare_exchange_strong(futex, &now, (now + 2) & ~ASLEEP))
 		futex_wake(futex, INT_MAX, &woken);
 }
 
