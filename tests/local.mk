@@ -381,6 +381,8 @@ EXTRA_DIST += \
 	tests/models/README \
 	tests/models/lease.pml \
 	tests/models/resume.pml \
+	tests/models/ring.pml \
+	tests/models/ring_wait.pml \
 	tests/models/table.pml \
 	tests/models_kit.sh \
 	$(NULL)
@@ -388,6 +390,7 @@ MODEL_TESTS = \
 	tests/models_lease.sh \
 	tests/models_lease_broken.sh \
 	tests/models_names.sh \
+	tests/models_ring.sh \
 	$(NULL)
 dist_check_SCRIPTS += $(MODEL_TESTS)
 TESTS += $(MODEL_TESTS)

@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How a ring's futex word puts to sleep and wakes: S1, S2, W1, W2 of
+ * shm/ring_words.h, as shm/ring_wait.c does them.
+ *
+ * The idea: as many wakers bring one item each as there are sleepers that want
+ * one each. When nothing can go on, all must have got theirs: a wake-up that
+ * was lost shows as somebody asleep beside an item. The word is a bit (somebody
+ * may be asleep) and a count. Passing a wake-up on, and deaths, are not here:
+ * the reaper wakes everybody.
+ */
+#ifndef PAIRS
+#define PAIRS 3
+#endif
+
+byte items, n_done;
+bool bit_;
+byte count;
+bool asleep[PAIRS];
+
+proctype sleeper(byte me)
+{
+	byte seen;
+
+	do
+	:: atomic { items > 0 -> items--; break }
+	:: atomic { items == 0 ->
+			skip };
+		atomic { bit_ = true; seen = count };	 /* S1 */
+#ifndef NO_SECOND_LOOK
+		if
+		:: atomic { items > 0 -> items--; break } /* S2 */
+		:: items == 0
+		fi;
+#endif
+		atomic {
+			if
+			:: bit_ && count == seen -> asleep[me] = true
+			:: else
+			fi;
+			seen = 0
+		};
+		!asleep[me]
+	od;
+	n_done++
+}
+
+inline wake_one()
+{
+	atomic {
+		woken = false;
+		if
+		:: asleep[0] -> asleep[0] = false; woken = true
+		:: asleep[1] -> asleep[1] = false; woken = true
+#if PAIRS > 2
+		:: asleep[2] -> asleep[2] = false; woken = true
+#endif
+		:: else
+		fi
+	}
+}
+
+inline wake_all()
+{
+	d_step {
+		asleep[0] = false;
+		asleep[1] = false
+#if PAIRS > 2
+		; asleep[2] = false
+#endif
+	}
+}
+
+proctype waker()
+{
+	byte now;
+	bool woken, swapped;
+
+	items++; /* W1 */
+	if
+	:: bit_ -> /* W2 */
+		atomic { count++; now = count };
+		wake_one();
+		if
+		:: !woken ->
+			atomic {
+				swapped = bit_ && count == now;
+				bit_ = bit_ && !swapped;
+#ifndef SAME_COUNT
+				count = count + swapped
+#endif
+			};
+#ifndef NO_SECOND_WAKE
+			if
+			:: swapped -> wake_all()
+			:: else
+			fi
+#endif
+		:: woken
+#ifdef CLEAR_WHEN_WOKEN
+			-> bit_ = false
+#endif
+		fi
+	:: !bit_
+	fi
+}
+
+proctype quiet()
+{
+end:	atomic { timeout -> assert(n_done == PAIRS) }
+}
+
+init {
+	atomic {
+		byte i;
+
+		for (i : 0 .. PAIRS - 1) {
+			run sleeper(i);
+			run waker()
+		};
+		run quiet()
+	}
+}
