@@ -13,6 +13,7 @@ EXTRA_PROGRAMS = \
 	bench/read \
 	bench/read_file \
 	bench/restart \
+	bench/ring \
 	bench/save \
 	bench/stream \
 	bench/transpose \
@@ -32,6 +33,7 @@ bench_publish_LDADD = lib/libtarn.la
 bench_read_LDADD = lib/libtarn.la
 bench_read_file_LDADD = lib/libtarn.la
 bench_restart_LDADD = lib/libtarn.la
+bench_ring_LDADD = lib/libcore.la
 bench_save_LDADD = lib/libtarn.la
 bench_stream_LDADD = lib/libtarn.la
 bench_transpose_LDADD = lib/libtarn.la
@@ -54,6 +56,7 @@ BENCHES = \
 	bench/read.sh \
 	bench/read_file.sh \
 	bench/restart.sh \
+	bench/ring.sh \
 	bench/save.sh \
 	bench/stream.sh \
 	bench/transpose.sh \

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ring: how long a descriptor takes from one process to another. Half of what
+ * it takes there and back, over two rings, polling and asleep; beside it a
+ * cache line that two processes write in turn, and two futexes that they wake
+ * each other with. Then how many pass in a second, from one to one, and from
+ * four to two. In short rounds that take turns; medians.
+ */
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "shm/ring.h"
+
+enum { ROUNDS = 15, POLLS = 5000, SLEEPS = 1000, ITEMS = 150000 };
+
+struct line {
+	_Alignas(128) _Atomic uint32_t word;
+};
+
+static struct shared {
+	struct line there, back;
+	_Atomic uint32_t ready;
+} * shared;
+
+static void *memory[2];
+static size_t size;
+static const struct ring_wait forever = {.deadline_ns = UINT64_MAX};
+
+static _Noreturn void fail(void)
+{
+	fprintf(stderr, "ring: %s\n", tarn_fail_message());
+	exit(1);
+}
+
+static double now(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(double *v, int n)
+{
+	qsort(v, (size_t)n, sizeof(*v), by_value);
+	return v[n / 2];
+}
+
+static void pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
+static void new_rings(uint32_t slots)
+{
+	struct ring_geometry g = {RING_QUEUE, slots, 4096};
+
+	for (int i = 0; i < 2; i++) {
+		if (memory[i])
+			munmap(memory[i], size);
+		if (ring_size(&g, &size) < 0)
+			fail();
+		memory[i] = mmap(NULL, size, PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+		if (memory[i] == MAP_FAILED ||
+			ring_init(memory[i], size, &g) < 0)
+			fail();
+	}
+}
+
+static struct ring joined(int i, unsigned int kind)
+{
+	struct ring ring;
+
+	if (ring_attach(&ring, memory[i], size) < 0 ||
+		ring_join(&ring, kind, 1) < 0)
+		fail();
+	return ring;
+}
+
+/* ---- there and back -------------------------------------------------------
+ */
+
+static void line_wait(_Atomic uint32_t *word, uint32_t wanted)
+{
+	while (atomic_load_explicit(word, memory_order_acquire) != wanted)
+		continue;
+}
+
+static void futex_wait(_Atomic uint32_t *word, uint32_t wanted)
+{
+	uint32_t seen;
+
+	while ((seen = atomic_load(word)) != wanted)
+		syscall(SYS_futex, word, FUTEX_WAIT, seen, NULL, NULL, 0);
+}
+
+static void futex_post(_Atomic uint32_t *word, uint32_t value)
+{
+	atomic_store(word, value);
+	syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static void put(struct ring *ring, bool asleep)
+{
+	const struct ring_note note = {.bytes = 256, .tensors = 1};
+	uint32_t slot;
+	int r;
+
+	if (asleep)
+		r = ring_wait_acquire(ring, &forever, &slot);
+	else
+		while ((r = ring_acquire(ring, &slot)) == 0)
+			continue;
+	if (r != 1 || ring_publish(ring, slot, &note) < 0)
+		fail();
+}
+
+static void get(struct ring *ring, bool asleep)
+{
+	struct ring_item item;
+	int r;
+
+	if (asleep)
+		r = ring_wait_receive(ring, &forever, &item);
+	else
+		while ((r = ring_receive(ring, &item)) == 0)
+			continue;
+	if (r != 1 || ring_release(ring, &item) < 0)
+		fail();
+}
+
+enum way { LINE, RING, FUTEX, RING_ASLEEP };
+
+static void side(enum way way, bool first, int turns)
+{
+	bool asleep = way == RING_ASLEEP;
+	struct ring out = {0}, in = {0};
+
+	if (way == RING || asleep) {
+		out = joined(first, RING_PRODUCER);
+		in = joined(!first, RING_CONSUMER);
+		if (asleep)
+			out.spin_max = in.spin_max = 0;
+	}
+	for (uint32_t i = 1; i <= (uint32_t)turns; i++) {
+		for (int half = 0; half < 2; half++) {
+			bool send = (half == 0) == first;
+			_Atomic uint32_t *word = half == 0 ? &shared->there.word
+							   : &shared->back.word;
+
+			if (way == LINE && send)
+				atomic_store_explicit(
+					word, i, memory_order_release);
+			else if (way == LINE)
+				line_wait(word, i);
+			else if (way == FUTEX && send)
+				futex_post(word, i);
+			else if (way == FUTEX)
+				futex_wait(word, i);
+			else if (send)
+				put(&out, asleep);
+			else
+				get(&in, asleep);
+		}
+	}
+}
+
+/* Nanoseconds one way. */
+static double one_way(enum way way)
+{
+	int turns = way == LINE || way == RING ? POLLS : SLEEPS;
+	double start;
+	pid_t pid;
+
+	memset(shared, 0, sizeof(*shared));
+	new_rings(8);
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pin(1);
+		shared->ready = 1;
+		side(way, false, turns);
+		_exit(0);
+	}
+	while (!shared->ready)
+		usleep(100);
+	start = now();
+	side(way, true, turns);
+	start = now() - start;
+	waitpid(pid, NULL, 0);
+	return start / turns / 2;
+}
+
+/* ---- how many
+ * ---------------------------------------------------------------- */
+
+static double many(int producers, int consumers, bool asleep)
+{
+	double start;
+	struct ring ring;
+	int status, failed = 0;
+
+	new_rings(256);
+	ring = joined(0, RING_PRODUCER);
+	for (int i = 0; i < consumers + producers; i++) {
+		if (fork() != 0)
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		ring = joined(0, i < consumers ? RING_CONSUMER : RING_PRODUCER);
+		if (!asleep)
+			pin(i < consumers);
+		for (int n = 0; i >= consumers && n < ITEMS / producers; n++)
+			put(&ring, asleep);
+		for (int n = 0; i < consumers && n < ITEMS / consumers; n++)
+			get(&ring, asleep);
+		_exit(0);
+	}
+	start = now();
+	for (int i = 0; i < consumers + producers; i++) {
+		wait(&status);
+		failed += status != 0;
+	}
+	if (failed)
+		fail();
+	return ITEMS / (now() - start) * 1e3;
+}
+
+static void compare(const char *what, enum way raw, enum way ours, double most)
+{
+	double a[ROUNDS], b[ROUNDS], ratio[ROUNDS];
+
+	for (int r = 0; r < ROUNDS; r++) {
+		a[r] = one_way(raw);
+		b[r] = one_way(ours);
+		ratio[r] = b[r] / a[r];
+	}
+	printf("%-9s ring %8.0f ns, raw %8.0f ns one way; %.2f times "
+	       "(at most %.2f)\n",
+		what, median(b, ROUNDS), median(a, ROUNDS),
+		median(ratio, ROUNDS), most);
+}
+
+static void count(const char *what, int producers, int consumers, bool asleep)
+{
+	double v[ROUNDS];
+
+	for (int r = 0; r < ROUNDS; r++)
+		v[r] = many(producers, consumers, asleep);
+	printf("%-24s %6.2f million/s\n", what, median(v, ROUNDS));
+}
+
+int main(void)
+{
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		fail();
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+		printf("ring: one processor; nothing to measure\n");
+		return 0;
+	}
+	pin(0);
+	compare("polling", LINE, RING, 1.5);
+	compare("asleep", FUTEX, RING_ASLEEP, 1.25);
+	count("one to one, polling", 1, 1, false);
+	count("one to one, waiting", 1, 1, true);
+	count("four to two, waiting", 4, 2, true);
+	return 0;
+}
