@@ -113,7 +113,7 @@ static void fork_loader(const struct msg_loader *asked)
 	n_loaders++;
 	is.pid = getpid();
 	is.number = n_loaders;
-	is.n_segments = 1;
+	is.n_segments = n_segments;
 	tell(keeper, D_LOADER_IS, &is, sizeof(is), fds, 2);
 	close(fds[0]);
 	close(fds[1]);
