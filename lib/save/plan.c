@@ -108,8 +108,7 @@ static uint64_t alignment(const struct head_tensor *tensors, size_t n,
 	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < n; i++)
-		bytes +=
-			tensors[i].nbytes; /* that they fit is the head's job */
+		bytes += (uint64_t)tarn_layout_nbytes(&tensors[i].layout);
 	return o->align || bytes < ALIGN_FROM ? o->align : ALIGN;
 }
 
