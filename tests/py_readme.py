@@ -1,0 +1,43 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The README's lines of Python do what is said of them."""
+import os
+import re
+import subprocess
+import sys
+import time
+
+import py_kit as kit
+
+try:
+    import numpy
+except ImportError:
+    kit.skip_all("numpy is not installed")
+import tarn
+
+os.chdir(os.environ["TMPDIR"])
+readme = os.path.join(os.environ["top_srcdir"], "README.md")
+with open(readme, encoding="utf-8") as f:
+    section = f.read().split("\n## In Python\n")[1]
+lines = re.search(r"```python\n(.*?)```", section, re.S)[1]
+
+os.environ["TARN_SOCKET"] = os.path.abspath("sock")
+daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", "sock"])
+while not os.path.exists("sock") and daemon.poll() is None:
+    time.sleep(0.01)
+
+tarn.save("m.safetensors", {"wte": tarn.arange(48, dtype="F32").reshape(8, 6)})
+seen = subprocess.run([sys.executable, "-c", lines], capture_output=True,
+                      text=True, check=False)
+kit.equal((seen.returncode, seen.stderr), (0, ""), "they run")
+kit.equal(seen.stdout.splitlines(),
+          [str(numpy.arange(48.).reshape(8, 6)[:, ::2].sum()),
+           "(2, 3) [1, 2]", "[[0.5 0.5 0.5]", " [0.5 0.5 0.5]]"],
+          "and print what they must")
+kit.equal(tarn.open("out.safetensors")["x"].dtype, "BF16", "and save")
+
+daemon.terminate()
+kit.equal(daemon.wait(), 0, "the daemon ends in peace")
+for name in ("m.safetensors", "out.safetensors"):
+    os.unlink(name)
+kit.finish()
