@@ -90,7 +90,7 @@ def check_safetensors(one, two):
     tensors = {f"{t} {s} \u00e9\"\n": make(t, s) for t in TYPES for s in SHAPES}
     for metadata in None, {"note": "a \"b\"\\\u00e4\u4e2d\U0001f30d\t"}:
         save_file(tensors, one, metadata)
-        said = tool(one, two)
+        said = tool(one, two, 8)  # as the reference aligns large files, too
         ok(said == "ok" and content(one) == content(two),
            "safetensors: byte for byte", said)
     said = tool(one, two, 4096, 1)
