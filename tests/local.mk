@@ -84,17 +84,65 @@ check-valgrind: all
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS="$$tests" \
 		LOG_COMPILER='tests/run$(EXEEXT) ./libtool --mode=execute $(VALGRIND)'
 
+# Those that move bytes between files and memory, for an engine that TARN_IO
+# names.
+ENGINE_TESTS = \
+	tests/cli_copy.sh \
+	tests/cli_save.sh \
+	tests/cli_store.sh \
+	tests/copy \
+	tests/copy_numpy.py \
+	tests/copy_read \
+	tests/copy_relay \
+	tests/copy_write \
+	tests/copy_write_fails \
+	tests/daemon_load_hostile \
+	tests/daemon_loads \
+	tests/daemon_wedge \
+	tests/evict \
+	tests/fill \
+	tests/fill_fails \
+	tests/fill_faults \
+	tests/io_engine \
+	tests/load_again \
+	tests/load_file \
+	tests/load_shards \
+	tests/load_verified \
+	tests/loader \
+	tests/loader_bad \
+	tests/pools \
+	tests/publish \
+	tests/restart_load \
+	tests/save \
+	tests/save_faults \
+	tests/save_power \
+	tests/shards \
+	tests/soak \
+	tests/storage \
+	tests/store \
+	tests/stream \
+	tests/stream_file \
+	tests/stream_holds \
+	tests/verify \
+	$(NULL)
+.PHONY: check-engine
+check-engine: all
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS="$(ENGINE_TESTS)"
+
 # Those in which threads share memory, in a build with --enable-sanitizers=thread.
 # ThreadSanitizer follows locks and atomics, but no fence and nothing between
 # processes: what stands on fences is for spin (tests/models) and for the tests
 # that race it (lease, table_readers). A report by the daemon, which the library
 # outlives, is looked for in the logs.
 TSAN_TESTS = \
+	tests/copy_read \
 	tests/evict \
 	tests/file_lock \
+	tests/file_map \
 	tests/io_engine \
 	tests/lease \
 	tests/lease_book \
+	tests/move \
 	tests/mutable \
 	tests/publish_life \
 	tests/publish_sealed \
@@ -107,6 +155,8 @@ TSAN_TESTS = \
 	tests/store_fork \
 	tests/store_wait \
 	tests/store_wait_file \
+	tests/stream \
+	tests/stream_holds \
 	$(NULL)
 .PHONY: check-tsan
 check-tsan: all
