@@ -32,15 +32,17 @@
 #define EACH_CPU 4
 #define THRASHERS_MAX 64
 #define LOOK_NS 100000000ull
-#define WINDOW_LOOKS 20    /* in two seconds, as the trigger has it, */
-#define WINDOW_US 300000   /* twice what it asks for: that is a stall */
-#define LATE_LOOKS 100     /* by then it must have been told */
-#define PATIENCE_LOOKS 600 /* a minute */
+#define WINDOW_LOOKS 20         /* in two seconds, as the trigger has it, */
+#define WINDOW_NS 2500000000ull /* or little more: looks may come late, */
+#define WINDOW_US 600000        /* four times what it asks for: a stall */
+#define LATE_LOOKS 100          /* by then it must have been told */
+#define PATIENCE_LOOKS 600      /* a minute */
 
 static struct loop *loop;
 static int stalls;
 static int looks, stalled_at; /* the latter as the kernel counts */
 static long totals[PATIENCE_LOOKS + 1];
+static uint64_t times[PATIENCE_LOOKS + 1];
 
 static void on_stall(void *arg)
 {
@@ -60,11 +62,20 @@ static long stalled_us(void)
 	return total ? atol(total + 6) : -1;
 }
 
+/* In the window that ends now. */
+static bool kernel_counts_stall(void)
+{
+	int first = looks - WINDOW_LOOKS;
+
+	return first >= 0 && times[looks] - times[first] <= WINDOW_NS &&
+	       totals[looks] - totals[first] >= WINDOW_US;
+}
+
 static void look(void *arg)
 {
 	totals[looks] = stalled_us();
-	if (!stalled_at && looks >= WINDOW_LOOKS &&
-		totals[looks] - totals[looks - WINDOW_LOOKS] >= WINDOW_US)
+	times[looks] = loop_now();
+	if (!stalled_at && kernel_counts_stall())
 		stalled_at = looks;
 	if (looks == PATIENCE_LOOKS ||
 		(stalled_at && looks == stalled_at + LATE_LOOKS))
