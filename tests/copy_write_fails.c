@@ -249,7 +249,7 @@ static bool leave_world(void)
 			!tell("/proc/self/uid_map", uids) ||
 			!tell("/proc/self/gid_map", gids)))
 		return false;
-	return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0;
+	return mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) == 0;
 }
 
 /* The folder of the test gets a tmpfs of 1 MiB. */

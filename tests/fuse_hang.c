@@ -208,7 +208,7 @@ const char *hang_begin(void)
 	}
 	if (!separated &&
 		(!own_namespace() ||
-			mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))) {
+			mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL))) {
 		snprintf(why, sizeof(why), "no mount namespace: %s",
 			strerror(errno));
 		close(fd);

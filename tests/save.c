@@ -375,7 +375,7 @@ static int try_on_small(const struct tarn_save_item *item)
 	int r;
 
 	if (!own_namespace() ||
-		mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+		mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) < 0 ||
 		mount("none", in("small"), "tmpfs", 0, "size=1m") < 0)
 		return -1;
 	statfs(in("small"), &before);
