@@ -237,8 +237,8 @@ static void test_others(void)
 {
 	struct stat st = {0};
 
-	chmod(folder, 0555);
 	put("a", "x", 0666);
+	chmod(folder, 0555);
 	is_int(-EACCES, replace_as_nobody("a"), "a read-only folder");
 	chmod(folder, 0777);
 	chmod(in("a"), 0444);

@@ -351,20 +351,28 @@ static void test_refused(void)
 	drop(items, 2);
 }
 
-/* An ordinary user may have a mount of his own in a user namespace. */
+static bool tell(const char *path, const char *text)
+{
+	_cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	return fd >= 0 && fd_write_all(fd, text, strlen(text)) >= 0;
+}
+
+/* An ordinary user may have a mount of his own in a user namespace, where
+ * files can be made only by users and groups that it knows. */
 static bool own_namespace(void)
 {
-	char map[64];
-	unsigned uid = geteuid();
-	_cleanup_fd_ int fd = -1;
+	char uids[64], gids[64];
+	unsigned uid = geteuid(), gid = getegid();
 
 	if (uid == 0)
 		return unshare(CLONE_NEWNS) == 0;
-	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0)
-		return false;
-	snprintf(map, sizeof(map), "%u %u 1", uid, uid);
-	fd = open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC);
-	return fd >= 0 && fd_write_all(fd, map, strlen(map)) == 0;
+	snprintf(uids, sizeof(uids), "%u %u 1", uid, uid);
+	snprintf(gids, sizeof(gids), "%u %u 1", gid, gid);
+	return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 &&
+	       tell("/proc/self/setgroups", "deny") &&
+	       tell("/proc/self/uid_map", uids) &&
+	       tell("/proc/self/gid_map", gids);
 }
 
 /* On a file system of a mebibyte: 1 when more than it holds was refused as it
