@@ -34,7 +34,7 @@
 #define LOOK_NS 100000000ull
 #define WINDOW_LOOKS 20         /* in two seconds, as the trigger has it, */
 #define WINDOW_NS 2500000000ull /* or little more: looks may come late, */
-#define WINDOW_US 600000        /* four times what it asks for: a stall */
+#define WINDOW_US 300000        /* twice what it asks for: a stall */
 #define LATE_LOOKS 100          /* by then it must have been told */
 #define PATIENCE_LOOKS 600      /* a minute */
 
