@@ -12,8 +12,10 @@ static int dtype_or(PyObject *given, int otherwise)
 	return given && given != Py_None ? dtype_argument(given) : otherwise;
 }
 
-static PyObject *zeros(PyObject *module, PyObject *const *args,
-	Py_ssize_t n_args, PyObject *keywords)
+/* verb(shape, dtype=F32), for what the library makes of those two. */
+static PyObject *of_shape(const char *verb,
+	int (*make)(int, int, const int64_t *, tarn_tensor **),
+	PyObject *const *args, Py_ssize_t n_args, PyObject *keywords)
 {
 	static const char *const names[] = {"shape", "dtype", NULL};
 	int64_t shape[TARN_MAX_NDIM];
@@ -21,35 +23,25 @@ static PyObject *zeros(PyObject *module, PyObject *const *args,
 	tarn_tensor *made;
 	int n, dtype;
 
-	if (named_arguments("zeros", names, 1, args, n_args, keywords, given) <
-		0)
+	if (named_arguments(verb, names, 1, args, n_args, keywords, given) < 0)
 		return NULL;
 	dtype = dtype_or(given[1], TARN_F32);
-	n = dtype ? shape_argument("zeros", given[0], shape) : -1;
+	n = dtype ? shape_argument(verb, given[0], shape) : -1;
 	if (n < 0)
 		return NULL;
-	return tensor_wrap_result(
-		tarn_tensor_zeros(dtype, n, shape, &made), &made);
+	return tensor_wrap_result(make(dtype, n, shape, &made), &made);
+}
+
+static PyObject *zeros(PyObject *module, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	return of_shape("zeros", tarn_tensor_zeros, args, n_args, keywords);
 }
 
 static PyObject *ones(PyObject *module, PyObject *const *args,
 	Py_ssize_t n_args, PyObject *keywords)
 {
-	static const char *const names[] = {"shape", "dtype", NULL};
-	int64_t shape[TARN_MAX_NDIM];
-	PyObject *given[2];
-	tarn_tensor *made;
-	int n, dtype;
-
-	if (named_arguments("ones", names, 1, args, n_args, keywords, given) <
-		0)
-		return NULL;
-	dtype = dtype_or(given[1], TARN_F32);
-	n = dtype ? shape_argument("ones", given[0], shape) : -1;
-	if (n < 0)
-		return NULL;
-	return tensor_wrap_result(
-		tarn_tensor_ones(dtype, n, shape, &made), &made);
+	return of_shape("ones", tarn_tensor_ones, args, n_args, keywords);
 }
 
 /* The dtype that a Python number has by itself. */
