@@ -104,6 +104,7 @@ static struct ring joined(int i, unsigned int kind)
 /* ---- there and back -------------------------------------------------------
  */
 
+/* Acquire: pairs with the release in side() of the other process. */
 static void line_wait(_Atomic uint32_t *word, uint32_t wanted)
 {
 	while (atomic_load_explicit(word, memory_order_acquire) != wanted)
@@ -172,6 +173,7 @@ static void side(enum way way, bool first, int turns)
 			_Atomic uint32_t *word = half == 0 ? &shared->there.word
 							   : &shared->back.word;
 
+			/* Release: pairs with the acquire in line_wait(). */
 			if (way == LINE && send)
 				atomic_store_explicit(
 					word, i, memory_order_release);
