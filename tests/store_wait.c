@@ -317,15 +317,25 @@ static void *follow(void *arg)
 	return NULL;
 }
 
+/*
+ * Each has a store of its own, of 7 GiB of addresses. valgrind has 64 GiB of
+ * them for a program, which two threads and what the parent mapped fit in.
+ */
+static int n_threads(void)
+{
+	return getenv("TARN_TEST_SAMPLE") ? 2 : THREADS;
+}
+
 static void follow_in_child(void)
 {
 	pthread_t threads[THREADS];
+	int n = n_threads();
 
 	n_wrong = 0;
-	for (int i = 0; i < THREADS; i++)
+	for (int i = 0; i < n; i++)
 		pthread_create(&threads[i], NULL, follow,
 			i % 2 ? (void *)&n_wrong : NULL);
-	for (int i = 0; i < THREADS; i++)
+	for (int i = 0; i < n; i++)
 		pthread_join(threads[i], NULL);
 	_exit(n_wrong != 0);
 }
@@ -356,8 +366,8 @@ static void test_many(tarn_store *store)
 		if (status)
 			diag("process %d: status %#x", i, (unsigned)status);
 	}
-	is_int(0, failed, "%d processes of %d threads see the last version",
-		PROCESSES, THREADS);
+	is_int(0, failed, "%d processes of several threads see the last version",
+		PROCESSES);
 }
 
 /* ---- another server -------------------------------------------------- */
