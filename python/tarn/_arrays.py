@@ -5,6 +5,8 @@ numpy has no BF16 and no F8. Their bits go out as unsigned integers, in a dtype
 that carries the name as metadata; such a dtype, and those of ml_dtypes, come
 in as what they are.
 """
+import sys
+
 from . import _tarn
 
 # Dtypes whose elements numpy can only hold as integers of their size.
@@ -31,6 +33,7 @@ TORCH = {"U16": ("uint16", "I16"), "U32": ("uint32", "I32"),
          "F8_E5M2": ("float8_e5m2", "U8"), "F8_E8M0": ("float8_e8m0fnu", "U8"),
          "F8_E4M3FNUZ": ("float8_e4m3fnuz", "U8"),
          "F8_E5M2FNUZ": ("float8_e5m2fnuz", "U8"), "BOOL": ("bool", "U8")}
+CARRIERS = {"U8": "uint8", "I16": "int16", "I32": "int32", "I64": "int64"}
 
 
 def to_torch(t):
@@ -64,8 +67,22 @@ def real_dtype(array):
     return None
 
 
+def from_torch(source, torch):
+    """Its bytes, as what it is: DLPack takes no tensor that has a gradient,
+    and not all dtypes from all versions."""
+    source = source.detach()
+    for name, (theirs, carrier) in TORCH.items():
+        if source.dtype == getattr(torch, theirs, None):
+            carrier = getattr(torch, CARRIERS[carrier])
+            return _tarn.from_dlpack(source.view(carrier)).bitcast(name)
+    return _tarn.from_dlpack(source)
+
+
 def borrow(source):
     """PyTorch's tensors have no buffers, and DLPack has more dtypes."""
+    torch = sys.modules.get("torch")
+    if torch and isinstance(source, getattr(torch, "Tensor", ())):
+        return from_torch(source, torch)
     if hasattr(source, "__dlpack__") and \
             not hasattr(source, "__array_interface__"):
         return _tarn.from_dlpack(source)
