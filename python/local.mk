@@ -55,19 +55,30 @@ PYTHON_SOURCES = \
 	python/tarn/py.typed \
 	$(NULL)
 dist_tarnpython_DATA = $(PYTHON_SOURCES)
+# A package of its own, since it is much, and of PyTorch's users alone.
+PYTHON_TORCH = \
+	python/tarn/torch/__init__.py \
+	python/tarn/torch/__init__.pyi \
+	python/tarn/torch/files.py \
+	python/tarn/torch/files.pyi \
+	$(NULL)
+tarnpythontorchdir = $(tarnpythondir)/torch
+dist_tarnpythontorch_DATA = $(PYTHON_TORCH)
 
 # What makes the build tree's folder whole; nothing of it is installed.
 PYTHON_BUILT = python/tarn/_tarn$(PYTHON_SUFFIX)
 noinst_DATA += $(PYTHON_BUILT)
 CLEANFILES += $(PYTHON_BUILT)
-$(PYTHON_BUILT): python/tarn/_tarn.la $(PYTHON_SOURCES)
+$(PYTHON_BUILT): python/tarn/_tarn.la $(PYTHON_SOURCES) $(PYTHON_TORCH)
 	$(AM_V_GEN)ln -sf .libs/_tarn$(PYTHON_SUFFIX) $@
-	$(AM_V_at)test $(srcdir) -ef . || for f in $(PYTHON_SOURCES); do \
+	$(AM_V_at)$(MKDIR_P) python/tarn/torch
+	$(AM_V_at)test $(srcdir) -ef . || \
+	for f in $(PYTHON_SOURCES) $(PYTHON_TORCH); do \
 		ln -sf $(abs_srcdir)/$$f $$f || exit 1; \
 	done
 
 clean-local: clean-python
 clean-python:
-	test $(srcdir) -ef . || rm -f $(PYTHON_SOURCES)
-	rm -rf python/tarn/__pycache__
+	test $(srcdir) -ef . || rm -f $(PYTHON_SOURCES) $(PYTHON_TORCH)
+	rm -rf python/tarn/__pycache__ python/tarn/torch/__pycache__
 endif

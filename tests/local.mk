@@ -187,6 +187,7 @@ PYTHON_TESTS = \
 	tests/py_store.py \
 	tests/py_stubs.py \
 	tests/py_tensor.py \
+	tests/py_torch.py \
 	tests/py_views.py \
 	$(NULL)
 dist_check_SCRIPTS += $(PYTHON_TESTS)

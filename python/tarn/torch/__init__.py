@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: MIT
+"""tarn for PyTorch, which is imported only here.
+
+    from tarn.torch import load_file, save_file   # as of safetensors.torch
+    net.load_state_dict(load_file("m.safetensors"), assign=True)
+"""
+from .files import load_file, save_file
+
+__all__ = ["load_file", "save_file"]

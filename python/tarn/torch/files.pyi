@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: MIT
+from collections.abc import Mapping
+from os import PathLike
+from typing import TypeAlias
+
+from torch import Tensor, device as Device
+
+_Path: TypeAlias = str | PathLike[str]
+
+def load_file(filename: _Path, device: str | int | Device = "cpu"
+              ) -> dict[str, Tensor]: ...
+def save_file(tensors: Mapping[str, Tensor], filename: _Path,
+              metadata: Mapping[str, str] | None = None) -> None: ...
