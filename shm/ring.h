@@ -152,6 +152,12 @@ int ring_wait_receive(struct ring *ring, const struct ring_wait *wait,
 uint32_t ring_reap(struct ring *ring, uint32_t participant);
 /* All participants that joined with this owner. */
 uint32_t ring_reap_owner(struct ring *ring, uint32_t owner);
+/* All whose owner is gone, as fn says, with one look at each slot: the cost
+ * does not depend on how many they are. */
+uint32_t ring_reap_gone(struct ring *ring,
+	bool (*gone)(void *arg, uint32_t owner), void *arg);
+/* Nobody takes part, and somebody did. */
+bool ring_is_deserted(const struct ring *ring);
 
 struct ring_stat {
 	uint32_t free, filling, ready, reading, returned; /* slots */

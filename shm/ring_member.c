@@ -7,6 +7,8 @@
  * being reaped by oneself. Each step is a compare-and-swap on a word that says
  * whether it was done, so a reaper that dies is simply followed by another.
  */
+#include <string.h>
+
 #include "base/checked.h"
 #include "base/fail.h"
 #include "shm/ring_words.h"
@@ -41,8 +43,52 @@ static uint64_t after_death(struct ring *ring, uint32_t slot, uint64_t word)
 	}
 }
 
-/* M2: everything that this participant holds. */
-static uint32_t sweep(struct ring *ring, uint32_t who)
+/* Those that are reaped together: one look at each slot is enough for all. */
+struct doomed {
+	uint64_t set[RING_PARTICIPANTS / 64];
+	uint32_t n;
+	uint32_t who[RING_PARTICIPANTS];
+	uint64_t leaving[RING_PARTICIPANTS]; /* what its word says from now */
+};
+
+static bool is_doomed(const struct doomed *d, uint32_t who)
+{
+	return d->set[who / 64] >> (who % 64) & 1;
+}
+
+/* M1 and L1: pairs with T2 and B2. It fails only if the participant is alive
+ * after all and goes on joining or leaving; the latter is fine, and the former
+ * is tried again. */
+static void doom(struct ring *ring, struct doomed *d, uint32_t who)
+{
+	_Atomic uint64_t *at = &ring->members[who].word;
+	uint64_t word = atomic_load(at), leaving;
+
+	if (member_state(word) == MEMBER_NONE)
+		return;
+	leaving = member_word(MEMBER_LEAVING, member_kinds(word),
+		member_generation(word), member_owner(word));
+	for (int i = 0; i < 4 && word != leaving; i++)
+		if (atomic_compare_exchange_strong(at, &word, leaving))
+			break;
+	d->set[who / 64] |= 1ull << (who % 64);
+	d->leaving[d->n] = leaving;
+	d->who[d->n++] = who;
+}
+
+/* L2: pairs with B1 in ring_finish. */
+static void all_seen(struct ring *ring, const struct doomed *d, uint32_t slot,
+	uint64_t word)
+{
+	uint64_t bits = d->set[0];
+
+	static_assert(RING_BROADCAST_CONSUMERS == 64, "the first word of a set");
+	for (; bits; bits &= bits - 1)
+		ring_seen(ring, slot, word, (uint32_t)__builtin_ctzll(bits));
+}
+
+/* M2: everything that they hold. */
+static uint32_t sweep(struct ring *ring, const struct doomed *d)
 {
 	uint32_t changed = 0;
 	bool returned = false;
@@ -55,7 +101,7 @@ static uint32_t sweep(struct ring *ring, uint32_t who)
 		returned |= state == SLOT_RETURNED;
 		if (state == SLOT_FREE || state == SLOT_RETURNED)
 			continue;
-		if (slot_owner(word) == who) {
+		if (is_doomed(d, slot_owner(word))) {
 			then = after_death(ring, i, word);
 			if (then != word &&
 				ring_swap(&ring->slots[i].word, word, then)) {
@@ -63,9 +109,8 @@ static uint32_t sweep(struct ring *ring, uint32_t who)
 				returned |= slot_state(then) == SLOT_RETURNED;
 			}
 		}
-		/* L2: pairs with B1 in ring_finish. */
 		if (ring->geometry.mode == RING_BROADCAST)
-			ring_seen(ring, i, word, who);
+			all_seen(ring, d, i, word);
 	}
 	if (returned)
 		ring_say_returned(ring);
@@ -77,47 +122,77 @@ static uint64_t bit_of(uint32_t who)
 	return who < RING_BROADCAST_CONSUMERS ? 1ull << who : 0;
 }
 
-uint32_t ring_reap(struct ring *ring, uint32_t who)
+static uint32_t reap_doomed(struct ring *ring, const struct doomed *d)
 {
-	struct ring_member *m;
-	uint64_t word, leaving;
 	uint32_t changed;
 
-	if (who >= RING_PARTICIPANTS)
+	if (!d->n)
 		return 0;
-	m = &ring->members[who];
-	word = atomic_load(&m->word);
-	if (member_state(word) == MEMBER_NONE)
-		return 0;
-	leaving = member_word(MEMBER_LEAVING, member_kinds(word),
-		member_generation(word), member_owner(word));
-	/* M1 and L1: pairs with T2 and B2. It fails only if the participant is
-	 * alive after all and goes on joining or leaving; the latter is fine,
-	 * and the former is tried again. */
-	for (int i = 0; i < 4 && word != leaving; i++)
-		if (atomic_compare_exchange_strong(&m->word, &word, leaving))
-			break;
-	changed = sweep(ring, who);
-	atomic_fetch_and(&ring->head->consumers, ~bit_of(who));
-	ring_swap(&m->word, leaving,
-		member_word(MEMBER_NONE, 0, member_generation(word), 0));
-	/* What it did without saying so, and wake-ups that went to it. */
+	changed = sweep(ring, d);
+	for (uint32_t i = 0; i < d->n; i++) {
+		uint32_t who = d->who[i];
+
+		atomic_fetch_and(&ring->head->consumers, ~bit_of(who));
+		ring_swap(&ring->members[who].word, d->leaving[i],
+			member_word(MEMBER_NONE, 0,
+				member_generation(d->leaving[i]), 0));
+	}
+	/* What they did without saying so, and wake-ups that went to them. */
 	ring_wake_everybody(ring);
 	return changed;
 }
 
-uint32_t ring_reap_owner(struct ring *ring, uint32_t owner)
+uint32_t ring_reap(struct ring *ring, uint32_t who)
 {
-	uint32_t changed = 0;
+	struct doomed d;
 
+	if (who >= RING_PARTICIPANTS)
+		return 0;
+	memset(d.set, 0, sizeof(d.set));
+	d.n = 0;
+	doom(ring, &d, who);
+	return reap_doomed(ring, &d);
+}
+
+uint32_t ring_reap_gone(struct ring *ring,
+	bool (*gone)(void *arg, uint32_t owner), void *arg)
+{
+	struct doomed d;
+
+	memset(d.set, 0, sizeof(d.set));
+	d.n = 0;
 	for (uint32_t i = 0; i < RING_PARTICIPANTS; i++) {
 		uint64_t word = atomic_load(&ring->members[i].word);
 
 		if (member_state(word) != MEMBER_NONE &&
-			member_owner(word) == owner)
-			changed += ring_reap(ring, i);
+			gone(arg, member_owner(word)))
+			doom(ring, &d, i);
 	}
-	return changed;
+	return reap_doomed(ring, &d);
+}
+
+static bool is_owner(void *arg, uint32_t owner)
+{
+	return owner == *(uint32_t *)arg;
+}
+
+uint32_t ring_reap_owner(struct ring *ring, uint32_t owner)
+{
+	return ring_reap_gone(ring, is_owner, &owner);
+}
+
+bool ring_is_deserted(const struct ring *ring)
+{
+	bool was = false;
+
+	for (uint32_t i = 0; i < RING_PARTICIPANTS; i++) {
+		uint64_t word = atomic_load(&ring->members[i].word);
+
+		if (member_state(word) != MEMBER_NONE)
+			return false;
+		was |= member_generation(word) != 0;
+	}
+	return was;
 }
 
 void ring_leave(struct ring *ring)
