@@ -153,6 +153,9 @@ bool lease_batch_add(struct lease_batch *batch, uint32_t index,
  * of them; the fence (F2) is in here. */
 void lease_batch_search(struct lease_batch *batch,
 	const struct lease_page *page);
+/* The same for words that lie elsewhere; the fence is the caller's. */
+void lease_batch_look(struct lease_batch *batch, const _Atomic uint64_t *words,
+	uint32_t n);
 /* Was it found in a page since it was added? */
 bool lease_batch_found(const struct lease_batch *batch, uint32_t index,
 	uint64_t generation);

@@ -81,6 +81,21 @@ bool lease_batch_add(
 	return true;
 }
 
+void lease_batch_look(
+	struct lease_batch *batch, const _Atomic uint64_t *words, uint32_t n)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		/* Acquire: what a holder read before it let go comes before
+		 * our reuse; pairs with the release in lease_release. */
+		uint64_t word = atomic_load_explicit(
+			&words[i], memory_order_acquire);
+		struct lease_wanted *wanted = find(batch, word);
+
+		if (word && wanted->word)
+			wanted->found = true;
+	}
+}
+
 void lease_batch_search(
 	struct lease_batch *batch, const struct lease_page *page)
 {
@@ -91,17 +106,7 @@ void lease_batch_search(
 	atomic_thread_fence(memory_order_seq_cst);
 	/* Relaxed: the fence is what makes a slot that counts be seen. */
 	used = atomic_load_explicit(&page->used, memory_order_relaxed);
-	used = MIN(used, (uint32_t)LEASE_SLOTS);
-	for (uint32_t i = 0; i < used; i++) {
-		/* Acquire: what a holder read before it let go comes before
-		 * our reuse; pairs with the release in lease_release. */
-		uint64_t word = atomic_load_explicit(
-			&page->slots[i], memory_order_acquire);
-		struct lease_wanted *wanted = find(batch, word);
-
-		if (word && wanted->word)
-			wanted->found = true;
-	}
+	lease_batch_look(batch, page->slots, MIN(used, (uint32_t)LEASE_SLOTS));
 }
 
 bool lease_batch_found(

@@ -2,6 +2,8 @@
 
 noinst_LTLIBRARIES += shm/libshm.la
 shm_libshm_la_SOURCES = \
+	shm/channel.c \
+	shm/channel.h \
 	shm/lease.c \
 	shm/lease.h \
 	shm/lease_batch.c \

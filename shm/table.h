@@ -169,6 +169,8 @@ struct table_storage {
 /* Its bytes may still be written by a ring whose process is dead: it is not
  * freed before the pipe of its filler ends. */
 #define STORAGE_QUARANTINE 8u
+/* Of a mutable one: its bytes are a channel's (channel.h). */
+#define STORAGE_CHANNEL 16u
 #define TABLE_POOL_OWN UINT32_MAX
 
 /* One of the two newest versions of a name. commit is 0 while it is being

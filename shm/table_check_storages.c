@@ -16,7 +16,10 @@
 
 #define PAGE 4096ull
 #define STORAGE_FLAGS                                                          \
-	(STORAGE_OWN | STORAGE_MUTABLE | STORAGE_CREATED | STORAGE_QUARANTINE)
+	(STORAGE_OWN | STORAGE_MUTABLE | STORAGE_CREATED |                     \
+		STORAGE_QUARANTINE | STORAGE_CHANNEL)
+/* That a channel has too. */
+#define CHANNEL_FLAGS (STORAGE_OWN | STORAGE_MUTABLE | STORAGE_CREATED)
 
 struct range {
 	uint32_t pool;
@@ -212,7 +215,9 @@ static void check_storage(const struct table *table, uint32_t i,
 			i, (unsigned long long)word);
 		return;
 	}
-	if (s.flags & ~STORAGE_FLAGS)
+	if (s.flags & ~STORAGE_FLAGS ||
+		(s.flags & STORAGE_CHANNEL &&
+			(s.flags & CHANNEL_FLAGS) != CHANNEL_FLAGS))
 		fault_add(faults, "storage %u: flags %#x", i, s.flags);
 	if (atomic_load_explicit(&s.landed, memory_order_relaxed) > s.size)
 		fault_add(

@@ -57,6 +57,7 @@ enum wire_type {
 	WIRE_STORAGE = 12, /* msg_storage -> WIRE_STORAGE_FD, fd */
 	WIRE_REPORT = 13,  /* msg_report -> WIRE_REPORT_IS */
 	WIRE_CHECK = 14,   /* -> WIRE_CHECKED */
+	WIRE_CHANNEL = 16, /* -> WIRE_CHANNEL_IS */
 	/* replies */
 	WIRE_WELCOME = 101,
 	WIRE_SEGMENT_FDS = 102,
@@ -72,6 +73,7 @@ enum wire_type {
 	WIRE_STORAGE_FD = 113,
 	WIRE_REPORT_IS = 114, /* msg_report_is ... */
 	WIRE_CHECKED = 115, /* msg_checked ... */
+	WIRE_CHANNEL_IS = 116, /* msg_channel */
 	/* from 1000: inside the daemon, daemon/internal.h */
 };
 
@@ -210,6 +212,8 @@ struct msg_publish {
 #define PUBLISH_INLINE_MAX 49152u /* of all sources; fits a frame with names */
 #define PUBLISH_REPLACE 1u /* other names that begin with prefix are removed */
 #define PUBLISH_NEW 2u	   /* -EEXIST if one of the names is there */
+/* A channel is the one source of its publication, under one name, whose layout
+ * is U8 [size]. With PUBLISH_NEW it takes the place of one that is closed. */
 
 enum source_kind {
 	SOURCE_BYTES = 1,    /* they are in the message */
@@ -217,6 +221,7 @@ enum source_kind {
 	SOURCE_ADOPT = 3,    /* a memfd that is sealed and kept, or copied */
 	SOURCE_MUTABLE = 4,  /* a memfd that stays writable */
 	SOURCE_EXISTING = 5, /* a storage that the client leases */
+	SOURCE_CHANNEL = 6,  /* a memfd as SOURCE_MUTABLE: channel.h */
 };
 
 struct msg_source {
@@ -249,6 +254,16 @@ struct msg_storage {
 };
 /* With an open file description that nobody else has, or not at all. */
 #define STORAGE_ALONE 1u
+
+/*
+ * What this connection is called in rings (ring_join): the same as long as it
+ * lasts, whichever server answers. Who has left a channel that is ephemeral
+ * asks once more: the daemon looks whether its name shall go.
+ */
+struct msg_channel {
+	uint32_t owner;
+	uint32_t pad; /* 0 */
+};
 
 struct msg_error {
 	int32_t error; /* errno, positive */
@@ -312,6 +327,7 @@ static_assert(sizeof(struct msg_storage) == 16, "fixed");
 static_assert(sizeof(struct msg_report) == 8, "fixed");
 static_assert(sizeof(struct msg_report_is) == 32, "fixed");
 static_assert(sizeof(struct msg_checked) == 32, "fixed");
+static_assert(sizeof(struct msg_channel) == 8, "fixed");
 
 /* ---- frames ---------------------------------------------------------- */
 
