@@ -177,7 +177,7 @@ bool channel_is_closed(const struct channel_map *map)
 		return false;
 	/* Who closed it may have died before saying so; who looks for the end
 	 * says it. */
-	return ring_end(&ring, &end) == 0 && atomic_load(&ring.head->closed);
+	return ring_find_end(&ring, &end) == 0 && atomic_load(&ring.head->closed);
 }
 
 void channel_search(const struct channel_map *map, struct lease_batch *batch)

@@ -14,6 +14,7 @@ shm_libshm_la_SOURCES = \
 	shm/ring.h \
 	shm/ring_cast.c \
 	shm/ring_member.c \
+	shm/ring_peek.c \
 	shm/ring_publish.c \
 	shm/ring_receive.c \
 	shm/ring_wait.c \

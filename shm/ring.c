@@ -154,7 +154,7 @@ void ring_stat(const struct ring *ring, struct ring_stat *ret)
 
 	for (uint32_t i = 0; i < ring->geometry.slots; i++)
 		++*of[slot_state(atomic_load(&ring->slots[i].word))];
-	for (uint32_t i = 0; i < RING_PARTICIPANTS; i++) {
+	for (uint32_t i = 0; i < ring_places(ring); i++) {
 		struct ring_member *m = &ring->members[i];
 		uint64_t w = atomic_load(&m->word);
 		bool live = member_state(w) == MEMBER_LIVE;
@@ -166,6 +166,8 @@ void ring_stat(const struct ring *ring, struct ring_stat *ret)
 			&m->published, memory_order_relaxed);
 		s.received += atomic_load_explicit(
 			&m->received, memory_order_relaxed);
+		s.bytes += atomic_load_explicit(
+			&m->bytes, memory_order_relaxed);
 	}
 	*ret = s;
 }

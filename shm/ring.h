@@ -85,7 +85,9 @@ struct ring {
 	uint64_t word;	     /* what our entry says as long as it is ours */
 	uint32_t hint;	     /* where to look for a free slot first */
 	uint64_t cursor;     /* broadcast: the next position to look at */
-	uint32_t spin;	     /* how often to look before sleeping */
+	/* How often to look before sleeping; a guess, and atomic because
+	 * several threads may be in ring_wait_for(). */
+	_Atomic uint32_t spin;
 	uint32_t spin_max;   /* its bound; 0: sleep at once */
 };
 
@@ -128,19 +130,50 @@ int ring_release(struct ring *ring, const struct ring_item *item);
  * May be called by anybody, again too. -EBADMSG. */
 int ring_close(struct ring *ring);
 
-/* How long to wait. interrupted may be NULL; it is asked before sleeping,
- * after each signal, and now and then. */
+/*
+ * How long to wait. interrupted may be NULL; it is asked before sleeping, after
+ * each signal, and now and then. signals: a signal that was handled while we
+ * slept ends the wait; one that is handled just before does not, so who must
+ * not miss it leaves a mark in its handler and has interrupted look at it.
+ */
 struct ring_wait {
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC; UINT64_MAX: none */
 	bool (*interrupted)(void *arg);
 	void *arg;
+	bool signals;
 };
 
 /* As acquire and receive, but never 0: they spin a little, then sleep.
- * -ETIMEDOUT; -EINTR: interrupted said so. */
+ * -ETIMEDOUT; -EINTR: interrupted said so, or a signal came. */
 int ring_wait_acquire(
 	struct ring *ring, const struct ring_wait *wait, uint32_t *ret_slot);
 int ring_wait_receive(struct ring *ring, const struct ring_wait *wait,
+	struct ring_item *ret);
+
+/* What ends a sleep: something was published, or a slot is free again. Either
+ * may also be the end, or nothing. */
+enum ring_word {
+	RING_ITEMS,
+	RING_SPACE,
+};
+
+/*
+ * Waits until look() says something else than 0, and returns that. Several
+ * threads may wait so on one struct ring, joined or not, if look() locks what
+ * it calls; no lock is to be held on the way in.
+ */
+int ring_wait_for(struct ring *ring, enum ring_word which,
+	const struct ring_wait *wait, int (*look)(void *arg), void *arg);
+
+/*
+ * Watching without taking part, by whoever has attached. end is the position
+ * that will be published next. peek: 1 with what was published at *position
+ * or, where that went by, the next that is still to be seen (ret->position
+ * tells), which *position is then past; 0: not yet; -EPIPE: that is the end;
+ * -EBADMSG. Nothing is held: the note was true, and by now is history.
+ */
+uint64_t ring_end(const struct ring *ring);
+int ring_peek(const struct ring *ring, uint64_t *position,
 	struct ring_item *ret);
 
 /*
@@ -158,6 +191,8 @@ uint32_t ring_reap_gone(struct ring *ring,
 	bool (*gone)(void *arg, uint32_t owner), void *arg);
 /* Nobody takes part, and somebody did. */
 bool ring_is_deserted(const struct ring *ring);
+/* Is there any participant, on its way in or out too, with this owner? */
+bool ring_has_owner(const struct ring *ring, uint32_t owner);
 
 struct ring_stat {
 	uint32_t free, filling, ready, reading, returned; /* slots */
@@ -165,6 +200,7 @@ struct ring_stat {
 	bool closed;
 	/* Since it was made, by the living and the dead: for rates. */
 	uint64_t published, received;
+	uint64_t bytes; /* of what was published, modulo 2^64 */
 };
 
 /* A look while others go on: each number was true at some time. */

@@ -142,6 +142,13 @@ static uint32_t reap_doomed(struct ring *ring, const struct doomed *d)
 	return changed;
 }
 
+uint32_t ring_places(const struct ring *ring)
+{
+	uint32_t n = atomic_load(&ring->head->places);
+
+	return MIN(n, RING_PARTICIPANTS);
+}
+
 uint32_t ring_reap(struct ring *ring, uint32_t who)
 {
 	struct doomed d;
@@ -161,7 +168,7 @@ uint32_t ring_reap_gone(struct ring *ring,
 
 	memset(d.set, 0, sizeof(d.set));
 	d.n = 0;
-	for (uint32_t i = 0; i < RING_PARTICIPANTS; i++) {
+	for (uint32_t i = 0; i < ring_places(ring); i++) {
 		uint64_t word = atomic_load(&ring->members[i].word);
 
 		if (member_state(word) != MEMBER_NONE &&
@@ -185,7 +192,7 @@ bool ring_is_deserted(const struct ring *ring)
 {
 	bool was = false;
 
-	for (uint32_t i = 0; i < RING_PARTICIPANTS; i++) {
+	for (uint32_t i = 0; i < ring_places(ring); i++) {
 		uint64_t word = atomic_load(&ring->members[i].word);
 
 		if (member_state(word) != MEMBER_NONE)
@@ -195,11 +202,35 @@ bool ring_is_deserted(const struct ring *ring)
 	return was;
 }
 
+bool ring_has_owner(const struct ring *ring, uint32_t owner)
+{
+	for (uint32_t i = 0; i < ring_places(ring); i++) {
+		uint64_t word = atomic_load(&ring->members[i].word);
+
+		if (member_state(word) != MEMBER_NONE &&
+			member_owner(word) == owner)
+			return true;
+	}
+	return false;
+}
+
 void ring_leave(struct ring *ring)
 {
 	if (ring_is_member(ring))
 		ring_reap(ring, ring->me);
 	ring->me = RING_PARTICIPANTS;
+}
+
+/* Before a place is taken, so that who looks for the dead looks there. */
+static void raise_places(struct ring *ring, uint32_t to)
+{
+	uint32_t now = atomic_load(&ring->head->places);
+
+	/* Each failure is a place that was taken for the first time. */
+	for (uint32_t i = 0; now < to && i < RING_PARTICIPANTS; i++)
+		if (atomic_compare_exchange_strong(
+			    &ring->head->places, &now, to))
+			return;
 }
 
 /* A place that is free, taken for us. Consumers of a broadcast need one of
@@ -218,6 +249,7 @@ static int take_place(struct ring *ring, unsigned int kinds, uint32_t owner)
 			continue;
 		ring->word = member_word(MEMBER_JOINING, kinds,
 			member_generation(word) + 1, owner);
+		raise_places(ring, i + 1);
 		if (ring_swap(&ring->members[i].word, word, ring->word)) {
 			ring->me = i;
 			return 0;
@@ -244,7 +276,7 @@ int ring_join(struct ring *ring, unsigned int kinds, uint32_t owner)
 	if (ring->geometry.mode == RING_BROADCAST && kinds & RING_CONSUMER) {
 		atomic_fetch_or(&ring->head->consumers, bit_of(ring->me));
 		/* Past all that was placed: late B1 and B2 concern us not. */
-		r = ring_end(ring, &ring->cursor);
+		r = ring_find_end(ring, &ring->cursor);
 		if (r < 0) {
 			ring_leave(ring);
 			return r;

@@ -92,7 +92,7 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 	if (ring->geometry.mode == RING_BROADCAST) {
 		uint64_t end;
 
-		return ring_end(ring, &end);
+		return ring_find_end(ring, &end);
 	}
 	return 0;
 }
@@ -151,7 +151,7 @@ static int look_at(struct ring *ring, uint64_t *p, uint64_t *ret_entry)
 	return 1;
 }
 
-int ring_end(struct ring *ring, uint64_t *ret)
+int ring_find_end(struct ring *ring, uint64_t *ret)
 {
 	uint64_t p = atomic_load(&ring->head->tail), entry;
 
@@ -193,6 +193,8 @@ static int place(struct ring *ring, uint32_t slot, uint64_t *word)
 				    p))
 				atomic_store(
 					&s->pending[j], pending_word(p - 1, 0));
+		/* N2: after all of the note: pairs with N3. */
+		atomic_store_explicit(&s->told, p, memory_order_release);
 		/* Release: pairs with who receives it, or finishes it. */
 		if (!ring_swap(&s->word, *word, offered))
 			return -ESTALE;
@@ -208,15 +210,42 @@ static int place(struct ring *ring, uint32_t slot, uint64_t *word)
 	return ring_nonsense(ring, "the search for a place");
 }
 
+/* The note of a slot that we fill. */
+static void tell(struct ring_slot *s, const struct ring_note *note)
+{
+	uint64_t tag[RING_TAG_MAX / 8] = {0};
+
+	memcpy(tag, note->tag, note->tag_size);
+	/* N1: before each of the following: pairs with N4. */
+	atomic_store_explicit(&s->told, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->bytes, note->bytes, memory_order_release);
+	atomic_store_explicit(&s->tensors, note->tensors, memory_order_release);
+	atomic_store_explicit(
+		&s->tag_size, note->tag_size, memory_order_release);
+	for (uint32_t i = 0; i < (note->tag_size + 7) / 8; i++)
+		atomic_store_explicit(&s->tag[i], tag[i], memory_order_release);
+}
+
+/* Relaxed: counts of our own. */
+static void count(struct ring *ring, uint64_t bytes)
+{
+	struct ring_member *m = &ring->members[ring->me];
+
+	atomic_store_explicit(&m->published,
+		atomic_load_explicit(&m->published, memory_order_relaxed) + 1,
+		memory_order_relaxed);
+	atomic_store_explicit(&m->bytes,
+		atomic_load_explicit(&m->bytes, memory_order_relaxed) + bytes,
+		memory_order_relaxed);
+}
+
 int ring_publish(struct ring *ring, uint32_t slot, const struct ring_note *note)
 {
-	struct ring_slot *s;
 	uint64_t word, c;
 	int r;
 
 	if (!filling(ring, slot, &word))
 		return not_ours(ring, slot);
-	s = &ring->slots[slot];
 	c = slot_position(word);
 	if (note->tag_size > RING_TAG_MAX ||
 		note->bytes > ring->geometry.slot_bytes) {
@@ -228,10 +257,7 @@ int ring_publish(struct ring *ring, uint32_t slot, const struct ring_note *note)
 			(unsigned long long)ring->geometry.slot_bytes,
 			RING_TAG_MAX);
 	}
-	s->bytes = note->bytes;
-	s->tensors = note->tensors;
-	s->tag_size = note->tag_size;
-	memcpy(s->tag, note->tag, note->tag_size);
+	tell(&ring->slots[slot], note);
 	r = place(ring, slot, &word);
 	if (r == -ESTALE)
 		return ring_stale(ring);
@@ -239,12 +265,7 @@ int ring_publish(struct ring *ring, uint32_t slot, const struct ring_note *note)
 		give_back(ring, slot, word, c);
 		return r == -EPIPE ? closed() : r;
 	}
-	/* Relaxed: a count of our own. */
-	atomic_store_explicit(&ring->members[ring->me].published,
-		atomic_load_explicit(&ring->members[ring->me].published,
-			memory_order_relaxed) +
-			1,
-		memory_order_relaxed);
+	count(ring, note->bytes);
 	/* W2: pairs with S1 in ring_wait.c */
 	ring_wake(&ring->head->items, ring->geometry.mode == RING_BROADCAST);
 	return 0;

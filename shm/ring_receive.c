@@ -31,9 +31,13 @@ int ring_read_note(
 	const struct ring *ring, uint32_t slot, struct ring_note *ret)
 {
 	struct ring_slot *s = &ring->slots[slot];
-	/* Read once: a peer that lies may go on writing. */
-	uint64_t bytes = __atomic_load_n(&s->bytes, __ATOMIC_RELAXED);
-	uint32_t tag_size = __atomic_load_n(&s->tag_size, __ATOMIC_RELAXED);
+	/* Read once: a peer that lies may go on writing. Acquire: pairs with
+	 * the releases in tell(), for who only watches; others own the slot. */
+	uint64_t bytes =
+		atomic_load_explicit(&s->bytes, memory_order_acquire);
+	uint32_t tag_size =
+		atomic_load_explicit(&s->tag_size, memory_order_acquire);
+	uint64_t tag[RING_TAG_MAX / 8];
 
 	if (tag_size > RING_TAG_MAX || bytes > ring->geometry.slot_bytes)
 		return tarn_fail(EBADMSG,
@@ -44,8 +48,10 @@ int ring_read_note(
 			RING_TAG_MAX);
 	ret->bytes = bytes;
 	ret->tag_size = tag_size;
-	ret->tensors = __atomic_load_n(&s->tensors, __ATOMIC_RELAXED);
-	memcpy(ret->tag, s->tag, tag_size);
+	ret->tensors = atomic_load_explicit(&s->tensors, memory_order_acquire);
+	for (uint32_t i = 0; i < (tag_size + 7) / 8; i++)
+		tag[i] = atomic_load_explicit(&s->tag[i], memory_order_acquire);
+	memcpy(ret->tag, tag, tag_size);
 	return 0;
 }
 

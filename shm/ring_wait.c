@@ -109,7 +109,12 @@ static bool alone(void)
 	return k == 1;
 }
 
-/* 1: asked again, 0: asleep until something happened, or an error. */
+static int interrupted(void)
+{
+	return tarn_fail(EINTR, "ring: the wait was interrupted");
+}
+
+/* 0: asleep until something happened, or an error. */
 static int doze(
 	_Atomic uint32_t *futex, uint32_t seen, const struct ring_wait *wait)
 {
@@ -117,62 +122,68 @@ static int doze(
 	struct timespec t;
 
 	if (wait->interrupted && wait->interrupted(wait->arg))
-		return tarn_fail(EINTR, "ring: the wait was interrupted");
+		return interrupted();
 	if (now >= until)
 		return tarn_fail(ETIMEDOUT, "ring: nothing came in time");
 	if (wait->interrupted)
 		until = MIN(until, now + SLICE_NS);
+	/* With a time the kernel never goes on by itself after a handler. */
 	t.tv_sec = (time_t)MIN(until / 1000000000u, (uint64_t)INT32_MAX);
 	t.tv_nsec = (long)(until % 1000000000u);
 	if (syscall(SYS_futex, futex, FUTEX_WAIT_BITSET, seen, &t, NULL,
 		    FUTEX_BITSET_MATCH_ANY) == 0 ||
-		errno == EAGAIN || errno == EINTR || errno == ETIMEDOUT)
+		errno == EAGAIN || errno == ETIMEDOUT)
 		return 0;
+	if (errno == EINTR)
+		return wait->signals ? interrupted() : 0;
 	return tarn_fail(errno, "ring: futex: %s", tarn_errno_text(errno));
 }
 
 /* Spins as long as it pays: the bound follows what it took the last times. A
  * look at many slots counts for as many. */
-static int spin(struct ring *ring, uint32_t cost,
-	int (*look)(struct ring *, void *), void *arg)
+static int spin(
+	struct ring *ring, uint32_t cost, int (*look)(void *arg), void *arg)
 {
-	uint32_t n = MIN(ring->spin, ring->spin_max) / cost;
-	int r;
+	/* Relaxed: a guess that nothing is built on. */
+	uint32_t most = atomic_load_explicit(&ring->spin, memory_order_relaxed);
+	uint32_t n, next = MAX(most - most / 8, SPIN_MIN);
+	int r = 0;
 
 	if (alone())
 		return 0;
-	for (uint32_t i = 0; i < n; i++) {
+	n = MIN(most, ring->spin_max) / cost;
+	for (uint32_t i = 0; r == 0 && i < n; i++) {
 		relax();
-		r = look(ring, arg);
-		if (r != 0) {
-			ring->spin = MIN(MAX(4 * i, n) * cost, ring->spin_max);
-			return r;
-		}
+		r = look(arg);
+		if (r != 0)
+			next = MIN(MAX(4 * i, n) * cost, ring->spin_max);
 	}
-	ring->spin = MAX(ring->spin - ring->spin / 8, SPIN_MIN);
-	return 0;
+	atomic_store_explicit(&ring->spin, next, memory_order_relaxed);
+	return r;
 }
 
-static int wait_for(struct ring *ring, _Atomic uint32_t *futex, uint32_t cost,
-	const struct ring_wait *wait, int (*look)(struct ring *, void *),
-	void *arg)
+int ring_wait_for(struct ring *ring, enum ring_word which,
+	const struct ring_wait *wait, int (*look)(void *arg), void *arg)
 {
-	bool slept = false;
-	int r = look(ring, arg);
+	bool items = which == RING_ITEMS, slept = false;
+	_Atomic uint32_t *futex =
+		items ? &ring->head->items : &ring->head->space;
+	int r = look(arg);
 
 	if (r == 0)
-		r = spin(ring, cost, look, arg);
+		r = spin(ring, items ? 1 : 1 + ring->geometry.slots / 64, look,
+			arg);
 	while (r == 0) {
 		uint32_t seen = atomic_fetch_or(futex, ASLEEP); /* S1 */
 
-		r = look(ring, arg); /* S2: pairs with W1 */
+		r = look(arg); /* S2: pairs with W1 */
 		if (r != 0)
 			break;
 		r = doze(futex, seen | ASLEEP, wait);
 		if (r < 0)
 			break;
 		slept = true;
-		r = look(ring, arg);
+		r = look(arg);
 	}
 	/* We may have been woken for what we do not take. */
 	if (r < 0 && slept)
@@ -180,25 +191,38 @@ static int wait_for(struct ring *ring, _Atomic uint32_t *futex, uint32_t cost,
 	return r;
 }
 
-static int look_for_slot(struct ring *ring, void *arg)
+struct look {
+	struct ring *ring;
+	uint32_t *ret_slot;
+	struct ring_item *ret_item;
+};
+
+static int look_for_slot(void *arg)
 {
-	return ring_acquire(ring, arg);
+	struct look *look = arg;
+
+	return ring_acquire(look->ring, look->ret_slot);
 }
 
-static int look_for_item(struct ring *ring, void *arg)
+static int look_for_item(void *arg)
 {
-	return ring_receive(ring, arg);
+	struct look *look = arg;
+
+	return ring_receive(look->ring, look->ret_item);
 }
 
 int ring_wait_acquire(
 	struct ring *ring, const struct ring_wait *wait, uint32_t *ret_slot)
 {
-	return wait_for(ring, &ring->head->space, 1 + ring->geometry.slots / 64,
-		wait, look_for_slot, ret_slot);
+	struct look look = {.ring = ring, .ret_slot = ret_slot};
+
+	return ring_wait_for(ring, RING_SPACE, wait, look_for_slot, &look);
 }
 
 int ring_wait_receive(
 	struct ring *ring, const struct ring_wait *wait, struct ring_item *ret)
 {
-	return wait_for(ring, &ring->head->items, 1, wait, look_for_item, ret);
+	struct look look = {.ring = ring, .ret_item = ret};
+
+	return ring_wait_for(ring, RING_ITEMS, wait, look_for_item, &look);
 }

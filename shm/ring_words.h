@@ -59,6 +59,14 @@
  * is wrongly taken for dead can do late is to place an entry: its slot does not
  * say OFFERED(he, p), so all skip it.
  *
+ * Watching. told says what position a note is about: 0 (N1) before it is
+ * written, then (N2) the position, before the slot says OFFERED there. Who
+ * watches p reads told (N3), the note, told again and the slot's word (N4).
+ * If both say p, and the word is not FILLING, the note is that of p: had it
+ * been written over meanwhile, N4 would see N1, or, as a slot that is filled
+ * again after p ends at another position, what was told of that. (A slot that
+ * failed to be published goes back to FREE(p), but told does not.)
+ *
  * Sleeping. items and space are futex words: bit 0 says that somebody may be
  * asleep, the rest counts. Who sleeps sets the bit (S1), looks once more (S2),
  * and sleeps only on the value that he saw. Who changes something does so (W1)
@@ -84,7 +92,7 @@
 #include "shm/ring.h"
 
 #define RING_MAGIC 0x676e69726e726174ull /* "tarnring" */
-#define RING_VERSION 1u
+#define RING_VERSION 2u
 
 /* So that 37 bits of lap and these make positions of 48. */
 #define RING_ORDER_BITS 11u
@@ -117,7 +125,8 @@ struct ring_head {
 	 * closes was placed; who may consume a broadcast, and more. */
 	_Atomic uint64_t returned;
 	_Atomic uint32_t closed;
-	uint32_t pad5;
+	/* No place from here on was ever taken: raised before one is. */
+	_Atomic uint32_t places;
 	_Atomic uint64_t consumers;
 	char pad6[RING_LINE - 24 + 256];
 };
@@ -131,19 +140,23 @@ struct ring_member {
 	/* Its own alone. They go on counting for the next in this place. */
 	_Atomic uint64_t published;
 	_Atomic uint64_t received;
-	char pad1[RING_LINE / 2 - 16];
+	_Atomic uint64_t bytes; /* published */
+	char pad1[RING_LINE / 2 - 24];
 };
 static_assert(sizeof(struct ring_member) == RING_LINE, "a line each");
 
 struct ring_slot {
 	_Atomic uint64_t word;
 	_Atomic uint64_t pending[2];
-	/* The owner's, as the slot's bytes are. */
-	uint64_t bytes;
-	uint32_t tensors;
-	uint32_t tag_size;
-	unsigned char tag[RING_TAG_MAX];
-	char pad[RING_LINE - 40 - RING_TAG_MAX];
+	/* The owner's, as the slot's bytes are; atomic, and relaxed, for those
+	 * who only watch. told: the last bits of the position that this is
+	 * about, 0 while it is being written. */
+	_Atomic uint64_t bytes;
+	_Atomic uint32_t tensors;
+	_Atomic uint32_t tag_size;
+	_Atomic uint64_t told;
+	_Atomic uint64_t tag[RING_TAG_MAX / 8];
+	char pad[RING_LINE - 48 - RING_TAG_MAX];
 };
 static_assert(sizeof(struct ring_slot) == RING_LINE, "a line each");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "words that two processes share");
@@ -212,6 +225,14 @@ static inline uint64_t entry_word(
 static inline bool entry_is(uint64_t entry, uint64_t position)
 {
 	return entry >> 27 == entry_lap(position);
+}
+
+/* Is it of an earlier lap than that position? */
+static inline bool entry_is_before(uint64_t entry, uint64_t position)
+{
+	return position_past(
+		       entry >> 27 << RING_ORDER_BITS, position) < 0 &&
+	       !entry_is(entry, position);
 }
 
 static inline uint32_t entry_slot(uint64_t entry)
@@ -295,12 +316,14 @@ static inline bool ring_swap(
 
 /* Raises a position to at least that; it is never lowered. */
 void ring_raise(_Atomic uint64_t *position, uint64_t to);
+/* How many places may have somebody in them. */
+uint32_t ring_places(const struct ring *ring);
 /* T2: are we still who we were? */
 bool ring_is_member(const struct ring *ring);
 int ring_stale(const struct ring *ring);
 int ring_nonsense(const struct ring *ring, const char *what);
 /* The first position that nothing was placed at; all before are finished. */
-int ring_end(struct ring *ring, uint64_t *ret);
+int ring_find_end(struct ring *ring, uint64_t *ret);
 /* Queue: raises head past what was received. */
 void ring_skip_received(struct ring *ring);
 /* Reads the note of a slot that is ours to read; -EBADMSG. */

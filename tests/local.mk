@@ -149,6 +149,7 @@ TSAN_TESTS = \
 	tests/publish_threads \
 	tests/restart \
 	tests/ring_threads \
+	tests/ring_watch \
 	tests/storage \
 	tests/store \
 	tests/store_fake \
@@ -356,10 +357,10 @@ TESTS += \
 VALGRIND_EXCEPT += tests/table_crash tests/table_readers
 
 # shm: the ring of a channel.
-RING_TESTS = tests/ring tests/ring_kill tests/ring_threads
+RING_TESTS = tests/ring tests/ring_kill tests/ring_threads tests/ring_watch
 check_PROGRAMS += $(RING_TESTS)
 TESTS += $(RING_TESTS)
-VALGRIND_EXCEPT += tests/ring_kill tests/ring_threads
+VALGRIND_EXCEPT += tests/ring_kill tests/ring_threads tests/ring_watch
 
 # Names that end, and who waits for names and bytes.
 WAIT_TESTS = \

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Watching a ring without taking part.
+ *
+ * The idea: who watches holds nothing, so he reads, and then makes sure that
+ * what he read was not changed while he did (N1 to N4 in shm/ring_words.h).
+ * What was is gone, and passed over.
+ */
+#include "base/fail.h"
+#include "shm/ring_words.h"
+
+uint64_t ring_end(const struct ring *ring)
+{
+	uint64_t p = atomic_load(&ring->head->tail) & POSITION_MASK;
+
+	for (uint64_t i = 0; i < ring_steps(ring); i++) {
+		uint64_t entry = atomic_load(ring_entry(ring, p));
+
+		if (!entry_is(entry, p) || entry & ENTRY_CLOSED)
+			break;
+		p = position_add(p, 1);
+	}
+	return p;
+}
+
+/* Is what the slot says still about p? told is read first. */
+static bool is_about(const struct ring_slot *s, uint64_t p)
+{
+	uint64_t told, word;
+
+	/* N3: pairs with N2; and N4, the second time: pairs with N1. */
+	told = atomic_load_explicit(&s->told, memory_order_acquire);
+	word = atomic_load(&s->word);
+	return told == p && slot_position(word) == p &&
+	       slot_state(word) != SLOT_FILLING;
+}
+
+/* What was placed at p: 1, or 0: it went by, or never was. */
+static int see(const struct ring *ring, uint64_t p, uint64_t entry,
+	struct ring_item *ret)
+{
+	struct ring_item item = {.slot = entry_slot(entry), .position = p};
+	const struct ring_slot *s;
+	int r;
+
+	if (item.slot >= ring->geometry.slots)
+		return 0;
+	s = &ring->slots[item.slot];
+	if (!is_about(s, p))
+		return 0;
+	r = ring_read_note(ring, item.slot, &item.note);
+	if (!is_about(s, p))
+		return 0;
+	if (r < 0)
+		return r;
+	*ret = item;
+	return 1;
+}
+
+int ring_peek(
+	const struct ring *ring, uint64_t *position, struct ring_item *ret)
+{
+	uint64_t p = *position & POSITION_MASK;
+
+	for (uint64_t i = 0; i < ring_steps(ring); i++) {
+		uint64_t entry = atomic_load(ring_entry(ring, p)), oldest;
+		int r;
+
+		*position = p;
+		if (!entry_is(entry, p)) {
+			/* The lap before, or an earlier one: not yet. */
+			if (entry_is_before(entry, p))
+				return 0;
+			oldest = position_add(atomic_load(&ring->head->tail),
+				-(int64_t)ring->order_size);
+			p = position_add(p, 1);
+			if (position_past(oldest, p) > 0)
+				p = oldest;
+			continue;
+		}
+		if (entry & ENTRY_CLOSED)
+			return tarn_fail(EPIPE,
+				"ring: it is closed, and nothing comes after");
+		p = position_add(p, 1);
+		r = see(ring, position_add(p, -1), entry, ret);
+		if (r != 0) {
+			*position = p;
+			return r;
+		}
+	}
+	return ring_nonsense(ring, "the search for what to see");
+}
