@@ -54,6 +54,9 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server.c \
 	daemon/server.h \
 	daemon/server_cache.c \
+	daemon/server_channel.c \
+	daemon/server_channel.h \
+	daemon/server_channel_look.c \
 	daemon/server_check.c \
 	daemon/server_client.c \
 	daemon/server_count.c \

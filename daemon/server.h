@@ -61,6 +61,7 @@ struct client;
 struct load;
 struct publish;
 struct faults;
+struct server_channel;
 
 /* What a storage is counted as: one of these. */
 enum storage_kind {
@@ -193,6 +194,11 @@ struct rule {
 	struct load *loads;
 	struct publish *publishes; /* that wait, the oldest first */
 	struct loader *loaders;
+	struct server_channel *channels;
+	uint32_t n_channels, n_ephemeral;
+	uint64_t channel_words; /* of all of them, that a pass may read */
+	bool channels_left;	/* somebody may have left one, or died */
+	uint64_t next_channels; /* they are not looked at before */
 	struct closer *closer;
 	struct worker *worker;
 	bool memory_freed;   /* loads that wait may look again */
@@ -581,6 +587,32 @@ void reap_find_leased(struct rule *rule, const uint32_t *indices, uint32_t n,
 void client_find_held(struct client *client, const uint32_t *indices,
 	const uint64_t *generations, uint32_t n, bool *ret_held);
 
+/* server_channel.c: rings between processes */
+/* The storage is a channel that is published now; fd is borrowed. -EPROTO: it
+ * makes no sense; -ENOSPC: there are too many. */
+int channel_open(
+	struct rule *rule, uint32_t index, uint64_t generation, int fd);
+/* It was published before. -ENOMEM. */
+int channel_rebuild(
+	struct rule *rule, uint32_t index, uint64_t generation, int fd);
+/* Its storage is free, if it was one. */
+void channel_drop(struct rule *rule, uint32_t index, uint64_t generation);
+void channels_free(struct rule *rule);
+/* Which of the batch do items keep? */
+void channels_search(const struct rule *rule, struct lease_batch *batch);
+/* Is it a channel that is closed? Another may take its name. */
+bool channel_gives_way(
+	const struct rule *rule, uint32_t index, uint64_t generation);
+void channel_named(struct rule *rule, uint32_t index, uint64_t generation,
+	const char *name, size_t size);
+/* WIRE_CHANNEL */
+void channel_who(struct client *client, uint32_t serial);
+
+/* server_channel_look.c: what the dead held in them */
+/* After a turn of the loop in which channels_left was set, if it is not too
+ * soon after a long look: then *ret_at is when to look again. */
+void channels_in_turn(struct rule *rule, uint64_t *ret_at);
+
 /* server_cache.c: loaded files */
 /* Keeps a storage until room is needed or time has passed, and finds it for
  * who proves the file that its entry names, if it names one. */
@@ -624,6 +656,9 @@ int own_add(struct rule *rule, const struct table_storage *entry, int fd,
 /* It is free now. */
 void own_drop(struct rule *rule, uint32_t index, uint64_t generation);
 int own_send(struct client *client, const struct wire_message *m);
+/* It is a channel: as the two of server_channel.c. */
+int own_open_channel(struct rule *rule, uint32_t index, uint64_t generation);
+int own_rebuild_channel(struct rule *rule, uint32_t index);
 
 /* server_load.c and its like: the life of a load */
 void load_start(struct client *client, struct wire_message *message);

@@ -19,7 +19,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "daemon/server.h"
+#include "daemon/server_channel.h"
 #include "lib/store/descriptor.h"
 #include "shm/table_check.h"
 
@@ -239,6 +239,31 @@ static void check_cache(struct check *check)
 			chained, rule->cache.n);
 }
 
+/* Each channel is known, and nothing else is taken for one. */
+static void check_channels(struct check *check)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < check->n; i++) {
+		uint64_t word = word_of(check, i);
+
+		if (storage_word_state(word) == STORAGE_FREE ||
+			!(entry_of(check, i)->flags & STORAGE_CHANNEL))
+			continue;
+		n++;
+		if (!channel_find(check->rule, i,
+			    storage_word_generation(word)))
+			fault_add(check->faults,
+				"storage %u: it is a channel, and nobody looks "
+				"after it",
+				i);
+	}
+	if (n != check->rule->n_channels)
+		fault_add(check->faults,
+			"channels: there are %u, the server counts %u", n,
+			check->rule->n_channels);
+}
+
 /* ---- the whole -------------------------------------------------------- */
 
 static int check_books(struct rule *rule, struct faults *faults)
@@ -260,6 +285,7 @@ static int check_books(struct rule *rule, struct faults *faults)
 	check_memory(&check);
 	check_account(&check);
 	check_cache(&check);
+	check_channels(&check);
 	return check_leases(&check);
 }
 

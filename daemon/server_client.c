@@ -138,6 +138,7 @@ void client_free(struct client *client)
 	free(client);
 	server_tell_keeper(
 		rule->server, D_CLIENT_GONE, &gone, sizeof(gone), NULL, 0);
+	rule->channels_left = true;
 	reap_unnamed(rule);
 }
 

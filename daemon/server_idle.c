@@ -128,6 +128,8 @@ void server_between_turns(void *arg)
 
 	share_turn(server);
 	expiry_set(server);
+	for (struct rule *rule = server->rules; rule; rule = rule->next)
+		channels_in_turn(rule, &again);
 	do {
 		freed = false;
 		for (struct rule *rule = server->rules; rule; rule = rule->next)

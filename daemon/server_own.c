@@ -91,6 +91,25 @@ void own_drop(struct rule *rule, uint32_t index, uint64_t generation)
 	server_forget(rule->server, &key);
 }
 
+int own_rebuild_channel(struct rule *rule, uint32_t index)
+{
+	/* Only this thread writes the word. */
+	uint64_t generation = storage_word_generation(atomic_load_explicit(
+		&rule->table.storages[index].word, memory_order_relaxed));
+	struct msg_keep key = key_of(rule, index, generation);
+
+	return channel_rebuild(
+		rule, index, generation, server_kept(rule->server, &key));
+}
+
+int own_open_channel(struct rule *rule, uint32_t index, uint64_t generation)
+{
+	struct msg_keep key = key_of(rule, index, generation);
+
+	return channel_open(
+		rule, index, generation, server_kept(rule->server, &key));
+}
+
 /* ---- WIRE_STORAGE ---------------------------------------------------- */
 
 static int find(const struct rule *rule, const struct msg_storage *want)

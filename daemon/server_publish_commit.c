@@ -155,6 +155,14 @@ static int check_all_existing(const struct publish *p)
 	return r;
 }
 
+/* A channel, in the place of one that is closed. */
+static bool may_replace(
+	const struct publish *p, const struct tarn_descriptor *d)
+{
+	return p->n_sources == 1 && p->sources[0].kind == SOURCE_CHANNEL &&
+	       channel_gives_way(p->rule, d->storage, d->generation);
+}
+
 static int check_new(const struct publish *p)
 {
 	const unsigned char *at = p->names.at;
@@ -166,7 +174,8 @@ static int check_new(const struct publish *p)
 	for (uint32_t i = 0; i < p->names.n && r == 0; i++) {
 		r = name_next(&p->names, &at, &named);
 		if (r == 0 && table_lookup(&p->rule->table, named.name,
-				      named.name_size, &d, &version) == 0)
+				      named.name_size, &d, &version) == 0 &&
+			!may_replace(p, &d))
 			r = tarn_fail(EEXIST,
 				"publish: there is a tensor \"%.*s\" already",
 				(int)named.name_size, named.name);
@@ -284,8 +293,14 @@ static void show(struct publish *p)
 	}
 	/* Counted first: what is displaced may be the same storage. */
 	for (uint32_t i = 0; i < p->names.n; i++)
-		if (name_next(&p->names, &at, &named) == 0)
-			storage_name(rule, p->sources[named.source].index, 1);
+		if (name_next(&p->names, &at, &named) == 0) {
+			const struct source *s = &p->sources[named.source];
+
+			storage_name(rule, s->index, 1);
+			if (s->kind == SOURCE_CHANNEL)
+				channel_named(rule, s->index, s->generation,
+					named.name, named.name_size);
+		}
 	table_commit(rule->writer, displaced, rule);
 }
 

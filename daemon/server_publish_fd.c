@@ -226,7 +226,13 @@ static int leave_mutable(struct publish *p, struct source *s)
 		fd = fd_steal(&s->fd);
 	else if (r < 0)
 		return r;
-	return add_own(p, s, STORAGE_MUTABLE, fd);
+	if (s->kind == SOURCE_MUTABLE)
+		return add_own(p, s, STORAGE_MUTABLE, fd);
+	r = add_own(p, s, STORAGE_MUTABLE | STORAGE_CHANNEL, fd);
+	if (r < 0)
+		return r;
+	r = own_open_channel(p->rule, s->index, s->generation);
+	return r < 0 ? tarn_fail_prefix(r, "publish: ") : 1;
 }
 
 int publish_from_fd(struct publish *p, struct source *s, bool may_grow)

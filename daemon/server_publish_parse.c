@@ -106,6 +106,7 @@ static int parse_source(struct publish *p, const struct msg_source *m,
 	case SOURCE_COPY:
 	case SOURCE_ADOPT:
 	case SOURCE_MUTABLE:
+	case SOURCE_CHANNEL:
 		s->fd = wire_take_fd(&p->message, (*n_fds)++);
 		return check_fd(s, i);
 	default:
@@ -174,6 +175,38 @@ static int check_used(const struct publish *p)
 	return r;
 }
 
+/* Alone, under one name, all of it as bytes. */
+static int check_channel(const struct publish *p)
+{
+	const unsigned char *at = p->names.at;
+	const struct source *s = p->sources;
+	struct named named;
+	uint32_t n = 0;
+	int r;
+
+	for (uint32_t i = 0; i < p->n_sources; i++)
+		n += s[i].kind == SOURCE_CHANNEL;
+	if (!n)
+		return 0;
+	if (p->n_sources != 1 || p->names.n != 1 || p->flags & PUBLISH_REPLACE)
+		return tarn_fail(EINVAL,
+			"publish: a channel comes alone under one name, not "
+			"with %u sources, %u names, flags %#x",
+			p->n_sources, p->names.n, p->flags);
+	r = name_next(&p->names, &at, &named);
+	if (r < 0)
+		return r;
+	if (named.base || named.layout.dtype != TARN_U8 ||
+		named.layout.ndim != 1 || named.layout.offset ||
+		named.layout.stride[0] != 1 ||
+		(uint64_t)named.layout.shape[0] != s->size)
+		return tarn_fail(EINVAL,
+			"publish: the layout of a channel is that of its %llu "
+			"bytes",
+			(unsigned long long)s->size);
+	return 0;
+}
+
 static int parse_names(struct publish *p, uint32_t n, struct cursor *c)
 {
 	uint64_t sizes[PUBLISH_SOURCES_MAX] = {0};
@@ -184,7 +217,9 @@ static int parse_names(struct publish *p, uint32_t n, struct cursor *c)
 	p->names = (struct name_list) {
 		.verb = "publish", .at = c->at, .end = c->end, .n = n};
 	r = names_check(&p->names, sizes, p->n_sources, &c->at);
-	return r < 0 ? r : check_used(p);
+	if (r == 0)
+		r = check_used(p);
+	return r < 0 ? r : check_channel(p);
 }
 
 static int check_prefix(const struct publish *p)

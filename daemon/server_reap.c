@@ -4,7 +4,8 @@
  *
  * The idea: whatever loses its last name, or its place in the cache, is let go
  * of. After the turn all that were let go of are marked FREEING, and one pass
- * over the lease pages of the rule's clients tells which of them are held: the
+ * over the lease pages of the rule's clients, and over what is in its channels,
+ * tells which of them are held: the
  * pass costs the same for one as for a thousand, and a rule's leases count for
  * its own storages only. Those that are held become UNNAMED, and wait for the
  * bell of their last holder or for the end of a client, which lets go of them
@@ -29,6 +30,7 @@ static void search(struct rule *rule)
 {
 	for (const struct client *c = rule->clients; c; c = c->next)
 		leases_search(c, &rule->batch);
+	channels_search(rule, &rule->batch);
 }
 
 static void free_storage(struct rule *rule, uint32_t index)
@@ -41,6 +43,9 @@ static void free_storage(struct rule *rule, uint32_t index)
 	storage_set(rule, index, STORAGE_FREE);
 	if (entry->flags & STORAGE_OWN)
 		own_drop(rule, index, generation);
+	/* Lets go of what only its items kept: behind those of this pass. */
+	if (entry->flags & STORAGE_CHANNEL)
+		channel_drop(rule, index, generation);
 	rule->memory_freed = true;
 }
 

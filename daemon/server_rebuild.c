@@ -39,6 +39,9 @@
  * - Quarantine. The flag is written before the word; an entry that has it and
  *   is still FILLING is judged as one that is FILLING. At its end the extent
  *   is given back in private, then the word is written.
+ * - Channels. What the dead held in a ring is given back in steps that can be
+ *   done again (shm/ring_words.h), by whoever compares its participants with
+ *   the connections that there are. Each server does that when it begins.
  * - Keeping a descriptor. The keeper has it before a table leads to it. What
  *   is kept and stands in no table, or belongs to a client that left, is
  *   forgotten here.
@@ -126,6 +129,8 @@ static int rebuild_storage(struct rule *rule, uint32_t index)
 	if (state == STORAGE_FILLING || entry->flags & STORAGE_QUARANTINE)
 		return rebuild_filled(rule, index);
 	r = memory_retake(rule, index);
+	if (r == 0 && entry->flags & STORAGE_CHANNEL)
+		r = own_rebuild_channel(rule, index);
 	if (r < 0)
 		return r;
 	if (state == STORAGE_LIVE && is_file(entry))

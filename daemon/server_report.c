@@ -155,6 +155,7 @@ static struct tarn_report_pool describe_pool(const struct rule *rule)
 		.evictions = rule->counts.n_evicted,
 		.evicted_bytes = rule->counts.bytes_evicted,
 		.clients = count_clients(rule),
+		.channels = rule->n_channels,
 	};
 
 	if (rule->spec.name[0])

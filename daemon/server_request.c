@@ -135,7 +135,8 @@ static int remove_name(struct client *client, const struct wire_message *m)
 /* What a client of another protocol cannot mean is nonsense. */
 static int check_version(const struct client *client, uint16_t type)
 {
-	bool newer = type == WIRE_REPORT || type == WIRE_CHECK;
+	bool newer = type == WIRE_REPORT || type == WIRE_CHECK ||
+		     type == WIRE_CHANNEL;
 
 	if (!newer || client->version >= 2)
 		return 0;
@@ -184,6 +185,7 @@ uint32_t request_largest(uint16_t type)
 	case WIRE_CHECK:
 	case WIRE_STOP:
 	case WIRE_LEASES:
+	case WIRE_CHANNEL:
 		return 1;
 	default:
 		return 0;
@@ -206,6 +208,7 @@ static bool whole(const struct wire_message *m)
 	case WIRE_CHECK:
 	case WIRE_STOP:
 	case WIRE_LEASES:
+	case WIRE_CHANNEL:
 		return m->size == 0;
 	default:
 		return m->size == request_largest(m->type);
@@ -272,6 +275,9 @@ int request_take(struct client *client, struct wire_message *m)
 	case WIRE_LEASES:
 		r = check_reads(client);
 		return r < 0 ? r : leases_more(client, m->serial);
+	case WIRE_CHANNEL:
+		channel_who(client, m->serial);
+		return 0;
 	case WIRE_STOP:
 		return stop(client, m);
 	case WIRE_RESUME:

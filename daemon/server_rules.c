@@ -37,6 +37,7 @@ void rule_leave(struct rule *rule)
 void rule_free(struct rule *rule)
 {
 	rule_leave(rule);
+	channels_free(rule);
 	rule->writer = table_writer_free(rule->writer);
 	lease_batch_done(&rule->batch);
 	rule->alloc = alloc_free(rule->alloc);

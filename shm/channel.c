@@ -51,8 +51,8 @@ static int find_places(const struct channel_geometry *g, struct places *ret)
 		return -EINVAL;
 	p.held = CHANNEL_PAGE + p.ring_size;
 	round_up_u64(p.held, CHANNEL_PAGE, &p.held);
-	round_up_u64(p.held + records * sizeof(uint64_t), CHANNEL_PAGE,
-		&p.records);
+	round_up_u64(
+		p.held + records * sizeof(uint64_t), CHANNEL_PAGE, &p.records);
 	round_up_u64(p.records + records * sizeof(struct tarn_descriptor),
 		CHANNEL_BYTES_ALIGN, &p.bytes);
 	if (mul_u64(g->ring.slots, g->ring.slot_bytes, &end) ||
@@ -74,8 +74,7 @@ int channel_size(const struct channel_geometry *geometry, uint64_t *ret)
 	return r;
 }
 
-int channel_init(
-	void *memory, uint64_t size, const struct channel_geometry *g)
+int channel_init(void *memory, uint64_t size, const struct channel_geometry *g)
 {
 	struct channel_head *head = memory;
 	struct places p;
@@ -194,7 +193,7 @@ void channel_search(const struct channel_map *map, struct lease_batch *batch)
 			&map->slots[i].word, memory_order_acquire);
 
 		if (slot_state(word) != SLOT_FREE)
-			lease_batch_look(batch, &map->held[i * tensors],
-				tensors);
+			lease_batch_look(
+				batch, &map->held[i * tensors], tensors);
 	}
 }

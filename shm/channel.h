@@ -78,11 +78,11 @@ struct channel_head {
 	uint64_t magic;
 	uint32_t version;
 	uint32_t flags; /* CHANNEL_* */
-	uint32_t mode;	/* enum ring_mode */
+	uint32_t mode;  /* enum ring_mode */
 	uint32_t slots;
 	uint64_t slot_bytes;
 	uint32_t tensors; /* of one item at most */
-	uint32_t pad;	  /* 0 */
+	uint32_t pad;     /* 0 */
 	char rest[CHANNEL_PAGE - 40];
 };
 static_assert(sizeof(struct channel_head) == CHANNEL_PAGE, "a page");
@@ -100,9 +100,9 @@ struct channel_map {
 	struct channel_geometry geometry;
 	void *ring; /* for ring_attach */
 	size_t ring_size;
-	_Atomic uint64_t *held;		 /* slot * tensors + i */
+	_Atomic uint64_t *held;          /* slot * tensors + i */
 	struct tarn_descriptor *records; /* the same */
-	unsigned char *bytes;		 /* slot * slot_bytes */
+	unsigned char *bytes;            /* slot * slot_bytes */
 	const struct ring_slot *slots;
 	uint64_t words_size; /* all that comes before the records */
 };

@@ -86,7 +86,9 @@ struct tarn_report_pool {
 	uint64_t evicted_bytes;
 	uint32_t segments;
 	uint32_t clients;
-	uint64_t reserved[4]; /* 0 */
+	uint32_t channels;
+	uint32_t pad;	      /* 0 */
+	uint64_t reserved[3]; /* 0 */
 };
 
 struct tarn_report_client {
