@@ -84,16 +84,18 @@ int usage_failed(const struct usage *usage, const char *fmt, ...)
 	return EXIT_USAGE;
 }
 
-static int unknown_option(const struct usage *usage, const char *given)
+/* getopt names the letter of an option that it knows, or of one in a cluster
+ * like -ab that it does not; given is the argument only if it was a long one.
+ */
+static int unknown_option(
+	const struct usage *usage, const char *letters, const char *given)
 {
 	_cleanup_free_ char *name = NULL;
 	struct near near;
 
-	if (strncmp(given, "--", 2) != 0) {
+	if (optopt && (optopt == ':' || !strchr(letters, optopt)))
 		return usage_failed(usage, "there is no option -%c", optopt);
-	}
 	name = must(strndup(given + 2, strcspn(given + 2, "=")));
-	/* getopt names the letter of an option that it knows. */
 	if (optopt)
 		return usage_failed(
 			usage, "the option %s takes no value", given);
@@ -198,7 +200,8 @@ int options_parse(const struct usage *usage, int argc, char **argv, int *ret_n,
 				"the option %s needs a value",
 				argv[optind - 1]);
 		case '?':
-			return unknown_option(usage, argv[optind - 1]);
+			return unknown_option(
+				usage, tables.letters, argv[optind - 1]);
 		default:
 			take(usage, c);
 		}

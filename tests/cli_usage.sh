@@ -67,6 +67,12 @@ is "2 tarn: load: the option --name needs a value" \
 	"$status $(head -n 1 <<<"$err")" "a value is missing"
 run "$TARN" print x --raw=yes
 is 2 "$status" "a value too many"
+run "$TARN" ls --json -Zj
+is "2 tarn: ls: there is no option -Z" "$status $(head -n 1 <<<"$err")" \
+	"a letter among others, behind a word"
+run "$TARN" ls --json=x
+is "2 tarn: ls: the option --json=x takes no value" \
+	"$status $(head -n 1 <<<"$err")" "a word that takes no value"
 run "$TARN" ls --soc
 is "2 tarn: ls: the option --soc needs a value" \
 	"$status $(head -n 1 <<<"$err")" "options may be cut"
