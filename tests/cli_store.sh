@@ -127,6 +127,9 @@ has "did you mean 'm/a.w'?" "$err" "a name without its folder"
 run "$TARN" print $'\e[2Jx'
 is 1 "$status" "a name with control characters"
 is "" "$(tr -d '\n[:print:]' <<<"$err" | tr -d '\n')" "is shown escaped"
+run bash -c '"$TARN" print m/a.w --raw >&-'
+is "1 tarn: the output cannot be written: Bad file descriptor" \
+	"$status $err" "nor without any output, into the daemon's socket"
 run bash -c '"$TARN" print m/a.w --raw >/dev/full'
 is "1 tarn: the output cannot be written: No space left on device" \
 	"$status $err" "a full disk"

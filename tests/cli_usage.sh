@@ -108,6 +108,9 @@ has "no daemon serves" "$err" "and why"
 run bash -c '"$TARN" --help >/dev/full'
 is "1 tarn: the output cannot be written: No space left on device" \
 	"$status $err" "a full disk"
+run bash -c '"$TARN" --help >&-'
+is "1 tarn: the output cannot be written: Bad file descriptor" \
+	"$status $err" "no output at all"
 run bash -c 'trap "" PIPE; (sleep 0.2; "$TARN" --help) | :; echo ${PIPESTATUS[0]}'
 is "1 " "$out $err" "a reader that has gone is no news"
 finish
