@@ -21,11 +21,12 @@ static void put_line(const char *before, const char *fmt, va_list ap)
 {
 	char *line = NULL;
 
+	/* First, as it may speak of errno. */
+	if (vasprintf(&line, fmt, ap) < 0)
+		line = NULL;
 	/* What is on stdout came before it. */
 	fflush(stdout);
 	fputs(before, stderr);
-	if (vasprintf(&line, fmt, ap) < 0)
-		line = NULL;
 	text_put(stderr, line ? line : "out of memory");
 	fputc('\n', stderr);
 	free(line);
