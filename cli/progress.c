@@ -6,6 +6,7 @@
  */
 #include "cli/progress.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -107,10 +108,41 @@ static double rate_now(struct progress *p, int64_t now, uint64_t done)
 	       (double)(now - p->first_ms);
 }
 
+/* ---- Ctrl-C -------------------------------------------------------- */
+
+#define CLEAR "\r\x1b[K"
+
+static volatile sig_atomic_t drawn; /* the one bar that there is */
+
+/* The end is the one that it would have been, on an empty line. */
+static void on_end(int signal)
+{
+	if (drawn && write(STDERR_FILENO, CLEAR, strlen(CLEAR)) < 0)
+		drawn = false;
+	raise(signal); /* by now it has its default again */
+}
+
+/* What was ignored stays ignored. */
+static void take(int signal)
+{
+	const struct sigaction new = {
+		.sa_handler = on_end, .sa_flags = (int)SA_RESETHAND};
+	struct sigaction old;
+
+	if (sigaction(signal, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
+		sigaction(signal, &new, NULL);
+}
+
+/* ---- a bar on stderr ----------------------------------------------- */
+
 void progress_begin(struct progress *progress)
 {
 	*progress = (struct progress) {
 		.terminal = isatty(STDERR_FILENO), .begun_ms = now_ms()};
+	if (!progress->terminal)
+		return;
+	take(SIGINT);
+	take(SIGTERM);
 }
 
 int progress_step(void *arg, uint64_t done, uint64_t total)
@@ -125,15 +157,15 @@ int progress_step(void *arg, uint64_t done, uint64_t total)
 		return 0;
 	progress_line(
 		line, sizeof(line), terminal_columns(), done, total, rate);
+	drawn = p->shown = true;
 	fprintf(stderr, "\r%s\x1b[K", line);
 	p->drawn_ms = now;
-	p->shown = true;
 	return 0;
 }
 
 void progress_end(struct progress *progress)
 {
 	if (progress->shown)
-		fputs("\r\x1b[K", stderr);
-	progress->shown = false;
+		fputs(CLEAR, stderr);
+	drawn = progress->shown = false;
 }

@@ -6,7 +6,12 @@
  */
 #include "cli/progress.h"
 
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "tests/tap.h"
@@ -93,6 +98,46 @@ static void test_no_terminal(void)
 	progress_end(&p);
 }
 
+/* A load that is interrupted while its bar is on the terminal. */
+static void interrupted(int terminal)
+{
+	struct progress p;
+
+	signal(SIGINT, SIG_DFL);
+	dup2(terminal, STDERR_FILENO);
+	progress_begin(&p);
+	p.begun_ms -= 10000;
+	progress_step(&p, 1, 2);
+	raise(SIGINT);
+	_exit(0);
+}
+
+static void test_interrupt(void)
+{
+	int end = posix_openpt(O_RDWR | O_NOCTTY), terminal, status = 0;
+	const char *last = NULL;
+	char seen[512] = "";
+	pid_t pid;
+
+	if (end < 0 || grantpt(end) < 0 || unlockpt(end) < 0 ||
+		(terminal = open(ptsname(end), O_RDWR | O_NOCTTY)) < 0) {
+		skip(3, "there is no pseudo terminal");
+		return;
+	}
+	pid = fork();
+	if (pid == 0)
+		interrupted(terminal);
+	waitpid(pid, &status, 0);
+	ok(read(end, seen, sizeof(seen) - 1) > 0 && strstr(seen, " 50%"),
+		"there was a bar");
+	last = strrchr(seen, '\r');
+	is_str("\r\x1b[K", last ? last : seen, "Ctrl-C takes it away");
+	is_int(SIGINT, WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+		"and ends the command all the same");
+	close(terminal);
+	close(end);
+}
+
 int main(void)
 {
 	test_text();
@@ -100,5 +145,6 @@ int main(void)
 	test_edges();
 	test_narrow();
 	test_no_terminal();
+	test_interrupt();
 	return done();
 }
