@@ -19,6 +19,8 @@ cli_tarn_SOURCES = \
 	cli/json.h \
 	cli/listing.c \
 	cli/listing.h \
+	cli/live.c \
+	cli/live.h \
 	cli/load.c \
 	cli/ls.c \
 	cli/main.c \

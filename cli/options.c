@@ -8,6 +8,7 @@
  */
 #include "cli/options.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -209,4 +210,25 @@ int options_parse(const struct usage *usage, int argc, char **argv, int *ret_n,
 	*ret_n = argc - optind;
 	*ret_args = argv + optind;
 	return check_count(usage, *ret_n, *ret_args);
+}
+
+/* ---- values -------------------------------------------------------- */
+
+bool option_count(const char *text, uint64_t *ret)
+{
+	char *end;
+
+	errno = 0;
+	*ret = strtoull(text, &end, 10);
+	/* It would take spaces and signs, and turn -1 around. */
+	return *text >= '0' && *text <= '9' && !*end && !errno && *ret;
+}
+
+bool option_seconds(const char *text, double *ret)
+{
+	char *end;
+
+	*ret = strtod(text, &end);
+	return end != text && !*end && *ret >= 0.1 &&
+	       *ret <= OPTION_SECONDS_MAX;
 }

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* What an option was given that may be given often. Begins as zeroes. */
 struct option_list {
@@ -70,3 +71,10 @@ int options_parse(const struct usage *usage, int argc, char **argv, int *ret_n,
 /* Tells what is wrong with the command line. Returns EXIT_USAGE. */
 int usage_failed(const struct usage *usage, const char *fmt, ...)
 	__attribute__((__format__(printf, 2, 3)));
+
+#define OPTION_SECONDS_MAX 86400.0 /* picked: once a day */
+
+/* The text of an option as a number above 0; as seconds between two rounds of
+ * what goes on, 0.1 to OPTION_SECONDS_MAX. False: it is none. */
+bool option_count(const char *text, uint64_t *ret);
+bool option_seconds(const char *text, double *ret);

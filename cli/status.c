@@ -9,17 +9,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
 #include "cli/cli.h"
 #include "cli/json.h"
+#include "cli/live.h"
 #include "cli/options.h"
 #include "cli/say.h"
 #include "cli/store.h"
-
-#define WATCH_MAX 86400.0 /* picked: once a day */
 
 const char *pid_comm(int32_t pid, char buf[COMM_MAX])
 {
@@ -88,38 +86,22 @@ static int show(tarn_store *store, bool json)
 	return r;
 }
 
-/* Until the daemon is gone, or the reader of the output. */
+/* Until the daemon is gone, or the reader of the output, or has seen enough. */
 static int watch(tarn_store *store, bool json, double seconds)
 {
-	struct timespec nap = {.tv_sec = (time_t)seconds,
-		.tv_nsec = (long)((seconds - (double)(time_t)seconds) * 1e9)};
 	bool clear = !json && isatty(STDOUT_FILENO);
 	int r;
 
+	live_begin();
 	for (;;) {
 		if (clear)
 			fputs("\033[H\033[J", stdout);
 		r = show(store, json);
 		if (!clear && !json)
 			putchar('\n');
-		if (r || fflush(stdout) == EOF)
+		if (r || fflush(stdout) == EOF || !live_nap(seconds))
 			return r;
-		clock_nanosleep(CLOCK_MONOTONIC, 0, &nap, NULL);
 	}
-}
-
-static int parse_seconds(
-	const struct usage *usage, const char *text, double *ret)
-{
-	char *end;
-	double seconds = strtod(text, &end);
-
-	if (end == text || *end || !(seconds >= 0.1 && seconds <= WATCH_MAX))
-		return usage_failed(usage,
-			"--watch takes 0.1 to %.0f seconds, not '%s'",
-			WATCH_MAX, text);
-	*ret = seconds;
-	return OPTIONS_DONE;
 }
 
 int cmd_status(int argc, char **argv)
@@ -147,8 +129,10 @@ int cmd_status(int argc, char **argv)
 	int n, r;
 
 	r = options_parse(&usage, argc, argv, &n, &args);
-	if (r == OPTIONS_DONE && every)
-		r = parse_seconds(&usage, every, &seconds);
+	if (r == OPTIONS_DONE && every && !option_seconds(every, &seconds))
+		r = usage_failed(&usage,
+			"--watch takes 0.1 to %.0f seconds, not '%s'",
+			OPTION_SECONDS_MAX, every);
 	if (r != OPTIONS_DONE)
 		return r;
 	r = cli_store_find(socket, &store);

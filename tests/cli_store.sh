@@ -69,6 +69,19 @@ has "uid:$(id -u)" "$out" "has its pool"
 is "" "$(awk 'length > 80' <<<"$out")" "in 80 columns"
 run timeout 5 bash -c '"$TARN" status --watch 0.1 --json | head -n 3 | wc -l'
 is "0 3" "$status $out" "status --watch tells it again"
+run timeout 60 bash -c '"$TARN" status --watch 3600 | head -n 1 | wc -l'
+is "0 1" "$status $out" "and ends with who reads it, not an hour later"
+for signal in INT TERM; do
+	env --default-signal=$signal "$TARN" status --watch 0.1 >watched &
+	for _ in $(seq 1000); do
+		[ -s watched ] && break
+		sleep 0.01
+	done
+	kill -$signal $!
+	wait $!
+	is 0 "$?" "SIG$signal ends it, and it is done"
+	is "" "$(tail -n 1 watched)" "after a whole round"
+done
 run "$TARN" status --watch 0
 is 2 "$status" "but not without a pause"
 
