@@ -52,6 +52,8 @@ cli_tarn_SOURCES = \
 	cli/store.h \
 	cli/text.c \
 	cli/text.h \
+	cli/verbs.c \
+	cli/verbs.h \
 	cli/verify.c \
 	cli/view.c \
 	cli/wait.c \

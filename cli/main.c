@@ -10,17 +10,10 @@
 
 #include <tarn/error.h>
 
-#include "base/checked.h"
-#include "cli/near.h"
 #include "cli/say.h"
+#include "cli/verbs.h"
 
-struct command {
-	const char *name;
-	int (*run)(int argc, char **argv);
-	const char *help;
-};
-
-static const struct command commands[] = {
+static const struct verb verbs[] = {
 	{"check", cmd_check, "verify that the store is whole"},
 	{"copy", cmd_copy, "copy tensors into a file, converted or not"},
 	{"info", cmd_info, "say what tensors a file has, or a name"},
@@ -36,6 +29,7 @@ static const struct command commands[] = {
 	{"verify", cmd_verify, "compare files with their checksums"},
 	{"view", cmd_view, "draw how a view walks through storage"},
 	{"wait", cmd_wait, "wait until a name is published"},
+	{0},
 };
 
 static void print_help(FILE *f)
@@ -43,58 +37,33 @@ static void print_help(FILE *f)
 	fputs("Usage: tarn COMMAND [ARGUMENTS]\n"
 	      "Tensors in memory that many processes share.\n\n",
 		f);
-	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		fprintf(f, "  %-10s %s\n", commands[i].name, commands[i].help);
+	verbs_list(f, verbs);
 	fputs("\n\"tarn COMMAND --help\" or \"tarn help COMMAND\" tells more. "
 	      "--version prints the\nversion.\n",
 		f);
 }
 
-static const struct command *find(const char *name)
+static int help(char *name)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		if (strcmp(commands[i].name, name) == 0)
-			return &commands[i];
-	return NULL;
-}
-
-static int unknown(const char *name)
-{
-	struct near near;
-
-	say_failed("there is no command '%s'", name);
-	near_begin(&near, name);
-	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
-		near_offer(&near, commands[i].name);
-	near_say(&near, NULL);
-	say_hint("'tarn --help' lists those that there are");
-	return EXIT_USAGE;
-}
-
-static int help(const char *name)
-{
-	char verb[16], option[] = "--help";
-	char *argv[] = {verb, option, NULL};
-	const struct command *command;
+	char option[] = "--help";
+	char *args[] = {name, option, NULL};
+	const struct verb *verb;
 
 	if (!name) {
 		print_help(stdout);
 		return EXIT_DONE;
 	}
-	command = find(name);
-	if (!command)
-		return unknown(name);
-	snprintf(verb, sizeof(verb), "%s", command->name);
-	return command->run(2, argv);
+	verb = verbs_find(verbs, name);
+	return verb ? verb->run(2, args) : verbs_unknown(verbs, NULL, name);
 }
 
 static int run(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
-	const struct command *command = find(name);
+	const struct verb *verb = verbs_find(verbs, name);
 
-	if (command)
-		return command->run(argc - 1, argv + 1);
+	if (verb)
+		return verb->run(argc - 1, argv + 1);
 	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
 		return help(NULL);
 	if (strcmp(name, "help") == 0)
@@ -110,7 +79,7 @@ static int run(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	if (*name)
-		return unknown(name);
+		return verbs_unknown(verbs, NULL, name);
 	print_help(stderr);
 	return EXIT_USAGE;
 }
