@@ -222,9 +222,13 @@ lib_libcore_la_SOURCES = \
 	lib/store/pool_extent.h \
 	lib/store/pool_map.c \
 	lib/store/pool_map.h \
+	lib/store/pool_private.c \
 	lib/store/pool_segments.c \
 	lib/store/pool_segments.h \
 	lib/store/populate.c \
+	lib/store/private.c \
+	lib/store/private_map.c \
+	lib/store/private_map.h \
 	lib/store/report.c \
 	lib/store/publish.c \
 	lib/store/publish_plan.c \

@@ -141,6 +141,7 @@ static PyObject *get_storage_kind(PyObject *self, void *closure)
 		[TARN_STORAGE_SHARED] = "shared",
 		[TARN_STORAGE_FILE] = "file",
 		[TARN_STORAGE_MAPPED] = "mapped",
+		[TARN_STORAGE_PRIVATE] = "private",
 	};
 	unsigned kind = tarn_storage_kind(tarn_tensor_storage(tensor_of(self)));
 
@@ -228,7 +229,7 @@ static PyGetSetDef properties[] = {
 		NULL},
 	{"storage_kind", get_storage_kind, NULL,
 		"Where the bytes are: \"owned\", \"borrowed\", \"shared\",\n"
-		"\"mapped\" or \"file\".",
+		"\"mapped\", \"private\" or \"file\".",
 		NULL},
 	{0},
 };

@@ -144,6 +144,7 @@ TSAN_TESTS = \
 	tests/lease_book \
 	tests/move \
 	tests/mutable \
+	tests/private \
 	tests/publish_life \
 	tests/publish_sealed \
 	tests/publish_threads \
@@ -403,6 +404,7 @@ check_PROGRAMS += \
 	tests/evict \
 	tests/lease_book \
 	tests/lease_pages \
+	tests/private \
 	tests/reap \
 	tests/store_fork \
 	$(NULL)
@@ -410,6 +412,7 @@ TESTS += \
 	tests/evict \
 	tests/lease_book \
 	tests/lease_pages \
+	tests/private \
 	tests/reap \
 	tests/store_fork \
 	$(NULL)
@@ -417,6 +420,11 @@ tests_evict_SOURCES = \
 	tests/daemon_helper.c \
 	tests/daemon_helper.h \
 	tests/evict.c \
+	$(NULL)
+tests_private_SOURCES = \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	tests/private.c \
 	$(NULL)
 tests_reap_SOURCES = tests/reap.c
 tests_reap_LDADD = $(DAEMON_LIBS)
@@ -427,7 +435,7 @@ tests_store_fork_SOURCES = \
 	tests/daemon_helper.h \
 	tests/store_fork.c \
 	$(NULL)
-VALGRIND_EXCEPT += tests/lease_pages tests/store_fork
+VALGRIND_EXCEPT += tests/lease_pages tests/private tests/store_fork
 
 # The protocols, model-checked.
 EXTRA_DIST += \

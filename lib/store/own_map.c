@@ -168,20 +168,46 @@ int own_fetch(struct tarn_store *store, uint32_t index, uint64_t generation,
 				 index);
 }
 
-int own_map(struct tarn_store *store, uint32_t index, uint64_t generation,
-	const struct table_storage *entry, void **ret_addr, bool *ret_writable)
+/* The memfd itself, checked. */
+static int fetch_checked(struct tarn_store *store, uint32_t index,
+	uint64_t generation, const struct table_storage *entry)
 {
-	uint64_t mapped = own_mapped_size(entry->size);
 	_cleanup_fd_ int fd = own_fetch(store, index, generation, 0);
-	bool writable;
-	void *addr;
 	int r;
 
 	if (fd < 0)
 		return fd;
 	r = check(fd, entry);
-	if (r < 0)
-		return r;
+	return r < 0 ? r : fd_steal(&fd);
+}
+
+int own_map_private(struct tarn_store *store, uint32_t index,
+	uint64_t generation, const struct table_storage *entry,
+	struct private_map *map, void **ret_addr)
+{
+	_cleanup_fd_ int fd = fetch_checked(store, index, generation, entry);
+	int r;
+
+	if (fd < 0)
+		return fd;
+	r = private_map_reserve(map, own_mapped_size(entry->size), 0);
+	if (r >= 0)
+		r = private_map_add(map, 0, fd, 0, map->size);
+	if (r >= 0)
+		*ret_addr = map->start;
+	return r;
+}
+
+int own_map(struct tarn_store *store, uint32_t index, uint64_t generation,
+	const struct table_storage *entry, void **ret_addr, bool *ret_writable)
+{
+	uint64_t mapped = own_mapped_size(entry->size);
+	_cleanup_fd_ int fd = fetch_checked(store, index, generation, entry);
+	bool writable;
+	void *addr;
+
+	if (fd < 0)
+		return fd;
 	writable = entry->flags & STORAGE_MUTABLE &&
 		   (fcntl(fd, F_GETFL) & O_ACCMODE) == O_RDWR;
 	addr = mmap(NULL, mapped, writable ? PROT_READ | PROT_WRITE : PROT_READ,

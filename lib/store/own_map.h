@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "lib/store/private_map.h"
 #include "shm/table.h"
 
 struct tarn_store;
@@ -32,3 +33,9 @@ int own_fetch(struct tarn_store *store, uint32_t index, uint64_t generation,
  * it is mutable and the daemon says so. The caller unmaps. */
 int own_map(struct tarn_store *store, uint32_t index, uint64_t generation,
 	const struct table_storage *entry, void **ret_addr, bool *ret_writable);
+
+/* The same copy-on-write. -ENOTSUP: it cannot be. Whatever it returns, the
+ * caller ends the map. */
+int own_map_private(struct tarn_store *store, uint32_t index,
+	uint64_t generation, const struct table_storage *entry,
+	struct private_map *map, void **ret_addr);

@@ -16,6 +16,7 @@
 
 #include "lib/store/connection.h"
 #include "lib/store/pool_extent.h"
+#include "lib/store/private_map.h"
 #include "shm/table.h"
 
 struct mapped_pool {
@@ -59,6 +60,12 @@ int pool_map_update(struct pool_map *map);
  * no such bytes. */
 int pool_map_range(struct pool_map *map, uint32_t pool, uint64_t base,
 	uint64_t size, void **ret);
+
+/* The same bytes copy-on-write, at addresses of their own; they are leased.
+ * -ENOTSUP: they cannot be mapped so. Whatever it returns, the caller ends
+ * private_map. */
+int pool_map_private(struct pool_map *map, uint32_t pool, uint64_t base,
+	uint64_t size, struct private_map *private_map, void **ret);
 
 /* Unmaps what the daemon has dropped since the last look; costs next to nothing
  * when it has not dropped anything. */

@@ -140,6 +140,29 @@ static int map_reply(struct pool_map *map, uint32_t first, uint32_t wanted,
 	return r;
 }
 
+int pool_segments_fetch(struct pool_map *map, uint32_t number, uint64_t size)
+{
+	struct msg_segments ask = {.first = number, .count = 1}, got;
+	struct wire_message reply = {0};
+	_cleanup_fd_ int fd = -1;
+	int r;
+
+	r = connection_call(map->connection, WIRE_SEGMENTS, &ask, sizeof(ask),
+		WIRE_SEGMENT_FDS, sizeof(got), &reply);
+	if (r < 0)
+		return r;
+	memcpy(&got, reply.body, sizeof(got));
+	if (got.first == number && got.count == 1 && reply.n_fds == 1)
+		fd = wire_take_fd(&reply, 0);
+	wire_message_clear(&reply);
+	if (fd < 0)
+		return tarn_fail(EPROTO,
+			"daemon: asked for segment %u, it sent %u from %u",
+			number, got.count, got.first);
+	r = segment_check(fd, size);
+	return r < 0 ? r : fd_steal(&fd);
+}
+
 /* The next run of segments that are there; those dropped are passed over. */
 static int fetch_some(struct pool_map *map, uint32_t n)
 {

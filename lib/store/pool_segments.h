@@ -29,5 +29,8 @@ void pool_segments_unmap(struct pool_map *map);
 /* Asks for those numbered below n that are new, and maps them. */
 int pool_segments_map(struct pool_map *map, uint32_t n);
 
+/* The descriptor of segment number, of that size, for reading; the caller's. */
+int pool_segments_fetch(struct pool_map *map, uint32_t number, uint64_t size);
+
 /* pool_map.c: NULL where there is none. */
 struct mapped_pool *pool_by_id(struct pool_map *map, uint32_t id);

@@ -31,6 +31,9 @@ struct tarn_storage {
 		void *buf, uint64_t size);
 	void (*_Atomic release)(void *arg); /* may be NULL */
 	void *_Atomic arg; /* read after release, by who has recognised that */
+	/* The one that tarn_tensor_private made of it, which holds this one;
+	 * no reference. private.c alone reads and writes it, with its lock. */
+	struct tarn_storage *private;
 };
 
 /* One reference, the caller's. On failure release is not called. */

@@ -163,6 +163,7 @@ int tarn_tensor_check_writable(const tarn_tensor *tensor, const char *verb)
 		[TARN_STORAGE_SHARED] = "memory shared by a daemon",
 		[TARN_STORAGE_FILE] = "a tensor in a file",
 		[TARN_STORAGE_MAPPED] = "a mapped file",
+		[TARN_STORAGE_PRIVATE] = "private memory",
 	};
 
 	if (tensor->storage->writable && tensor->storage->data)

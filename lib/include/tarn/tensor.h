@@ -30,6 +30,7 @@ enum tarn_storage_kind {
 	TARN_STORAGE_SHARED = 3,   /* in a daemon's pool; read-only */
 	TARN_STORAGE_FILE = 4,	   /* a byte range of a file; no address */
 	TARN_STORAGE_MAPPED = 5,   /* a file, mapped: tarn_file_map */
+	TARN_STORAGE_PRIVATE = 6,  /* copy-on-write: tarn_tensor_private */
 };
 
 /* ---- storages ------------------------------------------------------ */
@@ -175,6 +176,34 @@ TARN_PUBLIC int tarn_tensor_unravel(tarn_tensor *tensor, enum tarn_order order,
 
 /* The same values in new memory of its own, C order. */
 TARN_PUBLIC int tarn_tensor_clone(const tarn_tensor *tensor, tarn_tensor **ret);
+
+/*
+ * The same elements, to be written by this process alone: a tensor of the same
+ * layout over a writable copy-on-write mapping of the same bytes. No byte is
+ * copied but those of pages that are written, and nobody else sees these. A
+ * tensor that is writable is returned itself (one more reference): so are
+ * mutable ones.
+ *
+ * All tensors of one storage share one private mapping for as long as one of
+ * the tensors made so lives: they were views of the same bytes and still are,
+ * and what is written through one is seen through the others. When the last
+ * has gone so has what was written; one made after that has the original bytes.
+ *
+ * It holds the original, its lease too, until it is dropped. After a fork
+ * parent and child each have their own, as with all private memory.
+ *
+ * Mapped are storages of a store, and files (also those that were opened
+ * without mapping them). Whole storages are copied, at once, where there is
+ * nothing to map: read-only memory that was lent, memory on hugetlb pages,
+ * whose copies could run out, what is smaller than 64 KiB, and what a daemon
+ * that has gone has left. Of a file that shrinks, pages that were never written
+ * are gone, and touching them is SIGBUS; of bytes that others still write, be
+ * it to a file or to a mutable tensor that is read-only here, those in pages
+ * that were never written change.
+ *
+ * -ENOMEM; and of bytes that have to be read, why they cannot.
+ */
+TARN_PUBLIC int tarn_tensor_private(tarn_tensor *tensor, tarn_tensor **ret);
 
 /* Itself (one more reference) if contiguous, else a clone. */
 TARN_PUBLIC int tarn_tensor_contiguous(tarn_tensor *tensor, tarn_tensor **ret);
