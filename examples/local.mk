@@ -1,5 +1,9 @@
 # Small complete programs; they use the public library only.
 
+EXTRA_DIST += \
+	examples/hotswap.py \
+	examples/readers.py \
+	$(NULL)
 noinst_PROGRAMS += \
 	examples/follow \
 	examples/make_checkpoint \

@@ -185,6 +185,7 @@ tests_layout_pairs_SOURCES = tests/layout_pairs.c tests/layout_text.h
 EXTRA_DIST += tests/py_kit.py
 PYTHON_TESTS = \
 	tests/py_arrays.py \
+	tests/py_examples.py \
 	tests/py_readme.py \
 	tests/py_store.py \
 	tests/py_stubs.py \

@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The examples in Python do what is said of them: one load for many readers,
+who have next to nothing of their own, and weights that are swapped under
+servers, who see whole versions and the last one."""
+import os
+import re
+import subprocess
+import sys
+import time
+
+import py_kit as kit
+
+try:
+    import numpy
+except ImportError:
+    kit.skip_all("numpy is not installed")
+import tarn
+
+os.chdir(os.environ["TMPDIR"])
+folder = os.path.join(os.environ["top_srcdir"], "examples")
+os.environ["TARN_SOCKET"] = os.path.abspath("sock")
+daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", "sock"])
+while not os.path.exists("sock") and daemon.poll() is None:
+    time.sleep(0.01)
+
+
+def start(name, *arguments):
+    return subprocess.Popen([sys.executable, os.path.join(folder, name),
+                             *map(str, arguments)], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def end(process):
+    """Its lines, those on stderr behind them, and its status."""
+    out, err = process.communicate(timeout=100)
+    return [*out.splitlines(), *err.splitlines()], process.returncode
+
+
+# ---- readers ----
+SIZE = 64 << 20
+tarn.save("m.safetensors", {
+    "wte": numpy.arange(SIZE // 4, dtype="f4").reshape(-1, 64),
+    "b": tarn.tensor([1, 2], "BF16"), "n": tarn.tensor(3), "e": tarn.zeros(0)})
+time.sleep(2.2)  # younger files are not shared
+for again, reads in ((0, 1), (1, 0)):
+    lines, status = end(start("readers.py", "m.safetensors", 3))
+    kit.equal((status, lines[3:]),
+              (0, [f"3 readers, 1 sum, the file was read {reads} times"]),
+              "in memory already: read by nobody" if again
+              else "three readers, one read")
+    own = [float(x) for x in re.findall(r", ([0-9.]+) MB of its own",
+                                        "\n".join(lines))]
+    # Half of the file would be a copy somewhere.
+    kit.ok(len(own) == 3 and max(own) < SIZE / 2e6,
+           "none has a copy of its own", lines)
+lines, status = end(start("readers.py", "nowhere.safetensors", 1, 2))
+kit.equal((status, lines),
+          (1, ["usage: readers.py FILE [N]"]), "called wrongly")
+
+# ---- hot swap ----
+VERSIONS = 60
+servers = [start("hotswap.py", "serve", "run/model", VERSIONS)
+           for _ in range(2)]
+trained, status = end(start("hotswap.py", "train", "run/model", VERSIONS))
+kit.equal((status, len(trained), len(set(trained))),
+          (0, VERSIONS, VERSIONS), "a trainer publishes versions")
+for server in servers:
+    served, status = end(server)
+    kit.equal((status, served[-1:]), (0, trained[-1:]),
+              "a server follows to the last")
+    # A set that was part old and part new would have another loss.
+    kit.equal(served, [line for line in trained if line in served],
+              "each version that it saw was whole, in their order")
+first, last = (float(line.rsplit(" ", 1)[1])
+               for line in (trained[0], trained[-1]))
+kit.ok(last < first / 100, "and something was learned", trained)
+store = tarn.Store()
+kit.equal(len(store), 3, "of the weights only the newest are left")
+del store
+
+daemon.terminate()
+kit.equal(daemon.wait(), 0, "the daemon ends in peace")
+os.unlink("m.safetensors")
+kit.finish()
