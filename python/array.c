@@ -171,7 +171,8 @@ PyMethodDef array_methods[] = {
 		"torch()\n--\n\n"
 		"A PyTorch tensor over the same bytes, of the same dtype. "
 		"PyTorch\n"
-		"knows no read-only tensors, so of one that is this raises\n"
-		"ValueError: .clone().torch() has its values."},
+		"knows no read-only tensors, so of one that is it is\n"
+		"copy-on-write, see private(): writing to it changes this\n"
+		"process's own pages. ValueError: PyTorch has no such dtype."},
 	{0},
 };

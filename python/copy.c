@@ -104,6 +104,16 @@ static PyObject *contiguous(PyObject *self, PyObject *none)
 	return self;
 }
 
+static PyObject *private_of(PyObject *self, PyObject *none)
+{
+	tarn_tensor *made;
+	int r;
+
+	Py_BEGIN_ALLOW_THREADS r = tarn_tensor_private(tensor_of(self), &made);
+	Py_END_ALLOW_THREADS return r < 0 ? raise_system(r)
+					  : tensor_wrap_consume(made);
+}
+
 static PyObject *to_dtype(PyObject *self, PyObject *object)
 {
 	int dtype = dtype_argument(object);
@@ -140,6 +150,13 @@ PyMethodDef copy_methods[] = {
 	{"contiguous", contiguous, METH_NOARGS,
 		"contiguous()\n--\n\nItself if it is in C order, else a "
 		"clone."},
+	{"private", private_of, METH_NOARGS,
+		"private()\n--\n\n"
+		"A writable tensor over the same bytes, copy-on-write: what is"
+		"\nwritten is seen by nobody else, and costs the pages that "
+		"are\nwritten. All tensors of one storage share what is "
+		"written, as\nlong as one made so lives. Itself if it is "
+		"writable."},
 	{"to", to_dtype, METH_O,
 		"to(dtype)\n--\n\n"
 		"The same values as another dtype, or itself if it is that."},

@@ -160,7 +160,16 @@ if torch:
     else:
         kit.raises(ValueError, "has no float8_e5m2", "an older PyTorch's lack "
                    "of F8 is told", x.torch)
-    kit.raises(ValueError, ".clone()", "read-only is refused", frozen.torch)
+    y = frozen.torch()
+    y.add_(1)
+    kit.equal((y.tolist(), frozen.tolist(), frozen[1:].torch().tolist()),
+              ([98, 99, 100, 101], [97, 98, 99, 100], [99, 100, 101]),
+              "of what is read-only it changes its own, which views share")
+    del y
+    kit.equal(frozen.torch().tolist(), [97, 98, 99, 100],
+              "and which ends with the last of them")
+    kit.raises(ValueError, "has no F4", "dtypes that it has not are named",
+               tarn.zeros(4, "F4").torch)
     kit.raises(ValueError, ".contiguous()", "and what runs backwards",
                x[::-1].torch)
     y = torch.arange(6.).reshape(2, 3)

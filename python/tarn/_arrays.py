@@ -39,21 +39,35 @@ CARRIERS = {"U8": "uint8", "I16": "int16", "I32": "int32", "I64": "int64"}
 def to_torch(t):
     import torch
 
-    if t.readonly:
-        raise ValueError("torch: PyTorch has no read-only tensors and would "
-                         "crash where it wrote to this one; use "
-                         ".clone().torch()")
+    if t.itemsize < 1:
+        raise ValueError(f"torch: PyTorch has no {t.dtype}; use "
+                         ".bitcast(\"U8\") for its bits, or .to(\"F32\")")
     if any(n > 1 and s < 0 for n, s in zip(t.shape, t.strides)):
         raise ValueError(f"torch: PyTorch has no negative strides {t.strides};"
                          " use .contiguous().torch()")
     name, carrier = TORCH.get(t.dtype, (None, None))
+    dtype = name and getattr(torch, name, None)
+    if name and dtype is None:
+        raise ValueError(f"torch: PyTorch {torch.__version__} has no {name} "
+                         f"for {t.dtype}; use .bitcast(\"{carrier}\") for its "
+                         "bits, or .to()")
+    # PyTorch has no read-only tensors: it would crash where it wrote to one.
+    if t.readonly:
+        t = t.private()
     if name is None:
         return torch.from_dlpack(t)
-    dtype = getattr(torch, name, None)
-    if dtype is None:
-        raise ValueError(f"torch: PyTorch {torch.__version__} has no {name}; "
-                         f"use .bitcast(\"{carrier}\") for its bits, or .to()")
     return torch.from_dlpack(t.bitcast(carrier)).view(dtype)
+
+
+def each(tensors, convert):
+    """All of a mapping as a dict; who cannot be converted is named."""
+    found = {}
+    for name, t in tensors.items():
+        try:
+            found[name] = convert(t)
+        except ValueError as e:
+            raise ValueError(f"{name}: {e}") from None
+    return found
 
 
 def real_dtype(array):

@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Mapping
 
-from . import _tarn
+from . import _arrays, _tarn
 
 
 class _Tensors(Mapping):
@@ -20,7 +20,24 @@ class _Tensors(Mapping):
     __hash__ = object.__hash__
 
 
-class File(_tarn.FileBase, _Tensors):
+class _Whole(_Tensors):
+    """What all tensors of a file become at once."""
+
+    __slots__ = ()
+
+    def numpy(self):
+        """All tensors as a dict of numpy arrays, read-only, over the same
+        bytes; see Tensor.numpy."""
+        return _arrays.each(self, _arrays.to_numpy)
+
+    def torch(self):
+        """All tensors as a dict of PyTorch's, copy-on-write over the same
+        bytes; see Tensor.torch. They share what is written, as they share the
+        bytes, with all others that this process has of them."""
+        return _arrays.each(self, _arrays.to_torch)
+
+
+class File(_tarn.FileBase, _Whole):
     """An open tensor file (safetensors, .npy, or the index of a sharded
     checkpoint): a mapping from names to Tensors. No daemon takes part.
 
@@ -32,7 +49,7 @@ class File(_tarn.FileBase, _Tensors):
         return f"<tarn.File {self.path!r}: {len(self)} tensors>"
 
 
-class Loaded(_Tensors):
+class Loaded(_Whole):
     """The tensors of a loaded file, in memory that all processes share. They
     stay there as long as this, or one of them, is held."""
 

@@ -9,8 +9,7 @@ from .._store import load, save
 def load_file(filename, device="cpu"):
     """The tensors of a file as a dict of PyTorch's, loaded once for all
     processes that ask for it."""
-    found = {name: (t.clone() if t.readonly else t).torch()
-             for name, t in load(filename).items()}
+    found = load(filename).torch()
     if torch.device(device).type == "cpu":
         return found
     return {name: t.to(device) for name, t in found.items()}
