@@ -24,16 +24,20 @@
 #include "base/fail.h"
 #include "daemon/log.h"
 #include "daemon/server_channel.h"
+#include "shm/ring_words.h"
 
 /* Each is looked at when a client ends: 1024 places of a line each. */
 #define CHANNELS_MAX 1024u
-/* Words of all channels of a rule that a pass over them may read: 128 MiB,
+/* Words of all channels of a rule that a search for leases may read: 128 MiB,
  * some tens of milliseconds; picked. */
 #define CHANNEL_WORDS_MAX (1u << 24)
 
 static uint64_t words_of(const struct server_channel *c)
 {
-	return c->map.words_size / sizeof(uint64_t);
+	const struct channel_geometry *g = &c->map.geometry;
+
+	return g->ring.slots *
+	       (sizeof(struct ring_slot) / sizeof(uint64_t) + g->tensors);
 }
 
 struct server_channel *channel_find(

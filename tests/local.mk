@@ -364,6 +364,17 @@ check_PROGRAMS += $(RING_TESTS)
 TESTS += $(RING_TESTS)
 VALGRIND_EXCEPT += tests/ring_kill tests/ring_threads tests/ring_watch
 
+# Channels, from the server's side.
+CHANNEL_DAEMON_TESTS = tests/channel tests/server_channel
+check_PROGRAMS += $(CHANNEL_DAEMON_TESTS)
+TESTS += $(CHANNEL_DAEMON_TESTS)
+tests_server_channel_LDADD = $(DAEMON_LIBS)
+tests_server_channel_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-Wl,--wrap=lease_batch_search \
+	-Wl,--wrap=channel_search \
+	$(NULL)
+
 # Names that end, and who waits for names and bytes.
 WAIT_TESTS = \
 	tests/file_lock \
