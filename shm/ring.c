@@ -160,14 +160,16 @@ void ring_stat(const struct ring *ring, struct ring_stat *ret)
 		bool live = member_state(w) == MEMBER_LIVE;
 
 		s.producers += live && member_kinds(w) & RING_PRODUCER;
-		s.consumers += live && member_kinds(w) & RING_CONSUMER;
+		s.consumers += live && member_kinds(w) & RING_CONSUMER &&
+			       (ring->geometry.mode == RING_QUEUE ||
+				       atomic_load(&m->until) == UNTIL_LEFT);
 		/* Relaxed: counts that nothing is built on. */
 		s.published += atomic_load_explicit(
 			&m->published, memory_order_relaxed);
 		s.received += atomic_load_explicit(
 			&m->received, memory_order_relaxed);
-		s.bytes += atomic_load_explicit(
-			&m->bytes, memory_order_relaxed);
+		s.bytes +=
+			atomic_load_explicit(&m->bytes, memory_order_relaxed);
 	}
 	*ret = s;
 }

@@ -85,6 +85,7 @@ struct ring {
 	uint64_t word;	     /* what our entry says as long as it is ours */
 	uint32_t hint;	     /* where to look for a free slot first */
 	uint64_t cursor;     /* broadcast: the next position to look at */
+	bool quiet;	     /* broadcast: it looks no more */
 	/* How often to look before sleeping; a guess, and atomic because
 	 * several threads may be in ring_wait_for(). */
 	_Atomic uint32_t spin;
@@ -125,6 +126,13 @@ int ring_abandon(struct ring *ring, uint32_t slot);
  */
 int ring_receive(struct ring *ring, struct ring_item *ret);
 int ring_release(struct ring *ring, const struct ring_item *item);
+/* Broadcast: nothing that was not received is for us any more, and receive
+ * says -EPIPE; what is in our hands stays ours until it is released. */
+void ring_quiet(struct ring *ring);
+
+/* A look that takes nothing: would receive (RING_CONSUMER) or acquire
+ * (RING_PRODUCER) say something else than 0 now? */
+bool ring_ready(struct ring *ring, enum ring_kind kind);
 
 /* Nothing is published any more, and consumers get the end after what was.
  * May be called by anybody, again too. -EBADMSG. */
@@ -141,6 +149,9 @@ struct ring_wait {
 	bool (*interrupted)(void *arg);
 	void *arg;
 	bool signals;
+	/* Takes nothing of what it waits for: is woken beside those who do,
+	 * and never in the place of one. */
+	bool watcher;
 };
 
 /* As acquire and receive, but never 0: they spin a little, then sleep.
@@ -164,6 +175,8 @@ enum ring_word {
  */
 int ring_wait_for(struct ring *ring, enum ring_word which,
 	const struct ring_wait *wait, int (*look)(void *arg), void *arg);
+/* All who sleep look again, here and in other processes. */
+void ring_wake_everybody(struct ring *ring);
 
 /*
  * Watching without taking part, by whoever has attached. end is the position

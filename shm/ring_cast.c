@@ -8,6 +8,11 @@
  */
 #include "shm/ring_words.h"
 
+static bool is_until(uint64_t until, uint64_t position)
+{
+	return until == UNTIL_LEFT || position_past(until, position) > 0;
+}
+
 static bool is_for(const struct ring *ring, uint32_t member, uint64_t position)
 {
 	struct ring_member *m = &ring->members[member];
@@ -17,7 +22,8 @@ static bool is_for(const struct ring *ring, uint32_t member, uint64_t position)
 	 * past all that was placed in this one. */
 	return member_state(word) == MEMBER_LIVE &&
 	       member_kinds(word) & RING_CONSUMER &&
-	       position_past(position, atomic_load(&m->start)) >= 0;
+	       position_past(position, atomic_load(&m->start)) >= 0 &&
+	       is_until(atomic_load(&m->until), position);
 }
 
 static uint32_t bits_of(const struct ring *ring, int half, uint64_t position)
@@ -110,4 +116,22 @@ void ring_finish(struct ring *ring, uint64_t position, uint64_t entry)
 			clear_bit(&s->pending[half], position, gone & -gone);
 	}
 	ring_free_seen(ring, slot, word);
+}
+
+void ring_quiet(struct ring *ring)
+{
+	if (ring->geometry.mode != RING_BROADCAST || ring->quiet ||
+		!(member_kinds(ring->word) & RING_CONSUMER) ||
+		!ring_is_member(ring))
+		return;
+	ring->quiet = true;
+	/* L1: pairs with B2. */
+	atomic_store(&ring->members[ring->me].until, ring->cursor);
+	for (uint32_t i = 0; i < ring->geometry.slots; i++) {
+		uint64_t word = atomic_load(&ring->slots[i].word);
+
+		/* L2: pairs with B1. */
+		if (position_past(slot_position(word), ring->cursor) >= 0)
+			ring_seen(ring, i, word, ring->me);
+	}
 }

@@ -77,12 +77,13 @@ static void doom(struct ring *ring, struct doomed *d, uint32_t who)
 }
 
 /* L2: pairs with B1 in ring_finish. */
-static void all_seen(struct ring *ring, const struct doomed *d, uint32_t slot,
-	uint64_t word)
+static void all_seen(
+	struct ring *ring, const struct doomed *d, uint32_t slot, uint64_t word)
 {
 	uint64_t bits = d->set[0];
 
-	static_assert(RING_BROADCAST_CONSUMERS == 64, "the first word of a set");
+	static_assert(
+		RING_BROADCAST_CONSUMERS == 64, "the first word of a set");
 	for (; bits; bits &= bits - 1)
 		ring_seen(ring, slot, word, (uint32_t)__builtin_ctzll(bits));
 }
@@ -161,8 +162,8 @@ uint32_t ring_reap(struct ring *ring, uint32_t who)
 	return reap_doomed(ring, &d);
 }
 
-uint32_t ring_reap_gone(struct ring *ring,
-	bool (*gone)(void *arg, uint32_t owner), void *arg)
+uint32_t ring_reap_gone(
+	struct ring *ring, bool (*gone)(void *arg, uint32_t owner), void *arg)
 {
 	struct doomed d;
 
@@ -281,7 +282,9 @@ int ring_join(struct ring *ring, unsigned int kinds, uint32_t owner)
 			ring_leave(ring);
 			return r;
 		}
+		atomic_store(&ring->members[ring->me].until, UNTIL_LEFT);
 		atomic_store(&ring->members[ring->me].start, ring->cursor);
+		ring->quiet = false;
 	}
 	ring->hint = (uint32_t)((uint64_t)ring->me * 2654435761u %
 				ring->geometry.slots);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Watching a ring without taking part.
+ * Looking at a ring without taking anything.
  *
  * The idea: who watches holds nothing, so he reads, and then makes sure that
  * what he read was not changed while he did (N1 to N4 in shm/ring_words.h).
@@ -89,4 +89,75 @@ int ring_peek(
 		}
 	}
 	return ring_nonsense(ring, "the search for what to see");
+}
+
+/* ---- by one who takes part --------------------------------------------------
+ */
+
+static bool has_returned(const struct ring *ring)
+{
+	for (uint32_t i = 0; i < ring->geometry.slots; i++)
+		if (slot_state(atomic_load(&ring->slots[i].word)) ==
+			SLOT_RETURNED)
+			return true;
+	return false;
+}
+
+static bool has_item(const struct ring *ring)
+{
+	uint64_t h = atomic_load(&ring->head->head), word;
+
+	for (uint64_t i = 0; i < ring_steps(ring); i++) {
+		uint64_t entry = atomic_load(ring_entry(ring, h)); /* S2 */
+
+		if (entry_is_before(entry, h))
+			return false;
+		if (!entry_is(entry, h)) { /* a lap behind: we slept */
+			h = atomic_load(&ring->head->head);
+			continue;
+		}
+		if (entry & ENTRY_CLOSED || ring_offers(ring, h, entry, &word))
+			return true;
+		h = position_add(h, 1);
+	}
+	return true; /* that it makes no sense */
+}
+
+/* Free, or to be freed by who looks for one. */
+static bool has_free(const struct ring *ring)
+{
+	for (uint32_t i = 0; i < ring->geometry.slots; i++) {
+		const struct ring_slot *s = &ring->slots[i];
+		uint64_t word = atomic_load(&s->word);
+		uint64_t none = pending_word(slot_position(word), 0);
+
+		if (slot_state(word) == SLOT_FREE)
+			return true;
+		if (ring->geometry.mode == RING_BROADCAST &&
+			slot_state(word) == SLOT_OFFERED &&
+			atomic_load(&s->pending[0]) == none &&
+			atomic_load(&s->pending[1]) == none)
+			return true;
+	}
+	return false;
+}
+
+bool ring_ready(struct ring *ring, enum ring_kind kind)
+{
+	uint64_t end;
+	uint32_t slot;
+
+	if (!ring_is_member(ring))
+		return true;
+	if (kind == RING_PRODUCER) {
+		if (atomic_load(&ring->head->closed) || has_free(ring))
+			return true;
+		/* As ring_acquire: what was placed last may be for nobody. */
+		return ring->geometry.mode == RING_BROADCAST &&
+		       (ring_find_end(ring, &end) < 0 || has_free(ring));
+	}
+	if (ring->geometry.mode == RING_BROADCAST)
+		return ring->quiet || ring_hear(ring, &slot) != 0;
+	return (atomic_load(&ring->head->returned) & 1 && has_returned(ring)) ||
+	       has_item(ring);
 }

@@ -33,8 +33,7 @@ int ring_read_note(
 	struct ring_slot *s = &ring->slots[slot];
 	/* Read once: a peer that lies may go on writing. Acquire: pairs with
 	 * the releases in tell(), for who only watches; others own the slot. */
-	uint64_t bytes =
-		atomic_load_explicit(&s->bytes, memory_order_acquire);
+	uint64_t bytes = atomic_load_explicit(&s->bytes, memory_order_acquire);
 	uint32_t tag_size =
 		atomic_load_explicit(&s->tag_size, memory_order_acquire);
 	uint64_t tag[RING_TAG_MAX / 8];
@@ -149,8 +148,7 @@ static int take_returned(struct ring *ring, struct ring_item *ret)
 	return 0;
 }
 
-/* The word of the slot that this entry is about, if it was not received. */
-static bool offers(const struct ring *ring, uint64_t position, uint64_t entry,
+bool ring_offers(const struct ring *ring, uint64_t position, uint64_t entry,
 	uint64_t *ret_word)
 {
 	uint32_t slot = entry_slot(entry);
@@ -169,7 +167,7 @@ void ring_skip_received(struct ring *ring)
 		uint64_t entry = atomic_load(ring_entry(ring, h));
 
 		if (!entry_is(entry, h) || entry & ENTRY_CLOSED ||
-			offers(ring, h, entry, &word))
+			ring_offers(ring, h, entry, &word))
 			break;
 		h = position_add(h, 1);
 		ring_raise(&ring->head->head, h);
@@ -201,7 +199,7 @@ static int receive_queue(struct ring *ring, struct ring_item *ret)
 			ring_say_closed(ring);
 			return ended();
 		}
-		if (offers(ring, h, entry, &word) &&
+		if (ring_offers(ring, h, entry, &word) &&
 			take(ring, entry_slot(entry), word)) {
 			ring_raise(head, position_add(h, 1));
 			r = check_taken(ring, entry_slot(entry), h);
@@ -217,7 +215,7 @@ static int receive_queue(struct ring *ring, struct ring_item *ret)
 /* ---- broadcast
  * --------------------------------------------------------------- */
 
-static int receive_broadcast(struct ring *ring, struct ring_item *ret)
+int ring_hear(struct ring *ring, uint32_t *ret_slot)
 {
 	int half = ring->me >= 32;
 	uint32_t bit = 1u << (ring->me & 31);
@@ -245,20 +243,42 @@ static int receive_broadcast(struct ring *ring, struct ring_item *ret)
 			return ended();
 		}
 		ring_finish(ring, p, entry);
-		ring->cursor = position_add(p, 1);
 		slot = entry_slot(entry);
-		if (slot >= ring->geometry.slots)
-			continue;
-		word = slot_word(SLOT_OFFERED, entry_owner(entry), p);
-		/* Acquire: pairs with B1, which came after the release in
-		 * ring_publish. Our bit keeps the slot as it is. */
-		pending = atomic_load(&ring->slots[slot].pending[half]);
-		if (!pending_is(pending, p) || !((uint32_t)pending & bit) ||
-			atomic_load(&ring->slots[slot].word) != word)
-			continue;
-		return got(ring, slot, p, false, ret);
+		if (slot < ring->geometry.slots) {
+			word = slot_word(SLOT_OFFERED, entry_owner(entry), p);
+			/* Acquire: pairs with B1, which came after the release
+			 * in ring_publish. Our bit keeps the slot as it is. */
+			pending = atomic_load(&ring->slots[slot].pending[half]);
+			if (pending_is(pending, p) && (uint32_t)pending & bit &&
+				atomic_load(&ring->slots[slot].word) == word) {
+				*ret_slot = slot;
+				return 1;
+			}
+		}
+		ring->cursor = position_add(p, 1);
 	}
 	return ring_nonsense(ring, "the search for an item");
+}
+
+static int receive_broadcast(struct ring *ring, struct ring_item *ret)
+{
+	uint64_t p;
+	uint32_t slot;
+	int r;
+
+	if (!(member_kinds(ring->word) & RING_CONSUMER))
+		return tarn_fail(EINVAL,
+			"ring: participant %u of a broadcast did not join as "
+			"a consumer",
+			ring->me);
+	if (ring->quiet)
+		return ended();
+	r = ring_hear(ring, &slot);
+	if (r != 1)
+		return r;
+	p = ring->cursor;
+	ring->cursor = position_add(p, 1);
+	return got(ring, slot, p, false, ret);
 }
 
 int ring_receive(struct ring *ring, struct ring_item *ret)
@@ -267,11 +287,6 @@ int ring_receive(struct ring *ring, struct ring_item *ret)
 		return ring_stale(ring);
 	if (ring->geometry.mode == RING_QUEUE)
 		return receive_queue(ring, ret);
-	if (!(member_kinds(ring->word) & RING_CONSUMER))
-		return tarn_fail(EINVAL,
-			"ring: participant %u of a broadcast did not join as "
-			"a consumer",
-			ring->me);
 	return receive_broadcast(ring, ret);
 }
 

@@ -23,54 +23,60 @@
 #define SLICE_NS 200000000ull
 #define SPIN_MIN 16u
 
+/* Bits of a futex word, and of the sets that the kernel wakes. */
 #define ASLEEP 1u
+#define WATCHED 2u
+#define BOTH (ASLEEP | WATCHED)
+#define ONE 4u /* what the rest counts in */
 
-static void futex_wake(_Atomic uint32_t *futex, int n, long *ret)
+static long futex_wake(_Atomic uint32_t *futex, int n, uint32_t whom)
 {
 	/* Not FUTEX_PRIVATE: other processes wait, on their own mappings. */
-	*ret = syscall(SYS_futex, futex, FUTEX_WAKE, n, NULL, NULL, 0);
+	return syscall(
+		SYS_futex, futex, FUTEX_WAKE_BITSET, n, NULL, NULL, whom);
 }
 
-static void wake_all(_Atomic uint32_t *futex)
+/* The value changes, so that who is about to sleep does not; and the bits are
+ * cleared: whoever sleeps again will set his. */
+static void wake_all(_Atomic uint32_t *futex, uint32_t whom)
 {
 	uint32_t now = atomic_load(futex);
-	long woken;
 
-	/* The value changes, so that who is about to sleep does not; and the
-	 * bit is cleared: whoever sleeps again will set it. */
 	for (int i = 0; i < 1024; i++)
 		if (atomic_compare_exchange_strong(
-			    futex, &now, (now + 2) & ~ASLEEP))
+			    futex, &now, (now + ONE) & ~whom))
 			break;
-	futex_wake(futex, INT_MAX, &woken);
+	futex_wake(futex, INT_MAX, whom);
 }
 
 void ring_wake(_Atomic uint32_t *futex, bool all)
 {
 	uint32_t now = atomic_load(futex); /* W2: pairs with S1 */
-	long woken;
 
-	if (!(now & ASLEEP))
+	if (!(now & BOTH))
 		return;
 	if (all) {
-		wake_all(futex);
+		wake_all(futex, BOTH);
 		return;
 	}
-	now = atomic_fetch_add(futex, 2) + 2;
-	futex_wake(futex, 1, &woken);
-	if (woken != 0)
+	if (now & WATCHED)
+		wake_all(futex, WATCHED);
+	if (!(now & ASLEEP))
+		return;
+	now = atomic_fetch_add(futex, ONE) + ONE;
+	if (futex_wake(futex, 1, ASLEEP) > 0)
 		return;
 	/* Nobody was there, so the bit goes, and the value with it, or who has
 	 * set the bit before and somebody else again would sleep on it. Who
 	 * came to sleep between our two calls is woken by the second. */
-	if (atomic_compare_exchange_strong(futex, &now, (now + 2) & ~ASLEEP))
-		futex_wake(futex, INT_MAX, &woken);
+	if (atomic_compare_exchange_strong(futex, &now, (now + ONE) & ~ASLEEP))
+		futex_wake(futex, INT_MAX, ASLEEP);
 }
 
 void ring_wake_everybody(struct ring *ring)
 {
-	wake_all(&ring->head->items);
-	wake_all(&ring->head->space);
+	wake_all(&ring->head->items, BOTH);
+	wake_all(&ring->head->space, BOTH);
 }
 
 static uint64_t now_ns(void)
@@ -115,8 +121,8 @@ static int interrupted(void)
 }
 
 /* 0: asleep until something happened, or an error. */
-static int doze(
-	_Atomic uint32_t *futex, uint32_t seen, const struct ring_wait *wait)
+static int doze(_Atomic uint32_t *futex, uint32_t seen, uint32_t as,
+	const struct ring_wait *wait)
 {
 	uint64_t now = now_ns(), until = wait->deadline_ns;
 	struct timespec t;
@@ -130,8 +136,8 @@ static int doze(
 	/* With a time the kernel never goes on by itself after a handler. */
 	t.tv_sec = (time_t)MIN(until / 1000000000u, (uint64_t)INT32_MAX);
 	t.tv_nsec = (long)(until % 1000000000u);
-	if (syscall(SYS_futex, futex, FUTEX_WAIT_BITSET, seen, &t, NULL,
-		    FUTEX_BITSET_MATCH_ANY) == 0 ||
+	if (syscall(SYS_futex, futex, FUTEX_WAIT_BITSET, seen, &t, NULL, as) ==
+			0 ||
 		errno == EAGAIN || errno == ETIMEDOUT)
 		return 0;
 	if (errno == EINTR)
@@ -166,6 +172,7 @@ int ring_wait_for(struct ring *ring, enum ring_word which,
 	const struct ring_wait *wait, int (*look)(void *arg), void *arg)
 {
 	bool items = which == RING_ITEMS, slept = false;
+	uint32_t as = wait->watcher ? WATCHED : ASLEEP;
 	_Atomic uint32_t *futex =
 		items ? &ring->head->items : &ring->head->space;
 	int r = look(arg);
@@ -174,19 +181,19 @@ int ring_wait_for(struct ring *ring, enum ring_word which,
 		r = spin(ring, items ? 1 : 1 + ring->geometry.slots / 64, look,
 			arg);
 	while (r == 0) {
-		uint32_t seen = atomic_fetch_or(futex, ASLEEP); /* S1 */
+		uint32_t seen = atomic_fetch_or(futex, as); /* S1 */
 
 		r = look(arg); /* S2: pairs with W1 */
 		if (r != 0)
 			break;
-		r = doze(futex, seen | ASLEEP, wait);
+		r = doze(futex, seen | as, as, wait);
 		if (r < 0)
 			break;
 		slept = true;
 		r = look(arg);
 	}
 	/* We may have been woken for what we do not take. */
-	if (r < 0 && slept)
+	if (r < 0 && slept && !wait->watcher)
 		ring_wake(futex, false);
 	return r;
 }

@@ -40,7 +40,10 @@
  * (B1) pending goes from an older tag to this one with the members of now;
  * (B2) each of those is looked at again, and its bit cleared if it is gone.
  * A consumer leaves by (L1) its word saying so, (L2) clearing its bit in all
- * slots. Either B2 sees L1, or L2 comes after B1 and sees the bit. Whoever
+ * slots. Either B2 sees L1, or L2 comes after B1 and sees the bit. One that
+ * goes quiet does the same for all positions from its cursor on, where L1 is
+ * its until; bits of what it has received stay, since B2 finds them before
+ * that. Whoever
  * meets an entry first finishes it, and no producer goes on to p + 1 before p
  * is finished; so what is pending for a consumer is without gaps, from the
  * first item after it joined. It joins at the end of all that was placed, so
@@ -67,11 +70,13 @@
  * again after p ends at another position, what was told of that. (A slot that
  * failed to be published goes back to FREE(p), but told does not.)
  *
- * Sleeping. items and space are futex words: bit 0 says that somebody may be
- * asleep, the rest counts. Who sleeps sets the bit (S1), looks once more (S2),
- * and sleeps only on the value that he saw. Who changes something does so (W1)
- * and then looks at the bit (W2); so either S2 sees W1, or W2 sees S1. Nobody
- * counts the sleepers: a count would be wrong after the first death.
+ * Sleeping. items and space are futex words: bit 0 says that one who takes may
+ * be asleep, bit 1 that one who only watches may be, the rest counts. Who
+ * sleeps sets his bit (S1), looks once more (S2), and sleeps only on the value
+ * that he saw. Who changes something does so (W1) and then looks at the bits
+ * (W2); so either S2 sees W1, or W2 sees S1. Nobody counts the sleepers: a
+ * count would be wrong after the first death. One taker is woken, and all
+ * watchers: the kernel tells them apart, so that no watcher is woken instead.
  *
  * All these arguments are of the form "each writes, then reads what the other
  * wrote", so all words are read and written sequentially consistent (on x86
@@ -135,8 +140,10 @@ static_assert(sizeof(struct ring_head) == 1024, "lines");
 /* One that takes part. The first line is written when it comes or goes. */
 struct ring_member {
 	_Atomic uint64_t word;
-	_Atomic uint64_t start; /* broadcast: from this position on */
-	char pad0[RING_LINE / 2 - 16];
+	/* Broadcast: from this position on, and up to that, or UNTIL_LEFT. */
+	_Atomic uint64_t start;
+	_Atomic uint64_t until;
+	char pad0[RING_LINE / 2 - 24];
 	/* Its own alone. They go on counting for the next in this place. */
 	_Atomic uint64_t published;
 	_Atomic uint64_t received;
@@ -144,6 +151,8 @@ struct ring_member {
 	char pad1[RING_LINE / 2 - 24];
 };
 static_assert(sizeof(struct ring_member) == RING_LINE, "a line each");
+
+#define UNTIL_LEFT UINT64_MAX
 
 struct ring_slot {
 	_Atomic uint64_t word;
@@ -332,6 +341,12 @@ int ring_read_note(
 /* Somebody saw the entry that closes. */
 void ring_say_closed(struct ring *ring);
 
+/* Broadcast: moves the cursor to the next item for us: 1 with its slot, 0, or
+ * an error, as ring_receive. */
+int ring_hear(struct ring *ring, uint32_t *ret_slot);
+/* The word of the slot that this entry is about, if it was not received. */
+bool ring_offers(const struct ring *ring, uint64_t position, uint64_t entry,
+	uint64_t *ret_word);
 /* Broadcast: B1 and B2 for what was placed at that position. */
 void ring_finish(struct ring *ring, uint64_t position, uint64_t entry);
 /* Broadcast: this consumer has seen it, or never will. */
@@ -341,6 +356,5 @@ bool ring_free_seen(struct ring *ring, uint32_t slot, uint64_t word);
 
 /* W2: wakes one who sleeps, or all; no system call if nobody does. */
 void ring_wake(_Atomic uint32_t *futex, bool all);
-void ring_wake_everybody(struct ring *ring);
 /* Queue: says that there are returned items. */
 void ring_say_returned(struct ring *ring);

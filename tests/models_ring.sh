@@ -7,7 +7,7 @@
 
 holds ring
 holds ring -DPRODUCERS=1 -DCONSUMERS=2 -DITEMS=2
-holds ring_wait -DPAIRS=2
+holds ring_wait -DPAIRS=2 -DWATCHERS=1
 
 lost='published['      # published and not delivered
 stuck='state['         # a slot that nobody gives back
@@ -25,6 +25,8 @@ broken "$asleep" ring_wait -DNO_SECOND_LOOK
 broken "$asleep" ring_wait -DNO_SECOND_WAKE
 broken "$asleep" ring_wait -DSAME_COUNT
 broken "$asleep" ring_wait -DCLEAR_WHEN_WOKEN
+broken "$asleep" ring_wait -DPAIRS=2 -DWATCHERS=1 -DWAKE_ANY
+broken "$asleep" ring_wait -DPAIRS=2 -DWATCHERS=2 -DLEAVE_COUNT
 
 if long; then
 	holds ring_wait

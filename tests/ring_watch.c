@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Around a ring: who watches it without taking part, threads that share one
- * participant and wait for it, signals that end a wait, and the reaper's
- * questions.
+ * participant and wait for it, what is ready, who goes quiet, signals that end
+ * a wait, and the reaper's questions.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -388,6 +389,225 @@ static void test_share(uint32_t spin_max, const char *what)
 	is_int(0, faults, "%s: no call fails", what);
 }
 
+/* ---- ready, quiet, watchers -------------------------------------------------
+ */
+
+static void test_ready(enum ring_mode mode)
+{
+	struct ring p, c;
+	struct ring_item item;
+	uint32_t slot;
+
+	make(mode, 1);
+	p = join(RING_PRODUCER, 1);
+	c = join(RING_CONSUMER, 2);
+	ok(ring_ready(&p, RING_PRODUCER), "a slot is free");
+	ok(!ring_ready(&c, RING_CONSUMER), "there is no item");
+	if (ring_acquire(&p, &slot) != 1)
+		bail("no slot");
+	ok(!ring_ready(&p, RING_PRODUCER), "no slot is free");
+	ring_abandon(&p, slot);
+	put(&p, 1);
+	ok(!ring_ready(&p, RING_PRODUCER), "nor now");
+	for (int i = 0; i < 3; i++)
+		ok(ring_ready(&c, RING_CONSUMER), "there is an item");
+	if (ring_receive(&c, &item) != 1)
+		bail("no item");
+	ok(!ring_ready(&c, RING_CONSUMER), "it is taken");
+	ring_leave(&c);
+	ok(ring_ready(&c, RING_CONSUMER), "that it is none is something");
+	c = join(RING_CONSUMER, 3);
+	if (mode == RING_QUEUE) {
+		ok(ring_ready(&c, RING_CONSUMER), "it has come back");
+		get(&c, 1);
+	}
+	ok(ring_ready(&p, RING_PRODUCER), "a slot is free again");
+	ring_close(&p);
+	ok(ring_ready(&c, RING_CONSUMER), "the end is something");
+	ok(ring_ready(&p, RING_PRODUCER), "for producers too");
+}
+
+static void test_quiet(void)
+{
+	struct ring p, c, d;
+	struct ring_item mine, item;
+	struct ring_stat stat;
+
+	make(RING_BROADCAST, 4);
+	p = join(RING_PRODUCER, 1);
+	c = join(RING_CONSUMER, 2);
+	d = join(RING_CONSUMER, 3);
+	for (uint32_t i = 1; i <= 3; i++)
+		put(&p, i);
+	if (ring_receive(&c, &mine) != 1)
+		bail("no item");
+	ring_quiet(&c);
+	ring_quiet(&c);
+	is_int(-EPIPE, ring_receive(&c, &item), "it hears no more");
+	ok(ring_ready(&c, RING_CONSUMER), "which is something");
+	for (uint32_t i = 1; i <= 3; i++)
+		get(&d, i);
+	ring_stat(&p, &stat);
+	is_int(3, stat.free, "only what it holds is held");
+	is_int(1, stat.consumers, "it is no consumer");
+	for (uint32_t i = 4; i < 5000; i++) {
+		put(&p, i);
+		get(&d, i);
+	}
+	ring_stat(&p, &stat);
+	is_int(3, stat.free, "nothing new is held for it");
+	is_int(0, ring_release(&c, &mine), "what it holds it may release");
+	is_int(-ESTALE, ring_release(&c, &mine), "once");
+	ring_stat(&p, &stat);
+	is_int(4, stat.free, "and then holds nothing");
+	/* In the hands of one that goes quiet, and dies. */
+	c = join(RING_CONSUMER, 4);
+	put(&p, 1);
+	get(&d, 1);
+	if (ring_receive(&c, &mine) != 1)
+		bail("no item");
+	ring_quiet(&c);
+	ring_reap_owner(&p, 4);
+	ring_stat(&p, &stat);
+	is_int(4, stat.free, "a dead one holds nothing");
+	c = join(RING_CONSUMER, 5);
+	put(&p, 2);
+	get(&c, 2);
+	get(&d, 2);
+}
+
+/* Consumers come, receive some, go quiet holding the last, and leave, while
+ * others publish; to one that stays nothing is missing. */
+static void *quiet_often(void *arg)
+{
+	for (int i = 0; i < 300; i++) {
+		struct ring c = join(RING_CONSUMER, 5);
+		struct ring_item item;
+		int r;
+
+		for (int j = 0; j < i % 3; j++)
+			if (ring_wait_receive(&c, &forever, &item) == 1)
+				ring_release(&c, &item);
+		r = ring_wait_receive(&c, &forever, &item);
+		ring_quiet(&c);
+		if (r == 1) {
+			faults += !is_whole(&item.note);
+			faults += ring_release(&c, &item) < 0;
+		}
+		ring_leave(&c);
+	}
+	*(_Atomic bool *)arg = true;
+	return NULL;
+}
+
+static void *publish_always(void *arg)
+{
+	struct ring ring = join(RING_PRODUCER, 6);
+	uint32_t slot, n = 0;
+
+	while (!*(_Atomic bool *)arg) {
+		struct ring_note note = note_of(++n);
+
+		if (ring_wait_acquire(&ring, &forever, &slot) != 1 ||
+			ring_publish(&ring, slot, &note) < 0)
+			bail("%s", tarn_fail_message());
+	}
+	ring_close(&ring);
+	return NULL;
+}
+
+static void test_quiet_race(void)
+{
+	pthread_t quiet, publisher;
+	_Atomic bool enough = false;
+	struct ring_stat stat;
+	struct ring_item item;
+	struct ring c;
+	uint32_t last = 0, gaps = 0;
+
+	make(RING_BROADCAST, 3);
+	c = join(RING_CONSUMER, 4);
+	faults = 0;
+	pthread_create(&quiet, NULL, quiet_often, (void *)&enough);
+	pthread_create(&publisher, NULL, publish_always, (void *)&enough);
+	while (ring_wait_receive(&c, &forever, &item) == 1) {
+		gaps += item.note.tensors != last + 1;
+		last = item.note.tensors;
+		ring_release(&c, &item);
+	}
+	pthread_join(quiet, NULL);
+	pthread_join(publisher, NULL);
+	ring_stat(&c, &stat);
+	is_int(0, gaps, "who stays misses none of %u", last);
+	is_int(0, faults, "who goes quiet holds what it held");
+	is_int(3, stat.free, "no slot is lost");
+}
+
+static _Atomic bool over;
+
+static int look_at_nothing(void *arg)
+{
+	++*(_Atomic int *)arg;
+	return over ? -EPIPE : 0;
+}
+
+static void *watch_items(void *arg)
+{
+	struct ring ring = attach();
+	struct ring_wait wait = {.deadline_ns = UINT64_MAX, .watcher = true};
+
+	ring.spin_max = 0;
+	ring_wait_for(&ring, RING_ITEMS, &wait, look_at_nothing, arg);
+	return NULL;
+}
+
+static void *take_items(void *arg)
+{
+	struct ring ring = join(RING_CONSUMER, 2);
+	struct ring_item item;
+
+	ring.spin_max = 0;
+	while (ring_wait_receive(&ring, &forever, &item) == 1) {
+		++*(_Atomic int *)arg;
+		ring_release(&ring, &item);
+	}
+	return NULL;
+}
+
+/* A taker asleep beside watchers: each item wakes it, or this hangs. */
+static void test_watchers(void)
+{
+	enum { WATCHERS = 3, TURNS = 2000 };
+	pthread_t watchers[WATCHERS], taker;
+	_Atomic int looks[WATCHERS] = {0}, taken = 0;
+	struct ring p;
+
+	make(RING_QUEUE, 2);
+	p = join(RING_PRODUCER, 1);
+	over = false;
+	for (int i = 0; i < WATCHERS; i++)
+		pthread_create(
+			&watchers[i], NULL, watch_items, (void *)&looks[i]);
+	pthread_create(&taker, NULL, take_items, (void *)&taken);
+	for (int i = 0; i < WATCHERS; i++)
+		while (looks[i] < 2)
+			sched_yield();
+	for (int i = 1; i <= TURNS; i++) {
+		put(&p, (uint32_t)i);
+		while (taken < i)
+			sched_yield();
+	}
+	is_int(TURNS, taken, "each item woke the one who takes");
+	over = true;
+	ring_wake_everybody(&p);
+	for (int i = 0; i < WATCHERS; i++) {
+		pthread_join(watchers[i], NULL);
+		ok(looks[i] > 2, "a watcher was woken");
+	}
+	ring_close(&p);
+	pthread_join(taker, NULL);
+}
+
 /* ---- signals ---------------------------------------------------------------
  */
 
@@ -478,6 +698,11 @@ int main(void)
 	test_race(RING_BROADCAST, "broadcast");
 	test_share(2000, "threads that share");
 	test_share(0, "threads that share, asleep");
+	test_ready(RING_QUEUE);
+	test_ready(RING_BROADCAST);
+	test_quiet();
+	test_quiet_race();
+	test_watchers();
 	test_signals();
 	test_owners(RING_QUEUE);
 	test_owners(RING_BROADCAST);

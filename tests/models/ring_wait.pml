@@ -5,18 +5,25 @@
  *
  * The idea: as many wakers bring one item each as there are sleepers that want
  * one each. When nothing can go on, all must have got theirs: a wake-up that
- * was lost shows as somebody asleep beside an item. The word is a bit (somebody
- * may be asleep) and a count. Passing a wake-up on, and deaths, are not here:
- * the reaper wakes everybody.
+ * was lost shows as somebody asleep beside an item. The word is two bits (one
+ * who takes, one who watches may be asleep) and a count. Who watches waits until
+ * all items were brought, and takes none. Passing a wake-up on, and deaths, are
+ * not here: the reaper wakes everybody.
  */
 #ifndef PAIRS
 #define PAIRS 3
 #endif
 
-byte items, n_done;
-bool bit_;
+#ifndef WATCHERS
+#define WATCHERS 0
+#endif
+
+byte items, n_done, brought;
+bool bit_, watched;
 byte count;
 bool asleep[PAIRS];
+bool watching[2]; /* asleep */
+byte n_seen;	  /* watchers who have seen all */
 
 proctype sleeper(byte me)
 {
@@ -45,6 +52,30 @@ proctype sleeper(byte me)
 	n_done++
 }
 
+proctype watcher(byte me)
+{
+	byte seen;
+
+	do
+	:: atomic { brought == PAIRS -> break }
+	:: brought < PAIRS ->
+		atomic { watched = true; seen = count };	/* S1 */
+		if
+		:: atomic { brought == PAIRS -> break }	/* S2 */
+		:: brought < PAIRS
+		fi;
+		atomic {
+			if
+			:: watched && count == seen -> watching[me] = true
+			:: else
+			fi;
+			seen = 0
+		};
+		!watching[me]
+	od;
+	n_seen++
+}
+
 inline wake_one()
 {
 	atomic {
@@ -54,6 +85,9 @@ inline wake_one()
 		:: asleep[1] -> asleep[1] = false; woken = true
 #if PAIRS > 2
 		:: asleep[2] -> asleep[2] = false; woken = true
+#endif
+#ifdef WAKE_ANY
+		:: watching[0] -> watching[0] = false; woken = true
 #endif
 		:: else
 		fi
@@ -74,11 +108,31 @@ inline wake_all()
 proctype waker()
 {
 	byte now;
-	bool woken, swapped;
+	bool woken, swapped, takers, watchers;
 
-	items++; /* W1 */
+	d_step { items++; brought++ }; /* W1 */
+#ifndef WAKE_ANY
+	atomic { /* W2 */
+		takers = bit_;
+		watchers = watched
+	};
 	if
-	:: bit_ -> /* W2 */
+	:: watchers ->
+#ifdef LEAVE_COUNT
+		watched = false;
+#else
+		d_step { watched = false; count++ };
+#endif
+		d_step { watching[0] = false; watching[1] = false }
+	:: !watchers
+	fi;
+#else
+	atomic {
+		takers = bit_ || watched
+	};
+#endif
+	if
+	:: takers ->
 		atomic { count++; now = count };
 		wake_one();
 		if
@@ -101,13 +155,17 @@ proctype waker()
 			-> bit_ = false
 #endif
 		fi
-	:: !bit_
-	fi
+	:: !takers
+	fi;
+	d_step { /* fewer states */
+		now = 0; woken = false; swapped = false;
+		takers = false; watchers = false
+	}
 }
 
 proctype quiet()
 {
-end:	atomic { timeout -> assert(n_done == PAIRS) }
+end:	atomic { timeout -> assert(n_done == PAIRS && n_seen == WATCHERS) }
 }
 
 init {
@@ -118,6 +176,12 @@ init {
 			run sleeper(i);
 			run waker()
 		};
+#if WATCHERS
+		run watcher(0);
+#endif
+#if WATCHERS > 1
+		run watcher(1);
+#endif
 		run quiet()
 	}
 }
