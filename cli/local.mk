@@ -59,4 +59,8 @@ cli_tarn_SOURCES = \
 	cli/wait.c \
 	$(NULL)
 cli_tarn_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+# A bundle's lies in bin/, below libtarn.
+if BUNDLE
+cli_tarn_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..'
+endif
 cli_tarn_LDADD = lib/libtarn.la $(JANSSON_LIBS) -lm

@@ -270,12 +270,20 @@ lib_libcore_la_LIBADD = \
 	-lm \
 	$(NULL)
 
+# A bundle's has no version: who carries it along has this one.
+if BUNDLE
+lib_libcore_la_SOURCES += lib/bundle.c
+LIBTARN_VERSION = -avoid-version -Wl,--wrap=stdin
+else
+LIBTARN_VERSION = -version-info 0:0:0
+endif
+
 lib_LTLIBRARIES += lib/libtarn.la
 lib_libtarn_la_SOURCES =
 lib_libtarn_la_LIBADD = lib/libcore.la
 lib_libtarn_la_LDFLAGS = \
 	$(AM_LDFLAGS) \
-	-version-info 0:0:0 \
+	$(LIBTARN_VERSION) \
 	-Wl,--version-script=$(top_srcdir)/lib/libtarn.map \
 	-Wl,-z,relro,-z,now \
 	-Wl,-Bsymbolic-functions \

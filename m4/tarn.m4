@@ -125,6 +125,63 @@ AS_IF([test "x$tarn_have_$1" = xyes],
 		[tarn_summary_$1="no (install $5)"])])
 ])
 
+# TARN_ARCHIVE(PKG-VARIABLE, NAME, FUNCTION, DEBIAN-PACKAGE, FLAGS)
+# ----------------------------------------------------------------
+# Takes libNAME.a for -lNAME where it links with FLAGS, or says what is missing.
+AC_DEFUN([TARN_ARCHIVE], [
+AS_CASE([" $$1_LIBS "], [*" -l$2 "*], [
+	AC_MSG_CHECKING([for a lib$2.a to put inside])
+	tarn_save_CFLAGS=$CFLAGS
+	tarn_save_LDFLAGS=$LDFLAGS
+	tarn_save_LIBS=$LIBS
+	tarn_archive=`AS_ECHO([" $$1_LIBS "]) | $SED 's/ -l$2 / -l:lib$2.a /'`
+	CFLAGS="$CFLAGS -fPIC"
+	LDFLAGS="$LDFLAGS $5"
+	LIBS="$tarn_archive $LIBS"
+	AC_LINK_IFELSE([AC_LANG_CALL([
+			__attribute__((visibility("hidden"))) void *__wrap_stdin;],
+			[$3])],
+		[$1_LIBS=$tarn_archive
+		tarn_summary_bundle="$tarn_summary_bundle $2"
+		AC_MSG_RESULT([yes])],
+		[AC_MSG_RESULT([no])
+		AS_IF([test "x$enable_bundle" = xyes], [AC_MSG_ERROR(
+			[--enable-bundle was asked for, but no lib$2.a links into it; install $4])])
+		tarn_summary_bundle="$tarn_summary_bundle (no $2: install $4)"])
+	CFLAGS=$tarn_save_CFLAGS
+	LDFLAGS=$tarn_save_LDFLAGS
+	LIBS=$tarn_save_LIBS
+])
+])
+
+# TARN_BUNDLE
+# -----------
+# --enable-bundle: for a folder that is carried elsewhere, as a wheel is. What
+# lies in it is found from where it lies (libtarn.so in the folder, programs in
+# its bin/), and other libraries are inside. auto takes those inside that have
+# an archive.
+AC_DEFUN([TARN_BUNDLE], [
+AC_ARG_ENABLE([bundle],
+	[AS_HELP_STRING([--enable-bundle@<:@=auto|yes|no@:>@],
+		[libtarn, programs and module in one folder that can be moved, with other libraries inside (no)])],
+	[], [enable_bundle=no])
+tarn_summary_bundle="no (not asked for)"
+AS_IF([test "x$enable_bundle" != xno], [
+	tarn_summary_bundle="yes, with these inside:"
+	# As lib/bundle.c tells.
+	tarn_shared="-shared -Wl,--exclude-libs,ALL -Wl,--wrap=stdin"
+	TARN_ARCHIVE([JANSSON], [jansson], [json_loads], [libjansson-dev],
+		[$tarn_shared])
+	TARN_ARCHIVE([LIBURING], [uring], [io_uring_queue_init],
+		[liburing-dev], [$tarn_shared])
+	TARN_ARCHIVE([INIH], [inih], [ini_parse], [libinih-dev])
+	TARN_ARCHIVE([NUMA], [numa], [numa_available], [libnuma-dev])
+	# No path of this machine is written into what others will have.
+	hardcode_libdir_flag_spec=
+])
+AM_CONDITIONAL([BUNDLE], [test "x$enable_bundle" != xno])
+])
+
 # TARN_PYTHON
 # -----------
 # The interpreter for the tests: one that sees numpy, the distribution's own
@@ -234,6 +291,7 @@ tarn $PACKAGE_VERSION is configured:
   python and numpy for the tests ... $tarn_summary_numpy
   Python module .................... $tarn_summary_python
   units for systemd ................ $tarn_summary_systemd
+  a bundle, as for a wheel ......... $tarn_summary_bundle
   sanitizers ....................... $enable_sanitizers
   fuzzers .......................... $enable_fuzzers
   installs into .................... $prefix

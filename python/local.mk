@@ -39,6 +39,9 @@ python_tarn__tarn_la_LDFLAGS = \
 	-shrext $(PYTHON_SUFFIX) \
 	-Wl,-z,relro,-z,now \
 	$(NULL)
+if BUNDLE
+python_tarn__tarn_la_LDFLAGS += -Wl,-rpath,'$$ORIGIN'
+endif
 
 # Linking it anew, which installing does, wants libtarn to be there. Through a
 # variable, since automake gives up a rule of its own for one of that name.
@@ -65,12 +68,20 @@ PYTHON_TORCH = \
 tarnpythontorchdir = $(tarnpythondir)/torch
 dist_tarnpythontorch_DATA = $(PYTHON_TORCH)
 
-# What makes the build tree's folder whole; nothing of it is installed.
+# What makes the build tree's folder whole; nothing of it is installed. A
+# bundle's module looks for libtarn where it lies itself.
+if BUNDLE
+BESIDE_LIBTARN = ln -sf ../../lib/.libs/libtarn.so python/tarn/libtarn.so
+CLEANFILES += python/tarn/libtarn.so
+else
+BESIDE_LIBTARN = :
+endif
 PYTHON_BUILT = python/tarn/_tarn$(PYTHON_SUFFIX)
 noinst_DATA += $(PYTHON_BUILT)
 CLEANFILES += $(PYTHON_BUILT)
 $(PYTHON_BUILT): python/tarn/_tarn.la $(PYTHON_SOURCES) $(PYTHON_TORCH)
 	$(AM_V_GEN)ln -sf .libs/_tarn$(PYTHON_SUFFIX) $@
+	$(AM_V_at)$(BESIDE_LIBTARN)
 	$(AM_V_at)$(MKDIR_P) python/tarn/torch
 	$(AM_V_at)test $(srcdir) -ef . || \
 	for f in $(PYTHON_SOURCES) $(PYTHON_TORCH); do \

@@ -19,7 +19,8 @@
 
 /* From the folder of the library (or of the program that holds it). */
 static const char *const places[] = {
-	"tarnd",              /* a bundle */
+	"tarnd",              /* a folder with all in it */
+	"bin/tarnd",          /* a bundle: a wheel's package */
 	"../sbin/tarnd",      /* PREFIX/lib, PREFIX/bin */
 	"../../sbin/tarnd",   /* PREFIX/lib/x86_64-linux-gnu */
 	"../../daemon/tarnd", /* a build tree's lib/.libs */
