@@ -93,3 +93,15 @@ clean-python:
 	test $(srcdir) -ef . || rm -f $(PYTHON_SOURCES) $(PYTHON_TORCH)
 	rm -rf python/tarn/__pycache__ python/tarn/torch/__pycache__
 endif
+
+# pip install, and wheels.
+EXTRA_DIST += \
+	python/licenses/inih.txt \
+	python/licenses/jansson.txt \
+	python/licenses/libnuma.txt \
+	python/licenses/liburing.txt \
+	python/licenses/xxhash.txt \
+	python/pyproject.toml \
+	python/wheel_backend.py \
+	scripts/wheel \
+	$(NULL)
