@@ -135,6 +135,11 @@ static PyObject *hand_over(tarn_tensor *tensor, bool versioned, uint64_t flags)
 	return capsule;
 }
 
+PyObject *dlpack_consume(tarn_tensor *tensor)
+{
+	return hand_over(tensor, false, 0);
+}
+
 /* ---- arguments ----------------------------------------------------- */
 
 /* (major, minor) that the caller understands. 1: the versioned form. */

@@ -20,14 +20,23 @@ python_tarn__tarn_la_SOURCES = \
 	python/errors.c \
 	python/file.c \
 	python/index.c \
+	python/libraries.c \
 	python/module.c \
 	python/module.h \
+	python/pack.c \
+	python/pack.h \
+	python/pack_array.c \
+	python/pack_part.c \
+	python/pack_torch.c \
+	python/packed.c \
 	python/progress.c \
 	python/publish.c \
 	python/save.c \
 	python/shape.c \
 	python/store.c \
 	python/tensor.c \
+	python/unpack.c \
+	python/unpack_array.c \
 	python/view.c \
 	$(NULL)
 python_tarn__tarn_la_CPPFLAGS = $(AM_CPPFLAGS) $(PYTHON_CPPFLAGS)
@@ -52,6 +61,8 @@ PYTHON_SOURCES = \
 	python/tarn/__init__.py \
 	python/tarn/__init__.pyi \
 	python/tarn/_arrays.py \
+	python/tarn/_libraries.py \
+	python/tarn/_pickled.py \
 	python/tarn/_store.py \
 	python/tarn/_store.pyi \
 	python/tarn/_tarn.pyi \

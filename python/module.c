@@ -12,6 +12,7 @@ static PyMethodDef *const functions[] = {
 	borrow_functions,
 	dlpack_functions,
 	save_functions,
+	pack_functions,
 };
 
 static int add_parts(PyObject *module)

@@ -81,6 +81,7 @@ extern PyMethodDef copy_functions[];
 extern PyMethodDef borrow_functions[];
 extern PyMethodDef dlpack_functions[];
 extern PyMethodDef save_functions[];
+extern PyMethodDef pack_functions[];
 
 /* Parts of the type Tensor, joined in tensor.c. */
 extern PyMethodDef view_methods[];
@@ -211,6 +212,12 @@ PyObject *borrow_memory(PyObject *owner, void *data, int dtype, int ndim,
 PyObject *tensor_from_object(PyObject *object);
 /* Does it share its bytes in one of these ways? */
 bool shares_bytes(PyObject *object);
+
+/* ---- dlpack.c ------------------------------------------------------ */
+
+/* A capsule in the old form, of a tensor that may be written and whose dtype
+ * DLPack has. Takes the reference over, also when it fails. */
+PyObject *dlpack_consume(tarn_tensor *tensor);
 
 /* ---- progress.c ---------------------------------------------------- */
 
