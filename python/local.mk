@@ -12,6 +12,7 @@ python_tarn__tarn_la_SOURCES = \
 	python/borrow.c \
 	python/copy.c \
 	python/create.c \
+	python/deadline.c \
 	python/dlpack.c \
 	python/dlpack.h \
 	python/dlpack_in.c \

@@ -219,6 +219,14 @@ bool shares_bytes(PyObject *object);
  * DLPack has. Takes the reference over, also when it fails. */
 PyObject *dlpack_consume(tarn_tensor *tensor);
 
+/* ---- deadline.c ---------------------------------------------------- */
+
+/* Seconds, or None for ever, as a moment. 0 or -1. */
+int deadline_argument(PyObject *timeout, double *ret);
+bool deadline_passed(double deadline);
+/* Milliseconds until then, but at most so many, and not less than 0. */
+int deadline_slice(double deadline, int most);
+
 /* ---- progress.c ---------------------------------------------------- */
 
 /* A call that works without the GIL. Who gives it away puts the state here,

@@ -7,9 +7,7 @@
 #include "python/module.h"
 
 #include <errno.h>
-#include <math.h>
 #include <string.h>
-#include <time.h>
 
 /* How long a wait is deaf to Ctrl-C, in milliseconds. */
 #define SLICE_MS 50
@@ -166,47 +164,19 @@ static PyObject *version_of(PyObject *self, PyObject *key)
 
 /* ---- waiting ------------------------------------------------------- */
 
-static double now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
-}
-
-/* Seconds, or None for ever, as a moment in milliseconds. */
-static int deadline_argument(PyObject *timeout, double *ret)
-{
-	double seconds;
-
-	*ret = INFINITY;
-	if (!timeout || timeout == Py_None)
-		return 0;
-	seconds = PyFloat_AsDouble(timeout);
-	if (seconds == -1 && PyErr_Occurred())
-		return -1;
-	if (isnan(seconds)) {
-		PyErr_SetString(PyExc_ValueError, "wait: timeout is no number");
-		return -1;
-	}
-	*ret = now_ms() + fmax(seconds, 0) * 1e3;
-	return 0;
-}
-
 /* In slices, between which signals are looked for. */
 static int wait_slices(tarn_store *store, const char *name, uint64_t newer_than,
 	double deadline, tarn_tensor **ret)
 {
-	double left;
-	int r;
+	int left, r;
 
 	do {
-		left = fmin(fmax(deadline - now_ms(), 0), SLICE_MS);
+		left = deadline_slice(deadline, SLICE_MS);
 		Py_BEGIN_ALLOW_THREADS r = tarn_store_wait(
-			store, name, newer_than, (int)ceil(left), ret, NULL);
+			store, name, newer_than, left, ret, NULL);
 		Py_END_ALLOW_THREADS if (r == -ETIMEDOUT &&
 					 PyErr_CheckSignals() < 0) return r;
-	} while (r == -ETIMEDOUT && now_ms() < deadline);
+	} while (r == -ETIMEDOUT && !deadline_passed(deadline));
 	return r;
 }
 
