@@ -147,10 +147,23 @@ int lease_acquire(struct lease_page *page, const struct table *table,
 		(int)storage_word_state(word), (unsigned long long)generation);
 }
 
+bool lease_is_awaited(
+	const struct table *table, uint32_t index, uint64_t generation)
+{
+	uint64_t word = storage_now(table, index);
+
+	/* It was freed in between, or this region was left, and who frees it
+	 * looks at another one's word: better one bell too many. */
+	if (storage_word_generation(word) != generation)
+		return true;
+	return storage_word_state(word) == STORAGE_UNNAMED ||
+	       storage_word_state(word) == STORAGE_FREEING;
+}
+
 bool lease_release(
 	struct lease_page *page, const struct table *table, uint32_t slot)
 {
-	uint64_t lease, word;
+	uint64_t lease;
 	uint32_t index;
 
 	if (slot >= LEASE_SLOTS)
@@ -167,13 +180,7 @@ bool lease_release(
 	atomic_thread_fence(memory_order_seq_cst);
 	if (index >= TABLE_STORAGES_MAX)
 		return false;
-	word = storage_now(table, index);
-	/* It was freed in between, or this region was left, and who frees it
-	 * looks at another one's word: better one bell too many. */
-	if (storage_word_generation(word) != lease >> TABLE_INDEX_BITS)
-		return true;
-	return storage_word_state(word) == STORAGE_UNNAMED ||
-	       storage_word_state(word) == STORAGE_FREEING;
+	return lease_is_awaited(table, index, lease >> TABLE_INDEX_BITS);
 }
 
 uint32_t lease_count(const struct lease_page *page)

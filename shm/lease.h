@@ -114,6 +114,11 @@ int lease_acquire(struct lease_page *page, const struct table *table,
 bool lease_release(struct lease_page *page, const struct table *table,
 	uint32_t slot);
 
+/* After a release and a fence: must the server be told? index is below
+ * TABLE_STORAGES_MAX. */
+bool lease_is_awaited(
+	const struct table *table, uint32_t index, uint64_t generation);
+
 /* Notes that the lease in this slot is about to be given back. */
 void lease_note(struct lease_page *page, uint32_t slot);
 /* The server's: when was one on that storage given back, as the client says?

@@ -44,6 +44,7 @@ static uint32_t reply_limit(uint16_t type)
 	case WIRE_DONE:
 	case WIRE_STATUS_IS:
 	case WIRE_STORAGE_FD:
+	case WIRE_CHANNEL_IS:
 	case WIRE_LEASE_PAGE:
 	case WIRE_RESTARTED:
 		return 4096;

@@ -173,6 +173,16 @@ int tarn_store_import(tarn_store *store,
 	return store_import(store, &d, ret);
 }
 
+void descriptor_set_layout(
+	struct tarn_descriptor *d, const struct tarn_layout *layout)
+{
+	d->offset = layout->offset;
+	d->dtype = layout->dtype;
+	d->ndim = layout->ndim;
+	memcpy(d->shape, layout->shape, sizeof(d->shape));
+	memcpy(d->stride, layout->stride, sizeof(d->stride));
+}
+
 int tarn_store_export(tarn_store *store, const tarn_tensor *tensor,
 	struct tarn_descriptor *ret)
 {
@@ -198,11 +208,7 @@ int tarn_store_export(tarn_store *store, const tarn_tensor *tensor,
 	d.generation = shared->generation;
 	d.base = shared->base + tensor->base;
 	d.size = tensor->storage->size;
-	d.offset = tensor->layout.offset;
-	d.dtype = tensor->layout.dtype;
-	d.ndim = tensor->layout.ndim;
-	memcpy(d.shape, tensor->layout.shape, sizeof(d.shape));
-	memcpy(d.stride, tensor->layout.stride, sizeof(d.stride));
+	descriptor_set_layout(&d, &tensor->layout);
 	*ret = d;
 	return 0;
 }

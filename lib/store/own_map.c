@@ -168,8 +168,7 @@ int own_fetch(struct tarn_store *store, uint32_t index, uint64_t generation,
 				 index);
 }
 
-/* The memfd itself, checked. */
-static int fetch_checked(struct tarn_store *store, uint32_t index,
+int own_fetch_checked(struct tarn_store *store, uint32_t index,
 	uint64_t generation, const struct table_storage *entry)
 {
 	_cleanup_fd_ int fd = own_fetch(store, index, generation, 0);
@@ -185,7 +184,8 @@ int own_map_private(struct tarn_store *store, uint32_t index,
 	uint64_t generation, const struct table_storage *entry,
 	struct private_map *map, void **ret_addr)
 {
-	_cleanup_fd_ int fd = fetch_checked(store, index, generation, entry);
+	_cleanup_fd_ int fd =
+		own_fetch_checked(store, index, generation, entry);
 	int r;
 
 	if (fd < 0)
@@ -202,7 +202,8 @@ int own_map(struct tarn_store *store, uint32_t index, uint64_t generation,
 	const struct table_storage *entry, void **ret_addr, bool *ret_writable)
 {
 	uint64_t mapped = own_mapped_size(entry->size);
-	_cleanup_fd_ int fd = fetch_checked(store, index, generation, entry);
+	_cleanup_fd_ int fd =
+		own_fetch_checked(store, index, generation, entry);
 	bool writable;
 	void *addr;
 

@@ -29,6 +29,10 @@ int own_remap_writable(int fd, void *addr, uint64_t size);
 int own_fetch(struct tarn_store *store, uint32_t index, uint64_t generation,
 	uint32_t flags);
 
+/* The same; what came is as large as the table says, and stays so. -EPROTO. */
+int own_fetch_checked(struct tarn_store *store, uint32_t index,
+	uint64_t generation, const struct table_storage *entry);
+
 /* Asks the daemon for the memfd of a leased storage and maps it: writable if
  * it is mutable and the daemon says so. The caller unmaps. */
 int own_map(struct tarn_store *store, uint32_t index, uint64_t generation,

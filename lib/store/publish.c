@@ -74,6 +74,14 @@ static int put_names(struct body *b, const struct plan *plan,
 	return r;
 }
 
+uint64_t publish_since(const struct tarn_store *store)
+{
+	/* Relaxed: whatever it is, this is not published yet. */
+	return atomic_load_explicit(&store->table.header->committed,
+		       memory_order_relaxed) +
+	       1;
+}
+
 static int write_message(const struct tarn_store *store, struct body *b,
 	const struct plan *plan, const struct tarn_publish_item *items,
 	size_t n, const struct tarn_publish_options *options)
@@ -81,10 +89,7 @@ static int write_message(const struct tarn_store *store, struct body *b,
 	struct msg_publish head = {
 		.n_sources = plan->n_sources,
 		.n_names = (uint32_t)n,
-		/* Relaxed: whatever it is, this is not published yet. */
-		.since = atomic_load_explicit(&store->table.header->committed,
-				 memory_order_relaxed) +
-			 1,
+		.since = publish_since(store),
 	};
 	int r = set_options(&head, options);
 
@@ -134,22 +139,29 @@ static int await(
 	return r;
 }
 
-static int send(struct tarn_store *store, const struct body *b,
-	const struct plan *plan, struct wire_message *ret)
+int publish_send(struct tarn_store *store, const struct body *b,
+	const int *fds, int n_fds, struct wire_message *ret)
 {
-	int fds[PUBLISH_SOURCES_MAX], n_fds = 0, r;
 	struct call call;
+	int r = call_begin(&store->connection, &call, WIRE_PUBLISH, b->p,
+		b->size, fds, n_fds);
 
-	for (uint32_t i = 0; i < plan->n_sources; i++)
-		if (plan_fd(&plan->sources[i]) >= 0)
-			fds[n_fds++] = plan_fd(&plan->sources[i]);
-	r = call_begin(&store->connection, &call, WIRE_PUBLISH, b->p, b->size,
-		fds, n_fds);
 	if (r < 0)
 		return r;
 	r = await(store, &call, ret);
 	call_end(&store->connection, &call);
 	return r;
+}
+
+static int send(struct tarn_store *store, const struct body *b,
+	const struct plan *plan, struct wire_message *ret)
+{
+	int fds[PUBLISH_SOURCES_MAX], n_fds = 0;
+
+	for (uint32_t i = 0; i < plan->n_sources; i++)
+		if (plan_fd(&plan->sources[i]) >= 0)
+			fds[n_fds++] = plan_fd(&plan->sources[i]);
+	return publish_send(store, b, fds, n_fds, ret);
 }
 
 /* Checked, and aligned as the body of a message is. */

@@ -41,6 +41,12 @@ struct tarn_store {
 	struct tarn_store *next, **previous; /* in the list of all */
 	struct heir *heir;		     /* while a fork is under way */
 	pthread_mutex_t waking; /* who wakes the connection of a child */
+	pthread_mutex_t riding;
+	struct store_rider *riders;
+
+	/* lib/channel: what this connection is called in rings, once known; 0
+	 * in a child that has not asked yet. */
+	_Atomic uint64_t owner;
 };
 
 /* What a storage of ours stands on; its arg. */
@@ -80,6 +86,18 @@ void welcome_done(struct welcome *welcome);
 /* From here on a child of fork() finds the store usable; until delist. */
 void store_enlist(struct tarn_store *store);
 void store_delist(struct tarn_store *store);
+
+/* What stands on a store, and is to know of forks: before_fork takes its locks,
+ * which are the innermost (with them nothing is asked of the store), after_fork
+ * gives them back in both processes. */
+struct store_rider {
+	struct store_rider *next, **previous; /* previous: NULL, not listed */
+	void *arg;
+	void (*before_fork)(void *arg);
+	void (*after_fork)(void *arg, bool child);
+};
+void store_ride(struct tarn_store *store, struct store_rider *rider);
+void store_get_off(struct tarn_store *store, struct store_rider *rider);
 
 /* ---- references ------------------------------------------------------- */
 
@@ -143,6 +161,10 @@ int store_hold(struct tarn_store *store, uint32_t index, uint64_t generation,
 void store_drop_lease(struct tarn_store *store, uint32_t index,
 	uint64_t generation, const tarn_storage *storage);
 
+/* Rings the daemon: a storage that only leases held has lost one. */
+void store_say_released(
+	struct tarn_store *store, uint32_t index, uint64_t generation);
+
 /* One more page from the daemon; the caller's to unmap. */
 int store_lease_page(struct connection *c, struct lease_page **ret);
 
@@ -158,3 +180,14 @@ int store_load_storage(struct tarn_store *store, tarn_file *file,
 int store_load_verified(struct tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
 	struct tarn_load_info *ret_info, tarn_storage **ret);
+
+/* ---- publish.c -------------------------------------------------------- */
+
+struct body;
+
+/* What goes into msg_publish.since. */
+uint64_t publish_since(const struct tarn_store *store);
+/* Sends a WIRE_PUBLISH and waits for its answer, which may take the daemon as
+ * long as it lives; the caller clears *ret. */
+int publish_send(struct tarn_store *store, const struct body *body,
+	const int *fds, int n_fds, struct wire_message *ret);

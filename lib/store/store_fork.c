@@ -110,6 +110,7 @@ static int heir_connect(struct heir *heir, struct tarn_store *store,
 
 static void store_lock(struct tarn_store *store)
 {
+	pthread_mutex_lock(&store->riding);
 	pthread_mutex_lock(&store->files.lock);
 	pthread_mutex_lock(&store->pools.lock);
 	pthread_mutex_lock(&store->more_leases);
@@ -117,10 +118,14 @@ static void store_lock(struct tarn_store *store)
 	connection_lock(&store->connection);
 	pthread_mutex_lock(&store->moving);
 	pthread_mutex_lock(&store->book.lock);
+	for (struct store_rider *r = store->riders; r; r = r->next)
+		r->before_fork(r->arg);
 }
 
-static void store_unlock(struct tarn_store *store)
+static void store_unlock(struct tarn_store *store, bool child)
 {
+	for (struct store_rider *r = store->riders; r; r = r->next)
+		r->after_fork(r->arg, child);
 	pthread_mutex_unlock(&store->book.lock);
 	pthread_mutex_unlock(&store->moving);
 	connection_unlock(&store->connection);
@@ -128,6 +133,7 @@ static void store_unlock(struct tarn_store *store)
 	pthread_mutex_unlock(&store->more_leases);
 	pthread_mutex_unlock(&store->pools.lock);
 	pthread_mutex_unlock(&store->files.lock);
+	pthread_mutex_unlock(&store->riding);
 }
 
 /* One attempt: a connection, and all leases in its pages. */
@@ -186,7 +192,7 @@ static void in_parent(void)
 			heir_done(s->heir);
 		free(s->heir);
 		s->heir = NULL;
-		store_unlock(s);
+		store_unlock(s, false);
 	}
 	pthread_mutex_unlock(&list_lock);
 }
@@ -222,7 +228,9 @@ static void in_child(void)
 {
 	for (struct tarn_store *s = stores; s; s = s->next) {
 		inherit(s);
-		store_unlock(s);
+		/* Relaxed: there is no other thread. */
+		atomic_store_explicit(&s->owner, 0, memory_order_relaxed);
+		store_unlock(s, true);
 	}
 	pthread_mutex_unlock(&list_lock);
 }
@@ -267,6 +275,7 @@ void store_enlist(struct tarn_store *store)
 
 	pthread_once(&once, watch_forks);
 	pthread_mutex_init(&store->waking, NULL);
+	pthread_mutex_init(&store->riding, NULL);
 	store->connection.wake = wake;
 	store->connection.wake_arg = store;
 	pthread_mutex_lock(&list_lock);
@@ -290,6 +299,31 @@ void store_delist(struct tarn_store *store)
 	if (store->next)
 		store->next->previous = store->previous;
 	pthread_mutex_unlock(&list_lock);
-	if (listed)
+	if (listed) {
 		pthread_mutex_destroy(&store->waking);
+		pthread_mutex_destroy(&store->riding);
+	}
+}
+
+/* ---- riders ---------------------------------------------------------------- */
+
+void store_ride(struct tarn_store *store, struct store_rider *rider)
+{
+	pthread_mutex_lock(&store->riding);
+	rider->next = store->riders;
+	rider->previous = &store->riders;
+	if (rider->next)
+		rider->next->previous = &rider->next;
+	store->riders = rider;
+	pthread_mutex_unlock(&store->riding);
+}
+
+void store_get_off(struct tarn_store *store, struct store_rider *rider)
+{
+	pthread_mutex_lock(&store->riding);
+	*rider->previous = rider->next;
+	if (rider->next)
+		rider->next->previous = rider->previous;
+	rider->previous = NULL;
+	pthread_mutex_unlock(&store->riding);
 }

@@ -14,7 +14,8 @@
 
 /* Nobody waits for the answer, and there is nobody to tell that the bell did
  * not ring: a daemon that is gone needs none. */
-static void ring(struct tarn_store *store, uint32_t index, uint64_t generation)
+void store_say_released(
+	struct tarn_store *store, uint32_t index, uint64_t generation)
 {
 	struct msg_released released = {
 		.index = index, .generation = generation};
@@ -28,7 +29,7 @@ void store_drop_lease(struct tarn_store *store, uint32_t index,
 {
 	if (lease_book_drop(
 		    &store->book, &store->table, index, generation, storage))
-		ring(store, index, generation);
+		store_say_released(store, index, generation);
 }
 
 int store_lease_page(struct connection *c, struct lease_page **ret)
@@ -92,6 +93,6 @@ int store_hold(struct tarn_store *store, uint32_t index, uint64_t generation,
 	/* The daemon may have found the lease that we tried with, and wait
 	 * for its release: ours is the last word on it. */
 	if (r == -EBUSY)
-		ring(store, index, generation);
+		store_say_released(store, index, generation);
 	return r;
 }

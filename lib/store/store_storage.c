@@ -118,6 +118,10 @@ static int check_state(uint32_t index, const struct table_storage *entry)
 	if (state == STORAGE_FILLING)
 		return tarn_fail(ESTALE,
 			"storage %u: its load is still under way", index);
+	if (entry->flags & STORAGE_CHANNEL)
+		return tarn_fail(EINVAL,
+			"it is a channel and no tensor; tarn_channel_open "
+			"opens it");
 	return 0;
 }
 
