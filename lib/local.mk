@@ -11,6 +11,7 @@
 #	copy/    the verb: movers, one executor for each pair of places; streams
 #	save/    tensors become a file, whole or not at all
 #	store/   the client of a daemon
+#	channel/ tensors handed from process to process, through slots
 #
 # Each uses those above it, but for io, which uses none of them.
 
@@ -249,6 +250,15 @@ lib_libcore_la_SOURCES = \
 	lib/store/wait.h \
 	lib/store/wait_file.c \
 	lib/store/wait_name.c \
+	lib/channel/channel.c \
+	lib/channel/channel.h \
+	lib/channel/channel_create.c \
+	lib/channel/channel_info.c \
+	lib/channel/channel_map.c \
+	lib/channel/held.c \
+	lib/channel/item.c \
+	lib/channel/member.c \
+	lib/channel/slot.c \
 	$(NULL)
 if HAVE_LIBURING
 lib_libcore_la_SOURCES += lib/io/io_uring.c
@@ -293,6 +303,7 @@ EXTRA_DIST += lib/libtarn.map
 
 tarnincludedir = $(includedir)/tarn
 tarninclude_HEADERS = \
+	lib/include/tarn/channel.h \
 	lib/include/tarn/copy.h \
 	lib/include/tarn/descriptor.h \
 	lib/include/tarn/dtype.h \

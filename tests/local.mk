@@ -376,6 +376,15 @@ tests_server_channel_LDFLAGS = \
 	-Wl,--wrap=channel_search \
 	$(NULL)
 
+# Channels, through a daemon.
+CHANNEL_TESTS = \
+	tests/channel_calls \
+	$(NULL)
+check_PROGRAMS += $(CHANNEL_TESTS)
+TESTS += $(CHANNEL_TESTS)
+CHANNEL_KIT = tests/daemon_helper.c tests/daemon_helper.h
+tests_channel_calls_SOURCES = tests/channel_calls.c $(CHANNEL_KIT)
+
 # Names that end, and who waits for names and bytes.
 WAIT_TESTS = \
 	tests/file_lock \

@@ -28,4 +28,5 @@
 #include <tarn/save.h>
 #include <tarn/store.h>
 #include <tarn/publish.h>
+#include <tarn/channel.h>
 #include <tarn/report.h>

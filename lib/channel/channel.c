@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Opening a channel, and letting it go.
+ *
+ * The idea: a channel is found by its name like a tensor, and held by a lease
+ * like one; who creates it publishes it and then opens what he finds, as
+ * everybody does, so there is one way in, and a race of creators has no loser.
+ */
+#include "lib/channel/channel.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+
+/* One that is made, closed, and removed that often while we look is not there
+ * for us. */
+#define OPEN_TRIES 100
+
+int channel_fail(const tarn_channel *channel, int r)
+{
+	return tarn_fail_prefix(r, "channel '%.200s': ", channel->name);
+}
+
+/* ---- references -------------------------------------------------------- */
+
+tarn_channel *channel_hold(tarn_channel *channel)
+{
+	/* Relaxed: the caller holds a reference. */
+	atomic_fetch_add_explicit(&channel->refs, 1, memory_order_relaxed);
+	return channel;
+}
+
+/* Also one that is half built. */
+static void channel_free(tarn_channel *channel)
+{
+	if (channel->rider.previous)
+		store_get_off(channel->store, &channel->rider);
+	side_done(&channel->producer);
+	side_done(&channel->consumer);
+	channel_unmap(channel);
+	if (channel->generation)
+		store_drop_lease(channel->store, channel->index,
+			channel->generation, NULL);
+	store_release(channel->store);
+	pthread_mutex_destroy(&channel->mapping);
+	free(channel->name);
+	free(channel);
+}
+
+void channel_release(tarn_channel *channel)
+{
+	/* Release pairs with the acquire half in whichever thread is last. */
+	if (atomic_fetch_sub_explicit(
+		    &channel->refs, 1, memory_order_acq_rel) == 1)
+		channel_free(channel);
+}
+
+tarn_channel *tarn_channel_ref(tarn_channel *channel)
+{
+	atomic_fetch_add_explicit(&channel->handles, 1, memory_order_relaxed);
+	return channel;
+}
+
+tarn_channel *tarn_channel_unref(tarn_channel *channel)
+{
+	if (!channel)
+		return NULL;
+	if (atomic_fetch_sub_explicit(
+		    &channel->handles, 1, memory_order_acq_rel) != 1)
+		return NULL;
+	side_leave(channel, &channel->producer, false);
+	side_leave(channel, &channel->consumer, false);
+	channel_release(channel);
+	return NULL;
+}
+
+const char *tarn_channel_name(const tarn_channel *channel)
+{
+	return channel->name;
+}
+
+/* ---- forks -------------------------------------------------------------- */
+
+static void before_fork(void *arg)
+{
+	tarn_channel *channel = arg;
+
+	pthread_mutex_lock(&channel->mapping);
+	pthread_mutex_lock(&channel->producer.lock);
+	pthread_mutex_lock(&channel->consumer.lock);
+}
+
+/* The parent's members are his: nobody of this process has joined. */
+static void forget(struct side *side)
+{
+	if (side->member)
+		member_unref(side->member);
+	side->member = NULL;
+	side->slots = NULL;
+}
+
+static void after_fork(void *arg, bool child)
+{
+	tarn_channel *channel = arg;
+
+	if (child) {
+		channel->life++;
+		forget(&channel->producer);
+		forget(&channel->consumer);
+	}
+	pthread_mutex_unlock(&channel->consumer.lock);
+	pthread_mutex_unlock(&channel->producer.lock);
+	pthread_mutex_unlock(&channel->mapping);
+}
+
+/* ---- opening --------------------------------------------------------------
+ */
+
+static int new_channel(tarn_store *store, const char *name, tarn_channel **ret)
+{
+	tarn_channel *channel = calloc(1, sizeof(*channel));
+	char *copy = strdup(name);
+
+	if (!channel || !copy) {
+		free(channel);
+		free(copy);
+		return tarn_fail(ENOMEM, "out of memory");
+	}
+	atomic_init(&channel->handles, 1);
+	atomic_init(&channel->refs, 1);
+	channel->name = copy;
+	channel->store = store_ref(store);
+	side_init(&channel->producer, RING_PRODUCER);
+	side_init(&channel->consumer, RING_CONSUMER);
+	pthread_mutex_init(&channel->mapping, NULL);
+	channel->rider = (struct store_rider) {.arg = channel,
+		.before_fork = before_fork,
+		.after_fork = after_fork};
+	*ret = channel;
+	return 0;
+}
+
+/* Holds what stands under the name; no object of a channel's storage is ever
+ * made, so there is none that the book could know. */
+static int hold(tarn_channel *channel)
+{
+	tarn_store *store = channel->store;
+	struct table_name found;
+	tarn_storage *known = NULL;
+	int r;
+
+	r = store_read_name(
+		store, channel->name, strlen(channel->name), &found);
+	if (r < 0)
+		return r;
+	r = store_hold(store, found.descriptor.storage,
+		found.descriptor.generation, NULL, &known);
+	if (r < 0)
+		return r;
+	if (r > 0) {
+		tarn_storage_unref(known);
+		return tarn_fail(EINVAL, "it is a tensor's name");
+	}
+	channel->index = found.descriptor.storage;
+	channel->generation = found.descriptor.generation;
+	return 0;
+}
+
+static int check_mode(
+	const tarn_channel *channel, const struct tarn_channel_options *options)
+{
+	static const char *const names[] = {
+		[RING_QUEUE] = "queue", [RING_BROADCAST] = "broadcast"};
+	int mode = (int)channel->map.geometry.ring.mode;
+
+	if (options && options->mode && (int)options->mode != mode)
+		return tarn_fail(EEXIST, "it is there, and is a %s, not a %s",
+			names[mode], names[options->mode]);
+	return 0;
+}
+
+/* 1: it is closed. */
+static int open_once(tarn_store *store, const char *name, tarn_channel **ret)
+{
+	tarn_channel *channel = NULL;
+	bool closed = false;
+	int r = new_channel(store, name, &channel);
+
+	if (r < 0)
+		return r;
+	r = hold(channel);
+	if (r >= 0)
+		r = channel_map_storage(channel, &closed);
+	if (r < 0) {
+		channel_free(channel);
+		return r;
+	}
+	store_ride(store, &channel->rider);
+	*ret = channel;
+	return closed;
+}
+
+static int open_or_create(tarn_store *store, const char *name,
+	const struct tarn_channel_options *options, tarn_channel **ret)
+{
+	tarn_channel *channel = NULL;
+	int r;
+
+	for (int i = 0; i < OPEN_TRIES; i++) {
+		r = open_once(store, name, &channel);
+		if (r == 0 || (r > 0 && !options)) {
+			r = check_mode(channel, options);
+			if (r < 0)
+				tarn_channel_unref(channel);
+			else
+				*ret = channel;
+			return r;
+		}
+		if (r > 0)
+			channel = tarn_channel_unref(channel);
+		else if (r == -ENOENT && !options)
+			return tarn_fail(ENOENT, "there is none of that name");
+		else if (r != -ENOENT && r != -ESTALE)
+			return r;
+		if (r != -ESTALE)
+			r = channel_create(store, name, options);
+		if (r < 0 && r != -EEXIST && r != -ESTALE)
+			return r;
+	}
+	return tarn_fail(EAGAIN,
+		"it has come and gone %d times while we looked; try again",
+		OPEN_TRIES);
+}
+
+int tarn_channel_open(tarn_store *store, const char *name,
+	const struct tarn_channel_options *options, tarn_channel **ret)
+{
+	int r = name_check(name, strlen(name));
+
+	if (r >= 0 && options && options->mode > TARN_CHANNEL_BROADCAST)
+		r = tarn_fail(EINVAL, "mode %d; %d is a queue, %d a broadcast",
+			(int)options->mode, TARN_CHANNEL_QUEUE,
+			TARN_CHANNEL_BROADCAST);
+	if (r >= 0)
+		r = connection_ready(&store->connection);
+	if (r >= 0)
+		r = open_or_create(store, name, options, ret);
+	return r < 0 ? tarn_fail_prefix(r, "channel '%.200s': ", name) : 0;
+}
+
+int tarn_channel_close(tarn_channel *channel)
+{
+	/* A copy, in private memory: nothing of it is the members'. */
+	struct ring ring = channel->ring;
+	int r = ring_close(&ring);
+
+	return r < 0 ? channel_fail(channel, r) : 0;
+}

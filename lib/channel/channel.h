@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A channel from the inside.
+ *
+ * A handle is an object that is counted twice: by its users (handles), the last
+ * of which leaves the ring, and by all that needs its memory (refs): the
+ * handle itself, slots, items, and the storages of tensors over them.
+ *
+ * It has two sides, a producer's and a consumer's, each with a lock and, once
+ * it has joined, a member: one life as a participant. What was acquired or
+ * received belongs to the member that did it, so that a handle may leave, and
+ * join again as somebody else, while its items are still read. All that is done
+ * with a member's struct ring is done with the lock of its side; nobody sleeps
+ * with it, or takes another lock.
+ *
+ * Forks. A member is of the process that it joined in. The child counts a life
+ * more than its parent (store_fork.c holds both locks meanwhile), and what is
+ * of an earlier life it leaves alone: its parent has it.
+ */
+#pragma once
+
+#include <tarn/channel.h>
+
+#include "lib/store/store.h"
+#include "lib/tensor/tensor.h"
+#include "shm/channel.h"
+#include "shm/ring.h"
+
+struct member {
+	struct ring ring;
+	unsigned life; /* of the channel, when it joined */
+	/* All with the side's lock. */
+	uint32_t refs; /* its side, what it has in hand, who waits */
+	uint32_t out;  /* slots or items in hand */
+	bool left;
+};
+
+struct side {
+	pthread_mutex_t lock;
+	unsigned kind;         /* RING_PRODUCER or RING_CONSUMER */
+	struct member *member; /* NULL: has not joined */
+	tarn_slot *slots;      /* producer: those being filled */
+	void *spare; /* consumer: an item that a try in vain has left */
+};
+
+struct tarn_channel {
+	atomic_uint handles, refs;
+	tarn_store *store; /* a reference */
+	char *name;
+	uint32_t index; /* the storage, held */
+	uint64_t generation;
+	struct channel_map map;
+	struct ring ring; /* attached; joins nothing */
+	unsigned life;
+	struct side producer, consumer;
+	pthread_mutex_t mapping; /* guards what follows */
+	bool bytes_writable;
+	struct store_rider rider;
+};
+
+struct tarn_slot {
+	tarn_storage storage; /* first: what is freed; of the whole slot */
+	tarn_channel *channel;
+	struct member *member; /* NULL: it has ended */
+	tarn_slot *next, **previous;
+	uint32_t slot;
+	bool holds; /* storages of the pool */
+	uint64_t used;
+	struct ring_note note;
+};
+
+struct tarn_item {
+	tarn_storage storage; /* as above */
+	tarn_channel *channel;
+	struct member *member;
+	struct ring_item item;
+};
+
+/* ---- channel.c -------------------------------------------------------- */
+
+tarn_channel *channel_hold(tarn_channel *channel);
+void channel_release(tarn_channel *channel);
+/* "channel 'x': " in front of the sentence. */
+int channel_fail(const tarn_channel *channel, int r);
+
+/* ---- channel_map.c ---------------------------------------------------- */
+
+/* Maps the storage, which is held; *ret_closed: nothing will come any more. */
+int channel_map_storage(tarn_channel *channel, bool *ret_closed);
+void channel_unmap(tarn_channel *channel);
+/* The bytes of slots may be written from here on. */
+int channel_map_writable(tarn_channel *channel);
+
+/* ---- channel_create.c ------------------------------------------------- */
+
+/* Makes one and publishes it. -EEXIST: somebody else was faster. */
+int channel_create(tarn_store *store, const char *name,
+	const struct tarn_channel_options *options);
+
+/* ---- member.c --------------------------------------------------------- */
+
+void side_init(struct side *side, unsigned kind);
+void side_done(struct side *side);
+int side_join(tarn_channel *channel, struct side *side);
+/* at_once: slots that are being filled are taken away; else, and for items, it
+ * leaves with the last of them. */
+void side_leave(tarn_channel *channel, struct side *side, bool at_once);
+/* With the lock. One more thing in hand; or one less, which may be the last:
+ * then true, and channel_left() is to be called without the lock. */
+void member_take(struct member *member);
+bool member_give(tarn_channel *channel, struct member *member);
+/* Is it of this process? */
+bool member_is_ours(const tarn_channel *channel, const struct member *member);
+void member_unref(struct member *member);
+/* Somebody of ours has left: the daemon may have to be told. */
+void channel_left(tarn_channel *channel);
+
+/*
+ * Calls look until it says something else than 0, with the lock and a member of
+ * ours, which is joined first if need be. what: what was waited for.
+ */
+typedef int (*side_look)(struct member *member, void *arg);
+int side_wait(tarn_channel *channel, struct side *side, int timeout_ms,
+	side_look look, void *arg, const char *what);
+
+/* ---- held.c ----------------------------------------------------------- */
+
+/* The i-th tensor of an item will be that storage, which the caller holds; the
+ * item keeps it from here on. */
+int held_install(tarn_channel *channel, uint32_t slot, uint32_t i,
+	uint32_t index, uint64_t generation);
+/* A slot was acquired: what its last item kept is kept no more. */
+void held_clear(tarn_channel *channel, uint32_t slot);
+/* A slot was given back, with so many tensors. */
+void held_left(tarn_channel *channel, uint32_t slot, uint32_t n);

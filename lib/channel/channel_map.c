@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A channel's memory in this process: one mapping, of which the ring and what
+ * belongs to it is writable, and the bytes of slots as far as they have to be.
+ *
+ * Who only consumes a broadcast reads what others read at the same time, so
+ * that his stray write would be everybody's: he has those bytes read-only.
+ */
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "lib/channel/channel.h"
+#include "lib/store/own_map.h"
+
+/* The mode is asked once more by the daemon; here it says only whose it is. */
+static int check_kind(const struct table_storage *entry)
+{
+	if (entry->flags & STORAGE_CHANNEL)
+		return 0;
+	return tarn_fail(EINVAL, "a tensor of that name is there");
+}
+
+static int map_file(tarn_channel *channel, const struct table_storage *entry)
+{
+	_cleanup_fd_ int fd = own_fetch_checked(
+		channel->store, channel->index, channel->generation, entry);
+	void *memory;
+
+	if (fd < 0)
+		return fd;
+	if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR)
+		return tarn_fail(EPERM,
+			"this user may only read what is in its pool, and "
+			"whoever takes part in a channel writes there");
+	/* Read-only at first: the ring says how much of it is to be written. */
+	memory = mmap(NULL, entry->size, PROT_READ, MAP_SHARED, fd, 0);
+	if (memory == MAP_FAILED)
+		return tarn_fail(errno, "mapping %llu bytes: %s",
+			(unsigned long long)entry->size,
+			tarn_errno_text(errno));
+	channel->map.memory = memory;
+	channel->map.size = entry->size;
+	return 0;
+}
+
+static int make_writable(void *from, uint64_t size)
+{
+	if (mprotect(from, size, PROT_READ | PROT_WRITE) < 0)
+		return tarn_fail(errno, "%llu bytes to be written: %s",
+			(unsigned long long)size, tarn_errno_text(errno));
+	return 0;
+}
+
+static int map_bytes(tarn_channel *channel)
+{
+	struct channel_map *map = &channel->map;
+	unsigned char *from = map->bytes;
+	int r;
+
+	if (channel->bytes_writable)
+		return 0;
+	r = make_writable(from,
+		map->size - (uint64_t)(from - (unsigned char *)map->memory));
+	channel->bytes_writable = r >= 0;
+	return r;
+}
+
+int channel_map_writable(tarn_channel *channel)
+{
+	int r;
+
+	pthread_mutex_lock(&channel->mapping);
+	r = map_bytes(channel);
+	pthread_mutex_unlock(&channel->mapping);
+	return r;
+}
+
+int channel_map_storage(tarn_channel *channel, bool *ret_closed)
+{
+	struct channel_map *map = &channel->map;
+	struct table_storage entry;
+	int r;
+
+	r = store_entry(
+		channel->store, channel->index, channel->generation, &entry);
+	if (r >= 0)
+		r = check_kind(&entry);
+	if (r >= 0)
+		r = map_file(channel, &entry);
+	if (r >= 0)
+		r = channel_attach(map, map->memory, map->size);
+	if (r >= 0)
+		r = make_writable(map->memory,
+			(uint64_t)(map->bytes - (unsigned char *)map->memory));
+	if (r >= 0 && map->geometry.ring.mode == RING_QUEUE)
+		r = map_bytes(channel);
+	if (r >= 0)
+		r = ring_attach(&channel->ring, map->ring, map->ring_size);
+	if (r < 0)
+		return r;
+	/* Only a wish. */
+	madvise(map->bytes,
+		map->size -
+			(uint64_t)(map->bytes - (unsigned char *)map->memory),
+		MADV_HUGEPAGE);
+	*ret_closed = channel_is_closed(map);
+	return 0;
+}
+
+void channel_unmap(tarn_channel *channel)
+{
+	if (channel->map.memory)
+		munmap(channel->map.memory, channel->map.size);
+}

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Taking part in a channel: joining, waiting, leaving.
+ *
+ * The idea: who leaves with items in hand is a participant until the last of
+ * them is dropped, since that is whom the ring knows as their reader; but one
+ * that hears no more, so that he holds nobody up. The member lives that long,
+ * while its side may have another one already.
+ */
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/fail.h"
+#include "lib/channel/channel.h"
+
+void side_init(struct side *side, unsigned kind)
+{
+	pthread_mutex_init(&side->lock, NULL);
+	side->kind = kind;
+}
+
+void side_done(struct side *side)
+{
+	free(side->spare);
+	pthread_mutex_destroy(&side->lock);
+}
+
+/* ---- members, with the side's lock ------------------------------------------
+ */
+
+void member_unref(struct member *member)
+{
+	if (--member->refs == 0)
+		free(member);
+}
+
+bool member_is_ours(const tarn_channel *channel, const struct member *member)
+{
+	return member->life == channel->life;
+}
+
+void member_take(struct member *member)
+{
+	member->refs++;
+	member->out++;
+}
+
+bool member_give(tarn_channel *channel, struct member *member)
+{
+	bool last = false;
+
+	if (member_is_ours(channel, member)) {
+		member->out--;
+		last = member->left && member->out == 0;
+		if (last)
+			ring_leave(&member->ring);
+	}
+	member_unref(member);
+	return last;
+}
+
+/* ---- joining ----------------------------------------------------------------
+ */
+
+#define OWNER_KNOWN (1ull << 32)
+
+/* What this process's connection is called in rings. */
+static int owner_of(tarn_store *store, uint32_t *ret)
+{
+	struct wire_message reply;
+	struct msg_channel is;
+	/* Relaxed: it is what it is for as long as the connection lasts. */
+	uint64_t known =
+		atomic_load_explicit(&store->owner, memory_order_relaxed);
+	int r = 0;
+
+	if (!(known & OWNER_KNOWN)) {
+		r = connection_ready(&store->connection);
+		if (r >= 0)
+			r = connection_call(&store->connection, WIRE_CHANNEL,
+				NULL, 0, WIRE_CHANNEL_IS, sizeof(is), &reply);
+		if (r < 0)
+			return r;
+		memcpy(&is, reply.body, sizeof(is));
+		wire_message_clear(&reply);
+		known = OWNER_KNOWN | is.owner;
+		atomic_store_explicit(
+			&store->owner, known, memory_order_relaxed);
+	}
+	*ret = (uint32_t)known;
+	return 0;
+}
+
+static int join(tarn_channel *channel, struct side *side, uint32_t owner)
+{
+	struct member *member;
+	int r;
+
+	if (side->member)
+		return 0;
+	member = malloc(sizeof(*member));
+	if (!member)
+		return tarn_fail(ENOMEM, "out of memory");
+	*member = (struct member) {
+		.ring = channel->ring, .life = channel->life, .refs = 1};
+	r = ring_join(&member->ring, side->kind, owner);
+	if (r < 0)
+		free(member);
+	else
+		side->member = member;
+	return r;
+}
+
+int side_join(tarn_channel *channel, struct side *side)
+{
+	uint32_t owner;
+	int r = owner_of(channel->store, &owner);
+
+	if (r >= 0 && side->kind == RING_PRODUCER)
+		r = channel_map_writable(channel);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&side->lock);
+	r = join(channel, side, owner);
+	pthread_mutex_unlock(&side->lock);
+	return r;
+}
+
+static struct side *side_of(tarn_channel *channel, unsigned role)
+{
+	return role == TARN_CHANNEL_PRODUCER ? &channel->producer
+					     : &channel->consumer;
+}
+
+static int check_roles(unsigned roles)
+{
+	const unsigned all = TARN_CHANNEL_PRODUCER | TARN_CHANNEL_CONSUMER;
+
+	if (roles == 0 || roles & ~all)
+		return tarn_fail(EINVAL,
+			"roles %#x; %u is a producer, %u a consumer", roles,
+			TARN_CHANNEL_PRODUCER, TARN_CHANNEL_CONSUMER);
+	return 0;
+}
+
+int tarn_channel_join(tarn_channel *channel, unsigned roles)
+{
+	int r = check_roles(roles);
+
+	for (unsigned role = 1; role <= 2 && r >= 0; role++)
+		if (roles & role)
+			r = side_join(channel, side_of(channel, role));
+	return r < 0 ? channel_fail(channel, r) : 0;
+}
+
+/* ---- leaving
+ * ------------------------------------------------------------------ */
+
+/* They are anybody's from now on. */
+static void end_slots(tarn_slot *slots)
+{
+	for (tarn_slot *s = slots; s; s = s->next)
+		s->storage.writable = false;
+}
+
+/* With the lock. True: it has left for good. */
+static bool leave(struct side *side, bool at_once)
+{
+	struct member *member = side->member;
+	bool gone = false;
+
+	if (!member)
+		return false;
+	member->left = true;
+	if (at_once && side->kind == RING_PRODUCER)
+		end_slots(side->slots);
+	if (member->out == 0 || (at_once && side->kind == RING_PRODUCER)) {
+		ring_leave(&member->ring);
+		gone = true;
+	} else {
+		ring_quiet(&member->ring);
+	}
+	/* For who waits in another thread. */
+	ring_wake_everybody(&member->ring);
+	side->member = NULL;
+	member_unref(member);
+	return gone;
+}
+
+void side_leave(tarn_channel *channel, struct side *side, bool at_once)
+{
+	bool gone;
+
+	pthread_mutex_lock(&side->lock);
+	gone = leave(side, at_once);
+	pthread_mutex_unlock(&side->lock);
+	if (gone)
+		channel_left(channel);
+}
+
+void channel_left(tarn_channel *channel)
+{
+	struct connection *c = &channel->store->connection;
+	struct wire_message reply;
+
+	/* Asked again who we are, the daemon looks whether anybody is left. */
+	if (channel->map.geometry.flags & CHANNEL_EPHEMERAL &&
+		connection_call(c, WIRE_CHANNEL, NULL, 0, WIRE_CHANNEL_IS,
+			sizeof(struct msg_channel), &reply) >= 0)
+		wire_message_clear(&reply);
+}
+
+int tarn_channel_leave(tarn_channel *channel, unsigned roles)
+{
+	int r = check_roles(roles);
+
+	for (unsigned role = 1; role <= 2 && r >= 0; role++)
+		if (roles & role)
+			side_leave(channel, side_of(channel, role), true);
+	return r < 0 ? channel_fail(channel, r) : 0;
+}
+
+/* ---- waiting
+ * ------------------------------------------------------------------- */
+
+struct waiter {
+	struct side *side;
+	struct member *member;
+	side_look look;
+	void *arg;
+};
+
+/* With the lock. One that was taken for dead is none of ours any more. */
+static int look_once(
+	struct side *side, struct member *member, side_look look, void *arg)
+{
+	int r;
+
+	if (member->left)
+		return tarn_fail(ESTALE, "it was left meanwhile");
+	r = look(member, arg);
+	if (r == -ESTALE && side->member == member) {
+		member->left = true;
+		side->member = NULL;
+		member_unref(member);
+	}
+	return r;
+}
+
+static int look_locked(void *arg)
+{
+	struct waiter *w = arg;
+	int r;
+
+	pthread_mutex_lock(&w->side->lock);
+	r = look_once(w->side, w->member, w->look, w->arg);
+	pthread_mutex_unlock(&w->side->lock);
+	return r;
+}
+
+static uint64_t deadline_of(int timeout_ms)
+{
+	struct timespec t;
+
+	if (timeout_ms < 0)
+		return UINT64_MAX;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec +
+	       (uint64_t)timeout_ms * 1000000u;
+}
+
+static int timed_out(int timeout_ms, const char *what)
+{
+	if (timeout_ms == 0)
+		return tarn_fail(ETIMEDOUT, "%s now", what);
+	return tarn_fail(ETIMEDOUT, "%s within %d ms", what, timeout_ms);
+}
+
+/* With a reference to the member. */
+static int sleep_for(tarn_channel *channel, struct side *side,
+	struct member *member, int timeout_ms, side_look look, void *arg)
+{
+	struct waiter w = {
+		.side = side, .member = member, .look = look, .arg = arg};
+	const struct ring_wait wait = {
+		.deadline_ns = deadline_of(timeout_ms), .signals = true};
+	int r;
+
+	r = ring_wait_for(&member->ring,
+		side->kind == RING_PRODUCER ? RING_SPACE : RING_ITEMS, &wait,
+		look_locked, &w);
+	pthread_mutex_lock(&side->lock);
+	member_unref(member);
+	pthread_mutex_unlock(&side->lock);
+	return r;
+}
+
+int side_wait(tarn_channel *channel, struct side *side, int timeout_ms,
+	side_look look, void *arg, const char *what)
+{
+	struct member *member;
+	int r = 0;
+
+	pthread_mutex_lock(&side->lock);
+	while (!side->member && r >= 0) {
+		pthread_mutex_unlock(&side->lock);
+		r = side_join(channel, side);
+		pthread_mutex_lock(&side->lock);
+	}
+	if (r >= 0) {
+		member = side->member;
+		r = look_once(side, member, look, arg);
+	}
+	if (r == 0 && timeout_ms != 0)
+		member->refs++;
+	pthread_mutex_unlock(&side->lock);
+	if (r == 0 && timeout_ms != 0)
+		r = sleep_for(channel, side, member, timeout_ms, look, arg);
+	if (r == 0 || r == -ETIMEDOUT)
+		r = timed_out(timeout_ms, what);
+	return r < 0 ? channel_fail(channel, r) : 0;
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A slot that is being filled.
+ *
+ * The idea: what the consumer reads is written where he reads it, bytes and
+ * records alike, so publishing is the ring's one step; and a slot is a storage,
+ * so that tensors in it are tensors like any other, and may be dropped after
+ * it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/channel/channel.h"
+
+#define ALIGNMENT 64u /* of tensors: a cache line */
+
+/* ---- acquiring
+ * ---------------------------------------------------------------- */
+
+static void slot_release(void *arg)
+{
+	tarn_slot *slot = arg;
+
+	channel_release(slot->channel);
+}
+
+static void enlist(struct side *side, tarn_slot *slot)
+{
+	slot->next = side->slots;
+	slot->previous = &side->slots;
+	if (slot->next)
+		slot->next->previous = &slot->next;
+	side->slots = slot;
+}
+
+static void delist(tarn_slot *slot)
+{
+	*slot->previous = slot->next;
+	if (slot->next)
+		slot->next->previous = slot->previous;
+}
+
+/* With the lock. */
+static int look_for_slot(struct member *member, void *arg)
+{
+	tarn_slot *slot = arg;
+	int r = ring_acquire(&member->ring, &slot->slot);
+
+	if (r == 1) {
+		member_take(member);
+		slot->member = member;
+		enlist(&slot->channel->producer, slot);
+	}
+	return r;
+}
+
+int tarn_channel_acquire(tarn_channel *channel, int timeout_ms, tarn_slot **ret)
+{
+	const struct channel_map *map = &channel->map;
+	uint64_t size = map->geometry.ring.slot_bytes;
+	tarn_slot *slot = malloc(sizeof(*slot));
+	int r;
+
+	if (!slot)
+		return channel_fail(
+			channel, tarn_fail(ENOMEM, "out of memory"));
+	slot->channel = channel;
+	slot->holds = false;
+	slot->used = 0;
+	slot->note.tensors = 0;
+	slot->note.tag_size = 0;
+	r = side_wait(channel, &channel->producer, timeout_ms, look_for_slot,
+		slot, "no slot was free");
+	if (r < 0) {
+		free(slot);
+		return r;
+	}
+	held_clear(channel, slot->slot);
+	tarn_storage_init(&slot->storage, TARN_STORAGE_SHARED,
+		map->bytes + slot->slot * size, size, true, slot_release, slot);
+	atomic_init(&slot->storage.refs, 1);
+	channel_hold(channel);
+	*ret = slot;
+	return 0;
+}
+
+/* ---- filling
+ * -------------------------------------------------------------------- */
+
+static uint32_t count_of(const tarn_slot *slot)
+{
+	return slot->note.tensors;
+}
+
+static struct tarn_descriptor *record(const tarn_slot *slot, uint32_t i)
+{
+	const struct channel_map *map = &slot->channel->map;
+
+	return &map->records[(uint64_t)slot->slot * map->geometry.tensors + i];
+}
+
+static int check_ours(const tarn_slot *slot)
+{
+	if (!member_is_ours(slot->channel, slot->member))
+		return tarn_fail(ESTALE,
+			"a slot of before the fork, which is the parent's");
+	return 0;
+}
+
+/* May there be one more tensor? */
+static int check_room(const tarn_slot *slot)
+{
+	uint32_t most = slot->channel->map.geometry.tensors;
+	int r = check_ours(slot);
+
+	if (r >= 0 && count_of(slot) == most)
+		r = tarn_fail(E2BIG,
+			"the item has %u tensors, the most that the channel "
+			"was made for",
+			most);
+	return r;
+}
+
+/* The next record: what lies in this slot. */
+static void add_record(
+	tarn_slot *slot, uint64_t base, const struct tarn_layout *layout)
+{
+	struct tarn_descriptor d = {
+		.magic = TARN_DESCRIPTOR_MAGIC,
+		.version = TARN_DESCRIPTOR_VERSION,
+		.instance = slot->channel->store->instance,
+		.pool = TABLE_POOL_OWN,
+		.storage = CHANNEL_IN_SLOT,
+		.base = base,
+		.size = slot->storage.size,
+	};
+
+	descriptor_set_layout(&d, layout);
+	memcpy(record(slot, count_of(slot)), &d, sizeof(d));
+	slot->note.tensors++;
+}
+
+/* Where the next tensor begins; at most the slot's size, which is a multiple.
+ */
+static uint64_t next_place(const tarn_slot *slot)
+{
+	return (slot->used + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
+}
+
+uint64_t tarn_slot_room(const tarn_slot *slot)
+{
+	return slot->storage.size - next_place(slot);
+}
+
+static int place_empty(
+	tarn_slot *slot, const struct tarn_layout *layout, tarn_tensor **ret)
+{
+	uint64_t size = (uint64_t)tarn_layout_nbytes(layout);
+	uint64_t base = next_place(slot);
+	int r;
+
+	if (size > tarn_slot_room(slot))
+		return tarn_fail(ENOSPC,
+			"a tensor of %llu bytes, and %llu of the slot's %llu "
+			"are left",
+			(unsigned long long)size,
+			(unsigned long long)tarn_slot_room(slot),
+			(unsigned long long)slot->storage.size);
+	r = tarn_tensor_new_checked(&slot->storage, base, layout, ret);
+	if (r < 0)
+		return r;
+	add_record(slot, base, layout);
+	slot->used = base + size;
+	return 0;
+}
+
+int tarn_slot_empty(tarn_slot *slot, int dtype, int ndim, const int64_t *shape,
+	tarn_tensor **ret)
+{
+	struct tarn_layout layout;
+	int r = check_room(slot);
+
+	if (r >= 0)
+		r = tarn_layout_contiguous(dtype, ndim, shape, &layout);
+	if (r >= 0)
+		r = place_empty(slot, &layout, ret);
+	return r < 0 ? channel_fail(slot->channel, r) : 0;
+}
+
+/* One that the store keeps: where other members of the channel find it. */
+static int check_place(
+	const tarn_slot *slot, const struct shared_storage *shared)
+{
+	const tarn_store *store = slot->channel->store;
+
+	if (!shared)
+		return tarn_fail(ENOTSUP,
+			"a tensor that is not in the store's memory; publish "
+			"it first, or copy it into the slot");
+	if (shared->store->instance != store->instance ||
+		shared->store->table.header->rule != store->table.header->rule)
+		return tarn_fail(ENOTSUP,
+			"a tensor of another pool than the channel's, whose "
+			"consumers may not see it; copy it into the slot");
+	return 0;
+}
+
+static int add_kept(tarn_slot *slot, tarn_tensor *tensor)
+{
+	const struct shared_storage *shared = store_storage_of(tensor->storage);
+	struct tarn_descriptor d;
+	int r = check_place(slot, shared);
+
+	if (r >= 0)
+		r = tarn_store_export(slot->channel->store, tensor, &d);
+	if (r >= 0)
+		r = held_install(slot->channel, slot->slot, count_of(slot),
+			shared->index, shared->generation);
+	if (r < 0)
+		return r;
+	memcpy(record(slot, count_of(slot)), &d, sizeof(d));
+	slot->note.tensors++;
+	slot->holds = true;
+	return 0;
+}
+
+int tarn_slot_add(tarn_slot *slot, tarn_tensor *tensor)
+{
+	int r = check_room(slot);
+
+	if (r >= 0 && tensor->storage == &slot->storage)
+		add_record(slot, tensor->base, &tensor->layout);
+	else if (r >= 0)
+		r = add_kept(slot, tensor);
+	return r < 0 ? channel_fail(slot->channel, r) : 0;
+}
+
+static int set_layout(
+	tarn_slot *slot, uint32_t i, const struct tarn_layout *layout)
+{
+	_cleanup_tensor_ tarn_tensor *checked = NULL;
+	struct tarn_descriptor d;
+	int r;
+
+	if (i >= count_of(slot))
+		return tarn_fail(ERANGE, "tensor %u of %u", i, count_of(slot));
+	/* Somebody else may write there; what lies in a slot stays in it. */
+	memcpy(&d, record(slot, i), sizeof(d));
+	if (d.storage != CHANNEL_IN_SLOT)
+		return tarn_fail(EINVAL,
+			"tensor %u is not in the slot: add the view itself", i);
+	r = tarn_tensor_new(&slot->storage, d.base, layout, &checked);
+	if (r < 0)
+		return r;
+	descriptor_set_layout(&d, layout);
+	memcpy(record(slot, i), &d, sizeof(d));
+	return 0;
+}
+
+int tarn_slot_set(tarn_slot *slot, uint32_t i, const struct tarn_layout *layout)
+{
+	int r = check_ours(slot);
+
+	if (r >= 0)
+		r = set_layout(slot, i, layout);
+	return r < 0 ? channel_fail(slot->channel, r) : 0;
+}
+
+int tarn_slot_tag(tarn_slot *slot, const void *tag, size_t size)
+{
+	if (size > TARN_CHANNEL_TAG_MAX)
+		return channel_fail(slot->channel,
+			tarn_fail(EMSGSIZE,
+				"a tag of %zu bytes, %u is the most", size,
+				TARN_CHANNEL_TAG_MAX));
+	if (size)
+		memcpy(slot->note.tag, tag, size);
+	slot->note.tag_size = (uint32_t)size;
+	return 0;
+}
+
+/* ---- ending
+ * ------------------------------------------------------------------- */
+
+static int give_away(tarn_slot *slot, struct member *member, bool publish)
+{
+	struct ring_note *note = &slot->note;
+	int r = check_ours(slot);
+
+	if (r < 0)
+		return r;
+	if (!publish)
+		return ring_abandon(&member->ring, slot->slot);
+	note->bytes = slot->used;
+	if (slot->holds)
+		note->tensors |= CHANNEL_NOTE_HOLDS;
+	return ring_publish(&member->ring, slot->slot, note);
+}
+
+static int end(tarn_slot *slot, bool publish)
+{
+	tarn_channel *channel = slot->channel;
+	struct side *side = &channel->producer;
+	uint32_t n = slot->holds ? count_of(slot) : 0;
+	bool ours, gone;
+	int r;
+
+	slot->storage.writable = false;
+	pthread_mutex_lock(&side->lock);
+	ours = member_is_ours(channel, slot->member);
+	r = give_away(slot, slot->member, publish);
+	if (ours)
+		delist(slot);
+	gone = member_give(channel, slot->member);
+	slot->member = NULL;
+	pthread_mutex_unlock(&side->lock);
+	if (ours && (r < 0 || !publish))
+		held_left(channel, slot->slot, n);
+	if (gone)
+		channel_left(channel);
+	if (r < 0)
+		channel_fail(channel, r);
+	tarn_storage_unref(&slot->storage);
+	return r;
+}
+
+int tarn_slot_publish(tarn_slot *slot)
+{
+	return end(slot, true);
+}
+
+tarn_slot *tarn_slot_abandon(tarn_slot *slot)
+{
+	if (slot)
+		end(slot, false);
+	return NULL;
+}

@@ -1,0 +1,624 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Channels as a program uses them: made and found by name, filled and read in
+ * place, given back in any order, closed; and what is said where it cannot be.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <tarn/tarn.h>
+
+#include "tests/daemon_helper.h"
+#include "tests/tap.h"
+
+static struct daemon server;
+
+static tarn_store *open_store(void)
+{
+	tarn_store *store;
+
+	if (tarn_store_open(server.socket, &store) < 0)
+		bail("%s", tarn_error_message());
+	return store;
+}
+
+static tarn_channel *open_channel(tarn_store *store, const char *name,
+	const struct tarn_channel_options *options)
+{
+	tarn_channel *c;
+
+	if (tarn_channel_open(store, name, options, &c) < 0)
+		bail("%s", tarn_error_message());
+	return c;
+}
+
+static tarn_slot *acquired(tarn_channel *c)
+{
+	tarn_slot *slot;
+
+	if (tarn_channel_acquire(c, 0, &slot) < 0)
+		bail("%s", tarn_error_message());
+	return slot;
+}
+
+static tarn_item *received(tarn_channel *c)
+{
+	tarn_item *item;
+
+	if (tarn_channel_receive(c, 0, &item) < 0)
+		bail("%s", tarn_error_message());
+	return item;
+}
+
+static tarn_tensor *tensor_of(tarn_item *item, uint32_t i)
+{
+	tarn_tensor *t;
+
+	if (tarn_item_tensor(item, i, &t) < 0)
+		bail("%s", tarn_error_message());
+	return t;
+}
+
+/* One number, as an item of its own. */
+static int put(tarn_channel *c, int64_t value)
+{
+	const int64_t one = 1, zero = 0;
+	tarn_slot *slot;
+	tarn_tensor *t;
+	int r = tarn_channel_acquire(c, 0, &slot);
+
+	if (r < 0)
+		return r;
+	if (tarn_slot_empty(slot, TARN_I64, 1, &one, &t) < 0)
+		bail("%s", tarn_error_message());
+	tarn_tensor_set_i64(t, &zero, value);
+	tarn_tensor_unref(t);
+	return tarn_slot_publish(slot);
+}
+
+static int64_t value_of(tarn_item *item)
+{
+	const int64_t zero = 0;
+	tarn_tensor *t = tensor_of(item, 0);
+	int64_t value = -1;
+
+	tarn_tensor_get_i64(t, &zero, &value);
+	tarn_tensor_unref(t);
+	return value;
+}
+
+/* The number, or the error. */
+static int64_t get(tarn_channel *c)
+{
+	tarn_item *item;
+	int64_t value;
+	int r = tarn_channel_receive(c, 0, &item);
+
+	if (r < 0)
+		return r;
+	value = value_of(item);
+	tarn_item_unref(item);
+	return value;
+}
+
+static struct tarn_channel_info info_of(tarn_channel *c)
+{
+	struct tarn_channel_info info;
+
+	if (tarn_channel_get_info(c, &info) < 0)
+		bail("%s", tarn_error_message());
+	return info;
+}
+
+/* ---- making and finding -------------------------------------------------- */
+
+static void test_open(tarn_store *store)
+{
+	const struct tarn_channel_options
+		none = {0},
+		odd = {.slots = 3, .slot_bytes = 5000, .tensors = 2},
+		cast = {.mode = TARN_CHANNEL_BROADCAST};
+	struct tarn_channel_info info;
+	tarn_channel *c, *again;
+
+	is_int(-ENOENT, tarn_channel_open(store, "none", NULL, &c),
+		"without options it has to be there");
+	is_str("channel 'none': there is none of that name",
+		tarn_error_message(), "which is said");
+	c = open_channel(store, "defaults", &none);
+	info = info_of(c);
+	is_int(TARN_CHANNEL_QUEUE, info.mode, "the default is a queue");
+	is_int(8, info.slots, "of 8 slots");
+	is_int(4 << 20, (int64_t)info.slot_bytes, "of 4 MiB each");
+	is_int(16, info.tensors, "for 16 tensors");
+	is_int(8, info.free, "all of them free");
+	is_str("defaults", tarn_channel_name(c), "it knows its name");
+	again = open_channel(store, "defaults", &odd);
+	info = info_of(again);
+	is_int(8, info.slots, "one that is there keeps its geometry");
+	tarn_channel_unref(again);
+	is_int(-EEXIST, tarn_channel_open(store, "defaults", &cast, &again),
+		"another mode is refused");
+	is_str("channel 'defaults': it is there, and is a queue, not a "
+	       "broadcast",
+		tarn_error_message(), "with both");
+	tarn_channel_unref(c);
+	c = open_channel(store, "odd", &odd);
+	is_int(8192, (int64_t)info_of(c).slot_bytes, "slots are whole pages");
+	tarn_channel_unref(c);
+	is_int(0, tarn_store_remove(store, "odd"), "a name goes as any other");
+	is_int(0, tarn_store_remove(store, "defaults"), "whoever made it");
+	is_int(-ENOENT, tarn_channel_open(store, "odd", NULL, &c), "for good");
+}
+
+static void test_refused(tarn_store *store)
+{
+	const struct tarn_channel_options many = {.slots = 70000},
+					  tensors = {.tensors = 1025},
+					  mode = {.mode = 7},
+					  large = {.slot_bytes = UINT64_MAX},
+					  huge = {.slot_bytes = 1ull << 50,
+						  .slots = 2},
+					  flags = {.flags = 8}, none = {0};
+	int64_t n = 3;
+	struct tarn_publish_item item = {.name = "tensor"};
+	tarn_channel *c;
+	tarn_tensor *t;
+
+	is_int(-EINVAL, tarn_channel_open(store, "x", &many, &c),
+		"too many slots");
+	has_str("65536", tarn_error_message(), "and how many may be");
+	is_int(-EINVAL, tarn_channel_open(store, "x", &tensors, &c),
+		"too many tensors");
+	is_int(-EINVAL, tarn_channel_open(store, "x", &mode, &c),
+		"no such mode");
+	is_int(-EINVAL, tarn_channel_open(store, "x", &flags, &c),
+		"no such flags");
+	is_int(-EOVERFLOW, tarn_channel_open(store, "x", &large, &c),
+		"no such size");
+	ok(tarn_channel_open(store, "x", &huge, &c) < 0,
+		"more than there is: %s", tarn_error_message());
+	is_int(-EINVAL, tarn_channel_open(store, "", &none, &c),
+		"no such name");
+	if (tarn_store_create(store, TARN_I64, 1, &n, 0, &item.tensor) < 0 ||
+		tarn_store_publish(store, &item, 1, NULL, NULL) < 0)
+		bail("%s", tarn_error_message());
+	is_int(-EINVAL, tarn_channel_open(store, "tensor", &none, &c),
+		"a tensor is no channel");
+	has_str("channel 'tensor': ", tarn_error_message(), "says which");
+	tarn_tensor_unref(item.tensor);
+	tarn_store_remove(store, "tensor");
+	c = open_channel(store, "channel", &none);
+	is_int(-EINVAL, tarn_store_lookup(store, "channel", &t),
+		"a channel is no tensor");
+	has_str("tarn_channel_open", tarn_error_message(), "says how");
+	tarn_channel_unref(c);
+	tarn_store_remove(store, "channel");
+}
+
+static int count_names(void *arg, const char *name)
+{
+	int *n = arg;
+
+	*n += strcmp(name, "a/1") == 0 ? 1 : strcmp(name, "b") == 0 ? 10 : 100;
+	return 0;
+}
+
+static int stop_at_once(void *arg, const char *name)
+{
+	(void)arg;
+	(void)name;
+	return 7;
+}
+
+static void test_list(tarn_store *store)
+{
+	const struct tarn_channel_options small = {
+		.slots = 1, .slot_bytes = 4096};
+	int64_t n = 1;
+	struct tarn_publish_item item = {.name = "a/t"};
+	tarn_channel *a = open_channel(store, "a/1", &small),
+		     *b = open_channel(store, "b", &small);
+	int seen = 0;
+
+	if (tarn_store_create(store, TARN_I64, 1, &n, 0, &item.tensor) < 0 ||
+		tarn_store_publish(store, &item, 1, NULL, NULL) < 0)
+		bail("%s", tarn_error_message());
+	is_int(0, tarn_channel_list(store, NULL, count_names, &seen), "listed");
+	is_int(11, seen, "all channels, and nothing else");
+	seen = 0;
+	is_int(0, tarn_channel_list(store, "a/", count_names, &seen),
+		"by prefix");
+	is_int(1, seen, "the one");
+	is_int(7, tarn_channel_list(store, NULL, stop_at_once, NULL),
+		"until it is said to stop");
+	tarn_tensor_unref(item.tensor);
+	tarn_channel_unref(a);
+	tarn_channel_unref(b);
+	tarn_store_remove(store, "a/1");
+	tarn_store_remove(store, "a/t");
+	tarn_store_remove(store, "b");
+}
+
+/* ---- one item --------------------------------------------------------------
+ */
+
+static void fill(tarn_tensor *t, unsigned char with)
+{
+	memset(tarn_tensor_data(t), with,
+		(size_t)tarn_layout_nbytes(tarn_tensor_layout(t)));
+}
+
+static void test_tensors(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 2, .slot_bytes = 4096, .tensors = 3};
+	const int64_t a[] = {3, 5}, b[] = {7}, big[] = {4096};
+	tarn_channel *c = open_channel(store, "tensors", &options);
+	tarn_slot *slot = acquired(c);
+	tarn_tensor *t, *u, *view;
+	tarn_item *item;
+	const void *tag;
+	size_t size;
+
+	is_int(4096, (int64_t)tarn_slot_room(slot), "a slot is empty");
+	is_int(0, tarn_slot_empty(slot, TARN_F32, 2, a, &t), "a tensor in it");
+	is_int(4096 - 64, (int64_t)tarn_slot_room(slot),
+		"takes room, by the cache line");
+	is_int(0, (int64_t)((uintptr_t)tarn_tensor_data(t) & 63), "aligned");
+	ok(tarn_storage_writable(tarn_tensor_storage(t)), "to be written");
+	fill(t, 0);
+	tarn_tensor_set_f64(t, (int64_t[]) {2, 4}, 24.5);
+	is_int(0, tarn_slot_empty(slot, TARN_U8, 1, b, &u), "and another");
+	fill(u, 9);
+	is_int(-ENOSPC, tarn_slot_empty(slot, TARN_U8, 1, big, &view),
+		"more than is left");
+	is_str("channel 'tensors': a tensor of 4096 bytes, and 3968 of the "
+	       "slot's 4096 are left",
+		tarn_error_message(), "says how much that is");
+	if (tarn_tensor_view(t, ".transpose(0, 1)[1:]", &view) < 0)
+		bail("%s", tarn_error_message());
+	is_int(0, tarn_slot_set(slot, 0, tarn_tensor_layout(view)),
+		"it may be sent as a view");
+	is_int(-ERANGE, tarn_slot_set(slot, 2, tarn_tensor_layout(view)),
+		"but not what is not there");
+	is_int(0, tarn_slot_add(slot, view), "a view of this slot is added");
+	is_int(-E2BIG, tarn_slot_empty(slot, TARN_U8, 1, b, &t),
+		"a fourth is too many");
+	has_str("3 tensors", tarn_error_message(), "of three");
+	is_int(-EMSGSIZE, tarn_slot_tag(slot, big, 65), "a tag is small");
+	is_int(0, tarn_slot_tag(slot, "hello", 5), "and goes with it");
+	is_int(0, tarn_slot_publish(slot), "published");
+	ok(!tarn_storage_writable(tarn_tensor_storage(view)),
+		"what the producer keeps is read-only");
+	is_int(-EROFS, tarn_tensor_set_f64(t, (int64_t[]) {0, 0}, 1), "truly");
+	tarn_tensor_unref(t);
+	tarn_tensor_unref(u);
+	tarn_tensor_unref(view);
+
+	item = received(c);
+	is_int(3, tarn_item_count(item), "three tensors come");
+	tag = tarn_item_tag(item, &size);
+	is_int(5, (int64_t)size, "the tag's size");
+	is_mem("hello", tag, 5, "and the tag");
+	ok(!tarn_item_redelivered(item), "for the first time");
+	for (uint32_t i = 0; i < 3; i += 2) {
+		double value = 0;
+
+		t = tensor_of(item, i);
+		is_int(4, tarn_tensor_layout(t)->shape[0], "%u: as the view",
+			i);
+		is_int(3, tarn_tensor_layout(t)->shape[1], "%u: that it was",
+			i);
+		tarn_tensor_get_f64(t, (int64_t[]) {3, 2}, &value);
+		ok(value == 24.5, "%u: with its value", i);
+		ok(tarn_storage_writable(tarn_tensor_storage(t)),
+			"%u: a queue's item is the consumer's", i);
+		tarn_tensor_unref(t);
+	}
+	t = tensor_of(item, 1);
+	is_mem("\t\t\t\t\t\t\t", tarn_tensor_data(t), 7, "the other's bytes");
+	tarn_tensor_unref(t);
+	is_int(-ERANGE, tarn_item_tensor(item, 3, &t), "there is no fourth");
+	tarn_item_unref(item);
+	is_int(2, info_of(c).free, "all slots are free again");
+	tarn_channel_unref(c);
+	tarn_store_remove(store, "tensors");
+}
+
+static void test_elsewhere(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 2, .slot_bytes = 4096};
+	const int64_t n = 4;
+	tarn_channel *c = open_channel(store, "elsewhere", &options);
+	tarn_slot *slot = acquired(c), *other = acquired(c);
+	tarn_item *item;
+	tarn_tensor *t;
+
+	if (tarn_tensor_zeros(TARN_F32, 1, &n, &t) < 0)
+		bail("%s", tarn_error_message());
+	is_int(-ENOTSUP, tarn_slot_add(slot, t), "private memory is not sent");
+	has_str("publish it first", tarn_error_message(), "says what to do");
+	tarn_tensor_unref(t);
+	is_int(0, tarn_slot_empty(other, TARN_F32, 1, &n, &t), "another slot");
+	is_int(-ENOTSUP, tarn_slot_add(slot, t), "is elsewhere, too");
+	tarn_tensor_unref(t);
+	ok(!tarn_slot_abandon(other), "abandoned");
+	ok(!tarn_slot_abandon(NULL), "nothing is abandoned");
+	is_int(0, tarn_slot_publish(slot), "an item of no tensors");
+	is_int(1, info_of(c).free, "counts");
+	item = received(c);
+	is_int(0, tarn_item_count(item), "and comes");
+	ok(!tarn_item_unref(item), "and goes");
+	ok(!tarn_item_unref(NULL), "nothing goes, too");
+	tarn_channel_unref(c);
+	tarn_store_remove(store, "elsewhere");
+}
+
+/* ---- order, waiting, the end
+ * ------------------------------------------------- */
+
+static void test_order(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 4, .slot_bytes = 4096};
+	tarn_channel *c = open_channel(store, "order", &options);
+	tarn_slot *slot;
+	tarn_item *items[4], *item;
+
+	for (int64_t i = 0; i < 4; i++)
+		is_int(0, put(c, i), "item %d", (int)i);
+	is_int(-ETIMEDOUT, put(c, 4), "a fifth has no slot");
+	is_str("channel 'order': no slot was free now", tarn_error_message(),
+		"which is said");
+	is_int(-ETIMEDOUT, tarn_channel_acquire(c, 30, &slot),
+		"nor in a while");
+	has_str("within 30 ms", tarn_error_message(), "which is said, too");
+	for (int i = 0; i < 4; i++) {
+		items[i] = received(c);
+		is_int(i, value_of(items[i]), "they come in order");
+	}
+	ok(tarn_item_position(items[1]) == tarn_item_position(items[0]) + 1,
+		"positions count");
+	is_int(-ETIMEDOUT, tarn_channel_receive(c, 0, &item), "no more");
+	is_str("channel 'order': nothing came now", tarn_error_message(),
+		"which is said");
+	is_int(-ETIMEDOUT, tarn_channel_receive(c, 30, &item), "nor later");
+	/* Given back from the middle: that slot is filled anew. */
+	tarn_item_unref(items[2]);
+	is_int(1, info_of(c).free, "one is given back");
+	is_int(0, put(c, 40), "and used");
+	is_int(0, value_of(items[0]), "the others' bytes stay");
+	is_int(3, value_of(items[3]), "as they were");
+	is_int(40, get(c), "and what came since comes");
+	for (int i = 0; i < 4; i++)
+		if (i != 2)
+			tarn_item_unref(items[i]);
+	is_int(4, info_of(c).free, "all are free");
+	is_int(5, (int64_t)info_of(c).published, "five were published");
+	is_int(5, (int64_t)info_of(c).received, "and received");
+	tarn_channel_unref(c);
+	tarn_store_remove(store, "order");
+}
+
+static void test_outlive(tarn_store *unused)
+{
+	const struct tarn_channel_options options = {
+		.slots = 2, .slot_bytes = 4096};
+	tarn_store *store = open_store();
+	tarn_channel *c = open_channel(store, "outlive", &options),
+		     *watcher = open_channel(unused, "outlive", NULL);
+	const int64_t zero = 0;
+	tarn_tensor *t, *view;
+	int64_t value = 0;
+	tarn_item *item;
+
+	put(c, 77);
+	item = received(c);
+	t = tensor_of(item, 0);
+	if (tarn_tensor_view(t, "[0:1]", &view) < 0)
+		bail("%s", tarn_error_message());
+	tarn_item_unref(item);
+	tarn_tensor_unref(t);
+	is_int(1, info_of(watcher).reading, "a view alone keeps the slot");
+	tarn_channel_unref(c);
+	is_int(1, info_of(watcher).reading, "also after the handle");
+	is_int(0, info_of(watcher).producers, "which produces no more");
+	tarn_store_unref(store);
+	is_int(1, info_of(watcher).reading, "and after the store");
+	tarn_tensor_get_i64(view, &zero, &value);
+	is_int(77, value, "with its bytes");
+	tarn_tensor_unref(view);
+	is_int(2, info_of(watcher).free, "and gives it back at last");
+	tarn_channel_unref(watcher);
+	tarn_store_remove(unused, "outlive");
+}
+
+static void test_slot_outlives(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 2, .slot_bytes = 4096};
+	tarn_channel *c = open_channel(store, "filling", &options),
+		     *watcher = open_channel(store, "filling", NULL);
+	tarn_slot *slot = acquired(c);
+
+	tarn_channel_unref(c);
+	is_int(1, info_of(watcher).filling, "a slot outlives its handle");
+	is_int(0, tarn_slot_publish(slot), "and is published");
+	is_int(0, info_of(watcher).producers, "by one who is gone then");
+	tarn_item_unref(received(watcher));
+	is_int(2, info_of(watcher).free, "all are free");
+	tarn_channel_unref(watcher);
+	tarn_store_remove(store, "filling");
+}
+
+static void test_leave(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 3, .slot_bytes = 4096};
+	const int64_t one = 1;
+	tarn_channel *c = open_channel(store, "leave", &options);
+	tarn_slot *slot = acquired(c);
+	tarn_item *item;
+	tarn_tensor *t;
+
+	is_int(-EINVAL, tarn_channel_leave(c, 4), "no such role");
+	is_int(-EINVAL, tarn_channel_join(c, 0), "nor none");
+	is_int(0, tarn_slot_empty(slot, TARN_I64, 1, &one, &t), "filling");
+	is_int(1, info_of(c).producers, "a producer");
+	is_int(0, tarn_channel_leave(c, TARN_CHANNEL_PRODUCER), "leaves");
+	is_int(0, info_of(c).producers, "and is none");
+	is_int(3, info_of(c).free, "what it was filling is abandoned");
+	ok(!tarn_storage_writable(tarn_tensor_storage(t)), "and read-only");
+	is_int(-ESTALE, tarn_slot_publish(slot), "and is not published");
+	tarn_tensor_unref(t);
+	is_int(0, put(c, 5), "it comes back when it has to");
+	is_int(0, put(c, 6), "and stays");
+	item = received(c);
+	is_int(0, tarn_channel_leave(c, TARN_CHANNEL_CONSUMER), "it leaves");
+	is_int(1, info_of(c).reading, "what it reads stays its own");
+	is_int(6, get(c), "another life begins");
+	is_int(5, value_of(item), "the other goes on");
+	tarn_item_unref(item);
+	is_int(3, info_of(c).free, "and ends");
+	is_int(1, info_of(c).consumers, "one is left");
+	is_int(0, tarn_channel_leave(c, 3), "both at once");
+	is_int(0, info_of(c).consumers + info_of(c).producers, "nobody");
+	is_int(0, tarn_channel_join(c, 3), "and back");
+	is_int(2, info_of(c).consumers + info_of(c).producers, "both");
+	tarn_channel_unref(c);
+	tarn_store_remove(store, "leave");
+}
+
+static void test_close(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 3, .slot_bytes = 4096};
+	tarn_channel *c = open_channel(store, "close", &options), *next, *late;
+	tarn_slot *slot;
+
+	put(c, 1);
+	put(c, 2);
+	slot = acquired(c);
+	is_int(0, tarn_channel_close(c), "closed");
+	is_int(0, tarn_channel_close(c), "twice");
+	is_int(1, (int64_t)info_of(c).closed, "which is known");
+	is_int(-EPIPE, tarn_slot_publish(slot), "what was being filled is not");
+	is_int(-EPIPE, put(c, 3), "and nothing else");
+	has_str("closed", tarn_error_message(), "since it is closed");
+	is_int(1, get(c), "what was published comes");
+	late = open_channel(store, "close", NULL);
+	next = open_channel(store, "close", &options);
+	is_int(0, (int64_t)info_of(next).closed,
+		"a new one takes the name of one that is closed");
+	is_int(0, put(next, 30), "and works");
+	is_int(2, get(late), "late consumers drain the old one");
+	is_int(-EPIPE, get(late), "to its end");
+	is_int(-EPIPE, get(c), "all of them");
+	is_int(30, get(next), "and the new one goes on");
+	tarn_channel_unref(c);
+	tarn_channel_unref(late);
+	tarn_channel_unref(next);
+	tarn_store_remove(store, "close");
+}
+
+/* ---- broadcast
+ * ---------------------------------------------------------------- */
+
+static void test_broadcast(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 2, .slot_bytes = 4096, .mode = TARN_CHANNEL_BROADCAST};
+	tarn_channel *out = open_channel(store, "cast", &options),
+		     *a = open_channel(store, "cast", NULL),
+		     *b = open_channel(store, "cast", NULL);
+	tarn_item *item, *kept;
+	tarn_tensor *t;
+
+	is_int(0, put(out, 1), "nobody hears");
+	is_int(0, tarn_channel_join(a, TARN_CHANNEL_CONSUMER), "one joins");
+	is_int(0, put(out, 2), "one hears");
+	is_int(0, tarn_channel_join(b, TARN_CHANNEL_CONSUMER), "another");
+	is_int(0, put(out, 3), "both hear");
+	is_int(-ETIMEDOUT, put(out, 4), "the slots are full");
+	kept = received(a);
+	is_int(2, value_of(kept), "the first hears all since it joined");
+	item = received(b);
+	is_int(3, value_of(item), "so does the second");
+	t = tensor_of(item, 0);
+	ok(!tarn_storage_writable(tarn_tensor_storage(t)), "read-only");
+	is_int(-EROFS, tarn_tensor_set_i64(t, (int64_t[]) {0}, 1), "truly");
+	tarn_tensor_unref(t);
+	tarn_item_unref(item);
+	is_int(-ETIMEDOUT, put(out, 4), "each is waited for");
+	is_int(3, get(a), "until all have seen it");
+	is_int(0, put(out, 5), "then it goes on");
+	is_int(-ETIMEDOUT, put(out, 6), "one slot is still read");
+	/* Leaving with an item in hand holds nobody up. */
+	is_int(0, tarn_channel_leave(a, TARN_CHANNEL_CONSUMER), "it leaves");
+	is_int(5, get(b), "one is left");
+	is_int(0, put(out, 7), "who is the only one waited for");
+	is_int(7, get(b), "and hears");
+	is_int(0, put(out, 8), "and again");
+	is_int(8, get(b), "and again");
+	is_int(2, value_of(kept), "what was kept is as it was");
+	is_int(1, info_of(out).free, "and keeps its slot");
+	is_int(1, info_of(out).consumers, "though nobody hears it");
+	tarn_item_unref(kept);
+	is_int(2, info_of(out).free, "until it is dropped");
+	is_int(-ETIMEDOUT, get(a), "who comes back hears from then on");
+	is_int(0, put(out, 9), "what is said");
+	is_int(9, get(a), "by the one");
+	is_int(9, get(b), "and the other");
+	tarn_channel_unref(out);
+	tarn_channel_unref(a);
+	tarn_channel_unref(b);
+	tarn_store_remove(store, "cast");
+}
+
+/* Made for a while: its name goes with the last. */
+static void test_ephemeral(tarn_store *store)
+{
+	const struct tarn_channel_options options = {.slots = 2,
+		.slot_bytes = 4096,
+		.flags = TARN_CHANNEL_EPHEMERAL};
+	tarn_channel *c = open_channel(store, "ephemeral", &options),
+		     *again = open_channel(store, "ephemeral", NULL);
+
+	tarn_channel_unref(again);
+	again = open_channel(store, "ephemeral", NULL);
+	ok(true, "who has not joined does not leave");
+	put(c, 1);
+	is_int(1, get(again), "it works");
+	tarn_channel_unref(c);
+	c = open_channel(store, "ephemeral", NULL);
+	tarn_channel_unref(c);
+	tarn_channel_unref(again);
+	is_int(-ENOENT, tarn_channel_open(store, "ephemeral", NULL, &c),
+		"its name goes with the last who took part");
+}
+
+int main(void)
+{
+	tarn_store *store;
+
+	daemon_start(&server, "channel.sock", (const char *[]) {NULL});
+	store = open_store();
+	test_open(store);
+	test_refused(store);
+	test_list(store);
+	test_tensors(store);
+	test_elsewhere(store);
+	test_order(store);
+	test_outlive(store);
+	test_slot_outlives(store);
+	test_leave(store);
+	test_close(store);
+	test_broadcast(store);
+	test_ephemeral(store);
+	tarn_store_unref(store);
+	is_int(0, daemon_stop(&server), "the daemon ends");
+	return done();
+}
