@@ -462,6 +462,7 @@ VALGRIND_EXCEPT += tests/lease_pages tests/private tests/store_fork
 # The protocols, model-checked.
 EXTRA_DIST += \
 	tests/models/README \
+	tests/models/channel.pml \
 	tests/models/lease.pml \
 	tests/models/resume.pml \
 	tests/models/ring.pml \
@@ -470,6 +471,7 @@ EXTRA_DIST += \
 	tests/models_kit.sh \
 	$(NULL)
 MODEL_TESTS = \
+	tests/models_channel.sh \
 	tests/models_lease.sh \
 	tests/models_lease_broken.sh \
 	tests/models_names.sh \
