@@ -253,8 +253,10 @@ lib_libcore_la_SOURCES = \
 	lib/channel/channel.c \
 	lib/channel/channel.h \
 	lib/channel/channel_create.c \
+	lib/channel/channel_fd.c \
 	lib/channel/channel_info.c \
 	lib/channel/channel_map.c \
+	lib/channel/channel_watch.c \
 	lib/channel/held.c \
 	lib/channel/item.c \
 	lib/channel/member.c \

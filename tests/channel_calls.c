@@ -9,107 +9,11 @@
 
 #include <tarn/tarn.h>
 
+#include "tests/channel_kit.h"
 #include "tests/daemon_helper.h"
 #include "tests/tap.h"
 
 static struct daemon server;
-
-static tarn_store *open_store(void)
-{
-	tarn_store *store;
-
-	if (tarn_store_open(server.socket, &store) < 0)
-		bail("%s", tarn_error_message());
-	return store;
-}
-
-static tarn_channel *open_channel(tarn_store *store, const char *name,
-	const struct tarn_channel_options *options)
-{
-	tarn_channel *c;
-
-	if (tarn_channel_open(store, name, options, &c) < 0)
-		bail("%s", tarn_error_message());
-	return c;
-}
-
-static tarn_slot *acquired(tarn_channel *c)
-{
-	tarn_slot *slot;
-
-	if (tarn_channel_acquire(c, 0, &slot) < 0)
-		bail("%s", tarn_error_message());
-	return slot;
-}
-
-static tarn_item *received(tarn_channel *c)
-{
-	tarn_item *item;
-
-	if (tarn_channel_receive(c, 0, &item) < 0)
-		bail("%s", tarn_error_message());
-	return item;
-}
-
-static tarn_tensor *tensor_of(tarn_item *item, uint32_t i)
-{
-	tarn_tensor *t;
-
-	if (tarn_item_tensor(item, i, &t) < 0)
-		bail("%s", tarn_error_message());
-	return t;
-}
-
-/* One number, as an item of its own. */
-static int put(tarn_channel *c, int64_t value)
-{
-	const int64_t one = 1, zero = 0;
-	tarn_slot *slot;
-	tarn_tensor *t;
-	int r = tarn_channel_acquire(c, 0, &slot);
-
-	if (r < 0)
-		return r;
-	if (tarn_slot_empty(slot, TARN_I64, 1, &one, &t) < 0)
-		bail("%s", tarn_error_message());
-	tarn_tensor_set_i64(t, &zero, value);
-	tarn_tensor_unref(t);
-	return tarn_slot_publish(slot);
-}
-
-static int64_t value_of(tarn_item *item)
-{
-	const int64_t zero = 0;
-	tarn_tensor *t = tensor_of(item, 0);
-	int64_t value = -1;
-
-	tarn_tensor_get_i64(t, &zero, &value);
-	tarn_tensor_unref(t);
-	return value;
-}
-
-/* The number, or the error. */
-static int64_t get(tarn_channel *c)
-{
-	tarn_item *item;
-	int64_t value;
-	int r = tarn_channel_receive(c, 0, &item);
-
-	if (r < 0)
-		return r;
-	value = value_of(item);
-	tarn_item_unref(item);
-	return value;
-}
-
-static struct tarn_channel_info info_of(tarn_channel *c)
-{
-	struct tarn_channel_info info;
-
-	if (tarn_channel_get_info(c, &info) < 0)
-		bail("%s", tarn_error_message());
-	return info;
-}
 
 /* ---- making and finding -------------------------------------------------- */
 
@@ -126,16 +30,16 @@ static void test_open(tarn_store *store)
 		"without options it has to be there");
 	is_str("channel 'none': there is none of that name",
 		tarn_error_message(), "which is said");
-	c = open_channel(store, "defaults", &none);
-	info = info_of(c);
+	c = kit_open(store, "defaults", &none);
+	info = kit_info(c);
 	is_int(TARN_CHANNEL_QUEUE, info.mode, "the default is a queue");
 	is_int(8, info.slots, "of 8 slots");
 	is_int(4 << 20, (int64_t)info.slot_bytes, "of 4 MiB each");
 	is_int(16, info.tensors, "for 16 tensors");
 	is_int(8, info.free, "all of them free");
 	is_str("defaults", tarn_channel_name(c), "it knows its name");
-	again = open_channel(store, "defaults", &odd);
-	info = info_of(again);
+	again = kit_open(store, "defaults", &odd);
+	info = kit_info(again);
 	is_int(8, info.slots, "one that is there keeps its geometry");
 	tarn_channel_unref(again);
 	is_int(-EEXIST, tarn_channel_open(store, "defaults", &cast, &again),
@@ -144,8 +48,8 @@ static void test_open(tarn_store *store)
 	       "broadcast",
 		tarn_error_message(), "with both");
 	tarn_channel_unref(c);
-	c = open_channel(store, "odd", &odd);
-	is_int(8192, (int64_t)info_of(c).slot_bytes, "slots are whole pages");
+	c = kit_open(store, "odd", &odd);
+	is_int(8192, (int64_t)kit_info(c).slot_bytes, "slots are whole pages");
 	tarn_channel_unref(c);
 	is_int(0, tarn_store_remove(store, "odd"), "a name goes as any other");
 	is_int(0, tarn_store_remove(store, "defaults"), "whoever made it");
@@ -189,7 +93,7 @@ static void test_refused(tarn_store *store)
 	has_str("channel 'tensor': ", tarn_error_message(), "says which");
 	tarn_tensor_unref(item.tensor);
 	tarn_store_remove(store, "tensor");
-	c = open_channel(store, "channel", &none);
+	c = kit_open(store, "channel", &none);
 	is_int(-EINVAL, tarn_store_lookup(store, "channel", &t),
 		"a channel is no tensor");
 	has_str("tarn_channel_open", tarn_error_message(), "says how");
@@ -218,8 +122,8 @@ static void test_list(tarn_store *store)
 		.slots = 1, .slot_bytes = 4096};
 	int64_t n = 1;
 	struct tarn_publish_item item = {.name = "a/t"};
-	tarn_channel *a = open_channel(store, "a/1", &small),
-		     *b = open_channel(store, "b", &small);
+	tarn_channel *a = kit_open(store, "a/1", &small),
+		     *b = kit_open(store, "b", &small);
 	int seen = 0;
 
 	if (tarn_store_create(store, TARN_I64, 1, &n, 0, &item.tensor) < 0 ||
@@ -255,8 +159,8 @@ static void test_tensors(tarn_store *store)
 	const struct tarn_channel_options options = {
 		.slots = 2, .slot_bytes = 4096, .tensors = 3};
 	const int64_t a[] = {3, 5}, b[] = {7}, big[] = {4096};
-	tarn_channel *c = open_channel(store, "tensors", &options);
-	tarn_slot *slot = acquired(c);
+	tarn_channel *c = kit_open(store, "tensors", &options);
+	tarn_slot *slot = kit_acquire(c);
 	tarn_tensor *t, *u, *view;
 	tarn_item *item;
 	const void *tag;
@@ -297,7 +201,7 @@ static void test_tensors(tarn_store *store)
 	tarn_tensor_unref(u);
 	tarn_tensor_unref(view);
 
-	item = received(c);
+	item = kit_receive(c);
 	is_int(3, tarn_item_count(item), "three tensors come");
 	tag = tarn_item_tag(item, &size);
 	is_int(5, (int64_t)size, "the tag's size");
@@ -306,7 +210,7 @@ static void test_tensors(tarn_store *store)
 	for (uint32_t i = 0; i < 3; i += 2) {
 		double value = 0;
 
-		t = tensor_of(item, i);
+		t = kit_tensor(item, i);
 		is_int(4, tarn_tensor_layout(t)->shape[0], "%u: as the view",
 			i);
 		is_int(3, tarn_tensor_layout(t)->shape[1], "%u: that it was",
@@ -317,12 +221,12 @@ static void test_tensors(tarn_store *store)
 			"%u: a queue's item is the consumer's", i);
 		tarn_tensor_unref(t);
 	}
-	t = tensor_of(item, 1);
+	t = kit_tensor(item, 1);
 	is_mem("\t\t\t\t\t\t\t", tarn_tensor_data(t), 7, "the other's bytes");
 	tarn_tensor_unref(t);
 	is_int(-ERANGE, tarn_item_tensor(item, 3, &t), "there is no fourth");
 	tarn_item_unref(item);
-	is_int(2, info_of(c).free, "all slots are free again");
+	is_int(2, kit_info(c).free, "all slots are free again");
 	tarn_channel_unref(c);
 	tarn_store_remove(store, "tensors");
 }
@@ -332,8 +236,8 @@ static void test_elsewhere(tarn_store *store)
 	const struct tarn_channel_options options = {
 		.slots = 2, .slot_bytes = 4096};
 	const int64_t n = 4;
-	tarn_channel *c = open_channel(store, "elsewhere", &options);
-	tarn_slot *slot = acquired(c), *other = acquired(c);
+	tarn_channel *c = kit_open(store, "elsewhere", &options);
+	tarn_slot *slot = kit_acquire(c), *other = kit_acquire(c);
 	tarn_item *item;
 	tarn_tensor *t;
 
@@ -348,8 +252,8 @@ static void test_elsewhere(tarn_store *store)
 	ok(!tarn_slot_abandon(other), "abandoned");
 	ok(!tarn_slot_abandon(NULL), "nothing is abandoned");
 	is_int(0, tarn_slot_publish(slot), "an item of no tensors");
-	is_int(1, info_of(c).free, "counts");
-	item = received(c);
+	is_int(1, kit_info(c).free, "counts");
+	item = kit_receive(c);
 	is_int(0, tarn_item_count(item), "and comes");
 	ok(!tarn_item_unref(item), "and goes");
 	ok(!tarn_item_unref(NULL), "nothing goes, too");
@@ -364,21 +268,21 @@ static void test_order(tarn_store *store)
 {
 	const struct tarn_channel_options options = {
 		.slots = 4, .slot_bytes = 4096};
-	tarn_channel *c = open_channel(store, "order", &options);
+	tarn_channel *c = kit_open(store, "order", &options);
 	tarn_slot *slot;
 	tarn_item *items[4], *item;
 
 	for (int64_t i = 0; i < 4; i++)
-		is_int(0, put(c, i), "item %d", (int)i);
-	is_int(-ETIMEDOUT, put(c, 4), "a fifth has no slot");
+		is_int(0, kit_put(c, 0, i), "item %d", (int)i);
+	is_int(-ETIMEDOUT, kit_put(c, 0, 4), "a fifth has no slot");
 	is_str("channel 'order': no slot was free now", tarn_error_message(),
 		"which is said");
 	is_int(-ETIMEDOUT, tarn_channel_acquire(c, 30, &slot),
 		"nor in a while");
 	has_str("within 30 ms", tarn_error_message(), "which is said, too");
 	for (int i = 0; i < 4; i++) {
-		items[i] = received(c);
-		is_int(i, value_of(items[i]), "they come in order");
+		items[i] = kit_receive(c);
+		is_int(i, kit_value(items[i]), "they come in order");
 	}
 	ok(tarn_item_position(items[1]) == tarn_item_position(items[0]) + 1,
 		"positions count");
@@ -388,17 +292,17 @@ static void test_order(tarn_store *store)
 	is_int(-ETIMEDOUT, tarn_channel_receive(c, 30, &item), "nor later");
 	/* Given back from the middle: that slot is filled anew. */
 	tarn_item_unref(items[2]);
-	is_int(1, info_of(c).free, "one is given back");
-	is_int(0, put(c, 40), "and used");
-	is_int(0, value_of(items[0]), "the others' bytes stay");
-	is_int(3, value_of(items[3]), "as they were");
-	is_int(40, get(c), "and what came since comes");
+	is_int(1, kit_info(c).free, "one is given back");
+	is_int(0, kit_put(c, 0, 40), "and used");
+	is_int(0, kit_value(items[0]), "the others' bytes stay");
+	is_int(3, kit_value(items[3]), "as they were");
+	is_int(40, kit_get(c, 0), "and what came since comes");
 	for (int i = 0; i < 4; i++)
 		if (i != 2)
 			tarn_item_unref(items[i]);
-	is_int(4, info_of(c).free, "all are free");
-	is_int(5, (int64_t)info_of(c).published, "five were published");
-	is_int(5, (int64_t)info_of(c).received, "and received");
+	is_int(4, kit_info(c).free, "all are free");
+	is_int(5, (int64_t)kit_info(c).published, "five were published");
+	is_int(5, (int64_t)kit_info(c).received, "and received");
 	tarn_channel_unref(c);
 	tarn_store_remove(store, "order");
 }
@@ -407,31 +311,31 @@ static void test_outlive(tarn_store *unused)
 {
 	const struct tarn_channel_options options = {
 		.slots = 2, .slot_bytes = 4096};
-	tarn_store *store = open_store();
-	tarn_channel *c = open_channel(store, "outlive", &options),
-		     *watcher = open_channel(unused, "outlive", NULL);
+	tarn_store *store = kit_store(server.socket);
+	tarn_channel *c = kit_open(store, "outlive", &options),
+		     *watcher = kit_open(unused, "outlive", NULL);
 	const int64_t zero = 0;
 	tarn_tensor *t, *view;
 	int64_t value = 0;
 	tarn_item *item;
 
-	put(c, 77);
-	item = received(c);
-	t = tensor_of(item, 0);
+	kit_put(c, 0, 77);
+	item = kit_receive(c);
+	t = kit_tensor(item, 0);
 	if (tarn_tensor_view(t, "[0:1]", &view) < 0)
 		bail("%s", tarn_error_message());
 	tarn_item_unref(item);
 	tarn_tensor_unref(t);
-	is_int(1, info_of(watcher).reading, "a view alone keeps the slot");
+	is_int(1, kit_info(watcher).reading, "a view alone keeps the slot");
 	tarn_channel_unref(c);
-	is_int(1, info_of(watcher).reading, "also after the handle");
-	is_int(0, info_of(watcher).producers, "which produces no more");
+	is_int(1, kit_info(watcher).reading, "also after the handle");
+	is_int(0, kit_info(watcher).producers, "which produces no more");
 	tarn_store_unref(store);
-	is_int(1, info_of(watcher).reading, "and after the store");
+	is_int(1, kit_info(watcher).reading, "and after the store");
 	tarn_tensor_get_i64(view, &zero, &value);
 	is_int(77, value, "with its bytes");
 	tarn_tensor_unref(view);
-	is_int(2, info_of(watcher).free, "and gives it back at last");
+	is_int(2, kit_info(watcher).free, "and gives it back at last");
 	tarn_channel_unref(watcher);
 	tarn_store_remove(unused, "outlive");
 }
@@ -440,16 +344,16 @@ static void test_slot_outlives(tarn_store *store)
 {
 	const struct tarn_channel_options options = {
 		.slots = 2, .slot_bytes = 4096};
-	tarn_channel *c = open_channel(store, "filling", &options),
-		     *watcher = open_channel(store, "filling", NULL);
-	tarn_slot *slot = acquired(c);
+	tarn_channel *c = kit_open(store, "filling", &options),
+		     *watcher = kit_open(store, "filling", NULL);
+	tarn_slot *slot = kit_acquire(c);
 
 	tarn_channel_unref(c);
-	is_int(1, info_of(watcher).filling, "a slot outlives its handle");
+	is_int(1, kit_info(watcher).filling, "a slot outlives its handle");
 	is_int(0, tarn_slot_publish(slot), "and is published");
-	is_int(0, info_of(watcher).producers, "by one who is gone then");
-	tarn_item_unref(received(watcher));
-	is_int(2, info_of(watcher).free, "all are free");
+	is_int(0, kit_info(watcher).producers, "by one who is gone then");
+	tarn_item_unref(kit_receive(watcher));
+	is_int(2, kit_info(watcher).free, "all are free");
 	tarn_channel_unref(watcher);
 	tarn_store_remove(store, "filling");
 }
@@ -459,35 +363,35 @@ static void test_leave(tarn_store *store)
 	const struct tarn_channel_options options = {
 		.slots = 3, .slot_bytes = 4096};
 	const int64_t one = 1;
-	tarn_channel *c = open_channel(store, "leave", &options);
-	tarn_slot *slot = acquired(c);
+	tarn_channel *c = kit_open(store, "leave", &options);
+	tarn_slot *slot = kit_acquire(c);
 	tarn_item *item;
 	tarn_tensor *t;
 
 	is_int(-EINVAL, tarn_channel_leave(c, 4), "no such role");
 	is_int(-EINVAL, tarn_channel_join(c, 0), "nor none");
 	is_int(0, tarn_slot_empty(slot, TARN_I64, 1, &one, &t), "filling");
-	is_int(1, info_of(c).producers, "a producer");
+	is_int(1, kit_info(c).producers, "a producer");
 	is_int(0, tarn_channel_leave(c, TARN_CHANNEL_PRODUCER), "leaves");
-	is_int(0, info_of(c).producers, "and is none");
-	is_int(3, info_of(c).free, "what it was filling is abandoned");
+	is_int(0, kit_info(c).producers, "and is none");
+	is_int(3, kit_info(c).free, "what it was filling is abandoned");
 	ok(!tarn_storage_writable(tarn_tensor_storage(t)), "and read-only");
 	is_int(-ESTALE, tarn_slot_publish(slot), "and is not published");
 	tarn_tensor_unref(t);
-	is_int(0, put(c, 5), "it comes back when it has to");
-	is_int(0, put(c, 6), "and stays");
-	item = received(c);
+	is_int(0, kit_put(c, 0, 5), "it comes back when it has to");
+	is_int(0, kit_put(c, 0, 6), "and stays");
+	item = kit_receive(c);
 	is_int(0, tarn_channel_leave(c, TARN_CHANNEL_CONSUMER), "it leaves");
-	is_int(1, info_of(c).reading, "what it reads stays its own");
-	is_int(6, get(c), "another life begins");
-	is_int(5, value_of(item), "the other goes on");
+	is_int(1, kit_info(c).reading, "what it reads stays its own");
+	is_int(6, kit_get(c, 0), "another life begins");
+	is_int(5, kit_value(item), "the other goes on");
 	tarn_item_unref(item);
-	is_int(3, info_of(c).free, "and ends");
-	is_int(1, info_of(c).consumers, "one is left");
+	is_int(3, kit_info(c).free, "and ends");
+	is_int(1, kit_info(c).consumers, "one is left");
 	is_int(0, tarn_channel_leave(c, 3), "both at once");
-	is_int(0, info_of(c).consumers + info_of(c).producers, "nobody");
+	is_int(0, kit_info(c).consumers + kit_info(c).producers, "nobody");
 	is_int(0, tarn_channel_join(c, 3), "and back");
-	is_int(2, info_of(c).consumers + info_of(c).producers, "both");
+	is_int(2, kit_info(c).consumers + kit_info(c).producers, "both");
 	tarn_channel_unref(c);
 	tarn_store_remove(store, "leave");
 }
@@ -496,28 +400,28 @@ static void test_close(tarn_store *store)
 {
 	const struct tarn_channel_options options = {
 		.slots = 3, .slot_bytes = 4096};
-	tarn_channel *c = open_channel(store, "close", &options), *next, *late;
+	tarn_channel *c = kit_open(store, "close", &options), *next, *late;
 	tarn_slot *slot;
 
-	put(c, 1);
-	put(c, 2);
-	slot = acquired(c);
+	kit_put(c, 0, 1);
+	kit_put(c, 0, 2);
+	slot = kit_acquire(c);
 	is_int(0, tarn_channel_close(c), "closed");
 	is_int(0, tarn_channel_close(c), "twice");
-	is_int(1, (int64_t)info_of(c).closed, "which is known");
+	is_int(1, (int64_t)kit_info(c).closed, "which is known");
 	is_int(-EPIPE, tarn_slot_publish(slot), "what was being filled is not");
-	is_int(-EPIPE, put(c, 3), "and nothing else");
+	is_int(-EPIPE, kit_put(c, 0, 3), "and nothing else");
 	has_str("closed", tarn_error_message(), "since it is closed");
-	is_int(1, get(c), "what was published comes");
-	late = open_channel(store, "close", NULL);
-	next = open_channel(store, "close", &options);
-	is_int(0, (int64_t)info_of(next).closed,
+	is_int(1, kit_get(c, 0), "what was published comes");
+	late = kit_open(store, "close", NULL);
+	next = kit_open(store, "close", &options);
+	is_int(0, (int64_t)kit_info(next).closed,
 		"a new one takes the name of one that is closed");
-	is_int(0, put(next, 30), "and works");
-	is_int(2, get(late), "late consumers drain the old one");
-	is_int(-EPIPE, get(late), "to its end");
-	is_int(-EPIPE, get(c), "all of them");
-	is_int(30, get(next), "and the new one goes on");
+	is_int(0, kit_put(next, 0, 30), "and works");
+	is_int(2, kit_get(late, 0), "late consumers drain the old one");
+	is_int(-EPIPE, kit_get(late, 0), "to its end");
+	is_int(-EPIPE, kit_get(c, 0), "all of them");
+	is_int(30, kit_get(next, 0), "and the new one goes on");
 	tarn_channel_unref(c);
 	tarn_channel_unref(late);
 	tarn_channel_unref(next);
@@ -531,47 +435,47 @@ static void test_broadcast(tarn_store *store)
 {
 	const struct tarn_channel_options options = {
 		.slots = 2, .slot_bytes = 4096, .mode = TARN_CHANNEL_BROADCAST};
-	tarn_channel *out = open_channel(store, "cast", &options),
-		     *a = open_channel(store, "cast", NULL),
-		     *b = open_channel(store, "cast", NULL);
+	tarn_channel *out = kit_open(store, "cast", &options),
+		     *a = kit_open(store, "cast", NULL),
+		     *b = kit_open(store, "cast", NULL);
 	tarn_item *item, *kept;
 	tarn_tensor *t;
 
-	is_int(0, put(out, 1), "nobody hears");
+	is_int(0, kit_put(out, 0, 1), "nobody hears");
 	is_int(0, tarn_channel_join(a, TARN_CHANNEL_CONSUMER), "one joins");
-	is_int(0, put(out, 2), "one hears");
+	is_int(0, kit_put(out, 0, 2), "one hears");
 	is_int(0, tarn_channel_join(b, TARN_CHANNEL_CONSUMER), "another");
-	is_int(0, put(out, 3), "both hear");
-	is_int(-ETIMEDOUT, put(out, 4), "the slots are full");
-	kept = received(a);
-	is_int(2, value_of(kept), "the first hears all since it joined");
-	item = received(b);
-	is_int(3, value_of(item), "so does the second");
-	t = tensor_of(item, 0);
+	is_int(0, kit_put(out, 0, 3), "both hear");
+	is_int(-ETIMEDOUT, kit_put(out, 0, 4), "the slots are full");
+	kept = kit_receive(a);
+	is_int(2, kit_value(kept), "the first hears all since it joined");
+	item = kit_receive(b);
+	is_int(3, kit_value(item), "so does the second");
+	t = kit_tensor(item, 0);
 	ok(!tarn_storage_writable(tarn_tensor_storage(t)), "read-only");
 	is_int(-EROFS, tarn_tensor_set_i64(t, (int64_t[]) {0}, 1), "truly");
 	tarn_tensor_unref(t);
 	tarn_item_unref(item);
-	is_int(-ETIMEDOUT, put(out, 4), "each is waited for");
-	is_int(3, get(a), "until all have seen it");
-	is_int(0, put(out, 5), "then it goes on");
-	is_int(-ETIMEDOUT, put(out, 6), "one slot is still read");
+	is_int(-ETIMEDOUT, kit_put(out, 0, 4), "each is waited for");
+	is_int(3, kit_get(a, 0), "until all have seen it");
+	is_int(0, kit_put(out, 0, 5), "then it goes on");
+	is_int(-ETIMEDOUT, kit_put(out, 0, 6), "one slot is still read");
 	/* Leaving with an item in hand holds nobody up. */
 	is_int(0, tarn_channel_leave(a, TARN_CHANNEL_CONSUMER), "it leaves");
-	is_int(5, get(b), "one is left");
-	is_int(0, put(out, 7), "who is the only one waited for");
-	is_int(7, get(b), "and hears");
-	is_int(0, put(out, 8), "and again");
-	is_int(8, get(b), "and again");
-	is_int(2, value_of(kept), "what was kept is as it was");
-	is_int(1, info_of(out).free, "and keeps its slot");
-	is_int(1, info_of(out).consumers, "though nobody hears it");
+	is_int(5, kit_get(b, 0), "one is left");
+	is_int(0, kit_put(out, 0, 7), "who is the only one waited for");
+	is_int(7, kit_get(b, 0), "and hears");
+	is_int(0, kit_put(out, 0, 8), "and again");
+	is_int(8, kit_get(b, 0), "and again");
+	is_int(2, kit_value(kept), "what was kept is as it was");
+	is_int(1, kit_info(out).free, "and keeps its slot");
+	is_int(1, kit_info(out).consumers, "though nobody hears it");
 	tarn_item_unref(kept);
-	is_int(2, info_of(out).free, "until it is dropped");
-	is_int(-ETIMEDOUT, get(a), "who comes back hears from then on");
-	is_int(0, put(out, 9), "what is said");
-	is_int(9, get(a), "by the one");
-	is_int(9, get(b), "and the other");
+	is_int(2, kit_info(out).free, "until it is dropped");
+	is_int(-ETIMEDOUT, kit_get(a, 0), "who comes back hears from then on");
+	is_int(0, kit_put(out, 0, 9), "what is said");
+	is_int(9, kit_get(a, 0), "by the one");
+	is_int(9, kit_get(b, 0), "and the other");
 	tarn_channel_unref(out);
 	tarn_channel_unref(a);
 	tarn_channel_unref(b);
@@ -584,16 +488,16 @@ static void test_ephemeral(tarn_store *store)
 	const struct tarn_channel_options options = {.slots = 2,
 		.slot_bytes = 4096,
 		.flags = TARN_CHANNEL_EPHEMERAL};
-	tarn_channel *c = open_channel(store, "ephemeral", &options),
-		     *again = open_channel(store, "ephemeral", NULL);
+	tarn_channel *c = kit_open(store, "ephemeral", &options),
+		     *again = kit_open(store, "ephemeral", NULL);
 
 	tarn_channel_unref(again);
-	again = open_channel(store, "ephemeral", NULL);
+	again = kit_open(store, "ephemeral", NULL);
 	ok(true, "who has not joined does not leave");
-	put(c, 1);
-	is_int(1, get(again), "it works");
+	kit_put(c, 0, 1);
+	is_int(1, kit_get(again, 0), "it works");
 	tarn_channel_unref(c);
-	c = open_channel(store, "ephemeral", NULL);
+	c = kit_open(store, "ephemeral", NULL);
 	tarn_channel_unref(c);
 	tarn_channel_unref(again);
 	is_int(-ENOENT, tarn_channel_open(store, "ephemeral", NULL, &c),
@@ -605,7 +509,7 @@ int main(void)
 	tarn_store *store;
 
 	daemon_start(&server, "channel.sock", (const char *[]) {NULL});
-	store = open_store();
+	store = kit_store(server.socket);
 	test_open(store);
 	test_refused(store);
 	test_list(store);

@@ -379,11 +379,18 @@ tests_server_channel_LDFLAGS = \
 # Channels, through a daemon.
 CHANNEL_TESTS = \
 	tests/channel_calls \
+	tests/channel_fd \
 	$(NULL)
 check_PROGRAMS += $(CHANNEL_TESTS)
 TESTS += $(CHANNEL_TESTS)
-CHANNEL_KIT = tests/daemon_helper.c tests/daemon_helper.h
+CHANNEL_KIT = \
+	tests/channel_kit.c \
+	tests/channel_kit.h \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
+	$(NULL)
 tests_channel_calls_SOURCES = tests/channel_calls.c $(CHANNEL_KIT)
+tests_channel_fd_SOURCES = tests/channel_fd.c $(CHANNEL_KIT)
 
 # Names that end, and who waits for names and bytes.
 WAIT_TESTS = \

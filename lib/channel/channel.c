@@ -69,6 +69,8 @@ tarn_channel *tarn_channel_unref(tarn_channel *channel)
 	if (atomic_fetch_sub_explicit(
 		    &channel->handles, 1, memory_order_acq_rel) != 1)
 		return NULL;
+	bell_stop(atomic_exchange(&channel->producer.bell, NULL));
+	bell_stop(atomic_exchange(&channel->consumer.bell, NULL));
 	side_leave(channel, &channel->producer, false);
 	side_leave(channel, &channel->consumer, false);
 	channel_release(channel);
@@ -98,6 +100,7 @@ static void forget(struct side *side)
 		member_unref(side->member);
 	side->member = NULL;
 	side->slots = NULL;
+	bell_forget(atomic_exchange(&side->bell, NULL));
 }
 
 static void after_fork(void *arg, bool child)

@@ -37,9 +37,10 @@ struct member {
 
 struct side {
 	pthread_mutex_t lock;
-	unsigned kind;         /* RING_PRODUCER or RING_CONSUMER */
-	struct member *member; /* NULL: has not joined */
-	tarn_slot *slots;      /* producer: those being filled */
+	unsigned kind;             /* RING_PRODUCER or RING_CONSUMER */
+	struct member *member;     /* NULL: has not joined */
+	tarn_slot *slots;          /* producer: those being filled */
+	struct bell *_Atomic bell; /* NULL: nobody polls */
 	void *spare; /* consumer: an item that a try in vain has left */
 };
 
@@ -122,6 +123,19 @@ void channel_left(tarn_channel *channel);
 typedef int (*side_look)(struct member *member, void *arg);
 int side_wait(tarn_channel *channel, struct side *side, int timeout_ms,
 	side_look look, void *arg, const char *what);
+
+struct side *channel_side(tarn_channel *channel, unsigned role);
+/* For ring_wait.deadline_ns; and what is said when it has passed. */
+uint64_t wait_until(int timeout_ms);
+int wait_timed_out(int timeout_ms, const char *what);
+
+/* ---- channel_fd.c ------------------------------------------------------- */
+
+/* Nothing was there: the descriptor says so again when there is. */
+void bell_arm(struct bell *bell);
+/* Both take NULL. forget: in the child of a fork. */
+void bell_stop(struct bell *bell);
+void bell_forget(struct bell *bell);
 
 /* ---- held.c ----------------------------------------------------------- */
 

@@ -128,7 +128,7 @@ int side_join(tarn_channel *channel, struct side *side)
 	return r;
 }
 
-static struct side *side_of(tarn_channel *channel, unsigned role)
+struct side *channel_side(tarn_channel *channel, unsigned role)
 {
 	return role == TARN_CHANNEL_PRODUCER ? &channel->producer
 					     : &channel->consumer;
@@ -151,7 +151,7 @@ int tarn_channel_join(tarn_channel *channel, unsigned roles)
 
 	for (unsigned role = 1; role <= 2 && r >= 0; role++)
 		if (roles & role)
-			r = side_join(channel, side_of(channel, role));
+			r = side_join(channel, channel_side(channel, role));
 	return r < 0 ? channel_fail(channel, r) : 0;
 }
 
@@ -218,7 +218,7 @@ int tarn_channel_leave(tarn_channel *channel, unsigned roles)
 
 	for (unsigned role = 1; role <= 2 && r >= 0; role++)
 		if (roles & role)
-			side_leave(channel, side_of(channel, role), true);
+			side_leave(channel, channel_side(channel, role), true);
 	return r < 0 ? channel_fail(channel, r) : 0;
 }
 
@@ -260,7 +260,7 @@ static int look_locked(void *arg)
 	return r;
 }
 
-static uint64_t deadline_of(int timeout_ms)
+uint64_t wait_until(int timeout_ms)
 {
 	struct timespec t;
 
@@ -271,7 +271,7 @@ static uint64_t deadline_of(int timeout_ms)
 	       (uint64_t)timeout_ms * 1000000u;
 }
 
-static int timed_out(int timeout_ms, const char *what)
+int wait_timed_out(int timeout_ms, const char *what)
 {
 	if (timeout_ms == 0)
 		return tarn_fail(ETIMEDOUT, "%s now", what);
@@ -285,7 +285,7 @@ static int sleep_for(tarn_channel *channel, struct side *side,
 	struct waiter w = {
 		.side = side, .member = member, .look = look, .arg = arg};
 	const struct ring_wait wait = {
-		.deadline_ns = deadline_of(timeout_ms), .signals = true};
+		.deadline_ns = wait_until(timeout_ms), .signals = true};
 	int r;
 
 	r = ring_wait_for(&member->ring,
@@ -318,7 +318,12 @@ int side_wait(tarn_channel *channel, struct side *side, int timeout_ms,
 	pthread_mutex_unlock(&side->lock);
 	if (r == 0 && timeout_ms != 0)
 		r = sleep_for(channel, side, member, timeout_ms, look, arg);
-	if (r == 0 || r == -ETIMEDOUT)
-		r = timed_out(timeout_ms, what);
+	if (r == 0 || r == -ETIMEDOUT) {
+		struct bell *bell = atomic_load(&side->bell);
+
+		if (bell)
+			bell_arm(bell);
+		r = wait_timed_out(timeout_ms, what);
+	}
 	return r < 0 ? channel_fail(channel, r) : 0;
 }

@@ -187,6 +187,19 @@ TARN_PUBLIC bool tarn_item_redelivered(const tarn_item *item);
 /* Takes NULL, returns NULL. */
 TARN_PUBLIC tarn_item *tarn_item_unref(tarn_item *item);
 
+/* ---- event loops ---------------------------------------------------- */
+
+/*
+ * A descriptor that polls readable while something may be received (role
+ * CONSUMER) or acquired (PRODUCER), or the end has come; it may say so once too
+ * often. It is armed again by a call that finds nothing: so call with a timeout
+ * of 0 until -ETIMEDOUT, then poll. The channel's, until its last reference
+ * goes: not to be read or closed. A child of fork() asks for its own. It costs
+ * a thread, which sleeps. -EAGAIN, -EMFILE.
+ */
+TARN_PUBLIC int tarn_channel_fd(
+	tarn_channel *channel, enum tarn_channel_role role);
+
 /* ---- looking on ----------------------------------------------------- */
 
 struct tarn_channel_info {
@@ -206,6 +219,22 @@ struct tarn_channel_info {
 /* A look while others go on: each number was true at some time. */
 TARN_PUBLIC int tarn_channel_get_info(
 	tarn_channel *channel, struct tarn_channel_info *ret);
+
+struct tarn_channel_seen {
+	uint64_t position, bytes;
+	uint32_t tensors, tag_size;
+	unsigned char tag[TARN_CHANNEL_TAG_MAX];
+};
+
+/*
+ * Watches items as they are published, by whomever, without taking part:
+ * nobody waits for who watches, and he has not the tensors. A cursor begins
+ * with 0: from now on. 1: *ret is the next; what went by too fast is skipped,
+ * as ret->position tells. -ETIMEDOUT, -EINTR, -EPIPE: the end. A cursor is one
+ * thread's.
+ */
+TARN_PUBLIC int tarn_channel_watch(tarn_channel *channel, uint64_t *cursor,
+	int timeout_ms, struct tarn_channel_seen *ret);
 
 /* Calls fn for each channel whose name begins with prefix (NULL: all), in no
  * order, as tarn_store_list does; stops when fn returns non-zero, and returns

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Watching a channel without taking part: who looks takes nothing, holds
+ * nothing up, and sees what is still to be seen.
+ */
+#include <string.h>
+
+#include "base/fail.h"
+#include "lib/channel/channel.h"
+
+struct watcher {
+	struct ring ring; /* a copy, in private memory */
+	uint64_t *cursor;
+	struct ring_item item;
+};
+
+static int look(void *arg)
+{
+	struct watcher *w = arg;
+
+	return ring_peek(&w->ring, w->cursor, &w->item);
+}
+
+int tarn_channel_watch(tarn_channel *channel, uint64_t *cursor, int timeout_ms,
+	struct tarn_channel_seen *ret)
+{
+	struct watcher w = {.ring = channel->ring, .cursor = cursor};
+	const struct ring_note *note = &w.item.note;
+	const struct ring_wait wait = {.deadline_ns = wait_until(timeout_ms),
+		.signals = true,
+		.watcher = true};
+	int r;
+
+	w.ring.spin_max = 0; /* who only looks burns no time of others */
+	if (!*cursor)
+		*cursor = ring_end(&w.ring);
+	r = look(&w);
+	if (r == 0 && timeout_ms != 0)
+		r = ring_wait_for(&w.ring, RING_ITEMS, &wait, look, &w);
+	if (r == 0 || r == -ETIMEDOUT)
+		r = wait_timed_out(timeout_ms, "nothing was published");
+	if (r < 0)
+		return channel_fail(channel, r);
+	*ret = (struct tarn_channel_seen) {
+		.position = w.item.position,
+		.bytes = note->bytes,
+		.tensors = note->tensors & CHANNEL_NOTE_TENSORS,
+		.tag_size = note->tag_size,
+	};
+	memcpy(ret->tag, note->tag, note->tag_size);
+	return 1;
+}
