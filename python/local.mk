@@ -10,6 +10,9 @@ python_tarn__tarn_la_SOURCES = \
 	python/arguments.c \
 	python/array.c \
 	python/borrow.c \
+	python/channel.c \
+	python/channel.h \
+	python/channel_member.c \
 	python/copy.c \
 	python/create.c \
 	python/deadline.c \
@@ -21,6 +24,7 @@ python_tarn__tarn_la_SOURCES = \
 	python/errors.c \
 	python/file.c \
 	python/index.c \
+	python/item.c \
 	python/libraries.c \
 	python/module.c \
 	python/module.h \
@@ -32,8 +36,10 @@ python_tarn__tarn_la_SOURCES = \
 	python/packed.c \
 	python/progress.c \
 	python/publish.c \
+	python/put.c \
 	python/save.c \
 	python/shape.c \
+	python/slot.c \
 	python/store.c \
 	python/tensor.c \
 	python/unpack.c \
@@ -62,6 +68,8 @@ PYTHON_SOURCES = \
 	python/tarn/__init__.py \
 	python/tarn/__init__.pyi \
 	python/tarn/_arrays.py \
+	python/tarn/_channel.py \
+	python/tarn/_channel.pyi \
 	python/tarn/_libraries.py \
 	python/tarn/_pickled.py \
 	python/tarn/_store.py \

@@ -76,6 +76,7 @@ int add_dtypes(PyObject *module);
 int add_errors(PyObject *module);
 int add_file_type(PyObject *module);
 int add_store_type(PyObject *module);
+int add_channel_types(PyObject *module);
 extern PyMethodDef create_functions[];
 extern PyMethodDef copy_functions[];
 extern PyMethodDef borrow_functions[];

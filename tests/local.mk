@@ -186,6 +186,7 @@ EXTRA_DIST += tests/py_kit.py
 PYTHON_TESTS = \
 	tests/py_arrays.py \
 	tests/py_examples.py \
+	tests/py_channel.py \
 	tests/py_pack.py \
 	tests/py_readme.py \
 	tests/py_store.py \

@@ -13,11 +13,18 @@ walks them. Views share the bytes; arrays over them keep them alive.
     store = tarn.Store()
     store.publish({"run/weights": t})      # and in another process:
     store.wait("run/weights", timeout=5)
+
+    with tarn.sender("decoded") as out:    # from process to process,
+        out.put({"x": t, "path": p})       # any nesting of arrays and values
+    for item in tarn.receiver("decoded"):  # whose arrays are views of shared
+        use(item["x"], item["path"])       # memory
 """
 from . import _arrays
+from ._channel import Receiver, Sender, receiver, sender
 from ._store import File, Loaded, Store, default_store, load, open, save
-from ._tarn import (NotFoundError, Tensor, __version__, arange, dtypes, equal,
-                    from_dlpack, full, ones, same_storage, tensor, view, zeros)
+from ._tarn import (Channel, Item, NotFoundError, Slot, Tensor, __version__,
+                    arange, dtypes, equal, from_dlpack, full, ones,
+                    same_storage, tensor, view, zeros)
 
 
 def from_numpy(array, dtype=None):
@@ -27,7 +34,8 @@ def from_numpy(array, dtype=None):
     return _arrays.to_tensor(array, dtype)
 
 
-__all__ = ["File", "Loaded", "NotFoundError", "Store", "Tensor", "__version__",
-           "arange", "default_store", "dtypes", "equal", "from_dlpack",
-           "from_numpy", "full", "load", "ones", "open", "same_storage", "save",
-           "tensor", "view", "zeros"]
+__all__ = ["Channel", "File", "Item", "Loaded", "NotFoundError", "Receiver",
+           "Sender", "Slot", "Store", "Tensor", "__version__", "arange",
+           "default_store", "dtypes", "equal", "from_dlpack", "from_numpy",
+           "full", "load", "ones", "open", "receiver", "same_storage", "save",
+           "sender", "tensor", "view", "zeros"]

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: MIT
 from typing import Any
 
+from ._channel import (Receiver as Receiver, Sender as Sender,
+                       receiver as receiver, sender as sender)
 from ._store import (File as File, Loaded as Loaded, Store as Store,
                      default_store as default_store, load as load,
                      open as open, save as save)
-from ._tarn import (DType, NotFoundError as NotFoundError, Tensor as Tensor,
+from ._tarn import (Channel as Channel, DType, Item as Item,
+                    NotFoundError as NotFoundError, Slot as Slot,
+                    Tensor as Tensor,
                     __version__ as __version__, arange as arange,
                     dtypes as dtypes, equal as equal,
                     from_dlpack as from_dlpack, full as full,

@@ -119,6 +119,21 @@ class Store(_tarn.StoreBase, _Tensors):
             raise TypeError("publish takes a name and a tensor, or a mapping")
         return self._publish(tensors, replace, exclusive, life)
 
+    def channel(self, name, slots=None, slot_bytes=None, mode=None,
+                tensors=None, ephemeral=False, *, create=True, pickle=True):
+        """Opens the Channel of that name, or makes it: a ring of slots (8, of
+        4 MiB) through which processes hand tensors to each other. mode
+        "queue": each item goes to one consumer; "broadcast": to each that has
+        joined. One that is there keeps its geometry; another mode than asked
+        for is FileExistsError.
+
+        tensors is how many an item may have (16); the name of an ephemeral
+        channel goes with the last who takes part. create=False only opens:
+        NotFoundError. pickle=False refuses what is not of a plain type, both
+        ways: who may send could run code in who receives."""
+        return _tarn.Channel(self, name, slots, slot_bytes, mode, tensors,
+                             ephemeral, create, pickle)
+
 
 _default = None
 _lock = threading.Lock()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
-from typing import Any, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, overload
 
-from ._tarn import FileBase, StoreBase, Tensor
+from ._tarn import Channel, FileBase, StoreBase, Tensor
 
 _Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 _Progress: TypeAlias = Callable[[int, int], object] | None
@@ -45,6 +45,11 @@ class Store(StoreBase, _Tensors):  # type: ignore[misc]
     def publish(self, tensors: Mapping[str, Any], tensor: None = None, *,
                 replace: str | None = None, exclusive: bool = False,
                 life: float | None = None) -> dict[str, int]: ...
+    def channel(self, name: str, slots: int | None = None,
+                slot_bytes: int | None = None,
+                mode: Literal["queue", "broadcast"] | None = None,
+                tensors: int | None = None, ephemeral: bool = False, *,
+                create: bool = True, pickle: bool = True) -> Channel: ...
 
 def default_store() -> Store: ...
 def open(path: _Path, map: bool = True) -> File: ...

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: MIT
+"""The plain face of channels: who sends, and who receives, by a name."""
+import os
+import threading
+import time
+
+from . import _store, _tarn
+
+# How often a receiver looks for a channel that is not there yet, in seconds,
+# where the store cannot tell him.
+_LOOK = 0.02
+
+
+def sender(name, *, store=None, slots=None, slot_bytes=None, mode=None,
+           tensors=None, pickle=True, close=True):
+    """Sends objects to whoever receives from the channel of that name:
+
+        with tarn.sender("decoded") as out:
+            out.put({"x": x, "path": path})
+
+    The channel is made if there is none; slots, slot_bytes and mode are for
+    that, see Store.channel. The last sender that leaves its block closes it,
+    and receivers then see the end after the last item. (Where senders come and
+    go, hold one over all of the time, or have close=False.)"""
+    store = _store.default_store() if store is None else store
+    return Sender(_tarn.Channel(store, name, slots, slot_bytes, mode, tensors,
+                                pickle=pickle), close)
+
+
+def receiver(name, *, store=None, timeout=None, pickle=True):
+    """Receives what is sent to the channel of that name, until its end:
+
+        for item in tarn.receiver("decoded"):
+            use(item["x"], item["path"])
+
+    It waits for the channel to be made. timeout, in seconds, is for that and
+    for each item: TimeoutError. Of a queue each item goes to one receiver, of
+    a broadcast to all, from here on."""
+    store = _store.default_store() if store is None else store
+    channel = _wait_for(store, name, timeout, pickle)
+    channel.join("consumer")
+    return Receiver(channel, timeout)
+
+
+class Sender:
+    """What tarn.sender returns."""
+
+    def __init__(self, channel, close=True):
+        self.channel, self._close = channel, close
+        channel.join("producer")
+
+    def put(self, obj, timeout=None):
+        """Sends an object: see Channel.put."""
+        self.channel.put(obj, timeout)
+
+    def close(self):
+        """Leaves; the last sender that does ends the channel."""
+        self.channel.leave("producer")
+        if self._close and self.channel.info()["producers"] == 0:
+            self.channel.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def __reduce__(self):
+        return Sender, (self.channel, self._close)
+
+    def __repr__(self):
+        return f"<tarn.Sender to {self.channel.name!r}>"
+
+
+class Receiver:
+    """What tarn.receiver returns: an iterator."""
+
+    def __init__(self, channel, timeout=None):
+        self.channel, self._timeout = channel, timeout
+
+    def get(self, timeout=None):
+        """The next object. BrokenPipeError: the end."""
+        return self.channel.get(self._timeout if timeout is None else timeout)
+
+    def close(self):
+        """Receives no more; what it has stays."""
+        self.channel.leave("consumer")
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        try:
+            return self.channel.get(self._timeout)
+        except BrokenPipeError:
+            raise StopIteration from None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exception):
+        self.close()
+
+    def __reduce__(self):
+        return Receiver, (self.channel, self._timeout)
+
+    def __repr__(self):
+        return f"<tarn.Receiver of {self.channel.name!r}>"
+
+
+def _wait_for(store, name, timeout, pickle):
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        try:
+            return _tarn.Channel(store, name, create=False, pickle=pickle)
+        except _tarn.NotFoundError:
+            left = None if end is None else end - time.monotonic()
+            if left is not None and left <= 0:
+                raise TimeoutError(
+                    f"no channel {name!r} within {timeout} seconds") from None
+        _wait_a_while(store, name, left)
+
+
+def _wait_a_while(store, name, left):
+    """Until something is published as name, or not even that long."""
+    begun = time.monotonic()
+    try:
+        store.wait(name, left)
+    except TimeoutError:
+        return
+    except (ConnectionError, PermissionError):
+        raise
+    except (OSError, ValueError):  # a channel is no tensor
+        pass
+    if time.monotonic() - begun < _LOOK:
+        time.sleep(_LOOK)
+
+
+# ---- from one process to another ----
+
+_stores = {}
+_lock = threading.Lock()
+
+
+def _new_lock():
+    global _lock
+    _lock = threading.Lock()
+
+
+# A fork while another thread opens a store leaves its lock taken.
+os.register_at_fork(after_in_child=_new_lock)
+
+
+def _reduce(channel, pickle):
+    store = channel.store
+    return _reopen, (os.path.abspath(store.socket), store.pool, channel.name,
+                     pickle)
+
+
+def _reopen(socket, pool, name, pickle):
+    """The same channel in another process, by one store for all of them."""
+    with _lock:
+        if (socket, pool) not in _stores:
+            _stores[socket, pool] = _store.Store(socket, pool)
+        store = _stores[socket, pool]
+    return _tarn.Channel(store, name, create=False, pickle=pickle)

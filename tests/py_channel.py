@@ -1,0 +1,339 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Channels in Python, within one process: the exact face and the plain one,
+what holds a slot and for how long, what is sent without a copy, what is larger
+than a slot, threads, Ctrl-C, and what goes wrong."""
+import gc
+import os
+import signal
+import subprocess
+import threading
+import time
+
+import py_kit as kit
+
+import tarn
+
+socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock")
+daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", socket])
+for _ in range(500):
+    if os.path.exists(socket):
+        break
+    time.sleep(.01)
+os.environ["TARN_SOCKET"] = socket
+store = tarn.Store()
+
+
+def numbers(channel, *names):
+    info = channel.info()
+    return tuple(info[n] for n in names)
+
+
+def free(channel):
+    gc.collect()
+    return channel.info()["free"]
+
+
+# ---- opening ----
+kit.raises(tarn.NotFoundError, "'none'", "create=False only opens",
+           store.channel, "none", create=False)
+ch = store.channel("exact", slots=3, slot_bytes=100000, tensors=4)
+kit.equal((ch.name, ch.store is store, repr(ch)),
+          ("exact", True, "<tarn.Channel 'exact': queue>"), "a channel")
+kit.equal(numbers(ch, "mode", "slots", "tensors", "free", "closed"),
+          ("queue", 3, 4, 3, False), "its geometry")
+kit.ok(ch.info()["slot_bytes"] >= 100000, "its slots")
+kit.equal(numbers(store.channel("exact", slots=9), "slots"), (3,),
+          "one that is there keeps it")
+kit.raises(FileExistsError, "exact", "but has one mode", store.channel,
+           "exact", mode="broadcast")
+for what, keywords in (("slots", {"slots": 0}), ("slot_bytes",
+                       {"slot_bytes": -1}), ("tensors", {"tensors": 2**40}),
+                       ("mode", {"mode": "heap"})):
+    kit.raises(ValueError, what, f"no such {what}", store.channel, "bad",
+               **keywords)
+kit.raises(TypeError, "", "no name", store.channel, 1)
+store.publish("tensor", tarn.zeros(3))
+kit.raises(ValueError, "tensor", "a tensor's name", store.channel, "tensor")
+kit.raises(ValueError, "channel", "a channel is no tensor",
+           lambda: store["exact"])
+kit.raises(TypeError, "made by", "Slots are not made", tarn.Slot)
+kit.raises(TypeError, "made by", "nor Items", tarn.Item)
+
+# ---- the exact face ----
+with ch.acquire(timeout=1.0) as slot:
+    room = slot.room
+    a = slot.empty((3, 4), "f4")
+    kit.equal((a.shape, a.dtype, a.readonly), ((3, 4), "F32", False),
+              "a writable tensor in a slot")
+    a[...] = 7
+    b = slot.empty(5, "U8")
+    b[...] = 1
+    slot.tag = b"tag"
+    kit.ok(slot.room < room, "which takes room")
+    kit.equal(numbers(ch, "filling", "ready"), (1, 0), "while it is filled")
+kit.equal((a.readonly, numbers(ch, "filling", "ready")), (True, (0, 1)),
+          "leaving the block publishes")
+with ch.receive(timeout=1.0) as item:
+    kit.equal((len(item), item[0].tolist(), item[-1].tolist(), item.tag,
+               item.redelivered, [t.shape for t in item]),
+              (2, [[7.0] * 4] * 3, [1] * 5, b"tag", False, [(3, 4), (5,)]),
+              "an item")
+    first = item.position
+    kit.raises(IndexError, "2", "it has no third", lambda: item[2])
+    kit.raises(IndexError, "-3", "nor one before", lambda: item[-3])
+    kept = item[0][1]
+    kit.raises(ValueError, "put", "put has not made it", item.get)
+del a, b, slot
+kit.raises(ValueError, "released", "after the block", lambda: item[0])
+kit.equal(free(ch), 2, "a view holds the slot")
+kept[0] = 8  # of a queue they are the receiver's
+kit.equal(kept.tolist(), [8, 7, 7, 7], "and may be written")
+del kept
+kit.equal(free(ch), 3, "the last view gives it back")
+
+try:
+    with ch.acquire() as slot:
+        raise KeyError("x")
+except KeyError:
+    pass
+kit.equal((free(ch), numbers(ch, "ready")), (3, (0,)), "an exception abandons")
+slot = ch.acquire()
+del slot
+kit.equal(free(ch), 3, "so does forgetting it")
+slot = ch.acquire()
+with slot:
+    slot.publish()
+kit.equal(ch.receive().position, first + 1, "published in its block")
+for what, call in (("publish", slot.publish), ("abandon", slot.abandon),
+                   ("empty", lambda: slot.empty(1)), ("room",
+                    lambda: slot.room), ("put", lambda: slot.put(1))):
+    kit.raises(ValueError, what + ": the slot was", what + " afterwards", call)
+with ch.acquire() as slot:
+    kit.raises(OSError, "", "no room", slot.empty, 200000, "U8")
+    kit.raises(OSError, "65", "a tag that is too long", setattr, slot, "tag",
+               b"x" * 65)
+    for _ in range(4):
+        slot.empty(1)
+    kit.raises(OSError, "4 tensors", "too many tensors", slot.empty, 1)
+    kit.raises(TypeError, "Tensor", "only Tensors are sent", slot.add, b"x")
+    slot.abandon()
+
+# ---- as it is, without a copy ----
+big = store.create((1 << 18,), "F64")
+big[...] = 2.5
+store.publish("big", big)
+del big
+with ch.acquire() as slot:
+    slot.add(store["big"][::2])
+    kit.raises(ValueError, "", "not the store's", slot.add, tarn.zeros(3))
+store.remove("big")
+with ch.receive() as item:
+    t = item[0]
+kit.equal((t.shape, t[77], t.readonly, free(ch)), ((1 << 17,), 2.5, True, 3),
+          "a removed tensor arrives, and needs no slot")
+del t
+
+# ---- packed objects ----
+with ch.acquire() as slot:
+    a = slot.empty((4, 6), "I32")
+    a[...] = 5
+    kit.equal(slot.put({"a": a, "part": a[1:3, ::2], "n": [1, "x"]}), False,
+              "an object in a slot")
+    kit.raises(ValueError, "put comes after", "which is the last", slot.empty,
+               1)
+del a
+with ch.receive() as item:
+    o = item.get()
+kit.equal((o["a"].tolist(), o["part"].tolist(), o["n"]),
+          ([[5] * 6] * 4, [[5] * 3] * 2, [1, "x"]), "arrives")
+kit.ok(tarn.same_storage(o["a"], o["part"]), "its views were not copied")
+o["part"][0, 0] = 6
+kit.equal(o["a"][1, 0], 6, "and share what they shared")
+del o
+kit.equal(free(ch), 3, "the slot is back")
+
+ch.put({"x": tarn.arange(5), "s": "text"}, timeout=1)
+o = ch.get(timeout=1)
+kit.equal((o["x"].tolist(), o["s"], free(ch)), ([0, 1, 2, 3, 4], "text", 2),
+          "put and get")
+x = o["x"][2:]
+del o
+kit.equal(free(ch), 2, "an array of it holds the slot")
+del x
+kit.equal(free(ch), 3, "the last gives it back")
+
+names = sorted(store)
+for size in (120000, 3 << 20):  # of less than 2 MiB, and of more
+    ch.put({"big": tarn.full([size], 3, "U8"), "small": tarn.tensor([1])})
+    kit.equal(sorted(store), names, "what spilled has no name")
+    o = ch.get()
+    kit.equal((o["big"].shape, o["big"][size - 1], o["small"].tolist(),
+               o["big"].readonly), ((size,), 3, [1], False),
+              f"{size} bytes, more than a slot has")
+    o["big"][0] = 9
+    kit.equal((o["big"][0], free(ch)), (9, 3), "the receiver's own")
+    del o
+with ch.acquire() as slot:
+    kit.equal(slot.put([tarn.zeros(200000, "U8")]), True, "put says so")
+ch.get()
+
+store.publish("shared", tarn.full([1 << 16], 4.0))
+ch.put([store["shared"], store["shared"][5:7], 1])
+store.remove("shared")
+o = ch.get()
+kit.equal((o[0].readonly, o[0][9], o[1].tolist(), free(ch)),
+          (True, 4.0, [4, 4], 2), "a published tensor goes as it is")
+del o
+kit.equal(free(ch), 3, "its item's slot is back")
+many = {i: tarn.full([1 << 15], i) for i in range(6)}
+store.publish({f"m{i}": t for i, t in many.items()})
+ch.put({i: store[f"m{i}"] for i in many})
+o = ch.get()
+kit.equal([o[i][7] for i in many], list(many),
+          "of more than an item may have, some are copied")
+del o
+store.publish({}, replace="m")
+other = store.channel("other", slots=2)
+with ch.acquire() as slot:
+    slot.empty((1 << 15,), "U8")[...] = 3
+with ch.receive() as item:
+    other.put(item[0])
+kit.equal(other.get()[5], 3, "from one channel to another: copied")
+kit.equal(free(ch), 3, "then it is back")
+
+plain = store.channel("exact", create=False, pickle=False)
+kit.raises(TypeError, "pickle", "pickle=False packs no objects", plain.put,
+           {"o": range(3)})
+ch.put({"o": range(3)})
+kit.raises(ValueError, "pickle", "and takes none", plain.get)
+plain.put([1, "x", tarn.zeros(1)])
+kit.equal(plain.get()[:2], [1, "x"], "but plain types")
+kit.raises(Exception, "", "what cannot be pickled", ch.put, lambda: 0)
+kit.equal(free(ch), 3, "takes no slot")
+
+# ---- full and empty ----
+kit.raises(TimeoutError, "exact", "nothing to receive", ch.receive, 0)
+kit.raises(TimeoutError, "exact", "nothing to get", ch.get, timeout=.02)
+held = [ch.acquire() for _ in range(3)]
+kit.raises(TimeoutError, "exact", "no slot", ch.acquire, timeout=.02)
+kit.raises(TimeoutError, "exact", "nor for put", ch.put, 1, 0)
+kit.raises(TypeError, "", "a timeout that is none", ch.receive, "x")
+kit.raises(ValueError, "no number", "nor is NaN", ch.receive, float("nan"))
+held.clear()
+kit.equal(free(ch), 3, "all are back")
+
+# ---- threads ----
+total = []
+
+
+def receive_all(channel):
+    for i in channel:
+        total.append(i)
+
+
+def send(channel, which):
+    for i in range(50):
+        channel.put((which, i))
+
+
+readers = [threading.Thread(target=receive_all, args=(other,))
+           for _ in range(2)]
+writers = [threading.Thread(target=send, args=(other, i)) for i in range(3)]
+for thread in readers + writers:
+    thread.start()
+for thread in writers:
+    thread.join()
+other.close()
+for thread in readers:
+    thread.join()
+kit.equal(sorted(total), [(w, i) for w in range(3) for i in range(50)],
+          "3 threads send to 2: each item once")
+kit.raises(BrokenPipeError, "closed", "after the end: put", other.put, 1)
+kit.raises(BrokenPipeError, "", "get", other.get)
+kit.equal(list(other), [], "iteration")
+
+waiting = threading.Timer(.2, ch.put, ("late",))
+waiting.start()
+kit.equal(ch.get(timeout=20), "late", "a wait leaves the GIL to others")
+waiting.join()
+
+# ---- Ctrl-C ----
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for what, call in (("receive", ch.receive), ("acquire", ch.acquire)):
+    held = [ch.acquire() for _ in range(3)]
+    press = threading.Timer(.3, os.kill, (os.getpid(), signal.SIGINT))
+    press.start()
+    begun = time.monotonic()
+    kit.raises(KeyboardInterrupt, "", f"Ctrl-C ends {what}", call)
+    kit.ok(time.monotonic() - begun < 20, "soon")
+    press.join()
+    held.clear()
+seen = []
+signal.signal(signal.SIGALRM, lambda *_: seen.append(1))
+signal.setitimer(signal.ITIMER_REAL, .05, .05)
+kit.raises(TimeoutError, "", "other signals do not", ch.receive, .5)
+signal.setitimer(signal.ITIMER_REAL, 0)
+kit.ok(seen, "but are handled meanwhile")
+
+# ---- broadcast ----
+cast = store.channel("cast", slots=4, mode="broadcast")
+two = store.channel("cast", create=False)
+cast.put("nobody")
+cast.join("consumer")
+two.join("consumer")
+cast.put({"x": tarn.arange(3)})
+a, b = cast.get(), two.get()
+kit.equal((a["x"].tolist(), b["x"].tolist(), a["x"].readonly),
+          ([0, 1, 2], [0, 1, 2], True), "each that joined gets it, read-only")
+kit.equal(numbers(cast, "consumers", "producers"), (2, 1), "who takes part")
+del a, b
+two.leave("consumer")
+cast.leave()
+kit.equal(numbers(cast, "consumers", "producers"), (0, 0), "and leaves")
+kit.raises(ValueError, "role", "no such role", cast.join, "boss")
+
+# ---- sender and receiver ----
+def produce():
+    time.sleep(.1)
+    with tarn.sender("decoded", store=store, slots=2) as out:
+        for i in range(5):
+            out.put({"i": i, "x": tarn.full([10], i)})
+
+
+thread = threading.Thread(target=produce)
+thread.start()
+seen = []
+for item in tarn.receiver("decoded", timeout=60):
+    seen.append((item["i"], item["x"][3]))
+    del item
+thread.join()
+kit.equal(seen, [(i, i) for i in range(5)], "a sender and a receiver")
+kit.raises(TimeoutError, "never", "a channel that never comes", tarn.receiver,
+           "never", timeout=.1)
+one, two = tarn.sender("pair"), tarn.sender("pair")
+one.put(1)
+one.close()
+two.put(2)
+got = tarn.receiver("pair", timeout=60)
+kit.equal((got.get(), next(got)), (1, 2), "the first that leaves ends nothing")
+with two:
+    two.put(3)
+kit.equal(list(got), [3], "the last does")
+again = tarn.sender("pair", close=False)
+kit.equal(again.channel.info()["closed"], False, "then it is made anew")
+with again:
+    again.put(4)
+kit.equal((again.channel.info()["closed"], tarn.receiver("pair").get()),
+          (False, 4), "close=False")
+
+# ---- the end ----
+last = tarn.arange(4)
+ch.put(last)
+o = ch.get()
+slot = ch.acquire()
+daemon.terminate()
+daemon.wait()
+kit.equal(o.tolist(), [0, 1, 2, 3], "what was received outlives the daemon")
+del ch, o, slot
+kit.finish()
