@@ -770,7 +770,12 @@ tests_store_SOURCES = \
 	$(NULL)
 
 # The command.
-check_PROGRAMS += tests/cli_progress tests/cli_rm tests/cli_save_lock
+check_PROGRAMS += \
+	tests/cli_gauge \
+	tests/cli_progress \
+	tests/cli_rm \
+	tests/cli_save_lock \
+	$(NULL)
 EXTRA_DIST += tests/cli_kit.sh
 dist_check_SCRIPTS += \
 	tests/cli_copy.sh \
@@ -787,6 +792,7 @@ dist_check_SCRIPTS += \
 TESTS += \
 	tests/cli_copy.sh \
 	tests/cli_copy_numpy.py \
+	tests/cli_gauge \
 	tests/cli_info.sh \
 	tests/cli_numpy.py \
 	tests/cli_progress \
@@ -800,6 +806,8 @@ TESTS += \
 	tests/daemon_path.sh \
 	tests/help.sh \
 	$(NULL)
+tests_cli_gauge_SOURCES = cli/gauge.c tests/cli_gauge.c
+tests_cli_gauge_LDADD = tests/libtap.la
 tests_cli_progress_SOURCES = \
 	cli/progress.c \
 	cli/text.c \
