@@ -101,6 +101,8 @@ static const struct family pool_families[] = {
 		AT(tarn_report_pool, storages)},
 	{"tarn_pool_segments", GAUGE, NULL, "Segments.",
 		AT(tarn_report_pool, segments)},
+	{"tarn_pool_channels", GAUGE, NULL, "Channels.",
+		AT(tarn_report_pool, channels)},
 	{"tarn_pool_clients", GAUGE, NULL, "Connections.",
 		AT(tarn_report_pool, clients)},
 	{"tarn_pool_evictions", COUNTER, NULL,

@@ -140,6 +140,7 @@ static json_t *pool_json(
 		{"used", p->used},
 		{"page_size", p->page_size},
 		{"segments", p->segments},
+		{"channels", p->channels},
 		{"names", p->names},
 		{"storages", p->storages},
 		{"own_memory", p->own_memory},

@@ -159,8 +159,20 @@ static void print_sums(const struct tarn_report_sums *b)
 			" of it created by clients\n");
 }
 
-static void print_daemon(const char *socket, const struct tarn_report_daemon *d)
+/* Those of the pools that are seen. */
+static uint64_t count_channels(const struct tarn_report *report)
 {
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < report->n_pools; i++)
+		n += report->pools[i].channels;
+	return n;
+}
+
+static void print_daemon(const char *socket, const struct tarn_report *report)
+{
+	const struct tarn_report_daemon *d = &report->daemon;
+
 	print_head(socket, d->version);
 	printf("  running   for ");
 	print_duration(d->uptime_ms);
@@ -175,8 +187,9 @@ static void print_daemon(const char *socket, const struct tarn_report_daemon *d)
 		printf("  upgrades  %" PRIu32 "\n", d->upgrades);
 	print_memory(d->used, d->allocated, d->budget);
 	print_sums(&d->bytes);
-	printf("  tensors   %" PRIu64 " names, %" PRIu64 " storages\n",
-		d->names, d->storages);
+	printf("  tensors   %" PRIu64 " names, %" PRIu64
+	       " storages; channels: %" PRIu64 "\n",
+		d->names, d->storages, count_channels(report));
 	print_loads(
 		d->loads, d->loads_cached, d->loads_failed, d->loads_active);
 	print_read(d->bytes_loaded, d->engine);
@@ -298,7 +311,7 @@ void status_print(const struct shown *shown)
 {
 	if (!shown->report)
 		return print_old(shown);
-	print_daemon(shown->socket, &shown->report->daemon);
+	print_daemon(shown->socket, shown->report);
 	print_pools(shown->report);
 	print_clients(shown->report);
 	print_running(shown->report);
