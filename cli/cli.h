@@ -7,6 +7,7 @@
 
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
+int cmd_channel(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_copy(int argc, char **argv);
 int cmd_info(int argc, char **argv);

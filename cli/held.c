@@ -21,6 +21,7 @@
 #include <string.h>
 #include <time.h>
 
+#include <tarn/channel.h>
 #include <tarn/publish.h>
 
 #include "base/checked.h"
@@ -103,6 +104,23 @@ static int by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
+/* Its items come and go: there is nothing in it to be held. */
+static int drop_channel(void *arg, const char *name)
+{
+	struct held *held = arg;
+	struct held_one key = {.name = (char *)name}, *found;
+
+	found = held->n ? bsearch(&key, held->at, held->n, sizeof(held->at[0]),
+				  by_name)
+			: NULL;
+	if (!found)
+		return 0;
+	free(found->name);
+	memmove(found, found + 1,
+		(size_t)(held->at + --held->n - found) * sizeof(*found));
+	return 0;
+}
+
 static int list(tarn_store *store, const struct collect *as, struct held *ret)
 {
 	struct collect c = *as;
@@ -113,7 +131,7 @@ static int list(tarn_store *store, const struct collect *as, struct held *ret)
 	r = tarn_store_list(store, prefix, add, &c);
 	if (ret->n)
 		qsort(ret->at, ret->n, sizeof(ret->at[0]), by_name);
-	return r;
+	return r < 0 ? r : tarn_channel_list(store, prefix, drop_channel, ret);
 }
 
 static bool is_same(const struct held *a, const struct held *b)
@@ -185,6 +203,8 @@ static int lock_mutable(struct held *held)
 
 static int nothing(tarn_store *store, const char *prefix, bool below)
 {
+	if (!below && cli_is_channel(store, prefix))
+		return cli_channel_failed(prefix);
 	if (below)
 		say_failed("nothing is published below '%s'", prefix);
 	else

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tarn/channel.h>
+
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "cli/json.h"
@@ -118,6 +120,37 @@ static int by_name(const void *a, const void *b)
 	return strcmp((*x)->name, (*y)->name);
 }
 
+/* A channel is marked as one where it stands among the tensors, and added where
+ * it does not; behind those, since they are sorted. */
+struct channels {
+	const struct wanted *wanted;
+	size_t n_sorted;
+};
+
+static int add_channel(void *arg, const char *name)
+{
+	const struct channels *c = arg;
+	struct listing *listing = c->wanted->listing;
+	struct entry key = {.name = (char *)name}, *wanted = &key, **found;
+
+	if (!is_wanted(c->wanted, name))
+		return 0;
+	found = c->n_sorted ? bsearch(&wanted, listing->at, c->n_sorted,
+				      sizeof(listing->at[0]), by_name)
+			    : NULL;
+	if (found)
+		(*found)->channel = true;
+	else
+		add(listing, name, TARN_U8, 0)->channel = true;
+	return 0;
+}
+
+static void sort(struct listing *listing)
+{
+	if (listing->n)
+		qsort(listing->at, listing->n, sizeof(listing->at[0]), by_name);
+}
+
 int listing_add_store(struct listing *listing, tarn_store *store,
 	const char *prefix, bool whole)
 {
@@ -125,14 +158,17 @@ int listing_add_store(struct listing *listing, tarn_store *store,
 		.prefix = prefix,
 		.size = prefix ? strlen(prefix) : 0,
 		.whole = whole};
+	struct channels c = {.wanted = &w};
 	int r = tarn_store_list(store, prefix, add_published, &w);
 
 	if (r < 0) {
 		say_error();
 		return r;
 	}
-	if (listing->n)
-		qsort(listing->at, listing->n, sizeof(listing->at[0]), by_name);
+	sort(listing);
+	c.n_sorted = listing->n;
+	tarn_channel_list(store, prefix, add_channel, &c);
+	sort(listing);
 	return 0;
 }
 
@@ -143,19 +179,26 @@ uint64_t listing_bytes(const struct listing *listing)
 	/* A file's tensors are disjoint, published ones need not be: the sum
 	 * may be more than any machine has, but it is shown, not used. */
 	for (size_t i = 0; i < listing->n; i++)
-		if (add_u64(sum, listing->at[i]->bytes, &sum))
+		if (!listing->at[i]->channel &&
+			add_u64(sum, listing->at[i]->bytes, &sum))
 			return UINT64_MAX;
 	return sum;
 }
 
 /* ---- printing ------------------------------------------------------ */
 
-/* Writes "[2, 3]" to f (NULL: only measures); returns the columns. */
+/* Writes "[2, 3]", or "-" of a channel, to f (NULL: only measures); returns the
+ * columns. */
 static int put_shape(FILE *f, const struct entry *e)
 {
 	char number[32];
 	int columns = 2;
 
+	if (e->channel) {
+		if (f)
+			putc('-', f);
+		return 1;
+	}
 	if (f)
 		putc('[', f);
 	for (int i = 0; i < e->ndim; i++) {
@@ -173,7 +216,13 @@ static const char *dtype_name(const struct entry *e)
 {
 	const char *name = tarn_dtype_name(e->dtype);
 
-	return name ? name : "?";
+	return e->channel ? "channel" : name ? name : "?";
+}
+
+/* A channel's is what its slots take, and tarn channel tells. */
+static const char *size_of(const struct entry *e, char buf[TEXT_BYTES_MAX])
+{
+	return e->channel ? "-" : text_bytes((double)e->bytes, buf);
 }
 
 struct widths {
@@ -191,8 +240,7 @@ static struct widths measure(const struct listing *listing)
 		w.name = MAX(w.name, text_put(NULL, e->name));
 		w.dtype = MAX(w.dtype, (int)strlen(dtype_name(e)));
 		w.shape = MAX(w.shape, put_shape(NULL, e));
-		text_bytes((double)e->bytes, bytes);
-		w.bytes = MAX(w.bytes, (int)strlen(bytes));
+		w.bytes = MAX(w.bytes, (int)strlen(size_of(e, bytes)));
 	}
 	w.name = MIN(w.name, NAME_COLUMNS_MAX);
 	w.shape = MIN(w.shape, SHAPE_COLUMNS_MAX);
@@ -213,7 +261,7 @@ void listing_print(const struct listing *listing, int indent)
 		printf("  %-*s  ", w.dtype, dtype_name(e));
 		shape = put_shape(stdout, e);
 		printf("%*s  %*s\n", shape < w.shape ? w.shape - shape : 0, "",
-			w.bytes, text_bytes((double)e->bytes, bytes));
+			w.bytes, size_of(e, bytes));
 	}
 }
 
@@ -222,13 +270,17 @@ static json_t *entry_json(
 {
 	json_t *object = must(json_object()), *shape = must(json_array());
 
-	for (int i = 0; i < e->ndim; i++)
+	for (int i = 0; i < e->ndim && !e->channel; i++)
 		if (json_array_append_new(shape, json_u64(e->shape[i])) < 0)
 			must(NULL);
 	json_put(object, "name", json_text(e->name));
-	json_put(object, "dtype", json_text(dtype_name(e)));
+	json_put(object, "dtype",
+		e->channel ? json_null() : json_text(dtype_name(e)));
 	json_put(object, "shape", shape);
-	json_put(object, "bytes", json_u64(e->bytes));
+	if (e->channel)
+		json_put(object, "channel", json_true());
+	json_put(
+		object, "bytes", e->channel ? json_null() : json_u64(e->bytes));
 	if (with_offset)
 		json_put(object, "file_offset",
 			published ? json_null() : json_u64(e->file_offset));

@@ -2,6 +2,13 @@
 
 bin_PROGRAMS += cli/tarn
 cli_tarn_SOURCES = \
+	cli/channel.c \
+	cli/channel.h \
+	cli/channel_end.c \
+	cli/channel_ls.c \
+	cli/channel_stat.c \
+	cli/channel_tail.c \
+	cli/channel_top.c \
 	cli/check.c \
 	cli/address.c \
 	cli/address.h \
@@ -12,6 +19,8 @@ cli_tarn_SOURCES = \
 	cli/draw.c \
 	cli/draw.h \
 	cli/draw_walk.c \
+	cli/gauge.c \
+	cli/gauge.h \
 	cli/held.c \
 	cli/held.h \
 	cli/info.c \

@@ -14,6 +14,7 @@
 #include "cli/verbs.h"
 
 static const struct verb verbs[] = {
+	{"channel", cmd_channel, "look at channels, and end them"},
 	{"check", cmd_check, "verify that the store is whole"},
 	{"copy", cmd_copy, "copy tensors into a file, converted or not"},
 	{"info", cmd_info, "say what tensors a file has, or a name"},
@@ -43,18 +44,27 @@ static void print_help(FILE *f)
 		f);
 }
 
-static int help(char *name)
+/* help VERB, or help VERB VERB of the one that has some of its own: what else
+ * there is would be an argument, to be acted upon. */
+static int help(int argc, char **argv)
 {
 	char option[] = "--help";
-	char *args[] = {name, option, NULL};
+	char *args[] = {NULL, option, NULL, NULL};
 	const struct verb *verb;
 
-	if (!name) {
+	if (argc < 1) {
 		print_help(stdout);
 		return EXIT_DONE;
 	}
-	verb = verbs_find(verbs, name);
-	return verb ? verb->run(2, args) : verbs_unknown(verbs, NULL, name);
+	verb = verbs_find(verbs, argv[0]);
+	if (!verb)
+		return verbs_unknown(verbs, NULL, argv[0]);
+	args[0] = argv[0];
+	if (verb->run != cmd_channel || argc < 2)
+		return verb->run(2, args);
+	args[1] = argv[1];
+	args[2] = option;
+	return verb->run(3, args);
 }
 
 static int run(int argc, char **argv)
@@ -65,9 +75,9 @@ static int run(int argc, char **argv)
 	if (verb)
 		return verb->run(argc - 1, argv + 1);
 	if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
-		return help(NULL);
+		return help(0, NULL);
 	if (strcmp(name, "help") == 0)
-		return help(argv[2]);
+		return help(argc - 2, argv + 2);
 	if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
 		printf("tarn %s\n", tarn_version());
 		return EXIT_DONE;

@@ -83,6 +83,8 @@ int cmd_print(int argc, char **argv)
 		return r;
 	if (cli_store_open(socket, &store) < 0)
 		return EXIT_FAILED;
+	if (cli_is_channel(store, args[0]))
+		return cli_channel_failed(args[0]);
 	r = tarn_store_get(store, args[0], &tensor);
 	if (r == -ENOENT && cli_is_file(args[0]))
 		return address_no_tensor(args[0]);

@@ -101,6 +101,8 @@ static int open_name(
 		return cli_no_daemon(socket);
 	if (r < 0)
 		return EXIT_FAILED;
+	if (r == 0 && cli_is_channel(source->store, name))
+		return cli_channel_failed(name);
 	if (r == 0)
 		r = tarn_store_lookup(source->store, name, &at->tensor);
 	if (r == 0) {

@@ -7,7 +7,10 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+
+#include <tarn/channel.h>
 
 #include "cli/cli.h"
 #include "cli/near.h"
@@ -81,4 +84,23 @@ void cli_hint_name(tarn_store *store, const char *name)
 	near_begin(&near, name);
 	tarn_store_list(store, NULL, offer, &near);
 	near_say(&near, "'tarn ls' lists what is published");
+}
+
+static int compare(void *arg, const char *name)
+{
+	return strcmp(arg, name) == 0;
+}
+
+bool cli_is_channel(tarn_store *store, const char *name)
+{
+	return tarn_channel_list(store, name, compare, (void *)name) == 1;
+}
+
+int cli_channel_failed(const char *name)
+{
+	say_failed("'%s' is a channel, whose items come and go", name);
+	say_hint("'tarn channel stat %s' tells how it fares, 'tarn channel "
+		 "tail %s' what it gets",
+		name, name);
+	return EXIT_FAILED;
 }

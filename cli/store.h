@@ -34,3 +34,9 @@ bool cli_is_file(const char *path);
 
 /* Says what may have been meant by a name that nobody published. */
 void cli_hint_name(tarn_store *store, const char *name);
+
+/* Is a channel published as name? */
+bool cli_is_channel(tarn_store *store, const char *name);
+
+/* Says that name is a channel, and who shows those. Returns EXIT_FAILED. */
+int cli_channel_failed(const char *name);

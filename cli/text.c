@@ -22,31 +22,51 @@ static bool is_turning(wchar_t c)
 	       (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
 
-/* One character of s: *ret_n bytes were taken. */
-static int put_one(FILE *f, const char *s, size_t *ret_n)
+#define ESCAPE_MAX 16
+
+/* One character of s, which takes *ret_n bytes: its columns, and in escape
+ * what is to be written in its place, or nothing. */
+static int look_at(const char *s, char escape[ESCAPE_MAX], size_t *ret_n)
 {
-	char escape[16] = "";
 	mbstate_t state = {0};
 	wchar_t c = 0;
 	size_t n = mbrtowc(&c, s, strnlen(s, MB_LEN_MAX), &state);
 	int width = 0;
 
+	escape[0] = '\0';
 	if (n == 0 || n > MB_LEN_MAX) {
-		snprintf(escape, sizeof(escape), "\\x%02x", (unsigned char)*s);
+		snprintf(escape, ESCAPE_MAX, "\\x%02x", (unsigned char)*s);
 		n = 1;
 	} else if (!iswprint((wint_t)c) || is_turning(c)) {
-		snprintf(escape, sizeof(escape),
+		snprintf(escape, ESCAPE_MAX,
 			(unsigned long)c < 0x80 ? "\\x%02lx" : "\\u%04lx",
 			(unsigned long)c);
 	} else {
 		width = wcwidth(c);
 	}
 	*ret_n = n;
+	return escape[0] ? (int)strlen(escape) : width > 0 ? width : 0;
+}
+
+static int put_one(FILE *f, const char *s, size_t *ret_n)
+{
+	char escape[ESCAPE_MAX];
+	int columns = look_at(s, escape, ret_n);
+
 	if (f && escape[0])
 		fputs(escape, f);
 	else if (f)
-		fwrite(s, 1, n, f);
-	return escape[0] ? (int)strlen(escape) : width > 0 ? width : 0;
+		fwrite(s, 1, *ret_n, f);
+	return columns;
+}
+
+bool text_is_plain(const char *s)
+{
+	char escape[ESCAPE_MAX] = "";
+
+	for (size_t n = 0; *s && !escape[0]; s += n)
+		look_at(s, escape, &n);
+	return !escape[0];
 }
 
 int text_put(FILE *f, const char *s)

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,7 +14,10 @@
 /* Writes s to f (NULL: only measures); returns the columns that it takes. */
 int text_put(FILE *f, const char *s);
 
-/* The same, and spaces up to width columns. */
+/* Would all of s be written as it is? */
+bool text_is_plain(const char *s);
+
+/* Writes s, and spaces up to width columns. */
 void text_put_padded(FILE *f, const char *s, int width);
 
 /* No more than size bytes of s, and how many there are if that is not all. */

@@ -12,8 +12,8 @@ is "" "$out" "and nothing on stdout"
 has "Usage: tarn COMMAND" "$err" "but the usage on stderr"
 run "$TARN" --help
 is 0 "$status" "--help is done"
-verbs="check copy info load ls metrics print put rm save status stop verify \
-view wait"
+verbs="channel check copy info load ls metrics print put rm save status stop \
+verify view wait"
 is "$verbs" "$(sed -n 's/^  \([a-z]*\) .*/\1/p' <<<"$out" | paste -sd ' ')" \
 	"and lists the commands in order"
 run "$TARN" help
@@ -49,6 +49,33 @@ for line in "info a b" "load a b" "ls a b" "print a b c" "status a" "stop a" \
 	run "$TARN" $line
 	is 2 "$status" "an argument too many: $line"
 done
+
+run "$TARN" channel
+is "2 tarn: channel: an argument is needed: COMMAND [ARGUMENTS]" \
+	"$status $(head -n 1 <<<"$err")" "a verb that has verbs"
+run "$TARN" channel tial
+is "2 tarn: channel: there is no command 'tial'" \
+	"$status $(head -n 1 <<<"$err")" "one that it has not"
+has "did you mean 'tail'?" "$err" "and what was meant"
+has "'tarn channel --help' lists those that there are" "$err" "and where to look"
+for line in "ls a b" "stat" "stat a b" "tail" "tail a b" "top a b" "close" "rm"; do
+	# shellcheck disable=SC2086 # words
+	run "$TARN" channel $line
+	is "2 tarn: channel ${line%% *}" \
+		"$status $(head -n 1 <<<"$err" | cut -d : -f 1,2)" \
+		"wrong arguments: channel $line"
+done
+for option in "stat a --watch 0" "top --every 1e9" "top --every nan" \
+	"top --count 0" "tail a --count -1" "tail a --count 1x"; do
+	# shellcheck disable=SC2086 # words
+	run "$TARN" channel $option
+	is 2 "$status" "wrong values: channel $option"
+done
+run "$TARN" channel stat a
+is "1 tarn: no daemon is running" "$status $(head -n 1 <<<"$err")" \
+	"stat where no daemon runs"
+run "$TARN" channel ls
+is "0  " "$status $out $err" "no channels where no daemon runs, no error"
 
 run "$TARN" lod
 is "2 tarn: there is no command 'lod'" "$status $(head -n 1 <<<"$err")" \

@@ -50,6 +50,18 @@ for verb in $verbs; do
 		"$TARN" --help | grep -qE "(^| )$verb( |\$)" || echo "no $verb"
 	)"
 done
+# Verbs of a verb: "close | rm" are two.
+inner=$(section tarn.1 SYNOPSIS | sed -n 's/^\.Ic //p' | tr -d '|' | sort -u)
+for verb in $inner; do
+	compare "tarn channel $verb" tarn.1 "channel $verb" "$TARN" channel \
+		"$verb"
+	judge "tarn help channel $verb is the same" 0 "$(diff \
+		<("$TARN" channel "$verb" --help) \
+		<("$TARN" help channel "$verb"))"
+done
+judge "all of them are in tarn channel --help" 0 "$(diff \
+	<(tr ' ' '\n' <<<"$inner" | grep . | sort) \
+	<("$TARN" channel --help | sed -nE 's/^  ([a-z]+) .*/\1/p' | sort))"
 judge "the man page was read" 0 "$(
 	grep -qx load <<<"$verbs" || echo "no load in: $verbs"
 )"

@@ -771,6 +771,7 @@ tests_store_SOURCES = \
 
 # The command.
 check_PROGRAMS += \
+	tests/cli_channel \
 	tests/cli_gauge \
 	tests/cli_progress \
 	tests/cli_rm \
@@ -790,6 +791,7 @@ dist_check_SCRIPTS += \
 	tests/daemon_path.sh \
 	$(NULL)
 TESTS += \
+	tests/cli_channel \
 	tests/cli_copy.sh \
 	tests/cli_copy_numpy.py \
 	tests/cli_gauge \
@@ -805,6 +807,11 @@ TESTS += \
 	tests/cli_verify.sh \
 	tests/daemon_path.sh \
 	tests/help.sh \
+	$(NULL)
+tests_cli_channel_SOURCES = \
+	tests/cli_channel.c \
+	tests/daemon_helper.c \
+	tests/daemon_helper.h \
 	$(NULL)
 tests_cli_gauge_SOURCES = cli/gauge.c tests/cli_gauge.c
 tests_cli_gauge_LDADD = tests/libtap.la

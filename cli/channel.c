@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tarn channel: what there is to see of channels, and their end. The idea: who
+ * looks never joins, so that no producer waits for him and no item is his.
+ */
+#include "cli/channel.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/gauge.h"
+#include "cli/json.h"
+#include "cli/live.h"
+#include "cli/near.h"
+#include "cli/options.h"
+#include "cli/say.h"
+#include "cli/store.h"
+#include "cli/verbs.h"
+
+static const struct verb verbs[] = {
+	{"close", channel_close, "end channels for all who take part"},
+	{"ls", channel_ls, "list channels"},
+	{"rm", channel_rm, "remove channels' names"},
+	{"stat", channel_stat, "say how a channel fares"},
+	{"tail", channel_tail, "show items as they are published"},
+	{"top", channel_top, "watch depth and rate of channels"},
+	{0},
+};
+
+/* ---- one of them --------------------------------------------------- */
+
+static int offer(void *arg, const char *name)
+{
+	near_offer(arg, name);
+	return 0;
+}
+
+static void hint(tarn_store *store, const char *name, int r)
+{
+	struct near near;
+
+	if (r == -EINVAL) {
+		say_hint("'tarn info %s' tells what it is", name);
+	} else if (r == -ENOENT) {
+		near_begin(&near, name);
+		tarn_channel_list(store, NULL, offer, &near);
+		near_say(&near, "'tarn channel ls' lists those that there are");
+	}
+}
+
+int channel_find(tarn_store *store, const char *name, tarn_channel **ret)
+{
+	int r = tarn_channel_open(store, name, NULL, ret);
+
+	if (r >= 0)
+		return EXIT_DONE;
+	say_error();
+	hint(store, name, r);
+	return EXIT_FAILED;
+}
+
+/* ---- all of them --------------------------------------------------- */
+
+void channel_names_free(struct channel_names *names)
+{
+	for (size_t i = 0; i < names->n; i++)
+		free(names->at[i]);
+	free(names->at);
+	*names = (struct channel_names) {0};
+}
+
+static int add(void *arg, const char *name)
+{
+	struct channel_names *names = arg;
+
+	if (names->n == names->size) {
+		names->size = names->size ? 2 * names->size : 16;
+		names->at = must(reallocarray(
+			names->at, names->size, sizeof(names->at[0])));
+	}
+	names->at[names->n++] = must(strdup(name));
+	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const char *const *x = a, *const *y = b;
+
+	return strcmp(*x, *y);
+}
+
+int channel_names_list(
+	struct channel_names *names, tarn_store *store, const char *prefix)
+{
+	int r = tarn_channel_list(store, prefix, add, names);
+
+	if (r < 0) {
+		say_error();
+		return r;
+	}
+	if (names->n)
+		qsort(names->at, names->n, sizeof(names->at[0]), by_name);
+	return 0;
+}
+
+/* ---- what is known of one ------------------------------------------ */
+
+int channel_sample(tarn_channel *channel, struct channel_sample *ret)
+{
+	ret->at = live_now();
+	return tarn_channel_get_info(channel, &ret->info);
+}
+
+static double rate(uint64_t before, uint64_t now, double seconds)
+{
+	return now > before && seconds > 0 ? (double)(now - before) / seconds
+					   : 0;
+}
+
+struct channel_rates channel_rates(
+	const struct channel_sample *before, const struct channel_sample *now)
+{
+	const struct tarn_channel_info *a = &before->info, *b = &now->info;
+	double s = (double)(now->at - before->at) / 1e9;
+
+	return (struct channel_rates) {
+		.published = rate(a->published, b->published, s),
+		.received = rate(a->received, b->received, s),
+		.bytes = rate(a->bytes_published, b->bytes_published, s)};
+}
+
+const char *channel_mode(const struct tarn_channel_info *info)
+{
+	return info->mode == TARN_CHANNEL_BROADCAST ? "broadcast" : "queue";
+}
+
+void channel_counts(const struct tarn_channel_info *info, uint32_t *ret)
+{
+	ret[GAUGE_READING] = info->reading;
+	ret[GAUGE_READY] = info->ready;
+	ret[GAUGE_FILLING] = info->filling;
+	ret[GAUGE_FREE] = info->free;
+}
+
+json_t *channel_json(const char *name, const struct tarn_channel_info *info)
+{
+	json_t *object = must(json_object());
+
+	json_put(object, "name", json_text(name));
+	json_put(object, "mode", json_text(channel_mode(info)));
+	json_put(object, "slots", json_u64(info->slots));
+	json_put(object, "slot_bytes", json_u64(info->slot_bytes));
+	json_put(object, "tensors", json_u64(info->tensors));
+	json_put(object, "free", json_u64(info->free));
+	json_put(object, "filling", json_u64(info->filling));
+	json_put(object, "ready", json_u64(info->ready));
+	json_put(object, "reading", json_u64(info->reading));
+	json_put(object, "producers", json_u64(info->producers));
+	json_put(object, "consumers", json_u64(info->consumers));
+	json_put(object, "closed", json_boolean(info->closed));
+	json_put(object, "published", json_u64(info->published));
+	json_put(object, "received", json_u64(info->received));
+	json_put(object, "bytes_published", json_u64(info->bytes_published));
+	return object;
+}
+
+/* ---- the verb ------------------------------------------------------ */
+
+int cmd_channel(int argc, char **argv)
+{
+	_cleanup_free_ char *about = NULL;
+	const struct option_row rows[] = {{0}};
+	const struct verb *verb;
+	size_t size = 0;
+	char **args;
+	FILE *f;
+	int n, r;
+
+	if (argc > 1 && argv[1][0] != '-') {
+		verb = verbs_find(verbs, argv[1]);
+		return verb ? verb->run(argc - 1, argv + 1)
+			    : verbs_unknown(verbs, "channel", argv[1]);
+	}
+	f = must(open_memstream(&about, &size));
+	fputs("What there is to see of channels, and their end. Nobody waits "
+	      "for who looks.\n\n",
+		f);
+	verbs_list(f, verbs);
+	fputs("\n\"tarn channel COMMAND --help\" tells more.", f);
+	if (fclose(f) == EOF)
+		must(NULL);
+	const struct usage usage = {.verb = "channel",
+		.arguments = "COMMAND [ARGUMENTS]",
+		.about = about,
+		.options = rows,
+		.args_min = 1,
+		.args_max = -1};
+
+	r = options_parse(&usage, argc, argv, &n, &args);
+	/* What stands behind a "--" is no option, but a command all the same.
+	 */
+	return r == OPTIONS_DONE ? verbs_unknown(verbs, "channel", args[0]) : r;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tarn channel tail: each item as it is published. It is told of, not
+ * received: consumers get what they would get, and who publishes faster than a
+ * terminal shows is not held up; what was missed is counted.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/channel.h"
+#include "cli/cli.h"
+#include "cli/json.h"
+#include "cli/live.h"
+#include "cli/options.h"
+#include "cli/say.h"
+#include "cli/store.h"
+#include "cli/text.h"
+
+#define SLICE_MS 250 /* so soon an end is noticed where nothing is published   \
+		      */
+
+#define TAG_TEXT_MAX (2 * TARN_CHANNEL_TAG_MAX + 1)
+
+/* "0a1b", for what is not to be read. */
+static const char *tag_hex(
+	const struct tarn_channel_seen *seen, char buf[TAG_TEXT_MAX])
+{
+	for (uint32_t i = 0; i < seen->tag_size; i++)
+		snprintf(buf + (size_t)2 * i, 3, "%02x", seen->tag[i]);
+	buf[2 * seen->tag_size] = '\0';
+	return buf;
+}
+
+/* The tag as a text; NULL: it is none. */
+static const char *tag_text(
+	const struct tarn_channel_seen *seen, char buf[TAG_TEXT_MAX])
+{
+	memcpy(buf, seen->tag, seen->tag_size);
+	buf[seen->tag_size] = '\0';
+	return strlen(buf) == seen->tag_size && text_is_plain(buf) ? buf : NULL;
+}
+
+static int print_json(const struct tarn_channel_seen *seen)
+{
+	json_t *object = must(json_object());
+	char buf[TAG_TEXT_MAX];
+	const char *tag = tag_text(seen, buf);
+
+	json_put(object, "position", json_u64(seen->position));
+	json_put(object, "bytes", json_u64(seen->bytes));
+	json_put(object, "tensors", json_u64(seen->tensors));
+	json_put(object, "tag", tag ? json_text(tag) : json_null());
+	json_put(object, "tag_hex", json_text(tag_hex(seen, buf)));
+	return json_print(object);
+}
+
+static void print(const struct tarn_channel_seen *seen)
+{
+	char bytes[TEXT_BYTES_MAX], buf[TAG_TEXT_MAX];
+	const char *tag = tag_text(seen, buf);
+
+	printf("%10" PRIu64 "  %11s  %u tensor%s", seen->position,
+		text_bytes((double)seen->bytes, bytes), seen->tensors,
+		seen->tensors == 1 ? "" : "s");
+	if (seen->tag_size && tag)
+		printf("  \"%s\"", tag);
+	else if (seen->tag_size)
+		printf("  0x%s", tag_hex(seen, buf));
+	putchar('\n');
+}
+
+/* Lines of JSON tell by their positions. */
+static void print_missed(uint64_t n)
+{
+	printf("... %" PRIu64 " item%s went by too fast\n", n,
+		n == 1 ? "" : "s");
+}
+
+static int follow(tarn_channel *channel, uint64_t count, bool json)
+{
+	struct tarn_channel_seen seen;
+	uint64_t cursor = 0, next = 0, shown = 0;
+	int r;
+
+	live_begin();
+	while (!live_ended() && (!count || shown < count)) {
+		r = tarn_channel_watch(channel, &cursor, SLICE_MS, &seen);
+		if (r == -ETIMEDOUT || r == -EINTR)
+			continue;
+		if (r == -EPIPE)
+			break;
+		if (r < 0)
+			return say_error();
+		if (seen.tag_size > TARN_CHANNEL_TAG_MAX)
+			return say_failed("a tag of %u bytes: the ring makes "
+					  "no sense",
+				seen.tag_size);
+		if (shown++ && seen.position > next && !json)
+			print_missed(seen.position - next);
+		next = seen.position + 1;
+		if (json)
+			print_json(&seen);
+		else
+			print(&seen);
+		if (fflush(stdout) == EOF)
+			break;
+	}
+	return EXIT_DONE;
+}
+
+static int tail(const char *name, const char *socket, uint64_t count, bool json)
+{
+	_cleanup_store_ tarn_store *store = NULL;
+	_cleanup_channel_ tarn_channel *channel = NULL;
+	int r = cli_store_find(socket, &store);
+
+	if (r)
+		return r == 1 ? cli_no_daemon(socket) : EXIT_FAILED;
+	if (channel_find(store, name, &channel) != EXIT_DONE)
+		return EXIT_FAILED;
+	return follow(channel, count, json);
+}
+
+int channel_tail(int argc, char **argv)
+{
+	const char *socket = NULL, *items = NULL;
+	bool json = false;
+	const struct option_row rows[] = {{.name = "count",
+						  .letter = 'n',
+						  .value = "N",
+						  .ret_text = &items,
+						  .help = "end after N items"},
+		{.name = "json",
+			.letter = 'j',
+			.ret_flag = &json,
+			.help = "print a JSON object for each"},
+		OPTION_SOCKET(&socket), OPTION_POOL, {0}};
+	const struct usage usage = {.verb = "channel tail",
+		.arguments = "[OPTION]... NAME",
+		.about = "Each item as it is published: position, size, "
+			 "tensors, tag. None is taken from\nthe consumers. "
+			 "Until the channel is closed.",
+		.options = rows,
+		.args_min = 1,
+		.args_max = 1};
+	uint64_t count = 0;
+	char **args;
+	int n, r;
+
+	r = options_parse(&usage, argc, argv, &n, &args);
+	if (r == OPTIONS_DONE && items && !option_count(items, &count))
+		r = usage_failed(&usage,
+			"--count needs a number above 0, not '%s'", items);
+	return r == OPTIONS_DONE ? tail(args[0], socket, count, json) : r;
+}
