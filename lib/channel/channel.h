@@ -84,6 +84,14 @@ void channel_release(tarn_channel *channel);
 /* "channel 'x': " in front of the sentence. */
 int channel_fail(const tarn_channel *channel, int r);
 
+/* A ring's positions begin somewhere, and are numbers of 48 bits; ours are how
+ * many were published before. */
+static inline uint64_t channel_position(
+	const tarn_channel *channel, uint64_t position)
+{
+	return (position - channel->ring.order_size) & ((1ull << 48) - 1);
+}
+
 /* ---- channel_map.c ---------------------------------------------------- */
 
 /* Maps the storage, which is held; *ret_closed: nothing will come any more. */

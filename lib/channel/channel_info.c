@@ -29,7 +29,6 @@ int tarn_channel_get_info(tarn_channel *channel, struct tarn_channel_info *ret)
 }
 
 struct lister {
-	tarn_store *store;
 	int (*fn)(void *arg, const char *name);
 	void *arg;
 };
@@ -38,21 +37,16 @@ static int list_one(void *arg, const char *name,
 	const struct tarn_descriptor *descriptor, uint64_t version)
 {
 	const struct lister *lister = arg;
-	struct table_storage entry;
 
+	(void)descriptor;
 	(void)version;
-	/* One that goes meanwhile is not there. */
-	if (store_entry(lister->store, descriptor->storage,
-		    descriptor->generation, &entry) < 0 ||
-		!(entry.flags & STORAGE_CHANNEL))
-		return 0;
 	return lister->fn(lister->arg, name);
 }
 
 int tarn_channel_list(tarn_store *store, const char *prefix,
 	int (*fn)(void *arg, const char *name), void *arg)
 {
-	struct lister lister = {.store = store, .fn = fn, .arg = arg};
+	struct lister lister = {.fn = fn, .arg = arg};
 
-	return tarn_store_list(store, prefix, list_one, &lister);
+	return store_list(store, true, prefix, list_one, &lister);
 }

@@ -42,7 +42,7 @@ int tarn_channel_watch(tarn_channel *channel, uint64_t *cursor, int timeout_ms,
 	if (r < 0)
 		return channel_fail(channel, r);
 	*ret = (struct tarn_channel_seen) {
-		.position = w.item.position,
+		.position = channel_position(channel, w.item.position),
 		.bytes = note->bytes,
 		.tensors = note->tensors & CHANNEL_NOTE_TENSORS,
 		.tag_size = note->tag_size,

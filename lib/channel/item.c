@@ -142,7 +142,7 @@ const void *tarn_item_tag(const tarn_item *item, size_t *ret_size)
 
 uint64_t tarn_item_position(const tarn_item *item)
 {
-	return item->item.position;
+	return channel_position(item->channel, item->item.position);
 }
 
 bool tarn_item_redelivered(const tarn_item *item)

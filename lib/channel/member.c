@@ -165,38 +165,35 @@ static void end_slots(tarn_slot *slots)
 		s->storage.writable = false;
 }
 
-/* With the lock. True: it has left for good. */
+/* With the lock. False: it had not joined. */
 static bool leave(struct side *side, bool at_once)
 {
 	struct member *member = side->member;
-	bool gone = false;
 
 	if (!member)
 		return false;
 	member->left = true;
 	if (at_once && side->kind == RING_PRODUCER)
 		end_slots(side->slots);
-	if (member->out == 0 || (at_once && side->kind == RING_PRODUCER)) {
+	if (member->out == 0 || (at_once && side->kind == RING_PRODUCER))
 		ring_leave(&member->ring);
-		gone = true;
-	} else {
+	else
 		ring_quiet(&member->ring);
-	}
 	/* For who waits in another thread. */
 	ring_wake_everybody(&member->ring);
 	side->member = NULL;
 	member_unref(member);
-	return gone;
+	return true;
 }
 
 void side_leave(tarn_channel *channel, struct side *side, bool at_once)
 {
-	bool gone;
+	bool left;
 
 	pthread_mutex_lock(&side->lock);
-	gone = leave(side, at_once);
+	left = leave(side, at_once);
 	pthread_mutex_unlock(&side->lock);
-	if (gone)
+	if (left)
 		channel_left(channel);
 }
 
@@ -205,8 +202,11 @@ void channel_left(tarn_channel *channel)
 	struct connection *c = &channel->store->connection;
 	struct wire_message reply;
 
-	/* Asked again who we are, the daemon looks whether anybody is left. */
-	if (channel->map.geometry.flags & CHANNEL_EPHEMERAL &&
+	/* Asked again who we are, the daemon looks whether anybody is left, and
+	 * again at what items kept: those that a consumer of a broadcast has
+	 * not received end with it, without being released. */
+	if ((channel->map.geometry.flags & CHANNEL_EPHEMERAL ||
+		    channel->map.geometry.ring.mode == RING_BROADCAST) &&
 		connection_call(c, WIRE_CHANNEL, NULL, 0, WIRE_CHANNEL_IS,
 			sizeof(struct msg_channel), &reply) >= 0)
 		wire_message_clear(&reply);

@@ -151,6 +151,12 @@ int store_follow_locked(void *store, int fd);
 int store_read_name(struct tarn_store *store, const char *name, size_t size,
 	struct table_name *ret);
 
+/* tarn_store_list; or of channels, which are no tensors. */
+int store_list(struct tarn_store *store, bool channels, const char *prefix,
+	int (*fn)(void *arg, const char *name,
+		const struct tarn_descriptor *descriptor, uint64_t version),
+	void *arg);
+
 /* ---- store_leases.c --------------------------------------------------- */
 
 /* A hold on a storage, as lease_book_open gives it. */

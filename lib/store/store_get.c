@@ -69,27 +69,44 @@ int tarn_store_lookup(tarn_store *store, const char *name, tarn_tensor **ret)
 /* ---- listing --------------------------------------------------------- */
 
 struct lister {
+	const struct tarn_store *store;
+	bool channels; /* those and nothing else; or all but those */
 	int (*fn)(void *arg, const char *name,
 		const struct tarn_descriptor *descriptor, uint64_t version);
 	void *arg;
 	bool begun;
 };
 
+/* What goes meanwhile is what it was said to be. */
+static bool is_channel(const struct tarn_store *store,
+	const struct tarn_descriptor *descriptor)
+{
+	struct table_storage entry;
+
+	return descriptor->pool == TABLE_POOL_OWN &&
+	       table_storage_get(&store->table, descriptor->storage,
+		       descriptor->generation, &entry) >= 0 &&
+	       entry.flags & STORAGE_CHANNEL;
+}
+
 static int list_one(void *arg, const char *name, size_t name_size,
 	const struct tarn_descriptor *descriptor, uint64_t version)
 {
 	struct lister *lister = arg;
 
+	if (is_channel(lister->store, descriptor) != lister->channels)
+		return 0;
 	lister->begun = true;
 	return lister->fn(lister->arg, name, descriptor, version);
 }
 
-int tarn_store_list(tarn_store *store, const char *prefix,
+int store_list(tarn_store *store, bool channels, const char *prefix,
 	int (*fn)(void *arg, const char *name,
 		const struct tarn_descriptor *descriptor, uint64_t version),
 	void *arg)
 {
-	struct lister lister = {.fn = fn, .arg = arg};
+	struct lister lister = {
+		.store = store, .channels = channels, .fn = fn, .arg = arg};
 	int r;
 
 	/* In the middle of a list it is fn that says so. */
@@ -99,4 +116,12 @@ int tarn_store_list(tarn_store *store, const char *prefix,
 	while (r == -ESTALE && !lister.begun &&
 		(r = store_moved(store, 0)) >= 0);
 	return r;
+}
+
+int tarn_store_list(tarn_store *store, const char *prefix,
+	int (*fn)(void *arg, const char *name,
+		const struct tarn_descriptor *descriptor, uint64_t version),
+	void *arg)
+{
+	return store_list(store, false, prefix, fn, arg);
 }

@@ -179,7 +179,7 @@ TARN_PUBLIC int tarn_item_tensor(
 	tarn_item *item, uint32_t i, tarn_tensor **ret);
 /* Borrowed, until the item is dropped. */
 TARN_PUBLIC const void *tarn_item_tag(const tarn_item *item, size_t *ret_size);
-/* Counts what was published in this channel. */
+/* How many items were published in this channel before it. */
 TARN_PUBLIC uint64_t tarn_item_position(const tarn_item *item);
 /* Queue: it was delivered before, to one who died or left with it. What he
  * wrote into it is there. */

@@ -86,7 +86,7 @@ TARN_PUBLIC int tarn_store_export(tarn_store *store, const tarn_tensor *tensor,
 TARN_PUBLIC int tarn_store_import(tarn_store *store,
 	const struct tarn_descriptor *descriptor, tarn_tensor **ret);
 
-/* Calls fn for each published name that begins with prefix (NULL: all), in
+/* Calls fn for each tensor's published name that begins with prefix (NULL: all), in
  * no order. It stops when fn returns non-zero, and returns that. Names that
  * appear or vanish meanwhile may or may not be seen. */
 TARN_PUBLIC int tarn_store_list(tarn_store *store, const char *prefix,
