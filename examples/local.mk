@@ -5,14 +5,18 @@ EXTRA_DIST += \
 	examples/readers.py \
 	$(NULL)
 noinst_PROGRAMS += \
+	examples/consumer \
 	examples/follow \
 	examples/make_checkpoint \
 	examples/open \
+	examples/producer \
 	examples/publish \
 	examples/quickstart \
 	$(NULL)
+examples_consumer_LDADD = lib/libtarn.la
 examples_follow_LDADD = lib/libtarn.la
 examples_make_checkpoint_LDADD =
 examples_open_LDADD = lib/libtarn.la
+examples_producer_LDADD = lib/libtarn.la
 examples_publish_LDADD = lib/libtarn.la
 examples_quickstart_LDADD = lib/libtarn.la

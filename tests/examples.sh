@@ -30,6 +30,28 @@ is "[1.002 1.003]" "$out" "quickstart finds it by its name"
 run "$examples/publish" ''
 is 1 "$status" "no name is no success"
 
+# A producer, and two consumers that share what it makes.
+"$examples/consumer" images >first 2>&1 &
+one=$!
+"$examples/consumer" images >second 2>&1 &
+two=$!
+for _ in $(seq 1000); do # both have the channel, before it is closed
+	[ "$(cat first second | grep -c waiting)" -ge 2 ] && break
+	sleep 0.01
+done
+run "$examples/producer" images 300
+is "0 " "$status $out" "producer makes images"
+wait $one
+is 0 "$?" "consumer reads to the end"
+wait $two
+is 0 "$?" "so does another"
+is "$(seq -f 'image %g' 0 299)" \
+	"$(cat first second | grep ^image | sort -k 2 -n | cut -d : -f 1)" \
+	"and each image came to one of them"
+is "image 7: mean 127.500" "$(grep -h 'image 7:' first second)" "as it was"
+run "$examples/consumer" ''
+is 1 "$status" "no name is no success"
+
 # The README's lines about files, with files of those names.
 "$PYTHON" - <<-'END'
 	import json, struct
