@@ -217,6 +217,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/load_shards.c \
 	lib/store/load_shards.h \
 	lib/store/load_verified.c \
+	lib/store/loaded.c \
 	lib/store/own_map.c \
 	lib/store/own_map.h \
 	lib/store/pool_extent.c \

@@ -40,25 +40,25 @@ static PyObject *load(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 	return r < 0 ? raise_system(r) : tensor_wrap_consume(all);
 }
 
-static PyObject *get_from_file(
+static PyObject *view_of_loaded(
 	PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
 	tarn_tensor *tensor;
 	const char *name;
 	int r;
 
-	if (n_args != 2 || !PyObject_TypeCheck(args[0], file_type)) {
-		PyErr_SetString(
-			PyExc_TypeError, "_from_file: a File and a name");
+	if (n_args != 3 || !is_tensor(args[0]) ||
+		!PyObject_TypeCheck(args[1], file_type)) {
+		PyErr_SetString(PyExc_TypeError,
+			"_view: what was loaded, its File and a name");
 		return NULL;
 	}
-	name = text_argument(args[1]);
+	name = text_argument(args[2]);
 	if (!name)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r = tarn_store_get_from_file(
-		store_of(self), file_of(args[0]), name, &tensor);
-	Py_END_ALLOW_THREADS return r < 0 ? raise_lookup(r)
-					  : tensor_wrap_consume(tensor);
+	r = tarn_store_loaded_tensor(
+		tensor_of(args[0]), file_of(args[1]), name, &tensor);
+	return r < 0 ? raise_lookup(r) : tensor_wrap_consume(tensor);
 }
 
 /* ---- publishing ---------------------------------------------------- */
@@ -175,8 +175,8 @@ static PyObject *remove_name(PyObject *self, PyObject *key)
 
 PyMethodDef publish_methods[] = {
 	{"_load", EXPORT(load), FAST_KEYWORDS, "Store.load of a File."},
-	{"_from_file", EXPORT(get_from_file), FAST,
-		"A tensor of a File, loaded if need be."},
+	{"_view", EXPORT(view_of_loaded), FAST,
+		"A tensor of a File, out of what _load gave of it."},
 	{"_publish", EXPORT(publish), FAST_KEYWORDS,
 		"Store.publish of a mapping."},
 	{"create", EXPORT(create), FAST_KEYWORDS,

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
@@ -100,6 +101,37 @@ static tarn_file *open_index(void)
 	return file;
 }
 
+/* Each is a view of its shard: named or not, found in the same memory. */
+static void test_views(tarn_store *store, tarn_tensor *all, tarn_file *file,
+	const char *prefix)
+{
+	tarn_tensor *t = NULL, *named = NULL;
+	int same = 0, r = 0;
+
+	for (int i = 0; i < SHARDS && r >= 0; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "%s/t%d", prefix, i);
+		r = tarn_store_lookup(store, name, &named);
+		if (r >= 0)
+			r = tarn_store_loaded_tensor(
+				all, file, strchr(name, '/') + 1, &t);
+		same += r >= 0 && tarn_tensor_same_storage(t, named) &&
+			tarn_tensor_base(t) == tarn_tensor_base(named);
+		t = tarn_tensor_unref(t);
+		named = tarn_tensor_unref(named);
+	}
+	is_int(SHARDS, same, "%s: all are views of it (%s)", prefix,
+		r < 0 ? tarn_error_message() : "no error");
+	is_int(-ENOENT, tarn_store_loaded_tensor(all, file, "none", &t),
+		"%s: but for what there is not", prefix);
+	if (tarn_store_lookup(store, "m/t0", &named) < 0)
+		bail("%s", tarn_error_message());
+	is_int(-EINVAL, tarn_store_loaded_tensor(named, file, "t0", &t),
+		"%s: nor of something else", prefix);
+	tarn_tensor_unref(named);
+}
+
 static void test_load(tarn_store *store, const char *name, bool verify)
 {
 	const uint64_t bytes = (SHARDS - 1) * ELEMENTS * sizeof(float);
@@ -121,6 +153,7 @@ static void test_load(tarn_store *store, const char *name, bool verify)
 	is_int(0, tarn_store_wait_file(store, file, 0, 20000, &landed),
 		"%s: who waits for it is done: %s", name, tarn_error_message());
 	is_int((int64_t)bytes, (int64_t)landed, "%s: with all bytes", name);
+	test_views(store, all, file, name);
 	tarn_tensor_unref(all);
 	tarn_file_unref(file);
 }

@@ -364,11 +364,24 @@ static void test_space(tarn_store *store)
 static void test_death(tarn_store *store)
 {
 	struct tarn_store_status status;
+	tarn_tensor *t, *all, *views[2];
 	tarn_file *file;
-	tarn_tensor *t;
 
 	make_file();
 	tarn_file_open(path, &file);
+	/* Too young to be recognised: asked for again it would be read again. */
+	is_int(0, tarn_store_load(store, file, NULL, NULL, &all), "a load");
+	is_int(0, tarn_store_loaded_tensor(all, file, "f", &views[0]),
+		"a view of it");
+	is_int(0, tarn_store_loaded_tensor(all, file, "f", &views[1]),
+		"and another");
+	ok(tarn_tensor_same_storage(views[0], all) &&
+			tarn_tensor_same_storage(views[1], all) &&
+			has_floats(views[1]),
+		"are the same memory");
+	tarn_tensor_unref(all);
+	tarn_tensor_unref(views[0]);
+	tarn_tensor_unref(views[1]);
 	is_int(0, tarn_store_get_from_file(store, file, "f", &t), "a tensor");
 	is_int(0, daemon_stop(&server), "the daemon ends as asked");
 	ok(has_floats(t), "its bytes are still there");

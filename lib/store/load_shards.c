@@ -126,6 +126,16 @@ static int tensor_over(struct held *held, tarn_tensor **ret)
 	return tarn_tensor_new(storage, 0, &layout, ret);
 }
 
+tarn_storage *load_shards_storage(const tarn_storage *all, uint32_t i)
+{
+	const struct held *held;
+
+	if (all->release != held_free)
+		return NULL;
+	held = all->arg;
+	return i < held->n ? held->at[i] : NULL;
+}
+
 int store_load_shards(tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
 	struct tarn_load_info *ret_info, tarn_tensor **ret_all)

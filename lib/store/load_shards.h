@@ -10,6 +10,9 @@ static inline bool file_is_index(const tarn_file *file)
 	return tarn_file_shard(file, 0) != file;
 }
 
+/* What it holds of shard i, borrowed; NULL: it is nothing of that kind. */
+tarn_storage *load_shards_storage(const tarn_storage *all, uint32_t i);
+
 int store_load_shards(tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
 	struct tarn_load_info *ret_info, tarn_tensor **ret_all);

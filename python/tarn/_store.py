@@ -57,7 +57,7 @@ class Loaded(_Whole):
         self._store, self._file, self._whole = store, file, whole
 
     def __getitem__(self, name):
-        return self._store._from_file(self._file, name)
+        return self._store._view(self._whole, self._file, name)
 
     def __contains__(self, name):
         return name in self._file

@@ -176,6 +176,12 @@ TARN_PUBLIC int tarn_store_load(tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
 	struct tarn_load_info *ret_info, tarn_tensor **ret_all);
 
+/* One tensor of a file that was loaded: a view of ret_all, without a word to
+ * the daemon, and whatever has become of the file since. -ENOENT: the file has
+ * no such tensor; -EINVAL: all is not what was loaded of it. */
+TARN_PUBLIC int tarn_store_loaded_tensor(tarn_tensor *all, tarn_file *file,
+	const char *tensor, tarn_tensor **ret);
+
 /* One tensor of a file, loaded if need be; of an index only its shard is. */
 TARN_PUBLIC int tarn_store_get_from_file(tarn_store *store, tarn_file *file,
 	const char *tensor, tarn_tensor **ret);
