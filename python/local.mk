@@ -72,9 +72,13 @@ PYTHON_SOURCES = \
 	python/tarn/_channel.pyi \
 	python/tarn/_libraries.py \
 	python/tarn/_pickled.py \
+	python/tarn/_safe_open.py \
+	python/tarn/_safe_open.pyi \
 	python/tarn/_store.py \
 	python/tarn/_store.pyi \
 	python/tarn/_tarn.pyi \
+	python/tarn/numpy.py \
+	python/tarn/numpy.pyi \
 	python/tarn/py.typed \
 	$(NULL)
 dist_tarnpython_DATA = $(PYTHON_SOURCES)

@@ -189,6 +189,7 @@ PYTHON_TESTS = \
 	tests/py_channel.py \
 	tests/py_pack.py \
 	tests/py_readme.py \
+	tests/py_safe_open.py \
 	tests/py_store.py \
 	tests/py_stubs.py \
 	tests/py_tensor.py \

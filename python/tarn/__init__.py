@@ -19,12 +19,23 @@ walks them. Views share the bytes; arrays over them keep them alive.
     for item in tarn.receiver("decoded"):  # whose arrays are views of shared
         use(item["x"], item["path"])       # memory
 """
+import importlib
+
 from . import _arrays
 from ._channel import Receiver, Sender, receiver, sender
+from ._safe_open import safe_open
 from ._store import File, Loaded, Store, default_store, load, open, save
 from ._tarn import (Channel, Item, NotFoundError, Slot, Tensor, __version__,
                     arange, dtypes, equal, from_dlpack, full, ones,
                     same_storage, tensor, view, zeros)
+
+
+def __getattr__(name):
+    """tarn.torch and tarn.numpy are imported when they are asked for, and with
+    them PyTorch and numpy."""
+    if name in ("numpy", "torch"):
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def from_numpy(array, dtype=None):
@@ -37,5 +48,5 @@ def from_numpy(array, dtype=None):
 __all__ = ["Channel", "File", "Item", "Loaded", "NotFoundError", "Receiver",
            "Sender", "Slot", "Store", "Tensor", "__version__", "arange",
            "default_store", "dtypes", "equal", "from_dlpack", "from_numpy",
-           "full", "load", "ones", "open", "receiver", "same_storage", "save",
-           "sender", "tensor", "view", "zeros"]
+           "full", "load", "ones", "open", "receiver", "safe_open",
+           "same_storage", "save", "sender", "tensor", "view", "zeros"]

@@ -26,6 +26,10 @@ def to_numpy(t):
     return array
 
 
+def to_private_numpy(t):
+    return to_numpy(t.private())
+
+
 # How PyTorch calls what DLPack does not carry to all its versions, and the
 # integers of the same size as which it travels.
 TORCH = {"U16": ("uint16", "I16"), "U32": ("uint32", "I32"),

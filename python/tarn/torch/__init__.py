@@ -2,8 +2,8 @@
 """tarn for PyTorch, which is imported only here.
 
     from tarn.torch import load_file, save_file   # as of safetensors.torch
-    net.load_state_dict(load_file("m.safetensors"), assign=True)
+    net.load_state_dict(load_file("m.safetensors"))
 """
-from .files import load_file, save_file
+from .files import load, load_file, save_file
 
-__all__ = ["load_file", "save_file"]
+__all__ = ["load", "load_file", "save_file"]

@@ -1,2 +1,3 @@
 # SPDX-License-Identifier: MIT
-from .files import load_file as load_file, save_file as save_file
+from .files import (load as load, load_file as load_file,
+                    save_file as save_file)

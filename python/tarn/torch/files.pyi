@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: MIT
-from collections.abc import Mapping
 from os import PathLike
 from typing import TypeAlias
 
@@ -9,5 +8,7 @@ _Path: TypeAlias = str | PathLike[str]
 
 def load_file(filename: _Path, device: str | int | Device = "cpu"
               ) -> dict[str, Tensor]: ...
-def save_file(tensors: Mapping[str, Tensor], filename: _Path,
-              metadata: Mapping[str, str] | None = None) -> None: ...
+def load(data: bytes, device: str | int | Device = "cpu"
+         ) -> dict[str, Tensor]: ...
+def save_file(tensors: dict[str, Tensor], filename: _Path,
+              metadata: dict[str, str] | None = None) -> None: ...
