@@ -88,6 +88,8 @@ PYTHON_TORCH = \
 	python/tarn/torch/__init__.pyi \
 	python/tarn/torch/files.py \
 	python/tarn/torch/files.pyi \
+	python/tarn/torch/shared.py \
+	python/tarn/torch/shared.pyi \
 	$(NULL)
 tarnpythontorchdir = $(tarnpythondir)/torch
 dist_tarnpythontorch_DATA = $(PYTHON_TORCH)

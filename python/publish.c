@@ -6,6 +6,7 @@
 #include "python/module.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- loading ------------------------------------------------------- */
 
@@ -173,7 +174,51 @@ static PyObject *remove_name(PyObject *self, PyObject *key)
 	return Py_None;
 }
 
+/* ---- handing on ---------------------------------------------------- */
+
+static PyObject *export(PyObject *self, PyObject *object)
+{
+	struct tarn_descriptor descriptor;
+	int r;
+
+	if (!is_tensor(object)) {
+		PyErr_SetString(PyExc_TypeError, "_export: a Tensor is wanted");
+		return NULL;
+	}
+	r = tarn_store_export(store_of(self), tensor_of(object), &descriptor);
+	if (r < 0)
+		return raise_system(r);
+	return PyBytes_FromStringAndSize(
+		(const char *)&descriptor, sizeof(descriptor));
+}
+
+static PyObject *import(PyObject *self, PyObject *object)
+{
+	struct tarn_descriptor descriptor;
+	tarn_tensor *tensor;
+	Py_ssize_t size;
+	char *bytes;
+	int r;
+
+	if (PyBytes_AsStringAndSize(object, &bytes, &size) < 0)
+		return NULL;
+	if (size != sizeof(descriptor)) {
+		PyErr_Format(PyExc_ValueError,
+			"a descriptor has %zu bytes, not %zd",
+			sizeof(descriptor), size);
+		return NULL;
+	}
+	memcpy(&descriptor, bytes, sizeof(descriptor));
+	Py_BEGIN_ALLOW_THREADS r =
+		tarn_store_import(store_of(self), &descriptor, &tensor);
+	Py_END_ALLOW_THREADS return r < 0 ? raise_system(r)
+					  : tensor_wrap_consume(tensor);
+}
+
 PyMethodDef publish_methods[] = {
+	{"_export", export, METH_O, "A tensor of the store as 256 bytes."},
+	{"_import", import, METH_O,
+		"The tensor of such bytes; whoever made them still has it."},
 	{"_load", EXPORT(load), FAST_KEYWORDS, "Store.load of a File."},
 	{"_view", EXPORT(view_of_loaded), FAST,
 		"A tensor of a File, out of what _load gave of it."},

@@ -259,7 +259,7 @@ static PyGetSetDef properties[] = {
 };
 
 /* Room for the methods of both parts. */
-static PyMethodDef all_methods[16];
+static PyMethodDef all_methods[24];
 
 static PyType_Slot slots[] = {
 	{Py_tp_doc, "A connection to a daemon."},

@@ -2,12 +2,17 @@
 # SPDX-License-Identifier: MIT
 """tarn.torch, and what PyTorch gets of stores and files: copy-on-write
 tensors, whose writes nobody else sees, and which are tied as the bytes are;
-files as safetensors.torch has them."""
+files as safetensors.torch has them; tensors that processes write together."""
+import copy
 import gc
+import io
+import multiprocessing
 import os
+import pickle
 import subprocess
 import sys
 import time
+from multiprocessing.reduction import ForkingPickler
 
 import py_kit as kit
 
@@ -16,7 +21,7 @@ try:
 except ImportError:
     kit.skip_all("torch is not installed (python3-torch)")
 import tarn
-from tarn.torch import load, load_file, save_file
+from tarn.torch import load, load_file, save_file, share
 
 tmp = os.environ["TMPDIR"]
 path = os.path.join(tmp, "m.safetensors")
@@ -123,7 +128,89 @@ kit.raises(ValueError, "here: torch: PyTorch has no F4", "is told with its "
            "name", tarn.open(only).torch)
 os.unlink(only)
 
-del store, a, b
+# ---- shared ----
+x = share(torch.arange(6.).reshape(2, 3))
+kit.ok(share(x) is x, "what is shared is itself")
+CHILD = """
+import pickle, sys
+from multiprocessing.reduction import ForkingPickler
+x = pickle.load(sys.stdin.buffer)
+x[1, 2] += 70
+import tarn.torch
+sys.stdout.write(str(tarn.torch.share(x) is x) + str(x.tolist()))
+"""
+message = bytes(ForkingPickler.dumps(x))
+kit.equal((run(CHILD, message), x[1, 2].item()),
+          ("True[[0.0, 1.0, 2.0], [3.0, 4.0, 75.0]]", 75.),
+          "another process writes to it")
+kit.ok(len(message) < 1000, "by a short message", len(message))
+context = multiprocessing.get_context("fork")
+go, back = context.Queue(), context.Queue()
+
+
+def child():
+    y = go.get()
+    y.add_(1)
+    back.put(y)
+
+
+worker = context.Process(target=child)
+worker.start()
+go.put(x)
+y = back.get()
+worker.join()
+kit.equal((y.tolist(), x.data_ptr() == y.data_ptr()), (x.tolist(), True),
+          "through queues there and back it is the same memory")
+kit.equal((worker.exitcode, x[0, 0].item()), (0, 1.), "with what was written")
+plain = x[0]
+kit.equal((type(plain), type(x * 2)), (torch.Tensor,) * 2,
+          "views and results are ordinary tensors")
+x[0, 0] = -1
+kit.equal(plain[0].item(), -1., "of the same bytes")
+saved = io.BytesIO()
+torch.save(x, saved)
+saved.seek(0)
+other = [torch.load(saved), pickle.loads(pickle.dumps(x)), copy.copy(x),
+         copy.deepcopy(x)]
+x[0, 0] = -2
+kit.equal([(type(o), o[0, 0].item()) for o in other[:2] + other[3:]],
+          [(torch.Tensor, -1.)] * 3, "saved, pickled or copied, it is a value")
+named = share(x, "shared/x")
+kit.ok(named is not x and named.data_ptr() != x.data_ptr(), "a name of its own")
+store["shared/x"].torch().fill_(3)
+kit.equal(named.tolist(), [[3.] * 3] * 2, "found by name, it is written")
+kit.equal(run("import tarn, torch; x = tarn.default_store()['shared/x'].torch()"
+              "; x[0] = 8; print(x.sum().item())"), "33.0", "also elsewhere")
+kit.equal(named[0].tolist(), [8.] * 3, "and seen here")
+kit.equal([n for n in store if n.startswith("tarn.torch/")], [],
+          "what has no name has none")
+message = bytes(ForkingPickler.dumps(x))
+del x, y, plain, other
+gc.collect()
+end = time.monotonic() + 20
+try:
+    while time.monotonic() < end:
+        pickle.loads(message)
+        gc.collect()
+        time.sleep(.02)
+    seen = None
+except OSError as e:
+    seen = e
+kit.ok(seen is not None, "when nobody has it, it is gone", message)
+grad = share(torch.nn.Parameter(torch.ones(3)))
+(pickle.loads(bytes(ForkingPickler.dumps(grad))) * 2).sum().backward()
+kit.equal(grad.requires_grad, True, "a leaf wants gradients there, too")
+kit.equal([share(t).tolist() for t in (torch.zeros(0, 3), torch.tensor(4),
+                                       torch.tensor([True]))], [[], 4, [True]],
+          "odd shapes and dtypes")
+changed = share(torch.ones(2))
+changed.data = torch.zeros(5)
+kit.equal(pickle.loads(bytes(ForkingPickler.dumps(changed))).tolist(), [0.] * 5,
+          "what was given other bytes is an ordinary tensor")
+kit.raises(RuntimeError, "", "what needs the graph cannot be sent",
+           ForkingPickler.dumps, torch.ones(1, requires_grad=True) * 2)
+
+del store, a, b, named, grad, changed
 gc.collect()
 daemon.terminate()
 kit.equal(daemon.wait(), 0, "the daemon ends in peace")

@@ -1,3 +1,4 @@
 # SPDX-License-Identifier: MIT
 from .files import (load as load, load_file as load_file,
                     save_file as save_file)
+from .shared import share as share
