@@ -243,7 +243,8 @@ void channel_who(struct client *client, uint32_t serial)
 	struct rule *rule = client->rule;
 	const struct msg_channel is = {.owner = channel_owner(client)};
 
-	/* It may have left one. */
-	rule->channels_left |= rule->n_ephemeral != 0;
+	/* It may have left one, and been the last for whom an item was. */
+	rule->channels_left |=
+		rule->n_ephemeral || rule->counts.kinds[KIND_UNNAMED].n;
 	client_reply(client, WIRE_CHANNEL_IS, serial, &is, sizeof(is), NULL, 0);
 }

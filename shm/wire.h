@@ -257,8 +257,9 @@ struct msg_storage {
 
 /*
  * What this connection is called in rings (ring_join): the same as long as it
- * lasts, whichever server answers. Who has left a channel that is ephemeral
- * asks once more: the daemon looks whether its name shall go.
+ * lasts, whichever server answers. Who has left a channel that is ephemeral, or
+ * as a consumer of a broadcast, asks once more: the daemon looks whether its
+ * name shall go, and what was kept by items that were for nobody else.
  */
 struct msg_channel {
 	uint32_t owner;

@@ -368,9 +368,15 @@ TESTS += $(RING_TESTS)
 VALGRIND_EXCEPT += tests/ring_kill tests/ring_threads tests/ring_watch
 
 # Channels, from the server's side.
-CHANNEL_DAEMON_TESTS = tests/channel tests/server_channel
+CHANNEL_DAEMON_TESTS = \
+	tests/channel \
+	tests/channel_storm \
+	tests/server_channel \
+	$(NULL)
 check_PROGRAMS += $(CHANNEL_DAEMON_TESTS)
 TESTS += $(CHANNEL_DAEMON_TESTS)
+tests_channel_storm_SOURCES = tests/channel_storm.c $(RESTART_KIT)
+VALGRIND_EXCEPT += tests/channel_storm
 tests_server_channel_LDADD = $(DAEMON_LIBS)
 tests_server_channel_LDFLAGS = \
 	$(AM_LDFLAGS) \
