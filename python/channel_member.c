@@ -100,6 +100,20 @@ static PyObject *info(PyObject *self, PyObject *none)
 		(unsigned long long)i.bytes_published);
 }
 
+static PyObject *fileno_of(PyObject *self, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	unsigned role;
+	int r;
+
+	if (role_argument("fileno", args, n_args, keywords,
+		    TARN_CHANNEL_CONSUMER, &role) < 0)
+		return NULL;
+	Py_BEGIN_ALLOW_THREADS r = tarn_channel_fd(handle_of(self), role);
+	Py_END_ALLOW_THREADS return r < 0 ? raise_system(r)
+					  : PyLong_FromLong(r);
+}
+
 static PyObject *get_name(PyObject *self, void *closure)
 {
 	return PyUnicode_FromString(tarn_channel_name(handle_of(self)));
@@ -129,6 +143,11 @@ PyMethodDef channel_member_methods[] = {
 		"was,\nand then the end."},
 	{"info", info, METH_NOARGS,
 		"info()\n--\n\nWhat the channel is, and how it fares: a dict."},
+	{"fileno", EXPORT(fileno_of), FAST_KEYWORDS,
+		"fileno(role='consumer')\n--\n\n"
+		"A descriptor for event loops, readable while something may "
+		"be\nreceived (acquired) or the end has come. Then call with\n"
+		"timeout=0 until TimeoutError: that makes it wait again."},
 	{0},
 };
 

@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: MIT
 """Channels in Python, within one process: the exact face and the plain one,
 what holds a slot and for how long, what is sent without a copy, what is larger
-than a slot, threads, Ctrl-C, and what goes wrong."""
+than a slot, threads, Ctrl-C, event loops, and what goes wrong."""
 import gc
 import os
+import select
 import signal
 import subprocess
 import threading
@@ -326,6 +327,16 @@ with again:
     again.put(4)
 kit.equal((again.channel.info()["closed"], tarn.receiver("pair").get()),
           (False, 4), "close=False")
+
+# ---- event loops ----
+fd = ch.fileno()
+poll = select.poll()
+poll.register(fd, select.POLLIN)
+kit.raises(TimeoutError, "", "nothing is there", ch.receive, 0)
+kit.equal(poll.poll(50), [], "nor readable")
+ch.put("ready")
+kit.equal([f for f, _ in poll.poll(20000)], [fd], "an item makes it readable")
+kit.equal(ch.get(timeout=0), "ready", "and is there")
 
 # ---- the end ----
 last = tarn.arange(4)
