@@ -352,7 +352,11 @@ static PyMethodDef methods[] = {
 	{"get", EXPORT(get), FAST_KEYWORDS,
 		"get(timeout=None)\n--\n\n"
 		"What put has sent. Its arrays are views of the slot, which "
-		"is\nused again when the last of them is gone."},
+		"is\nused again when the last of them is gone; if this "
+		"process\n"
+		"dies before, it is sent to another. Of what was larger than "
+		"a\n"
+		"slot they hold none: it is received once and for all."},
 	{"__reduce__", reduce, METH_NOARGS, NULL},
 	{0},
 };

@@ -187,6 +187,7 @@ PYTHON_TESTS = \
 	tests/py_arrays.py \
 	tests/py_examples.py \
 	tests/py_channel.py \
+	tests/py_channel_fork.py \
 	tests/py_pack.py \
 	tests/py_readme.py \
 	tests/py_safe_open.py \
