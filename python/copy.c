@@ -89,7 +89,7 @@ int copy_tensor_safely(tarn_tensor *dst, tarn_tensor *src)
 
 /* ---- methods ------------------------------------------------------- */
 
-static PyObject *clone(PyObject *self, PyObject *none)
+static PyObject *clone_tensor(PyObject *self, PyObject *none)
 {
 	tarn_tensor *copy = copy_as(tensor_of(self), layout_of(self)->dtype);
 
@@ -99,7 +99,7 @@ static PyObject *clone(PyObject *self, PyObject *none)
 static PyObject *contiguous(PyObject *self, PyObject *none)
 {
 	if (!tarn_layout_is_contiguous(layout_of(self)))
-		return clone(self, NULL);
+		return clone_tensor(self, NULL);
 	Py_INCREF(self);
 	return self;
 }
@@ -145,7 +145,7 @@ static PyObject *copy_from(PyObject *self, PyObject *object)
 }
 
 PyMethodDef copy_methods[] = {
-	{"clone", clone, METH_NOARGS,
+	{"clone", clone_tensor, METH_NOARGS,
 		"clone()\n--\n\nThe same values in new memory, in C order."},
 	{"contiguous", contiguous, METH_NOARGS,
 		"contiguous()\n--\n\nItself if it is in C order, else a "
