@@ -79,6 +79,15 @@ ok $? "and says what it was at, on a line of its own"
 is_gone "$(sed -n 's/^pid //p' "$out")"
 ok $? "and its child is ended"
 
+printf '#!/bin/bash\n# Time-out: 1 s\nsleep 102\n' >"$TMPDIR/slow"
+env -u TARN_TEST_TIMEOUT "$run" bash "$TMPDIR/slow" >"$out" 2>&1
+grep -q '^Bail out! timed out after 1 s' "$out"
+ok $? "a script may have a time-out of its own"
+TARN_TEST_TIMEOUT=2 "$run" bash "$TMPDIR/slow" >"$out" 2>&1
+grep -q '^Bail out! timed out after 2 s' "$out"
+ok $? "that of the environment goes before"
+rm "$TMPDIR/slow"
+
 judge bash -c 'kill -SEGV $$'
 [ $? -eq 99 ]
 ok $? "a test that crashes fails"

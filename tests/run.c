@@ -8,7 +8,8 @@
  * environment, is our child in the end, and the kernel's own list of children
  * says what is left. What is left is named in a TAP "Bail out!", and ended.
  *
- * TARN_TEST_TIMEOUT is the time-out in seconds.
+ * TARN_TEST_TIMEOUT is the time-out in seconds. A script that needs more than
+ * others says so in a line of its head: "# Time-out: 900 s".
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -144,6 +145,25 @@ static pid_t start(char **argv, const sigset_t *old)
 	_exit(99);
 }
 
+/* Seconds: what the environment says, else the script's head, else ours. */
+static int limit_of(const char *script)
+{
+	const char *said = getenv("TARN_TEST_TIMEOUT");
+	char line[100];
+	int limit = 0;
+	FILE *f;
+
+	if (said)
+		return atoi(said);
+	f = fopen(script, "re");
+	for (int i = 0; f && i < 5 && fgets(line, sizeof(line), f); i++)
+		if (sscanf(line, "# Time-out: %d s", &limit) == 1)
+			break;
+	if (f)
+		fclose(f);
+	return limit > 0 ? limit : TIMEOUT_S;
+}
+
 /* 0 and a wait status; else the verdict: out of time, or interrupted. */
 static int await(pid_t pid, const sigset_t *signals, int limit, int *ret_status)
 {
@@ -184,7 +204,6 @@ static int judge(int status)
 
 int main(int argc, char **argv)
 {
-	const char *limit = getenv("TARN_TEST_TIMEOUT");
 	sigset_t signals, old;
 	int status = 0, r;
 	pid_t pid;
@@ -207,7 +226,7 @@ int main(int argc, char **argv)
 	pid = start(argv + 1, &old);
 	if (pid < 0)
 		return bail("fork: %s", strerror(errno));
-	r = await(pid, &signals, limit ? atoi(limit) : TIMEOUT_S, &status);
+	r = await(pid, &signals, limit_of(argv[argc - 1]), &status);
 	if (!r)
 		r = judge(status);
 	else
