@@ -6,11 +6,13 @@ interpreter that runs this, and what they install as a bundle is the package:
 the module, libtarn beside it, tarn and tarnd in bin/. Nothing is written into
 the tree, and nothing is needed but what ./configure asks for.
 
-What pip may be told with --config-settings NAME=VALUE:
+What pip may be told with --config-settings NAME=VALUE, or the environment:
 
-    build-dir=DIR   builds there and keeps it, so that the next time is short
-    bundle=yes      no wheel rather than one that needs libraries of this
-                    machine (else it takes inside those that have an archive)
+    build-dir=DIR, TARN_BUILD_DIR   builds there and keeps it, so that the next
+                                    time is short
+    bundle=yes, TARN_BUNDLE         no wheel rather than one that needs more
+                                    libraries than C's of its machine (else
+                                    those that have an archive are inside)
 """
 import base64
 import hashlib
@@ -100,7 +102,8 @@ def is_source(path):
             name not in ("__pycache__", "autom4te.cache") and \
             not (path / "config.status").exists()
     return path.is_file() and path.stat().st_size <= BIGGEST and \
-        path.name != ".git" and path.suffix not in (".o", ".lo", ".la", ".pyc")
+        path.name != ".git" and path.name[-1] != "~" and \
+        path.suffix not in (".o", ".lo", ".la", ".pyc")
 
 
 def copy_sources(source, target):
@@ -119,7 +122,8 @@ def copy_sources(source, target):
 
 
 def option(settings, name, default):
-    value = (settings or {}).get(name, default)
+    named = "TARN_" + name.upper().replace("-", "_")
+    value = (settings or {}).get(name, os.environ.get(named, default))
     return value[-1] if isinstance(value, list) else value
 
 

@@ -196,6 +196,7 @@ PYTHON_TESTS = \
 	tests/py_tensor.py \
 	tests/py_torch.py \
 	tests/py_views.py \
+	tests/wheel.py \
 	$(NULL)
 dist_check_SCRIPTS += $(PYTHON_TESTS)
 TESTS += $(PYTHON_TESTS)
