@@ -372,11 +372,23 @@ VALGRIND_EXCEPT += tests/ring_kill tests/ring_threads tests/ring_watch
 # Channels, from the server's side.
 CHANNEL_DAEMON_TESTS = \
 	tests/channel \
+	tests/channel_hostile \
+	tests/channel_restart \
 	tests/channel_storm \
 	tests/server_channel \
 	$(NULL)
 check_PROGRAMS += $(CHANNEL_DAEMON_TESTS)
 TESTS += $(CHANNEL_DAEMON_TESTS)
+tests_channel_hostile_SOURCES = \
+	tests/channel_hostile.c \
+	tests/parcel.c \
+	tests/parcel.h \
+	$(RESTART_KIT)
+tests_channel_restart_SOURCES = \
+	tests/channel_restart.c \
+	tests/upgrade_kit.c \
+	tests/upgrade_kit.h \
+	$(RESTART_KIT)
 tests_channel_storm_SOURCES = tests/channel_storm.c $(RESTART_KIT)
 VALGRIND_EXCEPT += tests/channel_storm
 tests_server_channel_LDADD = $(DAEMON_LIBS)

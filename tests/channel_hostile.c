@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Channels that are none, or that somebody writes rubbish into while they are
+ * used: refused with a sentence, or left alone; and an innocent client is
+ * served all the while.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "shm/channel.h"
+#include "tests/parcel.h"
+#include "tests/raw_client.h"
+#include "tests/tap.h"
+#include "tests/witness.h"
+
+static struct daemon server;
+static struct witness witness;
+
+static const struct channel_geometry usual = {
+	.ring = {.mode = RING_QUEUE, .slots = 8, .slot_bytes = 4096},
+	.tensors = 4,
+};
+
+/* ---- channels by hand ---------------------------------------------------- */
+
+struct made {
+	int fd;
+	uint64_t size;
+	unsigned char *at;
+	struct channel_map map;
+};
+
+static void map_all(struct made *m)
+{
+	m->at = mmap(
+		NULL, m->size, PROT_READ | PROT_WRITE, MAP_SHARED, m->fd, 0);
+	if (m->at == MAP_FAILED)
+		bail("mmap: %m");
+}
+
+static struct made make(void)
+{
+	struct made m = {
+		.fd = memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
+
+	if (m.fd < 0 || channel_size(&usual, &m.size) < 0 ||
+		ftruncate(m.fd, (off_t)m.size) < 0 || fchmod(m.fd, 0600) < 0)
+		bail("a memfd: %m");
+	map_all(&m);
+	if (channel_init(m.at, m.size, &usual) < 0 ||
+		channel_attach(&m.map, m.at, m.size) < 0)
+		bail("%s", tarn_fail_message());
+	return m;
+}
+
+static void drop(struct made *m)
+{
+	munmap(m->at, m->size);
+	close(m->fd);
+}
+
+static int say(const struct parcel *p, struct raw *raw)
+{
+	int type;
+
+	raw_open(raw, server.socket);
+	type = parcel_answer(p, raw);
+	raw_close(raw);
+	return type;
+}
+
+static void refused(
+	const struct parcel *p, int error, const char *part, const char *what)
+{
+	struct raw raw;
+
+	is_int(WIRE_ERROR, say(p, &raw), "refused: %s", what);
+	is_int(error, raw.error, "with the right error");
+	has_str(part, raw.text, "and says why");
+}
+
+static void taken(const struct parcel *p, const char *what)
+{
+	struct raw raw;
+
+	if (!is_int(WIRE_PUBLISHED, say(p, &raw), "taken: %s", what))
+		diag("%s", raw.text);
+}
+
+static struct parcel parcel_with(const struct made *m, const char *name)
+{
+	return parcel_of(SOURCE_CHANNEL, m->size, m->fd, name);
+}
+
+/* ---- what is no channel -----------------------------------------------------
+ */
+
+static void test_messages(void)
+{
+	struct made m = make();
+	struct parcel p = parcel_with(&m, "x");
+
+	parcel_name(&p, "y", 0, 0, (int64_t)m.size, 1);
+	refused(&p, EINVAL, "alone", "two names");
+	p = parcel_with(&m, "x");
+	parcel_source(&p, SOURCE_BYTES, 8);
+	parcel_name(&p, "y", 1, 0, 8, 1);
+	p.n_bytes = 8;
+	refused(&p, EINVAL, "alone", "two sources");
+	p = parcel_with(&m, "x");
+	p.head.flags = PUBLISH_REPLACE;
+	p.head.prefix_size = 1;
+	p.prefix[0] = 'x';
+	p.prefix_size = 8;
+	refused(&p, EINVAL, "alone", "a prefix");
+	p = (struct parcel) {0};
+	parcel_source(&p, SOURCE_CHANNEL, m.size);
+	parcel_name(&p, "x", 0, 0, (int64_t)m.size - 1, 1);
+	parcel_fd(&p, m.fd);
+	refused(&p, EINVAL, "layout", "a byte less");
+	p = (struct parcel) {0};
+	parcel_source(&p, SOURCE_CHANNEL, m.size);
+	parcel_name(&p, "x", 0, 4096, (int64_t)m.size - 4096, 1);
+	parcel_fd(&p, m.fd);
+	refused(&p, EINVAL, "layout", "another beginning");
+	p = parcel_with(&m, "x");
+	p.sources[0].size -= 4096;
+	p.names_size = 0;
+	p.head.n_names = 0;
+	parcel_name(&p, "x", 0, 0, (int64_t)m.size - 4096, 1);
+	refused(&p, EINVAL, "whole pages", "another size");
+	drop(&m);
+}
+
+static void test_memory(void)
+{
+	struct made m = make();
+	struct parcel p = parcel_with(&m, "x");
+	int huge;
+
+	m.at[0] ^= 1;
+	refused(&p, EPROTO, "magic", "what does not look like one");
+	m.at[0] ^= 1;
+	m.at[CHANNEL_PAGE] ^= 1;
+	refused(&p, EPROTO, "magic", "one without a ring");
+	m.at[CHANNEL_PAGE] ^= 1;
+	m.map.memory = NULL;
+	((struct channel_head *)(void *)m.at)->slots = 1 << 16;
+	refused(&p, EPROTO, "header", "one that says that it is larger");
+	drop(&m);
+	huge = memfd_create(
+		"huge", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+	if (huge < 0 || ftruncate(huge, 2 << 20) < 0 ||
+		fchmod(huge, 0600) < 0) {
+		skip(3, "there are no huge pages: %m");
+	} else {
+		p = parcel_of(SOURCE_CHANNEL, 2 << 20, huge, "x");
+		refused(&p, EINVAL, "HUGETLB", "one of huge pages");
+	}
+	if (huge >= 0)
+		close(huge);
+}
+
+/* ---- names
+ * -------------------------------------------------------------------- */
+
+static void test_names(void)
+{
+	struct made first = make(), second = make(), third = make();
+	struct parcel p = parcel_with(&first, "c"), q;
+	struct ring ring;
+
+	p.head.flags = PUBLISH_NEW;
+	taken(&p, "a new channel");
+	q = parcel_with(&second, "c");
+	q.head.flags = PUBLISH_NEW;
+	refused(&q, EEXIST, "already", "another, where one is open");
+	if (ring_attach(&ring, first.map.ring, first.map.ring_size) < 0 ||
+		ring_close(&ring) < 0)
+		bail("%s", tarn_fail_message());
+	taken(&q, "another, where one is closed");
+	q = parcel_with(&third, "innocent/innocent");
+	q.head.flags = PUBLISH_NEW;
+	refused(&q, EEXIST, "already", "one in the place of a tensor");
+	p = (struct parcel) {.n_bytes = 8};
+	parcel_source(&p, SOURCE_BYTES, 8);
+	parcel_name(&p, "c", 0, 0, 8, 1);
+	if (ring_attach(&ring, second.map.ring, second.map.ring_size) < 0 ||
+		ring_close(&ring) < 0)
+		bail("%s", tarn_fail_message());
+	p.head.flags = PUBLISH_NEW;
+	refused(&p, EEXIST, "already", "a tensor in the place of a channel");
+	if (tarn_store_remove(witness.store, "c") < 0)
+		bail("%s", tarn_error_message());
+	drop(&first);
+	drop(&second);
+	drop(&third);
+}
+
+static void test_who(void)
+{
+	struct raw raw;
+
+	raw_open(&raw, server.socket);
+	raw_say(&raw, WIRE_CHANNEL, NULL, 0, NULL, 0);
+	is_int(WIRE_CHANNEL_IS, raw_answer(&raw), "who asks is told");
+	raw_say(&raw, WIRE_CHANNEL, "x", 1, NULL, 0);
+	ok(raw_is_closed(&raw), "who says more than that is shown out");
+	raw_close(&raw);
+}
+
+/* ---- rubbish
+ * ------------------------------------------------------------------- */
+
+/* Writes all of what the server reads, the head too, until it is killed. */
+static pid_t scribble(struct made *m)
+{
+	pid_t pid = fork();
+	uint64_t x = 88172645463325252ull;
+	uint64_t *words = (uint64_t *)(void *)m->at;
+
+	if (pid != 0)
+		return pid;
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	for (;;)
+		for (size_t i = 0; i < m->map.words_size / 8; i++) {
+			x ^= x << 13;
+			x ^= x >> 7;
+			x ^= x << 17;
+			/* Some of it looks like what should be there. */
+			words[i] = x % 3 ? x : x & 0xffff000000001fffull;
+		}
+}
+
+/* Each time a connection ends the server looks at all channels; each time a
+ * storage loses its name, into all items. */
+static void test_rubbish(void)
+{
+	struct made m = make();
+	struct parcel p = parcel_with(&m, "rubbish"), small = {.n_bytes = 64};
+	pid_t pid;
+
+	taken(&p, "a channel");
+	pid = scribble(&m);
+	parcel_source(&small, SOURCE_BYTES, 64);
+	parcel_name(&small, "small", 0, 0, 64, 1);
+	for (int i = 0; i < 30; i++) {
+		struct raw raw;
+
+		if (say(&small, &raw) != WIRE_PUBLISHED ||
+			tarn_store_remove(witness.store, "small") < 0)
+			bail("%s %s", raw.text, tarn_error_message());
+	}
+	witness_is_served(&witness, "a channel full of rubbish");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	if (tarn_store_remove(witness.store, "rubbish") < 0)
+		bail("%s", tarn_error_message());
+	drop(&m);
+}
+
+int main(void)
+{
+	const char *const options[] = {
+		"--budget", "128M", "--segment-size", "32M", NULL};
+
+	daemon_start(&server, "s", options);
+	witness_begin(&witness, &server);
+	test_messages();
+	test_memory();
+	test_names();
+	test_who();
+	test_rubbish();
+	witness_end(&witness);
+	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	remove_files();
+	return done();
+}
