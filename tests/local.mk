@@ -135,6 +135,9 @@ check-engine: all
 # that race it (lease, table_readers). A report by the daemon, which the library
 # outlives, is looked for in the logs.
 TSAN_TESTS = \
+	tests/channel_fd \
+	tests/channel_fork \
+	tests/channel_threads \
 	tests/copy_read \
 	tests/evict \
 	tests/file_lock \
@@ -402,6 +405,9 @@ tests_server_channel_LDFLAGS = \
 CHANNEL_TESTS = \
 	tests/channel_calls \
 	tests/channel_fd \
+	tests/channel_fork \
+	tests/channel_send \
+	tests/channel_threads \
 	$(NULL)
 check_PROGRAMS += $(CHANNEL_TESTS)
 TESTS += $(CHANNEL_TESTS)
@@ -413,6 +419,9 @@ CHANNEL_KIT = \
 	$(NULL)
 tests_channel_calls_SOURCES = tests/channel_calls.c $(CHANNEL_KIT)
 tests_channel_fd_SOURCES = tests/channel_fd.c $(CHANNEL_KIT)
+tests_channel_fork_SOURCES = tests/channel_fork.c $(CHANNEL_KIT)
+tests_channel_send_SOURCES = tests/channel_send.c $(CHANNEL_KIT)
+tests_channel_threads_SOURCES = tests/channel_threads.c $(CHANNEL_KIT)
 
 # Names that end, and who waits for names and bytes.
 WAIT_TESTS = \
