@@ -19,7 +19,21 @@ os.chdir(os.environ["TMPDIR"])
 readme = os.path.join(os.environ["top_srcdir"], "README.md")
 with open(readme, encoding="utf-8") as f:
     section = f.read().split("\n## In Python\n")[1]
-lines = re.search(r"```python\n(.*?)```", section, re.S)[1]
+section = section.split("\n## ")[0]
+blocks = re.findall(r"```python\n(.*?)```", section, re.S)
+lines = blocks[0]
+
+
+def start(block):
+    return subprocess.Popen([sys.executable, "-c", block], text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def block_with(text):
+    found = [b for b in blocks if text in b]
+    kit.equal(len(found), 1, f"the README has one block with {text}")
+    return found[0]
+
 
 os.environ["TARN_SOCKET"] = os.path.abspath("sock")
 daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", "sock"])
@@ -35,6 +49,18 @@ kit.equal(seen.stdout.splitlines(),
            "(2, 3) [1, 2]", "[[0.5 0.5 0.5]", " [0.5 0.5 0.5]]"],
           "and print what they must")
 kit.equal(tarn.open("out.safetensors")["x"].dtype, "BF16", "and save")
+
+
+# The receiver waits for the sender, so he may be the first.
+receiver = start(block_with("tarn.receiver("))
+sender = start(block_with("tarn.sender("))
+kit.equal((sender.communicate(timeout=120), sender.returncode), (("", ""), 0),
+          "a sender")
+kit.equal((receiver.communicate(timeout=120), receiver.returncode),
+          (("0.png 0.0\n1.png 1.0\n2.png 2.0\n", ""), 0), "a receiver")
+exact = start(block_with("ch.acquire("))
+kit.equal((exact.communicate(timeout=120), exact.returncode),
+          (("b'epoch 1' 0.5\n", ""), 0), "slots")
 
 daemon.terminate()
 kit.equal(daemon.wait(), 0, "the daemon ends in peace")
