@@ -67,16 +67,19 @@ static PyObject *store_subscript(PyObject *self, PyObject *key)
 	return r < 0 ? raise_lookup(r) : tensor_wrap_consume(tensor);
 }
 
+/* What can be looked up is in it; a channel's name is not. */
 static int store_contains(PyObject *self, PyObject *key)
 {
 	const char *name = PyUnicode_Check(key) ? text_argument(key) : NULL;
-	uint64_t version;
+	tarn_tensor *tensor;
 	int r;
 
 	PyErr_Clear(); /* what can be no name is not among them */
 	if (!name)
 		return 0;
-	r = tarn_store_version(store_of(self), name, &version);
+	r = tarn_store_lookup(store_of(self), name, &tensor);
+	if (r >= 0)
+		tarn_tensor_unref(tensor);
 	if (r >= 0 || r == -ENOENT || r == -EINVAL)
 		return r >= 0;
 	raise_system(r);

@@ -58,6 +58,8 @@ store.publish("tensor", tarn.zeros(3))
 kit.raises(ValueError, "tensor", "a tensor's name", store.channel, "tensor")
 kit.raises(ValueError, "channel", "a channel is no tensor",
            lambda: store["exact"])
+kit.equal(("exact" in store, list(store), len(store)), (False, ["tensor"], 1),
+          "nor in the mapping")
 kit.raises(TypeError, "made by", "Slots are not made", tarn.Slot)
 kit.raises(TypeError, "made by", "nor Items", tarn.Item)
 
