@@ -62,6 +62,14 @@ int channel_find(tarn_store *store, const char *name, tarn_channel **ret)
 	return EXIT_FAILED;
 }
 
+int channel_ask(tarn_store *store)
+{
+	struct tarn_store_status status;
+
+	return tarn_store_get_status(store, &status) < 0 ? say_error()
+							 : EXIT_DONE;
+}
+
 /* ---- all of them --------------------------------------------------- */
 
 void channel_names_free(struct channel_names *names)

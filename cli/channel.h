@@ -23,6 +23,10 @@ int channel_rm(int argc, char **argv);
  * what may have been meant. */
 int channel_find(tarn_store *store, const char *name, tarn_channel **ret);
 
+/* Is the daemon still there? Who takes part goes on without it, but nobody can
+ * join any more. EXIT_DONE, or EXIT_FAILED after saying that it is not. */
+int channel_ask(tarn_store *store);
+
 /* Names, sorted. Begins as zeroes. */
 struct channel_names {
 	char **at;

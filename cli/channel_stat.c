@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "cli/channel.h"
 #include "cli/cli.h"
 #include "cli/gauge.h"
@@ -14,7 +15,7 @@
 #include "cli/store.h"
 #include "cli/text.h"
 
-#define BAR 32 /* columns */
+#define BAR 32u /* columns */
 
 /* What there is to say: before is that of the last time, or NULL. */
 struct said {
@@ -28,7 +29,7 @@ static void print_slots(const struct tarn_channel_info *info)
 	char bar[GAUGE_COLUMNS_MAX + 1];
 
 	channel_counts(info, counts);
-	gauge_slots(bar, BAR, counts);
+	gauge_slots(bar, (int)MIN(info->slots, BAR), counts);
 	printf("  slots      [%s]\n"
 	       "             = %u being read, # %u ready, + %u being filled, "
 	       ". %u free\n",
@@ -99,8 +100,8 @@ static bool is_over(const struct tarn_channel_info *info)
 	return info->closed && !info->ready && !info->reading;
 }
 
-static int watch(
-	tarn_channel *channel, const char *name, bool json, double seconds)
+static int watch(tarn_store *store, tarn_channel *channel, const char *name,
+	bool json, double seconds)
 {
 	bool clear = !json && isatty(STDOUT_FILENO);
 	struct channel_sample samples[2];
@@ -120,6 +121,8 @@ static int watch(
 		if (fflush(stdout) == EOF || is_over(&said.now->info) ||
 			!live_nap(seconds))
 			return EXIT_DONE;
+		if (channel_ask(store) != EXIT_DONE)
+			return EXIT_FAILED;
 		said.before = said.now;
 	}
 }
@@ -138,7 +141,7 @@ static int stat_name(
 	if (channel_find(store, name, &channel) != EXIT_DONE)
 		return EXIT_FAILED;
 	if (seconds)
-		return watch(channel, name, json, *seconds);
+		return watch(store, channel, name, json, *seconds);
 	if (channel_sample(channel, &now) < 0)
 		return say_error();
 	return say(&said, json);

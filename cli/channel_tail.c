@@ -19,8 +19,9 @@
 #include "cli/store.h"
 #include "cli/text.h"
 
-#define SLICE_MS 250 /* so soon an end is noticed where nothing is published   \
-		      */
+/* So soon an end is noticed where nothing is published. */
+#define SLICE_MS 250
+#define SLICES 4
 
 #define TAG_TEXT_MAX (2 * TARN_CHANNEL_TAG_MAX + 1)
 
@@ -79,7 +80,24 @@ static void print_missed(uint64_t n)
 		n == 1 ? "" : "s");
 }
 
-static int follow(tarn_channel *channel, uint64_t count, bool json)
+/* An item, or what ends it; a second without any is time to ask whether there
+ * is still somebody who could let anybody in to publish one. */
+static int next_item(tarn_store *store, tarn_channel *channel, uint64_t *cursor,
+	struct tarn_channel_seen *ret)
+{
+	int r = -ETIMEDOUT;
+
+	for (int i = 0; i < SLICES && r == -ETIMEDOUT && !live_ended(); i++)
+		r = tarn_channel_watch(channel, cursor, SLICE_MS, ret);
+	if (r == -ETIMEDOUT && channel_ask(store) != EXIT_DONE)
+		return -ECONNRESET;
+	if (r < 0 && r != -ETIMEDOUT && r != -EINTR && r != -EPIPE)
+		say_error();
+	return r;
+}
+
+static int follow(
+	tarn_store *store, tarn_channel *channel, uint64_t count, bool json)
 {
 	struct tarn_channel_seen seen;
 	uint64_t cursor = 0, next = 0, shown = 0;
@@ -87,13 +105,11 @@ static int follow(tarn_channel *channel, uint64_t count, bool json)
 
 	live_begin();
 	while (!live_ended() && (!count || shown < count)) {
-		r = tarn_channel_watch(channel, &cursor, SLICE_MS, &seen);
+		r = next_item(store, channel, &cursor, &seen);
 		if (r == -ETIMEDOUT || r == -EINTR)
 			continue;
-		if (r == -EPIPE)
-			break;
 		if (r < 0)
-			return say_error();
+			return r == -EPIPE ? EXIT_DONE : EXIT_FAILED;
 		if (seen.tag_size > TARN_CHANNEL_TAG_MAX)
 			return say_failed("a tag of %u bytes: the ring makes "
 					  "no sense",
@@ -121,7 +137,7 @@ static int tail(const char *name, const char *socket, uint64_t count, bool json)
 		return r == 1 ? cli_no_daemon(socket) : EXIT_FAILED;
 	if (channel_find(store, name, &channel) != EXIT_DONE)
 		return EXIT_FAILED;
-	return follow(channel, count, json);
+	return follow(store, channel, count, json);
 }
 
 int channel_tail(int argc, char **argv)

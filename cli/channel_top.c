@@ -262,7 +262,8 @@ static int watch(
 	if (screen.terminal)
 		fputs("\033[H\033[J", stdout);
 	for (uint64_t i = 1;; i++) {
-		if (next_round(&rows, store, prefix) < 0) {
+		if (channel_ask(store) != EXIT_DONE ||
+			next_round(&rows, store, prefix) < 0) {
 			status = EXIT_FAILED;
 			break;
 		}

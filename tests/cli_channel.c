@@ -173,7 +173,7 @@ static void test_stat(tarn_channel *channel)
 	has_str("run/decoded: queue, 4 slots of 8.00 KiB, items of up to 2 "
 		"tensors\n",
 		out, "tells what it is");
-	has_str("[=#+.    ", out, "draws the slots");
+	has_str("[=#+.]\n", out, "draws the slots");
 	has_str("= 1 being read, # 1 ready, + 1 being filled, . 1 free\n", out,
 		"and counts them");
 	has_str("published  2 items", out, "counts what went in");
@@ -362,9 +362,31 @@ static void test_close(void)
 	tarn_channel_unref(channel);
 }
 
+/* Nobody can join any more, and who only looks on is told so. */
+static void test_daemon_gone(tarn_channel *channel)
+{
+	struct running looking[] = {
+		start("exec \"$TARN\" channel tail run/last"),
+		start("exec \"$TARN\" channel stat -w 0.1 run/last"),
+		start("exec \"$TARN\" channel top -e 0.1"),
+	};
+
+	publish_until_seen(channel, false, &looking[0]);
+	for (int i = 0; i < 3; i++)
+		next_line(&looking[i]);
+	is_int(0, daemon_stop(&server), "the daemon ends");
+	for (int i = 0; i < 3; i++) {
+		size_t n = fread(out, 1, sizeof(out) - 1, looking[i].f);
+
+		out[n] = '\0';
+		has_str("tarn: daemon at ", out, "who looks on says why it ends");
+		is_int(1, status_of(&looking[i]), "and that it failed");
+	}
+}
+
 int main(void)
 {
-	tarn_channel *channel, *other;
+	tarn_channel *channel, *other, *last;
 
 	if (!getenv("TARN"))
 		bail("TARN names no command");
@@ -383,9 +405,11 @@ int main(void)
 	test_signals(other);
 	test_end(other);
 	test_close();
+	last = make("run/last", TARN_CHANNEL_BROADCAST);
+	test_daemon_gone(last);
+	tarn_channel_unref(last);
 	tarn_channel_unref(other);
 	tarn_channel_unref(channel);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
 	return done();
 }
