@@ -948,6 +948,7 @@ tests_publish_threads_SOURCES = \
 
 # The trust model: what the man page promises, line by line.
 SECURITY_TESTS = \
+	tests/security_channel \
 	tests/security_mutable \
 	tests/security_uids \
 	$(NULL)
@@ -955,6 +956,7 @@ check_PROGRAMS += $(SECURITY_TESTS)
 dist_check_SCRIPTS += tests/security.sh
 TESTS += $(SECURITY_TESTS) tests/security.sh
 VALGRIND_EXCEPT += $(SECURITY_TESTS)
+tests_security_channel_SOURCES = tests/security_channel.c $(POOL_KIT)
 tests_security_mutable_SOURCES = tests/security_mutable.c $(POOL_KIT)
 tests_security_uids_SOURCES = tests/security_uids.c $(DAEMON_KIT)
 POOL_KIT = \
