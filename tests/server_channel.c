@@ -468,6 +468,27 @@ static void test_deaths(void)
 	end();
 }
 
+/* A server died after it had heard of an end, and before it looked. */
+static void test_take_over(void)
+{
+	struct ring_stat stat;
+
+	begin();
+	make_channel(RING_QUEUE, 4, 0, &user);
+	join(&user, RING_PRODUCER, 77);
+	put_item(&user, false);
+	channels_free(&rule);
+	rule.channels_left = false;
+	is_int(0, channel_rebuild(&rule, user.index, user.generation, user.fd),
+		"the next server has the channel");
+	turn();
+	ring_stat(&user.ring, &stat);
+	is_int(0, stat.filling, "and gives back what the dead held");
+	is_int(STORAGE_FREE, state_of(storage), "and what that kept");
+	drop_user(&user);
+	end();
+}
+
 /* The last to see a broadcast is dead. */
 static void test_broadcast_death(void)
 {
@@ -555,6 +576,14 @@ static void test_ephemeral(bool known)
 	end();
 }
 
+static double now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
 /* ---- limits and damage
  * ------------------------------------------------------------- */
 
@@ -570,6 +599,7 @@ static void test_limits(void)
 	};
 	uint64_t size, words;
 	int r = 0, n = 0, fd;
+	double began;
 
 	begin();
 	for (; r == 0 && n < 100; n += r == 0) {
@@ -592,6 +622,10 @@ static void test_limits(void)
 	}
 	is_int(-ENOSPC, r, "many small ones");
 	is_int(1024, n, "a thousand can be");
+	look();
+	began = now_ms();
+	look();
+	diag("a look at them took %.1f ms", now_ms() - began);
 	fd_close(fd);
 	end();
 }
@@ -642,14 +676,6 @@ static uint64_t random_word(void)
 	random_state ^= random_state >> 7;
 	random_state ^= random_state << 17;
 	return random_state;
-}
-
-static double now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
 /* All that a look and a search do, which must come to an end inside the
@@ -720,6 +746,7 @@ int main(void)
 	test_hand_over(RING_QUEUE);
 	test_hand_over(RING_BROADCAST);
 	test_deaths();
+	test_take_over();
 	test_broadcast_death();
 	test_ephemeral(true);
 	test_ephemeral(false);
