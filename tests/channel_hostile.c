@@ -14,6 +14,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <tarn/report.h>
+
 #include "base/fail.h"
 #include "shm/channel.h"
 #include "tests/parcel.h"
@@ -46,19 +48,24 @@ static void map_all(struct made *m)
 		bail("mmap: %m");
 }
 
-static struct made make(void)
+static struct made make_of(const struct channel_geometry *g)
 {
 	struct made m = {
 		.fd = memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING)};
 
-	if (m.fd < 0 || channel_size(&usual, &m.size) < 0 ||
+	if (m.fd < 0 || channel_size(g, &m.size) < 0 ||
 		ftruncate(m.fd, (off_t)m.size) < 0 || fchmod(m.fd, 0600) < 0)
 		bail("a memfd: %m");
 	map_all(&m);
-	if (channel_init(m.at, m.size, &usual) < 0 ||
+	if (channel_init(m.at, m.size, g) < 0 ||
 		channel_attach(&m.map, m.at, m.size) < 0)
 		bail("%s", tarn_fail_message());
 	return m;
+}
+
+static struct made make(void)
+{
+	return make_of(&usual);
 }
 
 static void drop(struct made *m)
@@ -205,6 +212,44 @@ static void test_names(void)
 	drop(&third);
 }
 
+static uint32_t count_channels(void)
+{
+	struct tarn_report *report;
+	uint32_t n = 0;
+
+	if (tarn_store_get_report(witness.store, &report) < 0)
+		bail("%s", tarn_error_message());
+	for (uint32_t i = 0; i < report->n_pools; i++)
+		n += report->pools[i].channels;
+	tarn_report_free(report);
+	return n;
+}
+
+/* It is charged for as any memory that somebody brings. */
+static void test_charges(void)
+{
+	struct channel_geometry large = usual;
+	struct made m = make(), n;
+	struct parcel p = parcel_with(&m, "c");
+	uint64_t before = witness_status(&witness).used;
+
+	taken(&p, "a channel");
+	is_int(1, count_channels(), "it is counted");
+	is_int((int64_t)m.size,
+		(int64_t)(witness_status(&witness).used - before),
+		"and all its memory charged");
+	large.ring.slot_bytes = 32u << 20;
+	n = make_of(&large);
+	p = parcel_with(&n, "large");
+	refused(&p, ENOSPC, "budget", "one larger than the budget");
+	if (tarn_store_remove(witness.store, "c") < 0)
+		bail("%s", tarn_error_message());
+	ok(witness_sees_used(&witness, before), "it is given back");
+	is_int(0, count_channels(), "and counted no more");
+	drop(&m);
+	drop(&n);
+}
+
 static void test_who(void)
 {
 	struct raw raw;
@@ -277,6 +322,7 @@ int main(void)
 	test_messages();
 	test_memory();
 	test_names();
+	test_charges();
 	test_who();
 	test_rubbish();
 	witness_end(&witness);
