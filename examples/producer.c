@@ -42,9 +42,8 @@ int main(int argc, char **argv)
 		}
 		tarn_tensor_unref(image);
 	}
-	if (r >= 0)
-		r = tarn_channel_close(
-			channel); /* after the last comes the end */
+	if (r >= 0) /* behind the last image comes the end */
+		r = tarn_channel_close(channel);
 	if (r < 0)
 		fprintf(stderr, "producer: %s\n", tarn_error_message());
 

@@ -52,6 +52,21 @@ is "image 7: mean 127.500" "$(grep -h 'image 7:' first second)" "as it was"
 run "$examples/consumer" ''
 is 1 "$status" "no name is no success"
 
+# The README's lines of commands about channels; what goes on is ended.
+awk '/^##/ { there = $0 == "### Channels" } /^```$/ { on = 0 }
+	on { print } there && /^```sh$/ { on = 1 }' \
+	"$top_srcdir/README.md" >lines
+is 3 "$(grep -c '^tarn channel' lines)" "the README has lines about channels"
+"$examples/producer" decoded 4 >/dev/null &
+producer=$!
+tarn() { timeout --preserve-status 2 "$TARN" "$@"; }
+wait $producer
+is 0 "$?" "a producer of as many as there are slots need not wait"
+run eval "set -e; $(cat lines)"
+is "0 " "$status $err" "they run"
+is 1 "$(grep -c '^decoded  queue .* 4 ready .* closed$' <<<"$out")" \
+	"and show the channel"
+
 # The README's lines about files, with files of those names.
 "$PYTHON" - <<-'END'
 	import json, struct

@@ -75,6 +75,27 @@ for file in quickstart publish follow; do
 	)"
 done
 
+# Lines of a file that stand together, whatever their indentation.
+lines() { # FILE NTH: the README's Nth block of C on channels, or all of FILE
+	if [ "$2" ]; then
+		awk -v nth="$2" '/^##/ { there = $0 == "### Channels" }
+			/^```c$/ && there { on = ++n == nth; next }
+			/^```$/ { on = 0 }
+			on' "$1"
+	else
+		cat "$1"
+	fi | sed 's/^[ \t]*//'
+}
+
+for nth in 1 2; do
+	file=examples/$(sed "${nth}q;d" <<<$'producer.c\nconsumer.c')
+	part=$(lines README.md $nth)
+	judge "the README's lines on channels are of $file" "$(
+		[ "$(wc -l <<<"$part")" -ge 4 ] || echo "too few: $part"
+		[[ $(lines "$file" "") == *"$part"* ]] || echo "$part"
+	)"
+done
+
 judge "the pages of man/ are all installed" "$(
 	for page in man/*.[13578]; do
 		grep -q "$page" man/local.mk || echo "$page"
