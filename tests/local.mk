@@ -371,6 +371,7 @@ RING_TESTS = tests/ring tests/ring_kill tests/ring_threads tests/ring_watch
 check_PROGRAMS += $(RING_TESTS)
 TESTS += $(RING_TESTS)
 VALGRIND_EXCEPT += tests/ring_kill tests/ring_threads tests/ring_watch
+VALGRIND_EXCEPT += tests/channel_fork tests/channel_soak tests/channel_threads
 
 # Channels, from the server's side.
 CHANNEL_DAEMON_TESTS = \
@@ -407,6 +408,7 @@ CHANNEL_TESTS = \
 	tests/channel_fd \
 	tests/channel_fork \
 	tests/channel_send \
+	tests/channel_soak \
 	tests/channel_threads \
 	$(NULL)
 check_PROGRAMS += $(CHANNEL_TESTS)
@@ -421,6 +423,11 @@ tests_channel_calls_SOURCES = tests/channel_calls.c $(CHANNEL_KIT)
 tests_channel_fd_SOURCES = tests/channel_fd.c $(CHANNEL_KIT)
 tests_channel_fork_SOURCES = tests/channel_fork.c $(CHANNEL_KIT)
 tests_channel_send_SOURCES = tests/channel_send.c $(CHANNEL_KIT)
+tests_channel_soak_SOURCES = \
+	tests/channel_soak.c \
+	tests/channel_kit.c \
+	tests/channel_kit.h \
+	$(RESTART_KIT)
 tests_channel_threads_SOURCES = tests/channel_threads.c $(CHANNEL_KIT)
 
 # Names that end, and who waits for names and bytes.
