@@ -43,6 +43,14 @@ static uint64_t after_death(struct ring *ring, uint32_t slot, uint64_t word)
 	}
 }
 
+/* How often a slot's word is read again that one who is taken for dead goes on
+ * writing: filling, offered, and offered at another place. */
+#define SWEEPS 64
+
+/* A kind that says that the reaper is at it, so that who was just leaving does
+ * not free his place: another would join there and be swept along. */
+#define REAPED 8u
+
 /* Those that are reaped together: one look at each slot is enough for all. */
 struct doomed {
 	uint64_t set[RING_PARTICIPANTS / 64];
@@ -56,24 +64,39 @@ static bool is_doomed(const struct doomed *d, uint32_t who)
 	return d->set[who / 64] >> (who % 64) & 1;
 }
 
-/* M1 and L1: pairs with T2 and B2. It fails only if the participant is alive
- * after all and goes on joining or leaving; the latter is fine, and the former
- * is tried again. */
-static void doom(struct ring *ring, struct doomed *d, uint32_t who)
+/* M1 and L1: pairs with T2 and B2. It was seen to say word, and fails to be
+ * marked only if the participant is alive after all and goes on joining or
+ * leaving: then it is tried again, or it has left. */
+static void doom(struct ring *ring, struct doomed *d, uint32_t who,
+	uint64_t word, unsigned int how)
 {
 	_Atomic uint64_t *at = &ring->members[who].word;
-	uint64_t word = atomic_load(at), leaving;
+	uint64_t leaving;
 
-	if (member_state(word) == MEMBER_NONE)
-		return;
-	leaving = member_word(MEMBER_LEAVING, member_kinds(word),
+	leaving = member_word(MEMBER_LEAVING, member_kinds(word) | how,
 		member_generation(word), member_owner(word));
-	for (int i = 0; i < 4 && word != leaving; i++)
+	for (int i = 0; word != leaving; i++) {
+		/* Gone by itself, and perhaps another is there; or the reaper
+		 * is at it; or a liar. */
+		if (member_state(word) == MEMBER_NONE || i == 8 ||
+			member_kinds(word) & ~member_kinds(leaving) ||
+			member_owner(word) != member_owner(leaving) ||
+			member_generation(word) != member_generation(leaving))
+			return;
 		if (atomic_compare_exchange_strong(at, &word, leaving))
 			break;
+	}
 	d->set[who / 64] |= 1ull << (who % 64);
 	d->leaving[d->n] = leaving;
 	d->who[d->n++] = who;
+}
+
+/* Is this slot in the hands of one of them? */
+static bool holds(const struct doomed *d, uint64_t word)
+{
+	return slot_state(word) != SLOT_FREE &&
+	       slot_state(word) != SLOT_RETURNED &&
+	       is_doomed(d, slot_owner(word));
 }
 
 /* L2: pairs with B1 in ring_finish. */
@@ -96,20 +119,21 @@ static uint32_t sweep(struct ring *ring, const struct doomed *d)
 
 	for (uint32_t i = 0; i < ring->geometry.slots; i++) {
 		uint64_t word = atomic_load(&ring->slots[i].word), then;
-		unsigned int state = slot_state(word);
 
-		/* Also if another reaper, who died, has returned it. */
-		returned |= state == SLOT_RETURNED;
-		if (state == SLOT_FREE || state == SLOT_RETURNED)
-			continue;
-		if (is_doomed(d, slot_owner(word))) {
+		/* It fails if somebody has done it, or if one who is not dead
+		 * at all goes on, to no further than being published. */
+		for (int j = 0; j < SWEEPS && holds(d, word); j++) {
 			then = after_death(ring, i, word);
-			if (then != word &&
-				ring_swap(&ring->slots[i].word, word, then)) {
+			if (then == word)
+				break;
+			if (atomic_compare_exchange_strong(
+				    &ring->slots[i].word, &word, then)) {
 				changed++;
-				returned |= slot_state(then) == SLOT_RETURNED;
+				word = then;
 			}
 		}
+		/* Also if another reaper, who died, has returned it. */
+		returned |= slot_state(word) == SLOT_RETURNED;
 		if (ring->geometry.mode == RING_BROADCAST)
 			all_seen(ring, d, i, word);
 	}
@@ -133,7 +157,6 @@ static uint32_t reap_doomed(struct ring *ring, const struct doomed *d)
 	for (uint32_t i = 0; i < d->n; i++) {
 		uint32_t who = d->who[i];
 
-		atomic_fetch_and(&ring->head->consumers, ~bit_of(who));
 		ring_swap(&ring->members[who].word, d->leaving[i],
 			member_word(MEMBER_NONE, 0,
 				member_generation(d->leaving[i]), 0));
@@ -150,16 +173,27 @@ uint32_t ring_places(const struct ring *ring)
 	return MIN(n, RING_PARTICIPANTS);
 }
 
-uint32_t ring_reap(struct ring *ring, uint32_t who)
+static uint32_t reap_one(
+	struct ring *ring, uint32_t who, uint64_t word, unsigned int how)
 {
 	struct doomed d;
 
-	if (who >= RING_PARTICIPANTS)
-		return 0;
 	memset(d.set, 0, sizeof(d.set));
 	d.n = 0;
-	doom(ring, &d, who);
+	doom(ring, &d, who, word, how);
 	return reap_doomed(ring, &d);
+}
+
+uint32_t ring_reap(struct ring *ring, uint32_t who)
+{
+	uint64_t word;
+
+	if (who >= RING_PARTICIPANTS)
+		return 0;
+	word = atomic_load(&ring->members[who].word);
+	if (member_state(word) == MEMBER_NONE)
+		return 0;
+	return reap_one(ring, who, word, REAPED);
 }
 
 uint32_t ring_reap_gone(
@@ -174,7 +208,7 @@ uint32_t ring_reap_gone(
 
 		if (member_state(word) != MEMBER_NONE &&
 			gone(arg, member_owner(word)))
-			doom(ring, &d, i);
+			doom(ring, &d, i, word, REAPED);
 	}
 	return reap_doomed(ring, &d);
 }
@@ -218,7 +252,7 @@ bool ring_has_owner(const struct ring *ring, uint32_t owner)
 void ring_leave(struct ring *ring)
 {
 	if (ring_is_member(ring))
-		ring_reap(ring, ring->me);
+		reap_one(ring, ring->me, ring->word, 0);
 	ring->me = RING_PARTICIPANTS;
 }
 

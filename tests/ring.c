@@ -284,6 +284,32 @@ static void test_broadcast(void)
 	is_int(2, n_free(&p), "who are gone");
 }
 
+/* Leaving while the reaper is at it: the place is the reaper's to free, or
+ * another would join there and be swept along. */
+static void test_leave_reaped(void)
+{
+	struct ring p, q;
+	uint64_t mine;
+	uint32_t slot;
+
+	make(RING_QUEUE, 2);
+	p = join(RING_PRODUCER, 1);
+	slot = acquire(&p);
+	/* As the reaper marks it. */
+	mine = member_word(MEMBER_LEAVING, RING_PRODUCER | 8,
+		member_generation(p.word), 1);
+	atomic_store(&p.members[p.me].word, mine);
+	ring_leave(&p);
+	q = join(RING_PRODUCER, 2);
+	ok(q.me != 0, "the place is not given to another");
+	is_int(1, n_free(&q), "nor the slot");
+	is_int(1, ring_reap_owner(&q, 1), "but when it was reaped");
+	is_int(2, n_free(&q), "the slot is free");
+	p = join(RING_PRODUCER, 3);
+	is_int(0, p.me, "and the place");
+	is_int(-ESTALE, ring_abandon(&p, slot), "with nothing in it");
+}
+
 /* What a producer leaves at each stage of a publication. */
 static void test_dead_producer(enum ring_mode mode)
 {
@@ -306,7 +332,7 @@ static void test_dead_producer(enum ring_mode mode)
 	/* Offered, and not placed. */
 	p = join(RING_PRODUCER, 1);
 	slot = acquire(&p);
-	at = atomic_load(&c.head->tail);
+	at = ring_end(&c);
 	atomic_store(&c.slots[slot].word, slot_word(SLOT_OFFERED, p.me, at));
 	is_int(-1, get(&c), "what was not placed is not published");
 	is_int(1, ring_reap_owner(&c, 1), "it is reaped");
@@ -318,7 +344,7 @@ static void test_dead_producer(enum ring_mode mode)
 	/* Offered, and placed, and then nothing. */
 	p = join(RING_PRODUCER, 1);
 	slot = acquire(&p);
-	at = atomic_load(&c.head->tail);
+	at = ring_end(&c);
 	atomic_store(&c.slots[slot].word, slot_word(SLOT_OFFERED, p.me, at));
 	atomic_store(ring_entry(&c, at), entry_word(at, p.me, slot));
 	is_int(0, ring_reap_owner(&c, 1), "what was placed is not taken back");
@@ -329,7 +355,7 @@ static void test_dead_producer(enum ring_mode mode)
 	/* The same, and it is its successor who is there to finish it. */
 	p = join(RING_PRODUCER, 1);
 	slot = acquire(&p);
-	at = atomic_load(&c.head->tail);
+	at = ring_end(&c);
 	atomic_store(&c.slots[slot].word, slot_word(SLOT_OFFERED, p.me, at));
 	atomic_store(ring_entry(&c, at), entry_word(at, p.me, slot));
 	put(&q, 6);
@@ -337,7 +363,7 @@ static void test_dead_producer(enum ring_mode mode)
 	ok(get(&c) >= 0, "it is delivered");
 	is_int(6, get(&c), "and what came after it");
 	/* An entry that comes after its owner was reaped. */
-	at = atomic_load(&c.head->tail);
+	at = ring_end(&c);
 	atomic_store(ring_entry(&c, at), entry_word(at, p.me, slot));
 	put(&q, 7);
 	is_int(7, get(&c), "a late entry is skipped");
@@ -525,6 +551,7 @@ int main(void)
 	test_queue();
 	test_close();
 	test_broadcast();
+	test_leave_reaped();
 	test_dead_producer(RING_QUEUE);
 	test_dead_producer(RING_BROADCAST);
 	test_dead_consumer();
