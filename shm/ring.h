@@ -84,7 +84,13 @@ struct ring {
 	uint32_t me;	     /* RING_PARTICIPANTS: has not joined */
 	uint64_t word;	     /* what our entry says as long as it is ours */
 	uint32_t hint;	     /* where to look for a free slot first */
-	uint64_t cursor;     /* broadcast: the next position to look at */
+	/* Broadcast: the next position to look at. Queue: none that was not
+	 * received is before it. */
+	uint64_t cursor;
+	uint64_t end;	     /* what is before it was placed */
+	uint64_t head_seen;  /* queue: the head was there at least */
+	bool crowd_in;	     /* others receive, or publish, between us: */
+	bool crowd_out;	     /* so hints are not for us alone */
 	bool quiet;	     /* broadcast: it looks no more */
 	/* How often to look before sleeping; a guess, and atomic because
 	 * several threads may be in ring_wait_for(). */

@@ -320,6 +320,11 @@ int ring_join(struct ring *ring, unsigned int kinds, uint32_t owner)
 		atomic_store(&ring->members[ring->me].start, ring->cursor);
 		ring->quiet = false;
 	}
+	ring->end = atomic_load(&ring->head->tail);
+	ring->head_seen = atomic_load(&ring->head->head);
+	if (ring->geometry.mode == RING_QUEUE)
+		ring->cursor = ring->head_seen;
+	ring->crowd_in = ring->crowd_out = true;
 	ring->hint = (uint32_t)((uint64_t)ring->me * 2654435761u %
 				ring->geometry.slots);
 	live = member_word(

@@ -57,6 +57,7 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 {
 	uint32_t n = ring->geometry.slots, slot = ring->hint;
 
+	ring_fetch(&ring->slots[slot]);
 	if (!ring_is_member(ring))
 		return ring_stale(ring);
 	if (atomic_load(&ring->head->closed))
@@ -116,6 +117,34 @@ int ring_abandon(struct ring *ring, uint32_t slot)
 	return 0;
 }
 
+/* May the entry of the lap before p be written over? The head only rises, so
+ * what we saw of it is good until it is not enough. */
+static bool has_room(struct ring *ring, uint64_t p)
+{
+	if (position_past(p, ring->head_seen) < (int64_t)ring->order_size)
+		return true;
+	ring->head_seen = atomic_load(&ring->head->head);
+	return position_past(p, ring->head_seen) < (int64_t)ring->order_size;
+}
+
+/* Where to look for the end: it is not before that. */
+static uint64_t end_hint(const struct ring *ring)
+{
+	uint64_t tail = atomic_load(&ring->head->tail);
+
+	return position_past(ring->end, tail) > 0 ? ring->end : tail;
+}
+
+/* We have placed at p, and began to look at hint. Who is alone raises tail now
+ * and then, so that it costs nothing; others are told at once. */
+static void placed(struct ring *ring, uint64_t p, uint64_t hint)
+{
+	ring->crowd_out = p != hint || p != ring->end;
+	ring->end = position_add(p, 1);
+	if (ring->crowd_out || p % RING_LAZY == 0)
+		ring_raise(&ring->head->tail, ring->end);
+}
+
 /*
  * Is there room for position p, and what does its entry say? 1: it may be
  * placed there, 0: p was set to where to look next, -EPIPE.
@@ -140,9 +169,7 @@ static int look_at(struct ring *ring, uint64_t *p, uint64_t *ret_entry)
 		*p = atomic_load(&head->tail);
 		return 0;
 	}
-	if (ring->geometry.mode == RING_QUEUE &&
-		position_past(*p, atomic_load(&head->head)) >=
-			(int64_t)ring->order_size) {
+	if (ring->geometry.mode == RING_QUEUE && !has_room(ring, *p)) {
 		/* What stands there was received, or somebody lies. */
 		ring_skip_received(ring);
 		return 0;
@@ -171,7 +198,7 @@ int ring_find_end(struct ring *ring, uint64_t *ret)
 static int place(struct ring *ring, uint32_t slot, uint64_t *word)
 {
 	struct ring_slot *s = &ring->slots[slot];
-	uint64_t p = atomic_load(&ring->head->tail), entry;
+	uint64_t p = end_hint(ring), hint = p, entry;
 	uint64_t after = position_add(slot_position(*word), 1);
 
 	for (uint64_t i = 0; i < ring_steps(ring); i++) {
@@ -203,7 +230,7 @@ static int place(struct ring *ring, uint32_t slot, uint64_t *word)
 		if (ring_swap(ring_entry(ring, p), entry,
 			    entry_word(p, ring->me, slot))) {
 			ring_finish(ring, p, entry_word(p, ring->me, slot));
-			ring_raise(&ring->head->tail, position_add(p, 1));
+			placed(ring, p, hint);
 			return 0;
 		}
 	}
@@ -268,6 +295,8 @@ int ring_publish(struct ring *ring, uint32_t slot, const struct ring_note *note)
 	count(ring, note->bytes);
 	/* W2: pairs with S1 in ring_wait.c */
 	ring_wake(&ring->head->items, ring->geometry.mode == RING_BROADCAST);
+	/* Where we shall look next: its line is with who released it. */
+	ring_fetch(&ring->slots[ring->hint]);
 	return 0;
 }
 

@@ -174,10 +174,37 @@ void ring_skip_received(struct ring *ring)
 	}
 }
 
+/* We have taken the item at p, and began to look at hint: as placed(). */
+static void taken(struct ring *ring, uint64_t p, uint64_t hint)
+{
+	ring->crowd_in = p != hint || p != ring->cursor;
+	ring->cursor = position_add(p, 1);
+	if (ring->crowd_in || p % RING_LAZY == 0)
+		ring_raise(&ring->head->head, ring->cursor);
+}
+
+static uint64_t head_hint(const struct ring *ring)
+{
+	uint64_t head = atomic_load(&ring->head->head);
+
+	return position_past(ring->cursor, head) > 0 ? ring->cursor : head;
+}
+
+/* Takes what this entry is about; if others are likely to have done so, it is
+ * cheaper to look first, and else not to. */
+static bool take_placed(struct ring *ring, uint64_t position, uint64_t entry)
+{
+	uint64_t word = slot_word(SLOT_OFFERED, entry_owner(entry), position);
+
+	if (entry_slot(entry) >= ring->geometry.slots ||
+		(ring->crowd_in && !ring_offers(ring, position, entry, &word)))
+		return false;
+	return take(ring, entry_slot(entry), word);
+}
+
 static int receive_queue(struct ring *ring, struct ring_item *ret)
 {
-	_Atomic uint64_t *head = &ring->head->head;
-	uint64_t h, entry, word;
+	uint64_t h = head_hint(ring), hint = h, entry;
 	int r;
 
 	if (atomic_load(&ring->head->returned) & 1) {
@@ -186,28 +213,28 @@ static int receive_queue(struct ring *ring, struct ring_item *ret)
 			return r;
 	}
 	for (uint64_t i = 0; i < ring_steps(ring); i++) {
-		h = atomic_load(head);
 		entry = atomic_load(ring_entry(ring, h)); /* S2 */
 		if (!entry_is(entry, h)) {
 			if (entry_is(
 				    entry, position_add(h,
 						   -(int64_t)ring->order_size)))
 				return 0;
-			continue; /* a lap behind: we slept */
+			h = head_hint(ring); /* a lap behind: we slept */
+			continue;
 		}
 		if (entry & ENTRY_CLOSED) {
 			ring_say_closed(ring);
 			return ended();
 		}
-		if (ring_offers(ring, h, entry, &word) &&
-			take(ring, entry_slot(entry), word)) {
-			ring_raise(head, position_add(h, 1));
+		if (take_placed(ring, h, entry)) {
+			taken(ring, h, hint);
 			r = check_taken(ring, entry_slot(entry), h);
 			return r < 0 ? r
 				     : got(ring, entry_slot(entry), h, false,
 					       ret);
 		}
-		ring_raise(head, position_add(h, 1));
+		h = position_add(h, 1);
+		ring_raise(&ring->head->head, h);
 	}
 	return ring_nonsense(ring, "the search for an item");
 }

@@ -109,6 +109,9 @@
 /* Each has a line of its own, and the next one that is fetched along. */
 #define RING_LINE 128
 
+/* So often, in positions, are tail and head raised by who is alone. */
+#define RING_LAZY 16u
+
 struct ring_head {
 	/* Written by ring_init alone. */
 	uint64_t magic;
@@ -132,7 +135,7 @@ struct ring_head {
 	_Atomic uint32_t closed;
 	/* No place from here on was ever taken: raised before one is. */
 	_Atomic uint32_t places;
-	_Atomic uint64_t consumers;
+	_Atomic uint64_t consumers; /* or did: bits stay */
 	char pad6[RING_LINE - 24 + 256];
 };
 static_assert(sizeof(struct ring_head) == 1024, "lines");
@@ -321,6 +324,17 @@ static inline bool ring_swap(
 	_Atomic uint64_t *word, uint64_t old, uint64_t new)
 {
 	return atomic_compare_exchange_strong(word, &old, new);
+}
+
+/* Asks for a line that we are about to write, and does not wait for it. */
+static inline void ring_fetch(const void *line)
+{
+#if defined(__x86_64__)
+	/* The compiler's own asks for a copy only, unless told of the CPU. */
+	__asm__ __volatile__("prefetchw %0" : : "m"(*(const char *)line));
+#else
+	__builtin_prefetch(line, 1);
+#endif
 }
 
 /* Raises a position to at least that; it is never lowered. */

@@ -5,7 +5,8 @@
  *
  * The idea: what shm/ring_words.h argues in prose, for every interleaving.
  * Each step reads or writes one shared word, as the code does, all of them
- * sequentially consistent, as they are in the code. Positions count from LAPS
+ * sequentially consistent, as they are in the code. Who is alone raises tail
+ * and head now and then only: here, whether he does is chance. Positions count from LAPS
  * on and do not wrap. Three things are asserted:
  *
  *	- a slot that somebody fills or reads is nobody else's (in take, fill);
@@ -90,7 +91,7 @@ inline enter(in, me1)
 
 proctype producer(byte me)
 {
-	byte n, s, p, c, target;
+	byte n, s, p, c, end_;
 	bool won;
 
 	{
@@ -109,7 +110,11 @@ proctype producer(byte me)
 			owner[s] = me;
 			enter(s, me)
 		};
-		atomic { item[s] = me * ITEMS + n + 1; p = tail };
+		atomic { item[s] = me * ITEMS + n + 1; 
+			if
+			:: end_ > tail -> p = end_
+			:: else -> p = tail
+			fi };
 again:		atomic {
 			if
 			:: p < c + 1 -> p = c + 1
@@ -175,11 +180,12 @@ again:		atomic {
 			inside[s] = 0
 		};
 #endif
-		d_step {
+		atomic { /* tail may be raised, or not yet */
 			if
 			:: tail < p + 1 -> tail = p + 1
-			:: else
+			:: true
 			fi;
+			end_ = p + 1;
 			n++; s = 0; p = 0; c = 0; won = false
 		}
 	:: else -> break
@@ -195,6 +201,9 @@ again:		atomic {
 		done[me] = true
 	}
 }
+
+/* Where a consumer looks first: what it knows itself, or all. */
+#define FIRST (cur > head -> cur : head)
 
 inline deliver(again)
 {
@@ -213,7 +222,7 @@ inline deliver(again)
 
 proctype consumer(byte me)
 {
-	byte s, h, o, target, hint;
+	byte s, h, o, target, hint, cur;
 	bool won;
 
 	{
@@ -258,8 +267,9 @@ end:	do
 			:: else
 			fi
 		fi
-	:: atomic { !returned && placed[head % ORDER] == head ->
-			h = head; s = which[h % ORDER]; o = whose[h % ORDER] };
+	:: atomic { !returned &&
+			placed[FIRST % ORDER] == FIRST ->
+			h = FIRST; s = which[h % ORDER]; o = whose[h % ORDER] };
 		atomic {
 			swap(s, OFFERED, o, h, READING, me, h, won);
 			if
@@ -268,10 +278,11 @@ end:	do
 			fi;
 			o = 0; target = 0
 		};
-		d_step {
+		atomic { /* head may be raised, or not yet, by who took it */
+			cur = h + 1;
 			if
 			:: head < h + 1 -> head = h + 1
-			:: else
+			:: won || head >= h + 1
 			fi
 		};
 		if
