@@ -53,6 +53,7 @@ BENCHES = \
 	bench/many.sh \
 	bench/open.sh \
 	bench/publish.sh \
+	bench/py_channel.sh \
 	bench/read.sh \
 	bench/read_file.sh \
 	bench/restart.sh \
@@ -63,7 +64,7 @@ BENCHES = \
 	bench/view.sh \
 	bench/write.sh \
 	$(NULL)
-EXTRA_DIST += $(BENCHES) bench/fio.sh bench/read_file.py bench/transpose.py
+EXTRA_DIST += $(BENCHES) bench/fio.sh bench/py_channel.py bench/read_file.py bench/transpose.py
 
 # One after the other: both would make the libraries.
 .PHONY: bench
