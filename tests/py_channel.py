@@ -330,6 +330,10 @@ with again:
 kit.equal((again.channel.info()["closed"], tarn.receiver("pair").get()),
           (False, 4), "close=False")
 
+store.remove("pair")
+kit.raises(TimeoutError, "'pair'", "a channel whose name was removed",
+           tarn.receiver, "pair", timeout=.1)
+
 # ---- event loops ----
 fd = ch.fileno()
 poll = select.poll()

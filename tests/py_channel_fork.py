@@ -224,6 +224,10 @@ def main():
     killed_with(lambda: work.get()["x"][1:])
     kit.equal(work.get(PATIENCE)["x"].tolist(), [0, 1, 2],
               "killed with an array over it, the same")
+    work.put("plain")
+    killed_with(lambda: [r := tarn.receiver("work", store=store), next(r)])
+    kit.equal(work.get(PATIENCE), "plain",
+              "killed at work on what holds nothing: a receiver does")
     work.put(tarn.full([3 << 20], 1, "U8"))
     killed_with(lambda: [item := work.receive(), item.get()])
     kit.equal(work.get(PATIENCE)[5], 1, "and one that was larger than a slot")

@@ -35,7 +35,11 @@ def receiver(name, *, store=None, timeout=None, pickle=True):
 
     It waits for the channel to be made. timeout, in seconds, is for that and
     for each item: TimeoutError. Of a queue each item goes to one receiver, of
-    a broadcast to all, from here on."""
+    a broadcast to all, from here on. An item is done with when the next is
+    asked for: if this process is killed before, another one gets it.
+
+    A channel that has ended is at its end for all who come later, until a
+    sender makes it anew, or Store.remove takes its name away."""
     store = _store.default_store() if store is None else store
     channel = _wait_for(store, name, timeout, pickle)
     channel.join("consumer")
@@ -77,13 +81,20 @@ class Receiver:
 
     def __init__(self, channel, timeout=None):
         self.channel, self._timeout = channel, timeout
+        self._item = None  # what is being worked at
 
     def get(self, timeout=None):
         """The next object. BrokenPipeError: the end."""
-        return self.channel.get(self._timeout if timeout is None else timeout)
+        self._item = None
+        item = self.channel.receive(
+            self._timeout if timeout is None else timeout)
+        obj = item.get()
+        self._item = item
+        return obj
 
     def close(self):
-        """Receives no more; what it has stays."""
+        """Receives no more; arrays that it gave stay."""
+        self._item = None
         self.channel.leave("consumer")
 
     def __iter__(self):
@@ -91,7 +102,7 @@ class Receiver:
 
     def __next__(self):
         try:
-            return self.channel.get(self._timeout)
+            return self.get()
         except BrokenPipeError:
             raise StopIteration from None
 
