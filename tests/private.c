@@ -441,6 +441,68 @@ static void test_fork(void)
 	is_int(-ESTALE, r, "then nobody does, nor the killed child");
 }
 
+/* ---- channels ----------------------------------------------------------- */
+
+static void send_item(tarn_channel *channel, unsigned seed)
+{
+	int64_t n = (int64_t)MIB;
+	tarn_tensor *t;
+	tarn_slot *slot;
+
+	check(tarn_channel_acquire(channel, PATIENCE_US / 1000, &slot), "slot");
+	check(tarn_slot_empty(slot, TARN_U8, 1, &n, &t), "empty");
+	for (uint64_t i = 0; i < MIB; i++)
+		data(t)[i] = byte_at(i, seed);
+	tarn_tensor_unref(t);
+	check(tarn_slot_publish(slot), "publish");
+}
+
+static tarn_tensor *received(tarn_channel *channel)
+{
+	tarn_item *item;
+	tarn_tensor *t;
+
+	check(tarn_channel_receive(channel, PATIENCE_US / 1000, &item), "item");
+	check(tarn_item_tensor(item, 0, &t), "tensor");
+	tarn_item_unref(item);
+	return t;
+}
+
+/* One slot of 4 MiB, for both items after each other; two who read it. */
+static void test_broadcast(void)
+{
+	struct tarn_channel_options options = {
+		.mode = TARN_CHANNEL_BROADCAST,
+		.slots = 1,
+		.slot_bytes = 4 * MIB};
+	tarn_channel *in, *out[2];
+	tarn_tensor *t, *p, *other;
+
+	check(tarn_channel_open(store, "ch", &options, &in), "channel");
+	for (int i = 0; i < 2; i++) {
+		check(tarn_channel_open(store, "ch", NULL, &out[i]), "channel");
+		check(tarn_channel_join(out[i], TARN_CHANNEL_CONSUMER), "join");
+	}
+	for (unsigned seed = 20; seed < 22; seed++) {
+		send_item(in, seed);
+		t = received(out[0]);
+		other = received(out[1]);
+		test_kind(t, MIB, seed, true, "an item of a broadcast");
+		p = privately(t);
+		drop(&t);
+		data(p)[9] ^= 0xff;
+		is_int(-1, differs(other, MIB, seed),
+			"what is written to it the others do not see");
+		drop(&other);
+		is_int(9, differs(p, MIB, seed), "it holds the slot");
+		drop(&p);
+	}
+	tarn_channel_unref(in);
+	tarn_channel_unref(out[0]);
+	tarn_channel_unref(out[1]);
+	check(tarn_store_remove(store, "ch"), "remove");
+}
+
 /* ---- threads ----------------------------------------------------------- */
 
 static tarn_tensor *busy;
@@ -522,6 +584,7 @@ int main(void)
 	test_file();
 	test_memory();
 	test_fork();
+	test_broadcast();
 	test_threads();
 	test_lease();
 	test_alone();

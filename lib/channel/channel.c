@@ -132,6 +132,7 @@ static int new_channel(tarn_store *store, const char *name, tarn_channel **ret)
 	}
 	atomic_init(&channel->handles, 1);
 	atomic_init(&channel->refs, 1);
+	atomic_init(&channel->fd, -1);
 	channel->name = copy;
 	channel->store = store_ref(store);
 	side_init(&channel->producer, RING_PRODUCER);

@@ -54,6 +54,7 @@ struct tarn_channel {
 	struct ring ring; /* attached; joins nothing */
 	unsigned life;
 	struct side producer, consumer;
+	_Atomic int fd; /* of its memory, once somebody wants it privately; -1 */
 	pthread_mutex_t mapping; /* guards what follows */
 	bool bytes_writable;
 	struct store_rider rider;
@@ -97,6 +98,10 @@ static inline uint64_t channel_position(
 /* Maps the storage, which is held; *ret_closed: nothing will come any more. */
 int channel_map_storage(tarn_channel *channel, bool *ret_closed);
 void channel_unmap(tarn_channel *channel);
+/* The bytes of a slot copy-on-write; whatever it returns, the caller ends map.
+ */
+int channel_map_private(tarn_channel *channel, uint32_t slot,
+	struct private_map *map, void **ret);
 /* The bytes of slots may be written from here on. */
 int channel_map_writable(tarn_channel *channel);
 

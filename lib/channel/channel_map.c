@@ -110,8 +110,54 @@ int channel_map_storage(tarn_channel *channel, bool *ret_closed)
 	return 0;
 }
 
+/* Kept, since items come by thousands: one descriptor a channel. */
+static int channel_fd(tarn_channel *channel)
+{
+	struct table_storage entry;
+	int fd, seen, r;
+
+	/* Acquire: pairs with the release of the exchange below. */
+	seen = atomic_load_explicit(&channel->fd, memory_order_acquire);
+	if (seen >= 0)
+		return seen;
+	r = store_entry(
+		channel->store, channel->index, channel->generation, &entry);
+	if (r < 0)
+		return r;
+	fd = own_fetch_checked(
+		channel->store, channel->index, channel->generation, &entry);
+	if (fd < 0 || atomic_compare_exchange_strong_explicit(&channel->fd,
+			      &seen, fd, memory_order_acq_rel,
+			      memory_order_acquire))
+		return fd;
+	fd_close(fd); /* another thread was quicker */
+	return seen;
+}
+
+/* A mapping of its own for each item: what is written to one must be gone when
+ * its slot has another. */
+int channel_map_private(tarn_channel *channel, uint32_t slot,
+	struct private_map *map, void **ret)
+{
+	const struct channel_map *shared = &channel->map;
+	uint64_t size = shared->geometry.ring.slot_bytes, offset;
+	int fd = channel_fd(channel), r;
+
+	if (fd < 0)
+		return fd;
+	offset = (uint64_t)(shared->bytes - (unsigned char *)shared->memory) +
+		 slot * size;
+	r = private_map_reserve(map, size, offset);
+	if (r >= 0)
+		r = private_map_add(map, 0, fd, offset, map->size);
+	if (r >= 0)
+		*ret = map->start;
+	return r;
+}
+
 void channel_unmap(tarn_channel *channel)
 {
+	fd_close(atomic_load_explicit(&channel->fd, memory_order_relaxed));
 	if (channel->map.memory)
 		munmap(channel->map.memory, channel->map.size);
 }

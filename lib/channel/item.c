@@ -59,6 +59,14 @@ tarn_item *tarn_item_unref(tarn_item *item)
 /* ---- receiving
  * ----------------------------------------------------------------- */
 
+static int item_map_private(
+	const tarn_storage *storage, struct private_map *map, void **ret)
+{
+	const tarn_item *item = (const tarn_item *)storage;
+
+	return channel_map_private(item->channel, item->item.slot, map, ret);
+}
+
 /* With the lock. What was received and could not be handed on would be lost;
  * so the memory for it comes first, and what was not needed waits for the next
  * try. */
@@ -112,6 +120,7 @@ int tarn_channel_receive(tarn_channel *channel, int timeout_ms, tarn_item **ret)
 		map->bytes + item->item.slot * size, size,
 		map->geometry.ring.mode == RING_QUEUE, item_release, item);
 	atomic_init(&item->storage.refs, 1);
+	item->storage.map_private = item_map_private;
 	channel_hold(channel);
 	if (count_of(item) > map->geometry.tensors) {
 		r = tarn_fail(EBADMSG,

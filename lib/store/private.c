@@ -158,6 +158,8 @@ static int map_bytes(
 
 	if (storage->size <= COPY_MAX)
 		return -ENOTSUP;
+	if (storage->map_private)
+		return storage->map_private(storage, map, ret);
 	if (shared)
 		return map_shared(shared, storage, map, ret);
 	return file ? map_file(storage, file, map, ret) : -ENOTSUP;

@@ -42,6 +42,7 @@ void tarn_storage_init(tarn_storage *storage, enum tarn_storage_kind kind,
 	storage->size = size;
 	storage->data = data;
 	storage->read = NULL;
+	storage->map_private = NULL;
 	storage->private = NULL;
 	atomic_init(&storage->release, release);
 	atomic_init(&storage->arg, arg);

@@ -16,6 +16,8 @@
 
 #include "base/cleanup.h"
 
+struct private_map;
+
 struct tarn_storage {
 	atomic_uint refs;
 	/* A created storage becomes a shared one while other threads have it:
@@ -29,6 +31,10 @@ struct tarn_storage {
 	 * was told. */
 	int (*read)(const struct tarn_storage *storage, uint64_t offset,
 		void *buf, uint64_t size);
+	/* Maps all of it copy-on-write, for tarn_tensor_private; NULL: it is one
+	 * of those that private.c knows, or to be copied. */
+	int (*map_private)(const struct tarn_storage *storage,
+		struct private_map *map, void **ret);
 	void (*_Atomic release)(void *arg); /* may be NULL */
 	void *_Atomic arg; /* read after release, by who has recognised that */
 	/* The one that tarn_tensor_private made of it, which holds this one;

@@ -192,8 +192,8 @@ TARN_PUBLIC int tarn_tensor_clone(const tarn_tensor *tensor, tarn_tensor **ret);
  * It holds the original, its lease too, until it is dropped. After a fork
  * parent and child each have their own, as with all private memory.
  *
- * Mapped are storages of a store, and files (also those that were opened
- * without mapping them). Whole storages are copied, at once, where there is
+ * Mapped are storages of a store, items of a channel, and files (also those
+ * that were opened without mapping them). Whole storages are copied, at once, where there is
  * nothing to map: read-only memory that was lent, memory on hugetlb pages,
  * whose copies could run out, what is smaller than 64 KiB, and what a daemon
  * that has gone has left. Of a file that shrinks, pages that were never written
