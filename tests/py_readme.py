@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 
 import py_kit as kit
 
@@ -50,6 +51,13 @@ kit.equal(seen.stdout.splitlines(),
           "and print what they must")
 kit.equal(tarn.open("out.safetensors")["x"].dtype, "BF16", "and save")
 
+
+if find_spec("torch"):
+    pytorch = start(block_with("tarn.torch"))
+    kit.equal((pytorch.communicate(timeout=120), pytorch.returncode),
+              (("True 47.0\ntorch.Size([8, 2])\n", ""), 0), "PyTorch")
+else:
+    kit.skipped("PyTorch", "torch is not installed (python3-torch)")
 
 # The receiver waits for the sender, so he may be the first.
 receiver = start(block_with("tarn.receiver("))

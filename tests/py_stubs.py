@@ -4,7 +4,9 @@
 docstring. (A stub that lags behind is believed by editors and type checkers.)
 """
 import ast
+import importlib
 import os
+import sys
 
 import py_kit as kit
 
@@ -54,4 +56,23 @@ for node in classes:
 kit.ok(len(classes) >= 2, "there are stubs of classes")
 kit.equal([n for n in sorted(public(tarn)) if callable(getattr(tarn, n)) and
            not getattr(tarn, n).__doc__], [], "so has each function")
+for module in ("tarn.numpy", "tarn.torch"):
+    path = module.replace(".", "/").removeprefix("tarn/")
+    try:
+        there = importlib.import_module(module)
+    except ImportError as e:
+        kit.skipped(module, f"{e.name} is not installed")
+        continue
+    if hasattr(there, "__path__"):
+        path += "/__init__"
+    here = names_of(stub(path + ".pyi")) - {"Any"}
+    kit.equal(sorted(here ^ set(there.__all__)), [],
+              f"the stub of {module} has its names")
+    kit.equal([n for n in there.__all__ if not getattr(there, n).__doc__], [],
+              "which have docstrings")
+for node in stub("_safe_open.pyi"):
+    if isinstance(node, ast.ClassDef):
+        here = getattr(sys.modules["tarn._safe_open"], node.name)
+        kit.equal(sorted(public(here) ^ names_of(node.body)), [],
+                  f"the stub of {node.name} has its methods")
 kit.finish()
