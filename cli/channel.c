@@ -40,9 +40,11 @@ static int offer(void *arg, const char *name)
 
 static void hint(tarn_store *store, const char *name, int r)
 {
+	uint64_t version;
 	struct near near;
 
-	if (r == -EINVAL) {
+	/* Else it is no name at all. */
+	if (r == -EINVAL && tarn_store_version(store, name, &version) >= 0) {
 		say_hint("'tarn info %s' tells what it is", name);
 	} else if (r == -ENOENT) {
 		near_begin(&near, name);

@@ -64,11 +64,24 @@ static void print_metadata(const tarn_file *file)
 		puts("tensors:");
 }
 
+/* "2 tensors, 1.46 GiB", and channels if there are any, or those alone. */
+static void print_counts(const struct listing *listing)
+{
+	size_t channels = listing_channels(listing);
+	size_t tensors = listing->n - channels;
+	char bytes[TEXT_BYTES_MAX];
+
+	if (tensors || !channels)
+		printf(", %zu tensor%s, %s", tensors, tensors == 1 ? "" : "s",
+			text_bytes((double)listing_bytes(listing), bytes));
+	if (channels)
+		printf(", %zu channel%s", channels, channels == 1 ? "" : "s");
+	putchar('\n');
+}
+
 static int print_info(const char *what, const char *format,
 	const tarn_file *file, const struct listing *listing, bool json)
 {
-	char bytes[TEXT_BYTES_MAX];
-
 	if (json)
 		return json_print(info_json(format, file, listing));
 	text_put(stdout, what);
@@ -76,8 +89,7 @@ static int print_info(const char *what, const char *format,
 	if (is_index(file))
 		printf(" of %zu file%s", tarn_file_shard_count(file),
 			tarn_file_shard_count(file) == 1 ? "" : "s");
-	printf(", %zu tensor%s, %s\n", listing->n, listing->n == 1 ? "" : "s",
-		text_bytes((double)listing_bytes(listing), bytes));
+	print_counts(listing);
 	if (file)
 		print_metadata(file);
 	listing_print(listing, 2);

@@ -185,6 +185,15 @@ uint64_t listing_bytes(const struct listing *listing)
 	return sum;
 }
 
+size_t listing_channels(const struct listing *listing)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < listing->n; i++)
+		n += listing->at[i]->channel;
+	return n;
+}
+
 /* ---- printing ------------------------------------------------------ */
 
 /* Writes "[2, 3]", or "-" of a channel, to f (NULL: only measures); returns the

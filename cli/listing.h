@@ -39,7 +39,11 @@ void listing_add_file(struct listing *listing, const tarn_file *file);
 int listing_add_store(struct listing *listing, tarn_store *store,
 	const char *prefix, bool whole);
 
+/* Of the tensors. */
 uint64_t listing_bytes(const struct listing *listing);
+
+/* How many of them are channels. */
+size_t listing_channels(const struct listing *listing);
 
 /* A row each: name, dtype, shape, size; indented so far. */
 void listing_print(const struct listing *listing, int indent);

@@ -124,5 +124,11 @@ int cmd_put(int argc, char **argv)
 		return say_error();
 	if (cli_store_open(socket, &store) < 0)
 		return EXIT_FAILED;
+	if (cli_is_channel(store, args[0])) {
+		say_failed("'%s' is a channel, which a tensor does not replace",
+			args[0]);
+		say_hint("'tarn channel rm %s' removes its name", args[0]);
+		return EXIT_FAILED;
+	}
 	return put(store, args[0], view, &options);
 }

@@ -81,7 +81,9 @@ static int rm_below(tarn_store *store, const char *prefix)
 		status = rm_each(store, &below, &removed);
 	else if (r < 0)
 		return say_error();
-	printf("removed %zu tensor%s below ", removed, removed == 1 ? "" : "s");
+	printf("removed %zu %s%s below ", removed,
+		listing_channels(&below) ? "name" : "tensor",
+		removed == 1 ? "" : "s");
 	text_put(stdout, prefix);
 	putchar('\n');
 	return status;

@@ -203,6 +203,8 @@ static void test_other_verbs(void)
 	is_str("{\"tensors\":[{\"name\":\"run/decoded\",\"dtype\":null,"
 	       "\"shape\":[],\"channel\":true,\"bytes\":null}]}\n",
 		out, "has no dtype of it");
+	is_int(0, run("info run"), "tarn info of a folder");
+	has_str("run: published, 1 channel\n", out, "tells it from tensors");
 	is_int(1, run("print run/decoded"), "it cannot be printed");
 	has_str("'run/decoded' is a channel", out, "since it is one");
 	has_str("'tarn channel stat run/decoded'", out, "and what can be done");
@@ -240,6 +242,10 @@ static void test_tensor(void)
 	is_int(1, run("channel rm run/tensor run/decode"),
 		"nor is it removed as one");
 	has_str("did you mean 'run/decoded'?", out, "and what was meant");
+	is_int(1, run("channel stat ''"), "what is no name");
+	ok(!strstr(out, "tarn info"), "is not something else");
+	is_int(0, run("info run"), "tarn info counts both");
+	has_str("run: published, 1 tensor, 4 B, 1 channel\n", out, "apart");
 	is_int(0, run("rm run/tensor"), "it is still there");
 	is_int(0, run("channel ls"), "ls has no tensors");
 	ok(!strstr(out, "run/tensor"), "but channels");
@@ -326,6 +332,7 @@ static void test_end(tarn_channel *channel)
 {
 	tarn_item *item;
 
+	tarn_channel_unref(make("run/gone", TARN_CHANNEL_QUEUE));
 	publish(channel, 10, "last", 4);
 	is_int(1, run("channel close run/other run/nothing"),
 		"close of one that there is, and one that is not");
@@ -339,9 +346,9 @@ static void test_end(tarn_channel *channel)
 	has_str("; closed\n", out, "and why");
 	is_int(0, run("channel tail run/other"), "nor to be seen");
 	is_str("", out, "not what was before");
-	is_int(0, run("channel rm run/other run/decoded"), "rm");
+	is_int(0, run("channel rm run/gone"), "rm");
 	is_int(0, run("channel ls"), "removes");
-	is_str("", out, "the names");
+	ok(!strstr(out, "run/gone"), "the name");
 }
 
 /* The queue's consumer gets what was, after somebody has closed it. */
@@ -358,7 +365,8 @@ static void test_close(void)
 	tarn_item_unref(receive(channel));
 	is_int(-EPIPE, tarn_channel_receive(channel, 0, &item),
 		"but what was is received");
-	is_int(0, run("channel rm run/queue"), "and the name removed");
+	is_int(0, run("rm run/"), "and the names removed");
+	has_str("removed 3 names below run/\n", out, "which tarn rm counts");
 	tarn_channel_unref(channel);
 }
 
@@ -379,7 +387,8 @@ static void test_daemon_gone(tarn_channel *channel)
 		size_t n = fread(out, 1, sizeof(out) - 1, looking[i].f);
 
 		out[n] = '\0';
-		has_str("tarn: daemon at ", out, "who looks on says why it ends");
+		has_str("tarn: daemon at ", out,
+			"who looks on says why it ends");
 		is_int(1, status_of(&looking[i]), "and that it failed");
 	}
 }

@@ -69,6 +69,18 @@ done
 is "" "$("$TARN" ls run/n)" "and then it is gone"
 run "$TARN" rm run/
 is "0 removed 3 tensors below run/" "$status $out" "the others stay"
+# A channel is not replaced by a tensor, which nobody who has it open would
+# notice.
+run "$(dirname "$TARN")/../examples/producer" images 1
+is 0 "$status" "there is a channel"
+run "$TARN" put images n.npy
+is "1 tarn: 'images' is a channel, which a tensor does not replace" \
+	"$status $(head -n 1 <<<"$err")" "it is not replaced"
+has "'tarn channel rm images'" "$err" "and what to do"
+run "$TARN" channel rm images
+run "$TARN" put images n.npy
+is 0 "$status" "its name can be had then"
+
 run "$TARN" stop
 is 0 "$status" "stop"
 finish
