@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -351,6 +352,75 @@ static void test_end(tarn_channel *channel)
 	ok(!strstr(out, "run/gone"), "the name");
 }
 
+/* Columns of the longest line in out, between its escapes. */
+static int longest_line(void)
+{
+	int columns = 0, longest = 0;
+
+	for (const char *p = out; *p; p++) {
+		if (*p == '\x1b') {
+			p += strcspn(p, "HJK");
+			columns = *p == 'H' ? 0 : columns;
+		} else if (*p == '\r' || *p == '\n') {
+			columns = 0;
+		} else if ((*p & 0xc0) != 0x80) {
+			columns++;
+		}
+		longest = columns > longest ? columns : longest;
+		if (!*p)
+			break;
+	}
+	return longest;
+}
+
+/* On a terminal of so many columns it is redrawn in place, and fits. */
+static void test_terminal(unsigned short columns)
+{
+	const struct winsize size = {.ws_col = columns, .ws_row = 4};
+	int end = posix_openpt(O_RDWR | O_NOCTTY), terminal;
+	struct running running;
+	char line[600];
+	ssize_t n = 0, more;
+
+	if (end < 0 || grantpt(end) < 0 || unlockpt(end) < 0 ||
+		(terminal = open(ptsname(end), O_RDWR | O_NOCTTY)) < 0 ||
+		ioctl(terminal, TIOCSWINSZ, &size) < 0) {
+		skip(5, "there is no pseudo terminal");
+		return;
+	}
+	snprintf(line, sizeof(line),
+		"exec \"$TARN\" channel top -n 2 -e 0.1 >%s", ptsname(end));
+	running = start(line);
+	is_int(0, status_of(&running), "top on a terminal");
+	close(terminal);
+	while ((more = read(end, out + n, sizeof(out) - 1 - (size_t)n)) > 0)
+		n += more;
+	out[n] = '\0';
+	close(end);
+	has_str("\x1b[K\r\n", out, "clears the rest of each line");
+	has_str("\x1b[J\x1b[HCHANNEL", out, "and draws over what was there");
+	is_int(columns - 1, longest_line(), "in all %d columns but one",
+		columns);
+	has_str("... and 3 more", out, "and in as many lines as there are");
+}
+
+static void test_terminals(void)
+{
+	tarn_channel *channels[4];
+	char name[120];
+
+	for (int i = 0; i < 4; i++) {
+		snprintf(name, sizeof(name), "run/%d/%0*d", i, 20 * i + 1, i);
+		channels[i] = make(name, TARN_CHANNEL_QUEUE);
+	}
+	test_terminal(80);
+	test_terminal(100);
+	test_terminal(150);
+	is_int(0, run("rm run/0/ run/1/ run/2/ run/3/"), "they go");
+	for (int i = 0; i < 4; i++)
+		tarn_channel_unref(channels[i]);
+}
+
 /* The queue's consumer gets what was, after somebody has closed it. */
 static void test_close(void)
 {
@@ -414,6 +484,7 @@ int main(void)
 	test_signals(other);
 	test_end(other);
 	test_close();
+	test_terminals();
 	last = make("run/last", TARN_CHANNEL_BROADCAST);
 	test_daemon_gone(last);
 	tarn_channel_unref(last);
