@@ -22,6 +22,8 @@
 #include "tests/daemon_helper.h"
 #include "tests/tap.h"
 
+#define MANY 1000 /* more than a ring of 4 slots remembers */
+
 static struct daemon server;
 static tarn_store *store;
 static char out[1 << 16];
@@ -308,6 +310,32 @@ static void test_tail_json(tarn_channel *channel)
 	is_int(0, status_of(&tail), "and it is done");
 }
 
+/* Who is asleep is not waited for, and told afterwards. */
+static void test_missed(tarn_channel *channel)
+{
+	struct running tail = start("exec \"$TARN\" channel tail run/other");
+	unsigned long long missed = 0;
+	int status;
+
+	publish_until_seen(channel, false, &tail);
+	kill(tail.pid, SIGSTOP);
+	waitpid(tail.pid, &status, WUNTRACED);
+	for (int i = 0; i < MANY; i++)
+		publish(channel, 16, "missed", 6);
+	kill(tail.pid, SIGCONT);
+	do
+		next_line(&tail);
+	while (strstr(out, "\"hello\""));
+	ok(sscanf(out, "... %llu items went by too fast", &missed) == 1,
+		"what was missed is counted: %s", out);
+	ok(missed > MANY / 2 && missed < 2 * MANY, "%llu, of %d and more",
+		missed, MANY);
+	next_line(&tail);
+	has_str("\"missed\"", out, "and what is left is shown");
+	kill(tail.pid, SIGTERM);
+	is_int(0, status_of(&tail), "as long as is wished");
+}
+
 /* By the signal, not in the hour that comes next. */
 static void test_signals(tarn_channel *channel)
 {
@@ -481,6 +509,7 @@ int main(void)
 	test_tail(channel);
 	other = make("run/other", TARN_CHANNEL_BROADCAST);
 	test_tail_json(other);
+	test_missed(other);
 	test_signals(other);
 	test_end(other);
 	test_close();
