@@ -117,6 +117,7 @@ def copy_sources(source, target):
             copy_sources(path, copy)
         elif not copy.exists():
             shutil.copy2(path, copy)
+            copy.chmod(copy.stat().st_mode | 0o200)
         elif copy.read_bytes() != path.read_bytes():
             shutil.copyfile(path, copy)
 
