@@ -44,6 +44,7 @@ python_tarn__tarn_la_SOURCES = \
 	python/tensor.c \
 	python/unpack.c \
 	python/unpack_array.c \
+	python/unpack_make.c \
 	python/view.c \
 	$(NULL)
 python_tarn__tarn_la_CPPFLAGS = $(AM_CPPFLAGS) $(PYTHON_CPPFLAGS)

@@ -185,7 +185,7 @@ int pack_shape(struct packer *p, const struct pack_layout *a, bool strided);
 int pack_copy_parts(const struct packer *p, unsigned char *bytes);
 void pack_drop_part(struct pack_part *part);
 
-/* ---- unpack.c, unpack_array.c -------------------------------------- */
+/* ---- unpack.c, unpack_array.c, unpack_make.c ----------------------------- */
 
 struct unpacker {
 	const unsigned char *at, *end; /* of the tree */
@@ -200,6 +200,17 @@ PyObject *unpack(PyObject *whole, PyObject *records, bool plain);
 /* Does it begin as what was packed? */
 bool unpack_knows(const tarn_tensor *whole);
 
+/* An array of base, a Tensor in C order. */
+struct unpack_found {
+	enum pack_tag tag;
+	PyObject *base;
+	int64_t at; /* the byte of base where the element (0, 0, ...) is */
+	struct tarn_layout layout; /* counted from there */
+	bool strided;              /* strides stand behind the shape */
+};
+
+/* What was found, and compared with base. */
+PyObject *unpack_make(const struct unpack_found *f);
 PyObject *unpack_array(struct unpacker *u, enum pack_tag tag);
 PyObject *unpack_view(struct unpacker *u);
 PyObject *unpack_whole(struct unpacker *u);

@@ -1,199 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Unpacking arrays: views of the bytes that were received, as what they were.
- * Each keeps the Tensor that it lies in, or a reference to its storage, and so
- * the slot: it is given back when the last of them is gone.
+ * Unpacking arrays: what the tree says of one, compared with the memory that it
+ * is said to lie in.
  */
 #include "python/pack.h"
-
-#include <string.h>
-
-/* An array of base, a Tensor in C order. */
-struct found {
-	enum pack_tag tag;
-	PyObject *base;
-	int64_t at; /* the byte of base where the element (0, 0, ...) is */
-	struct tarn_layout layout; /* counted from there */
-	bool strided;              /* strides stand behind the shape */
-};
-
-/* ---- as numpy's ---------------------------------------------------- */
-
-static PyObject *numpy_args(const struct found *f, PyObject *dtype)
-{
-	const struct tarn_layout *l = &f->layout;
-	PyObject *shape = numbers_tuple(l->ndim, l->shape, 1);
-	PyObject *strides = Py_None;
-
-	Py_INCREF(strides);
-	if (f->strided && l->ndim) {
-		Py_DECREF(strides);
-		strides = numbers_tuple(
-			l->ndim, l->stride, tarn_dtype_bits(l->dtype) / 8);
-	}
-	if (shape && strides)
-		return Py_BuildValue("(NOOLN)", shape, dtype, f->base,
-			(long long)f->at, strides);
-	Py_XDECREF(shape);
-	Py_XDECREF(strides);
-	return NULL;
-}
-
-/* ndarray(shape, dtype, buffer, offset, strides) looks at the bounds again,
- * and keeps the buffer's owner. */
-static PyObject *as_numpy(const struct found *f)
-{
-	const struct numpy_face *numpy = numpy_face();
-	PyObject *args, *array;
-
-	if (!numpy)
-		return NULL;
-	if (!numpy->dtypes[f->layout.dtype])
-		return unpack_fail("numpy has no such dtype");
-	args = numpy_args(f, numpy->dtypes[f->layout.dtype]);
-	array = args ? PyObject_Call(numpy->array, args, NULL) : NULL;
-	Py_XDECREF(args);
-	return array;
-}
-
-static PyObject *as_numpy_scalar(const struct found *f)
-{
-	PyObject *array = as_numpy(f), *none, *scalar = NULL;
-
-	none = array ? PyTuple_New(0) : NULL;
-	if (none)
-		scalar = PyObject_GetItem(array, none);
-	Py_XDECREF(array);
-	Py_XDECREF(none);
-	return scalar;
-}
-
-/* ---- as a Tensor, and PyTorch's ------------------------------------ */
-
-/* Counted from the lowest of its elements. What was read is inside of base, so
- * nothing here overflows. */
-static int as_tensor(const struct found *f, tarn_tensor **ret)
-{
-	const struct tarn_layout *of = layout_of(f->base);
-	tarn_tensor *base = tensor_of(f->base);
-	struct tarn_layout layout = f->layout;
-	int64_t first, count, begin;
-
-	tarn_layout_bounds(&layout, &first, &count);
-	layout.offset = count ? -first : 0;
-	begin = (int64_t)tarn_tensor_base(base) +
-		of->offset * tarn_dtype_bits(of->dtype) / 8 + f->at -
-		layout.offset * (tarn_dtype_bits(layout.dtype) / 8);
-	return tarn_tensor_new(
-		tarn_tensor_storage(base), (uint64_t)begin, &layout, ret);
-}
-
-/* Of a dtype that not all versions have by DLPack. */
-static PyObject *viewed(PyObject *tensor, PyObject *dtype)
-{
-	PyObject *view =
-		tensor ? PyObject_CallMethod(tensor, "view", "(O)", dtype)
-		       : NULL;
-
-	Py_XDECREF(tensor);
-	return view;
-}
-
-/* Whoever may not write gets what Tensor.torch gives him, where the bytes can
- * be had so, or else a copy. */
-static PyObject *readonly_torch(tarn_tensor *tensor)
-{
-	PyObject *self = tensor_wrap_consume(tensor), *copy, *made;
-
-	made = self ? PyObject_CallMethod(self, "torch", NULL) : NULL;
-	if (self && !made && PyErr_ExceptionMatches(PyExc_ValueError)) {
-		PyErr_Clear();
-		copy = PyObject_CallMethod(self, "clone", NULL);
-		made = copy ? PyObject_CallMethod(copy, "torch", NULL) : NULL;
-		Py_XDECREF(copy);
-	}
-	Py_XDECREF(self);
-	return made;
-}
-
-static PyObject *as_torch(const struct found *f)
-{
-	const struct torch_face *torch = torch_face();
-	int dtype = f->layout.dtype;
-	struct found carried = *f;
-	PyObject *capsule, *made;
-	tarn_tensor *tensor;
-	int r;
-
-	if (!torch)
-		return NULL;
-	if (!torch->dtypes[dtype])
-		return unpack_fail("this PyTorch has no such dtype");
-	if (torch->carriers[dtype])
-		carried.layout.dtype = (uint8_t)torch->carriers[dtype];
-	r = as_tensor(&carried, &tensor);
-	if (r < 0)
-		return raise_view(r);
-	if (!tarn_storage_writable(tarn_tensor_storage(tensor))) {
-		made = readonly_torch(tensor);
-	} else {
-		capsule = dlpack_consume(tensor);
-		made = capsule ? PyObject_CallFunctionObjArgs(
-					 torch->take, capsule, NULL)
-			       : NULL;
-		Py_XDECREF(capsule);
-	}
-	return torch->carriers[dtype] ? viewed(made, torch->dtypes[dtype])
-				      : made;
-}
-
-/* ---- as bytes ------------------------------------------------------ */
-
-static PyObject *as_bytes(const struct found *f, bool array)
-{
-	const char *data = tarn_tensor_data(tensor_of(f->base));
-	Py_ssize_t n = (Py_ssize_t)f->layout.shape[0];
-
-	data += f->at;
-	return array ? PyByteArray_FromStringAndSize(data, n)
-		     : PyBytes_FromStringAndSize(data, n);
-}
-
-static PyObject *as_memory(const struct found *f)
-{
-	PyObject *self = NULL, *view;
-	tarn_tensor *tensor;
-	int r = as_tensor(f, &tensor);
-
-	if (r < 0)
-		return raise_view(r);
-	self = tensor_wrap_consume(tensor);
-	view = self ? PyMemoryView_FromObject(self) : NULL;
-	Py_XDECREF(self);
-	return view;
-}
-
-static PyObject *make(const struct found *f)
-{
-	tarn_tensor *tensor = NULL;
-	int r;
-
-	switch (f->tag) {
-	case PACK_NUMPY:
-		return as_numpy(f);
-	case PACK_NUMPY_SCALAR:
-		return as_numpy_scalar(f);
-	case PACK_TORCH:
-		return as_torch(f);
-	case PACK_TENSOR:
-		r = as_tensor(f, &tensor);
-		return tensor_wrap_result(r, &tensor);
-	case PACK_MEMORY:
-		return as_memory(f);
-	default:
-		return as_bytes(f, f->tag == PACK_LONG_BYTEARRAY);
-	}
-}
 
 /* ---- what the tree says -------------------------------------------- */
 
@@ -204,7 +14,7 @@ static bool is_row_of_bytes(enum pack_tag tag)
 }
 
 /* dtype, rank, shape: a layout in C order, if no strides follow. */
-static int read_layout(struct unpacker *u, struct found *f)
+static int read_layout(struct unpacker *u, struct unpack_found *f)
 {
 	uint64_t dtype, ndim, extent;
 	int64_t shape[TARN_MAX_NDIM];
@@ -236,7 +46,7 @@ static int read_layout(struct unpacker *u, struct found *f)
 /* Strides instead of those of C order, and the bytes that they reach, which
  * are between begin and end of base. */
 static int read_strides(
-	struct unpacker *u, struct found *f, int64_t begin, int64_t end)
+	struct unpacker *u, struct unpack_found *f, int64_t begin, int64_t end)
 {
 	int64_t size = tarn_dtype_bits(f->layout.dtype) / 8;
 	int64_t strides[TARN_MAX_NDIM], first, count, low, high;
@@ -270,7 +80,7 @@ outside:
  * twice, now to get past them. */
 PyObject *unpack_array(struct unpacker *u, enum pack_tag tag)
 {
-	struct found f = {.tag = tag, .base = u->whole};
+	struct unpack_found f = {.tag = tag, .base = u->whole};
 	struct unpacker strides;
 	uint64_t where, begin, end;
 	int64_t stride;
@@ -294,7 +104,7 @@ PyObject *unpack_array(struct unpacker *u, enum pack_tag tag)
 	f.at = (int64_t)begin;
 	if (f.strided && read_strides(&strides, &f, f.at, (int64_t)end) < 0)
 		return NULL;
-	return make(&f);
+	return unpack_make(&f);
 }
 
 static PyObject *record_of(struct unpacker *u)
@@ -310,7 +120,7 @@ static PyObject *record_of(struct unpacker *u)
 
 PyObject *unpack_view(struct unpacker *u)
 {
-	struct found f = {.base = record_of(u)};
+	struct unpack_found f = {.base = record_of(u)};
 	int64_t size;
 	int tag;
 
@@ -328,7 +138,7 @@ PyObject *unpack_view(struct unpacker *u)
 		return NULL;
 	if (is_row_of_bytes(f.tag) && !tarn_layout_is_contiguous(&f.layout))
 		return unpack_fail("bytes are no bytes");
-	return make(&f);
+	return unpack_make(&f);
 }
 
 PyObject *unpack_whole(struct unpacker *u)

@@ -291,6 +291,26 @@ kit.equal((a["x"].tolist(), b["x"].tolist(), a["x"].readonly),
           ([0, 1, 2], [0, 1, 2], True), "each that joined gets it, read-only")
 kit.equal(numbers(cast, "consumers", "producers"), (2, 1), "who takes part")
 del a, b
+try:
+    import torch
+except ImportError:
+    kit.skipped("a broadcast to PyTorch", "torch is not installed")
+else:
+    for what, n in (("a part of a slot", 100), ("most of one", 900000)):
+        x = torch.ones(n)
+        cast.put({"x": x, "n": [x[:2], x[:1] > 0]})
+        a, b = cast.get(), two.get()
+        a["x"].add_(1)
+        kit.equal((a["x"][-1].item(), b["x"][-1].item(), b["n"][0].tolist(),
+                   b["n"][1].tolist()), (2, 1, [1, 1], [True]),
+                  f"PyTorch may write to its own of {what}")
+        del a, b
+    cast.put(torch.ones(3000000))
+    a, b = cast.get(), two.get()
+    kit.equal((a.add_(1)[-1].item(), b[0].item()), (2, 2),
+              "what spilled is its process's own")
+    del a, b
+    kit.equal(free(cast), 4, "the slots are back")
 two.leave("consumer")
 cast.leave()
 kit.equal(numbers(cast, "consumers", "producers"), (0, 0), "and leaves")
