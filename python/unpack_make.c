@@ -6,6 +6,9 @@
  */
 #include "python/pack.h"
 
+/* Bytes whose copy takes no longer than to map them. */
+#define COPY_MAX (64u << 10)
+
 /* ---- as numpy's ---------------------------------------------------- */
 
 /* A reference to object is taken over. 0 or -1. */
@@ -111,16 +114,13 @@ static PyObject *cloned_torch(tarn_tensor *tensor)
 	return made;
 }
 
-/* Who may not write gets what is his alone. Tensor.torch has all of a storage
- * copied on write, by mapping it again; a slot, which cannot be, is copied
- * whole, so that what lies in a small part of one is better copied alone. */
-static PyObject *readonly_torch(
-	const struct unpack_found *f, tarn_tensor *tensor)
+/* Who may not write gets what is his alone: of much, pages that are copied when
+ * they are written. */
+static PyObject *readonly_torch(tarn_tensor *tensor)
 {
-	uint64_t size = tarn_storage_size(tarn_tensor_storage(tensor));
 	PyObject *self, *made;
 
-	if (size / 2 > (uint64_t)tarn_layout_nbytes(layout_of(f->base))) {
+	if (tarn_layout_nbytes(tarn_tensor_layout(tensor)) <= COPY_MAX) {
 		made = cloned_torch(tensor);
 		tarn_tensor_unref(tensor);
 		return made;
@@ -150,7 +150,7 @@ static PyObject *as_torch(const struct unpack_found *f)
 	if (r < 0)
 		return raise_view(r);
 	if (!tarn_storage_writable(tarn_tensor_storage(tensor))) {
-		made = readonly_torch(f, tensor);
+		made = readonly_torch(tensor);
 	} else {
 		capsule = dlpack_consume(tensor);
 		made = capsule ? PyObject_CallFunctionObjArgs(
