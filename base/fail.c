@@ -10,6 +10,8 @@
 #include <string.h>
 
 static _Thread_local char message[TARN_MESSAGE_MAX];
+/* Instead of it, if there is one. */
+static _Thread_local const char *constant;
 
 int tarn_fail(int err, const char *fmt, ...)
 {
@@ -22,7 +24,14 @@ int tarn_fail(int err, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	memcpy(message, text, sizeof(message));
+	constant = NULL;
 	errno = saved;
+	return -err;
+}
+
+int tarn_fail_constant(int err, const char *text)
+{
+	constant = text;
 	return -err;
 }
 
@@ -42,15 +51,16 @@ int tarn_fail_prefix(int r, const char *fmt, ...)
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
 	n = strlen(text);
-	snprintf(text + n, sizeof(text) - n, "%s", message);
+	snprintf(text + n, sizeof(text) - n, "%s", tarn_fail_message());
 	memcpy(message, text, sizeof(message));
+	constant = NULL;
 	errno = saved;
 	return r;
 }
 
 const char *tarn_fail_message(void)
 {
-	return message;
+	return constant ? constant : message;
 }
 
 const char *tarn_errno_text(int err)

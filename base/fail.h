@@ -16,6 +16,10 @@
 /* Says what went wrong and returns -err. Never touches errno. */
 int tarn_fail(int err, const char *fmt, ...) _printf_(2, 3);
 
+/* The same for a text that stays, without values: for what is no failure to who
+ * asks again and again, and must not cost him anything. */
+int tarn_fail_constant(int err, const char *text);
+
 /* The sentence of this thread's last failure; "" before the first. */
 const char *tarn_fail_message(void);
 

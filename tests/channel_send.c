@@ -41,6 +41,13 @@ static bool used_becomes(uint64_t wanted)
 	return kit_comes_true(is_used, &wanted);
 }
 
+/* What a test has removed may still be on its way out. */
+static void settle(void)
+{
+	if (!used_becomes(0))
+		bail("%llu bytes are left", (unsigned long long)used());
+}
+
 /* An item of that tensor and of one number in its slot. */
 static tarn_slot *filled(tarn_channel *c, tarn_tensor *t)
 {
@@ -316,13 +323,21 @@ int main(void)
 	daemon_start(&server, "send.sock", (const char *[]) {NULL});
 	store = kit_store(server.socket);
 	test_kept(SMALL);
+	settle();
 	test_kept(LARGE);
+	settle();
 	test_view();
+	settle();
 	test_not_sent();
+	settle();
 	test_channel_goes();
+	settle();
 	test_broadcast();
+	settle();
 	test_dead();
+	settle();
 	test_elsewhere();
+	settle();
 	if (tarn_store_check(store, &check) < 0)
 		bail("%s", tarn_error_message());
 	is_int(0, check->n_faults, "the books are right");

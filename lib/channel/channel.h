@@ -140,7 +140,8 @@ int side_wait(tarn_channel *channel, struct side *side, int timeout_ms,
 struct side *channel_side(tarn_channel *channel, unsigned role);
 /* For ring_wait.deadline_ns; and what is said when it has passed. */
 uint64_t wait_until(int timeout_ms);
-int wait_timed_out(int timeout_ms, const char *what);
+int wait_timed_out(
+	const tarn_channel *channel, int timeout_ms, const char *what);
 
 /* ---- channel_fd.c ------------------------------------------------------- */
 

@@ -38,7 +38,8 @@ int tarn_channel_watch(tarn_channel *channel, uint64_t *cursor, int timeout_ms,
 	if (r == 0 && timeout_ms != 0)
 		r = ring_wait_for(&w.ring, RING_ITEMS, &wait, look, &w);
 	if (r == 0 || r == -ETIMEDOUT)
-		r = wait_timed_out(timeout_ms, "nothing was published");
+		return wait_timed_out(
+			channel, timeout_ms, "nothing was published");
 	if (r < 0)
 		return channel_fail(channel, r);
 	*ret = (struct tarn_channel_seen) {

@@ -271,11 +271,14 @@ uint64_t wait_until(int timeout_ms)
 	       (uint64_t)timeout_ms * 1000000u;
 }
 
-int wait_timed_out(int timeout_ms, const char *what)
+int wait_timed_out(
+	const tarn_channel *channel, int timeout_ms, const char *what)
 {
+	/* Who polls asks millions of times a second. */
 	if (timeout_ms == 0)
-		return tarn_fail(ETIMEDOUT, "%s now", what);
-	return tarn_fail(ETIMEDOUT, "%s within %d ms", what, timeout_ms);
+		return tarn_fail_constant(ETIMEDOUT, what);
+	return channel_fail(channel,
+		tarn_fail(ETIMEDOUT, "%s within %d ms", what, timeout_ms));
 }
 
 /* With a reference to the member. */
@@ -323,7 +326,7 @@ int side_wait(tarn_channel *channel, struct side *side, int timeout_ms,
 
 		if (bell)
 			bell_arm(bell);
-		r = wait_timed_out(timeout_ms, what);
+		return wait_timed_out(channel, timeout_ms, what);
 	}
 	return r < 0 ? channel_fail(channel, r) : 0;
 }
