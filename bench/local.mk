@@ -1,6 +1,7 @@
 # Each measures one thing beside its reference, in the same run.
 
 EXTRA_PROGRAMS = \
+	bench/channel \
 	bench/clients \
 	bench/convert \
 	bench/fill \
@@ -21,6 +22,7 @@ EXTRA_PROGRAMS = \
 	bench/write \
 	$(NULL)
 # Those that look inside link the core, the others what a user links.
+bench_channel_LDADD = lib/libtarn.la
 bench_clients_LDADD = lib/libcore.la
 bench_convert_LDADD = lib/libcore.la
 bench_fill_LDADD = lib/libcore.la
@@ -43,6 +45,7 @@ CLEANFILES += $(EXTRA_PROGRAMS)
 
 # BENCHES: scripts that are given no argument and run in the build folder.
 BENCHES = \
+	bench/channel.sh \
 	bench/clients.sh \
 	bench/column.sh \
 	bench/convert.sh \

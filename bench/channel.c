@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What it costs to hand a tensor over through a channel:
+ *
+ *	bench/channel SOCKET
+ *
+ * Two processes, through the public library alone: a slot is acquired, a tensor
+ * made in it and published; received, opened, and dropped. There and back over
+ * two channels, polling and waiting, for slots of several sizes; beside it, in
+ * the same round, a cache line that the two write in turn, and two futexes that
+ * they wake each other with. Then how many pass in a second, from one to one,
+ * and from four to two. Medians of turns, and of short rounds.
+ */
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+enum { ROUNDS = 11, POLLS = 4000, SLEEPS = 1000, FIRST = 100, ITEMS = 100000 };
+
+struct line {
+	_Alignas(128) _Atomic uint32_t word;
+};
+
+static struct shared {
+	struct line there, back;
+	_Atomic uint32_t ready;
+} * shared;
+
+static const char *socket_path;
+
+static _Noreturn void die(const char *what)
+{
+	fprintf(stderr, "bench/channel: %s: %s\n", what, tarn_error_message());
+	exit(1);
+}
+
+static double now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(double *values, int n)
+{
+	qsort(values, (size_t)n, sizeof(*values), by_value);
+	return values[n / 2];
+}
+
+static void pin(int cpu)
+{
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	CPU_SET(cpu, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+}
+
+/* ---- one hand-over ------------------------------------------------------- */
+
+static tarn_channel *channel(const char *name, uint32_t slots, uint64_t bytes)
+{
+	const struct tarn_channel_options options = {
+		.slots = slots, .slot_bytes = bytes};
+	tarn_store *store;
+	tarn_channel *c;
+
+	if (tarn_store_open(socket_path, &store) < 0 ||
+		tarn_channel_open(store, name, &options, &c) < 0)
+		die("open");
+	tarn_store_unref(store);
+	return c;
+}
+
+static void put(tarn_channel *c, bool poll, int64_t bytes)
+{
+	tarn_slot *slot;
+	tarn_tensor *t;
+	int r;
+
+	if (poll)
+		while ((r = tarn_channel_acquire(c, 0, &slot)) == -ETIMEDOUT)
+			continue;
+	else
+		r = tarn_channel_acquire(c, -1, &slot);
+	if (r >= 0)
+		r = tarn_slot_empty(slot, TARN_U8, 1, &bytes, &t);
+	if (r < 0)
+		die("put");
+	tarn_tensor_unref(t);
+	if (tarn_slot_publish(slot) < 0)
+		die("publish");
+}
+
+static void get(tarn_channel *c, bool poll)
+{
+	tarn_item *item;
+	tarn_tensor *t;
+	int r;
+
+	if (poll)
+		while ((r = tarn_channel_receive(c, 0, &item)) == -ETIMEDOUT)
+			continue;
+	else
+		r = tarn_channel_receive(c, -1, &item);
+	if (r >= 0)
+		r = tarn_item_tensor(item, 0, &t);
+	if (r < 0)
+		die("get");
+	tarn_tensor_unref(t);
+	tarn_item_unref(item);
+}
+
+/* ---- there and back -------------------------------------------------------
+ */
+
+enum way { LINE, POLL, FUTEX, WAIT };
+
+static void send_raw(enum way way, _Atomic uint32_t *word, uint32_t i)
+{
+	/* Release: pairs with the acquire in receive_raw. */
+	atomic_store_explicit(word, i, memory_order_release);
+	if (way == FUTEX)
+		syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static void receive_raw(enum way way, _Atomic uint32_t *word, uint32_t i)
+{
+	uint32_t seen;
+
+	while ((seen = atomic_load_explicit(word, memory_order_acquire)) != i)
+		if (way == FUTEX)
+			syscall(SYS_futex, word, FUTEX_WAIT, seen, NULL, NULL,
+				0);
+}
+
+struct end {
+	enum way way;
+	bool first;
+	uint64_t bytes;
+	uint32_t turn;
+	tarn_channel *out, *in;
+};
+
+static void open_end(struct end *e)
+{
+	if (e->way == LINE || e->way == FUTEX)
+		return;
+	e->out = channel(e->first ? "there" : "back", 4, e->bytes);
+	e->in = channel(e->first ? "back" : "there", 4, e->bytes);
+	if (tarn_channel_join(e->out, TARN_CHANNEL_PRODUCER) < 0 ||
+		tarn_channel_join(e->in, TARN_CHANNEL_CONSUMER) < 0)
+		die("join");
+}
+
+static void close_end(struct end *e)
+{
+	tarn_channel_unref(e->out);
+	tarn_channel_unref(e->in);
+}
+
+/* One turn: there and back. */
+static void turn(struct end *e)
+{
+	_Atomic uint32_t *to = e->first ? &shared->there.word
+					: &shared->back.word,
+			 *from = e->first ? &shared->back.word
+					  : &shared->there.word;
+
+	for (int half = 0; half < 2; half++) {
+		bool sends = (half == 0) == e->first;
+
+		if (half == 0)
+			e->turn++;
+		if (sends && !e->out)
+			send_raw(e->way, to, e->turn);
+		else if (sends)
+			put(e->out, e->way == POLL, (int64_t)e->bytes);
+		else if (!e->in)
+			receive_raw(e->way, from, e->turn);
+		else
+			get(e->in, e->way == POLL);
+	}
+}
+
+/* Nanoseconds one way: half of the median turn, so that what else the machine
+ * does in between is not counted. The first turns find pages. */
+static double one_way(enum way way, uint64_t bytes)
+{
+	static double times[POLLS];
+	int turns = way == LINE || way == POLL ? POLLS : SLEEPS;
+	struct end e = {.way = way, .bytes = bytes};
+	pid_t pid;
+
+	memset(shared, 0, sizeof(*shared));
+	pid = fork();
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		pin(1);
+		open_end(&e);
+		shared->ready = 1;
+		for (int i = 0; i < FIRST + turns; i++)
+			turn(&e);
+		close_end(&e);
+		_exit(0);
+	}
+	e.first = true;
+	open_end(&e);
+	while (!shared->ready)
+		usleep(100);
+	for (int i = 0; i < FIRST; i++)
+		turn(&e);
+	for (int i = 0; i < turns; i++) {
+		double start = now();
+
+		turn(&e);
+		times[i] = now() - start;
+	}
+	waitpid(pid, NULL, 0);
+	close_end(&e);
+	return median(times, turns) / 2;
+}
+
+static void compare(
+	const char *what, enum way raw, enum way ours, uint64_t bytes)
+{
+	double a[ROUNDS], b[ROUNDS], ratio[ROUNDS];
+
+	for (int r = 0; r < ROUNDS; r++) {
+		a[r] = one_way(raw, bytes);
+		b[r] = one_way(ours, bytes);
+		ratio[r] = b[r] / a[r];
+	}
+	printf("%-8s %8.0f KiB  channel %7.0f ns, raw %7.0f ns one way; %.2f "
+	       "times\n",
+		what, (double)bytes / 1024, median(b, ROUNDS),
+		median(a, ROUNDS), median(ratio, ROUNDS));
+}
+
+/* ---- how many
+ * ---------------------------------------------------------------- */
+
+static double many(int producers, int consumers)
+{
+	int failed = 0, status;
+	double start;
+
+	memset(shared, 0, sizeof(*shared));
+	for (int i = 0; i < consumers + producers; i++) {
+		tarn_channel *c;
+
+		if (fork() != 0)
+			continue;
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		c = channel("many", 256, 4096);
+		if (tarn_channel_join(c, i < consumers
+						 ? TARN_CHANNEL_CONSUMER
+						 : TARN_CHANNEL_PRODUCER) < 0)
+			die("join");
+		shared->ready++;
+		while (shared->ready != (uint32_t)(consumers + producers))
+			usleep(100);
+		for (int n = 0; i >= consumers && n < ITEMS / producers; n++)
+			put(c, false, 256);
+		for (int n = 0; i < consumers && n < ITEMS / consumers; n++)
+			get(c, false);
+		_exit(0);
+	}
+	while (shared->ready != (uint32_t)(consumers + producers))
+		usleep(100);
+	start = now();
+	for (int i = 0; i < consumers + producers; i++) {
+		wait(&status);
+		failed += status != 0;
+	}
+	if (failed)
+		die("many");
+	return ITEMS / (now() - start) * 1e3;
+}
+
+static void count(const char *what, int producers, int consumers)
+{
+	double v[ROUNDS];
+
+	for (int r = 0; r < ROUNDS; r++)
+		v[r] = many(producers, consumers);
+	printf("%-20s %6.2f million/s\n", what, median(v, ROUNDS));
+}
+
+int main(int argc, char **argv)
+{
+	const uint64_t sizes[] = {4 << 10, 1 << 20, 64 << 20};
+	tarn_channel *kept[3];
+
+	if (argc != 2) {
+		fprintf(stderr, "usage: bench/channel SOCKET\n");
+		return 2;
+	}
+	socket_path = argv[1];
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (shared == MAP_FAILED)
+		die("mmap");
+	if (sysconf(_SC_NPROCESSORS_ONLN) < 2) {
+		printf("channel: one processor; nothing to measure\n");
+		return 0;
+	}
+	pin(0);
+	kept[2] = channel("many", 256, 4096);
+	for (int i = 0; i < 3; i++) {
+		/* Made once: that is not what is measured. */
+		kept[0] = channel("there", 4, sizes[i]);
+		kept[1] = channel("back", 4, sizes[i]);
+		compare("polling", LINE, POLL, sizes[i]);
+		compare("waiting", FUTEX, WAIT, sizes[i]);
+		for (int j = 0; j < 2; j++) {
+			/* The next of that name is another one. */
+			tarn_channel_close(kept[j]);
+			tarn_channel_unref(kept[j]);
+		}
+	}
+	count("one to one", 1, 1);
+	count("four to two", 4, 2);
+	tarn_channel_unref(kept[2]);
+	return 0;
+}
