@@ -16,11 +16,13 @@
 /* Looks before sleeping, at most; some microseconds. */
 #define SPIN_MAX 2000u
 
+/* More than there can be entries that somebody has still to see: one of each
+ * slot, the one that closes, and one that each participant places too late. */
 static uint32_t order_size_of(uint32_t slots)
 {
 	uint32_t n = RING_ORDER_MIN;
 
-	while (n < slots)
+	while (n <= slots + RING_PARTICIPANTS)
 		n *= 2;
 	return n;
 }

@@ -14,7 +14,7 @@
  *	FILLING(me, c) -> FREE(c)        abandon
  *	READING(dead, p) -> RETURNED(p) -> READING(me, p)
  *
- * The order ring has N >= slots entries; entry p % N says which slot of which
+ * The order ring has N > slots entries; entry p % N says which slot of which
  * owner was published at p, or that the ring was closed there. It goes from
  * p - N to p by one compare-and-swap, and that is the moment of publication:
  * an OFFERED slot whose position names it in the order ring is published, one
@@ -33,7 +33,9 @@
  * slot is no longer OFFERED at it raises head. An entry is written over by the
  * next lap only when head is past it (queue). In broadcast what a consumer has
  * not received is held by its bit in the slot, and so is all that came after;
- * that is at most `slots` items, so the next lap cannot have come round.
+ * that is at most `slots` items, the entry that closes, and one late entry of
+ * each who was wrongly taken for dead: less than N, so the next lap cannot have
+ * come round.
  *
  * Broadcast. pending[i] of a slot is a tag, 32 bits of the position, and a
  * bit for each of 32 consumers. finish() fills it after the entry was placed:

@@ -284,6 +284,26 @@ static void test_broadcast(void)
 	is_int(2, n_free(&p), "who are gone");
 }
 
+/* As many slots as an order ring might have entries, all of them unread, and
+ * then the end: it takes no place that is still to be seen. */
+static void test_close_full(void)
+{
+	struct ring p, c;
+	uint32_t wrong = 0;
+
+	make(RING_BROADCAST, RING_ORDER_MIN);
+	p = join(RING_PRODUCER, 1);
+	c = join(RING_CONSUMER, 2);
+	for (uint32_t i = 0; i < RING_ORDER_MIN; i++)
+		if (put(&p, i) < 0)
+			bail("put %u: %s", i, tarn_fail_message());
+	is_int(0, ring_close(&p), "a full one is closed");
+	for (uint32_t i = 0; i < RING_ORDER_MIN; i++)
+		wrong += get(&c) != (int)i;
+	is_int(0, wrong, "all that was published is received");
+	is_int(-EPIPE, get(&c), "and then the end");
+}
+
 /* Leaving while the reaper is at it: the place is the reaper's to free, or
  * another would join there and be swept along. */
 static void test_leave_reaped(void)
@@ -551,6 +571,7 @@ int main(void)
 	test_queue();
 	test_close();
 	test_broadcast();
+	test_close_full();
 	test_leave_reaped();
 	test_dead_producer(RING_QUEUE);
 	test_dead_producer(RING_BROADCAST);
