@@ -70,7 +70,7 @@ static tarn_slot *take(struct slot *self, const char *what)
 			"%s: the slot was published or abandoned", what);
 	else if (!slot)
 		PyErr_Format(PyExc_ValueError,
-			"%s: another thread is at work on this slot", what);
+			"%s: somebody else is at work on this slot", what);
 	return slot;
 }
 

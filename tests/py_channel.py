@@ -215,6 +215,34 @@ kit.equal(plain.get()[:2], [1, "x"], "but plain types")
 kit.raises(Exception, "", "what cannot be pickled", ch.put, lambda: 0)
 kit.equal(free(ch), 3, "takes no slot")
 
+
+# ---- at the same time ----
+class Meddling:
+    """Runs something when it is packed, and something when it is unpacked."""
+    meanwhile = seen = None
+
+    def __reduce__(self):
+        kit.raises(ValueError, "at work", "a slot that is being filled",
+                   Meddling.meanwhile)
+        return Meddling.release, ()
+
+    @staticmethod
+    def release():
+        Meddling.seen.release()
+        return "released"
+
+
+with ch.acquire() as slot:
+    Meddling.meanwhile = slot.publish
+    slot.put([tarn.arange(3), Meddling()])
+Meddling.seen = item = ch.receive()
+o = item.get()
+kit.equal((o[0].tolist(), o[1]), ([0, 1, 2], "released"),
+          "an item that is released while it is unpacked")
+kit.raises(ValueError, "released", "is released afterwards", len, item)
+del o
+kit.equal(free(ch), 3, "and its slot is back")
+
 # ---- full and empty ----
 kit.raises(TimeoutError, "exact", "nothing to receive", ch.receive, 0)
 kit.raises(TimeoutError, "exact", "nothing to get", ch.get, timeout=.02)

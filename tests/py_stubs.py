@@ -11,7 +11,7 @@ import sys
 import py_kit as kit
 
 import tarn
-from tarn import _tarn
+from tarn import _channel, _tarn
 
 
 def names_of(body):
@@ -53,6 +53,10 @@ for node in classes:
     kit.equal(sorted(n for n in public(here) - there
                      if not getattr(here, n).__doc__),
               [], f"each of {node.name} has a docstring")
+for node in [n for n in stub("_channel.pyi") if isinstance(n, ast.ClassDef)]:
+    here = public(getattr(_channel, node.name))
+    kit.equal(sorted(here ^ (names_of(node.body) - {"channel"})), [],
+              f"the stub of {node.name} has its methods")
 kit.ok(len(classes) >= 2, "there are stubs of classes")
 kit.equal([n for n in sorted(public(tarn)) if callable(getattr(tarn, n)) and
            not getattr(tarn, n).__doc__], [], "so has each function")
