@@ -55,6 +55,7 @@ cli_tarn_SOURCES = \
 	cli/status.c \
 	cli/status.h \
 	cli/status_json.c \
+	cli/status_tables.c \
 	cli/status_text.c \
 	cli/stop.c \
 	cli/store.c \

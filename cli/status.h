@@ -26,4 +26,5 @@ const char *report_pool_name(const struct tarn_report *report, uint32_t rule);
 const char *report_load_state(uint32_t state);
 
 void status_print(const struct shown *shown);
+void status_print_tables(const struct tarn_report *report);
 json_t *status_json(const struct shown *shown);

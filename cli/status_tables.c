@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The tables of a report, in 80 columns: pools, clients, loads under way. The
+ * idea: what one asks first comes first, who is full, who holds it, what is
+ * slow.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "cli/status.h"
+#include "cli/text.h"
+
+#define BAR 20 /* columns */
+#define LABEL_MAX 21
+#define ROWS_MAX_CLIENTS 40 /* people see no more; --json has all */
+
+/* ---- pieces ----------------------------------------------------------- */
+
+/* The largest unit alone: "12 s", "3 min", "5 h", "9 d". */
+static const char *short_duration(uint64_t ms, char buf[TEXT_BYTES_MAX])
+{
+	static const struct {
+		uint64_t seconds;
+		const char *unit;
+	} units[] = {{86400, "d"}, {3600, "h"}, {60, "min"}};
+	uint64_t s = ms / 1000;
+	size_t i = 0;
+
+	while (i < ARRAY_SIZE(units) && s < units[i].seconds)
+		i++;
+	if (i == ARRAY_SIZE(units))
+		snprintf(buf, TEXT_BYTES_MAX, "%u s", (unsigned)s);
+	else
+		snprintf(buf, TEXT_BYTES_MAX, "%u %s",
+			(unsigned)MIN(s / units[i].seconds, 99999999ull),
+			units[i].unit);
+	return buf;
+}
+
+/* Rounded down: what says 100 % is full. */
+static unsigned percent(uint64_t part, uint64_t whole)
+{
+	return whole ? (unsigned)(100.0 * (double)MIN(part, whole) /
+				  (double)whole)
+		     : 0;
+}
+
+static void print_bar(uint64_t part, uint64_t whole)
+{
+	unsigned n = percent(part, whole) * BAR / 100;
+
+	putchar('[');
+	for (unsigned i = 0; i < BAR; i++)
+		putchar(i < n ? '#' : '.');
+	printf("] %3u%%", percent(part, whole));
+}
+
+/* ---- tables ----------------------------------------------------------- */
+
+static void print_pools(const struct tarn_report *report)
+{
+	char used[TEXT_BYTES_MAX], taken[TEXT_BYTES_MAX], size[TEXT_BYTES_MAX];
+
+	if (!report->n_pools)
+		return;
+	printf("\n%-14s %-27s %11s %11s %11s\n", "POOL", "USED OF LIMIT",
+		"USED", "TAKEN", "LIMIT");
+	for (uint32_t i = 0; i < report->n_pools; i++) {
+		const struct tarn_report_pool *p = &report->pools[i];
+
+		text_put_padded(stdout, p->name, 14);
+		putchar(' ');
+		print_bar(p->used, p->size);
+		printf(" %11s %11s %11s\n", text_bytes((double)p->used, used),
+			text_bytes((double)p->allocated, taken),
+			text_bytes((double)p->size, size));
+	}
+}
+
+/* Those that hold most come first, then those that did something last. */
+static int by_weight(const void *a, const void *b)
+{
+	const struct tarn_report_client *const *x = a, *const *y = b;
+
+	if ((*x)->leased_bytes != (*y)->leased_bytes)
+		return (*x)->leased_bytes < (*y)->leased_bytes ? 1 : -1;
+	return ((*x)->idle_ms > (*y)->idle_ms) -
+	       ((*x)->idle_ms < (*y)->idle_ms);
+}
+
+static void print_client(
+	const struct tarn_report *report, const struct tarn_report_client *c)
+{
+	char comm[COMM_MAX], leases[TEXT_BYTES_MAX], held[TEXT_BYTES_MAX],
+		idle[TEXT_BYTES_MAX], here[TEXT_BYTES_MAX];
+
+	snprintf(leases, sizeof(leases), "%" PRIu32, c->leases);
+	printf("%8d ", c->pid);
+	text_put_padded(stdout, pid_comm(c->pid, comm), 15);
+	printf(" %6" PRIu32 " ", c->uid);
+	text_put_padded(stdout, report_pool_name(report, c->rule), 10);
+	printf(" %6s %11s %8s %8s\n", c->leases == UINT32_MAX ? "many" : leases,
+		c->leases == UINT32_MAX
+			? "?"
+			: text_bytes((double)c->leased_bytes, held),
+		short_duration(c->idle_ms, idle),
+		short_duration(c->connected_ms, here));
+}
+
+static void print_clients(const struct tarn_report *report)
+{
+	const struct tarn_report_client **rows;
+	uint32_t n = report->n_clients;
+
+	rows = n ? malloc(n * sizeof(rows[0])) : NULL;
+	if (!rows)
+		return;
+	for (uint32_t i = 0; i < n; i++)
+		rows[i] = &report->clients[i];
+	qsort(rows, n, sizeof(rows[0]), by_weight);
+	printf("\n%8s %-15s %6s %-10s %6s %11s %8s %8s\n", "PID", "COMMAND",
+		"UID", "POOL", "LEASES", "HELD", "IDLE", "HERE");
+	for (uint32_t i = 0; i < MIN(n, ROWS_MAX_CLIENTS); i++)
+		print_client(report, rows[i]);
+	if (n > ROWS_MAX_CLIENTS)
+		printf("... and %" PRIu32 " more; --json has all\n",
+			n - ROWS_MAX_CLIENTS);
+	free(rows);
+}
+
+/* The end of a path says more than its beginning; from a character on. */
+static const char *label_end(const char *label)
+{
+	size_t n = strlen(label);
+
+	label += n > LABEL_MAX ? n - LABEL_MAX : 0;
+	while ((*label & 0xc0) == 0x80)
+		label++;
+	return label;
+}
+
+static void print_running(const struct tarn_report *report)
+{
+	char size[TEXT_BYTES_MAX], time[TEXT_BYTES_MAX];
+
+	if (!report->n_loads)
+		return;
+	printf("\n%-27s %-8s %11s %8s %s\n", "LOADS UNDER WAY", "STATE", "SIZE",
+		"SINCE", "FILE");
+	for (uint32_t i = 0; i < report->n_loads; i++) {
+		const struct tarn_report_load *l = &report->loads[i];
+
+		print_bar(l->done, l->total);
+		printf(" %-8s %11s %8s ", report_load_state(l->state),
+			text_bytes((double)l->total, size),
+			short_duration(l->running_ms, time));
+		text_put(stdout, label_end(l->label));
+		putchar('\n');
+	}
+	if (report->cut)
+		printf("... and more that the daemon did not list\n");
+}
+
+void status_print_tables(const struct tarn_report *report)
+{
+	print_pools(report);
+	print_clients(report);
+	print_running(report);
+}
