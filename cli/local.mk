@@ -6,6 +6,8 @@ cli_tarn_SOURCES = \
 	cli/channel.h \
 	cli/channel_end.c \
 	cli/channel_ls.c \
+	cli/channel_rows.c \
+	cli/channel_rows.h \
 	cli/channel_stat.c \
 	cli/channel_tail.c \
 	cli/channel_top.c \

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Channels that are watched, a row each, which a round brings up to date. A
+ * row is a channel, not a name: of one that is made anew under the same name
+ * the curve begins anew.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/channel.h"
+#include "cli/gauge.h"
+
+struct row {
+	char *name;
+	uint64_t version;
+	tarn_channel *channel;
+	struct channel_sample last;
+	struct channel_rates rates;
+	double curve[GAUGE_COLUMNS_MAX];
+	int n;      /* in curve; the newest is the last */
+	bool fresh; /* no rate yet */
+};
+
+/* Begins as zeroes. */
+struct rows {
+	struct row **at; /* by name */
+	size_t n;
+};
+
+void rows_free(struct rows *rows);
+
+/* Who there is now, of those whose names begin with prefix (NULL: all), and
+ * what they have done since the last round. 0, or -errno after saying why. */
+int rows_next(struct rows *rows, tarn_store *store, const char *prefix);
