@@ -449,6 +449,33 @@ static void test_terminals(void)
 		tarn_channel_unref(channels[i]);
 }
 
+/* A channel that takes another's name is another. */
+static void test_anew(void)
+{
+	const struct tarn_channel_options two = {.slots = 2};
+	tarn_channel *old = make("run/anew", TARN_CHANNEL_QUEUE), *new;
+	struct running top =
+		start("exec \"$TARN\" channel top -e 0.1 run/anew");
+	int lines = 0;
+
+	next_line(&top);
+	next_line(&top);
+	has_str("[....          ]", out, "top shows four slots");
+	is_int(0, run("channel rm run/anew"), "they lose their name");
+	if (tarn_channel_open(store, "run/anew", &two, &new) < 0)
+		bail("anew: %s", tarn_error_message());
+	do
+		next_line(&top);
+	while (!strstr(out, "[..            ]") && ++lines < 6000);
+	has_str("[..            ]", out, "then the two that have it");
+	has_str("     -           - ", out, "without the rate of the others");
+	kill(top.pid, SIGTERM);
+	is_int(0, status_of(&top), "until it is ended");
+	is_int(0, run("channel rm run/anew"), "and removed");
+	tarn_channel_unref(new);
+	tarn_channel_unref(old);
+}
+
 /* The queue's consumer gets what was, after somebody has closed it. */
 static void test_close(void)
 {
@@ -514,6 +541,7 @@ int main(void)
 	test_end(other);
 	test_close();
 	test_terminals();
+	test_anew();
 	last = make("run/last", TARN_CHANNEL_BROADCAST);
 	test_daemon_gone(last);
 	tarn_channel_unref(last);
