@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Rounds: rows are carried over as long as name and version are the same. */
+/*
+ * Rounds. The idea: each opens what stands under a name anew, so that who looks
+ * keeps no channel's memory and never looks at one that has lost its name; and
+ * what has been made anew is known by counting from the beginning again.
+ */
 #include "cli/channel_rows.h"
 
 #include <stdlib.h>
@@ -9,10 +13,8 @@
 
 static void row_free(struct row *row)
 {
-	if (!row)
-		return;
-	tarn_channel_unref(row->channel);
-	free(row->name);
+	if (row)
+		free(row->name);
 	free(row);
 }
 
@@ -24,38 +26,22 @@ void rows_free(struct rows *rows)
 	*rows = (struct rows) {0};
 }
 
-/* ---- a round ------------------------------------------------------- */
-
-/* NULL: it has gone meanwhile. */
-static struct row *row_new(
-	tarn_store *store, const char *name, uint64_t version)
+/* Takes it out of the rows; a new one if it is not there. */
+static struct row *take(struct rows *rows, const char *name)
 {
-	tarn_channel *channel = NULL;
 	struct row *row;
 
-	if (tarn_channel_open(store, name, NULL, &channel) < 0)
-		return NULL;
+	for (size_t i = 0; i < rows->n; i++) {
+		row = rows->at[i];
+		if (row && strcmp(row->name, name) == 0) {
+			rows->at[i] = NULL;
+			return row;
+		}
+	}
 	row = must(calloc(1, sizeof(*row)));
 	row->name = must(strdup(name));
-	row->version = version;
-	row->channel = channel;
 	row->fresh = true;
 	return row;
-}
-
-/* Takes it out of the rows, if it is still the channel of that name. */
-static struct row *take(struct rows *rows, const char *name, uint64_t version)
-{
-	for (size_t i = 0; i < rows->n; i++) {
-		struct row *row = rows->at[i];
-
-		if (!row || row->version != version ||
-			strcmp(row->name, name) != 0)
-			continue;
-		rows->at[i] = NULL;
-		return row;
-	}
-	return NULL;
 }
 
 static void add_to_curve(struct row *row, double rate)
@@ -66,17 +52,34 @@ static void add_to_curve(struct row *row, double rate)
 	row->curve[row->n++] = rate;
 }
 
-/* False: it cannot be asked any more. */
-static bool update(struct row *row, bool first)
+/* One that is larger by chance before it is seen for the first time passes for
+ * the old one, with a rate that is wrong once. */
+static bool is_same(
+	const struct tarn_channel_info *a, const struct tarn_channel_info *b)
 {
-	struct channel_sample now;
+	return a->mode == b->mode && a->slots == b->slots &&
+	       a->slot_bytes == b->slot_bytes && a->tensors == b->tensors &&
+	       a->closed <= b->closed && a->published <= b->published &&
+	       a->bytes_published <= b->bytes_published;
+}
 
-	if (channel_sample(row->channel, &now) < 0)
+/* False: it has gone meanwhile. */
+static bool update(struct row *row, tarn_store *store)
+{
+	_cleanup_channel_ tarn_channel *channel = NULL;
+	struct channel_sample now;
+	bool known;
+
+	if (tarn_channel_open(store, row->name, NULL, &channel) < 0 ||
+		channel_sample(channel, &now) < 0)
 		return false;
-	row->fresh = first;
-	if (!first) {
+	known = row->last.at && is_same(&row->last.info, &now.info);
+	row->fresh = !known;
+	if (known) {
 		row->rates = channel_rates(&row->last, &now);
 		add_to_curve(row, row->rates.published);
+	} else {
+		row->n = 0;
 	}
 	row->last = now;
 	return true;
@@ -93,15 +96,9 @@ int rows_next(struct rows *rows, tarn_store *store, const char *prefix)
 	*rows = (struct rows) {
 		.at = must(calloc(names.n + 1, sizeof(rows->at[0])))};
 	for (size_t i = 0; i < names.n; i++) {
-		const char *name = names.at[i];
-		struct row *row, *known;
-		uint64_t version;
+		struct row *row = take(&old, names.at[i]);
 
-		if (tarn_store_version(store, name, &version) < 0)
-			continue;
-		known = take(&old, name, version);
-		row = known ? known : row_new(store, name, version);
-		if (row && update(row, !known))
+		if (update(row, store))
 			rows->at[rows->n++] = row;
 		else
 			row_free(row);

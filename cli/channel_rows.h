@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Channels that are watched, a row each, which a round brings up to date. A
- * row is a channel, not a name: of one that is made anew under the same name
- * the curve begins anew.
+ * Channels that are watched, a row each, which a round brings up to date. Of
+ * one that is made anew under the same name the curve begins anew.
  */
 #pragma once
 
@@ -15,8 +14,6 @@
 
 struct row {
 	char *name;
-	uint64_t version;
-	tarn_channel *channel;
 	struct channel_sample last;
 	struct channel_rates rates;
 	double curve[GAUGE_COLUMNS_MAX];

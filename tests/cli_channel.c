@@ -466,7 +466,7 @@ static void test_anew(void)
 		bail("anew: %s", tarn_error_message());
 	do
 		next_line(&top);
-	while (!strstr(out, "[..            ]") && ++lines < 6000);
+	while (!strstr(out, "[..            ]") && ++lines < 600);
 	has_str("[..            ]", out, "then the two that have it");
 	has_str("     -           - ", out, "without the rate of the others");
 	kill(top.pid, SIGTERM);
