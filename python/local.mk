@@ -87,10 +87,15 @@ dist_tarnpython_DATA = $(PYTHON_SOURCES)
 PYTHON_TORCH = \
 	python/tarn/torch/__init__.py \
 	python/tarn/torch/__init__.pyi \
+	python/tarn/torch/collate.py \
 	python/tarn/torch/files.py \
 	python/tarn/torch/files.pyi \
+	python/tarn/torch/loader.py \
+	python/tarn/torch/loader.pyi \
+	python/tarn/torch/results.py \
 	python/tarn/torch/shared.py \
 	python/tarn/torch/shared.pyi \
+	python/tarn/torch/state.py \
 	$(NULL)
 tarnpythontorchdir = $(tarnpythondir)/torch
 dist_tarnpythontorch_DATA = $(PYTHON_TORCH)

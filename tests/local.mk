@@ -185,13 +185,17 @@ tests_layout_expr_SOURCES = tests/layout_expr.c tests/layout_text.h
 tests_layout_pairs_SOURCES = tests/layout_pairs.c tests/layout_text.h
 
 # The Python module; each skips itself where that is not built.
-EXTRA_DIST += tests/py_kit.py
+EXTRA_DIST += tests/py_kit.py tests/py_loader_kit.py
 PYTHON_TESTS = \
 	tests/py_arrays.py \
 	tests/py_examples.py \
 	tests/py_channel.py \
 	tests/py_channel_fork.py \
 	tests/py_pack.py \
+	tests/py_loader.py \
+	tests/py_loader_batches.py \
+	tests/py_loader_faults.py \
+	tests/py_loader_state.py \
 	tests/py_readme.py \
 	tests/py_safe_open.py \
 	tests/py_store.py \

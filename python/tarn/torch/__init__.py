@@ -4,9 +4,13 @@
     from tarn.torch import load_file, save_file   # as of safetensors.torch
     net.load_state_dict(load_file("m.safetensors"))
 
+    from tarn.torch import DataLoader   # the only changed line
+    for batch in DataLoader(dataset, 256, num_workers=16): ...
+
     queue.put(tarn.torch.share(x))   # a process that gets it has the same x
 """
 from .files import load, load_file, save_file
+from .loader import DataLoader
 from .shared import share
 
-__all__ = ["load", "load_file", "save_file", "share"]
+__all__ = ["DataLoader", "load", "load_file", "save_file", "share"]

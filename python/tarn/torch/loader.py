@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: MIT
+"""PyTorch's DataLoader whose workers deliver through shared memory.
+
+All that decides which batches come, in which order and with which bits stays
+PyTorch's own: samplers, seeds, the worker's loop, prefetching, persistent
+workers, timeouts, the watch over dead workers. Its iterator asks a
+multiprocessing context for queues; the first is that of the results, and that
+one is replaced (results.py). A batch arrives in a slot of a channel: no file,
+no descriptor and no pickle of it, and pages that have been touched before.
+"""
+import weakref
+
+import torch
+from torch.utils.data import dataloader as theirs
+
+from .._store import default_store
+from . import state as states
+from .results import Batch, Results
+
+# Slots beyond those that PyTorch may have asked for: the batch that the user's
+# loop still holds, the one that it gets, and one more for who looks ahead.
+SPARE = 3
+
+
+class _Context:
+    """A multiprocessing context whose first queue is the results'."""
+
+    def __init__(self, context, results):
+        self._context, self._results = context, results
+
+    def Queue(self, *args, **keywords):
+        results, self._results = self._results, None
+        if results is not None:
+            return results
+        return self._context.Queue(*args, **keywords)
+
+    def __getattr__(self, name):
+        return getattr(self._context, name)
+
+
+class _Shown:
+    """The loader as PyTorch's iterator sees it."""
+
+    def __init__(self, loader, **instead):
+        self.__dict__.update(instead)
+        self._loader = loader
+
+    def __getattr__(self, name):
+        return getattr(self._loader, name)
+
+
+class _Begin:
+    """A worker's worker_init_fn: the user's, between what it is to be for
+    this loader and the random numbers that are to come."""
+
+    def __init__(self, init, results, skips, randoms, tell_random):
+        self._init, self._results = init, results
+        self._skips, self._randoms = skips, randoms
+        self._tell_random = tell_random
+
+    def __call__(self, worker):
+        self._results.start(worker, self._skips[worker], self._tell_random)
+        if self._init is not None:
+            self._init(worker)
+        if self._randoms[worker] is not None:
+            states.set_random(self._randoms[worker])
+
+
+class _Single(theirs._SingleProcessDataLoaderIter):
+    """PyTorch's own, which notes where it stands."""
+
+    def __init__(self, loader, place):
+        self._place = place
+        super().__init__(loader)
+        if place.rewind is not None and not place.fresh:
+            states.set_all(loader, place.rewind)
+        if place.iterable:
+            _replay(self, place)
+        elif place.behind:
+            place.catch_up(self._next_index)
+            self._num_yielded = place.position
+
+    def _next_index(self):
+        index = super()._next_index()
+        self._place.draw(index)
+        return index
+
+    def _next_data(self):
+        try:
+            data = super()._next_data()
+        except StopIteration:
+            self._place.ended = True
+            raise
+        except Exception:
+            self._place.step()
+            raise
+        self._place.step()
+        return data
+
+
+class _Many(theirs._MultiProcessingDataLoaderIter):
+    def __init__(self, loader, place):
+        self._place, self._loader = place, weakref.ref(loader)
+        self._open = None
+        context = loader.multiprocessing_context or torch.multiprocessing
+        workers, before, loader._idle = loader.num_workers, loader._idle, None
+        self._results = Results(
+            loader.store or default_store(), context,
+            workers * loader.prefetch_factor, SPARE, workers,
+            loader.slot_bytes, before)
+        self._open = self._results
+        begin = _Begin(loader.worker_init_fn, self._results, place.skips,
+                       place.randoms, not place.iterable)
+        super().__init__(_Shown(
+            loader, worker_init_fn=begin,
+            multiprocessing_context=_Context(context, self._results)))
+        if place.iterable:
+            _replay(self, place)
+
+    # What the workers' seeds follow from: the state's, where one is resumed.
+    @property
+    def _base_seed(self):
+        return self._place.base_seed
+
+    @_base_seed.setter
+    def _base_seed(self, seed):
+        if self._place.base_seed is None:
+            self._place.base_seed = int(seed)
+
+    def _reset(self, loader, first_iter=False):
+        place = self._place
+        if not first_iter:
+            place.begin(loader, states.get_all(loader), None)
+        elif place.rewind is not None and not place.fresh:
+            states.set_all(loader, place.rewind)
+        super()._reset(loader, first_iter)
+        if not first_iter:
+            place.begun = [self._results.resumed.get(w)
+                           for w in range(self._num_workers)]
+
+    def _next_index(self):
+        index = super()._next_index()
+        self._place.draw(index)
+        return index
+
+    def _try_put_index(self):
+        place = self._place
+        if place.behind and not place.iterable:
+            # The next worker is the one whose turn it was.
+            for _ in range(place.behind % self._num_workers):
+                next(self._worker_queue_idx_cycle)
+            place.catch_up(self._next_index)
+            self._num_yielded = place.position
+        super()._try_put_index()
+
+    def _next_data(self):
+        try:
+            return super()._next_data()
+        except StopIteration:
+            place = self._place
+            if place.iterable:
+                place.now = [self._results.stopped.get(w)
+                             for w in range(self._num_workers)]
+            place.ended = True
+            raise
+
+    def _process_data(self, data, *worker):
+        place = self._place
+        place.step()
+        if isinstance(data, Batch):
+            place.given[data.worker] += 1
+            place.now[data.worker] = data.random
+            # A slot that goes back must be back before its task is another's.
+            data = data.given(SPARE, (info[1] for info
+                                      in self._task_info.values()
+                                      if len(info) == 2))
+        elif hasattr(data, "tarn_worker"):  # it is not the pinning thread's
+            place.now[data.tarn_worker] = data.tarn_random
+        return super()._process_data(data, *worker)
+
+    def _shutdown_workers(self):
+        try:
+            super()._shutdown_workers()
+        finally:
+            # Its signal handler tells of a dead worker wherever this process
+            # is, and so also before it has got to these lines of its own.
+            if getattr(self, "_worker_pids_set", False):
+                self._worker_pids_set = False
+                theirs._utils.signal_handling._remove_worker_pids(id(self))
+        if getattr(self, "_shutdown", False) and self._open is not None:
+            results, self._open = self._open, None
+            results.close()
+            loader = self._loader()
+            if loader is not None:
+                loader._idle = results
+
+
+def _replay(iterator, place):
+    """An iterable dataset is walked again, by the same workers from the same
+    seeds; they send no batch that was given before."""
+    count, place.behind = place.behind, 0
+    for i in range(count):
+        try:
+            next(iterator)
+        except StopIteration:
+            raise ValueError(
+                f"a loader's state: {count} batches were taken, but the "
+                f"dataset ends after {i}") from None
+        except Exception:
+            pass  # it was raised before
+
+
+class DataLoader(theirs.DataLoader):
+    """torch.utils.data.DataLoader whose workers hand their batches over in
+    shared memory: the same arguments, the same batches in the same order.
+
+    store is the tarn.Store whose daemon keeps the slots (default: this user's
+    own), slot_bytes how large they are at least; if it is not given, they are
+    as large as the first batch, and grow with larger ones.
+
+    A batch may be written to. Its slot is used again when the last tensor over
+    it is gone; whoever keeps many batches gets copies of those beyond the
+    first few. There are prefetch_factor slots for each worker and three more;
+    they stay with the loader, for its next epoch.
+
+    state_dict tells where an epoch stands; a loader made with the same
+    arguments that gets it by load_state_dict goes on with the batches that
+    would have come, bit for bit, also where workers augment with torch's,
+    numpy's or random's global generators. With another num_workers the
+    samples are the same, their augmentation is not, and an iterable dataset is
+    ValueError. What a dataset's object remembers in a worker is not kept."""
+
+    def __init__(self, *args, store=None, slot_bytes=None, **keywords):
+        self.store, self.slot_bytes = store, slot_bytes
+        self._place = self._resumed = self._idle = None
+        super().__init__(*args, **keywords)
+
+    def _get_iterator(self):
+        if self.num_workers > 0:
+            self.check_worker_number_rationality()
+        start = states.get_all(self)
+        place, resumed = states.Place(self, start), self._resumed
+        kind = _Many if self.num_workers > 0 else _Single
+        self._resumed = None
+        if resumed is None:
+            iterator = kind(self, place)
+        else:
+            iterator = self._go_on(kind, place, start, resumed)
+        self._place = place
+        return iterator
+
+    def _go_on(self, kind, place, start, resumed):
+        """The process's generators are the user's, who has restored them
+        where he wants them; the sampler's draws must not move them."""
+        inside = resumed["start"]["process"] is not None
+        place.resume(resumed)
+        if place.fresh:
+            states.set_all(self, place.rewind)
+        iterator = kind(self, place)
+        if inside:
+            mine = None if self.num_workers else resumed.get("main")
+            states.set_random(mine or start["process"])
+        return iterator
+
+    def state_dict(self):
+        """Where it stands: after the last batch that was given. Made of plain
+        numbers and bytes, to be saved with a checkpoint."""
+        if not getattr(self, "in_order", True):
+            raise ValueError("a loader's state: with in_order=False there is "
+                             "no order to go on with")
+        if self._resumed is not None:
+            return self._resumed
+        if self._place is None:
+            place = states.Place(self, states.get_all(self))
+            place.ended = True
+            return place.get(self)
+        return self._place.get(self)
+
+    def load_state_dict(self, state):
+        """The next iterator goes on from there."""
+        states.check(state, self)
+        if state["start"].get("process") is not None:
+            states.set_epoch(self, state["epoch"])
+        self._resumed, self._place, self._iterator = state, None, None

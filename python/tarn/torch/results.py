@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: MIT
+"""What carries results from a loader's workers to its iterator, in the place
+of a multiprocessing.Queue and with its calls: put, get, close and the like.
+
+Batches go through a channel whose slots are as large as they are, made by the
+first worker that has one. Beside it a narrow channel, made by the iterator,
+says which: what it takes is either the number of a wide one, in which an item
+waits, or a message as it is (an exception, the end of a dataset). So there is
+one place to wait at, whoever made what and when. If batches grow, the next
+wide channel has larger slots; a worker goes over to it with the first batch
+that needs it, and a channel that nobody uses any more is gone.
+
+Nobody waits for a slot. PyTorch has at most so many batches asked for and not
+yet given to the user (tasks: workers x prefetch_factor); each of them has one
+slot at most, and a channel has `spare` more. What the user keeps beyond those
+is copied to memory of its own when he gets it (see Batch.given), so that
+whoever keeps all batches stops nothing.
+
+All channels are ephemeral: they end with their last participant, and nothing
+is left in the machine when the processes are killed.
+"""
+import copy
+import errno
+import multiprocessing
+import pickle
+import queue
+from uuid import uuid4
+
+import torch
+from torch._utils import ExceptionWrapper
+from torch.utils.data._utils.worker import (_IterableDatasetStopIteration,
+                                            _ResumeIteration)
+
+from .. import _tarn
+from .._store import Store
+from . import collate, state
+
+NARROW = 64 << 10  # bytes of a message: a long traceback and more
+TENSORS = 128  # large ones of a batch; others are packed together
+PATIENCE = 5  # seconds between looks whether the parent is there
+MESSAGES = (ExceptionWrapper, _IterableDatasetStopIteration, _ResumeIteration)
+
+
+class Batch:
+    """A batch on its way through PyTorch's iterator, with what it tells."""
+
+    __slots__ = "data", "worker", "random", "channel"
+
+    def __init__(self, data, worker, random, channel):
+        self.data, self.worker = data, worker
+        self.random, self.channel = random, channel
+
+    def pin_memory(self, device=None):
+        """PyTorch's thread calls it; the copy is in memory of its own."""
+        pin = torch.utils.data._utils.pin_memory.pin_memory
+        self.data = pin(self.data) if device is None else pin(self.data,
+                                                              device)
+        self.channel = None
+        return self
+
+    def given(self, spare, others):
+        """The data, now the user's. Of the slots that are read, some are
+        those of the others, which wait for their turn; the rest is his, and
+        if that is more than he may have, he gets a copy."""
+        data, channel = self.data, self.channel
+        self.data = self.channel = None
+        if channel is not None:
+            reading = channel.info()["reading"]
+            if reading > spare and reading - sum(
+                    getattr(o, "channel", None) is channel
+                    for o in others) > spare:
+                return copy.deepcopy(data)
+        return data
+
+
+class Results:
+    """before: the results of an iterator of the same loader that has ended.
+    Its slots, whose pages are there, are taken over."""
+
+    def __init__(self, store, context, tasks, spare, workers, slot_bytes,
+                 before=None):
+        self._shape = store, tasks, spare, workers, slot_bytes
+        self._name, self._serial, self._first = f"loader/{uuid4().hex}", 0, 1
+        self._begin()
+        if before is not None and before._shape == self._shape:
+            self._name, self._first = before._name, before._first
+            self._serial = before._serial + 1
+            self._wide, before._wide = before._wide, {}
+        self._store, self._where = store, (store.socket, store.pool)
+        # Only one worker at a time makes a channel: they all would, and the
+        # kernel would clear the pages of all but one for nothing.
+        self._lock = context.Lock()
+        self._narrow = store.channel(
+            self._narrow_name(), slots=tasks + workers + 2, mode="queue",
+            slot_bytes=NARROW, ephemeral=True)
+        self._narrow.join("consumer")
+
+    def _narrow_name(self):
+        return f"{self._name}/told/{self._serial}"
+
+    def _begin(self):
+        self._wide = {}  # number -> channel
+        self._used = {}  # worker -> number of the channel it used last
+        # worker -> its generators as an epoch began, and as one ended
+        self.resumed, self.stopped = {}, {}
+        # The others are a worker's.
+        self._worker = None  # its number
+        self._slot = None  # what is being filled
+        self._current = 0  # the number of its channel
+        self._full = False  # larger slots are needed
+        self._skip = 0  # batches that were given before
+        self._tell_random = False
+
+    # What goes to a worker that is no fork.
+    def __getstate__(self):
+        return (self._name, self._serial, self._first, self._shape[1:],
+                self._where, self._lock)
+
+    def __setstate__(self, state):
+        (self._name, self._serial, self._first, shape, self._where,
+         self._lock) = state
+        self._store = Store(*self._where)
+        self._shape = self._store, *shape
+        self._begin()
+        self._narrow = self._store.channel(self._narrow_name(), create=False)
+
+    # ---- a worker's ----
+
+    def start(self, worker, skip, tell_random):
+        """In a worker, before its first batch."""
+        self._begin()
+        self._worker, self._skip = worker, skip
+        self._tell_random = tell_random
+        collate.install(self.place)
+
+    def place(self, shape, dtype):
+        """Memory in the slot for a tensor of the batch, or None."""
+        if self._slot is None and not self._full:
+            self._acquire()
+        if self._slot is None or self._full:
+            return None
+        try:
+            return self._slot.empty(shape, collate.DTYPES[dtype]).torch()
+        except OSError as e:
+            self._full = e.errno == errno.ENOSPC
+            return None  # no room, or too many
+
+    def put(self, message):
+        index, data = message
+        if index is None or isinstance(data, MESSAGES) or \
+                isinstance(index, _ResumeIteration):
+            self._abandon()
+            self._tell(index, data)
+        elif self._skip > 0:
+            self._skip -= 1
+            self._abandon()
+            self._tell(index, None)
+        else:
+            try:
+                self._send(index, data)
+            except Exception:
+                self._abandon()
+                self._tell(index, ExceptionWrapper(
+                    where=f"in DataLoader worker process {self._worker}, "
+                    "which could not send what it had made"))
+
+    def _tell(self, index, data):
+        random = None if self._worker is None else state.get_random()
+        self._publish(self._narrow, pickle.dumps((self._worker, index, data,
+                                                  random)))
+
+    def _publish(self, channel, message):
+        slot = self._wait(channel)
+        try:
+            slot.put(message)
+            slot.publish()
+        except BaseException:
+            slot.abandon()
+            raise
+
+    def _wait(self, channel):
+        """A free slot. There is one, unless the parent has died."""
+        while True:
+            try:
+                return channel.acquire(timeout=PATIENCE)
+            except TimeoutError:
+                parent = multiprocessing.parent_process()
+                if parent is not None and not parent.is_alive():
+                    raise SystemExit(1) from None
+
+    def _acquire(self):
+        """A slot of the newest channel, if there is one by now."""
+        if self._current == 0 and not self._open(self._first, create=False):
+            slot_bytes = self._shape[-1]
+            if not slot_bytes:
+                return
+            self._fit(slot_bytes)
+        self._slot = self._wait(self._wide[self._current])
+
+    def _abandon(self):
+        slot, self._slot = self._slot, None
+        self._full = False
+        if slot is not None:
+            slot.abandon()
+
+    def _open(self, number, **how):
+        """Goes over to a channel; False if it is not there."""
+        try:
+            channel = self._store.channel(f"{self._name}/{number}", **how)
+        except _tarn.NotFoundError:
+            return False
+        channel.join("producer")
+        self._wide[number] = channel
+        self._current = number
+        return True
+
+    def _fit(self, size):
+        """Goes over to a channel with slots of that size, which others may
+        have made before: an eighth more than is needed, since batches differ,
+        and half as much again as the last one's, so that there are few."""
+        _, tasks, spare, _, slot_bytes = self._shape
+        while True:
+            wanted = max(size + size // 8 + 4096, slot_bytes or 0)
+            if self._current:
+                have = self._wide[self._current].info()["slot_bytes"]
+                if size <= have:
+                    return
+                wanted = max(wanted, have + have // 2)
+            number = self._current + 1 if self._current else self._first
+            with self._lock:
+                if not self._open(number, create=False):
+                    self._open(number, slots=tasks + spare, mode="queue",
+                               slot_bytes=wanted, tensors=TENSORS,
+                               ephemeral=True)
+
+    def _forget(self):
+        """Leaves the channels of before, once the parent has received what is
+        in them: until then it may not have joined, and without anybody they
+        would end, with all that is in them."""
+        for number in [n for n in self._wide if n != self._current]:
+            if self._wide[number].info()["ready"] == 0:
+                del self._wide[number]
+
+    def _send(self, index, data):
+        random = state.get_random() if self._tell_random else None
+        message = self._serial, self._worker, index, data, random
+        old = None
+        if self._slot is None or self._full or self._slot.room < NARROW:
+            old, self._slot = self._slot, None
+            if self._current == 0:
+                self._open(self._first, create=False)
+            before = self._current
+            self._fit(_tarn._packed_size(message))
+            if old is not None and self._current == before:
+                old, self._slot = None, old  # it spills
+            else:
+                self._acquire()
+        slot, self._slot, self._full = self._slot, None, False
+        try:
+            # What does not fit is sent all the same, in memory of its own.
+            self._full = bool(slot.put(message))
+            slot.publish()
+        except BaseException:
+            slot.abandon()
+            raise
+        finally:
+            if old is not None:
+                old.abandon()
+        self._publish(self._narrow, self._current)
+        if len(self._wide) > 1:
+            self._forget()
+
+    # ---- the iterator's ----
+
+    def get(self, block=True, timeout=None):
+        """(index, what it is), as it was put."""
+        try:
+            told = self._narrow.get(timeout=timeout if block else 0)
+        except TimeoutError:
+            raise queue.Empty from None
+        if isinstance(told, bytes):
+            return self._take(*pickle.loads(told))
+        channel, serial = self._channel(told), None
+        # It was published before it was told of. There may be what workers of
+        # before had published when they were ended.
+        while serial != self._serial:
+            with channel.receive(timeout=PATIENCE) as item:
+                serial, worker, index, data, random = item.get()
+        self._went(worker, told)
+        return index, Batch(data, worker, random, channel)
+
+    def _take(self, worker, index, data, random):
+        if isinstance(index, _ResumeIteration):
+            self.resumed[worker] = random
+        elif isinstance(data, _IterableDatasetStopIteration):
+            self.stopped[worker] = random
+        elif isinstance(data, ExceptionWrapper):
+            data.tarn_worker, data.tarn_random = worker, random
+        elif data is None and index is not None:
+            data = Batch(None, worker, random, None)
+        return index, data
+
+    def _channel(self, number):
+        if number not in self._wide:
+            channel = self._store.channel(f"{self._name}/{number}",
+                                          create=False)
+            channel.join("consumer")
+            self._wide[number] = channel
+        return self._wide[number]
+
+    def _went(self, worker, number):
+        """A channel that all workers have left can end: none comes back."""
+        if self._used.get(worker) == number:
+            return
+        self._used[worker] = number
+        if len(self._used) == self._shape[3]:
+            self._first = min(self._used.values())
+            for old in [n for n in self._wide if n < self._first]:
+                del self._wide[old]
+
+    # ---- of both, as of a multiprocessing.Queue ----
+
+    def cancel_join_thread(self):
+        pass
+
+    def join_thread(self):
+        pass
+
+    def close(self):
+        """Leaves the channels; in the parent those with slots are kept, for
+        an iterator that comes after this one."""
+        self._abandon()
+        self._narrow = None
+        if self._worker is not None:
+            self._wide = {}
+        elif self._wide:
+            self._first = max(self._wide)
+            self._wide = {self._first: self._wide[self._first]}

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tarn.torch.DataLoader gives what PyTorch's own gives, bit for bit, whatever
+the samplers, the kinds of datasets and of workers."""
+import py_kit as kit
+import py_loader_kit as loaders
+from py_loader_kit import Noisy, Stream, alike, np, torch
+
+from tarn.torch import DataLoader
+from torch.utils.data import Sampler, WeightedRandomSampler
+
+
+class Backwards(Sampler):
+    """A sampler of the user's, with a generator of its own."""
+
+    def __init__(self, dataset):
+        self.count = len(dataset)
+        self.generator = torch.Generator().manual_seed(3)
+
+    def __len__(self):
+        return self.count // 2
+
+    def __iter__(self):
+        for _ in range(len(self)):
+            yield int(torch.randint(self.count, (), generator=self.generator))
+
+
+class Halves(Sampler):
+    """A batch sampler: batches of two sizes."""
+
+    def __init__(self):
+        pass
+
+    def __len__(self):
+        return 6
+
+    def __iter__(self):
+        for i in range(6):
+            yield list(range(i, i + 2 + i % 3 * 4))
+
+
+def weighted(dataset):
+    return WeightedRandomSampler(torch.arange(1., len(dataset) + 1), 31)
+
+
+def seeded(worker):
+    np.random.seed(worker + 100)
+
+
+def check_bits():
+    noisy = Noisy()
+    alike("in order", 1, noisy)
+    alike("shuffled", 2, noisy, shuffle=True)
+    alike("shuffled by a generator", 2, noisy, shuffle=True, seed=11)
+    alike("one worker", 1, noisy, shuffle=True, num_workers=1)
+    alike("three workers, prefetch_factor 4", 1, noisy, shuffle=True,
+          num_workers=3, prefetch_factor=4)
+    alike("no worker", 2, noisy, shuffle=True, num_workers=0)
+    alike("drop_last", 1, noisy, drop_last=True, batch_size=7)
+    alike("a weighted sampler", 2, noisy, make_sampler=weighted)
+    alike("a sampler of the user's", 2, noisy, make_sampler=Backwards)
+    alike("a batch sampler", 1, noisy, batch_size=1, batch_sampler=Halves())
+    alike("no batches", 1, Noisy(9), batch_size=None)
+    alike("an iterable dataset", 2, Stream())
+    alike("an iterable dataset, one by one", 1, Stream(), batch_size=None)
+    alike("an iterable dataset, drop_last", 1, Stream(), drop_last=True)
+    alike("an iterable dataset and more workers than samples", 1, Stream(2),
+          num_workers=3)
+    alike("persistent workers", 3, noisy, shuffle=True,
+          persistent_workers=True)
+    alike("persistent workers of an iterable dataset", 3, Stream(),
+          persistent_workers=True)
+    alike("worker_init_fn", 1, noisy, worker_init_fn=seeded)
+    alike("pin_memory", 1, noisy, pin_memory=True)
+    alike("a timeout", 1, noisy, timeout=100)
+    alike("spawn", 1, noisy, multiprocessing_context="spawn")
+    alike("forkserver", 1, noisy, multiprocessing_context="forkserver",
+          shuffle=True)
+
+
+def main():
+    loaders.begin()
+    kit.ok(issubclass(DataLoader, loaders.Theirs), "it is a DataLoader")
+    check_bits()
+    loaders.finish()
+
+
+if __name__ == "__main__":
+    main()
