@@ -57,6 +57,7 @@ BENCHES = \
 	bench/open.sh \
 	bench/publish.sh \
 	bench/py_channel.sh \
+	bench/py_loader.sh \
 	bench/read.sh \
 	bench/read_file.sh \
 	bench/restart.sh \
@@ -67,7 +68,8 @@ BENCHES = \
 	bench/view.sh \
 	bench/write.sh \
 	$(NULL)
-EXTRA_DIST += $(BENCHES) bench/fio.sh bench/py_channel.py bench/read_file.py bench/transpose.py
+EXTRA_DIST += $(BENCHES) bench/fio.sh bench/py_channel.py bench/py_loader.py \
+	bench/read_file.py bench/transpose.py
 
 # One after the other: both would make the libraries.
 .PHONY: bench
