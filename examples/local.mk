@@ -2,6 +2,7 @@
 
 EXTRA_DIST += \
 	examples/hotswap.py \
+	examples/pipeline.py \
 	examples/readers.py \
 	$(NULL)
 noinst_PROGRAMS += \

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The examples in Python do what is said of them: one load for many readers,
-who have next to nothing of their own, and weights that are swapped under
-servers, who see whole versions and the last one."""
+who have next to nothing of their own, weights that are swapped under servers,
+who see whole versions and the last one, and workers that feed a trainer."""
 import os
 import re
 import subprocess
@@ -78,6 +78,21 @@ kit.ok(last < first / 100, "and something was learned", trained)
 store = tarn.Store()
 kit.equal(len(store), 3, "of the weights only the newest are left")
 del store
+
+# ---- the pipeline ----
+bright = numpy.random.default_rng(0).uniform(0, 1, (300, 1, 1))
+tarn.save("images.npy", (bright * numpy.linspace(99, 255, 12) *
+                         numpy.ones((16, 1))).astype(numpy.uint8))
+for what, arguments, steps in (("made-up images", (), 200),
+                               ("a file's", ("images.npy", 31, 3), 31)):
+    lines, status = end(start("pipeline.py", *arguments))
+    kit.equal((status, [line.split(":")[0] for line in lines]),
+              (0, ["step 1", f"step {steps}"]), f"{what} through workers")
+    off = [float(line.split()[2]) for line in lines]
+    kit.ok(off[-1] < off[0] / 2, "and something was learned", lines)
+lines, status = end(start("pipeline.py", "nowhere.npy"))
+kit.ok(status != 0 and "nowhere.npy" in "".join(lines), "no such file", lines)
+os.unlink("images.npy")
 
 daemon.terminate()
 kit.equal(daemon.wait(), 0, "the daemon ends in peace")
