@@ -101,7 +101,9 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 /* The word of a slot that we fill. */
 static bool filling(const struct ring *ring, uint32_t slot, uint64_t *ret)
 {
-	if (slot >= ring->geometry.slots || ring->me >= RING_PARTICIPANTS)
+	/* Who was reaped may have a successor in his place, who fills the very
+	 * slot: the word alone does not tell them apart. */
+	if (slot >= ring->geometry.slots || !ring_is_member(ring))
 		return false;
 	*ret = atomic_load(&ring->slots[slot].word);
 	return slot_state(*ret) == SLOT_FILLING && slot_owner(*ret) == ring->me;

@@ -60,7 +60,11 @@
  *
  * Taken for dead. A participant's word changes (M1) before its slots are swept
  * (M2); who has taken a slot (T1) looks at his own word again (T2). Either he
- * sees M1 and gives the slot back, or M2 finds it. The only thing that one who
+ * sees M1 and gives the slot back, or M2 finds it. Before he gives a slot away
+ * that he took earlier he looks at his own word too: his place may have another
+ * by then, who has the same slot at the same position. (A whole reaping, a
+ * joining and an acquire would have to fall between that look and his next
+ * instruction.) The only other thing that one who
  * is wrongly taken for dead can do late is to place an entry: its slot does not
  * say OFFERED(he, p), so all skip it.
  *

@@ -446,6 +446,42 @@ static bool yes(void *arg)
 	return true;
 }
 
+/* Who was taken for dead, and runs on, while another has his place, and the
+ * very slot and item: what he does late is not done to those. */
+static void test_successor(void)
+{
+	struct ring old, new, p;
+	struct ring_item item, again;
+	struct ring_note note = {.bytes = 1};
+	uint32_t slot;
+
+	make(RING_QUEUE, 1);
+	old = join(RING_PRODUCER, 1);
+	slot = acquire(&old);
+	ring_reap_owner(&old, 1);
+	new = join(RING_PRODUCER, 2);
+	is_int(0, new.me, "a producer in the place of one who was reaped");
+	is_int((int)slot, (int)acquire(&new), "fills the same slot");
+	is_int(-ESTALE, ring_publish(&old, slot, &note),
+		"which the other does not publish");
+	is_int(-ESTALE, ring_abandon(&old, slot), "nor abandon");
+	is_int(0, ring_publish(&new, slot, &note), "it is the new one's");
+	ring_leave(&new);
+	old = join(RING_CONSUMER, 3);
+	item = receive(&old);
+	ring_reap_owner(&old, 3);
+	new = join(RING_CONSUMER, 4);
+	is_int(0, new.me, "a consumer in such a place");
+	again = receive(&new);
+	ok(again.slot == item.slot && again.position == item.position,
+		"reads the same item");
+	is_int(-ESTALE, ring_release(&old, &item),
+		"which the other does not release");
+	p = join(RING_PRODUCER, 5);
+	is_int(0, ring_acquire(&p, &slot), "so nobody fills it meanwhile");
+	is_int(0, ring_release(&new, &again), "it is the new one's");
+}
+
 static void test_wait(void)
 {
 	struct ring p, c;
@@ -576,6 +612,7 @@ int main(void)
 	test_dead_producer(RING_QUEUE);
 	test_dead_producer(RING_BROADCAST);
 	test_dead_consumer();
+	test_successor();
 	test_wait();
 	test_hostile(RING_QUEUE);
 	test_hostile(RING_BROADCAST);
