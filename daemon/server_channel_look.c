@@ -139,6 +139,8 @@ static int look(struct rule *rule)
 		if (!c->map.memory)
 			continue;
 		changed += ring_reap_gone(&c->ring, is_gone, &owners);
+		/* Who closes need not take part. */
+		ring_finish_close(&c->ring);
 		if (r >= 0 && channel_is_ephemeral(c) &&
 			rule->infos[c->index].names &&
 			ring_is_deserted(&c->ring))

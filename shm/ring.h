@@ -143,6 +143,9 @@ bool ring_ready(struct ring *ring, enum ring_kind kind);
 /* Nothing is published any more, and consumers get the end after what was.
  * May be called by anybody, again too. -EBADMSG. */
 int ring_close(struct ring *ring);
+/* The reaper's: who closed it may have died before he said so, and before he
+ * woke those who sleep. Does nothing if it was not closed. */
+void ring_finish_close(struct ring *ring);
 
 /*
  * How long to wait. interrupted may be NULL; it is asked before sleeping, after

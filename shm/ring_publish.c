@@ -302,6 +302,17 @@ int ring_publish(struct ring *ring, uint32_t slot, const struct ring_note *note)
 	return 0;
 }
 
+void ring_finish_close(struct ring *ring)
+{
+	uint64_t end;
+
+	/* Finding the entry says so. */
+	if (ring_find_end(ring, &end) < 0 || !atomic_load(&ring->head->closed))
+		return;
+	ring_wake(&ring->head->items, true);
+	ring_wake(&ring->head->space, true);
+}
+
 int ring_close(struct ring *ring)
 {
 	uint64_t p = atomic_load(&ring->head->tail), entry;

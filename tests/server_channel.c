@@ -511,6 +511,34 @@ static void test_broadcast_death(void)
 	end();
 }
 
+/* Who closed it has died between the entry and saying so, and took part in
+ * nothing that would be reaped; others sleep. */
+static void test_dead_closer(enum ring_mode mode)
+{
+	struct ring_head *head;
+	uint64_t at;
+
+	begin();
+	make_channel(mode, 4, 0, &user);
+	join(&user, RING_PRODUCER, 2);
+	head = user.ring.head;
+	at = ring_end(&user.ring);
+	atomic_fetch_or(&head->items, 1);
+	atomic_fetch_or(&head->space, 1);
+	end_client(&sides[2]);
+	turn();
+	is_int(1, atomic_load(&head->items) & 1, "open: nobody is woken");
+	atomic_store(ring_entry(&user.ring, at),
+		entry_word(at, 0, 0) | ENTRY_CLOSED);
+	end_client(&sides[0]);
+	turn();
+	is_int(1, (int)atomic_load(&head->closed), "closed: it is said");
+	is_int(0, atomic_load(&head->items) & 1, "to who waits for an item");
+	is_int(0, atomic_load(&head->space) & 1, "and to who wants a slot");
+	drop_user(&user);
+	end();
+}
+
 /* ---- names
  * ------------------------------------------------------------------------ */
 
@@ -748,6 +776,8 @@ int main(void)
 	test_deaths();
 	test_take_over();
 	test_broadcast_death();
+	test_dead_closer(RING_QUEUE);
+	test_dead_closer(RING_BROADCAST);
 	test_ephemeral(true);
 	test_ephemeral(false);
 	test_limits();
