@@ -179,6 +179,11 @@ bool channel_is_closed(const struct channel_map *map)
 	return ring_find_end(&ring, &end) == 0 && atomic_load(&ring.head->closed);
 }
 
+bool channel_went_by(const struct channel_map *map, uint32_t slot)
+{
+	return slot_state(atomic_load(&map->slots[slot].word)) != SLOT_OFFERED;
+}
+
 void channel_search(const struct channel_map *map, struct lease_batch *batch)
 {
 	uint32_t tensors = map->geometry.tensors;

@@ -118,6 +118,9 @@ int channel_attach(struct channel_map *map, void *memory, uint64_t size);
 /* Will nothing be published any more? */
 bool channel_is_closed(const struct channel_map *map);
 
+/* Is that slot, which the caller has just published, another's already? */
+bool channel_went_by(const struct channel_map *map, uint32_t slot);
+
 /* The server's: notes which of the storages that are looked for an item keeps.
  * After the stores (F1) for all of them; the fence (F2) is in here. */
 void channel_search(const struct channel_map *map, struct lease_batch *batch);

@@ -218,6 +218,32 @@ static void test_broadcast(void)
 	tarn_store_remove(store, "cast");
 }
 
+/* Sent to nobody: there is none who would release it. */
+static void test_unheard(void)
+{
+	struct tarn_channel_options cast = small;
+	tarn_channel *c;
+	uint64_t before;
+	tarn_slot *slot;
+	tarn_tensor *t;
+
+	cast.mode = TARN_CHANNEL_BROADCAST;
+	c = kit_open(store, "unheard", &cast);
+	before = used();
+	t = kit_publish(store, "t", LARGE);
+	slot = filled(c, t);
+	tarn_tensor_unref(t);
+	tarn_store_remove(store, "t");
+	is_int(0, tarn_store_get_status(store, &(struct tarn_store_status) {0}),
+		"the server has looked");
+	ok(used() > before, "a slot keeps a tensor");
+	is_int(0, tarn_slot_publish(slot), "it is broadcast to nobody");
+	is_int(3, kit_info(c).free, "who has seen it");
+	ok(used_becomes(before), "then nothing keeps it");
+	tarn_channel_unref(c);
+	tarn_store_remove(store, "unheard");
+}
+
 /* ---- the dead
  * ------------------------------------------------------------------- */
 
@@ -333,6 +359,7 @@ int main(void)
 	test_channel_goes();
 	settle();
 	test_broadcast();
+	test_unheard();
 	settle();
 	test_dead();
 	settle();

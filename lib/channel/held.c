@@ -13,8 +13,10 @@
  * acquires the slot next clears them, and looks, too: in his slot they counted
  * again, and the server may have met them. So of each word either the one who
  * gave the slot back finds it still there, and looks; or it was cleared before,
- * and who did so looks. Who dies before he looks is looked after: when a
- * connection ends, the server looks again at all that only leases hold.
+ * and who did so looks. What a broadcast's slot keeps that went by before its
+ * producer was through with publishing it, is his to look at. Who dies before
+ * he looks is looked after: when a connection ends, the server looks again at
+ * all that only leases hold.
  *
  * The words may be anything: an index is checked before it is one.
  */

@@ -299,6 +299,17 @@ static int give_away(tarn_slot *slot, struct member *member, bool publish)
 	return ring_publish(&member->ring, slot->slot, note);
 }
 
+/* Is there nobody who will give it back? That of a broadcast may have been for
+ * nobody, or all for whom it was have left by now: then it was freed by who
+ * published it, or by one who looked for a slot. */
+static bool is_ours_to_look(
+	const tarn_channel *channel, uint32_t slot, bool published)
+{
+	return !published ||
+	       (channel->map.geometry.ring.mode == RING_BROADCAST &&
+		       channel_went_by(&channel->map, slot));
+}
+
 static int end(tarn_slot *slot, bool publish)
 {
 	tarn_channel *channel = slot->channel;
@@ -316,7 +327,8 @@ static int end(tarn_slot *slot, bool publish)
 	gone = member_give(channel, slot->member);
 	slot->member = NULL;
 	pthread_mutex_unlock(&side->lock);
-	if (ours && (r < 0 || !publish))
+	if (ours && n &&
+		is_ours_to_look(channel, slot->slot, publish && r >= 0))
 		held_left(channel, slot->slot, n);
 	if (gone)
 		channel_left(channel);
