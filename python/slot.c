@@ -20,6 +20,10 @@ struct slot {
 	_Atomic bool ended;
 	PyObject *channel;
 	struct pack_record *records; /* of the item's tensors */
+	/* Of those that lie elsewhere: the item's lease keeps their bytes, but
+	 * not where this process sees them, and other memory that came to lie
+	 * there would be taken for them. Dropped when the slot ends. */
+	tarn_tensor **kept;
 	size_t n_records, room;
 	bool packed; /* put was the last */
 };
@@ -40,11 +44,19 @@ PyObject *slot_wrap_consume(PyObject *channel, tarn_slot *slot)
 	Py_INCREF(channel);
 	self->channel = channel;
 	self->records = NULL;
+	self->kept = NULL;
 	self->n_records = self->room = 0;
 	self->packed = false;
 	atomic_init(&self->slot, slot);
 	atomic_init(&self->ended, false);
 	return (PyObject *)self;
+}
+
+static void drop_records(struct slot *self)
+{
+	for (size_t i = 0; i < self->n_records; i++)
+		tarn_tensor_unref(self->kept[i]);
+	self->n_records = 0;
 }
 
 static void slot_dealloc(PyObject *object)
@@ -53,8 +65,10 @@ static void slot_dealloc(PyObject *object)
 	struct slot *self = self_of(object);
 
 	tarn_slot_abandon(atomic_load(&self->slot));
+	drop_records(self);
 	Py_DECREF(self->channel);
 	free(self->records);
+	free(self->kept);
 	PyObject_Free(object);
 	Py_DECREF((PyObject *)type);
 }
@@ -85,23 +99,31 @@ static int make_record(struct slot *self)
 {
 	size_t room = self->room ? self->room * 2 : 8;
 	struct pack_record *records = self->records;
+	tarn_tensor **kept = self->kept;
 
-	if (self->n_records == self->room) {
-		records = realloc(records, room * sizeof(*records));
-		if (!records) {
-			PyErr_NoMemory();
-			return -1;
-		}
+	if (self->n_records < self->room)
+		return 0;
+	records = realloc(records, room * sizeof(*records));
+	if (records)
 		self->records = records;
-		self->room = room;
+	kept = realloc(kept, room * sizeof(*kept));
+	if (kept)
+		self->kept = kept;
+	if (!records || !kept) {
+		PyErr_NoMemory();
+		return -1;
 	}
+	self->room = room;
 	return 0;
 }
 
-static void note_record(struct slot *self, tarn_tensor *tensor)
+/* kept: or NULL, if it lies in the slot. */
+static void note_record(
+	struct slot *self, tarn_tensor *tensor, tarn_tensor *kept)
 {
 	const struct tarn_layout *l = tarn_tensor_layout(tensor);
 
+	self->kept[self->n_records] = tarn_tensor_ref(kept);
 	self->records[self->n_records++] = (struct pack_record) {
 		.data = tarn_tensor_data(tensor),
 		/* Of others there are no views. */
@@ -152,7 +174,7 @@ static PyObject *empty(PyObject *object, PyObject *const *args,
 		return NULL;
 	r = tarn_slot_empty(slot, dtype, n, shape, &tensor);
 	if (r >= 0)
-		note_record(self, tensor);
+		note_record(self, tensor, NULL);
 	put_back(self, slot);
 	return r < 0 ? raise_system(r) : tensor_wrap_consume(tensor);
 }
@@ -173,7 +195,7 @@ static PyObject *add(PyObject *object, PyObject *tensor)
 		return NULL;
 	r = tarn_slot_add(slot, tensor_of(tensor));
 	if (r >= 0)
-		note_record(self, tensor_of(tensor));
+		note_record(self, tensor_of(tensor), tensor_of(tensor));
 	put_back(self, slot);
 	if (r < 0)
 		return raise_system(r);
@@ -247,6 +269,7 @@ static PyObject *end(struct slot *self, tarn_slot *slot, bool publish)
 		r = tarn_slot_publish(slot);
 	else
 		tarn_slot_abandon(slot);
+	drop_records(self);
 	if (r < 0)
 		return raise_system(r);
 	Py_INCREF(Py_None);

@@ -128,7 +128,13 @@ big[...] = 2.5
 store.publish("big", big)
 del big
 with ch.acquire() as slot:
-    slot.add(store["big"][::2])
+    t = store["big"]
+    address = t.__array_interface__["data"][0]
+    slot.add(t[::2])
+    del t
+    with open("/proc/self/maps") as f:
+        kit.ok(any(line.startswith(f"{address:x}-") for line in f),
+               "no other memory comes to lie where one is that was added")
     kit.raises(ValueError, "", "not the store's", slot.add, tarn.zeros(3))
 store.remove("big")
 with ch.receive() as item:
