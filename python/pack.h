@@ -191,6 +191,8 @@ struct unpacker {
 	const unsigned char *at, *end; /* of the tree */
 	PyObject *whole;               /* the Tensor that all of it is */
 	uint64_t bytes, size;          /* where arrays begin and end in it */
+	uint64_t values;               /* how many more the tree may have */
+	uint64_t left;                 /* bytes that no array has had yet */
 	PyObject *records;             /* a tuple of Tensors, or NULL */
 	bool plain;
 };

@@ -86,17 +86,21 @@ static const unsigned char *counted(struct unpacker *u, Py_ssize_t *ret)
 	return at;
 }
 
-/* A count of values, each of which has a byte at least. */
+/* A count of values, each of which has a byte at least, and one of its own:
+ * if each of a thousand nested lists could count all bytes that are left, a
+ * small tree would fill any memory. */
 static int count_of(struct unpacker *u, int least, Py_ssize_t *ret)
 {
 	uint64_t n;
 
 	if (unpack_number(u, &n) < 0)
 		return -1;
-	if (n > (uint64_t)(u->end - u->at) / (uint64_t)least) {
+	if (n > (uint64_t)(u->end - u->at) / (uint64_t)least ||
+		n * (uint64_t)least > u->values) {
 		unpack_fail("it has fewer values than it says");
 		return -1;
 	}
+	u->values -= n * (uint64_t)least;
 	*ret = (Py_ssize_t)n;
 	return 0;
 }
@@ -210,15 +214,28 @@ static PyObject *tuple_value(struct unpacker *u)
 	return tuple;
 }
 
+/* What came to no key: lists can be none. */
+static void refuse_key(void)
+{
+	if (!PyErr_ExceptionMatches(PyExc_TypeError))
+		return;
+	PyErr_Clear();
+	unpack_fail("a key is none that can be looked up");
+}
+
 static PyObject *set_value(struct unpacker *u, bool frozen)
 {
 	PyObject *tuple = value(u), *set = NULL;
 
-	if (tuple && PyTuple_CheckExact(tuple))
-		set = frozen ? PyFrozenSet_New(tuple) : PySet_New(tuple);
-	else if (tuple)
+	if (!tuple)
+		return NULL;
+	if (!PyTuple_CheckExact(tuple))
 		unpack_fail("a set is no tuple");
-	Py_XDECREF(tuple);
+	else
+		set = frozen ? PyFrozenSet_New(tuple) : PySet_New(tuple);
+	if (!set)
+		refuse_key();
+	Py_DECREF(tuple);
 	return set;
 }
 
@@ -227,6 +244,8 @@ static int one_pair(struct unpacker *u, PyObject *dict)
 	PyObject *key = value(u), *item = key ? value(u) : NULL;
 	int r = item ? PyDict_SetItem(dict, key, item) : -1;
 
+	if (item && r < 0)
+		refuse_key();
 	Py_XDECREF(key);
 	Py_XDECREF(item);
 	return r;
@@ -249,6 +268,15 @@ static PyObject *dict_value(struct unpacker *u)
 	return dict;
 }
 
+/* (bytes, list, list): tarn/_pickled.py */
+static bool are_parts(PyObject *tuple)
+{
+	return PyTuple_CheckExact(tuple) && PyTuple_Size(tuple) == 3 &&
+	       PyBytes_CheckExact(PyTuple_GetItem(tuple, 0)) &&
+	       PyList_CheckExact(PyTuple_GetItem(tuple, 1)) &&
+	       PyList_CheckExact(PyTuple_GetItem(tuple, 2));
+}
+
 static PyObject *pickle_value(struct unpacker *u)
 {
 	PyObject *parts, *helpers, *object = NULL;
@@ -262,6 +290,10 @@ static PyObject *pickle_value(struct unpacker *u)
 	parts = value(u);
 	if (!parts)
 		return NULL;
+	if (!are_parts(parts)) {
+		Py_DECREF(parts);
+		return unpack_fail("a pickled object has no parts");
+	}
 	helpers = PyImport_ImportModule("tarn._pickled");
 	if (helpers)
 		object = PyObject_CallMethod(helpers, "loads", "(O)", parts);
@@ -383,6 +415,7 @@ static PyObject *unpack_tree(struct unpacker *u, const struct pack_head *head)
 	memcpy(tree, data + sizeof(*head), head->tree);
 	u->at = tree;
 	u->end = tree + head->tree;
+	u->values = head->tree;
 	object = value(u);
 	if (object && u->at != u->end) {
 		Py_DECREF(object);
@@ -415,5 +448,6 @@ PyObject *unpack(PyObject *whole, PyObject *records, bool plain)
 		return unpack_fail("its parts do not fit into it");
 	u.bytes = head.bytes;
 	u.size = head.size;
+	u.left = head.size - head.bytes;
 	return unpack_tree(&u, &head);
 }

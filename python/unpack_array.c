@@ -101,6 +101,10 @@ PyObject *unpack_array(struct unpacker *u, enum pack_tag tag)
 			begin, (uint64_t)tarn_layout_nbytes(&f.layout), &end) ||
 		end > u->size)
 		return unpack_fail("an array ends outside of it");
+	/* Each has bytes of its own: of some kinds it is a copy. */
+	if (end - begin > u->left)
+		return unpack_fail("arrays have more bytes than it has");
+	u->left -= end - begin;
 	f.at = (int64_t)begin;
 	if (f.strided && read_strides(&strides, &f, f.at, (int64_t)end) < 0)
 		return NULL;
@@ -128,6 +132,8 @@ PyObject *unpack_view(struct unpacker *u)
 		return NULL;
 	if (tag < PACK_TENSOR || tag > PACK_MEMORY)
 		return unpack_fail("a value is of no kind");
+	if (tag == PACK_LONG_BYTES || tag == PACK_LONG_BYTEARRAY)
+		return unpack_fail("a copy is no view");
 	f.tag = (enum pack_tag)tag;
 	if (read_layout(u, &f) < 0)
 		return NULL;

@@ -298,7 +298,8 @@ def signed(n):
     return number(((n << 1) ^ (-1 if n < 0 else 0)) & (2**64 - 1))
 
 
-LIST, DICT, TENSOR, NUMPY, VIEW, WHOLE = 12, 16, 18, 19, 25, 26
+LIST, TUPLE, SET, DICT, PICKLE, TENSOR, NUMPY = 12, 13, 14, 16, 17, 18, 19
+LONG_BYTES, VIEW, WHOLE = 22, 25, 26
 F32, U8 = (tarn.dtypes.index(d) + 1 for d in ("F32", "U8"))
 refused = {
     "a huge list": number(LIST) + number(2**60),
@@ -327,6 +328,16 @@ refused = {
     "a view of no tensor": number(VIEW) + b"\0" + signed(0) + number(TENSOR) +
     number(F32 | 64) + b"\1\1" + signed(1),
     "no tensor": number(WHOLE) + b"\5",
+    "a list as a key": number(DICT) + b"\1" + number(LIST) + b"\0\1",
+    "a list in a set": number(SET) + number(TUPLE) + b"\1" + number(LIST) +
+    b"\0",
+    "a pickle without parts": number(PICKLE) + number(TUPLE) + b"\0",
+    "bytes that are a view": number(VIEW) + b"\0" + signed(0) +
+    number(LONG_BYTES) + number(U8 | 64) + b"\1\1" + signed(1),
+    "the same bytes twice": number(TUPLE) + b"\2" +
+    (number(LONG_BYTES) + number(U8) + b"\1" + number(40) + b"\0") * 2,
+    # Each tuple counts all bytes behind it: together they would be gigabytes.
+    "tuples in tuples": (number(TUPLE) + number(2**19)) * 900 + b"\1" * 2**20,
 }
 for what, tree_bytes in refused.items():
     kit.raises(ValueError, "damaged", what, _unpack, crafted(tree_bytes))
