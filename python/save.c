@@ -17,6 +17,11 @@ static int fill_metadata(struct tarn_save_pair *pairs, PyObject *items)
 	for (Py_ssize_t i = 0; i < PyList_Size(items); i++) {
 		PyObject *item = PyList_GetItem(items, i);
 
+		if (!PyTuple_Check(item) || PyTuple_Size(item) != 2) {
+			PyErr_SetString(PyExc_TypeError,
+				"save: metadata: pairs are wanted");
+			return -1;
+		}
 		pairs[i].key = text_argument(PyTuple_GetItem(item, 0));
 		if (!pairs[i].key)
 			return -1;

@@ -63,6 +63,15 @@ kit.raises(ValueError, "__metadata__", "a forbidden name", tarn.save, path,
            {"__metadata__": w})
 npy = os.path.join(tmp, "w.npy")
 tarn.save(npy, w.T)
+
+
+class Odd(dict):
+    def items(self):
+        return [["no", "pair"]]
+
+
+kit.raises(TypeError, "pairs", "metadata of no pairs", tarn.save, npy + ".no",
+           {"w": w}, Odd())
 kit.equal([t.tolist() for t in tarn.open(npy).values()], [w.T.tolist()],
           ".npy takes one tensor")
 steps = []
