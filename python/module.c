@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * The module tarn._tarn, which tarn/__init__.py shows as tarn. Its types are
- * made once a process: a second interpreter would share them, with another
- * lock, and is refused.
+ * made once a process, and belong to the main interpreter: another one would
+ * share them, with another lock, and is refused.
  */
 #include "python/module.h"
 
@@ -30,10 +30,17 @@ static int add_parts(PyObject *module)
 
 static int execute(PyObject *module)
 {
+	/* Foreign threads take the GIL by PyGILState, the main one's. */
+	if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+		PyErr_SetString(PyExc_ImportError,
+			"tarn works in the main interpreter of a process, and "
+			"in no other");
+		return -1;
+	}
 	if (tensor_type) {
 		PyErr_SetString(PyExc_ImportError,
-			"tarn is loaded already; it works in one interpreter "
-			"of a process");
+			"tarn is loaded already, and can be only once in a "
+			"process");
 		return -1;
 	}
 	return add_parts(module);

@@ -6,6 +6,8 @@ import ctypes
 import gc
 import io
 import math
+import subprocess
+import sys
 import threading
 import weakref
 import zlib
@@ -216,4 +218,32 @@ del thread
 gc.collect()
 b.append(0)
 kit.equal(len(b), 65, "a storage that ends in another thread is given back")
+
+# ---- other interpreters of this process ----
+try:
+    import _xxsubinterpreters as interpreters
+except ImportError:
+    try:
+        import _interpreters as interpreters
+    except ImportError:
+        interpreters = None
+if interpreters is None:
+    kit.skipped("another interpreter", "this Python makes none")
+else:
+    # Which one is first makes no difference.
+    seen = subprocess.run([sys.executable, "-c", f"""
+import {interpreters.__name__} as interpreters
+there = interpreters.create()
+interpreters.run_string(there, '''
+try:
+    import tarn
+except ImportError as e:
+    print(e, flush=True)
+''')
+interpreters.destroy(there)
+import tarn
+print(tarn.zeros(1).tolist())
+"""], capture_output=True, text=True, check=False)
+    kit.ok("the main interpreter" in seen.stdout and "[0.0]" in seen.stdout,
+           "the module is the main interpreter's", seen)
 kit.finish()
