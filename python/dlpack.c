@@ -182,13 +182,16 @@ static int check_device(PyObject *device)
 	return -1;
 }
 
-static const char *refuse(PyObject *self, bool versioned, bool readonly)
+static const char *refuse(
+	PyObject *self, bool copy, bool versioned, bool readonly)
 {
 	const struct tarn_layout *l = layout_of(self);
 
 	if (dl_types[l->dtype].bits == 0)
 		return "elements are smaller than bytes; use .bitcast(\"U8\") "
 		       "or .to(\"F32\")";
+	if (copy)
+		return NULL;
 	if (!tarn_storage_data(tarn_tensor_storage(tensor_of(self))))
 		return "it is in a file and has no address; use .clone()";
 	if (readonly && !versioned)
@@ -215,15 +218,15 @@ static PyObject *dlpack(PyObject *self, PyObject *const *args,
 	if (versioned < 0 || check_device(given[2]) < 0 ||
 		optional_flag(given[3], &copy) < 0)
 		return NULL;
-	if (copy) {
-		made = copy_as(tensor_of(self), layout_of(self)->dtype);
-		return made ? hand_over(made, versioned, DL_IS_COPIED) : NULL;
-	}
 	readonly = !tarn_storage_writable(tarn_tensor_storage(tensor_of(self)));
-	why = refuse(self, versioned, readonly);
+	why = refuse(self, copy, versioned, readonly);
 	if (why) {
 		PyErr_Format(PyExc_BufferError, "__dlpack__: %s", why);
 		return NULL;
+	}
+	if (copy) {
+		made = copy_as(tensor_of(self), layout_of(self)->dtype);
+		return made ? hand_over(made, versioned, DL_IS_COPIED) : NULL;
 	}
 	return hand_over(tarn_tensor_ref(tensor_of(self)), versioned,
 		readonly ? DL_READ_ONLY : 0);

@@ -59,6 +59,8 @@ kit.raises(BufferError, "device", "another device is refused", a.__dlpack__,
            dl_device=(2, 0))
 kit.raises(BufferError, "smaller", "4-bit elements are refused",
            tarn.zeros(4, "F4").__dlpack__)
+kit.raises(BufferError, "smaller", "as a copy, too",
+           tarn.zeros(4, "F4").__dlpack__, copy=True)
 kit.raises(TypeError, "pair", "a version that is none", a.__dlpack__,
            max_version=1)
 bad = []
@@ -179,6 +181,10 @@ if torch:
               "from_dlpack of PyTorch's")
     x = tarn.from_numpy(torch.ones(3, dtype=torch.bfloat16))
     kit.equal((x.dtype, x.tolist()), ("BF16", [1.] * 3), "from_numpy, too")
+    y = torch.tensor([1 + 2j, 3 - 4j]).conj()
+    kit.equal((tarn.from_numpy(y).tolist(), tarn.tensor(y.imag).tolist()),
+              ([1 - 2j, 3 + 4j], [-2., 4.]),
+              "a sign and a conjugation that are only noted are not lost")
     del y
     gc.collect()
     kit.equal(tarn.zeros(1, torch.bfloat16).dtype, "BF16",

@@ -87,8 +87,11 @@ def real_dtype(array):
 
 def from_torch(source, torch):
     """Its bytes, as what it is: DLPack takes no tensor that has a gradient,
-    and not all dtypes from all versions."""
-    source = source.detach()
+    and not all dtypes from all versions. A sign or a conjugation that is only
+    noted is in no bytes, and DLPack would lose it: such a tensor is copied."""
+    source = source.detach().resolve_neg()
+    if source.is_complex():
+        source = source.resolve_conj()
     for name, (theirs, carrier) in TORCH.items():
         if source.dtype == getattr(torch, theirs, None):
             carrier = getattr(torch, CARRIERS[carrier])
