@@ -3,6 +3,7 @@
 """Whatever a batch is made of, tarn.torch.DataLoader gives it as PyTorch's own
 does, bit for bit. Batches may be written to and kept, all of them if need be,
 and no descriptor is opened for them."""
+import copy
 import gc
 import os
 import threading
@@ -49,6 +50,46 @@ def kinds():
     x = torch.arange(4096) % 2
     return {name: x.to(getattr(torch, name)) for name in names
             if hasattr(torch, name)}
+
+
+class Chunks(torch.utils.data.IterableDataset):
+    """Collates by itself, and goes on using what it has, the first last."""
+
+    def __iter__(self):
+        chunk = torch.utils.data.default_collate(
+            [torch.full((2000,), float(i)) for i in range(24)])
+        for i in reversed(range(24)):
+            yield chunk[i]
+
+
+class Mixed:
+    """A collate function that keeps its batch for the next one."""
+
+    def __init__(self):
+        self.last = None
+
+    def __call__(self, samples):
+        batch = torch.utils.data.default_collate(samples)
+        mixed = batch if self.last is None else batch + self.last
+        self.last = batch
+        return mixed, batch
+
+
+def check_kept_in_workers():
+    """Slots are filled again; what a worker keeps must not lie in them."""
+    numbers = Holder(*[torch.full((2000,), float(i)) for i in range(48)])
+    for slot_bytes in (None, 1 << 20):
+        # The slots must come back while the loader goes on.
+        ours = [copy.deepcopy(b) for b in DataLoader(
+            Chunks(), 2, num_workers=1, slot_bytes=slot_bytes)]
+        theirs = list(loaders.Theirs(Chunks(), 2, num_workers=1))
+        kit.equal(same(theirs, ours), None, "what a dataset collates")
+        ours = [copy.deepcopy(b) for b in DataLoader(
+            numbers, 2, num_workers=1, collate_fn=Mixed(),
+            slot_bytes=slot_bytes)]
+        theirs = list(loaders.Theirs(numbers, 2, num_workers=1,
+                                     collate_fn=Mixed()))
+        kit.equal(same(theirs, ours), None, "what a collate function keeps")
 
 
 def check_types():
@@ -153,6 +194,7 @@ def check_descriptors():
 def main():
     loaders.begin()
     check_types()
+    check_kept_in_workers()
     check_memory()
     check_descriptors()
     loaders.finish()

@@ -4,10 +4,12 @@
 PyTorch's default collation stacks the tensors of a batch into fresh shared
 memory in a worker: a file, a descriptor and a fault for each page, every time.
 Here the same torch.stack writes into a slot of the loader's channel, which was
-there before and will be there again. The hook is default_collate_fn_map, which
-is PyTorch's own place for such, so that a collate function that ends in
-default_collate gains as well. A worker is a process of its own: nobody else
-sees its map changed.
+there before and will be there again.
+
+Only what the loader itself collates lies in a slot, for only of that it is
+known that nobody keeps it: a dataset, or a collate function of the user's, may
+call default_collate for things that live on when the batch is sent. Theirs is
+memory of the worker's own, which need not be shared, since it is copied.
 """
 import torch
 from torch.utils.data._utils import collate as theirs
@@ -21,31 +23,47 @@ DTYPES = {torch.bool: "BOOL", torch.uint8: "U8", torch.int8: "I8",
 SMALL = 4096
 
 _their_stack = theirs.default_collate_fn_map.get(torch.Tensor)
-_place = None
 
 
-def stack(batch, *, collate_fn_map=None):
-    """torch.stack into the slot; where there is no room, into memory that is
-    not shared, which is then copied there. Contiguous in both cases, as theirs
-    is. What cannot be stacked gets the same error from the same call."""
+def stack(batch, *, collate_fn_map=None, place=None):
+    """torch.stack into what place(shape, dtype) gives, or where that gives
+    None into memory of this process. Contiguous in both cases, as theirs is.
+    What cannot be stacked gets the same error from the same call."""
     first = batch[0]
     if type(first) is not torch.Tensor or first.dtype not in DTYPES or \
             first.layout is not torch.strided or first.device.type != "cpu":
         return _their_stack(batch, collate_fn_map=collate_fn_map)
     shape = (len(batch), *first.shape)
     out = None
-    if first.numel() * first.element_size() * len(batch) >= SMALL:
-        out = _place(shape, first.dtype)
+    if place is not None and \
+            first.numel() * first.element_size() * len(batch) >= SMALL:
+        out = place(shape, first.dtype)
     if out is None:
         out = torch.empty(shape, dtype=first.dtype)
     return torch.stack(batch, 0, out=out)
 
 
-def install(place):
-    """From now on tensors are stacked into place(shape, dtype), unless that
-    gives None; not where the user has put a function of his own."""
-    global _place
-    _place = place
+def install():
+    """In a worker, a process of its own: its default_collate shares nothing.
+    Not where the user has put a function of his own."""
     known = theirs.default_collate_fn_map
     if known.get(torch.Tensor) is _their_stack:
         known[torch.Tensor] = stack
+
+
+class Collate:
+    """A loader's default_collate, into the slot of its results."""
+
+    def __init__(self, results):
+        self._results = results
+
+    def __call__(self, batch):
+        known = theirs.default_collate_fn_map
+        if known.get(torch.Tensor) is not stack:
+            return theirs.default_collate(batch)
+        return theirs.collate(batch, collate_fn_map={
+            **known, torch.Tensor: self._stack})
+
+    def _stack(self, batch, *, collate_fn_map=None):
+        return stack(batch, collate_fn_map=collate_fn_map,
+                     place=self._results.place)

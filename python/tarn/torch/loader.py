@@ -15,6 +15,7 @@ from torch.utils.data import dataloader as theirs
 
 from .._store import default_store
 from . import state as states
+from .collate import Collate
 from .results import Batch, Results
 
 # Slots beyond those that PyTorch may have asked for: the batch that the user's
@@ -111,8 +112,11 @@ class _Many(theirs._MultiProcessingDataLoaderIter):
         self._open = self._results
         begin = _Begin(loader.worker_init_fn, self._results, place.skips,
                        place.randoms, not place.iterable)
+        function = loader.collate_fn
+        if function is theirs.default_collate:
+            function = Collate(self._results)
         super().__init__(_Shown(
-            loader, worker_init_fn=begin,
+            loader, worker_init_fn=begin, collate_fn=function,
             multiprocessing_context=_Context(context, self._results)))
         if place.iterable:
             _replay(self, place)

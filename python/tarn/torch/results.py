@@ -131,7 +131,7 @@ class Results:
         self._begin()
         self._worker, self._skip = worker, skip
         self._tell_random = tell_random
-        collate.install(self.place)
+        collate.install()
 
     def place(self, shape, dtype):
         """Memory in the slot for a tensor of the batch, or None."""
