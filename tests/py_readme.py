@@ -53,9 +53,14 @@ kit.equal(tarn.open("out.safetensors")["x"].dtype, "BF16", "and save")
 
 
 if find_spec("torch"):
-    pytorch = start(block_with("tarn.torch"))
+    pytorch = start(block_with("load_file("))
     kit.equal((pytorch.communicate(timeout=120), pytorch.returncode),
               (("True 47.0\ntorch.Size([8, 2])\n", ""), 0), "PyTorch")
+    # On a machine of one core PyTorch warns of two workers.
+    os.environ["PYTHONWARNINGS"] = "ignore:This DataLoader"
+    loader = start(block_with("DataLoader("))
+    kit.equal((loader.communicate(timeout=120), loader.returncode),
+              (("44\n", ""), 0), "its loader")
 else:
     kit.skipped("PyTorch", "torch is not installed (python3-torch)")
 
