@@ -200,18 +200,10 @@ int channel_wait_item(
 
 PyObject *channel_raise(const struct channel *channel, int r)
 {
-	PyObject *error = NULL;
-
-	/* The library knows only of the last slice of the wait. */
-	if (r != -ETIMEDOUT || PyErr_Occurred())
-		return raise_system(r);
-	error = PyObject_CallFunction(PyExc_TimeoutError, "iN", ETIMEDOUT,
-		PyUnicode_FromFormat("channel '%s': nothing in time",
-			tarn_channel_name(channel->channel)));
-	if (error)
-		PyErr_SetObject(PyExc_TimeoutError, error);
-	Py_XDECREF(error);
-	return NULL;
+	if (r == -ETIMEDOUT && !PyErr_Occurred())
+		return raise_timeout(
+			"channel", tarn_channel_name(channel->channel));
+	return raise_system(r);
 }
 
 /* ---- the exact face ------------------------------------------------ */

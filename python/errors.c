@@ -82,6 +82,18 @@ PyObject *raise_system(int r)
 	}
 }
 
+PyObject *raise_timeout(const char *what, const char *name)
+{
+	PyObject *error = PyObject_CallFunction(PyExc_TimeoutError, "iN",
+		ETIMEDOUT, PyUnicode_FromFormat("%s '%s': nothing in time",
+				   what, name));
+
+	if (error)
+		PyErr_SetObject(PyExc_TimeoutError, error);
+	Py_XDECREF(error);
+	return NULL;
+}
+
 PyObject *raise_lookup(int r)
 {
 	if (r != -ENOENT || PyErr_Occurred())

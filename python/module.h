@@ -104,6 +104,9 @@ PyObject *raise_view(int r);
 /* Of the world: OSError or the subclass that belongs to the number; what is
  * wrong with arguments or a file's content is a ValueError. */
 PyObject *raise_system(int r);
+/* -ETIMEDOUT of a wait in slices, of which the library knows only the last:
+ * what was waited for, "channel", and its name. */
+PyObject *raise_timeout(const char *what, const char *name);
 /* -ENOENT of a mapping: NotFoundError, a FileNotFoundError and a KeyError. */
 PyObject *raise_lookup(int r);
 

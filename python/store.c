@@ -205,6 +205,8 @@ static PyObject *wait_for(PyObject *self, PyObject *const *args,
 	newer = newer < 0 ? 0 : newer;
 	r = wait_slices(
 		store_of(self), name, (uint64_t)newer, deadline, &tensor);
+	if (r == -ETIMEDOUT && !PyErr_Occurred())
+		return raise_timeout("wait", name);
 	return r < 0 ? raise_system(r) : tensor_wrap_consume(tensor);
 }
 

@@ -131,7 +131,8 @@ status = store.status()
 kit.equal((status["names"], status["clients"] >= 1), (2, True), "status")
 
 # ---- waiting ----
-kit.raises(TimeoutError, "later", "a wait ends", store.wait, "later", .05)
+kit.raises(TimeoutError, "'later': nothing in time", "a wait ends",
+           store.wait, "later", .05)
 
 
 def publish_later():
