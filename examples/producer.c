@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * producer NAME N: N images into a channel, each made where its consumers will
- * read it. Any number of these may run, and any number of consumers
- * (consumer.c); where these are slower, it waits for them.
+ * read it. Any number of consumers may run (consumer.c); where these are
+ * slower, it waits for them. It closes the channel behind its last image: where
+ * several produce, that is for the last of them to do.
  */
 #include <stdio.h>
 #include <stdlib.h>
