@@ -21,7 +21,9 @@ def sender(name, *, store=None, slots=None, slot_bytes=None, mode=None,
     The channel is made if there is none; slots, slot_bytes and mode are for
     that, see Store.channel. The last sender that leaves its block closes it,
     and receivers then see the end after the last item. (Where senders come and
-    go, hold one over all of the time, or have close=False.)"""
+    go, hold one over all of the time, or have close=False.) An exception that
+    leaves the block ends it no less; a sender that is killed ends nothing, for
+    another may take its place: a receiver that must know has a timeout."""
     store = _store.default_store() if store is None else store
     return Sender(_tarn.Channel(store, name, slots, slot_bytes, mode, tensors,
                                 pickle=pickle), close)
