@@ -221,9 +221,22 @@ def check_parent():
     parent.stdout.close()
 
 
+def check_no_store():
+    """What cannot begin says why, and has nothing to end."""
+    ignored = []
+    sys.unraisablehook = ignored.append
+    kit.raises(AttributeError, "socket", "what is no store carries no loader",
+               iter, DataLoader(Noisy(24), 4, num_workers=1, store=object()))
+    gc.collect()
+    sys.unraisablehook = sys.__unraisablehook__
+    kit.equal([str(i.exc_value) for i in ignored], [],
+              "an iterator that could not begin ends in silence")
+
+
 def main():
     loaders.begin()
     check_exceptions()
+    check_no_store()
     check_deaths()
     check_timeout()
     check_parent()

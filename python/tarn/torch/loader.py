@@ -100,6 +100,8 @@ class _Single(theirs._SingleProcessDataLoaderIter):
 
 
 class _Many(theirs._MultiProcessingDataLoaderIter):
+    _shutdown = True  # until PyTorch's own begins: there is nothing to end
+
     def __init__(self, loader, place):
         self._place, self._loader = place, weakref.ref(loader)
         self._open = None
