@@ -515,6 +515,7 @@ EXTRA_DIST += \
 	tests/models/lease.pml \
 	tests/models/resume.pml \
 	tests/models/ring.pml \
+	tests/models/ring_cast.pml \
 	tests/models/ring_wait.pml \
 	tests/models/table.pml \
 	tests/models_kit.sh \
