@@ -96,6 +96,10 @@ struct ring {
 	 * several threads may be in ring_wait_for(). */
 	_Atomic uint32_t spin;
 	uint32_t spin_max;   /* its bound; 0: sleep at once */
+	/* Set by who attached, or NULL: at beside + slot * beside_size lies
+	 * what is read along with a slot, and is asked for along with it. */
+	const char *beside;
+	size_t beside_size;
 };
 
 /* How much memory a ring takes; -EINVAL: no such ring. */

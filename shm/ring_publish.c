@@ -58,6 +58,7 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 	uint32_t n = ring->geometry.slots, slot = ring->hint;
 
 	ring_fetch(&ring->slots[slot]);
+	ring_fetch_beside(ring, slot, true);
 	if (!ring_is_member(ring))
 		return ring_stale(ring);
 	if (atomic_load(&ring->head->closed))
@@ -299,6 +300,7 @@ int ring_publish(struct ring *ring, uint32_t slot, const struct ring_note *note)
 	ring_wake(&ring->head->items, ring->geometry.mode == RING_BROADCAST);
 	/* Where we shall look next: its line is with who released it. */
 	ring_fetch(&ring->slots[ring->hint]);
+	ring_fetch_beside(ring, ring->hint, true);
 	return 0;
 }
 

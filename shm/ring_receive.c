@@ -196,8 +196,11 @@ static bool take_placed(struct ring *ring, uint64_t position, uint64_t entry)
 {
 	uint64_t word = slot_word(SLOT_OFFERED, entry_owner(entry), position);
 
-	if (entry_slot(entry) >= ring->geometry.slots ||
-		(ring->crowd_in && !ring_offers(ring, position, entry, &word)))
+	if (entry_slot(entry) >= ring->geometry.slots)
+		return false;
+	/* On its way while we take the slot. */
+	ring_fetch_beside(ring, entry_slot(entry), false);
+	if (ring->crowd_in && !ring_offers(ring, position, entry, &word))
 		return false;
 	return take(ring, entry_slot(entry), word);
 }
@@ -272,6 +275,7 @@ int ring_hear(struct ring *ring, uint32_t *ret_slot)
 		ring_finish(ring, p, entry);
 		slot = entry_slot(entry);
 		if (slot < ring->geometry.slots) {
+			ring_fetch_beside(ring, slot, false);
 			word = slot_word(SLOT_OFFERED, entry_owner(entry), p);
 			/* Acquire: pairs with B1, which came after the release
 			 * in ring_publish. Our bit keeps the slot as it is. */

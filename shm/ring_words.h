@@ -343,6 +343,25 @@ static inline void ring_fetch(const void *line)
 #endif
 }
 
+/* What is read along with a slot: its first line, and the one that comes with
+ * it. Only wishes: the address is ours, and nothing is read. */
+static inline void ring_fetch_beside(
+	const struct ring *ring, uint32_t slot, bool write)
+{
+	const char *at;
+
+	if (!ring->beside)
+		return;
+	at = ring->beside + slot * ring->beside_size;
+	if (write) {
+		ring_fetch(at);
+		ring_fetch(at + RING_LINE / 2);
+	} else {
+		__builtin_prefetch(at);
+		__builtin_prefetch(at + RING_LINE / 2);
+	}
+}
+
 /* Raises a position to at least that; it is never lowered. */
 void ring_raise(_Atomic uint64_t *position, uint64_t to);
 /* How many places may have somebody in them. */

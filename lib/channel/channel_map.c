@@ -101,6 +101,9 @@ int channel_map_storage(tarn_channel *channel, bool *ret_closed)
 		r = ring_attach(&channel->ring, map->ring, map->ring_size);
 	if (r < 0)
 		return r;
+	channel->ring.beside = (const char *)map->records;
+	channel->ring.beside_size =
+		map->geometry.tensors * sizeof(*map->records);
 	/* Only a wish. */
 	madvise(map->bytes,
 		map->size -
