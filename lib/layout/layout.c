@@ -220,7 +220,13 @@ int tarn_layout_contiguous(
 	if (r < 0)
 		return r;
 	layout_fill_contiguous(&out);
-	return view_checked("contiguous", &out, ret);
+	if (numel == 0)
+		return view_checked("contiguous", &out, ret);
+	/* It reaches 0 to numel - 1, whose bits were counted: in reach. */
+	r = layout_check_packs("contiguous", &out);
+	if (r >= 0)
+		*ret = out;
+	return r;
 }
 
 int tarn_layout_fortran(
