@@ -259,6 +259,7 @@ lib_libcore_la_SOURCES = \
 	lib/channel/channel_map.c \
 	lib/channel/channel_watch.c \
 	lib/channel/held.c \
+	lib/channel/record.c \
 	lib/channel/item.c \
 	lib/channel/member.c \
 	lib/channel/slot.c \

@@ -14,8 +14,10 @@
  * once: any of those who map it may write anything anywhere at any time.
  *
  * A record whose storage is CHANNEL_IN_SLOT (and whose generation is 0) lies in
- * the item's slot, base counts from the slot's first byte. Any other is of the
- * pool, and the held word of the same number keeps it.
+ * the item's slot, base counts from the slot's first byte; of it only as many
+ * sizes and strides are written as it has dimensions, and with CHANNEL_RECORD_C
+ * among its flags, which says that it is in C order with offset 0, no strides.
+ * Any other is of the pool, and the held word of the same number keeps it.
  *
  * Held words are leases (lease.h) that belong to an item, not to a connection:
  * the server's scan finds those of slots that are not FREE. So they stand as
@@ -62,6 +64,7 @@
 #define CHANNEL_RECORDS_MAX (1u << 20)
 /* Of a record: its bytes lie in the slot. No storage has that index. */
 #define CHANNEL_IN_SLOT UINT32_MAX
+#define CHANNEL_RECORD_C 1u
 
 /* ring_note.tensors: how many, and whether any of them is not in the slot. */
 #define CHANNEL_NOTE_TENSORS 0xffffu

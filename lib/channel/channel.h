@@ -67,8 +67,10 @@ struct tarn_slot {
 	tarn_slot *next, **previous;
 	uint32_t slot;
 	bool holds; /* storages of the pool */
+	bool lodged;
 	uint64_t used;
 	struct ring_note note;
+	tarn_tensor first; /* where it lies once lodged */
 };
 
 struct tarn_item {
@@ -76,6 +78,8 @@ struct tarn_item {
 	tarn_channel *channel;
 	struct member *member;
 	struct ring_item item;
+	atomic_flag lodged; /* by whoever asks first, in any thread */
+	tarn_tensor first;
 };
 
 /* ---- channel.c -------------------------------------------------------- */
@@ -150,6 +154,20 @@ void bell_arm(struct bell *bell);
 /* Both take NULL. forget: in the child of a fork. */
 void bell_stop(struct bell *bell);
 void bell_forget(struct bell *bell);
+
+/* ---- record.c --------------------------------------------------------- */
+
+/* The i-th tensor of an item is what this descriptor says. */
+void record_put(tarn_channel *channel, uint32_t slot, uint32_t i,
+	const struct tarn_descriptor *descriptor);
+/* It lies in the slot. c_order: the layout is that of its sizes in C order. */
+void record_put_in_slot(tarn_channel *channel, uint32_t slot, uint32_t i,
+	uint64_t base, const struct tarn_layout *layout, bool c_order);
+/* 1: it lies in the slot, from *ret_base on, all that *ret_layout reaches; 0:
+ * it is what *ret says, which is not checked. Both are copies. -EBADMSG. */
+int record_get(const tarn_channel *channel, uint32_t slot, uint32_t i,
+	struct tarn_descriptor *ret, uint64_t *ret_base,
+	struct tarn_layout *ret_layout);
 
 /* ---- held.c ----------------------------------------------------------- */
 

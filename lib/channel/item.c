@@ -120,6 +120,7 @@ int tarn_channel_receive(tarn_channel *channel, int timeout_ms, tarn_item **ret)
 		map->bytes + item->item.slot * size, size,
 		map->geometry.ring.mode == RING_QUEUE, item_release, item);
 	atomic_init(&item->storage.refs, 1);
+	atomic_flag_clear_explicit(&item->lodged, memory_order_relaxed);
 	item->storage.map_private = item_map_private;
 	channel_hold(channel);
 	if (count_of(item) > map->geometry.tensors) {
@@ -159,30 +160,27 @@ bool tarn_item_redelivered(const tarn_item *item)
 	return item->item.redelivered;
 }
 
-static int tensor_in_slot(
-	tarn_item *item, const struct tarn_descriptor *d, tarn_tensor **ret)
+/* The first that is asked for is no memory of its own: of most items there is
+ * one, asked for once. */
+static int new_tensor(tarn_item *item, uint64_t base,
+	const struct tarn_layout *layout, tarn_tensor **ret)
 {
-	/* What the table would say of the slot, if it were a storage. */
-	const struct table_storage entry = {
-		.pool = TABLE_POOL_OWN, .size = item->storage.size};
-	struct tarn_layout layout;
-	uint64_t base;
-	int r = descriptor_check(d, item->channel->store->instance, &layout);
-
-	if (r >= 0 && d->generation)
-		r = tarn_fail(EBADMSG, "descriptor: a slot of generation %llu",
-			(unsigned long long)d->generation);
-	if (r >= 0)
-		r = descriptor_fits(d, &layout, &entry, &base);
-	if (r < 0)
-		return r;
-	return tarn_tensor_new_checked(&item->storage, base, &layout, ret);
+	/* Relaxed: it hands nothing over; who set it has the place. */
+	if (atomic_flag_test_and_set_explicit(
+		    &item->lodged, memory_order_relaxed))
+		return tarn_tensor_new_checked(
+			&item->storage, base, layout, ret);
+	tensor_lodge(&item->first, &item->storage, base, layout);
+	*ret = &item->first;
+	return 0;
 }
 
 static int tensor_of(tarn_item *item, uint32_t i, tarn_tensor **ret)
 {
-	const struct channel_map *map = &item->channel->map;
+	struct tarn_layout layout;
 	struct tarn_descriptor d;
+	uint64_t base;
+	int r;
 
 	if (!member_is_ours(item->channel, item->member))
 		return tarn_fail(ESTALE,
@@ -190,13 +188,12 @@ static int tensor_of(tarn_item *item, uint32_t i, tarn_tensor **ret)
 	if (i >= count_of(item))
 		return tarn_fail(ERANGE, "tensor %u of an item of %u", i,
 			count_of(item));
-	memcpy(&d,
-		&map->records[(uint64_t)item->item.slot *
-				      map->geometry.tensors +
-			      i],
-		sizeof(d));
-	if (d.storage == CHANNEL_IN_SLOT)
-		return tensor_in_slot(item, &d, ret);
+	r = record_get(
+		item->channel, item->item.slot, i, &d, &base, &layout);
+	if (r < 0)
+		return r;
+	if (r > 0)
+		return new_tensor(item, base, &layout, ret);
 	/* With a lease of its own, taken while the item has one: see held.c. */
 	return store_import(item->channel->store, &d, ret);
 }

@@ -68,6 +68,7 @@ int tarn_channel_acquire(tarn_channel *channel, int timeout_ms, tarn_slot **ret)
 			channel, tarn_fail(ENOMEM, "out of memory"));
 	slot->channel = channel;
 	slot->holds = false;
+	slot->lodged = false;
 	slot->used = 0;
 	slot->note.tensors = 0;
 	slot->note.tag_size = 0;
@@ -94,13 +95,6 @@ static uint32_t count_of(const tarn_slot *slot)
 	return slot->note.tensors;
 }
 
-static struct tarn_descriptor *record(const tarn_slot *slot, uint32_t i)
-{
-	const struct channel_map *map = &slot->channel->map;
-
-	return &map->records[(uint64_t)slot->slot * map->geometry.tensors + i];
-}
-
 static int check_ours(const tarn_slot *slot)
 {
 	if (!member_is_ours(slot->channel, slot->member))
@@ -124,22 +118,25 @@ static int check_room(const tarn_slot *slot)
 }
 
 /* The next record: what lies in this slot. */
-static void add_record(
-	tarn_slot *slot, uint64_t base, const struct tarn_layout *layout)
+static void add_record(tarn_slot *slot, uint64_t base,
+	const struct tarn_layout *layout, bool c_order)
 {
-	struct tarn_descriptor d = {
-		.magic = TARN_DESCRIPTOR_MAGIC,
-		.version = TARN_DESCRIPTOR_VERSION,
-		.instance = slot->channel->store->instance,
-		.pool = TABLE_POOL_OWN,
-		.storage = CHANNEL_IN_SLOT,
-		.base = base,
-		.size = slot->storage.size,
-	};
-
-	descriptor_set_layout(&d, layout);
-	memcpy(record(slot, count_of(slot)), &d, sizeof(d));
+	record_put_in_slot(slot->channel, slot->slot, count_of(slot), base,
+		layout, c_order);
 	slot->note.tensors++;
+}
+
+/* The first is no memory of its own: there is one in nearly every slot. */
+static int new_tensor(tarn_slot *slot, uint64_t base,
+	const struct tarn_layout *layout, tarn_tensor **ret)
+{
+	if (slot->lodged)
+		return tarn_tensor_new_checked(
+			&slot->storage, base, layout, ret);
+	slot->lodged = true;
+	tensor_lodge(&slot->first, &slot->storage, base, layout);
+	*ret = &slot->first;
+	return 0;
 }
 
 /* Where the next tensor begins; at most the slot's size, which is a multiple.
@@ -168,10 +165,10 @@ static int place_empty(
 			(unsigned long long)size,
 			(unsigned long long)tarn_slot_room(slot),
 			(unsigned long long)slot->storage.size);
-	r = tarn_tensor_new_checked(&slot->storage, base, layout, ret);
+	r = new_tensor(slot, base, layout, ret);
 	if (r < 0)
 		return r;
-	add_record(slot, base, layout);
+	add_record(slot, base, layout, true);
 	slot->used = base + size;
 	return 0;
 }
@@ -220,7 +217,7 @@ static int add_kept(tarn_slot *slot, tarn_tensor *tensor)
 			shared->index, shared->generation);
 	if (r < 0)
 		return r;
-	memcpy(record(slot, count_of(slot)), &d, sizeof(d));
+	record_put(slot->channel, slot->slot, count_of(slot), &d);
 	slot->note.tensors++;
 	slot->holds = true;
 	return 0;
@@ -231,7 +228,7 @@ int tarn_slot_add(tarn_slot *slot, tarn_tensor *tensor)
 	int r = check_room(slot);
 
 	if (r >= 0 && tensor->storage == &slot->storage)
-		add_record(slot, tensor->base, &tensor->layout);
+		add_record(slot, tensor->base, &tensor->layout, false);
 	else if (r >= 0)
 		r = add_kept(slot, tensor);
 	return r < 0 ? channel_fail(slot->channel, r) : 0;
@@ -241,21 +238,23 @@ static int set_layout(
 	tarn_slot *slot, uint32_t i, const struct tarn_layout *layout)
 {
 	_cleanup_tensor_ tarn_tensor *checked = NULL;
+	struct tarn_layout before;
 	struct tarn_descriptor d;
+	uint64_t base;
 	int r;
 
 	if (i >= count_of(slot))
 		return tarn_fail(ERANGE, "tensor %u of %u", i, count_of(slot));
 	/* Somebody else may write there; what lies in a slot stays in it. */
-	memcpy(&d, record(slot, i), sizeof(d));
-	if (d.storage != CHANNEL_IN_SLOT)
+	r = record_get(slot->channel, slot->slot, i, &d, &base, &before);
+	if (r == 0)
 		return tarn_fail(EINVAL,
 			"tensor %u is not in the slot: add the view itself", i);
-	r = tarn_tensor_new(&slot->storage, d.base, layout, &checked);
+	if (r > 0)
+		r = tarn_tensor_new(&slot->storage, base, layout, &checked);
 	if (r < 0)
 		return r;
-	descriptor_set_layout(&d, layout);
-	memcpy(record(slot, i), &d, sizeof(d));
+	record_put_in_slot(slot->channel, slot->slot, i, base, layout, false);
 	return 0;
 }
 

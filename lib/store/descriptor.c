@@ -15,7 +15,7 @@
 #include "lib/store/store.h"
 #include "lib/tensor/tensor.h"
 
-static int check_header(const struct tarn_descriptor *d, uint64_t instance)
+int descriptor_check_header(const struct tarn_descriptor *d, uint64_t instance)
 {
 	if (d->magic != TARN_DESCRIPTOR_MAGIC)
 		return tarn_fail(EBADMSG,
@@ -76,7 +76,7 @@ static int read_dims(
 int descriptor_check(const struct tarn_descriptor *d, uint64_t instance,
 	struct tarn_layout *ret_layout)
 {
-	int r = check_header(d, instance);
+	int r = descriptor_check_header(d, instance);
 
 	if (r >= 0)
 		r = read_dims(d, ret_layout);

@@ -13,6 +13,11 @@
 int descriptor_check(const struct tarn_descriptor *descriptor,
 	uint64_t instance, struct tarn_layout *ret_layout);
 
+/* Only what comes before the shape, without offset, dtype and rank. -EBADMSG,
+ * -ESTALE. */
+int descriptor_check_header(
+	const struct tarn_descriptor *descriptor, uint64_t instance);
+
 /* Does all that it reaches lie in the storage that the table describes? Gives
  * the byte of the storage from which the layout counts. -EBADMSG. */
 int descriptor_fits(const struct tarn_descriptor *descriptor,

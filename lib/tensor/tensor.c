@@ -56,6 +56,22 @@ static int check_reach(
 	return out_of_reach(layout, base, size, what);
 }
 
+static void init(tarn_tensor *t, bool lodger, tarn_storage *storage,
+	uint64_t base, const struct tarn_layout *layout)
+{
+	atomic_init(&t->refs, 1);
+	t->lodger = lodger;
+	t->storage = tarn_storage_ref(storage);
+	t->base = base;
+	t->layout = *layout;
+}
+
+void tensor_lodge(tarn_tensor *place, tarn_storage *storage, uint64_t base,
+	const struct tarn_layout *layout)
+{
+	init(place, true, storage, base, layout);
+}
+
 int tarn_tensor_new_checked(tarn_storage *storage, uint64_t base,
 	const struct tarn_layout *layout, tarn_tensor **ret)
 {
@@ -63,10 +79,7 @@ int tarn_tensor_new_checked(tarn_storage *storage, uint64_t base,
 
 	if (!t)
 		return tarn_fail(ENOMEM, "tensor: out of memory");
-	atomic_init(&t->refs, 1);
-	t->storage = tarn_storage_ref(storage);
-	t->base = base;
-	t->layout = *layout;
+	init(t, false, storage, base, layout);
 	*ret = t;
 	return 0;
 }
@@ -107,6 +120,8 @@ tarn_tensor *tarn_tensor_ref(tarn_tensor *tensor)
 
 tarn_tensor *tarn_tensor_unref(tarn_tensor *tensor)
 {
+	tarn_storage *storage;
+
 	if (!tensor)
 		return NULL;
 	/* Release: pairs with the acquire half of the same in whichever thread
@@ -114,8 +129,10 @@ tarn_tensor *tarn_tensor_unref(tarn_tensor *tensor)
 	if (atomic_fetch_sub_explicit(&tensor->refs, 1, memory_order_acq_rel) !=
 		1)
 		return NULL;
-	tarn_storage_unref(tensor->storage);
-	free(tensor);
+	storage = tensor->storage;
+	if (!tensor->lodger)
+		free(tensor);
+	tarn_storage_unref(storage);
 	return NULL;
 }
 

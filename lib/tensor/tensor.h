@@ -8,6 +8,7 @@
 
 struct tarn_tensor {
 	atomic_uint refs;
+	bool lodger; /* in memory that goes with its storage: see below */
 	tarn_storage *storage;
 	uint64_t base; /* byte of the storage from which layout counts */
 	struct tarn_layout layout;
@@ -17,6 +18,12 @@ struct tarn_tensor {
  * lies in the storage. */
 int tarn_tensor_new_checked(tarn_storage *storage, uint64_t base,
 	const struct tarn_layout *layout, tarn_tensor **ret);
+
+/* The same in memory that the storage keeps for it until its last reference
+ * goes, of which the tensor has one. Once for each such place: nobody says when
+ * that tensor has ended. */
+void tensor_lodge(tarn_tensor *place, tarn_storage *storage, uint64_t base,
+	const struct tarn_layout *layout);
 
 /* New zeroed memory in C order; zero bytes, whatever they mean in dtype. */
 int tarn_tensor_alloc(int dtype, int ndim, const int64_t *shape,

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the tensors of an item are, where its consumers read it.
+ *
+ * The idea: each line of a record is one that has to travel from one processor
+ * to another. So of what lies in the slot no more is written, or read, than it
+ * has dimensions; and of a tensor in C order, as nearly all are, no strides,
+ * which leaves two lines that come together. What is not written is what some
+ * earlier item has left there, and is not looked at.
+ *
+ * What is read is copied once, then checked as copied.
+ */
+#include <string.h>
+
+#include "base/fail.h"
+#include "lib/channel/channel.h"
+
+#define HEADER offsetof(struct tarn_descriptor, shape)
+
+static_assert(HEADER == 64, "a line, the first sizes in the next one");
+
+static struct tarn_descriptor *place_of(
+	const tarn_channel *channel, uint32_t slot, uint32_t i)
+{
+	const struct channel_map *map = &channel->map;
+
+	return &map->records[(uint64_t)slot * map->geometry.tensors + i];
+}
+
+/* Word by word, which no compiler makes a loop in microcode of; and what others
+ * may write meanwhile is read once. Relaxed: the slot's word orders it. */
+static void write_words(int64_t *to, const int64_t *from, int n)
+{
+	for (int i = 0; i < n; i++)
+		__atomic_store_n(&to[i], from[i], __ATOMIC_RELAXED);
+}
+
+static void read_words(int64_t *to, const int64_t *from, int n)
+{
+	for (int i = 0; i < n; i++)
+		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+}
+
+void record_put(tarn_channel *channel, uint32_t slot, uint32_t i,
+	const struct tarn_descriptor *descriptor)
+{
+	memcpy(place_of(channel, slot, i), descriptor, sizeof(*descriptor));
+}
+
+void record_put_in_slot(tarn_channel *channel, uint32_t slot, uint32_t i,
+	uint64_t base, const struct tarn_layout *layout, bool c_order)
+{
+	struct tarn_descriptor *record = place_of(channel, slot, i);
+
+	record->magic = TARN_DESCRIPTOR_MAGIC;
+	record->version = TARN_DESCRIPTOR_VERSION;
+	record->flags = c_order ? CHANNEL_RECORD_C : 0;
+	record->instance = channel->store->instance;
+	record->pool = TABLE_POOL_OWN;
+	record->storage = CHANNEL_IN_SLOT;
+	record->generation = 0;
+	record->base = base;
+	record->size = channel->map.geometry.ring.slot_bytes;
+	record->offset = layout->offset;
+	record->dtype = layout->dtype;
+	record->ndim = layout->ndim;
+	memset(record->zero, 0, sizeof(record->zero));
+	write_words(record->shape, layout->shape, layout->ndim);
+	if (!c_order)
+		write_words(record->stride, layout->stride, layout->ndim);
+}
+
+/* Of C order: all that was not written follows from the rest. */
+static int check_c_order(
+	const struct tarn_descriptor *d, struct tarn_layout *ret)
+{
+	if (d->offset)
+		return tarn_fail(EBADMSG,
+			"descriptor: offset %lld of a tensor in C order",
+			(long long)d->offset);
+	if (tarn_layout_contiguous(d->dtype, d->ndim, d->shape, ret) < 0)
+		return tarn_fail_prefix(-EBADMSG, "descriptor: ");
+	return 0;
+}
+
+/* What the header says of the slot; its other fields are copied, but as yet
+ * believed in nothing. */
+static int check_slot(
+	const tarn_channel *channel, const struct tarn_descriptor *d)
+{
+	int r = descriptor_check_header(d, channel->store->instance);
+
+	if (r < 0)
+		return r;
+	if (d->generation)
+		return tarn_fail(EBADMSG,
+			"descriptor: a slot of generation %llu",
+			(unsigned long long)d->generation);
+	if (d->ndim > TARN_MAX_NDIM)
+		return tarn_fail(EBADMSG, "descriptor: rank %u, %d is the most",
+			d->ndim, TARN_MAX_NDIM);
+	return 0;
+}
+
+static int get_in_slot(const tarn_channel *channel,
+	const struct tarn_descriptor *record, struct tarn_descriptor *d,
+	uint64_t *ret_base, struct tarn_layout *ret_layout)
+{
+	/* What the table would say of the slot, if it were a storage. */
+	const struct table_storage entry = {.pool = TABLE_POOL_OWN,
+		.size = channel->map.geometry.ring.slot_bytes};
+	bool c_order = d->flags & CHANNEL_RECORD_C;
+	int r;
+
+	d->flags &= (uint16_t)~CHANNEL_RECORD_C;
+	r = check_slot(channel, d);
+	if (r < 0)
+		return r;
+	read_words(d->shape, record->shape, d->ndim);
+	if (c_order) {
+		r = check_c_order(d, ret_layout);
+	} else {
+		size_t rest = (TARN_MAX_NDIM - d->ndim) * sizeof(d->shape[0]);
+
+		memset(&d->shape[d->ndim], 0, rest);
+		read_words(d->stride, record->stride, d->ndim);
+		memset(&d->stride[d->ndim], 0, rest);
+		r = descriptor_check(d, channel->store->instance, ret_layout);
+	}
+	return r < 0 ? r : descriptor_fits(d, ret_layout, &entry, ret_base);
+}
+
+int record_get(const tarn_channel *channel, uint32_t slot, uint32_t i,
+	struct tarn_descriptor *ret, uint64_t *ret_base,
+	struct tarn_layout *ret_layout)
+{
+	const struct tarn_descriptor *record = place_of(channel, slot, i);
+	int r;
+
+	memcpy(ret, record, HEADER);
+	if (ret->storage != CHANNEL_IN_SLOT) {
+		memcpy((char *)ret + HEADER, (const char *)record + HEADER,
+			sizeof(*ret) - HEADER);
+		return 0;
+	}
+	r = get_in_slot(channel, record, ret, ret_base, ret_layout);
+	return r < 0 ? r : 1;
+}
