@@ -99,14 +99,36 @@ static bool holds(const struct doomed *d, uint64_t word)
 	       is_doomed(d, slot_owner(word));
 }
 
-/* L2: pairs with B1 in ring_finish. */
+/* Was one that is just leaving taken for dead? Then the place is the reaper's
+ * to free, who looks at all slots himself, and then another's. What was read
+ * before this said no is not about the other. */
+static bool is_reaped(const struct ring *ring, const struct doomed *d)
+{
+	return d->n == 1 && !(member_kinds(d->leaving[0]) & REAPED) &&
+	       atomic_load(&ring->members[d->who[0]].word) != d->leaving[0];
+}
+
+/* L2: pairs with B1 in ring_finish. A bit that is set before is_reaped() says
+ * no is not that of who joined later, and none is set again. */
 static void all_seen(
 	struct ring *ring, const struct doomed *d, uint32_t slot, uint64_t word)
 {
-	uint64_t bits = d->set[0];
+	_Atomic uint64_t *pending = ring->slots[slot].pending;
+	uint64_t p = slot_position(word), bits = 0;
 
 	static_assert(
 		RING_BROADCAST_CONSUMERS == 64, "the first word of a set");
+	for (int half = 0; half < 2; half++) {
+		uint64_t now = atomic_load(&pending[half]);
+
+		if (pending_is(now, p))
+			bits |= (now & UINT32_MAX) << (32 * half);
+	}
+	if (slot_state(word) == SLOT_OFFERED)
+		ring_free_seen(ring, slot, word);
+	bits &= d->set[0];
+	if (is_reaped(ring, d))
+		return;
 	for (; bits; bits &= bits - 1)
 		ring_seen(ring, slot, word, (uint32_t)__builtin_ctzll(bits));
 }
@@ -124,7 +146,7 @@ static uint32_t sweep(struct ring *ring, const struct doomed *d)
 		 * at all goes on, to no further than being published. */
 		for (int j = 0; j < SWEEPS && holds(d, word); j++) {
 			then = after_death(ring, i, word);
-			if (then == word)
+			if (then == word || is_reaped(ring, d))
 				break;
 			if (atomic_compare_exchange_strong(
 				    &ring->slots[i].word, &word, then)) {

@@ -99,7 +99,8 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 	return 0;
 }
 
-/* The word of a slot that we fill. */
+/* The word of a slot that we fill; we, and not who joined in our place since
+ * we were taken for dead. */
 static bool filling(const struct ring *ring, uint32_t slot, uint64_t *ret)
 {
 	/* Who was reaped may have a successor in his place, who fills the very
@@ -107,7 +108,8 @@ static bool filling(const struct ring *ring, uint32_t slot, uint64_t *ret)
 	if (slot >= ring->geometry.slots || !ring_is_member(ring))
 		return false;
 	*ret = atomic_load(&ring->slots[slot].word);
-	return slot_state(*ret) == SLOT_FILLING && slot_owner(*ret) == ring->me;
+	return slot_state(*ret) == SLOT_FILLING &&
+	       slot_owner(*ret) == ring->me && ring_is_member(ring);
 }
 
 int ring_abandon(struct ring *ring, uint32_t slot)

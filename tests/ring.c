@@ -330,6 +330,29 @@ static void test_leave_reaped(void)
 	is_int(-ESTALE, ring_abandon(&p, slot), "with nothing in it");
 }
 
+/* Who was taken for dead touches nothing of who has joined in its place, not
+ * even the same slot. */
+static void test_replaced(void)
+{
+	struct ring p, q;
+	uint32_t slot;
+
+	make(RING_QUEUE, 1);
+	p = join(RING_PRODUCER, 1);
+	slot = acquire(&p);
+	ring_reap_owner(&p, 1);
+	q = join(RING_PRODUCER, 2);
+	is_int(p.me, q.me, "another has its place");
+	is_int(slot, acquire(&q), "and its slot");
+	is_int(-ESTALE, ring_abandon(&p, slot), "it does not abandon it");
+	is_int(-ESTALE, ring_publish(&p, slot, &(struct ring_note) {0}),
+		"nor publish it");
+	ring_leave(&p);
+	is_int(0, n_free(&q), "nor leave with it");
+	is_int(0, ring_publish(&q, slot, &(struct ring_note) {0}),
+		"who has it publishes it");
+}
+
 /* What a producer leaves at each stage of a publication. */
 static void test_dead_producer(enum ring_mode mode)
 {
@@ -609,6 +632,7 @@ int main(void)
 	test_broadcast();
 	test_close_full();
 	test_leave_reaped();
+	test_replaced();
 	test_dead_producer(RING_QUEUE);
 	test_dead_producer(RING_BROADCAST);
 	test_dead_consumer();
