@@ -411,6 +411,7 @@ CHANNEL_TESTS = \
 	tests/channel_calls \
 	tests/channel_fd \
 	tests/channel_fork \
+	tests/channel_records \
 	tests/channel_send \
 	tests/channel_soak \
 	tests/channel_threads \
@@ -426,6 +427,7 @@ CHANNEL_KIT = \
 tests_channel_calls_SOURCES = tests/channel_calls.c $(CHANNEL_KIT)
 tests_channel_fd_SOURCES = tests/channel_fd.c $(CHANNEL_KIT)
 tests_channel_fork_SOURCES = tests/channel_fork.c $(CHANNEL_KIT)
+tests_channel_records_SOURCES = tests/channel_records.c $(CHANNEL_KIT)
 tests_channel_send_SOURCES = tests/channel_send.c $(CHANNEL_KIT)
 tests_channel_soak_SOURCES = \
 	tests/channel_soak.c \
