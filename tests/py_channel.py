@@ -296,7 +296,6 @@ kit.equal(ch.get(timeout=20), "late", "a wait leaves the GIL to others")
 waiting.join()
 
 # ---- Ctrl-C ----
-signal.signal(signal.SIGINT, signal.default_int_handler)
 for what, call in (("receive", ch.receive), ("acquire", ch.acquire)):
     held = [ch.acquire() for _ in range(3)]
     press = threading.Timer(.3, os.kill, (os.getpid(), signal.SIGINT))

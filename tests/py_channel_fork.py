@@ -181,7 +181,6 @@ def main():
 
     # ---- Ctrl-C in a child ----
     def interrupted():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
         results.put("ready")
         try:
             ch.receive()

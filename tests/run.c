@@ -132,6 +132,9 @@ static pid_t start(char **argv, const sigset_t *old)
 	if (getppid() != parent)
 		_exit(99);
 	sigprocmask(SIG_SETMASK, old, NULL);
+	/* As from a terminal: who starts us in the background has us ignore
+	 * Ctrl-C, and Python leaves that so. */
+	signal(SIGINT, SIG_DFL);
 	signal(SIGPIPE, SIG_DFL);
 	setrlimit(RLIMIT_CORE, &no_core);
 	umask(022);
