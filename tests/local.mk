@@ -528,6 +528,8 @@ MODEL_TESTS = \
 	tests/models_lease_broken.sh \
 	tests/models_names.sh \
 	tests/models_ring.sh \
+	tests/models_ring_cast.sh \
+	tests/models_ring_wait.sh \
 	$(NULL)
 dist_check_SCRIPTS += $(MODEL_TESTS)
 TESTS += $(MODEL_TESTS)
