@@ -4,7 +4,11 @@
  * what is not is read directly where there is a disk to read, and each of the
  * two ways to ask finds out. A fill then takes that road, and says so.
  */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <sys/statfs.h>
+#include <unistd.h>
 
 #include "lib/io/direct.h"
 #include "lib/io/road.h"
@@ -37,13 +41,34 @@ static const char *map(struct road *road, uint64_t begin, uint64_t end)
 	return letters;
 }
 
+/* Pages of the file that are in memory. */
+static int resident(const struct files *fs)
+{
+	unsigned char here[SIZE / 4096];
+	void *at = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fs->buffered, 0);
+	int n = 0;
+
+	if (at == MAP_FAILED || mincore(at, SIZE, here) < 0)
+		bail("mincore: %s", strerror(errno));
+	munmap(at, SIZE);
+	for (size_t i = 0; i < sizeof(here); i++)
+		n += here[i] & 1;
+	return n;
+}
+
 static bool evict(const struct files *fs)
 {
 	struct road road;
 	uint64_t upto;
 
-	fsync(fs->buffered);
-	posix_fadvise(fs->buffered, 0, 0, POSIX_FADV_DONTNEED);
+	/* Pages that another processor has at hand stay at first. */
+	for (int i = 0; i < 100; i++) {
+		fsync(fs->buffered);
+		posix_fadvise(fs->buffered, 0, 0, POSIX_FADV_DONTNEED);
+		if (resident(fs) == 0)
+			break;
+		usleep(10000);
+	}
 	road_init(&road, fs->buffered, -1, TARN_ROAD_AUTO, ROAD_FS_LOCAL);
 	road.ask = ROAD_ASK_CACHESTAT;
 	return road_at(&road, 0, SIZE, &upto) != ROAD_CACHED;
