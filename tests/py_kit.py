@@ -24,7 +24,8 @@ def load_sanitizers(library):
         return
     if found[1] == b"t":
         skip_all("python is not built with ThreadSanitizer")
-    os.environ["LD_PRELOAD"] = found[0].decode()
+    # It looks once for what throws C++ exceptions, which PyTorch brings later.
+    os.environ["LD_PRELOAD"] = found[0].decode() + " libstdc++.so.6"
     os.environ["PYTHONMALLOC"] = "malloc"
     os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # the interpreter has some
     os.execv(sys.executable, [sys.executable, *sys.argv])

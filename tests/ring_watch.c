@@ -190,8 +190,8 @@ static void test_peek_far(void)
 	is_int(0, see(&w, &at), "has nothing");
 	make(RING_QUEUE, 2);
 	p = join(RING_PRODUCER, 1);
-	first = at = ring_end(&w);
 	w = attach();
+	at = ring_end(&w);
 	put(&p, 1);
 	for (int i = 0; i < 2; i++)
 		atomic_store(&w.slots[i].tag_size, 65);
