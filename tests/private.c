@@ -524,18 +524,20 @@ static void *hammer(void *arg)
 	return arg;
 }
 
-static void test_threads(void)
-{
-	pthread_t threads[THREADS];
-	int status, bad = 0;
-	pid_t pid;
+#ifdef __SANITIZE_THREAD__
+#define BLAMES_CHILDREN true
+#else
+#define BLAMES_CHILDREN false
+#endif
 
-	busy = published("busy", 3 * MIB, 0, 11);
-	for (int i = 0; i < THREADS; i++)
-		if (pthread_create(&threads[i], NULL, hammer, NULL))
-			bail("no thread");
+/* How many children did not find what they should. */
+static int fork_meanwhile(void)
+{
+	int status, bad = 0;
+
 	for (int i = 0; i < FORKS; i++) {
-		pid = fork();
+		pid_t pid = fork();
+
 		if (pid == 0) {
 			tarn_tensor *p;
 
@@ -547,10 +549,26 @@ static void test_threads(void)
 			bail("waitpid: %m");
 		bad += status != 0;
 	}
+	return bad;
+}
+
+static void test_threads(void)
+{
+	pthread_t threads[THREADS];
+	int bad;
+
+	busy = published("busy", 3 * MIB, 0, 11);
+	for (int i = 0; i < THREADS; i++)
+		if (pthread_create(&threads[i], NULL, hammer, NULL))
+			bail("no thread");
+	bad = fork_meanwhile();
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	is_int(0, wrong, "threads agree on one at a time");
-	is_int(0, bad, "a fork meanwhile finds nothing locked");
+	if (BLAMES_CHILDREN)
+		skip(1, "ThreadSanitizer misses a parent's threads in a child");
+	else
+		is_int(0, bad, "a fork meanwhile finds nothing locked");
 	drop(&busy);
 	check(tarn_store_remove(store, "busy"), "remove");
 }
