@@ -5,6 +5,7 @@ import collections
 import dataclasses
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
@@ -26,6 +27,10 @@ import tarn.torch
 
 warnings.filterwarnings("ignore", ".*This DataLoader will create.*")
 Pair = collections.namedtuple("Pair", "left right")
+
+# PyTorch's own loader, beside which ours is run, needs one for each tensor.
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65536), most))
 
 
 def begin():
