@@ -99,13 +99,15 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 	return 0;
 }
 
-/* The word of a slot that we fill; we, and not who joined in our place since
- * we were taken for dead. */
+/*
+ * The word of a slot that we fill; we, and not who joined in our place since we
+ * were taken for dead, and may fill the very slot. The slot's word does not
+ * tell us apart, so our own is looked at, and after it: as long as it stands
+ * nobody is in our place.
+ */
 static bool filling(const struct ring *ring, uint32_t slot, uint64_t *ret)
 {
-	/* Who was reaped may have a successor in his place, who fills the very
-	 * slot: the word alone does not tell them apart. */
-	if (slot >= ring->geometry.slots || !ring_is_member(ring))
+	if (slot >= ring->geometry.slots)
 		return false;
 	*ret = atomic_load(&ring->slots[slot].word);
 	return slot_state(*ret) == SLOT_FILLING &&
