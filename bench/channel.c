@@ -150,6 +150,7 @@ static void receive_raw(enum way way, _Atomic uint32_t *word, uint32_t i)
 {
 	uint32_t seen;
 
+	/* Pairs with the store in send_raw(). */
 	while ((seen = atomic_load_explicit(word, memory_order_acquire)) != i)
 		if (way == FUTEX)
 			syscall(SYS_futex, word, FUTEX_WAIT, seen, NULL, NULL,

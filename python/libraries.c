@@ -77,6 +77,7 @@ static struct numpy_face *make_numpy(void)
 		drop_numpy(face);
 		return NULL;
 	}
+	/* Pairs with the loads of numpy, here and below. */
 	if (atomic_compare_exchange_strong_explicit(&numpy, &others, face,
 		    memory_order_acq_rel, memory_order_acquire))
 		return face;
@@ -86,6 +87,7 @@ static struct numpy_face *make_numpy(void)
 
 const struct numpy_face *numpy_face(void)
 {
+	/* Pairs with the exchange in make_numpy(). */
 	struct numpy_face *face =
 		atomic_load_explicit(&numpy, memory_order_acquire);
 
@@ -131,6 +133,7 @@ static struct torch_face *make_torch(void)
 		drop_torch(face);
 		return NULL;
 	}
+	/* Pairs with the loads of torch, here and below. */
 	if (atomic_compare_exchange_strong_explicit(&torch, &others, face,
 		    memory_order_acq_rel, memory_order_acquire))
 		return face;
@@ -140,6 +143,7 @@ static struct torch_face *make_torch(void)
 
 const struct torch_face *torch_face(void)
 {
+	/* Pairs with the exchange in make_torch(). */
 	struct torch_face *face =
 		atomic_load_explicit(&torch, memory_order_acquire);
 
@@ -159,6 +163,7 @@ static bool imported(const char *name, const char *last)
 
 const struct numpy_face *numpy_if_imported(void)
 {
+	/* Pairs with the exchange in make_numpy(). */
 	struct numpy_face *face =
 		atomic_load_explicit(&numpy, memory_order_acquire);
 
@@ -171,6 +176,7 @@ const struct numpy_face *numpy_if_imported(void)
 
 const struct torch_face *torch_if_imported(void)
 {
+	/* Pairs with the exchange in make_torch(). */
 	struct torch_face *face =
 		atomic_load_explicit(&torch, memory_order_acquire);
 

@@ -31,6 +31,7 @@ static PyObject *name_of(enum name n)
 	static const char *const texts[NAMES] = {"is_cpu", "layout", "dtype",
 		"shape", "is_neg", "is_conj", "is_contiguous", "stride",
 		"data_ptr", "resolve_neg", "resolve_conj"};
+	/* Pairs with the store below. */
 	PyObject *name = atomic_load_explicit(&names[n], memory_order_acquire);
 
 	if (name)

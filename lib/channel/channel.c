@@ -66,6 +66,7 @@ tarn_channel *tarn_channel_unref(tarn_channel *channel)
 {
 	if (!channel)
 		return NULL;
+	/* Pairs with itself: the last sees what the others did. */
 	if (atomic_fetch_sub_explicit(
 		    &channel->handles, 1, memory_order_acq_rel) != 1)
 		return NULL;

@@ -129,6 +129,7 @@ static int channel_fd(tarn_channel *channel)
 		return r;
 	fd = own_fetch_checked(
 		channel->store, channel->index, channel->generation, &entry);
+	/* Pairs with itself, in the thread that was not the first. */
 	if (fd < 0 || atomic_compare_exchange_strong_explicit(&channel->fd,
 			      &seen, fd, memory_order_acq_rel,
 			      memory_order_acquire))

@@ -90,6 +90,7 @@ void held_clear(tarn_channel *channel, uint32_t slot)
 static int is_held(
 	const struct table *table, uint32_t index, uint64_t generation)
 {
+	/* Pairs with what the server stores: F1 of lease.h, across P2's fence. */
 	uint64_t word = atomic_load_explicit(
 		&table->storages[index].word, memory_order_acquire);
 
