@@ -320,14 +320,20 @@ static void judge_published(const struct wire_message *m)
 
 static void judge_reply(const struct wire_message *m)
 {
+	const struct msg_channel *channel = (const void *)m->body;
 	const struct msg_error *error = (const void *)m->body;
 
-	if (m->type < WIRE_WELCOME || m->type > WIRE_CHECKED)
+	if (m->type < WIRE_WELCOME || m->type > WIRE_CHANNEL_IS)
 		bail("a reply of type %u", m->type);
 	if (m->type == WIRE_PUBLISHED)
 		judge_published(m);
 	if (m->type == WIRE_LOADED && m->size != sizeof(struct msg_loaded))
 		bail("loaded, in a reply of %u bytes", m->size);
+	if (m->type == WIRE_CHANNEL_IS &&
+		(m->size != sizeof(struct msg_channel) || !channel->owner ||
+			channel->pad))
+		bail("a channel's owner %u, in a reply of %u bytes",
+			channel->owner, m->size);
 	if (m->type == WIRE_CHECKED &&
 		((const struct msg_checked *)m->body)->n_faults)
 		bail("faults: %s",
