@@ -152,7 +152,9 @@ TSAN_TESTS = \
 	tests/publish_sealed \
 	tests/publish_threads \
 	tests/restart \
+	tests/ring_quiet \
 	tests/ring_threads \
+	tests/ring_wait \
 	tests/ring_watch \
 	tests/storage \
 	tests/store \
@@ -371,10 +373,28 @@ TESTS += \
 VALGRIND_EXCEPT += tests/table_crash tests/table_readers
 
 # shm: the ring of a channel.
-RING_TESTS = tests/ring tests/ring_kill tests/ring_threads tests/ring_watch
+RING_TESTS = \
+	tests/ring \
+	tests/ring_dead \
+	tests/ring_hostile \
+	tests/ring_kill \
+	tests/ring_quiet \
+	tests/ring_threads \
+	tests/ring_wait \
+	tests/ring_watch \
+	$(NULL)
 check_PROGRAMS += $(RING_TESTS)
 TESTS += $(RING_TESTS)
-VALGRIND_EXCEPT += tests/ring_kill tests/ring_threads tests/ring_watch
+RING_KIT = tests/ring_kit.c tests/ring_kit.h
+tests_ring_SOURCES = tests/ring.c $(RING_KIT)
+tests_ring_dead_SOURCES = tests/ring_dead.c $(RING_KIT)
+tests_ring_hostile_SOURCES = tests/ring_hostile.c $(RING_KIT)
+tests_ring_quiet_SOURCES = tests/ring_quiet.c $(RING_KIT)
+tests_ring_threads_SOURCES = tests/ring_threads.c $(RING_KIT)
+tests_ring_wait_SOURCES = tests/ring_wait.c $(RING_KIT)
+tests_ring_watch_SOURCES = tests/ring_watch.c $(RING_KIT)
+VALGRIND_EXCEPT += tests/ring_kill tests/ring_quiet tests/ring_threads
+VALGRIND_EXCEPT += tests/ring_wait tests/ring_watch
 VALGRIND_EXCEPT += tests/channel_fork tests/channel_soak tests/channel_threads
 
 # Channels, from the server's side.

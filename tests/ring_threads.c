@@ -7,11 +7,10 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
-#include "shm/ring.h"
+#include "tests/ring_kit.h"
 #include "tests/tap.h"
 
 enum { SLOTS = 3, PRODUCERS = 3, CONSUMERS = 2, WORDS = 32 };
@@ -21,10 +20,7 @@ enum { ITEMS = 2000 };
 enum { ITEMS = 20000 };
 #endif
 
-static void *memory;
-static size_t size;
 static uint64_t bytes[SLOTS][WORDS];
-static const struct ring_wait forever = {.deadline_ns = UINT64_MAX};
 static uint32_t spin_max;
 static _Atomic int faults;
 
@@ -46,14 +42,14 @@ static void *produce(void *arg)
 		struct ring_note note = {.bytes = sizeof(bytes[0])};
 		uint32_t slot;
 
-		if (ring_wait_acquire(ring, &forever, &slot) != 1) {
+		if (ring_wait_acquire(ring, &kit_forever, &slot) != 1) {
 			faults++;
 			break;
 		}
 		if (i % 7 == 3) { /* thinks better of it */
 			bytes[slot][0] = ~who;
 			faults += ring_abandon(ring, slot) < 0;
-			if (ring_wait_acquire(ring, &forever, &slot) != 1)
+			if (ring_wait_acquire(ring, &kit_forever, &slot) != 1)
 				break;
 		}
 		for (int w = 0; w < WORDS; w++)
@@ -70,7 +66,7 @@ static void *consume(void *arg)
 	int64_t last[PRODUCERS] = {-1, -1, -1};
 	struct ring_item item;
 
-	while (ring_wait_receive(&c->ring, &forever, &item) == 1) {
+	while (ring_wait_receive(&c->ring, &kit_forever, &item) == 1) {
 		uint64_t first = bytes[item.slot][0], who = first >> 32;
 		uint32_t i = (uint32_t)first;
 
@@ -91,28 +87,32 @@ static void *consume(void *arg)
 
 static void join(struct ring *ring, unsigned int kinds)
 {
-	if (ring_attach(ring, memory, size) < 0 ||
-		ring_join(ring, kinds, 1) < 0)
-		bail("%s", tarn_fail_message());
+	*ring = kit_join(kinds, 1);
 	ring->spin_max = spin_max;
+}
+
+static uint64_t count_wrong(uint64_t wanted)
+{
+	uint64_t wrong = 0;
+
+	for (int p = 0; p < PRODUCERS; p++) {
+		for (int i = 0; i < ITEMS; i++) {
+			uint64_t n = 0;
+
+			for (int c = 0; c < CONSUMERS; c++)
+				n += consumers[c].seen[p][i];
+			wrong += n != wanted;
+		}
+	}
+	return wrong;
 }
 
 static void race(enum ring_mode mode, const char *what)
 {
-	struct ring_geometry g = {mode, SLOTS, sizeof(bytes[0])};
 	pthread_t threads[PRODUCERS + CONSUMERS];
-	uint64_t wrong = 0, wanted = mode == RING_QUEUE ? 1 : CONSUMERS;
 	struct ring_stat stat;
 
-	if (ring_size(&g, &size) < 0)
-		bail("%s", tarn_fail_message());
-	size = (size + 4095) & ~(size_t)4095;
-	memory = aligned_alloc(4096, size);
-	if (!memory)
-		bail("no memory");
-	memset(memory, 0, size);
-	if (ring_init(memory, size, &g) < 0)
-		bail("%s", tarn_fail_message());
+	kit_make(mode, SLOTS);
 	memset(consumers, 0, sizeof(consumers));
 	faults = 0;
 	for (int i = 0; i < CONSUMERS; i++)
@@ -130,21 +130,13 @@ static void race(enum ring_mode mode, const char *what)
 		bail("%s", tarn_fail_message());
 	for (int i = 0; i < CONSUMERS; i++)
 		pthread_join(threads[PRODUCERS + i], NULL);
-	for (int p = 0; p < PRODUCERS; p++) {
-		for (int i = 0; i < ITEMS; i++) {
-			uint64_t n = 0;
-
-			for (int c = 0; c < CONSUMERS; c++)
-				n += consumers[c].seen[p][i];
-			wrong += n != wanted;
-		}
-	}
-	ring_stat(&producers[0], &stat);
+	stat = kit_stat(&producers[0]);
 	is_int(0, faults, "%s: in order, whole", what);
-	is_int(0, (int64_t)wrong, "%s: nothing is lost or doubled", what);
+	is_int(0, (int64_t)count_wrong(mode == RING_QUEUE ? 1 : CONSUMERS),
+		"%s: nothing is lost or doubled", what);
 	is_int(SLOTS, stat.free, "%s: no slot is lost", what);
 	is_int(PRODUCERS * ITEMS, (int64_t)stat.published, "%s: counted", what);
-	free(memory);
+	kit_drop();
 }
 
 int main(void)

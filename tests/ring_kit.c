@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/ring_kit.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "tests/tap.h"
+
+const struct ring_wait kit_forever = {.deadline_ns = UINT64_MAX};
+
+void *kit_memory;
+size_t kit_size;
+
+void kit_make(enum ring_mode mode, uint32_t slots)
+{
+	const struct ring_geometry g = {mode, slots, KIT_SLOT_BYTES};
+
+	kit_drop();
+	if (ring_size(&g, &kit_size) < 0)
+		bail("%s", tarn_fail_message());
+	kit_memory = aligned_alloc(4096, (kit_size + 4095) & ~(size_t)4095);
+	if (!kit_memory)
+		bail("no memory");
+	memset(kit_memory, 0, kit_size);
+	if (ring_init(kit_memory, kit_size, &g) < 0)
+		bail("%s", tarn_fail_message());
+}
+
+void kit_drop(void)
+{
+	free(kit_memory);
+	kit_memory = NULL;
+}
+
+struct ring kit_attach(void)
+{
+	struct ring ring;
+
+	if (ring_attach(&ring, kit_memory, kit_size) < 0)
+		bail("%s", tarn_fail_message());
+	return ring;
+}
+
+struct ring kit_join(unsigned int kinds, uint32_t owner)
+{
+	struct ring ring = kit_attach();
+
+	if (ring_join(&ring, kinds, owner) < 0)
+		bail("%s", tarn_fail_message());
+	return ring;
+}
+
+uint32_t kit_acquire(struct ring *ring)
+{
+	uint32_t slot;
+
+	if (ring_acquire(ring, &slot) != 1)
+		bail("no slot: %s", tarn_fail_message());
+	return slot;
+}
+
+struct ring_item kit_receive(struct ring *ring)
+{
+	struct ring_item item = {0};
+
+	if (ring_receive(ring, &item) != 1)
+		bail("no item: %s", tarn_fail_message());
+	return item;
+}
+
+struct ring_note kit_note(uint32_t number)
+{
+	struct ring_note note = {.bytes = number % (KIT_SLOT_BYTES + 1),
+		.tensors = number,
+		.tag_size = number % (RING_TAG_MAX + 1)};
+
+	memset(note.tag, (int)(number & 0xff), note.tag_size);
+	return note;
+}
+
+bool kit_is_whole(const struct ring_note *note)
+{
+	const struct ring_note wanted = kit_note(note->tensors);
+
+	return note->bytes == wanted.bytes &&
+	       note->tag_size == wanted.tag_size &&
+	       memcmp(note->tag, wanted.tag, wanted.tag_size) == 0;
+}
+
+int kit_put(struct ring *ring, uint32_t number)
+{
+	const struct ring_note note = kit_note(number);
+	uint32_t slot;
+	int r = ring_acquire(ring, &slot);
+
+	return r == 1 ? ring_publish(ring, slot, &note) : r == 0 ? -EAGAIN : r;
+}
+
+int kit_get(struct ring *ring)
+{
+	struct ring_item item;
+	int r = ring_receive(ring, &item);
+
+	if (r != 1)
+		return r == 0 ? -1 : r;
+	if (!kit_is_whole(&item.note) || ring_release(ring, &item) < 0)
+		bail("item %u: %s", item.note.tensors, tarn_fail_message());
+	return (int)item.note.tensors;
+}
+
+void kit_must_put(struct ring *ring, uint32_t number)
+{
+	if (kit_put(ring, number) < 0)
+		bail("put %u: %s", number, tarn_fail_message());
+}
+
+void kit_must_get(struct ring *ring, uint32_t number)
+{
+	int r = kit_get(ring);
+
+	if (r != (int)number)
+		bail("item %d, not %u: %s", r, number, tarn_fail_message());
+}
+
+struct ring_stat kit_stat(const struct ring *ring)
+{
+	struct ring_stat stat;
+
+	ring_stat(ring, &stat);
+	return stat;
+}
+
+uint32_t kit_free(const struct ring *ring)
+{
+	return kit_stat(ring).free;
+}
