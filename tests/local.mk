@@ -404,6 +404,8 @@ CHANNEL_DAEMON_TESTS = \
 	tests/channel_restart \
 	tests/channel_storm \
 	tests/server_channel \
+	tests/server_channel_hostile \
+	tests/server_channel_search \
 	$(NULL)
 check_PROGRAMS += $(CHANNEL_DAEMON_TESTS)
 TESTS += $(CHANNEL_DAEMON_TESTS)
@@ -419,8 +421,18 @@ tests_channel_restart_SOURCES = \
 	$(RESTART_KIT)
 tests_channel_storm_SOURCES = tests/channel_storm.c $(RESTART_KIT)
 VALGRIND_EXCEPT += tests/channel_storm
+SERVER_CHANNEL_KIT = tests/server_channel_kit.c tests/server_channel_kit.h
+tests_server_channel_SOURCES = tests/server_channel.c $(SERVER_CHANNEL_KIT)
 tests_server_channel_LDADD = $(DAEMON_LIBS)
-tests_server_channel_LDFLAGS = \
+tests_server_channel_hostile_SOURCES = \
+	tests/server_channel_hostile.c \
+	$(SERVER_CHANNEL_KIT)
+tests_server_channel_hostile_LDADD = $(DAEMON_LIBS)
+tests_server_channel_search_SOURCES = \
+	tests/server_channel_search.c \
+	$(SERVER_CHANNEL_KIT)
+tests_server_channel_search_LDADD = $(DAEMON_LIBS)
+tests_server_channel_search_LDFLAGS = \
 	$(AM_LDFLAGS) \
 	-Wl,--wrap=lease_batch_search \
 	-Wl,--wrap=channel_search \

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/server_channel_kit.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "tests/tap.h"
+
+static struct server server = {.serving = true};
+struct rule kit_rule;
+struct side kit_sides[3];
+
+static void add_client(struct side *side, uint64_t number)
+{
+	*side = (struct side) {.fd = -1};
+	if (lease_create(&side->fd) < 0 ||
+		lease_map(side->fd, &side->page) < 0 ||
+		lease_map(side->fd, &side->mapped) < 0)
+		bail("%s", tarn_fail_message());
+	side->client.number = number;
+	side->client.rule = &kit_rule;
+	side->client.leases = &side->mapped;
+	side->client.n_leases = 1;
+	client_join(&side->client, &kit_rule);
+}
+
+void kit_end_client(struct side *side)
+{
+	if (side->fd < 0)
+		return;
+	client_leave(&side->client);
+	lease_unmap(side->page);
+	lease_unmap(side->mapped);
+	side->fd = fd_close(side->fd);
+	kit_rule.channels_left = true;
+	reap_unnamed(&kit_rule);
+}
+
+void kit_begin(void)
+{
+	int fd = memfd_create("tarn-test", MFD_CLOEXEC);
+
+	kit_rule = (struct rule) {.server = &server};
+	for (int kind = 0; kind < QUOTA_KINDS; kind++)
+		kit_rule.quota.limit[kind] = UINT64_MAX;
+	if (fd < 0 || table_create(fd, 7, 4711, 0, 0, &kit_rule.table) < 0 ||
+		table_writer_new(&kit_rule.table, &kit_rule.writer) < 0 ||
+		alloc_new(&kit_rule.alloc) < 0 ||
+		alloc_new(&kit_rule.frozen) < 0 ||
+		alloc_add(kit_rule.alloc, 0, 64ull * KIT_PAGE) < 0 ||
+		lease_batch_init(&kit_rule.batch) < 0)
+		bail("%s", tarn_fail_message());
+	fd_close(fd);
+	for (uint64_t i = 0; i < 3; i++)
+		add_client(&kit_sides[i], i + 1);
+}
+
+void kit_end(void)
+{
+	for (int i = 0; i < 3; i++)
+		kit_end_client(&kit_sides[i]);
+	channels_free(&kit_rule);
+	lease_batch_done(&kit_rule.batch);
+	kit_rule.alloc = alloc_free(kit_rule.alloc);
+	kit_rule.frozen = alloc_free(kit_rule.frozen);
+	kit_rule.writer = table_writer_free(kit_rule.writer);
+	free(kit_rule.infos);
+	table_unmap(&kit_rule.table);
+}
+
+/* ---- storages ---------------------------------------------------------- */
+
+uint64_t kit_generation(uint32_t index)
+{
+	return storage_word_generation(
+		atomic_load(&kit_rule.table.storages[index].word));
+}
+
+enum storage_state kit_state(uint32_t index)
+{
+	return storage_word_state(
+		atomic_load(&kit_rule.table.storages[index].word));
+}
+
+uint32_t kit_storage(void)
+{
+	struct table_storage entry = {.alloc_size = KIT_PAGE, .size = KIT_PAGE};
+	uint64_t generation;
+	uint32_t index;
+
+	if (alloc_take(kit_rule.alloc, KIT_PAGE, &entry.alloc_offset) < 0)
+		bail("the pool is full");
+	entry.base = entry.alloc_offset;
+	if (storage_new(&kit_rule, &entry, STORAGE_LIVE, &index, &generation) <
+		0)
+		bail("%s", tarn_fail_message());
+	return index;
+}
+
+/* ---- channels ---------------------------------------------------------- */
+
+int kit_channel_fd(const struct channel_geometry *g, uint64_t *ret_size)
+{
+	int fd = memfd_create("channel", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	void *at;
+
+	if (fd < 0 || channel_size(g, ret_size) < 0 ||
+		ftruncate(fd, (off_t)*ret_size) < 0)
+		bail("a memfd: %m, %s", tarn_fail_message());
+	at = mmap(NULL, *ret_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (at == MAP_FAILED || channel_init(at, *ret_size, g) < 0)
+		bail("a channel: %m, %s", tarn_fail_message());
+	munmap(at, *ret_size);
+	return fd;
+}
+
+static void map_user(struct user *user, uint64_t size)
+{
+	void *at = mmap(
+		NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, user->fd, 0);
+
+	if (at == MAP_FAILED || channel_attach(&user->map, at, size) < 0 ||
+		ring_attach(&user->ring, user->map.ring, user->map.ring_size) <
+			0)
+		bail("a channel: %s", tarn_fail_message());
+}
+
+uint32_t kit_channel_storage(uint64_t size, uint64_t *ret_generation)
+{
+	const struct table_storage entry = {.pool = TABLE_POOL_OWN,
+		.size = size,
+		.flags = STORAGE_CREATED | STORAGE_CHANNEL};
+	uint32_t index;
+
+	if (storage_new(&kit_rule, &entry, STORAGE_LIVE, &index,
+		    ret_generation) < 0)
+		bail("%s", tarn_fail_message());
+	storage_name(&kit_rule, index, 1);
+	return index;
+}
+
+int kit_try_channel(const struct channel_geometry *g, struct user *user)
+{
+	uint64_t size;
+	int r;
+
+	user->fd = kit_channel_fd(g, &size);
+	user->index = kit_channel_storage(size, &user->generation);
+	r = channel_open(&kit_rule, user->index, user->generation, user->fd);
+	if (r < 0) {
+		user->fd = fd_close(user->fd);
+		return r;
+	}
+	map_user(user, size);
+	return 0;
+}
+
+void kit_channel(
+	enum ring_mode mode, uint32_t slots, uint32_t flags, struct user *user)
+{
+	const struct channel_geometry g = {
+		.ring = {.mode = mode, .slots = slots},
+		.tensors = 2,
+		.flags = flags,
+	};
+
+	if (kit_try_channel(&g, user) < 0)
+		bail("a channel: %s", tarn_fail_message());
+}
+
+struct user kit_another(const struct user *of)
+{
+	struct user u = {.fd = fd_dup(of->fd)};
+
+	map_user(&u, of->map.size);
+	return u;
+}
+
+void kit_drop_user(struct user *user)
+{
+	munmap(user->map.memory, user->map.size);
+	fd_close(user->fd);
+}
+
+void kit_join(struct user *user, unsigned kinds, uint32_t owner)
+{
+	if (ring_join(&user->ring, kinds, owner) < 0)
+		bail("%s", tarn_fail_message());
+}
+
+/* ---- turns ------------------------------------------------------------- */
+
+void kit_turn(void)
+{
+	uint64_t again = UINT64_MAX;
+
+	kit_rule.next_channels = 0;
+	channels_in_turn(&kit_rule, &again);
+	reap(&kit_rule);
+}
+
+void kit_look(void)
+{
+	kit_rule.channels_left = true;
+	kit_turn();
+}
+
+double kit_now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
