@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Channels as a program uses them: made and found by name, filled and read in
- * place, given back in any order, closed; and what is said where it cannot be.
+ * Channels as a program uses them: filled and read in place, given back in any
+ * order, left, closed; and what is said where it cannot be. Their names are
+ * channel_names.c's.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <tarn/tarn.h>
@@ -15,153 +15,7 @@
 
 static struct daemon server;
 
-/* ---- making and finding -------------------------------------------------- */
-
-static void test_open(tarn_store *store)
-{
-	const struct tarn_channel_options
-		none = {0},
-		odd = {.slots = 3, .slot_bytes = 5000, .tensors = 2},
-		cast = {.mode = TARN_CHANNEL_BROADCAST};
-	struct tarn_channel_info info;
-	tarn_channel *c, *again;
-
-	is_int(-ENOENT, tarn_channel_open(store, "none", NULL, &c),
-		"without options it has to be there");
-	is_str("channel 'none': there is none of that name",
-		tarn_error_message(), "which is said");
-	c = kit_open(store, "defaults", &none);
-	info = kit_info(c);
-	is_int(TARN_CHANNEL_QUEUE, info.mode, "the default is a queue");
-	is_int(8, info.slots, "of 8 slots");
-	is_int(4 << 20, (int64_t)info.slot_bytes, "of 4 MiB each");
-	is_int(16, info.tensors, "for 16 tensors");
-	is_int(8, info.free, "all of them free");
-	is_str("defaults", tarn_channel_name(c), "it knows its name");
-	again = kit_open(store, "defaults", &odd);
-	info = kit_info(again);
-	is_int(8, info.slots, "one that is there keeps its geometry");
-	tarn_channel_unref(again);
-	is_int(-EEXIST, tarn_channel_open(store, "defaults", &cast, &again),
-		"another mode is refused");
-	is_str("channel 'defaults': it is there, and is a queue, not a "
-	       "broadcast",
-		tarn_error_message(), "with both");
-	tarn_channel_unref(c);
-	c = kit_open(store, "odd", &odd);
-	is_int(8192, (int64_t)kit_info(c).slot_bytes, "slots are whole pages");
-	tarn_channel_unref(c);
-	is_int(0, tarn_store_remove(store, "odd"), "a name goes as any other");
-	is_int(0, tarn_store_remove(store, "defaults"), "whoever made it");
-	is_int(-ENOENT, tarn_channel_open(store, "odd", NULL, &c), "for good");
-}
-
-static void test_refused(tarn_store *store)
-{
-	const struct tarn_channel_options many = {.slots = 70000},
-					  tensors = {.tensors = 1025},
-					  mode = {.mode = 7},
-					  large = {.slot_bytes = UINT64_MAX},
-					  huge = {.slot_bytes = 1ull << 50,
-						  .slots = 2},
-					  flags = {.flags = 8}, none = {0};
-	int64_t n = 3;
-	struct tarn_publish_item item = {.name = "tensor"};
-	tarn_channel *c;
-	tarn_tensor *t;
-
-	is_int(-EINVAL, tarn_channel_open(store, "x", &many, &c),
-		"too many slots");
-	has_str("65536", tarn_error_message(), "and how many may be");
-	is_int(-EINVAL, tarn_channel_open(store, "x", &tensors, &c),
-		"too many tensors");
-	is_int(-EINVAL, tarn_channel_open(store, "x", &mode, &c),
-		"no such mode");
-	is_int(-EINVAL, tarn_channel_open(store, "x", &flags, &c),
-		"no such flags");
-	is_int(-EOVERFLOW, tarn_channel_open(store, "x", &large, &c),
-		"no such size");
-	ok(tarn_channel_open(store, "x", &huge, &c) < 0,
-		"more than there is: %s", tarn_error_message());
-	is_int(-EINVAL, tarn_channel_open(store, "", &none, &c),
-		"no such name");
-	if (tarn_store_create(store, TARN_I64, 1, &n, 0, &item.tensor) < 0 ||
-		tarn_store_publish(store, &item, 1, NULL, NULL) < 0)
-		bail("%s", tarn_error_message());
-	is_int(-EINVAL, tarn_channel_open(store, "tensor", &none, &c),
-		"a tensor is no channel");
-	has_str("channel 'tensor': ", tarn_error_message(), "says which");
-	tarn_tensor_unref(item.tensor);
-	tarn_store_remove(store, "tensor");
-	c = kit_open(store, "channel", &none);
-	is_int(-EINVAL, tarn_store_lookup(store, "channel", &t),
-		"a channel is no tensor");
-	has_str("tarn_channel_open", tarn_error_message(), "says how");
-	tarn_channel_unref(c);
-	tarn_store_remove(store, "channel");
-}
-
-static int count_names(void *arg, const char *name)
-{
-	int *n = arg;
-
-	*n += strcmp(name, "a/1") == 0 ? 1 : strcmp(name, "b") == 0 ? 10 : 100;
-	return 0;
-}
-
-static int count_tensors(void *arg, const char *name,
-	const struct tarn_descriptor *descriptor, uint64_t version)
-{
-	int *n = arg;
-
-	(void)descriptor;
-	(void)version;
-	*n += strcmp(name, "a/t") == 0 ? 1 : 100;
-	return 0;
-}
-
-static int stop_at_once(void *arg, const char *name)
-{
-	(void)arg;
-	(void)name;
-	return 7;
-}
-
-static void test_list(tarn_store *store)
-{
-	const struct tarn_channel_options small = {
-		.slots = 1, .slot_bytes = 4096};
-	int64_t n = 1;
-	struct tarn_publish_item item = {.name = "a/t"};
-	tarn_channel *a = kit_open(store, "a/1", &small),
-		     *b = kit_open(store, "b", &small);
-	int seen = 0;
-
-	if (tarn_store_create(store, TARN_I64, 1, &n, 0, &item.tensor) < 0 ||
-		tarn_store_publish(store, &item, 1, NULL, NULL) < 0)
-		bail("%s", tarn_error_message());
-	is_int(0, tarn_channel_list(store, NULL, count_names, &seen), "listed");
-	is_int(11, seen, "all channels, and nothing else");
-	seen = 0;
-	is_int(0, tarn_channel_list(store, "a/", count_names, &seen),
-		"by prefix");
-	is_int(1, seen, "the one");
-	seen = 0;
-	is_int(0, tarn_store_list(store, NULL, count_tensors, &seen),
-		"tensors are listed");
-	is_int(1, seen, "and no channel among them");
-	is_int(7, tarn_channel_list(store, NULL, stop_at_once, NULL),
-		"until it is said to stop");
-	tarn_tensor_unref(item.tensor);
-	tarn_channel_unref(a);
-	tarn_channel_unref(b);
-	tarn_store_remove(store, "a/1");
-	tarn_store_remove(store, "a/t");
-	tarn_store_remove(store, "b");
-}
-
-/* ---- one item --------------------------------------------------------------
- */
+/* ---- one item ---------------------------------------------------------- */
 
 static void fill(tarn_tensor *t, unsigned char with)
 {
@@ -169,17 +23,11 @@ static void fill(tarn_tensor *t, unsigned char with)
 		(size_t)tarn_layout_nbytes(tarn_tensor_layout(t)));
 }
 
-static void test_tensors(tarn_store *store)
+/* Two tensors fill a slot, until it is full. */
+static void fill_two(tarn_slot *slot, tarn_tensor **ret_t, tarn_tensor **ret_u)
 {
-	const struct tarn_channel_options options = {
-		.slots = 2, .slot_bytes = 4096, .tensors = 3};
 	const int64_t a[] = {3, 5}, b[] = {7}, big[] = {4096};
-	tarn_channel *c = kit_open(store, "tensors", &options);
-	tarn_slot *slot = kit_acquire(c);
-	tarn_tensor *t, *u, *view;
-	tarn_item *item;
-	const void *tag;
-	size_t size;
+	tarn_tensor *t, *u, *none;
 
 	is_int(4096, (int64_t)tarn_slot_room(slot), "a slot is empty");
 	is_int(0, tarn_slot_empty(slot, TARN_F32, 2, a, &t), "a tensor in it");
@@ -191,11 +39,21 @@ static void test_tensors(tarn_store *store)
 	tarn_tensor_set_f64(t, (int64_t[]) {2, 4}, 24.5);
 	is_int(0, tarn_slot_empty(slot, TARN_U8, 1, b, &u), "and another");
 	fill(u, 9);
-	is_int(-ENOSPC, tarn_slot_empty(slot, TARN_U8, 1, big, &view),
+	is_int(-ENOSPC, tarn_slot_empty(slot, TARN_U8, 1, big, &none),
 		"more than is left");
 	is_str("channel 'tensors': a tensor of 4096 bytes, and 3968 of the "
 	       "slot's 4096 are left",
 		tarn_error_message(), "says how much that is");
+	*ret_t = t;
+	*ret_u = u;
+}
+
+/* A view of the first takes its place, and is the third, too. */
+static tarn_tensor *add_view(tarn_slot *slot, tarn_tensor *t)
+{
+	const int64_t b[] = {7};
+	tarn_tensor *view, *none;
+
 	if (tarn_tensor_view(t, ".transpose(0, 1)[1:]", &view) < 0)
 		bail("%s", tarn_error_message());
 	is_int(0, tarn_slot_set(slot, 0, tarn_tensor_layout(view)),
@@ -203,9 +61,58 @@ static void test_tensors(tarn_store *store)
 	is_int(-ERANGE, tarn_slot_set(slot, 2, tarn_tensor_layout(view)),
 		"but not what is not there");
 	is_int(0, tarn_slot_add(slot, view), "a view of this slot is added");
-	is_int(-E2BIG, tarn_slot_empty(slot, TARN_U8, 1, b, &t),
+	is_int(-E2BIG, tarn_slot_empty(slot, TARN_U8, 1, b, &none),
 		"a fourth is too many");
 	has_str("3 tensors", tarn_error_message(), "of three");
+	return view;
+}
+
+/* The one that is seen in another way. */
+static void check_view(tarn_item *item, uint32_t i)
+{
+	tarn_tensor *t = kit_tensor(item, i);
+	double value = 0;
+
+	is_int(4, tarn_tensor_layout(t)->shape[0], "%u: as the view", i);
+	is_int(3, tarn_tensor_layout(t)->shape[1], "%u: that it was", i);
+	tarn_tensor_get_f64(t, (int64_t[]) {3, 2}, &value);
+	ok(value == 24.5, "%u: with its value", i);
+	ok(tarn_storage_writable(tarn_tensor_storage(t)),
+		"%u: a queue's item is the consumer's", i);
+	tarn_tensor_unref(t);
+}
+
+static void check_tensors(tarn_item *item)
+{
+	tarn_tensor *t;
+	const void *tag;
+	size_t size;
+
+	is_int(3, tarn_item_count(item), "three tensors come");
+	tag = tarn_item_tag(item, &size);
+	is_int(5, (int64_t)size, "the tag's size");
+	is_mem("hello", tag, 5, "and the tag");
+	ok(!tarn_item_redelivered(item), "for the first time");
+	check_view(item, 0);
+	check_view(item, 2);
+	t = kit_tensor(item, 1);
+	is_mem("\t\t\t\t\t\t\t", tarn_tensor_data(t), 7, "the other's bytes");
+	tarn_tensor_unref(t);
+	is_int(-ERANGE, tarn_item_tensor(item, 3, &t), "there is no fourth");
+}
+
+static void test_tensors(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 2, .slot_bytes = 4096, .tensors = 3};
+	const char big[65] = "";
+	tarn_channel *c = kit_open(store, "tensors", &options);
+	tarn_slot *slot = kit_acquire(c);
+	tarn_tensor *t, *u, *view;
+	tarn_item *item;
+
+	fill_two(slot, &t, &u);
+	view = add_view(slot, t);
 	is_int(-EMSGSIZE, tarn_slot_tag(slot, big, 65), "a tag is small");
 	is_int(0, tarn_slot_tag(slot, "hello", 5), "and goes with it");
 	is_int(0, tarn_slot_publish(slot), "published");
@@ -217,29 +124,7 @@ static void test_tensors(tarn_store *store)
 	tarn_tensor_unref(view);
 
 	item = kit_receive(c);
-	is_int(3, tarn_item_count(item), "three tensors come");
-	tag = tarn_item_tag(item, &size);
-	is_int(5, (int64_t)size, "the tag's size");
-	is_mem("hello", tag, 5, "and the tag");
-	ok(!tarn_item_redelivered(item), "for the first time");
-	for (uint32_t i = 0; i < 3; i += 2) {
-		double value = 0;
-
-		t = kit_tensor(item, i);
-		is_int(4, tarn_tensor_layout(t)->shape[0], "%u: as the view",
-			i);
-		is_int(3, tarn_tensor_layout(t)->shape[1], "%u: that it was",
-			i);
-		tarn_tensor_get_f64(t, (int64_t[]) {3, 2}, &value);
-		ok(value == 24.5, "%u: with its value", i);
-		ok(tarn_storage_writable(tarn_tensor_storage(t)),
-			"%u: a queue's item is the consumer's", i);
-		tarn_tensor_unref(t);
-	}
-	t = kit_tensor(item, 1);
-	is_mem("\t\t\t\t\t\t\t", tarn_tensor_data(t), 7, "the other's bytes");
-	tarn_tensor_unref(t);
-	is_int(-ERANGE, tarn_item_tensor(item, 3, &t), "there is no fourth");
+	check_tensors(item);
 	tarn_item_unref(item);
 	is_int(2, kit_info(c).free, "all slots are free again");
 	tarn_channel_unref(c);
@@ -276,8 +161,7 @@ static void test_elsewhere(tarn_store *store)
 	tarn_store_remove(store, "elsewhere");
 }
 
-/* ---- order, waiting, the end
- * ------------------------------------------------- */
+/* ---- order, and what outlives what ------------------------------------- */
 
 static void test_order(tarn_store *store)
 {
@@ -372,6 +256,8 @@ static void test_slot_outlives(tarn_store *store)
 	tarn_store_remove(store, "filling");
 }
 
+/* ---- the end ----------------------------------------------------------- */
+
 static void test_leave(tarn_store *store)
 {
 	const struct tarn_channel_options options = {
@@ -442,8 +328,7 @@ static void test_close(tarn_store *store)
 	tarn_store_remove(store, "close");
 }
 
-/* ---- broadcast
- * ---------------------------------------------------------------- */
+/* ---- broadcast --------------------------------------------------------- */
 
 static void test_broadcast(tarn_store *store)
 {
@@ -496,37 +381,12 @@ static void test_broadcast(tarn_store *store)
 	tarn_store_remove(store, "cast");
 }
 
-/* Made for a while: its name goes with the last. */
-static void test_ephemeral(tarn_store *store)
-{
-	const struct tarn_channel_options options = {.slots = 2,
-		.slot_bytes = 4096,
-		.flags = TARN_CHANNEL_EPHEMERAL};
-	tarn_channel *c = kit_open(store, "ephemeral", &options),
-		     *again = kit_open(store, "ephemeral", NULL);
-
-	tarn_channel_unref(again);
-	again = kit_open(store, "ephemeral", NULL);
-	ok(true, "who has not joined does not leave");
-	kit_put(c, 0, 1);
-	is_int(1, kit_get(again, 0), "it works");
-	tarn_channel_unref(c);
-	c = kit_open(store, "ephemeral", NULL);
-	tarn_channel_unref(c);
-	tarn_channel_unref(again);
-	is_int(-ENOENT, tarn_channel_open(store, "ephemeral", NULL, &c),
-		"its name goes with the last who took part");
-}
-
 int main(void)
 {
 	tarn_store *store;
 
 	daemon_start(&server, "channel.sock", (const char *[]) {NULL});
 	store = kit_store(server.socket);
-	test_open(store);
-	test_refused(store);
-	test_list(store);
 	test_tensors(store);
 	test_elsewhere(store);
 	test_order(store);
@@ -535,7 +395,6 @@ int main(void)
 	test_leave(store);
 	test_close(store);
 	test_broadcast(store);
-	test_ephemeral(store);
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends");
 	return done();
