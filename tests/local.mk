@@ -464,9 +464,11 @@ tests_channel_names_SOURCES = tests/channel_names.c $(CHANNEL_KIT)
 tests_channel_records_SOURCES = tests/channel_records.c $(CHANNEL_KIT)
 tests_channel_send_SOURCES = tests/channel_send.c $(CHANNEL_KIT)
 tests_channel_soak_SOURCES = \
-	tests/channel_soak.c \
 	tests/channel_kit.c \
 	tests/channel_kit.h \
+	tests/channel_soak.c \
+	tests/channel_soak.h \
+	tests/channel_soak_worker.c \
 	$(RESTART_KIT)
 tests_channel_threads_SOURCES = tests/channel_threads.c $(CHANNEL_KIT)
 
