@@ -854,6 +854,7 @@ tests_store_SOURCES = \
 # The command.
 check_PROGRAMS += \
 	tests/cli_channel \
+	tests/cli_channel_watch \
 	tests/cli_gauge \
 	tests/cli_progress \
 	tests/cli_rm \
@@ -874,6 +875,7 @@ dist_check_SCRIPTS += \
 	$(NULL)
 TESTS += \
 	tests/cli_channel \
+	tests/cli_channel_watch \
 	tests/cli_copy.sh \
 	tests/cli_copy_numpy.py \
 	tests/cli_gauge \
@@ -890,11 +892,12 @@ TESTS += \
 	tests/daemon_path.sh \
 	tests/help.sh \
 	$(NULL)
-tests_cli_channel_SOURCES = \
-	tests/cli_channel.c \
-	tests/daemon_helper.c \
-	tests/daemon_helper.h \
-	$(NULL)
+CLI_CHANNEL_KIT = \
+	tests/cli_channel_kit.c \
+	tests/cli_channel_kit.h \
+	$(CHANNEL_KIT)
+tests_cli_channel_SOURCES = tests/cli_channel.c $(CLI_CHANNEL_KIT)
+tests_cli_channel_watch_SOURCES = tests/cli_channel_watch.c $(CLI_CHANNEL_KIT)
 tests_cli_gauge_SOURCES = cli/gauge.c tests/cli_gauge.c
 tests_cli_gauge_LDADD = tests/libtap.la
 tests_cli_progress_SOURCES = \
