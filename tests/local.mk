@@ -148,6 +148,7 @@ TSAN_TESTS = \
 	tests/move \
 	tests/mutable \
 	tests/private \
+	tests/private_held \
 	tests/publish_life \
 	tests/publish_sealed \
 	tests/publish_threads \
@@ -514,6 +515,7 @@ check_PROGRAMS += \
 	tests/lease_book \
 	tests/lease_pages \
 	tests/private \
+	tests/private_held \
 	tests/reap \
 	tests/store_fork \
 	$(NULL)
@@ -522,6 +524,7 @@ TESTS += \
 	tests/lease_book \
 	tests/lease_pages \
 	tests/private \
+	tests/private_held \
 	tests/reap \
 	tests/store_fork \
 	$(NULL)
@@ -530,11 +533,14 @@ tests_evict_SOURCES = \
 	tests/daemon_helper.h \
 	tests/evict.c \
 	$(NULL)
-tests_private_SOURCES = \
+PRIVATE_KIT = \
 	tests/daemon_helper.c \
 	tests/daemon_helper.h \
-	tests/private.c \
+	tests/private_kit.c \
+	tests/private_kit.h \
 	$(NULL)
+tests_private_SOURCES = tests/private.c $(PRIVATE_KIT)
+tests_private_held_SOURCES = tests/private_held.c $(PRIVATE_KIT)
 tests_reap_SOURCES = tests/reap.c
 tests_reap_LDADD = $(DAEMON_LIBS)
 tests_reap_LDFLAGS = -Wl,--wrap=lease_batch_search
@@ -544,7 +550,8 @@ tests_store_fork_SOURCES = \
 	tests/daemon_helper.h \
 	tests/store_fork.c \
 	$(NULL)
-VALGRIND_EXCEPT += tests/lease_pages tests/private tests/store_fork
+VALGRIND_EXCEPT += tests/lease_pages tests/private tests/private_held
+VALGRIND_EXCEPT += tests/store_fork
 
 # The protocols, model-checked.
 EXTRA_DIST += \
