@@ -359,6 +359,7 @@ int main(void)
 	test_channel_goes();
 	settle();
 	test_broadcast();
+	settle();
 	test_unheard();
 	settle();
 	test_dead();
