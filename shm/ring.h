@@ -39,6 +39,10 @@
 /* A bit of a slot for each; a participant's number is its bit. */
 #define RING_BROADCAST_CONSUMERS 64u
 #define RING_TAG_MAX 64u
+/* Slots of so many bytes are taken from the first on, not in turn: to map
+ * those that nobody had in hand yet costs more than to find one that was used
+ * before. Some 20 us to fill one; picked. */
+#define RING_LARGE (256u << 10)
 
 enum ring_mode {
 	RING_QUEUE = 1,
@@ -54,7 +58,7 @@ enum ring_kind {
 struct ring_geometry {
 	enum ring_mode mode;
 	uint32_t slots;
-	uint64_t slot_bytes; /* bounds ring_note.bytes, nothing else */
+	uint64_t slot_bytes; /* bounds ring_note.bytes; see RING_LARGE */
 };
 
 /* What an item says of itself beside its bytes. */

@@ -317,6 +317,16 @@ static int take_place(struct ring *ring, unsigned int kinds, uint32_t owner)
 		hears ? "consumers" : "participants");
 }
 
+/* Where to look for a free slot first: small ones are taken in turn, and by
+ * each who takes part from somewhere else on. */
+static uint32_t first_look(const struct ring *ring)
+{
+	if (ring->geometry.slot_bytes >= RING_LARGE)
+		return 0;
+	return (uint32_t)((uint64_t)ring->me * 2654435761u %
+			  ring->geometry.slots);
+}
+
 int ring_join(struct ring *ring, unsigned int kinds, uint32_t owner)
 {
 	uint64_t live;
@@ -347,8 +357,7 @@ int ring_join(struct ring *ring, unsigned int kinds, uint32_t owner)
 	if (ring->geometry.mode == RING_QUEUE)
 		ring->cursor = ring->head_seen;
 	ring->crowd_in = ring->crowd_out = true;
-	ring->hint = (uint32_t)((uint64_t)ring->me * 2654435761u %
-				ring->geometry.slots);
+	ring->hint = first_look(ring);
 	live = member_word(
 		MEMBER_LIVE, kinds, member_generation(ring->word), owner);
 	if (!ring_swap(&ring->members[ring->me].word, ring->word, live)) {
