@@ -445,6 +445,7 @@ CHANNEL_TESTS = \
 	tests/channel_fd \
 	tests/channel_fork \
 	tests/channel_names \
+	tests/channel_pages \
 	tests/channel_records \
 	tests/channel_send \
 	tests/channel_soak \
@@ -462,6 +463,7 @@ tests_channel_calls_SOURCES = tests/channel_calls.c $(CHANNEL_KIT)
 tests_channel_fd_SOURCES = tests/channel_fd.c $(CHANNEL_KIT)
 tests_channel_fork_SOURCES = tests/channel_fork.c $(CHANNEL_KIT)
 tests_channel_names_SOURCES = tests/channel_names.c $(CHANNEL_KIT)
+tests_channel_pages_SOURCES = tests/channel_pages.c $(CHANNEL_KIT)
 tests_channel_records_SOURCES = tests/channel_records.c $(CHANNEL_KIT)
 tests_channel_send_SOURCES = tests/channel_send.c $(CHANNEL_KIT)
 tests_channel_soak_SOURCES = \

@@ -110,6 +110,7 @@ static void after_fork(void *arg, bool child)
 
 	if (child) {
 		channel->life++;
+		channel_map_forget(channel);
 		forget(&channel->producer);
 		forget(&channel->consumer);
 	}

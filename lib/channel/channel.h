@@ -54,6 +54,9 @@ struct tarn_channel {
 	struct ring ring; /* attached; joins nothing */
 	unsigned life;
 	struct side producer, consumer;
+	/* Of each slot, how many bytes this process has surely mapped; NULL:
+	 * small ones. Its producer's who has the slot, one after the other. */
+	uint64_t *mapped;
 	_Atomic int fd; /* of its memory, once somebody wants it privately; -1 */
 	pthread_mutex_t mapping; /* guards what follows */
 	bool bytes_writable;
@@ -108,6 +111,11 @@ int channel_map_private(tarn_channel *channel, uint32_t slot,
 	struct private_map *map, void **ret);
 /* The bytes of slots may be written from here on. */
 int channel_map_writable(tarn_channel *channel);
+/* Who fills a slot will write its first bytes, up to end: maps them in one go
+ * where each page would be a fault of its own. -ENOMEM. */
+int channel_map_slot(tarn_channel *channel, uint32_t slot, uint64_t end);
+/* In the child of a fork, which has none of those pages. */
+void channel_map_forget(tarn_channel *channel);
 
 /* ---- channel_create.c ------------------------------------------------- */
 

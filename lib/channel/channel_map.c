@@ -7,8 +7,11 @@
  * that his stray write would be everybody's: he has those bytes read-only.
  */
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/fail.h"
 #include "base/fd.h"
@@ -78,6 +81,58 @@ int channel_map_writable(tarn_channel *channel)
 	return r;
 }
 
+/* ---- what is to be filled --------------------------------------------- */
+
+/* Less is faulted in no slower than asked for. */
+#define MAP_MIN (64ull << 10)
+
+static void note_slots(tarn_channel *channel)
+{
+	const struct ring_geometry *g = &channel->map.geometry.ring;
+
+	/* Without it each page is a fault, and nothing else is lost. */
+	if (g->slot_bytes >= MAP_MIN)
+		channel->mapped = calloc(g->slots, sizeof(*channel->mapped));
+}
+
+/* The first write to a page of a shared file is a fault, a microsecond or two,
+ * whether the page is there or not; reading maps many pages at once, writable
+ * where the mapping is. */
+static int map_ahead(void *start, uint64_t size)
+{
+	if (madvise(start, size, MADV_POPULATE_READ) == 0 ||
+		(errno != ENOMEM && errno != EFAULT && errno != EHWPOISON))
+		return 0;
+	return tarn_fail(ENOMEM, "no memory for %llu bytes of a slot: %s",
+		(unsigned long long)size, tarn_errno_text(errno));
+}
+
+int channel_map_slot(tarn_channel *channel, uint32_t slot, uint64_t end)
+{
+	uint64_t before = slot * channel->map.geometry.ring.slot_bytes, from;
+	uint64_t *mapped = channel->mapped ? &channel->mapped[slot] : NULL;
+	int r;
+
+	if (!mapped || end < *mapped + MAP_MIN)
+		return 0;
+	/* A slot begins at a small page, which may be in a larger one. */
+	from = (before + *mapped) & ~((uint64_t)sysconf(_SC_PAGESIZE) - 1);
+	r = map_ahead(channel->map.bytes + from, before + end - from);
+	if (r >= 0)
+		*mapped = end;
+	return r;
+}
+
+void channel_map_forget(tarn_channel *channel)
+{
+	if (channel->mapped)
+		memset(channel->mapped, 0,
+			channel->map.geometry.ring.slots *
+				sizeof(*channel->mapped));
+}
+
+/* ---- all of it --------------------------------------------------------- */
+
 int channel_map_storage(tarn_channel *channel, bool *ret_closed)
 {
 	struct channel_map *map = &channel->map;
@@ -109,9 +164,12 @@ int channel_map_storage(tarn_channel *channel, bool *ret_closed)
 		map->size -
 			(uint64_t)(map->bytes - (unsigned char *)map->memory),
 		MADV_HUGEPAGE);
+	note_slots(channel);
 	*ret_closed = channel_is_closed(map);
 	return 0;
 }
+
+/* ---- copy-on-write ---------------------------------------------------- */
 
 /* Kept, since items come by thousands: one descriptor a channel. */
 static int channel_fd(tarn_channel *channel)
@@ -162,6 +220,7 @@ int channel_map_private(tarn_channel *channel, uint32_t slot,
 void channel_unmap(tarn_channel *channel)
 {
 	fd_close(atomic_load_explicit(&channel->fd, memory_order_relaxed));
+	free(channel->mapped);
 	if (channel->map.memory)
 		munmap(channel->map.memory, channel->map.size);
 }

@@ -165,7 +165,9 @@ static int place_empty(
 			(unsigned long long)size,
 			(unsigned long long)tarn_slot_room(slot),
 			(unsigned long long)slot->storage.size);
-	r = new_tensor(slot, base, layout, ret);
+	r = channel_map_slot(slot->channel, slot->slot, base + size);
+	if (r >= 0)
+		r = new_tensor(slot, base, layout, ret);
 	if (r < 0)
 		return r;
 	add_record(slot, base, layout, true);

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a large slot costs before its first byte is written. A producer that
+ * faulted in each page of each slot spent five times as long with that as with
+ * filling them; so pages are mapped in one go, in a child of fork() too, and
+ * slots that were in hand before are taken before others.
+ */
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "lib/channel/channel.h"
+#include "tests/channel_kit.h"
+#include "tests/daemon_helper.h"
+#include "tests/tap.h"
+
+#define LARGE (1 << 20)
+
+static struct daemon server;
+
+/* How many pages of that range this process has in its page table. */
+static int64_t mapped(const void *start, uint64_t size)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), entry;
+	uint64_t first = (uint64_t)(uintptr_t)start / page;
+	int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+	int64_t n = 0;
+
+	if (fd < 0)
+		bail("pagemap cannot be opened");
+	for (uint64_t i = 0; i < size / page; i++) {
+		if (pread(fd, &entry, sizeof(entry),
+			    (off_t)((first + i) * sizeof(entry))) !=
+			sizeof(entry))
+			bail("pagemap is short");
+		n += entry >> 63;
+	}
+	close(fd);
+	return n;
+}
+
+static int64_t pages(uint64_t size)
+{
+	return (int64_t)(size / (uint64_t)sysconf(_SC_PAGESIZE));
+}
+
+static tarn_tensor *empty(tarn_slot *slot, int64_t size)
+{
+	tarn_tensor *t;
+
+	if (tarn_slot_empty(slot, TARN_U8, 1, &size, &t) < 0)
+		bail("%s", tarn_error_message());
+	return t;
+}
+
+/* How many pages of a tensor are mapped before anybody has touched it. */
+static int64_t mapped_of(tarn_slot *slot, int64_t size)
+{
+	tarn_tensor *t = empty(slot, size);
+	int64_t n = mapped(tarn_tensor_data(t), (uint64_t)size);
+
+	tarn_tensor_unref(t);
+	return n;
+}
+
+/* In a process of its own, which nobody was a producer of. */
+static int in_child(tarn_channel *c)
+{
+	int status = 0;
+	pid_t child = fork();
+
+	if (child < 0)
+		bail("no child");
+	if (child == 0)
+		_exit(mapped_of(kit_acquire(c), LARGE) == pages(LARGE) ? 0 : 1);
+	waitpid(child, &status, 0);
+	return status;
+}
+
+static void test_mapped(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 2, .slot_bytes = 3 * LARGE};
+	tarn_channel *c = kit_open(store, "mapped", &options);
+	tarn_slot *slot = kit_acquire(c);
+
+	is_int(pages(LARGE), mapped_of(slot, LARGE),
+		"a tensor's pages are mapped before it is filled");
+	is_int(pages(LARGE), mapped_of(slot, LARGE), "the next one's too");
+	tarn_slot_abandon(slot);
+	is_int(0, in_child(c), "a child has to map them for itself");
+	tarn_channel_unref(c);
+	tarn_store_remove(store, "mapped");
+}
+
+/* The slot of one item, from its filling to its release. */
+static int64_t through(tarn_channel *c)
+{
+	tarn_item *item;
+	int64_t slot;
+
+	if (kit_put(c, 0, 1) < 0)
+		bail("%s", tarn_error_message());
+	item = kit_receive(c);
+	slot = item->item.slot;
+	tarn_item_unref(item);
+	return slot;
+}
+
+/* How many slots some items went through, one after the other. */
+static int64_t slots_used(tarn_store *store, uint64_t slot_bytes)
+{
+	const struct tarn_channel_options options = {
+		.slots = 4, .slot_bytes = slot_bytes};
+	tarn_channel *c = kit_open(store, "used", &options);
+	bool seen[4] = {false};
+	int64_t n = 0;
+
+	for (int i = 0; i < 8; i++) {
+		int64_t slot = through(c);
+
+		n += !seen[slot];
+		seen[slot] = true;
+	}
+	tarn_channel_unref(c);
+	tarn_store_remove(store, "used");
+	return n;
+}
+
+static void test_order(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 4, .slot_bytes = LARGE};
+	tarn_channel *c;
+	tarn_slot *slot;
+
+	is_int(1, slots_used(store, LARGE),
+		"of large slots one is enough for what is received at once");
+	is_int(4, slots_used(store, 4096), "small ones are taken in turn");
+	c = kit_open(store, "order", &options);
+	slot = kit_acquire(c);
+	is_int(1, through(c), "with the first in hand it is the second");
+	is_int(1, through(c), "again");
+	tarn_slot_abandon(slot);
+	is_int(0, through(c), "and then the first");
+	tarn_channel_unref(c);
+	tarn_store_remove(store, "order");
+}
+
+int main(void)
+{
+	tarn_store *store;
+
+	daemon_start(&server, "pages.sock", (const char *[]) {NULL});
+	store = kit_store(server.socket);
+	test_mapped(store);
+	test_order(store);
+	tarn_store_unref(store);
+	is_int(0, daemon_stop(&server), "the daemon ends");
+	return done();
+}
