@@ -9,11 +9,10 @@
  * two channels, polling and waiting, for slots of several sizes; beside it, in
  * the same round, a cache line that the two write in turn, and two futexes that
  * they wake each other with. Then how many pass in a second, from one to one,
- * polling and waiting, and from four to two, waiting. Medians of turns, and of short rounds.
+ * polling and waiting, and from four to two, waiting. Medians of turns, and of
+ * short rounds.
  */
 #include <errno.h>
-#include <linux/futex.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,18 +20,16 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
 
-enum { ROUNDS = 11, POLLS = 4000, SLEEPS = 1000, FIRST = 100, ITEMS = 100000, MANY = 6 };
+#include "bench/pair.h"
+#include "bench/times.h"
 
-struct line {
-	_Alignas(128) _Atomic uint32_t word;
-};
+enum { ROUNDS = 11, POLLS = 4000, SLEEPS = 1000, FIRST = 100 };
+enum { ITEMS = 100000, MANY = 6 };
 
 static struct shared {
 	struct line there, back;
@@ -46,36 +43,6 @@ static _Noreturn void die(const char *what)
 {
 	fprintf(stderr, "bench/channel: %s: %s\n", what, tarn_error_message());
 	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *values, int n)
-{
-	qsort(values, (size_t)n, sizeof(*values), by_value);
-	return values[n / 2];
-}
-
-static void pin(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	sched_setaffinity(0, sizeof(set), &set);
 }
 
 /* ---- one hand-over ------------------------------------------------------- */
@@ -133,29 +100,9 @@ static void get(tarn_channel *c, bool poll)
 	tarn_item_unref(item);
 }
 
-/* ---- there and back -------------------------------------------------------
- */
+/* ---- there and back ---------------------------------------------------- */
 
 enum way { LINE, POLL, FUTEX, WAIT };
-
-static void send_raw(enum way way, _Atomic uint32_t *word, uint32_t i)
-{
-	/* Release: pairs with the acquire in receive_raw. */
-	atomic_store_explicit(word, i, memory_order_release);
-	if (way == FUTEX)
-		syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
-}
-
-static void receive_raw(enum way way, _Atomic uint32_t *word, uint32_t i)
-{
-	uint32_t seen;
-
-	/* Pairs with the store in send_raw(). */
-	while ((seen = atomic_load_explicit(word, memory_order_acquire)) != i)
-		if (way == FUTEX)
-			syscall(SYS_futex, word, FUTEX_WAIT, seen, NULL, NULL,
-				0);
-}
 
 struct end {
 	enum way way;
@@ -185,10 +132,8 @@ static void close_end(struct end *e)
 /* One turn: there and back. */
 static void turn(struct end *e)
 {
-	_Atomic uint32_t *to = e->first ? &shared->there.word
-					: &shared->back.word,
-			 *from = e->first ? &shared->back.word
-					  : &shared->there.word;
+	struct line *to = e->first ? &shared->there : &shared->back,
+		    *from = e->first ? &shared->back : &shared->there;
 
 	for (int half = 0; half < 2; half++) {
 		bool sends = (half == 0) == e->first;
@@ -196,11 +141,11 @@ static void turn(struct end *e)
 		if (half == 0)
 			e->turn++;
 		if (sends && !e->out)
-			send_raw(e->way, to, e->turn);
+			line_send(to, e->way == FUTEX, e->turn);
 		else if (sends)
 			put(e->out, e->way == POLL, (int64_t)e->bytes);
 		else if (!e->in)
-			receive_raw(e->way, from, e->turn);
+			line_receive(from, e->way == FUTEX, e->turn);
 		else
 			get(e->in, e->way == POLL);
 	}
@@ -234,10 +179,10 @@ static double one_way(enum way way, uint64_t bytes)
 	for (int i = 0; i < FIRST; i++)
 		turn(&e);
 	for (int i = 0; i < turns; i++) {
-		double start = now();
+		double start = wall_ns();
 
 		turn(&e);
-		times[i] = now() - start;
+		times[i] = wall_ns() - start;
 	}
 	waitpid(pid, NULL, 0);
 	close_end(&e);
@@ -260,8 +205,7 @@ static void compare(
 		median(a, ROUNDS), median(ratio, ROUNDS));
 }
 
-/* ---- how many
- * ---------------------------------------------------------------- */
+/* ---- how many ---------------------------------------------------------- */
 
 static double many(int producers, int consumers, bool poll)
 {
@@ -285,12 +229,12 @@ static double many(int producers, int consumers, bool poll)
 		shared->ready++;
 		while (shared->ready != (uint32_t)(consumers + producers))
 			usleep(100);
-		shared->began[i] = now();
+		shared->began[i] = wall_ns();
 		for (int n = 0; i >= consumers && n < ITEMS / producers; n++)
 			put(c, poll, 256);
 		for (int n = 0; i < consumers && n < ITEMS / consumers; n++)
 			get(c, poll);
-		shared->ended[i] = now();
+		shared->ended[i] = wall_ns();
 		_exit(0);
 	}
 	for (int i = 0; i < consumers + producers; i++) {

@@ -16,12 +16,12 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
+#include "bench/times.h"
 #include "shm/lease.h"
 #include "shm/wire.h"
 
@@ -33,14 +33,6 @@ static void die(const char *what)
 {
 	fprintf(stderr, "bench/clients: %s: %s\n", what, tarn_fail_message());
 	exit(1);
-}
-
-static double wall(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- one client -------------------------------------------------------- */
@@ -129,20 +121,13 @@ static unsigned long long on_cpu(pid_t pid)
 
 /* ---- the figures -------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* The lower quartile: what others do on this machine only ever adds. */
 static double usual_us(const double *seconds)
 {
 	double v[SAMPLE];
 
 	memcpy(v, seconds, sizeof(v));
-	qsort(v, SAMPLE, sizeof(*v), by_value);
+	sort_values(v, SAMPLE);
 	return v[SAMPLE / 4] * 1e6;
 }
 

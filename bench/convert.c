@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/checked.h"
+#include "bench/times.h"
 #include "lib/number/convert.h"
 
 #define ROUNDS 3
@@ -62,23 +63,7 @@ static const struct pair {
 /* Of this thread: what others do with the core meanwhile is not its work. */
 static double now(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_size(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *seconds)
-{
-	qsort(seconds, ROUNDS, sizeof(*seconds), by_size);
-	return seconds[ROUNDS / 2];
+	return seconds(CLOCK_THREAD_CPUTIME_ID);
 }
 
 static int measure(
@@ -105,9 +90,9 @@ static int measure(
 		converted[i] = now() - begin;
 	}
 	printf("%s memcpy %.2f\n", p->name,
-		(double)size / 1e9 / median(copied));
+		(double)size / 1e9 / median(copied, ROUNDS));
 	printf("%s tarn %.2f\n", p->name,
-		(double)size / 1e9 / median(converted));
+		(double)size / 1e9 / median(converted, ROUNDS));
 	return 0;
 }
 

@@ -17,12 +17,12 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
+#include "bench/times.h"
 #include "lib/io/fill.h"
 
 enum { SEGMENT = 256 << 20, SEGMENTS_MAX = 256 };
@@ -34,14 +34,6 @@ static void die(const char *what)
 {
 	fprintf(stderr, "bench/fill: %s: %s\n", what, tarn_fail_message());
 	exit(1);
-}
-
-static double wall(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + 1e-9 * (double)ts.tv_nsec;
 }
 
 static double cpu(void)

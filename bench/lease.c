@@ -10,11 +10,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fail.h"
 #include "base/fd.h"
+#include "bench/times.h"
 #include "lib/store/lease_book.h"
 
 /* A round is shorter than a time slice, and of many rounds the best fiftieth
@@ -27,25 +27,10 @@ static struct lease_book book;
 static uint32_t storage;
 static uint64_t generation;
 
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
-}
-
 static void fail(void)
 {
 	fprintf(stderr, "lease: %s\n", tarn_fail_message());
 	exit(1);
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
 }
 
 static void measure(const char *what, void (*fn)(void))
@@ -53,13 +38,13 @@ static void measure(const char *what, void (*fn)(void))
 	double ns[ROUNDS];
 
 	for (int r = 0; r < ROUNDS; r++) {
-		double start = now();
+		double start = wall_ns();
 
 		for (int i = 0; i < CALLS; i++)
 			fn();
-		ns[r] = (now() - start) / CALLS;
+		ns[r] = (wall_ns() - start) / CALLS;
 	}
-	qsort(ns, ROUNDS, sizeof(*ns), by_value);
+	sort_values(ns, ROUNDS);
 	printf("%-44s %6.1f ns\n", what, ns[ROUNDS / 50]);
 }
 

@@ -68,8 +68,16 @@ BENCHES = \
 	bench/view.sh \
 	bench/write.sh \
 	$(NULL)
-EXTRA_DIST += $(BENCHES) bench/fio.sh bench/py_channel.py bench/py_loader.py \
-	bench/read_file.py bench/transpose.py
+EXTRA_DIST += \
+	$(BENCHES) \
+	bench/fio.sh \
+	bench/pair.h \
+	bench/py_channel.py \
+	bench/py_loader.py \
+	bench/read_file.py \
+	bench/times.h \
+	bench/transpose.py \
+	$(NULL)
 
 # One after the other: both would make the libraries.
 .PHONY: bench

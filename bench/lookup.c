@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "bench/times.h"
 #include "shm/table.h"
 
 enum { ROUNDS = 41, LOOKS = 20000 };
@@ -37,14 +37,6 @@ static void fail(const char *what)
 {
 	fprintf(stderr, "bench/lookup: %s: %s\n", what, tarn_fail_message());
 	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
 }
 
 static uint64_t next(uint64_t x)
@@ -96,7 +88,7 @@ static void put_names(void)
 
 static double look(void)
 {
-	double start = now();
+	double start = wall_ns();
 
 	for (int i = 0; i < LOOKS; i++) {
 		struct tarn_descriptor d;
@@ -111,12 +103,12 @@ static double look(void)
 			d.base != k)
 			fail(name);
 	}
-	return (now() - start) / LOOKS;
+	return (wall_ns() - start) / LOOKS;
 }
 
 static double chase(void)
 {
-	double start = now();
+	double start = wall_ns();
 
 	for (size_t i = 0; i < LOOKS * LINES; i++)
 		/* What is read is 0, but the processor must wait for it. */
@@ -125,20 +117,7 @@ static double chase(void)
 							  below(state,
 								  area_lines) *
 								  LINE);
-	return (now() - start) / LOOKS;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *values)
-{
-	qsort(values, ROUNDS, sizeof(*values), by_value);
-	return values[ROUNDS / 2];
+	return (wall_ns() - start) / LOOKS;
 }
 
 static void measure(void)
@@ -157,7 +136,8 @@ static void measure(void)
 	}
 	printf("%8u names: %7.1f ns a look-up, %7.1f ns for %zu random lines, "
 	       "%5.2f times as much%s\n",
-		n_names, median(ours), median(bare), LINES, median(factor),
+		n_names, median(ours, ROUNDS), median(bare, ROUNDS), LINES,
+		median(factor, ROUNDS),
 		n_names < 1000000 ? "" : " (at most 1.3)");
 	fflush(stdout);
 }

@@ -17,10 +17,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
+
+#include "bench/times.h"
 
 enum { TENSORS = 100000, EACH = 1024, ROUNDS = 9 };
 
@@ -30,14 +31,6 @@ static void die(const char *what)
 {
 	fprintf(stderr, "bench/many: %s: %s\n", what, tarn_error_message());
 	exit(1);
-}
-
-static double wall(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* ---- the files ------------------------------------------------------- */
@@ -156,19 +149,6 @@ static double measure(tarn_store *store, const char *path, enum how how)
 	return start;
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *values)
-{
-	qsort(values, ROUNDS, sizeof(*values), by_value);
-	return values[ROUNDS / 2];
-}
-
 static void compare(tarn_store *store, const char *what, const char *many,
 	const char *one, enum how how)
 {
@@ -181,8 +161,8 @@ static void compare(tarn_store *store, const char *what, const char *many,
 		a[i] = measure(store, many, how);
 		b[i] = measure(store, one, how);
 	}
-	x = median(a);
-	y = median(b);
+	x = median(a, ROUNDS);
+	y = median(b, ROUNDS);
 	printf("%-28s %8.1f ms %8.1f ms %6.2f%s\n", what, x * 1e3, y * 1e3,
 		x / y, how == MAPPED ? "" : " (at most 2)");
 }
@@ -200,7 +180,7 @@ static void opening(const char *path)
 		ms[i] = (wall() - start) * 1e3;
 		tarn_file_unref(file);
 	}
-	printf("%-28s %8.1f ms\n", "opened alone", median(ms));
+	printf("%-28s %8.1f ms\n", "opened alone", median(ms, ROUNDS));
 }
 
 int main(int argc, char **argv)

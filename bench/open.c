@@ -11,11 +11,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
 
+#include "bench/times.h"
 #include "lib/store/store.h"
 
 /* A round is shorter than a time slice, and of many rounds the best fiftieth
@@ -26,14 +26,6 @@ static void die(const char *what)
 {
 	fprintf(stderr, "bench/open: %s: %s\n", what, tarn_error_message());
 	exit(1);
-}
-
-static double wall(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* One U8 tensor "x" of so many zeros, most of them a hole. */
@@ -67,16 +59,9 @@ static void load(tarn_store *store, const char *folder, const char *name,
 	unlink(path);
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 static double undisturbed(double *values)
 {
-	qsort(values, ROUNDS, sizeof(*values), by_value);
+	sort_values(values, ROUNDS);
 	return values[ROUNDS / 50];
 }
 

@@ -14,10 +14,11 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
+
+#include "bench/times.h"
 
 enum { ROUNDS = 15, CALLS = 1000, LARGE = 64 << 20, MEDIUM = 1 << 20 };
 
@@ -28,27 +29,6 @@ static void die(const char *what)
 {
 	fprintf(stderr, "bench/publish: %s: %s\n", what, tarn_error_message());
 	exit(1);
-}
-
-static double wall(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *values)
-{
-	qsort(values, ROUNDS, sizeof(*values), by_value);
-	return values[ROUNDS / 2];
 }
 
 /* ---- the reference --------------------------------------------------- */
@@ -123,7 +103,7 @@ static double large(tarn_store *store, int64_t n)
 		publish(store, n, &ms[r]);
 		ms[r] *= 1e3;
 	}
-	return median(ms);
+	return median(ms, ROUNDS);
 }
 
 static double memory_copy(void)
@@ -144,7 +124,7 @@ static double memory_copy(void)
 	}
 	free(from);
 	free(to);
-	return median(ms);
+	return median(ms, ROUNDS);
 }
 
 int main(int argc, char **argv)
@@ -166,10 +146,10 @@ int main(int argc, char **argv)
 		ours[r] = small(store);
 		factor[r] = ours[r] / bare[r];
 	}
-	printf("bare ping-pong:             %7.1f us\n", median(bare));
+	printf("bare ping-pong:             %7.1f us\n", median(bare, ROUNDS));
 	printf("create and publish 1 KiB:   %7.1f us, %.1f times as much (at "
 	       "most 4)\n",
-		median(ours), median(factor));
+		median(ours, ROUNDS), median(factor, ROUNDS));
 	printf("memcpy of 64 MiB:           %7.1f ms\n", memory_copy());
 	printf("publish 64 MiB, adopted:    %7.1f ms\n", large(store, LARGE));
 	printf("publish 1 MiB, copied:      %7.1f ms\n", large(store, MEDIUM));

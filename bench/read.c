@@ -17,10 +17,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
+
+#include "bench/times.h"
 
 #define GIB 1073741824.0
 
@@ -28,14 +29,6 @@ static void die(const char *what)
 {
 	fprintf(stderr, "bench/read: %s: %s\n", what, tarn_error_message());
 	exit(1);
-}
-
-static double wall(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Aligned or not: the file decides where its first tensor begins. */

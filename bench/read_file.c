@@ -26,6 +26,8 @@
 
 #include <tarn/tarn.h>
 
+#include "bench/times.h"
+
 #define GIB 1073741824.0
 
 static struct tensors {
@@ -42,14 +44,6 @@ static void die(const char *what)
 	fprintf(stderr, "bench/read_file: %s: %s\n", what,
 		tarn_error_message());
 	exit(1);
-}
-
-static double seconds(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static uint64_t sum(const char *p, uint64_t size)

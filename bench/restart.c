@@ -14,10 +14,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
+
+#include "bench/times.h"
 
 enum { ROUNDS = 7, CLIENTS = 100, SMALL = 64 };
 
@@ -27,14 +28,6 @@ static void die(const char *what)
 {
 	fprintf(stderr, "bench/restart: %s: %s\n", what, tarn_error_message());
 	exit(1);
-}
-
-static double wall(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* Tensors side by side; their bytes are a hole. */
@@ -91,13 +84,6 @@ static void publish_small(unsigned n)
 	}
 }
 
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* Kills it; the seconds until it answers. */
 static double silence(void)
 {
@@ -124,7 +110,7 @@ static void measure(const char *what)
 		ms[i] = silence() * 1e3;
 		usleep(100000);
 	}
-	qsort(ms, ROUNDS, sizeof(*ms), by_value);
+	sort_values(ms, ROUNDS);
 	if (tarn_store_get_status(store, &s) < 0)
 		die("status");
 	printf("%-18s %7llu names %7llu storages %5.2f GiB %4u clients:"

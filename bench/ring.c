@@ -7,8 +7,6 @@
  * many pass in a second, from one to one, and from four to two. In short rounds
  * that take turns; medians.
  */
-#include <linux/futex.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -16,21 +14,17 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fail.h"
+#include "bench/pair.h"
+#include "bench/times.h"
 #include "shm/ring.h"
 
 enum { ROUNDS = 15, POLLS = 4800, SLEEPS = 960, ITEMS = 150000 };
 /* There and back: several, so that looking at the clock costs nothing. */
 enum { BATCH = 16 };
-
-struct line {
-	_Alignas(128) _Atomic uint32_t word;
-};
 
 static struct shared {
 	struct line there, back;
@@ -45,36 +39,6 @@ static _Noreturn void fail(void)
 {
 	fprintf(stderr, "ring: %s\n", tarn_fail_message());
 	exit(1);
-}
-
-static double now(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec * 1e9 + (double)ts.tv_nsec;
-}
-
-static int by_value(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *v, int n)
-{
-	qsort(v, (size_t)n, sizeof(*v), by_value);
-	return v[n / 2];
-}
-
-static void pin(int cpu)
-{
-	cpu_set_t set;
-
-	CPU_ZERO(&set);
-	CPU_SET(cpu, &set);
-	sched_setaffinity(0, sizeof(set), &set);
 }
 
 static void new_rings(uint32_t slots)
@@ -104,29 +68,7 @@ static struct ring joined(int i, unsigned int kind)
 	return ring;
 }
 
-/* ---- there and back -------------------------------------------------------
- */
-
-/* Acquire: pairs with the release in side() of the other process. */
-static void line_wait(_Atomic uint32_t *word, uint32_t wanted)
-{
-	while (atomic_load_explicit(word, memory_order_acquire) != wanted)
-		continue;
-}
-
-static void futex_wait(_Atomic uint32_t *word, uint32_t wanted)
-{
-	uint32_t seen;
-
-	while ((seen = atomic_load(word)) != wanted)
-		syscall(SYS_futex, word, FUTEX_WAIT, seen, NULL, NULL, 0);
-}
-
-static void futex_post(_Atomic uint32_t *word, uint32_t value)
-{
-	atomic_store(word, value);
-	syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0);
-}
+/* ---- there and back ---------------------------------------------------- */
 
 static void put(struct ring *ring, bool asleep)
 {
@@ -162,40 +104,34 @@ enum way { LINE, RING, FUTEX, RING_ASLEEP };
 /* ret_batch: what each batch took, of one who asks. */
 static void side(enum way way, bool first, int turns, double *ret_batch)
 {
-	bool asleep = way == RING_ASLEEP;
+	bool asleep = way == RING_ASLEEP, raw = way == LINE || way == FUTEX;
 	struct ring out = {0}, in = {0};
 	double start;
 
-	if (way == RING || asleep) {
+	if (!raw) {
 		out = joined(first, RING_PRODUCER);
 		in = joined(!first, RING_CONSUMER);
 		if (asleep)
 			out.spin_max = in.spin_max = 0;
 	}
-	start = now();
+	start = wall_ns();
 	for (uint32_t i = 1; i <= (uint32_t)turns; i++) {
 		for (int half = 0; half < 2; half++) {
 			bool send = (half == 0) == first;
-			_Atomic uint32_t *word = half == 0 ? &shared->there.word
-							   : &shared->back.word;
+			struct line *line =
+				half == 0 ? &shared->there : &shared->back;
 
-			/* Release: pairs with the acquire in line_wait(). */
-			if (way == LINE && send)
-				atomic_store_explicit(
-					word, i, memory_order_release);
-			else if (way == LINE)
-				line_wait(word, i);
-			else if (way == FUTEX && send)
-				futex_post(word, i);
-			else if (way == FUTEX)
-				futex_wait(word, i);
+			if (raw && send)
+				line_send(line, way == FUTEX, i);
+			else if (raw)
+				line_receive(line, way == FUTEX, i);
 			else if (send)
 				put(&out, asleep);
 			else
 				get(&in, asleep);
 		}
 		if (ret_batch && i % BATCH == 0) {
-			double end = now();
+			double end = wall_ns();
 
 			ret_batch[i / BATCH - 1] = end - start;
 			start = end;
@@ -227,8 +163,7 @@ static double one_way(enum way way)
 	return median(batches, turns / BATCH) / BATCH / 2;
 }
 
-/* ---- how many
- * ---------------------------------------------------------------- */
+/* ---- how many ---------------------------------------------------------- */
 
 static double many(int producers, int consumers, bool asleep)
 {
@@ -251,14 +186,14 @@ static double many(int producers, int consumers, bool asleep)
 			get(&ring, asleep);
 		_exit(0);
 	}
-	start = now();
+	start = wall_ns();
 	for (int i = 0; i < consumers + producers; i++) {
 		wait(&status);
 		failed += status != 0;
 	}
 	if (failed)
 		fail();
-	return ITEMS / (now() - start) * 1e3;
+	return ITEMS / (wall_ns() - start) * 1e3;
 }
 
 static void compare(const char *what, enum way raw, enum way ours, double most)

@@ -20,6 +20,8 @@
 
 #include <tarn/tarn.h>
 
+#include "bench/times.h"
+
 enum { ROUNDS = 9, REAPED = 256 };
 
 static uint64_t count, size;
@@ -31,14 +33,6 @@ static void die(const char *what)
 {
 	fprintf(stderr, "bench/stream: %s: %s\n", what, tarn_error_message());
 	exit(1);
-}
-
-static double seconds(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static tarn_tensor *piece(tarn_storage *storage, uint64_t at, uint64_t n)
@@ -112,19 +106,6 @@ static void by_pread(void)
 			exit(1);
 }
 
-static int compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *t)
-{
-	qsort(t, ROUNDS, sizeof(*t), compare);
-	return t[ROUNDS / 2];
-}
-
 int main(int argc, char **argv)
 {
 	double many[ROUNDS], one[ROUNDS], preads[ROUNDS], cpu[ROUNDS];
@@ -158,14 +139,16 @@ int main(int argc, char **argv)
 	printf("%s, %llu tensors of %llu bytes, medians of %d:\n",
 		tarn_stream_engine(s), (unsigned long long)count,
 		(unsigned long long)size, ROUNDS);
-	printf("  one copy of all   %7.1f ms\n", median(one) * 1e3);
+	printf("  one copy of all   %7.1f ms\n", median(one, ROUNDS) * 1e3);
 	printf("  a pread each      %7.1f ms, %.2f of it\n",
-		median(preads) * 1e3, median(preads) / median(one));
+		median(preads, ROUNDS) * 1e3,
+		median(preads, ROUNDS) / median(one, ROUNDS));
 	printf("  a copy each       %7.1f ms, %.2f of it, %.2f us and %.2f us "
 	       "of CPU each\n",
-		median(many) * 1e3, median(many) / median(one),
-		median(many) / (double)count * 1e6,
-		median(cpu) / (double)count * 1e6);
+		median(many, ROUNDS) * 1e3,
+		median(many, ROUNDS) / median(one, ROUNDS),
+		median(many, ROUNDS) / (double)count * 1e6,
+		median(cpu, ROUNDS) / (double)count * 1e6);
 	tarn_stream_free(s);
 	return 0;
 }

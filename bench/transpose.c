@@ -15,6 +15,8 @@
 
 #include <tarn/copy.h>
 
+#include "bench/times.h"
+
 #define ROUNDS 7
 
 static const double scale[] = {1 / 58.395, 1 / 57.12, 1 / 57.375};
@@ -75,23 +77,7 @@ static tarn_tensor *tensor_new(const char *spec)
 
 static double now_ms(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
-static int by_size(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-static double median(double *times)
-{
-	qsort(times, ROUNDS, sizeof(*times), by_size);
-	return times[ROUNDS / 2];
+	return seconds(CLOCK_THREAD_CPUTIME_ID) * 1e3;
 }
 
 static void measure(int i)
@@ -120,8 +106,8 @@ static void measure(int i)
 		check(tarn_copy(dst, view, &options, NULL));
 		ours[r] = now_ms() - begin;
 	}
-	printf("%s: memcpy %.3f, tarn %.3f\n", cases[i].name, median(copies),
-		median(ours));
+	printf("%s: memcpy %.3f, tarn %.3f\n", cases[i].name,
+		median(copies, ROUNDS), median(ours, ROUNDS));
 	tarn_tensor_unref(view);
 	tarn_tensor_unref(plain);
 	tarn_tensor_unref(src);

@@ -7,9 +7,10 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include <tarn/layout.h>
+
+#include "bench/times.h"
 
 #define CALLS 100000
 #define ROUNDS 25     /* picked: half a second in all */
@@ -80,14 +81,6 @@ static const struct {
 	{"expression", do_expression, 0},
 };
 
-static double now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1e9 + t.tv_nsec;
-}
-
 static double best_ns(
 	int (*call)(const struct tarn_layout *, struct tarn_layout *),
 	const struct tarn_layout *l)
@@ -96,7 +89,7 @@ static double best_ns(
 
 	for (int round = 0; round < ROUNDS; round++) {
 		struct tarn_layout out;
-		double begin = now_ns(), each;
+		double begin = wall_ns(), each;
 
 		for (int i = 0; i < CALLS; i++) {
 			if (call(l, &out) < 0)
@@ -104,7 +97,7 @@ static double best_ns(
 			/* The result is used, and l may have changed. */
 			__asm__ volatile("" : : "r"(&out), "r"(l) : "memory");
 		}
-		each = (now_ns() - begin) / CALLS;
+		each = (wall_ns() - begin) / CALLS;
 		if (each < best)
 			best = each;
 	}

@@ -21,18 +21,12 @@
 
 #include <tarn/tarn.h>
 
+#include "bench/times.h"
+
 static int fail(const char *what)
 {
 	fprintf(stderr, "bench/write: %s: %s\n", what, tarn_error_message());
 	return 1;
-}
-
-static double seconds(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 static int by_stream(tarn_tensor *dst, const tarn_tensor *src,
