@@ -5,14 +5,6 @@
 
 set -eu
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tarn-bench-clients.XXXXXX")
-daemon=
-trap '[ -z "$daemon" ] || { kill $daemon 2>/dev/null || :; wait; }
-	rm -rf "$folder"' EXIT
-trap 'exit 1' HUP INT TERM
-"${TARN_DAEMON:-daemon/tarnd}" --socket "$folder/sock" &
-daemon=$!
-while [ ! -S "$folder/sock" ]; do
-	kill -0 $daemon
-	sleep 0.05
-done
+. "$(dirname "$0")/daemon.sh"
+start_daemon
 bench/clients "$folder/sock"

@@ -70,6 +70,7 @@ BENCHES = \
 	$(NULL)
 EXTRA_DIST += \
 	$(BENCHES) \
+	bench/daemon.sh \
 	bench/fio.sh \
 	bench/pair.h \
 	bench/py_channel.py \

@@ -7,15 +7,6 @@
 
 set -eu
 folder=$(mktemp -d "${TARN_BENCH_DIR:-${TMPDIR:-/tmp}}/tarn-bench-many.XXXXXX")
-daemon=
-trap '[ -z "$daemon" ] || { kill $daemon 2>/dev/null || :; wait; }
-	rm -rf "$folder"' EXIT
-trap 'exit 1' HUP INT TERM
-"${TARN_DAEMON:-daemon/tarnd}" --socket "$folder/sock" \
-	--budget 160M 2>"$folder/log" &
-daemon=$!
-while [ ! -S "$folder/sock" ]; do
-	kill -0 $daemon
-	sleep 0.05
-done
+. "$(dirname "$0")/daemon.sh"
+start_daemon --budget 160M 2>"$folder/log"
 bench/many "$folder/sock" "$folder"

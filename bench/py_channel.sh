@@ -15,14 +15,7 @@ set -eu
 export LC_ALL=C
 python=${TARN_BENCH_PYTHON:-python3}
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tarn-bench-py-channel.XXXXXX")
-daemon=
-clean_up() {
-	[ -z "$daemon" ] || kill "$daemon" 2>/dev/null || :
-	wait
-	rm -rf "$folder"
-}
-trap clean_up EXIT
-trap 'exit 1' HUP INT TERM
+. "$(dirname "$0")/daemon.sh"
 
 PYTHONPATH=$PWD/python
 TARN_SOCKET=$folder/sock
@@ -32,12 +25,7 @@ export PYTHONPATH TARN_SOCKET TARN_AUTOSTART
 	echo "no Python with numpy and this build's module: nothing to measure"
 	exit 0
 }
-daemon/tarnd --socket "$TARN_SOCKET" >"$folder/log" 2>&1 &
-daemon=$!
-while [ ! -S "$TARN_SOCKET" ]; do
-	kill -0 "$daemon"
-	sleep 0.05
-done
+start_daemon 2>"$folder/log"
 
 "$python" "$(dirname "$0")/py_channel.py" | awk '
 {

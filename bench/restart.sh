@@ -6,16 +6,8 @@
 
 set -eu
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tarn-bench-restart.XXXXXX")
-daemon=
-trap '[ -z "$daemon" ] || { kill $daemon 2>/dev/null || :; wait; }
-	rm -rf "$folder"' EXIT
-trap 'exit 1' HUP INT TERM
-"${TARN_DAEMON:-daemon/tarnd}" --socket "$folder/sock" 2>"$folder/log" &
-daemon=$!
-while [ ! -S "$folder/sock" ]; do
-	kill -0 $daemon
-	sleep 0.05
-done
+. "$(dirname "$0")/daemon.sh"
+start_daemon 2>"$folder/log"
 # A third of what is available: the daemon has half of it as its budget.
 gib=$(awk '/^MemAvailable/ {
 	g = $2 / 3 / 1048576; printf("%.1f", g < 8 ? g : 8) }' /proc/meminfo)
