@@ -44,9 +44,9 @@ static int each(int argc, char **argv, struct usage *usage,
 	r = options_parse(usage, argc, argv, &n, &args);
 	if (r != OPTIONS_DONE)
 		return r;
-	r = cli_store_find(socket, &store);
-	if (r)
-		return r == 1 ? cli_no_daemon(socket) : EXIT_FAILED;
+	r = cli_store_need(socket, &store);
+	if (r != EXIT_DONE)
+		return r;
 	for (int i = 0; i < n; i++)
 		if (end(store, args[i]) != EXIT_DONE)
 			status = EXIT_FAILED;

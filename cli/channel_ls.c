@@ -101,11 +101,9 @@ int channel_ls(int argc, char **argv)
 	if (r != OPTIONS_DONE)
 		return r;
 	r = cli_store_find(socket, &store);
-	if (r == 1 && socket)
-		return cli_no_daemon(socket);
-	if (r == 0)
-		r = channel_names_list(&names, store, args[0]);
-	if (r < 0)
+	if (r != EXIT_DONE)
+		return r;
+	if (store && channel_names_list(&names, store, args[0]) < 0)
 		return EXIT_FAILED;
 	return json ? list_json(store, &names) : list(store, &names, NULL);
 }

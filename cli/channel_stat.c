@@ -134,11 +134,9 @@ static int stat_name(
 	_cleanup_channel_ tarn_channel *channel = NULL;
 	struct channel_sample now;
 	struct said said = {.name = name, .now = &now};
-	int r = cli_store_find(socket, &store);
 
-	if (r)
-		return r == 1 ? cli_no_daemon(socket) : EXIT_FAILED;
-	if (channel_find(store, name, &channel) != EXIT_DONE)
+	if (cli_store_need(socket, &store) != EXIT_DONE ||
+		channel_find(store, name, &channel) != EXIT_DONE)
 		return EXIT_FAILED;
 	if (seconds)
 		return watch(store, channel, name, json, *seconds);

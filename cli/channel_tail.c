@@ -131,11 +131,9 @@ static int tail(const char *name, const char *socket, uint64_t count, bool json)
 {
 	_cleanup_store_ tarn_store *store = NULL;
 	_cleanup_channel_ tarn_channel *channel = NULL;
-	int r = cli_store_find(socket, &store);
 
-	if (r)
-		return r == 1 ? cli_no_daemon(socket) : EXIT_FAILED;
-	if (channel_find(store, name, &channel) != EXIT_DONE)
+	if (cli_store_need(socket, &store) != EXIT_DONE ||
+		channel_find(store, name, &channel) != EXIT_DONE)
 		return EXIT_FAILED;
 	return follow(store, channel, count, json);
 }

@@ -202,9 +202,9 @@ int channel_top(int argc, char **argv)
 			"--count needs a number above 0, not '%s'", rounds);
 	if (r != OPTIONS_DONE)
 		return r;
-	r = cli_store_find(socket, &store);
-	if (r)
-		return r == 1 ? cli_no_daemon(socket) : EXIT_FAILED;
+	r = cli_store_need(socket, &store);
+	if (r != EXIT_DONE)
+		return r;
 	buffer_output();
 	return watch(store, args[0], seconds, count);
 }

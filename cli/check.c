@@ -43,9 +43,9 @@ int cmd_check(int argc, char **argv)
 	r = options_parse(&usage, argc, argv, &n, &args);
 	if (r != OPTIONS_DONE)
 		return r;
-	r = cli_store_find(socket, &store);
-	if (r)
-		return r == 1 ? cli_no_daemon(socket) : EXIT_FAILED;
+	r = cli_store_need(socket, &store);
+	if (r != EXIT_DONE)
+		return r;
 	if (tarn_store_check(store, &check) < 0)
 		return say_error();
 	r = check->n_faults + check->n_more ? EXIT_FAILED : EXIT_DONE;

@@ -111,13 +111,10 @@ static int info_name(const char *name, const char *socket, bool json)
 {
 	_cleanup_listing_ struct listing listing = {0};
 	_cleanup_store_ tarn_store *store = NULL;
-	int r = cli_store_find(socket, &store);
 
-	if (r == 1 && socket)
-		return cli_no_daemon(socket);
-	if (r == 0)
-		r = listing_add_store(&listing, store, name, true);
-	if (r < 0)
+	if (cli_store_find(socket, &store) != EXIT_DONE)
+		return EXIT_FAILED;
+	if (store && listing_add_store(&listing, store, name, true) < 0)
 		return EXIT_FAILED;
 	if (listing.n)
 		return print_info(name, "published", NULL, &listing, json);

@@ -41,11 +41,9 @@ int cmd_ls(int argc, char **argv)
 	if (r != OPTIONS_DONE)
 		return r;
 	r = cli_store_find(socket, &store);
-	if (r == 1 && socket)
-		return cli_no_daemon(socket);
-	if (r == 0)
-		r = listing_add_store(&listing, store, args[0], false);
-	if (r < 0)
+	if (r != EXIT_DONE)
+		return r;
+	if (store && listing_add_store(&listing, store, args[0], false) < 0)
 		return EXIT_FAILED;
 	if (json)
 		return json_print(ls_json(&listing));

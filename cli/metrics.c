@@ -246,9 +246,9 @@ int cmd_metrics(int argc, char **argv)
 	r = options_parse(&usage, argc, argv, &n, &args);
 	if (r != OPTIONS_DONE)
 		return r;
-	r = cli_store_find(socket, &store);
-	if (r)
-		return r == 1 ? cli_no_daemon(socket) : EXIT_FAILED;
+	r = cli_store_need(socket, &store);
+	if (r != EXIT_DONE)
+		return r;
 	if (tarn_store_get_report(store, &report) < 0)
 		return say_error();
 	put_build(&report->daemon);

@@ -109,9 +109,9 @@ int cmd_rm(int argc, char **argv)
 	r = options_parse(&usage, argc, argv, &n, &args);
 	if (r != OPTIONS_DONE)
 		return r;
-	r = cli_store_find(socket, &store);
-	if (r)
-		return r == 1 ? cli_no_daemon(socket) : EXIT_FAILED;
+	r = cli_store_need(socket, &store);
+	if (r != EXIT_DONE)
+		return r;
 	for (int i = 0; i < n; i++) {
 		size_t size = strlen(args[i]);
 		bool below = size && args[i][size - 1] == '/';

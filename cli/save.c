@@ -75,8 +75,8 @@ int cmd_save(int argc, char **argv)
 	r = sink_parse(&sink, &usage);
 	if (r != OPTIONS_DONE)
 		return r;
-	r = cli_store_find(socket, &store);
-	if (r)
-		return r == 1 ? cli_no_daemon(socket) : EXIT_FAILED;
+	r = cli_store_need(socket, &store);
+	if (r != EXIT_DONE)
+		return r;
 	return save(store, args[0], &sink);
 }

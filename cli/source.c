@@ -95,25 +95,23 @@ static int open_name(
 {
 	struct source_one *at = make_room(source, 1);
 	const char *slash = strrchr(name, '/');
-	int r = cli_store_find(socket, &source->store);
+	int r = -ENOENT;
 
-	if (r == 1 && socket)
-		return cli_no_daemon(socket);
-	if (r < 0)
+	if (cli_store_find(socket, &source->store) != EXIT_DONE)
 		return EXIT_FAILED;
-	if (r == 0 && cli_is_channel(source->store, name))
+	if (source->store && cli_is_channel(source->store, name))
 		return cli_channel_failed(name);
-	if (r == 0)
+	if (source->store)
 		r = tarn_store_lookup(source->store, name, &at->tensor);
-	if (r == 0) {
+	if (r >= 0) {
 		source->n = 1;
 		at->name = slash ? slash + 1 : name;
 		return EXIT_DONE;
 	}
-	if (r < 0 && r != -ENOENT)
+	if (r != -ENOENT)
 		return say_error();
 	say_failed("'%s' is no file, and nothing is published as that", name);
-	if (r == 1)
+	if (!source->store)
 		say_hint("no daemon is running; a FILE needs none");
 	else if (!hint_folder(source->store, name))
 		cli_hint_name(source->store, name);

@@ -135,8 +135,8 @@ int cmd_status(int argc, char **argv)
 			OPTION_SECONDS_MAX, every);
 	if (r != OPTIONS_DONE)
 		return r;
-	r = cli_store_find(socket, &store);
-	if (r)
-		return r == 1 ? cli_no_daemon(socket) : EXIT_FAILED;
+	r = cli_store_need(socket, &store);
+	if (r != EXIT_DONE)
+		return r;
 	return every ? watch(store, json, seconds) : show(store, json);
 }

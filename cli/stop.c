@@ -105,8 +105,8 @@ int cmd_stop(int argc, char **argv)
 	r = options_parse(&usage, argc, argv, &n, &args);
 	if (r != OPTIONS_DONE)
 		return r;
-	r = cli_store_find(socket, &store);
-	if (r)
-		return r == 1 ? cli_no_daemon(socket) : EXIT_FAILED;
+	r = cli_store_need(socket, &store);
+	if (r != EXIT_DONE)
+		return r;
 	return stop(&store);
 }

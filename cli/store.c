@@ -34,19 +34,7 @@ static bool is_nobody(int r)
 	       r == -EPIPE;
 }
 
-int cli_store_find(const char *socket, tarn_store **ret)
-{
-	int r;
-
-	/* This process opens one store. */
-	setenv("TARN_AUTOSTART", "0", 1);
-	r = tarn_store_open_pool(socket, cli_pool, ret);
-	if (r < 0 && !is_nobody(r))
-		say_error();
-	return r >= 0 ? 0 : is_nobody(r) ? 1 : r;
-}
-
-int cli_no_daemon(const char *socket)
+static int no_daemon(const char *socket)
 {
 	const char *env = getenv("TARN_SOCKET");
 
@@ -59,6 +47,28 @@ int cli_no_daemon(const char *socket)
 	else
 		say_hint("'tarn load FILE' starts one");
 	return EXIT_FAILED;
+}
+
+int cli_store_find(const char *socket, tarn_store **ret)
+{
+	int r;
+
+	*ret = NULL;
+	/* This process opens one store. */
+	setenv("TARN_AUTOSTART", "0", 1);
+	r = tarn_store_open_pool(socket, cli_pool, ret);
+	if (r >= 0)
+		return EXIT_DONE;
+	if (!is_nobody(r))
+		return say_error();
+	return socket ? no_daemon(socket) : EXIT_DONE;
+}
+
+int cli_store_need(const char *socket, tarn_store **ret)
+{
+	int r = cli_store_find(socket, ret);
+
+	return r == EXIT_DONE && !*ret ? no_daemon(socket) : r;
 }
 
 bool cli_is_file(const char *path)

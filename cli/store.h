@@ -23,11 +23,13 @@ extern const char *cli_pool;
  * after saying why. */
 int cli_store_open(const char *socket, tarn_store **ret);
 
-/* The same, but starts none: 1 when none is running, nothing said. */
+/* For who only asks what there is: starts none. Where none is running *ret is
+ * NULL; but one that was asked for by its socket must be there. EXIT_DONE, or
+ * EXIT_FAILED after saying why. */
 int cli_store_find(const char *socket, tarn_store **ret);
 
-/* Says that none is running. Returns EXIT_FAILED. */
-int cli_no_daemon(const char *socket);
+/* The same, and one must be running. */
+int cli_store_need(const char *socket, tarn_store **ret);
 
 /* Is path something that can be read as a file? */
 bool cli_is_file(const char *path);
