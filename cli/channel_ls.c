@@ -9,9 +9,8 @@
 #include "cli/channel.h"
 #include "cli/cli.h"
 #include "cli/json.h"
-#include "cli/options.h"
+#include "cli/ls.h"
 #include "cli/say.h"
-#include "cli/store.h"
 #include "cli/text.h"
 
 #define NAME_COLUMNS_MAX 40 /* a longer name moves its own row only */
@@ -83,27 +82,16 @@ int channel_ls(int argc, char **argv)
 {
 	_cleanup_names_ struct channel_names names = {0};
 	_cleanup_store_ tarn_store *store = NULL;
-	const char *socket = NULL;
-	bool json = false;
-	const struct option_row rows[] = {
-		OPTION_JSON(&json), OPTION_SOCKET(&socket), OPTION_POOL, {0}};
-	const struct usage usage = {.verb = "channel ls",
-		.arguments = "[OPTION]... [PREFIX]",
-		.about = "The channels, or those whose names begin with "
-			 "PREFIX: name, mode, slots, items\nthat wait, "
-			 "producers and consumers.",
-		.options = rows,
-		.args_max = 1};
-	char **args;
-	int n, r;
+	struct ls ls;
+	int r = ls_begin("channel ls",
+		"The channels, or those whose names begin with PREFIX: name, "
+		"mode, slots, items\nthat wait, producers and consumers.",
+		argc, argv, &ls);
 
-	r = options_parse(&usage, argc, argv, &n, &args);
 	if (r != OPTIONS_DONE)
 		return r;
-	r = cli_store_find(socket, &store);
-	if (r != EXIT_DONE)
-		return r;
-	if (store && channel_names_list(&names, store, args[0]) < 0)
+	store = ls.store;
+	if (store && channel_names_list(&names, store, ls.prefix) < 0)
 		return EXIT_FAILED;
-	return json ? list_json(store, &names) : list(store, &names, NULL);
+	return ls.json ? list_json(store, &names) : list(store, &names, NULL);
 }

@@ -34,6 +34,7 @@ cli_tarn_SOURCES = \
 	cli/live.h \
 	cli/load.c \
 	cli/ls.c \
+	cli/ls.h \
 	cli/main.c \
 	cli/metrics.c \
 	cli/near.c \

@@ -4,13 +4,12 @@
  * readers are programs. Where no daemon runs nothing is published, which is an
  * answer; but a daemon that was asked for by its socket must be there.
  */
-#include "cli/cli.h"
+#include "cli/ls.h"
 
+#include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/listing.h"
-#include "cli/options.h"
 #include "cli/say.h"
-#include "cli/store.h"
 
 static json_t *ls_json(const struct listing *listing)
 {
@@ -20,32 +19,45 @@ static json_t *ls_json(const struct listing *listing)
 	return object;
 }
 
-int cmd_ls(int argc, char **argv)
+int ls_begin(const char *verb, const char *about, int argc, char **argv,
+	struct ls *ret)
 {
-	_cleanup_listing_ struct listing listing = {0};
-	_cleanup_store_ tarn_store *store = NULL;
 	const char *socket = NULL;
-	bool json = false;
-	const struct option_row rows[] = {
-		OPTION_JSON(&json), OPTION_SOCKET(&socket), OPTION_POOL, {0}};
-	const struct usage usage = {.verb = "ls",
+	const struct option_row rows[] = {OPTION_JSON(&ret->json),
+		OPTION_SOCKET(&socket), OPTION_POOL, {0}};
+	const struct usage usage = {.verb = verb,
 		.arguments = "[OPTION]... [PREFIX]",
-		.about = "The published tensors, or those whose names begin "
-			 "with PREFIX: name, dtype,\nshape, size.",
+		.about = about,
 		.options = rows,
 		.args_max = 1};
 	char **args;
 	int n, r;
 
+	*ret = (struct ls) {0};
 	r = options_parse(&usage, argc, argv, &n, &args);
 	if (r != OPTIONS_DONE)
 		return r;
-	r = cli_store_find(socket, &store);
-	if (r != EXIT_DONE)
+	ret->prefix = args[0];
+	r = cli_store_find(socket, &ret->store);
+	return r == EXIT_DONE ? OPTIONS_DONE : r;
+}
+
+int cmd_ls(int argc, char **argv)
+{
+	_cleanup_listing_ struct listing listing = {0};
+	_cleanup_store_ tarn_store *store = NULL;
+	struct ls ls;
+	int r = ls_begin("ls",
+		"The published tensors, or those whose names begin with "
+		"PREFIX: name, dtype,\nshape, size.",
+		argc, argv, &ls);
+
+	if (r != OPTIONS_DONE)
 		return r;
-	if (store && listing_add_store(&listing, store, args[0], false) < 0)
+	store = ls.store;
+	if (store && listing_add_store(&listing, store, ls.prefix, false) < 0)
 		return EXIT_FAILED;
-	if (json)
+	if (ls.json)
 		return json_print(ls_json(&listing));
 	listing_print(&listing, 0);
 	return EXIT_DONE;
