@@ -170,10 +170,8 @@ int channel_stat(int argc, char **argv)
 	int n, r;
 
 	r = options_parse(&usage, argc, argv, &n, &args);
-	if (r == OPTIONS_DONE && every && !option_seconds(every, &seconds))
-		r = usage_failed(&usage,
-			"--watch takes 0.1 to %.0f seconds, not '%s'",
-			OPTION_SECONDS_MAX, every);
+	if (r == OPTIONS_DONE)
+		r = option_seconds(&usage, "watch", every, &seconds);
 	if (r != OPTIONS_DONE)
 		return r;
 	return stat_name(args[0], socket, json, every ? &seconds : NULL);

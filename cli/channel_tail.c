@@ -165,8 +165,7 @@ int channel_tail(int argc, char **argv)
 	int n, r;
 
 	r = options_parse(&usage, argc, argv, &n, &args);
-	if (r == OPTIONS_DONE && items && !option_count(items, &count))
-		r = usage_failed(&usage,
-			"--count needs a number above 0, not '%s'", items);
+	if (r == OPTIONS_DONE)
+		r = option_count(&usage, "count", items, &count);
 	return r == OPTIONS_DONE ? tail(args[0], socket, count, json) : r;
 }

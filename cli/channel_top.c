@@ -193,13 +193,10 @@ int channel_top(int argc, char **argv)
 	int n, r;
 
 	r = options_parse(&usage, argc, argv, &n, &args);
-	if (r == OPTIONS_DONE && every && !option_seconds(every, &seconds))
-		r = usage_failed(&usage,
-			"--every takes 0.1 to %.0f seconds, not '%s'",
-			OPTION_SECONDS_MAX, every);
-	if (r == OPTIONS_DONE && rounds && !option_count(rounds, &count))
-		r = usage_failed(&usage,
-			"--count needs a number above 0, not '%s'", rounds);
+	if (r == OPTIONS_DONE)
+		r = option_seconds(&usage, "every", every, &seconds);
+	if (r == OPTIONS_DONE)
+		r = option_count(&usage, "count", rounds, &count);
 	if (r != OPTIONS_DONE)
 		return r;
 	r = cli_store_need(socket, &store);

@@ -20,8 +20,9 @@
 #include "cli/near.h"
 #include "cli/say.h"
 
-#define ROWS_MAX 16    /* a verb with more options is two verbs */
-#define HELP_COLUMN 24 /* where the texts begin */
+#define ROWS_MAX 16         /* a verb with more options is two verbs */
+#define HELP_COLUMN 24      /* where the texts begin */
+#define SECONDS_MAX 86400.0 /* picked: once a day */
 
 static const struct option_row help_row = {
 	.name = "help", .letter = 'h', .help = "print this"};
@@ -214,21 +215,37 @@ int options_parse(const struct usage *usage, int argc, char **argv, int *ret_n,
 
 /* ---- values -------------------------------------------------------- */
 
-bool option_count(const char *text, uint64_t *ret)
+int option_count(const struct usage *usage, const char *name, const char *text,
+	uint64_t *ret)
 {
+	unsigned long long count;
 	char *end;
 
+	if (!text)
+		return OPTIONS_DONE;
 	errno = 0;
-	*ret = strtoull(text, &end, 10);
+	count = strtoull(text, &end, 10);
 	/* It would take spaces and signs, and turn -1 around. */
-	return *text >= '0' && *text <= '9' && !*end && !errno && *ret;
+	if (*text < '0' || *text > '9' || *end || errno || !count)
+		return usage_failed(usage,
+			"--%s needs a number above 0, not '%s'", name, text);
+	*ret = count;
+	return OPTIONS_DONE;
 }
 
-bool option_seconds(const char *text, double *ret)
+int option_seconds(const struct usage *usage, const char *name,
+	const char *text, double *ret)
 {
+	double seconds;
 	char *end;
 
-	*ret = strtod(text, &end);
-	return end != text && !*end && *ret >= 0.1 &&
-	       *ret <= OPTION_SECONDS_MAX;
+	if (!text)
+		return OPTIONS_DONE;
+	seconds = strtod(text, &end);
+	if (end == text || *end || !(seconds >= 0.1 && seconds <= SECONDS_MAX))
+		return usage_failed(usage,
+			"--%s takes 0.1 to %.0f seconds, not '%s'", name,
+			SECONDS_MAX, text);
+	*ret = seconds;
+	return OPTIONS_DONE;
 }

@@ -20,12 +20,12 @@ void option_list_free(struct option_list *list);
 
 /* One option; the table ends with a row without a name. */
 struct option_row {
-	const char *name; /* "json" */
-	char letter;      /* 'j' */
-	const char *value; /* what it takes, "PREFIX"; NULL: nothing */
-	const char *help; /* may have several lines */
-	bool *ret_flag;   /* set where it takes nothing */
-	const char **ret_text;	      /* what it was given last */
+	const char *name;      /* "json" */
+	char letter;           /* 'j' */
+	const char *value;     /* what it takes, "PREFIX"; NULL: nothing */
+	const char *help;      /* may have several lines */
+	bool *ret_flag;        /* set where it takes nothing */
+	const char **ret_text; /* what it was given last */
 	struct option_list *ret_list; /* instead: all that it was given */
 };
 
@@ -72,9 +72,10 @@ int options_parse(const struct usage *usage, int argc, char **argv, int *ret_n,
 int usage_failed(const struct usage *usage, const char *fmt, ...)
 	__attribute__((__format__(printf, 2, 3)));
 
-#define OPTION_SECONDS_MAX 86400.0 /* picked: once a day */
-
-/* The text of an option as a number above 0; as seconds between two rounds of
- * what goes on, 0.1 to OPTION_SECONDS_MAX. False: it is none. */
-bool option_count(const char *text, uint64_t *ret);
-bool option_seconds(const char *text, double *ret);
+/* What the option of that name was given as a number above 0; as seconds
+ * between two rounds of what goes on, 0.1 to a day. Without a text *ret stays.
+ * OPTIONS_DONE, or the exit status after saying what is wrong. */
+int option_count(const struct usage *usage, const char *name, const char *text,
+	uint64_t *ret);
+int option_seconds(const struct usage *usage, const char *name,
+	const char *text, double *ret);

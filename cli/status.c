@@ -129,10 +129,8 @@ int cmd_status(int argc, char **argv)
 	int n, r;
 
 	r = options_parse(&usage, argc, argv, &n, &args);
-	if (r == OPTIONS_DONE && every && !option_seconds(every, &seconds))
-		r = usage_failed(&usage,
-			"--watch takes 0.1 to %.0f seconds, not '%s'",
-			OPTION_SECONDS_MAX, every);
+	if (r == OPTIONS_DONE)
+		r = option_seconds(&usage, "watch", every, &seconds);
 	if (r != OPTIONS_DONE)
 		return r;
 	r = cli_store_need(socket, &store);
