@@ -123,6 +123,7 @@ ENGINE_TESTS = \
 	tests/stream \
 	tests/stream_file \
 	tests/stream_holds \
+	tests/stream_slots \
 	tests/verify \
 	$(NULL)
 .PHONY: check-engine
@@ -165,6 +166,7 @@ TSAN_TESTS = \
 	tests/store_wait_file \
 	tests/stream \
 	tests/stream_holds \
+	tests/stream_slots \
 	$(NULL)
 .PHONY: check-tsan
 check-tsan: all
@@ -336,6 +338,7 @@ COPY_TESTS = \
 	tests/stream \
 	tests/stream_file \
 	tests/stream_holds \
+	tests/stream_slots \
 	$(NULL)
 check_PROGRAMS += $(COPY_TESTS) tests/copy_tool
 dist_check_SCRIPTS += tests/copy_numpy.py

@@ -75,12 +75,10 @@ static int open_road(struct copy_read *c, uint64_t begin, uint64_t end)
 	c->road.end = end;
 	c->align = c->road.align;
 	c->block = MAX(MAX(c->align.offset, c->align.memory), 1);
-	if (r >= 0)
-		r = file_slots_take(
-			files, storage, c->file->fd, &c->buffered_slot);
-	if (r > 0 && c->align.offset)
-		r = file_slots_take(files, storage, direct, &c->direct_slot);
-	return r;
+	if (r < 0)
+		return r;
+	return file_slots_take(files, storage, c->file->fd,
+		c->align.offset ? direct : -1, &c->slot);
 }
 
 /* On the first pump: nothing shared is taken by those who wait for it. As
@@ -262,8 +260,7 @@ static void let_go(struct mover *mover)
 	struct copy_read *c = (struct copy_read *)mover;
 	struct read_batch *b;
 
-	file_slots_drop(mover->env->files, &c->buffered_slot);
-	file_slots_drop(mover->env->files, &c->direct_slot);
+	file_slots_drop(mover->env->files, &c->slot);
 	while ((b = c->batches)) {
 		c->batches = b->next;
 		free(b);
@@ -304,7 +301,7 @@ int copy_read_new(
 		return tarn_fail(ENOMEM, "copy: out of memory");
 	mover_begin(&c->head, env, head, &read_ops);
 	c->file = storage_file(head->src->storage);
-	c->buffered_slot = c->direct_slot = -1;
+	c->slot = FILE_SLOT_NONE;
 	c->begun = c->has_part = false;
 	c->batch = c->batches = NULL;
 	c->move = head->move;

@@ -41,7 +41,7 @@ struct copy_read {
 	struct road road;
 	struct tarn_direct align; /* of the road at first: it may be refused */
 	uint32_t block;		  /* what ranges in a window are rounded to */
-	int buffered_slot, direct_slot; /* of the engine's files, or -1 */
+	struct file_slot slot;
 	bool begun;
 	struct read_plan plan;
 	bool has_part; /* one that is not begun, or not to its end */

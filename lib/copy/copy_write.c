@@ -35,7 +35,7 @@ static int issue(struct piece *p)
 	struct mover *m = &w->head;
 	uint32_t size = (uint32_t)(p->end - p->pos);
 
-	p->req.file = p->direct ? w->direct_slot : w->buffered_slot;
+	p->req.file = p->direct ? w->slot.direct : w->slot.buffered;
 	p->req.buffer = p->window
 				? p->window->buffer.slot
 				: regions_find(m->env->regions, p->addr, size);
@@ -179,7 +179,7 @@ int copy_write_new(
 	w->src = tarn_tensor_origin(head->src);
 	w->file = storage_file(head->dst->storage);
 	w->origin = w->file->offset + head->dst->base;
-	w->buffered_slot = w->direct_slot = -1;
+	w->slot = FILE_SLOT_NONE;
 	w->grain = BOUNCE_ALIGN;
 	w->free_windows = (UINT64_C(1) << WINDOWS) - 1;
 	w->free_pieces = UINT32_MAX;

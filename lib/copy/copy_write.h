@@ -59,7 +59,7 @@ struct copy_write {
 			       innermost loop's; 0: none */
 
 	bool begun, direct;
-	int buffered_slot, direct_slot; /* or -1 */
+	struct file_slot slot;
 	uint32_t memory_align; /* of addresses of direct pieces */
 	uint64_t grain; /* pages, and what direct I/O asks for: pieces of both
 			   kinds never share one */

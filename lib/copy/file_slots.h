@@ -17,16 +17,27 @@ int file_slots_new(struct tarn_io *io, struct file_slots **ret) _must_check_;
 struct file_slots *file_slots_free(struct file_slots *files);
 DEFINE_CLEANUP(struct file_slots *, file_slots_free);
 
+/* The engine's slots for one side of a copy; -1: none. */
+struct file_slot {
+	int buffered, direct;
+};
+
+#define FILE_SLOT_NONE ((struct file_slot) {.buffered = -1, .direct = -1})
+
 /*
- * The engine's slot for fd, which is one of storage's own (its descriptor, or
- * the direct one), unless *slot is >= 0 already: 1; 0: all are in use, and some
- * will come free; -EMFILE. Each that was taken is dropped once; while it is in
- * use, or remembered, the storage is kept.
+ * Slots for fd and for direct, unless that is -1, which are storage's own, if
+ * *slot has none: 1; 0: too many are in use, and one will come free. Both or
+ * none: whoever has slots can go on, so those who wait for some do not wait for
+ * each other. What was taken is dropped once; while it is in use, or
+ * remembered, the storage is kept. -EMFILE, -EBADF: the engine cannot have it.
  */
 int file_slots_take(struct file_slots *files, tarn_storage *storage, int fd,
-	int *slot) _must_check_;
-/* *slot becomes -1; if it is negative, nothing was taken. */
-void file_slots_drop(struct file_slots *files, int *slot);
+	int direct, struct file_slot *slot) _must_check_;
+/* *slot becomes none; if it is that already, nothing was taken. */
+void file_slots_drop(struct file_slots *files, struct file_slot *slot);
+
+/* Has a slot come free since somebody was told to wait? Asked once. */
+bool file_slots_came_free(struct file_slots *files);
 
 /* Lets go of what is not in use, and so of the storages. */
 void file_slots_trim(struct file_slots *files);

@@ -123,7 +123,7 @@ void read_piece_queue(struct read_piece *p)
 		to = p->end;
 	}
 	p->req = (struct tarn_io_request) {
-		.file = direct ? c->direct_slot : c->buffered_slot,
+		.file = direct ? c->slot.direct : c->slot.buffered,
 		.offset = from,
 		.addr = (void *)(p->place + from),
 		.size = (uint32_t)(to - from),

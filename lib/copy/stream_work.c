@@ -120,11 +120,10 @@ static bool begin_next(tarn_stream *s)
 	return pump_job(s, job) > 0 || job->list != &s->running;
 }
 
-void stream_begin(tarn_stream *s)
+static void begin_all(tarn_stream *s)
 {
 	struct job *next;
 
-	s->called_back = false;
 	for (int i = 0; i < STREAM_GATHERS; i++)
 		if (s->gathers[i].reader)
 			pump_gather(s, &s->gathers[i]);
@@ -136,6 +135,17 @@ void stream_begin(tarn_stream *s)
 		tarn_io_pending(s->env.io) < TARN_IO_DEPTH)
 		if (!begin_next(s))
 			break;
+}
+
+/* Of those who waited for a file's slot some may come before the one who then
+ * gave one back: with nothing under way, nobody else would wake them. */
+void stream_begin(tarn_stream *s)
+{
+	s->called_back = false;
+	do
+		begin_all(s);
+	while (tarn_io_pending(s->env.io) == 0 &&
+		file_slots_came_free(s->env.files));
 }
 
 static bool move_memory(tarn_stream *s)

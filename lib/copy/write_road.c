@@ -129,10 +129,8 @@ int write_begin(struct copy_write *w)
 	}
 	r = choose_road(w, &st);
 	if (r >= 0)
-		r = file_slots_take(files, dst, w->file->fd, &w->buffered_slot);
-	if (r > 0 && w->direct)
-		r = file_slots_take(
-			files, dst, storage_file_direct(dst), &w->direct_slot);
+		r = file_slots_take(files, dst, w->file->fd,
+			w->direct ? storage_file_direct(dst) : -1, &w->slot);
 	if (r <= 0)
 		return r;
 	if (w->direct)
@@ -143,6 +141,5 @@ int write_begin(struct copy_write *w)
 
 void write_end(struct copy_write *w)
 {
-	file_slots_drop(w->head.env->files, &w->buffered_slot);
-	file_slots_drop(w->head.env->files, &w->direct_slot);
+	file_slots_drop(w->head.env->files, &w->slot);
 }
