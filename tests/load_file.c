@@ -147,6 +147,32 @@ static void cold(tarn_file *file)
 	tarn_tensor_unref(t);
 }
 
+/* Mapped, they would never be looked at. */
+static void bad_options(tarn_file *file)
+{
+	static const struct {
+		struct tarn_copy_options o;
+		const char *says;
+	} cases[] = {
+		{{.engine = "steam"}, "there is no engine \"steam\""},
+		{{.threads = -1}, "-1 threads"},
+		{{.road = (enum tarn_road)7}, "there is no road 7"},
+		{{.rounding = (enum tarn_rounding)9}, "there is no rounding 9"},
+	};
+
+	warm(file);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		tarn_tensor *t = NULL;
+
+		is_int(-EINVAL,
+			tarn_file_load(file, "m", &cases[i].o, NULL, &t),
+			"a cached file, and options that are wrong");
+		has_str(cases[i].says, tarn_error_message(), "are told so");
+		ok(!t, "and give nothing");
+		tarn_tensor_unref(t);
+	}
+}
+
 static void refused(tarn_file *file)
 {
 	tarn_tensor *t = NULL;
@@ -173,6 +199,7 @@ int main(void)
 	cold(file); /* first: what is mapped stays in the page cache */
 	cached(file);
 	forced(file);
+	bad_options(file);
 	refused(file);
 	tarn_file_unref(file);
 	unlink(path);

@@ -161,7 +161,7 @@ int copy_check_engine(const char *verb, const char *engine)
 		verb, engine);
 }
 
-static int check_options(
+int copy_check_options(
 	const struct tarn_layout *to, struct tarn_copy_options *o)
 {
 	int r = copy_check_engine("copy", o->engine);
@@ -190,7 +190,7 @@ int copy_check(struct mover *head, tarn_tensor *dst, const tarn_tensor *src,
 	head->options = options ? *options : plain;
 	r = check_shape(dst, src, &head->from);
 	if (r >= 0 && options)
-		r = check_options(&dst->layout, &head->options);
+		r = copy_check_options(&dst->layout, &head->options);
 	if (r >= 0)
 		r = check_rights(dst, src);
 	if (r >= 0 && tarn_layout_numel(&dst->layout) != 0)

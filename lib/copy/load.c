@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "lib/copy/mover.h"
 #include "lib/file/file.h"
 #include "lib/io/road.h"
 #include "lib/tensor/tensor.h"
@@ -33,6 +34,18 @@ static int find(tarn_file *file, const char *name, tarn_tensor **ret)
 			file->path, file->shard_count);
 	r = tarn_layout_contiguous(TARN_U8, 1, &size, &all);
 	return r < 0 ? r : tarn_tensor_new(file->storage, 0, &all, ret);
+}
+
+/* Whether they are used or not: what is wrong is not right because the file
+ * happens to be in the page cache today. */
+static int check(const tarn_tensor *src, const struct tarn_copy_options *o)
+{
+	struct tarn_copy_options checked;
+
+	if (!o)
+		return 0;
+	checked = *o;
+	return copy_check_options(&src->layout, &checked);
 }
 
 /* Who asks for a road, or for other numbers, asks for a copy. */
@@ -89,6 +102,8 @@ int tarn_file_load(tarn_file *file, const char *name,
 	bool cached;
 	int r = find(file, name, &src);
 
+	if (r >= 0)
+		r = check(src, options);
 	if (r < 0)
 		return r;
 	begin_times(&info);

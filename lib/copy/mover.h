@@ -152,6 +152,10 @@ enum place place_of(const tarn_storage *storage);
  * holds no references and is good for as long as the arguments are. */
 int copy_check(struct mover *head, tarn_tensor *dst, const tarn_tensor *src,
 	const struct tarn_copy_options *options) _must_check_;
+/* What they must be for a dst of that layout: -EINVAL. channel_dim becomes what
+ * it is in struct mover. */
+int copy_check_options(const struct tarn_layout *to,
+	struct tarn_copy_options *options) _must_check_;
 /* -EINVAL unless it is one that users may name, or NULL. */
 int copy_check_engine(const char *verb, const char *engine) _must_check_;
 int mover_new_checked(struct mover_env *env, const struct mover *head,
