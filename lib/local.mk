@@ -94,6 +94,7 @@ lib_libcore_la_SOURCES = \
 	lib/file/file.c \
 	lib/file/file.h \
 	lib/file/file_map.c \
+	lib/file/file_metadata.c \
 	lib/file/file_tensors.c \
 	lib/file/head.h \
 	lib/file/json_tally.c \

@@ -212,6 +212,7 @@ static int open_consume_fd(
 	}
 	atomic_init(&file->refs, 1);
 	atomic_init(&file->mapped, NULL);
+	atomic_init(&file->by_key, NULL);
 	file->fd = fd;
 	file->by_path = by_path;
 	file->part = part;
@@ -304,9 +305,11 @@ tarn_file *tarn_file_unref(tarn_file *file)
 	 */
 	if (atomic_fetch_sub_explicit(&file->refs, 1, memory_order_acq_rel) > 1)
 		return NULL;
-	/* Relaxed: nobody else has the file any more. */
+	/* Relaxed, both: nobody else has the file any more. */
 	tarn_storage_unref(
 		atomic_load_explicit(&file->mapped, memory_order_relaxed));
+	metadata_index_free(
+		atomic_load_explicit(&file->by_key, memory_order_relaxed));
 	if (!file->storage)
 		fd_close(file->fd); /* else it is the storage's */
 	tarn_storage_unref(file->storage);

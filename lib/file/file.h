@@ -22,6 +22,8 @@ struct file_pair {
 	const char *value;
 };
 
+struct metadata_index;
+
 struct tarn_file {
 	atomic_uint refs;
 	int fd;
@@ -38,6 +40,7 @@ struct tarn_file {
 	size_t room; /* tensors that fit */
 	struct file_pair *pairs;
 	size_t pair_count;
+	struct metadata_index *_Atomic by_key; /* NULL: nobody asked */
 	struct name_index index;
 	tarn_storage *storage; /* the data range; all tensors share it */
 	tarn_storage *_Atomic mapped; /* the same, mapped; NULL: nobody asked */
@@ -68,6 +71,12 @@ int file_index(struct tarn_file *file);
  * file. */
 int file_find(const struct tarn_file *file, const char *name,
 	const struct tarn_file_tensor **ret);
+
+/* The first metadata pair with that key; NULL: none. */
+const struct file_pair *file_metadata_find(
+	const struct tarn_file *file, const char *key);
+/* Takes NULL and returns NULL. */
+struct metadata_index *metadata_index_free(struct metadata_index *index);
 
 /* "The header names ... twice". -EBADMSG. */
 int file_named_twice(const char *name, size_t size);

@@ -107,24 +107,6 @@ const struct tarn_file_tensor *tarn_file_find(
 	return find(file, name, strlen(name), &state);
 }
 
-size_t tarn_file_metadata_count(const tarn_file *file)
-{
-	return file->pair_count;
-}
-
-int tarn_file_metadata_at(const tarn_file *file, size_t i, const char **ret_key,
-	const char **ret_value)
-{
-	if (i >= file->pair_count)
-		return tarn_fail(ERANGE,
-			"%s: there is no metadata pair %zu "
-			"among %zu",
-			file->path, i, file->pair_count);
-	*ret_key = file->pairs[i].key;
-	*ret_value = file->pairs[i].value;
-	return 0;
-}
-
 int tarn_file_layout(
 	const struct tarn_file_tensor *tensor, struct tarn_layout *ret)
 {

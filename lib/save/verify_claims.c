@@ -56,6 +56,9 @@ static const char *summed_name(const char *key)
 
 int tarn_file_checksum(const tarn_file *file, const char *tensor, uint64_t *ret)
 {
+	_cleanup_free_ char *key = NULL;
+	const struct file_pair *pair;
+	size_t size = strlen(tensor);
 	char shown[FILE_TEXT_MAX];
 
 	if (file->shards) {
@@ -66,23 +69,21 @@ int tarn_file_checksum(const tarn_file *file, const char *tensor, uint64_t *ret)
 			return tarn_file_checksum(
 				tarn_file_shard(file, t->shard), tensor, ret);
 	}
-	for (size_t i = 0; i < tarn_file_metadata_count(file); i++) {
-		const char *key, *value, *name;
-		int r = tarn_file_metadata_at(file, i, &key, &value);
-
-		if (r < 0)
-			return r;
-		name = summed_name(key);
-		if (!name || strcmp(name, tensor))
-			continue;
-		if (!parse_digits(value, ret))
-			return no_digits(file, tensor, value);
+	key = malloc(prefix_size + size + 1);
+	if (!key)
+		return tarn_fail(ENOMEM, "%.300s: no memory for checksums",
+			tarn_file_path(file));
+	memcpy(key, HEAD_CHECKSUM, prefix_size);
+	memcpy(key + prefix_size, tensor, size + 1);
+	pair = file_metadata_find(file, key);
+	if (pair && !parse_digits(pair->value, ret))
+		return no_digits(file, tensor, pair->value);
+	if (pair)
 		return 0;
-	}
 	return tarn_fail(ENOENT,
 		"%.300s: there is no checksum of a tensor '%s'",
 		tarn_file_path(file),
-		file_clean(tensor, strlen(tensor), shown));
+		file_clean(tensor, size, shown));
 }
 
 /* The claim of each tensor that the metadata speaks of. */
