@@ -104,7 +104,9 @@ static void refuse(struct fake *fake, uint32_t serial, int error)
 static int welcome(struct fake *fake, uint32_t serial)
 {
 	struct msg_welcome m = {
-		.version = fake->mode == FAKE_WRONG_VERSION ? 99 : 1,
+		.version = fake->mode == FAKE_WRONG_VERSION ? 99
+			   : fake->mode == FAKE_REPORTS     ? 2
+							    : 1,
 		.instance = FAKE_INSTANCE,
 	};
 	int fds[2] = {fake->table_fd, fake->lease_fd};
@@ -256,6 +258,24 @@ static bool dies_of(struct fake *fake, const struct wire_message *m)
 	       (fake->mode == FAKE_STATUS_KILLS_TWICE && fake->restarts < 2);
 }
 
+static void report(struct fake *fake, uint32_t serial)
+{
+	struct {
+		struct msg_report_is head;
+		struct tarn_report_daemon daemon;
+		struct tarn_report_load load;
+	} m = {
+		.head = {.daemon_size = sizeof(m.daemon),
+			.pool_size = sizeof(struct tarn_report_pool),
+			.client_size = sizeof(struct tarn_report_client),
+			.load_size = sizeof(m.load),
+			.n_loads = 1},
+		.load = fake->reported,
+	};
+
+	wire_send(fake->sock, WIRE_REPORT_IS, serial, &m, sizeof(m), NULL, 0);
+}
+
 /* Negative: it leaves. */
 static int answer(struct fake *fake, struct wire_message *m)
 {
@@ -285,6 +305,9 @@ static int answer(struct fake *fake, struct wire_message *m)
 			restart(fake);
 		else
 			status(fake, m->serial);
+		return 0;
+	case WIRE_REPORT:
+		report(fake, m->serial);
 		return 0;
 	case WIRE_RESUME:
 		resumed(fake, m);

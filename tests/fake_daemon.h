@@ -9,6 +9,8 @@
 #include <pthread.h>
 #include <stdint.h>
 
+#include <tarn/report.h>
+
 #include "shm/lease.h"
 #include "shm/table.h"
 #include "shm/wire.h"
@@ -44,6 +46,7 @@ enum fake_mode {
 	FAKE_FEW_SEGMENTS,  /* fewer descriptors than it says */
 	FAKE_BAD_POOL,	    /* a pool of impossible reach */
 	FAKE_BAD_SEGMENT,   /* a segment outside of its pool */
+	FAKE_REPORTS,	    /* good, and of version 2: it reports one load */
 	/* These are good until a load, or a status, is asked for. */
 	FAKE_LOAD_DIES,	    /* after "loading" */
 	FAKE_LOAD_HANGS,    /* until it is cancelled */
@@ -71,6 +74,7 @@ struct fake {
 	_Atomic int n_released; /* bells rung */
 	_Atomic int n_loads;
 	uint32_t hanging_load; /* serial */
+	struct tarn_report_load reported;
 	uint32_t restarts; /* so many servers have died */
 	_Atomic int n_resumed; /* times that the client resumed, rightly */
 	_Atomic int n_again;   /* requests that it sent again */

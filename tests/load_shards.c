@@ -22,6 +22,8 @@
 /* More than twice the 64 that one message takes. */
 enum { SHARDS = 130, EMPTY = 65, ELEMENTS = 100 };
 
+#define BYTES ((SHARDS - 1) * ELEMENTS * sizeof(float))
+
 static const char *shard_path(int i)
 {
 	char name[32];
@@ -134,7 +136,7 @@ static void test_views(tarn_store *store, tarn_tensor *all, tarn_file *file,
 
 static void test_load(tarn_store *store, const char *name, bool verify)
 {
-	const uint64_t bytes = (SHARDS - 1) * ELEMENTS * sizeof(float);
+	const uint64_t bytes = BYTES;
 	struct seen seen = {0};
 	struct tarn_load_options o = {
 		.name = name, .verify = verify, .progress = look, .arg = &seen};
@@ -173,11 +175,9 @@ static void test_cancel(tarn_store *store)
 	tarn_file_unref(file);
 }
 
-static void test_damaged(tarn_store *store)
+static void damage(int i)
 {
-	struct tarn_load_options o = {.name = "bad", .verify = true};
-	_cleanup_fd_ int fd = open(shard_path(SHARDS - 1), O_RDWR | O_CLOEXEC);
-	tarn_file *file = open_index();
+	_cleanup_fd_ int fd = open(shard_path(i), O_RDWR | O_CLOEXEC);
 	off_t end = lseek(fd, 0, SEEK_END);
 	char c;
 
@@ -186,11 +186,39 @@ static void test_damaged(tarn_store *store)
 	c ^= 1;
 	if (pwrite(fd, &c, 1, end - 1) != 1)
 		bail("pwrite: %m");
+}
+
+static void test_damaged(tarn_store *store)
+{
+	struct tarn_load_options o = {.name = "bad", .verify = true};
+	tarn_file *file = open_index();
+
+	damage(SHARDS - 1);
 	is_int(-EBADMSG, tarn_store_load(store, file, &o, NULL, NULL),
 		"the last shard is damaged");
 	has_str("129.st: tensor 't129' is damaged", tarn_error_message(),
 		"it says which");
 	is_int(0, count_names(store, "bad"), "no name of any shard is there");
+	tarn_file_unref(file);
+}
+
+/* Checksums are made when all bytes are there: between the loads of two shards
+ * there is no pause, in which nobody could tell that this one goes on. */
+static void test_order(tarn_store *store)
+{
+	struct seen seen = {0};
+	struct tarn_load_options o = {
+		.verify = true, .progress = look, .arg = &seen};
+	tarn_file *file;
+
+	damage(0);
+	file = open_index();
+	is_int(-EBADMSG, tarn_store_load(store, file, &o, NULL, NULL),
+		"the first shard is damaged, too");
+	has_str("000.st: tensor 't0' is damaged", tarn_error_message(),
+		"it is the one that is told of");
+	is_int((int64_t)BYTES, (int64_t)seen.last,
+		"after all have been loaded");
 	tarn_file_unref(file);
 }
 
@@ -210,6 +238,7 @@ int main(void)
 	test_load(store, "v", true);
 	test_cancel(store);
 	test_damaged(store);
+	test_order(store);
 	tarn_store_unref(store);
 	for (int i = 0; i < SHARDS; i++)
 		unlink(shard_path(i));

@@ -182,73 +182,141 @@ static void take_identity(tarn_file *file)
 		bail("%s", tarn_error_message());
 }
 
+struct late {
+	int after_ms;
+	uint32_t index;
+};
+
 static void *begin_late(void *arg)
 {
-	uint32_t *index = arg;
+	struct late *late = arg;
 
-	usleep(1500000);
-	*index = begin_load(SIZE);
-	table_storage_set(writer, *index, STORAGE_LIVE);
+	usleep((useconds_t)late->after_ms * 1000);
+	late->index = begin_load(SIZE);
+	table_storage_set(writer, late->index, STORAGE_LIVE);
 	table_wake(writer);
 	return NULL;
+}
+
+/* An index of two shards, the first of them loaded. */
+struct pair {
+	tarn_file *shards[2], *file;
+	char path[300];
+	uint32_t index;
+};
+
+static void make_pair(struct pair *p, unsigned first_size)
+{
+	FILE *f;
+
+	p->shards[0] = make_file("1.st", "b", first_size);
+	p->shards[1] = make_file("2.st", "c", SIZE);
+	snprintf(p->path, sizeof(p->path), "%s/index.json", test_tmpdir());
+	f = fopen(p->path, "w");
+	if (!f ||
+		fputs("{\"weight_map\":{\"b\":\"1.st\",\"c\":\"2.st\"}}", f) <
+			0 ||
+		fclose(f) != 0 || tarn_file_open(p->path, &p->file) < 0)
+		bail("%s: %s", p->path, tarn_error_message());
+	take_identity(p->shards[0]);
+	p->index = begin_load(first_size);
+	table_storage_set(writer, p->index, STORAGE_LIVE);
+	take_identity(p->shards[1]);
+}
+
+static void drop_pair(struct pair *p)
+{
+	table_storage_drop(writer, p->index);
+	for (int i = 0; i < 2; i++) {
+		unlink(tarn_file_path(p->shards[i]));
+		tarn_file_unref(p->shards[i]);
+	}
+	unlink(p->path);
+	tarn_file_unref(p->file);
 }
 
 /* A first shard of GiB that is verified before the next one's load begins: who
  * waits for both must not take the pause for the end. */
 static void test_pause(tarn_store *store)
 {
-	tarn_file *shards[2], *file;
-	char index_path[300];
-	uint32_t index[2];
+	struct late late = {.after_ms = 1500};
 	uint64_t landed = 0;
 	pthread_t thread;
-	FILE *f;
+	struct pair p;
 
-	shards[0] = make_file("1.st", "b", SHARD_SIZE);
-	shards[1] = make_file("2.st", "c", SIZE);
-	snprintf(
-		index_path, sizeof(index_path), "%s/index.json", test_tmpdir());
-	f = fopen(index_path, "w");
-	if (!f ||
-		fputs("{\"weight_map\":{\"b\":\"1.st\",\"c\":\"2.st\"}}", f) <
-			0 ||
-		fclose(f) != 0 || tarn_file_open(index_path, &file) < 0)
-		bail("%s: %s", index_path, tarn_error_message());
-	take_identity(shards[0]);
-	index[0] = begin_load(SHARD_SIZE);
-	table_storage_set(writer, index[0], STORAGE_LIVE);
-	take_identity(shards[1]);
-	pthread_create(&thread, NULL, begin_late, &index[1]);
-	is_int(0, tarn_store_wait_file(store, file, 0, LONG_MS, &landed),
+	make_pair(&p, SHARD_SIZE);
+	pthread_create(&thread, NULL, begin_late, &late);
+	is_int(0, tarn_store_wait_file(store, p.file, 0, LONG_MS, &landed),
 		"shards with a pause between them");
 	is_int((int64_t)SHARD_SIZE + SIZE, (int64_t)landed, "all arrive");
 	pthread_join(thread, NULL);
-	for (int i = 0; i < 2; i++) {
-		table_storage_drop(writer, index[i]);
-		unlink(tarn_file_path(shards[i]));
-		tarn_file_unref(shards[i]);
-	}
-	unlink(index_path);
-	tarn_file_unref(file);
+	table_storage_drop(writer, late.index);
+	drop_pair(&p);
+}
+
+/* The next shard's load waits for memory, however long: it has no storage, but
+ * the daemon knows of it. Of others it may know what it likes. */
+static void test_coming(tarn_store *store)
+{
+	struct tarn_report_load *load = &fake.reported;
+	struct late late = {.after_ms = 2500};
+	uint64_t landed = 0;
+	pthread_t thread;
+	struct pair p;
+
+	make_pair(&p, SIZE);
+	*load = (struct tarn_report_load) {
+		.label = "elsewhere/2.st", .total = SIZE};
+	pthread_create(&thread, NULL, begin_late, &late);
+	is_int(0, tarn_store_wait_file(store, p.file, 0, LONG_MS, &landed),
+		"a shard whose load waits for memory: %s",
+		tarn_error_message());
+	is_int(2 * SIZE, (int64_t)landed, "all arrive");
+	pthread_join(thread, NULL);
+	table_storage_drop(writer, late.index);
+	load->total = SIZE + 1;
+	is_int(-ENOENT, tarn_store_wait_file(store, p.file, 0, LONG_MS, NULL),
+		"a load of another size is of another file");
+	has_str("nobody is loading it", tarn_error_message(), "as is said");
+	load->total = SIZE;
+	load->state = TARN_LOAD_STOPPING;
+	is_int(-ENOENT, tarn_store_wait_file(store, p.file, 0, LONG_MS, NULL),
+		"and one that stops will not come");
+	drop_pair(&p);
+}
+
+static tarn_store *open_played(enum fake_mode mode)
+{
+	int fd = fake_start(&fake, mode);
+	tarn_store *store;
+
+	if (store_open_fd(fd, "/the/socket", "", 5000, &store) < 0 ||
+		table_writer_new(&fake.table, &writer) < 0)
+		bail("%s", tarn_error_message());
+	return store;
+}
+
+static void close_played(tarn_store *store)
+{
+	tarn_store_unref(store);
+	table_writer_free(writer);
+	fake_stop(&fake);
 }
 
 static void test_played(void)
 {
 	tarn_file *file = make_file("f.safetensors", "b", SIZE);
-	int fd = fake_start(&fake, FAKE_GOOD);
-	tarn_store *store;
+	tarn_store *store = open_played(FAKE_GOOD);
 	uint64_t size;
 
 	take_identity(file);
-	if (store_open_fd(fd, "/the/socket", "", 5000, &store) < 0 ||
-		table_writer_new(&fake.table, &writer) < 0)
-		bail("%s", tarn_error_message());
 	test_progress(store, file);
 	test_ends(store, file);
 	test_pause(store);
-	tarn_store_unref(store);
-	table_writer_free(writer);
-	fake_stop(&fake);
+	close_played(store);
+	store = open_played(FAKE_REPORTS);
+	test_coming(store);
+	close_played(store);
 	unlink(tarn_file_path(file));
 	tarn_file_unref(file);
 	file = make_file("e.safetensors", "b", 0);

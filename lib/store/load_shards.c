@@ -4,7 +4,9 @@
  *
  * The idea: each shard is loaded as the file that it is, and held; names come
  * when all bytes are there. So nobody finds half of a checkpoint by name, but
- * for one of so many shards that its names need several messages.
+ * for one of so many shards that its names need several messages. Checksums are
+ * made when all bytes are there, too: one shard's load follows the other's, and
+ * whoever waits for all of them sees no pause.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -88,6 +90,7 @@ static int load_all(tarn_store *store, tarn_file *file,
 	if (options)
 		each = *options;
 	each.name = NULL;
+	each.verify = false;
 	if (each.progress) {
 		each.progress = pass_on;
 		each.arg = &progress;
@@ -102,6 +105,23 @@ static int load_all(tarn_store *store, tarn_file *file,
 		progress.before += info.bytes;
 		add_info(ret_info, &info);
 		r = tell(&progress);
+	}
+	return r;
+}
+
+static int verify_all(tarn_file *file, const struct tarn_load_options *options,
+	const struct held *held, struct tarn_load_info *info)
+{
+	struct progress progress = {.options = options};
+	uint64_t offset;
+	int r = 0;
+
+	tarn_file_data_range(file, &offset, &progress.total);
+	progress.before = progress.total;
+	for (size_t i = 0; r >= 0 && i < held->n; i++) {
+		r = load_verify(tarn_file_shard(file, i), held->at[i], info);
+		if (r >= 0)
+			r = tell(&progress);
 	}
 	return r;
 }
@@ -148,6 +168,8 @@ int store_load_shards(tarn_store *store, tarn_file *file,
 	if (!held)
 		return tarn_fail(ENOMEM, "load: no memory for %zu shards", n);
 	r = load_all(store, file, options, held, &info);
+	if (r >= 0 && options && options->verify)
+		r = verify_all(file, options, held, &info);
 	if (r >= 0 && options && options->name)
 		r = store_publish_file(store, file, options->name, held->at);
 	if (r >= 0 && ret_all)

@@ -17,6 +17,11 @@ int store_load_shards(tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
 	struct tarn_load_info *ret_info, tarn_tensor **ret_all);
 
+/* Compares the bytes of a file, which are in storage, with its checksums; the
+ * time that it takes counts in *info. -EBADMSG: they differ. */
+int load_verify(const tarn_file *file, const tarn_storage *storage,
+	struct tarn_load_info *info);
+
 /* Publishes all tensors of a file as PREFIX/TENSOR; storages holds the data
  * ranges of its shards. */
 int store_publish_file(tarn_store *store, const tarn_file *file,

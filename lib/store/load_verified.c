@@ -21,6 +21,18 @@ static double seconds(clockid_t clock)
 	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+int load_verify(const tarn_file *file, const tarn_storage *storage,
+	struct tarn_load_info *info)
+{
+	double start = seconds(CLOCK_MONOTONIC);
+	double cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
+	int r = verify_memory(file, tarn_storage_data(storage));
+
+	info->seconds += seconds(CLOCK_MONOTONIC) - start;
+	info->cpu_seconds += seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	return r;
+}
+
 int store_load_verified(struct tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
 	struct tarn_load_info *ret_info, tarn_storage **ret)
@@ -28,7 +40,6 @@ int store_load_verified(struct tarn_store *store, tarn_file *file,
 	_cleanup_storage_ tarn_storage *storage = NULL;
 	struct tarn_load_options nameless = *options;
 	struct tarn_load_info info;
-	double start, cpu;
 	int r;
 
 	nameless.name = NULL;
@@ -36,15 +47,11 @@ int store_load_verified(struct tarn_store *store, tarn_file *file,
 	r = store_load_storage(store, file, &nameless, &info, &storage);
 	if (r < 0)
 		return r;
-	start = seconds(CLOCK_MONOTONIC);
-	cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
-	r = verify_memory(file, tarn_storage_data(storage));
+	r = load_verify(file, storage, &info);
 	if (r >= 0 && options->name)
 		r = store_publish_file(store, file, options->name, &storage);
 	if (r < 0)
 		return r;
-	info.seconds += seconds(CLOCK_MONOTONIC) - start;
-	info.cpu_seconds += seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	if (ret_info)
 		*ret_info = info;
 	*ret = STEAL(storage);

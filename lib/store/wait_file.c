@@ -6,7 +6,10 @@
  * is of, how much has arrived, and, by its state, that all is there. So it is
  * looked for once, and then only its entry is looked at.
  */
+#include <string.h>
 #include <time.h>
+
+#include <tarn/report.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
@@ -15,9 +18,9 @@
 #include "lib/store/wait.h"
 #include "shm/record.h"
 
-/* How long nobody may be loading before the next shard's load begins: some
- * hundred times what a client takes, and the time to verify the last one, which
- * at worst is at this rate. */
+/* How long the daemon may have no load of the next shard: some hundred times
+ * what a client takes, and the time to verify the last one, which at worst is
+ * at this rate, where its client verifies each before it loads the next. */
 #define BETWEEN_MS 1000
 #define VERIFIED_IN_MS ((uint64_t)1 << 20)
 #define BETWEEN_NAP_MS 5
@@ -161,6 +164,37 @@ static int64_t now_ms(void)
 	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+static const char *base_of(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+/* A load that has no storage yet, since it waits for memory or for a loader,
+ * is in no table; but the daemon knows of it, by the name that its client gave
+ * the file. */
+static bool is_coming(tarn_store *store, const tarn_file *shard)
+{
+	const char *base = base_of(tarn_file_path(shard));
+	struct tarn_report *report;
+	uint64_t offset, size;
+	bool coming = false;
+
+	if (tarn_store_get_report(store, &report) < 0)
+		return false;
+	tarn_file_data_range(shard, &offset, &size);
+	for (uint32_t i = 0; i < report->n_loads; i++) {
+		const struct tarn_report_load *load = &report->loads[i];
+
+		coming = coming || (load->state != TARN_LOAD_STOPPING &&
+					   load->total == size &&
+					   !strcmp(base_of(load->label), base));
+	}
+	tarn_report_free(report);
+	return coming;
+}
+
 /* Between two shards nobody is loading anything, for a moment. *landed is the
  * last one's, then this one's. */
 static int wait_next(tarn_store *store, const tarn_file *shard, uint64_t bytes,
@@ -169,6 +203,7 @@ static int wait_next(tarn_store *store, const tarn_file *shard, uint64_t bytes,
 	const struct timespec nap = {.tv_nsec = BETWEEN_NAP_MS * 1000000};
 	int64_t patience =
 		now_ms() + BETWEEN_MS + (int64_t)(*landed / VERIFIED_IN_MS);
+	bool last = false;
 	int64_t now;
 	int r;
 
@@ -176,9 +211,15 @@ static int wait_next(tarn_store *store, const tarn_file *shard, uint64_t bytes,
 		now = now_ms();
 		r = wait_one(store, shard, bytes,
 			end < 0 ? -1 : (int)MAX(end - now, (int64_t)0), landed);
-		if (r != -ENOENT || now >= patience || (end >= 0 && now >= end))
+		if (r != -ENOENT || last || (end >= 0 && now >= end))
 			return r;
-		nanosleep(&nap, NULL);
+		if (now >= patience && is_coming(store, shard))
+			patience = now + BETWEEN_MS;
+		else
+			/* It may have come and gone since we looked. */
+			last = now >= patience;
+		if (!last)
+			nanosleep(&nap, NULL);
 	}
 }
 
