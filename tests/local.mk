@@ -116,6 +116,7 @@ ENGINE_TESTS = \
 	tests/save \
 	tests/save_faults \
 	tests/save_power \
+	tests/save_refused \
 	tests/shards \
 	tests/soak \
 	tests/storage \
@@ -674,6 +675,7 @@ SAVE_TESTS = \
 	tests/save \
 	tests/save_faults \
 	tests/save_power \
+	tests/save_refused \
 	tests/verify \
 	$(NULL)
 check_PROGRAMS += $(SAVE_TESTS) tests/save_tool
@@ -697,6 +699,7 @@ tests_save_SOURCES = tests/save.c $(SAVE_KIT)
 tests_save_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 tests_save_faults_SOURCES = tests/save_faults.c $(SAVE_CALLS)
 tests_save_power_SOURCES = tests/save_power.c $(SAVE_CALLS)
+tests_save_refused_SOURCES = tests/save_refused.c $(SAVE_KIT)
 tests_verify_SOURCES = tests/verify.c $(SAVE_KIT)
 tests_verify_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 

@@ -146,3 +146,10 @@ void clear_folder(void)
 		name = strtok_r(NULL, " ", &save))
 		unlink(in(name));
 }
+
+void is_refused(int wanted, const char *words, int seen, const char *what)
+{
+	is_int(wanted, seen, "%s is refused", what);
+	has_str(words, tarn_error_message(), "%s: it says why", what);
+	is_str("", listing(), "%s: and nothing is left", what);
+}

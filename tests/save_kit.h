@@ -36,4 +36,8 @@ bool holds(const char *path, const struct tarn_save_item *items, size_t n,
 
 /* What is in the test's folder, sorted, a blank between; static. */
 const char *listing(void);
+
+/* What was seen is an error as wanted, whose sentence has the words, and
+ * nothing is left in the folder. */
+void is_refused(int wanted, const char *words, int seen, const char *what);
 void clear_folder(void);
