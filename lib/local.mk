@@ -195,6 +195,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/check.c \
 	lib/store/connection.c \
 	lib/store/connection.h \
+	lib/store/connection_call.c \
 	lib/store/connection_fork.c \
 	lib/store/connection_resume.c \
 	lib/store/created.c \

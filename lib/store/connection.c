@@ -105,7 +105,7 @@ void connection_done(struct connection *c)
 	pthread_cond_destroy(&c->arrived);
 }
 
-static int64_t now_ms(void)
+int64_t connection_now_ms(void)
 {
 	struct timespec t;
 
@@ -187,7 +187,7 @@ static void hear_last_words(struct connection *c)
 	}
 }
 
-static int dead(const struct connection *c)
+int connection_error(const struct connection *c)
 {
 	return tarn_fail(c->dead, "daemon at %s: %s", c->peer, c->why);
 }
@@ -197,12 +197,12 @@ static int dead(const struct connection *c)
 /* With the send lock held: until all is away. */
 int connection_flush(struct connection *c)
 {
-	int64_t deadline = now_ms() + c->timeout_ms;
+	int64_t deadline = connection_now_ms() + c->timeout_ms;
 	int r;
 
 	while ((r = wire_flush(c->writer, c->fd)) == 0) {
 		struct pollfd p = {.fd = c->fd, .events = POLLOUT};
-		int64_t left = deadline - now_ms();
+		int64_t left = deadline - connection_now_ms();
 
 		if (left <= 0)
 			return -ETIMEDOUT;
@@ -219,15 +219,14 @@ static void note_sent(struct connection *c, struct call *call)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* call: NULL for what nobody answers, which is not waited for, either. */
-static int send_message(struct connection *c, struct call *call, uint16_t type,
+int connection_send(struct connection *c, struct call *call, uint16_t type,
 	uint32_t serial, const void *body, size_t size, const int *fds,
 	int n_fds)
 {
 	int r, push;
 
 	pthread_mutex_lock(&c->lock);
-	r = c->dead ? dead(c) : 0;
+	r = c->dead ? connection_error(c) : 0;
 	pthread_mutex_unlock(&c->lock);
 	if (r < 0)
 		return r;
@@ -244,7 +243,7 @@ static int send_message(struct connection *c, struct call *call, uint16_t type,
 	pthread_mutex_lock(&c->lock);
 	hear_last_words(c);
 	die_of(c, r);
-	r = dead(c);
+	r = connection_error(c);
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }
@@ -268,7 +267,7 @@ int connection_notify(
 	pthread_mutex_lock(&c->lock);
 	serial = connection_next_serial(c);
 	pthread_mutex_unlock(&c->lock);
-	return send_message(c, NULL, type, serial, body, size, NULL, 0);
+	return connection_send(c, NULL, type, serial, body, size, NULL, 0);
 }
 
 /* ---- receiving ------------------------------------------------------- */
@@ -340,9 +339,7 @@ static bool receive_for_all(struct connection *c, int64_t ms)
 	return r >= 0 && !c->dead;
 }
 
-/* With the lock held. What came while nobody waited, such as the news of
- * another server, which would not hear what is said before it is answered. */
-static void catch_up(struct connection *c)
+void connection_catch_up(struct connection *c)
 {
 	while (!c->receiving && !c->dead && receive_for_all(c, 0))
 		;
@@ -355,33 +352,8 @@ int connection_hear(struct connection *c)
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&c->lock);
-	catch_up(c);
-	r = c->dead ? dead(c) : 0;
-	pthread_mutex_unlock(&c->lock);
-	return r;
-}
-
-static void sleep_until(struct connection *c, int64_t deadline);
-
-int connection_await(struct connection *c, int timeout_ms,
-	bool (*done)(void *arg), void *arg)
-{
-	int64_t deadline = now_ms() + timeout_ms;
-	int r = connection_ready(c);
-
-	if (r < 0)
-		return r;
-	pthread_mutex_lock(&c->lock);
-	while (r >= 0 && !done(arg)) {
-		if (c->dead)
-			r = dead(c);
-		else if (now_ms() >= deadline)
-			r = -ETIMEDOUT;
-		else if (c->receiving)
-			sleep_until(c, deadline);
-		else
-			receive_for_all(c, MAX(deadline - now_ms(), 1));
-	}
+	connection_catch_up(c);
+	r = c->dead ? connection_error(c) : 0;
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }
@@ -394,167 +366,31 @@ static void sleep_until(struct connection *c, int64_t deadline)
 	pthread_cond_timedwait(&c->arrived, &c->lock, &t);
 }
 
-int call_begin(struct connection *c, struct call *call, uint16_t type,
-	const void *body, size_t size, const int *fds, int n_fds)
+void connection_turn(struct connection *c, int64_t deadline)
 {
+	if (c->receiving)
+		sleep_until(c, deadline);
+	else
+		receive_for_all(c, MAX(deadline - connection_now_ms(), 1));
+}
+
+int connection_await(struct connection *c, int timeout_ms,
+	bool (*done)(void *arg), void *arg)
+{
+	int64_t deadline = connection_now_ms() + timeout_ms;
 	int r = connection_ready(c);
 
 	if (r < 0)
 		return r;
-	*call = (struct call) {.type = type,
-		.body = body,
-		.size = size,
-		.fds = fds,
-		.n_fds = n_fds};
 	pthread_mutex_lock(&c->lock);
-	catch_up(c);
-	call->serial = connection_next_serial(c);
-	call->next = c->calls;
-	c->calls = call;
-	pthread_mutex_unlock(&c->lock);
-	r = send_message(c, call, type, call->serial, body, size, fds, n_fds);
-	if (r < 0)
-		call_end(c, call);
-	return r;
-}
-
-/* With the lock held. A forked child's connection knows of none that was under
- * way. */
-static bool is_listed(const struct connection *c, const struct call *call)
-{
-	const struct call *listed = c->calls;
-
-	while (listed && listed != call)
-		listed = listed->next;
-	return listed;
-}
-
-int call_next(struct connection *c, struct call *call, int timeout_ms,
-	struct wire_message *ret)
-{
-	int64_t deadline = now_ms() + timeout_ms;
-	int r = -1;
-
-	pthread_mutex_lock(&c->lock);
-	while (r < 0) {
-		if (call->n_replies) {
-			*ret = call->replies[0];
-			call->replies[0] = call->replies[1];
-			call->n_replies--;
-			r = 1;
-		} else if (c->dead) {
-			r = dead(c);
-			break;
-		} else if (call->failed) {
-			r = call_lost(c);
-			break;
-		} else if (!is_listed(c, call)) {
-			r = tarn_fail(ECONNRESET,
-				"daemon at %s: this call is the parent's, who "
-				"made it before fork()",
-				c->peer);
-			break;
-		} else if (now_ms() >= deadline) {
-			r = 0;
-		} else if (c->receiving) {
-			sleep_until(c, deadline);
-		} else {
-			receive_for_all(c, MAX(deadline - now_ms(), 1));
-		}
+	while (r >= 0 && !done(arg)) {
+		if (c->dead)
+			r = connection_error(c);
+		else if (connection_now_ms() >= deadline)
+			r = -ETIMEDOUT;
+		else
+			connection_turn(c, deadline);
 	}
 	pthread_mutex_unlock(&c->lock);
-	return r;
-}
-
-void call_end(struct connection *c, struct call *call)
-{
-	pthread_mutex_lock(&c->lock);
-	for (struct call **p = &c->calls; *p; p = &(*p)->next) {
-		if (*p == call) {
-			*p = call->next;
-			break;
-		}
-	}
-	while (call->n_replies)
-		wire_message_clear(&call->replies[--call->n_replies]);
-	pthread_mutex_unlock(&c->lock);
-}
-
-bool call_was_resent(struct connection *c, const struct call *call)
-{
-	bool resent;
-
-	pthread_mutex_lock(&c->lock);
-	resent = call->resent;
-	pthread_mutex_unlock(&c->lock);
-	return resent;
-}
-
-/* ---- whole calls ----------------------------------------------------- */
-
-/* The daemon's sentence, as text of ours: bounded, and ended. */
-static int daemon_error(
-	const struct connection *c, const struct wire_message *reply)
-{
-	struct msg_error error;
-	char text[TARN_MESSAGE_MAX];
-	size_t n;
-
-	if (reply->size < sizeof(error))
-		return tarn_fail(EPROTO,
-			"daemon at %s: an error of %u bytes, %zu are the least",
-			c->peer, reply->size, sizeof(error));
-	memcpy(&error, reply->body, sizeof(error));
-	if (error.error <= 0 || error.error > 4095)
-		return tarn_fail(EPROTO, "daemon at %s: error number %d",
-			c->peer, error.error);
-	n = MIN(reply->size - sizeof(error), sizeof(text) - 1);
-	memcpy(text, reply->body + sizeof(error), n);
-	text[n] = '\0';
-	if (!text[0])
-		return tarn_fail(error.error, "daemon at %s: %s", c->peer,
-			tarn_errno_text(error.error));
-	return tarn_fail_verbatim(error.error, text);
-}
-
-int call_expect(const struct connection *c, const struct wire_message *reply,
-	uint16_t want, uint32_t min_size)
-{
-	if (reply->type == WIRE_ERROR)
-		return daemon_error(c, reply);
-	if (reply->type != want)
-		return tarn_fail(EPROTO,
-			"daemon at %s: answered with message %u, not %u",
-			c->peer, reply->type, want);
-	if (reply->size < min_size)
-		return tarn_fail(EPROTO,
-			"daemon at %s: message %u has %u bytes, %u are needed",
-			c->peer, reply->type, reply->size, min_size);
-	return 0;
-}
-
-int connection_call(struct connection *c, uint16_t type, const void *body,
-	size_t size, uint16_t want, uint32_t min_size, struct wire_message *ret)
-{
-	struct wire_message reply = {0};
-	struct call call;
-	int r;
-
-	r = call_begin(c, &call, type, body, size, NULL, 0);
-	if (r < 0)
-		return r;
-	r = call_next(c, &call, c->timeout_ms, &reply);
-	call_end(c, &call);
-	if (r == 0)
-		return tarn_fail(ETIMEDOUT,
-			"daemon at %s: no answer within %d ms", c->peer,
-			c->timeout_ms);
-	if (r < 0)
-		return r;
-	r = call_expect(c, &reply, want, min_size);
-	if (r < 0)
-		wire_message_clear(&reply);
-	else
-		*ret = reply;
 	return r;
 }

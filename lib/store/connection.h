@@ -126,7 +126,22 @@ int connection_await(struct connection *c, int timeout_ms,
 int connection_notify(struct connection *c, uint16_t type, const void *body,
 	size_t size);
 
-/* ---- between connection.c and connection_resume.c --------------------- */
+/* ---- between connection.c, connection_call.c and connection_resume.c --- */
+
+/* Of the clock that its deadlines are by. */
+int64_t connection_now_ms(void);
+/* With the lock held, of one that is dead: its sentence, to be told again. */
+int connection_error(const struct connection *c);
+/* call: NULL for what nobody answers, which is not waited for, either. */
+int connection_send(struct connection *c, struct call *call, uint16_t type,
+	uint32_t serial, const void *body, size_t size, const int *fds,
+	int n_fds);
+/* With the lock held. What came while nobody waited, such as the news of
+ * another server, which would not hear what is said before it is answered. */
+void connection_catch_up(struct connection *c);
+/* With the lock held, which is given up meanwhile: receives for all, or sleeps
+ * while another thread does, until something came, or the deadline. */
+void connection_turn(struct connection *c, int64_t deadline);
 
 /* WIRE_RESTARTED came, to the thread that receives; no lock is held. */
 int connection_resume(struct connection *c, const struct wire_message *news);

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One call: what was asked, until it is answered or given up.
+ *
+ * The idea: a call is listed with its connection for as long as its caller
+ * waits, so that whoever receives finds it by its serial, and whoever goes on
+ * with another server asks it again.
+ */
+#include "lib/store/connection.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+
+int call_begin(struct connection *c, struct call *call, uint16_t type,
+	const void *body, size_t size, const int *fds, int n_fds)
+{
+	int r = connection_ready(c);
+
+	if (r < 0)
+		return r;
+	*call = (struct call) {.type = type,
+		.body = body,
+		.size = size,
+		.fds = fds,
+		.n_fds = n_fds};
+	pthread_mutex_lock(&c->lock);
+	connection_catch_up(c);
+	call->serial = connection_next_serial(c);
+	call->next = c->calls;
+	c->calls = call;
+	pthread_mutex_unlock(&c->lock);
+	r = connection_send(
+		c, call, type, call->serial, body, size, fds, n_fds);
+	if (r < 0)
+		call_end(c, call);
+	return r;
+}
+
+/* With the lock held. A forked child's connection knows of none that was under
+ * way. */
+static bool is_listed(const struct connection *c, const struct call *call)
+{
+	const struct call *listed = c->calls;
+
+	while (listed && listed != call)
+		listed = listed->next;
+	return listed;
+}
+
+int call_next(struct connection *c, struct call *call, int timeout_ms,
+	struct wire_message *ret)
+{
+	int64_t deadline = connection_now_ms() + timeout_ms;
+	int r = -1;
+
+	pthread_mutex_lock(&c->lock);
+	while (r < 0) {
+		if (call->n_replies) {
+			*ret = call->replies[0];
+			call->replies[0] = call->replies[1];
+			call->n_replies--;
+			r = 1;
+		} else if (c->dead) {
+			r = connection_error(c);
+			break;
+		} else if (call->failed) {
+			r = call_lost(c);
+			break;
+		} else if (!is_listed(c, call)) {
+			r = tarn_fail(ECONNRESET,
+				"daemon at %s: this call is the parent's, who "
+				"made it before fork()",
+				c->peer);
+			break;
+		} else if (connection_now_ms() >= deadline) {
+			r = 0;
+		} else {
+			connection_turn(c, deadline);
+		}
+	}
+	pthread_mutex_unlock(&c->lock);
+	return r;
+}
+
+void call_end(struct connection *c, struct call *call)
+{
+	pthread_mutex_lock(&c->lock);
+	for (struct call **p = &c->calls; *p; p = &(*p)->next) {
+		if (*p == call) {
+			*p = call->next;
+			break;
+		}
+	}
+	while (call->n_replies)
+		wire_message_clear(&call->replies[--call->n_replies]);
+	pthread_mutex_unlock(&c->lock);
+}
+
+bool call_was_resent(struct connection *c, const struct call *call)
+{
+	bool resent;
+
+	pthread_mutex_lock(&c->lock);
+	resent = call->resent;
+	pthread_mutex_unlock(&c->lock);
+	return resent;
+}
+
+/* ---- whole calls ----------------------------------------------------- */
+
+/* The daemon's sentence, as text of ours: bounded, and ended. */
+static int daemon_error(
+	const struct connection *c, const struct wire_message *reply)
+{
+	struct msg_error error;
+	char text[TARN_MESSAGE_MAX];
+	size_t n;
+
+	if (reply->size < sizeof(error))
+		return tarn_fail(EPROTO,
+			"daemon at %s: an error of %u bytes, %zu are the least",
+			c->peer, reply->size, sizeof(error));
+	memcpy(&error, reply->body, sizeof(error));
+	if (error.error <= 0 || error.error > 4095)
+		return tarn_fail(EPROTO, "daemon at %s: error number %d",
+			c->peer, error.error);
+	n = MIN(reply->size - sizeof(error), sizeof(text) - 1);
+	memcpy(text, reply->body + sizeof(error), n);
+	text[n] = '\0';
+	if (!text[0])
+		return tarn_fail(error.error, "daemon at %s: %s", c->peer,
+			tarn_errno_text(error.error));
+	return tarn_fail_verbatim(error.error, text);
+}
+
+int call_expect(const struct connection *c, const struct wire_message *reply,
+	uint16_t want, uint32_t min_size)
+{
+	if (reply->type == WIRE_ERROR)
+		return daemon_error(c, reply);
+	if (reply->type != want)
+		return tarn_fail(EPROTO,
+			"daemon at %s: answered with message %u, not %u",
+			c->peer, reply->type, want);
+	if (reply->size < min_size)
+		return tarn_fail(EPROTO,
+			"daemon at %s: message %u has %u bytes, %u are needed",
+			c->peer, reply->type, reply->size, min_size);
+	return 0;
+}
+
+int connection_call(struct connection *c, uint16_t type, const void *body,
+	size_t size, uint16_t want, uint32_t min_size, struct wire_message *ret)
+{
+	struct wire_message reply = {0};
+	struct call call;
+	int r;
+
+	r = call_begin(c, &call, type, body, size, NULL, 0);
+	if (r < 0)
+		return r;
+	r = call_next(c, &call, c->timeout_ms, &reply);
+	call_end(c, &call);
+	if (r == 0)
+		return tarn_fail(ETIMEDOUT,
+			"daemon at %s: no answer within %d ms", c->peer,
+			c->timeout_ms);
+	if (r < 0)
+		return r;
+	r = call_expect(c, &reply, want, min_size);
+	if (r < 0)
+		wire_message_clear(&reply);
+	else
+		*ret = reply;
+	return r;
+}
