@@ -15,7 +15,7 @@
 struct file_slots {
 	struct tarn_io *io;
 	unsigned n;
-	bool wanted;	/* somebody was told to wait, */
+	bool wanted;    /* somebody was told to wait, */
 	bool came_free; /* and since then one was given back */
 	struct entry {
 		int fd, slot;

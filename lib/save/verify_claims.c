@@ -82,8 +82,7 @@ int tarn_file_checksum(const tarn_file *file, const char *tensor, uint64_t *ret)
 		return 0;
 	return tarn_fail(ENOENT,
 		"%.300s: there is no checksum of a tensor '%s'",
-		tarn_file_path(file),
-		file_clean(tensor, size, shown));
+		tarn_file_path(file), file_clean(tensor, size, shown));
 }
 
 /* The claim of each tensor that the metadata speaks of. */
