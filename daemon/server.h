@@ -598,7 +598,7 @@ int channel_rebuild(
 /* Its storage is free, if it was one. */
 void channel_drop(struct rule *rule, uint32_t index, uint64_t generation);
 void channels_free(struct rule *rule);
-/* Which of the batch do items keep? */
+/* Which of the batch do items keep? Before other places are searched. */
 void channels_search(const struct rule *rule, struct lease_batch *batch);
 /* Is it a channel that is closed? Another may take its name. */
 bool channel_gives_way(

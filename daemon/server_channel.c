@@ -212,11 +212,18 @@ void channels_free(struct rule *rule)
 
 /* ---- what is asked of them --------------------------------------------- */
 
+/*
+ * No item keeps a channel. Nobody sends one, since there are no tensors over
+ * it; but who writes there himself could have one keep itself, or two each
+ * other, and they would stay when all are gone who know of them.
+ */
 void channels_search(const struct rule *rule, struct lease_batch *batch)
 {
 	for (const struct server_channel *c = rule->channels; c; c = c->next)
 		if (c->map.memory)
 			channel_search(&c->map, batch);
+	for (const struct server_channel *c = rule->channels; c; c = c->next)
+		lease_batch_miss(batch, c->index, c->generation);
 }
 
 bool channel_gives_way(

@@ -26,11 +26,13 @@ static uint64_t generation_of(const struct rule *rule, uint32_t index)
 		&rule->table.storages[index].word, memory_order_relaxed));
 }
 
+/* The channels first: what their items say of channels is forgotten, what
+ * clients say is not. */
 static void search(struct rule *rule)
 {
+	channels_search(rule, &rule->batch);
 	for (const struct client *c = rule->clients; c; c = c->next)
 		leases_search(c, &rule->batch);
-	channels_search(rule, &rule->batch);
 }
 
 static void free_storage(struct rule *rule, uint32_t index)

@@ -21,7 +21,7 @@
  *
  * Held words are leases (lease.h) that belong to an item, not to a connection:
  * the server's scan finds those of slots that are not FREE. So they stand as
- * long as the item does, whoever dies.
+ * long as the item does, whoever dies. They keep no channels.
  *
  * The ordering argument of lease.h holds for them. To hand a storage over to
  * an item (P1) who fills a slot stores its held word, (P2) fences, (P3) reads

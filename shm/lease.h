@@ -161,6 +161,9 @@ void lease_batch_search(struct lease_batch *batch,
 /* The same for words that lie elsewhere; the fence is the caller's. */
 void lease_batch_look(struct lease_batch *batch, const _Atomic uint64_t *words,
 	uint32_t n);
+/* It was found where it does not count. */
+void lease_batch_miss(struct lease_batch *batch, uint32_t index,
+	uint64_t generation);
 /* Was it found in a page since it was added? */
 bool lease_batch_found(const struct lease_batch *batch, uint32_t index,
 	uint64_t generation);

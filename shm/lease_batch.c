@@ -109,6 +109,16 @@ void lease_batch_search(
 	lease_batch_look(batch, page->slots, MIN(used, (uint32_t)LEASE_SLOTS));
 }
 
+void lease_batch_miss(
+	struct lease_batch *batch, uint32_t index, uint64_t generation)
+{
+	struct lease_wanted *wanted =
+		find(batch, lease_word(index, generation));
+
+	if (wanted->word)
+		wanted->found = false;
+}
+
 bool lease_batch_found(
 	const struct lease_batch *batch, uint32_t index, uint64_t generation)
 {
