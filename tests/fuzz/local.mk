@@ -14,8 +14,15 @@ FUZZ_TESTS = \
 FUZZ_BYTES = tests/file_bytes.c tests/file_bytes.h
 FUZZ_FILES = $(FUZZ_BYTES) tests/fuzz/files.c tests/fuzz/files.h
 FUZZ_FAKE = tests/fake_daemon.c tests/fake_daemon.h
+FUZZ_POKES = tests/fuzz/input.h tests/fuzz/ring_poke.c tests/fuzz/ring_poke.h
 FUZZ_TEXT = tests/fuzz/text.c tests/fuzz/text.h
-FUZZ_SERVER = tests/fuzz/wire_server.c tests/fuzz/wire_server.h
+FUZZ_SERVER = \
+	$(FUZZ_POKES) \
+	tests/fuzz/wire_channel.c \
+	tests/fuzz/wire_channel.h \
+	tests/fuzz/wire_server.c \
+	tests/fuzz/wire_server.h \
+	$(NULL)
 FUZZ_RUN = \
 	tests/fuzz/fuzz.h \
 	tests/fuzz/mutate.c \

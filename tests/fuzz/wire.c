@@ -6,9 +6,9 @@
  * theirs stays, and no descriptor is left open.
  *
  * An input is a list of acts. The first byte of each says what (bits 0 to 2),
- * by which client (bit 3) and with which descriptors (bits 4 to 7). A frame's
- * header and body follow as they are sent; its length is put right, but for
- * SEND_RAW.
+ * by which client (bit 3) and with which descriptors (bits 4 to 7), or which
+ * kind of it. A frame's header and body follow as they are sent; its length is
+ * put right, but for SEND_RAW.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -21,6 +21,8 @@
 #include "base/checked.h"
 #include "base/fd.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/input.h"
+#include "tests/fuzz/wire_channel.h"
 #include "tests/fuzz/wire_server.h"
 #include "tests/tap.h"
 
@@ -33,13 +35,14 @@ enum act {
 	SEND_RAW,  /* a frame that may lie about itself */
 	LEASE,     /* a storage: 1 byte of index */
 	RELEASE,   /* the last lease */
-	POKE,      /* any 8 bytes as a lease */
-	HANG_UP,   /* with 10 to 15 for descriptors: an event */
+	POKE,      /* 0 to 7: any 8 bytes as a lease; else into a channel */
+	HANG_UP,   /* 0 to 9; else an event */
 };
 
-struct input {
-	const uint8_t *at, *end;
-};
+/* Of POKE: 8 to 14 are the parts of a channel. */
+#define POKE_CHANNEL 8u
+#define CALL_CHANNEL 15u
+static_assert(POKE_CHANNEL + RING_PARTS == CALL_CHANNEL, "bits 4 to 7");
 
 /* ---- descriptors --------------------------------------------------------- */
 
@@ -72,12 +75,19 @@ static int open_pipe(void)
 	return fds[0];
 }
 
-/* Half of the kinds are none at all. */
+/* The first are none at all. */
 static int open_fds(unsigned kind, int *fds)
 {
 	int n = 0;
 
 	switch (kind) {
+	case 4:
+	case 5:
+	case 6:
+	case 7: /* what others have mapped, and go on writing */
+		fds[n] = peer_channel_new(kind % CHANNEL_KINDS);
+		n += fds[n] >= 0;
+		break;
 	case 8:
 	case 9: /* a file, and the same for direct reading */
 		for (unsigned i = 8; i <= kind; i++)
@@ -110,15 +120,6 @@ static int open_fds(unsigned kind, int *fds)
 
 /* ---- acts ---------------------------------------------------------------- */
 
-static bool take(struct input *in, void *ret, size_t size)
-{
-	if ((size_t)(in->end - in->at) < size)
-		return false;
-	memcpy(ret, in->at, size);
-	in->at += size;
-	return true;
-}
-
 static void send_frame(
 	struct input *in, struct peer *peer, enum act act, unsigned kind)
 {
@@ -129,11 +130,11 @@ static void send_frame(
 	int fds[4], n_fds;
 	size_t size;
 
-	if (!take(in, &frame.head, sizeof(frame.head)))
+	if (!input_take(in, &frame.head, sizeof(frame.head)))
 		return;
 	size = MIN(frame.head.size, (size_t)(in->end - in->at));
 	size = MIN(size, sizeof(frame.body));
-	take(in, frame.body, size);
+	input_take(in, frame.body, size);
 	if (act != SEND_RAW) {
 		frame.head.magic = WIRE_MAGIC;
 		frame.head.flags &= WIRE_MORE | WIRE_AGAIN;
@@ -155,12 +156,17 @@ static void lease(struct input *in, struct peer *peer)
 	uint8_t which;
 	uint64_t word;
 
-	if (!take(in, &which, 1) || !n || peer->n_slots == LEASE_SLOTS_USED)
+	if (!input_take(in, &which, 1) || !n || peer->n_slots == PEER_SLOTS)
 		return;
 	word = atomic_load(&table->storages[which % n].word);
 	if (lease_acquire(peer->page, table, which % n,
-		    storage_word_generation(word), peer->n_slots) == 0)
-		peer->n_slots++;
+		    storage_word_generation(word), peer->n_slots) < 0)
+		return;
+	/* A load that fails leaves nothing to be held. */
+	if (storage_word_state(word) != STORAGE_FILLING)
+		peer->honest[peer->n_slots] =
+			atomic_load(&peer->page->slots[peer->n_slots]);
+	peer->n_slots++;
 }
 
 static void release(struct peer *peer)
@@ -175,6 +181,7 @@ static void release(struct peer *peer)
 	if (!table || !peer->n_slots)
 		return;
 	word = atomic_load(&peer->page->slots[--peer->n_slots]);
+	peer->honest[peer->n_slots] = 0;
 	bell.body.index = word & ((1u << TABLE_INDEX_BITS) - 1);
 	bell.body.generation = word >> TABLE_INDEX_BITS;
 	/* What was poked may mean no storage at all. */
@@ -188,8 +195,8 @@ static void poke(struct input *in, struct peer *peer)
 {
 	uint64_t word;
 
-	if (!take(in, &word, sizeof(word)) || !peer_table(peer) ||
-		peer->n_slots == LEASE_SLOTS_USED)
+	if (!input_take(in, &word, sizeof(word)) || !peer_table(peer) ||
+		peer->n_slots == PEER_SLOTS)
 		return;
 	atomic_store(&peer->page->used, peer->n_slots + 1);
 	atomic_store(&peer->page->slots[peer->n_slots++], word);
@@ -201,7 +208,7 @@ static bool do_act(struct input *in)
 	enum act act;
 	uint8_t byte;
 
-	if (!take(in, &byte, 1))
+	if (!input_take(in, &byte, 1))
 		return false;
 	peer = &peers[byte >> 3 & 1];
 	act = byte & 7;
@@ -213,7 +220,12 @@ static bool do_act(struct input *in)
 		release(peer);
 		break;
 	case POKE:
-		poke(in, peer);
+		if (byte >> 4 == CALL_CHANNEL)
+			peer_channel_call(in, peer);
+		else if (byte >> 4 >= POKE_CHANNEL)
+			peer_channel_poke(in, (byte >> 4) - POKE_CHANNEL);
+		else
+			poke(in, peer);
 		break;
 	case HANG_UP:
 		if (byte >> 4 >= 16 - EVENTS)

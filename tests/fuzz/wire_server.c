@@ -5,7 +5,7 @@
  * heard in the same order each time, and when nothing moves any more it has
  * been heard out.
  */
-#include "tests/fuzz/wire_server.h"
+#include "tests/fuzz/wire_channel.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -381,6 +381,35 @@ static void add_peer(struct rule *rule, uint32_t i)
 	must(client_new(rule, &from, sock, lease), "a client");
 }
 
+/* ---- what is held -------------------------------------------------------- */
+
+void lease_judge(const struct table *table, uint64_t lease, const char *who)
+{
+	uint32_t index = lease & ((1u << TABLE_INDEX_BITS) - 1);
+	uint64_t generation = lease >> TABLE_INDEX_BITS;
+	uint64_t word = atomic_load(&table->storages[index].word);
+
+	if (storage_word_generation(word) != generation ||
+		storage_word_state(word) == STORAGE_FREE)
+		bail("storage %u of generation %llu, which %s holds, is gone: "
+		     "its word is %llx",
+			index, (unsigned long long)generation, who,
+			(unsigned long long)word);
+}
+
+static void judge_held(void)
+{
+	for (uint32_t i = 0; i < PEERS; i++) {
+		const struct table *table = peer_table(&peers[i]);
+
+		for (uint32_t k = 0; table && k < peers[i].n_slots; k++)
+			if (peers[i].honest[k])
+				lease_judge(
+					table, peers[i].honest[k], "a client");
+	}
+	channels_judge(false);
+}
+
 /* ---- turns --------------------------------------------------------------- */
 
 static void no_event(void *arg, unsigned ready)
@@ -432,6 +461,7 @@ void server_settle(void)
 		}
 		quiet = moved ? 0 : quiet + 1;
 	}
+	judge_held();
 }
 
 void server_suffer(enum event event)
@@ -587,12 +617,13 @@ static void judge_empty(void)
 			server.n_clients, server.n_publishes, server.n_active);
 	for (const struct rule *rule = server.rules; rule; rule = rule->next) {
 		n_own += rule->counts.own.n;
-		if (rule->counts.kinds[KIND_UNNAMED].n ||
-			rule->counts.kinds[KIND_FILLING].n)
-			bail("storages that nobody has");
+		if (rule->counts.kinds[KIND_FILLING].n)
+			bail("storages that nobody waits for");
+		channels_judge_unnamed(rule);
 	}
 	for (const struct rule *rule = server.rules; rule; rule = rule->next)
 		judge_account(rule, n_own);
+	channels_judge(true);
 }
 
 /* As server_run() ends. */
@@ -636,6 +667,7 @@ void server_end(void)
 	judge_empty();
 	judge_books("left alone");
 	free_server();
+	channels_forget();
 	/* The thread that closes what clients sent may come to it later. */
 	for (int i = 0; lowest_free() != first_free; i++) {
 		if (i == 50000)

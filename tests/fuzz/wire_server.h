@@ -9,13 +9,16 @@
 
 #include "daemon/server.h"
 
-#define PEERS 2u /* clients */
-#define RULES 2u /* of the user, and a pool called "pool" */
+#define PEERS 2u         /* clients */
+#define PEER_SLOTS 2048u /* leases of one */
+#define RULES 2u         /* of the user, and a pool called "pool" */
 
 struct peer {
 	int sock; /* -1: the connection has ended */
 	struct lease_page *page;
 	uint32_t n_slots; /* of the page, that were used */
+	/* What they hold, as far as it was acquired as it should be. */
+	uint64_t honest[PEER_SLOTS];
 	struct wire_reader *reader;
 };
 
@@ -46,5 +49,7 @@ void server_suffer(enum event event);
 void peer_send(struct peer *peer, const void *frame, size_t size,
 	const int *fds, int n_fds);
 void peer_hang_up(struct peer *peer);
+/* Bails unless the storage of that lease word is there. */
+void lease_judge(const struct table *table, uint64_t word, const char *who);
 /* The table that it was welcomed to; NULL: it was not. */
 const struct table *peer_table(const struct peer *peer);
