@@ -276,6 +276,22 @@ static void report(struct fake *fake, uint32_t serial)
 	wire_send(fake->sock, WIRE_REPORT_IS, serial, &m, sizeof(m), NULL, 0);
 }
 
+static void give_storage(struct fake *fake, uint32_t serial)
+{
+	if (fake->own_fd)
+		wire_send(fake->sock, WIRE_STORAGE_FD, serial, NULL, 0,
+			&fake->own_fd, 1);
+	else
+		refuse(fake, serial, ESTALE);
+}
+
+static void say_who(struct fake *fake, uint32_t serial)
+{
+	const struct msg_channel m = {.owner = FAKE_OWNER};
+
+	wire_send(fake->sock, WIRE_CHANNEL_IS, serial, &m, sizeof(m), NULL, 0);
+}
+
 /* Negative: it leaves. */
 static int answer(struct fake *fake, struct wire_message *m)
 {
@@ -311,6 +327,12 @@ static int answer(struct fake *fake, struct wire_message *m)
 		return 0;
 	case WIRE_RESUME:
 		resumed(fake, m);
+		return 0;
+	case WIRE_STORAGE:
+		give_storage(fake, m->serial);
+		return 0;
+	case WIRE_CHANNEL:
+		say_who(fake, m->serial);
 		return 0;
 	default:
 		wire_send(fake->sock, WIRE_DONE, m->serial, NULL, 0, NULL, 0);

@@ -30,6 +30,8 @@
 #define FAKE_WIDE_SIZE 20000ull
 #define FAKE_LOADED_PAGE (2 * FAKE_SEGMENT + 65536ull)
 
+#define FAKE_OWNER 5u /* what a client is called in rings */
+
 enum fake_mode {
 	FAKE_GOOD,
 	FAKE_WRONG_VERSION, /* welcomes with a version of the far future */
@@ -71,6 +73,9 @@ struct fake {
 	struct table table;
 	struct lease_page *page;
 	pthread_t thread;
+	/* A test's own, once it has put a storage there: WIRE_STORAGE brings
+	 * it, whichever was asked for. 0: none. */
+	int own_fd;
 	_Atomic int n_released; /* bells rung */
 	_Atomic int n_loads;
 	uint32_t hanging_load; /* serial */

@@ -3,6 +3,7 @@
 
 # NAME.c and what else it is made of.
 FUZZ_TESTS = \
+	tests/fuzz/channel \
 	tests/fuzz/descriptor \
 	tests/fuzz/expression \
 	tests/fuzz/index \
@@ -34,6 +35,8 @@ FUZZ_JSON_LIBS = $(WHITEBOX_LIBS) $(JANSSON_LIBS)
 
 check_PROGRAMS += $(FUZZ_TESTS)
 TESTS += $(FUZZ_TESTS)
+tests_fuzz_channel_SOURCES = \
+	tests/fuzz/channel.c $(FUZZ_FAKE) $(FUZZ_POKES) $(FUZZ_RUN)
 tests_fuzz_descriptor_SOURCES = \
 	tests/fuzz/descriptor.c $(FUZZ_FAKE) $(FUZZ_RUN)
 tests_fuzz_expression_SOURCES = \
@@ -53,6 +56,7 @@ tests_fuzz_wire_LDADD = $(DAEMON_LIBS)
 if FUZZERS
 LIBFUZZER = $(AM_LDFLAGS) -fsanitize=fuzzer
 noinst_PROGRAMS += \
+	tests/fuzz/fuzz_channel \
 	tests/fuzz/fuzz_descriptor \
 	tests/fuzz/fuzz_expression \
 	tests/fuzz/fuzz_index \
@@ -61,6 +65,9 @@ noinst_PROGRAMS += \
 	tests/fuzz/fuzz_values \
 	tests/fuzz/fuzz_wire \
 	$(NULL)
+tests_fuzz_fuzz_channel_SOURCES = \
+	tests/fuzz/channel.c $(FUZZ_FAKE) $(FUZZ_POKES)
+tests_fuzz_fuzz_channel_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_fuzz_descriptor_SOURCES = tests/fuzz/descriptor.c $(FUZZ_FAKE)
 tests_fuzz_fuzz_descriptor_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_fuzz_expression_SOURCES = tests/fuzz/expression.c $(FUZZ_TEXT)
@@ -86,6 +93,7 @@ EXTRA_DIST += \
 	scripts/fuzz \
 	tests/fuzz/README.md \
 	tests/fuzz/corpus \
+	tests/fuzz/channel.dict \
 	tests/fuzz/descriptor.dict \
 	tests/fuzz/expression.dict \
 	tests/fuzz/index.dict \
