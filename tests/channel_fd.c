@@ -317,7 +317,7 @@ static void test_watch(tarn_store *store)
 	has_str("within 30 ms", tarn_error_message(), "which is said");
 	/* A consumer and a watcher asleep for the same: both wake. */
 	pthread_create(&thread, NULL, take, &taker);
-	usleep(50000);
+	kit_until_asleep(1);
 	kit_put(c, 0, 44);
 	is_int(1, tarn_channel_watch(eye, &cursor, LONG_MS, &seen), "seen");
 	is_int((int64_t)first + 1, (int64_t)seen.position, "positions count");

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/channel_kit.h"
 
+#include <dirent.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/tap.h"
 
@@ -116,6 +122,50 @@ tarn_tensor *kit_publish(tarn_store *store, const char *name, int64_t n)
 	if (tarn_store_lookup(store, name, &item.tensor) < 0)
 		bail("%s", tarn_error_message());
 	return item.tensor;
+}
+
+/* One that tells nothing, or does something else, is not. */
+static bool is_asleep(const char *tid)
+{
+	unsigned long call, futex, op;
+	char path[60];
+	bool asleep;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%.20s/syscall", tid);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	asleep = fscanf(f, "%lu %lx %lx", &call, &futex, &op) == 3 &&
+		 call == SYS_futex && !(op & FUTEX_PRIVATE_FLAG);
+	fclose(f);
+	return asleep;
+}
+
+static bool are_asleep(void *arg)
+{
+	DIR *dir = opendir("/proc/self/task");
+	const struct dirent *entry;
+	int n = 0;
+
+	if (!dir)
+		bail("/proc/self/task: %m");
+	while ((entry = readdir(dir)))
+		n += atoi(entry->d_name) != gettid() &&
+		     is_asleep(entry->d_name);
+	closedir(dir);
+	return n >= *(int *)arg;
+}
+
+void kit_until_asleep(int threads)
+{
+	const struct timespec a_while = {.tv_nsec = 50000000};
+
+	/* Not every kernel tells what its threads do. */
+	if (access("/proc/self/syscall", R_OK) < 0)
+		nanosleep(&a_while, NULL);
+	else if (!kit_comes_true(are_asleep, &threads))
+		bail("%d threads should be asleep", threads);
 }
 
 bool kit_comes_true(bool (*is_so)(void *arg), void *arg)

@@ -23,6 +23,10 @@ int64_t kit_get(tarn_channel *c, int timeout_ms);
 
 /* A tensor of n numbers, published under a name. */
 tarn_tensor *kit_publish(tarn_store *store, const char *name, int64_t n);
+/* Waits until so many other threads of this process are asleep in a wait of
+ * the library's: on a futex that processes share. */
+void kit_until_asleep(int threads);
+
 /* A generous while, for what another process or the daemon has yet to do: is
  * it so in the end? */
 bool kit_comes_true(bool (*is_so)(void *arg), void *arg);

@@ -59,9 +59,10 @@ static void fault(const char *what, uint32_t item, int r)
 static tarn_store *store_of(void)
 {
 	tarn_store *store = NULL;
+	double end = seconds() + PATIENCE_S;
 	int r = -ECONNREFUSED;
 
-	for (int i = 0; i < 1000 && r < 0; i++) {
+	while (r < 0 && seconds() < end) {
 		r = tarn_store_open(daemon_.socket, &store);
 		if (r < 0)
 			usleep(10000);
@@ -336,12 +337,13 @@ static void check_all_received(void)
 static void check_books(tarn_store *store)
 {
 	struct tarn_check *check = NULL;
+	double end = seconds() + PATIENCE_S;
 	int r = -EBUSY;
 
-	for (int i = 0; i < 100 && r == -EBUSY; i++) {
+	while (r == -EBUSY && seconds() < end) {
 		r = tarn_store_check(store, &check);
 		if (r == -EBUSY)
-			usleep(50000);
+			usleep(10000);
 	}
 	if (r < 0)
 		bail("check: %s", tarn_error_message());

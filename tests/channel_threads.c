@@ -122,7 +122,7 @@ static void test_leave(enum tarn_channel_mode mode)
 	item = kit_receive(c);
 	pthread_create(&in, NULL, wait_for_item, c);
 	pthread_create(&out, NULL, wait_for_slot, c);
-	usleep(30000);
+	kit_until_asleep(2);
 	is_int(0, tarn_channel_leave(c, 3), "%d: left", (int)mode);
 	is_int(-ESTALE, joined(in), "%d: who waits for an item is told",
 		(int)mode);
@@ -148,7 +148,7 @@ static void test_close(void)
 	kit_put(full, 0, 1);
 	pthread_create(&in, NULL, wait_for_item, c);
 	pthread_create(&out, NULL, wait_for_slot, full);
-	usleep(30000);
+	kit_until_asleep(2);
 	tarn_channel_close(other);
 	is_int(-EPIPE, joined(in), "the end ends a wait for an item");
 	tarn_channel_close(full);
