@@ -7,7 +7,6 @@ import gc
 import os
 import select
 import signal
-import subprocess
 import threading
 import time
 
@@ -16,12 +15,7 @@ import py_kit as kit
 import tarn
 
 socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock")
-daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", socket])
-for _ in range(500):
-    if os.path.exists(socket):
-        break
-    time.sleep(.01)
-os.environ["TARN_SOCKET"] = socket
+daemon = kit.start_daemon(socket)
 store = tarn.Store()
 
 
@@ -290,7 +284,12 @@ kit.raises(BrokenPipeError, "closed", "after the end: put", other.put, 1)
 kit.raises(BrokenPipeError, "", "get", other.get)
 kit.equal(list(other), [], "iteration")
 
-waiting = threading.Timer(.2, ch.put, ("late",))
+def put_late():
+    kit.until_main_waits()
+    ch.put("late")
+
+
+waiting = threading.Thread(target=put_late)
 waiting.start()
 kit.equal(ch.get(timeout=20), "late", "a wait leaves the GIL to others")
 waiting.join()
@@ -298,8 +297,7 @@ waiting.join()
 # ---- Ctrl-C ----
 for what, call in (("receive", ch.receive), ("acquire", ch.acquire)):
     held = [ch.acquire() for _ in range(3)]
-    press = threading.Timer(.3, os.kill, (os.getpid(), signal.SIGINT))
-    press.start()
+    press = kit.ctrl_c()
     begun = time.monotonic()
     kit.raises(KeyboardInterrupt, "", f"Ctrl-C ends {what}", call)
     kit.ok(time.monotonic() - begun < 20, "soon")

@@ -41,10 +41,7 @@ def take_all(got, back):
 
 def main():
     socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock")
-    daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", socket])
-    while not os.path.exists(socket) and daemon.poll() is None:
-        time.sleep(.01)
-    os.environ["TARN_SOCKET"] = socket
+    daemon = kit.start_daemon(socket)
     store = tarn.Store()
 
     def settled(channel, **wanted):

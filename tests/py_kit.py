@@ -3,8 +3,13 @@
 module of this build, and its absence told by name."""
 import glob
 import os
+import platform
 import re
+import signal
+import subprocess
 import sys
+import threading
+import time
 
 FOLDER = os.environ.get("top_builddir", ".") + "/python"
 count = 0
@@ -60,6 +65,54 @@ def raises(error, part, what, call, *args, **keywords):
                   f"wanted: {error.__name__}: ...{part}...",
                   f"seen: {type(e).__name__}: {e}")
     return ok(False, what, f"wanted: {error.__name__}", f"seen: {seen!r}")
+
+
+def start_daemon(socket):
+    """A daemon of the test's own, which this process finds from here on."""
+    daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", socket])
+    while not os.path.exists(socket):
+        if daemon.poll() is not None:
+            sys.exit(f"Bail out! the daemon ended with {daemon.returncode}")
+        time.sleep(.01)
+    os.environ["TARN_SOCKET"] = os.path.abspath(socket)
+    return daemon
+
+
+def in_a_wait(thread):
+    """Is it asleep on a futex that processes share, as the library's are, and
+    the interpreter's not?"""
+    with open(f"/proc/self/task/{thread.native_id}/syscall",
+              encoding="ascii") as f:
+        seen = f.read().split()
+    futex = {"x86_64": "202", "aarch64": "98"}[platform.machine()]
+    return seen[0] == futex and not int(seen[2], 16) & 128
+
+
+def until_main_waits():
+    """Until the main thread is in one of our waits, that is."""
+    if not os.access("/proc/self/syscall", os.R_OK):
+        time.sleep(.5)  # not every kernel tells
+        return
+    while not in_a_wait(threading.main_thread()):
+        time.sleep(.01)
+
+
+def ctrl_c():
+    """As soon as the main thread waits. What is returned is to be joined."""
+    def press():
+        until_main_waits()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=press, daemon=True)
+    presser.start()
+    return presser
+
+
+def grow_old(path):
+    """Waits until a file is one whose bytes are shared: younger than two
+    seconds it might change within the step of its stamps."""
+    while time.time() < os.stat(path).st_ctime + 2.05:
+        time.sleep(.05)
 
 
 def finish():

@@ -158,8 +158,7 @@ def check_timeout():
                iterator)
     del iterator
     gc.collect()
-    timer = threading.Timer(.5, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+    timer = kit.ctrl_c()
     begun = time.monotonic()
     iterator = iter(DataLoader(Slow(8), 2, num_workers=1))
     kit.raises(KeyboardInterrupt, "", "Ctrl-C ends the wait", next, iterator)

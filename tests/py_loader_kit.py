@@ -7,9 +7,7 @@ import os
 import random
 import resource
 import signal
-import subprocess
 import sys
-import time
 import warnings
 
 import py_kit as kit
@@ -38,12 +36,7 @@ def begin():
     global daemon
     signal.alarm(300)
     socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock")
-    daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", socket])
-    for _ in range(1000):
-        if os.path.exists(socket):
-            break
-        time.sleep(.01)
-    os.environ["TARN_SOCKET"] = socket
+    daemon = kit.start_daemon(socket)
 
 
 def finish():

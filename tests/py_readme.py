@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
 
 import py_kit as kit
@@ -36,10 +35,7 @@ def block_with(text):
     return found[0]
 
 
-os.environ["TARN_SOCKET"] = os.path.abspath("sock")
-daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", "sock"])
-while not os.path.exists("sock") and daemon.poll() is None:
-    time.sleep(0.01)
+daemon = kit.start_daemon("sock")
 
 tarn.save("m.safetensors", {"wte": tarn.arange(48, dtype="F32").reshape(8, 6)})
 seen = subprocess.run([sys.executable, "-c", lines], capture_output=True,

@@ -4,8 +4,6 @@
 calls, the same values, shapes and dtypes, arrays that may be written. What
 safetensors says of the same file stands beside it where it is installed."""
 import os
-import subprocess
-import time
 
 import py_kit as kit
 
@@ -28,10 +26,7 @@ import tarn.numpy
 tmp = os.environ["TMPDIR"]
 path = os.path.join(tmp, "m.safetensors")
 socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock")
-daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", socket])
-while not os.path.exists(socket) and daemon.poll() is None:
-    time.sleep(.01)
-os.environ["TARN_SOCKET"] = socket
+daemon = kit.start_daemon(socket)
 
 arrays = {"b": np.arange(24, dtype="f4").reshape(2, 3, 4),
           "a": np.array([1, -2, 3], "i2"), "empty": np.zeros((0, 4), "u1"),

@@ -5,7 +5,6 @@ in one process and found in another, before and after, across a fork; what goes
 wrong has a class of its own and the library's sentence."""
 import gc
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -82,12 +81,7 @@ kit.ok(not steps or steps[-1][0] <= steps[-1][1], "progress", steps)
 # ---- a daemon ----
 socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock")
 kit.raises(OSError, "", "nobody serves", tarn.Store, socket)
-daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", socket])
-for _ in range(500):
-    if os.path.exists(socket):
-        break
-    time.sleep(.01)
-os.environ["TARN_SOCKET"] = socket
+daemon = kit.start_daemon(socket)
 store = tarn.Store(socket)
 kit.equal((store.socket, store.pool, len(store), list(store)),
           (socket, "", 0, []), "an empty store")
@@ -136,7 +130,7 @@ kit.raises(TimeoutError, "'later': nothing in time", "a wait ends",
 
 
 def publish_later():
-    time.sleep(.1)
+    kit.until_main_waits()
     tarn.Store(socket).publish("later", T([1]))
 
 
@@ -146,8 +140,7 @@ kit.equal(store.wait("later", timeout=20).tolist(), [1],
           "a wait hears another thread, which had the GIL")
 thread.join()
 kit.raises(TimeoutError, "", "for something newer", store.wait, "later", 0, 1)
-interrupt = threading.Timer(.5, os.kill, (os.getpid(), signal.SIGINT))
-interrupt.start()
+interrupt = kit.ctrl_c()
 begun = time.monotonic()
 kit.raises(KeyboardInterrupt, "", "Ctrl-C ends a wait", store.wait, "never")
 kit.ok(time.monotonic() - begun < 5, "at once")

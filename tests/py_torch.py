@@ -26,10 +26,7 @@ from tarn.torch import load, load_file, save_file, share
 tmp = os.environ["TMPDIR"]
 path = os.path.join(tmp, "m.safetensors")
 socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock")
-daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", socket])
-while not os.path.exists(socket) and daemon.poll() is None:
-    time.sleep(.01)
-os.environ["TARN_SOCKET"] = socket
+daemon = kit.start_daemon(socket)
 
 
 def run(code, data=b""):
@@ -100,7 +97,7 @@ kit.equal(kept[0].item(), 500., "a part keeps it, whoever else has gone")
 del kept
 gc.collect()
 kit.equal(load_file(path)["w"][5, 0].item(), 1000., "and the last one ends it")
-time.sleep(2.5)  # younger files are loaded, but not recognised
+kit.grow_old(path)
 tied = tarn.load(path).torch()
 both = tarn.load(path).torch()
 tied["w"].zero_()
