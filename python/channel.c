@@ -124,9 +124,12 @@ static PyObject *channel_new(
 	text = text_argument(name);
 	if (!text)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r = tarn_channel_open(
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_channel_open(
 		store_of(store), text, create ? &options : NULL, &channel);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_lookup(r);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_lookup(r);
 	Py_INCREF(store);
 	return wrap_consume(type, store, channel, !pickle);
 }
@@ -139,8 +142,10 @@ static void channel_dealloc(PyObject *self)
 
 	if (channel_of(self)->weak_references)
 		PyObject_ClearWeakRefs(self);
-	Py_BEGIN_ALLOW_THREADS tarn_channel_unref(channel);
-	Py_END_ALLOW_THREADS Py_DECREF(channel_of(self)->store);
+	Py_BEGIN_ALLOW_THREADS
+	tarn_channel_unref(channel);
+	Py_END_ALLOW_THREADS
+	Py_DECREF(channel_of(self)->store);
 	release(self);
 	Py_DECREF((PyObject *)type);
 }
@@ -179,8 +184,8 @@ static int wait_for(tarn_channel *channel, double deadline,
 		if (deadline_passed(deadline))
 			return -ETIMEDOUT;
 		slice = deadline_slice(deadline, SLICE_MS);
-		Py_BEGIN_ALLOW_THREADS r =
-			step(channel, slice, ret_slot, ret_item);
+		Py_BEGIN_ALLOW_THREADS
+		r = step(channel, slice, ret_slot, ret_item);
 		Py_END_ALLOW_THREADS
 	}
 	return r;

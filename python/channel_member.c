@@ -53,8 +53,10 @@ static PyObject *join(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 
 	if (role_argument("join", args, n_args, keywords, 0, &roles) < 0)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r = tarn_channel_join(handle_of(self), roles);
-	Py_END_ALLOW_THREADS return done(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_channel_join(handle_of(self), roles);
+	Py_END_ALLOW_THREADS
+	return done(r);
 }
 
 static PyObject *leave(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
@@ -66,16 +68,20 @@ static PyObject *leave(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 	if (role_argument("leave", args, n_args, keywords,
 		    TARN_CHANNEL_PRODUCER | TARN_CHANNEL_CONSUMER, &roles) < 0)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r = tarn_channel_leave(handle_of(self), roles);
-	Py_END_ALLOW_THREADS return done(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_channel_leave(handle_of(self), roles);
+	Py_END_ALLOW_THREADS
+	return done(r);
 }
 
 static PyObject *close_it(PyObject *self, PyObject *none)
 {
 	int r;
 
-	Py_BEGIN_ALLOW_THREADS r = tarn_channel_close(handle_of(self));
-	Py_END_ALLOW_THREADS return done(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_channel_close(handle_of(self));
+	Py_END_ALLOW_THREADS
+	return done(r);
 }
 
 /* ---- asking -------------------------------------------------------- */
@@ -109,9 +115,10 @@ static PyObject *fileno_of(PyObject *self, PyObject *const *args,
 	if (role_argument("fileno", args, n_args, keywords,
 		    TARN_CHANNEL_CONSUMER, &role) < 0)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r = tarn_channel_fd(handle_of(self), role);
-	Py_END_ALLOW_THREADS return r < 0 ? raise_system(r)
-					  : PyLong_FromLong(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_channel_fd(handle_of(self), role);
+	Py_END_ALLOW_THREADS
+	return r < 0 ? raise_system(r) : PyLong_FromLong(r);
 }
 
 static PyObject *get_name(PyObject *self, void *closure)

@@ -109,9 +109,10 @@ static PyObject *private_of(PyObject *self, PyObject *none)
 	tarn_tensor *made;
 	int r;
 
-	Py_BEGIN_ALLOW_THREADS r = tarn_tensor_private(tensor_of(self), &made);
-	Py_END_ALLOW_THREADS return r < 0 ? raise_system(r)
-					  : tensor_wrap_consume(made);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_tensor_private(tensor_of(self), &made);
+	Py_END_ALLOW_THREADS
+	return r < 0 ? raise_system(r) : tensor_wrap_consume(made);
 }
 
 static PyObject *to_dtype(PyObject *self, PyObject *object)
@@ -180,9 +181,10 @@ static PyObject *equal(
 		PyErr_SetString(PyExc_TypeError, "equal() takes two tensors");
 		return NULL;
 	}
-	Py_BEGIN_ALLOW_THREADS r =
-		tarn_tensor_equal(tensor_of(args[0]), tensor_of(args[1]));
-	Py_END_ALLOW_THREADS return r < 0 ? raise_view(r) : PyBool_FromLong(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_tensor_equal(tensor_of(args[0]), tensor_of(args[1]));
+	Py_END_ALLOW_THREADS
+	return r < 0 ? raise_view(r) : PyBool_FromLong(r);
 }
 
 static PyObject *same_storage(

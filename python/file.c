@@ -21,9 +21,10 @@ static PyObject *file_new(
 	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O&|p:File", names,
 		    PyUnicode_FSConverter, &path, &map))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r =
-		tarn_file_open(PyBytes_AsString(path), &file);
-	Py_END_ALLOW_THREADS Py_DECREF(path);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_file_open(PyBytes_AsString(path), &file);
+	Py_END_ALLOW_THREADS
+	Py_DECREF(path);
 	if (r < 0)
 		return raise_system(r);
 	self = alloc(type, 0);

@@ -101,10 +101,10 @@ static PyObject *publish_pairs(tarn_store *store, PyObject *pairs,
 		items[i].name = pair_name(pairs, (Py_ssize_t)i);
 		items[i].tensor = pair_tensor(pairs, (Py_ssize_t)i);
 	}
-	Py_BEGIN_ALLOW_THREADS r =
-		tarn_store_publish(store, items, n, options, versions);
-	Py_END_ALLOW_THREADS done =
-		r < 0 ? raise_system(r) : versions_dict(pairs, versions);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_store_publish(store, items, n, options, versions);
+	Py_END_ALLOW_THREADS
+	done = r < 0 ? raise_system(r) : versions_dict(pairs, versions);
 	free(items);
 	free(versions);
 	return done;
@@ -155,10 +155,11 @@ static PyObject *create(PyObject *self, PyObject *const *args,
 	n = dtype ? shape_argument("create", given[0], shape) : -1;
 	if (n < 0)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r = tarn_store_create(store_of(self), dtype, n,
-		shape, is_mutable ? TARN_CREATE_MUTABLE : 0, &tensor);
-	Py_END_ALLOW_THREADS return r < 0 ? raise_system(r)
-					  : tensor_wrap_consume(tensor);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_store_create(store_of(self), dtype, n, shape,
+		is_mutable ? TARN_CREATE_MUTABLE : 0, &tensor);
+	Py_END_ALLOW_THREADS
+	return r < 0 ? raise_system(r) : tensor_wrap_consume(tensor);
 }
 
 static PyObject *remove_name(PyObject *self, PyObject *key)
@@ -168,8 +169,11 @@ static PyObject *remove_name(PyObject *self, PyObject *key)
 
 	if (!name)
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r = tarn_store_remove(store_of(self), name);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_lookup(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_store_remove(store_of(self), name);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_lookup(r);
 	Py_INCREF(Py_None);
 	return Py_None;
 }
@@ -209,10 +213,10 @@ static PyObject *import(PyObject *self, PyObject *object)
 		return NULL;
 	}
 	memcpy(&descriptor, bytes, sizeof(descriptor));
-	Py_BEGIN_ALLOW_THREADS r =
-		tarn_store_import(store_of(self), &descriptor, &tensor);
-	Py_END_ALLOW_THREADS return r < 0 ? raise_system(r)
-					  : tensor_wrap_consume(tensor);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_store_import(store_of(self), &descriptor, &tensor);
+	Py_END_ALLOW_THREADS
+	return r < 0 ? raise_system(r) : tensor_wrap_consume(tensor);
 }
 
 PyMethodDef publish_methods[] = {

@@ -38,9 +38,11 @@ static int spill_fill(const struct channel *channel, const struct packer *p,
 	tarn_tensor *tensor;
 	int r;
 
-	Py_BEGIN_ALLOW_THREADS r =
-		tarn_store_create(store, TARN_U8, 1, &size, flags, &tensor);
-	Py_END_ALLOW_THREADS if (r < 0) return failed(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_store_create(store, TARN_U8, 1, &size, flags, &tensor);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return failed(r);
 	if (pack_write(p, tarn_tensor_data(tensor)) < 0) {
 		tarn_tensor_unref(tensor);
 		return -1;
@@ -88,9 +90,11 @@ static int spill(
 
 	if (spill_fill(channel, p, &tensor) < 0)
 		return -1;
-	Py_BEGIN_ALLOW_THREADS r = spill_add(store, slot, tensor);
+	Py_BEGIN_ALLOW_THREADS
+	r = spill_add(store, slot, tensor);
 	tarn_tensor_unref(tensor);
-	Py_END_ALLOW_THREADS return r < 0 ? failed(r) : 1;
+	Py_END_ALLOW_THREADS
+	return r < 0 ? failed(r) : 1;
 }
 
 /* ---- one slot ------------------------------------------------------ */

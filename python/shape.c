@@ -171,9 +171,10 @@ static PyObject *apply_text(PyObject *self, const char *text)
 	tarn_tensor *result;
 	int r;
 
-	Py_BEGIN_ALLOW_THREADS r =
-		tarn_tensor_apply(tensor_of(self), text, &result);
-	Py_END_ALLOW_THREADS return tensor_wrap_result(r, &result);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_tensor_apply(tensor_of(self), text, &result);
+	Py_END_ALLOW_THREADS
+	return tensor_wrap_result(r, &result);
 }
 
 /* ", h=2" behind what there is, whose reference goes over. */

@@ -27,8 +27,11 @@ static PyObject *store_new(
 	if (!PyArg_ParseTupleAndKeywords(
 		    args, keywords, "|zz:Store", names, &socket, &pool))
 		return NULL;
-	Py_BEGIN_ALLOW_THREADS r = tarn_store_open_pool(socket, pool, &store);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_system(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_store_open_pool(socket, pool, &store);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_system(r);
 	self = alloc(type, 0);
 	if (!self) {
 		tarn_store_unref(store);
@@ -60,8 +63,8 @@ static PyObject *store_subscript(PyObject *self, PyObject *key)
 		return NULL;
 	r = tarn_store_lookup(store_of(self), name, &tensor);
 	if (r < 0 && strchr(name, ':')) {
-		Py_BEGIN_ALLOW_THREADS r =
-			tarn_store_get(store_of(self), name, &tensor);
+		Py_BEGIN_ALLOW_THREADS
+		r = tarn_store_get(store_of(self), name, &tensor);
 		Py_END_ALLOW_THREADS
 	}
 	return r < 0 ? raise_lookup(r) : tensor_wrap_consume(tensor);
@@ -175,10 +178,11 @@ static int wait_slices(tarn_store *store, const char *name, uint64_t newer_than,
 
 	do {
 		left = deadline_slice(deadline, SLICE_MS);
-		Py_BEGIN_ALLOW_THREADS r = tarn_store_wait(
-			store, name, newer_than, left, ret, NULL);
-		Py_END_ALLOW_THREADS if (r == -ETIMEDOUT &&
-					 PyErr_CheckSignals() < 0) return r;
+		Py_BEGIN_ALLOW_THREADS
+		r = tarn_store_wait(store, name, newer_than, left, ret, NULL);
+		Py_END_ALLOW_THREADS
+		if (r == -ETIMEDOUT && PyErr_CheckSignals() < 0)
+			return r;
 	} while (r == -ETIMEDOUT && !deadline_passed(deadline));
 	return r;
 }
@@ -227,8 +231,11 @@ static PyObject *get_status(PyObject *self, PyObject *none)
 	struct tarn_store_status s;
 	int r;
 
-	Py_BEGIN_ALLOW_THREADS r = tarn_store_get_status(store_of(self), &s);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_system(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_store_get_status(store_of(self), &s);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_system(r);
 	return Py_BuildValue("{s:i,s:i,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,"
 			     "s:K,s:K,s:K,s:K,s:s,s:s}",
 		"keeper_pid", (int)s.keeper_pid, "server_pid",

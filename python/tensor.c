@@ -168,8 +168,11 @@ static PyObject *tensor_text(PyObject *self)
 	char *buf;
 	int r;
 
-	Py_BEGIN_ALLOW_THREADS r = tarn_tensor_format(tensor_of(self), 0, &buf);
-	Py_END_ALLOW_THREADS if (r < 0) return raise_view(r);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_tensor_format(tensor_of(self), 0, &buf);
+	Py_END_ALLOW_THREADS
+	if (r < 0)
+		return raise_view(r);
 	text = PyUnicode_FromString(buf);
 	free(buf);
 	return text;
