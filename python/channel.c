@@ -333,19 +333,20 @@ PyObject *channel_refuse_new(
 static PyMethodDef methods[] = {
 	{"acquire", EXPORT(acquire), FAST_KEYWORDS,
 		"acquire(timeout=None)\n--\n\n"
-		"A free Slot, to be filled in place. timeout is in seconds,\n"
-		"TimeoutError; BrokenPipeError: the channel is closed."},
+		"A free Slot, to be filled in place. TimeoutError: none was\n"
+		"free; BrokenPipeError: the channel is closed."},
 	{"receive", EXPORT(receive), FAST_KEYWORDS,
 		"receive(timeout=None)\n--\n\n"
-		"The next Item. BrokenPipeError: the channel is closed, and\n"
-		"nothing is left."},
+		"The next Item. TimeoutError: nothing came;\n"
+		"BrokenPipeError: the channel is closed, and nothing is left."},
 	{"put", EXPORT(put), FAST_KEYWORDS,
 		"put(object, timeout=None)\n--\n\n"
 		"Sends any nesting of dicts, lists, tuples, strings, numbers\n"
 		"and arrays, of which Tensors, numpy's and PyTorch's come out\n"
 		"as what they were. Other objects are pickled, but not the\n"
 		"arrays in them. What is larger than a slot is sent in memory\n"
-		"of its own."},
+		"of its own; what the store keeps already, as it is.\n"
+		"TimeoutError and BrokenPipeError as acquire."},
 	{"get", EXPORT(get), FAST_KEYWORDS,
 		"get(timeout=None)\n--\n\n"
 		"What put has sent. Its arrays are views of the slot, which "
@@ -353,7 +354,9 @@ static PyMethodDef methods[] = {
 		"process\n"
 		"dies before, it is sent to another. Of what was larger than "
 		"a\n"
-		"slot they hold none: it is received once and for all."},
+		"slot they hold none: it is received once and for all.\n"
+		"TimeoutError and BrokenPipeError as receive; ValueError: the\n"
+		"item is damaged, or pickled where pickle=False."},
 	{"__reduce__", reduce, METH_NOARGS, NULL},
 	{0},
 };
@@ -368,8 +371,13 @@ static PyMemberDef members[] = {
 };
 
 static PyType_Slot slots[] = {
-	{Py_tp_doc, "A ring of slots in shared memory, by which processes hand "
-		    "tensors\nto each other: see Store.channel."},
+	{Py_tp_doc,
+		"A ring of slots in shared memory, by which processes hand\n"
+		"tensors to each other: see Store.channel.\n\n"
+		"All that waits takes a timeout in seconds: None waits for\n"
+		"ever, 0 only tries. Threads may share a channel, and are one\n"
+		"producer and one consumer then; in a forked child it is a\n"
+		"participant of its own, and can be sent to other processes."},
 	{Py_tp_new, channel_new},
 	{Py_tp_dealloc, channel_dealloc},
 	{Py_tp_repr, channel_repr},

@@ -142,14 +142,20 @@ PyMethodDef channel_member_methods[] = {
 		"from here on."},
 	{"leave", EXPORT(leave), FAST_KEYWORDS,
 		"leave(role=None)\n--\n\n"
-		"Takes part no more: slots that are not published are "
-		"abandoned."},
+		"Takes part no more: slots that are not published are\n"
+		"abandoned, items stay until they are dropped. Without a role\n"
+		"neither as producer nor as consumer."},
 	{"close", close_it, METH_NOARGS,
 		"close()\n--\n\n"
 		"Nothing is published any more, by anybody; consumers get what "
 		"was,\nand then the end."},
 	{"info", info, METH_NOARGS,
-		"info()\n--\n\nWhat the channel is, and how it fares: a dict."},
+		"info()\n--\n\n"
+		"What the channel is, and how it fares, as a dict:\n"
+		"mode, slots, slot_bytes, tensors (of one item at most); of\n"
+		"the slots now free, filling, ready, reading; producers,\n"
+		"consumers, closed; items published and received, and\n"
+		"bytes_published, since it was made."},
 	{"fileno", EXPORT(fileno_of), FAST_KEYWORDS,
 		"fileno(role='consumer')\n--\n\n"
 		"A descriptor for event loops, readable while something may "

@@ -317,13 +317,15 @@ static PyObject *leave(
 static PyMethodDef methods[] = {
 	{"empty", EXPORT(empty), FAST_KEYWORDS,
 		"empty(shape, dtype='F32')\n--\n\n"
-		"A writable tensor in the slot, whose bytes are as they were "
-		"left:\nthe next of the item. OSError (ENOSPC): there is no "
-		"room."},
+		"A writable tensor in the slot, in C order, aligned to 64\n"
+		"bytes, which are as they were left: the next of the item. It\n"
+		"is read-only once the slot is published or abandoned. OSError\n"
+		"with ENOSPC: there is no room; E2BIG: the item has as many\n"
+		"tensors as it may."},
 	{"add", add, METH_O,
 		"add(tensor)\n--\n\n"
-		"Sends a tensor as it is: of the store, or a view of one of "
-		"this\nslot. ValueError: it lies elsewhere."},
+		"Sends a tensor as it is, without a copy: of the store, or a\n"
+		"view of one of this slot. ValueError: it lies elsewhere."},
 	{"put", put, METH_O,
 		"put(object)\n--\n\n"
 		"Packs an object as Channel.put does, for Item.get: the last "
@@ -332,7 +334,7 @@ static PyMethodDef methods[] = {
 		"room."},
 	{"publish", publish, METH_NOARGS,
 		"publish()\n--\n\n"
-		"Sends the item. Nobody may write to it any more."},
+		"Sends the item; what is left here of it is read-only."},
 	{"abandon", abandon, METH_NOARGS,
 		"abandon()\n--\n\nGives the slot back; nothing is sent."},
 	{"__enter__", enter, METH_NOARGS, NULL},
