@@ -209,6 +209,27 @@ static int layout_begin(const char *op, int dtype, int ndim,
 	return 0;
 }
 
+/* What nearly all ask for, in one walk: a type of whole bytes, elements, and a
+ * size that fits. False: ask with care, for the sentence too. */
+static bool write_contiguous(
+	int dtype, int ndim, const int64_t *shape, struct tarn_layout *ret)
+{
+	int64_t stride[TARN_MAX_NDIM], n = 1, unused;
+	int bits = tarn_dtype_bits(dtype);
+
+	if (ndim < 0 || ndim > TARN_MAX_NDIM || bits < 8)
+		return false;
+	for (int i = ndim - 1; i >= 0; i--) {
+		stride[i] = n;
+		if (shape[i] <= 0 || mul_i64(n, shape[i], &n))
+			return false;
+	}
+	if (mul_i64(n, bits, &unused))
+		return false;
+	layout_write(ret, dtype, ndim, 0, shape, stride);
+	return true;
+}
+
 int tarn_layout_contiguous(
 	int dtype, int ndim, const int64_t *shape, struct tarn_layout *ret)
 {
@@ -216,6 +237,8 @@ int tarn_layout_contiguous(
 	int64_t numel;
 	int r;
 
+	if (write_contiguous(dtype, ndim, shape, ret))
+		return 0;
 	r = layout_begin("contiguous", dtype, ndim, shape, &numel, &out);
 	if (r < 0)
 		return r;
