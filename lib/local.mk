@@ -253,6 +253,8 @@ lib_libcore_la_SOURCES = \
 	lib/store/wait.h \
 	lib/store/wait_file.c \
 	lib/store/wait_name.c \
+	lib/channel/brief.c \
+	lib/channel/brief.h \
 	lib/channel/channel.c \
 	lib/channel/channel.h \
 	lib/channel/channel_create.c \

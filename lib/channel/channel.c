@@ -90,8 +90,8 @@ static void before_fork(void *arg)
 	tarn_channel *channel = arg;
 
 	pthread_mutex_lock(&channel->mapping);
-	pthread_mutex_lock(&channel->producer.lock);
-	pthread_mutex_lock(&channel->consumer.lock);
+	brief_lock(&channel->producer.lock);
+	brief_lock(&channel->consumer.lock);
 }
 
 /* The parent's members are his: nobody of this process has joined. */
@@ -114,8 +114,8 @@ static void after_fork(void *arg, bool child)
 		forget(&channel->producer);
 		forget(&channel->consumer);
 	}
-	pthread_mutex_unlock(&channel->consumer.lock);
-	pthread_mutex_unlock(&channel->producer.lock);
+	brief_unlock(&channel->consumer.lock);
+	brief_unlock(&channel->producer.lock);
 	pthread_mutex_unlock(&channel->mapping);
 }
 

@@ -21,6 +21,7 @@
 
 #include <tarn/channel.h>
 
+#include "lib/channel/brief.h"
 #include "lib/store/store.h"
 #include "lib/tensor/tensor.h"
 #include "shm/channel.h"
@@ -36,7 +37,7 @@ struct member {
 };
 
 struct side {
-	pthread_mutex_t lock;
+	struct brief lock;
 	unsigned kind;             /* RING_PRODUCER or RING_CONSUMER */
 	struct member *member;     /* NULL: has not joined */
 	tarn_slot *slots;          /* producer: those being filled */

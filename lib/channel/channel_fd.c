@@ -61,10 +61,10 @@ static int look(void *arg)
 
 	if (bell->stop)
 		return 1;
-	pthread_mutex_lock(&side->lock);
+	brief_lock(&side->lock);
 	ready = !side->member ||
 		ring_ready(&side->member->ring, (enum ring_kind)side->kind);
-	pthread_mutex_unlock(&side->lock);
+	brief_unlock(&side->lock);
 	return ready;
 }
 

@@ -27,13 +27,13 @@ static void give_back(tarn_channel *channel, struct member *member,
 	struct side *side = &channel->consumer;
 	bool ours, gone;
 
-	pthread_mutex_lock(&side->lock);
+	brief_lock(&side->lock);
 	ours = member_is_ours(channel, member);
 	/* It fails if we were taken for dead: then it is somebody else's. */
 	if (ours)
 		ring_release(&member->ring, item);
 	gone = member_give(channel, member);
-	pthread_mutex_unlock(&side->lock);
+	brief_unlock(&side->lock);
 	if (ours && item->note.tensors & CHANNEL_NOTE_HOLDS)
 		held_left(channel, item->slot,
 			item->note.tensors & CHANNEL_NOTE_TENSORS);

@@ -17,14 +17,13 @@
 
 void side_init(struct side *side, unsigned kind)
 {
-	pthread_mutex_init(&side->lock, NULL);
+	atomic_init(&side->lock.taken, false);
 	side->kind = kind;
 }
 
 void side_done(struct side *side)
 {
 	free(side->spare);
-	pthread_mutex_destroy(&side->lock);
 }
 
 /* ---- members, with the side's lock ------------------------------------------
@@ -122,9 +121,9 @@ int side_join(tarn_channel *channel, struct side *side)
 		r = channel_map_writable(channel);
 	if (r < 0)
 		return r;
-	pthread_mutex_lock(&side->lock);
+	brief_lock(&side->lock);
 	r = join(channel, side, owner);
-	pthread_mutex_unlock(&side->lock);
+	brief_unlock(&side->lock);
 	return r;
 }
 
@@ -190,9 +189,9 @@ void side_leave(tarn_channel *channel, struct side *side, bool at_once)
 {
 	bool left;
 
-	pthread_mutex_lock(&side->lock);
+	brief_lock(&side->lock);
 	left = leave(side, at_once);
-	pthread_mutex_unlock(&side->lock);
+	brief_unlock(&side->lock);
 	if (left)
 		channel_left(channel);
 }
@@ -254,9 +253,9 @@ static int look_locked(void *arg)
 	struct waiter *w = arg;
 	int r;
 
-	pthread_mutex_lock(&w->side->lock);
+	brief_lock(&w->side->lock);
 	r = look_once(w->side, w->member, w->look, w->arg);
-	pthread_mutex_unlock(&w->side->lock);
+	brief_unlock(&w->side->lock);
 	return r;
 }
 
@@ -294,9 +293,9 @@ static int sleep_for(tarn_channel *channel, struct side *side,
 	r = ring_wait_for(&member->ring,
 		side->kind == RING_PRODUCER ? RING_SPACE : RING_ITEMS, &wait,
 		look_locked, &w);
-	pthread_mutex_lock(&side->lock);
+	brief_lock(&side->lock);
 	member_unref(member);
-	pthread_mutex_unlock(&side->lock);
+	brief_unlock(&side->lock);
 	return r;
 }
 
@@ -306,11 +305,11 @@ int side_wait(tarn_channel *channel, struct side *side, int timeout_ms,
 	struct member *member;
 	int r = 0;
 
-	pthread_mutex_lock(&side->lock);
+	brief_lock(&side->lock);
 	while (!side->member && r >= 0) {
-		pthread_mutex_unlock(&side->lock);
+		brief_unlock(&side->lock);
 		r = side_join(channel, side);
-		pthread_mutex_lock(&side->lock);
+		brief_lock(&side->lock);
 	}
 	if (r >= 0) {
 		member = side->member;
@@ -318,7 +317,7 @@ int side_wait(tarn_channel *channel, struct side *side, int timeout_ms,
 	}
 	if (r == 0 && timeout_ms != 0)
 		member->refs++;
-	pthread_mutex_unlock(&side->lock);
+	brief_unlock(&side->lock);
 	if (r == 0 && timeout_ms != 0)
 		r = sleep_for(channel, side, member, timeout_ms, look, arg);
 	if (r == 0 || r == -ETIMEDOUT) {

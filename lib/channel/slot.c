@@ -320,14 +320,14 @@ static int end(tarn_slot *slot, bool publish)
 	int r;
 
 	slot->storage.writable = false;
-	pthread_mutex_lock(&side->lock);
+	brief_lock(&side->lock);
 	ours = member_is_ours(channel, slot->member);
 	r = give_away(slot, slot->member, publish);
 	if (ours)
 		delist(slot);
 	gone = member_give(channel, slot->member);
 	slot->member = NULL;
-	pthread_mutex_unlock(&side->lock);
+	brief_unlock(&side->lock);
 	if (ours && n &&
 		is_ours_to_look(channel, slot->slot, publish && r >= 0))
 		held_left(channel, slot->slot, n);
