@@ -139,6 +139,7 @@ check-engine: all
 TSAN_TESTS = \
 	tests/channel_fd \
 	tests/channel_fork \
+	tests/channel_handles \
 	tests/channel_threads \
 	tests/copy_read \
 	tests/evict \
@@ -449,6 +450,7 @@ CHANNEL_TESTS = \
 	tests/channel_calls \
 	tests/channel_fd \
 	tests/channel_fork \
+	tests/channel_handles \
 	tests/channel_names \
 	tests/channel_pages \
 	tests/channel_records \
@@ -467,6 +469,7 @@ CHANNEL_KIT = \
 tests_channel_calls_SOURCES = tests/channel_calls.c $(CHANNEL_KIT)
 tests_channel_fd_SOURCES = tests/channel_fd.c $(CHANNEL_KIT)
 tests_channel_fork_SOURCES = tests/channel_fork.c $(CHANNEL_KIT)
+tests_channel_handles_SOURCES = tests/channel_handles.c $(CHANNEL_KIT)
 tests_channel_names_SOURCES = tests/channel_names.c $(CHANNEL_KIT)
 tests_channel_pages_SOURCES = tests/channel_pages.c $(CHANNEL_KIT)
 tests_channel_records_SOURCES = tests/channel_records.c $(CHANNEL_KIT)

@@ -95,10 +95,10 @@ static void before_fork(void *arg)
 }
 
 /* The parent's members are his: nobody of this process has joined. */
-static void forget(struct side *side)
+static void forget(tarn_channel *channel, struct side *side)
 {
 	if (side->member)
-		member_unref(side->member);
+		member_unref(channel, side->member);
 	side->member = NULL;
 	side->slots = NULL;
 	bell_forget(atomic_exchange(&side->bell, NULL));
@@ -111,8 +111,8 @@ static void after_fork(void *arg, bool child)
 	if (child) {
 		channel->life++;
 		channel_map_forget(channel);
-		forget(&channel->producer);
-		forget(&channel->consumer);
+		forget(channel, &channel->producer);
+		forget(channel, &channel->consumer);
 	}
 	brief_unlock(&channel->consumer.lock);
 	brief_unlock(&channel->producer.lock);

@@ -4,7 +4,7 @@
  *
  * A handle is an object that is counted twice: by its users (handles), the last
  * of which leaves the ring, and by all that needs its memory (refs): the
- * handle itself, slots, items, and the storages of tensors over them.
+ * handle itself, members, slots and items whose tensors outlive them.
  *
  * It has two sides, a producer's and a consumer's, each with a lock and, once
  * it has joined, a member: one life as a participant. What was acquired or
@@ -27,6 +27,17 @@
 #include "shm/channel.h"
 #include "shm/ring.h"
 
+/* Slots, or items, of a side that wait to be used again. Picked: who has more
+ * in hand at once does more with them than that memory costs. */
+#define KEPT_MAX 16
+/* Else who uses what has ended would not be found out. */
+#ifdef __SANITIZE_ADDRESS__
+#define KEEPS 0
+#else
+#define KEEPS 1
+#endif
+
+/* A reference to the channel each. */
 struct member {
 	struct ring ring;
 	unsigned life; /* of the channel, when it joined */
@@ -42,7 +53,8 @@ struct side {
 	struct member *member;     /* NULL: has not joined */
 	tarn_slot *slots;          /* producer: those being filled */
 	struct bell *_Atomic bell; /* NULL: nobody polls */
-	void *spare; /* consumer: an item that a try in vain has left */
+	void *kept[KEPT_MAX];      /* tarn_slot or tarn_item, free */
+	unsigned n_kept;
 };
 
 struct tarn_channel {
@@ -65,13 +77,13 @@ struct tarn_channel {
 };
 
 struct tarn_slot {
-	tarn_storage storage; /* first: what is freed; of the whole slot */
-	tarn_channel *channel;
+	tarn_storage storage;  /* part: of the whole slot */
+	tarn_channel *channel; /* a reference once it has ended */
 	struct member *member; /* NULL: it has ended */
 	tarn_slot *next, **previous;
 	uint32_t slot;
-	bool holds; /* storages of the pool */
-	bool lodged;
+	bool holds;  /* storages of the pool */
+	bool lodged; /* else the reference of first is the slot's */
 	uint64_t used;
 	struct ring_note note;
 	tarn_tensor first; /* where it lies once lodged */
@@ -82,7 +94,7 @@ struct tarn_item {
 	tarn_channel *channel;
 	struct member *member;
 	struct ring_item item;
-	atomic_flag lodged; /* by whoever asks first, in any thread */
+	atomic_bool lodged; /* by whoever asks first, in any thread */
 	tarn_tensor first;
 };
 
@@ -132,13 +144,25 @@ int side_join(tarn_channel *channel, struct side *side);
 /* at_once: slots that are being filled are taken away; else, and for items, it
  * leaves with the last of them. */
 void side_leave(tarn_channel *channel, struct side *side, bool at_once);
-/* With the lock. One more thing in hand; or one less, which may be the last:
- * then true, and channel_left() is to be called without the lock. */
-void member_take(struct member *member);
+/* With the lock, and a reference to the channel, since it may drop one. */
+void member_unref(tarn_channel *channel, struct member *member);
+/* The same. One thing less in hand, which may be the last: then true, and
+ * channel_left() is to be called without the lock. */
 bool member_give(tarn_channel *channel, struct member *member);
+
+/* With the lock. One more thing in hand. */
+static inline void member_take(struct member *member)
+{
+	member->refs++;
+	member->out++;
+}
+
 /* Is it of this process? */
-bool member_is_ours(const tarn_channel *channel, const struct member *member);
-void member_unref(struct member *member);
+static inline bool member_is_ours(
+	const tarn_channel *channel, const struct member *member)
+{
+	return member->life == channel->life;
+}
 /* Somebody of ours has left: the daemon may have to be told. */
 void channel_left(tarn_channel *channel);
 
@@ -155,6 +179,35 @@ struct side *channel_side(tarn_channel *channel, unsigned role);
 uint64_t wait_until(int timeout_ms);
 int wait_timed_out(
 	const tarn_channel *channel, int timeout_ms, const char *what);
+
+/* ---- kept handles, with the lock --------------------------------------- */
+
+/* One that may be used again, or NULL. It stays kept until
+ * kept_take(). */
+static inline void *kept_top(const struct side *side)
+{
+	return side->n_kept ? side->kept[side->n_kept - 1] : NULL;
+}
+
+/* There was none: a new one. */
+static inline void kept_add(struct side *side, void *handle)
+{
+	side->kept[side->n_kept++] = handle;
+}
+
+static inline void kept_take(struct side *side)
+{
+	side->n_kept--;
+}
+
+/* It has ended. False: it is the caller's to free. */
+static inline bool kept_put(struct side *side, void *handle)
+{
+	if (!KEEPS || side->n_kept == KEPT_MAX)
+		return false;
+	side->kept[side->n_kept++] = handle;
+	return true;
+}
 
 /* ---- channel_fd.c ------------------------------------------------------- */
 

@@ -21,38 +21,54 @@ static uint32_t count_of(const tarn_item *item)
 /* ---- giving back
  * --------------------------------------------------------------- */
 
-static void give_back(tarn_channel *channel, struct member *member,
-	const struct ring_item *item)
+/* Whether the channel is needed after the lock; else the member's reference to
+ * it was enough, and goes on being so for who waits for the lock. */
+static bool is_late(const tarn_item *item, bool ours)
 {
-	struct side *side = &channel->consumer;
-	bool ours, gone;
-
-	brief_lock(&side->lock);
-	ours = member_is_ours(channel, member);
-	/* It fails if we were taken for dead: then it is somebody else's. */
-	if (ours)
-		ring_release(&member->ring, item);
-	gone = member_give(channel, member);
-	brief_unlock(&side->lock);
-	if (ours && item->note.tensors & CHANNEL_NOTE_HOLDS)
-		held_left(channel, item->slot,
-			item->note.tensors & CHANNEL_NOTE_TENSORS);
-	if (gone)
-		channel_left(channel);
+	return (ours && item->item.note.tensors & CHANNEL_NOTE_HOLDS) ||
+	       item->member != item->channel->consumer.member;
 }
 
 static void item_release(void *arg)
 {
 	tarn_item *item = arg;
+	tarn_channel *channel = item->channel;
+	struct side *side = &channel->consumer;
+	uint32_t slot = item->item.slot, tensors = item->item.note.tensors;
+	bool ours, gone, late, kept;
 
-	give_back(item->channel, item->member, &item->item);
-	channel_release(item->channel);
+	brief_lock(&side->lock);
+	ours = member_is_ours(channel, item->member);
+	/* It fails if we were taken for dead: then it is somebody else's. */
+	if (ours)
+		ring_release(&item->member->ring, &item->item);
+	late = is_late(item, ours);
+	if (late)
+		channel_hold(channel);
+	gone = member_give(channel, item->member);
+	kept = kept_put(side, item);
+	brief_unlock(&side->lock);
+	if (!kept)
+		free(item);
+	if (!late)
+		return;
+	if (ours && tensors & CHANNEL_NOTE_HOLDS)
+		held_left(channel, slot, tensors & CHANNEL_NOTE_TENSORS);
+	if (gone)
+		channel_left(channel);
+	channel_release(channel);
 }
 
 tarn_item *tarn_item_unref(tarn_item *item)
 {
-	if (item)
-		tarn_storage_unref(&item->storage);
+	unsigned n;
+
+	if (!item)
+		return NULL;
+	/* Relaxed: nobody asks it for a tensor any more. */
+	n = atomic_load_explicit(&item->lodged, memory_order_relaxed) ? 1 : 2;
+	if (storage_drop(&item->storage, n))
+		item_release(item);
 	return NULL;
 }
 
@@ -67,66 +83,79 @@ static int item_map_private(
 	return channel_map_private(item->channel, item->item.slot, map, ret);
 }
 
-/* With the lock. What was received and could not be handed on would be lost;
- * so the memory for it comes first, and what was not needed waits for the next
- * try. */
-static int look_for_item(struct member *member, void *arg)
+static tarn_item *new_item(tarn_channel *channel)
 {
-	struct side *side = arg;
-	tarn_item *item = side->spare;
-	int r;
+	tarn_item *item = malloc(sizeof(*item));
 
 	if (!item)
-		item = side->spare = malloc(sizeof(*item));
-	if (!item)
-		return tarn_fail(ENOMEM, "out of memory");
-	r = ring_receive(&member->ring, &item->item);
-	if (r == 1) {
-		member_take(member);
-		item->member = member;
-	}
-	return r;
+		return NULL;
+	item->channel = channel;
+	tarn_storage_init(&item->storage, TARN_STORAGE_SHARED, NULL,
+		channel->map.geometry.ring.slot_bytes,
+		channel->map.geometry.ring.mode == RING_QUEUE, item_release,
+		item);
+	item->storage.map_private = item_map_private;
+	item->storage.part = true;
+	return item;
 }
 
 struct receiver {
-	struct side *side;
+	tarn_channel *channel;
 	tarn_item *item;
 };
 
-static int look_and_take(struct member *member, void *arg)
+/* With the lock. What was received and could not be handed on would be lost;
+ * so the memory for it comes first, and what was not needed is kept. */
+static int look_for_item(struct member *member, void *arg)
 {
 	struct receiver *receiver = arg;
-	int r = look_for_item(member, receiver->side);
+	struct side *side = &receiver->channel->consumer;
+	tarn_item *item = kept_top(side);
+	int r;
 
-	if (r == 1)
-		receiver->item = STEAL(receiver->side->spare);
-	return r;
+	if (!item) {
+		item = new_item(receiver->channel);
+		if (!item)
+			return tarn_fail(ENOMEM, "out of memory");
+		kept_add(side, item);
+	}
+	r = ring_receive(&member->ring, &item->item);
+	if (r != 1)
+		return r;
+	kept_take(side);
+	member_take(member);
+	item->member = member;
+	receiver->item = item;
+	return 1;
+}
+
+/* Two references: the caller's, and that of first. */
+static void begin(tarn_item *item)
+{
+	const struct channel_map *map = &item->channel->map;
+
+	item->storage.data = map->bytes + item->item.slot * item->storage.size;
+	/* Nobody else has it yet. */
+	atomic_init(&item->storage.refs, 2);
+	atomic_init(&item->lodged, false);
 }
 
 int tarn_channel_receive(tarn_channel *channel, int timeout_ms, tarn_item **ret)
 {
-	const struct channel_map *map = &channel->map;
-	uint64_t size = map->geometry.ring.slot_bytes;
-	struct receiver receiver = {.side = &channel->consumer};
+	struct receiver receiver = {.channel = channel};
+	uint32_t most = channel->map.geometry.tensors;
 	tarn_item *item;
 	int r = side_wait(channel, &channel->consumer, timeout_ms,
-		look_and_take, &receiver, "nothing came");
+		look_for_item, &receiver, "nothing came");
 
 	if (r < 0)
 		return r;
 	item = receiver.item;
-	item->channel = channel;
-	tarn_storage_init(&item->storage, TARN_STORAGE_SHARED,
-		map->bytes + item->item.slot * size, size,
-		map->geometry.ring.mode == RING_QUEUE, item_release, item);
-	atomic_init(&item->storage.refs, 1);
-	atomic_flag_clear_explicit(&item->lodged, memory_order_relaxed);
-	item->storage.map_private = item_map_private;
-	channel_hold(channel);
-	if (count_of(item) > map->geometry.tensors) {
+	begin(item);
+	if (count_of(item) > most) {
 		r = tarn_fail(EBADMSG,
 			"an item of %u tensors, where %u are the most",
-			count_of(item), map->geometry.tensors);
+			count_of(item), most);
 		/* What is held is said by no more words than there are. */
 		item->item.note.tensors = 0;
 		tarn_item_unref(item);
@@ -162,24 +191,43 @@ bool tarn_item_redelivered(const tarn_item *item)
 
 /* The first that is asked for is no memory of its own: of most items there is
  * one, asked for once. */
-static int new_tensor(tarn_item *item, uint64_t base,
-	const struct tarn_layout *layout, tarn_tensor **ret)
+static bool lodge(tarn_item *item)
 {
-	/* Relaxed: it hands nothing over; who set it has the place. */
-	if (atomic_flag_test_and_set_explicit(
-		    &item->lodged, memory_order_relaxed))
-		return tarn_tensor_new_checked(
-			&item->storage, base, layout, ret);
-	tensor_lodge(&item->first, &item->storage, base, layout);
-	*ret = &item->first;
-	return 0;
+	/* Relaxed, here and below: it hands nothing over; who sets it has the
+	 * place. */
+	return !atomic_load_explicit(&item->lodged, memory_order_relaxed) &&
+	       !atomic_exchange_explicit(
+		       &item->lodged, true, memory_order_relaxed);
+}
+
+/* 1: it lies in the slot; 0: it is what *d says. */
+static int in_slot(tarn_item *item, uint32_t i, struct tarn_descriptor *d,
+	tarn_tensor **ret)
+{
+	struct tarn_layout more;
+	bool lodges = lodge(item);
+	/* Made where it will stay. */
+	struct tarn_layout *layout = lodges ? &item->first.layout : &more;
+	uint64_t base;
+	int r;
+
+	r = record_get(item->channel, item->item.slot, i, d, &base, layout);
+	if (r > 0 && lodges) {
+		tensor_lodge(&item->first, &item->storage, base, layout);
+		*ret = &item->first;
+	} else if (r > 0) {
+		r = tarn_tensor_new_checked(&item->storage, base, layout, ret);
+		r = r < 0 ? r : 1;
+	} else if (lodges) {
+		atomic_store_explicit(
+			&item->lodged, false, memory_order_relaxed);
+	}
+	return r;
 }
 
 static int tensor_of(tarn_item *item, uint32_t i, tarn_tensor **ret)
 {
-	struct tarn_layout layout;
 	struct tarn_descriptor d;
-	uint64_t base;
 	int r;
 
 	if (!member_is_ours(item->channel, item->member))
@@ -188,12 +236,9 @@ static int tensor_of(tarn_item *item, uint32_t i, tarn_tensor **ret)
 	if (i >= count_of(item))
 		return tarn_fail(ERANGE, "tensor %u of an item of %u", i,
 			count_of(item));
-	r = record_get(
-		item->channel, item->item.slot, i, &d, &base, &layout);
-	if (r < 0)
+	r = in_slot(item, i, &d, ret);
+	if (r != 0)
 		return r;
-	if (r > 0)
-		return new_tensor(item, base, &layout, ret);
 	/* With a lease of its own, taken while the item has one: see held.c. */
 	return store_import(item->channel->store, &d, ret);
 }

@@ -23,27 +23,19 @@ void side_init(struct side *side, unsigned kind)
 
 void side_done(struct side *side)
 {
-	free(side->spare);
+	while (side->n_kept)
+		free(side->kept[--side->n_kept]);
 }
 
 /* ---- members, with the side's lock ------------------------------------------
  */
 
-void member_unref(struct member *member)
+void member_unref(tarn_channel *channel, struct member *member)
 {
-	if (--member->refs == 0)
-		free(member);
-}
-
-bool member_is_ours(const tarn_channel *channel, const struct member *member)
-{
-	return member->life == channel->life;
-}
-
-void member_take(struct member *member)
-{
-	member->refs++;
-	member->out++;
+	if (--member->refs)
+		return;
+	free(member);
+	channel_release(channel); /* not the last: it is the caller's */
 }
 
 bool member_give(tarn_channel *channel, struct member *member)
@@ -56,7 +48,7 @@ bool member_give(tarn_channel *channel, struct member *member)
 		if (last)
 			ring_leave(&member->ring);
 	}
-	member_unref(member);
+	member_unref(channel, member);
 	return last;
 }
 
@@ -105,11 +97,13 @@ static int join(tarn_channel *channel, struct side *side, uint32_t owner)
 	*member = (struct member) {
 		.ring = channel->ring, .life = channel->life, .refs = 1};
 	r = ring_join(&member->ring, side->kind, owner);
-	if (r < 0)
+	if (r < 0) {
 		free(member);
-	else
-		side->member = member;
-	return r;
+		return r;
+	}
+	channel_hold(channel);
+	side->member = member;
+	return 0;
 }
 
 int side_join(tarn_channel *channel, struct side *side)
@@ -160,12 +154,14 @@ int tarn_channel_join(tarn_channel *channel, unsigned roles)
 /* They are anybody's from now on. */
 static void end_slots(tarn_slot *slots)
 {
+	/* Relaxed: to who asks at that moment, either answer is right. */
 	for (tarn_slot *s = slots; s; s = s->next)
-		s->storage.writable = false;
+		atomic_store_explicit(
+			&s->storage.writable, false, memory_order_relaxed);
 }
 
 /* With the lock. False: it had not joined. */
-static bool leave(struct side *side, bool at_once)
+static bool leave(tarn_channel *channel, struct side *side, bool at_once)
 {
 	struct member *member = side->member;
 
@@ -181,7 +177,7 @@ static bool leave(struct side *side, bool at_once)
 	/* For who waits in another thread. */
 	ring_wake_everybody(&member->ring);
 	side->member = NULL;
-	member_unref(member);
+	member_unref(channel, member);
 	return true;
 }
 
@@ -190,7 +186,7 @@ void side_leave(tarn_channel *channel, struct side *side, bool at_once)
 	bool left;
 
 	brief_lock(&side->lock);
-	left = leave(side, at_once);
+	left = leave(channel, side, at_once);
 	brief_unlock(&side->lock);
 	if (left)
 		channel_left(channel);
@@ -225,6 +221,7 @@ int tarn_channel_leave(tarn_channel *channel, unsigned roles)
  * ------------------------------------------------------------------- */
 
 struct waiter {
+	tarn_channel *channel;
 	struct side *side;
 	struct member *member;
 	side_look look;
@@ -232,8 +229,8 @@ struct waiter {
 };
 
 /* With the lock. One that was taken for dead is none of ours any more. */
-static int look_once(
-	struct side *side, struct member *member, side_look look, void *arg)
+static int look_once(tarn_channel *channel, struct side *side,
+	struct member *member, side_look look, void *arg)
 {
 	int r;
 
@@ -243,7 +240,7 @@ static int look_once(
 	if (r == -ESTALE && side->member == member) {
 		member->left = true;
 		side->member = NULL;
-		member_unref(member);
+		member_unref(channel, member);
 	}
 	return r;
 }
@@ -254,7 +251,7 @@ static int look_locked(void *arg)
 	int r;
 
 	brief_lock(&w->side->lock);
-	r = look_once(w->side, w->member, w->look, w->arg);
+	r = look_once(w->channel, w->side, w->member, w->look, w->arg);
 	brief_unlock(&w->side->lock);
 	return r;
 }
@@ -284,8 +281,11 @@ int wait_timed_out(
 static int sleep_for(tarn_channel *channel, struct side *side,
 	struct member *member, int timeout_ms, side_look look, void *arg)
 {
-	struct waiter w = {
-		.side = side, .member = member, .look = look, .arg = arg};
+	struct waiter w = {.channel = channel,
+		.side = side,
+		.member = member,
+		.look = look,
+		.arg = arg};
 	const struct ring_wait wait = {
 		.deadline_ns = wait_until(timeout_ms), .signals = true};
 	int r;
@@ -294,7 +294,7 @@ static int sleep_for(tarn_channel *channel, struct side *side,
 		side->kind == RING_PRODUCER ? RING_SPACE : RING_ITEMS, &wait,
 		look_locked, &w);
 	brief_lock(&side->lock);
-	member_unref(member);
+	member_unref(channel, member);
 	brief_unlock(&side->lock);
 	return r;
 }
@@ -313,7 +313,7 @@ int side_wait(tarn_channel *channel, struct side *side, int timeout_ms,
 	}
 	if (r >= 0) {
 		member = side->member;
-		r = look_once(side, member, look, arg);
+		r = look_once(channel, side, member, look, arg);
 	}
 	if (r == 0 && timeout_ms != 0)
 		member->refs++;

@@ -19,11 +19,27 @@
 /* ---- acquiring
  * ---------------------------------------------------------------- */
 
+/* Tensors have outlived it. */
 static void slot_release(void *arg)
 {
 	tarn_slot *slot = arg;
 
 	channel_release(slot->channel);
+	free(slot);
+}
+
+static tarn_slot *new_slot(tarn_channel *channel)
+{
+	tarn_slot *slot = malloc(sizeof(*slot));
+
+	if (!slot)
+		return NULL;
+	slot->channel = channel;
+	tarn_storage_init(&slot->storage, TARN_STORAGE_SHARED, NULL,
+		channel->map.geometry.ring.slot_bytes, true, slot_release,
+		slot);
+	slot->storage.part = true;
+	return slot;
 }
 
 static void enlist(struct side *side, tarn_slot *slot)
@@ -42,48 +58,63 @@ static void delist(tarn_slot *slot)
 		slot->next->previous = slot->previous;
 }
 
-/* With the lock. */
+struct acquirer {
+	tarn_channel *channel;
+	tarn_slot *slot;
+};
+
+/* With the lock. The memory first: what was acquired is to be handed on. */
 static int look_for_slot(struct member *member, void *arg)
 {
-	tarn_slot *slot = arg;
-	int r = ring_acquire(&member->ring, &slot->slot);
-
-	if (r == 1) {
-		member_take(member);
-		slot->member = member;
-		enlist(&slot->channel->producer, slot);
-	}
-	return r;
-}
-
-int tarn_channel_acquire(tarn_channel *channel, int timeout_ms, tarn_slot **ret)
-{
-	const struct channel_map *map = &channel->map;
-	uint64_t size = map->geometry.ring.slot_bytes;
-	tarn_slot *slot = malloc(sizeof(*slot));
+	struct acquirer *acquirer = arg;
+	struct side *side = &acquirer->channel->producer;
+	tarn_slot *slot = kept_top(side);
 	int r;
 
-	if (!slot)
-		return channel_fail(
-			channel, tarn_fail(ENOMEM, "out of memory"));
-	slot->channel = channel;
+	if (!slot) {
+		slot = new_slot(acquirer->channel);
+		if (!slot)
+			return tarn_fail(ENOMEM, "out of memory");
+		kept_add(side, slot);
+	}
+	r = ring_acquire(&member->ring, &slot->slot);
+	if (r != 1)
+		return r;
+	kept_take(side);
+	member_take(member);
+	slot->member = member;
+	enlist(side, slot);
+	acquirer->slot = slot;
+	return 1;
+}
+
+/* Two references: the caller's, and that of first. */
+static void begin(tarn_slot *slot)
+{
+	const struct channel_map *map = &slot->channel->map;
+
 	slot->holds = false;
 	slot->lodged = false;
 	slot->used = 0;
 	slot->note.tensors = 0;
 	slot->note.tag_size = 0;
-	r = side_wait(channel, &channel->producer, timeout_ms, look_for_slot,
-		slot, "no slot was free");
-	if (r < 0) {
-		free(slot);
+	slot->storage.data = map->bytes + slot->slot * slot->storage.size;
+	/* Nobody else has it yet. */
+	atomic_init(&slot->storage.writable, true);
+	atomic_init(&slot->storage.refs, 2);
+}
+
+int tarn_channel_acquire(tarn_channel *channel, int timeout_ms, tarn_slot **ret)
+{
+	struct acquirer acquirer = {.channel = channel};
+	int r = side_wait(channel, &channel->producer, timeout_ms,
+		look_for_slot, &acquirer, "no slot was free");
+
+	if (r < 0)
 		return r;
-	}
-	held_clear(channel, slot->slot);
-	tarn_storage_init(&slot->storage, TARN_STORAGE_SHARED,
-		map->bytes + slot->slot * size, size, true, slot_release, slot);
-	atomic_init(&slot->storage.refs, 1);
-	channel_hold(channel);
-	*ret = slot;
+	begin(acquirer.slot);
+	held_clear(channel, acquirer.slot->slot);
+	*ret = acquirer.slot;
 	return 0;
 }
 
@@ -97,6 +128,8 @@ static uint32_t count_of(const tarn_slot *slot)
 
 static int check_ours(const tarn_slot *slot)
 {
+	if (!slot->member)
+		return tarn_fail(EINVAL, "a slot that has ended");
 	if (!member_is_ours(slot->channel, slot->member))
 		return tarn_fail(ESTALE,
 			"a slot of before the fork, which is the parent's");
@@ -178,13 +211,15 @@ static int place_empty(
 int tarn_slot_empty(tarn_slot *slot, int dtype, int ndim, const int64_t *shape,
 	tarn_tensor **ret)
 {
-	struct tarn_layout layout;
+	struct tarn_layout more;
+	/* Made where it will stay. */
+	struct tarn_layout *layout = slot->lodged ? &more : &slot->first.layout;
 	int r = check_room(slot);
 
 	if (r >= 0)
-		r = tarn_layout_contiguous(dtype, ndim, shape, &layout);
+		r = tarn_layout_contiguous(dtype, ndim, shape, layout);
 	if (r >= 0)
-		r = place_empty(slot, &layout, ret);
+		r = place_empty(slot, layout, ret);
 	return r < 0 ? channel_fail(slot->channel, r) : 0;
 }
 
@@ -311,32 +346,83 @@ static bool is_ours_to_look(
 		       channel_went_by(&channel->map, slot));
 }
 
-static int end(tarn_slot *slot, bool publish)
+/* What is to be done after the lock; all of it seldom. */
+struct aftermath {
+	int r;
+	bool alone; /* there are no tensors over it */
+	bool gone;
+	bool freed;          /* its handle is ours to free */
+	bool holds;          /* a reference to the channel */
+	uint32_t slot, look; /* at so many held words */
+};
+
+static unsigned references(const tarn_slot *slot)
+{
+	return slot->lodged ? 1 : 2;
+}
+
+/* With the lock, of a slot that has a member. */
+static void end_locked(tarn_slot *slot, bool publish, struct aftermath *after)
 {
 	tarn_channel *channel = slot->channel;
 	struct side *side = &channel->producer;
-	uint32_t n = slot->holds ? count_of(slot) : 0;
-	bool ours, gone;
-	int r;
+	struct member *member = slot->member;
+	bool ours = member_is_ours(channel, member);
 
-	slot->storage.writable = false;
-	brief_lock(&side->lock);
-	ours = member_is_ours(channel, slot->member);
-	r = give_away(slot, slot->member, publish);
+	after->slot = slot->slot;
+	after->look = ours && slot->holds ? count_of(slot) : 0;
+	after->r = give_away(slot, member, publish);
 	if (ours)
 		delist(slot);
-	gone = member_give(channel, slot->member);
 	slot->member = NULL;
-	brief_unlock(&side->lock);
-	if (ours && n &&
-		is_ours_to_look(channel, slot->slot, publish && r >= 0))
-		held_left(channel, slot->slot, n);
-	if (gone)
+	/* Acquire: pairs with the release of who dropped the last. */
+	after->alone = atomic_load_explicit(&slot->storage.refs,
+			       memory_order_acquire) == references(slot);
+	/* Until here the member's reference was enough, and it goes on being
+	 * so for who waits for the lock. */
+	after->holds = !after->alone || after->r < 0 || after->look ||
+		       member != side->member;
+	if (after->holds)
+		channel_hold(channel);
+	after->gone = member_give(channel, member);
+	after->freed = after->alone && !kept_put(side, slot);
+}
+
+/* With a reference to the channel, which tensors keep. */
+static void end_late(tarn_slot *slot, tarn_channel *channel, bool publish,
+	const struct aftermath *after)
+{
+	if (after->look &&
+		is_ours_to_look(channel, after->slot, publish && after->r >= 0))
+		held_left(channel, after->slot, after->look);
+	if (after->gone)
 		channel_left(channel);
-	if (r < 0)
-		channel_fail(channel, r);
-	tarn_storage_unref(&slot->storage);
-	return r;
+	if (after->r < 0)
+		channel_fail(channel, after->r);
+	if (after->alone)
+		channel_release(channel);
+	else if (storage_drop(&slot->storage, references(slot)))
+		slot_release(slot);
+}
+
+static int end(tarn_slot *slot, bool publish)
+{
+	tarn_channel *channel = slot->channel;
+	struct aftermath after;
+
+	if (!slot->member)
+		return tarn_fail(EINVAL, "a slot that has ended already");
+	/* Relaxed: to who asks at this moment, either answer is right. */
+	atomic_store_explicit(
+		&slot->storage.writable, false, memory_order_relaxed);
+	brief_lock(&channel->producer.lock);
+	end_locked(slot, publish, &after);
+	brief_unlock(&channel->producer.lock);
+	if (after.holds)
+		end_late(slot, channel, publish, &after);
+	if (after.freed)
+		free(slot);
+	return after.r;
 }
 
 int tarn_slot_publish(tarn_slot *slot)

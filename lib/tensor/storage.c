@@ -46,6 +46,7 @@ void tarn_storage_init(tarn_storage *storage, enum tarn_storage_kind kind,
 	storage->private = NULL;
 	atomic_init(&storage->release, release);
 	atomic_init(&storage->arg, arg);
+	storage->part = false;
 }
 
 int tarn_storage_new(enum tarn_storage_kind kind, void *data, uint64_t size,
@@ -189,6 +190,11 @@ tarn_storage *tarn_storage_unref(tarn_storage *storage)
 {
 	if (!storage)
 		return NULL;
+	if (storage->part) {
+		if (storage_drop(storage, 1))
+			storage->release(storage->arg);
+		return NULL;
+	}
 	/* Release: this thread's last accesses happen before the bytes are
 	 * given back; pairs with the acquire half of the same in whichever
 	 * thread drops the last reference. A fence there would do, but

@@ -37,6 +37,9 @@ struct tarn_storage {
 		struct private_map *map, void **ret);
 	void (*_Atomic release)(void *arg); /* may be NULL */
 	void *_Atomic arg; /* read after release, by who has recognised that */
+	/* Of something larger, which release frees, or keeps. No book knows it:
+	 * it is found by references alone. */
+	bool part;
 	/* The one that tarn_tensor_private made of it, which holds this one;
 	 * no reference. private.c alone reads and writes it, with its lock. */
 	struct tarn_storage *private;
@@ -54,11 +57,23 @@ int tarn_storage_new(enum tarn_storage_kind kind, void *data, uint64_t size,
  */
 int storage_alloc_like(uint64_t size, uint64_t offset, tarn_storage **ret);
 
-/* One in memory of the caller's, which tarn_storage_unref frees; everything but
- * refs, which is his to set. */
+/* One in memory of the caller's, which tarn_storage_unref frees unless he says
+ * that it is part of something; everything but refs, which is his to set. */
 void tarn_storage_init(tarn_storage *storage, enum tarn_storage_kind kind,
 	void *data, uint64_t size, bool writable, void (*release)(void *arg),
 	void *arg);
+
+/* Of a part: drops n references, and says whether they were the last. */
+static inline bool storage_drop(tarn_storage *storage, unsigned n)
+{
+	/* Who has all that there are is alone with it, and nobody can come by
+	 * one more. Acquire: pairs with the release of whoever dropped the
+	 * others; and the same in the exchange, with itself. */
+	return atomic_load_explicit(&storage->refs, memory_order_acquire) ==
+		       n ||
+	       atomic_fetch_sub_explicit(
+		       &storage->refs, n, memory_order_acq_rel) == n;
+}
 
 /*
  * May the library itself read it by its address? Not what is mapped of a file:

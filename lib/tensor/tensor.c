@@ -61,9 +61,10 @@ static void init(tarn_tensor *t, bool lodger, tarn_storage *storage,
 {
 	atomic_init(&t->refs, 1);
 	t->lodger = lodger;
-	t->storage = tarn_storage_ref(storage);
+	t->storage = storage;
 	t->base = base;
-	t->layout = *layout;
+	if (layout != &t->layout)
+		t->layout = *layout;
 }
 
 void tensor_lodge(tarn_tensor *place, tarn_storage *storage, uint64_t base,
@@ -79,7 +80,7 @@ int tarn_tensor_new_checked(tarn_storage *storage, uint64_t base,
 
 	if (!t)
 		return tarn_fail(ENOMEM, "tensor: out of memory");
-	init(t, false, storage, base, layout);
+	init(t, false, tarn_storage_ref(storage), base, layout);
 	*ret = t;
 	return 0;
 }
@@ -124,10 +125,13 @@ tarn_tensor *tarn_tensor_unref(tarn_tensor *tensor)
 
 	if (!tensor)
 		return NULL;
-	/* Release: pairs with the acquire half of the same in whichever thread
-	 * drops the last reference; no fence, as in tarn_storage_unref. */
-	if (atomic_fetch_sub_explicit(&tensor->refs, 1, memory_order_acq_rel) !=
-		1)
+	/* Who has the only reference is alone with it: no other comes from
+	 * anywhere. Release: pairs with the acquire half of the same in
+	 * whichever thread drops the last reference, and with the acquire of
+	 * who finds his to be that; no fence, as in tarn_storage_unref. */
+	if (atomic_load_explicit(&tensor->refs, memory_order_acquire) != 1 &&
+		atomic_fetch_sub_explicit(
+			&tensor->refs, 1, memory_order_acq_rel) != 1)
 		return NULL;
 	storage = tensor->storage;
 	if (!tensor->lodger)

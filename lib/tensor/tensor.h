@@ -20,8 +20,9 @@ int tarn_tensor_new_checked(tarn_storage *storage, uint64_t base,
 	const struct tarn_layout *layout, tarn_tensor **ret);
 
 /* The same in memory that the storage keeps for it until its last reference
- * goes, of which the tensor has one. Once for each such place: nobody says when
- * that tensor has ended. */
+ * goes, of which the tensor is given one of the caller's. Once for each such
+ * place: nobody says when that tensor has ended. The layout may be the place's
+ * own, made there. */
 void tensor_lodge(tarn_tensor *place, tarn_storage *storage, uint64_t base,
 	const struct tarn_layout *layout);
 

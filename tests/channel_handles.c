@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Slots and items are used again by who ends them, and lend their first tensor
+ * its memory: so none may be in two hands, whatever is dropped first, however
+ * many there are at once, and whoever asks.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include <tarn/tarn.h>
+
+#include "tests/channel_kit.h"
+#include "tests/daemon_helper.h"
+#include "tests/tap.h"
+
+enum { MANY = 40, TURNS = 3, ASKED = 2000 };
+
+static struct daemon server;
+
+static tarn_channel *opened(tarn_store *store, uint32_t slots)
+{
+	const struct tarn_channel_options options = {
+		.slots = slots, .slot_bytes = 4096};
+
+	return kit_open(store, "handles", &options);
+}
+
+static void closed(tarn_store *store, tarn_channel *c)
+{
+	tarn_channel_unref(c);
+	tarn_store_remove(store, "handles");
+}
+
+static tarn_tensor *number(tarn_slot *slot, int64_t value)
+{
+	const int64_t one = 1, zero = 0;
+	tarn_tensor *t;
+
+	if (tarn_slot_empty(slot, TARN_I64, 1, &one, &t) < 0)
+		bail("%s", tarn_error_message());
+	tarn_tensor_set_i64(t, &zero, value);
+	return t;
+}
+
+static int64_t value_of(const tarn_tensor *t)
+{
+	const int64_t zero = 0;
+	int64_t value = -1;
+
+	if (tarn_tensor_get_i64(t, &zero, &value) < 0)
+		bail("%s", tarn_error_message());
+	return value;
+}
+
+/* ---- many at once ----------------------------------------------------- */
+
+/* More than are ever kept, each with a number of its own, ended crosswise. */
+static int64_t cross(tarn_channel *c, int64_t turn)
+{
+	tarn_slot *slots[MANY];
+	tarn_item *items[MANY];
+	tarn_tensor *tensors[MANY];
+	int64_t wrong = 0;
+
+	for (int i = 0; i < MANY; i++) {
+		slots[i] = kit_acquire(c);
+		tensors[i] = number(slots[i], turn * MANY + i);
+	}
+	for (int i = 0; i < MANY; i++)
+		wrong += value_of(tensors[i]) != turn * MANY + i;
+	for (int i = 0; i < MANY; i++) {
+		int at = i * 7 % MANY;
+
+		if (at % 2)
+			tarn_tensor_unref(tensors[at]);
+		if (tarn_slot_publish(slots[at]) < 0)
+			bail("%s", tarn_error_message());
+		if (at % 2 == 0)
+			tarn_tensor_unref(tensors[at]);
+	}
+	for (int i = 0; i < MANY; i++) {
+		items[i] = kit_receive(c);
+		tensors[i] = i % 3 ? kit_tensor(items[i], 0) : NULL;
+	}
+	for (int i = 0; i < MANY; i++) {
+		int at = i * 11 % MANY;
+
+		if (at % 2)
+			tarn_item_unref(items[at]);
+		if (tensors[at])
+			wrong += value_of(tensors[at]) !=
+				 turn * MANY + at * 7 % MANY;
+		tarn_tensor_unref(tensors[at]);
+		if (at % 2 == 0)
+			tarn_item_unref(items[at]);
+	}
+	return wrong;
+}
+
+static void test_many(tarn_store *store)
+{
+	tarn_channel *c = opened(store, MANY);
+	int64_t wrong = 0;
+
+	for (int64_t turn = 0; turn < TURNS; turn++)
+		wrong += cross(c, turn);
+	is_int(0, wrong, "each of many at once has its own number");
+	is_int(MANY, kit_info(c).free, "and all come back");
+	closed(store, c);
+}
+
+/* ---- what is dropped first -------------------------------------------- */
+
+/* Three tensors; asked for: the bits of a number; dropped in this order. */
+static void drop(tarn_channel *c, unsigned asked, bool item_first)
+{
+	tarn_slot *slot = kit_acquire(c);
+	tarn_tensor *t[3] = {NULL};
+	tarn_item *item;
+
+	for (int i = 0; i < 3; i++)
+		t[i] = number(slot, i);
+	for (int i = 0; i < 3 && !item_first; i++)
+		t[i] = tarn_tensor_unref(t[i]);
+	if (tarn_slot_publish(slot) < 0)
+		bail("%s", tarn_error_message());
+	for (int i = 2; i >= 0; i--)
+		t[i] = tarn_tensor_unref(t[i]);
+	item = kit_receive(c);
+	for (unsigned i = 0; i < 3; i++)
+		t[i] = asked >> i & 1 ? kit_tensor(item, i) : NULL;
+	if (item_first)
+		item = tarn_item_unref(item);
+	for (int i = 0; i < 3; i++)
+		tarn_tensor_unref(t[i]);
+	tarn_item_unref(item);
+}
+
+static void test_dropped(tarn_store *store)
+{
+	tarn_channel *c = opened(store, 2);
+	uint32_t wrong = 0;
+
+	for (unsigned asked = 0; asked < 8; asked++)
+		for (int first = 0; first < 2; first++) {
+			drop(c, asked, first);
+			wrong += kit_info(c).free != 2;
+		}
+	is_int(0, wrong, "the slot comes back, whatever is dropped last");
+	closed(store, c);
+}
+
+/* What was asked for in vain leaves its place to the next. */
+static void test_in_vain(tarn_store *store)
+{
+	tarn_channel *c = opened(store, 2);
+	tarn_tensor *kept = kit_publish(store, "kept", 3), *t, *other;
+	tarn_slot *slot = kit_acquire(c);
+	const int64_t large = 5000;
+	tarn_item *item;
+
+	is_int(-ENOSPC, tarn_slot_empty(slot, TARN_U8, 1, &large, &t),
+		"too large a tensor is refused");
+	if (tarn_slot_add(slot, kept) < 0)
+		bail("%s", tarn_error_message());
+	tarn_tensor_unref(number(slot, 5));
+	tarn_slot_publish(slot);
+	item = kit_receive(c);
+	other = kit_tensor(item, 0);
+	is_int(-ERANGE, tarn_item_tensor(item, 2, &t), "as is one too many");
+	t = kit_tensor(item, 1);
+	is_int(5, value_of(t), "the next is there");
+	tarn_item_unref(item);
+	is_int(1, kit_info(c).reading, "and keeps the slot alone");
+	tarn_tensor_unref(t);
+	is_int(2, kit_info(c).free, "as long as it is there");
+	tarn_tensor_unref(other);
+	tarn_tensor_unref(kept);
+	tarn_store_remove(store, "kept");
+	closed(store, c);
+}
+
+static void test_twice(tarn_store *store)
+{
+#ifdef __SANITIZE_ADDRESS__
+	skip(4, "AddressSanitizer ends who uses what has ended");
+	(void)store;
+#else
+	tarn_channel *c = opened(store, 2);
+	tarn_slot *slot = kit_acquire(c);
+	tarn_tensor *t;
+	const int64_t one = 1;
+
+	tarn_slot_publish(slot);
+	is_int(-EINVAL, tarn_slot_publish(slot), "a slot ends once");
+	is_str("a slot that has ended already", tarn_error_message(),
+		"which is said");
+	is_int(-EINVAL, tarn_slot_empty(slot, TARN_U8, 1, &one, &t),
+		"and is filled no more");
+	is_int(1, kit_info(c).ready, "one was published");
+	closed(store, c);
+#endif
+}
+
+/* ---- by two threads ------------------------------------------------------ */
+
+static struct race {
+	tarn_item *_Atomic item;
+	tarn_tensor *got[2];
+	_Atomic unsigned ready, done;
+	_Atomic bool over;
+} race;
+
+static void ask(int who)
+{
+	race.got[who] = kit_tensor(race.item, 0);
+	tarn_tensor_unref(tarn_tensor_ref(race.got[who]));
+}
+
+static void *second(void *unused)
+{
+	(void)unused;
+	for (unsigned turn = 1; turn <= ASKED; turn++) {
+		while (race.ready != turn)
+			sched_yield();
+		ask(1);
+		race.done = turn;
+		/* Dropped by both, too. */
+		while (race.ready == turn)
+			sched_yield();
+		tarn_tensor_unref(race.got[1]);
+		race.done = 0;
+	}
+	return NULL;
+}
+
+static void test_threads(tarn_store *store)
+{
+	tarn_channel *c = opened(store, 2);
+	int64_t same = 0, wrong = 0;
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, second, NULL) != 0)
+		bail("no thread");
+	for (unsigned turn = 1; turn <= ASKED; turn++) {
+		kit_put(c, 0, turn);
+		race.item = kit_receive(c);
+		race.ready = turn;
+		ask(0);
+		while (race.done != turn)
+			sched_yield();
+		same += race.got[0] == race.got[1];
+		wrong += value_of(race.got[0]) != turn ||
+			 value_of(race.got[1]) != turn;
+		tarn_item_unref(race.item);
+		race.ready = 0;
+		tarn_tensor_unref(race.got[0]);
+		while (race.done != 0)
+			sched_yield();
+		wrong += kit_info(c).free != 2;
+	}
+	pthread_join(thread, NULL);
+	is_int(0, same, "two that ask at once get a tensor each");
+	is_int(0, wrong, "of the same bytes, and the slot comes back");
+	closed(store, c);
+}
+
+int main(void)
+{
+	tarn_store *store;
+
+	daemon_start(&server, "handles.sock", (const char *[]) {NULL});
+	store = kit_store(server.socket);
+	test_many(store);
+	test_dropped(store);
+	test_in_vain(store);
+	test_twice(store);
+	test_threads(store);
+	tarn_store_unref(store);
+	is_int(0, daemon_stop(&server), "the daemon ends");
+	return done();
+}
