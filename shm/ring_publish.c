@@ -13,12 +13,6 @@
 #include "base/fail.h"
 #include "shm/ring_words.h"
 
-bool ring_is_member(const struct ring *ring)
-{
-	return ring->me < RING_PARTICIPANTS &&
-	       atomic_load(&ring->members[ring->me].word) == ring->word;
-}
-
 int ring_stale(const struct ring *ring)
 {
 	if (ring->me >= RING_PARTICIPANTS)
@@ -201,6 +195,17 @@ int ring_find_end(struct ring *ring, uint64_t *ret)
 	return ring_nonsense(ring, "the search for its end");
 }
 
+/* Broadcast: a tag as old as that is not this one. */
+static void forget_tag(struct ring_slot *s, uint64_t p)
+{
+	/* Relaxed: of a slot that is ours. */
+	for (int i = 0; i < 2; i++)
+		if (pending_is(atomic_load_explicit(
+				       &s->pending[i], memory_order_relaxed),
+			    p))
+			atomic_store(&s->pending[i], pending_word(p - 1, 0));
+}
+
 /* Offers the slot at p, and at the next if somebody else is faster. *word is
  * the slot's as we left it. */
 static int place(struct ring *ring, uint32_t slot, uint64_t *word)
@@ -221,13 +226,8 @@ static int place(struct ring *ring, uint32_t slot, uint64_t *word)
 		if (r == 0)
 			continue;
 		offered = slot_word(SLOT_OFFERED, ring->me, p);
-		for (int j = 0; j < 2; j++)
-			/* A tag as old as that is not this one. */
-			if (pending_is(atomic_load_explicit(&s->pending[j],
-					       memory_order_relaxed),
-				    p))
-				atomic_store(
-					&s->pending[j], pending_word(p - 1, 0));
+		if (ring->geometry.mode == RING_BROADCAST)
+			forget_tag(s, p);
 		/* N2: after all of the note: pairs with N3. */
 		atomic_store_explicit(&s->told, p, memory_order_release);
 		/* Release: pairs with who receives it, or finishes it. */
@@ -237,7 +237,9 @@ static int place(struct ring *ring, uint32_t slot, uint64_t *word)
 		/* W1: now it is published. */
 		if (ring_swap(ring_entry(ring, p), entry,
 			    entry_word(p, ring->me, slot))) {
-			ring_finish(ring, p, entry_word(p, ring->me, slot));
+			if (ring->geometry.mode == RING_BROADCAST)
+				ring_finish(
+					ring, p, entry_word(p, ring->me, slot));
 			placed(ring, p, hint);
 			return 0;
 		}
@@ -248,16 +250,20 @@ static int place(struct ring *ring, uint32_t slot, uint64_t *word)
 /* The note of a slot that we fill. */
 static void tell(struct ring_slot *s, const struct ring_note *note)
 {
-	uint64_t tag[RING_TAG_MAX / 8] = {0};
+	uint64_t tag[RING_TAG_MAX / 8];
+	uint32_t words = (note->tag_size + 7) / 8;
 
-	memcpy(tag, note->tag, note->tag_size);
+	if (words) {
+		tag[words - 1] = 0;
+		memcpy(tag, note->tag, note->tag_size);
+	}
 	/* N1: before each of the following: pairs with N4. */
 	atomic_store_explicit(&s->told, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->bytes, note->bytes, memory_order_release);
 	atomic_store_explicit(&s->tensors, note->tensors, memory_order_release);
 	atomic_store_explicit(
 		&s->tag_size, note->tag_size, memory_order_release);
-	for (uint32_t i = 0; i < (note->tag_size + 7) / 8; i++)
+	for (uint32_t i = 0; i < words; i++)
 		atomic_store_explicit(&s->tag[i], tag[i], memory_order_release);
 }
 

@@ -48,6 +48,8 @@ int ring_read_note(
 	ret->bytes = bytes;
 	ret->tag_size = tag_size;
 	ret->tensors = atomic_load_explicit(&s->tensors, memory_order_acquire);
+	if (!tag_size)
+		return 0;
 	for (uint32_t i = 0; i < (tag_size + 7) / 8; i++)
 		tag[i] = atomic_load_explicit(&s->tag[i], memory_order_acquire);
 	memcpy(ret->tag, tag, tag_size);

@@ -23,11 +23,7 @@
 #define SLICE_NS 200000000ull
 #define SPIN_MIN 16u
 
-/* Bits of a futex word, and of the sets that the kernel wakes. */
-#define ASLEEP 1u
-#define WATCHED 2u
-#define BOTH (ASLEEP | WATCHED)
-#define ONE 4u /* what the rest counts in */
+#define ONE 4u /* what the rest of a futex word counts in */
 
 static long futex_wake(_Atomic uint32_t *futex, int n, uint32_t whom)
 {
@@ -49,34 +45,30 @@ static void wake_all(_Atomic uint32_t *futex, uint32_t whom)
 	futex_wake(futex, INT_MAX, whom);
 }
 
-void ring_wake(_Atomic uint32_t *futex, bool all)
+void ring_wake_those(_Atomic uint32_t *futex, uint32_t now, bool all)
 {
-	uint32_t now = atomic_load(futex); /* W2: pairs with S1 */
-
-	if (!(now & BOTH))
-		return;
 	if (all) {
-		wake_all(futex, BOTH);
+		wake_all(futex, RING_BOTH);
 		return;
 	}
-	if (now & WATCHED)
-		wake_all(futex, WATCHED);
-	if (!(now & ASLEEP))
+	if (now & RING_WATCHED)
+		wake_all(futex, RING_WATCHED);
+	if (!(now & RING_ASLEEP))
 		return;
 	now = atomic_fetch_add(futex, ONE) + ONE;
-	if (futex_wake(futex, 1, ASLEEP) > 0)
+	if (futex_wake(futex, 1, RING_ASLEEP) > 0)
 		return;
 	/* Nobody was there, so the bit goes, and the value with it, or who has
 	 * set the bit before and somebody else again would sleep on it. Who
 	 * came to sleep between our two calls is woken by the second. */
-	if (atomic_compare_exchange_strong(futex, &now, (now + ONE) & ~ASLEEP))
-		futex_wake(futex, INT_MAX, ASLEEP);
+	if (atomic_compare_exchange_strong(futex, &now, (now + ONE) & ~RING_ASLEEP))
+		futex_wake(futex, INT_MAX, RING_ASLEEP);
 }
 
 void ring_wake_everybody(struct ring *ring)
 {
-	wake_all(&ring->head->items, BOTH);
-	wake_all(&ring->head->space, BOTH);
+	wake_all(&ring->head->items, RING_BOTH);
+	wake_all(&ring->head->space, RING_BOTH);
 }
 
 static uint64_t now_ns(void)
@@ -172,7 +164,7 @@ int ring_wait_for(struct ring *ring, enum ring_word which,
 	const struct ring_wait *wait, int (*look)(void *arg), void *arg)
 {
 	bool items = which == RING_ITEMS, slept = false;
-	uint32_t as = wait->watcher ? WATCHED : ASLEEP;
+	uint32_t as = wait->watcher ? RING_WATCHED : RING_ASLEEP;
 	_Atomic uint32_t *futex =
 		items ? &ring->head->items : &ring->head->space;
 	int r = look(arg);

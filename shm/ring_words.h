@@ -362,12 +362,17 @@ static inline void ring_fetch_beside(
 	}
 }
 
+/* T2: are we still who we were? */
+static inline bool ring_is_member(const struct ring *ring)
+{
+	return ring->me < RING_PARTICIPANTS &&
+	       atomic_load(&ring->members[ring->me].word) == ring->word;
+}
+
 /* Raises a position to at least that; it is never lowered. */
 void ring_raise(_Atomic uint64_t *position, uint64_t to);
 /* How many places may have somebody in them. */
 uint32_t ring_places(const struct ring *ring);
-/* T2: are we still who we were? */
-bool ring_is_member(const struct ring *ring);
 int ring_stale(const struct ring *ring);
 int ring_nonsense(const struct ring *ring, const char *what);
 /* The first position that nothing was placed at; all before are finished. */
@@ -393,7 +398,22 @@ void ring_seen(struct ring *ring, uint32_t slot, uint64_t word, uint32_t bit);
 /* Broadcast: the slot becomes free if all have seen what it says. */
 bool ring_free_seen(struct ring *ring, uint32_t slot, uint64_t word);
 
+/* Bits of a futex word, and of the sets that the kernel wakes. */
+#define RING_ASLEEP 1u
+#define RING_WATCHED 2u
+#define RING_BOTH (RING_ASLEEP | RING_WATCHED)
+
+/* Some of those whom now, what the word says, tells of. */
+void ring_wake_those(_Atomic uint32_t *futex, uint32_t now, bool all);
+
 /* W2: wakes one who sleeps, or all; no system call if nobody does. */
-void ring_wake(_Atomic uint32_t *futex, bool all);
+static inline void ring_wake(_Atomic uint32_t *futex, bool all)
+{
+	uint32_t now = atomic_load(futex); /* W2: pairs with S1 */
+
+	if (now & RING_BOTH)
+		ring_wake_those(futex, now, all);
+}
+
 /* Queue: says that there are returned items. */
 void ring_say_returned(struct ring *ring);
