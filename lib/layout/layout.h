@@ -153,9 +153,15 @@ static inline void layout_write(struct tarn_layout *ret, int dtype, int ndim,
 		ret->shape[i] = shape[i];
 		ret->stride[i] = stride[i];
 	}
-	for (int i = ndim; i < TARN_MAX_NDIM; i++) {
-		ret->shape[i] = 0;
-		ret->stride[i] = 0;
+	/* Two by two, which is one store: most have few dimensions. */
+	if (ndim & 1) {
+		ret->shape[ndim] = 0;
+		ret->stride[ndim] = 0;
+		ndim++;
+	}
+	for (int i = ndim; i < TARN_MAX_NDIM; i += 2) {
+		memset(&ret->shape[i], 0, 2 * sizeof(ret->shape[0]));
+		memset(&ret->stride[i], 0, 2 * sizeof(ret->stride[0]));
 	}
 }
 
