@@ -68,18 +68,20 @@ static int take_options(
 	PyObject *const *given, struct tarn_channel_options *ret)
 {
 	uint64_t slots, tensors;
-	bool ephemeral;
+	bool ephemeral, sparse;
 
 	if (count_argument("slots", given[0], UINT32_MAX, &slots) < 0 ||
 		count_argument("slot_bytes", given[1], INT64_MAX,
 			&ret->slot_bytes) < 0 ||
 		mode_argument(given[2], &ret->mode) < 0 ||
 		count_argument("tensors", given[3], UINT32_MAX, &tensors) < 0 ||
-		optional_flag(given[4], &ephemeral) < 0)
+		optional_flag(given[4], &ephemeral) < 0 ||
+		optional_flag(given[5], &sparse) < 0)
 		return -1;
 	ret->slots = (uint32_t)slots;
 	ret->tensors = (uint32_t)tensors;
-	ret->flags = ephemeral ? TARN_CHANNEL_EPHEMERAL : 0;
+	ret->flags = (ephemeral ? TARN_CHANNEL_EPHEMERAL : 0) |
+		     (sparse ? TARN_CHANNEL_SPARSE : 0);
 	return 0;
 }
 
@@ -109,16 +111,17 @@ static PyObject *channel_new(
 	PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
 	static char *names[] = {"store", "name", "slots", "slot_bytes", "mode",
-		"tensors", "ephemeral", "create", "pickle", NULL};
-	PyObject *store, *name, *given[5] = {NULL};
+		"tensors", "ephemeral", "create", "pickle", "sparse", NULL};
+	PyObject *store, *name, *given[6] = {NULL};
 	struct tarn_channel_options options = {0};
 	int create = 1, pickle = 1, r;
 	tarn_channel *channel;
 	const char *text;
 
-	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O|OOOOOpp:Channel",
+	if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O|OOOOOppO:Channel",
 		    names, store_type, &store, &name, &given[0], &given[1],
-		    &given[2], &given[3], &given[4], &create, &pickle) ||
+		    &given[2], &given[3], &given[4], &create, &pickle,
+		    &given[5]) ||
 		take_options(given, &options) < 0)
 		return NULL;
 	text = text_argument(name);

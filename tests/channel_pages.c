@@ -3,9 +3,11 @@
  * What a large slot costs before its first byte is written. A producer that
  * faulted in each page of each slot spent five times as long with that as with
  * filling them; so pages are mapped in one go, in a child of fork() too, and
- * slots that were in hand before are taken before others.
+ * slots that were in hand before are taken before others. Those of a sparse
+ * channel are not even there before.
  */
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -149,6 +151,62 @@ static void test_order(tarn_store *store)
 	tarn_store_remove(store, "order");
 }
 
+/* How many pages of all slots there are, in whichever process. */
+static int64_t there(tarn_channel *c)
+{
+	uint64_t size = 4ull * LARGE;
+	unsigned char seen[4 * LARGE / 4096] = {0};
+	int64_t n = 0;
+
+	if (mincore(c->map.bytes, size, seen) < 0)
+		bail("mincore");
+	for (int64_t i = 0; i < pages(size); i++)
+		n += seen[i] & 1;
+	return n;
+}
+
+static tarn_channel *of_four(tarn_store *store, const char *name,
+	uint64_t slot_bytes, unsigned flags)
+{
+	const struct tarn_channel_options options = {
+		.slots = (uint32_t)(4 * LARGE / slot_bytes),
+		.slot_bytes = slot_bytes,
+		.flags = flags};
+
+	return kit_open(store, name, &options);
+}
+
+static void test_sparse(tarn_store *store)
+{
+	tarn_channel *c = of_four(store, "sparse", LARGE, TARN_CHANNEL_SPARSE),
+		     *other = kit_open(store, "sparse", NULL);
+	tarn_slot *slot = kit_acquire(c);
+
+	is_int(0, there(c), "a sparse channel has no bytes");
+	is_int(pages(LARGE), mapped_of(slot, LARGE),
+		"but a slot that is filled");
+	/* A huge page is two slots. */
+	ok(there(c) >= pages(LARGE) && there(c) <= pages(2 * LARGE),
+		"which alone is there");
+	is_int(1, through(other), "the next one works");
+	ok(there(c) <= pages(2 * LARGE), "and takes what it needs");
+	tarn_slot_abandon(slot);
+	is_int(0, through(other), "what is there is used again");
+	ok(there(c) <= pages(2 * LARGE), "and nothing else");
+	tarn_channel_unref(other);
+	tarn_channel_unref(c);
+	tarn_store_remove(store, "sparse");
+
+	c = of_four(store, "small", 4096, TARN_CHANNEL_SPARSE);
+	is_int(pages(4 * LARGE), there(c), "small slots are there");
+	tarn_channel_unref(c);
+	tarn_store_remove(store, "small");
+	c = of_four(store, "whole", LARGE, 0);
+	is_int(pages(4 * LARGE), there(c), "and those of any other channel");
+	tarn_channel_unref(c);
+	tarn_store_remove(store, "whole");
+}
+
 int main(void)
 {
 	tarn_store *store;
@@ -157,6 +215,7 @@ int main(void)
 	store = kit_store(server.socket);
 	test_mapped(store);
 	test_order(store);
+	test_sparse(store);
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends");
 	return done();

@@ -70,6 +70,7 @@ struct tarn_channel {
 	/* Of each slot, how many bytes this process has surely mapped; NULL:
 	 * small ones. Its producer's who has the slot, one after the other. */
 	uint64_t *mapped;
+	bool sparse; /* not all of its slots were there when it was mapped */
 	_Atomic int fd; /* of its memory, once somebody wants it privately; -1 */
 	pthread_mutex_t mapping; /* guards what follows */
 	bool bytes_writable;
@@ -114,6 +115,9 @@ static inline uint64_t channel_position(
 }
 
 /* ---- channel_map.c ---------------------------------------------------- */
+
+/* What is less than that is faulted in no slower than asked for. */
+#define CHANNEL_MAP_MIN (64ull << 10)
 
 /* Maps the storage, which is held; *ret_closed: nothing will come any more. */
 int channel_map_storage(tarn_channel *channel, bool *ret_closed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Making a channel: memory, all of it there before it is promised to anybody,
- * with an empty ring in it; then one message that names it, if the name is
+ * Making a channel: memory, all of it there before it is promised to anybody
+ * (of a sparse one: to be had), with an empty ring in it; then one message that names it, if the name is
  * free.
  */
 #include <stdlib.h>
@@ -37,23 +37,36 @@ static int geometry_of(const struct tarn_channel_options *options,
 	if (round_up_u64(slot_bytes, CHANNEL_PAGE, &slot_bytes))
 		return tarn_fail(EOVERFLOW, "slots of %llu bytes are too large",
 			(unsigned long long)options->slot_bytes);
+	/* That it is sparse is seen from its memory. */
 	*ret = (struct channel_geometry) {
 		.ring = {.mode = options->mode ? (enum ring_mode)options->mode
 					       : RING_QUEUE,
 			.slots = options->slots ? options->slots : SLOTS,
 			.slot_bytes = slot_bytes},
 		.tensors = options->tensors ? options->tensors : TENSORS,
-		.flags = options->flags,
+		.flags = options->flags & ~TARN_CHANNEL_SPARSE,
 	};
 	return 0;
 }
 
-static int make_memory(
-	const struct channel_geometry *geometry, uint64_t size, int *ret_fd)
+/* How many bytes, from the first on, have to be there. */
+static uint64_t needed(const struct channel_geometry *geometry, uint64_t size,
+	const struct tarn_channel_options *options)
+{
+	const struct ring_geometry *g = &geometry->ring;
+
+	if (!(options->flags & TARN_CHANNEL_SPARSE) ||
+		g->slot_bytes < CHANNEL_MAP_MIN)
+		return size;
+	return size - g->slots * g->slot_bytes;
+}
+
+static int make_memory(const struct channel_geometry *geometry, uint64_t size,
+	uint64_t there, int *ret_fd)
 {
 	_cleanup_fd_ int fd = -1;
 	void *memory;
-	int r = own_create(size, &fd, &memory);
+	int r = own_create_part(size, there, &fd, &memory);
 
 	if (r < 0)
 		return r;
@@ -102,7 +115,8 @@ int channel_create(tarn_store *store, const char *name,
 	if (r >= 0)
 		r = channel_size(&geometry, &size);
 	if (r >= 0)
-		r = make_memory(&geometry, size, &fd);
+		r = make_memory(&geometry, size,
+			needed(&geometry, size, options), &fd);
 	if (r >= 0)
 		r = write_message(store, &body, name, size);
 	if (r >= 0)

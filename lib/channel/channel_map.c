@@ -30,6 +30,7 @@ static int map_file(tarn_channel *channel, const struct table_storage *entry)
 {
 	_cleanup_fd_ int fd = own_fetch_checked(
 		channel->store, channel->index, channel->generation, entry);
+	struct stat st;
 	void *memory;
 
 	if (fd < 0)
@@ -46,6 +47,8 @@ static int map_file(tarn_channel *channel, const struct table_storage *entry)
 			tarn_errno_text(errno));
 	channel->map.memory = memory;
 	channel->map.size = entry->size;
+	channel->sparse = fstat(fd, &st) == 0 &&
+			  (uint64_t)st.st_blocks * 512 < entry->size;
 	return 0;
 }
 
@@ -83,15 +86,12 @@ int channel_map_writable(tarn_channel *channel)
 
 /* ---- what is to be filled --------------------------------------------- */
 
-/* Less is faulted in no slower than asked for. */
-#define MAP_MIN (64ull << 10)
-
 static void note_slots(tarn_channel *channel)
 {
 	const struct ring_geometry *g = &channel->map.geometry.ring;
 
 	/* Without it each page is a fault, and nothing else is lost. */
-	if (g->slot_bytes >= MAP_MIN)
+	if (g->slot_bytes >= CHANNEL_MAP_MIN)
 		channel->mapped = calloc(g->slots, sizeof(*channel->mapped));
 }
 
@@ -107,17 +107,32 @@ static int map_ahead(void *start, uint64_t size)
 		(unsigned long long)size, tarn_errno_text(errno));
 }
 
+/* Is the page not there yet? One that was swapped out looks so too, which costs
+ * no more than the question whether there is room. */
+static bool is_hole(void *page)
+{
+	unsigned char there = 0;
+
+	return mincore(page, 1, &there) == 0 && !(there & 1);
+}
+
 int channel_map_slot(tarn_channel *channel, uint32_t slot, uint64_t end)
 {
-	uint64_t before = slot * channel->map.geometry.ring.slot_bytes, from;
 	uint64_t *mapped = channel->mapped ? &channel->mapped[slot] : NULL;
+	uint64_t before = slot * channel->map.geometry.ring.slot_bytes;
+	uint64_t from, size;
+	unsigned char *at;
 	int r;
 
-	if (!mapped || end < *mapped + MAP_MIN)
+	if (!mapped || end < *mapped + CHANNEL_MAP_MIN)
 		return 0;
 	/* A slot begins at a small page, which may be in a larger one. */
 	from = (before + *mapped) & ~((uint64_t)sysconf(_SC_PAGESIZE) - 1);
-	r = map_ahead(channel->map.bytes + from, before + end - from);
+	size = before + end - from;
+	at = channel->map.bytes + from;
+	r = channel->sparse && is_hole(at) ? own_check_room(size) : 0;
+	if (r >= 0)
+		r = map_ahead(at, size);
 	if (r >= 0)
 		*mapped = end;
 	return r;

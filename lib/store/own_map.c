@@ -61,8 +61,7 @@ static int memory_file(uint64_t size)
 	return fd;
 }
 
-/* Asked before it is taken: of a memfd the kernel refuses no page, it kills. */
-static int check_room(uint64_t size)
+int own_check_room(uint64_t size)
 {
 	/* Small ones are lost in the reserve. Where the machine does not tell,
 	 * it has to be tried. */
@@ -71,12 +70,13 @@ static int check_room(uint64_t size)
 		       : 0;
 }
 
-int own_create(uint64_t size, int *ret_fd, void **ret_addr)
+int own_create_part(
+	uint64_t size, uint64_t there, int *ret_fd, void **ret_addr)
 {
 	uint64_t mapped = own_mapped_size(size);
 	_cleanup_fd_ int fd = -1;
 	void *addr;
-	int r = check_room(mapped);
+	int r = own_check_room(mapped);
 
 	if (r < 0)
 		return r;
@@ -90,16 +90,21 @@ int own_create(uint64_t size, int *ret_fd, void **ret_addr)
 	/* Only a wish: kernels without THP for shared memory say no. */
 	madvise(addr, mapped, MADV_HUGEPAGE);
 	/* Missing memory is an error now, and no signal later. */
-	if (madvise(addr, mapped, MADV_POPULATE_WRITE) < 0) {
+	if (madvise(addr, there, MADV_POPULATE_WRITE) < 0) {
 		int err = errno;
 
 		munmap(addr, mapped);
 		return tarn_fail(ENOMEM, "no memory for %llu bytes: %s",
-			(unsigned long long)mapped, tarn_errno_text(err));
+			(unsigned long long)there, tarn_errno_text(err));
 	}
 	*ret_fd = fd_steal(&fd);
 	*ret_addr = addr;
 	return 0;
+}
+
+int own_create(uint64_t size, int *ret_fd, void **ret_addr)
+{
+	return own_create_part(size, own_mapped_size(size), ret_fd, ret_addr);
 }
 
 static int remap(int fd, void *addr, uint64_t size, int prot)

@@ -20,6 +20,13 @@ uint64_t own_mapped_size(uint64_t size);
  * it there. -ENOMEM. The caller closes and unmaps. */
 int own_create(uint64_t size, int *ret_fd, void **ret_addr);
 
+/* The same, of which only the first bytes are there. */
+int own_create_part(
+	uint64_t size, uint64_t there, int *ret_fd, void **ret_addr);
+/* Is so much memory to be had? Of a memfd the kernel refuses no page, it
+ * kills. -ENOMEM. */
+int own_check_room(uint64_t size);
+
 /* The same memory at the same address, but read-only for good, or, from a
  * descriptor that may write, writable again. What is there stays if it fails. */
 int own_remap_read_only(int fd, void *addr, uint64_t size);

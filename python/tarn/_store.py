@@ -120,7 +120,8 @@ class Store(_tarn.StoreBase, _Tensors):
         return self._publish(tensors, replace, exclusive, life)
 
     def channel(self, name, slots=None, slot_bytes=None, mode=None,
-                tensors=None, ephemeral=False, *, create=True, pickle=True):
+                tensors=None, ephemeral=False, *, create=True, pickle=True,
+                sparse=False):
         """Opens the Channel of that name, or makes it: a ring of slots (8, of
         4 MiB) through which processes hand tensors to each other. mode
         "queue": each item goes to one consumer; "broadcast": to each that has
@@ -130,9 +131,11 @@ class Store(_tarn.StoreBase, _Tensors):
         tensors is how many an item may have (16); the name of an ephemeral
         channel goes with the last who takes part. create=False only opens:
         NotFoundError. pickle=False refuses what is not of a plain type, both
-        ways: who may send could run code in who receives."""
+        ways: who may send could run code in who receives. sparse=True takes
+        the memory of a large slot when it is first filled; else all of it is
+        there before anybody can send."""
         return _tarn.Channel(self, name, slots, slot_bytes, mode, tensors,
-                             ephemeral, create, pickle)
+                             ephemeral, create, pickle, sparse)
 
 
 _default = None

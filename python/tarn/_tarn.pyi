@@ -137,7 +137,8 @@ class Channel(Iterator[Any]):
                  slot_bytes: int | None = None,
                  mode: Literal["queue", "broadcast"] | None = None,
                  tensors: int | None = None, ephemeral: bool = False,
-                 create: bool = True, pickle: bool = True) -> None: ...
+                 create: bool = True, pickle: bool = True,
+                 sparse: bool = False) -> None: ...
     @property
     def name(self) -> str: ...
     @property

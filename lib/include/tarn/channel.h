@@ -84,13 +84,17 @@ enum tarn_channel_role {
 /* Its name goes when the last participant has left or died, once there was
  * one. */
 #define TARN_CHANNEL_EPHEMERAL 1u
+/* Slots of 64 KiB and more are not there from the start: memory for all of
+ * them is asked for when it is created, but taken when a slot is first filled,
+ * and as far as it is. */
+#define TARN_CHANNEL_SPARSE 2u
 
 struct tarn_channel_options {
 	enum tarn_channel_mode mode; /* 0: as it is, or queue */
 	uint32_t slots;		     /* 0: 8; to 65536 */
 	uint64_t slot_bytes;	     /* 0: 4 MiB; rounded up to pages */
 	uint32_t tensors;	     /* of one item at most; 0: 16 */
-	uint32_t flags;		     /* TARN_CHANNEL_EPHEMERAL */
+	uint32_t flags;		     /* TARN_CHANNEL_* */
 };
 
 /* ---- opening and taking part ---------------------------------------- */
@@ -99,7 +103,7 @@ struct tarn_channel_options {
  * Opens the channel of that name. With options it is created if there is none,
  * or only one that was closed, whose late consumers keep that one; options all
  * 0 are the defaults. Without (NULL): -ENOENT. All its memory is taken when it
- * is created: -ENOMEM. One that is there keeps its geometry, which
+ * is created, unless it is sparse: -ENOMEM. One that is there keeps its geometry, which
  * tarn_channel_get_info tells; another mode than options ask for is -EEXIST.
  * -EINVAL: the name is a tensor's. *ret is the caller's reference, which keeps
  * what it needs of the store.
@@ -135,7 +139,8 @@ TARN_PUBLIC int tarn_channel_acquire(
 
 /* A writable tensor inside the slot, C order, aligned to 64 bytes, its bytes as
  * they were left; it becomes the next tensor of the item. -ENOSPC says how
- * many bytes are left; -E2BIG: the item has as many tensors as it may. */
+ * many bytes are left; -E2BIG: the item has as many tensors as it may; -ENOMEM:
+ * what a sparse channel has not taken yet is not to be had. */
 TARN_PUBLIC int tarn_slot_empty(tarn_slot *slot, int dtype, int ndim,
 	const int64_t *shape, tarn_tensor **ret);
 
