@@ -12,6 +12,8 @@
 /* How long a wait may be deaf to a signal that came just before it began, in
  * milliseconds; others end it at once. */
 #define SLICE_MS 500
+/* No machine has so much; what fits the library says. */
+#define SLOT_BYTES_MAX (1ull << 47)
 
 PyTypeObject *channel_type;
 
@@ -22,8 +24,31 @@ static tarn_channel *handle_of(PyObject *self)
 
 /* ---- opening ------------------------------------------------------- */
 
-/* None, or a number that fits; what is too large for a channel the library
- * says. 0 or -1. */
+/* A number outside of what fits into 64 bits is no other error than one
+ * outside of its limits. 0 or -1. */
+static int number_argument(
+	const char *name, PyObject *object, uint64_t most, int64_t *ret)
+{
+	if (!PyIndex_Check(object)) {
+		PyErr_Format(PyExc_TypeError,
+			"channel: %s is a whole number, not %R", name, object);
+		return -1;
+	}
+	if (int_argument(object, ret) < 0) {
+		if (!PyErr_ExceptionMatches(PyExc_OverflowError))
+			return -1;
+		PyErr_Clear();
+	} else if (*ret >= 1 && (uint64_t)*ret <= most) {
+		return 0;
+	}
+	PyErr_Format(PyExc_ValueError,
+		"channel: %s is %S, not between 1 and %llu", name, object,
+		(unsigned long long)most);
+	return -1;
+}
+
+/* None, or a number that fits; what is too much together the library says. 0
+ * or -1. */
 static int count_argument(
 	const char *name, PyObject *object, uint64_t most, uint64_t *ret)
 {
@@ -32,14 +57,8 @@ static int count_argument(
 	*ret = 0;
 	if (!object || object == Py_None)
 		return 0;
-	if (int_argument(object, &number) < 0)
+	if (number_argument(name, object, most, &number) < 0)
 		return -1;
-	if (number < 1 || (uint64_t)number > most) {
-		PyErr_Format(PyExc_ValueError,
-			"channel: %s is %lld, not between 1 and %llu", name,
-			(long long)number, (unsigned long long)most);
-		return -1;
-	}
 	*ret = (uint64_t)number;
 	return 0;
 }
@@ -49,17 +68,19 @@ static int mode_argument(PyObject *object, enum tarn_channel_mode *ret)
 	const char *text;
 
 	*ret = 0;
-	if (optional_text(object, &text) < 0)
-		return -1;
-	if (!text)
+	if (!object || object == Py_None)
 		return 0;
+	text = PyUnicode_Check(object) ? text_argument(object) : "";
+	if (!text)
+		return -1;
 	if (strcmp(text, "queue") == 0)
 		*ret = TARN_CHANNEL_QUEUE;
 	else if (strcmp(text, "broadcast") == 0)
 		*ret = TARN_CHANNEL_BROADCAST;
 	if (*ret)
 		return 0;
-	PyErr_Format(PyExc_ValueError,
+	PyErr_Format(
+		PyUnicode_Check(object) ? PyExc_ValueError : PyExc_TypeError,
 		"channel: mode is \"queue\" or \"broadcast\", not %R", object);
 	return -1;
 }
@@ -70,11 +91,13 @@ static int take_options(
 	uint64_t slots, tensors;
 	bool ephemeral, sparse;
 
-	if (count_argument("slots", given[0], UINT32_MAX, &slots) < 0 ||
-		count_argument("slot_bytes", given[1], INT64_MAX,
+	if (count_argument("slots", given[0], TARN_CHANNEL_SLOTS_MAX, &slots) <
+			0 ||
+		count_argument("slot_bytes", given[1], SLOT_BYTES_MAX,
 			&ret->slot_bytes) < 0 ||
 		mode_argument(given[2], &ret->mode) < 0 ||
-		count_argument("tensors", given[3], UINT32_MAX, &tensors) < 0 ||
+		count_argument("tensors", given[3], TARN_CHANNEL_TENSORS_MAX,
+			&tensors) < 0 ||
 		optional_flag(given[4], &ephemeral) < 0 ||
 		optional_flag(given[5], &sparse) < 0)
 		return -1;

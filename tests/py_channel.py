@@ -42,11 +42,24 @@ kit.equal(numbers(store.channel("exact", slots=9), "slots"), (3,),
           "one that is there keeps it")
 kit.raises(FileExistsError, "exact", "but has one mode", store.channel,
            "exact", mode="broadcast")
-for what, keywords in (("slots", {"slots": 0}), ("slot_bytes",
-                       {"slot_bytes": -1}), ("tensors", {"tensors": 2**40}),
-                       ("mode", {"mode": "heap"})):
-    kit.raises(ValueError, what, f"no such {what}", store.channel, "bad",
-               **keywords)
+for error, part, keywords in (
+        (ValueError, "slots is 0, not between 1 and 65536", {"slots": 0}),
+        (ValueError, "slots is 1099511627776, not between 1 and 65536",
+         {"slots": 2**40}),
+        (ValueError, f"slots is {2**70}, not between", {"slots": 2**70}),
+        (TypeError, "slots is a whole number, not 'a'", {"slots": "a"}),
+        (TypeError, "slots is a whole number, not 2.5", {"slots": 2.5}),
+        (ValueError, "slot_bytes is -1, not between", {"slot_bytes": -1}),
+        (ValueError, f"slot_bytes is {2**63}, not", {"slot_bytes": 2**63}),
+        (ValueError, "tensors is 1025, not between 1 and 1024",
+         {"tensors": 1025}),
+        (ValueError, "not 'heap'", {"mode": "heap"}),
+        (TypeError, 'mode is "queue" or "broadcast", not 3', {"mode": 3})):
+    kit.raises(error, part, f"no such channel: {keywords}", store.channel,
+               "bad", **keywords)
+with store.channel("sparse", slot_bytes=1 << 20, sparse=True).acquire() as s:
+    s.put("late")
+kit.equal(store.channel("sparse").get(), "late", "a sparse channel")
 kit.raises(TypeError, "", "no name", store.channel, 1)
 store.publish("tensor", tarn.zeros(3))
 kit.raises(ValueError, "tensor", "a tensor's name", store.channel, "tensor")

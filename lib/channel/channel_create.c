@@ -21,6 +21,7 @@
 #define SLOT_BYTES (4ull << 20)
 #define TENSORS 16u
 
+static_assert(TARN_CHANNEL_SLOTS_MAX == RING_SLOTS_MAX, "as shared");
 static_assert(TARN_CHANNEL_TENSORS_MAX == CHANNEL_TENSORS_MAX, "as shared");
 static_assert(TARN_CHANNEL_TAG_MAX == RING_TAG_MAX, "as shared");
 static_assert(TARN_CHANNEL_EPHEMERAL == CHANNEL_EPHEMERAL, "as shared");

@@ -79,6 +79,7 @@ enum tarn_channel_role {
 	TARN_CHANNEL_CONSUMER = 2,
 };
 
+#define TARN_CHANNEL_SLOTS_MAX 65536u
 #define TARN_CHANNEL_TAG_MAX 64u /* bytes: a number, a key, a short name */
 #define TARN_CHANNEL_TENSORS_MAX 1024u /* picked; of one item */
 /* Its name goes when the last participant has left or died, once there was
@@ -91,7 +92,7 @@ enum tarn_channel_role {
 
 struct tarn_channel_options {
 	enum tarn_channel_mode mode; /* 0: as it is, or queue */
-	uint32_t slots;		     /* 0: 8; to 65536 */
+	uint32_t slots;		     /* 0: 8; at most TARN_CHANNEL_SLOTS_MAX */
 	uint64_t slot_bytes;	     /* 0: 4 MiB; rounded up to pages */
 	uint32_t tensors;	     /* of one item at most; 0: 16 */
 	uint32_t flags;		     /* TARN_CHANNEL_* */
