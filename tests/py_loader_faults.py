@@ -110,6 +110,19 @@ def check_exceptions():
            "what cannot be sent is told", *seen)
 
 
+def check_arguments():
+    """What is wrong is said at once, not by a worker."""
+    for error, part, how in (
+            (ValueError, "slot_bytes is 0, not between 1", {"slot_bytes": 0}),
+            (ValueError, "slot_bytes is -1, not", {"slot_bytes": -1}),
+            (ValueError, f"slot_bytes is {2**70}", {"slot_bytes": 2**70}),
+            (TypeError, "whole number, not '1M'", {"slot_bytes": "1M"}),
+            (TypeError, "whole number, not 1.5", {"slot_bytes": 1.5}),
+            (TypeError, "a tarn.Store, not 'x'", {"store": "x"})):
+        kit.raises(error, part, f"{how}", DataLoader, Noisy(8), 2,
+                   num_workers=2, **how)
+
+
 def check_deaths():
     for fault, part in ((die, "signal: Killed"), (crash, "signal: "),
                         (leave, "exit code 3")):
@@ -224,8 +237,11 @@ def check_no_store():
     """What cannot begin says why, and has nothing to end."""
     ignored = []
     sys.unraisablehook = ignored.append
+    loader = DataLoader(Noisy(24), 4, num_workers=1)
+    loader.store = object()
     kit.raises(AttributeError, "socket", "what is no store carries no loader",
-               iter, DataLoader(Noisy(24), 4, num_workers=1, store=object()))
+               iter, loader)
+    del loader
     gc.collect()
     sys.unraisablehook = sys.__unraisablehook__
     kit.equal([str(i.exc_value) for i in ignored], [],
@@ -234,6 +250,7 @@ def check_no_store():
 
 def main():
     loaders.begin()
+    check_arguments()
     check_exceptions()
     check_no_store()
     check_deaths()

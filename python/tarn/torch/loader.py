@@ -8,12 +8,13 @@ multiprocessing context for queues; the first is that of the results, and that
 one is replaced (results.py). A batch arrives in a slot of a channel: no file,
 no descriptor and no pickle of it, and pages that have been touched before.
 """
+import operator
 import weakref
 
 import torch
 from torch.utils.data import dataloader as theirs
 
-from .._store import default_store
+from .._store import Store, default_store
 from . import state as states
 from .collate import Collate
 from .results import Batch, Results
@@ -21,6 +22,8 @@ from .results import Batch, Results
 # Slots beyond those that PyTorch may have asked for: the batch that the user's
 # loop still holds, the one that it gets, and one more for who looks ahead.
 SPARE = 3
+# No machine has so much; larger numbers are no sizes.
+SLOT_BYTES_MAX = 1 << 47
 
 
 class _Context:
@@ -216,6 +219,23 @@ def _replay(iterator, place):
             pass  # it was raised before
 
 
+def _check(store, slot_bytes):
+    """What PyTorch's loader does not know: wrong, it is said before workers
+    are there."""
+    if not (store is None or isinstance(store, Store)):
+        raise TypeError(f"DataLoader: store is a tarn.Store, not {store!r}")
+    if slot_bytes is None:
+        return
+    try:
+        size = operator.index(slot_bytes)
+    except TypeError:
+        raise TypeError("DataLoader: slot_bytes is a whole number, not "
+                        f"{slot_bytes!r}") from None
+    if not 1 <= size <= SLOT_BYTES_MAX:
+        raise ValueError(f"DataLoader: slot_bytes is {size}, not between 1 "
+                         f"and {SLOT_BYTES_MAX}")
+
+
 class DataLoader(theirs.DataLoader):
     """torch.utils.data.DataLoader whose workers hand their batches over in
     shared memory: the same arguments, the same batches in the same order.
@@ -237,6 +257,7 @@ class DataLoader(theirs.DataLoader):
     ValueError. What a dataset's object remembers in a worker is not kept."""
 
     def __init__(self, *args, store=None, slot_bytes=None, **keywords):
+        _check(store, slot_bytes)
         self.store, self.slot_bytes = store, slot_bytes
         self._place = self._resumed = self._idle = None
         super().__init__(*args, **keywords)
