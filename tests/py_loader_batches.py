@@ -15,6 +15,7 @@ from py_loader_kit import (Detection, Holder, Noisy, Pair, alike, detection,
                            made, np, same, torch)
 
 from tarn.torch import DataLoader
+from tarn.torch.results import Results
 
 
 class Odd(dict):
@@ -91,6 +92,40 @@ def check_kept_in_workers():
         theirs = list(loaders.Theirs(numbers, 2, num_workers=1,
                                      collate_fn=Mixed()))
         kit.equal(same(theirs, ours), None, "what a collate function keeps")
+
+
+class Places:
+    """A worker_init_fn that counts the tensors which got no place in a slot:
+    they are stacked in a worker's own memory, and copied."""
+
+    def __init__(self):
+        self.given = torch.multiprocessing.Value("i", 0)
+        self.missed = torch.multiprocessing.Value("i", 0)
+
+    def __call__(self, worker):
+        place = Results.place
+
+        def count(results, *args):
+            tensor = place(results, *args)
+            with self.given.get_lock():
+                (self.missed if tensor is None else self.given).value += 1
+            return tensor
+        Results.place = count
+
+
+def check_places():
+    for what, dataset, batch_size, how in (
+            ("batches", Noisy(), 16, {}),
+            ("nested ones", Holder(*[Pair([torch.rand(9, 999)] * 3, {
+                "a": np.ones(5000), "b": "text"})] * 40), 4, {}),
+            ("with slot_bytes", Noisy(), 16, {"slot_bytes": 1 << 20})):
+        places = Places()
+        list(DataLoader(dataset, batch_size, num_workers=2,
+                        worker_init_fn=places, **how))
+        kit.ok(places.missed.value == 0 and places.given.value > 0,
+               f"{what} are collated in slots from the first on",
+               f"{places.missed.value} of "
+               f"{places.missed.value + places.given.value} are not")
 
 
 def check_types():
@@ -206,6 +241,7 @@ def check_descriptors():
 
 def main():
     loaders.begin()
+    check_places()
     check_types()
     check_kept_in_workers()
     check_memory()

@@ -51,6 +51,21 @@ def install():
         known[torch.Tensor] = stack
 
 
+def size_of(sample):
+    """About how many bytes of a batch come from it."""
+    if isinstance(sample, dict):
+        return sum(map(size_of, sample.values()))
+    if isinstance(sample, (list, tuple)):
+        return sum(map(size_of, sample))
+    if isinstance(sample, torch.Tensor):
+        if sample.layout is torch.strided and sample.device.type == "cpu":
+            return sample.numel() * sample.element_size()
+        return 0  # it goes PyTorch's way
+    size = len(sample) if isinstance(sample, (str, bytes)) else \
+        getattr(sample, "nbytes", 8)
+    return size if isinstance(size, int) else 8
+
+
 class Collate:
     """A loader's default_collate, into the slot of its results."""
 
@@ -61,6 +76,8 @@ class Collate:
         known = theirs.default_collate_fn_map
         if known.get(torch.Tensor) is not stack:
             return theirs.default_collate(batch)
+        if self._results.is_first():
+            self._results.expect(size_of(batch[0]) * len(batch))
         return theirs.collate(batch, collate_fn_map={
             **known, torch.Tensor: self._stack})
 

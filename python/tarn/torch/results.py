@@ -3,7 +3,7 @@
 of a multiprocessing.Queue and with its calls: put, get, close and the like.
 
 Batches go through a channel whose slots are as large as they are, made by the
-first worker that has one. Beside it a narrow channel, made by the iterator,
+first worker that has one, or all of its samples. Beside it a narrow channel, made by the iterator,
 says which: what it takes is either the number of a wide one, in which an item
 waits, or a message as it is (an exception, the end of a dataset). So there is
 one place to wait at, whoever made what and when. If batches grow, the next
@@ -15,6 +15,9 @@ yet given to the user (tasks: workers x prefetch_factor); each of them has one
 slot at most, and a channel has `spare` more. What the user keeps beyond those
 is copied to memory of its own when he gets it (see Batch.given), so that
 whoever keeps all batches stops nothing.
+
+Slots take their memory when they are first filled, so the first batch waits for
+that of one.
 
 All channels are ephemeral: they end with their last participant, and nothing
 is left in the machine when the processes are killed.
@@ -133,6 +136,16 @@ class Results:
         self._tell_random = tell_random
         collate.install()
 
+    def is_first(self):
+        """Is the size of its batches not known yet?"""
+        return self._current == 0
+
+    def expect(self, size):
+        """A batch will have about so many bytes: already the first one has a
+        slot to be collated in."""
+        if size >= NARROW:
+            self._fit(size + NARROW)
+
     def place(self, shape, dtype):
         """Memory in the slot for a tensor of the batch, or None."""
         if self._slot is None and not self._full:
@@ -231,7 +244,7 @@ class Results:
                 if not self._open(number, create=False):
                     self._open(number, slots=tasks + spare, mode="queue",
                                slot_bytes=wanted, tensors=TENSORS,
-                               ephemeral=True)
+                               ephemeral=True, sparse=True)
 
     def _forget(self):
         """Leaves the channels of before, once the parent has received what is
