@@ -58,11 +58,13 @@ holds() { # MODEL FLAG...
 }
 
 # An assertion fails that says WHY; a model that does not compile is no proof.
+# It is found at once, unless the compiler takes its time, or the search goes the
+# wrong way first: with from_the_end=yes it begins with the last process.
 broken() { # WHY MODEL FLAG...
 	local why=$1
 	shift
 
-	search -O0 "$@" # found at once, unless the compiler takes its time
+	search "${from_the_end:+-DREVERSE }-O0" "$@"
 	if [[ $said == *"assertion violated ("*"$why"* ]]; then
 		result ok "$* is found out"
 	else
