@@ -32,6 +32,14 @@ ok $? "a test that cleans up passes"
 ! grep -q 'Bail out' "$out"
 ok $? "and nothing is added to what it says"
 
+# A child's work counts too.
+judge bash -c 'printf "ok 1\n1..1"; bash -c "
+	for ((i = 0; i < 300000; i++)); do :; done"; sleep 0.3'
+tail -n 1 "$out" | grep -qE '^# took [0-9]+\.[0-9] s, [0-9]+\.[0-9] s of CPU$' &&
+	! tail -n 1 "$out" | grep -qE 'took 0\.[0-2]|, 0\.0 s of' &&
+	grep -qx '1\.\.1' "$out"
+ok $? "what it took is the last line, on a line of its own"
+
 judge bash -c 'exit 7'
 [ $? -eq 7 ]
 ok $? "its exit status is passed on"

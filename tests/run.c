@@ -9,7 +9,9 @@
  * says what is left. What is left is named in a TAP "Bail out!", and ended.
  *
  * TARN_TEST_TIMEOUT is the time-out in seconds. A script that needs more than
- * others says so in a line of its head: "# Time-out: 900 s".
+ * others says so in a line of its head: "# Time-out: 900 s". The last line says
+ * what the test took of the clock and of the processors, its descendants
+ * included; bootstrap lists those that took most.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -205,8 +207,25 @@ static int judge(int status)
 	return WEXITSTATUS(status);
 }
 
+static double seconds_of(struct timeval t)
+{
+	return t.tv_sec + t.tv_usec / 1e6;
+}
+
+/* A comment of TAP, on a line of its own, whatever the test printed last. */
+static void say_times(double begun)
+{
+	struct rusage all;
+
+	getrusage(RUSAGE_CHILDREN, &all);
+	printf("\n# took %.1f s, %.1f s of CPU\n", seconds_now() - begun,
+		seconds_of(all.ru_utime) + seconds_of(all.ru_stime));
+	fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
+	double begun = seconds_now();
 	sigset_t signals, old;
 	int status = 0, r;
 	pid_t pid;
@@ -235,5 +254,6 @@ int main(int argc, char **argv)
 	else
 		left_kill();
 	left_remove();
+	say_times(begun);
 	return r;
 }
