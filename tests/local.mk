@@ -21,6 +21,14 @@ AM_TESTS_ENVIRONMENT = CC='$(CC)'; export CC;
 WHITEBOX_LIBS = tests/libtap.la lib/libcore.la
 LDADD = $(WHITEBOX_LIBS)
 
+# The slowest begin first: one that began last would be waited for alone.
+TESTS += \
+	tests/wheel.py \
+	tests/soak \
+	tests/daemon_shrink \
+	tests/models_ring.sh \
+	$(NULL)
+
 # The harness, and the test of it.
 check_PROGRAMS += tests/run
 tests_run_SOURCES = \
@@ -60,6 +68,71 @@ TESTS += \
 dist_check_SCRIPTS += tests/protocols.sh
 TESTS += tests/protocols.sh
 EXTRA_DIST += tests/protocols
+
+# What says the same whatever was built with whatever options: texts and links,
+# models, and a wheel, which has a build of its own.
+AGAIN_EXCEPT = \
+	$(MODEL_TESTS) \
+	tests/headers.sh \
+	tests/help.sh \
+	tests/models_ring.sh \
+	tests/py_stubs.py \
+	tests/symbols.sh \
+	tests/units.sh \
+	tests/wheel.py \
+	tests/words.sh \
+	$(NULL)
+.PHONY: check-again
+check-again: all
+	$(MAKE) $(AM_MAKEFLAGS) check-but EXCEPT="$(AGAIN_EXCEPT)"
+
+# And what says the same to whoever runs it: it computes in memory of its own,
+# and asks the system for nothing that one user has and another has not. A wheel
+# is for those who are not root.
+USER_EXCEPT = \
+	$(FUZZ_TESTS) \
+	$(LAYOUT_TESTS) \
+	$(MODEL_TESTS) \
+	$(RING_TESTS) \
+	tests/convert \
+	tests/convert_numpy.py \
+	tests/headers.sh \
+	tests/help.sh \
+	tests/models_ring.sh \
+	tests/move \
+	tests/move_bytes \
+	tests/nest \
+	tests/number \
+	tests/print \
+	tests/print_numpy.py \
+	tests/py_stubs.py \
+	tests/read_plan \
+	tests/symbols.sh \
+	tests/table_crash \
+	tests/table_readers \
+	tests/units.sh \
+	tests/view_numpy.py \
+	tests/words.sh \
+	$(NULL)
+.PHONY: check-user
+check-user: all
+	$(MAKE) $(AM_MAKEFLAGS) check-but EXCEPT="$(USER_EXCEPT)"
+
+# The suite but for EXCEPT, each of which must be a test's name; what is left
+# out is said.
+.PHONY: check-but
+check-but: all
+	all=" "$$(echo $(TESTS))" "; tests=; \
+	for t in $(EXCEPT); do \
+		case "$$all" in *" $$t "*) ;; *) echo "no test $$t"; exit 1 ;; esac; \
+	done; \
+	for t in $(TESTS); do \
+		case " "$$(echo $(EXCEPT))" " in \
+		*" $$t "*) echo "left out: $$t" ;; \
+		*) tests="$$tests $$t" ;; \
+		esac; \
+	done; \
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS="$$tests"
 
 # The C tests under valgrind, except those that race processes or kill them a
 # thousand times: it runs one thread at a time, and a race takes it for ever.
@@ -211,9 +284,8 @@ PYTHON_TESTS = \
 	tests/py_tensor.py \
 	tests/py_torch.py \
 	tests/py_views.py \
-	tests/wheel.py \
 	$(NULL)
-dist_check_SCRIPTS += $(PYTHON_TESTS)
+dist_check_SCRIPTS += $(PYTHON_TESTS) tests/wheel.py
 TESTS += $(PYTHON_TESTS)
 
 # The daemon's parts that stand alone.
@@ -580,11 +652,10 @@ MODEL_TESTS = \
 	tests/models_lease.sh \
 	tests/models_lease_broken.sh \
 	tests/models_names.sh \
-	tests/models_ring.sh \
 	tests/models_ring_cast.sh \
 	tests/models_ring_wait.sh \
 	$(NULL)
-dist_check_SCRIPTS += $(MODEL_TESTS)
+dist_check_SCRIPTS += $(MODEL_TESTS) tests/models_ring.sh
 TESTS += $(MODEL_TESTS)
 
 # Memory that runs out: a module to preload, and what it is preloaded into.
@@ -813,7 +884,6 @@ tests_daemon_wedge_SOURCES = \
 GROWTH_TESTS = \
 	tests/daemon_pressure \
 	tests/daemon_room \
-	tests/daemon_shrink \
 	tests/pool_extent \
 	tests/pressure \
 	tests/pressure_stall \
@@ -821,7 +891,7 @@ GROWTH_TESTS = \
 	tests/table_churn \
 	tests/table_million \
 	$(NULL)
-check_PROGRAMS += $(GROWTH_TESTS)
+check_PROGRAMS += $(GROWTH_TESTS) tests/daemon_shrink
 TESTS += $(GROWTH_TESTS)
 VALGRIND_EXCEPT += tests/daemon_room tests/daemon_shrink tests/table_million
 tests_table_million_SOURCES = tests/table_million.c
@@ -1048,7 +1118,6 @@ tests_pools_SOURCES = tests/pools.c $(POOL_KIT)
 
 # A minute of kills; by hand for longer: tests/soak --seconds N.
 check_PROGRAMS += tests/soak
-TESTS += tests/soak
 tests_soak_SOURCES = \
 	tests/daemon_helper.c \
 	tests/daemon_helper.h \
