@@ -21,6 +21,9 @@ FUZZ_SERVER = \
 	$(FUZZ_POKES) \
 	tests/fuzz/wire_channel.c \
 	tests/fuzz/wire_channel.h \
+	tests/fuzz/wire_keeper.c \
+	tests/fuzz/wire_keeper.h \
+	tests/fuzz/wire_loader.c \
 	tests/fuzz/wire_server.c \
 	tests/fuzz/wire_server.h \
 	$(NULL)

@@ -36,7 +36,7 @@ enum act {
 	LEASE,     /* a storage: 1 byte of index */
 	RELEASE,   /* the last lease */
 	POKE,      /* 0 to 7: any 8 bytes as a lease; else into a channel */
-	HANG_UP,   /* 0 to 9; else an event */
+	HANG_UP,   /* 0 to 8; else an event */
 };
 
 /* Of POKE: 8 to 14 are the parts of a channel. */

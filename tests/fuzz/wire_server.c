@@ -5,7 +5,7 @@
  * heard in the same order each time, and when nothing moves any more it has
  * been heard out.
  */
-#include "tests/fuzz/wire_channel.h"
+#include "tests/fuzz/wire_server.h"
 
 #include <fcntl.h>
 #include <sched.h>
@@ -20,41 +20,32 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "daemon/loop_impl.h"
+#include "daemon/pressure.h"
 #include "daemon/server_publish.h"
 #include "shm/table_check.h"
+#include "tests/fuzz/wire_channel.h"
+#include "tests/fuzz/wire_keeper.h"
 #include "tests/tap.h"
 
-#define SEGMENT (1u << 20)
-#define REACH (64ull << 20)
-#define LOADERS_MAX 8u
-#define SEGMENTS_MAX 6u
 #define PATIENCE 1000u /* rounds without an end */
+#define RESTARTS_MAX 3u
 
 struct server server;
 struct peer peers[PEERS];
 
 static struct config config;
-static int keeper;
-static struct wire_reader *keeper_reader;
-static struct {
-	int sock, pipe; /* its ends */
-	struct wire_reader *reader;
-} loaders[LOADERS_MAX];
-static uint32_t n_loaders;
-static enum event mood; /* of loaders */
-static uint32_t n_segments;
-static bool keeper_gives;
+static struct wire_reader *room; /* of all readers but the server's */
 static struct loop_watch *tick_watch;
 static int tick;
 static int first_free; /* descriptor, before it all began */
 
-static void must(int r, const char *what)
+void must(int r, const char *what)
 {
 	if (r < 0)
 		bail("%s: %s", what, tarn_fail_message());
 }
 
-static void make_pair(int *ret_server, int *ret_other)
+void make_pair(int *ret_server, int *ret_other)
 {
 	int pair[2];
 
@@ -71,195 +62,6 @@ static int lowest_free(void)
 
 	close(fd);
 	return fd;
-}
-
-static int segment_memory(void)
-{
-	int fd = memfd_create("segment", MFD_CLOEXEC);
-
-	if (fd < 0 || ftruncate(fd, SEGMENT) < 0)
-		bail("a segment: %m");
-	return fd;
-}
-
-/* ---- the keeper ---------------------------------------------------------- */
-
-static void tell(int sock, uint16_t type, const void *body, size_t size,
-	const int *fds, int n_fds)
-{
-	int r = wire_send(sock, type, 0, body, size, fds, n_fds);
-
-	if (r != -EPIPE) /* who ends a loader does not wait for its answers */
-		must(r, "a message");
-}
-
-static void fork_loader(const struct msg_loader *asked)
-{
-	struct msg_loader is = *asked;
-	int fds[2] = {-1, -1}, pipe[2];
-	uint32_t i = n_loaders;
-
-	if (i == LOADERS_MAX) { /* pid 0: there is none to be had */
-		tell(keeper, D_LOADER_IS, &is, sizeof(is), NULL, 0);
-		return;
-	}
-	make_pair(&fds[0], &loaders[i].sock);
-	if (pipe2(pipe, O_CLOEXEC) < 0)
-		bail("a pipe: %m");
-	fds[1] = pipe[0];
-	loaders[i].pipe = pipe[1];
-	must(wire_reader_new_beside(server.reader, &loaders[i].reader),
-		"a reader");
-	n_loaders++;
-	is.pid = getpid();
-	is.number = n_loaders;
-	is.n_segments = n_segments;
-	tell(keeper, D_LOADER_IS, &is, sizeof(is), fds, 2);
-	close(fds[0]);
-	close(fds[1]);
-}
-
-/* Offered; when the server has mapped it, it is the pool's. */
-static void offer_segment(uint32_t rule)
-{
-	struct msg_segment segment = {.rule = rule,
-		.number = n_segments,
-		.offset = (uint64_t)n_segments * SEGMENT,
-		.size = SEGMENT};
-	_cleanup_fd_ int fd = segment_memory();
-
-	n_segments++;
-	keeper_gives = false;
-	tell(keeper, D_SEGMENT_MAP, &segment, sizeof(segment), &fd, 1);
-}
-
-static void give_segment(const struct msg_segment *segment)
-{
-	struct msg_grown grown = {.rule = segment->rule};
-	_cleanup_fd_ int fd = segment_memory();
-
-	if (!segment->size)
-		bail("a segment could not be mapped");
-	tell(keeper, D_SEGMENT, segment, sizeof(*segment), &fd, 1);
-	tell(keeper, D_GROWN, &grown, sizeof(grown), NULL, 0);
-}
-
-static void refuse_memory(uint32_t rule)
-{
-	static const char why[] = "there is no more";
-	union {
-		struct msg_grown head;
-		char space[sizeof(struct msg_grown) + sizeof(why)];
-	} grown = {.head = {.rule = rule, .error = ENOSPC}};
-
-	memcpy(grown.head.text, why, strlen(why));
-	tell(keeper, D_GROWN, &grown, sizeof(grown.head) + strlen(why), NULL,
-		0);
-}
-
-static bool hear_as_keeper(void)
-{
-	const struct msg_grow *grow;
-	struct wire_message m = {0};
-
-	if (wire_receive(keeper_reader, keeper, NULL, &m) != 1)
-		return false;
-	switch (m.type) {
-	case D_GROW:
-		grow = (const struct msg_grow *)m.body;
-		if (keeper_gives)
-			offer_segment(grow->rule);
-		else
-			refuse_memory(grow->rule);
-		break;
-	case D_SEGMENT_MAPPED:
-		give_segment((const struct msg_segment *)m.body);
-		break;
-	case D_LOADER:
-		fork_loader((struct msg_loader *)m.body);
-		break;
-	case D_DROP_SEGMENT:
-		tell(keeper, D_SEGMENT_DROPPED, m.body, m.size, NULL, 0);
-		break;
-	}
-	wire_message_clear(&m);
-	return true;
-}
-
-/* ---- loaders ------------------------------------------------------------- */
-
-static void fill(int sock, const struct msg_fill *fill)
-{
-	const struct msg_fill_range *range = (const void *)(fill + 1);
-	struct msg_filled filled = {.job = fill->job};
-
-	for (uint32_t i = 0; i < fill->n_ranges; i++)
-		filled.bytes += range[i].size;
-	tell(sock, L_DONE, &filled, sizeof(filled), NULL, 0);
-}
-
-static void fail(int sock, uint64_t job)
-{
-	static const char why[] = "the disk is broken";
-	union {
-		struct msg_failed head;
-		char space[sizeof(struct msg_failed) + sizeof(why)];
-	} failed = {.head = {.job = job, .error = EIO}};
-
-	memcpy(failed.head.text, why, strlen(why));
-	tell(sock, L_FAILED, &failed, sizeof(failed.head) + strlen(why), NULL,
-		0);
-}
-
-static void identify(int sock, uint64_t job)
-{
-	struct msg_identity identity = {.job = job,
-		.dev = 1,
-		.ino = 2,
-		.size = 1 << 20,
-		.mtime = 3,
-		.ctime = 4};
-
-	tell(sock, L_IDENTITY, &identity, sizeof(identity), NULL, 0);
-}
-
-static void answer_as_loader(int sock, const struct wire_message *m)
-{
-	const struct msg_job *job = (const struct msg_job *)m->body;
-
-	if (m->type == L_DROP || m->type == L_FORGET)
-		tell(sock, m->type == L_DROP ? L_DROPPED : L_FORGOTTEN, m->body,
-			m->size, NULL, 0);
-	else if (mood == LOADERS_FAIL)
-		fail(sock, job->job);
-	else if (mood == LOADERS_READ && m->type == L_FILE)
-		identify(sock, job->job);
-	else if (mood == LOADERS_READ)
-		fill(sock, (const struct msg_fill *)m->body);
-}
-
-static void loader_end(uint32_t i)
-{
-	loaders[i].sock = fd_close(loaders[i].sock);
-	loaders[i].pipe = fd_close(loaders[i].pipe);
-}
-
-static bool hear_as_loader(uint32_t i)
-{
-	struct wire_message m = {0};
-	int r;
-
-	if (loaders[i].sock < 0)
-		return false;
-	r = wire_receive(loaders[i].reader, loaders[i].sock, NULL, &m);
-	if (r == -EAGAIN)
-		return false;
-	if (r == 1)
-		answer_as_loader(loaders[i].sock, &m);
-	else /* it was told to go */
-		loader_end(i);
-	wire_message_clear(&m);
-	return true;
 }
 
 /* ---- clients ------------------------------------------------------------- */
@@ -344,6 +146,17 @@ static void judge_reply(const struct wire_message *m)
 		bail("an error without a sentence");
 }
 
+static void resume(struct peer *peer, const struct wire_message *m)
+{
+	struct {
+		struct wire_header head;
+		struct msg_restarted body;
+	} frame = {.head = {WIRE_MAGIC, WIRE_RESUME, 0, 1, sizeof(frame.body)}};
+
+	memcpy(&frame.body, m->body, MIN(m->size, sizeof(frame.body)));
+	peer_send(peer, &frame, sizeof(frame), NULL, 0);
+}
+
 static bool hear_as_peer(struct peer *peer)
 {
 	struct wire_message m = {0};
@@ -360,16 +173,14 @@ static bool hear_as_peer(struct peer *peer)
 		bail("a reply: %s", tarn_fail_message());
 	if (r == 1)
 		judge_reply(&m);
+	if (r == 1 && m.type == WIRE_RESTARTED)
+		resume(peer, &m);
 	wire_message_clear(&m);
 	return true;
 }
 
-static void add_peer(struct rule *rule, uint32_t i)
+static void add_peer(uint32_t i)
 {
-	struct msg_client from = {.number = i + 1,
-		.uid = geteuid(),
-		.gid = getegid(),
-		.pid = getpid()};
 	struct peer *peer = &peers[i];
 	int sock, lease;
 
@@ -377,8 +188,8 @@ static void add_peer(struct rule *rule, uint32_t i)
 	make_pair(&sock, &peer->sock);
 	must(lease_create(&lease), "a lease page");
 	must(lease_map(lease, &peer->page), "a lease page");
-	must(wire_reader_new_beside(server.reader, &peer->reader), "a reader");
-	must(client_new(rule, &from, sock, lease), "a client");
+	must(wire_reader_new_beside(room, &peer->reader), "a reader");
+	keeper_make_client(i + 1, sock, lease);
 }
 
 /* ---- what is held -------------------------------------------------------- */
@@ -448,10 +259,9 @@ void server_settle(void)
 		if (n++ > PATIENCE)
 			bail("the server does not come to rest");
 		turn();
-		while (hear_as_keeper())
+		while (keeper_hear())
 			moved = true;
-		for (uint32_t k = 0; k < n_loaders; k++)
-			moved |= hear_as_loader(k);
+		moved |= loaders_hear();
 		for (uint32_t k = 0; k < PEERS; k++)
 			moved |= hear_as_peer(&peers[k]);
 		if (is_working()) {
@@ -464,84 +274,29 @@ void server_settle(void)
 	judge_held();
 }
 
-void server_suffer(enum event event)
+/* ---- servers ------------------------------------------------------------- */
+
+/* Returns the end of its socket that is the keeper's. */
+static int make_server(uint32_t restarts)
 {
-	struct loop *loop = server.loop;
+	int keeper;
 
-	switch (event) {
-	case LOADERS_DIE:
-		for (uint32_t i = 0; i < n_loaders; i++)
-			loader_end(i);
-		break;
-	case KEEPER_GIVES:
-		keeper_gives = n_segments < SEGMENTS_MAX;
-		break;
-	case TIME_PASSES:
-		if (!loop->timer_at)
-			break;
-		loop->timer_at = 0;
-		loop->timer_fn(loop->timer_arg);
-		break;
-	default:
-		mood = event;
-	}
-}
-
-/* ---- the beginning ------------------------------------------------------- */
-
-static void add_rule(uint32_t number, const char *name)
-{
-	struct msg_rule from = {.rule = number,
-		.spec = {.page_shift = 12,
-			.mode = 0660,
-			.uid = geteuid(),
-			.gid = getegid(),
-			.segment_max = SEGMENT}};
-	struct wire_message m = {.n_fds = 1};
-	struct table table;
-
-	strcpy(from.spec.name, name);
-	m.fds[0] = memfd_create("region", MFD_CLOEXEC);
-	must(table_create(m.fds[0], 7, 8, number, geteuid(), &table),
-		"a region");
-	table_unmap(&table);
-	must(rule_come(&server, &from, &m), "a rule");
-	m.fds[0] = memfd_create("its copy", MFD_CLOEXEC);
-	must(rule_ready(&server, &from, &m), "a rule");
-	wire_message_clear(&m);
-}
-
-static void add_segment(uint32_t rule)
-{
-	struct msg_segment from = {
-		.rule = rule, .number = n_segments++, .size = SEGMENT};
-	struct wire_message m = {.n_fds = 1};
-
-	m.fds[0] = segment_memory();
-	must(segment_offered(&server, &from, &m), "a segment");
-	m.fds[0] = segment_memory();
-	must(segment_come(&server, &from, &m), "a segment");
-	wire_message_clear(&m);
-}
-
-static void make_server(void)
-{
 	memset(&config.common, 0xff, sizeof(config.common));
 	setenv("TARN_IO", "threads", 1); /* a ring takes long to be made */
 	server = (struct server) {.start = {.config = &config,
 					  .instance = 7,
 					  .budget = REACH,
 					  .reach = REACH,
-					  .keeper_pid = getpid()},
+					  .keeper_pid = getpid(),
+					  .restarts = restarts},
 		.next_job = 1,
-		.serving = true,
+		.serving = restarts == 0,
 		.loads_max = 64,
 		.more_leases_max = 4};
 	make_pair(&server.start.sock, &keeper);
 	server.started_at = loop_now();
 	must(loop_new(&server.loop), "a loop");
 	must(wire_reader_new(&server.reader), "a reader");
-	must(wire_reader_new_beside(server.reader, &keeper_reader), "a reader");
 	must(wire_writer_new(1 << 20, &server.writer), "a writer");
 	must(loop_watch(server.loop, server.start.sock, LOOP_READ,
 		     server_hear_keeper, &server, &server.keeper_watch),
@@ -552,7 +307,80 @@ static void make_server(void)
 	must(loop_watch(
 		     server.loop, tick, LOOP_READ, no_event, NULL, &tick_watch),
 		"a tick");
+	return keeper;
 }
+
+/* As server_run() ends. */
+static void free_server(void)
+{
+	for (struct rule *rule = server.rules; rule; rule = rule->next)
+		rule_leave(rule);
+	while (server.rules) {
+		struct rule *rule = server.rules;
+
+		server.rules = rule->next;
+		rule_free(rule);
+	}
+	segment_forget(&server);
+	pressure_free(server.pressure);
+	kept_free(&server.kept);
+	expiry_free(&server);
+	loop_unwatch(server.keeper_watch);
+	loop_unwatch(tick_watch);
+	fd_close(tick);
+	wire_reader_free(server.reader);
+	wire_writer_free(server.writer);
+	loop_free(server.loop);
+	fd_close(server.start.sock);
+}
+
+/* What it does while it is freed nobody hears of. */
+static void mute(void)
+{
+	for (struct rule *rule = server.rules; rule; rule = rule->next)
+		for (struct client *c = rule->clients; c; c = c->next) {
+			_cleanup_fd_ int deaf = eventfd(0, EFD_CLOEXEC);
+
+			if (deaf < 0 || dup3(deaf, c->sock, O_CLOEXEC) < 0)
+				bail("a socket's place: %m");
+		}
+}
+
+/* As by SIGKILL; and the next one takes over. */
+static void die(void)
+{
+	uint32_t restarts = server.start.restarts + 1;
+
+	if (restarts > RESTARTS_MAX)
+		return;
+	keeper_bury();
+	mute();
+	free_server();
+	keeper_tell_all(make_server(restarts));
+	server_settle();
+}
+
+/* ---- events -------------------------------------------------------------- */
+
+static void pass_time(struct loop *loop)
+{
+	if (!loop->timer_at)
+		return;
+	loop->timer_at = 0;
+	loop->timer_fn(loop->timer_arg);
+}
+
+void server_suffer(enum event event)
+{
+	if (event == TIME_PASSES)
+		pass_time(server.loop);
+	else if (event == SERVER_DIES)
+		die();
+	else
+		keeper_suffer(event);
+}
+
+/* ---- the beginning ------------------------------------------------------- */
 
 void server_begin(void)
 {
@@ -563,16 +391,14 @@ void server_begin(void)
 		{.version = PROTOCOL_VERSION, .version_min = PROTOCOL_OLDEST}};
 
 	first_free = lowest_free();
-	mood = LOADERS_READ;
-	keeper_gives = false;
-	n_segments = 0;
-	make_server();
-	add_rule(1, "pool");
-	add_segment(1);
-	add_rule(0, "");
-	add_segment(0);
+	must(wire_reader_new(&room), "a reader");
+	keeper_begin(make_server(0), room);
+	keeper_make_rule(1, "pool");
+	keeper_make_segment(1);
+	keeper_make_rule(0, "");
+	keeper_make_segment(0);
 	for (uint32_t i = 0; i < PEERS; i++)
-		add_peer(rule_find(&server, 0), i);
+		add_peer(i);
 	peer_send(&peers[0], &hello, sizeof(hello), NULL, 0);
 	server_settle();
 }
@@ -626,37 +452,6 @@ static void judge_empty(void)
 	channels_judge(true);
 }
 
-/* As server_run() ends. */
-static void free_server(void)
-{
-	for (struct rule *rule = server.rules; rule; rule = rule->next)
-		rule_leave(rule);
-	while (server.rules) {
-		struct rule *rule = server.rules;
-
-		server.rules = rule->next;
-		rule_free(rule);
-	}
-	segment_forget(&server);
-	kept_free(&server.kept);
-	expiry_free(&server);
-	loop_unwatch(server.keeper_watch);
-	loop_unwatch(tick_watch);
-	fd_close(tick);
-	for (uint32_t i = 0; i < n_loaders; i++) {
-		fd_close(loaders[i].sock);
-		fd_close(loaders[i].pipe);
-		wire_reader_free(loaders[i].reader);
-	}
-	n_loaders = 0;
-	wire_reader_free(keeper_reader);
-	wire_reader_free(server.reader);
-	wire_writer_free(server.writer);
-	loop_free(server.loop);
-	fd_close(server.start.sock);
-	fd_close(keeper);
-}
-
 /* Does it still owe a look, after one that took long? On a machine that has
  * much else to do any may. */
 static bool is_behind(void)
@@ -680,6 +475,19 @@ static void come_to_rest(void)
 	}
 }
 
+/* Those who could not follow to another server stay until their processes
+ * end. */
+static void end_left_behind(void)
+{
+	for (struct rule *rule = server.rules; rule; rule = rule->next)
+		for (struct client *c = rule->clients, *next; c; c = next) {
+			next = c->next;
+			if (c->left_behind)
+				client_drop(c, NULL);
+		}
+	come_to_rest();
+}
+
 void server_end(void)
 {
 	server_settle();
@@ -687,9 +495,12 @@ void server_end(void)
 	for (uint32_t i = 0; i < PEERS; i++)
 		peer_hang_up(&peers[i]);
 	come_to_rest();
+	end_left_behind();
 	judge_empty();
 	judge_books("left alone");
 	free_server();
+	keeper_end();
+	room = wire_reader_free(room);
 	channels_forget();
 	/* The thread that closes what clients sent may come to it later. */
 	for (int i = 0; lowest_free() != first_free; i++) {

@@ -22,6 +22,10 @@ struct peer {
 	struct wire_reader *reader;
 };
 
+/* Bails with the sentence of what has failed. */
+void must(int r, const char *what);
+void make_pair(int *ret_server, int *ret_other);
+
 extern struct server server;
 extern struct peer peers[PEERS];
 
@@ -41,6 +45,7 @@ enum event {
 	LOADERS_DIE,  /* all that there are */
 	KEEPER_GIVES, /* the next time that it is asked */
 	TIME_PASSES,  /* until the timer is due, and all files are old */
+	SERVER_DIES,  /* by a signal, and another takes over */
 	EVENTS
 };
 void server_suffer(enum event event);

@@ -1,0 +1,391 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The idea: what a keeper holds for the next server is descriptors, and a few
+ * words about each; so it is kept here in the same way, and the next server is
+ * told it by the functions that its messages would lead to. The regions alone
+ * are copied: a real keeper has them mapped, and a server that is killed writes
+ * there no more, but one that is freed in this process does.
+ */
+#include "tests/fuzz/wire_keeper.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "shm/table_check.h"
+#include "tests/tap.h"
+
+#define SEGMENTS_MAX 6u
+
+static int keeper;
+static struct wire_reader *room, *reader;
+static bool gives; /* memory, the next time that it is asked */
+
+static struct {
+	struct msg_rule is;
+	int fd;
+} rules[RULES];
+static uint32_t n_rules;
+static struct table tables[RULES]; /* for the next server, by number */
+
+static struct {
+	struct msg_segment is;
+	bool gone;
+} segments[SEGMENTS_MAX + RULES];
+static uint32_t n_segments;
+static struct mapped_segment inherited[SEGMENTS_MAX + RULES];
+
+static struct {
+	struct msg_client is;
+	int sock, lease; /* -1: it has ended */
+} clients[PEERS];
+static uint32_t n_clients;
+
+static struct kept_table kept;
+
+static int memory_of(const char *name, off_t size)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC);
+
+	if (fd < 0 || ftruncate(fd, size) < 0)
+		bail("a memfd: %m");
+	return fd;
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+/* Offered; when the server has mapped it, it is the pool's. */
+static void offer_segment(uint32_t rule)
+{
+	struct msg_segment segment = {.rule = rule,
+		.number = n_segments,
+		.offset = (uint64_t)n_segments * SEGMENT,
+		.size = SEGMENT};
+	_cleanup_fd_ int fd = memory_of("segment", SEGMENT);
+
+	segments[n_segments].is = segment;
+	/* Until it is mapped there. */
+	segments[n_segments++].gone = true;
+	gives = false;
+	tell(keeper, D_SEGMENT_MAP, &segment, sizeof(segment), &fd, 1);
+}
+
+static void give_segment(const struct msg_segment *segment)
+{
+	struct msg_grown grown = {.rule = segment->rule};
+	_cleanup_fd_ int fd = memory_of("segment", SEGMENT);
+
+	if (!segment->size || segment->number >= n_segments)
+		bail("a segment could not be mapped");
+	/* What a server begins with it has been told of already. */
+	if (!segments[segment->number].gone)
+		return;
+	segments[segment->number].gone = false;
+	tell(keeper, D_SEGMENT, segment, sizeof(*segment), &fd, 1);
+	tell(keeper, D_GROWN, &grown, sizeof(grown), NULL, 0);
+}
+
+static void drop_segment(const struct msg_segment *segment)
+{
+	if (segment->number < n_segments)
+		segments[segment->number].gone = true;
+	tell(keeper, D_SEGMENT_DROPPED, segment, sizeof(*segment), NULL, 0);
+}
+
+static void refuse_memory(uint32_t rule)
+{
+	static const char why[] = "there is no more";
+	union {
+		struct msg_grown head;
+		char space[sizeof(struct msg_grown) + sizeof(why)];
+	} grown = {.head = {.rule = rule, .error = ENOSPC}};
+
+	memcpy(grown.head.text, why, strlen(why));
+	tell(keeper, D_GROWN, &grown, sizeof(grown.head) + strlen(why), NULL,
+		0);
+}
+
+void keeper_make_segment(uint32_t rule)
+{
+	struct wire_message m = {.n_fds = 1};
+	struct msg_segment from = {
+		.rule = rule, .number = n_segments, .size = SEGMENT};
+
+	segments[n_segments++].is = from;
+	m.fds[0] = memory_of("segment", SEGMENT);
+	must(segment_offered(&server, &from, &m), "a segment");
+	m.fds[0] = memory_of("segment", SEGMENT);
+	must(segment_come(&server, &from, &m), "a segment");
+	wire_message_clear(&m);
+}
+
+/* ---- regions ---------------------------------------------------------------
+ */
+
+static void rule_begin(struct msg_rule *is, int fd)
+{
+	struct wire_message m = {.n_fds = fd >= 0};
+
+	m.fds[0] = fd;
+	must(rule_come(&server, is, &m), "a rule");
+	wire_message_clear(&m);
+	m = (struct wire_message) {.n_fds = 1};
+	m.fds[0] = memory_of("its copy", 0);
+	must(rule_ready(&server, is, &m), "a rule");
+	wire_message_clear(&m);
+}
+
+void keeper_make_rule(uint32_t number, const char *name)
+{
+	struct msg_rule *is = &rules[n_rules].is;
+	int fd = memory_of("region", 0);
+	struct table table;
+
+	*is = (struct msg_rule) {.rule = number,
+		.spec = {.page_shift = 12,
+			.mode = 0660,
+			.uid = geteuid(),
+			.gid = getegid(),
+			.segment_max = SEGMENT}};
+	strcpy(is->spec.name, name);
+	must(table_create(fd, 7, 8, number, geteuid(), &table), "a region");
+	table_unmap(&table);
+	rules[n_rules++].fd = copy_of(fd);
+	rule_begin(is, fd);
+}
+
+/* What has pages of one, in another. */
+static int copied(int fd)
+{
+	off_t size = lseek(fd, 0, SEEK_END), at = 0, end;
+	int copy = memory_of("region", size);
+	static char bytes[1 << 16];
+
+	while ((at = lseek(fd, at, SEEK_DATA)) >= 0) {
+		end = lseek(fd, at, SEEK_HOLE);
+		while (at < end) {
+			size_t n = MIN(sizeof(bytes), (size_t)(end - at));
+
+			if (pread(fd, bytes, n, at) != (ssize_t)n ||
+				pwrite(copy, bytes, n, at) != (ssize_t)n)
+				bail("a region: %m");
+			at += (off_t)n;
+		}
+	}
+	return copy;
+}
+
+/* ---- clients ---------------------------------------------------------------
+ */
+
+void keeper_make_client(uint32_t number, int sock, int lease)
+{
+	struct msg_client is = {.number = number,
+		.uid = geteuid(),
+		.gid = getegid(),
+		.pid = getpid()};
+
+	clients[n_clients].is = is;
+	clients[n_clients].sock = copy_of(sock);
+	clients[n_clients++].lease = copy_of(lease);
+	must(client_new(rule_find(&server, 0), &is, sock, lease), "a client");
+}
+
+static void about_client(uint16_t type, const struct msg_client *is)
+{
+	uint32_t i = (uint32_t)is->number - 1;
+
+	if (i >= n_clients)
+		bail("the keeper is told of client %u", i + 1);
+	if (type == D_CLIENT_RULE)
+		clients[i].is.rule = is->rule;
+	if (type == D_CLIENT_SPEAKS)
+		clients[i].is.version = is->version;
+	if (type != D_CLIENT_GONE)
+		return;
+	clients[i].sock = fd_close(clients[i].sock);
+	clients[i].lease = fd_close(clients[i].lease);
+}
+
+/* ---- what it is told --------------------------------------------------------
+ */
+
+static void grow(const struct msg_grow *asked)
+{
+	if (gives)
+		offer_segment(asked->rule);
+	else
+		refuse_memory(asked->rule);
+}
+
+static void answer(struct wire_message *m)
+{
+	const void *body = m->body;
+
+	switch (m->type) {
+	case D_GROW:
+		return grow(body);
+	case D_SEGMENT_MAPPED:
+		return give_segment(body);
+	case D_DROP_SEGMENT:
+		return drop_segment(body);
+	case D_LOADER:
+		return loader_fork(keeper, body, n_segments);
+	case D_LOADER_GONE:
+		return loader_forget(((const struct msg_loader *)body)->number);
+	case D_KEEP:
+		return must(kept_put(&kept, body, wire_take_fd(m, 0)), "kept");
+	case D_FORGET:
+		return kept_drop(&kept, body);
+	case D_CLIENT_GONE:
+	case D_CLIENT_RULE:
+	case D_CLIENT_SPEAKS:
+		return about_client(m->type, body);
+	}
+}
+
+bool keeper_hear(void)
+{
+	struct wire_message m = {0};
+
+	if (wire_receive(reader, keeper, NULL, &m) != 1)
+		return false;
+	answer(&m);
+	wire_message_clear(&m);
+	return true;
+}
+
+void keeper_suffer(enum event event)
+{
+	if (event == KEEPER_GIVES)
+		gives = n_segments < SEGMENTS_MAX;
+	else
+		loaders_suffer(event);
+}
+
+/* ---- one server after another
+ * ------------------------------------------------ */
+
+void keeper_bury(void)
+{
+	while (keeper_hear())
+		;
+	for (uint32_t i = 0; i < n_rules; i++) {
+		int fd = copied(rules[i].fd);
+
+		close(rules[i].fd);
+		rules[i].fd = fd;
+	}
+	/* So that what it says while it is freed is said to nobody. */
+	keeper = fd_close(keeper);
+	reader = wire_reader_free(reader);
+}
+
+static void inherit(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < n_rules; i++)
+		must(table_map(rules[i].fd, true, &tables[rules[i].is.rule]),
+			"a region");
+	for (uint32_t i = 0; i < n_segments; i++) {
+		_cleanup_fd_ int fd = memory_of("segment", SEGMENT);
+		const struct msg_segment *s = &segments[i].is;
+		void *at;
+
+		if (segments[i].gone)
+			continue;
+		at = mmap(NULL, SEGMENT, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+			0);
+		if (at == MAP_FAILED)
+			bail("a segment: %m");
+		inherited[n++] = (struct mapped_segment) {
+			s->rule, s->number, s->offset, s->size, at};
+	}
+	server.start.tables = tables;
+	server.start.n_tables = RULES;
+	server.start.segments = inherited;
+	server.start.n_segments = n;
+}
+
+static void tell_segments(void)
+{
+	for (uint32_t i = 0; i < n_segments; i++) {
+		struct wire_message m = {.n_fds = 1};
+
+		if (segments[i].gone)
+			continue;
+		m.fds[0] = memory_of("segment", SEGMENT);
+		must(segment_come(&server, &segments[i].is, &m), "a segment");
+		wire_message_clear(&m);
+	}
+}
+
+static void tell_kept(void *arg, const struct kept *one)
+{
+	struct wire_message m = {.n_fds = 1, .body = (void *)&one->key};
+
+	(void)arg;
+	m.fds[0] = copy_of(one->fd);
+	must(server_take_kept(&server, &m), "what was kept");
+}
+
+static void tell_clients(void)
+{
+	for (uint32_t i = 0; i < n_clients; i++) {
+		struct msg_client *is = &clients[i].is;
+
+		if (clients[i].sock < 0)
+			continue;
+		is->flags |= CLIENT_SEEN;
+		must(client_new(rule_find(&server, is->rule), is,
+			     copy_of(clients[i].sock),
+			     copy_of(clients[i].lease)),
+			"a client");
+	}
+}
+
+void keeper_tell_all(int sock)
+{
+	keeper = sock;
+	must(wire_reader_new_beside(room, &reader), "a reader");
+	inherit();
+	for (uint32_t i = 0; i < n_rules; i++)
+		rule_begin(&rules[i].is, -1);
+	tell_segments();
+	loaders_tell();
+	kept_each(&kept, tell_kept, NULL);
+	tell_clients();
+	tell(keeper, D_TAKEN_OVER, NULL, 0, NULL, 0);
+}
+
+void keeper_begin(int sock, struct wire_reader *with)
+{
+	keeper = sock;
+	room = with;
+	must(wire_reader_new_beside(room, &reader), "a reader");
+	loaders_begin(room);
+	gives = false;
+	n_segments = 0;
+}
+
+void keeper_end(void)
+{
+	fd_close(keeper);
+	wire_reader_free(reader);
+	loaders_end();
+	for (uint32_t i = 0; i < n_clients; i++) {
+		fd_close(clients[i].sock);
+		fd_close(clients[i].lease);
+	}
+	for (uint32_t i = 0; i < n_rules; i++)
+		fd_close(rules[i].fd);
+	kept_free(&kept);
+	memset(segments, 0, sizeof(segments));
+	n_clients = n_rules = 0;
+}

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The idea: a loader is two ends of descriptors and an answer to each message,
+ * in one of a few moods. What it would read is never there: nobody looks at
+ * the bytes.
+ */
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "tests/fuzz/wire_keeper.h"
+#include "tests/tap.h"
+
+#define LOADERS_MAX 8u
+
+static struct wire_reader *room;
+static enum event mood;
+
+static struct {
+	struct msg_loader is;
+	int sock, pipe; /* its ends */
+	int left;       /* the other end of the pipe; -1: it is gone */
+	struct wire_reader *reader;
+} loaders[LOADERS_MAX];
+static uint32_t n_loaders;
+
+void tell(int sock, uint16_t type, const void *body, size_t size,
+	const int *fds, int n_fds)
+{
+	int r = wire_send(sock, type, 0, body, size, fds, n_fds);
+
+	if (r != -EPIPE) /* who ends a loader does not wait for its answers */
+		must(r, "a message");
+}
+
+int copy_of(int fd)
+{
+	int copy = fd_dup(fd);
+
+	if (copy < 0)
+		bail("a descriptor: %s", strerror(-copy));
+	return copy;
+}
+
+void loader_fork(
+	int keeper, const struct msg_loader *asked, uint32_t n_segments)
+{
+	struct msg_loader is = *asked;
+	int fds[2] = {-1, -1}, pipe[2];
+	uint32_t i = n_loaders;
+
+	if (i == LOADERS_MAX) { /* pid 0: there is none to be had */
+		tell(keeper, D_LOADER_IS, &is, sizeof(is), NULL, 0);
+		return;
+	}
+	make_pair(&fds[0], &loaders[i].sock);
+	if (pipe2(pipe, O_CLOEXEC) < 0)
+		bail("a pipe: %m");
+	fds[1] = loaders[i].left = pipe[0];
+	loaders[i].pipe = pipe[1];
+	must(wire_reader_new_beside(room, &loaders[i].reader), "a reader");
+	n_loaders++;
+	is.pid = getpid();
+	is.number = n_loaders;
+	is.n_segments = n_segments;
+	loaders[i].is = is;
+	tell(keeper, D_LOADER_IS, &is, sizeof(is), fds, 2);
+	close(fds[0]);
+}
+
+static void fill(int sock, const struct msg_fill *fill)
+{
+	const struct msg_fill_range *range = (const void *)(fill + 1);
+	struct msg_filled filled = {.job = fill->job};
+
+	for (uint32_t i = 0; i < fill->n_ranges; i++)
+		filled.bytes += range[i].size;
+	tell(sock, L_DONE, &filled, sizeof(filled), NULL, 0);
+}
+
+static void fail(int sock, uint64_t job)
+{
+	static const char why[] = "the disk is broken";
+	union {
+		struct msg_failed head;
+		char space[sizeof(struct msg_failed) + sizeof(why)];
+	} failed = {.head = {.job = job, .error = EIO}};
+
+	memcpy(failed.head.text, why, strlen(why));
+	tell(sock, L_FAILED, &failed, sizeof(failed.head) + strlen(why), NULL,
+		0);
+}
+
+static void identify(int sock, uint64_t job)
+{
+	struct msg_identity identity = {.job = job,
+		.dev = 1,
+		.ino = 2,
+		.size = 1 << 20,
+		.mtime = 3,
+		.ctime = 4};
+
+	tell(sock, L_IDENTITY, &identity, sizeof(identity), NULL, 0);
+}
+
+static void answer_as_loader(int sock, const struct wire_message *m)
+{
+	const struct msg_job *job = (const struct msg_job *)m->body;
+
+	if (m->type == L_DROP || m->type == L_FORGET)
+		tell(sock, m->type == L_DROP ? L_DROPPED : L_FORGOTTEN, m->body,
+			m->size, NULL, 0);
+	else if (mood == LOADERS_FAIL)
+		fail(sock, job->job);
+	else if (mood == LOADERS_READ && m->type == L_FILE)
+		identify(sock, job->job);
+	else if (mood == LOADERS_READ)
+		fill(sock, (const struct msg_fill *)m->body);
+}
+
+static void loader_end(uint32_t i)
+{
+	loaders[i].sock = fd_close(loaders[i].sock);
+	loaders[i].pipe = fd_close(loaders[i].pipe);
+}
+
+void loader_forget(uint32_t number)
+{
+	if (number >= 1 && number <= n_loaders)
+		loaders[number - 1].left = fd_close(loaders[number - 1].left);
+}
+
+static bool hear_as_loader(uint32_t i)
+{
+	struct wire_message m = {0};
+	int r;
+
+	if (loaders[i].sock < 0)
+		return false;
+	r = wire_receive(loaders[i].reader, loaders[i].sock, NULL, &m);
+	if (r == -EAGAIN)
+		return false;
+	if (r == 1)
+		answer_as_loader(loaders[i].sock, &m);
+	else /* it was told to go */
+		loader_end(i);
+	wire_message_clear(&m);
+	return true;
+}
+
+bool loaders_hear(void)
+{
+	bool moved = false;
+
+	for (uint32_t i = 0; i < n_loaders; i++)
+		moved |= hear_as_loader(i);
+	return moved;
+}
+
+void loaders_suffer(enum event event)
+{
+	if (event != LOADERS_DIE)
+		mood = event;
+	else
+		for (uint32_t i = 0; i < n_loaders; i++)
+			loader_end(i);
+}
+
+void loaders_tell(void)
+{
+	for (uint32_t i = 0; i < n_loaders; i++)
+		if (loaders[i].left >= 0)
+			must(loader_left(rule_find(&server, loaders[i].is.rule),
+				     &loaders[i].is, copy_of(loaders[i].left)),
+				"a loader");
+}
+
+void loaders_begin(struct wire_reader *with)
+{
+	room = with;
+	mood = LOADERS_READ;
+}
+
+void loaders_end(void)
+{
+	for (; n_loaders > 0; n_loaders--) {
+		loader_end(n_loaders - 1);
+		fd_close(loaders[n_loaders - 1].left);
+		wire_reader_free(loaders[n_loaders - 1].reader);
+	}
+}
