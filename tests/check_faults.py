@@ -9,7 +9,10 @@ import select
 import socket
 import struct
 import subprocess
+import sys
 import threading
+
+from tap import finish, ok
 
 TARN = os.environ["TARN"]
 FOLDER = os.environ["XDG_RUNTIME_DIR"] + "/own"
@@ -17,16 +20,6 @@ REAL, BETWEEN = FOLDER + "/tarnd.sock", FOLDER + "/between.sock"
 os.environ["TARN_AUTOSTART"] = "1"
 os.environ["TARN_SOCKET"] = REAL
 CHECKED = 115  # WIRE_CHECKED
-count = 0
-
-
-def ok(passed, what, *seen):
-    global count
-    count += 1
-    print(f"{'ok' if passed else 'not ok'} {count} - {what}", flush=True)
-    if not passed:
-        for line in seen:
-            print("#", repr(line)[:300])
 
 
 def tarn(*args):
@@ -102,7 +95,7 @@ def main():
     ok(r.returncode == 1 and "\x1b" not in r.stdout,
        "nothing in them reaches the terminal as it is", r)
     ok(tarn("stop").returncode == 0, "the daemon ends")
-    print(f"1..{count}")
+    return finish()
 
 
-main()
+sys.exit(main())

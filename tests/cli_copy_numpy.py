@@ -8,27 +8,17 @@ import subprocess
 import sys
 import tempfile
 
+from tap import finish, ok, skip_all
+
 try:
     import numpy as np
 except ImportError:
-    print("1..0 # SKIP numpy is not installed")
-    sys.exit(0)
+    skip_all("numpy is not installed")
 
 TARN = os.environ["TARN"]
 NAMES = {"u1": "U8", "i2": "I16", "i4": "I32", "i8": "I64", "f2": "F16",
          "f4": "F32", "f8": "F64"}
 rng = np.random.default_rng(5)
-tests = 0
-failed = 0
-
-
-def ok(passed, what, seen=None):
-    global tests, failed
-    tests += 1
-    failed += not passed
-    print(f"{'ok' if passed else 'not ok'} {tests} - {what}")
-    if not passed:
-        print(f"#    seen: {seen}")
 
 
 def copy(*args):
@@ -130,8 +120,7 @@ def main():
         check_dtypes()
         check_formats()
         os.chdir("/")
-    print(f"1..{tests}")
-    return failed > 0
+    return finish()
 
 
 sys.exit(main())

@@ -7,17 +7,17 @@ import subprocess
 import sys
 import tempfile
 
+from tap import finish, ok, skip_all
+
 try:
     import numpy as np
 except ImportError:
-    print("1..0 # SKIP numpy is not installed")
-    sys.exit(0)
+    skip_all("numpy is not installed")
 
 TARN = os.environ["TARN"]
 os.environ["TARN_AUTOSTART"] = "1"
 os.environ["TARN_SOCKET"] = os.environ["XDG_RUNTIME_DIR"] + "/own/tarnd.sock"
 rng = np.random.default_rng(7)
-count = 0
 
 # An expression, and what it means in numpy.
 VIEWS = [
@@ -31,15 +31,6 @@ VIEWS = [
 ]
 DTYPES = ["?", "u1", "i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2",
           "<f4", "<f8", "<c8"]
-
-
-def ok(passed, what, *seen):
-    global count
-    count += 1
-    print(f"{'ok' if passed else 'not ok'} {count} - {what}", flush=True)
-    if not passed:
-        for line in seen:
-            print("#", repr(line)[:300])
 
 
 def tarn(*args):
@@ -107,4 +98,4 @@ with tempfile.TemporaryDirectory() as tmp:
         os.environ["TARN_AUTOSTART"] = "0"
         stopped = tarn("stop")
 ok(stopped.returncode == 0, "the daemon has ended")
-print(f"1..{count}")
+sys.exit(finish())

@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 
+from tap import finish, ok, skip_all, skipped
+
 try:
     import numpy as np
 except ImportError:
-    print("1..0 # SKIP numpy is not installed")
-    sys.exit(0)
+    skip_all("numpy is not installed")
 
 TOOL = os.path.join(os.environ.get("top_builddir", "."), "tests",
                     "convert_tool")
@@ -24,23 +25,6 @@ SCALED = [("U8", "F32"), ("U8", "F16"), ("I8", "F32"), ("U16", "F32"),
           ("I64", "F32"), ("I32", "F32")]
 COUNT = 8192
 rng = np.random.default_rng(11)
-tests = 0
-failed = 0
-
-
-def ok(passed, what, seen=None):
-    global tests, failed
-    tests += 1
-    failed += not passed
-    print(f"{'ok' if passed else 'not ok'} {tests} - {what}")
-    if not passed:
-        print(f"#    seen: {seen}")
-
-
-def skip(what, why):
-    global tests
-    tests += 1
-    print(f"ok {tests} - {what} # SKIP {why}")
 
 
 def convert(raw, src, dst, *more):
@@ -138,7 +122,7 @@ def check_torch():
     try:
         import torch
     except ImportError:
-        skip(what, "PyTorch is not installed")
+        skipped(what, "PyTorch is not installed")
         return
     small = {"BF16": ("bfloat16", torch.int16, 2.**127),
              "F8_E4M3": ("float8_e4m3fn", torch.uint8, 448),
@@ -148,7 +132,7 @@ def check_torch():
     for name, (theirs, bits, most) in small.items():
         dtype = getattr(torch, theirs, None)
         if dtype is None:
-            skip(f"{name} as PyTorch has it", f"{torch.__version__} has none")
+            skipped(f"{name} as PyTorch has it", f"{torch.__version__} has none")
             continue
         a = values("F32")
         a = a[np.abs(a) <= most]
@@ -176,8 +160,7 @@ def main():
     for src, dst in SCALED:
         check_scaled(src, dst)
     check_torch()
-    print(f"1..{tests}")
-    return failed > 0
+    return finish()
 
 
 sys.exit(main())

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+from tap import finish, ok
+
 TARN = os.environ["TARN"]
 TMP = os.environ["TMPDIR"]
 SOCKET = os.environ["XDG_RUNTIME_DIR"] + "/log.sock"
@@ -15,16 +17,6 @@ TEXT = r'"(?:[^"\\\x00-\x1f\x7f]|\\["\\n]|\\x[0-9a-f]{2})*"'
 LINE = re.compile(r"tarnd\[[1-9][0-9]*\]: ([a-z_]+) role=(keeper|server|loader)"
                   rf"((?: [a-z_]+=(?:-?[0-9]+|{TEXT}))*)")
 FIELD = re.compile(rf" ([a-z_]+)=(-?[0-9]+|{TEXT})")
-count = 0
-
-
-def ok(passed, what, *seen):
-    global count
-    count += 1
-    print(f"{'ok' if passed else 'not ok'} {count} - {what}", flush=True)
-    if not passed:
-        for line in seen:
-            print("#", repr(line)[:600])
 
 
 def tarn(*args):
@@ -85,5 +77,4 @@ ok("end" not in names, "what a file's name says is no event", names)
 done = [dict(f) for name, _, f in events if name == "load_done"]
 ok([d.get("cached") for d in done][:1] == ["0"] and
    all(d.get("bytes") == "100" for d in done), "load_done says what", done)
-print(f"1..{count}")
-sys.exit(0)
+sys.exit(finish())

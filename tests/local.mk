@@ -265,7 +265,7 @@ tests_layout_expr_SOURCES = tests/layout_expr.c tests/layout_text.h
 tests_layout_pairs_SOURCES = tests/layout_pairs.c tests/layout_text.h
 
 # The Python module; each skips itself where that is not built.
-EXTRA_DIST += tests/py_kit.py tests/py_loader_kit.py
+EXTRA_DIST += tests/py_kit.py tests/py_loader_kit.py tests/tap.py
 PYTHON_TESTS = \
 	tests/py_arrays.py \
 	tests/py_examples.py \

@@ -10,18 +10,11 @@ import struct
 import subprocess
 import sys
 
+from tap import finish, ok
+
 PROGRAM = os.path.join(os.environ.get("top_builddir", "."),
                        "examples", "make_checkpoint")
 SIZES = {"F32": "f", "F16": "e", "BF16": "H", "F64": "d"}
-tests = 0
-failed = 0
-
-
-def ok(passed, what):
-    global tests, failed
-    tests += 1
-    failed += not passed
-    print(f"{'ok' if passed else 'not ok'} {tests} - {what}")
 
 
 def check(mb, dtype, path):
@@ -67,8 +60,7 @@ def main():
     bad = subprocess.run([PROGRAM, "--size-mb", "0", path],
                          stderr=subprocess.PIPE)
     ok(bad.returncode == 2 and b"usage" in bad.stderr, "no size is no size")
-    print(f"1..{tests}")
-    return failed > 0
+    return finish()
 
 
 sys.exit(main())

@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 
+from tap import finish, ok
+
 TARN = os.environ["TARN"]
 TMP = os.environ["TMPDIR"]
 os.environ["TARN_AUTOSTART"] = "1"
@@ -15,16 +17,6 @@ os.environ["TARN_SOCKET"] = os.environ["XDG_RUNTIME_DIR"] + "/own/tarnd.sock"
 NAME = "[a-zA-Z_:][a-zA-Z0-9_:]*"
 LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"'
 SAMPLE = re.compile(rf"({NAME})(?:\{{({LABEL}(?:,{LABEL})*)?\}})? ([0-9.]+)")
-count = 0
-
-
-def ok(passed, what, *seen):
-    global count
-    count += 1
-    print(f"{'ok' if passed else 'not ok'} {count} - {what}", flush=True)
-    if not passed:
-        for line in seen:
-            print("#", repr(line)[:300])
 
 
 def tarn(*args):
@@ -109,5 +101,4 @@ ok(0 < seen.get(("tarn_uptime_seconds", None), 0) < 3600, "uptime in seconds")
 ok(len(types) > 25, "there are many families", len(types))
 tarn("stop")
 os.unlink(TMP + "/m.st")
-print(f"1..{count}")
-sys.exit(0)
+sys.exit(finish())

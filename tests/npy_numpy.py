@@ -10,12 +10,13 @@ import sys
 import tempfile
 import warnings
 
+from tap import finish, ok, skip_all
+
 try:
     import numpy as np
     from numpy.lib import format as npy
 except ImportError:
-    print("1..0 # SKIP numpy is not installed")
-    sys.exit(0)
+    skip_all("numpy is not installed")
 
 TOOL = os.path.join(os.environ.get("top_builddir", "."), "tests", "file_tool")
 DTYPES = {"?": "BOOL", "u1": "U8", "i1": "I8", "<u2": "U16", "<i2": "I16",
@@ -58,17 +59,6 @@ HEADERS = [
     "('descr', '<f4')", "{}", "", "None",
 ]
 rng = np.random.default_rng(7)
-tests = 0
-failed = 0
-
-
-def ok(passed, what, seen=None):
-    global tests, failed
-    tests += 1
-    failed += not passed
-    print(f"{'ok' if passed else 'not ok'} {tests} - {what}")
-    if not passed:
-        print(f"#    seen: {seen}")
 
 
 def read(path):
@@ -142,8 +132,7 @@ def main():
         check_values(path)
         check_refused(path)
         check_headers(path)
-    print(f"1..{tests}")
-    return failed > 0
+    return finish()
 
 
 sys.exit(main())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the tests of the Python module share: a small vocabulary of TAP, the
-module of this build, and its absence told by name."""
+"""What the tests of the Python module share: the vocabulary of TAP, the module
+of this build, and its absence told by name."""
 import glob
 import os
 import platform
@@ -11,13 +11,9 @@ import sys
 import threading
 import time
 
+from tap import equal, finish, ok, raises, skip_all, skipped
+
 FOLDER = os.environ.get("top_builddir", ".") + "/python"
-count = 0
-
-
-def skip_all(why):
-    print(f"1..0 # SKIP {why}")
-    sys.exit(0)
 
 
 def load_sanitizers(library):
@@ -34,37 +30,6 @@ def load_sanitizers(library):
     os.environ["PYTHONMALLOC"] = "malloc"
     os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # the interpreter has some
     os.execv(sys.executable, [sys.executable, *sys.argv])
-
-
-def skipped(what, why):
-    global count
-    count += 1
-    print(f"ok {count} - {what} # SKIP {why}")
-
-
-def ok(good, what, *seen):
-    global count
-    count += 1
-    print(f"{'ok' if good else 'not ok'} {count} - {what}", flush=True)
-    if not good:
-        for line in "\n".join(map(str, seen)).splitlines():
-            print(f"# {line}", flush=True)
-    return good
-
-
-def equal(seen, wanted, what):
-    return ok(seen == wanted, what, f"wanted: {wanted!r}", f"seen: {seen!r}")
-
-
-def raises(error, part, what, call, *args, **keywords):
-    """The call raises that class, with these words in its message."""
-    try:
-        seen = call(*args, **keywords)
-    except BaseException as e:
-        return ok(isinstance(e, error) and part in str(e), what,
-                  f"wanted: {error.__name__}: ...{part}...",
-                  f"seen: {type(e).__name__}: {e}")
-    return ok(False, what, f"wanted: {error.__name__}", f"seen: {seen!r}")
 
 
 def start_daemon(socket):
@@ -113,10 +78,6 @@ def grow_old(path):
     seconds it might change within the step of its stamps."""
     while time.time() < os.stat(path).st_ctime + 2.05:
         time.sleep(.05)
-
-
-def finish():
-    print(f"1..{count}")
 
 
 libraries = glob.glob(FOLDER + "/tarn/_tarn.*.so")

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import tempfile
 
+from tap import finish, ok, skip_all, skipped
+
 try:
     import numpy as np
 except ImportError:
-    print("1..0 # SKIP numpy is not installed")
-    sys.exit(0)
+    skip_all("numpy is not installed")
 try:
     from safetensors import safe_open
     from safetensors.numpy import load_file, save_file
@@ -30,17 +31,6 @@ VIEWS = {
                    ("[::-1, 1:]", lambda a: a[::-1, 1:])],
 }
 rng = np.random.default_rng(11)
-tests = 0
-failed = 0
-
-
-def ok(passed, what, seen=None):
-    global tests, failed
-    tests += 1
-    failed += not passed
-    print(f"{'ok' if passed else 'not ok'} {tests} - {what}")
-    if not passed:
-        print(f"#    seen: {seen}")
 
 
 def make(dtype, shape):
@@ -124,9 +114,8 @@ def main():
             check_safetensors(os.path.join(folder, "one"),
                               os.path.join(folder, "two"))
         else:
-            print("ok - # SKIP safetensors is not installed")
-    print(f"1..{tests + (not safe_open)}")
-    return failed > 0
+            skipped("the reference", "safetensors is not installed")
+    return finish()
 
 
 sys.exit(main())
