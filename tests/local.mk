@@ -237,6 +237,7 @@ TSAN_TESTS = \
 	tests/store \
 	tests/store_fake \
 	tests/store_fork \
+	tests/store_fork_calls \
 	tests/store_wait \
 	tests/store_wait_file \
 	tests/stream \
@@ -600,6 +601,7 @@ check_PROGRAMS += \
 	tests/private_held \
 	tests/reap \
 	tests/store_fork \
+	tests/store_fork_calls \
 	$(NULL)
 TESTS += \
 	tests/evict \
@@ -609,6 +611,7 @@ TESTS += \
 	tests/private_held \
 	tests/reap \
 	tests/store_fork \
+	tests/store_fork_calls \
 	$(NULL)
 tests_evict_SOURCES = \
 	tests/daemon_helper.c \
@@ -627,13 +630,16 @@ tests_reap_SOURCES = tests/reap.c
 tests_reap_LDADD = $(DAEMON_LIBS)
 tests_reap_LDFLAGS = -Wl,--wrap=lease_batch_search
 tests_lease_pages_SOURCES = tests/lease_pages.c $(DAEMON_KIT)
-tests_store_fork_SOURCES = \
+STORE_FORK_KIT = \
 	tests/daemon_helper.c \
 	tests/daemon_helper.h \
-	tests/store_fork.c \
+	tests/store_fork_kit.c \
+	tests/store_fork_kit.h \
 	$(NULL)
+tests_store_fork_SOURCES = tests/store_fork.c $(STORE_FORK_KIT)
+tests_store_fork_calls_SOURCES = tests/store_fork_calls.c $(STORE_FORK_KIT)
 VALGRIND_EXCEPT += tests/lease_pages tests/private tests/private_held
-VALGRIND_EXCEPT += tests/store_fork
+VALGRIND_EXCEPT += tests/store_fork tests/store_fork_calls
 
 # The protocols, model-checked.
 EXTRA_DIST += \
