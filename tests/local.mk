@@ -1066,6 +1066,7 @@ PUBLISH_TESTS = \
 	tests/publish \
 	tests/publish_again \
 	tests/publish_hostile \
+	tests/publish_memory \
 	tests/publish_restart \
 	tests/publish_sealed \
 	tests/publish_threads \
@@ -1081,13 +1082,18 @@ tests_publish_SOURCES = \
 	tests/publish.c \
 	$(NULL)
 tests_publish_again_SOURCES = tests/publish_again.c $(DAEMON_KIT)
+PUBLISH_KIT = \
+	tests/parcel.c \
+	tests/parcel.h \
+	tests/publish_kit.c \
+	tests/publish_kit.h \
+	$(DAEMON_KIT)
 tests_publish_hostile_SOURCES = \
 	tests/catch.c \
 	tests/catch.h \
-	tests/parcel.c \
-	tests/parcel.h \
 	tests/publish_hostile.c \
-	$(DAEMON_KIT)
+	$(PUBLISH_KIT)
+tests_publish_memory_SOURCES = tests/publish_memory.c $(PUBLISH_KIT)
 tests_publish_restart_SOURCES = tests/publish_restart.c $(DAEMON_KIT)
 tests_publish_sealed_SOURCES = tests/publish_sealed.c $(DAEMON_KIT)
 tests_publish_threads_SOURCES = \
