@@ -166,6 +166,7 @@ ENGINE_TESTS = \
 	tests/copy \
 	tests/copy_numpy.py \
 	tests/copy_read \
+	tests/copy_read_fails \
 	tests/copy_relay \
 	tests/copy_write \
 	tests/copy_write_fails \
@@ -215,6 +216,7 @@ TSAN_TESTS = \
 	tests/channel_handles \
 	tests/channel_threads \
 	tests/copy_read \
+	tests/copy_read_fails \
 	tests/evict \
 	tests/file_lock \
 	tests/file_map \
@@ -408,6 +410,7 @@ dist_check_SCRIPTS += tests/print_numpy.py
 COPY_TESTS = \
 	tests/copy \
 	tests/copy_read \
+	tests/copy_read_fails \
 	tests/copy_relay \
 	tests/copy_write \
 	tests/copy_write_fails \
@@ -419,14 +422,21 @@ COPY_TESTS = \
 check_PROGRAMS += $(COPY_TESTS) tests/copy_tool
 dist_check_SCRIPTS += tests/copy_numpy.py
 TESTS += $(COPY_TESTS) tests/copy_numpy.py
+COPY_READ_KIT = \
+	tests/copy_read_kit.c \
+	tests/copy_read_kit.h \
+	tests/filling.h \
+	$(NULL)
 tests_copy_read_SOURCES = \
 	tests/copy_read.c \
-	tests/fault_engine.c \
-	tests/fault_engine.h \
-	tests/filling.h \
 	tests/loop_device.c \
 	tests/loop_device.h \
-	$(NULL)
+	$(COPY_READ_KIT)
+tests_copy_read_fails_SOURCES = \
+	tests/copy_read_fails.c \
+	tests/fault_engine.c \
+	tests/fault_engine.h \
+	$(COPY_READ_KIT)
 tests_copy_relay_SOURCES = tests/copy_relay.c tests/written.h
 tests_copy_write_SOURCES = tests/copy_write.c tests/written.h
 tests_copy_write_fails_SOURCES = tests/copy_write_fails.c tests/written.h
