@@ -21,7 +21,7 @@ struct source {
 	struct publish *publish;
 	struct work work;
 	bool working;
-	bool waited; /* for room beside the pool: not once more */
+	uint64_t wait_until; /* for room beside the pool; 0: not yet */
 	bool worked;	       /* the worker is done with what it was given */
 	struct iovec *pieces;  /* where a copy goes */
 	uint32_t n_pieces;

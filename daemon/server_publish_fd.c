@@ -24,6 +24,9 @@
 #define PAGE 4096ull
 #define ADOPT_MIN (2ull << 20)   /* a descriptor each is for large ones */
 #define COPY_HERE (256ull << 10) /* some 50 us of the server; picked */
+/* For room beside the pool, while there is some on its way; picked, as long as
+ * the loaders have to let go of it. */
+#define ROOM_WAIT_NS 5000000000ull
 
 #define SEALS_SIZE (F_SEAL_SHRINK | F_SEAL_GROW)
 #define SEALS_ADOPT                                                            \
@@ -114,13 +117,16 @@ static int copy_from_fd(struct publish *p, struct source *s, bool may_grow)
 
 /* ---- storages of their own ------------------------------------------- */
 
-/* 1: there is; 0: wait, once. */
+/* 1: there is; 0: wait: others may take what comes back first, so more than
+ * once, but not for ever. */
 static int find_room(struct publish *p, struct source *s)
 {
-	int r = own_find_room(p->rule, whole_pages(s->size), !s->waited);
+	uint64_t now = loop_now();
 
-	s->waited |= r == 0;
-	return r;
+	if (!s->wait_until)
+		s->wait_until = now + ROOM_WAIT_NS;
+	return own_find_room(
+		p->rule, whole_pages(s->size), now < s->wait_until);
 }
 
 /* Takes fd. */

@@ -8,7 +8,8 @@
  * and in others by way of the keeper: evicted, the segment dropped when
  * nothing else lies in it, and the growth asked for again when the keeper has
  * it back. Of all files the one used longest ago goes first; what clients
- * created never does.
+ * created never does. What is on its way back already, since a loader has not
+ * yet forgotten it, is waited for before anything more is given up.
  */
 #include "base/checked.h"
 #include "base/fail.h"
@@ -20,6 +21,34 @@
 #define COMING_NS 5000000000ull
 
 /* ---- how much there could be -------------------------------------------- */
+
+/* Taken out of the allocator, but not yet the budget's again. */
+static uint64_t leaving_of(const struct rule *rule)
+{
+	uint64_t sum = 0;
+
+	if (!rule->server->n_leaving)
+		return 0;
+	for (uint32_t i = 0; i < rule->n_segments; i++)
+		if (rule->segments[i].state == SEGMENT_LEAVING)
+			sum += rule->segments[i].mapped.size;
+	return sum;
+}
+
+static uint64_t leaving(const struct server *server)
+{
+	uint64_t sum = 0;
+
+	for (const struct rule *rule = server->rules; rule; rule = rule->next)
+		sum += leaving_of(rule);
+	return sum;
+}
+
+/* What the pool's own size is compared with, here and by the keeper. */
+static uint64_t taken_of(const struct rule *rule)
+{
+	return memory_total(rule) + leaving_of(rule);
+}
 
 /* What of a rule could be given up, at best: what is leased is among it. */
 static uint64_t givable(const struct rule *rule)
@@ -41,7 +70,7 @@ uint64_t room_givable(const struct server *server)
 static bool is_at_its_limit(const struct rule *rule)
 {
 	return rule->spec.limit &&
-	       memory_total(rule) + rule->asked.bytes > rule->spec.limit;
+	       taken_of(rule) + rule->asked.bytes > rule->spec.limit;
 }
 
 /* Of the budget, which segments share with memfds of their own. */
@@ -56,15 +85,15 @@ static uint64_t left_of(const struct server *server)
 static bool could_fit(const struct rule *rule)
 {
 	const struct server *server = rule->server;
-	uint64_t budget = server->start.budget, room = givable(rule);
+	uint64_t budget = server->start.budget, limit = rule->spec.limit, room;
 
-	if (is_at_its_limit(rule))
-		return rule->asked.whole <= rule->spec.limit &&
+	if (is_at_its_limit(rule)) {
+		room = givable(rule) + leaving_of(rule);
+		return rule->asked.whole <= limit &&
 		       rule->asked.bytes <=
-			       room + (rule->spec.limit -
-					      MIN(rule->spec.limit,
-						      memory_total(rule)));
-	room = room_givable(server) + left_of(server);
+			       room + limit - MIN(limit, taken_of(rule));
+	}
+	room = room_givable(server) + leaving(server) + left_of(server);
 	return rule->asked.whole <= budget && rule->asked.bytes <= room;
 }
 
@@ -132,7 +161,8 @@ static int make_room(struct rule *rule)
 {
 	struct server *server = rule->server;
 	struct rule *only = is_at_its_limit(rule) ? rule : NULL, *from;
-	uint64_t given = 0, lacks = lacking(rule);
+	uint64_t given = only ? leaving_of(only) : leaving(server);
+	uint64_t lacks = lacking(rule);
 
 	if (!could_fit(rule))
 		return -ENOSPC;
@@ -170,13 +200,14 @@ int room_wanted(struct rule *rule)
 int room_for_own(struct rule *rule, uint64_t size, bool may_wait)
 {
 	struct server *server = rule->server;
-	uint64_t left = left_of(server);
+	uint64_t left = left_of(server), coming = left + leaving(server);
 
 	if (size <= left)
 		return 1;
-	if (size - left > room_givable(server))
+	if (size > coming && size - coming > room_givable(server))
 		return -ENOSPC;
-	room_give(server, size - left);
+	if (size > coming)
+		room_give(server, size - coming);
 	if (size <= left_of(server))
 		return 1;
 	if (!may_wait || !server->n_leaving)

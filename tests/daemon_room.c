@@ -2,10 +2,12 @@
 /*
  * One budget, two pools. A file that nobody holds makes room for whoever needs
  * it, in another pool too, the one used longest ago first; what is named or
- * leased stays, and a load that can never fit costs nobody anything.
+ * leased stays, and a load that can never fit costs nobody anything. Who comes
+ * while room is on its way waits for it, be it his own or somebody else's.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,15 +75,22 @@ static void across_pools(void)
 	is_loaded(&b, 2, false, "without its name it makes room");
 }
 
+static int filled_memfd(uint64_t size)
+{
+	int fd = memfd_create("created", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || fallocate(fd, 0, 0, (off_t)size) < 0)
+		bail("a memfd: %m");
+	return fd;
+}
+
 /* Created memory has the same budget, beside all pools: it takes room from
  * files, and files none from it. */
 static void created(void)
 {
-	int fd = memfd_create("created", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd = filled_memfd(40 * MIB);
 	struct parcel p = parcel_of(SOURCE_ADOPT, 40 * MIB, fd, "created");
 
-	if (fd < 0 || fallocate(fd, 0, 0, 40 * MIB) < 0)
-		bail("a memfd: %m");
 	is_loaded(&b, 2, true, "40 of 64 MiB are a file's");
 	if (!is_int(WIRE_PUBLISHED, parcel_answer(&p, &a),
 		    "40 MiB are created all the same"))
@@ -108,6 +117,51 @@ static void oldest_first(void)
 	is_loaded(&a, 0, true, "what was used stays");
 	is_loaded(&b, 0, true, "what came last stays");
 	is_loaded(&a, 1, false, "what was used longest ago went");
+}
+
+/* ---- room that is on its way ------------------------------------------ */
+
+/* Sends a publication, and does not wait for its answer. */
+static void say(struct raw *raw, enum source_kind kind, uint64_t size,
+	const char *name)
+{
+	static unsigned char body[PARCEL_MAX];
+	int fd = filled_memfd(size);
+	struct parcel p = parcel_of(kind, size, fd, name);
+
+	if (raw_say(raw, WIRE_PUBLISH, body, parcel_write(&p, body), &fd, 1) <
+		0)
+		bail("publish %s", name);
+	fd_close(fd);
+}
+
+/*
+ * A file of 40 MiB that nobody holds makes room for the first publication: the
+ * loader, which is stopped, has to forget it first. Then comes a second one,
+ * for which there will be room as well.
+ */
+static void while_it_leaves(enum source_kind kind, const char *what)
+{
+	pid_t loader;
+
+	/* A loader lives as long as its pool is in use: here it is. */
+	is_loaded(&b, 2, false, "a file of 40 MiB");
+	loader = child_named(server.pid, "tarn-loader");
+	if (loader <= 0 || kill(loader, SIGSTOP) < 0)
+		bail("no loader to stop");
+	say(&a, SOURCE_ADOPT, 28 * MIB, "first");
+	is_int(-1, raw_hear(&a, 200), "%s: the first has to wait", what);
+	say(&b, kind, 30 * MIB, "second");
+	is_int(-1, raw_hear(&b, 200), "%s: so has the second", what);
+	kill(loader, SIGCONT);
+	if (!is_int(WIRE_PUBLISHED, raw_hear(&a, RAW_PATIENCE_MS),
+		    "%s: the first is published", what))
+		diag("%s", a.text);
+	if (!is_int(WIRE_PUBLISHED, raw_hear(&b, RAW_PATIENCE_MS),
+		    "%s: the second is", what))
+		diag("%s", b.text);
+	remove_name(&a, "first");
+	remove_name(&b, "second");
 }
 
 int main(void)
@@ -138,6 +192,8 @@ int main(void)
 	across_pools();
 	created();
 	oldest_first();
+	while_it_leaves(SOURCE_ADOPT, "beside the pool");
+	while_it_leaves(SOURCE_COPY, "in the pool");
 	raw_close(&a);
 	raw_close(&b);
 	is_int(0, daemon_stop(&server), "the daemon ends in peace");
