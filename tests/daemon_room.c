@@ -164,6 +164,24 @@ static void while_it_leaves(enum source_kind kind, const char *what)
 	remove_name(&b, "second");
 }
 
+/* The sentence is that of the refusal, not of what failed afterwards. */
+static void never_fits(void)
+{
+	const int64_t shape[] = {(int64_t)(80 * MIB)};
+	struct tarn_publish_item item = {.name = "never"};
+	tarn_store *store;
+
+	if (tarn_store_open(server.socket, &store) < 0 ||
+		tarn_store_create(
+			store, TARN_U8, 1, shape, 0, &item.tensor) < 0)
+		bail("%s", tarn_error_message());
+	is_int(-ENOSPC, tarn_store_publish(store, &item, 1, NULL, NULL),
+		"80 MiB that were created never fit");
+	has_str("budget of 64.0 MiB", tarn_error_message(), "told the limit");
+	tarn_tensor_unref(item.tensor);
+	tarn_store_unref(store);
+}
+
 int main(void)
 {
 	char conf[300];
@@ -194,6 +212,7 @@ int main(void)
 	oldest_first();
 	while_it_leaves(SOURCE_ADOPT, "beside the pool");
 	while_it_leaves(SOURCE_COPY, "in the pool");
+	never_fits();
 	raw_close(&a);
 	raw_close(&b);
 	is_int(0, daemon_stop(&server), "the daemon ends in peace");

@@ -100,8 +100,9 @@ void created_thaw(tarn_storage *storage)
 {
 	struct created *created = created_of(storage);
 
-	/* It fails if the daemon has sealed it and the answer was lost. */
-	if (own_remap_writable(created->fd, created->addr, created->size) >= 0)
+	/* It fails if the daemon has sealed it: then it stays as it is, which
+	 * concerns the next publication, not the one that has failed. */
+	if (own_try_writable(created->fd, created->addr, created->size))
 		storage->writable = true;
 }
 

@@ -107,13 +107,10 @@ int own_create(uint64_t size, int *ret_fd, void **ret_addr)
 	return own_create_part(size, own_mapped_size(size), ret_fd, ret_addr);
 }
 
-static int remap(int fd, void *addr, uint64_t size, int prot)
+static bool remap(int fd, void *addr, uint64_t size, int prot)
 {
-	if (mmap(addr, own_mapped_size(size), prot, MAP_SHARED | MAP_FIXED, fd,
-		    0) == MAP_FAILED)
-		return tarn_fail(errno, "mapping %llu bytes anew: %s",
-			(unsigned long long)size, tarn_errno_text(errno));
-	return 0;
+	return mmap(addr, own_mapped_size(size), prot, MAP_SHARED | MAP_FIXED,
+		       fd, 0) != MAP_FAILED;
 }
 
 int own_remap_read_only(int fd, void *addr, uint64_t size)
@@ -121,10 +118,13 @@ int own_remap_read_only(int fd, void *addr, uint64_t size)
 	_cleanup_fd_ int ro = -1;
 	int r = segment_reopen(fd, &ro);
 
-	return r < 0 ? r : remap(ro, addr, size, PROT_READ);
+	if (r >= 0 && !remap(ro, addr, size, PROT_READ))
+		r = tarn_fail(errno, "mapping %llu bytes anew: %s",
+			(unsigned long long)size, tarn_errno_text(errno));
+	return r;
 }
 
-int own_remap_writable(int fd, void *addr, uint64_t size)
+bool own_try_writable(int fd, void *addr, uint64_t size)
 {
 	return remap(fd, addr, size, PROT_READ | PROT_WRITE);
 }

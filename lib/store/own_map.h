@@ -27,10 +27,12 @@ int own_create_part(
  * kills. -ENOMEM. */
 int own_check_room(uint64_t size);
 
-/* The same memory at the same address, but read-only for good, or, from a
- * descriptor that may write, writable again. What is there stays if it fails. */
+/* The same memory at the same address, but read-only for good. What is there
+ * stays if it fails. */
 int own_remap_read_only(int fd, void *addr, uint64_t size);
-int own_remap_writable(int fd, void *addr, uint64_t size);
+/* From a descriptor that may write, writable again: false, without a sentence,
+ * if that is not to be. */
+bool own_try_writable(int fd, void *addr, uint64_t size);
 
 /* Asks the daemon for the memfd of a leased storage. flags: STORAGE_*. */
 int own_fetch(struct tarn_store *store, uint32_t index, uint64_t generation,
