@@ -600,9 +600,14 @@ void channel_drop(struct rule *rule, uint32_t index, uint64_t generation);
 void channels_free(struct rule *rule);
 /* Which of the batch do items keep? Before other places are searched. */
 void channels_search(const struct rule *rule, struct lease_batch *batch);
+bool channel_is(const struct rule *rule, uint32_t index, uint64_t generation);
 /* Is it a channel that is closed? Another may take its name. */
 bool channel_gives_way(
 	const struct rule *rule, uint32_t index, uint64_t generation);
+/* Before d's name is taken by something else: -EBUSY, if it is an open
+ * channel's, since its users would be left with nobody to meet. */
+int channel_check_taken(const struct rule *rule, const char *verb,
+	const char *name, size_t size, const struct tarn_descriptor *d);
 void channel_named(struct rule *rule, uint32_t index, uint64_t generation,
 	const char *name, size_t size);
 /* WIRE_CHANNEL */

@@ -226,6 +226,14 @@ void channels_search(const struct rule *rule, struct lease_batch *batch)
 		lease_batch_miss(batch, c->index, c->generation);
 }
 
+bool channel_is(const struct rule *rule, uint32_t index, uint64_t generation)
+{
+	/* Most names are no channels', and there may be many of both. */
+	return rule->n_channels &&
+	       rule->table.storages[index].flags & STORAGE_CHANNEL &&
+	       channel_find(rule, index, generation);
+}
+
 bool channel_gives_way(
 	const struct rule *rule, uint32_t index, uint64_t generation)
 {
@@ -233,6 +241,18 @@ bool channel_gives_way(
 
 	/* One that was damaged serves nobody. */
 	return c && (!c->map.memory || channel_is_closed(&c->map));
+}
+
+int channel_check_taken(const struct rule *rule, const char *verb,
+	const char *name, size_t size, const struct tarn_descriptor *d)
+{
+	if (!channel_is(rule, d->storage, d->generation) ||
+		channel_gives_way(rule, d->storage, d->generation))
+		return 0;
+	return tarn_fail(EBUSY,
+		"%s: \"%.*s\" is an open channel, whose users would lose what "
+		"is in it; close it or remove it first (tarn channel rm %.*s)",
+		verb, (int)size, name, (int)size, name);
 }
 
 /* Without memory it is found by looking at all names. */

@@ -26,8 +26,10 @@ int load_publish(struct load *load, uint32_t index, uint64_t generation)
 
 	if (load->names.n == 0)
 		return 0;
-	r = quota_check_names(
-		rule, rule->table.storages[index].owner, &load->names);
+	r = names_check_channels(rule, &load->names);
+	if (r == 0)
+		r = quota_check_names(
+			rule, rule->table.storages[index].owner, &load->names);
 	if (r < 0)
 		return r;
 	r = table_begin(rule->writer);

@@ -119,6 +119,9 @@ void load_start(struct client *client, struct wire_message *message)
 		load_refuse(load, r);
 	else if (load->message.again && load_was_done(load, &loaded))
 		answer_again(load, &loaded);
+	/* Once more at the end; but here nothing was read for it yet. */
+	else if ((r = names_check_channels(rule, &load->names)) < 0)
+		load_refuse(load, r);
 	else if (load->n_ranges == 0)
 		load_nothing(load);
 	else if ((r = load_identify(load, 0)) < 0)

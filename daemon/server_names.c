@@ -154,6 +154,26 @@ int names_check(const struct name_list *names, const uint64_t *sizes,
 	return 0;
 }
 
+int names_check_channels(const struct rule *rule, const struct name_list *names)
+{
+	const unsigned char *at = names->at;
+	struct tarn_descriptor d;
+	struct named named;
+	uint64_t version;
+	int r = 0;
+
+	if (!rule->n_channels)
+		return 0;
+	for (uint32_t i = 0; i < names->n && r == 0; i++) {
+		r = name_next(names, &at, &named);
+		if (r == 0 && table_lookup(&rule->table, named.name,
+				      named.name_size, &d, &version) == 0)
+			r = channel_check_taken(rule, names->verb, named.name,
+				named.name_size, &d);
+	}
+	return r;
+}
+
 void name_describe(const struct rule *rule, uint32_t index, uint64_t generation,
 	const struct named *named, struct tarn_descriptor *ret)
 {

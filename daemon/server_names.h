@@ -46,6 +46,10 @@ int names_sorted(const struct name_list *names, struct named **ret);
 bool names_have(const struct named *sorted, uint32_t n, const char *name,
 	size_t name_size);
 
+/* None of them may be an open channel's: -EBUSY. */
+int names_check_channels(
+	const struct rule *rule, const struct name_list *names);
+
 /* What is published under it, once its storage is in the table. */
 void name_describe(const struct rule *rule, uint32_t index,
 	uint64_t generation, const struct named *named,

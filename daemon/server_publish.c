@@ -302,6 +302,10 @@ void publish_start(struct client *client, struct wire_message *message)
 		return publish_end(p);
 	if (p->message.again && (r = publish_check_doubt(p)) < 0)
 		return refuse(p, r);
+	/* Once more at the end; but here no memory is sealed for it yet. */
+	r = publish_check_names(p);
+	if (r < 0)
+		return refuse(p, r);
 	go_on(p);
 }
 

@@ -72,6 +72,8 @@ int publish_from_fd(struct publish *publish, struct source *source,
 int publish_parse(struct publish *publish);
 
 /* server_publish_commit.c: the names, when all sources are ready. */
+/* May they be published over what stands there now? -EEXIST, -EBUSY. */
+int publish_check_names(const struct publish *publish);
 int publish_commit(struct publish *publish);
 /* It was done before, by a server that died: answered again. False: not. */
 bool publish_was_done(struct publish *publish);

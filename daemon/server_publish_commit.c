@@ -155,12 +155,24 @@ static int check_all_existing(const struct publish *p)
 	return r;
 }
 
-/* A channel, in the place of one that is closed. */
-static bool may_replace(
-	const struct publish *p, const struct tarn_descriptor *d)
+/* A channel may take the place of one that is closed, and nothing else any. */
+static int check_place(const struct publish *p, const struct named *named,
+	const struct tarn_descriptor *d)
 {
-	return p->n_sources == 1 && p->sources[0].kind == SOURCE_CHANNEL &&
-	       channel_gives_way(p->rule, d->storage, d->generation);
+	bool closed = channel_gives_way(p->rule, d->storage, d->generation);
+	bool channel =
+		p->n_sources == 1 && p->sources[0].kind == SOURCE_CHANNEL;
+
+	if (!channel_is(p->rule, d->storage, d->generation))
+		return tarn_fail(EEXIST,
+			"publish: there is a tensor \"%.*s\" already",
+			(int)named->name_size, named->name);
+	if (closed && channel)
+		return 0;
+	return tarn_fail(EEXIST,
+		"publish: there is a channel \"%.*s\" already, which is %s; "
+		"another name, or 'tarn channel rm', makes room",
+		(int)named->name_size, named->name, closed ? "closed" : "open");
 }
 
 static int check_new(const struct publish *p)
@@ -174,13 +186,17 @@ static int check_new(const struct publish *p)
 	for (uint32_t i = 0; i < p->names.n && r == 0; i++) {
 		r = name_next(&p->names, &at, &named);
 		if (r == 0 && table_lookup(&p->rule->table, named.name,
-				      named.name_size, &d, &version) == 0 &&
-			!may_replace(p, &d))
-			r = tarn_fail(EEXIST,
-				"publish: there is a tensor \"%.*s\" already",
-				(int)named.name_size, named.name);
+				      named.name_size, &d, &version) == 0)
+			r = check_place(p, &named, &d);
 	}
 	return r;
+}
+
+int publish_check_names(const struct publish *p)
+{
+	return p->flags & PUBLISH_NEW
+		       ? check_new(p)
+		       : names_check_channels(p->rule, &p->names);
 }
 
 /* ---- the transaction ------------------------------------------------- */
@@ -232,9 +248,17 @@ static int note_other(void *arg, const char *name, size_t size,
 	const struct tarn_descriptor *descriptor, uint64_t version)
 {
 	struct others *o = arg;
+	const struct publish *p = o->publish;
+	int r = 0;
 
-	if (names_have(o->sorted, o->publish->names.n, name, size))
+	if (names_have(o->sorted, p->names.n, name, size))
 		return 0;
+	/* To remove all below a prefix is no accident. */
+	if (p->names.n)
+		r = channel_check_taken(
+			p->rule, "publish", name, size, descriptor);
+	if (r < 0)
+		return r;
 	if (o->size + size + 1 > o->room) {
 		size_t room = MAX(o->room * 2, o->size + size + 4096);
 		char *text = realloc(o->text, room);
@@ -334,8 +358,8 @@ int publish_commit(struct publish *p)
 	struct answer answer;
 	int r = check_all_existing(p);
 
-	if (r == 0 && p->flags & PUBLISH_NEW)
-		r = check_new(p);
+	if (r == 0)
+		r = publish_check_names(p);
 	if (r == 0)
 		r = answer_new(p, &answer);
 	if (r < 0)

@@ -17,6 +17,7 @@
 #include <tarn/report.h>
 
 #include "base/fail.h"
+#include "base/fd.h"
 #include "shm/channel.h"
 #include "tests/parcel.h"
 #include "tests/raw_client.h"
@@ -189,7 +190,8 @@ static void test_names(void)
 	taken(&p, "a new channel");
 	q = parcel_with(&second, "c");
 	q.head.flags = PUBLISH_NEW;
-	refused(&q, EEXIST, "already", "another, where one is open");
+	refused(&q, EEXIST, "a channel \"c\" already, which is open",
+		"another, where one is open");
 	if (ring_attach(&ring, first.map.ring, first.map.ring_size) < 0 ||
 		ring_close(&ring) < 0)
 		bail("%s", tarn_fail_message());
@@ -204,12 +206,55 @@ static void test_names(void)
 		ring_close(&ring) < 0)
 		bail("%s", tarn_fail_message());
 	p.head.flags = PUBLISH_NEW;
-	refused(&p, EEXIST, "already", "a tensor in the place of a channel");
+	refused(&p, EEXIST, "which is closed",
+		"a tensor in the place of a channel");
+	p.head.flags = 0;
+	taken(&p, "a tensor that may replace it");
 	if (tarn_store_remove(witness.store, "c") < 0)
 		bail("%s", tarn_error_message());
 	drop(&first);
 	drop(&second);
 	drop(&third);
+}
+
+/* What its users have put in would be nobody's: whatever the way, its name is
+ * theirs until it is closed or removed. */
+static void test_open_names(void)
+{
+	struct made first = make(), second = make();
+	struct parcel channel = parcel_with(&first, "openset/c");
+	struct parcel other = parcel_with(&second, "openset/c");
+	struct parcel tensor = {.n_bytes = 8}, set = {.n_bytes = 8};
+	struct order order = {0};
+	struct raw raw;
+	const char *path = made_file("plain", 64, 1);
+	int fd = opened(path);
+
+	taken(&channel, "a channel");
+	parcel_source(&tensor, SOURCE_BYTES, 8);
+	parcel_name(&tensor, "openset/t", 0, 0, 8, 1);
+	parcel_name(&tensor, "openset/c", 0, 0, 8, 1);
+	refused(&tensor, EBUSY, "tarn channel rm openset/c",
+		"a tensor in its place, where names may be replaced");
+	refused(&other, EBUSY, "open channel", "another channel");
+	parcel_source(&set, SOURCE_BYTES, 8);
+	parcel_name(&set, "openset/t", 0, 0, 8, 1);
+	set.head.flags = PUBLISH_REPLACE;
+	set.prefix_size = set.head.prefix_size = 8;
+	memcpy(set.prefix, "openset/", 8);
+	refused(&set, EBUSY, "open channel", "a set of tensors around it");
+	raw_open(&raw, server.socket);
+	order_range(&order, 0, 64, 0);
+	order_bytes(&order, "openset/c", 64);
+	is_int(WIRE_ERROR, order_load(&order, &raw, fd, -1),
+		"a file's tensor in its place");
+	is_int(EBUSY, raw.error, "it is refused as well");
+	raw_close(&raw);
+	ok(tarn_store_remove(witness.store, "openset/c") == 0,
+		"it stood there all the time, and can be removed");
+	fd_close(fd);
+	drop(&first);
+	drop(&second);
 }
 
 static uint32_t count_channels(void)
@@ -322,6 +367,7 @@ int main(void)
 	test_messages();
 	test_memory();
 	test_names();
+	test_open_names();
 	test_charges();
 	test_who();
 	test_rubbish();

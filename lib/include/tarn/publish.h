@@ -78,7 +78,8 @@ struct tarn_publish_options {
  * it. Any thread: two that publish one tensor at once take turns.
  *
  * -EINVAL: a name is given twice, or is none, or the life is no time. -EEXIST:
- * see exclusive. -E2BIG: more than 500,000 names, or than 64 storages that are
+ * see exclusive. -EBUSY: a name, or one that would be removed for them, is an
+ * open channel's. -E2BIG: more than 500,000 names, or than 64 storages that are
  * not copied. -EPERM, -ENOSPC, -ENOTSUP: see above. -ENOMEM: there is none for
  * the copies. -ECONNRESET: the daemon is gone, or died of this. -ETIMEDOUT: it
  * hangs.

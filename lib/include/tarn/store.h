@@ -171,7 +171,7 @@ struct tarn_load_options {
  * file in memory as long as it is referenced. Of an index all shards are
  * loaded, one after the other, and then their names published (at once, up to
  * 64 shards; of more, 64 after 64); the tensor has no bytes, and keeps all
- * shards. */
+ * shards. -EBUSY: one of the names is an open channel's. */
 TARN_PUBLIC int tarn_store_load(tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
 	struct tarn_load_info *ret_info, tarn_tensor **ret_all);
