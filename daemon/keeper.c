@@ -338,7 +338,8 @@ static int prepare(struct keeper *keeper)
 #endif
 	keeper_program_note(keeper);
 	keeper_limit_clients(keeper);
-	return watch_signals(keeper);
+	return kept_begin(&keeper->kept) < 0 ? -ENOMEM
+					     : watch_signals(keeper);
 }
 
 static int begin(struct keeper *keeper)

@@ -2,7 +2,8 @@
 /*
  * What the server gave the keeper to hold: memfds that a table, or a client,
  * depends on. The keeper does not know what they are; it hands them to the
- * next server, which knows from its tables which of them still count.
+ * next server, which knows from its tables which of them still count. There is
+ * room for whatever comes: see kept.c.
  */
 #include "daemon/keeper.h"
 

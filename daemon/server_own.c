@@ -28,7 +28,8 @@ static struct msg_keep key_of(
 	};
 }
 
-/* Each takes a descriptor here and one in the keeper: a quarter of all. */
+/* Each takes a descriptor here and one in the keeper, which must be able to
+ * hold it: a quarter of all. */
 bool own_has_room(const struct server *server)
 {
 	struct rlimit limit;
@@ -36,7 +37,8 @@ bool own_has_room(const struct server *server)
 
 	for (const struct rule *rule = server->rules; rule; rule = rule->next)
 		n += rule->counts.own.n;
-	return getrlimit(RLIMIT_NOFILE, &limit) < 0 || n < limit.rlim_cur / 4;
+	return n < KEPT_MAX / 4 && (getrlimit(RLIMIT_NOFILE, &limit) < 0 ||
+					   n < limit.rlim_cur / 4);
 }
 
 uint64_t own_memory(const struct server *server)

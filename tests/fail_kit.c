@@ -151,6 +151,8 @@ int scenario(const char *socket, const char *path)
 	if (r >= 0)
 		r = publish(store, 1 << 20); /* a memfd of its own */
 	if (r >= 0)
+		r = publish(store, 1 << 20); /* another in its place */
+	if (r >= 0)
 		r = tarn_store_remove(store, "made");
 	if (r >= 0)
 		r = tarn_store_remove(store, "file/x");

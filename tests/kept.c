@@ -30,6 +30,24 @@ static void drop_even(void *arg, const struct kept *kept)
 		kept_drop(arg, &key);
 }
 
+/* One that was begun knows what it can come to; more than that is new to it. */
+static void test_limit(void)
+{
+	struct kept_table table = {0};
+	struct msg_keep low = key_of(1), high = key_of(2);
+	int fd = fcntl(0, F_DUPFD_CLOEXEC, 3), far;
+
+	is_int(0, kept_begin(&table), "one that has its room from the first");
+	table.room = (uint32_t)fd + 1;
+	is_int(0, kept_put(&table, &low, fd), "the last that it has room for");
+	far = fcntl(0, F_DUPFD_CLOEXEC, fd + 100);
+	is_int(0, kept_put(&table, &high, far), "one far beyond");
+	is_int(far, kept_get(&table, &high), "which is found");
+	is_int(fd, kept_get(&table, &low), "beside the other");
+	kept_free(&table);
+	ok(!is_open(fd) && !is_open(far), "the end closes both");
+}
+
 int main(void)
 {
 	struct kept_table table = {0};
@@ -68,5 +86,6 @@ int main(void)
 	is_int(fds[9], kept_get(&table, &key), "the others are");
 	kept_free(&table);
 	ok(!is_open(fds[9]), "the end closes them");
+	test_limit();
 	return done();
 }
