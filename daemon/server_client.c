@@ -153,6 +153,21 @@ void client_drop(struct client *client, const char *why)
 	server_look_around(server);
 }
 
+/* An answer that there is no memory for: a short one in its place, so that
+ * nobody waits for it, nor loses all that he holds with his connection. */
+static int push_short(struct client *client, uint32_t serial)
+{
+	static const char why[] = "the daemon is out of memory for its answer";
+	union {
+		struct msg_error head;
+		char space[sizeof(struct msg_error) + sizeof(why)];
+	} body = {.head = {.error = ENOMEM}};
+
+	memcpy(body.head.text, why, sizeof(why) - 1);
+	return wire_push(client->writer, WIRE_ERROR, serial, &body,
+		sizeof(body.head) + sizeof(why) - 1, NULL, 0);
+}
+
 void client_reply(struct client *client, uint16_t type, uint32_t serial,
 	const void *body, size_t size, const int *fds, int n_fds)
 {
@@ -161,6 +176,8 @@ void client_reply(struct client *client, uint16_t type, uint32_t serial,
 	if (!client || client->gone)
 		return;
 	r = wire_push(client->writer, type, serial, body, size, fds, n_fds);
+	if (r == -ENOMEM)
+		r = push_short(client, serial);
 	if (r == 0)
 		r = wire_flush(client->writer, client->sock);
 	/* Dropped by its own next event: whoever replies may still use it. */
@@ -212,6 +229,10 @@ static int hear(struct client *client)
 		/* Nonsense ends the connection, a refusal does not. */
 		if (r != -EPROTO)
 			r = 0;
+	} else if (r == -ENOMEM) {
+		/* This request fails, and no other. */
+		client_refuse(client, m.serial, r);
+		r = 0;
 	} else if (r < 0 && r != -EAGAIN && r != -EPIPE) {
 		/* No frame of ours, so no serial: it answers everything. */
 		client_refuse(client, 0, r);

@@ -209,8 +209,8 @@ void server_hear_keeper(void *arg, unsigned ready)
 		r = 0;
 	}
 	/* A message that came without its descriptors, because there were none
-	 * left, is lost; the keeper is not. */
-	while (r >= 0 || r == -ETOOMANYREFS) {
+	 * left, or for which there was no memory, is lost; the keeper is not. */
+	while (r >= 0 || r == -ETOOMANYREFS || r == -ENOMEM) {
 		struct wire_message m = {0};
 
 		if (r < 0)
@@ -225,7 +225,7 @@ void server_hear_keeper(void *arg, unsigned ready)
 		}
 	}
 	/* Without memory it lies there still: the loop tells of it. */
-	if (r != -EAGAIN && r != -ENOBUFS && r != -ENOMEM) {
+	if (r != -EAGAIN && r != -ENOBUFS) {
 		log_error("keeper_gone");
 		loop_quit(server->loop);
 		return;

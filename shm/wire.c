@@ -23,6 +23,7 @@ struct wire_reader {
 	struct wire_message partial;
 	size_t room; /* bytes behind partial.body */
 	bool active;
+	bool lost; /* there was no memory for it: it is counted, not kept */
 	size_t reserve; /* room that a frame finds before it is taken */
 	wire_close_fn close;
 	void *close_arg;
@@ -122,7 +123,7 @@ static void reader_reset(struct wire_reader *reader)
 	close_all(reader, reader->partial.fds, &reader->partial.n_fds);
 	wire_message_clear(&reader->partial);
 	reader->room = 0;
-	reader->active = false;
+	reader->active = reader->lost = false;
 }
 
 struct wire_reader *wire_reader_free(struct wire_reader *reader)
@@ -261,7 +262,7 @@ static int reserve(struct wire_reader *reader)
 {
 	struct wire_message *partial = &reader->partial;
 
-	if (partial->body)
+	if (partial->body || reader->lost)
 		return 0;
 	partial->body = malloc(reader->reserve);
 	if (!partial->body)
@@ -270,24 +271,42 @@ static int reserve(struct wire_reader *reader)
 	return 0;
 }
 
-static int frame_append(struct wire_reader *reader, const struct frame *frame)
+static bool make_room(struct wire_reader *reader, size_t need)
+{
+	/* Twice as much each time, so that copying stays linear. */
+	size_t room = MAX(need, reader->room * 2);
+	unsigned char *body;
+
+	if (reader->lost)
+		return false;
+	if (reader->partial.body && need <= reader->room)
+		return true;
+	body = realloc(reader->partial.body, MAX(room, 1u));
+	if (!body)
+		return false;
+	reader->partial.body = body;
+	reader->room = room;
+	return true;
+}
+
+/* Frames keep their borders, so what follows this message is found whatever
+ * becomes of it: its frames are passed over, up to its last. */
+static void lose(struct wire_reader *reader)
+{
+	struct wire_message *partial = &reader->partial;
+
+	close_all(reader, partial->fds, &partial->n_fds);
+	free(partial->body);
+	partial->body = NULL;
+	reader->room = 0;
+	reader->lost = true;
+}
+
+static void frame_append(struct wire_reader *reader, const struct frame *frame)
 {
 	struct wire_message *partial = &reader->partial;
 	size_t need = (size_t)partial->size + frame->header.size;
 
-	if (!partial->body || need > reader->room) {
-		/* Twice as much each time, so that copying stays linear. */
-		size_t room = MAX(need, reader->room * 2);
-		unsigned char *body = realloc(partial->body, MAX(room, 1u));
-
-		if (!body)
-			return tarn_fail(ENOMEM,
-				"no memory for a message of %zu bytes", need);
-		partial->body = body;
-		reader->room = room;
-	}
-	memcpy(partial->body + partial->size, frame->body, frame->header.size);
-	partial->size = (uint32_t)need;
 	if (!reader->active) {
 		partial->type = frame->header.type;
 		partial->serial = frame->header.serial;
@@ -297,7 +316,29 @@ static int frame_append(struct wire_reader *reader, const struct frame *frame)
 		partial->n_fds = frame->n_fds;
 		reader->active = true;
 	}
-	return 0;
+	if (make_room(reader, need))
+		memcpy(partial->body + partial->size, frame->body,
+			frame->header.size);
+	else
+		lose(reader);
+	partial->size = (uint32_t)need;
+}
+
+/* The last frame has come. */
+static int hand_over(struct wire_reader *reader, struct wire_message *ret)
+{
+	int r = 1;
+
+	*ret = reader->partial;
+	if (reader->lost) {
+		r = tarn_fail(ENOMEM, "no memory for a message of %u bytes",
+			ret->size);
+		ret->size = 0;
+	}
+	memset(&reader->partial, 0, sizeof(reader->partial));
+	reader->room = 0;
+	reader->active = reader->lost = false;
+	return r;
 }
 
 int wire_receive(struct wire_reader *reader, int fd,
@@ -313,20 +354,13 @@ int wire_receive(struct wire_reader *reader, int fd,
 		return r;
 	if (r >= 0)
 		r = frame_check(reader, &frame, limit);
-	if (r >= 0)
-		r = frame_append(reader, &frame);
 	if (r < 0) {
 		close_all(reader, frame.fds, &frame.n_fds);
 		reader_reset(reader);
 		return r;
 	}
-	if (frame.header.flags & WIRE_MORE)
-		return 0;
-	*ret = reader->partial;
-	memset(&reader->partial, 0, sizeof(reader->partial));
-	reader->room = 0;
-	reader->active = false;
-	return 1;
+	frame_append(reader, &frame);
+	return frame.header.flags & WIRE_MORE ? 0 : hand_over(reader, ret);
 }
 
 int frame_send(int fd, const struct wire_header *header, const void *body,

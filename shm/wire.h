@@ -369,7 +369,9 @@ void wire_reader_set_close(struct wire_reader *reader, wire_close_fn fn,
 /*
  * Receives one frame. 1: *ret is a whole message; 0: more frames are to come;
  * -EAGAIN: nothing there (non-blocking socket); -ENOBUFS: no memory, and
- * nothing was taken, so it can be tried again; -EPIPE: the peer closed;
+ * nothing was taken, so it can be tried again; -ENOMEM: none for a message that
+ * was passed over, all of it, so that others can follow: *ret has its type and
+ * serial, and a sentence says how long it was; -EPIPE: the peer closed;
  * -EPROTO, -EMSGSIZE, -ETOOMANYREFS: garbage, with a sentence, after which the
  * connection should be dropped. limit(type) gives the largest body for a type,
  * 0 for one that is not expected (NULL: WIRE_MESSAGE_MAX for all). All

@@ -678,7 +678,12 @@ TESTS += $(MODEL_TESTS)
 check_LTLIBRARIES += tests/libfail_alloc.la
 tests_libfail_alloc_la_SOURCES = tests/fail_alloc.c tests/fail_alloc.h
 tests_libfail_alloc_la_LDFLAGS = -module -avoid-version -rpath /nowhere
-FAIL_TESTS = tests/fail_daemon tests/fail_keep tests/fail_library
+FAIL_TESTS = \
+	tests/fail_call \
+	tests/fail_daemon \
+	tests/fail_keep \
+	tests/fail_library \
+	$(NULL)
 check_PROGRAMS += $(FAIL_TESTS)
 TESTS += $(FAIL_TESTS)
 VALGRIND_EXCEPT += $(FAIL_TESTS)
@@ -689,6 +694,7 @@ FAIL_KIT = \
 	tests/fail_kit.c \
 	tests/fail_kit.h \
 	$(NULL)
+tests_fail_call_SOURCES = tests/fail_call.c $(FAIL_KIT)
 tests_fail_daemon_SOURCES = tests/fail_daemon.c $(FAIL_KIT)
 tests_fail_keep_SOURCES = tests/fail_keep.c $(FAIL_KIT)
 tests_fail_library_SOURCES = tests/fail_library.c $(FAIL_KIT)

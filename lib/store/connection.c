@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
@@ -24,6 +25,8 @@
 
 /* The longest message, its frames' headers, and as many bells as may pile up
  * while a daemon does not read. */
+/* Without memory to receive with; then calls fail. Picked. */
+#define STARVED_MS 1000
 #define QUEUE_MAX (WIRE_MESSAGE_MAX + (4u << 20))
 
 /* A number for each name, and what became of each source. */
@@ -298,9 +301,34 @@ static void deliver(struct connection *c, struct wire_message *message)
 	call->replies[call->n_replies++] = *message;
 }
 
-/* Without the lock: one frame, within so many ms; as wire_receive. */
-static int receive_within(
-	struct connection *c, int ms, struct wire_message *message)
+/* With the lock held: what came is lost, and so is the call that waited for
+ * it; the others are as well off as before. */
+static void starve(struct connection *c, uint32_t serial)
+{
+	for (struct call *call = c->calls; call; call = call->next)
+		if (call->serial == serial)
+			call->starved = call->answered = true;
+}
+
+/* With the lock held. What has come lies there still, and a moment later there
+ * may be memory for it. After many, those who wait do it no longer. */
+static void wait_for_memory(struct connection *c)
+{
+	int64_t now = connection_now_ms();
+
+	if (!c->starved_at)
+		c->starved_at = now;
+	if (now - c->starved_at < STARVED_MS)
+		return;
+	for (struct call *call = c->calls; call; call = call->next)
+		call->starved = call->answered = true;
+	c->starved_at = 0;
+}
+
+/* Without the lock: one frame, within so many ms; as wire_receive.
+ * *ret_starved: what it returns is for want of memory to receive. */
+static int receive_within(struct connection *c, int ms,
+	struct wire_message *message, bool *ret_starved)
 {
 	struct pollfd p = {.fd = c->fd, .events = POLLIN};
 	int r;
@@ -308,6 +336,9 @@ static int receive_within(
 	if (ms && poll(&p, 1, ms) <= 0)
 		return -EAGAIN;
 	r = receive(c, message);
+	*ret_starved = r == -ENOBUFS || r == -ENOMEM;
+	if (r == -ENOBUFS)
+		usleep(1000);
 	if (r <= 0)
 		return r;
 	if (message->type == WIRE_RESTARTED)
@@ -324,16 +355,23 @@ static int receive_within(
 static bool receive_for_all(struct connection *c, int64_t ms)
 {
 	struct wire_message message = {0};
+	bool starved = false;
 	int r;
 
 	c->receiving = true;
 	pthread_mutex_unlock(&c->lock);
-	r = receive_within(c, (int)MAX(ms, 0), &message);
+	r = receive_within(c, (int)MAX(ms, 0), &message, &starved);
 	pthread_mutex_lock(&c->lock);
 	c->receiving = false;
+	if (starved && r == -ENOBUFS)
+		wait_for_memory(c);
+	else
+		c->starved_at = 0;
 	if (r > 0)
 		deliver(c, &message);
-	else if (r < 0 && r != -EAGAIN)
+	else if (starved && r == -ENOMEM)
+		starve(c, message.serial);
+	else if (r < 0 && r != -EAGAIN && !starved)
 		die_of(c, r);
 	pthread_cond_broadcast(&c->arrived);
 	return r >= 0 && !c->dead;

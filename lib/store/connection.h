@@ -39,6 +39,7 @@ struct connection {
 	struct call *calls; /* those that wait for replies */
 	bool receiving;	    /* one of them has the socket */
 	uint32_t serial;    /* the last one used */
+	int64_t starved_at; /* no memory to receive since then; 0: there is */
 	int dead;	    /* errno; 0 as long as it works */
 	char why[256];	    /* the sentence that goes with dead */
 
@@ -75,6 +76,7 @@ struct call {
 	bool resent;
 	bool suspect; /* a server died while it worked on it */
 	bool failed; /* cannot be resent */
+	bool starved; /* there was no memory for its answer */
 	int n_replies;
 	struct wire_message replies[CALL_REPLIES_MAX];
 };

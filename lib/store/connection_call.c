@@ -69,6 +69,11 @@ int call_next(struct connection *c, struct call *call, int timeout_ms,
 		} else if (call->failed) {
 			r = call_lost(c);
 			break;
+		} else if (call->starved) {
+			r = tarn_fail(ENOMEM,
+				"daemon at %s: no memory for its answer",
+				c->peer);
+			break;
 		} else if (!is_listed(c, call)) {
 			r = tarn_fail(ECONNRESET,
 				"daemon at %s: this call is the parent's, who "
