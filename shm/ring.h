@@ -96,6 +96,12 @@ struct ring {
 	bool crowd_in;	     /* others receive, or publish, between us: */
 	bool crowd_out;	     /* so hints are not for us alone */
 	bool quiet;	     /* broadcast: it looks no more */
+	/* How often, one after the other, no slot was free; what all had freed
+	 * before we looked; and what the next time says, if it says anything
+	 * but 0: to look whatever was freed. */
+	uint32_t in_vain;
+	uint64_t freed;
+	_Atomic uint32_t thorough;
 	/* How often to look before sleeping; a guess, and atomic because
 	 * several threads may be in ring_wait_for(). */
 	_Atomic uint32_t spin;

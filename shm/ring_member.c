@@ -176,6 +176,9 @@ static uint32_t reap_doomed(struct ring *ring, const struct doomed *d)
 	if (!d->n)
 		return 0;
 	changed = sweep(ring, d);
+	/* R2, of what we freed, and of what they did without counting it:
+	 * pairs with Q1 and Q3. */
+	atomic_fetch_add(&ring->head->freed, 1);
 	for (uint32_t i = 0; i < d->n; i++) {
 		uint32_t who = d->who[i];
 

@@ -42,9 +42,12 @@ static int not_ours(const struct ring *ring, uint32_t slot)
 static void give_back(
 	struct ring *ring, uint32_t slot, uint64_t word, uint64_t c)
 {
-	if (ring_swap(
+	/* R1 */
+	if (!ring_swap(
 		    &ring->slots[slot].word, word, slot_word(SLOT_FREE, 0, c)))
-		ring_wake(&ring->head->space, false);
+		return;
+	ring_count_freed(ring);
+	ring_wake(&ring->head->space, false);
 }
 
 int ring_acquire(struct ring *ring, uint32_t *ret_slot)
@@ -57,12 +60,14 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 		return ring_stale(ring);
 	if (atomic_load(&ring->head->closed))
 		return closed();
+	if (ring->in_vain && ring_is_still_full(ring))
+		return 0;
 	for (uint32_t i = 0; i < n; i++, slot++) {
 		uint64_t word, mine;
 
 		if (slot >= n)
 			slot = 0;
-		word = atomic_load(&ring->slots[slot].word);
+		word = atomic_load(&ring->slots[slot].word); /* Q2 */
 		if (ring->geometry.mode == RING_BROADCAST &&
 			slot_state(word) == SLOT_OFFERED &&
 			ring_free_seen(ring, slot, word))
@@ -80,7 +85,8 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 			return ring_stale(ring);
 		}
 		if (ring->geometry.slot_bytes < RING_LARGE)
-			ring->hint = slot + 1 < n ? slot + 1 : 0;
+			ring->in_vain = 0;
+		ring->hint = slot + 1 < n ? slot + 1 : 0;
 		*ret_slot = slot;
 		return 1;
 	}
@@ -91,6 +97,7 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 
 		return ring_find_end(ring, &end);
 	}
+	ring_note_full(ring);
 	return 0;
 }
 

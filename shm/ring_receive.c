@@ -348,12 +348,13 @@ int ring_release(struct ring *ring, const struct ring_item *item)
 		return 0;
 	}
 	/* Not what a successor in our place reads. Release: pairs with
-	 * ring_acquire; W1. */
+	 * ring_acquire; W1, R1. */
 	if (!ring_is_member(ring) ||
 		!ring_swap(&ring->slots[slot].word,
 			slot_word(SLOT_READING, ring->me, p),
 			slot_word(SLOT_FREE, 0, p)))
 		return not_read(ring, slot);
+	ring_count_freed(ring);
 	ring_wake(&ring->head->space, false); /* W2 */
 	return 0;
 }

@@ -175,6 +175,10 @@ int ring_wait_for(struct ring *ring, enum ring_word which,
 	while (r == 0) {
 		uint32_t seen = atomic_fetch_or(futex, as); /* S1 */
 
+		/* Also at what nobody has counted. After S1, and so is the look
+		 * of whoever takes it for his: pairs with
+		 * ring_is_still_full(). */
+		atomic_store(&ring->thorough, 1);
 		r = look(arg); /* S2: pairs with W1 */
 		if (r != 0)
 			break;

@@ -91,6 +91,14 @@
  * the bytes of slots are plain memory: the word that gives them away is the
  * release, the one that takes them the acquire.
  *
+ * Full (queue). To see that no slot is free takes a look at all. Who frees one
+ * does so (R1), and counts it in a line of his own (R2); who found none reads
+ * the counts before he looks (Q1, Q2), and as long as these say the same (Q3)
+ * he has no need to look again: what was freed before Q2 he has seen, and what
+ * was after is counted after Q1. Not for ever, since one may die between R1
+ * and R2, or be of an older library; the reaper counts for the dead, and now
+ * and then a try looks anyhow. The look of S2 always does.
+ *
  * Everything here may be written by a peer that lies. What it says is an index
  * only after it was checked against private geometry, and each loop is bounded
  * by RING_STEPS, after which the memory makes no sense: -EBADMSG.
@@ -142,7 +150,9 @@ struct ring_head {
 	/* No place from here on was ever taken: raised before one is. */
 	_Atomic uint32_t places;
 	_Atomic uint64_t consumers; /* or did: bits stay */
-	char pad6[RING_LINE - 24 + 256];
+	/* Of what was freed, what no member counts. */
+	_Atomic uint64_t freed;
+	char pad6[RING_LINE - 32 + 256];
 };
 static_assert(sizeof(struct ring_head) == 1024, "lines");
 
@@ -157,7 +167,8 @@ struct ring_member {
 	_Atomic uint64_t published;
 	_Atomic uint64_t received;
 	_Atomic uint64_t bytes; /* published */
-	char pad1[RING_LINE / 2 - 24];
+	_Atomic uint64_t freed; /* slots */
+	char pad1[RING_LINE / 2 - 32];
 };
 static_assert(sizeof(struct ring_member) == RING_LINE, "a line each");
 
@@ -368,6 +379,27 @@ static inline bool ring_is_member(const struct ring *ring)
 	return ring->me < RING_PARTICIPANTS &&
 	       atomic_load(&ring->members[ring->me].word) == ring->word;
 }
+
+/* R2, after R1: pairs with Q1 and Q3. */
+static inline void ring_count_freed(struct ring *ring)
+{
+	_Atomic uint64_t *freed = &ring->head->freed;
+
+	if (!ring_is_member(ring)) {
+		atomic_fetch_add(freed, 1);
+		return;
+	}
+	/* Our own alone. Release: pairs with the acquire in freed_by_all(). */
+	freed = &ring->members[ring->me].freed;
+	atomic_store_explicit(freed,
+		atomic_load_explicit(freed, memory_order_relaxed) + 1,
+		memory_order_release);
+}
+
+/* Did we look in vain, and was nothing freed since? Asked before each look for
+ * a free slot; and told, after one in vain. */
+bool ring_is_still_full(struct ring *ring);
+void ring_note_full(struct ring *ring);
 
 /* Raises a position to at least that; it is never lowered. */
 void ring_raise(_Atomic uint64_t *position, uint64_t to);

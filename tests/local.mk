@@ -466,6 +466,7 @@ VALGRIND_EXCEPT += tests/table_crash tests/table_readers
 RING_TESTS = \
 	tests/ring \
 	tests/ring_dead \
+	tests/ring_full \
 	tests/ring_hostile \
 	tests/ring_kill \
 	tests/ring_quiet \
@@ -478,6 +479,7 @@ TESTS += $(RING_TESTS)
 RING_KIT = tests/ring_kit.c tests/ring_kit.h
 tests_ring_SOURCES = tests/ring.c $(RING_KIT)
 tests_ring_dead_SOURCES = tests/ring_dead.c $(RING_KIT)
+tests_ring_full_SOURCES = tests/ring_full.c $(RING_KIT)
 tests_ring_hostile_SOURCES = tests/ring_hostile.c $(RING_KIT)
 tests_ring_quiet_SOURCES = tests/ring_quiet.c $(RING_KIT)
 tests_ring_threads_SOURCES = tests/ring_threads.c $(RING_KIT)

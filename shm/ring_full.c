@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A failed try of a producer, and the next.
+ *
+ * The idea: that nothing is free is dear to find out, and stays so until
+ * somebody frees something; each who does so says it in a line of his own, and
+ * of those there are few (R1, R2 and Q1 to Q3 in shm/ring_words.h).
+ */
+#include "shm/ring_words.h"
+
+/* Where there are fewer, looking at all is as fast. Picked. */
+#define SLOTS_MIN 32u
+/* So many tries trust the counts; picked: the one that looks at all of the
+ * largest ring is then a fraction of each. */
+#define TRUST 1024u
+
+/* Each count only rises, so equal sums are of equal counts. Whose place was
+ * never taken has 0. */
+static uint64_t freed_by_all(const struct ring *ring)
+{
+	uint64_t sum = atomic_load(&ring->head->freed);
+	uint32_t n = ring_places(ring);
+
+	/* Acquire: pairs with the release in ring_count_freed(). */
+	for (uint32_t i = 0; i < n; i++)
+		sum += atomic_load_explicit(
+			&ring->members[i].freed, memory_order_acquire);
+	return sum;
+}
+
+bool ring_is_still_full(struct ring *ring)
+{
+	bool known = ring->in_vain > 1 && ring->in_vain < TRUST;
+	uint64_t freed = freed_by_all(ring); /* Q1, Q3: pair with R2 */
+
+	/* Pairs with the store in ring_wait_for(). */
+	if (atomic_load(&ring->thorough))
+		atomic_store(&ring->thorough, 0);
+	else if (known && freed == ring->freed) {
+		ring->in_vain++;
+		return true;
+	}
+	ring->in_vain = 1;
+	ring->freed = freed;
+	return false;
+}
+
+void ring_note_full(struct ring *ring)
+{
+	/* The first time nobody has read the counts before the look. */
+	if (ring->geometry.mode == RING_QUEUE &&
+		ring->geometry.slots >= SLOTS_MIN)
+		ring->in_vain++;
+}
