@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "tests/tap.h"
 
 #define PATIENCE_MS 20000 /* on a loaded machine */
@@ -125,6 +126,28 @@ const char *kit_file(const struct pool_kit *kit, const char *name,
 }
 
 /* ---- somebody else --------------------------------------------------- */
+
+bool kit_writes(int fd)
+{
+	void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (map != MAP_FAILED)
+		munmap(map, 4096);
+	return map != MAP_FAILED || pwrite(fd, "x", 1, 0) == 1;
+}
+
+bool kit_writes_reopened(int fd)
+{
+	char path[64];
+	int rw;
+	bool does;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	rw = open(path, O_RDWR | O_CLOEXEC);
+	does = rw >= 0 && kit_writes(rw);
+	fd_close(rw);
+	return does;
+}
 
 bool kit_is_root(void)
 {

@@ -53,6 +53,10 @@ bool kit_logs(const struct pool_kit *kit, const char *part);
 const char *kit_file(const struct pool_kit *kit, const char *name,
 	uint64_t size, unsigned char value, unsigned skew);
 
+/* Could that be written, by a map or a call? And if it is opened anew? */
+bool kit_writes(int fd);
+bool kit_writes_reopened(int fd);
+
 /* Can this process be several users? */
 bool kit_is_root(void);
 /* fn, in a child that is that user; what it saw. */

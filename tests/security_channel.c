@@ -7,10 +7,8 @@
  * only root can be several users.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -137,28 +135,6 @@ static void rm(const struct pool_kit *kit, struct seen *seen, void *arg)
 
 /* ---- by other roads --------------------------------------------------- */
 
-static bool writes(int fd)
-{
-	void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-	if (map != MAP_FAILED)
-		munmap(map, 4096);
-	return map != MAP_FAILED || pwrite(fd, "x", 1, 0) == 1;
-}
-
-static bool writes_reopened(int fd)
-{
-	char path[64];
-	int rw;
-	bool does;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	rw = open(path, O_RDWR | O_CLOEXEC);
-	does = rw >= 0 && writes(rw);
-	fd_close(rw);
-	return does;
-}
-
 /* The channel's memory, as the daemon gives it to this user. */
 static int fetch(tarn_store *store, struct table_storage *ret)
 {
@@ -191,8 +167,8 @@ static void attack(const struct pool_kit *kit, struct seen *seen, void *arg)
 	fd = fetch(store, &entry);
 	seen_error(seen, fd);
 	if (fd >= 0)
-		seen->n = writes(fd) || writes_reopened(fd) ||
-			  fchmod(fd, 0666) == 0 || writes_reopened(fd);
+		seen->n = kit_writes(fd) || kit_writes_reopened(fd) ||
+			  fchmod(fd, 0666) == 0 || kit_writes_reopened(fd);
 	fd_close(fd);
 	tarn_store_unref(store);
 }
@@ -212,7 +188,7 @@ static void resize(const struct pool_kit *kit, struct seen *seen, void *arg)
 	if (fd >= 0)
 		seen->n = (ftruncate(fd, 4096) == 0) +
 			  (ftruncate(fd, 2 * (off_t)entry.size) == 0) +
-			  !writes(fd);
+			  !kit_writes(fd);
 	fd_close(fd);
 	tarn_store_unref(store);
 }

@@ -6,10 +6,7 @@
  * can be several users.
  */
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -78,29 +75,6 @@ static void lock(const struct pool_kit *kit, struct seen *seen, void *arg)
 	tarn_store_unref(store);
 }
 
-/* Could fd, or what is made of it, be written? */
-static bool writes(int fd)
-{
-	void *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-
-	if (map != MAP_FAILED)
-		munmap(map, 4096);
-	return map != MAP_FAILED || pwrite(fd, "x", 1, 0) == 1;
-}
-
-static bool writes_reopened(int fd)
-{
-	char path[64];
-	int rw;
-	bool does;
-
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	rw = open(path, O_RDWR | O_CLOEXEC);
-	does = rw >= 0 && writes(rw);
-	fd_close(rw);
-	return does;
-}
-
 /* By all roads that there are; n counts those that lead somewhere. */
 static void attack(const struct pool_kit *kit, struct seen *seen, void *arg)
 {
@@ -116,8 +90,8 @@ static void attack(const struct pool_kit *kit, struct seen *seen, void *arg)
 	for (uint32_t flags = 0; flags < 2; flags++) {
 		fd = own_fetch(store, s->index, s->generation, flags);
 		seen_error(seen, fd);
-		seen->n += fd < 0 || writes(fd) || writes_reopened(fd) ||
-			   fchmod(fd, 0666) == 0 || writes_reopened(fd);
+		seen->n += fd < 0 || kit_writes(fd) || kit_writes_reopened(fd) ||
+			   fchmod(fd, 0666) == 0 || kit_writes_reopened(fd);
 		fd_close(fd);
 	}
 	seen->n += mprotect((void *)((uintptr_t)tarn_tensor_data(t) &
