@@ -2,10 +2,8 @@
 /*
  * Conversion of runs between all pairs of the 22 dtypes. Every pattern of a
  * source of up to 16 bits, and edges and seeded patterns of the wider ones, in
- * both roundings, beside an oracle that converts one element by other means
- * (ldexp and floor instead of bits, see number.c) and says nothing but what
- * <tarn/copy.h> says. What the CPU's own instructions make is, bit for bit,
- * what portable C makes.
+ * both roundings, beside an oracle (convert_oracle.h). What the CPU's own
+ * instructions make is, bit for bit, what portable C makes.
  *
  * TARN_TEST_SAMPLE=N: of 65536 patterns only each Nth, and of others each
  * eighth, for where it is slow (valgrind).
@@ -18,6 +16,7 @@
 #include "base/checked.h"
 #include "lib/number/convert.h"
 #include "lib/number/number.h"
+#include "tests/convert_oracle.h"
 #include "tests/tap.h"
 
 #define MANY 65536
@@ -39,135 +38,11 @@ static uint64_t rnd(void) /* splitmix64 */
 	return z ^ (z >> 31);
 }
 
-/* ---- the oracle ----------------------------------------------------- */
-
-static uint64_t raw_of(int dtype, double value)
-{
-	uint64_t raw = 0;
-
-	if (number_from_f64(dtype, value, &raw) < 0)
-		bail("the oracle failed: %s", tarn_error_message());
-	return raw;
-}
-
-static double largest(int dtype)
-{
-	int bits = tarn_dtype_bits(dtype);
-
-	if (minifloat_is(dtype))
-		return minifloat_max(dtype);
-	/* Of 64 bits: the largest F64 that is less. */
-	return number_is_signed(dtype)
-		       ? fmin(ldexp(1, bits - 1) - 1,
-				 nextafter(ldexp(1, bits - 1), 0))
-		       : fmin(ldexp(1, bits) - 1, nextafter(ldexp(1, bits), 0));
-}
-
-static bool has_infinity(int dtype)
-{
-	return dtype == TARN_F8_E5M2 || dtype == TARN_F16 || dtype == TARN_BF16;
-}
-
-static uint64_t ones(int bits)
-{
-	return ~0ull >> (64 - bits);
-}
-
-static uint64_t integer_oracle(int dtype, double value)
-{
-	int bits = tarn_dtype_bits(dtype);
-
-	if (isnan(value))
-		return 0;
-	if (number_is_signed(dtype)) {
-		if (value >= ldexp(1, bits - 1))
-			return ones(bits - 1);
-		if (value <= -ldexp(1, bits - 1))
-			return 1ull << (bits - 1);
-	} else {
-		if (value >= ldexp(1, bits))
-			return ones(bits);
-		if (value <= 0)
-			return 0;
-	}
-	return raw_of(dtype, value);
-}
-
-static uint64_t from_double(int dtype, double value, bool even)
-{
-	double max;
-
-	if (number_is_integer(dtype))
-		return integer_oracle(dtype, even ? rint(value) : value);
-	if (!minifloat_is(dtype))
-		return raw_of(dtype, value);
-	max = largest(dtype);
-	if (isnan(value))
-		return dtype <= TARN_F6_E3M2 ? 0 : raw_of(dtype, value);
-	if (dtype == TARN_F8_E8M0 && value < 0x1p-127)
-		return 0;
-	if (!has_infinity(dtype) && fabs(value) > max)
-		value = copysign(max, value);
-	return raw_of(dtype, value);
-}
-
-static uint64_t clamp_u64(int dtype, uint64_t value)
-{
-	uint64_t max = ones(tarn_dtype_bits(dtype) - number_is_signed(dtype));
-
-	return value < max ? value : max;
-}
-
-static uint64_t clamp_i64(int dtype, int64_t value)
-{
-	int bits = tarn_dtype_bits(dtype);
-	int64_t low =
-		number_is_signed(dtype) ? -(int64_t)ones(bits - 1) - 1 : 0;
-
-	if (value < 0)
-		return (uint64_t)(value < low ? low : value) & ones(bits);
-	return clamp_u64(dtype, (uint64_t)value);
-}
-
-static uint64_t oracle(int dst, int src, uint64_t raw, bool even)
-{
-	uint64_t ret = 0;
-
-	if (dst == TARN_BOOL)
-		return src == TARN_C64          ? number_f64(src, raw) != 0
-		       : number_is_integer(src) ? raw != 0
-						: number_f64(src, raw) != 0;
-	if (src != TARN_I64 && src != TARN_U64)
-		return from_double(dst, number_f64(src, raw), even);
-	if (number_is_integer(dst))
-		return src == TARN_I64 ? clamp_i64(dst, (int64_t)raw)
-				       : clamp_u64(dst, raw);
-	/* Out of range: the double does; else rounded once from 64 bits. */
-	if (!has_infinity(dst) && minifloat_is(dst) &&
-		(fabs(number_f64(src, raw)) > largest(dst) ||
-			(dst == TARN_F8_E8M0 && number_f64(src, raw) <= 0)))
-		return from_double(dst, number_f64(src, raw), even);
-	if (src == TARN_I64)
-		number_from_i64(dst, (int64_t)raw, &ret);
-	else
-		number_from_u64(dst, raw, &ret);
-	return ret;
-}
-
-/* As numbers are: any NaN is as good as another. */
-static bool same(int dtype, uint64_t wanted, uint64_t seen)
-{
-	if (number_is_integer(dtype) || !isnan(number_f64(dtype, wanted)))
-		return wanted == seen;
-	return isnan(number_f64(dtype, seen)) &&
-	       (dtype != TARN_C64 || wanted >> 32 == seen >> 32);
-}
-
 /* ---- the values ----------------------------------------------------- */
 
 static void add(int dtype, uint64_t raw)
 {
-	values[count++] = raw & ones(tarn_dtype_bits(dtype));
+	values[count++] = raw & oracle_ones(tarn_dtype_bits(dtype));
 }
 
 /* Around all powers of 2 and all halves of them, of both signs. */
@@ -176,7 +51,7 @@ static void add_edges(int dtype)
 	for (int e = -1080; e <= 1024; e++)
 		for (int i = 0; i < 8; i++) {
 			double d = ldexp(1 + i / 8., e);
-			uint64_t raw = raw_of(dtype, i & 1 ? -d : d);
+			uint64_t raw = oracle_raw(dtype, i & 1 ? -d : d);
 
 			add(dtype, raw);
 			if (e % 8 == 0 || (e > -30 && e < 70)) {
@@ -212,7 +87,7 @@ static void add_random(int dtype, size_t more)
 		if (number_is_integer(dtype))
 			raw >>= rnd() % 64;
 		else if (i % 2)
-			raw = raw_of(dtype, ldexp((double)(int64_t)rnd(),
+			raw = oracle_raw(dtype, ldexp((double)(int64_t)rnd(),
 						    (int)(rnd() % 100) - 110));
 		add(dtype, raw);
 	}
@@ -244,7 +119,7 @@ static void fill(int dtype)
 		add_integers(dtype);
 	} else {
 		for (size_t i = 0; i < ARRAY_SIZE(special); i++)
-			add(dtype, raw_of(dtype, special[i]));
+			add(dtype, oracle_raw(dtype, special[i]));
 		if (dtype == TARN_F64) {
 			add(dtype, 0x7ff0000000000001); /* signalling */
 			add(dtype, 0xfff0000000000001);
@@ -280,10 +155,10 @@ static int64_t first_wrong(
 	int dst, int src, bool even, const unsigned char *seen)
 {
 	for (size_t i = 0; i < count; i++) {
-		uint64_t wanted = oracle(dst, src, values[i], even);
+		uint64_t wanted = oracle_convert(dst, src, values[i], even);
 		uint64_t got = number_load(dst, seen, (int64_t)i);
 
-		if (same(dst, wanted, got))
+		if (oracle_same(dst, wanted, got))
 			continue;
 		diag("%s 0x%llx (%.17g) to %s: wanted 0x%llx, seen 0x%llx",
 			tarn_dtype_name(src), (unsigned long long)values[i],
@@ -358,7 +233,7 @@ static uint64_t scaled(
 	}
 	if (dst == TARN_BOOL)
 		return value != 0;
-	return from_double(dst, value, even);
+	return oracle_from_double(dst, value, even);
 }
 
 #define CHANNELS 1600
@@ -377,7 +252,7 @@ static int64_t scaled_run(const struct convert *c, size_t n, int64_t channel,
 			c->scale ? scales[at] : 1, c->bias ? biases[at] : -0.0);
 		uint64_t seen = number_load(c->dst_dtype, to + 3, (int64_t)i);
 
-		if (same(c->dst_dtype, wanted, seen))
+		if (oracle_same(c->dst_dtype, wanted, seen))
 			continue;
 		diag("%s %g * %g + %g as %s: wanted 0x%llx, seen 0x%llx",
 			tarn_dtype_name(c->src_dtype),
@@ -395,7 +270,7 @@ static int64_t scaled_run(const struct convert *c, size_t n, int64_t channel,
 static bool agree(int dtype, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		if (!same(dtype, number_load(dtype, plain_c + 3, (int64_t)i),
+		if (!oracle_same(dtype, number_load(dtype, plain_c + 3, (int64_t)i),
 			    number_load(dtype, out + 3, (int64_t)i)))
 			return false;
 	return true;

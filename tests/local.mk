@@ -398,6 +398,11 @@ TESTS += \
 check_PROGRAMS += tests/convert_tool
 dist_check_SCRIPTS += tests/convert_numpy.py
 TESTS += tests/convert_numpy.py
+tests_convert_SOURCES = \
+	tests/convert.c \
+	tests/convert_oracle.c \
+	tests/convert_oracle.h \
+	$(NULL)
 tests_convert_CFLAGS = $(AM_CFLAGS) $(TARN_VECTOR_CFLAGS)
 MOVE_KIT = tests/move_kit.c tests/move_kit.h
 tests_move_SOURCES = tests/move.c $(MOVE_KIT)
