@@ -154,8 +154,7 @@ static void test_heads(void)
 	munmap(at, size);
 }
 
-/* ---- what items keep --------------------------------------------------------
- */
+/* ---- what items keep --------------------------------------------------- */
 
 #define INDEX 5u
 #define GENERATION 9u

@@ -45,8 +45,7 @@ static int channel_fd(tarn_channel *c, enum tarn_channel_role role)
 static const struct tarn_channel_options small = {
 	.slots = 2, .slot_bytes = 4096};
 
-/* ---- both ways
- * --------------------------------------------------------------- */
+/* ---- both ways --------------------------------------------------------- */
 
 static void test_consumer(tarn_store *store)
 {
@@ -135,8 +134,7 @@ static void test_broadcast(tarn_store *store)
 	tarn_store_remove(store, "cast");
 }
 
-/* ---- a loop
- * ------------------------------------------------------------------- */
+/* ---- a loop ------------------------------------------------------------ */
 
 static void *produce(void *arg)
 {
@@ -205,8 +203,7 @@ static void test_idle(tarn_store *store)
 	tarn_store_remove(store, "idle");
 }
 
-/* ---- forks, and the end
- * ---------------------------------------------------------- */
+/* ---- forks, and the end ------------------------------------------------ */
 
 static void test_fork(tarn_store *store)
 {
@@ -262,8 +259,7 @@ static void test_leave(tarn_store *store)
 	tarn_store_remove(store, "left");
 }
 
-/* ---- watching
- * ------------------------------------------------------------------- */
+/* ---- watching ---------------------------------------------------------- */
 
 struct taker {
 	tarn_channel *c;

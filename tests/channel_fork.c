@@ -45,8 +45,7 @@ static int wait_for(pid_t pid)
 			_exit(n);                                              \
 	while (0)
 
-/* ---- what was in hand
- * ---------------------------------------------------------- */
+/* ---- what was in hand -------------------------------------------------- */
 
 static _Noreturn void play_child(
 	tarn_channel *c, tarn_slot *slot, tarn_item *item, tarn_tensor *t)
@@ -186,8 +185,7 @@ static void test_orphan(void)
 	tarn_store_remove(store, "orphan");
 }
 
-/* ---- forks while other threads hand over
- * ------------------------------------------ */
+/* ---- forks while other threads hand over ------------------------------- */
 
 static atomic_bool stop;
 

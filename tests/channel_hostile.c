@@ -108,8 +108,7 @@ static struct parcel parcel_with(const struct made *m, const char *name)
 	return parcel_of(SOURCE_CHANNEL, m->size, m->fd, name);
 }
 
-/* ---- what is no channel -----------------------------------------------------
- */
+/* ---- what is no channel ------------------------------------------------ */
 
 static void test_messages(void)
 {
@@ -177,8 +176,7 @@ static void test_memory(void)
 		close(huge);
 }
 
-/* ---- names
- * -------------------------------------------------------------------- */
+/* ---- names ------------------------------------------------------------- */
 
 static void test_names(void)
 {
@@ -307,8 +305,7 @@ static void test_who(void)
 	raw_close(&raw);
 }
 
-/* ---- rubbish
- * ------------------------------------------------------------------- */
+/* ---- rubbish ----------------------------------------------------------- */
 
 /* Writes all of what the server reads, the head too, until it is killed. */
 static pid_t scribble(struct made *m)

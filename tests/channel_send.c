@@ -84,8 +84,7 @@ static bool is_whole(tarn_tensor *t, int64_t n)
 static const struct tarn_channel_options small = {
 	.slots = 3, .slot_bytes = 4096, .tensors = 4};
 
-/* ---- in flight --------------------------------------------------------------
- */
+/* ---- in flight --------------------------------------------------------- */
 
 static void test_kept(int64_t n)
 {
@@ -144,8 +143,7 @@ static void test_view(void)
 	tarn_store_remove(store, "t");
 }
 
-/* ---- what is never received
- * --------------------------------------------------- */
+/* ---- what is never received -------------------------------------------- */
 
 static void test_not_sent(void)
 {
@@ -244,8 +242,7 @@ static void test_unheard(void)
 	tarn_store_remove(store, "unheard");
 }
 
-/* ---- the dead
- * ------------------------------------------------------------------- */
+/* ---- the dead ---------------------------------------------------------- */
 
 /* A child with a channel of its own, that does so much and is killed. */
 static void die_with(int step)
@@ -317,8 +314,7 @@ static void test_dead(void)
 	tarn_store_remove(store, "dead");
 }
 
-/* ---- elsewhere
- * --------------------------------------------------------------------- */
+/* ---- elsewhere --------------------------------------------------------- */
 
 static void test_elsewhere(void)
 {

@@ -28,8 +28,7 @@ static tarn_store *store;
 static const struct tarn_channel_options small = {
 	.slots = 4, .slot_bytes = 4096};
 
-/* ---- one handle
- * ------------------------------------------------------------------ */
+/* ---- one handle -------------------------------------------------------- */
 
 static atomic_int seen[THREADS * EACH];
 static atomic_int numbers;
@@ -80,8 +79,7 @@ static void test_shared(void)
 	tarn_store_remove(store, "shared");
 }
 
-/* ---- waits that end
- * ---------------------------------------------------------------- */
+/* ---- waits that end ---------------------------------------------------- */
 
 static void *wait_for_item(void *arg)
 {
@@ -191,8 +189,7 @@ static void test_signal(void)
 	tarn_store_remove(store, "signal");
 }
 
-/* ---- who drops it last
- * --------------------------------------------------------------- */
+/* ---- who drops it last ------------------------------------------------- */
 
 static void *drop(void *arg)
 {
