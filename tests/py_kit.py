@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -32,14 +33,20 @@ def load_sanitizers(library):
     os.execv(sys.executable, [sys.executable, *sys.argv])
 
 
-def start_daemon(socket):
+def answers(path):
+    """A socket is there before anybody listens to it."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+        return s.connect_ex(path) == 0
+
+
+def start_daemon(at):
     """A daemon of the test's own, which this process finds from here on."""
-    daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", socket])
-    while not os.path.exists(socket):
+    daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", at])
+    while not answers(at):
         if daemon.poll() is not None:
             sys.exit(f"Bail out! the daemon ended with {daemon.returncode}")
         time.sleep(.01)
-    os.environ["TARN_SOCKET"] = os.path.abspath(socket)
+    os.environ["TARN_SOCKET"] = os.path.abspath(at)
     return daemon
 
 

@@ -9,9 +9,6 @@ import collections
 import os
 import random
 import struct
-import subprocess
-import sys
-import time
 
 import py_kit as kit
 
@@ -31,13 +28,8 @@ rounds = int(os.environ.get("TARN_TEST_ROUNDS", 4000))
 print(f"# TARN_TEST_SEED={seed} TARN_TEST_ROUNDS={rounds}", flush=True)
 chance = random.Random(seed)
 
-socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock")
-daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", socket])
-for _ in range(500):
-    if os.path.exists(socket):
-        break
-    time.sleep(.01)
-store = tarn.Store(socket)
+daemon = kit.start_daemon(os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock"))
+store = tarn.Store()
 channel = store.channel("hostile", slots=2, slot_bytes=1 << 16, tensors=4,
                         pickle=False)
 store.publish("kept", tarn.arange(100, dtype="F32"))
