@@ -206,8 +206,8 @@ int keeper_fork_loader(struct keeper *keeper, struct msg_loader *loader,
 /* Runs keeper_check_exec there, with the descriptor state. */
 pid_t keeper_fork_checker(struct keeper *keeper, int state);
 /* reserved: of the reserve of huge pages, so that no headroom is asked for. */
-pid_t keeper_fork_populator(struct keeper *keeper, void *addr, uint64_t size,
-	bool reserved);
+pid_t keeper_fork_populator(struct keeper *keeper, int fd, void *addr,
+	uint64_t size, bool reserved);
 
 /* keeper_server.c: the server's life */
 uint64_t keeper_now(void); /* CLOCK_MONOTONIC ns */

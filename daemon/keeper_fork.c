@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,9 +24,9 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "daemon/door.h"
-#include "base/headroom.h"
 #include "daemon/log.h"
 #include "daemon/oom.h"
+#include "daemon/populate.h"
 #include "daemon/server.h"
 
 /* Only stdio and the given descriptors stay, as 3, 4, ... in that order. */
@@ -221,74 +220,16 @@ int keeper_fork_loader(struct keeper *keeper, struct msg_loader *loader,
 
 /* ---- populators ----------------------------------------------------- */
 
-struct populate {
-	char *addr;
-	uint64_t size;
-	bool reserved; /* hugetlb: it is ours already */
-	int error;
-};
-
-/* The kernel clears some GiB a second and thread: memory, not the CPU, is the
- * limit from a few threads on. */
-#define POPULATE_THREADS 4
-#define POPULATE_STEP (16ull << 20) /* how far past the headroom it may go */
-
-static void *populate_part(void *arg)
-{
-	struct populate *part = arg;
-	uint64_t done, step;
-
-	for (done = 0; done < part->size && !part->error; done += step) {
-		step = MIN(part->size - done, POPULATE_STEP);
-		if (!part->reserved && headroom_check(step) < 0)
-			part->error = ENOSPC;
-		else if (madvise(part->addr + done, step, MADV_POPULATE_WRITE) <
-			 0)
-			part->error = errno == EFAULT ? ENOMEM : errno;
-	}
-	return NULL;
-}
-
-static int populate(char *addr, uint64_t size, bool reserved)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	uint64_t n = MIN(POPULATE_THREADS, (uint64_t)MAX(cpus, 1));
-	struct populate parts[POPULATE_THREADS];
-	pthread_t threads[POPULATE_THREADS];
-	uint64_t each = (size / n) & ~(SEGMENT_UNIT - 1), i, started = 0;
-	int error = 0;
-
-	if (!each) {
-		n = 1;
-		each = size;
-	}
-	for (i = 0; i < n; i++) {
-		parts[i] = (struct populate) {.addr = addr + i * each,
-			.size = i == n - 1 ? size - i * each : each,
-			.reserved = reserved};
-		if (i < n - 1 && pthread_create(&threads[started], NULL,
-					 populate_part, &parts[i]) == 0)
-			started++;
-		else
-			populate_part(&parts[i]);
-	}
-	for (i = 0; i < started; i++)
-		pthread_join(threads[i], NULL);
-	for (i = 0; i < n; i++)
-		error = error ? error : parts[i].error;
-	return error;
-}
-
 pid_t keeper_fork_populator(
-	struct keeper *keeper, void *addr, uint64_t size, bool reserved)
+	struct keeper *keeper, int fd, void *addr, uint64_t size, bool reserved)
 {
 	pid_t pid = fork_child(keeper, "populate");
 
 	if (pid == 0) {
 		/* Rather this child than the keeper, should it come to that. */
 		oom_offer();
-		keep_only(NULL, 0);
-		_exit(populate(addr, size, reserved));
+		keep_only(&fd, 1);
+		_exit(populate(fd, addr, size, reserved));
 	}
 	return pid;
 }

@@ -155,7 +155,7 @@ static int make_segment(
 		if (!huge)
 			madvise(s->mapped.addr, size, MADV_HUGEPAGE);
 		keeper->populator_pid = keeper_fork_populator(
-			keeper, s->mapped.addr, size, huge);
+			keeper, s->fd, s->mapped.addr, size, huge);
 		r = keeper->populator_pid < 0 ? (int)keeper->populator_pid : 0;
 	}
 	if (r < 0)

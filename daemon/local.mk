@@ -47,6 +47,8 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/oom.h \
 	daemon/options.c \
 	daemon/options.h \
+	daemon/populate.c \
+	daemon/populate.h \
 	daemon/pressure.c \
 	daemon/pressure.h \
 	daemon/quota.c \

@@ -298,12 +298,14 @@ check_PROGRAMS += \
 	tests/headroom \
 	tests/headroom_cgroup \
 	tests/loop \
+	tests/populate \
 	$(NULL)
 TESTS += \
 	tests/alloc \
 	tests/headroom \
 	tests/headroom_cgroup \
 	tests/loop \
+	tests/populate \
 	$(NULL)
 tests_alloc_SOURCES = tests/alloc.c
 tests_alloc_LDADD = $(DAEMON_LIBS)
@@ -317,6 +319,8 @@ tests_headroom_cgroup_SOURCES = \
 tests_headroom_cgroup_LDADD = $(DAEMON_LIBS)
 tests_loop_SOURCES = tests/loop.c
 tests_loop_LDADD = $(DAEMON_LIBS)
+tests_populate_SOURCES = tests/populate.c
+tests_populate_LDADD = $(DAEMON_LIBS)
 check_PROGRAMS += tests/loader tests/loader_bad
 TESTS += tests/loader tests/loader_bad
 tests_loader_SOURCES = \
