@@ -162,14 +162,15 @@ static void test_taken(void)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct tarn_file file = {0};
 		struct tarn_file_tensor tensor = {0};
+		struct safetensors_like like = {0};
 		size_t n = strlen(cases[i].entry);
 		/* Of exactly that size, so that a look past it is seen. */
 		char *text = malloc(n + !n);
 		const char *end;
 
 		memcpy(text, cases[i].entry, n);
-		end = safetensors_plain(
-			&file, (struct json_text) {text, text + n}, &tensor);
+		end = safetensors_plain(&file,
+			(struct json_text) {text, text + n}, &like, &tensor);
 		is_int(cases[i].plain, end != NULL, "%s the short way: %s",
 			cases[i].plain ? "goes" : "does not go",
 			cases[i].entry);
@@ -180,25 +181,97 @@ static void test_taken(void)
 	}
 }
 
-/* Every prefix, at whose end the next look would be past it. */
+/* Every prefix, at whose end the next look would be past it; also of one that
+ * was there before. */
 static void test_prefixes(void)
 {
 	static const char entry[] = "{\"dtype\":\"F32\",\"shape\":[2,3],"
 				    "\"data_offsets\":[0,24]}";
-	bool refused = true;
+	const struct json_text whole = {entry, entry + strlen(entry)};
+	int refused = 0;
 
-	for (size_t n = 0; n < strlen(entry); n++) {
+	for (size_t n = 0; n < 2 * strlen(entry); n++) {
 		struct tarn_file file = {0};
 		struct tarn_file_tensor tensor = {0};
-		char *text = malloc(n + !n);
+		struct safetensors_like like = {0};
+		size_t size = n / 2;
+		char *text = malloc(size + !size);
 
-		memcpy(text, entry, n);
-		refused &= !safetensors_plain(
-			&file, (struct json_text) {text, text + n}, &tensor);
+		if (n % 2 && !safetensors_plain(&file, whole, &like, &tensor))
+			bail("the entry itself is refused");
+		memcpy(text, entry, size);
+		refused += !safetensors_plain(&file,
+			(struct json_text) {text, text + size}, &like, &tensor);
 		free(text);
 		arena_free(&file.arena);
 	}
-	ok(refused, "no prefix of an entry is one");
+	is_int(2 * (int)strlen(entry), refused, "no prefix of an entry is one");
+}
+
+enum way { LIKE, ANEW, REFUSED };
+
+/* What follows an entry is taken for like it where it is, and nowhere else. */
+static void test_like(void)
+{
+	static const char first[] = "{\"dtype\":\"F32\",\"shape\":[2,3],"
+				    "\"data_offsets\":[0,24]}";
+	static const struct {
+		const char *entry;
+		enum way way;
+	} cases[] = {
+		{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48]}",
+			LIKE},
+		{"{\"dtype\":\"F32\",\"shape\":[2,3],"
+		 "\"data_offsets\":[ 24 ,\n48 ] }",
+			LIKE},
+		{"{\"dtype\":\"F32\",\"shape\":[2,3],"
+		 "\"data_offsets\": [24,48]}",
+			ANEW},
+		{"{\"dtype\":\"I32\",\"shape\":[2,3],\"data_offsets\":[24,48]}",
+			ANEW},
+		{"{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[24,48]}",
+			ANEW},
+		{"{\"dtype\":\"F32\",\"data_offsets\":[24,48],\"shape\":[2,3]}",
+			ANEW},
+		{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,47]}",
+			REFUSED},
+		{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[48,24]}",
+			REFUSED},
+		{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[024,48]"
+		 "}",
+			REFUSED},
+		{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48],"
+		 "}",
+			REFUSED},
+		{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48],"
+		 "\"shape\":[2,3]}",
+			REFUSED},
+		{"{\"dtype\":\"F32\",\"shape\":[2,3],"
+		 "\"data_offsets\":[24,48,72]}",
+			REFUSED},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct tarn_file file = {0};
+		struct tarn_file_tensor one = {0}, two = {0};
+		struct safetensors_like like = {0};
+		const char *end = first + strlen(first);
+		enum way way = REFUSED;
+
+		safetensors_plain(
+			&file, (struct json_text) {first, end}, &like, &one);
+		end = cases[i].entry + strlen(cases[i].entry);
+		if (safetensors_plain(&file,
+			    (struct json_text) {cases[i].entry, end}, &like,
+			    &two) == end)
+			way = two.shape == one.shape ? LIKE : ANEW;
+		is_int(cases[i].way, way, "after another: %s", cases[i].entry);
+		ok(way == REFUSED ||
+				(two.file_offset == 24 && two.nbytes == 24 &&
+					two.ndim == 2 && two.dtype),
+			"and is what it says");
+		arena_free(&file.arena);
+	}
 }
 
 static const char *const words[] = {"\"", "{", "}", "[", "]", ":", ",", "-",
@@ -243,19 +316,22 @@ static void test_mutants(void)
 		"\"shape\":[2,3],\"data_offsets\":[0,24]},\"v\":{\"shape\": "
 		"[], "
 		"\"data_offsets\": [24, 26], \"dtype\": \"BF16\"},\"u\":{"
-		"\"data_offsets\":[26,30],\"dtype\":\"F4\",\"shape\":[4,2]}}";
+		"\"data_offsets\":[26,30],\"dtype\":\"F4\",\"shape\":[4,2]},"
+		"\"like\":{\"dtype\":\"U8\",\"shape\":[1,4],"
+		"\"data_offsets\":[30,34]},\"likewise\":{\"dtype\":\"U8\","
+		"\"shape\":[1,4],\"data_offsets\":[34,38]}}";
 	const char *more = getenv("TARN_TEST_ROUNDS");
 	unsigned rounds = more ? (unsigned)atoi(more) : ROUNDS;
 	unsigned accepted = 0, differ = 0;
 	char mutant[HEADER_MAX + 1];
 	int r;
 
-	ok(agree(header, 30, &r) && r == 0, "the header itself is read");
+	ok(agree(header, 38, &r) && r == 0, "the header itself is read");
 	for (unsigned i = 0; i < rounds; i++) {
 		strcpy(mutant, header);
 		for (size_t steps = 1 + below(3); steps > 0; steps--)
 			mutate(mutant);
-		differ += !agree(mutant, 30, &r);
+		differ += !agree(mutant, 38, &r);
 		accepted += r == 0;
 	}
 	is_int(0, differ, "mutants on which the two ways differ");
@@ -272,6 +348,7 @@ int main(void)
 	diag("TARN_TEST_SEED=%llu", (unsigned long long)state);
 	test_taken();
 	test_prefixes();
+	test_like();
 	test_mutants();
 	return done();
 }

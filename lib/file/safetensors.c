@@ -35,6 +35,7 @@
 struct header {
 	struct tarn_file *file;
 	struct safetensors_text t;
+	struct safetensors_like like;
 	bool metadata; /* it was there */
 };
 
@@ -168,13 +169,13 @@ static bool is_metadata(const char *name, size_t size)
 /* A tensor, if its entry is plain: 1. 0: h is where it was. */
 static int read_plain(struct header *h, const char *name, size_t size)
 {
-	struct tarn_file_tensor read = {0}, *tensor;
+	struct tarn_file_tensor read, *tensor;
 	const char *end;
 
 	if (is_metadata(name, size))
 		return 0;
-	end = safetensors_plain(
-		h->file, (struct json_text) {h->t.p, h->t.end}, &read);
+	end = safetensors_plain(h->file,
+		(struct json_text) {h->t.p, h->t.end}, &h->like, &read);
 	if (!end)
 		return 0;
 	tensor = file_add_tensor(h->file, name, size);

@@ -56,10 +56,19 @@ static inline const char *safetensors_show(
 int safetensors_entry(struct tarn_file *file,
 	const struct safetensors_value *value, struct tarn_file_tensor *ret);
 
+/* A plain entry that was read, for those that follow: its text up to the
+ * offsets, which stand last, and what that means. */
+struct safetensors_like {
+	char text[128]; /* that of a tensor of nine dimensions fits */
+	size_t size;	/* 0: there is none */
+	struct tarn_file_tensor tensor;
+};
+
 /*
  * The same for an entry that is as plain as writers make them; returns where
- * it ends. NULL: it is not, or there is no memory, and *ret is as it was.
+ * it ends, and sets all of *ret. NULL: it is not, or there is no memory, and
+ * *ret is as it was. *like is all zeroes at first, and belongs to the file.
  */
 const char *safetensors_plain(struct tarn_file *file, struct json_text text,
-	struct tarn_file_tensor *ret);
+	struct safetensors_like *like, struct tarn_file_tensor *ret);
 extern bool safetensors_plain_on;

@@ -11,6 +11,9 @@
  * The idea: this decides nothing. It takes what is valid beyond doubt, and has
  * no opinion on all else, which goes the long way (safetensors_entry.c), from
  * where every verdict and every sentence comes.
+ *
+ * Most entries differ from the one before in their offsets alone. What is the
+ * same text up to there means the same: it is compared, and not read again.
  */
 #include <string.h>
 
@@ -33,6 +36,8 @@ struct plain {
 	int dtype, ndim;
 	uint64_t shape[PLAIN_NDIM];
 	uint64_t offsets[2];
+	const char *before_offsets; /* behind their bracket; NULL: blanks */
+	int last;                   /* field */
 };
 
 static bool take(struct plain *e, char c)
@@ -124,9 +129,11 @@ static int read_field(struct plain *e, int guess)
 		e->ndim = take(e, ':') ? numbers(e, e->shape, PLAIN_NDIM) : -1;
 		return e->ndim >= 0 ? SHAPE : 0;
 	}
-	if (take_text(e, "data_offsets\"", 13))
-		return take(e, ':') && numbers(e, e->offsets, 2) == 2 ? OFFSETS
-								      : 0;
+	if (take_text(e, "data_offsets\"", 13) && take(e, ':')) {
+		if (e->p < e->end && *e->p == '[')
+			e->before_offsets = e->p + 1;
+		return numbers(e, e->offsets, 2) == 2 ? OFFSETS : 0;
+	}
 	return 0;
 }
 
@@ -142,6 +149,7 @@ static bool read_object(struct plain *e, int guess)
 		if (!field || (seen & field))
 			return false;
 		seen |= field;
+		e->last = field;
 	} while (take(e, ','));
 	return seen == ALL && take(e, '}');
 }
@@ -159,24 +167,71 @@ static bool size_is_right(const struct plain *e)
 	       bits / 8 == e->offsets[1] - e->offsets[0];
 }
 
-const char *safetensors_plain(struct tarn_file *file, struct json_text text,
-	struct tarn_file_tensor *ret)
+/* ---- like the one before ---------------------------------------------- */
+
+/* What e is up to its offsets, for the next. */
+static void remember(struct safetensors_like *like, const char *text,
+	const struct plain *e, const struct tarn_file_tensor *tensor)
+{
+	size_t size = e->before_offsets ? (size_t)(e->before_offsets - text)
+					: sizeof(like->text) + 1;
+
+	like->size = 0;
+	if (e->last != OFFSETS || size > sizeof(like->text))
+		return;
+	memcpy(like->text, text, size);
+	like->size = size;
+	like->tensor = *tensor;
+}
+
+/* Up to the end of it; NULL: it is to be read. */
+static const char *same(const struct safetensors_like *like,
+	struct json_text text, struct tarn_file_tensor *ret)
+{
+	struct plain e = {.p = text.at, .end = text.end};
+	uint64_t begin, end;
+
+	if (!like->size || !take_text(&e, like->text, like->size) ||
+		!number(&e, &begin) || !take(&e, ',') || !number(&e, &end) ||
+		!take(&e, ']') || !take(&e, '}') || begin > end ||
+		end - begin != like->tensor.nbytes)
+		return NULL;
+	*ret = like->tensor;
+	ret->file_offset = begin;
+	return e.p;
+}
+
+static const char *read_anew(struct tarn_file *file, struct json_text text,
+	struct safetensors_like *like, struct tarn_file_tensor *ret)
 {
 	struct plain e = {.p = text.at, .end = text.end};
 	int guess = file->count ? file->tensors[file->count - 1].dtype : 0;
 	uint64_t *shape;
 
-	if (!safetensors_plain_on || !read_object(&e, guess) ||
-		!size_is_right(&e))
+	if (!read_object(&e, guess) || !size_is_right(&e))
 		return NULL;
 	shape = arena_array(&file->arena, (size_t)e.ndim, sizeof(*shape));
 	if (!shape)
 		return NULL;
 	memcpy(shape, e.shape, (size_t)e.ndim * sizeof(*shape));
-	ret->file_offset = e.offsets[0];
-	ret->nbytes = e.offsets[1] - e.offsets[0];
-	ret->dtype = e.dtype;
-	ret->ndim = e.ndim;
-	ret->shape = shape;
+	*ret = (struct tarn_file_tensor) {
+		.file_offset = e.offsets[0],
+		.nbytes = e.offsets[1] - e.offsets[0],
+		.dtype = e.dtype,
+		.ndim = e.ndim,
+		.shape = shape,
+	};
+	remember(like, text.at, &e, ret);
 	return e.p;
+}
+
+const char *safetensors_plain(struct tarn_file *file, struct json_text text,
+	struct safetensors_like *like, struct tarn_file_tensor *ret)
+{
+	const char *end;
+
+	if (!safetensors_plain_on)
+		return NULL;
+	end = same(like, text, ret);
+	return end ? end : read_anew(file, text, like, ret);
 }
