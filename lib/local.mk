@@ -99,6 +99,8 @@ lib_libcore_la_SOURCES = \
 	lib/file/head.h \
 	lib/file/json_tally.c \
 	lib/file/json_tally.h \
+	lib/file/large.c \
+	lib/file/large.h \
 	lib/file/name_index.c \
 	lib/file/name_index.h \
 	lib/file/npy.c \

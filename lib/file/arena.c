@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "lib/file/large.h"
 
 #define ARENA_FIRST ((size_t)4 << 10)   /* a file of a few tensors fits */
 #define ARENA_LARGEST ((size_t)4 << 20) /* wastes little of what is big */
@@ -31,9 +32,11 @@ static struct arena_block *add_block(struct arena *arena, size_t wanted)
 	size = MAX(size, wanted);
 	if (size > SIZE_MAX - sizeof(*block))
 		return NULL;
-	block = malloc(sizeof(*block) + size);
+	size += sizeof(*block);
+	block = size < LARGE_LEAST ? malloc(size) : large_alloc(size);
 	if (!block)
 		return NULL;
+	size -= sizeof(*block);
 	*block = (struct arena_block) {.before = arena->last, .size = size};
 	return arena->last = block;
 }
@@ -53,6 +56,13 @@ void *arena_alloc(struct arena *arena, size_t size)
 	at = block->bytes + block->used;
 	block->used += rounded;
 	return at;
+}
+
+void arena_expect(struct arena *arena, size_t size)
+{
+	if (size >= LARGE_LEAST / 2 && size < SIZE_MAX - LARGE_LEAST)
+		add_block(arena, (size | (LARGE_LEAST - 1)) + 1 -
+					 sizeof(struct arena_block));
 }
 
 void *arena_array(struct arena *arena, size_t count, size_t size)

@@ -58,6 +58,9 @@ int file_read(const struct tarn_file *file, void *buf, size_t size,
 const char *file_clean(const char *text, size_t size,
 	char buf[static FILE_TEXT_MAX]);
 
+/* There may be so many tensors: if they are many, there is room for all. */
+void file_expect(struct tarn_file *file, size_t count);
+
 /* One more tensor, with a copy of its name and the rest zero; those that were
  * there move. NULL: no memory. */
 struct tarn_file_tensor *file_add_tensor(struct tarn_file *file,

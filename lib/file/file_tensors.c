@@ -9,9 +9,23 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/file/file.h"
+#include "lib/file/large.h"
 
 /* Slots of the index that are on their way to the cache. Picked. */
 #define AHEAD ((size_t)8)
+
+void file_expect(struct tarn_file *file, size_t count)
+{
+	uint64_t size;
+
+	if (file->tensors || mul_u64(count, sizeof(*file->tensors), &size) ||
+		size < LARGE_LEAST / 2)
+		return;
+	/* Else it grows. */
+	file->tensors = large_alloc(size);
+	if (file->tensors)
+		file->room = count;
+}
 
 struct tarn_file_tensor *file_add_tensor(
 	struct tarn_file *file, const char *name, size_t size)

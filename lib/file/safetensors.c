@@ -30,6 +30,11 @@
 /* serde_json stops at the 128th level; the root is the first. */
 #define DEPTH_MAX 127
 
+/* Bytes of a tensor's member of the root, about the least that there are; and
+ * what part of an ordinary one is kept. */
+#define MEMBER_LEAST 48
+#define KEPT_PART 4
+
 #define METADATA "__metadata__"
 
 struct header {
@@ -402,6 +407,8 @@ int safetensors_read(struct tarn_file *file)
 	file->format = "safetensors";
 	file->data_offset = SAFETENSORS_TEXT + h.t.size;
 	file->data_size = file->size - file->data_offset;
+	file_expect(file, h.t.size / MEMBER_LEAST + 1);
+	arena_expect(&file->arena, h.t.size / KEPT_PART);
 	r = safetensors_text_begin(&h.t);
 	if (r >= 0)
 		r = read_root(&h);
