@@ -182,9 +182,11 @@ static uint32_t reap_doomed(struct ring *ring, const struct doomed *d)
 	for (uint32_t i = 0; i < d->n; i++) {
 		uint32_t who = d->who[i];
 
+		/* From here on it rests: pairs with T4. */
 		ring_swap(&ring->members[who].word, d->leaving[i],
 			member_word(MEMBER_NONE, 0,
-				member_generation(d->leaving[i]), 0));
+				member_generation(d->leaving[i]),
+				atomic_load(&ring->head->joined)));
 	}
 	/* What they did without saying so, and wake-ups that went to them. */
 	ring_wake_everybody(ring);
@@ -293,28 +295,49 @@ static void raise_places(struct ring *ring, uint32_t to)
 			return;
 }
 
-/* A place that is free, taken for us. Consumers of a broadcast need one of
- * the first, others leave those alone. */
+/* T4: might who had this place, and was taken for dead, still be at it? */
+static bool rests(const struct ring *ring, uint64_t word)
+{
+	uint32_t since = atomic_load(&ring->head->joined) - member_owner(word);
+
+	return member_generation(word) != 0 && since < RING_REST;
+}
+
+/* Is this place free, and ours now? */
+static bool take(struct ring *ring, uint32_t i, uint64_t word,
+	unsigned int kinds, uint32_t owner)
+{
+	uint64_t mine = member_word(
+		MEMBER_JOINING, kinds, member_generation(word) + 1, owner);
+
+	raise_places(ring, i + 1);
+	if (!ring_swap(&ring->members[i].word, word, mine))
+		return false;
+	atomic_fetch_add(&ring->head->joined, 1);
+	ring->word = mine;
+	ring->me = i;
+	return true;
+}
+
+/* A place that is free, taken for us; one that rests only where there is no
+ * other. Consumers of a broadcast need one of the first, others leave those
+ * alone. */
 static int take_place(struct ring *ring, unsigned int kinds, uint32_t owner)
 {
 	bool few = ring->geometry.mode == RING_BROADCAST;
 	bool hears = few && kinds & RING_CONSUMER;
-	uint32_t i = few && !hears ? RING_BROADCAST_CONSUMERS : 0;
+	uint32_t begin = few && !hears ? RING_BROADCAST_CONSUMERS : 0;
 	uint32_t end = hears ? RING_BROADCAST_CONSUMERS : RING_PARTICIPANTS;
 
-	for (; i < end; i++) {
-		uint64_t word = atomic_load(&ring->members[i].word);
+	for (int any = 0; any < 2; any++)
+		for (uint32_t i = begin; i < end; i++) {
+			uint64_t word = atomic_load(&ring->members[i].word);
 
-		if (member_state(word) != MEMBER_NONE)
-			continue;
-		ring->word = member_word(MEMBER_JOINING, kinds,
-			member_generation(word) + 1, owner);
-		raise_places(ring, i + 1);
-		if (ring_swap(&ring->members[i].word, word, ring->word)) {
-			ring->me = i;
-			return 0;
+			if (member_state(word) == MEMBER_NONE &&
+				(any || !rests(ring, word)) &&
+				take(ring, i, word, kinds, owner))
+				return 0;
 		}
-	}
 	return tarn_fail(EUSERS, "ring: %u %s are there already",
 		few && hears ? RING_BROADCAST_CONSUMERS : RING_PARTICIPANTS,
 		hears ? "consumers" : "participants");

@@ -104,8 +104,8 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 /*
  * The word of a slot that we fill; we, and not who joined in our place since we
  * were taken for dead, and may fill the very slot. The slot's word does not
- * tell us apart, so our own is looked at, and after it: as long as it stands
- * nobody is in our place.
+ * tell us apart, so our own is looked at (T3), and after it: as long as it
+ * stands nobody is in our place, and soon after nobody is yet (T4).
  */
 static bool filling(const struct ring *ring, uint32_t slot, uint64_t *ret)
 {

@@ -347,7 +347,7 @@ int ring_release(struct ring *ring, const struct ring_item *item)
 		ring_seen(ring, slot, word, ring->me);
 		return 0;
 	}
-	/* Not what a successor in our place reads. Release: pairs with
+	/* Not what a successor in our place reads (T3). Release: pairs with
 	 * ring_acquire; W1, R1. */
 	if (!ring_is_member(ring) ||
 		!ring_swap(&ring->slots[slot].word,

@@ -61,12 +61,16 @@
  * Taken for dead. A participant's word changes (M1) before its slots are swept
  * (M2); who has taken a slot (T1) looks at his own word again (T2). Either he
  * sees M1 and gives the slot back, or M2 finds it. Before he gives a slot away
- * that he took earlier he looks at his own word too: his place may have another
- * by then, who has the same slot at the same position. (A whole reaping, a
- * joining and an acquire would have to fall between that look and his next
- * instruction.) The only other thing that one who
- * is wrongly taken for dead can do late is to place an entry: its slot does not
- * say OFFERED(he, p), so all skip it.
+ * that he took earlier he looks at his own word too (T3): his place may have
+ * another by then, who has the same slot at the same position. Nor has it one
+ * soon (T4): a place that became free rests until RING_REST others have joined.
+ * So between that look and his next instruction there is room for a reaping,
+ * but not for a successor who gets at the slot: before him so many others would
+ * have to come, and all of that while nothing is published in that slot. (Where
+ * no other place is left one is taken that has not rested.) The only other
+ * thing that one who is wrongly taken for dead can do late is to place an
+ * entry: its slot does not say OFFERED(he, p), as long as he has no successor,
+ * so all skip it.
  *
  * Watching. told says what position a note is about: 0 (N1) before it is
  * written, then (N2) the position, before the slot says OFFERED there. Who
@@ -152,7 +156,8 @@ struct ring_head {
 	_Atomic uint64_t consumers; /* or did: bits stay */
 	/* Of what was freed, what no member counts. */
 	_Atomic uint64_t freed;
-	char pad6[RING_LINE - 32 + 256];
+	_Atomic uint32_t joined; /* how many, of all times */
+	char pad6[RING_LINE - 36 + 256];
 };
 static_assert(sizeof(struct ring_head) == 1024, "lines");
 
@@ -274,7 +279,11 @@ static inline uint32_t entry_owner(uint64_t entry)
 	return entry >> 16 & (RING_PARTICIPANTS - 1);
 }
 
-/* ---- a participant's word: owner 32, generation 24, kinds 4, state 4 --------- */
+/* ---- a participant's word: owner 32, generation 24, kinds 4, state 4 ----------
+ * Of one that is gone the owner is how many had joined before it went. */
+
+/* As three bits in each slot's word would tell apart; picked. */
+#define RING_REST 8u
 
 enum member_state {
 	MEMBER_NONE,

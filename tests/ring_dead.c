@@ -32,6 +32,7 @@ static void test_leave_reaped(void)
 	is_int(1, kit_free(&q), "nor the slot");
 	is_int(1, ring_reap_owner(&q, 1), "but when it was reaped");
 	is_int(2, kit_free(&q), "the slot is free");
+	kit_let_rest();
 	p = kit_join(RING_PRODUCER, 3);
 	is_int(0, p.me, "and the place");
 	is_int(-ESTALE, ring_abandon(&p, slot), "with nothing in it");
@@ -48,6 +49,7 @@ static void test_replaced(void)
 	p = kit_join(RING_PRODUCER, 1);
 	slot = kit_acquire(&p);
 	ring_reap_owner(&p, 1);
+	kit_let_rest();
 	q = kit_join(RING_PRODUCER, 2);
 	is_int(p.me, q.me, "another has its place");
 	is_int(slot, kit_acquire(&q), "and its slot");
@@ -216,6 +218,7 @@ static void test_successor(void)
 	old = kit_join(RING_PRODUCER, 1);
 	slot = kit_acquire(&old);
 	ring_reap_owner(&old, 1);
+	kit_let_rest();
 	new = kit_join(RING_PRODUCER, 2);
 	is_int(0, new.me, "a producer in the place of one who was reaped");
 	is_int((int)slot, (int)kit_acquire(&new), "fills the same slot");
@@ -224,9 +227,11 @@ static void test_successor(void)
 	is_int(-ESTALE, ring_abandon(&old, slot), "nor abandon");
 	is_int(0, ring_publish(&new, slot, &note), "it is the new one's");
 	ring_leave(&new);
+	kit_let_rest();
 	old = kit_join(RING_CONSUMER, 3);
 	item = kit_receive(&old);
 	ring_reap_owner(&old, 3);
+	kit_let_rest();
 	new = kit_join(RING_CONSUMER, 4);
 	is_int(0, new.me, "a consumer in such a place");
 	again = kit_receive(&new);
@@ -237,6 +242,50 @@ static void test_successor(void)
 	p = kit_join(RING_PRODUCER, 5);
 	is_int(0, ring_acquire(&p, &slot), "so nobody fills it meanwhile");
 	is_int(0, ring_release(&new, &again), "it is the new one's");
+}
+
+/* As one who is stopped between his look at himself and his next instruction,
+ * is taken for dead, and goes on: a new one, who fills the same slot at the
+ * same position, is not in his place, so what he does fails. */
+static void test_rest(void)
+{
+	struct ring old, new[RING_REST], last, w;
+	uint64_t mine;
+	uint32_t slot;
+
+	kit_make(RING_QUEUE, 1);
+	w = kit_attach();
+	old = kit_join(RING_PRODUCER, 1);
+	slot = kit_acquire(&old);
+	mine = atomic_load(&old.slots[slot].word);
+	ring_reap_owner(&w, 1);
+	for (uint32_t i = 0; i < RING_REST; i++) {
+		uint64_t seen = mine;
+
+		new[i] = kit_join(RING_PRODUCER, 2);
+		kit_acquire(&new[i]);
+		if (atomic_compare_exchange_strong(&old.slots[slot].word, &seen,
+			    slot_word(SLOT_FREE, 0, 0)))
+			ok(false, "the slot of the %uth is given away", i);
+		ring_abandon(&new[i], slot);
+	}
+	last = kit_join(RING_PRODUCER, 2);
+	is_int(old.me, last.me, "a place has another after so many others");
+}
+
+/* Where there is no other place, nobody is refused. */
+static void test_crowded(void)
+{
+	struct ring c[RING_BROADCAST_CONSUMERS], more;
+
+	kit_make(RING_BROADCAST, 1);
+	for (uint32_t i = 0; i < RING_BROADCAST_CONSUMERS; i++)
+		c[i] = kit_join(RING_CONSUMER, 1);
+	more = kit_attach();
+	is_int(-EUSERS, ring_join(&more, RING_CONSUMER, 2), "all are taken");
+	ring_leave(&c[5]);
+	is_int(0, ring_join(&more, RING_CONSUMER, 2), "one is free at once");
+	is_int(c[5].me == RING_PARTICIPANTS ? 5 : -1, more.me, "that one");
 }
 
 static bool is_even(void *arg, uint32_t owner)
@@ -287,6 +336,8 @@ int main(void)
 	test_dead_producer(RING_BROADCAST);
 	test_dead_consumer();
 	test_successor();
+	test_rest();
+	test_crowded();
 	test_owners(RING_QUEUE);
 	test_owners(RING_BROADCAST);
 	kit_drop();

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "shm/ring_words.h"
 #include "tests/tap.h"
 
 const struct ring_wait kit_forever = {.deadline_ns = UINT64_MAX};
@@ -50,6 +51,15 @@ struct ring kit_join(unsigned int kinds, uint32_t owner)
 	if (ring_join(&ring, kinds, owner) < 0)
 		bail("%s", tarn_fail_message());
 	return ring;
+}
+
+void kit_let_rest(void)
+{
+	for (uint32_t i = 0; i < RING_REST; i++) {
+		struct ring other = kit_join(RING_PRODUCER, 4711);
+
+		ring_leave(&other);
+	}
 }
 
 uint32_t kit_acquire(struct ring *ring)

@@ -22,6 +22,8 @@ void kit_drop(void);
 
 struct ring kit_attach(void);
 struct ring kit_join(unsigned int kinds, uint32_t owner);
+/* So many come and go that a place which is free by now has rested. */
+void kit_let_rest(void);
 uint32_t kit_acquire(struct ring *ring);
 struct ring_item kit_receive(struct ring *ring);
 

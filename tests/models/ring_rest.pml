@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The ring of a channel: one who is wrongly taken for dead, and those who get
+ * his place after him.
+ *
+ * The idea: a slot's word names a place, not who is in it. Late holds a slot
+ * and goes through the two instructions that give it away, the look at his own
+ * word (T3) and the swap of the slot's, and may stop for any time in between.
+ * Meanwhile he is reaped, and others join, take the slot, give it back and
+ * leave, again and again; nothing is published, so that the position in the
+ * slot's word, which tells such words apart else, stays as it is. One thing is
+ * asserted: his swap never finds the slot of another.
+ *
+ * What may be set from outside: PLACES; OTHERS; REST, how many must have joined
+ * since a place became free before it is taken again; JOINS, how many do at most
+ * between the look and the swap. It holds where those are no more than REST.
+ * What may be broken: see models_ring_rest.sh.
+ */
+#ifndef PLACES
+#define PLACES 4
+#endif
+#ifndef REST
+#define REST 3
+#endif
+#ifndef JOINS
+#define JOINS REST
+#endif
+#ifndef OTHERS
+#define OTHERS 2
+#endif
+#define LATE 1
+#define NOBODY 0
+
+byte who[PLACES]; /* is there: LATE, an other, or nobody */
+byte born[PLACES]; /* generation: how often it was taken */
+byte left_at[PLACES]; /* how many had joined when it became free */
+byte joined;
+bool marked; /* M1: late's word says that he leaves */
+bool looked; /* late has, and not swapped yet */
+byte since; /* his look, have joined */
+
+/* The slot's word: free, or filled by who is in a place; and, for the proof,
+ * by whom. */
+#define FREE PLACES
+byte slot, filler;
+
+#define RESTS(i) (born[i] > 0 && joined - left_at[i] < REST)
+
+proctype late()
+{
+	/* In place 0, with the slot. The look: is my word as it was? */
+	if
+#ifndef NO_LOOK
+	:: atomic { who[0] == LATE && !marked -> looked = true; since = 0 }
+	:: atomic { !(who[0] == LATE && !marked) -> goto over }
+#else
+	:: atomic { looked = true; since = 0 }
+#endif
+	fi;
+	/* The swap. */
+	atomic {
+		if
+		:: slot == 0 ->
+			assert(filler == LATE);
+			slot = FREE;
+			filler = NOBODY
+		:: else
+		fi;
+		looked = false
+	};
+over:	skip
+}
+
+/* He is taken for dead: M1, M2, and the place becomes free. */
+proctype reaper()
+{
+	marked = true;
+	atomic {
+		if
+		:: slot == 0 && filler == LATE -> slot = FREE; filler = NOBODY
+		:: else
+		fi
+	};
+	atomic { who[0] = NOBODY; left_at[0] = joined }
+}
+
+proctype other(byte me)
+{
+	byte i;
+
+end:	do
+	:: atomic { joined < 250 && (!looked || since < JOINS) ->
+		i = 0;
+		do
+		:: i < PLACES && (who[i] != NOBODY || RESTS(i)) -> i++
+		:: else -> break
+		od;
+		if
+		:: i < PLACES ->
+			who[i] = me;
+			born[i] = 1;
+			joined++;
+			if
+			:: looked -> since++
+			:: else
+			fi
+		:: else -> goto end
+		fi
+	   };
+		if
+		:: atomic { slot == FREE -> slot = i; filler = me };
+			atomic {
+				assert(slot == i && filler == me);
+				slot = FREE;
+				filler = NOBODY
+			}
+		:: true
+		fi;
+		atomic { who[i] = NOBODY; left_at[i] = joined; i = 0 }
+	:: joined >= JOINS + REST + 2 -> break
+	od
+}
+
+init {
+	atomic {
+		byte i;
+
+		who[0] = LATE;
+		born[0] = 1;
+		joined = 1;
+		slot = 0;
+		filler = LATE;
+		run late();
+		run reaper();
+		for (i : 1 .. OTHERS) {
+			run other(LATE + i)
+		}
+	}
+}
