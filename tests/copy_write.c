@@ -214,7 +214,7 @@ static size_t random_layout(
 static void random_pairs(const char *engine)
 {
 	static const int dtypes[] = {TARN_U8, TARN_I16, TARN_F32, TARN_F64};
-	int bad = 0, cases = 200;
+	int bad = 0, cases = (int)test_cases(200);
 
 	for (int i = 0; i < cases; i++) {
 		int ndim = 1 + (int)below(4);

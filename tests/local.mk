@@ -365,6 +365,8 @@ TESTS += \
 	tests/restart_load \
 	tests/restart_storm \
 	$(NULL)
+# valgrind would watch the test, not the daemon.
+VALGRIND_EXCEPT += tests/restart_load
 tests_restart_SOURCES = tests/restart.c $(RESTART_KIT)
 tests_restart_leases_SOURCES = tests/restart_leases.c $(RESTART_KIT)
 tests_restart_load_SOURCES = \

@@ -137,13 +137,14 @@ static bool random_case(int64_t max)
 
 static void cases(bool portable)
 {
+	unsigned n = test_cases(CASES);
 	int64_t wrong = 0;
 
 	simd_force_portable(portable);
 	convert_portable(portable);
-	for (int i = 0; i < CASES && wrong < 10; i++)
+	for (unsigned i = 0; i < n && wrong < 10; i++)
 		wrong += !random_case(kit_below(10) ? 2000 : 20000);
-	is_int(0, wrong, "%d cases, %s", CASES,
+	is_int(0, wrong, "%u cases, %s", n,
 		portable ? "in plain C" : "with vectors");
 	simd_force_portable(false);
 	convert_portable(false);

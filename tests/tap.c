@@ -224,6 +224,16 @@ const char *test_tmpdir(void)
 	return path;
 }
 
+unsigned test_cases(unsigned all)
+{
+	const char *text = getenv("TARN_TEST_SAMPLE");
+	unsigned long one_in = text ? strtoul(text, NULL, 10) : 1;
+
+	if (one_in < 2 || all < 100)
+		return all;
+	return all / one_in > 100 ? (unsigned)(all / one_in) : 100;
+}
+
 const char *test_data(void)
 {
 	const char *path = getenv("TARN_TEST_DATA");

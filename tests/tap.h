@@ -47,5 +47,9 @@ void diag(const char *text, ...) __attribute__((__format__(printf, 1, 2)));
  * about what is left in it, unless by a bail(). */
 const char *test_tmpdir(void);
 
+/* How many of so many random cases are tried: with TARN_TEST_SAMPLE=N, where
+ * each takes long, one in N, but a hundred. */
+unsigned test_cases(unsigned all);
+
 /* ../shared/data or TARN_TEST_DATA; NULL where it does not exist. */
 const char *test_data(void);
