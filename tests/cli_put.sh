@@ -58,11 +58,13 @@ head = head.ljust(117) + "\n"
 open(sys.argv[1], "wb").write(b"\x93NUMPY\1\0" + struct.pack("<H", 118) +
     head.encode() + struct.pack("<4H", 1, 2, 3, 4))
 END
-run "$TARN" put run/n n.npy --life 1.5
-is "0 run/n: U16 [2, 2], 8 B, version 1" "$status $out" "a .npy, for a while"
+run "$TARN" put run/n n.npy
+is "0 run/n: U16 [2, 2], 8 B, version 1" "$status $out" "a .npy"
 is "[[1 3]
  [2 4]]" "$("$TARN" print run/n)" "in its own order"
-for _ in {1..100}; do
+run "$TARN" put run/n n.npy --life 0.5
+is "0 run/n: U16 [2, 2], 8 B, version 2" "$status $out" "and for a while"
+for _ in {1..300}; do
 	"$TARN" ls run/n | grep -q . || break
 	sleep 0.1
 done
