@@ -27,7 +27,7 @@
 #define PATIENCE 30.0
 
 static const char *const args[] = {
-	"--segment-size", "16M", "--idle", "10", NULL};
+	"--segment-size", "16M", "--idle", "4", NULL};
 static struct daemon server;
 static tarn_store *store;
 static struct raw raw;
