@@ -84,9 +84,9 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 			give_back(ring, slot, mine, slot_position(mine));
 			return ring_stale(ring);
 		}
+		ring->in_vain = 0;
 		if (ring->geometry.slot_bytes < RING_LARGE)
-			ring->in_vain = 0;
-		ring->hint = slot + 1 < n ? slot + 1 : 0;
+			ring->hint = slot + 1 < n ? slot + 1 : 0;
 		*ret_slot = slot;
 		return 1;
 	}
