@@ -193,6 +193,7 @@ static void put_daemon(json_t *object, const struct tarn_report_daemon *d)
 		{"budget", d->budget},
 		{"allocated", d->allocated},
 		{"used", d->used},
+		{"own_memory", d->own_memory},
 		{"cached", d->bytes.cached},
 		{"loads", d->loads},
 		{"loads_cached", d->loads_cached},

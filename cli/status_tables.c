@@ -75,7 +75,8 @@ static void print_pools(const struct tarn_report *report)
 		putchar(' ');
 		print_bar(p->used, p->size);
 		printf(" %11s %11s %11s\n", text_bytes((double)p->used, used),
-			text_bytes((double)p->allocated, taken),
+			text_bytes(
+				(double)(p->allocated + p->own_memory), taken),
 			text_bytes((double)p->size, size));
 	}
 }

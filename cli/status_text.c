@@ -58,11 +58,18 @@ static void print_read(uint64_t bytes, const char *engine)
 	putchar('\n');
 }
 
-static void print_memory(uint64_t used, uint64_t allocated, uint64_t budget)
+/* What was taken of the budget, and what it is: segments, of which storages use
+ * so much, and storages that have memory of their own. */
+static void print_memory(
+	uint64_t used, uint64_t allocated, uint64_t own, uint64_t budget)
 {
-	print_bytes("  memory    ", used, "");
-	print_bytes(" used of ", allocated, "");
-	print_bytes(" taken; budget ", budget, "\n");
+	print_bytes("  memory    ", allocated + own, "");
+	print_bytes(" taken of a budget of ", budget, "\n");
+	print_bytes("            ", allocated, " in segments, ");
+	print_bytes("", used - MIN(own, used), " of it used");
+	if (own)
+		print_bytes("; ", own, " beside them");
+	putchar('\n');
 }
 
 static void print_old(const struct shown *shown)
@@ -75,7 +82,7 @@ static void print_old(const struct shown *shown)
 	printf(", keeper %d, server %d, loaders: %" PRIu32 ", clients: %" PRIu32
 	       "\n",
 		s->keeper_pid, s->server_pid, s->loaders, s->clients);
-	print_memory(s->used, s->allocated, s->budget);
+	print_memory(s->used, s->allocated, 0, s->budget);
 	print_bytes("            ", s->cached, " of it cache\n");
 	printf("  tensors   %" PRIu64 " names, %" PRIu64 " storages\n",
 		s->names, s->storages);
@@ -139,7 +146,7 @@ static void print_daemon(const char *socket, const struct tarn_report *report)
 	}
 	if (d->upgrades)
 		printf("  upgrades  %" PRIu32 "\n", d->upgrades);
-	print_memory(d->used, d->allocated, d->budget);
+	print_memory(d->used, d->allocated, d->own_memory, d->budget);
 	print_sums(&d->bytes);
 	printf("  tensors   %" PRIu64 " names, %" PRIu64
 	       " storages; channels: %" PRIu64 "\n",

@@ -61,6 +61,7 @@ static void count_rule(struct tarn_report_daemon *d, const struct rule *rule)
 	d->pools++;
 	d->names += count_names(rule);
 	d->used += used_by(rule);
+	d->own_memory += rule->counts.own.memory;
 	d->storages += storage_count_all(rule);
 	d->evictions += rule->counts.n_evicted;
 	d->evicted_bytes += rule->counts.bytes_evicted;

@@ -48,6 +48,14 @@ run "$TARN" put run/t big.st:x '.permute(1,0)'
 is 0 "$status" "three million bytes, turned round"
 is "$("$TARN" print big.st:x '.permute(1,0)' --raw | md5sum)" \
 	"$("$TARN" print run/t --raw | md5sum)" "byte for byte"
+run "$TARN" status --json
+is "3002368 True True" "$(json 'j["own_memory"], 0 < j["used"] -
+	j["own_memory"] <= j["allocated"], j["allocated"] + j["own_memory"] <=
+	j["budget"]' | tr -d "(),")" "in memory of its own, beside the segments"
+run "$TARN" status
+has "32.00 MiB in segments, 2.88 MiB of it used; 2.86 MiB beside them" "$out" \
+	"which people are told"
+has "34.86 MiB taken of a budget of " "$out" "of both together"
 rm m.st one.st big.st
 is "[[ 8 12]
  [16 20]]" "$("$TARN" print run/w)" "without the file, too"

@@ -44,9 +44,9 @@ struct tarn_report_daemon {
 	uint32_t restarts; /* servers that died since the keeper began */
 	uint64_t uptime_ms;
 	uint64_t server_uptime_ms;
-	uint64_t budget;    /* bytes of segments that it may take */
+	uint64_t budget;    /* bytes that it may take: allocated + own_memory */
 	uint64_t allocated; /* bytes of segments */
-	uint64_t used;	    /* memory of storages */
+	uint64_t used;	    /* memory of storages: own_memory, else segments */
 	uint64_t names;
 	uint64_t storages;
 	struct tarn_report_sums bytes;
@@ -65,7 +65,8 @@ struct tarn_report_daemon {
 	char version[16];
 	uint32_t upgrades; /* of the keeper to another program, by SIGUSR2 */
 	uint32_t pad;	   /* 0 */
-	uint64_t reserved[5]; /* 0 */
+	uint64_t own_memory; /* of used: memfds, one a storage; 0: not told */
+	uint64_t reserved[4]; /* 0 */
 };
 
 struct tarn_report_pool {
