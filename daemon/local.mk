@@ -56,11 +56,14 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server.c \
 	daemon/server.h \
 	daemon/server_cache.c \
+	daemon/server_cache.h \
 	daemon/server_channel.c \
 	daemon/server_channel.h \
+	daemon/server_channel_impl.h \
 	daemon/server_channel_look.c \
 	daemon/server_check.c \
 	daemon/server_client.c \
+	daemon/server_client.h \
 	daemon/server_count.c \
 	daemon/server_evict.c \
 	daemon/server_expiry.c \
@@ -74,14 +77,17 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_load_end.c \
 	daemon/server_load_fill.c \
 	daemon/server_load_find.c \
+	daemon/server_load_impl.h \
 	daemon/server_load_parse.c \
 	daemon/server_load_publish.c \
 	daemon/server_load_start.c \
 	daemon/server_loader.c \
+	daemon/server_loader.h \
 	daemon/server_memory.c \
 	daemon/server_names.c \
 	daemon/server_names.h \
 	daemon/server_own.c \
+	daemon/server_own.h \
 	daemon/server_pool.c \
 	daemon/server_quota.c \
 	daemon/server_quota.h \
@@ -95,14 +101,18 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_publish.h \
 	daemon/server_publish_commit.c \
 	daemon/server_publish_fd.c \
+	daemon/server_publish_impl.h \
 	daemon/server_publish_parse.c \
 	daemon/server_request.c \
 	daemon/server_room.c \
+	daemon/server_rule.h \
 	daemon/server_rules.c \
 	daemon/server_segments.c \
+	daemon/server_segments.h \
 	daemon/server_share.c \
 	daemon/server_shrink.c \
 	daemon/server_storage.c \
+	daemon/server_storage.h \
 	daemon/settings.c \
 	daemon/settings.h \
 	daemon/systemd.c \

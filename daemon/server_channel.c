@@ -23,7 +23,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "daemon/log.h"
-#include "daemon/server_channel.h"
+#include "daemon/server_channel_impl.h"
 #include "shm/ring_words.h"
 
 /* Each is looked at when a client ends: 1024 places of a line each. */

@@ -1,31 +1,44 @@
 /* SPDX-License-Identifier: MIT */
-/* Channels, as the server has them. */
+/* Channels, as the rest of the server knows them. */
 #pragma once
 
-#include "daemon/server.h"
-#include "shm/channel.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-struct server_channel {
-	struct server_channel *next; /* of the rule */
-	uint32_t index;              /* its storage */
-	uint64_t generation;
-	struct channel_map map; /* memory NULL: it was damaged */
-	struct ring ring;
-	char *name; /* that it was published under; NULL: not known */
-};
+#include <tarn/descriptor.h>
 
-static inline bool channel_is_ephemeral(const struct server_channel *c)
-{
-	return c->map.memory && c->map.geometry.flags & CHANNEL_EPHEMERAL;
-}
+struct client;
+struct lease_batch;
+struct rule;
 
-/* What a connection is called in rings. The keeper counts connections in 64
- * bits: one of the same name would come after four thousand million others. */
-static inline uint32_t channel_owner(const struct client *client)
-{
-	return (uint32_t)client->number;
-}
-
-/* NULL: it is none. */
-struct server_channel *channel_find(
+/* server_channel.c: rings between processes */
+/* The storage is a channel that is published now; fd is borrowed. -EPROTO: it
+ * makes no sense; -ENOSPC: there are too many. */
+int channel_open(
+	struct rule *rule, uint32_t index, uint64_t generation, int fd);
+/* It was published before. -ENOMEM. */
+int channel_rebuild(
+	struct rule *rule, uint32_t index, uint64_t generation, int fd);
+/* Its storage is free, if it was one. */
+void channel_drop(struct rule *rule, uint32_t index, uint64_t generation);
+void channels_free(struct rule *rule);
+/* Which of the batch do items keep? Before other places are searched. */
+void channels_search(const struct rule *rule, struct lease_batch *batch);
+bool channel_is(const struct rule *rule, uint32_t index, uint64_t generation);
+/* Is it a channel that is closed? Another may take its name. */
+bool channel_gives_way(
 	const struct rule *rule, uint32_t index, uint64_t generation);
+/* Before d's name is taken by something else: -EBUSY, if it is an open
+ * channel's, since its users would be left with nobody to meet. */
+int channel_check_taken(const struct rule *rule, const char *verb,
+	const char *name, size_t size, const struct tarn_descriptor *d);
+void channel_named(struct rule *rule, uint32_t index, uint64_t generation,
+	const char *name, size_t size);
+/* WIRE_CHANNEL */
+void channel_who(struct client *client, uint32_t serial);
+
+/* server_channel_look.c: what the dead held in them */
+/* After a turn of the loop in which channels_left was set, if it is not too
+ * soon after a long look: then *ret_at is when to look again. */
+void channels_in_turn(struct rule *rule, uint64_t *ret_at);

@@ -18,7 +18,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "daemon/log.h"
-#include "daemon/server_channel.h"
+#include "daemon/server_channel_impl.h"
 
 #define LOOK_SHARE 10u         /* a tenth of the time at most; picked */
 #define LOOK_SHORT 1000000     /* ns: nobody notices */

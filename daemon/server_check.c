@@ -19,7 +19,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "daemon/server_channel.h"
+#include "daemon/server_channel_impl.h"
 #include "lib/store/descriptor.h"
 #include "shm/table_check.h"
 

@@ -11,7 +11,7 @@
  * under way, or memory is taken and filled. Names appear when all bytes are
  * there, or never.
  */
-#include "daemon/server_load.h"
+#include "daemon/server_load_impl.h"
 
 #include "base/fail.h"
 

@@ -1,56 +1,77 @@
 /* SPDX-License-Identifier: MIT */
-/* What the files about loads share among themselves. */
+/* A load: a file's bytes on their way into a pool, and their names. */
 #pragma once
 
-#include "daemon/server.h"
+#include <stdbool.h>
+#include <stdint.h>
 
-/* ---- server_load_end.c ------------------------------------------------ */
+#include "daemon/internal.h"
+#include "daemon/server_names.h"
 
-uint64_t load_cpu_now(void);
-void load_free(struct load *load);
-/* Ends with this thread's last sentence; nothing of it is anywhere else. */
-void load_refuse(struct load *load, int error);
-/* Publishes onto bytes that are there, answers, and ends. */
-void load_succeed(struct load *load, uint32_t index, uint64_t generation,
-	uint32_t flags, uint64_t cpu_ns);
-bool load_is_shared(const struct load *load);
-/* Those who share get what the one that reads got: error 0, or a sentence,
- * which stays this thread's. */
-void load_settle_sharers(struct load *load, int error);
-/* The loader is not to go on; nor is it one of its jobs any more. */
-void load_drop_from_loader(struct load *load);
-/* Nothing of it is in flight any more; what was taken goes back. */
-void load_give_back(struct load *load);
-/* Its loader has one job fewer. */
-void load_leave_loader(struct load *load);
-/* Fails it, whatever it waits for and whoever shares it. */
-void load_give_up(struct load *load, int error);
+struct client;
+struct loader;
+struct rule;
 
-/* ---- server_load_fill.c: memory, and a loader to fill it -------------- */
+enum load_state {
+	LOAD_NEW,	  /* waits for a loader */
+	LOAD_IDENTIFYING, /* the loader stats the file */
+	LOAD_WAITING,	  /* for memory */
+	LOAD_FILLING,	  /* the loader reads */
+	LOAD_SHARING,	  /* another load reads the same bytes */
+	LOAD_DROPPING,	  /* cancelled: the loader may still write */
+};
 
-/* An entry for its bytes, which are being filled. */
-int load_add_storage(struct load *load, uint64_t offset, uint64_t size);
-/* 1: taken and filling; 0: wait for the keeper; or an error. */
-int load_take_memory(struct load *load, bool may_grow);
-/* The number below which a loader must know all segments. */
-uint32_t load_segments_needed(const struct load *load);
-/* Gives the file to a loader that knows so many segments. */
-int load_identify(struct load *load, uint32_t n_segments);
-/* Tells its loader where the bytes go. */
-int load_fill(struct load *load);
-/* Tells the client, once, where progress can be read. */
-void load_tell_loading(struct load *load);
+/* One WIRE_LOAD on its way. */
+struct load {
+	struct rule *rule;
+	struct rule *home; /* of the uid that loads */
+	struct load *next;
+	struct client *client; /* NULL: it left */
+	uint32_t serial;
+	uint64_t token; /* of what it publishes */
+	uint64_t job;
+	enum load_state state;
+	struct loader *loader;
+	int fds[2]; /* buffered, direct; -1 when there is none */
+	uint32_t n_fds; /* that it was charged for */
+	struct wire_message message; /* the names are read from it */
+	uint32_t n_ranges;
+	const struct msg_range *ranges;
+	struct name_list names;
+	char *label; /* printable */
+	uint64_t size; /* of the storage */
+	struct msg_identity identity;
+	/* from LOAD_FILLING on */
+	uint32_t index;
+	uint64_t generation;
+	uint64_t alloc_offset, alloc_size;
+	bool asked_to_grow;
+	bool parked; /* waits for memory to come back, asks for none */
+	bool told; /* WIRE_LOADING was sent */
+	uint64_t asked_at; /* L_FILE is not answered since then; 0: it is */
+	uint64_t heard_at; /* when the loader last spoke of it; 0: not yet */
+	uint64_t began_at;
+	bool moved;	   /* away from a loader that hung */
+	bool retried;	   /* after a loader that died */
+	struct load *with; /* LOAD_SHARING: whose bytes */
+	uint64_t cpu_start; /* of the server */
+};
 
-/* ---- server_load_find.c: whose bytes ----------------------------------- */
+/* server_load.c and its like: the life of a load */
+void load_start(struct client *client, struct wire_message *message);
+void load_cancel(struct client *client, uint32_t serial);
+void load_orphan(struct client *client); /* its client left */
+void load_have_memory(struct rule *rule);
+void load_no_memory(struct rule *rule, int error);
+void load_identified(struct load *load, const struct msg_identity *identity);
+void load_filled(struct load *load, const struct msg_filled *filled);
+void load_failed(struct load *load, int error);
+void load_dropped(struct load *load);
+void load_lost(struct load *load); /* its loader died */
+void load_progress(struct load *load, uint64_t bytes);
+void load_go_on(struct rule *rule); /* a loader came, or memory */
+void load_move(struct load *load); /* to another loader: this one hangs */
+struct load *load_by_job(struct rule *rule, uint64_t job);
 
-bool load_same_file(
-	const struct msg_identity *a, const struct msg_identity *b);
-bool load_find_cached(const struct load *load, uint32_t *ret);
-struct load *load_find_running(const struct load *load);
-
-/* ---- server_load_publish.c: its names ---------------------------------- */
-
-/* All names of the load, at once or not at all. */
-int load_publish(struct load *load, uint32_t index, uint64_t generation);
-/* By a server before this one: what it was answered, or would have been. */
-bool load_was_done(const struct load *load, struct msg_loaded *ret);
+/* server_load_parse.c */
+int load_parse(struct load *load);

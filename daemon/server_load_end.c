@@ -6,7 +6,7 @@
  * pool is somebody's or goes back, and its descriptors go to the closer, since
  * a file system may not let them go.
  */
-#include "daemon/server_load.h"
+#include "daemon/server_load_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * that was taken is newer, another loader takes the job over, and identifies
  * the file once more.
  */
-#include "daemon/server_load.h"
+#include "daemon/server_load_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

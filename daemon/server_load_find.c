@@ -4,7 +4,7 @@
  * that is under way. A file is the same when all its stamps are; one so young
  * that it may change under the same stamps is never anybody else's.
  */
-#include "daemon/server_load.h"
+#include "daemon/server_load_impl.h"
 
 #include <string.h>
 

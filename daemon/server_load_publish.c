@@ -8,7 +8,7 @@
  * of its names twice since, or removed them, it is done again: unlike a
  * publication's, its bytes are the file's and can be had again.
  */
-#include "daemon/server_load.h"
+#include "daemon/server_load_impl.h"
 
 #include "base/fail.h"
 

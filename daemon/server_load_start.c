@@ -6,7 +6,7 @@
  * One that nobody wants stops as soon as nothing of it can be in flight; one
  * whose bytes others share goes on for them.
  */
-#include "daemon/server_load.h"
+#include "daemon/server_load_impl.h"
 
 #include <stdlib.h>
 

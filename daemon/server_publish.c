@@ -8,7 +8,7 @@
  * fails on the way was never seen by anybody, and what a dead server leaves is
  * dropped by the next one because it is FILLING.
  */
-#include "daemon/server_publish.h"
+#include "daemon/server_publish_impl.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "daemon/log.h"
-#include "daemon/server_publish.h"
+#include "daemon/server_publish_impl.h"
 
 #define NS 1000000000ull
 

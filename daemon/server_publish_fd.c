@@ -18,7 +18,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
-#include "daemon/server_publish.h"
+#include "daemon/server_publish_impl.h"
 #include "shm/segment.h"
 
 #define PAGE 4096ull

@@ -5,7 +5,7 @@
  * Of a descriptor no more is asked than what cannot block: F_GETFL, whether it
  * has seals, which only memory has, and then its size.
  */
-#include "daemon/server_publish.h"
+#include "daemon/server_publish_impl.h"
 
 #include <fcntl.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "daemon/server_channel.h"
+#include "daemon/server_channel_impl.h"
 #include "shm/lease.h"
 #include "shm/ring_words.h"
 

@@ -15,7 +15,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "daemon/server_channel.h"
+#include "daemon/server_channel_impl.h"
 #include "shm/ring_words.h"
 #include "tests/tap.h"
 

@@ -21,7 +21,7 @@
 #include "base/fd.h"
 #include "daemon/loop_impl.h"
 #include "daemon/pressure.h"
-#include "daemon/server_publish.h"
+#include "daemon/server_publish_impl.h"
 #include "shm/table_check.h"
 #include "tests/fuzz/wire_channel.h"
 #include "tests/fuzz/wire_keeper.h"

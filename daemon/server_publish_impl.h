@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files about publishing share among themselves. */
+#pragma once
+
+#include <sys/uio.h>
+
+#include "daemon/server.h"
+#include "daemon/worker.h"
+
+/* What one new name, or several, will lie in. */
+struct source {
+	enum source_kind kind;
+	uint64_t size;
+	const unsigned char *bytes; /* SOURCE_BYTES: in the message */
+	int fd;	   /* of the memfd, -1: none */
+	bool made; /* it has an entry in the table, FILLING, that is ours */
+	bool ready; /* and its bytes are there */
+	uint32_t index;
+	uint64_t generation;
+	/* While the worker has it, nobody else touches it. */
+	struct publish *publish;
+	struct work work;
+	bool working;
+	uint64_t wait_until; /* for room beside the pool; 0: not yet */
+	bool worked;	       /* the worker is done with what it was given */
+	struct iovec *pieces;  /* where a copy goes */
+	uint32_t n_pieces;
+	int64_t copied; /* bytes, or a negative errno */
+};
+
+/* One WIRE_PUBLISH on its way. */
+struct publish {
+	struct rule *rule;
+	struct publish *next;
+	struct client *client; /* NULL: it left, or was refused */
+	struct rule *home;     /* that of its user */
+	struct closer *closer; /* the same */
+	uint32_t n_fds;	       /* that it was charged for */
+	uint32_t uid;
+	uint32_t serial;
+	uint64_t token; /* in each version that it writes */
+	struct wire_message message;
+	struct source *sources;
+	uint32_t n_sources;
+	struct name_list names;
+	const char *prefix;
+	uint32_t prefix_size;
+	uint32_t flags; /* PUBLISH_* */
+	uint64_t life_ns;
+	uint64_t since; /* as in msg_publish */
+	uint32_t n_working; /* sources that the worker has */
+	bool asked_to_grow;
+	bool parked; /* waits for memory to come back, asks for none */
+};
+
+/* server_publish.c, for sources */
+/* 1: it has memory in the pool; 0: wait; or an error. */
+int publish_take_memory(struct publish *publish, struct source *source,
+	bool may_grow);
+/* To the worker; 0, or an error. When it is done, worked is set and the source
+ * is looked at again. */
+int publish_give_work(struct publish *publish, struct source *source,
+	void (*run)(struct work *work));
+
+/* server_publish_fd.c: those that come as a memfd. 1: its bytes are where they
+ * will stay; 0: wait; or an error. */
+int publish_from_fd(struct publish *publish, struct source *source,
+	bool may_grow);
+
+/* server_publish_parse.c: all that can be wrong with the message. Takes the
+ * descriptors out of it. */
+int publish_parse(struct publish *publish);
+
+/* server_publish_commit.c: the names, when all sources are ready. */
+/* May they be published over what stands there now? -EEXIST, -EBUSY. */
+int publish_check_names(const struct publish *publish);
+int publish_commit(struct publish *publish);
+/* It was done before, by a server that died: answered again. False: not. */
+bool publish_was_done(struct publish *publish);
+/* It may have been: others were there since. 0, or -EIO. */
+int publish_check_doubt(const struct publish *publish);
