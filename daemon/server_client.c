@@ -41,24 +41,20 @@ void client_leave(struct client *client)
 		client->next->here = client->here;
 }
 
-int client_new(struct rule *rule, const struct msg_client *from, int sock,
-	int lease_fd)
+/* The keeper has the socket too: the peer waits until that is told. Not in a
+ * take-over, which begins again. */
+static void turn_away(
+	struct server *server, const struct msg_client *from, int sock)
 {
-	struct client *client = calloc(1, sizeof(*client));
-	int r = client ? 0 : tarn_fail(ENOMEM, "out of memory");
+	if (!server->serving)
+		return;
+	shutdown(sock, SHUT_RDWR);
+	server_tell_keeper(server, D_CLIENT_GONE, from, sizeof(*from), NULL, 0);
+}
 
-	if (r < 0) {
-		/* The keeper has the socket too: the peer waits until that is
-		 * told. Not in a take-over, which begins again. */
-		if (rule->server->serving) {
-			shutdown(sock, SHUT_RDWR);
-			server_tell_keeper(rule->server, D_CLIENT_GONE, from,
-				sizeof(*from), NULL, 0);
-		}
-		fd_close(sock);
-		fd_close(lease_fd);
-		return r;
-	}
+static void take_in(
+	struct client *client, struct rule *rule, const struct msg_client *from)
+{
 	client->home = rule_of_user(rule->server, from->uid);
 	if (!client->home)
 		client->home = rule;
@@ -68,30 +64,51 @@ int client_new(struct rule *rule, const struct msg_client *from, int sock,
 	client->pid = from->pid;
 	client->version = from->version;
 	client->seen = from->flags & CLIENT_SEEN;
-	client->sock = sock;
-	client->pid_fd = -1;
-	client->lease_fd = lease_fd;
 	client->came_at = client->heard_at = loop_now();
 	client_join(client, rule);
 	rule->server->n_clients++;
 	share_join(client);
 	client_judge(client);
-	r = leases_open(client);
+}
+
+/* Its leases, and both ways of its socket. */
+static int connect_to(struct client *client)
+{
+	struct server *server = client->rule->server;
+	int r = leases_open(client);
+
 	if (r == 0)
-		r = wire_reader_new_beside(
-			rule->server->reader, &client->reader);
+		r = wire_reader_new_beside(server->reader, &client->reader);
 	if (r == 0)
 		r = wire_writer_new(CLIENT_QUEUE_MAX, &client->writer);
-	if (r == 0) {
-		/* One batch of segments, which is as much as it asks for
-		 * before it reads. */
-		wire_writer_limit_fds(client->writer, WIRE_FDS_MAX);
-		/* A client's descriptors are never closed in this thread. */
-		wire_reader_set_close(
-			client->reader, close_for, client->home->closer);
-		r = loop_watch(rule->server->loop, sock, 0, on_client, client,
-			&client->watch);
+	if (r < 0)
+		return r;
+	/* One batch of segments, which is as much as it asks for before it
+	 * reads. */
+	wire_writer_limit_fds(client->writer, WIRE_FDS_MAX);
+	/* A client's descriptors are never closed in this thread. */
+	wire_reader_set_close(client->reader, close_for, client->home->closer);
+	return loop_watch(server->loop, client->sock, 0, on_client, client,
+		&client->watch);
+}
+
+int client_new(struct rule *rule, const struct msg_client *from, int sock,
+	int lease_fd)
+{
+	struct client *client = calloc(1, sizeof(*client));
+	int r = client ? 0 : tarn_fail(ENOMEM, "out of memory");
+
+	if (r < 0) {
+		turn_away(rule->server, from, sock);
+		fd_close(sock);
+		fd_close(lease_fd);
+		return r;
 	}
+	client->sock = sock;
+	client->pid_fd = -1;
+	client->lease_fd = lease_fd;
+	take_in(client, rule, from);
+	r = connect_to(client);
 	if (r == 0) {
 		if (!(from->flags & CLIENT_CHILD))
 			process_watch(client);

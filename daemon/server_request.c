@@ -220,16 +220,11 @@ static bool changes_pool(uint16_t type)
 	return type == WIRE_LOAD || type == WIRE_REMOVE || type == WIRE_PUBLISH;
 }
 
-int request_take(struct client *client, struct wire_message *m)
+/* May this client ask this now? */
+static int check(const struct client *client, const struct wire_message *m)
 {
-	const struct msg_released *released;
 	int r;
 
-	/* Perhaps the rest of something that the last server has begun to
-	 * read. */
-	if (client->resuming && m->type != WIRE_RESUME &&
-		m->type != WIRE_RELEASED)
-		return 0;
 	if (!whole(m))
 		return tarn_fail(
 			EPROTO, "message %u has %u bytes", m->type, m->size);
@@ -240,6 +235,60 @@ int request_take(struct client *client, struct wire_message *m)
 		r = client_left_behind(client);
 	if (r == 0 && changes_pool(m->type))
 		r = client_check_write(client);
+	return r;
+}
+
+static int released(struct client *client, const struct wire_message *m)
+{
+	const struct msg_released *body = (const struct msg_released *)m->body;
+
+	storage_released_by_client(client->rule, body->index, body->generation);
+	return 0;
+}
+
+static int leases(struct client *client, const struct wire_message *m)
+{
+	int r = check_reads(client);
+
+	return r < 0 ? r : leases_more(client, m->serial);
+}
+
+/* Those that say themselves what became of them. */
+static int answer(struct client *client, struct wire_message *m)
+{
+	switch (m->type) {
+	case WIRE_LOAD:
+		load_start(client, m);
+		break;
+	case WIRE_PUBLISH:
+		publish_start(client, m);
+		break;
+	case WIRE_CANCEL:
+		load_cancel(client, ((struct msg_cancel *)m->body)->serial);
+		break;
+	case WIRE_STATUS:
+		report_status(client, m->serial);
+		break;
+	case WIRE_CHANNEL:
+		channel_who(client, m->serial);
+		break;
+	default:
+		return tarn_fail(
+			EPROTO, "message %u is not for a daemon", m->type);
+	}
+	return 0;
+}
+
+int request_take(struct client *client, struct wire_message *m)
+{
+	int r;
+
+	/* Perhaps the rest of something that the last server has begun to
+	 * read. */
+	if (client->resuming && m->type != WIRE_RESUME &&
+		m->type != WIRE_RELEASED)
+		return 0;
+	r = check(client, m);
 	if (r < 0)
 		return r;
 	switch (m->type) {
@@ -247,43 +296,23 @@ int request_take(struct client *client, struct wire_message *m)
 		return hello(client, m);
 	case WIRE_SEGMENTS:
 		return segments(client, m);
-	case WIRE_LOAD:
-		load_start(client, m);
-		return 0;
-	case WIRE_PUBLISH:
-		publish_start(client, m);
-		return 0;
 	case WIRE_STORAGE:
 		return storage_fd(client, m);
-	case WIRE_CANCEL:
-		load_cancel(client, ((struct msg_cancel *)m->body)->serial);
-		return 0;
 	case WIRE_REMOVE:
 		return remove_name(client, m);
 	case WIRE_RELEASED:
-		released = (const struct msg_released *)m->body;
-		storage_released_by_client(
-			client->rule, released->index, released->generation);
-		return 0;
-	case WIRE_STATUS:
-		report_status(client, m->serial);
-		return 0;
+		return released(client, m);
 	case WIRE_REPORT:
 		return report_send(client, m->serial);
 	case WIRE_CHECK:
 		return check_send(client, m->serial);
 	case WIRE_LEASES:
-		r = check_reads(client);
-		return r < 0 ? r : leases_more(client, m->serial);
-	case WIRE_CHANNEL:
-		channel_who(client, m->serial);
-		return 0;
+		return leases(client, m);
 	case WIRE_STOP:
 		return stop(client, m);
 	case WIRE_RESUME:
 		return client_resumes(client, m);
 	default:
-		return tarn_fail(
-			EPROTO, "message %u is not for a daemon", m->type);
+		return answer(client, m);
 	}
 }
