@@ -232,6 +232,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/pool_segments.c \
 	lib/store/pool_segments.h \
 	lib/store/populate.c \
+	lib/store/populate.h \
 	lib/store/private.c \
 	lib/store/private_map.c \
 	lib/store/private_map.h \

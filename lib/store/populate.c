@@ -6,6 +6,8 @@
  * that maps a whole stretch costs a tenth. Threads take stretches from a
  * common counter, so that a slow one holds up nobody.
  */
+#include "lib/store/populate.h"
+
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -60,20 +62,22 @@ static void *populate_some(void *arg)
 	}
 }
 
-static int run_job(struct job *job, int threads)
+int populate_read(void *addr, uint64_t size, int threads)
 {
+	struct job job = {.addr = addr, .size = size};
 	pthread_t ids[THREADS_MAX];
 	int n = 0;
 
+	threads = MIN(MAX(threads, 1), THREADS_MAX);
 	/* This thread is one of them; with fewer than asked for it is only
 	 * slower. */
-	while (n < threads - 1 && (uint64_t)n * STRETCH < job->size &&
-		pthread_create(&ids[n], NULL, populate_some, job) == 0)
+	while (n < threads - 1 && (uint64_t)(n + 1) * STRETCH < job.size &&
+		pthread_create(&ids[n], NULL, populate_some, &job) == 0)
 		n++;
-	populate_some(job);
+	populate_some(&job);
 	while (n > 0)
 		pthread_join(ids[--n], NULL);
-	return atomic_load_explicit(&job->error, memory_order_relaxed);
+	return atomic_load_explicit(&job.error, memory_order_relaxed);
 }
 
 int tarn_store_populate(
@@ -84,7 +88,8 @@ int tarn_store_populate(
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	int64_t first, count, bits = tarn_dtype_bits(layout->dtype);
 	uintptr_t start, end;
-	struct job job = {0};
+	unsigned char *at;
+	uint64_t size;
 	int r;
 
 	if (!storage_by_address(tensor->storage))
@@ -98,11 +103,11 @@ int tarn_store_populate(
 	/* The reach fits: it was checked when the tensor was made. */
 	start = (uintptr_t)data + (uint64_t)(first * bits / 8);
 	end = (uintptr_t)data + (uint64_t)(((first + count) * bits + 7) / 8);
-	job.addr = (unsigned char *)(start & ~(page - 1));
-	job.size = ((end + page - 1) & ~(page - 1)) - (uintptr_t)job.addr;
-	r = run_job(&job, MIN(MAX(threads, 1), THREADS_MAX));
+	at = (unsigned char *)(start & ~(page - 1));
+	size = ((end + page - 1) & ~(page - 1)) - (uintptr_t)at;
+	r = populate_read(at, size, threads);
 	if (r)
 		return tarn_fail(r, "populate: %llu bytes: %s",
-			(unsigned long long)job.size, tarn_errno_text(r));
+			(unsigned long long)size, tarn_errno_text(r));
 	return 0;
 }
