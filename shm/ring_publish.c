@@ -305,6 +305,8 @@ int ring_publish(struct ring *ring, uint32_t slot, const struct ring_note *note)
 			(unsigned long long)ring->geometry.slot_bytes,
 			RING_TAG_MAX);
 	}
+	/* To be ours by the time when the slot is offered. */
+	ring_fetch(ring_entry(ring, ring->end));
 	tell(&ring->slots[slot], note);
 	r = place(ring, slot, &word);
 	if (r == -ESTALE)
