@@ -128,27 +128,28 @@ def mutant():
 
 # ---- what comes of it ----
 outside = []
+try:
+    from numpy.lib.array_utils import byte_bounds  # since numpy 2
+except ImportError:
+    byte_bounds = np.byte_bounds
 
 
-def judge(value, memory, depth=0):
+def judge(value, memory):
     """All of it can be read, and what is no copy lies in the item."""
     if isinstance(value, (list, tuple, set, frozenset)):
         for v in value:
-            judge(v, memory, depth + 1)
+            judge(v, memory)
     elif isinstance(value, dict):
         for k, v in value.items():
-            judge(k, memory, depth + 1)
-            judge(v, memory, depth + 1)
+            judge(k, memory)
+            judge(v, memory)
     elif isinstance(value, (tarn.Tensor, memoryview)):
-        if isinstance(value, tarn.Tensor):
-            value.tolist() if "F" not in value.dtype[:1] or \
-                value.nbytes % 4 == 0 else repr(value)
-            value = value.numpy() if value.dtype not in SMALL else None
-        if value is not None:
-            judge(np.asarray(value), memory, depth)
+        repr(value)
+        if getattr(value, "dtype", None) not in SMALL:
+            judge(np.asarray(value), memory)
     elif torch is not None and isinstance(value, torch.Tensor):
-        if value.numel() and value.storage().data_ptr():
-            value.float().sum() if not value.is_complex() else value.sum()
+        if value.numel():
+            repr(value)
             steps = sum((n - 1) * s for n, s in zip(value.shape,
                                                     value.stride()))
             lies(value.data_ptr(),
@@ -156,7 +157,7 @@ def judge(value, memory, depth=0):
     elif isinstance(value, np.ndarray):
         value.tobytes()
         if value.size:
-            lies(*np.byte_bounds(value), memory)
+            lies(*byte_bounds(value), memory)
     else:
         repr(value)
 
@@ -180,7 +181,7 @@ def lies(first, end, memory):
 
 def bounds(tensor):
     array = np.asarray(tensor)
-    return np.byte_bounds(array) if array.size else (0, 0)
+    return byte_bounds(array) if array.size else (0, 0)
 
 
 def attempt(packed):
