@@ -278,6 +278,7 @@ PYTHON_TESTS = \
 	tests/py_pack_hostile.py \
 	tests/py_loader.py \
 	tests/py_loader_batches.py \
+	tests/py_loader_copies.py \
 	tests/py_loader_faults.py \
 	tests/py_loader_state.py \
 	tests/py_readme.py \

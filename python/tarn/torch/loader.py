@@ -109,7 +109,8 @@ class _Many(theirs._MultiProcessingDataLoaderIter):
         self._place, self._loader = place, weakref.ref(loader)
         self._open = None
         context = loader.multiprocessing_context or torch.multiprocessing
-        workers, before, loader._idle = loader.num_workers, loader._idle, None
+        workers = loader.num_workers
+        before = vars(loader).pop("_idle", None)  # in one step: threads
         self._results = Results(
             loader.store or default_store(), context,
             workers * loader.prefetch_factor, SPARE, workers,
@@ -259,8 +260,14 @@ class DataLoader(theirs.DataLoader):
     def __init__(self, *args, store=None, slot_bytes=None, **keywords):
         _check(store, slot_bytes)
         self.store, self.slot_bytes = store, slot_bytes
-        self._place = self._resumed = self._idle = None
+        self._place = self._resumed = None
         super().__init__(*args, **keywords)
+
+    def __getstate__(self):
+        """What a copy gets, or another process: not the slots, which two
+        loaders would take for their own."""
+        return {name: value for name, value in vars(self).items()
+                if name != "_idle"}
 
     def _get_iterator(self):
         if self.num_workers > 0:

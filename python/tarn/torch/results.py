@@ -25,6 +25,7 @@ is left in the machine when the processes are killed.
 import copy
 import errno
 import multiprocessing
+import os
 import pickle
 import queue
 from uuid import uuid4
@@ -85,7 +86,11 @@ class Results:
         self._shape = store, tasks, spare, workers, slot_bytes
         self._name, self._serial, self._first = f"loader/{uuid4().hex}", 0, 1
         self._begin()
-        if before is not None and before._shape == self._shape:
+        self._pid = os.getpid()
+        # A fork of this process goes on with the same loader, but not with the
+        # same names.
+        if before is not None and before._shape == self._shape and \
+                before._pid == self._pid:
             self._name, self._first = before._name, before._first
             self._serial = before._serial + 1
             self._wide, before._wide = before._wide, {}
