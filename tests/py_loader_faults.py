@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import py_kit as kit
 import py_loader_kit as loaders
@@ -108,6 +109,34 @@ def check_exceptions():
     kit.ok(len(seen) == 4 and all(isinstance(e, TypeError) and "lock" in str(e)
                                   for e in seen),
            "what cannot be sent is told", *seen)
+
+
+def until_fault(loader):
+    """The last batch, the iterator, and its channels, all of them left."""
+    iterator = iter(loader)
+    try:
+        for batch in iterator:
+            pass
+    except LookupError:
+        pass
+    return (weakref.ref(batch["x"]), weakref.ref(iterator),
+            list(iterator._results._wide.values()))
+
+
+def check_garbage():
+    """What the loop had is gone with it, and not when somebody looks."""
+    gc.collect()
+    gc.disable()
+    for how in ({}, {"persistent_workers": True}):
+        loader = DataLoader(Faulty(complain), 2, num_workers=2, **how)
+        batch, iterator, channels = until_fault(loader)
+        kept = loader._iterator  # persistent workers' is the loader's
+        kit.equal((batch(), iterator()), (None, kept),
+                  f"an exception keeps nothing {how or ''}")
+        del kept, loader
+        kit.equal([c.info()["reading"] for c in channels], [0],
+                  "and all slots come back")
+    gc.enable()
 
 
 def check_arguments():
@@ -252,6 +281,7 @@ def main():
     loaders.begin()
     check_arguments()
     check_exceptions()
+    check_garbage()
     check_no_store()
     check_deaths()
     check_timeout()

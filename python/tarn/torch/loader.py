@@ -12,6 +12,7 @@ import operator
 import weakref
 
 import torch
+from torch._utils import ExceptionWrapper
 from torch.utils.data import dataloader as theirs
 
 from .._store import Store, default_store
@@ -102,6 +103,18 @@ class _Single(theirs._SingleProcessDataLoaderIter):
         return data
 
 
+def _is_workers(error):
+    """Was it raised for a worker? PyTorch's line that does so has it in a
+    variable, and is in its traceback: a ring that keeps whatever the callers
+    have, batches and all, until the garbage is collected. What the line tells
+    nobody misses: the worker's traceback is in the message. A sampler's error
+    stays as it is."""
+    last = error.__traceback__
+    while last.tb_next is not None:
+        last = last.tb_next
+    return last.tb_frame.f_code is ExceptionWrapper.reraise.__code__
+
+
 class _Many(theirs._MultiProcessingDataLoaderIter):
     _shutdown = True  # until PyTorch's own begins: there is nothing to end
 
@@ -186,7 +199,12 @@ class _Many(theirs._MultiProcessingDataLoaderIter):
                                       if len(info) == 2))
         elif hasattr(data, "tarn_worker"):  # it is not the pinning thread's
             place.now[data.tarn_worker] = data.tarn_random
-        return super()._process_data(data, *worker)
+        try:
+            return super()._process_data(data, *worker)
+        except Exception as e:
+            if _is_workers(e):
+                raise e.with_traceback(None)
+            raise
 
     def _shutdown_workers(self):
         try:
