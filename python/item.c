@@ -94,6 +94,20 @@ static Py_ssize_t item_length(PyObject *object)
 	return n;
 }
 
+/* What lies in the slot is at hand, in less time than giving up the GIL takes;
+ * for another the daemon may be asked. The caller uses the item throughout. */
+static int find_tensor(tarn_item *item, uint32_t i, tarn_tensor **ret)
+{
+	int r;
+
+	if (!tarn_item_holds(item))
+		return tarn_item_tensor(item, i, ret);
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_item_tensor(item, i, ret);
+	Py_END_ALLOW_THREADS
+	return r;
+}
+
 static PyObject *tensor_at(tarn_item *item, int64_t i)
 {
 	int64_t n = (int64_t)tarn_item_count(item);
@@ -105,7 +119,7 @@ static PyObject *tensor_at(tarn_item *item, int64_t i)
 		return PyErr_Format(PyExc_IndexError,
 			"index %lld of an item of %lld tensors", (long long)i,
 			(long long)n);
-	r = tarn_item_tensor(item, (uint32_t)at, &tensor);
+	r = find_tensor(item, (uint32_t)at, &tensor);
 	return r < 0 ? raise_system(r) : tensor_wrap_consume(tensor);
 }
 

@@ -93,6 +93,7 @@ static void check_tensors(tarn_item *item)
 	is_int(5, (int64_t)size, "the tag's size");
 	is_mem("hello", tag, 5, "and the tag");
 	ok(!tarn_item_redelivered(item), "for the first time");
+	ok(!tarn_item_holds(item), "with nothing of the store's");
 	check_view(item, 0);
 	check_view(item, 2);
 	t = kit_tensor(item, 1);

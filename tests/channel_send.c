@@ -104,6 +104,7 @@ static void test_kept(int64_t n)
 		(long)n);
 	item = kit_receive(c);
 	is_int(2, tarn_item_count(item), "%ld: both tensors come", (long)n);
+	ok(tarn_item_holds(item), "%ld: one of them is the store's", (long)n);
 	is_int(5, kit_value(item), "%ld: that in the slot", (long)n);
 	t = kit_tensor(item, 1);
 	ok(is_whole(t, n), "%ld: that of the pool", (long)n);

@@ -173,6 +173,11 @@ uint32_t tarn_item_count(const tarn_item *item)
 	return count_of(item);
 }
 
+bool tarn_item_holds(const tarn_item *item)
+{
+	return item->item.note.tensors & CHANNEL_NOTE_HOLDS;
+}
+
 const void *tarn_item_tag(const tarn_item *item, size_t *ret_size)
 {
 	*ret_size = item->item.note.tag_size;

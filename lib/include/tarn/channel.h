@@ -183,6 +183,9 @@ TARN_PUBLIC uint32_t tarn_item_count(const tarn_item *item);
  * the item. -EBADMSG: the producer has described none. */
 TARN_PUBLIC int tarn_item_tensor(
 	tarn_item *item, uint32_t i, tarn_tensor **ret);
+/* Are there any of the store's among them? Those tarn_item_tensor may have to
+ * ask the daemon for, and wait; the others it never does. */
+TARN_PUBLIC bool tarn_item_holds(const tarn_item *item);
 /* Borrowed, until the item is dropped. */
 TARN_PUBLIC const void *tarn_item_tag(const tarn_item *item, size_t *ret_size);
 /* How many items were published in this channel before it. */
