@@ -248,7 +248,8 @@ TSAN_TESTS = \
 	$(NULL)
 .PHONY: check-tsan
 check-tsan: all
-	$(MAKE) $(AM_MAKEFLAGS) check TESTS="$(TSAN_TESTS)"
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS="$(TSAN_TESTS)" \
+		check_PROGRAMS="tests/run $(TSAN_TESTS)"
 	! grep -A 20 'WARNING: ThreadSanitizer' $(TSAN_TESTS:=.log)
 
 # Layouts.
