@@ -182,6 +182,40 @@ static void test_in_vain(tarn_store *store)
 	closed(store, c);
 }
 
+/* A slot that its producer left behind, and another has: what is done with the
+ * old handle does not reach the other's item. */
+static void test_left(tarn_store *store)
+{
+	tarn_channel *c = opened(store, 1), *other = opened(store, 1);
+	tarn_tensor *kept = kit_publish(store, "kept", 3), *t;
+	tarn_slot *slot = kit_acquire(c), *its;
+	const int64_t one = 1;
+	tarn_item *item;
+
+	t = number(slot, 5);
+	tarn_channel_leave(c, TARN_CHANNEL_PRODUCER);
+	its = kit_acquire(other);
+	if (tarn_slot_add(its, kept) < 0)
+		bail("%s", tarn_error_message());
+	is_int(-ESTALE, tarn_slot_empty(slot, TARN_U8, 1, &one, &t),
+		"a slot that was left is filled no more");
+	is_int(-ESTALE, tarn_slot_add(slot, kept), "nor added to");
+	is_int(-ESTALE, tarn_slot_set(slot, 0, tarn_tensor_layout(t)),
+		"nor described");
+	tarn_tensor_unref(t);
+	tarn_slot_abandon(slot);
+	tarn_tensor_unref(kept);
+	tarn_store_remove(store, "kept");
+	tarn_slot_publish(its);
+	item = kit_receive(other);
+	t = kit_tensor(item, 0);
+	is_int(3, tarn_tensor_layout(t)->shape[0], "and is what another sends");
+	tarn_tensor_unref(t);
+	tarn_item_unref(item);
+	tarn_channel_unref(other);
+	closed(store, c);
+}
+
 static void test_twice(tarn_store *store)
 {
 #ifdef __SANITIZE_ADDRESS__
@@ -276,6 +310,7 @@ int main(void)
 	test_many(store);
 	test_dropped(store);
 	test_in_vain(store);
+	test_left(store);
 	test_twice(store);
 	test_threads(store);
 	tarn_store_unref(store);

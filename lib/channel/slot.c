@@ -63,6 +63,23 @@ struct acquirer {
 	tarn_slot *slot;
 };
 
+/* Two references: the caller's, and that of first. With the lock, before it is
+ * listed: who leaves makes it read-only, for good. */
+static void begin(tarn_slot *slot)
+{
+	const struct channel_map *map = &slot->channel->map;
+
+	slot->holds = false;
+	slot->lodged = false;
+	slot->used = 0;
+	slot->note.tensors = 0;
+	slot->note.tag_size = 0;
+	slot->storage.data = map->bytes + slot->slot * slot->storage.size;
+	/* Nobody else has it yet. */
+	atomic_init(&slot->storage.writable, true);
+	atomic_init(&slot->storage.refs, 2);
+}
+
 /* With the lock. The memory first: what was acquired is to be handed on. */
 static int look_for_slot(struct member *member, void *arg)
 {
@@ -83,25 +100,10 @@ static int look_for_slot(struct member *member, void *arg)
 	kept_take(side);
 	member_take(member);
 	slot->member = member;
+	begin(slot);
 	enlist(side, slot);
 	acquirer->slot = slot;
 	return 1;
-}
-
-/* Two references: the caller's, and that of first. */
-static void begin(tarn_slot *slot)
-{
-	const struct channel_map *map = &slot->channel->map;
-
-	slot->holds = false;
-	slot->lodged = false;
-	slot->used = 0;
-	slot->note.tensors = 0;
-	slot->note.tag_size = 0;
-	slot->storage.data = map->bytes + slot->slot * slot->storage.size;
-	/* Nobody else has it yet. */
-	atomic_init(&slot->storage.writable, true);
-	atomic_init(&slot->storage.refs, 2);
 }
 
 int tarn_channel_acquire(tarn_channel *channel, int timeout_ms, tarn_slot **ret)
@@ -112,7 +114,6 @@ int tarn_channel_acquire(tarn_channel *channel, int timeout_ms, tarn_slot **ret)
 
 	if (r < 0)
 		return r;
-	begin(acquirer.slot);
 	held_clear(channel, acquirer.slot->slot);
 	*ret = acquirer.slot;
 	return 0;
@@ -136,11 +137,27 @@ static int check_ours(const tarn_slot *slot)
 	return 0;
 }
 
+/* Is it still ours to fill? Who left has given it away, and another may have
+ * it, whose records these would be. */
+static int check_filling(const tarn_slot *slot)
+{
+	int r = check_ours(slot);
+
+	/* Relaxed: to who asks while another thread leaves, either answer is
+	 * right. */
+	if (r >= 0 && !atomic_load_explicit(&slot->storage.writable,
+			      memory_order_relaxed))
+		return tarn_fail(ESTALE,
+			"a slot that was abandoned when the channel was left; "
+			"acquire another");
+	return r;
+}
+
 /* May there be one more tensor? */
 static int check_room(const tarn_slot *slot)
 {
 	uint32_t most = slot->channel->map.geometry.tensors;
-	int r = check_ours(slot);
+	int r = check_filling(slot);
 
 	if (r >= 0 && count_of(slot) == most)
 		r = tarn_fail(E2BIG,
@@ -297,7 +314,7 @@ static int set_layout(
 
 int tarn_slot_set(tarn_slot *slot, uint32_t i, const struct tarn_layout *layout)
 {
-	int r = check_ours(slot);
+	int r = check_filling(slot);
 
 	if (r >= 0)
 		r = set_layout(slot, i, layout);
