@@ -4,8 +4,10 @@
  * faulted in each page of each slot spent five times as long with that as with
  * filling them; so pages are mapped in one go, in a child of fork() too, and
  * slots that were in hand before are taken before others. Those of a sparse
- * channel are not even there before.
+ * channel are not even there before; if there is no memory for one, that is an
+ * error, and no signal.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -21,6 +23,17 @@
 #define LARGE (1 << 20)
 
 static struct daemon server;
+
+/* Is the machine full? */
+static bool is_full;
+
+int __real_headroom_check(uint64_t size);
+int __wrap_headroom_check(uint64_t size);
+
+int __wrap_headroom_check(uint64_t size)
+{
+	return is_full ? -ENOSPC : __real_headroom_check(size);
+}
 
 /* How many pages of that range this process has in its page table. */
 static int64_t mapped(const void *start, uint64_t size)
@@ -207,6 +220,56 @@ static void test_sparse(tarn_store *store)
 	tarn_store_remove(store, "whole");
 }
 
+/* What asking for a tensor says when there is no memory. */
+static int empty_full(tarn_slot *slot, int64_t size)
+{
+	tarn_tensor *t = NULL;
+	int r;
+
+	is_full = true;
+	r = tarn_slot_empty(slot, TARN_U8, 1, &size, &t);
+	is_full = false;
+	tarn_tensor_unref(t);
+	return r;
+}
+
+/* A slot of which only the beginning was needed before: its first page is
+ * there, or as much as a huge page has. */
+static void test_begun(tarn_store *store)
+{
+	const struct tarn_channel_options options = {.slots = 2,
+		.slot_bytes = 6 * LARGE,
+		.flags = TARN_CHANNEL_SPARSE};
+	tarn_channel *c = kit_open(store, "begun", &options);
+	tarn_slot *slot;
+
+	through(c);
+	slot = kit_acquire(c);
+	is_int(-ENOMEM, empty_full(slot, 6 * LARGE),
+		"no memory for the rest of a slot");
+	tarn_tensor_unref(empty(slot, 6 * LARGE));
+	tarn_slot_abandon(slot);
+	tarn_channel_unref(c);
+	c = kit_open(store, "begun", NULL);
+	slot = kit_acquire(c);
+	is_int(0, empty_full(slot, 6 * LARGE), "none is needed for what is there");
+	tarn_channel_unref(c);
+	tarn_slot_abandon(slot);
+	tarn_store_remove(store, "begun");
+}
+
+static void test_full(tarn_store *store)
+{
+	tarn_channel *c = of_four(store, "full", LARGE / 2, TARN_CHANNEL_SPARSE);
+	tarn_slot *slot = kit_acquire(c);
+
+	is_int(-ENOMEM, empty_full(slot, LARGE / 2),
+		"nor for one of many that are not large");
+	tarn_slot_abandon(slot);
+	tarn_channel_unref(c);
+	tarn_store_remove(store, "full");
+}
+
 int main(void)
 {
 	tarn_store *store;
@@ -216,6 +279,8 @@ int main(void)
 	test_mapped(store);
 	test_order(store);
 	test_sparse(store);
+	test_begun(store);
+	test_full(store);
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends");
 	return done();

@@ -13,6 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <tarn/publish.h>
+
+#include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
 #include "lib/channel/channel.h"
@@ -107,13 +110,23 @@ static int map_ahead(void *start, uint64_t size)
 		(unsigned long long)size, tarn_errno_text(errno));
 }
 
-/* Is the page not there yet? One that was swapped out looks so too, which costs
- * no more than the question whether there is room. */
-static bool is_hole(void *page)
+/* Is some of it not there yet? Its first and last page may be, of what filled
+ * less of the slot before, or the slots beside it. What was swapped out looks
+ * so too, which costs no more than the question whether there is room. */
+static bool has_hole(unsigned char *from, uint64_t size)
 {
-	unsigned char there = 0;
+	unsigned char there[1024];
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), n;
 
-	return mincore(page, 1, &there) == 0 && !(there & 1);
+	for (uint64_t done = 0; done < size; done += n * page) {
+		n = MIN((size - done + page - 1) / page, sizeof(there));
+		if (mincore(from + done, n * page, there) < 0)
+			return false;
+		for (uint64_t i = 0; i < n; i++)
+			if (!(there[i] & 1))
+				return true;
+	}
+	return false;
 }
 
 int channel_map_slot(tarn_channel *channel, uint32_t slot, uint64_t end)
@@ -130,7 +143,10 @@ int channel_map_slot(tarn_channel *channel, uint32_t slot, uint64_t end)
 	from = (before + *mapped) & ~((uint64_t)sysconf(_SC_PAGESIZE) - 1);
 	size = before + end - from;
 	at = channel->map.bytes + from;
-	r = channel->sparse && is_hole(at) ? own_check_room(size) : 0;
+	/* Of small ones too, since there may be thousands of slots. */
+	r = channel->sparse && has_hole(at, size)
+		    ? own_check_room(MAX(size, (uint64_t)TARN_ADOPT_MIN))
+		    : 0;
 	if (r >= 0)
 		r = map_ahead(at, size);
 	if (r >= 0)
