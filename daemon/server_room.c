@@ -9,7 +9,8 @@
  * nothing else lies in it, and the growth asked for again when the keeper has
  * it back. Of all files the one used longest ago goes first; what clients
  * created never does. What is on its way back already, since a loader has not
- * yet forgotten it, is waited for before anything more is given up.
+ * yet forgotten it, is waited for before anything more is given up; but not for
+ * ever, since a loader may hang in somebody's file.
  */
 #include "base/checked.h"
 #include "base/fail.h"
@@ -35,13 +36,46 @@ static uint64_t leaving_of(const struct rule *rule)
 	return sum;
 }
 
-static uint64_t leaving(const struct server *server)
+/* Is it to be waited for? Not if a loader should have let go of it by now. */
+static bool is_coming(const struct segment *segment)
+{
+	return segment->state == SEGMENT_LEFT ||
+	       (segment->state == SEGMENT_LEAVING &&
+		       loop_now() - segment->left_at < COMING_NS);
+}
+
+static uint64_t coming_of(const struct rule *rule)
+{
+	uint64_t sum = 0;
+
+	if (!rule->server->n_leaving)
+		return 0;
+	/* What has left the loaders is counted as free already. */
+	for (uint32_t i = 0; i < rule->n_segments; i++)
+		if (is_coming(&rule->segments[i]))
+			sum += rule->segments[i].mapped.size;
+	return sum;
+}
+
+static uint64_t coming(const struct server *server)
 {
 	uint64_t sum = 0;
 
 	for (const struct rule *rule = server->rules; rule; rule = rule->next)
-		sum += leaving_of(rule);
+		sum += coming_of(rule);
 	return sum;
+}
+
+/* Is anything, be it with the loaders or with the keeper? */
+static bool something_comes(const struct server *server)
+{
+	if (!server->n_leaving)
+		return false;
+	for (const struct rule *rule = server->rules; rule; rule = rule->next)
+		for (uint32_t i = 0; i < rule->n_segments; i++)
+			if (is_coming(&rule->segments[i]))
+				return true;
+	return false;
 }
 
 /* What the pool's own size is compared with, here and by the keeper. */
@@ -88,12 +122,12 @@ static bool could_fit(const struct rule *rule)
 	uint64_t budget = server->start.budget, limit = rule->spec.limit, room;
 
 	if (is_at_its_limit(rule)) {
-		room = givable(rule) + leaving_of(rule);
+		room = givable(rule) + coming_of(rule);
 		return rule->asked.whole <= limit &&
 		       rule->asked.bytes <=
 			       room + limit - MIN(limit, taken_of(rule));
 	}
-	room = room_givable(server) + leaving(server) + left_of(server);
+	room = room_givable(server) + coming(server) + left_of(server);
 	return rule->asked.whole <= budget && rule->asked.bytes <= room;
 }
 
@@ -161,7 +195,7 @@ static int make_room(struct rule *rule)
 {
 	struct server *server = rule->server;
 	struct rule *only = is_at_its_limit(rule) ? rule : NULL, *from;
-	uint64_t given = only ? leaving_of(only) : leaving(server);
+	uint64_t given = only ? coming_of(only) : coming(server);
 	uint64_t lacks = lacking(rule);
 
 	if (!could_fit(rule))
@@ -200,17 +234,17 @@ int room_wanted(struct rule *rule)
 int room_for_own(struct rule *rule, uint64_t size, bool may_wait)
 {
 	struct server *server = rule->server;
-	uint64_t left = left_of(server), coming = left + leaving(server);
+	uint64_t left = left_of(server), then = left + coming(server);
 
 	if (size <= left)
 		return 1;
-	if (size > coming && size - coming > room_givable(server))
+	if (size > then && size - then > room_givable(server))
 		return -ENOSPC;
-	if (size > coming)
-		room_give(server, size - coming);
+	if (size > then)
+		room_give(server, size - then);
 	if (size <= left_of(server))
 		return 1;
-	if (!may_wait || !server->n_leaving)
+	if (!may_wait || !something_comes(server))
 		return -ENOSPC;
 	rule->own_until = loop_now() + COMING_NS;
 	return 0;
@@ -222,7 +256,7 @@ static bool is_due(const struct server *server, uint64_t until, uint64_t now,
 {
 	if (!until)
 		return false;
-	if (!server->n_leaving || now >= until)
+	if (now >= until || !something_comes(server))
 		return true;
 	*next = *next ? MIN(*next, until) : until;
 	return false;

@@ -27,6 +27,7 @@ struct segment {
 	struct mapped_segment mapped; /* its number is the keeper's */
 	int fd;			      /* O_RDONLY, for clients; -1 when left */
 	enum segment_life state;
+	uint64_t left_at; /* when loaders were told; loop_now() */
 };
 
 /* When memory was last taken or given back, and what was done since. */

@@ -112,6 +112,7 @@ bool segment_leave(struct rule *rule, struct segment *segment)
 		alloc_remove(alloc, s->offset, s->size) < 0)
 		return false;
 	segment->state = SEGMENT_LEAVING;
+	segment->left_at = loop_now();
 	rule->server->n_leaving++;
 	for (struct loader *l = rule->loaders; l; l = l->next)
 		ask_to_forget(l, s->number);

@@ -164,6 +164,33 @@ static void while_it_leaves(enum source_kind kind, const char *what)
 	remove_name(&b, "second");
 }
 
+/*
+ * A loader that hangs may never forget: what it keeps is waited for, but then
+ * others make room, and who cannot be helped is told.
+ */
+static void while_it_hangs(void)
+{
+	pid_t loader;
+
+	is_loaded(&b, 2, false, "40 MiB in b");
+	loader = child_named(server.pid, "tarn-loader");
+	is_int(WIRE_LOADED, load(&a, 0, sizes[0], NULL), "16 MiB in a");
+	if (loader <= 0 || kill(loader, SIGSTOP) < 0)
+		bail("no loader to stop");
+	say(&a, SOURCE_ADOPT, 20 * MIB, "first");
+	is_int(-1, raw_hear(&a, 200), "b's file is the oldest, and hangs");
+	if (!is_int(WIRE_PUBLISHED, raw_hear(&a, RAW_PATIENCE_MS),
+		    "so the one in a makes room"))
+		diag("%s", a.text);
+	say(&a, SOURCE_COPY, 30 * MIB, "second");
+	is_int(WIRE_ERROR, raw_hear(&a, RAW_PATIENCE_MS),
+		"30 MiB more do not wait for ever");
+	is_int(ENOSPC, a.error, "ENOSPC");
+	kill(loader, SIGCONT);
+	remove_name(&a, "first");
+	is_loaded(&b, 2, false, "when it goes on there is room");
+}
+
 /* The sentence is that of the refusal, not of what failed afterwards. */
 static void never_fits(void)
 {
@@ -212,6 +239,7 @@ int main(void)
 	oldest_first();
 	while_it_leaves(SOURCE_ADOPT, "beside the pool");
 	while_it_leaves(SOURCE_COPY, "in the pool");
+	while_it_hangs();
 	never_fits();
 	raw_close(&a);
 	raw_close(&b);
