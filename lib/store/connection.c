@@ -23,10 +23,10 @@
 #include "base/fail.h"
 #include "base/fd.h"
 
-/* The longest message, its frames' headers, and as many bells as may pile up
- * while a daemon does not read. */
 /* Without memory to receive with; then calls fail. Picked. */
 #define STARVED_MS 1000
+/* The longest message, its frames' headers, and as many bells as may pile up
+ * while a daemon does not read. */
 #define QUEUE_MAX (WIRE_MESSAGE_MAX + (4u << 20))
 
 /* A number for each name, and what became of each source. */
