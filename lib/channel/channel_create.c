@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Making a channel: memory, all of it there before it is promised to anybody
- * (of a sparse one: to be had), with an empty ring in it; then one message that names it, if the name is
- * free.
+ * (of a sparse one: to be had), with an empty ring in it; then one message that
+ * names it, if the name is free.
  */
 #include <stdlib.h>
 #include <string.h>
