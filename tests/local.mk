@@ -67,7 +67,7 @@ TESTS += \
 # This protocol and the previous one.
 dist_check_SCRIPTS += tests/protocols.sh
 TESTS += tests/protocols.sh
-EXTRA_DIST += tests/protocols
+EXTRA_DIST += tests/protocols.list
 
 # What says the same whatever was built with whatever options: texts and links,
 # models, and a wheel, which has a build of its own.
