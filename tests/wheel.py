@@ -36,7 +36,8 @@ building = {name: value for name, value in os.environ.items()
             if not name.startswith(("TARN", "PYTHON", "MAKE"))}
 building.update(HOME=str(home), TARN_BUILD_DIR=str(build), PIP_NO_INDEX="1",
                 PIP_DISABLE_PIP_VERSION_CHECK="1", PIP_NO_CACHE_DIR="1",
-                CCACHE_BASEDIR=str(work), CCACHE_NOHASHDIR="1")
+                CCACHE_BASEDIR=str(work), CCACHE_NOHASHDIR="1",
+                CCACHE_TEMPDIR=str(work / "ccache"))
 # Nothing at all but what is given.
 bare = {"PATH": "/nowhere", "CC": "false", "HOME": str(home),
         "LC_ALL": "C.UTF-8", "PIP_NO_INDEX": "1", "PYTHONDONTWRITEBYTECODE": "1",
