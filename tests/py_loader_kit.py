@@ -3,11 +3,14 @@
 compared bit for bit, and epochs of PyTorch's own loader beside ours."""
 import collections
 import dataclasses
+import faulthandler
 import os
 import random
 import resource
 import signal
 import sys
+import threading
+import time
 import warnings
 
 import py_kit as kit
@@ -31,10 +34,50 @@ _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 65536), most))
 
 
+def state_of(thread):
+    try:
+        with open(f"/proc/self/task/{thread}/stat", encoding="ascii") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return "S"  # it has ended
+
+
+def until_alone():
+    """Until no other thread runs. AddressSanitizer does not take the locks of
+    its allocator before a fork: a thread that ends just then, as those of
+    PyTorch's queues do, may have them, and nobody gives them back in the
+    child, which stands at its first malloc."""
+    this, end = threading.get_native_id(), time.monotonic() + 10
+    while any(state_of(thread) != "S" for thread in os.listdir(
+            "/proc/self/task") if int(thread) != this):
+        if time.monotonic() > end:
+            break
+        time.sleep(0.001)
+
+
+def on_alarm(number, _):
+    """Says where this process and its workers stand, and dies of it."""
+    with open("/proc/self/task/%d/children" % os.getpid(),
+              encoding="ascii") as file:
+        children = [int(pid) for pid in file.read().split()]
+    for pid in {*children} - {daemon.pid}:
+        os.kill(pid, signal.SIGUSR2)
+        time.sleep(0.5)
+    faulthandler.dump_traceback()
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
 def begin():
-    """A daemon, which finish ends. A test that hangs is ended."""
+    """A daemon, which finish ends. A test that hangs is ended, and says
+    where."""
     global daemon
-    signal.alarm(300)
+    faulthandler.register(signal.SIGUSR2)  # workers inherit it
+    signal.signal(signal.SIGALRM, on_alarm)
+    sanitized = "LD_PRELOAD" in os.environ
+    signal.alarm(540 if sanitized else 270)  # before tests/run ends it
+    if sanitized:
+        os.register_at_fork(before=until_alone)
     socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock")
     daemon = kit.start_daemon(socket)
 
