@@ -115,10 +115,15 @@ static long mapped_mib(pid_t pid)
 	return (long)(sum / MIB);
 }
 
+/* The memory goes first, what maps it a moment later. */
 static void nobody_maps(const char *who, pid_t pid)
 {
 	long mib = mapped_mib(pid);
 
+	for (int i = 0; i < 3000 && mib > 0; i++) {
+		usleep(10000);
+		mib = mapped_mib(pid);
+	}
 	if (mib < 0)
 		skip(1, "the maps of the %s cannot be read (root can)", who);
 	else
