@@ -24,6 +24,8 @@ FUZZ_SERVER = \
 	tests/fuzz/wire_keeper.c \
 	tests/fuzz/wire_keeper.h \
 	tests/fuzz/wire_loader.c \
+	tests/fuzz/wire_reply.c \
+	tests/fuzz/wire_reply.h \
 	tests/fuzz/wire_server.c \
 	tests/fuzz/wire_server.h \
 	$(NULL)

@@ -25,6 +25,7 @@
 #include "shm/table_check.h"
 #include "tests/fuzz/wire_channel.h"
 #include "tests/fuzz/wire_keeper.h"
+#include "tests/fuzz/wire_reply.h"
 #include "tests/tap.h"
 
 #define PATIENCE 1000u /* rounds without an end */
@@ -109,43 +110,6 @@ const struct table *peer_table(const struct peer *peer)
 	return NULL;
 }
 
-static void judge_published(const struct wire_message *m)
-{
-	const struct msg_published *p = (const void *)m->body;
-
-	if (m->size < sizeof(*p) ||
-		m->size != sizeof(*p) +
-				   p->n_sources * sizeof(struct msg_stored) +
-				   p->n_names * sizeof(uint64_t))
-		bail("published, in a reply of %u bytes", m->size);
-}
-
-static void judge_reply(const struct wire_message *m)
-{
-	const struct msg_channel *channel = (const void *)m->body;
-	const struct msg_error *error = (const void *)m->body;
-
-	if (m->type < WIRE_WELCOME || m->type > WIRE_CHANNEL_IS)
-		bail("a reply of type %u", m->type);
-	if (m->type == WIRE_PUBLISHED)
-		judge_published(m);
-	if (m->type == WIRE_LOADED && m->size != sizeof(struct msg_loaded))
-		bail("loaded, in a reply of %u bytes", m->size);
-	if (m->type == WIRE_CHANNEL_IS &&
-		(m->size != sizeof(struct msg_channel) || !channel->owner ||
-			channel->pad))
-		bail("a channel's owner %u, in a reply of %u bytes",
-			channel->owner, m->size);
-	if (m->type == WIRE_CHECKED &&
-		((const struct msg_checked *)m->body)->n_faults)
-		bail("faults: %s",
-			(const char *)m->body + sizeof(struct msg_checked));
-	if (m->type == WIRE_ERROR &&
-		(m->size <= sizeof(*error) || error->error <= 0 ||
-			memchr(error->text, 0, m->size - sizeof(*error))))
-		bail("an error without a sentence");
-}
-
 static void resume(struct peer *peer, const struct wire_message *m)
 {
 	struct {
@@ -172,7 +136,7 @@ static bool hear_as_peer(struct peer *peer)
 	else if (r < 0)
 		bail("a reply: %s", tarn_fail_message());
 	if (r == 1)
-		judge_reply(&m);
+		reply_judge(&m);
 	if (r == 1 && m.type == WIRE_RESTARTED)
 		resume(peer, &m);
 	wire_message_clear(&m);

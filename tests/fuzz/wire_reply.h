@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a server may answer.
+ */
+#pragma once
+
+#include "shm/wire.h"
+
+/* Bails where it may not. */
+void reply_judge(const struct wire_message *m);
