@@ -109,71 +109,58 @@ static bool agree(const char *header, size_t data, int *ret)
 	return false;
 }
 
+static const struct {
+	const char *entry;
+	bool plain;
+} taken[] = {
+	{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}", true},
+	{" { \"shape\" : [ ] ,\n\t\"data_offsets\" : [ 8 , 10 ] , "
+	 "\"dtype\" : \"BF16\" } ",
+		true},
+	{"{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[0,2]}", true},
+	{"{\"dtype\":\"F32\",\"shape\":[02],\"data_offsets\":[0,8]}", false},
+	{"{\"dtype\":\"F32\",\"shape\":[2.0],\"data_offsets\":[0,8]}", false},
+	{"{\"dtype\":\"F32\",\"shape\":[2e0],\"data_offsets\":[0,8]}", false},
+	{"{\"dtype\":\"F32\",\"shape\":[0,1234567890123456789],"
+	 "\"data_offsets\":[0,0]}",
+		false},
+	{"{\"dtype\":\"F32\",\"shape\":[2,],\"data_offsets\":[0,8]}", false},
+	{"{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],}", false},
+	{"{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],"
+	 "\"shape\":[2]}",
+		false},
+	{"{\"dtype\":\"F32\",\"shape\":[2],\"x\":0,"
+	 "\"data_offsets\":[0,8]}",
+		false},
+	{"{\"dtype\":\"f32\",\"shape\":[2],\"data_offsets\":[0,8]}", false},
+	{"{\"dtype\":\"F3\",\"shape\":[2],\"data_offsets\":[0,8]}", false},
+	{"{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}", false},
+	{"{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}", false},
+	{"{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}", false},
+	{"{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]", false},
+	{"[\"F32\",[2],[0,8]]", false},
+	{"", false},
+};
+
 /* Is the short way taken at all? It must be for what writers write, and must
  * not for what is unusual, or the rest of this test says nothing. */
 static void test_taken(void)
 {
-	static const struct {
-		const char *entry;
-		bool plain;
-	} cases[] = {
-		{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]}",
-			true},
-		{" { \"shape\" : [ ] ,\n\t\"data_offsets\" : [ 8 , 10 ] , "
-		 "\"dtype\" : \"BF16\" } ",
-			true},
-		{"{\"dtype\":\"F4\",\"shape\":[4],\"data_offsets\":[0,2]}",
-			true},
-		{"{\"dtype\":\"F32\",\"shape\":[02],\"data_offsets\":[0,8]}",
-			false},
-		{"{\"dtype\":\"F32\",\"shape\":[2.0],\"data_offsets\":[0,8]}",
-			false},
-		{"{\"dtype\":\"F32\",\"shape\":[2e0],\"data_offsets\":[0,8]}",
-			false},
-		{"{\"dtype\":\"F32\",\"shape\":[0,1234567890123456789],"
-		 "\"data_offsets\":[0,0]}",
-			false},
-		{"{\"dtype\":\"F32\",\"shape\":[2,],\"data_offsets\":[0,8]}",
-			false},
-		{"{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],}",
-			false},
-		{"{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8],"
-		 "\"shape\":[2]}",
-			false},
-		{"{\"dtype\":\"F32\",\"shape\":[2],\"x\":0,"
-		 "\"data_offsets\":[0,8]}",
-			false},
-		{"{\"dtype\":\"f32\",\"shape\":[2],\"data_offsets\":[0,8]}",
-			false},
-		{"{\"dtype\":\"F3\",\"shape\":[2],\"data_offsets\":[0,8]}",
-			false},
-		{"{\"dtype\":\"F4\",\"shape\":[3],\"data_offsets\":[0,2]}",
-			false},
-		{"{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}",
-			false},
-		{"{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,0]}",
-			false},
-		{"{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]",
-			false},
-		{"[\"F32\",[2],[0,8]]", false},
-		{"", false},
-	};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < sizeof(taken) / sizeof(*taken); i++) {
 		struct tarn_file file = {0};
 		struct tarn_file_tensor tensor = {0};
 		struct safetensors_like like = {0};
-		size_t n = strlen(cases[i].entry);
+		size_t n = strlen(taken[i].entry);
 		/* Of exactly that size, so that a look past it is seen. */
 		char *text = malloc(n + !n);
 		const char *end;
 
-		memcpy(text, cases[i].entry, n);
+		memcpy(text, taken[i].entry, n);
 		end = safetensors_plain(&file,
 			(struct json_text) {text, text + n}, &like, &tensor);
-		is_int(cases[i].plain, end != NULL, "%s the short way: %s",
-			cases[i].plain ? "goes" : "does not go",
-			cases[i].entry);
+		is_int(taken[i].plain, end != NULL, "%s the short way: %s",
+			taken[i].plain ? "goes" : "does not go",
+			taken[i].entry);
 		if (end)
 			ok(end[-1] == '}', "and ends behind the '}'");
 		free(text);
@@ -210,48 +197,44 @@ static void test_prefixes(void)
 
 enum way { LIKE, ANEW, REFUSED };
 
+static const struct {
+	const char *entry;
+	enum way way;
+} alike[] = {
+	{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48]}", LIKE},
+	{"{\"dtype\":\"F32\",\"shape\":[2,3],"
+	 "\"data_offsets\":[ 24 ,\n48 ] }",
+		LIKE},
+	{"{\"dtype\":\"F32\",\"shape\":[2,3],"
+	 "\"data_offsets\": [24,48]}",
+		ANEW},
+	{"{\"dtype\":\"I32\",\"shape\":[2,3],\"data_offsets\":[24,48]}", ANEW},
+	{"{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[24,48]}", ANEW},
+	{"{\"dtype\":\"F32\",\"data_offsets\":[24,48],\"shape\":[2,3]}", ANEW},
+	{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,47]}",
+		REFUSED},
+	{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[48,24]}",
+		REFUSED},
+	{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[024,48]"
+	 "}",
+		REFUSED},
+	{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48],"
+	 "}",
+		REFUSED},
+	{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48],"
+	 "\"shape\":[2,3]}",
+		REFUSED},
+	{"{\"dtype\":\"F32\",\"shape\":[2,3],"
+	 "\"data_offsets\":[24,48,72]}",
+		REFUSED},
+};
+
 /* What follows an entry is taken for like it where it is, and nowhere else. */
 static void test_like(void)
 {
 	static const char first[] = "{\"dtype\":\"F32\",\"shape\":[2,3],"
 				    "\"data_offsets\":[0,24]}";
-	static const struct {
-		const char *entry;
-		enum way way;
-	} cases[] = {
-		{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48]}",
-			LIKE},
-		{"{\"dtype\":\"F32\",\"shape\":[2,3],"
-		 "\"data_offsets\":[ 24 ,\n48 ] }",
-			LIKE},
-		{"{\"dtype\":\"F32\",\"shape\":[2,3],"
-		 "\"data_offsets\": [24,48]}",
-			ANEW},
-		{"{\"dtype\":\"I32\",\"shape\":[2,3],\"data_offsets\":[24,48]}",
-			ANEW},
-		{"{\"dtype\":\"F32\",\"shape\":[3,2],\"data_offsets\":[24,48]}",
-			ANEW},
-		{"{\"dtype\":\"F32\",\"data_offsets\":[24,48],\"shape\":[2,3]}",
-			ANEW},
-		{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,47]}",
-			REFUSED},
-		{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[48,24]}",
-			REFUSED},
-		{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[024,48]"
-		 "}",
-			REFUSED},
-		{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48],"
-		 "}",
-			REFUSED},
-		{"{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[24,48],"
-		 "\"shape\":[2,3]}",
-			REFUSED},
-		{"{\"dtype\":\"F32\",\"shape\":[2,3],"
-		 "\"data_offsets\":[24,48,72]}",
-			REFUSED},
-	};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+	for (size_t i = 0; i < sizeof(alike) / sizeof(*alike); i++) {
 		struct tarn_file file = {0};
 		struct tarn_file_tensor one = {0}, two = {0};
 		struct safetensors_like like = {0};
@@ -260,12 +243,12 @@ static void test_like(void)
 
 		safetensors_plain(
 			&file, (struct json_text) {first, end}, &like, &one);
-		end = cases[i].entry + strlen(cases[i].entry);
+		end = alike[i].entry + strlen(alike[i].entry);
 		if (safetensors_plain(&file,
-			    (struct json_text) {cases[i].entry, end}, &like,
+			    (struct json_text) {alike[i].entry, end}, &like,
 			    &two) == end)
 			way = two.shape == one.shape ? LIKE : ANEW;
-		is_int(cases[i].way, way, "after another: %s", cases[i].entry);
+		is_int(alike[i].way, way, "after another: %s", alike[i].entry);
 		ok(way == REFUSED ||
 				(two.file_offset == 24 && two.nbytes == 24 &&
 					two.ndim == 2 && two.dtype),
