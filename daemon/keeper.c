@@ -46,7 +46,7 @@ static void client_speaks(struct keeper *keeper, const struct msg_client *m)
 	client->who.flags |= m->flags & CLIENT_CHILD;
 }
 
-static int take_message(struct keeper *keeper, struct wire_message *m)
+static bool has_its_size(const struct wire_message *m)
 {
 	static const struct {
 		uint16_t type;
@@ -67,12 +67,16 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 		{D_STOPPED, 0},
 		{D_BYE, 0},
 	};
-	size_t i;
 
-	for (i = 0; i < ARRAY_SIZE(sizes); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
 		if (sizes[i].type == m->type)
-			break;
-	if (i == ARRAY_SIZE(sizes) || sizes[i].size != m->size)
+			return sizes[i].size == m->size;
+	return false;
+}
+
+static int take_message(struct keeper *keeper, struct wire_message *m)
+{
+	if (!has_its_size(m))
 		return tarn_fail(
 			EPROTO, "message %u of %u bytes", m->type, m->size);
 	switch (m->type) {
@@ -338,8 +342,7 @@ static int prepare(struct keeper *keeper)
 #endif
 	keeper_program_note(keeper);
 	keeper_limit_clients(keeper);
-	return kept_begin(&keeper->kept) < 0 ? -ENOMEM
-					     : watch_signals(keeper);
+	return kept_begin(&keeper->kept) < 0 ? -ENOMEM : watch_signals(keeper);
 }
 
 static int begin(struct keeper *keeper)
