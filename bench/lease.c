@@ -48,6 +48,7 @@ static void measure(const char *what, void (*fn)(void))
 	printf("%-44s %6.1f ns\n", what, ns[ROUNDS / 50]);
 }
 
+/* What two of them cost here; each pairs with nothing. */
 static void fences(void)
 {
 	atomic_thread_fence(memory_order_seq_cst);

@@ -30,7 +30,8 @@ int cmd_check(int argc, char **argv)
 	_cleanup_store_ tarn_store *store = NULL;
 	struct tarn_check *check = NULL;
 	const char *socket = NULL;
-	const struct option_row rows[] = {OPTION_SOCKET(&socket), OPTION_POOL, {0}};
+	const struct option_row rows[] = {
+		OPTION_SOCKET(&socket), OPTION_POOL, {0}};
 	const struct usage usage = {.verb = "check",
 		.arguments = "[OPTION]...",
 		.about = "Verifies all that must be true of a store: its "

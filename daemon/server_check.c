@@ -251,8 +251,8 @@ static void check_channels(struct check *check)
 			!(entry_of(check, i)->flags & STORAGE_CHANNEL))
 			continue;
 		n++;
-		if (!channel_find(check->rule, i,
-			    storage_word_generation(word)))
+		if (!channel_find(
+			    check->rule, i, storage_word_generation(word)))
 			fault_add(check->faults,
 				"storage %u: it is a channel, and nobody looks "
 				"after it",

@@ -209,7 +209,8 @@ void server_hear_keeper(void *arg, unsigned ready)
 		r = 0;
 	}
 	/* A message that came without its descriptors, because there were none
-	 * left, or for which there was no memory, is lost; the keeper is not. */
+	 * left, or for which there was no memory, is lost; the keeper is not.
+	 */
 	while (r >= 0 || r == -ETOOMANYREFS || r == -ENOMEM) {
 		struct wire_message m = {0};
 

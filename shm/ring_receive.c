@@ -47,6 +47,7 @@ int ring_read_note(
 			RING_TAG_MAX);
 	ret->bytes = bytes;
 	ret->tag_size = tag_size;
+	/* Acquire, here and below: pairs with the releases in tell(), too. */
 	ret->tensors = atomic_load_explicit(&s->tensors, memory_order_acquire);
 	if (!tag_size)
 		return 0;

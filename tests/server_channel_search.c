@@ -83,7 +83,7 @@ static _Atomic uint64_t *held(void)
 	return &user.map.held[slot * user.map.geometry.tensors];
 }
 
-/* P3: the same as A3 says. */
+/* P3: the same as A3 says; the fence pairs with F2. */
 static bool is_being_freed(void)
 {
 	atomic_thread_fence(memory_order_seq_cst);
