@@ -70,5 +70,11 @@ safetensors() {
 # From here on a daemon may be started, and is ended with the test.
 own_daemon() {
 	export TARN_AUTOSTART=1 TARN_SOCKET=$XDG_RUNTIME_DIR/own/tarnd.sock
-	trap 'TARN_AUTOSTART=0 "$TARN" stop >/dev/null 2>&1' EXIT
+	trap end_daemon EXIT
+}
+
+# Of this shell only: a child that a signal ends before it has become its
+# command runs the trap too.
+end_daemon() {
+	[ "$BASHPID" = $$ ] && TARN_AUTOSTART=0 "$TARN" stop >/dev/null 2>&1
 }

@@ -72,6 +72,7 @@ is "0 3" "$status $out" "status --watch tells it again"
 run timeout 60 bash -c '"$TARN" status --watch 3600 | head -n 1 | wc -l'
 is "0 1" "$status $out" "and ends with who reads it, not an hour later"
 for signal in INT TERM; do
+	: >watched
 	env --default-signal=$signal "$TARN" status --watch 0.1 >watched &
 	for _ in $(seq 1000); do
 		[ -s watched ] && break
