@@ -13,4 +13,5 @@ base_libbase_la_SOURCES = \
 	base/headroom.h \
 	base/headroom_cgroup.c \
 	base/headroom_impl.h \
+	base/streams.h \
 	$(NULL)

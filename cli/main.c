@@ -2,14 +2,13 @@
 /* tarn, the command: one row of a table per verb. */
 #include "cli/cli.h"
 
-#include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <tarn/error.h>
 
+#include "base/streams.h"
 #include "cli/say.h"
 #include "cli/verbs.h"
 
@@ -94,23 +93,11 @@ static int run(int argc, char **argv)
 	return EXIT_USAGE;
 }
 
-/* A closed stream's number would go to what is opened next, the daemon's socket
- * or a file being written, and what is meant for people into that. What is put
- * in its place fails as it would. */
-static void keep_streams_apart(void)
-{
-	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-		if (fcntl(fd, F_GETFD) < 0 &&
-			open("/dev/null",
-				fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
-			return;
-}
-
 int main(int argc, char **argv)
 {
 	int status, end;
 
-	keep_streams_apart();
+	streams_keep_apart();
 	setlocale(LC_CTYPE, "");
 	status = run(argc, argv);
 	end = say_end();

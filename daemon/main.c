@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/fail.h"
+#include "base/streams.h"
 #include "daemon/conf.h"
 #include "daemon/keeper.h"
 #include "daemon/options.h"
@@ -22,8 +23,10 @@ int main(int argc, char **argv)
 {
 	static struct config config;
 	static struct options options, line; /* not lost at the end */
-	int r = options_parse(argc, argv, &options);
+	int r;
 
+	streams_keep_apart();
+	r = options_parse(argc, argv, &options);
 	if (r != 0)
 		return r > 0 ? 0 : 2;
 	line = options;

@@ -1003,6 +1003,7 @@ dist_check_SCRIPTS += \
 	tests/cli_usage.sh \
 	tests/cli_verify.sh \
 	tests/daemon_path.sh \
+	tests/daemon_streams.sh \
 	$(NULL)
 TESTS += \
 	tests/cli_channel \
@@ -1021,6 +1022,7 @@ TESTS += \
 	tests/cli_usage.sh \
 	tests/cli_verify.sh \
 	tests/daemon_path.sh \
+	tests/daemon_streams.sh \
 	tests/help.sh \
 	$(NULL)
 CLI_CHANNEL_KIT = \
