@@ -184,7 +184,7 @@ ENGINE_TESTS = \
 	tests/load_verified \
 	tests/loader \
 	tests/loader_bad \
-	tests/pools \
+	$(POOL_TESTS) \
 	tests/publish \
 	tests/restart_load \
 	tests/save \
@@ -1161,10 +1161,18 @@ POOL_KIT = \
 	tests/raw_client.c \
 	tests/raw_client.h \
 	$(NULL)
-check_PROGRAMS += tests/pools
-TESTS += tests/pools
-VALGRIND_EXCEPT += tests/pools
-tests_pools_SOURCES = tests/pools.c $(POOL_KIT)
+POOL_DEEDS = tests/pool_deeds.c tests/pool_deeds.h $(POOL_KIT)
+POOL_TESTS = \
+	tests/pools \
+	tests/pools_reload \
+	tests/pools_users \
+	$(NULL)
+check_PROGRAMS += $(POOL_TESTS)
+TESTS += $(POOL_TESTS)
+VALGRIND_EXCEPT += $(POOL_TESTS)
+tests_pools_SOURCES = tests/pools.c $(POOL_DEEDS)
+tests_pools_reload_SOURCES = tests/pools_reload.c $(POOL_DEEDS)
+tests_pools_users_SOURCES = tests/pools_users.c $(POOL_DEEDS)
 
 # A minute of kills; by hand for longer: tests/soak --seconds N.
 check_PROGRAMS += tests/soak
