@@ -91,6 +91,7 @@ lib_libcore_la_SOURCES = \
 	lib/tensor/tensor_view.c \
 	lib/file/arena.c \
 	lib/file/arena.h \
+	lib/file/eight.h \
 	lib/file/file.c \
 	lib/file/file.h \
 	lib/file/file_map.c \

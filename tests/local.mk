@@ -720,6 +720,7 @@ tests_fail_library_SOURCES = tests/fail_library.c $(FAIL_KIT)
 
 # Files.
 check_PROGRAMS += \
+	tests/eight \
 	tests/file_map \
 	tests/file_tool \
 	tests/head \
@@ -737,6 +738,7 @@ dist_check_SCRIPTS += \
 	tests/npy_numpy.py \
 	$(NULL)
 TESTS += \
+	tests/eight \
 	tests/file_map \
 	tests/fuzz_files \
 	tests/make_checkpoint.py \

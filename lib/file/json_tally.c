@@ -11,13 +11,6 @@
 
 #include "base/checked.h"
 
-const char *json_skip_blanks(const char *p, const char *end)
-{
-	while (p < end && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r'))
-		p++;
-	return p;
-}
-
 const char *json_find_nul(struct json_text text)
 {
 	return memchr(text.at, '\0', (size_t)(text.end - text.at));

@@ -29,7 +29,12 @@ struct json_value {
 const char *json_find_nul(struct json_text text);
 
 /* Past JSON's four kinds of blanks. */
-const char *json_skip_blanks(const char *p, const char *end);
+static inline const char *json_skip_blanks(const char *p, const char *end)
+{
+	while (p < end && (*p == ' ' || *p == '\t' || *p == '\n' || *p == '\r'))
+		p++;
+	return p;
+}
 
 /* The first value of text. */
 void json_tally(struct json_text text, struct json_value *ret);

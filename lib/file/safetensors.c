@@ -23,6 +23,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "lib/file/eight.h"
 
 /* The reference's limit, also for writers. */
 #define HEADER_MAX 100000000
@@ -226,7 +227,10 @@ static int read_member(struct header *h, const char *name, size_t size,
 static const char *plain_name(struct header *h, size_t *ret_size)
 {
 	const char *p = h->t.p + 1, *name = p;
+	unsigned k = 8;
 
+	for (; k == 8 && h->t.end - p >= 8; p += k)
+		k = eight_before(eight_not_plain(eight_at(p)));
 	while (p < h->t.end && *p >= ' ' && *p <= '~' && *p != '"' &&
 		*p != '\\')
 		p++;

@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "lib/file/eight.h"
 #include "lib/file/safetensors.h"
 
 /* More than any writer's tensor has; the others go the long way. */
@@ -60,17 +61,40 @@ static bool take_text(struct plain *e, const char *text, size_t size)
 	return true;
 }
 
+/* Digits by eights, while there are so many characters; ret_n: how many. */
+static uint64_t digits_of(struct json_text text, size_t *ret_n)
+{
+	static const uint64_t tens[] = {
+		1, 10, 100, 1000, 10000, 100000, 1000000, 10000000, 100000000};
+	const char *p = text.at;
+	uint64_t n = 0;
+	unsigned k = 8;
+
+	while (k == 8 && text.end - p >= 8 && p - text.at <= PLAIN_DIGITS - 8) {
+		uint64_t x = eight_at(p);
+
+		k = eight_before(eight_not_digit(x));
+		if (k)
+			n = n * tens[k] + eight_number(x, k);
+		p += k;
+	}
+	while (k == 8 && p < text.end && *p >= '0' && *p <= '9' &&
+		p - text.at < PLAIN_DIGITS)
+		n = n * 10 + (uint64_t)(*p++ - '0');
+	*ret_n = (size_t)(p - text.at);
+	return n;
+}
+
 /* JSON knows no leading zeros. */
 static bool number(struct plain *e, uint64_t *ret)
 {
-	const char *p = json_skip_blanks(e->p, e->end), *first = p;
-	uint64_t n = 0;
+	const char *p = json_skip_blanks(e->p, e->end);
+	size_t digits;
+	uint64_t n = digits_of((struct json_text) {p, e->end}, &digits);
 
-	while (p < e->end && *p >= '0' && *p <= '9' && p - first < PLAIN_DIGITS)
-		n = n * 10 + (uint64_t)(*p++ - '0');
-	if (p == first || (*first == '0' && p - first > 1))
+	if (digits == 0 || (*p == '0' && digits > 1))
 		return false;
-	e->p = p;
+	e->p = p + digits;
 	*ret = n;
 	return true;
 }
