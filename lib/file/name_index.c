@@ -9,6 +9,7 @@
 
 #include "lib/file/name_index.h"
 
+#include <assert.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
@@ -67,28 +68,35 @@ void name_index_begin(const struct name_index *index, const char *name,
 	__builtin_prefetch(&index->slots[state->hash & index->mask], 1);
 }
 
+/* What a slot has of a hash: of its upper half, since the lower one says which
+ * slot it is. */
+static uint32_t tag_of(const struct name_index *index, uint64_t hash)
+{
+	return (uint32_t)(hash >> 32) & ~(uint32_t)index->mask;
+}
+
 int64_t name_index_next(const struct name_index *index, const char *name,
 	size_t size, struct name_state *state)
 {
-	const struct name_slot *slot;
+	uint32_t mask = (uint32_t)index->mask, slot, tag;
 
 	if (!index->slots)
 		return -1;
 	if (!state->begun)
 		name_index_begin(index, name, size, state);
+	tag = tag_of(index, state->hash);
 	for (;;) {
 		state->at++;
-		slot = &index->slots[state->at & index->mask];
-		if (!slot->number || slot->hash == state->hash >> 32)
-			return (int64_t)slot->number - 1;
+		slot = index->slots[state->at & mask];
+		if (!slot || (slot & ~mask) == tag)
+			return (int64_t)(slot & mask) - 1;
 	}
 }
 
 void name_index_add(struct name_index *index, const struct name_state *state,
 	uint32_t number)
 {
-	index->slots[state->at & index->mask] = (struct name_slot) {
-		.number = number + 1,
-		.hash = (uint32_t)(state->hash >> 32),
-	};
+	assert(number < index->mask);
+	index->slots[state->at & index->mask] =
+		tag_of(index, state->hash) | (number + 1);
 }

@@ -10,15 +10,13 @@
 
 #define NAME_INDEX_SECRET 192 /* XXH3's own size */
 
-struct name_slot {
-	uint32_t number; /* + 1; 0 is empty */
-	uint32_t hash;	 /* the upper half: other names are not looked at */
-};
-
 struct name_index {
 	/* Random, so that no file can aim for collisions. */
 	unsigned char secret[NAME_INDEX_SECRET];
-	struct name_slot *slots;
+	/* A number + 1 in the bits of mask, since there are fewer than slots;
+	 * in those above a part of the hash, so that hardly any other name is
+	 * looked at. 0 is empty. */
+	uint32_t *slots;
 	size_t mask; /* slots - 1, a power of two less one */
 };
 
