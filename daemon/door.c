@@ -35,11 +35,17 @@ static int make_folder(const char *path, mode_t mode)
 {
 	_cleanup_free_ char *copy = strdup(path);
 	const char *folder;
+	mode_t mask;
+	int r;
 
 	if (!copy)
 		return tarn_fail(ENOMEM, "out of memory");
 	folder = dirname(copy);
-	if (mkdir(folder, mode & 0066 ? 0755 : 0700) < 0 && errno != EEXIST)
+	/* As the socket: whoever started this has an umask for other files. */
+	mask = umask(022);
+	r = mkdir(folder, mode & 0066 ? 0755 : 0700);
+	umask(mask);
+	if (r < 0 && errno != EEXIST)
 		return tarn_fail(errno, "cannot make the folder %s: %s", folder,
 			tarn_errno_text(errno));
 	return 0;
