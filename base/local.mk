@@ -9,6 +9,7 @@ base_libbase_la_SOURCES = \
 	base/fail.h \
 	base/fd.c \
 	base/fd.h \
+	base/file_limit.h \
 	base/headroom.c \
 	base/headroom.h \
 	base/headroom_cgroup.c \

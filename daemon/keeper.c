@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -226,6 +227,8 @@ static int watch_signals(struct keeper *keeper)
 	sigaddset(&set, SIGUSR2);
 	sigprocmask(SIG_SETMASK, &set, NULL);
 	signal(SIGPIPE, SIG_IGN);
+	/* Memory is files here: what is past a limit on these is an error. */
+	signal(SIGXFSZ, SIG_IGN);
 	keeper->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (keeper->signal_fd < 0)
 		return tarn_fail(errno, "cannot watch signals: %s",
@@ -335,11 +338,25 @@ static int open_door(struct keeper *keeper)
 	return r;
 }
 
+/* Who started it may have had a reason to limit himself; it serves all of his
+ * processes, and holds what they share. */
+static void raise_limit(int which)
+{
+	struct rlimit limit;
+
+	if (getrlimit(which, &limit) < 0)
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(which, &limit);
+}
+
 static int prepare(struct keeper *keeper)
 {
 #ifndef __SANITIZE_ADDRESS__ /* whose leak check attaches to the process */
 	prctl(PR_SET_DUMPABLE, 0);
 #endif
+	raise_limit(RLIMIT_AS);
+	raise_limit(RLIMIT_FSIZE);
 	keeper_program_note(keeper);
 	keeper_limit_clients(keeper);
 	return kept_begin(&keeper->kept) < 0 ? -ENOMEM : watch_signals(keeper);
@@ -347,10 +364,15 @@ static int prepare(struct keeper *keeper)
 
 static int begin(struct keeper *keeper)
 {
+	uint32_t own;
 	int r = size_up(keeper);
 
 	if (r == 0)
 		r = prepare(keeper);
+	/* Who started it comes in a moment. Where that cannot be, under a limit
+	 * of his, it must not stay and turn away those who have none. */
+	if (r == 0 && keeper->options.automatic)
+		r = keeper_rule_for(keeper, geteuid(), &own);
 	if (r == 0)
 		r = keeper_server_start(keeper);
 	for (uint32_t i = 0; i < keeper->config.n_pools && r == 0; i++)

@@ -143,7 +143,8 @@ int table_create(int fd, uint64_t instance, uint64_t seed, uint32_t rule,
 	int r;
 
 	if (ftruncate(fd, (off_t)g.total) < 0)
-		return tarn_fail(errno, "control region: ftruncate to %llu: %s",
+		return tarn_fail(errno,
+			"control region: ftruncate to %llu: %s (ulimit -f?)",
 			(unsigned long long)g.total, tarn_errno_text(errno));
 	map = mmap(NULL, g.total, PROT_READ | PROT_WRITE,
 		MAP_SHARED | MAP_NORESERVE, fd, 0);

@@ -14,7 +14,7 @@ patience=20 # seconds, for what takes a moment
 
 "$TARN_DAEMON" --socket "$TARN_SOCKET" <&- >&- 2>&- &
 daemon=$!
-until [ -S "$TARN_SOCKET" ] || [ $SECONDS -gt $patience ]; do
+until "$TARN" status >status 2>&1 || [ $SECONDS -gt $patience ]; do
 	sleep 0.05
 done
 safetensors f.st '{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}' 2

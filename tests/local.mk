@@ -1005,6 +1005,7 @@ dist_check_SCRIPTS += \
 	tests/cli_usage.sh \
 	tests/cli_verify.sh \
 	tests/daemon_path.sh \
+	tests/daemon_started.sh \
 	tests/daemon_streams.sh \
 	$(NULL)
 TESTS += \
@@ -1024,6 +1025,7 @@ TESTS += \
 	tests/cli_usage.sh \
 	tests/cli_verify.sh \
 	tests/daemon_path.sh \
+	tests/daemon_started.sh \
 	tests/daemon_streams.sh \
 	tests/help.sh \
 	$(NULL)

@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/fail.h"
 #include "base/fd.h"
+#include "base/file_limit.h"
 
 /* More names than this are not taken by others; something else is wrong. */
 #define NAMES_MAX 100
@@ -225,16 +225,10 @@ static int no_room(const struct replacement *r, int err, uint64_t size)
 
 int replace_reserve(struct replacement *r, uint64_t size)
 {
-	struct rlimit limit;
-	int done;
+	int done = file_limit_check(size);
 
-	/* The kernel would say it by a signal that kills (SIGXFSZ). */
-	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && size > limit.rlim_cur)
-		return tarn_fail(EFBIG,
-			"no file of this process may have %llu bytes: the "
-			"limit (RLIMIT_FSIZE, ulimit -f) is %llu",
-			(unsigned long long)size,
-			(unsigned long long)limit.rlim_cur);
+	if (done < 0)
+		return done;
 	do
 		done = fallocate(r->fd, 0, 0, (off_t)size);
 	while (done < 0 && errno == EINTR);

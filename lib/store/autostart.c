@@ -27,6 +27,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
+#include "base/file_limit.h"
 #include "lib/store/daemon_path.h"
 
 #define DEADLINE_MS 10000 /* a loaded machine starts a program in less */
@@ -66,9 +67,12 @@ static int make_absolute(const char *path, char ret[SOCKET_PATH_MAX])
 /* A place for stderr that no amount of it can overflow. */
 static int make_said(int *ret)
 {
-	_cleanup_fd_ int fd =
-		memfd_create("tarnd-stderr", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	_cleanup_fd_ int fd = -1;
+	int r = file_limit_check(SAID_MAX);
 
+	if (r < 0)
+		return r;
+	fd = memfd_create("tarnd-stderr", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0 || ftruncate(fd, SAID_MAX) < 0 ||
 		fcntl(fd, F_ADD_SEALS, F_SEAL_GROW | F_SEAL_SHRINK) < 0)
 		return tarn_fail(errno, "memfd for tarnd's messages: %s",

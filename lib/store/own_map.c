@@ -22,6 +22,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
+#include "base/file_limit.h"
 #include "base/headroom.h"
 #include "lib/store/store.h"
 #include "shm/segment.h"
@@ -44,7 +45,11 @@ uint64_t own_mapped_size(uint64_t size)
 static int memory_file(uint64_t size)
 {
 	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
-	int fd = memfd_create("tarn-tensor", flags | MFD_NOEXEC_SEAL);
+	int fd = file_limit_check(size);
+
+	if (fd < 0)
+		return fd;
+	fd = memfd_create("tarn-tensor", flags | MFD_NOEXEC_SEAL);
 
 	/* An older kernel does not know the flag; nothing depends on it. */
 	if (fd < 0 && errno == EINVAL)
