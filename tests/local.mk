@@ -246,7 +246,10 @@ TSAN_TESTS = \
 	tests/stream_holds \
 	tests/stream_slots \
 	$(NULL)
-.PHONY: check-tsan
+.PHONY: build-tsan check-tsan
+build-tsan: all
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS= \
+		check_PROGRAMS="tests/run $(TSAN_TESTS)"
 check-tsan: all
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS="$(TSAN_TESTS)" \
 		check_PROGRAMS="tests/run $(TSAN_TESTS)"
