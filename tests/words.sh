@@ -27,12 +27,12 @@ judge "every source file says its licence in its first lines" "$(
 	find "${rooms[@]}" bootstrap configure.ac Makefile.am m4/tarn.m4 \
 		-type f \( -path '.ci/*' -o -name '*.[ch]' -o -name '*.sh' \
 		-o -name '*.py' -o -name '*.[13578]' -o -name '*.m4' \
-		-o -path 'scripts/*' -o ! -path '*/*' \) |
-		while read -r file; do
-			head -n 3 "$file" |
-				grep -q 'SPDX-License-Identifier: MIT' ||
-				echo "$file"
-		done
+		-o -path 'scripts/*' -o ! -path '*/*' \) \
+		-exec head -v -n 3 {} + | awk '
+		function end() { if (file != "" && !said) print file }
+		/^==> .* <==$/ { end(); file = $2; said = 0 }
+		/SPDX-License-Identifier: MIT/ { said = 1 }
+		END { end() }'
 )"
 
 # "install libfoo-dev" in configure's words is a package of bootstrap's list.
