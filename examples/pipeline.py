@@ -20,7 +20,7 @@ BATCH, NOISE = 128, 0.3
 IMAGES, BATCHES = "pipeline/images", "pipeline/batches"
 
 
-def make_up(count=2000, side=28):
+def make_up(count=2000, side=16):
     """Round spots of light, somewhere."""
     random = numpy.random.default_rng(0)
     y, x = numpy.mgrid[:side, :side]
