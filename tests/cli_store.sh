@@ -67,7 +67,7 @@ run "$TARN" status
 has "4 names" "$out" "status for people"
 has "uid:$(id -u)" "$out" "has its pool"
 is "" "$(awk 'length > 80' <<<"$out")" "in 80 columns"
-run timeout 5 bash -c '"$TARN" status --watch 0.1 --json | head -n 3 | wc -l'
+run timeout 60 bash -c '"$TARN" status --watch 0.1 --json | head -n 3 | wc -l'
 is "0 3" "$status $out" "status --watch tells it again"
 run timeout 60 bash -c '"$TARN" status --watch 3600 | head -n 1 | wc -l'
 is "0 1" "$status $out" "and ends with who reads it, not an hour later"

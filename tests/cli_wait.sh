@@ -65,6 +65,11 @@ has "tarn: 'm/v': nobody has published it within 50 ms" "$err" "is said so"
 has "did you mean 'm/w'?" "$err" "and what is near"
 "$TARN" wait m/v >third 2>&1 &
 waiter=$!
+for _ in $(seq 1000); do # who comes after the end starts another daemon
+	run "$TARN" status --json
+	[ "$(json "$waiter in [c['pid'] for c in j['clients']]")" = True ] && break
+	sleep 0.01
+done
 sleep 0.2
 run "$TARN" stop
 is 0 "$status" "the daemon ends"

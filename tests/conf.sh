@@ -6,6 +6,7 @@
 
 : "${TARN_DAEMON:?set by tests/run}"
 count=0
+mkdir "$TMPDIR/files" && cd "$TMPDIR/files" || exit 1
 conf=$PWD/tarnd.conf
 
 judge() { # WHAT STATUS: 0 is good
@@ -136,5 +137,5 @@ chmod 0622 "$conf"
 "$TARN_DAEMON" --config "$conf" --check-config >seen 2>&1
 [ $? -eq 2 ] && grep -q 'can be written by others' seen
 judge "one that others can write is not believed" $?
-rm -f "$conf" seen first difference
+cd / && rm -rf "$TMPDIR/files"
 echo "1..$count"

@@ -59,7 +59,7 @@ awk '/^##/ { there = $0 == "### Channels" } /^```$/ { on = 0 }
 is 3 "$(grep -c '^tarn channel' lines)" "the README has lines about channels"
 "$examples/producer" decoded 4 >/dev/null &
 producer=$!
-tarn() { timeout --preserve-status 2 "$TARN" "$@"; }
+tarn() { timeout --preserve-status 10 "$TARN" "$@"; }
 wait $producer
 is 0 "$?" "a producer of as many as there are slots need not wait"
 run eval "set -e; $(cat lines)"

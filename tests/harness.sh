@@ -24,7 +24,7 @@ is_gone() { # PID
 }
 
 judge() { # COMMAND...: runs it under the harness, its output in $out
-	TARN_TEST_TIMEOUT=${limit:-20} "$run" "$@" >"$out" 2>&1
+	TARN_TEST_TIMEOUT=${limit:-120} "$run" "$@" >"$out" 2>&1
 }
 
 judge bash -c 'echo ok 1; echo 1..1'
