@@ -37,6 +37,9 @@
 #define KEEPS 1
 #endif
 
+/* Words of a record before its sizes. */
+#define RECORD_HEADER (offsetof(struct tarn_descriptor, shape) / 8)
+
 /* A reference to the channel each. */
 struct member {
 	struct ring ring;
@@ -70,6 +73,8 @@ struct tarn_channel {
 	/* Of each slot, how many bytes this process has surely mapped; NULL:
 	 * small ones. Its producer's who has the slot, one after the other. */
 	uint64_t *mapped;
+	/* The header of nearly every record, as words; but for usual_free. */
+	uint64_t usual[RECORD_HEADER], usual_free;
 	bool sparse; /* not all of its slots were there when it was mapped */
 	_Atomic int fd; /* of its memory, once somebody wants it privately; -1 */
 	pthread_mutex_t mapping; /* guards what follows */
@@ -222,6 +227,9 @@ void bell_stop(struct bell *bell);
 void bell_forget(struct bell *bell);
 
 /* ---- record.c --------------------------------------------------------- */
+
+/* The channel is mapped: what its records say nearly always. */
+void record_begin(tarn_channel *channel);
 
 /* The i-th tensor of an item is what this descriptor says. */
 void record_put(tarn_channel *channel, uint32_t slot, uint32_t i,

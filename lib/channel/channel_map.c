@@ -136,12 +136,13 @@ int channel_map_slot(tarn_channel *channel, uint32_t slot, uint64_t end)
 {
 	uint64_t *mapped = channel->mapped ? &channel->mapped[slot] : NULL;
 	uint64_t before = slot * channel->map.geometry.ring.slot_bytes;
-	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), from, size;
+	uint64_t page, from, size;
 	unsigned char *at;
 	int r;
 
 	if (!mapped || end < *mapped + CHANNEL_MAP_MIN)
 		return 0;
+	page = (uint64_t)sysconf(_SC_PAGESIZE);
 	/* A slot begins at a small page, which may be in a larger one. */
 	from = (before + *mapped) & ~(page - 1);
 	size = before + end - from;
@@ -199,6 +200,7 @@ int channel_map_storage(tarn_channel *channel, bool *ret_closed)
 			(uint64_t)(map->bytes - (unsigned char *)map->memory),
 		MADV_HUGEPAGE);
 	note_slots(channel);
+	record_begin(channel);
 	*ret_closed = channel_is_closed(map);
 	return 0;
 }

@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/channel/channel.h"
+#include "lib/layout/layout.h"
 
 #define HEADER offsetof(struct tarn_descriptor, shape)
 
@@ -26,6 +27,31 @@ static struct tarn_descriptor *place_of(
 	const struct channel_map *map = &channel->map;
 
 	return &map->records[(uint64_t)slot * map->geometry.tensors + i];
+}
+
+/* Of the words of a header, those that differ from record to record. */
+enum { BASE = offsetof(struct tarn_descriptor, base) / 8,
+	KIND = offsetof(struct tarn_descriptor, dtype) / 8 };
+
+static_assert(offsetof(struct tarn_descriptor, dtype) % 8 == 0 &&
+		      offsetof(struct tarn_descriptor, ndim) % 8 == 1,
+	"the first two bytes of a word");
+
+void record_begin(tarn_channel *channel)
+{
+	const struct tarn_descriptor usual = {
+		.magic = TARN_DESCRIPTOR_MAGIC,
+		.version = TARN_DESCRIPTOR_VERSION,
+		.flags = CHANNEL_RECORD_C,
+		.instance = channel->store->instance,
+		.pool = TABLE_POOL_OWN,
+		.storage = CHANNEL_IN_SLOT,
+		.size = channel->map.geometry.ring.slot_bytes,
+	};
+	const unsigned char kind[8] = {UINT8_MAX, UINT8_MAX};
+
+	memcpy(channel->usual, &usual, HEADER);
+	memcpy(&channel->usual_free, kind, sizeof(kind));
 }
 
 /* Word by word, which no compiler makes a loop in microcode of; and what others
@@ -40,17 +66,6 @@ static void read_words(int64_t *to, const int64_t *from, int n)
 {
 	for (int i = 0; i < n; i++)
 		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
-}
-
-static void read_header(
-	struct tarn_descriptor *to, const struct tarn_descriptor *from)
-{
-	const int64_t *words = (const int64_t *)from;
-
-#pragma GCC unroll 8
-	for (size_t i = 0; i < HEADER / sizeof(*words); i++)
-		((int64_t *)to)[i] =
-			__atomic_load_n(&words[i], __ATOMIC_RELAXED);
 }
 
 void record_put(tarn_channel *channel, uint32_t slot, uint32_t i,
@@ -95,35 +110,36 @@ static int check_c_order(
 	return 0;
 }
 
-/* What nearly every record of a tensor in the slot says, all of it that is
- * known beforehand. False: it is to be asked what is wrong, if anything. */
-static bool is_usual(
-	const tarn_channel *channel, const struct tarn_descriptor *d)
+/* Does a header say what nearly every one does, all of it that is known
+ * beforehand? False: it is to be asked what is wrong, if anything. */
+static bool is_usual(const tarn_channel *channel, const uint64_t *words)
 {
-	uint64_t other = 0;
+	const uint64_t *usual = channel->usual;
+	uint64_t other = (words[KIND] ^ usual[KIND]) & ~channel->usual_free;
 
-	static_assert(sizeof(d->zero) < sizeof(other), "all of it");
-	memcpy(&other, d->zero, sizeof(d->zero));
-	other |= d->magic ^ TARN_DESCRIPTOR_MAGIC;
-	other |= d->version ^ TARN_DESCRIPTOR_VERSION;
-	other |= d->flags ^ CHANNEL_RECORD_C;
-	other |= d->instance ^ channel->store->instance;
-	other |= d->pool ^ TABLE_POOL_OWN;
-	other |= d->size ^ channel->map.geometry.ring.slot_bytes;
-	other |= d->generation | (uint64_t)d->offset;
-	return !other && d->ndim <= TARN_MAX_NDIM;
+#pragma GCC unroll 8
+	for (size_t i = 0; i < RECORD_HEADER; i++)
+		if (i != BASE && i != KIND)
+			other |= words[i] ^ usual[i];
+	return !other;
 }
 
-/* A layout in C order, from base on, in that many bytes. */
-static bool fits(const struct tarn_layout *layout, uint64_t base, uint64_t size)
+/* Of such a one: in C order, from base on. False: as above. */
+static bool get_usual(const tarn_channel *channel,
+	const struct tarn_descriptor *record, const uint64_t *words,
+	uint64_t *ret_base, struct tarn_layout *ret_layout)
 {
-	int64_t n = 1, bits;
+	uint64_t room = channel->map.geometry.ring.slot_bytes, size;
+	unsigned char kind[8];
 
-	/* Without elements it may say anything of the rest. */
-	if (layout->ndim && mul_i64(layout->shape[0], layout->stride[0], &n))
+	memcpy(kind, &words[KIND], sizeof(kind));
+	if (kind[1] > TARN_MAX_NDIM)
 		return false;
-	return !mul_i64(n, tarn_dtype_bits(layout->dtype), &bits) &&
-	       base <= size && ((uint64_t)bits + 7) / 8 <= size - base;
+	read_words(ret_layout->shape, record->shape, kind[1]);
+	*ret_base = words[BASE];
+	return layout_write_contiguous(
+		       kind[0], kind[1], ret_layout->shape, ret_layout, &size) &&
+	       *ret_base <= room && size <= room - *ret_base;
 }
 
 /* What the header says of the slot; its other fields are copied, but as yet
@@ -155,15 +171,6 @@ static int get_in_slot(const tarn_channel *channel,
 	bool c_order = d->flags & CHANNEL_RECORD_C;
 	int r;
 
-	if (is_usual(channel, d)) {
-		read_words(d->shape, record->shape, d->ndim);
-		if (tarn_layout_contiguous(
-			    d->dtype, d->ndim, d->shape, ret_layout) >= 0 &&
-			fits(ret_layout, d->base, entry.size)) {
-			*ret_base = d->base;
-			return 0;
-		}
-	}
 	d->flags &= (uint16_t)~CHANNEL_RECORD_C;
 	r = check_slot(channel, d);
 	if (r < 0)
@@ -187,9 +194,17 @@ int record_get(const tarn_channel *channel, uint32_t slot, uint32_t i,
 	struct tarn_layout *ret_layout)
 {
 	const struct tarn_descriptor *record = place_of(channel, slot, i);
+	uint64_t words[RECORD_HEADER];
 	int r;
 
-	read_header(ret, record);
+#pragma GCC unroll 8
+	for (size_t j = 0; j < RECORD_HEADER; j++)
+		words[j] = __atomic_load_n(
+			(const uint64_t *)record + j, __ATOMIC_RELAXED);
+	if (is_usual(channel, words) &&
+		get_usual(channel, record, words, ret_base, ret_layout))
+		return 1;
+	memcpy(ret, words, HEADER);
 	if (ret->storage != CHANNEL_IN_SLOT) {
 		memcpy((char *)ret + HEADER, (const char *)record + HEADER,
 			sizeof(*ret) - HEADER);

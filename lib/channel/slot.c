@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/channel/channel.h"
+#include "lib/layout/layout.h"
 
 #define ALIGNMENT 64u /* of tensors: a cache line */
 
@@ -201,10 +202,9 @@ uint64_t tarn_slot_room(const tarn_slot *slot)
 	return slot->storage.size - next_place(slot);
 }
 
-static int place_empty(
-	tarn_slot *slot, const struct tarn_layout *layout, tarn_tensor **ret)
+static int place_empty(tarn_slot *slot, const struct tarn_layout *layout,
+	uint64_t size, tarn_tensor **ret)
 {
-	uint64_t size = (uint64_t)tarn_layout_nbytes(layout);
 	uint64_t base = next_place(slot);
 	int r;
 
@@ -231,12 +231,16 @@ int tarn_slot_empty(tarn_slot *slot, int dtype, int ndim, const int64_t *shape,
 	struct tarn_layout more;
 	/* Made where it will stay. */
 	struct tarn_layout *layout = slot->lodged ? &more : &slot->first.layout;
+	uint64_t size;
 	int r = check_room(slot);
 
-	if (r >= 0)
+	if (r >= 0 &&
+		!layout_write_contiguous(dtype, ndim, shape, layout, &size)) {
 		r = tarn_layout_contiguous(dtype, ndim, shape, layout);
+		size = r >= 0 ? (uint64_t)tarn_layout_nbytes(layout) : 0;
+	}
 	if (r >= 0)
-		r = place_empty(slot, layout, ret);
+		r = place_empty(slot, layout, size, ret);
 	return r < 0 ? channel_fail(slot->channel, r) : 0;
 }
 

@@ -209,12 +209,10 @@ static int layout_begin(const char *op, int dtype, int ndim,
 	return 0;
 }
 
-/* What nearly all ask for, in one walk: a type of whole bytes, elements, and a
- * size that fits. False: ask with care, for the sentence too. */
-static bool write_contiguous(
-	int dtype, int ndim, const int64_t *shape, struct tarn_layout *ret)
+bool layout_write_contiguous(int dtype, int ndim, const int64_t *shape,
+	struct tarn_layout *ret, uint64_t *ret_size)
 {
-	int64_t stride[TARN_MAX_NDIM], n = 1, unused;
+	int64_t stride[TARN_MAX_NDIM], n = 1;
 	int bits = tarn_dtype_bits(dtype);
 
 	if (ndim < 0 || ndim > TARN_MAX_NDIM || bits < 8)
@@ -224,8 +222,9 @@ static bool write_contiguous(
 		if (shape[i] <= 0 || mul_i64(n, shape[i], &n))
 			return false;
 	}
-	if (mul_i64(n, bits, &unused))
+	if (mul_i64(n, bits, &n))
 		return false;
+	*ret_size = (uint64_t)n / 8;
 	layout_write(ret, dtype, ndim, 0, shape, stride);
 	return true;
 }
@@ -234,10 +233,11 @@ int tarn_layout_contiguous(
 	int dtype, int ndim, const int64_t *shape, struct tarn_layout *ret)
 {
 	struct tarn_layout out;
+	uint64_t size;
 	int64_t numel;
 	int r;
 
-	if (write_contiguous(dtype, ndim, shape, ret))
+	if (layout_write_contiguous(dtype, ndim, shape, ret, &size))
 		return 0;
 	r = layout_begin("contiguous", dtype, ndim, shape, &numel, &out);
 	if (r < 0)

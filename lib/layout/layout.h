@@ -46,6 +46,12 @@ int layout_check(const char *op, const struct tarn_layout *layout);
 /* Sub-byte types only: is every pack whole? -ENOTSUP. */
 int layout_check_packs(const char *op, const struct tarn_layout *layout);
 
+/* What nearly all ask of tarn_layout_contiguous, in one walk: a type of whole
+ * bytes, elements, and a size that fits, in bytes. False: ask that, for the
+ * sentence too. The shape may be ret's own. */
+bool layout_write_contiguous(int dtype, int ndim, const int64_t *shape,
+	struct tarn_layout *ret, uint64_t *ret_size);
+
 /* C order; strides that do not fit (in a tensor without elements) are 0. */
 void layout_fill_contiguous(struct tarn_layout *layout);
 
