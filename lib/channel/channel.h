@@ -93,6 +93,9 @@ struct tarn_slot {
 	uint64_t used;
 	struct ring_note note;
 	tarn_tensor first; /* where it lies once lodged */
+	/* Of a handle that is used again its layout is nearly always right: its
+	 * bytes in C order; 0: it is to be made. */
+	uint64_t first_size;
 };
 
 struct tarn_item {
@@ -102,6 +105,7 @@ struct tarn_item {
 	struct ring_item item;
 	atomic_bool lodged; /* by whoever asks first, in any thread */
 	tarn_tensor first;
+	uint64_t first_size; /* as above */
 };
 
 /* ---- channel.c -------------------------------------------------------- */
@@ -134,7 +138,8 @@ int channel_map_private(tarn_channel *channel, uint32_t slot,
 /* The bytes of slots may be written from here on. */
 int channel_map_writable(tarn_channel *channel);
 /* Who fills a slot will write its first bytes, up to end: maps them in one go
- * where each page would be a fault of its own. -ENOMEM. */
+ * where each page would be a fault of its own. -ENOMEM. For who has found that
+ * there is channel->mapped. */
 int channel_map_slot(tarn_channel *channel, uint32_t slot, uint64_t end);
 /* In the child of a fork, which has none of those pages. */
 void channel_map_forget(tarn_channel *channel);
@@ -238,10 +243,11 @@ void record_put(tarn_channel *channel, uint32_t slot, uint32_t i,
 void record_put_in_slot(tarn_channel *channel, uint32_t slot, uint32_t i,
 	uint64_t base, const struct tarn_layout *layout, bool c_order);
 /* 1: it lies in the slot, from *ret_base on, all that *ret_layout reaches; 0:
- * it is what *ret says, which is not checked. Both are copies. -EBADMSG. */
+ * it is what *ret says, which is not checked. Both are copies. -EBADMSG.
+ * *known_size: 0, or of what *ret_layout already was, as layout_stands(). */
 int record_get(const tarn_channel *channel, uint32_t slot, uint32_t i,
 	struct tarn_descriptor *ret, uint64_t *ret_base,
-	struct tarn_layout *ret_layout);
+	struct tarn_layout *ret_layout, uint64_t *known_size);
 
 /* ---- held.c ----------------------------------------------------------- */
 

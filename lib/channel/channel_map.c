@@ -134,13 +134,13 @@ static bool has_hole(unsigned char *from, uint64_t size, uint64_t page)
 
 int channel_map_slot(tarn_channel *channel, uint32_t slot, uint64_t end)
 {
-	uint64_t *mapped = channel->mapped ? &channel->mapped[slot] : NULL;
+	uint64_t *mapped = &channel->mapped[slot];
 	uint64_t before = slot * channel->map.geometry.ring.slot_bytes;
 	uint64_t page, from, size;
 	unsigned char *at;
 	int r;
 
-	if (!mapped || end < *mapped + CHANNEL_MAP_MIN)
+	if (end < *mapped + CHANNEL_MAP_MIN)
 		return 0;
 	page = (uint64_t)sysconf(_SC_PAGESIZE);
 	/* A slot begins at a small page, which may be in a larger one. */

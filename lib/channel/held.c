@@ -70,18 +70,10 @@ void held_left(tarn_channel *channel, uint32_t slot, uint32_t n)
 static bool any(const _Atomic uint64_t *words, uint32_t n)
 {
 	uint64_t all = 0;
-	uint32_t i = 0;
 
 	/* Relaxed: each stands for itself. */
-	for (; i + 4 <= n; i += 4)
-		all |= atomic_load_explicit(&words[i], memory_order_relaxed) |
-		       atomic_load_explicit(
-			       &words[i + 1], memory_order_relaxed) |
-		       atomic_load_explicit(
-			       &words[i + 2], memory_order_relaxed) |
-		       atomic_load_explicit(
-			       &words[i + 3], memory_order_relaxed);
-	for (; i < n; i++)
+#pragma GCC unroll 8
+	for (uint32_t i = 0; i < n; i++)
 		all |= atomic_load_explicit(&words[i], memory_order_relaxed);
 	return all;
 }

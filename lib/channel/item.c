@@ -96,6 +96,7 @@ static tarn_item *new_item(tarn_channel *channel)
 		item);
 	item->storage.map_private = item_map_private;
 	item->storage.part = true;
+	item->first_size = 0;
 	return item;
 }
 
@@ -213,10 +214,11 @@ static int in_slot(tarn_item *item, uint32_t i, struct tarn_descriptor *d,
 	bool lodges = lodge(item);
 	/* Made where it will stay. */
 	struct tarn_layout *layout = lodges ? &item->first.layout : &more;
-	uint64_t base;
+	uint64_t none = 0, *known = lodges ? &item->first_size : &none, base;
 	int r;
 
-	r = record_get(item->channel, item->item.slot, i, d, &base, layout);
+	r = record_get(
+		item->channel, item->item.slot, i, d, &base, layout, known);
 	if (r > 0 && lodges) {
 		tensor_lodge(&item->first, &item->storage, base, layout);
 		*ret = &item->first;

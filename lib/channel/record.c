@@ -127,19 +127,24 @@ static bool is_usual(const tarn_channel *channel, const uint64_t *words)
 /* Of such a one: in C order, from base on. False: as above. */
 static bool get_usual(const tarn_channel *channel,
 	const struct tarn_descriptor *record, const uint64_t *words,
-	uint64_t *ret_base, struct tarn_layout *ret_layout)
+	uint64_t *ret_base, struct tarn_layout *ret_layout, uint64_t *size)
 {
-	uint64_t room = channel->map.geometry.ring.slot_bytes, size;
+	uint64_t room = channel->map.geometry.ring.slot_bytes;
+	int64_t shape[TARN_MAX_NDIM];
 	unsigned char kind[8];
 
 	memcpy(kind, &words[KIND], sizeof(kind));
 	if (kind[1] > TARN_MAX_NDIM)
 		return false;
-	read_words(ret_layout->shape, record->shape, kind[1]);
+	read_words(shape, record->shape, kind[1]);
 	*ret_base = words[BASE];
-	return layout_write_contiguous(
-		       kind[0], kind[1], ret_layout->shape, ret_layout, &size) &&
-	       *ret_base <= room && size <= room - *ret_base;
+	if (!layout_stands(ret_layout, *size, kind[0], kind[1], shape)) {
+		*size = 0;
+		if (!layout_write_contiguous(
+			    kind[0], kind[1], shape, ret_layout, size))
+			return false;
+	}
+	return *ret_base <= room && *size <= room - *ret_base;
 }
 
 /* What the header says of the slot; its other fields are copied, but as yet
@@ -191,7 +196,7 @@ static int get_in_slot(const tarn_channel *channel,
 
 int record_get(const tarn_channel *channel, uint32_t slot, uint32_t i,
 	struct tarn_descriptor *ret, uint64_t *ret_base,
-	struct tarn_layout *ret_layout)
+	struct tarn_layout *ret_layout, uint64_t *known_size)
 {
 	const struct tarn_descriptor *record = place_of(channel, slot, i);
 	uint64_t words[RECORD_HEADER];
@@ -202,7 +207,8 @@ int record_get(const tarn_channel *channel, uint32_t slot, uint32_t i,
 		words[j] = __atomic_load_n(
 			(const uint64_t *)record + j, __ATOMIC_RELAXED);
 	if (is_usual(channel, words) &&
-		get_usual(channel, record, words, ret_base, ret_layout))
+		get_usual(channel, record, words, ret_base, ret_layout,
+			known_size))
 		return 1;
 	memcpy(ret, words, HEADER);
 	if (ret->storage != CHANNEL_IN_SLOT) {
@@ -210,6 +216,7 @@ int record_get(const tarn_channel *channel, uint32_t slot, uint32_t i,
 			sizeof(*ret) - HEADER);
 		return 0;
 	}
+	*known_size = 0;
 	r = get_in_slot(channel, record, ret, ret_base, ret_layout);
 	return r < 0 ? r : 1;
 }

@@ -40,6 +40,7 @@ static tarn_slot *new_slot(tarn_channel *channel)
 		channel->map.geometry.ring.slot_bytes, true, slot_release,
 		slot);
 	slot->storage.part = true;
+	slot->first_size = 0;
 	return slot;
 }
 
@@ -215,7 +216,9 @@ static int place_empty(tarn_slot *slot, const struct tarn_layout *layout,
 			(unsigned long long)size,
 			(unsigned long long)tarn_slot_room(slot),
 			(unsigned long long)slot->storage.size);
-	r = channel_map_slot(slot->channel, slot->slot, base + size);
+	r = slot->channel->mapped ? channel_map_slot(slot->channel, slot->slot,
+					    base + size)
+				  : 0;
 	if (r >= 0)
 		r = new_tensor(slot, base, layout, ret);
 	if (r < 0)
@@ -225,22 +228,36 @@ static int place_empty(tarn_slot *slot, const struct tarn_layout *layout,
 	return 0;
 }
 
+/* *size: as layout_stands(), before and after. */
+static int make_layout(int dtype, int ndim, const int64_t *shape,
+	struct tarn_layout *layout, uint64_t *size)
+{
+	int r;
+
+	if (layout_stands(layout, *size, dtype, ndim, shape))
+		return 0;
+	*size = 0;
+	if (layout_write_contiguous(dtype, ndim, shape, layout, size))
+		return 0;
+	r = tarn_layout_contiguous(dtype, ndim, shape, layout);
+	if (r >= 0)
+		*size = (uint64_t)tarn_layout_nbytes(layout);
+	return r;
+}
+
 int tarn_slot_empty(tarn_slot *slot, int dtype, int ndim, const int64_t *shape,
 	tarn_tensor **ret)
 {
 	struct tarn_layout more;
 	/* Made where it will stay. */
 	struct tarn_layout *layout = slot->lodged ? &more : &slot->first.layout;
-	uint64_t size;
+	uint64_t none = 0, *size = slot->lodged ? &none : &slot->first_size;
 	int r = check_room(slot);
 
-	if (r >= 0 &&
-		!layout_write_contiguous(dtype, ndim, shape, layout, &size)) {
-		r = tarn_layout_contiguous(dtype, ndim, shape, layout);
-		size = r >= 0 ? (uint64_t)tarn_layout_nbytes(layout) : 0;
-	}
 	if (r >= 0)
-		r = place_empty(slot, layout, size, ret);
+		r = make_layout(dtype, ndim, shape, layout, size);
+	if (r >= 0)
+		r = place_empty(slot, layout, *size, ret);
 	return r < 0 ? channel_fail(slot->channel, r) : 0;
 }
 
@@ -298,13 +315,14 @@ static int set_layout(
 	_cleanup_tensor_ tarn_tensor *checked = NULL;
 	struct tarn_layout before;
 	struct tarn_descriptor d;
-	uint64_t base;
+	uint64_t base, known = 0;
 	int r;
 
 	if (i >= count_of(slot))
 		return tarn_fail(ERANGE, "tensor %u of %u", i, count_of(slot));
 	/* Somebody else may write there; what lies in a slot stays in it. */
-	r = record_get(slot->channel, slot->slot, i, &d, &base, &before);
+	r = record_get(slot->channel, slot->slot, i, &d, &base, &before,
+		&known);
 	if (r == 0)
 		return tarn_fail(EINVAL,
 			"tensor %u is not in the slot: add the view itself", i);

@@ -48,9 +48,23 @@ int layout_check_packs(const char *op, const struct tarn_layout *layout);
 
 /* What nearly all ask of tarn_layout_contiguous, in one walk: a type of whole
  * bytes, elements, and a size that fits, in bytes. False: ask that, for the
- * sentence too. The shape may be ret's own. */
+ * sentence too. */
 bool layout_write_contiguous(int dtype, int ndim, const int64_t *shape,
 	struct tarn_layout *ret, uint64_t *ret_size);
+
+/* Would layout_write_contiguous() write what is there? known: the size that it
+ * told of it; 0: it did not write that. */
+static inline bool layout_stands(const struct tarn_layout *layout,
+	uint64_t known, int dtype, int ndim, const int64_t *shape)
+{
+	int64_t other = 0;
+
+	if (!known || layout->dtype != dtype || layout->ndim != ndim)
+		return false;
+	for (int i = 0; i < ndim; i++)
+		other |= layout->shape[i] ^ shape[i];
+	return !other;
+}
 
 /* C order; strides that do not fit (in a tensor without elements) are 0. */
 void layout_fill_contiguous(struct tarn_layout *layout);
