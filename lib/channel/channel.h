@@ -185,8 +185,30 @@ void channel_left(tarn_channel *channel);
  * ours, which is joined first if need be. what: what was waited for.
  */
 typedef int (*side_look)(struct member *member, void *arg);
-int side_wait(tarn_channel *channel, struct side *side, int timeout_ms,
-	side_look look, void *arg, const char *what);
+
+/* What it does after the first look, which said r (0 also if nobody was there
+ * to look). With the lock, which it lets go. */
+int side_wait_on(tarn_channel *channel, struct side *side, int r,
+	int timeout_ms, side_look look, void *arg, const char *what);
+
+/* The first look is all that nearly every call comes to; it is inline, so that
+ * it is one piece with what it is asked to do. */
+static inline int side_wait(tarn_channel *channel, struct side *side,
+	int timeout_ms, side_look look, void *arg, const char *what)
+{
+	struct member *member;
+	int r = 0;
+
+	brief_lock(&side->lock);
+	member = side->member;
+	if (__builtin_expect(member != NULL, 1))
+		r = look(member, arg);
+	if (__builtin_expect(r <= 0, 0))
+		return side_wait_on(
+			channel, side, r, timeout_ms, look, arg, what);
+	brief_unlock(&side->lock);
+	return 0;
+}
 
 struct side *channel_side(tarn_channel *channel, unsigned role);
 /* For ring_wait.deadline_ns; and what is said when it has passed. */

@@ -228,7 +228,19 @@ struct waiter {
 	void *arg;
 };
 
-/* With the lock. One that was taken for dead is none of ours any more. */
+/* With the lock. A look said r: one that was taken for dead is none of ours any
+ * more. */
+static void note_look(
+	tarn_channel *channel, struct side *side, struct member *member, int r)
+{
+	if (r != -ESTALE || side->member != member)
+		return;
+	member->left = true;
+	side->member = NULL;
+	member_unref(channel, member);
+}
+
+/* With the lock. */
 static int look_once(tarn_channel *channel, struct side *side,
 	struct member *member, side_look look, void *arg)
 {
@@ -237,11 +249,7 @@ static int look_once(tarn_channel *channel, struct side *side,
 	if (member->left)
 		return tarn_fail(ESTALE, "it was left meanwhile");
 	r = look(member, arg);
-	if (r == -ESTALE && side->member == member) {
-		member->left = true;
-		side->member = NULL;
-		member_unref(channel, member);
-	}
+	note_look(channel, side, member, r);
 	return r;
 }
 
@@ -299,22 +307,31 @@ static int sleep_for(tarn_channel *channel, struct side *side,
 	return r;
 }
 
-int side_wait(tarn_channel *channel, struct side *side, int timeout_ms,
-	side_look look, void *arg, const char *what)
+/* With the lock, which is let go for the joining. */
+static int join_and_look(
+	tarn_channel *channel, struct side *side, side_look look, void *arg)
 {
-	struct member *member;
 	int r = 0;
 
-	brief_lock(&side->lock);
 	while (!side->member && r >= 0) {
 		brief_unlock(&side->lock);
 		r = side_join(channel, side);
 		brief_lock(&side->lock);
 	}
-	if (r >= 0) {
-		member = side->member;
-		r = look_once(channel, side, member, look, arg);
-	}
+	return r < 0 ? r
+		     : look_once(channel, side, side->member, look, arg);
+}
+
+int side_wait_on(tarn_channel *channel, struct side *side, int r,
+	int timeout_ms, side_look look, void *arg, const char *what)
+{
+	struct member *member;
+
+	if (side->member)
+		note_look(channel, side, side->member, r);
+	else
+		r = join_and_look(channel, side, look, arg);
+	member = side->member;
 	if (r == 0 && timeout_ms != 0)
 		member->refs++;
 	brief_unlock(&side->lock);
