@@ -292,6 +292,9 @@ int ring_publish(struct ring *ring, uint32_t slot, const struct ring_note *note)
 	uint64_t word, c;
 	int r;
 
+	/* First of all, to be ours by the time when the slot is offered: it
+	 * comes from who polls it, as far as any line comes. */
+	ring_fetch(ring_entry(ring, ring->end));
 	if (!filling(ring, slot, &word))
 		return not_ours(ring, slot);
 	c = slot_position(word);
@@ -305,8 +308,6 @@ int ring_publish(struct ring *ring, uint32_t slot, const struct ring_note *note)
 			(unsigned long long)ring->geometry.slot_bytes,
 			RING_TAG_MAX);
 	}
-	/* To be ours by the time when the slot is offered. */
-	ring_fetch(ring_entry(ring, ring->end));
 	tell(&ring->slots[slot], note);
 	r = place(ring, slot, &word);
 	if (r == -ESTALE)
