@@ -15,7 +15,7 @@
 #include "tests/daemon_helper.h"
 #include "tests/tap.h"
 
-enum { MANY = 40, TURNS = 3, ASKED = 2000 };
+enum { MANY = 40, TURNS = 3, ASKED = 2000, LAYOUTS = 600 };
 
 static struct daemon server;
 
@@ -301,6 +301,93 @@ static void test_threads(tarn_store *store)
 	closed(store, c);
 }
 
+/* ---- of one layout after another ----------------------------------------- */
+
+/* Some like the last one in all but one thing, and some that are no tensors. */
+static const struct kind {
+	int dtype, ndim;
+	int64_t shape[3], size; /* -1: there is none of that */
+} kinds[] = {
+	{TARN_I64, 1, {6}, 48},
+	{TARN_I64, 1, {6}, 48},
+	{TARN_F32, 1, {6}, 24},
+	{TARN_F32, 2, {6, 1}, 24},
+	{TARN_F32, 2, {1, 6}, 24},
+	{TARN_F32, 0, {0}, 4},
+	{TARN_F32, 2, {6, 0}, 0},
+	{TARN_F32, 2, {6, 2}, 48},
+	{TARN_F32, 2, {6, -2}, -1},
+	{TARN_F32, 2, {6, 2}, 48},
+	{TARN_F4, 2, {6, 2}, 6},
+	{TARN_F4, 2, {6, 3}, -1},
+	{TARN_F4, 2, {6, 2}, 6},
+	{0, 2, {6, 2}, -1},
+	{TARN_U8, 13, {6, 2}, -1},
+	{TARN_U8, -1, {6, 2}, -1},
+	{TARN_U8, 3, {4096, 1, 1}, 4096},
+	{TARN_U8, 3, {4097, 1, 1}, -1},
+	{TARN_U8, 3, {4096, 1, 1}, 4096},
+};
+
+static bool is_of(const tarn_tensor *t, const struct kind *kind)
+{
+	const struct tarn_layout *l = tarn_tensor_layout(t);
+	struct tarn_layout wanted;
+
+	if (tarn_layout_contiguous(
+		    kind->dtype, kind->ndim, kind->shape, &wanted) < 0)
+		bail("%s", tarn_error_message());
+	return tarn_layout_equal(l, &wanted) &&
+	       tarn_layout_nbytes(l) == kind->size;
+}
+
+/* How much of it is wrong. */
+static int pass(tarn_channel *c, const struct kind *kind)
+{
+	tarn_slot *slot = kit_acquire(c);
+	tarn_tensor *t = NULL;
+	tarn_item *item;
+	int wrong, r;
+
+	r = tarn_slot_empty(
+		slot, kind->dtype, kind->ndim, kind->shape, &t);
+	if (r < 0) {
+		tarn_slot_abandon(slot);
+		return kind->size >= 0;
+	}
+	wrong = kind->size < 0 || !is_of(t, kind) ||
+		tarn_slot_room(slot) !=
+			4096 - (((uint64_t)kind->size + 63) & ~63ull);
+	tarn_tensor_unref(t);
+	if (tarn_slot_publish(slot) < 0)
+		bail("%s", tarn_error_message());
+	item = kit_receive(c);
+	t = kit_tensor(item, 0);
+	wrong += !is_of(t, kind);
+	tarn_tensor_unref(t);
+	tarn_item_unref(item);
+	return wrong;
+}
+
+/* A handle remembers what its first tensor was like. */
+static void test_layouts(tarn_store *store)
+{
+	const uint32_t n = sizeof(kinds) / sizeof(kinds[0]);
+	tarn_channel *c = opened(store, 2);
+	uint32_t roll = 1;
+	int wrong = 0;
+
+	for (uint32_t i = 0; i < n; i++)
+		wrong += pass(c, &kinds[i]);
+	is_int(0, wrong, "each tensor is of its own layout");
+	for (int i = 0; i < LAYOUTS; i++) {
+		roll = roll * 1103515245 + 12345;
+		wrong += pass(c, &kinds[(roll >> 16) % n]);
+	}
+	is_int(0, wrong, "in any order");
+	closed(store, c);
+}
+
 int main(void)
 {
 	tarn_store *store;
@@ -313,6 +400,7 @@ int main(void)
 	test_left(store);
 	test_twice(store);
 	test_threads(store);
+	test_layouts(store);
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends");
 	return done();
