@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: MIT
 """tarn.torch.DataLoader gives what PyTorch's own gives, bit for bit, whatever
 the samplers, the kinds of datasets and of workers."""
+import multiprocessing
+
 import py_kit as kit
 import py_loader_kit as loaders
 from py_loader_kit import Noisy, Stream, alike, np, torch
@@ -74,6 +76,8 @@ def check_bits():
     alike("pin_memory", 1, noisy, pin_memory=True)
     alike("a timeout", 1, noisy, timeout=100)
     alike("spawn", 1, noisy, multiprocessing_context="spawn")
+    # A worker that begins with nothing, not even torch, is what spawn makes.
+    multiprocessing.set_forkserver_preload(["torch"])
     alike("forkserver", 1, noisy, multiprocessing_context="forkserver",
           shuffle=True)
 
