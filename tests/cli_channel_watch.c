@@ -40,6 +40,14 @@ static void publish_until_seen(
 
 /* ---- tail -------------------------------------------------------------- */
 
+/* On a loaded machine it misses some, and says so. */
+static void next_item(struct running *tail)
+{
+	do
+		kit_next_line(tail);
+	while (strstr(kit_out, " went by too fast"));
+}
+
 static void test_tail(tarn_channel *channel)
 {
 	struct running tail =
@@ -50,14 +58,14 @@ static void test_tail(tarn_channel *channel)
 	tarn_item_unref(kit_receive(channel));
 	kit_send(channel, 3000, "", 0);
 	tarn_item_unref(kit_receive(channel));
-	kit_next_line(&tail);
+	next_item(&tail);
 	has_str("16 B  1 tensor  \"hello\"", kit_out,
 		"an item as it is published");
 	while (strstr(kit_out, "\"hello\""))
-		kit_next_line(&tail);
+		next_item(&tail);
 	has_str("1.95 KiB  1 tensor  0x0001ff", kit_out,
 		"a tag that is no text");
-	kit_next_line(&tail);
+	next_item(&tail);
 	has_str("2.93 KiB  1 tensor", kit_out, "and none");
 	ok(!strstr(kit_out, "0x"), "is nothing");
 	is_int(0, kit_run("channel close run/decoded"), "close");
@@ -97,9 +105,12 @@ static void test_missed(tarn_channel *channel)
 	for (int i = 0; i < MANY; i++)
 		kit_send(channel, 16, "missed", 6);
 	kill(tail.pid, SIGCONT);
-	do
+	/* Some may have been missed before, too, on a loaded machine. */
+	do {
 		kit_next_line(&tail);
-	while (strstr(kit_out, "\"hello\""));
+		missed = MANY;
+		sscanf(kit_out, "... %llu item", &missed);
+	} while (strstr(kit_out, "\"hello\"") || missed <= MANY / 2);
 	ok(sscanf(kit_out, "... %llu items went by too fast", &missed) == 1,
 		"what was missed is counted: %s", kit_out);
 	ok(missed > MANY / 2 && missed < 2 * MANY, "%llu, of %d and more",
