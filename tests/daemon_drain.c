@@ -56,7 +56,8 @@ int main(void)
 	kill(server.pid, SIGTERM);
 	while (access(server.socket, F_OK) == 0)
 		usleep(5000);
-	usleep(50000);
+	/* The keeper has shut its door; the server is told next. */
+	usleep(500000);
 	order_file(&other, second, "other/one");
 	is_int(WIRE_ERROR, raw_answer(&other), "another load is refused");
 	is_int(ESHUTDOWN, other.error, "by its number");
