@@ -5,6 +5,7 @@ noinst_LTLIBRARIES += base/libbase.la
 base_libbase_la_SOURCES = \
 	base/checked.h \
 	base/cleanup.h \
+	base/clock.h \
 	base/fail.c \
 	base/fail.h \
 	base/fd.c \

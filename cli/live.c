@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
+
 #define NS 1000000000
 
 static volatile sig_atomic_t ended;
@@ -73,8 +75,5 @@ bool live_nap(double seconds)
 
 int64_t live_now(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * NS + t.tv_nsec;
+	return (int64_t)clock_ns(CLOCK_MONOTONIC);
 }

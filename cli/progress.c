@@ -10,24 +10,16 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "cli/text.h"
 
 #define QUIET_MS 500
 #define REDRAW_MS 100 /* as often as an eye can follow */
 #define COLUMNS_MAX 120
 #define BAR_MIN 4 /* a shorter one says nothing */
-
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static int terminal_columns(void)
 {
@@ -138,7 +130,7 @@ static void take(int signal)
 void progress_begin(struct progress *progress)
 {
 	*progress = (struct progress) {
-		.terminal = isatty(STDERR_FILENO), .begun_ms = now_ms()};
+		.terminal = isatty(STDERR_FILENO), .begun_ms = clock_ms()};
 	if (!progress->terminal)
 		return;
 	take(SIGINT);
@@ -148,7 +140,7 @@ void progress_begin(struct progress *progress)
 int progress_step(void *arg, uint64_t done, uint64_t total)
 {
 	struct progress *p = arg;
-	int64_t now = now_ms();
+	int64_t now = clock_ms();
 	char line[2 * COLUMNS_MAX];
 	double rate = rate_now(p, now, done);
 

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/options.h"
 #include "cli/say.h"
 #include "cli/store.h"
@@ -24,21 +25,13 @@
 #define WAIT_MS 10000 /* loads under way are finished first */
 #define NAP_MS 20
 
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static bool wait_for_end(int pidfd, int64_t deadline)
 {
 	struct pollfd p = {.fd = pidfd, .events = POLLIN};
 	int r = 0;
 
-	while (r <= 0 && now_ms() < deadline)
-		r = poll(&p, 1, (int)(deadline - now_ms()));
+	while (r <= 0 && clock_ms() < deadline)
+		r = poll(&p, 1, (int)(deadline - clock_ms()));
 	return r > 0;
 }
 
@@ -46,7 +39,7 @@ static bool wait_for_silence(const char *socket, int64_t deadline)
 {
 	const struct timespec nap = {.tv_nsec = NAP_MS * 1000000L};
 
-	while (now_ms() < deadline) {
+	while (clock_ms() < deadline) {
 		tarn_store *store = NULL;
 		int r = tarn_store_open(socket, &store);
 
@@ -61,7 +54,7 @@ static bool wait_for_silence(const char *socket, int64_t deadline)
 static int stop(tarn_store **store)
 {
 	_cleanup_free_ char *socket = must(strdup(tarn_store_socket(*store)));
-	int64_t deadline = now_ms() + WAIT_MS;
+	int64_t deadline = clock_ms() + WAIT_MS;
 	struct tarn_store_status status;
 	bool gone;
 	int pidfd;

@@ -23,10 +23,10 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/fd.h"
 #include "daemon/door.h"
@@ -42,10 +42,7 @@
 
 uint64_t keeper_now(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC);
 }
 
 /* The system is out of something, for a moment: too many descriptors are on

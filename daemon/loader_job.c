@@ -13,22 +13,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/fd.h"
 #include "daemon/loader_impl.h"
 
 /* ---- time ------------------------------------------------------------ */
-
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* Of all threads, the kernel's workers for this process too. */
 static uint64_t cpu_ns(void)
@@ -252,7 +244,7 @@ static int begin(struct loader *loader, struct loader_job *job)
 	loader->n_filling++;
 	job->state = JOB_FILLING;
 	job->direct = job->registered = true;
-	job->told_at = now_ns();
+	job->told_at = clock_ns(CLOCK_MONOTONIC);
 	return begin_range(loader, job);
 }
 
@@ -306,7 +298,7 @@ static void tell(struct loader *loader, struct loader_job *job)
 
 	if (body.bytes == job->told)
 		return;
-	now = now_ns();
+	now = clock_ns(CLOCK_MONOTONIC);
 	if (body.bytes - job->told < LOADER_TELL_BYTES &&
 		now - job->told_at < LOADER_TELL_NS)
 		return;

@@ -9,8 +9,8 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "daemon/loop_impl.h"
 
@@ -162,10 +162,7 @@ void loop_dispatch(struct loop *loop, uint64_t tag, unsigned ready)
 
 uint64_t loop_now(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC);
 }
 
 int loop_timer(

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/fd.h"
 #include "daemon/log.h"
@@ -29,14 +30,6 @@ struct expiry {
 	uint64_t set_to; /* 0: the timer is off */
 	uint64_t not_before;
 };
-
-static uint64_t boot_now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 static void displaced(void *arg, const struct tarn_descriptor *d)
 {
@@ -64,7 +57,7 @@ static int64_t expire(struct rule *rule, uint64_t now)
 static void on_end(void *arg, unsigned ready)
 {
 	struct expiry *expiry = arg;
-	uint64_t now = boot_now(), count;
+	uint64_t now = clock_ns(CLOCK_BOOTTIME), count;
 
 	(void)ready;
 	if (read(expiry->fd, &count, sizeof(count)) < 0)

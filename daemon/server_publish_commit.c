@@ -9,14 +9,12 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "daemon/log.h"
 #include "daemon/server_publish_impl.h"
-
-#define NS 1000000000ull
 
 static uint64_t generation_of(const struct rule *rule, uint32_t index)
 {
@@ -203,15 +201,12 @@ int publish_check_names(const struct publish *p)
 
 static uint64_t ends_at(uint64_t life_ns)
 {
-	struct timespec t;
 	uint64_t end;
 
 	if (!life_ns)
 		return 0;
-	clock_gettime(CLOCK_BOOTTIME, &t);
-	end = (uint64_t)t.tv_sec * NS + (uint64_t)t.tv_nsec;
 	/* Centuries: without end. */
-	return add_u64(end, life_ns, &end) ? 0 : end;
+	return add_u64(clock_ns(CLOCK_BOOTTIME), life_ns, &end) ? 0 : end;
 }
 
 static int put_names(struct publish *p, uint64_t *versions)

@@ -165,6 +165,7 @@ lib_libcore_la_SOURCES = \
 	lib/copy/stream_poll.c \
 	lib/copy/stream_queue.c \
 	lib/copy/stream_work.c \
+	lib/copy/times.h \
 	lib/copy/write_cut.c \
 	lib/copy/write_road.c \
 	lib/save/box.c \

@@ -10,10 +10,10 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/checked.h"
 #include "lib/copy/env.h"
+#include "lib/copy/times.h"
 
 /* A ring with its tables takes about as long as reading this from the page
  * cache, which many requests at once make no faster; but of what lies in pieces
@@ -31,26 +31,6 @@ enum { PROGRESS_MS = 100 };
 /* Of the bounce buffers of one copy. */
 #define BUFFER ((uint64_t)8 << 20)
 
-static double seconds(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void begin_times(struct tarn_copy_info *info)
-{
-	info->seconds = -seconds(CLOCK_MONOTONIC);
-	info->cpu_seconds = -seconds(CLOCK_PROCESS_CPUTIME_ID);
-}
-
-static void end_times(struct tarn_copy_info *info)
-{
-	info->seconds += seconds(CLOCK_MONOTONIC);
-	info->cpu_seconds += seconds(CLOCK_PROCESS_CPUTIME_ID);
-}
-
 /* All at once: nobody looks on. */
 static void copy_memory(struct mover *head, struct tarn_copy_info *ret_info)
 {
@@ -58,14 +38,14 @@ static void copy_memory(struct mover *head, struct tarn_copy_info *ret_info)
 	const void *src = tarn_tensor_origin(head->src);
 
 	if (ret_info)
-		begin_times(&head->info);
+		copy_begin_times(&head->info);
 	if (head->options.threads > 1)
 		move_run_threads(&head->move, dst, src, head->options.threads);
 	else
 		move_run(&head->move, dst, src);
 	if (!ret_info)
 		return;
-	end_times(&head->info);
+	copy_end_times(&head->info);
 	head->info.engine = "memory";
 	*ret_info = head->info;
 }
@@ -128,7 +108,7 @@ static int copy_slowly(const struct mover *head,
 	struct mover *m = NULL;
 	int r = 0;
 
-	begin_times(info);
+	copy_begin_times(info);
 	if (files && head->info.bytes)
 		r = mover_env_open(
 			&env, engine_for(head, options), BUFFER, false);
@@ -143,7 +123,7 @@ static int copy_slowly(const struct mover *head,
 		m->info.engine = tarn_io_name(env.io);
 	tell(m, options);
 	r = drive(m, options);
-	end_times(info);
+	copy_end_times(info);
 	m->info.seconds = info->seconds;
 	m->info.cpu_seconds = info->cpu_seconds;
 	*info = m->info;

@@ -9,11 +9,10 @@
  */
 #include <tarn/copy.h>
 
-#include <time.h>
-
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/copy/mover.h"
+#include "lib/copy/times.h"
 #include "lib/file/file.h"
 #include "lib/io/road.h"
 #include "lib/tensor/tensor.h"
@@ -71,26 +70,6 @@ static int read_in(const tarn_tensor *src, uint64_t offset, uint64_t size,
 	return r;
 }
 
-static double seconds(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void begin_times(struct tarn_copy_info *info)
-{
-	info->seconds = -seconds(CLOCK_MONOTONIC);
-	info->cpu_seconds = -seconds(CLOCK_PROCESS_CPUTIME_ID);
-}
-
-static void end_times(struct tarn_copy_info *info)
-{
-	info->seconds += seconds(CLOCK_MONOTONIC);
-	info->cpu_seconds += seconds(CLOCK_PROCESS_CPUTIME_ID);
-}
-
 int tarn_file_load(tarn_file *file, const char *name,
 	const struct tarn_copy_options *options,
 	struct tarn_copy_info *ret_info, tarn_tensor **ret)
@@ -106,7 +85,7 @@ int tarn_file_load(tarn_file *file, const char *name,
 		r = check(src, options);
 	if (r < 0)
 		return r;
-	begin_times(&info);
+	copy_begin_times(&info);
 	bytes = storage_file(src->storage);
 	offset = bytes->offset + src->base;
 	info.bytes = (uint64_t)tarn_layout_nbytes(&src->layout);
@@ -119,7 +98,7 @@ int tarn_file_load(tarn_file *file, const char *name,
 	/* Its file system maps no files, or there is no room for it. */
 	if (r == -ENODEV || r == -ENOMEM)
 		return read_in(src, offset, info.bytes, options, ret_info, ret);
-	end_times(&info);
+	copy_end_times(&info);
 	if (r >= 0 && ret_info)
 		*ret_info = info;
 	return r;

@@ -12,24 +12,16 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/fail.h"
-
-static int64_t nanoseconds(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* Now and then, not for each copy: the CPU's clock is a system call. */
 void stream_look_at_clocks(tarn_stream *s)
 {
-	s->now = nanoseconds(CLOCK_MONOTONIC);
-	s->cpu = nanoseconds(CLOCK_PROCESS_CPUTIME_ID);
+	s->now = (int64_t)clock_ns(CLOCK_MONOTONIC);
+	s->cpu = (int64_t)clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 void stream_finish(tarn_stream *s, struct job *job)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "lib/copy/times.h"
 #include "lib/save/replace.h"
 #include "lib/save/slot.h"
 #include "lib/save/writer.h"
@@ -47,14 +48,14 @@ int tarn_save(const char *path, const struct tarn_save_item *items, size_t n,
 
 	if (!path || !*path)
 		return tarn_fail(EINVAL, "save: no path was given");
-	slot_begin_times(&info);
+	copy_begin_times(&info);
 	r = save_plan_make(path, items, n, options, &plan);
 	if (r >= 0)
 		r = write_file(path, &plan, options ? options : &plain, &info);
 	save_plan_free(&plan);
 	if (r < 0)
 		return name_failure(r, path);
-	slot_end_times(&info);
+	copy_end_times(&info);
 	if (ret_info)
 		*ret_info = info;
 	return 0;

@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
@@ -90,24 +89,4 @@ void slot_free_stream(tarn_stream *stream)
 	memcpy(text, tarn_fail_message(), sizeof(text));
 	tarn_stream_free(stream);
 	tarn_fail_verbatim(0, text);
-}
-
-static double seconds(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-void slot_begin_times(struct tarn_copy_info *info)
-{
-	info->seconds = -seconds(CLOCK_MONOTONIC);
-	info->cpu_seconds = -seconds(CLOCK_PROCESS_CPUTIME_ID);
-}
-
-void slot_end_times(struct tarn_copy_info *info)
-{
-	info->seconds += seconds(CLOCK_MONOTONIC);
-	info->cpu_seconds += seconds(CLOCK_PROCESS_CPUTIME_ID);
 }

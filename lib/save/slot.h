@@ -35,7 +35,3 @@ int slot_view(tarn_storage *storage, uint64_t base, uint64_t size,
 /* Frees it and leaves the thread's sentence as it is: copies that end with it
  * have some of their own. */
 void slot_free_stream(tarn_stream *stream);
-
-/* Between the two: seconds and cpu_seconds. */
-void slot_begin_times(struct tarn_copy_info *info);
-void slot_end_times(struct tarn_copy_info *info);

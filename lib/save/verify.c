@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "lib/copy/times.h"
 #include "lib/file/file.h"
 #include "lib/save/slot.h"
 
@@ -267,7 +268,7 @@ int tarn_file_verify(tarn_file *file, const struct tarn_verify_options *options,
 	uint64_t offset, size, before = 0, total = 0;
 	int r = 0;
 
-	slot_begin_times(&info.read);
+	copy_begin_times(&info.read);
 	if (n > 1)
 		tarn_file_data_range(file, &offset, &total);
 	for (size_t i = 0; i < n && (r == 0 || r == -EBADMSG); i++) {
@@ -283,7 +284,7 @@ int tarn_file_verify(tarn_file *file, const struct tarn_verify_options *options,
 		tarn_file_data_range(shard, &offset, &size);
 		before += size;
 	}
-	slot_end_times(&info.read);
+	copy_end_times(&info.read);
 	if (ret_info && (r == 0 || r == -EBADMSG))
 		*ret_info = info;
 	if ((r == 0 || r == -EBADMSG) && *first)

@@ -21,10 +21,10 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/fd.h"
 #include "base/file_limit.h"
@@ -228,14 +228,6 @@ static int start_once(struct autostart *start)
 	return 0;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 int autostart_begin(struct autostart *start, const char *path)
 {
 	int r;
@@ -244,13 +236,13 @@ int autostart_begin(struct autostart *start, const char *path)
 		.pidfd = -1,
 		.said_fd = -1,
 		.nap_ms = 1,
-		.deadline = now_ms() + DEADLINE_MS,
+		.deadline = clock_ms() + DEADLINE_MS,
 	};
 	start->daemon = daemon_path(start->daemon_space);
 	r = make_absolute(path, start->path);
 	if (r >= 0)
 		r = start_once(start);
-	start->ended_at = now_ms();
+	start->ended_at = clock_ms();
 	if (r < 0)
 		autostart_end(start);
 	return r;
@@ -265,16 +257,16 @@ bool autostart_again(struct autostart *start)
 	/* A negative descriptor is passed over: then it is only a nap. */
 	if (poll(&p, 1, start->nap_ms) > 0) {
 		start->pidfd = fd_close(start->pidfd);
-		start->ended_at = now_ms();
+		start->ended_at = clock_ms();
 	}
 	start->nap_ms = MIN(start->nap_ms * 2, NAP_MAX_MS);
-	if (now_ms() >= start->deadline)
+	if (clock_ms() >= start->deadline)
 		return false;
 	if (start->pidfd >= 0)
 		return true;
 	if (start->started == STARTS_MAX)
-		return now_ms() < start->ended_at + GIVE_UP_MS;
-	if (now_ms() < start->ended_at + RESTART_MS)
+		return clock_ms() < start->ended_at + GIVE_UP_MS;
+	if (clock_ms() < start->ended_at + RESTART_MS)
 		return true;
 	return start_once(start) >= 0;
 }

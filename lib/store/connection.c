@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/fd.h"
 
@@ -108,14 +109,6 @@ void connection_done(struct connection *c)
 	pthread_cond_destroy(&c->arrived);
 }
 
-int64_t connection_now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* ---- death ----------------------------------------------------------- */
 
 /* With the lock held. The first cause is the one that is told. */
@@ -200,12 +193,12 @@ int connection_error(const struct connection *c)
 /* With the send lock held: until all is away. */
 int connection_flush(struct connection *c)
 {
-	int64_t deadline = connection_now_ms() + c->timeout_ms;
+	int64_t deadline = clock_ms() + c->timeout_ms;
 	int r;
 
 	while ((r = wire_flush(c->writer, c->fd)) == 0) {
 		struct pollfd p = {.fd = c->fd, .events = POLLOUT};
-		int64_t left = deadline - connection_now_ms();
+		int64_t left = deadline - clock_ms();
 
 		if (left <= 0)
 			return -ETIMEDOUT;
@@ -314,7 +307,7 @@ static void starve(struct connection *c, uint32_t serial)
  * may be memory for it. After many, those who wait do it no longer. */
 static void wait_for_memory(struct connection *c)
 {
-	int64_t now = connection_now_ms();
+	int64_t now = clock_ms();
 
 	if (!c->starved_at)
 		c->starved_at = now;
@@ -409,13 +402,13 @@ void connection_turn(struct connection *c, int64_t deadline)
 	if (c->receiving)
 		sleep_until(c, deadline);
 	else
-		receive_for_all(c, MAX(deadline - connection_now_ms(), 1));
+		receive_for_all(c, MAX(deadline - clock_ms(), 1));
 }
 
 int connection_await(struct connection *c, int timeout_ms,
 	bool (*done)(void *arg), void *arg)
 {
-	int64_t deadline = connection_now_ms() + timeout_ms;
+	int64_t deadline = clock_ms() + timeout_ms;
 	int r = connection_ready(c);
 
 	if (r < 0)
@@ -424,7 +417,7 @@ int connection_await(struct connection *c, int timeout_ms,
 	while (r >= 0 && !done(arg)) {
 		if (c->dead)
 			r = connection_error(c);
-		else if (connection_now_ms() >= deadline)
+		else if (clock_ms() >= deadline)
 			r = -ETIMEDOUT;
 		else
 			connection_turn(c, deadline);

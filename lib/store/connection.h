@@ -130,8 +130,6 @@ int connection_notify(struct connection *c, uint16_t type, const void *body,
 
 /* ---- between connection.c, connection_call.c and connection_resume.c --- */
 
-/* Of the clock that its deadlines are by. */
-int64_t connection_now_ms(void);
 /* With the lock held, of one that is dead: its sentence, to be told again. */
 int connection_error(const struct connection *c);
 /* call: NULL for what nobody answers, which is not waited for, either. */

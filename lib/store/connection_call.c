@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/fail.h"
 
 int call_begin(struct connection *c, struct call *call, uint16_t type,
@@ -53,7 +54,7 @@ static bool is_listed(const struct connection *c, const struct call *call)
 int call_next(struct connection *c, struct call *call, int timeout_ms,
 	struct wire_message *ret)
 {
-	int64_t deadline = connection_now_ms() + timeout_ms;
+	int64_t deadline = clock_ms() + timeout_ms;
 	int r = -1;
 
 	pthread_mutex_lock(&c->lock);
@@ -80,7 +81,7 @@ int call_next(struct connection *c, struct call *call, int timeout_ms,
 				"made it before fork()",
 				c->peer);
 			break;
-		} else if (connection_now_ms() >= deadline) {
+		} else if (clock_ms() >= deadline) {
 			r = 0;
 		} else {
 			connection_turn(c, deadline);

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/fd.h"
 
@@ -212,14 +213,6 @@ static int try_write(struct file_lock *lock, const void *waiter)
 
 /* ---- waiting --------------------------------------------------------- */
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Until then, or until a thread of this process gives something back. */
 static void nap(struct file_lock *lock, uint64_t until)
 {
@@ -231,7 +224,7 @@ static void nap(struct file_lock *lock, uint64_t until)
 
 static int take(struct file_lock *lock, bool write, int timeout_ms)
 {
-	uint64_t length = NAP_FIRST_NS, now = now_ns();
+	uint64_t length = NAP_FIRST_NS, now = clock_ns(CLOCK_MONOTONIC);
 	uint64_t deadline = timeout_ms < 0
 				    ? UINT64_MAX
 				    : now + (uint64_t)timeout_ms * 1000000u;
@@ -242,7 +235,7 @@ static int take(struct file_lock *lock, bool write, int timeout_ms)
 		r = write ? try_write(lock, &waiter) : try_read(lock);
 		if (r != -EAGAIN)
 			break;
-		now = now_ns();
+		now = clock_ns(CLOCK_MONOTONIC);
 		if (now >= deadline) {
 			r = tarn_fail(ETIMEDOUT,
 				"lock: somebody else has it, and has not given "

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "lib/tensor/storage.h"
 
@@ -193,17 +194,9 @@ static int hold_once(
 
 /* How long somebody has been waiting, and how often he has looked. */
 struct patience {
-	uint64_t deadline;
+	int64_t deadline;
 	uint32_t tries;
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 /* False: it is over; else a nap was taken. */
 static bool be_patient(struct patience *patience)
@@ -211,8 +204,8 @@ static bool be_patient(struct patience *patience)
 	const struct timespec nap = {.tv_nsec = BUSY_NAP_US * 1000};
 
 	if (!patience->deadline)
-		patience->deadline = now_ms() + BUSY_MS;
-	if (patience->tries++ >= BUSY_TRIES && now_ms() > patience->deadline)
+		patience->deadline = clock_ms() + BUSY_MS;
+	if (patience->tries++ >= BUSY_TRIES && clock_ms() > patience->deadline)
 		return false;
 	nanosleep(&nap, NULL);
 	return true;

@@ -6,30 +6,22 @@
  * the load. So the bytes are loaded without names first, verified where they
  * are, held by our lease, and only then named.
  */
-#include <time.h>
 
+#include "base/clock.h"
 #include "lib/save/verify.h"
 #include "lib/store/load_shards.h"
 #include "lib/store/store.h"
 #include "lib/tensor/storage.h"
 
-static double seconds(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
-
 int load_verify(const tarn_file *file, const tarn_storage *storage,
 	struct tarn_load_info *info)
 {
-	double start = seconds(CLOCK_MONOTONIC);
-	double cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
+	double start = clock_seconds(CLOCK_MONOTONIC);
+	double cpu = clock_seconds(CLOCK_THREAD_CPUTIME_ID);
 	int r = verify_memory(file, tarn_storage_data(storage));
 
-	info->seconds += seconds(CLOCK_MONOTONIC) - start;
-	info->cpu_seconds += seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	info->seconds += clock_seconds(CLOCK_MONOTONIC) - start;
+	info->cpu_seconds += clock_seconds(CLOCK_THREAD_CPUTIME_ID) - cpu;
 	return r;
 }
 

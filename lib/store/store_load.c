@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "lib/store/load_request.h"
 #include "lib/store/load_shards.h"
@@ -37,14 +37,6 @@ struct load {
 	uint32_t index;
 	uint64_t generation;
 };
-
-static double seconds(clockid_t clock)
-{
-	struct timespec t;
-
-	clock_gettime(clock, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 /* ---- while it runs --------------------------------------------------- */
 
@@ -237,8 +229,8 @@ int store_load_storage(struct tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
 	struct tarn_load_info *ret_info, tarn_storage **ret)
 {
-	double start = seconds(CLOCK_MONOTONIC);
-	double cpu = seconds(CLOCK_THREAD_CPUTIME_ID);
+	double start = clock_seconds(CLOCK_MONOTONIC);
+	double cpu = clock_seconds(CLOCK_THREAD_CPUTIME_ID);
 	struct load_request request;
 	struct msg_loaded loaded;
 	int r;
@@ -262,9 +254,9 @@ int store_load_storage(struct tarn_store *store, tarn_file *file,
 	if (ret_info)
 		*ret_info = (struct tarn_load_info) {
 			.bytes = loaded.size,
-			.seconds = seconds(CLOCK_MONOTONIC) - start,
-			.cpu_seconds = seconds(CLOCK_THREAD_CPUTIME_ID) - cpu +
-				       (double)loaded.cpu_ns / 1e9,
+			.seconds = clock_seconds(CLOCK_MONOTONIC) - start,
+			.cpu_seconds = clock_seconds(CLOCK_THREAD_CPUTIME_ID) -
+				       cpu + (double)loaded.cpu_ns / 1e9,
 			.engine = loaded.flags & LOADED_URING ? "io_uring"
 							      : "threads",
 			.direct = loaded.flags & LOADED_DIRECT,

@@ -25,19 +25,12 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "lib/store/store.h"
 
 #define SLICE_NS 1000000000ull /* between two looks at the socket */
 #define NAP_NS 5000000ull      /* while a server is being replaced */
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* Until changed is no longer seen, or that time at the latest. */
 static int doze(struct tarn_store *store, uint32_t seen, uint64_t until)
@@ -63,12 +56,13 @@ static int doze(struct tarn_store *store, uint32_t seen, uint64_t until)
 static uint64_t deadline_of(int timeout_ms)
 {
 	return timeout_ms < 0 ? UINT64_MAX
-			      : now_ns() + (uint64_t)timeout_ms * 1000000u;
+			      : clock_ns(CLOCK_MONOTONIC) +
+					(uint64_t)timeout_ms * 1000000u;
 }
 
 static int ms_until(uint64_t deadline)
 {
-	uint64_t now = now_ns();
+	uint64_t now = clock_ns(CLOCK_MONOTONIC);
 
 	if (deadline <= now)
 		return 0;
@@ -101,7 +95,7 @@ int store_wait(
 		}
 		if (r < 0 && r != -EAGAIN)
 			return r;
-		now = now_ns();
+		now = clock_ns(CLOCK_MONOTONIC);
 		until = r == -EAGAIN ? now + NAP_NS : UINT64_MAX;
 		if (now >= deadline)
 			return -ETIMEDOUT;

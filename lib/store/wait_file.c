@@ -12,6 +12,7 @@
 #include <tarn/report.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "lib/store/load_shards.h"
 #include "lib/store/store.h"
@@ -156,14 +157,6 @@ static int wait_one(tarn_store *store, const tarn_file *file, uint64_t bytes,
 
 /* ---- all shards of an index ------------------------------------------ */
 
-static int64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 static const char *base_of(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -202,13 +195,13 @@ static int wait_next(tarn_store *store, const tarn_file *shard, uint64_t bytes,
 {
 	const struct timespec nap = {.tv_nsec = BETWEEN_NAP_MS * 1000000};
 	int64_t patience =
-		now_ms() + BETWEEN_MS + (int64_t)(*landed / VERIFIED_IN_MS);
+		clock_ms() + BETWEEN_MS + (int64_t)(*landed / VERIFIED_IN_MS);
 	bool last = false;
 	int64_t now;
 	int r;
 
 	for (;;) {
-		now = now_ms();
+		now = clock_ms();
 		r = wait_one(store, shard, bytes,
 			end < 0 ? -1 : (int)MAX(end - now, (int64_t)0), landed);
 		if (r != -ENOENT || last || (end >= 0 && now >= end))
@@ -226,7 +219,7 @@ static int wait_next(tarn_store *store, const tarn_file *shard, uint64_t bytes,
 static int wait_shards(tarn_store *store, const tarn_file *file, uint64_t bytes,
 	int timeout_ms, uint64_t *ret_landed)
 {
-	int64_t end = timeout_ms < 0 ? -1 : now_ms() + timeout_ms;
+	int64_t end = timeout_ms < 0 ? -1 : clock_ms() + timeout_ms;
 	uint64_t sum = 0, landed = 0, offset, size;
 	int r = 0;
 
