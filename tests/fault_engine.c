@@ -202,11 +202,6 @@ struct tarn_io *fault_engine(
 	return &f->io;
 }
 
-unsigned fault_engine_requests(const struct tarn_io *io)
-{
-	return faulty_of(io)->reads + faulty_of(io)->writes;
-}
-
 unsigned fault_engine_fired(const struct tarn_io *io)
 {
 	return faulty_of(io)->fired;

@@ -34,6 +34,5 @@ struct fault {
 struct tarn_io *fault_engine(
 	const char *name, const struct fault *faults, size_t n);
 
-/* Requests that were queued so far, and how many of them met a fault. */
-unsigned fault_engine_requests(const struct tarn_io *io);
+/* How many of the requests that were queued so far met a fault. */
 unsigned fault_engine_fired(const struct tarn_io *io);

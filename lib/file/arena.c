@@ -41,7 +41,8 @@ static struct arena_block *add_block(struct arena *arena, size_t wanted)
 	return arena->last = block;
 }
 
-void *arena_alloc(struct arena *arena, size_t size)
+/* size bytes aligned to 8, not zeroed; NULL when there is no memory. */
+static void *arena_alloc(struct arena *arena, size_t size)
 {
 	struct arena_block *block = arena->last;
 	uint64_t rounded;

@@ -10,13 +10,11 @@ struct arena {
 	struct arena_block *last;
 };
 
-/* size bytes aligned to 8, not zeroed; NULL when there is no memory. */
-void *arena_alloc(struct arena *arena, size_t size);
-
 /* About so many bytes will be taken: if that is much, they are had at once. */
 void arena_expect(struct arena *arena, size_t size);
 
-/* count items of size bytes; NULL also when that does not fit. */
+/* count items of size bytes, aligned to 8, not zeroed; NULL when there is no
+ * memory, or when that does not fit. */
 void *arena_array(struct arena *arena, size_t count, size_t size);
 
 /* A copy of n bytes with a NUL behind them. */

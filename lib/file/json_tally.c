@@ -101,7 +101,8 @@ bool json_next(struct json_text *rest, struct json_text *ret_key,
 	return true;
 }
 
-bool json_key_is(struct json_text key, const char *name)
+/* Is that quoted key, its escapes decoded, this name? */
+static bool json_key_is(struct json_text key, const char *name)
 {
 	size_t size = (size_t)(key.end - key.at), n = strlen(name);
 	json_t *decoded;

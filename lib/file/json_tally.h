@@ -46,9 +46,6 @@ void json_tally(struct json_text text, struct json_value *ret);
 bool json_next(struct json_text *rest, struct json_text *ret_key,
 	struct json_value *ret_value);
 
-/* Is that quoted key, its escapes decoded, this name? */
-bool json_key_is(struct json_text key, const char *name);
-
 /* How many members of an object have that name; *ret_value is the last. */
 size_t json_count(struct json_text object, const char *name,
 	struct json_value *ret_value);

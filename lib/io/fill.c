@@ -268,11 +268,6 @@ uint64_t tarn_fill_landed(const struct tarn_fill *f)
 	return f->landed;
 }
 
-unsigned tarn_fill_in_flight(const struct tarn_fill *f)
-{
-	return f->in_flight;
-}
-
 bool tarn_fill_direct(const struct tarn_fill *f)
 {
 	return f->direct && !f->went_buffered;

@@ -100,9 +100,6 @@ int tarn_fill_run(struct tarn_fill *fill);
 /* Bytes of the range that have landed, in no order, 0 to size. */
 uint64_t tarn_fill_landed(const struct tarn_fill *fill);
 
-/* Requests queued and under way. */
-unsigned tarn_fill_in_flight(const struct tarn_fill *fill);
-
 /* Whether all bytes are read directly: false from the moment the file refuses,
  * or some come from the page cache. */
 bool tarn_fill_direct(const struct tarn_fill *fill);

@@ -119,7 +119,12 @@ static inline int chunk_strides(const struct tarn_layout *layout, int ndim,
 	return -1;
 }
 
-int view_strides(const struct tarn_layout *layout, int ndim,
+/*
+ * Strides that let shape (of as many elements) see layout without a copy, as
+ * PyTorch computes them. -1, or where there are none the dimension of layout
+ * that does not join the one before it.
+ */
+static int view_strides(const struct tarn_layout *layout, int ndim,
 	const int64_t *shape, int64_t *stride)
 {
 	if (tarn_layout_numel(layout) == 0) {

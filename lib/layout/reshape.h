@@ -16,14 +16,6 @@ int shape_infer(const char *op, int dtype, int from_ndim, const int64_t *from,
 int dim_infer(const char *op, const struct tarn_layout *layout, int dim, int n,
 	const int64_t *sizes, int64_t *out);
 
-/*
- * Strides that let shape (of as many elements) see layout without a copy, as
- * PyTorch computes them. -1, or where there are none the dimension of layout
- * that does not join the one before it.
- */
-int view_strides(const struct tarn_layout *layout, int ndim,
-	const int64_t *shape, int64_t *stride);
-
 /* A strict view under the name of op. */
 int view_as(const char *op, const struct tarn_layout *layout, int ndim,
 	const int64_t *shape, struct tarn_layout *ret);

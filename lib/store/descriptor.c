@@ -173,7 +173,8 @@ int tarn_store_import(tarn_store *store,
 	return store_import(store, &d, ret);
 }
 
-void descriptor_set_layout(
+/* Says that it is of that layout, all of which is then its own. */
+static void descriptor_set_layout(
 	struct tarn_descriptor *d, const struct tarn_layout *layout)
 {
 	d->offset = layout->offset;

@@ -28,7 +28,3 @@ int descriptor_fits(const struct tarn_descriptor *descriptor,
 int descriptor_agrees(const struct table *table,
 	const struct tarn_descriptor *descriptor,
 	const struct table_storage *entry);
-
-/* Says that a descriptor is of that layout, all of which is then its own. */
-void descriptor_set_layout(
-	struct tarn_descriptor *d, const struct tarn_layout *layout);
