@@ -5,7 +5,9 @@
  * byte is taken that should not be.
  */
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,7 +23,10 @@
 #define KILLS 4
 #define PAUSE_US 150000
 
-/* In a process of its own: kills, and ends. */
+static _Atomic long *published; /* of both processes */
+
+/* In a process of its own: kills, and ends. A call under which two servers die
+ * ends with an error that says so: each dies under another one. */
 static pid_t killer(pid_t keeper)
 {
 	pid_t pid = fork();
@@ -29,10 +34,14 @@ static pid_t killer(pid_t keeper)
 	if (pid)
 		return pid;
 	for (int i = 0; i < KILLS; i++) {
-		pid_t server = child_named(keeper, "tarn-server");
+		long before = atomic_load(published);
+		pid_t server;
 
+		while (i > 0 && atomic_load(published) == before)
+			usleep(1000);
 		/* At another point of what it does each time. */
 		usleep(PAUSE_US + (unsigned)i * 1237);
+		server = child_named(keeper, "tarn-server");
 		if (server > 0)
 			kill(server, SIGKILL);
 	}
@@ -85,6 +94,7 @@ static void test_kills(tarn_store *store, pid_t keeper)
 		r = publish(store, n, &version);
 		right = version == (uint64_t)n + 1 && has_bytes(store, n);
 		n++;
+		atomic_store(published, n);
 	}
 	if (!is_int(0, r, "each of many publications comes to its end"))
 		diag("%s", tarn_error_message());
@@ -108,6 +118,10 @@ int main(void)
 	struct daemon daemon;
 	tarn_store *store = NULL;
 
+	published = mmap(NULL, sizeof(*published), PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (published == MAP_FAILED)
+		bail("mmap: %m");
 	daemon_start(&daemon, "again.sock", NULL);
 	if (tarn_store_open(daemon.socket, &store) < 0)
 		bail("%s", tarn_error_message());
