@@ -157,6 +157,32 @@ static PyObject *as_torch(PyObject *self, PyObject *none)
 	return call_helper(self, "to_torch");
 }
 
+/* ---- copies, and other processes ----------------------------------- */
+
+static PyObject *reduce(PyObject *self, PyObject *protocol)
+{
+	PyObject *helpers = PyImport_ImportModule("tarn._copies"), *how;
+
+	if (!helpers)
+		return NULL;
+	how = PyObject_CallMethod(
+		helpers, "reduce_tensor", "OO", self, protocol);
+	Py_DECREF(helpers);
+	return how;
+}
+
+/* What never changes needs no second one. */
+static PyObject *copy(PyObject *self, PyObject *none)
+{
+	Py_INCREF(self);
+	return self;
+}
+
+static PyObject *deep_copy(PyObject *self, PyObject *memo)
+{
+	return PyObject_CallMethod(self, "clone", NULL);
+}
+
 PyMethodDef array_methods[] = {
 	{"numpy", as_numpy, METH_NOARGS,
 		"numpy()\n--\n\n"
@@ -174,5 +200,8 @@ PyMethodDef array_methods[] = {
 		"knows no read-only tensors, so of one that is it is\n"
 		"copy-on-write, see private(): writing to it changes this\n"
 		"process's own pages. ValueError: PyTorch has no such dtype."},
+	{"__reduce_ex__", reduce, METH_O, NULL},
+	{"__copy__", copy, METH_NOARGS, NULL},
+	{"__deepcopy__", deep_copy, METH_O, NULL},
 	{0},
 };

@@ -135,6 +135,11 @@ static PyObject *get_format(PyObject *self, void *closure)
 	return PyUnicode_FromString(tarn_file_format(file_of(self)));
 }
 
+static PyObject *get_mapped(PyObject *self, void *closure)
+{
+	return PyBool_FromLong(((struct file *)self)->map);
+}
+
 static PyObject *verify(PyObject *self, PyObject *none)
 {
 	struct progress progress = {0};
@@ -168,6 +173,7 @@ static PyGetSetDef properties[] = {
 		NULL},
 	{"path", get_path, NULL, "The path as it was opened.", NULL},
 	{"format", get_format, NULL, "\"safetensors\", \"npy\", ...", NULL},
+	{"_mapped", get_mapped, NULL, "Are its tensors mapped?", NULL},
 	{0},
 };
 

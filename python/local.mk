@@ -71,6 +71,7 @@ PYTHON_SOURCES = \
 	python/tarn/_arrays.py \
 	python/tarn/_channel.py \
 	python/tarn/_channel.pyi \
+	python/tarn/_copies.py \
 	python/tarn/_libraries.py \
 	python/tarn/_pickled.py \
 	python/tarn/_safe_open.py \

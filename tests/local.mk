@@ -279,6 +279,7 @@ PYTHON_TESTS = \
 	tests/py_channel.py \
 	tests/py_channel_fork.py \
 	tests/py_channel_pool.py \
+	tests/py_copies.py \
 	tests/py_pack.py \
 	tests/py_pack_hostile.py \
 	tests/py_loader.py \

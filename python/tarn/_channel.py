@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: MIT
 """The plain face of channels: who sends, and who receives, by a name."""
-import os
-import threading
 import time
 
 from . import _store, _tarn
@@ -151,29 +149,10 @@ def _wait_a_while(store, name, left):
 
 # ---- from one process to another ----
 
-_stores = {}
-_lock = threading.Lock()
-
-
-def _new_lock():
-    global _lock
-    _lock = threading.Lock()
-
-
-# A fork while another thread opens a store leaves its lock taken.
-os.register_at_fork(after_in_child=_new_lock)
-
-
 def _reduce(channel, pickle):
-    store = channel.store
-    return _reopen, (os.path.abspath(store.socket), store.pool, channel.name,
-                     pickle)
+    return _reopen, (channel.store, channel.name, pickle)
 
 
-def _reopen(socket, pool, name, pickle):
-    """The same channel in another process, by one store for all of them."""
-    with _lock:
-        if (socket, pool) not in _stores:
-            _stores[socket, pool] = _store.Store(socket, pool)
-        store = _stores[socket, pool]
+def _reopen(store, name, pickle):
+    """The same channel in another process."""
     return _tarn.Channel(store, name, create=False, pickle=pickle)

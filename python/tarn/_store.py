@@ -8,7 +8,7 @@ import os
 import threading
 from collections.abc import Mapping
 
-from . import _arrays, _tarn
+from . import _arrays, _copies, _tarn
 
 
 class _Tensors(Mapping):
@@ -45,13 +45,22 @@ class File(_tarn.FileBase, _Whole):
     have it open. With map=False they are views of the file itself: they have
     no address, and what is read of them is only what is used."""
 
+    def __init__(self, path, map=True):
+        # The folder that a path counts from may be another by the time that
+        # somebody pickles this.
+        self._where = os.path.abspath(os.fsdecode(path))
+
+    def __reduce__(self):
+        return type(self), (self._where, self._mapped)
+
     def __repr__(self):
         return f"<tarn.File {self.path!r}: {len(self)} tensors>"
 
 
 class Loaded(_Whole):
     """The tensors of a loaded file, in memory that all processes share. They
-    stay there as long as this, or one of them, is held."""
+    stay there as long as this, or one of them, is held. Another process may
+    get it by pickle, and has the same memory; a Tensor of it goes by value."""
 
     def __init__(self, store, file, whole):
         self._store, self._file, self._whole = store, file, whole
@@ -67,6 +76,9 @@ class Loaded(_Whole):
 
     def __len__(self):
         return len(self._file)
+
+    def __reduce__(self):
+        return _copies.load_again, (self._store, self._file)
 
     def __repr__(self):
         return f"<tarn.Loaded {self.path!r}: {len(self)} tensors>"
@@ -89,7 +101,11 @@ class Store(_tarn.StoreBase, _Tensors):
 
     Without a socket it is this user's daemon, which is started if there is
     none; pool is the name of one that several users share. Any thread may use
-    a store, and so may the children of a fork."""
+    a store, and so may the children of a fork; in other processes that get it,
+    by pickle, it is opened again."""
+
+    def __reduce__(self):
+        return _copies.reduce_store(self)
 
     def __repr__(self):
         return f"<tarn.Store {self.socket!r}>"
