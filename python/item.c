@@ -252,6 +252,23 @@ static PyObject *get_redelivered(PyObject *object, void *closure)
 	return PyBool_FromLong(redelivered);
 }
 
+/* What was released is no error to look at. */
+static PyObject *item_repr(PyObject *object)
+{
+	struct item *self = self_of(object);
+	const char *name =
+		tarn_channel_name(channel_of(self->channel)->channel);
+	Py_ssize_t n = item_length(object);
+
+	if (n >= 0)
+		return PyUnicode_FromFormat(
+			"<tarn.Item of channel '%s': %zd tensor%s>", name, n,
+			n == 1 ? "" : "s");
+	PyErr_Clear();
+	return PyUnicode_FromFormat(
+		"<tarn.Item of channel '%s': released>", name);
+}
+
 /* ---- ending it ----------------------------------------------------- */
 
 static PyObject *release(PyObject *object, PyObject *none)
@@ -304,6 +321,7 @@ static PyType_Slot slots[] = {
 		    "broadcast."},
 	{Py_tp_new, channel_refuse_new},
 	{Py_tp_dealloc, item_dealloc},
+	{Py_tp_repr, item_repr},
 	{Py_tp_methods, methods},
 	{Py_tp_getset, properties},
 	{Py_mp_length, item_length},

@@ -258,6 +258,15 @@ static PyObject *get_room(PyObject *object, void *closure)
 	return PyLong_FromUnsignedLongLong(room);
 }
 
+static PyObject *slot_repr(PyObject *object)
+{
+	struct slot *self = self_of(object);
+
+	return PyUnicode_FromFormat("<tarn.Slot of channel '%s'%s>",
+		tarn_channel_name(channel_of(self->channel)->channel),
+		atomic_load(&self->ended) ? ": published or abandoned" : "");
+}
+
 /* ---- ending it ----------------------------------------------------- */
 
 static PyObject *end(struct slot *self, tarn_slot *slot, bool publish)
@@ -354,6 +363,7 @@ static PyType_Slot slots[] = {
 		    "block\npublishes it, an exception abandons it."},
 	{Py_tp_new, channel_refuse_new},
 	{Py_tp_dealloc, slot_dealloc},
+	{Py_tp_repr, slot_repr},
 	{Py_tp_methods, methods},
 	{Py_tp_getset, properties},
 	{0, NULL},

@@ -82,6 +82,7 @@ with ch.acquire(timeout=1.0) as slot:
     slot.tag = b"tag"
     kit.ok(slot.room < room, "which takes room")
     kit.equal(numbers(ch, "filling", "ready"), (1, 0), "while it is filled")
+    kit.equal(repr(slot), "<tarn.Slot of channel 'exact'>", "a slot's repr")
 kit.equal((a.readonly, numbers(ch, "filling", "ready")), (True, (0, 1)),
           "leaving the block publishes")
 with ch.receive(timeout=1.0) as item:
@@ -94,6 +95,11 @@ with ch.receive(timeout=1.0) as item:
     kit.raises(IndexError, "-3", "nor one before", lambda: item[-3])
     kept = item[0][1]
     kit.raises(ValueError, "put", "put has not made it", item.get)
+    kit.equal(repr(item), "<tarn.Item of channel 'exact': 2 tensors>",
+              "an item's repr")
+kit.equal((repr(slot), repr(item)),
+          ("<tarn.Slot of channel 'exact': published or abandoned>",
+           "<tarn.Item of channel 'exact': released>"), "after the blocks")
 del a, b, slot
 kit.raises(ValueError, "released", "after the block", lambda: item[0])
 kit.equal(free(ch), 2, "a view holds the slot")
