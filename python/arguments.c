@@ -41,8 +41,14 @@ static int sequence_numbers(
 	PyObject *tuple = PySequence_Tuple(object);
 	Py_ssize_t n;
 
-	if (!tuple)
+	if (!tuple) {
+		if (PyErr_ExceptionMatches(PyExc_TypeError))
+			PyErr_Format(PyExc_TypeError,
+				"%s: a whole number or a sequence of them is "
+				"wanted, not %R",
+				name, object);
 		return -1;
+	}
 	n = PyTuple_Size(tuple);
 	if (n > TARN_MAX_NDIM)
 		n = too_many(name);

@@ -224,8 +224,15 @@ static PyObject *from_interface(PyObject *object)
 	PyObject *dict = PyObject_GetAttrString(object, "__array_interface__");
 	PyObject *tensor, *owner;
 
-	if (!dict)
-		return NULL;
+	if (!dict) {
+		if (!PyErr_ExceptionMatches(PyExc_AttributeError))
+			return NULL;
+		PyErr_Clear();
+		return PyErr_Format(PyExc_TypeError,
+			"a %R is no tensor, and shares no bytes that could be "
+			"one (tarn.tensor takes numbers and lists of them)",
+			(PyObject *)Py_TYPE(object));
+	}
 	/* What the dict holds may be what keeps the bytes. */
 	owner = PyTuple_Pack(2, object, dict);
 	tensor = owner ? over_interface(owner, dict) : NULL;

@@ -249,7 +249,9 @@ const char *text_argument(PyObject *object);
 /* For arguments that may be missing, or None. 0 or -1. */
 int optional_text(PyObject *object, const char **ret);
 int optional_flag(PyObject *object, bool *ret);
-PyObject *callable_or_null(PyObject *object);
+int optional_callable(PyObject *object, PyObject **ret);
+/* Its pairs, a list; TypeError says of what a mapping is wanted. */
+PyObject *mapping_items(const char *what, PyObject *mapping);
 
 /* Names and tensors of a mapping, whose values may be arrays: a list that
  * keeps both, and what is in it. */

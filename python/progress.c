@@ -69,9 +69,34 @@ int optional_flag(PyObject *object, bool *ret)
 	return r < 0 ? -1 : 0;
 }
 
-PyObject *callable_or_null(PyObject *object)
+int optional_callable(PyObject *object, PyObject **ret)
 {
-	return object == Py_None ? NULL : object;
+	*ret = object == Py_None ? NULL : object;
+	if (!*ret || PyCallable_Check(*ret))
+		return 0;
+	PyErr_Format(PyExc_TypeError,
+		"progress is called with two numbers, which %R cannot be",
+		object);
+	return -1;
+}
+
+PyObject *mapping_items(const char *what, PyObject *mapping)
+{
+	if (PyObject_HasAttrString(mapping, "items"))
+		return PyMapping_Items(mapping);
+	return PyErr_Format(PyExc_TypeError,
+		"a mapping of names to %s is wanted, not a %R", what,
+		(PyObject *)Py_TYPE(mapping));
+}
+
+/* Of many, which is the one that is no tensor. */
+static PyObject *named_tensor(PyObject *name, PyObject *object)
+{
+	if (is_tensor(object) || shares_bytes(object))
+		return tensor_from_object(object);
+	return PyErr_Format(PyExc_TypeError,
+		"%R: a %R is no tensor, and shares no bytes that could be one",
+		name, (PyObject *)Py_TYPE(object));
 }
 
 /* One pair of mapping.items(). */
@@ -86,7 +111,7 @@ static PyObject *tensor_pair(PyObject *item)
 	name = PyTuple_GetItem(item, 0);
 	if (!text_argument(name))
 		return NULL;
-	tensor = tensor_from_object(PyTuple_GetItem(item, 1));
+	tensor = named_tensor(name, PyTuple_GetItem(item, 1));
 	if (!tensor)
 		return NULL;
 	pair = PyTuple_Pack(2, name, tensor);
@@ -96,7 +121,7 @@ static PyObject *tensor_pair(PyObject *item)
 
 PyObject *tensor_pairs(PyObject *mapping)
 {
-	PyObject *items = PyMapping_Items(mapping), *pair;
+	PyObject *items = mapping_items("tensors", mapping), *pair;
 
 	for (Py_ssize_t i = 0; items && i < PyList_Size(items); i++) {
 		pair = tensor_pair(PyList_GetItem(items, i));

@@ -27,13 +27,13 @@ static PyObject *load(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 	if (named_arguments("_load", names, 1, args, n_args, keywords, given) <
 			0 ||
 		optional_text(given[1], &options.name) < 0 ||
-		optional_flag(given[2], &options.verify) < 0)
+		optional_flag(given[2], &options.verify) < 0 ||
+		optional_callable(given[3], &progress.call) < 0)
 		return NULL;
 	if (!PyObject_TypeCheck(given[0], file_type)) {
 		PyErr_SetString(PyExc_TypeError, "load: a File is wanted");
 		return NULL;
 	}
-	progress.call = callable_or_null(given[3]);
 	progress.state = PyEval_SaveThread();
 	r = tarn_store_load(
 		store_of(self), file_of(given[0]), &options, NULL, &all);

@@ -25,6 +25,14 @@ static int fill_metadata(struct tarn_save_pair *pairs, PyObject *items)
 		pairs[i].key = text_argument(PyTuple_GetItem(item, 0));
 		if (!pairs[i].key)
 			return -1;
+		if (!PyUnicode_Check(PyTuple_GetItem(item, 1))) {
+			PyErr_Format(PyExc_TypeError,
+				"save: metadata is of strings; that of %R is "
+				"a %R",
+				PyTuple_GetItem(item, 0),
+				(PyObject *)Py_TYPE(PyTuple_GetItem(item, 1)));
+			return -1;
+		}
 		pairs[i].value = text_argument(PyTuple_GetItem(item, 1));
 		if (!pairs[i].value)
 			return -1;
@@ -80,18 +88,18 @@ static PyObject *save_with_metadata(const char *path, PyObject *tensors,
 	PyObject *metadata, PyObject **given)
 {
 	struct tarn_save_options options = {0};
+	PyObject *done = NULL, *call;
 	Py_ssize_t n = metadata ? PyList_Size(metadata) : 0;
 	struct tarn_save_pair *pairs = calloc((size_t)n + 1, sizeof(*pairs));
-	PyObject *done = NULL;
 
 	if (!pairs)
 		return PyErr_NoMemory();
 	options.pairs = pairs;
 	options.n_pairs = (size_t)n;
 	if (fill_options(&options, given) == 0 &&
+		optional_callable(given[PROGRESS], &call) == 0 &&
 		(!metadata || fill_metadata(pairs, metadata) == 0))
-		done = save_all(path, tensors, &options,
-			callable_or_null(given[PROGRESS]));
+		done = save_all(path, tensors, &options, call);
 	free(pairs);
 	return done;
 }
@@ -109,7 +117,7 @@ static PyObject *save(PyObject *module, PyObject *const *args,
 		return NULL;
 	described = given[METADATA] && given[METADATA] != Py_None;
 	if (described)
-		metadata = PyMapping_Items(given[METADATA]);
+		metadata = mapping_items("texts", given[METADATA]);
 	if (!described || metadata)
 		tensors = tensor_pairs(given[TENSORS]);
 	if (tensors)

@@ -58,6 +58,15 @@ kit.raises(FileNotFoundError, "", "a folder that is not there", tarn.save,
            os.path.join(tmp, "no", "m.safetensors"), {"w": w})
 kit.raises(TypeError, "name", "a name that is no string", tarn.save, path,
            {1: w})
+kit.raises(TypeError, "'a': a <class 'list'>", "what is no tensor is told with "
+           "its name", tarn.save, path, {"w": w, "a": [1, 2]})
+kit.raises(TypeError, "tensor", "nor are these all", tarn.from_numpy, [1, 2])
+kit.raises(TypeError, "strings; that of 'n'", "metadata of other things",
+           tarn.save, path, {"w": w}, {"n": 1})
+kit.raises(TypeError, "mapping", "metadata that is no mapping", tarn.save, path,
+           {"w": w}, "note")
+kit.raises(TypeError, "progress", "a progress that cannot be called", tarn.save,
+           path, {"w": w}, progress=1)
 kit.raises(ValueError, "__metadata__", "a forbidden name", tarn.save, path,
            {"__metadata__": w})
 npy = os.path.join(tmp, "w.npy")

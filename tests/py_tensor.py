@@ -108,6 +108,8 @@ kit.equal((tarn.arange(3).tolist(), tarn.arange(5, 1, -2).tolist(),
 kit.raises(ValueError, "dtype", "a dtype that is none", tarn.zeros, 3, "F33")
 kit.raises(ValueError, "big-endian", "big-endian", tarn.zeros, 3, ">f4")
 kit.raises(ValueError, "", "a negative size", tarn.zeros, -1)
+kit.raises(TypeError, "zeros: a whole number", "a size that is none",
+           tarn.zeros, None)
 kit.raises(ValueError, "2^63", "a size past int64", tarn.zeros, 2**61, "U8")
 kit.raises(MemoryError, "", "more than an address space", tarn.zeros, 2**50,
            "U8")
