@@ -8,7 +8,7 @@ import py_kit as kit
 import py_loader_kit as loaders
 from py_loader_kit import Noisy, Stream, alike, np, torch
 
-from tarn.torch import DataLoader
+from tarn.torch import DataLoader, adopt
 from torch.utils.data import Sampler, WeightedRandomSampler
 
 
@@ -82,10 +82,57 @@ def check_bits():
           shuffle=True)
 
 
+class Prepared:
+    """What accelerate makes of a loader: one of PyTorch's, taken from it, is
+    inside."""
+
+    def __init__(self, loader):
+        self.base_dataloader = loaders.Theirs(
+            loader.dataset, batch_sampler=loader.batch_sampler,
+            num_workers=loader.num_workers, generator=loader.generator)
+
+    def __iter__(self):
+        return iter(self.base_dataloader)
+
+
+def adopted(*args, **how):
+    return adopt(loaders.Theirs(*args, **how))
+
+
+def prepared(*args, **how):
+    wrapped = Prepared(DataLoader(*args, **how))
+    kit.ok(adopt(wrapped, slot_bytes=1 << 16) is wrapped, "adopt returns what "
+           "it was given")
+    return wrapped
+
+
+def check_adopted():
+    noisy = Noisy(16)
+    for what, kind in (("adopted", adopted), ("prepared and adopted",
+                                              prepared)):
+        how = {"num_workers": 2, "shuffle": True}
+        theirs = loaders.epochs(loaders.Theirs, 2, noisy, **how)
+        wrong = loaders.same(theirs, loaders.epochs(kind, 2, noisy, **how))
+        kit.ok(wrong is None, what, wrong)
+    ours = adopted(noisy, 4, num_workers=1)
+    batch = next(iter(ours))
+    kit.ok(isinstance(ours, DataLoader) and not batch["x"].is_shared(),
+           "its batches are not PyTorch's shared memory")
+    state = ours.state_dict()
+    ours.load_state_dict(state)
+    kit.equal([int(b["i"][0]) for b in ours], [4, 8, 12], "it resumes")
+    kit.ok(adopt(ours, slot_bytes=1 << 20) is ours and
+           ours.slot_bytes == 1 << 20 and adopt(ours).slot_bytes == 1 << 20,
+           "what is ours stays ours, and as it is")
+    kit.raises(TypeError, "DataLoader is wanted", "what is no loader", adopt,
+               [1])
+
+
 def main():
     loaders.begin()
     kit.ok(issubclass(DataLoader, loaders.Theirs), "it is a DataLoader")
     check_bits()
+    check_adopted()
     loaders.finish()
 
 

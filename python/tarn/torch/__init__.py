@@ -10,7 +10,7 @@
     queue.put(tarn.torch.share(x))   # a process that gets it has the same x
 """
 from .files import load, load_file, save_file
-from .loader import DataLoader
+from .loader import DataLoader, adopt
 from .shared import share
 
-__all__ = ["DataLoader", "load", "load_file", "save_file", "share"]
+__all__ = ["DataLoader", "adopt", "load", "load_file", "save_file", "share"]

@@ -334,3 +334,29 @@ class DataLoader(theirs.DataLoader):
         if state["start"].get("process") is not None:
             states.set_epoch(self, state["epoch"])
         self._resumed, self._place, self._iterator = state, None, None
+
+
+def adopt(loader, *, store=None, slot_bytes=None):
+    """Makes a loader that is PyTorch's own ours, in place, and returns it;
+    store and slot_bytes are DataLoader's.
+
+    That is for libraries that take a loader to pieces and make one of
+    PyTorch's of them, as Hugging Face's accelerate does:
+
+        loader = tarn.torch.adopt(accelerator.prepare(loader))
+
+    What wraps one, as its base_dataloader, is returned as it is."""
+    _check(store, slot_bytes)
+    inner = getattr(loader, "base_dataloader", loader)
+    if not isinstance(inner, DataLoader):
+        if type(inner) is not theirs.DataLoader:
+            raise TypeError("adopt: a torch.utils.data.DataLoader is wanted, "
+                            f"not a {type(inner)!r}")
+        inner.__class__ = DataLoader
+        inner.store = inner.slot_bytes = None
+        inner._place = inner._resumed = inner._iterator = None
+    if store is not None:
+        inner.store = store
+    if slot_bytes is not None:
+        inner.slot_bytes = slot_bytes
+    return loader
