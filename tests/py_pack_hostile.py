@@ -207,6 +207,11 @@ for i in range(rounds):
         outcomes["refused"] += 1
         if not str(e):
             surprises.append((i, packed.hex(), "no sentence"))
+    except ModuleNotFoundError as e:
+        # What says that it was PyTorch's wants that.
+        if torch is not None or e.name != "torch":
+            surprises.append((i, packed.hex(), repr(e)))
+        outcomes["without PyTorch"] += 1
     except Exception as e:
         surprises.append((i, packed.hex(), repr(e)))
         if len(surprises) > 3:
