@@ -349,7 +349,17 @@ refused = {
 for what, tree_bytes in refused.items():
     kit.raises(ValueError, "damaged", what, _unpack, crafted(tree_bytes))
 deep = crafted((number(LIST) + number(1)) * 100000 + b"\1")
-kit.raises(RecursionError, "unpacking", "100,000 lists", _unpack, deep)
+if sys.version_info < (3, 14):
+    kit.raises(RecursionError, "unpacking", "100,000 lists", _unpack, deep)
+else:
+    # It is the stack that says what is too deep, which may have room for them.
+    try:
+        levels, seen = 0, _unpack(deep)
+        while isinstance(seen, list) and seen:
+            levels, seen = levels + 1, seen[0]
+    except RecursionError as e:
+        levels, seen = 100000, None if "unpacking" in str(e) else e
+    kit.equal((levels, seen), (100000, None), "100,000 lists")
 record = tarn.arange(8, dtype="F32")
 
 
