@@ -17,10 +17,10 @@ from tarn.torch import DataLoader
 WANTED = [[float(i)] * 4 for i in range(0, 20)]
 
 
-def used():
+def used(**how):
     """A loader after an epoch, its slots kept."""
     loader = DataLoader(Holder(*[torch.full((1000,), i // 4 * 1.)
-                                 for i in range(80)]), 4, num_workers=2)
+                                 for i in range(80)]), 4, num_workers=2, **how)
     list(loader)
     return loader
 
@@ -58,22 +58,31 @@ def check_threads():
     kit.equal(seen, [WANTED] * 3, "threads that share it get theirs")
 
 
+def child_of_fork(loader, begun, begin):
+    try:
+        iterator = iter(loader)
+        os.write(begun, b"x")
+        os.read(begin, 1)
+        os._exit(numbers(iterator) != WANTED)
+    finally:
+        os._exit(2)
+
+
 def check_fork():
-    loader = used()
+    # Python's fork server, its default from 3.14 on, is none of such a child.
+    loader = used(multiprocessing_context="fork")
     begun, begin = os.pipe(), os.pipe()
     child = os.fork()
     if child == 0:
-        iterator = iter(loader)
-        os.write(begun[1], b"x")
-        os.read(begin[0], 1)
-        os._exit(numbers(iterator) != WANTED)
+        child_of_fork(loader, begun[1], begin[0])
+    os.close(begun[1])  # if the child ends, so does what is read
     iterator = iter(loader)
     os.read(begun[0], 1)
     os.write(begin[1], b"x")
     seen = numbers(iterator)
     _, status = os.waitpid(child, 0)
     kit.equal((seen, status), (WANTED, 0), "a child of a fork gets its own")
-    for end in begun + begin:
+    for end in (begun[0], *begin):
         os.close(end)
 
 
