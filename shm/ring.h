@@ -87,6 +87,7 @@ struct ring {
 	uint32_t order_size; /* a power of two */
 	uint32_t me;	     /* RING_PARTICIPANTS: has not joined */
 	uint64_t word;	     /* what our entry says as long as it is ours */
+	uint64_t hand;	     /* what a slot in our hands says of us */
 	uint32_t hint;	     /* where to look for a free slot first */
 	/* Broadcast: the next position to look at. Queue: none that was not
 	 * received is before it. */

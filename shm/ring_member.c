@@ -182,7 +182,7 @@ static uint32_t reap_doomed(struct ring *ring, const struct doomed *d)
 	for (uint32_t i = 0; i < d->n; i++) {
 		uint32_t who = d->who[i];
 
-		/* From here on it rests: pairs with T4. */
+		/* From here on it rests: pairs with T5. */
 		ring_swap(&ring->members[who].word, d->leaving[i],
 			member_word(MEMBER_NONE, 0,
 				member_generation(d->leaving[i]),
@@ -295,7 +295,7 @@ static void raise_places(struct ring *ring, uint32_t to)
 			return;
 }
 
-/* T4: might who had this place, and was taken for dead, still be at it? */
+/* T5: might who had this place, and was taken for dead, still be at it? */
 static bool rests(const struct ring *ring, uint64_t word)
 {
 	uint32_t since = atomic_load(&ring->head->joined) - member_owner(word);
@@ -315,6 +315,7 @@ static bool take(struct ring *ring, uint32_t i, uint64_t word,
 		return false;
 	atomic_fetch_add(&ring->head->joined, 1);
 	ring->word = mine;
+	ring->hand = slot_hand(i, member_generation(mine));
 	ring->me = i;
 	return true;
 }

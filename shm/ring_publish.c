@@ -74,7 +74,7 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 			word = atomic_load(&ring->slots[slot].word);
 		if (slot_state(word) != SLOT_FREE)
 			continue;
-		mine = slot_word(SLOT_FILLING, ring->me, slot_position(word));
+		mine = slot_in_hand(ring, SLOT_FILLING, slot_position(word));
 		/* T1; acquire: pairs with what made it FREE, so that all reads
 		 * of the bytes come before our writes. */
 		if (!ring_swap(&ring->slots[slot].word, word, mine))
@@ -103,17 +103,17 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 
 /*
  * The word of a slot that we fill; we, and not who joined in our place since we
- * were taken for dead, and may fill the very slot. The slot's word does not
- * tell us apart, so our own is looked at (T3), and after it: as long as it
- * stands nobody is in our place, and soon after nobody is yet (T4).
+ * were taken for dead, and may fill the very slot. The slot's word tells us
+ * apart from the next ones only (T4), so our own is looked at (T3), and after
+ * it: as long as it stands nobody is in our place.
  */
 static bool filling(const struct ring *ring, uint32_t slot, uint64_t *ret)
 {
 	if (slot >= ring->geometry.slots)
 		return false;
 	*ret = atomic_load(&ring->slots[slot].word);
-	return slot_state(*ret) == SLOT_FILLING &&
-	       slot_owner(*ret) == ring->me && ring_is_member(ring);
+	return slot_is_in_hand(ring, SLOT_FILLING, *ret) &&
+	       ring_is_member(ring);
 }
 
 int ring_abandon(struct ring *ring, uint32_t slot)

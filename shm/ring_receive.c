@@ -97,7 +97,7 @@ static bool take(struct ring *ring, uint32_t slot, uint64_t word)
 	/* T1; acquire: pairs with the release in ring_publish, as taken over
 	 * by whoever returned it. */
 	return ring_swap(&ring->slots[slot].word, word,
-		slot_word(SLOT_READING, ring->me, slot_position(word)));
+		slot_in_hand(ring, SLOT_READING, slot_position(word)));
 }
 
 /* T2: pairs with M1 in ring_reap. */
@@ -106,7 +106,7 @@ static int check_taken(struct ring *ring, uint32_t slot, uint64_t position)
 	if (ring_is_member(ring))
 		return 0;
 	if (ring_swap(&ring->slots[slot].word,
-		    slot_word(SLOT_READING, ring->me, position),
+		    slot_in_hand(ring, SLOT_READING, position),
 		    slot_word(SLOT_RETURNED, 0, position))) {
 		ring_say_returned(ring);
 		ring_wake(&ring->head->items, false);
@@ -348,11 +348,11 @@ int ring_release(struct ring *ring, const struct ring_item *item)
 		ring_seen(ring, slot, word, ring->me);
 		return 0;
 	}
-	/* Not what a successor in our place reads (T3). Release: pairs with
+	/* Not what a successor in our place reads (T3, T4). Release: pairs with
 	 * ring_acquire; W1, R1. */
 	if (!ring_is_member(ring) ||
 		!ring_swap(&ring->slots[slot].word,
-			slot_word(SLOT_READING, ring->me, p),
+			slot_in_hand(ring, SLOT_READING, p),
 			slot_word(SLOT_FREE, 0, p)))
 		return not_read(ring, slot);
 	ring_count_freed(ring);

@@ -62,15 +62,27 @@
  * (M2); who has taken a slot (T1) looks at his own word again (T2). Either he
  * sees M1 and gives the slot back, or M2 finds it. Before he gives a slot away
  * that he took earlier he looks at his own word too (T3): his place may have
- * another by then, who has the same slot at the same position. Nor has it one
- * soon (T4): a place that became free rests until RING_REST others have joined.
- * So between that look and his next instruction there is room for a reaping,
- * but not for a successor who gets at the slot: before him so many others would
- * have to come, and all of that while nothing is published in that slot. (Where
- * no other place is left one is taken that has not rested.) The only other
- * thing that one who is wrongly taken for dead can do late is to place an
- * entry: its slot does not say OFFERED(he, p), as long as he has no successor,
- * so all skip it.
+ * another by then, who has the same slot at the same position. Who is stopped
+ * between that look and his swap, for however long, finds that the slot's word
+ * says another generation (T4): of slots in somebody's hands, FILLING or
+ * READING, the word tells the last bits of it. And a place has no other soon
+ * (T5): one that became free rests until RING_REST others have joined. So what
+ * he finds is his word again only after RING_GENERATIONS others were in his
+ * place, and RING_REST elsewhere before each, 72 joins, all of them while he is
+ * between those two instructions and nothing is published in that slot. (Where
+ * no other place is left, one is taken that has not rested: 8 joins.)
+ *
+ * More does not fit into a word whose position must stay as it is, as that of
+ * an item that is delivered again does. An OFFERED slot tells no generation,
+ * since who receives it has its word from the entry, where there is no room;
+ * nor is it in anybody's hands: what one who is wrongly taken for dead can do
+ * with it late is to place its entry. The slot does not say OFFERED(he, p), as
+ * long as T5 keeps a successor from offering it there, so all skip it. (An
+ * older library says generation 0 always, and goes by T3 and T5 alone. It
+ * sweeps, counts and watches slots of any generation, as it does not look at
+ * those bits.) The bytes of a slot and its note are not words: what he still
+ * writes there he writes into what is another's by then. So who reaps is to be
+ * sure.
  *
  * Watching. told says what position a note is about: 0 (N1) before it is
  * written, then (N2) the position, before the slot says OFFERED there. Who
@@ -195,7 +207,8 @@ struct ring_slot {
 static_assert(sizeof(struct ring_slot) == RING_LINE, "a line each");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "words that two processes share");
 
-/* ---- a slot's word: position 48, owner 10, state 3 ------------------------ */
+/* ---- a slot's word: position 48, generation 3, owner 10, state 3 -----------
+ * The generation is that of the owner, and 0 unless FILLING or READING. */
 
 enum slot_state {
 	SLOT_FREE,
@@ -211,6 +224,16 @@ static inline uint64_t slot_word(
 	return position << 16 | (uint64_t)owner << 3 | state;
 }
 
+/* So many are told apart: T4. */
+#define RING_GENERATIONS 8u
+#define SLOT_HAND_MASK 0xfff8ull
+
+static inline uint64_t slot_hand(uint32_t owner, uint32_t generation)
+{
+	return (uint64_t)(generation % RING_GENERATIONS) << 13 |
+	       (uint64_t)owner << 3;
+}
+
 static inline unsigned int slot_state(uint64_t word)
 {
 	return word & 7;
@@ -224,6 +247,20 @@ static inline uint32_t slot_owner(uint64_t word)
 static inline uint64_t slot_position(uint64_t word)
 {
 	return word >> 16;
+}
+
+/* What we write into a slot that we take, and what it says as long as it is in
+ * our hands: FILLING or READING. */
+static inline uint64_t slot_in_hand(
+	const struct ring *ring, enum slot_state state, uint64_t position)
+{
+	return position << 16 | ring->hand | state;
+}
+
+static inline bool slot_is_in_hand(
+	const struct ring *ring, enum slot_state state, uint64_t word)
+{
+	return (word & (SLOT_HAND_MASK | 7)) == (ring->hand | state);
 }
 
 /* ---- positions ------------------------------------------------------------- */
@@ -282,7 +319,7 @@ static inline uint32_t entry_owner(uint64_t entry)
 /* ---- a participant's word: owner 32, generation 24, kinds 4, state 4 ----------
  * Of one that is gone the owner is how many had joined before it went. */
 
-/* As three bits in each slot's word would tell apart; picked. */
+/* Each more is one more place that a failed try adds up; picked. */
 #define RING_REST 8u
 
 enum member_state {

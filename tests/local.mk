@@ -487,6 +487,7 @@ RING_TESTS = \
 	tests/ring_full \
 	tests/ring_hostile \
 	tests/ring_kill \
+	tests/ring_late \
 	tests/ring_quiet \
 	tests/ring_threads \
 	tests/ring_wait \
@@ -499,12 +500,13 @@ tests_ring_SOURCES = tests/ring.c $(RING_KIT)
 tests_ring_dead_SOURCES = tests/ring_dead.c $(RING_KIT)
 tests_ring_full_SOURCES = tests/ring_full.c $(RING_KIT)
 tests_ring_hostile_SOURCES = tests/ring_hostile.c $(RING_KIT)
+tests_ring_late_SOURCES = tests/ring_late.c $(RING_KIT)
 tests_ring_quiet_SOURCES = tests/ring_quiet.c $(RING_KIT)
 tests_ring_threads_SOURCES = tests/ring_threads.c $(RING_KIT)
 tests_ring_wait_SOURCES = tests/ring_wait.c $(RING_KIT)
 tests_ring_watch_SOURCES = tests/ring_watch.c $(RING_KIT)
-VALGRIND_EXCEPT += tests/ring_kill tests/ring_quiet tests/ring_threads
-VALGRIND_EXCEPT += tests/ring_wait tests/ring_watch
+VALGRIND_EXCEPT += tests/ring_kill tests/ring_late tests/ring_quiet
+VALGRIND_EXCEPT += tests/ring_threads tests/ring_wait tests/ring_watch
 VALGRIND_EXCEPT += tests/channel_fork tests/channel_soak tests/channel_threads
 
 # Channels, from the server's side.

@@ -6,10 +6,14 @@
 . "${top_srcdir:?set by tests/run}/tests/models_kit.sh"
 
 holds ring_rest
-holds ring_rest -DOTHERS=1 -DPLACES=7 -DREST=6
+holds ring_rest -DOTHERS=1 -DPLACES=7 -DREST=6 -DGENS=1
+holds ring_rest -DOTHERS=1 -DPLACES=3 -DREST=1 -DGENS=8
 taken='filler==1' # the slot that he gives away is another's
-broken "$taken" ring_rest -DREST=0 -DJOINS=1
-broken "$taken" ring_rest -DREST=2 -DJOINS=3
+broken "$taken" ring_rest -DREST=0 -DGENS=1 -DJOINS=1
+broken "$taken" ring_rest -DREST=2 -DGENS=1 -DJOINS=3
+broken "$taken" ring_rest -DREST=1 -DGENS=1 -DJOINS=3
+broken "$taken" ring_rest -DREST=1 -DGENS=2 -DJOINS=4
+broken "$taken" ring_rest -DOTHERS=1 -DPLACES=3 -DREST=1 -DGENS=8 -DJOINS=16
 broken "$taken" ring_rest -DNO_LOOK -DJOINS=8
 
 finish

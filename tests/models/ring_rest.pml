@@ -3,27 +3,32 @@
  * The ring of a channel: one who is wrongly taken for dead, and those who get
  * his place after him.
  *
- * The idea: a slot's word names a place, not who is in it. Late holds a slot
- * and goes through the two instructions that give it away, the look at his own
- * word (T3) and the swap of the slot's, and may stop for any time in between.
- * Meanwhile he is reaped, and others join, take the slot, give it back and
- * leave, again and again; nothing is published, so that the position in the
- * slot's word, which tells such words apart else, stays as it is. One thing is
- * asserted: his swap never finds the slot of another.
+ * The idea: a slot's word names a place and, of who is in it, a few bits of the
+ * generation only. Late holds a slot and goes through the two instructions that
+ * give it away, the look at his own word (T3) and the swap of the slot's, and
+ * may stop for any time in between. Meanwhile he is reaped, and others join,
+ * take the slot, give it back and leave, again and again; nothing is published,
+ * so that the position in the slot's word, which tells such words apart else,
+ * stays as it is. One thing is asserted: his swap never finds the slot of
+ * another.
  *
- * What may be set from outside: PLACES; OTHERS; REST, how many must have joined
- * since a place became free before it is taken again; JOINS, how many do at most
- * between the look and the swap. It holds where those are no more than REST.
- * What may be broken: see models_ring_rest.sh.
+ * What may be set from outside: PLACES; OTHERS; GENS, so many generations are
+ * told apart; REST, how many must have joined since a place became free before
+ * it is taken again; JOINS, how many do at most between the look and the swap.
+ * It holds where those are fewer than GENS * (REST + 1). What may be broken:
+ * see models_ring_rest.sh.
  */
 #ifndef PLACES
 #define PLACES 4
 #endif
 #ifndef REST
-#define REST 3
+#define REST 1
+#endif
+#ifndef GENS
+#define GENS 2
 #endif
 #ifndef JOINS
-#define JOINS REST
+#define JOINS (GENS * (REST + 1) - 1)
 #endif
 #ifndef OTHERS
 #define OTHERS 2
@@ -32,19 +37,19 @@
 #define NOBODY 0
 
 byte who[PLACES]; /* is there: LATE, an other, or nobody */
-byte born[PLACES]; /* generation: how often it was taken */
-byte left_at[PLACES]; /* how many had joined when it became free */
-byte joined;
+bool born[PLACES]; /* it was taken before */
+byte gen[PLACES]; /* as far as a slot's word tells; late is of 0 */
+byte rested[PLACES]; /* so many joined since it became free; REST: or more */
 bool marked; /* M1: late's word says that he leaves */
 bool looked; /* late has, and not swapped yet */
 byte since; /* his look, have joined */
 
-/* The slot's word: free, or filled by who is in a place; and, for the proof,
- * by whom. */
+/* The slot's word: free, or filled by who is in a place, of a generation; and,
+ * for the proof, by whom. */
 #define FREE PLACES
-byte slot, filler;
+byte slot, life, filler;
 
-#define RESTS(i) (born[i] > 0 && joined - left_at[i] < REST)
+#define RESTS(i) (born[i] && rested[i] < REST)
 
 proctype late()
 {
@@ -60,9 +65,9 @@ proctype late()
 	/* The swap. */
 	atomic {
 		if
-		:: slot == 0 ->
+		:: slot == 0 && life == 0 ->
 			assert(filler == LATE);
-			slot = FREE;
+			slot = FREE; life = 0;
 			filler = NOBODY
 		:: else
 		fi;
@@ -77,19 +82,21 @@ proctype reaper()
 	marked = true;
 	atomic {
 		if
-		:: slot == 0 && filler == LATE -> slot = FREE; filler = NOBODY
+		:: slot == 0 && filler == LATE ->
+			slot = FREE; life = 0;
+			filler = NOBODY
 		:: else
 		fi
 	};
-	atomic { who[0] = NOBODY; left_at[0] = joined }
+	atomic { who[0] = NOBODY; rested[0] = 0 }
 }
 
 proctype other(byte me)
 {
-	byte i;
+	byte i, j;
 
 end:	do
-	:: atomic { joined < 250 && (!looked || since < JOINS) ->
+	:: atomic { !looked || since < JOINS ->
 		i = 0;
 		do
 		:: i < PLACES && (who[i] != NOBODY || RESTS(i)) -> i++
@@ -98,8 +105,15 @@ end:	do
 		if
 		:: i < PLACES ->
 			who[i] = me;
-			born[i] = 1;
-			joined++;
+			gen[i] = (born[i] -> (gen[i] + 1) % GENS : 0);
+			born[i] = true;
+			for (j : 0 .. PLACES - 1) {
+				if
+				:: rested[j] < REST -> rested[j]++
+				:: else
+				fi
+			};
+			j = 0;
 			if
 			:: looked -> since++
 			:: else
@@ -108,16 +122,17 @@ end:	do
 		fi
 	   };
 		if
-		:: atomic { slot == FREE -> slot = i; filler = me };
+		:: atomic { slot == FREE ->
+				slot = i; life = gen[i]; filler = me };
 			atomic {
-				assert(slot == i && filler == me);
-				slot = FREE;
+				assert(slot == i && life == gen[i] &&
+					filler == me);
+				slot = FREE; life = 0;
 				filler = NOBODY
 			}
 		:: true
 		fi;
-		atomic { who[i] = NOBODY; left_at[i] = joined; i = 0 }
-	:: joined >= JOINS + REST + 2 -> break
+		atomic { who[i] = NOBODY; rested[i] = 0; i = 0 }
 	od
 }
 
@@ -126,8 +141,7 @@ init {
 		byte i;
 
 		who[0] = LATE;
-		born[0] = 1;
-		joined = 1;
+		born[0] = true;
 		slot = 0;
 		filler = LATE;
 		run late();
