@@ -682,6 +682,7 @@ EXTRA_DIST += \
 	tests/models/resume.pml \
 	tests/models/ring.pml \
 	tests/models/ring_cast.pml \
+	tests/models/ring_full.pml \
 	tests/models/ring_rest.pml \
 	tests/models/ring_wait.pml \
 	tests/models/table.pml \
@@ -693,6 +694,7 @@ MODEL_TESTS = \
 	tests/models_lease_broken.sh \
 	tests/models_names.sh \
 	tests/models_ring_cast.sh \
+	tests/models_ring_full.sh \
 	tests/models_ring_rest.sh \
 	tests/models_ring_wait.sh \
 	$(NULL)
