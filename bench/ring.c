@@ -41,9 +41,9 @@ static _Noreturn void fail(void)
 	exit(1);
 }
 
-static void new_rings(uint32_t slots)
+static void new_rings(enum ring_mode mode, uint32_t slots)
 {
-	struct ring_geometry g = {RING_QUEUE, slots, 4096};
+	struct ring_geometry g = {mode, slots, 4096};
 
 	for (int i = 0; i < 2; i++) {
 		if (memory[i])
@@ -147,7 +147,7 @@ static double one_way(enum way way)
 	pid_t pid;
 
 	memset(shared, 0, sizeof(*shared));
-	new_rings(8);
+	new_rings(RING_QUEUE, 8);
 	pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -171,7 +171,7 @@ static double many(int producers, int consumers, bool asleep)
 	struct ring ring;
 	int status, failed = 0;
 
-	new_rings(256);
+	new_rings(RING_QUEUE, 256);
 	ring = joined(0, RING_PRODUCER);
 	for (int i = 0; i < consumers + producers; i++) {
 		if (fork() != 0)
@@ -197,13 +197,13 @@ static double many(int producers, int consumers, bool asleep)
 }
 
 /* A try of who finds no slot free, in the largest ring. */
-static double in_vain(void)
+static double in_vain(enum ring_mode mode)
 {
 	double best = 1e18;
 	struct ring ring;
 	uint32_t slot;
 
-	new_rings(RING_SLOTS_MAX);
+	new_rings(mode, RING_SLOTS_MAX);
 	ring = joined(0, RING_PRODUCER);
 	while (ring_acquire(&ring, &slot) == 1)
 		continue;
@@ -253,7 +253,10 @@ int main(void)
 		return 0;
 	}
 	pin(0);
-	printf("%-24s %6.0f ns\n", "a try in vain", in_vain());
+	printf("%-24s %6.0f ns\n", "a try in vain",
+		in_vain(RING_QUEUE));
+	printf("%-24s %6.0f ns\n", "the same, broadcast",
+		in_vain(RING_BROADCAST));
 	compare("polling", LINE, RING, 1.5);
 	compare("asleep", FUTEX, RING_ASLEEP, 1.25);
 	count("one to one, polling", 1, 1, false);

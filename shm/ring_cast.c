@@ -66,9 +66,11 @@ bool ring_free_seen(struct ring *ring, uint32_t slot, uint64_t word)
 	if (atomic_load(&s->pending[0]) != none ||
 		atomic_load(&s->pending[1]) != none)
 		return false;
+	/* R1: whoever could have done it before us would count it. */
 	if (!ring_swap(&s->word, word,
 		    slot_word(SLOT_FREE, 0, slot_position(word))))
 		return false;
+	ring_count_freed(ring);
 	ring_wake(&ring->head->space, false);
 	return true;
 }

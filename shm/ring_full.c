@@ -48,7 +48,6 @@ bool ring_is_still_full(struct ring *ring)
 void ring_note_full(struct ring *ring)
 {
 	/* The first time nobody has read the counts before the look. */
-	if (ring->geometry.mode == RING_QUEUE &&
-		ring->geometry.slots >= SLOTS_MIN)
+	if (ring->geometry.slots >= SLOTS_MIN)
 		ring->in_vain++;
 }

@@ -94,8 +94,10 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 	 * so; then the next look finds it free. */
 	if (ring->geometry.mode == RING_BROADCAST) {
 		uint64_t end;
+		int r = ring_find_end(ring, &end);
 
-		return ring_find_end(ring, &end);
+		if (r < 0)
+			return r;
 	}
 	ring_note_full(ring);
 	return 0;

@@ -107,13 +107,16 @@
  * the bytes of slots are plain memory: the word that gives them away is the
  * release, the one that takes them the acquire.
  *
- * Full (queue). To see that no slot is free takes a look at all. Who frees one
+ * Full. To see that no slot is free takes a look at all. Who frees one
  * does so (R1), and counts it in a line of his own (R2); who found none reads
  * the counts before he looks (Q1, Q2), and as long as these say the same (Q3)
  * he has no need to look again: what was freed before Q2 he has seen, and what
  * was after is counted after Q1. Not for ever, since one may die between R1
  * and R2, or be of an older library; the reaper counts for the dead, and now
- * and then a try looks anyhow. The look of S2 always does.
+ * and then a try looks anyhow. The look of S2 always does. In broadcast a slot
+ * without a bit is as good as free, and Q2 takes it so; who clears the last bit,
+ * or finds that there is none, makes it FREE next (R1), or somebody else has,
+ * who counts, too (R2).
  *
  * Everything here may be written by a peer that lies. What it says is an index
  * only after it was checked against private geometry, and each loop is bounded

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdatomic.h>
 
+#include "base/fail.h"
 #include "shm/ring_words.h"
 #include "tests/ring_kit.h"
 #include "tests/tap.h"
@@ -15,12 +16,12 @@ enum { SLOTS = 1000, TRIES_MAX = 2000 };
 static uint32_t slots[SLOTS];
 
 /* One that has all slots, and knows that there is none. */
-static struct ring full(void)
+static struct ring full(enum ring_mode mode)
 {
 	struct ring p;
 	uint32_t none;
 
-	kit_make(RING_QUEUE, SLOTS);
+	kit_make(mode, SLOTS);
 	p = kit_join(RING_PRODUCER, 1);
 	for (int i = 0; i < SLOTS; i++)
 		slots[i] = kit_acquire(&p);
@@ -47,9 +48,9 @@ static int tries(struct ring *p)
 	return n;
 }
 
-static void test_no_look(void)
+static void test_no_look(enum ring_mode mode)
 {
-	struct ring p = full();
+	struct ring p = full(mode);
 	uint32_t slot;
 	int n;
 
@@ -60,9 +61,9 @@ static void test_no_look(void)
 }
 
 /* A wait is never for what is there, whoever has kept silent. */
-static void test_wait(void)
+static void test_wait(enum ring_mode mode)
 {
-	struct ring p = full();
+	struct ring p = full(mode);
 	const struct ring_wait at_once = {0};
 	uint32_t slot;
 
@@ -78,7 +79,7 @@ static void test_wait(void)
 
 static void test_ended(void)
 {
-	struct ring p = full(), q = kit_join(RING_PRODUCER, 2), c;
+	struct ring p = full(RING_QUEUE), q = kit_join(RING_PRODUCER, 2), c;
 	struct ring_item item;
 
 	is_int(0, ring_abandon(&p, slots[3]), "abandoned,");
@@ -98,9 +99,69 @@ static void test_ended(void)
 	is_int(0, tries(&q), "is free, too");
 }
 
-static void test_gone(void)
+static void take_one(struct ring *c)
 {
-	struct ring p = full(), q, r;
+	struct ring_item item = kit_receive(c);
+
+	ring_release(c, &item);
+}
+
+/* An item is free when the last has seen it, or will not. */
+static void test_seen(void)
+{
+	struct ring p = full(RING_BROADCAST), c[4];
+	const struct ring_note note = {.bytes = 1};
+	struct ring_item item;
+
+	ring_publish(&p, slots[0], &note);
+	is_int(0, tries(&p), "what is for nobody is free at once");
+	for (uint32_t i = 0; i < 4; i++)
+		c[i] = kit_join(RING_CONSUMER, 2 + i);
+	for (int i = 0; i < 4; i++)
+		if (ring_publish(&p, slots[i], &note) < 0)
+			bail("%s", tarn_fail_message());
+	for (int i = 0; i < 3; i++)
+		take_one(&c[i]);
+	item = kit_receive(&c[3]);
+	is_int(TRIES_MAX, tries(&p), "what one has in hand is not free");
+	is_int(0, ring_release(&c[3], &item), "released by the last,");
+	is_int(0, tries(&p), "it is");
+	take_one(&c[0]);
+	item = kit_receive(&c[0]);
+	ring_quiet(&c[0]);
+	ring_leave(&c[1]);
+	ring_reap_owner(&p, 4);
+	is_int(TRIES_MAX, tries(&p), "three are for one more");
+	take_one(&c[3]);
+	is_int(0, tries(&p), "the first was");
+	take_one(&c[3]);
+	is_int(TRIES_MAX, tries(&p), "the second another has in hand");
+	ring_release(&c[0], &item);
+	is_int(0, tries(&p), "no more");
+	ring_leave(&c[3]);
+	is_int(0, tries(&p), "the last ends with who leaves");
+}
+
+/* Who takes no more, or dies. */
+static void test_unseen(void)
+{
+	struct ring p = full(RING_BROADCAST), c = kit_join(RING_CONSUMER, 2);
+	const struct ring_note note = {.bytes = 1};
+
+	ring_publish(&p, slots[0], &note);
+	is_int(TRIES_MAX, tries(&p), "one is for somebody");
+	ring_quiet(&c);
+	is_int(0, tries(&p), "who wants no more");
+	c = kit_join(RING_CONSUMER, 3);
+	ring_publish(&p, slots[1], &note);
+	is_int(TRIES_MAX, tries(&p), "one is for another");
+	ring_reap_owner(&p, 3);
+	is_int(0, tries(&p), "who dies");
+}
+
+static void test_gone(enum ring_mode mode)
+{
+	struct ring p = full(mode), q, r;
 	uint32_t slot;
 
 	is_int(0, ring_abandon(&p, slots[9]), "one that another takes");
@@ -122,10 +183,14 @@ static void test_gone(void)
 
 int main(void)
 {
-	test_no_look();
-	test_wait();
+	for (int mode = RING_QUEUE; mode <= RING_BROADCAST; mode++) {
+		test_no_look((enum ring_mode)mode);
+		test_wait((enum ring_mode)mode);
+		test_gone((enum ring_mode)mode);
+	}
 	test_ended();
-	test_gone();
+	test_seen();
+	test_unseen();
 	kit_drop();
 	return done();
 }
