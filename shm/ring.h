@@ -98,10 +98,13 @@ struct ring {
 	bool crowd_out;	     /* so hints are not for us alone */
 	bool quiet;	     /* broadcast: it looks no more */
 	/* How often, one after the other, no slot was free; what all had freed
-	 * before we looked; and what the next time says, if it says anything
-	 * but 0: to look whatever was freed. */
+	 * before we looked; whether we look although that says the same still,
+	 * and the sooner for how much reason; and what the next time says, if
+	 * it says anything but 0: to look whatever was freed. */
 	uint32_t in_vain;
 	uint64_t freed;
+	bool doubted;
+	uint8_t doubts;
 	_Atomic uint32_t thorough;
 	/* How often to look before sleeping; a guess, and atomic because
 	 * several threads may be in ring_wait_for(). */

@@ -13,6 +13,9 @@
 /* So many tries trust the counts; picked: the one that looks at all of the
  * largest ring is then a fraction of each. */
 #define TRUST 1024u
+/* As many halvings as leave none of them. From there each look in vain is
+ * followed by twice as many tries that trust. */
+#define DOUBTS 9u
 
 /* Each count only rises, so equal sums are of equal counts. Whose place was
  * never taken has 0. */
@@ -30,16 +33,17 @@ static uint64_t freed_by_all(const struct ring *ring)
 
 bool ring_is_still_full(struct ring *ring)
 {
-	bool known = ring->in_vain > 1 && ring->in_vain < TRUST;
 	uint64_t freed = freed_by_all(ring); /* Q1, Q3: pair with R2 */
+	bool same = ring->in_vain > 1 && freed == ring->freed;
 
 	/* Pairs with the store in ring_wait_for(). */
 	if (atomic_load(&ring->thorough))
 		atomic_store(&ring->thorough, 0);
-	else if (known && freed == ring->freed) {
+	else if (same && ring->in_vain < TRUST >> ring->doubts) {
 		ring->in_vain++;
 		return true;
 	}
+	ring->doubted = same;
 	ring->in_vain = 1;
 	ring->freed = freed;
 	return false;
@@ -47,7 +51,21 @@ bool ring_is_still_full(struct ring *ring)
 
 void ring_note_full(struct ring *ring)
 {
+	if (ring->geometry.slots < SLOTS_MIN)
+		return;
+	/* Nobody kept silent for so long. */
+	if (ring->doubted && ring->doubts)
+		ring->doubts--;
+	ring->doubted = false;
 	/* The first time nobody has read the counts before the look. */
-	if (ring->geometry.slots >= SLOTS_MIN)
-		ring->in_vain++;
+	ring->in_vain++;
+}
+
+void ring_note_found(struct ring *ring)
+{
+	/* Somebody frees and does not count: he may do so again. */
+	if (ring->doubted && freed_by_all(ring) == ring->freed)
+		ring->doubts = DOUBTS;
+	ring->doubted = false;
+	ring->in_vain = 0;
 }

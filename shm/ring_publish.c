@@ -84,7 +84,8 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 			give_back(ring, slot, mine, slot_position(mine));
 			return ring_stale(ring);
 		}
-		ring->in_vain = 0;
+		if (ring->in_vain)
+			ring_note_found(ring);
 		if (ring->geometry.slot_bytes < RING_LARGE)
 			ring->hint = slot + 1 < n ? slot + 1 : 0;
 		*ret_slot = slot;

@@ -113,10 +113,10 @@
  * he has no need to look again: what was freed before Q2 he has seen, and what
  * was after is counted after Q1. Not for ever, since one may die between R1
  * and R2, or be of an older library; the reaper counts for the dead, and now
- * and then a try looks anyhow. The look of S2 always does. In broadcast a slot
- * without a bit is as good as free, and Q2 takes it so; who clears the last bit,
- * or finds that there is none, makes it FREE next (R1), or somebody else has,
- * who counts, too (R2).
+ * and then a try looks anyhow, often where that has found one. The look of S2
+ * always does. In broadcast a slot without a bit is as good as free, and Q2
+ * takes it so; who clears the last bit, or finds that there is none, makes it
+ * FREE next (R1), or somebody else has, who counts, too (R2).
  *
  * Everything here may be written by a peer that lies. What it says is an index
  * only after it was checked against private geometry, and each loop is bounded
@@ -446,9 +446,10 @@ static inline void ring_count_freed(struct ring *ring)
 }
 
 /* Did we look in vain, and was nothing freed since? Asked before each look for
- * a free slot; and told, after one in vain. */
+ * a free slot; and told, after one in vain, and after the one that was not. */
 bool ring_is_still_full(struct ring *ring);
 void ring_note_full(struct ring *ring);
+void ring_note_found(struct ring *ring);
 
 /* Raises a position to at least that; it is never lowered. */
 void ring_raise(_Atomic uint64_t *position, uint64_t to);

@@ -60,6 +60,41 @@ static void test_no_look(enum ring_mode mode)
 	ok(n > 100 && n < TRIES_MAX, "but one of many does: that after %d", n);
 }
 
+static void in_vain(struct ring *p, int n)
+{
+	uint32_t slot;
+
+	for (int i = 0; i < n; i++)
+		if (ring_acquire(p, &slot) != 0)
+			bail("a slot too many");
+}
+
+/* Who goes on keeping silent, as one of an older library does, is found out
+ * sooner, and less soon again when nobody does any more. */
+static void test_silence(enum ring_mode mode)
+{
+	struct ring p = full(mode);
+	int n, most = 0;
+
+	free_silently(&p, 7);
+	tries(&p);
+	for (int i = 0; i < 10; i++) {
+		in_vain(&p, 4 + i % 3);
+		free_silently(&p, 7);
+		n = tries(&p);
+		most = n > most ? n : most;
+	}
+	ok(most < 10, "the next times after at most %d", most);
+	in_vain(&p, 100);
+	free_silently(&p, 7);
+	n = tries(&p);
+	ok(n <= 100, "where 100 were in vain, after %d", n);
+	in_vain(&p, 2500);
+	free_silently(&p, 7);
+	n = tries(&p);
+	ok(n > 100, "where thousands were, as at first: after %d", n);
+}
+
 /* A wait is never for what is there, whoever has kept silent. */
 static void test_wait(enum ring_mode mode)
 {
@@ -185,6 +220,7 @@ int main(void)
 {
 	for (int mode = RING_QUEUE; mode <= RING_BROADCAST; mode++) {
 		test_no_look((enum ring_mode)mode);
+		test_silence((enum ring_mode)mode);
 		test_wait((enum ring_mode)mode);
 		test_gone((enum ring_mode)mode);
 	}
