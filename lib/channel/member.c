@@ -151,7 +151,11 @@ int tarn_channel_join(tarn_channel *channel, unsigned roles)
 /* ---- leaving
  * ------------------------------------------------------------------ */
 
-/* They are anybody's from now on. */
+/* They are anybody's from now on. A thread that is filling one at this moment
+ * may have asked just before (check_filling() in slot.c), and what it writes
+ * next is written into another's. Its bytes no lock would keep back, and one for
+ * the records alone would be in everybody's way, at each tensor: so whoever
+ * leaves is to know that nobody fills. */
 static void end_slots(tarn_slot *slots)
 {
 	/* Relaxed: to who asks at that moment, either answer is right. */
