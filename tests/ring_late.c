@@ -24,6 +24,13 @@
 
 enum { STEPS_MAX = 100000 };
 
+/* Most instructions are AddressSanitizer's own there, and all take as long. */
+#ifdef __SANITIZE_ADDRESS__
+enum { STRIDE = 7 };
+#else
+enum { STRIDE = 1 };
+#endif
+
 /* Behind the ring: the child has done what it is to do. */
 static _Atomic bool *through;
 static const struct ring_note note = {.bytes = 1, .tensors = 7};
@@ -193,13 +200,13 @@ static void hold(bool filling)
 	item = kit_receive(&old);
 }
 
-/* At each instruction, until he is through before he is stopped. */
+/* After each instruction, until he is through before he is stopped. */
 static void test(const char *what, void (*late)(void), bool filling)
 {
 	int wrong = 0, at = 0;
 	bool more = true;
 
-	for (; more && at < STEPS_MAX; at++) {
+	for (; more && at < STEPS_MAX; at += STRIDE) {
 		pid_t pid;
 
 		hold(filling);
@@ -208,7 +215,7 @@ static void test(const char *what, void (*late)(void), bool filling)
 		if (!(filling ? fills(pid) : reads(pid)) && wrong++ == 0)
 			diag("%s: instruction %d", what, at);
 	}
-	ok(at > 10 && wrong == 0, "%s: late at each of %d instructions", what,
+	ok(at > 10 && wrong == 0, "%s: late throughout %d instructions", what,
 		at);
 }
 
