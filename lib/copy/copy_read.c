@@ -159,21 +159,32 @@ static int take_detour(struct copy_read *c, uint64_t end)
 	return r;
 }
 
+/* Where a piece of at most so many bytes ends: at a multiple of them in the
+ * file. */
+static uint64_t piece_end(
+	const struct copy_read *c, uint64_t end, uint64_t most)
+{
+	uint64_t stop = round_down_u64(c->pos, most);
+
+	return MIN(end - stop, most) + stop;
+}
+
 /* The next piece of a straight part. 1: it is filled in, or goes through a
  * buffer, which was taken; 0: which is to be waited for; or an error. */
 static int next_straight(struct copy_read *c, struct read_piece *p)
 {
 	const struct tarn_direct *align = &c->align;
 	uint64_t end = c->part.begin + c->part.size, first, last;
-	uint64_t stop = round_down_u64(c->pos, TARN_IO_REQUEST);
+	uint64_t stop = piece_end(c, end, TARN_IO_STRAIGHT);
 
 	p->batch = NULL;
 	p->place = (uintptr_t)dst_origin(c) + (uintptr_t)c->part.dst -
 		   c->part.begin;
 	p->pos = c->pos;
-	stop = MIN(end - stop, TARN_IO_REQUEST) + stop;
 	p->way = road_at(&c->road, c->pos, stop, &stop);
-	if (p->way == ROAD_DIRECT) {
+	if (p->way != ROAD_DIRECT) {
+		stop = MIN(stop, piece_end(c, end, TARN_IO_REQUEST));
+	} else {
 		last = round_down_u64(stop, align->offset);
 		if (round_up_u64(c->pos, align->offset, &first) ||
 			first >= last ||

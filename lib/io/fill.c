@@ -3,8 +3,8 @@
  * Reads a byte range of a file to its place in a pool.
  *
  * All positions are file offsets; memory follows from them by one addition,
- * since the target is congruent. Pieces of at most 512 KiB are cut from front
- * to back; each lives in a request slot until all that was wanted of it is
+ * since the target is congruent. Pieces of at most 1 MiB are cut from front to
+ * back; each lives in a request slot until all that was wanted of it is
  * there, and is then cut anew.
  */
 #include "lib/io/fill.h"
@@ -159,29 +159,28 @@ static void piece_done(struct tarn_io_request *req)
 	reissue_or_retire(p);
 }
 
-/* Where the next piece ends: at a multiple of the request size in the file,
- * which keeps requests on the boundaries of stripes and extents, and no further
- * than the segment. */
-static uint64_t piece_end(const struct tarn_fill *f)
+/* Where the next piece of at most so many bytes ends: at a multiple of them in
+ * the file, which keeps requests on the boundaries of stripes and extents, and
+ * no further than the segment. */
+static uint64_t piece_end(const struct tarn_fill *f, uint64_t most)
 {
 	uint64_t pool = f->next + f->to_pool;
 	const struct tarn_fill_segment *s = find_segment(f, pool);
-	uint64_t stop = round_down_u64(f->next, TARN_IO_REQUEST);
+	uint64_t stop = round_down_u64(f->next, most);
 	uint64_t left = s->pool_offset + s->size - pool;
 
-	stop = MIN(f->end - stop, TARN_IO_REQUEST) + stop;
+	stop = MIN(f->end - stop, most) + stop;
 	return MIN(stop - f->next, left) + f->next;
 }
 
-/* What is in the page cache is copied from there, not read again. */
-static bool choose_direct(struct tarn_fill *f, uint64_t stop)
+/* What is in the page cache is copied from there, not read again. *stop may
+ * come nearer: as far as is known, which is to whole blocks. */
+static bool choose_direct(struct tarn_fill *f, uint64_t *stop)
 {
-	uint64_t upto;
-
 	if (!f->direct)
 		return false;
 	if (f->buffered_file < 0 ||
-		road_at(&f->road, f->next, stop, &upto) == ROAD_DIRECT)
+		road_at(&f->road, f->next, *stop, stop) == ROAD_DIRECT)
 		return true;
 	f->went_buffered = true;
 	return false;
@@ -191,11 +190,13 @@ static bool choose_direct(struct tarn_fill *f, uint64_t stop)
  * not end where the cached bytes do. */
 static void cut(struct tarn_fill *f, struct piece *p)
 {
-	uint64_t stop = piece_end(f);
+	uint64_t stop = piece_end(f, TARN_IO_STRAIGHT);
 
+	p->direct = choose_direct(f, &stop);
+	if (!p->direct)
+		stop = MIN(stop, piece_end(f, TARN_IO_REQUEST));
 	p->pos = f->next;
 	p->need = p->end = stop;
-	p->direct = choose_direct(f, stop);
 	p->retries = 0;
 	/* Only the last piece ends where the blocks do not. */
 	if (p->direct && round_up_u64(stop, f->align, &p->end))

@@ -9,7 +9,7 @@
 #include "lib/io/road.h"
 
 /*
- * A part of the range, at most TARN_IO_REQUEST long and inside one segment. It
+ * A part of the range, at most TARN_IO_STRAIGHT long and inside one segment. It
  * stays in its slot, request after request, until all of it is there.
  */
 struct piece {

@@ -30,10 +30,14 @@ enum {
 	/* Requests at once. An NVMe drive is busy from about 16 requests of
 	 * this size; twice that leaves room to collect them in batches. */
 	TARN_IO_DEPTH = 32,
-	/* Bytes a request. Registered buffers peak at 512 KiB; above that the
-	 * kernel splits requests, and hands what it cannot issue at once to
-	 * worker threads. */
+	/* Bytes a request. Copies out of the page cache, which workers make,
+	 * and what goes through buffers has no use for more. */
 	TARN_IO_REQUEST = 512 << 10,
+	/* Of a direct read that goes straight to its place: nearly all that it
+	 * costs is by the request. A disk that takes less at once gets it in
+	 * parts, which costs little; twice as much would leave files of some
+	 * MiB too few requests to keep it busy. */
+	TARN_IO_STRAIGHT = 1 << 20,
 	/* Files open in the engine at once. Picked, not tuned: a fill takes
 	 * one or two, and RLIMIT_NOFILE (1024 by default) bounds the table. */
 	TARN_IO_FILES = 128,
