@@ -180,6 +180,11 @@ static int frame_receive(
 	} while (n < 0 && errno == EINTR);
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return -EAGAIN;
+	/* The kernel was short: the frame lies there still, as without a
+	 * reserve of ours. */
+	if (n < 0 && (errno == ENOMEM || errno == ENOBUFS))
+		return tarn_fail(ENOBUFS, "receiving a message: %s",
+			tarn_errno_text(errno));
 	if (n < 0 && errno == ECONNRESET)
 		return tarn_fail(EPIPE, "the peer is gone");
 	if (n < 0)
@@ -350,8 +355,8 @@ int wire_receive(struct wire_reader *reader, int fd,
 	if (r < 0)
 		return r;
 	r = frame_receive(reader, fd, &frame);
-	if (r == -EAGAIN)
-		return r;
+	if (r == -EAGAIN || r == -ENOBUFS)
+		return r; /* nothing was taken; a message half here goes on */
 	if (r >= 0)
 		r = frame_check(reader, &frame, limit);
 	if (r < 0) {

@@ -4,10 +4,12 @@
  * everything else is refused with a sentence, and no descriptor stays open.
  */
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -20,6 +22,18 @@
 static int socks[2] = {-1, -1};
 static struct wire_reader *reader;
 static unsigned char big[BIG];
+
+static int denied; /* the error that recvmsg shall have; 0: none */
+
+/* Instead of libc's, for all that is linked here. */
+ssize_t recvmsg(int fd, struct msghdr *message, int flags)
+{
+	if (denied) {
+		errno = denied;
+		return -1;
+	}
+	return syscall(SYS_recvmsg, fd, message, flags);
+}
 
 static int count_fds(void)
 {
@@ -253,6 +267,28 @@ static void test_beside(void)
 	fd_close(pair[1]);
 }
 
+/* The kernel has no memory: it took nothing, and what is half here stays. */
+static void test_kernel_short(int error)
+{
+	struct wire_message message;
+	struct wire_header h = head(WIRE_HELLO, 3);
+
+	fresh();
+	h.flags = WIRE_MORE;
+	frame(h, 3, 1);
+	is_int(0, wire_receive(reader, socks[1], NULL, &message), "one half");
+	h.flags = 0;
+	frame(h, 3, 0);
+	denied = error;
+	is_int(-ENOBUFS, wire_receive(reader, socks[1], NULL, &message),
+		"recvmsg has error %d: it can be tried again", error);
+	denied = 0;
+	is_int(1, wire_receive(reader, socks[1], NULL, &message), "the rest");
+	is_int(6, message.size, "makes it whole");
+	is_int(1, message.n_fds, "with its descriptor");
+	wire_message_clear(&message);
+}
+
 int main(void)
 {
 	int fds = count_fds();
@@ -262,6 +298,8 @@ int main(void)
 	test_refused();
 	test_queue();
 	test_beside();
+	test_kernel_short(ENOMEM);
+	test_kernel_short(ENOBUFS);
 	reader = wire_reader_free(reader);
 	fd_close(socks[0]);
 	fd_close(socks[1]);
