@@ -80,7 +80,7 @@ static struct wire_reader *reader_new(size_t own)
 	reader->close = close_plainly;
 	reader->frame = reader->own;
 	/* One's own sentences fit, and a client's small requests. */
-	reader->reserve = own ? 2048 : 256;
+	reader->reserve = own ? WIRE_RESERVE : 256;
 	return reader;
 }
 

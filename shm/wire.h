@@ -24,6 +24,9 @@
 #define WIRE_FDS_MAX 64 /* below the kernel's 253; segments come in batches */
 #define WIRE_MESSAGE_MAX (64u << 20) /* a load that names 500,000 tensors */
 #define WIRE_REQUEST_MAX 8192u /* every other request */
+/* So much room has a reader of one's own before it takes a frame: a message
+ * that is no longer is never lost for want of memory. */
+#define WIRE_RESERVE 2048u
 
 #define PROTOCOL_VERSION 2 /* the newest that this build speaks */
 #define PROTOCOL_OLDEST 1  /* the oldest that it still does */

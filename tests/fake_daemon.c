@@ -211,6 +211,11 @@ static int load(struct fake *fake, struct wire_message *ask)
 		wire_send(fake->sock, WIRE_LOADING, ask->serial, &m, sizeof(m),
 			NULL, 0);
 		return 0;
+	case FAKE_LOAD_WORDY:
+		wire_send(fake->sock, WIRE_LOADING, ask->serial,
+			fake->memory[0], WIRE_RESERVE + 1, NULL, 0);
+		refuse(fake, ask->serial, ENOSPC);
+		return 0;
 	case FAKE_LOAD_FAILS:
 		refuse(fake, ask->serial, ENOSPC);
 		return 0;

@@ -53,6 +53,7 @@ enum fake_mode {
 	FAKE_LOAD_DIES,	    /* after "loading" */
 	FAKE_LOAD_HANGS,    /* until it is cancelled */
 	FAKE_LOAD_FAILS,    /* with a sentence */
+	FAKE_LOAD_WORDY,    /* its notice is longer than it may be */
 	FAKE_LOAD_STALE,    /* names a storage that is gone */
 	FAKE_LOAD_LIES,	    /* names another size */
 	FAKE_LOAD_SLOWLY,   /* in steps, 300 ms in all */

@@ -383,6 +383,8 @@ int main(void)
 		"a daemon that dies");
 	loads_badly(FAKE_LOAD_FAILS, ENOSPC, "the fake says no", 1,
 		"one that refuses");
+	loads_badly(FAKE_LOAD_WORDY, EPROTO, "2048 are allowed", 1,
+		"one whose notice could be lost");
 	loads_badly(FAKE_LOAD_STALE, ESTALE, "loaded 3 times", 3,
 		"one that evicts at once");
 	loads_badly(FAKE_LOAD_LIES, EPROTO, "it has loaded 244096 bytes", 1,

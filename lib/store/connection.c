@@ -37,7 +37,9 @@
 		LOAD_NAMES_MAX * sizeof(uint64_t))
 
 /* What a reply of each type may hold: a newer daemon's may be longer than the
- * struct that we know, a sentence has its limit. */
+ * struct that we know, a sentence has its limit. What is no call's last word,
+ * a load's notice and the news of another server, must not be lost: who waits
+ * would be told that his load has failed, or would wait for ever. */
 static uint32_t reply_limit(uint16_t type)
 {
 	switch (type) {
@@ -51,7 +53,7 @@ static uint32_t reply_limit(uint16_t type)
 	case WIRE_CHANNEL_IS:
 	case WIRE_LEASE_PAGE:
 	case WIRE_RESTARTED:
-		return 4096;
+		return WIRE_RESERVE;
 	case WIRE_PUBLISHED:
 		return PUBLISHED_MAX;
 	case WIRE_ERROR:
@@ -295,7 +297,8 @@ static void deliver(struct connection *c, struct wire_message *message)
 }
 
 /* With the lock held: what came is lost, and so is the call that waited for
- * it; the others are as well off as before. */
+ * it, since only a last word can be longer than WIRE_RESERVE; the others are
+ * as well off as before. */
 static void starve(struct connection *c, uint32_t serial)
 {
 	for (struct call *call = c->calls; call; call = call->next)
