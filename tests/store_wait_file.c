@@ -285,6 +285,37 @@ static void test_coming(tarn_store *store)
 	drop_pair(&p);
 }
 
+/* So is the load of a single file, or of the first shard. */
+static void test_coming_first(tarn_store *store)
+{
+	tarn_file *file = make_file("f.safetensors", "b", SIZE);
+	struct late late = {.after_ms = 1500};
+	uint64_t landed = 0;
+	pthread_t thread;
+
+	take_identity(file);
+	fake.reported = (struct tarn_report_load) {.label = "f.safetensors",
+		.total = SIZE,
+		.state = TARN_LOAD_WAITING};
+	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 0, 0, NULL),
+		"a file whose load waits for memory is not there now");
+	has_str("waits for memory", tarn_error_message(), "which is said");
+	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 0, 50, NULL),
+		"nor soon");
+	has_str("within 50 ms", tarn_error_message(), "which is said, too");
+	pthread_create(&thread, NULL, begin_late, &late);
+	is_int(0, tarn_store_wait_file(store, file, 0, LONG_MS, &landed),
+		"but then it is");
+	is_int(SIZE, (int64_t)landed, "whole");
+	pthread_join(thread, NULL);
+	table_storage_drop(writer, late.index);
+	fake.reported.state = TARN_LOAD_READING;
+	is_int(-ENOENT, tarn_store_wait_file(store, file, 0, LONG_MS, NULL),
+		"one that is read elsewhere is another file's");
+	unlink(tarn_file_path(file));
+	tarn_file_unref(file);
+}
+
 static tarn_store *open_played(enum fake_mode mode)
 {
 	int fd = fake_start(&fake, mode);
@@ -316,6 +347,7 @@ static void test_played(void)
 	close_played(store);
 	store = open_played(FAKE_REPORTS);
 	test_coming(store);
+	test_coming_first(store);
 	close_played(store);
 	unlink(tarn_file_path(file));
 	tarn_file_unref(file);

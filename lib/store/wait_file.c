@@ -130,9 +130,21 @@ static int look(void *arg)
 	       (w->bytes < w->size && w->landed >= w->bytes);
 }
 
+/* How long its caller waits in all: end is negative if for ever. */
+struct limit {
+	int timeout_ms;
+	int64_t end;
+};
+
+static int left(const struct limit *limit)
+{
+	return limit->end < 0 ? -1
+			      : (int)MAX(limit->end - clock_ms(), (int64_t)0);
+}
+
 /* Of one file, an index is none. */
 static int wait_one(tarn_store *store, const tarn_file *file, uint64_t bytes,
-	int timeout_ms, uint64_t *ret_landed)
+	const struct limit *limit, uint64_t *ret_landed)
 {
 	struct wanted w = {.store = store};
 	int r;
@@ -141,21 +153,21 @@ static int wait_one(tarn_store *store, const tarn_file *file, uint64_t bytes,
 	w.bytes = bytes && bytes < w.size ? bytes : w.size;
 	r = file_identity(file, &w.identity);
 	if (r >= 0 && w.size)
-		r = store_wait(store, timeout_ms, look, &w);
+		r = store_wait(store, left(limit), look, &w);
 	if (r == -ETIMEDOUT)
 		r = tarn_fail(ETIMEDOUT,
 			"%llu of %llu bytes have arrived, not %llu within %d "
 			"ms",
 			(unsigned long long)w.landed,
 			(unsigned long long)w.size, (unsigned long long)w.bytes,
-			timeout_ms);
+			limit->timeout_ms);
 	if (r < 0)
 		return tarn_fail_prefix(r, "%.200s: ", tarn_file_path(file));
 	*ret_landed = w.landed;
 	return 0;
 }
 
-/* ---- all shards of an index ------------------------------------------ */
+/* ---- what has not begun ----------------------------------------------- */
 
 static const char *base_of(const char *path)
 {
@@ -164,62 +176,83 @@ static const char *base_of(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* A load that has no storage yet, since it waits for memory or for a loader,
- * is in no table; but the daemon knows of it, by the name that its client gave
- * the file. */
-static bool is_coming(tarn_store *store, const tarn_file *shard)
+/* By the name that its client gave the file, which may be another road to it;
+ * of a long one the end is cut off. What is read has a storage, of this file
+ * or not. */
+static bool is_of(
+	const struct tarn_report_load *load, const char *path, uint64_t size)
 {
-	const char *base = base_of(tarn_file_path(shard));
+	return load->state != TARN_LOAD_READING &&
+	       load->state != TARN_LOAD_STOPPING && load->total == size &&
+	       (!strcmp(base_of(load->label), base_of(path)) ||
+		       !strncmp(load->label, path, sizeof(load->label) - 1));
+}
+
+/* A load that has no storage yet, since it waits for memory or for a loader,
+ * is in no table; but the daemon knows of it. */
+static bool is_coming(tarn_store *store, const tarn_file *file)
+{
 	struct tarn_report *report;
 	uint64_t offset, size;
 	bool coming = false;
 
 	if (tarn_store_get_report(store, &report) < 0)
 		return false;
-	tarn_file_data_range(shard, &offset, &size);
-	for (uint32_t i = 0; i < report->n_loads; i++) {
-		const struct tarn_report_load *load = &report->loads[i];
-
-		coming = coming || (load->state != TARN_LOAD_STOPPING &&
-					   load->total == size &&
-					   !strcmp(base_of(load->label), base));
-	}
+	tarn_file_data_range(file, &offset, &size);
+	for (uint32_t i = 0; i < report->n_loads; i++)
+		coming = coming ||
+			 is_of(&report->loads[i], tarn_file_path(file), size);
 	tarn_report_free(report);
 	return coming;
 }
 
-/* Between two shards nobody is loading anything, for a moment. *landed is the
- * last one's, then this one's. */
-static int wait_next(tarn_store *store, const tarn_file *shard, uint64_t bytes,
-	int64_t end, uint64_t *landed)
+static int not_begun(const tarn_file *file, const struct limit *limit)
+{
+	return tarn_fail(ETIMEDOUT,
+		"%.200s: its load has not begun to read within %d ms; it waits "
+		"for memory, or for a loader",
+		tarn_file_path(file), limit->timeout_ms);
+}
+
+/* For patience_ms it may be that nobody is loading it. */
+static int wait_coming(tarn_store *store, const tarn_file *file, uint64_t bytes,
+	int64_t patience_ms, const struct limit *limit, uint64_t *landed)
 {
 	const struct timespec nap = {.tv_nsec = BETWEEN_NAP_MS * 1000000};
-	int64_t patience =
-		clock_ms() + BETWEEN_MS + (int64_t)(*landed / VERIFIED_IN_MS);
-	bool last = false;
-	int64_t now;
-	int r;
+	int64_t patience = clock_ms() + patience_ms;
 
 	for (;;) {
-		now = clock_ms();
-		r = wait_one(store, shard, bytes,
-			end < 0 ? -1 : (int)MAX(end - now, (int64_t)0), landed);
-		if (r != -ENOENT || last || (end >= 0 && now >= end))
+		int64_t now = clock_ms();
+		bool over = limit->end >= 0 && now >= limit->end;
+		int r = wait_one(store, file, bytes, limit, landed);
+
+		if (r != -ENOENT)
 			return r;
-		if (now >= patience && is_coming(store, shard))
+		if (now >= patience || over) {
+			if (!is_coming(store, file))
+				break;
+			if (over)
+				return not_begun(file, limit);
 			patience = now + BETWEEN_MS;
-		else
-			/* It may have come and gone since we looked. */
-			last = now >= patience;
-		if (!last)
-			nanosleep(&nap, NULL);
+		}
+		nanosleep(&nap, NULL);
 	}
+	/* It may have come, or come and gone, since we looked. */
+	return wait_one(store, file, bytes, limit, landed);
+}
+
+/* ---- all shards of an index ------------------------------------------ */
+
+/* Between two shards nobody is loading anything, for a moment. landed is the
+ * last one's. */
+static int64_t pause_ms(uint64_t landed)
+{
+	return BETWEEN_MS + (int64_t)(landed / VERIFIED_IN_MS);
 }
 
 static int wait_shards(tarn_store *store, const tarn_file *file, uint64_t bytes,
-	int timeout_ms, uint64_t *ret_landed)
+	const struct limit *limit, uint64_t *ret_landed)
 {
-	int64_t end = timeout_ms < 0 ? -1 : clock_ms() + timeout_ms;
 	uint64_t sum = 0, landed = 0, offset, size;
 	int r = 0;
 
@@ -229,10 +262,8 @@ static int wait_shards(tarn_store *store, const tarn_file *file, uint64_t bytes,
 		i++) {
 		const tarn_file *shard = tarn_file_shard(file, i);
 
-		if (i == 0)
-			r = wait_one(store, shard, bytes, timeout_ms, &landed);
-		else
-			r = wait_next(store, shard, bytes - sum, end, &landed);
+		r = wait_coming(store, shard, bytes - sum,
+			i == 0 ? 0 : pause_ms(landed), limit, &landed);
 		if (r < 0)
 			return r;
 		sum += landed;
@@ -244,13 +275,15 @@ static int wait_shards(tarn_store *store, const tarn_file *file, uint64_t bytes,
 int tarn_store_wait_file(tarn_store *store, const tarn_file *file,
 	uint64_t bytes, int timeout_ms, uint64_t *ret_landed)
 {
+	const struct limit limit = {.timeout_ms = timeout_ms,
+		.end = timeout_ms < 0 ? -1 : clock_ms() + timeout_ms};
 	uint64_t landed = 0;
 	int r;
 
 	if (file_is_index(file))
-		r = wait_shards(store, file, bytes, timeout_ms, &landed);
+		r = wait_shards(store, file, bytes, &limit, &landed);
 	else
-		r = wait_one(store, file, bytes, timeout_ms, &landed);
+		r = wait_coming(store, file, bytes, 0, &limit, &landed);
 	if (r >= 0 && ret_landed)
 		*ret_landed = landed;
 	return r;

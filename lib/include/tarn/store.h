@@ -133,7 +133,8 @@ TARN_PUBLIC int tarn_store_version(tarn_store *store, const char *name,
 /*
  * Until bytes of a file's data have arrived, which somebody is loading now,
  * in this process or another; bytes 0, or more than there are, means all of
- * them. It starts no load: -ENOENT when nobody loads the file and nobody has;
+ * them. It starts no load: -ENOENT when nobody loads the file and nobody has
+ * (a load that has yet to find memory is one, known by its file's name);
  * -ECANCELED when the load ends without them. Arrived bytes, *ret_landed (may
  * be NULL), tell how far it is and no more: they come in any order, and none
  * may be read before all are there and the file was opened by
