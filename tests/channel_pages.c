@@ -35,6 +35,20 @@ int __wrap_headroom_check(uint64_t size)
 	return is_full ? -ENOSPC : __real_headroom_check(size);
 }
 
+/* Is there no memory for so many things? 0: for any. */
+static size_t denied;
+
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	if (!n || n != denied)
+		return __real_calloc(n, size);
+	errno = ENOMEM;
+	return NULL;
+}
+
 /* How many pages of that range this process has in its page table. */
 static int64_t mapped(const void *start, uint64_t size)
 {
@@ -270,6 +284,26 @@ static void test_full(tarn_store *store)
 	tarn_store_remove(store, "full");
 }
 
+/* Who could not note what is mapped would fill what is not there. */
+static void test_not_noted(tarn_store *store)
+{
+	const struct tarn_channel_options options = {.slots = 37,
+		.slot_bytes = LARGE,
+		.flags = TARN_CHANNEL_SPARSE};
+	tarn_channel *c = kit_open(store, "noted", &options), *other = NULL;
+
+	denied = 37;
+	is_int(-ENOMEM, tarn_channel_open(store, "noted", NULL, &other),
+		"no memory to note slots: no channel");
+	has_str("37 slots", tarn_error_message(), "which is said");
+	denied = 0;
+	other = kit_open(store, "noted", NULL);
+	ok(through(other) >= 0, "and the next time there is");
+	tarn_channel_unref(other);
+	tarn_channel_unref(c);
+	tarn_store_remove(store, "noted");
+}
+
 int main(void)
 {
 	tarn_store *store;
@@ -281,6 +315,7 @@ int main(void)
 	test_sparse(store);
 	test_begun(store);
 	test_full(store);
+	test_not_noted(store);
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends");
 	return done();

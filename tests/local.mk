@@ -577,7 +577,8 @@ tests_channel_fork_SOURCES = tests/channel_fork.c $(CHANNEL_KIT)
 tests_channel_handles_SOURCES = tests/channel_handles.c $(CHANNEL_KIT)
 tests_channel_names_SOURCES = tests/channel_names.c $(CHANNEL_KIT)
 tests_channel_pages_SOURCES = tests/channel_pages.c $(CHANNEL_KIT)
-tests_channel_pages_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=headroom_check
+tests_channel_pages_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=headroom_check \
+	-Wl,--wrap=calloc
 tests_channel_records_SOURCES = tests/channel_records.c $(CHANNEL_KIT)
 tests_channel_send_SOURCES = tests/channel_send.c $(CHANNEL_KIT)
 tests_channel_soak_SOURCES = \

@@ -89,13 +89,19 @@ int channel_map_writable(tarn_channel *channel)
 
 /* ---- what is to be filled --------------------------------------------- */
 
-static void note_slots(tarn_channel *channel)
+/* Without it nobody would ask whether there is memory for a slot that is not
+ * there, and its filling would be a SIGBUS. */
+static int note_slots(tarn_channel *channel)
 {
 	const struct ring_geometry *g = &channel->map.geometry.ring;
 
-	/* Without it each page is a fault, and nothing else is lost. */
-	if (g->slot_bytes >= CHANNEL_MAP_MIN)
-		channel->mapped = calloc(g->slots, sizeof(*channel->mapped));
+	if (g->slot_bytes < CHANNEL_MAP_MIN)
+		return 0;
+	channel->mapped = calloc(g->slots, sizeof(*channel->mapped));
+	if (!channel->mapped)
+		return tarn_fail(ENOMEM, "no memory to note %u slots",
+			(unsigned)g->slots);
+	return 0;
 }
 
 /* The first write to a page of a shared file is a fault, a microsecond or two,
@@ -189,6 +195,8 @@ int channel_map_storage(tarn_channel *channel, bool *ret_closed)
 		r = map_bytes(channel);
 	if (r >= 0)
 		r = ring_attach(&channel->ring, map->ring, map->ring_size);
+	if (r >= 0)
+		r = note_slots(channel);
 	if (r < 0)
 		return r;
 	channel->ring.beside = (const char *)map->records;
@@ -199,7 +207,6 @@ int channel_map_storage(tarn_channel *channel, bool *ret_closed)
 		map->size -
 			(uint64_t)(map->bytes - (unsigned char *)map->memory),
 		MADV_HUGEPAGE);
-	note_slots(channel);
 	record_begin(channel);
 	*ret_closed = channel_is_closed(map);
 	return 0;
