@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * tarn rm: arguments are removed one by one; one that is not there does not
- * keep the others. Who has such a tensor open keeps it.
+ * keep the others. Who has such a tensor open keeps it; who takes part in a
+ * channel would, too, while the next to open its name would meet nobody there,
+ * so that one is left alone.
  */
 #include "cli/cli.h"
 
@@ -11,6 +13,7 @@
 
 #include <tarn/publish.h>
 
+#include "cli/channel.h"
 #include "cli/listing.h"
 #include "cli/options.h"
 #include "cli/say.h"
@@ -30,10 +33,32 @@ static bool hint_folder(tarn_store *store, const char *name)
 	return true;
 }
 
+/* Whatever cannot be looked at is the daemon's to judge. */
+static bool has_members(tarn_store *store, const char *name)
+{
+	_cleanup_channel_ tarn_channel *channel = NULL;
+	struct tarn_channel_info info;
+
+	if (tarn_channel_open(store, name, NULL, &channel) < 0 ||
+		tarn_channel_get_info(channel, &info) < 0 || info.closed ||
+		(!info.producers && !info.consumers))
+		return false;
+	say_failed("'%s' is a channel that has %u producer%s and %u consumer%s",
+		name, info.producers, info.producers == 1 ? "" : "s",
+		info.consumers, info.consumers == 1 ? "" : "s");
+	say_hint("'tarn channel close %s' ends it for them; 'tarn channel rm "
+		 "%s' takes its name alone",
+		name, name);
+	return true;
+}
+
 static int rm_name(tarn_store *store, const char *name)
 {
-	int r = tarn_store_remove(store, name);
+	int r;
 
+	if (has_members(store, name))
+		return EXIT_FAILED;
+	r = tarn_store_remove(store, name);
 	if (r >= 0)
 		return EXIT_DONE;
 	say_error();

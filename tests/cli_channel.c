@@ -175,6 +175,27 @@ static void test_close(void)
 	tarn_channel_unref(channel);
 }
 
+/* Who takes part in it would lose those who come later. */
+static void test_plain_rm(void)
+{
+	tarn_channel *channel =
+		kit_make(store, "apart/busy", TARN_CHANNEL_QUEUE);
+
+	if (tarn_channel_join(channel, TARN_CHANNEL_CONSUMER) < 0)
+		bail("join: %s", tarn_error_message());
+	is_int(1, kit_run("rm apart/busy"), "tarn rm of one that is in use");
+	has_str("'apart/busy' is a channel that has 0 producers and 1 consumer",
+		kit_out, "says so");
+	has_str("'tarn channel close apart/busy' ends it", kit_out,
+		"and what to do");
+	is_int(0, kit_run("channel stat apart/busy"), "it is still there");
+	is_int(0, kit_run("channel close apart/busy"), "once it is closed");
+	is_int(0, kit_run("rm apart/busy"), "it is removed");
+	tarn_channel_unref(channel);
+	tarn_channel_unref(kit_make(store, "apart/idle", TARN_CHANNEL_QUEUE));
+	is_int(0, kit_run("rm apart/idle"), "as is one that nobody uses");
+}
+
 int main(void)
 {
 	tarn_channel *channel, *other;
@@ -188,6 +209,7 @@ int main(void)
 	other = kit_make(store, "run/other", TARN_CHANNEL_BROADCAST);
 	test_end(other);
 	test_close();
+	test_plain_rm();
 	tarn_channel_unref(other);
 	tarn_channel_unref(channel);
 	tarn_store_unref(store);
