@@ -85,29 +85,44 @@ void remove_files(void)
 
 /* ---- processes ---------------------------------------------------------- */
 
-static bool is_child(const char *pid, pid_t parent, const char *name)
+/* When it began, in the kernel's ticks; 0: it is none. */
+static unsigned long long child_began(
+	const char *pid, pid_t parent, const char *name)
 {
 	char path[300], text[512], comm[32];
+	unsigned long long began;
 	int of;
 
 	snprintf(path, sizeof(path), "/proc/%s/stat", pid);
 	if (fd_read_text(path, text, sizeof(text)) <= 0)
-		return false;
-	return sscanf(text, "%*d (%31[^)]) %*c %d", comm, &of) == 2 &&
-	       of == parent && strcmp(comm, name) == 0;
+		return 0;
+	if (sscanf(text,
+		    "%*d (%31[^)]) %*c %d %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+		    "%*s %*s %*s %*s %*s %*s %*s %*s %llu",
+		    comm, &of, &began) != 3 ||
+		of != parent || strcmp(comm, name) != 0)
+		return 0;
+	return began;
 }
 
 pid_t child_named(pid_t keeper, const char *name)
 {
 	DIR *folder = opendir("/proc");
+	unsigned long long began, last = 0;
 	struct dirent *e;
 	pid_t newest = 0;
 
-	while (folder && (e = readdir(folder)))
-		if (e->d_name[0] >= '1' && e->d_name[0] <= '9' &&
-			is_child(e->d_name, keeper, name) &&
-			atoi(e->d_name) > newest)
+	/* By its time: numbers begin anew when they have run out. */
+	while (folder && (e = readdir(folder))) {
+		if (e->d_name[0] < '1' || e->d_name[0] > '9')
+			continue;
+		began = child_began(e->d_name, keeper, name);
+		if (began > last || (began && began == last &&
+					    atoi(e->d_name) > newest)) {
 			newest = atoi(e->d_name);
+			last = began;
+		}
+	}
 	if (folder)
 		closedir(folder);
 	return newest;
