@@ -196,15 +196,23 @@ static void never_fits(void)
 {
 	const int64_t shape[] = {(int64_t)(80 * MIB)};
 	struct tarn_publish_item item = {.name = "never"};
+	const int64_t at = 5;
 	tarn_store *store;
 
 	if (tarn_store_open(server.socket, &store) < 0 ||
 		tarn_store_create(
 			store, TARN_U8, 1, shape, 0, &item.tensor) < 0)
 		bail("%s", tarn_error_message());
+	((unsigned char *)tarn_tensor_data(item.tensor))[MIB] = 77;
 	is_int(-ENOSPC, tarn_store_publish(store, &item, 1, NULL, NULL),
 		"80 MiB that were created never fit");
 	has_str("budget of 64.0 MiB", tarn_error_message(), "told the limit");
+	is_int(77, ((unsigned char *)tarn_tensor_data(item.tensor))[MIB],
+		"they are what they were");
+	is_int(0, tarn_tensor_set_f64(item.tensor, &at, 1),
+		"and their creator's to write");
+	is_int(-ENOSPC, tarn_store_publish(store, &item, 1, NULL, NULL),
+		"and to publish, with as little luck");
 	tarn_tensor_unref(item.tensor);
 	tarn_store_unref(store);
 }

@@ -10,6 +10,7 @@
 #include "lib/store/created.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/fail.h"
@@ -96,13 +97,24 @@ int created_freeze(tarn_storage *storage)
 	return r;
 }
 
+static int renew(struct created *created)
+{
+	_cleanup_free_ char *why = strdup(tarn_fail_message());
+	int r = own_renew(&created->fd, created->addr, created->size);
+
+	tarn_fail_verbatim(0, why ? why : "out of memory");
+	return r;
+}
+
 void created_thaw(tarn_storage *storage)
 {
 	struct created *created = created_of(storage);
 
-	/* It fails if the daemon has sealed it: then it stays as it is, which
-	 * concerns the next publication, not the one that has failed. */
-	if (own_try_writable(created->fd, created->addr, created->size))
+	/* What the daemon has sealed already is copied. Without memory for that
+	 * it stays as it is, and can be published still; which is not what the
+	 * publication has failed of. */
+	if (own_try_writable(created->fd, created->addr, created->size) ||
+		renew(created) >= 0)
 		storage->writable = true;
 }
 

@@ -134,6 +134,24 @@ bool own_try_writable(int fd, void *addr, uint64_t size)
 	return remap(fd, addr, size, PROT_READ | PROT_WRITE);
 }
 
+int own_renew(int *fd, void *addr, uint64_t size)
+{
+	_cleanup_fd_ int copy = -1;
+	void *bytes;
+	int r = own_create(size, &copy, &bytes);
+
+	if (r < 0)
+		return r;
+	memcpy(bytes, addr, size);
+	munmap(bytes, own_mapped_size(size));
+	if (!own_try_writable(copy, addr, size))
+		return tarn_fail(errno, "mapping %llu bytes anew: %s",
+			(unsigned long long)size, tarn_errno_text(errno));
+	fd_close(*fd);
+	*fd = fd_steal(&copy);
+	return 0;
+}
+
 /* ---- asked for ------------------------------------------------------- */
 
 /* Nothing that is mapped may end before its end, nor, unless it is mutable,

@@ -34,6 +34,10 @@ int own_remap_read_only(int fd, void *addr, uint64_t size);
  * if that is not to be. */
 bool own_try_writable(int fd, void *addr, uint64_t size);
 
+/* The same bytes at the same address in a memfd of their own, writable: *fd,
+ * which cannot be written any more, is closed and replaced. */
+int own_renew(int *fd, void *addr, uint64_t size);
+
 /* Asks the daemon for the memfd of a leased storage. flags: STORAGE_*. */
 int own_fetch(struct tarn_store *store, uint32_t index, uint64_t generation,
 	uint32_t flags);
