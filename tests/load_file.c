@@ -51,6 +51,14 @@ static tarn_file *make_file(void)
 	return file;
 }
 
+static tarn_file *open_anew(tarn_file *file)
+{
+	tarn_file_unref(file);
+	if (tarn_file_open(path, &file) < 0)
+		bail("%s", tarn_error_message());
+	return file;
+}
+
 /* Whether it could be thrown out of the page cache. */
 static bool evict(const tarn_file *file)
 {
@@ -147,6 +155,61 @@ static void cold(tarn_file *file)
 	tarn_tensor_unref(t);
 }
 
+struct told {
+	uint64_t last, total;
+	int calls, cancel_at;
+};
+
+static int note(void *arg, uint64_t done_bytes, uint64_t total)
+{
+	struct told *told = arg;
+
+	if (done_bytes <= told->last)
+		diag("%llu after %llu", (unsigned long long)done_bytes,
+			(unsigned long long)told->last);
+	told->last = done_bytes;
+	told->total = total;
+	return ++told->calls == told->cancel_at;
+}
+
+/* Who wants to know how far it is can stop it. */
+static void stopped(tarn_file *file)
+{
+	struct told told = {.cancel_at = 1};
+	struct tarn_copy_options o = {.progress = note, .arg = &told};
+	tarn_tensor *t = NULL;
+
+	if (!evict(file)) {
+		skip(2, "the page cache of %s is not emptied", test_tmpdir());
+		return;
+	}
+	is_int(-ECANCELED, tarn_file_load(file, "m", &o, NULL, &t),
+		"a cold file: cancelled at the first word of it");
+	has_str("cancelled when 2097152 of 5242880 bytes", tarn_error_message(),
+		"which says when");
+}
+
+/* And sees more than the end. */
+static void told(tarn_file *file)
+{
+	struct told told = {.cancel_at = 3};
+	struct tarn_copy_options o = {.progress = note, .arg = &told};
+	struct tarn_copy_info info;
+	tarn_tensor *t;
+
+	if (!evict(file)) {
+		skip(5, "the page cache of %s is not emptied", test_tmpdir());
+		return;
+	}
+	t = load(file, "m", &o, &info);
+	is_int(3, told.calls, "it is told of in pieces");
+	is_int(M, (int64_t)told.last, "up to the last, which cancels nothing");
+	is_int(M, (int64_t)told.total, "of all its bytes");
+	is_int(M, (int64_t)info.read, "that were read");
+	is_mem(wanted + A, tarn_tensor_data(t), M, "and are there");
+	tarn_tensor_unref(t);
+}
+
 /* Mapped, they would never be looked at. */
 static void bad_options(tarn_file *file)
 {
@@ -196,7 +259,11 @@ int main(void)
 {
 	tarn_file *file = make_file();
 
-	cold(file); /* first: what is mapped stays in the page cache */
+	stopped(file); /* first: what is mapped stays in the page cache */
+	file = open_anew(file);
+	told(file);
+	file = open_anew(file);
+	cold(file);
 	cached(file);
 	forced(file);
 	bad_options(file);

@@ -70,6 +70,28 @@ static int read_in(const tarn_tensor *src, uint64_t offset, uint64_t size,
 	return r;
 }
 
+/* All at once; in pieces for who wants to be told of them. */
+static int map(tarn_file *file, const char *name, uint64_t cold,
+	const struct tarn_copy_options *o, tarn_tensor **ret)
+{
+	bool told = cold && o && o->progress;
+	tarn_tensor *tensor;
+	int r;
+
+	r = tarn_file_map(
+		file, name, cold && !told ? TARN_MAP_POPULATE : 0, &tensor);
+	if (r >= 0 && told) {
+		r = file_map_read(tensor, cold, o->progress, o->arg);
+		if (r < 0) {
+			tarn_tensor_unref(tensor);
+			r = tarn_fail_prefix(r, "%s: ", file->path);
+		}
+	}
+	if (r >= 0)
+		*ret = tensor;
+	return r;
+}
+
 int tarn_file_load(tarn_file *file, const char *name,
 	const struct tarn_copy_options *options,
 	struct tarn_copy_info *ret_info, tarn_tensor **ret)
@@ -94,7 +116,7 @@ int tarn_file_load(tarn_file *file, const char *name,
 		(!cached && road_file_system(bytes->fd) == ROAD_FS_REMOTE))
 		return read_in(src, offset, info.bytes, options, ret_info, ret);
 	info.read = cached ? 0 : info.bytes;
-	r = tarn_file_map(file, name, cached ? 0 : TARN_MAP_POPULATE, ret);
+	r = map(file, name, info.read, options, ret);
 	/* Its file system maps no files, or there is no room for it. */
 	if (r == -ENODEV || r == -ENOMEM)
 		return read_in(src, offset, info.bytes, options, ret_info, ret);

@@ -87,6 +87,11 @@ int file_named_twice(const char *name, size_t size);
 /* "No memory for ...", of what is being read. -ENOMEM. */
 int file_no_memory(const char *what);
 
+/* Reads size bytes of a tensor of file_map.c into the page cache, and tells of
+ * them as tarn_copy does. -ECANCELED. */
+int file_map_read(const tarn_tensor *tensor, uint64_t size,
+	int (*progress)(void *arg, uint64_t done, uint64_t total), void *arg);
+
 /* The formats. */
 int npy_read(struct tarn_file *file);
 int safetensors_read(struct tarn_file *file);

@@ -16,7 +16,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/file/file.h"
-#include "lib/tensor/storage.h"
+#include "lib/tensor/tensor.h"
 
 /* With it congruent to the file, the kernel can map large folios of the page
  * cache by one entry. */
@@ -211,6 +211,26 @@ static int advise(const tarn_storage *storage, uint64_t offset, uint64_t size,
 	return flags & TARN_MAP_POPULATE
 		       ? populate(storage, offset, size, at, length)
 		       : 0;
+}
+
+int file_map_read(const tarn_tensor *tensor, uint64_t size,
+	int (*progress)(void *arg, uint64_t done, uint64_t total), void *arg)
+{
+	int r = 0;
+
+	for (uint64_t done = 0, n; r >= 0 && done < size; done += n) {
+		n = MIN(size - done, HUGE_PAGE);
+		r = advise(tensor->storage, tensor->base + done, n,
+			TARN_MAP_POPULATE);
+		/* All of it is there: that ends well. */
+		if (r >= 0 && progress(arg, done + n, size) && done + n < size)
+			return tarn_fail(ECANCELED,
+				"map: cancelled when %llu of %llu bytes were "
+				"read",
+				(unsigned long long)(done + n),
+				(unsigned long long)size);
+	}
+	return r;
 }
 
 /* ---- the verb -------------------------------------------------------- */
