@@ -90,8 +90,12 @@ void arena_free(struct arena *arena)
 {
 	while (arena->last) {
 		struct arena_block *block = arena->last;
+		size_t size = block->size + sizeof(*block);
 
 		arena->last = block->before;
-		free(block);
+		if (size < LARGE_LEAST)
+			free(block);
+		else
+			large_free(block, size);
 	}
 }

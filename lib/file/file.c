@@ -316,7 +316,7 @@ tarn_file *tarn_file_unref(tarn_file *file)
 	for (size_t i = 0; i < file->shard_count; i++)
 		tarn_file_unref(file->shards[i]);
 	free(file->shards);
-	free(file->tensors);
+	file_tensors_free(file);
 	arena_free(&file->arena);
 	free(file);
 	return NULL;

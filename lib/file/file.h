@@ -35,7 +35,8 @@ struct tarn_file {
 	bool part;	    /* it is a shard of another */
 	uint64_t data_offset;
 	uint64_t data_size;
-	struct tarn_file_tensor *tensors; /* malloc'ed; in order of bytes */
+	struct tarn_file_tensor *tensors; /* in order of bytes */
+	size_t large; /* bytes of large_alloc() they are; 0: malloc'ed */
 	size_t count;
 	size_t room; /* tensors that fit */
 	struct file_pair *pairs;
@@ -60,6 +61,9 @@ const char *file_clean(const char *text, size_t size,
 
 /* There may be so many tensors: if they are many, there is room for all. */
 void file_expect(struct tarn_file *file, size_t count);
+
+/* Gives back what the tensors lie in. */
+void file_tensors_free(struct tarn_file *file);
 
 /* One more tensor, with a copy of its name and the rest zero; those that were
  * there move. NULL: no memory. */

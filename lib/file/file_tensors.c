@@ -23,8 +23,38 @@ void file_expect(struct tarn_file *file, size_t count)
 		return;
 	/* Else it grows. */
 	file->tensors = large_alloc(size);
-	if (file->tensors)
-		file->room = count;
+	if (!file->tensors)
+		return;
+	file->large = size;
+	file->room = count;
+}
+
+void file_tensors_free(struct tarn_file *file)
+{
+	if (file->large)
+		large_free(file->tensors, file->large);
+	else
+		free(file->tensors);
+	file->tensors = NULL;
+	file->large = 0;
+}
+
+/* Twice as many, in memory that can grow again. */
+static bool grow(struct tarn_file *file)
+{
+	size_t room = file->room ? file->room * 2 : 16;
+	struct tarn_file_tensor *more = reallocarray(
+		file->large ? NULL : file->tensors, room, sizeof(*more));
+
+	if (!more)
+		return false;
+	if (file->large) {
+		memcpy(more, file->tensors, file->count * sizeof(*more));
+		file_tensors_free(file);
+	}
+	file->tensors = more;
+	file->room = room;
+	return true;
 }
 
 struct tarn_file_tensor *file_add_tensor(
@@ -33,16 +63,7 @@ struct tarn_file_tensor *file_add_tensor(
 	struct tarn_file_tensor *tensor;
 	char *copy = arena_text(&file->arena, name, size);
 
-	if (copy && file->count == file->room) {
-		size_t room = file->room ? file->room * 2 : 16;
-
-		tensor = reallocarray(file->tensors, room, sizeof(*tensor));
-		if (!tensor)
-			return NULL;
-		file->tensors = tensor;
-		file->room = room;
-	}
-	if (!copy)
+	if (!copy || (file->count == file->room && !grow(file)))
 		return NULL;
 	tensor = &file->tensors[file->count++];
 	*tensor = (struct tarn_file_tensor) {.name = copy, .name_size = size};
