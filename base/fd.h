@@ -30,6 +30,10 @@ static inline int fd_steal(int *fd)
 /* A second descriptor, CLOEXEC, never 0, 1 or 2. -errno on failure. */
 int fd_dup(int fd);
 
+/* Closes first, and all descriptors above it. Not in the child of a process
+ * with threads. */
+void fd_close_from(int first);
+
 /* Reads up to size bytes at offset, continuing short reads and EINTR; the
  * count is short only at the end of the file. -errno on failure. */
 ssize_t fd_pread(int fd, void *buf, size_t size, uint64_t offset);

@@ -37,7 +37,7 @@ static void keep_only(int *fds, int n)
 		fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 3 + n);
 	for (int i = 0; i < n; i++)
 		fds[i] = dup3(fds[i], 3 + i, O_CLOEXEC);
-	close_range((unsigned)(3 + n), ~0u, 0);
+	fd_close_from(3 + n);
 }
 
 static pid_t fork_child(struct keeper *keeper, const char *name)

@@ -302,6 +302,7 @@ TESTS += $(PYTHON_TESTS)
 DAEMON_LIBS = tests/libtap.la daemon/libdaemon.la
 check_PROGRAMS += \
 	tests/alloc \
+	tests/close_from \
 	tests/headroom \
 	tests/headroom_cgroup \
 	tests/loop \
@@ -309,6 +310,7 @@ check_PROGRAMS += \
 	$(NULL)
 TESTS += \
 	tests/alloc \
+	tests/close_from \
 	tests/headroom \
 	tests/headroom_cgroup \
 	tests/loop \
@@ -316,6 +318,8 @@ TESTS += \
 	$(NULL)
 tests_alloc_SOURCES = tests/alloc.c
 tests_alloc_LDADD = $(DAEMON_LIBS)
+tests_close_from_SOURCES = tests/close_from.c
+tests_close_from_LDADD = $(DAEMON_LIBS)
 tests_headroom_SOURCES = tests/headroom.c
 tests_headroom_LDADD = $(DAEMON_LIBS)
 tests_headroom_cgroup_SOURCES = \
