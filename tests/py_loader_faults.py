@@ -5,9 +5,11 @@ it and never as a hang: exceptions with their traceback, batches that cannot be
 sent, workers that are killed. Of a parent that is killed nothing is left."""
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import weakref
@@ -212,7 +214,8 @@ PARENT = """
 import sys, time
 import py_loader_kit as loaders
 from tarn.torch import DataLoader
-iterator = iter(DataLoader(loaders.Noisy(4000), 4, num_workers=2))
+iterator = iter(DataLoader(loaders.Noisy(4000), 4, num_workers=2,
+                           multiprocessing_context=sys.argv[1]))
 kept = [next(iterator) for _ in range(5)]
 print(*[w.pid for w in iterator._workers], flush=True)
 time.sleep(100)
@@ -243,16 +246,18 @@ def channels():
     return [word for word in seen if word.startswith("loader/")]
 
 
-def check_parent():
+def check_parent(method):
     gc.collect()
     kit.ok(eventually(lambda: not channels()), "no channel is left",
            channels())
+    folder = tempfile.mkdtemp()  # Python's files outlive who is killed
     parent = subprocess.Popen(
-        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True,
-        env=dict(os.environ, PYTHONPATH=":".join(sys.path)))
+        [sys.executable, "-c", PARENT, method], text=True,
+        stdout=subprocess.PIPE,
+        env=dict(os.environ, PYTHONPATH=":".join(sys.path), TMPDIR=folder))
     workers = parent.stdout.readline().split()
     kit.equal((len(workers), len(channels())), (2, 2),
-              "a parent with two workers and two channels")
+              f"a parent with two workers and two channels: {method}")
     parent.kill()
     parent.wait()
     kit.ok(eventually(lambda: all(map(gone, workers))),
@@ -260,6 +265,7 @@ def check_parent():
     kit.ok(eventually(lambda: not channels()), "and no channel",
            channels())
     parent.stdout.close()
+    shutil.rmtree(folder)
 
 
 def check_no_store():
@@ -285,7 +291,8 @@ def main():
     check_no_store()
     check_deaths()
     check_timeout()
-    check_parent()
+    for method in "fork", "forkserver":
+        check_parent(method)
     loaders.finish()
 
 

@@ -8,7 +8,10 @@ multiprocessing context for queues; the first is that of the results, and that
 one is replaced (results.py). A batch arrives in a slot of a channel: no file,
 no descriptor and no pickle of it, and pages that have been touched before.
 """
+import multiprocessing
 import operator
+import os
+import threading
 import weakref
 
 import torch
@@ -54,6 +57,21 @@ class _Shown:
         return getattr(self._loader, name)
 
 
+def _end_with_parent():
+    """Of a fork server's child its parent's end tells nothing, which is all
+    that PyTorch asks; and the server lives as long as its children. What a
+    worker leaves in mid-batch is given back as that of any who is killed."""
+    parent = multiprocessing.parent_process()
+    if parent is None or parent.pid == os.getppid():
+        return
+
+    def follow():
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
+
+
 class _Begin:
     """A worker's worker_init_fn: the user's, between what it is to be for
     this loader and the random numbers that are to come."""
@@ -64,6 +82,7 @@ class _Begin:
         self._tell_random = tell_random
 
     def __call__(self, worker):
+        _end_with_parent()
         self._results.start(worker, self._skips[worker], self._tell_random)
         if self._init is not None:
             self._init(worker)
