@@ -41,11 +41,13 @@ static const char *map(struct road *road, uint64_t begin, uint64_t end)
 	return letters;
 }
 
-/* Pages of the file that are in memory. */
+/* Pages of the file that are in memory. They are mapped for nobody to read:
+ * valgrind, for one, looks into what is, whether it is a program, and so puts
+ * pages there. */
 static int resident(const struct files *fs)
 {
 	unsigned char here[SIZE / 4096];
-	void *at = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fs->buffered, 0);
+	void *at = mmap(NULL, SIZE, PROT_NONE, MAP_SHARED, fs->buffered, 0);
 	int n = 0;
 
 	if (at == MAP_FAILED || mincore(at, SIZE, here) < 0)
