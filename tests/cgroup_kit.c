@@ -2,33 +2,18 @@
 /* See cgroup_kit.h. */
 #include "tests/cgroup_kit.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tests/cgroup_path.h"
 #include "tests/tap.h"
 
 static char group[4300];
 static bool is_v1;
-
-/* Our own group's folder where the memory controller is v1 or v2. */
-static bool own_group(bool v1, char *ret, size_t size)
-{
-	char line[4096], path[2048] = "";
-	FILE *file = fopen("/proc/self/cgroup", "re");
-
-	while (file && fgets(line, sizeof(line), file))
-		if (sscanf(line, v1 ? "%*d:memory:%2047s" : "0::%2047s",
-			    path) == 1)
-			break;
-	if (file)
-		fclose(file);
-	if (!path[0])
-		return false;
-	snprintf(ret, size, "/sys/fs/cgroup%s%s", v1 ? "/memory" : "", path);
-	return access(ret, W_OK) == 0;
-}
 
 static bool put(const char *name, const char *text)
 {
@@ -44,14 +29,22 @@ static bool put(const char *name, const char *text)
 	return fclose(file) == 0 && fine;
 }
 
+/* One that is there already, of nobody who lives, is not what was asked for:
+ * its limit is another. */
+static bool make_folder(const char *path)
+{
+	if (mkdir(path, 0700) == 0)
+		return true;
+	return errno == EEXIST && rmdir(path) == 0 && mkdir(path, 0700) == 0;
+}
+
 static bool make_group(bool v1, unsigned long long size)
 {
-	char own[4200], limit[32];
+	const char *id = getenv("TARN_TEST_ID");
+	char limit[32];
 
-	if (!own_group(v1, own, sizeof(own)))
-		return false;
-	snprintf(group, sizeof(group), "%s/tarn-test-%d", own, (int)getpid());
-	if (mkdir(group, 0700) < 0) {
+	if (!cgroup_of_test(v1, id ? id : "tarn-test", group, sizeof(group)) ||
+		!make_folder(group)) {
 		group[0] = 0;
 		return false;
 	}
@@ -123,7 +116,7 @@ long cgroup_shmem_mib(void)
 /* A group is busy until its last process is wholly gone. */
 bool cgroup_remove(void)
 {
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < 2000; i++) {
 		if (rmdir(group) == 0)
 			return true;
 		usleep(10000);

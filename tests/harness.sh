@@ -24,7 +24,8 @@ is_gone() { # PID
 }
 
 judge() { # COMMAND...: runs it under the harness, its output in $out
-	TARN_TEST_TIMEOUT=${limit:-120} "$run" "$@" >"$out" 2>&1
+	TARN_TEST_TIMEOUT=${limit:-120} TARN_POOL=x NOTIFY_SOCKET=x \
+		LISTEN_FDS=1 "$run" "$@" >"$out" 2>&1
 }
 
 judge bash -c 'echo ok 1; echo 1..1'
@@ -116,10 +117,36 @@ else
 	echo "ok $count # SKIP /dev/shm cannot be written here"
 fi
 
+judge bash -c 'mkdir "/tmp/$TARN_TEST_ID-x"; : >"/tmp/$TARN_TEST_ID-x/y"
+	echo "# $TARN_TEST_ID"'
+grep -q 'left behind: folder /tmp/tarn-t' "$out" &&
+	[ ! -e "/tmp/$(sed -n 's/^# \(tarn\)/\1/p' "$out")-x" ]
+ok $? "a folder for other users is named and removed"
+
+# Below our own, as tests of limits make them, where we may.
+group=$(sed -n 's,^[0-9]*:memory:,/sys/fs/cgroup/memory,p' /proc/self/cgroup)
+: "${group:=$(sed -n 's,^0::,/sys/fs/cgroup,p' /proc/self/cgroup)}"
+if mkdir "$group/tarn-try-$$" 2>/dev/null; then
+	rmdir "$group/tarn-try-$$"
+	limit=1 judge bash -c 'mkdir "$0/$TARN_TEST_ID" && echo "# $TARN_TEST_ID"
+		echo $$ >"$0/$TARN_TEST_ID/cgroup.procs"; sleep 102' "$group"
+	grep -q 'timed out' "$out" &&
+		[ ! -e "$group/$(sed -n 's/^# \(tarn\)/\1/p' "$out")" ]
+	ok $? "the group of a test that hangs is removed"
+	judge bash -c 'mkdir "$0/$TARN_TEST_ID"' "$group"
+	grep -q "left behind: cgroup $group/tarn-t" "$out"
+	ok $? "one that is left behind is named"
+else
+	count=$((count + 2))
+	echo "ok $((count - 1)) # SKIP no cgroup can be made here"
+	echo "ok $count # SKIP no cgroup can be made here"
+fi
+
 judge bash -c 'test ${#TMPDIR} -lt 60 && test -d "$TMPDIR" &&
 	test -d "$XDG_RUNTIME_DIR" && test "$TARN_AUTOSTART" = 0 &&
 	test -z "${TARN_SOCKET+set}" && test "${TARN##*/}" = tarn &&
-	test "${TARN_DAEMON##*/}" = tarnd'
+	test "${TARN_DAEMON##*/}" = tarnd && test -z "${TARN_POOL+set}" &&
+	test -z "${NOTIFY_SOCKET+set}" && test -z "${LISTEN_FDS+set}"'
 ok $? "the environment is private and points at what was built"
 
 TARN_TEST_TIMEOUT=50 "$run" bash -c 'echo "pid $$"; sleep 103' >"$out" 2>&1 &

@@ -4,8 +4,9 @@
  *
  * Processes are our descendants, whoever their parent was at first, since
  * orphans become children of the nearest reaper, and that is us. Files are
- * what lies in the test's own folder. Shared memory has one folder for all,
- * and tests run in parallel, so there the test's id in the name decides.
+ * what lies in the test's own folder. Shared memory, cgroups and folders that
+ * other users may enter have one place for all, and tests run in parallel, so
+ * there the test's id in the name decides.
  */
 #include "tests/leftovers.h"
 
@@ -24,6 +25,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "tests/cgroup_path.h"
 
 enum {
 	GRACE_S = 3, /* a daemon that was asked to end needs a moment */
@@ -211,12 +213,6 @@ static int remove_file(
 	return 0;
 }
 
-void left_remove(void)
-{
-	nftw(base, open_folder, 16, FTW_PHYS);
-	nftw(base, remove_file, 16, FTW_PHYS | FTW_DEPTH);
-}
-
 /* Ours by id, or of nobody's id and new: tests run in parallel. */
 static bool shm_is_ours(const char *name)
 {
@@ -266,6 +262,69 @@ static void leave_shm(const char *name)
 		unlink(path);
 }
 
+/* ---- places that are everybody's --------------------------------------- */
+
+/* A folder where other users are let in cannot lie in ours. */
+#define OUTSIDE "/tmp"
+
+static void each_outside(void (*fn)(const char *path))
+{
+	DIR *dir = opendir(OUTSIDE);
+	struct dirent *e;
+	char path[PATH_MAX];
+
+	while (dir && (e = readdir(dir))) {
+		if (strncmp(e->d_name, id, strlen(id)) != 0 ||
+			e->d_name[strlen(id)] != '-')
+			continue;
+		snprintf(path, sizeof(path), OUTSIDE "/%s", e->d_name);
+		fn(path);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+static void leave_outside(const char *path)
+{
+	leave("folder %s", path);
+}
+
+static void remove_tree(const char *path)
+{
+	nftw(path, open_folder, 16, FTW_PHYS);
+	nftw(path, remove_file, 16, FTW_PHYS | FTW_DEPTH);
+}
+
+/* A memory cgroup that is called as we are; "" for none. */
+static const char *group(void)
+{
+	static char path[PATH_MAX];
+
+	for (int v1 = 0; v1 < 2; v1++)
+		if (cgroup_of_test(v1, id, path, sizeof(path)) &&
+			access(path, F_OK) == 0)
+			return path;
+	return "";
+}
+
+/* It is busy until its last process is wholly gone. */
+static void remove_group(void)
+{
+	const struct timespec pause = {.tv_nsec = 10 * 1000 * 1000};
+	double end = seconds_now() + END_S;
+	const char *path = group();
+
+	while (*path && rmdir(path) < 0 && seconds_now() < end)
+		nanosleep(&pause, NULL);
+}
+
+void left_remove(void)
+{
+	remove_tree(base);
+	each_outside(remove_tree);
+	remove_group();
+}
+
 /* ---- all of it ----------------------------------------------------- */
 
 void left_begin(const char *folder)
@@ -289,5 +348,8 @@ const char *left_behind(void)
 	left_kill();
 	nftw(base, name_file, 16, FTW_PHYS);
 	each_shm(leave_shm);
+	each_outside(leave_outside);
+	if (*group())
+		leave("cgroup %s", group());
 	return left;
 }

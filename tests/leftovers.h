@@ -8,7 +8,7 @@
 double seconds_now(void);
 
 /* Before the test starts: folder is its own, and its last part the id that
- * names of shared memory carry. folder must stay. */
+ * names in places for all carry. folder must stay. */
 void left_begin(const char *folder);
 
 /* Collects the dead; true while any child lives. Where wanted was among them,
@@ -22,6 +22,6 @@ const char *left_processes(void);
  * sentence, "" for nothing, and ends the processes. */
 const char *left_behind(void);
 
-/* Ends all descendants; removes the folder. */
+/* Ends all descendants; removes the folder, and what has the id in its name. */
 void left_kill(void);
 void left_remove(void);

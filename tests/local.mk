@@ -21,6 +21,25 @@ AM_TESTS_ENVIRONMENT = CC='$(CC)'; export CC;
 WHITEBOX_LIBS = tests/libtap.la lib/libcore.la
 LDADD = $(WHITEBOX_LIBS)
 
+# What makes the whole machine wait for memory has every daemon on it give up
+# the file that it used longest ago. So it comes after those that look for a
+# file which nobody holds; but only after those of them that are run as well,
+# which configure has make pick.
+STALLING_FIRST_LOG = tests/daemon_pressure.log
+STALLING_LOGS = \
+	tests/oom.log \
+	tests/pressure_stall.log \
+	$(NULL)
+CACHE_LOGS = \
+	tests/daemon_full.log \
+	tests/daemon_room.log \
+	tests/evict.log \
+	tests/lease_pages.log \
+	tests/store.log \
+	$(NULL)
+$(STALLING_FIRST_LOG): $(CACHE_LOGS_RUN)
+$(STALLING_LOGS): $(CACHE_LOGS_RUN) $(STALLING_FIRST_LOG_RUN)
+
 # The slowest begin first: one that began last would be waited for alone.
 TESTS += \
 	tests/wheel.py \
@@ -32,6 +51,8 @@ TESTS += \
 # The harness, and the test of it.
 check_PROGRAMS += tests/run
 tests_run_SOURCES = \
+	tests/cgroup_path.c \
+	tests/cgroup_path.h \
 	tests/leftovers.c \
 	tests/leftovers.h \
 	tests/run.c \
@@ -43,6 +64,12 @@ tests_run_CPPFLAGS = \
 	-DTOP_SRCDIR='"$(abs_top_srcdir)"' \
 	$(NULL)
 dist_check_SCRIPTS += tests/harness.sh
+CGROUP_KIT = \
+	tests/cgroup_kit.c \
+	tests/cgroup_kit.h \
+	tests/cgroup_path.c \
+	tests/cgroup_path.h \
+	$(NULL)
 check_PROGRAMS += tests/bail
 TESTS += tests/bail tests/harness.sh
 tests_bail_SOURCES = \
@@ -323,8 +350,7 @@ tests_close_from_LDADD = $(DAEMON_LIBS)
 tests_headroom_SOURCES = tests/headroom.c
 tests_headroom_LDADD = $(DAEMON_LIBS)
 tests_headroom_cgroup_SOURCES = \
-	tests/cgroup_kit.c \
-	tests/cgroup_kit.h \
+	$(CGROUP_KIT) \
 	tests/headroom_cgroup.c \
 	$(NULL)
 tests_headroom_cgroup_LDADD = $(DAEMON_LIBS)
@@ -462,6 +488,7 @@ tests_copy_read_fails_SOURCES = \
 tests_copy_relay_SOURCES = tests/copy_relay.c tests/written.h
 tests_copy_write_SOURCES = tests/copy_write.c tests/written.h
 tests_copy_write_fails_SOURCES = tests/copy_write_fails.c tests/written.h
+STREAM_KIT = tests/written.h
 
 # shm: the control region, leases, segments, messages.
 check_PROGRAMS += \
@@ -887,6 +914,7 @@ tests_store_fake_SOURCES = \
 	tests/fake_daemon.h \
 	tests/store_fake.c \
 	$(NULL)
+# What the kernel hands over is more than valgrind's own limit knows of.
 
 # The daemon under attack: each with a daemon of its own, an innocent client,
 # and a look at the books afterwards.
@@ -916,8 +944,7 @@ TESTS += $(DAEMON_TESTS)
 VALGRIND_EXCEPT += $(DAEMON_TESTS)
 tests_daemon_garbage_SOURCES = tests/daemon_garbage.c $(DAEMON_KIT)
 tests_daemon_cgroup_SOURCES = \
-	tests/cgroup_kit.c \
-	tests/cgroup_kit.h \
+	$(CGROUP_KIT) \
 	tests/daemon_cgroup.c \
 	$(DAEMON_KIT)
 tests_daemon_clients_SOURCES = tests/daemon_clients.c $(DAEMON_KIT)
@@ -955,16 +982,14 @@ tests_table_million_SOURCES = tests/table_million.c
 tests_table_million_LDADD = $(DAEMON_LIBS)
 VALGRIND_EXCEPT += tests/daemon_pressure
 tests_daemon_pressure_SOURCES = \
-	tests/cgroup_kit.c \
-	tests/cgroup_kit.h \
+	$(CGROUP_KIT) \
 	tests/daemon_pressure.c \
 	$(DAEMON_KIT)
 tests_daemon_pressure_LDADD = $(DAEMON_LIBS)
 VALGRIND_EXCEPT += tests/pressure_stall
 tests_pressure_SOURCES = tests/pressure.c
 tests_pressure_stall_SOURCES = \
-	tests/cgroup_kit.c \
-	tests/cgroup_kit.h \
+	$(CGROUP_KIT) \
 	tests/pressure_stall.c \
 	$(DAEMON_KIT)
 tests_pressure_stall_LDADD = $(DAEMON_LIBS)
@@ -977,8 +1002,7 @@ tests_daemon_room_SOURCES = \
 	tests/parcel.h \
 	$(DAEMON_KIT)
 tests_daemon_shrink_SOURCES = \
-	tests/cgroup_kit.c \
-	tests/cgroup_kit.h \
+	$(CGROUP_KIT) \
 	tests/daemon_shrink.c \
 	$(DAEMON_KIT)
 
@@ -1006,6 +1030,9 @@ check_PROGRAMS += \
 	tests/cli_rm \
 	tests/cli_save_lock \
 	$(NULL)
+check_LTLIBRARIES += tests/libhold_sync.la
+tests_libhold_sync_la_SOURCES =
+tests_libhold_sync_la_LDFLAGS = -module -avoid-version -rpath /nowhere
 EXTRA_DIST += tests/cli_kit.sh
 dist_check_SCRIPTS += \
 	tests/cli_copy.sh \
@@ -1136,7 +1163,8 @@ tests_publish_SOURCES = \
 	tests/daemon_helper.h \
 	tests/publish.c \
 	$(NULL)
-tests_publish_again_SOURCES = tests/publish_again.c $(DAEMON_KIT)
+AGAIN_KIT =
+tests_publish_again_SOURCES = tests/publish_again.c $(AGAIN_KIT) $(DAEMON_KIT)
 PUBLISH_KIT = \
 	tests/parcel.c \
 	tests/parcel.h \
@@ -1205,6 +1233,8 @@ check_PROGRAMS += tests/quotas
 TESTS += tests/quotas
 VALGRIND_EXCEPT += tests/quotas
 tests_quotas_SOURCES = \
+	tests/parcel.c \
+	tests/parcel.h \
 	tests/quotas.c \
 	tests/witness.c \
 	tests/witness.h \
@@ -1258,8 +1288,7 @@ tests_hostile_words_SOURCES = \
 	tests/parcel.h \
 	$(DAEMON_KIT)
 tests_oom_SOURCES = \
-	tests/cgroup_kit.c \
-	tests/cgroup_kit.h \
+	$(CGROUP_KIT) \
 	tests/oom.c \
 	$(DAEMON_KIT)
 tests_hostile_memory_SOURCES = \
@@ -1271,5 +1300,5 @@ tests_hostile_memory_SOURCES = \
 # What is said again is done once.
 check_PROGRAMS += tests/load_again
 TESTS += tests/load_again
-tests_load_again_SOURCES = tests/load_again.c $(DAEMON_KIT)
+tests_load_again_SOURCES = tests/load_again.c $(AGAIN_KIT) $(DAEMON_KIT)
 tests_load_again_LDADD = $(DAEMON_LIBS)
