@@ -32,7 +32,7 @@ enum daemon_message {
 	D_SETTINGS,	   /* msg_settings of config.h: it was read again */
 	D_SEGMENT_DROPPED, /* msg_segment: no process forked later has it */
 	/* server -> keeper */
-	D_RULE_MAPPED = 1100, /* msg_rule */
+	D_RULE_MAPPED = 1100, /* msg_rule: seal it, or offer it again */
 	D_GROW,		      /* msg_grow */
 	D_LOADER,	      /* msg_loader: fork one */
 	D_DRAIN_ACCEPTS,      /* no body: is anybody waiting to connect? */
@@ -44,7 +44,8 @@ enum daemon_message {
 	D_FORGET,	      /* msg_keep */
 	D_CLIENT_RULE,	      /* msg_client: it is under another rule now */
 	D_STOPPED,	      /* no body: a client has asked it to end */
-	D_CLIENT_SPEAKS,      /* msg_client: what version, before welcome */
+	D_CLIENT_SPEAKS,      /* msg_client: what version, before welcome; of a
+			       * child, once more, who it is */
 	D_DROP_SEGMENT,	      /* msg_segment: nothing lies in it any more */
 	/* server -> loader */
 	L_FILE = 1200, /* msg_job, fds: buffered [, direct]: identify it */
@@ -74,7 +75,7 @@ struct pool_spec {
 
 struct msg_rule {
 	uint32_t rule;
-	uint32_t pad;
+	uint32_t failed; /* D_RULE_MAPPED: it could not be, try again */
 	struct pool_spec spec;
 };
 
@@ -89,7 +90,8 @@ struct msg_client {
 };
 
 #define CLIENT_SEEN 1u  /* by a server that is dead: it may have read */
-#define CLIENT_CHILD 2u /* HELLO_CHILD: pid is not its own */
+#define CLIENT_CHILD 2u /* HELLO_CHILD: pid is not its own, but for */
+#define CLIENT_MET 4u   /* one that has spoken since: it is */
 
 struct msg_segment {
 	uint32_t rule;

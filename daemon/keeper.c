@@ -44,7 +44,9 @@ static void client_speaks(struct keeper *keeper, const struct msg_client *m)
 	if (!client)
 		return;
 	client->who.version = m->version;
-	client->who.flags |= m->flags & CLIENT_CHILD;
+	client->who.flags |= m->flags & (CLIENT_CHILD | CLIENT_MET);
+	if (m->flags & CLIENT_MET)
+		client->who.pid = m->pid;
 }
 
 static bool has_its_size(const struct wire_message *m)
@@ -82,8 +84,7 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 			EPROTO, "message %u of %u bytes", m->type, m->size);
 	switch (m->type) {
 	case D_RULE_MAPPED:
-		return keeper_rule_mapped(
-			keeper, ((struct msg_rule *)m->body)->rule);
+		return keeper_rule_mapped(keeper, (struct msg_rule *)m->body);
 	case D_GROW:
 		return keeper_grow(keeper, (struct msg_grow *)m->body);
 	case D_DROP_SEGMENT:
@@ -210,7 +211,7 @@ static void take_signal(struct keeper *keeper)
 			keeper->draining = 1;
 			systemd_notify("STOPPING=1\nSTATUS=finishing loads");
 			door_shut(keeper->door);
-			keeper_tell(keeper, D_TERMINATE, NULL, 0, NULL, 0);
+			keeper_insist(keeper, D_TERMINATE, NULL, 0);
 		}
 	}
 }
@@ -246,6 +247,8 @@ static int pause_ms(const struct keeper *keeper)
 		at = keeper->resume_at;
 	if (keeper->check_until)
 		at = MIN(at, keeper->check_until);
+	if (keeper->rules_at)
+		at = MIN(at, keeper->rules_at);
 	if (keeper->deaf)
 		at = MIN(at, now + ACCEPT_PAUSE_NS);
 	if (at == UINT64_MAX)
@@ -296,6 +299,7 @@ static void serve(struct keeper *keeper)
 			take_signal(keeper);
 		if (p[2].revents)
 			keeper_accept(keeper);
+		keeper_rules_look(keeper);
 		keeper_upgrade_look(keeper);
 		if (keeper->resume_at && keeper_now() >= keeper->resume_at)
 			keeper_server_resume(keeper);

@@ -30,15 +30,32 @@
 
 struct door;
 
+/* A growth that the server asked for: one of a rule at a time, and one of all
+ * rules is worked on. So there is a record for each, and none goes unanswered
+ * for want of memory. */
+struct keeper_grow {
+	struct msg_grow want;
+	bool asked;	  /* it is in the queue */
+	bool placed;	  /* then: */
+	uint64_t at, end; /* where the next segment goes, and what it ends at */
+	uint64_t left;	  /* bytes still to be made */
+	struct keeper_grow *next;
+};
+
+/* What the server is still to be told of a rule. */
+enum rule_due { DUE_NOTHING, DUE_OFFER, DUE_READY };
+
 struct keeper_rule {
 	struct pool_spec spec;
 	int rw_fd; /* until it is sealed; then -1 */
 	int ro_fd; /* from then on */
 	struct table table;
+	enum rule_due due;
 	bool left; /* by the program before: mapped read-only, to be copied */
 	uint64_t pool_end; /* of the last segment */
 	uint64_t allocated; /* bytes of its segments */
 	uint32_t n_clients; /* of its user, if it is one's own */
+	struct keeper_grow grow;
 };
 
 struct keeper_segment {
@@ -60,16 +77,6 @@ struct keeper_loader {
 	struct msg_loader who;
 	int pipe_fd;
 	struct keeper_loader *next;
-};
-
-/* A growth that the server asked for. One is worked on at a time. */
-struct keeper_grow {
-	struct msg_grow want;
-	bool orphan;	  /* who asked for it is dead */
-	bool placed;	  /* then: */
-	uint64_t at, end; /* where the next segment goes, and what it ends at */
-	uint64_t left;	  /* bytes still to be made */
-	struct keeper_grow *next;
 };
 
 struct keeper {
@@ -102,6 +109,7 @@ struct keeper {
 
 	struct keeper_rule rules[RULES_MAX];
 	uint32_t n_rules;
+	uint64_t rules_at; /* when to try again what is due; 0: nothing is */
 	struct keeper_segment *segments;
 	uint32_t n_segments;
 	uint32_t next_segment; /* its number: none is used twice */
@@ -115,6 +123,7 @@ struct keeper {
 	struct kept_table kept; /* for the next server */
 
 	struct keeper_grow *grows; /* the first is under way */
+	struct keeper_grow orphan; /* who asked for it is dead */
 	pid_t populator_pid;	   /* 0: none */
 	/* Being made, if mapped.addr is set: populated by a child, then mapped
 	 * by the server, then sealed. */
@@ -138,7 +147,9 @@ int keeper_run(const struct options *line, const struct options *options,
 int keeper_rule_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_rule);
 int keeper_rule_add(struct keeper *keeper, const struct pool_spec *spec,
 	uint32_t *ret_rule);
-int keeper_rule_mapped(struct keeper *keeper, uint32_t rule);
+int keeper_rule_mapped(struct keeper *keeper, const struct msg_rule *rule);
+/* Tries again what failed for want of something. */
+void keeper_rules_look(struct keeper *keeper);
 /* Copies those that were left, and seals those that the dead server did not
  * come to map: the next inherits. */
 int keeper_rules_settle(struct keeper *keeper);
@@ -224,6 +235,10 @@ void keeper_server_resume(struct keeper *keeper);
 /* Sends to the server. If it is gone, the next one is told all there is. */
 int keeper_tell(struct keeper *keeper, uint16_t type, const void *body,
 	size_t size, const int *fds, int n_fds);
+/* The same for what the server waits for, or must not be without: if it cannot
+ * be told, it is ended. */
+void keeper_insist(
+	struct keeper *keeper, uint16_t type, const void *body, size_t size);
 /* What is queued: 1 all away, 0 not yet, or an error that is final. */
 int keeper_flush(struct keeper *keeper);
 /* The same to a new one, which is killed if it cannot be told. */

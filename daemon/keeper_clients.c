@@ -289,15 +289,14 @@ void keeper_drain_accepts(struct keeper *keeper)
 			log_error("door_failed",
 				log_text("error", tarn_fail_message()));
 	}
-	keeper_tell(
-		keeper, D_ACCEPTS_DRAINED, &message, sizeof(message), NULL, 0);
+	keeper_insist(keeper, D_ACCEPTS_DRAINED, &message, sizeof(message));
 }
 
 /*
  * As many descriptors as the system gives, and no more clients than these
  * allow: each takes two here and three in the server, where a quarter of all
- * is for loads (server_load.c), a sixteenth for lease pages, and what is left
- * for segments, regions and loaders.
+ * is for loads (server.c), a sixteenth for lease pages, one for publications,
+ * and what is left for segments, regions and loaders.
  */
 void keeper_limit_clients(struct keeper *keeper)
 {

@@ -107,6 +107,6 @@ int keeper_drop_segment(struct keeper *keeper, const struct msg_segment *which)
 	keeper->allocated -= s.mapped.size;
 	log_info("segment_drop", log_u64("segment", which->number),
 		log_u64("rule", which->rule), log_u64("bytes", s.mapped.size));
-	return keeper_tell(
-		keeper, D_SEGMENT_DROPPED, which, sizeof(*which), NULL, 0);
+	keeper_insist(keeper, D_SEGMENT_DROPPED, which, sizeof(*which));
+	return 0;
 }

@@ -72,8 +72,8 @@ int keeper_loader_start(struct keeper *keeper, const struct msg_loader *want)
 	log_error("loader_failed", log_text("error", tarn_fail_message()));
 	keeper_loader_gone(keeper, message.number);
 	message.pid = 0;
-	return keeper_tell(
-		keeper, D_LOADER_IS, &message, sizeof(message), NULL, 0);
+	keeper_insist(keeper, D_LOADER_IS, &message, sizeof(message));
+	return 0;
 }
 
 void keeper_loader_gone(struct keeper *keeper, uint32_t number)

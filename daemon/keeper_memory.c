@@ -220,18 +220,17 @@ static void grow_done(struct keeper *keeper, int r)
 	struct keeper_grow *grow = keeper->grows;
 	const char *text = r < 0 ? tarn_fail_message() : "";
 	size_t length = strlen(text);
-	_cleanup_free_ struct msg_grown *grown =
-		malloc(sizeof(*grown) + length);
+	union {
+		struct msg_grown head;
+		char space[sizeof(struct msg_grown) + TARN_MESSAGE_MAX];
+	} body = {.head = {.rule = grow->want.rule, .error = -r}};
 
-	if (grown && !grow->orphan) {
-		*grown = (struct msg_grown) {
-			.rule = grow->want.rule, .error = -r};
-		memcpy(grown->text, text, length);
-		keeper_tell(keeper, D_GROWN, grown, sizeof(*grown) + length,
-			NULL, 0);
-	}
 	keeper->grows = grow->next;
-	free(grow);
+	grow->asked = false;
+	if (grow == &keeper->orphan)
+		return;
+	memcpy(body.head.text, text, length);
+	keeper_insist(keeper, D_GROWN, &body, sizeof(body.head) + length);
 }
 
 static void work_on_grows(struct keeper *keeper)
@@ -262,10 +261,11 @@ int keeper_grow(struct keeper *keeper, const struct msg_grow *want)
 
 	if (want->rule >= keeper->n_rules)
 		return tarn_fail(EPROTO, "there is no rule %u", want->rule);
-	grow = calloc(1, sizeof(*grow));
-	if (!grow)
-		return tarn_fail(ENOMEM, "out of memory");
-	grow->want = *want;
+	grow = &keeper->rules[want->rule].grow;
+	if (grow->asked)
+		return tarn_fail(
+			EPROTO, "rule %u has asked already", want->rule);
+	*grow = (struct keeper_grow) {.want = *want, .asked = true};
 	keeper->own = want->own;
 	for (end = &keeper->grows; *end; end = &(*end)->next)
 		;
@@ -383,10 +383,14 @@ void keeper_populated(struct keeper *keeper, int status)
 	go_on(keeper, r);
 }
 
+static void forget_grows(struct keeper *keeper)
+{
+	for (; keeper->grows; keeper->grows = keeper->grows->next)
+		keeper->grows->asked = false;
+}
+
 void keeper_memory_forget(struct keeper *keeper)
 {
-	struct keeper_grow *grow;
-
 	if (keeper->populator_pid > 0) {
 		kill(keeper->populator_pid, SIGKILL);
 		while (waitpid(keeper->populator_pid, NULL, 0) < 0 &&
@@ -395,10 +399,7 @@ void keeper_memory_forget(struct keeper *keeper)
 	}
 	if (keeper->growing.mapped.addr)
 		drop_growing(keeper);
-	while ((grow = keeper->grows)) {
-		keeper->grows = grow->next;
-		free(grow);
-	}
+	forget_grows(keeper);
 }
 
 /*
@@ -409,16 +410,16 @@ void keeper_memory_forget(struct keeper *keeper)
 void keeper_memory_settle(struct keeper *keeper)
 {
 	bool making = keeper->growing.mapped.addr;
-	struct keeper_grow **p = &keeper->grows, *grow;
+	struct keeper_grow *orphan = &keeper->orphan;
 
+	/* The next one may ask for the same rule again. */
+	if (making)
+		*orphan = *keeper->grows;
+	forget_grows(keeper);
 	if (making) {
-		(*p)->orphan = true;
-		(*p)->left = MIN((*p)->left, keeper->growing.mapped.size);
-		p = &(*p)->next;
-	}
-	while ((grow = *p)) {
-		*p = grow->next;
-		free(grow);
+		orphan->left = MIN(orphan->left, keeper->growing.mapped.size);
+		orphan->next = NULL;
+		keeper->grows = orphan;
 	}
 	if (making && !keeper->populator_pid)
 		go_on(keeper, seal_segment(keeper));
@@ -460,10 +461,4 @@ void keeper_memory_free(struct keeper *keeper)
 	}
 	free(keeper->segments);
 	keeper_rules_free(keeper);
-	while (keeper->grows) {
-		struct keeper_grow *grow = keeper->grows;
-
-		keeper->grows = grow->next;
-		free(grow);
-	}
 }

@@ -105,7 +105,7 @@ static void tell_settings(struct keeper *keeper)
 
 	message.idle_ns = keeper->options.idle_ns;
 	message.config = keeper->config;
-	keeper_tell(keeper, D_SETTINGS, &message, sizeof(message), NULL, 0);
+	keeper_insist(keeper, D_SETTINGS, &message, sizeof(message));
 }
 
 static int read_again(struct keeper *keeper, struct config *config)

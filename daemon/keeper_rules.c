@@ -6,6 +6,10 @@
  * inherits the mapping; the server maps it too, and then it is sealed, so that
  * nobody else can ever make such a mapping. A user without a rule gets one of
  * his own, which nobody else can see, when he comes for the first time.
+ *
+ * Each step may fail for want of something. Its users would wait for ever, so
+ * it is tried again until it is done; or until the server dies, and the next
+ * one inherits.
  */
 #include "daemon/keeper.h"
 
@@ -13,7 +17,10 @@
 
 #include "base/fail.h"
 #include "base/fd.h"
+#include "daemon/log.h"
 #include "shm/segment.h"
+
+#define AGAIN_NS 100000000ull /* until it is tried again; picked */
 
 static int rule_create(
 	struct keeper *keeper, uint32_t number, const struct pool_spec *spec)
@@ -134,20 +141,68 @@ static struct msg_rule message_of(const struct keeper *keeper, uint32_t number)
 		.rule = number, .spec = keeper->rules[number].spec};
 }
 
-int keeper_rule_mapped(struct keeper *keeper, uint32_t number)
-{
-	struct msg_rule message;
-	int r;
+/* ---- what the server is told ------------------------------------------ */
 
-	if (number >= keeper->n_rules || keeper->rules[number].rw_fd < 0)
-		return tarn_fail(
-			EPROTO, "no rule %u waits for its seal", number);
-	r = rule_seal(&keeper->rules[number]);
+/* It maps the region while that is still possible, then says so. */
+static int offer(struct keeper *keeper, uint32_t number)
+{
+	struct msg_rule message = message_of(keeper, number);
+
+	return keeper_tell(keeper, D_RULE, &message, sizeof(message),
+		&keeper->rules[number].rw_fd, 1);
+}
+
+static int ready(struct keeper *keeper, uint32_t number)
+{
+	struct keeper_rule *rule = &keeper->rules[number];
+	struct msg_rule message = message_of(keeper, number);
+	int r = rule->rw_fd >= 0 ? rule_seal(rule) : 0;
+
 	if (r < 0)
 		return r;
-	message = message_of(keeper, number);
 	return keeper_tell(keeper, D_RULE_READY, &message, sizeof(message),
-		&keeper->rules[number].ro_fd, 1);
+		&rule->ro_fd, 1);
+}
+
+static int tell_due(struct keeper *keeper, uint32_t number)
+{
+	struct keeper_rule *rule = &keeper->rules[number];
+	int r = rule->due == DUE_OFFER ? offer(keeper, number)
+				       : ready(keeper, number);
+
+	if (r >= 0)
+		rule->due = DUE_NOTHING;
+	else
+		keeper->rules_at = keeper_now() + AGAIN_NS;
+	return r;
+}
+
+int keeper_rule_mapped(struct keeper *keeper, const struct msg_rule *answer)
+{
+	uint32_t number = answer->rule;
+	struct keeper_rule *rule;
+
+	if (number >= keeper->n_rules || keeper->rules[number].rw_fd < 0 ||
+		keeper->rules[number].due)
+		return tarn_fail(
+			EPROTO, "no rule %u waits for its seal", number);
+	rule = &keeper->rules[number];
+	rule->due = answer->failed ? DUE_OFFER : DUE_READY;
+	if (!answer->failed)
+		return tell_due(keeper, number);
+	keeper->rules_at = keeper_now() + AGAIN_NS;
+	return 0;
+}
+
+void keeper_rules_look(struct keeper *keeper)
+{
+	if (!keeper->rules_at || keeper_now() < keeper->rules_at)
+		return;
+	keeper->rules_at = 0;
+	for (uint32_t i = 0; i < keeper->n_rules; i++)
+		if (keeper->rules[i].due && tell_due(keeper, i) < 0)
+			log_error("rule_waits", log_u64("rule", i),
+				log_text("error", tarn_fail_message()));
 }
 
 int keeper_rules_settle(struct keeper *keeper)
@@ -170,6 +225,7 @@ void keeper_rules_tell(struct keeper *keeper)
 	for (uint32_t i = 0; i < keeper->n_rules; i++) {
 		struct msg_rule message = message_of(keeper, i);
 
+		keeper->rules[i].due = DUE_NOTHING;
 		keeper_replay(
 			keeper, D_RULE, &message, sizeof(message), NULL, 0);
 		keeper_replay(keeper, D_RULE_READY, &message, sizeof(message),

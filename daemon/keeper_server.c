@@ -45,18 +45,11 @@ uint64_t keeper_now(void)
 	return clock_ns(CLOCK_MONOTONIC);
 }
 
-/* The system is out of something, for a moment: too many descriptors are on
- * their way, of this user's other processes, too. */
-static bool is_short(int r)
-{
-	return r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM;
-}
-
 int keeper_flush(struct keeper *keeper)
 {
 	int r = wire_flush(keeper->writer, keeper->server_sock);
 
-	if (!is_short(r))
+	if (!wire_is_short(r))
 		return r;
 	/* A socket that is ready and takes nothing would keep us busy. */
 	usleep(1000);
@@ -71,12 +64,33 @@ int keeper_tell(struct keeper *keeper, uint16_t type, const void *body,
 	/* The next one is told all that there is. */
 	if (keeper->server_sock < 0)
 		return 0;
+	if (wire_try(keeper->writer, keeper->server_sock, type, 0, body, size,
+		    fds, n_fds))
+		return 0;
 	r = wire_push(keeper->writer, type, 0, body, size, fds, n_fds);
 	/* What is queued will be sent: to say that it failed would be to
 	 * forget what the server is about to hear of. */
 	if (r >= 0)
 		keeper_flush(keeper);
 	return r;
+}
+
+/* It would wait for ever for what it does not hear, or serve by what is no
+ * more: the next one is told all that there is. */
+static void end_deaf(
+	const struct keeper *keeper, const char *event, uint16_t type)
+{
+	log_error(event, log_u64("type", type),
+		log_text("error", tarn_fail_message()));
+	if (keeper->server_pid > 0)
+		kill(keeper->server_pid, SIGKILL);
+}
+
+void keeper_insist(
+	struct keeper *keeper, uint16_t type, const void *body, size_t size)
+{
+	if (keeper_tell(keeper, type, body, size, NULL, 0) < 0)
+		end_deaf(keeper, "server_deaf", type);
 }
 
 /* ---- telling a new one ------------------------------------------------ */
@@ -98,14 +112,10 @@ void keeper_replay(struct keeper *keeper, uint16_t type, const void *body,
 		if (r == -EPIPE)
 			return;
 	}
-	if (r >= 0)
-		return;
-	log_error("replay_failed", log_u64("type", type),
-		log_text("error", tarn_fail_message()));
 	/* Half of it would be worse than nothing: it would take what it does
 	 * not hear of for free. */
-	if (keeper->server_pid > 0)
-		kill(keeper->server_pid, SIGKILL);
+	if (r < 0)
+		end_deaf(keeper, "replay_failed", type);
 }
 
 static void replay_all(struct keeper *keeper)

@@ -91,15 +91,20 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_pool.c \
 	daemon/server_quota.c \
 	daemon/server_quota.h \
+	daemon/server_quota_check.c \
+	daemon/server_quota_names.c \
 	daemon/server_process.c \
 	daemon/server_reap.c \
 	daemon/server_rebuild.c \
+	daemon/server_remove.c \
+	daemon/server_reply.c \
 	daemon/server_report.c \
 	daemon/server_resume.c \
 	daemon/server_pressure.c \
 	daemon/server_publish.c \
 	daemon/server_publish.h \
 	daemon/server_publish_commit.c \
+	daemon/server_publish_doubt.c \
 	daemon/server_publish_fd.c \
 	daemon/server_publish_impl.h \
 	daemon/server_publish_parse.c \
@@ -111,6 +116,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_segments.h \
 	daemon/server_share.c \
 	daemon/server_shrink.c \
+	daemon/server_spare.c \
 	daemon/server_storage.c \
 	daemon/server_storage.h \
 	daemon/settings.c \

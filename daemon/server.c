@@ -17,7 +17,9 @@
 
 /* A load takes two descriptors here, and two more while its loader hangs; a
  * quarter of all is for them. A sixteenth is for lease pages that clients ask
- * for. */
+ * for, and one for what publications bring, more by the last of them and by the
+ * first of each user. For what the keeper brings there are spares:
+ * server_spare.c. */
 static uint32_t limit_sixteenth(void)
 {
 	struct rlimit limit;
@@ -34,6 +36,7 @@ int server_run(const struct server_start *start)
 
 	server.started_at = loop_now();
 	server.loads_max = server.more_leases_max = limit_sixteenth();
+	server.publish_fds_max = server.loads_max;
 	r = loop_new(&server.loop);
 	if (r == 0)
 		r = wire_reader_new(&server.reader);
@@ -66,6 +69,7 @@ int server_run(const struct server_start *start)
 		rule_free(rule);
 	}
 	segment_forget(&server);
+	server_spare_give(&server);
 	pressure_free(server.pressure);
 	kept_free(&server.kept);
 	expiry_free(&server);

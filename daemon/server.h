@@ -57,11 +57,15 @@ struct server_start {
 int server_run(const struct server_start *start);
 
 #define SERVER_LOADS_MAX 65536u	    /* of all; fewer with few descriptors */
+#define SERVER_SPARES 2u /* what a message of the keeper's brings at most */
 
 struct server {
 	struct server_start start;
 	struct loop *loop;
 	struct loop_watch *keeper_watch;
+	int spares[SERVER_SPARES];
+	uint32_t n_spares;
+	uint64_t deaf_since; /* without spares, loop_now(); 0: not */
 	struct wire_reader *reader;
 	struct wire_writer *writer;
 	struct rule *rules;
@@ -88,9 +92,13 @@ struct server {
 	uint32_t n_users; /* that are connected */
 	uint64_t round;	  /* server_share.c */
 	uint64_t round_events; /* that it had room for so far */
+	uint32_t n_short; /* clients that wait for the system to have again */
+	uint64_t short_until; /* then it is tried; loop_now() */
 	uint32_t n_left_behind;
 	uint32_t n_active; /* loads, those that are being dropped too */
 	uint32_t n_publishes; /* that wait */
+	uint32_t n_publish_fds; /* that these have brought */
+	uint32_t publish_fds_max;
 	uint32_t loads_max;
 	uint32_t n_more_leases; /* pages beside the first of each client */
 	uint32_t more_leases_max;
@@ -102,6 +110,17 @@ int server_tell_keeper(struct server *server, uint16_t type, const void *body,
 	size_t size, const int *fds, int n_fds);
 /* It is readable or writable. */
 void server_hear_keeper(void *server, unsigned ready);
+
+/* server_spare.c: descriptors for what the keeper says */
+/* They are here; else it is not to be heard, and server_spare_look says when it
+ * is. */
+bool server_spare_take(struct server *server);
+/* For the next message. */
+void server_spare_give(struct server *server);
+/* Whether to read from the keeper, and to write to it. */
+void server_spare_watch(struct server *server);
+/* Between turns: when to look next; 0: never. */
+uint64_t server_spare_look(struct server *server, uint64_t now);
 
 /* server_idle.c: between events */
 /* Something ended or began: is the daemon idle, drained, in need of a timer? */

@@ -15,6 +15,7 @@
  * users: an item that says that it keeps nothing keeps nothing.
  */
 #include <linux/magic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -106,7 +107,6 @@ static void join(struct rule *rule, struct server_channel *c)
 	rule->channels = c;
 	rule->n_channels++;
 	rule->channel_words += words_of(c);
-	rule->n_ephemeral += channel_is_ephemeral(c);
 }
 
 static void leave(struct rule *rule, struct server_channel *c)
@@ -118,7 +118,6 @@ static void leave(struct rule *rule, struct server_channel *c)
 	*p = c->next;
 	rule->n_channels--;
 	rule->channel_words -= words_of(c);
-	rule->n_ephemeral -= channel_is_ephemeral(c);
 	unmap(c);
 	free(c->name);
 	free(c);
@@ -215,13 +214,16 @@ void channels_free(struct rule *rule)
 /*
  * No item keeps a channel. Nobody sends one, since there are no tensors over
  * it; but who writes there himself could have one keep itself, or two each
- * other, and they would stay when all are gone who know of them.
+ * other, and they would stay when all are gone who know of them. What items
+ * keep is charged to whom the channel is.
  */
 void channels_search(const struct rule *rule, struct lease_batch *batch)
 {
-	for (const struct server_channel *c = rule->channels; c; c = c->next)
+	for (const struct server_channel *c = rule->channels; c; c = c->next) {
+		batch->whose = quota_payer(rule, c->index);
 		if (c->map.memory)
 			channel_search(&c->map, batch);
+	}
 	for (const struct server_channel *c = rule->channels; c; c = c->next)
 		lease_batch_miss(batch, c->index, c->generation);
 }
@@ -239,16 +241,43 @@ bool channel_gives_way(
 {
 	const struct server_channel *c = channel_find(rule, index, generation);
 
-	/* One that was damaged serves nobody. */
-	return c && (!c->map.memory || channel_is_closed(&c->map));
+	/* One that was damaged serves nobody. Of the others their users say
+	 * what they are: a lie costs them items of their own, or a name that
+	 * whoever could write it may remove as well. */
+	return c && (!c->map.memory || (channel_is_closed(&c->map) &&
+					       !ring_left(&c->ring)));
+}
+
+void channel_describe(const struct rule *rule, uint32_t index,
+	uint64_t generation, char *ret, size_t size)
+{
+	const struct server_channel *c = channel_find(rule, index, generation);
+	uint32_t left;
+
+	if (c && c->map.memory && !channel_is_closed(&c->map)) {
+		snprintf(ret, size, "open");
+		return;
+	}
+	left = c && c->map.memory ? ring_left(&c->ring) : 0;
+	snprintf(ret, size, left ? "closed, %u item%s not received" : "closed",
+		left, left == 1 ? "" : "s");
 }
 
 int channel_check_taken(const struct rule *rule, const char *verb,
 	const char *name, size_t size, const struct tarn_descriptor *d)
 {
+	const struct server_channel *c;
+
 	if (!channel_is(rule, d->storage, d->generation) ||
 		channel_gives_way(rule, d->storage, d->generation))
 		return 0;
+	c = channel_find(rule, d->storage, d->generation);
+	if (channel_is_closed(&c->map))
+		return tarn_fail(EBUSY,
+			"%s: \"%.*s\" is a channel that is closed, with items "
+			"that were not received; receive them or remove it "
+			"first (tarn channel rm %.*s)",
+			verb, (int)size, name, (int)size, name);
 	return tarn_fail(EBUSY,
 		"%s: \"%.*s\" is an open channel, whose users would lose what "
 		"is in it; close it or remove it first (tarn channel rm %.*s)",
@@ -269,9 +298,12 @@ void channel_who(struct client *client, uint32_t serial)
 {
 	struct rule *rule = client->rule;
 	const struct msg_channel is = {.owner = channel_owner(client)};
+	uint64_t later = UINT64_MAX; /* the loop's turn says it again */
 
-	/* It may have left one, and been the last for whom an item was. */
-	rule->channels_left |=
-		rule->n_ephemeral || rule->counts.kinds[KIND_UNNAMED].n;
+	/* It may have left one or closed it, and been the last for whom an item
+	 * or the name was. Looked at before it is answered, if it is not too
+	 * soon: what it opens next is not the one that it has just ended. */
+	rule->channels_left = true;
+	channels_in_turn(rule, &later);
 	client_reply(client, WIRE_CHANNEL_IS, serial, &is, sizeof(is), NULL, 0);
 }

@@ -12,6 +12,7 @@ struct server_channel {
 	struct channel_map map; /* memory NULL: it was damaged */
 	struct ring ring;
 	char *name; /* that it was published under; NULL: not known */
+	uint64_t over; /* when that was seen; 0: not yet */
 };
 
 static inline bool channel_is_ephemeral(const struct server_channel *c)

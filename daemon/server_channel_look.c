@@ -8,6 +8,16 @@
  * reaped, in one sweep over each ring, however many they are. To begin again
  * is to do the same, so it does not matter where a server dies.
  *
+ * Then the names of those that have come to their end are removed: of a channel
+ * that was closed and has nothing left, since the next to look there wants the
+ * next channel; and of an ephemeral one that all have left. First the dead are
+ * reaped, so that an item which one of them was reading is seen to be left.
+ * What is over stays so: nothing is published behind the end. So a server that
+ * dies between the two, or is not told of the last who left, removes the name
+ * when it looks next, and one that takes over looks at all. A name stays a
+ * while after its end: who waited for the channel, and was slower than all
+ * others, finds that it has been.
+ *
  * Then what only leases hold is looked at once more: items that are gone now
  * may have been the last to keep it.
  */
@@ -23,6 +33,7 @@
 #define LOOK_SHARE 10u         /* a tenth of the time at most; picked */
 #define LOOK_SHORT 1000000     /* ns: nobody notices */
 #define LOOK_AGAIN 1000000000u /* ns: when there was no memory */
+#define OVER_NS 3000000000u    /* for who is slow to wake; picked */
 
 /* ---- who is there -------------------------------------------------------- */
 
@@ -124,6 +135,27 @@ static int remove_names(struct rule *rule, const struct server_channel *c)
 	return r;
 }
 
+/* Nobody needs its name any more. */
+static bool has_ended(struct rule *rule, struct server_channel *c)
+{
+	uint64_t now = loop_now(), then;
+
+	if (channel_is_ephemeral(c) && ring_is_deserted(&c->ring))
+		return true;
+	if (!ring_is_over(&c->ring)) {
+		c->over = 0;
+		return false;
+	}
+	if (!c->over)
+		c->over = now;
+	then = c->over + OVER_NS;
+	if (now >= then)
+		return true;
+	if (!rule->channels_over || then < rule->channels_over)
+		rule->channels_over = then;
+	return false;
+}
+
 /* ---- a look ----------------------------------------------------------------
  */
 
@@ -135,15 +167,14 @@ static int look(struct rule *rule)
 
 	if (r < 0)
 		return r;
+	rule->channels_over = 0;
 	for (struct server_channel *c = rule->channels; c; c = c->next) {
 		if (!c->map.memory)
 			continue;
 		changed += ring_reap_gone(&c->ring, is_gone, &owners);
 		/* Who closes need not take part. */
 		ring_finish_close(&c->ring);
-		if (r >= 0 && channel_is_ephemeral(c) &&
-			rule->infos[c->index].names &&
-			ring_is_deserted(&c->ring))
+		if (r >= 0 && rule->infos[c->index].names && has_ended(rule, c))
 			r = remove_names(rule, c);
 	}
 	free(owners.sorted);
@@ -158,12 +189,19 @@ void channels_in_turn(struct rule *rule, uint64_t *ret_at)
 	uint64_t began, took;
 	int r;
 
-	if (!rule->channels_left)
+	if (!rule->channels_left && !rule->channels_over)
 		return;
-	rule->channels_left = rule->channels != NULL;
-	if (!rule->channels)
+	if (!rule->channels) {
+		rule->channels_left = false;
+		rule->channels_over = 0;
 		return;
+	}
 	began = loop_now();
+	if (!rule->channels_left && began < rule->channels_over) {
+		*ret_at = MIN(*ret_at, rule->channels_over);
+		return;
+	}
+	rule->channels_left = true;
 	if (began < rule->next_channels) {
 		*ret_at = MIN(*ret_at, rule->next_channels);
 		return;
@@ -180,5 +218,7 @@ void channels_in_turn(struct rule *rule, uint64_t *ret_at)
 		rule->next_channels = began + LOOK_AGAIN;
 		*ret_at = MIN(*ret_at, rule->next_channels);
 	}
+	if (rule->channels_over)
+		*ret_at = MIN(*ret_at, rule->channels_over);
 	reap_unnamed(rule);
 }

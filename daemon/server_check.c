@@ -30,6 +30,8 @@ struct check {
 	struct faults *faults;
 	uint32_t n;      /* storages */
 	uint32_t *names; /* that lead to each, counted in the table */
+	struct name_accounts whose; /* they are, the same */
+	int r;
 };
 
 static const struct table_storage *entry_of(
@@ -47,12 +49,18 @@ static uint64_t word_of(const struct check *check, uint32_t index)
 
 /* ---- names ------------------------------------------------------------ */
 
-static void count_name(void *arg, const struct tarn_descriptor *d)
+static void count_name(
+	void *arg, const struct tarn_descriptor *d, uint32_t publisher)
 {
 	struct check *check = arg;
 
-	if (d->storage < check->n)
-		check->names[d->storage]++;
+	if (d->storage >= check->n)
+		return;
+	check->names[d->storage]++;
+	if (check->r == 0)
+		check->r = name_accounts_add(&check->whose,
+			quota_name_payer(check->rule, d->storage, publisher),
+			1);
 }
 
 /* ---- storages --------------------------------------------------------- */
@@ -181,45 +189,6 @@ static void check_memory(struct check *check)
 			rule->table.header->n_segments, rule->n_segments);
 }
 
-static void charge(const struct rule *pool, uint32_t uid, uint64_t *used)
-{
-	uint32_t n = MIN(pool->n_infos, pool->table.header->n_storages);
-
-	for (uint32_t i = 0; i < n; i++) {
-		const struct table_storage *e = &pool->table.storages[i];
-
-		if (e->owner != uid || pool->infos[i].kind == KIND_FREE)
-			continue;
-		used[QUOTA_STORAGES]++;
-		used[QUOTA_BYTES] += storage_memory(e);
-		used[QUOTA_NAMES] += pool->infos[i].names;
-	}
-}
-
-/* What a user is charged for is what he has, in his own pool and others. */
-static void check_account(struct check *check)
-{
-	static const enum quota_kind kinds[] = {
-		QUOTA_STORAGES, QUOTA_BYTES, QUOTA_NAMES};
-	const struct rule *home = check->rule;
-	uint64_t used[QUOTA_KINDS] = {0};
-
-	if (home->spec.name[0])
-		return;
-	for (const struct rule *r = home->server->rules; r; r = r->next)
-		if (r == home || r->spec.name[0])
-			charge(r, home->spec.uid, used);
-	for (size_t i = 0; i < ARRAY_SIZE(kinds); i++)
-		if (used[kinds[i]] != home->used[kinds[i]])
-			fault_add(check->faults,
-				"account of uid %u: it has %llu %s, and is "
-				"charged for %llu",
-				home->spec.uid,
-				(unsigned long long)used[kinds[i]],
-				quota_key(kinds[i]),
-				(unsigned long long)home->used[kinds[i]]);
-}
-
 /* The cache finds each file that it should find. */
 static void check_cache(struct check *check)
 {
@@ -278,12 +247,16 @@ static int check_books(struct rule *rule, struct faults *faults)
 			ENOMEM, "check: no memory for %u storages", check.n);
 	check.names = names;
 	table_each(rule->writer, count_name, &check);
+	if (check.r == 0)
+		quota_check_books(rule, &check.whose, faults);
+	name_accounts_free(&check.whose);
+	if (check.r < 0)
+		return check.r;
 	for (uint32_t i = 0; i < check.n; i++)
 		check_holders(&check, i);
 	for (int kind = KIND_FREE + 1; kind < STORAGE_KINDS; kind++)
 		check_kind(&check, (enum storage_kind)kind);
 	check_memory(&check);
-	check_account(&check);
 	check_cache(&check);
 	check_channels(&check);
 	return check_leases(&check);

@@ -3,8 +3,8 @@
  * One client: its messages, its replies, its end.
  *
  * What it does wrong costs it the connection or gets it a sentence; nobody
- * else notices. Replies go through a bounded queue, so that a client which
- * does not read fills its own queue and is dropped.
+ * else notices. What the daemon is short of costs it no more than that request:
+ * with its connection it would lose all that it has open.
  */
 #include "daemon/server.h"
 
@@ -83,6 +83,7 @@ static int connect_to(struct client *client)
 		r = wire_writer_new(CLIENT_QUEUE_MAX, &client->writer);
 	if (r < 0)
 		return r;
+	wire_writer_limit_answers(client->writer, CLIENT_ANSWERS_MAX);
 	/* One batch of segments, which is as much as it asks for before it
 	 * reads. */
 	wire_writer_limit_fds(client->writer, WIRE_FDS_MAX);
@@ -110,8 +111,7 @@ int client_new(struct rule *rule, const struct msg_client *from, int sock,
 	take_in(client, rule, from);
 	r = connect_to(client);
 	if (r == 0) {
-		if (!(from->flags & CLIENT_CHILD))
-			process_watch(client);
+		process_watch(client, from);
 		client_listen(client);
 	} else if (rule->server->serving || r == -EPROTO) {
 		/* EPROTO: it wrote rubbish where its leases are, which
@@ -151,6 +151,7 @@ void client_free(struct client *client)
 	wire_reader_free(client->reader);
 	wire_writer_free(client->writer);
 	rule->server->n_clients--;
+	rule->server->n_short -= client->is_short;
 	rule->server->n_left_behind -= client->left_behind;
 	free(client);
 	server_tell_keeper(
@@ -166,58 +167,9 @@ void client_drop(struct client *client, const char *why)
 	if (why)
 		log_warning("client_dropped", log_i64("pid", client->pid),
 			log_u64("uid", client->uid), log_text("why", why));
+	leases_tell(client);
 	client_free(client);
 	server_look_around(server);
-}
-
-/* An answer that there is no memory for: a short one in its place, so that
- * nobody waits for it, nor loses all that he holds with his connection. */
-static int push_short(struct client *client, uint32_t serial)
-{
-	static const char why[] = "the daemon is out of memory for its answer";
-	union {
-		struct msg_error head;
-		char space[sizeof(struct msg_error) + sizeof(why)];
-	} body = {.head = {.error = ENOMEM}};
-
-	memcpy(body.head.text, why, sizeof(why) - 1);
-	return wire_push(client->writer, WIRE_ERROR, serial, &body,
-		sizeof(body.head) + sizeof(why) - 1, NULL, 0);
-}
-
-void client_reply(struct client *client, uint16_t type, uint32_t serial,
-	const void *body, size_t size, const int *fds, int n_fds)
-{
-	int r;
-
-	if (!client || client->gone)
-		return;
-	r = wire_push(client->writer, type, serial, body, size, fds, n_fds);
-	if (r == -ENOMEM)
-		r = push_short(client, serial);
-	if (r == 0)
-		r = wire_flush(client->writer, client->sock);
-	/* Dropped by its own next event: whoever replies may still use it. */
-	if (r < 0) {
-		client->gone = true;
-		shutdown(client->sock, SHUT_RDWR);
-		return;
-	}
-	loop_change(client->watch, r == 1 ? LOOP_READ : LOOP_READ | LOOP_WRITE);
-}
-
-void client_refuse(struct client *client, uint32_t serial, int error)
-{
-	const char *text = tarn_fail_message();
-	size_t n = strlen(text);
-	union {
-		struct msg_error head;
-		char space[sizeof(struct msg_error) + TARN_MESSAGE_MAX];
-	} body = {.head = {.error = error < 0 ? -error : error}};
-
-	memcpy(body.head.text, text, n);
-	client_reply(client, WIRE_ERROR, serial, &body, sizeof(body.head) + n,
-		NULL, 0);
 }
 
 /* ---- hearing ---------------------------------------------------------- */
@@ -249,6 +201,13 @@ static int hear(struct client *client)
 	} else if (r == -ENOMEM) {
 		/* This request fails, and no other. */
 		client_refuse(client, m.serial, r);
+		r = 0;
+	} else if (r == -EMFILE) {
+		client_refuse(client, m.serial,
+			tarn_fail(EMFILE,
+				"the daemon can have no more descriptors open "
+				"to take what was sent (ulimit -n of the "
+				"daemon)"));
 		r = 0;
 	} else if (r < 0 && r != -EAGAIN && r != -EPIPE) {
 		/* No frame of ours, so no serial: it answers everything. */
@@ -311,9 +270,7 @@ static void on_client(void *arg, unsigned ready)
 		return;
 	began = loop_now();
 	if (ready & LOOP_WRITE)
-		r = wire_flush(client->writer, client->sock);
-	if (r == 1)
-		loop_change(client->watch, LOOP_READ);
+		r = client_flush(client);
 	if (r >= 0 && ready & (LOOP_READ | LOOP_HANGUP))
 		r = hear(client);
 	if (r >= 0 || r == -EAGAIN)

@@ -31,11 +31,6 @@ struct expiry {
 	uint64_t not_before;
 };
 
-static void displaced(void *arg, const struct tarn_descriptor *d)
-{
-	storage_unname(arg, d->storage, d->generation);
-}
-
 /* How many went; -ENOMEM: none, for now. */
 static int64_t expire(struct rule *rule, uint64_t now)
 {
@@ -45,7 +40,7 @@ static int64_t expire(struct rule *rule, uint64_t now)
 		return n;
 	n = table_expire(rule->writer, now);
 	if (n > 0) {
-		table_commit(rule->writer, displaced, rule);
+		table_commit(rule->writer, storage_displaced, rule);
 		log_info("names_ended", log_u64("rule", rule->number),
 			log_i64("names", n));
 	} else {

@@ -44,8 +44,9 @@ static void on_timer(void *arg)
 	}
 	if (server->idle_since && now - server->idle_since >= idle &&
 		!server->asked_to_drain) {
-		server->asked_to_drain = true;
-		server_tell_keeper(server, D_DRAIN_ACCEPTS, NULL, 0, NULL, 0);
+		server->asked_to_drain =
+			server_tell_keeper(server, D_DRAIN_ACCEPTS, NULL, 0,
+				NULL, 0) == 0;
 	}
 	server_look_around(server);
 }
@@ -123,7 +124,7 @@ void server_look_around(struct server *server)
 void server_between_turns(void *arg)
 {
 	struct server *server = arg;
-	uint64_t again = UINT64_MAX;
+	uint64_t again = UINT64_MAX, at;
 	bool freed;
 
 	share_turn(server);
@@ -137,6 +138,10 @@ void server_between_turns(void *arg)
 		if (freed)
 			server_look_around(server);
 	} while (freed);
+	at = server_spare_look(server, loop_now());
+	if (at)
+		again = MIN(again, at);
+	again = MIN(again, clients_push_on(server));
 	if (again != UINT64_MAX)
 		wake_at(server, again);
 }

@@ -16,22 +16,45 @@
 #include "base/fd.h"
 #include "daemon/log.h"
 
+/* Is who says it told that it could not be said? All else is said once, and
+ * the keeper waits for it, or counts by it. */
+static bool may_fail(uint16_t type)
+{
+	switch (type) {
+	case D_GROW:
+	case D_LOADER:
+	case D_DRAIN_ACCEPTS:
+	case D_BYE:
+	case D_KEEP:
+	case D_CLIENT_RULE:
+	case D_CLIENT_SPEAKS:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* That the keeper is gone is noticed where it is heard. */
 int server_tell_keeper(struct server *server, uint16_t type, const void *body,
 	size_t size, const int *fds, int n_fds)
 {
-	int r = wire_push(server->writer, type, 0, body, size, fds, n_fds);
+	int r;
 
+	if (wire_try(server->writer, server->start.sock, type, 0, body, size,
+		    fds, n_fds))
+		return 0;
+	r = wire_push(server->writer, type, 0, body, size, fds, n_fds);
 	if (r < 0) {
-		log_error(
-			"keeper_deaf", log_text("error", tarn_fail_message()));
+		log_error("keeper_deaf", log_u64("type", type),
+			log_text("error", tarn_fail_message()));
+		/* The next one is told what the keeper has. */
+		if (!may_fail(type))
+			_exit(1);
 		return r;
 	}
-	/* What is queued will be sent, so it was said. That the keeper is gone
-	 * is noticed where it is heard. */
-	r = wire_flush(server->writer, server->start.sock);
-	if (server->keeper_watch)
-		loop_change(server->keeper_watch,
-			r == 1 ? LOOP_READ : LOOP_READ | LOOP_WRITE);
+	/* What is queued will be sent, so it was said. */
+	wire_flush(server->writer, server->start.sock);
+	server_spare_watch(server);
 	return 0;
 }
 
@@ -194,6 +217,32 @@ static void follow(struct server *server, struct wire_message *m)
 		_exit(1);
 }
 
+/* One message. 1: there was one; 0: part of one, or nothing for now. */
+static int hear_one(struct server *server, bool ends)
+{
+	struct wire_message m = {0};
+	int r;
+
+	/* At its end there is nothing left that could be missed. */
+	if (!server_spare_take(server) && !ends)
+		return -EAGAIN;
+	server_spare_give(server);
+	r = wire_receive(server->reader, server->start.sock, NULL, &m);
+	if (r == 1) {
+		follow(server, &m);
+		wire_message_clear(&m);
+	}
+	/* It came without its descriptors, of which the system has none left,
+	 * or there was no memory for it. It is lost, and nobody says it
+	 * again; but the next one is told what there is. */
+	if (r == -EMFILE || r == -ENOMEM) {
+		log_error("message_failed",
+			log_text("error", tarn_fail_message()));
+		_exit(1);
+	}
+	return r;
+}
+
 void server_hear_keeper(void *arg, unsigned ready)
 {
 	struct server *server = arg;
@@ -201,30 +250,15 @@ void server_hear_keeper(void *arg, unsigned ready)
 
 	if (ready & LOOP_WRITE) {
 		r = wire_flush(server->writer, server->start.sock);
-		if (r == 1)
-			loop_change(server->keeper_watch, LOOP_READ);
 		/* Out of something, for a moment; what is said is heard. */
 		if (r < 0 && r != -EPIPE)
 			usleep(1000);
 		r = 0;
 	}
-	/* A message that came without its descriptors, because there were none
-	 * left, or for which there was no memory, is lost; the keeper is not.
-	 */
-	while (r >= 0 || r == -ETOOMANYREFS || r == -ENOMEM) {
-		struct wire_message m = {0};
-
-		if (r < 0)
-			log_error("message_failed",
-				log_text("error", tarn_fail_message()));
-		if (r < 0 && !server->serving)
-			_exit(1);
-		r = wire_receive(server->reader, server->start.sock, NULL, &m);
-		if (r == 1) {
-			follow(server, &m);
-			wire_message_clear(&m);
-		}
-	}
+	while (r >= 0)
+		r = hear_one(server, ready & LOOP_HANGUP);
+	server_spare_take(server);
+	server_spare_watch(server);
 	/* Without memory it lies there still: the loop tells of it. */
 	if (r != -EAGAIN && r != -ENOBUFS) {
 		log_error("keeper_gone");

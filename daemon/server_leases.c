@@ -39,6 +39,8 @@ static int add_page(struct client *client, int fd)
 	r = lease_map(fd, &pages[client->n_leases]);
 	if (r < 0)
 		return r;
+	/* Of a server that died as it was about to let this client go. */
+	lease_close(pages[client->n_leases], false);
 	client->n_leases++;
 	return 0;
 }
@@ -66,6 +68,12 @@ int leases_open(struct client *client)
 			count_more(client, 1);
 	}
 	return r;
+}
+
+void leases_tell(struct client *client)
+{
+	for (uint32_t i = 0; i < client->n_leases; i++)
+		lease_close(client->leases[i], true);
 }
 
 void leases_close(struct client *client)
@@ -134,12 +142,30 @@ static int may_have_more(const struct client *client)
 	return quota_check(client->home, QUOTA_DESCRIPTORS, 1);
 }
 
+/* The last page beside the first, if nothing was ever taken in it: who asks for
+ * another has not got it. He may have been out of descriptors, or we, or the
+ * server that he asked died. One that lies harms his own leases. -1: none. */
+static int unused_page(const struct client *client)
+{
+	uint32_t last = client->n_leases - 1;
+	struct msg_keep key = key_of(client, last);
+
+	if (!last || !lease_is_unused(client->leases[last]))
+		return -1;
+	return server_kept(client->rule->server, &key);
+}
+
 int leases_more(struct client *client, uint32_t serial)
 {
 	struct server *server = client->rule->server;
 	struct msg_keep key = key_of(client, client->n_leases);
-	int fd = -1, r = may_have_more(client);
+	int fd = unused_page(client), r;
 
+	if (fd >= 0) {
+		client_reply(client, WIRE_LEASE_PAGE, serial, NULL, 0, &fd, 1);
+		return 0;
+	}
+	r = may_have_more(client);
 	if (r == 0)
 		r = lease_create(&fd);
 	/* Kept before anybody can write a lease into it. */

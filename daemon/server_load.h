@@ -47,6 +47,7 @@ struct load {
 	uint64_t alloc_offset, alloc_size;
 	bool asked_to_grow;
 	bool parked; /* waits for memory to come back, asks for none */
+	uint64_t park_until; /* 0: it never has */
 	bool told; /* WIRE_LOADING was sent */
 	uint64_t asked_at; /* L_FILE is not answered since then; 0: it is */
 	uint64_t heard_at; /* when the loader last spoke of it; 0: not yet */
@@ -63,6 +64,8 @@ void load_cancel(struct client *client, uint32_t serial);
 void load_orphan(struct client *client); /* its client left */
 void load_have_memory(struct rule *rule);
 void load_no_memory(struct rule *rule, int error);
+/* As publish_unpark. */
+bool load_unpark(struct rule *rule, uint64_t now, uint64_t *next);
 void load_identified(struct load *load, const struct msg_identity *identity);
 void load_filled(struct load *load, const struct msg_filled *filled);
 void load_failed(struct load *load, int error);

@@ -104,15 +104,23 @@ void load_no_memory(struct rule *rule, int error)
 						: 0;
 		if (r == 1)
 			load_tell_loading(load);
-		/* What a dead loader's ring may still write comes back soon. */
 		load->parked = r < 0 && !load->alloc_size &&
-			       rule->counts.kinds[KIND_QUARANTINED].n;
+			       room_comes_back(rule, &load->park_until);
 		if (r < 0 && !load->parked) {
 			tarn_fail_verbatim(error, why ? why : "out of memory");
 			load_give_up(load, error);
 		}
 	}
 	load_go_on(rule);
+}
+
+bool load_unpark(struct rule *rule, uint64_t now, uint64_t *next)
+{
+	bool due = false;
+
+	for (struct load *load = rule->loads; load; load = load->next)
+		due |= room_unpark(&load->parked, load->park_until, now, next);
+	return due;
 }
 
 /* ---- the loader -------------------------------------------------------- */
@@ -139,9 +147,10 @@ int load_identify(struct load *load, uint32_t n_segments)
 	int r;
 
 	load->state = LOAD_NEW;
-	load->loader = loader_for(load->rule, load->home, n_segments);
-	if (!load->loader)
-		return 0;
+	load->loader = NULL;
+	r = loader_for(load->rule, load->home, n_segments, &load->loader);
+	if (r != 1)
+		return r;
 	load->loader->n_jobs++;
 	load->job = load->rule->server->next_job++;
 	load->state = LOAD_IDENTIFYING;

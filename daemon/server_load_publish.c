@@ -12,15 +12,11 @@
 
 #include "base/fail.h"
 
-static void displaced(void *arg, const struct tarn_descriptor *d)
-{
-	storage_unname(arg, d->storage, d->generation);
-}
-
 /* All names of the load, at once or not at all. */
 int load_publish(struct load *load, uint32_t index, uint64_t generation)
 {
 	struct rule *rule = load->rule;
+	uint32_t uid = load->home->spec.uid;
 	const unsigned char *at = load->names.at;
 	int r = 0;
 
@@ -28,13 +24,12 @@ int load_publish(struct load *load, uint32_t index, uint64_t generation)
 		return 0;
 	r = names_check_channels(rule, &load->names);
 	if (r == 0)
-		r = quota_check_names(
-			rule, rule->table.storages[index].owner, &load->names);
+		r = quota_check_names(rule, uid, &load->names);
 	if (r < 0)
 		return r;
 	r = table_begin(rule->writer);
 	if (r == 0)
-		table_stamp(rule->writer, load->token, 0);
+		table_stamp(rule->writer, load->token, 0, uid);
 	for (uint32_t i = 0; i < load->names.n && r == 0; i++) {
 		struct tarn_descriptor d;
 		struct named named;
@@ -51,8 +46,8 @@ int load_publish(struct load *load, uint32_t index, uint64_t generation)
 		return r;
 	}
 	/* Counted first: what is displaced may be this very storage. */
-	storage_name(rule, index, load->names.n);
-	table_commit(rule->writer, displaced, rule);
+	storage_name(rule, index, load->names.n, uid);
+	table_commit(rule->writer, storage_displaced, rule);
 	return 0;
 }
 

@@ -216,23 +216,25 @@ int loader_tell(struct loader *loader, uint16_t type, const void *body,
 
 /* ---- coming and going ---------------------------------------------------- */
 
-/* The newest of that uid, if it knows enough segments; else NULL, and one is
- * asked for. The keeper is asked for one at a time: when that has come, who
- * waits for another asks again. */
-struct loader *loader_for(
-	struct rule *rule, struct rule *home, uint32_t n_segments)
+/* The keeper is asked for one at a time: when that has come, who waits for
+ * another asks again. */
+int loader_for(struct rule *rule, struct rule *home, uint32_t n_segments,
+	struct loader **ret)
 {
 	struct msg_loader want = {.rule = rule->number, .uid = home->spec.uid};
+	int r = 0;
 
 	for (struct loader *l = rule->loaders; l; l = l->next)
 		if (l->home == home && !l->retired &&
-			l->n_segments >= n_segments)
-			return l;
+			l->n_segments >= n_segments) {
+			*ret = l;
+			return 1;
+		}
 	if (!rule->loader_wanted)
-		rule->loader_wanted =
-			server_tell_keeper(rule->server, D_LOADER, &want,
-				sizeof(want), NULL, 0) == 0;
-	return NULL;
+		r = server_tell_keeper(
+			rule->server, D_LOADER, &want, sizeof(want), NULL, 0);
+	rule->loader_wanted = r == 0;
+	return r;
 }
 
 /* ---- hanging ------------------------------------------------------------- */
@@ -352,8 +354,9 @@ void loader_job_done(struct loader *loader)
 		loader_gone(loader);
 }
 
-/* The keeper could not fork: those who waited for it are told. */
-static void no_loader(struct rule *rule, const struct rule *home)
+/* There will be none: those who waited for it are told. */
+static void no_loader(
+	struct rule *rule, const struct rule *home, int error, const char *why)
 {
 	struct load *load;
 
@@ -361,11 +364,47 @@ static void no_loader(struct rule *rule, const struct rule *home)
 		for (load = rule->loads; load; load = load->next)
 			if (load->state == LOAD_NEW && load->home == home)
 				break;
-		tarn_fail(EAGAIN, "no loader process could be started; is "
-				  "there a limit on processes?");
+		tarn_fail_constant(error, why);
 		if (load)
-			load_failed(load, EAGAIN);
+			load_failed(load, error);
 	} while (load);
+	load_go_on(rule);
+}
+
+static struct loader *loader_new(struct rule *rule, struct rule *home,
+	const struct msg_loader *from, int sock, int pipe_fd)
+{
+	struct loader *loader = calloc(1, sizeof(*loader));
+
+	if (!loader) {
+		tarn_fail(ENOMEM, "out of memory");
+		fd_close(sock);
+		fd_close(pipe_fd);
+		return NULL;
+	}
+	loader->rule = rule;
+	loader->home = home ? home : rule;
+	loader->pid = from->pid;
+	loader->number = from->number;
+	loader->n_segments = from->n_segments;
+	loader->sock = sock;
+	loader->pipe_fd = pipe_fd;
+	return loader;
+}
+
+/* Both ways of its socket. */
+static int connect_to(struct loader *loader)
+{
+	struct server *server = loader->rule->server;
+	int r = wire_reader_new_beside(server->reader, &loader->reader);
+
+	if (r == 0)
+		r = wire_writer_new(LOADER_QUEUE_MAX, &loader->writer);
+	if (r < 0)
+		return r;
+	wire_writer_set_close(loader->writer, close_for, loader->home->closer);
+	return loop_watch(server->loop, loader->sock, LOOP_READ, on_loader,
+		loader, &loader->watch);
 }
 
 int loader_come(
@@ -376,23 +415,23 @@ int loader_come(
 	int r;
 
 	if (from->pid == 0) {
-		no_loader(rule, home);
-		load_go_on(rule);
+		no_loader(rule, home, EAGAIN,
+			"no loader process could be started; is there a limit "
+			"on processes?");
 		return 0;
 	}
-	loader = calloc(1, sizeof(*loader));
-	if (!loader) {
-		fd_close(sock);
-		fd_close(pipe_fd);
-		return tarn_fail(ENOMEM, "out of memory");
+	loader = loader_new(rule, home, from, sock, pipe_fd);
+	r = loader ? connect_to(loader) : -ENOMEM;
+	if (r < 0) {
+		/* It was given nothing to do, and ends with its socket. */
+		if (loader)
+			loader_free(loader);
+		server_tell_keeper(rule->server, D_LOADER_GONE, from,
+			sizeof(*from), NULL, 0);
+		no_loader(rule, home, -r,
+			"the daemon has no memory for one more loader process");
+		return 0;
 	}
-	loader->rule = rule;
-	loader->home = home ? home : rule;
-	loader->pid = from->pid;
-	loader->number = from->number;
-	loader->n_segments = from->n_segments;
-	loader->sock = sock;
-	loader->pipe_fd = pipe_fd;
 	for (l = rule->loaders; l; l = next) {
 		next = l->next;
 		if (l->home == loader->home)
@@ -400,19 +439,6 @@ int loader_come(
 	}
 	loader->next = rule->loaders;
 	rule->loaders = loader;
-	r = wire_reader_new_beside(rule->server->reader, &loader->reader);
-	if (r == 0)
-		r = wire_writer_new(LOADER_QUEUE_MAX, &loader->writer);
-	if (r == 0) {
-		wire_writer_set_close(
-			loader->writer, close_for, loader->home->closer);
-		r = loop_watch(rule->server->loop, sock, LOOP_READ, on_loader,
-			loader, &loader->watch);
-	}
-	if (r < 0) {
-		loader_free(loader);
-		return r;
-	}
 	segments_tell_loader(loader);
 	load_go_on(rule);
 	return 0;
@@ -421,18 +447,10 @@ int loader_come(
 /* Its server died, so it ends by itself; what it was filling was dropped. */
 int loader_left(struct rule *rule, const struct msg_loader *from, int pipe_fd)
 {
-	struct loader *loader = calloc(1, sizeof(*loader));
+	struct loader *loader = loader_new(rule, rule, from, -1, pipe_fd);
 
-	if (!loader) {
-		fd_close(pipe_fd);
-		return tarn_fail(ENOMEM, "out of memory");
-	}
-	loader->rule = loader->home = rule;
-	loader->pid = from->pid;
-	loader->number = from->number;
-	loader->n_segments = from->n_segments;
-	loader->sock = -1;
-	loader->pipe_fd = pipe_fd;
+	if (!loader)
+		return -ENOMEM;
 	loader->retired = true;
 	loader->next = rule->loaders;
 	rule->loaders = loader;

@@ -30,8 +30,10 @@ struct loader {
 };
 
 /* server_loader.c: the server's end of loaders */
-struct loader *loader_for(
-	struct rule *rule, struct rule *home, uint32_t n_segments);
+/* 1: the newest of that uid, if it knows enough segments; 0: one was asked for;
+ * or an error: none will come. */
+int loader_for(struct rule *rule, struct rule *home, uint32_t n_segments,
+	struct loader **ret);
 int loader_come(struct rule *rule, const struct msg_loader *from, int sock,
 	int pipe_fd);
 int loader_tell(struct loader *loader, uint16_t type, const void *body,

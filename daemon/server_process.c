@@ -8,8 +8,13 @@
  * long as it lives. So the process itself is watched, by its pidfd, and what
  * ends first ends the connection.
  *
- * A connection that was made at fork() for a child ends with its socket alone:
- * who connected is the parent, whose end is no end of it.
+ * A connection that was made at fork() for a child ends with its socket alone
+ * at first: who connected is the parent, whose end is no end of it. So its
+ * socket asks for the sender of each message, which the kernel fills in; who is
+ * not the parent is the child, and is watched from its first word on. By its
+ * number: if that is another's by now, the child has died meanwhile, and its
+ * socket has ended. Who has the privilege to name somebody else as the sender
+ * ties his own connection to that one's life, and nothing else.
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -51,10 +56,9 @@ static int open_process(const struct client *client)
 	return fd < 0 ? -errno : fd;
 }
 
-void process_watch(struct client *client)
+/* Takes fd, which may be an error. */
+static void watch(struct client *client, int fd)
 {
-	int fd = open_process(client);
-
 	/* Gone already. Seen as its hanging up, by the next event. */
 	if (fd == -ESRCH)
 		shutdown(client->sock, SHUT_RDWR);
@@ -75,4 +79,56 @@ void process_unwatch(struct client *client)
 {
 	client->pid_watch = loop_unwatch(client->pid_watch);
 	client->pid_fd = fd_close(client->pid_fd);
+}
+
+/* ---- children ---------------------------------------------------------- */
+
+static int open_child(int32_t pid)
+{
+	int fd = (int)syscall(SYS_pidfd_open, pid, 0);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* Without it the child is known as its parent, as before it speaks. */
+static void ask_for_senders(struct client *client, int yes)
+{
+	setsockopt(client->sock, SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes));
+}
+
+void process_expect(struct client *client)
+{
+	process_unwatch(client);
+	client->child = true;
+	ask_for_senders(client, 1);
+}
+
+void process_hear(struct client *client, const struct wire_message *m)
+{
+	struct msg_client met = {
+		.number = client->number,
+		.pid = m->pid,
+		.version = client->version,
+		.flags = CLIENT_CHILD | CLIENT_MET,
+	};
+
+	/* The parent asks for lease pages before it forks. */
+	if (!client->child || m->pid <= 0 || m->pid == client->pid)
+		return;
+	client->child = false;
+	client->pid = m->pid;
+	ask_for_senders(client, 0);
+	server_tell_keeper(client->rule->server, D_CLIENT_SPEAKS, &met,
+		sizeof(met), NULL, 0);
+	watch(client, open_child(m->pid));
+}
+
+void process_watch(struct client *client, const struct msg_client *from)
+{
+	if (!(from->flags & CLIENT_CHILD))
+		watch(client, open_process(client));
+	else if (from->flags & CLIENT_MET)
+		watch(client, open_child(from->pid));
+	else
+		process_expect(client);
 }

@@ -25,7 +25,7 @@
 
 static void detach(struct publish *p)
 {
-	if (p->client) {
+	if (p->client && p->joined) {
 		p->client->n_publishes--;
 		p->client->publish_bytes -= p->message.size;
 	}
@@ -41,23 +41,32 @@ static void source_free(struct publish *p, struct source *s)
 	free(s->pieces);
 }
 
-/* What the worker has is freed when that is done with it. */
-static void publish_end(struct publish *p)
+/* It counts nowhere any more. */
+static void leave(struct publish *p)
 {
 	struct rule *rule = p->rule;
 	struct publish **q;
 
-	detach(p);
-	if (p->n_working)
-		return;
 	for (q = &rule->publishes; *q != p; q = &(*q)->next)
 		;
 	*q = p->next;
 	rule->server->n_publishes--;
-	for (uint32_t i = 0; i < p->n_sources; i++)
-		source_free(p, &p->sources[i]);
+	rule->server->n_publish_fds -= p->n_fds;
+	p->home->n_publish_fds -= p->n_fds;
 	quota_return(p->home, QUOTA_REQUESTS, p->message.size);
 	quota_return(p->home, QUOTA_DESCRIPTORS, p->n_fds);
+}
+
+/* What the worker has is freed when that is done with it. */
+static void publish_end(struct publish *p)
+{
+	detach(p);
+	if (p->n_working)
+		return;
+	if (p->joined)
+		leave(p);
+	for (uint32_t i = 0; i < p->n_sources; i++)
+		source_free(p, &p->sources[i]);
 	for (int i = 0; i < p->message.n_fds; i++)
 		closer_close(p->closer, wire_take_fd(&p->message, i));
 	wire_message_clear(&p->message);
@@ -232,17 +241,49 @@ void publish_no_memory(struct rule *rule, int error)
 	p->asked_to_grow = false;
 	if (make_all_ready(p, false) >= 0)
 		return go_on(p);
-	p->parked = rule->counts.kinds[KIND_QUARANTINED].n;
+	p->parked = room_comes_back(rule, &p->park_until);
 	if (!p->parked) {
 		tarn_fail_verbatim(error, why ? why : "out of memory");
 		refuse(p, error);
 	}
 }
 
+/* Who has waited long enough asks once more, and is told what the keeper then
+ * says. True: somebody has. */
+bool publish_unpark(struct rule *rule, uint64_t now, uint64_t *next)
+{
+	bool due = false;
+
+	for (struct publish *p = rule->publishes; p; p = p->next)
+		due |= room_unpark(&p->parked, p->park_until, now, next);
+	return due;
+}
+
 /* ---- the client ------------------------------------------------------ */
 
-static int may_start(const struct client *client, uint32_t size)
+/* The last one that may begin brings all that a message can. And so may the
+ * first one of each user: what others have under way, which may be for long,
+ * stands in nobody's way. */
+static int check_descriptors(const struct publish *p)
 {
+	const struct server *server = p->rule->server;
+
+	if (!p->n_fds || !p->home->n_publish_fds ||
+		server->n_publish_fds < server->publish_fds_max)
+		return 0;
+	return tarn_fail(EBUSY,
+		"publications with %u descriptors are under way, %u of them "
+		"uid %u's, and %u are the limit with so few descriptors "
+		"(ulimit -n of the daemon); wait for one",
+		server->n_publish_fds, p->home->n_publish_fds, p->uid,
+		server->publish_fds_max);
+}
+
+static int may_start(const struct publish *p)
+{
+	const struct client *client = p->client;
+	uint32_t size = p->message.size;
+
 	if (client->rule->server->draining)
 		return tarn_fail(ESHUTDOWN, "the daemon is ending; start it "
 					    "again and publish again");
@@ -254,36 +295,38 @@ static int may_start(const struct client *client, uint32_t size)
 			"for one",
 			client->n_publishes,
 			(unsigned long long)client->publish_bytes);
-	return 0;
+	return check_descriptors(p);
 }
 
-static void join(struct publish *p)
+/* May it begin? From here on it counts. */
+static int join(struct publish *p)
 {
 	struct publish **q;
+	int r = may_start(p);
 
+	if (r == 0)
+		r = quota_charge_message(p->home, &p->message);
+	if (r < 0)
+		return r;
 	for (q = &p->rule->publishes; *q; q = &(*q)->next)
 		;
 	*q = p;
 	p->rule->server->n_publishes++;
+	p->rule->server->n_publish_fds += p->n_fds;
+	p->home->n_publish_fds += p->n_fds;
 	p->client->n_publishes++;
 	p->client->publish_bytes += p->message.size;
+	p->joined = true;
+	return 0;
 }
 
-void publish_start(struct client *client, struct wire_message *message)
+static struct publish *publish_new(
+	struct client *client, struct wire_message *message)
 {
-	struct publish *p = NULL;
-	int r = may_start(client, message->size);
+	struct publish *p = calloc(1, sizeof(*p));
 
-	if (r == 0) {
-		p = calloc(1, sizeof(*p));
-		r = p ? 0 : tarn_fail(ENOMEM, "out of memory");
-	}
-	if (r == 0)
-		r = quota_charge_message(client->home, message);
-	if (r < 0) {
-		free(p);
-		return client_refuse(client, message->serial, r);
-	}
+	if (!p)
+		return NULL;
 	p->rule = client->rule;
 	p->home = client->home;
 	p->n_fds = (uint32_t)message->n_fds;
@@ -294,16 +337,29 @@ void publish_start(struct client *client, struct wire_message *message)
 	p->token = client->number << 32 | message->serial;
 	p->message = *message;
 	*message = (struct wire_message) {0};
-	join(p);
+	return p;
+}
+
+/* What was done, or may have been, is told of before anything may refuse: who
+ * hears of a limit asks once more, and would undo what others did since. */
+void publish_start(struct client *client, struct wire_message *message)
+{
+	struct publish *p = publish_new(client, message);
+	int r;
+
+	if (!p)
+		return client_refuse(client, message->serial,
+			tarn_fail(ENOMEM, "out of memory"));
 	r = publish_parse(p);
-	if (r < 0)
-		return refuse(p, r);
-	if (p->message.again && publish_was_done(p))
+	if (r == 0 && p->message.again && publish_was_done(p))
 		return publish_end(p);
-	if (p->message.again && (r = publish_check_doubt(p)) < 0)
-		return refuse(p, r);
+	if (r == 0 && p->message.again)
+		r = publish_check_doubt(p);
+	if (r == 0)
+		r = join(p);
 	/* Once more at the end; but here no memory is sealed for it yet. */
-	r = publish_check_names(p);
+	if (r == 0)
+		r = publish_check_names(p);
 	if (r < 0)
 		return refuse(p, r);
 	go_on(p);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "shm/wire.h"
 
@@ -16,3 +17,6 @@ void publish_orphan(struct client *client); /* its client left */
 void publish_go_on(struct rule *rule, bool freed);
 void publish_have_memory(struct rule *rule);
 void publish_no_memory(struct rule *rule, int error);
+/* Those that have waited too long for what comes back are to be gone on with:
+ * true if there are any. Of the others, *next is not after the earliest. */
+bool publish_unpark(struct rule *rule, uint64_t now, uint64_t *next);

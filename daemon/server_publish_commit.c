@@ -153,24 +153,26 @@ static int check_all_existing(const struct publish *p)
 	return r;
 }
 
-/* A channel may take the place of one that is closed, and nothing else any. */
+/* A channel may take the place of one that is closed and empty, and nothing
+ * else any. */
 static int check_place(const struct publish *p, const struct named *named,
 	const struct tarn_descriptor *d)
 {
-	bool closed = channel_gives_way(p->rule, d->storage, d->generation);
 	bool channel =
 		p->n_sources == 1 && p->sources[0].kind == SOURCE_CHANNEL;
+	char how[64];
 
 	if (!channel_is(p->rule, d->storage, d->generation))
 		return tarn_fail(EEXIST,
 			"publish: there is a tensor \"%.*s\" already",
 			(int)named->name_size, named->name);
-	if (closed && channel)
+	if (channel && channel_gives_way(p->rule, d->storage, d->generation))
 		return 0;
+	channel_describe(p->rule, d->storage, d->generation, how, sizeof(how));
 	return tarn_fail(EEXIST,
 		"publish: there is a channel \"%.*s\" already, which is %s; "
 		"another name, or 'tarn channel rm', makes room",
-		(int)named->name_size, named->name, closed ? "closed" : "open");
+		(int)named->name_size, named->name, how);
 }
 
 static int check_new(const struct publish *p)
@@ -214,7 +216,7 @@ static int put_names(struct publish *p, uint64_t *versions)
 	const unsigned char *at = p->names.at;
 	int r = 0;
 
-	table_stamp(p->rule->writer, p->token, ends_at(p->life_ns));
+	table_stamp(p->rule->writer, p->token, ends_at(p->life_ns), p->uid);
 	for (uint32_t i = 0; i < p->names.n && r == 0; i++) {
 		struct tarn_descriptor d;
 		const struct source *s;
@@ -294,11 +296,6 @@ static int remove_others(const struct others *o)
 	return r;
 }
 
-static void displaced(void *arg, const struct tarn_descriptor *d)
-{
-	storage_unname(arg, d->storage, d->generation);
-}
-
 /* Nothing here can fail. */
 static void show(struct publish *p)
 {
@@ -315,12 +312,12 @@ static void show(struct publish *p)
 		if (name_next(&p->names, &at, &named) == 0) {
 			const struct source *s = &p->sources[named.source];
 
-			storage_name(rule, s->index, 1);
+			storage_name(rule, s->index, 1, p->uid);
 			if (s->kind == SOURCE_CHANNEL)
 				channel_named(rule, s->index, s->generation,
 					named.name, named.name_size);
 		}
-	table_commit(rule->writer, displaced, rule);
+	table_commit(rule->writer, storage_displaced, rule);
 }
 
 static int transact(struct publish *p, uint64_t *versions)
@@ -395,23 +392,4 @@ bool publish_was_done(struct publish *p)
 		send_answer(p, &answer);
 	free(answer.head);
 	return done;
-}
-
-/* One that is done twice would undo what others did in between. */
-int publish_check_doubt(const struct publish *p)
-{
-	const unsigned char *at = p->names.at;
-	struct named named;
-
-	for (uint32_t i = 0; i < p->names.n && p->since; i++)
-		if (name_next(&p->names, &at, &named) == 0 &&
-			table_written_since(&p->rule->table, named.name,
-				named.name_size, p->since))
-			return tarn_fail(EIO,
-				"\"%.*s\" was published or removed by others "
-				"while the daemon's server was replaced: "
-				"nobody can tell whether this publication was "
-				"done; look at it, and publish again if not",
-				(int)named.name_size, named.name);
-	return 0;
 }

@@ -24,10 +24,6 @@
 #define PAGE 4096ull
 #define ADOPT_MIN (2ull << 20)   /* a descriptor each is for large ones */
 #define COPY_HERE (256ull << 10) /* some 50 us of the server; picked */
-/* For room beside the pool, while there is some on its way; picked, twice as
- * long as loaders have to let go of it: what one that hangs keeps, others may
- * give up instead. */
-#define ROOM_WAIT_NS 10000000000ull
 
 #define SEALS_SIZE (F_SEAL_SHRINK | F_SEAL_GROW)
 #define SEALS_ADOPT                                                            \

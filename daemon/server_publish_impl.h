@@ -35,7 +35,8 @@ struct publish {
 	struct client *client; /* NULL: it left, or was refused */
 	struct rule *home;     /* that of its user */
 	struct closer *closer; /* the same */
-	uint32_t n_fds;	       /* that it was charged for */
+	uint32_t n_fds;	       /* that it has brought */
+	bool joined; /* in its rule's list, and charged for */
 	uint32_t uid;
 	uint32_t serial;
 	uint64_t token; /* in each version that it writes */
@@ -51,6 +52,7 @@ struct publish {
 	uint32_t n_working; /* sources that the worker has */
 	bool asked_to_grow;
 	bool parked; /* waits for memory to come back, asks for none */
+	uint64_t park_until; /* 0: it never has */
 };
 
 /* server_publish.c, for sources */
@@ -77,5 +79,6 @@ int publish_check_names(const struct publish *publish);
 int publish_commit(struct publish *publish);
 /* It was done before, by a server that died: answered again. False: not. */
 bool publish_was_done(struct publish *publish);
-/* It may have been: others were there since. 0, or -EIO. */
+/* server_publish_doubt.c. It may have been: others were there since. 0, or
+ * -EIO. */
 int publish_check_doubt(const struct publish *publish);

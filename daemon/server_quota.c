@@ -8,6 +8,12 @@
  * server that rebuilds itself from the tables counts it again without being
  * asked. What is asked for is checked before it is taken.
  *
+ * A storage is its owner's as long as it has a name, by which he can find and
+ * remove it. Without one, those keep it who hold it, and one of them is
+ * charged: who was, the owner at first, as long as he is one of them, so that
+ * little is moved about. After the death of a server that begins anew, from the
+ * owner on.
+ *
  * Files that are only kept in case somebody wants them never stand in their
  * owner's way: they are dropped, the oldest first, when their bytes are what
  * is missing.
@@ -23,7 +29,7 @@
 #include "daemon/server_quota.h"
 
 /* Nobody's: of a uid whose own rule could not be made. */
-static struct rule *home_of(struct rule *rule, uint32_t uid)
+struct rule *quota_home(struct rule *rule, uint32_t uid)
 {
 	if (!rule->spec.name[0] && rule->spec.uid == uid)
 		return rule;
@@ -116,18 +122,63 @@ static bool evict_one_of(struct server *server, uint32_t uid)
 	return false;
 }
 
+/* Who lets go of something has it until a pass has seen that nobody else holds
+ * it, which may come much later than what he asks for next. */
+static void reap_all(struct server *server)
+{
+	for (struct rule *rule = server->rules; rule; rule = rule->next)
+		reap(rule);
+}
+
+/* What of a rule is kept for that uid, at best: what is leased is among it. No
+ * more is looked at than makes enough. */
+static uint64_t givable(const struct rule *rule, uint32_t uid,
+	enum quota_kind kind, uint64_t enough)
+{
+	uint32_t i = storage_first(rule, KIND_CACHED);
+	uint64_t sum = 0;
+
+	for (; i != UINT32_MAX && sum < enough; i = storage_after(rule, i)) {
+		const struct table_storage *e = &rule->table.storages[i];
+
+		if (e->owner == uid)
+			sum += kind == QUOTA_BYTES ? storage_memory(e) : 1;
+	}
+	return sum;
+}
+
+/* What cannot fit shall not cost him his cache: what he holds, which may be
+ * more than his quota, does not go. n is within the limit, but does not fit. */
+static bool could_fit(const struct rule *home, enum quota_kind kind, uint64_t n)
+{
+	uint64_t lacks = home->used[kind] - (home->quota.limit[kind] - n);
+	const struct rule *rule = home->server->rules;
+
+	for (; rule && lacks; rule = rule->next)
+		lacks -= MIN(lacks, givable(rule, home->spec.uid, kind, lacks));
+	return !lacks;
+}
+
 int quota_make_room(struct rule *home, enum quota_kind kind, uint64_t n)
 {
+	if (fits(home, kind, n))
+		return 0;
+	if (n > home->quota.limit[kind])
+		return exceeded(home, kind, n);
+	reap_all(home->server);
+	if (fits(home, kind, n))
+		return 0;
+	if (!could_fit(home, kind, n))
+		return exceeded(home, kind, n);
 	while (!fits(home, kind, n))
-		if (n > home->quota.limit[kind] ||
-			!evict_one_of(home->server, home->spec.uid))
+		if (!evict_one_of(home->server, home->spec.uid))
 			return exceeded(home, kind, n);
 	return 0;
 }
 
 int quota_check_storage(struct rule *rule, const struct table_storage *entry)
 {
-	struct rule *home = home_of(rule, entry->owner);
+	struct rule *home = quota_home(rule, entry->owner);
 	int r;
 
 	if (!home)
@@ -140,69 +191,49 @@ int quota_check_storage(struct rule *rule, const struct table_storage *entry)
 	return r;
 }
 
-void quota_count_storage(struct rule *rule, uint32_t index, bool there)
+uint32_t quota_payer(const struct rule *rule, uint32_t index)
+{
+	uint32_t holder = rule->infos[index].holder;
+
+	return holder ? holder - 1 : rule->table.storages[index].owner;
+}
+
+static void count(struct rule *rule, uint32_t index, uint64_t sign)
 {
 	const struct table_storage *entry = &rule->table.storages[index];
-	struct rule *home = home_of(rule, entry->owner);
-	uint64_t sign = there ? 1 : -1ull;
+	struct rule *home = quota_home(rule, quota_payer(rule, index));
 
 	if (!home)
 		return;
 	home->used[QUOTA_STORAGES] += sign;
 	home->used[QUOTA_BYTES] += sign * storage_memory(entry);
-	home->used[QUOTA_NAMES] += sign * rule->infos[index].names;
 	if (entry->flags & STORAGE_OWN)
 		home->used[QUOTA_DESCRIPTORS] += sign;
 }
 
-/* ---- names ------------------------------------------------------------- */
-
-void quota_count_names(struct rule *rule, uint32_t index, int64_t n)
+void quota_count_storage(struct rule *rule, uint32_t index, bool there)
 {
-	struct rule *home = home_of(rule, rule->table.storages[index].owner);
-
-	if (home)
-		home->used[QUOTA_NAMES] += (uint64_t)n;
+	count(rule, index, there ? 1 : -1ull);
+	if (!there)
+		rule->infos[index].holder = 0;
 }
 
-static bool leads_to(
-	const struct rule *rule, const struct named *named, uint32_t uid)
+void quota_hand_on(struct rule *rule, uint32_t index, uint32_t uid)
 {
-	struct tarn_descriptor d;
-	uint64_t version;
-
-	return table_lookup(&rule->table, named->name, named->name_size, &d,
-		       &version) >= 0 &&
-	       d.storage < rule->n_infos &&
-	       rule->table.storages[d.storage].owner == uid;
+	if (quota_payer(rule, index) == uid)
+		return;
+	count(rule, index, -1ull);
+	rule->infos[index].holder =
+		uid == rule->table.storages[index].owner ? 0 : uid + 1;
+	count(rule, index, 1);
 }
 
-/* How many of them lead to something of that uid's already. */
-static uint64_t count_replaced(
-	const struct rule *rule, uint32_t uid, const struct name_list *names)
+void quota_own(struct rule *rule, uint32_t index, uint32_t uid)
 {
-	const unsigned char *at = names->at;
-	struct named named;
-	uint64_t n = 0;
-
-	for (uint32_t i = 0; i < names->n; i++) {
-		if (name_next(names, &at, &named) < 0)
-			break;
-		n += leads_to(rule, &named, uid);
-	}
-	return n;
-}
-
-int quota_check_names(
-	struct rule *rule, uint32_t owner, const struct name_list *names)
-{
-	const struct rule *home = home_of(rule, owner);
-
-	if (!home || fits(home, QUOTA_NAMES, names->n))
-		return 0;
-	/* Only at the limit is it worth asking which are new. */
-	return quota_check(home, QUOTA_NAMES,
-		names->n - count_replaced(rule, owner, names));
+	quota_hand_on(rule, index, uid);
+	/* Whoever reads it meanwhile gets the one or the other. */
+	rule->table.storages[index].owner = uid;
+	rule->infos[index].holder = 0;
 }
 
 /* ---- messages ---------------------------------------------------------- */

@@ -9,7 +9,9 @@
  * pass costs the same for one as for a thousand, and a rule's leases count for
  * its own storages only. Those that are held become UNNAMED, and wait for the
  * bell of their last holder or for the end of a client, which lets go of them
- * again. See shm/lease.h for the argument why that is safe.
+ * again. See shm/lease.h for the argument why that is safe. The same pass tells
+ * who is charged for them from now on: one of those who hold them, since their
+ * owner, who cannot find them any more, could do nothing about it.
  *
  * Until it is marked, what was let go of is UNNAMED in the table, so that a
  * server that dies before it looks leaves it to the next one.
@@ -31,8 +33,10 @@ static uint64_t generation_of(const struct rule *rule, uint32_t index)
 static void search(struct rule *rule)
 {
 	channels_search(rule, &rule->batch);
-	for (const struct client *c = rule->clients; c; c = c->next)
+	for (const struct client *c = rule->clients; c; c = c->next) {
+		rule->batch.whose = c->uid;
 		leases_search(c, &rule->batch);
+	}
 }
 
 static void free_storage(struct rule *rule, uint32_t index)
@@ -52,15 +56,15 @@ static void free_storage(struct rule *rule, uint32_t index)
 }
 
 /* Found or not: one that was marked. */
-static void settle(struct rule *rule, uint32_t index, bool found)
+static void settle(struct rule *rule, uint32_t index, uint32_t holder)
 {
 	rule->infos[index].let_go = false;
 	/* A release that read FREEING rings; one that read LIVE before us left
 	 * its slot empty, which the pass saw. */
-	if (found)
-		storage_set(rule, index, STORAGE_UNNAMED);
-	else
-		free_storage(rule, index);
+	if (holder == TABLE_NOBODY)
+		return free_storage(rule, index);
+	storage_set(rule, index, STORAGE_UNNAMED);
+	quota_hand_on(rule, index, holder);
 }
 
 /* As many as fit into the batch, from the first on; they stay in the list. */
@@ -72,6 +76,8 @@ static uint32_t mark(struct rule *rule)
 		if (!lease_batch_add(
 			    &rule->batch, index, generation_of(rule, index)))
 			break;
+		lease_batch_seek(&rule->batch, index,
+			generation_of(rule, index), quota_payer(rule, index));
 		storage_set(rule, index, STORAGE_FREEING);
 	}
 	return n;
@@ -87,11 +93,11 @@ bool reap(struct rule *rule)
 		search(rule);
 		while (n--) {
 			uint32_t index = storage_first(rule, KIND_LET_GO);
-			bool found = lease_batch_found(&rule->batch, index,
-				generation_of(rule, index));
+			uint32_t holder = lease_batch_holder(&rule->batch,
+				index, generation_of(rule, index));
 
-			settle(rule, index, found);
-			freed |= !found;
+			settle(rule, index, holder);
+			freed |= holder == TABLE_NOBODY;
 		}
 		lease_batch_clear(&rule->batch);
 	}

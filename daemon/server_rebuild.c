@@ -73,7 +73,7 @@ static uint64_t word_of(const struct rule *rule, uint32_t index)
 
 /* ---- names ------------------------------------------------------------ */
 
-int rebuild_name(void *arg, const struct tarn_descriptor *d)
+int rebuild_name(void *arg, const struct tarn_descriptor *d, uint32_t publisher)
 {
 	struct rule *rule = arg;
 	uint32_t n = rule->table.header->n_storages;
@@ -83,6 +83,8 @@ int rebuild_name(void *arg, const struct tarn_descriptor *d)
 				       rule, d->storage)) != d->generation)
 		return 0;
 	r = d->storage < rule->n_infos ? 0 : storage_reserve(rule, n - 1);
+	if (r == 0)
+		r = quota_find_name(rule, d->storage, publisher);
 	if (r == 0)
 		rule->infos[d->storage].names++;
 	return r;
@@ -157,6 +159,7 @@ static int rebuild_rule(struct rule *rule)
 	if (r < 0)
 		return tarn_fail_prefix(
 			r, "control region of rule %u: ", rule->number);
+	quota_found_names(rule);
 	table_wake(rule->writer);
 	return 0;
 }

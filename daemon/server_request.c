@@ -22,12 +22,22 @@
  * flight, so they are sent to who reads them only. What lies unread in the
  * socket is in bytes of kernel memory, some thousand a message. */
 #define UNREAD_MAX 16384
+/* A client whose other threads are answered at length may have had no time to
+ * read: it is told so, behind all that, and asks again when it has. Picked:
+ * more than it has threads. */
+#define UNREAD_TIMES 1000
 
-static int check_reads(const struct client *client)
+static int check_reads(struct client *client)
 {
 	int unread = 0;
 
-	if (ioctl(client->sock, SIOCOUTQ, &unread) == 0 && unread > UNREAD_MAX)
+	if (ioctl(client->sock, SIOCOUTQ, &unread) < 0 || unread <= UNREAD_MAX)
+		client->n_unread = 0;
+	else if (client->n_unread++ < UNREAD_TIMES)
+		return tarn_fail(EAGAIN,
+			"descriptors are sent to who has read what he was sent "
+			"before; ask again");
+	else
 		return tarn_fail(EPROTO,
 			"it asks for descriptors and does not read them");
 	return 0;
@@ -52,6 +62,7 @@ static void welcome(struct client *client, uint32_t serial)
 	const struct server_start *start = &client->rule->server->start;
 	struct msg_welcome body = {
 		.version = client->version,
+		.flags = client->version > 1 ? WELCOME_SINCE : 0,
 		.instance = start->instance,
 		.keeper_pid = start->keeper_pid,
 		.server_pid = getpid(),
@@ -81,7 +92,7 @@ static int hello(struct client *client, const struct wire_message *m)
 	/* Who connected is the parent, who may end before it. */
 	if (hello->flags & HELLO_CHILD && client->version > 1) {
 		speaks.flags = CLIENT_CHILD;
-		process_unwatch(client);
+		process_expect(client);
 	}
 	/* Before it can ask for anything: the next server must know how to
 	 * speak to it. */
@@ -117,19 +128,6 @@ static int storage_fd(struct client *client, const struct wire_message *m)
 	int r = check_reads(client);
 
 	return r < 0 ? r : own_send(client, m);
-}
-
-static int remove_name(struct client *client, const struct wire_message *m)
-{
-	int r = storage_remove_name(
-		client->rule, (const char *)m->body, m->size);
-
-	/* The server that was asked first may have done it. */
-	if (r == -ENOENT && m->again)
-		r = 0;
-	if (r == 0)
-		client_reply(client, WIRE_DONE, m->serial, NULL, 0, NULL, 0);
-	return r;
 }
 
 /* What a client of another protocol cannot mean is nonsense. */
@@ -172,7 +170,7 @@ uint32_t request_largest(uint16_t type)
 	case WIRE_PUBLISH:
 		return WIRE_MESSAGE_MAX;
 	case WIRE_REMOVE:
-		return TARN_NAME_MAX;
+		return TARN_NAME_MAX + REMOVE_SINCE_SIZE;
 	case WIRE_RELEASED:
 		return sizeof(struct msg_released);
 	case WIRE_RESUME:
@@ -283,6 +281,7 @@ int request_take(struct client *client, struct wire_message *m)
 {
 	int r;
 
+	process_hear(client, m);
 	/* Perhaps the rest of something that the last server has begun to
 	 * read. */
 	if (client->resuming && m->type != WIRE_RESUME &&
@@ -299,7 +298,7 @@ int request_take(struct client *client, struct wire_message *m)
 	case WIRE_STORAGE:
 		return storage_fd(client, m);
 	case WIRE_REMOVE:
-		return remove_name(client, m);
+		return remove_take(client, m);
 	case WIRE_RELEASED:
 		return released(client, m);
 	case WIRE_REPORT:

@@ -96,7 +96,8 @@ int client_resumes(struct client *client, const struct wire_message *m)
 	const struct msg_restarted *of = (const struct msg_restarted *)m->body;
 	struct msg_welcome body = {
 		.version = client->version,
-		.flags = start->upgrades ? WELCOME_MOVED : 0,
+		/* Who resumes speaks protocol 2, or a later one. */
+		.flags = WELCOME_SINCE | (start->upgrades ? WELCOME_MOVED : 0),
 		.instance = start->instance,
 		.keeper_pid = start->keeper_pid,
 		.server_pid = getpid(),

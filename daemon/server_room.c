@@ -262,19 +262,58 @@ static bool is_due(const struct server *server, uint64_t until, uint64_t now,
 	return false;
 }
 
+/* What a dead loader's ring may still write is free when its pipe has ended:
+ * in a moment, or when a file system answers, which may be never. */
+bool room_comes_back(const struct rule *rule, uint64_t *until)
+{
+	uint64_t now = loop_now();
+
+	if (!rule->counts.kinds[KIND_QUARANTINED].n)
+		return false;
+	if (!*until)
+		*until = now + ROOM_WAIT_NS;
+	return now < *until;
+}
+
+bool room_unpark(bool *parked, uint64_t until, uint64_t now, uint64_t *next)
+{
+	if (!*parked)
+		return false;
+	*parked = now < until;
+	if (*parked)
+		*next = *next ? MIN(*next, until) : until;
+	return !*parked;
+}
+
+/* Who waits must hear of it if he cannot be asked. */
+static void ask_again(struct rule *rule)
+{
+	int r = memory_ask(rule, rule->asked.whole);
+
+	if (r < 0) {
+		publish_no_memory(rule, -r);
+		load_no_memory(rule, -r);
+	}
+}
+
 uint64_t room_look(struct server *server, uint64_t now)
 {
 	uint64_t next = 0;
+	bool due;
 
 	for (struct rule *rule = server->rules; rule; rule = rule->next) {
 		if (is_due(server, rule->coming_until, now, &next)) {
 			rule->coming_until = 0;
-			memory_ask(rule, rule->asked.whole);
+			ask_again(rule);
 		}
 		if (is_due(server, rule->own_until, now, &next)) {
 			rule->own_until = 0;
 			publish_go_on(rule, false);
 		}
+		due = publish_unpark(rule, now, &next);
+		due |= load_unpark(rule, now, &next);
+		if (due)
+			load_go_on(rule);
 	}
 	return next;
 }

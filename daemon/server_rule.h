@@ -35,6 +35,7 @@ struct rule {
 	/* The account of its user, if it is one's own: server_quota.c. */
 	struct quota quota;
 	uint64_t used[QUOTA_KINDS];
+	struct name_accounts names; /* of this rule: whose they are */
 	struct table table;
 	struct table_writer *writer;
 	struct alloc *alloc;
@@ -62,16 +63,19 @@ struct rule {
 	struct publish *publishes; /* that wait, the oldest first */
 	struct loader *loaders;
 	struct server_channel *channels;
-	uint32_t n_channels, n_ephemeral;
+	uint32_t n_channels;
 	uint64_t channel_words; /* of all of them, that a pass may read */
 	bool channels_left;	/* somebody may have left one, or died */
 	uint64_t next_channels; /* they are not looked at before */
+	uint64_t channels_over; /* then some lose their names; 0: none */
 	struct closer *closer;
 	struct worker *worker;
 	bool memory_freed;   /* loads that wait may look again */
 	uint64_t next_reap;  /* not before, unless memory is needed */
 	uint64_t next_check; /* of its user: none before; loop_now() */
 	uint32_t n_connected; /* clients of its user, in whatever pool */
+	uint32_t n_publish_fds; /* that his publications have brought */
+	uint32_t n_half_fds; /* that what he has half said has: server_spare.c */
 	uint64_t round, spent; /* of the server's time: server_share.c */
 	bool growing;	     /* the keeper was asked for memory */
 	bool loader_wanted;  /* the keeper was asked for a loader */

@@ -45,6 +45,7 @@ void rule_free(struct rule *rule)
 	rule->closer = closer_free(rule->closer);
 	segments_free(rule);
 	free(rule->infos);
+	name_accounts_free(&rule->names);
 	cache_free(rule);
 	fd_close(rule->table_fd);
 	table_unmap(&rule->table);
@@ -86,10 +87,8 @@ static int rule_open(struct server *server, struct rule *rule, int fd)
 	return r;
 }
 
-int rule_come(struct server *server, const struct msg_rule *from,
-	struct wire_message *m)
+static int rule_add(struct server *server, const struct msg_rule *from, int fd)
 {
-	_cleanup_fd_ int fd = wire_take_fd(m, 0);
 	struct rule *rule = calloc(1, sizeof(*rule));
 	int r;
 
@@ -108,10 +107,24 @@ int rule_come(struct server *server, const struct msg_rule *from,
 	quota_set(rule);
 	rule->next = server->rules;
 	server->rules = rule;
+	return 0;
+}
+
+int rule_come(struct server *server, const struct msg_rule *from,
+	struct wire_message *m)
+{
+	_cleanup_fd_ int fd = wire_take_fd(m, 0);
+	struct msg_rule answer = *from;
+	int r = rule_add(server, from, fd);
+
 	if (fd < 0)
-		return 0;
-	return server_tell_keeper(
-		server, D_RULE_MAPPED, from, sizeof(*from), NULL, 0);
+		return r;
+	/* Of one that it could not map here the keeper tells again: without
+	 * it, nobody under it would ever be served. */
+	answer.failed = r < 0;
+	server_tell_keeper(
+		server, D_RULE_MAPPED, &answer, sizeof(answer), NULL, 0);
+	return r;
 }
 
 /* Clients that came before the region was sealed are heard from now on. */

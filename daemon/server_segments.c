@@ -31,7 +31,7 @@ int segment_offered(struct server *server, const struct msg_segment *from,
 	_cleanup_fd_ int fd = wire_take_fd(m, 0);
 	struct msg_segment answer = *from;
 	void *addr = NULL;
-	int r, told;
+	int r;
 
 	segment_forget(server);
 	r = segment_map_rw(fd, from->size, &addr);
@@ -46,9 +46,9 @@ int segment_offered(struct server *server, const struct msg_segment *from,
 	else
 		answer.size = 0;
 	/* The keeper waits for an answer, whichever it is. */
-	told = server_tell_keeper(
+	server_tell_keeper(
 		server, D_SEGMENT_MAPPED, &answer, sizeof(answer), NULL, 0);
-	return r < 0 ? r : told;
+	return r;
 }
 
 /* Room for n; those that nobody came for yet are not there. */
@@ -114,6 +114,18 @@ static uint32_t find_in_table(struct rule *rule, uint64_t offset)
 	return i;
 }
 
+/* There was no memory to write it down: the keeper takes it back, rather than
+ * count what nobody can use. Who waits asks again. */
+static void send_back(struct server *server, const struct msg_segment *from)
+{
+	/* In a take-over it is the server that goes. */
+	if (!server->serving)
+		return;
+	segment_forget(server);
+	server_tell_keeper(
+		server, D_DROP_SEGMENT, from, sizeof(*from), NULL, 0);
+}
+
 int segment_come(struct server *server, const struct msg_segment *from,
 	struct wire_message *m)
 {
@@ -121,6 +133,7 @@ int segment_come(struct server *server, const struct msg_segment *from,
 	const struct mapped_segment *mapped = mapping_of(server, from->number);
 	_cleanup_fd_ int fd = wire_take_fd(m, 0);
 	uint32_t index;
+	bool is_new;
 	int r = 0;
 
 	if (!rule || fd < 0)
@@ -130,16 +143,22 @@ int segment_come(struct server *server, const struct msg_segment *from,
 			"segment %u was neither offered nor inherited",
 			from->number);
 	index = find_in_table(rule, from->offset);
-	if (index == rule->table.header->n_segments)
+	is_new = index == rule->table.header->n_segments;
+	if (is_new)
 		r = table_add_segment(rule->writer, rule->number, from->offset,
 			from->size, &index);
+	is_new &= r == 0;
 	if (r == 0)
 		r = reserve(rule, index + 1);
 	if (r == 0)
 		r = alloc_add(mapped->addr ? rule->alloc : rule->frozen,
 			from->offset, from->size);
-	if (r < 0)
+	if (r < 0) {
+		if (is_new)
+			table_drop_segment(rule->writer, index);
+		send_back(server, from);
 		return r;
+	}
 	rule->segments[index] =
 		(struct segment) {.mapped = *mapped, .fd = fd_steal(&fd)};
 	if (mapped == &server->offered)

@@ -15,6 +15,11 @@ struct loader;
 struct rule;
 struct server;
 
+/* So long somebody waits for room that is on its way, and others may take
+ * before him; picked, twice as long as loaders have to let go of it. What one
+ * that hangs keeps does not come back. */
+#define ROOM_WAIT_NS 10000000000ull
+
 enum segment_life {
 	SEGMENT_HERE,
 	SEGMENT_LEAVING, /* nothing lies in it; loaders are told */
@@ -106,6 +111,11 @@ int room_wanted(struct rule *rule);
  * up for it. 0: publications of the rule will be gone on with; -ENOSPC is
  * without a sentence. */
 int room_for_own(struct rule *rule, uint64_t size, bool may_wait);
+/* Does memory come back to the rule of itself? Then who asks for some is parked
+ * until it does, or until that time, which is set once. */
+bool room_comes_back(const struct rule *rule, uint64_t *until);
+/* Is he to ask again? Else, if he is parked, *next is not after his time. */
+bool room_unpark(bool *parked, uint64_t until, uint64_t now, uint64_t *next);
 /* Asks again where it is time; when to look next, 0: never. */
 uint64_t room_look(struct server *server, uint64_t now);
 /* Gives the system back at least so many bytes, if there are so many that

@@ -84,13 +84,20 @@ void storage_set(struct rule *rule, uint32_t index, enum storage_state state)
 	storage_recount(rule, index);
 }
 
-void storage_name(struct rule *rule, uint32_t index, uint32_t names)
+void storage_name(
+	struct rule *rule, uint32_t index, uint32_t names, uint32_t publisher)
 {
 	struct storage_info *info = &rule->infos[index];
+	bool unnamed = info->kind == KIND_UNNAMED || info->kind == KIND_LET_GO;
 
 	info->names += names;
-	quota_count_names(rule, index, names);
+	quota_count_names(rule, index, publisher, names);
 	info->let_go = false;
+	/* Its owner was rid of it; else who gives it a name once more could
+	 * have him pay for it, as often as he removes it. */
+	if (unnamed)
+		quota_own(
+			rule, index, quota_name_payer(rule, index, publisher));
 	if (state_of(rule, index) == STORAGE_UNNAMED)
 		storage_set(rule, index, STORAGE_LIVE);
 	else
@@ -147,13 +154,14 @@ void storage_end_quarantine(struct rule *rule, uint32_t filler)
 
 /* ---- names ----------------------------------------------------------- */
 
-void storage_unname(struct rule *rule, uint32_t index, uint64_t generation)
+void storage_unname(struct rule *rule, uint32_t index, uint64_t generation,
+	uint32_t publisher)
 {
 	if (index >= rule->n_infos || generation_of(rule, index) != generation)
 		return;
 	if (!rule->infos[index].names)
 		return;
-	quota_count_names(rule, index, -1);
+	quota_count_names(rule, index, publisher, -1);
 	if (--rule->infos[index].names == 0) {
 		storage_recount(rule, index);
 		storage_release(rule, index);
@@ -169,9 +177,10 @@ void storage_released_by_client(
 		storage_release(rule, index);
 }
 
-static void displaced(void *arg, const struct tarn_descriptor *d)
+void storage_displaced(
+	void *rule, const struct tarn_descriptor *d, uint32_t publisher)
 {
-	storage_unname(arg, d->storage, d->generation);
+	storage_unname(rule, d->storage, d->generation, publisher);
 }
 
 int storage_remove_name(struct rule *rule, const char *name, size_t size)
@@ -187,6 +196,6 @@ int storage_remove_name(struct rule *rule, const char *name, size_t size)
 		table_abort(rule->writer);
 		return r;
 	}
-	table_commit(rule->writer, displaced, rule);
+	table_commit(rule->writer, storage_displaced, rule);
 	return 0;
 }

@@ -56,6 +56,7 @@ struct storage_info {
 	struct load *filling;
 	uint32_t before, after; /* in the list of its kind: index + 1 */
 	uint32_t same;		/* in its chain of the cache: index + 1 */
+	uint32_t holder;	/* uid + 1 of who is charged; 0: the owner */
 	uint8_t kind;		/* enum storage_kind: where it is counted */
 	bool cached;		/* kept for whoever proves the same file */
 	bool findable;		/* in a chain of the cache */
@@ -71,10 +72,16 @@ int storage_new(struct rule *rule, const struct table_storage *entry,
 	enum storage_state state, uint32_t *ret_index, uint64_t *ret_generation);
 /* The one way to another state; STORAGE_FREE begins the next generation. */
 void storage_set(struct rule *rule, uint32_t index, enum storage_state state);
-/* So many names more lead to it; it may have been let go of before. */
-void storage_name(struct rule *rule, uint32_t index, uint32_t names);
+/* So many names more of that publisher's lead to it; it may have been let go of
+ * before. */
+void storage_name(struct rule *rule, uint32_t index, uint32_t names,
+	uint32_t publisher);
 /* One name fewer leads to it. */
-void storage_unname(struct rule *rule, uint32_t index, uint64_t generation);
+void storage_unname(struct rule *rule, uint32_t index, uint64_t generation,
+	uint32_t publisher);
+/* The same, for table_commit; rule: a struct rule. */
+void storage_displaced(void *rule, const struct tarn_descriptor *descriptor,
+	uint32_t publisher);
 /* To be freed after this turn of the loop, if no name, no cache and no lease
  * holds it. */
 void storage_release(struct rule *rule, uint32_t index);
@@ -128,7 +135,8 @@ void client_find_held(struct client *client, const uint32_t *indices,
 
 /* server_rebuild.c: after another server */
 /* A name that the table has, when it is taken over: counts it. -ENOMEM. */
-int rebuild_name(void *rule, const struct tarn_descriptor *descriptor);
+int rebuild_name(void *rule, const struct tarn_descriptor *descriptor,
+	uint32_t publisher);
 /* Everything was told: makes its own books from the tables. Must not be
  * survived when it fails. */
 int server_rebuild(struct server *server);

@@ -202,6 +202,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/connection_call.c \
 	lib/store/connection_fork.c \
 	lib/store/connection_resume.c \
+	lib/store/connection_send.c \
 	lib/store/created.c \
 	lib/store/created.h \
 	lib/store/created_claim.c \

@@ -98,6 +98,19 @@ static uint64_t storage_now(const struct table *table, uint32_t index)
 		&table->storages[index].word, memory_order_acquire);
 }
 
+void lease_close(struct lease_page *page, bool closed)
+{
+	/* Release: who reads that it is open again (acquire, below) is looked
+	 * at; that it is closed needs no order: what is freed without a look
+	 * at this page has another generation first. */
+	atomic_store_explicit(&page->closed, closed, memory_order_release);
+}
+
+bool lease_is_closed(const struct lease_page *page)
+{
+	return atomic_load_explicit(&page->closed, memory_order_acquire);
+}
+
 int lease_acquire(struct lease_page *page, const struct table *table,
 	uint32_t index, uint64_t generation, uint32_t slot)
 {
@@ -126,7 +139,11 @@ int lease_acquire(struct lease_page *page, const struct table *table,
 		case STORAGE_FILLING:
 		case STORAGE_LIVE:
 		case STORAGE_UNNAMED:
-			return 0;
+			/* A4: after A3, which is an acquire load */
+			if (!lease_is_closed(page))
+				return 0;
+			r = -ENOTCONN;
+			break;
 		case STORAGE_FREEING:
 			r = -EBUSY;
 			break;
@@ -141,6 +158,9 @@ int lease_acquire(struct lease_page *page, const struct table *table,
 		return tarn_fail(EBUSY,
 			"lease: storage %u of generation %llu is being freed",
 			index, (unsigned long long)generation);
+	if (r == -ENOTCONN)
+		return tarn_fail(ENOTCONN,
+			"lease: the server looks at this page no more");
 	return tarn_fail(ESTALE,
 		"lease: storage %u has generation %llu (state %d), not %llu",
 		index, (unsigned long long)storage_word_generation(word),
@@ -181,6 +201,11 @@ bool lease_release(
 	if (index >= TABLE_STORAGES_MAX)
 		return false;
 	return lease_is_awaited(table, index, lease >> TABLE_INDEX_BITS);
+}
+
+bool lease_is_unused(const struct lease_page *page)
+{
+	return slots_used(page) == 0;
 }
 
 uint32_t lease_count(const struct lease_page *page)

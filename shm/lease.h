@@ -29,6 +29,12 @@
  * A1, then FREEING was stored before that, A3 sees it, and the new acquire
  * waits; the old lease, which stands all the while, is found.
  *
+ * The end. A connection that the server ends takes its leases with it, and the
+ * page is looked at no more; its client may not know yet. So (C) the server
+ * stores closed before it stops looking, and after A3 the client reads it (A4):
+ * where it is set the lease counts for nothing, and is not used. If A4 still
+ * reads 0 the lease was there before the end, and went with it as the others.
+ *
  * Notes. Which loaded file was used least recently is known to those alone who
  * used them, since neither taking nor giving back a lease is a message. So who
  * gives one back notes when, in the last part of the page. That is a hint and
@@ -72,7 +78,9 @@ struct lease_page {
 	/* Slots in use lie below this; written by the client before the slot,
 	 * believed by the server only up to LEASE_SLOTS. */
 	_Atomic uint32_t used;
-	uint32_t pad1;
+	/* Written by the server: nobody looks at this any more. One that knows
+	 * of no such thing leaves it 0. */
+	_Atomic uint32_t closed;
 	uint64_t pad2[5];
 	union {
 		/* Of one that knows of no notes all may be in use. */
@@ -104,15 +112,21 @@ struct lease_page *lease_unmap(struct lease_page *page);
 
 /*
  * The client's side; the caller serialises calls on one page, and knows which
- * of its slots are empty. acquire: 0: the storage is held by this slot. -ESTALE:
- * it has another generation, or is free; -EBUSY: the server is about to free it
- * or finds it still held, try again; the slot is empty then.
+ * of its slots are empty. acquire: 0: the storage is held by this slot.
+ * -ESTALE: it has another generation, or is free; -EBUSY: the server is about
+ * to free it or finds it still held, try again; -ENOTCONN: the page is closed;
+ * the slot is empty then.
  */
 int lease_acquire(struct lease_page *page, const struct table *table,
 	uint32_t index, uint64_t generation, uint32_t slot);
 /* True: the server must be told (nobody else will tell it). */
 bool lease_release(struct lease_page *page, const struct table *table,
 	uint32_t slot);
+
+/* By the server: does it look at this page? */
+void lease_close(struct lease_page *page, bool closed);
+/* Leases in it count for nothing. */
+bool lease_is_closed(const struct lease_page *page);
 
 /* After a release and a fence: must the server be told? index is below
  * TABLE_STORAGES_MAX. */
@@ -130,6 +144,8 @@ uint64_t lease_noted(
 void lease_each_note(const struct lease_page *page,
 	void (*fn)(void *arg, uint64_t word, uint64_t at), void *arg);
 
+/* Was no slot of it ever in use, as the client says? */
+bool lease_is_unused(const struct lease_page *page);
 /* How many slots are in use. */
 uint32_t lease_count(const struct lease_page *page);
 
@@ -138,11 +154,13 @@ uint32_t lease_count(const struct lease_page *page);
  * all pages is enough for any number of them. One thread.
  */
 struct lease_wanted {
-	uint64_t word; /* 0: empty */
-	bool found;
+	uint64_t word;	 /* 0: empty */
+	uint32_t sought; /* whose lease counts before all others' */
+	uint32_t holder; /* whose was found; TABLE_NOBODY: none */
 };
 
 struct lease_batch {
+	uint32_t whose; /* uid: what is looked at next; the caller's to set */
 	uint32_t n;
 	uint32_t capacity; /* a power of two; more than n */
 	struct lease_wanted *wanted;
@@ -154,6 +172,9 @@ void lease_batch_done(struct lease_batch *batch);
  * is in it first. */
 bool lease_batch_add(struct lease_batch *batch, uint32_t index,
 	uint64_t generation);
+/* One that was added: if that user is one of its holders, he is its holder. */
+void lease_batch_seek(struct lease_batch *batch, uint32_t index,
+	uint64_t generation, uint32_t uid);
 /* Notes which of them are leased in this page. After the stores (F1) for all
  * of them; the fence (F2) is in here. */
 void lease_batch_search(struct lease_batch *batch,
@@ -166,5 +187,9 @@ void lease_batch_miss(struct lease_batch *batch, uint32_t index,
 	uint64_t generation);
 /* Was it found in a page since it was added? */
 bool lease_batch_found(const struct lease_batch *batch, uint32_t index,
+	uint64_t generation);
+/* Whose lease was: of the user that was sought, or else of the first one that
+ * was found. TABLE_NOBODY: nobody's. */
+uint32_t lease_batch_holder(const struct lease_batch *batch, uint32_t index,
 	uint64_t generation);
 void lease_batch_clear(struct lease_batch *batch);

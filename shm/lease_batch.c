@@ -48,8 +48,9 @@ static struct lease_wanted *find(const struct lease_batch *batch, uint64_t word)
  * find that out at once. */
 static bool make_room(struct lease_batch *batch)
 {
-	struct lease_batch bigger = {
-		.n = batch->n, .capacity = batch->capacity * 2};
+	struct lease_batch bigger = {.whose = batch->whose,
+		.n = batch->n,
+		.capacity = batch->capacity * 2};
 
 	if ((batch->n + 1) * 2 <= batch->capacity)
 		return true;
@@ -76,9 +77,20 @@ bool lease_batch_add(
 		return true;
 	if (!make_room(batch))
 		return false;
-	*find(batch, word) = (struct lease_wanted) {.word = word};
+	*find(batch, word) = (struct lease_wanted) {
+		.word = word, .sought = TABLE_NOBODY, .holder = TABLE_NOBODY};
 	batch->n++;
 	return true;
+}
+
+void lease_batch_seek(struct lease_batch *batch, uint32_t index,
+	uint64_t generation, uint32_t uid)
+{
+	struct lease_wanted *wanted =
+		find(batch, lease_word(index, generation));
+
+	if (wanted->word)
+		wanted->sought = uid;
 }
 
 void lease_batch_look(
@@ -87,12 +99,14 @@ void lease_batch_look(
 	for (uint32_t i = 0; i < n; i++) {
 		/* Acquire: what a holder read before it let go comes before
 		 * our reuse; pairs with the release in lease_release. */
-		uint64_t word = atomic_load_explicit(
-			&words[i], memory_order_acquire);
+		uint64_t word =
+			atomic_load_explicit(&words[i], memory_order_acquire);
 		struct lease_wanted *wanted = find(batch, word);
 
-		if (word && wanted->word)
-			wanted->found = true;
+		if (word && wanted->word &&
+			(wanted->holder == TABLE_NOBODY ||
+				wanted->sought == batch->whose))
+			wanted->holder = batch->whose;
 	}
 }
 
@@ -116,13 +130,22 @@ void lease_batch_miss(
 		find(batch, lease_word(index, generation));
 
 	if (wanted->word)
-		wanted->found = false;
+		wanted->holder = TABLE_NOBODY;
+}
+
+uint32_t lease_batch_holder(
+	const struct lease_batch *batch, uint32_t index, uint64_t generation)
+{
+	const struct lease_wanted *wanted =
+		find(batch, lease_word(index, generation));
+
+	return wanted->word ? wanted->holder : TABLE_NOBODY;
 }
 
 bool lease_batch_found(
 	const struct lease_batch *batch, uint32_t index, uint64_t generation)
 {
-	return find(batch, lease_word(index, generation))->found;
+	return lease_batch_holder(batch, index, generation) != TABLE_NOBODY;
 }
 
 void lease_batch_clear(struct lease_batch *batch)

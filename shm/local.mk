@@ -13,6 +13,7 @@ shm_libshm_la_SOURCES = \
 	shm/ring.c \
 	shm/ring.h \
 	shm/ring_cast.c \
+	shm/ring_end.c \
 	shm/ring_full.c \
 	shm/ring_member.c \
 	shm/ring_peek.c \

@@ -161,6 +161,8 @@ bool ring_ready(struct ring *ring, enum ring_kind kind);
 /* Nothing is published any more, and consumers get the end after what was.
  * May be called by anybody, again too. -EBADMSG. */
 int ring_close(struct ring *ring);
+/* Has somebody said so? Who is about to may have placed the entry already. */
+bool ring_is_closed(const struct ring *ring);
 /* The reaper's: who closed it may have died before he said so, and before he
  * woke those who sleep. Does nothing if it was not closed. */
 void ring_finish_close(struct ring *ring);
@@ -229,6 +231,12 @@ uint32_t ring_reap_owner(struct ring *ring, uint32_t owner);
  * does not depend on how many they are. */
 uint32_t ring_reap_gone(struct ring *ring,
 	bool (*gone)(void *arg, uint32_t owner), void *arg);
+/* Of one that is closed, how many items whoever comes would get: of a queue
+ * what is published, or returned, and in nobody's hands; of a broadcast none. */
+uint32_t ring_left(const struct ring *ring);
+/* It is closed, nobody takes part, and nothing is left to be received, now or
+ * ever. */
+bool ring_is_over(const struct ring *ring);
 /* Nobody takes part, and somebody did. */
 bool ring_is_deserted(const struct ring *ring);
 /* Is there any participant, on its way in or out too, with this owner? */

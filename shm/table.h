@@ -179,13 +179,14 @@ struct name_version {
 	_Atomic uint64_t commit;
 	uint64_t version; /* 1, 2, ... of this name */
 	uint32_t flags;	  /* NAME_REMOVED */
-	uint32_t pad;
+	uint32_t publisher; /* uid + 1, of who is charged for it; 0: unknown */
 	uint64_t token; /* of the request that wrote it; 0 before protocol 2 */
 	uint64_t expires; /* CLOCK_BOOTTIME ns; 0: never. The server removes it */
 	uint64_t pad1[3];
 	struct tarn_descriptor descriptor;
 };
 #define NAME_REMOVED 1u
+#define TABLE_NOBODY UINT32_MAX /* a uid that is nobody's */
 
 struct name_record {
 	_Atomic uint64_t next; /* region offset of the next in the chain; 0 */
@@ -304,12 +305,16 @@ int table_storage_get(const struct table *table, uint32_t index,
  * versions above header.committed are dropped and an odd restructuring count
  * is repaired. */
 struct table_writer;
+/* uid: who has published the name; TABLE_NOBODY: it is not known. */
+typedef void (*table_name_fn)(void *arg,
+	const struct tarn_descriptor *descriptor, uint32_t uid);
 int table_writer_new(struct table *table, struct table_writer **ret);
 /* The same, and visit is called for what each name leads to, in no order, on
  * the one way along all names that this takes; negative ends it. The counts in
  * the header were checked before. */
 int table_writer_take_over(struct table *table,
-	int (*visit)(void *arg, const struct tarn_descriptor *descriptor),
+	int (*visit)(void *arg, const struct tarn_descriptor *descriptor,
+		uint32_t uid),
 	void *arg, struct table_writer **ret);
 struct table_writer *table_writer_free(struct table_writer *writer);
 
@@ -344,21 +349,20 @@ void table_storage_shut(struct table_writer *writer, uint32_t index);
  */
 int table_begin(struct table_writer *writer);
 /* What is put from here on in this transaction carries: the token of the
- * request, and the time at which the name ends (CLOCK_BOOTTIME ns; 0: never).
- * Before it is called: 0 and 0. */
-void table_stamp(struct table_writer *writer, uint64_t token, uint64_t expires);
+ * request, the time at which the name ends (CLOCK_BOOTTIME ns; 0: never), and
+ * who publishes it. Before it is called: 0, 0 and TABLE_NOBODY. */
+void table_stamp(struct table_writer *writer, uint64_t token, uint64_t expires,
+	uint32_t uid);
 int table_put(struct table_writer *writer, const char *name, size_t name_size,
 	const struct tarn_descriptor *descriptor, uint64_t *ret_version);
 int table_remove(struct table_writer *writer, const char *name,
 	size_t name_size); /* -ENOENT */
-void table_commit(struct table_writer *writer,
-	void (*displaced)(void *arg, const struct tarn_descriptor *descriptor),
+void table_commit(struct table_writer *writer, table_name_fn displaced,
 	void *arg);
 void table_abort(struct table_writer *writer);
 /* Calls fn for what each name leads to, in no order. Not while a transaction
  * is open. */
-void table_each(const struct table_writer *writer,
-	void (*fn)(void *arg, const struct tarn_descriptor *descriptor),
+void table_each(const struct table_writer *writer, table_name_fn fn,
 	void *arg);
 /* When the first name ends; 0: none does. That name may have been replaced
  * meanwhile: then nothing comes of it. */
@@ -371,6 +375,10 @@ int64_t table_expire(struct table_writer *writer, uint64_t now);
 int table_find_token(const struct table *table, const char *name,
 	size_t name_size, uint64_t token, struct tarn_descriptor *ret,
 	uint64_t *ret_version);
+/* What a name leads to, and who has published it, as in table_name_fn. -ENOENT,
+ * without a sentence. */
+int table_publisher(const struct table *table, const char *name,
+	size_t name_size, struct tarn_descriptor *ret, uint32_t *ret_uid);
 /* May commit number since, or one after it, have written the name? True also
  * if it is not there and any name was removed since. */
 bool table_written_since(const struct table *table, const char *name,

@@ -198,8 +198,8 @@ void record_erase(struct table_writer *writer, uint64_t offset)
 	 * just now and, if this process dies here, for ever. Release: pairs
 	 * with the acquire load in version_pick; who finds the newer one gone
 	 * finds the older one gone when he looks again. */
-	atomic_store_explicit(&record->versions[1 - newer].commit, 0,
-		memory_order_relaxed);
+	atomic_store_explicit(
+		&record->versions[1 - newer].commit, 0, memory_order_relaxed);
 	atomic_store_explicit(
 		&record->versions[newer].commit, 0, memory_order_release);
 	/* Pairs with the acquire fence in version_still: who reads a byte of
@@ -227,6 +227,7 @@ void version_write(struct name_record *record, int i, uint64_t commit,
 	v->flags = flags;
 	v->token = stamp->token;
 	v->expires = stamp->expires;
+	v->publisher = stamp->publisher;
 	if (descriptor)
 		memcpy(&v->descriptor, descriptor, sizeof(*descriptor));
 	/* Release: pairs with the acquire load in version_pick. */

@@ -85,7 +85,8 @@ static int record_check(
 /* Goes along the row. */
 struct recovery {
 	struct table_writer *writer;
-	int (*visit)(void *arg, const struct tarn_descriptor *descriptor);
+	int (*visit)(void *arg, const struct tarn_descriptor *descriptor,
+		uint32_t uid);
 	void *arg;
 	bool dirty; /* a named record does not stand */
 };
@@ -111,7 +112,8 @@ static int recover_standing(struct recovery *recovery, uint64_t offset,
 {
 	recovery->writer->n_records++;
 	if (recovery->visit) {
-		int r = recovery->visit(recovery->arg, &v->descriptor);
+		int r = recovery->visit(
+			recovery->arg, &v->descriptor, publisher_of(v));
 
 		if (r < 0)
 			return r;
@@ -218,9 +220,7 @@ static void find_free_storages(struct table_writer *writer)
 	}
 }
 
-void table_each(const struct table_writer *writer,
-	void (*fn)(void *arg, const struct tarn_descriptor *descriptor),
-	void *arg)
+void table_each(const struct table_writer *writer, table_name_fn fn, void *arg)
 {
 	const struct table *table = writer->table;
 	uint64_t end = row_end(table), commit;
@@ -228,12 +228,13 @@ void table_each(const struct table_writer *writer,
 	for (uint64_t offset = table->records_offset; offset < end;
 		offset += record_of(table, offset)->size) {
 		const struct name_record *record = record_of(table, offset);
+		const struct name_version *v;
 
-		if (stands(table, record))
-			fn(arg, &record
-					 ->versions[version_pick(record,
-						 committed_of(table), &commit)]
-					 .descriptor);
+		if (!stands(table, record))
+			continue;
+		v = &record->versions[version_pick(
+			record, committed_of(table), &commit)];
+		fn(arg, &v->descriptor, publisher_of(v));
 	}
 }
 
@@ -287,7 +288,8 @@ static int recover(struct recovery *recovery)
 }
 
 int table_writer_take_over(struct table *table,
-	int (*visit)(void *arg, const struct tarn_descriptor *descriptor),
+	int (*visit)(void *arg, const struct tarn_descriptor *descriptor,
+		uint32_t uid),
 	void *arg, struct table_writer **ret)
 {
 	struct table_writer *writer = calloc(1, sizeof(*writer));

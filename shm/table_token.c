@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Was a request done? Each version carries the token of the request that wrote
- * it, so a server that took over can tell, as long as the version is one of
- * the two that a name keeps. Where it is not, whoever has written the name
- * since may have displaced it.
+ * Whose is what stands, and was a request done? Each version carries the token
+ * of the request that wrote it, so a server that took over can tell, as long as
+ * the version is one of the two that a name keeps. Where it is not, whoever has
+ * written the name since may have displaced it.
  */
 #include <string.h>
 
@@ -36,6 +36,27 @@ int table_find_token(const struct table *table, const char *name,
 		return 0;
 	}
 	return -ENOENT;
+}
+
+int table_publisher(const struct table *table, const char *name,
+	size_t name_size, struct tarn_descriptor *ret, uint32_t *ret_uid)
+{
+	uint64_t hash = name_hash(name, name_size, table->hash_seed), commit;
+	const struct name_record *record;
+	uint64_t offset;
+	uint32_t hops;
+	int i;
+
+	offset = chain_find(table, name, name_size, hash, &hops);
+	if (!offset)
+		return -ENOENT;
+	record = record_of(table, offset);
+	i = version_pick(record, committed_of(table), &commit);
+	if (i < 0 || record->versions[i].flags & NAME_REMOVED)
+		return -ENOENT;
+	*ret = record->versions[i].descriptor;
+	*ret_uid = publisher_of(&record->versions[i]);
+	return 0;
 }
 
 bool table_written_since(const struct table *table, const char *name,

@@ -78,9 +78,11 @@ int table_begin(struct table_writer *writer)
 	return 0;
 }
 
-void table_stamp(struct table_writer *writer, uint64_t token, uint64_t expires)
+void table_stamp(struct table_writer *writer, uint64_t token, uint64_t expires,
+	uint32_t uid)
 {
-	writer->stamp = (struct stamp) {.token = token, .expires = expires};
+	writer->stamp = (struct stamp) {
+		.token = token, .expires = expires, .publisher = uid + 1u};
 }
 
 int table_put(struct table_writer *writer, const char *name, size_t name_size,
@@ -165,9 +167,8 @@ static void take_out(struct table_writer *writer, uint64_t offset)
 	writer->n_records--;
 }
 
-void table_commit(struct table_writer *writer,
-	void (*displaced)(void *arg, const struct tarn_descriptor *descriptor),
-	void *arg)
+void table_commit(
+	struct table_writer *writer, table_name_fn displaced, void *arg)
 {
 	struct table *table = writer->table;
 	struct table_header *h = table->header;
@@ -189,7 +190,8 @@ void table_commit(struct table_writer *writer,
 
 		names += (uint64_t)(old < 0) - gone;
 		if (old >= 0 && displaced)
-			displaced(arg, &record->versions[old].descriptor);
+			displaced(arg, &record->versions[old].descriptor,
+				publisher_of(&record->versions[old]));
 		if (gone)
 			take_out(writer, offset);
 		else if (record->versions[new].expires)

@@ -42,6 +42,7 @@ struct timers {
 struct stamp {
 	uint64_t token;
 	uint64_t expires;
+	uint32_t publisher; /* as in name_version */
 };
 
 struct table_writer {
@@ -88,6 +89,12 @@ static inline uint64_t committed_of(const struct table *table)
 {
 	return atomic_load_explicit(&table->header->committed,
 		memory_order_relaxed);
+}
+
+static inline uint32_t publisher_of(const struct name_version *version)
+{
+	static_assert(0u - 1u == TABLE_NOBODY, "what is not known");
+	return version->publisher - 1u;
 }
 
 /* ---- table_names.c: chains and records ------------------------------ */

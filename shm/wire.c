@@ -23,7 +23,9 @@ struct wire_reader {
 	struct wire_message partial;
 	size_t room; /* bytes behind partial.body */
 	bool active;
-	bool lost; /* there was no memory for it: it is counted, not kept */
+	/* It is counted and not kept: ENOMEM, there was no memory for it, or
+	 * EMFILE, its descriptors could not all be had; 0: it is kept. */
+	int lost;
 	size_t reserve; /* room that a frame finds before it is taken */
 	wire_close_fn close;
 	void *close_arg;
@@ -38,8 +40,10 @@ struct wire_reader {
 struct frame {
 	struct wire_header header;
 	const unsigned char *body;
+	int32_t pid;
 	int fds[FDS_SEEN];
 	int n_fds;
+	bool lacks_fds; /* others did not come */
 };
 
 static void close_plainly(void *arg, int fd)
@@ -118,12 +122,18 @@ size_t wire_reader_held(const struct wire_reader *reader)
 	return reader->active ? reader->room : 0;
 }
 
+uint32_t wire_reader_held_fds(const struct wire_reader *reader)
+{
+	return reader->active ? (uint32_t)reader->partial.n_fds : 0;
+}
+
 static void reader_reset(struct wire_reader *reader)
 {
 	close_all(reader, reader->partial.fds, &reader->partial.n_fds);
 	wire_message_clear(&reader->partial);
 	reader->room = 0;
-	reader->active = reader->lost = false;
+	reader->active = false;
+	reader->lost = 0;
 }
 
 struct wire_reader *wire_reader_free(struct wire_reader *reader)
@@ -134,7 +144,15 @@ struct wire_reader *wire_reader_free(struct wire_reader *reader)
 	return NULL;
 }
 
-static void collect_fds(const struct wire_reader *reader, struct msghdr *msg,
+static void collect_sender(const struct cmsghdr *c, struct frame *frame)
+{
+	struct ucred sender;
+
+	memcpy(&sender, CMSG_DATA(c), sizeof(sender));
+	frame->pid = sender.pid;
+}
+
+static void collect(const struct wire_reader *reader, struct msghdr *msg,
 	struct frame *frame)
 {
 	struct cmsghdr *c;
@@ -142,6 +160,10 @@ static void collect_fds(const struct wire_reader *reader, struct msghdr *msg,
 	for (c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
 		size_t n;
 
+		if (c->cmsg_level == SOL_SOCKET &&
+			c->cmsg_type == SCM_CREDENTIALS &&
+			c->cmsg_len == CMSG_LEN(sizeof(struct ucred)))
+			collect_sender(c, frame);
 		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
 			continue;
 		n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -190,18 +212,20 @@ static int frame_receive(
 	if (n < 0)
 		return tarn_fail(errno, "receiving a message: %s",
 			tarn_errno_text(errno));
-	collect_fds(reader, &msg, frame);
+	collect(reader, &msg, frame);
 	if (n == 0)
 		return tarn_fail(EPIPE, "the peer has closed the connection");
 	if (msg.msg_flags & MSG_TRUNC)
 		return tarn_fail(EMSGSIZE,
 			"a frame is longer than the %u bytes allowed",
 			WIRE_FRAME_MAX);
-	if (msg.msg_flags & MSG_CTRUNC || frame->n_fds > WIRE_FDS_MAX)
+	if (frame->n_fds > WIRE_FDS_MAX)
 		return tarn_fail(ETOOMANYREFS,
-			"a frame carries more than %d descriptors, or more "
-			"than this process may have open (ulimit -n)",
+			"a frame carries more than %d descriptors",
 			WIRE_FDS_MAX);
+	/* There was room for more than are allowed, so it is this process that
+	 * may have no more. All else of the frame is there. */
+	frame->lacks_fds = msg.msg_flags & MSG_CTRUNC;
 	if ((size_t)n < sizeof(frame->header))
 		return tarn_fail(EPROTO,
 			"a frame of %zd bytes is shorter than its header of "
@@ -296,7 +320,7 @@ static bool make_room(struct wire_reader *reader, size_t need)
 
 /* Frames keep their borders, so what follows this message is found whatever
  * becomes of it: its frames are passed over, up to its last. */
-static void lose(struct wire_reader *reader)
+static void lose(struct wire_reader *reader, int why)
 {
 	struct wire_message *partial = &reader->partial;
 
@@ -304,7 +328,7 @@ static void lose(struct wire_reader *reader)
 	free(partial->body);
 	partial->body = NULL;
 	reader->room = 0;
-	reader->lost = true;
+	reader->lost = why;
 }
 
 static void frame_append(struct wire_reader *reader, const struct frame *frame)
@@ -316,16 +340,19 @@ static void frame_append(struct wire_reader *reader, const struct frame *frame)
 		partial->type = frame->header.type;
 		partial->serial = frame->header.serial;
 		partial->again = frame->header.flags & WIRE_AGAIN;
+		partial->pid = frame->pid;
 		memcpy(partial->fds, frame->fds,
 			sizeof(int) * (size_t)frame->n_fds);
 		partial->n_fds = frame->n_fds;
 		reader->active = true;
 	}
+	if (frame->lacks_fds)
+		lose(reader, EMFILE);
 	if (make_room(reader, need))
 		memcpy(partial->body + partial->size, frame->body,
 			frame->header.size);
-	else
-		lose(reader);
+	else if (!reader->lost)
+		lose(reader, ENOMEM);
 	partial->size = (uint32_t)need;
 }
 
@@ -335,14 +362,19 @@ static int hand_over(struct wire_reader *reader, struct wire_message *ret)
 	int r = 1;
 
 	*ret = reader->partial;
-	if (reader->lost) {
+	if (reader->lost == EMFILE)
+		r = tarn_fail(EMFILE,
+			"the descriptors that came with a message are more "
+			"than this process may still open (ulimit -n)");
+	else if (reader->lost)
 		r = tarn_fail(ENOMEM, "no memory for a message of %u bytes",
 			ret->size);
+	if (reader->lost)
 		ret->size = 0;
-	}
 	memset(&reader->partial, 0, sizeof(reader->partial));
 	reader->room = 0;
-	reader->active = reader->lost = false;
+	reader->active = false;
+	reader->lost = 0;
 	return r;
 }
 

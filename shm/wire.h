@@ -49,7 +49,7 @@ enum wire_type {
 	WIRE_SEGMENTS = 2,   /* msg_segments -> msg_segments, fds */
 	WIRE_LOAD = 3,	     /* msg_load ..., fds: file [, direct] */
 	WIRE_CANCEL = 4,     /* msg_cancel; the load answers */
-	WIRE_REMOVE = 5,     /* the name -> WIRE_DONE */
+	WIRE_REMOVE = 5,     /* the name [, since] -> WIRE_DONE */
 	WIRE_RELEASED = 6,   /* msg_released; no answer */
 	WIRE_STATUS = 7,     /* -> struct tarn_store_status, STATUS_SIZE */
 	WIRE_STOP = 8,	     /* -> WIRE_DONE */
@@ -113,6 +113,7 @@ struct msg_welcome {
 };
 
 #define WELCOME_MOVED 1u
+#define WELCOME_SINCE 2u /* WIRE_REMOVE may say it */
 
 struct msg_restarted {
 	uint32_t restarts; /* servers before this one */
@@ -217,6 +218,13 @@ struct msg_publish {
 #define PUBLISH_NEW 2u	   /* -EEXIST if one of the names is there */
 /* A channel is the one source of its publication, under one name, whose layout
  * is U8 [size]. With PUBLISH_NEW it takes the place of one that is closed. */
+
+/*
+ * WIRE_REMOVE: the name. A NUL, which is in no name, and since may follow, as
+ * in msg_publish, to whom has said WELCOME_SINCE: said again, it is refused
+ * where the name was published since.
+ */
+#define REMOVE_SINCE_SIZE 9u
 
 enum source_kind {
 	SOURCE_BYTES = 1,    /* they are in the message */
@@ -341,6 +349,9 @@ struct wire_message {
 	bool again; /* WIRE_AGAIN */
 	uint32_t serial;
 	uint32_t size;
+	/* Who sent its first frame, as the kernel says, if the socket asks
+	 * (SO_PASSCRED); else, or where he is out of sight, 0. */
+	int32_t pid;
 	unsigned char *body; /* malloc'ed, at least one byte; 8-aligned */
 	int fds[WIRE_FDS_MAX];
 	int n_fds;
@@ -361,6 +372,8 @@ struct wire_reader *wire_reader_free(struct wire_reader *reader);
 
 /* Bytes of memory that it has taken for a message that is not whole yet. */
 size_t wire_reader_held(const struct wire_reader *reader);
+/* Descriptors that came with it. */
+uint32_t wire_reader_held_fds(const struct wire_reader *reader);
 
 /* How descriptors are closed that nobody took: fd_close without this. For who
  * must not call close() on a stranger's file, since its file system may
@@ -374,11 +387,12 @@ void wire_reader_set_close(struct wire_reader *reader, wire_close_fn fn,
  * -EAGAIN: nothing there (non-blocking socket); -ENOBUFS: no memory, and
  * nothing was taken, so it can be tried again; -ENOMEM: none for a message that
  * was passed over, all of it, so that others can follow: *ret has its type and
- * serial, and a sentence says how long it was; -EPIPE: the peer closed;
- * -EPROTO, -EMSGSIZE, -ETOOMANYREFS: garbage, with a sentence, after which the
- * connection should be dropped. limit(type) gives the largest body for a type,
- * 0 for one that is not expected (NULL: WIRE_MESSAGE_MAX for all). All
- * descriptors of a refused frame are closed; all are CLOEXEC.
+ * serial, and a sentence says how long it was; -EMFILE: the same, because not
+ * all of its descriptors could be had, and those that came are closed; -EPIPE:
+ * the peer closed; -EPROTO, -EMSGSIZE, -ETOOMANYREFS: garbage, with a sentence,
+ * after which the connection should be dropped. limit(type) gives the largest
+ * body for a type, 0 for one that is not expected (NULL: WIRE_MESSAGE_MAX for
+ * all). All descriptors of a refused frame are closed; all are CLOEXEC.
  */
 int wire_receive(struct wire_reader *reader, int fd,
 	uint32_t (*limit)(uint16_t type), struct wire_message *ret);
@@ -390,7 +404,8 @@ int wire_send(int fd, uint16_t type, uint32_t serial, const void *body,
 
 /* A queue of frames for a non-blocking socket. push copies body and
  * duplicates fds; -ENOBUFS beyond limit bytes (a peer that does not read).
- * flush: 1 all away, 0 the socket is full, or an error. */
+ * flush: 1 all away, 0 the socket is full, or an error; whatever it was, what
+ * is not away is queued still, from a frame's beginning. */
 struct wire_writer;
 int wire_writer_new(size_t limit, struct wire_writer **ret);
 struct wire_writer *wire_writer_free(struct wire_writer *writer);
@@ -404,7 +419,24 @@ int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
 /* The same, flagged WIRE_AGAIN. */
 int wire_push_again(struct wire_writer *writer, uint16_t type, uint32_t serial,
 	const void *body, size_t size, const int *fds, int n_fds);
+/* The same, under a limit of n bytes of its own, without which it is the other:
+ * for answers that are as long as what was asked. */
+int wire_push_answer(struct wire_writer *writer, uint16_t type, uint32_t serial,
+	const void *body, size_t size);
+void wire_writer_limit_answers(struct wire_writer *writer, size_t n);
 int wire_flush(struct wire_writer *writer, int fd);
+/* Sends a message of one frame at once, if nothing is queued before it and the
+ * socket takes it: for this neither memory nor descriptors are needed, which
+ * may be what it tells the lack of. False: it was not sent; push it. */
+bool wire_try(const struct wire_writer *writer, int fd, uint16_t type,
+	uint32_t serial, const void *body, size_t size, const int *fds,
+	int n_fds);
+/* After a push: the message leaves the queue, if none of it is away. False: it
+ * has begun, and must be ended, or what follows would be taken for it. */
+bool wire_take_back(struct wire_writer *writer);
+/* Of wire_flush: the system is out of something, for a moment. Too many
+ * descriptors are on their way, of this user's other processes, too. */
+bool wire_is_short(int r);
 bool wire_writer_empty(const struct wire_writer *writer);
 /* Bytes that are queued. */
 size_t wire_writer_held(const struct wire_writer *writer);

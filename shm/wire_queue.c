@@ -16,6 +16,8 @@
 
 struct queued {
 	struct queued *next;
+	bool first;  /* of its message */
+	bool answer; /* counted by itself */
 	int fds[WIRE_FDS_MAX];
 	int n_fds;
 	struct wire_header header;
@@ -27,6 +29,8 @@ struct wire_writer {
 	struct queued **end;
 	size_t bytes; /* of headers and bodies queued */
 	size_t limit;
+	size_t answer_bytes; /* not among those */
+	size_t answer_limit; /* 0: they are */
 	size_t n_fds; /* that are queued */
 	size_t fds_limit;
 	wire_close_fn close;
@@ -57,6 +61,11 @@ void wire_writer_set_close(
 {
 	writer->close = fn;
 	writer->close_arg = arg;
+}
+
+void wire_writer_limit_answers(struct wire_writer *writer, size_t n)
+{
+	writer->answer_limit = n;
 }
 
 void wire_writer_limit_fds(struct wire_writer *writer, size_t n)
@@ -94,6 +103,7 @@ static int queued_new(const struct wire_writer *writer,
 		return tarn_fail(ENOMEM, "no memory for a frame of %u bytes",
 			header->size);
 	frame->next = NULL;
+	frame->first = frame->answer = false;
 	frame->n_fds = 0;
 	frame->header = *header;
 	if (header->size)
@@ -113,13 +123,21 @@ static int queued_new(const struct wire_writer *writer,
 	return 0;
 }
 
-static int push(struct wire_writer *writer, uint32_t flags, uint16_t type,
-	uint32_t serial, const void *body, size_t size, const int *fds,
-	int n_fds)
+/* What a message of that kind is counted in, and its limit. */
+static size_t *account(struct wire_writer *writer, bool answer, size_t *limit)
+{
+	*limit = answer ? writer->answer_limit : writer->limit;
+	return answer ? &writer->answer_bytes : &writer->bytes;
+}
+
+static int push(struct wire_writer *writer, uint32_t flags, bool answer,
+	uint16_t type, uint32_t serial, const void *body, size_t size,
+	const int *fds, int n_fds)
 {
 	const unsigned char *p = size ? body : (const void *)"";
 	struct queued *first = NULL, **end = &first;
 	size_t bytes = 0, all_fds = writer->n_fds + (size_t)MAX(n_fds, 0);
+	size_t limit, *queued = account(writer, answer, &limit);
 	int r = frame_check_message(size, n_fds);
 
 	if (r < 0)
@@ -134,18 +152,19 @@ static int push(struct wire_writer *writer, uint32_t flags, uint16_t type,
 
 		header.flags |= flags;
 		bytes += sizeof(header) + header.size;
-		if (bytes > writer->limit ||
-			writer->bytes > writer->limit - bytes)
+		if (bytes > limit || *queued > limit - bytes)
 			r = tarn_fail(ENOBUFS,
 				"%zu bytes are queued for a peer that does not "
 				"read; %zu are allowed",
-				writer->bytes + bytes, writer->limit);
+				*queued + bytes, limit);
 		else
 			r = queued_new(writer, &header, p, fds, n_fds, end);
 		if (r < 0) {
 			queued_free(writer, first);
 			return r;
 		}
+		(*end)->first = end == &first;
+		(*end)->answer = answer;
 		end = &(*end)->next;
 		p += header.size;
 		size -= header.size;
@@ -153,7 +172,7 @@ static int push(struct wire_writer *writer, uint32_t flags, uint16_t type,
 	} while (size > 0);
 	*writer->end = first;
 	writer->end = end;
-	writer->bytes += bytes;
+	*queued += bytes;
 	writer->n_fds = all_fds;
 	return 0;
 }
@@ -161,13 +180,54 @@ static int push(struct wire_writer *writer, uint32_t flags, uint16_t type,
 int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
 	const void *body, size_t size, const int *fds, int n_fds)
 {
-	return push(writer, 0, type, serial, body, size, fds, n_fds);
+	return push(writer, 0, false, type, serial, body, size, fds, n_fds);
 }
 
 int wire_push_again(struct wire_writer *writer, uint16_t type, uint32_t serial,
 	const void *body, size_t size, const int *fds, int n_fds)
 {
-	return push(writer, WIRE_AGAIN, type, serial, body, size, fds, n_fds);
+	return push(writer, WIRE_AGAIN, false, type, serial, body, size, fds,
+		n_fds);
+}
+
+int wire_push_answer(struct wire_writer *writer, uint16_t type, uint32_t serial,
+	const void *body, size_t size)
+{
+	return push(writer, 0, writer->answer_limit > 0, type, serial, body,
+		size, NULL, 0);
+}
+
+/* It is out of the queue. */
+static void uncount(struct wire_writer *writer, const struct queued *frame)
+{
+	size_t limit;
+
+	*account(writer, frame->answer, &limit) -=
+		sizeof(frame->header) + frame->header.size;
+	writer->n_fds -= (size_t)frame->n_fds;
+}
+
+bool wire_take_back(struct wire_writer *writer)
+{
+	struct queued **from = NULL;
+
+	for (struct queued **p = &writer->first; *p; p = &(*p)->next)
+		if ((*p)->first)
+			from = p;
+	/* Where the last one has begun, those before it are away. */
+	if (!from)
+		return false;
+	for (const struct queued *f = *from; f; f = f->next)
+		uncount(writer, f);
+	queued_free(writer, *from);
+	*from = NULL;
+	writer->end = from;
+	return true;
+}
+
+bool wire_is_short(int r)
+{
+	return r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM;
 }
 
 int wire_flush(struct wire_writer *writer, int fd)
@@ -181,8 +241,7 @@ int wire_flush(struct wire_writer *writer, int fd)
 			return 0;
 		if (r < 0)
 			return r;
-		writer->bytes -= sizeof(frame->header) + frame->header.size;
-		writer->n_fds -= (size_t)frame->n_fds;
+		uncount(writer, frame);
 		writer->first = frame->next;
 		if (!writer->first)
 			writer->end = &writer->first;
@@ -192,6 +251,18 @@ int wire_flush(struct wire_writer *writer, int fd)
 	return 1;
 }
 
+bool wire_try(const struct wire_writer *writer, int fd, uint16_t type,
+	uint32_t serial, const void *body, size_t size, const int *fds,
+	int n_fds)
+{
+	struct wire_header header = frame_header(type, serial, size);
+
+	return !writer->first && header.size == size &&
+	       frame_check_message(size, n_fds) == 0 &&
+	       frame_send(fd, &header, size ? body : (const void *)"", fds,
+		       n_fds, MSG_DONTWAIT) == 0;
+}
+
 bool wire_writer_empty(const struct wire_writer *writer)
 {
 	return !writer->first;
@@ -199,5 +270,5 @@ bool wire_writer_empty(const struct wire_writer *writer)
 
 size_t wire_writer_held(const struct wire_writer *writer)
 {
-	return writer->bytes;
+	return writer->bytes + writer->answer_bytes;
 }

@@ -185,7 +185,7 @@ static void stop_if_any(void)
 {
 	tarn_store *store;
 
-	for (int i = 0; i < 500; i++) {
+	for (int i = 0; i < 2000; i++) {
 		setenv("TARN_AUTOSTART", "0", 1);
 		if (tarn_store_open(NULL, &store) < 0)
 			break;

@@ -37,9 +37,12 @@ int main(void)
 	const char *second = made_file("second", SIZE, 2);
 	tarn_store *store = NULL;
 	struct raw raw, other;
+	char log[300];
 	int status = 0;
 	pid_t loader;
 
+	snprintf(log, sizeof(log), "%s/log", test_tmpdir());
+	daemon_log_to(log);
 	daemon_start(&server, "drain.sock", NULL);
 	raw_open(&raw, server.socket);
 	raw_open(&other, server.socket);
@@ -54,10 +57,9 @@ int main(void)
 	is_int(WIRE_STATUS_IS, raw_answer(&other), "it is under way");
 	usleep(200000);
 	kill(server.pid, SIGTERM);
-	while (access(server.socket, F_OK) == 0)
-		usleep(5000);
-	/* The keeper has shut its door; the server is told next. */
-	usleep(500000);
+	/* The keeper has shut its door by then; the server was told next. */
+	ok(daemon_logs(log, " drain role=server ", 0), "it drains");
+	ok(access(server.socket, F_OK) < 0, "its door is shut");
 	order_file(&other, second, "other/one");
 	is_int(WIRE_ERROR, raw_answer(&other), "another load is refused");
 	is_int(ESHUTDOWN, other.error, "by its number");
@@ -73,6 +75,7 @@ int main(void)
 		"then it ends, and well");
 	raw_close(&raw);
 	raw_close(&other);
+	daemon_log_show(log);
 	remove_files();
 	return done();
 }

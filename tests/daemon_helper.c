@@ -3,6 +3,7 @@
 #include "tests/daemon_helper.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,56 @@ void daemon_limit_descriptors(unsigned n)
 	descriptors = n;
 }
 
+static char log_path[300];
+
+static void show_log(void *arg)
+{
+	if (log_path[0])
+		daemon_log_show(log_path);
+}
+
+void daemon_log_to(const char *path)
+{
+	snprintf(log_path, sizeof(log_path), "%s", path ? path : "");
+	at_bail(show_log, NULL);
+}
+
+void daemon_log_show(const char *path)
+{
+	char line[4096];
+	FILE *f = fopen(path, "re");
+
+	while (f && fgets(line, sizeof(line), f)) {
+		line[strcspn(line, "\n")] = 0;
+		diag("%s", line);
+	}
+	if (f)
+		fclose(f);
+}
+
+unsigned daemon_logged(const char *path, const char *part)
+{
+	char line[4096];
+	FILE *f = fopen(path, "re");
+	unsigned n = 0;
+
+	while (f && fgets(line, sizeof(line), f))
+		n += strstr(line, part) != NULL;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+bool daemon_logs(const char *path, const char *part, unsigned more_than)
+{
+	for (int ms = 0; ms < PATIENCE_MS; ms += NAP_MS) {
+		if (daemon_logged(path, part) > more_than)
+			return true;
+		usleep(NAP_MS * 1000);
+	}
+	return false;
+}
+
 /* The latest keepers; the others of each daemon end with it. */
 static struct {
 	pid_t of, pid;
@@ -42,6 +93,17 @@ static void kill_all(void *arg)
 			continue;
 		kill(pid, SIGKILL);
 		waitpid(pid, NULL, 0);
+	}
+}
+
+static void stderr_to_log(void)
+{
+	int fd =
+		open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+
+	if (fd < 0 || dup2(fd, 2) < 0) {
+		fprintf(stderr, "%s: %s\n", log_path, strerror(errno));
+		_exit(127);
 	}
 }
 
@@ -77,6 +139,8 @@ void daemon_start(
 
 		if (descriptors)
 			setrlimit(RLIMIT_NOFILE, &few);
+		if (log_path[0])
+			stderr_to_log();
 		execv(program, (char **)argv);
 		fprintf(stderr, "%s: %s\n", program, strerror(errno));
 		_exit(127);

@@ -22,6 +22,11 @@
 
 static const char *const automatic[] = {"--auto", "--idle", "1", NULL};
 
+/* Where it shall still be there when the test comes back to it. */
+static const char *const patient[] = {"--auto", "--idle", "3", NULL};
+#define LONGER 4.5 /* than the patient one stays for nobody */
+#define SOON 20.0  /* on a loaded machine */
+
 /* Its exit status once it has ended by itself within the time; -1. */
 static int ended(struct daemon *daemon, double within)
 {
@@ -55,21 +60,51 @@ static void leaves(void)
 	struct raw raw;
 
 	daemon_start(&daemon, "idle", automatic);
-	is_int(0, ended(&daemon, 10), "it leaves when nobody comes");
+	is_int(0, ended(&daemon, SOON), "it leaves when nobody comes");
 	ok(nothing_left(&daemon), "and leaves nothing");
-	daemon_start(&daemon, "idle", automatic);
+	daemon_start(&daemon, "idle", patient);
 	raw_open(&raw, daemon.socket);
-	is_int(-1, ended(&daemon, 1.5), "not while a client is there");
+	is_int(-1, ended(&daemon, LONGER), "not while a client is there");
 	order_bytes(&order, "kept", 0);
 	is_int(WIRE_LOADED, order_load(&order, &raw, -1, -1), "a name");
 	raw_close(&raw);
-	is_int(-1, ended(&daemon, 1.5), "not while a name is there");
+	is_int(-1, ended(&daemon, LONGER), "not while a name is there");
 	raw_open(&raw, daemon.socket);
 	raw_say(&raw, WIRE_REMOVE, "kept", 4, NULL, 0);
 	is_int(WIRE_DONE, raw_hear(&raw, RAW_PATIENCE_MS), "it is removed");
 	raw_close(&raw);
-	is_int(0, ended(&daemon, 10), "then it leaves");
+	is_int(0, ended(&daemon, SOON), "then it leaves");
 	ok(nothing_left(&daemon), "and leaves nothing again");
+}
+
+/* What was sent and received keeps nobody up; what was only sent does. */
+static void channel_over(bool received)
+{
+	const struct tarn_channel_options small = {
+		.slots = 1, .slot_bytes = 4096};
+	struct daemon daemon;
+	tarn_channel *c;
+	tarn_store *store;
+	tarn_slot *slot;
+	tarn_item *item;
+
+	daemon_start(&daemon, "channel", automatic);
+	if (tarn_store_open(daemon.socket, &store) < 0 ||
+		tarn_channel_open(store, "c", &small, &c) < 0 ||
+		tarn_channel_acquire(c, 0, &slot) < 0 ||
+		tarn_slot_publish(slot) < 0 || tarn_channel_close(c) < 0)
+		bail("%s", tarn_error_message());
+	if (received && tarn_channel_receive(c, 0, &item) >= 0)
+		tarn_item_unref(item);
+	tarn_channel_unref(c);
+	tarn_store_unref(store);
+	if (received) {
+		is_int(0, ended(&daemon, SOON),
+			"a channel that is over does not keep it");
+		return;
+	}
+	is_int(-1, ended(&daemon, LONGER), "not while an item waits");
+	is_int(0, daemon_stop(&daemon), "but when it is told to");
 }
 
 /* Connects if there is one to connect to. */
@@ -120,7 +155,7 @@ static void the_last_moment(void)
 			served += is_welcome(fd);
 			usleep((useconds_t)(100 * i));
 		}
-		is_int(0, ended(&daemon, 10), "it leaves in the end");
+		is_int(0, ended(&daemon, SOON), "it leaves in the end");
 	}
 	diag("%d got in", came);
 	is_int(came, served, "all who got in were served");
@@ -192,6 +227,8 @@ static void taken_over(void)
 int main(void)
 {
 	leaves();
+	channel_over(true);
+	channel_over(false);
 	the_last_moment();
 	one_a_path();
 	taken_over();

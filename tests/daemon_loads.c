@@ -140,8 +140,8 @@ static void single_flight(void)
 
 static void identity(struct raw *raw)
 {
-	const char *young = made_file("young", SMALL, 50);
 	struct msg_loaded first;
+	const char *young;
 
 	is_int(WIRE_LOADED, load(raw, small, SMALL, "s"), "a file is loaded");
 	ok(!cached(raw), "by reading it");
@@ -160,6 +160,7 @@ static void identity(struct raw *raw)
 	ok(is_published("s", SMALL, 31), "the other name the old ones");
 	remove_name(raw, "s");
 	remove_name(raw, "s2");
+	young = made_file("young", SMALL, 50);
 	is_int(WIRE_LOADED, load(raw, young, SMALL, NULL), "a young file");
 	first = raw->loaded;
 	is_int(WIRE_LOADED, load(raw, young, SMALL, NULL), "loaded again");
@@ -237,7 +238,7 @@ static void replaced_while_held(struct raw *raw)
 
 static bool active(uint64_t n)
 {
-	for (int i = 0; i < 500; i++) {
+	for (int i = 0; i < 2000; i++) {
 		if (witness_status(&witness).loads_active == n)
 			return true;
 		usleep(10000);

@@ -22,6 +22,7 @@
 
 #define MIB (1ull << 20)
 #define BUDGET (64 * MIB)
+#define WAITED_S 4.0 /* a loader is waited for longer, five seconds */
 
 static struct daemon server;
 static struct raw a, b;
@@ -170,17 +171,25 @@ static void while_it_leaves(enum source_kind kind, const char *what)
  */
 static void while_it_hangs(void)
 {
+	double begun;
 	pid_t loader;
+	int said;
 
 	is_loaded(&b, 2, false, "40 MiB in b");
 	loader = child_named(server.pid, "tarn-loader");
 	is_int(WIRE_LOADED, load(&a, 0, sizes[0], NULL), "16 MiB in a");
 	if (loader <= 0 || kill(loader, SIGSTOP) < 0)
 		bail("no loader to stop");
+	begun = seconds();
 	say(&a, SOURCE_ADOPT, 20 * MIB, "first");
-	is_int(-1, raw_hear(&a, 200), "b's file is the oldest, and hangs");
-	if (!is_int(WIRE_PUBLISHED, raw_hear(&a, RAW_PATIENCE_MS),
-		    "so the one in a makes room"))
+	said = raw_hear(&a, 200);
+	if (said < 0 || seconds() - begun < WAITED_S)
+		is_int(-1, said, "b's file is the oldest, and hangs");
+	else
+		skip(1, "the machine is too busy to see it wait");
+	if (said < 0)
+		said = raw_hear(&a, RAW_PATIENCE_MS);
+	if (!is_int(WIRE_PUBLISHED, said, "so the one in a makes room"))
 		diag("%s", a.text);
 	say(&a, SOURCE_COPY, 30 * MIB, "second");
 	is_int(WIRE_ERROR, raw_hear(&a, RAW_PATIENCE_MS),

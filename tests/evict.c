@@ -160,7 +160,7 @@ static void child_end(const struct child *child)
 	waitpid(child->pid, NULL, 0);
 	close(child->go);
 	close(child->said);
-	for (int i = 0; i < 500 && status.clients != 1; i++) {
+	for (int i = 0; i < 2000 && status.clients != 1; i++) {
 		usleep(10000);
 		tarn_store_get_status(store, &status);
 	}

@@ -73,6 +73,7 @@ static void free_rule(void)
 	table_unmap(&rule.table);
 	lease_unmap(page);
 	free(rule.infos);
+	name_accounts_free(&rule.names);
 }
 
 static uint64_t cpu_now(void)

@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -153,6 +154,49 @@ int socketpair(int domain, int type, int protocol, int fds[2])
 	if (fails("socketpair"))
 		return -1;
 	return (int)syscall(SYS_socketpair, domain, type, protocol, fds);
+}
+
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
+{
+	if (fails("sendmsg"))
+		return -1;
+	return syscall(SYS_sendmsg, fd, message, flags);
+}
+
+/* Only to have one more descriptor takes anything. */
+static int control(int fd, int command, va_list arguments)
+{
+	long argument = va_arg(arguments, long);
+
+	if (command == F_DUPFD_CLOEXEC && fails("dup")) {
+		errno = EMFILE;
+		return -1;
+	}
+	return (int)syscall(SYS_fcntl, fd, command, argument);
+}
+
+int fcntl(int fd, int command, ...)
+{
+	va_list arguments;
+	int r;
+
+	va_start(arguments, command);
+	r = control(fd, command, arguments);
+	va_end(arguments);
+	return r;
+}
+
+/* The same, to what is built for large files. */
+int fcntl64(int fd, int command, ...);
+int fcntl64(int fd, int command, ...)
+{
+	va_list arguments;
+	int r;
+
+	va_start(arguments, command);
+	r = control(fd, command, arguments);
+	va_end(arguments);
+	return r;
 }
 
 int pipe2(int fds[2], int flags)

@@ -4,9 +4,9 @@
  *
  * tests/.libs/libfail_alloc.so, preloaded, counts what a process takes: heap
  * blocks, and what the kernel gives (memfds, mappings of files, pairs of
- * sockets, processes). Which process and which of its calls is to fail lies
- * in a page that all share who were started with the environment that
- * fail_open makes.
+ * sockets, processes, room to send a message, copies of descriptors). Which
+ * process and which of its calls is to fail lies in a page that all share who
+ * were started with the environment that fail_open makes.
  */
 #pragma once
 

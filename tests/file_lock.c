@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -35,14 +34,6 @@ static struct shared {
 	_Atomic int stop;
 	long plain; /* added to by writers only */
 } * shared;
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 /* A description of its own of the same file. */
 static void give_fd(struct file_lock *lock, int flags)
@@ -79,9 +70,9 @@ static void test_modes(void)
 	is_int(0, file_lock_take(b, false, 0), "two read");
 	is_int(0, file_lock_take(c, false, 0), "three, who may only read");
 	is_int(-EROFS, file_lock_take(c, true, 0), "and not write");
-	start = now();
+	start = seconds();
 	is_int(-ETIMEDOUT, file_lock_take(a, true, 100), "nobody writes");
-	ok(now() - start >= 0.1, "until the time is over");
+	ok(seconds() - start >= 0.1, "until the time is over");
 	has_str("within 100 ms", tarn_fail_message(), "which is said");
 	is_int(0, file_lock_give(a), "one ends");
 	is_int(0, file_lock_give(b), "two");
@@ -292,7 +283,7 @@ static void *work(void *arg)
 static void test_many(void)
 {
 	long wanted = PROCESSES * THREADS * ((ROUNDS + 2) / 3);
-	double start = now();
+	double start = seconds();
 
 	for (int i = 0; i < PROCESSES; i++) {
 		pthread_t threads[THREADS];
@@ -313,7 +304,8 @@ static void test_many(void)
 	is_int(wanted, shared->plain, "no addition is lost");
 	diag("%d readers at once", shared->together);
 	ok(shared->together > 1, "readers were together");
-	diag("%d locks in %.2f s", PROCESSES * THREADS * ROUNDS, now() - start);
+	diag("%d locks in %.2f s", PROCESSES * THREADS * ROUNDS,
+		seconds() - start);
 }
 
 int main(void)

@@ -250,7 +250,7 @@ unsigned hang_caught(void)
 
 bool hang_has_caught(unsigned n)
 {
-	for (int i = 0; i < 500 && atomic_load(&shared->caught) < n; i++)
+	for (int i = 0; i < 2000 && atomic_load(&shared->caught) < n; i++)
 		usleep(10000);
 	return atomic_load(&shared->caught) >= n;
 }

@@ -135,11 +135,34 @@ static int by_length(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+struct calls {
+	int fine;
+	double median, longest;
+};
+
+static struct calls make_calls(void)
+{
+	double took[CALLS];
+	struct calls calls = {0};
+
+	for (int i = 0; i < CALLS; i++) {
+		double start = seconds();
+		struct tarn_store_status s;
+
+		calls.fine += tarn_store_get_status(witness.store, &s) >= 0;
+		took[i] = seconds() - start;
+		usleep(10000);
+	}
+	qsort(took, CALLS, sizeof(*took), by_length);
+	calls.median = took[CALLS / 2];
+	calls.longest = took[CALLS - 1];
+	return calls;
+}
+
 static void is_served_under(const struct flood *flood)
 {
-	double took[CALLS] = {0};
+	struct calls before = make_calls(), calls;
 	pid_t pid;
-	int fine = 0;
 
 	*said = 0;
 	fflush(stdout);
@@ -149,23 +172,17 @@ static void is_served_under(const struct flood *flood)
 	while (*said < 2 * CONNECTIONS && kill(pid, 0) == 0 &&
 		waitpid(pid, NULL, WNOHANG) == 0)
 		usleep(10000);
-	for (int i = 0; i < CALLS; i++) {
-		double start = seconds();
-		struct tarn_store_status s;
-
-		fine += tarn_store_get_status(witness.store, &s) >= 0;
-		took[i] = seconds() - start;
-		usleep(10000);
-	}
-	qsort(took, CALLS, sizeof(*took), by_length);
-	diag("%s: %u messages; a call takes %.1f ms, at most %.1f", flood->what,
-		*said, took[CALLS / 2] * 1e3, took[CALLS - 1] * 1e3);
-	is_int(CALLS, fine, "calls are answered under a flood of %s",
+	calls = make_calls();
+	diag("%s: %u messages; a call takes %.1f ms, at most %.1f; %.1f before",
+		flood->what, *said, calls.median * 1e3, calls.longest * 1e3,
+		before.median * 1e3);
+	is_int(CALLS, calls.fine, "calls are answered under a flood of %s",
 		flood->what);
 #ifdef __SANITIZE_THREAD__
 	skip(1, "the server is twenty times slower with ThreadSanitizer");
 #else
-	ok(took[CALLS / 2] < 0.1, "and soon");
+	/* Other processes may be what keeps the server from its work. */
+	ok(calls.median < MAX(0.1, 20 * before.median), "and soon");
 #endif
 	witness_can_load(&witness, flood->what);
 	is_int(0, kill(pid, SIGKILL), "the enemy was there all the time");

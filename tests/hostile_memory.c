@@ -248,7 +248,7 @@ static void kernel_objects(void)
 /* A file in memory has seals too, but none can be added. */
 static void tmpfs_file(void)
 {
-	char path[] = "/dev/shm/tarn-test-XXXXXX";
+	char path[] = "/dev/shm/played-XXXXXX";
 	int fd = mkostemp(path, O_CLOEXEC);
 
 	if (fd < 0)

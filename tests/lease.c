@@ -17,7 +17,7 @@
 #include "tests/tap.h"
 
 #define TAKERS 2
-#define MILLISECONDS 500
+#define SECONDS 0.5
 
 static struct table table;
 static struct table_writer *writer;
@@ -192,27 +192,19 @@ static void *taker(void *arg)
 	return NULL;
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 static void test_race(struct lease_page *pages[TAKERS])
 {
 	struct table_storage s = {.size = 1};
 	pthread_t threads[TAKERS];
 	uint64_t freed = 0, held = 0;
-	int64_t end = now_ms() + MILLISECONDS;
+	double end = seconds() + SECONDS;
 	uint32_t index;
 
 	atomic_store(&bytes, generation);
 	for (int i = 0; i < TAKERS; i++)
 		if (pthread_create(&threads[i], NULL, taker, pages[i]))
 			bail("pthread_create");
-	while (now_ms() < end) {
+	while (seconds() < end) {
 		bool found = false;
 
 		table_storage_set(writer, storage, STORAGE_FREEING);

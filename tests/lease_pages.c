@@ -109,6 +109,22 @@ static void test_limit(struct raw *raw, struct lease_page *pages[])
 	witness_is_served(&witness, "a client has filled all of them");
 }
 
+/* Its answer may have been lost for want of a descriptor. */
+static void test_lost(struct raw *raw, struct lease_page *second)
+{
+	struct lease_page *again = asked(raw);
+
+	if (!ok(again, "who has not got it gets it again"))
+		return;
+	atomic_store(&again->noted, 1);
+	is_int(1, atomic_load(&second->noted), "the same one");
+	atomic_store(&again->noted, 0);
+	atomic_store(&again->used, 1);
+	ok(!asked(raw), "once it is in use, he has it");
+	is_int(EBUSY, raw->error, "EBUSY");
+	lease_unmap(again);
+}
+
 static void test_raw(void)
 {
 	struct lease_page *pages[PAGES_MAX] = {NULL};
@@ -124,6 +140,7 @@ static void test_raw(void)
 	if (!ok(pages[1], "who has filled it gets another"))
 		bail("%s", raw.text);
 	is_int(0, lease_count(pages[1]), "which is empty");
+	test_lost(&raw, pages[1]);
 	test_counts(&raw, pages[1]);
 	fill(pages[1]);
 	test_limit(&raw, pages);

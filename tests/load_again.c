@@ -9,18 +9,14 @@
 #include <tarn/tarn.h>
 
 #include "base/fd.h"
-#include "shm/table.h"
+#include "tests/again_kit.h"
 #include "tests/daemon_helper.h"
-#include "tests/raw_client.h"
 #include "tests/tap.h"
 #include "tests/witness.h"
 
 #define SIZE (3ull << 20)
 
 static struct daemon server;
-static struct raw raw;
-static struct table table;
-static tarn_store *other;
 static const char *path;
 
 static int load(const char *first, const char *second, bool again)
@@ -36,25 +32,6 @@ static int load(const char *first, const char *second, bool again)
 	raw.again = false;
 	fd_close(fd);
 	return r;
-}
-
-static int64_t version_of(const char *name)
-{
-	struct table_name found;
-	int r = table_find(&table, name, strlen(name), &found);
-
-	return r < 0 ? r : (int64_t)found.version;
-}
-
-static void publish(const char *name)
-{
-	const int64_t shape[] = {1};
-	struct tarn_publish_item item = {.name = name};
-
-	if (tarn_store_create(other, TARN_F32, 1, shape, 0, &item.tensor) < 0 ||
-		tarn_store_publish(other, &item, 1, NULL, NULL) < 0)
-		bail("%s: %s", name, tarn_error_message());
-	tarn_tensor_unref(item.tensor);
 }
 
 static void test_found(void)

@@ -267,6 +267,7 @@ TSAN_TESTS = \
 	tests/store_fake \
 	tests/store_fork \
 	tests/store_fork_calls \
+	tests/store_fork_who \
 	tests/store_wait \
 	tests/store_wait_file \
 	tests/stream \
@@ -394,22 +395,29 @@ check_PROGRAMS += \
 	tests/restart \
 	tests/restart_leases \
 	tests/restart_load \
+	tests/restart_parked \
 	tests/restart_storm \
 	$(NULL)
 TESTS += \
 	tests/restart \
 	tests/restart_leases \
 	tests/restart_load \
+	tests/restart_parked \
 	tests/restart_storm \
 	$(NULL)
 # valgrind would watch the test, not the daemon.
-VALGRIND_EXCEPT += tests/restart_load
+VALGRIND_EXCEPT += tests/restart_load tests/restart_parked
 tests_restart_SOURCES = tests/restart.c $(RESTART_KIT)
 tests_restart_leases_SOURCES = tests/restart_leases.c $(RESTART_KIT)
 tests_restart_load_SOURCES = \
 	tests/restart_load.c \
 	tests/fuse_hang.c \
 	tests/fuse_hang.h \
+	$(RESTART_KIT)
+tests_restart_parked_SOURCES = \
+	tests/parcel.c \
+	tests/parcel.h \
+	tests/restart_parked.c \
 	$(RESTART_KIT)
 tests_restart_storm_SOURCES = tests/restart_storm.c $(RESTART_KIT)
 
@@ -547,6 +555,7 @@ CHANNEL_DAEMON_TESTS = \
 	tests/channel_restart \
 	tests/channel_storm \
 	tests/server_channel \
+	tests/server_channel_end \
 	tests/server_channel_hostile \
 	tests/server_channel_search \
 	$(NULL)
@@ -567,6 +576,10 @@ VALGRIND_EXCEPT += tests/channel_storm
 SERVER_CHANNEL_KIT = tests/server_channel_kit.c tests/server_channel_kit.h
 tests_server_channel_SOURCES = tests/server_channel.c $(SERVER_CHANNEL_KIT)
 tests_server_channel_LDADD = $(DAEMON_LIBS)
+tests_server_channel_end_SOURCES = \
+	tests/server_channel_end.c \
+	$(SERVER_CHANNEL_KIT)
+tests_server_channel_end_LDADD = $(DAEMON_LIBS)
 tests_server_channel_hostile_SOURCES = \
 	tests/server_channel_hostile.c \
 	$(SERVER_CHANNEL_KIT)
@@ -667,6 +680,7 @@ check_PROGRAMS += \
 	tests/reap \
 	tests/store_fork \
 	tests/store_fork_calls \
+	tests/store_fork_who \
 	$(NULL)
 TESTS += \
 	tests/evict \
@@ -677,6 +691,7 @@ TESTS += \
 	tests/reap \
 	tests/store_fork \
 	tests/store_fork_calls \
+	tests/store_fork_who \
 	$(NULL)
 tests_evict_SOURCES = \
 	tests/daemon_helper.c \
@@ -703,8 +718,15 @@ STORE_FORK_KIT = \
 	$(NULL)
 tests_store_fork_SOURCES = tests/store_fork.c $(STORE_FORK_KIT)
 tests_store_fork_calls_SOURCES = tests/store_fork_calls.c $(STORE_FORK_KIT)
+tests_store_fork_who_SOURCES = \
+	tests/raw_client.c \
+	tests/raw_client.h \
+	tests/store_fork_who.c \
+	tests/witness.c \
+	tests/witness.h \
+	$(STORE_FORK_KIT)
 VALGRIND_EXCEPT += tests/lease_pages tests/private tests/private_held
-VALGRIND_EXCEPT += tests/store_fork tests/store_fork_calls
+VALGRIND_EXCEPT += tests/store_fork tests/store_fork_calls tests/store_fork_who
 
 # The protocols, model-checked.
 EXTRA_DIST += \
@@ -740,6 +762,7 @@ tests_libfail_alloc_la_LDFLAGS = -module -avoid-version -rpath /nowhere
 FAIL_TESTS = \
 	tests/fail_call \
 	tests/fail_daemon \
+	tests/fail_fresh \
 	tests/fail_keep \
 	tests/fail_library \
 	$(NULL)
@@ -755,6 +778,7 @@ FAIL_KIT = \
 	$(NULL)
 tests_fail_call_SOURCES = tests/fail_call.c $(FAIL_KIT)
 tests_fail_daemon_SOURCES = tests/fail_daemon.c $(FAIL_KIT)
+tests_fail_fresh_SOURCES = tests/fail_fresh.c $(FAIL_KIT)
 tests_fail_keep_SOURCES = tests/fail_keep.c $(FAIL_KIT)
 tests_fail_library_SOURCES = tests/fail_library.c $(FAIL_KIT)
 
@@ -898,11 +922,13 @@ check_PROGRAMS += \
 	tests/descriptor \
 	tests/socket_path \
 	tests/store_fake \
+	tests/store_short \
 	$(NULL)
 TESTS += \
 	tests/descriptor \
 	tests/socket_path \
 	tests/store_fake \
+	tests/store_short \
 	$(NULL)
 tests_descriptor_SOURCES = \
 	tests/descriptor.c \
@@ -914,7 +940,14 @@ tests_store_fake_SOURCES = \
 	tests/fake_daemon.h \
 	tests/store_fake.c \
 	$(NULL)
+tests_store_fake_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=wire_push
+tests_store_short_SOURCES = \
+	tests/fake_daemon.c \
+	tests/fake_daemon.h \
+	tests/store_short.c \
+	$(RESTART_KIT)
 # What the kernel hands over is more than valgrind's own limit knows of.
+VALGRIND_EXCEPT += tests/store_short
 
 # The daemon under attack: each with a daemon of its own, an innocent client,
 # and a look at the books afterwards.
@@ -929,6 +962,7 @@ DAEMON_KIT = \
 DAEMON_TESTS = \
 	tests/daemon_cgroup \
 	tests/daemon_clients \
+	tests/daemon_descriptors \
 	tests/daemon_full \
 	tests/daemon_garbage \
 	tests/daemon_idle \
@@ -948,6 +982,11 @@ tests_daemon_cgroup_SOURCES = \
 	tests/daemon_cgroup.c \
 	$(DAEMON_KIT)
 tests_daemon_clients_SOURCES = tests/daemon_clients.c $(DAEMON_KIT)
+tests_daemon_descriptors_SOURCES = \
+	tests/daemon_descriptors.c \
+	tests/parcel.c \
+	tests/parcel.h \
+	$(RESTART_KIT)
 tests_daemon_idle_SOURCES = tests/daemon_idle.c $(DAEMON_KIT)
 tests_reader_cannot_write_SOURCES = tests/reader_cannot_write.c $(DAEMON_KIT)
 tests_daemon_load_hostile_SOURCES = tests/daemon_load_hostile.c $(DAEMON_KIT)
@@ -1152,6 +1191,8 @@ PUBLISH_TESTS = \
 	tests/publish_restart \
 	tests/publish_sealed \
 	tests/publish_threads \
+	tests/remove_again \
+	tests/publish_unread \
 	$(NULL)
 check_PROGRAMS += $(PUBLISH_TESTS)
 TESTS += $(PUBLISH_TESTS)
@@ -1163,8 +1204,9 @@ tests_publish_SOURCES = \
 	tests/daemon_helper.h \
 	tests/publish.c \
 	$(NULL)
-AGAIN_KIT =
+AGAIN_KIT = tests/again_kit.c tests/again_kit.h
 tests_publish_again_SOURCES = tests/publish_again.c $(AGAIN_KIT) $(DAEMON_KIT)
+tests_publish_unread_SOURCES = tests/publish_unread.c $(DAEMON_KIT)
 PUBLISH_KIT = \
 	tests/parcel.c \
 	tests/parcel.h \
@@ -1184,6 +1226,7 @@ tests_publish_threads_SOURCES = \
 	tests/daemon_helper.h \
 	tests/publish_threads.c \
 	$(NULL)
+tests_remove_again_SOURCES = tests/remove_again.c $(AGAIN_KIT) $(RESTART_KIT)
 
 # The trust model: what the man page promises, line by line.
 SECURITY_TESTS = \
@@ -1229,9 +1272,10 @@ tests_soak_SOURCES = \
 	tests/soak_words.c \
 	tests/soak_worker.c \
 	$(NULL)
-check_PROGRAMS += tests/quotas
-TESTS += tests/quotas
-VALGRIND_EXCEPT += tests/quotas
+check_PROGRAMS += tests/quotas tests/quotas_shared
+TESTS += tests/quotas tests/quotas_shared
+VALGRIND_EXCEPT += tests/quotas tests/quotas_shared
+tests_quotas_shared_SOURCES = tests/quotas_shared.c $(POOL_KIT)
 tests_quotas_SOURCES = \
 	tests/parcel.c \
 	tests/parcel.h \

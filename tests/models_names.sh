@@ -23,9 +23,13 @@ holds resume
 broken "$twice" resume -DNO_TOKEN
 broken "$twice" resume -DNO_DOUBT
 broken "$twice" resume -DNEW_SERIAL
+holds resume -DREMOVE
+broken "$twice" resume -DREMOVE -DNO_DOUBT
+broken "$twice" resume -DREMOVE -DNEW_SERIAL
 
 if long; then
 	holds table -DLOOKUPS=2 -DCOMMITS=3 -DCRASHES=2
 	holds resume -DCRASHES=3 -DOTHERS=4 -DREQUESTS=3
+	holds resume -DREMOVE -DCRASHES=3 -DOTHERS=4 -DREQUESTS=3
 fi
 finish

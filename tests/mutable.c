@@ -367,7 +367,7 @@ int main(int argc, char **argv)
 	test_lock(store);
 	test_dropped(store);
 	test_many(store);
-	for (int i = 0; i < 1000 && used(store); i++)
+	for (int i = 0; i < 2000 && used(store); i++)
 		usleep(10000);
 	is_int(0, (int64_t)used(store), "all memory is given back");
 	test_restart(store);

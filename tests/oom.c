@@ -290,11 +290,11 @@ static bool scores_of_a_user(const char *folder)
 
 static void as_a_user(void)
 {
-	char folder[] = "/tmp/tarn-test-oom-XXXXXX";
+	const char *folder = test_outside("oom");
 	int status = -1;
 	pid_t pid;
 
-	if (!mkdtemp(folder) || chown(folder, USER, USER) < 0)
+	if (chown(folder, USER, USER) < 0)
 		bail("%s: %m", folder);
 	fflush(stdout);
 	pid = fork();

@@ -15,8 +15,6 @@
 #include "base/fd.h"
 #include "tests/tap.h"
 
-#define PATIENCE_MS 20000 /* on a loaded machine */
-
 /* ---- the daemon ------------------------------------------------------ */
 
 static void write_file(const char *path, const char *text)
@@ -40,11 +38,10 @@ static void remove_folder(void *folder)
 void kit_configure(struct pool_kit *kit, const char *conf)
 {
 	if (!kit->folder[0]) {
-		snprintf(kit->folder, sizeof(kit->folder),
-			"/tmp/tarn-pools-XXXXXX");
-		if (!mkdtemp(kit->folder) || chmod(kit->folder, 0755) < 0)
-			bail("no folder: %m");
-		at_bail(remove_folder, kit->folder);
+		snprintf(kit->folder, sizeof(kit->folder), "%s",
+			test_outside("pools"));
+		if (chmod(kit->folder, 0755) < 0)
+			bail("%s: %m", kit->folder);
 	}
 	snprintf(kit->conf, sizeof(kit->conf), "%s/conf", kit->folder);
 	snprintf(kit->log, sizeof(kit->log), "%s/log", kit->folder);
@@ -54,17 +51,13 @@ void kit_configure(struct pool_kit *kit, const char *conf)
 void kit_start(struct pool_kit *kit, const char *conf)
 {
 	char socket[96];
-	int log, saved = dup(2);
 
 	kit_configure(kit, conf);
 	snprintf(socket, sizeof(socket), "%s/sock", kit->folder);
-	log = open(kit->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-	dup2(log, 2);
+	daemon_log_to(kit->log);
 	daemon_start(&kit->daemon, socket,
 		(const char *const[]) {"--config", kit->conf, NULL});
-	dup2(saved, 2);
-	close(saved);
-	close(log);
+	daemon_log_to(NULL);
 }
 
 int kit_stop(struct pool_kit *kit)
@@ -75,27 +68,9 @@ int kit_stop(struct pool_kit *kit)
 	return r;
 }
 
-static bool has_line(const char *path, const char *part)
-{
-	char line[4096];
-	FILE *f = fopen(path, "re");
-	bool found = false;
-
-	while (f && !found && fgets(line, sizeof(line), f))
-		found = strstr(line, part);
-	if (f)
-		fclose(f);
-	return found;
-}
-
 bool kit_logs(const struct pool_kit *kit, const char *part)
 {
-	for (int ms = 0; ms < PATIENCE_MS; ms += 10) {
-		if (has_line(kit->log, part))
-			return true;
-		usleep(10000);
-	}
-	return false;
+	return daemon_logs(kit->log, part, 0);
 }
 
 /* ---- files ----------------------------------------------------------- */
@@ -178,6 +153,17 @@ static void become(uint32_t uid)
 		_exit(99);
 }
 
+pid_t kit_fork(uint32_t uid)
+{
+	pid_t pid;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0)
+		become(uid);
+	return pid;
+}
+
 const struct seen *kit_as(const struct pool_kit *kit, uint32_t uid,
 	void (*fn)(const struct pool_kit *kit, struct seen *seen, void *arg),
 	void *arg)
@@ -190,10 +176,8 @@ const struct seen *kit_as(const struct pool_kit *kit, uint32_t uid,
 		seen = mmap(NULL, sizeof(*seen), PROT_READ | PROT_WRITE,
 			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	memset(seen, 0, sizeof(*seen));
-	fflush(NULL);
-	pid = fork();
+	pid = kit_fork(uid);
 	if (pid == 0) {
-		become(uid);
 		fn(kit, seen, arg);
 		_exit(0);
 	}

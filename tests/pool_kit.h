@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <tarn/tarn.h>
 
@@ -59,6 +60,8 @@ bool kit_writes_reopened(int fd);
 
 /* Can this process be several users? */
 bool kit_is_root(void);
+/* As fork(); the child is that user. */
+pid_t kit_fork(uint32_t uid);
 /* fn, in a child that is that user; what it saw. */
 const struct seen *kit_as(const struct pool_kit *kit, uint32_t uid,
 	void (*fn)(const struct pool_kit *kit, struct seen *seen, void *arg),

@@ -74,7 +74,7 @@ static void reload(void)
 	kill(kit.daemon.pid, SIGHUP);
 	ok(kit_logs(&kit, "reload_kept"), "what cannot change now is said");
 	ok(kit_logs(&kit, "reload role=keeper"), "the configuration is read");
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < 1000; i++) {
 		s = me(deed_look, (struct wish) {.pool = "late"});
 		if (s->r == 0)
 			break;
@@ -84,7 +84,7 @@ static void reload(void)
 	kit_configure(
 		&kit, "[pool mine]\n[pool late]\nsize = 64M\n[pool second]\n");
 	kill(kit.daemon.pid, SIGHUP);
-	for (int i = 0; i < 200; i++) {
+	for (int i = 0; i < 1000; i++) {
 		s = me(size_of, (struct wish) {.pool = "late"});
 		if (s->n == 64 << 20)
 			break;

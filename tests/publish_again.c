@@ -3,27 +3,21 @@
  * A publication that is said again, as to a server that took over: it is done
  * once. What is found in the table is answered from there; what others may
  * have displaced or removed since is refused, since nobody can tell whether
- * it was done; what nobody has touched is done.
+ * it was done; what nobody has touched is done. All that comes before anything
+ * that may refuse for want of room.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <tarn/tarn.h>
 
-#include "shm/table.h"
+#include "tests/again_kit.h"
 #include "tests/daemon_helper.h"
-#include "tests/raw_client.h"
 #include "tests/tap.h"
 
-static struct daemon daemon;
-static struct raw raw;
-static struct table table;
-static tarn_store *other;
-
-static uint64_t now(void)
-{
-	return table.header->committed + 1;
-}
+static struct daemon server;
 
 /* One byte under a name. */
 static size_t write_down(unsigned char *body, const char *name, uint64_t since)
@@ -56,38 +50,8 @@ static int answer(const char *name, uint32_t serial, uint64_t since, bool again)
 {
 	unsigned char body[256];
 	size_t size = write_down(body, name, since);
-	struct wire_writer *writer;
 
-	if (wire_writer_new(1 << 20, &writer) < 0)
-		bail("writer");
-	raw.error = 0;
-	if (again)
-		wire_push_again(
-			writer, WIRE_PUBLISH, serial, body, size, NULL, 0);
-	else
-		wire_push(writer, WIRE_PUBLISH, serial, body, size, NULL, 0);
-	wire_flush(writer, raw.fd);
-	wire_writer_free(writer);
-	return raw_answer(&raw);
-}
-
-static int64_t version_of(const char *name)
-{
-	struct table_name found;
-	int r = table_find(&table, name, strlen(name), &found);
-
-	return r < 0 ? r : (int64_t)found.version;
-}
-
-static void publish(const char *name)
-{
-	const int64_t shape[] = {1};
-	struct tarn_publish_item item = {.name = name};
-
-	if (tarn_store_create(other, TARN_F32, 1, shape, 0, &item.tensor) < 0 ||
-		tarn_store_publish(other, &item, 1, NULL, NULL) < 0)
-		bail("%s: %s", name, tarn_error_message());
-	tarn_tensor_unref(item.tensor);
+	return answer_to(WIRE_PUBLISH, serial, body, size, again);
 }
 
 static void refused(const char *name, uint32_t serial, uint64_t since)
@@ -147,20 +111,94 @@ static void test_lost(void)
 	is_int(4, version_of("b"), "as its next version");
 }
 
+/* ---- when there is no room ------------------------------------------- */
+
+#define QUOTA "60100" /* bytes of requests under way; half of one, and some */
+
+static void say_half(struct raw *half)
+{
+	static struct {
+		struct wire_header header;
+		char body[60000];
+	} frame = {.header = {.magic = WIRE_MAGIC,
+			   .type = WIRE_LOAD,
+			   .flags = WIRE_MORE,
+			   .serial = 9,
+			   .size = sizeof(frame.body)}};
+
+	raw_open(half, server.socket);
+	if (raw_frame(half, &frame, sizeof(frame), NULL, 0) < 0)
+		bail("half a message cannot be said");
+}
+
+/* Until the server has read what else there is. */
+static void until_refused(void)
+{
+	for (uint32_t i = 0; i < 2000; i++) {
+		if (answer("f", 300 + i, now(), false) == WIRE_ERROR)
+			return;
+		usleep(10000);
+	}
+	bail("there is room for ever");
+}
+
+static void test_no_room(void)
+{
+	struct raw half;
+	uint64_t since = now();
+
+	is_int(WIRE_PUBLISHED, answer("e", 105, since, false), "published");
+	is_int(WIRE_PUBLISHED, answer("g", 106, since, false), "another");
+	publish("g");
+	publish("g");
+	say_half(&half);
+	until_refused();
+	is_int(EDQUOT, raw.error, "now there is no room for requests");
+	is_int(WIRE_PUBLISHED, answer("e", 105, since, true),
+		"what was done is told of all the same");
+	is_int(1, version_of("e"), "and not done again");
+	is_int(WIRE_ERROR, answer("g", 106, since, true),
+		"what others have displaced is refused");
+	is_int(EIO, raw.error, "as what may have been done");
+	is_int(WIRE_ERROR, answer("h", 107, now(), true), "what was not");
+	is_int(EDQUOT, raw.error, "may ask once more");
+	raw_close(&half);
+}
+
+static const char *conf(void)
+{
+	static char path[4096];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/conf", test_tmpdir());
+	f = fopen(path, "we");
+	if (!f ||
+		fprintf(f, "[quota %u]\nrequests = %s\n", geteuid(), QUOTA) <
+			0 ||
+		fclose(f) != 0)
+		bail("cannot write %s: %m", path);
+	return path;
+}
+
 int main(void)
 {
-	daemon_start(&daemon, "sock", NULL);
-	raw_open(&raw, daemon.socket);
+	const char *args[] = {"--config", NULL, NULL};
+
+	args[1] = conf();
+	daemon_start(&server, "sock", args);
+	raw_open(&raw, server.socket);
 	if (table_map(raw.table, false, &table) < 0 ||
-		tarn_store_open(daemon.socket, &other) < 0)
+		tarn_store_open(server.socket, &other) < 0)
 		bail("%s", tarn_error_message());
 	test_found();
 	test_displaced();
 	test_removed();
 	test_lost();
+	test_no_room();
 	tarn_store_unref(other);
 	table_unmap(&table);
 	raw_close(&raw);
-	is_int(0, daemon_stop(&daemon), "the daemon ends well");
+	is_int(0, daemon_stop(&server), "the daemon ends well");
+	remove(args[1]);
 	return done();
 }

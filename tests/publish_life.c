@@ -85,20 +85,35 @@ static struct tarn_store_status status(void)
 	return s;
 }
 
+/* On a busy machine it may be gone when it is looked for: then once more, but
+ * not if it went before its time. */
+static int publish_and_hold(
+	tarn_tensor *t, double *ret_start, tarn_tensor **ret)
+{
+	double until = now() + PATIENCE;
+	int r;
+
+	do {
+		*ret_start = now();
+		publish("brief", t, LIFE);
+		r = tarn_store_lookup(store, "brief", ret);
+	} while (r == -ENOENT && now() - *ret_start >= LIFE && now() < until);
+	return r;
+}
+
 static void test_end(void)
 {
-	tarn_tensor *t = make(100, 1), *held;
-	double start = now(), end;
+	tarn_tensor *t = make(100, 1), *held = NULL;
+	double start, end;
 
-	publish("brief", t, LIFE);
 	publish("for good", t, 0);
-	is_int(0, tarn_store_lookup(store, "brief", &held), "a brief name");
+	is_int(0, publish_and_hold(t, &start, &held), "a brief name");
 	end = gone_at("brief");
 	ok(end - start >= LIFE, "lives as long as it was given");
 	diag("after %.0f ms", (end - start) * 1e3);
 	ok(end - start < PATIENCE, "and goes then");
 	ok(there("for good"), "one that was given no time stays");
-	ok(tarn_tensor_equal(t, held) == 1, "who has it open keeps it");
+	ok(held && tarn_tensor_equal(t, held) == 1, "who has it open keeps it");
 	tarn_tensor_unref(held);
 	tarn_tensor_unref(t);
 	tarn_store_remove(store, "for good");
@@ -234,7 +249,7 @@ int main(void)
 	test_set();
 	test_waits();
 	test_restart();
-	for (int i = 0; i < 1000 && status().used; i++)
+	for (int i = 0; i < 2000 && status().used; i++)
 		nap(0.01);
 	s = status();
 	is_int(0, (int64_t)s.names, "no name is left");

@@ -103,7 +103,7 @@ static void test_kills(tarn_store *store, pid_t keeper)
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
 	tarn_store_remove(store, "again");
-	for (int ms = 0; ms < 5000; ms += 5) {
+	for (int ms = 0; ms < 20000; ms += 5) {
 		if (tarn_store_get_status(store, &s) == 0 && s.storages == 0)
 			break;
 		usleep(5000);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "tests/parcel.h"
 #include "tests/pool_kit.h"
 #include "tests/raw_client.h"
 #include "tests/tap.h"
@@ -161,6 +162,58 @@ static void names(void)
 	end("names");
 }
 
+static int publish_byte(struct raw *raw, const char *name)
+{
+	struct parcel p = {.n_sources = 0};
+	unsigned char body[PARCEL_MAX];
+
+	parcel_source(&p, SOURCE_BYTES, 1);
+	parcel_name(&p, name, 0, 0, 1, 1);
+	p.n_bytes = 8;
+	return raw_say(
+		raw, WIRE_PUBLISH, body, parcel_write(&p, body), NULL, 0);
+}
+
+/* One connection removes, and another publishes, before anybody has looked
+ * whether what was removed is held. Mostly in that order: when the server goes
+ * on, it finds both. */
+static int remove_and_publish(struct raw *raws)
+{
+	struct tarn_store_status status;
+	int removed, published;
+
+	if (publish_byte(&raws[0], "x") < 0 ||
+		raw_answer(&raws[0]) != WIRE_PUBLISHED)
+		bail("x: %s", raws[0].text);
+	if (tarn_store_get_status(store, &status) < 0)
+		bail("status: %s", tarn_error_message());
+	kill(status.server_pid, SIGSTOP);
+	raw_say(&raws[0], WIRE_REMOVE, "x", 1, NULL, 0);
+	publish_byte(&raws[1], "y");
+	kill(status.server_pid, SIGCONT);
+	removed = raw_answer(&raws[0]);
+	published = raw_answer(&raws[1]);
+	tarn_store_remove(store, "y");
+	return removed == WIRE_DONE && published == WIRE_PUBLISHED;
+}
+
+static void let_go(void)
+{
+	struct raw raws[2];
+	int fine = 0;
+
+	begin("storages = 1");
+	for (int i = 0; i < 2; i++)
+		raw_open(&raws[i], kit.daemon.socket);
+	for (int i = 0; i < 20; i++)
+		fine += remove_and_publish(raws);
+	diag("%d of 20", fine);
+	ok(fine > 0, "what was removed leaves its place at once");
+	for (int i = 0; i < 2; i++)
+		raw_close(&raws[i]);
+	end("storages, one after the other");
+}
+
 /* ---- at work ----------------------------------------------------------- */
 
 /* Loads that begin, and do not end as long as the loader is stopped. */
@@ -264,6 +317,7 @@ int main(void)
 	storages();
 	bytes();
 	names();
+	let_go();
 	under_way("loads = 3", "loads", 3);
 	under_way("descriptors = 5", "descriptors", 5);
 	connections();

@@ -76,8 +76,7 @@ static void make_rule(uint32_t number)
 		rule->quota.limit[kind] = UINT64_MAX;
 	if (fd < 0 || table_create(fd, 7, 4711, number, 0, &rule->table) < 0 ||
 		table_writer_new(&rule->table, &rule->writer) < 0 ||
-		alloc_new(&rule->alloc) < 0 ||
-		alloc_new(&rule->frozen) < 0 ||
+		alloc_new(&rule->alloc) < 0 || alloc_new(&rule->frozen) < 0 ||
 		alloc_add(rule->alloc, 0, 2ull * N * PAGE) < 0 ||
 		lease_batch_init(&rule->batch) < 0)
 		bail("%s", tarn_fail_message());
@@ -91,6 +90,7 @@ static void free_rule(struct rule *rule)
 	rule->frozen = alloc_free(rule->frozen);
 	rule->writer = table_writer_free(rule->writer);
 	free(rule->infos);
+	name_accounts_free(&rule->names);
 	table_unmap(&rule->table);
 }
 
@@ -106,7 +106,7 @@ static void fill_rule(struct rule *rule)
 				&generations[rule->number][i]) < 0 ||
 			index >= N)
 			bail("%s", tarn_fail_message());
-		storage_name(rule, index, 1);
+		storage_name(rule, index, 1, TABLE_NOBODY);
 		generations[rule->number][index] = storage_word_generation(
 			rule->table.storages[index].word);
 	}
@@ -144,7 +144,7 @@ static uint32_t take(struct rule *rule, struct side *side, uint32_t i)
 static void unname_all(struct rule *rule)
 {
 	for (uint32_t i = 0; i < N; i++)
-		storage_unname(rule, i, generation(rule, i));
+		storage_unname(rule, i, generation(rule, i), TABLE_NOBODY);
 }
 
 /* One thousand at once, a tenth of them held. */
@@ -226,13 +226,13 @@ static void test_revival(void)
 	fill_rule(rule);
 	add_client(rule, &side);
 	take(rule, &side, 7);
-	storage_unname(rule, 3, generation(rule, 3));
-	storage_unname(rule, 7, generation(rule, 7));
-	storage_name(rule, 3, 1);
+	storage_unname(rule, 3, generation(rule, 3), TABLE_NOBODY);
+	storage_unname(rule, 7, generation(rule, 7), TABLE_NOBODY);
+	storage_name(rule, 3, 1, TABLE_NOBODY);
 	reap(rule);
 	is_int(STORAGE_LIVE, state(rule, 3), "it is not freed under its name");
 	is_int(STORAGE_UNNAMED, state(rule, 7), "held by a lease alone");
-	storage_name(rule, 7, 1);
+	storage_name(rule, 7, 1, TABLE_NOBODY);
 	is_int(STORAGE_LIVE, state(rule, 7), "named again");
 	drop_client(rule, &side);
 	reap_unnamed(rule);

@@ -21,7 +21,7 @@
 #define MIB (1ull << 20)
 #define LARGE (192 * MIB) /* takes a while to be populated */
 #define DEATHS 5
-#define TRIES 200
+#define PATIENCE_S 20.0 /* on a loaded machine */
 
 static struct daemon daemon_;
 
@@ -43,16 +43,31 @@ static void ask(struct raw *raw, const char *name, uint64_t size)
 	close(fd);
 }
 
-/* Stopped in the middle of its work; false: it was faster. */
-static bool stop_populator(pid_t *ret)
+/* Stopped in the middle of its work; false: it was faster, since what it was
+ * for is there. */
+static bool stop_populator(struct raw *raw, pid_t *ret)
 {
-	for (int i = 0; i < TRIES; i++) {
+	double end = seconds() + PATIENCE_S;
+	int heard;
+
+	do {
 		*ret = child_named(daemon_.pid, "tarn-populate");
 		if (*ret > 0 && kill(*ret, SIGSTOP) == 0)
 			return true;
-		usleep(500);
-	}
-	return false;
+		heard = raw_hear(raw, 0);
+		if (heard == WIRE_LOADED)
+			return false;
+	} while ((heard == -1 || heard == WIRE_LOADING) && seconds() < end);
+	bail("no memory is made for the load: %s", raw->text);
+}
+
+/* Until there is no such process. */
+static void await_end(const char *name, pid_t pid)
+{
+	double end = seconds() + PATIENCE_S;
+
+	while (child_named(daemon_.pid, name) == pid && seconds() < end)
+		usleep(10000);
 }
 
 static void kill_servers(void)
@@ -63,8 +78,7 @@ static void kill_servers(void)
 		pid = server_after(&daemon_, pid);
 		kill(pid, SIGKILL);
 	}
-	for (int i = 0; i < TRIES && server_of(&daemon_); i++)
-		usleep(10000);
+	await_end("tarn-server", pid);
 	is_int(0, server_of(&daemon_), "the keeper pauses");
 }
 
@@ -77,15 +91,14 @@ int main(void)
 	daemon_start(&daemon_, "s", args);
 	raw_open(&raw, daemon_.socket);
 	ask(&raw, "large", LARGE);
-	if (!stop_populator(&populator))
+	if (!stop_populator(&raw, &populator)) {
+		raw_close(&raw);
+		daemon_stop(&daemon_);
 		skip_all("192 MiB were populated before that was seen");
+	}
 	kill_servers();
 	kill(populator, SIGCONT);
-	for (int i = 0; i < TRIES; i++) {
-		if (child_named(daemon_.pid, "tarn-populate") != populator)
-			break;
-		usleep(10000);
-	}
+	await_end("tarn-populate", populator);
 	kill(daemon_.pid, SIGHUP);
 	raw_open(&next, daemon_.socket);
 	ask(&next, "other", MIB);

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -20,6 +21,17 @@ pid_t server_after(const struct daemon *daemon, pid_t dead);
 /* Kills it, tells the keeper that this is no reason to give up, and waits for
  * the next one. */
 pid_t server_kill(const struct daemon *daemon);
+
+/* A call under which two servers die ends with -ECONNRESET, and says so. How
+ * many may die under another is a matter of luck: then it is made again. Only
+ * one that does the same if it is done twice. */
+#define CALL_AGAIN(call)                                                       \
+	({                                                                     \
+		int _r = -ECONNRESET;                                          \
+		for (int _i = 0; _i < 5 && _r == -ECONNRESET; _i++)            \
+			_r = (call);                                           \
+		_r;                                                            \
+	})
 
 /* A file of one U8 tensor "x", in the test's folder. Its path, static until
  * the next. */

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -69,6 +68,7 @@ void kit_end(void)
 	kit_rule.frozen = alloc_free(kit_rule.frozen);
 	kit_rule.writer = table_writer_free(kit_rule.writer);
 	free(kit_rule.infos);
+	name_accounts_free(&kit_rule.names);
 	table_unmap(&kit_rule.table);
 }
 
@@ -139,7 +139,7 @@ uint32_t kit_channel_storage(uint64_t size, uint64_t *ret_generation)
 	if (storage_new(&kit_rule, &entry, STORAGE_LIVE, &index,
 		    ret_generation) < 0)
 		bail("%s", tarn_fail_message());
-	storage_name(&kit_rule, index, 1);
+	storage_name(&kit_rule, index, 1, TABLE_NOBODY);
 	return index;
 }
 
@@ -209,10 +209,13 @@ void kit_look(void)
 	kit_turn();
 }
 
-double kit_now_ms(void)
+void kit_look_later(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+	kit_look();
+	for (struct server_channel *c = kit_rule.channels; c; c = c->next)
+		if (c->over)
+			c->over = 1;
+	if (kit_rule.channels_over)
+		kit_rule.channels_over = 1;
+	kit_turn();
 }

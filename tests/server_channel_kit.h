@@ -58,5 +58,5 @@ void kit_join(struct user *user, unsigned kinds, uint32_t owner);
  * where they are. */
 void kit_turn(void);
 void kit_look(void);
-
-double kit_now_ms(void);
+/* And again when who waited for what is over has had the time to find it. */
+void kit_look_later(void);

@@ -51,7 +51,7 @@ static void put_name(const char *name, uint32_t index)
 	table_begin(rule.writer);
 	if (table_put(rule.writer, name, strlen(name), &d, NULL) < 0)
 		bail("%s: %s", name, tarn_fail_message());
-	storage_name(&rule, index, 1);
+	storage_name(&rule, index, 1, TABLE_NOBODY);
 	table_commit(rule.writer, NULL, NULL);
 }
 
@@ -97,6 +97,7 @@ static void free_rule(void)
 	alloc_free(rule.frozen);
 	table_unmap(&rule.table);
 	free(rule.infos);
+	name_accounts_free(&rule.names);
 }
 
 static void is_found(const char *words, const char *what)
@@ -144,6 +145,8 @@ static void test_books(void)
 	WHILE(rule.lists[KIND_CACHED].first, 0, "0 are listed", "a list");
 	WHILE(rule.cache.n, 5, "it counts 5", "the cache");
 	WHILE(rule.n_segments, 0, "1 segments in the table", "segments");
+	WHILE(rule.names.v[0].n, 7, "2 are uid 0's, the server counts 7",
+		"whose names they are");
 	WHILE(rule.used[QUOTA_NAMES], 9, "is charged for 9", "an account");
 	WHILE(rule.used[QUOTA_BYTES], 4096, "has 12288 bytes", "its bytes");
 	alloc_take(rule.alloc, 4096, &offset);

@@ -88,6 +88,7 @@ static void die(void)
 	fd_close(server.start.sock);
 	fd_close(keeper);
 	free(rule.infos);
+	name_accounts_free(&rule.names);
 }
 
 static bool is_there(uint32_t i)

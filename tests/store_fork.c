@@ -165,7 +165,7 @@ static void test_parent_is_killed(void)
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
 	/* Its end is noticed; that of its child has not come. */
-	for (int i = 0; i < 100 && kit_clients() > 2; i++)
+	for (int i = 0; i < 1000 && kit_clients() > 2; i++)
 		usleep(20000);
 	is_int(2, kit_clients(),
 		"the parent is killed, and its connection ends");

@@ -88,7 +88,7 @@ bool kit_has_room(void)
 
 bool kit_gets_room(void)
 {
-	for (int i = 0; i < 200 && !kit_has_room(); i++)
+	for (int i = 0; i < 1000 && !kit_has_room(); i++)
 		usleep(20000);
 	return kit_has_room();
 }
@@ -103,7 +103,7 @@ int64_t kit_clients(void)
 
 bool kit_is_alone(void)
 {
-	for (int i = 0; i < 200 && kit_clients() != 1; i++)
+	for (int i = 0; i < 1000 && kit_clients() != 1; i++)
 		usleep(20000);
 	return kit_clients() == 1;
 }

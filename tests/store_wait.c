@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/time.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
@@ -29,14 +28,6 @@
 static struct daemon server;
 static tarn_file *file;
 static char path[300];
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 static tarn_store *open_store(void)
 {
@@ -106,7 +97,7 @@ static void begin_later(struct later *later)
 
 static void test_time(tarn_store *store)
 {
-	double start = now();
+	double start = seconds();
 	uint64_t version = 77;
 	tarn_tensor *t = NULL;
 
@@ -114,7 +105,7 @@ static void test_time(tarn_store *store)
 		"a name that is not there, no time");
 	is_int(-ETIMEDOUT, tarn_store_wait(store, "no/x", 0, 120, &t, &version),
 		"and a little");
-	ok(now() - start >= 0.12, "takes that time");
+	ok(seconds() - start >= 0.12, "takes that time");
 	has_str("'no/x': nobody has published it within 120 ms",
 		tarn_error_message(), "and says so");
 	ok(!t && version == 77, "nothing is given");
@@ -250,7 +241,7 @@ static void test_signals(tarn_store *store)
 {
 	struct sigaction action = {.sa_handler = on_alarm}, old;
 	struct itimerval often = {{0, 5000}, {0, 5000}}, never = {0};
-	double start = now();
+	double start = seconds();
 	tarn_tensor *t;
 
 	sigaction(SIGALRM, &action, &old);
@@ -259,7 +250,7 @@ static void test_signals(tarn_store *store)
 		"signals do not end it");
 	setitimer(ITIMER_REAL, &never, NULL);
 	sigaction(SIGALRM, &old, NULL);
-	ok(now() - start >= 0.3, "before its time");
+	ok(seconds() - start >= 0.3, "before its time");
 }
 
 static void test_fork(tarn_store *store)
@@ -352,12 +343,12 @@ static void test_many(tarn_store *store)
 			follow_in_child();
 	}
 	usleep(100000);
-	start = now();
+	start = seconds();
 	for (int i = 0; i < VERSIONS; i++) {
 		publish(store, "m");
 		publish(store, "noise");
 	}
-	diag("%d commits in %.2f s", 2 * VERSIONS, now() - start);
+	diag("%d commits in %.2f s", 2 * VERSIONS, seconds() - start);
 	for (int i = 0; i < PROCESSES; i++) {
 		int status = -1;
 
@@ -414,20 +405,20 @@ static void *kill_later(void *arg)
 static void test_death(tarn_store *store)
 {
 	pthread_t thread;
-	double start = now();
+	double start = seconds();
 	tarn_tensor *t;
 
 	pthread_create(&thread, NULL, kill_later, NULL);
 	is_int(-ECONNRESET, tarn_store_wait(store, "no/x", 0, -1, &t, NULL),
 		"a wait for ever ends with the daemon");
-	ok(now() - start < LONG_MS / 1000, "soon");
+	ok(seconds() - start < LONG_MS / 1000, "soon");
 	has_str(server.socket, tarn_error_message(), "the sentence says whose");
 	pthread_join(thread, NULL);
-	start = now();
+	start = seconds();
 	is_int(-ECONNRESET,
-		tarn_store_wait(store, "no/x", 0, LONG_MS, &t, NULL),
+		tarn_store_wait(store, "no/x", 0, 4 * LONG_MS, &t, NULL),
 		"another one");
-	ok(now() - start < LONG_MS / 4e3, "at once");
+	ok(seconds() - start < LONG_MS / 1e3, "at once");
 	is_int(0, tarn_store_wait(store, "m/x", 0, 500, &t, NULL),
 		"what is there is there");
 	tarn_tensor_unref(t);

@@ -22,11 +22,14 @@ static struct table rw, ro;
 static struct table_writer *writer;
 static struct tarn_descriptor displaced_last;
 static int displaced_n;
+static uint32_t displaced_uid;
 
-static void displaced(void *arg, const struct tarn_descriptor *descriptor)
+static void displaced(
+	void *arg, const struct tarn_descriptor *descriptor, uint32_t uid)
 {
 	displaced_last = *descriptor;
 	displaced_n++;
+	displaced_uid = uid;
 }
 
 static struct tarn_descriptor made(uint64_t id)
@@ -170,6 +173,54 @@ static void test_transactions(void)
 	is_int(-EINVAL, (table_begin(writer), put("\xff", 1)),
 		"a name that is none is refused");
 	table_abort(writer);
+}
+
+static uint32_t publisher(const char *name)
+{
+	struct tarn_descriptor d;
+	uint32_t uid = 0;
+	int r = table_publisher(&rw, name, strlen(name), &d, &uid);
+
+	return r < 0 ? 0 : uid;
+}
+
+static int count_of_42(void *arg, const struct tarn_descriptor *d, uint32_t uid)
+{
+	(void)d;
+	*(int *)arg += uid == 42;
+	return 0;
+}
+
+/* Each version carries who has published it, also for another writer. */
+static void test_publishers(void)
+{
+	int n = 0;
+
+	is_int(0, publisher("p"), "a name that is not there is nobody's");
+	table_begin(writer);
+	put("p", 1);
+	table_commit(writer, NULL, NULL);
+	is_int(TABLE_NOBODY, publisher("p"), "one that does not say whose");
+	table_begin(writer);
+	table_stamp(writer, 0, 0, 0);
+	put("p", 2);
+	is_int(TABLE_NOBODY, publisher("p"), "is so until the commit");
+	table_commit(writer, displaced, NULL);
+	is_int(TABLE_NOBODY, displaced_uid, "as which it is displaced");
+	is_int(0, publisher("p"), "by root's");
+	table_begin(writer);
+	table_stamp(writer, 0, 0, 42);
+	put("p", 3);
+	table_commit(writer, displaced, NULL);
+	is_int(0, displaced_uid, "which is displaced");
+	table_writer_free(writer);
+	is_int(0, table_writer_take_over(&rw, count_of_42, &n, &writer),
+		"another writer takes over");
+	is_int(1, n, "and is told whose it is");
+	table_begin(writer);
+	table_remove(writer, "p", 1);
+	table_commit(writer, displaced, NULL);
+	is_int(42, displaced_uid, "as is who removes it");
 }
 
 static void test_reuse(void)
@@ -374,6 +425,7 @@ int main(void)
 	is_int(0, table_writer_new(&rw, &writer), "and written");
 	test_names();
 	test_transactions();
+	test_publishers();
 	test_reuse();
 	test_long_and_short();
 	test_many();

@@ -41,7 +41,7 @@ static const char *name_of(uint32_t i)
 	return name;
 }
 
-static void displaced(void *arg, const struct tarn_descriptor *d)
+static void displaced(void *arg, const struct tarn_descriptor *d, uint32_t uid)
 {
 	++*(uint32_t *)arg;
 }

@@ -28,7 +28,7 @@ static void put(const char *name, uint64_t expires)
 {
 	struct tarn_descriptor d = {.size = expires};
 
-	table_stamp(writer, 0, expires);
+	table_stamp(writer, 0, expires, TABLE_NOBODY);
 	if (table_put(writer, name, strlen(name), &d, NULL) < 0)
 		bail("%s: %s", name, tarn_fail_message());
 }
@@ -57,7 +57,7 @@ static bool there(const char *name)
 
 static int n_displaced;
 
-static void displaced(void *arg, const struct tarn_descriptor *d)
+static void displaced(void *arg, const struct tarn_descriptor *d, uint32_t uid)
 {
 	n_displaced++;
 }

@@ -11,7 +11,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -40,14 +39,6 @@ static struct shared *shared;
 static struct table table;
 static struct table_writer *writer;
 static int table_fd;
-
-static double seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 static size_t name_of(uint32_t i, char name[static 32])
 {
@@ -124,7 +115,8 @@ static void publish_some(uint32_t from, uint32_t n)
 	atomic_store(&shared->published, from + n);
 }
 
-static void drop_storage(void *arg, const struct tarn_descriptor *d)
+static void drop_storage(
+	void *arg, const struct tarn_descriptor *d, uint32_t uid)
 {
 	table_storage_drop(writer, d->storage);
 }

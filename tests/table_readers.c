@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -22,7 +21,7 @@
 #define READERS 3
 #define STAY 40
 #define COME 200
-#define MILLISECONDS 2000
+#define SECONDS 2.0
 
 /* What a reader counts; it alone writes its own. */
 struct counts {
@@ -177,14 +176,6 @@ static void write_once(struct table_writer *w, uint64_t n, unsigned int *seed)
 		table_commit(w, NULL, NULL);
 }
 
-static int64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 int main(void)
 {
 	int fd = memfd_create("tarn-test", MFD_CLOEXEC);
@@ -194,7 +185,7 @@ int main(void)
 	pid_t pids[READERS];
 	struct table t;
 	uint64_t n = 1;
-	int64_t end;
+	double end;
 
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
 		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -217,8 +208,8 @@ int main(void)
 		if (pids[i] == 0)
 			reader(fd, i);
 	}
-	end = now_ms() + MILLISECONDS;
-	while (now_ms() < end)
+	end = seconds() + SECONDS;
+	while (seconds() < end)
 		write_once(w, n++, &seed);
 	atomic_store(&shared->stop, 1);
 	for (int i = 0; i < READERS; i++) {

@@ -2,11 +2,13 @@
 /* The vocabulary of tap.h: counts, prints, and says wanted and seen. */
 #include "tests/tap.h"
 
+#include <dirent.h>
 #include <ftw.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static int planned;
@@ -223,6 +225,49 @@ const char *test_tmpdir(void)
 	}
 	return path;
 }
+
+const char *test_outside(const char *what)
+{
+	static char paths[4][64];
+	static unsigned n;
+	const char *id = getenv("TARN_TEST_ID");
+	char *path = paths[n++ % 4];
+
+	snprintf(path, sizeof(paths[0]), "/tmp/%s-%s-XXXXXX",
+		id ? id : "tarn-test", what);
+	if (!mkdtemp(path))
+		bail("mkdtemp %s: %m", path);
+	at_bail(remove_folder, path);
+	return path;
+}
+
+/* ---- looks at the machine ------------------------------------------------ */
+
+double seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+int count_fds(pid_t pid)
+{
+	char path[64];
+	DIR *folder;
+	int n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
+	folder = opendir(path);
+	if (!folder)
+		return -1;
+	while (readdir(folder))
+		n++;
+	closedir(folder);
+	return n;
+}
+
+/* ---- what is there to try ------------------------------------------------ */
 
 unsigned test_cases(unsigned all)
 {

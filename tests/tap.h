@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 void plan(int n);
 int done(void); /* prints the plan if none was given; the exit status */
@@ -46,6 +47,16 @@ void diag(const char *text, ...) __attribute__((__format__(printf, 1, 2)));
 /* A fresh folder for this test's files; the harness removes it and complains
  * about what is left in it, unless by a bail(). */
 const char *test_tmpdir(void);
+
+/* A fresh folder of mode 0700 outside of that, where others may be let in, for
+ * what: static until the next. Who asks for it removes it; the harness
+ * complains if it is left. */
+const char *test_outside(const char *what);
+
+/* Of the clock that is never set. */
+double seconds(void);
+/* What a process has open, and what it takes to look; -1: one may not. */
+int count_fds(pid_t pid);
 
 /* How many of so many random cases are tried: with TARN_TEST_SAMPLE=N, where
  * each takes long, one in N, but a hundred. */

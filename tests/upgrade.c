@@ -5,13 +5,17 @@
  * program that cannot go on from there changes nothing.
  */
 #include <errno.h>
+#include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "lib/store/store.h"
 #include "tests/raw_client.h"
@@ -20,6 +24,8 @@
 #include "tests/witness.h"
 
 enum { SMALL = 10000, LARGE = 3 << 20 };
+
+static char log_path[300]; /* the daemon's */
 
 /* ---- what was there is there -------------------------------------------- */
 
@@ -34,8 +40,12 @@ static void test_kept(void)
 	if (tarn_store_lookup(store, "b/x", &held) < 0)
 		bail("b/x: %s", tarn_error_message());
 	before = report();
+	/* As it would be of an older one. */
+	store->connection.says_since = false;
 	upgrade();
 	after = report();
+	ok(store->connection.says_since,
+		"what the next one understands is known");
 	is_int(daemon_.pid, after.keeper_pid, "the keeper is who it was");
 	ok(after.server_pid != before.server_pid, "the server is another");
 	is_int((int64_t)before.instance, (int64_t)after.instance,
@@ -59,6 +69,142 @@ static void test_kept(void)
 	tarn_store_remove(store, "a/x");
 	ok(used_becomes(store, 0), "the last release is heard");
 	ok(taken_becomes(0), "and all memory of before goes back");
+}
+
+/* ---- the next region cannot be taken ------------------------------------ */
+
+/* This process has so much, and no more, of a resource. */
+static struct rlimit limit(int resource, rlim_t n)
+{
+	struct rlimit before, few;
+
+	getrlimit(resource, &before);
+	few = before;
+	few.rlim_cur = n;
+	if (setrlimit(resource, &few) < 0)
+		bail("setrlimit: %m");
+	return before;
+}
+
+static rlim_t lowest_free(void)
+{
+	int fd = dup(0);
+
+	close(fd);
+	return (rlim_t)fd;
+}
+
+/* The next region comes to a process that can open nothing. */
+static void test_full(void)
+{
+	struct tarn_store_status s;
+	struct rlimit before;
+	tarn_tensor *held, *t;
+	tarn_store *other;
+
+	load_file("f", 6, SMALL);
+	if (tarn_store_open(daemon_.socket, &other) < 0 ||
+		tarn_store_lookup(other, "f/x", &held) < 0)
+		bail("f/x: %s", tarn_error_message());
+	upgrade();
+	before = limit(RLIMIT_NOFILE, lowest_free());
+	is_int(0, tarn_store_get_status(other, &s),
+		"who has no descriptor for the next region is answered");
+	for (int i = 0; i < 2; i++)
+		is_int(-EMFILE, tarn_store_lookup(other, "f/x", &t),
+			"and cannot look there");
+	has_str("ulimit -n", tarn_error_message(), "the sentence says why");
+	setrlimit(RLIMIT_NOFILE, &before);
+	is_int(1, tensor_check(other, "f/x", 6, SMALL), "once he has, he can");
+	ok(tensor_is(held, 6, SMALL), "what he holds stays");
+	tarn_tensor_unref(held);
+	tarn_store_unref(other);
+	tarn_store_remove(store, "f/x");
+	used_becomes(store, 0);
+}
+
+/* Of addresses, in bytes. */
+static rlim_t in_use(void)
+{
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	if (!f || fscanf(f, "%lu", &pages) != 1)
+		bail("statm: %m");
+	fclose(f);
+	return (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE);
+}
+
+/* It comes to a process that can map nothing of its size. */
+static void test_no_memory(void)
+{
+	struct tarn_store_status s;
+	struct rlimit before;
+	tarn_tensor *held, *t;
+	tarn_store *other;
+
+	load_file("f", 6, SMALL);
+	if (tarn_store_open(daemon_.socket, &other) < 0 ||
+		tarn_store_lookup(other, "f/x", &held) < 0)
+		bail("f/x: %s", tarn_error_message());
+	upgrade();
+	before = limit(RLIMIT_AS, in_use() + other->table.size / 2);
+	is_int(0, tarn_store_get_status(other, &s),
+		"who has no memory for the next region is answered");
+	for (int i = 0; i < 2; i++)
+		is_int(-ENOMEM, tarn_store_lookup(other, "f/x", &t),
+			"and cannot look there");
+	setrlimit(RLIMIT_AS, &before);
+	is_int(1, tensor_check(other, "f/x", 6, SMALL), "once he has, he can");
+	ok(tensor_is(held, 6, SMALL), "what he holds stays");
+	tarn_tensor_unref(held);
+	tarn_store_unref(other);
+	tarn_store_remove(store, "f/x");
+	used_becomes(store, 0);
+}
+
+/* The ms that it took. */
+static void *look(void *arg)
+{
+	int64_t begin = clock_ms();
+
+	if (tensor_check(arg, "f/x", 6, SMALL) != 1)
+		return (void *)(intptr_t)INT_MAX;
+	return (void *)(intptr_t)(clock_ms() - begin);
+}
+
+/* Two threads wait for it: one asks for it once more, the other may be the one
+ * that hears the answer. */
+static void test_full_threads(void)
+{
+	struct tarn_store_status s;
+	struct rlimit before;
+	pthread_t threads[2];
+	tarn_store *other;
+
+	load_file("f", 6, SMALL);
+	if (tarn_store_open(daemon_.socket, &other) < 0)
+		bail("%s", tarn_error_message());
+	upgrade();
+	before = limit(RLIMIT_NOFILE, lowest_free());
+	is_int(0, tarn_store_get_status(other, &s), "it is lost");
+	setrlimit(RLIMIT_NOFILE, &before);
+	kill((pid_t)s.server_pid, SIGSTOP);
+	for (int i = 0; i < 2; i++)
+		pthread_create(&threads[i], NULL, look, other);
+	usleep(300000);
+	kill((pid_t)s.server_pid, SIGCONT);
+	for (int i = 0; i < 2; i++) {
+		void *ms;
+
+		pthread_join(threads[i], &ms);
+		ok((intptr_t)ms < CONNECTION_TIMEOUT_MS / 2,
+			"a thread that waits sees it: within %d ms, in %d",
+			CONNECTION_TIMEOUT_MS / 2, (int)(intptr_t)ms);
+	}
+	tarn_store_unref(other);
+	tarn_store_remove(store, "f/x");
+	used_becomes(store, 0);
 }
 
 /* Released in the old region, by who has not heard of the upgrade. */
@@ -213,12 +359,15 @@ static void test_protocol_1(void)
 /* ---- programs that cannot -------------------------------------------------
  */
 
+/* What the keeper says of it, it says when it is over. */
 static void refuse(const char *what)
 {
+	static const char said[] = " upgrade_refused role=keeper ";
 	struct tarn_report_daemon before = report(), after;
+	unsigned n = daemon_logged(log_path, said);
 
 	kill(daemon_.pid, SIGUSR2);
-	usleep(500000);
+	ok(daemon_logs(log_path, said, n), "%s is refused", what);
 	after = report();
 	ok(before.upgrades == after.upgrades &&
 			before.server_pid == after.server_pid &&
@@ -249,14 +398,20 @@ static void test_refused(void)
 
 int main(void)
 {
+	snprintf(log_path, sizeof(log_path), "%s/log", test_tmpdir());
+	daemon_log_to(log_path);
 	upgrade_begin();
 	test_kept();
+	test_full();
+	test_full_threads();
+	test_no_memory();
 	test_unheard_release();
 	test_waiting();
 	test_fork();
 	test_protocol_1();
 	test_refused();
 	upgrade_end();
+	daemon_log_show(log_path);
 	remove_files();
 	return done();
 }

@@ -3,7 +3,6 @@
  * Messages over a real socket: whole ones arrive whole, in one frame or many;
  * everything else is refused with a sentence, and no descriptor stays open.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -24,26 +23,49 @@ static struct wire_reader *reader;
 static unsigned char big[BIG];
 
 static int denied; /* the error that recvmsg shall have; 0: none */
+static int deny_send; /* the same for sendmsg */
+static int room_for_fds = -1; /* in this process; -1: enough */
+
+/* As the kernel does when a process may have no more. */
+static void cut_fds(struct msghdr *message)
+{
+	struct cmsghdr *c = CMSG_FIRSTHDR(message);
+	int n = c ? (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int)) : 0;
+	int fd;
+
+	for (int i = room_for_fds; i < n; i++) {
+		memcpy(&fd, CMSG_DATA(c) + sizeof(int) * (size_t)i, sizeof(fd));
+		close(fd);
+		message->msg_flags |= MSG_CTRUNC;
+	}
+	if (n > room_for_fds && room_for_fds)
+		c->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)room_for_fds);
+	else if (n > room_for_fds)
+		message->msg_controllen = 0;
+}
 
 /* Instead of libc's, for all that is linked here. */
 ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 {
+	ssize_t r;
+
 	if (denied) {
 		errno = denied;
 		return -1;
 	}
-	return syscall(SYS_recvmsg, fd, message, flags);
+	r = syscall(SYS_recvmsg, fd, message, flags);
+	if (r >= 0 && room_for_fds >= 0)
+		cut_fds(message);
+	return r;
 }
 
-static int count_fds(void)
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
-	DIR *dir = opendir("/proc/self/fd");
-	int n = 0;
-
-	while (dir && readdir(dir))
-		n++;
-	closedir(dir);
-	return n;
+	if (deny_send) {
+		errno = deny_send;
+		return -1;
+	}
+	return syscall(SYS_sendmsg, fd, message, flags);
 }
 
 static void fresh(void)
@@ -92,12 +114,12 @@ static uint32_t only_hello(uint16_t type)
 static void refused(int error, const char *part, const char *what)
 {
 	struct wire_message message;
-	int fds = count_fds();
+	int fds = count_fds(getpid());
 	int r = wire_receive(reader, socks[1], only_hello, &message);
 
 	is_int(-error, r, "%s is refused", what);
 	has_str(part, tarn_fail_message(), "with a sentence");
-	is_int(fds, count_fds(), "and leaves no descriptor");
+	is_int(fds, count_fds(getpid()), "and leaves no descriptor");
 }
 
 static void test_refused(void)
@@ -144,12 +166,12 @@ static void test_refused(void)
 	h.serial = 8;
 	frame(h, 8, 0);
 	{
-		int fds = count_fds();
+		int fds = count_fds(getpid());
 
 		is_int(-EPROTO,
 			wire_receive(reader, socks[1], only_hello, &message),
 			"another message before it is whole");
-		is_int(fds - 2, count_fds(), "closes what came before");
+		is_int(fds - 2, count_fds(getpid()), "closes what came before");
 	}
 	h.serial = 7;
 	frame(h, 8, 0);
@@ -180,7 +202,7 @@ static void test_queue(void)
 	struct stat a, b;
 
 	fresh();
-	fds = count_fds();
+	fds = count_fds(getpid());
 	wire_writer_new(BIG + 65536, &writer);
 	is_int(1, wire_flush(writer, socks[0]), "an empty queue is away");
 	is_int(0, wire_push(writer, 5, 9, big, BIG, &fd, 1), "a long message");
@@ -192,7 +214,7 @@ static void test_queue(void)
 		"65 descriptors are");
 	is_int(-EBADF, wire_push(writer, 6, 10, NULL, 0, (int[]) {fd, -7}, 2),
 		"a descriptor that is none");
-	is_int(fds + 1, count_fds(), "one descriptor is kept");
+	is_int(fds + 1, count_fds(getpid()), "one descriptor is kept");
 	fstat(fd, &a);
 	fd = fd_close(fd);
 	while (r == 0) {
@@ -233,7 +255,7 @@ static void test_queue(void)
 		"a peer that is gone is one");
 	writer = wire_writer_free(writer);
 	fresh();
-	is_int(fds - 1, count_fds(), "and no descriptor is left");
+	is_int(fds - 1, count_fds(getpid()), "and no descriptor is left");
 }
 
 /* Two connections, one room for frames: what is half there is each one's. */
@@ -289,20 +311,213 @@ static void test_kernel_short(int error)
 	wire_message_clear(&message);
 }
 
+/* A socket that asks is told who sent what, beside all descriptors. */
+static void test_sender(void)
+{
+	struct wire_message m = {0};
+	int yes = 1;
+
+	fresh();
+	frame(head(WIRE_HELLO, 16), 16, 0);
+	is_int(1, wire_receive(reader, socks[1], only_hello, &m), "a message");
+	is_int(0, m.pid, "is nobody's where nobody has asked");
+	wire_message_clear(&m);
+	setsockopt(socks[1], SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes));
+	frame(head(WIRE_HELLO, 16), 16, WIRE_FDS_MAX);
+	is_int(1, wire_receive(reader, socks[1], only_hello, &m), "another");
+	is_int(getpid(), m.pid, "is this process's");
+	is_int(WIRE_FDS_MAX, m.n_fds, "with all descriptors");
+	wire_message_clear(&m);
+	frame(head(WIRE_HELLO, 16), 16, WIRE_FDS_MAX + 1);
+	is_int(-ETOOMANYREFS, wire_receive(reader, socks[1], only_hello, &m),
+		"and no more");
+}
+
+/* As many of its descriptors fit as there is room for: none is kept, and what
+ * follows it is found. */
+static void test_few_descriptors(int room)
+{
+	struct wire_message message = {0};
+	struct wire_header h = head(WIRE_HELLO, 3);
+	int fds;
+
+	fresh();
+	h.flags = WIRE_MORE;
+	frame(h, 3, 3);
+	h.flags = 0;
+	frame(h, 3, 0);
+	h.serial = 8;
+	frame(h, 3, 1);
+	fds = count_fds(getpid());
+	room_for_fds = room;
+	is_int(0, wire_receive(reader, socks[1], NULL, &message),
+		"a frame of which %d descriptors of 3 fit", room);
+	is_int(-EMFILE, wire_receive(reader, socks[1], NULL, &message),
+		"makes a message that is passed over");
+	has_str("ulimit -n", tarn_fail_message(), "with a sentence");
+	is_int(7, message.serial, "its serial tells whom it was for");
+	is_int(WIRE_HELLO, message.type, "and its type what it was");
+	is_int(0, message.n_fds, "it has no descriptor");
+	wire_message_clear(&message);
+	room_for_fds = -1;
+	is_int(fds, count_fds(getpid()), "and none is left open");
+	is_int(1, wire_receive(reader, socks[1], NULL, &message), "the next");
+	is_int(8, message.serial, "is itself");
+	is_int(1, message.n_fds, "with its descriptor");
+	wire_message_clear(&message);
+}
+
+/* The kernel has no memory to send with: nothing of the queue is lost. */
+static void test_send_short(int error)
+{
+	struct wire_writer *writer = NULL;
+	struct wire_message message = {0};
+	int fd = open("/dev/null", O_RDONLY);
+
+	fresh();
+	wire_writer_new(4096, &writer);
+	wire_push(writer, 5, 1, big, 100, &fd, 1);
+	deny_send = error;
+	ok(wire_is_short(wire_flush(writer, socks[0])),
+		"sendmsg has error %d: that is for a moment", error);
+	deny_send = 0;
+	is_int(1, wire_flush(writer, socks[0]), "then it goes");
+	is_int(1, wire_receive(reader, socks[1], NULL, &message), "and comes");
+	is_int(1, message.n_fds, "with its descriptor");
+	wire_message_clear(&message);
+	fd_close(fd);
+	wire_writer_free(writer);
+}
+
+/* What is given up before it has begun leaves no trace; what has begun must be
+ * ended. */
+/* What can be sent at once needs no place in the queue; what cannot leaves
+ * nothing behind. */
+static void test_try(void)
+{
+	struct wire_writer *writer = NULL;
+	struct wire_message message;
+	int fd = open("/dev/null", O_RDONLY);
+
+	fresh();
+	wire_writer_new(BIG + 65536, &writer);
+	ok(wire_try(writer, socks[0], 5, 9, big, 100, &fd, 1),
+		"what fits is sent at once");
+	ok(wire_writer_empty(writer), "and not queued");
+	is_int(1, wire_receive(reader, socks[1], NULL, &message), "it arrives");
+	ok(message.type == 5 && message.serial == 9 && message.size == 100,
+		"as what it is");
+	is_int(1, message.n_fds, "with its descriptor");
+	wire_message_clear(&message);
+	ok(wire_try(writer, socks[0], 6, 10, NULL, 0, NULL, 0), "an empty one");
+	is_int(1, wire_receive(reader, socks[1], NULL, &message), "arrives");
+	wire_message_clear(&message);
+	ok(!wire_try(writer, socks[0], 5, 9, big, BIG, NULL, 0),
+		"one of several frames is to be pushed");
+	ok(!wire_try(writer, socks[0], 5, 9, big, 100, &fd, 65),
+		"and one that cannot be sent at all");
+	wire_push(writer, 7, 11, big, 10, NULL, 0);
+	ok(!wire_try(writer, socks[0], 8, 12, big, 10, NULL, 0),
+		"and one that would overtake another");
+	wire_flush(writer, socks[0]);
+	is_int(1, wire_receive(reader, socks[1], NULL, &message), "it comes");
+	is_int(7, message.type, "alone");
+	wire_message_clear(&message);
+	is_int(-EAGAIN, wire_receive(reader, socks[1], NULL, &message),
+		"nothing else was sent");
+	while (wire_try(writer, socks[0], 9, 13, big, 1000, NULL, 0))
+		;
+	ok(wire_writer_empty(writer), "a full socket takes no more");
+	wire_writer_free(writer);
+	fd_close(fd);
+}
+
+static void test_take_back(void)
+{
+	struct wire_writer *writer = NULL;
+	struct wire_message message = {0};
+	int fds, r = 0, fd = open("/dev/null", O_RDONLY);
+	uint32_t serial = 0;
+
+	fresh();
+	wire_writer_new(100 * BIG, &writer);
+	ok(!wire_take_back(writer), "nothing to take back");
+	fds = count_fds(getpid());
+	wire_push(writer, 5, 1, big, BIG, &fd, 1);
+	ok(wire_take_back(writer), "a message is taken back");
+	ok(wire_writer_empty(writer) && wire_writer_held(writer) == 0,
+		"and the queue is as before");
+	is_int(fds, count_fds(getpid()), "its descriptor is closed");
+	do
+		wire_push(writer, 5, ++serial, big, BIG, NULL, 0);
+	while (wire_flush(writer, socks[0]) == 1);
+	ok(!wire_take_back(writer), "one that has begun is not");
+	wire_push(writer, 5, serial + 1, big, BIG, &fd, 1);
+	ok(wire_take_back(writer), "one behind it is");
+	wire_push(writer, 5, serial + 2, NULL, 0, NULL, 0);
+	while (r >= 0 && message.serial != serial + 2) {
+		wire_message_clear(&message);
+		wire_flush(writer, socks[0]);
+		r = wire_receive(reader, socks[1], NULL, &message);
+		if (r == 1 && message.size && message.size != BIG)
+			bail("%u bytes", message.size);
+		if (r == 1 && message.serial == serial + 1)
+			bail("it came all the same");
+	}
+	is_int(1, r, "what was pushed then follows what had begun");
+	wire_message_clear(&message);
+	fd_close(fd);
+	wire_writer_free(writer);
+}
+
+/* Answers of a kind of their own leave the others their room. */
+static void test_answers(void)
+{
+	struct wire_writer *writer = NULL;
+
+	fresh();
+	wire_writer_new(1000, &writer);
+	is_int(-ENOBUFS, wire_push_answer(writer, 5, 1, big, 5000),
+		"without a limit of their own they have that of all");
+	wire_writer_limit_answers(writer, 10100);
+	is_int(0, wire_push_answer(writer, 5, 1, big, 5000), "with one");
+	is_int(0, wire_push_answer(writer, 5, 2, big, 5000), "two fit");
+	is_int(-ENOBUFS, wire_push_answer(writer, 5, 3, big, 5000),
+		"not three");
+	is_int(0, wire_push(writer, 6, 4, big, 900, NULL, 0),
+		"another message has its room");
+	is_int(-ENOBUFS, wire_push(writer, 6, 5, big, 900, NULL, 0), "once");
+	is_int(10000 + 900 + 3 * 16, (int64_t)wire_writer_held(writer),
+		"all of it is counted");
+	is_int(1, wire_flush(writer, socks[0]), "all go");
+	is_int(0, (int64_t)wire_writer_held(writer), "nothing is left");
+	is_int(0, wire_push_answer(writer, 5, 6, big, 5000), "there is room");
+	wire_writer_free(writer);
+}
+
 int main(void)
 {
-	int fds = count_fds();
+	int fds = count_fds(getpid());
 
 	for (size_t i = 0; i < BIG; i++)
 		big[i] = (unsigned char)(i * 7 + i / 251);
 	test_refused();
 	test_queue();
 	test_beside();
+	test_sender();
 	test_kernel_short(ENOMEM);
 	test_kernel_short(ENOBUFS);
+	test_few_descriptors(0);
+	test_few_descriptors(2);
+	test_send_short(ENOMEM);
+	test_send_short(ENOBUFS);
+	test_send_short(ETOOMANYREFS);
+	test_try();
+	test_take_back();
+	test_answers();
 	reader = wire_reader_free(reader);
 	fd_close(socks[0]);
 	fd_close(socks[1]);
-	is_int(fds, count_fds(), "no descriptor leaks");
+	is_int(fds, count_fds(getpid()), "no descriptor leaks");
 	return done();
 }

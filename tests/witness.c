@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -18,14 +17,6 @@
 #define SOON_S 9.0   /* for what should take microseconds */
 #define BOOKS_S 20.0 /* until the books are as before */
 #define NAP_US 20000
-
-double seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 /* ---- files ------------------------------------------------------------- */
 
@@ -128,22 +119,6 @@ pid_t child_named(pid_t keeper, const char *name)
 	return newest;
 }
 
-int count_fds(pid_t pid)
-{
-	char path[64];
-	DIR *folder;
-	int n = 0;
-
-	snprintf(path, sizeof(path), "/proc/%d/fd", (int)pid);
-	folder = opendir(path);
-	if (!folder)
-		return -1;
-	while (readdir(folder))
-		n++;
-	closedir(folder);
-	return n;
-}
-
 /* ---- the client --------------------------------------------------------- */
 
 struct tarn_store_status witness_status(struct witness *w)
@@ -222,6 +197,8 @@ static bool holds(const tarn_tensor *t, uint64_t size, uint32_t seed)
 
 void witness_begin(struct witness *w, const struct daemon *daemon)
 {
+	double end;
+
 	*w = (struct witness) {.daemon = daemon};
 	if (tarn_store_open(daemon->socket, &w->store) < 0)
 		bail("the innocent client: %s", tarn_error_message());
@@ -229,13 +206,13 @@ void witness_begin(struct witness *w, const struct daemon *daemon)
 	if (!holds(w->tensor, INNOCENT_BYTES, 1))
 		bail("the innocent client has no tensor");
 	/* The client that saw the daemon start may still be leaving. */
-	for (int i = 0; i < 200; i++) {
-		w->before = witness_status(w);
-		if (w->before.clients == 1 && w->before.loaders <= 1 &&
-			!w->before.loads_active)
-			break;
+	end = seconds() + BOOKS_S;
+	do {
 		usleep(NAP_US);
-	}
+		w->before = witness_status(w);
+	} while ((w->before.clients != 1 || w->before.loaders > 1 ||
+			 w->before.loads_active) &&
+		 seconds() < end);
 	usleep(NAP_US);
 	w->server_fds = server_fds(w);
 	w->loader_fds = loader_fds(w);

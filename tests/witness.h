@@ -40,8 +40,6 @@ bool witness_sees_used(struct witness *w, uint64_t used);
 
 /* The daemon's child of that name ("tarn-loader"), the newest; 0. */
 pid_t child_named(pid_t keeper, const char *name);
-/* Open descriptors; -1 if one may not look. */
-int count_fds(pid_t pid);
 
 /* A file in the test's folder, each byte a function of its place and seed;
  * its path, static until eight more were made. */
@@ -51,4 +49,3 @@ unsigned char made_byte(uint64_t at, uint32_t seed);
 int opened(const char *path);
 int opened_direct(const char *path);
 void remove_files(void);
-double seconds(void);

@@ -46,8 +46,8 @@ static int no_such_tensor(const tarn_file *file, const char *tensor)
 
 /* The storage of a shard's data range: the one we know of, if it is still
  * there, else by a load, which is cheap when the daemon has the bytes. */
-static int file_storage(
-	tarn_store *store, tarn_file *file, uint32_t shard, tarn_storage **ret)
+static int file_storage(tarn_store *store, tarn_file *file, uint32_t shard,
+	const struct tarn_load_options *options, tarn_storage **ret)
 {
 	const struct shared_storage *shared;
 	struct table_storage entry;
@@ -60,7 +60,7 @@ static int file_storage(
 		store_storage(store, index, generation, &entry, ret) >= 0)
 		return 0;
 	r = store_load_storage(
-		store, tarn_file_shard(file, shard), NULL, NULL, ret);
+		store, tarn_file_shard(file, shard), options, NULL, ret);
 	if (r < 0)
 		return r;
 	shared = store_storage_of(*ret);
@@ -70,8 +70,8 @@ static int file_storage(
 	return 0;
 }
 
-int tarn_store_get_from_file(tarn_store *store, tarn_file *file,
-	const char *tensor, tarn_tensor **ret)
+static int get_from_file(tarn_store *store, tarn_file *file, const char *tensor,
+	const struct tarn_load_options *options, tarn_tensor **ret)
 {
 	_cleanup_storage_ tarn_storage *storage = NULL;
 	const struct tarn_file_tensor *t = tarn_file_find(file, tensor);
@@ -83,11 +83,17 @@ int tarn_store_get_from_file(tarn_store *store, tarn_file *file,
 		return no_such_tensor(file, tensor);
 	r = tarn_file_layout(t, &layout);
 	if (r >= 0)
-		r = file_storage(store, file, t->shard, &storage);
+		r = file_storage(store, file, t->shard, options, &storage);
 	if (r < 0)
 		return r;
 	tarn_file_data_range(tarn_file_shard(file, t->shard), &offset, &size);
 	return tarn_tensor_new(storage, t->file_offset - offset, &layout, ret);
+}
+
+int tarn_store_get_from_file(tarn_store *store, tarn_file *file,
+	const char *tensor, tarn_tensor **ret)
+{
+	return get_from_file(store, file, tensor, NULL, ret);
 }
 
 /* The shortest path before a ':' that is a file. NULL: there is none. */
@@ -133,13 +139,29 @@ static int no_such_address(tarn_store *store, const char *address)
 		address);
 }
 
-int tarn_store_get(tarn_store *store, const char *address, tarn_tensor **ret)
+/* A storage that is known already is neither compared nor published anew. */
+static int check_options(
+	const char *address, const struct tarn_load_options *options)
+{
+	if (options && (options->name || options->verify))
+		return tarn_fail(EINVAL,
+			"'%.200s': checksums and names are for "
+			"tarn_store_load, which sees all of a file",
+			address);
+	return 0;
+}
+
+int tarn_store_get_with(tarn_store *store, const char *address,
+	const struct tarn_load_options *options, tarn_tensor **ret)
 {
 	_cleanup_free_ char *path = NULL;
 	const char *tensor;
 	tarn_file *file;
-	int r = -ENOENT;
+	int r = check_options(address, options);
 
+	if (r < 0)
+		return r;
+	r = -ENOENT;
 	if (strlen(address) <= TARN_NAME_MAX && address[0])
 		r = tarn_store_lookup(store, address, ret);
 	if (r != -ENOENT)
@@ -150,7 +172,12 @@ int tarn_store_get(tarn_store *store, const char *address, tarn_tensor **ret)
 	r = file_cache_open(&store->files, path, tensor, &file);
 	if (r < 0)
 		return r;
-	r = tarn_store_get_from_file(store, file, tensor, ret);
+	r = get_from_file(store, file, tensor, options, ret);
 	tarn_file_unref(file);
 	return r;
+}
+
+int tarn_store_get(tarn_store *store, const char *address, tarn_tensor **ret)
+{
+	return tarn_store_get_with(store, address, NULL, ret);
 }

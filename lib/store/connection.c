@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -24,8 +23,6 @@
 #include "base/fail.h"
 #include "base/fd.h"
 
-/* Without memory to receive with; then calls fail. Picked. */
-#define STARVED_MS 1000
 /* The longest message, its frames' headers, and as many bells as may pile up
  * while a daemon does not read. */
 #define QUEUE_MAX (WIRE_MESSAGE_MAX + (4u << 20))
@@ -113,15 +110,17 @@ void connection_done(struct connection *c)
 
 /* ---- death ----------------------------------------------------------- */
 
-/* With the lock held. The first cause is the one that is told. */
+/* With the lock held. The first cause is the one that is told. The socket stays
+ * open until the store goes: with it would go the leases, and the memory of
+ * whoever reads what he has open would be given to others. */
 static void die(struct connection *c, int err, const char *why)
 {
-	if (c->dead)
+	if (connection_is_dead(c))
 		return;
-	c->dead = err;
 	snprintf(c->why, sizeof(c->why), "%s", why);
-	/* No more descriptors and replies; the daemon sees us leave. */
-	shutdown(c->fd, SHUT_RDWR);
+	/* Release: pairs with the acquire load in connection_is_dead, for who
+	 * has no lock; the sentence is there. */
+	atomic_store_explicit(&c->dead, err, memory_order_release);
 	pthread_cond_broadcast(&c->arrived);
 }
 
@@ -131,10 +130,6 @@ static void die_of(struct connection *c, int r)
 	case -EPIPE:
 	case -ECONNRESET:
 		die(c, ECONNRESET, "it closed the connection");
-		break;
-	case -EAGAIN:
-	case -ETIMEDOUT:
-		die(c, ETIMEDOUT, "it does not read what is sent to it");
 		break;
 	case -EPROTO:
 	case -EMSGSIZE:
@@ -178,7 +173,7 @@ static void hear_last_words(struct connection *c)
 {
 	struct wire_message m = {0};
 
-	while (!c->dead && !c->receiving && receive(c, &m) > 0) {
+	while (!connection_is_dead(c) && !c->receiving && receive(c, &m) > 0) {
 		if (m.type == WIRE_ERROR && m.serial == 0)
 			die_as_told(c, &m);
 		wire_message_clear(&m);
@@ -187,57 +182,12 @@ static void hear_last_words(struct connection *c)
 
 int connection_error(const struct connection *c)
 {
-	return tarn_fail(c->dead, "daemon at %s: %s", c->peer, c->why);
+	return tarn_fail(
+		connection_is_dead(c), "daemon at %s: %s", c->peer, c->why);
 }
 
-/* ---- sending --------------------------------------------------------- */
-
-/* With the send lock held: until all is away. */
-int connection_flush(struct connection *c)
+int connection_broken(struct connection *c, int r)
 {
-	int64_t deadline = clock_ms() + c->timeout_ms;
-	int r;
-
-	while ((r = wire_flush(c->writer, c->fd)) == 0) {
-		struct pollfd p = {.fd = c->fd, .events = POLLOUT};
-		int64_t left = deadline - clock_ms();
-
-		if (left <= 0)
-			return -ETIMEDOUT;
-		poll(&p, 1, (int)left);
-	}
-	return r;
-}
-
-/* From here on another server is asked, too. */
-static void note_sent(struct connection *c, struct call *call)
-{
-	pthread_mutex_lock(&c->lock);
-	call->sent = true;
-	pthread_mutex_unlock(&c->lock);
-}
-
-int connection_send(struct connection *c, struct call *call, uint16_t type,
-	uint32_t serial, const void *body, size_t size, const int *fds,
-	int n_fds)
-{
-	int r, push;
-
-	pthread_mutex_lock(&c->lock);
-	r = c->dead ? connection_error(c) : 0;
-	pthread_mutex_unlock(&c->lock);
-	if (r < 0)
-		return r;
-	pthread_mutex_lock(&c->send);
-	push = wire_push(c->writer, type, serial, body, size, fds, n_fds);
-	if (push >= 0 && call)
-		note_sent(c, call);
-	if (push >= 0)
-		r = call ? connection_flush(c) : wire_flush(c->writer, c->fd);
-	pthread_mutex_unlock(&c->send);
-	if (push < 0 || r >= 0)
-		return push;
-	/* Half of it may be away: nothing more can be said on this socket. */
 	pthread_mutex_lock(&c->lock);
 	hear_last_words(c);
 	die_of(c, r);
@@ -252,20 +202,6 @@ uint32_t connection_next_serial(struct connection *c)
 	if (!++c->serial)
 		c->serial = 1;
 	return c->serial;
-}
-
-int connection_notify(
-	struct connection *c, uint16_t type, const void *body, size_t size)
-{
-	uint32_t serial;
-	int r = connection_ready(c);
-
-	if (r < 0)
-		return r;
-	pthread_mutex_lock(&c->lock);
-	serial = connection_next_serial(c);
-	pthread_mutex_unlock(&c->lock);
-	return connection_send(c, NULL, type, serial, body, size, NULL, 0);
 }
 
 /* ---- receiving ------------------------------------------------------- */
@@ -296,14 +232,21 @@ static void deliver(struct connection *c, struct wire_message *message)
 	call->replies[call->n_replies++] = *message;
 }
 
-/* With the lock held: what came is lost, and so is the call that waited for
- * it, since only a last word can be longer than WIRE_RESERVE; the others are
- * as well off as before. */
-static void starve(struct connection *c, uint32_t serial)
+/* With the lock held: what came is lost, for want of memory or of descriptors,
+ * and so is the call that waited for it, since only a last word can be longer
+ * than WIRE_RESERVE, or bring descriptors; the others are as well off as
+ * before. */
+static void starve(
+	struct connection *c, const struct wire_message *lost, int error)
 {
-	for (struct call *call = c->calls; call; call = call->next)
-		if (call->serial == serial)
-			call->starved = call->answered = true;
+	/* Nobody waits for the next table, and nobody says it again. */
+	c->moved_lost |= lost->type == WIRE_WELCOME;
+	for (struct call *call = c->calls; call; call = call->next) {
+		if (call->serial != lost->serial)
+			continue;
+		call->starved = error;
+		call->answered = true;
+	}
 }
 
 /* With the lock held. What has come lies there still, and a moment later there
@@ -314,11 +257,30 @@ static void wait_for_memory(struct connection *c)
 
 	if (!c->starved_at)
 		c->starved_at = now;
-	if (now - c->starved_at < STARVED_MS)
+	if (now - c->starved_at < CONNECTION_STARVED_MS)
 		return;
-	for (struct call *call = c->calls; call; call = call->next)
-		call->starved = call->answered = true;
+	for (struct call *call = c->calls; call; call = call->next) {
+		call->starved = ENOMEM;
+		call->answered = true;
+	}
 	c->starved_at = 0;
+}
+
+/* Without the lock. What this process is too short of to map it is no fault of
+ * the connection's: it is asked for again, as one that could not be opened. */
+static int follow(struct connection *c, const struct wire_message *m)
+{
+	int r = c->moved ? c->moved(c->moved_arg, m->fds[0]) : 0;
+	struct msg_welcome welcome;
+
+	memcpy(&welcome, m->body, sizeof(welcome));
+	connection_note(c, welcome.flags);
+	if (!wire_is_short(r) && r != -EAGAIN && r != -EMFILE && r != -ENFILE)
+		return r;
+	pthread_mutex_lock(&c->lock);
+	c->moved_lost = true;
+	pthread_mutex_unlock(&c->lock);
+	return 0;
 }
 
 /* Without the lock: one frame, within so many ms; as wire_receive.
@@ -327,12 +289,15 @@ static int receive_within(struct connection *c, int ms,
 	struct wire_message *message, bool *ret_starved)
 {
 	struct pollfd p = {.fd = c->fd, .events = POLLIN};
-	int r;
+	int r = connection_push_on(c);
 
+	if (r == 0)
+		p.events |= POLLOUT;
+	ms = MIN(ms, r < 0 ? CONNECTION_NAP_MS : CONNECTION_LISTEN_MS);
 	if (ms && poll(&p, 1, ms) <= 0)
 		return -EAGAIN;
 	r = receive(c, message);
-	*ret_starved = r == -ENOBUFS || r == -ENOMEM;
+	*ret_starved = r == -ENOBUFS || r == -ENOMEM || r == -EMFILE;
 	if (r == -ENOBUFS)
 		usleep(1000);
 	if (r <= 0)
@@ -340,7 +305,7 @@ static int receive_within(struct connection *c, int ms,
 	if (message->type == WIRE_RESTARTED)
 		r = connection_resume(c, message);
 	else if (connection_is_moved(message))
-		r = c->moved ? c->moved(c->moved_arg, message->fds[0]) : 0;
+		r = follow(c, message);
 	else
 		return r;
 	wire_message_clear(message);
@@ -365,17 +330,17 @@ static bool receive_for_all(struct connection *c, int64_t ms)
 		c->starved_at = 0;
 	if (r > 0)
 		deliver(c, &message);
-	else if (starved && r == -ENOMEM)
-		starve(c, message.serial);
+	else if (starved && r != -ENOBUFS)
+		starve(c, &message, -r);
 	else if (r < 0 && r != -EAGAIN && !starved)
 		die_of(c, r);
 	pthread_cond_broadcast(&c->arrived);
-	return r >= 0 && !c->dead;
+	return (r >= 0 || r == -EMFILE) && !connection_is_dead(c);
 }
 
 void connection_catch_up(struct connection *c)
 {
-	while (!c->receiving && !c->dead && receive_for_all(c, 0))
+	while (!c->receiving && !connection_is_dead(c) && receive_for_all(c, 0))
 		;
 }
 
@@ -387,7 +352,7 @@ int connection_hear(struct connection *c)
 		return r;
 	pthread_mutex_lock(&c->lock);
 	connection_catch_up(c);
-	r = c->dead ? connection_error(c) : 0;
+	r = connection_is_dead(c) ? connection_error(c) : 0;
 	pthread_mutex_unlock(&c->lock);
 	return r;
 }
@@ -418,7 +383,7 @@ int connection_await(struct connection *c, int timeout_ms,
 		return r;
 	pthread_mutex_lock(&c->lock);
 	while (r >= 0 && !done(arg)) {
-		if (c->dead)
+		if (connection_is_dead(c))
 			r = connection_error(c);
 		else if (clock_ms() >= deadline)
 			r = -ETIMEDOUT;

@@ -11,7 +11,10 @@
  * asks again, for all, what had no answer yet. Callers do not notice.
  *
  * What goes wrong with the socket itself is said to every call from then on:
- * a connection dies once.
+ * a connection dies once. What this process, or the system, is out of for a
+ * moment costs one call and no more: leases are the connection's, and a process
+ * that lives must keep them. So does one whose connection is dead, as long as
+ * the daemon has not ended it.
  */
 #pragma once
 
@@ -24,6 +27,13 @@
 
 /* A daemon answers in microseconds; a loaded machine may take seconds. */
 #define CONNECTION_TIMEOUT_MS 10000
+/* Without memory to receive or to send with; then calls fail. Picked, as the
+ * time between two tries to send. */
+#define CONNECTION_STARVED_MS 1000
+#define CONNECTION_NAP_MS 10
+/* The longest sleep of who listens for all: another thread that finds the
+ * connection dead as it sends cannot wake him. Picked. */
+#define CONNECTION_LISTEN_MS 1000
 
 struct connection {
 	int fd;
@@ -40,14 +50,22 @@ struct connection {
 	bool receiving;	    /* one of them has the socket */
 	uint32_t serial;    /* the last one used */
 	int64_t starved_at; /* no memory to receive since then; 0: there is */
-	int dead;	    /* errno; 0 as long as it works */
 	char why[256];	    /* the sentence that goes with dead */
+	atomic_int dead;    /* errno; 0 as long as it works */
 
 	/* The table that the daemon goes on in, when it sends one: the thread
 	 * that receives calls it, before anything that was said after it is
 	 * given to anybody. fd is borrowed. NULL: not followed. */
 	int (*moved)(void *arg, int fd);
 	void *moved_arg;
+	/* It came, and this process had no descriptor for it, or no memory to
+	 * map it; under lock. */
+	bool moved_lost;
+	bool greeted; /* a hello was answered: another is said again */
+	/* With a removal: the daemon understands it. As its last welcome said;
+	 * a hint, so relaxed: what is asked while it is replaced may go to the
+	 * one or to the other. */
+	atomic_bool says_since;
 
 	/* No socket, in a forked child that has had no use for one so far: wake
 	 * gets one by connection_replace, or fails. */
@@ -76,7 +94,7 @@ struct call {
 	bool resent;
 	bool suspect; /* a server died while it worked on it */
 	bool failed; /* cannot be resent */
-	bool starved; /* there was no memory for its answer */
+	int starved; /* ENOMEM, EMFILE: its answer could not be taken */
 	int n_replies;
 	struct wire_message replies[CALL_REPLIES_MAX];
 };
@@ -128,10 +146,18 @@ int connection_await(struct connection *c, int timeout_ms,
 int connection_notify(struct connection *c, uint16_t type, const void *body,
 	size_t size);
 
-/* ---- between connection.c, connection_call.c and connection_resume.c --- */
+/* ---- between connection.c and connection_*.c ---------------------------- */
 
-/* With the lock held, of one that is dead: its sentence, to be told again. */
+static inline int connection_is_dead(const struct connection *c)
+{
+	/* Acquire: pairs with the release store in die() of connection.c. */
+	return atomic_load_explicit(&c->dead, memory_order_acquire);
+}
+
+/* Of one that is dead: its sentence, to be told again. */
 int connection_error(const struct connection *c);
+/* Without a lock: the socket failed so; it is dead, and its sentence. */
+int connection_broken(struct connection *c, int r);
 /* call: NULL for what nobody answers, which is not waited for, either. */
 int connection_send(struct connection *c, struct call *call, uint16_t type,
 	uint32_t serial, const void *body, size_t size, const int *fds,
@@ -145,13 +171,21 @@ void connection_turn(struct connection *c, int64_t deadline);
 
 /* WIRE_RESTARTED came, to the thread that receives; no lock is held. */
 int connection_resume(struct connection *c, const struct wire_message *news);
+/* What a welcome says of the daemon. */
+void connection_note(struct connection *c, uint32_t flags);
 /* Is it the answer to that, with a table? */
 bool connection_is_moved(const struct wire_message *reply);
 /* A call that cannot be asked again: -ECONNRESET, with a sentence. */
 int call_lost(const struct connection *c);
 /* With the lock held. */
 uint32_t connection_next_serial(struct connection *c);
-/* With the send lock held: until all is away. */
+/* Without a lock, by who is about to wait for an answer: what a socket has not
+ * taken so far, such as the rest of a call that was given up, is not left to
+ * whoever speaks next. 1: nothing is left; 0: wait until it takes more; or
+ * wire_is_short. */
+int connection_push_on(struct connection *c);
+/* With the send lock held: until all is away, or the rest is left to whoever
+ * waits for an answer, or speaks next. */
 int connection_flush(struct connection *c);
 
 /* ---- forks: connection_fork.c ----------------------------------------- */

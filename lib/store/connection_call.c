@@ -15,6 +15,9 @@
 #include "base/clock.h"
 #include "base/fail.h"
 
+/* Times that a call is asked again, as the daemon tells it to. Picked. */
+#define AGAIN_MAX 100
+
 int call_begin(struct connection *c, struct call *call, uint16_t type,
 	const void *body, size_t size, const int *fds, int n_fds)
 {
@@ -51,6 +54,18 @@ static bool is_listed(const struct connection *c, const struct call *call)
 	return listed;
 }
 
+static int call_starved(const struct connection *c, const struct call *call)
+{
+	if (call->starved == EMFILE)
+		return tarn_fail(EMFILE,
+			"daemon at %s: this process cannot open the "
+			"descriptors that its answer brings; close some, or "
+			"raise the limit on open files (ulimit -n)",
+			c->peer);
+	return tarn_fail(call->starved,
+		"daemon at %s: no memory for its answer", c->peer);
+}
+
 int call_next(struct connection *c, struct call *call, int timeout_ms,
 	struct wire_message *ret)
 {
@@ -64,16 +79,14 @@ int call_next(struct connection *c, struct call *call, int timeout_ms,
 			call->replies[0] = call->replies[1];
 			call->n_replies--;
 			r = 1;
-		} else if (c->dead) {
+		} else if (connection_is_dead(c)) {
 			r = connection_error(c);
 			break;
 		} else if (call->failed) {
 			r = call_lost(c);
 			break;
 		} else if (call->starved) {
-			r = tarn_fail(ENOMEM,
-				"daemon at %s: no memory for its answer",
-				c->peer);
+			r = call_starved(c, call);
 			break;
 		} else if (!is_listed(c, call)) {
 			r = tarn_fail(ECONNRESET,
@@ -158,7 +171,7 @@ int call_expect(const struct connection *c, const struct wire_message *reply,
 	return 0;
 }
 
-int connection_call(struct connection *c, uint16_t type, const void *body,
+static int call_once(struct connection *c, uint16_t type, const void *body,
 	size_t size, uint16_t want, uint32_t min_size, struct wire_message *ret)
 {
 	struct wire_message reply = {0};
@@ -181,5 +194,17 @@ int connection_call(struct connection *c, uint16_t type, const void *body,
 		wire_message_clear(&reply);
 	else
 		*ret = reply;
+	return r;
+}
+
+int connection_call(struct connection *c, uint16_t type, const void *body,
+	size_t size, uint16_t want, uint32_t min_size, struct wire_message *ret)
+{
+	int r = -EAGAIN;
+
+	/* Answers to other threads lay before this one, too many for the daemon
+	 * to send descriptors behind them. They have been read by now. */
+	for (int i = 0; i < AGAIN_MAX && r == -EAGAIN; i++)
+		r = call_once(c, type, body, size, want, min_size, ret);
 	return r;
 }

@@ -20,9 +20,9 @@ int connection_ready(struct connection *c)
 	 * socket is there. */
 	if (!atomic_load_explicit(&c->asleep, memory_order_acquire))
 		return 0;
-	/* Buried in the fork; nobody else has written it since. */
-	if (c->dead)
-		return tarn_fail(c->dead, "daemon at %s: %s", c->peer, c->why);
+	/* Buried in the fork. */
+	if (connection_is_dead(c))
+		return connection_error(c);
 	return c->wake(c->wake_arg);
 }
 
@@ -39,7 +39,8 @@ void connection_unlock(struct connection *c)
 }
 
 /* Nobody waits here who waited in the parent. Who was receiving there has left
- * the reader as it was at that moment, which nobody can go on with, nor free. */
+ * the reader as it was at that moment, which nobody can go on with, nor free.
+ */
 static void forget_calls(struct connection *c)
 {
 	pthread_condattr_t attr;
@@ -67,6 +68,8 @@ void connection_replace(struct connection *c, struct connection *other)
 	c->reader = other->reader;
 	c->writer = other->writer;
 	c->serial = other->serial;
+	atomic_store_explicit(
+		&c->says_since, other->says_since, memory_order_relaxed);
 	other->fd = -1;
 	other->reader = reader;
 	other->writer = writer;
@@ -87,8 +90,9 @@ void connection_bury(struct connection *c, int err, const char *why)
 	forget_calls(c);
 	c->fd = fd_close(c->fd);
 	atomic_store_explicit(&c->asleep, true, memory_order_relaxed);
-	if (c->dead)
+	if (connection_is_dead(c))
 		return;
-	c->dead = err;
 	snprintf(c->why, sizeof(c->why), "%s", why);
+	/* Relaxed: there is no other thread. */
+	atomic_store_explicit(&c->dead, err, memory_order_relaxed);
 }

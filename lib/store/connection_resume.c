@@ -17,7 +17,9 @@
  * that was ended for an upgrade did not die of anything.
  */
 #include <string.h>
+#include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "lib/store/connection.h"
 
@@ -37,6 +39,22 @@ static void ask_again(struct connection *c, struct call *call, bool died)
 	call->suspect |= died;
 }
 
+/* With both locks held. Without it nothing is heard on this connection any
+ * more, so memory for it is waited for. */
+static int say_resume(
+	struct connection *c, const struct msg_restarted *restarted)
+{
+	uint32_t serial = connection_next_serial(c);
+	int64_t deadline = clock_ms() + CONNECTION_STARVED_MS;
+	int r;
+
+	while ((r = wire_push(c->writer, WIRE_RESUME, serial, restarted,
+			sizeof(*restarted), NULL, 0)) == -ENOMEM &&
+		clock_ms() < deadline)
+		usleep(CONNECTION_NAP_MS * 1000);
+	return r;
+}
+
 int connection_resume(struct connection *c, const struct wire_message *news)
 {
 	struct msg_restarted restarted = {0};
@@ -46,8 +64,7 @@ int connection_resume(struct connection *c, const struct wire_message *news)
 		memcpy(&restarted, news->body, sizeof(restarted));
 	pthread_mutex_lock(&c->send);
 	pthread_mutex_lock(&c->lock);
-	r = wire_push(c->writer, WIRE_RESUME, connection_next_serial(c),
-		&restarted, sizeof(restarted), NULL, 0);
+	r = say_resume(c, &restarted);
 	for (struct call *call = c->calls; call && r >= 0; call = call->next)
 		ask_again(c, call, !(restarted.flags & RESTARTED_UPGRADE));
 	pthread_cond_broadcast(&c->arrived);
@@ -56,6 +73,12 @@ int connection_resume(struct connection *c, const struct wire_message *news)
 		r = connection_flush(c);
 	pthread_mutex_unlock(&c->send);
 	return r;
+}
+
+void connection_note(struct connection *c, uint32_t flags)
+{
+	atomic_store_explicit(
+		&c->says_since, flags & WELCOME_SINCE, memory_order_relaxed);
 }
 
 bool connection_is_moved(const struct wire_message *reply)

@@ -176,6 +176,9 @@ static int hold_once(
 	struct lease_entry *entry =
 		find(book, lease_word(wish->index, wish->generation));
 
+	/* What is held already is held no more. */
+	if (lease_slots_closed(&book->slots))
+		return -ENOTCONN;
 	wish->known = try_ref(entry->storage);
 	if (wish->known)
 		return 0;
@@ -223,6 +226,12 @@ static int hold_failed(int r, uint32_t index, uint64_t generation)
 			"storage %u: the daemon has been about to free it for "
 			"%d ms; try again",
 			index, BUSY_MS);
+	case -ENOTCONN:
+		return tarn_fail(ECONNRESET,
+			"storage %u: the daemon has ended this connection, and "
+			"nothing would keep the bytes as they are; open the "
+			"store anew",
+			index);
 	case -ENOSPC:
 		return tarn_fail(ENOSPC,
 			"storage %u: this process holds as many storages as "

@@ -44,7 +44,8 @@ bool lease_book_is_full(struct lease_book *book);
  * One more hold on a storage. If the book knows a storage object of it that
  * lives, *ret_storage is a reference to that and nothing was counted; else it
  * is NULL and the count went up. -ESTALE: it is gone; -EBUSY: the daemon has
- * been looking for holders of it for too long; -ENOSPC: all pages are full.
+ * been looking for holders of it for too long; -ENOSPC: all pages are full;
+ * -ECONNRESET: the daemon has ended the connection that they are of.
  */
 int lease_book_hold(struct lease_book *book, const struct table *table,
 	uint32_t index, uint64_t generation, tarn_storage **ret_storage);

@@ -53,6 +53,12 @@ bool lease_slots_full(const struct lease_slots *slots)
 	return slots->n_empty == 0 && slots->n_fresh == 0;
 }
 
+bool lease_slots_closed(const struct lease_slots *slots)
+{
+	/* The first is closed before the others. */
+	return slots->n_pages && lease_is_closed(slots->pages[0]);
+}
+
 /* Room on the stack for all slots that were used so far, and one more. */
 static int reserve(struct lease_slots *slots)
 {

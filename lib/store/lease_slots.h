@@ -35,6 +35,8 @@ void lease_slots_done(struct lease_slots *slots);
  * as there can be. */
 int lease_slots_add(struct lease_slots *slots, struct lease_page *page);
 bool lease_slots_full(const struct lease_slots *slots);
+/* The daemon has ended the connection that they are of. */
+bool lease_slots_closed(const struct lease_slots *slots);
 
 /* Takes a slot, and with it a lease, as lease_acquire does. -ENOSPC: all are
  * in use; -ENOMEM. */

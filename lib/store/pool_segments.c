@@ -163,8 +163,9 @@ int pool_segments_fetch(struct pool_map *map, uint32_t number, uint64_t size)
 	return r < 0 ? r : fd_steal(&fd);
 }
 
-/* The next run of segments that are there; those dropped are passed over. */
-static int fetch_some(struct pool_map *map, uint32_t n)
+/* The next run of segments that are there, at most so many; those dropped are
+ * passed over. */
+static int fetch_some(struct pool_map *map, uint32_t n, uint32_t most)
 {
 	struct msg_segments ask = {.first = map->n_seen};
 	struct wire_message reply = {0};
@@ -173,7 +174,7 @@ static int fetch_some(struct pool_map *map, uint32_t n)
 	while (ask.first < n && !is_ready(map, ask.first))
 		ask.first++;
 	map->n_seen = ask.first;
-	while (ask.first + ask.count < n && ask.count < WIRE_FDS_MAX &&
+	while (ask.first + ask.count < n && ask.count < most &&
 		is_ready(map, ask.first + ask.count))
 		ask.count++;
 	if (ask.count == 0)
@@ -189,10 +190,18 @@ static int fetch_some(struct pool_map *map, uint32_t n)
 
 int pool_segments_map(struct pool_map *map, uint32_t n)
 {
+	uint32_t most = WIRE_FDS_MAX;
 	int r = 0;
 
-	while (r >= 0 && map->n_seen < n)
-		r = fetch_some(map, n);
+	while (r >= 0 && map->n_seen < n) {
+		r = fetch_some(map, n, most);
+		if (r != -EMFILE || most == 1)
+			continue;
+		/* They are closed as they are mapped: a process, or a daemon,
+		 * with few descriptors left does with one. */
+		most = 1;
+		r = 0;
+	}
 	return r;
 }
 

@@ -303,11 +303,21 @@ static int call_for_nothing(
 
 int tarn_store_remove(tarn_store *store, const char *name)
 {
-	int r = name_check(name, strlen(name));
+	char body[TARN_NAME_MAX + REMOVE_SINCE_SIZE];
+	size_t size = strlen(name);
+	uint64_t since = publish_since(store);
+	int r = name_check(name, size);
 
 	if (r < 0)
 		return r;
-	return call_for_nothing(store, WIRE_REMOVE, name, strlen(name));
+	memcpy(body, name, size);
+	if (atomic_load_explicit(
+		    &store->connection.says_since, memory_order_relaxed)) {
+		body[size++] = '\0';
+		memcpy(body + size, &since, sizeof(since));
+		size += sizeof(since);
+	}
+	return call_for_nothing(store, WIRE_REMOVE, body, size);
 }
 
 static_assert(sizeof(struct tarn_store_status) == STATUS_SIZE, "as sent");

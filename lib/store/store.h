@@ -47,6 +47,9 @@ struct tarn_store {
 	/* lib/channel: what this connection is called in rings, once known; 0
 	 * in a child that has not asked yet. */
 	_Atomic uint64_t owner;
+	/* How often the daemon was told of one who left, by somebody who did
+	 * not wait until it had looked; and how many of these it has seen to. */
+	_Atomic uint64_t told, seen_to;
 };
 
 /* What a storage of ours stands on; its arg. */
@@ -71,6 +74,7 @@ int store_open_fd(int fd, const char *socket, const char *pool, int timeout_ms,
 
 struct welcome {
 	uint32_t version;
+	uint32_t flags; /* WELCOME_* */
 	uint64_t instance;
 	int table_fd;
 	int lease_fd;

@@ -180,8 +180,9 @@ static void prepare(void)
 	pthread_mutex_lock(&list_lock);
 	for (struct tarn_store *s = stores; s; s = s->next) {
 		store_lock(s);
-		s->heir = s->book.n_used && !s->connection.dead ? make_heir(s)
-								: NULL;
+		s->heir = s->book.n_used && !connection_is_dead(&s->connection)
+				  ? make_heir(s)
+				  : NULL;
 	}
 }
 
@@ -210,7 +211,8 @@ static void inherit(struct tarn_store *store)
 		connection_replace(&store->connection, &heir->connection);
 		lease_book_turn(&store->book, &heir->slots, heir->by_entry);
 		free(heir->by_entry);
-	} else if (store->book.n_used || store->connection.dead) {
+	} else if (store->book.n_used ||
+		   connection_is_dead(&store->connection)) {
 		snprintf(why, sizeof(why),
 			"no connection for this child was to be had at "
 			"fork(): %s",

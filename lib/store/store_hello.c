@@ -58,9 +58,15 @@ int store_hello(struct connection *c, const char *pool, uint32_t flags,
 		return r;
 	memcpy(&welcome, reply.body, sizeof(welcome));
 	r = check(c, &welcome, &reply);
+	/* Once, before other threads know of it. */
+	if (r >= 0 && !c->greeted)
+		c->greeted = true;
+	if (r >= 0)
+		connection_note(c, welcome.flags);
 	if (r >= 0)
 		*ret = (struct welcome) {
 			.version = welcome.version,
+			.flags = welcome.flags,
 			.instance = welcome.instance,
 			.table_fd = wire_take_fd(&reply, 0),
 			.lease_fd = wire_take_fd(&reply, 1),

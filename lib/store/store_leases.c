@@ -79,6 +79,12 @@ int store_hold(struct tarn_store *store, uint32_t index, uint64_t generation,
 {
 	int r = connection_ready(&store->connection);
 
+	/* Of a daemon that talks nonsense nothing new is believed. One that is
+	 * gone gives its memory to nobody, and what it has left can be opened;
+	 * one that has ended this connection alone says so in the pages. */
+	if (r >= 0 && connection_is_dead(&store->connection) &&
+		connection_is_dead(&store->connection) != ECONNRESET)
+		r = connection_error(&store->connection);
 	if (r < 0)
 		return r;
 	for (;;) {

@@ -117,7 +117,7 @@ static void make_memory(void)
 	fake.own_fd = fd;
 }
 
-static int no_name(void *arg, const struct tarn_descriptor *d)
+static int no_name(void *arg, const struct tarn_descriptor *d, uint32_t uid)
 {
 	(void)arg;
 	(void)d;

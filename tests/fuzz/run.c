@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -123,14 +122,6 @@ static void free_corpus(void)
 }
 
 /* ---- mutants ----------------------------------------------------------- */
-
-static double seconds(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
-}
 
 static void run_mutant(struct mutator *m)
 {

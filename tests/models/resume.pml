@@ -10,7 +10,8 @@
  * predecessors did.
  *
  * One client publishes one name and another, who is never in doubt, publishes
- * and removes the same, as fast as he likes.
+ * and removes the same, as fast as he likes. With REMOVE the client removes it
+ * instead, which leaves no token: where nothing stands it was done, by whomever.
  */
 #ifndef CRASHES
 #define CRASHES 2
@@ -73,7 +74,11 @@ wait:	   to_client?what, got;
 	   /* Answers to what was given up are nobody's. */
 	   :: what != RESTARTED && got != serial -> goto wait
 	   :: what == PUBLISHED && got == serial ->
+#ifndef REMOVE
 		assert(times_done[serial] == 1)
+#else
+		skip
+#endif
 	   :: what == REFUSED && got == serial
 	   fi
 	:: atomic { serial == REQUESTS -> break }
@@ -99,6 +104,18 @@ inline commit_it(t)
 	}
 }
 
+inline remove_it()
+{
+	d_step {
+		committed++;
+		removed = committed;
+		token[0] = 0;
+		token[1] = 0;
+		commit[0] = 0;
+		commit[1] = 0
+	}
+}
+
 active proctype server()
 {
 	byte serial, since, others = OTHERS;
@@ -119,6 +136,19 @@ end:	do
 		:: what == RESUME -> resuming = false
 		:: !resuming && what == PUBLISH ->
 			if
+#ifdef REMOVE
+			:: !commit[0] && again
+			:: !commit[0] && !again -> what = REFUSED
+#ifndef NO_DOUBT
+			:: again && commit[0] > since -> what = REFUSED
+#endif
+			:: else ->
+				atomic {
+					remove_it();
+					times_done[serial]++;
+					assert(times_done[serial] == 1)
+				}
+#else
 #ifndef NO_TOKEN
 			:: again && (token[0] == serial || token[1] == serial)
 #endif
@@ -137,6 +167,7 @@ end:	do
 					times_done[serial]++;
 					assert(times_done[serial] == 1)
 				}
+#endif
 			fi;
 			if
 			:: what == REFUSED -> to_client!REFUSED, serial
@@ -148,14 +179,7 @@ end:	do
 		others--;
 		if
 		:: commit_it(OTHER)
-		:: d_step {
-			committed++;
-			removed = committed;
-			token[0] = 0;
-			token[1] = 0;
-			commit[0] = 0;
-			commit[1] = 0
-		   }
+		:: remove_it()
 		fi
 	   }
 	od

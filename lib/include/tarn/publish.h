@@ -81,12 +81,16 @@ struct tarn_publish_options {
  *
  * -EINVAL: a name is given twice, or is none, or the life is no time. -EEXIST:
  * see exclusive. -EBUSY: a name, or one that would be removed for them, is an
- * open channel's. -E2BIG: more than 500,000 names, or than 64 storages that are
- * not copied. -EPERM, -ENOSPC, -ENOTSUP: see above. -ENOMEM: there is none for
- * the copies. -ECONNRESET: the daemon is gone, or died of this. -ETIMEDOUT: it
- * hangs.
+ * open channel's; or as many publications are under way already as one
+ * connection allows, or as the daemon's descriptors (ulimit -n) allow a user
+ * who has some under way: then nothing has happened, and it may be published
+ * when another of his has ended. -E2BIG: more than 500,000 names, or than 64
+ * storages that are not copied. -EPERM, -ENOSPC, -ENOTSUP: see above.
+ * -ENOMEM: there is none for the copies. -ECONNRESET: the daemon is gone, or
+ * died of this. -ETIMEDOUT: it hangs.
  * -EIO: the daemon's server died meanwhile, and since others have published or
- * removed a name of these, nobody can tell whether it was done.
+ * removed a name of these, or have published one in the place of all that was
+ * to be removed, nobody can tell whether it was done.
  */
 TARN_PUBLIC int tarn_store_publish(tarn_store *store,
 	const struct tarn_publish_item *items, size_t n,

@@ -94,7 +94,8 @@ struct tarn_report_pool {
 
 struct tarn_report_client {
 	uint64_t number; /* of the connection */
-	int32_t pid;	 /* 0: of a pid namespace that we do not see */
+	int32_t pid;	 /* 0: of a pid namespace that we do not see; of a
+			  * forked child that was not heard yet: its parent's */
 	uint32_t uid;
 	uint32_t rule; /* its pool's */
 	uint32_t protocol;

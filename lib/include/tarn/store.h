@@ -177,6 +177,12 @@ TARN_PUBLIC int tarn_store_load(tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
 	struct tarn_load_info *ret_info, tarn_tensor **ret_all);
 
+/* As tarn_store_get, which takes as long as loading does where the address is
+ * of a file that nobody has loaded. Of the options, which may be NULL, only
+ * progress and its arg may be set: -EINVAL. */
+TARN_PUBLIC int tarn_store_get_with(tarn_store *store, const char *address,
+	const struct tarn_load_options *options, tarn_tensor **ret);
+
 /* One tensor of a file that was loaded: a view of ret_all, without a word to
  * the daemon, and whatever has become of the file since. -ENOENT: the file has
  * no such tensor; -EINVAL: all is not what was loaded of it. */
@@ -189,7 +195,9 @@ TARN_PUBLIC int tarn_store_get_from_file(tarn_store *store, tarn_file *file,
 
 /* ---- publishing ---------------------------------------------------- */
 
-/* Removes a published name; holders keep the tensor. -ENOENT. */
+/* Removes a published name; holders keep the tensor. -ENOENT. -EIO: the
+ * daemon's server died meanwhile, and since others have published the name,
+ * nobody can tell whether it was done. */
 TARN_PUBLIC int tarn_store_remove(tarn_store *store, const char *name);
 
 /* ---- the daemon ---------------------------------------------------- */

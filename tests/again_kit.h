@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the tests share of requests that are said again, as to a server that
+ * took over: a message under a serial of one's choice, somebody else who
+ * publishes in between, and what the table has in the end.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tarn/tarn.h>
+
+#include "shm/table.h"
+#include "tests/raw_client.h"
+
+extern struct raw raw;     /* who asks, */
+extern struct table table; /* as he sees it */
+extern tarn_store *other;  /* somebody else */
+
+/* The answer to one message of his under that serial, said again or not. */
+int answer_to(uint16_t type, uint32_t serial, const void *body, size_t size,
+	bool again);
+
+/* Somebody else publishes a tensor of one number under that name. */
+void publish(const char *name);
+
+/* The commit that comes next: since when what is asked now counts. */
+uint64_t now(void);
+/* A name's version, or what table_find() says. */
+int64_t version_of(const char *name);

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who a forked child is: known as its parent until it says something, then as
+ * itself, also to the next server; and from then on its end ends its
+ * connection, whoever else has the socket.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "tests/raw_client.h"
+#include "tests/store_fork_kit.h"
+#include "tests/tap.h"
+#include "tests/witness.h"
+
+/* How many clients are known by that number. */
+static int known_as(pid_t pid)
+{
+	struct tarn_report *report = NULL;
+	int n = 0;
+
+	if (tarn_store_get_report(kit_store, &report) < 0)
+		bail("a report: %s", tarn_error_message());
+	for (uint32_t i = 0; i < report->n_clients; i++)
+		n += report->clients[i].pid == pid;
+	tarn_report_free(report);
+	return n;
+}
+
+/* A child that does what it is told, a letter each time, and answers with a
+ * number. */
+struct child {
+	pid_t pid;
+	int ask, hear;
+};
+
+static void be_child(int ask, int answer)
+{
+	struct tarn_store_status status;
+	int32_t number = 0;
+	char what;
+
+	while (read(ask, &what, 1) == 1) {
+		/* One of clone() has the socket and knows nothing of it. */
+		if (what == 'c')
+			number = (int32_t)syscall(
+				SYS_clone, SIGCHLD, NULL, NULL, 0, NULL);
+		else
+			number = tarn_store_get_status(kit_store, &status);
+		if (what == 'c' && number == 0)
+			for (;;)
+				pause();
+		if (write(answer, &number, sizeof(number)) < 0)
+			break;
+	}
+	_exit(0);
+}
+
+static struct child child_begin(void)
+{
+	struct child child;
+	int ask[2], answer[2];
+
+	if (pipe2(ask, O_CLOEXEC) < 0 || pipe2(answer, O_CLOEXEC) < 0)
+		bail("pipe: %m");
+	child.pid = fork();
+	if (child.pid == 0) {
+		close(ask[1]);
+		be_child(ask[0], answer[1]);
+	}
+	close(ask[0]);
+	close(answer[1]);
+	child.ask = ask[1];
+	child.hear = answer[0];
+	return child;
+}
+
+static int32_t tell(const struct child *child, char what)
+{
+	int32_t number = 0;
+
+	if (write(child->ask, &what, 1) != 1 ||
+		read(child->hear, &number, sizeof(number)) != sizeof(number))
+		bail("a child has ended");
+	return number;
+}
+
+/* It is killed, and one that has its socket is not. */
+static void ends(const struct child *child, pid_t heir)
+{
+	kill(child->pid, SIGKILL);
+	kit_finished(child->pid);
+	ok(kit_is_alone(), "its end ends its connection");
+	is_int(0, kill(heir, SIGKILL), "though another has its socket");
+	close(child->ask);
+	close(child->hear);
+}
+
+static void test_known(void)
+{
+	tarn_tensor *t = kit_get_one();
+	struct child child = child_begin();
+	pid_t heir;
+
+	is_int(2, known_as(getpid()), "one that is quiet is its parent");
+	is_int(0, tell(&child, 's'), "it says something");
+	is_int(1, known_as(child.pid), "and is known");
+	is_int(1, known_as(getpid()), "beside its parent");
+	is_int(0, tell(&child, 's'), "it says something more");
+	is_int(1, known_as(child.pid), "and is the same");
+	heir = tell(&child, 'c');
+	ends(&child, heir);
+	tarn_tensor_unref(t);
+	ok(kit_gets_room(), "and what it held");
+}
+
+static void kill_server(void)
+{
+	pid_t server = child_named(kit_daemon.pid, "tarn-server");
+	struct tarn_store_status status = {0};
+
+	kill(server, SIGKILL);
+	if (tarn_store_get_status(kit_store, &status) < 0)
+		bail("status: %s", tarn_error_message());
+	ok(status.server_pid != server, "another server takes over");
+}
+
+static void test_next_server(void)
+{
+	tarn_tensor *t = kit_get_one();
+	struct child child = child_begin(), quiet = child_begin();
+	pid_t heir;
+
+	is_int(0, tell(&child, 's'), "one of two says something");
+	heir = tell(&child, 'c');
+	kill_server();
+	is_int(1, known_as(child.pid), "which is known there, too");
+	is_int(2, known_as(getpid()), "and the other as its parent");
+	is_int(0, tell(&quiet, 's'), "that one says something");
+	is_int(1, known_as(quiet.pid), "to the new one, and is known");
+	close(quiet.ask);
+	close(quiet.hear);
+	kit_finished(quiet.pid);
+	ends(&child, heir);
+	tarn_tensor_unref(t);
+	ok(kit_gets_room(), "and what it held");
+}
+
+/* The same, said by hand: who connected is not the child, whatever he says. */
+static void test_parent_speaks(void)
+{
+	const struct msg_hello hello = {.version = PROTOCOL_VERSION,
+		.version_min = PROTOCOL_OLDEST,
+		.flags = HELLO_CHILD};
+	struct raw raw;
+	pid_t pid;
+
+	raw_connect(&raw, kit_daemon.socket);
+	raw_say(&raw, WIRE_HELLO, &hello, sizeof(hello), NULL, 0);
+	is_int(WIRE_WELCOME, raw_hear(&raw, RAW_PATIENCE_MS),
+		"a connection for a child");
+	raw_say(&raw, WIRE_STATUS, NULL, 0, NULL, 0);
+	is_int(WIRE_STATUS_IS, raw_hear(&raw, RAW_PATIENCE_MS),
+		"its parent speaks");
+	is_int(2, known_as(getpid()), "and is no child");
+	pid = fork();
+	if (pid == 0) {
+		raw_say(&raw, WIRE_STATUS, NULL, 0, NULL, 0);
+		pause();
+	}
+	is_int(WIRE_STATUS_IS, raw_hear(&raw, RAW_PATIENCE_MS),
+		"the child speaks");
+	is_int(1, known_as(pid), "and is known");
+	kill(pid, SIGKILL);
+	kit_finished(pid);
+	ok(raw_is_closed(&raw), "its end is that of the connection");
+	raw_close(&raw);
+}
+
+int main(void)
+{
+	kit_begin();
+	test_known();
+	test_next_server();
+	test_parent_speaks();
+	kit_end();
+	return done();
+}
