@@ -219,14 +219,15 @@ static int wants(const char *engine, int wanted, const char *words)
 	return 0;
 }
 
+/* Nobody has asked that the signal be ignored: the kernel would kill. */
 static int limited(const char *engine)
 {
 	struct rlimit l = {1 << 20, 1 << 20};
 
-	signal(SIGXFSZ, SIG_IGN);
+	signal(SIGXFSZ, SIG_DFL);
 	if (setrlimit(RLIMIT_FSIZE, &l) < 0)
 		return CANNOT;
-	return wants(engine, -EFBIG, "byte");
+	return wants(engine, -EFBIG, "/written: no file of this process");
 }
 
 static bool tell(const char *path, const char *text)

@@ -138,7 +138,7 @@ static void faulty_free(struct tarn_io *io)
 	free(faulty_of(io));
 }
 
-static int faulty_fd(const struct tarn_io *io)
+static int faulty_fd(struct tarn_io *io)
 {
 	return tarn_io_fd(faulty_of(io)->real);
 }

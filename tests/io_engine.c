@@ -84,6 +84,7 @@ static void test_poll(const char *name)
 	unsigned left = 0;
 	int file, queued = 0, reaped = 0;
 
+	tarn_io_watch(io);
 	make_file(&fs, "poll", TARN_IO_DEPTH);
 	file = tarn_io_add_file(io, fs.buffered);
 	for (unsigned i = 0; i < TARN_IO_DEPTH; i++) {

@@ -223,9 +223,12 @@ ENGINE_TESTS = \
 	tests/storage \
 	tests/store \
 	tests/stream \
+	tests/stream_attack \
 	tests/stream_file \
 	tests/stream_holds \
+	tests/stream_poll \
 	tests/stream_slots \
+	tests/stream_stuck \
 	tests/verify \
 	$(NULL)
 .PHONY: check-engine
@@ -272,7 +275,9 @@ TSAN_TESTS = \
 	tests/store_wait_file \
 	tests/stream \
 	tests/stream_holds \
+	tests/stream_poll \
 	tests/stream_slots \
+	tests/stream_stuck \
 	$(NULL)
 .PHONY: build-tsan check-tsan
 build-tsan: all
@@ -471,9 +476,12 @@ COPY_TESTS = \
 	tests/copy_write \
 	tests/copy_write_fails \
 	tests/stream \
+	tests/stream_attack \
 	tests/stream_file \
 	tests/stream_holds \
+	tests/stream_poll \
 	tests/stream_slots \
+	tests/stream_stuck \
 	$(NULL)
 check_PROGRAMS += $(COPY_TESTS) tests/copy_tool
 dist_check_SCRIPTS += tests/copy_numpy.py
@@ -496,7 +504,14 @@ tests_copy_read_fails_SOURCES = \
 tests_copy_relay_SOURCES = tests/copy_relay.c tests/written.h
 tests_copy_write_SOURCES = tests/copy_write.c tests/written.h
 tests_copy_write_fails_SOURCES = tests/copy_write_fails.c tests/written.h
-STREAM_KIT = tests/written.h
+STREAM_KIT = tests/stream_kit.h tests/written.h
+tests_stream_attack_SOURCES = \
+	tests/stream_attack.c \
+	tests/stream_forms.c \
+	tests/stream_forms.h \
+	$(STREAM_KIT)
+tests_stream_poll_SOURCES = tests/stream_poll.c $(STREAM_KIT)
+tests_stream_stuck_SOURCES = tests/stream_stuck.c $(STREAM_KIT)
 
 # shm: the control region, leases, segments, messages.
 check_PROGRAMS += \

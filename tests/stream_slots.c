@@ -4,6 +4,7 @@
  * nothing is under way that could bring one back; has both of its slots or
  * none; and is not forgotten by a stream when they do come free.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -212,6 +213,54 @@ static void test_stream(tarn_storage *storage, const char *engine)
 	tarn_storage_unref(other);
 }
 
+/* What waits for nothing is our own mistake. It costs a copy, not the process;
+ * and it is said, not kept silent about. Here it is the test that has all slots
+ * and gives none back. */
+static void test_stuck(tarn_storage *storage, const char *engine)
+{
+	enum { SMALLS = SIZE / SMALL, N = SMALLS + 2 };
+	const struct tarn_stream_options o = {.engine = engine};
+	struct tarn_completion c[N];
+	tarn_tensor *dst[N], *src[N];
+	tarn_stream *s;
+	int n, wrong = 0;
+
+	if (tarn_stream_new(&o, &s) < 0) {
+		skip(1, "%s: %s", engine, tarn_error_message());
+		return;
+	}
+	take(s->env.files, storage, TARN_IO_FILES);
+	for (int i = 0; i < N; i++) {
+		bool small = i < SMALLS;
+
+		dst[i] = memory(small ? SMALL : SIZE);
+		src[i] = part_of(storage, small ? i : 0, small ? SMALL : SIZE);
+		if (tarn_stream_copy(
+			    s, dst[i], src[i], &buffered, -1, 0, NULL) < 0)
+			bail("%s", tarn_error_message());
+	}
+	n = tarn_stream_reap(s, c, N, N, -1);
+	is_int(N, n, "%s: what waits for nothing ends", engine);
+	for (int i = 0; i < n; i++)
+		wrong += c[i].result != -EIO || !strstr(c[i].message, "bug");
+	is_int(0, wrong, "%s: with an error, and is called a bug", engine);
+	give_all(s->env.files, TARN_IO_FILES);
+	for (int i = 0; i < N; i++)
+		if (tarn_stream_copy(
+			    s, dst[i], src[i], &buffered, -1, 0, NULL) < 0)
+			bail("%s", tarn_error_message());
+	n = tarn_stream_reap(s, c, N, N, -1);
+	for (int i = 0; i < n; i++)
+		wrong += c[i].result != 0;
+	for (int i = 0; i < N; i++) {
+		wrong += !all_are(dst[i], 'b');
+		tarn_tensor_unref(dst[i]);
+		tarn_tensor_unref(src[i]);
+	}
+	is_int(0, wrong, "%s: and the stream is good for others", engine);
+	tarn_stream_free(s);
+}
+
 int main(void)
 {
 	tarn_storage *storage = storage_of('b');
@@ -220,6 +269,8 @@ int main(void)
 	test_both(storage);
 	test_stream(storage, "threads");
 	test_stream(storage, "io_uring");
+	test_stuck(storage, "threads");
+	test_stuck(storage, "io_uring");
 	tarn_storage_unref(storage);
 	for (char c = 'a'; c <= 'c'; c++) {
 		char path[4200];

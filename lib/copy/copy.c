@@ -7,7 +7,6 @@
  */
 #include "lib/copy/mover.h"
 
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,8 +65,8 @@ static int drive(struct mover *m, const struct tarn_copy_options *options)
 		unsigned begun = m->ended ? 0 : m->ops->pump(m, TARN_IO_DEPTH);
 		int r = 0;
 
-		/* A mover that waits for nothing would wait for ever. */
-		assert(begun || m->in_flight || m->ended);
+		if (!begun && !m->in_flight && !m->ended)
+			mover_stuck(m);
 		if (m->in_flight)
 			r = tarn_io_submit_and_wait(
 				m->env->io, MIN(m->in_flight, BATCH), wait_ms);

@@ -95,8 +95,10 @@ static bool take_room(struct copy_relay *c)
 
 	if (c->room)
 		return true;
-	if (env->windows && env->windows + need > env->windows_max)
+	if (env->windows && env->windows + need > env->windows_max) {
+		env->windows_wanted = true;
 		return false;
+	}
 	env->windows += need;
 	c->room = need;
 	return true;
@@ -343,7 +345,17 @@ static void let_go(struct mover *mover)
 		h->memory = NULL;
 	}
 	mover->env->windows -= c->room;
+	mover->env->windows_came_free |= c->room && mover->env->windows_wanted;
 	c->room = 0;
+}
+
+bool copy_relay_came_free(struct mover_env *env)
+{
+	bool free = env->windows_came_free;
+
+	if (free)
+		env->windows_wanted = env->windows_came_free = false;
+	return free;
 }
 
 static void relay_free(struct mover *mover)

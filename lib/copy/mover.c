@@ -103,6 +103,16 @@ void mover_failed(struct mover *mover, int error)
 		tarn_fail_message());
 }
 
+void mover_stuck(struct mover *mover)
+{
+	mover_failed(mover,
+		tarn_fail(EIO,
+			"copy: nothing is under way when %llu of %llu bytes "
+			"were copied: a bug in tarn, please report it",
+			(unsigned long long)mover->done,
+			(unsigned long long)mover->info.bytes));
+}
+
 void mover_cancel(struct mover *mover)
 {
 	if (mover->ended)

@@ -38,6 +38,8 @@ struct mover_env {
 	/* Bytes that copies from file to file have for their windows, and may
 	 * have together; one of them may have more. */
 	uint64_t windows, windows_max;
+	bool windows_wanted;	/* somebody was told to wait, */
+	bool windows_came_free; /* and since then some were given back */
 };
 
 struct mover;
@@ -109,6 +111,13 @@ void mover_cancel(struct mover *mover);
 /* The thread's sentence becomes the mover's, unless it has one; ended. error
  * is negative. */
 void mover_failed(struct mover *mover, int error);
+/*
+ * For one that can neither go on nor has anything under way that would bring it
+ * on, which is our own mistake. An assertion would take the caller's process
+ * for it, and without one he would wait for ever; but nothing writes to his
+ * memory any more, so it costs him no more than this copy: -EIO.
+ */
+void mover_stuck(struct mover *mover);
 /* Of a finished one: 0, or the error, and tells its sentence again. */
 int mover_result(const struct mover *mover);
 
@@ -143,6 +152,10 @@ int copy_relay_new(struct mover_env *env, const struct mover *head,
 	struct mover **ret);
 int copy_write_new(struct mover_env *env, const struct mover *head,
 	struct mover **ret);
+
+/* Has room for windows come free since somebody was told to wait? Asked
+ * once. */
+bool copy_relay_came_free(struct mover_env *env);
 
 /* ---- for those who drive them ---------------------------------------- */
 

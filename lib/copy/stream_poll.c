@@ -3,8 +3,8 @@
  * One descriptor for poll(), an epoll set of three: the engine's own, which is
  * readable when requests are done; a counter, for what the engine does not
  * know of (copies to be reaped or begun, memory to be moved); and a timer for
- * deadlines. The last two cost system calls, so they are kept up only from
- * when somebody asks for the descriptor.
+ * deadlines. They cost system calls, so they are kept up only from when
+ * somebody asks for the descriptor.
  */
 #include "lib/copy/stream.h"
 
@@ -28,8 +28,10 @@ static int watch(tarn_stream *s, int fd)
 
 int stream_poll_open(tarn_stream *s)
 {
-	int r = 0;
+	int engine_fd = tarn_io_fd(s->env.io), r = 0;
 
+	if (engine_fd < 0)
+		return engine_fd;
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (s->epoll_fd < 0)
 		r = -errno;
@@ -43,7 +45,7 @@ int stream_poll_open(tarn_stream *s)
 		r = watch(s, s->timer_fd);
 	}
 	if (r >= 0)
-		r = watch(s, tarn_io_fd(s->env.io));
+		r = watch(s, engine_fd);
 	if (r < 0)
 		return tarn_fail(-r, "stream: it gets no descriptor: %s",
 			tarn_errno_text(-r));
@@ -101,6 +103,7 @@ int tarn_stream_fd(const tarn_stream *stream)
 	tarn_stream *s = (tarn_stream *)stream; /* it was made writable */
 
 	s->polled = true;
+	tarn_io_watch(s->env.io);
 	stream_poll_update(s);
 	return s->epoll_fd;
 }

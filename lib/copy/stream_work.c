@@ -9,7 +9,6 @@
  */
 #include "lib/copy/stream.h"
 
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -100,8 +99,10 @@ static bool begin_next(tarn_stream *s)
 	struct gather *g = stream_gather(s);
 	struct job *job = s->waiting.head;
 
+	/* Without a reader it has failed at once: those that it had wait again,
+	 * and can be begun one by one. */
 	if (g)
-		return pump_gather(s, g) > 0;
+		return pump_gather(s, g) > 0 || !g->reader;
 	job_list_remove(job);
 	job_list_add(&s->running, job);
 	stream_start(s, job);
@@ -129,15 +130,47 @@ static void begin_all(tarn_stream *s)
 			break;
 }
 
-/* Of those who waited for a file's slot some may come before the one who then
- * gave one back: with nothing under way, nobody else would wake them. */
+/* Each is asked: it forgets then that it was. */
+static bool came_free(tarn_stream *s)
+{
+	bool files = file_slots_came_free(s->env.files);
+
+	return copy_relay_came_free(&s->env) || files;
+}
+
+/* They wait for nothing: ended, they do not keep others from going on. */
+static bool end_stuck(tarn_stream *s)
+{
+	bool any = s->running.n > 0;
+	struct job *next;
+
+	for (int i = 0; i < STREAM_GATHERS; i++) {
+		struct gather *g = &s->gathers[i];
+
+		if (!g->reader)
+			continue;
+		mover_stuck(g->reader);
+		stream_gather_done(s, g, false);
+		any = true;
+	}
+	for (struct job *job = s->running.head; job; job = next) {
+		next = job->next;
+		mover_stuck(job->mover);
+		stream_finish(s, job);
+	}
+	return any;
+}
+
+/* Of those who waited for a file's slot, or for windows, some may come before
+ * the one who then gave them back: with nothing under way, nobody else would
+ * wake them. Whoever runs then and was not woken is stuck. */
 void stream_begin(tarn_stream *s)
 {
 	s->called_back = false;
 	do
 		begin_all(s);
 	while (tarn_io_pending(s->env.io) == 0 &&
-		file_slots_came_free(s->env.files));
+		(came_free(s) || end_stuck(s)));
 }
 
 static bool move_memory(tarn_stream *s)
@@ -288,8 +321,6 @@ static void work(tarn_stream *s, uint32_t wanted, int64_t until)
 				break;
 			continue;
 		}
-		/* A copy that waits for nothing would wait for ever. */
-		assert(tarn_io_pending(s->env.io) > 0);
 		n = patient ? 1 : wait_count(s, wanted - s->done.n);
 		r = stream_submit(
 			s, n, n > 1 ? shorter(left, STREAM_BATCH_MS) : left);

@@ -7,6 +7,15 @@
  * would later be written over what went past it. So the border between both is
  * at whole pages, counted in the file: even two copies that write neighbouring
  * tensors agree on it without knowing of each other.
+ *
+ * That is not enough where somebody reads the file through the cache meanwhile.
+ * The kernel reads ahead, in folios of many pages: one may hold old bytes of
+ * what is under way past it, and an end that is written through it, which makes
+ * all of it dirty. Then the kernel cannot throw it away when the direct write
+ * is done ("Page cache invalidation failure on direct I/O", it logs): the disk
+ * has the new bytes, and who reads through the cache the old ones until the
+ * folio goes. Nothing tells us of such readers, so those who have some are told
+ * to ask for TARN_ROAD_BUFFERED.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +24,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "base/file_limit.h"
 #include "lib/copy/copy_write.h"
 #include "lib/io/direct.h"
 #include "lib/io/road.h"
@@ -78,6 +88,34 @@ static int choose_road(struct copy_write *w, const struct stat *st)
 		storage_file_name(w->file, name, sizeof(name)));
 }
 
+/* Of the file, what dst reaches: *at to *to. */
+static void span(const struct copy_write *w, uint64_t *at, uint64_t *to)
+{
+	struct nest nest = w->pack.move.nest;
+	int64_t first, last;
+
+	for (int i = 0; i < w->outer; i++)
+		nest.dst[i] = w->dst[i];
+	nest_span(&nest, NEST_DST, &first, &last);
+	*at = w->origin + (uint64_t)(w->run_dst * w->bits / 8);
+	*to = *at + ((uint64_t)((last - first + 1) * w->bits) + 7) / 8;
+}
+
+/* Writes inside a file count too, where it is longer than its limit. */
+static int check_limit(const struct copy_write *w, const struct stat *st)
+{
+	uint64_t at, to;
+	char name[160];
+	int r;
+
+	span(w, &at, &to);
+	r = S_ISREG(st->st_mode) ? file_limit_check(to) : 0;
+	if (r < 0)
+		tarn_fail_prefix(r, "copy: %s: ",
+			storage_file_name(w->file, name, sizeof(name)));
+	return r;
+}
+
 /*
  * Direct writes past the end of a file wait for each other, since each moves
  * the end; inside it they do not. So the file gets its length and its blocks
@@ -86,17 +124,11 @@ static int choose_road(struct copy_write *w, const struct stat *st)
  */
 static int reserve(const struct copy_write *w, const struct stat *st)
 {
-	struct nest nest = w->pack.move.nest;
-	uint64_t at = w->origin + (uint64_t)(w->run_dst * w->bits / 8), from,
-		 to;
+	uint64_t at, from, to;
 	char name[160];
-	int64_t first, last;
 	int r;
 
-	for (int i = 0; i < w->outer; i++)
-		nest.dst[i] = w->dst[i];
-	nest_span(&nest, NEST_DST, &first, &last);
-	to = at + ((uint64_t)((last - first + 1) * w->bits) + 7) / 8;
+	span(w, &at, &to);
 	if (!S_ISREG(st->st_mode) || to <= (uint64_t)st->st_size ||
 		(to - at) / 2 > w->head.info.bytes)
 		return 0;
@@ -127,7 +159,9 @@ int write_begin(struct copy_write *w)
 			storage_file_name(w->file, name, sizeof(name)),
 			tarn_errno_text(r));
 	}
-	r = choose_road(w, &st);
+	r = check_limit(w, &st);
+	if (r >= 0)
+		r = choose_road(w, &st);
 	if (r >= 0)
 		r = file_slots_take(files, dst, w->file->fd,
 			w->direct ? storage_file_direct(dst) : -1, &w->slot);

@@ -89,9 +89,15 @@ const char *tarn_io_why(const struct tarn_io *io)
 	return io->why;
 }
 
-int tarn_io_fd(const struct tarn_io *io)
+int tarn_io_fd(struct tarn_io *io)
 {
 	return io->engine->fd(io);
+}
+
+void tarn_io_watch(struct tarn_io *io)
+{
+	if (io->engine->watch)
+		io->engine->watch(io);
 }
 
 unsigned tarn_io_pending(const struct tarn_io *io)

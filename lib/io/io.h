@@ -154,6 +154,11 @@ int tarn_io_submit_and_wait(struct tarn_io *io, unsigned n, int timeout_ms);
  * For an outer poll loop: readable (POLLIN) when submit_and_wait has something
  * to call done for. Level-triggered. Waking for each request costs as much as
  * the request: when it is readable, wait for a batch with a short time-out
- * (submit_and_wait(io, TARN_IO_DEPTH / 4, 2)). The engine keeps the descriptor.
+ * (submit_and_wait(io, TARN_IO_DEPTH / 4, 2)). The engine keeps the descriptor,
+ * which is made by the first call: -EMFILE, -ENFILE, -ENOMEM; -ENOTSUP: it has
+ * none.
  */
-int tarn_io_fd(const struct tarn_io *io);
+int tarn_io_fd(struct tarn_io *io);
+/* Keeps the descriptor up from now on, which costs something at each wait. If
+ * requests are pending it may be readable once for nothing. */
+void tarn_io_watch(struct tarn_io *io);

@@ -11,7 +11,8 @@
 struct tarn_io_engine {
 	const char *name;
 	void (*free)(struct tarn_io *io);
-	int (*fd)(const struct tarn_io *io);
+	int (*fd)(struct tarn_io *io);
+	void (*watch)(struct tarn_io *io); /* NULL: nothing is to be done */
 	int (*set_file)(struct tarn_io *io, unsigned slot, int fd);
 	void (*clear_file)(struct tarn_io *io, unsigned slot);
 	int (*set_buffer)(

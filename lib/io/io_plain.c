@@ -62,9 +62,9 @@ static void plain_queue(struct tarn_io *io, struct tarn_io_request *req)
 }
 
 /* There is never anything to wait for. */
-static int plain_fd(const struct tarn_io *io)
+static int plain_fd(struct tarn_io *io)
 {
-	return -1;
+	return tarn_fail(ENOTSUP, "the plain engine has no descriptor");
 }
 
 static int plain_set_file(struct tarn_io *io, unsigned slot, int fd)

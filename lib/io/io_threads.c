@@ -231,7 +231,7 @@ static void threads_queue(struct tarn_io *io, struct tarn_io_request *req)
 	list_put(&threads_of(io)->queued, req);
 }
 
-static int threads_fd(const struct tarn_io *io)
+static int threads_fd(struct tarn_io *io)
 {
 	return threads_of(io)->event_fd;
 }

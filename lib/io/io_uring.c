@@ -7,17 +7,38 @@
  * The keep_fd is a fixed file in the last slot. The ring of a killed process
  * waits for its requests before it gives back its files; so the descriptor
  * lives exactly as long as a read can still land.
+ *
+ * What is polled is an eventfd, not the ring. With DEFER_TASKRUN a request that
+ * is done becomes work in a list of the ring's thread (K1), a flag in the ring
+ * says so (K2), and, if it is the first in the list, the eventfd is written
+ * (K3); its entry is posted when the thread waits for it, and the eventfd is
+ * written then too. Who sleeps in poll() on the ring is not told of the work,
+ * nor is an epoll set.
+ *
+ * A wait has the kernel post what there is (U1), reads the eventfd empty (U2),
+ * for U1 itself has written it, and then looks at the flag (U3) before it calls
+ * back what was posted (U4). Nothing is missed: if K3 was before U2, so was K2,
+ * and U3 sees the flag, unless a wait in between has posted the entry, which U4
+ * then sees; with the flag it begins again at U1. If K3 was after U2, the
+ * eventfd is readable. Work that is not the first in its list has one before it
+ * for which the same holds, and U1 takes both. Without DEFER_TASKRUN there is
+ * no flag: then the eventfd is written when the entry has been posted, and U4
+ * sees what was written before U2.
  */
 #include "lib/io/io.h"
 
 #include <errno.h>
 #include <liburing.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "base/fd.h"
 #include "lib/io/io_engine.h"
 
 enum { KEEP_SLOT = TARN_IO_FILES };
@@ -29,6 +50,8 @@ struct uring {
 	struct tarn_io io;
 	struct io_uring ring;
 	pthread_t owner;
+	int event_fd; /* -1: nobody has asked for it */
+	bool watched; /* it is written, and to be read */
 };
 
 static struct uring *uring_of(const struct tarn_io *io)
@@ -45,13 +68,65 @@ static void uring_free(struct tarn_io *io)
 	if (!pthread_equal(u->owner, pthread_self()))
 		u->ring.enter_ring_fd = -1;
 	io_uring_queue_exit(&u->ring);
+	fd_close(u->event_fd);
 	free(u);
 }
 
-static int uring_fd(const struct tarn_io *io)
+/* ---- the descriptor -------------------------------------------------- */
+
+/* It costs nothing before somebody polls it. */
+static int uring_fd(struct tarn_io *io)
 {
-	return uring_of(io)->ring.ring_fd;
+	struct uring *u = uring_of(io);
+	int fd, r;
+
+	if (u->event_fd >= 0)
+		return u->event_fd;
+	fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = fd < 0 ? -errno : io_uring_register_eventfd(&u->ring, fd);
+	if (r < 0) {
+		fd_close(fd);
+		return tarn_fail(-r, "io_uring gets no eventfd: %s",
+			tarn_errno_text(-r));
+	}
+	io_uring_cq_eventfd_toggle(&u->ring, false);
+	u->event_fd = fd;
+	return fd;
 }
+
+static void uring_watch(struct tarn_io *io)
+{
+	struct uring *u = uring_of(io);
+	uint64_t one = 1;
+
+	if (u->watched)
+		return;
+	u->watched = true;
+	io_uring_cq_eventfd_toggle(&u->ring, true);
+	/* Pairs with the barrier of the kernel between its list and its look at
+	 * whether the eventfd is on: what found it off is in the list for our
+	 * next wait, to which this write leads. */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (io->pending && write(u->event_fd, &one, 8) != 8)
+		abort(); /* it would have to be full */
+}
+
+static bool has_work(const struct uring *u)
+{
+	return IO_URING_READ_ONCE(*u->ring.sq.kflags) & IORING_SQ_TASKRUN;
+}
+
+/* After U1; ends, for there are so many requests and no more. If nothing was
+ * written, nothing that was is lost. */
+static void make_quiet(struct uring *u)
+{
+	uint64_t count;
+
+	while (read(u->event_fd, &count, 8) == 8 && has_work(u))
+		io_uring_get_events(&u->ring);
+}
+
+/* ---- files and buffers ----------------------------------------------- */
 
 static int uring_set_file(struct tarn_io *io, unsigned slot, int fd)
 {
@@ -108,6 +183,8 @@ static int uring_clear_buffer(struct tarn_io *io, unsigned slot)
 		tarn_errno_text(r ? -r : EINVAL));
 }
 
+/* ---- requests -------------------------------------------------------- */
+
 static void uring_queue(struct tarn_io *io, struct tarn_io_request *req)
 {
 	/* As many entries as io.c lets through: there is always one. */
@@ -135,8 +212,10 @@ static void reap(struct uring *u)
 {
 	struct io_uring_cqe *cqe;
 
-	/* Ends: what done() queues is not submitted before the next wait. */
-	while (io_uring_peek_cqe(&u->ring, &cqe) == 0) {
+	/* Ends: what done() queues is not submitted before the next wait. Only
+	 * of what is posted: the kernel is not to write the eventfd again. */
+	while (io_uring_cq_ready(&u->ring) &&
+		io_uring_peek_cqe(&u->ring, &cqe) == 0) {
 		struct tarn_io_request *req = io_uring_cqe_get_data(cqe);
 		int32_t res = cqe->res;
 
@@ -160,6 +239,8 @@ static int uring_wait(struct tarn_io *io, unsigned n, int timeout_ms)
 	else
 		r = io_uring_submit_and_wait_timeout(
 			&u->ring, &cqe, n, timeout_ms < 0 ? NULL : &ts, NULL);
+	if (u->watched)
+		make_quiet(u);
 	reap(u);
 	/* The first three are what they say; the others mean that the kernel
 	 * has no room now, and that reaping makes some: entries that it did
@@ -173,6 +254,7 @@ static const struct tarn_io_engine uring_engine = {
 	.name = "io_uring",
 	.free = uring_free,
 	.fd = uring_fd,
+	.watch = uring_watch,
 	.set_file = uring_set_file,
 	.clear_file = uring_clear_file,
 	.set_buffer = uring_set_buffer,
@@ -183,13 +265,15 @@ static const struct tarn_io_engine uring_engine = {
 
 /*
  * From the best to the plainest. DEFER_TASKRUN (6.1) completes requests where
- * we wait for them, in one go, instead of interrupting us for each;
- * COOP_TASKRUN (5.19) spares the interrupts only.
+ * we wait for them, in one go, instead of interrupting us for each, and
+ * TASKRUN_FLAG says that there are some; COOP_TASKRUN (5.19) spares the
+ * interrupts only.
  */
 static int open_ring(struct io_uring *ring)
 {
 	static const unsigned flags[] = {
-		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN,
+		IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN |
+			IORING_SETUP_TASKRUN_FLAG,
 		IORING_SETUP_COOP_TASKRUN,
 		0,
 	};
@@ -255,6 +339,7 @@ int tarn_io_uring_new(int keep_fd, struct tarn_io **ret_io)
 	if (!u)
 		return tarn_fail(ENOMEM, "no memory for an I/O engine");
 	u->io.engine = &uring_engine;
+	u->event_fd = -1;
 	u->owner = pthread_self();
 	r = open_ring(&u->ring);
 	if (r < 0) {

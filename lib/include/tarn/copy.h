@@ -33,7 +33,10 @@ extern "C" {
 /* How bytes of a file travel. */
 enum tarn_road {
 	/* By where they are: from the page cache what is in it, directly what
-	 * is on a local disk, buffered and many at once from a network. */
+	 * is on a local disk, buffered and many at once from a network. To a
+	 * file that others read meanwhile, be it elsewhere in it, write
+	 * buffered: the kernel reads ahead, and may go on to show them old
+	 * bytes of what was written past its cache. */
 	TARN_ROAD_AUTO = 0,
 	TARN_ROAD_BUFFERED = 1, /* through the page cache */
 	TARN_ROAD_DIRECT = 2,	/* past it; ragged ends that are written go
@@ -91,9 +94,10 @@ struct tarn_copy_info {
  * Copies, and returns when it is done. options and ret_info may be NULL. Any
  * thread; nobody may write src or use dst meanwhile. After a failure dst holds
  * some of the new elements. -EIO and what else read and write say, with file
- * and offset; -ENODATA: a file has shrunk; -ENOSPC, -EDQUOT; -ENOTSUP: no
- * executor for this pair of storages, or for this dtype; -EBADF: src is open for
- * writing only.
+ * and offset; -ENODATA: a file has shrunk; -ENOSPC, -EDQUOT; -EFBIG: past
+ * RLIMIT_FSIZE, told before the kernel would send SIGXFSZ; -ENOTSUP: no
+ * executor for this pair of storages, or for this dtype; -EBADF: src is open
+ * for writing only.
  */
 TARN_PUBLIC int tarn_copy(tarn_tensor *dst, const tarn_tensor *src,
 	const struct tarn_copy_options *options,
@@ -198,8 +202,8 @@ TARN_PUBLIC int tarn_stream_cancel(tarn_stream *stream, uint64_t id);
 TARN_PUBLIC void tarn_stream_get_progress(const tarn_stream *stream,
 	struct tarn_stream_progress *ret);
 
-/* For poll(): readable when tarn_stream_reap has something to do. The
- * stream's. */
+/* For poll(): readable when tarn_stream_reap has something to do (seldom, once,
+ * for nothing). The stream's. */
 TARN_PUBLIC int tarn_stream_fd(const tarn_stream *stream);
 
 #ifdef __cplusplus
