@@ -173,6 +173,8 @@ lib_libcore_la_SOURCES = \
 	lib/save/checksums.c \
 	lib/save/checksums.h \
 	lib/save/checksums_avx2.c \
+	lib/save/crosswise.c \
+	lib/save/crosswise.h \
 	lib/save/piece.c \
 	lib/save/piece.h \
 	lib/save/plan.c \
@@ -181,6 +183,7 @@ lib_libcore_la_SOURCES = \
 	lib/save/replace.h \
 	lib/save/replace_commit.c \
 	lib/save/replace_path.c \
+	lib/save/replace_rights.c \
 	lib/save/save.c \
 	lib/save/slot.c \
 	lib/save/slot.h \

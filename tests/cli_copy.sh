@@ -73,6 +73,21 @@ requests converted" "$(json '*j')" "the keys of --json"
 is "b:BF16 h:BF16 i:I64 w:U8" "$(dtypes half.st)" \
 	"integers of a whole file stay what they are"
 is "by=tarn format=pt 0" "$(metadata half.st)" "a pair replaces another"
+
+# Each key compared with all the others would take minutes.
+"$PYTHON" - <<-'END'
+	import json
+	head = json.dumps({"__metadata__": {f"key {i}": "" for i in range(200000)},
+	                   "a": {"dtype": "U8", "shape": [1],
+	                         "data_offsets": [0, 1]}}).encode()
+	with open("keys.st", "wb") as f:
+	    f.write(len(head).to_bytes(8, "little") + head + b"a")
+END
+run timeout 30 "$TARN" copy keys.st keys2.st --metadata 'key 7=seven'
+is 0 "$status" "many metadata"
+out=$("$TARN" info keys2.st --json)
+is "200000 seven" "$(json 'len(j["metadata"]), j["metadata"]["key 7"]' |
+	tr -d "(),'")" "all are there"
 run "$TARN" copy m.st:i i.st --dtype F32
 is "i:F32" "$(dtypes i.st)" "asked for by themselves they do not"
 run "$TARN" copy m.st '[0:2]' cut.st

@@ -53,6 +53,35 @@ def check_npy(array, *args, wanted, what):
     ok(not error and same(seen, np.ascontiguousarray(wanted)), what, seen)
 
 
+def check_crosswise():
+    """Read once, not once for each piece of what is written, and a column is
+    not a request for each of its elements."""
+    a = rng.random((2048, 3, 700)).astype("f4")
+    np.save("fortran.npy", np.asfortranarray(a))
+    for what, args, wanted in (
+            ("a Fortran array", ["out.st"], a),
+            ("converted", ["out.st", "--dtype", "f8", "--scale", "2"],
+             a.astype("f8") * 2),
+            ("a view of it", [".permute(1,0,2)", "out.st"],
+             a.transpose(1, 0, 2))):
+        done = subprocess.run([TARN, "copy", "fortran.npy", *args, "--json"],
+                              stdout=subprocess.PIPE, check=False)
+        told = json.loads(done.stdout)
+        ok(told["read"] <= 2 * a.nbytes, what + ": is read once", told)
+        ok(told["requests"] < 1000, "with few requests", told)
+        seen, = read("out.st").values()
+        ok(same(seen, np.ascontiguousarray(wanted)), "and is the same")
+
+
+def check_broadcast():
+    a = rng.random((1, 256)).astype("f4")
+    np.save("row.npy", a)
+    error = copy("row.npy", ".expand(9999,256)", "wide.npy")
+    seen = np.load("wide.npy") if not error else a
+    ok(seen.shape == (9999, 256) and (seen == a).all(),
+       "a row, as often as asked for", error)
+
+
 def check_images():
     batch = rng.integers(0, 256, (3, 20, 31, 4), dtype=np.uint8)
     mean, std = [0.1, 0.2, 0.3, 0.4], [0.5, 0.25, 0.125, 1]
@@ -116,6 +145,8 @@ def check_formats():
 def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        check_crosswise()
+        check_broadcast()
         check_images()
         check_dtypes()
         check_formats()

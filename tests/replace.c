@@ -6,12 +6,16 @@
  */
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/posix_acl.h>
+#include <linux/posix_acl_xattr.h>
+#include <linux/xattr.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -214,6 +218,67 @@ static void test_rights(void)
 	only("a b", "rights");
 }
 
+/* ---- lists, where the file system has them --------------------------- */
+
+enum { USER = 12345 };
+
+/* Sets one for the file or, by default, for what is made in the folder. A user
+ * may read and write; what the group and others may is said. */
+static bool set_list(
+	const char *path, const char *name, unsigned group, unsigned other)
+{
+	const struct {
+		struct posix_acl_xattr_header header;
+		struct posix_acl_xattr_entry entries[5];
+	} list = {{POSIX_ACL_XATTR_VERSION},
+		{{ACL_USER_OBJ, 6, ACL_UNDEFINED_ID}, {ACL_USER, 6, USER},
+			{ACL_GROUP_OBJ, (uint16_t)group, ACL_UNDEFINED_ID},
+			{ACL_MASK, 6, ACL_UNDEFINED_ID},
+			{ACL_OTHER, (uint16_t)other, ACL_UNDEFINED_ID}}};
+
+	return setxattr(path, name, &list, sizeof(list), 0) == 0;
+}
+
+/* What the list of a file says of whom tag tells; -1: it has no list. */
+static int listed(const char *name, int tag)
+{
+	struct {
+		struct posix_acl_xattr_header header;
+		struct posix_acl_xattr_entry entries[8];
+	} list;
+	ssize_t n = getxattr(
+		in(name), XATTR_NAME_POSIX_ACL_ACCESS, &list, sizeof(list));
+
+	for (ssize_t i = 0; n > 0 && i < (n - 4) / 8; i++)
+		if (list.entries[i].e_tag == tag)
+			return list.entries[i].e_perm;
+	return -1;
+}
+
+static void test_lists(void)
+{
+	put("a", "x", 0600);
+	if (!set_list(in("a"), XATTR_NAME_POSIX_ACL_ACCESS, 0, 0)) {
+		skip(9, "no access control lists in %s: %m", folder);
+		only("a", "lists");
+		return;
+	}
+	is_int(0, replace(in("a"), false, "x"), "a file with a list");
+	mode_is(0660, "a", "has the same mode");
+	is_int(6, listed("a", ACL_USER), "the user of the list may write");
+	is_int(0, listed("a", ACL_GROUP_OBJ), "the group may not read");
+	put("b", "x", 0640);
+	set_list(folder, XATTR_NAME_POSIX_ACL_DEFAULT, 0, 0);
+	is_int(0, replace(in("b"), false, "x"),
+		"a file without one, in a folder that gives lists");
+	mode_is(0640, "b", "has the same mode");
+	is_int(-1, listed("b", ACL_USER), "and has got none");
+	is_int(0, replace(in("a"), false, "x"), "the one that has one");
+	is_int(6, listed("a", ACL_USER), "keeps it");
+	removexattr(folder, XATTR_NAME_POSIX_ACL_DEFAULT);
+	only("a b", "lists");
+}
+
 /* As somebody who is not root: 0, or what replace() said. From inside, since
  * the folders above are root's alone. */
 static int replace_as_nobody(const char *name)
@@ -253,12 +318,21 @@ static void test_others(void)
 		is_int(0, replace(in("a"), false, "x"), "and by root");
 		stat(in("a"), &st);
 		is_int(65534, (int)st.st_uid, "it keeps that owner");
+		chown(in("a"), 0, 0);
+		if (set_list(in("a"), XATTR_NAME_POSIX_ACL_ACCESS, 6, 2)) {
+			is_int(0, replace_as_nobody("a"), "one with a list");
+			is_int(6, listed("a", ACL_USER), "has it still");
+			is_int(2, listed("a", ACL_GROUP_OBJ),
+				"and a group that may no more than others");
+		} else {
+			skip(3, "no access control lists in %s: %m", folder);
+		}
 		chmod(folder, 0333);
 		is_int(0, replace_as_nobody("b"),
 			"a folder that may not be read");
 		chmod(folder, 0700);
 	} else {
-		skip(6, "only root can make files of others");
+		skip(9, "only root can make files of others");
 		put("b", "", 0600);
 	}
 	only("a b", "others");
@@ -322,6 +396,7 @@ int main(void)
 	test_exclusive();
 	test_links();
 	test_rights();
+	test_lists();
 	test_others();
 	test_room();
 	test_killed();

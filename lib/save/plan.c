@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/copy/mover.h"
+#include "lib/save/crosswise.h"
 
 static int about(int r, const struct tarn_save_item *item)
 {
@@ -203,6 +204,7 @@ static void look_at(struct part *p)
 	if (p->memory && l->dtype == p->file.dtype && !scales(&p->convert) &&
 		tarn_layout_is_contiguous(l))
 		p->bytes = tarn_tensor_data(p->src);
+	p->crosswise = crosswise_bytes(p);
 }
 
 static int make_part(const struct tarn_save_item *item,
@@ -256,8 +258,10 @@ int save_plan_make(const char *path, const struct tarn_save_item *items,
 		if (r < 0)
 			r = about(r, &items[t->item]);
 		plan->bytes += t->nbytes;
+		plan->work += plan->parts[i].crosswise;
 		plan->n++;
 	}
+	plan->work += plan->head.file_size;
 	return r;
 }
 

@@ -191,7 +191,7 @@ int replace_begin(const char *path, bool exclusive, struct replacement **ret)
 	else if (r)
 		err = replace_path(path, &real);
 	if (r)
-		r->fd = r->folder = r->synced = -1;
+		r->fd = r->folder = r->synced = r->file_system = -1;
 	if (err < 0)
 		return err;
 	if (!real)
@@ -248,6 +248,7 @@ struct replacement *replace_free(struct replacement *r)
 		unlinkat(r->folder, r->temp, 0);
 	fd_close(r->fd);
 	fd_close(r->synced);
+	fd_close(r->file_system);
 	fd_close(r->folder);
 	free(r);
 	return NULL;

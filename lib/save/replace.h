@@ -5,7 +5,8 @@
  *	replace_begin(path, false, &r);
  *	replace_reserve(r, size);
  *	... write to r->fd ...
- *	replace_commit(r);              synced, in place, and durable
+ *	replace_sync(r);                nobody sees it yet
+ *	replace_commit(r);              in place, and durable
  *	r = replace_free(r);            without commit: as if never begun
  *
  * Sentences do not name the path; who calls puts it in front.
@@ -23,6 +24,7 @@ struct replacement {
 	int fd;	    /* the new file, to be read and written */
 	int folder; /* O_PATH */
 	int synced; /* the folder to be synced; -1: it may not be read */
+	int file_system; /* then, a file on it */
 	char name[NAME_MAX + 1];
 	char temp[NAME_MAX + 1]; /* what it is called meanwhile; "": nothing */
 	bool exclusive;
@@ -42,8 +44,12 @@ int replace_begin(
 /* Takes the room that it will need. -ENOSPC, -EDQUOT, -EFBIG. */
 int replace_reserve(struct replacement *r, uint64_t size) _must_check_;
 
+/* All that takes long, by which fd is closed. Nobody else has it open for
+ * writing by then. */
+int replace_sync(struct replacement *r) _must_check_;
+
 /*
- * Puts it in place. Nobody else has fd open for writing by then. After a
+ * Puts it in place, synced or not. After a
  * failure nothing has changed, but for that of the last step, the sync of the
  * folder: then it is in place, and only a crash now could undo it.
  */
@@ -59,6 +65,11 @@ DEFINE_CLEANUP(struct replacement *, replace_free);
  * failure there is none. */
 int replace_with_name(
 	struct replacement *r, int (*take)(struct replacement *r));
+
+/* ---- replace_rights.c ----------------------------------------------- */
+
+/* Those of the old file, for the new one, or fewer. */
+int replace_rights(const struct replacement *r) _must_check_;
 
 /* ---- replace_path.c ------------------------------------------------- */
 

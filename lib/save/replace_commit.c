@@ -7,7 +7,8 @@
  *
  * Only a name can be renamed, so a file that had none gets a hidden one first;
  * before its sync, since to some file systems a file without a name is nothing
- * that a crash should keep.
+ * that a crash should keep. What takes long, the writing of its bytes, is done
+ * before: who is killed meanwhile leaves no name behind.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -24,25 +25,6 @@ static int link_temp(struct replacement *r)
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", r->fd);
 	if (linkat(AT_FDCWD, path, r->folder, r->temp, AT_SYMLINK_FOLLOW) < 0)
 		return -errno;
-	return 0;
-}
-
-/*
- * The rights of the file that it replaces, and its owner where that is allowed.
- * A group that cannot be had must not hand its rights to ours: then ours may do
- * what everybody may.
- */
-static int take_over_rights(const struct replacement *r)
-{
-	mode_t mode = r->old.st_mode & 0777;
-
-	if (fchown(r->fd, r->old.st_uid, r->old.st_gid) < 0 &&
-		fchown(r->fd, (uid_t)-1, r->old.st_gid) < 0)
-		mode = (mode & ~(mode_t)070) | (mode & mode << 3 & 070);
-	if (fchmod(r->fd, mode) < 0)
-		return tarn_fail(errno,
-			"giving the new file the rights %03o of the old: %s",
-			(unsigned)mode, tarn_errno_text(errno));
 	return 0;
 }
 
@@ -89,15 +71,15 @@ static int rename_over(struct replacement *r)
 	return 0;
 }
 
-/* whole, unless it is -1, is a file in the folder, for a folder that cannot be
- * opened: syncing all of the file system does it too. */
-static int sync_folder(const struct replacement *r, int whole)
+/* For a folder that cannot be opened, syncing all of the file system does it
+ * too. */
+static int sync_folder(const struct replacement *r)
 {
 	int err = 0;
 
 	if (r->synced >= 0)
 		err = sync_fd(r->synced);
-	else if (syncfs(whole) < 0)
+	else if (syncfs(r->file_system) < 0)
 		err = -errno;
 	/* Where folders cannot be synced, they need not be. */
 	if (err == 0 || err == -EINVAL || err == -EOPNOTSUPP)
@@ -108,6 +90,14 @@ static int sync_folder(const struct replacement *r, int whole)
 		tarn_errno_text(err));
 }
 
+static int not_synced(int err)
+{
+	return tarn_fail(-err,
+		"syncing the new file: %s: what was written may not be on the "
+		"disk",
+		tarn_errno_text(err));
+}
+
 /* Closes it, since some file systems say then what they could not keep. */
 static int sync_and_close(struct replacement *r)
 {
@@ -115,10 +105,7 @@ static int sync_and_close(struct replacement *r)
 
 	if (err < 0) {
 		fd_close(fd);
-		return tarn_fail(-err,
-			"syncing the new file: %s: what was written may not "
-			"be on the disk",
-			tarn_errno_text(err));
+		return not_synced(err);
 	}
 	if (close(fd) < 0 && errno != EINTR)
 		return tarn_fail(errno, "closing the new file: %s",
@@ -126,28 +113,45 @@ static int sync_and_close(struct replacement *r)
 	return 0;
 }
 
-int replace_commit(struct replacement *r)
+static int name_it(struct replacement *r)
 {
-	_cleanup_fd_ int whole = -1;
-	int err = 0;
+	int err;
 
-	if (!*r->temp) {
-		err = replace_with_name(r, link_temp);
-		if (err < 0 && err != -EEXIST)
-			return tarn_fail(-err, "giving the new file a name: %s",
+	/* It tells of a failed write once, and the sync would not tell again;
+	 * where it is not known, the sync does all. */
+	if (sync_file_range(r->fd, 0, 0,
+		    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+			    SYNC_FILE_RANGE_WAIT_AFTER) < 0 &&
+		errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP &&
+		errno != EPERM && errno != ESPIPE)
+		return not_synced(-errno);
+	err = replace_with_name(r, link_temp);
+	if (err < 0 && err != -EEXIST)
+		return tarn_fail(-err, "giving the new file a name: %s",
+			tarn_errno_text(err));
+	return err;
+}
+
+int replace_sync(struct replacement *r)
+{
+	int err = *r->temp ? 0 : name_it(r);
+
+	if (err >= 0 && r->replaces)
+		err = replace_rights(r);
+	if (err >= 0 && r->synced < 0) {
+		err = r->file_system = fd_dup(r->fd);
+		if (err < 0)
+			return tarn_fail(-err, "duplicating %d: %s", r->fd,
 				tarn_errno_text(err));
 	}
-	if (err >= 0 && r->replaces)
-		err = take_over_rights(r);
-	if (err >= 0 && r->synced < 0) {
-		whole = fd_dup(r->fd);
-		if (whole < 0)
-			return tarn_fail(-whole, "duplicating %d: %s", r->fd,
-				tarn_errno_text(whole));
-	}
-	if (err >= 0)
-		err = sync_and_close(r);
+	return err < 0 ? err : sync_and_close(r);
+}
+
+int replace_commit(struct replacement *r)
+{
+	int err = r->fd >= 0 ? replace_sync(r) : 0;
+
 	if (err >= 0)
 		err = rename_over(r);
-	return err < 0 ? err : sync_folder(r, whole);
+	return err < 0 ? err : sync_folder(r);
 }

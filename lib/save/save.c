@@ -34,6 +34,12 @@ static int write_file(const char *path, struct save_plan *plan,
 		r = replace_reserve(new, plan->head.file_size);
 	if (r >= 0)
 		r = save_write(plan, options, new->fd, info);
+	if (r >= 0)
+		r = replace_sync(new);
+	/* The last moment to think better of it. */
+	if (r >= 0 && options->progress &&
+		options->progress(options->arg, plan->work, plan->work))
+		r = tarn_fail(ECANCELED, "cancelled");
 	return r < 0 ? r : replace_commit(new);
 }
 

@@ -7,6 +7,9 @@
  * end at multiples of PIECE_PAGE, so that they go by direct I/O whatever the
  * tensors' offsets are, and no two share a page.
  *
+ * What lies crosswise where it comes from is brought into memory when its first
+ * piece begins, and let go after its last (crosswise.c).
+ *
  * Each piece passes through a slot: filled (reads of files may be under way for
  * it), summed, written. Summing keeps the order of the file, and needs no
  * second look at the source. The piece with the head comes first, and waits
@@ -22,6 +25,7 @@
 #include "base/fail.h"
 #include "lib/file/text.h"
 #include "lib/save/checksums.h"
+#include "lib/save/crosswise.h"
 #include "lib/save/slot.h"
 #include "lib/save/window.h"
 
@@ -43,7 +47,8 @@ struct writer {
 	unsigned busy;                /* slots */
 	struct checksum_range *ranges;
 	struct checksums sums;
-	uint64_t done; /* bytes written */
+	uint64_t done; /* bytes brought in and written */
+	size_t gone;   /* parts that are let go */
 	struct tarn_copy_info *info;
 	struct slot_failure failure;
 };
@@ -86,8 +91,7 @@ static int tell(struct writer *w)
 		return tarn_fail_verbatim(
 			-w->failure.error, w->failure.message);
 	}
-	if (o->progress &&
-		o->progress(o->arg, w->done, w->plan->head.file_size))
+	if (o->progress && o->progress(o->arg, w->done, w->plan->work))
 		return tarn_fail(ECANCELED, "cancelled");
 	return 0;
 }
@@ -108,6 +112,58 @@ static int reap_one(void *arg)
 	return reap(arg, 1);
 }
 
+/* ---- what lies crosswise --------------------------------------------- */
+
+static int tell_bringing(void *arg, uint64_t done, uint64_t total)
+{
+	const struct writer *w = arg;
+	const struct tarn_save_options *o = w->options;
+
+	(void)total;
+	return o->progress(o->arg, w->done + done, w->plan->work);
+}
+
+static int bring_in(struct writer *w, struct part *p)
+{
+	const struct tarn_copy_options options = {
+		.road = w->options->road,
+		.engine = w->options->engine,
+		.channel_dim = -1,
+		.progress = w->options->progress ? tell_bringing : NULL,
+		.arg = w,
+	};
+	int r = crosswise_bring(p, &options, w->info);
+
+	if (r > 0)
+		w->done += p->crosswise;
+	else if (r == 0) {
+		w->plan->work -= p->crosswise;
+		p->crosswise = 0;
+	}
+	return r < 0 ? r : 0;
+}
+
+/* For a piece that ends there. Those before it were copied from, which is over
+ * when it is begun. */
+static int bring_until(struct writer *w, uint64_t end)
+{
+	struct save_plan *plan = w->plan;
+	size_t first = save_plan_find(plan, w->at);
+	int r = 0;
+
+	for (; w->gone < first; w->gone++) {
+		struct part *p = &plan->parts[w->gone];
+
+		if (p->crosswise && p->memory)
+			p->src = tarn_tensor_unref(p->src);
+	}
+	for (size_t i = first;
+		r >= 0 && i < plan->n && plan->parts[i].offset < end; i++)
+		if (plan->parts[i].crosswise && !plan->parts[i].memory)
+			r = bring_in(w, &plan->parts[i]);
+	return r;
+}
+
 /* ---- a piece --------------------------------------------------------- */
 
 static int begin(struct writer *w, unsigned index, uint64_t end,
@@ -121,9 +177,14 @@ static int begin(struct writer *w, unsigned index, uint64_t end,
 	slot->straight = straight;
 	slot->busy = true;
 	w->busy++;
-	w->at = end;
-	if (straight)
+	if (straight) {
+		w->at = end;
 		return 0;
+	}
+	r = bring_until(w, end);
+	w->at = end;
+	if (r < 0)
+		return r;
 	r = slot_memory(&slot->window.storage, slot->window.size);
 	if (r < 0)
 		return r;

@@ -6,8 +6,11 @@
  * renamed over the old one, and its folder synced: whoever opens the path, and
  * whatever the machine does meanwhile, finds the old file or the new one. Any
  * view is saved as it is, from wherever it is, without a contiguous copy in
- * memory. Permissions are as the umask says, or those of the file that is
- * replaced; a symbolic link is followed. The bytes go past the page cache where
+ * memory; but one that lies crosswise in a file, as a Fortran array does in a
+ * .npy that becomes safetensors, is brought into memory first, where there is
+ * the room, so that the file is read once. Permissions are as the umask says,
+ * or those of the file that is replaced, its access control list among them; a
+ * symbolic link is followed. The bytes go past the page cache where
  * the disk allows it: who reads the file next reads the disk.
  *
  * Checksums are XXH3 (64 bits) of each tensor's bytes as they lie in the file,
@@ -56,6 +59,8 @@ struct tarn_save_options {
 	size_t n_pairs;
 	enum tarn_road road;
 	const char *engine;
+	/* Called now and then in the calling thread with bytes of all that is
+	 * read into memory and written; non-zero cancels: -ECANCELED. */
 	int (*progress)(void *arg, uint64_t done, uint64_t total);
 	void *arg;
 };
