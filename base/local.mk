@@ -3,6 +3,7 @@
 
 noinst_LTLIBRARIES += base/libbase.la
 base_libbase_la_SOURCES = \
+	base/alone.h \
 	base/checked.h \
 	base/cleanup.h \
 	base/clock.h \

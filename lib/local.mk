@@ -274,6 +274,7 @@ lib_libcore_la_SOURCES = \
 	lib/channel/held.c \
 	lib/channel/record.c \
 	lib/channel/item.c \
+	lib/channel/left.c \
 	lib/channel/member.c \
 	lib/channel/slot.c \
 	$(NULL)

@@ -315,12 +315,14 @@ static void test_close(tarn_store *store)
 	has_str("closed", tarn_error_message(), "since it is closed");
 	is_int(1, kit_get(c, 0), "what was published comes");
 	late = kit_open(store, "close", NULL);
+	is_int(-EEXIST, tarn_channel_open(store, "close", &options, &next),
+		"no other takes its name while something is left in it");
+	is_int(2, kit_get(late, 0), "late consumers drain it");
 	next = kit_open(store, "close", &options);
 	is_int(0, (int64_t)kit_info(next).closed,
-		"a new one takes the name of one that is closed");
+		"a new one takes the name of one that is closed and empty");
 	is_int(0, kit_put(next, 0, 30), "and works");
-	is_int(2, kit_get(late, 0), "late consumers drain the old one");
-	is_int(-EPIPE, kit_get(late, 0), "to its end");
+	is_int(-EPIPE, kit_get(late, 0), "the old one is at its end");
 	is_int(-EPIPE, kit_get(c, 0), "all of them");
 	is_int(30, kit_get(next, 0), "and the new one goes on");
 	tarn_channel_unref(c);

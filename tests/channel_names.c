@@ -179,6 +179,27 @@ static void test_ephemeral(tarn_store *store)
 		"its name goes with the last who took part");
 }
 
+/* Who has it open goes on, and is told why nobody comes. */
+static void test_nameless(tarn_store *store)
+{
+	const struct tarn_channel_options small = {
+		.slots = 1, .slot_bytes = 4096};
+	tarn_channel *c = kit_open(store, "removed", &small);
+
+	is_int(-ETIMEDOUT, kit_get(c, 1), "nobody sends");
+	is_str("channel 'removed': nothing came within 1 ms",
+		tarn_error_message(), "in time");
+	is_int(0, (int64_t)kit_info(c).nameless, "somebody may come");
+	is_int(0, tarn_store_remove(store, "removed"), "its name is removed");
+	is_int(1, (int64_t)kit_info(c).nameless, "it has none now");
+	is_int(0, kit_put(c, 0, 8), "who has it open goes on");
+	is_int(8, kit_get(c, 0), "with who has it, too");
+	is_int(-ETIMEDOUT, kit_get(c, 1), "nobody sends");
+	has_str("its name was removed, so that nobody else can open it",
+		tarn_error_message(), "and why that may be is said");
+	tarn_channel_unref(c);
+}
+
 int main(void)
 {
 	tarn_store *store;
@@ -189,6 +210,7 @@ int main(void)
 	test_refused(store);
 	test_list(store);
 	test_ephemeral(store);
+	test_nameless(store);
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends");
 	return done();

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The soak of channels: producers and consumers of a queue and of a broadcast
- * that are killed anywhere, under a server that is killed now and then. In the
- * end every item that was published has come as its mode promises, no slot is
- * lost, and the memory is back. TARN_SOAK_SECONDS, or --seconds N.
+ * that are killed anywhere, under a server that is killed now and then, and
+ * consumers of the queue that are killed after it was closed. In the end every
+ * item that was published has come as its mode promises, or is there for who
+ * comes, no slot is lost, and the memory is back. TARN_SOAK_SECONDS, or
+ * --seconds N.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -11,7 +13,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
@@ -81,20 +82,13 @@ static int await_role(struct kid *kids, int role)
 
 /* ---- the whole --------------------------------------------------------- */
 
-static double now(void)
+static int soak(
+	struct kid *kids, struct daemon *daemon, double duration, int fd)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int soak(struct kid *kids, struct daemon *daemon, double seconds, int fd)
-{
-	double end = now() + seconds, server_at = now() + 0.7;
+	double end = seconds() + duration, server_at = seconds() + 0.7;
 	int kills = 0;
 
-	while (now() < end && !soak_board->faults) {
+	while (seconds() < end && !soak_board->faults) {
 		struct kid *kid = &kids[soak_below(SOAK_CHILDREN)];
 
 		soak_nap_us(2000 + soak_below(30000));
@@ -104,9 +98,9 @@ static int soak(struct kid *kids, struct daemon *daemon, double seconds, int fd)
 			start(kid, fd);
 			kills++;
 		}
-		if (now() > server_at) {
+		if (seconds() > server_at) {
 			server_kill(daemon);
-			server_at = now() + 0.7;
+			server_at = seconds() + 0.7;
 		}
 	}
 	return kills;
@@ -123,17 +117,20 @@ static uint64_t used(tarn_store *store)
 
 static void judge(void)
 {
-	uint32_t done_ = 0, lost = 0;
+	uint32_t done_ = 0, lost = 0, dropped = 0;
 	uint32_t end = MIN((uint32_t)soak_board->next * 2 + 2, SOAK_ITEMS);
 
 	for (uint32_t i = 0; i < end; i++) {
 		done_ += soak_board->published[i] == DONE;
 		lost += soak_board->published[i] == DONE &&
 			!soak_board->seen[i];
+		dropped += soak_board->published[i] == DONE &&
+			   !soak_board->through[i];
 	}
 	ok(done_ > 0, "%u items were published, %u of them came again", done_,
 		soak_board->again);
 	is_int(0, lost, "and all of them came");
+	is_int(0, dropped, "each to somebody who was through with it");
 	ok(soak_board->kept > 0, "%u with a tensor of the pool",
 		soak_board->kept);
 	is_int(0, soak_board->faults, "nothing else went wrong%s%s",
@@ -173,16 +170,74 @@ static void start_all(struct kid *kids, int fd, tarn_channel *cast)
 		start(&kids[i], fd);
 }
 
-static void end_all(struct kid *kids, tarn_channel *channels[2])
+/* Stopped with what they have in hand, until all others have seen the end. */
+#define FROZEN (ROLES + 1)
+
+static void freeze_some(struct kid *kids)
 {
+	int n = 1 + (int)soak_below(2);
+
+	for (int i = 0; i < SOAK_CHILDREN && n > 0; i++) {
+		if (kids[i].role != QUEUE_IN)
+			continue;
+		soak_nap_us(soak_below(3000));
+		kill(kids[i].pid, SIGSTOP);
+		kids[i].role = FROZEN;
+		n--;
+	}
+}
+
+static void kill_frozen(struct kid *kids)
+{
+	for (int i = 0; i < SOAK_CHILDREN; i++) {
+		if (kids[i].role != FROZEN)
+			continue;
+		kill(kids[i].pid, SIGKILL);
+		waitpid(kids[i].pid, NULL, 0);
+		kids[i] = (struct kid) {.role = ROLES};
+	}
+}
+
+static bool nobody_reads(void *channel)
+{
+	struct tarn_channel_info info = kit_info(channel);
+
+	return !info.consumers && !info.reading;
+}
+
+/* He finds the channel by its name. */
+static void come_late(tarn_channel *queue, int fd)
+{
+	struct kid late[SOAK_CHILDREN] = {[0] = {.role = QUEUE_IN}};
+	uint32_t ready;
+
+	for (int i = 1; i < SOAK_CHILDREN; i++)
+		late[i].role = ROLES;
+	ok(kit_comes_true(nobody_reads, queue), "the dead read no more");
+	ready = kit_info(queue).ready;
+	diag("%u items are left by who died after the end", ready);
+	if (ready)
+		start(&late[0], fd);
+	is_int(0, ready ? await_role(late, QUEUE_IN) : 0,
+		"who comes late comes to the end");
+	is_int(0, kit_info(queue).ready, "and leaves nothing");
+}
+
+static void end_all(struct kid *kids, int fd, tarn_channel *channels[2])
+{
+	freeze_some(kids);
 	soak_board->stop = true;
 	is_int(0, await_role(kids, QUEUE_OUT), "producers end");
 	is_int(0, await_role(kids, CAST_OUT), "senders end");
 	tarn_channel_close(channels[0]);
 	tarn_channel_close(channels[1]);
+	if (soak_below(2))
+		kill_frozen(kids);
 	is_int(0, await_role(kids, QUEUE_IN), "consumers come to the end");
 	is_int(0, await_role(kids, CAST_IN), "so do listeners");
 	is_int(0, await_role(kids, CAST_STAY), "and the witness");
+	kill_frozen(kids);
+	come_late(channels[0], fd);
 }
 
 /* Nothing is left of it in the store, and the books are right. */
@@ -209,7 +264,7 @@ static void judge_store(
 	tarn_check_free(check);
 }
 
-static void run(double seconds)
+static void run(double duration)
 {
 	struct tarn_channel_options options = {
 		.slots = SLOTS, .slot_bytes = 32768, .tensors = 3};
@@ -228,9 +283,9 @@ static void run(double seconds)
 	options.mode = TARN_CHANNEL_BROADCAST;
 	channels[1] = kit_open(store, "cast", &options);
 	start_all(kids, fd, channels[1]);
-	diag("%d killed in %g seconds", soak(kids, &daemon, seconds, fd),
-		seconds);
-	end_all(kids, channels);
+	diag("%d killed in %g seconds", soak(kids, &daemon, duration, fd),
+		duration);
+	end_all(kids, fd, channels);
 	judge();
 	judge_store(store, channels, before);
 	tarn_store_unref(store);

@@ -2,10 +2,12 @@
 /*
  * What the soak of channels and its children share.
  *
- * A board in memory that all share has three bytes for each item: how far its
+ * A board in memory that all share has four bytes for each item: how far its
  * producer got (begun before he publishes, done after), how often it came for
- * the first time, and how often at all. One that is done must have come; none
- * may come twice but as redelivered, or twice to one listener.
+ * the first time, how often at all, and whether somebody was through with it
+ * who lived to say so. One that is done must have come, and to somebody who was
+ * through with it; none may come twice but as redelivered, or twice to one
+ * listener.
  */
 #pragma once
 
@@ -35,6 +37,7 @@ struct soak_board {
 	char fault[300]; /* the first */
 	/* The mode is known by the number: odd ones are broadcast. */
 	atomic_uchar published[SOAK_ITEMS], first[SOAK_ITEMS], seen[SOAK_ITEMS];
+	atomic_uchar through[SOAK_ITEMS];
 };
 
 /* Of this process: mapped, and its own chances. */

@@ -16,12 +16,14 @@
 
 #include <tarn/tarn.h>
 
+#include "tests/restart_kit.h"
 #include "tests/tap.h"
 
 #define BYTES 20000
 #define HELD 3 /* items that a consumer has in hand at most */
 #define SHORT_MS 100
 #define WEIGHTS 1000
+#define NONE UINT32_MAX
 
 struct soak_board *soak_board;
 uint64_t soak_rng;
@@ -116,7 +118,7 @@ static int add_kept(tarn_store *store, tarn_slot *slot, uint32_t item)
 	w.tensor = NULL;
 	if (r < 0)
 		return 0;
-	r = tarn_store_lookup(store, name, &w.tensor);
+	r = CALL_AGAIN(tarn_store_lookup(store, name, &w.tensor));
 	if (r >= 0)
 		r = tarn_slot_add(slot, w.tensor);
 	if (r < 0)
@@ -131,7 +133,7 @@ static bool produce(tarn_store *store, tarn_channel *c, bool cast)
 {
 	uint32_t item;
 	tarn_slot *slot;
-	int r = tarn_channel_acquire(c, SHORT_MS, &slot);
+	int r = CALL_AGAIN(tarn_channel_acquire(c, SHORT_MS, &slot));
 
 	if (r == -ETIMEDOUT || r == -EINTR)
 		return !soak_board->stop;
@@ -168,7 +170,7 @@ static bool check_tensor(tarn_item *item, uint32_t i, uint32_t number)
 	tarn_tensor *t;
 	bool good = true;
 
-	if (tarn_item_tensor(item, i, &t) < 0) {
+	if (CALL_AGAIN(tarn_item_tensor(item, i, &t)) < 0) {
 		soak_fault("item %u: %s", number, tarn_error_message());
 		return false;
 	}
@@ -191,29 +193,30 @@ static bool check_tensor(tarn_item *item, uint32_t i, uint32_t number)
 	return good;
 }
 
-static void check_item(tarn_item *item, bool cast, bool stay)
+/* Its number, if it is one that must not be lost; or NONE. */
+static uint32_t check_item(tarn_item *item, bool cast, bool stay)
 {
 	uint32_t n = tarn_item_count(item), number;
 	tarn_tensor *t;
 
-	if (n < 2 || n > 3 || tarn_item_tensor(item, 0, &t) < 0) {
+	if (n < 2 || n > 3 || CALL_AGAIN(tarn_item_tensor(item, 0, &t)) < 0) {
 		soak_fault("an item of %u tensors", n);
-		return;
+		return NONE;
 	}
 	number = *(const uint32_t *)tarn_tensor_data(t);
 	tarn_tensor_unref(t);
 	if (number >= SOAK_ITEMS || number % 2 != cast ||
 		!soak_board->published[number]) {
 		soak_fault("item %u was never published there", number);
-		return;
+		return NONE;
 	}
 	for (uint32_t i = 1; i < n; i++)
 		if (!check_tensor(item, i, number))
-			return;
+			return NONE;
 	if (n == 3)
 		soak_board->kept++;
 	if (cast && !stay)
-		return;
+		return NONE;
 	/* Saturated: a hundred deaths with one item in hand would be news. */
 	if (atomic_fetch_add(&soak_board->seen[number], 1) > 100)
 		soak_fault("item %u comes again and again", number);
@@ -221,11 +224,26 @@ static void check_item(tarn_item *item, bool cast, bool stay)
 		soak_board->again++;
 	else if (atomic_fetch_add(&soak_board->first[number], 1) > 0)
 		soak_fault("item %u came twice", number);
+	return number;
+}
+
+struct in_hand {
+	tarn_item *item;
+	uint32_t number;
+};
+
+/* Who dies just before has it delivered again. */
+static void put_down(struct in_hand *h)
+{
+	if (h->item && h->number != NONE)
+		soak_board->through[h->number] = 1;
+	h->item = tarn_item_unref(h->item);
 }
 
 static void consume(tarn_channel *c, bool cast, bool stay)
 {
-	tarn_item *held[HELD] = {0}, *item;
+	struct in_hand held[HELD] = {0};
+	tarn_item *item;
 	uint64_t next = 0;
 	bool begun = false;
 	int r;
@@ -233,8 +251,8 @@ static void consume(tarn_channel *c, bool cast, bool stay)
 	for (;;) {
 		uint32_t at = soak_below(HELD);
 
-		held[at] = tarn_item_unref(held[at]);
-		r = tarn_channel_receive(c, SHORT_MS, &item);
+		put_down(&held[at]);
+		r = CALL_AGAIN(tarn_channel_receive(c, SHORT_MS, &item));
 		if (r == -ETIMEDOUT || r == -EINTR)
 			continue;
 		if (r < 0)
@@ -244,15 +262,15 @@ static void consume(tarn_channel *c, bool cast, bool stay)
 				(long long)(tarn_item_position(item) - next));
 		next = tarn_item_position(item) + 1;
 		begun = true;
-		check_item(item, cast, stay);
-		held[at] = item;
+		held[at] = (struct in_hand) {
+			.item = item, .number = check_item(item, cast, stay)};
 		if (soak_below(8) == 0)
 			soak_nap_us(soak_below(300));
 	}
 	if (r != -EPIPE)
 		soak_fault("receive: %s", tarn_error_message());
 	for (int i = 0; i < HELD; i++)
-		tarn_item_unref(held[i]);
+		put_down(&held[i]);
 }
 
 /* ---- a life ------------------------------------------------------------ */
@@ -261,16 +279,17 @@ int soak_child(int role, int fd, uint64_t seed)
 {
 	tarn_store *store = NULL;
 	tarn_channel *c;
-	int r = -ECONNRESET;
+	int r;
 
 	soak_map_board(fd);
 	soak_rng = seed;
-	/* A server may die under each of three tries. */
-	for (int i = 0; i < 5 && r == -ECONNRESET; i++)
-		r = tarn_store_open(soak_board->socket, &store);
+	r = CALL_AGAIN(tarn_store_open(soak_board->socket, &store));
 	if (r >= 0)
-		r = tarn_channel_open(
-			store, soak_roles[role].channel, NULL, &c);
+		r = CALL_AGAIN(tarn_channel_open(
+			store, soak_roles[role].channel, NULL, &c));
+	/* Who was started last may find that it is over. */
+	if (r == -ENOENT && soak_board->stop)
+		return 0;
 	if (r < 0) {
 		soak_fault(
 			"%s: %s", soak_roles[role].name, tarn_error_message());

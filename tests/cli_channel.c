@@ -169,6 +169,13 @@ static void test_close(void)
 	tarn_item_unref(kit_receive(channel));
 	is_int(-EPIPE, tarn_channel_receive(channel, 0, &item),
 		"but what was is received");
+	is_int(1, kit_run("rm run/"), "one beside it is open, and in use");
+	has_str("'run/decoded' is a channel that has ", kit_out, "which");
+	has_str("'tarn channel close run/decoded' ends it", kit_out,
+		"and what to do");
+	ok(!strstr(kit_out, "'run/queue' is"), "one that is closed is not");
+	is_int(0, kit_run("channel stat run/queue"), "but is there still");
+	is_int(0, kit_run("channel close run/decoded"), "that is closed, too");
 	is_int(0, kit_run("rm run/"), "and the names removed");
 	has_str("removed 3 names below run/\n", kit_out,
 		"which tarn rm counts");

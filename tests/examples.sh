@@ -66,6 +66,18 @@ run eval "set -e; $(cat lines)"
 is "0 " "$status $err" "they run"
 is 1 "$(grep -c '^decoded  queue .* 4 ready .* closed$' <<<"$out")" \
 	"and show the channel"
+run "$examples/producer" decoded 4
+is 1 "$status" "another producer would hide what nobody has received"
+has "4 items not received; receive them, or 'tarn channel rm decoded'" "$err" \
+	"and says so"
+run timeout 20 "$examples/consumer" decoded
+is "0 4" "$status $(grep -c ^image <<<"$out")" "who comes late gets all of it"
+for _ in {1..200}; do
+	run "$TARN" channel ls
+	grep -q decoded <<<"$out" || break
+	sleep .1
+done
+is 0 "$(grep -c decoded <<<"$out")" "and soon after the last the channel is gone"
 
 # The README's lines about files, with files of those names.
 "$PYTHON" - <<-'END'

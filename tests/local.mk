@@ -565,6 +565,7 @@ VALGRIND_EXCEPT += tests/channel_fork tests/channel_soak tests/channel_threads
 
 # Channels, from the server's side.
 CHANNEL_DAEMON_TESTS = \
+	tests/brief \
 	tests/channel \
 	tests/channel_hostile \
 	tests/channel_restart \
@@ -615,6 +616,8 @@ CHANNEL_TESTS = \
 	tests/channel_fd \
 	tests/channel_fork \
 	tests/channel_handles \
+	tests/channel_late \
+	tests/channel_left \
 	tests/channel_names \
 	tests/channel_pages \
 	tests/channel_records \
@@ -634,6 +637,8 @@ tests_channel_calls_SOURCES = tests/channel_calls.c $(CHANNEL_KIT)
 tests_channel_fd_SOURCES = tests/channel_fd.c $(CHANNEL_KIT)
 tests_channel_fork_SOURCES = tests/channel_fork.c $(CHANNEL_KIT)
 tests_channel_handles_SOURCES = tests/channel_handles.c $(CHANNEL_KIT)
+tests_channel_late_SOURCES = tests/channel_late.c $(CHANNEL_KIT)
+tests_channel_left_SOURCES = tests/channel_left.c $(CHANNEL_KIT)
 tests_channel_names_SOURCES = tests/channel_names.c $(CHANNEL_KIT)
 tests_channel_pages_SOURCES = tests/channel_pages.c $(CHANNEL_KIT)
 tests_channel_pages_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=headroom_check \

@@ -186,6 +186,21 @@ static int check_mode(
 	return 0;
 }
 
+/* Of one that was closed: another of its name would hide what is left in it
+ * from whoever comes. Asked again by the daemon, before the name changes hands.
+ */
+static int check_left(const tarn_channel *channel)
+{
+	uint32_t n = ring_left(&channel->ring);
+
+	if (n == 0)
+		return 0;
+	return tarn_fail(EEXIST,
+		"it is closed, %u item%s not received; receive %s, or 'tarn "
+		"channel rm %.200s'",
+		n, n == 1 ? "" : "s", n == 1 ? "it" : "them", channel->name);
+}
+
 /* 1: it is closed. */
 static int open_once(tarn_store *store, const char *name, tarn_channel **ret)
 {
@@ -223,9 +238,12 @@ static int open_or_create(tarn_store *store, const char *name,
 				*ret = channel;
 			return r;
 		}
-		if (r > 0)
+		if (r > 0) {
+			r = check_left(channel);
 			channel = tarn_channel_unref(channel);
-		else if (r == -ENOENT && !options)
+			if (r < 0)
+				return r;
+		} else if (r == -ENOENT && !options)
 			return tarn_fail(ENOENT, "there is none of that name");
 		else if (r != -ENOENT && r != -ESTALE)
 			return r;
@@ -250,8 +268,10 @@ int tarn_channel_open(tarn_store *store, const char *name,
 			TARN_CHANNEL_BROADCAST);
 	if (r >= 0)
 		r = connection_ready(&store->connection);
-	if (r >= 0)
+	if (r >= 0) {
+		channel_see_to_passed(store);
 		r = open_or_create(store, name, options, ret);
+	}
 	return r < 0 ? tarn_fail_prefix(r, "channel '%.200s': ", name) : 0;
 }
 
@@ -261,5 +281,8 @@ int tarn_channel_close(tarn_channel *channel)
 	struct ring ring = channel->ring;
 	int r = ring_close(&ring);
 
-	return r < 0 ? channel_fail(channel, r) : 0;
+	if (r < 0)
+		return channel_fail(channel, r);
+	channel_have_looked_at(channel);
+	return 0;
 }

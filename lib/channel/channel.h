@@ -144,11 +144,30 @@ int channel_map_slot(tarn_channel *channel, uint32_t slot, uint64_t end);
 /* In the child of a fork, which has none of those pages. */
 void channel_map_forget(tarn_channel *channel);
 
+/* ---- channel_info.c --------------------------------------------------- */
+
+/* Was its last name removed? */
+bool channel_is_nameless(const tarn_channel *channel);
+
 /* ---- channel_create.c ------------------------------------------------- */
 
 /* Makes one and publishes it. -EEXIST: somebody else was faster. */
 int channel_create(tarn_store *store, const char *name,
 	const struct tarn_channel_options *options);
+
+/* ---- left.c ----------------------------------------------------------- */
+
+/* Somebody of ours has left: the daemon may have to be told. */
+void channel_left(tarn_channel *channel);
+/* The same, of who drops his last item or slot, and may do so where nobody
+ * expects a wait, as in a destructor: the daemon looks when it comes to it. */
+void channel_left_in_passing(tarn_channel *channel);
+/* But before this returns, unless it hangs: for who looks for a name, since
+ * one that he has ended himself is not to be found. */
+void channel_see_to_passed(struct tarn_store *store);
+/* Asked again who we are, the daemon looks who is left and what has ended; it
+ * has done so when this returns, unless it is too busy with that. */
+void channel_have_looked_at(tarn_channel *channel);
 
 /* ---- member.c --------------------------------------------------------- */
 
@@ -161,7 +180,7 @@ void side_leave(tarn_channel *channel, struct side *side, bool at_once);
 /* With the lock, and a reference to the channel, since it may drop one. */
 void member_unref(tarn_channel *channel, struct member *member);
 /* The same. One thing less in hand, which may be the last: then true, and
- * channel_left() is to be called without the lock. */
+ * channel_left_in_passing() is to be called without the lock. */
 bool member_give(tarn_channel *channel, struct member *member);
 
 /* With the lock. One more thing in hand. */
@@ -177,8 +196,6 @@ static inline bool member_is_ours(
 {
 	return member->life == channel->life;
 }
-/* Somebody of ours has left: the daemon may have to be told. */
-void channel_left(tarn_channel *channel);
 
 /*
  * Calls look until it says something else than 0, with the lock and a member of

@@ -2,6 +2,21 @@
 /* Looking at channels without taking part. */
 #include "lib/channel/channel.h"
 
+bool channel_is_nameless(const tarn_channel *channel)
+{
+	struct table_storage entry;
+	enum storage_state state;
+
+	/* It is held, so it stands in the table. */
+	if (store_entry(channel->store, channel->index, channel->generation,
+		    &entry) < 0)
+		return false;
+	/* Relaxed: a look, and nothing follows from it. */
+	state = storage_word_state(
+		atomic_load_explicit(&entry.word, memory_order_relaxed));
+	return state == STORAGE_UNNAMED || state == STORAGE_FREEING;
+}
+
 int tarn_channel_get_info(tarn_channel *channel, struct tarn_channel_info *ret)
 {
 	const struct channel_geometry *g = &channel->map.geometry;
@@ -21,6 +36,7 @@ int tarn_channel_get_info(tarn_channel *channel, struct tarn_channel_info *ret)
 		.producers = stat.producers,
 		.consumers = stat.consumers,
 		.closed = stat.closed,
+		.nameless = channel_is_nameless(channel),
 		.published = stat.published,
 		.received = stat.received,
 		.bytes_published = stat.bytes,

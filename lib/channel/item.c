@@ -55,7 +55,7 @@ static void item_release(void *arg)
 	if (ours && tensors & CHANNEL_NOTE_HOLDS)
 		held_left(channel, slot, tensors & CHANNEL_NOTE_TENSORS);
 	if (gone)
-		channel_left(channel);
+		channel_left_in_passing(channel);
 	channel_release(channel);
 }
 
@@ -201,9 +201,15 @@ static bool lodge(tarn_item *item)
 {
 	/* Relaxed, here and below: it hands nothing over; who sets it has the
 	 * place. */
-	return !atomic_load_explicit(&item->lodged, memory_order_relaxed) &&
-	       !atomic_exchange_explicit(
-		       &item->lodged, true, memory_order_relaxed);
+	if (atomic_load_explicit(&item->lodged, memory_order_relaxed))
+		return false;
+	if (tarn_is_alone()) {
+		atomic_store_explicit(
+			&item->lodged, true, memory_order_relaxed);
+		return true;
+	}
+	return !atomic_exchange_explicit(
+		&item->lodged, true, memory_order_relaxed);
 }
 
 /* 1: it lies in the slot; 0: it is what *d says. */

@@ -153,8 +153,8 @@ int tarn_channel_join(tarn_channel *channel, unsigned roles)
 
 /* They are anybody's from now on. A thread that is filling one at this moment
  * may have asked just before (check_filling() in slot.c), and what it writes
- * next is written into another's. Its bytes no lock would keep back, and one for
- * the records alone would be in everybody's way, at each tensor: so whoever
+ * next is written into another's. Its bytes no lock would keep back, and one
+ * for the records alone would be in everybody's way, at each tensor: so whoever
  * leaves is to know that nobody fills. */
 static void end_slots(tarn_slot *slots)
 {
@@ -194,21 +194,6 @@ void side_leave(tarn_channel *channel, struct side *side, bool at_once)
 	brief_unlock(&side->lock);
 	if (left)
 		channel_left(channel);
-}
-
-void channel_left(tarn_channel *channel)
-{
-	struct connection *c = &channel->store->connection;
-	struct wire_message reply;
-
-	/* Asked again who we are, the daemon looks whether anybody is left, and
-	 * again at what items kept: those that a consumer of a broadcast has
-	 * not received end with it, without being released. */
-	if ((channel->map.geometry.flags & CHANNEL_EPHEMERAL ||
-		    channel->map.geometry.ring.mode == RING_BROADCAST) &&
-		connection_call(c, WIRE_CHANNEL, NULL, 0, WIRE_CHANNEL_IS,
-			sizeof(struct msg_channel), &reply) >= 0)
-		wire_message_clear(&reply);
 }
 
 int tarn_channel_leave(tarn_channel *channel, unsigned roles)
@@ -286,7 +271,11 @@ int wait_timed_out(
 	if (timeout_ms == 0)
 		return tarn_fail_constant(ETIMEDOUT, what);
 	return channel_fail(channel,
-		tarn_fail(ETIMEDOUT, "%s within %d ms", what, timeout_ms));
+		tarn_fail(ETIMEDOUT, "%s within %d ms%s", what, timeout_ms,
+			channel_is_nameless(channel)
+				? "; its name was removed, so that nobody else "
+				  "can open it"
+				: ""));
 }
 
 /* With a reference to the member. */
@@ -322,8 +311,7 @@ static int join_and_look(
 		r = side_join(channel, side);
 		brief_lock(&side->lock);
 	}
-	return r < 0 ? r
-		     : look_once(channel, side, side->member, look, arg);
+	return r < 0 ? r : look_once(channel, side, side->member, look, arg);
 }
 
 int side_wait_on(tarn_channel *channel, struct side *side, int r,

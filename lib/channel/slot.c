@@ -435,7 +435,7 @@ static void end_late(tarn_slot *slot, tarn_channel *channel, bool publish,
 		is_ours_to_look(channel, after->slot, publish && after->r >= 0))
 		held_left(channel, after->slot, after->look);
 	if (after->gone)
-		channel_left(channel);
+		channel_left_in_passing(channel);
 	if (after->r < 0)
 		channel_fail(channel, after->r);
 	if (after->alone)

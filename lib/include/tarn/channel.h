@@ -36,7 +36,9 @@
  * A channel is bounded: where no slot is free, producers wait. Whoever dies,
  * at any instruction, gives back what he held: what he was filling is free,
  * what he had published is delivered, what he was reading is delivered again
- * (queue: tarn_item_redelivered) or counts as seen (broadcast).
+ * (queue: tarn_item_redelivered; where all others have seen the end it is there
+ * for who comes, and ready in tarn_channel_get_info) or counts as seen
+ * (broadcast).
  *
  * All who take part may write all of a channel's memory: a channel is as good
  * as those whom the rule of its pool lets in. What they write there is checked
@@ -82,8 +84,8 @@ enum tarn_channel_role {
 #define TARN_CHANNEL_SLOTS_MAX 65536u
 #define TARN_CHANNEL_TAG_MAX 64u /* bytes: a number, a key, a short name */
 #define TARN_CHANNEL_TENSORS_MAX 1024u /* picked; of one item */
-/* Its name goes when the last participant has left or died, once there was
- * one. */
+/* Its name goes when the last participant has left or died, once there was one,
+ * also if it was not closed, and whatever is left in it. */
 #define TARN_CHANNEL_EPHEMERAL 1u
 /* Slots of 64 KiB and more are not there from the start: memory for all of
  * them is asked for when it is created, but taken when a slot is first filled,
@@ -102,12 +104,16 @@ struct tarn_channel_options {
 
 /*
  * Opens the channel of that name. With options it is created if there is none,
- * or only one that was closed, whose late consumers keep that one; options all
- * 0 are the defaults. Without (NULL): -ENOENT. All its memory is taken when it
- * is created, unless it is sparse: -ENOMEM. One that is there keeps its geometry, which
- * tarn_channel_get_info tells; another mode than options ask for is -EEXIST.
- * -EINVAL: the name is a tensor's. *ret is the caller's reference, which keeps
- * what it needs of the store.
+ * or only one that was closed and all of which was received; as long as there
+ * are items in that, which only its name leads to: -EEXIST. options all 0 are
+ * the defaults. Without (NULL) it is never created, -ENOENT, and one that was
+ * closed is opened to be received from.
+ * All its memory is taken when it is created, unless it is sparse: -ENOMEM. One
+ * that is there keeps its geometry, which tarn_channel_get_info tells; another
+ * mode than options ask for is -EEXIST. -EINVAL: the name is a tensor's.
+ * -EBUSY: to create it is a publication, and as many of this user's are under
+ * way as the daemon's descriptors allow (publish.h). *ret is the caller's
+ * reference, which keeps what it needs of the store.
  */
 TARN_PUBLIC int tarn_channel_open(tarn_store *store, const char *name,
 	const struct tarn_channel_options *options, tarn_channel **ret);
@@ -129,7 +135,11 @@ TARN_PUBLIC int tarn_channel_join(tarn_channel *channel, unsigned roles);
 TARN_PUBLIC int tarn_channel_leave(tarn_channel *channel, unsigned roles);
 
 /* Nothing is published any more, by anybody; consumers get what was, then
- * -EPIPE. May be said by anybody, again too. */
+ * -EPIPE. May be said by anybody, again too. When nobody takes part any more
+ * and nothing is left to be received, the name is free: the daemon is asked to
+ * look, after the end has been said, and waited for, but is no error. So it is
+ * by who leaves; not by who drops the last of what he had in hand, unless he
+ * opens a channel next. */
 TARN_PUBLIC int tarn_channel_close(tarn_channel *channel);
 
 /* ---- the producer --------------------------------------------------- */
@@ -166,7 +176,9 @@ TARN_PUBLIC int tarn_slot_tag(tarn_slot *slot, const void *tag, size_t size);
 TARN_PUBLIC uint64_t tarn_slot_room(const tarn_slot *slot);
 
 /* Both end the slot, also where they fail; tensors over it become read-only,
- * and what is read there is anybody's. abandon takes NULL, returns NULL. */
+ * and what is read there is anybody's. Addresses that were taken of them cannot
+ * be: who writes there changes what the consumer reads, or what another
+ * producer fills. abandon takes NULL, returns NULL. */
 TARN_PUBLIC int tarn_slot_publish(tarn_slot *slot);
 TARN_PUBLIC tarn_slot *tarn_slot_abandon(tarn_slot *slot);
 
@@ -220,7 +232,8 @@ struct tarn_channel_info {
 	uint32_t free, filling, ready, reading;
 	uint32_t producers, consumers;
 	uint32_t closed;
-	uint32_t pad;
+	/* It has no name any more, so that only who has it open can come. */
+	uint32_t nameless;
 	/* Since it was made, by the living and the dead. */
 	uint64_t published, received, bytes_published;
 };

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The brief lock keeps out whoever does not have it: also a thread that was
+ * made while the only one had it, which took it without a locked instruction;
+ * and many that count in turn lose no count.
+ */
+#include "lib/channel/brief.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "tests/tap.h"
+
+#define THREADS 4
+#define EACH 20000
+#define WAIT_NS 20000000
+
+static struct brief lock;
+static atomic_bool began, entered;
+static int counted; /* with the lock */
+
+static void *enter(void *arg)
+{
+	began = true;
+	brief_lock(&lock);
+	entered = true;
+	brief_unlock(&lock);
+	return arg;
+}
+
+static void test_later(void)
+{
+	const struct timespec nap = {.tv_nsec = WAIT_NS};
+	pthread_t thread;
+
+	brief_lock(&lock);
+	pthread_create(&thread, NULL, enter, NULL);
+	while (!began)
+		nanosleep(&nap, NULL);
+	nanosleep(&nap, NULL);
+	ok(!entered, "who comes later waits for who was alone");
+	brief_unlock(&lock);
+	pthread_join(thread, NULL);
+	ok(entered, "and gets the lock");
+}
+
+static void *count(void *arg)
+{
+	for (int i = 0; i < EACH; i++) {
+		brief_lock(&lock);
+		counted++;
+		brief_unlock(&lock);
+	}
+	return arg;
+}
+
+static void test_counts(void)
+{
+	pthread_t threads[THREADS];
+
+	for (int i = 0; i < THREADS; i++)
+		pthread_create(&threads[i], NULL, count, NULL);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	is_int(THREADS * EACH, counted, "no count is lost");
+}
+
+int main(void)
+{
+	plan(3);
+	test_later();
+	test_counts();
+	return done();
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The last item of a closed channel is dropped wherever its last array is: in
+ * Python with the lock of the interpreter. That took as long as a daemon that
+ * hangs was waited for, and all threads stood. Nobody waits now; but who opens
+ * a channel next does not find what he has ended.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <time.h>
+
+#include <tarn/tarn.h>
+
+#include "tests/channel_kit.h"
+#include "tests/daemon_helper.h"
+#include "tests/tap.h"
+
+/* An answer is waited for 10 seconds. */
+#define SOON_MS 5000
+
+/* Its name goes with the last who takes part. */
+static const struct tarn_channel_options small = {
+	.slots = 3, .slot_bytes = 4096, .flags = TARN_CHANNEL_EPHEMERAL};
+
+static int64_t now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static pid_t server_pid(tarn_store *store)
+{
+	struct tarn_store_status status;
+
+	if (tarn_store_get_status(store, &status) < 0)
+		bail("status: %s", tarn_error_message());
+	return status.server_pid;
+}
+
+static int open_again(tarn_store *store, const char *name)
+{
+	tarn_channel *c;
+	int r = tarn_channel_open(store, name, NULL, &c);
+
+	if (r >= 0)
+		tarn_channel_unref(c);
+	return r;
+}
+
+/* A channel that is closed and has been left, but for what is in hand. */
+static void finish(tarn_channel *c)
+{
+	if (tarn_channel_close(c) < 0)
+		bail("close: %s", tarn_error_message());
+	tarn_channel_unref(c);
+}
+
+static void test_item(tarn_store *store)
+{
+	pid_t server = server_pid(store);
+	tarn_channel *c = kit_open(store, "item", &small);
+	tarn_item *item;
+	int64_t began;
+
+	is_int(0, kit_put(c, 0, 1), "an item");
+	item = kit_receive(c);
+	finish(c);
+	is_int(0, open_again(store, "item"), "its reader is the last there");
+	kill(server, SIGSTOP);
+	began = now_ms();
+	tarn_item_unref(item);
+	ok(now_ms() - began < SOON_MS, "is through while the daemon hangs");
+	kill(server, SIGCONT);
+	is_int(-ENOENT, open_again(store, "item"), "and finds no such channel");
+}
+
+static void test_slot(tarn_store *store)
+{
+	pid_t server = server_pid(store);
+	tarn_channel *c = kit_open(store, "slot", &small);
+	tarn_slot *slot = kit_acquire(c);
+	int64_t began;
+
+	finish(c);
+	is_int(0, open_again(store, "slot"), "its producer is the last there");
+	kill(server, SIGSTOP);
+	began = now_ms();
+	tarn_slot_abandon(slot);
+	ok(now_ms() - began < SOON_MS, "gives up while the daemon hangs");
+	kill(server, SIGCONT);
+	is_int(-ENOENT, open_again(store, "slot"), "and finds no such channel");
+}
+
+int main(void)
+{
+	struct daemon server;
+	tarn_store *store;
+
+	daemon_start(&server, "late.sock", (const char *[]) {NULL});
+	store = kit_store(server.socket);
+	test_item(store);
+	test_slot(store);
+	tarn_store_unref(store);
+	is_int(0, daemon_stop(&server), "the daemon ends");
+	return done();
+}
