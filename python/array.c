@@ -185,7 +185,7 @@ static PyObject *deep_copy(PyObject *self, PyObject *memo)
 
 PyMethodDef array_methods[] = {
 	{"numpy", as_numpy, METH_NOARGS,
-		"numpy()\n--\n\n"
+		"numpy($self, /)\n--\n\n"
 		"A numpy array over the same bytes, read-only if the tensor "
 		"is.\n"
 		"numpy has no BF16 and no F8: these are unsigned integers "
@@ -194,7 +194,7 @@ PyMethodDef array_methods[] = {
 		"What\n"
 		"is in a file, not mapped, is read into new memory."},
 	{"torch", as_torch, METH_NOARGS,
-		"torch()\n--\n\n"
+		"torch($self, /)\n--\n\n"
 		"A PyTorch tensor over the same bytes, of the same dtype. "
 		"PyTorch\n"
 		"knows no read-only tensors, so of one that is it is\n"

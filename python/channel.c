@@ -229,12 +229,23 @@ int channel_wait_item(
 	return wait_for(channel->channel, deadline, NULL, ret);
 }
 
-PyObject *channel_raise(const struct channel *channel, int r)
+/* To learn whether it has a name is to look at all of its slots, and who polls
+ * asks many thousand times a second. */
+PyObject *channel_raise(const struct channel *channel, double deadline, int r)
 {
-	if (r == -ETIMEDOUT && !PyErr_Occurred())
-		return raise_timeout(
-			"channel", tarn_channel_name(channel->channel));
-	return raise_system(r);
+	struct tarn_channel_info i = {0};
+
+	if (r != -ETIMEDOUT || PyErr_Occurred())
+		return raise_system(r);
+	if (deadline != DEADLINE_NOW) {
+		Py_BEGIN_ALLOW_THREADS
+		r = tarn_channel_get_info(channel->channel, &i);
+		Py_END_ALLOW_THREADS
+	}
+	return raise_timeout("channel", tarn_channel_name(channel->channel),
+		r >= 0 && i.nameless ? "; its name was removed, so that nobody "
+				       "else can open it"
+				     : "");
 }
 
 /* ---- the exact face ------------------------------------------------ */
@@ -260,7 +271,7 @@ static PyObject *acquire(PyObject *self, PyObject *const *args,
 	if (timeout_argument("acquire", args, n_args, keywords, &deadline) < 0)
 		return NULL;
 	r = channel_wait_slot(channel_of(self), deadline, &slot);
-	return r < 0 ? channel_raise(channel_of(self), r)
+	return r < 0 ? channel_raise(channel_of(self), deadline, r)
 		     : slot_wrap_consume(self, slot);
 }
 
@@ -274,7 +285,7 @@ static PyObject *receive(PyObject *self, PyObject *const *args,
 	if (timeout_argument("receive", args, n_args, keywords, &deadline) < 0)
 		return NULL;
 	r = channel_wait_item(channel_of(self), deadline, &item);
-	return r < 0 ? channel_raise(channel_of(self), r)
+	return r < 0 ? channel_raise(channel_of(self), deadline, r)
 		     : item_wrap_consume(self, item);
 }
 
@@ -314,7 +325,7 @@ static PyObject *get(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 	if (timeout_argument("get", args, n_args, keywords, &deadline) < 0)
 		return NULL;
 	r = channel_wait_item(channel_of(self), deadline, &item);
-	return r < 0 ? channel_raise(channel_of(self), r)
+	return r < 0 ? channel_raise(channel_of(self), deadline, r)
 		     : unpack_consume(self, item);
 }
 
@@ -329,7 +340,7 @@ static PyObject *next(PyObject *self)
 	r = channel_wait_item(channel_of(self), deadline, &item);
 	if (r == -EPIPE)
 		return NULL; /* the end */
-	return r < 0 ? channel_raise(channel_of(self), r)
+	return r < 0 ? channel_raise(channel_of(self), deadline, r)
 		     : unpack_consume(self, item);
 }
 
@@ -358,23 +369,24 @@ PyObject *channel_refuse_new(
 
 static PyMethodDef methods[] = {
 	{"acquire", EXPORT(acquire), FAST_KEYWORDS,
-		"acquire(timeout=None)\n--\n\n"
+		"acquire($self, /, timeout=None)\n--\n\n"
 		"A free Slot, to be filled in place. TimeoutError: none was\n"
 		"free; BrokenPipeError: the channel is closed."},
 	{"receive", EXPORT(receive), FAST_KEYWORDS,
-		"receive(timeout=None)\n--\n\n"
+		"receive($self, /, timeout=None)\n--\n\n"
 		"The next Item. TimeoutError: nothing came;\n"
 		"BrokenPipeError: the channel is closed, and nothing is left."},
 	{"put", EXPORT(put), FAST_KEYWORDS,
-		"put(object, timeout=None)\n--\n\n"
+		"put($self, /, object, timeout=None)\n--\n\n"
 		"Sends any nesting of dicts, lists, tuples, strings, numbers\n"
 		"and arrays, of which Tensors, numpy's and PyTorch's come out\n"
 		"as what they were. Other objects are pickled, but not the\n"
 		"arrays in them. What is larger than a slot is sent in memory\n"
-		"of its own; what the store keeps already, as it is.\n"
+		"of its own; what the store keeps already, as it is. No other\n"
+		"thread may resize an array of it meanwhile.\n"
 		"TimeoutError and BrokenPipeError as acquire."},
 	{"get", EXPORT(get), FAST_KEYWORDS,
-		"get(timeout=None)\n--\n\n"
+		"get($self, /, timeout=None)\n--\n\n"
 		"What put has sent. Its arrays are views of the slot, which "
 		"is\nused again when the last of them is gone; if this "
 		"process\n"

@@ -48,8 +48,8 @@ int channel_wait_slot(
 int channel_wait_item(
 	const struct channel *channel, double deadline, tarn_item **ret);
 
-/* What went wrong in a wait; returns NULL. */
-PyObject *channel_raise(const struct channel *channel, int r);
+/* What went wrong in a wait with that deadline; returns NULL. */
+PyObject *channel_raise(const struct channel *channel, double deadline, int r);
 
 /* ---- slot.c -------------------------------------------------------- */
 
@@ -66,9 +66,12 @@ PyObject *item_unpack(const struct channel *channel, tarn_item *item);
 /* ---- put.c --------------------------------------------------------- */
 
 /* Packs an object into a slot that has the records, as the last of its
- * tensors. 1: into memory of its own, since the slot has no room; 0; -1. */
+ * tensors. 1: into memory of its own, since the slot has no room; 0; -1.
+ * *n_unused: tensors that it has beside them, of puts that failed half way;
+ * this one's are added if it does. */
 int put_packed(const struct channel *channel, tarn_slot *slot,
-	const struct pack_record *records, size_t n_records, PyObject *object);
+	const struct pack_record *records, size_t n_records, size_t *n_unused,
+	PyObject *object);
 /* ch.put(object): the same with a slot that is waited for, and published. 0
  * or -1. */
 int put_whole(const struct channel *channel, double deadline, PyObject *object);

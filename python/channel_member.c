@@ -94,13 +94,14 @@ static PyObject *info(PyObject *self, PyObject *none)
 	if (r < 0)
 		return raise_system(r);
 	return Py_BuildValue("{s:s,s:I,s:I,s:K,s:I,s:I,s:I,s:I,s:I,s:I,s:O,"
-			     "s:K,s:K,s:K}",
+			     "s:O,s:K,s:K,s:K}",
 		"mode", i.mode == TARN_CHANNEL_QUEUE ? "queue" : "broadcast",
 		"slots", i.slots, "tensors", i.tensors, "slot_bytes",
 		(unsigned long long)i.slot_bytes, "free", i.free, "filling",
 		i.filling, "ready", i.ready, "reading", i.reading, "producers",
 		i.producers, "consumers", i.consumers, "closed",
-		i.closed ? Py_True : Py_False, "published",
+		i.closed ? Py_True : Py_False, "nameless",
+		i.nameless ? Py_True : Py_False, "published",
 		(unsigned long long)i.published, "received",
 		(unsigned long long)i.received, "bytes_published",
 		(unsigned long long)i.bytes_published);
@@ -136,28 +137,29 @@ static PyObject *get_store(PyObject *self, void *closure)
 
 PyMethodDef channel_member_methods[] = {
 	{"join", EXPORT(join), FAST_KEYWORDS,
-		"join(role)\n--\n\n"
+		"join($self, /, role)\n--\n\n"
 		"Takes part as a \"producer\" or \"consumer\"; the first "
 		"acquire\nor receive does it unasked. A broadcast is received "
 		"from here on."},
 	{"leave", EXPORT(leave), FAST_KEYWORDS,
-		"leave(role=None)\n--\n\n"
+		"leave($self, /, role=None)\n--\n\n"
 		"Takes part no more: slots that are not published are\n"
 		"abandoned, items stay until they are dropped. Without a role\n"
 		"neither as producer nor as consumer."},
 	{"close", close_it, METH_NOARGS,
-		"close()\n--\n\n"
+		"close($self, /)\n--\n\n"
 		"Nothing is published any more, by anybody; consumers get what "
 		"was,\nand then the end."},
 	{"info", info, METH_NOARGS,
-		"info()\n--\n\n"
+		"info($self, /)\n--\n\n"
 		"What the channel is, and how it fares, as a dict:\n"
 		"mode, slots, slot_bytes, tensors (of one item at most); of\n"
 		"the slots now free, filling, ready, reading; producers,\n"
-		"consumers, closed; items published and received, and\n"
-		"bytes_published, since it was made."},
+		"consumers, closed, nameless (its name was removed); items\n"
+		"published and received, and bytes_published, since it was\n"
+		"made."},
 	{"fileno", EXPORT(fileno_of), FAST_KEYWORDS,
-		"fileno(role='consumer')\n--\n\n"
+		"fileno($self, /, role='consumer')\n--\n\n"
 		"A descriptor for event loops, readable while something may "
 		"be\nreceived (acquired) or the end has come. Then call with\n"
 		"timeout=0 until TimeoutError: that makes it wait again."},

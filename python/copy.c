@@ -23,7 +23,7 @@ int copy_tensor(tarn_tensor *dst, const tarn_tensor *src)
 
 	progress.state = PyEval_SaveThread();
 	r = tarn_copy(dst, src, quick ? NULL : &options, NULL);
-	PyEval_RestoreThread(progress.state);
+	r = progress_end(&progress, r);
 	if (r >= 0)
 		return 0;
 	raise_view(r);
@@ -147,22 +147,23 @@ static PyObject *copy_from(PyObject *self, PyObject *object)
 
 PyMethodDef copy_methods[] = {
 	{"clone", clone_tensor, METH_NOARGS,
-		"clone()\n--\n\nThe same values in new memory, in C order."},
+		"clone($self, /)\n--\n\n"
+		"The same values in new memory, in C order."},
 	{"contiguous", contiguous, METH_NOARGS,
-		"contiguous()\n--\n\nItself if it is in C order, else a "
-		"clone."},
+		"contiguous($self, /)\n--\n\n"
+		"Itself if it is in C order, else a clone."},
 	{"private", private_of, METH_NOARGS,
-		"private()\n--\n\n"
+		"private($self, /)\n--\n\n"
 		"A writable tensor over the same bytes, copy-on-write: what is"
 		"\nwritten is seen by nobody else, and costs the pages that "
 		"are\nwritten. All tensors of one storage share what is "
 		"written, as\nlong as one made so lives. Itself if it is "
 		"writable."},
 	{"to", to_dtype, METH_O,
-		"to(dtype)\n--\n\n"
+		"to($self, dtype, /)\n--\n\n"
 		"The same values as another dtype, or itself if it is that."},
 	{"copy_", copy_from, METH_O,
-		"copy_(source)\n--\n\n"
+		"copy_($self, source, /)\n--\n\n"
 		"Fills this tensor with the source's values, repeated where "
 		"it\n"
 		"is smaller and converted where its dtype differs; the source\n"
@@ -219,12 +220,12 @@ static PyObject *view_text(
 
 PyMethodDef copy_functions[] = {
 	{"equal", EXPORT(equal), FAST,
-		"equal(a, b)\n--\n\n"
+		"equal(a, b, /)\n--\n\n"
 		"Do dtype, shape and all values agree? NaN equals nothing."},
 	{"same_storage", EXPORT(same_storage), FAST,
-		"same_storage(a, b)\n--\n\nAre both views of one storage?"},
+		"same_storage(a, b, /)\n--\n\nAre both views of one storage?"},
 	{"view", EXPORT(view_text), FAST,
-		"view(tensor, expression)\n--\n\n"
+		"view(tensor, expression, /)\n--\n\n"
 		"A chain of views as text, \"[0:4, ::2].permute(1, 0)\";\n"
 		"ValueError where the chain needs a copy (Tensor.apply makes\n"
 		"it)."},

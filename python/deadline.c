@@ -31,7 +31,7 @@ int deadline_argument(PyObject *timeout, double *ret)
 		PyErr_SetString(PyExc_ValueError, "timeout is no number");
 		return -1;
 	}
-	*ret = now_ms() + fmax(seconds, 0) * 1e3;
+	*ret = seconds > 0 ? now_ms() + seconds * 1e3 : DEADLINE_NOW;
 	return 0;
 }
 

@@ -239,11 +239,11 @@ static PyObject *dlpack_device(PyObject *self, PyObject *none)
 
 PyMethodDef dlpack_methods[] = {
 	{"__dlpack__", EXPORT(dlpack), FAST_KEYWORDS,
-		"__dlpack__(*, stream=None, max_version=None, dl_device=None, "
-		"copy=None)\n--\n\n"
+		"__dlpack__($self, /, *, stream=None, max_version=None, "
+		"dl_device=None, copy=None)\n--\n\n"
 		"The tensor for another array library, by DLPack."},
 	{"__dlpack_device__", dlpack_device, METH_NOARGS,
-		"__dlpack_device__()\n--\n\nWhere the bytes are: (1, 0), the "
-		"CPU."},
+		"__dlpack_device__($self, /)\n--\n\n"
+		"Where the bytes are: (1, 0), the CPU."},
 	{0},
 };

@@ -178,7 +178,7 @@ static PyObject *from_dlpack(PyObject *module, PyObject *object)
 
 PyMethodDef dlpack_functions[] = {
 	{"from_dlpack", from_dlpack, METH_O,
-		"from_dlpack(object)\n--\n\n"
+		"from_dlpack(object, /)\n--\n\n"
 		"A Tensor over the bytes of another library's, by DLPack; those"
 		"\nlive as long as the Tensor and its views."},
 	{0},

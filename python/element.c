@@ -1,23 +1,10 @@
 // SPDX-License-Identifier: MIT
-/*
- * Elements as Python's numbers: bool, int, float, complex, by the dtype. All
- * of them at once (tolist) are first converted to the one dtype whose bits are
- * Python's own, which is exact, and then made into objects.
- */
+/* Elements as Python's numbers: bool, int, float, complex, by the dtype. */
 #include "python/module.h"
 
 #include <errno.h>
-#include <string.h>
 
-enum number_kind {
-	KIND_BOOL,
-	KIND_INT,
-	KIND_UNSIGNED,
-	KIND_FLOAT,
-	KIND_COMPLEX
-};
-
-static enum number_kind kind_of(int dtype)
+enum number_kind element_kind(int dtype)
 {
 	switch (dtype) {
 	case TARN_BOOL:
@@ -74,7 +61,7 @@ static int get_u64(tarn_tensor *tensor, const int64_t *index, uint64_t *ret)
 
 PyObject *element_get(tarn_tensor *tensor, const int64_t *index)
 {
-	enum number_kind kind = kind_of(tarn_tensor_layout(tensor)->dtype);
+	enum number_kind kind = element_kind(tarn_tensor_layout(tensor)->dtype);
 	uint64_t bits = 0;
 	int64_t integer = 0;
 	double real = 0;
@@ -126,7 +113,7 @@ static int set_u64(tarn_tensor *tensor, const int64_t *index, PyObject *number)
 static int set_integer(
 	tarn_tensor *tensor, const int64_t *index, PyObject *number)
 {
-	enum number_kind kind = kind_of(tarn_tensor_layout(tensor)->dtype);
+	enum number_kind kind = element_kind(tarn_tensor_layout(tensor)->dtype);
 	int64_t value;
 	double real;
 
@@ -267,81 +254,14 @@ PyObject *tensor_int(PyObject *self)
 	return r;
 }
 
-/* ---- all elements -------------------------------------------------- */
-
-static const int plain_dtypes[] = {
-	[KIND_BOOL] = TARN_BOOL,
-	[KIND_INT] = TARN_I64,
-	[KIND_UNSIGNED] = TARN_U64,
-	[KIND_FLOAT] = TARN_F64,
-	[KIND_COMPLEX] = TARN_C64,
-};
-
-/* The element at *at, which is moved on. */
-static PyObject *next_number(enum number_kind kind, const char **at)
-{
-	const char *p = *at;
-	float pair[2];
-	int64_t integer;
-	double real;
-
-	*at += tarn_dtype_bits(plain_dtypes[kind]) / 8;
-	switch (kind) {
-	case KIND_BOOL:
-		return PyBool_FromLong(*p != 0);
-	case KIND_FLOAT:
-		memcpy(&real, p, sizeof(real));
-		return PyFloat_FromDouble(real);
-	case KIND_COMPLEX:
-		memcpy(pair, p, sizeof(pair));
-		return PyComplex_FromDoubles(pair[0], pair[1]);
-	default:
-		memcpy(&integer, p, sizeof(integer));
-		if (kind == KIND_UNSIGNED)
-			return PyLong_FromUnsignedLongLong((uint64_t)integer);
-		return PyLong_FromLongLong(integer);
-	}
-}
-
-static PyObject *nested_list(const struct tarn_layout *l, int dim,
-	enum number_kind kind, const char **at)
-{
-	PyObject *list, *item;
-
-	if (dim == l->ndim)
-		return next_number(kind, at);
-	list = PyList_New((Py_ssize_t)l->shape[dim]);
-	for (int64_t i = 0; list && i < l->shape[dim]; i++) {
-		item = nested_list(l, dim + 1, kind, at);
-		if (item && PyList_SetItem(list, (Py_ssize_t)i, item) == 0)
-			continue;
-		Py_DECREF(list);
-		return NULL;
-	}
-	return list;
-}
-
-static PyObject *tensor_tolist(PyObject *self, PyObject *none)
-{
-	const struct tarn_layout *l = layout_of(self);
-	enum number_kind kind = kind_of(l->dtype);
-	tarn_tensor *plain = copy_as(tensor_of(self), plain_dtypes[kind]);
-	PyObject *list;
-	const char *at;
-
-	if (!plain)
-		return NULL;
-	at = tarn_tensor_data(plain);
-	list = nested_list(l, 0, kind, &at);
-	tarn_tensor_unref(plain);
-	return list;
-}
+/* ---- the methods ---------------------------------------------------- */
 
 PyMethodDef element_methods[] = {
 	{"item", tensor_item, METH_NOARGS,
-		"item()\n--\n\nThe one element, as a Python number."},
+		"item($self, /)\n--\n\n"
+		"The one element, as a Python number."},
 	{"tolist", tensor_tolist, METH_NOARGS,
-		"tolist()\n--\n\nThe elements as Python numbers in nested "
-		"lists."},
+		"tolist($self, /)\n--\n\n"
+		"The elements as Python numbers in nested lists."},
 	{0},
 };

@@ -82,11 +82,11 @@ PyObject *raise_system(int r)
 	}
 }
 
-PyObject *raise_timeout(const char *what, const char *name)
+PyObject *raise_timeout(const char *what, const char *name, const char *more)
 {
 	PyObject *error = PyObject_CallFunction(PyExc_TimeoutError, "iN",
-		ETIMEDOUT, PyUnicode_FromFormat("%s '%s': nothing in time",
-				   what, name));
+		ETIMEDOUT, PyUnicode_FromFormat("%s '%s': nothing in time%s",
+				   what, name, more));
 
 	if (error)
 		PyErr_SetObject(PyExc_TimeoutError, error);

@@ -152,7 +152,7 @@ static PyObject *verify(PyObject *self, PyObject *none)
 
 	progress.state = PyEval_SaveThread();
 	r = tarn_file_verify(file_of(self), &options, &info);
-	PyEval_RestoreThread(progress.state);
+	r = progress_end(&progress, r);
 	if (r < 0)
 		return raise_system(r);
 	return Py_BuildValue(
@@ -161,7 +161,7 @@ static PyObject *verify(PyObject *self, PyObject *none)
 
 static PyMethodDef methods[] = {
 	{"verify", verify, METH_NOARGS,
-		"verify()\n--\n\n"
+		"verify($self, /)\n--\n\n"
 		"Reads every tensor that has a checksum and compares;\n"
 		"ValueError names the first that differs. Returns how many were"
 		"\ngood, and how many have none."},

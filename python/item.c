@@ -294,9 +294,10 @@ static PyObject *leave(
 
 static PyMethodDef methods[] = {
 	{"get", get, METH_NOARGS,
-		"get()\n--\n\nThe object that put packed into the slot."},
+		"get($self, /)\n--\n\n"
+		"The object that put packed into the slot."},
 	{"release", release, METH_NOARGS,
-		"release()\n--\n\n"
+		"release($self, /)\n--\n\n"
 		"Ends this claim on the slot, as leaving the block does. It "
 		"is\nused again when the last array over it is gone."},
 	{"__enter__", enter, METH_NOARGS, NULL},

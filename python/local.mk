@@ -21,6 +21,7 @@ python_tarn__tarn_la_SOURCES = \
 	python/dlpack_in.c \
 	python/dtype.c \
 	python/element.c \
+	python/elements.c \
 	python/errors.c \
 	python/file.c \
 	python/index.c \
@@ -93,6 +94,7 @@ PYTHON_TORCH = \
 	python/tarn/torch/files.pyi \
 	python/tarn/torch/loader.py \
 	python/tarn/torch/loader.pyi \
+	python/tarn/torch/pinned.py \
 	python/tarn/torch/results.py \
 	python/tarn/torch/shared.py \
 	python/tarn/torch/shared.pyi \

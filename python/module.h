@@ -105,8 +105,8 @@ PyObject *raise_view(int r);
  * wrong with arguments or a file's content is a ValueError. */
 PyObject *raise_system(int r);
 /* -ETIMEDOUT of a wait in slices, of which the library knows only the last:
- * what was waited for, "channel", and its name. */
-PyObject *raise_timeout(const char *what, const char *name);
+ * what was waited for, "channel", its name, and what else is to be said. */
+PyObject *raise_timeout(const char *what, const char *name, const char *more);
 /* -ENOENT of a mapping: NotFoundError, a FileNotFoundError and a KeyError. */
 PyObject *raise_lookup(int r);
 
@@ -178,6 +178,16 @@ PyObject *tensor_transposed(PyObject *self, void *closure);
 
 /* ---- element.c ----------------------------------------------------- */
 
+/* What an element of a dtype is to Python. */
+enum number_kind {
+	KIND_BOOL,
+	KIND_INT,
+	KIND_UNSIGNED,
+	KIND_FLOAT,
+	KIND_COMPLEX
+};
+
+enum number_kind element_kind(int dtype);
 /* One element as a Python number; index has ndim numbers. */
 PyObject *element_get(tarn_tensor *tensor, const int64_t *index);
 int element_set(tarn_tensor *tensor, const int64_t *index, PyObject *value);
@@ -188,6 +198,11 @@ PyObject *tensor_float(PyObject *self);
 PyObject *tensor_int(PyObject *self);
 /* Is it what tensors consist of: a bool, int, float, complex, or one's like? */
 bool is_number(PyObject *object);
+
+/* ---- elements.c ---------------------------------------------------- */
+
+PyObject *tensor_tolist(PyObject *self, PyObject *none);
+int tensor_contains(PyObject *self, PyObject *value);
 
 /* ---- copy.c -------------------------------------------------------- */
 
@@ -225,6 +240,9 @@ PyObject *dlpack_consume(tarn_tensor *tensor);
 
 /* ---- deadline.c ---------------------------------------------------- */
 
+/* The moment of who does not wait: it has passed. */
+#define DEADLINE_NOW 0.
+
 /* Seconds, or None for ever, as a moment. 0 or -1. */
 int deadline_argument(PyObject *timeout, double *ret);
 bool deadline_passed(double deadline);
@@ -243,6 +261,9 @@ struct progress {
 /* A progress function of the library's; arg is a struct progress. Not 0: an
  * exception is set. */
 int progress_step(void *arg, uint64_t done, uint64_t total);
+/* Takes the GIL back. What the call returned; or negative, where it succeeded
+ * though an exception was set: then what it made is the caller's to drop. */
+int progress_end(struct progress *p, int r);
 
 /* UTF-8 without a 0 inside, as long as the object lives. NULL. */
 const char *text_argument(PyObject *object);

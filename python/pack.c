@@ -214,6 +214,7 @@ static int pack_pickle(struct packer *p, PyObject *object)
 			(PyObject *)Py_TYPE(object));
 		return -1;
 	}
+	p->others_ran = true;
 	helpers = PyImport_ImportModule("tarn._pickled");
 	if (helpers)
 		parts = PyObject_CallMethod(helpers, "dumps", "(O)", object);

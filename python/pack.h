@@ -95,6 +95,11 @@ struct pack_part {
 	uint64_t at, size;
 	PyObject *owner; /* keeps them; or NULL and */
 	Py_buffer view;
+	/* Where they lie, of an array; and may its owner get other memory? */
+	const unsigned char *first;
+	uint64_t span;
+	bool moves;
+	bool held; /* not any more: the owner is one of ours */
 };
 
 struct packer {
@@ -106,11 +111,14 @@ struct packer {
 
 	const struct pack_record *records;
 	size_t n_records;
+	size_t n_unused; /* tensors after them, of which nothing is told */
 	/* Tensors that all who have the store can read are sent as they are:
-	 * at most as many, which get the numbers after those of the records. */
+	 * at most as many, which get the numbers after those of the others. */
 	PyObject **sent;
 	size_t n_sent, sent_max;
 	bool plain; /* nothing may be pickled */
+	/* Other threads may have had the GIL since parts were noted. */
+	bool others_ran;
 };
 
 /* ---- libraries.c --------------------------------------------------- */
@@ -169,6 +177,11 @@ int pack_memory(struct packer *p, enum pack_tag tag, PyObject *owner,
 /* The same for one that is exactly a tensor of PyTorch's. */
 int pack_torch(
 	struct packer *p, PyObject *object, const struct torch_face *torch);
+/* Does the tensor begin there still, and have as many bytes? 1, 0 or -1. */
+int pack_torch_has(PyObject *tensor, const unsigned char *first, uint64_t span);
+/* Another tensor of the same memory, which nobody else can give other memory.
+ * Other threads may have run. */
+PyObject *pack_torch_hold(PyObject *tensor);
 
 /* ---- pack_part.c --------------------------------------------------- */
 
@@ -182,6 +195,10 @@ int pack_viewed(struct packer *p, const struct pack_layout *a, Py_buffer *view);
 int pack_as_view(struct packer *p, const struct pack_layout *a);
 /* Tag, dtype, rank, shape, and strides if strided. */
 int pack_shape(struct packer *p, const struct pack_layout *a, bool strided);
+/* Before they are copied. 0: all parts are where they were noted, and stay
+ * there while they are; 1: the memory of one may be gone, and all is to be
+ * packed anew; -1. */
+int pack_moved(struct packer *p);
 int pack_copy_parts(const struct packer *p, unsigned char *bytes);
 void pack_drop_part(struct pack_part *part);
 

@@ -29,7 +29,7 @@ static int64_t send_whole(struct packer *p, PyObject *object)
 	p->sent = sent;
 	Py_INCREF(object);
 	sent[p->n_sent] = object;
-	return (int64_t)(p->n_records + p->n_sent++);
+	return (int64_t)(p->n_records + p->n_unused + p->n_sent++);
 }
 
 static int pack_tensor(struct packer *p, PyObject *object)

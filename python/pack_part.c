@@ -12,6 +12,8 @@
 /* From here on a copy takes longer than giving up the GIL and getting it
  * back. */
 #define LONG_COPY (32u << 10)
+/* A tensor of PyTorch's of less is copied in the time that holding it takes. */
+#define SHORT_COPY (16u << 10)
 
 /* ---- what is to be copied ------------------------------------------ */
 
@@ -50,6 +52,53 @@ void pack_drop_part(struct pack_part *part)
 	Py_XDECREF(part->owner);
 }
 
+static bool is_long(const struct packer *p)
+{
+	return p->bytes >= LONG_COPY;
+}
+
+/* Who assigns to a tensor's data while it is copied without the GIL would free
+ * what is read: of each that takes a while, one of our own keeps the memory.
+ * (It is none of resize_, which changes the memory itself.) 0 or -1. */
+static int hold_parts(struct packer *p)
+{
+	struct pack_part *part;
+	PyObject *held;
+
+	for (size_t i = 0; i < p->n_parts; i++) {
+		part = &p->parts[i];
+		if (!part->moves || part->held || part->size < SHORT_COPY)
+			continue;
+		held = pack_torch_hold(part->owner);
+		if (!held)
+			return -1;
+		p->others_ran = true;
+		part->held = true;
+		Py_DECREF(part->owner);
+		part->owner = held;
+	}
+	return 0;
+}
+
+int pack_moved(struct packer *p)
+{
+	const struct pack_part *part;
+	int r = 1;
+
+	if (is_long(p) && hold_parts(p) < 0)
+		return -1;
+	if (!p->others_ran)
+		return 0;
+	p->others_ran = false;
+	for (size_t i = 0; i < p->n_parts && r == 1; i++) {
+		part = &p->parts[i];
+		if (part->moves && part->span)
+			r = pack_torch_has(
+				part->owner, part->first, part->span);
+	}
+	return r < 0 ? -1 : !r;
+}
+
 /* Elements that are not in C order, by tarn's own copy. */
 static int copy_steps(const struct pack_part *part, unsigned char *to)
 {
@@ -73,13 +122,17 @@ static int copy_steps(const struct pack_part *part, unsigned char *to)
 	return r;
 }
 
-static int copy_parts(const struct packer *p, unsigned char *bytes)
+/* Those that may move, or those that stay. */
+static int copy_parts(
+	const struct packer *p, bool may_move, unsigned char *bytes)
 {
 	const struct pack_part *part;
 	int r;
 
 	for (size_t i = 0; i < p->n_parts; i++) {
 		part = &p->parts[i];
+		if ((part->moves && !part->held) != may_move)
+			continue;
 		if (part->data) {
 			memcpy(bytes + part->at, part->data, part->size);
 			continue;
@@ -94,11 +147,12 @@ static int copy_parts(const struct packer *p, unsigned char *bytes)
 int pack_copy_parts(const struct packer *p, unsigned char *bytes)
 {
 	PyThreadState *state = NULL;
-	int r;
+	int r = copy_parts(p, true, bytes);
 
-	if (p->bytes >= LONG_COPY)
+	if (r >= 0 && is_long(p))
 		state = PyEval_SaveThread();
-	r = copy_parts(p, bytes);
+	if (r >= 0)
+		r = copy_parts(p, false, bytes);
 	if (state)
 		PyEval_RestoreThread(state);
 	if (r >= 0)
@@ -166,8 +220,10 @@ static bool is_dense(const struct pack_layout *a)
 	return true;
 }
 
-/* A tensor over memory that lives as long as the part. */
-static int steps_of(const struct pack_layout *a, tarn_tensor **ret)
+/* A tensor over memory that lives as long as the part, which notes where that
+ * is. */
+static int steps_of(
+	const struct pack_layout *a, struct pack_part *part, tarn_tensor **ret)
 {
 	int64_t first, count, size = tarn_dtype_bits(a->dtype) / 8;
 	struct tarn_layout layout;
@@ -179,9 +235,10 @@ static int steps_of(const struct pack_layout *a, tarn_tensor **ret)
 		return r;
 	tarn_layout_bounds(&layout, &first, &count);
 	layout.offset = count ? -first : 0;
-	r = tarn_storage_borrow(
-		(void *)(uintptr_t)(a->data - layout.offset * size),
-		(uint64_t)(count * size), false, NULL, NULL, &storage);
+	part->first = a->data - layout.offset * size;
+	part->span = (uint64_t)(count * size);
+	r = tarn_storage_borrow((void *)(uintptr_t)part->first, part->span,
+		false, NULL, NULL, &storage);
 	if (r < 0)
 		return r;
 	r = tarn_tensor_new(storage, 0, &layout, ret);
@@ -202,11 +259,13 @@ static int pack_bytes_of(struct packer *p, const struct pack_layout *a,
 		pack_number(p, part->at / PACK_ALIGN) < 0)
 		return -1;
 	*ret = part;
+	part->moves = a->tag == PACK_TORCH;
 	if (a->contiguous || dense || size == 0) {
-		part->data = size ? a->data : NULL;
+		part->data = part->first = size ? a->data : NULL;
+		part->span = size;
 		return 0;
 	}
-	r = steps_of(a, &steps);
+	r = steps_of(a, part, &steps);
 	if (r < 0) {
 		raise_view(r);
 		return -1;

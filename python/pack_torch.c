@@ -20,6 +20,8 @@ enum name {
 	DATA_PTR,
 	RESOLVE_NEG,
 	RESOLVE_CONJ,
+	ELEMENT_SIZE,
+	DETACH,
 	NAMES
 };
 
@@ -30,7 +32,8 @@ static PyObject *name_of(enum name n)
 {
 	static const char *const texts[NAMES] = {"is_cpu", "layout", "dtype",
 		"shape", "is_neg", "is_conj", "is_contiguous", "stride",
-		"data_ptr", "resolve_neg", "resolve_conj"};
+		"data_ptr", "resolve_neg", "resolve_conj", "element_size",
+		"detach"};
 	/* Pairs with the store below. */
 	PyObject *name = atomic_load_explicit(&names[n], memory_order_acquire);
 
@@ -139,6 +142,49 @@ static int pack_plain(struct packer *p, PyObject *tensor, int dtype)
 	else if (numbers_of(call(tensor, STRIDE), a.strides) < 0)
 		return -1;
 	return pack_owned(p, &a, tensor);
+}
+
+/* From its first element to the end of its last. 1: it has some, 0 or -1. */
+static int extent_of(
+	PyObject *tensor, const unsigned char **ret_first, uint64_t *ret_span)
+{
+	int64_t shape[TARN_MAX_NDIM], strides[TARN_MAX_NDIM], size, last = 0;
+	int n = numbers_of(attribute(tensor, SHAPE), shape);
+	int m = n < 0 ? -1 : numbers_of(call(tensor, STRIDE), strides);
+	PyObject *number = m < 0 ? NULL : call(tensor, ELEMENT_SIZE);
+
+	if (!number)
+		return -1;
+	size = PyLong_AsLongLong(number);
+	Py_DECREF(number);
+	if (PyErr_Occurred() || address_of(tensor, ret_first) < 0)
+		return -1;
+	if (n != m || n > TARN_MAX_NDIM)
+		return 0;
+	for (int i = 0; i < n; i++) {
+		if (shape[i] == 0)
+			return 0;
+		last += (shape[i] - 1) * strides[i];
+	}
+	*ret_span = (uint64_t)((last + 1) * size);
+	return 1;
+}
+
+/* What was its memory when it was packed need not be any more: resize_ and an
+ * assignment to data give it another, and free that. None of what is asked is
+ * Python's own code, in which others could run. */
+int pack_torch_has(PyObject *tensor, const unsigned char *first, uint64_t span)
+{
+	const unsigned char *now;
+	uint64_t most;
+	int r = extent_of(tensor, &now, &most);
+
+	return r <= 0 ? r : now == first && span <= most;
+}
+
+PyObject *pack_torch_hold(PyObject *tensor)
+{
+	return call(tensor, DETACH);
 }
 
 /* Values whose sign or conjugation is only noted become real ones. 0 or -1. */

@@ -5,6 +5,7 @@
  */
 #include "python/module.h"
 
+#include <errno.h>
 #include <string.h>
 
 static int tell(PyObject *call, uint64_t done, uint64_t total)
@@ -24,11 +25,20 @@ int progress_step(void *arg, uint64_t done, uint64_t total)
 	int r;
 
 	PyEval_RestoreThread(p->state);
-	r = PyErr_CheckSignals();
+	/* What was to end may go on, with another file or another attempt. */
+	r = PyErr_Occurred() ? -1 : PyErr_CheckSignals();
 	if (r == 0 && p->call)
 		r = tell(p->call, done, total);
 	p->state = PyEval_SaveThread();
 	return r;
+}
+
+/* It may have been over before it could be ended: the exception is what the
+ * caller sees, so that there is no result beside it. */
+int progress_end(struct progress *p, int r)
+{
+	PyEval_RestoreThread(p->state);
+	return r >= 0 && PyErr_Occurred() ? -ECANCELED : r;
 }
 
 /* ---- arguments that long calls share ------------------------------- */

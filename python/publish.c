@@ -21,7 +21,7 @@ static PyObject *load(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 		.arg = &progress,
 	};
 	PyObject *given[4];
-	tarn_tensor *all;
+	tarn_tensor *all = NULL;
 	int r;
 
 	if (named_arguments("_load", names, 1, args, n_args, keywords, given) <
@@ -37,8 +37,11 @@ static PyObject *load(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 	progress.state = PyEval_SaveThread();
 	r = tarn_store_load(
 		store_of(self), file_of(given[0]), &options, NULL, &all);
-	PyEval_RestoreThread(progress.state);
-	return r < 0 ? raise_system(r) : tensor_wrap_consume(all);
+	r = progress_end(&progress, r);
+	if (r >= 0)
+		return tensor_wrap_consume(all);
+	tarn_tensor_unref(all);
+	return raise_system(r);
 }
 
 static PyObject *view_of_loaded(
@@ -229,13 +232,13 @@ PyMethodDef publish_methods[] = {
 	{"_publish", EXPORT(publish), FAST_KEYWORDS,
 		"Store.publish of a mapping."},
 	{"create", EXPORT(create), FAST_KEYWORDS,
-		"create(shape, dtype='F32', mutable=False)\n--\n\n"
+		"create($self, /, shape, dtype='F32', mutable=False)\n--\n\n"
 		"A new writable tensor. From 2 MiB on it is published without a"
 		"\ncopy, and is read-only from then on: whoever writes to an\n"
 		"array over it then ends with SIGSEGV. A mutable one stays\n"
 		"writable, for all who open it."},
 	{"remove", remove_name, METH_O,
-		"remove(name)\n--\n\n"
+		"remove($self, name, /)\n--\n\n"
 		"Removes a published name; who has the tensor keeps it."},
 	{0},
 };

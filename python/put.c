@@ -2,7 +2,10 @@
 /*
  * Putting an object into a slot: packed as the last of the item's tensors. The
  * object is walked before a slot is waited for, so that nothing is held while
- * Python's code may run.
+ * Python's code may run. Meanwhile a tensor of PyTorch's may have been given
+ * other memory, and its old one freed: when the GIL was away it is asked where
+ * it is before it is copied, and if it has moved the object is walked again.
+ * While it is copied its memory is held, where that takes a while.
  *
  * What the slot has no room for goes into a storage of its own. It is
  * published under a name that nobody looks for, the item takes it over, and
@@ -18,6 +21,11 @@
 /* Seconds in which the item must have taken a storage over; picked, long
  * enough for any daemon that is alive. */
 #define SPILL_LIFE 60
+/* Not all of a tensor's bytes are where they were when it was packed. */
+#define MOVED 2
+/* Who moves them more often, while memory is being made for them, means it;
+ * picked. */
+#define MOVES_MAX 8
 
 static int failed(int r)
 {
@@ -27,9 +35,9 @@ static int failed(int r)
 
 /* ---- what is larger than a slot ------------------------------------ */
 
-/* Filled; not to be seen by anybody yet. */
-static int spill_fill(const struct channel *channel, const struct packer *p,
-	tarn_tensor **ret)
+/* Filled; not to be seen by anybody yet. 0, MOVED or -1. */
+static int spill_fill(
+	const struct channel *channel, struct packer *p, tarn_tensor **ret)
 {
 	/* A queue's item is its receiver's, who may write it. */
 	unsigned flags = channel->queue ? TARN_CREATE_MUTABLE : 0;
@@ -43,12 +51,15 @@ static int spill_fill(const struct channel *channel, const struct packer *p,
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		return failed(r);
-	if (pack_write(p, tarn_tensor_data(tensor)) < 0) {
+	p->others_ran = true;
+	r = pack_moved(p);
+	if (r == 0)
+		r = pack_write(p, tarn_tensor_data(tensor));
+	if (r == 0)
+		*ret = tensor;
+	else
 		tarn_tensor_unref(tensor);
-		return -1;
-	}
-	*ret = tensor;
-	return 0;
+	return r > 0 ? MOVED : r;
 }
 
 /* Published, added to the item, and unnamed. A number of the library's. */
@@ -81,15 +92,16 @@ static int spill_add(tarn_store *store, tarn_slot *slot, tarn_tensor *tensor)
 	return r;
 }
 
+/* 1: it has, MOVED or -1. */
 static int spill(
-	const struct channel *channel, tarn_slot *slot, const struct packer *p)
+	const struct channel *channel, tarn_slot *slot, struct packer *p)
 {
 	tarn_store *store = store_of(channel->store);
 	tarn_tensor *tensor;
-	int r;
+	int r = spill_fill(channel, p, &tensor);
 
-	if (spill_fill(channel, p, &tensor) < 0)
-		return -1;
+	if (r != 0)
+		return r;
 	Py_BEGIN_ALLOW_THREADS
 	r = spill_add(store, slot, tensor);
 	tarn_tensor_unref(tensor);
@@ -99,100 +111,139 @@ static int spill(
 
 /* ---- one slot ------------------------------------------------------ */
 
-/* Tensors that are sent as they are. 0 or a number of the library's. */
-static int add_sent(tarn_slot *slot, const struct packer *p)
+/* Tensors that are sent as they are, counted in *added. 0 or a number of the
+ * library's. */
+static int add_sent(tarn_slot *slot, const struct packer *p, size_t *added)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < p->n_sent && r >= 0; i++)
+	for (size_t i = 0; i < p->n_sent && r >= 0; i++) {
 		r = tarn_slot_add(slot, tensor_of(p->sent[i]));
+		if (r >= 0)
+			++*added;
+	}
 	return r;
 }
 
-/* 1: spilled, 0, or -1. */
-static int fill_slot(
-	const struct channel *channel, tarn_slot *slot, const struct packer *p)
+/* 1: spilled, 0, MOVED, or -1. */
+static int fill_slot(const struct channel *channel, tarn_slot *slot,
+	struct packer *p, size_t *added)
 {
 	int64_t size = (int64_t)pack_size(p);
 	tarn_tensor *tensor;
-	int r = tarn_slot_empty(slot, TARN_U8, 1, &size, &tensor);
+	int r = pack_moved(p);
 
+	if (r != 0)
+		return r > 0 ? MOVED : r;
+	r = tarn_slot_empty(slot, TARN_U8, 1, &size, &tensor);
 	if (r == -ENOSPC)
 		return spill(channel, slot, p);
 	if (r < 0)
 		return failed(r);
+	++*added;
 	r = pack_write(p, tarn_tensor_data(tensor));
 	tarn_tensor_unref(tensor);
 	return r;
 }
 
 static void begin(const struct channel *channel,
-	const struct pack_record *records, size_t n_records, struct packer *ret)
+	const struct pack_record *records, size_t n_records, size_t n_unused,
+	struct packer *ret)
 {
 	*ret = (struct packer) {
 		.records = records,
 		.n_records = n_records,
+		.n_unused = n_unused,
 		.plain = channel->plain,
 	};
-	if (n_records + 1 < channel->tensors)
-		ret->sent_max = channel->tensors - n_records - 1;
+	if (n_records + n_unused + 1 < channel->tensors)
+		ret->sent_max = channel->tensors - n_records - n_unused - 1;
 }
 
-/* Puts what p has into the slot; where a tensor cannot be sent as it is, all
- * is packed anew, with copies. (What was added by then stays, unused, and
- * counts: the numbers of views are of tensors before it.) */
-static int put_into(const struct channel *channel, tarn_slot *slot,
-	struct packer *p, PyObject *object)
+/* With copies of what was to be sent as it is. (What was added of it by then
+ * stays, unused, and counts: the numbers of views are of tensors before it.) */
+static int pack_again(struct packer *p, PyObject *object)
 {
-	int r = add_sent(slot, p);
+	struct packer again = {
+		.records = p->records,
+		.n_records = p->n_records,
+		.plain = p->plain,
+	};
 
-	if (r == -ENOTSUP || r == -E2BIG) {
-		struct packer again = {
-			.records = p->records,
-			.n_records = p->n_records,
-			.plain = p->plain,
-		};
+	pack_drop(p);
+	*p = again;
+	return pack_value(p, object);
+}
 
-		pack_drop(p);
-		*p = again;
-		if (pack_value(p, object) < 0)
-			return -1;
-	} else if (r < 0) {
+/* Puts what p has into the slot; where a tensor cannot be sent as it is, or is
+ * not where it was, all is packed anew. */
+static int put_into(const struct channel *channel, tarn_slot *slot,
+	struct packer *p, PyObject *object, size_t *added)
+{
+	int r = add_sent(slot, p, added);
+
+	if (r < 0 && r != -ENOTSUP && r != -E2BIG)
 		return failed(r);
+	r = r < 0 ? MOVED : fill_slot(channel, slot, p, added);
+	for (int i = 0; i < MOVES_MAX && r == MOVED; i++) {
+		r = pack_again(p, object);
+		if (r == 0)
+			r = fill_slot(channel, slot, p, added);
 	}
-	return fill_slot(channel, slot, p);
+	if (r != MOVED)
+		return r;
+	PyErr_SetString(PyExc_RuntimeError,
+		"put: a tensor was given other memory again and again");
+	return -1;
 }
 
 int put_packed(const struct channel *channel, tarn_slot *slot,
-	const struct pack_record *records, size_t n_records, PyObject *object)
+	const struct pack_record *records, size_t n_records, size_t *n_unused,
+	PyObject *object)
 {
+	size_t added = 0;
 	struct packer p;
 	int r;
 
-	begin(channel, records, n_records, &p);
+	begin(channel, records, n_records, *n_unused, &p);
 	r = pack_value(&p, object);
 	if (r >= 0)
-		r = put_into(channel, slot, &p, object);
+		r = put_into(channel, slot, &p, object, &added);
 	pack_drop(&p);
+	if (r < 0)
+		*n_unused += added;
 	return r;
+}
+
+/* Most find a slot free, and have kept the GIL. */
+static int wait_slot(const struct channel *channel, double deadline,
+	struct packer *p, tarn_slot **ret)
+{
+	int r = tarn_channel_acquire(channel->channel, 0, ret);
+
+	if (r != -ETIMEDOUT && r != -EINTR)
+		return r;
+	p->others_ran = true;
+	return channel_wait_slot(channel, deadline, ret);
 }
 
 int put_whole(const struct channel *channel, double deadline, PyObject *object)
 {
+	size_t added = 0;
 	struct packer p;
 	tarn_slot *slot;
 	int r;
 
-	begin(channel, NULL, 0, &p);
+	begin(channel, NULL, 0, 0, &p);
 	r = pack_value(&p, object);
 	if (r < 0)
 		goto out;
-	r = channel_wait_slot(channel, deadline, &slot);
+	r = wait_slot(channel, deadline, &p, &slot);
 	if (r < 0) {
-		channel_raise(channel, r);
+		channel_raise(channel, deadline, r);
 		goto out;
 	}
-	r = put_into(channel, slot, &p, object);
+	r = put_into(channel, slot, &p, object, &added);
 	if (r < 0) {
 		tarn_slot_abandon(slot);
 		goto out;

@@ -76,7 +76,7 @@ static PyObject *save_all(const char *path, PyObject *tensors,
 	options.arg = &progress;
 	progress.state = PyEval_SaveThread();
 	r = tarn_save(path, items, (size_t)n, &options, NULL);
-	PyEval_RestoreThread(progress.state);
+	r = progress_end(&progress, r);
 	free(items);
 	if (r < 0)
 		return raise_system(r);

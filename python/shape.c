@@ -235,42 +235,44 @@ static PyObject *is_contiguous(PyObject *self, PyObject *none)
 
 PyMethodDef shape_methods[] = {
 	{"is_contiguous", is_contiguous, METH_NOARGS,
-		"is_contiguous()\n--\n\nDo the elements lie side by side, in "
-		"C\n"
-		"order?"},
+		"is_contiguous($self, /)\n--\n\n"
+		"Do the elements lie side by side, in C\norder?"},
 	{"reshape", EXPORT(reshape), FAST,
-		"reshape(*shape)\n--\n\nA view where one is possible, else a\n"
-		"copy. One size may be -1."},
+		"reshape($self, /, *shape)\n--\n\n"
+		"A view where one is possible, else a\ncopy. One size may be "
+		"-1."},
 	{"view", EXPORT(view), FAST,
-		"view(*shape)\n--\n\nA view of that shape; ValueError where "
-		"the\n"
-		"strides forbid it."},
+		"view($self, /, *shape)\n--\n\n"
+		"A view of that shape; ValueError where the\nstrides forbid "
+		"it."},
 	{"flatten", EXPORT(flatten), FAST_KEYWORDS,
-		"flatten(start_dim=0, end_dim=-1)\n--\n\n"
+		"flatten($self, /, start_dim=0, end_dim=-1)\n--\n\n"
 		"These dimensions (the last included) as one, by reshape."},
 	{"merge", EXPORT(merge), FAST_KEYWORDS,
-		"merge(first, last)\n--\n\n"
+		"merge($self, /, first, last)\n--\n\n"
 		"These dimensions as one; ValueError where that needs a copy."},
 	{"split", EXPORT(split), FAST,
-		"split(dim, *sizes)\n--\n\n"
+		"split($self, dim, /, *sizes)\n--\n\n"
 		"One dimension as several, one of which may be -1 (inferred)."},
 	{"unsqueeze", EXPORT(unsqueeze), FAST_KEYWORDS,
-		"unsqueeze(dim)\n--\n\nA new dimension of size 1 before dim."},
+		"unsqueeze($self, /, dim)\n--\n\n"
+		"A new dimension of size 1 before dim."},
 	{"squeeze", EXPORT(squeeze), FAST_KEYWORDS,
-		"squeeze(dim=None)\n--\n\n"
+		"squeeze($self, /, dim=None)\n--\n\n"
 		"Without dimensions of size 1, or without dim if it is one."},
 	{"expand", EXPORT(expand), FAST,
-		"expand(*shape)\n--\n\nSizes of 1 are repeated; -1 leaves a\n"
-		"size as it is."},
+		"expand($self, /, *shape)\n--\n\n"
+		"Sizes of 1 are repeated; -1 leaves a\nsize as it is."},
 	{"bitcast", bitcast, METH_O,
-		"bitcast(dtype)\n--\n\nThe same bytes as another dtype."},
+		"bitcast($self, dtype, /)\n--\n\n"
+		"The same bytes as another dtype."},
 	{"rearrange", EXPORT(rearrange), FAST_KEYWORDS,
-		"rearrange(pattern, **sizes)\n--\n\n"
+		"rearrange($self, pattern, /, **sizes)\n--\n\n"
 		"As einops has it: \"b (h w) c -> b c h w\", w=28. A copy "
 		"only\n"
 		"where no view is possible."},
 	{"apply", apply, METH_O,
-		"apply(expression)\n--\n\n"
+		"apply($self, expression, /)\n--\n\n"
 		"A chain of views as text, \"[0:4, ::2].permute(1, 0)\"; "
 		"copies\n"
 		"where the chain needs it."},

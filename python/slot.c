@@ -25,6 +25,9 @@ struct slot {
 	 * there would be taken for them. Dropped when the slot ends. */
 	tarn_tensor **kept;
 	size_t n_records, room;
+	/* What a put has added that failed half way cannot be taken back: it
+	 * stays before what another put adds. */
+	size_t n_unused;
 	bool packed; /* put was the last */
 };
 
@@ -45,7 +48,7 @@ PyObject *slot_wrap_consume(PyObject *channel, tarn_slot *slot)
 	self->channel = channel;
 	self->records = NULL;
 	self->kept = NULL;
-	self->n_records = self->room = 0;
+	self->n_records = self->room = self->n_unused = 0;
 	self->packed = false;
 	atomic_init(&self->slot, slot);
 	atomic_init(&self->ended, false);
@@ -133,18 +136,36 @@ static void note_record(
 	};
 }
 
+/* Was the last put one that failed half way? Then there is an exception: what
+ * it has added is no item. */
+static bool is_half(struct slot *self, const char *what)
+{
+	if (self->packed || self->n_unused == 0)
+		return false;
+	PyErr_Format(PyExc_ValueError,
+		"%s: a put failed half way; put something else, or abandon the "
+		"slot",
+		what);
+	return true;
+}
+
 /* May there be another tensor? */
-static tarn_slot *take_for_tensor(struct slot *self, const char *what)
+static bool may_add(struct slot *self, const char *what, bool put)
+{
+	if (!self->packed)
+		return put || !is_half(self, what);
+	PyErr_Format(PyExc_ValueError,
+		"%s: put comes after all other tensors of a slot", what);
+	return false;
+}
+
+static tarn_slot *take_for_tensor(struct slot *self, const char *what, bool put)
 {
 	tarn_slot *slot = take(self, what);
 
 	if (!slot)
 		return NULL;
-	if (self->packed)
-		PyErr_Format(PyExc_ValueError,
-			"%s: put comes after all other tensors of a slot",
-			what);
-	else if (make_record(self) == 0)
+	if (may_add(self, what, put) && make_record(self) == 0)
 		return slot;
 	put_back(self, slot);
 	return NULL;
@@ -169,7 +190,7 @@ static PyObject *empty(PyObject *object, PyObject *const *args,
 	if (given[1] && given[1] != Py_None)
 		dtype = dtype_argument(given[1]);
 	n = dtype ? shape_argument("empty", given[0], shape) : -1;
-	slot = n < 0 ? NULL : take_for_tensor(self, "empty");
+	slot = n < 0 ? NULL : take_for_tensor(self, "empty", false);
 	if (!slot)
 		return NULL;
 	r = tarn_slot_empty(slot, dtype, n, shape, &tensor);
@@ -190,7 +211,7 @@ static PyObject *add(PyObject *object, PyObject *tensor)
 			"add: a tarn.Tensor is wanted; put takes any array");
 		return NULL;
 	}
-	slot = take_for_tensor(self, "add");
+	slot = take_for_tensor(self, "add", false);
 	if (!slot)
 		return NULL;
 	r = tarn_slot_add(slot, tensor_of(tensor));
@@ -206,14 +227,14 @@ static PyObject *add(PyObject *object, PyObject *tensor)
 static PyObject *put(PyObject *object, PyObject *value)
 {
 	struct slot *self = self_of(object);
-	tarn_slot *slot = take_for_tensor(self, "put");
+	tarn_slot *slot = take_for_tensor(self, "put", true);
 	int r;
 
 	if (!slot)
 		return NULL;
 	r = put_packed(channel_of(self->channel), slot, self->records,
-		self->n_records, value);
-	self->packed = true; /* or its tensors are in disorder */
+		self->n_records, &self->n_unused, value);
+	self->packed = r >= 0;
 	put_back(self, slot);
 	return r < 0 ? NULL : PyBool_FromLong(r);
 }
@@ -269,7 +290,7 @@ static PyObject *slot_repr(PyObject *object)
 
 /* ---- ending it ----------------------------------------------------- */
 
-static PyObject *end(struct slot *self, tarn_slot *slot, bool publish)
+static int end(struct slot *self, tarn_slot *slot, bool publish)
 {
 	int r = 0;
 
@@ -279,6 +300,13 @@ static PyObject *end(struct slot *self, tarn_slot *slot, bool publish)
 	else
 		tarn_slot_abandon(slot);
 	drop_records(self);
+	return r;
+}
+
+static PyObject *end_none(struct slot *self, tarn_slot *slot, bool publish)
+{
+	int r = end(self, slot, publish);
+
 	if (r < 0)
 		return raise_system(r);
 	Py_INCREF(Py_None);
@@ -287,16 +315,22 @@ static PyObject *end(struct slot *self, tarn_slot *slot, bool publish)
 
 static PyObject *publish(PyObject *object, PyObject *none)
 {
-	tarn_slot *slot = take(self_of(object), "publish");
+	struct slot *self = self_of(object);
+	tarn_slot *slot = take(self, "publish");
 
-	return slot ? end(self_of(object), slot, true) : NULL;
+	if (!slot)
+		return NULL;
+	if (!is_half(self, "publish"))
+		return end_none(self, slot, true);
+	put_back(self, slot);
+	return NULL;
 }
 
 static PyObject *abandon(PyObject *object, PyObject *none)
 {
 	tarn_slot *slot = take(self_of(object), "abandon");
 
-	return slot ? end(self_of(object), slot, false) : NULL;
+	return slot ? end_none(self_of(object), slot, false) : NULL;
 }
 
 static PyObject *enter(PyObject *object, PyObject *none)
@@ -318,34 +352,46 @@ static PyObject *leave(
 		return Py_None;
 	}
 	slot = take(self, good ? "publish" : "abandon");
-	return slot ? end(self, slot, good) : NULL;
+	if (!slot)
+		return NULL;
+	if (!good || !is_half(self, "publish"))
+		return end_none(self, slot, good);
+	end(self, slot, false);
+	return NULL;
 }
 
 /* ---- the type ------------------------------------------------------ */
 
 static PyMethodDef methods[] = {
 	{"empty", EXPORT(empty), FAST_KEYWORDS,
-		"empty(shape, dtype='F32')\n--\n\n"
+		"empty($self, /, shape, dtype='F32')\n--\n\n"
 		"A writable tensor in the slot, in C order, aligned to 64\n"
 		"bytes, which are as they were left: the next of the item. It\n"
-		"is read-only once the slot is published or abandoned. OSError\n"
-		"with ENOSPC: there is no room; E2BIG: the item has as many\n"
-		"tensors as it may."},
+		"is read-only once the slot is published or abandoned; arrays "
+		"of\nothers over it (numpy's, PyTorch's, memoryviews) cannot "
+		"be made\nso, and must not be written to from then on. OSError "
+		"with\nENOSPC: there is no room; E2BIG: the item has as many "
+		"tensors\nas it may."},
 	{"add", add, METH_O,
-		"add(tensor)\n--\n\n"
+		"add($self, tensor, /)\n--\n\n"
 		"Sends a tensor as it is, without a copy: of the store, or a\n"
 		"view of one of this slot. ValueError: it lies elsewhere."},
 	{"put", put, METH_O,
-		"put(object)\n--\n\n"
+		"put($self, object, /)\n--\n\n"
 		"Packs an object as Channel.put does, for Item.get: the last "
 		"of\nthe slot's tensors. Arrays over the slot are not copied. "
 		"True: it\nis in memory of its own, since the slot has no "
-		"room."},
+		"room. If it fails half way, only another put can follow."},
 	{"publish", publish, METH_NOARGS,
-		"publish()\n--\n\n"
-		"Sends the item; what is left here of it is read-only."},
+		"publish($self, /)\n--\n\n"
+		"Sends the item. What is left here of it keeps nothing: its\n"
+		"Tensors are read-only and show what others put there; what is\n"
+		"written through arrays that were made of them (numpy's,\n"
+		"PyTorch's, memoryviews) changes what the receiver reads, or "
+		"what\nthe slot's next producer sends."},
 	{"abandon", abandon, METH_NOARGS,
-		"abandon()\n--\n\nGives the slot back; nothing is sent."},
+		"abandon($self, /)\n--\n\n"
+		"Gives the slot back; nothing is sent."},
 	{"__enter__", enter, METH_NOARGS, NULL},
 	{"__exit__", EXPORT(leave), FAST, NULL},
 	{0},

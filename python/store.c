@@ -53,21 +53,36 @@ static void store_dealloc(PyObject *self)
 
 /* ---- looking up ---------------------------------------------------- */
 
+/* A file that nobody has loaded is: Ctrl-C ends that. */
+static int get_address(tarn_store *store, const char *name, tarn_tensor **ret)
+{
+	struct progress progress = {0};
+	const struct tarn_load_options options = {
+		.progress = progress_step,
+		.arg = &progress,
+	};
+	int r;
+
+	progress.state = PyEval_SaveThread();
+	r = tarn_store_get_with(store, name, &options, ret);
+	return progress_end(&progress, r);
+}
+
 static PyObject *store_subscript(PyObject *self, PyObject *key)
 {
 	const char *name = text_argument(key);
-	tarn_tensor *tensor;
+	tarn_tensor *tensor = NULL;
 	int r;
 
 	if (!name)
 		return NULL;
 	r = tarn_store_lookup(store_of(self), name, &tensor);
-	if (r < 0 && strchr(name, ':')) {
-		Py_BEGIN_ALLOW_THREADS
-		r = tarn_store_get(store_of(self), name, &tensor);
-		Py_END_ALLOW_THREADS
-	}
-	return r < 0 ? raise_lookup(r) : tensor_wrap_consume(tensor);
+	if (r < 0 && strchr(name, ':'))
+		r = get_address(store_of(self), name, &tensor);
+	if (r >= 0)
+		return tensor_wrap_consume(tensor);
+	tarn_tensor_unref(tensor);
+	return raise_lookup(r);
 }
 
 /* What can be looked up is in it; a channel's name is not. */
@@ -210,7 +225,7 @@ static PyObject *wait_for(PyObject *self, PyObject *const *args,
 	r = wait_slices(
 		store_of(self), name, (uint64_t)newer, deadline, &tensor);
 	if (r == -ETIMEDOUT && !PyErr_Occurred())
-		return raise_timeout("wait", name);
+		return raise_timeout("wait", name, "");
 	return r < 0 ? raise_system(r) : tensor_wrap_consume(tensor);
 }
 
@@ -250,16 +265,19 @@ static PyObject *get_status(PyObject *self, PyObject *none)
 
 static PyMethodDef methods[] = {
 	{"names", EXPORT(names_below), FAST_KEYWORDS,
-		"names(prefix=None)\n--\n\nThe published names that begin so."},
+		"names($self, /, prefix=None)\n--\n\n"
+		"The published names that begin so."},
 	{"version", version_of, METH_O,
-		"version(name)\n--\n\nHow often the name was published."},
+		"version($self, name, /)\n--\n\n"
+		"How often the name was published."},
 	{"wait", EXPORT(wait_for), FAST_KEYWORDS,
-		"wait(name, timeout=None, newer_than=0)\n--\n\n"
+		"wait($self, /, name, timeout=None, newer_than=0)\n--\n\n"
 		"Sleeps until a version above newer_than is published as "
 		"name,\n"
 		"and returns it. timeout is in seconds, TimeoutError."},
 	{"status", get_status, METH_NOARGS,
-		"status()\n--\n\nWhat the daemon says of itself, as a dict."},
+		"status($self, /)\n--\n\n"
+		"What the daemon says of itself, as a dict."},
 	{0},
 };
 

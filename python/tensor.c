@@ -281,6 +281,7 @@ static PyType_Slot slots[] = {
 	{Py_mp_ass_subscript, tensor_assign_subscript},
 	{Py_sq_length, tensor_length},
 	{Py_sq_item, tensor_item_at},
+	{Py_sq_contains, tensor_contains},
 	{Py_nb_bool, tensor_truth},
 	{Py_nb_float, tensor_float},
 	{Py_nb_int, tensor_int},

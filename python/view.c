@@ -139,24 +139,28 @@ static PyObject *unfold(PyObject *self, PyObject *const *args,
 
 PyMethodDef view_methods[] = {
 	{"permute", EXPORT(permute), FAST,
-		"permute(*dims)\n--\n\nDimension i of the view is dims[i]."},
+		"permute($self, /, *dims)\n--\n\n"
+		"Dimension i of the view is dims[i]."},
 	{"transpose", EXPORT(transpose), FAST_KEYWORDS,
-		"transpose(dim0, dim1)\n--\n\nBoth dimensions, exchanged."},
+		"transpose($self, /, dim0, dim1)\n--\n\n"
+		"Both dimensions, exchanged."},
 	{"flip", EXPORT(flip), FAST,
-		"flip(*dims)\n--\n\nThese dimensions, backwards."},
+		"flip($self, /, *dims)\n--\n\n"
+		"These dimensions, backwards."},
 	{"narrow", EXPORT(narrow), FAST_KEYWORDS,
-		"narrow(dim, start, length)\n--\n\n"
+		"narrow($self, /, dim, start, length)\n--\n\n"
 		"length elements of dim from start on; all must exist."},
 	{"select", EXPORT(select_index), FAST_KEYWORDS,
-		"select(dim, index)\n--\n\n"
+		"select($self, /, dim, index)\n--\n\n"
 		"One index of a dimension, which disappears. Always a Tensor."},
 	{"skip", EXPORT(skip), FAST_KEYWORDS,
-		"skip(dim, step)\n--\n\nEvery step-th element of dim."},
+		"skip($self, /, dim, step)\n--\n\n"
+		"Every step-th element of dim."},
 	{"diagonal", EXPORT(diagonal), FAST_KEYWORDS,
-		"diagonal(offset=0, dim1=0, dim2=1)\n--\n\n"
+		"diagonal($self, /, offset=0, dim1=0, dim2=1)\n--\n\n"
 		"Both dimensions become their diagonal, the last dimension."},
 	{"unfold", EXPORT(unfold), FAST_KEYWORDS,
-		"unfold(dim, size, step=1)\n--\n\n"
+		"unfold($self, /, dim, size, step=1)\n--\n\n"
 		"Windows of size elements, step apart; the last dimension is\n"
 		"in the window."},
 	{0},

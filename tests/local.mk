@@ -312,10 +312,12 @@ PYTHON_TESTS = \
 	tests/py_channel.py \
 	tests/py_channel_fork.py \
 	tests/py_channel_pool.py \
+	tests/py_channel_put.py \
 	tests/py_copies.py \
 	tests/py_pack.py \
 	tests/py_pack_hostile.py \
 	tests/py_loader.py \
+	tests/py_loader_again.py \
 	tests/py_loader_batches.py \
 	tests/py_loader_copies.py \
 	tests/py_loader_faults.py \

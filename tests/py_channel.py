@@ -400,6 +400,68 @@ with again:
 kit.equal((again.channel.info()["closed"], tarn.receiver("pair").get()),
           (False, 4), "close=False")
 
+with tarn.sender("left") as out:
+    out.put(0)
+kit.raises(FileExistsError, "closed, 1 item not received; receive it, or "
+           "'tarn channel rm left'", "a sender, when nobody has received",
+           tarn.sender, "left")
+kit.equal(list(tarn.receiver("left", timeout=30)), [0],
+          "who comes late gets it")
+with tarn.sender("left") as out:
+    out.put(1)
+kit.equal(list(tarn.receiver("left", timeout=30)), [1],
+          "and then what comes next")
+
+# Three times the same, with receivers that are there first, and keep the last
+# thing that they got; in the end nothing is sent. Each sees the end.
+kept, came, missed = [], [], []
+
+
+def use_all():
+    try:
+        for item in tarn.receiver("again", timeout=30):
+            kept.append(item)
+        came.append(len(kept))
+    except TimeoutError as e:
+        missed.append(str(e))
+
+
+for turn in range(3):
+    users = [threading.Thread(target=use_all) for _ in range(2)]
+    for user in users:
+        user.start()
+    time.sleep(.2)  # long enough to get what is there, which was nothing
+    kit.equal(came[2 * turn:], [], f"run {turn}: receivers wait for a sender")
+    sent = [] if turn == 2 else range(4)
+    with tarn.sender("again") as out:
+        for i in sent:
+            out.put({"turn": turn, "x": tarn.full([3], i)})
+    for user in users:
+        user.join()
+    kit.equal((len(came), missed), (2 * turn + 2, []),
+              f"run {turn}: and both see its end")
+    kit.equal(sorted((k["turn"], k["x"].tolist()[0]) for k in kept[4 * turn:]),
+              [(turn, i) for i in sent], f"run {turn}: and get all it has")
+del kept[:]
+end = time.monotonic() + 20
+while time.monotonic() < end:
+    try:
+        store.channel("again", create=False)
+    except tarn.NotFoundError:
+        break
+    time.sleep(.05)
+kit.raises(tarn.NotFoundError, "again", "it is gone soon after the last of it",
+           store.channel, "again", create=False)
+
+waited = store.channel("waited", slots=1)
+kit.raises(TimeoutError, "channel 'waited': nothing in time", "nobody sends",
+           waited.receive, .01)
+kit.equal(waited.info()["nameless"], False, "somebody may come")
+store.remove("waited")
+kit.equal(waited.info()["nameless"], True, "not when its name was removed")
+kit.raises(TimeoutError, "in time; its name was removed", "which is said",
+           waited.receive, .01)
+
 store.remove("pair")
 kit.raises(TimeoutError, "'pair'", "a channel whose name was removed",
            tarn.receiver, "pair", timeout=.1)

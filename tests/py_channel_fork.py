@@ -247,6 +247,10 @@ def main():
     seen = set()
     while results.info()["ready"]:
         seen.add(results.get(PATIENCE))
+    # What he had is whose who comes, if the others saw the end before.
+    settled(work, reading=0)
+    while work.info()["ready"]:
+        seen.add(work.get(PATIENCE))
     kit.equal(seen, set(range(300)), "and nothing is lost")
     kit.equal(settled(work, free=4, ready=0, reading=0),
               {"free": 4, "ready": 0, "reading": 0}, "no slot either")

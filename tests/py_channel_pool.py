@@ -26,16 +26,6 @@ for pid in sys.argv[2:]:
 """
 
 
-def start():
-    socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock")
-    daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", socket])
-    for _ in range(1000):
-        if os.path.exists(socket):
-            break
-        time.sleep(.01)
-    return daemon, socket
-
-
 def family(pid):
     """A process and its children."""
     found = [pid]
@@ -98,7 +88,8 @@ def add(channel, tensor):
 
 def main():
     signal.alarm(200)
-    daemon, socket = start()
+    socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock")
+    daemon = kit.start_daemon(socket)
     check(daemon, "item[0]", "a", socket, add, lambda item: item[0])
     check(daemon, "item.get()", "b", socket,
           lambda channel, tensor: channel.put({"x": tensor}),

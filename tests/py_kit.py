@@ -60,13 +60,17 @@ def in_a_wait(thread):
     return seen[0] == futex and not int(seen[2], 16) & 128
 
 
-def until_main_waits():
-    """Until the main thread is in one of our waits, that is."""
+def until_waits(thread):
+    """Until that thread is in one of our waits."""
     if not os.access("/proc/self/syscall", os.R_OK):
         time.sleep(.5)  # not every kernel tells
         return
-    while not in_a_wait(threading.main_thread()):
+    while not in_a_wait(thread):
         time.sleep(.01)
+
+
+def until_main_waits():
+    until_waits(threading.main_thread())
 
 
 def ctrl_c():

@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: MIT
 """tarn.torch.DataLoader gives what PyTorch's own gives, bit for bit, whatever
 the samplers, the kinds of datasets and of workers."""
+import gc
 import multiprocessing
+import os
 
 import py_kit as kit
 import py_loader_kit as loaders
 from py_loader_kit import Noisy, Stream, alike, np, torch
 
+import tarn
 from tarn.torch import DataLoader, adopt
 from torch.utils.data import Sampler, WeightedRandomSampler
 
@@ -82,6 +85,13 @@ def check_bits():
           shuffle=True)
 
 
+class Stateful(loaders.Theirs):
+    """What torchdata's loader is: PyTorch's, with an iterator of its own."""
+
+    def _get_iterator(self):
+        raise NotImplementedError
+
+
 class Prepared:
     """What accelerate makes of a loader: one of PyTorch's, taken from it, is
     inside."""
@@ -126,10 +136,33 @@ def check_adopted():
            "what is ours stays ours, and as it is")
     kit.raises(TypeError, "DataLoader is wanted", "what is no loader", adopt,
                [1])
+    theirs = Stateful(noisy, 4)
+    kit.raises(TypeError, "Stateful makes its batches in its own way",
+               "a class of another's", adopt, theirs)
+    kit.equal(type(theirs), Stateful, "which stays what it is")
+
+
+def check_store():
+    """Also one that has no names; the user's own has none of its slots."""
+    usual = os.environ["TARN_SOCKET"]
+    other = kit.start_daemon(os.path.join(os.path.dirname(usual), "o.sock"))
+    store = tarn.Store(os.environ["TARN_SOCKET"])
+    os.environ["TARN_SOCKET"] = usual
+    before = tarn.default_store().status()["used"], store.status()["used"]
+    iterator = iter(DataLoader(Noisy(8), 4, num_workers=1, store=store))
+    batch = next(iterator)
+    kit.equal((tarn.default_store().status()["used"] > before[0],
+               store.status()["used"] > before[1]), (False, True),
+              f"slots of the store that was asked for: {batch['text'][0]}")
+    del iterator, batch, store
+    gc.collect()
+    other.terminate()
+    kit.equal(other.wait(), 0, "whose daemon ends in peace")
 
 
 def main():
     loaders.begin()
+    check_store()
     kit.ok(issubclass(DataLoader, loaders.Theirs), "it is a DataLoader")
     check_bits()
     check_adopted()

@@ -5,6 +5,7 @@ docstring. (A stub that lags behind is believed by editors and type checkers.)
 """
 import ast
 import importlib
+import inspect
 import os
 import sys
 
@@ -31,6 +32,32 @@ def stub(name):
         return ast.parse(f.read()).body
 
 
+def described(node):
+    """The parameters that the stub has: their names, and whether they are
+    wanted by position, by either, or by name."""
+    a = node.args
+    kinds = (a.posonlyargs, a.args, [a.vararg], a.kwonlyargs, [a.kwarg])
+    found = [(arg.arg, kind) for kind, args in enumerate(kinds)
+             for arg in args if arg]
+    if found and found[0][0] == "self":
+        found[0] = "self", 0  # in C it is never a name
+    return found
+
+
+def signed(function):
+    """The parameters that help() and editors are told."""
+    return [(p.name, int(p.kind))
+            for p in inspect.signature(function).parameters.values()]
+
+
+def differing(where, body):
+    """What has another signature than its only one in the stub."""
+    return [(node.name, signed(getattr(where, node.name)), described(node))
+            for node in body if isinstance(node, ast.FunctionDef) and
+            not node.decorator_list and not node.name.startswith("_") and
+            signed(getattr(where, node.name)) != described(node)]
+
+
 def public(object_):
     return {n for n in dir(object_) if not n.startswith("_")}
 
@@ -44,6 +71,7 @@ kit.equal(sorted({n for n in tarn.__all__ if not n.startswith("_")} ^
           "__init__.pyi has those of tarn.__all__")
 kit.equal([n for n in tarn.__all__ if not hasattr(tarn, n)], [],
           "which are there")
+kit.equal(differing(_tarn, native), [], "functions have their signatures")
 classes = [n for n in native if isinstance(n, ast.ClassDef)]
 for node in classes:
     here = getattr(_tarn, node.name)
@@ -53,6 +81,8 @@ for node in classes:
     kit.equal(sorted(n for n in public(here) - there
                      if not getattr(here, n).__doc__),
               [], f"each of {node.name} has a docstring")
+    kit.equal(differing(here, node.body), [],
+              f"and the signature that is in {node.name}'s stub")
 for node in [n for n in stub("_channel.pyi") if isinstance(n, ast.ClassDef)]:
     here = public(getattr(_channel, node.name))
     kit.equal(sorted(here ^ (names_of(node.body) - {"channel"})), [],

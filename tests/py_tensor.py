@@ -6,6 +6,7 @@ import ctypes
 import gc
 import io
 import math
+import signal
 import subprocess
 import sys
 import threading
@@ -72,6 +73,42 @@ kit.equal([x.tolist() for x in T([[1, 2], [3, 4]])], [[1, 2], [3, 4]],
 kit.equal(list(T([1, 2, 3])), [1, 2, 3], "and numbers")
 kit.raises(TypeError, "rank 0", "but not of rank 0", iter, T(1))
 kit.raises(TypeError, "rank 0", "which has no length", len, T(1))
+
+grid = T([[1, 2, 3], [4, 5, 6]])
+kit.equal([n in grid for n in (3, 6., T([4]), 7, 2.5, "x", None)],
+          [True, True, True, False, False, False, False],
+          "in looks at all elements")
+kit.equal([5 in grid[:, ::2], 6 in grid[:, ::2], 5 in T(5), 0 in tarn.zeros(0),
+           0 in tarn.zeros((2, 0)), 1j in T([[1j]]), True in T([[0, 1]]),
+           2**64 - 1 in T([[2**64 - 1]], "U64"),
+           float("nan") in T([[float("nan")]])],
+          [False, True, True, False, False, True, True, True, False],
+          "of a view, of one, of none, of each kind")
+kit.raises(ValueError, "one element", "but not for several at once",
+           lambda: grid[0] in grid)
+# More than is looked at in one piece.
+large = tarn.arange(3 * 70001, dtype="I32").reshape(1, 3, 70001)
+odd = tarn.zeros(2 * 70002, "F4")
+odd[70000] = 6
+kit.equal([n in x for x in (large, large[0].T, large[:, ::-1, ::-2])
+           for n in (0, 70000, 70001, 210001, 210002, -1)]
+          + [n in odd for n in (6, 3)],
+          [True, True, True, True, True, False] * 2
+          + [True, True, True, False, True, False] + [True, False],
+          "in looks at every piece")
+endless = tarn.ones(1).expand(1 << 45)
+kit.ok(1 in endless, "what is found at once needs no memory for all")
+
+
+def hear(*_):
+    raise KeyboardInterrupt
+
+
+before = signal.signal(signal.SIGALRM, hear)
+signal.setitimer(signal.ITIMER_REAL, .1)
+kit.raises(KeyboardInterrupt, "", "a signal ends a long look",
+           lambda: 2 in endless)
+signal.signal(signal.SIGALRM, before)
 
 # ---- writing views ----
 x = tarn.zeros((3, 4), "I32")

@@ -181,6 +181,26 @@ kit.equal(run("import tarn, torch; x = tarn.default_store()['shared/x'].torch()"
 kit.equal(named[0].tolist(), [8.] * 3, "and seen here")
 kit.equal([n for n in store if n.startswith("tarn.torch/")], [],
           "what has no name has none")
+KILLED = """
+import os, signal, tarn, torch
+from tarn.torch import shared
+shared.LIFE = 1  # second; nobody waits for the real one
+tarn.Store.remove = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+shared.share(torch.arange(1000))
+"""
+
+
+def ours():
+    return [n for n in store if n.startswith("tarn.torch/")]
+
+
+kit.equal((run(KILLED), len(ours())), ("exit -9", 1),
+          "who is killed while he shares leaves a name")
+end = time.monotonic() + 20
+while ours() and time.monotonic() < end:
+    time.sleep(.05)
+kit.equal(ours(), [], "which ends by itself")
+kit.raises(ValueError, "", "a name that is empty", share, x, "")
 message = bytes(ForkingPickler.dumps(x))
 del x, y, plain, other
 gc.collect()

@@ -5,8 +5,8 @@ import time
 from . import _store, _tarn
 
 # How often a receiver looks for a channel that is not there yet, in seconds,
-# where the store cannot tell him.
-_LOOK = 0.02
+# where the store cannot tell him: at first, and after a while.
+_LOOK, _LOOK_LATER = 0.02, 0.5
 
 
 def sender(name, *, store=None, slots=None, slot_bytes=None, mode=None,
@@ -18,10 +18,14 @@ def sender(name, *, store=None, slots=None, slot_bytes=None, mode=None,
 
     The channel is made if there is none; slots, slot_bytes and mode are for
     that, see Store.channel. The last sender that leaves its block closes it,
-    and receivers then see the end after the last item. (Where senders come and
-    go, hold one over all of the time, or have close=False.) An exception that
-    leaves the block ends it no less; a sender that is killed ends nothing, for
-    another may take its place: a receiver that must know has a timeout."""
+    and receivers then see the end after the last item; soon after the last of
+    them its name goes. (Where senders come and go, hold one over all of the
+    time, or have close=False.) An exception that leaves the block ends it no
+    less; a sender that is killed ends nothing, for another may take its place:
+    a receiver that must know has a timeout.
+
+    FileExistsError: what was sent there before has ended, and not all of it
+    was received; a receiver gets it, and Store.remove gives it up."""
     store = _store.default_store() if store is None else store
     return Sender(_tarn.Channel(store, name, slots, slot_bytes, mode, tensors,
                                 pickle=pickle), close)
@@ -36,10 +40,14 @@ def receiver(name, *, store=None, timeout=None, pickle=True):
     It waits for the channel to be made. timeout, in seconds, is for that and
     for each item: TimeoutError. Of a queue each item goes to one receiver, of
     a broadcast to all, from here on. An item is done with when the next is
-    asked for: if this process is killed before, another one gets it.
+    asked for: if this process is killed before, another one gets it. (Where
+    all others have seen the end by then it stays, and who comes gets it: that
+    channel.info()["ready"] is 0 when receivers have ended says that all is
+    done.)
 
-    A channel that has ended is at its end for all who come later, until a
-    sender makes it anew, or Store.remove takes its name away."""
+    What has ended before a receiver came, and has nothing left for it, is not
+    what it waits for: that is the next sender of this name, and so a receiver
+    may come too late. Who has come before sees the end."""
     store = _store.default_store() if store is None else store
     channel = _wait_for(store, name, timeout, pickle)
     channel.join("consumer")
@@ -120,16 +128,45 @@ class Receiver:
 
 
 def _wait_for(store, name, timeout, pickle):
+    """The channel that is there, or comes; also one that came and has ended
+    meanwhile, but not one that had before."""
     end = None if timeout is None else time.monotonic() + timeout
+    pause = _LOOK
+    channel = before = _find(store, name, pickle)
+    if channel is not None and not _is_over(channel):
+        return channel
     while True:
-        try:
-            return _tarn.Channel(store, name, create=False, pickle=pickle)
-        except _tarn.NotFoundError:
-            left = None if end is None else end - time.monotonic()
-            if left is not None and left <= 0:
-                raise TimeoutError(
-                    f"no channel {name!r} within {timeout} seconds") from None
-        _wait_a_while(store, name, left)
+        there, channel = channel is not None, None
+        left = None if end is None else end - time.monotonic()
+        if left is not None and left <= 0:
+            raise TimeoutError(
+                f"no channel {name!r} within {timeout} seconds")
+        if there:  # its name stays a while
+            time.sleep(pause if left is None else min(pause, left))
+            pause = min(2 * pause, _LOOK_LATER)
+        else:
+            _wait_a_while(store, name, left)
+            pause = _LOOK
+        # In this order: what is found then is another one.
+        if before is not None and before.info()["nameless"]:
+            before = None
+        channel = _find(store, name, pickle)
+        if channel is not None and (before is None or not _is_over(channel)):
+            return channel
+
+
+def _find(store, name, pickle):
+    try:
+        return _tarn.Channel(store, name, create=False, pickle=pickle)
+    except _tarn.NotFoundError:
+        return None
+
+
+def _is_over(channel):
+    """Is it at its end for who comes now? A broadcast has nothing for him."""
+    info = channel.info()
+    return info["closed"] and (info["mode"] == "broadcast" or
+                               not info["ready"])
 
 
 def _wait_a_while(store, name, left):

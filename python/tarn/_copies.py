@@ -33,7 +33,7 @@ def reduce_tensor(t, protocol):
     return _again, (data, t.dtype, t.shape)
 
 
-_stores = {}
+_stores: dict = {}
 _lock = threading.Lock()
 
 

@@ -97,7 +97,7 @@ class Loaded(_Whole):
 class Store(_tarn.StoreBase, _Tensors):
     """A connection to the daemon that keeps tensors in shared memory: a
     mapping from published names to Tensors. store["FILE:TENSOR"] is a tensor
-    of a file, loaded if nobody has yet.
+    of a file, loaded if nobody has yet, which Ctrl-C ends.
 
     Without a socket it is this user's daemon, which is started if there is
     none; pool is the name of one that several users share. Any thread may use
@@ -109,6 +109,10 @@ class Store(_tarn.StoreBase, _Tensors):
 
     def __repr__(self):
         return f"<tarn.Store {self.socket!r}>"
+
+    def __bool__(self):
+        """A connection is there also while it has no names."""
+        return True
 
     def load(self, path, name=None, *, verify=False, progress=None):
         """Loads all tensors of a file, once for all processes, and returns
@@ -142,7 +146,8 @@ class Store(_tarn.StoreBase, _Tensors):
         4 MiB) through which processes hand tensors to each other. mode
         "queue": each item goes to one consumer; "broadcast": to each that has
         joined. One that is there keeps its geometry; another mode than asked
-        for is FileExistsError.
+        for is FileExistsError, as is one that was closed while there are items
+        in it: create=False opens it, to receive them.
 
         tensors is how many an item may have (16); the name of an ephemeral
         channel goes with the last who takes part. create=False only opens:

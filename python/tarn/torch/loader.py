@@ -143,9 +143,9 @@ class _Many(theirs._MultiProcessingDataLoaderIter):
         context = loader.multiprocessing_context or torch.multiprocessing
         workers = loader.num_workers
         before = vars(loader).pop("_idle", None)  # in one step: threads
+        store = default_store() if loader.store is None else loader.store
         self._results = Results(
-            loader.store or default_store(), context,
-            workers * loader.prefetch_factor, SPARE, workers,
+            store, context, workers * loader.prefetch_factor, SPARE, workers,
             loader.slot_bytes, before)
         self._open = self._results
         begin = _Begin(loader.worker_init_fn, self._results, place.skips,
@@ -236,7 +236,7 @@ class _Many(theirs._MultiProcessingDataLoaderIter):
                 theirs._utils.signal_handling._remove_worker_pids(id(self))
         if getattr(self, "_shutdown", False) and self._open is not None:
             results, self._open = self._open, None
-            results.close()
+            results.finish(getattr(self, "_workers", ()))
             loader = self._loader()
             if loader is not None:
                 loader._idle = results
@@ -355,6 +355,22 @@ class DataLoader(theirs.DataLoader):
         self._resumed, self._place, self._iterator = state, None, None
 
 
+def _check_adopted(loader):
+    """Another class's ways, torchdata's StatefulDataLoader's say, would be lost
+    with it."""
+    kind = type(loader)
+    if kind is theirs.DataLoader:
+        return
+    if isinstance(loader, theirs.DataLoader):
+        raise TypeError(
+            f"adopt: a {kind.__module__}.{kind.__qualname__} makes its batches "
+            "in its own way, and only PyTorch's own DataLoader can become "
+            "ours; make a tarn.torch.DataLoader instead, which has state_dict "
+            "and load_state_dict too")
+    raise TypeError("adopt: a torch.utils.data.DataLoader is wanted, not a "
+                    f"{kind!r}")
+
+
 def adopt(loader, *, store=None, slot_bytes=None):
     """Makes a loader that is PyTorch's own ours, in place, and returns it;
     store and slot_bytes are DataLoader's.
@@ -364,13 +380,12 @@ def adopt(loader, *, store=None, slot_bytes=None):
 
         loader = tarn.torch.adopt(accelerator.prepare(loader))
 
-    What wraps one, as its base_dataloader, is returned as it is."""
+    What wraps one, as its base_dataloader, is returned as it is. TypeError: it
+    is of a class derived from PyTorch's, as torchdata's StatefulDataLoader."""
     _check(store, slot_bytes)
     inner = getattr(loader, "base_dataloader", loader)
     if not isinstance(inner, DataLoader):
-        if type(inner) is not theirs.DataLoader:
-            raise TypeError("adopt: a torch.utils.data.DataLoader is wanted, "
-                            f"not a {type(inner)!r}")
+        _check_adopted(inner)
         inner.__class__ = DataLoader
         inner.store = inner.slot_bytes = None
         inner._place = inner._resumed = inner._iterator = None

@@ -37,10 +37,11 @@ from torch.utils.data._utils.worker import (_IterableDatasetStopIteration,
 
 from .. import _tarn
 from .._store import Store
-from . import collate, state
+from . import collate, pinned, state
 
 NARROW = 64 << 10  # bytes of a message: a long traceback and more
 TENSORS = 128  # large ones of a batch; others are packed together
+NUMBERS = 1 << 16  # channels of an iterator: each is half as large again
 PATIENCE = 5  # seconds between looks whether the parent is there
 MESSAGES = (ExceptionWrapper, _IterableDatasetStopIteration, _ResumeIteration)
 
@@ -48,19 +49,24 @@ MESSAGES = (ExceptionWrapper, _IterableDatasetStopIteration, _ResumeIteration)
 class Batch:
     """A batch on its way through PyTorch's iterator, with what it tells."""
 
-    __slots__ = "data", "worker", "random", "channel"
+    __slots__ = "data", "worker", "random", "channel", "pin"
 
     def __init__(self, data, worker, random, channel):
         self.data, self.worker = data, worker
         self.random, self.channel = random, channel
+        self.pin = None  # what has pinned it
 
     def pin_memory(self, device=None):
         """PyTorch's thread calls it; the copy is in memory of its own."""
         pin = torch.utils.data._utils.pin_memory.pin_memory
-        self.data = pin(self.data) if device is None else pin(self.data,
-                                                              device)
-        self.channel = None
+        self.pin = pin if device is None else lambda data: pin(data, device)
+        self.data = pinned.take_out(self.pin(self.data))
         return self
+
+    def has_slot(self, channel):
+        """Pinned it has none, unless a type of the user's has kept some of it
+        where it was: that is taken for his."""
+        return self.channel is channel and self.pin is None
 
     def given(self, spare, others):
         """The data, now the user's. Of the slots that are read, some are
@@ -71,9 +77,10 @@ class Batch:
         if channel is not None:
             reading = channel.info()["reading"]
             if reading > spare and reading - sum(
-                    getattr(o, "channel", None) is channel
+                    isinstance(o, Batch) and o.has_slot(channel)
                     for o in others) > spare:
-                return copy.deepcopy(data)
+                data = copy.deepcopy(data)
+                return data if self.pin is None else self.pin(data)
         return data
 
 
@@ -89,11 +96,11 @@ class Results:
         self._pid = os.getpid()
         # A fork of this process goes on with the same loader, but not with the
         # same names.
-        if before is not None and before._shape == self._shape and \
-                before._pid == self._pid:
-            self._name, self._first = before._name, before._first
-            self._serial = before._serial + 1
+        if before is not None and before._wide and \
+                before._shape == self._shape and before._pid == self._pid:
+            self._name, self._serial = before._name, before._serial + 1
             self._wide, before._wide = before._wide, {}
+            self._first = max(self._wide)
         self._store, self._where = store, (store.socket, store.pool)
         # Only one worker at a time makes a channel: they all would, and the
         # kernel would clear the pages of all but one for nothing.
@@ -232,6 +239,12 @@ class Results:
         self._current = number
         return True
 
+    def _next(self):
+        """The number after this channel's: one that no iterator of before has
+        had. Its workers have ended, but their channels may be about to, with
+        what they had published."""
+        return max(self._current, self._serial * NUMBERS) + 1
+
     def _fit(self, size):
         """Goes over to a channel with slots of that size, which others may
         have made before: an eighth more than is needed, since batches differ,
@@ -244,7 +257,7 @@ class Results:
                 if size <= have:
                     return
                 wanted = max(wanted, have + have // 2)
-            number = self._current + 1 if self._current else self._first
+            number = self._next() if self._current else self._first
             with self._lock:
                 if not self._open(number, create=False):
                     self._open(number, slots=tasks + spare, mode="queue",
@@ -299,8 +312,8 @@ class Results:
         if isinstance(told, bytes):
             return self._take(*pickle.loads(told))
         channel, serial = self._channel(told), None
-        # It was published before it was told of. There may be what workers of
-        # before had published when they were ended.
+        # It was published before it was told of. What workers of before had
+        # published is gone (see finish); were it not, it would be a wrong one.
         while serial != self._serial:
             with channel.receive(timeout=PATIENCE) as item:
                 serial, worker, index, data, random = item.get()
@@ -345,12 +358,37 @@ class Results:
         pass
 
     def close(self):
-        """Leaves the channels; in the parent those with slots are kept, for
-        an iterator that comes after this one."""
+        """Leaves the channels; but those with slots are the parent's until its
+        workers have ended."""
         self._abandon()
         self._narrow = None
         if self._worker is not None:
             self._wide = {}
-        elif self._wide:
-            self._first = max(self._wide)
-            self._wide = {self._first: self._wide[self._first]}
+
+    def finish(self, workers):
+        """In the parent, instead of close, when its workers have ended: the
+        newest of the channels with slots is kept, for an iterator that comes
+        after this one. It is emptied for it: what was published and not yet
+        told of is nobody's, and would have slots for ever, of which the next
+        one's workers need as many as there are. Whoever is alive yet (PyTorch
+        waits for a while, and sends a signal) can publish more: then nothing
+        is kept, and who comes after begins with slots of its own."""
+        self.close()
+        wide, self._wide = self._wide, {}
+        if not wide or self._pid != os.getpid() or \
+                any(w.is_alive() for w in workers):
+            return
+        newest = max(wide)
+        if _empty(wide[newest]):
+            self._wide = {newest: wide[newest]}
+
+
+def _empty(channel):
+    """Drops all that waits in it. False: it is not to be used any more."""
+    try:
+        while True:
+            channel.receive(timeout=0).release()
+    except TimeoutError:
+        return True
+    except OSError:
+        return False

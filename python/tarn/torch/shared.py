@@ -13,6 +13,7 @@ import torch
 from .. import _store
 from .._arrays import to_tensor
 
+LIFE = 60  # seconds: long enough for any process that goes on
 _stores = {}
 
 
@@ -40,6 +41,17 @@ def _wrap(tensor, store, requires_grad=False):
     return made
 
 
+def _publish_nameless(store, made):
+    """What is to be the store's has a name for a moment; who is killed in it
+    leaves one that ends by itself."""
+    label = f"tarn.torch/{uuid.uuid4().hex}"
+    store.publish(label, made, life=LIFE)
+    try:
+        store.remove(label)
+    except KeyError:
+        pass  # this process was stopped for as long
+
+
 def share(tensor, name=None, *, store=None):
     """A copy of a tensor in the store's memory, writable by all who have it:
     by multiprocessing's queues, pipes and arguments, which carry no byte of
@@ -57,10 +69,10 @@ def share(tensor, name=None, *, store=None):
     source = to_tensor(tensor.detach().cpu())
     made = store.create(source.shape, source.dtype, mutable=True)
     made.copy_(source)
-    label = name or f"tarn.torch/{uuid.uuid4().hex}"
-    store.publish(label, made)
     if name is None:
-        store.remove(label)
+        _publish_nameless(store, made)
+    else:
+        store.publish(name, made)
     return _wrap(made, store,
                  tensor.requires_grad and tensor.is_leaf)
 
@@ -77,7 +89,8 @@ def _store_at(socket, pool):
     that it has, so that the same tensor is the same memory."""
     where = socket, pool
     store, usual = _stores.get(where), _store._default
-    if store is None and usual and (usual.socket, usual.pool) == where:
+    if store is None and usual is not None and \
+            (usual.socket, usual.pool) == where:
         store = _stores.setdefault(where, usual)
     if store is None:  # of two threads here at once, one wins
         store = _stores.setdefault(where, _store.Store(socket, pool or None))
