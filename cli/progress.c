@@ -105,16 +105,20 @@ static double rate_now(struct progress *p, int64_t now, uint64_t done)
 #define CLEAR "\r\x1b[K"
 
 static volatile sig_atomic_t drawn; /* the one bar that there is */
+static volatile sig_atomic_t tidy;  /* something is to be taken back first */
+static volatile sig_atomic_t ended; /* by this signal; 0: not yet */
 
 /* The end is the one that it would have been, on an empty line. */
 static void on_end(int signal)
 {
 	if (drawn && write(STDERR_FILENO, CLEAR, strlen(CLEAR)) < 0)
 		drawn = false;
-	raise(signal); /* by now it has its default again */
+	ended = signal;
+	if (!tidy)
+		raise(signal); /* by now it has its default again */
 }
 
-/* What was ignored stays ignored. */
+/* What was ignored stays ignored. The second of a kind ends at once. */
 static void take(int signal)
 {
 	const struct sigaction new = {
@@ -127,14 +131,27 @@ static void take(int signal)
 
 /* ---- a bar on stderr ----------------------------------------------- */
 
-void progress_begin(struct progress *progress)
+static void begin(struct progress *progress, bool tidily)
 {
 	*progress = (struct progress) {
 		.terminal = isatty(STDERR_FILENO), .begun_ms = clock_ms()};
-	if (!progress->terminal)
+	tidy = tidily;
+	if (!progress->terminal && !tidily)
 		return;
 	take(SIGINT);
 	take(SIGTERM);
+	if (tidily)
+		take(SIGHUP);
+}
+
+void progress_begin(struct progress *progress)
+{
+	begin(progress, false);
+}
+
+void progress_begin_tidily(struct progress *progress)
+{
+	begin(progress, true);
 }
 
 int progress_step(void *arg, uint64_t done, uint64_t total)
@@ -144,6 +161,8 @@ int progress_step(void *arg, uint64_t done, uint64_t total)
 	char line[2 * COLUMNS_MAX];
 	double rate = rate_now(p, now, done);
 
+	if (ended)
+		return 1;
 	if (!p->terminal || now - p->begun_ms < QUIET_MS ||
 		now - p->drawn_ms < REDRAW_MS)
 		return 0;
@@ -160,4 +179,7 @@ void progress_end(struct progress *progress)
 	if (progress->shown)
 		fputs(CLEAR, stderr);
 	drawn = progress->shown = false;
+	tidy = false;
+	if (ended)
+		raise(ended);
 }

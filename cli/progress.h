@@ -14,7 +14,12 @@ struct progress {
 	uint64_t first_done;
 };
 
+/* Ctrl-C, or another signal to end, takes the bar away and ends the process. */
 void progress_begin(struct progress *progress);
+
+/* It has progress_step() say so, and ends it in progress_end(): what was begun
+ * is given up in between. The second one does not wait for that. */
+void progress_begin_tidily(struct progress *progress);
 
 /* As tarn_load_options.progress has it; arg is the struct progress. */
 int progress_step(void *arg, uint64_t done, uint64_t total);

@@ -3,7 +3,7 @@
  * tarn rm: arguments are removed one by one; one that is not there does not
  * keep the others. Who has such a tensor open keeps it; who takes part in a
  * channel would, too, while the next to open its name would meet nobody there,
- * so that one is left alone.
+ * so that one is left alone, with all that would go in the same moment.
  */
 #include "cli/cli.h"
 
@@ -85,6 +85,17 @@ static int rm_each(
 	return status;
 }
 
+/* As each of them by its name. All that keep the others are told at once. */
+static bool have_members(tarn_store *store, const struct listing *below)
+{
+	bool any = false;
+
+	for (size_t i = 0; i < below->n; i++)
+		any |= below->at[i]->channel &&
+		       has_members(store, below->at[i]->name);
+	return any;
+}
+
 /* In one moment: nobody sees half of them. */
 static int rm_below(tarn_store *store, const char *prefix)
 {
@@ -100,6 +111,8 @@ static int rm_below(tarn_store *store, const char *prefix)
 		say_hint("'tarn ls' lists what is published");
 		return EXIT_FAILED;
 	}
+	if (have_members(store, &below))
+		return EXIT_FAILED;
 	removed = below.n;
 	r = tarn_store_publish(store, NULL, 0, &nothing, NULL);
 	if (r == -ENOTSUP)

@@ -7,6 +7,7 @@
 #include "cli/sink.h"
 
 #include <errno.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,11 +18,18 @@
 #include "cli/say.h"
 #include "cli/text.h"
 
+/* Keys are borrowed. */
+static void keep(void *key)
+{
+	(void)key;
+}
+
 void sink_free(struct sink *sink)
 {
 	for (size_t i = 0; sink->keys && i < sink->metadata.n; i++)
 		free(sink->keys[i]);
 	free(sink->keys);
+	tdestroy(sink->known, keep);
 	free(sink->pairs);
 	option_list_free(&sink->metadata);
 }
@@ -88,26 +96,26 @@ int road_parse(const char *text)
 	return text ? -1 : TARN_ROAD_AUTO;
 }
 
-static size_t find_pair(const struct sink *sink, const char *key)
+static int compare_keys(const void *a, const void *b)
 {
-	size_t i = 0;
-
-	while (i < sink->save.n_pairs && strcmp(sink->pairs[i].key, key) != 0)
-		i++;
-	return i;
+	return strcmp(a, b);
 }
 
-void sink_add_metadata(struct sink *sink, const char *key, const char *value)
+/* A tree of the keys, since the file that they come from may have millions. */
+bool sink_add_metadata(struct sink *sink, const char *key, const char *value)
 {
 	size_t n = sink->save.n_pairs;
 
-	if (find_pair(sink, key) < n)
-		return;
-	sink->pairs =
-		must(reallocarray(sink->pairs, n + 1, sizeof(sink->pairs[0])));
+	if (tfind(key, &sink->known, compare_keys))
+		return false;
+	must(tsearch(key, &sink->known, compare_keys));
+	if ((n & (n - 1)) == 0) /* it is full: of 0, 1, 2, 4, ... */
+		sink->pairs = must(reallocarray(
+			sink->pairs, n ? 2 * n : 1, sizeof(sink->pairs[0])));
 	sink->pairs[n] = (struct tarn_save_pair) {key, value};
 	sink->save.pairs = sink->pairs;
 	sink->save.n_pairs = n + 1;
+	return true;
 }
 
 static int parse_metadata(struct sink *sink, const struct usage *usage)
@@ -125,11 +133,10 @@ static int parse_metadata(struct sink *sink, const struct usage *usage)
 				"--metadata: keys that begin with 'xxh3:' are "
 				"checksums; --checksums makes them");
 		sink->keys[i] = must(strndup(text, (size_t)(equals - text)));
-		if (find_pair(sink, sink->keys[i]) < sink->save.n_pairs)
+		if (!sink_add_metadata(sink, sink->keys[i], equals + 1))
 			return usage_failed(usage,
 				"--metadata has the key '%s' twice",
 				sink->keys[i]);
-		sink_add_metadata(sink, sink->keys[i], equals + 1);
 	}
 	return OPTIONS_DONE;
 }
@@ -163,7 +170,7 @@ int sink_save(struct sink *sink, const struct tarn_save_item *items, size_t n,
 	struct progress progress;
 	int r;
 
-	progress_begin(&progress);
+	progress_begin_tidily(&progress);
 	sink->save.progress = progress_step;
 	sink->save.arg = &progress;
 	r = tarn_save(sink->path, items, n, &sink->save, ret);

@@ -16,6 +16,7 @@ struct sink {
 	/* sink_parse makes these. */
 	struct tarn_save_options save;
 	struct tarn_save_pair *pairs;
+	void *known; /* their keys, as tsearch(3) has them */
 	char **keys; /* of the option's pairs: ours to free */
 };
 
@@ -60,8 +61,9 @@ int road_parse(const char *text);
 
 bool sink_is_npy(const struct sink *sink);
 
-/* One more pair of metadata, borrowed; one that is there already stays. */
-void sink_add_metadata(struct sink *sink, const char *key, const char *value);
+/* One more pair of metadata, borrowed; false: there is one of that key, which
+ * stays. */
+bool sink_add_metadata(struct sink *sink, const char *key, const char *value);
 
 /* Saves, with a bar on a terminal. 0, or -errno after saying why. */
 int sink_save(struct sink *sink, const struct tarn_save_item *items, size_t n,

@@ -216,9 +216,14 @@ wait $daemon
 is 0 $? "it has ended well"
 run "$TARN" status --json
 pid=$(json 'j["keeper_pid"]')
+# S, R, ...; nothing when it is gone, and Z when only its exit status is left.
+state() {
+	sed -n 's/.*) \([^ ]\) .*/\1/p' "/proc/$pid/stat" 2>/dev/null
+}
+is runs "$([[ $(state) == [RSD] ]] && echo runs)" "the daemon runs"
 run "$TARN" stop
 is "0  " "$status $out $err" "stop"
-is "" "$(ps -o stat= -p "$pid" | grep -v Z)" "the daemon is gone by then"
+is "" "$(state | grep -v Z)" "the daemon is gone by then"
 run "$TARN" status
 is 1 "$status" "and nobody answers"
 run "$TARN" stop

@@ -1092,7 +1092,7 @@ check_PROGRAMS += \
 	tests/cli_save_lock \
 	$(NULL)
 check_LTLIBRARIES += tests/libhold_sync.la
-tests_libhold_sync_la_SOURCES =
+tests_libhold_sync_la_SOURCES = tests/hold_sync.c
 tests_libhold_sync_la_LDFLAGS = -module -avoid-version -rpath /nowhere
 EXTRA_DIST += tests/cli_kit.sh
 dist_check_SCRIPTS += \
@@ -1101,6 +1101,7 @@ dist_check_SCRIPTS += \
 	tests/cli_info.sh \
 	tests/cli_numpy.py \
 	tests/cli_save.sh \
+	tests/cli_save_signal.py \
 	tests/cli_shards.sh \
 	tests/cli_store.sh \
 	tests/cli_usage.sh \
@@ -1121,6 +1122,7 @@ TESTS += \
 	tests/cli_rm \
 	tests/cli_save.sh \
 	tests/cli_save_lock \
+	tests/cli_save_signal.py \
 	tests/cli_shards.sh \
 	tests/cli_store.sh \
 	tests/cli_usage.sh \

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tarn copy is told to end while its file is synced: it takes back what it
+began, whether that had a name all the time or has just got one, and ends by
+the signal."""
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+from tap import equal, finish, ok
+
+BUILD = os.path.abspath(os.environ.get("top_builddir", "."))
+TARN = os.environ["TARN"]
+MODULE = f"{BUILD}/tests/.libs/libhold_sync.so"
+
+
+def started(held, named):
+    env = dict(os.environ, TARN_TEST_HELD=held)
+    env["LD_PRELOAD"] = " ".join([env.get("LD_PRELOAD", ""), MODULE])
+    # The sanitizer wants to be the first, and with a module it is not.
+    env["ASAN_OPTIONS"] = (env.get("ASAN_OPTIONS", "") +
+                           ":verify_asan_link_order=0")
+    if named:
+        env["TARN_TEST_NAMED"] = "1"
+    child = subprocess.Popen(
+        [TARN, "copy", "a.npy", "out.npy"], env=env,
+        preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL)
+                            for s in (signal.SIGINT, signal.SIGHUP)])
+    while not os.path.exists(held) and child.poll() is None:
+        time.sleep(.01)
+    return child
+
+
+def seen():
+    with open("out.npy", "rb") as f:
+        return f.read()
+
+
+def run(place):
+    os.mkdir(f"{place}/folder")
+    os.chdir(f"{place}/folder")
+    with open("a.npy", "wb") as f:
+        head = b"{'descr': '|u1', 'fortran_order': False, 'shape': (4096,)}"
+        head += b" " * (-(len(head) + 11) % 64) + b"\n"
+        f.write(b"\x93NUMPY\1\0" + len(head).to_bytes(2, "little") + head)
+        f.write(bytes(4096))
+    with open("out.npy", "wb") as f:
+        f.write(b"old")
+    for named in (False, True):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            held = f"../held-{named}-{number}"
+            child = started(held, named)
+            hidden = [name for name in os.listdir() if name[0] == "."]
+            child.send_signal(number)
+            what = f"{signal.Signals(number).name}, " + (
+                "a file with a name" if named else "one without")
+            equal(len(hidden), 1, f"{what}: it has a hidden name by then")
+            equal(child.wait(), -number, "ended by the signal")
+            equal(sorted(os.listdir()), ["a.npy", "out.npy"],
+                  "nothing is left")
+            equal(seen(), b"old", "and the old file is as it was")
+    child = subprocess.run([TARN, "copy", "a.npy", "out.npy"], check=False)
+    equal(child.returncode, 0, "left alone")
+    ok(seen().endswith(bytes(4096)), "it is replaced")
+    os.chdir("/")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as own:
+        run(own)
+    finish()
