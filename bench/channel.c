@@ -4,11 +4,22 @@
  *
  *	bench/channel SOCKET
  *
- * Two processes, through the public library alone: a slot is acquired, a tensor
- * made in it and published; received, opened, and dropped. There and back over
- * two channels, polling and waiting, for slots of several sizes; beside it, in
- * the same round, a cache line that the two write in turn, and two futexes that
- * they wake each other with. Then how many pass in a second, from one to one,
+ * Two processes, through the public library alone, there and back over two
+ * channels; half of a turn is said. Two figures:
+ *
+ * - "handed over": one way from the call of tarn_slot_publish() by one to the
+ *   tensor in the hands of the other, tarn_channel_receive() and
+ *   tarn_item_tensor() returned. So each answers at once, with a slot that it
+ *   has prepared (acquired, with a tensor made in it); after that, while the
+ *   other is at it, it drops what it had received, prepares the next, and looks
+ *   for the answer. Nothing else is between the one's publish and the other's.
+ * - "whole cycle": one way with all that an item takes in a row, none of it
+ *   beside what the other does: a slot is acquired, a tensor made in it and
+ *   published; received, opened, and both dropped.
+ *
+ * Polling and waiting, for slots of several sizes; beside it, in the same
+ * round, a cache line that the two write in turn, and two futexes that they
+ * wake each other with. Then how many pass in a second, from one to one,
  * polling and waiting, and from four to two, waiting. Medians of turns, and of
  * short rounds.
  */
@@ -61,7 +72,7 @@ static tarn_channel *channel(const char *name, uint32_t slots, uint64_t bytes)
 	return c;
 }
 
-static void put(tarn_channel *c, bool poll, int64_t bytes)
+static tarn_slot *prepare(tarn_channel *c, bool poll, int64_t bytes)
 {
 	tarn_slot *slot;
 	tarn_tensor *t;
@@ -75,16 +86,20 @@ static void put(tarn_channel *c, bool poll, int64_t bytes)
 	if (r >= 0)
 		r = tarn_slot_empty(slot, TARN_U8, 1, &bytes, &t);
 	if (r < 0)
-		die("put");
+		die("prepare");
 	tarn_tensor_unref(t);
+	return slot;
+}
+
+static void publish(tarn_slot *slot)
+{
 	if (tarn_slot_publish(slot) < 0)
 		die("publish");
 }
 
-static void get(tarn_channel *c, bool poll)
+static tarn_item *take(tarn_channel *c, bool poll, tarn_tensor **ret)
 {
 	tarn_item *item;
-	tarn_tensor *t;
 	int r;
 
 	if (poll)
@@ -93,16 +108,35 @@ static void get(tarn_channel *c, bool poll)
 	else
 		r = tarn_channel_receive(c, -1, &item);
 	if (r >= 0)
-		r = tarn_item_tensor(item, 0, &t);
+		r = tarn_item_tensor(item, 0, ret);
 	if (r < 0)
-		die("get");
+		die("take");
+	return item;
+}
+
+static void drop(tarn_item *item, tarn_tensor *t)
+{
 	tarn_tensor_unref(t);
 	tarn_item_unref(item);
 }
 
+/* All that there is to an item, in a row. */
+static void put(tarn_channel *c, bool poll, int64_t bytes)
+{
+	publish(prepare(c, poll, bytes));
+}
+
+static void get(tarn_channel *c, bool poll)
+{
+	tarn_tensor *t;
+	tarn_item *item = take(c, poll, &t);
+
+	drop(item, t);
+}
+
 /* ---- there and back ---------------------------------------------------- */
 
-enum way { LINE, POLL, FUTEX, WAIT };
+enum way { LINE, HAND_POLL, POLL, FUTEX, HAND_WAIT, WAIT };
 
 struct end {
 	enum way way;
@@ -110,23 +144,68 @@ struct end {
 	uint64_t bytes;
 	uint32_t turn;
 	tarn_channel *out, *in;
+	/* Who hands over: prepared, and received. */
+	tarn_slot *slot;
+	tarn_item *item;
+	tarn_tensor *tensor;
 };
+
+static bool is_raw(const struct end *e)
+{
+	return e->way == LINE || e->way == FUTEX;
+}
+
+static bool polls(const struct end *e)
+{
+	return e->way == HAND_POLL || e->way == POLL;
+}
+
+static bool hands_over(const struct end *e)
+{
+	return e->way == HAND_POLL || e->way == HAND_WAIT;
+}
 
 static void open_end(struct end *e)
 {
-	if (e->way == LINE || e->way == FUTEX)
+	if (is_raw(e))
 		return;
 	e->out = channel(e->first ? "there" : "back", 4, e->bytes);
 	e->in = channel(e->first ? "back" : "there", 4, e->bytes);
 	if (tarn_channel_join(e->out, TARN_CHANNEL_PRODUCER) < 0 ||
 		tarn_channel_join(e->in, TARN_CHANNEL_CONSUMER) < 0)
 		die("join");
+	if (hands_over(e))
+		e->slot = prepare(e->out, polls(e), (int64_t)e->bytes);
 }
 
 static void close_end(struct end *e)
 {
+	tarn_slot_abandon(e->slot);
+	drop(e->item, e->tensor);
 	tarn_channel_unref(e->out);
 	tarn_channel_unref(e->in);
+}
+
+static void send(struct end *e)
+{
+	if (!hands_over(e)) {
+		put(e->out, polls(e), (int64_t)e->bytes);
+		return;
+	}
+	publish(e->slot);
+	/* The other is at it by now. */
+	drop(e->item, e->tensor);
+	e->item = NULL;
+	e->tensor = NULL;
+	e->slot = prepare(e->out, polls(e), (int64_t)e->bytes);
+}
+
+static void receive(struct end *e)
+{
+	if (hands_over(e))
+		e->item = take(e->in, polls(e), &e->tensor);
+	else
+		get(e->in, polls(e));
 }
 
 /* One turn: there and back. */
@@ -140,14 +219,14 @@ static void turn(struct end *e)
 
 		if (half == 0)
 			e->turn++;
-		if (sends && !e->out)
+		if (sends && is_raw(e))
 			line_send(to, e->way == FUTEX, e->turn);
 		else if (sends)
-			put(e->out, e->way == POLL, (int64_t)e->bytes);
-		else if (!e->in)
+			send(e);
+		else if (is_raw(e))
 			line_receive(from, e->way == FUTEX, e->turn);
 		else
-			get(e->in, e->way == POLL);
+			receive(e);
 	}
 }
 
@@ -156,7 +235,7 @@ static void turn(struct end *e)
 static double one_way(enum way way, uint64_t bytes)
 {
 	static double times[POLLS];
-	int turns = way == LINE || way == POLL ? POLLS : SLEEPS;
+	int turns = way < FUTEX ? POLLS : SLEEPS;
 	struct end e = {.way = way, .bytes = bytes};
 	pid_t pid;
 
@@ -189,20 +268,24 @@ static double one_way(enum way way, uint64_t bytes)
 	return median(times, turns) / 2;
 }
 
-static void compare(
-	const char *what, enum way raw, enum way ours, uint64_t bytes)
+/* raw, and the two ways that come after it. */
+static void compare(const char *what, enum way raw, uint64_t bytes)
 {
-	double a[ROUNDS], b[ROUNDS], ratio[ROUNDS];
+	static const char *const names[] = {
+		"raw", "handed over", "whole cycle"};
+	double ns[3][ROUNDS], ratio[3][ROUNDS];
 
-	for (int r = 0; r < ROUNDS; r++) {
-		a[r] = one_way(raw, bytes);
-		b[r] = one_way(ours, bytes);
-		ratio[r] = b[r] / a[r];
-	}
-	printf("%-8s %8.0f KiB  channel %7.0f ns, raw %7.0f ns one way; %.2f "
-	       "times\n",
-		what, (double)bytes / 1024, median(b, ROUNDS),
-		median(a, ROUNDS), median(ratio, ROUNDS));
+	for (int r = 0; r < ROUNDS; r++)
+		for (int i = 0; i < 3; i++) {
+			ns[i][r] = one_way(raw + (enum way)i, bytes);
+			ratio[i][r] = ns[i][r] / ns[0][r];
+		}
+	printf("%-8s %8.0f KiB  raw %7.0f ns one way", what,
+		(double)bytes / 1024, median(ns[0], ROUNDS));
+	for (int i = 1; i < 3; i++)
+		printf("; %s %7.0f ns, %.2f times", names[i],
+			median(ns[i], ROUNDS), median(ratio[i], ROUNDS));
+	printf("\n");
 }
 
 /* ---- how many ---------------------------------------------------------- */
@@ -286,8 +369,8 @@ int main(int argc, char **argv)
 		/* Made once: that is not what is measured. */
 		kept[0] = channel("there", 4, sizes[i]);
 		kept[1] = channel("back", 4, sizes[i]);
-		compare("polling", LINE, POLL, sizes[i]);
-		compare("waiting", FUTEX, WAIT, sizes[i]);
+		compare("polling", LINE, sizes[i]);
+		compare("waiting", FUTEX, sizes[i]);
 		for (int j = 0; j < 2; j++) {
 			/* The next of that name is another one. */
 			tarn_channel_close(kept[j]);
