@@ -21,6 +21,7 @@ enum { SIZE = 3 << 20, BASE = 4000 };
 
 static struct {
 	_Atomic uint64_t error_at; /* writes that reach this byte fail */
+	atomic_bool error_alone;    /* unless they begin past it */
 	atomic_int error;          /* so; 0: none */
 	atomic_bool refuse_direct;
 	atomic_bool piecemeal;  /* a part of what was asked for */
@@ -36,7 +37,8 @@ ssize_t pwrite(int fd, const void *buf, size_t size, off_t at)
 
 	atomic_fetch_add(&fault.calls, 1);
 	errno = fault.error;
-	if (errno && (uint64_t)at + size > fault.error_at)
+	if (errno && (uint64_t)at + size > fault.error_at &&
+		(!fault.error_alone || (uint64_t)at <= fault.error_at))
 		return -1;
 	errno = EINVAL;
 	if (fault.refuse_direct && direct)
@@ -55,6 +57,7 @@ ssize_t pwrite(int fd, const void *buf, size_t size, off_t at)
 static void calm(void)
 {
 	fault.error = 0;
+	fault.error_alone = false;
 	fault.refuse_direct = fault.piecemeal = fault.nothing = false;
 	fault.interrupts = fault.calls = 0;
 }
@@ -138,8 +141,10 @@ static void lasting_faults(bool direct)
 		fault.error_at = bytes[at];
 		fails(-EIO, "copy: writing at byte ", TARN_ROAD_BUFFERED);
 	}
+	/* Of several that fail at once, who is first is the threads' affair. */
 	fault.error = ENOSPC;
 	fault.error_at = BASE;
+	fault.error_alone = true;
 	fails(-ENOSPC, "copy: writing at byte 4000 of ", TARN_ROAD_BUFFERED);
 	fault.error = EDQUOT;
 	fault.error_at = BASE;
