@@ -27,6 +27,7 @@ struct load {
 	struct rule *home; /* of the uid that loads */
 	struct load *next;
 	struct client *client; /* NULL: it left */
+	bool joined; /* in its rule's list, and charged for */
 	uint32_t serial;
 	uint64_t token; /* of what it publishes */
 	uint64_t job;

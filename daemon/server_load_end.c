@@ -27,23 +27,28 @@ void load_leave_loader(struct load *load)
 	load->loader = NULL;
 }
 
-void load_free(struct load *load)
+/* It counts nowhere any more. */
+static void leave(struct load *load)
 {
 	struct rule *rule = load->rule;
 	struct load **p;
 
-	for (p = &rule->loads; *p && *p != load; p = &(*p)->next)
+	for (p = &rule->loads; *p != load; p = &(*p)->next)
 		;
-	if (*p) {
-		*p = load->next;
-		rule->server->n_active--;
-	}
-	load_leave_loader(load);
+	*p = load->next;
+	rule->server->n_active--;
 	if (load->client)
 		load->client->n_loads--;
 	quota_return(load->home, QUOTA_LOADS, 1);
 	quota_return(load->home, QUOTA_DESCRIPTORS, load->n_fds);
 	quota_return(load->home, QUOTA_REQUESTS, load->message.size);
+}
+
+void load_free(struct load *load)
+{
+	if (load->joined)
+		leave(load);
+	load_leave_loader(load);
 	closer_close(load->home->closer, load->fds[0]);
 	closer_close(load->home->closer, load->fds[1]);
 	for (int i = 0; i < load->message.n_fds; i++)

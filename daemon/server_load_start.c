@@ -81,24 +81,14 @@ static void answer_again(struct load *load, const struct msg_loaded *loaded)
 	load_free(load);
 }
 
-void load_start(struct client *client, struct wire_message *message)
+static struct load *load_new(
+	struct client *client, struct wire_message *message)
 {
-	struct rule *rule = client->rule;
-	struct load *load = NULL;
-	struct msg_loaded loaded;
-	int r = may_start(client);
+	struct load *load = calloc(1, sizeof(*load));
 
-	if (r == 0) {
-		load = calloc(1, sizeof(*load));
-		r = load ? 0 : tarn_fail(ENOMEM, "out of memory");
-	}
-	if (r == 0)
-		r = charge(client->home, message);
-	if (r < 0) {
-		free(load);
-		return client_refuse(client, message->serial, r);
-	}
-	load->rule = rule;
+	if (!load)
+		return NULL;
+	load->rule = client->rule;
 	load->home = client->home;
 	load->client = client;
 	load->serial = message->serial;
@@ -110,17 +100,51 @@ void load_start(struct client *client, struct wire_message *message)
 	load->fds[1] = wire_take_fd(message, 1);
 	load->message = *message;
 	*message = (struct wire_message) {0};
+	return load;
+}
+
+/* May it begin? From here on it counts. */
+static int join(struct load *load)
+{
+	struct rule *rule = load->rule;
+	int r = may_start(load->client);
+
+	if (r == 0)
+		r = charge(load->home, &load->message);
+	if (r < 0)
+		return r;
 	load->next = rule->loads;
 	rule->loads = load;
 	rule->server->n_active++;
-	client->n_loads++;
+	load->client->n_loads++;
+	load->joined = true;
+	return 0;
+}
+
+/* What was done is told of before anything may refuse: who hears of a limit
+ * loads once more, and publishes over what others did since. */
+void load_start(struct client *client, struct wire_message *message)
+{
+	struct load *load = load_new(client, message);
+	struct msg_loaded loaded;
+	int r;
+
+	if (!load)
+		return client_refuse(client, message->serial,
+			tarn_fail(ENOMEM, "out of memory"));
 	r = load_parse(load);
 	if (r < 0)
-		load_refuse(load, r);
-	else if (load->message.again && load_was_done(load, &loaded))
-		answer_again(load, &loaded);
+		return load_refuse(load, r);
+	if (load->message.again && load_was_done(load, &loaded))
+		return answer_again(load, &loaded);
+	r = join(load);
+	if (r < 0) {
+		client_refuse(client, load->serial, r);
+		return load_free(load);
+	}
 	/* Once more at the end; but here nothing was read for it yet. */
-	else if ((r = names_check_channels(rule, &load->names)) < 0)
+	r = names_check_channels(load->rule, &load->names);
+	if (r < 0)
 		load_refuse(load, r);
 	else if (load->n_ranges == 0)
 		load_nothing(load);

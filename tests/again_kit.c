@@ -2,9 +2,13 @@
 /* See again_kit.h. */
 #include "tests/again_kit.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/tap.h"
+
+#define ROOM "60100" /* bytes of requests under way; half of one, and some */
 
 struct raw raw;
 struct table table;
@@ -49,4 +53,35 @@ int64_t version_of(const char *name)
 	int r = table_find(&table, name, strlen(name), &found);
 
 	return r < 0 ? r : (int64_t)found.version;
+}
+
+const char *little_room(void)
+{
+	static char path[4096];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/conf", test_tmpdir());
+	f = fopen(path, "we");
+	if (!f ||
+		fprintf(f, "[quota %u]\nrequests = %s\n", geteuid(), ROOM) <
+			0 ||
+		fclose(f) != 0)
+		bail("cannot write %s: %m", path);
+	return path;
+}
+
+void say_half(struct raw *half, const char *socket)
+{
+	static struct {
+		struct wire_header header;
+		char body[60000];
+	} frame = {.header = {.magic = WIRE_MAGIC,
+			   .type = WIRE_LOAD,
+			   .flags = WIRE_MORE,
+			   .serial = 9,
+			   .size = sizeof(frame.body)}};
+
+	raw_open(half, socket);
+	if (raw_frame(half, &frame, sizeof(frame), NULL, 0) < 0)
+		bail("half a message cannot be said");
 }

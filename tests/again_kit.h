@@ -30,3 +30,11 @@ void publish(const char *name);
 uint64_t now(void);
 /* A name's version, or what table_find() says. */
 int64_t version_of(const char *name);
+
+/* ---- when there is no room: who may refuse? ------------------------------ */
+
+/* A configuration by which a user's requests under way may have few bytes; its
+ * path, which the test removes. */
+const char *little_room(void);
+/* Most of them are taken, once the server has read that, until it is closed. */
+void say_half(struct raw *half, const char *socket);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A load that is said again, as to a server that took over: what was done is
- * answered from the table, and no name gets another version for it.
+ * answered from the table, and no name gets another version for it. That comes
+ * before anything that may refuse for want of room.
  */
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -72,10 +74,59 @@ static void test_not_done(void)
 	is_int((int64_t)SIZE, (int64_t)raw.loaded.size, "with its bytes");
 }
 
+/* ---- when there is no room ------------------------------------------- */
+
+/* Without bytes: it is no longer under way when something else is read. */
+static int load_nothing(void)
+{
+	struct order order = {0};
+	int fd = opened(path), r;
+
+	order_bytes(&order, "x", 0);
+	order_bytes(&order, "y", 0);
+	r = order_load(&order, &raw, fd, -1);
+	fd_close(fd);
+	return r;
+}
+
+/* Until the server has read what else there is. */
+static void until_refused(void)
+{
+	for (int i = 0; i < 2000; i++) {
+		if (load_nothing() == WIRE_ERROR)
+			return;
+		usleep(10000);
+	}
+	bail("there is room for ever");
+}
+
+static void test_no_room(void)
+{
+	struct raw half;
+	uint32_t serial;
+
+	is_int(WIRE_LOADED, load("g", "h", false), "loaded");
+	serial = raw.serial;
+	say_half(&half, server.socket);
+	until_refused();
+	is_int(EDQUOT, raw.error, "now there is no room for requests");
+	raw.serial = serial;
+	is_int(WIRE_LOADED, load("g", "h", true),
+		"what was done is told of all the same");
+	is_int(1, version_of("g"), "and not done again");
+	raw.serial = 2000;
+	is_int(WIRE_ERROR, load("i", "j", true), "what was not");
+	is_int(EDQUOT, raw.error, "may ask once more");
+	raw_close(&half);
+}
+
 int main(void)
 {
+	const char *args[] = {"--config", NULL, NULL};
+
+	args[1] = little_room();
 	path = made_file("file", SIZE, 1);
-	daemon_start(&server, "again.sock", NULL);
+	daemon_start(&server, "again.sock", args);
 	raw_open(&raw, server.socket);
 	if (table_map(raw.table, false, &table) < 0 ||
 		tarn_store_open(server.socket, &other) < 0)
@@ -83,6 +134,8 @@ int main(void)
 	test_found();
 	test_displaced();
 	test_not_done();
+	test_no_room();
+	unlink(args[1]);
 	unlink(path);
 	tarn_store_unref(other);
 	table_unmap(&table);

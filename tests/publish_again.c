@@ -113,24 +113,6 @@ static void test_lost(void)
 
 /* ---- when there is no room ------------------------------------------- */
 
-#define QUOTA "60100" /* bytes of requests under way; half of one, and some */
-
-static void say_half(struct raw *half)
-{
-	static struct {
-		struct wire_header header;
-		char body[60000];
-	} frame = {.header = {.magic = WIRE_MAGIC,
-			   .type = WIRE_LOAD,
-			   .flags = WIRE_MORE,
-			   .serial = 9,
-			   .size = sizeof(frame.body)}};
-
-	raw_open(half, server.socket);
-	if (raw_frame(half, &frame, sizeof(frame), NULL, 0) < 0)
-		bail("half a message cannot be said");
-}
-
 /* Until the server has read what else there is. */
 static void until_refused(void)
 {
@@ -151,7 +133,7 @@ static void test_no_room(void)
 	is_int(WIRE_PUBLISHED, answer("g", 106, since, false), "another");
 	publish("g");
 	publish("g");
-	say_half(&half);
+	say_half(&half, server.socket);
 	until_refused();
 	is_int(EDQUOT, raw.error, "now there is no room for requests");
 	is_int(WIRE_PUBLISHED, answer("e", 105, since, true),
@@ -165,26 +147,11 @@ static void test_no_room(void)
 	raw_close(&half);
 }
 
-static const char *conf(void)
-{
-	static char path[4096];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/conf", test_tmpdir());
-	f = fopen(path, "we");
-	if (!f ||
-		fprintf(f, "[quota %u]\nrequests = %s\n", geteuid(), QUOTA) <
-			0 ||
-		fclose(f) != 0)
-		bail("cannot write %s: %m", path);
-	return path;
-}
-
 int main(void)
 {
 	const char *args[] = {"--config", NULL, NULL};
 
-	args[1] = conf();
+	args[1] = little_room();
 	daemon_start(&server, "sock", args);
 	raw_open(&raw, server.socket);
 	if (table_map(raw.table, false, &table) < 0 ||
