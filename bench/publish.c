@@ -2,12 +2,13 @@
 /*
  * What publishing costs:
  *
- *	bench/publish SOCKET
+ *	bench/publish SOCKET PROCESSOR
  *
  * A tensor of 1 KiB is created, filled and published again and again, beside
  * as many bytes that go to a child over a bare SOCK_SEQPACKET socket and are
- * answered; the two take turns, so that both see the same machine. Then 64
- * MiB that are adopted, beside a memcpy of as many, and 1 MiB that is copied.
+ * answered; the two take turns, so that both see the same machine, and the
+ * child is on that processor, where the daemon is to be as well. Then 64 MiB
+ * that are adopted, beside a memcpy of as many, and 1 MiB that is copied.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 
 #include <tarn/tarn.h>
 
+#include "bench/pair.h"
 #include "bench/times.h"
 
 enum { ROUNDS = 15, CALLS = 1000, LARGE = 64 << 20, MEDIUM = 1 << 20 };
@@ -43,7 +45,7 @@ static void answer_for_ever(int sock)
 	_exit(0);
 }
 
-static int child(void)
+static int child(int processor)
 {
 	int pair[2];
 
@@ -51,6 +53,7 @@ static int child(void)
 		die("socketpair");
 	if (fork() == 0) {
 		close(pair[0]);
+		pin(processor);
 		answer_for_ever(pair[1]);
 	}
 	close(pair[1]);
@@ -133,13 +136,13 @@ int main(int argc, char **argv)
 	tarn_store *store;
 	int sock;
 
-	if (argc != 2) {
-		fprintf(stderr, "usage: bench/publish SOCKET\n");
+	if (argc != 3) {
+		fprintf(stderr, "usage: bench/publish SOCKET PROCESSOR\n");
 		return 2;
 	}
 	if (tarn_store_open(argv[1], &store) < 0)
 		die("open");
-	sock = child();
+	sock = child(atoi(argv[2]));
 	small(store);
 	for (int r = 0; r < ROUNDS; r++) {
 		bare[r] = ping_pong(sock);

@@ -1,10 +1,26 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What publishing costs; see publish.c. A daemon of its own.
+# What publishing costs; see publish.c. With a daemon of its own, twice: all on
+# one processor, and who asks on another than who answers. Left to itself the
+# scheduler may give the ping-pong the one and the daemon the other, and on a
+# virtual machine to wake a processor costs more than all of the rest.
 
 set -eu
-folder=$(mktemp -d "${TMPDIR:-/tmp}/tarn-bench-publish.XXXXXX")
-. "$(dirname "$0")/daemon.sh"
-start_daemon
-bench/publish "$folder/sock"
+
+allowed=$(taskset -cp $$)
+allowed=${allowed##*: }
+first=${allowed%%[,-]*}
+last=${allowed##*[,-]}
+
+measure() ( # TITLE PROCESSOR: where the daemon is, and who answers
+	echo "$1"
+	folder=$(mktemp -d "${TMPDIR:-/tmp}/tarn-bench-publish.XXXXXX")
+	. "$(dirname "$0")/daemon.sh"
+	taskset -cp "$2" "$(sh -c 'echo $PPID')" >/dev/null
+	start_daemon
+	taskset -c "$first" bench/publish "$folder/sock" "$2"
+)
+
+measure "on one processor" "$first"
+[ "$first" = "$last" ] || measure "on two processors" "$last"
