@@ -45,12 +45,12 @@ void sink_free(struct sink *sink);
 			.letter = 'n',                                         \
 			.ret_flag = &(sink)->exclusive,                        \
 			.help = "fail if there is a file of that name"},       \
-		{.name = "road",                                               \
-			.letter = 'R',                                         \
-			.value = "ROAD",                                       \
-			.ret_text = &(sink)->road,                             \
-			.help = "how bytes travel: auto, buffered (by the "    \
-				"page cache)\nor direct (past it)"}
+	{                                                                      \
+		.name = "road", .letter = 'R', .value = "ROAD",                \
+		.ret_text = &(sink)->road,                                     \
+		.help = "how bytes travel: auto, buffered (by the "            \
+			"page cache)\nor direct (past it)"                     \
+	}
 
 /* Makes sense of the options, and of the path's ending. OPTIONS_DONE or the
  * exit status. */
@@ -78,7 +78,7 @@ void info_print(const struct tarn_copy_info *info);
 void info_json(json_t *object, const struct tarn_copy_info *info);
 
 /* "FILE: 3 tensors, " and the above, without the end of the line. */
-void sink_print(const struct sink *sink, size_t n,
-	const struct tarn_copy_info *info);
-json_t *sink_json(const struct sink *sink, size_t n,
-	const struct tarn_copy_info *info);
+void sink_print(
+	const struct sink *sink, size_t n, const struct tarn_copy_info *info);
+json_t *sink_json(
+	const struct sink *sink, size_t n, const struct tarn_copy_info *info);

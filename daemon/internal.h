@@ -15,50 +15,50 @@
 
 enum daemon_message {
 	/* keeper -> server */
-	D_RULE = 1000,	   /* msg_rule, fd: control region, still writable;
+	D_RULE = 1000,     /* msg_rule, fd: control region, still writable;
 			    * without fd: it was inherited */
-	D_RULE_READY,	   /* msg_rule, fd: the same, O_RDONLY, sealed */
-	D_CLIENT,	   /* msg_client, fds: its socket, its lease memfd */
-	D_SEGMENT,	   /* msg_segment, fd: O_RDONLY; offered before by
+	D_RULE_READY,      /* msg_rule, fd: the same, O_RDONLY, sealed */
+	D_CLIENT,          /* msg_client, fds: its socket, its lease memfd */
+	D_SEGMENT,         /* msg_segment, fd: O_RDONLY; offered before by
 			    * D_SEGMENT_MAP, or inherited */
-	D_GROWN,	   /* msg_grown: the answer to D_GROW */
-	D_LOADER_IS,	   /* msg_loader, fds: socket, pipe's read end */
+	D_GROWN,           /* msg_grown: the answer to D_GROW */
+	D_LOADER_IS,       /* msg_loader, fds: socket, pipe's read end */
 	D_ACCEPTS_DRAINED, /* msg_drained */
-	D_TERMINATE,	   /* no body: finish loads, then D_BYE */
-	D_SEGMENT_MAP,	   /* msg_segment, fd: not sealed yet, to be mapped */
-	D_LOADER_LEFT,	   /* msg_loader, fd: pipe of one that may still write */
-	D_KEPT,		   /* msg_keep, fd: what the last server had kept */
-	D_TAKEN_OVER,	   /* no body: that is all; serve */
-	D_SETTINGS,	   /* msg_settings of config.h: it was read again */
+	D_TERMINATE,       /* no body: finish loads, then D_BYE */
+	D_SEGMENT_MAP,     /* msg_segment, fd: not sealed yet, to be mapped */
+	D_LOADER_LEFT, /* msg_loader, fd: pipe of one that may still write */
+	D_KEPT,        /* msg_keep, fd: what the last server had kept */
+	D_TAKEN_OVER,  /* no body: that is all; serve */
+	D_SETTINGS,    /* msg_settings of config.h: it was read again */
 	D_SEGMENT_DROPPED, /* msg_segment: no process forked later has it */
 	/* server -> keeper */
 	D_RULE_MAPPED = 1100, /* msg_rule: seal it, or offer it again */
-	D_GROW,		      /* msg_grow */
-	D_LOADER,	      /* msg_loader: fork one */
+	D_GROW,               /* msg_grow */
+	D_LOADER,             /* msg_loader: fork one */
 	D_DRAIN_ACCEPTS,      /* no body: is anybody waiting to connect? */
-	D_CLIENT_GONE,	      /* msg_client: the keeper may forget it */
-	D_BYE,		      /* no body: nothing is left to do */
+	D_CLIENT_GONE,        /* msg_client: the keeper may forget it */
+	D_BYE,                /* no body: nothing is left to do */
 	D_SEGMENT_MAPPED,     /* msg_segment: seal it; size 0: it failed */
-	D_LOADER_GONE,	      /* msg_loader: its pipe has ended */
-	D_KEEP,		      /* msg_keep, fd: hold it for the next server */
-	D_FORGET,	      /* msg_keep */
-	D_CLIENT_RULE,	      /* msg_client: it is under another rule now */
-	D_STOPPED,	      /* no body: a client has asked it to end */
+	D_LOADER_GONE,        /* msg_loader: its pipe has ended */
+	D_KEEP,               /* msg_keep, fd: hold it for the next server */
+	D_FORGET,             /* msg_keep */
+	D_CLIENT_RULE,        /* msg_client: it is under another rule now */
+	D_STOPPED,            /* no body: a client has asked it to end */
 	D_CLIENT_SPEAKS,      /* msg_client: what version, before welcome; of a
 			       * child, once more, who it is */
-	D_DROP_SEGMENT,	      /* msg_segment: nothing lies in it any more */
+	D_DROP_SEGMENT,       /* msg_segment: nothing lies in it any more */
 	/* server -> loader */
 	L_FILE = 1200, /* msg_job, fds: buffered [, direct]: identify it */
-	L_FILL,	       /* msg_fill, n_ranges x msg_fill_range */
-	L_DROP,	       /* msg_job: stop and forget it; answered by L_DROPPED */
+	L_FILL,        /* msg_fill, n_ranges x msg_fill_range */
+	L_DROP,        /* msg_job: stop and forget it; answered by L_DROPPED */
 	L_FORGET,      /* msg_forget: nothing lies in that segment any more */
 	/* loader -> server */
 	L_IDENTITY = 1300, /* msg_identity */
-	L_PROGRESS,	   /* msg_progress */
-	L_DONE,		   /* msg_filled */
-	L_FAILED,	   /* msg_failed, text */
-	L_DROPPED,	   /* msg_job: no request of it is in flight any more */
-	L_FORGOTTEN,	   /* msg_forget: it is mapped here no more */
+	L_PROGRESS,        /* msg_progress */
+	L_DONE,            /* msg_filled */
+	L_FAILED,          /* msg_failed, text */
+	L_DROPPED,         /* msg_job: no request of it is in flight any more */
+	L_FORGOTTEN,       /* msg_forget: it is mapped here no more */
 };
 
 /* What an access rule says of its pool. */
@@ -69,7 +69,7 @@ struct pool_spec {
 	uint32_t uid;
 	uint32_t gid;
 	uint32_t pad;
-	uint64_t limit;	      /* bytes of segments; 0: the daemon's budget */
+	uint64_t limit;       /* bytes of segments; 0: the daemon's budget */
 	uint64_t segment_max; /* bytes of one segment */
 };
 
@@ -84,9 +84,9 @@ struct msg_client {
 	uint32_t rule;
 	uint32_t uid;
 	uint32_t gid;
-	int32_t pid; /* of who connected; 0 if it lives in a foreign namespace */
+	int32_t pid;      /* of who connected; 0: of a foreign namespace */
 	uint32_t version; /* of the protocol; 0: no hello was heard yet */
-	uint32_t flags;	  /* CLIENT_* */
+	uint32_t flags;   /* CLIENT_* */
 };
 
 #define CLIENT_SEEN 1u  /* by a server that is dead: it may have read */
@@ -105,7 +105,7 @@ struct msg_grow {
 	uint32_t pad;
 	uint64_t bytes; /* at least so many more at the pool's end, or */
 	uint64_t whole; /* so many anywhere, in one piece; 0: as bytes */
-	uint64_t own;	/* what storages have now beside all pools */
+	uint64_t own;   /* what storages have now beside all pools */
 };
 
 struct msg_grown {
@@ -117,7 +117,7 @@ struct msg_grown {
 struct msg_loader {
 	uint32_t rule;
 	uint32_t uid;
-	int32_t pid;	     /* 0 in the request */
+	int32_t pid;         /* 0 in the request */
 	uint32_t n_segments; /* it has mapped those numbered below */
 	uint32_t number;     /* of all loaders, from 1: table_storage.filler */
 	uint32_t pad;
@@ -129,8 +129,8 @@ struct msg_loader {
  * its sender.
  */
 enum keep_kind {
-	KEEP_STORAGE = 1, /* the memfd of storage a, generation b */
-	KEEP_LEASES = 2,  /* one more lease memfd of client number b */
+	KEEP_STORAGE = 1,  /* the memfd of storage a, generation b */
+	KEEP_LEASES = 2,   /* one more lease memfd of client number b */
 	KEEP_PRESSURE = 3, /* trigger a of pressure.h: of no rule */
 };
 
@@ -214,8 +214,8 @@ struct mapped_segment {
  * The loader's life: from the fork to _exit. sock is its end of the
  * socketpair; pipe_fd the only write end of the keeper's pipe, which must stay
  * open as long as the kernel may still write for this process; segments are
- * those of its rule, sorted by offset, which it unmaps when told to. When the socket ends it finishes what
- * is in flight and returns the exit status.
+ * those of its rule, sorted by offset, which it unmaps when told to. When the
+ * socket ends it finishes what is in flight and returns the exit status.
  */
 int loader_run(int sock, int pipe_fd, struct mapped_segment *segments,
 	uint32_t n_segments);

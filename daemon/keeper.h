@@ -19,13 +19,13 @@
 #include "daemon/options.h"
 #include "shm/table.h"
 
-#define SEGMENT_UNIT (2ull << 20)     /* the size of a huge page */
-#define SEGMENT_FIRST (32ull << 20)   /* a small daemon stays small; then the
-					 pool doubles */
+#define SEGMENT_UNIT (2ull << 20)   /* the size of a huge page */
+#define SEGMENT_FIRST (32ull << 20) /* a small daemon; then the pool doubles   \
+				     */
 #define SEGMENT_DEFAULT (256ull << 20) /* a GiB is registered in four calls */
-#define SEGMENT_LIMIT (1ull << 30)    /* io_uring's for one buffer */
-#define SEGMENTS_MAX 16384u	      /* io_uring's for one ring */
-#define CLIENT_BUCKETS 1024u /* picked; some four in each at most */
+#define SEGMENT_LIMIT (1ull << 30)     /* io_uring's for one buffer */
+#define SEGMENTS_MAX 16384u            /* io_uring's for one ring */
+#define CLIENT_BUCKETS 1024u           /* picked; some four in each at most */
 #define RULES_MAX 256u /* users and pools; picked, each costs a region */
 
 struct door;
@@ -35,10 +35,10 @@ struct door;
  * for want of memory. */
 struct keeper_grow {
 	struct msg_grow want;
-	bool asked;	  /* it is in the queue */
-	bool placed;	  /* then: */
+	bool asked;       /* it is in the queue */
+	bool placed;      /* then: */
 	uint64_t at, end; /* where the next segment goes, and what it ends at */
-	uint64_t left;	  /* bytes still to be made */
+	uint64_t left;    /* bytes still to be made */
 	struct keeper_grow *next;
 };
 
@@ -52,7 +52,7 @@ struct keeper_rule {
 	struct table table;
 	enum rule_due due;
 	bool left; /* by the program before: mapped read-only, to be copied */
-	uint64_t pool_end; /* of the last segment */
+	uint64_t pool_end;  /* of the last segment */
 	uint64_t allocated; /* bytes of its segments */
 	uint32_t n_clients; /* of its user, if it is one's own */
 	struct keeper_grow grow;
@@ -87,23 +87,23 @@ struct keeper {
 	uint64_t instance;
 	uint64_t budget;
 	uint64_t allocated;
-	uint64_t own;	/* of the budget, beside segments, as last told */
+	uint64_t own;   /* of the budget, beside segments, as last told */
 	uint64_t reach; /* of each pool */
 
 	uint64_t began_at; /* CLOCK_MONOTONIC ns */
 
 	pid_t server_pid;
 	int server_sock;
-	uint32_t restarts;   /* of the server */
-	uint32_t ended;	     /* servers, for upgrades */
-	bool ended_last;     /* the last one was */
-	uint32_t upgrades;   /* of this process to another program */
-	char *program;	     /* what it was started as; NULL: not known */
-	pid_t checker_pid;   /* whether what is installed can go on; 0: none */
+	uint32_t restarts;    /* of the server */
+	uint32_t ended;       /* servers, for upgrades */
+	bool ended_last;      /* the last one was */
+	uint32_t upgrades;    /* of this process to another program */
+	char *program;        /* what it was started as; NULL: not known */
+	pid_t checker_pid;    /* whether what is installed can go on; 0: none */
 	uint64_t check_until; /* it is killed then; 0: not */
-	uint64_t left_at;    /* nobody is served since then; 0 */
-	uint64_t deaths[4];  /* when the last few were */
-	uint64_t resume_at;  /* 0, or when to try again */
+	uint64_t left_at;     /* nobody is served since then; 0 */
+	uint64_t deaths[4];   /* when the last few were */
+	uint64_t resume_at;   /* 0, or when to try again */
 	struct wire_reader *reader;
 	struct wire_writer *writer;
 
@@ -124,13 +124,13 @@ struct keeper {
 
 	struct keeper_grow *grows; /* the first is under way */
 	struct keeper_grow orphan; /* who asked for it is dead */
-	pid_t populator_pid;	   /* 0: none */
+	pid_t populator_pid;       /* 0: none */
 	/* Being made, if mapped.addr is set: populated by a child, then mapped
 	 * by the server, then sealed. */
 	struct keeper_segment growing;
 
 	int signal_fd;
-	int shut; /* the door, since the server wants to end */
+	int shut;     /* the door, since the server wants to end */
 	int stopping; /* a client asked for it */
 	int draining;
 	int finished; /* set once: leave the loop */
@@ -188,20 +188,20 @@ void keeper_drain_accepts(struct keeper *keeper);
 struct keeper_client *keeper_client_find(
 	struct keeper *keeper, uint64_t number);
 /* One of the keeper before this one. Takes its descriptors. */
-int keeper_client_adopt(struct keeper *keeper,
-	const struct keeper_client *client);
+int keeper_client_adopt(
+	struct keeper *keeper, const struct keeper_client *client);
 void keeper_client_forget(struct keeper *keeper, uint64_t number);
 /* It has named a pool: a new server finds it there. */
 int keeper_client_move(struct keeper *keeper, const struct msg_client *to);
 /* All of them one by one, from NULL on, in no order; NULL at the end. */
-struct keeper_client *keeper_client_next(struct keeper *keeper,
-	const struct keeper_client *client);
+struct keeper_client *keeper_client_next(
+	struct keeper *keeper, const struct keeper_client *client);
 void keeper_clients_free(struct keeper *keeper);
 
 /* keeper_loaders.c: whose writes are not over */
 int keeper_loader_start(struct keeper *keeper, const struct msg_loader *want);
-int keeper_loader_adopt(struct keeper *keeper, const struct msg_loader *who,
-	int pipe_fd);
+int keeper_loader_adopt(
+	struct keeper *keeper, const struct msg_loader *who, int pipe_fd);
 void keeper_loader_gone(struct keeper *keeper, uint32_t number);
 void keeper_loaders_tell(struct keeper *keeper);
 void keeper_loaders_free(struct keeper *keeper);
@@ -250,7 +250,7 @@ void keeper_replay(struct keeper *keeper, uint16_t type, const void *body,
 void keeper_hear_last(struct keeper *keeper);
 
 /* keeper_upgrade.c: another program over the same memory */
-#define ADOPT_YES 87 /* exit status of a check; nothing else ends so: picked */
+#define ADOPT_YES 87 /* a check's exit status; nothing else ends so: picked */
 void keeper_program_note(struct keeper *keeper);
 /* SIGUSR2. First a child tries it. */
 void keeper_upgrade(struct keeper *keeper);

@@ -41,11 +41,11 @@ struct server_start {
 	uint64_t reach;
 	int32_t keeper_pid;
 	uint32_t restarts; /* servers that died before this one */
-	uint32_t ended;	   /* and that were ended for an upgrade */
-	bool upgraded;	   /* the last one was */
+	uint32_t ended;    /* and that were ended for an upgrade */
+	bool upgraded;     /* the last one was */
 	uint32_t upgrades; /* of the keeper, that came about */
 	uint64_t began_at; /* the keeper: loop_now() */
-	int sock;	   /* to the keeper */
+	int sock;          /* to the keeper */
 	/* Mapped writable when this process was forked. */
 	const struct mapped_segment *segments;
 	uint32_t n_segments;
@@ -56,7 +56,7 @@ struct server_start {
 /* From the fork to the end; the exit status. */
 int server_run(const struct server_start *start);
 
-#define SERVER_LOADS_MAX 65536u	    /* of all; fewer with few descriptors */
+#define SERVER_LOADS_MAX 65536u /* of all; fewer with few descriptors */
 #define SERVER_SPARES 2u /* what a message of the keeper's brings at most */
 
 struct server {
@@ -73,7 +73,7 @@ struct server {
 	/* Mapped, not yet sealed; the keeper makes one at a time. */
 	struct mapped_segment offered;
 	struct kept_table kept;
-	bool serving; /* it was told all that there is */
+	bool serving;         /* it was told all that there is */
 	uint32_t n_inherited; /* of start.segments, that were taken over */
 	uint64_t next_job;
 	uint64_t started_at;
@@ -82,21 +82,21 @@ struct server {
 	uint64_t sweep_at;   /* see frozen_look */
 	bool draining;
 	uint64_t drain_until; /* then it ends with loads under way */
-	bool asked_to_drain; /* accepts */
+	bool asked_to_drain;  /* accepts */
 	uint64_t n_loads, n_cached, n_failed, bytes_loaded;
 	uint64_t allocated;
-	uint32_t n_leaving; /* segments on their way to the keeper */
+	uint32_t n_leaving;        /* segments on their way to the keeper */
 	struct pressure *pressure; /* NULL: the kernel tells nothing */
-	uint64_t pressure_at;	   /* when to look at the headroom; 0: never */
+	uint64_t pressure_at;      /* when to look at the headroom; 0: never */
 	uint32_t n_clients;
-	uint32_t n_users; /* that are connected */
-	uint64_t round;	  /* server_share.c */
+	uint32_t n_users;      /* that are connected */
+	uint64_t round;        /* server_share.c */
 	uint64_t round_events; /* that it had room for so far */
 	uint32_t n_short; /* clients that wait for the system to have again */
 	uint64_t short_until; /* then it is tried; loop_now() */
 	uint32_t n_left_behind;
-	uint32_t n_active; /* loads, those that are being dropped too */
-	uint32_t n_publishes; /* that wait */
+	uint32_t n_active;      /* loads, those that are being dropped too */
+	uint32_t n_publishes;   /* that wait */
 	uint32_t n_publish_fds; /* that these have brought */
 	uint32_t publish_fds_max;
 	uint32_t loads_max;

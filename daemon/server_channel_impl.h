@@ -11,7 +11,7 @@ struct server_channel {
 	uint64_t generation;
 	struct channel_map map; /* memory NULL: it was damaged */
 	struct ring ring;
-	char *name; /* that it was published under; NULL: not known */
+	char *name;    /* that it was published under; NULL: not known */
 	uint64_t over; /* when that was seen; 0: not yet */
 };
 

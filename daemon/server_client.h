@@ -20,8 +20,8 @@ struct server;
  * comes to an end at once, is WIRE_MESSAGE_MAX of messages, each with at least
  * four bytes for one of its answer. */
 #define CLIENT_ANSWERS_MAX (20u << 20)
-#define CLIENT_LEASES_MAX 64u	    /* pages: 8 million leases; picked */
-#define CLIENT_LOADS_MAX 64u	    /* at once, for one connection */
+#define CLIENT_LEASES_MAX 64u /* pages: 8 million leases; picked */
+#define CLIENT_LOADS_MAX 64u  /* at once, for one connection */
 
 struct client {
 	struct rule *rule; /* which it may use, and no other */
@@ -31,16 +31,16 @@ struct client {
 	uint32_t uid;
 	uint32_t gid;
 	int32_t pid;
-	bool child;	  /* made for one that has not spoken: pid is not its */
+	bool child;       /* made for one that has not spoken: pid is not its */
 	uint32_t version; /* of the protocol; 0 before its hello */
-	bool may_write;	  /* load, publish, remove */
-	uint64_t held;	  /* bytes of messages, as last counted */
-	bool welcome; /* said hello */
-	bool seen;    /* a server before this one may have heard it */
-	bool resuming; /* not heard before it says WIRE_RESUME */
+	bool may_write;   /* load, publish, remove */
+	uint64_t held;    /* bytes of messages, as last counted */
+	bool welcome;     /* said hello */
+	bool seen;        /* a server before this one may have heard it */
+	bool resuming;    /* not heard before it says WIRE_RESUME */
 	bool left_behind; /* it cannot follow: whatever it asks is refused */
 	uint64_t came_at, heard_at; /* loop_now() */
-	bool gone;    /* to be freed when the loop is back */
+	bool gone;                  /* to be freed when the loop is back */
 	bool is_short; /* the system was, when it should have been answered */
 	int sock;
 	int pid_fd; /* of its process; -1: it cannot be watched */
@@ -96,8 +96,8 @@ int remove_take(struct client *client, const struct wire_message *m);
 /* server_check.c: WIRE_CHECK */
 int check_send(struct client *client, uint32_t serial);
 /* Adds what is wrong with one rule, and what was looked at. -ENOMEM. */
-int check_rule(struct rule *rule, struct faults *faults,
-	struct msg_checked *sum);
+int check_rule(
+	struct rule *rule, struct faults *faults, struct msg_checked *sum);
 
 /* server_share.c: the server's time, among users */
 void share_join(struct client *client);
@@ -129,8 +129,8 @@ uint32_t leases_count(const struct client *client);
 void leases_search(const struct client *client, struct lease_batch *batch);
 /* When did it last give one back on that storage, as it says? loop_now(), but
  * not exactly; 0: it does not say. */
-uint64_t leases_noted(const struct client *client, uint32_t index,
-	uint64_t generation);
+uint64_t leases_noted(
+	const struct client *client, uint32_t index, uint64_t generation);
 
 /* server_resume.c: clients of another server */
 void client_resume(struct client *client);

@@ -45,8 +45,8 @@ static void on_timer(void *arg)
 	if (server->idle_since && now - server->idle_since >= idle &&
 		!server->asked_to_drain) {
 		server->asked_to_drain =
-			server_tell_keeper(server, D_DRAIN_ACCEPTS, NULL, 0,
-				NULL, 0) == 0;
+			server_tell_keeper(
+				server, D_DRAIN_ACCEPTS, NULL, 0, NULL, 0) == 0;
 	}
 	server_look_around(server);
 }

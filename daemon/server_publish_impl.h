@@ -12,8 +12,8 @@ struct source {
 	enum source_kind kind;
 	uint64_t size;
 	const unsigned char *bytes; /* SOURCE_BYTES: in the message */
-	int fd;	   /* of the memfd, -1: none */
-	bool made; /* it has an entry in the table, FILLING, that is ours */
+	int fd;                     /* of the memfd, -1: none */
+	bool made;  /* it has an entry in the table, FILLING, that is ours */
 	bool ready; /* and its bytes are there */
 	uint32_t index;
 	uint64_t generation;
@@ -21,9 +21,9 @@ struct source {
 	struct publish *publish;
 	struct work work;
 	bool working;
-	uint64_t wait_until; /* for room beside the pool; 0: not yet */
-	bool worked;	       /* the worker is done with what it was given */
-	struct iovec *pieces;  /* where a copy goes */
+	uint64_t wait_until;  /* for room beside the pool; 0: not yet */
+	bool worked;          /* the worker is done with what it was given */
+	struct iovec *pieces; /* where a copy goes */
 	uint32_t n_pieces;
 	int64_t copied; /* bytes, or a negative errno */
 };
@@ -35,8 +35,8 @@ struct publish {
 	struct client *client; /* NULL: it left, or was refused */
 	struct rule *home;     /* that of its user */
 	struct closer *closer; /* the same */
-	uint32_t n_fds;	       /* that it has brought */
-	bool joined; /* in its rule's list, and charged for */
+	uint32_t n_fds;        /* that it has brought */
+	bool joined;           /* in its rule's list, and charged for */
 	uint32_t uid;
 	uint32_t serial;
 	uint64_t token; /* in each version that it writes */
@@ -48,17 +48,17 @@ struct publish {
 	uint32_t prefix_size;
 	uint32_t flags; /* PUBLISH_* */
 	uint64_t life_ns;
-	uint64_t since; /* as in msg_publish */
+	uint64_t since;     /* as in msg_publish */
 	uint32_t n_working; /* sources that the worker has */
 	bool asked_to_grow;
-	bool parked; /* waits for memory to come back, asks for none */
+	bool parked;         /* waits for memory to come back, asks for none */
 	uint64_t park_until; /* 0: it never has */
 };
 
 /* server_publish.c, for sources */
 /* 1: it has memory in the pool; 0: wait; or an error. */
-int publish_take_memory(struct publish *publish, struct source *source,
-	bool may_grow);
+int publish_take_memory(
+	struct publish *publish, struct source *source, bool may_grow);
 /* To the worker; 0, or an error. When it is done, worked is set and the source
  * is looked at again. */
 int publish_give_work(struct publish *publish, struct source *source,
@@ -66,8 +66,8 @@ int publish_give_work(struct publish *publish, struct source *source,
 
 /* server_publish_fd.c: those that come as a memfd. 1: its bytes are where they
  * will stay; 0: wait; or an error. */
-int publish_from_fd(struct publish *publish, struct source *source,
-	bool may_grow);
+int publish_from_fd(
+	struct publish *publish, struct source *source, bool may_grow);
 
 /* server_publish_parse.c: all that can be wrong with the message. Takes the
  * descriptors out of it. */

@@ -57,11 +57,11 @@ uint64_t name_accounts_get(const struct name_accounts *accounts, uint32_t uid);
 int name_accounts_add(struct name_accounts *accounts, uint32_t uid, int64_t n);
 void name_accounts_free(struct name_accounts *accounts);
 /* Whose a name is that leads to that storage; publisher may be TABLE_NOBODY. */
-uint32_t quota_name_payer(const struct rule *rule, uint32_t index,
-	uint32_t publisher);
+uint32_t quota_name_payer(
+	const struct rule *rule, uint32_t index, uint32_t publisher);
 /* n names more of that publisher's, or fewer, lead to it. */
-void quota_count_names(struct rule *rule, uint32_t index, uint32_t publisher,
-	int64_t n);
+void quota_count_names(
+	struct rule *rule, uint32_t index, uint32_t publisher, int64_t n);
 /* Before he publishes names. */
 int quota_check_names(
 	struct rule *rule, uint32_t uid, const struct name_list *names);
@@ -76,8 +76,7 @@ void quota_check_books(const struct rule *rule,
 
 /* One that is kept until it is done with: its bytes and descriptors, all of
  * it or nothing. */
-int quota_charge_message(
-	struct rule *home, const struct wire_message *message);
+int quota_charge_message(struct rule *home, const struct wire_message *message);
 
 /* Counts what a client has half said and not yet read. -EDQUOT: too much of
  * it lies here for his user. */

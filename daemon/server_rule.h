@@ -50,12 +50,12 @@ struct rule {
 	struct lease_batch batch;
 	uint32_t nothing; /* the storage of all that is empty, if cached */
 	uint64_t nothing_generation;
-	int table_fd;	/* O_RDONLY, for clients; -1 until it is sealed */
+	int table_fd; /* O_RDONLY, for clients; -1 until it is sealed */
 	struct segment *segments; /* by the table's number */
 	uint32_t n_segments;
 	struct msg_grow asked; /* of the keeper, if growing */
 	uint64_t coming_until; /* then it is asked again; 0: not */
-	uint64_t own_until; /* publications wait for what leaves; 0: none */
+	uint64_t own_until;    /* publications wait for what leaves; 0: none */
 	uint32_t n_found; /* of those that a dead server had in the table */
 	struct shrink shrink;
 	struct client *clients;
@@ -65,20 +65,20 @@ struct rule {
 	struct server_channel *channels;
 	uint32_t n_channels;
 	uint64_t channel_words; /* of all of them, that a pass may read */
-	bool channels_left;	/* somebody may have left one, or died */
+	bool channels_left;     /* somebody may have left one, or died */
 	uint64_t next_channels; /* they are not looked at before */
 	uint64_t channels_over; /* then some lose their names; 0: none */
 	struct closer *closer;
 	struct worker *worker;
-	bool memory_freed;   /* loads that wait may look again */
-	uint64_t next_reap;  /* not before, unless memory is needed */
-	uint64_t next_check; /* of its user: none before; loop_now() */
-	uint32_t n_connected; /* clients of its user, in whatever pool */
+	bool memory_freed;      /* loads that wait may look again */
+	uint64_t next_reap;     /* not before, unless memory is needed */
+	uint64_t next_check;    /* of its user: none before; loop_now() */
+	uint32_t n_connected;   /* clients of its user, in whatever pool */
 	uint32_t n_publish_fds; /* that his publications have brought */
-	uint32_t n_half_fds; /* that what he has half said has: server_spare.c */
-	uint64_t round, spent; /* of the server's time: server_share.c */
-	bool growing;	     /* the keeper was asked for memory */
-	bool loader_wanted;  /* the keeper was asked for a loader */
+	uint32_t n_half_fds;    /* of what he has half said: server_spare.c */
+	uint64_t round, spent;  /* of the server's time: server_share.c */
+	bool growing;           /* the keeper was asked for memory */
+	bool loader_wanted;     /* the keeper was asked for a loader */
 };
 
 /* server_rules.c */

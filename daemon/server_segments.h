@@ -23,14 +23,14 @@ struct server;
 enum segment_life {
 	SEGMENT_HERE,
 	SEGMENT_LEAVING, /* nothing lies in it; loaders are told */
-	SEGMENT_LEFT,	 /* and have it no more; the keeper is told */
+	SEGMENT_LEFT,    /* and have it no more; the keeper is told */
 	SEGMENT_GONE,
 };
 
 /* A segment of a pool as the server has it. */
 struct segment {
 	struct mapped_segment mapped; /* its number is the keeper's */
-	int fd;			      /* O_RDONLY, for clients; -1 when left */
+	int fd;                       /* O_RDONLY, for clients; -1 when left */
 	enum segment_life state;
 	uint64_t left_at; /* when loaders were told; loop_now() */
 };
@@ -60,8 +60,8 @@ int pool_pieces(struct rule *rule, uint64_t offset, uint64_t size,
 	struct iovec **ret, uint32_t *ret_n);
 /* Copies size bytes to a place in the pool that was taken (alloc.h), across
  * the borders of segments; from NULL writes zeroes. */
-void pool_write(struct rule *rule, uint64_t offset, const void *from,
-	uint64_t size);
+void pool_write(
+	struct rule *rule, uint64_t offset, const void *from, uint64_t size);
 
 /* server_frozen.c: segments of before an upgrade */
 /* Takes what a storage has, when rebuilding; and gives it back. */
