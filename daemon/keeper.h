@@ -19,9 +19,8 @@
 #include "daemon/options.h"
 #include "shm/table.h"
 
-#define SEGMENT_UNIT (2ull << 20)   /* the size of a huge page */
-#define SEGMENT_FIRST (32ull << 20) /* a small daemon; then the pool doubles   \
-				     */
+#define SEGMENT_UNIT (2ull << 20)      /* the size of a huge page */
+#define SEGMENT_FIRST (32ull << 20)    /* of a small daemon; then it doubles */
 #define SEGMENT_DEFAULT (256ull << 20) /* a GiB is registered in four calls */
 #define SEGMENT_LIMIT (1ull << 30)     /* io_uring's for one buffer */
 #define SEGMENTS_MAX 16384u            /* io_uring's for one ring */

@@ -100,14 +100,16 @@ static uint64_t storage_now(const struct table *table, uint32_t index)
 
 void lease_close(struct lease_page *page, bool closed)
 {
-	/* Release: who reads that it is open again (acquire, below) is looked
-	 * at; that it is closed needs no order: what is freed without a look
-	 * at this page has another generation first. */
+	/* C. Release: pairs with A4's acquire, in lease_is_closed(): who reads
+	 * that it is open again is looked at. That it is closed needs no order:
+	 * what is freed without a look at this page has another generation
+	 * first. */
 	atomic_store_explicit(&page->closed, closed, memory_order_release);
 }
 
 bool lease_is_closed(const struct lease_page *page)
 {
+	/* Acquire: pairs with C's release, in lease_close() */
 	return atomic_load_explicit(&page->closed, memory_order_acquire);
 }
 
