@@ -271,6 +271,7 @@ TSAN_TESTS = \
 	tests/store_fork \
 	tests/store_fork_calls \
 	tests/store_fork_who \
+	tests/store_resume \
 	tests/store_wait \
 	tests/store_wait_file \
 	tests/stream \
@@ -944,12 +945,14 @@ check_PROGRAMS += \
 	tests/descriptor \
 	tests/socket_path \
 	tests/store_fake \
+	tests/store_resume \
 	tests/store_short \
 	$(NULL)
 TESTS += \
 	tests/descriptor \
 	tests/socket_path \
 	tests/store_fake \
+	tests/store_resume \
 	tests/store_short \
 	$(NULL)
 tests_descriptor_SOURCES = \
@@ -962,7 +965,14 @@ tests_store_fake_SOURCES = \
 	tests/fake_daemon.h \
 	tests/store_fake.c \
 	$(NULL)
-tests_store_fake_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=wire_push
+tests_store_resume_SOURCES = \
+	tests/fake_daemon.c \
+	tests/fake_daemon.h \
+	tests/store_resume.c \
+	$(NULL)
+tests_store_resume_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=wire_push \
+	-Wl,--wrap=wire_push_again
 tests_store_short_SOURCES = \
 	tests/fake_daemon.c \
 	tests/fake_daemon.h \

@@ -340,57 +340,6 @@ static void test_threads(void)
 	tarn_store_unref(store);
 }
 
-/* ---- another server -------------------------------------------------- */
-
-/* There is no memory to say that it resumes, so many times: linked instead of
- * the original. */
-static int resumes_denied;
-int __real_wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
-	const void *body, size_t size, const int *fds, int n_fds);
-int __wrap_wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
-	const void *body, size_t size, const int *fds, int n_fds);
-int __wrap_wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
-	const void *body, size_t size, const int *fds, int n_fds)
-{
-	if (type == WIRE_RESUME && resumes_denied) {
-		resumes_denied--;
-		return -ENOMEM;
-	}
-	return __real_wire_push(writer, type, serial, body, size, fds, n_fds);
-}
-
-static void test_restart(void)
-{
-	struct tarn_store_status status;
-	struct fake fake;
-	tarn_store *store = open_fake(&fake, FAKE_STATUS_KILLS);
-
-	is_int(0, tarn_store_get_status(store, &status),
-		"what one server died of, another answers");
-	is_int(1, fake.n_resumed, "it was resumed");
-	is_int(1, fake.n_again, "and asked again, and told so");
-	is_int(0, tarn_store_get_status(store, &status), "as if nothing was");
-	is_int(1, fake.n_again, "what is new is not sent again");
-	fake_stop(&fake);
-	tarn_store_unref(store);
-	store = open_fake(&fake, FAKE_STATUS_KILLS);
-	resumes_denied = 3;
-	is_int(0, tarn_store_get_status(store, &status),
-		"nor is it lost for want of memory to say that it resumes");
-	is_int(0, resumes_denied, "of which there was none, three times");
-	fake_stop(&fake);
-	tarn_store_unref(store);
-	store = open_fake(&fake, FAKE_STATUS_KILLS_TWICE);
-	is_int(-ECONNRESET, tarn_store_get_status(store, &status),
-		"what two servers died of is not asked again");
-	has_str("died twice", tarn_error_message(), "the sentence says so");
-	is_int(0, tarn_store_get_status(store, &status),
-		"the connection goes on");
-	is_int(2, fake.n_resumed, "it was resumed twice");
-	fake_stop(&fake);
-	tarn_store_unref(store);
-}
-
 int main(void)
 {
 	int fds;
@@ -400,7 +349,6 @@ int main(void)
 	test_open();
 	test_status();
 	test_publish();
-	test_restart();
 	test_load();
 	loads_badly(FAKE_LOAD_DIES, ECONNRESET, "it closed the connection", 1,
 		"a daemon that dies");

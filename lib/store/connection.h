@@ -94,6 +94,7 @@ struct call {
 	bool resent;
 	bool suspect; /* a server died while it worked on it */
 	bool failed; /* cannot be resent */
+	int unsaid;  /* ENOMEM, EMFILE, ...: for want of that; 0: another why */
 	int starved; /* ENOMEM, EMFILE: its answer could not be taken */
 	int n_replies;
 	struct wire_message replies[CALL_REPLIES_MAX];
@@ -175,8 +176,9 @@ int connection_resume(struct connection *c, const struct wire_message *news);
 void connection_note(struct connection *c, uint32_t flags);
 /* Is it the answer to that, with a table? */
 bool connection_is_moved(const struct wire_message *reply);
-/* A call that cannot be asked again: -ECONNRESET, with a sentence. */
-int call_lost(const struct connection *c);
+/* A call that cannot be asked again: -ECONNRESET, or what was wanting, with a
+ * sentence. */
+int call_lost(const struct connection *c, const struct call *call);
 /* With the lock held. */
 uint32_t connection_next_serial(struct connection *c);
 /* Without a lock, by who is about to wait for an answer: what a socket has not

@@ -83,7 +83,7 @@ int call_next(struct connection *c, struct call *call, int timeout_ms,
 			r = connection_error(c);
 			break;
 		} else if (call->failed) {
-			r = call_lost(c);
+			r = call_lost(c, call);
 			break;
 		} else if (call->starved) {
 			r = call_starved(c, call);

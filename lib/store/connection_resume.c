@@ -16,6 +16,7 @@
  * Once: what was asked of two servers that died may be what they died of. One
  * that was ended for an upgrade did not die of anything.
  */
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,29 +24,18 @@
 #include "base/fail.h"
 #include "lib/store/connection.h"
 
-/* With both locks held. What cannot be asked again fails by itself. */
-static void ask_again(struct connection *c, struct call *call, bool died)
+/* What there is room for a moment later. */
+static bool is_passing(int r)
 {
-	if (!call->sent || call->answered || call->failed)
-		return;
-	/* "Loading" of a load that begins anew. */
-	while (call->n_replies)
-		wire_message_clear(&call->replies[--call->n_replies]);
-	if ((died && call->suspect) ||
-		wire_push_again(c->writer, call->type, call->serial, call->body,
-			call->size, call->fds, call->n_fds) < 0)
-		call->failed = true;
-	call->resent = true;
-	call->suspect |= died;
+	return wire_is_short(r) || r == -EMFILE || r == -ENFILE;
 }
 
 /* With both locks held. Without it nothing is heard on this connection any
  * more, so memory for it is waited for. */
-static int say_resume(
-	struct connection *c, const struct msg_restarted *restarted)
+static int say_resume(struct connection *c,
+	const struct msg_restarted *restarted, int64_t deadline)
 {
 	uint32_t serial = connection_next_serial(c);
-	int64_t deadline = clock_ms() + CONNECTION_STARVED_MS;
 	int r;
 
 	while ((r = wire_push(c->writer, WIRE_RESUME, serial, restarted,
@@ -55,18 +45,62 @@ static int say_resume(
 	return r;
 }
 
+/* With both locks held. The socket takes some of what is queued meanwhile,
+ * which makes room; if it does not, that is seen when all of it is sent. */
+static int say_again(
+	struct connection *c, const struct call *call, int64_t deadline)
+{
+	int r;
+
+	while (is_passing(r = wire_push_again(c->writer, call->type,
+				  call->serial, call->body, call->size,
+				  call->fds, call->n_fds)) &&
+		clock_ms() < deadline) {
+		wire_flush(c->writer, c->fd);
+		usleep(CONNECTION_NAP_MS * 1000);
+	}
+	return r;
+}
+
+/* With both locks held. What cannot be asked again fails by itself. */
+static void ask_again(
+	struct connection *c, struct call *call, bool died, int64_t deadline)
+{
+	int r = 0;
+
+	if (!call->sent || call->answered || call->failed)
+		return;
+	/* "Loading" of a load that begins anew. */
+	while (call->n_replies)
+		wire_message_clear(&call->replies[--call->n_replies]);
+	if (died && call->suspect)
+		call->failed = true;
+	else
+		r = say_again(c, call, deadline);
+	if (r < 0) {
+		call->failed = true;
+		call->unsaid = -r;
+	}
+	call->resent = true;
+	call->suspect |= died;
+}
+
 int connection_resume(struct connection *c, const struct wire_message *news)
 {
 	struct msg_restarted restarted = {0};
+	int64_t deadline; /* for all calls: others wait for the locks */
+	bool died;
 	int r;
 
 	if (news->size >= sizeof(restarted))
 		memcpy(&restarted, news->body, sizeof(restarted));
+	died = !(restarted.flags & RESTARTED_UPGRADE);
 	pthread_mutex_lock(&c->send);
 	pthread_mutex_lock(&c->lock);
-	r = say_resume(c, &restarted);
+	deadline = clock_ms() + CONNECTION_STARVED_MS;
+	r = say_resume(c, &restarted, deadline);
 	for (struct call *call = c->calls; call && r >= 0; call = call->next)
-		ask_again(c, call, !(restarted.flags & RESTARTED_UPGRADE));
+		ask_again(c, call, died, deadline);
 	pthread_cond_broadcast(&c->arrived);
 	pthread_mutex_unlock(&c->lock);
 	if (r >= 0)
@@ -92,8 +126,22 @@ bool connection_is_moved(const struct wire_message *reply)
 	return welcome.flags & WELCOME_MOVED;
 }
 
-int call_lost(const struct connection *c)
+int call_lost(const struct connection *c, const struct call *call)
 {
+	if (call->unsaid == EMFILE)
+		return tarn_fail(EMFILE,
+			"daemon at %s: its server was replaced, and this "
+			"process cannot open the descriptors to ask the next "
+			"one the same; close some, or raise the limit on open "
+			"files (ulimit -n), and look whether it was done "
+			"before you do it again",
+			c->peer);
+	if (call->unsaid)
+		return tarn_fail(call->unsaid,
+			"daemon at %s: its server was replaced, and the next "
+			"one could not be asked the same: %s; look whether it "
+			"was done before you do it again",
+			c->peer, tarn_errno_text(call->unsaid));
 	return tarn_fail(ECONNRESET,
 		"daemon at %s: its server died twice while it worked on this; "
 		"is this what it dies of? Its log says more",

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Another server takes over while a call waits, as the client sees it: it asks
+ * the same again, once. What it is out of for a moment is waited for; what it
+ * is out of for longer costs that call, which says so, and no other.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "lib/store/store.h"
+#include "tests/fake_daemon.h"
+#include "tests/tap.h"
+
+#define PATIENCE_MS 20000 /* on a loaded machine */
+
+static tarn_store *opened(struct fake *fake, enum fake_mode mode)
+{
+	tarn_store *store;
+	int fd = fake_start(fake, mode);
+
+	if (store_open_fd(fd, "/the/socket", "", PATIENCE_MS, &store) < 0)
+		bail("open: %s", tarn_error_message());
+	return store;
+}
+
+/* There is no memory to say that it resumes, so many times: linked instead of
+ * the original. */
+static int resumes_denied;
+int __real_wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
+	const void *body, size_t size, const int *fds, int n_fds);
+int __wrap_wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
+	const void *body, size_t size, const int *fds, int n_fds);
+int __wrap_wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
+	const void *body, size_t size, const int *fds, int n_fds)
+{
+	if (type == WIRE_RESUME && resumes_denied) {
+		resumes_denied--;
+		return -ENOMEM;
+	}
+	return __real_wire_push(writer, type, serial, body, size, fds, n_fds);
+}
+
+/* Nor to ask again, so many times, or not that. */
+static int again_denied, again_error;
+int __real_wire_push_again(struct wire_writer *writer, uint16_t type,
+	uint32_t serial, const void *body, size_t size, const int *fds,
+	int n_fds);
+int __wrap_wire_push_again(struct wire_writer *writer, uint16_t type,
+	uint32_t serial, const void *body, size_t size, const int *fds,
+	int n_fds);
+int __wrap_wire_push_again(struct wire_writer *writer, uint16_t type,
+	uint32_t serial, const void *body, size_t size, const int *fds,
+	int n_fds)
+{
+	if (again_denied) {
+		again_denied--;
+		return -again_error;
+	}
+	return __real_wire_push_again(
+		writer, type, serial, body, size, fds, n_fds);
+}
+
+static int status_of_restarted(int denied, int error)
+{
+	struct tarn_store_status status;
+	struct fake fake;
+	tarn_store *store = opened(&fake, FAKE_STATUS_KILLS);
+	int r;
+
+	again_denied = denied;
+	again_error = error;
+	r = tarn_store_get_status(store, &status);
+	again_denied = 0;
+	if (r < 0) {
+		ok(!strstr(tarn_error_message(), "died twice"),
+			"the sentence says nothing of deaths");
+		has_str("look whether it was done", tarn_error_message(),
+			"but what to do");
+		is_int(0, fake.n_again, "it was not asked again");
+		is_int(0, tarn_store_get_status(store, &status),
+			"the next call is served");
+	}
+	fake_stop(&fake);
+	tarn_store_unref(store);
+	return r;
+}
+
+static void test_short(void)
+{
+	static const int errors[] = {ENOMEM, EMFILE, ENFILE, ENOBUFS};
+
+	for (size_t i = 0; i < 4; i++) {
+		const char *text = strerror(errors[i]);
+
+		is_int(0, status_of_restarted(3, errors[i]),
+			"%s, three times, when it is to be asked again", text);
+		is_int(-errors[i], status_of_restarted(INT_MAX, errors[i]),
+			"%s, for ever", text);
+	}
+}
+
+static void test_restart(void)
+{
+	struct tarn_store_status status;
+	struct fake fake;
+	tarn_store *store = opened(&fake, FAKE_STATUS_KILLS);
+
+	is_int(0, tarn_store_get_status(store, &status),
+		"what one server died of, another answers");
+	is_int(1, fake.n_resumed, "it was resumed");
+	is_int(1, fake.n_again, "and asked again, and told so");
+	is_int(0, tarn_store_get_status(store, &status), "as if nothing was");
+	is_int(1, fake.n_again, "what is new is not sent again");
+	fake_stop(&fake);
+	tarn_store_unref(store);
+	store = opened(&fake, FAKE_STATUS_KILLS);
+	resumes_denied = 3;
+	is_int(0, tarn_store_get_status(store, &status),
+		"nor is it lost for want of memory to say that it resumes");
+	is_int(0, resumes_denied, "of which there was none, three times");
+	fake_stop(&fake);
+	tarn_store_unref(store);
+	store = opened(&fake, FAKE_STATUS_KILLS_TWICE);
+	is_int(-ECONNRESET, tarn_store_get_status(store, &status),
+		"what two servers died of is not asked again");
+	has_str("died twice", tarn_error_message(), "the sentence says so");
+	is_int(0, tarn_store_get_status(store, &status),
+		"the connection goes on");
+	is_int(2, fake.n_resumed, "it was resumed twice");
+	fake_stop(&fake);
+	tarn_store_unref(store);
+}
+
+int main(void)
+{
+	int fds = count_fds(getpid());
+
+	test_restart();
+	test_short();
+	is_int(fds, count_fds(getpid()), "no descriptor is left open");
+	return done();
+}
