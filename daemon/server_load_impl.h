@@ -54,3 +54,5 @@ struct load *load_find_running(const struct load *load);
 int load_publish(struct load *load, uint32_t index, uint64_t generation);
 /* By a server before this one: what it was answered, or would have been. */
 bool load_was_done(const struct load *load, struct msg_loaded *ret);
+/* It may have been done, and displaced since: -EIO, with a sentence. */
+int load_check_doubt(const struct load *load);

@@ -106,6 +106,19 @@ static int parse_label(
 	return 0;
 }
 
+/* What is behind the names. */
+static int parse_rest(struct load *load, const unsigned char *at,
+	const unsigned char *end, uint32_t label_size)
+{
+	size_t left = (size_t)(end - at);
+
+	if (left == label_size + LOAD_SINCE_SIZE)
+		memcpy(&load->since, at + label_size, sizeof(load->since));
+	else if (left != label_size)
+		return tarn_fail(EPROTO, "load: %zu bytes are left over", left);
+	return parse_label(load, at, label_size);
+}
+
 int load_parse(struct load *load)
 {
 	const struct wire_message *m = &load->message;
@@ -137,11 +150,8 @@ int load_parse(struct load *load)
 	r = parse_ranges(load);
 	if (r == 0)
 		r = names_check(&load->names, &load->size, 1, &at);
-	if (r == 0 && (size_t)(end - at) != head->label_size)
-		r = tarn_fail(EPROTO, "load: %zu bytes are left over",
-			(size_t)(end - at));
 	if (r == 0)
-		r = parse_label(load, at, head->label_size);
+		r = parse_rest(load, at, end, head->label_size);
 	for (int i = 0; i < 2 && r == 0 && load->n_ranges; i++)
 		if (i == 0 || load->fds[i] >= 0)
 			r = check_fd(load->fds[i]);

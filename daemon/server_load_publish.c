@@ -5,49 +5,72 @@
  * A client whose server died asks again for what was not answered. Each name
  * carries the token of the load that published it, so one that was done is
  * found in the table and answered from there. Where others have published all
- * of its names twice since, or removed them, it is done again: unlike a
- * publication's, its bytes are the file's and can be had again.
+ * of its names twice since, nobody can tell: it is refused as a publication
+ * is, unless what stands is what it would publish, as when many load the same
+ * file under the same names. What others have removed since is published
+ * again: a load takes so long that something is removed meanwhile, and unlike
+ * a publication's, its bytes are the file's and can be had again.
  */
 #include "daemon/server_load_impl.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "base/fail.h"
 
-/* All names of the load, at once or not at all. */
-int load_publish(struct load *load, uint32_t index, uint64_t generation)
+/* ---- asked again ------------------------------------------------------- */
+
+/* Does something stand there that came after it was first asked? */
+static bool came_since(const struct load *load, const struct named *named,
+	struct tarn_descriptor *ret)
 {
-	struct rule *rule = load->rule;
-	uint32_t uid = load->home->spec.uid;
+	const struct table *table = &load->rule->table;
+	uint64_t version;
+
+	return table_lookup(table, named->name, named->name_size, ret,
+		       &version) == 0 &&
+	       table_written_since(
+		       table, named->name, named->name_size, load->since);
+}
+
+static int fail_doubt(const struct named *named)
+{
+	return tarn_fail(EIO,
+		"\"%.*s\" was published by others while the daemon's server "
+		"was replaced: nobody can tell whether this load was done; "
+		"look at it, and load again if not",
+		(int)named->name_size, named->name);
+}
+
+int load_check_doubt(const struct load *load)
+{
 	const unsigned char *at = load->names.at;
-	int r = 0;
+	struct tarn_descriptor d;
+	struct named named;
 
-	if (load->names.n == 0)
-		return 0;
-	r = names_check_channels(rule, &load->names);
-	if (r == 0)
-		r = quota_check_names(rule, uid, &load->names);
-	if (r < 0)
-		return r;
-	r = table_begin(rule->writer);
-	if (r == 0)
-		table_stamp(rule->writer, load->token, 0, uid);
-	for (uint32_t i = 0; i < load->names.n && r == 0; i++) {
-		struct tarn_descriptor d;
-		struct named named;
+	for (uint32_t i = 0; i < load->names.n && load->since; i++)
+		if (name_next(&load->names, &at, &named) == 0 &&
+			came_since(load, &named, &d))
+			return fail_doubt(&named);
+	return 0;
+}
 
-		r = name_next(&load->names, &at, &named);
-		if (r == 0) {
-			name_describe(rule, index, generation, &named, &d);
-			r = table_put(rule->writer, named.name, named.name_size,
-				&d, NULL);
-		}
+/* Now that it is known what it would publish. */
+static int settle_doubt(
+	const struct load *load, uint32_t index, uint64_t generation)
+{
+	const unsigned char *at = load->names.at;
+	struct tarn_descriptor ours, theirs;
+	struct named named;
+
+	for (uint32_t i = 0; i < load->names.n; i++) {
+		if (name_next(&load->names, &at, &named) < 0 ||
+			!came_since(load, &named, &theirs))
+			continue;
+		name_describe(load->rule, index, generation, &named, &ours);
+		if (memcmp(&ours, &theirs, sizeof(ours)) != 0)
+			return fail_doubt(&named);
 	}
-	if (r < 0) {
-		table_abort(rule->writer);
-		return r;
-	}
-	/* Counted first: what is displaced may be this very storage. */
-	storage_name(rule, index, load->names.n, uid);
-	table_commit(rule->writer, storage_displaced, rule);
 	return 0;
 }
 
@@ -76,4 +99,48 @@ bool load_was_done(const struct load *load, struct msg_loaded *ret)
 		return true;
 	}
 	return false;
+}
+
+/* ---- the names ---------------------------------------------------------- */
+
+/* All names of the load, at once or not at all. */
+int load_publish(struct load *load, uint32_t index, uint64_t generation)
+{
+	struct rule *rule = load->rule;
+	uint32_t uid = load->home->spec.uid;
+	const unsigned char *at = load->names.at;
+	int r = 0;
+
+	if (load->names.n == 0)
+		return 0;
+	if (load->doubt)
+		r = settle_doubt(load, index, generation);
+	if (r == 0)
+		r = names_check_channels(rule, &load->names);
+	if (r == 0)
+		r = quota_check_names(rule, uid, &load->names);
+	if (r < 0)
+		return r;
+	r = table_begin(rule->writer);
+	if (r == 0)
+		table_stamp(rule->writer, load->token, 0, uid);
+	for (uint32_t i = 0; i < load->names.n && r == 0; i++) {
+		struct tarn_descriptor d;
+		struct named named;
+
+		r = name_next(&load->names, &at, &named);
+		if (r == 0) {
+			name_describe(rule, index, generation, &named, &d);
+			r = table_put(rule->writer, named.name, named.name_size,
+				&d, NULL);
+		}
+	}
+	if (r < 0) {
+		table_abort(rule->writer);
+		return r;
+	}
+	/* Counted first: what is displaced may be this very storage. */
+	storage_name(rule, index, load->names.n, uid);
+	table_commit(rule->writer, storage_displaced, rule);
+	return 0;
 }

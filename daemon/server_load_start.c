@@ -121,8 +121,9 @@ static int join(struct load *load)
 	return 0;
 }
 
-/* What was done is told of before anything may refuse: who hears of a limit
- * loads once more, and publishes over what others did since. */
+/* What was done, or may have been, is told of before anything may refuse: who
+ * hears of a limit loads once more, and publishes over what others did since.
+ */
 void load_start(struct client *client, struct wire_message *message)
 {
 	struct load *load = load_new(client, message);
@@ -137,7 +138,10 @@ void load_start(struct client *client, struct wire_message *message)
 		return load_refuse(load, r);
 	if (load->message.again && load_was_done(load, &loaded))
 		return answer_again(load, &loaded);
+	load->doubt = load->message.again && load_check_doubt(load) < 0;
 	r = join(load);
+	if (r < 0 && load->doubt)
+		r = load_check_doubt(load);
 	if (r < 0) {
 		client_refuse(client, load->serial, r);
 		return load_free(load);

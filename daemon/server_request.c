@@ -62,7 +62,9 @@ static void welcome(struct client *client, uint32_t serial)
 	const struct server_start *start = &client->rule->server->start;
 	struct msg_welcome body = {
 		.version = client->version,
-		.flags = client->version > 1 ? WELCOME_SINCE : 0,
+		.flags = client->version > 1
+				 ? WELCOME_SINCE | WELCOME_LOAD_SINCE
+				 : 0,
 		.instance = start->instance,
 		.keeper_pid = start->keeper_pid,
 		.server_pid = getpid(),

@@ -97,7 +97,8 @@ int client_resumes(struct client *client, const struct wire_message *m)
 	struct msg_welcome body = {
 		.version = client->version,
 		/* Who resumes speaks protocol 2, or a later one. */
-		.flags = WELCOME_SINCE | (start->upgrades ? WELCOME_MOVED : 0),
+		.flags = WELCOME_SINCE | WELCOME_LOAD_SINCE |
+			 (start->upgrades ? WELCOME_MOVED : 0),
 		.instance = start->instance,
 		.keeper_pid = start->keeper_pid,
 		.server_pid = getpid(),

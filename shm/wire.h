@@ -114,6 +114,7 @@ struct msg_welcome {
 
 #define WELCOME_MOVED 1u
 #define WELCOME_SINCE 2u /* WIRE_REMOVE may say it */
+#define WELCOME_LOAD_SINCE 4u /* and WIRE_LOAD */
 
 struct msg_restarted {
 	uint32_t restarts; /* servers before this one */
@@ -141,9 +142,11 @@ struct msg_released {
 
 /*
  * WIRE_LOAD: msg_load, n_ranges x msg_range, n_names x msg_name each followed
- * by its shape, strides and name padded to 8 bytes, then the label.
- * Descriptors: the file opened for buffered reading, and, if there are two,
- * the same file opened O_DIRECT.
+ * by its shape, strides and name padded to 8 bytes, then the label, and, to
+ * whom has said WELCOME_LOAD_SINCE, since may follow, as in msg_publish: said
+ * again, it is refused where others have published something else since under
+ * a name that stands. Descriptors: the file opened for buffered reading, and,
+ * if there are two, the same file opened O_DIRECT.
  */
 struct msg_load {
 	uint32_t n_ranges; /* to LOAD_RANGES_MAX; 0: a file without data */
@@ -151,6 +154,7 @@ struct msg_load {
 	uint32_t label_size; /* what people see in a listing; <= 1024 */
 	uint32_t flags;	     /* 0 */
 };
+#define LOAD_SINCE_SIZE 8u
 #define LOAD_RANGES_MAX 64u   /* picked; a file has one */
 #define LOAD_NAMES_MAX 500000u /* some 64 MiB of message */
 

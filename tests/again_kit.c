@@ -2,12 +2,16 @@
 /* See again_kit.h. */
 #include "tests/again_kit.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/restart_kit.h"
 #include "tests/tap.h"
 
+#define SETTLE_US 200000 /* until somebody sleeps in a call */
 #define ROOM "60100" /* bytes of requests under way; half of one, and some */
 
 struct raw raw;
@@ -53,6 +57,57 @@ int64_t version_of(const char *name)
 	int r = table_find(&table, name, strlen(name), &found);
 
 	return r < 0 ? r : (int64_t)found.version;
+}
+
+/* Opens, says so, and asks when told to; its exit status is the errno. */
+static pid_t asker(const char *socket,
+	int (*ask)(tarn_store *store, const char *what), const char *what,
+	int ready, int go)
+{
+	tarn_store *store;
+	pid_t pid = fork();
+	char byte;
+	int r;
+
+	if (pid)
+		return pid;
+	if (tarn_store_open(socket, &store) < 0 || write(ready, "", 1) != 1 ||
+		read(go, &byte, 1) != 1)
+		_exit(255);
+	r = ask(store, what);
+	diag("%s", r < 0 ? tarn_error_message() : "it is done");
+	_exit(-r);
+}
+
+int slept(const struct daemon *daemon,
+	int (*ask)(tarn_store *store, const char *what), const char *what,
+	const char *published)
+{
+	int ready[2], go[2], status = 0;
+	pid_t pid, server;
+	char byte;
+
+	if (pipe(ready) < 0 || pipe(go) < 0)
+		bail("pipe: %m");
+	pid = asker(daemon->socket, ask, what, ready[1], go[0]);
+	if (read(ready[0], &byte, 1) != 1)
+		bail("no second client");
+	server = server_of(daemon);
+	kill(server, SIGSTOP);
+	if (write(go[1], "", 1) != 1)
+		bail("write: %m");
+	usleep(SETTLE_US);
+	kill(pid, SIGSTOP);
+	kill(server, SIGKILL);
+	server_after(daemon, server);
+	publish(published);
+	kill(pid, SIGCONT);
+	waitpid(pid, &status, 0);
+	for (int i = 0; i < 2; i++) {
+		close(ready[i]);
+		close(go[i]);
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 const char *little_room(void)

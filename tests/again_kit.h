@@ -31,6 +31,17 @@ uint64_t now(void);
 /* A name's version, or what table_find() says. */
 int64_t version_of(const char *name);
 
+/* ---- by the library ----------------------------------------------------- */
+
+struct daemon;
+
+/* Another process asks that, of a server that stands still and dies; before it
+ * hears of the next one somebody publishes a name there. The errno of what it
+ * is told, or 0. */
+int slept(const struct daemon *daemon,
+	int (*ask)(tarn_store *store, const char *what), const char *what,
+	const char *published);
+
 /* ---- when there is no room: who may refuse? ------------------------------ */
 
 /* A configuration by which a user's requests under way may have few bytes; its

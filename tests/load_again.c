@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A load that is said again, as to a server that took over: what was done is
- * answered from the table, and no name gets another version for it. That comes
- * before anything that may refuse for want of room.
+ * answered from the table, and no name gets another version for it. Where
+ * others have published something else since it is refused, since nobody can
+ * tell whether it was done. All that comes before anything that may refuse for
+ * want of room.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,7 +14,7 @@
 
 #include "base/fd.h"
 #include "tests/again_kit.h"
-#include "tests/daemon_helper.h"
+#include "tests/restart_kit.h"
 #include "tests/tap.h"
 #include "tests/witness.h"
 
@@ -21,9 +23,10 @@
 static struct daemon server;
 static const char *path;
 
-static int load(const char *first, const char *second, bool again)
+static int load_since(
+	const char *first, const char *second, bool again, uint64_t since)
 {
-	struct order order = {0};
+	struct order order = {.since = since};
 	int fd = opened(path), r;
 
 	order_range(&order, 0, SIZE, 0);
@@ -34,6 +37,11 @@ static int load(const char *first, const char *second, bool again)
 	raw.again = false;
 	fd_close(fd);
 	return r;
+}
+
+static int load(const char *first, const char *second, bool again)
+{
+	return load_since(first, second, again, 0);
 }
 
 static void test_found(void)
@@ -74,6 +82,118 @@ static void test_not_done(void)
 	is_int((int64_t)SIZE, (int64_t)raw.loaded.size, "with its bytes");
 }
 
+/* ---- what others did since ---------------------------------------------- */
+
+/* Somebody, so often that the table tells no more who was there before. */
+static void cover(const char *name)
+{
+	publish(name);
+	publish(name);
+}
+
+static void refused(const char *first, const char *second, uint64_t since)
+{
+	int64_t version = version_of(first);
+
+	is_int(WIRE_ERROR, load_since(first, second, true, since),
+		"it is refused");
+	is_int(EIO, raw.error, "for nobody can tell");
+	has_str(first, raw.text, "by name");
+	is_int(version, version_of(first), "and nothing happens");
+}
+
+static void test_covered(void)
+{
+	uint64_t since = now();
+
+	is_int(WIRE_LOADED, load_since("k", "l", false, since), "loaded");
+	cover("k");
+	cover("l");
+	diag("others have come since");
+	refused("k", "l", since);
+	publish("m");
+	is_int(WIRE_LOADED, load_since("m", "n", true, now()),
+		"what stood before it was asked is published over");
+	is_int(2, version_of("m"), "as the dead one would have done");
+	is_int(WIRE_LOADED, load("k", "l", true), "an old client is served");
+	is_int(4, version_of("k"), "as he was");
+}
+
+static void test_removed(void)
+{
+	uint64_t since = now();
+
+	is_int(WIRE_LOADED, load_since("o", "p", false, since), "loaded");
+	if (tarn_store_remove(other, "o") < 0 ||
+		tarn_store_remove(other, "p") < 0)
+		bail("%s", tarn_error_message());
+	is_int(WIRE_LOADED, load_since("o", "p", true, since),
+		"what others have removed since is loaded again");
+	is_int(1, version_of("o"), "and there again");
+}
+
+/* Until the file is old enough for its bytes to be everybody's. */
+static void until_cached(void)
+{
+	for (int i = 0; i < 600; i++) {
+		if (load("q", "r", false) != WIRE_LOADED)
+			bail("not loaded: %s", raw.text);
+		if (raw.loaded.flags & LOADED_CACHED)
+			return;
+		usleep(50000);
+	}
+	bail("it is young for ever");
+}
+
+static void test_same(void)
+{
+	uint64_t since;
+
+	until_cached();
+	since = now();
+	raw.serial = 3000;
+	is_int(WIRE_LOADED, load_since("s", "t", true, since),
+		"what many load under the same names, one loads");
+	is_int(WIRE_LOADED, load("s", "t", false), "and another");
+	is_int(WIRE_LOADED, load("s", "t", false), "and one more");
+	raw.serial = 3000;
+	is_int(WIRE_LOADED, load_since("s", "t", true, since),
+		"the first one, again, finds what it would publish");
+	is_int((int64_t)SIZE, (int64_t)raw.loaded.size, "and has it");
+	raw.serial = 4000;
+	load("s", "t", false);
+	load("s", "t", false);
+	publish("t");
+	raw.serial = 3000;
+	raw.error = 0;
+	is_int(WIRE_ERROR, load_since("s", "t", true, since),
+		"but not if one of them is something else");
+	is_int(EIO, raw.error, "for nobody can tell");
+}
+
+/* Of a file's one tensor. */
+static int load_by_library(tarn_store *store, const char *name)
+{
+	return tensor_load(store, tensor_file("of-one", 1, 4096), name);
+}
+
+static void test_library(void)
+{
+	int64_t version;
+
+	if (load_by_library(other, "u") < 0)
+		bail("%s", tarn_error_message());
+	version = version_of("u/x");
+	is_int(EIO, slept(&server, load_by_library, "u", "u/x"),
+		"who slept while another published is told that it is not "
+		"known");
+	is_int(version + 1, version_of("u/x"),
+		"and what that one has published stands");
+	is_int(0, slept(&server, load_by_library, "v", "w"),
+		"who is in nobody's way is served");
+	is_int(1, version_of("v/x"), "once");
+}
+
 /* ---- when there is no room ------------------------------------------- */
 
 /* Without bytes: it is no longer under way when something else is read. */
@@ -103,8 +223,13 @@ static void until_refused(void)
 static void test_no_room(void)
 {
 	struct raw half;
-	uint32_t serial;
+	uint64_t since = now();
+	uint32_t serial, covered;
 
+	is_int(WIRE_LOADED, load("i", "j", false), "another");
+	covered = raw.serial;
+	cover("i");
+	cover("j");
 	is_int(WIRE_LOADED, load("g", "h", false), "loaded");
 	serial = raw.serial;
 	say_half(&half, server.socket);
@@ -114,8 +239,12 @@ static void test_no_room(void)
 	is_int(WIRE_LOADED, load("g", "h", true),
 		"what was done is told of all the same");
 	is_int(1, version_of("g"), "and not done again");
+	raw.serial = covered;
+	is_int(WIRE_ERROR, load_since("i", "j", true, since),
+		"what others have displaced is refused");
+	is_int(EIO, raw.error, "as what may have been done");
 	raw.serial = 2000;
-	is_int(WIRE_ERROR, load("i", "j", true), "what was not");
+	is_int(WIRE_ERROR, load_since("z", "zz", true, now()), "what was not");
 	is_int(EDQUOT, raw.error, "may ask once more");
 	raw_close(&half);
 }
@@ -134,12 +263,17 @@ int main(void)
 	test_found();
 	test_displaced();
 	test_not_done();
+	test_covered();
+	test_removed();
+	test_same();
 	test_no_room();
 	unlink(args[1]);
 	unlink(path);
+	raw_close(&raw);
+	test_library();
+	remove_files();
 	tarn_store_unref(other);
 	table_unmap(&table);
-	raw_close(&raw);
 	is_int(0, daemon_stop(&server), "the daemon ends");
 	return done();
 }

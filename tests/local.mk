@@ -1238,8 +1238,8 @@ tests_publish_SOURCES = \
 	tests/daemon_helper.h \
 	tests/publish.c \
 	$(NULL)
-AGAIN_KIT = tests/again_kit.c tests/again_kit.h
-tests_publish_again_SOURCES = tests/publish_again.c $(AGAIN_KIT) $(DAEMON_KIT)
+AGAIN_KIT = tests/again_kit.c tests/again_kit.h $(RESTART_KIT)
+tests_publish_again_SOURCES = tests/publish_again.c $(AGAIN_KIT)
 tests_publish_unread_SOURCES = tests/publish_unread.c $(DAEMON_KIT)
 PUBLISH_KIT = \
 	tests/parcel.c \
@@ -1260,7 +1260,7 @@ tests_publish_threads_SOURCES = \
 	tests/daemon_helper.h \
 	tests/publish_threads.c \
 	$(NULL)
-tests_remove_again_SOURCES = tests/remove_again.c $(AGAIN_KIT) $(RESTART_KIT)
+tests_remove_again_SOURCES = tests/remove_again.c $(AGAIN_KIT)
 
 # The trust model: what the man page promises, line by line.
 SECURITY_TESTS = \
@@ -1378,5 +1378,5 @@ tests_hostile_memory_SOURCES = \
 # What is said again is done once.
 check_PROGRAMS += tests/load_again
 TESTS += tests/load_again
-tests_load_again_SOURCES = tests/load_again.c $(AGAIN_KIT) $(DAEMON_KIT)
+tests_load_again_SOURCES = tests/load_again.c $(AGAIN_KIT)
 tests_load_again_LDADD = $(DAEMON_LIBS)

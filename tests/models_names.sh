@@ -26,10 +26,15 @@ broken "$twice" resume -DNEW_SERIAL
 holds resume -DREMOVE
 broken "$twice" resume -DREMOVE -DNO_DOUBT
 broken "$twice" resume -DREMOVE -DNEW_SERIAL
+undone='times_done[serial])||(token[0]!=200)' # what others did
+holds resume -DLOAD
+broken "$undone" resume -DLOAD -DNO_DOUBT
+broken "$undone" resume -DLOAD -DNEW_SERIAL
 
 if long; then
 	holds table -DLOOKUPS=2 -DCOMMITS=3 -DCRASHES=2
 	holds resume -DCRASHES=3 -DOTHERS=4 -DREQUESTS=3
 	holds resume -DREMOVE -DCRASHES=3 -DOTHERS=4 -DREQUESTS=3
+	holds resume -DLOAD -DCRASHES=3 -DOTHERS=4 -DREQUESTS=3
 fi
 finish

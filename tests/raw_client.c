@@ -253,8 +253,9 @@ int order_send(struct order *order, struct raw *raw, int fd, int direct)
 	size_t ranges = order->n_ranges * sizeof(order->ranges[0]);
 	size_t label = strlen(order->label), at = 0;
 	int fds[2] = {fd, direct}, n = (fd >= 0) + (fd >= 0 && direct >= 0), r;
-	unsigned char *body = malloc(
-		sizeof(order->head) + ranges + order->names_size + label);
+	unsigned char *body =
+		malloc(sizeof(order->head) + ranges + order->names_size +
+			label + LOAD_SINCE_SIZE);
 
 	if (!body)
 		bail("out of memory");
@@ -269,6 +270,8 @@ int order_send(struct order *order, struct raw *raw, int fd, int direct)
 	at += order->names_size;
 	memcpy(body + at, order->label, label);
 	at += label;
+	memcpy(body + at, &order->since, LOAD_SINCE_SIZE);
+	at += order->since ? LOAD_SINCE_SIZE : 0;
 	r = raw_say(raw, WIRE_LOAD, body, at, fds, n);
 	free(body);
 	free(order->names);

@@ -59,6 +59,7 @@ struct order {
 	unsigned char *names;
 	size_t names_size;
 	char label[2048];
+	uint64_t since; /* 0: it is not said */
 };
 
 void order_range(struct order *order, uint64_t file_offset, uint64_t size,

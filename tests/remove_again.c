@@ -8,18 +8,13 @@
  * client, who does not say since when, asks for.
  */
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <tarn/tarn.h>
 
 #include "tests/again_kit.h"
 #include "tests/restart_kit.h"
 #include "tests/tap.h"
-
-#define SETTLE_US 200000 /* until somebody sleeps in a call */
 
 static struct daemon daemon_;
 
@@ -121,55 +116,13 @@ static void test_rubbish(void)
 
 /* ---- by the library ---------------------------------------------------- */
 
-/* Opens, says so, and removes when told to; its exit status is the errno. */
-static pid_t remover(const char *name, int ready, int go)
-{
-	tarn_store *store;
-	pid_t pid = fork();
-	char byte;
-	int r;
-
-	if (pid)
-		return pid;
-	if (tarn_store_open(daemon_.socket, &store) < 0 ||
-		write(ready, "", 1) != 1 || read(go, &byte, 1) != 1)
-		_exit(255);
-	r = tarn_store_remove(store, name);
-	diag("%s", r < 0 ? tarn_error_message() : "removed");
-	_exit(-r);
-}
-
 static void test_library(void)
 {
-	int ready[2], go[2], status = 0;
-	pid_t pid, server;
-	char byte;
-
 	publish("y");
-	if (pipe(ready) < 0 || pipe(go) < 0)
-		bail("pipe: %m");
-	pid = remover("y", ready[1], go[0]);
-	if (read(ready[0], &byte, 1) != 1)
-		bail("no second client");
-	server = server_of(&daemon_);
-	kill(server, SIGSTOP);
-	if (write(go[1], "", 1) != 1)
-		bail("write: %m");
-	usleep(SETTLE_US);
-	kill(pid, SIGSTOP);
-	kill(server, SIGKILL);
-	server_after(&daemon_, server);
-	publish("y");
-	kill(pid, SIGCONT);
-	waitpid(pid, &status, 0);
-	is_int(EIO, WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+	is_int(EIO, slept(&daemon_, tarn_store_remove, "y", "y"),
 		"who slept while another published is told that it is not "
 		"known");
 	ok(stands("y"), "and what that one has published stands");
-	for (int i = 0; i < 2; i++) {
-		close(ready[i]);
-		close(go[i]);
-	}
 }
 
 int main(void)

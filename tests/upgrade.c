@@ -41,10 +41,10 @@ static void test_kept(void)
 		bail("b/x: %s", tarn_error_message());
 	before = report();
 	/* As it would be of an older one. */
-	store->connection.says_since = false;
+	store->connection.understands = 0;
 	upgrade();
 	after = report();
-	ok(store->connection.says_since,
+	ok(connection_knows(&store->connection, WELCOME_SINCE),
 		"what the next one understands is known");
 	is_int(daemon_.pid, after.keeper_pid, "the keeper is who it was");
 	ok(after.server_pid != before.server_pid, "the server is another");

@@ -62,10 +62,10 @@ struct connection {
 	 * map it; under lock. */
 	bool moved_lost;
 	bool greeted; /* a hello was answered: another is said again */
-	/* With a removal: the daemon understands it. As its last welcome said;
-	 * a hint, so relaxed: what is asked while it is replaced may go to the
+	/* WELCOME_*: what the daemon understands, as its last welcome said; a
+	 * hint, so relaxed: what is asked while it is replaced may go to the
 	 * one or to the other. */
-	atomic_bool says_since;
+	atomic_uint understands;
 
 	/* No socket, in a forked child that has had no use for one so far: wake
 	 * gets one by connection_replace, or fails. */
@@ -172,8 +172,9 @@ void connection_turn(struct connection *c, int64_t deadline);
 
 /* WIRE_RESTARTED came, to the thread that receives; no lock is held. */
 int connection_resume(struct connection *c, const struct wire_message *news);
-/* What a welcome says of the daemon. */
+/* What a welcome says of the daemon; and did it say that? */
 void connection_note(struct connection *c, uint32_t flags);
+bool connection_knows(const struct connection *c, uint32_t flag);
 /* Is it the answer to that, with a table? */
 bool connection_is_moved(const struct wire_message *reply);
 /* A call that cannot be asked again: -ECONNRESET, or what was wanting, with a

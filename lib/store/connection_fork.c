@@ -69,7 +69,7 @@ void connection_replace(struct connection *c, struct connection *other)
 	c->writer = other->writer;
 	c->serial = other->serial;
 	atomic_store_explicit(
-		&c->says_since, other->says_since, memory_order_relaxed);
+		&c->understands, other->understands, memory_order_relaxed);
 	other->fd = -1;
 	other->reader = reader;
 	other->writer = writer;

@@ -111,8 +111,13 @@ int connection_resume(struct connection *c, const struct wire_message *news)
 
 void connection_note(struct connection *c, uint32_t flags)
 {
-	atomic_store_explicit(
-		&c->says_since, flags & WELCOME_SINCE, memory_order_relaxed);
+	atomic_store_explicit(&c->understands, flags, memory_order_relaxed);
+}
+
+bool connection_knows(const struct connection *c, uint32_t flag)
+{
+	return atomic_load_explicit(&c->understands, memory_order_relaxed) &
+	       flag;
 }
 
 bool connection_is_moved(const struct wire_message *reply)

@@ -60,8 +60,8 @@ static int put_names(struct body *b, const tarn_file *file, const char *prefix,
 	return r;
 }
 
-static int write_message(
-	const tarn_file *file, const char *prefix, struct load_request *request)
+static int write_message(const tarn_file *file, const char *prefix, bool since,
+	struct load_request *request)
 {
 	const char *label = tarn_file_path(file);
 	struct msg_load head = {.label_size = MIN(strlen(label), LABEL_MAX)};
@@ -83,6 +83,10 @@ static int write_message(
 	if (prefix)
 		r = put_names(&b, file, prefix, range.file_offset);
 	body_put(&b, label, head.label_size);
+	if (prefix && since) {
+		request->since_at = b.size;
+		body_put(&b, &(uint64_t) {0}, LOAD_SINCE_SIZE);
+	}
 	if (r >= 0 && b.failed)
 		r = tarn_fail(
 			ENOMEM, "load: no memory for %u names", head.n_names);
@@ -132,13 +136,13 @@ static int open_buffered(const tarn_file *file, int *ret)
 	return 0;
 }
 
-int load_request_make(
-	const tarn_file *file, const char *name, struct load_request *ret)
+int load_request_make(const tarn_file *file, const char *name, bool since,
+	struct load_request *ret)
 {
 	struct load_request request = {.fds = {-1, -1}};
 	int r;
 
-	r = write_message(file, name, &request);
+	r = write_message(file, name, since, &request);
 	if (r >= 0)
 		r = open_buffered(file, &request.fds[0]);
 	if (r < 0) {

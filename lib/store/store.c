@@ -311,8 +311,7 @@ int tarn_store_remove(tarn_store *store, const char *name)
 	if (r < 0)
 		return r;
 	memcpy(body, name, size);
-	if (atomic_load_explicit(
-		    &store->connection.says_since, memory_order_relaxed)) {
+	if (connection_knows(&store->connection, WELCOME_SINCE)) {
 		body[size++] = '\0';
 		memcpy(body + size, &since, sizeof(since));
 		size += sizeof(since);

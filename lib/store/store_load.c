@@ -209,8 +209,12 @@ static int attempt(struct tarn_store *store, const struct load_request *request,
 {
 	struct load load = {
 		.store = store, .options = options, .total = request->total};
+	uint64_t since = publish_since(store);
 	int r;
 
+	if (request->since_at)
+		memcpy(request->body + request->since_at, &since,
+			sizeof(since));
 	r = call_begin(&store->connection, &load.call, WIRE_LOAD, request->body,
 		request->size, request->fds, request->n_fds);
 	if (r < 0)
@@ -237,7 +241,9 @@ int store_load_storage(struct tarn_store *store, tarn_file *file,
 
 	if (options && options->verify)
 		return store_load_verified(store, file, options, ret_info, ret);
-	r = load_request_make(file, options ? options->name : NULL, &request);
+	r = load_request_make(file, options ? options->name : NULL,
+		connection_knows(&store->connection, WELCOME_LOAD_SINCE),
+		&request);
 	if (r < 0)
 		return r;
 	r = 1;

@@ -12,6 +12,8 @@
  * One client publishes one name and another, who is never in doubt, publishes
  * and removes the same, as fast as he likes. With REMOVE the client removes it
  * instead, which leaves no token: where nothing stands it was done, by whomever.
+ * With LOAD the client, and sometimes the other, loads a file under the name: to
+ * do so twice undoes something only where something else stands.
  */
 #ifndef CRASHES
 #define CRASHES 2
@@ -39,6 +41,7 @@ byte crashes = CRASHES;
 bool crash, stop;
 
 #define OTHER 200 /* a token of somebody else's */
+#define SAME 201  /* somebody else's, and of the same file */
 
 active proctype client()
 {
@@ -74,10 +77,14 @@ wait:	   to_client?what, got;
 	   /* Answers to what was given up are nobody's. */
 	   :: what != RESTARTED && got != serial -> goto wait
 	   :: what == PUBLISHED && got == serial ->
-#ifndef REMOVE
-		assert(times_done[serial] == 1)
-#else
+#ifdef REMOVE
 		skip
+#else
+#ifdef LOAD
+		assert(times_done[serial] >= 1)
+#else
+		assert(times_done[serial] == 1)
+#endif
 #endif
 	   :: what == REFUSED && got == serial
 	   fi
@@ -157,15 +164,25 @@ end:	do
 			 * since: others were there after it was first sent. */
 			:: again && token[0] != serial &&
 				token[1] != serial &&
+#ifdef LOAD
+				commit[0] > since && token[0] == OTHER ->
+#else
 				(commit[0] > since ||
 					(!commit[0] && removed > since)) ->
+#endif
 				what = REFUSED
 #endif
 			:: else ->
 				atomic {
+#ifdef LOAD
+					assert(!times_done[serial] ||
+						token[0] != OTHER);
+#endif
 					commit_it(serial);
 					times_done[serial]++;
+#ifndef LOAD
 					assert(times_done[serial] == 1)
+#endif
 				}
 #endif
 			fi;
@@ -179,6 +196,9 @@ end:	do
 		others--;
 		if
 		:: commit_it(OTHER)
+#ifdef LOAD
+		:: commit_it(SAME)
+#endif
 		:: remove_it()
 		fi
 	   }

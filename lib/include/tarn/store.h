@@ -172,7 +172,10 @@ struct tarn_load_options {
  * file in memory as long as it is referenced. Of an index all shards are
  * loaded, one after the other, and then their names published (at once, up to
  * 64 shards; of more, 64 after 64); the tensor has no bytes, and keeps all
- * shards. -EBUSY: one of the names is an open channel's. */
+ * shards. -EBUSY: one of the names is an open channel's. -EIO, beside what goes
+ * wrong as a file is read: the daemon's server died meanwhile, and since others
+ * have published something else under one of the names, nobody can tell whether
+ * it was done. */
 TARN_PUBLIC int tarn_store_load(tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
 	struct tarn_load_info *ret_info, tarn_tensor **ret_all);
