@@ -525,6 +525,7 @@ check_PROGRAMS += \
 	tests/table_hostile \
 	tests/table_readers \
 	tests/wire \
+	tests/wire_short \
 	$(NULL)
 TESTS += \
 	tests/lease \
@@ -534,7 +535,11 @@ TESTS += \
 	tests/table_hostile \
 	tests/table_readers \
 	tests/wire \
+	tests/wire_short \
 	$(NULL)
+WIRE_KIT = tests/wire_kit.c tests/wire_kit.h
+tests_wire_SOURCES = tests/wire.c $(WIRE_KIT)
+tests_wire_short_SOURCES = tests/wire_short.c $(WIRE_KIT)
 VALGRIND_EXCEPT += tests/table_crash tests/table_readers
 
 # shm: the ring of a channel.

@@ -8,103 +8,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/fail.h"
 #include "base/fd.h"
-#include "shm/wire.h"
 #include "tests/tap.h"
-
-#define BIG 300001
-
-static int socks[2] = {-1, -1};
-static struct wire_reader *reader;
-static unsigned char big[BIG];
-
-static int denied; /* the error that recvmsg shall have; 0: none */
-static int deny_send; /* the same for sendmsg */
-static int room_for_fds = -1; /* in this process; -1: enough */
-
-/* As the kernel does when a process may have no more. */
-static void cut_fds(struct msghdr *message)
-{
-	struct cmsghdr *c = CMSG_FIRSTHDR(message);
-	int n = c ? (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int)) : 0;
-	int fd;
-
-	for (int i = room_for_fds; i < n; i++) {
-		memcpy(&fd, CMSG_DATA(c) + sizeof(int) * (size_t)i, sizeof(fd));
-		close(fd);
-		message->msg_flags |= MSG_CTRUNC;
-	}
-	if (n > room_for_fds && room_for_fds)
-		c->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)room_for_fds);
-	else if (n > room_for_fds)
-		message->msg_controllen = 0;
-}
-
-/* Instead of libc's, for all that is linked here. */
-ssize_t recvmsg(int fd, struct msghdr *message, int flags)
-{
-	ssize_t r;
-
-	if (denied) {
-		errno = denied;
-		return -1;
-	}
-	r = syscall(SYS_recvmsg, fd, message, flags);
-	if (r >= 0 && room_for_fds >= 0)
-		cut_fds(message);
-	return r;
-}
-
-ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
-{
-	if (deny_send) {
-		errno = deny_send;
-		return -1;
-	}
-	return syscall(SYS_sendmsg, fd, message, flags);
-}
-
-static void fresh(void)
-{
-	fd_close(socks[0]);
-	fd_close(socks[1]);
-	reader = wire_reader_free(reader);
-	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK,
-		    0, socks) < 0 ||
-		wire_reader_new(&reader) < 0)
-		bail("socketpair: %m");
-}
-
-/* A frame as no honest peer sends it. */
-static void frame(struct wire_header header, size_t size, int n_fds)
-{
-	char control[CMSG_SPACE(sizeof(int) * 253)] = {0};
-	struct iovec iov[2] = {{&header, sizeof(header)}, {big, size}};
-	struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
-	struct cmsghdr *c = (struct cmsghdr *)(void *)control;
-
-	if (n_fds) {
-		msg.msg_control = control;
-		msg.msg_controllen = CMSG_SPACE(sizeof(int) * (size_t)n_fds);
-		c->cmsg_level = SOL_SOCKET;
-		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof(int) * (size_t)n_fds);
-		for (int i = 0; i < n_fds; i++)
-			memcpy(CMSG_DATA(c) + sizeof(int) * (size_t)i,
-				&socks[0], sizeof(int));
-	}
-	if (sendmsg(socks[0], &msg, 0) < 0)
-		bail("sendmsg: %m");
-}
-
-static struct wire_header head(uint16_t type, uint32_t size)
-{
-	return (struct wire_header) {WIRE_MAGIC, type, 0, 7, size};
-}
+#include "tests/wire_kit.h"
 
 static uint32_t only_hello(uint16_t type)
 {
@@ -289,28 +198,6 @@ static void test_beside(void)
 	fd_close(pair[1]);
 }
 
-/* The kernel has no memory: it took nothing, and what is half here stays. */
-static void test_kernel_short(int error)
-{
-	struct wire_message message;
-	struct wire_header h = head(WIRE_HELLO, 3);
-
-	fresh();
-	h.flags = WIRE_MORE;
-	frame(h, 3, 1);
-	is_int(0, wire_receive(reader, socks[1], NULL, &message), "one half");
-	h.flags = 0;
-	frame(h, 3, 0);
-	denied = error;
-	is_int(-ENOBUFS, wire_receive(reader, socks[1], NULL, &message),
-		"recvmsg has error %d: it can be tried again", error);
-	denied = 0;
-	is_int(1, wire_receive(reader, socks[1], NULL, &message), "the rest");
-	is_int(6, message.size, "makes it whole");
-	is_int(1, message.n_fds, "with its descriptor");
-	wire_message_clear(&message);
-}
-
 /* A socket that asks is told who sent what, beside all descriptors. */
 static void test_sender(void)
 {
@@ -333,64 +220,6 @@ static void test_sender(void)
 		"and no more");
 }
 
-/* As many of its descriptors fit as there is room for: none is kept, and what
- * follows it is found. */
-static void test_few_descriptors(int room)
-{
-	struct wire_message message = {0};
-	struct wire_header h = head(WIRE_HELLO, 3);
-	int fds;
-
-	fresh();
-	h.flags = WIRE_MORE;
-	frame(h, 3, 3);
-	h.flags = 0;
-	frame(h, 3, 0);
-	h.serial = 8;
-	frame(h, 3, 1);
-	fds = count_fds(getpid());
-	room_for_fds = room;
-	is_int(0, wire_receive(reader, socks[1], NULL, &message),
-		"a frame of which %d descriptors of 3 fit", room);
-	is_int(-EMFILE, wire_receive(reader, socks[1], NULL, &message),
-		"makes a message that is passed over");
-	has_str("ulimit -n", tarn_fail_message(), "with a sentence");
-	is_int(7, message.serial, "its serial tells whom it was for");
-	is_int(WIRE_HELLO, message.type, "and its type what it was");
-	is_int(0, message.n_fds, "it has no descriptor");
-	wire_message_clear(&message);
-	room_for_fds = -1;
-	is_int(fds, count_fds(getpid()), "and none is left open");
-	is_int(1, wire_receive(reader, socks[1], NULL, &message), "the next");
-	is_int(8, message.serial, "is itself");
-	is_int(1, message.n_fds, "with its descriptor");
-	wire_message_clear(&message);
-}
-
-/* The kernel has no memory to send with: nothing of the queue is lost. */
-static void test_send_short(int error)
-{
-	struct wire_writer *writer = NULL;
-	struct wire_message message = {0};
-	int fd = open("/dev/null", O_RDONLY);
-
-	fresh();
-	wire_writer_new(4096, &writer);
-	wire_push(writer, 5, 1, big, 100, &fd, 1);
-	deny_send = error;
-	ok(wire_is_short(wire_flush(writer, socks[0])),
-		"sendmsg has error %d: that is for a moment", error);
-	deny_send = 0;
-	is_int(1, wire_flush(writer, socks[0]), "then it goes");
-	is_int(1, wire_receive(reader, socks[1], NULL, &message), "and comes");
-	is_int(1, message.n_fds, "with its descriptor");
-	wire_message_clear(&message);
-	fd_close(fd);
-	wire_writer_free(writer);
-}
-
-/* What is given up before it has begun leaves no trace; what has begun must be
- * ended. */
 /* What can be sent at once needs no place in the queue; what cannot leaves
  * nothing behind. */
 static void test_try(void)
@@ -432,6 +261,8 @@ static void test_try(void)
 	fd_close(fd);
 }
 
+/* What is given up before it has begun leaves no trace; what has begun must be
+ * ended. */
 static void test_take_back(void)
 {
 	struct wire_writer *writer = NULL;
@@ -497,27 +328,14 @@ static void test_answers(void)
 
 int main(void)
 {
-	int fds = count_fds(getpid());
-
-	for (size_t i = 0; i < BIG; i++)
-		big[i] = (unsigned char)(i * 7 + i / 251);
+	kit_begin();
 	test_refused();
 	test_queue();
 	test_beside();
 	test_sender();
-	test_kernel_short(ENOMEM);
-	test_kernel_short(ENOBUFS);
-	test_few_descriptors(0);
-	test_few_descriptors(2);
-	test_send_short(ENOMEM);
-	test_send_short(ENOBUFS);
-	test_send_short(ETOOMANYREFS);
 	test_try();
 	test_take_back();
 	test_answers();
-	reader = wire_reader_free(reader);
-	fd_close(socks[0]);
-	fd_close(socks[1]);
-	is_int(fds, count_fds(getpid()), "no descriptor leaks");
+	kit_end();
 	return done();
 }
