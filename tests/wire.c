@@ -31,15 +31,11 @@ static void refused(int error, const char *part, const char *what)
 	is_int(fds, count_fds(getpid()), "and leaves no descriptor");
 }
 
-static void test_refused(void)
+/* Frames of which each is wrong by itself. */
+static void test_wrong_frames(void)
 {
-	struct wire_header h;
-	struct wire_message message;
+	struct wire_header h = head(WIRE_HELLO, 16);
 
-	fresh();
-	is_int(-EAGAIN, wire_receive(reader, socks[1], NULL, &message),
-		"nothing is there yet");
-	h = head(WIRE_HELLO, 16);
 	h.magic = 0x4547;
 	frame(h, 16, 3);
 	refused(EPROTO, "0x4547", "another magic");
@@ -48,8 +44,6 @@ static void test_refused(void)
 	refused(EPROTO, "5 bytes", "half a header");
 	frame(head(WIRE_HELLO, 16), 12, 1);
 	refused(EPROTO, "says 16", "half a body");
-	frame(head(WIRE_HELLO, 17), 17, 2);
-	refused(EMSGSIZE, "16 are allowed", "a body over its type's limit");
 	frame(head(WIRE_LOAD, 16), 16, 1);
 	refused(EPROTO, "type 3", "a type that is not expected");
 	h = head(WIRE_HELLO, 16);
@@ -60,28 +54,37 @@ static void test_refused(void)
 	h.size = 0;
 	frame(h, 0, 0);
 	refused(EPROTO, "promises more", "an empty frame of many");
+}
+
+static void test_too_much(void)
+{
+	frame(head(WIRE_HELLO, 17), 17, 2);
+	refused(EMSGSIZE, "16 are allowed", "a body over its type's limit");
 	frame(head(WIRE_HELLO, WIRE_FRAME_MAX), WIRE_FRAME_MAX, 4);
 	refused(EMSGSIZE, "65536", "a frame over the limit");
 	frame(head(WIRE_HELLO, 16), 16, WIRE_FDS_MAX + 1);
 	refused(ETOOMANYREFS, "64", "one descriptor too many");
 	frame(head(WIRE_HELLO, 16), 16, 200);
 	refused(ETOOMANYREFS, "64", "many too many");
+}
 
-	h = head(WIRE_HELLO, 8);
+/* What follows a frame that promised more. */
+static void test_wrong_rest(void)
+{
+	struct wire_message message;
+	struct wire_header h = head(WIRE_HELLO, 8);
+	int fds;
+
 	h.flags = WIRE_MORE;
 	frame(h, 8, 2);
 	is_int(0, wire_receive(reader, socks[1], only_hello, &message),
 		"the first of two frames");
 	h.serial = 8;
 	frame(h, 8, 0);
-	{
-		int fds = count_fds(getpid());
-
-		is_int(-EPROTO,
-			wire_receive(reader, socks[1], only_hello, &message),
-			"another message before it is whole");
-		is_int(fds - 2, count_fds(getpid()), "closes what came before");
-	}
+	fds = count_fds(getpid());
+	is_int(-EPROTO, wire_receive(reader, socks[1], only_hello, &message),
+		"another message before it is whole");
+	is_int(fds - 2, count_fds(getpid()), "closes what came before");
 	h.serial = 7;
 	frame(h, 8, 0);
 	is_int(0, wire_receive(reader, socks[1], only_hello, &message),
@@ -92,6 +95,19 @@ static void test_refused(void)
 	wire_receive(reader, socks[1], only_hello, &message);
 	frame(h, 9, 0);
 	refused(EPROTO, "says 8", "a later frame that lies");
+}
+
+/* All of it over one connection, which is as good as new after each. */
+static void test_refused(void)
+{
+	struct wire_message message;
+
+	fresh();
+	is_int(-EAGAIN, wire_receive(reader, socks[1], NULL, &message),
+		"nothing is there yet");
+	test_wrong_frames();
+	test_too_much();
+	test_wrong_rest();
 	frame(head(WIRE_HELLO, 16), 16, 1);
 	is_int(1, wire_receive(reader, socks[1], only_hello, &message),
 		"after all that, an honest one is taken");
@@ -103,16 +119,11 @@ static void test_refused(void)
 		"is noticed by the sender too, without a signal");
 }
 
-static void test_queue(void)
+/* As much as it takes, of one descriptor; what is too much leaves no trace. */
+static void test_push(struct wire_writer *writer, int fd)
 {
-	struct wire_writer *writer = NULL;
-	struct wire_message message;
-	int fds, r = 0, flushes = 0, fd = open("/dev/null", O_RDONLY);
-	struct stat a, b;
+	int fds = count_fds(getpid());
 
-	fresh();
-	fds = count_fds(getpid());
-	wire_writer_new(BIG + 65536, &writer);
 	is_int(1, wire_flush(writer, socks[0]), "an empty queue is away");
 	is_int(0, wire_push(writer, 5, 9, big, BIG, &fd, 1), "a long message");
 	is_int(-ENOBUFS, wire_push(writer, 5, 9, big, BIG, &fd, 1),
@@ -124,8 +135,29 @@ static void test_queue(void)
 	is_int(-EBADF, wire_push(writer, 6, 10, NULL, 0, (int[]) {fd, -7}, 2),
 		"a descriptor that is none");
 	is_int(fds + 1, count_fds(getpid()), "one descriptor is kept");
-	fstat(fd, &a);
-	fd = fd_close(fd);
+}
+
+/* A long message's only descriptor, which is that file. */
+static void test_its_descriptor(struct wire_message *message, dev_t device)
+{
+	struct stat st;
+	int fd;
+
+	is_int(1, message->n_fds, "with its descriptor");
+	fd = wire_take_fd(message, 0);
+	ok(fstat(fd, &st) == 0 && st.st_rdev == device, "which is that file");
+	is_int(FD_CLOEXEC, fcntl(fd, F_GETFD), "and CLOEXEC");
+	is_int(-1, wire_take_fd(message, 0), "taken once");
+	is_int(-1, wire_take_fd(message, 1), "and there is no other");
+	fd_close(fd);
+}
+
+/* What was pushed comes, the long one in many frames. */
+static void test_frames(struct wire_writer *writer, dev_t device)
+{
+	struct wire_message message;
+	int r = 0, flushes = 0;
+
 	while (r == 0) {
 		wire_flush(writer, socks[0]);
 		r = wire_receive(reader, socks[1], NULL, &message);
@@ -138,30 +170,45 @@ static void test_queue(void)
 	is_mem(big, message.body, BIG, "and the same");
 	is_int(9, message.serial, "under its serial");
 	ok(((uintptr_t)message.body & 7) == 0, "aligned");
-	is_int(1, message.n_fds, "with its descriptor");
-	fd = wire_take_fd(&message, 0);
-	ok(fstat(fd, &b) == 0 && a.st_rdev == b.st_rdev, "which is that file");
-	is_int(FD_CLOEXEC, fcntl(fd, F_GETFD), "and CLOEXEC");
-	is_int(-1, wire_take_fd(&message, 0), "taken once");
-	is_int(-1, wire_take_fd(&message, 1), "and there is no other");
+	test_its_descriptor(&message, device);
 	wire_message_clear(&message);
-	fd = fd_close(fd);
 	is_int(1, wire_flush(writer, socks[0]), "all is away");
 	ok(wire_writer_empty(writer), "the queue is empty");
 	is_int(1, wire_receive(reader, socks[1], NULL, &message), "the last");
 	is_int(0, message.size, "is empty");
 	wire_message_clear(&message);
+}
 
-	/* A peer that does not read: the socket fills up, nothing blocks. */
+/* A peer that does not read: the socket fills up, nothing blocks. */
+static void test_full_socket(struct wire_writer *writer)
+{
+	int r;
+
 	do
 		r = wire_push(writer, 5, 1, big, 50000, &socks[0], 1);
 	while (r == 0 && (r = wire_flush(writer, socks[0])) == 1);
 	is_int(0, r, "a full socket is no error");
 	ok(!wire_writer_empty(writer), "what it did not take is kept");
 	fresh();
-	is_int(-EPIPE,
-		(socks[1] = fd_close(socks[1]), wire_flush(writer, socks[0])),
+	socks[1] = fd_close(socks[1]);
+	is_int(-EPIPE, wire_flush(writer, socks[0]),
 		"a peer that is gone is one");
+}
+
+static void test_queue(void)
+{
+	struct wire_writer *writer = NULL;
+	int fds, fd = open("/dev/null", O_RDONLY);
+	struct stat st = {0};
+
+	fresh();
+	fds = count_fds(getpid());
+	wire_writer_new(BIG + 65536, &writer);
+	test_push(writer, fd);
+	fstat(fd, &st);
+	fd = fd_close(fd);
+	test_frames(writer, st.st_rdev);
+	test_full_socket(writer);
 	writer = wire_writer_free(writer);
 	fresh();
 	is_int(fds - 1, count_fds(getpid()), "and no descriptor is left");
