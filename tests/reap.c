@@ -147,27 +147,16 @@ static void unname_all(struct rule *rule)
 		storage_unname(rule, i, generation(rule, i), TABLE_NOBODY);
 }
 
-/* One thousand at once, a tenth of them held. */
-static void test_batch(void)
+/* One thousand at once, a tenth of them held: half of those by the first side,
+ * whose slots are noted, half by the second. */
+static void take_tenth(struct rule *rule, struct side sides[2], uint32_t *slots)
 {
-	struct rule *rule = &rules[0];
-	struct side one, two, stranger;
-	uint32_t slots[N], index = 5;
-	bool leased[2];
-
-	fill_rule(rule);
-	fill_rule(&rules[1]);
-	add_client(rule, &one);
-	add_client(rule, &two);
-	add_client(&rules[1], &stranger);
 	for (uint32_t i = 0; i < N; i += 10)
-		slots[i] = take(rule, i % 20 ? &one : &two, i);
-	/* The same index and generation, of the other rule. */
-	for (uint32_t i = 0; i < N; i++)
-		take(&rules[1], &stranger, i);
-	reap_find_leased(rule, (uint32_t[]) {0, index}, 2, leased);
-	ok(leased[0] && !leased[1], "what is leased can be asked");
+		slots[i] = take(rule, &sides[i % 20 == 0], i);
+}
 
+static void test_names_go(struct rule *rule)
+{
 	unname_all(rule);
 	is_int(N, in_state(rule, STORAGE_UNNAMED), "all names went");
 	is_int((int64_t)(N * PAGE), (int64_t)alloc_used(rule->alloc),
@@ -183,8 +172,11 @@ static void test_batch(void)
 	n_searches = 0;
 	ok(!reap(rule), "nothing more is to be had");
 	is_int(0, n_searches, "nor is anything looked at");
+}
 
-	ok(lease_release(one.page, &rule->table, slots[10]), "a bell");
+static void test_bell(struct rule *rule, struct side *side, uint32_t slot)
+{
+	ok(lease_release(side->page, &rule->table, slot), "a bell");
 	storage_released_by_client(rule, 10, generation(rule, 10));
 	/* One that is leased still, one that was never let go of. */
 	storage_released_by_client(rule, 20, generation(rule, 20));
@@ -192,29 +184,55 @@ static void test_batch(void)
 	reap(rule);
 	is_int(STORAGE_FREE, state(rule, 10), "frees what it was about");
 	is_int(STORAGE_UNNAMED, state(rule, 20), "and nothing else");
+}
 
-	drop_client(rule, &two);
+static void end_of(struct rule *rule, struct side *side)
+{
+	drop_client(rule, side);
 	reap_unnamed(rule);
 	reap(rule);
+}
+
+static void test_stranger(struct rule *rule, struct side *stranger)
+{
+	storage_released_by_client(rule, 3, generation(rule, 3));
+	reap(rule);
+	is_int(N, in_state(rule, STORAGE_LIVE), "a lie frees nothing");
+	unname_all(rule);
+	reap(rule);
+	is_int(N, in_state(rule, STORAGE_UNNAMED),
+		"in its own rule the stranger's leases count");
+	end_of(rule, stranger);
+	is_int(N, in_state(rule, STORAGE_FREE), "until it ends");
+}
+
+static void test_batch(void)
+{
+	struct rule *rule = &rules[0];
+	struct side sides[2], stranger;
+	uint32_t slots[N];
+	bool leased[2];
+
+	fill_rule(rule);
+	fill_rule(&rules[1]);
+	add_client(rule, &sides[0]);
+	add_client(rule, &sides[1]);
+	add_client(&rules[1], &stranger);
+	take_tenth(rule, sides, slots);
+	/* The same index and generation, of the other rule. */
+	for (uint32_t i = 0; i < N; i++)
+		take(&rules[1], &stranger, i);
+	reap_find_leased(rule, (uint32_t[]) {0, 5}, 2, leased);
+	ok(leased[0] && !leased[1], "what is leased can be asked");
+	test_names_go(rule);
+	test_bell(rule, &sides[0], slots[10]);
+	end_of(rule, &sides[1]);
 	is_int(N / 20 - 1, in_state(rule, STORAGE_UNNAMED),
 		"the end of a client frees what it held");
-	drop_client(rule, &one);
-	reap_unnamed(rule);
-	reap(rule);
+	end_of(rule, &sides[0]);
 	is_int(N, in_state(rule, STORAGE_FREE), "of the other one too");
 	is_int(0, (int64_t)alloc_used(rule->alloc), "no byte is lost");
-
-	storage_released_by_client(&rules[1], 3, generation(&rules[1], 3));
-	reap(&rules[1]);
-	is_int(N, in_state(&rules[1], STORAGE_LIVE), "a lie frees nothing");
-	unname_all(&rules[1]);
-	reap(&rules[1]);
-	is_int(N, in_state(&rules[1], STORAGE_UNNAMED),
-		"in its own rule the stranger's leases count");
-	drop_client(&rules[1], &stranger);
-	reap_unnamed(&rules[1]);
-	reap(&rules[1]);
-	is_int(N, in_state(&rules[1], STORAGE_FREE), "until it ends");
+	test_stranger(&rules[1], &stranger);
 }
 
 /* Let go of, and named again before anybody looked, or after. */
@@ -234,9 +252,7 @@ static void test_revival(void)
 	is_int(STORAGE_UNNAMED, state(rule, 7), "held by a lease alone");
 	storage_name(rule, 7, 1, TABLE_NOBODY);
 	is_int(STORAGE_LIVE, state(rule, 7), "named again");
-	drop_client(rule, &side);
-	reap_unnamed(rule);
-	reap(rule);
+	end_of(rule, &side);
 	is_int(N, in_state(rule, STORAGE_LIVE), "it outlives its holder");
 	unname_all(rule);
 	reap(rule);
