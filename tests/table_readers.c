@@ -176,33 +176,28 @@ static void write_once(struct table_writer *w, uint64_t n, unsigned int *seed)
 		table_commit(w, NULL, NULL);
 }
 
-int main(void)
+/* The names that are always there. */
+static void write_first(struct table_writer *w)
 {
-	int fd = memfd_create("tarn-test", MFD_CLOEXEC);
-	struct counts all = {.looks = 0};
-	struct table_writer *w = NULL;
-	unsigned int seed = 4711;
-	pid_t pids[READERS];
-	struct table t;
-	uint64_t n = 1;
-	double end;
+	char name[32];
 
-	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (fd < 0 || shared == MAP_FAILED ||
-		table_create(fd, 7, 4711, 1, 2, &t) < 0 ||
-		table_writer_new(&t, &w) < 0)
-		bail("%s", tarn_fail_message());
 	table_begin(w);
 	for (int i = 0; i < STAY; i++) {
-		char name[32];
-
 		snprintf(name, sizeof(name), "stay/%d", i);
 		put(w, name, 0);
 	}
 	put(w, "pair/a", 0);
 	put(w, "pair/b", 0);
 	table_commit(w, NULL, NULL);
+}
+
+/* Beside readers, whose numbers are returned: how many transactions. */
+static uint64_t write_beside(struct table_writer *w, int fd, pid_t *pids)
+{
+	unsigned int seed = 4711;
+	uint64_t n = 1;
+	double end;
+
 	for (int i = 0; i < READERS; i++) {
 		pids[i] = fork();
 		if (pids[i] == 0)
@@ -212,9 +207,17 @@ int main(void)
 	while (seconds() < end)
 		write_once(w, n++, &seed);
 	atomic_store(&shared->stop, 1);
+	return n;
+}
+
+/* What all of them have counted, when they have ended. */
+static struct counts sum_up(const pid_t *pids)
+{
+	struct counts all = {.looks = 0};
+	uint64_t *to = (uint64_t *)&all;
+
 	for (int i = 0; i < READERS; i++) {
 		const uint64_t *from = (const uint64_t *)&shared->counts[i];
-		uint64_t *to = (uint64_t *)&all;
 		int status;
 
 		waitpid(pids[i], &status, 0);
@@ -222,18 +225,45 @@ int main(void)
 		for (size_t k = 0; k < sizeof(all) / sizeof(*to); k++)
 			to[k] += from[k];
 	}
+	return all;
+}
+
+static void judge(const struct counts *all, uint64_t n, uint32_t n_buckets)
+{
 	diag("%llu transactions, %llu look-ups, %llu found, %llu lists, %llu "
 	     "times busy, %u buckets",
-		(unsigned long long)n, (unsigned long long)all.looks,
-		(unsigned long long)all.found, (unsigned long long)all.lists,
-		(unsigned long long)all.busy, t.header->n_buckets);
-	ok(n > 100 && all.found > 1000 && all.lists > 0, "enough has happened");
-	is_int(0, (int64_t)all.torn, "no descriptor was another's");
-	is_int(0, (int64_t)all.missed, "no name that is there was missed");
-	is_int(0, (int64_t)all.twice, "nor listed twice");
-	is_int(0, (int64_t)all.ghosts, "none was found that never was");
-	is_int(0, (int64_t)all.halves, "no transaction was seen by half");
-	is_int(0, (int64_t)all.backwards, "and none was taken back");
+		(unsigned long long)n, (unsigned long long)all->looks,
+		(unsigned long long)all->found, (unsigned long long)all->lists,
+		(unsigned long long)all->busy, n_buckets);
+	ok(n > 100 && all->found > 1000 && all->lists > 0,
+		"enough has happened");
+	is_int(0, (int64_t)all->torn, "no descriptor was another's");
+	is_int(0, (int64_t)all->missed, "no name that is there was missed");
+	is_int(0, (int64_t)all->twice, "nor listed twice");
+	is_int(0, (int64_t)all->ghosts, "none was found that never was");
+	is_int(0, (int64_t)all->halves, "no transaction was seen by half");
+	is_int(0, (int64_t)all->backwards, "and none was taken back");
+}
+
+int main(void)
+{
+	int fd = memfd_create("tarn-test", MFD_CLOEXEC);
+	struct table_writer *w = NULL;
+	pid_t pids[READERS];
+	struct counts all;
+	struct table t;
+	uint64_t n;
+
+	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (fd < 0 || shared == MAP_FAILED ||
+		table_create(fd, 7, 4711, 1, 2, &t) < 0 ||
+		table_writer_new(&t, &w) < 0)
+		bail("%s", tarn_fail_message());
+	write_first(w);
+	n = write_beside(w, fd, pids);
+	all = sum_up(pids);
+	judge(&all, n, t.header->n_buckets);
 	table_writer_free(w);
 	table_unmap(&t);
 	munmap(shared, sizeof(*shared));
