@@ -111,7 +111,8 @@ static void test_names(void)
 		"the sentence says where");
 }
 
-static void test_transactions(void)
+/* Nothing shows before the commit, and then all of it. */
+static void test_commit(void)
 {
 	uint64_t version = 0;
 
@@ -129,7 +130,11 @@ static void test_transactions(void)
 	is_int(2, look("b", NULL), "and so is b");
 	is_int(0, displaced_n, "nothing was displaced");
 	is_int(2, (int64_t)rw.header->n_names, "two names are counted");
+}
 
+/* What is given up leaves those two as they were. */
+static void test_abort(void)
+{
 	table_begin(writer);
 	put("a", 10);
 	put("a", 11);
@@ -144,6 +149,12 @@ static void test_transactions(void)
 	is_int(2, look("b", NULL), "b too");
 	is_int(-ENOENT, look("c", NULL), "and c never was");
 	is_int(2, listed(""), "two names are listed");
+}
+
+/* The last word on each name is what counts. */
+static void test_last_word(void)
+{
+	uint64_t version = 0;
 
 	table_begin(writer);
 	put("a", 10);
@@ -162,6 +173,12 @@ static void test_transactions(void)
 	is_int(2, (int64_t)displaced_last.base, "the last was b's");
 	is_int(2, (int64_t)rw.header->n_names, "two names are counted");
 	is_int(0, rw.header->restructuring & 1, "nothing is half done");
+}
+
+/* A name that c's transaction removes first. */
+static void test_removed_and_put(void)
+{
+	uint64_t version = 0;
 
 	table_begin(writer);
 	table_remove(writer, "c", 1);
@@ -173,6 +190,15 @@ static void test_transactions(void)
 	is_int(-EINVAL, (table_begin(writer), put("\xff", 1)),
 		"a name that is none is refused");
 	table_abort(writer);
+}
+
+/* Each goes on where the one before it ends. */
+static void test_transactions(void)
+{
+	test_commit();
+	test_abort();
+	test_last_word();
+	test_removed_and_put();
 }
 
 static uint32_t publisher(const char *name)
