@@ -64,6 +64,7 @@ tests_run_CPPFLAGS = \
 	-DTOP_SRCDIR='"$(abs_top_srcdir)"' \
 	$(NULL)
 dist_check_SCRIPTS += tests/harness.sh
+LIMIT_KIT = tests/limit.c tests/limit.h
 CGROUP_KIT = \
 	tests/cgroup_kit.c \
 	tests/cgroup_kit.h \
@@ -514,7 +515,7 @@ tests_stream_attack_SOURCES = \
 	tests/stream_forms.h \
 	$(STREAM_KIT)
 tests_stream_poll_SOURCES = tests/stream_poll.c $(STREAM_KIT)
-tests_stream_stuck_SOURCES = tests/stream_stuck.c $(STREAM_KIT)
+tests_stream_stuck_SOURCES = tests/stream_stuck.c $(LIMIT_KIT) $(STREAM_KIT)
 
 # shm: the control region, leases, segments, messages.
 check_PROGRAMS += \
@@ -872,7 +873,7 @@ tests_shards_SOURCES = \
 	tests/file_bytes.c \
 	tests/file_bytes.h \
 	tests/shards.c \
-	$(NULL)
+	$(LIMIT_KIT)
 tests_safetensors_SOURCES = \
 	tests/file_bytes.c \
 	tests/file_bytes.h \
@@ -982,6 +983,7 @@ tests_store_short_SOURCES = \
 	tests/fake_daemon.c \
 	tests/fake_daemon.h \
 	tests/store_short.c \
+	$(LIMIT_KIT) \
 	$(RESTART_KIT)
 # What the kernel hands over is more than valgrind's own limit knows of.
 VALGRIND_EXCEPT += tests/store_short
@@ -1338,7 +1340,7 @@ UPGRADE_KIT = $(RESTART_KIT) tests/upgrade_kit.c tests/upgrade_kit.h
 check_PROGRAMS += tests/table_move tests/upgrade tests/upgrade_load
 TESTS += tests/table_move tests/upgrade tests/upgrade_load
 tests_table_move_SOURCES = tests/table_move.c
-tests_upgrade_SOURCES = tests/upgrade.c $(UPGRADE_KIT)
+tests_upgrade_SOURCES = tests/upgrade.c $(LIMIT_KIT) $(UPGRADE_KIT)
 tests_upgrade_load_SOURCES = tests/upgrade_load.c $(UPGRADE_KIT)
 VALGRIND_EXCEPT += tests/upgrade tests/upgrade_load
 

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,6 +21,7 @@
 #include "lib/store/socket_path.h"
 #include "lib/store/store.h"
 #include "tests/fake_daemon.h"
+#include "tests/limit.h"
 #include "tests/restart_kit.h"
 #include "tests/tap.h"
 #include "tests/witness.h"
@@ -121,27 +121,6 @@ static void serves(tarn_store *store, const char *name, int byte)
 
 /* ---- descriptors --------------------------------------------------------- */
 
-/* This process may have no descriptor from that number on. */
-static struct rlimit limit_fds(rlim_t n)
-{
-	struct rlimit before, few;
-
-	getrlimit(RLIMIT_NOFILE, &before);
-	few = before;
-	few.rlim_cur = n;
-	if (setrlimit(RLIMIT_NOFILE, &few) < 0)
-		bail("setrlimit: %m");
-	return before;
-}
-
-static rlim_t lowest_free(void)
-{
-	int fd = dup(0);
-
-	close(fd);
-	return (rlim_t)fd;
-}
-
 static void test_client_full(void)
 {
 	struct rlimit before;
@@ -152,7 +131,7 @@ static void test_client_full(void)
 		bail("%s", tarn_error_message());
 	held = hold(store);
 	publish_more("full");
-	before = limit_fds(lowest_free());
+	before = limit_to(RLIMIT_NOFILE, limit_next_fd());
 	is_int(-EMFILE, look(store, "full/7", 107),
 		"without a descriptor nothing new can be mapped");
 	has_str("ulimit -n", tarn_error_message(), "the sentence says so");
@@ -160,7 +139,7 @@ static void test_client_full(void)
 	setrlimit(RLIMIT_NOFILE, &before);
 	serves(store, "full/7", 107);
 	publish_more("one");
-	limit_fds(lowest_free() + 1);
+	limit_to(RLIMIT_NOFILE, limit_next_fd() + 1);
 	is_int(0, look(store, "one/7", 107), "one descriptor is enough");
 	setrlimit(RLIMIT_NOFILE, &before);
 	stays(held, "a process without descriptors");

@@ -6,8 +6,8 @@
  * who polled it.
  */
 #include <sys/mman.h>
-#include <sys/resource.h>
 
+#include "tests/limit.h"
 #include "tests/stream_kit.h"
 
 enum { LARGE = 2 << 20, SMALL = 200 << 10, SIZE = LARGE + 2 * SMALL };
@@ -73,19 +73,15 @@ static int count_results(const char *engine, int fd, enum tarn_road road,
 	tarn_storage *src = kit_in_file(fd, SIZE);
 	tarn_storage *dst = kit_in_memory(seen, SIZE);
 	tarn_stream *s = kit_stream(engine, 0);
-	struct rlimit all, few;
+	struct rlimit all;
 	struct tarn_completion c[MEMBERS];
-	int next, n, right = 0;
+	int n, right = 0;
 
 	for (uint64_t i = 0; i < MEMBERS; i++)
 		kit_copy(s, dst, i * MEMBER, src, i * MEMBER, MEMBER, &o, i);
-	next = dup(fd);
-	close(next);
 	getrlimit(RLIMIT_NOFILE, &all);
-	few = all;
-	few.rlim_cur = (rlim_t)next;
-	if (result == -EMFILE && setrlimit(RLIMIT_NOFILE, &few) < 0)
-		bail("setrlimit: %m");
+	if (result == -EMFILE)
+		limit_to(RLIMIT_NOFILE, limit_next_fd());
 	n = reap(s, c, MEMBERS);
 	setrlimit(RLIMIT_NOFILE, &all);
 	for (int i = 0; i < n; i++) {

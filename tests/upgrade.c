@@ -11,13 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/fail.h"
 #include "lib/store/store.h"
+#include "tests/limit.h"
 #include "tests/raw_client.h"
 #include "tests/tap.h"
 #include "tests/upgrade_kit.h"
@@ -73,27 +73,6 @@ static void test_kept(void)
 
 /* ---- the next region cannot be taken ------------------------------------ */
 
-/* This process has so much, and no more, of a resource. */
-static struct rlimit limit(int resource, rlim_t n)
-{
-	struct rlimit before, few;
-
-	getrlimit(resource, &before);
-	few = before;
-	few.rlim_cur = n;
-	if (setrlimit(resource, &few) < 0)
-		bail("setrlimit: %m");
-	return before;
-}
-
-static rlim_t lowest_free(void)
-{
-	int fd = dup(0);
-
-	close(fd);
-	return (rlim_t)fd;
-}
-
 /* The next region comes to a process that can open nothing. */
 static void test_full(void)
 {
@@ -107,7 +86,7 @@ static void test_full(void)
 		tarn_store_lookup(other, "f/x", &held) < 0)
 		bail("f/x: %s", tarn_error_message());
 	upgrade();
-	before = limit(RLIMIT_NOFILE, lowest_free());
+	before = limit_to(RLIMIT_NOFILE, limit_next_fd());
 	is_int(0, tarn_store_get_status(other, &s),
 		"who has no descriptor for the next region is answered");
 	for (int i = 0; i < 2; i++)
@@ -148,7 +127,7 @@ static void test_no_memory(void)
 		tarn_store_lookup(other, "f/x", &held) < 0)
 		bail("f/x: %s", tarn_error_message());
 	upgrade();
-	before = limit(RLIMIT_AS, in_use() + other->table.size / 2);
+	before = limit_to(RLIMIT_AS, in_use() + other->table.size / 2);
 	is_int(0, tarn_store_get_status(other, &s),
 		"who has no memory for the next region is answered");
 	for (int i = 0; i < 2; i++)
@@ -186,7 +165,7 @@ static void test_full_threads(void)
 	if (tarn_store_open(daemon_.socket, &other) < 0)
 		bail("%s", tarn_error_message());
 	upgrade();
-	before = limit(RLIMIT_NOFILE, lowest_free());
+	before = limit_to(RLIMIT_NOFILE, limit_next_fd());
 	is_int(0, tarn_store_get_status(other, &s), "it is lost");
 	setrlimit(RLIMIT_NOFILE, &before);
 	kill((pid_t)s.server_pid, SIGSTOP);
