@@ -73,33 +73,59 @@ static void test_kept(void)
 
 /* ---- the next region cannot be taken ------------------------------------ */
 
+/* One who holds "f/x" and has not heard yet that the daemon is another. */
+struct behind {
+	tarn_store *store;
+	tarn_tensor *held;
+};
+
+static struct behind leave_behind(void)
+{
+	struct behind one;
+
+	load_file("f", 6, SMALL);
+	if (tarn_store_open(daemon_.socket, &one.store) < 0 ||
+		tarn_store_lookup(one.store, "f/x", &one.held) < 0)
+		bail("f/x: %s", tarn_error_message());
+	upgrade();
+	return one;
+}
+
+static void cannot_follow(
+	const struct behind *one, const char *without, int error)
+{
+	struct tarn_store_status s;
+	tarn_tensor *t;
+
+	is_int(0, tarn_store_get_status(one->store, &s),
+		"who has no %s for the next region is answered", without);
+	for (int i = 0; i < 2; i++)
+		is_int(error, tarn_store_lookup(one->store, "f/x", &t),
+			"and cannot look there");
+}
+
+/* And lets go. */
+static void follows(const struct behind *one)
+{
+	is_int(1, tensor_check(one->store, "f/x", 6, SMALL),
+		"once he has, he can");
+	ok(tensor_is(one->held, 6, SMALL), "what he holds stays");
+	tarn_tensor_unref(one->held);
+	tarn_store_unref(one->store);
+	tarn_store_remove(store, "f/x");
+	used_becomes(store, 0);
+}
+
 /* The next region comes to a process that can open nothing. */
 static void test_full(void)
 {
-	struct tarn_store_status s;
-	struct rlimit before;
-	tarn_tensor *held, *t;
-	tarn_store *other;
+	struct behind one = leave_behind();
+	struct rlimit before = limit_to(RLIMIT_NOFILE, limit_next_fd());
 
-	load_file("f", 6, SMALL);
-	if (tarn_store_open(daemon_.socket, &other) < 0 ||
-		tarn_store_lookup(other, "f/x", &held) < 0)
-		bail("f/x: %s", tarn_error_message());
-	upgrade();
-	before = limit_to(RLIMIT_NOFILE, limit_next_fd());
-	is_int(0, tarn_store_get_status(other, &s),
-		"who has no descriptor for the next region is answered");
-	for (int i = 0; i < 2; i++)
-		is_int(-EMFILE, tarn_store_lookup(other, "f/x", &t),
-			"and cannot look there");
+	cannot_follow(&one, "descriptor", -EMFILE);
 	has_str("ulimit -n", tarn_error_message(), "the sentence says why");
 	setrlimit(RLIMIT_NOFILE, &before);
-	is_int(1, tensor_check(other, "f/x", 6, SMALL), "once he has, he can");
-	ok(tensor_is(held, 6, SMALL), "what he holds stays");
-	tarn_tensor_unref(held);
-	tarn_store_unref(other);
-	tarn_store_remove(store, "f/x");
-	used_becomes(store, 0);
+	follows(&one);
 }
 
 /* Of addresses, in bytes. */
@@ -117,29 +143,13 @@ static rlim_t in_use(void)
 /* It comes to a process that can map nothing of its size. */
 static void test_no_memory(void)
 {
-	struct tarn_store_status s;
-	struct rlimit before;
-	tarn_tensor *held, *t;
-	tarn_store *other;
+	struct behind one = leave_behind();
+	struct rlimit before =
+		limit_to(RLIMIT_AS, in_use() + one.store->table.size / 2);
 
-	load_file("f", 6, SMALL);
-	if (tarn_store_open(daemon_.socket, &other) < 0 ||
-		tarn_store_lookup(other, "f/x", &held) < 0)
-		bail("f/x: %s", tarn_error_message());
-	upgrade();
-	before = limit_to(RLIMIT_AS, in_use() + other->table.size / 2);
-	is_int(0, tarn_store_get_status(other, &s),
-		"who has no memory for the next region is answered");
-	for (int i = 0; i < 2; i++)
-		is_int(-ENOMEM, tarn_store_lookup(other, "f/x", &t),
-			"and cannot look there");
+	cannot_follow(&one, "memory", -ENOMEM);
 	setrlimit(RLIMIT_AS, &before);
-	is_int(1, tensor_check(other, "f/x", 6, SMALL), "once he has, he can");
-	ok(tensor_is(held, 6, SMALL), "what he holds stays");
-	tarn_tensor_unref(held);
-	tarn_store_unref(other);
-	tarn_store_remove(store, "f/x");
-	used_becomes(store, 0);
+	follows(&one);
 }
 
 /* The ms that it took. */
