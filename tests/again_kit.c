@@ -12,7 +12,7 @@
 #include "tests/tap.h"
 
 #define SETTLE_US 200000 /* until somebody sleeps in a call */
-#define ROOM "60100" /* bytes of requests under way; half of one, and some */
+#define ROOM "60100" /* bytes of requests under way: RAW_HALF, and some */
 
 struct raw raw;
 struct table table;
@@ -127,16 +127,6 @@ const char *little_room(void)
 
 void say_half(struct raw *half, const char *socket)
 {
-	static struct {
-		struct wire_header header;
-		char body[60000];
-	} frame = {.header = {.magic = WIRE_MAGIC,
-			   .type = WIRE_LOAD,
-			   .flags = WIRE_MORE,
-			   .serial = 9,
-			   .size = sizeof(frame.body)}};
-
-	raw_open(half, socket);
-	if (raw_frame(half, &frame, sizeof(frame), NULL, 0) < 0)
+	if (raw_open_half(half, socket, 1) != 1)
 		bail("half a message cannot be said");
 }

@@ -271,33 +271,17 @@ static void connections(void)
 	end("connections");
 }
 
-/* Says 600 kB of a message that is longer. */
-static void say_half(struct raw *raw)
-{
-	static struct {
-		struct wire_header header;
-		char body[60000];
-	} frame = {.header = {.magic = WIRE_MAGIC,
-			   .type = WIRE_LOAD,
-			   .flags = WIRE_MORE,
-			   .serial = 9,
-			   .size = sizeof(frame.body)}};
-
-	raw_open(raw, kit.daemon.socket);
-	for (int i = 0; i < 10; i++)
-		if (raw_frame(raw, &frame, sizeof(frame), NULL, 0) < 0)
-			return;
-}
+#define HALF 10 /* frames of RAW_HALF bytes */
 
 static void requests(void)
 {
 	struct raw raw[3];
 
 	begin("requests = 1536K");
-	say_half(&raw[0]);
+	raw_open_half(&raw[0], kit.daemon.socket, HALF);
 	/* What is said is heard in turn, of each. */
 	is_int(0, load("a", 100), "one who says half a message is served");
-	say_half(&raw[1]);
+	raw_open_half(&raw[1], kit.daemon.socket, HALF);
 	ok(raw_is_closed(&raw[1]) && raw[1].error == EDQUOT,
 		"a second is too much");
 	diag("%s", raw[1].text);
@@ -305,7 +289,7 @@ static void requests(void)
 	is_int(0, load("b", 100), "others of the same user are served");
 	raw_close(&raw[0]);
 	raw_close(&raw[1]);
-	say_half(&raw[2]);
+	raw_open_half(&raw[2], kit.daemon.socket, HALF);
 	is_int(0, load("c", 100), "what is gone counts no more");
 	is_int(-1, raw_hear(&raw[2], 100), "and the next may say its half");
 	raw_close(&raw[2]);

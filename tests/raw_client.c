@@ -119,6 +119,25 @@ int raw_say(struct raw *raw, uint16_t type, const void *body, size_t size,
 	return wire_send(raw->fd, type, ++raw->serial, body, size, fds, n_fds);
 }
 
+int raw_open_half(struct raw *raw, const char *socket_path, int frames)
+{
+	static struct {
+		struct wire_header header;
+		char body[RAW_HALF];
+	} frame = {.header = {.magic = WIRE_MAGIC,
+			   .type = WIRE_LOAD,
+			   .flags = WIRE_MORE,
+			   .serial = 9,
+			   .size = sizeof(frame.body)}};
+	int n = 0;
+
+	raw_open(raw, socket_path);
+	while (n < frames &&
+		raw_frame(raw, &frame, sizeof(frame), NULL, 0) >= 0)
+		n++;
+	return n;
+}
+
 /* ---- replies ----------------------------------------------------------- */
 
 static void keep(void *to, size_t room, const struct wire_message *m)

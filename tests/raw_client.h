@@ -12,6 +12,7 @@
 #include "shm/wire.h"
 
 #define RAW_PATIENCE_MS 20000 /* for a reply, on a loaded machine */
+#define RAW_HALF 60000        /* nearly WIRE_FRAME_MAX */
 
 struct raw {
 	int fd;
@@ -43,6 +44,9 @@ long raw_frame(struct raw *raw, const void *bytes, size_t size, const int *fds,
 /* A whole message under a new serial; 0, or what wire_send says. */
 int raw_say(struct raw *raw, uint16_t type, const void *body, size_t size,
 	const int *fds, int n_fds);
+/* Is welcome, and says so many frames of a message that is longer, a part of
+ * RAW_HALF bytes each. How many it could say. */
+int raw_open_half(struct raw *raw, const char *socket, int frames);
 /* The type of the next reply; 0: closed by the daemon; -1: nothing came. */
 int raw_hear(struct raw *raw, int patience_ms);
 /* The same, but for WIRE_LOADING, which is passed over. */
