@@ -57,6 +57,25 @@ static void finish(tarn_channel *c)
 	tarn_channel_unref(c);
 }
 
+/* The daemon hangs from now on, while one has something of that channel in
+ * hand, who is the last there. When that was. */
+static int64_t hang(
+	tarn_store *store, pid_t server, const char *name, const char *who)
+{
+	is_int(0, open_again(store, name), "its %s is the last there", who);
+	kill(server, SIGSTOP);
+	return now_ms();
+}
+
+/* He has let go of it since. */
+static void went_soon(tarn_store *store, pid_t server, const char *name,
+	int64_t began, const char *how)
+{
+	ok(now_ms() - began < SOON_MS, "%s while the daemon hangs", how);
+	kill(server, SIGCONT);
+	is_int(-ENOENT, open_again(store, name), "and finds no such channel");
+}
+
 static void test_item(tarn_store *store)
 {
 	pid_t server = server_pid(store);
@@ -67,13 +86,9 @@ static void test_item(tarn_store *store)
 	is_int(0, kit_put(c, 0, 1), "an item");
 	item = kit_receive(c);
 	finish(c);
-	is_int(0, open_again(store, "item"), "its reader is the last there");
-	kill(server, SIGSTOP);
-	began = now_ms();
+	began = hang(store, server, "item", "reader");
 	tarn_item_unref(item);
-	ok(now_ms() - began < SOON_MS, "is through while the daemon hangs");
-	kill(server, SIGCONT);
-	is_int(-ENOENT, open_again(store, "item"), "and finds no such channel");
+	went_soon(store, server, "item", began, "is through");
 }
 
 static void test_slot(tarn_store *store)
@@ -84,13 +99,9 @@ static void test_slot(tarn_store *store)
 	int64_t began;
 
 	finish(c);
-	is_int(0, open_again(store, "slot"), "its producer is the last there");
-	kill(server, SIGSTOP);
-	began = now_ms();
+	began = hang(store, server, "slot", "producer");
 	tarn_slot_abandon(slot);
-	ok(now_ms() - began < SOON_MS, "gives up while the daemon hangs");
-	kill(server, SIGCONT);
-	is_int(-ENOENT, open_again(store, "slot"), "and finds no such channel");
+	went_soon(store, server, "slot", began, "gives up");
 }
 
 int main(void)
