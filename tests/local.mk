@@ -65,6 +65,7 @@ tests_run_CPPFLAGS = \
 	$(NULL)
 dist_check_SCRIPTS += tests/harness.sh
 LIMIT_KIT = tests/limit.c tests/limit.h
+TOLD_KIT = tests/told.c tests/told.h
 CGROUP_KIT = \
 	tests/cgroup_kit.c \
 	tests/cgroup_kit.h \
@@ -753,7 +754,8 @@ tests_store_fork_who_SOURCES = \
 	tests/store_fork_who.c \
 	tests/witness.c \
 	tests/witness.h \
-	$(STORE_FORK_KIT)
+	$(STORE_FORK_KIT) \
+	$(TOLD_KIT)
 VALGRIND_EXCEPT += tests/lease_pages tests/private tests/private_held
 VALGRIND_EXCEPT += tests/store_fork tests/store_fork_calls tests/store_fork_who
 
@@ -1316,7 +1318,7 @@ tests_soak_SOURCES = \
 check_PROGRAMS += tests/quotas tests/quotas_shared
 TESTS += tests/quotas tests/quotas_shared
 VALGRIND_EXCEPT += tests/quotas tests/quotas_shared
-tests_quotas_shared_SOURCES = tests/quotas_shared.c $(POOL_KIT)
+tests_quotas_shared_SOURCES = tests/quotas_shared.c $(POOL_KIT) $(TOLD_KIT)
 tests_quotas_SOURCES = \
 	tests/parcel.c \
 	tests/parcel.h \

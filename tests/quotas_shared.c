@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "tests/pool_kit.h"
 #include "tests/tap.h"
+#include "tests/told.h"
 
 #define SMALL 64
 
@@ -213,12 +214,6 @@ static void loaded(void)
 #define MIB (1 << 20)
 #define LARGE (4 * MIB) /* of which two and a half are a quota */
 
-/* A process of a user's that does what it is told, a letter each time. */
-struct holder {
-	pid_t pid;
-	int ask, hear;
-};
-
 static int publish_large(tarn_store *store, const char *name)
 {
 	const int64_t shape[] = {LARGE};
@@ -252,6 +247,7 @@ static int send(tarn_store *store, tarn_tensor *t)
 	return r;
 }
 
+/* A process of a user's, who is told what to do. */
 static void be_holder(int ask, int answer)
 {
 	tarn_tensor *held[8] = {NULL};
@@ -286,48 +282,25 @@ static void be_holder(int ask, int answer)
 		if (write(answer, &r, sizeof(r)) != sizeof(r))
 			break;
 	}
-	_exit(0);
 }
 
-static struct holder holder_begin(uint32_t uid)
+static struct told holder_begin(uint32_t uid)
 {
-	struct holder holder;
-	int ask[2], answer[2];
+	struct told holder = told_prepare();
 
-	if (pipe(ask) < 0 || pipe(answer) < 0)
-		bail("pipe: %m");
-	holder.pid = kit_fork(uid);
-	if (holder.pid == 0) {
-		close(ask[1]);
-		be_holder(ask[0], answer[1]);
-	}
-	close(ask[0]);
-	close(answer[1]);
-	holder.ask = ask[1];
-	holder.hear = answer[0];
+	told_forked(&holder, kit_fork(uid), be_holder);
 	return holder;
 }
 
-static int tell(const struct holder *holder, char what)
+static void holder_end(const struct told *holder)
 {
-	int r = -EPIPE;
-
-	if (write(holder->ask, &what, 1) != 1 ||
-		read(holder->hear, &r, sizeof(r)) != sizeof(r))
-		bail("a user's process has ended");
-	return r;
-}
-
-static void holder_end(const struct holder *holder)
-{
-	close(holder->ask);
-	close(holder->hear);
+	told_leave(holder);
 	waitpid(holder->pid, NULL, 0);
 }
 
 /* Who holds what was removed is charged for it when the daemon has looked who
  * does: soon. Until then he may have more, of one name. */
-static int more_in_the_end(const struct holder *holder)
+static int more_in_the_end(const struct told *holder)
 {
 	int r = 0;
 
@@ -355,7 +328,7 @@ static int next_version(void)
 
 static void held(void)
 {
-	struct holder reader;
+	struct told reader;
 
 	begin("bytes = 10M");
 	reader = holder_begin(MEMBER);
@@ -387,7 +360,7 @@ static void held(void)
 /* The owner is one of the holders, as long as he lives. */
 static void held_by_both(void)
 {
-	struct holder owner, reader;
+	struct told owner, reader;
 
 	begin("bytes = 10M");
 	is_int(0, next_version(), "one publishes a version");
@@ -429,7 +402,7 @@ static int evictions(void)
 /* What could not make enough room stays. */
 static void held_and_kept(void)
 {
-	struct holder reader;
+	struct told reader;
 	const char *file;
 
 	begin("bytes = 10M");
@@ -457,7 +430,7 @@ static void held_and_kept(void)
 
 static void held_by_item(void)
 {
-	struct holder sender;
+	struct told sender;
 
 	begin("bytes = 11M");
 	is_int(0, next_version(), "one publishes a version");

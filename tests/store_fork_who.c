@@ -4,7 +4,6 @@
  * itself, also to the next server; and from then on its end ends its
  * connection, whoever else has the socket.
  */
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -15,6 +14,7 @@
 #include "tests/raw_client.h"
 #include "tests/store_fork_kit.h"
 #include "tests/tap.h"
+#include "tests/told.h"
 #include "tests/witness.h"
 
 /* How many clients are known by that number. */
@@ -30,13 +30,6 @@ static int known_as(pid_t pid)
 	tarn_report_free(report);
 	return n;
 }
-
-/* A child that does what it is told, a letter each time, and answers with a
- * number. */
-struct child {
-	pid_t pid;
-	int ask, hear;
-};
 
 static void be_child(int ask, int answer)
 {
@@ -57,53 +50,30 @@ static void be_child(int ask, int answer)
 		if (write(answer, &number, sizeof(number)) < 0)
 			break;
 	}
-	_exit(0);
 }
 
-static struct child child_begin(void)
+static struct told child_begin(void)
 {
-	struct child child;
-	int ask[2], answer[2];
+	struct told child = told_prepare();
 
-	if (pipe2(ask, O_CLOEXEC) < 0 || pipe2(answer, O_CLOEXEC) < 0)
-		bail("pipe: %m");
-	child.pid = fork();
-	if (child.pid == 0) {
-		close(ask[1]);
-		be_child(ask[0], answer[1]);
-	}
-	close(ask[0]);
-	close(answer[1]);
-	child.ask = ask[1];
-	child.hear = answer[0];
+	told_forked(&child, fork(), be_child);
 	return child;
 }
 
-static int32_t tell(const struct child *child, char what)
-{
-	int32_t number = 0;
-
-	if (write(child->ask, &what, 1) != 1 ||
-		read(child->hear, &number, sizeof(number)) != sizeof(number))
-		bail("a child has ended");
-	return number;
-}
-
 /* It is killed, and one that has its socket is not. */
-static void ends(const struct child *child, pid_t heir)
+static void ends(const struct told *child, pid_t heir)
 {
 	kill(child->pid, SIGKILL);
 	kit_finished(child->pid);
 	ok(kit_is_alone(), "its end ends its connection");
 	is_int(0, kill(heir, SIGKILL), "though another has its socket");
-	close(child->ask);
-	close(child->hear);
+	told_leave(child);
 }
 
 static void test_known(void)
 {
 	tarn_tensor *t = kit_get_one();
-	struct child child = child_begin();
+	struct told child = child_begin();
 	pid_t heir;
 
 	is_int(2, known_as(getpid()), "one that is quiet is its parent");
@@ -132,7 +102,7 @@ static void kill_server(void)
 static void test_next_server(void)
 {
 	tarn_tensor *t = kit_get_one();
-	struct child child = child_begin(), quiet = child_begin();
+	struct told child = child_begin(), quiet = child_begin();
 	pid_t heir;
 
 	is_int(0, tell(&child, 's'), "one of two says something");
@@ -142,8 +112,7 @@ static void test_next_server(void)
 	is_int(2, known_as(getpid()), "and the other as its parent");
 	is_int(0, tell(&quiet, 's'), "that one says something");
 	is_int(1, known_as(quiet.pid), "to the new one, and is known");
-	close(quiet.ask);
-	close(quiet.hear);
+	told_leave(&quiet);
 	kit_finished(quiet.pid);
 	ends(&child, heir);
 	tarn_tensor_unref(t);
