@@ -12,7 +12,7 @@
 #include "tests/tap.h"
 
 #define SETTLE_US 200000 /* until somebody sleeps in a call */
-#define ROOM "60100" /* bytes of requests under way: RAW_HALF, and some */
+#define ROOM "60100"     /* bytes of requests under way: RAW_HALF, and some */
 
 struct raw raw;
 struct table table;
