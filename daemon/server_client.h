@@ -62,6 +62,8 @@ void client_reply(struct client *client, uint16_t type, uint32_t serial,
 	const void *body, size_t size, const int *fds, int n_fds);
 /* The sentence of this thread's last failure, as an answer. */
 void client_refuse(struct client *client, uint32_t serial, int error);
+/* The same, with ERROR_FOR_NOW. */
+void client_refuse_for_now(struct client *client, uint32_t serial, int error);
 /* As wire_flush, but that the system is short for a moment is none of its
  * errors: 0, and it is tried again. */
 int client_flush(struct client *client);

@@ -10,6 +10,7 @@
  */
 #include "daemon/server_publish_impl.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -81,6 +82,14 @@ static void refuse(struct publish *p, int error)
 		log_text("error", tarn_fail_message()));
 	if (p->client)
 		client_refuse(p->client, p->serial, error);
+	publish_end(p);
+}
+
+/* Nothing of it was begun with, and what is in its way ends. Who asks again in
+ * a moment would fill the log. */
+static void refuse_for_now(struct publish *p, int error)
+{
+	client_refuse_for_now(p->client, p->serial, error);
 	publish_end(p);
 }
 
@@ -357,6 +366,8 @@ void publish_start(struct client *client, struct wire_message *message)
 		r = publish_check_doubt(p);
 	if (r == 0)
 		r = join(p);
+	if (r == -EBUSY)
+		return refuse_for_now(p, r);
 	/* Once more at the end; but here no memory is sealed for it yet. */
 	if (r == 0)
 		r = publish_check_names(p);

@@ -127,16 +127,28 @@ void client_reply(struct client *client, uint16_t type, uint32_t serial,
 		give_up(client);
 }
 
-void client_refuse(struct client *client, uint32_t serial, int error)
+static void say_error(
+	struct client *client, uint32_t serial, int error, uint32_t flags)
 {
 	const char *text = tarn_fail_message();
 	size_t n = strlen(text);
 	union {
 		struct msg_error head;
 		char space[sizeof(struct msg_error) + TARN_MESSAGE_MAX];
-	} body = {.head = {.error = error < 0 ? -error : error}};
+	} body = {
+		.head = {.error = error < 0 ? -error : error, .flags = flags}};
 
 	memcpy(body.head.text, text, n);
 	client_reply(client, WIRE_ERROR, serial, &body, sizeof(body.head) + n,
 		NULL, 0);
+}
+
+void client_refuse(struct client *client, uint32_t serial, int error)
+{
+	say_error(client, serial, error, 0);
+}
+
+void client_refuse_for_now(struct client *client, uint32_t serial, int error)
+{
+	say_error(client, serial, error, ERROR_FOR_NOW);
 }

@@ -282,10 +282,13 @@ struct msg_channel {
 };
 
 struct msg_error {
-	int32_t error; /* errno, positive */
-	uint32_t pad;
-	char text[]; /* one sentence, no NUL; the rest of the body */
+	int32_t error;	/* errno, positive */
+	uint32_t flags; /* ERROR_*; who does not know one passes it over */
+	char text[];	/* one sentence, no NUL; the rest of the body */
 };
+/* Nothing of it was begun with, and what others have under way is all that is
+ * in its way: it may be asked again in a moment. */
+#define ERROR_FOR_NOW 1u
 
 /* All that the asker may know. */
 struct msg_report {

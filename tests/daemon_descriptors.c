@@ -92,30 +92,6 @@ static void goes_on(struct asked *asked, const char *what)
 
 /* ---- publications that wait ---------------------------------------------- */
 
-/* As many tensors as a message can have, each in a memfd of its own. */
-static void publish_many(struct raw *raw, int number)
-{
-	static unsigned char body[PARCEL_MAX];
-	struct parcel p = {.n_sources = 0};
-	int fds[WIRE_FDS_MAX];
-
-	for (uint32_t i = 0; i < WIRE_FDS_MAX; i++) {
-		char name[32];
-
-		snprintf(name, sizeof(name), "many/%d/%u", number, i);
-		fds[i] = memfd_create("one", MFD_CLOEXEC);
-		if (fds[i] < 0 || ftruncate(fds[i], MIB) < 0)
-			bail("a memfd: %m");
-		parcel_source(&p, SOURCE_COPY, MIB);
-		parcel_name(&p, name, i, 0, MIB, 1);
-		parcel_fd(&p, fds[i]);
-	}
-	raw_say(raw, WIRE_PUBLISH, body, parcel_write(&p, body), p.fds,
-		p.n_fds);
-	for (int i = 0; i < WIRE_FDS_MAX; i++)
-		close(fds[i]);
-}
-
 /* A connection of somebody else's, whom the socket's folder does not stop. */
 static void open_stranger(struct raw *raw)
 {
@@ -161,7 +137,7 @@ static void publications(void)
 		open_stranger(&stranger);
 	asked = begin("published");
 	for (int i = 0; i < MANY; i++)
-		publish_many(&raws[i], i);
+		parcel_say_many(&raws[i], i);
 	if (two)
 		publish_one(&stranger);
 	for (int i = 0; i < 50; i++) {

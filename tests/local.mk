@@ -1229,6 +1229,7 @@ TESTS += tests/conf.sh
 PUBLISH_TESTS = \
 	tests/publish \
 	tests/publish_again \
+	tests/publish_busy \
 	tests/publish_hostile \
 	tests/publish_memory \
 	tests/publish_restart \
@@ -1249,6 +1250,11 @@ tests_publish_SOURCES = \
 	$(NULL)
 AGAIN_KIT = tests/again_kit.c tests/again_kit.h $(RESTART_KIT)
 tests_publish_again_SOURCES = tests/publish_again.c $(AGAIN_KIT)
+tests_publish_busy_SOURCES = \
+	tests/parcel.c \
+	tests/parcel.h \
+	tests/publish_busy.c \
+	$(DAEMON_KIT)
 tests_publish_unread_SOURCES = tests/publish_unread.c $(DAEMON_KIT)
 PUBLISH_KIT = \
 	tests/parcel.c \

@@ -2,9 +2,16 @@
 /* See parcel.h. */
 #include "tests/parcel.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <tarn/tarn.h>
+
+#include "tests/tap.h"
+
+#define MIB (1ull << 20)
 
 void parcel_source(struct parcel *p, enum source_kind kind, uint64_t size)
 {
@@ -74,4 +81,26 @@ int parcel_answer(const struct parcel *p, struct raw *raw)
 	raw_say(raw, WIRE_PUBLISH, body, parcel_write(p, body), p->fds,
 		p->n_fds);
 	return raw_answer(raw);
+}
+
+void parcel_say_many(struct raw *raw, int number)
+{
+	static unsigned char body[PARCEL_MAX];
+	struct parcel p = {.n_sources = 0};
+
+	for (uint32_t i = 0; i < WIRE_FDS_MAX; i++) {
+		int fd = memfd_create("one", MFD_CLOEXEC);
+		char name[32];
+
+		snprintf(name, sizeof(name), "many/%d/%u", number, i);
+		if (fd < 0 || ftruncate(fd, MIB) < 0)
+			bail("a memfd: %m");
+		parcel_source(&p, SOURCE_COPY, MIB);
+		parcel_name(&p, name, i, 0, MIB, 1);
+		parcel_fd(&p, fd);
+	}
+	raw_say(raw, WIRE_PUBLISH, body, parcel_write(&p, body), p.fds,
+		p.n_fds);
+	for (int i = 0; i < p.n_fds; i++)
+		close(p.fds[i]);
 }

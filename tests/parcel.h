@@ -33,3 +33,6 @@ struct parcel parcel_of(
 size_t parcel_write(const struct parcel *p, unsigned char *body);
 /* The answer to it: its type, with raw->error and raw->text. */
 int parcel_answer(const struct parcel *p, struct raw *raw);
+/* Says one of as many tensors as a message can have, many/NUMBER/0 and so on, a
+ * mebibyte each in a memfd of its own, and awaits nothing. */
+void parcel_say_many(struct raw *raw, int number);

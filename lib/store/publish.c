@@ -11,13 +11,16 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/fail.h"
 #include "lib/store/body.h"
 #include "lib/store/publish_plan.h"
 
 #define PATIENCE_MS 5000 /* then the daemon is asked whether it lives */
+#define NAP_MAX_MS 160   /* picked: between two tries, while others' end */
 #define NS 1e9
 
 /* ---- the message ----------------------------------------------------- */
@@ -77,8 +80,8 @@ static int put_names(struct body *b, const struct plan *plan,
 uint64_t publish_since(const struct tarn_store *store)
 {
 	/* Relaxed: whatever it is, this is not published yet. */
-	return atomic_load_explicit(&store->table.header->committed,
-		       memory_order_relaxed) +
+	return atomic_load_explicit(
+		       &store->table.header->committed, memory_order_relaxed) +
 	       1;
 }
 
@@ -139,7 +142,7 @@ static int await(
 	return r;
 }
 
-int publish_send(struct tarn_store *store, const struct body *b,
+static int send_once(struct tarn_store *store, const struct body *b,
 	const int *fds, int n_fds, struct wire_message *ret)
 {
 	struct call call;
@@ -150,6 +153,39 @@ int publish_send(struct tarn_store *store, const struct body *b,
 		return r;
 	r = await(store, &call, ret);
 	call_end(&store->connection, &call);
+	return r;
+}
+
+/* Nothing of it was begun with: only others' are in its way. */
+static bool is_for_now(const struct wire_message *reply)
+{
+	struct msg_error error;
+
+	if (reply->type != WIRE_ERROR || reply->size < sizeof(error))
+		return false;
+	memcpy(&error, reply->body, sizeof(error));
+	return error.flags & ERROR_FOR_NOW;
+}
+
+int publish_send(struct tarn_store *store, const struct body *b, const int *fds,
+	int n_fds, struct wire_message *ret)
+{
+	int64_t deadline = clock_ms() + store->connection.timeout_ms;
+	int nap_ms = CONNECTION_NAP_MS;
+	int r;
+
+	while ((r = send_once(store, b, fds, n_fds, ret)) >= 0 &&
+		is_for_now(ret) && clock_ms() < deadline) {
+		uint64_t since;
+
+		wire_message_clear(ret);
+		usleep((useconds_t)nap_ms * 1000);
+		nap_ms = MIN(nap_ms * 2, NAP_MAX_MS);
+		/* It is another request, and nothing of the last one is. */
+		since = publish_since(store);
+		memcpy(b->p + offsetof(struct msg_publish, since), &since,
+			sizeof(since));
+	}
 	return r;
 }
 

@@ -198,6 +198,7 @@ struct body;
 /* What goes into msg_publish.since. */
 uint64_t publish_since(const struct tarn_store *store);
 /* Sends a WIRE_PUBLISH and waits for its answer, which may take the daemon as
- * long as it lives; the caller clears *ret. */
+ * long as it lives; the caller clears *ret. Told to wait for others' it asks
+ * again, for so long as an answer may take; since in body is renewed then. */
 int publish_send(struct tarn_store *store, const struct body *body,
 	const int *fds, int n_fds, struct wire_message *ret);
