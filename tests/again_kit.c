@@ -60,54 +60,78 @@ int64_t version_of(const char *name)
 }
 
 /* Opens, says so, and asks when told to; its exit status is the errno. */
-static pid_t asker(const char *socket,
-	int (*ask)(tarn_store *store, const char *what), const char *what,
-	int ready, int go)
+static void ask_as_told(const struct sleeper *s, const char *socket,
+	int (*prepare)(tarn_store *store, const char *what),
+	int (*ask)(tarn_store *store, const char *what), const char *what)
 {
 	tarn_store *store;
-	pid_t pid = fork();
 	char byte;
 	int r;
 
-	if (pid)
-		return pid;
-	if (tarn_store_open(socket, &store) < 0 || write(ready, "", 1) != 1 ||
-		read(go, &byte, 1) != 1)
+	if (tarn_store_open(socket, &store) < 0 ||
+		(prepare && prepare(store, what) < 0) ||
+		write(s->ready[1], "", 1) != 1 || read(s->go[0], &byte, 1) != 1)
 		_exit(255);
 	r = ask(store, what);
 	diag("%s", r < 0 ? tarn_error_message() : "it is done");
 	_exit(-r);
 }
 
+void sleeper_begin(struct sleeper *s, const struct daemon *daemon,
+	int (*prepare)(tarn_store *store, const char *what),
+	int (*ask)(tarn_store *store, const char *what), const char *what)
+{
+	char byte;
+
+	if (pipe(s->ready) < 0 || pipe(s->go) < 0)
+		bail("pipe: %m");
+	s->pid = fork();
+	if (s->pid == 0)
+		ask_as_told(s, daemon->socket, prepare, ask, what);
+	close(s->ready[1]);
+	if (read(s->ready[0], &byte, 1) != 1)
+		bail("no second client");
+	s->server = server_of(daemon);
+	kill(s->server, SIGSTOP);
+	if (write(s->go[1], "", 1) != 1)
+		bail("write: %m");
+	usleep(SETTLE_US);
+	kill(s->pid, SIGSTOP);
+}
+
+void sleeper_serve(const struct sleeper *s)
+{
+	kill(s->server, SIGCONT);
+}
+
+void sleeper_crash(const struct sleeper *s, const struct daemon *daemon)
+{
+	kill(s->server, SIGKILL);
+	server_after(daemon, s->server);
+}
+
+int sleeper_end(struct sleeper *s)
+{
+	int status = 0;
+
+	kill(s->pid, SIGCONT);
+	waitpid(s->pid, &status, 0);
+	close(s->ready[0]);
+	close(s->go[0]);
+	close(s->go[1]);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
 int slept(const struct daemon *daemon,
 	int (*ask)(tarn_store *store, const char *what), const char *what,
 	const char *published)
 {
-	int ready[2], go[2], status = 0;
-	pid_t pid, server;
-	char byte;
+	struct sleeper s;
 
-	if (pipe(ready) < 0 || pipe(go) < 0)
-		bail("pipe: %m");
-	pid = asker(daemon->socket, ask, what, ready[1], go[0]);
-	if (read(ready[0], &byte, 1) != 1)
-		bail("no second client");
-	server = server_of(daemon);
-	kill(server, SIGSTOP);
-	if (write(go[1], "", 1) != 1)
-		bail("write: %m");
-	usleep(SETTLE_US);
-	kill(pid, SIGSTOP);
-	kill(server, SIGKILL);
-	server_after(daemon, server);
+	sleeper_begin(&s, daemon, NULL, ask, what);
+	sleeper_crash(&s, daemon);
 	publish(published);
-	kill(pid, SIGCONT);
-	waitpid(pid, &status, 0);
-	for (int i = 0; i < 2; i++) {
-		close(ready[i]);
-		close(go[i]);
-	}
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	return sleeper_end(&s);
 }
 
 const char *little_room(void)

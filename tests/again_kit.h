@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <tarn/tarn.h>
 
@@ -35,9 +36,26 @@ int64_t version_of(const char *name);
 
 struct daemon;
 
-/* Another process asks that, of a server that stands still and dies; before it
- * hears of the next one somebody publishes a name there. The errno of what it
- * is told, or 0. */
+/* Another process that asks something of a daemon, and sleeps meanwhile. */
+struct sleeper {
+	pid_t pid, server;
+	int ready[2], go[2];
+};
+
+/* It asks that, of a server that stands still, and sleeps before it hears of
+ * it. At first, of one that runs, it may prepare, if that is not NULL. */
+void sleeper_begin(struct sleeper *s, const struct daemon *daemon,
+	int (*prepare)(tarn_store *store, const char *what),
+	int (*ask)(tarn_store *store, const char *what), const char *what);
+/* That server goes on. */
+void sleeper_serve(const struct sleeper *s);
+/* It dies, and the next one serves. */
+void sleeper_crash(const struct sleeper *s, const struct daemon *daemon);
+/* Wakes it: the errno of what it is told, or 0. */
+int sleeper_end(struct sleeper *s);
+
+/* It asks that, the server dies, and somebody publishes a name at the next one:
+ * what it is told. */
 int slept(const struct daemon *daemon,
 	int (*ask)(tarn_store *store, const char *what), const char *what,
 	const char *published);

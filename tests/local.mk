@@ -209,6 +209,7 @@ ENGINE_TESTS = \
 	tests/io_engine \
 	tests/load_again \
 	tests/load_file \
+	tests/load_gone \
 	tests/load_shards \
 	tests/load_verified \
 	tests/loader \
@@ -1395,3 +1396,7 @@ check_PROGRAMS += tests/load_again
 TESTS += tests/load_again
 tests_load_again_SOURCES = tests/load_again.c $(AGAIN_KIT)
 tests_load_again_LDADD = $(DAEMON_LIBS)
+check_PROGRAMS += tests/load_gone
+TESTS += tests/load_gone
+tests_load_gone_SOURCES = tests/load_gone.c $(AGAIN_KIT)
+tests_load_gone_LDADD = $(DAEMON_LIBS)

@@ -11,7 +11,7 @@
 struct load_request {
 	unsigned char *body;
 	size_t size;
-	size_t since_at; /* where since is in it, for each attempt; 0: none */
+	size_t since_at; /* where since is in it; 0: none */
 	uint64_t total; /* bytes to be loaded */
 	int fds[2];	/* buffered, and, if there are two, direct */
 	int n_fds;

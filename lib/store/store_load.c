@@ -229,32 +229,45 @@ static int attempt(struct tarn_store *store, const struct load_request *request,
 	return r;
 }
 
+/* What is gone was published, and no name leads to it any more: others have
+ * displaced or removed all of them. So only its bytes are asked for again. */
+static int attempt_all(struct tarn_store *store, tarn_file *file,
+	const struct tarn_load_options *options, struct msg_loaded *ret_loaded,
+	tarn_storage **ret)
+{
+	bool since = connection_knows(&store->connection, WELCOME_LOAD_SINCE);
+	const char *name = options ? options->name : NULL;
+	int r = 1;
+
+	for (int i = 0; i < ATTEMPTS_MAX && r == 1; i++) {
+		struct load_request request;
+
+		r = load_request_make(file, i ? NULL : name, since, &request);
+		if (r < 0)
+			break;
+		r = attempt(store, &request, options, ret_loaded, ret);
+		load_request_free(&request);
+	}
+	if (r == 1)
+		return tarn_fail(ESTALE,
+			"%.200s: loaded %d times, and evicted each time before "
+			"it could be used; is the daemon's budget too small?",
+			tarn_file_path(file), ATTEMPTS_MAX);
+	return r;
+}
+
 int store_load_storage(struct tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
 	struct tarn_load_info *ret_info, tarn_storage **ret)
 {
 	double start = clock_seconds(CLOCK_MONOTONIC);
 	double cpu = clock_seconds(CLOCK_THREAD_CPUTIME_ID);
-	struct load_request request;
 	struct msg_loaded loaded;
 	int r;
 
 	if (options && options->verify)
 		return store_load_verified(store, file, options, ret_info, ret);
-	r = load_request_make(file, options ? options->name : NULL,
-		connection_knows(&store->connection, WELCOME_LOAD_SINCE),
-		&request);
-	if (r < 0)
-		return r;
-	r = 1;
-	for (int i = 0; i < ATTEMPTS_MAX && r == 1; i++)
-		r = attempt(store, &request, options, &loaded, ret);
-	load_request_free(&request);
-	if (r == 1)
-		return tarn_fail(ESTALE,
-			"%.200s: loaded %d times, and evicted each time before "
-			"it could be used; is the daemon's budget too small?",
-			tarn_file_path(file), ATTEMPTS_MAX);
+	r = attempt_all(store, file, options, &loaded, ret);
 	if (r < 0)
 		return r;
 	if (ret_info)
