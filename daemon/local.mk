@@ -103,6 +103,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server_pressure.c \
 	daemon/server_publish.c \
 	daemon/server_publish.h \
+	daemon/server_publish_answer.c \
 	daemon/server_publish_commit.c \
 	daemon/server_publish_doubt.c \
 	daemon/server_publish_fd.c \

@@ -4,8 +4,7 @@
  *
  * The idea: everything that may fail comes first and can be undone: names are
  * pending under the next commit number, entries are FILLING. Then entries
- * become LIVE, and one store shows the names. The token that each version
- * carries tells a later server that this request was done.
+ * become LIVE, and one store shows the names.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,69 +20,6 @@ static uint64_t generation_of(const struct rule *rule, uint32_t index)
 	/* Only this thread writes the word. */
 	return storage_word_generation(atomic_load_explicit(
 		&rule->table.storages[index].word, memory_order_relaxed));
-}
-
-/* ---- the answer ------------------------------------------------------ */
-
-/* The body of the answer, in one piece. */
-struct answer {
-	struct msg_published *head;
-	struct msg_stored *stored;
-	uint64_t *versions;
-	size_t size;
-};
-
-static int answer_new(const struct publish *p, struct answer *ret)
-{
-	size_t size = sizeof(*ret->head) + p->n_sources * sizeof(*ret->stored) +
-		      p->names.n * sizeof(*ret->versions);
-
-	ret->head = calloc(1, size);
-	if (!ret->head)
-		return tarn_fail(ENOMEM, "out of memory");
-	ret->head->n_sources = p->n_sources;
-	ret->head->n_names = p->names.n;
-	ret->stored = (struct msg_stored *)(ret->head + 1);
-	ret->versions = (uint64_t *)(ret->stored + p->n_sources);
-	ret->size = size;
-	return 0;
-}
-
-/* The same from a descriptor: the entry may be another's by now. */
-static struct msg_stored stored_of(
-	const struct tarn_descriptor *d, uint64_t base)
-{
-	return (struct msg_stored) {
-		.index = d->storage,
-		.pool = d->pool,
-		.generation = d->generation,
-		.base = d->base - base,
-		.size = d->size,
-	};
-}
-
-static struct msg_stored stored(
-	const struct rule *rule, uint32_t index, uint64_t generation)
-{
-	const struct table_storage *entry = &rule->table.storages[index];
-
-	return (struct msg_stored) {
-		.index = index,
-		.pool = entry->pool,
-		.generation = generation,
-		.base = entry->base,
-		.size = entry->size,
-	};
-}
-
-static void send_answer(struct publish *p, const struct answer *answer)
-{
-	const struct table *table = &p->rule->table;
-
-	answer->head->commit = atomic_load_explicit(
-		&table->header->committed, memory_order_relaxed);
-	client_reply(p->client, WIRE_PUBLISHED, p->serial, answer->head,
-		answer->size, NULL, 0);
 }
 
 /* ---- what is there already ------------------------------------------- */
@@ -345,51 +281,37 @@ static int transact(struct publish *p, uint64_t *versions)
 	return r;
 }
 
+static struct msg_stored stored(
+	const struct rule *rule, const struct source *source)
+{
+	const struct table_storage *entry =
+		&rule->table.storages[source->index];
+
+	return (struct msg_stored) {
+		.index = source->index,
+		.pool = entry->pool,
+		.generation = source->generation,
+		.base = entry->base,
+		.size = entry->size,
+	};
+}
+
 int publish_commit(struct publish *p)
 {
-	struct answer answer;
+	struct publish_answer answer;
 	int r = check_all_existing(p);
 
 	if (r == 0)
 		r = publish_check_names(p);
 	if (r == 0)
-		r = answer_new(p, &answer);
+		r = publish_answer_new(p, &answer);
 	if (r < 0)
 		return r;
 	r = transact(p, answer.versions);
 	for (uint32_t i = 0; i < p->n_sources && r == 0; i++)
-		answer.stored[i] = stored(
-			p->rule, p->sources[i].index, p->sources[i].generation);
+		answer.stored[i] = stored(p->rule, &p->sources[i]);
 	if (r == 0)
-		send_answer(p, &answer);
+		publish_send_answer(p, &answer);
 	free(answer.head);
 	return r;
-}
-
-/* ---- done before ----------------------------------------------------- */
-
-bool publish_was_done(struct publish *p)
-{
-	const unsigned char *at = p->names.at;
-	struct answer answer;
-	bool done = false;
-
-	if (answer_new(p, &answer) < 0)
-		return false;
-	for (uint32_t i = 0; i < p->names.n; i++) {
-		struct tarn_descriptor d;
-		struct named named;
-
-		if (name_next(&p->names, &at, &named) < 0 ||
-			table_find_token(&p->rule->table, named.name,
-				named.name_size, p->token, &d,
-				&answer.versions[i]) < 0)
-			continue;
-		done = true;
-		answer.stored[named.source] = stored_of(&d, named.base);
-	}
-	if (done)
-		send_answer(p, &answer);
-	free(answer.head);
-	return done;
 }

@@ -77,8 +77,19 @@ int publish_parse(struct publish *publish);
 /* May they be published over what stands there now? -EEXIST, -EBUSY. */
 int publish_check_names(const struct publish *publish);
 int publish_commit(struct publish *publish);
+/* server_publish_answer.c: the body of the answer, in one piece, from head. */
+struct publish_answer {
+	struct msg_published *head;
+	struct msg_stored *stored; /* one a source */
+	uint64_t *versions;        /* one a name */
+	size_t size;
+};
+int publish_answer_new(const struct publish *p, struct publish_answer *ret);
+void publish_send_answer(
+	struct publish *p, const struct publish_answer *answer);
 /* It was done before, by a server that died: answered again. False: not. */
 bool publish_was_done(struct publish *publish);
+
 /* server_publish_doubt.c. It may have been: others were there since. 0, or
  * -EIO. */
 int publish_check_doubt(const struct publish *publish);
