@@ -87,7 +87,8 @@ struct publish_answer {
 int publish_answer_new(const struct publish *p, struct publish_answer *ret);
 void publish_send_answer(
 	struct publish *p, const struct publish_answer *answer);
-/* It was done before, by a server that died: answered again. False: not. */
+/* It was done before, by a server that died, or others have done the same
+ * since: answered again. False: not. */
 bool publish_was_done(struct publish *publish);
 
 /* server_publish_doubt.c. It may have been: others were there since. 0, or

@@ -3,8 +3,8 @@
  * A publication that is said again, as to a server that took over: it is done
  * once. What is found in the table is answered from there; what others may
  * have displaced or removed since is refused, since nobody can tell whether
- * it was done; what nobody has touched is done. All that comes before anything
- * that may refuse for want of room.
+ * it was done, unless they have published the same; what nobody has touched is
+ * done. All that comes before anything that may refuse for want of room.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -147,6 +147,60 @@ static void test_no_room(void)
 	raw_close(&half);
 }
 
+/* ---- by the library ---------------------------------------------------- */
+
+/* What many publish under the same names, as who loads all shards of an index
+ * does when it has them: here a tensor that is there already, as NAME. */
+static tarn_tensor *held;
+static const char *replace;
+
+static int hold(tarn_store *store, const char *name)
+{
+	(void)name;
+	return tarn_store_get(store, "there", &held);
+}
+
+static int publish_held(tarn_store *store, const char *name)
+{
+	struct tarn_publish_options options = {.replace = replace};
+	struct tarn_publish_item item = {.name = name, .tensor = held};
+
+	return tarn_store_publish(store, &item, 1, &options, NULL);
+}
+
+static int slept_over(const char *name, bool same, const char *another)
+{
+	struct sleeper s;
+
+	sleeper_begin(&s, &server, hold, publish_held, name);
+	sleeper_crash(&s, &server);
+	if (same && publish_held(other, name) < 0)
+		bail("%s", tarn_error_message());
+	if (another)
+		publish(another);
+	return sleeper_end(&s);
+}
+
+static void test_library(void)
+{
+	publish("there");
+	if (hold(other, NULL) < 0)
+		bail("%s", tarn_error_message());
+	is_int(0, slept_over("i", true, NULL),
+		"what many publish under one name is no doubt");
+	is_int(1, version_of("i"), "and is not published again");
+	is_int(EIO, slept_over("j", true, "j"), "if it is what stands");
+	is_int(2, version_of("j"), "which something else does");
+	replace = "p/";
+	is_int(EIO, slept_over("p/i", true, "p/j"),
+		"nor if others would go with it");
+	is_int(1, version_of("p/j"), "who stand");
+	replace = NULL;
+	is_int(0, slept_over("k", false, NULL), "without others it is done");
+	is_int(1, version_of("k"), "once");
+	tarn_tensor_unref(held);
+}
+
 int main(void)
 {
 	const char *args[] = {"--config", NULL, NULL};
@@ -162,9 +216,10 @@ int main(void)
 	test_removed();
 	test_lost();
 	test_no_room();
+	raw_close(&raw);
+	test_library();
 	tarn_store_unref(other);
 	table_unmap(&table);
-	raw_close(&raw);
 	is_int(0, daemon_stop(&server), "the daemon ends well");
 	remove(args[1]);
 	return done();
