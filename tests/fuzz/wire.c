@@ -172,23 +172,17 @@ static void lease(struct input *in, struct peer *peer)
 static void release(struct peer *peer)
 {
 	const struct table *table = peer_table(peer);
-	struct {
-		struct wire_header head;
-		struct msg_released body;
-	} bell = {.head = {WIRE_MAGIC, WIRE_RELEASED, 0, 0, sizeof(bell.body)}};
 	uint64_t word;
 
 	if (!table || !peer->n_slots)
 		return;
 	word = atomic_load(&peer->page->slots[--peer->n_slots]);
 	peer->honest[peer->n_slots] = 0;
-	bell.body.index = word & ((1u << TABLE_INDEX_BITS) - 1);
-	bell.body.generation = word >> TABLE_INDEX_BITS;
 	/* What was poked may mean no storage at all. */
-	if (bell.body.index >= table->header->n_storages)
+	if (lease_index(word) >= table->header->n_storages)
 		return atomic_store(&peer->page->slots[peer->n_slots], 0);
 	if (lease_release(peer->page, table, peer->n_slots))
-		peer_send(peer, &bell, sizeof(bell), NULL, 0);
+		peer_say_released(peer, word);
 }
 
 static void poke(struct input *in, struct peer *peer)

@@ -148,8 +148,22 @@ static void join(struct part *part, unsigned kinds, uint32_t owner)
 	ring_join(&part->ring, kinds, owner);
 }
 
+/* As held_left does: what the server may wait for is told of. */
+static void look(const struct channel *c, struct peer *peer, uint64_t word)
+{
+	const struct server_channel *known;
+	const struct rule *rule = home_of(c, &known);
+	const struct table *table = peer_table(peer);
+	uint32_t index = lease_index(word);
+
+	if (word && rule && table == &rule->table &&
+		index < table->header->n_storages &&
+		lease_is_awaited(table, index, word >> TABLE_INDEX_BITS))
+		peer_say_released(peer, word);
+}
+
 /* As held_clear does. */
-static void acquire(struct channel *c, struct part *part)
+static void acquire(struct channel *c, struct part *part, struct peer *peer)
 {
 	uint32_t slot;
 
@@ -159,7 +173,7 @@ static void acquire(struct channel *c, struct part *part)
 		bail("slot %u of %u", slot, SLOTS);
 	part->slots[part->n_slots++] = slot;
 	for (uint32_t i = slot * TENSORS; i < (slot + 1) * TENSORS; i++) {
-		atomic_store(&c->map.held[i], 0);
+		look(c, peer, atomic_exchange(&c->map.held[i], 0));
 		c->kept[i] = 0;
 	}
 }
@@ -204,8 +218,8 @@ static void part_end(struct channel *c, struct part *part)
 	*part = (struct part) {.ring = c->ring};
 }
 
-static void do_call(struct channel *c, struct part *part, enum call call,
-	const struct peer *peer)
+static void do_call(
+	struct channel *c, struct part *part, enum call call, struct peer *peer)
 {
 	uint32_t owner = (uint32_t)(peer - peers) + 1;
 
@@ -215,7 +229,7 @@ static void do_call(struct channel *c, struct part *part, enum call call,
 	case JOIN_FOR_BOTH:
 		return join(part, call + 1, owner);
 	case ACQUIRE:
-		return acquire(c, part);
+		return acquire(c, part, peer);
 	case KEEP:
 		return keep(c, part, peer);
 	case PUBLISH:
@@ -249,8 +263,12 @@ void peer_channel_call(struct input *in, struct peer *peer)
 	enum call call = input_byte(in) % CALLS;
 
 	/* Whose connection has ended is dead; the ring is told it is. */
-	if (c && peer->sock >= 0)
-		do_call(c, &c->parts[peer - peers], call, peer);
+	if (!c || peer->sock < 0)
+		return;
+	do_call(c, &c->parts[peer - peers], call, peer);
+	/* Of all that it may have given back; who dies does not get so far. */
+	for (uint32_t i = 0; i < SLOTS * TENSORS && call != DIE; i++)
+		look(c, peer, atomic_load(&c->map.held[i]));
 }
 
 /* ---- judging ------------------------------------------------------------- */

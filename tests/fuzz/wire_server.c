@@ -99,6 +99,18 @@ void peer_hang_up(struct peer *peer)
 	peer->reader = wire_reader_free(peer->reader);
 }
 
+void peer_say_released(struct peer *peer, uint64_t lease)
+{
+	struct {
+		struct wire_header head;
+		struct msg_released body;
+	} bell = {.head = {WIRE_MAGIC, WIRE_RELEASED, 0, 0, sizeof(bell.body)},
+		.body = {.index = lease_index(lease),
+			.generation = lease >> TABLE_INDEX_BITS}};
+
+	peer_send(peer, &bell, sizeof(bell), NULL, 0);
+}
+
 const struct table *peer_table(const struct peer *peer)
 {
 	uint64_t number = (uint64_t)(peer - peers) + 1;
@@ -158,9 +170,14 @@ static void add_peer(uint32_t i)
 
 /* ---- what is held -------------------------------------------------------- */
 
+uint32_t lease_index(uint64_t lease)
+{
+	return lease & ((1u << TABLE_INDEX_BITS) - 1);
+}
+
 void lease_judge(const struct table *table, uint64_t lease, const char *who)
 {
-	uint32_t index = lease & ((1u << TABLE_INDEX_BITS) - 1);
+	uint32_t index = lease_index(lease);
 	uint64_t generation = lease >> TABLE_INDEX_BITS;
 	uint64_t word = atomic_load(&table->storages[index].word);
 

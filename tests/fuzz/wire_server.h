@@ -54,6 +54,10 @@ void server_suffer(enum event event);
 void peer_send(struct peer *peer, const void *frame, size_t size,
 	const int *fds, int n_fds);
 void peer_hang_up(struct peer *peer);
+/* WIRE_RELEASED of the storage of that lease word. */
+void peer_say_released(struct peer *peer, uint64_t lease);
+/* Of a lease word that may have been poked: perhaps of no storage. */
+uint32_t lease_index(uint64_t lease);
 /* Bails unless the storage of that lease word is there. */
 void lease_judge(const struct table *table, uint64_t word, const char *who);
 /* The table that it was welcomed to; NULL: it was not. */
