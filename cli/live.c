@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "cli/ending.h"
 
 #define NS 1000000000
 
@@ -19,16 +20,15 @@ static volatile sig_atomic_t ended;
 
 static void on_end(int signal)
 {
-	(void)signal;
-	ended = 1;
+	if (ending_is_first(signal))
+		ended = 1;
 }
 
 /* What the library is in the middle of goes on: only naps are cut short. */
 static void take(int signal)
 {
 	struct sigaction old,
-		new = {.sa_handler = on_end,
-			.sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
+		new = {.sa_handler = on_end, .sa_flags = SA_RESTART};
 
 	if (sigaction(signal, NULL, &old) < 0 || old.sa_handler == SIG_IGN)
 		return;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* From here on SIGINT and SIGTERM end what goes on, where they were not
- * ignored; a second one ends the process. */
+ * ignored; a second one ends the process (ending.h). */
 void live_begin(void);
 
 /* Is it over? Costs a system call. */

@@ -21,6 +21,8 @@ cli_tarn_SOURCES = \
 	cli/draw.c \
 	cli/draw.h \
 	cli/draw_walk.c \
+	cli/ending.c \
+	cli/ending.h \
 	cli/gauge.c \
 	cli/gauge.h \
 	cli/held.c \

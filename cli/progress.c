@@ -14,6 +14,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "cli/ending.h"
 #include "cli/text.h"
 
 #define QUIET_MS 500
@@ -111,18 +112,19 @@ static volatile sig_atomic_t ended; /* by this signal; 0: not yet */
 /* The end is the one that it would have been, on an empty line. */
 static void on_end(int signal)
 {
+	if (!ending_is_first(signal))
+		return;
 	if (drawn && write(STDERR_FILENO, CLEAR, strlen(CLEAR)) < 0)
 		drawn = false;
 	ended = signal;
 	if (!tidy)
-		raise(signal); /* by now it has its default again */
+		ending_by(signal);
 }
 
-/* What was ignored stays ignored. The second of a kind ends at once. */
+/* What was ignored stays ignored. */
 static void take(int signal)
 {
-	const struct sigaction new = {
-		.sa_handler = on_end, .sa_flags = (int)SA_RESETHAND};
+	const struct sigaction new = {.sa_handler = on_end};
 	struct sigaction old;
 
 	if (sigaction(signal, NULL, &old) == 0 && old.sa_handler == SIG_DFL)
@@ -181,5 +183,5 @@ void progress_end(struct progress *progress)
 	drawn = progress->shown = false;
 	tidy = false;
 	if (ended)
-		raise(ended);
+		ending_by(ended);
 }

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 """tarn copy is told to end while its file is synced: it takes back what it
 began, whether that had a name all the time or has just got one, and ends by
-the signal."""
+the signal. Told twice in a row, as by timeout(1), it does the same; told again
+by who waits no longer it ends at once."""
 import os
 import signal
 import subprocess
@@ -16,8 +17,8 @@ TARN = os.environ["TARN"]
 MODULE = f"{BUILD}/tests/.libs/libhold_sync.so"
 
 
-def started(held, named):
-    env = dict(os.environ, TARN_TEST_HELD=held)
+def started(held, named, slow=0):
+    env = dict(os.environ, TARN_TEST_HELD=held, TARN_TEST_SLOW=str(slow))
     env["LD_PRELOAD"] = " ".join([env.get("LD_PRELOAD", ""), MODULE])
     # The sanitizer wants to be the first, and with a module it is not.
     env["ASAN_OPTIONS"] = (env.get("ASAN_OPTIONS", "") +
@@ -36,6 +37,23 @@ def started(held, named):
 def seen():
     with open("out.npy", "rb") as f:
         return f.read()
+
+
+def told_twice(apart, slow, what):
+    """The second comes while it still waits for the disk; its status, and how
+    many files with a hidden name it leaves, which are removed."""
+    held = f"../held-twice-{apart}"
+    child = started(held, True, slow)
+    child.send_signal(signal.SIGTERM)
+    time.sleep(apart)
+    equal(child.poll(), None, f"{what}: it still waits for the disk")
+    child.send_signal(signal.SIGTERM)
+    begun = time.monotonic()
+    status = child.wait()
+    left = [name for name in os.listdir() if name[0] == "."]
+    for name in left:
+        os.remove(name)
+    return status, len(left), time.monotonic() - begun
 
 
 def run(place):
@@ -61,6 +79,13 @@ def run(place):
             equal(sorted(os.listdir()), ["a.npy", "out.npy"],
                   "nothing is left")
             equal(seen(), b"old", "and the old file is as it was")
+    status, left, _ = told_twice(.05, 2, "told twice in a row")
+    equal(status, -signal.SIGTERM, "ended by the signal")
+    equal(left, 0, "nothing is left")
+    status, left, took = told_twice(1, 60, "told again")
+    equal(status, -signal.SIGTERM, "ended by the signal")
+    equal(left, 1, "as it was")
+    ok(took < 30, f"and at once: {took:.1f} s")
     child = subprocess.run([TARN, "copy", "a.npy", "out.npy"], check=False)
     equal(child.returncode, 0, "left alone")
     ok(seen().endswith(bytes(4096)), "it is replaced")

@@ -2,7 +2,8 @@
 /*
  * A module to preload: fsync(2) takes until a signal was handled, and says that
  * it has begun by making the file that TARN_TEST_HELD names. With
- * TARN_TEST_NAMED there are no files without a name.
+ * TARN_TEST_NAMED there are no files without a name. With TARN_TEST_SLOW it
+ * takes so many seconds more, whatever signals come.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,11 +40,15 @@ int held_openat(int folder, const char *path, int flags, ...)
 OURS int fsync(int fd)
 {
 	const char *held = getenv("TARN_TEST_HELD");
+	const char *slow = getenv("TARN_TEST_SLOW");
 	const struct timespec most = {.tv_sec = 20};
+	struct timespec more = {.tv_sec = slow ? atoi(slow) : 0};
 
 	if (held && access(held, F_OK) < 0) {
 		close(open(held, O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 		nanosleep(&most, NULL);
+		while (nanosleep(&more, &more) < 0)
+			;
 	}
 	return (int)syscall(SYS_fsync, fd);
 }

@@ -1161,6 +1161,7 @@ tests_cli_channel_watch_SOURCES = tests/cli_channel_watch.c $(CLI_CHANNEL_KIT)
 tests_cli_gauge_SOURCES = cli/gauge.c tests/cli_gauge.c
 tests_cli_gauge_LDADD = tests/libtap.la
 tests_cli_progress_SOURCES = \
+	cli/ending.c \
 	cli/progress.c \
 	cli/text.c \
 	tests/cli_progress.c \
