@@ -31,7 +31,7 @@ struct wire_writer {
 	size_t limit;
 	size_t answer_bytes; /* not among those */
 	size_t answer_limit; /* 0: they are */
-	size_t n_fds; /* that are queued */
+	size_t n_fds;        /* that are queued */
 	size_t fds_limit;
 	wire_close_fn close;
 	void *close_arg;
@@ -130,35 +130,51 @@ static size_t *account(struct wire_writer *writer, bool answer, size_t *limit)
 	return answer ? &writer->answer_bytes : &writer->bytes;
 }
 
+/* What a message takes of the queue: its body, and a header for each frame. */
+static size_t size_of(size_t body)
+{
+	size_t n = body ? (body - 1) / FRAME_BODY_MAX + 1 : 1;
+
+	return body + n * sizeof(struct wire_header);
+}
+
+/* Before anything is copied: who is refused may ask again, and again. */
+static int check_room(
+	struct wire_writer *writer, bool answer, size_t bytes, size_t n_fds)
+{
+	size_t limit, queued = *account(writer, answer, &limit);
+
+	if (n_fds && writer->n_fds + n_fds > writer->fds_limit)
+		return tarn_fail(ENOBUFS,
+			"%zu descriptors are queued for a peer that does not "
+			"read; %zu are allowed",
+			writer->n_fds + n_fds, writer->fds_limit);
+	if (bytes > limit || queued > limit - bytes)
+		return tarn_fail(ENOBUFS,
+			"%zu bytes are queued for a peer that does not "
+			"read; %zu are allowed",
+			queued + bytes, limit);
+	return 0;
+}
+
 static int push(struct wire_writer *writer, uint32_t flags, bool answer,
 	uint16_t type, uint32_t serial, const void *body, size_t size,
 	const int *fds, int n_fds)
 {
 	const unsigned char *p = size ? body : (const void *)"";
 	struct queued *first = NULL, **end = &first;
-	size_t bytes = 0, all_fds = writer->n_fds + (size_t)MAX(n_fds, 0);
-	size_t limit, *queued = account(writer, answer, &limit);
+	size_t bytes = size_of(size), all_fds = (size_t)MAX(n_fds, 0), limit;
 	int r = frame_check_message(size, n_fds);
 
+	if (r == 0)
+		r = check_room(writer, answer, bytes, all_fds);
 	if (r < 0)
 		return r;
-	if (n_fds && all_fds > writer->fds_limit)
-		return tarn_fail(ENOBUFS,
-			"%zu descriptors are queued for a peer that does not "
-			"read; %zu are allowed",
-			all_fds, writer->fds_limit);
 	do {
 		struct wire_header header = frame_header(type, serial, size);
 
 		header.flags |= flags;
-		bytes += sizeof(header) + header.size;
-		if (bytes > limit || *queued > limit - bytes)
-			r = tarn_fail(ENOBUFS,
-				"%zu bytes are queued for a peer that does not "
-				"read; %zu are allowed",
-				*queued + bytes, limit);
-		else
-			r = queued_new(writer, &header, p, fds, n_fds, end);
+		r = queued_new(writer, &header, p, fds, n_fds, end);
 		if (r < 0) {
 			queued_free(writer, first);
 			return r;
@@ -172,8 +188,8 @@ static int push(struct wire_writer *writer, uint32_t flags, bool answer,
 	} while (size > 0);
 	*writer->end = first;
 	writer->end = end;
-	*queued += bytes;
-	writer->n_fds = all_fds;
+	*account(writer, answer, &limit) += bytes;
+	writer->n_fds += all_fds;
 	return 0;
 }
 

@@ -542,7 +542,7 @@ TESTS += \
 	$(NULL)
 WIRE_KIT = tests/wire_kit.c tests/wire_kit.h
 tests_wire_SOURCES = tests/wire.c $(WIRE_KIT)
-tests_wire_short_SOURCES = tests/wire_short.c $(WIRE_KIT)
+tests_wire_short_SOURCES = tests/wire_short.c $(WIRE_KIT) $(LIMIT_KIT)
 VALGRIND_EXCEPT += tests/table_crash tests/table_readers
 
 # shm: the ring of a channel.

@@ -15,6 +15,7 @@
 
 #include "base/fail.h"
 #include "base/fd.h"
+#include "tests/limit.h"
 #include "tests/tap.h"
 #include "tests/wire_kit.h"
 
@@ -142,6 +143,26 @@ static void test_send_short(int error)
 	wire_writer_free(writer);
 }
 
+/* What the queue has no room for costs nothing, however often it is tried. */
+static void test_no_room(void)
+{
+	struct wire_writer *writer = NULL;
+	int fd = open("/dev/null", O_RDONLY);
+	struct rlimit before;
+
+	fresh();
+	wire_writer_new(BIG - 1, &writer);
+	before = limit_to(RLIMIT_NOFILE, limit_next_fd());
+	is_int(-EMFILE, wire_push(writer, 5, 1, big, 100, &fd, 1),
+		"no descriptor can be kept for a message");
+	is_int(-ENOBUFS, wire_push(writer, 5, 2, big, BIG, &fd, 1),
+		"none is, for one whose last frame has no room");
+	setrlimit(RLIMIT_NOFILE, &before);
+	is_int(0, (int64_t)wire_writer_held(writer), "nothing is queued");
+	fd_close(fd);
+	wire_writer_free(writer);
+}
+
 int main(void)
 {
 	kit_begin();
@@ -152,6 +173,7 @@ int main(void)
 	test_send_short(ENOMEM);
 	test_send_short(ENOBUFS);
 	test_send_short(ETOOMANYREFS);
+	test_no_room();
 	kit_end();
 	return done();
 }
