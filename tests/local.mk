@@ -980,6 +980,7 @@ tests_store_resume_SOURCES = \
 	tests/store_resume.c \
 	$(NULL)
 tests_store_resume_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=clock_gettime \
 	-Wl,--wrap=wire_push \
 	-Wl,--wrap=wire_push_again
 tests_store_short_SOURCES = \

@@ -2,11 +2,15 @@
 /*
  * Another server takes over while a call waits, as the client sees it: it asks
  * the same again, once. What it is out of for a moment is waited for; what it
- * is out of for longer costs that call, which says so, and no other.
+ * is out of for longer costs that call, which says so, and no other. Nobody
+ * stands still meanwhile: what it is out of, others may be about to give back.
  */
 #include <errno.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
@@ -45,7 +49,8 @@ int __wrap_wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
 }
 
 /* Nor to ask again, so many times, or not that. */
-static int again_denied, again_error;
+static atomic_int again_denied;
+static int again_error;
 int __real_wire_push_again(struct wire_writer *writer, uint16_t type,
 	uint32_t serial, const void *body, size_t size, const int *fds,
 	int n_fds);
@@ -103,6 +108,56 @@ static void test_short(void)
 	}
 }
 
+/* ---- what others give back ----------------------------------------------- */
+
+/* Time stands still from then on: linked instead of the original. */
+static atomic_bool stopped;
+static struct timespec stopped_at;
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+	if (!stopped)
+		return __real_clock_gettime(clock, ret);
+	*ret = stopped_at;
+	return 0;
+}
+
+static void *ask(void *store)
+{
+	struct tarn_store_status status;
+
+	return (void *)(intptr_t)tarn_store_get_status(store, &status);
+}
+
+static void test_others(void)
+{
+	struct tarn_store_status status;
+	pthread_t thread;
+	struct fake fake;
+	tarn_store *store = opened(&fake, FAKE_STATUS_KILLS);
+	void *r;
+
+	again_denied = INT_MAX;
+	again_error = EMFILE;
+	__real_clock_gettime(CLOCK_MONOTONIC, &stopped_at);
+	stopped = true;
+	if (pthread_create(&thread, NULL, ask, store) != 0)
+		bail("no thread");
+	while (again_denied == INT_MAX)
+		usleep(1000);
+	is_int(0, tarn_store_get_status(store, &status),
+		"while a call waits for descriptors, others are served");
+	is_int(0, fake.n_again, "and it waits still");
+	again_denied = 0;
+	pthread_join(thread, &r);
+	stopped = false;
+	is_int(0, (intptr_t)r, "when they have given some back, it is asked");
+	is_int(1, fake.n_again, "again, once");
+	fake_stop(&fake);
+	tarn_store_unref(store);
+}
+
 static void test_restart(void)
 {
 	struct tarn_store_status status;
@@ -141,6 +196,7 @@ int main(void)
 
 	test_restart();
 	test_short();
+	test_others();
 	is_int(fds, count_fds(getpid()), "no descriptor is left open");
 	return done();
 }

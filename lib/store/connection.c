@@ -289,11 +289,12 @@ static int receive_within(struct connection *c, int ms,
 	struct wire_message *message, bool *ret_starved)
 {
 	struct pollfd p = {.fd = c->fd, .events = POLLIN};
+	bool owed = connection_ask_owed(c);
 	int r = connection_push_on(c);
 
 	if (r == 0)
 		p.events |= POLLOUT;
-	ms = MIN(ms, r < 0 ? CONNECTION_NAP_MS : CONNECTION_LISTEN_MS);
+	ms = MIN(ms, r < 0 || owed ? CONNECTION_NAP_MS : CONNECTION_LISTEN_MS);
 	if (ms && poll(&p, 1, ms) <= 0)
 		return -EAGAIN;
 	r = receive(c, message);

@@ -50,6 +50,7 @@ struct connection {
 	bool receiving;	    /* one of them has the socket */
 	uint32_t serial;    /* the last one used */
 	int64_t starved_at; /* no memory to receive since then; 0: there is */
+	int64_t owed_until; /* calls are asked again so long; 0: none is owed */
 	char why[256];	    /* the sentence that goes with dead */
 	atomic_int dead;    /* errno; 0 as long as it works */
 
@@ -91,6 +92,7 @@ struct call {
 	int n_fds;
 	bool sent;     /* or being sent */
 	bool answered; /* for good */
+	bool owed;     /* another server is to be asked it, when there is room */
 	bool resent;
 	bool suspect; /* a server died while it worked on it */
 	bool failed; /* cannot be resent */
@@ -172,6 +174,10 @@ void connection_turn(struct connection *c, int64_t deadline);
 
 /* WIRE_RESTARTED came, to the thread that receives; no lock is held. */
 int connection_resume(struct connection *c, const struct wire_message *news);
+/* Without a lock, by who is about to wait for an answer: what could not be
+ * asked again so far, for want of room. True: there was some, of which more may
+ * be left, or have failed; so look again in a moment. */
+bool connection_ask_owed(struct connection *c);
 /* What a welcome says of the daemon; and did it say that? */
 void connection_note(struct connection *c, uint32_t flags);
 bool connection_knows(const struct connection *c, uint32_t flag);

@@ -13,6 +13,10 @@
  * it is: a call is asked again if and only if it had been sent when that lock
  * was taken, so that none is heard twice.
  *
+ * What this process is out of for that, its own threads may be about to give
+ * back, or the server to take; so no lock is held while it is waited for: the
+ * call is owed, and whoever waits for an answer tries again in a moment.
+ *
  * Once: what was asked of two servers that died may be what they died of. One
  * that was ended for an upgrade did not die of anything.
  */
@@ -45,50 +49,53 @@ static int say_resume(struct connection *c,
 	return r;
 }
 
-/* With both locks held. The socket takes some of what is queued meanwhile,
- * which makes room; if it does not, that is seen when all of it is sent. */
-static int say_again(
-	struct connection *c, const struct call *call, int64_t deadline)
+/* With both locks held. False: there is no room for it now. */
+static bool say_again(struct connection *c, struct call *call)
 {
-	int r;
+	int r = wire_push_again(c->writer, call->type, call->serial, call->body,
+		call->size, call->fds, call->n_fds);
 
-	while (is_passing(r = wire_push_again(c->writer, call->type,
-				  call->serial, call->body, call->size,
-				  call->fds, call->n_fds)) &&
-		clock_ms() < deadline) {
-		wire_flush(c->writer, c->fd);
-		usleep(CONNECTION_NAP_MS * 1000);
+	if (is_passing(r) && clock_ms() < c->owed_until)
+		return false;
+	call->owed = false;
+	call->resent = true;
+	if (r < 0) {
+		call->failed = true;
+		call->unsaid = -r;
 	}
-	return r;
+	return true;
 }
 
-/* With both locks held. What cannot be asked again fails by itself. */
-static void ask_again(
-	struct connection *c, struct call *call, bool died, int64_t deadline)
+/* With both locks held: all that is owed and that there is room for, and the
+ * rest in a moment. */
+static void say_all_again(struct connection *c)
 {
-	int r = 0;
+	bool all = true;
 
+	for (struct call *call = c->calls; call; call = call->next)
+		if (call->owed && !call->answered)
+			all &= say_again(c, call);
+	if (all)
+		c->owed_until = 0;
+}
+
+/* With both locks held: from here on it is owed. */
+static void owe(struct call *call, bool died)
+{
 	if (!call->sent || call->answered || call->failed)
 		return;
 	/* "Loading" of a load that begins anew. */
 	while (call->n_replies)
 		wire_message_clear(&call->replies[--call->n_replies]);
-	if (died && call->suspect)
-		call->failed = true;
-	else
-		r = say_again(c, call, deadline);
-	if (r < 0) {
-		call->failed = true;
-		call->unsaid = -r;
-	}
-	call->resent = true;
+	/* The last server has not heard it if it is owed still. */
+	call->failed = died && call->suspect && !call->owed;
+	call->owed = !call->failed;
 	call->suspect |= died;
 }
 
 int connection_resume(struct connection *c, const struct wire_message *news)
 {
 	struct msg_restarted restarted = {0};
-	int64_t deadline; /* for all calls: others wait for the locks */
 	bool died;
 	int r;
 
@@ -97,16 +104,42 @@ int connection_resume(struct connection *c, const struct wire_message *news)
 	died = !(restarted.flags & RESTARTED_UPGRADE);
 	pthread_mutex_lock(&c->send);
 	pthread_mutex_lock(&c->lock);
-	deadline = clock_ms() + CONNECTION_STARVED_MS;
-	r = say_resume(c, &restarted, deadline);
+	c->owed_until = clock_ms() + CONNECTION_STARVED_MS;
+	r = say_resume(c, &restarted, c->owed_until);
 	for (struct call *call = c->calls; call && r >= 0; call = call->next)
-		ask_again(c, call, died, deadline);
+		owe(call, died);
+	if (r >= 0)
+		say_all_again(c);
 	pthread_cond_broadcast(&c->arrived);
 	pthread_mutex_unlock(&c->lock);
 	if (r >= 0)
 		r = connection_flush(c);
 	pthread_mutex_unlock(&c->send);
 	return r;
+}
+
+static bool is_owing(struct connection *c)
+{
+	bool owing;
+
+	pthread_mutex_lock(&c->lock);
+	owing = c->owed_until;
+	pthread_mutex_unlock(&c->lock);
+	return owing;
+}
+
+bool connection_ask_owed(struct connection *c)
+{
+	if (!is_owing(c))
+		return false;
+	/* Who is sending may wait for us to read what comes. */
+	if (pthread_mutex_trylock(&c->send) != 0)
+		return true;
+	pthread_mutex_lock(&c->lock);
+	say_all_again(c);
+	pthread_mutex_unlock(&c->lock);
+	pthread_mutex_unlock(&c->send);
+	return true;
 }
 
 void connection_note(struct connection *c, uint32_t flags)
