@@ -75,21 +75,16 @@ static void publish_end(struct publish *p)
 	free(p);
 }
 
-/* Ends with this thread's last sentence. */
+/* Ends with this thread's last sentence. Who is refused for now asks again in a
+ * moment, and would fill the log. */
 static void refuse(struct publish *p, int error)
 {
-	log_warning("publish_failed", log_u64("names", p->names.n),
-		log_text("error", tarn_fail_message()));
+	if (!p->for_now)
+		log_warning("publish_failed", log_u64("names", p->names.n),
+			log_text("error", tarn_fail_message()));
 	if (p->client)
-		client_refuse(p->client, p->serial, error);
-	publish_end(p);
-}
-
-/* Nothing of it was begun with, and what is in its way ends. Who asks again in
- * a moment would fill the log. */
-static void refuse_for_now(struct publish *p, int error)
-{
-	client_refuse_for_now(p->client, p->serial, error);
+		(p->for_now ? client_refuse_for_now : client_refuse)(
+			p->client, p->serial, error);
 	publish_end(p);
 }
 
@@ -288,7 +283,7 @@ static int check_descriptors(const struct publish *p)
 		server->publish_fds_max);
 }
 
-static int may_start(const struct publish *p)
+static int check_start(const struct publish *p)
 {
 	const struct client *client = p->client;
 	uint32_t size = p->message.size;
@@ -307,14 +302,21 @@ static int may_start(const struct publish *p)
 	return check_descriptors(p);
 }
 
-/* May it begin? From here on it counts. */
+/* What it is too busy for ends: then it may be asked again. */
+static int may_start(struct publish *p)
+{
+	int r = check_start(p);
+
+	p->for_now = r == -EBUSY;
+	return r;
+}
+
+/* From here on it counts. */
 static int join(struct publish *p)
 {
 	struct publish **q;
-	int r = may_start(p);
+	int r = quota_charge_message(p->home, &p->message);
 
-	if (r == 0)
-		r = quota_charge_message(p->home, &p->message);
 	if (r < 0)
 		return r;
 	for (q = &p->rule->publishes; *q; q = &(*q)->next)
@@ -350,24 +352,29 @@ static struct publish *publish_new(
 }
 
 /* What was done, or may have been, is told of before anything may refuse: who
- * hears of a limit asks once more, and would undo what others did since. */
+ * hears of a limit asks once more, and would undo what others did since. Who
+ * asks for the first time is told to wait before it is read, which takes long
+ * where it is long. */
 void publish_start(struct client *client, struct wire_message *message)
 {
+	bool again = message->again;
 	struct publish *p = publish_new(client, message);
 	int r;
 
 	if (!p)
 		return client_refuse(client, message->serial,
 			tarn_fail(ENOMEM, "out of memory"));
-	r = publish_parse(p);
-	if (r == 0 && p->message.again && publish_was_done(p))
+	r = again ? 0 : may_start(p);
+	if (r == 0)
+		r = publish_parse(p);
+	if (r == 0 && again && publish_was_done(p))
 		return publish_end(p);
-	if (r == 0 && p->message.again)
+	if (r == 0 && again)
 		r = publish_check_doubt(p);
+	if (r == 0 && again)
+		r = may_start(p);
 	if (r == 0)
 		r = join(p);
-	if (r == -EBUSY)
-		return refuse_for_now(p, r);
 	/* Once more at the end; but here no memory is sealed for it yet. */
 	if (r == 0)
 		r = publish_check_names(p);

@@ -37,6 +37,7 @@ struct publish {
 	struct closer *closer; /* the same */
 	uint32_t n_fds;        /* that it has brought */
 	bool joined;           /* in its rule's list, and charged for */
+	bool for_now;          /* nothing of it was begun with: others are */
 	uint32_t uid;
 	uint32_t serial;
 	uint64_t token; /* in each version that it writes */

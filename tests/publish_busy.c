@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
@@ -38,6 +39,19 @@ static void fill(void)
 	is_int(WIRE_ERROR, raw_answer(&raws[MANY - 1]),
 		"so many are under way that one more is refused");
 	is_int(EBUSY, raws[MANY - 1].error, "for others are under way");
+}
+
+/* What is wrong with it is seen only when it is read. */
+static void test_unread(void)
+{
+	const struct msg_publish wrong = {.n_names = 0};
+	struct raw *raw = &raws[MANY - 1];
+	int fd = memfd_create("one", MFD_CLOEXEC);
+
+	raw_say(raw, WIRE_PUBLISH, &wrong, sizeof(wrong), &fd, 1);
+	is_int(WIRE_ERROR, raw_answer(raw), "another is refused");
+	is_int(EBUSY, raw->error, "before it is read");
+	close(fd);
 }
 
 static int publish(tarn_store *store, const char *name)
@@ -110,6 +124,7 @@ int main(void)
 		store_open_fd(fd, server.socket, "", PATIENCE_MS, &hasty) < 0)
 		bail("%s", tarn_error_message());
 	fill();
+	test_unread();
 	test_for_ever(hasty);
 	test_for_a_moment(store);
 	for (int i = 0; i < MANY; i++)
