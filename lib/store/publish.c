@@ -170,17 +170,21 @@ static bool is_for_now(const struct wire_message *reply)
 int publish_send(struct tarn_store *store, const struct body *b, const int *fds,
 	int n_fds, struct wire_message *ret)
 {
-	int64_t deadline = clock_ms() + store->connection.timeout_ms;
-	int nap_ms = CONNECTION_NAP_MS;
+	int64_t now = clock_ms(), end = now + store->connection.timeout_ms;
+	int64_t begun = now, nap_ms = CONNECTION_NAP_MS;
 	int r;
 
 	while ((r = send_once(store, b, fds, n_fds, ret)) >= 0 &&
-		is_for_now(ret) && clock_ms() < deadline) {
+		is_for_now(ret) && (now = clock_ms()) < end) {
 		uint64_t since;
 
 		wire_message_clear(ret);
+		/* Half of the time at most goes into trying: all of a long one
+		 * is sent each time. */
+		nap_ms = MIN(MAX(nap_ms, now - begun), end - now);
 		usleep((useconds_t)nap_ms * 1000);
 		nap_ms = MIN(nap_ms * 2, NAP_MAX_MS);
+		begun = clock_ms();
 		/* It is another request, and nothing of the last one is. */
 		since = publish_since(store);
 		memcpy(b->p + offsetof(struct msg_publish, since), &since,

@@ -83,9 +83,10 @@ struct tarn_publish_options {
  * see exclusive. -EBUSY: a name, or one that would be removed for them, is an
  * open channel's; or as many publications are under way already as one
  * connection allows, or as the daemon's descriptors (ulimit -n) allow a user
- * who has some under way, and none of them has ended within some seconds: then
- * nothing has happened, and it may be published when one has. -E2BIG: more than 500,000 names, or than 64
- * storages that are not copied. -EPERM, -ENOSPC, -ENOTSUP: see above.
+ * who has some under way, and none of them has ended within ten seconds, which
+ * no signal cuts short: then nothing has happened, and it may be published when
+ * one has. -E2BIG: more than 500,000 names, or than 64 storages that are not
+ * copied. -EPERM, -ENOSPC, -ENOTSUP: see above.
  * -ENOMEM: there is none for the copies. -ECONNRESET: the daemon is gone, or
  * died of this. -ETIMEDOUT: it hangs.
  * -EIO: the daemon's server died meanwhile, and since others have published or
