@@ -61,6 +61,7 @@ void load_free(struct load *load)
 
 void load_refuse(struct load *load, int error)
 {
+	error = load_fail_in_doubt(load, error);
 	load->rule->server->n_failed++;
 	log_warning("load_failed", log_text("label", load->label),
 		log_text("error", tarn_fail_message()));

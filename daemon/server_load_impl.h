@@ -54,5 +54,9 @@ struct load *load_find_running(const struct load *load);
 int load_publish(struct load *load, uint32_t index, uint64_t generation);
 /* By a server before this one: what it was answered, or would have been. */
 bool load_was_done(const struct load *load, struct msg_loaded *ret);
-/* It may have been done, and displaced since: -EIO, with a sentence. */
-int load_check_doubt(const struct load *load);
+/* Is it in doubt, since others touched its names after it was first asked?
+ * -EIO, with a sentence: and what stands cannot be what it would publish. */
+int load_check_doubt(struct load *load);
+/* It fails with this thread's last sentence; -EIO, with that and more: who
+ * hears of nothing else loads once more, over what others did. */
+int load_fail_in_doubt(const struct load *load, int error);

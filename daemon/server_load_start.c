@@ -138,11 +138,12 @@ void load_start(struct client *client, struct wire_message *message)
 		return load_refuse(load, r);
 	if (load->message.again && load_was_done(load, &loaded))
 		return answer_again(load, &loaded);
-	load->doubt = load->message.again && load_check_doubt(load) < 0;
+	r = load->message.again ? load_check_doubt(load) : 0;
+	if (r < 0)
+		return load_refuse(load, r);
 	r = join(load);
-	if (r < 0 && load->doubt)
-		r = load_check_doubt(load);
 	if (r < 0) {
+		r = load_fail_in_doubt(load, r);
 		client_refuse(client, load->serial, r);
 		return load_free(load);
 	}

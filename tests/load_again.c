@@ -7,6 +7,7 @@
  * want of room.
  */
 #include <errno.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,20 +24,29 @@
 static struct daemon server;
 static const char *path;
 
-static int load_since(
+/* Asks, and hears nothing yet. */
+static void ask_since(
 	const char *first, const char *second, bool again, uint64_t since)
 {
 	struct order order = {.since = since};
-	int fd = opened(path), r;
+	int fd = opened(path);
 
 	order_range(&order, 0, SIZE, 0);
 	order_bytes(&order, first, 1000);
 	order_bytes(&order, second, (int64_t)SIZE);
 	raw.again = again;
-	r = order_load(&order, &raw, fd, -1);
+	raw.error = 0;
+	if (order_send(&order, &raw, fd, -1) < 0)
+		bail("nothing can be said");
 	raw.again = false;
 	fd_close(fd);
-	return r;
+}
+
+static int load_since(
+	const char *first, const char *second, bool again, uint64_t since)
+{
+	ask_since(first, second, again, since);
+	return raw_answer(&raw);
 }
 
 static int load(const char *first, const char *second, bool again)
@@ -132,6 +142,67 @@ static void test_removed(void)
 	is_int(1, version_of("o"), "and there again");
 }
 
+/* What was said before was read. */
+static void until_heard(void)
+{
+	if (raw_say(&raw, WIRE_STATUS, NULL, 0, NULL, 0) < 0 ||
+		raw_answer(&raw) != WIRE_STATUS_IS)
+		bail("no status");
+}
+
+/* As to who asks again and finds something else when his file is read. */
+static void test_meanwhile(void)
+{
+	pid_t loader = child_named(server.pid, "tarn-loader");
+	uint64_t since = now();
+
+	is_int(WIRE_LOADED, load_since("A", "B", false, since), "loaded");
+	if (tarn_store_remove(other, "A") < 0 ||
+		tarn_store_remove(other, "B") < 0)
+		bail("%s", tarn_error_message());
+	kill(loader, SIGSTOP);
+	raw.serial = 5000;
+	ask_since("A", "B", true, since);
+	/* What is said next is heard next. */
+	until_heard();
+	publish("A");
+	kill(loader, SIGCONT);
+	is_int(WIRE_ERROR, raw_answer(&raw),
+		"removed by others, and published while it is read: refused");
+	is_int(EIO, raw.error, "for nobody can tell");
+	is_int(1, version_of("A"), "and they stand");
+}
+
+static void test_at_once(void)
+{
+	uint64_t since = now();
+
+	publish("C");
+	raw.serial = 6000;
+	ask_since("C", "D", true, since);
+	is_int(WIRE_ERROR, raw_hear(&raw, RAW_PATIENCE_MS),
+		"what no file's bytes can be is refused before any is read");
+	is_int(EIO, raw.error, "for nobody can tell");
+}
+
+/* What stands may be the same, but the file cannot be read any more. */
+static void test_unread(void)
+{
+	const char *whole = path;
+	uint64_t since = now();
+
+	is_int(WIRE_LOADED, load("I", "J", false), "others load it");
+	path = made_file("short", 1000, 2);
+	raw.serial = 8000;
+	is_int(WIRE_ERROR, load_since("I", "J", true, since),
+		"a file that is too short now fails");
+	is_int(EIO, raw.error, "as what may have been done");
+	has_str("nobody can tell", raw.text, "which it says");
+	has_str("bytes", raw.text, "and why");
+	unlink(path);
+	path = whole;
+}
+
 /* Until the file is old enough for its bytes to be everybody's. */
 static void until_cached(void)
 {
@@ -171,6 +242,25 @@ static void test_same(void)
 	is_int(EIO, raw.error, "for nobody can tell");
 }
 
+/* ---- without bytes ----------------------------------------------------- */
+
+static int load_nothing(
+	const char *first, const char *second, bool again, uint64_t since)
+{
+	struct order order = {.since = since};
+	int fd = opened(path), r;
+
+	order_bytes(&order, first, 0);
+	order_bytes(&order, second, 0);
+	raw.again = again;
+	r = order_load(&order, &raw, fd, -1);
+	raw.again = false;
+	fd_close(fd);
+	return r;
+}
+
+/* ---- by the library ---------------------------------------------------- */
+
 /* Of a file's one tensor. */
 static int load_by_library(tarn_store *store, const char *name)
 {
@@ -196,24 +286,12 @@ static void test_library(void)
 
 /* ---- when there is no room ------------------------------------------- */
 
-/* Without bytes: it is no longer under way when something else is read. */
-static int load_nothing(void)
-{
-	struct order order = {0};
-	int fd = opened(path), r;
-
-	order_bytes(&order, "x", 0);
-	order_bytes(&order, "y", 0);
-	r = order_load(&order, &raw, fd, -1);
-	fd_close(fd);
-	return r;
-}
-
 /* Until the server has read what else there is. */
 static void until_refused(void)
 {
 	for (int i = 0; i < 2000; i++) {
-		if (load_nothing() == WIRE_ERROR)
+		/* It is no longer under way when something else is read. */
+		if (load_nothing("x", "y", false, 0) == WIRE_ERROR)
 			return;
 		usleep(10000);
 	}
@@ -224,12 +302,16 @@ static void test_no_room(void)
 {
 	struct raw half;
 	uint64_t since = now();
-	uint32_t serial, covered;
+	uint32_t serial, covered, same;
 
 	is_int(WIRE_LOADED, load("i", "j", false), "another");
 	covered = raw.serial;
 	cover("i");
 	cover("j");
+	is_int(WIRE_LOADED, load("F", "G", false), "one more");
+	same = raw.serial;
+	load("F", "G", false);
+	load("F", "G", false);
 	is_int(WIRE_LOADED, load("g", "h", false), "loaded");
 	serial = raw.serial;
 	say_half(&half, server.socket);
@@ -243,6 +325,12 @@ static void test_no_room(void)
 	is_int(WIRE_ERROR, load_since("i", "j", true, since),
 		"what others have displaced is refused");
 	is_int(EIO, raw.error, "as what may have been done");
+	raw.serial = same;
+	is_int(WIRE_ERROR, load_since("F", "G", true, since),
+		"what may be the same as what others have loaded");
+	is_int(EIO, raw.error, "is refused so, too");
+	has_str("\"F\" was published by others", raw.text, "for what it is");
+	has_str("quota of requests", raw.text, "and for want of room");
 	raw.serial = 2000;
 	is_int(WIRE_ERROR, load_since("z", "zz", true, now()), "what was not");
 	is_int(EDQUOT, raw.error, "may ask once more");
@@ -265,11 +353,14 @@ int main(void)
 	test_not_done();
 	test_covered();
 	test_removed();
+	test_meanwhile();
+	test_at_once();
+	test_unread();
 	test_same();
 	test_no_room();
 	unlink(args[1]);
-	unlink(path);
 	raw_close(&raw);
+	unlink(path);
 	test_library();
 	remove_files();
 	tarn_store_unref(other);

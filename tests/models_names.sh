@@ -29,6 +29,7 @@ broken "$twice" resume -DREMOVE -DNEW_SERIAL
 undone='times_done[serial])||(token[0]!=200)' # what others did
 holds resume -DLOAD
 broken "$undone" resume -DLOAD -DNO_DOUBT
+broken "$undone" resume -DLOAD -DSTANDS_ONLY
 broken "$undone" resume -DLOAD -DNEW_SERIAL
 
 if long; then

@@ -13,7 +13,9 @@
  * and removes the same, as fast as he likes. With REMOVE the client removes it
  * instead, which leaves no token: where nothing stands it was done, by whomever.
  * With LOAD the client, and sometimes the other, loads a file under the name: to
- * do so twice undoes something only where something else stands.
+ * do so twice undoes something only where something else stands. A file takes
+ * time to be read, in which others go on: what was touched before is a doubt,
+ * and what stands after it settles that.
  */
 #ifndef CRASHES
 #define CRASHES 2
@@ -123,10 +125,52 @@ inline remove_it()
 	}
 }
 
+/* Somebody else publishes it, or removes it. */
+inline somebody()
+{
+	others--;
+	if
+	:: commit_it(OTHER)
+#ifdef LOAD
+	:: commit_it(SAME)
+#endif
+	:: remove_it()
+	fi
+}
+
+#ifdef STANDS_ONLY
+#define TOUCHED (commit[0] > since)
+#else
+#define TOUCHED (commit[0] > since || (!commit[0] && removed > since))
+#endif
+
+/* Is it in doubt; what is read, for long; the names. */
+inline load_it()
+{
+	doubt = again && TOUCHED;
+	do
+	:: atomic { others > 0 -> somebody() }
+	:: break
+	od;
+	atomic {
+		if
+#ifndef NO_DOUBT
+		:: doubt && commit[0] > since && token[0] == OTHER ->
+			what = REFUSED
+#endif
+		:: else ->
+			assert(!times_done[serial] || token[0] != OTHER);
+			commit_it(serial);
+			times_done[serial]++
+		fi;
+		doubt = false
+	}
+}
+
 active proctype server()
 {
 	byte serial, since, others = OTHERS;
-	bool again, resuming, started;
+	bool again, resuming, started, doubt;
 	mtype what;
 
 begin:	{
@@ -159,31 +203,23 @@ end:	do
 #ifndef NO_TOKEN
 			:: again && (token[0] == serial || token[1] == serial)
 #endif
+#ifdef LOAD
+			:: else -> load_it()
+#else
 #ifndef NO_DOUBT
 			/* It may have been done, and displaced or removed
 			 * since: others were there after it was first sent. */
 			:: again && token[0] != serial &&
-				token[1] != serial &&
-#ifdef LOAD
-				commit[0] > since && token[0] == OTHER ->
-#else
-				(commit[0] > since ||
-					(!commit[0] && removed > since)) ->
-#endif
+				token[1] != serial && TOUCHED ->
 				what = REFUSED
 #endif
 			:: else ->
 				atomic {
-#ifdef LOAD
-					assert(!times_done[serial] ||
-						token[0] != OTHER);
-#endif
 					commit_it(serial);
 					times_done[serial]++;
-#ifndef LOAD
 					assert(times_done[serial] == 1)
-#endif
 				}
+#endif
 #endif
 			fi;
 			if
@@ -191,17 +227,7 @@ end:	do
 			:: else -> to_client!PUBLISHED, serial
 			fi
 		fi
-	/* Somebody else publishes it, or removes it. */
-	:: atomic { others > 0 ->
-		others--;
-		if
-		:: commit_it(OTHER)
-#ifdef LOAD
-		:: commit_it(SAME)
-#endif
-		:: remove_it()
-		fi
-	   }
+	:: atomic { others > 0 -> somebody() }
 	od
 	} unless {
 		atomic { crash -> crash = false; goto begin }
