@@ -59,12 +59,15 @@ static bool may_be_ours(const struct load *load, const struct named *named,
 	       !memcmp(d->stride, l->stride, sizeof(d->stride));
 }
 
+/* Where there are no bytes it is the same wherever it lies. */
 static bool is_ours(const struct load *load, uint32_t index,
 	uint64_t generation, const struct named *named,
 	const struct tarn_descriptor *d)
 {
 	struct tarn_descriptor ours;
 
+	if (load->size == 0)
+		return may_be_ours(load, named, d);
 	name_describe(load->rule, index, generation, named, &ours);
 	return !memcmp(&ours, d, sizeof(ours));
 }

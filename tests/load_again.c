@@ -259,6 +259,23 @@ static int load_nothing(
 	return r;
 }
 
+/* What stands is no storage that the next server would give. */
+static void test_nothing(void)
+{
+	uint64_t since = now();
+
+	raw_open(&raw, server.socket);
+	is_int(WIRE_LOADED, load_nothing("E", "H", false, since),
+		"somebody loads nothing");
+	raw_close(&raw);
+	server_kill(&server);
+	raw_open(&raw, server.socket);
+	raw.serial = 7000;
+	is_int(WIRE_LOADED, load_nothing("E", "H", true, since),
+		"nothing is the same by whichever server");
+	raw_close(&raw);
+}
+
 /* ---- by the library ---------------------------------------------------- */
 
 /* Of a file's one tensor. */
@@ -360,6 +377,7 @@ int main(void)
 	test_no_room();
 	unlink(args[1]);
 	raw_close(&raw);
+	test_nothing();
 	unlink(path);
 	test_library();
 	remove_files();
