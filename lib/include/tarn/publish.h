@@ -72,8 +72,9 @@ struct tarn_publish_options {
  * created tensor of TARN_ADOPT_MIN bytes or more is a shared one afterwards,
  * read-only, at the same address: while this runs and after it, writing to it,
  * in any thread, ends in SIGSEGV, so no other thread may be at work on it. If
- * the call fails it is writable again; if the daemon had sealed it by then, as a
- * copy: without memory for that it stays read-only, and can be published still.
+ * the call fails it is writable again; if the daemon had sealed it by then, as
+ * a copy: without memory for that it stays read-only, and can be published
+ * still.
  * All others are copied (a view: only what it reaches, in C order), and stay
  * what they are; so does one that another process has mapped for writing, as a
  * child of fork() may: the daemon copies it. Any thread: two that publish one
