@@ -219,6 +219,37 @@ static void test_unheard_release(void)
 	tarn_store_remove(store, "u/x");
 }
 
+static void *remove_idle(void *s)
+{
+	return (void *)(intptr_t)tarn_store_remove(s, "idle/x");
+}
+
+/* 1. He hears nothing of the upgrade; 2. others publish; 3. he asks, and the
+ * server dies: what they did was done before, and is no doubt. */
+static void test_unheard_request(void)
+{
+	tarn_store *other;
+	pthread_t thread;
+	pid_t server;
+	void *r;
+
+	if (tarn_store_open(daemon_.socket, &other) < 0)
+		bail("open: %s", tarn_error_message());
+	upgrade();
+	load_file("idle", 9, SMALL);
+	server = server_of(&daemon_);
+	kill(server, SIGSTOP);
+	if (pthread_create(&thread, NULL, remove_idle, other) != 0)
+		bail("no thread");
+	usleep(200000);
+	kill(server, SIGKILL);
+	server_after(&daemon_, server);
+	pthread_join(thread, &r);
+	is_int(0, (intptr_t)r,
+		"what he asks then is done, though the server dies");
+	tarn_store_unref(other);
+}
+
 /* ---- waiting and forking ------------------------------------------------- */
 
 static void test_waiting(void)
@@ -395,6 +426,7 @@ int main(void)
 	test_full_threads();
 	test_no_memory();
 	test_unheard_release();
+	test_unheard_request();
 	test_waiting();
 	test_fork();
 	test_protocol_1();

@@ -77,15 +77,20 @@ static int put_names(struct body *b, const struct plan *plan,
 	return r;
 }
 
-uint64_t publish_since(const struct tarn_store *store)
+uint64_t publish_since(struct tarn_store *store)
 {
+	/* A region that was left says nothing of what came after it. If the
+	 * next one cannot be had, more is in doubt than need be, no less; and
+	 * the call itself tells what is wrong with the daemon. */
+	if (table_is_left(&store->table))
+		store_moved_within(store, 0, store->connection.timeout_ms);
 	/* Relaxed: whatever it is, this is not published yet. */
 	return atomic_load_explicit(
 		       &store->table.header->committed, memory_order_relaxed) +
 	       1;
 }
 
-static int write_message(const struct tarn_store *store, struct body *b,
+static int write_message(struct tarn_store *store, struct body *b,
 	const struct plan *plan, const struct tarn_publish_item *items,
 	size_t n, const struct tarn_publish_options *options)
 {

@@ -195,8 +195,9 @@ int store_load_verified(struct tarn_store *store, tarn_file *file,
 
 struct body;
 
-/* What goes into msg_publish.since. */
-uint64_t publish_since(const struct tarn_store *store);
+/* What goes into msg_publish.since. Waits for a daemon that is being replaced.
+ */
+uint64_t publish_since(struct tarn_store *store);
 /* Sends a WIRE_PUBLISH and waits for its answer, which may take the daemon as
  * long as it lives; the caller clears *ret. Told to wait for others' it asks
  * again, for so long as an answer may take; since in body is renewed then. */
