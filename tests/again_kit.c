@@ -5,14 +5,18 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "tests/restart_kit.h"
 #include "tests/tap.h"
 
-#define SETTLE_US 200000 /* until somebody sleeps in a call */
-#define ROOM "60100"     /* bytes of requests under way: RAW_HALF, and some */
+#define LOOKS 10 /* that find it asleep: it is in its call */
+#define LOOK_US 20000
+#define PATIENCE_S 20.0 /* on a loaded machine */
+#define ROOM "60100"    /* bytes of requests under way: RAW_HALF, and some */
 
 struct raw raw;
 struct table table;
@@ -77,6 +81,34 @@ static void ask_as_told(const struct sleeper *s, const char *socket,
 	_exit(-r);
 }
 
+static bool is_asleep(pid_t pid)
+{
+	char path[64], text[512];
+	const char *p;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	if (fd_read_text(path, text, sizeof(text)) <= 0)
+		bail("no process %d", (int)pid);
+	p = strrchr(text, ')');
+	return p && p[1] && p[2] == 'S';
+}
+
+/* It has been told to ask, has said what it had to, and waits. */
+static void until_asked(const struct sleeper *s)
+{
+	double end = seconds() + PATIENCE_S;
+	int n = 0, unread;
+
+	while (n < LOOKS && seconds() < end) {
+		if (ioctl(s->go[0], FIONREAD, &unread) < 0)
+			bail("FIONREAD: %m");
+		n = !unread && is_asleep(s->pid) ? n + 1 : 0;
+		usleep(LOOK_US);
+	}
+	if (n < LOOKS)
+		bail("process %d does not sleep", (int)s->pid);
+}
+
 void sleeper_begin(struct sleeper *s, const struct daemon *daemon,
 	int (*prepare)(tarn_store *store, const char *what),
 	int (*ask)(tarn_store *store, const char *what), const char *what)
@@ -95,7 +127,7 @@ void sleeper_begin(struct sleeper *s, const struct daemon *daemon,
 	kill(s->server, SIGSTOP);
 	if (write(s->go[1], "", 1) != 1)
 		bail("write: %m");
-	usleep(SETTLE_US);
+	until_asked(s);
 	kill(s->pid, SIGSTOP);
 }
 
