@@ -38,7 +38,7 @@ static struct config config;
 static struct wire_reader *room; /* of all readers but the server's */
 static struct loop_watch *tick_watch;
 static int tick;
-static int first_free; /* descriptor, before it all began */
+static int begun_fds; /* before it all began */
 
 void must(int r, const char *what)
 {
@@ -55,14 +55,6 @@ void make_pair(int *ret_server, int *ret_other)
 		bail("a socket pair: %m");
 	*ret_server = pair[0];
 	*ret_other = pair[1];
-}
-
-static int lowest_free(void)
-{
-	int fd = dup(STDOUT_FILENO);
-
-	close(fd);
-	return fd;
 }
 
 /* ---- clients ------------------------------------------------------------- */
@@ -303,6 +295,7 @@ static void free_server(void)
 		rule_free(rule);
 	}
 	segment_forget(&server);
+	server_spare_give(&server);
 	pressure_free(server.pressure);
 	kept_free(&server.kept);
 	expiry_free(&server);
@@ -371,7 +364,7 @@ void server_begin(void)
 	} hello = {{WIRE_MAGIC, WIRE_HELLO, 0, 1, sizeof(hello.body)},
 		{.version = PROTOCOL_VERSION, .version_min = PROTOCOL_OLDEST}};
 
-	first_free = lowest_free();
+	begun_fds = count_fds(getpid());
 	must(wire_reader_new(&room), "a reader");
 	keeper_begin(make_server(0), room);
 	keeper_make_rule(1, "pool");
@@ -484,10 +477,10 @@ void server_end(void)
 	room = wire_reader_free(room);
 	channels_forget();
 	/* The thread that closes what clients sent may come to it later. */
-	for (int i = 0; lowest_free() != first_free; i++) {
+	for (int i = 0; count_fds(getpid()) != begun_fds; i++) {
 		if (i == 50000)
-			bail("descriptor %d is free, it was %d", lowest_free(),
-				first_free);
+			bail("%d descriptors are open, %d were",
+				count_fds(getpid()), begun_fds);
 		usleep(200);
 	}
 }
