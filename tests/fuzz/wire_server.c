@@ -21,6 +21,7 @@
 #include "base/fd.h"
 #include "daemon/loop_impl.h"
 #include "daemon/pressure.h"
+#include "daemon/server_load_impl.h"
 #include "daemon/server_publish_impl.h"
 #include "shm/table_check.h"
 #include "tests/fuzz/wire_channel.h"
@@ -284,10 +285,17 @@ static int make_server(uint32_t restarts)
 }
 
 /* As server_run() ends. */
+/* Also what was under way, which a server that ends by itself waits for. */
 static void free_server(void)
 {
 	for (struct rule *rule = server.rules; rule; rule = rule->next)
+		while (rule->clients)
+			client_free(rule->clients);
+	for (struct rule *rule = server.rules; rule; rule = rule->next) {
+		while (rule->loads)
+			load_free(rule->loads);
 		rule_leave(rule);
+	}
 	while (server.rules) {
 		struct rule *rule = server.rules;
 
