@@ -186,3 +186,13 @@ void say_half(struct raw *half, const char *socket)
 	if (raw_open_half(half, socket, 1) != 1)
 		bail("half a message cannot be said");
 }
+
+void until_refused(int (*ask)(void))
+{
+	for (int i = 0; i < 2000; i++) {
+		if (ask() == WIRE_ERROR)
+			return;
+		usleep(10000);
+	}
+	bail("there is room for ever");
+}

@@ -67,3 +67,5 @@ int slept(const struct daemon *daemon,
 const char *little_room(void);
 /* Most of them are taken, once the server has read that, until it is closed. */
 void say_half(struct raw *half, const char *socket);
+/* Asks until it hears WIRE_ERROR: the server has read that by then. */
+void until_refused(int (*ask)(void));
