@@ -27,11 +27,11 @@ struct load {
 	struct rule *home; /* of the uid that loads */
 	struct load *next;
 	struct client *client; /* NULL: it left */
-	bool joined; /* in its rule's list, and charged for */
+	bool joined;           /* in its rule's list, and charged for */
 	uint32_t serial;
 	uint64_t token; /* of what it publishes */
 	uint64_t since; /* as in msg_publish; 0: it is not said */
-	bool doubt;	/* asked again, and others were there since */
+	bool doubt;     /* asked again, and others were there since */
 	uint64_t job;
 	enum load_state state;
 	struct loader *loader;

@@ -43,8 +43,7 @@ void load_tell_loading(struct load *load);
 
 /* ---- server_load_find.c: whose bytes ----------------------------------- */
 
-bool load_same_file(
-	const struct msg_identity *a, const struct msg_identity *b);
+bool load_same_file(const struct msg_identity *a, const struct msg_identity *b);
 bool load_find_cached(const struct load *load, uint32_t *ret);
 struct load *load_find_running(const struct load *load);
 

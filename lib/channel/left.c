@@ -57,8 +57,8 @@ void channel_left_in_passing(tarn_channel *channel)
 	if (!is_to_be_told(channel) || connection_notify(&store->connection,
 					       WIRE_CHANNEL, NULL, 0) < 0)
 		return;
-	/* Release: who sees it (the acquire in channel_see_to_passed()) asks
-	 * behind what was just said. */
+	/* Release: pairs with the acquire in channel_see_to_passed(); who sees
+	 * it asks behind what was just said. */
 	atomic_fetch_add_explicit(&store->told, 1, memory_order_release);
 }
 
@@ -70,8 +70,8 @@ void channel_see_to_passed(struct tarn_store *store)
 	uint64_t told =
 		atomic_load_explicit(&store->told, memory_order_acquire);
 
-	/* Acquire, and the release below: whom another thread has spared the
-	 * call finds the names gone as if he had made it. */
+	/* Acquire: pairs with the release below, in another thread: whom it
+	 * has spared the call finds the names gone as if he had made it. */
 	if (told == atomic_load_explicit(&store->seen_to, memory_order_acquire))
 		return;
 	if (have_looked_at(store) >= 0)

@@ -147,8 +147,8 @@ static int check_filling(const tarn_slot *slot)
 
 	/* Relaxed: to who asks while another thread leaves, either answer is
 	 * right. */
-	if (r >= 0 && !atomic_load_explicit(&slot->storage.writable,
-			      memory_order_relaxed))
+	if (r >= 0 && !atomic_load_explicit(
+			      &slot->storage.writable, memory_order_relaxed))
 		return tarn_fail(ESTALE,
 			"a slot that was abandoned when the channel was left; "
 			"acquire another");
@@ -216,9 +216,9 @@ static int place_empty(tarn_slot *slot, const struct tarn_layout *layout,
 			(unsigned long long)size,
 			(unsigned long long)tarn_slot_room(slot),
 			(unsigned long long)slot->storage.size);
-	r = slot->channel->mapped ? channel_map_slot(slot->channel, slot->slot,
-					    base + size)
-				  : 0;
+	r = slot->channel->mapped
+		    ? channel_map_slot(slot->channel, slot->slot, base + size)
+		    : 0;
 	if (r >= 0)
 		r = new_tensor(slot, base, layout, ret);
 	if (r < 0)
@@ -321,8 +321,8 @@ static int set_layout(
 	if (i >= count_of(slot))
 		return tarn_fail(ERANGE, "tensor %u of %u", i, count_of(slot));
 	/* Somebody else may write there; what lies in a slot stays in it. */
-	r = record_get(slot->channel, slot->slot, i, &d, &base, &before,
-		&known);
+	r = record_get(
+		slot->channel, slot->slot, i, &d, &base, &before, &known);
 	if (r == 0)
 		return tarn_fail(EINVAL,
 			"tensor %u is not in the slot: add the view itself", i);
