@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sizes are added and multiplied here, or not at all.
+ * All sizes are added and multiplied with these functions.
  *
  * Each function returns true when the exact result does not fit, as the
  * compiler's builtins do, so that a check reads

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ownership by scope: a variable marked _cleanup_ gives back what it holds
- * when it goes out of scope; STEAL hands it over and leaves nothing behind.
+ * Ownership by scope: a variable marked _cleanup_ releases its value when it
+ * goes out of scope. STEAL takes the value out and leaves the variable empty.
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What time it is, in whole nanoseconds, in milliseconds, as timeouts are
- * counted, and in seconds, as people read it.
+ * The time in whole nanoseconds, in milliseconds (the unit of timeouts) and in
+ * seconds (for people).
  */
 #pragma once
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One buffer a thread holds the last sentence. Nothing is allocated, so that
- * "out of memory" can be said too.
+ * "out of memory" can be reported too.
  */
 #include "base/fail.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 static _Thread_local char message[TARN_MESSAGE_MAX];
-/* Instead of it, if there is one. */
+/* If not NULL, it stands in place of the buffer. */
 static _Thread_local const char *constant;
 
 int tarn_fail(int err, const char *fmt, ...)
@@ -19,7 +19,8 @@ int tarn_fail(int err, const char *fmt, ...)
 	char text[TARN_MESSAGE_MAX];
 	va_list ap;
 
-	/* Formatted aside: an argument may be the present message. */
+	/* Formatted into another buffer first, since an argument may be the
+	 * present message. */
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);

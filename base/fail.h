@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a failure is told: a negative errno for the program, one sentence with
- * the values that were wrong for the person. The sentence is thread-local and
- * written where the cause is first seen; callers forward the number only.
+ * Failures: a negative errno for the program, and one sentence for people, with
+ * the values that were wrong. The sentence is thread-local and written where
+ * the cause is first seen; callers forward the number only.
  */
 #pragma once
 
@@ -13,11 +13,11 @@
 /* Long enough for a sentence with a path and a shape in it. */
 #define TARN_MESSAGE_MAX 1024
 
-/* Says what went wrong and returns -err. Never touches errno. */
+/* Records what went wrong and returns -err. Never touches errno. */
 int tarn_fail(int err, const char *fmt, ...) _printf_(2, 3);
 
-/* The same for a text that stays, without values: for what is no failure to who
- * asks again and again, and must not cost him anything. */
+/* The same for a constant text without values. It costs next to nothing, so it
+ * suits results that a polling caller does not treat as a failure. */
 int tarn_fail_constant(int err, const char *text);
 
 /* The sentence of this thread's last failure; "" before the first. */

@@ -1,12 +1,19 @@
 /* SPDX-License-Identifier: MIT */
-/* The system calls on descriptors that every room would otherwise wrap. */
+/* The system calls on descriptors that several rooms need. */
 #include "base/fd.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <unistd.h>
+
+/* Since Linux 6.3; headers may be older than the kernel. */
+#ifndef MFD_NOEXEC_SEAL
+#define MFD_NOEXEC_SEAL 8u
+#endif
 
 int fd_close(int fd)
 {
@@ -27,9 +34,20 @@ int fd_dup(int fd)
 	return copy < 0 ? -errno : copy;
 }
 
-/* One by one: a limit on descriptors says nothing, it may be a thousand
- * million. */
-static void close_listed(int first)
+int fd_memory(const char *name)
+{
+	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+	int fd = memfd_create(name, flags | MFD_NOEXEC_SEAL);
+
+	/* An older kernel does not know the flag; nothing depends on it. */
+	if (fd < 0 && errno == EINVAL)
+		fd = memfd_create(name, flags);
+	return fd < 0 ? -errno : fd;
+}
+
+/* Closes them one by one, from the list in /proc: the limit on descriptors can
+ * be a thousand million. */
+static void close_listed(int first, int last)
 {
 	DIR *dir = opendir("/proc/self/fd");
 	const struct dirent *entry;
@@ -37,18 +55,24 @@ static void close_listed(int first)
 	while (dir && (entry = readdir(dir))) {
 		int fd = atoi(entry->d_name);
 
-		if (fd >= first && fd != dirfd(dir))
+		if (fd >= first && fd <= last && fd != dirfd(dir))
 			close(fd);
 	}
 	if (dir)
 		closedir(dir);
 }
 
+void fd_close_range(int first, int last)
+{
+	/* A sandbox that is older than the system call refuses it. */
+	if (first <= last &&
+		close_range((unsigned)first, (unsigned)last, 0) < 0)
+		close_listed(first, last);
+}
+
 void fd_close_from(int first)
 {
-	/* A sandbox that was made before there was such a call refuses it. */
-	if (close_range((unsigned)first, ~0u, 0) < 0)
-		close_listed(first);
+	fd_close_range(first, INT_MAX);
 }
 
 ssize_t fd_pread(int fd, void *buf, size_t size, uint64_t offset)

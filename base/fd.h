@@ -30,8 +30,12 @@ static inline int fd_steal(int *fd)
 /* A second descriptor, CLOEXEC, never 0, 1 or 2. -errno on failure. */
 int fd_dup(int fd);
 
-/* Closes first, and all descriptors above it. Not in the child of a process
- * with threads. */
+/* A memfd that can be sealed, CLOEXEC and not executable. -errno on failure. */
+int fd_memory(const char *name);
+
+/* fd_close_range closes the descriptors from first to last, fd_close_from first
+ * and all above it. Not for the child of a process with threads. */
+void fd_close_range(int first, int last);
 void fd_close_from(int first);
 
 /* Reads up to size bytes at offset, continuing short reads and EINTR; the

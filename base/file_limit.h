@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Files that are larger than this process may make them. */
+/* The limit on the size of files that this process makes (RLIMIT_FSIZE). */
 #pragma once
 
 #include <errno.h>
@@ -8,8 +8,8 @@
 
 #include "base/fail.h"
 
-/* Before a file is made so large, in memory too: the kernel would say it by a
- * signal that kills (SIGXFSZ). */
+/* Call it before a file is made that large, a memfd too: the kernel reports an
+ * excess by a signal that kills (SIGXFSZ). */
 static inline int file_limit_check(uint64_t size)
 {
 	struct rlimit limit;

@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How much memory may still be taken: the least of what the machine has
- * available and what each of our cgroups leaves. Everything is read afresh,
- * since others take memory too; that costs a few small files a question, and
- * the question is asked once a segment.
+ * available and what each cgroup of this process leaves. Each call reads
+ * everything afresh, since other processes take memory too. That costs a few
+ * small files for each call, and there is one call for each segment.
  */
 #include "base/headroom.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
-#include "base/headroom_impl.h"
+#include "base/headroom_internal.h"
 
-/* The kernel makes nobody wait before less than about a hundredth is left; a
- * group's limit is met in leaps. Picked. */
+/* The kernel makes no process wait before less than about a hundredth is left;
+ * usage approaches a group's limit in leaps. Picked. */
 #define TIGHT_SHARE 16u
 
-/* The two questions differ in the reserve, and so may their answers: the
- * least room, and the least that is left when the reserve is kept. */
+/* headroom_check and headroom_is_tight treat the reserve differently, so their
+ * answers may differ: the least room, and the least that is left when the
+ * reserve is kept. */
 struct least {
 	struct headroom_limit room;
 	struct headroom_limit usable;
@@ -60,7 +63,24 @@ static int meminfo_line(const char *text, const char *name, uint64_t *ret)
 	return 0;
 }
 
-/* The machine as a limit; which: what counts as left. */
+/* For systems where /proc shows processes alone (systemd's ProcSubset=pid). The
+ * kernel reports what is free, not what it could drop for this process. That is
+ * less, and safe. */
+static int machine_by_sysinfo(struct headroom_limit *ret)
+{
+	struct sysinfo info;
+
+	if (sysinfo(&info) < 0)
+		return tarn_fail(errno, "/proc/meminfo is missing; sysinfo: %s",
+			tarn_errno_text(errno));
+	ret->limit = (uint64_t)info.totalram * info.mem_unit;
+	ret->room = ((uint64_t)info.freeram + info.bufferram) * info.mem_unit;
+	ret->used = ret->limit - MIN(ret->limit, ret->room);
+	snprintf(ret->name, sizeof(ret->name), "free memory");
+	return 0;
+}
+
+/* The machine as a limit. which names the figure that counts as left. */
 static int machine(
 	const char *root, const char *which, struct headroom_limit *ret)
 {
@@ -70,6 +90,8 @@ static int machine(
 
 	snprintf(path, sizeof(path), "%s/proc/meminfo", root);
 	n = fd_read_text(path, text, sizeof(text));
+	if (n == -ENOENT && !*root)
+		return machine_by_sysinfo(ret);
 	if (n < 0)
 		return tarn_fail(
 			(int)-n, "%s: %s", path, tarn_errno_text((int)n));

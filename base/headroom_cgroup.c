@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The memory limits of our control groups.
+ * The memory limits of this process's control groups.
  *
- * Two files say where they are: /proc/self/cgroup our place in a hierarchy,
- * /proc/self/mountinfo where that hierarchy can be seen, and from which of its
- * groups on. Joined they give a folder; it and each one above, up to the mount
- * point, may hold limits. v1 has a hierarchy for memory alone, v2 one for all,
- * and a hybrid system has both with the memory controller in either: a folder
- * without the files of its version limits nothing.
+ * Two files locate them. /proc/self/cgroup has the process's place in a
+ * hierarchy. /proc/self/mountinfo has the mount point of that hierarchy, and
+ * the group that is its root there. Together they give a folder; that folder
+ * and each one above it, up to the mount point, may hold limits. v1 has a
+ * hierarchy for memory alone, v2 one for all, and a hybrid system has both with
+ * the memory controller in either: a folder without the files of its version
+ * limits nothing.
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -18,10 +19,10 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
-#include "base/headroom_impl.h"
+#include "base/headroom_internal.h"
 
-/* v1 says "no limit" as the largest number of whole pages; nothing beyond an
- * exbibyte is meant. */
+/* v1 writes the largest number of whole pages for "no limit"; so any value
+ * above an exbibyte means none. */
 #define UNLIMITED (1ull << 60)
 
 struct hierarchy {
@@ -29,7 +30,7 @@ struct hierarchy {
 	const char *controller; /* among the super block's options; NULL */
 	const char *limits[2];
 	const char *usage;
-	const char *inactive; /* line of memory.stat: what can be reclaimed */
+	const char *inactive; /* line of memory.stat: reclaimable bytes */
 };
 
 static const struct hierarchy hierarchies[] = {
@@ -42,9 +43,9 @@ static const struct hierarchy hierarchies[] = {
 struct walk {
 	const char *root;
 	const struct hierarchy *hierarchy;
-	char path[4096];  /* our group, from /proc/self/cgroup */
+	char path[4096];  /* the process's group, from /proc/self/cgroup */
 	char mount[4096]; /* where the hierarchy is mounted */
-	char top[4096];   /* the group that is seen there */
+	char top[4096];   /* the group that is the root of that mount */
 	bool mounted;
 	void (*fn)(void *arg, const struct headroom_limit *limit);
 	void *arg;
@@ -62,7 +63,7 @@ static bool list_has(const char *list, const char *word)
 	return false;
 }
 
-/* Is path top itself, or below it? Gives what comes after it. */
+/* Is path top itself, or below it? Returns the rest of path. */
 static const char *below(const char *path, const char *top)
 {
 	size_t size = strlen(top);
@@ -112,7 +113,8 @@ static void unescape(char *text)
 
 /*
  * "36 35 98:0 /top /mount opts shared:1 - cgroup name super,opts". Of several
- * mounts the one that shows our group, and the most above it, is best.
+ * mounts, the best is the one that shows the process's group and the most
+ * groups above it.
  */
 static bool parse_mount(struct walk *walk, char *line)
 {
@@ -144,7 +146,8 @@ static bool parse_mount(struct walk *walk, char *line)
 	return true;
 }
 
-/* Gives each line of a file below root to parse; says if one was taken. */
+/* Passes each line of a file below root to parse; returns whether parse
+ * accepted one. */
 static bool parse_lines(struct walk *walk, const char *name,
 	bool (*parse)(struct walk *walk, char *line))
 {
@@ -196,7 +199,7 @@ static uint64_t read_stat(const char *dir, const char *name)
 	return 0;
 }
 
-/* The limits of one group, whose name for people is path. */
+/* The limits of one group; path is its name for people. */
 static void visit(struct walk *walk, const char *dir, const char *path)
 {
 	const struct hierarchy *h = walk->hierarchy;
@@ -217,16 +220,16 @@ static void visit(struct walk *walk, const char *dir, const char *path)
 	}
 }
 
-/* From our group up to the mount point. */
+/* From the process's group up to the mount point. */
 static void climb(struct walk *walk)
 {
 	const char *rest = below(walk->path, walk->top);
 	char dir[8192 + 16];
 	size_t mount;
 
-	/* In a namespace our group may be outside of what is mounted; the
-	 * mount point is then the nearest that can be seen. The same if "/.."
-	 * leads out of the namespace. */
+	/* In a namespace the process's group may be outside of the mount. The
+	 * mount point is then the nearest group that can be seen. The same
+	 * holds if "/.." leads out of the namespace. */
 	if (!rest || strstr(rest, "/.."))
 		rest = "";
 	mount = (size_t)snprintf(

@@ -3,10 +3,12 @@
 
 noinst_LTLIBRARIES += base/libbase.la
 base_libbase_la_SOURCES = \
-	base/alone.h \
+	base/single_threaded.h \
 	base/checked.h \
 	base/cleanup.h \
 	base/clock.h \
+	base/digest.c \
+	base/digest.h \
 	base/fail.c \
 	base/fail.h \
 	base/fd.c \
@@ -15,6 +17,15 @@ base_libbase_la_SOURCES = \
 	base/headroom.c \
 	base/headroom.h \
 	base/headroom_cgroup.c \
-	base/headroom_impl.h \
-	base/streams.h \
+	base/headroom_internal.h \
+	base/identity.c \
+	base/identity.h \
+	base/overflow_uid.c \
+	base/overflow_uid.h \
+	base/page.h \
+	base/pid_namespace.h \
+	base/populate.c \
+	base/populate.h \
+	base/std_fds.h \
 	$(NULL)
+base_libbase_la_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)

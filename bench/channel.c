@@ -84,7 +84,7 @@ static tarn_slot *prepare(tarn_channel *c, bool poll, int64_t bytes)
 	else
 		r = tarn_channel_acquire(c, -1, &slot);
 	if (r >= 0)
-		r = tarn_slot_empty(slot, TARN_U8, 1, &bytes, &t);
+		r = tarn_slot_new_tensor(slot, TARN_U8, 1, &bytes, &t);
 	if (r < 0)
 		die("prepare");
 	tarn_tensor_unref(t);
@@ -144,7 +144,7 @@ struct end {
 	uint64_t bytes;
 	uint32_t turn;
 	tarn_channel *out, *in;
-	/* Who hands over: prepared, and received. */
+	/* The sender: prepared, and received. */
 	tarn_slot *slot;
 	tarn_item *item;
 	tarn_tensor *tensor;
@@ -373,7 +373,8 @@ int main(int argc, char **argv)
 		compare("waiting", FUTEX, sizes[i]);
 		for (int j = 0; j < 2; j++) {
 			/* The next of that name is another one. */
-			tarn_channel_close(kept[j]);
+			if (tarn_channel_close(kept[j]) < 0)
+				die("close");
 			tarn_channel_unref(kept[j]);
 		}
 	}

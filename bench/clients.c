@@ -37,17 +37,17 @@ static void die(const char *what)
 
 /* ---- one client -------------------------------------------------------- */
 
-static void say_hello(int fd, struct wire_reader *reader)
+static void say_hello(int fd)
 {
 	struct msg_hello hello = {
 		.version = PROTOCOL_VERSION, .version_min = PROTOCOL_OLDEST};
 	struct wire_message m = {0};
 	const struct msg_welcome *welcome;
 	struct lease_page *page;
-	int r = wire_send(fd, WIRE_HELLO, 1, &hello, sizeof(hello), NULL, 0);
+	int r = wire_send(fd, WIRE_OUT(WIRE_HELLO, 1, &hello, sizeof(hello)));
 
-	while (r >= 0 && r != 1)
-		r = wire_receive(reader, fd, NULL, &m);
+	if (r >= 0)
+		r = wire_receive(fd, NULL, &m);
 	if (r < 0 || m.type != WIRE_WELCOME || m.size != sizeof(*welcome) ||
 		m.n_fds != 2)
 		die("hello");
@@ -63,7 +63,7 @@ static void say_hello(int fd, struct wire_reader *reader)
 	wire_message_clear(&m);
 }
 
-static int come(const char *path, struct wire_reader *reader)
+static int come(const char *path)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -74,7 +74,7 @@ static int come(const char *path, struct wire_reader *reader)
 		perror(path);
 		exit(1);
 	}
-	say_hello(fd, reader);
+	say_hello(fd);
 	return fd;
 }
 
@@ -156,30 +156,28 @@ static void show_idle(void)
 }
 
 /* Connects all; what each took. */
-static void connect_all(const char *path, struct wire_reader *reader,
-	int *ret_socks, double *ret_took)
+static void connect_all(const char *path, int *ret_socks, double *ret_took)
 {
 	for (int i = 0; i < CLIENTS; i++) {
 		double start = wall();
 
-		ret_socks[i] = come(path, reader);
+		ret_socks[i] = come(path);
 		ret_took[i] = wall() - start;
 	}
 }
 
 /* Closes all, and sees that the daemon knows. */
-static double leave_all(
-	const char *path, struct wire_reader *reader, const int *socks)
+static double leave_all(const char *path, const int *socks)
 {
 	double start = wall();
 
 	for (int i = 0; i < CLIENTS; i++)
 		fd_close(socks[i]);
-	fd_close(come(path, reader));
+	fd_close(come(path));
 	return wall() - start;
 }
 
-static void measure(const char *path, struct wire_reader *reader)
+static void measure(const char *path)
 {
 	static double took[CLIENTS];
 	static int socks[CLIENTS];
@@ -187,18 +185,18 @@ static void measure(const char *path, struct wire_reader *reader)
 	double first = 1e9, last = 1e9, left = 1e9;
 
 	/* The very first makes the daemon's region for this user. */
-	fd_close(come(path, reader));
+	fd_close(come(path));
 	keeper_kib = resident_kib(keeper);
 	server_kib = resident_kib(server);
 	for (int round = 0; round < ROUNDS; round++) {
-		connect_all(path, reader, socks, took);
+		connect_all(path, socks, took);
 		first = MIN(first, usual_us(took));
 		last = MIN(last, usual_us(took + CLIENTS - SAMPLE));
 		if (round == 0) {
 			show_memory(keeper_kib, server_kib);
 			show_idle();
 		}
-		left = MIN(left, leave_all(path, reader, socks));
+		left = MIN(left, leave_all(path, socks));
 	}
 	printf("connecting: the first %d %.0f us each, the last %d of %d "
 	       "%.0f us: %.2f times (at most 1)\n",
@@ -210,7 +208,6 @@ static void measure(const char *path, struct wire_reader *reader)
 int main(int argc, char **argv)
 {
 	const struct rlimit limit = {CLIENTS + 64, CLIENTS + 64};
-	struct wire_reader *reader;
 
 	if (argc != 2) {
 		fprintf(stderr, "usage: bench/clients SOCKET\n");
@@ -220,9 +217,6 @@ int main(int argc, char **argv)
 		perror("bench/clients: so many descriptors");
 		return 1;
 	}
-	if (wire_reader_new(&reader) < 0)
-		die("reader");
-	measure(argv[1], reader);
-	wire_reader_free(reader);
+	measure(argv[1]);
 	return 0;
 }

@@ -72,7 +72,7 @@ tarn_seconds >/dev/null
 : >"$folder/log"
 for round in 1 2 3 4 5; do
 	echo "round $round"
-	sleep 0.5 # what a host owes after a burst is nobody's merit
+	sleep 0.5 # the host throttles after a burst; let it recover
 	tarn_seconds | tee -a "$folder/log"
 	[ $have_fio = no ] || {
 		sleep 0.5

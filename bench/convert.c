@@ -75,7 +75,7 @@ static int measure(
 	size_t n = size / widest * 8;
 	struct convert c;
 
-	if (convert_plan(&c, p->dst, p->src, TARN_ROUND_CUT,
+	if (convert_plan(&c, p->dst, p->src, TARN_ROUND_TRUNCATE,
 		    p->scaled ? &scale : NULL, p->scaled ? &bias : NULL) < 0) {
 		fprintf(stderr, "%s: %s\n", p->name, tarn_error_message());
 		return -1;

@@ -7,7 +7,7 @@
  * The memory is a row of 256 MiB memfds, as in a pool. Guests get theirs when
  * it is first touched, by them and again by the disk; so the file is filled in
  * once before the clock starts, or half the runs would measure the host's page
- * faults. TARN_IO chooses the engine. Prints one line.
+ * faults. TARN_ENGINE chooses the engine. Prints one line.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -100,7 +100,7 @@ static void fill_from(struct tarn_io *io, const char *path, bool buffered)
 	struct tarn_fill_job job = {
 		.direct_fd = direct,
 		.buffered_fd = plain,
-		.road = buffered ? TARN_ROAD_BUFFERED : TARN_ROAD_DIRECT,
+		.io_mode = buffered ? TARN_IO_BUFFERED : TARN_IO_DIRECT,
 		.segments = segments,
 	};
 

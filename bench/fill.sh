@@ -24,9 +24,9 @@ sync "$file"
 for round in 1 2 3 4 5; do
 	echo "round $round"
 	[ $have_fio = no ] || run_fio | tee -a "$file.log"
-	for engine in uring threads; do
-		TARN_IO=$engine "$program" "$file" | tee -a "$file.log" ||
-			echo "TARN_IO=$engine: cannot run here"
+	for engine in io_uring threads; do
+		TARN_ENGINE=$engine "$program" "$file" | tee -a "$file.log" ||
+			echo "TARN_ENGINE=$engine: cannot run here"
 	done
 done
 echo "medians of five, $size MiB:"

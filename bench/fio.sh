@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC2154,SC2034 # shared with who reads it
+# shellcheck shell=sh disable=SC2154,SC2034 # shared with the script that sources it
 # SPDX-License-Identifier: MIT
 #
 # fio as the reference of a cold read, for the scripts beside it. They set

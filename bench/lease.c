@@ -108,10 +108,10 @@ int main(void)
 	measure("two full fences", fences);
 	measure("a mutex locked and unlocked twice", mutexes);
 	measure("acquire and release of a slot (at most 60)", slot_alone);
-	measure("hold and drop, nobody holds it", through_book);
+	measure("hold and drop, not held otherwise", through_book);
 	if (lease_book_hold(&book, &table, storage, generation, &known) < 0)
 		fail();
-	measure("hold and drop, somebody holds it", through_book);
+	measure("hold and drop, held already", through_book);
 	lease_book_done(&book);
 	table_writer_free(writer);
 	table_unmap(&table);

@@ -46,7 +46,7 @@ load
 : >"$file.log"
 for round in 1 2 3 4 5 6 7 8 9; do
 	echo "round $round"
-	sleep 1 # what a host owes after a burst is nobody's merit
+	sleep 1 # the host throttles after a burst; let it recover
 	[ $have_fio = no ] || run_fio | tee -a "$file.log"
 	sleep 1
 	load | tee -a "$file.log"

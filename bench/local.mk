@@ -9,6 +9,7 @@ EXTRA_PROGRAMS = \
 	bench/load \
 	bench/lookup \
 	bench/many \
+	bench/mmap \
 	bench/open \
 	bench/publish \
 	bench/read \
@@ -16,6 +17,7 @@ EXTRA_PROGRAMS = \
 	bench/restart \
 	bench/ring \
 	bench/save \
+	bench/snapshot \
 	bench/stream \
 	bench/transpose \
 	bench/view \
@@ -30,6 +32,7 @@ bench_lease_LDADD = lib/libcore.la
 bench_load_LDADD = lib/libtarn.la
 bench_lookup_LDADD = lib/libcore.la
 bench_many_LDADD = lib/libtarn.la
+bench_mmap_LDADD = lib/libtarn.la
 bench_open_LDADD = lib/libcore.la
 bench_publish_LDADD = lib/libtarn.la
 bench_read_LDADD = lib/libtarn.la
@@ -37,6 +40,7 @@ bench_read_file_LDADD = lib/libtarn.la
 bench_restart_LDADD = lib/libtarn.la
 bench_ring_LDADD = lib/libcore.la
 bench_save_LDADD = lib/libtarn.la
+bench_snapshot_LDADD = lib/libtarn.la
 bench_stream_LDADD = lib/libtarn.la
 bench_transpose_LDADD = lib/libtarn.la
 bench_view_LDADD = lib/libtarn.la
@@ -54,6 +58,7 @@ BENCHES = \
 	bench/load.sh \
 	bench/lookup.sh \
 	bench/many.sh \
+	bench/mmap.sh \
 	bench/open.sh \
 	bench/publish.sh \
 	bench/py_channel.sh \
@@ -63,6 +68,7 @@ BENCHES = \
 	bench/restart.sh \
 	bench/ring.sh \
 	bench/save.sh \
+	bench/snapshot.sh \
 	bench/stream.sh \
 	bench/transpose.sh \
 	bench/view.sh \

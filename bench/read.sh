@@ -18,7 +18,8 @@ header="{\"x\":{\"dtype\":\"U8\",\"shape\":[$size],\"data_offsets\":[0,$size]}}"
 	head -c "$size" /dev/urandom
 } >"$file"
 sync "$file"
-# What is younger than two seconds is loaded for each who asks.
+# Some file systems stamp whole seconds: there a file younger than two seconds
+# is read again for each process that asks.
 sleep 3
 start_daemon
 bench/read "$folder/sock" "$file" | tee "$folder/lines"

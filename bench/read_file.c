@@ -8,7 +8,7 @@
  * input is a round: "cold" (the file is dropped from the page cache before),
  * "warm" (it is read into it before), or "touch" (warm, and every byte is
  * looked at once more when it is there, as a user would); a second word forces
- * the road. Each is answered by a line with the rate and the price in CPU.
+ * the I/O mode. Each is answered by a line with the rate and the price in CPU.
  *
  * The process lives on between rounds because of its memory: guests get theirs
  * when it is first touched, which costs more than to fill it. It is congruent
@@ -98,7 +98,7 @@ static void take_all(tarn_file *file)
 	all.src = calloc(all.n, sizeof(tarn_tensor *));
 	all.dst = calloc(all.n, sizeof(tarn_tensor *));
 	for (size_t i = 0; i < all.n; i++) {
-		const struct tarn_file_tensor *t = tarn_file_at(file, i);
+		const struct tarn_file_entry *t = tarn_file_at(file, i);
 
 		if (tarn_file_tensor(file, t->name, &all.src[i]) < 0)
 			die(t->name);
@@ -117,7 +117,7 @@ static void take_view(tarn_file *file, const char *view)
 	all.src = calloc(1, sizeof(tarn_tensor *));
 	all.dst = calloc(1, sizeof(tarn_tensor *));
 	if (tarn_file_tensor(file, tarn_file_at(file, 0)->name, &whole) < 0 ||
-		tarn_tensor_view(whole, view, &all.src[0]) < 0)
+		tarn_tensor_eval(whole, view, &all.src[0]) < 0)
 		die(view);
 	l = tarn_tensor_layout(all.src[0]);
 	all.size = (uint64_t)tarn_layout_nbytes(l);
@@ -153,7 +153,7 @@ static void add(struct tarn_copy_info *to, const struct tarn_copy_info *info)
 static void reap(tarn_stream *stream, int at_least, struct tarn_copy_info *ret)
 {
 	struct tarn_completion done[64];
-	int n = tarn_stream_reap(stream, done, 64, at_least, -1);
+	int n = tarn_stream_reap(stream, at_least, -1, 64, done);
 
 	if (n < 0)
 		die("reap");
@@ -194,7 +194,7 @@ static const char *copy_all(const struct tarn_copy_options *options,
 	}
 	do {
 		reap(stream, 64, ret);
-		tarn_stream_get_progress(stream, &progress);
+		tarn_stream_progress(stream, &progress);
 	} while (progress.copies_done < all.n);
 	reap(stream, 0, ret);
 	snprintf(engine, sizeof(engine), "%s", tarn_stream_engine(stream));
@@ -202,12 +202,12 @@ static const char *copy_all(const struct tarn_copy_options *options,
 	return engine;
 }
 
-static void run_round(int fd, const char *how, const char *road)
+static void run_round(int fd, const char *how, const char *mode)
 {
 	struct tarn_copy_options o = {
-		.road = !strcmp(road, "direct")     ? TARN_ROAD_DIRECT
-			: !strcmp(road, "buffered") ? TARN_ROAD_BUFFERED
-						    : TARN_ROAD_AUTO,
+		.io_mode = !strcmp(mode, "direct")     ? TARN_IO_DIRECT
+			   : !strcmp(mode, "buffered") ? TARN_IO_BUFFERED
+						       : TARN_IO_AUTO,
 	};
 	struct tarn_copy_info info = {0};
 	double gib = (double)all.size / GIB, t, c;
@@ -247,10 +247,10 @@ int main(int argc, char **argv)
 	printf("ready\n");
 	fflush(stdout);
 	while (fgets(line, sizeof(line), stdin)) {
-		char how[32] = "cold", road[32] = "auto";
+		char how[32] = "cold", mode[32] = "auto";
 
-		sscanf(line, "%31s %31s", how, road);
-		run_round(tarn_file_fd(file), how, road);
+		sscanf(line, "%31s %31s", how, mode);
+		run_round(tarn_file_fd(file), how, mode);
 	}
 	return 0;
 }

@@ -31,7 +31,7 @@ def touch(array, np):
 
 
 class Tensor(ctypes.Structure):
-    """What comes first in struct tarn_file_tensor."""
+    """What comes first in struct tarn_file_entry."""
     _fields_ = [("name", ctypes.c_char_p), ("name_size", ctypes.c_size_t),
                 ("offset", ctypes.c_uint64), ("nbytes", ctypes.c_uint64)]
 

@@ -69,7 +69,7 @@ done
 
 # ask WHO HOW: the answer is in $answer; fails where WHO is missing.
 ask() {
-	sleep 0.5 # what a host owes after a burst is nobody's merit
+	sleep 0.5 # the host throttles after a burst; let it recover
 	case $1 in
 	tarn)
 		echo "$2" >&3

@@ -84,26 +84,35 @@ static void publish_small(unsigned n)
 	}
 }
 
+static struct tarn_report_daemon ask(const char *when)
+{
+	struct tarn_report *report;
+	struct tarn_report_daemon d;
+
+	if (tarn_store_report(store, &report) < 0)
+		die(when);
+	d = report->daemon;
+	tarn_report_free(report);
+	return d;
+}
+
 /* Kills it; the seconds until it answers. */
 static double silence(void)
 {
-	struct tarn_store_status s;
+	struct tarn_report_daemon s = ask("before its death");
 	double start;
 
-	if (tarn_store_get_status(store, &s) < 0)
-		die("status");
 	/* One more death in a row would be too many: see tarnd(8). */
 	kill(s.keeper_pid, SIGHUP);
 	start = wall();
 	kill(s.server_pid, SIGKILL);
-	if (tarn_store_get_status(store, &s) < 0)
-		die("after its death");
+	ask("after its death");
 	return wall() - start;
 }
 
 static void measure(const char *what)
 {
-	struct tarn_store_status s;
+	struct tarn_report_daemon s;
 	double ms[ROUNDS];
 
 	for (int i = 0; i < ROUNDS; i++) {
@@ -111,8 +120,7 @@ static void measure(const char *what)
 		usleep(100000);
 	}
 	sort_values(ms, ROUNDS);
-	if (tarn_store_get_status(store, &s) < 0)
-		die("status");
+	s = ask("at the end");
 	printf("%-18s %7llu names %7llu storages %5.2f GiB %4u clients:"
 	       " %6.1f ms, at worst %6.1f (at most 100)\n",
 		what, (unsigned long long)s.names,

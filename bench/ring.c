@@ -253,8 +253,7 @@ int main(void)
 		return 0;
 	}
 	pin(0);
-	printf("%-24s %6.0f ns\n", "a try in vain",
-		in_vain(RING_QUEUE));
+	printf("%-24s %6.0f ns\n", "a try in vain", in_vain(RING_QUEUE));
 	printf("%-24s %6.0f ns\n", "the same, broadcast",
 		in_vain(RING_BROADCAST));
 	compare("polling", LINE, RING, 1.5);

@@ -86,7 +86,7 @@ static void by_stream(
 		}
 		if (r < 0 && r != -EAGAIN)
 			die("copy");
-		got = tarn_stream_reap(s, c, REAPED, REAPED, -1);
+		got = tarn_stream_reap(s, REAPED, -1, REAPED, c);
 		if (got < 0)
 			die("reap");
 		for (int i = 0; i < got; i++)

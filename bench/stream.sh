@@ -13,6 +13,6 @@ trap 'rm -f "$file"' EXIT
 trap 'exit 1' HUP INT TERM
 head -c "$((count * size))" /dev/urandom >"$file"
 sync "$file"
-for engine in uring threads; do
-	TARN_IO=$engine bench/stream "$file" "$count" "$size" || :
+for engine in io_uring threads; do
+	TARN_ENGINE=$engine bench/stream "$file" "$count" "$size" || :
 done

@@ -89,7 +89,7 @@ static void measure(int i)
 	tarn_tensor *plain = tensor_new(cases[i].dst);
 	double copies[ROUNDS], ours[ROUNDS];
 
-	check(tarn_tensor_view(src, cases[i].view, &view));
+	check(tarn_tensor_eval(src, cases[i].view, &view));
 	if (cases[i].channel_dim >= 0) {
 		options.scale = scale;
 		options.bias = bias;

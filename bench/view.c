@@ -62,7 +62,7 @@ static int do_view(const struct tarn_layout *l, struct tarn_layout *ret)
 
 static int do_expression(const struct tarn_layout *l, struct tarn_layout *ret)
 {
-	return tarn_layout_apply(l, "[0:4, ::2].transpose(0,1)", ret);
+	return tarn_layout_eval(l, "[0:4, ::2].transpose(0,1)", ret);
 }
 
 static const struct {

@@ -5,8 +5,8 @@
  *	bench/write FILE MIB [--once] [--buffered]
  *
  * The memory is mapped as a pool's is (shared, page-aligned) and touched before
- * the clock starts; the file is new each time, as a save's is. TARN_IO chooses
- * the engine. Prints one line.
+ * the clock starts; the file is new each time, as a save's is. TARN_ENGINE
+ * chooses the engine. Prints one line.
  *
  * A stream whose engine knows the memory beforehand; or, --once, tarn_copy,
  * which pins it page by page.
@@ -44,7 +44,7 @@ static int by_stream(tarn_tensor *dst, const tarn_tensor *src,
 	if (r >= 0)
 		r = tarn_stream_copy(s, dst, src, options, -1, 0, NULL);
 	if (r >= 0)
-		r = tarn_stream_reap(s, &done, 1, 1, -1);
+		r = tarn_stream_reap(s, 1, -1, 1, &done);
 	if (r == 1 && done.result < 0)
 		fprintf(stderr, "%s\n", done.message);
 	*ret = done.info;
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
 	for (int i = 3; i < argc; i++) {
 		once |= !strcmp(argv[i], "--once");
 		if (!strcmp(argv[i], "--buffered"))
-			options.road = TARN_ROAD_BUFFERED;
+			options.io_mode = TARN_IO_BUFFERED;
 	}
 	p = mmap(NULL, (size_t)size, PROT_READ | PROT_WRITE,
 		MAP_SHARED | MAP_ANONYMOUS, -1, 0);

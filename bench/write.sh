@@ -20,7 +20,7 @@ have_fio=no # until fio.sh knows
 one() {
 	"$@" | tee -a "$file.log"
 	rm -f "$file"
-	sleep 1 # what a host owes after a burst is nobody's merit
+	sleep 1 # the host throttles after a burst; let it recover
 }
 
 fio_write() {

@@ -2,14 +2,15 @@
 /* FILE:TENSOR, and what people may have meant by it. */
 #include "cli/address.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "cli/cli.h"
-#include "cli/near.h"
-#include "cli/say.h"
+#include "cli/message.h"
 #include "cli/store.h"
+#include "cli/suggest.h"
 
 #define TENSORS_SHOWN 10
 
@@ -19,13 +20,13 @@ static int no_tensor(const tarn_file *file)
 	size_t n = tarn_file_count(file);
 
 	if (n == 0)
-		return say_failed("%s has no tensors", path);
-	say_failed("%s is a file; say which of its %zu tensors, FILE:TENSOR",
+		return print_failure("%s has no tensors", path);
+	print_failure("%s is a file; say which of its %zu tensors, FILE:TENSOR",
 		path, n);
 	for (size_t i = 0; i < MIN(n, TENSORS_SHOWN); i++)
-		say_hint("%s:%s", path, tarn_file_at(file, i)->name);
+		print_hint("%s:%s", path, tarn_file_at(file, i)->name);
 	if (n > TENSORS_SHOWN)
-		say_hint("... 'tarn info %s' lists them all", path);
+		print_hint("... 'tarn info %s' lists them all", path);
 	return EXIT_FAILED;
 }
 
@@ -34,8 +35,26 @@ int address_no_tensor(const char *path)
 	_cleanup_file_ tarn_file *file = NULL;
 
 	if (tarn_file_open(path, &file) < 0)
-		return say_error();
+		return print_error();
 	return no_tensor(file);
+}
+
+char *address_of_one(const char *path)
+{
+	_cleanup_file_ tarn_file *file = NULL;
+	char *address;
+
+	if (tarn_file_open(path, &file) < 0) {
+		print_error();
+		return NULL;
+	}
+	if (tarn_file_count(file) != 1) {
+		no_tensor(file);
+		return NULL;
+	}
+	if (asprintf(&address, "%s:%s", path, tarn_file_at(file, 0)->name) < 0)
+		must(NULL);
+	return address;
 }
 
 char *address_file(const char *address, const char **ret_tensor)
@@ -55,13 +74,13 @@ char *address_file(const char *address, const char **ret_tensor)
 
 void address_hint(const tarn_file *file, const char *tensor)
 {
-	struct near near;
+	struct suggest suggest;
 
-	near_begin(&near, tensor);
+	suggest_begin(&suggest, tensor);
 	for (size_t i = 0; i < tarn_file_count(file); i++)
-		near_offer(&near, tarn_file_at(file, i)->name);
-	near_say(&near, NULL);
-	say_hint("'tarn info %s' lists its tensors", tarn_file_path(file));
+		suggest_offer(&suggest, tarn_file_at(file, i)->name);
+	suggest_print(&suggest, NULL);
+	print_hint("'tarn info %s' lists its tensors", tarn_file_path(file));
 }
 
 static int open_in(tarn_file *file, const char *tensor, tarn_tensor **ret)
@@ -72,7 +91,7 @@ static int open_in(tarn_file *file, const char *tensor, tarn_tensor **ret)
 		tensor = tarn_file_at(file, 0)->name;
 	if (tarn_file_tensor(file, tensor, ret) >= 0)
 		return EXIT_DONE;
-	say_error();
+	print_error();
 	if (!tarn_file_find(file, tensor))
 		address_hint(file, tensor);
 	return EXIT_FAILED;
@@ -89,8 +108,8 @@ int address_open(const char *address, tarn_tensor **ret)
 		if (!path)
 			tensor = NULL;
 	}
-	/* Where there is none, the library says so best. */
+	/* If there is none, the library's error says it best. */
 	if (tarn_file_open(path ? path : address, &file) < 0)
-		return say_error();
+		return print_error();
 	return open_in(file, tensor, ret);
 }

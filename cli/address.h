@@ -4,12 +4,16 @@
 
 #include <tarn/file.h>
 
-/* The file of an address: the shortest part before a ':' that is one; malloc'ed.
- * *ret_tensor is what follows. NULL: there is none. */
+/* The file of an address: the shortest part before a ':' that is one;
+ * malloc'ed. *ret_tensor is what follows. NULL: there is none. */
 char *address_file(const char *address, const char **ret_tensor);
 
 /* Says that path is a file, and which tensors it has. Returns EXIT_FAILED. */
 int address_no_tensor(const char *path);
+
+/* FILE:TENSOR of a file with one tensor; malloc'ed. NULL after saying what else
+ * the file has. */
+char *address_of_one(const char *path);
 
 /* Says which tensor of file may have been meant. */
 void address_hint(const tarn_file *file, const char *tensor);

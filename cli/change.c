@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What becomes of elements on their way to a file: another dtype, a scale, a
- * bias. The idea: what people mean is found out where that is sure, and asked
- * for where it is not. Channels are the one dimension that has as many
- * elements as there are values; of a whole checkpoint, "as BF16" is about its
- * weights, and would destroy its tables of indices.
+ * Changes of elements on their way to a file: another dtype, a scale, a bias.
+ * Where the user's intention is clear the command follows it, and where it is
+ * not the command asks for an option. Channels are the one dimension that has
+ * as many elements as there are values; for a whole checkpoint, "as BF16" is
+ * about its weights, and would destroy its tables of indices.
  */
 #include "cli/change.h"
 
@@ -15,8 +15,8 @@
 
 #include "base/cleanup.h"
 #include "cli/cli.h"
-#include "cli/near.h"
-#include "cli/say.h"
+#include "cli/message.h"
+#include "cli/suggest.h"
 
 void change_free(struct change *change)
 {
@@ -41,7 +41,7 @@ static int parse_dtype(struct change *change, const struct usage *usage)
 {
 	const char *name = change->dtype_text;
 	enum tarn_dtype dtype;
-	struct near near;
+	struct suggest suggest;
 
 	if (!name)
 		return OPTIONS_DONE;
@@ -50,11 +50,11 @@ static int parse_dtype(struct change *change, const struct usage *usage)
 		change->dtype = (int)dtype;
 		return OPTIONS_DONE;
 	}
-	say_failed("%s: --dtype: %s", usage->verb, tarn_error_message());
-	near_begin(&near, name);
+	print_failure("%s: --dtype: %s", usage->verb, tarn_error_message());
+	suggest_begin(&suggest, name);
 	for (int i = 1; i <= TARN_DTYPE_MAX; i++)
-		near_offer(&near, tarn_dtype_name(i));
-	near_say(&near, NULL);
+		suggest_offer(&suggest, tarn_dtype_name(i));
+	suggest_print(&suggest, NULL);
 	return EXIT_USAGE;
 }
 
@@ -182,11 +182,12 @@ bool change_concerns(const struct change *change, int dtype, bool alone)
 
 static int no_channel(const struct tarn_save_item *item, int64_t n, int seen)
 {
-	say_failed("tensor '%s': %s dimension has %lld elements, one for each "
-		   "value of --scale or --bias",
+	print_failure(
+		"tensor '%s': %s dimension has %lld elements, one for each "
+		"value of --scale or --bias",
 		item->name, seen ? "more than one" : "no", (long long)n);
 	if (seen)
-		say_hint("--channel says which it is");
+		print_hint("choose the dimension with --channel");
 	return EXIT_FAILED;
 }
 
@@ -212,7 +213,8 @@ int change_apply(const struct change *change, struct tarn_save_item *item,
 	struct tarn_copy_options *convert)
 {
 	*convert = (struct tarn_copy_options) {
-		.rounding = change->round ? TARN_ROUND_EVEN : TARN_ROUND_CUT,
+		.rounding =
+			change->round ? TARN_ROUND_EVEN : TARN_ROUND_TRUNCATE,
 		.scale = change->scale,
 		.bias = change->bias,
 		.channels = change->n,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What becomes of elements on their way to a file. */
+/* Changes of elements on their way to a file. */
 #pragma once
 
 #include <tarn/save.h>
@@ -20,14 +20,14 @@ struct change {
 void change_free(struct change *change);
 #define _cleanup_change_ __attribute__((__cleanup__(change_free)))
 
+/* A list that ends a list of its users. */
+/* clang-format off */
 #define CHANGE_OPTIONS(change)                                                 \
 	{.name = "dtype",                                                      \
 		.letter = 'd',                                                 \
 		.value = "DTYPE",                                              \
 		.ret_text = &(change)->dtype_text,                             \
-		.help = "as elements of that dtype, F16 or float16; of a "     \
-			"file of\nseveral tensors, integers stay what they "   \
-			"are"},                                                \
+		.help = "as F16, or float16; of a whole file, only floats"},   \
 		{.name = "scale",                                              \
 			.letter = 's',                                         \
 			.value = "X[,...]",                                    \
@@ -43,14 +43,14 @@ void change_free(struct change *change);
 			.letter = 'C',                                         \
 			.value = "DIM",                                        \
 			.ret_text = &(change)->channel_text,                   \
-			.help = "the dimension of the channels; without it, "  \
-				"the one that\nhas as many elements as there " \
-				"are values"},                                 \
+			.help = "the dimension of the channels, if the sizes " \
+				"do not tell"},                                \
 		{.name = "round",                                              \
 			.letter = 'r',                                         \
 			.ret_flag = &(change)->round,                          \
 			.help = "to integers: to the nearest, ties to even; "  \
 				"not cut"}
+/* clang-format on */
 
 /* OPTIONS_DONE or the exit status. */
 int change_parse(struct change *change, const struct usage *usage);

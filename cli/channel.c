@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tarn channel: what there is to see of channels, and their end. The idea: who
- * looks never joins, so that no producer waits for him and no item is his.
+ * tarn channel: shows and ends channels. A process that only looks never joins,
+ * so no producer waits for it and it gets no item.
  */
 #include "cli/channel.h"
 
@@ -10,23 +10,37 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tarn/report.h>
+
 #include "cli/cli.h"
 #include "cli/gauge.h"
 #include "cli/json.h"
 #include "cli/live.h"
-#include "cli/near.h"
+#include "cli/message.h"
 #include "cli/options.h"
-#include "cli/say.h"
 #include "cli/store.h"
+#include "cli/suggest.h"
 #include "cli/verbs.h"
 
-static const struct verb verbs[] = {
-	{"close", channel_close, "end channels for all who take part"},
-	{"ls", channel_ls, "list channels"},
-	{"rm", channel_rm, "remove channels' names"},
-	{"stat", channel_stat, "say how a channel fares"},
-	{"tail", channel_tail, "show items as they are published"},
-	{"top", channel_top, "watch depth and rate of channels"},
+const struct verb channel_verbs[] = {
+	{.name = "close",
+		.run = channel_close,
+		.help = "close channels for all participants",
+		.destroys = true},
+	{.name = "ls", .run = channel_ls, .help = "list channels"},
+	{.name = "rm",
+		.run = channel_rm,
+		.help = "remove channels' names",
+		.destroys = true},
+	{.name = "stat",
+		.run = channel_stat,
+		.help = "show the state of a channel"},
+	{.name = "tail",
+		.run = channel_tail,
+		.help = "show items as they are published"},
+	{.name = "top",
+		.run = channel_top,
+		.help = "watch depth and rate of channels"},
 	{0},
 };
 
@@ -34,22 +48,24 @@ static const struct verb verbs[] = {
 
 static int offer(void *arg, const char *name)
 {
-	near_offer(arg, name);
+	suggest_offer(arg, name);
 	return 0;
 }
 
 static void hint(tarn_store *store, const char *name, int r)
 {
 	uint64_t version;
-	struct near near;
+	struct suggest suggest;
 
 	/* Else it is no name at all. */
 	if (r == -EINVAL && tarn_store_version(store, name, &version) >= 0) {
-		say_hint("'tarn info %s' tells what it is", name);
+		print_hint("'tarn info %s' shows what it is", name);
 	} else if (r == -ENOENT) {
-		near_begin(&near, name);
-		tarn_channel_list(store, NULL, offer, &near);
-		near_say(&near, "'tarn channel ls' lists those that there are");
+		suggest_begin(&suggest, name);
+		if (tarn_channel_list(store, NULL, offer, &suggest) >= 0)
+			suggest_print(&suggest,
+				"'tarn channel ls' lists those that "
+				"there are");
 	}
 }
 
@@ -59,17 +75,19 @@ int channel_find(tarn_store *store, const char *name, tarn_channel **ret)
 
 	if (r >= 0)
 		return EXIT_DONE;
-	say_error();
+	print_error();
 	hint(store, name, r);
 	return EXIT_FAILED;
 }
 
 int channel_ask(tarn_store *store)
 {
-	struct tarn_store_status status;
+	struct tarn_report *report;
 
-	return tarn_store_get_status(store, &status) < 0 ? say_error()
-							 : EXIT_DONE;
+	if (tarn_store_report(store, &report) < 0)
+		return print_error();
+	tarn_report_free(report);
+	return EXIT_DONE;
 }
 
 /* ---- all of them --------------------------------------------------- */
@@ -108,7 +126,7 @@ int channel_names_list(
 	int r = tarn_channel_list(store, prefix, add, names);
 
 	if (r < 0) {
-		say_error();
+		print_error();
 		return r;
 	}
 	if (names->n)
@@ -121,7 +139,7 @@ int channel_names_list(
 int channel_sample(tarn_channel *channel, struct channel_sample *ret)
 {
 	ret->at = live_now();
-	return tarn_channel_get_info(channel, &ret->info);
+	return tarn_channel_info(channel, &ret->info);
 }
 
 static double rate(uint64_t before, uint64_t now, double seconds)
@@ -171,6 +189,7 @@ json_t *channel_json(const char *name, const struct tarn_channel_info *info)
 	json_put(object, "producers", json_u64(info->producers));
 	json_put(object, "consumers", json_u64(info->consumers));
 	json_put(object, "closed", json_boolean(info->closed));
+	json_put(object, "idle", json_boolean(channel_is_idle(info)));
 	json_put(object, "published", json_u64(info->published));
 	json_put(object, "received", json_u64(info->received));
 	json_put(object, "bytes_published", json_u64(info->bytes_published));
@@ -190,16 +209,16 @@ int cmd_channel(int argc, char **argv)
 	int n, r;
 
 	if (argc > 1 && argv[1][0] != '-') {
-		verb = verbs_find(verbs, argv[1]);
+		verb = verbs_find(channel_verbs, argv[1]);
 		return verb ? verb->run(argc - 1, argv + 1)
-			    : verbs_unknown(verbs, "channel", argv[1]);
+			    : verbs_unknown(channel_verbs, "channel", argv[1]);
 	}
 	f = must(open_memstream(&about, &size));
-	fputs("What there is to see of channels, and their end. Nobody waits "
-	      "for who looks.\n\n",
+	fputs("Shows, closes and removes channels. Looking at one takes no "
+	      "item and delays\nno process.\n\n",
 		f);
-	verbs_list(f, verbs);
-	fputs("\n\"tarn channel COMMAND --help\" tells more.", f);
+	verbs_list(f, channel_verbs);
+	fputs("\n\"tarn channel COMMAND --help\" says more.", f);
 	if (fclose(f) == EOF)
 		must(NULL);
 	const struct usage usage = {.verb = "channel",
@@ -210,7 +229,8 @@ int cmd_channel(int argc, char **argv)
 		.args_max = -1};
 
 	r = options_parse(&usage, argc, argv, &n, &args);
-	/* What stands behind a "--" is no option, but a command all the same.
-	 */
-	return r == OPTIONS_DONE ? verbs_unknown(verbs, "channel", args[0]) : r;
+	/* A word behind "--" was meant as a command. */
+	return r == OPTIONS_DONE
+		       ? verbs_unknown(channel_verbs, "channel", args[0])
+		       : r;
 }

@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* Channels, as the verbs below "tarn channel" meet them: looked at, and ended,
- * by somebody who takes no part. */
+/* Channels, as the verbs below "tarn channel" use them: looked at, and closed,
+ * by a process that does not take part. */
 #pragma once
+
+#include <stdbool.h>
 
 #include <jansson.h>
 
 #include <tarn/channel.h>
 
 #include "base/cleanup.h"
+#include "cli/verbs.h"
 
 DEFINE_CLEANUP(tarn_channel *, tarn_channel_unref);
 #define _cleanup_channel_ _cleanup_(tarn_channel_unrefp)
+
+/* The verbs of "tarn channel". */
+extern const struct verb channel_verbs[];
 
 int channel_ls(int argc, char **argv);
 int channel_stat(int argc, char **argv);
@@ -23,8 +29,8 @@ int channel_rm(int argc, char **argv);
  * what may have been meant. */
 int channel_find(tarn_store *store, const char *name, tarn_channel **ret);
 
-/* Is the daemon still there? Who takes part goes on without it, but nobody can
- * join any more. EXIT_DONE, or EXIT_FAILED after saying that it is not. */
+/* Is the daemon still there? Participants go on without it, but no process can
+ * join any more. EXIT_DONE, or EXIT_FAILED after an error message. */
 int channel_ask(tarn_store *store);
 
 /* Names, sorted. Begins as zeroes. */
@@ -40,7 +46,7 @@ void channel_names_free(struct channel_names *names);
 int channel_names_list(
 	struct channel_names *names, tarn_store *store, const char *prefix);
 
-/* What it is doing, at a time; and how fast, since another time. */
+/* The state of a channel at a time, and its rates since another time. */
 struct channel_sample {
 	struct tarn_channel_info info;
 	int64_t at; /* live_now() */
@@ -57,6 +63,12 @@ struct channel_rates channel_rates(
 
 /* "queue", "broadcast" */
 const char *channel_mode(const struct tarn_channel_info *info);
+
+/* It has no participants. */
+static inline bool channel_is_idle(const struct tarn_channel_info *info)
+{
+	return !info->producers && !info->consumers;
+}
 
 /* reading, ready, filling, free: as a gauge has them */
 void channel_counts(const struct tarn_channel_info *info, uint32_t *ret);

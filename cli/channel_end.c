@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tarn channel close and rm: the end of a channel for those who take part, and
- * of its name. They are two: a name that is removed ends nothing for those who
- * have it open, and a channel that is closed is read to its end by its name.
+ * tarn channel close and rm: the end of a channel for its participants, and of
+ * its name. They are two: removing a name ends nothing for processes that have
+ * the channel open, and a closed channel is read to its end by its name.
  */
 #include "cli/channel.h"
 #include "cli/cli.h"
+#include "cli/message.h"
 #include "cli/options.h"
-#include "cli/say.h"
 #include "cli/store.h"
 
 static int close_one(tarn_store *store, const char *name)
@@ -16,7 +16,7 @@ static int close_one(tarn_store *store, const char *name)
 
 	if (channel_find(store, name, &channel) != EXIT_DONE)
 		return EXIT_FAILED;
-	return tarn_channel_close(channel) < 0 ? say_error() : EXIT_DONE;
+	return tarn_channel_close(channel) < 0 ? print_error() : EXIT_DONE;
 }
 
 /* Opened first, since a tensor's name is not to be removed by mistake. */
@@ -26,7 +26,7 @@ static int rm_one(tarn_store *store, const char *name)
 
 	if (channel_find(store, name, &channel) != EXIT_DONE)
 		return EXIT_FAILED;
-	return tarn_store_remove(store, name) < 0 ? say_error() : EXIT_DONE;
+	return tarn_store_remove(store, name) < 0 ? print_error() : EXIT_DONE;
 }
 
 /* One that is not there does not keep the others. */
@@ -69,8 +69,9 @@ int channel_rm(int argc, char **argv)
 {
 	struct usage usage = {.verb = "channel rm",
 		.arguments = "[OPTION]... NAME...",
-		.about = "Removes the names of channels. Who has one open goes "
-			 "on with it; \"tarn channel\nclose\" ends it.",
+		.about = "Removes the names of channels. Processes that have "
+			 "one open can go on using it;\n\"tarn channel close\" "
+			 "ends it.",
 		.args_min = 1,
 		.args_max = -1};
 

@@ -10,7 +10,7 @@
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/ls.h"
-#include "cli/say.h"
+#include "cli/message.h"
 #include "cli/text.h"
 
 #define NAME_COLUMNS_MAX 40 /* a longer name moves its own row only */
@@ -21,14 +21,15 @@ static void print_row(
 	char bytes[TEXT_BYTES_MAX];
 
 	text_put_padded(stdout, name, width);
-	printf("  %-9s  %5u x %-11s  %5u ready  %u in, %u out%s\n",
+	printf("  %-9s  %5u x %-11s  %5u ready  %u in, %u out%s%s\n",
 		channel_mode(info), info->slots,
 		text_bytes((double)info->slot_bytes, bytes), info->ready,
 		info->producers, info->consumers,
+		channel_is_idle(info) ? ", idle" : "",
 		info->closed ? ", closed" : "");
 }
 
-/* False: it has gone meanwhile, or that was said why it is not to be seen. */
+/* False: it has gone meanwhile, or an error message was printed. */
 static bool look(tarn_store *store, const char *name,
 	struct tarn_channel_info *ret, int *status)
 {
@@ -36,9 +37,9 @@ static bool look(tarn_store *store, const char *name,
 	int r = tarn_channel_open(store, name, NULL, &channel);
 
 	if (r >= 0)
-		r = tarn_channel_get_info(channel, ret);
+		r = tarn_channel_info(channel, ret);
 	if (r < 0 && r != -ENOENT && r != -ESTALE)
-		*status = say_error();
+		*status = print_error();
 	return r >= 0;
 }
 
@@ -85,7 +86,8 @@ int channel_ls(int argc, char **argv)
 	struct ls ls;
 	int r = ls_begin("channel ls",
 		"The channels, or those whose names begin with PREFIX: name, "
-		"mode, slots, items\nthat wait, producers and consumers.",
+		"mode, slots, items\nthat wait, producers and consumers; idle: "
+		"no participants.",
 		argc, argv, &ls);
 
 	if (r != OPTIONS_DONE)
@@ -93,5 +95,6 @@ int channel_ls(int argc, char **argv)
 	store = ls.store;
 	if (store && channel_names_list(&names, store, ls.prefix) < 0)
 		return EXIT_FAILED;
-	return ls.json ? list_json(store, &names) : list(store, &names, NULL);
+	r = ls.json ? list_json(store, &names) : list(store, &names, NULL);
+	return r == EXIT_DONE ? ls_end(&ls, names.n, "channel") : r;
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Rounds. The idea: each opens what stands under a name anew, so that who looks
- * keeps no channel's memory and never looks at one that has lost its name; and
- * what has been made anew is known by counting from the beginning again.
+ * Rounds. Each opens every name again, so that the command keeps no channel's
+ * memory and never looks at a channel that has lost its name. A channel that
+ * was created again is recognised by its counters, which begin at 0.
  */
 #include "cli/channel_rows.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/say.h"
+#include "cli/message.h"
 
 static void row_free(struct row *row)
 {

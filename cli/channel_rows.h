@@ -29,6 +29,6 @@ struct rows {
 
 void rows_free(struct rows *rows);
 
-/* Who there is now, of those whose names begin with prefix (NULL: all), and
- * what they have done since the last round. 0, or -errno after saying why. */
+/* The channels with names that begin with prefix (NULL: all), and their rates
+ * since the last round. 0, or -errno after an error message. */
 int rows_next(struct rows *rows, tarn_store *store, const char *prefix);

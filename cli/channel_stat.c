@@ -10,14 +10,14 @@
 #include "cli/gauge.h"
 #include "cli/json.h"
 #include "cli/live.h"
+#include "cli/message.h"
 #include "cli/options.h"
-#include "cli/say.h"
 #include "cli/store.h"
 #include "cli/text.h"
 
 #define BAR 32u /* columns */
 
-/* What there is to say: before is that of the last time, or NULL. */
+/* Prints a state; before is the last one, or NULL. */
 struct said {
 	const char *name;
 	const struct channel_sample *before, *now;
@@ -93,8 +93,8 @@ static int say(const struct said *said, bool json)
 	return EXIT_DONE;
 }
 
-/* Until it is closed and empty, which is when nothing will change any more, or
- * somebody has seen enough. */
+/* Until it is closed and empty, when nothing will change any more, or the user
+ * ends it. */
 static bool is_over(const struct tarn_channel_info *info)
 {
 	return info->closed && !info->ready && !info->reading;
@@ -111,7 +111,7 @@ static int watch(tarn_store *store, tarn_channel *channel, const char *name,
 	for (unsigned i = 0;; i++) {
 		said.now = &samples[i % 2];
 		if (channel_sample(channel, &samples[i % 2]) < 0)
-			return say_error();
+			return print_error();
 		if (clear)
 			fputs("\033[H\033[J", stdout);
 		if (say(&said, json) != EXIT_DONE)
@@ -141,7 +141,7 @@ static int stat_name(
 	if (seconds)
 		return watch(store, channel, name, json, *seconds);
 	if (channel_sample(channel, &now) < 0)
-		return say_error();
+		return print_error();
 	return say(&said, json);
 }
 
@@ -160,8 +160,8 @@ int channel_stat(int argc, char **argv)
 		{0}};
 	const struct usage usage = {.verb = "channel stat",
 		.arguments = "[OPTION]... NAME",
-		.about = "How a channel fares: what its slots are doing, how "
-			 "many items went through it,\nand who takes part.",
+		.about = "The state of a channel: its slots, how many items "
+			 "went through it, and its\nparticipants.",
 		.options = rows,
 		.args_min = 1,
 		.args_max = 1};

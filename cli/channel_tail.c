@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tarn channel tail: each item as it is published. It is told of, not
- * received: consumers get what they would get, and who publishes faster than a
- * terminal shows is not held up; what was missed is counted.
+ * tarn channel tail: each item as it is published. The command shows items and
+ * does not receive them: consumers get all their items, and a producer that is
+ * faster than the terminal is not held up; items that were missed are counted.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -14,8 +14,8 @@
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/live.h"
+#include "cli/message.h"
 #include "cli/options.h"
-#include "cli/say.h"
 #include "cli/store.h"
 #include "cli/text.h"
 
@@ -80,8 +80,8 @@ static void print_missed(uint64_t n)
 		n == 1 ? "" : "s");
 }
 
-/* An item, or what ends it; a second without any is time to ask whether there
- * is still somebody who could let anybody in to publish one. */
+/* An item, or the end; after a second without any it checks that the daemon is
+ * still there, without which no producer can join. */
 static int next_item(tarn_store *store, tarn_channel *channel, uint64_t *cursor,
 	struct tarn_channel_seen *ret)
 {
@@ -92,7 +92,7 @@ static int next_item(tarn_store *store, tarn_channel *channel, uint64_t *cursor,
 	if (r == -ETIMEDOUT && channel_ask(store) != EXIT_DONE)
 		return -ECONNRESET;
 	if (r < 0 && r != -ETIMEDOUT && r != -EINTR && r != -EPIPE)
-		say_error();
+		print_error();
 	return r;
 }
 
@@ -111,8 +111,9 @@ static int follow(
 		if (r < 0)
 			return r == -EPIPE ? EXIT_DONE : EXIT_FAILED;
 		if (seen.tag_size > TARN_CHANNEL_TAG_MAX)
-			return say_failed("a tag of %u bytes: the ring makes "
-					  "no sense",
+			return print_failure(
+				"a tag of %u bytes: the ring makes "
+				"no sense",
 				seen.tag_size);
 		if (shown++ && seen.position > next && !json)
 			print_missed(seen.position - next);

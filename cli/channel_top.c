@@ -8,23 +8,16 @@
 #include <unistd.h>
 
 #include "base/checked.h"
-#include "cli/channel_rows.h"
+#include "cli/channel_table.h"
 #include "cli/cli.h"
-#include "cli/draw.h"
-#include "cli/gauge.h"
 #include "cli/live.h"
+#include "cli/message.h"
 #include "cli/options.h"
-#include "cli/say.h"
 #include "cli/store.h"
-#include "cli/text.h"
 
 #define EVERY 0.5       /* seconds: as fast as figures can be read */
 #define COLUMNS 79      /* of a terminal that is none */
 #define ROWS_SHOWN 1000 /* where it has no height */
-#define NAME_MIN 18
-#define FIGURES 61 /* columns of a row behind its name */
-#define BAR 14
-#define CURVE_MIN 8
 
 /* ---- the picture --------------------------------------------------- */
 
@@ -32,13 +25,11 @@
 struct screen {
 	bool terminal;
 	int columns, lines;
-	int name, curve; /* columns of the row's parts */
 };
 
-static void measure(const struct rows *rows, struct screen *screen)
+static void measure(struct screen *screen)
 {
 	struct winsize w;
-	int longest = NAME_MIN, spare;
 
 	screen->columns = COLUMNS;
 	screen->lines = ROWS_SHOWN;
@@ -47,22 +38,6 @@ static void measure(const struct rows *rows, struct screen *screen)
 		screen->columns = w.ws_col - 1;
 		screen->lines = w.ws_row - 1;
 	}
-	for (size_t i = 0; i < rows->n; i++)
-		longest = MAX(longest, text_put(NULL, rows->at[i]->name));
-	spare = MAX(screen->columns - NAME_MIN - FIGURES, 0);
-	screen->name = MIN(longest, NAME_MIN + spare);
-	spare -= screen->name - NAME_MIN;
-	screen->curve = MIN(CURVE_MIN + spare, GAUGE_COLUMNS_MAX);
-}
-
-/* The end of a name says more than its beginning. */
-static void put_name(const char *name, int columns)
-{
-	while (text_put(NULL, name) > columns)
-		do
-			name++;
-		while ((*name & 0xc0) == 0x80);
-	text_put_padded(stdout, name, columns);
 }
 
 static void end_line(const struct screen *screen)
@@ -70,53 +45,22 @@ static void end_line(const struct screen *screen)
 	fputs(screen->terminal ? "\033[K\n" : "\n", stdout);
 }
 
-static void print_rate(const struct row *row)
-{
-	char bytes[TEXT_BYTES_MAX], items[32];
-
-	snprintf(items, sizeof(items),
-		row->rates.published < 1e6 ? "%.1f" : "%.2e",
-		row->rates.published);
-	printf(" %8s %11s", row->fresh ? "-" : items,
-		row->fresh ? "-" : text_bytes(row->rates.bytes, bytes));
-}
-
-static void print_row(const struct row *row, const struct screen *screen)
-{
-	const struct tarn_channel_info *info = &row->last.info;
-	char bar[GAUGE_COLUMNS_MAX + 1], curve[3 * GAUGE_COLUMNS_MAX + 1];
-	uint32_t counts[GAUGE_KINDS];
-
-	channel_counts(info, counts);
-	gauge_slots(bar, BAR, counts);
-	gauge_curve(curve, screen->curve, row->curve, row->n, draw_utf8());
-	put_name(row->name, screen->name);
-	printf(" [%s] %5u", bar, info->ready);
-	print_rate(row);
-	printf(" %3u %3u ", info->producers, info->consumers);
-	fputs(info->closed ? "closed" : curve, stdout);
-	end_line(screen);
-}
-
-static void print_head(const struct screen *screen)
-{
-	put_name("CHANNEL", screen->name);
-	printf(" %-*s READY  ITEMS/S     BYTES/S  IN OUT RATE", BAR + 2,
-		"READ " GAUGE_LETTERS " FREE");
-	end_line(screen);
-}
-
 static void draw(const struct rows *rows, struct screen *screen)
 {
+	struct channel_table table;
 	size_t shown;
 
-	measure(rows, screen);
+	measure(screen);
+	channel_table_fit(&table, rows, stdout, screen->columns);
 	shown = MIN(rows->n, (size_t)MAX(screen->lines - 2, 0));
 	if (screen->terminal)
 		fputs("\033[H", stdout);
-	print_head(screen);
-	for (size_t i = 0; i < shown; i++)
-		print_row(rows->at[i], screen);
+	channel_table_head(&table);
+	end_line(screen);
+	for (size_t i = 0; i < shown; i++) {
+		channel_table_row(&table, rows->at[i]);
+		end_line(screen);
+	}
 	if (!rows->n)
 		fputs("no channel", stdout);
 	else if (shown < rows->n)
@@ -174,8 +118,7 @@ int channel_top(int argc, char **argv)
 			.letter = 'e',
 			.value = "SECONDS",
 			.ret_text = &every,
-			.help = "a round every so many seconds, 0.5 if not "
-				"said"},
+			.help = "seconds between two rounds, 0.5 by default"},
 		OPTION_SOCKET(&socket), OPTION_POOL, {0}};
 	const struct usage usage = {.verb = "channel top",
 		.arguments = "[OPTION]... [PREFIX]",

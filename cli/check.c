@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tarn check: is the store as it must be? One line for each fault, or one
- * that says what was looked at.
+ * tarn check: is the store consistent? One line for each fault, or one that
+ * says what was checked.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include <tarn/report.h>
 
 #include "cli/cli.h"
+#include "cli/message.h"
 #include "cli/options.h"
-#include "cli/say.h"
 #include "cli/store.h"
 #include "cli/text.h"
 
@@ -34,9 +34,9 @@ int cmd_check(int argc, char **argv)
 		OPTION_SOCKET(&socket), OPTION_POOL, {0}};
 	const struct usage usage = {.verb = "check",
 		.arguments = "[OPTION]...",
-		.about = "Verifies all that must be true of a store: its "
-			 "tables from outside, and the\ndaemon's own books. "
-			 "Exit status 1 if there is a fault, a line for each.",
+		.about = "Has the daemon verify all that must be true of its "
+			 "tables and its books.\nExit status 1 if there is a "
+			 "fault; one line for each.",
 		.options = rows};
 	char **args;
 	int n, r;
@@ -48,7 +48,7 @@ int cmd_check(int argc, char **argv)
 	if (r != EXIT_DONE)
 		return r;
 	if (tarn_store_check(store, &check) < 0)
-		return say_error();
+		return print_error();
 	r = check->n_faults + check->n_more ? EXIT_FAILED : EXIT_DONE;
 	print_faults(check);
 	if (r == EXIT_DONE)

@@ -9,6 +9,7 @@ enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 int cmd_channel(int argc, char **argv);
 int cmd_check(int argc, char **argv);
+int cmd_completion(int argc, char **argv);
 int cmd_copy(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_load(int argc, char **argv);
@@ -20,6 +21,7 @@ int cmd_rm(int argc, char **argv);
 int cmd_save(int argc, char **argv);
 int cmd_status(int argc, char **argv);
 int cmd_stop(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_view(int argc, char **argv);
 int cmd_wait(int argc, char **argv);

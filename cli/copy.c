@@ -15,7 +15,7 @@
 
 #include "cli/address.h"
 #include "cli/change.h"
-#include "cli/say.h"
+#include "cli/message.h"
 #include "cli/sink.h"
 #include "cli/source.h"
 #include "cli/store.h"
@@ -86,8 +86,8 @@ static int view(struct copy *copy, size_t i)
 		copy->views[i] = tarn_tensor_ref(one->tensor);
 		return EXIT_DONE;
 	}
-	if (tarn_tensor_apply(one->tensor, copy->expr, &copy->views[i]) < 0)
-		return say_failed(
+	if (tarn_tensor_eval_copy(one->tensor, copy->expr, &copy->views[i]) < 0)
+		return print_failure(
 			"tensor '%s': %s", one->name, tarn_error_message());
 	return EXIT_DONE;
 }

@@ -51,8 +51,8 @@ static void do_step(
 	*ndim += new - old;
 }
 
-/* Why the dimensions of a merge are no one dimension: the last two of them
- * whose strides do not fit. */
+/* Why the dimensions of a merge cannot be merged: the last two of them with
+ * strides that do not fit. */
 static void draw_obstacle(
 	const struct tarn_layout *l, const struct tarn_reshape_step *step)
 {

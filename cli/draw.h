@@ -17,8 +17,8 @@ void draw_link(const struct tarn_layout *before, const char *link, int copies,
 /* How view walks through a storage of size elements, which is what was given
  * or the last copy of it; row is how many elements make a line, if that many
  * fit. Of what is large, the middle is left out. */
-void draw_walk(const struct tarn_layout *view, int64_t size, int64_t row,
-	bool copied);
+void draw_walk(
+	const struct tarn_layout *view, int64_t size, int64_t row, bool copied);
 
 /* Sizes, strides and what they mean. */
 void draw_summary(const struct tarn_layout *view);

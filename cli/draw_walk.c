@@ -56,7 +56,7 @@ static int64_t cut_shown(const struct cut *c)
 	return c->head + (c->head < c->n) + (c->n - c->tail);
 }
 
-/* What comes after i; *ret_mark where the middle is left out before it. */
+/* The index after i; sets *ret_mark if the middle is left out before it. */
 static int64_t cut_next(const struct cut *c, int64_t i, bool *ret_mark)
 {
 	*ret_mark = i + 1 == c->head && c->head < c->n;
@@ -146,8 +146,9 @@ static void draw_view(const struct tarn_layout *view, int width)
 
 		if (mark)
 			printf("  %s\n", dots());
-		tarn_unravel_index(
-			g.outer, view->shape, k, TARN_ORDER_C, index);
+		if (tarn_unravel_index(
+			    g.outer, view->shape, k, TARN_ORDER_C, index) < 0)
+			continue;
 		if (g.outer) {
 			printf("  [");
 			for (int d = 0; d < g.outer; d++)
@@ -178,9 +179,9 @@ static void count_visits(const struct tarn_layout *view, struct visits *v)
 	for (int64_t i = 0; i < numel; i++) {
 		int64_t index[TARN_MAX_NDIM], e;
 
-		tarn_unravel_index(
-			view->ndim, view->shape, i, TARN_ORDER_C, index);
-		if (tarn_layout_element(view, index, &e) < 0)
+		if (tarn_unravel_index(view->ndim, view->shape, i, TARN_ORDER_C,
+			    index) < 0 ||
+			tarn_layout_element(view, index, &e) < 0)
 			continue;
 		e -= v->begin;
 		if (v->times[e]++ == 0)

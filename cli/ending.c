@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 
-#define SAME_MS 300 /* from the first: picked; nobody's second thought */
+#define SAME_MS 300 /* after the first: picked; too short for a second Ctrl-C */
 
 void ending_by(int number)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who is told to end is often told twice: timeout(1) sends its signal to the
- * command and then to the command's group, a shell script's trap the same. So
- * what comes right after the first signal is the first once more; a second one
- * by somebody who waits no longer ends the process at once.
+ * A process often gets a signal twice: timeout(1) sends it to the command and
+ * then to the command's group, and so does a shell script's trap. So a signal
+ * right after the first one counts as the same; a later one, from a user that
+ * does not want to wait, ends the process at once.
  */
 #pragma once
 

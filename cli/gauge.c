@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bars and curves. The idea: nothing that is there is rounded away, since one
- * slot that is being read among a thousand is what one looks for.
+ * Bars and curves. Nothing that exists is rounded away, since a user may be
+ * looking for the one slot of a thousand that is being read.
  */
 #include "cli/gauge.h"
 
@@ -9,8 +9,8 @@
 
 #include "base/checked.h"
 
-/* How many columns each kind has of so many; those that there are get one
- * while columns last, then whoever is shown least for what he has. */
+/* How many of the columns each kind gets; each kind that exists gets one while
+ * columns last, then the kind with the fewest columns for its number. */
 static void share(
 	int columns, const uint32_t counts[GAUGE_KINDS], int ret[GAUGE_KINDS])
 {
@@ -53,6 +53,42 @@ void gauge_slots(char *buf, int columns, const uint32_t counts[GAUGE_KINDS])
 			buf[at++] = GAUGE_LETTERS[k];
 	memset(buf + at, ' ', (size_t)(columns - at));
 	buf[columns] = '\0';
+}
+
+/* U+2588, a full block, and its seven parts: of its left side, an eighth is
+ * 0x8f and a full block 0x88. */
+static char *put_block(char *to, int eighths)
+{
+	*to++ = '\xe2';
+	*to++ = '\x96';
+	*to++ = (char)(0x90 - eighths);
+	return to;
+}
+
+void gauge_bar(char *bar, char *rest, int columns, double share, bool utf8)
+{
+	int of, filled, left;
+
+	columns = MIN(columns, GAUGE_COLUMNS_MAX);
+	of = utf8 ? 8 : 1;
+	filled = (int)(share * columns * of);
+	/* A little is not nothing. */
+	filled = MIN(share > 0 ? MAX(filled, 1) : 0, columns * of);
+	left = columns - (filled + of - 1) / of;
+	for (; filled > 0; filled -= of) {
+		if (utf8)
+			bar = put_block(bar, MIN(filled, 8));
+		else
+			*bar++ = '#';
+	}
+	*bar = '\0';
+	for (; left > 0; left--) {
+		/* U+00B7, a dot in the middle. */
+		if (utf8)
+			*rest++ = '\xc2';
+		*rest++ = utf8 ? '\xb7' : '.';
+	}
+	*rest = '\0';
 }
 
 /* 0: nothing; 1 to 8. A little is not nothing. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Figures as pictures of one line: a bar of slots, and a curve of a rate. */
+/* Figures as pictures of one line: a bar, a bar of slots, a curve of a rate. */
 #pragma once
 
 #include <stdbool.h>
@@ -8,7 +8,7 @@
 
 #define GAUGE_COLUMNS_MAX 64
 
-/* What slots are, in the order in which a bar shows them. */
+/* The states of slots, in the order in which a bar shows them. */
 enum { GAUGE_READING, GAUGE_READY, GAUGE_FILLING, GAUGE_FREE, GAUGE_KINDS };
 
 #define GAUGE_LETTERS "=#+."
@@ -19,6 +19,13 @@ enum { GAUGE_READING, GAUGE_READY, GAUGE_FILLING, GAUGE_FREE, GAUGE_KINDS };
  * are some. Spaces up to columns. buf has GAUGE_COLUMNS_MAX + 1 bytes.
  */
 void gauge_slots(char *buf, int columns, const uint32_t counts[GAUGE_KINDS]);
+
+/*
+ * A bar: share, 0 to 1, of columns, and the rest of them; with blocks in
+ * Unicode, to an eighth of a column, or else in ASCII. Each buffer has
+ * 3 * GAUGE_COLUMNS_MAX + 1 bytes.
+ */
+void gauge_bar(char *bar, char *rest, int columns, double share, bool utf8);
 
 /*
  * The last columns of n values, the newest at the right, each as high as its

@@ -10,8 +10,8 @@
 
 #include "cli/json.h"
 #include "cli/listing.h"
+#include "cli/message.h"
 #include "cli/options.h"
-#include "cli/say.h"
 #include "cli/store.h"
 #include "cli/text.h"
 
@@ -102,7 +102,7 @@ static int info_file(const char *path, bool json)
 	_cleanup_file_ tarn_file *file = NULL;
 
 	if (tarn_file_open(path, &file) < 0)
-		return say_error();
+		return print_error();
 	listing_add_file(&listing, file);
 	return print_info(path, tarn_file_format(file), file, &listing, json);
 }
@@ -118,13 +118,13 @@ static int info_name(const char *name, const char *socket, bool json)
 		return EXIT_FAILED;
 	if (listing.n)
 		return print_info(name, "published", NULL, &listing, json);
-	say_failed("'%s' is no file, and nothing is published as that, or "
-		   "below it",
+	print_failure("'%s' is no file, and nothing is published as that, or "
+		      "below it",
 		name);
 	if (store)
 		cli_hint_name(store, name);
 	else
-		say_hint("no daemon is running; a FILE needs none");
+		print_hint("no daemon is running; a FILE needs none");
 	return EXIT_FAILED;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What --json prints. The idea: whatever the names are, the output is one
- * valid object; a name that JSON cannot hold is bent, not dropped.
+ * The output of --json: one valid object, with any names; a name that JSON
+ * cannot hold is changed, not dropped.
  */
 #include "cli/json.h"
 
@@ -11,7 +11,7 @@
 
 #include "base/cleanup.h"
 #include "cli/cli.h"
-#include "cli/say.h"
+#include "cli/message.h"
 
 #define REPLACEMENT "\xef\xbf\xbd" /* U+FFFD */
 
@@ -72,6 +72,6 @@ int json_print(json_t *object)
 	json_decref(object);
 	putchar('\n');
 	return r < 0 && !ferror(stdout)
-		       ? say_failed("the JSON cannot be written")
+		       ? print_failure("the JSON cannot be written")
 		       : EXIT_DONE;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What --json prints: one object on one line. */
+/* The output of --json: one object on one line. */
 #pragma once
 
 #include <jansson.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A list of tensors. The idea: whatever it came from, a tensor is a name, a
- * dtype, a shape and some bytes here, copied, so that printing is the same for
- * all and nothing below can change while it is measured and then printed.
+ * A list of tensors. From any source, a tensor is a name, a dtype, a shape and
+ * a number of bytes here, copied, so that printing is the same for all, and no
+ * entry can change while the list is measured and then printed.
  */
 #include "cli/listing.h"
 
@@ -11,11 +11,12 @@
 #include <string.h>
 
 #include <tarn/channel.h>
+#include <tarn/snapshot.h>
 
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "cli/json.h"
-#include "cli/say.h"
+#include "cli/message.h"
 #include "cli/text.h"
 
 #define NAME_COLUMNS_MAX 60 /* a longer name moves its own row only */
@@ -54,7 +55,7 @@ static struct entry *add(
 
 /* As it is called in its index. */
 static char *shard_name(
-	const tarn_file *file, const struct tarn_file_tensor *tensor)
+	const tarn_file *file, const struct tarn_file_entry *tensor)
 {
 	const tarn_file *shard = tarn_file_shard(file, tensor->shard);
 	const char *path = tarn_file_path(file), *slash = strrchr(path, '/');
@@ -68,7 +69,7 @@ static char *shard_name(
 void listing_add_file(struct listing *listing, const tarn_file *file)
 {
 	for (size_t i = 0; i < tarn_file_count(file); i++) {
-		const struct tarn_file_tensor *t = tarn_file_at(file, i);
+		const struct tarn_file_entry *t = tarn_file_at(file, i);
 		struct entry *e = add(listing, t->name, t->dtype, t->ndim);
 
 		e->bytes = t->nbytes;
@@ -93,24 +94,18 @@ static bool is_wanted(const struct wanted *w, const char *name)
 	       name[w->size] == '\0' || name[w->size] == '/';
 }
 
-static int add_published(void *arg, const char *name,
-	const struct tarn_descriptor *d, uint64_t version)
+static void add_published(
+	const struct wanted *w, const struct tarn_snapshot_item *item)
 {
-	const struct wanted *w = arg;
-	struct tarn_layout layout;
+	const struct tarn_layout *layout = tarn_tensor_layout(item->tensor);
 	struct entry *e;
 
-	(void)version;
-	if (!is_wanted(w, name))
-		return 0;
-	if (d->ndim > TARN_MAX_NDIM || tarn_layout_contiguous(d->dtype, d->ndim,
-					       d->shape, &layout) < 0)
-		return 0; /* of a daemon newer than we are */
-	e = add(w->listing, name, d->dtype, d->ndim);
-	for (int i = 0; i < d->ndim; i++)
-		e->shape[i] = (uint64_t)d->shape[i];
-	e->bytes = (uint64_t)tarn_layout_nbytes(&layout);
-	return 0;
+	if (!is_wanted(w, item->name))
+		return;
+	e = add(w->listing, item->name, layout->dtype, layout->ndim);
+	for (int i = 0; i < layout->ndim; i++)
+		e->shape[i] = (uint64_t)layout->shape[i];
+	e->bytes = (uint64_t)tarn_layout_nbytes(layout);
 }
 
 static int by_name(const void *a, const void *b)
@@ -159,17 +154,23 @@ int listing_add_store(struct listing *listing, tarn_store *store,
 		.size = prefix ? strlen(prefix) : 0,
 		.whole = whole};
 	struct channels c = {.wanted = &w};
-	int r = tarn_store_list(store, prefix, add_published, &w);
+	struct tarn_snapshot *snapshot;
+	int r = tarn_store_snapshot(store, prefix, &snapshot);
 
 	if (r < 0) {
-		say_error();
+		print_error();
 		return r;
 	}
+	for (size_t i = 0; i < snapshot->n; i++)
+		add_published(&w, &snapshot->items[i]);
+	tarn_snapshot_free(snapshot);
 	sort(listing);
 	c.n_sorted = listing->n;
-	tarn_channel_list(store, prefix, add_channel, &c);
+	r = tarn_channel_list(store, prefix, add_channel, &c);
+	if (r < 0)
+		print_error();
 	sort(listing);
-	return 0;
+	return r;
 }
 
 uint64_t listing_bytes(const struct listing *listing)
@@ -228,7 +229,7 @@ static const char *dtype_name(const struct entry *e)
 	return e->channel ? "channel" : name ? name : "?";
 }
 
-/* A channel's is what its slots take, and tarn channel tells. */
+/* The size of a channel is that of its slots: see tarn channel. */
 static const char *size_of(const struct entry *e, char buf[TEXT_BYTES_MAX])
 {
 	return e->channel ? "-" : text_bytes((double)e->bytes, buf);

@@ -17,7 +17,7 @@ struct entry {
 	uint64_t file_offset;
 	char *file; /* of an index: the shard that it is in; else NULL */
 	int dtype, ndim;
-	bool channel; /* it is no tensor, whatever the descriptor says */
+	bool channel; /* it is no tensor: ignore its descriptor */
 	uint64_t shape[];
 };
 

@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tarn load: a file into shared memory. What is loaded without a name stays
- * as long as memory lasts, and is found by its FILE:TENSOR addresses.
+ * tarn load: a file into shared memory. A file loaded without a name stays as
+ * long as memory lasts, and is found by its FILE:TENSOR addresses.
  */
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "cli/json.h"
+#include "cli/message.h"
 #include "cli/options.h"
 #include "cli/progress.h"
-#include "cli/say.h"
 #include "cli/store.h"
 #include "cli/text.h"
+
+/* So often in a row no writer comes between by accident; picked. */
+#define CHANGED_TRIES 10
 
 static json_t *load_json(const char *name, const struct tarn_load_info *info)
 {
@@ -27,6 +31,8 @@ static json_t *load_json(const char *name, const struct tarn_load_info *info)
 	json_put(object, "direct", json_boolean(info->direct));
 	json_put(object, "registered", json_boolean(info->registered));
 	json_put(object, "cached", json_boolean(info->cached));
+	json_put(object, "not_kept",
+		info->not_kept ? json_text(info->not_kept) : json_null());
 	return object;
 }
 
@@ -56,35 +62,51 @@ static void print_load(const char *path, const char *name, size_t n_tensors,
 		text_put(stdout, name);
 		putchar('/');
 	}
+	if (info->not_kept)
+		printf("; not kept: %s", info->not_kept);
 	putchar('\n');
 }
 
-static int load(const char *path, const char *name, const char *socket,
-	bool verify, bool json)
+/* A file that changes between its parsing and its load is parsed anew. */
+static int load_version(tarn_store *store, const char *path,
+	const struct tarn_load_options *options, struct tarn_load_info *info,
+	tarn_file **file)
+{
+	int r = tarn_store_load(store, *file, options, info, NULL);
+
+	for (int i = 1; i < CHANGED_TRIES && r == -ESTALE; i++) {
+		*file = tarn_file_unref(*file);
+		r = tarn_file_open(path, file);
+		if (r >= 0)
+			r = tarn_store_load(store, *file, options, info, NULL);
+	}
+	return r;
+}
+
+static int load(const char *path, struct tarn_load_options *options,
+	const char *socket, bool json)
 {
 	_cleanup_store_ tarn_store *store = NULL;
 	_cleanup_file_ tarn_file *file = NULL;
 	struct progress progress;
-	const struct tarn_load_options options = {.name = name,
-		.verify = verify,
-		.progress = progress_step,
-		.arg = &progress};
 	struct tarn_load_info info;
 	int r;
 
-	/* What is wrong with the file is known before a daemon is started. */
+	options->progress = progress_load_step;
+	options->arg = &progress;
+	/* Errors of the file are found before a daemon is started. */
 	if (tarn_file_open(path, &file) < 0)
-		return say_error();
+		return print_error();
 	if (cli_store_open(socket, &store) < 0)
 		return EXIT_FAILED;
 	progress_begin(&progress);
-	r = tarn_store_load(store, file, &options, &info, NULL);
+	r = load_version(store, path, options, &info, &file);
 	progress_end(&progress);
 	if (r < 0)
-		return say_error();
+		return print_error();
 	if (json)
-		return json_print(load_json(name, &info));
-	print_load(path, name, tarn_file_count(file), &info);
+		return json_print(load_json(options->name, &info));
+	print_load(path, options->name, tarn_file_count(file), &info);
 	return EXIT_DONE;
 }
 
@@ -102,7 +124,8 @@ static char *without_slash(const char *name)
 int cmd_load(int argc, char **argv)
 {
 	const char *socket = NULL, *name = NULL;
-	bool json = false, verify = false;
+	struct tarn_load_options options = {0};
+	bool json = false;
 	const struct option_row rows[] = {
 		{.name = "name",
 			.letter = 'n',
@@ -111,9 +134,14 @@ int cmd_load(int argc, char **argv)
 			.help = "publish each tensor as PREFIX/TENSOR"},
 		{.name = "verify",
 			.letter = 'v',
-			.ret_flag = &verify,
+			.ret_flag = &options.verify,
 			.help = "compare the checksums that the file has "
 				"first"},
+		{.name = "fresh",
+			.letter = 'f',
+			.ret_flag = &options.fresh,
+			.help = "read the file, also if its bytes are in "
+				"memory already"},
 		OPTION_JSON(&json),
 		OPTION_SOCKET(&socket),
 		OPTION_POOL,
@@ -138,5 +166,6 @@ int cmd_load(int argc, char **argv)
 	if (folder && !*folder)
 		return usage_failed(
 			&usage, "--name needs a name, not '%s'", name);
-	return load(args[0], folder, socket, verify, json);
+	options.name = folder;
+	return load(args[0], &options, socket, json);
 }

@@ -9,6 +9,8 @@ cli_tarn_SOURCES = \
 	cli/channel_rows.c \
 	cli/channel_rows.h \
 	cli/channel_stat.c \
+	cli/channel_table.c \
+	cli/channel_table.h \
 	cli/channel_tail.c \
 	cli/channel_top.c \
 	cli/check.c \
@@ -17,6 +19,7 @@ cli_tarn_SOURCES = \
 	cli/change.c \
 	cli/change.h \
 	cli/cli.h \
+	cli/completion.c \
 	cli/copy.c \
 	cli/draw.c \
 	cli/draw.h \
@@ -39,8 +42,8 @@ cli_tarn_SOURCES = \
 	cli/ls.h \
 	cli/main.c \
 	cli/metrics.c \
-	cli/near.c \
-	cli/near.h \
+	cli/suggest.c \
+	cli/suggest.h \
 	cli/options.c \
 	cli/options.h \
 	cli/print.c \
@@ -51,8 +54,8 @@ cli_tarn_SOURCES = \
 	cli/raw.h \
 	cli/rm.c \
 	cli/save.c \
-	cli/say.c \
-	cli/say.h \
+	cli/message.c \
+	cli/message.h \
 	cli/sink.c \
 	cli/sink.h \
 	cli/source.c \
@@ -62,11 +65,16 @@ cli_tarn_SOURCES = \
 	cli/status_json.c \
 	cli/status_tables.c \
 	cli/status_text.c \
+	cli/screen.c \
+	cli/screen.h \
 	cli/stop.c \
 	cli/store.c \
 	cli/store.h \
 	cli/text.c \
 	cli/text.h \
+	cli/top.c \
+	cli/top.h \
+	cli/top_picture.c \
 	cli/verbs.c \
 	cli/verbs.h \
 	cli/verify.c \
@@ -74,6 +82,19 @@ cli_tarn_SOURCES = \
 	cli/wait.c \
 	$(NULL)
 cli_tarn_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+EXTRA_DIST += \
+	cli/bash-completion/tarn \
+	cli/fish-completion/tarn.fish \
+	cli/zsh-completion/_tarn \
+	$(NULL)
+if !BUNDLE
+bashcompletiondir = $(datadir)/bash-completion/completions
+bashcompletion_DATA = cli/bash-completion/tarn
+fishcompletiondir = $(datadir)/fish/vendor_completions.d
+fishcompletion_DATA = cli/fish-completion/tarn.fish
+zshcompletiondir = $(datadir)/zsh/site-functions
+zshcompletion_DATA = cli/zsh-completion/_tarn
+endif
 # A bundle's lies in bin/, below libtarn.
 if BUNDLE
 cli_tarn_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..'

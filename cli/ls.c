@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * tarn ls: what is published. A table without a heading, since half of its
- * readers are programs. Where no daemon runs nothing is published, which is an
- * answer; but a daemon that was asked for by its socket must be there.
+ * readers are programs. Without a daemon nothing is published, which is an
+ * answer; but a daemon that was asked for by its socket must be there, and so
+ * must names with the prefix that was asked for.
  */
 #include "cli/ls.h"
 
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/listing.h"
-#include "cli/say.h"
+#include "cli/message.h"
 
 static json_t *ls_json(const struct listing *listing)
 {
@@ -42,6 +43,14 @@ int ls_begin(const char *verb, const char *about, int argc, char **argv,
 	return r == EXIT_DONE ? OPTIONS_DONE : r;
 }
 
+int ls_end(const struct ls *ls, size_t n, const char *what)
+{
+	if (n || !ls->prefix)
+		return EXIT_DONE;
+	return print_failure(
+		"there is no %s whose name begins with '%s'", what, ls->prefix);
+}
+
 int cmd_ls(int argc, char **argv)
 {
 	_cleanup_listing_ struct listing listing = {0};
@@ -57,8 +66,10 @@ int cmd_ls(int argc, char **argv)
 	store = ls.store;
 	if (store && listing_add_store(&listing, store, ls.prefix, false) < 0)
 		return EXIT_FAILED;
+	r = EXIT_DONE;
 	if (ls.json)
-		return json_print(ls_json(&listing));
-	listing_print(&listing, 0);
-	return EXIT_DONE;
+		r = json_print(ls_json(&listing));
+	else
+		listing_print(&listing, 0);
+	return r == EXIT_DONE ? ls_end(&ls, listing.n, "tensor") : r;
 }

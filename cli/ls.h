@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* What "tarn ls" and "tarn channel ls" begin with. */
+/* The common part of "tarn ls" and "tarn channel ls". */
 #pragma once
 
 #include "cli/options.h"
 #include "cli/store.h"
 
-/* Who asks, and for what. */
 struct ls {
 	bool json;
 	const char *prefix; /* NULL: all */
@@ -16,3 +15,7 @@ struct ls {
  * daemon. OPTIONS_DONE, or the exit status if there is nothing else to do. */
 int ls_begin(const char *verb, const char *about, int argc, char **argv,
 	struct ls *ret);
+
+/* The exit status after n were listed: a script can find out that no name has
+ * the given prefix. what: "tensor", "channel". */
+int ls_end(const struct ls *ls, size_t n, const char *what);

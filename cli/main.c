@@ -7,28 +7,65 @@
 #include <string.h>
 
 #include <tarn/error.h>
+#include <tarn/version.h>
 
-#include "base/streams.h"
-#include "cli/say.h"
+#include "base/std_fds.h"
+#include "cli/channel.h"
+#include "cli/message.h"
 #include "cli/verbs.h"
 
-static const struct verb verbs[] = {
-	{"channel", cmd_channel, "look at channels, and end them"},
-	{"check", cmd_check, "verify that the store is whole"},
-	{"copy", cmd_copy, "copy tensors into a file, converted or not"},
-	{"info", cmd_info, "say what tensors a file has, or a name"},
-	{"load", cmd_load, "load a file into shared memory"},
-	{"ls", cmd_ls, "list what is published"},
-	{"metrics", cmd_metrics, "say how it fares, as OpenMetrics text"},
-	{"print", cmd_print, "print a tensor or a view of it"},
-	{"put", cmd_put, "publish a copy of a tensor"},
-	{"rm", cmd_rm, "remove published names"},
-	{"save", cmd_save, "save what is published to a file"},
-	{"status", cmd_status, "say how the daemon fares"},
-	{"stop", cmd_stop, "end the daemon"},
-	{"verify", cmd_verify, "compare files with their checksums"},
-	{"view", cmd_view, "draw how a view walks through storage"},
-	{"wait", cmd_wait, "wait until a name is published"},
+const struct verb cli_verbs[] = {
+	{.name = "channel",
+		.run = cmd_channel,
+		.help = "look at channels, close and remove them",
+		.verbs = channel_verbs},
+	{.name = "check",
+		.run = cmd_check,
+		.help = "verify the store's consistency"},
+	{.name = "completion",
+		.run = cmd_completion,
+		.help = "print a script with which a shell completes tarn"},
+	{.name = "copy",
+		.run = cmd_copy,
+		.help = "copy tensors to a file, converting them on the way"},
+	{.name = "info",
+		.run = cmd_info,
+		.help = "describe the tensors of a file, or below a name"},
+	{.name = "load",
+		.run = cmd_load,
+		.help = "load a file into shared memory"},
+	{.name = "ls", .run = cmd_ls, .help = "list what is published"},
+	{.name = "metrics",
+		.run = cmd_metrics,
+		.help = "print the daemon's counters as OpenMetrics text"},
+	{.name = "print",
+		.run = cmd_print,
+		.help = "print a tensor or a view of it"},
+	{.name = "put", .run = cmd_put, .help = "publish a copy of a tensor"},
+	{.name = "rm",
+		.run = cmd_rm,
+		.help = "remove published names",
+		.destroys = true},
+	{.name = "save",
+		.run = cmd_save,
+		.help = "save what is published to a file"},
+	{.name = "status",
+		.run = cmd_status,
+		.help = "show the daemon's memory, pools, clients and loads"},
+	{.name = "stop",
+		.run = cmd_stop,
+		.help = "end the daemon",
+		.destroys = true},
+	{.name = "top", .run = cmd_top, .help = "watch the daemon live"},
+	{.name = "verify",
+		.run = cmd_verify,
+		.help = "compare files with their checksums"},
+	{.name = "view",
+		.run = cmd_view,
+		.help = "draw how a view walks through storage"},
+	{.name = "wait",
+		.run = cmd_wait,
+		.help = "wait until a name is published"},
 	{0},
 };
 
@@ -37,14 +74,14 @@ static void print_help(FILE *f)
 	fputs("Usage: tarn COMMAND [ARGUMENTS]\n"
 	      "Tensors in memory that many processes share.\n\n",
 		f);
-	verbs_list(f, verbs);
-	fputs("\n\"tarn COMMAND --help\" or \"tarn help COMMAND\" tells more. "
+	verbs_list(f, cli_verbs);
+	fputs("\n\"tarn COMMAND --help\" or \"tarn help COMMAND\" says more. "
 	      "--version prints the\nversion.\n",
 		f);
 }
 
-/* help VERB, or help VERB VERB of the one that has some of its own: what else
- * there is would be an argument, to be acted upon. */
+/* "help VERB", or "help VERB VERB" for a verb with verbs of its own. Further
+ * words are dropped: the verb would act on them. */
 static int help(int argc, char **argv)
 {
 	char option[] = "--help";
@@ -55,21 +92,37 @@ static int help(int argc, char **argv)
 		print_help(stdout);
 		return EXIT_DONE;
 	}
-	verb = verbs_find(verbs, argv[0]);
+	verb = verbs_find(cli_verbs, argv[0]);
 	if (!verb)
-		return verbs_unknown(verbs, NULL, argv[0]);
+		return verbs_unknown(cli_verbs, NULL, argv[0]);
 	args[0] = argv[0];
-	if (verb->run != cmd_channel || argc < 2)
+	if (!verb->verbs || argc < 2)
 		return verb->run(2, args);
 	args[1] = argv[1];
 	args[2] = option;
 	return verb->run(3, args);
 }
 
+/* An option in front of the command: it may be one of the command's. */
+static int misplaced(int argc, char **argv)
+{
+	print_failure(
+		"there is no option '%s' in front of the command", argv[1]);
+	for (int i = 2; i < argc; i++)
+		if (verbs_find(cli_verbs, argv[i])) {
+			print_hint(
+				"options follow the command: 'tarn %s %s ...'",
+				argv[i], argv[1]);
+			return EXIT_USAGE;
+		}
+	print_hint("'tarn --help' lists the commands");
+	return EXIT_USAGE;
+}
+
 static int run(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
-	const struct verb *verb = verbs_find(verbs, name);
+	const struct verb *verb = verbs_find(cli_verbs, name);
 
 	if (verb)
 		return verb->run(argc - 1, argv + 1);
@@ -77,18 +130,15 @@ static int run(int argc, char **argv)
 		return help(0, NULL);
 	if (strcmp(name, "help") == 0)
 		return help(argc - 2, argv + 2);
-	if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0) {
+	if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0 ||
+		strcmp(name, "version") == 0) {
 		printf("tarn %s\n", tarn_version());
 		return EXIT_DONE;
 	}
-	if (*name == '-') {
-		say_failed("there is no option '%s' in front of the command",
-			name);
-		say_hint("'tarn --help' lists the commands");
-		return EXIT_USAGE;
-	}
+	if (*name == '-')
+		return misplaced(argc, argv);
 	if (*name)
-		return verbs_unknown(verbs, NULL, name);
+		return verbs_unknown(cli_verbs, NULL, name);
 	print_help(stderr);
 	return EXIT_USAGE;
 }
@@ -97,9 +147,9 @@ int main(int argc, char **argv)
 {
 	int status, end;
 
-	streams_keep_apart();
+	std_fds_open();
 	setlocale(LC_CTYPE, "");
 	status = run(argc, argv);
-	end = say_end();
+	end = print_end();
 	return status == EXIT_DONE ? end : status;
 }

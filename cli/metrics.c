@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tarn metrics: a report as OpenMetrics 1.0 text, for whatever collects it
- * from a file or a command.
+ * tarn metrics: a report as OpenMetrics 1.0 text, for any collector that reads
+ * a file or a command's output.
  *
- * The idea: one table says of each family its name, kind, unit and words, and
- * where its value lies in a record; so that all samples of a family stand
- * together, as the format wants it, and none lacks its words.
+ * One table has for each family its name, kind, unit and help text, and where
+ * its value lies in a record; so all samples of a family stand together, as the
+ * format requires, and none lacks its help text.
  */
 #include <inttypes.h>
 #include <stddef.h>
@@ -16,8 +16,8 @@
 
 #include "base/checked.h"
 #include "cli/cli.h"
+#include "cli/message.h"
 #include "cli/options.h"
-#include "cli/say.h"
 #include "cli/store.h"
 
 enum kind { GAUGE, COUNTER };
@@ -70,8 +70,7 @@ static const struct family daemon_families[] = {
 		AT(tarn_report_daemon, own_memory)},
 	{"tarn_loads", COUNTER, NULL, "Loads that succeeded.",
 		AT(tarn_report_daemon, loads)},
-	{"tarn_loads_cached", COUNTER, NULL,
-		"Loads for which nobody had to read.",
+	{"tarn_loads_cached", COUNTER, NULL, "Loads that needed no read.",
 		AT(tarn_report_daemon, loads_cached)},
 	{"tarn_loads_failed", COUNTER, NULL, "Loads that failed.",
 		AT(tarn_report_daemon, loads_failed)},
@@ -173,6 +172,8 @@ static void put_build(const struct tarn_report_daemon *d)
 	put_label("version", d->version);
 	printf(",protocol=\"%" PRIu32 "\",", d->protocol);
 	put_label("engine", d->engine);
+	putchar(',');
+	put_label("loop", d->loop);
 	printf("} 1\n");
 }
 
@@ -240,8 +241,8 @@ int cmd_metrics(int argc, char **argv)
 	const struct option_row rows[] = {OPTION_SOCKET(&socket), {0}};
 	const struct usage usage = {.verb = "metrics",
 		.arguments = "[OPTION]...",
-		.about = "What tarn status tells, as OpenMetrics text for a "
-			 "collector. No daemon is\nstarted if none runs.",
+		.about = "The figures of tarn status as OpenMetrics text, for "
+			 "a collector. No daemon is\nstarted if none runs.",
 		.options = rows};
 	char **args;
 	int n, r;
@@ -252,8 +253,8 @@ int cmd_metrics(int argc, char **argv)
 	r = cli_store_need(socket, &store);
 	if (r != EXIT_DONE)
 		return r;
-	if (tarn_store_get_report(store, &report) < 0)
-		return say_error();
+	if (tarn_store_report(store, &report) < 0)
+		return print_error();
 	put_build(&report->daemon);
 	put_daemon(&report->daemon);
 	put_pools(report);

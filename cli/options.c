@@ -2,9 +2,9 @@
 /*
  * The command line of a verb, parsed and explained from one table.
  *
- * The idea: getopt_long's tables are made from ours at each call, with --help
- * added, and it is kept quiet: the errors are told in our own words, with the
- * option that was probably meant.
+ * getopt_long's tables are made from ours at each call, with --help added, and
+ * it prints nothing: our own error messages suggest the option that was
+ * probably meant.
  */
 #include "cli/options.h"
 
@@ -17,8 +17,8 @@
 
 #include "base/cleanup.h"
 #include "cli/cli.h"
-#include "cli/near.h"
-#include "cli/say.h"
+#include "cli/message.h"
+#include "cli/suggest.h"
 
 #define ROWS_MAX 16         /* a verb with more options is two verbs */
 #define HELP_COLUMN 24      /* where the texts begin */
@@ -81,9 +81,18 @@ int usage_failed(const struct usage *usage, const char *fmt, ...)
 	if (vasprintf(&sentence, fmt, ap) < 0)
 		sentence = NULL;
 	va_end(ap);
-	say_failed("%s: %s", usage->verb, sentence ? sentence : "wrong usage");
-	say_hint("'tarn %s --help' tells more", usage->verb);
+	print_failure(
+		"%s: %s", usage->verb, sentence ? sentence : "wrong usage");
+	print_hint("'tarn %s --help' says more", usage->verb);
 	return EXIT_USAGE;
+}
+
+static void offer_option(struct suggest *suggest, const struct option_row *row)
+{
+	char words[64];
+
+	snprintf(words, sizeof(words), "--%s", row->name);
+	suggest_offer_as(suggest, row->name, words);
 }
 
 /* getopt names the letter of an option that it knows, or of one in a cluster
@@ -93,7 +102,7 @@ static int unknown_option(
 	const struct usage *usage, const char *letters, const char *given)
 {
 	_cleanup_free_ char *name = NULL;
-	struct near near;
+	struct suggest suggest;
 
 	if (optopt && (optopt == ':' || !strchr(letters, optopt)))
 		return usage_failed(usage, "there is no option -%c", optopt);
@@ -101,13 +110,13 @@ static int unknown_option(
 	if (optopt)
 		return usage_failed(
 			usage, "the option %s takes no value", given);
-	say_failed("%s: there is no option --%s", usage->verb, name);
-	near_begin(&near, name);
+	print_failure("%s: there is no option --%s", usage->verb, name);
+	suggest_begin(&suggest, name);
 	for (size_t i = 0; usage->options[i].name; i++)
-		near_offer(&near, usage->options[i].name);
-	near_offer(&near, help_row.name);
-	near_say(&near, NULL);
-	say_hint("'tarn %s --help' lists those that there are", usage->verb);
+		offer_option(&suggest, &usage->options[i]);
+	offer_option(&suggest, &help_row);
+	suggest_print(&suggest, NULL);
+	print_hint("'tarn %s --help' lists the options", usage->verb);
 	return EXIT_USAGE;
 }
 
@@ -182,11 +191,26 @@ static void take(const struct usage *usage, int letter)
 		*row->ret_flag = true;
 }
 
+static void (*observer)(void *arg, const struct usage *usage);
+static void *observer_arg;
+
+void options_observe(
+	void (*fn)(void *arg, const struct usage *usage), void *arg)
+{
+	observer = fn;
+	observer_arg = arg;
+}
+
 int options_parse(const struct usage *usage, int argc, char **argv, int *ret_n,
 	char ***ret_args)
 {
 	struct tables tables;
 	int c;
+
+	if (observer) {
+		observer(observer_arg, usage);
+		return EXIT_DONE;
+	}
 
 	make_tables(usage, &tables);
 	opterr = 0;

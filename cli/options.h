@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The command line of a verb. One table says which options there are; parsing
- * and the text of --help are both made from it, so that they agree.
+ * The command line of a verb. One table lists its options; parsing and the text
+ * of --help are both made from it, so that they agree.
  */
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What an option was given that may be given often. Begins as zeroes. */
+/* The values of an option that may be repeated. Begins as zeroes. */
 struct option_list {
 	const char **at;
 	size_t n;
@@ -47,7 +47,7 @@ struct usage {
 	{                                                                      \
 		.name = "socket", .letter = 'S', .value = "PATH",              \
 		.ret_text = (text),                                            \
-		.help = "ask the daemon that serves PATH, and no other"        \
+		.help = "ask the daemon of that socket, not the usual one"     \
 	}
 
 #define OPTION_POOL                                                            \
@@ -68,13 +68,18 @@ enum { OPTIONS_DONE = -1 };
 int options_parse(const struct usage *usage, int argc, char **argv, int *ret_n,
 	char ***ret_args);
 
+/* From here on options_parse does nothing but tell what it would parse, and
+ * returns EXIT_DONE. */
+void options_observe(
+	void (*fn)(void *arg, const struct usage *usage), void *arg);
+
 /* Tells what is wrong with the command line. Returns EXIT_USAGE. */
 int usage_failed(const struct usage *usage, const char *fmt, ...)
 	__attribute__((__format__(printf, 2, 3)));
 
-/* What the option of that name was given as a number above 0; as seconds
- * between two rounds of what goes on, 0.1 to a day. Without a text *ret stays.
- * OPTIONS_DONE, or the exit status after saying what is wrong. */
+/* Parses the value of the option of that name as a number above 0; as the
+ * seconds between two rounds, 0.1 to a day. Without a text *ret stays.
+ * OPTIONS_DONE, or the exit status after an error message. */
 int option_count(const struct usage *usage, const char *name, const char *text,
 	uint64_t *ret);
 int option_seconds(const struct usage *usage, const char *name,

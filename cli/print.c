@@ -10,12 +10,12 @@
 #include <stdlib.h>
 
 #include "cli/address.h"
+#include "cli/message.h"
 #include "cli/options.h"
 #include "cli/raw.h"
-#include "cli/say.h"
 #include "cli/store.h"
 
-/* The library has said that there is no such tensor. */
+/* The library reported that there is no such tensor. */
 static void hint(tarn_store *store, const char *address)
 {
 	_cleanup_file_ tarn_file *file = NULL;
@@ -39,12 +39,12 @@ static int print_view(tarn_tensor *tensor, const char *expr, bool raw)
 	_cleanup_tensor_ tarn_tensor *view = NULL;
 	_cleanup_free_ char *text = NULL;
 
-	if (tarn_tensor_apply(tensor, expr, &view) < 0)
-		return say_error();
+	if (tarn_tensor_eval_copy(tensor, expr, &view) < 0)
+		return print_error();
 	if (raw)
 		return raw_write(view) < 0 ? EXIT_FAILED : EXIT_DONE;
 	if (tarn_tensor_format(view, 0, &text) < 0)
-		return say_error();
+		return print_error();
 	puts(text);
 	return EXIT_DONE;
 }
@@ -53,6 +53,7 @@ int cmd_print(int argc, char **argv)
 {
 	_cleanup_tensor_ tarn_tensor *tensor = NULL;
 	_cleanup_store_ tarn_store *store = NULL;
+	_cleanup_free_ char *whole = NULL;
 	const char *socket = NULL;
 	bool raw = false;
 	const struct option_row rows[] = {
@@ -66,12 +67,12 @@ int cmd_print(int argc, char **argv)
 		{0},
 	};
 	const struct usage usage = {.verb = "print",
-		.arguments = "[OPTION]... FILE:TENSOR|NAME [EXPR]",
-		.about =
-			"Prints a tensor as numpy does, or a view of it: EXPR "
-			"is a chain of views like\n'[0:4, ::2].permute(1,0)'; "
-			"'tarn view --help' has them all. A FILE is loaded if\n"
-			"nobody has yet; a daemon is started if none runs.",
+		.arguments = "[OPTION]... FILE[:TENSOR]|NAME [EXPR]",
+		.about = "Prints a tensor as numpy does, or a view of it: EXPR "
+			 "is a chain of views like\n'[0:4, ::2].permute(1,0)'; "
+			 "'tarn view --help' has them all. Of a FILE with one\n"
+			 "tensor its name need not be given. A FILE is loaded "
+			 "if it is not yet; a daemon\nis started if none runs.",
 		.options = rows,
 		.args_min = 1,
 		.args_max = 2};
@@ -86,10 +87,14 @@ int cmd_print(int argc, char **argv)
 	if (cli_is_channel(store, args[0]))
 		return cli_channel_failed(args[0]);
 	r = tarn_store_get(store, args[0], &tensor);
-	if (r == -ENOENT && cli_is_file(args[0]))
-		return address_no_tensor(args[0]);
+	if (r == -ENOENT && cli_is_file(args[0])) {
+		whole = address_of_one(args[0]);
+		if (!whole)
+			return EXIT_FAILED;
+		r = tarn_store_get(store, whole, &tensor);
+	}
 	if (r < 0)
-		say_error();
+		print_error();
 	if (r == -ENOENT)
 		hint(store, args[0]);
 	if (r < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A bar on a terminal for what takes long. The idea: whoever is served within
- * half a second wants to see nothing, so nothing is drawn before that, and in
- * the end the line is as empty as it was.
+ * A bar on a terminal for work that takes long. Work that is done within half a
+ * second needs no bar, so none is drawn before that, and at the end the line is
+ * as empty as it was.
  */
 #include "cli/progress.h"
 
@@ -20,7 +20,7 @@
 #define QUIET_MS 500
 #define REDRAW_MS 100 /* as often as an eye can follow */
 #define COLUMNS_MAX 120
-#define BAR_MIN 4 /* a shorter one says nothing */
+#define BAR_MIN 4 /* a shorter one shows nothing */
 
 static int terminal_columns(void)
 {
@@ -57,24 +57,23 @@ static void cut_figures(char *figures, int columns)
 	}
 }
 
-void progress_line(char *buf, size_t size, int columns, uint64_t done,
-	uint64_t total, double rate)
+void progress_line(
+	char *buf, size_t size, int columns, const struct progress_figures *f)
 {
-	uint64_t shown = MIN(done, total);
-	double share = total ? (double)shown / (double)total : 1;
-	double left = rate > 0 ? (double)(total - shown) / rate : 0;
+	uint64_t shown = MIN(f->done, f->total);
+	double left = f->rate > 0 ? (double)(f->total - shown) / f->rate : 0;
 	char a[TEXT_BYTES_MAX], b[TEXT_BYTES_MAX];
 	char figures[128], bar[COLUMNS_MAX + 1];
 	int n, width;
 
-	n = snprintf(figures, sizeof(figures), "%3d%%  %s of %s",
-		(int)(share * 100), text_bytes((double)shown, a),
-		text_bytes((double)total, b));
-	if (rate > 0)
+	n = snprintf(figures, sizeof(figures), "%3d%%  %s of %s%s",
+		(int)(f->share * 100), text_bytes((double)shown, a),
+		text_bytes((double)f->total, b), f->what);
+	if (f->rate > 0)
 		n += snprintf(figures + n, sizeof(figures) - (size_t)n,
-			"  %s/s", text_bytes(rate, a));
-	/* A rest of days is no forecast. */
-	if (rate > 0 && left < 86400)
+			"  %s/s", text_bytes(f->rate, a));
+	/* A rest of days is no forecast, nor is the rest of one phase. */
+	if (f->rate > 0 && left < 86400 && !*f->what)
 		n += snprintf(figures + n, sizeof(figures) - (size_t)n,
 			"  %d:%02d left", (int)left / 60, (int)left % 60);
 	width = MIN(columns, COLUMNS_MAX) - n - 3;
@@ -83,12 +82,12 @@ void progress_line(char *buf, size_t size, int columns, uint64_t done,
 		snprintf(buf, size, "%s", figures);
 		return;
 	}
-	put_bar(bar, width, share);
+	put_bar(bar, width, f->share);
 	snprintf(buf, size, "[%s] %s", bar, figures);
 }
 
-/* Memory is taken before bytes arrive; a rate that counted that time would
- * promise too little for long. */
+/* From the phase's first bytes on: the time before them would make the rate too
+ * small for long. */
 static double rate_now(struct progress *p, int64_t now, uint64_t done)
 {
 	if (!p->first_ms && done) {
@@ -106,7 +105,7 @@ static double rate_now(struct progress *p, int64_t now, uint64_t done)
 #define CLEAR "\r\x1b[K"
 
 static volatile sig_atomic_t drawn; /* the one bar that there is */
-static volatile sig_atomic_t tidy;  /* something is to be taken back first */
+static volatile sig_atomic_t tidy;  /* there is unfinished work to undo first */
 static volatile sig_atomic_t ended; /* by this signal; 0: not yet */
 
 /* The end is the one that it would have been, on an empty line. */
@@ -121,7 +120,7 @@ static void on_end(int signal)
 		ending_by(signal);
 }
 
-/* What was ignored stays ignored. */
+/* A signal that was ignored stays ignored. */
 static void take(int signal)
 {
 	const struct sigaction new = {.sa_handler = on_end};
@@ -156,20 +155,62 @@ void progress_begin_tidily(struct progress *progress)
 	begin(progress, true);
 }
 
+/*
+ * Where memory has to be taken first, that is the first half of the bar. Later
+ * memory, of another shard, is no part of it, and what begins anew, because
+ * the file has changed, shows when it is further than before: a bar that goes
+ * back would be taken for a failure.
+ */
+static void advance(struct progress *p, uint64_t done, uint64_t total)
+{
+	double share = total ? (double)MIN(done, total) / (double)total : 1;
+
+	if (p->phase == TARN_LOAD_PHASE_MEMORY && p->has_read)
+		return;
+	if (p->phase == TARN_LOAD_PHASE_MEMORY)
+		p->took_memory = true;
+	else if (done)
+		p->has_read = true;
+	if (p->phase == TARN_LOAD_PHASE_MEMORY)
+		share /= 2;
+	else if (p->took_memory)
+		share = (1 + share) / 2;
+	p->share = MAX(p->share, share);
+}
+
+/* Each phase has its own rate. */
+int progress_load_step(
+	void *arg, enum tarn_load_phase phase, uint64_t done, uint64_t total)
+{
+	struct progress *p = arg;
+
+	if (phase != p->phase)
+		p->first_ms = 0;
+	p->phase = phase;
+	return progress_step(arg, done, total);
+}
+
 int progress_step(void *arg, uint64_t done, uint64_t total)
 {
 	struct progress *p = arg;
 	int64_t now = clock_ms();
 	char line[2 * COLUMNS_MAX];
-	double rate = rate_now(p, now, done);
+	struct progress_figures figures = {
+		.done = done,
+		.total = total,
+		.what = p->phase == TARN_LOAD_PHASE_MEMORY ? " of memory taken"
+							   : "",
+		.rate = rate_now(p, now, done),
+	};
 
 	if (ended)
 		return 1;
+	advance(p, done, total);
+	figures.share = p->share;
 	if (!p->terminal || now - p->begun_ms < QUIET_MS ||
 		now - p->drawn_ms < REDRAW_MS)
 		return 0;
-	progress_line(
-		line, sizeof(line), terminal_columns(), done, total, rate);
+	progress_line(line, sizeof(line), terminal_columns(), &figures);
 	drawn = p->shown = true;
 	fprintf(stderr, "\r%s\x1b[K", line);
 	p->drawn_ms = now;

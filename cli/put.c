@@ -15,13 +15,13 @@
 
 #include "cli/address.h"
 #include "cli/listing.h"
+#include "cli/message.h"
 #include "cli/options.h"
-#include "cli/say.h"
 #include "cli/store.h"
 #include "cli/text.h"
 
-/* Seconds, more than none; 0 without a text; less: it is no number. */
-static double parse_life(const char *text)
+/* Seconds as milliseconds, at least 1; 0 without a text; -1: no such number. */
+static int64_t parse_ttl(const char *text)
 {
 	char *end;
 	double s;
@@ -29,7 +29,9 @@ static double parse_life(const char *text)
 	if (!text)
 		return 0;
 	s = strtod(text, &end);
-	return end == text || *end || !(s > 0) || isinf(s) ? -1 : s;
+	return end == text || *end || !(s > 0) || s > 1e12
+		       ? -1
+		       : (int64_t)ceil(s * 1e3);
 }
 
 /* Filled where it will stay: large tensors are not copied again. */
@@ -72,7 +74,7 @@ static int put(tarn_store *store, const char *name, tarn_tensor *from,
 	if (r >= 0)
 		r = tarn_store_publish(store, &item, 1, options, &version);
 	if (r < 0)
-		return say_error();
+		return print_error();
 	print_put(name, mine, version);
 	return EXIT_DONE;
 }
@@ -82,12 +84,12 @@ int cmd_put(int argc, char **argv)
 	_cleanup_tensor_ tarn_tensor *tensor = NULL, *view = NULL;
 	_cleanup_store_ tarn_store *store = NULL;
 	struct tarn_publish_options options = {0};
-	const char *socket = NULL, *life = NULL;
+	const char *socket = NULL, *ttl = NULL;
 	const struct option_row rows[] = {
-		{.name = "life",
-			.letter = 'l',
+		{.name = "ttl",
+			.letter = 't',
 			.value = "SECONDS",
-			.ret_text = &life,
+			.ret_text = &ttl,
 			.help = "remove it after so many seconds"},
 		{.name = "new",
 			.letter = 'n',
@@ -112,22 +114,23 @@ int cmd_put(int argc, char **argv)
 	r = options_parse(&usage, argc, argv, &n, &args);
 	if (r != OPTIONS_DONE)
 		return r;
-	options.life = parse_life(life);
-	if (options.life < 0)
+	options.ttl_ms = parse_ttl(ttl);
+	if (options.ttl_ms < 0)
 		return usage_failed(&usage,
-			"--life needs seconds, more than 0, not '%s'", life);
-	/* What is wrong with the file is known before a daemon is started. */
+			"--ttl needs seconds, more than 0, not '%s'", ttl);
+	/* Errors of the file are found before a daemon is started. */
 	r = address_open(args[1], &tensor);
 	if (r != EXIT_DONE)
 		return r;
-	if (tarn_tensor_apply(tensor, n > 2 ? args[2] : "", &view) < 0)
-		return say_error();
+	if (tarn_tensor_eval_copy(tensor, n > 2 ? args[2] : "", &view) < 0)
+		return print_error();
 	if (cli_store_open(socket, &store) < 0)
 		return EXIT_FAILED;
 	if (cli_is_channel(store, args[0])) {
-		say_failed("'%s' is a channel, which a tensor does not replace",
+		print_failure(
+			"'%s' is a channel, which a tensor does not replace",
 			args[0]);
-		say_hint("'tarn channel rm %s' removes its name", args[0]);
+		print_hint("'tarn channel rm %s' removes its name", args[0]);
 		return EXIT_FAILED;
 	}
 	return put(store, args[0], view, &options);

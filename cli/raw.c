@@ -2,9 +2,9 @@
 /*
  * The bytes of a tensor, in C order, to stdout.
  *
- * The idea: a contiguous part is written from where it is; any other is cut
- * along its outer dimensions until a piece fits into a buffer of fixed size,
- * so that a view of any size needs no memory of its own.
+ * A contiguous part is written from where it is; any other is cut along its
+ * outer dimensions until a piece fits into a buffer of fixed size, so that a
+ * view of any size needs no memory of its own.
  */
 #include "cli/raw.h"
 
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
-#include "cli/say.h"
+#include "cli/message.h"
 #include "cli/store.h"
 
 #define CHUNK ((int64_t)1 << 20) /* fits a cache, and is many pages */
@@ -30,7 +30,8 @@ static int write_all(const char *p, int64_t size)
 			int error = errno;
 
 			if (error != EPIPE)
-				say_failed("the output cannot be written: %s",
+				print_failure(
+					"the output cannot be written: %s",
 					strerror(error));
 			return -error;
 		}
@@ -42,7 +43,7 @@ static int write_all(const char *p, int64_t size)
 
 static int say(int r)
 {
-	say_error();
+	print_error();
 	return r;
 }
 

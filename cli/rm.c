@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tarn rm: arguments are removed one by one; one that is not there does not
- * keep the others. Who has such a tensor open keeps it; who takes part in a
- * channel would, too, while the next to open its name would meet nobody there,
- * so that one is left alone, with all that would go in the same moment.
+ * tarn rm: arguments are removed one by one; a missing one does not keep the
+ * others. Processes that have such a tensor open keep it. The participants of a
+ * channel would keep it, too, but a process that opens its name next would not
+ * find them, so an open channel is not removed, nor is anything that would be
+ * removed in the same moment.
  */
 #include "cli/cli.h"
 
@@ -15,8 +16,8 @@
 
 #include "cli/channel.h"
 #include "cli/listing.h"
+#include "cli/message.h"
 #include "cli/options.h"
-#include "cli/say.h"
 #include "cli/store.h"
 #include "cli/text.h"
 
@@ -27,27 +28,28 @@ static bool hint_folder(tarn_store *store, const char *name)
 
 	if (listing_add_store(&below, store, name, true) < 0 || !below.n)
 		return false;
-	say_hint("%zu %s below it; 'tarn rm %s/' removes %s", below.n,
+	print_hint("%zu %s below it; 'tarn rm %s/' removes %s", below.n,
 		below.n == 1 ? "is" : "are", name,
 		below.n == 1 ? "it" : "them");
 	return true;
 }
 
-/* Whatever cannot be looked at is the daemon's to judge. */
+/* If a name cannot be looked at, the daemon decides. */
 static bool has_members(tarn_store *store, const char *name)
 {
 	_cleanup_channel_ tarn_channel *channel = NULL;
 	struct tarn_channel_info info;
 
 	if (tarn_channel_open(store, name, NULL, &channel) < 0 ||
-		tarn_channel_get_info(channel, &info) < 0 || info.closed ||
+		tarn_channel_info(channel, &info) < 0 || info.closed ||
 		(!info.producers && !info.consumers))
 		return false;
-	say_failed("'%s' is a channel that has %u producer%s and %u consumer%s",
+	print_failure(
+		"'%s' is a channel that has %u producer%s and %u consumer%s",
 		name, info.producers, info.producers == 1 ? "" : "s",
 		info.consumers, info.consumers == 1 ? "" : "s");
-	say_hint("'tarn channel close %s' ends it for them; 'tarn channel rm "
-		 "%s' takes its name alone",
+	print_hint("'tarn channel close %s' ends it for them; 'tarn channel rm "
+		   "%s' takes its name alone",
 		name, name);
 	return true;
 }
@@ -61,14 +63,14 @@ static int rm_name(tarn_store *store, const char *name)
 	r = tarn_store_remove(store, name);
 	if (r >= 0)
 		return EXIT_DONE;
-	say_error();
+	print_error();
 	if (r == -ENOENT && !hint_folder(store, name))
 		cli_hint_name(store, name);
 	return EXIT_FAILED;
 }
 
-/* For daemons that cannot do it at once. One that somebody else removes
- * meanwhile is as gone as the others. */
+/* For daemons that cannot do it at once. A name that another process removes
+ * meanwhile counts as removed. */
 static int rm_each(
 	tarn_store *store, const struct listing *below, size_t *removed)
 {
@@ -80,12 +82,12 @@ static int rm_each(
 
 		*removed += r >= 0;
 		if (r < 0 && r != -ENOENT)
-			status = say_error();
+			status = print_error();
 	}
 	return status;
 }
 
-/* As each of them by its name. All that keep the others are told at once. */
+/* One by one, as by its name. Reports all the names that prevent it at once. */
 static bool have_members(tarn_store *store, const struct listing *below)
 {
 	bool any = false;
@@ -96,7 +98,7 @@ static bool have_members(tarn_store *store, const struct listing *below)
 	return any;
 }
 
-/* In one moment: nobody sees half of them. */
+/* In one moment: no reader sees half of them. */
 static int rm_below(tarn_store *store, const char *prefix)
 {
 	const struct tarn_publish_options nothing = {.replace = prefix};
@@ -107,8 +109,8 @@ static int rm_below(tarn_store *store, const char *prefix)
 	if (listing_add_store(&below, store, prefix, true) < 0)
 		return EXIT_FAILED;
 	if (!below.n) {
-		say_failed("nothing is published below '%s'", prefix);
-		say_hint("'tarn ls' lists what is published");
+		print_failure("nothing is published below '%s'", prefix);
+		print_hint("'tarn ls' lists what is published");
 		return EXIT_FAILED;
 	}
 	if (have_members(store, &below))
@@ -118,7 +120,7 @@ static int rm_below(tarn_store *store, const char *prefix)
 	if (r == -ENOTSUP)
 		status = rm_each(store, &below, &removed);
 	else if (r < 0)
-		return say_error();
+		return print_error();
 	printf("removed %zu %s%s below ", removed,
 		listing_channels(&below) ? "name" : "tensor",
 		removed == 1 ? "" : "s");
@@ -136,8 +138,8 @@ int cmd_rm(int argc, char **argv)
 	const struct usage usage = {.verb = "rm",
 		.arguments = "[OPTION]... NAME...",
 		.about = "Removes published names; one that ends with '/' "
-			 "stands for all below it. Who\nhas such a tensor open "
-			 "keeps it.",
+			 "stands for all below it.\nProcesses that have such a "
+			 "tensor open keep it.",
 		.options = rows,
 		.args_min = 1,
 		.args_max = -1};

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "cli/held.h"
-#include "cli/say.h"
+#include "cli/message.h"
 #include "cli/sink.h"
 #include "cli/store.h"
 

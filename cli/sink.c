@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The file that tensors go to. The idea: all that can be said about it on a
- * command line is said the same way to every verb that writes one, and what
- * was done is told the same way by each.
+ * The file that tensors go to. Every verb that writes one has the same options
+ * for it, and reports the result in the same way.
  */
 #include "cli/sink.h"
 
@@ -14,8 +13,8 @@
 
 #include "base/checked.h"
 #include "cli/cli.h"
+#include "cli/message.h"
 #include "cli/progress.h"
-#include "cli/say.h"
 #include "cli/text.h"
 
 /* Keys are borrowed. */
@@ -48,8 +47,8 @@ bool sink_is_npy(const struct sink *sink)
 	return sink->save.format && strcmp(sink->save.format, "npy") == 0;
 }
 
-/* Files that would be called what they are not: who opens them by their ending
- * finds them broken. */
+/* Endings of other formats: a program that opens such a file by its ending
+ * would find it broken. */
 static int parse_path(struct sink *sink, const struct usage *usage)
 {
 	static const char *const others[] = {".npz", ".pt", ".pth", ".ckpt",
@@ -82,18 +81,18 @@ static int parse_align(struct sink *sink, const struct usage *usage)
 	return OPTIONS_DONE;
 }
 
-int road_parse(const char *text)
+int io_mode_parse(const char *text)
 {
-	static const char *const roads[] = {
-		[TARN_ROAD_AUTO] = "auto",
-		[TARN_ROAD_BUFFERED] = "buffered",
-		[TARN_ROAD_DIRECT] = "direct",
+	static const char *const modes[] = {
+		[TARN_IO_AUTO] = "auto",
+		[TARN_IO_BUFFERED] = "buffered",
+		[TARN_IO_DIRECT] = "direct",
 	};
 
-	for (size_t i = 0; text && i < ARRAY_SIZE(roads); i++)
-		if (strcmp(text, roads[i]) == 0)
+	for (size_t i = 0; text && i < ARRAY_SIZE(modes); i++)
+		if (strcmp(text, modes[i]) == 0)
 			return (int)i;
-	return text ? -1 : TARN_ROAD_AUTO;
+	return text ? -1 : TARN_IO_AUTO;
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -112,7 +111,7 @@ bool sink_add_metadata(struct sink *sink, const char *key, const char *value)
 	if ((n & (n - 1)) == 0) /* it is full: of 0, 1, 2, 4, ... */
 		sink->pairs = must(reallocarray(
 			sink->pairs, n ? 2 * n : 1, sizeof(sink->pairs[0])));
-	sink->pairs[n] = (struct tarn_save_pair) {key, value};
+	sink->pairs[n] = (struct tarn_save_pair) {.key = key, .value = value};
 	sink->save.pairs = sink->pairs;
 	sink->save.n_pairs = n + 1;
 	return true;
@@ -143,7 +142,7 @@ static int parse_metadata(struct sink *sink, const struct usage *usage)
 
 int sink_parse(struct sink *sink, const struct usage *usage)
 {
-	int road = road_parse(sink->road);
+	int io_mode = io_mode_parse(sink->io_mode);
 	int r = parse_path(sink, usage);
 
 	if (r == OPTIONS_DONE)
@@ -152,11 +151,11 @@ int sink_parse(struct sink *sink, const struct usage *usage)
 		r = parse_metadata(sink, usage);
 	if (r != OPTIONS_DONE)
 		return r;
-	if (road < 0)
+	if (io_mode < 0)
 		return usage_failed(usage,
-			"--road needs auto, buffered or direct, not '%s'",
-			sink->road);
-	sink->save.road = (enum tarn_road)road;
+			"--io needs auto, buffered or direct, not '%s'",
+			sink->io_mode);
+	sink->save.io_mode = (enum tarn_io_mode)io_mode;
 	sink->save.checksums = sink->checksums;
 	sink->save.exclusive = sink->exclusive;
 	return OPTIONS_DONE;
@@ -176,14 +175,14 @@ int sink_save(struct sink *sink, const struct tarn_save_item *items, size_t n,
 	r = tarn_save(sink->path, items, n, &sink->save, ret);
 	progress_end(&progress);
 	if (r < 0)
-		say_error();
+		print_error();
 	return r;
 }
 
 /* ---- telling ------------------------------------------------------- */
 
 /* A copy may read what is cached and write past the cache. */
-static void print_road(const struct tarn_copy_info *info)
+static void print_io(const struct tarn_copy_info *info)
 {
 	double all = (double)info->read + (double)info->written;
 	double share = all > 0 ? 100 * (double)info->direct / all : 0;
@@ -206,7 +205,7 @@ void info_print(const struct tarn_copy_info *info)
 		text_bytes(
 			seconds > 0 ? (double)info->bytes / seconds : 0, rate),
 		info->engine ? info->engine : "no engine");
-	print_road(info);
+	print_io(info);
 	printf("; CPU %.3f s", info->cpu_seconds);
 }
 

@@ -11,7 +11,7 @@
 struct sink {
 	const char *path;
 	bool checksums, exclusive, json;
-	const char *align, *road;
+	const char *align, *io_mode;
 	struct option_list metadata;
 	/* sink_parse makes these. */
 	struct tarn_save_options save;
@@ -32,9 +32,8 @@ void sink_free(struct sink *sink);
 			.letter = 'a',                                         \
 			.value = "BYTES",                                      \
 			.ret_text = &(sink)->align,                            \
-			.help = "the tensors' bytes begin at a multiple of "   \
-				"BYTES, a power\nof two; 4096 suits direct "   \
-				"I/O"},                                        \
+			.help = "align the tensors to BYTES; 4096 suits "      \
+				"direct I/O"},                                 \
 		{.name = "metadata",                                           \
 			.letter = 'm',                                         \
 			.value = "KEY=VALUE",                                  \
@@ -46,8 +45,8 @@ void sink_free(struct sink *sink);
 			.ret_flag = &(sink)->exclusive,                        \
 			.help = "fail if there is a file of that name"},       \
 	{                                                                      \
-		.name = "road", .letter = 'R', .value = "ROAD",                \
-		.ret_text = &(sink)->road,                                     \
+		.name = "io", .letter = 'I', .value = "MODE",                  \
+		.ret_text = &(sink)->io_mode,                                  \
 		.help = "how bytes travel: auto, buffered (by the "            \
 			"page cache)\nor direct (past it)"                     \
 	}
@@ -57,7 +56,7 @@ void sink_free(struct sink *sink);
 int sink_parse(struct sink *sink, const struct usage *usage);
 
 /* "auto", "buffered", "direct"; NULL is the first. -1: another. */
-int road_parse(const char *text);
+int io_mode_parse(const char *text);
 
 bool sink_is_npy(const struct sink *sink);
 
@@ -69,7 +68,7 @@ bool sink_add_metadata(struct sink *sink, const char *key, const char *value);
 int sink_save(struct sink *sink, const struct tarn_save_item *items, size_t n,
 	struct tarn_copy_info *ret);
 
-/* ---- what is told of it -------------------------------------------- */
+/* ---- the report on it -------------------------------------------- */
 
 /* "1.20 GiB in 0.523 s (2.30 GiB/s) by io_uring, direct; CPU 0.050 s" */
 void info_print(const struct tarn_copy_info *info);

@@ -14,7 +14,7 @@
 
 #include "cli/address.h"
 #include "cli/cli.h"
-#include "cli/say.h"
+#include "cli/message.h"
 #include "cli/store.h"
 
 void source_free(struct source *source)
@@ -44,7 +44,7 @@ static int open_all(struct source *source)
 	for (; source->n < n; source->n++, at++) {
 		at->name = tarn_file_at(source->file, source->n)->name;
 		if (tarn_file_tensor(source->file, at->name, &at->tensor) < 0)
-			return say_error();
+			return print_error();
 	}
 	return EXIT_DONE;
 }
@@ -54,7 +54,7 @@ static int open_one(struct source *source, const char *tensor)
 	struct source_one *at = make_room(source, 1);
 
 	if (tarn_file_tensor(source->file, tensor, &at->tensor) < 0) {
-		say_error();
+		print_error();
 		if (!tarn_file_find(source->file, tensor))
 			address_hint(source->file, tensor);
 		return EXIT_FAILED;
@@ -84,7 +84,7 @@ static bool hint_folder(tarn_store *store, const char *name)
 		return false;
 	if (tarn_store_list(store, folder, count, &n) < 0 || !n)
 		return false;
-	say_hint("there %s below it; 'tarn save %s FILE' saves %s",
+	print_hint("there %s below it; 'tarn save %s FILE' saves %s",
 		n == 1 ? "is a tensor" : "are tensors", name,
 		n == 1 ? "it" : "them");
 	return true;
@@ -109,10 +109,11 @@ static int open_name(
 		return EXIT_DONE;
 	}
 	if (r != -ENOENT)
-		return say_error();
-	say_failed("'%s' is no file, and nothing is published as that", name);
+		return print_error();
+	print_failure(
+		"'%s' is no file, and nothing is published as that", name);
 	if (!source->store)
-		say_hint("no daemon is running; a FILE needs none");
+		print_hint("no daemon is running; a FILE needs none");
 	else if (!hint_folder(source->store, name))
 		cli_hint_name(source->store, name);
 	return EXIT_FAILED;
@@ -130,7 +131,7 @@ int source_open(const char *address, const char *socket, struct source *ret)
 	if (!ret->path)
 		return open_name(ret, address, socket);
 	if (tarn_file_open(ret->path, &ret->file) < 0)
-		return say_error();
+		return print_error();
 	return whole ? open_all(ret) : open_one(ret, tensor);
 }
 
@@ -190,7 +191,7 @@ static int take_sum(
 		return EXIT_DONE;
 	/* Which knows what is wrong with it. */
 	return tarn_file_checksum(file, one->name, &one->checksum) < 0
-		       ? say_error()
+		       ? print_error()
 		       : EXIT_DONE;
 }
 
@@ -205,7 +206,7 @@ int source_read_checksums(struct source *source)
 	sums = read_sums(source->file, &n_sums);
 	for (size_t i = 0; r == EXIT_DONE && i < source->n; i++) {
 		struct source_one *one = &source->at[i];
-		const struct tarn_file_tensor *t =
+		const struct tarn_file_entry *t =
 			tarn_file_find(source->file, one->name);
 		struct sum key = {.shard = t->shard, .name = one->name};
 		const struct sum *found = bsearch(

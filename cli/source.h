@@ -17,7 +17,8 @@ struct source_one {
 struct source {
 	struct source_one *at;
 	size_t n;
-	bool alone; /* the tensor was asked for by itself, or there is no other */
+	/* the tensor was asked for by itself, or there is no other */
+	bool alone;
 	tarn_file *file; /* NULL: published */
 	tarn_store *store;
 	char *path; /* what names are part of */

@@ -15,8 +15,8 @@
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/live.h"
+#include "cli/message.h"
 #include "cli/options.h"
-#include "cli/say.h"
 #include "cli/store.h"
 
 const char *pid_comm(int32_t pid, char buf[COMM_MAX])
@@ -37,10 +37,10 @@ const char *pid_comm(int32_t pid, char buf[COMM_MAX])
 	return buf;
 }
 
-const char *report_pool_name(const struct tarn_report *report, uint32_t rule)
+const char *report_pool_name(const struct tarn_report *report, uint32_t domain)
 {
 	for (uint32_t i = 0; i < report->n_pools; i++)
-		if (report->pools[i].rule == rule)
+		if (report->pools[i].domain == domain)
 			return report->pools[i].name;
 	return "?";
 }
@@ -63,12 +63,10 @@ const char *report_load_state(uint32_t state)
 /* 0, or the exit status after saying why. */
 static int ask(tarn_store *store, struct shown *ret)
 {
-	int r = tarn_store_get_report(store, &ret->report);
+	int r = tarn_store_report(store, &ret->report);
 
 	ret->socket = tarn_store_socket(store);
-	if (r == -ENOTSUP)
-		r = tarn_store_get_status(store, &ret->status);
-	return r < 0 ? say_error() : EXIT_DONE;
+	return r < 0 ? print_error() : EXIT_DONE;
 }
 
 static int show(tarn_store *store, bool json)
@@ -120,9 +118,11 @@ int cmd_status(int argc, char **argv)
 		{0}};
 	const struct usage usage = {.verb = "status",
 		.arguments = "[OPTION]...",
-		.about = "What the daemon holds, and how it fares: its memory, "
-			 "your pools, clients and\nloads; root's and its own "
-			 "user's are all. It is not started if none runs.",
+		.about = "Shows the daemon's memory, and your pools, clients "
+			 "and "
+			 "loads (root and the\ndaemon's own user see "
+			 "everyone's). "
+			 "Starts no daemon.",
 		.options = rows};
 	double seconds = 0;
 	char **args;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A report as one JSON object. The idea: a name once given to a field stays;
- * what is counted is a number, what is listed an array.
+ * A report as one JSON object. The name of a field never changes; a count is a
+ * number, a list an array.
  */
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/checked.h"
 #include "cli/json.h"
-#include "cli/say.h"
+#include "cli/message.h"
 #include "cli/status.h"
 
 struct number {
@@ -31,42 +31,17 @@ static void put_instance(json_t *object, uint64_t instance)
 	json_put(object, "instance", json_text(text));
 }
 
-static void put_pids(json_t *object, int32_t keeper, int32_t server)
+/* null: it means nothing in this process's pid namespace. */
+static void put_pid(json_t *object, const char *key, int32_t pid)
 {
-	json_put(object, "keeper_pid", must(json_integer(keeper)));
-	json_put(object, "server_pid", must(json_integer(server)));
+	json_put(
+		object, key, pid ? must(json_integer(pid)) : must(json_null()));
 }
 
-/* ---- a daemon of protocol 1 ------------------------------------------ */
-
-static json_t *old_json(const char *socket, const struct tarn_store_status *s)
+static void put_pids(json_t *object, int32_t keeper, int32_t server)
 {
-	const struct number numbers[] = {
-		{"clients", s->clients},
-		{"n_clients", s->clients},
-		{"loaders", s->loaders},
-		{"uptime_ms", s->uptime_ms},
-		{"names", s->names},
-		{"storages", s->storages},
-		{"budget", s->budget},
-		{"allocated", s->allocated},
-		{"used", s->used},
-		{"cached", s->cached},
-		{"loads", s->loads},
-		{"loads_cached", s->loads_cached},
-		{"loads_active", s->loads_active},
-		{"loads_failed", s->loads_failed},
-		{"bytes_loaded", s->bytes_loaded},
-	};
-	json_t *object = must(json_object());
-
-	json_put(object, "socket", json_text(socket));
-	json_put(object, "version", json_text(s->version));
-	put_instance(object, s->instance);
-	put_pids(object, s->keeper_pid, s->server_pid);
-	json_put(object, "engine", json_text(s->engine));
-	put_numbers(object, numbers, ARRAY_SIZE(numbers));
-	return object;
+	put_pid(object, "keeper_pid", keeper);
+	put_pid(object, "server_pid", server);
 }
 
 /* ---- reports ---------------------------------------------------------- */
@@ -102,9 +77,10 @@ static json_t *client_json(
 	json_t *object = must(json_object());
 	char comm[COMM_MAX];
 
-	json_put(object, "pid", must(json_integer(c->pid)));
+	put_pid(object, "pid", c->pid);
 	json_put(object, "command", json_text(pid_comm(c->pid, comm)));
-	json_put(object, "pool", json_text(report_pool_name(report, c->rule)));
+	json_put(
+		object, "pool", json_text(report_pool_name(report, c->domain)));
 	json_put(object, "leases",
 		c->leases == UINT32_MAX ? must(json_null())
 					: json_u64(c->leases));
@@ -121,7 +97,7 @@ static json_t *clients_json(
 	for (uint32_t i = 0; i < report->n_clients; i++) {
 		const struct tarn_report_client *c = &report->clients[i];
 
-		if ((!of || c->rule == of->rule) &&
+		if ((!of || c->domain == of->domain) &&
 			json_array_append_new(array, client_json(report, c)))
 			must(NULL);
 	}
@@ -132,7 +108,7 @@ static json_t *pool_json(
 	const struct tarn_report *report, const struct tarn_report_pool *p)
 {
 	const struct number numbers[] = {
-		{"rule", p->rule},
+		{"domain", p->domain},
 		{"uid", p->uid},
 		{"gid", p->gid},
 		{"size", p->size},
@@ -141,6 +117,7 @@ static json_t *pool_json(
 		{"page_size", p->page_size},
 		{"segments", p->segments},
 		{"channels", p->channels},
+		{"channels_idle", p->channels_idle},
 		{"names", p->names},
 		{"storages", p->storages},
 		{"own_memory", p->own_memory},
@@ -168,11 +145,14 @@ static json_t *load_json(
 		{"done", l->done},
 		{"total", l->total},
 		{"running_ms", l->running_ms},
+		{"memory_ready", l->memory_ready},
+		{"memory_wanted", l->memory_wanted},
 	};
 	json_t *object = must(json_object());
 
 	json_put(object, "label", json_text(l->label));
-	json_put(object, "pool", json_text(report_pool_name(report, l->rule)));
+	json_put(
+		object, "pool", json_text(report_pool_name(report, l->domain)));
 	json_put(object, "state", json_text(report_load_state(l->state)));
 	put_numbers(object, numbers, ARRAY_SIZE(numbers));
 	return object;
@@ -208,6 +188,8 @@ static void put_daemon(json_t *object, const struct tarn_report_daemon *d)
 	put_instance(object, d->instance);
 	put_pids(object, d->keeper_pid, d->server_pid);
 	json_put(object, "engine", json_text(d->engine));
+	json_put(object, "loop", json_text(d->loop));
+	json_put(object, "inherited", json_text(d->inherited));
 	json_put(object, "draining", must(json_boolean(d->draining)));
 	put_numbers(object, numbers, ARRAY_SIZE(numbers));
 	json_put(object, "bytes", sums_json(&d->bytes));
@@ -218,8 +200,6 @@ json_t *status_json(const struct shown *shown)
 	const struct tarn_report *report = shown->report;
 	json_t *object, *pools, *loads;
 
-	if (!report)
-		return old_json(shown->socket, &shown->status);
 	object = must(json_object());
 	pools = must(json_array());
 	loads = must(json_array());

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The tables of a report, in 80 columns: pools, clients, loads under way. The
- * idea: what one asks first comes first, who is full, who holds it, what is
- * slow.
+ * first questions of a user come first: which pool is full, which client holds
+ * it, what is slow.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -40,7 +40,7 @@ static const char *short_duration(uint64_t ms, char buf[TEXT_BYTES_MAX])
 	return buf;
 }
 
-/* Rounded down: what says 100 % is full. */
+/* Rounded down: only a full one shows 100 %. */
 static unsigned percent(uint64_t part, uint64_t whole)
 {
 	return whole ? (unsigned)(100.0 * (double)MIN(part, whole) /
@@ -96,13 +96,15 @@ static void print_client(
 	const struct tarn_report *report, const struct tarn_report_client *c)
 {
 	char comm[COMM_MAX], leases[TEXT_BYTES_MAX], held[TEXT_BYTES_MAX],
-		idle[TEXT_BYTES_MAX], here[TEXT_BYTES_MAX];
+		idle[TEXT_BYTES_MAX], here[TEXT_BYTES_MAX], pid[16] = "-";
 
+	if (c->pid)
+		snprintf(pid, sizeof(pid), "%d", c->pid);
 	snprintf(leases, sizeof(leases), "%" PRIu32, c->leases);
-	printf("%8d ", c->pid);
-	text_put_padded(stdout, pid_comm(c->pid, comm), 15);
+	printf("%8s ", pid);
+	text_put_padded(stdout, c->pid ? pid_comm(c->pid, comm) : "-", 15);
 	printf(" %6" PRIu32 " ", c->uid);
-	text_put_padded(stdout, report_pool_name(report, c->rule), 10);
+	text_put_padded(stdout, report_pool_name(report, c->domain), 10);
 	printf(" %6s %11s %8s %8s\n", c->leases == UINT32_MAX ? "many" : leases,
 		c->leases == UINT32_MAX
 			? "?"
@@ -132,7 +134,7 @@ static void print_clients(const struct tarn_report *report)
 	free(rows);
 }
 
-/* The end of a path says more than its beginning; from a character on. */
+/* The end of a path matters more than its beginning; from a character on. */
 static const char *label_end(const char *label)
 {
 	size_t n = strlen(label);
@@ -154,8 +156,13 @@ static void print_running(const struct tarn_report *report)
 	for (uint32_t i = 0; i < report->n_loads; i++) {
 		const struct tarn_report_load *l = &report->loads[i];
 
-		print_bar(l->done, l->total);
-		printf(" %-8s %11s %8s ", report_load_state(l->state),
+		if (l->memory_wanted)
+			print_bar(l->memory_ready, l->memory_wanted);
+		else
+			print_bar(l->done, l->total);
+		printf(" %-8s %11s %8s ",
+			l->memory_wanted ? "memory"
+					 : report_load_state(l->state),
 			text_bytes((double)l->total, size),
 			short_duration(l->running_ms, time));
 		text_put(stdout, label_end(l->label));

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A report for people, in 80 columns: the daemon, a line for each thing that
- * can be said of it; tables follow (status_tables.c).
+ * A report for people, in 80 columns: the daemon, a line for each fact about
+ * it; tables follow (status_tables.c).
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "cli/status.h"
@@ -51,15 +52,22 @@ static void print_loads(
 		all, cached, failed, active);
 }
 
-static void print_read(uint64_t bytes, const char *engine)
+static void print_read(const struct tarn_report_daemon *d)
 {
-	print_bytes("  read      ", bytes, " by ");
-	text_put(stdout, engine);
+	print_bytes("  read      ", d->bytes_loaded, "");
+	if (d->engine[0]) {
+		printf(" by ");
+		text_put(stdout, strcmp(d->engine, "both") == 0
+					 ? "io_uring and threads"
+					 : d->engine);
+	}
+	printf("; event loop: ");
+	text_put(stdout, d->loop);
 	putchar('\n');
 }
 
-/* What was taken of the budget, and what it is: segments, of which storages use
- * so much, and storages that have memory of their own. */
+/* The memory taken of the budget: segments, with the part that storages use,
+ * and storages that have memory of their own. */
 static void print_memory(
 	uint64_t used, uint64_t allocated, uint64_t own, uint64_t budget)
 {
@@ -72,26 +80,7 @@ static void print_memory(
 	putchar('\n');
 }
 
-static void print_old(const struct shown *shown)
-{
-	const struct tarn_store_status *s = &shown->status;
-
-	print_head(shown->socket, s->version);
-	printf("  running   for ");
-	print_duration(s->uptime_ms);
-	printf(", keeper %d, server %d, loaders: %" PRIu32 ", clients: %" PRIu32
-	       "\n",
-		s->keeper_pid, s->server_pid, s->loaders, s->clients);
-	print_memory(s->used, s->allocated, 0, s->budget);
-	print_bytes("            ", s->cached, " of it cache\n");
-	printf("  tensors   %" PRIu64 " names, %" PRIu64 " storages\n",
-		s->names, s->storages);
-	print_loads(
-		s->loads, s->loads_cached, s->loads_failed, s->loads_active);
-	print_read(s->bytes_loaded, s->engine);
-}
-
-/* What there is none of is not worth a word. */
+/* A kind without bytes is left out. */
 static void print_sums(const struct tarn_report_sums *b)
 {
 	const struct {
@@ -121,13 +110,18 @@ static void print_sums(const struct tarn_report_sums *b)
 }
 
 /* Those of the pools that are seen. */
-static uint64_t count_channels(const struct tarn_report *report)
+static void print_channels(const struct tarn_report *report)
 {
-	uint64_t n = 0;
+	uint64_t n = 0, idle = 0;
 
-	for (uint32_t i = 0; i < report->n_pools; i++)
+	for (uint32_t i = 0; i < report->n_pools; i++) {
 		n += report->pools[i].channels;
-	return n;
+		idle += report->pools[i].channels_idle;
+	}
+	printf("; channels: %" PRIu64, n);
+	if (idle)
+		printf(" (%" PRIu64 " idle)", idle);
+	putchar('\n');
 }
 
 static void print_daemon(const char *socket, const struct tarn_report *report)
@@ -137,23 +131,31 @@ static void print_daemon(const char *socket, const struct tarn_report *report)
 	print_head(socket, d->version);
 	printf("  running   for ");
 	print_duration(d->uptime_ms);
-	printf(", keeper %d, server %d%s\n", d->keeper_pid, d->server_pid,
-		d->draining ? "; it is ending" : "");
+	if (d->keeper_pid)
+		printf(", keeper %d, server %d", d->keeper_pid, d->server_pid);
+	else
+		printf(", in another pid namespace");
+	printf("%s\n", d->draining ? "; it is ending" : "");
 	if (d->restarts) {
 		printf("  restarts  %" PRIu32 ", the last one ", d->restarts);
 		print_duration(d->server_uptime_ms);
 		printf(" ago\n");
 	}
+	if (d->inherited[0]) {
+		printf("  inherited ");
+		text_put(stdout, d->inherited);
+		putchar('\n');
+	}
 	if (d->upgrades)
 		printf("  upgrades  %" PRIu32 "\n", d->upgrades);
 	print_memory(d->used, d->allocated, d->own_memory, d->budget);
 	print_sums(&d->bytes);
-	printf("  tensors   %" PRIu64 " names, %" PRIu64
-	       " storages; channels: %" PRIu64 "\n",
-		d->names, d->storages, count_channels(report));
+	printf("  tensors   %" PRIu64 " names, %" PRIu64 " storages", d->names,
+		d->storages);
+	print_channels(report);
 	print_loads(
 		d->loads, d->loads_cached, d->loads_failed, d->loads_active);
-	print_read(d->bytes_loaded, d->engine);
+	print_read(d);
 	if (d->evictions) {
 		printf("  evicted   %" PRIu64 " files", d->evictions);
 		print_bytes(", ", d->evicted_bytes, "\n");
@@ -164,8 +166,6 @@ static void print_daemon(const char *socket, const struct tarn_report *report)
 
 void status_print(const struct shown *shown)
 {
-	if (!shown->report)
-		return print_old(shown);
 	print_daemon(shown->socket, shown->report);
 	status_print_tables(shown->report);
 }

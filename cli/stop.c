@@ -3,81 +3,60 @@
  * tarn stop: asks the daemon to end, and waits until it is gone, so that the
  * next command finds none, or starts a new one.
  *
- * The idea: a pidfd, taken before it is asked, cannot mean anybody else. In
- * another pid namespace there is none to take; then the socket must tell.
+ * The daemon's last act is to end its clients' connections, when path, lock and
+ * memory are free. So the end of this connection shows that the daemon has
+ * ended, in any pid namespace; a pid would mean another process there.
  */
 #include "cli/cli.h"
 
 #include <errno.h>
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/syscall.h>
+#include <inttypes.h>
 #include <time.h>
-#include <unistd.h>
+
+#include <tarn/report.h>
 
 #include "base/clock.h"
+#include "cli/message.h"
 #include "cli/options.h"
-#include "cli/say.h"
 #include "cli/store.h"
 
 #define WAIT_MS 10000 /* loads under way are finished first */
 #define NAP_MS 20
 
-static bool wait_for_end(int pidfd, int64_t deadline)
-{
-	struct pollfd p = {.fd = pidfd, .events = POLLIN};
-	int r = 0;
-
-	while (r <= 0 && clock_ms() < deadline)
-		r = poll(&p, 1, (int)(deadline - clock_ms()));
-	return r > 0;
-}
-
-static bool wait_for_silence(const char *socket, int64_t deadline)
+/* Asks again and again until the connection has ended. A daemon that is ending
+ * answers as long as its server lives. */
+static bool wait_for_end(tarn_store *store, uint64_t *ret_loads)
 {
 	const struct timespec nap = {.tv_nsec = NAP_MS * 1000000L};
+	int64_t deadline = clock_ms() + WAIT_MS;
+	struct tarn_report *report = NULL;
 
 	while (clock_ms() < deadline) {
-		tarn_store *store = NULL;
-		int r = tarn_store_open(socket, &store);
+		int r = tarn_store_report(store, &report);
 
-		if (r == -ENOENT || r == -ECONNREFUSED)
+		if (r == -ECONNRESET || r == -EPIPE)
 			return true;
-		tarn_store_unref(store);
+		if (r >= 0)
+			*ret_loads = report->daemon.loads_active;
+		report = r >= 0 ? tarn_report_free(report) : NULL;
 		nanosleep(&nap, NULL);
 	}
 	return false;
 }
 
-static int stop(tarn_store **store)
+static int stop(tarn_store *store)
 {
-	_cleanup_free_ char *socket = must(strdup(tarn_store_socket(*store)));
-	int64_t deadline = clock_ms() + WAIT_MS;
-	struct tarn_store_status status;
-	bool gone;
-	int pidfd;
+	uint64_t loads = 0;
 
-	if (tarn_store_get_status(*store, &status) < 0)
-		return say_error();
-	pidfd = (int)syscall(SYS_pidfd_open, status.keeper_pid, 0);
-	if (tarn_store_stop(*store) < 0) {
-		if (pidfd >= 0)
-			close(pidfd);
-		return say_error();
-	}
-	*store = tarn_store_unref(*store);
-	gone = pidfd >= 0 ? wait_for_end(pidfd, deadline)
-			  : wait_for_silence(socket, deadline);
-	if (pidfd >= 0)
-		close(pidfd);
-	if (gone)
+	if (tarn_store_stop(store) < 0)
+		return print_error();
+	if (wait_for_end(store, &loads))
 		return EXIT_DONE;
-	say_failed("the daemon at %s (pid %d) has not ended within %d s",
-		socket, status.keeper_pid, WAIT_MS / 1000);
-	say_hint("it finishes %llu loads first; 'tarn stop' waits again",
-		(unsigned long long)status.loads_active);
+	print_failure("the daemon at %s has not ended within %d s",
+		tarn_store_socket(store), WAIT_MS / 1000);
+	print_hint("it finishes %" PRIu64
+		   " loads first; 'tarn stop' waits again",
+		loads);
 	return EXIT_FAILED;
 }
 
@@ -89,8 +68,8 @@ int cmd_stop(int argc, char **argv)
 	const struct usage usage = {.verb = "stop",
 		.arguments = "[OPTION]...",
 		.about = "Asks the daemon to end and waits until it has. Loads "
-			 "under way are finished\nfirst; who has a tensor open "
-			 "keeps it.",
+			 "under way are finished\nfirst; processes that have a "
+			 "tensor open keep it.",
 		.options = rows};
 	char **args;
 	int n, r;
@@ -101,5 +80,5 @@ int cmd_stop(int argc, char **argv)
 	r = cli_store_need(socket, &store);
 	if (r != EXIT_DONE)
 		return r;
-	return stop(&store);
+	return stop(store);
 }

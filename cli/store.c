@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The daemon, as the verbs meet it. The idea: who only asks what there is
- * starts nothing, since of a daemon that does not run the answer is known.
+ * The daemon, as the verbs use it. A verb that only looks does not start one,
+ * since a daemon that does not run has nothing to show.
  */
 #include "cli/store.h"
 
@@ -13,8 +13,8 @@
 #include <tarn/channel.h>
 
 #include "cli/cli.h"
-#include "cli/near.h"
-#include "cli/say.h"
+#include "cli/message.h"
+#include "cli/suggest.h"
 
 const char *cli_pool;
 
@@ -23,11 +23,11 @@ int cli_store_open(const char *socket, tarn_store **ret)
 	int r = tarn_store_open_pool(socket, cli_pool, ret);
 
 	if (r < 0)
-		say_error();
+		print_error();
 	return r < 0 ? r : 0;
 }
 
-/* Nobody serves there, or he is just leaving. */
+/* No daemon serves there, or it is just ending. */
 static bool is_nobody(int r)
 {
 	return r == -ENOENT || r == -ECONNREFUSED || r == -ECONNRESET ||
@@ -40,12 +40,12 @@ static int no_daemon(const char *socket)
 
 	if (!socket && env && *env)
 		socket = env;
-	say_failed("no daemon is running%s%s", socket ? " at " : "",
+	print_failure("no daemon is running%s%s", socket ? " at " : "",
 		socket ? socket : "");
 	if (socket)
-		say_hint("'tarnd --socket %s' runs one", socket);
+		print_hint("'tarnd --socket %s' runs one", socket);
 	else
-		say_hint("'tarn load FILE' starts one");
+		print_hint("'tarn load FILE' starts one");
 	return EXIT_FAILED;
 }
 
@@ -60,7 +60,7 @@ int cli_store_find(const char *socket, tarn_store **ret)
 	if (r >= 0)
 		return EXIT_DONE;
 	if (!is_nobody(r))
-		return say_error();
+		return print_error();
 	return socket ? no_daemon(socket) : EXIT_DONE;
 }
 
@@ -83,17 +83,17 @@ static int offer(void *arg, const char *name,
 {
 	(void)descriptor;
 	(void)version;
-	near_offer(arg, name);
+	suggest_offer(arg, name);
 	return 0;
 }
 
 void cli_hint_name(tarn_store *store, const char *name)
 {
-	struct near near;
+	struct suggest suggest;
 
-	near_begin(&near, name);
-	tarn_store_list(store, NULL, offer, &near);
-	near_say(&near, "'tarn ls' lists what is published");
+	suggest_begin(&suggest, name);
+	if (tarn_store_list(store, NULL, offer, &suggest) >= 0)
+		suggest_print(&suggest, "'tarn ls' lists what is published");
 }
 
 static int compare(void *arg, const char *name)
@@ -108,9 +108,9 @@ bool cli_is_channel(tarn_store *store, const char *name)
 
 int cli_channel_failed(const char *name)
 {
-	say_failed("'%s' is a channel, whose items come and go", name);
-	say_hint("'tarn channel stat %s' tells how it fares, 'tarn channel "
-		 "tail %s' what it gets",
+	print_failure("'%s' is a channel, whose items come and go", name);
+	print_hint("'tarn channel stat %s' shows its state, 'tarn channel "
+		   "tail %s' what it gets",
 		name, name);
 	return EXIT_FAILED;
 }

@@ -23,9 +23,9 @@ extern const char *cli_pool;
  * after saying why. */
 int cli_store_open(const char *socket, tarn_store **ret);
 
-/* For who only asks what there is: starts none. Where none is running *ret is
- * NULL; but one that was asked for by its socket must be there. EXIT_DONE, or
- * EXIT_FAILED after saying why. */
+/* For verbs that only look: starts none. If none is running *ret is NULL; but
+ * one that was named by its socket must be there. EXIT_DONE, or EXIT_FAILED
+ * after an error message. */
 int cli_store_find(const char *socket, tarn_store **ret);
 
 /* The same, and one must be running. */
@@ -34,11 +34,11 @@ int cli_store_need(const char *socket, tarn_store **ret);
 /* Is path something that can be read as a file? */
 bool cli_is_file(const char *path);
 
-/* Says what may have been meant by a name that nobody published. */
+/* Suggests a name in place of one that is not published. */
 void cli_hint_name(tarn_store *store, const char *name);
 
 /* Is a channel published as name? */
 bool cli_is_channel(tarn_store *store, const char *name);
 
-/* Says that name is a channel, and who shows those. Returns EXIT_FAILED. */
+/* Reports that name is a channel, and the verbs for those: EXIT_FAILED. */
 int cli_channel_failed(const char *name);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Text that others wrote, shown to a person.
+ * Untrusted text, shown to a person.
  *
- * The idea: a character is written as it is only if the locale can print it
- * and it stays where it is put; everything else, also bytes that are no
- * character, becomes \xNN or \uNNNN.
+ * A character is written as it is only if the locale can print it and it stays
+ * where it is put; everything else, also bytes that are no character, becomes
+ * \xNN or \uNNNN.
  */
 #include "cli/text.h"
 
@@ -24,8 +24,8 @@ static bool is_turning(wchar_t c)
 
 #define ESCAPE_MAX 16
 
-/* One character of s, which takes *ret_n bytes: its columns, and in escape
- * what is to be written in its place, or nothing. */
+/* One character of s, which takes *ret_n bytes: returns its columns, and in
+ * escape the text to write in its place, or nothing. */
 static int look_at(const char *s, char escape[ESCAPE_MAX], size_t *ret_n)
 {
 	mbstate_t state = {0};
@@ -84,6 +84,15 @@ void text_put_padded(FILE *f, const char *s, int width)
 
 	if (columns < width)
 		fprintf(f, "%*s", width - columns, "");
+}
+
+void text_put_end(FILE *f, const char *s, int width)
+{
+	while (text_put(NULL, s) > width)
+		do
+			s++;
+		while ((*s & 0xc0) == 0x80);
+	text_put_padded(f, s, width);
 }
 
 void text_put_cut(FILE *f, const char *s, size_t size)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* Verbs: found, listed, and missed. */
+/* Finds and lists verbs, and suggests one for a word that is none. */
 #include "cli/verbs.h"
 
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/near.h"
-#include "cli/say.h"
+#include "cli/message.h"
+#include "cli/suggest.h"
 
 const struct verb *verbs_find(const struct verb *verbs, const char *name)
 {
@@ -22,17 +22,33 @@ void verbs_list(FILE *f, const struct verb *verbs)
 		fprintf(f, "  %-10s %s\n", verbs->name, verbs->help);
 }
 
+/* The words of a verb as they are typed: "stop", "channel tail". */
+static void offer_all(
+	struct suggest *suggest, const struct verb *verbs, const char *of)
+{
+	for (; verbs->name; verbs++) {
+		char words[64];
+
+		if (verbs->verbs)
+			offer_all(suggest, verbs->verbs, verbs->name);
+		if (verbs->destroys)
+			continue;
+		snprintf(words, sizeof(words), "%s%s%s", of ? of : "",
+			of ? " " : "", verbs->name);
+		suggest_offer_as(suggest, verbs->name, words);
+	}
+}
+
 int verbs_unknown(const struct verb *verbs, const char *of, const char *name)
 {
-	struct near near;
+	struct suggest suggest;
 
-	say_failed("%s%sthere is no command '%s'", of ? of : "", of ? ": " : "",
-		name);
-	near_begin(&near, name);
-	for (; verbs->name; verbs++)
-		near_offer(&near, verbs->name);
-	near_say(&near, NULL);
-	say_hint("'tarn %s%s--help' lists those that there are", of ? of : "",
+	print_failure("%s%sthere is no command '%s'", of ? of : "",
+		of ? ": " : "", name);
+	suggest_begin(&suggest, name);
+	offer_all(&suggest, verbs, of);
+	suggest_print(&suggest, NULL);
+	print_hint("'tarn %s%s--help' lists the commands", of ? of : "",
 		of ? " " : "");
 	return EXIT_USAGE;
 }

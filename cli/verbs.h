@@ -1,25 +1,33 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Words that stand for something to do, a row of a table each: the verbs of
- * the command, and those of a verb that has some of its own.
+ * The verbs of the command, a row of a table each; a verb such as "channel"
+ * has a table of verbs of its own.
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdio.h>
 
 struct verb {
 	const char *name;
 	int (*run)(int argc, char **argv);
 	const char *help;
+	const struct verb *verbs; /* its own, "tarn channel ls"; NULL: none */
+	/* It stops or removes something, so it is never suggested: a user who
+	 * mistyped another verb may run what the message suggests. */
+	bool destroys;
 };
 
-/* The row of that name; NULL: there is none. The table ends with a row of
+/* The verbs of tarn: main.c. */
+extern const struct verb cli_verbs[];
+
+/* The row of that name; NULL: there is none. A table ends with a row of
  * zeroes. */
 const struct verb *verbs_find(const struct verb *verbs, const char *name);
 
-/* A line each, indented. */
+/* Writes a line for each verb, indented. */
 void verbs_list(FILE *f, const struct verb *verbs);
 
-/* Says that there is no such verb, which was meant, and that "tarn --help", or
- * with of "tarn OF --help", lists them. Returns EXIT_USAGE. */
+/* Says that there is no such verb, which one was probably meant, and that
+ * "tarn --help" (with of: "tarn OF --help") lists them. Returns EXIT_USAGE. */
 int verbs_unknown(const struct verb *verbs, const char *of, const char *name);

@@ -11,8 +11,8 @@
 
 #include <tarn/save.h>
 
+#include "cli/message.h"
 #include "cli/progress.h"
-#include "cli/say.h"
 #include "cli/sink.h"
 #include "cli/store.h"
 #include "cli/text.h"
@@ -28,7 +28,7 @@ static void add_json(json_t *array, json_t *value)
 		must(NULL);
 }
 
-static int tell(void *arg, const struct tarn_file_tensor *tensor, int result)
+static int tell(void *arg, const struct tarn_file_entry *tensor, int result)
 {
 	struct report *report = arg;
 
@@ -57,14 +57,15 @@ static void print_verified(
 {
 	text_put(stdout, path);
 	printf(": %zu good, %zu differ%s, %zu without a checksum", info->good,
-		info->bad, info->bad == 1 ? "s" : "", info->without);
+		info->bad, info->bad == 1 ? "s" : "", info->unchecked);
 	if (info->read.bytes) {
 		fputs("; ", stdout);
 		info_print(&info->read);
 	}
 	putchar('\n');
-	if (info->good + info->bad == 0 && info->without)
-		say_hint("'tarn copy --checksums' makes a file that has some");
+	if (info->good + info->bad == 0 && info->unchecked)
+		print_hint(
+			"'tarn copy --checksums' makes a file that has some");
 }
 
 static json_t *verified_json(
@@ -75,13 +76,13 @@ static json_t *verified_json(
 	json_put(object, "file", json_text(path));
 	json_put(object, "good", json_u64(info->good));
 	json_put(object, "differ", json_u64(info->bad));
-	json_put(object, "without", json_u64(info->without));
+	json_put(object, "unchecked", json_u64(info->unchecked));
 	json_put(object, "damaged", damaged);
 	info_json(object, &info->read);
 	return object;
 }
 
-/* As say_error has it; damaged is dropped. */
+/* As print_error has it; damaged is dropped. */
 static json_t *failed_json(const char *path, json_t *damaged)
 {
 	json_t *object = must(json_object());
@@ -93,12 +94,14 @@ static json_t *failed_json(const char *path, json_t *damaged)
 }
 
 /* files is NULL where people read. */
-static int verify(const char *path, enum tarn_road road, json_t *files)
+static int verify(const char *path, enum tarn_io_mode io_mode, json_t *files)
 {
 	_cleanup_file_ tarn_file *file = NULL;
 	struct report report = {.damaged = files ? must(json_array()) : NULL};
-	const struct tarn_verify_options options = {
-		.tensor = tell, .progress = step, .arg = &report, .road = road};
+	const struct tarn_verify_options options = {.tensor = tell,
+		.progress = step,
+		.arg = &report,
+		.io_mode = io_mode};
 	struct tarn_verify_info info = {0};
 	int r = tarn_file_open(path, &file);
 
@@ -108,7 +111,7 @@ static int verify(const char *path, enum tarn_road road, json_t *files)
 		progress_end(&report.progress);
 	}
 	if (r < 0)
-		say_error();
+		print_error();
 	/* Nothing is known of a file that could not be read. */
 	if (files)
 		add_json(files,
@@ -122,13 +125,13 @@ static int verify(const char *path, enum tarn_road road, json_t *files)
 
 int cmd_verify(int argc, char **argv)
 {
-	const char *road_text = NULL;
+	const char *io_mode_text = NULL;
 	bool json = false;
 	const struct option_row rows[] = {
-		{.name = "road",
-			.letter = 'R',
-			.value = "ROAD",
-			.ret_text = &road_text,
+		{.name = "io",
+			.letter = 'I',
+			.value = "MODE",
+			.ret_text = &io_mode_text,
 			.help = "how bytes travel: auto, buffered (by the "
 				"page cache)\nor direct (past it)"},
 		OPTION_JSON(&json),
@@ -144,21 +147,22 @@ int cmd_verify(int argc, char **argv)
 		.args_min = 1,
 		.args_max = -1};
 	json_t *files = NULL, *object;
-	int n, r, road, status = EXIT_DONE;
+	int n, r, io_mode, status = EXIT_DONE;
 	char **args;
 
 	r = options_parse(&usage, argc, argv, &n, &args);
 	if (r != OPTIONS_DONE)
 		return r;
-	road = road_parse(road_text);
-	if (road < 0)
+	io_mode = io_mode_parse(io_mode_text);
+	if (io_mode < 0)
 		return usage_failed(&usage,
-			"--road needs auto, buffered or direct, not '%s'",
-			road_text);
+			"--io needs auto, buffered or direct, not '%s'",
+			io_mode_text);
 	if (json)
 		files = must(json_array());
 	for (int i = 0; i < n; i++)
-		if (verify(args[i], (enum tarn_road)road, files) != EXIT_DONE)
+		if (verify(args[i], (enum tarn_io_mode)io_mode, files) !=
+			EXIT_DONE)
 			status = EXIT_FAILED;
 	if (!json)
 		return status;

@@ -16,8 +16,8 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "cli/draw.h"
+#include "cli/message.h"
 #include "cli/options.h"
-#include "cli/say.h"
 
 static const char about[] =
 	"What the view expression EXPR makes of the layout SPEC.\n"
@@ -25,7 +25,7 @@ static const char about[] =
 	"  SPEC is a dtype and a shape, and strides and an offset if they are\n"
 	"  not the usual ones: F32[2,3,4]  U8[3,4]:(1,3)+5\n"
 	"  EXPR is a chain of: [0:4, ::2, -1, ..., None] .permute(2,0,1)\n"
-	"  .transpose(0,1) .reshape(6,-1) .view(6,4) .flatten(1) .merge(1,2)\n"
+	"  .transpose(0,1) .T .reshape(6,-1) .view(6,4) .flatten(1) .merge(1,2)\n"
 	"  .split(1,0,5) .unsqueeze(0) .squeeze() .expand(3,-1) .flip(0)\n"
 	"  .narrow(0,2,3) .select(0,1) .skip(0,2) .diagonal(0,0,1)\n"
 	"  .unfold(0,3,1) .bitcast(U8) .contiguous()\n"
@@ -90,7 +90,7 @@ static json_t *answer(char *line)
 	*tab = '\0';
 	r = tarn_layout_parse(line, &l);
 	if (r >= 0)
-		r = tarn_layout_apply(&l, tab + 1, &l);
+		r = tarn_layout_eval(&l, tab + 1, &l);
 	return r < 0 ? json_error(tarn_error_message()) : json_layout(&l, r);
 }
 
@@ -100,7 +100,7 @@ static int view_batch(void)
 	size_t size = 0;
 	ssize_t n;
 
-	/* Who asks may wait for the answer before the next question. */
+	/* The caller may wait for the answer before it asks again. */
 	setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
 	while ((n = getline(&line, &size, stdin)) >= 0) {
 		if (n && line[n - 1] == '\n')
@@ -112,7 +112,7 @@ static int view_batch(void)
 			break;
 	}
 	/* main sees to what cannot be written. */
-	return ferror(stdin) ? say_failed("the input cannot be read: %m")
+	return ferror(stdin) ? print_failure("the input cannot be read: %m")
 			     : EXIT_DONE;
 }
 
@@ -159,7 +159,7 @@ static int draw_chain(const struct tarn_layout *from, const char *expr,
 		struct tarn_layout next;
 		int r;
 
-		r = link ? tarn_layout_apply(&now, link, &next) : -1;
+		r = link ? tarn_layout_eval(&now, link, &next) : -1;
 		if (r < 0)
 			return r;
 		draw_link(&now, link, r, &next);
@@ -198,7 +198,7 @@ static int view_one(const char *spec, const char *expr, bool json)
 
 	r = tarn_layout_parse(spec, &from);
 	if (r >= 0)
-		r = tarn_layout_apply(&from, expr, &view);
+		r = tarn_layout_eval(&from, expr, &view);
 	if (r >= 0 && json)
 		return print_json(json_layout(&view, r)) ? EXIT_DONE
 							 : EXIT_FAILED;
@@ -207,7 +207,7 @@ static int view_one(const char *spec, const char *expr, bool json)
 	if (r >= 0)
 		r = draw_chain(&from, expr, &storage);
 	if (r < 0)
-		return say_error();
+		return print_error();
 	draw_summary(&view);
 	size = storage_size(&storage, &view, &row);
 	draw_walk(&view, size, row, copied);

@@ -2,8 +2,8 @@
 /*
  * tarn wait: for a name to be published, or a newer version of it.
  *
- * The idea: who waits may be there before who publishes, so a daemon is
- * started where none runs, and both meet in it.
+ * The waiting process may come before the publisher, so a daemon is started
+ * where none runs, and both use it.
  */
 #include "cli/cli.h"
 
@@ -15,8 +15,8 @@
 #include <string.h>
 
 #include "cli/json.h"
+#include "cli/message.h"
 #include "cli/options.h"
-#include "cli/say.h"
 #include "cli/store.h"
 #include "cli/text.h"
 
@@ -80,7 +80,7 @@ static int wait_name(const char *name, uint64_t version, int timeout_ms,
 		return EXIT_FAILED;
 	r = tarn_store_wait(store, name, version, timeout_ms, &tensor, &now);
 	if (r < 0) {
-		say_error();
+		print_error();
 		if (r == -ETIMEDOUT &&
 			tarn_store_version(store, name, &now) == -ENOENT)
 			cli_hint_name(store, name);

@@ -3,13 +3,13 @@
 #include <stdio.h>
 
 #include "base/fail.h"
-#include "base/streams.h"
-#include "daemon/conf.h"
-#include "daemon/keeper.h"
-#include "daemon/options.h"
+#include "base/std_fds.h"
+#include "daemon/config/conf.h"
+#include "daemon/config/options.h"
+#include "daemon/keeper/keeper.h"
 
-/* For who asks whether this program could go on from there: nothing else ends
- * with that status. */
+/* The exit status of a trial run for an upgrade that succeeds: nothing else
+ * ends with it. */
 static int check_adoption(const struct options *options)
 {
 	if (keeper_adopt_check(options->adopt_check) == 0)
@@ -25,10 +25,15 @@ int main(int argc, char **argv)
 	static struct options options, line; /* not lost at the end */
 	int r;
 
-	streams_keep_apart();
+	std_fds_open();
 	r = options_parse(argc, argv, &options);
 	if (r != 0)
 		return r > 0 ? 0 : 2;
+	/* It has all descriptors of the keeper. */
+	if (options.adopt >= 0)
+		keeper_adopt_begin();
+	else if (options.adopt_check >= 0)
+		keeper_hide();
 	line = options;
 	if (config_read(&options, &config) < 0) {
 		fprintf(stderr, "tarnd: %s\n", tarn_fail_message());

@@ -26,15 +26,20 @@ static int look(tarn_item *item)
 int main(int argc, char **argv)
 {
 	const struct tarn_channel_options options = {.slots = 4};
-	const char *name = argc == 2 ? argv[1] : "";
 	tarn_store *store = NULL;
 	tarn_channel *channel = NULL;
+	const char *name;
 	int r;
 
+	if (argc != 2 || argv[1][0] == '-') {
+		fprintf(stderr, "usage: consumer CHANNEL\n");
+		return 2;
+	}
+	name = argv[1];
 	r = tarn_store_open(NULL, &store);
 	if (r >= 0) /* one that was closed may have images left */
 		r = tarn_channel_open(store, name, NULL, &channel);
-	if (r == -ENOENT) /* whoever is first makes it */
+	if (r == -ENOENT) /* the first participant creates it */
 		r = tarn_channel_open(store, name, &options, &channel);
 	if (r >= 0)
 		fprintf(stderr, "consumer: waiting for images\n");

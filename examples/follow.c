@@ -14,14 +14,17 @@ int main(int argc, char **argv)
 	uint64_t cursor = 0; /* nothing was seen so far */
 	int r;
 
+	if (argc != 2 || argv[1][0] == '-') {
+		fprintf(stderr, "usage: follow NAME\n");
+		return 2;
+	}
 	r = tarn_store_open(NULL, &store);
 	while (r >= 0) {
 		tarn_tensor *tensor = NULL;
 		char *text = NULL;
 
 		/* Sleeps, for ever if need be; no polling. */
-		r = tarn_store_next(
-			store, argc == 2 ? argv[1] : "", &cursor, -1, &tensor);
+		r = tarn_store_next(store, argv[1], &cursor, -1, &tensor);
 		if (r >= 0)
 			r = tarn_tensor_format(tensor, 0, &text);
 		if (r >= 0)

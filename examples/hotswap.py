@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: MIT
 """Weights that are swapped under running servers.
 
-    hotswap.py train PREFIX VERSIONS   publishes the weights again and again
-    hotswap.py serve PREFIX VERSIONS   follows them; as many as you like
+A trainer publishes the weights again and again. Servers follow them, as many
+as you like: start some with "serve", then one with "train".
 
-A version is a set of tensors that appears in one moment. A server that is in
-the midst of an answer keeps the weights that it began with; their memory is
-used again when the last server has let go of them.
+A version is a set of tensors that appears in one moment, and a server takes a
+snapshot of it. A server that is in the midst of an answer keeps the weights
+that it began with; their memory is used again when the last server has let go
+of them.
 """
-import sys
+import argparse
 
 import numpy
 import tarn
@@ -35,21 +36,19 @@ def train(store, prefix, versions):
         error = x @ weight + bias - y
         weight -= 0.1 * x.T @ error / len(x)
         bias -= 0.1 * error.mean(axis=0)
-        # All three in one commit: nobody sees some old and some new.
+        # All three in one commit: no reader sees some old and some new.
         store.publish({f"{prefix}/weight": weight, f"{prefix}/bias": bias,
                        f"{prefix}/step": tarn.tensor([step])})
         print(f"step {step}: loss {loss(weight, bias, x, y):.6f}", flush=True)
 
 
 def newest(store, prefix, seen):
-    """Waits for a version newer than the one seen, and takes hold of it. Its
-    names are looked up one by one; if it was replaced meanwhile, once more."""
-    while True:
-        store.wait(f"{prefix}/step", newer_than=seen)
-        version = store.version(f"{prefix}/step")
-        found = [store[f"{prefix}/{name}"] for name in NAMES]
-        if store.version(f"{prefix}/step") == version:
-            return version, found
+    """Waits for a version newer than the one seen, and takes hold of all its
+    names as they stood at one moment."""
+    store.wait(f"{prefix}/step", newer_than=seen)
+    found = store.snapshot(f"{prefix}/")
+    return (found.versions[f"{prefix}/step"],
+            [found[f"{prefix}/{name}"] for name in NAMES])
 
 
 def serve(store, prefix, versions):
@@ -63,11 +62,24 @@ def serve(store, prefix, versions):
         print(f"step {step}: loss {answer:.6f}", flush=True)
 
 
+def count(text):
+    if int(text) < 1:
+        raise argparse.ArgumentTypeError("it must be 1 or more")
+    return int(text)
+
+
 def main():
     roles = {"train": train, "serve": serve}
-    if len(sys.argv) != 4 or sys.argv[1] not in roles:
-        sys.exit("usage: hotswap.py train|serve PREFIX VERSIONS")
-    roles[sys.argv[1]](tarn.Store(), sys.argv[2], int(sys.argv[3]))
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("role", choices=roles)
+    parser.add_argument("prefix", metavar="PREFIX",
+                        help="what the names of the weights begin with")
+    parser.add_argument("versions", metavar="VERSIONS", type=count,
+                        help="how many there are")
+    given = parser.parse_args()
+    roles[given.role](tarn.Store(), given.prefix, given.versions)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ EXTRA_DIST += \
 	examples/hotswap.py \
 	examples/pipeline.py \
 	examples/readers.py \
+	examples/tasks.py \
 	$(NULL)
 noinst_PROGRAMS += \
 	examples/consumer \
+	examples/dlpack \
 	examples/follow \
 	examples/make_checkpoint \
 	examples/open \
@@ -15,6 +17,7 @@ noinst_PROGRAMS += \
 	examples/quickstart \
 	$(NULL)
 examples_consumer_LDADD = lib/libtarn.la
+examples_dlpack_LDADD = lib/libtarn.la
 examples_follow_LDADD = lib/libtarn.la
 examples_make_checkpoint_LDADD =
 examples_open_LDADD = lib/libtarn.la

@@ -44,7 +44,7 @@ int main(int argc, char **argv)
 	double t0, connected = 0, opened = 0, viewed = 0, each = 0;
 	int r;
 
-	if (argc < 2 || argc > 3) {
+	if (argc < 2 || argc > 3 || argv[1][0] == '-') {
 		fprintf(stderr, "usage: open NAME [EXPR]\n");
 		return 2;
 	}
@@ -55,7 +55,7 @@ int main(int argc, char **argv)
 		r = tarn_store_lookup(store, argv[1], &tensor);
 	opened = microseconds();
 	if (r >= 0)
-		r = tarn_tensor_view(tensor, argc == 3 ? argv[2] : "", &view);
+		r = tarn_tensor_eval(tensor, argc == 3 ? argv[2] : "", &view);
 	viewed = microseconds();
 	if (r >= 0)
 		r = look_up_again(store, argv[1], &each);

@@ -24,19 +24,24 @@ int main(int argc, char **argv)
 	const int64_t shape[] = {3, 224, 224};
 	tarn_store *store = NULL;
 	tarn_channel *channel = NULL;
-	int r;
+	int r, n = argc == 3 ? atoi(argv[2]) : 0;
 
+	if (n < 1 || argv[1][0] == '-') {
+		fprintf(stderr, "usage: producer CHANNEL IMAGES, of which "
+				"there is at least 1\n");
+		return 2;
+	}
 	r = tarn_store_open(NULL, &store);
 	if (r >= 0)
-		r = tarn_channel_open(
-			store, argc == 3 ? argv[1] : "", &options, &channel);
-	for (int i = 0; r >= 0 && i < atoi(argv[2]); i++) {
+		r = tarn_channel_open(store, argv[1], &options, &channel);
+	for (int i = 0; r >= 0 && i < n; i++) {
 		tarn_slot *slot = NULL;
 		tarn_tensor *image = NULL;
 
 		r = tarn_channel_acquire(channel, -1, &slot);
 		if (r >= 0)
-			r = tarn_slot_empty(slot, TARN_U8, 3, shape, &image);
+			r = tarn_slot_new_tensor(
+				slot, TARN_U8, 3, shape, &image);
 		if (r >= 0) {
 			draw(image, i);
 			r = tarn_slot_publish(slot);

@@ -24,7 +24,7 @@ int main(int argc, char **argv)
 	if (r >= 0)
 		r = tarn_store_get(store, argv[1], &whole); /* loads once */
 	if (r >= 0)
-		r = tarn_tensor_view(whole, argv[2], &part); /* no copy */
+		r = tarn_tensor_eval(whole, argv[2], &part); /* no copy */
 	if (r >= 0)
 		r = tarn_tensor_format(part, 0, &text);
 	if (r >= 0)

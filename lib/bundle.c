@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What libtarn needs to have jansson inside (configure --enable-bundle).
+ * Needed for jansson inside of libtarn (configure --enable-bundle).
  *
  * Distributions compile their archives for programs, where stdin has a fixed
  * place, and jansson compares one FILE with it to name it in errors; in a
- * library that does not link. The linker is told to take this for it
- * (--wrap=stdin): a FILE that is nobody's, since libtarn parses only memory.
+ * library that does not link. The linker uses this in its place (--wrap=stdin):
+ * a FILE that no one uses, since libtarn parses only memory.
  */
 #include <stdio.h>
 

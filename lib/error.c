@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The public face of base/fail.h. */
+/* The public interface of base/fail.h. */
 #include <tarn/error.h>
+#include <tarn/version.h>
 
 #include "base/fail.h"
 #include "config.h"

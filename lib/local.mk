@@ -8,10 +8,11 @@
 #	tensor/  a storage and a layout: elements, copies, printing
 #	file/    safetensors and .npy, parsed; their heads, written
 #	io/      the engines that move bytes between files and memory
-#	copy/    the verb: movers, one executor for each pair of places; streams
+#	copy/    the verb: copy operations, one executor for each pair of media; streams
 #	save/    tensors become a file, whole or not at all
 #	store/   the client of a daemon
 #	channel/ tensors handed from process to process, through slots
+#	dlpack/  tensors handed from library to library, by DLPack
 #
 # Each uses those above it, but for io, which uses none of them.
 
@@ -30,6 +31,8 @@ lib_libconvert_la_CFLAGS = $(AM_CFLAGS) $(TARN_VECTOR_CFLAGS)
 noinst_LTLIBRARIES += lib/libcore.la
 lib_libcore_la_SOURCES = \
 	lib/error.c \
+	lib/reserved.c \
+	lib/reserved.h \
 	lib/layout/dtype.c \
 	lib/layout/expr.c \
 	lib/layout/expr.h \
@@ -88,20 +91,22 @@ lib_libcore_la_SOURCES = \
 	lib/tensor/storage_file.c \
 	lib/tensor/tensor.c \
 	lib/tensor/tensor.h \
+	lib/tensor/tensor_ops.c \
 	lib/tensor/tensor_view.c \
 	lib/file/arena.c \
 	lib/file/arena.h \
-	lib/file/eight.h \
+	lib/file/swar.h \
 	lib/file/file.c \
 	lib/file/file.h \
 	lib/file/file_map.c \
 	lib/file/file_metadata.c \
+	lib/file/file_read.c \
 	lib/file/file_tensors.c \
 	lib/file/head.h \
 	lib/file/json_tally.c \
 	lib/file/json_tally.h \
-	lib/file/large.c \
-	lib/file/large.h \
+	lib/file/huge_alloc.c \
+	lib/file/huge_alloc.h \
 	lib/file/name_index.c \
 	lib/file/name_index.h \
 	lib/file/npy.c \
@@ -124,7 +129,7 @@ lib_libcore_la_SOURCES = \
 	lib/io/fill.c \
 	lib/io/fill.h \
 	lib/io/fill_new.c \
-	lib/io/fill_state.h \
+	lib/io/fill_internal.h \
 	lib/io/io.c \
 	lib/io/io.h \
 	lib/io/io_engine.h \
@@ -132,8 +137,8 @@ lib_libcore_la_SOURCES = \
 	lib/io/io_threads.c \
 	lib/io/pages.c \
 	lib/io/pages.h \
-	lib/io/road.c \
-	lib/io/road.h \
+	lib/io/io_mode.c \
+	lib/io/io_mode.h \
 	lib/copy/bounce.c \
 	lib/copy/bounce.h \
 	lib/copy/copy.c \
@@ -144,17 +149,17 @@ lib_libcore_la_SOURCES = \
 	lib/copy/copy_relay.c \
 	lib/copy/copy_write.c \
 	lib/copy/copy_write.h \
-	lib/copy/env.c \
-	lib/copy/env.h \
+	lib/copy/copy_env.c \
+	lib/copy/copy_env.h \
 	lib/copy/file_slots.c \
 	lib/copy/file_slots.h \
 	lib/copy/load.c \
-	lib/copy/mover.c \
-	lib/copy/mover.h \
+	lib/copy/copy_op.c \
+	lib/copy/copy_op.h \
 	lib/copy/pack.c \
 	lib/copy/pack.h \
 	lib/copy/ravel.c \
-	lib/copy/read_piece.c \
+	lib/copy/read_chunk.c \
 	lib/copy/read_plan.c \
 	lib/copy/read_plan.h \
 	lib/copy/regions.c \
@@ -167,16 +172,16 @@ lib_libcore_la_SOURCES = \
 	lib/copy/stream_work.c \
 	lib/copy/times.h \
 	lib/copy/write_cut.c \
-	lib/copy/write_road.c \
+	lib/copy/write_mode.c \
 	lib/save/box.c \
 	lib/save/box.h \
 	lib/save/checksums.c \
 	lib/save/checksums.h \
 	lib/save/checksums_avx2.c \
-	lib/save/crosswise.c \
-	lib/save/crosswise.h \
-	lib/save/piece.c \
-	lib/save/piece.h \
+	lib/save/transposed.c \
+	lib/save/transposed.h \
+	lib/save/chunk.c \
+	lib/save/chunk.h \
 	lib/save/plan.c \
 	lib/save/plan.h \
 	lib/save/replace.c \
@@ -184,21 +189,22 @@ lib_libcore_la_SOURCES = \
 	lib/save/replace_commit.c \
 	lib/save/replace_path.c \
 	lib/save/replace_rights.c \
+	lib/save/replace_trust.c \
 	lib/save/save.c \
-	lib/save/slot.c \
-	lib/save/slot.h \
+	lib/save/chunk_io.c \
+	lib/save/chunk_io.h \
 	lib/save/verify.c \
 	lib/save/verify.h \
 	lib/save/verify_claims.c \
-	lib/save/window.c \
-	lib/save/window.h \
+	lib/save/staging.c \
+	lib/save/staging.h \
 	lib/save/writer.c \
 	lib/save/writer.h \
 	lib/store/address.c \
 	lib/store/autostart.c \
 	lib/store/autostart.h \
-	lib/store/body.c \
-	lib/store/body.h \
+	lib/store/message_body.c \
+	lib/store/message_body.h \
 	lib/store/check.c \
 	lib/store/connection.c \
 	lib/store/connection.h \
@@ -209,6 +215,8 @@ lib_libcore_la_SOURCES = \
 	lib/store/created.c \
 	lib/store/created.h \
 	lib/store/created_claim.c \
+	lib/store/daemon_environment.c \
+	lib/store/daemon_environment.h \
 	lib/store/daemon_path.c \
 	lib/store/daemon_path.h \
 	lib/store/descriptor.c \
@@ -228,24 +236,31 @@ lib_libcore_la_SOURCES = \
 	lib/store/load_shards.h \
 	lib/store/load_verified.c \
 	lib/store/loaded.c \
+	lib/store/not_kept.c \
+	lib/store/not_kept.h \
 	lib/store/own_map.c \
 	lib/store/own_map.h \
 	lib/store/pool_extent.c \
 	lib/store/pool_extent.h \
 	lib/store/pool_map.c \
 	lib/store/pool_map.h \
-	lib/store/pool_private.c \
+	lib/store/pool_cow.c \
 	lib/store/pool_segments.c \
 	lib/store/pool_segments.h \
 	lib/store/populate.c \
-	lib/store/populate.h \
-	lib/store/private.c \
-	lib/store/private_map.c \
-	lib/store/private_map.h \
+	lib/store/guard.c \
+	lib/store/cow.c \
+	lib/store/cow.h \
+	lib/store/cow_map.c \
+	lib/store/cow_map.h \
 	lib/store/report.c \
 	lib/store/publish.c \
 	lib/store/publish_plan.c \
 	lib/store/publish_plan.h \
+	lib/store/snapshot.c \
+	lib/store/snapshot_below.c \
+	lib/store/snapshot_hold.c \
+	lib/store/snapshot_internal.h \
 	lib/store/socket_path.c \
 	lib/store/socket_path.h \
 	lib/store/store.c \
@@ -255,15 +270,14 @@ lib_libcore_la_SOURCES = \
 	lib/store/store_hello.c \
 	lib/store/store_leases.c \
 	lib/store/store_load.c \
-	lib/store/store_move.c \
 	lib/store/store_storage.c \
 	lib/store/tensor_lock.c \
 	lib/store/wait.c \
 	lib/store/wait.h \
 	lib/store/wait_file.c \
 	lib/store/wait_name.c \
-	lib/channel/brief.c \
-	lib/channel/brief.h \
+	lib/channel/adaptive_lock.c \
+	lib/channel/adaptive_lock.h \
 	lib/channel/channel.c \
 	lib/channel/channel.h \
 	lib/channel/channel_create.c \
@@ -271,12 +285,16 @@ lib_libcore_la_SOURCES = \
 	lib/channel/channel_info.c \
 	lib/channel/channel_map.c \
 	lib/channel/channel_watch.c \
-	lib/channel/held.c \
+	lib/channel/item_leases.c \
 	lib/channel/record.c \
 	lib/channel/item.c \
-	lib/channel/left.c \
+	lib/channel/leave.c \
 	lib/channel/member.c \
 	lib/channel/slot.c \
+	lib/dlpack/dlpack.h \
+	lib/dlpack/from_dlpack.c \
+	lib/dlpack/to_dlpack.c \
+	lib/dlpack/types.c \
 	$(NULL)
 if HAVE_LIBURING
 lib_libcore_la_SOURCES += lib/io/io_uring.c
@@ -317,13 +335,16 @@ lib_libtarn_la_LDFLAGS = \
 	-Wl,-Bsymbolic-functions \
 	$(NULL)
 EXTRA_lib_libtarn_la_DEPENDENCIES = lib/libtarn.map
-EXTRA_DIST += lib/libtarn.map
+EXTRA_DIST += lib/libtarn.map lib/include/tarn/.clang-format
 
 tarnincludedir = $(includedir)/tarn
 tarninclude_HEADERS = \
+	lib/include/tarn/attributes.h \
 	lib/include/tarn/channel.h \
 	lib/include/tarn/copy.h \
 	lib/include/tarn/descriptor.h \
+	lib/include/tarn/dlpack.h \
+	lib/include/tarn/dlpack_abi.h \
 	lib/include/tarn/dtype.h \
 	lib/include/tarn/error.h \
 	lib/include/tarn/file.h \
@@ -331,9 +352,11 @@ tarninclude_HEADERS = \
 	lib/include/tarn/report.h \
 	lib/include/tarn/publish.h \
 	lib/include/tarn/save.h \
+	lib/include/tarn/snapshot.h \
 	lib/include/tarn/store.h \
 	lib/include/tarn/tarn.h \
 	lib/include/tarn/tensor.h \
+	lib/include/tarn/version.h \
 	$(NULL)
 
 pkgconfig_DATA = lib/tarn.pc

@@ -6,6 +6,7 @@
  */
 #include "python/module.h"
 
+#include <limits.h>
 #include <string.h>
 
 int int_argument(PyObject *object, int64_t *ret)
@@ -28,10 +29,56 @@ int int_argument(PyObject *object, int64_t *ret)
 	return 0;
 }
 
+int real_argument(const char *what, PyObject *object, double *ret)
+{
+	double value = PyFloat_AsDouble(object);
+
+	if (value == -1 && PyErr_Occurred()) {
+		if (PyErr_ExceptionMatches(PyExc_TypeError))
+			PyErr_Format(PyExc_TypeError,
+				"%s: a number is wanted, not %R", what, object);
+		return -1;
+	}
+	*ret = value;
+	return 0;
+}
+
+static int check_dim(const char *name, int64_t given, int *ret)
+{
+	if (given < INT_MIN || given > INT_MAX) {
+		PyErr_Format(PyExc_ValueError,
+			"%s: there is no dimension %lld; a tensor has at most "
+			"%d",
+			name, (long long)given, TARN_MAX_NDIM);
+		return -1;
+	}
+	*ret = (int)given;
+	return 0;
+}
+
+int dim_argument(const char *name, PyObject *object, int *ret)
+{
+	int64_t given;
+
+	return int_argument(object, &given) < 0 ? -1
+						: check_dim(name, given, ret);
+}
+
 static int too_many(const char *name)
 {
 	PyErr_Format(PyExc_ValueError, "%s: tensors have at most %d dimensions",
 		name, TARN_MAX_NDIM);
+	return -1;
+}
+
+/* An object that turned out to be neither. */
+static int no_numbers(const char *name, PyObject *object)
+{
+	if (PyErr_ExceptionMatches(PyExc_TypeError))
+		PyErr_Format(PyExc_TypeError,
+			"%s: a whole number or a sequence of them is wanted, "
+			"not %R",
+			name, object);
 	return -1;
 }
 
@@ -41,20 +88,14 @@ static int sequence_numbers(
 	PyObject *tuple = PySequence_Tuple(object);
 	Py_ssize_t n;
 
-	if (!tuple) {
-		if (PyErr_ExceptionMatches(PyExc_TypeError))
-			PyErr_Format(PyExc_TypeError,
-				"%s: a whole number or a sequence of them is "
-				"wanted, not %R",
-				name, object);
-		return -1;
-	}
+	if (!tuple)
+		return no_numbers(name, object);
 	n = PyTuple_Size(tuple);
 	if (n > TARN_MAX_NDIM)
 		n = too_many(name);
 	for (Py_ssize_t i = 0; i < n; i++) {
 		if (int_argument(PyTuple_GetItem(tuple, i), &ret[i]) < 0) {
-			n = -1;
+			n = no_numbers(name, object);
 			break;
 		}
 	}
@@ -82,6 +123,18 @@ int shape_arguments(const char *name, PyObject *const *args, Py_ssize_t n_args,
 		if (int_argument(args[i], &ret[i]) < 0)
 			return -1;
 	return (int)n_args;
+}
+
+int dims_arguments(const char *name, PyObject *const *args, Py_ssize_t n_args,
+	int ret[TARN_MAX_NDIM])
+{
+	int64_t given[TARN_MAX_NDIM];
+	int n = shape_arguments(name, args, n_args, given);
+
+	for (int i = 0; i < n; i++)
+		if (check_dim(name, given[i], &ret[i]) < 0)
+			return -1;
+	return n;
 }
 
 static int take_keyword(const char *name, const char *const *names,
@@ -135,16 +188,26 @@ int named_arguments(const char *name, const char *const *names, int required,
 }
 
 int named_numbers(const char *name, const char *const *names, int required,
-	PyObject *const *args, Py_ssize_t n_args, PyObject *keywords,
-	int64_t *rets)
+	unsigned dims, PyObject *const *args, Py_ssize_t n_args,
+	PyObject *keywords, int64_t *rets)
 {
 	PyObject *given[8]; /* more than any of our functions has */
+	int dim;
 
 	if (named_arguments(
 		    name, names, required, args, n_args, keywords, given) < 0)
 		return -1;
-	for (int i = 0; names[i]; i++)
-		if (given[i] && int_argument(given[i], &rets[i]) < 0)
+	for (int i = 0; names[i]; i++) {
+		if (!given[i])
+			continue;
+		if (!(dims & 1u << i)) {
+			if (int_argument(given[i], &rets[i]) < 0)
+				return -1;
+			continue;
+		}
+		if (dim_argument(name, given[i], &dim) < 0)
 			return -1;
+		rets[i] = dim;
+	}
 	return 0;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * The bytes of a tensor, given to others: by the buffer protocol, by numpy's
+ * The bytes of a tensor, exported by the buffer protocol and by numpy's
  * __array_interface__. Both keep the Tensor, and so the storage, the lease and
- * the bytes, for as long as an array over them lives. Who may not write gets
- * no writable array.
+ * the bytes, for as long as an array over them lives. The array of a read-only
+ * tensor is read-only, and its memory is copy-on-write (tarn_tensor_guard),
+ * since PyTorch writes to arrays that are marked read-only.
  */
 #include "python/module.h"
 
@@ -12,12 +13,39 @@ static bool is_readonly(PyObject *self)
 	return !tarn_storage_writable(tarn_tensor_storage(tensor_of(self)));
 }
 
-/* What keeps the bytes from being given away, or NULL. */
+int tensor_guard(PyObject *self, void **ret)
+{
+	int r;
+
+	if (!is_readonly(self)) {
+		*ret = tarn_tensor_data(tensor_of(self));
+		return 0;
+	}
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_tensor_guard(tensor_of(self), ret);
+	Py_END_ALLOW_THREADS
+	if (r >= 0)
+		return r;
+	raise_system(r);
+	return -1;
+}
+
+/* The reason why the bytes cannot be exported, or NULL. */
 static const char *no_bytes(PyObject *self)
 {
-	if (!dtype_typestr(layout_of(self)->dtype))
-		return "elements are smaller than bytes; use .bitcast(\"U8\") "
-		       "or .to(\"F32\")";
+	int dtype = layout_of(self)->dtype;
+
+	if (tarn_dtype_bits(dtype) % 8)
+		return "elements are smaller than bytes; use .to(\"F32\") for "
+		       "the values, .bitcast(\"U8\") for their bits";
+	if (!dtype_typestr(dtype))
+		return dtype == TARN_BF16
+			       ? "it has no BF16; use .to(\"F32\") for the "
+				 "values, .bitcast(\"U16\") for their bits, or "
+				 ".torch()"
+			       : "it has no F8; use .to(\"F32\") for the "
+				 "values, .bitcast(\"U8\") for their bits, or "
+				 ".torch()";
 	if (!tarn_storage_data(tarn_tensor_storage(tensor_of(self))))
 		return "it is in a file and has no address; use .clone()";
 	return NULL;
@@ -31,7 +59,7 @@ struct buffer_shape {
 	Py_ssize_t strides[TARN_MAX_NDIM];
 };
 
-/* What the flags demand of the order, and how it is not met. */
+/* The order that the flags demand, and why the tensor does not have it. */
 static const char *wrong_order(const struct tarn_layout *l, int flags)
 {
 	bool c = tarn_layout_is_contiguous(l);
@@ -48,13 +76,33 @@ static const char *wrong_order(const struct tarn_layout *l, int flags)
 	return NULL;
 }
 
+/*
+ * A consumer that asks for neither shape nor format sees a row of bytes.
+ * torch.asarray does,
+ * and made a row of it, of the default dtype where it is an old one. So only
+ * what is such a row is given; a memoryview of any tensor is, too.
+ */
+static const char *wrong_row(const struct tarn_layout *l, int flags)
+{
+	bool row =
+		l->ndim == 1 && (l->dtype == TARN_U8 || (flags & PyBUF_FORMAT));
+
+	return (flags & PyBUF_ND) || row
+		       ? NULL
+		       : "bytes were asked for, without shape and dtype, and "
+			 "it is no row of U8; use memoryview(t) for its bytes, "
+			 ".numpy() or .torch() for an array";
+}
+
 static const char *refuse_buffer(PyObject *self, int flags)
 {
 	const char *why = no_bytes(self);
 
 	if (!why && (flags & PyBUF_WRITABLE) && is_readonly(self))
 		why = "it is read-only; use .clone()";
-	return why ? why : wrong_order(layout_of(self), flags);
+	if (!why)
+		why = wrong_order(layout_of(self), flags);
+	return why ? why : wrong_row(layout_of(self), flags);
 }
 
 int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags)
@@ -63,12 +111,15 @@ int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags)
 	const char *why = refuse_buffer(self, flags);
 	struct buffer_shape *shape;
 	bool format = flags & PyBUF_FORMAT;
+	void *data;
 
 	view->obj = NULL;
 	if (why) {
-		PyErr_Format(PyExc_BufferError, "tensor: %s", why);
+		PyErr_Format(PyExc_BufferError, "Python's buffer: %s", why);
 		return -1;
 	}
+	if (tensor_guard(self, &data) < 0)
+		return -1;
 	shape = PyMem_Malloc(sizeof(*shape));
 	if (!shape) {
 		PyErr_NoMemory();
@@ -81,7 +132,7 @@ int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags)
 	}
 	Py_INCREF(self);
 	view->obj = self;
-	view->buf = tarn_tensor_data(tensor_of(self));
+	view->buf = data;
 	view->len = (Py_ssize_t)tarn_layout_nbytes(l);
 	view->readonly = is_readonly(self);
 	view->ndim = l->ndim;
@@ -107,16 +158,19 @@ static PyObject *array_interface(PyObject *self, void *closure)
 	const struct tarn_layout *l = layout_of(self);
 	const char *why = no_bytes(self);
 	PyObject *shape, *strides, *address;
+	void *data;
 
 	if (why) {
 		PyErr_Format(PyExc_AttributeError,
 			"tensor has no __array_interface__: %s", why);
 		return NULL;
 	}
+	if (tensor_guard(self, &data) < 0)
+		return NULL;
 	shape = numbers_tuple(l->ndim, l->shape, 1);
 	strides = numbers_tuple(
 		l->ndim, l->stride, tarn_dtype_bits(l->dtype) / 8);
-	address = PyLong_FromVoidPtr(tarn_tensor_data(tensor_of(self)));
+	address = PyLong_FromVoidPtr(data);
 	if (!shape || !strides || !address) {
 		Py_XDECREF(shape);
 		Py_XDECREF(strides);
@@ -152,6 +206,24 @@ static PyObject *as_numpy(PyObject *self, PyObject *none)
 	return call_helper(self, "to_numpy");
 }
 
+static PyObject *as_array(PyObject *self, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	static const char *const names[] = {"dtype", "copy", NULL};
+	PyObject *given[2], *helpers, *array;
+
+	if (named_arguments(
+		    "__array__", names, 0, args, n_args, keywords, given) < 0)
+		return NULL;
+	helpers = PyImport_ImportModule("tarn._arrays");
+	if (!helpers)
+		return NULL;
+	array = PyObject_CallMethod(helpers, "to_array", "OOO", self,
+		given[0] ? given[0] : Py_None, given[1] ? given[1] : Py_None);
+	Py_DECREF(helpers);
+	return array;
+}
+
 static PyObject *as_torch(PyObject *self, PyObject *none)
 {
 	return call_helper(self, "to_torch");
@@ -171,7 +243,7 @@ static PyObject *reduce(PyObject *self, PyObject *protocol)
 	return how;
 }
 
-/* What never changes needs no second one. */
+/* An object that never changes needs no copy. */
 static PyObject *copy(PyObject *self, PyObject *none)
 {
 	Py_INCREF(self);
@@ -188,18 +260,34 @@ PyMethodDef array_methods[] = {
 		"numpy($self, /)\n--\n\n"
 		"A numpy array over the same bytes, read-only if the tensor "
 		"is.\n"
-		"numpy has no BF16 and no F8: these are unsigned integers "
-		"there,"
-		"\nand array.dtype.metadata[\"tarn\"] is the dtype's name. "
-		"What\n"
-		"is in a file, not mapped, is read into new memory."},
+		"Code that writes to it all the same, as torch.from_numpy's "
+		"tensor\n"
+		"does, changes pages of this process alone, which the "
+		"tensor's\n"
+		"arrays share, and not the tensor itself. Pools in huge pages "
+		"and\n"
+		"memory that was lent read-only have no such pages: there that "
+		"write\n"
+		"ends the process. .torch(), torch.from_dlpack(t) and\n"
+		"torch.as_tensor(t) copy there.\n"
+		"numpy has no BF16, F8, F6 and F4. BF16 and F8 are dtypes of\n"
+		"ml_dtypes where that is installed. Else, and for F6 and F4,\n"
+		"TypeError: .to(\"F32\").numpy() has the values,\n"
+		".bitcast(\"U16\").numpy() the bits. What is in a file, not\n"
+		"mapped, is read into new memory."},
+	{"__array__", EXPORT(as_array), FAST_KEYWORDS,
+		"__array__($self, dtype=None, copy=None)\n--\n\n"
+		"What numpy.asarray makes of it: numpy(), as another dtype, or "
+		"copied."},
 	{"torch", as_torch, METH_NOARGS,
 		"torch($self, /)\n--\n\n"
 		"A PyTorch tensor over the same bytes, of the same dtype. "
 		"PyTorch\n"
 		"knows no read-only tensors, so of one that is it is\n"
-		"copy-on-write, see private(): writing to it changes this\n"
-		"process's own pages. ValueError: PyTorch has no such dtype."},
+		"copy-on-write, see cow(): writing to it changes this\n"
+		"process's own pages. F4 is float4_e2m1fn_x2, whose last "
+		"dimension\n"
+		"is half as long. ValueError: PyTorch has no such dtype."},
 	{"__reduce_ex__", reduce, METH_O, NULL},
 	{"__copy__", copy, METH_NOARGS, NULL},
 	{"__deepcopy__", deep_copy, METH_O, NULL},

@@ -2,7 +2,7 @@
 /*
  * The bytes of other objects as tensors: the buffer protocol, and numpy's
  * __array_interface__. The tensor's storage keeps the object until its last
- * view is gone, in whatever thread that happens.
+ * view is gone, in any thread.
  */
 #include "python/module.h"
 
@@ -233,7 +233,7 @@ static PyObject *from_interface(PyObject *object)
 			"one (tarn.tensor takes numbers and lists of them)",
 			(PyObject *)Py_TYPE(object));
 	}
-	/* What the dict holds may be what keeps the bytes. */
+	/* An object in the dict may keep the bytes. */
 	owner = PyTuple_Pack(2, object, dict);
 	tensor = owner ? over_interface(owner, dict) : NULL;
 	Py_XDECREF(owner);
@@ -268,7 +268,7 @@ PyObject *tensor_from_object(PyObject *object)
 		Py_INCREF(object);
 		return object;
 	}
-	/* What has more dtypes than its buffers can say is Python's to ask. */
+	/* Python code asks objects with dtypes that no buffer can express. */
 	helpers = PyImport_ImportModule("tarn._arrays");
 	if (!helpers)
 		return NULL;

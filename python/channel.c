@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * The type Channel: opening, taking part, and the plain face, put and get. A
- * hand-over for which nobody has to wait keeps the GIL, which would take
- * longer to give up and get back; everything else gives it away.
+ * hand-over that does not wait keeps the GIL, since releasing it and taking it
+ * again would take longer; everything else releases it.
  */
 #include "python/channel.h"
 
@@ -12,7 +12,7 @@
 /* How long a wait may be deaf to a signal that came just before it began, in
  * milliseconds; others end it at once. */
 #define SLICE_MS 500
-/* No machine has so much; what fits the library says. */
+/* No machine has so much; the library checks the rest. */
 #define SLOT_BYTES_MAX (1ull << 47)
 
 PyTypeObject *channel_type;
@@ -47,8 +47,7 @@ static int number_argument(
 	return -1;
 }
 
-/* None, or a number that fits; what is too much together the library says. 0
- * or -1. */
+/* None, or a number that fits; the library checks the total. 0 or -1. */
 static int count_argument(
 	const char *name, PyObject *object, uint64_t most, uint64_t *ret)
 {
@@ -114,7 +113,7 @@ static PyObject *wrap_consume(
 {
 	allocfunc alloc = PyType_GetSlot(type, Py_tp_alloc);
 	struct tarn_channel_info info;
-	int r = tarn_channel_get_info(channel, &info);
+	int r = tarn_channel_info(channel, &info);
 	PyObject *self = r < 0 ? raise_system(r) : alloc(type, 0);
 
 	if (!self) {
@@ -229,8 +228,8 @@ int channel_wait_item(
 	return wait_for(channel->channel, deadline, NULL, ret);
 }
 
-/* To learn whether it has a name is to look at all of its slots, and who polls
- * asks many thousand times a second. */
+/* Finding out whether it has a name looks at all of its slots, and a caller
+ * that polls would do that many thousand times a second. */
 PyObject *channel_raise(const struct channel *channel, double deadline, int r)
 {
 	struct tarn_channel_info i = {0};
@@ -239,11 +238,11 @@ PyObject *channel_raise(const struct channel *channel, double deadline, int r)
 		return raise_system(r);
 	if (deadline != DEADLINE_NOW) {
 		Py_BEGIN_ALLOW_THREADS
-		r = tarn_channel_get_info(channel->channel, &i);
+		r = tarn_channel_info(channel->channel, &i);
 		Py_END_ALLOW_THREADS
 	}
 	return raise_timeout("channel", tarn_channel_name(channel->channel),
-		r >= 0 && i.nameless ? "; its name was removed, so that nobody "
+		r >= 0 && i.unlinked ? "; its name was removed, so that nobody "
 				       "else can open it"
 				     : "");
 }

@@ -3,10 +3,10 @@
  * Channels in Python: three types over those of the library.
  *
  * A Slot and an Item end before Python's object does, and threads may share
- * one. So a method takes the library's slot out of the object, and puts it
- * back when it is done: what another thread finds then is nothing, and it says
- * so, instead of using what is gone. Items may be read by many at once, and
- * end when the last of these has.
+ * one. So a method takes the library's slot out of the object, and puts it back
+ * when it is done: meanwhile another thread finds none and raises, instead of
+ * using a slot that is gone. Many threads may read an item at once, and it ends
+ * when the last of them has ended it.
  */
 #pragma once
 
@@ -14,7 +14,8 @@
 #include "python/pack.h"
 
 struct channel {
-	PyObject_HEAD tarn_channel *channel;
+	PyObject_HEAD
+	tarn_channel *channel;
 	PyObject *store; /* what it was opened by */
 	PyObject *weak_references;
 	uint32_t tensors; /* of one item at most */
@@ -36,7 +37,7 @@ extern PyGetSetDef channel_properties[];
 
 /* ---- channel.c ----------------------------------------------------- */
 
-/* Of types whose objects a Channel makes. */
+/* For types with objects that only a Channel makes. */
 PyObject *channel_refuse_new(
 	PyTypeObject *type, PyObject *args, PyObject *keywords);
 
@@ -48,7 +49,7 @@ int channel_wait_slot(
 int channel_wait_item(
 	const struct channel *channel, double deadline, tarn_item **ret);
 
-/* What went wrong in a wait with that deadline; returns NULL. */
+/* Raises the error of a wait with that deadline; returns NULL. */
 PyObject *channel_raise(const struct channel *channel, double deadline, int r);
 
 /* ---- slot.c -------------------------------------------------------- */
@@ -60,7 +61,7 @@ PyObject *slot_wrap_consume(PyObject *channel, tarn_slot *slot);
 
 /* Takes the item over, also when it fails. */
 PyObject *item_wrap_consume(PyObject *channel, tarn_item *item);
-/* What put packed into it, or NULL. */
+/* The object that put packed into it, or NULL. */
 PyObject *item_unpack(const struct channel *channel, tarn_item *item);
 
 /* ---- put.c --------------------------------------------------------- */

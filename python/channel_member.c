@@ -89,7 +89,7 @@ static PyObject *close_it(PyObject *self, PyObject *none)
 static PyObject *info(PyObject *self, PyObject *none)
 {
 	struct tarn_channel_info i;
-	int r = tarn_channel_get_info(handle_of(self), &i);
+	int r = tarn_channel_info(handle_of(self), &i);
 
 	if (r < 0)
 		return raise_system(r);
@@ -100,8 +100,8 @@ static PyObject *info(PyObject *self, PyObject *none)
 		(unsigned long long)i.slot_bytes, "free", i.free, "filling",
 		i.filling, "ready", i.ready, "reading", i.reading, "producers",
 		i.producers, "consumers", i.consumers, "closed",
-		i.closed ? Py_True : Py_False, "nameless",
-		i.nameless ? Py_True : Py_False, "published",
+		i.closed ? Py_True : Py_False, "unlinked",
+		i.unlinked ? Py_True : Py_False, "published",
 		(unsigned long long)i.published, "received",
 		(unsigned long long)i.received, "bytes_published",
 		(unsigned long long)i.bytes_published);
@@ -155,7 +155,7 @@ PyMethodDef channel_member_methods[] = {
 		"What the channel is, and how it fares, as a dict:\n"
 		"mode, slots, slot_bytes, tensors (of one item at most); of\n"
 		"the slots now free, filling, ready, reading; producers,\n"
-		"consumers, closed, nameless (its name was removed); items\n"
+		"consumers, closed, unlinked (its name was removed); items\n"
 		"published and received, and bytes_published, since it was\n"
 		"made."},
 	{"fileno", EXPORT(fileno_of), FAST_KEYWORDS,

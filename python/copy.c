@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-/* Shorter ones are over before anybody could press a key. */
+/* Shorter ones are over before a user could press a key. */
 #define INTERRUPTIBLE (64 << 20)
 
 int copy_tensor(tarn_tensor *dst, const tarn_tensor *src)
@@ -53,7 +53,7 @@ tarn_tensor *copy_as(const tarn_tensor *tensor, int dtype)
 	int r = new_tensor(dtype, l->ndim, l->shape, &copy);
 
 	if (r < 0) {
-		raise_view(r);
+		raise_view_as("copy", r);
 		return NULL;
 	}
 	if (copy_tensor(copy, tensor) < 0)
@@ -61,7 +61,7 @@ tarn_tensor *copy_as(const tarn_tensor *tensor, int dtype)
 	return copy;
 }
 
-/* Both count from the same byte, or who can tell: then they may meet. */
+/* Both count from the same byte, or that is unknown: they may overlap. */
 static bool may_meet(tarn_tensor *a, tarn_tensor *b)
 {
 	if (!tarn_tensor_same_storage(a, b))
@@ -104,13 +104,13 @@ static PyObject *contiguous(PyObject *self, PyObject *none)
 	return self;
 }
 
-static PyObject *private_of(PyObject *self, PyObject *none)
+static PyObject *cow(PyObject *self, PyObject *none)
 {
 	tarn_tensor *made;
 	int r;
 
 	Py_BEGIN_ALLOW_THREADS
-	r = tarn_tensor_private(tensor_of(self), &made);
+	r = tarn_tensor_cow(tensor_of(self), &made);
 	Py_END_ALLOW_THREADS
 	return r < 0 ? raise_system(r) : tensor_wrap_consume(made);
 }
@@ -130,9 +130,30 @@ static PyObject *to_dtype(PyObject *self, PyObject *object)
 	return copy ? tensor_wrap_consume(copy) : NULL;
 }
 
+static PyObject *astype(PyObject *self, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	static const char *const names[] = {"dtype", "copy", NULL};
+	PyObject *given[2];
+	tarn_tensor *made;
+	int always, dtype;
+
+	if (named_arguments("astype", names, 1, args, n_args, keywords, given) <
+		0)
+		return NULL;
+	always = given[1] ? PyObject_IsTrue(given[1]) : 1;
+	if (always < 0)
+		return NULL;
+	if (!always)
+		return to_dtype(self, given[0]);
+	dtype = dtype_argument(given[0]);
+	made = dtype ? copy_as(tensor_of(self), dtype) : NULL;
+	return made ? tensor_wrap_consume(made) : NULL;
+}
+
 static PyObject *copy_from(PyObject *self, PyObject *object)
 {
-	PyObject *source = tensor_from_object(object);
+	PyObject *source = tensor_source(object, layout_of(self)->dtype);
 	int r;
 
 	if (!source)
@@ -152,13 +173,20 @@ PyMethodDef copy_methods[] = {
 	{"contiguous", contiguous, METH_NOARGS,
 		"contiguous($self, /)\n--\n\n"
 		"Itself if it is in C order, else a clone."},
-	{"private", private_of, METH_NOARGS,
-		"private($self, /)\n--\n\n"
+	{"cow", cow, METH_NOARGS,
+		"cow($self, /)\n--\n\n"
 		"A writable tensor over the same bytes, copy-on-write: what is"
-		"\nwritten is seen by nobody else, and costs the pages that "
+		"\nwritten is seen by no other process, and costs the pages that "
 		"are\nwritten. All tensors of one storage share what is "
 		"written, as\nlong as one made so lives. Itself if it is "
 		"writable."},
+	{"copy", clone_tensor, METH_NOARGS,
+		"copy($self, /)\n--\n\n"
+		"clone(), as numpy calls it."},
+	{"astype", EXPORT(astype), FAST_KEYWORDS,
+		"astype($self, /, dtype, copy=True)\n--\n\n"
+		"The same values as another dtype, copied, as numpy has it. "
+		"With\ncopy=False it is itself if it has that dtype already."},
 	{"to", to_dtype, METH_O,
 		"to($self, dtype, /)\n--\n\n"
 		"The same values as another dtype, or itself if it is that."},
@@ -167,7 +195,7 @@ PyMethodDef copy_methods[] = {
 		"Fills this tensor with the source's values, repeated where "
 		"it\n"
 		"is smaller and converted where its dtype differs; the source\n"
-		"is a Tensor or an array. Returns itself."},
+		"is a Tensor, an array or nested lists. Returns itself."},
 	{0},
 };
 
@@ -200,34 +228,11 @@ static PyObject *same_storage(
 		tensor_of(args[0]), tensor_of(args[1])));
 }
 
-static PyObject *view_text(
-	PyObject *module, PyObject *const *args, Py_ssize_t n_args)
-{
-	const char *expr;
-	tarn_tensor *view;
-
-	if (n_args != 2 || !is_tensor(args[0])) {
-		PyErr_SetString(PyExc_TypeError,
-			"view() takes a tensor and an expression, \"[0:4]\"");
-		return NULL;
-	}
-	expr = PyUnicode_AsUTF8AndSize(args[1], NULL);
-	if (!expr)
-		return NULL;
-	return tensor_wrap_result(
-		tarn_tensor_view(tensor_of(args[0]), expr, &view), &view);
-}
-
 PyMethodDef copy_functions[] = {
 	{"equal", EXPORT(equal), FAST,
 		"equal(a, b, /)\n--\n\n"
 		"Do dtype, shape and all values agree? NaN equals nothing."},
 	{"same_storage", EXPORT(same_storage), FAST,
 		"same_storage(a, b, /)\n--\n\nAre both views of one storage?"},
-	{"view", EXPORT(view_text), FAST,
-		"view(tensor, expression, /)\n--\n\n"
-		"A chain of views as text, \"[0:4, ::2].permute(1, 0)\";\n"
-		"ValueError where the chain needs a copy (Tensor.apply makes\n"
-		"it)."},
 	{0},
 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * New tensors: zeros, ones, full, arange, and from nested lists. Floating
- * numbers are F32 where nothing else is said, as PyTorch has it, integers I64.
+ * numbers are F32 by default, as in PyTorch, and integers I64.
  */
 #include "python/module.h"
 
@@ -14,22 +14,30 @@ static int dtype_or(PyObject *given, int otherwise)
 
 /* verb(shape, dtype=F32), for what the library makes of those two. */
 static PyObject *of_shape(const char *verb,
-	int (*make)(int, int, const int64_t *, tarn_tensor **),
+	int (*make)(enum tarn_dtype, int, const int64_t *, tarn_tensor **),
 	PyObject *const *args, Py_ssize_t n_args, PyObject *keywords)
 {
 	static const char *const names[] = {"shape", "dtype", NULL};
 	int64_t shape[TARN_MAX_NDIM];
 	PyObject *given[2];
 	tarn_tensor *made;
-	int n, dtype;
+	int n, dtype, r;
 
 	if (named_arguments(verb, names, 1, args, n_args, keywords, given) < 0)
 		return NULL;
+	if (given[1] && PyLong_Check(given[1])) {
+		PyErr_Format(PyExc_TypeError,
+			"%s: %R is no dtype; the shape is one argument: "
+			"%s((%R, %R, ...), dtype)",
+			verb, given[1], verb, given[0], given[1]);
+		return NULL;
+	}
 	dtype = dtype_or(given[1], TARN_F32);
 	n = dtype ? shape_argument(verb, given[0], shape) : -1;
 	if (n < 0)
 		return NULL;
-	return tensor_wrap_result(make(dtype, n, shape, &made), &made);
+	r = make(dtype, n, shape, &made);
+	return r < 0 ? raise_view_as(verb, r) : tensor_wrap_consume(made);
 }
 
 static PyObject *zeros(PyObject *module, PyObject *const *args,
@@ -42,6 +50,13 @@ static PyObject *ones(PyObject *module, PyObject *const *args,
 	Py_ssize_t n_args, PyObject *keywords)
 {
 	return of_shape("ones", tarn_tensor_ones, args, n_args, keywords);
+}
+
+/* Memory that is fresh from the system is zero anyway. */
+static PyObject *empty(PyObject *module, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	return of_shape("empty", tarn_tensor_zeros, args, n_args, keywords);
 }
 
 /* The dtype that a Python number has by itself. */
@@ -63,7 +78,7 @@ static PyObject *full(PyObject *module, PyObject *const *args,
 	int64_t shape[TARN_MAX_NDIM];
 	PyObject *given[3], *made;
 	tarn_tensor *tensor;
-	int n, dtype;
+	int n, dtype, r;
 
 	if (named_arguments("full", names, 2, args, n_args, keywords, given) <
 		0)
@@ -72,8 +87,8 @@ static PyObject *full(PyObject *module, PyObject *const *args,
 	n = dtype ? shape_argument("full", given[0], shape) : -1;
 	if (n < 0)
 		return NULL;
-	made = tensor_wrap_result(
-		new_tensor(dtype, n, shape, &tensor), &tensor);
+	r = new_tensor(dtype, n, shape, &tensor);
+	made = r < 0 ? raise_view_as("full", r) : tensor_wrap_consume(tensor);
 	if (made && tensor_assign_subscript(made, Py_Ellipsis, given[1]) < 0) {
 		Py_DECREF(made);
 		return NULL;
@@ -92,8 +107,7 @@ static int range_numbers(PyObject **given, double *numbers, bool *ret_integers)
 	for (int i = 0; i < 3; i++) {
 		if (!items[i] || items[i] == Py_None)
 			continue;
-		numbers[i] = PyFloat_AsDouble(items[i]);
-		if (numbers[i] == -1 && PyErr_Occurred())
+		if (real_argument("arange", items[i], &numbers[i]) < 0)
 			return -1;
 		*ret_integers = *ret_integers && PyIndex_Check(items[i]);
 	}
@@ -213,7 +227,7 @@ static int walk(struct nested *n, PyObject *data, int dim)
 	return r;
 }
 
-static PyObject *from_lists(PyObject *data, PyObject *dtype)
+PyObject *tensor_from_lists(PyObject *data, int dtype)
 {
 	struct nested n = {0};
 	tarn_tensor *made = NULL;
@@ -221,9 +235,10 @@ static PyObject *from_lists(PyObject *data, PyObject *dtype)
 
 	if (measure(&n, data) < 0 || walk(&n, data, 0) < 0)
 		return NULL;
-	n.dtype = dtype_or(dtype, n.dtype ? n.dtype : TARN_F32);
-	if (!n.dtype)
-		return NULL;
+	if (dtype)
+		n.dtype = dtype;
+	else if (!n.dtype)
+		n.dtype = TARN_F32;
 	r = new_tensor(n.dtype, n.ndim, n.shape, &made);
 	if (r >= 0)
 		r = tarn_tensor_flat_storage(made, &n.flat);
@@ -259,6 +274,7 @@ static PyObject *make_tensor(PyObject *module, PyObject *const *args,
 {
 	static const char *const names[] = {"data", "dtype", NULL};
 	PyObject *given[2];
+	int dtype = 0;
 
 	if (named_arguments("tensor", names, 1, args, n_args, keywords, given) <
 		0)
@@ -266,7 +282,12 @@ static PyObject *make_tensor(PyObject *module, PyObject *const *args,
 	if (!is_list(given[0]) &&
 		(is_tensor(given[0]) || shares_bytes(given[0])))
 		return from_array(given[0], given[1]);
-	return from_lists(given[0], given[1]);
+	if (given[1] && given[1] != Py_None) {
+		dtype = dtype_argument(given[1]);
+		if (!dtype)
+			return NULL;
+	}
+	return tensor_from_lists(given[0], dtype);
 }
 
 PyMethodDef create_functions[] = {
@@ -274,6 +295,10 @@ PyMethodDef create_functions[] = {
 		"zeros(shape, dtype='F32')\n--\n\nA new tensor of zeros."},
 	{"ones", EXPORT(ones), FAST_KEYWORDS,
 		"ones(shape, dtype='F32')\n--\n\nA new tensor of ones."},
+	{"empty", EXPORT(empty), FAST_KEYWORDS,
+		"empty(shape, dtype='F32')\n--\n\n"
+		"A new tensor that is to be filled: what is in it until then "
+		"is not\npromised."},
 	{"full", EXPORT(full), FAST_KEYWORDS,
 		"full(shape, value, dtype=None)\n--\n\n"
 		"A new tensor of one value; its dtype is the value's: BOOL, "

@@ -24,8 +24,7 @@ int deadline_argument(PyObject *timeout, double *ret)
 	*ret = INFINITY;
 	if (!timeout || timeout == Py_None)
 		return 0;
-	seconds = PyFloat_AsDouble(timeout);
-	if (seconds == -1 && PyErr_Occurred())
+	if (real_argument("timeout", timeout, &seconds) < 0)
 		return -1;
 	if (isnan(seconds)) {
 		PyErr_SetString(PyExc_ValueError, "timeout is no number");

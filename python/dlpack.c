@@ -1,68 +1,20 @@
 // SPDX-License-Identifier: MIT
 /*
- * Tensors out, by DLPack. What is handed over owns a reference to the
- * tarn_tensor, not to Python's object, so that whoever drops it needs no GIL.
- * The old form of the protocol cannot say "read-only": in it only what may be
- * written is handed over.
+ * Tensors out, by DLPack (lib/dlpack/to_dlpack.c). What is handed over owns a
+ * reference to the tarn_tensor, not to Python's object, so that its deleter
+ * needs no GIL.
+ *
+ * PyTorch writes to tensors that it gets, even if the flag says "read-only",
+ * and the old form of the protocol has no such flag. So no read-only memory is
+ * exported: read-only tensors are exported copy-on-write.
  */
 #include "python/dlpack.h"
 #include "python/module.h"
 
-#include <stdlib.h>
-
-const struct dl_type dl_types[TARN_DTYPE_MAX + 1] = {
-	[TARN_BOOL] = {DL_BOOL, 8, 1},
-	[TARN_U8] = {DL_UINT, 8, 1},
-	[TARN_I8] = {DL_INT, 8, 1},
-	[TARN_F8_E5M2] = {DL_F8_E5M2, 8, 1},
-	[TARN_F8_E4M3] = {DL_F8_E4M3FN, 8, 1},
-	[TARN_F8_E8M0] = {DL_F8_E8M0FNU, 8, 1},
-	[TARN_F8_E4M3FNUZ] = {DL_F8_E4M3FNUZ, 8, 1},
-	[TARN_F8_E5M2FNUZ] = {DL_F8_E5M2FNUZ, 8, 1},
-	[TARN_I16] = {DL_INT, 16, 1},
-	[TARN_U16] = {DL_UINT, 16, 1},
-	[TARN_F16] = {DL_FLOAT, 16, 1},
-	[TARN_BF16] = {DL_BFLOAT, 16, 1},
-	[TARN_I32] = {DL_INT, 32, 1},
-	[TARN_U32] = {DL_UINT, 32, 1},
-	[TARN_F32] = {DL_FLOAT, 32, 1},
-	[TARN_C64] = {DL_COMPLEX, 64, 1},
-	[TARN_F64] = {DL_FLOAT, 64, 1},
-	[TARN_I64] = {DL_INT, 64, 1},
-	[TARN_U64] = {DL_UINT, 64, 1},
-};
-
-/* What is handed over, in either form, with the numbers it points to. */
-struct handover {
-	union {
-		struct dl_managed old;
-		struct dl_managed_versioned versioned;
-	};
-	tarn_tensor *tensor;
-	int64_t shape[TARN_MAX_NDIM];
-	int64_t strides[TARN_MAX_NDIM];
-};
-
-static void free_handover(struct handover *h)
-{
-	tarn_tensor_unref(h->tensor);
-	free(h);
-}
-
-static void delete_old(struct dl_managed *self)
-{
-	free_handover(self->context);
-}
-
-static void delete_versioned(struct dl_managed_versioned *self)
-{
-	free_handover(self->context);
-}
-
 /* Of a capsule that nobody took anything out of; who does renames it. */
 static void drop_old(PyObject *capsule)
 {
-	struct dl_managed *m;
+	DLManagedTensor *m;
 
 	if (!PyCapsule_IsValid(capsule, DL_CAPSULE))
 		return;
@@ -72,7 +24,7 @@ static void drop_old(PyObject *capsule)
 
 static void drop_versioned(PyObject *capsule)
 {
-	struct dl_managed_versioned *m;
+	DLManagedTensorVersioned *m;
 
 	if (!PyCapsule_IsValid(capsule, DL_CAPSULE_VERSIONED))
 		return;
@@ -80,58 +32,27 @@ static void drop_versioned(PyObject *capsule)
 	m->deleter(m);
 }
 
-static void fill_tensor(struct handover *h, struct dl_tensor *dl)
+/* flags are tarn_tensor_to_dlpack's. Takes the tensor over. */
+static PyObject *hand_over(tarn_tensor *tensor, bool versioned, unsigned flags)
 {
-	const struct tarn_layout *l = tarn_tensor_layout(h->tensor);
+	DLManagedTensorVersioned *m = NULL;
+	DLManagedTensor *old = NULL;
+	PyObject *capsule = NULL;
+	int r = versioned ? tarn_tensor_to_dlpack(tensor, flags, &m)
+			  : tarn_tensor_to_dlpack_unversioned(tensor, &old);
 
-	for (int i = 0; i < l->ndim; i++) {
-		h->shape[i] = l->shape[i];
-		h->strides[i] = l->stride[i];
-	}
-	*dl = (struct dl_tensor) {
-		.data = tarn_tensor_data(h->tensor),
-		.device = {DL_CPU, 0},
-		.ndim = l->ndim,
-		.dtype = dl_types[l->dtype],
-		.shape = h->shape,
-		.strides = h->strides,
-	};
-}
-
-static PyObject *hand_over_old(struct handover *h)
-{
-	fill_tensor(h, &h->old.tensor);
-	h->old.context = h;
-	h->old.deleter = delete_old;
-	return PyCapsule_New(&h->old, DL_CAPSULE, drop_old);
-}
-
-static PyObject *hand_over_versioned(struct handover *h, uint64_t flags)
-{
-	fill_tensor(h, &h->versioned.tensor);
-	h->versioned.major = DL_MAJOR;
-	h->versioned.minor = DL_MINOR;
-	h->versioned.context = h;
-	h->versioned.deleter = delete_versioned;
-	h->versioned.flags = flags;
-	return PyCapsule_New(
-		&h->versioned, DL_CAPSULE_VERSIONED, drop_versioned);
-}
-
-/* Takes the tensor over. */
-static PyObject *hand_over(tarn_tensor *tensor, bool versioned, uint64_t flags)
-{
-	struct handover *h = calloc(1, sizeof(*h));
-	PyObject *capsule;
-
-	if (!h) {
-		tarn_tensor_unref(tensor);
-		return PyErr_NoMemory();
-	}
-	h->tensor = tensor;
-	capsule = versioned ? hand_over_versioned(h, flags) : hand_over_old(h);
-	if (!capsule)
-		free_handover(h);
+	if (r < 0)
+		raise_view_as("__dlpack__", r);
+	else if (versioned)
+		capsule =
+			PyCapsule_New(m, DL_CAPSULE_VERSIONED, drop_versioned);
+	else
+		capsule = PyCapsule_New(old, DL_CAPSULE, drop_old);
+	if (!capsule && m)
+		m->deleter(m);
+	if (!capsule && old)
+		old->deleter(old);
+	tarn_tensor_unref(tensor);
 	return capsule;
 }
 
@@ -159,45 +80,123 @@ static int wants_versioned(PyObject *max_version)
 	return major >= 1;
 }
 
-/* None, or (DL_CPU, 0). */
-static int check_device(PyObject *device)
+int check_device(const char *name, PyObject *device)
 {
 	int64_t type;
 
 	if (!device || device == Py_None)
 		return 0;
 	if (!PyTuple_Check(device) || PyTuple_Size(device) != 2) {
-		PyErr_SetString(PyExc_TypeError,
-			"__dlpack__: dl_device is a pair of numbers");
+		PyErr_Format(PyExc_TypeError,
+			"%s: a device is a pair of numbers", name);
 		return -1;
 	}
 	if (int_argument(PyTuple_GetItem(device, 0), &type) < 0)
 		return -1;
-	if (type == DL_CPU)
+	if (type == kDLCPU)
 		return 0;
 	PyErr_Format(PyExc_BufferError,
-		"__dlpack__: the tensor is in the CPU's memory, not on a "
-		"device of type %lld",
-		(long long)type);
+		"%s: a tarn.Tensor is in the CPU's memory, not on a device of "
+		"type %lld",
+		name, (long long)type);
 	return -1;
 }
 
-static const char *refuse(
-	PyObject *self, bool copy, bool versioned, bool readonly)
+/* None: CPU's memory has no streams. */
+static int check_stream(PyObject *stream)
 {
-	const struct tarn_layout *l = layout_of(self);
+	if (!stream || stream == Py_None)
+		return 0;
+	PyErr_Format(PyExc_RuntimeError,
+		"__dlpack__: stream is %R; the tensor is in the CPU's memory, "
+		"where only None means anything",
+		stream);
+	return -1;
+}
 
-	if (dl_types[l->dtype].bits == 0)
-		return "elements are smaller than bytes; use .bitcast(\"U8\") "
-		       "or .to(\"F32\")";
-	if (copy)
+enum copy { COPY_NEVER, COPY_IF_NEEDED, COPY_ALWAYS };
+
+static int copy_argument(PyObject *object, enum copy *ret)
+{
+	int r;
+
+	*ret = COPY_IF_NEEDED;
+	if (!object || object == Py_None)
+		return 0;
+	r = PyObject_IsTrue(object);
+	*ret = r > 0 ? COPY_ALWAYS : COPY_NEVER;
+	return r < 0 ? -1 : 0;
+}
+
+struct request {
+	bool versioned;
+	enum copy copy;
+};
+
+static PyObject *refuse(const char *why)
+{
+	return PyErr_Format(PyExc_BufferError, "__dlpack__: %s", why);
+}
+
+static PyObject *give_copy(PyObject *self, bool versioned)
+{
+	tarn_tensor *made = copy_as(tensor_of(self), layout_of(self)->dtype);
+
+	return made ? hand_over(made, versioned, TARN_DLPACK_COPIED) : NULL;
+}
+
+/* The old form cannot say read-only, and its consumer may write: it gets a
+ * private copy-on-write tensor. */
+static PyObject *give_private(PyObject *self)
+{
+	tarn_tensor *made;
+	int r;
+
+	Py_BEGIN_ALLOW_THREADS
+	r = tarn_tensor_cow(tensor_of(self), &made);
+	Py_END_ALLOW_THREADS
+	return r < 0 ? raise_system(r) : hand_over(made, false, 0);
+}
+
+static PyObject *give_readonly(PyObject *self, const struct request *request)
+{
+	void *guard; /* made here, without the GIL */
+	int r;
+
+	if (!request->versioned && request->copy == COPY_NEVER)
+		return refuse("it is read-only, which this form of DLPack "
+			      "cannot say; use copy=True, .clone() or "
+			      "max_version=(1, 0)");
+	if (!request->versioned)
+		return give_private(self);
+	r = tensor_guard(self, &guard);
+	if (r < 0)
 		return NULL;
-	if (!tarn_storage_data(tarn_tensor_storage(tensor_of(self))))
-		return "it is in a file and has no address; use .clone()";
-	if (readonly && !versioned)
-		return "it is read-only, which this form of DLPack cannot say; "
-		       "use .clone(), copy=True or max_version=(1, 0)";
-	return NULL;
+	if (r > 0 && request->copy == COPY_NEVER)
+		return refuse("it is read-only memory of which there is no "
+			      "copy-on-write; use .numpy(), copy=True or "
+			      ".clone()");
+	if (r > 0)
+		return give_copy(self, true);
+	return hand_over(
+		tarn_tensor_ref(tensor_of(self)), true, TARN_DLPACK_GUARD);
+}
+
+static PyObject *give(PyObject *self, const struct request *request)
+{
+	tarn_storage *storage = tarn_tensor_storage(tensor_of(self));
+
+	if (request->copy == COPY_ALWAYS)
+		return give_copy(self, request->versioned);
+	if (!tarn_storage_data(storage) && request->copy == COPY_NEVER)
+		return refuse("it is in a file and has no address; use "
+			      ".clone()");
+	if (!tarn_storage_data(storage))
+		return give_copy(self, request->versioned);
+	if (!tarn_storage_writable(storage))
+		return give_readonly(self, request);
+	return hand_over(
+		tarn_tensor_ref(tensor_of(self)), request->versioned, 0);
 }
 
 static PyObject *dlpack(PyObject *self, PyObject *const *args,
@@ -205,43 +204,47 @@ static PyObject *dlpack(PyObject *self, PyObject *const *args,
 {
 	static const char *const names[] = {
 		"stream", "max_version", "dl_device", "copy", NULL};
-	bool readonly, copy;
-	PyObject *given[4];
-	tarn_tensor *made;
-	const char *why;
 	int versioned;
+	struct request request;
+	PyObject *given[4];
 
+	if (n_args > 0) {
+		PyErr_SetString(PyExc_TypeError,
+			"__dlpack__() takes its arguments by name");
+		return NULL;
+	}
 	if (named_arguments(
 		    "__dlpack__", names, 0, args, n_args, keywords, given) < 0)
 		return NULL;
 	versioned = wants_versioned(given[1]);
-	if (versioned < 0 || check_device(given[2]) < 0 ||
-		optional_flag(given[3], &copy) < 0)
+	if (versioned < 0 || check_stream(given[0]) < 0 ||
+		check_device("__dlpack__", given[2]) < 0 ||
+		copy_argument(given[3], &request.copy) < 0)
 		return NULL;
-	readonly = !tarn_storage_writable(tarn_tensor_storage(tensor_of(self)));
-	why = refuse(self, copy, versioned, readonly);
-	if (why) {
-		PyErr_Format(PyExc_BufferError, "__dlpack__: %s", why);
-		return NULL;
-	}
-	if (copy) {
-		made = copy_as(tensor_of(self), layout_of(self)->dtype);
-		return made ? hand_over(made, versioned, DL_IS_COPIED) : NULL;
-	}
-	return hand_over(tarn_tensor_ref(tensor_of(self)), versioned,
-		readonly ? DL_READ_ONLY : 0);
+	request.versioned = versioned;
+	/* DLPack has 6-bit elements, and no library that takes them. */
+	if (tarn_dtype_bits(layout_of(self)->dtype) == 6)
+		return refuse("elements are smaller than bytes; use "
+			      ".bitcast(\"U8\") or .to(\"F32\")");
+	return give(self, &request);
 }
 
 static PyObject *dlpack_device(PyObject *self, PyObject *none)
 {
-	return Py_BuildValue("(ii)", DL_CPU, 0);
+	return Py_BuildValue("(ii)", kDLCPU, 0);
 }
 
 PyMethodDef dlpack_methods[] = {
 	{"__dlpack__", EXPORT(dlpack), FAST_KEYWORDS,
 		"__dlpack__($self, /, *, stream=None, max_version=None, "
 		"dl_device=None, copy=None)\n--\n\n"
-		"The tensor for another array library, by DLPack."},
+		"The tensor for another array library, by DLPack. What is "
+		"read-only\n"
+		"says so, and is copy-on-write for those who write to it all "
+		"the\n"
+		"same; without a max_version, which cannot say it, it is "
+		"cow().\n"
+		"copy=None copies what is in a file."},
 	{"__dlpack_device__", dlpack_device, METH_NOARGS,
 		"__dlpack_device__($self, /)\n--\n\n"
 		"Where the bytes are: (1, 0), the CPU."},

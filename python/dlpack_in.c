@@ -1,185 +1,218 @@
 // SPDX-License-Identifier: MIT
 /*
- * Tensors in, by DLPack, in its old form and its versioned one. What was handed
- * over is kept until the last tensor over it is gone, and then given back as
- * the giver said, by its deleter.
+ * Tensors in, by DLPack, in its old form and its versioned one
+ * (lib/dlpack/from_dlpack.c). What was handed over is kept until the last
+ * tensor over it is gone, and then given back by the giver's deleter.
  */
 #include "python/dlpack.h"
 #include "python/module.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
-static int dtype_from_dl(struct dl_type type)
-{
-	if (type.lanes != 1)
-		return 0;
-	for (int i = 1; i <= TARN_DTYPE_MAX; i++)
-		if (dl_types[i].bits && dl_types[i].bits == type.bits &&
-			dl_types[i].code == type.code)
-			return i;
-	return 0;
-}
+/*
+ * What was handed over, in either form, as the library takes it: with a deleter
+ * that runs in whatever thread the last view goes. The giver's takes the GIL if
+ * it needs it, which after the interpreter's end it cannot.
+ */
+struct loan {
+	DLManagedTensorVersioned managed;
+	DLManagedTensorVersioned *versioned; /* one of these; the other NULL */
+	DLManagedTensor *old;
+};
 
-/* In whatever thread the last view goes; deleters take the GIL if they need
- * it, which after the interpreter's end they cannot. */
-static void release_old(void *arg)
+static void end_loan(DLManagedTensorVersioned *self)
 {
-	struct dl_managed *m = arg;
+	struct loan *loan = self->manager_ctx;
+	DLManagedTensorVersioned *m = loan->versioned;
+	DLManagedTensor *old = loan->old;
 
-	if (m->deleter && Py_IsInitialized())
+	free(loan);
+	if (!Py_IsInitialized())
+		return;
+	if (m && m->deleter)
 		m->deleter(m);
+	if (old && old->deleter)
+		old->deleter(old);
 }
 
-static void release_versioned(void *arg)
+/* NULL, with an exception: nothing was taken over. */
+static tarn_tensor *borrow(const struct loan *from)
 {
-	struct dl_managed_versioned *m = arg;
-
-	if (m->deleter && Py_IsInitialized())
-		m->deleter(m);
-}
-
-/* The layout, counted from where the storage begins: the lowest element. */
-static int layout_from_dl(
-	const struct dl_tensor *dl, struct tarn_layout *ret, char **ret_data)
-{
-	int dtype = dtype_from_dl(dl->dtype), r;
-	int64_t first, count;
-
-	if (dl->device.type != DL_CPU && dl->device.type != DL_CUDA_HOST) {
-		PyErr_Format(PyExc_BufferError,
-			"from_dlpack: the tensor is on a device of type %d; "
-			"copy it to the CPU first",
-			(int)dl->device.type);
-		return -1;
-	}
-	if (!dtype) {
-		PyErr_Format(PyExc_ValueError,
-			"from_dlpack: type %d of %d bits and %d lanes is none "
-			"of tarn's",
-			dl->dtype.code, dl->dtype.bits, dl->dtype.lanes);
-		return -1;
-	}
-	r = dl->strides
-		    ? tarn_layout_strided(
-			      dtype, dl->ndim, dl->shape, dl->strides, 0, ret)
-		    : tarn_layout_contiguous(dtype, dl->ndim, dl->shape, ret);
-	if (r < 0) {
-		raise_view(r);
-		return -1;
-	}
-	tarn_layout_bounds(ret, &first, &count);
-	first = count ? first : 0;
-	ret->offset = -first;
-	*ret_data = (char *)dl->data + dl->byte_offset +
-		    first * (tarn_dtype_bits(dtype) / 8);
-	return 0;
-}
-
-/* ret_storage's release has taken over what was handed over. */
-static PyObject *borrow(const struct dl_tensor *dl, bool writable,
-	void (*release)(void *arg), void *arg, bool *ret_taken)
-{
-	tarn_tensor *tensor = NULL;
-	struct tarn_layout layout;
-	tarn_storage *storage;
-	int64_t first, count;
-	char *data;
+	struct loan *loan = malloc(sizeof(*loan));
+	tarn_tensor *tensor;
 	int r;
 
-	*ret_taken = false;
-	if (layout_from_dl(dl, &layout, &data) < 0)
+	if (!loan) {
+		PyErr_NoMemory();
 		return NULL;
-	tarn_layout_bounds(&layout, &first, &count);
-	r = tarn_storage_borrow(data,
-		(uint64_t)(count * (tarn_dtype_bits(layout.dtype) / 8)),
-		writable, release, arg, &storage);
-	if (r < 0)
-		return raise_view(r);
-	*ret_taken = true;
-	r = tarn_tensor_new(storage, 0, &layout, &tensor);
-	tarn_storage_unref(storage);
-	return tensor_wrap_result(r, &tensor);
+	}
+	*loan = *from;
+	loan->managed.manager_ctx = loan;
+	loan->managed.deleter = end_loan;
+	r = tarn_tensor_from_dlpack(&loan->managed, &tensor);
+	if (r >= 0)
+		return tensor;
+	free(loan);
+	if (r == -ENOTSUP)
+		PyErr_SetString(PyExc_BufferError, tarn_error_message());
+	else
+		raise_view(r);
+	return NULL;
 }
 
 static PyObject *take_old(PyObject *capsule)
 {
-	struct dl_managed *m = PyCapsule_GetPointer(capsule, DL_CAPSULE);
-	PyObject *tensor;
-	bool taken;
+	struct loan loan = {.managed.version = {DLPACK_MAJOR_VERSION, 0}};
+	tarn_tensor *tensor;
 
-	if (!m)
+	loan.old = PyCapsule_GetPointer(capsule, DL_CAPSULE);
+	if (!loan.old)
 		return NULL;
-	tensor = borrow(&m->tensor, true, release_old, m, &taken);
-	if (taken)
-		PyCapsule_SetName(capsule, DL_CAPSULE_USED);
-	return tensor;
+	loan.managed.dl_tensor = loan.old->dl_tensor;
+	tensor = borrow(&loan);
+	if (!tensor)
+		return NULL;
+	PyCapsule_SetName(capsule, DL_CAPSULE_USED);
+	return tensor_wrap_consume(tensor);
 }
 
-static PyObject *take_versioned(PyObject *capsule)
+static PyObject *take_versioned(PyObject *capsule, bool *ret_copied)
 {
-	struct dl_managed_versioned *m =
-		PyCapsule_GetPointer(capsule, DL_CAPSULE_VERSIONED);
-	PyObject *tensor;
-	bool taken;
+	struct loan loan = {0};
+	tarn_tensor *tensor;
 
-	if (!m)
+	loan.versioned = PyCapsule_GetPointer(capsule, DL_CAPSULE_VERSIONED);
+	if (!loan.versioned)
 		return NULL;
-	if (m->major != DL_MAJOR) {
-		PyErr_Format(PyExc_BufferError,
-			"from_dlpack: version %u.%u, not 1", m->major,
-			m->minor);
+	/* Of another version there is no knowing what else is there. */
+	loan.managed.version = loan.versioned->version;
+	if (loan.managed.version.major == DLPACK_MAJOR_VERSION)
+		loan.managed = *loan.versioned;
+	tensor = borrow(&loan);
+	if (!tensor)
 		return NULL;
-	}
-	tensor = borrow(&m->tensor, !(m->flags & DL_READ_ONLY),
-		release_versioned, m, &taken);
-	if (taken)
-		PyCapsule_SetName(capsule, DL_CAPSULE_VERSIONED_USED);
-	return tensor;
+	*ret_copied = loan.managed.flags & DLPACK_FLAG_BITMASK_IS_COPIED;
+	PyCapsule_SetName(capsule, DL_CAPSULE_VERSIONED_USED);
+	return tensor_wrap_consume(tensor);
 }
 
-/* Givers older than 2023 do not know max_version. */
-static PyObject *ask(PyObject *object)
+/* ---- asking for it ------------------------------------------------- */
+
+/* The arguments for the exporter; a default is not passed. */
+static PyObject *keywords_of(bool cpu, PyObject *copy)
+{
+	PyObject *all = Py_BuildValue("{s:(ii)}", "max_version",
+		DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+	PyObject *device = all && cpu ? Py_BuildValue("(ii)", kDLCPU, 0) : NULL;
+	int r = all && (device || !cpu) ? 0 : -1;
+
+	if (r == 0 && device)
+		r = PyDict_SetItemString(all, "dl_device", device);
+	if (r == 0 && copy)
+		r = PyDict_SetItemString(all, "copy", copy);
+	Py_XDECREF(device);
+	if (r == 0)
+		return all;
+	Py_XDECREF(all);
+	return NULL;
+}
+
+/* Givers older than 2023 do not know these; what they give is looked at as it
+ * comes. */
+static PyObject *ask(PyObject *object, bool cpu, PyObject *copy)
 {
 	PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
 	PyObject *none = method ? PyTuple_New(0) : NULL;
-	PyObject *version =
-		Py_BuildValue("{s:(ii)}", "max_version", DL_MAJOR, DL_MINOR);
+	PyObject *all = none ? keywords_of(cpu, copy) : NULL;
 	PyObject *capsule = NULL;
 
-	if (none && version)
-		capsule = PyObject_Call(method, none, version);
-	if (none && !capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
+	if (all)
+		capsule = PyObject_Call(method, none, all);
+	if (all && !capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
 		PyErr_Clear();
 		capsule = PyObject_Call(method, none, NULL);
 	}
 	Py_XDECREF(method);
 	Py_XDECREF(none);
-	Py_XDECREF(version);
+	Py_XDECREF(all);
 	return capsule;
 }
 
-static PyObject *from_dlpack(PyObject *module, PyObject *object)
+/* None, "cpu", what calls itself so, or (kDLCPU, 0). 1: one was given. */
+static int wants_cpu(PyObject *device)
 {
-	PyObject *capsule, *tensor;
+	PyObject *text;
+	int r;
 
-	if (is_tensor(object)) {
-		Py_INCREF(object);
-		return object;
+	if (!device || device == Py_None)
+		return 0;
+	if (PyTuple_Check(device))
+		return check_device("from_dlpack", device) < 0 ? -1 : 1;
+	text = PyObject_Str(device);
+	if (!text)
+		return -1;
+	r = PyUnicode_CompareWithASCIIString(text, "cpu");
+	Py_DECREF(text);
+	if (r == 0)
+		return 1;
+	PyErr_Format(PyExc_ValueError,
+		"from_dlpack: device is %R; tarn's tensors are in the CPU's "
+		"memory, \"cpu\"",
+		device);
+	return -1;
+}
+
+static PyObject *cloned(PyObject *tensor)
+{
+	PyObject *clone = PyObject_CallMethod(tensor, "clone", NULL);
+
+	Py_DECREF(tensor);
+	return clone;
+}
+
+static PyObject *from_dlpack(PyObject *module, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	static const char *const names[] = {"object", "device", "copy", NULL};
+	PyObject *given[3], *capsule, *tensor;
+	bool copy, copied = false;
+	int cpu;
+
+	if (n_args > 1 || named_arguments("from_dlpack", names, 1, args, n_args,
+				  keywords, given) < 0) {
+		if (!PyErr_Occurred())
+			PyErr_SetString(PyExc_TypeError,
+				"from_dlpack() takes device and copy by name");
+		return NULL;
 	}
-	capsule = ask(object);
+	cpu = wants_cpu(given[1]);
+	if (cpu < 0 || optional_flag(given[2], &copy) < 0)
+		return NULL;
+	if (given[2] == Py_None)
+		given[2] = NULL;
+	if (is_tensor(given[0])) {
+		Py_INCREF(given[0]);
+		return copy ? cloned(given[0]) : given[0];
+	}
+	capsule = ask(given[0], cpu, given[2]);
 	if (!capsule)
 		return NULL;
 	tensor = PyCapsule_IsValid(capsule, DL_CAPSULE_VERSIONED)
-			 ? take_versioned(capsule)
+			 ? take_versioned(capsule, &copied)
 			 : take_old(capsule);
 	Py_DECREF(capsule);
-	return tensor;
+	return tensor && copy && !copied ? cloned(tensor) : tensor;
 }
 
 PyMethodDef dlpack_functions[] = {
-	{"from_dlpack", from_dlpack, METH_O,
-		"from_dlpack(object, /)\n--\n\n"
+	{"from_dlpack", EXPORT(from_dlpack), FAST_KEYWORDS,
+		"from_dlpack(object, /, *, device=None, copy=None)\n--\n\n"
 		"A Tensor over the bytes of another library's, by DLPack; those"
-		"\nlive as long as the Tensor and its views."},
+		"\nlive as long as the Tensor and its views. device=\"cpu\" "
+		"asks for\n"
+		"what is elsewhere; copy=True for new memory, copy=False for "
+		"an\n"
+		"error where the giver would have to copy."},
 	{0},
 };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Dtypes: in Python they are their names. Whatever names a dtype elsewhere is
- * taken for one: "float32", numpy.float32, numpy.dtype("<f4"), torch.float32,
- * bool. What tarn has and Python's protocols have not (BF16, F8) goes out as
- * the unsigned integers of its bits, and the name stays with the Tensor.
+ * Dtypes: in Python they are their names, of a type of their own, Dtype.
+ * Every other name of a dtype is accepted for one, and equals it: "float32",
+ * numpy.float32, numpy.dtype("<f4"), torch.float32, bool. Python's buffers and
+ * numpy have no BF16, no F8, no F6 and no F4: a tensor of those shares no bytes
+ * with them, since the numbers that they would read there are others.
  */
 #include "python/module.h"
 
@@ -16,15 +17,9 @@ static const struct {
 	[TARN_BOOL] = {"?", "|b1"},
 	[TARN_U8] = {"B", "|u1"},
 	[TARN_I8] = {"b", "|i1"},
-	[TARN_F8_E5M2] = {"B", "|u1"},
-	[TARN_F8_E4M3] = {"B", "|u1"},
-	[TARN_F8_E8M0] = {"B", "|u1"},
-	[TARN_F8_E4M3FNUZ] = {"B", "|u1"},
-	[TARN_F8_E5M2FNUZ] = {"B", "|u1"},
 	[TARN_I16] = {"h", "<i2"},
 	[TARN_U16] = {"H", "<u2"},
 	[TARN_F16] = {"e", "<f2"},
-	[TARN_BF16] = {"H", "<u2"},
 	[TARN_I32] = {"i", "<i4"},
 	[TARN_U32] = {"I", "<u4"},
 	[TARN_F32] = {"f", "<f4"},
@@ -156,12 +151,157 @@ int dtype_argument(PyObject *object)
 	return dtype;
 }
 
+/* ---- the type of their names ---------------------------------------- */
+
+/* numpy.dtype, torch.dtype: "dtype", "dtype[float32]" or "Float32DType". */
+static bool is_dtype_like(PyObject *object)
+{
+	PyObject *name;
+	const char *text;
+	size_t n;
+	bool is;
+
+	if (PyType_Check(object))
+		return true;
+	name = PyObject_GetAttrString((PyObject *)Py_TYPE(object), "__name__");
+	text = name ? PyUnicode_AsUTF8AndSize(name, NULL) : NULL;
+	n = text ? strlen(text) : 0;
+	is = n && (strncmp(text, "dtype", 5) == 0 ||
+			  (n > 5 && strcmp(text + n - 5, "DType") == 0));
+	Py_XDECREF(name);
+	PyErr_Clear();
+	return is;
+}
+
+/* Does the other one name the same dtype? -1: it is no such thing. */
+static int names_same(PyObject *self, PyObject *other)
+{
+	enum tarn_dtype dtype;
+	const char *text;
+	int theirs;
+
+	if (PyUnicode_Check(other)) {
+		text = PyUnicode_AsUTF8AndSize(other, NULL);
+		theirs = text && tarn_dtype_from_name(text, &dtype) >= 0
+				 ? (int)dtype
+				 : 0;
+	} else if (is_dtype_like(other)) {
+		theirs = dtype_argument(other);
+	} else {
+		return -1;
+	}
+	PyErr_Clear();
+	return theirs && names[theirs] == self;
+}
+
+/* What orders and hashes texts does so for these, too: as numpy's dtypes, they
+ * equal other objects without having their hash. */
+static void *of_text(int slot)
+{
+	return PyType_GetSlot(&PyUnicode_Type, slot);
+}
+
+static PyObject *dtype_compare(PyObject *self, PyObject *other, int op)
+{
+	int same;
+
+	if (op != Py_EQ && op != Py_NE)
+		return ((richcmpfunc)of_text(Py_tp_richcompare))(
+			self, other, op);
+	same = names_same(self, other);
+	if (same < 0) {
+		Py_INCREF(Py_NotImplemented);
+		return Py_NotImplemented;
+	}
+	return PyBool_FromLong(same == (op == Py_EQ));
+}
+
+static Py_hash_t dtype_hash(PyObject *self)
+{
+	return ((hashfunc)of_text(Py_tp_hash))(self);
+}
+
+/* The one object that there is of each. */
+static PyObject *dtype_new(
+	PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+	int dtype;
+
+	if (PyTuple_Size(args) != 1 ||
+		(keywords && PyDict_Size(keywords) > 0)) {
+		PyErr_SetString(PyExc_TypeError, "Dtype() takes one dtype");
+		return NULL;
+	}
+	dtype = dtype_argument(PyTuple_GetItem(args, 0));
+	return dtype ? dtype_object(dtype) : NULL;
+}
+
+static PyObject *dtype_reduce(PyObject *self, PyObject *none)
+{
+	return Py_BuildValue(
+		"(O(N))", (PyObject *)Py_TYPE(self), PyObject_Str(self));
+}
+
+static PyMethodDef dtype_methods[] = {
+	{"__reduce__", dtype_reduce, METH_NOARGS, NULL},
+	{0},
+};
+
+static PyType_Slot dtype_slots[] = {
+	{Py_tp_doc,
+		"Dtype(dtype, /)\n--\n\n"
+		"A dtype's name, \"F32\": a str. On the left of == it equals "
+		"whatever\nnames that dtype: \"float32\", numpy.float32, "
+		"numpy.dtype(\"f4\"),\ntorch.float32. Keep it on the left, "
+		"and do not pass it to numpy,\nwhich reads \"U8\" to "
+		"\"U64\" as text: use t.numpy().dtype. As a key of\na dict "
+		"or a set it is the str \"F32\"."},
+	{Py_tp_new, dtype_new},
+	{Py_tp_richcompare, dtype_compare},
+	{Py_tp_hash, dtype_hash},
+	{Py_tp_methods, dtype_methods},
+	{0, NULL},
+};
+
+static PyType_Spec dtype_spec = {
+	.name = "tarn.Dtype",
+	.flags = Py_TPFLAGS_DEFAULT,
+	.slots = dtype_slots,
+};
+
+static PyObject *add_type(PyObject *module)
+{
+	PyObject *type = PyType_FromSpecWithBases(
+		&dtype_spec, (PyObject *)&PyUnicode_Type);
+
+	if (!type)
+		return NULL;
+	Py_INCREF(type);
+	if (PyModule_AddObject(module, "Dtype", type) == 0)
+		return type;
+	Py_DECREF(type);
+	Py_DECREF(type);
+	return NULL;
+}
+
+/* A text of that type, which has no function of its own to make one. */
+static PyObject *make_name(PyObject *type, int dtype)
+{
+	newfunc make = (newfunc)of_text(Py_tp_new);
+	PyObject *args = Py_BuildValue("(s)", tarn_dtype_name(dtype));
+	PyObject *name = args ? make((PyTypeObject *)type, args, NULL) : NULL;
+
+	Py_XDECREF(args);
+	return name;
+}
+
 int add_dtypes(PyObject *module)
 {
-	PyObject *all = PyTuple_New(TARN_DTYPE_MAX);
+	PyObject *type = add_type(module);
+	PyObject *all = type ? PyTuple_New(TARN_DTYPE_MAX) : NULL;
 
 	for (int i = 1; all && i <= TARN_DTYPE_MAX; i++) {
-		names[i] = PyUnicode_InternFromString(tarn_dtype_name(i));
+		names[i] = make_name(type, i);
 		if (!names[i])
 			return -1;
 		PyTuple_SetItem(all, i - 1, dtype_object(i));

@@ -77,7 +77,7 @@ PyObject *element_get(tarn_tensor *tensor, const int64_t *index)
 	else
 		r = tarn_tensor_get_i64(tensor, index, &integer);
 	if (r < 0)
-		return raise_view(r);
+		return raise_view_as("", r);
 	switch (kind) {
 	case KIND_FLOAT:
 		return PyFloat_FromDouble(real);
@@ -160,8 +160,7 @@ static int set_number(
 		Py_DECREF(number);
 		return r;
 	}
-	real = PyFloat_AsDouble(value);
-	if (real == -1 && PyErr_Occurred())
+	if (real_argument("value", value, &real) < 0)
 		return -EINVAL;
 	return tarn_tensor_set_f64(tensor, index, real);
 }
@@ -193,11 +192,10 @@ int element_set(tarn_tensor *tensor, const int64_t *index, PyObject *value)
 		return 0;
 	if (PyErr_Occurred())
 		return -1;
-	if (r == -ERANGE && index_is_good(tensor, index)) {
-		PyErr_SetString(PyExc_OverflowError, tarn_error_message());
-		return -1;
-	}
-	raise_view(r);
+	if (r == -ERANGE && index_is_good(tensor, index))
+		raise_too_large();
+	else
+		raise_view_as("", r);
 	return -1;
 }
 

@@ -137,8 +137,8 @@ static int contains(tarn_tensor *tensor, PyObject *wanted)
 	return r;
 }
 
-/* Is one of them equal to it, whatever the rank? (Iteration would compare it
- * with rows.) */
+/* Is one of them equal to it, for any rank? (Iteration would compare it with
+ * rows.) */
 int tensor_contains(PyObject *self, PyObject *value)
 {
 	PyObject *wanted = value;

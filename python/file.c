@@ -60,7 +60,8 @@ static PyObject *file_subscript(PyObject *self, PyObject *key)
 	r = ((struct file *)self)->map
 		    ? tarn_file_map(file_of(self), name, 0, &tensor)
 		    : tarn_file_tensor(file_of(self), name, &tensor);
-	return r < 0 ? raise_lookup(r) : tensor_wrap_consume(tensor);
+	return r < 0 ? raise_missing(r, self, key)
+		     : tensor_wrap_consume(tensor);
 }
 
 static Py_ssize_t file_length(PyObject *self)
@@ -82,7 +83,7 @@ static PyObject *file_iterate(PyObject *self)
 	PyObject *names = PyList_New((Py_ssize_t)n), *iterator;
 
 	for (size_t i = 0; names && i < n; i++) {
-		const struct tarn_file_tensor *t =
+		const struct tarn_file_entry *t =
 			tarn_file_at(file_of(self), i);
 		PyObject *name = PyUnicode_FromStringAndSize(
 			t->name, (Py_ssize_t)t->name_size);
@@ -156,7 +157,7 @@ static PyObject *verify(PyObject *self, PyObject *none)
 	if (r < 0)
 		return raise_system(r);
 	return Py_BuildValue(
-		"(nn)", (Py_ssize_t)info.good, (Py_ssize_t)info.without);
+		"(nn)", (Py_ssize_t)info.good, (Py_ssize_t)info.unchecked);
 }
 
 static PyMethodDef methods[] = {

@@ -16,9 +16,22 @@ static PyObject *key_item(PyObject *key, Py_ssize_t i)
 	return PyTuple_Check(key) ? PyTuple_GetItem(key, i) : key;
 }
 
+static bool is_array(PyObject *item)
+{
+	PyObject *ndim = PyObject_GetAttrString(item, "ndim");
+	long n = ndim && PyLong_Check(ndim) ? PyLong_AsLong(ndim) : 0;
+
+	Py_XDECREF(ndim);
+	PyErr_Clear();
+	return n > 0;
+}
+
 static bool is_index(PyObject *item)
 {
-	return PyLong_Check(item) || (PyIndex_Check(item) && !is_tensor(item));
+	/* An array of one element is an index in numpy's eyes, one of several
+	 * is not, though both have the method. */
+	return PyLong_Check(item) ||
+	       (PyIndex_Check(item) && !is_tensor(item) && !is_array(item));
 }
 
 /* numpy would pick elements there, which no view can. */
@@ -62,7 +75,7 @@ static int apply_slice(struct tarn_layout *layout, int dim, PyObject *slice)
 	Py_ssize_t start, stop, step;
 	int r;
 
-	/* What was not given comes as the far end, which slice clamps. */
+	/* A missing index comes as the far end, which slice clamps. */
 	if (PySlice_Unpack(slice, &start, &stop, &step) < 0)
 		return -1;
 	r = tarn_layout_slice(layout, dim, start, stop, step, layout);
@@ -82,7 +95,7 @@ static int apply_index(struct tarn_layout *layout, int dim, PyObject *item)
 		return -1;
 	r = tarn_layout_select(layout, dim, index, layout);
 	if (r < 0)
-		raise_view(r);
+		raise_view_as("", r);
 	return r;
 }
 
@@ -171,9 +184,37 @@ static int fill_view(tarn_tensor *view, PyObject *value)
 	return r;
 }
 
+PyObject *tensor_source(PyObject *value, int dtype)
+{
+	if (PyList_Check(value) || PyTuple_Check(value))
+		return tensor_from_lists(value, dtype);
+	return tensor_from_object(value);
+}
+
+/* numpy and PyTorch look away from dimensions of 1 in front that are too many.
+ * Takes the reference over. */
+static PyObject *without_ones(PyObject *source, int ndim)
+{
+	const struct tarn_layout *l = source ? layout_of(source) : NULL;
+	struct tarn_layout layout;
+	PyObject *view;
+	int r = 0;
+
+	if (!l || l->ndim <= ndim)
+		return source;
+	layout = *l;
+	while (r >= 0 && layout.ndim > ndim && layout.shape[0] == 1)
+		r = tarn_layout_squeeze_dim(&layout, 0, &layout);
+	view = tensor_view(source, r, &layout);
+	Py_DECREF(source);
+	return view;
+}
+
 static int copy_object(tarn_tensor *view, PyObject *value)
 {
-	PyObject *source = tensor_from_object(value);
+	const struct tarn_layout *l = tarn_tensor_layout(view);
+	PyObject *source =
+		without_ones(tensor_source(value, l->dtype), l->ndim);
 	int r;
 
 	if (!source)

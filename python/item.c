@@ -11,7 +11,8 @@
 PyTypeObject *item_type;
 
 struct item {
-	PyObject_HEAD tarn_item *item;
+	PyObject_HEAD
+	tarn_item *item;
 	/* Methods at work, and one while it is not released; at 0 the library's
 	 * item goes. The decrement releases what was read of it, and pairs with
 	 * the acquire of the one that gets to 0 and drops it. */
@@ -94,13 +95,13 @@ static Py_ssize_t item_length(PyObject *object)
 	return n;
 }
 
-/* What lies in the slot is at hand, in less time than giving up the GIL takes;
- * for another the daemon may be asked. The caller uses the item throughout. */
+/* A tensor in the slot is there in less time than releasing the GIL takes; for
+ * another the daemon may be asked. The caller uses the item throughout. */
 static int find_tensor(tarn_item *item, uint32_t i, tarn_tensor **ret)
 {
 	int r;
 
-	if (!tarn_item_holds(item))
+	if (!tarn_item_has_stored(item))
 		return tarn_item_tensor(item, i, ret);
 	Py_BEGIN_ALLOW_THREADS
 	r = tarn_item_tensor(item, i, ret);
@@ -252,7 +253,7 @@ static PyObject *get_redelivered(PyObject *object, void *closure)
 	return PyBool_FromLong(redelivered);
 }
 
-/* What was released is no error to look at. */
+/* Looking at a released item is no error. */
 static PyObject *item_repr(PyObject *object)
 {
 	struct item *self = self_of(object);
@@ -311,7 +312,7 @@ static PyGetSetDef properties[] = {
 		"Its number among all that was published in the channel.",
 		NULL},
 	{"redelivered", get_redelivered, NULL,
-		"Was it received before, by one who died or left with it?",
+		"Was it received before, by a consumer that died or left with it?",
 		NULL},
 	{0},
 };

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * What packing uses of numpy and PyTorch, looked up once: an array costs less
- * than a microsecond to pack, and a look-up by name would be most of it.
+ * The parts of numpy and PyTorch that packing uses, looked up once: an array
+ * costs less than a microsecond to pack, and a look-up by name would be most of
+ * it.
  *
- * Neither is imported to pack: an object can only be theirs if somebody has.
- * To unpack what was theirs, they are.
+ * Neither is imported to pack: an object can only be theirs if the program has
+ * imported them. They are imported to unpack their objects.
  */
 #include "python/pack.h"
 
@@ -12,8 +13,8 @@
 #include <stdlib.h>
 
 /* Set once, whole. Threads may make one each: the first to be done counts, and
- * the others drop theirs. The exchange releases what was filled, and pairs
- * with the acquire loads of all who find it. */
+ * the others drop theirs. The exchange releases the fields, and pairs with the
+ * acquire loads of all threads that find it. */
 static _Atomic(struct numpy_face *) numpy;
 static _Atomic(struct torch_face *) torch;
 

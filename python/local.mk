@@ -13,6 +13,7 @@ python_tarn__tarn_la_SOURCES = \
 	python/channel.c \
 	python/channel.h \
 	python/channel_member.c \
+	python/compare.c \
 	python/copy.c \
 	python/create.c \
 	python/deadline.c \
@@ -41,6 +42,7 @@ python_tarn__tarn_la_SOURCES = \
 	python/save.c \
 	python/shape.c \
 	python/slot.c \
+	python/snapshot.c \
 	python/store.c \
 	python/tensor.c \
 	python/unpack.c \
@@ -72,11 +74,15 @@ PYTHON_SOURCES = \
 	python/tarn/_arrays.py \
 	python/tarn/_channel.py \
 	python/tarn/_channel.pyi \
+	python/tarn/_collate.py \
 	python/tarn/_copies.py \
 	python/tarn/_libraries.py \
+	python/tarn/_names.py \
 	python/tarn/_pickled.py \
 	python/tarn/_safe_open.py \
 	python/tarn/_safe_open.pyi \
+	python/tarn/_safetensors.py \
+	python/tarn/_safetensors.pyi \
 	python/tarn/_store.py \
 	python/tarn/_store.pyi \
 	python/tarn/_tarn.pyi \
@@ -123,7 +129,7 @@ $(PYTHON_BUILT): python/tarn/_tarn.la $(PYTHON_SOURCES) $(PYTHON_TORCH)
 		ln -sf $(abs_srcdir)/$$f $$f || exit 1; \
 	done
 
-clean-local: clean-python
+CLEAN_TARGETS += clean-python
 clean-python:
 	test $(srcdir) -ef . || rm -f $(PYTHON_SOURCES) $(PYTHON_TORCH)
 	rm -rf python/tarn/__pycache__ python/tarn/torch/__pycache__

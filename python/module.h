@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the Python module share. It uses libtarn through its
- * public headers alone, and of Python only the stable ABI where that has what
- * is needed (CPython 3.11 on), so that one binary serves all of them.
+ * Declarations that the files of the Python module share. The module uses
+ * libtarn only through its public headers, and of Python only the stable ABI
+ * where that suffices (CPython 3.11 on), so that one binary serves all
+ * versions.
  *
- * Errors: what returns PyObject * is NULL with an exception set, what returns
- * int is negative with one. What returns a number of tarn's says so.
+ * Errors: a function that returns PyObject * returns NULL with an exception
+ * set; one that returns int is negative with one. A function that returns a
+ * number of tarn's says so.
  */
 #pragma once
 
@@ -93,22 +95,31 @@ extern PyMethodDef array_methods[];
 extern PyMethodDef dlpack_methods[];
 extern PyGetSetDef array_properties[];
 
-/* The other part of Store. */
+/* The other parts of Store. */
 extern PyMethodDef publish_methods[];
+extern PyMethodDef snapshot_methods[];
 
 /* ---- errors.c ------------------------------------------------------ */
 
 /* An exception from a number of tarn's and its sentence; returns NULL. Of
  * tensors: IndexError (-ERANGE), MemoryError, else ValueError. */
 PyObject *raise_view(int r);
+/* The same in the caller's words: name replaces the function of the library
+ * that the sentence begins with; "" drops it. */
+PyObject *raise_view_as(const char *name, int r);
+/* OverflowError: the library refused a number as an element. */
+PyObject *raise_too_large(void);
 /* Of the world: OSError or the subclass that belongs to the number; what is
  * wrong with arguments or a file's content is a ValueError. */
 PyObject *raise_system(int r);
-/* -ETIMEDOUT of a wait in slices, of which the library knows only the last:
- * what was waited for, "channel", its name, and what else is to be said. */
+/* -ETIMEDOUT of a wait in slices, of which the library knows only the last: the
+ * event that was waited for, "channel", its name, and further text. */
 PyObject *raise_timeout(const char *what, const char *name, const char *more);
 /* -ENOENT of a mapping: NotFoundError, a FileNotFoundError and a KeyError. */
 PyObject *raise_lookup(int r);
+/* The same for a name that was looked up in a mapping: the message lists, when
+ * it is read, the names that exist. */
+PyObject *raise_missing(int r, PyObject *mapping, PyObject *name);
 
 /* ---- tensor.c ------------------------------------------------------ */
 
@@ -128,13 +139,24 @@ PyObject *numbers_tuple(int n, const int64_t *numbers, int64_t factor);
 /* An integer, or what has __index__. 0 or -1. */
 int int_argument(PyObject *object, int64_t *ret);
 
+/* A dimension. ValueError for an integer that no int holds: cut to an int it
+ * would name another dimension. 0 or -1. */
+int dim_argument(const char *name, PyObject *object, int *ret);
+
+/* f(0, 2) or f((0, 2)): up to TARN_MAX_NDIM dimensions. Their count, or -1. */
+int dims_arguments(const char *name, PyObject *const *args, Py_ssize_t n_args,
+	int ret[TARN_MAX_NDIM]);
+
+/* A number; what: the argument, for the exception. 0 or -1. */
+int real_argument(const char *what, PyObject *object, double *ret);
+
 /* f(2, 3) or f((2, 3)): up to TARN_MAX_NDIM numbers. Their count, or -1. */
 int shape_arguments(const char *name, PyObject *const *args, Py_ssize_t n_args,
 	int64_t ret[TARN_MAX_NDIM]);
 
 /* A number or a sequence of them. Their count, or -1. */
-int shape_argument(const char *name, PyObject *object,
-	int64_t ret[TARN_MAX_NDIM]);
+int shape_argument(
+	const char *name, PyObject *object, int64_t ret[TARN_MAX_NDIM]);
 
 /*
  * Arguments by position or name, into rets, which has room for as many as
@@ -145,10 +167,11 @@ int named_arguments(const char *name, const char *const *names, int required,
 	PyObject *const *args, Py_ssize_t n_args, PyObject *keywords,
 	PyObject **rets);
 
-/* The same for integers, whose defaults stand in rets already. */
+/* The same for integers; rets contains the defaults. Where bit i of dims is
+ * set, argument i is a dimension, and fits an int. */
 int named_numbers(const char *name, const char *const *names, int required,
-	PyObject *const *args, Py_ssize_t n_args, PyObject *keywords,
-	int64_t *rets);
+	unsigned dims, PyObject *const *args, Py_ssize_t n_args,
+	PyObject *keywords, int64_t *rets);
 
 /* ---- dtype.c ------------------------------------------------------- */
 
@@ -157,8 +180,7 @@ int named_numbers(const char *name, const char *const *names, int required,
 int dtype_argument(PyObject *object);
 /* A new reference to its name. */
 PyObject *dtype_object(int dtype);
-/* How the buffer protocol calls it; numbers that Python has none for are the
- * unsigned integers of their bits. NULL: smaller than a byte. */
+/* How the buffer protocol calls it. NULL: it has no such numbers. */
 const char *dtype_buffer_format(int dtype);
 /* The same for numpy: "<f4". */
 const char *dtype_typestr(int dtype);
@@ -178,7 +200,7 @@ PyObject *tensor_transposed(PyObject *self, void *closure);
 
 /* ---- element.c ----------------------------------------------------- */
 
-/* What an element of a dtype is to Python. */
+/* The Python type of a dtype's elements. */
 enum number_kind {
 	KIND_BOOL,
 	KIND_INT,
@@ -199,15 +221,28 @@ PyObject *tensor_int(PyObject *self);
 /* Is it what tensors consist of: a bool, int, float, complex, or one's like? */
 bool is_number(PyObject *object);
 
+/* ---- compare.c ----------------------------------------------------- */
+
+PyObject *tensor_compare(PyObject *self, PyObject *other, int op);
+Py_hash_t tensor_hash(PyObject *self);
+
 /* ---- elements.c ---------------------------------------------------- */
 
 PyObject *tensor_tolist(PyObject *self, PyObject *none);
 int tensor_contains(PyObject *self, PyObject *value);
 
+/* ---- create.c ------------------------------------------------------ */
+
+/* From nested lists; dtype 0: that of their numbers. */
+PyObject *tensor_from_lists(PyObject *data, int dtype);
+/* A source for assignments and copies: a Tensor, an array, or nested lists,
+ * which become a tensor of that dtype. */
+PyObject *tensor_source(PyObject *value, int dtype);
+
 /* ---- copy.c -------------------------------------------------------- */
 
-/* New memory in C order, whose bytes are 0, whatever that means in dtype:
- * F8_E8M0 has no 0. A number of tarn's. */
+/* New memory in C order with bytes of 0, which need not be the number 0:
+ * F8_E8M0 has none. A number of tarn's. */
 int new_tensor(int dtype, int ndim, const int64_t *shape, tarn_tensor **ret);
 /* tarn_copy without the GIL. 0 or -1; ends early when a signal comes. */
 int copy_tensor(tarn_tensor *dst, const tarn_tensor *src);
@@ -217,6 +252,10 @@ int copy_tensor_safely(tarn_tensor *dst, tarn_tensor *src);
 tarn_tensor *copy_as(const tarn_tensor *tensor, int dtype);
 
 /* ---- array.c, borrow.c --------------------------------------------- */
+
+/* The address to be given to others, where a write is no signal: that of
+ * tarn_tensor_guard. 1: it is the read-only memory itself. -1. */
+int tensor_guard(PyObject *self, void **ret);
 
 int tensor_get_buffer(PyObject *self, Py_buffer *view, int flags);
 void tensor_release_buffer(PyObject *self, Py_buffer *view);
@@ -234,13 +273,13 @@ bool shares_bytes(PyObject *object);
 
 /* ---- dlpack.c ------------------------------------------------------ */
 
-/* A capsule in the old form, of a tensor that may be written and whose dtype
- * DLPack has. Takes the reference over, also when it fails. */
+/* A capsule in the old form, of a tensor that may be written. Takes the
+ * reference over, also when it fails. */
 PyObject *dlpack_consume(tarn_tensor *tensor);
 
 /* ---- deadline.c ---------------------------------------------------- */
 
-/* The moment of who does not wait: it has passed. */
+/* The deadline of a caller that does not wait: it has passed. */
 #define DEADLINE_NOW 0.
 
 /* Seconds, or None for ever, as a moment. 0 or -1. */
@@ -251,18 +290,21 @@ int deadline_slice(double deadline, int most);
 
 /* ---- progress.c ---------------------------------------------------- */
 
-/* A call that works without the GIL. Who gives it away puts the state here,
- * and takes it back from here. */
+/* A call that works without the GIL. The caller stores its thread state here
+ * when it releases the GIL; progress_end takes it back. */
 struct progress {
 	PyThreadState *state;
-	PyObject *call; /* call(done, total), or NULL */
+	PyObject *call; /* call(done, total), of a load with phase; or NULL */
 };
 
-/* A progress function of the library's; arg is a struct progress. Not 0: an
+/* Progress functions for the library; arg is a struct progress. Not 0: an
  * exception is set. */
 int progress_step(void *arg, uint64_t done, uint64_t total);
-/* Takes the GIL back. What the call returned; or negative, where it succeeded
- * though an exception was set: then what it made is the caller's to drop. */
+int progress_load_step(
+	void *arg, enum tarn_load_phase phase, uint64_t done, uint64_t total);
+/* Takes the GIL back. Returns the result of the call; or a negative number, if
+ * it succeeded though an exception was set: then the caller drops its
+ * result. */
 int progress_end(struct progress *p, int r);
 
 /* UTF-8 without a 0 inside, as long as the object lives. NULL. */
@@ -271,11 +313,11 @@ const char *text_argument(PyObject *object);
 int optional_text(PyObject *object, const char **ret);
 int optional_flag(PyObject *object, bool *ret);
 int optional_callable(PyObject *object, PyObject **ret);
-/* Its pairs, a list; TypeError says of what a mapping is wanted. */
+/* Its pairs, a list; the TypeError names the argument. */
 PyObject *mapping_items(const char *what, PyObject *mapping);
 
-/* Names and tensors of a mapping, whose values may be arrays: a list that
- * keeps both, and what is in it. */
+/* Names and tensors of a mapping, which may also have arrays as values: a list
+ * that keeps both, and its contents. */
 PyObject *tensor_pairs(PyObject *mapping);
 const char *pair_name(PyObject *pairs, Py_ssize_t i);
 tarn_tensor *pair_tensor(PyObject *pairs, Py_ssize_t i);

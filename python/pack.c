@@ -129,8 +129,8 @@ static int changed(void)
 	return -1;
 }
 
-/* What is of another thread too could change while we look at it; without a
- * global lock that can be in the middle of a step. A new reference. */
+/* Another thread could change a shared object while we look at it; without a
+ * global lock even in the middle of a step. A new reference. */
 static PyObject *steady(PyObject *object)
 {
 #ifdef Py_GIL_DISABLED

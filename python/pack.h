@@ -4,7 +4,7 @@
  * lists, strings, numbers and arrays.
  *
  *   struct pack_head   32 bytes
- *   the tree           what there is, depth first: a tag, then what it tells
+ *   the tree           the objects, depth first: a tag, then its contents
  *   the bytes          of arrays in C order, each at a multiple of 64
  *
  * Numbers in the tree are of variable length (7 bits a byte, the lowest
@@ -13,9 +13,9 @@
  * held meanwhile, and its size is known before a place is chosen; the bytes of
  * the arrays are copied once, to where the receiver reads them.
  *
- * Who reads trusts nothing: the tree is copied to private memory, every count
- * is compared with the bytes that are left, every array with the memory that
- * it is said to lie in.
+ * The reader trusts nothing: it copies the tree to private memory, and compares
+ * every count with the bytes that are left, and every array with the memory in
+ * which it claims to lie.
  */
 #pragma once
 
@@ -71,8 +71,8 @@ enum pack_tag {
 	PACK_TAGS
 };
 
-/* Memory that the item has beside the packed bytes: what is in it is told,
- * not copied. */
+/* Memory that the item has beside the packed bytes: arrays in it are referred
+ * to, not copied. */
 struct pack_record {
 	const unsigned char *data;
 	uint64_t size;
@@ -112,7 +112,7 @@ struct packer {
 	const struct pack_record *records;
 	size_t n_records;
 	size_t n_unused; /* tensors after them, of which nothing is told */
-	/* Tensors that all who have the store can read are sent as they are:
+	/* Tensors that all clients of the store can read are sent as they are:
 	 * at most as many, which get the numbers after those of the others. */
 	PyObject **sent;
 	size_t n_sent, sent_max;
@@ -123,8 +123,8 @@ struct packer {
 
 /* ---- libraries.c --------------------------------------------------- */
 
-/* What packing needs of numpy and PyTorch; NULL, without an exception, where
- * nobody has imported it. */
+/* The parts of numpy and PyTorch that packing needs; NULL, without an
+ * exception, if the program has not imported the library. */
 struct numpy_face {
 	PyObject *array;                      /* the type ndarray */
 	PyObject *generic;                    /* the type of scalars */
@@ -136,8 +136,8 @@ struct torch_face {
 	PyObject *strided; /* torch.strided */
 	PyObject *take;    /* makes a tensor of a DLPack capsule */
 	PyObject *numbers; /* dtype -> number of ours */
-	/* What not all versions have by DLPack travels as the integers of its
-	 * bits, whose dtype is the carrier's; 0: as itself. */
+	/* A dtype that not all versions export by DLPack travels as integers
+	 * with the same bits, of the dtype carrier; 0: as itself. */
 	int carriers[TARN_DTYPE_MAX + 1];
 	PyObject *dtypes[TARN_DTYPE_MAX + 1]; /* NULL: it has none */
 };
@@ -161,7 +161,7 @@ uint64_t pack_size(const struct packer *p);
 int pack_write(const struct packer *p, void *dst);
 void pack_drop(struct packer *p);
 
-/* What adds to the tree. 0 or -1. */
+/* Functions that add to the tree. 0 or -1. */
 int pack_raw(struct packer *p, const void *data, size_t n);
 int pack_tag(struct packer *p, enum pack_tag tag);
 int pack_number(struct packer *p, uint64_t number);
@@ -179,8 +179,8 @@ int pack_torch(
 	struct packer *p, PyObject *object, const struct torch_face *torch);
 /* Does the tensor begin there still, and have as many bytes? 1, 0 or -1. */
 int pack_torch_has(PyObject *tensor, const unsigned char *first, uint64_t span);
-/* Another tensor of the same memory, which nobody else can give other memory.
- * Other threads may have run. */
+/* Another tensor of the same memory, which no other code can move to other
+ * memory. Other threads may have run. */
 PyObject *pack_torch_hold(PyObject *tensor);
 
 /* ---- pack_part.c --------------------------------------------------- */
@@ -191,7 +191,8 @@ struct pack_part *pack_new_part(struct packer *p, uint64_t size);
  * an error). 1, or -1. */
 int pack_owned(struct packer *p, const struct pack_layout *a, PyObject *owner);
 int pack_viewed(struct packer *p, const struct pack_layout *a, Py_buffer *view);
-/* 1: it begins in memory that the item has already, and is told so; 0; -1. */
+/* 1: it begins in memory that the item has already, and is referred to; 0;
+ * -1. */
 int pack_as_view(struct packer *p, const struct pack_layout *a);
 /* Tag, dtype, rank, shape, and strides if strided. */
 int pack_shape(struct packer *p, const struct pack_layout *a, bool strided);
@@ -214,7 +215,7 @@ struct unpacker {
 	bool plain;
 };
 
-/* What whole, a tensor U8[n], holds; records may be NULL. */
+/* Unpacks whole, a tensor U8[n]; records may be NULL. */
 PyObject *unpack(PyObject *whole, PyObject *records, bool plain);
 /* Does it begin as what was packed? */
 bool unpack_knows(const tarn_tensor *whole);
@@ -228,7 +229,7 @@ struct unpack_found {
 	bool strided;              /* strides stand behind the shape */
 };
 
-/* What was found, and compared with base. */
+/* The array that was found, and compared with base. */
 PyObject *unpack_make(const struct unpack_found *f);
 PyObject *unpack_array(struct unpacker *u, enum pack_tag tag);
 PyObject *unpack_view(struct unpacker *u);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Packing arrays: Tensors, numpy's and memory. What all who have the store can
- * read, a published Tensor, is sent as it is, if it is not small.
+ * Packing arrays: Tensors, numpy's and memory. A published Tensor, which all
+ * clients of the store can read, is sent as it is, if it is not small.
  */
 #include "python/pack.h"
 
@@ -71,25 +71,6 @@ static int pack_tensor(struct packer *p, PyObject *object)
 
 /* ---- numpy, and what else has buffers ------------------------------ */
 
-/* An array or a scalar of numpy's, whose dtype's name tells more than its
- * bytes do: RAW in tarn/_arrays.py. 0: none; -1. */
-static int named_dtype(PyObject *object, int dtype)
-{
-	PyObject *of = PyObject_GetAttrString(object, "dtype"), *name = NULL;
-	PyObject *metadata = of ? PyObject_GetAttrString(of, "metadata") : NULL;
-
-	if (metadata && metadata != Py_None)
-		name = PyMapping_GetItemString(metadata, "tarn");
-	Py_XDECREF(of);
-	Py_XDECREF(metadata);
-	PyErr_Clear();
-	if (name) {
-		dtype = dtype_argument(name);
-		Py_DECREF(name);
-	}
-	return dtype ? dtype : -1;
-}
-
 /* 0: a buffer that no dtype of ours describes. */
 static int describe(struct pack_layout *a, const Py_buffer *view)
 {
@@ -123,12 +104,6 @@ static int pack_buffer(struct packer *p, PyObject *object, enum pack_tag tag)
 	if (!describe(&a, &view)) {
 		PyBuffer_Release(&view);
 		return 0;
-	}
-	if (tag == PACK_NUMPY && (a.dtype == TARN_U8 || a.dtype == TARN_U16))
-		a.dtype = named_dtype(object, a.dtype);
-	if (a.dtype < 0 || tarn_dtype_bits(a.dtype) != (int)view.itemsize * 8) {
-		PyBuffer_Release(&view);
-		return a.dtype < 0 ? -1 : 0;
 	}
 	return pack_viewed(p, &a, &view);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * The parts of what is packed: the bytes of arrays. The tree gets an array's
- * dtype, shape and place; its bytes are noted here, and copied when it is known
- * where to. What lies in memory that the item has anyway is only referred to.
+ * dtype, shape and place; its bytes are noted here, and copied when their
+ * destination is known. An array in memory that the item has already is only
+ * referred to.
  */
 #include "python/pack.h"
 
@@ -15,7 +16,7 @@
 /* A tensor of PyTorch's of less is copied in the time that holding it takes. */
 #define SHORT_COPY (16u << 10)
 
-/* ---- what is to be copied ------------------------------------------ */
+/* ---- parts to copy ------------------------------------------ */
 
 struct pack_part *pack_new_part(struct packer *p, uint64_t size)
 {
@@ -57,9 +58,10 @@ static bool is_long(const struct packer *p)
 	return p->bytes >= LONG_COPY;
 }
 
-/* Who assigns to a tensor's data while it is copied without the GIL would free
- * what is read: of each that takes a while, one of our own keeps the memory.
- * (It is none of resize_, which changes the memory itself.) 0 or -1. */
+/* A thread that assigns to a tensor's data while it is copied without the GIL
+ * would free the memory that is read: for each that takes a while, a tensor of
+ * our own keeps the memory. (That does not help against resize_, which changes
+ * the memory itself.) 0 or -1. */
 static int hold_parts(struct packer *p)
 {
 	struct pack_part *part;
@@ -180,7 +182,7 @@ int pack_shape(struct packer *p, const struct pack_layout *a, bool strided)
 	return 0;
 }
 
-/* Where it ends is looked at by who reads. */
+/* The reader checks where it ends. */
 int pack_as_view(struct packer *p, const struct pack_layout *a)
 {
 	const struct pack_record *record = p->records;

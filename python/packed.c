@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * What packing writes: the tree, byte by byte, and all of it, once it is known
- * where to.
+ * The output of packing: the tree, byte by byte, and all of it, once its
+ * destination is known.
  */
 #include "python/pack.h"
 
@@ -154,7 +154,7 @@ static PyObject *unpack_alone(
 	return unpack(args[0], n_args == 2 ? args[1] : NULL, false);
 }
 
-/* What slot.put would take of an empty slot. */
+/* The bytes that slot.put would take of an empty slot. */
 static PyObject *packed_size(PyObject *module, PyObject *object)
 {
 	struct packer p = {0};

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT
 /*
- * Long calls go on without the GIL, and take it now and then: to let Ctrl-C
- * end them, and to tell a callable of Python's how far they are.
+ * Long calls run without the GIL and take it now and then, so that Ctrl-C can
+ * end them and a Python callable learns how far they are.
  */
 #include "python/module.h"
 
 #include <errno.h>
 #include <string.h>
 
-static int tell(PyObject *call, uint64_t done, uint64_t total)
+/* phase NULL: the call has one only. */
+static int tell(
+	PyObject *call, uint64_t done, uint64_t total, const char *phase)
 {
-	PyObject *answer = PyObject_CallFunction(call, "KK",
-		(unsigned long long)done, (unsigned long long)total);
+	PyObject *answer = PyObject_CallFunction(call, phase ? "KKs" : "KK",
+		(unsigned long long)done, (unsigned long long)total, phase);
 
 	if (!answer)
 		return -1;
@@ -19,18 +21,30 @@ static int tell(PyObject *call, uint64_t done, uint64_t total)
 	return 0;
 }
 
-int progress_step(void *arg, uint64_t done, uint64_t total)
+static int step(
+	struct progress *p, uint64_t done, uint64_t total, const char *phase)
 {
-	struct progress *p = arg;
 	int r;
 
 	PyEval_RestoreThread(p->state);
-	/* What was to end may go on, with another file or another attempt. */
+	/* The work may go on, with another file or another attempt. */
 	r = PyErr_Occurred() ? -1 : PyErr_CheckSignals();
 	if (r == 0 && p->call)
-		r = tell(p->call, done, total);
+		r = tell(p->call, done, total, phase);
 	p->state = PyEval_SaveThread();
 	return r;
+}
+
+int progress_step(void *arg, uint64_t done, uint64_t total)
+{
+	return step(arg, done, total, NULL);
+}
+
+int progress_load_step(
+	void *arg, enum tarn_load_phase phase, uint64_t done, uint64_t total)
+{
+	return step(arg, done, total,
+		phase == TARN_LOAD_PHASE_MEMORY ? "memory" : "read");
 }
 
 /* It may have been over before it could be ended: the exception is what the
@@ -85,8 +99,7 @@ int optional_callable(PyObject *object, PyObject **ret)
 	if (!*ret || PyCallable_Check(*ret))
 		return 0;
 	PyErr_Format(PyExc_TypeError,
-		"progress is called with two numbers, which %R cannot be",
-		object);
+		"progress is called with numbers, which %R cannot be", object);
 	return -1;
 }
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * What changes a store: loads, publications, removals. All of it goes on
- * without the GIL.
+ * Changes of a store: loads, publications, removals. All of them run without
+ * the GIL.
  */
 #include "python/module.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TTL_MAX 4e9 /* seconds; the longest that tarn_store_publish takes */
 
 /* ---- loading ------------------------------------------------------- */
 
@@ -14,13 +17,13 @@ static PyObject *load(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 	PyObject *keywords)
 {
 	static const char *const names[] = {
-		"file", "name", "verify", "progress", NULL};
+		"file", "name", "verify", "progress", "fresh", NULL};
 	struct progress progress = {0};
 	struct tarn_load_options options = {
-		.progress = progress_step,
+		.progress = progress_load_step,
 		.arg = &progress,
 	};
-	PyObject *given[4];
+	PyObject *given[5];
 	tarn_tensor *all = NULL;
 	int r;
 
@@ -28,7 +31,8 @@ static PyObject *load(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 			0 ||
 		optional_text(given[1], &options.name) < 0 ||
 		optional_flag(given[2], &options.verify) < 0 ||
-		optional_callable(given[3], &progress.call) < 0)
+		optional_callable(given[3], &progress.call) < 0 ||
+		optional_flag(given[4], &options.fresh) < 0)
 		return NULL;
 	if (!PyObject_TypeCheck(given[0], file_type)) {
 		PyErr_SetString(PyExc_TypeError, "load: a File is wanted");
@@ -62,7 +66,8 @@ static PyObject *view_of_loaded(
 		return NULL;
 	r = tarn_store_loaded_tensor(
 		tensor_of(args[0]), file_of(args[1]), name, &tensor);
-	return r < 0 ? raise_lookup(r) : tensor_wrap_consume(tensor);
+	return r < 0 ? raise_missing(r, args[1], args[2])
+		     : tensor_wrap_consume(tensor);
 }
 
 /* ---- publishing ---------------------------------------------------- */
@@ -113,11 +118,32 @@ static PyObject *publish_pairs(tarn_store *store, PyObject *pairs,
 	return done;
 }
 
+/* None, which is never, or seconds, which become milliseconds, rounded up. A
+ * ttl of 0 would be the library's word for never. 0 or -1. */
+static int ttl_argument(PyObject *object, int64_t *ret)
+{
+	double seconds;
+
+	if (!object || object == Py_None)
+		return 0;
+	if (real_argument("ttl", object, &seconds) < 0)
+		return -1;
+	if (!(seconds > 0 && seconds <= TTL_MAX)) {
+		PyErr_Format(PyExc_ValueError,
+			"publish: ttl is %R; it must be more than 0 and at "
+			"most 4e9 seconds, or None",
+			object);
+		return -1;
+	}
+	*ret = (int64_t)ceil(seconds * 1e3);
+	return 0;
+}
+
 static PyObject *publish(PyObject *self, PyObject *const *args,
 	Py_ssize_t n_args, PyObject *keywords)
 {
 	static const char *const names[] = {
-		"tensors", "replace", "exclusive", "life", NULL};
+		"tensors", "replace", "exclusive", "ttl", NULL};
 	struct tarn_publish_options options = {0};
 	PyObject *given[4], *pairs, *done;
 
@@ -126,11 +152,8 @@ static PyObject *publish(PyObject *self, PyObject *const *args,
 		optional_text(given[1], &options.replace) < 0 ||
 		optional_flag(given[2], &options.exclusive) < 0)
 		return NULL;
-	if (given[3] && given[3] != Py_None) {
-		options.life = PyFloat_AsDouble(given[3]);
-		if (PyErr_Occurred())
-			return NULL;
-	}
+	if (ttl_argument(given[3], &options.ttl_ms) < 0)
+		return NULL;
 	pairs = tensor_pairs(given[0]);
 	if (!pairs)
 		return NULL;
@@ -225,7 +248,7 @@ static PyObject *import(PyObject *self, PyObject *object)
 PyMethodDef publish_methods[] = {
 	{"_export", export, METH_O, "A tensor of the store as 256 bytes."},
 	{"_import", import, METH_O,
-		"The tensor of such bytes; whoever made them still has it."},
+		"The tensor of such bytes, while their sender still has it."},
 	{"_load", EXPORT(load), FAST_KEYWORDS, "Store.load of a File."},
 	{"_view", EXPORT(view_of_loaded), FAST,
 		"A tensor of a File, out of what _load gave of it."},
@@ -234,11 +257,12 @@ PyMethodDef publish_methods[] = {
 	{"create", EXPORT(create), FAST_KEYWORDS,
 		"create($self, /, shape, dtype='F32', mutable=False)\n--\n\n"
 		"A new writable tensor. From 2 MiB on it is published without a"
-		"\ncopy, and is read-only from then on: whoever writes to an\n"
+		"\ncopy, and is read-only from then on: a program that writes to an\n"
 		"array over it then ends with SIGSEGV. A mutable one stays\n"
 		"writable, for all who open it."},
 	{"remove", remove_name, METH_O,
 		"remove($self, name, /)\n--\n\n"
-		"Removes a published name; who has the tensor keeps it."},
+		"Removes a published name; processes with the tensor open keep\n"
+		"it. publish({}, replace=\"run/\") removes all names below run/."},
 	{0},
 };

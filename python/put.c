@@ -3,13 +3,14 @@
  * Putting an object into a slot: packed as the last of the item's tensors. The
  * object is walked before a slot is waited for, so that nothing is held while
  * Python's code may run. Meanwhile a tensor of PyTorch's may have been given
- * other memory, and its old one freed: when the GIL was away it is asked where
- * it is before it is copied, and if it has moved the object is walked again.
- * While it is copied its memory is held, where that takes a while.
+ * other memory, and its old one freed: if the GIL was released its address is
+ * checked before it is copied, and if it has moved the object is walked again.
+ * While it is copied its memory is held, if that takes a while.
  *
- * What the slot has no room for goes into a storage of its own. It is
- * published under a name that nobody looks for, the item takes it over, and
- * the name is removed; who dies in between leaves a name that ends by itself.
+ * An object for which the slot has no room goes into a storage of its own. It
+ * is published under a name that no process looks for, the item takes it over,
+ * and the name is removed; a process that dies in between leaves a name with a
+ * time to live.
  */
 #include "python/channel.h"
 
@@ -20,11 +21,11 @@
 
 /* Seconds in which the item must have taken a storage over; picked, long
  * enough for any daemon that is alive. */
-#define SPILL_LIFE 60
+#define SPILL_TTL_MS 60000
 /* Not all of a tensor's bytes are where they were when it was packed. */
 #define MOVED 2
-/* Who moves them more often, while memory is being made for them, means it;
- * picked. */
+/* A program that moves them more often, while memory is being made for them,
+ * does so on purpose; picked. */
 #define MOVES_MAX 8
 
 static int failed(int r)
@@ -35,11 +36,11 @@ static int failed(int r)
 
 /* ---- what is larger than a slot ------------------------------------ */
 
-/* Filled; not to be seen by anybody yet. 0, MOVED or -1. */
+/* Filled, but not visible to any process yet. 0, MOVED or -1. */
 static int spill_fill(
 	const struct channel *channel, struct packer *p, tarn_tensor **ret)
 {
-	/* A queue's item is its receiver's, who may write it. */
+	/* A queue's item belongs to its receiver, which may write it. */
 	unsigned flags = channel->queue ? TARN_CREATE_MUTABLE : 0;
 	tarn_store *store = store_of(channel->store);
 	int64_t size = (int64_t)pack_size(p);
@@ -67,7 +68,7 @@ static int spill_add(tarn_store *store, tarn_slot *slot, tarn_tensor *tensor)
 {
 	const struct tarn_publish_options options = {
 		.exclusive = true,
-		.life = SPILL_LIFE,
+		.ttl_ms = SPILL_TTL_MS,
 	};
 	struct tarn_publish_item item = {.tensor = tensor};
 	tarn_tensor *shared;
@@ -88,7 +89,8 @@ static int spill_add(tarn_store *store, tarn_slot *slot, tarn_tensor *tensor)
 		r = tarn_slot_add(slot, shared);
 		tarn_tensor_unref(shared);
 	}
-	tarn_store_remove(store, name);
+	/* If that fails, the name ends when its time to live is over. */
+	(void)!tarn_store_remove(store, name);
 	return r;
 }
 
@@ -135,7 +137,7 @@ static int fill_slot(const struct channel *channel, tarn_slot *slot,
 
 	if (r != 0)
 		return r > 0 ? MOVED : r;
-	r = tarn_slot_empty(slot, TARN_U8, 1, &size, &tensor);
+	r = tarn_slot_new_tensor(slot, TARN_U8, 1, &size, &tensor);
 	if (r == -ENOSPC)
 		return spill(channel, slot, p);
 	if (r < 0)

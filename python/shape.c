@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Views of another shape: reshape, split, merge, expand, rearrange, bitcast.
- * What some of them cannot do in place they do over a copy, as numpy and
- * PyTorch do (reshape, flatten, rearrange); the others refuse.
+ * Where strides forbid a view, some of them make a copy, as numpy and PyTorch
+ * do (reshape, flatten, rearrange); the others refuse.
  */
 #include "python/module.h"
 
@@ -59,7 +59,8 @@ static PyObject *flatten(PyObject *self, PyObject *const *args,
 	struct tarn_layout layout;
 	int64_t a[2] = {0, -1};
 
-	if (named_numbers("flatten", names, 0, args, n_args, keywords, a) < 0)
+	if (named_numbers("flatten", names, 0, 3, args, n_args, keywords, a) <
+		0)
 		return NULL;
 	return view_or_copy(self,
 		tarn_layout_flatten(
@@ -74,7 +75,7 @@ static PyObject *merge(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 	struct tarn_layout layout;
 	int64_t a[2];
 
-	if (named_numbers("merge", names, 2, args, n_args, keywords, a) < 0)
+	if (named_numbers("merge", names, 2, 3, args, n_args, keywords, a) < 0)
 		return NULL;
 	return tensor_view(self,
 		tarn_layout_merge(
@@ -84,22 +85,22 @@ static PyObject *merge(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 
 static PyObject *split(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
-	int64_t dim, sizes[TARN_MAX_NDIM];
+	int64_t sizes[TARN_MAX_NDIM];
 	struct tarn_layout layout;
-	int n;
+	int dim, n;
 
 	if (n_args < 2) {
 		PyErr_SetString(PyExc_TypeError,
 			"split() takes a dimension and the sizes of its parts");
 		return NULL;
 	}
-	if (int_argument(args[0], &dim) < 0)
+	if (dim_argument("split", args[0], &dim) < 0)
 		return NULL;
 	n = shape_arguments("split", args + 1, n_args - 1, sizes);
 	if (n < 0)
 		return NULL;
 	return tensor_view(self,
-		tarn_layout_split(layout_of(self), (int)dim, n, sizes, &layout),
+		tarn_layout_split(layout_of(self), dim, n, sizes, &layout),
 		&layout);
 }
 
@@ -110,8 +111,8 @@ static PyObject *unsqueeze(PyObject *self, PyObject *const *args,
 	struct tarn_layout layout;
 	int64_t dim;
 
-	if (named_numbers("unsqueeze", names, 1, args, n_args, keywords, &dim) <
-		0)
+	if (named_numbers(
+		    "unsqueeze", names, 1, 1, args, n_args, keywords, &dim) < 0)
 		return NULL;
 	return tensor_view(self,
 		tarn_layout_unsqueeze(layout_of(self), (int)dim, &layout),
@@ -124,7 +125,7 @@ static PyObject *squeeze(PyObject *self, PyObject *const *args,
 	static const char *const names[] = {"dim", NULL};
 	struct tarn_layout layout;
 	PyObject *given;
-	int64_t dim;
+	int dim;
 
 	if (named_arguments(
 		    "squeeze", names, 0, args, n_args, keywords, &given) < 0)
@@ -132,10 +133,10 @@ static PyObject *squeeze(PyObject *self, PyObject *const *args,
 	if (!given || given == Py_None)
 		return tensor_view(self,
 			tarn_layout_squeeze(layout_of(self), &layout), &layout);
-	if (int_argument(given, &dim) < 0)
+	if (dim_argument("squeeze", given, &dim) < 0)
 		return NULL;
 	return tensor_view(self,
-		tarn_layout_squeeze_dim(layout_of(self), (int)dim, &layout),
+		tarn_layout_squeeze_dim(layout_of(self), dim, &layout),
 		&layout);
 }
 
@@ -166,18 +167,18 @@ static PyObject *bitcast(PyObject *self, PyObject *object)
 
 /* ---- by text ------------------------------------------------------- */
 
-static PyObject *apply_text(PyObject *self, const char *text)
+static PyObject *eval_copy_text(PyObject *self, const char *text)
 {
 	tarn_tensor *result;
 	int r;
 
 	Py_BEGIN_ALLOW_THREADS
-	r = tarn_tensor_apply(tensor_of(self), text, &result);
+	r = tarn_tensor_eval_copy(tensor_of(self), text, &result);
 	Py_END_ALLOW_THREADS
 	return tensor_wrap_result(r, &result);
 }
 
-/* ", h=2" behind what there is, whose reference goes over. */
+/* Appends ", h=2" to the text, and takes its reference over. */
 static PyObject *add_size(PyObject *text, PyObject *name, PyObject *value)
 {
 	PyObject *longer;
@@ -216,16 +217,37 @@ static PyObject *rearrange(PyObject *self, PyObject *const *args,
 	Py_DECREF(text);
 	expr = whole ? PyUnicode_AsUTF8AndSize(whole, NULL) : NULL;
 	if (expr)
-		result = apply_text(self, expr);
+		result = eval_copy_text(self, expr);
 	Py_XDECREF(whole);
 	return result;
 }
 
-static PyObject *apply(PyObject *self, PyObject *object)
+/* NULL: TypeError. */
+static const char *expression_argument(const char *name, PyObject *object)
 {
-	const char *expr = PyUnicode_AsUTF8AndSize(object, NULL);
+	if (PyUnicode_Check(object))
+		return PyUnicode_AsUTF8AndSize(object, NULL);
+	PyErr_Format(PyExc_TypeError,
+		"%s: an expression is wanted, \"[0:4]\", not %R", name, object);
+	return NULL;
+}
 
-	return expr ? apply_text(self, expr) : NULL;
+static PyObject *eval(PyObject *self, PyObject *object)
+{
+	const char *expr = expression_argument("eval", object);
+	tarn_tensor *view;
+
+	if (!expr)
+		return NULL;
+	return tensor_wrap_result(
+		tarn_tensor_eval(tensor_of(self), expr, &view), &view);
+}
+
+static PyObject *eval_copy(PyObject *self, PyObject *object)
+{
+	const char *expr = expression_argument("eval_copy", object);
+
+	return expr ? eval_copy_text(self, expr) : NULL;
 }
 
 static PyObject *is_contiguous(PyObject *self, PyObject *none)
@@ -271,10 +293,13 @@ PyMethodDef shape_methods[] = {
 		"As einops has it: \"b (h w) c -> b c h w\", w=28. A copy "
 		"only\n"
 		"where no view is possible."},
-	{"apply", apply, METH_O,
-		"apply($self, expression, /)\n--\n\n"
-		"A chain of views as text, \"[0:4, ::2].permute(1, 0)\"; "
-		"copies\n"
-		"where the chain needs it."},
+	{"eval", eval, METH_O,
+		"eval($self, expression, /)\n--\n\n"
+		"The view that a chain of views as text describes,\n"
+		"\"[0:4, ::2].permute(1, 0)\"; ValueError where the chain "
+		"needs\na copy."},
+	{"eval_copy", eval_copy, METH_O,
+		"eval_copy($self, expression, /)\n--\n\n"
+		"As eval, but copies where the chain needs it."},
 	{0},
 };

@@ -12,11 +12,11 @@ PyTypeObject *slot_type;
 
 struct slot {
 	PyObject_HEAD
-		/* NULL: it has ended, or a method is at work on it. Who takes
-		 * it by an exchange is the only one who has it; the acquire
-		 * pairs with the release of who puts it back, so that the
-		 * fields below are seen. */
-		_Atomic(tarn_slot *) slot;
+	/* NULL: it has ended, or a method is at work on it. The thread
+		 * that takes it by an exchange is the only one that has it; the
+		 * acquire pairs with the release of the thread that puts it
+		 * back, so that the fields below are seen. */
+	_Atomic(tarn_slot *) slot;
 	_Atomic bool ended;
 	PyObject *channel;
 	struct pack_record *records; /* of the item's tensors */
@@ -25,8 +25,8 @@ struct slot {
 	 * there would be taken for them. Dropped when the slot ends. */
 	tarn_tensor **kept;
 	size_t n_records, room;
-	/* What a put has added that failed half way cannot be taken back: it
-	 * stays before what another put adds. */
+	/* Tensors that a put has added before it failed cannot be taken back:
+	 * they stay before those that another put adds. */
 	size_t n_unused;
 	bool packed; /* put was the last */
 };
@@ -87,7 +87,7 @@ static tarn_slot *take(struct slot *self, const char *what)
 			"%s: the slot was published or abandoned", what);
 	else if (!slot)
 		PyErr_Format(PyExc_ValueError,
-			"%s: somebody else is at work on this slot", what);
+			"%s: another thread is at work on this slot", what);
 	return slot;
 }
 
@@ -96,7 +96,7 @@ static void put_back(struct slot *self, tarn_slot *slot)
 	atomic_store(&self->slot, slot);
 }
 
-/* The next tensor of the item: a method that has the slot says which. 0 or
+/* The next tensor of the item: the method that has the slot counts them. 0 or
  * -1. */
 static int make_record(struct slot *self)
 {
@@ -193,7 +193,7 @@ static PyObject *empty(PyObject *object, PyObject *const *args,
 	slot = n < 0 ? NULL : take_for_tensor(self, "empty", false);
 	if (!slot)
 		return NULL;
-	r = tarn_slot_empty(slot, dtype, n, shape, &tensor);
+	r = tarn_slot_new_tensor(slot, dtype, n, shape, &tensor);
 	if (r >= 0)
 		note_record(self, tensor, NULL);
 	put_back(self, slot);
@@ -257,7 +257,7 @@ static int set_tag(PyObject *object, PyObject *value, void *closure)
 		PyBuffer_Release(&view);
 		return -1;
 	}
-	r = tarn_slot_tag(slot, view.buf, (size_t)view.len);
+	r = tarn_slot_set_tag(slot, view.buf, (size_t)view.len);
 	put_back(self, slot);
 	PyBuffer_Release(&view);
 	if (r >= 0)
@@ -384,7 +384,7 @@ static PyMethodDef methods[] = {
 		"room. If it fails half way, only another put can follow."},
 	{"publish", publish, METH_NOARGS,
 		"publish($self, /)\n--\n\n"
-		"Sends the item. What is left here of it keeps nothing: its\n"
+		"Sends the item. What is left of it here keeps nothing: its\n"
 		"Tensors are read-only and show what others put there; what is\n"
 		"written through arrays that were made of them (numpy's,\n"
 		"PyTorch's, memoryviews) changes what the receiver reads, or "

@@ -53,18 +53,18 @@ static void store_dealloc(PyObject *self)
 
 /* ---- looking up ---------------------------------------------------- */
 
-/* A file that nobody has loaded is: Ctrl-C ends that. */
+/* Loads a file that is not loaded yet: Ctrl-C ends that. */
 static int get_address(tarn_store *store, const char *name, tarn_tensor **ret)
 {
 	struct progress progress = {0};
 	const struct tarn_load_options options = {
-		.progress = progress_step,
+		.progress = progress_load_step,
 		.arg = &progress,
 	};
 	int r;
 
 	progress.state = PyEval_SaveThread();
-	r = tarn_store_get_with(store, name, &options, ret);
+	r = tarn_store_get_with_options(store, name, &options, ret);
 	return progress_end(&progress, r);
 }
 
@@ -82,10 +82,11 @@ static PyObject *store_subscript(PyObject *self, PyObject *key)
 	if (r >= 0)
 		return tensor_wrap_consume(tensor);
 	tarn_tensor_unref(tensor);
-	return raise_lookup(r);
+	return strchr(name, ':') ? raise_lookup(r)
+				 : raise_missing(r, self, key);
 }
 
-/* What can be looked up is in it; a channel's name is not. */
+/* It contains the names of tensors, not those of channels. */
 static int store_contains(PyObject *self, PyObject *key)
 {
 	const char *name = PyUnicode_Check(key) ? text_argument(key) : NULL;
@@ -241,26 +242,35 @@ static PyObject *get_pool(PyObject *self, void *closure)
 	return PyUnicode_FromString(tarn_store_pool(store_of(self)));
 }
 
+static PyObject *status_dict(const struct tarn_report_daemon *d)
+{
+	return Py_BuildValue("{s:i,s:i,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,"
+			     "s:K,s:K,s:K,s:K,s:s,s:s}",
+		"keeper_pid", (int)d->keeper_pid, "server_pid",
+		(int)d->server_pid, "clients", d->clients, "loaders",
+		d->loaders, "uptime_ms", d->uptime_ms, "names", d->names,
+		"storages", d->storages, "budget", d->budget, "allocated",
+		d->allocated, "used", d->used, "cached", d->bytes.cached,
+		"loads", d->loads, "loads_cached", d->loads_cached,
+		"loads_active", d->loads_active, "loads_failed",
+		d->loads_failed, "bytes_loaded", d->bytes_loaded, "engine",
+		d->engine, "version", d->version);
+}
+
 static PyObject *get_status(PyObject *self, PyObject *none)
 {
-	struct tarn_store_status s;
+	struct tarn_report *report;
+	PyObject *dict;
 	int r;
 
 	Py_BEGIN_ALLOW_THREADS
-	r = tarn_store_get_status(store_of(self), &s);
+	r = tarn_store_report(store_of(self), &report);
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		return raise_system(r);
-	return Py_BuildValue("{s:i,s:i,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,"
-			     "s:K,s:K,s:K,s:K,s:s,s:s}",
-		"keeper_pid", (int)s.keeper_pid, "server_pid",
-		(int)s.server_pid, "clients", s.clients, "loaders", s.loaders,
-		"uptime_ms", s.uptime_ms, "names", s.names, "storages",
-		s.storages, "budget", s.budget, "allocated", s.allocated,
-		"used", s.used, "cached", s.cached, "loads", s.loads,
-		"loads_cached", s.loads_cached, "loads_active", s.loads_active,
-		"loads_failed", s.loads_failed, "bytes_loaded", s.bytes_loaded,
-		"engine", s.engine, "version", s.version);
+	dict = status_dict(&report->daemon);
+	tarn_report_free(report);
+	return dict;
 }
 
 static PyMethodDef methods[] = {
@@ -277,7 +287,7 @@ static PyMethodDef methods[] = {
 		"and returns it. timeout is in seconds, TimeoutError."},
 	{"status", get_status, METH_NOARGS,
 		"status($self, /)\n--\n\n"
-		"What the daemon says of itself, as a dict."},
+		"The counts and sums of the whole daemon, as a dict."},
 	{0},
 };
 
@@ -288,7 +298,7 @@ static PyGetSetDef properties[] = {
 	{0},
 };
 
-/* Room for the methods of both parts. */
+/* Room for the methods of all parts. */
 static PyMethodDef all_methods[24];
 
 static PyType_Slot slots[] = {
@@ -313,7 +323,8 @@ static PyType_Spec spec = {
 
 int add_store_type(PyObject *module)
 {
-	PyMethodDef *const parts[] = {methods, publish_methods};
+	PyMethodDef *const parts[] = {
+		methods, publish_methods, snapshot_methods};
 	size_t n = 0;
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)

@@ -2,8 +2,8 @@
 /*
  * The type Tensor: a counted reference to a tarn_tensor. It holds no Python
  * object, so the garbage collector need not know of it, and it never changes,
- * so that nothing needs a lock. What it can do is told in the other files, by
- * parts, and put together here.
+ * so that nothing needs a lock. Its methods are in the other files, by parts,
+ * and put together here.
  */
 #include "python/module.h"
 
@@ -103,6 +103,16 @@ static PyObject *get_ndim(PyObject *self, void *closure)
 	return PyLong_FromLong(layout_of(self)->ndim);
 }
 
+static PyObject *get_device(PyObject *self, void *closure)
+{
+	return PyUnicode_FromString("cpu");
+}
+
+static PyObject *dim(PyObject *self, PyObject *none)
+{
+	return get_ndim(self, NULL);
+}
+
 static PyObject *get_offset(PyObject *self, void *closure)
 {
 	return PyLong_FromLongLong(layout_of(self)->offset);
@@ -127,6 +137,16 @@ static PyObject *get_itemsize(PyObject *self, void *closure)
 	return PyFloat_FromDouble(bits / 8.0);
 }
 
+static PyObject *numel(PyObject *self, PyObject *none)
+{
+	return get_numel(self, NULL);
+}
+
+static PyObject *element_size(PyObject *self, PyObject *none)
+{
+	return get_itemsize(self, NULL);
+}
+
 static PyObject *get_readonly(PyObject *self, void *closure)
 {
 	return PyBool_FromLong(
@@ -141,7 +161,7 @@ static PyObject *get_storage_kind(PyObject *self, void *closure)
 		[TARN_STORAGE_SHARED] = "shared",
 		[TARN_STORAGE_FILE] = "file",
 		[TARN_STORAGE_MAPPED] = "mapped",
-		[TARN_STORAGE_PRIVATE] = "private",
+		[TARN_STORAGE_COW] = "cow",
 	};
 	unsigned kind = tarn_storage_kind(tarn_tensor_storage(tensor_of(self)));
 
@@ -213,11 +233,15 @@ static PyGetSetDef properties[] = {
 	{"strides", get_strides, NULL,
 		"Steps between neighbours, in elements (numpy counts bytes).",
 		NULL},
-	{"dtype", get_dtype, NULL, "The dtype's name, \"F32\".", NULL},
+	{"dtype", get_dtype, NULL,
+		"The dtype's name, \"F32\". On the left of == it equals "
+		"numpy's\nand PyTorch's dtype, too: see tarn.Dtype.",
+		NULL},
 	{"ndim", get_ndim, NULL, "The number of dimensions.", NULL},
+	{"device", get_device, NULL, "Always \"cpu\", as PyTorch calls it.",
+		NULL},
 	{"offset", get_offset, NULL,
 		"The element of the storage at index (0, 0, ...).", NULL},
-	{"numel", get_numel, NULL, "The number of elements.", NULL},
 	{"size", get_numel, NULL, "The number of elements, as numpy calls it.",
 		NULL},
 	{"nbytes", get_nbytes, NULL, "Bytes of the elements, packed.", NULL},
@@ -232,8 +256,21 @@ static PyGetSetDef properties[] = {
 		NULL},
 	{"storage_kind", get_storage_kind, NULL,
 		"Where the bytes are: \"owned\", \"borrowed\", \"shared\",\n"
-		"\"mapped\", \"private\" or \"file\".",
+		"\"mapped\", \"cow\" (copy-on-write) or \"file\".",
 		NULL},
+	{0},
+};
+
+static PyMethodDef asking_methods[] = {
+	{"dim", dim, METH_NOARGS,
+		"dim($self, /)\n--\n\n"
+		"ndim, as PyTorch calls it."},
+	{"numel", numel, METH_NOARGS,
+		"numel($self, /)\n--\n\n"
+		"The number of elements, as PyTorch calls it."},
+	{"element_size", element_size, METH_NOARGS,
+		"element_size($self, /)\n--\n\n"
+		"itemsize, as PyTorch calls it; 0.5 or 0.75 for F4 and F6."},
 	{0},
 };
 
@@ -244,13 +281,14 @@ static PyMemberDef members[] = {
 };
 
 /* Room for the methods and properties of all parts. */
-static PyMethodDef all_methods[64];
+static PyMethodDef all_methods[80];
 static PyGetSetDef all_properties[24];
 
 static void join_parts(void)
 {
-	PyMethodDef *const parts[] = {view_methods, shape_methods,
-		element_methods, copy_methods, array_methods, dlpack_methods};
+	PyMethodDef *const parts[] = {asking_methods, view_methods,
+		shape_methods, element_methods, copy_methods, array_methods,
+		dlpack_methods};
 	PyGetSetDef *const more[] = {properties, array_properties};
 	size_t n = 0;
 
@@ -272,6 +310,8 @@ static PyType_Slot slots[] = {
 	{Py_tp_dealloc, tensor_dealloc},
 	{Py_tp_repr, tensor_repr},
 	{Py_tp_str, tensor_text},
+	{Py_tp_richcompare, tensor_compare},
+	{Py_tp_hash, tensor_hash},
 	{Py_tp_iter, tensor_iterate},
 	{Py_tp_methods, all_methods},
 	{Py_tp_getset, all_properties},

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Unpacking: the tree back to objects. Who wrote it may be wrong, or worse:
- * the tree is copied before it is looked at, so that what was checked stays so,
- * and no count makes anything larger than the bytes that are there for it.
+ * Unpacking: the tree back to objects. The sender may be faulty, or hostile:
+ * the tree is copied before it is looked at, so that a checked value cannot
+ * change, and no count makes anything larger than the bytes that are there for
+ * it.
  */
 #include "python/pack.h"
 
@@ -214,7 +215,7 @@ static PyObject *tuple_value(struct unpacker *u)
 	return tuple;
 }
 
-/* What came to no key: lists can be none. */
+/* An object that cannot be a key, such as a list. */
 static void refuse_key(void)
 {
 	if (!PyErr_ExceptionMatches(PyExc_TypeError))

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Unpacking arrays: what the tree says of one, compared with the memory that it
- * is said to lie in.
+ * Unpacking arrays: compares the description in the tree with the memory in
+ * which the array claims to lie.
  */
 #include "python/pack.h"
 
-/* ---- what the tree says -------------------------------------------- */
+/* ---- descriptions in the tree ------------------------------------------- */
 
 static bool is_row_of_bytes(enum pack_tag tag)
 {

@@ -6,7 +6,7 @@
  */
 #include "python/pack.h"
 
-/* Bytes whose copy takes no longer than to map them. */
+/* Up to this many bytes a copy takes no longer than mapping them. */
 #define COPY_MAX (64u << 10)
 
 /* ---- as numpy's ---------------------------------------------------- */
@@ -17,20 +17,60 @@ static int set_argument(PyObject *tuple, Py_ssize_t i, PyObject *object)
 	return object ? PyTuple_SetItem(tuple, i, object) : -1;
 }
 
+/* A tensor that numpy takes a buffer of: base, which is in C order, or its
+ * bytes, where it is of a dtype that buffers have not. */
+static PyObject *with_buffer(PyObject *base)
+{
+	const struct tarn_layout *l = layout_of(base);
+	struct tarn_layout bytes, flat;
+	int64_t whole = -1;
+	int r;
+
+	if (dtype_buffer_format(l->dtype)) {
+		Py_INCREF(base);
+		return base;
+	}
+	r = tarn_layout_view(l, 1, &whole, &flat);
+	if (r >= 0)
+		r = tarn_layout_bitcast(&flat, TARN_U8, &bytes);
+	return tensor_view(base, r, &bytes);
+}
+
+/* The bytes of a small array, a private copy that holds no slot: less work than
+ * making memory copy-on-write. */
+static PyObject *small_copy(const struct unpack_found *f)
+{
+	const char *data = tarn_tensor_data(tensor_of(f->base));
+	int64_t size = tarn_layout_nbytes(&f->layout);
+
+	return PyBytes_FromStringAndSize(data + f->at, (Py_ssize_t)size);
+}
+
+static bool is_small_readonly(const struct unpack_found *f)
+{
+	tarn_storage *storage = tarn_tensor_storage(tensor_of(f->base));
+
+	return !f->strided && !tarn_storage_writable(storage) &&
+	       tarn_layout_nbytes(&f->layout) <= COPY_MAX;
+}
+
 static PyObject *numpy_args(const struct unpack_found *f, PyObject *dtype)
 {
 	const struct tarn_layout *l = &f->layout;
 	int size = tarn_dtype_bits(l->dtype) / 8;
 	PyObject *args = PyTuple_New(f->strided ? 5 : 4);
+	bool small = is_small_readonly(f);
 
 	if (!args)
 		return NULL;
 	Py_INCREF(dtype);
-	Py_INCREF(f->base);
 	set_argument(args, 1, dtype);
-	set_argument(args, 2, f->base);
-	if (set_argument(args, 0, numbers_tuple(l->ndim, l->shape, 1)) == 0 &&
-		set_argument(args, 3, PyLong_FromLongLong(f->at)) == 0 &&
+	if (set_argument(args, 2,
+		    small ? small_copy(f) : with_buffer(f->base)) == 0 &&
+		set_argument(args, 0, numbers_tuple(l->ndim, l->shape, 1)) ==
+			0 &&
+		set_argument(args, 3, PyLong_FromLongLong(small ? 0 : f->at)) ==
+			0 &&
 		(!f->strided ||
 			set_argument(args, 4,
 				numbers_tuple(l->ndim, l->stride, size)) == 0))
@@ -70,8 +110,8 @@ static PyObject *as_numpy_scalar(const struct unpack_found *f)
 
 /* ---- as a Tensor, and PyTorch's ------------------------------------ */
 
-/* Counted from the lowest of its elements. What was read is inside of base, so
- * nothing here overflows. */
+/* Counted from the lowest of its elements. The array was checked to lie inside
+ * of base, so nothing here overflows. */
 static int as_tensor(const struct unpack_found *f, tarn_tensor **ret)
 {
 	const struct tarn_layout *of = layout_of(f->base);
@@ -114,8 +154,8 @@ static PyObject *cloned_torch(tarn_tensor *tensor)
 	return made;
 }
 
-/* Who may not write gets what is his alone: of much, pages that are copied when
- * they are written. */
+/* A receiver that may not write gets private memory: for large arrays, pages
+ * that are copied when they are written. */
 static PyObject *readonly_torch(tarn_tensor *tensor)
 {
 	PyObject *self, *made;

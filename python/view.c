@@ -9,15 +9,12 @@
 static PyObject *permute(
 	PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
-	int64_t given[TARN_MAX_NDIM];
 	int dims[TARN_MAX_NDIM];
 	struct tarn_layout layout;
-	int n = shape_arguments("permute", args, n_args, given);
+	int n = dims_arguments("permute", args, n_args, dims);
 
 	if (n < 0)
 		return NULL;
-	for (int i = 0; i < n; i++)
-		dims[i] = (int)given[i];
 	return tensor_view(self,
 		tarn_layout_permute(layout_of(self), n, dims, &layout),
 		&layout);
@@ -30,8 +27,8 @@ static PyObject *transpose(PyObject *self, PyObject *const *args,
 	struct tarn_layout layout;
 	int64_t dims[2];
 
-	if (named_numbers("transpose", names, 2, args, n_args, keywords, dims) <
-		0)
+	if (named_numbers(
+		    "transpose", names, 2, 3, args, n_args, keywords, dims) < 0)
 		return NULL;
 	return tensor_view(self,
 		tarn_layout_transpose(
@@ -53,14 +50,14 @@ PyObject *tensor_transposed(PyObject *self, void *closure)
 
 static PyObject *flip(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
-	int64_t dims[TARN_MAX_NDIM];
 	struct tarn_layout layout = *layout_of(self);
-	int n = shape_arguments("flip", args, n_args, dims), r = 0;
+	int dims[TARN_MAX_NDIM];
+	int n = dims_arguments("flip", args, n_args, dims), r = 0;
 
 	if (n < 0)
 		return NULL;
 	for (int i = 0; r >= 0 && i < n; i++)
-		r = tarn_layout_flip(&layout, (int)dims[i], &layout);
+		r = tarn_layout_flip(&layout, dims[i], &layout);
 	return tensor_view(self, r, &layout);
 }
 
@@ -71,7 +68,7 @@ static PyObject *narrow(PyObject *self, PyObject *const *args,
 	struct tarn_layout layout;
 	int64_t a[3];
 
-	if (named_numbers("narrow", names, 3, args, n_args, keywords, a) < 0)
+	if (named_numbers("narrow", names, 3, 1, args, n_args, keywords, a) < 0)
 		return NULL;
 	return tensor_view(self,
 		tarn_layout_narrow(
@@ -86,7 +83,7 @@ static PyObject *select_index(PyObject *self, PyObject *const *args,
 	struct tarn_layout layout;
 	int64_t a[2];
 
-	if (named_numbers("select", names, 2, args, n_args, keywords, a) < 0)
+	if (named_numbers("select", names, 2, 1, args, n_args, keywords, a) < 0)
 		return NULL;
 	return tensor_view(self,
 		tarn_layout_select(layout_of(self), (int)a[0], a[1], &layout),
@@ -100,7 +97,7 @@ static PyObject *skip(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 	struct tarn_layout layout;
 	int64_t a[2];
 
-	if (named_numbers("skip", names, 2, args, n_args, keywords, a) < 0)
+	if (named_numbers("skip", names, 2, 1, args, n_args, keywords, a) < 0)
 		return NULL;
 	return tensor_view(self,
 		tarn_layout_skip(layout_of(self), (int)a[0], a[1], &layout),
@@ -114,7 +111,8 @@ static PyObject *diagonal(PyObject *self, PyObject *const *args,
 	struct tarn_layout layout;
 	int64_t a[3] = {0, 0, 1};
 
-	if (named_numbers("diagonal", names, 0, args, n_args, keywords, a) < 0)
+	if (named_numbers("diagonal", names, 0, 6, args, n_args, keywords, a) <
+		0)
 		return NULL;
 	return tensor_view(self,
 		tarn_layout_diagonal(
@@ -129,7 +127,7 @@ static PyObject *unfold(PyObject *self, PyObject *const *args,
 	struct tarn_layout layout;
 	int64_t a[3] = {0, 0, 1};
 
-	if (named_numbers("unfold", names, 2, args, n_args, keywords, a) < 0)
+	if (named_numbers("unfold", names, 2, 1, args, n_args, keywords, a) < 0)
 		return NULL;
 	return tensor_view(self,
 		tarn_layout_unfold(

@@ -32,7 +32,7 @@ from pathlib import Path
 
 TOP = Path(__file__).resolve().parent.parent
 PACKAGE = "/usr/local/lib/tarn"  # where configure is told that it will be
-BIGGEST = 8 << 20  # of a source file; somebody's checkpoint is larger
+BIGGEST = 8 << 20  # of a source file; a checkpoint is larger
 # With other libraries than these a wheel is for its own machine.
 C_LIBRARY = re.compile(r"lib(c|m)\.so\.6|ld-linux[-\w]*\.so\.\d+|libtarn\.so")
 PROGRAM = """#!python
@@ -74,7 +74,7 @@ Description-Content-Type: text/markdown
 # ---- the build ---------------------------------------------------------
 
 def run(command, folder, log):
-    """Its output is for who has to find out why it failed."""
+    """Runs it; if it fails, shows the end of what it wrote."""
     env = {name: value for name, value in os.environ.items()
            if name not in ("DESTDIR", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     try:
@@ -88,13 +88,15 @@ def run(command, folder, log):
         return
     log.flush()
     with open(log.name, encoding="utf-8", errors="replace") as f:
-        sys.stderr.write("".join(f.readlines()[-40:]))
+        # configure's own log lies in the folder that is removed now.
+        said = [line for line in f if "config.log" not in line]
+        sys.stderr.write("".join(said[-40:]))
     fail(f"{command[0]} failed, with the words above; './bootstrap build' in "
          f"{TOP} installs what a build needs")
 
 
 def is_source(path):
-    """Is it no build, nobody's data and nothing hidden?"""
+    """Is it a source file: no build output, no data and nothing hidden?"""
     if path.is_dir():
         name = path.name
         return (name == ".ci" or not name.startswith(".")) and \

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The memory of a channel: how large, made, checked, and searched for what its
- * items keep.
+ * The memory of a channel: its size, making it, checking it, and searching it
+ * for the storages that its items keep.
  *
- * The idea: one function says where everything is, from four numbers; it is
- * asked by who makes a channel and by who maps one, so both agree or neither
- * has a channel.
+ * One function computes where everything is, from four numbers. The process
+ * that makes a channel and each process that maps one call it, so both agree or
+ * neither has a channel.
  */
 #include "shm/channel.h"
 
@@ -14,7 +14,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "shm/lease.h"
-#include "shm/ring_words.h"
+#include "shm/ring_internal.h"
 
 struct places {
 	size_t ring_size;
@@ -46,7 +46,8 @@ static int find_places(const struct channel_geometry *g, struct places *ret)
 			(unsigned long long)g->ring.slot_bytes, g->tensors,
 			g->flags, RING_SLOTS_MAX, CHANNEL_TENSORS_MAX,
 			CHANNEL_RECORDS_MAX);
-	/* Up to the bytes some hundred megabytes: nothing overflows. */
+	/* Offsets up to the bytes are some hundred megabytes at most: nothing
+	 * overflows. */
 	if (ring_size(&g->ring, &p.ring_size) < 0)
 		return -EINVAL;
 	p.held = CHANNEL_PAGE + p.ring_size;
@@ -145,7 +146,8 @@ int channel_attach(struct channel_map *map, void *memory, uint64_t size)
 		r = ring_attach(&ring, at + CHANNEL_PAGE, p.ring_size);
 	if (r < 0)
 		return r;
-	/* All arithmetic is that of our copies; the ring must be that one. */
+	/* All arithmetic uses the copies; the ring must have the same geometry.
+	 */
 	if (ring.geometry.mode != g.ring.mode ||
 		ring.geometry.slots != g.ring.slots ||
 		ring.geometry.slot_bytes != g.ring.slot_bytes)
@@ -174,9 +176,10 @@ bool channel_is_closed(const struct channel_map *map)
 
 	if (ring_attach(&ring, map->ring, map->ring_size) < 0)
 		return false;
-	/* Who closed it may have died before saying so; who looks for the end
-	 * says it. */
-	return ring_find_end(&ring, &end) == 0 && atomic_load(&ring.head->closed);
+	/* The process that closed it may have died before it set the flag;
+	 * ring_find_end sets it. */
+	return ring_find_end(&ring, &end) == 0 &&
+	       atomic_load(&ring.head->closed);
 }
 
 bool channel_went_by(const struct channel_map *map, uint32_t slot)
@@ -191,9 +194,9 @@ void channel_search(const struct channel_map *map, struct lease_batch *batch)
 	/* F2: pairs with P2. */
 	atomic_thread_fence(memory_order_seq_cst);
 	for (uint32_t i = 0; i < map->geometry.ring.slots; i++) {
-		/* Acquire: the slot's word before its held words, as they were
-		 * written; and what was read before it became FREE comes
-		 * before our reuse. */
+		/* Acquire: the slot's word is read before its held words, in
+		 * the order in which they were written; and reads by the slot's
+		 * last owner come before the reuse. */
 		uint64_t word = atomic_load_explicit(
 			&map->slots[i].word, memory_order_acquire);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A channel's memory: one memfd, published like a mutable storage, that all
- * who take part map read-write, and the server too.
+ * participants and the server map read-write.
  *
  *	0	struct channel_head, a page
  *	4096	the ring (ring.h), to whole pages
@@ -11,37 +11,39 @@
  *	bytes	slots x slot_bytes, at a multiple of 2 MiB
  *
  * All offsets follow from the head's few numbers, which are copied and checked
- * once: any of those who map it may write anything anywhere at any time.
+ * once: each process that maps it may write anything anywhere at any time.
  *
  * A record whose storage is CHANNEL_IN_SLOT (and whose generation is 0) lies in
- * the item's slot, base counts from the slot's first byte; of it only as many
- * sizes and strides are written as it has dimensions, and with CHANNEL_RECORD_C
- * among its flags, which says that it is in C order with offset 0, no strides.
- * Any other is of the pool, and the held word of the same number keeps it.
+ * the item's slot, base counts from the slot's first byte; Only as many sizes
+ * and strides are written as it has dimensions. With the flag CHANNEL_RECORD_C,
+ * which means C order with offset 0, no strides are written. Any other record
+ * is of a storage of the pool, and the held word of the same number keeps that
+ * storage.
  *
  * Held words are leases (lease.h) that belong to an item, not to a connection:
  * the server's scan finds those of slots that are not FREE. So they stand as
- * long as the item does, whoever dies. They keep no channels.
+ * long as the item does, whichever process dies. They keep no channels.
  *
- * The ordering argument of lease.h holds for them. To hand a storage over to
- * an item (P1) who fills a slot stores its held word, (P2) fences, (P3) reads
- * the storage's word; as long as it says FREEING he waits, and keeps his own
- * lease meanwhile. The slot became FILLING, by a compare-and-swap, before P1.
- * The scan comes after FREEING (F1) and a fence (F2); it reads the slot's word,
- * then the held word. If it read the slot as FREE, or the held word as it was
- * before P1, then P3 sees F1: he waits with his own lease, which the scan finds
- * or which was there throughout. If it did not, it has found the held word.
- * To take a storage over from an item, who reads it acquires a lease of his own
- * (A1 to A3) while the slot is his; only then does he give the slot back. If
- * the scan missed his lease, it read that slot of his page before A1, and A3
- * sees FREEING: he waits, and the item is found.
+ * The ordering argument of lease.h holds for them. To hand a storage over to an
+ * item, the producer that fills the slot (P1) stores its held word, (P2)
+ * fences, (P3) reads the storage's word; as long as that word is FREEING the
+ * producer waits, and keeps its own lease meanwhile. The slot became FILLING,
+ * by a compare-and-swap, before P1. The scan comes after FREEING (F1) and a
+ * fence (F2); it reads the slot's word, then the held word. If it read the slot
+ * as FREE, or the held word as it was before P1, then P3 sees F1: the producer
+ * waits with its own lease, which the scan finds or which was there throughout.
+ * Otherwise the scan has found the held word. To take a storage over from an
+ * item, its consumer acquires its own lease (A1 to A3) while it owns the slot;
+ * only then does it give the slot back. If the scan missed that lease, it read
+ * that slot of the consumer's page before A1, and A3 sees FREEING: the consumer
+ * waits, and the scan finds the item.
  *
- * What stood in a slot before is still there when it is filled anew, and counts
- * from then on; so who acquires a slot clears the held words that he finds, and
- * as after any release fences, reads the storage's word and rings the server
- * when it says UNNAMED or FREEING, or is of another generation. The same for
- * who abandons a slot, or whose publication fails, if he has no lease of his
- * own any more.
+ * Held words of an earlier item are still in the slot when it is filled anew,
+ * and count from then on. So a producer that acquires a slot clears the held
+ * words that it finds. As after any release it then fences, reads the
+ * storage's word, and notifies the server if that word is UNNAMED or FREEING,
+ * or of another generation. A producer that abandons a slot, or whose
+ * publication fails, does the same if it has no lease of its own any more.
  */
 #pragma once
 
@@ -62,15 +64,16 @@
 #define CHANNEL_TENSORS_MAX 1024u
 /* Slots times tensors: a scan for leases reads 8 MiB of a channel at most. */
 #define CHANNEL_RECORDS_MAX (1u << 20)
-/* Of a record: its bytes lie in the slot. No storage has that index. */
+/* In a record: the bytes lie in the slot. No storage has that index. */
 #define CHANNEL_IN_SLOT UINT32_MAX
 #define CHANNEL_RECORD_C 1u
 
-/* ring_note.tensors: how many, and whether any of them is not in the slot. */
+/* ring_note.tensors: how many, and a flag: some of them are not in the slot. */
 #define CHANNEL_NOTE_TENSORS 0xffffu
 #define CHANNEL_NOTE_HOLDS (1u << 31)
 
-/* Its names go when the last participant has left or died. */
+/* The channel's names are removed when the last participant has left or died.
+ */
 #define CHANNEL_EPHEMERAL 1u
 
 struct lease_batch;
@@ -96,7 +99,8 @@ struct channel_geometry {
 	uint32_t flags;
 };
 
-/* One that is mapped: private memory, so that no peer can change it. */
+/* A mapped channel. The struct is in private memory, so that no peer can change
+ * it. */
 struct channel_map {
 	void *memory;
 	uint64_t size;
@@ -107,23 +111,25 @@ struct channel_map {
 	struct tarn_descriptor *records; /* the same */
 	unsigned char *bytes;            /* slot * slot_bytes */
 	const struct ring_slot *slots;
-	uint64_t words_size; /* all that comes before the records */
+	uint64_t words_size; /* of everything before the records */
 };
 
-/* How large its memfd is, whole pages. -EINVAL: no such channel. */
+/* The size of its memfd in bytes, whole pages. -EINVAL: no such channel. */
 int channel_size(const struct channel_geometry *geometry, uint64_t *ret);
-/* Makes one in that much zeroed memory, before anybody else sees it. */
+/* Makes a channel in zeroed memory of that size, before any other process sees
+ * it. */
 int channel_init(
 	void *memory, uint64_t size, const struct channel_geometry *geometry);
-/* Checks what somebody else made and copies its geometry. The memory stays the
- * caller's and must outlive the map. -EPROTO. */
+/* Checks memory that another process made, and copies its geometry. The memory
+ * stays the caller's and must outlive the map. -EPROTO. */
 int channel_attach(struct channel_map *map, void *memory, uint64_t size);
-/* Will nothing be published any more? */
+/* Is the channel closed, so that nothing will be published any more? */
 bool channel_is_closed(const struct channel_map *map);
 
-/* Is that slot, which the caller has just published, another's already? */
+/* Does that slot, which the caller has just published, belong to another
+ * participant already? */
 bool channel_went_by(const struct channel_map *map, uint32_t slot);
 
-/* The server's: notes which of the storages that are looked for an item keeps.
- * After the stores (F1) for all of them; the fence (F2) is in here. */
+/* For the server: notes which of the wanted storages an item keeps. Call it
+ * after the stores (F1) for all of them; it contains the fence (F2). */
 void channel_search(const struct channel_map *map, struct lease_batch *batch);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Taking and giving back a lease.
+ * Acquiring and releasing a lease.
  *
- * The idea: who takes and who frees both store, fence, and then read what the
- * other stores (A1 to A3 and F1 to F3 in the header), so that at least one of
- * them sees the other. Everything here is that.
+ * The client that acquires and the server that frees both store, fence, and
+ * then read what the other stores (A1 to A3 and F1 to F3 in the header), so
+ * that at least one of them sees the other.
  */
 #include "shm/lease.h"
 
@@ -22,7 +22,7 @@ int lease_create(int *ret_fd)
 	struct {
 		uint64_t magic;
 		uint32_t version;
-		uint32_t pad; /* or four bytes of our stack would go out */
+		uint32_t pad; /* otherwise stack bytes would be sent */
 	} head = {LEASE_MAGIC, LEASE_VERSION, 0};
 	_cleanup_fd_ int fd =
 		memfd_create("tarn-lease", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -84,7 +84,8 @@ struct lease_page *lease_unmap(struct lease_page *page)
 /* The other side may write anything into used. */
 static uint32_t slots_used(const struct lease_page *page)
 {
-	/* Relaxed: who must not miss a slot has fenced before (F2). */
+	/* Relaxed: a reader that must not miss a slot has fenced before (F2).
+	 */
 	uint32_t used = atomic_load_explicit(&page->used, memory_order_relaxed);
 
 	return MIN(used, (uint32_t)LEASE_SLOTS);
@@ -93,17 +94,18 @@ static uint32_t slots_used(const struct lease_page *page)
 static uint64_t storage_now(const struct table *table, uint32_t index)
 {
 	/* Acquire: pairs with the release store in table_storage_set and
-	 * table_storage_add, so that what the word describes is seen too. */
+	 * table_storage_add, so that the entry that the word describes is seen
+	 * too. */
 	return atomic_load_explicit(
 		&table->storages[index].word, memory_order_acquire);
 }
 
 void lease_close(struct lease_page *page, bool closed)
 {
-	/* C. Release: pairs with A4's acquire, in lease_is_closed(): who reads
-	 * that it is open again is looked at. That it is closed needs no order:
-	 * what is freed without a look at this page has another generation
-	 * first. */
+	/* C. Release: pairs with A4's acquire, in lease_is_closed(): the server
+	 * scans the page of a client that reads it as open again. Closing needs
+	 * no order: a storage that is freed without a scan of this page gets
+	 * another generation first. */
 	atomic_store_explicit(&page->closed, closed, memory_order_release);
 }
 
@@ -111,6 +113,30 @@ bool lease_is_closed(const struct lease_page *page)
 {
 	/* Acquire: pairs with C's release, in lease_close() */
 	return atomic_load_explicit(&page->closed, memory_order_acquire);
+}
+
+void lease_notify(struct lease_page *page)
+{
+	/* R1. Release: pairs with R3's acquire, in lease_was_notified() */
+	atomic_store_explicit(&page->notified, 1, memory_order_release);
+	/* The fence comes before R2 finds the socket full: it pairs with the
+	 * fence in lease_was_notified(). No system call is guaranteed to be a
+	 * fence. */
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+bool lease_was_notified(struct lease_page *page)
+{
+	/* After the message left the socket, which makes room there: pairs with
+	 * the fence in lease_notify(). */
+	atomic_thread_fence(memory_order_seq_cst);
+	/* Relaxed, after the fence: if this load does not see a client's store,
+	 * that client finds room in the socket, and so sends a message. */
+	if (!atomic_load_explicit(&page->notified, memory_order_relaxed))
+		return false;
+	/* R3. Acquire: pairs with R1's release, in lease_notify(). */
+	return atomic_exchange_explicit(
+		&page->notified, 0, memory_order_acquire);
 }
 
 int lease_acquire(struct lease_page *page, const struct table *table,
@@ -124,8 +150,8 @@ int lease_acquire(struct lease_page *page, const struct table *table,
 		return tarn_fail(ESTALE,
 			"lease: there is no storage %u of generation %llu",
 			index, (unsigned long long)generation);
-	/* used first: the server reads no slot beyond it. Both are ordered
-	 * before A3 by the fence, which is all that the argument needs. */
+	/* used is written first: the server reads no slot beyond it. The fence
+	 * orders both before A3, and the argument needs no more. */
 	if (slot >= slots_used(page))
 		atomic_store_explicit(
 			&page->used, slot + 1, memory_order_relaxed);
@@ -153,8 +179,8 @@ int lease_acquire(struct lease_page *page, const struct table *table,
 			break;
 		}
 	}
-	/* Release: our reads, if any, come before the slot is empty; pairs
-	 * with the server's fence before it scans. */
+	/* Release: this client's reads, if any, come before the slot is empty;
+	 * pairs with the server's fence before it scans. */
 	atomic_store_explicit(&page->slots[slot], 0, memory_order_release);
 	if (r == -EBUSY)
 		return tarn_fail(EBUSY,
@@ -162,7 +188,7 @@ int lease_acquire(struct lease_page *page, const struct table *table,
 			index, (unsigned long long)generation);
 	if (r == -ENOTCONN)
 		return tarn_fail(ENOTCONN,
-			"lease: the server looks at this page no more");
+			"lease: the server does not scan this page any more");
 	return tarn_fail(ESTALE,
 		"lease: storage %u has generation %llu (state %d), not %llu",
 		index, (unsigned long long)storage_word_generation(word),
@@ -174,8 +200,7 @@ bool lease_is_awaited(
 {
 	uint64_t word = storage_now(table, index);
 
-	/* It was freed in between, or this region was left, and who frees it
-	 * looks at another one's word: better one bell too many. */
+	/* It was freed in between: a superfluous notification does no harm. */
 	if (storage_word_generation(word) != generation)
 		return true;
 	return storage_word_state(word) == STORAGE_UNNAMED ||
@@ -194,8 +219,8 @@ bool lease_release(
 	if (!lease)
 		return false;
 	index = (uint32_t)(lease & ((1u << TABLE_INDEX_BITS) - 1));
-	/* Release: our last reads of the bytes come before it; pairs with the
-	 * server's fence before it scans. */
+	/* Release: this client's last reads of the bytes come before it; pairs
+	 * with the server's fence before it scans. */
 	atomic_store_explicit(&page->slots[slot], 0, memory_order_release);
 	/* As A2: pairs with the server's fence between its store to the
 	 * storage's word and its scan. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Looking for many leases in one pass.
+ * Searching for many leases in one pass.
  *
- * The idea: a server that frees a thousand storages must not read a thousand
- * times what all clients hold. The few words that are looked for go into a
- * hash, and each slot of each page is looked up in it once; so a pass costs
- * what there is to read, and hardly more for a large batch than for one.
+ * A server that frees a thousand storages must not read all clients' pages a
+ * thousand times. The wanted words go into a hash table, and each slot of each
+ * page is looked up in it once. So the cost of a pass depends on the pages, and
+ * hardly on the size of the batch.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +14,10 @@
 #include "base/fail.h"
 #include "shm/lease.h"
 
-#define FIRST_CAPACITY 64u       /* a page's quarter: most batches are of one */
-#define KEPT_CAPACITY 4096u      /* 64 KiB: what is kept between two batches */
+#define FIRST_CAPACITY                                                         \
+	64u                      /* a quarter of a page: most batches hold one
+				  */
+#define KEPT_CAPACITY 4096u      /* 64 KiB: memory kept between two batches */
 #define LAST_CAPACITY (1u << 20) /* 16 MiB; then a second pass is cheap */
 
 int lease_batch_init(struct lease_batch *batch)
@@ -44,8 +46,8 @@ static struct lease_wanted *find(const struct lease_batch *batch, uint64_t word)
 	return &batch->wanted[i];
 }
 
-/* Half full at most: most slots that are looked up are not in it, and shall
- * find that out at once. */
+/* At most half full: most words that are looked up are not in the table, and
+ * that should show at the first probe. */
 static bool make_room(struct lease_batch *batch)
 {
 	struct lease_batch bigger = {.whose = batch->whose,
@@ -97,8 +99,8 @@ void lease_batch_look(
 	struct lease_batch *batch, const _Atomic uint64_t *words, uint32_t n)
 {
 	for (uint32_t i = 0; i < n; i++) {
-		/* Acquire: what a holder read before it let go comes before
-		 * our reuse; pairs with the release in lease_release. */
+		/* Acquire: the holder's reads before its release come before
+		 * the reuse; pairs with the release in lease_release. */
 		uint64_t word =
 			atomic_load_explicit(&words[i], memory_order_acquire);
 		struct lease_wanted *wanted = find(batch, word);
@@ -115,10 +117,10 @@ void lease_batch_search(
 {
 	uint32_t used;
 
-	/* F2: pairs with the client's fence at A2. Here and not at the caller,
-	 * so that nobody can forget it. */
+	/* F2: pairs with the client's fence at A2. It is here and not at the
+	 * callers, so that none of them can forget it. */
 	atomic_thread_fence(memory_order_seq_cst);
-	/* Relaxed: the fence is what makes a slot that counts be seen. */
+	/* Relaxed: the fence makes every slot that counts visible. */
 	used = atomic_load_explicit(&page->used, memory_order_relaxed);
 	lease_batch_look(batch, page->slots, MIN(used, (uint32_t)LEASE_SLOTS));
 }
@@ -152,7 +154,7 @@ void lease_batch_clear(struct lease_batch *batch)
 {
 	struct lease_batch fresh;
 
-	/* The next one is likely to be small again. */
+	/* The next batch is likely to be small again. */
 	if (batch->capacity > KEPT_CAPACITY && lease_batch_init(&fresh) >= 0) {
 		lease_batch_done(batch);
 		*batch = fresh;

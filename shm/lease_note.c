@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Notes of when leases were given back.
+ * Notes of when leases were released.
  *
- * The idea: a small table of which each entry belongs to all storages of some
- * indices, the last one winning. Everything is relaxed and nothing is whole: a
- * reader who sees the word of one note and the time of another believes of a
- * storage that it was used when its neighbour was.
+ * A small table: all indices of one residue share an entry, and the last note
+ * wins. All accesses are relaxed, and an entry is not read atomically: a reader
+ * that sees the word of one note and the time of another takes one storage's
+ * time for another's.
  */
 #include <time.h>
 
 #include "shm/lease.h"
 
-/* A jiffy is exact enough, and costs a fifth of the time itself. */
+/* The coarse clock is exact enough, and costs a fifth of the exact one. */
 static uint64_t about_now(void)
 {
 	struct timespec now;

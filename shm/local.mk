@@ -12,7 +12,7 @@ shm_libshm_la_SOURCES = \
 	shm/record.h \
 	shm/ring.c \
 	shm/ring.h \
-	shm/ring_cast.c \
+	shm/ring_broadcast.c \
 	shm/ring_end.c \
 	shm/ring_full.c \
 	shm/ring_member.c \
@@ -20,7 +20,8 @@ shm_libshm_la_SOURCES = \
 	shm/ring_publish.c \
 	shm/ring_receive.c \
 	shm/ring_wait.c \
-	shm/ring_words.h \
+	shm/ring_internal.h \
+	shm/ring_word.h \
 	shm/segment.c \
 	shm/segment.h \
 	shm/table.c \
@@ -29,21 +30,26 @@ shm_libshm_la_SOURCES = \
 	shm/table_check.h \
 	shm/table_check_names.c \
 	shm/table_check_storages.c \
+	shm/table_completions.c \
 	shm/table_expiry.c \
-	shm/table_move.c \
 	shm/table_names.c \
 	shm/table_prefault.c \
 	shm/table_read.c \
 	shm/table_records.c \
 	shm/table_recover.c \
+	shm/table_set.c \
+	shm/table_segments.c \
 	shm/table_storages.c \
-	shm/table_token.c \
+	shm/table_versions.c \
 	shm/table_write.c \
 	shm/table_writer.h \
 	shm/wire.c \
 	shm/wire.h \
-	shm/wire_frame.h \
+	shm/wire_body.c \
+	shm/wire_internal.h \
+	shm/wire_part.c \
 	shm/wire_queue.c \
+	shm/wire_send.c \
 	$(NULL)
 shm_libshm_la_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
 shm_libshm_la_LIBADD = base/libbase.la

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a name may be, and the number it is found by.
+ * Valid names, and their hash.
  *
  * Names are shown to people, so they are UTF-8 in its shortest form and hold
- * nothing that moves a terminal's cursor. The hash is seeded with a random
- * number of the region, so that nobody outside its rule can aim names at one
- * bucket.
+ * no character that moves a terminal's cursor. The hash is seeded with a
+ * random number of the region, so that no user outside its domain can choose
+ * names that all fall into one bucket.
  */
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The memory of a ring: how large, made, and checked by those who map it.
+ * The memory of a ring: its size, making it, and checking it when it is mapped.
  *
- * The idea: a peer may write anything anywhere at any time, so what says how
- * large things are is copied once, checked as copied, and never read again.
+ * A peer may write anything anywhere at any time. So the fields that describe
+ * sizes are copied once, the copy is checked, and they are never read again.
  */
 #include "shm/ring.h"
 
@@ -11,13 +11,13 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "shm/ring_words.h"
+#include "shm/ring_internal.h"
 
 /* Looks before sleeping, at most; some microseconds. */
 #define SPIN_MAX 2000u
 
-/* More than there can be entries that somebody has still to see: one of each
- * slot, the one that closes, and one that each participant places too late. */
+/* More than there can be entries that a consumer has still to see: one for each
+ * slot, the closing one, and one that each participant places too late. */
 static uint32_t order_size_of(uint32_t slots)
 {
 	uint32_t n = RING_ORDER_MIN;
@@ -86,7 +86,7 @@ int ring_init(void *memory, size_t size, const struct ring_geometry *geometry)
 	head->slots = geometry->slots;
 	head->slot_bytes = geometry->slot_bytes;
 	head->order_size = ring.order_size;
-	/* Lap 0 is what was never placed. */
+	/* Lap 0 means never placed. */
 	for (uint32_t i = 0; i < ring.order_size; i++)
 		atomic_init(&ring.order[i], entry_word(i, 0, 0));
 	atomic_init(&head->tail, ring.order_size);
@@ -103,7 +103,7 @@ int ring_attach(struct ring *ring, void *memory, size_t size)
 	if (size < sizeof(seen))
 		return tarn_fail(
 			EPROTO, "ring: %zu bytes have no header", size);
-	/* The fixed part alone: the rest changes under us. */
+	/* The fixed part alone: the rest changes concurrently. */
 	memcpy(&seen, memory, offsetof(struct ring_head, pad0));
 	g = (struct ring_geometry) {.mode = (enum ring_mode)seen.mode,
 		.slots = seen.slots,
@@ -132,8 +132,9 @@ void ring_raise(_Atomic uint64_t *position, uint64_t to)
 {
 	uint64_t now = atomic_load(position);
 
-	/* Each failure is somebody else's raise: once more at most is needed
-	 * but for those behind us, who do not matter. */
+	/* Each failure is a raise by another participant. At most one more try
+	 * is needed, except against raises to lower positions, which do not
+	 * matter. */
 	for (int i = 0; i < 4 && position_past(to, now) > 0; i++)
 		if (atomic_compare_exchange_strong(position, &now, to))
 			return;
@@ -165,7 +166,7 @@ void ring_stat(const struct ring *ring, struct ring_stat *ret)
 		s.consumers += live && member_kinds(w) & RING_CONSUMER &&
 			       (ring->geometry.mode == RING_QUEUE ||
 				       atomic_load(&m->until) == UNTIL_LEFT);
-		/* Relaxed: counts that nothing is built on. */
+		/* Relaxed: counts that nothing depends on. */
 		s.published += atomic_load_explicit(
 			&m->published, memory_order_relaxed);
 		s.received += atomic_load_explicit(

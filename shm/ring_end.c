@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a ring that was closed has left.
+ * What is left in a closed ring.
  *
- * The idea: nothing is published behind the entry that closes, and an item
- * stays in its slot, whoever has it in hand or had, until it is released. So
- * who has seen that it is closed, and then looks once at each slot, has seen
- * all items that anybody will get.
+ * Nothing is published after the closing entry, and an item stays in its slot
+ * until it is released, no matter which participant holds or held it. So a
+ * participant that has seen the ring closed, and then looks once at each slot,
+ * has seen all items that any consumer will get.
  */
-#include "shm/ring_words.h"
+#include "shm/ring_internal.h"
 
-/* Not only offered: its producer may have come too late, or have died. Once it
- * is closed that does not change any more: whoever placed its entry had done so
- * before the one that closes was placed. */
+/* OFFERED is not enough: the producer may have come too late, or have died.
+ * Once the ring is closed the answer does not change any more: a producer that
+ * did place its entry had done so before the closing entry was placed. */
 static bool is_published(const struct ring *ring, uint32_t slot, uint64_t word)
 {
 	uint64_t p = slot_position(word);
@@ -20,8 +20,8 @@ static bool is_published(const struct ring *ring, uint32_t slot, uint64_t word)
 	       entry_word(p, slot_owner(word), slot);
 }
 
-/* Queue: what somebody will still get, and what he may who gets what another
- * was reading. */
+/* Queue: how many items consumers will still get; with in_hand also those that
+ * another consumer is reading, and may return. */
 static uint32_t count(const struct ring *ring, bool in_hand)
 {
 	uint32_t n = 0;
@@ -39,7 +39,7 @@ static uint32_t count(const struct ring *ring, bool in_hand)
 
 uint32_t ring_left(const struct ring *ring)
 {
-	/* Each has its own; who comes late gets nothing. */
+	/* Each consumer has its own items; a late one gets nothing. */
 	return ring->geometry.mode == RING_BROADCAST ? 0 : count(ring, false);
 }
 
@@ -57,10 +57,16 @@ static bool is_anybody(const struct ring *ring)
 	return false;
 }
 
+bool ring_is_idle(const struct ring *ring)
+{
+	return !is_anybody(ring);
+}
+
 /*
- * Consumers may come and go while we look. An item that one of them takes is
- * where it was, in another state, until it is done with; so what we do not find
- * is done with, and not in the hands of one who may die with it.
+ * Consumers may come and go during the look. An item that one of them takes is
+ * where it was, in another state, until it is done with. So an item that the
+ * look does not find is done with, and not held by a consumer that may die with
+ * it.
  */
 bool ring_is_over(const struct ring *ring)
 {

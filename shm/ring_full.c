@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A failed try of a producer, and the next.
+ * A producer's failed try to find a slot, and the next try.
  *
- * The idea: that nothing is free is dear to find out, and stays so until
- * somebody frees something; each who does so says it in a line of his own, and
- * of those there are few (R1, R2 and Q1 to Q3 in shm/ring_words.h).
+ * It is expensive to find out that no slot is free, and that stays true until a
+ * participant frees one. Each participant counts its releases in a line of its
+ * own, and of those there are few (R1, R2 and Q1 to Q3 in shm/ring_internal.h).
  */
-#include "shm/ring_words.h"
+#include "shm/ring_internal.h"
 
-/* Where there are fewer, looking at all is as fast. Picked. */
+/* With fewer slots, looking at all of them is as fast. Picked. */
 #define SLOTS_MIN 32u
-/* So many tries trust the counts; picked: the one that looks at all of the
- * largest ring is then a fraction of each. */
+/* This many tries trust the counts. Picked: the cost of one look at all slots
+ * of the largest ring is then small for each try. */
 #define TRUST 1024u
-/* As many halvings as leave none of them. From there each look in vain is
+/* As many halvings as reduce TRUST to none. From there each look in vain is
  * followed by twice as many tries that trust. */
 #define DOUBTS 9u
 
-/* Each count only rises, so equal sums are of equal counts. Whose place was
+/* Each count only rises, so equal sums mean equal counts. A place that was
  * never taken has 0. */
 static uint64_t freed_by_all(const struct ring *ring)
 {
@@ -53,17 +53,17 @@ void ring_note_full(struct ring *ring)
 {
 	if (ring->geometry.slots < SLOTS_MIN)
 		return;
-	/* Nobody kept silent for so long. */
+	/* No participant has freed without counting for that long. */
 	if (ring->doubted && ring->doubts)
 		ring->doubts--;
 	ring->doubted = false;
-	/* The first time nobody has read the counts before the look. */
+	/* Before the first look the counts were not read. */
 	ring->in_vain++;
 }
 
 void ring_note_found(struct ring *ring)
 {
-	/* Somebody frees and does not count: he may do so again. */
+	/* A participant frees and does not count: it may do so again. */
 	if (ring->doubted && freed_by_all(ring) == ring->freed)
 		ring->doubts = DOUBTS;
 	ring->doubted = false;

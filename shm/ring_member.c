@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who takes part in a ring, and what is done for those who are gone.
+ * Joining and leaving a ring, and reaping the participants that are gone.
  *
- * The idea: one word says who holds a place, from the first instruction of
- * joining on, so that the reaper always knows whose it was; and leaving is
- * being reaped by oneself. Each step is a compare-and-swap on a word that says
- * whether it was done, so a reaper that dies is simply followed by another.
+ * One word records who holds a place, from the first instruction of joining on,
+ * so that the reaper always knows the owner; and a participant leaves by
+ * reaping itself. Each step is a compare-and-swap on a word that records
+ * whether it was done, so if a reaper dies the next one simply continues.
  */
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "shm/ring_words.h"
+#include "shm/ring_internal.h"
 
-/* What becomes of a slot whose owner is gone. */
+/* The new word of a slot whose owner is gone. */
 static uint64_t after_death(struct ring *ring, uint32_t slot, uint64_t word)
 {
 	uint64_t p = slot_position(word), entry;
@@ -25,7 +25,8 @@ static uint64_t after_death(struct ring *ring, uint32_t slot, uint64_t word)
 		return slot_word(SLOT_RETURNED, 0, p);
 	case SLOT_OFFERED:
 		entry = atomic_load(ring_entry(ring, p));
-		/* Of entry_word(), not only entry_is(): it may be another's. */
+		/* Compares all of entry_word(), not only entry_is(): the entry
+		 * may be another's. */
 		if (entry == entry_word(p, slot_owner(word), slot)) {
 			ring_finish(ring, p, entry);
 			return word;
@@ -36,27 +37,28 @@ static uint64_t after_death(struct ring *ring, uint32_t slot, uint64_t word)
 			pending_is(
 				atomic_load(&ring->slots[slot].pending[0]), p))
 			return word;
-		/* It never got that place, and may get it another time. */
+		/* The item never got that position, and another may get it. */
 		return slot_word(SLOT_FREE, 0, position_add(p, -1));
 	default:
 		return word;
 	}
 }
 
-/* How often a slot's word is read again that one who is taken for dead goes on
- * writing: filling, offered, and offered at another place. */
+/* How often to read again a slot's word that a participant, taken for dead,
+ * goes on writing: filling, offered, and offered at another position. */
 #define SWEEPS 64
 
-/* A kind that says that the reaper is at it, so that who was just leaving does
- * not free his place: another would join there and be swept along. */
+/* A kind that marks a member as being reaped, so that a participant that was
+ * just leaving does not free its place: another would join there and be swept
+ * too. */
 #define REAPED 8u
 
-/* Those that are reaped together: one look at each slot is enough for all. */
+/* Participants that are reaped together: one look at each slot serves all. */
 struct doomed {
 	uint64_t set[RING_PARTICIPANTS / 64];
 	uint32_t n;
 	uint32_t who[RING_PARTICIPANTS];
-	uint64_t leaving[RING_PARTICIPANTS]; /* what its word says from now */
+	uint64_t leaving[RING_PARTICIPANTS]; /* their new words */
 };
 
 static bool is_doomed(const struct doomed *d, uint32_t who)
@@ -64,9 +66,9 @@ static bool is_doomed(const struct doomed *d, uint32_t who)
 	return d->set[who / 64] >> (who % 64) & 1;
 }
 
-/* M1 and L1: pairs with T2 and B2. It was seen to say word, and fails to be
- * marked only if the participant is alive after all and goes on joining or
- * leaving: then it is tried again, or it has left. */
+/* M1 and L1: pairs with T2 and B2. The swap from word fails only if the
+ * participant is alive after all and goes on joining or leaving: then it is
+ * tried again, or the participant has left. */
 static void doom(struct ring *ring, struct doomed *d, uint32_t who,
 	uint64_t word, unsigned int how)
 {
@@ -76,8 +78,8 @@ static void doom(struct ring *ring, struct doomed *d, uint32_t who,
 	leaving = member_word(MEMBER_LEAVING, member_kinds(word) | how,
 		member_generation(word), member_owner(word));
 	for (int i = 0; word != leaving; i++) {
-		/* Gone by itself, and perhaps another is there; or the reaper
-		 * is at it; or a liar. */
+		/* It left by itself, and another may have joined; or it is
+		 * being reaped; or the peer is hostile. */
 		if (member_state(word) == MEMBER_NONE || i == 8 ||
 			member_kinds(word) & ~member_kinds(leaving) ||
 			member_owner(word) != member_owner(leaving) ||
@@ -91,7 +93,7 @@ static void doom(struct ring *ring, struct doomed *d, uint32_t who,
 	d->who[d->n++] = who;
 }
 
-/* Is this slot in the hands of one of them? */
+/* Does one of them hold this slot? */
 static bool holds(const struct doomed *d, uint64_t word)
 {
 	return slot_state(word) != SLOT_FREE &&
@@ -99,17 +101,17 @@ static bool holds(const struct doomed *d, uint64_t word)
 	       is_doomed(d, slot_owner(word));
 }
 
-/* Was one that is just leaving taken for dead? Then the place is the reaper's
- * to free, who looks at all slots himself, and then another's. What was read
- * before this said no is not about the other. */
+/* Was a participant that is just leaving taken for dead? Then the reaper frees
+ * the place, after looking at all slots itself, and another may take it. Reads
+ * made before this returned false are not about a successor. */
 static bool is_reaped(const struct ring *ring, const struct doomed *d)
 {
 	return d->n == 1 && !(member_kinds(d->leaving[0]) & REAPED) &&
 	       atomic_load(&ring->members[d->who[0]].word) != d->leaving[0];
 }
 
-/* L2: pairs with B1 in ring_finish. A bit that is set before is_reaped() says
- * no is not that of who joined later, and none is set again. */
+/* L2: pairs with B1 in ring_finish. A bit that is set before is_reaped()
+ * returns false is not that of a later member, and none is set again. */
 static void all_seen(
 	struct ring *ring, const struct doomed *d, uint32_t slot, uint64_t word)
 {
@@ -133,7 +135,7 @@ static void all_seen(
 		ring_seen(ring, slot, word, (uint32_t)__builtin_ctzll(bits));
 }
 
-/* M2: everything that they hold. */
+/* M2: all slots that they hold. */
 static uint32_t sweep(struct ring *ring, const struct doomed *d)
 {
 	uint32_t changed = 0;
@@ -142,8 +144,8 @@ static uint32_t sweep(struct ring *ring, const struct doomed *d)
 	for (uint32_t i = 0; i < ring->geometry.slots; i++) {
 		uint64_t word = atomic_load(&ring->slots[i].word), then;
 
-		/* It fails if somebody has done it, or if one who is not dead
-		 * at all goes on, to no further than being published. */
+		/* It fails if another has done it, or if a participant that is
+		 * not dead goes on, at most until its item is published. */
 		for (int j = 0; j < SWEEPS && holds(d, word); j++) {
 			then = after_death(ring, i, word);
 			if (then == word || is_reaped(ring, d))
@@ -154,7 +156,7 @@ static uint32_t sweep(struct ring *ring, const struct doomed *d)
 				word = then;
 			}
 		}
-		/* Also if another reaper, who died, has returned it. */
+		/* Also if an earlier reaper, which died, has returned it. */
 		returned |= slot_state(word) == SLOT_RETURNED;
 		if (ring->geometry.mode == RING_BROADCAST)
 			all_seen(ring, d, i, word);
@@ -176,19 +178,20 @@ static uint32_t reap_doomed(struct ring *ring, const struct doomed *d)
 	if (!d->n)
 		return 0;
 	changed = sweep(ring, d);
-	/* R2, of what we freed, and of what they did without counting it:
-	 * pairs with Q1 and Q3. */
+	/* R2, for the slots that we freed, and for those that they freed
+	 * without counting: pairs with Q1 and Q3. */
 	atomic_fetch_add(&ring->head->freed, 1);
 	for (uint32_t i = 0; i < d->n; i++) {
 		uint32_t who = d->who[i];
 
-		/* From here on it rests: pairs with T5. */
+		/* From here on the place rests: pairs with T5. */
 		ring_swap(&ring->members[who].word, d->leaving[i],
 			member_word(MEMBER_NONE, 0,
 				member_generation(d->leaving[i]),
 				atomic_load(&ring->head->joined)));
 	}
-	/* What they did without saying so, and wake-ups that went to them. */
+	/* For changes that they made without a wake-up, and for wake-ups that
+	 * they consumed. */
 	ring_wake_everybody(ring);
 	return changed;
 }
@@ -283,27 +286,27 @@ void ring_leave(struct ring *ring)
 	ring->me = RING_PARTICIPANTS;
 }
 
-/* Before a place is taken, so that who looks for the dead looks there. */
+/* Raised before a place is taken, so that the reaper looks there. */
 static void raise_places(struct ring *ring, uint32_t to)
 {
 	uint32_t now = atomic_load(&ring->head->places);
 
-	/* Each failure is a place that was taken for the first time. */
+	/* Each failure means that a place was taken for the first time. */
 	for (uint32_t i = 0; now < to && i < RING_PARTICIPANTS; i++)
 		if (atomic_compare_exchange_strong(
 			    &ring->head->places, &now, to))
 			return;
 }
 
-/* T5: might who had this place, and was taken for dead, still be at it? */
+/* T5: might the last member of this place, taken for dead, still be running? */
 static bool rests(const struct ring *ring, uint64_t word)
 {
 	uint32_t since = atomic_load(&ring->head->joined) - member_owner(word);
 
-	return member_generation(word) != 0 && since < RING_REST;
+	return member_generation(word) != 0 && since < RING_COOLDOWN;
 }
 
-/* Is this place free, and ours now? */
+/* Takes the place if it is free. */
 static bool take(struct ring *ring, uint32_t i, uint64_t word,
 	unsigned int kinds, uint32_t owner)
 {
@@ -315,14 +318,13 @@ static bool take(struct ring *ring, uint32_t i, uint64_t word,
 		return false;
 	atomic_fetch_add(&ring->head->joined, 1);
 	ring->word = mine;
-	ring->hand = slot_hand(i, member_generation(mine));
+	ring->owner_tag = slot_owner_tag(i, member_generation(mine));
 	ring->me = i;
 	return true;
 }
 
-/* A place that is free, taken for us; one that rests only where there is no
- * other. Consumers of a broadcast need one of the first, others leave those
- * alone. */
+/* Takes a free place; one that rests only where there is no other. Consumers of
+ * a broadcast need one of the first, others leave those alone. */
 static int take_place(struct ring *ring, unsigned int kinds, uint32_t owner)
 {
 	bool few = ring->geometry.mode == RING_BROADCAST;
@@ -344,8 +346,8 @@ static int take_place(struct ring *ring, unsigned int kinds, uint32_t owner)
 		hears ? "consumers" : "participants");
 }
 
-/* Where to look for a free slot first: small ones are taken in turn, and by
- * each who takes part from somewhere else on. */
+/* Where to look for a free slot first: small slots are taken in turn, and each
+ * participant begins somewhere else. */
 static uint32_t first_look(const struct ring *ring)
 {
 	if (ring->geometry.slot_bytes >= RING_LARGE)
@@ -369,7 +371,7 @@ int ring_join(struct ring *ring, unsigned int kinds, uint32_t owner)
 		return r;
 	if (ring->geometry.mode == RING_BROADCAST && kinds & RING_CONSUMER) {
 		atomic_fetch_or(&ring->head->consumers, bit_of(ring->me));
-		/* Past all that was placed: late B1 and B2 concern us not. */
+		/* Past all placed entries: late B1 and B2 do not concern us. */
 		r = ring_find_end(ring, &ring->cursor);
 		if (r < 0) {
 			ring_leave(ring);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Looking at a ring without taking anything.
+ * Reading a ring without taking anything.
  *
- * The idea: who watches holds nothing, so he reads, and then makes sure that
- * what he read was not changed while he did (N1 to N4 in shm/ring_words.h).
- * What was is gone, and passed over.
+ * A watcher holds nothing, so it reads, and then verifies that what it read did
+ * not change meanwhile (N1 to N4 in shm/ring_internal.h). An item that is gone
+ * is skipped.
  */
 #include "base/fail.h"
-#include "shm/ring_words.h"
+#include "shm/ring_internal.h"
 
 uint64_t ring_end(const struct ring *ring)
 {
@@ -23,19 +23,20 @@ uint64_t ring_end(const struct ring *ring)
 	return p;
 }
 
-/* Is what the slot says still about p? told is read first. */
+/* Is the slot's content still about p? note_position is read first. */
 static bool is_about(const struct ring_slot *s, uint64_t p)
 {
-	uint64_t told, word;
+	uint64_t note_position, word;
 
 	/* N3: pairs with N2; and N4, the second time: pairs with N1. */
-	told = atomic_load_explicit(&s->told, memory_order_acquire);
+	note_position =
+		atomic_load_explicit(&s->note_position, memory_order_acquire);
 	word = atomic_load(&s->word);
-	return told == p && slot_position(word) == p &&
+	return note_position == p && slot_position(word) == p &&
 	       slot_state(word) != SLOT_FILLING;
 }
 
-/* What was placed at p: 1, or 0: it went by, or never was. */
+/* Reads the item that was placed at p: 1, or 0: it is gone, or never was. */
 static int see(const struct ring *ring, uint64_t p, uint64_t entry,
 	struct ring_item *ret)
 {
@@ -80,7 +81,7 @@ int ring_peek(
 		}
 		if (entry & ENTRY_CLOSED)
 			return tarn_fail(EPIPE,
-				"ring: it is closed, and nothing comes after");
+				"ring: it is closed, and no item will follow");
 		p = position_add(p, 1);
 		r = see(ring, position_add(p, -1), entry, ret);
 		if (r != 0) {
@@ -91,8 +92,7 @@ int ring_peek(
 	return ring_nonsense(ring, "the search for what to see");
 }
 
-/* ---- by one who takes part --------------------------------------------------
- */
+/* ---- by one who takes part ----------------------------------------- */
 
 static bool has_returned(const struct ring *ring)
 {
@@ -112,7 +112,7 @@ static bool has_item(const struct ring *ring)
 
 		if (entry_is_before(entry, h))
 			return false;
-		if (!entry_is(entry, h)) { /* a lap behind: we slept */
+		if (!entry_is(entry, h)) { /* a lap behind: we were delayed */
 			h = atomic_load(&ring->head->head);
 			continue;
 		}
@@ -120,10 +120,10 @@ static bool has_item(const struct ring *ring)
 			return true;
 		h = position_add(h, 1);
 	}
-	return true; /* that it makes no sense */
+	return true; /* reports that the memory is inconsistent */
 }
 
-/* Free, or to be freed by who looks for one. */
+/* Is a slot free, or will a producer that looks for one free it? */
 static bool has_free(const struct ring *ring)
 {
 	for (uint32_t i = 0; i < ring->geometry.slots; i++) {
@@ -152,7 +152,7 @@ bool ring_ready(struct ring *ring, enum ring_kind kind)
 	if (kind == RING_PRODUCER) {
 		if (atomic_load(&ring->head->closed) || has_free(ring))
 			return true;
-		/* As ring_acquire: what was placed last may be for nobody. */
+		/* As ring_acquire: the last item may have no consumer. */
 		return ring->geometry.mode == RING_BROADCAST &&
 		       (ring_find_end(ring, &end) < 0 || has_free(ring));
 	}

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The producer's side of a ring: a slot, filled, gets the next place in the
+ * The producer's side of a ring: a filled slot gets the next position in the
  * order.
  *
- * The idea: which place is written into the slot first, and then the slot into
- * the place; so that whoever finds only the first knows that it is not
- * published, and whoever finds both that it is, also if nobody is left to say
- * so.
+ * The producer writes the position into the slot first, and then the slot into
+ * the position's entry. So a participant that finds only the first knows that
+ * the item is not published, and one that finds both knows that it is, even if
+ * the producer is dead.
  */
 #include <string.h>
 
 #include "base/fail.h"
-#include "shm/ring_words.h"
+#include "shm/ring_internal.h"
 
 int ring_stale(const struct ring *ring)
 {
 	if (ring->me >= RING_PARTICIPANTS)
-		return tarn_fail(ESTALE, "ring: take part in it first");
+		return tarn_fail(ESTALE, "ring: join it first");
 	return tarn_fail(ESTALE,
 		"ring: participant %u was taken for dead; join again",
 		ring->me);
@@ -38,7 +38,7 @@ static int not_ours(const struct ring *ring, uint32_t slot)
 		slot, ring->me);
 }
 
-/* Makes it FREE at c, and tells one who waits. */
+/* Makes the slot FREE at c, and wakes one waiting producer. */
 static void give_back(
 	struct ring *ring, uint32_t slot, uint64_t word, uint64_t c)
 {
@@ -74,9 +74,9 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 			word = atomic_load(&ring->slots[slot].word);
 		if (slot_state(word) != SLOT_FREE)
 			continue;
-		mine = slot_in_hand(ring, SLOT_FILLING, slot_position(word));
-		/* T1; acquire: pairs with what made it FREE, so that all reads
-		 * of the bytes come before our writes. */
+		mine = slot_owned(ring, SLOT_FILLING, slot_position(word));
+		/* T1; acquire: pairs with the swap that made it FREE, so that
+		 * all reads of the bytes come before our writes. */
 		if (!ring_swap(&ring->slots[slot].word, word, mine))
 			continue;
 		/* T2: pairs with M1 in ring_reap. */
@@ -91,8 +91,8 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 		*ret_slot = slot;
 		return 1;
 	}
-	/* What was placed last may be for nobody, and its producer slow to say
-	 * so; then the next look finds it free. */
+	/* The last item may have no consumer, and its producer be slow to
+	 * finish it; then the next look finds the slot free. */
 	if (ring->geometry.mode == RING_BROADCAST) {
 		uint64_t end;
 		int r = ring_find_end(ring, &end);
@@ -105,18 +105,18 @@ int ring_acquire(struct ring *ring, uint32_t *ret_slot)
 }
 
 /*
- * The word of a slot that we fill; we, and not who joined in our place since we
- * were taken for dead, and may fill the very slot. The slot's word tells us
- * apart from the next ones only (T4), so our own is looked at (T3), and after
- * it: as long as it stands nobody is in our place.
+ * The word of a slot that we fill; but not if another joined in our place since
+ * we were taken for dead, and fills the very slot. The slot's word
+ * distinguishes only the next few members of the place (T4), so our own word is
+ * read (T3), and after the slot's: as long as it stands no other is in our
+ * place.
  */
 static bool filling(const struct ring *ring, uint32_t slot, uint64_t *ret)
 {
 	if (slot >= ring->geometry.slots)
 		return false;
 	*ret = atomic_load(&ring->slots[slot].word);
-	return slot_is_in_hand(ring, SLOT_FILLING, *ret) &&
-	       ring_is_member(ring);
+	return slot_is_owned(ring, SLOT_FILLING, *ret) && ring_is_member(ring);
 }
 
 int ring_abandon(struct ring *ring, uint32_t slot)
@@ -129,8 +129,8 @@ int ring_abandon(struct ring *ring, uint32_t slot)
 	return 0;
 }
 
-/* May the entry of the lap before p be written over? The head only rises, so
- * what we saw of it is good until it is not enough. */
+/* May the entry of the lap before p be overwritten? head only rises, so the
+ * value that we saw is good until it is not enough. */
 static bool has_room(struct ring *ring, uint64_t p)
 {
 	if (position_past(p, ring->head_seen) < (int64_t)ring->order_size)
@@ -139,7 +139,7 @@ static bool has_room(struct ring *ring, uint64_t p)
 	return position_past(p, ring->head_seen) < (int64_t)ring->order_size;
 }
 
-/* Where to look for the end: it is not before that. */
+/* Where to look for the end: it is not before this. */
 static uint64_t end_hint(const struct ring *ring)
 {
 	uint64_t tail = atomic_load(&ring->head->tail);
@@ -147,8 +147,9 @@ static uint64_t end_hint(const struct ring *ring)
 	return position_past(ring->end, tail) > 0 ? ring->end : tail;
 }
 
-/* We have placed at p, and began to look at hint. Who is alone raises tail now
- * and then, so that it costs nothing; others are told at once. */
+/* We have placed at p, and began to look at hint. A producer that is alone
+ * raises tail only now and then, which makes it cheap; with others it does at
+ * once. */
 static void placed(struct ring *ring, uint64_t p, uint64_t hint)
 {
 	ring->crowd_out = p != hint || p != ring->end;
@@ -158,8 +159,8 @@ static void placed(struct ring *ring, uint64_t p, uint64_t hint)
 }
 
 /*
- * Is there room for position p, and what does its entry say? 1: it may be
- * placed there, 0: p was set to where to look next, -EPIPE.
+ * Is there room for position p, and what is in its entry? 1: the slot may be
+ * placed there, 0: p was set to the next position to try, -EPIPE.
  */
 static int look_at(struct ring *ring, uint64_t *p, uint64_t *ret_entry)
 {
@@ -177,12 +178,12 @@ static int look_at(struct ring *ring, uint64_t *p, uint64_t *ret_entry)
 		return 0;
 	}
 	if (!entry_is(entry, position_add(*p, -(int64_t)ring->order_size))) {
-		/* A lap behind: we slept. */
+		/* A lap behind: we were delayed. */
 		*p = atomic_load(&head->tail);
 		return 0;
 	}
 	if (ring->geometry.mode == RING_QUEUE && !has_room(ring, *p)) {
-		/* What stands there was received, or somebody lies. */
+		/* The item there was received, or a peer is hostile. */
 		ring_skip_received(ring);
 		return 0;
 	}
@@ -197,7 +198,7 @@ int ring_find_end(struct ring *ring, uint64_t *ret)
 	for (uint64_t i = 0; i < ring_steps(ring); i++) {
 		int r = look_at(ring, &p, &entry);
 
-		if (r != 0) { /* the end, or the entry that closes */
+		if (r != 0) { /* the end, or the closing entry */
 			*ret = p;
 			return 0;
 		}
@@ -205,10 +206,10 @@ int ring_find_end(struct ring *ring, uint64_t *ret)
 	return ring_nonsense(ring, "the search for its end");
 }
 
-/* Broadcast: a tag as old as that is not this one. */
+/* Broadcast: a tag that old must not be taken for this one. */
 static void forget_tag(struct ring_slot *s, uint64_t p)
 {
-	/* Relaxed: of a slot that is ours. */
+	/* Relaxed: the slot is ours. */
 	for (int i = 0; i < 2; i++)
 		if (pending_is(atomic_load_explicit(
 				       &s->pending[i], memory_order_relaxed),
@@ -216,8 +217,8 @@ static void forget_tag(struct ring_slot *s, uint64_t p)
 			atomic_store(&s->pending[i], pending_word(p - 1, 0));
 }
 
-/* Offers the slot at p, and at the next if somebody else is faster. *word is
- * the slot's as we left it. */
+/* Offers the slot at p, and at the next position if another producer is faster.
+ * *word is the slot's word as we last wrote it. */
 static int place(struct ring *ring, uint32_t slot, uint64_t *word)
 {
 	struct ring_slot *s = &ring->slots[slot];
@@ -239,8 +240,10 @@ static int place(struct ring *ring, uint32_t slot, uint64_t *word)
 		if (ring->geometry.mode == RING_BROADCAST)
 			forget_tag(s, p);
 		/* N2: after all of the note: pairs with N3. */
-		atomic_store_explicit(&s->told, p, memory_order_release);
-		/* Release: pairs with who receives it, or finishes it. */
+		atomic_store_explicit(
+			&s->note_position, p, memory_order_release);
+		/* Release: pairs with the participant that receives it, or
+		 * finishes it. */
 		if (!ring_swap(&s->word, *word, offered))
 			return -ESTALE;
 		*word = offered;
@@ -257,8 +260,8 @@ static int place(struct ring *ring, uint32_t slot, uint64_t *word)
 	return ring_nonsense(ring, "the search for a place");
 }
 
-/* The note of a slot that we fill. */
-static void tell(struct ring_slot *s, const struct ring_note *note)
+/* Writes the note of a slot that we fill. */
+static void publish_note(struct ring_slot *s, const struct ring_note *note)
 {
 	uint64_t tag[RING_TAG_MAX / 8];
 	uint32_t words = (note->tag_size + 7) / 8;
@@ -268,7 +271,7 @@ static void tell(struct ring_slot *s, const struct ring_note *note)
 		memcpy(tag, note->tag, note->tag_size);
 	}
 	/* N1: before each of the following: pairs with N4. */
-	atomic_store_explicit(&s->told, 0, memory_order_relaxed);
+	atomic_store_explicit(&s->note_position, 0, memory_order_relaxed);
 	atomic_store_explicit(&s->bytes, note->bytes, memory_order_release);
 	atomic_store_explicit(&s->tensors, note->tensors, memory_order_release);
 	atomic_store_explicit(
@@ -277,7 +280,7 @@ static void tell(struct ring_slot *s, const struct ring_note *note)
 		atomic_store_explicit(&s->tag[i], tag[i], memory_order_release);
 }
 
-/* Relaxed: counts of our own. */
+/* Relaxed: our own counts. */
 static void count(struct ring *ring, uint64_t bytes)
 {
 	struct ring_member *m = &ring->members[ring->me];
@@ -295,8 +298,9 @@ int ring_publish(struct ring *ring, uint32_t slot, const struct ring_note *note)
 	uint64_t word, c;
 	int r;
 
-	/* First of all, to be ours by the time when the slot is offered: it
-	 * comes from who polls it, as far as any line comes. */
+	/* First of all, so that it is ours when the slot is offered: the line
+	 * comes from a participant that polls it, the farthest any line can
+	 * come from. */
 	ring_fetch(ring_entry(ring, ring->end));
 	if (!filling(ring, slot, &word))
 		return not_ours(ring, slot);
@@ -311,7 +315,7 @@ int ring_publish(struct ring *ring, uint32_t slot, const struct ring_note *note)
 			(unsigned long long)ring->geometry.slot_bytes,
 			RING_TAG_MAX);
 	}
-	tell(&ring->slots[slot], note);
+	publish_note(&ring->slots[slot], note);
 	r = place(ring, slot, &word);
 	if (r == -ESTALE)
 		return ring_stale(ring);
@@ -322,7 +326,8 @@ int ring_publish(struct ring *ring, uint32_t slot, const struct ring_note *note)
 	count(ring, note->bytes);
 	/* W2: pairs with S1 in ring_wait.c */
 	ring_wake(&ring->head->items, ring->geometry.mode == RING_BROADCAST);
-	/* Where we shall look next: its line is with who released it. */
+	/* Where we shall look next: the line is in the cache of the participant
+	 * that released it. */
 	ring_fetch(&ring->slots[ring->hint]);
 	ring_fetch_beside(ring, ring->hint, true);
 	return 0;
@@ -332,7 +337,7 @@ void ring_finish_close(struct ring *ring)
 {
 	uint64_t end;
 
-	/* Finding the entry says so. */
+	/* ring_find_end marks it as closed when it finds the entry. */
 	if (ring_find_end(ring, &end) < 0 || !atomic_load(&ring->head->closed))
 		return;
 	ring_wake(&ring->head->items, true);

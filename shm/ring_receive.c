@@ -2,22 +2,22 @@
 /*
  * The consumer's side of a ring.
  *
- * The idea of the queue: taking the slot is what counts, head only follows; so
- * whoever finds a slot taken moves head on, and one who dies in between has
- * delayed nobody. In a broadcast each consumer walks by itself.
+ * Queue: taking the slot is the decisive step, and head only follows; so a
+ * consumer that finds a slot taken moves head on, and one that dies in between
+ * has delayed no other. In a broadcast each consumer moves on independently.
  */
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "shm/ring_words.h"
+#include "shm/ring_internal.h"
 
 static int ended(void)
 {
-	return tarn_fail(EPIPE, "ring: it is closed, and nothing is left");
+	return tarn_fail(EPIPE, "ring: it is closed, and no item is left");
 }
 
-/* A count of our own, relaxed. */
+/* Our own count, relaxed. */
 static void count(struct ring *ring)
 {
 	_Atomic uint64_t *n = &ring->members[ring->me].received;
@@ -31,8 +31,8 @@ int ring_read_note(
 	const struct ring *ring, uint32_t slot, struct ring_note *ret)
 {
 	struct ring_slot *s = &ring->slots[slot];
-	/* Read once: a peer that lies may go on writing. Acquire: pairs with
-	 * the releases in tell(), for who only watches; others own the slot. */
+	/* Read once: a hostile peer may go on writing. Acquire: pairs with the
+	 * releases in tell(), for watchers; other callers own the slot. */
 	uint64_t bytes = atomic_load_explicit(&s->bytes, memory_order_acquire);
 	uint32_t tag_size =
 		atomic_load_explicit(&s->tag_size, memory_order_acquire);
@@ -40,8 +40,8 @@ int ring_read_note(
 
 	if (tag_size > RING_TAG_MAX || bytes > ring->geometry.slot_bytes)
 		return tarn_fail(EBADMSG,
-			"ring: slot %u says %llu bytes with a tag of %u, where "
-			"it has %llu and a tag at most %u",
+			"ring: slot %u claims %llu bytes with a tag of %u, "
+			"where it has %llu and a tag at most %u",
 			slot, (unsigned long long)bytes, tag_size,
 			(unsigned long long)ring->geometry.slot_bytes,
 			RING_TAG_MAX);
@@ -57,7 +57,7 @@ int ring_read_note(
 	return 0;
 }
 
-/* What we have just taken; it is dropped if it makes no sense. */
+/* The item that we have just taken; it is dropped if it is inconsistent. */
 static int got(struct ring *ring, uint32_t slot, uint64_t position,
 	bool redelivered, struct ring_item *ret)
 {
@@ -75,29 +75,28 @@ static int got(struct ring *ring, uint32_t slot, uint64_t position,
 	return 1;
 }
 
-/* ---- the queue -------------------------------------------------------------
- */
+/* ---- the queue ----------------------------------------------------- */
 
 void ring_say_returned(struct ring *ring)
 {
 	_Atomic uint64_t *returned = &ring->head->returned;
 	uint64_t now = atomic_load(returned);
 
-	/* Each failure is a consumer that clears the bit, or another who says
-	 * the same of items of his own. */
+	/* Each failure is a consumer that clears the bit, or another that
+	 * reports its own returned items. */
 	for (uint64_t i = 0; i < ring_steps(ring); i++)
 		if (atomic_compare_exchange_strong(
 			    returned, &now, (now | 1) + 2))
 			return;
 }
 
-/* Takes the slot for us. */
+/* Takes the slot. */
 static bool take(struct ring *ring, uint32_t slot, uint64_t word)
 {
-	/* T1; acquire: pairs with the release in ring_publish, as taken over
-	 * by whoever returned it. */
+	/* T1; acquire: pairs with the release in ring_publish, passed on by the
+	 * reaper if it was returned. */
 	return ring_swap(&ring->slots[slot].word, word,
-		slot_in_hand(ring, SLOT_READING, slot_position(word)));
+		slot_owned(ring, SLOT_READING, slot_position(word)));
 }
 
 /* T2: pairs with M1 in ring_reap. */
@@ -106,7 +105,7 @@ static int check_taken(struct ring *ring, uint32_t slot, uint64_t position)
 	if (ring_is_member(ring))
 		return 0;
 	if (ring_swap(&ring->slots[slot].word,
-		    slot_in_hand(ring, SLOT_READING, position),
+		    slot_owned(ring, SLOT_READING, position),
 		    slot_word(SLOT_RETURNED, 0, position))) {
 		ring_say_returned(ring);
 		ring_wake(&ring->head->items, false);
@@ -114,7 +113,7 @@ static int check_taken(struct ring *ring, uint32_t slot, uint64_t position)
 	return ring_stale(ring);
 }
 
-/* The oldest that was returned; 0: there is none. */
+/* Takes the oldest returned item; 0: there is none. */
 static int take_returned(struct ring *ring, struct ring_item *ret)
 {
 	uint64_t hint = atomic_load(&ring->head->returned);
@@ -135,7 +134,7 @@ static int take_returned(struct ring *ring, struct ring_item *ret)
 			at = j;
 		}
 		if (!best) {
-			/* Unless something was returned since we looked. */
+			/* Unless an item was returned since we looked. */
 			atomic_compare_exchange_strong(
 				&ring->head->returned, &hint, hint & ~1ull);
 			return 0;
@@ -166,7 +165,7 @@ void ring_skip_received(struct ring *ring)
 {
 	uint64_t h = atomic_load(&ring->head->head), word;
 
-	for (int i = 0; i < 64; i++) { /* who needs more comes again */
+	for (int i = 0; i < 64; i++) { /* a caller may call again */
 		uint64_t entry = atomic_load(ring_entry(ring, h));
 
 		if (!entry_is(entry, h) || entry & ENTRY_CLOSED ||
@@ -193,15 +192,15 @@ static uint64_t head_hint(const struct ring *ring)
 	return position_past(ring->cursor, head) > 0 ? ring->cursor : head;
 }
 
-/* Takes what this entry is about; if others are likely to have done so, it is
- * cheaper to look first, and else not to. */
+/* Takes the item of this entry. If other consumers are likely to have taken it,
+ * it is cheaper to look first, otherwise not to. */
 static bool take_placed(struct ring *ring, uint64_t position, uint64_t entry)
 {
 	uint64_t word = slot_word(SLOT_OFFERED, entry_owner(entry), position);
 
 	if (entry_slot(entry) >= ring->geometry.slots)
 		return false;
-	/* On its way while we take the slot. */
+	/* Fetched while we take the slot. */
 	ring_fetch_beside(ring, entry_slot(entry), false);
 	if (ring->crowd_in && !ring_offers(ring, position, entry, &word))
 		return false;
@@ -225,7 +224,7 @@ static int receive_queue(struct ring *ring, struct ring_item *ret)
 				    entry, position_add(h,
 						   -(int64_t)ring->order_size)))
 				return 0;
-			h = head_hint(ring); /* a lap behind: we slept */
+			h = head_hint(ring); /* a lap behind: we were delayed */
 			continue;
 		}
 		if (entry & ENTRY_CLOSED) {
@@ -245,8 +244,7 @@ static int receive_queue(struct ring *ring, struct ring_item *ret)
 	return ring_nonsense(ring, "the search for an item");
 }
 
-/* ---- broadcast
- * --------------------------------------------------------------- */
+/* ---- broadcast --------------------------------------------------- */
 
 int ring_hear(struct ring *ring, uint32_t *ret_slot)
 {
@@ -263,7 +261,7 @@ int ring_hear(struct ring *ring, uint32_t *ret_slot)
 
 			if (entry_is(entry, position_add(p, -(int64_t)n)))
 				return 0;
-			/* None of that lap was for us. */
+			/* No item of that lap was for us. */
 			oldest = position_add(
 				atomic_load(&ring->head->tail), -(int64_t)n);
 			if (position_past(oldest, p) <= 0)
@@ -348,12 +346,12 @@ int ring_release(struct ring *ring, const struct ring_item *item)
 		ring_seen(ring, slot, word, ring->me);
 		return 0;
 	}
-	/* Not what a successor in our place reads (T3, T4). Release: pairs with
-	 * ring_acquire; W1, R1. */
-	if (!ring_is_member(ring) ||
-		!ring_swap(&ring->slots[slot].word,
-			slot_in_hand(ring, SLOT_READING, p),
-			slot_word(SLOT_FREE, 0, p)))
+	/* Our word is checked so that this is not the slot that a successor in
+	 * our place reads (T3, T4). Release: pairs with ring_acquire; W1, R1.
+	 */
+	if (!ring_is_member(ring) || !ring_swap(&ring->slots[slot].word,
+					     slot_owned(ring, SLOT_READING, p),
+					     slot_word(SLOT_FREE, 0, p)))
 		return not_read(ring, slot);
 	ring_count_freed(ring);
 	ring_wake(&ring->head->space, false); /* W2 */

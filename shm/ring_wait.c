@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waiting for a slot or an item: look a little, then sleep on a futex.
+ * Waiting for a slot or an item: spin a little, then sleep on a futex.
  *
- * The idea: no wake-up is lost because who sleeps says so before he looks for
- * the last time (S1, S2), and who changes something looks afterwards whether
- * anybody said so (W1, W2). The saying is a bit, not a count: it survives the
- * death of who said it, at the price of one system call too many.
+ * No wake-up is lost, because a sleeper sets a bit before it looks for the last
+ * time (S1, S2), and a participant that changes something reads the bits
+ * afterwards (W1, W2). It is a bit, not a count: it survives the death of the
+ * sleeper, at the price of one superfluous system call.
  */
 #include <limits.h>
 #include <linux/futex.h>
@@ -16,14 +16,14 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "shm/ring_words.h"
+#include "shm/ring_internal.h"
 
-/* Between two questions whether to go on: a signal may come just before we
- * sleep, where nothing would end the sleep. */
+/* The time between two calls of interrupted(): a signal may come just before
+ * the sleep, where it would not end it. */
 #define SLICE_NS 200000000ull
 #define SPIN_MIN 16u
 
-#define ONE 4u /* what the rest of a futex word counts in */
+#define ONE 4u /* what the count in a futex word is incremented by */
 
 static long futex_wake(_Atomic uint32_t *futex, int n, uint32_t whom)
 {
@@ -32,8 +32,8 @@ static long futex_wake(_Atomic uint32_t *futex, int n, uint32_t whom)
 		SYS_futex, futex, FUTEX_WAKE_BITSET, n, NULL, NULL, whom);
 }
 
-/* The value changes, so that who is about to sleep does not; and the bits are
- * cleared: whoever sleeps again will set his. */
+/* The value changes, so that a participant that is about to sleep does not; and
+ * the bits are cleared: each that sleeps again sets its own. */
 static void wake_all(_Atomic uint32_t *futex, uint32_t whom)
 {
 	uint32_t now = atomic_load(futex);
@@ -58,10 +58,12 @@ void ring_wake_those(_Atomic uint32_t *futex, uint32_t now, bool all)
 	now = atomic_fetch_add(futex, ONE) + ONE;
 	if (futex_wake(futex, 1, RING_ASLEEP) > 0)
 		return;
-	/* Nobody was there, so the bit goes, and the value with it, or who has
-	 * set the bit before and somebody else again would sleep on it. Who
-	 * came to sleep between our two calls is woken by the second. */
-	if (atomic_compare_exchange_strong(futex, &now, (now + ONE) & ~RING_ASLEEP))
+	/* No sleeper was there, so the bit is cleared, and the value changed;
+	 * otherwise a participant that set the bit before would sleep on a
+	 * value that another has set again. The second call wakes those that
+	 * fell asleep between the two calls. */
+	if (atomic_compare_exchange_strong(
+		    futex, &now, (now + ONE) & ~RING_ASLEEP))
 		futex_wake(futex, INT_MAX, RING_ASLEEP);
 }
 
@@ -88,10 +90,10 @@ static void relax(void)
 #endif
 }
 
-/* Where there is one processor, whoever we wait for needs it. */
+/* With one processor, the participant that we wait for needs it. */
 static bool alone(void)
 {
-	static _Atomic int known; /* 1: yes, 2: no; relaxed: same for all */
+	static _Atomic int known; /* 1: yes, 2: no; relaxed: it never changes */
 	int k = atomic_load_explicit(&known, memory_order_relaxed);
 	cpu_set_t set;
 
@@ -112,7 +114,7 @@ static int interrupted(void)
 	return tarn_fail(EINTR, "ring: the wait was interrupted");
 }
 
-/* 0: asleep until something happened, or an error. */
+/* 0: slept until something happened, or an error. */
 static int doze(_Atomic uint32_t *futex, uint32_t seen, uint32_t as,
 	const struct ring_wait *wait)
 {
@@ -122,10 +124,11 @@ static int doze(_Atomic uint32_t *futex, uint32_t seen, uint32_t as,
 	if (wait->interrupted && wait->interrupted(wait->arg))
 		return interrupted();
 	if (now >= until)
-		return tarn_fail(ETIMEDOUT, "ring: nothing came in time");
+		return tarn_fail(ETIMEDOUT, "ring: the wait timed out");
 	if (wait->interrupted)
 		until = MIN(until, now + SLICE_NS);
-	/* With a time the kernel never goes on by itself after a handler. */
+	/* With a timeout the kernel never restarts the call by itself after a
+	 * signal handler. */
 	t.tv_sec = (time_t)MIN(until / 1000000000u, (uint64_t)INT32_MAX);
 	t.tv_nsec = (long)(until % 1000000000u);
 	if (syscall(SYS_futex, futex, FUTEX_WAIT_BITSET, seen, &t, NULL, as) ==
@@ -137,12 +140,12 @@ static int doze(_Atomic uint32_t *futex, uint32_t seen, uint32_t as,
 	return tarn_fail(errno, "ring: futex: %s", tarn_errno_text(errno));
 }
 
-/* Spins as long as it pays: the bound follows what it took the last times. A
- * look at many slots counts for as many. */
+/* Spins as long as it pays: the bound follows the counts of the last times. A
+ * look at many slots counts as many. */
 static int spin(
 	struct ring *ring, uint32_t cost, int (*look)(void *arg), void *arg)
 {
-	/* Relaxed: a guess that nothing is built on. */
+	/* Relaxed: an estimate that nothing depends on. */
 	uint32_t most = atomic_load_explicit(&ring->spin, memory_order_relaxed);
 	uint32_t n, next = MAX(most - most / 8, SPIN_MIN);
 	int r = 0;
@@ -175,9 +178,9 @@ int ring_wait_for(struct ring *ring, enum ring_word which,
 	while (r == 0) {
 		uint32_t seen = atomic_fetch_or(futex, as); /* S1 */
 
-		/* Also at what nobody has counted. After S1, and so is the look
-		 * of whoever takes it for his: pairs with
-		 * ring_is_still_full(). */
+		/* Makes the look also find slots that no participant has
+		 * counted. It is set after S1, and so the look that consumes it
+		 * is too: pairs with ring_is_still_full(). */
 		atomic_store(&ring->thorough, 1);
 		r = look(arg); /* S2: pairs with W1 */
 		if (r != 0)
@@ -188,7 +191,8 @@ int ring_wait_for(struct ring *ring, enum ring_word which,
 		slept = true;
 		r = look(arg);
 	}
-	/* We may have been woken for what we do not take. */
+	/* We may have consumed a wake-up for an item or slot that we do not
+	 * take. */
 	if (r < 0 && slept && !wait->watcher)
 		ring_wake(futex, false);
 	return r;

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Segments are made by the keeper and read by everybody.
+ * The keeper makes segments, and every process reads them.
  *
- * The idea: permissions on a memfd stop nobody, since its owner can change
- * them and reopen it through /proc. Seals do. F_SEAL_FUTURE_WRITE refuses new
- * writable mappings and write() for good, yet lets the mappings that exist,
- * and those that forked children inherit, go on writing. Mode 0400 and the
- * O_RDONLY descriptor are a second fence, so that an honest mistake fails
- * already at open or mmap.
+ * Permissions on a memfd do not stop its owner, which can change them and
+ * reopen it through /proc. Seals do. F_SEAL_FUTURE_WRITE refuses new writable
+ * mappings and write() for good, yet lets the mappings that exist, and those
+ * that forked children inherit, stay writable. Mode 0400 and the O_RDONLY
+ * descriptor are a second barrier, so that an honest mistake fails already at
+ * open or mmap. A control region (shm/table.h) has only that second barrier and
+ * a fixed size: a keeper that was replaced by exec() must be able to have it
+ * written again.
  */
 #include "shm/segment.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/memfd.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/fail.h"
@@ -26,7 +30,8 @@
 #define MFD_NOEXEC_SEAL 8u
 #endif
 
-#define SEALS_WANTED (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE)
+#define SEALS_SIZE (F_SEAL_SHRINK | F_SEAL_GROW)
+#define SEALS_WANTED (SEALS_SIZE | F_SEAL_FUTURE_WRITE)
 
 static int memfd(const char *name, unsigned int flags)
 {
@@ -78,12 +83,22 @@ int segment_map_rw(int fd, uint64_t size, void **ret)
 	return 0;
 }
 
-int segment_seal(int fd)
+static int seal(int fd, unsigned int seals)
 {
-	if (fcntl(fd, F_ADD_SEALS, SEALS_WANTED | F_SEAL_SEAL) < 0)
+	if (fcntl(fd, F_ADD_SEALS, seals | F_SEAL_SEAL) < 0)
 		return tarn_fail(
 			errno, "segment: sealing: %s", tarn_errno_text(errno));
 	return 0;
+}
+
+int segment_seal(int fd)
+{
+	return seal(fd, SEALS_WANTED);
+}
+
+int segment_seal_size(int fd)
+{
+	return seal(fd, SEALS_SIZE);
 }
 
 int segment_reopen_as(int fd, int access_mode, int *ret_fd)
@@ -92,12 +107,12 @@ int segment_reopen_as(int fd, int access_mode, int *ret_fd)
 	int copy;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	/* Else who holds a lease on it (F_SETLEASE) lets us wait for as long as
-	 * the kernel gives him to let go: 45 s. */
+	/* Without O_NONBLOCK a process with a file lease on it (F_SETLEASE)
+	 * would block this one until the kernel breaks the lease: 45 s. */
 	copy = open(path, access_mode | O_NONBLOCK | O_CLOEXEC);
 	if (copy < 0 && errno == EWOULDBLOCK)
 		return tarn_fail(EBUSY,
-			"segment: somebody holds a lease on %s (fcntl "
+			"segment: a process holds a file lease on %s (fcntl "
 			"F_SETLEASE)",
 			path);
 	if (copy < 0)
@@ -141,4 +156,12 @@ int segment_check(int fd, uint64_t size)
 			"segment: %lld bytes, but %llu were announced",
 			(long long)st.st_size, (unsigned long long)size);
 	return 0;
+}
+
+bool segment_is_huge(int fd)
+{
+	struct statfs fs;
+
+	/* A file system that cannot be determined is not trusted. */
+	return fstatfs(fd, &fs) < 0 || fs.f_type != TMPFS_MAGIC;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Making a control region, and mapping one that somebody else made.
+ * Making a control region, and mapping an existing one.
  *
- * The idea: geometry is computed from the limits alone, written once, and
- * compared and copied into private memory at map time. From then on no
- * address is computed from anything that another process can change, except
- * record offsets, which record_at() checks.
+ * Geometry is computed from the limits alone, written once, and compared and
+ * copied into private memory at map time. From then on no address is computed
+ * from anything that another process can change, except record offsets, which
+ * record_at() checks.
  */
+#include "base/page.h"
 #include "shm/table.h"
 
 #include <fcntl.h>
@@ -18,10 +19,9 @@
 #include "base/checked.h"
 #include "base/fail.h"
 
-#define PAGE 4096ull
-
 struct geometry {
-	uint64_t pools, segments, storages, buckets, records, total;
+	uint64_t pools, segments, storages, completions, buckets, records;
+	uint64_t total;
 };
 
 static uint64_t pages(uint64_t bytes)
@@ -38,8 +38,10 @@ static struct geometry geometry(void)
 		g.pools + pages(TABLE_POOLS_MAX * sizeof(struct table_pool));
 	g.storages = g.segments +
 		     pages(TABLE_SEGMENTS_MAX * sizeof(struct table_segment));
-	g.buckets = g.storages +
-		    pages(TABLE_STORAGES_MAX * sizeof(struct table_storage));
+	g.completions = g.storages + pages(TABLE_STORAGES_MAX *
+					     sizeof(struct table_storage));
+	g.buckets = g.completions + pages(TABLE_COMPLETIONS_MAX *
+					    sizeof(struct table_completion));
 	g.records = g.buckets + pages(TABLE_BUCKETS_MAX * sizeof(uint64_t));
 	g.total = g.records + TABLE_RECORDS_SIZE;
 	return g;
@@ -59,6 +61,7 @@ uint32_t table_signature(void)
 		offsetof(struct table_header, n_storages),
 		offsetof(struct table_header, n_names),
 		offsetof(struct table_header, records_used),
+		offsetof(struct table_header, segment_changes),
 		sizeof(struct table_pool),
 		sizeof(struct table_segment),
 		offsetof(struct table_segment, offset),
@@ -66,6 +69,11 @@ uint32_t table_signature(void)
 		offsetof(struct table_storage, base),
 		offsetof(struct table_storage, landed),
 		offsetof(struct table_storage, file_offset),
+		offsetof(struct table_storage, flags),
+		sizeof(struct table_completion),
+		offsetof(struct table_completion, request),
+		offsetof(struct completed, size),
+		offsetof(struct table_header, n_completions),
 		sizeof(struct name_version),
 		offsetof(struct name_version, descriptor),
 		sizeof(struct name_record),
@@ -76,14 +84,14 @@ uint32_t table_signature(void)
 		TABLE_INDEX_BITS,
 		TABLE_BUCKETS_FIRST,
 	};
-	uint32_t hash = 2166136261u; /* FNV-1a, by whole numbers */
+	uint32_t hash = 2166136261u; /* FNV-1a over whole numbers */
 
 	for (size_t i = 0; i < ARRAY_SIZE(facts); i++)
 		hash = (hash ^ facts[i]) * 16777619u;
 	return hash;
 }
 
-/* Everything that is ever computed from geometry is computed here. */
+/* Computes all pointers that follow from the geometry. */
 static void table_point(
 	struct table *table, void *map, const struct geometry *g)
 {
@@ -96,6 +104,7 @@ static void table_point(
 		.pools = (void *)(base + g->pools),
 		.segments = (void *)(base + g->segments),
 		.storages = (void *)(base + g->storages),
+		.completions = (void *)(base + g->completions),
 		.buckets = (void *)(base + g->buckets),
 		.records_offset = g->records,
 	};
@@ -110,7 +119,7 @@ static int populate(void *start, uint64_t size)
 }
 
 static void header_write(struct table *table, const struct geometry *g,
-	uint32_t rule, uint32_t uid)
+	uint32_t domain, uint32_t uid)
 {
 	struct table_header *h = table->header;
 
@@ -118,23 +127,24 @@ static void header_write(struct table *table, const struct geometry *g,
 	h->signature = table_signature();
 	h->instance = table->instance;
 	h->hash_seed = table->hash_seed;
-	h->rule = rule;
+	h->domain = domain;
 	h->uid = uid;
 	h->pools_offset = g->pools;
 	h->segments_offset = g->segments;
 	h->storages_offset = g->storages;
+	h->completions_offset = g->completions;
 	h->buckets_offset = g->buckets;
 	h->records_offset = g->records;
 	h->total_size = g->total;
 	atomic_store_explicit(
 		&h->n_buckets, TABLE_BUCKETS_FIRST, memory_order_relaxed);
-	/* Magic last: a region without it was never finished. Nobody reads it
-	 * before the descriptor was handed over, which orders the rest. */
+	/* Magic last: a region without it was never finished. No process reads
+	 * it before the descriptor was handed over, which orders the rest. */
 	atomic_signal_fence(memory_order_release);
 	h->magic = TABLE_MAGIC;
 }
 
-int table_create(int fd, uint64_t instance, uint64_t seed, uint32_t rule,
+int table_create(int fd, uint64_t instance, uint64_t seed, uint32_t domain,
 	uint32_t uid, struct table *ret)
 {
 	struct geometry g = geometry();
@@ -164,9 +174,9 @@ int table_create(int fd, uint64_t instance, uint64_t seed, uint32_t rule,
 		munmap(map, g.total);
 		return r;
 	}
-	/* Sparse, and holes that a dump would fill. */
+	/* It is sparse, and a core dump would fill its holes. */
 	madvise(map, g.total, MADV_DONTDUMP);
-	header_write(&table, &g, rule, uid);
+	header_write(&table, &g, domain, uid);
 	*ret = table;
 	return 0;
 }
@@ -179,7 +189,7 @@ static int differs(const char *what, uint64_t seen, uint64_t wanted)
 		what, (unsigned long long)seen, (unsigned long long)wanted);
 }
 
-/* One row for all that must be as this build would have written it. */
+/* One row for each field, with the value that this build would have written. */
 static int header_check(const struct table_header *h, const struct geometry *g)
 {
 	const struct {
@@ -192,6 +202,7 @@ static int header_check(const struct table_header *h, const struct geometry *g)
 		{"pools_offset", h->pools_offset, g->pools},
 		{"segments_offset", h->segments_offset, g->segments},
 		{"storages_offset", h->storages_offset, g->storages},
+		{"completions_offset", h->completions_offset, g->completions},
 		{"buckets_offset", h->buckets_offset, g->buckets},
 		{"records_offset", h->records_offset, g->records},
 		{"total_size", h->total_size, g->total},
@@ -201,23 +212,6 @@ static int header_check(const struct table_header *h, const struct geometry *g)
 		if (rows[i].seen != rows[i].wanted)
 			return differs(
 				rows[i].what, rows[i].seen, rows[i].wanted);
-	return 0;
-}
-
-int table_attach(void *map, uint64_t size, struct table *ret)
-{
-	struct geometry g = geometry();
-	const struct table_header *h = map;
-	int r;
-
-	if (size != g.total)
-		return differs("size", size, g.total);
-	r = header_check(h, &g);
-	if (r < 0)
-		return r;
-	table_point(ret, map, &g);
-	ret->instance = h->instance;
-	ret->hash_seed = h->hash_seed;
 	return 0;
 }
 
@@ -241,11 +235,14 @@ int table_map(int fd, bool writable, struct table *ret)
 			(unsigned long long)g.total,
 			writable ? "read-write" : "read-only",
 			tarn_errno_text(errno));
-	r = table_attach(map, g.total, ret);
+	r = header_check(map, &g);
 	if (r < 0) {
 		munmap(map, g.total);
 		return r;
 	}
+	table_point(ret, map, &g);
+	ret->instance = ret->header->instance;
+	ret->hash_seed = ret->header->hash_seed;
 	madvise(map, g.total, MADV_DONTDUMP);
 	return 0;
 }

@@ -1,28 +1,37 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The control region: what a client looks up without asking anybody.
+ * The control region: the tables that a client reads without a message or a
+ * system call.
  *
- * One memfd per access rule, so that who may not see a pool sees no name of
- * it. The server alone writes it; its clients map it read-only. It is sparse
- * and of its final size from the start, so nothing is ever remapped:
+ * There is one memfd per access domain, so that users who may not see a pool
+ * see none of its names. The server alone writes it; its clients map it
+ * read-only. It is sparse and of its final size from the start, so nothing is
+ * ever remapped:
  *
- *	header | pools | segments | storages | buckets | records
+ *	header | pools | segments | storages | completions | buckets | records
  *
- * Each part grows by being touched (the server populates pages before it
- * counts them in) up to a limit that the header states. Names live in records
- * of variable length, chained from buckets by linear hashing.
+ * Each part grows by being touched (the server populates pages before it counts
+ * them in) up to a limit that the header states. Names live in records of
+ * variable length, chained from buckets by linear hashing.
+ *
+ * A server that takes over goes on in the same region, after a crash and after
+ * an upgrade alike. So the region is sealed against resizing alone: the memfd's
+ * mode, its owner and clients' O_RDONLY descriptors keep other uids from
+ * writing it. A program whose layout of it differs does not take it over.
  *
  * Publishing is one store. A record keeps the two newest versions of its name,
- * each under a commit number; a reader takes header.committed once and uses
- * the newest version not above it. The server writes any number of versions
- * under committed + 1, then stores that number: the set appears at once or
- * not at all, and what a crash leaves uncommitted is dropped by the next
- * server.
+ * each under a commit number; a reader takes header.committed once and uses the
+ * newest version not above it. The server writes any number of versions under
+ * committed + 1, then stores that number: the set appears at once or not at
+ * all, and what a crash leaves uncommitted is dropped by the next server.
  *
- * Nothing a reader finds here is trusted for memory safety: geometry is
- * checked and copied when the region is mapped, offsets are checked against
- * it on use, and descriptors go through the same checks as those of a
- * stranger.
+ * A transaction can also write a completion: which request of which client it
+ * does, and with what result. The same store commits it, so a server that takes
+ * over knows of each request whether it was done. Only servers use completions.
+ *
+ * A reader trusts nothing here for memory safety: geometry is checked and
+ * copied when the region is mapped, offsets are checked against it on use, and
+ * descriptors go through the same checks as those of an untrusted sender.
  */
 #pragma once
 
@@ -34,31 +43,36 @@
 
 #include <tarn/descriptor.h>
 
-#define TABLE_MAGIC 0x656c6261746e7274ull /* "trntable" */
-#define TABLE_VERSION 1
+#include "base/identity.h"
 
-/* Address space is free, memory is not: these are ends, not sizes. */
-#define TABLE_POOLS_MAX 64u		/* rules have few pools */
-#define TABLE_SEGMENTS_MAX 65536u	/* 16 TiB of 256 MiB segments */
-#define TABLE_STORAGES_MAX (1u << 22)	/* below the 26 bits of a lease word */
-#define TABLE_BUCKETS_MAX (1u << 24)	/* one a name, up to 16 million */
-#define TABLE_BUCKETS_FIRST 64u		/* a page half full; doubles from here */
+#define TABLE_MAGIC 0x656c6261746e7274ull /* "trntable" */
+#define TABLE_VERSION 3
+
+/* Address space is free, memory is not: these are upper bounds, not sizes. */
+#define TABLE_POOLS_MAX 64u              /* domains have few pools */
+#define TABLE_SEGMENTS_MAX 65536u        /* 16 TiB of 256 MiB segments */
+#define TABLE_STORAGES_MAX (1u << 22)    /* below the 26 bits of a lease word */
+#define TABLE_COMPLETIONS_MAX (1u << 20) /* 4,096 each of 256 connections */
+#define TABLE_BUCKETS_MAX (1u << 24)     /* one a name, up to 16 million */
+/* a page half full; doubles from here */
+#define TABLE_BUCKETS_FIRST 64u
 #define TABLE_RECORDS_SIZE (6ull << 30) /* some 9 million short names */
 
-#define TABLE_INDEX_BITS 26	 /* a lease word: index below, */
+#define TABLE_INDEX_BITS 26      /* a lease word: index below, */
 #define TABLE_GENERATION_BITS 38 /* generation above */
 
 enum storage_state {
-	STORAGE_FREE = 0,	/* no bytes; the generation is the next one's */
-	STORAGE_FILLING = 1,	/* a load is under way; see landed */
-	STORAGE_LIVE = 2,	/* named, or kept as a loaded file */
-	STORAGE_UNNAMED = 3,	/* only leases hold it */
-	STORAGE_FREEING = 4,	/* the server is looking for leases */
+	STORAGE_FREE = 0,    /* no bytes; the generation is that of the next
+				 * storage */
+	STORAGE_FILLING = 1, /* a load is under way; see landed */
+	STORAGE_LIVE = 2,    /* named, or kept as a loaded file */
+	STORAGE_UNNAMED = 3, /* only leases hold it */
+	STORAGE_FREEING = 4, /* the server is scanning for leases */
 };
 
 /* The word of a storage, one atomic: generation << 8 | state. */
-static inline uint64_t storage_word(uint64_t generation,
-	enum storage_state state)
+static inline uint64_t storage_word(
+	uint64_t generation, enum storage_state state)
 {
 	return generation << 8 | (uint64_t)state;
 }
@@ -74,119 +88,173 @@ static inline enum storage_state storage_word_state(uint64_t word)
 }
 
 struct table_header {
-	/* 1st cache line: what it is; written once */
+	/* 1st cache line: identity; written once */
 	uint64_t magic;
 	uint32_t version;
 	uint32_t signature; /* of the struct layouts; see table_signature() */
 	uint64_t instance;
 	uint64_t hash_seed;
-	uint32_t rule; /* which access rule this region belongs to */
-	uint32_t uid;  /* of that rule */
-	uint32_t moves; /* regions of this rule that this one goes on from */
-	uint32_t pad0[5];
+	uint32_t domain; /* which access domain this region belongs to */
+	uint32_t uid;    /* of that domain */
+	uint32_t pad0[6];
 
 	/* 2nd: geometry; written once */
 	uint64_t pools_offset;
 	uint64_t segments_offset;
 	uint64_t storages_offset;
+	uint64_t completions_offset;
 	uint64_t buckets_offset;
 	uint64_t records_offset;
 	uint64_t total_size;
-	uint64_t pad1[2];
+	uint64_t pad1;
 
 	/* 3rd: commits; written by the server, read by every look-up */
 	_Atomic uint64_t committed;
-	/* Odd while chains are being changed in a way that could make a
-	 * reader miss a name that is there: a bucket split, a record taken
+	/* Odd while chains are being changed in a way that could make a reader
+	 * miss a name that is there: a bucket split, or a record being taken
 	 * out. Adding a record does not count. */
 	_Atomic uint32_t restructuring;
 	_Atomic uint32_t n_buckets;
-	_Atomic uint32_t changed; /* bumped with each commit: a futex */
-	_Atomic uint32_t left; /* odd: nobody writes here any more; see below */
-	/* No commit above it has removed a name; 0 before protocol 2. */
+	_Atomic uint32_t changed; /* incremented with each commit: a futex */
+	uint32_t pad2;
+	/* No commit above it has removed a name. */
 	_Atomic uint64_t removed;
 	uint64_t pad3[4];
 
 	/* 4th: counts; written by the server */
 	_Atomic uint32_t n_pools;
 	_Atomic uint32_t n_segments;
-	_Atomic uint32_t n_storages; /* highest index ever used, plus one */
-	_Atomic uint32_t n_dropped; /* segments; 0 before protocol 2 */
+	_Atomic uint32_t n_storages;    /* highest index ever used, plus one */
+	_Atomic uint32_t n_completions; /* highest slot ever used, plus one */
 	_Atomic uint64_t n_names;
 	_Atomic uint64_t records_used; /* bytes of the record part in use */
-	uint64_t pad5[4];
+	/* Incremented with each segment that is shown or dropped. */
+	_Atomic uint64_t segment_changes;
+	uint64_t pad5[3];
 };
 
 /* A pool: one range of addresses, made of segments. */
 struct table_pool {
 	uint32_t id;
 	uint32_t page_shift; /* 12, 21 or 30 */
-	uint64_t reach;	     /* its address range is [0, reach) */
+	uint64_t reach;      /* its address range is [0, reach) */
 	uint64_t pad[6];
 };
 
-/* Segments never change once counted in; state tells one that was dropped. */
+/* A segment does not change while it is READY. After it was dropped, another
+ * segment may get its number, with the next serial: table_segments.c. */
 enum segment_state {
 	SEGMENT_NONE = 0,
 	SEGMENT_READY = 1,
 	SEGMENT_DROPPED = 2,
 };
 
+/* The word of a segment, one atomic: serial << 8 | state. Serials begin at 1,
+ * and 56 bits of them do not run out. */
+static inline uint64_t segment_word(uint64_t serial, enum segment_state state)
+{
+	return serial << 8 | (uint64_t)state;
+}
+
+static inline uint64_t segment_word_serial(uint64_t word)
+{
+	return word >> 8;
+}
+
+static inline enum segment_state segment_word_state(uint64_t word)
+{
+	return (enum segment_state)(word & 0xff);
+}
+
 struct table_segment {
+	_Atomic uint64_t word;
 	uint32_t pool;
-	_Atomic uint32_t state;
+	uint32_t pad0;
 	uint64_t offset; /* in the pool */
 	uint64_t size;
-	uint64_t pad[5];
+	uint64_t pad[4];
 };
 
 struct table_storage {
 	_Atomic uint64_t word;
 	uint32_t pool;
 	uint32_t owner; /* uid */
-	uint64_t base;	/* byte of the pool where the storage begins */
+	uint64_t base;  /* byte of the pool where the storage begins */
 	uint64_t size;
-	uint64_t alloc_offset; /* what was taken for it, whole pages */
+	uint64_t alloc_offset; /* the whole pages that are allocated for it */
 	uint64_t alloc_size;
 	_Atomic uint64_t landed; /* bytes of a running load that have arrived */
-	uint64_t expires;	 /* 0: it is names that end, name_version */
-	/* The file that it was loaded from; all 0 for a created one. */
-	uint64_t file_dev;
-	uint64_t file_ino;
-	uint64_t file_size;
-	uint64_t file_mtime; /* ns */
-	uint64_t file_ctime; /* ns */
+	uint64_t expires;        /* 0: the names that end are in name_version */
+	/* The file that it was loaded from, and where its bytes begin there;
+	 * all 0 for a created one, and for bytes that are not one unchanged
+	 * range of a file. */
+	struct file_identity file;
 	uint64_t file_offset;
-	uint32_t flags;	 /* STORAGE_*; since protocol 2 */
-	uint32_t filler; /* while it is FILLING: the number of its loader */
-	uint64_t left_word; /* of a region that was left: what word was */
+	/* The header that its client had parsed, and that its loader has found
+	 * in the file. Size 0: the client named none. */
+	uint64_t header_size;
+	struct digest header;
+	uint32_t flags;     /* STORAGE_* */
+	uint32_t loader_id; /* while it is FILLING: the number of its loader */
+	uint64_t pad[3];
 };
-/* Its bytes are a memfd of its own, to be asked for by WIRE_STORAGE: pool is
+/* Its bytes are a memfd of its own, which WIRE_STORAGE returns: pool is
  * TABLE_POOL_OWN, base is 0. */
 #define STORAGE_OWN 1u
-#define STORAGE_MUTABLE 2u /* and those whom the rule lets may write it */
-#define STORAGE_CREATED 4u /* by a client: never evicted */
+/* That, and every process that the domain admits may write it. */
+#define STORAGE_MUTABLE 2u
+#define STORAGE_CREATED 4u /* created by a client: never evicted */
 /* Its bytes may still be written by a ring whose process is dead: it is not
- * freed before the pipe of its filler ends. */
+ * freed before the pipe of its loader ends. */
 #define STORAGE_QUARANTINE 8u
 /* Of a mutable one: its bytes are a channel's (channel.h). */
 #define STORAGE_CHANNEL 16u
+/* Loaded, and found by every client that proves the same version of its file.
+ */
+#define STORAGE_KEPT 32u
 #define TABLE_POOL_OWN UINT32_MAX
 
+/* What is taken for it, in whole pages. */
+static inline uint64_t storage_memory(const struct table_storage *entry)
+{
+	return entry->flags & STORAGE_OWN ? (entry->size + 4095) & ~4095ull
+					  : entry->alloc_size;
+}
+
+/* A request that was done, and the storage that its answer names, if any. */
+struct completed {
+	uint64_t client; /* the number of its connection, which is never 0 */
+	uint32_t serial;
+	uint32_t pool;
+	uint32_t index;
+	uint32_t pad;
+	uint64_t generation;
+	uint64_t base;
+	uint64_t size;
+};
+
+/* commit is the transaction that did the request. 0: the slot is free. Above
+ * header.committed: that transaction was not committed, and so this is void. */
+struct table_completion {
+	_Atomic uint64_t commit;
+	struct completed request;
+	uint64_t pad;
+};
+
 /* One of the two newest versions of a name. commit is 0 while it is being
- * written; a reader copies and looks at commit again. */
+ * written; a reader copies it and then reads commit again. */
 struct name_version {
 	_Atomic uint64_t commit;
-	uint64_t version; /* 1, 2, ... of this name */
-	uint32_t flags;	  /* NAME_REMOVED */
-	uint32_t publisher; /* uid + 1, of who is charged for it; 0: unknown */
-	uint64_t token; /* of the request that wrote it; 0 before protocol 2 */
-	uint64_t expires; /* CLOCK_BOOTTIME ns; 0: never. The server removes it */
-	uint64_t pad1[3];
+	uint64_t version;   /* 1, 2, ... of this name */
+	uint32_t flags;     /* NAME_REMOVED */
+	uint32_t publisher; /* uid + 1 of the user to charge; 0: unknown */
+	/* CLOCK_BOOTTIME ns; 0: never. The server removes it */
+	uint64_t expires;
+	uint64_t pad1[4];
 	struct tarn_descriptor descriptor;
 };
 #define NAME_REMOVED 1u
-#define TABLE_NOBODY UINT32_MAX /* a uid that is nobody's */
+#define TABLE_NOBODY UINT32_MAX /* a uid that no user has */
 
 struct name_record {
 	_Atomic uint64_t next; /* region offset of the next in the chain; 0 */
@@ -204,7 +272,8 @@ static_assert(offsetof(struct table_header, committed) == 128, "3rd line");
 static_assert(offsetof(struct table_header, n_pools) == 192, "4th line");
 static_assert(sizeof(struct table_pool) == 64, "a cache line");
 static_assert(sizeof(struct table_segment) == 64, "a cache line");
-static_assert(sizeof(struct table_storage) == 128, "two cache lines");
+static_assert(sizeof(struct table_storage) == 192, "three cache lines");
+static_assert(sizeof(struct table_completion) == 64, "a cache line");
 static_assert(sizeof(struct name_version) == 320, "five cache lines");
 static_assert(sizeof(struct name_record) == 704, "eleven, then the name");
 static_assert(ATOMIC_LLONG_LOCK_FREE == 2 && ATOMIC_INT_LOCK_FREE == 2,
@@ -224,94 +293,128 @@ struct table {
 	struct table_pool *pools;
 	struct table_segment *segments;
 	struct table_storage *storages;
+	struct table_completion *completions;
 	_Atomic uint64_t *buckets;
 	uint64_t records_offset;
 };
 
-/* Sizes the memfd and writes an empty region into it through a writable
+/* Resizes the memfd and writes an empty region into it through a writable
  * mapping that *ret owns. seed is random. */
-int table_create(int fd, uint64_t instance, uint64_t seed, uint32_t rule,
+int table_create(int fd, uint64_t instance, uint64_t seed, uint32_t domain,
 	uint32_t uid, struct table *ret);
 
-/* Maps a region that somebody made and checks magic, version, signature and
- * geometry: -EPROTO says which differs. */
+/* Maps an existing region and checks magic, version, signature and geometry:
+ * -EPROTO with a sentence that names the difference. */
 int table_map(int fd, bool writable, struct table *ret);
-/* The same for a mapping that is there already, such as an inherited one;
- * table_unmap would unmap it. */
-int table_attach(void *map, uint64_t size, struct table *ret);
 void table_unmap(struct table *table);
 
 /* Maps the pages in use, so that the first look-ups do not fault. A hint: it
- * cannot fail, and does nothing for what is very large. */
+ * cannot fail, and does nothing for very large regions. */
 void table_prefault(const struct table *table);
 
 /* ---- reading (any process, any thread; no system call) -------------- */
 
-/* The committed version of a name. -ENOENT; -EAGAIN when the server died in
- * the middle of restructuring (the caller asks it by message, or waits). */
+/* The committed version of a name. -ENOENT; -EAGAIN when the server died in the
+ * middle of restructuring (the caller asks the server by message, or waits). */
 int table_lookup(const struct table *table, const char *name, size_t name_size,
 	struct tarn_descriptor *ret, uint64_t *ret_version);
 
-/* The same, and which commit wrote it; *ret is written to whatever comes of it,
- * since one copy fewer is a tenth of an open. No two versions of a region's names
- * have both name and commit in common, even if a name comes back after its
- * removal and counts its versions from 1 again. */
+/* The same, and which commit wrote it. *ret may be written on failure too,
+ * since one copy fewer saves a tenth of an open. No two versions of a region's
+ * names have both name and commit in common, even if a name comes back after
+ * its removal and counts its versions from 1 again. */
 struct table_name {
 	struct tarn_descriptor descriptor;
 	uint64_t version;
 	uint64_t commit;
+	uint64_t record; /* region offset of its record */
 };
 int table_find(const struct table *table, const char *name, size_t name_size,
 	struct table_name *ret);
 
-/*
- * Leaving a region. A daemon that is upgraded cannot write its regions any
- * more, so it makes others, which go on from there (table_copy), and says so
- * in the old ones: left becomes odd, and no storage there can be acquired.
- * Leases that were acquired before are as good in the next region, where their
- * storages have the same indices and generations. What stands in a region that
- * was left is history: table_find, table_lookup and table_list answer -ESTALE,
- * and the reader maps the next region over it (table_follow).
- *
- * The place tells one region, and whether it was left, from another: what
- * failed while it changed, or in one that was left, is to be tried again.
- */
-uint64_t table_place(const struct table *table);
-bool table_is_left(const struct table *table);
-/* Maps the region behind fd, read-only, over this one, which goes on at the
- * same addresses, for other threads too. 1; 0: it is not a later one; -EPROTO:
- * it is no region of the same rule and daemon; -ENOMEM. One thread at a time. */
-int table_follow(struct table *table, int fd);
-
 /* Calls fn for each committed name beginning with prefix; stops at non-zero.
- * Names are handed over NUL-terminated, from private memory. One that stands
- * throughout is listed exactly once; one that comes or goes meanwhile may be
- * or not. -EAGAIN as in table_lookup. */
+ * Names are handed over NUL-terminated, from private memory. A name that stands
+ * throughout is listed exactly once; one that appears or vanishes meanwhile may
+ * be listed or not. -EAGAIN as in table_lookup. */
 int table_list(const struct table *table, const char *prefix,
 	size_t prefix_size,
 	int (*fn)(void *arg, const char *name, size_t name_size,
 		const struct tarn_descriptor *descriptor, uint64_t version),
 	void *arg);
 
-/* A consistent copy of what the table says of a storage. -ESTALE when the
- * generation is another or the storage is free. */
+/*
+ * Sets of names as one commit left them (table_set.c). A reader takes a commit
+ * number once, reads any number of records as that commit left them, and asks
+ * at the end whether a name was removed since. No call fails or waits; a record
+ * whose version of that commit has been overwritten is lost, and the reader
+ * begins again with a newer number.
+ */
+uint64_t table_committed(const struct table *table);
+/* May a removal of a name have followed commit at, or the state that it left?
+ * False proves that a walk which began with that number missed no name. */
+bool table_removed_since(const struct table *table, uint64_t at);
+
+/* A walk along all records, in the order of their offsets. 1: walk->record is
+ * the next, which may be of no name; 0: there is none; -EPROTO. */
+struct table_walk {
+	uint64_t record;
+	uint64_t next, end; /* offsets */
+};
+void table_walk_begin(const struct table *table, struct table_walk *walk);
+int table_walk_next(const struct table *table, struct table_walk *walk);
+
+/* A name and its version at that commit. */
+struct table_row {
+	struct table_name found;
+	uint32_t name_size;
+	char name[1024 + 1]; /* NUL-terminated */
+};
+enum table_at {
+	TABLE_AT_NOTHING, /* no name with that prefix stood there */
+	TABLE_AT_NAME,    /* it is in *ret */
+	TABLE_AT_LOST,    /* the version at that commit cannot be determined any
+			   * more */
+};
+enum table_at table_record_at(const struct table *table, uint64_t record,
+	uint64_t at, const char *prefix, size_t prefix_size,
+	struct table_row *ret);
+/* Did the version that commit number commit wrote to that record stand after
+ * commit number at? False also where that cannot be determined any more. */
+bool table_record_holds(const struct table *table, uint64_t record,
+	uint64_t commit, uint64_t at);
+
+/* A consistent copy of a storage's entry. -ESTALE when the generation is
+ * another or the storage is free. */
 int table_storage_get(const struct table *table, uint32_t index,
 	uint64_t generation, struct table_storage *ret);
 
+/* A consistent copy of the entry with a segment's number. */
+struct segment_shown {
+	uint64_t serial;
+	uint32_t pool;
+	uint64_t offset; /* in the pool */
+	uint64_t size;
+};
+/* False: no segment has that number, or it is being dropped. number is below
+ * header.n_segments. */
+bool table_segment_get(
+	const struct table *table, uint32_t number, struct segment_shown *ret);
+/* The serial of the segment that has that number; 0: none has. */
+uint64_t table_segment_serial(const struct table *table, uint32_t number);
+
 /* ---- writing (the server, one thread) ------------------------------- */
 
-/* What the writer knows beside the region itself: free lists, counts. It can
- * be rebuilt from the region (table_writer_new does so): after a crash,
- * versions above header.committed are dropped and an odd restructuring count
- * is repaired. */
+/* The writer's private state: free lists, counts. It can be rebuilt from the
+ * region (table_writer_new does so): after a crash, versions above
+ * header.committed are dropped and an odd restructuring count is repaired. */
 struct table_writer;
-/* uid: who has published the name; TABLE_NOBODY: it is not known. */
-typedef void (*table_name_fn)(void *arg,
-	const struct tarn_descriptor *descriptor, uint32_t uid);
+/* uid: the user that has published the name; TABLE_NOBODY: unknown. */
+typedef void (*table_name_fn)(
+	void *arg, const struct tarn_descriptor *descriptor, uint32_t uid);
 int table_writer_new(struct table *table, struct table_writer **ret);
-/* The same, and visit is called for what each name leads to, in no order, on
- * the one way along all names that this takes; negative ends it. The counts in
- * the header were checked before. */
+/* The same, and calls visit for the storage of each name, in no order, during
+ * the one walk along all names that this needs; a negative result ends it. The
+ * counts in the header were checked before. */
 int table_writer_take_over(struct table *table,
 	int (*visit)(void *arg, const struct tarn_descriptor *descriptor,
 		uint32_t uid),
@@ -319,25 +422,30 @@ int table_writer_take_over(struct table *table,
 struct table_writer *table_writer_free(struct table_writer *writer);
 
 int table_add_pool(struct table_writer *writer, const struct table_pool *pool);
-/* Returns the segment's number through ret_index. */
-int table_add_segment(struct table_writer *writer, uint32_t pool,
-	uint64_t offset, uint64_t size, uint32_t *ret_index);
+/* The lowest number from from on that a new segment can have: the number of a
+ * dropped segment, or the first number that no segment has had. */
+uint32_t table_spare_segment(const struct table *table, uint32_t from);
+/* Shows a segment under a spare number. -ENOSPC: there is no number left;
+ * -ENOMEM. */
+int table_add_segment(struct table_writer *writer, uint32_t number,
+	uint32_t pool, uint64_t offset, uint64_t size);
 
-/* It is unmapped by those who look; its number is not used again. */
-void table_drop_segment(struct table_writer *writer, uint32_t index);
+/* Drops a segment, in which no storage lies. Readers unmap it at their next
+ * look; its number is spare from now on. */
+void table_drop_segment(struct table_writer *writer, uint32_t number);
 
 /* A free entry, filled in (word, landed excepted) and set to state. */
 int table_storage_add(struct table_writer *writer,
 	const struct table_storage *storage, enum storage_state state,
 	uint32_t *ret_index, uint64_t *ret_generation);
 /* Release-stores the word with the same generation. */
-void table_storage_set(struct table_writer *writer, uint32_t index,
-	enum storage_state state);
+void table_storage_set(
+	struct table_writer *writer, uint32_t index, enum storage_state state);
 /* Marks it free under the next generation; an index whose generations run out
  * is retired. */
 void table_storage_drop(struct table_writer *writer, uint32_t index);
-/* Freeing, under the next generation, which nobody has ever been told: no
- * lease on it stands, and none can be taken, until it is dropped. */
+/* Sets it to freeing, under the next generation, which no process has ever been
+ * told: no lease on it stands, and none can be taken, until it is dropped. */
 void table_storage_shut(struct table_writer *writer, uint32_t index);
 
 /*
@@ -348,56 +456,45 @@ void table_storage_shut(struct table_writer *writer, uint32_t index);
  * under a name, once per name, so that storages can be counted.
  */
 int table_begin(struct table_writer *writer);
-/* What is put from here on in this transaction carries: the token of the
- * request, the time at which the name ends (CLOCK_BOOTTIME ns; 0: never), and
- * who publishes it. Before it is called: 0, 0 and TABLE_NOBODY. */
-void table_stamp(struct table_writer *writer, uint64_t token, uint64_t expires,
-	uint32_t uid);
+/* For the versions put from here on in this transaction: the time at which the
+ * name ends (CLOCK_BOOTTIME ns; 0: never), and the uid that publishes it.
+ * Before it is called: 0 and TABLE_NOBODY. */
+void table_stamp(struct table_writer *writer, uint64_t expires, uint32_t uid);
 int table_put(struct table_writer *writer, const char *name, size_t name_size,
 	const struct tarn_descriptor *descriptor, uint64_t *ret_version);
 int table_remove(struct table_writer *writer, const char *name,
 	size_t name_size); /* -ENOENT */
-void table_commit(struct table_writer *writer, table_name_fn displaced,
-	void *arg);
+/* The transaction does that request; once in a transaction. The slot stays
+ * taken from the commit until table_completion_free. -ENOSPC, -ENOMEM: as put.
+ */
+int table_complete(struct table_writer *writer, const struct completed *request,
+	uint32_t *ret_slot);
+void table_commit(
+	struct table_writer *writer, table_name_fn displaced, void *arg);
 void table_abort(struct table_writer *writer);
-/* Calls fn for what each name leads to, in no order. Not while a transaction
- * is open. */
-void table_each(const struct table_writer *writer, table_name_fn fn,
-	void *arg);
+/* That request will not be sent again. */
+void table_completion_free(struct table_writer *writer, uint32_t slot);
+/* The descriptor that a commit has written under a name, while it is one of the
+ * two versions that are kept. -ENOENT, without a sentence. */
+int table_find_written(const struct table *table, const char *name,
+	size_t name_size, uint64_t commit, struct tarn_descriptor *ret,
+	uint64_t *ret_version);
+/* Calls fn for the descriptor of each name, in no order. Not while a
+ * transaction is open. */
+void table_each(const struct table_writer *writer, table_name_fn fn, void *arg);
 /* When the first name ends; 0: none does. That name may have been replaced
- * meanwhile: then nothing comes of it. */
+ * meanwhile: then table_expire removes nothing. */
 uint64_t table_next_expiry(const struct table_writer *writer);
 /* Removes, in a transaction that is open and has no other changes, all names
  * that have ended at that time: how many, or -ENOMEM and nothing is removed. */
 int64_t table_expire(struct table_writer *writer, uint64_t now);
-/* What the request with that token has published under a name, as long as it
- * is one of the two versions that are kept. -ENOENT, without a sentence. */
-int table_find_token(const struct table *table, const char *name,
-	size_t name_size, uint64_t token, struct tarn_descriptor *ret,
-	uint64_t *ret_version);
-/* What a name leads to, and who has published it, as in table_name_fn. -ENOENT,
- * without a sentence. */
+/* The descriptor under a name, and the user that has published it, as in
+ * table_name_fn. -ENOENT, without a sentence. */
 int table_publisher(const struct table *table, const char *name,
 	size_t name_size, struct tarn_descriptor *ret, uint32_t *ret_uid);
-/* May commit number since, or one after it, have written the name? True also
- * if it is not there and any name was removed since. */
-bool table_written_since(const struct table *table, const char *name,
-	size_t name_size, uint64_t since);
-/* Wakes who waits on header.changed, for what is no commit: bytes landed, a
- * storage's state. */
+/* Wakes waiters on header.changed for events other than commits: bytes landed,
+ * a storage's state. */
 void table_wake(struct table_writer *writer);
-
-/* ---- moving (the keeper, while there is no writer) ------------------- */
-
-/* All that it holds, in pages: what a copy takes. */
-uint64_t table_footprint(const struct table *table);
-/* Leaves a region that is mapped writable. */
-void table_leave(struct table *table);
-/* Takes that back: nothing came of it. */
-void table_return(struct table *table);
-/* Makes the region that goes on from one that was left, in an empty memfd and
- * through a writable mapping that *ret owns. -ENOMEM. */
-int table_copy(const struct table *from, int fd, struct table *ret);
 
 /* ---- names ---------------------------------------------------------- */
 

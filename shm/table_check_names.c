@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Records and chains, as they must be: the row can be walked, every record
- * that stands is in the chain of its hash exactly once, nothing else is in
- * any, and where a name leads there is a storage.
+ * Checks of records and chains: the row can be walked, every record that stands
+ * is in the chain of its hash exactly once, no other record is in any chain,
+ * and each name leads to a storage.
  *
- * The idea: the row of records is the truth. One walk over it marks where
- * records begin, one over all chains marks what they reach, and a second one
- * over the row compares.
+ * The row of records is the reference. One walk over it marks where records
+ * begin, one over all chains marks what they reach, and a second one over the
+ * row compares.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,10 +16,10 @@
 #include "shm/record.h"
 #include "shm/table_check.h"
 
-/* One bit for each place where a record may begin. */
+/* One bit for each offset at which a record may begin. */
 struct places {
-	uint64_t *begins;  /* a record, or a hole */
-	uint64_t *reached; /* by a chain */
+	uint64_t *begins;  /* a record or a hole begins there */
+	uint64_t *reached; /* a chain leads there */
 };
 
 static uint64_t place_of(const struct table *table, uint64_t offset)
@@ -43,9 +43,9 @@ struct names_check {
 	struct faults *faults;
 	struct places places;
 	uint64_t committed;
-	uint64_t end; /* of the row */
+	uint64_t end; /* end of the row */
 	uint64_t n_standing;
-	/* Of the record that is looked at: what can be printed. */
+	/* The name of the record that is being checked, in printable form. */
 	char name[NAME_SIZE_MAX + 1];
 };
 
@@ -62,12 +62,13 @@ static uint32_t row_size(struct names_check *check, uint64_t offset)
 		size % RECORD_ALIGN == 0 && size <= check->end - offset)
 		return size;
 	fault_add(check->faults,
-		"record at %llu: its size is %u; what follows cannot be found",
+		"record at %llu: its size is %u; the records after it cannot "
+		"be found",
 		(unsigned long long)offset, size);
 	return 0;
 }
 
-/* Which version is the name's now; -1: none, or it is a removal. */
+/* The version that stands; -1: none, or it is a removal. */
 static int standing(
 	const struct names_check *check, const struct name_record *record)
 {
@@ -105,7 +106,7 @@ static void check_versions(struct names_check *check,
 				(unsigned long long)v[i].version);
 }
 
-/* False: what it says of itself makes no sense. */
+/* False: the record's name is invalid. */
 static bool check_name(struct names_check *check,
 	const struct name_record *record, uint64_t offset)
 {
@@ -130,7 +131,7 @@ static bool check_name(struct names_check *check,
 	return true;
 }
 
-/* Where it leads there is a storage, and it is whole. */
+/* Checks that the storage of a name exists, and is complete. */
 static void check_target(
 	struct names_check *check, const struct name_record *record, int i)
 {
@@ -196,7 +197,7 @@ static void walk_row(struct names_check *check)
 		uint32_t size = row_size(check, offset);
 
 		if (!size) {
-			/* Nothing that follows will be compared. */
+			/* No record from here on is compared. */
 			check->end = offset;
 			return;
 		}
@@ -264,7 +265,7 @@ static void walk_chains(struct names_check *check)
 	}
 }
 
-/* What stands is found, and nothing else. */
+/* A record that stands must be in its chain, and no other. */
 static void compare(struct names_check *check, uint64_t offset, bool reached)
 {
 	const struct name_record *record = record_at(check->table, offset);

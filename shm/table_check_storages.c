@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pools, segments and storages, as they must be: whatever a storage is, its
- * bytes lie in what was taken for it, that lies in segments, and nothing was
- * taken twice.
+ * Checks of pools, segments and storages: the bytes of each storage lie in the
+ * memory allocated for it, that memory lies in segments, and no memory is
+ * allocated twice.
  *
- * The idea: ranges are collected and sorted by pool and offset; then each is
- * compared with its neighbour only.
+ * Ranges are collected and sorted by pool and offset; then each is compared
+ * with its neighbour only.
  */
 #include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "base/page.h"
 #include "shm/record.h"
 #include "shm/table_check.h"
 
-#define PAGE 4096ull
 #define STORAGE_FLAGS                                                          \
 	(STORAGE_OWN | STORAGE_MUTABLE | STORAGE_CREATED |                     \
-		STORAGE_QUARANTINE | STORAGE_CHANNEL)
-/* That a channel has too. */
+		STORAGE_QUARANTINE | STORAGE_CHANNEL | STORAGE_KEPT)
+/* The flags that a channel has too. */
 #define CHANNEL_FLAGS (STORAGE_OWN | STORAGE_MUTABLE | STORAGE_CREATED)
 
 struct range {
@@ -76,7 +76,9 @@ static void check_segment(const struct table *table, uint32_t i,
 	uint32_t n_pools, struct ranges *ranges, struct faults *faults)
 {
 	const struct table_segment *s = &table->segments[i];
-	uint32_t state = atomic_load_explicit(&s->state, memory_order_relaxed);
+	/* Relaxed: the writer itself reads it. */
+	uint32_t state = segment_word_state(
+		atomic_load_explicit(&s->word, memory_order_relaxed));
 	struct range r = {.pool = s->pool, .number = i, .offset = s->offset};
 	const struct table_pool *pool = pool_of(table, r.pool, n_pools);
 	uint64_t size = s->size;
@@ -96,7 +98,7 @@ static void check_segment(const struct table *table, uint32_t i,
 		ranges->v[ranges->n++] = r;
 }
 
-/* Joins neighbours, which hold what spans their border. */
+/* Joins neighbours, since a storage may span their border. */
 static void join(struct ranges *ranges)
 {
 	uint32_t kept = 0;
@@ -137,7 +139,7 @@ static bool has_own_bytes(const struct table_storage *s)
 	       s->alloc_offset == 0 && s->alloc_size == 0;
 }
 
-/* Its bytes lie in what was taken for it. */
+/* Do its bytes lie in the memory allocated for it? */
 static bool is_inside(const struct table_storage *s, uint64_t *ret_end)
 {
 	uint64_t end;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names that end: which are to be removed, and when the next one is.
+ * Names that end: which ones to remove, and when the next one ends.
  *
- * The idea: a version says itself when it ends, so the region is the truth,
- * and a new writer finds all of it again. The heap only says when to look. A
- * name that is renewed again and again needs no new timer each time: the one
- * that it has goes off, finds a later end, and is set to that. Hence each
- * record knows the time of its timer that counts; a new one is set only for
- * an earlier time, and the other becomes void.
+ * Each version records when it ends, so the region is the reference, and a new
+ * writer finds all of it again. The heap only determines when to look. A name
+ * that is renewed again and again needs no new timer each time: its timer
+ * fires, finds a later end, and is set to that. Hence each record stores the
+ * time of its valid timer; a new one is set only for an earlier time, and the
+ * other becomes void.
  */
 #include <assert.h>
 
@@ -15,8 +15,8 @@
 #include "base/fail.h"
 #include "shm/table_writer.h"
 
-/* Void timers, which come of lives that get shorter, are swept out when they
- * may be most of the heap; 1 MiB of them is not worth a walk. */
+/* Void timers, which remain after a name's life was shortened, are swept out
+ * when they may be most of the heap; 1 MiB of them is not worth a walk. */
 #define VOID_MIN 65536u
 
 static int reserve(struct timers *timers, size_t n)
@@ -28,7 +28,10 @@ static int reserve(struct timers *timers, size_t n)
 		return 0;
 	v = reallocarray(timers->v, room, sizeof(*v));
 	if (!v)
-		return tarn_fail(ENOMEM, "no memory for %zu lives", room);
+		return tarn_fail(ENOMEM,
+			"no memory for the expiry times of "
+			"%zu names",
+			room);
 	timers->v = v;
 	timers->room = room;
 	return 0;
@@ -101,7 +104,8 @@ int timer_found(struct table_writer *writer, uint64_t offset, uint64_t expires)
 	struct timers *timers = &writer->timers;
 	int r;
 
-	/* Most have none, and had none: their pages stay as they are. */
+	/* Most records have no end, and had none: their pages stay unwritten.
+	 */
 	if (record->timer != expires)
 		record->timer = expires;
 	if (!expires)
@@ -122,7 +126,7 @@ void timers_order(struct table_writer *writer)
 	timers->rebuilt_n = timers->n;
 }
 
-/* Collects them anew: too many are void. */
+/* Collects all timers anew: too many are void. */
 static int timers_rebuild(struct table_writer *writer)
 {
 	struct table *table = writer->table;
@@ -132,7 +136,7 @@ static int timers_rebuild(struct table_writer *writer)
 	int r = 0;
 
 	writer->timers.n = 0;
-	/* Each has one already, so there is room. */
+	/* Each record has a timer already, so there is room. */
 	for (uint64_t offset = table->records_offset; offset < end && r >= 0;
 		offset += record_of(table, offset)->size)
 		r = timer_found(writer, offset,
@@ -156,7 +160,8 @@ uint64_t table_next_expiry(const struct table_writer *writer)
 	return writer->timers.n ? writer->timers.v[0].at : 0;
 }
 
-/* Below i in the heap; whoever is not due has nobody due below him. */
+/* Counts the due timers from i on in the heap; below a timer that is not due
+ * there is none that is. */
 static size_t count_due(const struct timers *timers, size_t i, uint64_t now)
 {
 	if (i >= timers->n || timers->v[i].at > now)
@@ -165,7 +170,7 @@ static size_t count_due(const struct timers *timers, size_t i, uint64_t now)
 	       count_due(timers, 2 * i + 2, now);
 }
 
-/* A timer went off: has the name ended, or been renewed? */
+/* A timer fired: has the name ended, or been renewed? */
 static bool has_ended(
 	struct table_writer *writer, const struct timer *timer, uint64_t now)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Chains: how a name is found, and how they are changed under readers.
+ * Chains: how a reader finds a name, and how the writer changes chains under
+ * readers.
  *
- * The idea: linear hashing. The table has one bucket more for each name more;
- * bucket n takes its names from bucket n - 2^k, and no other is touched. What
- * could make a reader miss a name (a split, a record taken out) happens while
- * header.restructuring is odd; a record is added at the head of its chain,
- * which needs no such care.
+ * This is linear hashing. The table gets one bucket more for each name more;
+ * bucket n takes its names from bucket n - 2^k, and no other is touched.
+ * Changes that could make a reader miss a name (a split, a record taken out)
+ * happen while header.restructuring is odd; a record is added at the head of
+ * its chain, which needs no such care.
  */
 #include <string.h>
 
@@ -18,9 +19,9 @@ void restructure_begin(struct table *table)
 	uint32_t n =
 		atomic_load_explicit(&h->restructuring, memory_order_relaxed);
 
-	/* Odd already after a crash: then it stays as it is. */
+	/* After a crash it is odd already: then it stays as it is. */
 	atomic_store_explicit(&h->restructuring, n | 1, memory_order_relaxed);
-	/* Pairs with the acquire fence at the end of walk(): who reads a
+	/* Pairs with the acquire fence at the end of walk(): a reader of a
 	 * pointer stored after this sees the odd number, or a later one. */
 	atomic_thread_fence(memory_order_release);
 }
@@ -31,8 +32,8 @@ void restructure_end(struct table *table)
 	uint32_t n =
 		atomic_load_explicit(&h->restructuring, memory_order_relaxed);
 
-	/* Release: pairs with the acquire load at the start of walk(); who
-	 * begins with this number sees the chains as they now are. */
+	/* Release: pairs with the acquire load at the start of walk(); a reader
+	 * that begins with this number sees the chains as they are now. */
 	atomic_store_explicit(&h->restructuring, n + 1, memory_order_release);
 }
 
@@ -68,13 +69,13 @@ void chain_add(struct table *table, uint64_t offset)
 	_Atomic uint64_t *head =
 		&table->buckets[bucket_of(record->hash, buckets_now(table))];
 
-	/* Release: pairs with the acquire load of next in walk(), for who
-	 * still stands on this record from its last life. */
+	/* Release: pairs with the acquire load of next in walk(), for a reader
+	 * that still stands on this record from its earlier use. */
 	atomic_store_explicit(&record->next,
 		atomic_load_explicit(head, memory_order_relaxed),
 		memory_order_release);
 	/* Release: pairs with the acquire load of the bucket in walk(); the
-	 * record is whole for who finds it. */
+	 * record is complete for every reader that finds it. */
 	atomic_store_explicit(head, offset, memory_order_release);
 }
 
@@ -91,8 +92,8 @@ void chain_remove(struct table *table, uint64_t offset)
 	if (!at)
 		return;
 	restructure_begin(table);
-	/* Release: pairs with the acquire loads in walk(); what follows in the
-	 * chain was added before. */
+	/* Release: pairs with the acquire loads in walk(); the records that
+	 * follow in the chain were added before. */
 	atomic_store_explicit(link,
 		atomic_load_explicit(&record->next, memory_order_relaxed),
 		memory_order_release);
@@ -109,7 +110,7 @@ void bucket_split(struct table_writer *writer)
 
 	if (n >= TABLE_BUCKETS_MAX || writer->n_records <= n)
 		return;
-	/* No memory: then chains get longer, and nothing else. */
+	/* Without memory chains only get longer. */
 	if (part_populate(writer, start, table->records_offset,
 		    start + (n + 1ull) * sizeof(uint64_t),
 		    &writer->buckets_ready) < 0)
@@ -118,9 +119,9 @@ void bucket_split(struct table_writer *writer)
 	keep = &table->buckets[from];
 	move = &table->buckets[n];
 	restructure_begin(table);
-	/* The order stays, so at every moment all pointers lead forward and
-	 * no reader can go round in a circle. Release each time: pairs with
-	 * the acquire loads in walk(). */
+	/* The order stays, so at every moment all pointers lead forward and no
+	 * reader can loop. Release each time: pairs with the acquire loads in
+	 * walk(). */
 	for (offset = atomic_load_explicit(keep, memory_order_relaxed); offset;
 		offset = next) {
 		struct name_record *record = record_of(table, offset);
@@ -132,7 +133,7 @@ void bucket_split(struct table_writer *writer)
 		atomic_store_explicit(*tail, offset, memory_order_release);
 		*tail = &record->next;
 	}
-	/* The ends of both chains; pairs with the same acquire loads. */
+	/* Ends both chains; pairs with the same acquire loads. */
 	atomic_store_explicit(keep, 0, memory_order_release);
 	atomic_store_explicit(move, 0, memory_order_release);
 	/* Release: pairs with the acquire load of n_buckets in walk(). */

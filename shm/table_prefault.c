@@ -2,18 +2,18 @@
 /*
  * Mapping the pages of a control region before the first look-up needs them.
  *
- * Only what is in use: a page beyond the counts is a hole, and reading a hole
- * of a memfd would allocate it.
+ * Only pages in use are mapped: a page beyond the counts is a hole, and reading
+ * a hole of a memfd would allocate it.
  */
 #include <sys/mman.h>
 
 #include "base/checked.h"
+#include "base/page.h"
 #include "shm/record.h"
 #include "shm/table.h"
 
-/* More is left to faults: a large region is walked by few of its readers. */
+/* More is left to page faults: few readers walk all of a large region. */
 #define PREFAULT_MAX (8ull << 20)
-#define PAGE 4096ull
 
 static void prefault(
 	const struct table *table, const void *part, uint64_t bytes)
@@ -21,11 +21,11 @@ static void prefault(
 	uint64_t from = (uint64_t)((const unsigned char *)part - table->map);
 	uint64_t start = round_down_u64(from, PAGE), end;
 
-	/* The count is the peer's: it may say anything. */
+	/* The peer wrote the count: it may have any value. */
 	if (bytes > PREFAULT_MAX || round_up_u64(from + bytes, PAGE, &end) ||
 		end > table->size || end == start)
 		return;
-	/* Where the kernel does not know it, the first look-up faults. */
+	/* Where the kernel does not support this, the first look-up faults. */
 	madvise(table->map + start, end - start, MADV_POPULATE_READ);
 }
 

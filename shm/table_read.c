@@ -2,25 +2,26 @@
 /*
  * Look-ups, in any process, while the writer goes on writing.
  *
- * The idea: nothing is locked; what was read is proved afterwards.
+ * There are no locks; a reader proves afterwards that what it read was
+ * consistent.
  *
- * A name that is found is proved by its own commit number. The writer sets
- * the number to 0 before it changes a version, or gives the record to another
- * name, and to a number above committed when it has finished; numbers at or
- * below committed are never written twice. So when the number is the same
- * before and after the name was compared and the descriptor copied, both are
- * those of that commit, even if the record was taken out and used again
- * meanwhile. Which chain led there does not matter.
+ * A name that is found is proved by its own commit number. The writer sets the
+ * number to 0 before it changes a version, or gives the record to another name,
+ * and to a number above committed when it has finished; numbers at or below
+ * committed are never written twice. So when the number is the same before and
+ * after the name was compared and the descriptor copied, both are those of that
+ * commit, even if the record was taken out and used again meanwhile. Which
+ * chain led there does not matter.
  *
  * A name that is not found is proved by header.restructuring: even, and the
- * same before and after the walk, it says that no record left its chain, so
+ * same before and after the walk, it proves that no record left its chain, so
  * none can have been missed, nor can the walk have strayed into another chain
- * by way of a record used again. Where the record was there but had no
- * version old enough, committed must be unchanged too: the newest version not
- * above it is never overwritten as long as it stands.
+ * by way of a record used again. Where the record was there but had no version
+ * old enough, committed must be unchanged too: the newest version not above it
+ * is never overwritten as long as it stands.
  *
- * Offsets are checked on use and chains are bounded, so that a region full of
- * nonsense costs time and a wrong answer at worst.
+ * Offsets are checked on use and chains are bounded, so that a corrupt region
+ * costs time and a wrong answer at worst.
  */
 #include <sched.h>
 #include <string.h>
@@ -33,9 +34,9 @@
 enum outcome { FOUND, ABSENT, AGAIN };
 
 /*
- * Who has to try again waits a little longer each time: first for a writer on
- * another core, then for one that needs this core, then for one that a busy
- * machine keeps waiting. Some 20 ms in all: picked, not tuned.
+ * A reader that has to try again waits a little longer each time: first for a
+ * writer on another core, then for one that needs this core, then for one that
+ * waits for a core on a busy machine. Some 20 ms in all: picked, not tuned.
  */
 #define TRIES_SPIN 64
 #define TRIES_YIELD 64
@@ -60,17 +61,6 @@ static bool try_again(unsigned int *tries)
 	return true;
 }
 
-/* Before what is read in it counts: if it was not left yet, nothing has been
- * committed elsewhere yet. */
-static int check_here(const struct table *table)
-{
-	if (!table_is_left(table))
-		return 0;
-	return tarn_fail(ESTALE,
-		"the daemon goes on in another control region, which is not "
-		"mapped yet");
-}
-
 static uint64_t committed_now(const struct table *table)
 {
 	/* Acquire: pairs with the release store in table_commit; all versions
@@ -84,10 +74,11 @@ struct wanted {
 	size_t size;
 	uint64_t hash;
 	uint64_t committed;
+	uint64_t record; /* the one being examined */
 };
 
 /* One record whose hash matched. ABSENT: not this name, or not at this
- * snapshot; then *seen says whether the whole must be proved by committed. */
+ * snapshot; then *seen is set if committed must prove the result. */
 static enum outcome record_match(const struct name_record *record,
 	const struct wanted *wanted, struct table_name *ret, bool *seen)
 {
@@ -105,18 +96,19 @@ static enum outcome record_match(const struct name_record *record,
 	memcpy(&ret->descriptor, &version->descriptor, sizeof(ret->descriptor));
 	ret->version = PEEK(version->version);
 	ret->commit = commit;
+	ret->record = wanted->record;
 	flags = PEEK(version->flags);
 	if (!version_still(record, i, commit))
 		return AGAIN;
 	return flags & NAME_REMOVED ? ABSENT : FOUND;
 }
 
-static enum outcome walk(const struct table *table, const struct wanted *wanted,
+static enum outcome walk(const struct table *table, struct wanted *wanted,
 	struct table_name *ret)
 {
 	const struct table_header *h = table->header;
 	/* Acquire: pairs with the release store in restructure_end; the chains
-	 * are those that it left, or newer. */
+	 * are in the state that it left, or newer. */
 	uint32_t before =
 		atomic_load_explicit(&h->restructuring, memory_order_acquire);
 	/* Acquire: pairs with the release store in bucket_split. */
@@ -126,8 +118,8 @@ static enum outcome walk(const struct table *table, const struct wanted *wanted,
 
 	if (n == 0 || n > TABLE_BUCKETS_MAX)
 		return AGAIN;
-	/* Acquire: pairs with the release store in chain_add; what the record
-	 * says of itself was written before. */
+	/* Acquire: pairs with the release store in chain_add; the record's
+	 * fields were written before. */
 	offset = atomic_load_explicit(
 		&table->buckets[bucket_of(wanted->hash, n)],
 		memory_order_acquire);
@@ -138,9 +130,10 @@ static enum outcome walk(const struct table *table, const struct wanted *wanted,
 			return AGAIN;
 		if (PEEK(record->hash) == wanted->hash &&
 			PEEK(record->name_size) == wanted->size) {
-			enum outcome o =
-				record_match(record, wanted, ret, &seen);
+			enum outcome o;
 
+			wanted->record = offset;
+			o = record_match(record, wanted, ret, &seen);
 			if (o != ABSENT)
 				return o;
 		}
@@ -149,7 +142,7 @@ static enum outcome walk(const struct table *table, const struct wanted *wanted,
 		offset = atomic_load_explicit(
 			&record->next, memory_order_acquire);
 	}
-	/* Pairs with the release fence in restructure_begin: who has read a
+	/* Pairs with the release fence in restructure_begin: a reader of a
 	 * pointer written after it sees the odd number, or a later one. */
 	atomic_thread_fence(memory_order_acquire);
 	if (before & 1 || atomic_load_explicit(&h->restructuring,
@@ -163,7 +156,7 @@ static enum outcome walk(const struct table *table, const struct wanted *wanted,
 	return ABSENT;
 }
 
-/* *ret is written to whatever comes of it. */
+/* *ret may be written on failure too. */
 static int find(const struct table *table, const char *name, size_t name_size,
 	struct table_name *ret)
 {
@@ -174,8 +167,6 @@ static int find(const struct table *table, const char *name, size_t name_size,
 		return name_check(name, name_size);
 	wanted.hash = name_hash(name, name_size, table->hash_seed);
 	do {
-		if (check_here(table) < 0)
-			return -ESTALE;
 		wanted.committed = committed_now(table);
 		switch (walk(table, &wanted, ret)) {
 		case FOUND:
@@ -219,7 +210,7 @@ struct copy {
 	char name[NAME_SIZE_MAX + 1];
 };
 
-/* What the record held for a moment, whatever name that was. */
+/* Copies a momentary state of the record, whichever name it had. */
 static enum outcome record_copy(const struct table *table,
 	const struct name_record *record, struct copy *ret)
 {
@@ -253,55 +244,27 @@ static enum outcome record_copy(const struct table *table,
 	return flags & NAME_REMOVED ? ABSENT : FOUND;
 }
 
-/* Of a name that stands throughout no byte ever changes, so one that does not
- * begin so is passed over unproved, and without reading the rest of it. */
-static bool may_begin(const struct name_record *record, const char *prefix,
-	size_t prefix_size)
-{
-	return prefix_size <= NAME_SIZE_MAX &&
-	       PEEK(record->name_size) >= prefix_size &&
-	       memcmp(record->name, prefix, prefix_size) == 0;
-}
-
-/*
- * Walks the row of records, not the chains: boundaries never vanish, whatever
- * is split or taken out meanwhile. A name that stands throughout is listed
- * exactly once, with one of the versions that it had meanwhile; one that comes
- * or goes during the walk may be listed or not.
- */
+/* A name that stands throughout is listed exactly once, with one of the
+ * versions that it had meanwhile; one that appears or vanishes during the walk
+ * may be listed or not. */
 int table_list(const struct table *table, const char *prefix,
 	size_t prefix_size,
 	int (*fn)(void *arg, const char *name, size_t name_size,
 		const struct tarn_descriptor *descriptor, uint64_t version),
 	void *arg)
 {
-	/* Acquire: pairs with the release store in record_new. */
-	uint64_t used = atomic_load_explicit(
-		&table->header->records_used, memory_order_acquire);
-	uint64_t offset = table->records_offset, end;
+	struct table_walk walk;
 	struct copy copy;
+	int r;
 
-	if (check_here(table) < 0)
-		return -ESTALE;
-	end = offset + MIN(used, table->size - offset);
-	while (offset < end) {
-		const struct name_record *record = record_at(table, offset);
+	table_walk_begin(table, &walk);
+	while ((r = table_walk_next(table, &walk)) > 0) {
+		const struct name_record *record =
+			record_at(table, walk.record);
 		enum outcome o = ABSENT;
 		unsigned int tries = 0;
-		/* Read once, before the rest; it only ever gets smaller, and
-		 * then a boundary is jumped over that was a hole's. */
-		uint32_t size = record ? PEEK(record->size) : 0;
 
-		/* The last hole may be too near the end to hold a record. */
-		if (!record && end - offset < RECORD_SIZE_MAX)
-			break;
-		if (size < RECORD_ALIGN || size % RECORD_ALIGN)
-			return tarn_fail(EPROTO,
-				"control region: the record at %llu has a size "
-				"of %u",
-				(unsigned long long)offset, size);
-		if (size >= RECORD_SIZE_MIN &&
-			may_begin(record, prefix, prefix_size))
+		if (record_may_begin(record, prefix, prefix_size))
 			while ((o = record_copy(table, record, &copy)) ==
 					AGAIN &&
 				try_again(&tries))
@@ -312,15 +275,13 @@ int table_list(const struct table *table, const char *prefix,
 				"listed; try again");
 		if (o == FOUND && copy.name_size >= prefix_size &&
 			memcmp(copy.name, prefix, prefix_size) == 0) {
-			int r = fn(arg, copy.name, copy.name_size,
-				&copy.descriptor, copy.version);
-
+			r = fn(arg, copy.name, copy.name_size, &copy.descriptor,
+				copy.version);
 			if (r)
 				return r;
 		}
-		offset += size;
 	}
-	return 0;
+	return r;
 }
 
 int table_storage_get(const struct table *table, uint32_t index,
@@ -336,15 +297,15 @@ int table_storage_get(const struct table *table, uint32_t index,
 				 memory_order_acquire))
 		return tarn_fail(ESTALE, "there is no storage %u", index);
 	storage = &table->storages[index];
-	/* Acquire: pairs with the release store in table_storage_add; what the
-	 * entry says was written before. */
+	/* Acquire: pairs with the release store in table_storage_add; the
+	 * entry's fields were written before. */
 	word = atomic_load_explicit(&storage->word, memory_order_acquire);
-	/* Acquire: pairs with the release store of who counts bytes in; those
-	 * bytes are there. */
+	/* Acquire: pairs with the release store of the loader that counts
+	 * bytes; those bytes are there. */
 	landed = atomic_load_explicit(&storage->landed, memory_order_acquire);
 	memcpy(ret, storage, sizeof(*ret));
-	/* Pairs with the release fence in table_storage_add: who has copied
-	 * something of the next generation sees the word of the next too. */
+	/* Pairs with the release fence in table_storage_add: a reader that has
+	 * copied a field of the next generation sees the next word too. */
 	atomic_thread_fence(memory_order_acquire);
 	if (storage_word_generation(word) == generation)
 		word = atomic_load_explicit(
@@ -361,4 +322,37 @@ int table_storage_get(const struct table *table, uint32_t index,
 	atomic_store_explicit(&ret->word, word, memory_order_relaxed);
 	atomic_store_explicit(&ret->landed, landed, memory_order_relaxed);
 	return 0;
+}
+
+uint64_t table_segment_serial(const struct table *table, uint32_t number)
+{
+	/* Acquire: pairs with the release stores in table_add_segment and
+	 * table_drop_segment. */
+	uint64_t word = atomic_load_explicit(
+		&table->segments[number].word, memory_order_acquire);
+
+	return segment_word_state(word) == SEGMENT_READY
+		       ? segment_word_serial(word)
+		       : 0;
+}
+
+bool table_segment_get(
+	const struct table *table, uint32_t number, struct segment_shown *ret)
+{
+	const struct table_segment *segment = &table->segments[number];
+	struct segment_shown shown = {
+		.serial = table_segment_serial(table, number)};
+
+	if (!shown.serial)
+		return false;
+	memcpy(&shown.pool, &segment->pool, sizeof(shown.pool));
+	memcpy(&shown.offset, &segment->offset, sizeof(shown.offset));
+	memcpy(&shown.size, &segment->size, sizeof(shown.size));
+	/* Pairs with the release fence in table_add_segment: a reader that has
+	 * copied a field of the next segment sees that this one was dropped. */
+	atomic_thread_fence(memory_order_acquire);
+	if (table_segment_serial(table, number) != shown.serial)
+		return false;
+	*ret = shown;
+	return true;
 }

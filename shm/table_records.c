@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The row of records: taking room for a name, and giving it back.
+ * The row of records: allocating room for a name, and freeing it.
  *
- * The idea: every step leaves a row that can be walked from its start, for
- * readers who list it and for the server that comes after a crash. New room
- * is a hole before it is counted in, and a hole is cut by writing what
- * follows first. Holes are never joined: somebody may stand on the border. So
- * there are few sizes of them (size_for).
+ * Every step leaves a row that can be walked from its start, for readers that
+ * list it and for the next server after a crash. New room is a hole before it
+ * is counted in, and to cut a hole its second part is written first. Holes are
+ * never joined: a reader may stand on the border. So there are few sizes of
+ * them (size_for).
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -43,7 +43,8 @@ bool stack_push(struct stack *stack, uint64_t value)
 	return true;
 }
 
-/* A quarter more each time, so that there are few calls; between these. */
+/* Each call populates a quarter more, between these bounds, so that there are
+ * few calls. */
 #define POPULATE_MIN (64ull << 10)
 #define POPULATE_MAX (4ull << 20)
 
@@ -61,7 +62,7 @@ int part_populate(struct table_writer *writer, uint64_t start, uint64_t limit,
 	to = *ready +
 	     MIN(MAX((*ready - start) / 4, POPULATE_MIN), POPULATE_MAX);
 	to = MIN((MAX(to, end) + 4095) & ~4095ull, limit);
-	/* Missing memory shows here as an error, and nowhere as a SIGBUS. */
+	/* Missing memory is an error here, and nowhere a SIGBUS. */
 	if (madvise(writer->table->map + *ready, to - *ready,
 		    MADV_POPULATE_WRITE) < 0)
 		return tarn_fail(ENOMEM,
@@ -82,13 +83,13 @@ void hole_keep(struct table_writer *writer, uint64_t offset)
 	uint32_t size = record_of(writer->table, offset)->size;
 	struct stack *stack = &writer->holes[class_of(size)];
 
-	/* Without memory for the list the hole is lost to this writer; the
-	 * next one finds it. */
+	/* Without memory for the list this writer loses the hole; the next one
+	 * finds it. */
 	if (stack_reserve(stack) >= 0)
 		stack_push(stack, offset);
 }
 
-/* Cuts a hole in two if what is left is of use. */
+/* Cuts a hole in two if the rest is large enough to be used. */
 static void hole_cut(
 	struct table_writer *writer, uint64_t offset, uint32_t size)
 {
@@ -101,13 +102,13 @@ static void hole_cut(
 	memset(rest, 0, sizeof(*rest));
 	rest->size = left;
 	/* Release: pairs with the load of size in table_list, through the
-	 * dependency of the next address on it; and in a crash, what follows
-	 * is there before the border is. */
+	 * dependency of the next address on it; and for a crash: the second
+	 * part is there before the border is. */
 	__atomic_store_n(&hole->size, size, __ATOMIC_RELEASE);
 	hole_keep(writer, offset + size);
 }
 
-/* Of that size, or the next larger one; 0: none. */
+/* A hole of that size, or of the next larger one; 0: none. */
 static uint64_t hole_take(struct table_writer *writer, uint32_t size)
 {
 	for (size_t c = class_of(size); c < RECORD_CLASSES; c++) {
@@ -123,7 +124,7 @@ static uint64_t hole_take(struct table_writer *writer, uint32_t size)
 	return 0;
 }
 
-/* Room at the end, as a hole. */
+/* Adds room at the end, as a hole. */
 static int hole_append(
 	struct table_writer *writer, uint32_t size, uint64_t *ret_offset)
 {
@@ -150,12 +151,12 @@ static int hole_append(
 }
 
 /*
- * Three sizes only, of which the largest is the sum of the others. A hole is
- * never joined with its neighbour, so with a size for every length names that
- * grow longer over the years would leave holes of sizes that none is of any
- * more. Like this the row is never longer than the most names that there ever
- * were at once of each of three kinds. Most names are of the first; a name of
- * the third costs a quarter more than it must, as it comes.
+ * There are three sizes only, of which the largest is the sum of the others.
+ * Holes are never joined, so with a size for every length, names that grow
+ * longer over the years would leave holes of sizes that no name needs any more.
+ * With three, the row never exceeds the largest number of names that ever
+ * existed at once, for each of the three sizes. Most names need the first; a
+ * name of the third takes a quarter more room than it needs, on average.
  */
 static uint32_t size_for(size_t name_size)
 {
@@ -179,11 +180,12 @@ int record_new(struct table_writer *writer, const char *name, size_t size,
 		if (r < 0)
 			return r;
 	}
-	/* Its commit numbers are 0, which is all that readers go by. */
+	/* Its commit numbers are 0, which is all that readers rely on. */
 	record = record_of(writer->table, offset);
 	record->hash = hash;
 	memcpy(record->name, name, size);
-	/* Release, for a crash: named only when the name is there. */
+	/* Release, for a crash: the record counts as named only when the name
+	 * is complete. */
 	__atomic_store_n(&record->name_size, (uint32_t)size, __ATOMIC_RELEASE);
 	*ret_offset = offset;
 	return 0;
@@ -194,15 +196,15 @@ void record_erase(struct table_writer *writer, uint64_t offset)
 	struct name_record *record = record_of(writer->table, offset);
 	int newer = commit_of(record, 0) > commit_of(record, 1) ? 0 : 1;
 
-	/* The older one first: alone, it would stand again, for who reads
-	 * just now and, if this process dies here, for ever. Release: pairs
-	 * with the acquire load in version_pick; who finds the newer one gone
-	 * finds the older one gone when he looks again. */
+	/* The older one first: alone, it would stand again, for concurrent
+	 * readers and, if this process dies here, for ever. Release: pairs with
+	 * the acquire load in version_pick; a reader that finds the newer one
+	 * gone finds the older one gone when it looks again. */
 	atomic_store_explicit(
 		&record->versions[1 - newer].commit, 0, memory_order_relaxed);
 	atomic_store_explicit(
 		&record->versions[newer].commit, 0, memory_order_release);
-	/* Pairs with the acquire fence in version_still: who reads a byte of
+	/* Pairs with the acquire fence in version_still: a reader of a byte of
 	 * the next name sees that the commit number is gone. */
 	atomic_thread_fence(memory_order_release);
 	record->timer = 0;
@@ -217,15 +219,14 @@ void version_write(struct name_record *record, int i, uint64_t commit,
 	struct name_version *v = &record->versions[i];
 
 	/* Release: pairs with the acquire fences before the second look at
-	 * committed in walk and record_copy: who sees this version gone sees
-	 * the commit after which it could go. */
+	 * committed in walk and record_copy: a reader that sees this version
+	 * gone sees the commit after which it could go. */
 	atomic_store_explicit(&v->commit, 0, memory_order_release);
-	/* Pairs with the acquire fence in version_still: who copies a byte
-	 * written after this sees the 0, or the new number. */
+	/* Pairs with the acquire fence in version_still: a reader that copies a
+	 * byte written after this sees the 0, or the new number. */
 	atomic_thread_fence(memory_order_release);
 	v->version = version;
 	v->flags = flags;
-	v->token = stamp->token;
 	v->expires = stamp->expires;
 	v->publisher = stamp->publisher;
 	if (descriptor)

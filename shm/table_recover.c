@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Beginning to write, after nobody or after one who died at any instruction.
+ * Beginning to write, in a new region or after a writer that died at any
+ * instruction.
  *
- * The idea: the row of records is the truth and can always be walked; chains,
- * counts and lists of holes follow from it. A record stands if its newest
- * committed version is no removal. One pass drops what was pending, takes up
- * what stands and the holes, and sees whether anything with a name does not
- * stand. If nothing is so, and nobody died while restructuring, the chains are
- * right as they are. Otherwise two more passes follow, in this order: chains
- * are built again from what stands, with restructuring odd, so that readers
- * wait instead of missing a name; and only then, when no chain leads there,
- * is what does not stand made a hole. Who dies before the last of these has
- * left a name that does not stand, or an odd number, for the next to find:
- * the same work.
+ * The row of records is the reference and can always be walked; chains, counts
+ * and lists of holes follow from it. A record stands if its newest committed
+ * version is no removal. One pass drops pending versions, collects the standing
+ * records and the holes, and notes whether any record has a name but does not
+ * stand. If there is none, and no writer died while restructuring, the chains
+ * are correct as they are. Otherwise two more passes follow, in this order:
+ * chains are rebuilt from the standing records, with restructuring odd, so that
+ * readers wait instead of missing a name; and only then, when no chain leads to
+ * them, the fallen records become holes. A writer that dies before the last of
+ * these leaves a fallen record with a name, or an odd number, and the next one
+ * does the same work.
  *
- * What the first pass writes may be written again, or not at all: a pending
- * version that is empty is one that never was, and timers are the writer's
+ * It does no harm if the writes of the first pass happen again, or not at all:
+ * an emptied pending version is the same as none, and timers are the writer's
  * own.
  */
 #include "base/checked.h"
 #include "base/fail.h"
 #include "shm/table_writer.h"
 
-/* Records. Tried: 2 to 16 are alike, and none costs half as much again. */
+/* Records. Measured: 2 to 16 are alike, and no other value costs half as much
+ * again. */
 #define AHEAD 4
 
 static uint64_t row_end(const struct table *table)
@@ -44,7 +46,7 @@ static bool stands(const struct table *table, const struct name_record *record)
 static int damaged(const char *what, uint64_t where)
 {
 	return tarn_fail(EPROTO,
-		"control region: %s at %llu cannot be: the memory was "
+		"control region: %s at %llu is impossible: the memory was "
 		"overwritten",
 		what, (unsigned long long)where);
 }
@@ -66,6 +68,9 @@ static int counts_check(const struct table *table)
 	n = atomic_load_explicit(&h->n_segments, memory_order_relaxed);
 	if (n > TABLE_SEGMENTS_MAX)
 		return damaged("n_segments", n);
+	n = atomic_load_explicit(&h->n_completions, memory_order_relaxed);
+	if (n > TABLE_COMPLETIONS_MAX)
+		return damaged("n_completions", n);
 	return 0;
 }
 
@@ -82,7 +87,7 @@ static int record_check(
 
 /* ---- the one pass ------------------------------------------------------ */
 
-/* Goes along the row. */
+/* The state of the walk along the row. */
 struct recovery {
 	struct table_writer *writer;
 	int (*visit)(void *arg, const struct tarn_descriptor *descriptor,
@@ -91,9 +96,9 @@ struct recovery {
 	bool dirty; /* a named record does not stand */
 };
 
-/* Of a page, the processor reads on by itself; here a line of each quarter is
- * needed, on a new page every five records. So what lies a few records ahead
- * is asked for, as if they were of this one's size: most are. */
+/* Within a page the processor prefetches by itself; here a line of each quarter
+ * is needed, on a new page every five records. So the walk prefetches a few
+ * records ahead, as if those were of this one's size: most are. */
 static void read_ahead(const struct name_record *record)
 {
 	const struct name_record *ahead =
@@ -128,7 +133,7 @@ static int recover_record(struct recovery *recovery, uint64_t offset)
 	uint64_t committed = committed_of(writer->table), commit;
 	int i;
 
-	/* A hole's commit numbers went before its name did. */
+	/* A hole's commit numbers were cleared before its name was. */
 	if (!record->name_size) {
 		hole_keep(writer, offset);
 		return timer_found(writer, offset, 0);
@@ -184,7 +189,7 @@ static void rebuild_chains(struct table *table)
 	restructure_end(table);
 }
 
-/* What does not stand, and is in no chain any more, becomes a hole. */
+/* Makes holes of the records that do not stand and are in no chain any more. */
 static void erase_fallen(struct table_writer *writer)
 {
 	struct table *table = writer->table;
@@ -244,7 +249,7 @@ static uint64_t ready(
 	return round_down_u64(part_offset(table, part) + n * size, 4096);
 }
 
-/* The page that is in use partly may be populated once more. */
+/* A page that is partly in use may be populated once more. */
 static void find_ready(struct table_writer *writer)
 {
 	const struct table *table = writer->table;
@@ -256,6 +261,9 @@ static void find_ready(struct table_writer *writer)
 	writer->storages_ready = ready(table, table->storages,
 		atomic_load_explicit(&h->n_storages, memory_order_relaxed),
 		sizeof(*table->storages));
+	writer->completions_ready = ready(table, table->completions,
+		atomic_load_explicit(&h->n_completions, memory_order_relaxed),
+		sizeof(*table->completions));
 	writer->buckets_ready = ready(table, table->buckets,
 		atomic_load_explicit(&h->n_buckets, memory_order_relaxed),
 		sizeof(*table->buckets));
@@ -282,8 +290,13 @@ static int recover(struct recovery *recovery)
 	atomic_store_explicit(
 		&h->n_names, writer->n_records, memory_order_relaxed);
 	timers_order(writer);
+	/* The last writer may have died between a segment's word and the count
+	 * of changes; without this no reader would look at that word. Release:
+	 * pairs with the acquire load in pool_segments_changes. */
+	atomic_fetch_add_explicit(&h->segment_changes, 1, memory_order_release);
 	find_ready(writer);
 	find_free_storages(writer);
+	completions_recover(writer);
 	return 0;
 }
 
@@ -319,6 +332,7 @@ struct table_writer *table_writer_free(struct table_writer *writer)
 	if (writer) {
 		free(writer->touched.v);
 		free(writer->storages.v);
+		free(writer->completions.v);
 		free(writer->timers.v);
 		for (size_t i = 0; i < RECORD_CLASSES; i++)
 			free(writer->holes[i].v);

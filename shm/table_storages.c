@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pools, segments and storages: entries that are filled, then shown.
+ * Pools and storages: entries that are filled in, then shown.
  *
- * The idea: each has one word (a count, or the storage's own) whose release
- * store shows an entry that is whole. A storage's index is used again under
- * the next generation, so that nobody's old word ever fits a new storage.
+ * Each has one word (a count, or the storage's own) whose release store shows a
+ * complete entry. A storage's index is used again under the next generation, so
+ * that no old word ever matches a new storage.
  */
 #include <string.h>
 
@@ -17,55 +17,15 @@ int table_add_pool(struct table_writer *writer, const struct table_pool *pool)
 	uint32_t n = atomic_load_explicit(&h->n_pools, memory_order_relaxed);
 
 	if (n >= TABLE_POOLS_MAX)
-		return tarn_fail(
-			ENOSPC, "a rule has at most %u pools", TABLE_POOLS_MAX);
+		return tarn_fail(ENOSPC, "a domain has at most %u pools",
+			TABLE_POOLS_MAX);
 	writer->table->pools[n] = *pool;
-	/* Release: pairs with the acquire load of who reads n_pools. */
+	/* Release: pairs with the acquire loads of the readers of n_pools. */
 	atomic_store_explicit(&h->n_pools, n + 1, memory_order_release);
 	return 0;
 }
 
-int table_add_segment(struct table_writer *writer, uint32_t pool,
-	uint64_t offset, uint64_t size, uint32_t *ret_index)
-{
-	struct table *table = writer->table;
-	struct table_header *h = table->header;
-	uint32_t n = atomic_load_explicit(&h->n_segments, memory_order_relaxed);
-	uint64_t start = part_offset(table, table->segments);
-	struct table_segment *segment = &table->segments[n];
-	int r;
-
-	if (n >= TABLE_SEGMENTS_MAX)
-		return tarn_fail(ENOSPC, "a rule has at most %u segments",
-			TABLE_SEGMENTS_MAX);
-	r = part_populate(writer, start, part_offset(table, table->storages),
-		start + (n + 1ull) * sizeof(*segment), &writer->segments_ready);
-	if (r < 0)
-		return r;
-	segment->pool = pool;
-	segment->offset = offset;
-	segment->size = size;
-	atomic_store_explicit(
-		&segment->state, SEGMENT_READY, memory_order_relaxed);
-	/* Release: pairs with the acquire load of who reads n_segments. */
-	atomic_store_explicit(&h->n_segments, n + 1, memory_order_release);
-	*ret_index = n;
-	return 0;
-}
-
-void table_drop_segment(struct table_writer *writer, uint32_t index)
-{
-	struct table *table = writer->table;
-
-	/* Release, both: pair with the acquire loads in pool_map.c. Who sees
-	 * the count, or a segment that came later, sees that this one went. */
-	atomic_store_explicit(&table->segments[index].state, SEGMENT_DROPPED,
-		memory_order_release);
-	atomic_fetch_add_explicit(
-		&table->header->n_dropped, 1, memory_order_release);
-}
-
-/* An index that is free, populated, but not yet counted in if it is new. */
+/* A free index, whose entry is populated; a new one is not counted in yet. */
 static int index_take(struct table_writer *writer, uint32_t *ret)
 {
 	struct table *table = writer->table;
@@ -79,9 +39,9 @@ static int index_take(struct table_writer *writer, uint32_t *ret)
 		return 0;
 	}
 	if (n >= TABLE_STORAGES_MAX)
-		return tarn_fail(ENOSPC, "a rule has at most %u storages",
+		return tarn_fail(ENOSPC, "a domain has at most %u storages",
 			TABLE_STORAGES_MAX);
-	r = part_populate(writer, start, part_offset(table, table->buckets),
+	r = part_populate(writer, start, part_offset(table, table->completions),
 		start + (n + 1ull) * sizeof(struct table_storage),
 		&writer->storages_ready);
 	if (r >= 0)
@@ -107,8 +67,8 @@ int table_storage_add(struct table_writer *writer,
 		atomic_load_explicit(&entry->word, memory_order_relaxed));
 	if (generation == 0)
 		generation = 1; /* 0 would make an empty lease word */
-	/* Pairs with the acquire fence in table_storage_get: who has copied
-	 * something of this generation sees that the last one is over. */
+	/* Pairs with the acquire fence in table_storage_get: a reader that has
+	 * copied a field of this generation sees that the last one is over. */
 	atomic_thread_fence(memory_order_release);
 	memcpy((unsigned char *)entry + sizeof(entry->word),
 		(const unsigned char *)storage + sizeof(entry->word),
@@ -135,7 +95,7 @@ void table_storage_set(
 		atomic_load_explicit(word, memory_order_relaxed));
 
 	/* Release: pairs with the acquire loads in lease_acquire and
-	 * table_storage_get: LIVE says that the bytes are there. */
+	 * table_storage_get: LIVE means that the bytes are there. */
 	atomic_store_explicit(
 		word, storage_word(generation, state), memory_order_release);
 }
@@ -162,8 +122,8 @@ void table_storage_drop(struct table_writer *writer, uint32_t index)
 	 * table_storage_get. */
 	atomic_store_explicit(word, storage_word(generation, STORAGE_FREE),
 		memory_order_release);
-	/* The first generation that does not fit a lease word stays here for
-	 * good, and the index is never used again. */
+	/* The first generation that does not fit a lease word stays in the
+	 * entry, and the index is never used again. */
 	if (generation >> TABLE_GENERATION_BITS)
 		return;
 	/* Without memory for the list, the next writer finds it. */

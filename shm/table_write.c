@@ -2,11 +2,12 @@
 /*
  * Transactions: any set of names changes at once, or not at all.
  *
- * The idea: versions are written under the number committed + 1, where no
- * reader looks yet; storing that number shows all of them. Only then is what
- * they replaced told to the caller, and are the records of removed names
- * taken out. A server that dies before the store has changed nothing, one
- * that dies after it has left tidying to the next.
+ * Versions are written under the number committed + 1, which no reader uses
+ * yet; storing that number shows all of them. Only then does the commit report
+ * the replaced descriptors to the caller, and take out the records of removed
+ * names. A server that dies before the store has changed nothing; one that dies
+ * after it leaves the cleanup to the next. The completion of a request
+ * (table_completions.c) is written under the same number.
  */
 #include <assert.h>
 #include <limits.h>
@@ -55,15 +56,16 @@ uint64_t version_pend(struct table_writer *writer, uint64_t offset,
 	uint64_t commit = committed_of(writer->table) + 1;
 	int i = s.pending >= 0 ? s.pending : s.old >= 0 ? 1 - s.old : 0;
 
-	/* Before the commit, so that it holds after a crash; too high after an
-	 * abort, which at worst puts something in doubt. */
+	/* Before the commit, so that it is valid after a crash; it is too high
+	 * after an abort, which at worst makes a reader look up a set of names
+	 * once more. */
 	if (flags & NAME_REMOVED)
 		atomic_store_explicit(&writer->table->header->removed, commit,
 			memory_order_relaxed);
 	version_write(
 		record, i, commit, version, flags, &writer->stamp, descriptor);
 	if (s.pending < 0)
-		stack_push(&writer->touched, offset); /* reserved before */
+		stack_push(&writer->touched, offset); /* reserved above */
 	return version;
 }
 
@@ -74,15 +76,15 @@ int table_begin(struct table_writer *writer)
 			"a transaction of the name table is open already");
 	writer->open = true;
 	writer->touched.n = 0;
+	writer->completing = TABLE_NO_SLOT;
 	writer->stamp = (struct stamp) {0};
 	return 0;
 }
 
-void table_stamp(struct table_writer *writer, uint64_t token, uint64_t expires,
-	uint32_t uid)
+void table_stamp(struct table_writer *writer, uint64_t expires, uint32_t uid)
 {
-	writer->stamp = (struct stamp) {
-		.token = token, .expires = expires, .publisher = uid + 1u};
+	writer->stamp =
+		(struct stamp) {.expires = expires, .publisher = uid + 1u};
 }
 
 int table_put(struct table_writer *writer, const char *name, size_t name_size,
@@ -107,8 +109,8 @@ int table_put(struct table_writer *writer, const char *name, size_t name_size,
 	} else {
 		if (hops >= CHAIN_MAX)
 			return tarn_fail(ENOSPC,
-				"%u names share the bucket of \"%.*s\": no "
-				"more are taken",
+				"%u names share the bucket of \"%.*s\", which "
+				"is the limit",
 				hops, (int)name_size, name);
 		r = record_new(writer, name, name_size, hash, &offset);
 		if (r < 0)
@@ -153,8 +155,9 @@ void table_wake(struct table_writer *writer)
 {
 	_Atomic uint32_t *changed = &writer->table->header->changed;
 
-	/* Release: pairs with the acquire load of who reads changed, looks,
-	 * and waits for it to change; what it looks at is there. */
+	/* Release: pairs with the acquire load of a waiter that reads changed,
+	 * looks, and waits for it to change; the data that it looks at are
+	 * there. */
 	atomic_fetch_add_explicit(changed, 1, memory_order_release);
 	/* Not FUTEX_PRIVATE: other processes wait, on their own mappings. */
 	syscall(SYS_futex, changed, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
@@ -178,7 +181,8 @@ void table_commit(
 
 	assert(writer->open);
 	/* Release: pairs with the acquire load in committed_now; all versions
-	 * of this number are there. */
+	 * of this number are there. So is the completion, for the next server,
+	 * if this one is killed: its stores happen in this order. */
 	atomic_store_explicit(&h->committed, committed, memory_order_release);
 	table_wake(writer);
 	for (size_t n = 0; n < writer->touched.n; n++) {
@@ -220,6 +224,7 @@ void table_abort(struct table_writer *writer)
 				&record->versions[s.pending].commit, 0,
 				memory_order_relaxed);
 	}
+	completion_drop(writer);
 	writer->touched.n = 0;
 	writer->open = false;
 }

@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages: what clients and the daemon say to each other on the socket.
+ * Messages: the protocol between clients and the daemon on the socket.
  *
- * A SOCK_SEQPACKET socket keeps frames whole: a header of 16 bytes, then the
- * body, at most WIRE_FRAME_MAX in all, with at most WIRE_FDS_MAX descriptors.
- * A message longer than a frame is sent as several of the same type and
- * serial, all but the last flagged WIRE_MORE; descriptors travel with the
- * first. A reply carries the serial of its request. Numbers are little-endian
- * and of fixed width; nothing is trusted before it was checked, and it is
- * checked in private memory.
+ * One message is one datagram of a SOCK_SEQPACKET socket: a header of 16 bytes,
+ * at most WIRE_FDS_MAX descriptors, and the body. A body longer than
+ * WIRE_INLINE_MAX lies in a sealed memfd, which travels as one more descriptor,
+ * the last, and the header is all of the datagram (WIRE_LONG). So a message is
+ * sent whole or not at all, and received whole or not at all. A reply carries
+ * the serial of its request. Numbers are little-endian and of fixed width; no
+ * field is trusted before it was checked, and checks run on a copy in private
+ * memory.
+ *
+ * A long answer of the daemon's travels in parts instead, one datagram each
+ * (WIRE_PART). A memfd would be the daemon's memory, and the client could keep
+ * it: by its descriptor, or, if the daemon emptied the memfd afterwards, by
+ * pages of it that the client has spliced into a pipe or pinned. What a socket
+ * takes is copied, the kernel bounds how much of it lies there unread
+ * (SO_SNDBUF), and it is gone when the client has read it or has ended. The
+ * daemon keeps the rest in private memory, which it charges to the client's
+ * user, and which goes with a server that dies.
  */
 #pragma once
 
@@ -18,112 +28,129 @@
 #include <stdint.h>
 
 #include "base/cleanup.h"
+#include "base/identity.h"
 
 #define WIRE_MAGIC 0x6e54 /* "Tn" */
-#define WIRE_FRAME_MAX 65536u /* fits any default socket buffer */
+/* Three datagrams of this size fit any default socket buffer. A shorter body is
+ * cheaper to copy through the socket than to put into a memfd; and the bytes of
+ * a small publication fit (PUBLISH_INLINE_MAX). */
+#define WIRE_FRAME_MAX 65536u
+#define WIRE_INLINE_MAX (WIRE_FRAME_MAX - (uint32_t)sizeof(struct wire_header))
 #define WIRE_FDS_MAX 64 /* below the kernel's 253; segments come in batches */
 #define WIRE_MESSAGE_MAX (64u << 20) /* a load that names 500,000 tensors */
-#define WIRE_REQUEST_MAX 8192u /* every other request */
-/* So much room has a reader of one's own before it takes a frame: a message
- * that is no longer is never lost for want of memory. */
-#define WIRE_RESERVE 2048u
+#define WIRE_ERROR_MAX 8192u         /* a sentence */
+#define WIRE_REPLY_MAX 2048u         /* every other reply of a fixed size */
 
-#define PROTOCOL_VERSION 2 /* the newest that this build speaks */
-#define PROTOCOL_OLDEST 1  /* the oldest that it still does */
+#define PROTOCOL_VERSION 4 /* the newest that this build speaks */
+#define PROTOCOL_OLDEST 3  /* the oldest that it still does */
+/* From this version on clients understand WIRE_PART. A daemon sends older ones
+ * an error in place of a long answer. */
+#define PROTOCOL_PARTS 4
 
 struct wire_header {
 	uint16_t magic;
 	uint16_t type; /* enum wire_type */
 	uint32_t flags;
 	uint32_t serial;
-	uint32_t size; /* of this frame's body */
+	uint32_t size; /* of the body */
 };
-#define WIRE_MORE 1u
+/* The body is the content of the last descriptor: a memfd of that size, sealed
+ * against writing, growing and shrinking by its sender (wire_body.c). */
+#define WIRE_LONG 1u
 /* A request that was sent before, under this serial, to a server that died:
  * what it asks for may have happened already. */
 #define WIRE_AGAIN 2u
+/* The datagram has a part of the body, which is longer than WIRE_INLINE_MAX:
+ * that many bytes, or as many as are left. Datagrams with the same header and
+ * the next parts follow, and no other before the last one, unless the sender
+ * dies and another takes its place: then what came so far counts for nothing. A
+ * message in parts brings no descriptors. */
+#define WIRE_PART 4u
 
 enum wire_type {
 	/* requests */
-	WIRE_HELLO = 1,	     /* msg_hello -> msg_welcome, fds: table, lease */
-	WIRE_SEGMENTS = 2,   /* msg_segments -> msg_segments, fds */
-	WIRE_LOAD = 3,	     /* msg_load ..., fds: file [, direct] */
-	WIRE_CANCEL = 4,     /* msg_cancel; the load answers */
-	WIRE_REMOVE = 5,     /* the name [, since] -> WIRE_DONE */
-	WIRE_RELEASED = 6,   /* msg_released; no answer */
-	WIRE_STATUS = 7,     /* -> struct tarn_store_status, STATUS_SIZE */
-	WIRE_STOP = 8,	     /* -> WIRE_DONE */
-	/* requests, from protocol 2 on */
-	WIRE_RESUME = 9,   /* msg_restarted, as it was told -> WIRE_WELCOME */
+	WIRE_HELLO = 1,    /* msg_hello -> msg_welcome, fds: table, lease */
+	WIRE_SEGMENTS = 2, /* msg_segments -> msg_segments, serials, fds */
+	WIRE_LOAD = 3,     /* msg_load ..., fds: file [, direct] */
+	WIRE_CANCEL = 4,   /* msg_cancel; the load answers */
+	WIRE_REMOVE = 5,   /* the name -> WIRE_DONE */
+	WIRE_RELEASED = 6, /* msg_released; no answer */
+	WIRE_PING = 7,     /* -> WIRE_PONG: the server is at work */
+	WIRE_STOP = 8,     /* -> WIRE_DONE */
+	WIRE_RESUME = 9,   /* msg_restarted, as received -> WIRE_WELCOME */
 	WIRE_LEASES = 10,  /* one more lease memfd -> WIRE_LEASE_PAGE, fd */
 	WIRE_PUBLISH = 11, /* msg_publish ..., fds -> WIRE_PUBLISHED */
 	WIRE_STORAGE = 12, /* msg_storage -> WIRE_STORAGE_FD, fd */
 	WIRE_REPORT = 13,  /* msg_report -> WIRE_REPORT_IS */
 	WIRE_CHECK = 14,   /* -> WIRE_CHECKED */
 	WIRE_CHANNEL = 16, /* -> WIRE_CHANNEL_IS */
+	WIRE_RESENT = 17,  /* no answer; see "Resuming" */
 	/* replies */
 	WIRE_WELCOME = 101,
 	WIRE_SEGMENT_FDS = 102,
 	WIRE_LOADING = 103, /* msg_loading: more will follow */
 	WIRE_LOADED = 104,  /* msg_loaded */
-	WIRE_STATUS_IS = 107,
+	WIRE_PONG = 107,
 	WIRE_DONE = 108,
-	WIRE_ERROR = 109, /* msg_error */
-	/* replies, from protocol 2 on */
-	WIRE_RESTARTED = 110, /* msg_restarted; serial 0, unasked */
+	WIRE_ERROR = 109,     /* msg_error */
+	WIRE_RESTARTED = 110, /* msg_restarted; serial 0, unsolicited */
 	WIRE_LEASE_PAGE = 111,
 	WIRE_PUBLISHED = 112, /* msg_published ... */
 	WIRE_STORAGE_FD = 113,
-	WIRE_REPORT_IS = 114, /* msg_report_is ... */
-	WIRE_CHECKED = 115, /* msg_checked ... */
+	WIRE_REPORT_IS = 114,  /* msg_report_is ... */
+	WIRE_CHECKED = 115,    /* msg_checked ... */
 	WIRE_CHANNEL_IS = 116, /* msg_channel */
-	/* from 1000: inside the daemon, daemon/internal.h */
+	/* from 1000: inside the daemon, daemon/messages.h */
 };
 
-/* The name of a pool may follow, from protocol 2 on: 1 to WIRE_POOL_MAX bytes,
- * no NUL. Without one it is the pool that is this user's alone. */
+/* The name of a pool may follow: 1 to WIRE_POOL_MAX bytes, no NUL. Without one
+ * it is the pool that is this user's alone. */
 struct msg_hello {
 	uint32_t version;     /* newest that the client speaks */
 	uint32_t version_min; /* oldest */
-	uint32_t flags;	      /* HELLO_*; 0 before protocol 2 */
+	uint32_t flags;       /* HELLO_* */
 	uint32_t pad;
 };
-/* Made at fork() for a child: who connected is not whose it will be. */
+/* Sent at fork() for a child: the process that connects is not the one that
+ * will own the connection. */
 #define HELLO_CHILD 1u
 #define WIRE_POOL_MAX 32u /* picked: a word or two */
 
 /*
  * The answer to WIRE_HELLO brings the table and the lease memfd; that to
- * WIRE_RESUME brings the table only if it may be another one (WELCOME_MOVED: of
- * the same geometry, to be mapped over the old one if it is a later one).
+ * WIRE_RESUME brings no descriptor, since the next server goes on in both.
  *
- * Resuming. A server that takes over says WIRE_RESTARTED to each client that
- * speaks protocol 2 and throws away what it reads from it, WIRE_RELEASED
- * excepted, until WIRE_RESUME: so both know where a message begins, whatever
- * the dead one had read half. One that answers another restart, whose server
- * is dead as well, is thrown away with the rest. The client then sends its requests under way
- * once more, each with its old serial and WIRE_AGAIN.
+ * Resuming. A server that takes over sends WIRE_RESTARTED to each client and
+ * discards what it reads from that client, except WIRE_RELEASED, until
+ * WIRE_RESUME: so both sides know which requests the dead server may have
+ * received, and which it cannot have. A WIRE_RESUME that answers an earlier
+ * restart, whose server is dead as well, is discarded with the rest. The client
+ * then sends its pending requests once more, each with its old serial and
+ * WIRE_AGAIN, and then WIRE_RESENT. It means that the client has received the
+ * answers to all its other requests, or does not wait for them any more. A
+ * request with WIRE_AGAIN that was done, and has changed something, is answered
+ * as it was or would have been; all others are done now.
  */
 struct msg_welcome {
-	uint32_t version; /* what both will speak */
-	uint32_t flags;	  /* WELCOME_*; 0 before protocol 2 */
+	uint32_t version; /* the version that both sides use */
+	uint32_t pad;
 	uint64_t instance;
 	int32_t keeper_pid;
 	int32_t server_pid;
 };
 
-#define WELCOME_MOVED 1u
-#define WELCOME_SINCE 2u /* WIRE_REMOVE may say it */
-#define WELCOME_LOAD_SINCE 4u /* and WIRE_LOAD */
-
 struct msg_restarted {
 	uint32_t restarts; /* servers before this one */
-	uint32_t flags;	   /* RESTARTED_*; in WIRE_RESUME as it was told */
+	uint32_t flags;    /* RESTARTED_*; in WIRE_RESUME as received */
 };
-/* The last one did not die, it was ended: what it was asked is not to blame. */
+/* The last server did not die, it was ended: the requests that it was given are
+ * not to blame. */
 #define RESTARTED_UPGRADE 1u
 
-/* Descriptors of the segments numbered first, first + 1, ... */
+/* The descriptors of the segments numbered first, first + 1, ... In the reply,
+ * count x uint64_t follow, the serials of these segments (table_segments.c): a
+ * number may belong to another segment by now than the client saw in the table.
+ */
 struct msg_segments {
 	uint32_t first;
 	uint32_t count; /* 0 in the reply: there are none from first on */
@@ -142,45 +169,59 @@ struct msg_released {
 
 /*
  * WIRE_LOAD: msg_load, n_ranges x msg_range, n_names x msg_name each followed
- * by its shape, strides and name padded to 8 bytes, then the label, and, to
- * whom has said WELCOME_LOAD_SINCE, since may follow, as in msg_publish: said
- * again, it is refused where others have published something else since under
- * a name that stands. Descriptors: the file opened for buffered reading, and,
- * if there are two, the same file opened O_DIRECT.
+ * by its shape, strides and name padded to 8 bytes, then the label.
+ * Descriptors: the file opened for buffered reading, and, if there are two, the
+ * same file opened O_DIRECT.
  */
 struct msg_load {
 	uint32_t n_ranges; /* to LOAD_RANGES_MAX; 0: a file without data */
 	uint32_t n_names;
-	uint32_t label_size; /* what people see in a listing; <= 1024 */
-	uint32_t flags;	     /* 0 */
+	uint32_t label_size; /* shown to people in a listing; <= 1024 bytes */
+	uint32_t flags;      /* LOAD_* */
+	/* The version of the file that the client has parsed. The loader
+	 * compares it with the file: -ESTALE if it is another version. All
+	 * zero: nothing is compared. */
+	struct file_version seen;
 };
-#define LOAD_SINCE_SIZE 8u
-#define LOAD_RANGES_MAX 64u   /* picked; a file has one */
+#define LOAD_FRESH 1u /* read the file even if its bytes are kept */
+/* Above the longest header that the library parses, which is safetensors' own
+ * limit of 100,000,008 bytes. */
+#define LOAD_HEADER_MAX (128u << 20)
+#define LOAD_RANGES_MAX 64u    /* picked; a file has one */
 #define LOAD_NAMES_MAX 500000u /* some 64 MiB of message */
 
 struct msg_range {
 	uint64_t file_offset;
 	uint64_t size;
-	uint64_t storage_offset; /* where in the storage it lands */
+	uint64_t storage_offset; /* where it lands in the storage */
 };
 
 struct msg_name {
 	uint16_t name_size;
 	uint8_t dtype;
 	uint8_t ndim;
-	uint32_t storage; /* WIRE_PUBLISH: which of its sources; else 0 */
-	uint64_t base;	/* byte of the storage from which the layout counts */
-	int64_t offset; /* elements */
+	uint32_t storage; /* WIRE_PUBLISH: index of its source; else 0 */
+	uint64_t base;    /* byte of the storage from which the layout counts */
+	int64_t offset;   /* elements */
 	/* int64_t shape[ndim], stride[ndim]; char name[], to 8 bytes */
 };
 
-/* The load has its memory: progress can be read in the table. */
+/*
+ * The progress of a load. LOADING_MEMORY: its pool grows, and ready of wanted
+ * bytes have been taken from the system; index and generation are 0.
+ * LOADING_BYTES: it has its memory, and the table says how many bytes have
+ * landed in storage index. The last of several messages counts.
+ */
 struct msg_loading {
 	uint32_t index;
-	uint32_t pad;
+	uint32_t phase; /* LOADING_* */
 	uint64_t generation;
 	uint64_t total;
+	uint64_t ready;
+	uint64_t wanted;
 };
+#define LOADING_BYTES 0u
+#define LOADING_MEMORY 1u
 
 struct msg_loaded {
 	uint32_t index;
@@ -190,63 +231,69 @@ struct msg_loaded {
 	uint64_t size;
 	uint64_t cpu_ns; /* of the daemon, for this load */
 	uint32_t flags;
-	uint32_t pad;
+	uint32_t not_kept; /* enum not_kept */
 };
-#define LOADED_CACHED 1u     /* nobody had to read */
+#define LOADED_CACHED 1u     /* no process had to read the file */
 #define LOADED_DIRECT 2u     /* past the page cache */
 #define LOADED_REGISTERED 4u /* into registered buffers */
-#define LOADED_URING 8u	     /* by io_uring; else by threads */
+#define LOADED_URING 8u      /* by io_uring; else by threads */
+
+/* Why later loads of the file do not find what was loaded. It is then freed
+ * with its last holder. */
+enum not_kept {
+	NOT_KEPT_KEPT = 0,    /* they do find it */
+	NOT_KEPT_WRITERS = 1, /* the file is open for writing */
+	/* its stamps are coarse, and it changed lately */
+	NOT_KEPT_RACY = 2,
+	NOT_KEPT_AHEAD = 3,       /* its stamps lie in the future */
+	NOT_KEPT_FILE_SYSTEM = 4, /* the file system's stamps do not reveal all
+				   * changes */
+	NOT_KEPT_RANGES = 5,      /* it is not one range of the file */
+};
 
 /*
  * WIRE_PUBLISH: msg_publish, n_sources x msg_source, n_names x msg_name each
  * followed by its shape, strides and name padded to 8 bytes, the prefix padded
  * to 8 bytes, then the bytes of the SOURCE_BYTES in order, each padded to 8.
  * Descriptors: one for each source of another kind but SOURCE_EXISTING, in
- * order. All names appear at once, or none. No source and no name but a
- * prefix to replace: what lies below it is removed.
+ * order. All names appear at once, or none. Without a source and a name, and
+ * with a prefix to replace, all names below the prefix are removed.
  */
 struct msg_publish {
 	uint32_t n_sources; /* to PUBLISH_SOURCES_MAX */
 	uint32_t n_names;
 	uint32_t prefix_size; /* with PUBLISH_REPLACE */
-	uint32_t flags;	      /* PUBLISH_* */
-	uint64_t life_ns;     /* from now on; 0: without end */
-	/* header.committed + 1 before it was first sent; 0: not known. Said
-	 * again it is refused if it cannot be told whether it was done: if
-	 * others have published or removed a name since. */
-	uint64_t since;
+	uint32_t flags;       /* PUBLISH_* */
+	uint64_t ttl_ns;      /* from now on; 0: without end */
 };
 #define PUBLISH_SOURCES_MAX 64u /* WIRE_FDS_MAX */
-#define PUBLISH_INLINE_MAX 49152u /* of all sources; fits a frame with names */
+/* Of all sources: the server copies them between two turns of its loop. With
+ * names they fit WIRE_INLINE_MAX. */
+#define PUBLISH_INLINE_MAX 49152u
 #define PUBLISH_REPLACE 1u /* other names that begin with prefix are removed */
-#define PUBLISH_NEW 2u	   /* -EEXIST if one of the names is there */
+#define PUBLISH_NEW 2u     /* -EEXIST if one of the names is there */
 /* A channel is the one source of its publication, under one name, whose layout
  * is U8 [size]. With PUBLISH_NEW it takes the place of one that is closed. */
-
-/*
- * WIRE_REMOVE: the name. A NUL, which is in no name, and since may follow, as
- * in msg_publish, to whom has said WELCOME_SINCE: said again, it is refused
- * where the name was published since.
- */
-#define REMOVE_SINCE_SIZE 9u
 
 enum source_kind {
 	SOURCE_BYTES = 1,    /* they are in the message */
 	SOURCE_COPY = 2,     /* a memfd whose bytes are copied into the pool */
-	SOURCE_ADOPT = 3,    /* a memfd that is sealed and kept, or copied */
-	SOURCE_MUTABLE = 4,  /* a memfd that stays writable */
+	SOURCE_ADOPT = 3,    /* a memfd: kept if it is sealed, else copied */
+	SOURCE_MUTABLE = 4,  /* a memfd that stays writable; sealed in size */
 	SOURCE_EXISTING = 5, /* a storage that the client leases */
 	SOURCE_CHANNEL = 6,  /* a memfd as SOURCE_MUTABLE: channel.h */
 };
 
 struct msg_source {
-	uint32_t kind;	     /* enum source_kind */
-	uint32_t index;	     /* SOURCE_EXISTING */
+	uint32_t kind;       /* enum source_kind */
+	uint32_t index;      /* SOURCE_EXISTING */
 	uint64_t generation; /* SOURCE_EXISTING */
-	uint64_t size;	     /* bytes; a memfd has at least as many */
+	uint64_t size;       /* bytes; a memfd has at least as many */
 };
 
-/* Then n_sources x msg_stored, n_names x uint64_t version. */
+/* Then n_sources x msg_stored, n_names x uint64_t version. In an answer to
+ * WIRE_AGAIN they are 0 where other requests have displaced every record of
+ * them. */
 struct msg_published {
 	uint64_t commit;
 	uint32_t n_sources;
@@ -261,20 +308,22 @@ struct msg_stored {
 	uint64_t size;
 };
 
-/* The memfd of a storage that has one of its own (STORAGE_OWN). */
+/* Asks for the memfd of a storage that has its own (STORAGE_OWN). */
 struct msg_storage {
 	uint32_t index;
 	uint32_t flags; /* STORAGE_ALONE */
 	uint64_t generation;
 };
-/* With an open file description that nobody else has, or not at all. */
+/* Requires an open file description that no other process has; an error where
+ * that is not possible. */
 #define STORAGE_ALONE 1u
 
 /*
- * What this connection is called in rings (ring_join): the same as long as it
- * lasts, whichever server answers. Who has left a channel that is ephemeral, or
- * as a consumer of a broadcast, asks once more: the daemon looks whether its
- * name shall go, and what was kept by items that were for nobody else.
+ * owner identifies this connection in rings (ring_join). It stays the same for
+ * the life of the connection, whichever server answers. A client that has left
+ * an ephemeral channel, or has left as a consumer of a broadcast, sends this
+ * request once more: the daemon then checks whether the channel's name is to
+ * go, and looks for storages kept by items that no other consumer will receive.
  */
 struct msg_channel {
 	uint32_t owner;
@@ -282,22 +331,24 @@ struct msg_channel {
 };
 
 struct msg_error {
-	int32_t error;	/* errno, positive */
-	uint32_t flags; /* ERROR_*; who does not know one passes it over */
-	char text[];	/* one sentence, no NUL; the rest of the body */
+	int32_t error;  /* errno, positive */
+	uint32_t flags; /* ERROR_*; a receiver ignores flags that it does not
+			 * know */
+	char text[];    /* one sentence, no NUL; the rest of the body */
 };
-/* Nothing of it was begun with, and what others have under way is all that is
- * in its way: it may be asked again in a moment. */
+/* The request was not begun, and only other clients' current requests are in
+ * its way: the client may repeat it in a moment. */
 #define ERROR_FOR_NOW 1u
 
-/* All that the asker may know. */
+/* Asks for all that this client may know. */
 struct msg_report {
 	uint32_t flags; /* 0 */
 	uint32_t pad;
 };
 
 /* Then the records of tarn/report.h: one daemon, pools, clients, loads. Each
- * is of the size that its sender says, so that a later one may append. */
+ * record has the size that its sender states, so that a later version may
+ * append fields. */
 struct msg_report_is {
 	uint32_t daemon_size;
 	uint32_t pool_size;
@@ -308,37 +359,34 @@ struct msg_report_is {
 	uint32_t n_loads;
 	uint32_t flags; /* REPORT_* */
 };
-#define REPORT_CUT 1u		   /* there are more loads */
+#define REPORT_CUT 1u              /* there are more loads */
 #define WIRE_REPORT_MAX (4u << 20) /* some 50,000 clients */
 
 /* Then n_faults lines, each ended by a newline. */
 struct msg_checked {
-	uint64_t names; /* what was looked at */
+	uint64_t names; /* that were checked */
 	uint64_t storages;
 	uint64_t bytes;
 	uint32_t n_faults;
-	uint32_t n_more; /* faults that are not told */
+	uint32_t n_more; /* faults that are not listed */
 };
 #define WIRE_CHECKED_MAX (1u << 20) /* FAULTS_MAX sentences with names */
-
-/* The public struct travels as it is; both sides assert that it is so large,
- * since this room does not know it. */
-#define STATUS_SIZE 152
 
 static_assert(sizeof(struct wire_header) == 16, "fixed");
 static_assert(sizeof(struct msg_hello) == 16, "fixed");
 static_assert(sizeof(struct msg_segments) == 8, "fixed");
 static_assert(sizeof(struct msg_cancel) == 8, "fixed");
 static_assert(sizeof(struct msg_released) == 16, "fixed");
-static_assert(sizeof(struct msg_loading) == 24, "fixed");
+static_assert(sizeof(struct msg_loading) == 40, "fixed");
 static_assert(sizeof(struct msg_error) == 8, "fixed");
 static_assert(sizeof(struct msg_welcome) == 24, "fixed");
 static_assert(sizeof(struct msg_restarted) == 8, "fixed");
-static_assert(sizeof(struct msg_load) == 16, "fixed");
+static_assert(sizeof(struct file_version) == 88, "fixed");
+static_assert(sizeof(struct msg_load) == 104, "fixed");
 static_assert(sizeof(struct msg_range) == 24, "fixed");
 static_assert(sizeof(struct msg_name) == 24, "fixed");
 static_assert(sizeof(struct msg_loaded) == 48, "fixed");
-static_assert(sizeof(struct msg_publish) == 32, "fixed");
+static_assert(sizeof(struct msg_publish) == 24, "fixed");
 static_assert(sizeof(struct msg_source) == 24, "fixed");
 static_assert(sizeof(struct msg_published) == 16, "fixed");
 static_assert(sizeof(struct msg_stored) == 32, "fixed");
@@ -348,102 +396,155 @@ static_assert(sizeof(struct msg_report_is) == 32, "fixed");
 static_assert(sizeof(struct msg_checked) == 32, "fixed");
 static_assert(sizeof(struct msg_channel) == 8, "fixed");
 
-/* ---- frames ---------------------------------------------------------- */
+/* ---- messages out ---------------------------------------------------- */
 
-/* One received message, whole. Its descriptors belong to it until taken. */
+/* A message to send. body and fds are borrowed. */
+struct wire_out {
+	uint16_t type;
+	bool again; /* WIRE_AGAIN */
+	uint32_t serial;
+	const void *body;
+	size_t size;
+	const int *fds;
+	int n_fds;
+	/* wire_out_prepare(): the body lies in this memfd. */
+	bool is_long;
+	int long_fd;
+};
+
+/* An unnamed wire_out, which lives until the end of the enclosing block. */
+#define WIRE_OUT(type_, serial_, body_, size_)                                 \
+	WIRE_OUT_FDS(type_, serial_, body_, size_, NULL, 0)
+#define WIRE_OUT_FDS(type_, serial_, body_, size_, fds_, n_fds_)               \
+	(&(const struct wire_out) {.type = (type_),                            \
+		.serial = (serial_),                                           \
+		.body = (body_),                                               \
+		.size = (size_),                                               \
+		.fds = (fds_),                                                 \
+		.n_fds = (n_fds_)})
+
+/*
+ * Puts a body longer than WIRE_INLINE_MAX into a memfd, for a message that may
+ * have to be sent more than once before the socket takes it; shorter bodies are
+ * left as they are. The functions below do the same for a message that was not
+ * prepared, and drop the memfd when they return. -EMFILE, -ENFILE, -ENOMEM,
+ * -EFBIG (RLIMIT_FSIZE), -EMSGSIZE, -EINVAL for a message that cannot be sent
+ * at all; with a sentence.
+ */
+int wire_out_prepare(struct wire_out *out);
+void wire_out_done(struct wire_out *out);
+
+/* Sends a message and blocks until the socket has taken it; -EPIPE without
+ * SIGPIPE. Not for the server, which queues (wire_writer). */
+int wire_send(int fd, const struct wire_out *out);
+
+/* A queue of messages for a non-blocking socket. push copies the body and
+ * duplicates fds; -ENOBUFS beyond limit bytes (a peer that does not read).
+ * flush: 1: all were sent; 0: the socket is full; or an error. In each case the
+ * messages that were not sent stay queued. */
+struct wire_writer;
+int wire_writer_new(size_t limit, struct wire_writer **ret);
+struct wire_writer *wire_writer_free(struct wire_writer *writer);
+/* How to close descriptors that no caller took; fd_close without this. For
+ * processes that must not call close() on a foreign file, since its file system
+ * may block in it. */
+typedef void (*wire_close_fn)(void *arg, int fd);
+void wire_writer_set_close(
+	struct wire_writer *writer, wire_close_fn fn, void *arg);
+/* From now on long bodies travel in parts, as the daemon's answers do. One call
+ * of flush sends no more than a few of them, so that a peer that reads as fast
+ * as they are sent does not keep the sender. */
+void wire_writer_in_parts(struct wire_writer *writer);
+int wire_push(struct wire_writer *writer, const struct wire_out *out);
+int wire_flush(struct wire_writer *writer, int fd);
+/* Sends a message at once, if the queue is empty and the socket takes it. For
+ * this a message without a long body needs neither memory nor descriptors, so
+ * it can report the lack of them. 1: it was sent; 0: it was not, so push it; or
+ * an error, as of flush. */
+int wire_try(
+	const struct wire_writer *writer, int fd, const struct wire_out *out);
+/* Of an error of wire_flush: the system is out of some resource for a moment.
+ * Too many descriptors may be in flight, those of this user's other processes
+ * included. */
+bool wire_is_short(int r);
+/* NULL is empty. */
+bool wire_writer_empty(const struct wire_writer *writer);
+/* Bytes that are queued: of a message in parts all, until the last part was
+ * sent. */
+size_t wire_writer_held(const struct wire_writer *writer);
+
+/* ---- messages in ----------------------------------------------------- */
+
+/* One received message. Its descriptors belong to it until taken. */
 struct wire_message {
 	uint16_t type;
 	bool again; /* WIRE_AGAIN */
 	uint32_t serial;
 	uint32_t size;
-	/* Who sent its first frame, as the kernel says, if the socket asks
-	 * (SO_PASSCRED); else, or where he is out of sight, 0. */
+	/* The sender's pid, from the kernel, if the socket has SO_PASSCRED;
+	 * otherwise, or where the sender's pid is not visible here, 0. */
 	int32_t pid;
 	unsigned char *body; /* malloc'ed, at least one byte; 8-aligned */
 	int fds[WIRE_FDS_MAX];
 	int n_fds;
+	/* With leaves_long: the memfd of a long body, which belongs to the
+	 * message, and how many of its bytes are still to be read. */
+	bool is_long;
+	int long_fd;
+	uint32_t unread;
 };
 
 void wire_message_clear(struct wire_message *message);
 /* Takes descriptor i out of the message; -1 when there is none. */
 int wire_take_fd(struct wire_message *message, int i);
+/* The memfd of its long body; -1 when there is none. */
+int wire_take_long(struct wire_message *message);
+/* Reads at most so many of the bytes that are unread. 1: the body is there; 0:
+ * there is more to read; -ENOMEM, -EPROTO as wire_receive. */
+int wire_read_on(struct wire_message *message, uint32_t most);
 
-/* Collects frames into messages. One per connection; with it goes room for a
- * frame. One that is made beside another borrows the room of that one, which
- * must outlive it and be used by the same thread: for who has a thousand. */
-struct wire_reader;
-int wire_reader_new(struct wire_reader **ret);
-int wire_reader_new_beside(const struct wire_reader *other,
-	struct wire_reader **ret);
-struct wire_reader *wire_reader_free(struct wire_reader *reader);
+/* A message of which parts have come. Zeros: there is none. */
+struct wire_partial {
+	unsigned char *body; /* NULL: no memory; the parts are passed over */
+	uint16_t type;
+	uint32_t serial;
+	uint32_t size;
+	uint32_t got; /* bytes; 0: there is none */
+};
+void wire_partial_clear(struct wire_partial *partial);
 
-/* Bytes of memory that it has taken for a message that is not whole yet. */
-size_t wire_reader_held(const struct wire_reader *reader);
-/* Descriptors that came with it. */
-uint32_t wire_reader_held_fds(const struct wire_reader *reader);
-
-/* How descriptors are closed that nobody took: fd_close without this. For who
- * must not call close() on a stranger's file, since its file system may
- * block in it. */
-typedef void (*wire_close_fn)(void *arg, int fd);
-void wire_reader_set_close(struct wire_reader *reader, wire_close_fn fn,
-	void *arg);
+/* What is taken from a peer. NULL or zeros: all up to WIRE_MESSAGE_MAX, but
+ * nothing in parts. */
+struct wire_reader {
+	/* The largest body for a type, 0 for one that is not expected. */
+	uint32_t (*limit)(uint16_t type);
+	/* May a long body of that many bytes be accepted? again: the message
+	 * has WIRE_AGAIN. 0, or an error with its sentence, which wire_receive
+	 * returns. */
+	int (*admit)(void *arg, uint32_t size, bool again);
+	wire_close_fn close; /* of descriptors that are refused */
+	void *arg;           /* of both */
+	/* A long body is left in its memfd, which was checked, for
+	 * wire_read_on(): nothing else waits until it is read. */
+	bool leaves_long;
+	/* Keeps the parts that have come between two calls; NULL: a message in
+	 * parts is refused. */
+	struct wire_partial *partial;
+};
 
 /*
- * Receives one frame. 1: *ret is a whole message; 0: more frames are to come;
- * -EAGAIN: nothing there (non-blocking socket); -ENOBUFS: no memory, and
- * nothing was taken, so it can be tried again; -ENOMEM: none for a message that
- * was passed over, all of it, so that others can follow: *ret has its type and
- * serial, and a sentence says how long it was; -EMFILE: the same, because not
- * all of its descriptors could be had, and those that came are closed; -EPIPE:
- * the peer closed; -EPROTO, -EMSGSIZE, -ETOOMANYREFS: garbage, with a sentence,
- * after which the connection should be dropped. limit(type) gives the largest
- * body for a type, 0 for one that is not expected (NULL: WIRE_MESSAGE_MAX for
- * all). All descriptors of a refused frame are closed; all are CLOEXEC.
+ * Receives one message. 1: *ret has it. Two errors leave the message, or the
+ * rest of its parts, in the socket, and the caller can try again: -EAGAIN,
+ * there is no message (non-blocking socket); -ENOBUFS, out of memory. Other
+ * errors lose only this message; *ret has its type and serial, and there is a
+ * sentence: -ENOMEM, no memory for its long body; -EMFILE, not all of its
+ * descriptors could be received; and the error of admit(). -EPIPE: the peer
+ * closed. -EPROTO, -EMSGSIZE, -ETOOMANYREFS: an invalid message, with a
+ * sentence; the caller should drop the connection. All descriptors of a
+ * refused message are closed; all are CLOEXEC.
  */
-int wire_receive(struct wire_reader *reader, int fd,
-	uint32_t (*limit)(uint16_t type), struct wire_message *ret);
-
-/* Sends a whole message, in frames, blocking until it is away; -EPIPE without
- * SIGPIPE. Not for the server, which queues (wire_writer). */
-int wire_send(int fd, uint16_t type, uint32_t serial, const void *body,
-	size_t size, const int *fds, int n_fds);
-
-/* A queue of frames for a non-blocking socket. push copies body and
- * duplicates fds; -ENOBUFS beyond limit bytes (a peer that does not read).
- * flush: 1 all away, 0 the socket is full, or an error; whatever it was, what
- * is not away is queued still, from a frame's beginning. */
-struct wire_writer;
-int wire_writer_new(size_t limit, struct wire_writer **ret);
-struct wire_writer *wire_writer_free(struct wire_writer *writer);
-void wire_writer_set_close(struct wire_writer *writer, wire_close_fn fn,
-	void *arg);
-/* -ENOBUFS beyond n queued descriptors, too; without this there is no limit to
- * them but that of bytes. */
-void wire_writer_limit_fds(struct wire_writer *writer, size_t n);
-int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
-	const void *body, size_t size, const int *fds, int n_fds);
-/* The same, flagged WIRE_AGAIN. */
-int wire_push_again(struct wire_writer *writer, uint16_t type, uint32_t serial,
-	const void *body, size_t size, const int *fds, int n_fds);
-/* The same, under a limit of n bytes of its own, without which it is the other:
- * for answers that are as long as what was asked. */
-int wire_push_answer(struct wire_writer *writer, uint16_t type, uint32_t serial,
-	const void *body, size_t size);
-void wire_writer_limit_answers(struct wire_writer *writer, size_t n);
-int wire_flush(struct wire_writer *writer, int fd);
-/* Sends a message of one frame at once, if nothing is queued before it and the
- * socket takes it: for this neither memory nor descriptors are needed, which
- * may be what it tells the lack of. False: it was not sent; push it. */
-bool wire_try(const struct wire_writer *writer, int fd, uint16_t type,
-	uint32_t serial, const void *body, size_t size, const int *fds,
-	int n_fds);
-/* After a push: the message leaves the queue, if none of it is away. False: it
- * has begun, and must be ended, or what follows would be taken for it. */
-bool wire_take_back(struct wire_writer *writer);
-/* Of wire_flush: the system is out of something, for a moment. Too many
- * descriptors are on their way, of this user's other processes, too. */
-bool wire_is_short(int r);
-bool wire_writer_empty(const struct wire_writer *writer);
-/* Bytes that are queued. */
-size_t wire_writer_held(const struct wire_writer *writer);
+int wire_receive(
+	int fd, const struct wire_reader *reader, struct wire_message *ret);
+/* Is the next message in the socket one with a long body? Takes nothing out of
+ * it. */
+bool wire_next_is_long(int fd);

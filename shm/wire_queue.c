@@ -1,26 +1,30 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Frames that wait until a socket takes them, for who must not block.
+ * Queues of messages for senders that must not block.
  *
- * The idea: push cuts a message into frames and copies everything, so that
- * the caller keeps nothing alive; either all frames of a message are queued
- * or none is. A peer that does not read fills its own queue and no other.
+ * The idea: push copies everything, so that the caller keeps nothing alive. A
+ * peer that does not read fills its own queue and no other. A long body is laid
+ * into a memfd only when it is sent, so that the queue keeps no descriptor for
+ * it; or it is sent in parts, each when the socket takes it.
  */
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
-#include "shm/wire_frame.h"
+#include "base/file_limit.h"
+#include "shm/wire_internal.h"
+
+/* Of one flush. Picked: a quarter of a MiB, which is sent in 50 us, and more
+ * than a socket takes by default. */
+#define PARTS_MAX 4
 
 struct queued {
 	struct queued *next;
-	bool first;  /* of its message */
-	bool answer; /* counted by itself */
+	struct wire_out out; /* owns body and fds */
 	int fds[WIRE_FDS_MAX];
-	int n_fds;
-	struct wire_header header;
 	unsigned char body[];
 };
 
@@ -29,18 +33,11 @@ struct wire_writer {
 	struct queued **end;
 	size_t bytes; /* of headers and bodies queued */
 	size_t limit;
-	size_t answer_bytes; /* not among those */
-	size_t answer_limit; /* 0: they are */
-	size_t n_fds;        /* that are queued */
-	size_t fds_limit;
-	wire_close_fn close;
+	bool in_parts;
+	size_t sent;         /* of the first body, in parts */
+	wire_close_fn close; /* NULL: fd_close */
 	void *close_arg;
 };
-
-static void close_plainly(void *arg, int fd)
-{
-	fd_close(fd);
-}
 
 int wire_writer_new(size_t limit, struct wire_writer **ret)
 {
@@ -50,8 +47,6 @@ int wire_writer_new(size_t limit, struct wire_writer **ret)
 		return tarn_fail(ENOMEM, "no memory for a message queue");
 	writer->end = &writer->first;
 	writer->limit = limit;
-	writer->fds_limit = SIZE_MAX;
-	writer->close = close_plainly;
 	*ret = writer;
 	return 0;
 }
@@ -63,228 +58,210 @@ void wire_writer_set_close(
 	writer->close_arg = arg;
 }
 
-void wire_writer_limit_answers(struct wire_writer *writer, size_t n)
+static void queued_free(const struct wire_writer *writer, struct queued *q)
 {
-	writer->answer_limit = n;
+	for (int i = 0; i < q->out.n_fds; i++)
+		if (writer->close)
+			writer->close(writer->close_arg, q->fds[i]);
+		else
+			fd_close(q->fds[i]);
+	free(q);
 }
 
-void wire_writer_limit_fds(struct wire_writer *writer, size_t n)
+void wire_writer_in_parts(struct wire_writer *writer)
 {
-	writer->fds_limit = n;
+	writer->in_parts = true;
 }
 
-static void queued_free(const struct wire_writer *writer, struct queued *frame)
+static bool goes_in_parts(
+	const struct wire_writer *writer, const struct wire_out *out)
 {
-	while (frame) {
-		struct queued *next = frame->next;
+	return writer->in_parts && out->size > WIRE_INLINE_MAX;
+}
 
-		for (int i = 0; i < frame->n_fds; i++)
-			writer->close(writer->close_arg, frame->fds[i]);
-		free(frame);
-		frame = next;
-	}
+static size_t room_of(const struct wire_out *out)
+{
+	return out->size + sizeof(struct wire_header);
+}
+
+/* Removes the first message from the queue. */
+static void drop_first(struct wire_writer *writer)
+{
+	struct queued *q = writer->first;
+
+	writer->first = q->next;
+	if (!writer->first)
+		writer->end = &writer->first;
+	writer->bytes -= room_of(&q->out);
+	writer->sent = 0;
+	queued_free(writer, q);
 }
 
 struct wire_writer *wire_writer_free(struct wire_writer *writer)
 {
-	if (writer)
-		queued_free(writer, writer->first);
+	while (writer && writer->first)
+		drop_first(writer);
 	free(writer);
 	return NULL;
 }
 
-static int queued_new(const struct wire_writer *writer,
-	const struct wire_header *header, const void *body, const int *fds,
-	int n_fds, struct queued **ret)
+/* Copies the body, and duplicates the descriptors. */
+static int fill(struct queued *q, const struct wire_out *out)
 {
-	struct queued *frame = malloc(sizeof(*frame) + header->size);
+	q->out = *out;
+	q->out.is_long = false;
+	q->out.body = q->body;
+	q->out.fds = q->fds;
+	q->out.n_fds = 0;
+	if (out->size)
+		memcpy(q->body, out->body, out->size);
+	for (int i = 0; i < out->n_fds; i++) {
+		int copy = fd_dup(out->fds[i]);
 
-	if (!frame)
-		return tarn_fail(ENOMEM, "no memory for a frame of %u bytes",
-			header->size);
-	frame->next = NULL;
-	frame->first = frame->answer = false;
-	frame->n_fds = 0;
-	frame->header = *header;
-	if (header->size)
-		memcpy(frame->body, body, header->size);
-	for (int i = 0; i < n_fds; i++) {
-		int copy = fd_dup(fds[i]);
-
-		if (copy < 0) {
-			queued_free(writer, frame);
+		if (copy < 0)
 			return tarn_fail(-copy,
 				"duplicating descriptor %d for a message: %s",
-				fds[i], tarn_errno_text(copy));
-		}
-		frame->fds[frame->n_fds++] = copy;
+				out->fds[i], tarn_errno_text(copy));
+		q->fds[q->out.n_fds++] = copy;
 	}
-	*ret = frame;
 	return 0;
 }
 
-/* What a message of that kind is counted in, and its limit. */
-static size_t *account(struct wire_writer *writer, bool answer, size_t *limit)
-{
-	*limit = answer ? writer->answer_limit : writer->limit;
-	return answer ? &writer->answer_bytes : &writer->bytes;
-}
-
-/* What a message takes of the queue: its body, and a header for each frame. */
-static size_t size_of(size_t body)
-{
-	size_t n = body ? (body - 1) / FRAME_BODY_MAX + 1 : 1;
-
-	return body + n * sizeof(struct wire_header);
-}
-
-/* Before anything is copied: who is refused may ask again, and again. */
+/* Before anything is copied: a refused sender may try again many times. */
 static int check_room(
-	struct wire_writer *writer, bool answer, size_t bytes, size_t n_fds)
+	const struct wire_writer *writer, const struct wire_out *out)
 {
-	size_t limit, queued = *account(writer, answer, &limit);
+	size_t room = room_of(out);
+	int r = frame_check(out);
 
-	if (n_fds && writer->n_fds + n_fds > writer->fds_limit)
-		return tarn_fail(ENOBUFS,
-			"%zu descriptors are queued for a peer that does not "
-			"read; %zu are allowed",
-			writer->n_fds + n_fds, writer->fds_limit);
-	if (bytes > limit || queued > limit - bytes)
+	if (r < 0)
+		return r;
+	if (goes_in_parts(writer, out) && out->n_fds)
+		return tarn_fail(EINVAL,
+			"a message of %zu bytes, which goes in parts, has "
+			"descriptors",
+			out->size);
+	if (room > writer->limit || writer->bytes > writer->limit - room)
 		return tarn_fail(ENOBUFS,
 			"%zu bytes are queued for a peer that does not "
 			"read; %zu are allowed",
-			queued + bytes, limit);
-	return 0;
+			writer->bytes + room, writer->limit);
+	return out->size > WIRE_INLINE_MAX && !writer->in_parts
+		       ? file_limit_check(out->size)
+		       : 0;
 }
 
-static int push(struct wire_writer *writer, uint32_t flags, bool answer,
-	uint16_t type, uint32_t serial, const void *body, size_t size,
-	const int *fds, int n_fds)
+int wire_push(struct wire_writer *writer, const struct wire_out *out)
 {
-	const unsigned char *p = size ? body : (const void *)"";
-	struct queued *first = NULL, **end = &first;
-	size_t bytes = size_of(size), all_fds = (size_t)MAX(n_fds, 0), limit;
-	int r = frame_check_message(size, n_fds);
+	struct queued *q;
+	int r = check_room(writer, out);
 
-	if (r == 0)
-		r = check_room(writer, answer, bytes, all_fds);
 	if (r < 0)
 		return r;
-	do {
-		struct wire_header header = frame_header(type, serial, size);
-
-		header.flags |= flags;
-		r = queued_new(writer, &header, p, fds, n_fds, end);
-		if (r < 0) {
-			queued_free(writer, first);
-			return r;
-		}
-		(*end)->first = end == &first;
-		(*end)->answer = answer;
-		end = &(*end)->next;
-		p += header.size;
-		size -= header.size;
-		n_fds = 0;
-	} while (size > 0);
-	*writer->end = first;
-	writer->end = end;
-	*account(writer, answer, &limit) += bytes;
-	writer->n_fds += all_fds;
+	q = malloc(sizeof(*q) + out->size);
+	if (!q)
+		return tarn_fail(ENOMEM, "no memory for a message of %zu bytes",
+			out->size);
+	q->next = NULL;
+	r = fill(q, out);
+	if (r < 0) {
+		queued_free(writer, q);
+		return r;
+	}
+	*writer->end = q;
+	writer->end = &q->next;
+	writer->bytes += room_of(out);
 	return 0;
-}
-
-int wire_push(struct wire_writer *writer, uint16_t type, uint32_t serial,
-	const void *body, size_t size, const int *fds, int n_fds)
-{
-	return push(writer, 0, false, type, serial, body, size, fds, n_fds);
-}
-
-int wire_push_again(struct wire_writer *writer, uint16_t type, uint32_t serial,
-	const void *body, size_t size, const int *fds, int n_fds)
-{
-	return push(writer, WIRE_AGAIN, false, type, serial, body, size, fds,
-		n_fds);
-}
-
-int wire_push_answer(struct wire_writer *writer, uint16_t type, uint32_t serial,
-	const void *body, size_t size)
-{
-	return push(writer, 0, writer->answer_limit > 0, type, serial, body,
-		size, NULL, 0);
-}
-
-/* It is out of the queue. */
-static void uncount(struct wire_writer *writer, const struct queued *frame)
-{
-	size_t limit;
-
-	*account(writer, frame->answer, &limit) -=
-		sizeof(frame->header) + frame->header.size;
-	writer->n_fds -= (size_t)frame->n_fds;
-}
-
-bool wire_take_back(struct wire_writer *writer)
-{
-	struct queued **from = NULL;
-
-	for (struct queued **p = &writer->first; *p; p = &(*p)->next)
-		if ((*p)->first)
-			from = p;
-	/* Where the last one has begun, those before it are away. */
-	if (!from)
-		return false;
-	for (const struct queued *f = *from; f; f = f->next)
-		uncount(writer, f);
-	queued_free(writer, *from);
-	*from = NULL;
-	writer->end = from;
-	return true;
 }
 
 bool wire_is_short(int r)
 {
-	return r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM;
+	return r == -ETOOMANYREFS || r == -ENOBUFS || r == -ENOMEM ||
+	       r == -EMFILE || r == -ENFILE;
+}
+
+/* An error of the socket counts: it is the sender's to tell. */
+static bool has_room(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLOUT};
+
+	return poll(&p, 1, 0) != 0;
+}
+
+/* Sends a message that was not prepared. 0; -EAGAIN; or another error. A long
+ * body is not put into a memfd for a full socket, since the caller may try that
+ * often. */
+static int send_once(const struct wire_out *out, int fd)
+{
+	struct wire_out once = *out;
+	int r;
+
+	if (out->size > WIRE_INLINE_MAX && !has_room(fd))
+		return -EAGAIN;
+	r = wire_out_prepare(&once);
+	if (r == 0)
+		r = frame_send(fd, &once, MSG_DONTWAIT);
+	wire_out_done(&once);
+	return r;
+}
+
+/* The next part; with the last one it leaves the queue. */
+static int send_part(struct wire_writer *writer, int fd)
+{
+	const struct wire_out *out = &writer->first->out;
+	int r = frame_send_part(fd, out, writer->sent, MSG_DONTWAIT);
+
+	if (r < 0)
+		return r;
+	writer->sent += part_size(out->size, writer->sent);
+	if (writer->sent == out->size)
+		drop_first(writer);
+	return 0;
+}
+
+static int send_first(struct wire_writer *writer, int fd, unsigned *parts_left)
+{
+	const struct wire_out *out = &writer->first->out;
+	int r;
+
+	if (goes_in_parts(writer, out))
+		return (*parts_left)-- ? send_part(writer, fd) : -EAGAIN;
+	r = send_once(out, fd);
+	if (r == 0)
+		drop_first(writer);
+	return r;
 }
 
 int wire_flush(struct wire_writer *writer, int fd)
 {
-	while (writer->first) {
-		struct queued *frame = writer->first;
-		int r = frame_send(fd, &frame->header, frame->body, frame->fds,
-			frame->n_fds, MSG_DONTWAIT);
+	unsigned parts_left = PARTS_MAX;
+	int r = 0;
 
-		if (r == -EAGAIN)
-			return 0;
-		if (r < 0)
-			return r;
-		uncount(writer, frame);
-		writer->first = frame->next;
-		if (!writer->first)
-			writer->end = &writer->first;
-		frame->next = NULL;
-		queued_free(writer, frame);
-	}
-	return 1;
+	while (writer->first && r == 0)
+		r = send_first(writer, fd, &parts_left);
+	return r == -EAGAIN ? 0 : r < 0 ? r : 1;
 }
 
-bool wire_try(const struct wire_writer *writer, int fd, uint16_t type,
-	uint32_t serial, const void *body, size_t size, const int *fds,
-	int n_fds)
+int wire_try(
+	const struct wire_writer *writer, int fd, const struct wire_out *out)
 {
-	struct wire_header header = frame_header(type, serial, size);
+	int r;
 
-	return !writer->first && header.size == size &&
-	       frame_check_message(size, n_fds) == 0 &&
-	       frame_send(fd, &header, size ? body : (const void *)"", fds,
-		       n_fds, MSG_DONTWAIT) == 0;
+	if (writer->first || goes_in_parts(writer, out))
+		return 0;
+	r = frame_check(out);
+	if (r == 0)
+		r = out->is_long ? frame_send(fd, out, MSG_DONTWAIT)
+				 : send_once(out, fd);
+	return r == -EAGAIN ? 0 : r < 0 ? r : 1;
 }
 
 bool wire_writer_empty(const struct wire_writer *writer)
 {
-	return !writer->first;
+	return !writer || !writer->first;
 }
 
 size_t wire_writer_held(const struct wire_writer *writer)
 {
-	return writer->bytes + writer->answer_bytes;
+	return writer->bytes;
 }

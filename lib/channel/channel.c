@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Opening a channel, and letting it go.
+ * Opening a channel, and releasing it.
  *
- * The idea: a channel is found by its name like a tensor, and held by a lease
- * like one; who creates it publishes it and then opens what he finds, as
- * everybody does, so there is one way in, and a race of creators has no loser.
+ * A channel is found by its name like a tensor, and held by a lease like one. A
+ * process that creates a channel publishes it and then opens the published one,
+ * as every other process does. So there is one way in, and a race of creators
+ * has no loser.
  */
 #include "lib/channel/channel.h"
 
@@ -12,9 +13,10 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "lib/reserved.h"
 
-/* One that is made, closed, and removed that often while we look is not there
- * for us. */
+/* A channel that is created, closed and removed this often during an open
+ * counts as not there. */
 #define OPEN_TRIES 100
 
 int channel_fail(const tarn_channel *channel, int r)
@@ -31,11 +33,11 @@ tarn_channel *channel_hold(tarn_channel *channel)
 	return channel;
 }
 
-/* Also one that is half built. */
+/* Also frees a half-built one. */
 static void channel_free(tarn_channel *channel)
 {
-	if (channel->rider.previous)
-		store_get_off(channel->store, &channel->rider);
+	if (channel->fork_hook.previous)
+		store_remove_fork_hook(channel->store, &channel->fork_hook);
 	side_done(&channel->producer);
 	side_done(&channel->consumer);
 	channel_unmap(channel);
@@ -50,7 +52,7 @@ static void channel_free(tarn_channel *channel)
 
 void channel_release(tarn_channel *channel)
 {
-	/* Release pairs with the acquire half in whichever thread is last. */
+	/* Release pairs with the acquire half in the thread that is last. */
 	if (atomic_fetch_sub_explicit(
 		    &channel->refs, 1, memory_order_acq_rel) == 1)
 		channel_free(channel);
@@ -58,7 +60,10 @@ void channel_release(tarn_channel *channel)
 
 tarn_channel *tarn_channel_ref(tarn_channel *channel)
 {
-	atomic_fetch_add_explicit(&channel->handles, 1, memory_order_relaxed);
+	/* Relaxed: the caller holds a reference. */
+	if (channel)
+		atomic_fetch_add_explicit(
+			&channel->handles, 1, memory_order_relaxed);
 	return channel;
 }
 
@@ -66,12 +71,12 @@ tarn_channel *tarn_channel_unref(tarn_channel *channel)
 {
 	if (!channel)
 		return NULL;
-	/* Pairs with itself: the last sees what the others did. */
+	/* Pairs with itself: the last one sees the others' writes. */
 	if (atomic_fetch_sub_explicit(
 		    &channel->handles, 1, memory_order_acq_rel) != 1)
 		return NULL;
-	bell_stop(atomic_exchange(&channel->producer.bell, NULL));
-	bell_stop(atomic_exchange(&channel->consumer.bell, NULL));
+	notifier_stop(atomic_exchange(&channel->producer.notifier, NULL));
+	notifier_stop(atomic_exchange(&channel->consumer.notifier, NULL));
 	side_leave(channel, &channel->producer, false);
 	side_leave(channel, &channel->consumer, false);
 	channel_release(channel);
@@ -90,18 +95,18 @@ static void before_fork(void *arg)
 	tarn_channel *channel = arg;
 
 	pthread_mutex_lock(&channel->mapping);
-	brief_lock(&channel->producer.lock);
-	brief_lock(&channel->consumer.lock);
+	adaptive_lock_take(&channel->producer.lock);
+	adaptive_lock_take(&channel->consumer.lock);
 }
 
-/* The parent's members are his: nobody of this process has joined. */
+/* The members belong to the parent: this process has not joined. */
 static void forget(tarn_channel *channel, struct side *side)
 {
 	if (side->member)
 		member_unref(channel, side->member);
 	side->member = NULL;
 	side->slots = NULL;
-	bell_forget(atomic_exchange(&side->bell, NULL));
+	notifier_forget(atomic_exchange(&side->notifier, NULL));
 }
 
 static void after_fork(void *arg, bool child)
@@ -114,13 +119,12 @@ static void after_fork(void *arg, bool child)
 		forget(channel, &channel->producer);
 		forget(channel, &channel->consumer);
 	}
-	brief_unlock(&channel->consumer.lock);
-	brief_unlock(&channel->producer.lock);
+	adaptive_lock_give(&channel->consumer.lock);
+	adaptive_lock_give(&channel->producer.lock);
 	pthread_mutex_unlock(&channel->mapping);
 }
 
-/* ---- opening --------------------------------------------------------------
- */
+/* ---- opening ------------------------------------------------------- */
 
 static int new_channel(tarn_store *store, const char *name, tarn_channel **ret)
 {
@@ -140,15 +144,15 @@ static int new_channel(tarn_store *store, const char *name, tarn_channel **ret)
 	side_init(&channel->producer, RING_PRODUCER);
 	side_init(&channel->consumer, RING_CONSUMER);
 	pthread_mutex_init(&channel->mapping, NULL);
-	channel->rider = (struct store_rider) {.arg = channel,
+	channel->fork_hook = (struct fork_hook) {.arg = channel,
 		.before_fork = before_fork,
 		.after_fork = after_fork};
 	*ret = channel;
 	return 0;
 }
 
-/* Holds what stands under the name; no object of a channel's storage is ever
- * made, so there is none that the book could know. */
+/* Leases the storage under the name. No object is made for a channel's storage,
+ * so the lease book knows none. */
 static int hold(tarn_channel *channel)
 {
 	tarn_store *store = channel->store;
@@ -186,9 +190,9 @@ static int check_mode(
 	return 0;
 }
 
-/* Of one that was closed: another of its name would hide what is left in it
- * from whoever comes. Asked again by the daemon, before the name changes hands.
- */
+/* For a closed channel: a new one under its name would hide the items left in
+ * it from later consumers. The daemon checks this again before it replaces the
+ * name. */
 static int check_left(const tarn_channel *channel)
 {
 	uint32_t n = ring_left(&channel->ring);
@@ -217,7 +221,7 @@ static int open_once(tarn_store *store, const char *name, tarn_channel **ret)
 		channel_free(channel);
 		return r;
 	}
-	store_ride(store, &channel->rider);
+	store_add_fork_hook(store, &channel->fork_hook);
 	*ret = channel;
 	return closed;
 }
@@ -253,7 +257,8 @@ static int open_or_create(tarn_store *store, const char *name,
 			return r;
 	}
 	return tarn_fail(EAGAIN,
-		"it has come and gone %d times while we looked; try again",
+		"it was created and removed %d times during the open; try "
+		"again",
 		OPEN_TRIES);
 }
 
@@ -262,6 +267,8 @@ int tarn_channel_open(tarn_store *store, const char *name,
 {
 	int r = name_check(name, strlen(name));
 
+	if (r >= 0)
+		r = RESERVED_CHECK("tarn_channel_options", options);
 	if (r >= 0 && options && options->mode > TARN_CHANNEL_BROADCAST)
 		r = tarn_fail(EINVAL, "mode %d; %d is a queue, %d a broadcast",
 			(int)options->mode, TARN_CHANNEL_QUEUE,
@@ -269,7 +276,7 @@ int tarn_channel_open(tarn_store *store, const char *name,
 	if (r >= 0)
 		r = connection_ready(&store->connection);
 	if (r >= 0) {
-		channel_see_to_passed(store);
+		channel_await_leaves(store);
 		r = open_or_create(store, name, options, ret);
 	}
 	return r < 0 ? tarn_fail_prefix(r, "channel '%.200s': ", name) : 0;
@@ -277,12 +284,12 @@ int tarn_channel_open(tarn_store *store, const char *name,
 
 int tarn_channel_close(tarn_channel *channel)
 {
-	/* A copy, in private memory: nothing of it is the members'. */
+	/* A copy in private memory: no member uses it. */
 	struct ring ring = channel->ring;
 	int r = ring_close(&ring);
 
 	if (r < 0)
 		return channel_fail(channel, r);
-	channel_have_looked_at(channel);
+	channel_sync(channel);
 	return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Making a channel: memory, all of it there before it is promised to anybody
- * (of a sparse one: to be had), with an empty ring in it; then one message that
- * names it, if the name is free.
+ * Making a channel: its memory, allocated before any process uses it (for a
+ * sparse one, checked to be available), with an empty ring in it; then one
+ * message that publishes it, if the name is free.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "lib/channel/channel.h"
-#include "lib/store/body.h"
+#include "lib/store/message_body.h"
 #include "lib/store/own_map.h"
 #include "lib/store/publish_plan.h"
 
@@ -38,7 +38,7 @@ static int geometry_of(const struct tarn_channel_options *options,
 	if (round_up_u64(slot_bytes, CHANNEL_PAGE, &slot_bytes))
 		return tarn_fail(EOVERFLOW, "slots of %llu bytes are too large",
 			(unsigned long long)options->slot_bytes);
-	/* That it is sparse is seen from its memory. */
+	/* Whether it is sparse is visible in its memory. */
 	*ret = (struct channel_geometry) {
 		.ring = {.mode = options->mode ? (enum ring_mode)options->mode
 					       : RING_QUEUE,
@@ -50,7 +50,7 @@ static int geometry_of(const struct tarn_channel_options *options,
 	return 0;
 }
 
-/* How many bytes, from the first on, have to be there. */
+/* How many bytes, from the first on, must be allocated. */
 static uint64_t needed(const struct channel_geometry *geometry, uint64_t size,
 	const struct tarn_channel_options *options)
 {
@@ -75,18 +75,18 @@ static int make_memory(const struct channel_geometry *geometry, uint64_t size,
 	munmap(memory, size);
 	if (r < 0)
 		return r;
+	own_seal(fd, true);
 	*ret_fd = fd_steal(&fd);
 	return 0;
 }
 
-static int write_message(
-	tarn_store *store, struct body *b, const char *name, uint64_t size)
+static int write_message(tarn_store *store, struct message_body *b,
+	const char *name, uint64_t size)
 {
 	const struct msg_publish head = {
 		.n_sources = 1,
 		.n_names = 1,
 		.flags = PUBLISH_NEW,
-		.since = publish_since(store),
 	};
 	const struct msg_source source = {.kind = SOURCE_CHANNEL, .size = size};
 	const int64_t shape = (int64_t)size;
@@ -95,9 +95,9 @@ static int write_message(
 
 	if (r < 0)
 		return r;
-	body_put(b, &head, sizeof(head));
-	body_put(b, &source, sizeof(source));
-	r = body_put_name(b, name, strlen(name), 0, 0, &layout);
+	message_body_put(b, &head, sizeof(head));
+	message_body_put(b, &source, sizeof(source));
+	r = message_body_put_name(b, name, strlen(name), 0, 0, &layout);
 	if (r < 0)
 		return r;
 	return b->failed ? tarn_fail(ENOMEM, "out of memory") : 0;
@@ -109,15 +109,15 @@ int channel_create(tarn_store *store, const char *name,
 	struct wire_message reply = {0};
 	struct channel_geometry geometry;
 	_cleanup_fd_ int fd = -1;
-	struct body body = {0};
+	struct message_body body = {0};
 	uint64_t size;
 	int r = geometry_of(options, &geometry);
 
 	if (r >= 0)
 		r = channel_size(&geometry, &size);
 	if (r >= 0)
-		r = make_memory(&geometry, size,
-			needed(&geometry, size, options), &fd);
+		r = make_memory(
+			&geometry, size, needed(&geometry, size, options), &fd);
 	if (r >= 0)
 		r = write_message(store, &body, name, size);
 	if (r >= 0)

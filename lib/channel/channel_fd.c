@@ -2,19 +2,18 @@
 /*
  * A descriptor for event loops.
  *
- * The kernel wakes who polls only for what the kernel does, and a hand-over is
- * a store in shared memory. So there is a thread that sleeps where a consumer
- * or producer would, as one who takes nothing, and says on an eventfd that
- * there is something. It does so once; then it waits to be armed again, by
- * whoever has tried and found nothing.
+ * The kernel wakes a poller only for its own events, and a hand-over is a store
+ * in shared memory. So there is a thread that sleeps like a consumer or
+ * producer, but as a watcher that takes nothing, and writes to an eventfd when
+ * there is something. It does so once; then it waits until a caller that tried
+ * and found nothing arms it again.
  *
- * Nothing is missed. Who arms reads the eventfd empty (A1), then says so (A2);
- * the thread, when there is something, takes that back (B1), then writes the
- * eventfd (B2). Whichever way these fall, at the end the eventfd is readable or
- * the thread is armed, and it looks before it sleeps.
+ * No event is missed. The caller that arms reads the eventfd empty (A1), then
+ * sets armed (A2); the thread, when there is something, clears armed (B1), then
+ * writes the eventfd (B2). Whichever way these fall, at the end the eventfd is
+ * readable or the thread is armed, and it looks before it sleeps.
  *
- * The child of a fork has no such thread, and no bell: it asks for one of its
- * own.
+ * The child of a fork has no such thread, and no notifier: it makes its own.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -25,8 +24,8 @@
 #include "base/fd.h"
 #include "lib/channel/channel.h"
 
-struct bell {
-	tarn_channel *channel; /* borrowed: it stops us before it goes */
+struct notifier {
+	tarn_channel *channel; /* borrowed: it outlives the notifier */
 	struct side *side;
 	int fd;
 	pthread_t thread;
@@ -36,172 +35,170 @@ struct bell {
 	atomic_bool stop;
 };
 
-/* ---- the thread -------------------------------------------------------------
- */
+/* ---- the thread ---------------------------------------------------- */
 
 /* False: to stop. */
-static bool await_armed(struct bell *bell)
+static bool await_armed(struct notifier *notifier)
 {
 	bool armed;
 
-	pthread_mutex_lock(&bell->lock);
-	while (!bell->armed && !bell->stop)
-		pthread_cond_wait(&bell->changed, &bell->lock);
-	armed = !bell->stop;
-	pthread_mutex_unlock(&bell->lock);
+	pthread_mutex_lock(&notifier->lock);
+	while (!notifier->armed && !notifier->stop)
+		pthread_cond_wait(&notifier->changed, &notifier->lock);
+	armed = !notifier->stop;
+	pthread_mutex_unlock(&notifier->lock);
 	return armed;
 }
 
-/* Who has left since, or was taken for dead, is to find out. */
+/* So that a member that has left since, or was taken for dead, is reported. */
 static int look(void *arg)
 {
-	struct bell *bell = arg;
-	struct side *side = bell->side;
+	struct notifier *notifier = arg;
+	struct side *side = notifier->side;
 	bool ready;
 
-	if (bell->stop)
+	if (notifier->stop)
 		return 1;
-	brief_lock(&side->lock);
+	adaptive_lock_take(&side->lock);
 	ready = !side->member ||
 		ring_ready(&side->member->ring, (enum ring_kind)side->kind);
-	brief_unlock(&side->lock);
+	adaptive_lock_give(&side->lock);
 	return ready;
 }
 
-static void await_ready(struct bell *bell)
+static void await_ready(struct notifier *notifier)
 {
 	const struct ring_wait wait = {
 		.deadline_ns = UINT64_MAX, .watcher = true};
-	struct ring ring = bell->channel->ring;
+	struct ring ring = notifier->channel->ring;
 
-	ring.spin_max = 0; /* whoever polls has time */
+	ring.spin_max = 0; /* a poller does not need the lowest latency */
 	ring_wait_for(&ring,
-		bell->side->kind == RING_PRODUCER ? RING_SPACE : RING_ITEMS,
-		&wait, look, bell);
+		notifier->side->kind == RING_PRODUCER ? RING_SPACE : RING_ITEMS,
+		&wait, look, notifier);
 }
 
-static void ring_the_bell(struct bell *bell)
+static void notifier_signal(struct notifier *notifier)
 {
 	const uint64_t one = 1;
 
-	pthread_mutex_lock(&bell->lock);
-	bell->armed = false; /* B1 */
-	pthread_mutex_unlock(&bell->lock);
-	/* B2. It fails only where it is rung 2^64 times. */
-	if (write(bell->fd, &one, sizeof(one)) < 0)
+	pthread_mutex_lock(&notifier->lock);
+	notifier->armed = false; /* B1 */
+	pthread_mutex_unlock(&notifier->lock);
+	/* B2. It fails only after 2^64 writes. */
+	if (write(notifier->fd, &one, sizeof(one)) < 0)
 		return;
 }
 
 static void *run(void *arg)
 {
-	struct bell *bell = arg;
+	struct notifier *notifier = arg;
 
-	while (await_armed(bell)) {
-		await_ready(bell);
-		ring_the_bell(bell);
+	while (await_armed(notifier)) {
+		await_ready(notifier);
+		notifier_signal(notifier);
 	}
 	return NULL;
 }
 
-/* ---- arming
- * ------------------------------------------------------------------ */
+/* ---- arming ------------------------------------------------------ */
 
-void bell_arm(struct bell *bell)
+void notifier_arm(struct notifier *notifier)
 {
 	uint64_t times;
 
-	/* A1. Empty already is as good. */
-	if (read(bell->fd, &times, sizeof(times)) < 0)
+	/* A1. If it is empty already, that is as good. */
+	if (read(notifier->fd, &times, sizeof(times)) < 0)
 		times = 0;
-	pthread_mutex_lock(&bell->lock);
-	bell->armed = true; /* A2 */
-	pthread_cond_signal(&bell->changed);
-	pthread_mutex_unlock(&bell->lock);
+	pthread_mutex_lock(&notifier->lock);
+	notifier->armed = true; /* A2 */
+	pthread_cond_signal(&notifier->changed);
+	pthread_mutex_unlock(&notifier->lock);
 }
 
-/* ---- life
- * -------------------------------------------------------------------- */
+/* ---- life -------------------------------------------------------- */
 
-/* No signal of the program's is handled in a thread that it does not know. */
-static int start(struct bell *bell)
+/* This thread, which the program does not know, handles none of its signals. */
+static int start(struct notifier *notifier)
 {
 	sigset_t all, before;
 	int err;
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&bell->thread, NULL, run, bell);
+	err = pthread_create(&notifier->thread, NULL, run, notifier);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return err ? tarn_fail(err, "a thread: %s", tarn_errno_text(err)) : 0;
 }
 
-static void free_bell(struct bell *bell)
+static void notifier_free(struct notifier *notifier)
 {
-	fd_close(bell->fd);
-	pthread_mutex_destroy(&bell->lock);
-	pthread_cond_destroy(&bell->changed);
-	free(bell);
+	fd_close(notifier->fd);
+	pthread_mutex_destroy(&notifier->lock);
+	pthread_cond_destroy(&notifier->changed);
+	free(notifier);
 }
 
-static int new_bell(tarn_channel *channel, struct side *side, struct bell **ret)
+static int notifier_new(
+	tarn_channel *channel, struct side *side, struct notifier **ret)
 {
-	struct bell *bell = calloc(1, sizeof(*bell));
+	struct notifier *notifier = calloc(1, sizeof(*notifier));
 	int r;
 
-	if (!bell)
+	if (!notifier)
 		return tarn_fail(ENOMEM, "out of memory");
-	bell->channel = channel;
-	bell->side = side;
-	bell->armed = true;
-	pthread_mutex_init(&bell->lock, NULL);
-	pthread_cond_init(&bell->changed, NULL);
-	bell->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	r = bell->fd < 0
+	notifier->channel = channel;
+	notifier->side = side;
+	notifier->armed = true;
+	pthread_mutex_init(&notifier->lock, NULL);
+	pthread_cond_init(&notifier->changed, NULL);
+	notifier->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = notifier->fd < 0
 		    ? tarn_fail(errno, "an eventfd: %s", tarn_errno_text(errno))
-		    : start(bell);
+		    : start(notifier);
 	if (r < 0)
-		free_bell(bell);
+		notifier_free(notifier);
 	else
-		*ret = bell;
+		*ret = notifier;
 	return r;
 }
 
-void bell_stop(struct bell *bell)
+void notifier_stop(struct notifier *notifier)
 {
-	if (!bell)
+	if (!notifier)
 		return;
-	pthread_mutex_lock(&bell->lock);
-	bell->stop = true;
-	pthread_cond_signal(&bell->changed);
-	pthread_mutex_unlock(&bell->lock);
-	ring_wake_everybody(&bell->channel->ring);
-	pthread_join(bell->thread, NULL);
-	free_bell(bell);
+	pthread_mutex_lock(&notifier->lock);
+	notifier->stop = true;
+	pthread_cond_signal(&notifier->changed);
+	pthread_mutex_unlock(&notifier->lock);
+	ring_wake_everybody(&notifier->channel->ring);
+	pthread_join(notifier->thread, NULL);
+	notifier_free(notifier);
 }
 
-void bell_forget(struct bell *bell)
+void notifier_forget(struct notifier *notifier)
 {
-	if (!bell)
+	if (!notifier)
 		return;
-	/* Its locks may be held by who is not here. */
-	fd_close(bell->fd);
-	free(bell);
+	/* Its locks may be held by threads that the child does not have. */
+	fd_close(notifier->fd);
+	free(notifier);
 }
 
-static int bell_of(tarn_channel *channel, struct side *side)
+static int notifier_of(tarn_channel *channel, struct side *side)
 {
-	struct bell *bell = atomic_load(&side->bell), *none = NULL;
+	struct notifier *notifier = atomic_load(&side->notifier), *none = NULL;
 	int r;
 
-	if (bell)
-		return bell->fd;
-	r = new_bell(channel, side, &bell);
+	if (notifier)
+		return notifier->fd;
+	r = notifier_new(channel, side, &notifier);
 	if (r < 0)
 		return r;
-	/* Another thread may have asked at the same time. */
-	if (atomic_compare_exchange_strong(&side->bell, &none, bell))
-		return bell->fd;
-	bell_stop(bell);
+	/* Another thread may have started one at the same time. */
+	if (atomic_compare_exchange_strong(&side->notifier, &none, notifier))
+		return notifier->fd;
+	notifier_stop(notifier);
 	return none->fd;
 }
 
@@ -218,6 +215,6 @@ int tarn_channel_fd(tarn_channel *channel, enum tarn_channel_role role)
 	if (r >= 0)
 		r = side_join(channel, side);
 	if (r >= 0)
-		r = bell_of(channel, side);
+		r = notifier_of(channel, side);
 	return r < 0 ? channel_fail(channel, r) : r;
 }

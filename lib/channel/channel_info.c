@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: MIT */
-/* Looking at channels without taking part. */
+/* Information about channels, without taking part. */
 #include "lib/channel/channel.h"
 
-bool channel_is_nameless(const tarn_channel *channel)
+bool channel_is_unlinked(const tarn_channel *channel)
 {
 	struct table_storage entry;
 	enum storage_state state;
 
-	/* It is held, so it stands in the table. */
-	if (store_entry(channel->store, channel->index, channel->generation,
-		    &entry) < 0)
+	/* It is leased, so it stands in the table. */
+	if (table_storage_get(&channel->store->table, channel->index,
+		    channel->generation, &entry) < 0)
 		return false;
-	/* Relaxed: a look, and nothing follows from it. */
+	/* Relaxed: a snapshot on which nothing depends. */
 	state = storage_word_state(
 		atomic_load_explicit(&entry.word, memory_order_relaxed));
 	return state == STORAGE_UNNAMED || state == STORAGE_FREEING;
 }
 
-int tarn_channel_get_info(tarn_channel *channel, struct tarn_channel_info *ret)
+int tarn_channel_info(tarn_channel *channel, struct tarn_channel_info *ret)
 {
 	const struct channel_geometry *g = &channel->map.geometry;
 	struct ring_stat stat;
@@ -30,13 +30,13 @@ int tarn_channel_get_info(tarn_channel *channel, struct tarn_channel_info *ret)
 		.slot_bytes = g->ring.slot_bytes,
 		.free = stat.free,
 		.filling = stat.filling,
-		/* What was returned is to be received once more. */
+		/* A returned item will be received once more. */
 		.ready = stat.ready + stat.returned,
 		.reading = stat.reading,
 		.producers = stat.producers,
 		.consumers = stat.consumers,
 		.closed = stat.closed,
-		.nameless = channel_is_nameless(channel),
+		.unlinked = channel_is_unlinked(channel),
 		.published = stat.published,
 		.received = stat.received,
 		.bytes_published = stat.bytes,

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A channel's memory in this process: one mapping, of which the ring and what
- * belongs to it is writable, and the bytes of slots as far as they have to be.
+ * A channel's memory in this process: one mapping, of which the ring and the
+ * words beside it are writable, and the bytes of slots as far as necessary.
  *
- * Who only consumes a broadcast reads what others read at the same time, so
- * that his stray write would be everybody's: he has those bytes read-only.
+ * A process that only consumes a broadcast reads bytes that others read at the
+ * same time, and a stray write of it would reach all of them: it maps those
+ * bytes read-only.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -21,7 +22,7 @@
 #include "lib/channel/channel.h"
 #include "lib/store/own_map.h"
 
-/* The mode is asked once more by the daemon; here it says only whose it is. */
+/* The daemon checks the mode too; this check only names the owner. */
 static int check_kind(const struct table_storage *entry)
 {
 	if (entry->flags & STORAGE_CHANNEL)
@@ -40,9 +41,10 @@ static int map_file(tarn_channel *channel, const struct table_storage *entry)
 		return fd;
 	if ((fcntl(fd, F_GETFL) & O_ACCMODE) != O_RDWR)
 		return tarn_fail(EPERM,
-			"this user may only read what is in its pool, and "
-			"whoever takes part in a channel writes there");
-	/* Read-only at first: the ring says how much of it is to be written. */
+			"this user may only read its pool, and every "
+			"participant of a channel writes there");
+	/* Read-only at first: the geometry determines how much of it becomes
+	 * writable. */
 	memory = mmap(NULL, entry->size, PROT_READ, MAP_SHARED, fd, 0);
 	if (memory == MAP_FAILED)
 		return tarn_fail(errno, "mapping %llu bytes: %s",
@@ -89,8 +91,8 @@ int channel_map_writable(tarn_channel *channel)
 
 /* ---- what is to be filled --------------------------------------------- */
 
-/* Without it nobody would ask whether there is memory for a slot that is not
- * there, and its filling would be a SIGBUS. */
+/* Without it no check would be made whether there is memory for the holes of a
+ * slot, and filling it could be a SIGBUS. */
 static int note_slots(tarn_channel *channel)
 {
 	const struct ring_geometry *g = &channel->map.geometry.ring;
@@ -104,9 +106,9 @@ static int note_slots(tarn_channel *channel)
 	return 0;
 }
 
-/* The first write to a page of a shared file is a fault, a microsecond or two,
- * whether the page is there or not; reading maps many pages at once, writable
- * where the mapping is. */
+/* The first write to a page of a shared file is a fault of a microsecond or
+ * two, whether the page exists or not; reading maps many pages at once,
+ * writable where the mapping is. */
 static int map_ahead(void *start, uint64_t size)
 {
 	if (madvise(start, size, MADV_POPULATE_READ) == 0 ||
@@ -123,13 +125,13 @@ static bool is_hole(void *page)
 	return mincore(page, 1, &there) == 0 && !(there & 1);
 }
 
-/* Half of a huge page; less is lost in what is kept in reserve. */
+/* Half of a huge page; smaller holes are covered by the reserve. */
 #define HOLE_MIN (1ull << 20)
 
-/* Is some of it not there yet? Its first and last page may be, of what filled
- * less of the slot before, or the slots beside it; to look at each would take a
- * quarter of the time to map them. What was swapped out looks so too, which
- * costs no more than the question whether there is room. */
+/* Is a part of the range not allocated yet? Its first and last page may be, by
+ * an earlier, shorter content of the slot, or by the slots beside it. To check
+ * each page would take a quarter of the time of mapping them. Swapped-out pages
+ * look the same, and only cost the check whether there is room. */
 static bool has_hole(unsigned char *from, uint64_t size, uint64_t page)
 {
 	for (uint64_t at = 0; at < size; at += HOLE_MIN)
@@ -149,11 +151,11 @@ int channel_map_slot(tarn_channel *channel, uint32_t slot, uint64_t end)
 	if (end < *mapped + CHANNEL_MAP_MIN)
 		return 0;
 	page = (uint64_t)sysconf(_SC_PAGESIZE);
-	/* A slot begins at a small page, which may be in a larger one. */
+	/* A slot begins at a small page, which may lie in a larger one. */
 	from = (before + *mapped) & ~(page - 1);
 	size = before + end - from;
 	at = channel->map.bytes + from;
-	/* Of small ones too, since there may be thousands of slots. */
+	/* For small ones too, since there may be thousands of slots. */
 	r = channel->sparse && has_hole(at, size, page)
 		    ? own_check_room(MAX(size, (uint64_t)TARN_ADOPT_MIN))
 		    : 0;
@@ -180,8 +182,8 @@ int channel_map_storage(tarn_channel *channel, bool *ret_closed)
 	struct table_storage entry;
 	int r;
 
-	r = store_entry(
-		channel->store, channel->index, channel->generation, &entry);
+	r = table_storage_get(&channel->store->table, channel->index,
+		channel->generation, &entry);
 	if (r >= 0)
 		r = check_kind(&entry);
 	if (r >= 0)
@@ -202,7 +204,7 @@ int channel_map_storage(tarn_channel *channel, bool *ret_closed)
 	channel->ring.beside = (const char *)map->records;
 	channel->ring.beside_size =
 		map->geometry.tensors * sizeof(*map->records);
-	/* Only a wish. */
+	/* Only a hint. */
 	madvise(map->bytes,
 		map->size -
 			(uint64_t)(map->bytes - (unsigned char *)map->memory),
@@ -214,7 +216,7 @@ int channel_map_storage(tarn_channel *channel, bool *ret_closed)
 
 /* ---- copy-on-write ---------------------------------------------------- */
 
-/* Kept, since items come by thousands: one descriptor a channel. */
+/* Kept open, since items come by thousands: one descriptor a channel. */
 static int channel_fd(tarn_channel *channel)
 {
 	struct table_storage entry;
@@ -224,25 +226,25 @@ static int channel_fd(tarn_channel *channel)
 	seen = atomic_load_explicit(&channel->fd, memory_order_acquire);
 	if (seen >= 0)
 		return seen;
-	r = store_entry(
-		channel->store, channel->index, channel->generation, &entry);
+	r = table_storage_get(&channel->store->table, channel->index,
+		channel->generation, &entry);
 	if (r < 0)
 		return r;
 	fd = own_fetch_checked(
 		channel->store, channel->index, channel->generation, &entry);
-	/* Pairs with itself, in the thread that was not the first. */
-	if (fd < 0 || atomic_compare_exchange_strong_explicit(&channel->fd,
-			      &seen, fd, memory_order_acq_rel,
-			      memory_order_acquire))
+	/* Pairs with itself, in a thread that was not the first. */
+	if (fd < 0 ||
+		atomic_compare_exchange_strong_explicit(&channel->fd, &seen, fd,
+			memory_order_acq_rel, memory_order_acquire))
 		return fd;
 	fd_close(fd); /* another thread was quicker */
 	return seen;
 }
 
-/* A mapping of its own for each item: what is written to one must be gone when
- * its slot has another. */
-int channel_map_private(tarn_channel *channel, uint32_t slot,
-	struct private_map *map, void **ret)
+/* A separate mapping for each item: writes to one must be gone when its slot
+ * has another. */
+int channel_map_cow(
+	tarn_channel *channel, uint32_t slot, struct cow_map *map, void **ret)
 {
 	const struct channel_map *shared = &channel->map;
 	uint64_t size = shared->geometry.ring.slot_bytes, offset;
@@ -252,16 +254,58 @@ int channel_map_private(tarn_channel *channel, uint32_t slot,
 		return fd;
 	offset = (uint64_t)(shared->bytes - (unsigned char *)shared->memory) +
 		 slot * size;
-	r = private_map_reserve(map, size, offset);
+	r = cow_map_reserve(map, size, offset);
 	if (r >= 0)
-		r = private_map_add(map, 0, fd, offset, map->size);
+		r = cow_map_add(map, 0, fd, offset, map->size);
 	if (r >= 0)
 		*ret = map->start;
 	return r;
 }
 
+static int map_twin(tarn_channel *channel)
+{
+	const struct channel_map *shared = &channel->map;
+	uint64_t before =
+		(uint64_t)(shared->bytes - (unsigned char *)shared->memory);
+	uint64_t size = own_mapped_size(shared->size) - before;
+	struct cow_map map = {0};
+	int fd = channel_fd(channel), r;
+
+	if (fd < 0)
+		return fd;
+	r = cow_map_reserve(&map, size, before);
+	if (r >= 0)
+		r = cow_map_add(&map, 0, fd, before, map.size);
+	if (r < 0)
+		cow_map_done(&map);
+	else
+		channel->twin = map.start;
+	return r;
+}
+
+int channel_map_twin(tarn_channel *channel, uint32_t slot, void **ret)
+{
+	int r = 0;
+
+	pthread_mutex_lock(&channel->mapping);
+	if (!channel->twin)
+		r = map_twin(channel);
+	if (r >= 0)
+		*ret = channel->twin +
+		       slot * channel->map.geometry.ring.slot_bytes;
+	pthread_mutex_unlock(&channel->mapping);
+	return r;
+}
+
 void channel_unmap(tarn_channel *channel)
 {
+	if (channel->twin)
+		munmap(channel->twin,
+			own_mapped_size(channel->map.size) -
+				(uint64_t)(channel->map.bytes -
+					   (unsigned char *)
+						   channel->map.memory));
+
 	fd_close(atomic_load_explicit(&channel->fd, memory_order_relaxed));
 	free(channel->mapped);
 	if (channel->map.memory)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Watching a channel without taking part: who looks takes nothing, holds
- * nothing up, and sees what is still to be seen.
+ * Watching a channel without taking part: a watcher takes nothing, delays no
+ * participant, and sees the items that can still be seen.
  */
 #include <string.h>
 
@@ -31,7 +31,7 @@ int tarn_channel_watch(tarn_channel *channel, uint64_t *cursor, int timeout_ms,
 		.watcher = true};
 	int r;
 
-	w.ring.spin_max = 0; /* who only looks burns no time of others */
+	w.ring.spin_max = 0; /* it must not burn the participants' time */
 	if (!*cursor)
 		*cursor = ring_end(&w.ring);
 	r = look(&w);

@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An item in the hands of who received it.
+ * A received item.
  *
- * The idea: the item is the storage of what lies in its slot, and the caller's
- * item one reference to that; so the slot is given back with the last tensor
- * over it, whatever was dropped first. What the producer says of a tensor is
- * looked at when it is asked for, each time in a copy of its own.
+ * The item is the storage of the tensors in its slot, and the caller's handle
+ * is one reference to that; so the slot is given back with the last tensor over
+ * it, in whatever order the references are dropped. The producer's record of a
+ * tensor is read when the caller asks for the tensor, each time into a private
+ * copy.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/fail.h"
 #include "lib/channel/channel.h"
+#include "lib/store/cow_map.h"
 
 static uint32_t count_of(const tarn_item *item)
 {
 	return item->item.note.tensors & CHANNEL_NOTE_TENSORS;
 }
 
-/* ---- giving back
- * --------------------------------------------------------------- */
+/* ---- giving back ------------------------------------------------- */
 
-/* Whether the channel is needed after the lock; else the member's reference to
- * it was enough, and goes on being so for who waits for the lock. */
+/* Does the caller need a reference to the channel after the lock? If not, the
+ * member's reference is enough, also for threads that wait for the lock. */
 static bool is_late(const tarn_item *item, bool ours)
 {
 	return (ours && item->item.note.tensors & CHANNEL_NOTE_HOLDS) ||
@@ -35,52 +36,87 @@ static void item_release(void *arg)
 	tarn_channel *channel = item->channel;
 	struct side *side = &channel->consumer;
 	uint32_t slot = item->item.slot, tensors = item->item.note.tensors;
-	bool ours, gone, late, kept;
+	bool ours, gone, late, cached;
 
-	brief_lock(&side->lock);
+	/* Before another item can be in that slot, and have written pages. */
+	storage_drop_guard(&item->storage);
+	adaptive_lock_take(&side->lock);
 	ours = member_is_ours(channel, item->member);
-	/* It fails if we were taken for dead: then it is somebody else's. */
+	/* It fails if we were taken for dead: then the slot belongs to another.
+	 */
 	if (ours)
 		ring_release(&item->member->ring, &item->item);
 	late = is_late(item, ours);
 	if (late)
 		channel_hold(channel);
 	gone = member_give(channel, item->member);
-	kept = kept_put(side, item);
-	brief_unlock(&side->lock);
-	if (!kept)
+	cached = cache_put(side, item);
+	adaptive_lock_give(&side->lock);
+	if (!cached)
 		free(item);
 	if (!late)
 		return;
 	if (ours && tensors & CHANNEL_NOTE_HOLDS)
-		held_left(channel, slot, tensors & CHANNEL_NOTE_TENSORS);
+		item_leases_left(channel, slot, tensors & CHANNEL_NOTE_TENSORS);
 	if (gone)
-		channel_left_in_passing(channel);
+		channel_leave_async(channel);
 	channel_release(channel);
+}
+
+tarn_item *tarn_item_ref(tarn_item *item)
+{
+	/* Relaxed: the caller holds a reference. */
+	if (item)
+		atomic_fetch_add_explicit(
+			&item->handles, 1, memory_order_relaxed);
+	return item;
 }
 
 tarn_item *tarn_item_unref(tarn_item *item)
 {
 	unsigned n;
 
-	if (!item)
+	/* Release pairs with the acquire half in the thread that is last, which
+	 * then sees the final value of attached. */
+	if (!item || atomic_fetch_sub_explicit(
+			     &item->handles, 1, memory_order_acq_rel) != 1)
 		return NULL;
-	/* Relaxed: nobody asks it for a tensor any more. */
-	n = atomic_load_explicit(&item->lodged, memory_order_relaxed) ? 1 : 2;
+	/* Relaxed: no thread asks the item for a tensor any more. */
+	n = atomic_load_explicit(&item->attached, memory_order_relaxed) ? 1 : 2;
 	if (storage_drop(&item->storage, n))
 		item_release(item);
 	return NULL;
 }
 
-/* ---- receiving
- * ----------------------------------------------------------------- */
+/* ---- receiving --------------------------------------------------- */
 
-static int item_map_private(
-	const tarn_storage *storage, struct private_map *map, void **ret)
+static int item_map_cow(
+	const tarn_storage *storage, struct cow_map *map, void **ret)
 {
 	const tarn_item *item = (const tarn_item *)storage;
 
-	return channel_map_private(item->channel, item->item.slot, map, ret);
+	return channel_map_cow(item->channel, item->item.slot, map, ret);
+}
+
+/* Writes to the slot's twin must be gone when the slot has another item. */
+static void item_drop_guard(struct storage_guard *guard, tarn_storage *storage)
+{
+	cow_map_reset(guard->data, storage->size);
+}
+
+static int item_make_guard(tarn_storage *storage, struct storage_guard **ret)
+{
+	tarn_item *item = (tarn_item *)storage;
+	void *data;
+	int r = channel_map_twin(item->channel, item->item.slot, &data);
+
+	if (r < 0)
+		return r;
+	/* Relaxed: another thread that is here stores the same value, and the
+	 * exchange of guard.c orders it for later threads. */
+	atomic_store_explicit(&item->guard.data, data, memory_order_relaxed);
+	*ret = &item->guard;
+	return 0;
 }
 
 static tarn_item *new_item(tarn_channel *channel)
@@ -94,7 +130,9 @@ static tarn_item *new_item(tarn_channel *channel)
 		channel->map.geometry.ring.slot_bytes,
 		channel->map.geometry.ring.mode == RING_QUEUE, item_release,
 		item);
-	item->storage.map_private = item_map_private;
+	item->storage.map_cow = item_map_cow;
+	item->storage.make_guard = item_make_guard;
+	item->guard.drop = item_drop_guard;
 	item->storage.part = true;
 	item->first_size = 0;
 	return item;
@@ -105,25 +143,25 @@ struct receiver {
 	tarn_item *item;
 };
 
-/* With the lock. What was received and could not be handed on would be lost;
- * so the memory for it comes first, and what was not needed is kept. */
+/* With the lock. An item that was received but cannot be handed on would be
+ * lost; so the handle is allocated first, and an unused one is kept. */
 static int look_for_item(struct member *member, void *arg)
 {
 	struct receiver *receiver = arg;
 	struct side *side = &receiver->channel->consumer;
-	tarn_item *item = kept_top(side);
+	tarn_item *item = cache_top(side);
 	int r;
 
 	if (!item) {
 		item = new_item(receiver->channel);
 		if (!item)
 			return tarn_fail(ENOMEM, "out of memory");
-		kept_add(side, item);
+		cache_add(side, item);
 	}
 	r = ring_receive(&member->ring, &item->item);
 	if (r != 1)
 		return r;
-	kept_take(side);
+	cache_take(side);
 	member_take(member);
 	item->member = member;
 	receiver->item = item;
@@ -136,9 +174,10 @@ static void begin(tarn_item *item)
 	const struct channel_map *map = &item->channel->map;
 
 	item->storage.data = map->bytes + item->item.slot * item->storage.size;
-	/* Nobody else has it yet. */
+	/* No other thread has it yet. */
 	atomic_init(&item->storage.refs, 2);
-	atomic_init(&item->lodged, false);
+	atomic_init(&item->handles, 1);
+	atomic_init(&item->attached, false);
 }
 
 int tarn_channel_receive(tarn_channel *channel, int timeout_ms, tarn_item **ret)
@@ -157,7 +196,7 @@ int tarn_channel_receive(tarn_channel *channel, int timeout_ms, tarn_item **ret)
 		r = tarn_fail(EBADMSG,
 			"an item of %u tensors, where %u are the most",
 			count_of(item), most);
-		/* What is held is said by no more words than there are. */
+		/* The number of held words bounds the number of tensors. */
 		item->item.note.tensors = 0;
 		tarn_item_unref(item);
 		return channel_fail(channel, r);
@@ -166,15 +205,14 @@ int tarn_channel_receive(tarn_channel *channel, int timeout_ms, tarn_item **ret)
 	return 0;
 }
 
-/* ---- reading
- * -------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------- */
 
-uint32_t tarn_item_count(const tarn_item *item)
+size_t tarn_item_count(const tarn_item *item)
 {
 	return count_of(item);
 }
 
-bool tarn_item_holds(const tarn_item *item)
+bool tarn_item_has_stored(const tarn_item *item)
 {
 	return item->item.note.tensors & CHANNEL_NOTE_HOLDS;
 }
@@ -195,30 +233,30 @@ bool tarn_item_redelivered(const tarn_item *item)
 	return item->item.redelivered;
 }
 
-/* The first that is asked for is no memory of its own: of most items there is
- * one, asked for once. */
+/* The first tensor asked for needs no allocation: most items have one, and it
+ * is asked for once. */
 static bool lodge(tarn_item *item)
 {
-	/* Relaxed, here and below: it hands nothing over; who sets it has the
-	 * place. */
-	if (atomic_load_explicit(&item->lodged, memory_order_relaxed))
+	/* Relaxed, here and below: it publishes no data; the thread that sets
+	 * it owns the memory of first. */
+	if (atomic_load_explicit(&item->attached, memory_order_relaxed))
 		return false;
-	if (tarn_is_alone()) {
+	if (tarn_is_single_threaded()) {
 		atomic_store_explicit(
-			&item->lodged, true, memory_order_relaxed);
+			&item->attached, true, memory_order_relaxed);
 		return true;
 	}
 	return !atomic_exchange_explicit(
-		&item->lodged, true, memory_order_relaxed);
+		&item->attached, true, memory_order_relaxed);
 }
 
-/* 1: it lies in the slot; 0: it is what *d says. */
+/* 1: it lies in the slot; 0: *d describes it. */
 static int in_slot(tarn_item *item, uint32_t i, struct tarn_descriptor *d,
 	tarn_tensor **ret)
 {
 	struct tarn_layout more;
 	bool lodges = lodge(item);
-	/* Made where it will stay. */
+	/* Made in its final place. */
 	struct tarn_layout *layout = lodges ? &item->first.layout : &more;
 	uint64_t none = 0, *known = lodges ? &item->first_size : &none, base;
 	int r;
@@ -233,12 +271,12 @@ static int in_slot(tarn_item *item, uint32_t i, struct tarn_descriptor *d,
 		r = r < 0 ? r : 1;
 	} else if (lodges) {
 		atomic_store_explicit(
-			&item->lodged, false, memory_order_relaxed);
+			&item->attached, false, memory_order_relaxed);
 	}
 	return r;
 }
 
-static int tensor_of(tarn_item *item, uint32_t i, tarn_tensor **ret)
+static int tensor_of(tarn_item *item, size_t i, tarn_tensor **ret)
 {
 	struct tarn_descriptor d;
 	int r;
@@ -247,16 +285,17 @@ static int tensor_of(tarn_item *item, uint32_t i, tarn_tensor **ret)
 		return tarn_fail(ESTALE,
 			"an item of before the fork, which is the parent's");
 	if (i >= count_of(item))
-		return tarn_fail(ERANGE, "tensor %u of an item of %u", i,
+		return tarn_fail(ERANGE, "tensor %zu of an item of %u", i,
 			count_of(item));
-	r = in_slot(item, i, &d, ret);
+	r = in_slot(item, (uint32_t)i, &d, ret);
 	if (r != 0)
 		return r;
-	/* With a lease of its own, taken while the item has one: see held.c. */
+	/* With its own lease, taken while the item has one: see
+	 * item_leases.c. */
 	return store_import(item->channel->store, &d, ret);
 }
 
-int tarn_item_tensor(tarn_item *item, uint32_t i, tarn_tensor **ret)
+int tarn_item_tensor(tarn_item *item, size_t i, tarn_tensor **ret)
 {
 	int r = tensor_of(item, i, ret);
 

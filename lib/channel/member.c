@@ -2,9 +2,9 @@
 /*
  * Taking part in a channel: joining, waiting, leaving.
  *
- * The idea: who leaves with items in hand is a participant until the last of
- * them is dropped, since that is whom the ring knows as their reader; but one
- * that hears no more, so that he holds nobody up. The member lives that long,
+ * A participant that leaves while it holds items stays one until it has dropped
+ * the last of them, since the ring knows it as their reader; but it receives no
+ * more, so that it does not hold up the others. The member lives that long,
  * while its side may have another one already.
  */
 #include <limits.h>
@@ -23,19 +23,18 @@ void side_init(struct side *side, unsigned kind)
 
 void side_done(struct side *side)
 {
-	while (side->n_kept)
-		free(side->kept[--side->n_kept]);
+	while (side->n_cached)
+		free(side->cached[--side->n_cached]);
 }
 
-/* ---- members, with the side's lock ------------------------------------------
- */
+/* ---- members, with the side's lock --------------------------------- */
 
 void member_unref(tarn_channel *channel, struct member *member)
 {
 	if (--member->refs)
 		return;
 	free(member);
-	channel_release(channel); /* not the last: it is the caller's */
+	channel_release(channel); /* not the last: the caller has one */
 }
 
 bool member_give(tarn_channel *channel, struct member *member)
@@ -52,17 +51,16 @@ bool member_give(tarn_channel *channel, struct member *member)
 	return last;
 }
 
-/* ---- joining ----------------------------------------------------------------
- */
+/* ---- joining ------------------------------------------------------- */
 
 #define OWNER_KNOWN (1ull << 32)
 
-/* What this process's connection is called in rings. */
+/* The ring owner that stands for this process's connection. */
 static int owner_of(tarn_store *store, uint32_t *ret)
 {
 	struct wire_message reply;
 	struct msg_channel is;
-	/* Relaxed: it is what it is for as long as the connection lasts. */
+	/* Relaxed: it is the same for the life of the connection. */
 	uint64_t known =
 		atomic_load_explicit(&store->owner, memory_order_relaxed);
 	int r = 0;
@@ -115,9 +113,9 @@ int side_join(tarn_channel *channel, struct side *side)
 		r = channel_map_writable(channel);
 	if (r < 0)
 		return r;
-	brief_lock(&side->lock);
+	adaptive_lock_take(&side->lock);
 	r = join(channel, side, owner);
-	brief_unlock(&side->lock);
+	adaptive_lock_give(&side->lock);
 	return r;
 }
 
@@ -148,17 +146,17 @@ int tarn_channel_join(tarn_channel *channel, unsigned roles)
 	return r < 0 ? channel_fail(channel, r) : 0;
 }
 
-/* ---- leaving
- * ------------------------------------------------------------------ */
+/* ---- leaving ----------------------------------------------------- */
 
-/* They are anybody's from now on. A thread that is filling one at this moment
- * may have asked just before (check_filling() in slot.c), and what it writes
- * next is written into another's. Its bytes no lock would keep back, and one
- * for the records alone would be in everybody's way, at each tensor: so whoever
- * leaves is to know that nobody fills. */
+/* Other participants may take the slots from now on. A thread that is filling
+ * one at this moment may have checked just before (check_filling() in slot.c),
+ * and then writes into another's slot. No lock would protect the bytes, and one
+ * for the records alone would slow down every tensor: so a caller that leaves
+ * must make sure that no thread fills a slot. */
 static void end_slots(tarn_slot *slots)
 {
-	/* Relaxed: to who asks at that moment, either answer is right. */
+	/* Relaxed: for a thread that tests it at that moment, either answer is
+	 * correct. */
 	for (tarn_slot *s = slots; s; s = s->next)
 		atomic_store_explicit(
 			&s->storage.writable, false, memory_order_relaxed);
@@ -178,7 +176,7 @@ static bool leave(tarn_channel *channel, struct side *side, bool at_once)
 		ring_leave(&member->ring);
 	else
 		ring_quiet(&member->ring);
-	/* For who waits in another thread. */
+	/* For waiters in other threads. */
 	ring_wake_everybody(&member->ring);
 	side->member = NULL;
 	member_unref(channel, member);
@@ -189,11 +187,11 @@ void side_leave(tarn_channel *channel, struct side *side, bool at_once)
 {
 	bool left;
 
-	brief_lock(&side->lock);
+	adaptive_lock_take(&side->lock);
 	left = leave(channel, side, at_once);
-	brief_unlock(&side->lock);
+	adaptive_lock_give(&side->lock);
 	if (left)
-		channel_left(channel);
+		channel_leave(channel);
 }
 
 int tarn_channel_leave(tarn_channel *channel, unsigned roles)
@@ -206,8 +204,7 @@ int tarn_channel_leave(tarn_channel *channel, unsigned roles)
 	return r < 0 ? channel_fail(channel, r) : 0;
 }
 
-/* ---- waiting
- * ------------------------------------------------------------------- */
+/* ---- waiting ----------------------------------------------------- */
 
 struct waiter {
 	tarn_channel *channel;
@@ -217,8 +214,8 @@ struct waiter {
 	void *arg;
 };
 
-/* With the lock. A look said r: one that was taken for dead is none of ours any
- * more. */
+/* With the lock. Handles the result r of a look: a member that was taken for
+ * dead is dropped. */
 static void note_look(
 	tarn_channel *channel, struct side *side, struct member *member, int r)
 {
@@ -247,9 +244,9 @@ static int look_locked(void *arg)
 	struct waiter *w = arg;
 	int r;
 
-	brief_lock(&w->side->lock);
+	adaptive_lock_take(&w->side->lock);
 	r = look_once(w->channel, w->side, w->member, w->look, w->arg);
-	brief_unlock(&w->side->lock);
+	adaptive_lock_give(&w->side->lock);
 	return r;
 }
 
@@ -267,12 +264,12 @@ uint64_t wait_until(int timeout_ms)
 int wait_timed_out(
 	const tarn_channel *channel, int timeout_ms, const char *what)
 {
-	/* Who polls asks millions of times a second. */
+	/* A poller calls this millions of times a second. */
 	if (timeout_ms == 0)
 		return tarn_fail_constant(ETIMEDOUT, what);
 	return channel_fail(channel,
 		tarn_fail(ETIMEDOUT, "%s within %d ms%s", what, timeout_ms,
-			channel_is_nameless(channel)
+			channel_is_unlinked(channel)
 				? "; its name was removed, so that nobody else "
 				  "can open it"
 				: ""));
@@ -294,22 +291,22 @@ static int sleep_for(tarn_channel *channel, struct side *side,
 	r = ring_wait_for(&member->ring,
 		side->kind == RING_PRODUCER ? RING_SPACE : RING_ITEMS, &wait,
 		look_locked, &w);
-	brief_lock(&side->lock);
+	adaptive_lock_take(&side->lock);
 	member_unref(channel, member);
-	brief_unlock(&side->lock);
+	adaptive_lock_give(&side->lock);
 	return r;
 }
 
-/* With the lock, which is let go for the joining. */
+/* With the lock, which it releases while it joins. */
 static int join_and_look(
 	tarn_channel *channel, struct side *side, side_look look, void *arg)
 {
 	int r = 0;
 
 	while (!side->member && r >= 0) {
-		brief_unlock(&side->lock);
+		adaptive_lock_give(&side->lock);
 		r = side_join(channel, side);
-		brief_lock(&side->lock);
+		adaptive_lock_take(&side->lock);
 	}
 	return r < 0 ? r : look_once(channel, side, side->member, look, arg);
 }
@@ -326,14 +323,14 @@ int side_wait_on(tarn_channel *channel, struct side *side, int r,
 	member = side->member;
 	if (r == 0 && timeout_ms != 0)
 		member->refs++;
-	brief_unlock(&side->lock);
+	adaptive_lock_give(&side->lock);
 	if (r == 0 && timeout_ms != 0)
 		r = sleep_for(channel, side, member, timeout_ms, look, arg);
 	if (r == 0 || r == -ETIMEDOUT) {
-		struct bell *bell = atomic_load(&side->bell);
+		struct notifier *notifier = atomic_load(&side->notifier);
 
-		if (bell)
-			bell_arm(bell);
+		if (notifier)
+			notifier_arm(notifier);
 		return wait_timed_out(channel, timeout_ms, what);
 	}
 	return r < 0 ? channel_fail(channel, r) : 0;

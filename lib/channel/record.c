@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the tensors of an item are, where its consumers read it.
+ * Records: the descriptions of an item's tensors, in shared memory where its
+ * consumers read them.
  *
- * The idea: each line of a record is one that has to travel from one processor
- * to another. So of what lies in the slot no more is written, or read, than it
- * has dimensions; and of a tensor in C order, as nearly all are, no strides,
- * which leaves two lines that come together. What is not written is what some
- * earlier item has left there, and is not looked at.
+ * Each cache line of a record has to travel from one processor to another. So
+ * for a tensor in the slot only as many dimensions are written and read as it
+ * has; and for one in C order, as nearly all are, no strides, which leaves two
+ * lines that are fetched together. The rest holds the data of some earlier
+ * item, and is not read.
  *
- * What is read is copied once, then checked as copied.
+ * A reader copies a record once, and then checks the copy.
  */
 #include <string.h>
 
@@ -29,9 +30,11 @@ static struct tarn_descriptor *place_of(
 	return &map->records[(uint64_t)slot * map->geometry.tensors + i];
 }
 
-/* Of the words of a header, those that differ from record to record. */
-enum { BASE = offsetof(struct tarn_descriptor, base) / 8,
-	KIND = offsetof(struct tarn_descriptor, dtype) / 8 };
+/* The words of a header that differ from record to record. */
+enum {
+	BASE = offsetof(struct tarn_descriptor, base) / 8,
+	KIND = offsetof(struct tarn_descriptor, dtype) / 8
+};
 
 static_assert(offsetof(struct tarn_descriptor, dtype) % 8 == 0 &&
 		      offsetof(struct tarn_descriptor, ndim) % 8 == 1,
@@ -39,7 +42,7 @@ static_assert(offsetof(struct tarn_descriptor, dtype) % 8 == 0 &&
 
 void record_begin(tarn_channel *channel)
 {
-	const struct tarn_descriptor usual = {
+	const struct tarn_descriptor template = {
 		.magic = TARN_DESCRIPTOR_MAGIC,
 		.version = TARN_DESCRIPTOR_VERSION,
 		.flags = CHANNEL_RECORD_C,
@@ -50,12 +53,13 @@ void record_begin(tarn_channel *channel)
 	};
 	const unsigned char kind[8] = {UINT8_MAX, UINT8_MAX};
 
-	memcpy(channel->usual, &usual, HEADER);
-	memcpy(&channel->usual_free, kind, sizeof(kind));
+	memcpy(channel->template, &template, HEADER);
+	memcpy(&channel->template_free, kind, sizeof(kind));
 }
 
-/* Word by word, which no compiler makes a loop in microcode of; and what others
- * may write meanwhile is read once. Relaxed: the slot's word orders it. */
+/* Word by word, which no compiler turns into a slow string instruction; and
+ * words that others may write meanwhile are read once. Relaxed: the slot's word
+ * orders it. */
 static void write_words(int64_t *to, const int64_t *from, int n)
 {
 	for (int i = 0; i < n; i++)
@@ -97,7 +101,7 @@ void record_put_in_slot(tarn_channel *channel, uint32_t slot, uint32_t i,
 		write_words(record->stride, layout->stride, layout->ndim);
 }
 
-/* Of C order: all that was not written follows from the rest. */
+/* For C order: all fields that were not written follow from the rest. */
 static int check_c_order(
 	const struct tarn_descriptor *d, struct tarn_layout *ret)
 {
@@ -110,22 +114,24 @@ static int check_c_order(
 	return 0;
 }
 
-/* Does a header say what nearly every one does, all of it that is known
- * beforehand? False: it is to be asked what is wrong, if anything. */
-static bool is_usual(const tarn_channel *channel, const uint64_t *words)
+/* Does a header match the template in all words that are known beforehand?
+ * False: check it field by field for errors. */
+static bool matches_template(const tarn_channel *channel, const uint64_t *words)
 {
-	const uint64_t *usual = channel->usual;
-	uint64_t other = (words[KIND] ^ usual[KIND]) & ~channel->usual_free;
+	const uint64_t *template = channel->template;
+	uint64_t other =
+		(words[KIND] ^ template[KIND]) & ~channel->template_free;
 
 #pragma GCC unroll 8
 	for (size_t i = 0; i < RECORD_HEADER; i++)
 		if (i != BASE && i != KIND)
-			other |= words[i] ^ usual[i];
+			other |= words[i] ^ template[i];
 	return !other;
 }
 
-/* Of such a one: in C order, from base on. False: as above. */
-static bool get_usual(const tarn_channel *channel,
+/* Reads a record with the usual header: in C order, from base on. False: as
+ * above. */
+static bool template_get(const tarn_channel *channel,
 	const struct tarn_descriptor *record, const uint64_t *words,
 	uint64_t *ret_base, struct tarn_layout *ret_layout, uint64_t *size)
 {
@@ -147,8 +153,8 @@ static bool get_usual(const tarn_channel *channel,
 	return *ret_base <= room && *size <= room - *ret_base;
 }
 
-/* What the header says of the slot; its other fields are copied, but as yet
- * believed in nothing. */
+/* The header's fields about the slot; the others are copied, but not checked
+ * yet. */
 static int check_slot(
 	const tarn_channel *channel, const struct tarn_descriptor *d)
 {
@@ -170,7 +176,7 @@ static int get_in_slot(const tarn_channel *channel,
 	const struct tarn_descriptor *record, struct tarn_descriptor *d,
 	uint64_t *ret_base, struct tarn_layout *ret_layout)
 {
-	/* What the table would say of the slot, if it were a storage. */
+	/* The table entry that the slot would have if it were a storage. */
 	const struct table_storage entry = {.pool = TABLE_POOL_OWN,
 		.size = channel->map.geometry.ring.slot_bytes};
 	bool c_order = d->flags & CHANNEL_RECORD_C;
@@ -206,8 +212,8 @@ int record_get(const tarn_channel *channel, uint32_t slot, uint32_t i,
 	for (size_t j = 0; j < RECORD_HEADER; j++)
 		words[j] = __atomic_load_n(
 			(const uint64_t *)record + j, __ATOMIC_RELAXED);
-	if (is_usual(channel, words) &&
-		get_usual(channel, record, words, ret_base, ret_layout,
+	if (matches_template(channel, words) &&
+		template_get(channel, record, words, ret_base, ret_layout,
 			known_size))
 		return 1;
 	memcpy(ret, words, HEADER);

@@ -2,10 +2,9 @@
 /*
  * A slot that is being filled.
  *
- * The idea: what the consumer reads is written where he reads it, bytes and
- * records alike, so publishing is the ring's one step; and a slot is a storage,
- * so that tensors in it are tensors like any other, and may be dropped after
- * it.
+ * The producer writes bytes and records where the consumer reads them, so
+ * publishing is only the ring's step. A slot is a storage, so tensors in it are
+ * tensors like any other, and may be dropped after it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -17,10 +16,9 @@
 
 #define ALIGNMENT 64u /* of tensors: a cache line */
 
-/* ---- acquiring
- * ---------------------------------------------------------------- */
+/* ---- acquiring --------------------------------------------------- */
 
-/* Tensors have outlived it. */
+/* The last tensor over it was dropped after it had ended. */
 static void slot_release(void *arg)
 {
 	tarn_slot *slot = arg;
@@ -65,41 +63,41 @@ struct acquirer {
 	tarn_slot *slot;
 };
 
-/* Two references: the caller's, and that of first. With the lock, before it is
- * listed: who leaves makes it read-only, for good. */
+/* Two references: the caller's, and that of first. With the lock, and before it
+ * is listed: leaving the channel makes it read-only, for good. */
 static void begin(tarn_slot *slot)
 {
 	const struct channel_map *map = &slot->channel->map;
 
 	slot->holds = false;
-	slot->lodged = false;
+	slot->attached = false;
 	slot->used = 0;
 	slot->note.tensors = 0;
 	slot->note.tag_size = 0;
 	slot->storage.data = map->bytes + slot->slot * slot->storage.size;
-	/* Nobody else has it yet. */
+	/* No other thread has it yet. */
 	atomic_init(&slot->storage.writable, true);
 	atomic_init(&slot->storage.refs, 2);
 }
 
-/* With the lock. The memory first: what was acquired is to be handed on. */
+/* With the lock. Memory first: an acquired slot must be handed on. */
 static int look_for_slot(struct member *member, void *arg)
 {
 	struct acquirer *acquirer = arg;
 	struct side *side = &acquirer->channel->producer;
-	tarn_slot *slot = kept_top(side);
+	tarn_slot *slot = cache_top(side);
 	int r;
 
 	if (!slot) {
 		slot = new_slot(acquirer->channel);
 		if (!slot)
 			return tarn_fail(ENOMEM, "out of memory");
-		kept_add(side, slot);
+		cache_add(side, slot);
 	}
 	r = ring_acquire(&member->ring, &slot->slot);
 	if (r != 1)
 		return r;
-	kept_take(side);
+	cache_take(side);
 	member_take(member);
 	slot->member = member;
 	begin(slot);
@@ -116,13 +114,12 @@ int tarn_channel_acquire(tarn_channel *channel, int timeout_ms, tarn_slot **ret)
 
 	if (r < 0)
 		return r;
-	held_clear(channel, acquirer.slot->slot);
+	item_leases_clear(channel, acquirer.slot->slot);
 	*ret = acquirer.slot;
 	return 0;
 }
 
-/* ---- filling
- * -------------------------------------------------------------------- */
+/* ---- filling ----------------------------------------------------- */
 
 static uint32_t count_of(const tarn_slot *slot)
 {
@@ -139,14 +136,14 @@ static int check_ours(const tarn_slot *slot)
 	return 0;
 }
 
-/* Is it still ours to fill? Who left has given it away, and another may have
- * it, whose records these would be. */
+/* May the caller still fill it? A participant that left has given it away, and
+ * another may have it, whose records would be overwritten. */
 static int check_filling(const tarn_slot *slot)
 {
 	int r = check_ours(slot);
 
-	/* Relaxed: to who asks while another thread leaves, either answer is
-	 * right. */
+	/* Relaxed: for a caller that tests while another thread leaves, either
+	 * answer is correct. */
 	if (r >= 0 && !atomic_load_explicit(
 			      &slot->storage.writable, memory_order_relaxed))
 		return tarn_fail(ESTALE,
@@ -169,7 +166,7 @@ static int check_room(const tarn_slot *slot)
 	return r;
 }
 
-/* The next record: what lies in this slot. */
+/* Writes the next record, of a tensor in this slot. */
 static void add_record(tarn_slot *slot, uint64_t base,
 	const struct tarn_layout *layout, bool c_order)
 {
@@ -178,21 +175,21 @@ static void add_record(tarn_slot *slot, uint64_t base,
 	slot->note.tensors++;
 }
 
-/* The first is no memory of its own: there is one in nearly every slot. */
+/* The first needs no allocation: nearly every slot has one tensor. */
 static int new_tensor(tarn_slot *slot, uint64_t base,
 	const struct tarn_layout *layout, tarn_tensor **ret)
 {
-	if (slot->lodged)
+	if (slot->attached)
 		return tarn_tensor_new_checked(
 			&slot->storage, base, layout, ret);
-	slot->lodged = true;
+	slot->attached = true;
 	tensor_lodge(&slot->first, &slot->storage, base, layout);
 	*ret = &slot->first;
 	return 0;
 }
 
-/* Where the next tensor begins; at most the slot's size, which is a multiple.
- */
+/* Where the next tensor begins; at most the slot's size, which is a multiple of
+ * it. */
 static uint64_t next_place(const tarn_slot *slot)
 {
 	return (slot->used + ALIGNMENT - 1) & ~(uint64_t)(ALIGNMENT - 1);
@@ -239,19 +236,20 @@ static int make_layout(int dtype, int ndim, const int64_t *shape,
 	*size = 0;
 	if (layout_write_contiguous(dtype, ndim, shape, layout, size))
 		return 0;
-	r = tarn_layout_contiguous(dtype, ndim, shape, layout);
+	r = layout_contiguous("empty", dtype, ndim, shape, layout);
 	if (r >= 0)
 		*size = (uint64_t)tarn_layout_nbytes(layout);
 	return r;
 }
 
-int tarn_slot_empty(tarn_slot *slot, int dtype, int ndim, const int64_t *shape,
-	tarn_tensor **ret)
+int tarn_slot_new_tensor(tarn_slot *slot, enum tarn_dtype dtype, int ndim,
+	const int64_t *shape, tarn_tensor **ret)
 {
 	struct tarn_layout more;
-	/* Made where it will stay. */
-	struct tarn_layout *layout = slot->lodged ? &more : &slot->first.layout;
-	uint64_t none = 0, *size = slot->lodged ? &none : &slot->first_size;
+	/* Made in its final place. */
+	struct tarn_layout *layout =
+		slot->attached ? &more : &slot->first.layout;
+	uint64_t none = 0, *size = slot->attached ? &none : &slot->first_size;
 	int r = check_room(slot);
 
 	if (r >= 0)
@@ -261,7 +259,7 @@ int tarn_slot_empty(tarn_slot *slot, int dtype, int ndim, const int64_t *shape,
 	return r < 0 ? channel_fail(slot->channel, r) : 0;
 }
 
-/* One that the store keeps: where other members of the channel find it. */
+/* For a tensor of the store: can other members of the channel find it? */
 static int check_place(
 	const tarn_slot *slot, const struct shared_storage *shared)
 {
@@ -272,7 +270,8 @@ static int check_place(
 			"a tensor that is not in the store's memory; publish "
 			"it first, or copy it into the slot");
 	if (shared->store->instance != store->instance ||
-		shared->store->table.header->rule != store->table.header->rule)
+		shared->store->table.header->domain !=
+			store->table.header->domain)
 		return tarn_fail(ENOTSUP,
 			"a tensor of another pool than the channel's, whose "
 			"consumers may not see it; copy it into the slot");
@@ -288,8 +287,8 @@ static int add_kept(tarn_slot *slot, tarn_tensor *tensor)
 	if (r >= 0)
 		r = tarn_store_export(slot->channel->store, tensor, &d);
 	if (r >= 0)
-		r = held_install(slot->channel, slot->slot, count_of(slot),
-			shared->index, shared->generation);
+		r = item_leases_install(slot->channel, slot->slot,
+			count_of(slot), shared->index, shared->generation);
 	if (r < 0)
 		return r;
 	record_put(slot->channel, slot->slot, count_of(slot), &d);
@@ -310,7 +309,7 @@ int tarn_slot_add(tarn_slot *slot, tarn_tensor *tensor)
 }
 
 static int set_layout(
-	tarn_slot *slot, uint32_t i, const struct tarn_layout *layout)
+	tarn_slot *slot, size_t i, const struct tarn_layout *layout)
 {
 	_cleanup_tensor_ tarn_tensor *checked = NULL;
 	struct tarn_layout before;
@@ -319,22 +318,26 @@ static int set_layout(
 	int r;
 
 	if (i >= count_of(slot))
-		return tarn_fail(ERANGE, "tensor %u of %u", i, count_of(slot));
-	/* Somebody else may write there; what lies in a slot stays in it. */
-	r = record_get(
-		slot->channel, slot->slot, i, &d, &base, &before, &known);
+		return tarn_fail(ERANGE, "tensor %zu of %u", i, count_of(slot));
+	/* Other participants may write the record; the tensor stays in the
+	 * slot. */
+	r = record_get(slot->channel, slot->slot, (uint32_t)i, &d, &base,
+		&before, &known);
 	if (r == 0)
 		return tarn_fail(EINVAL,
-			"tensor %u is not in the slot: add the view itself", i);
+			"tensor %zu is not in the slot: add the view itself",
+			i);
 	if (r > 0)
 		r = tarn_tensor_new(&slot->storage, base, layout, &checked);
 	if (r < 0)
 		return r;
-	record_put_in_slot(slot->channel, slot->slot, i, base, layout, false);
+	record_put_in_slot(
+		slot->channel, slot->slot, (uint32_t)i, base, layout, false);
 	return 0;
 }
 
-int tarn_slot_set(tarn_slot *slot, uint32_t i, const struct tarn_layout *layout)
+int tarn_slot_set_layout(
+	tarn_slot *slot, size_t i, const struct tarn_layout *layout)
 {
 	int r = check_filling(slot);
 
@@ -343,7 +346,7 @@ int tarn_slot_set(tarn_slot *slot, uint32_t i, const struct tarn_layout *layout)
 	return r < 0 ? channel_fail(slot->channel, r) : 0;
 }
 
-int tarn_slot_tag(tarn_slot *slot, const void *tag, size_t size)
+int tarn_slot_set_tag(tarn_slot *slot, const void *tag, size_t size)
 {
 	if (size > TARN_CHANNEL_TAG_MAX)
 		return channel_fail(slot->channel,
@@ -356,8 +359,7 @@ int tarn_slot_tag(tarn_slot *slot, const void *tag, size_t size)
 	return 0;
 }
 
-/* ---- ending
- * ------------------------------------------------------------------- */
+/* ---- ending ------------------------------------------------------ */
 
 static int give_away(tarn_slot *slot, struct member *member, bool publish)
 {
@@ -374,9 +376,9 @@ static int give_away(tarn_slot *slot, struct member *member, bool publish)
 	return ring_publish(&member->ring, slot->slot, note);
 }
 
-/* Is there nobody who will give it back? That of a broadcast may have been for
- * nobody, or all for whom it was have left by now: then it was freed by who
- * published it, or by one who looked for a slot. */
+/* Is there no consumer that will give the slot back? An item of a broadcast may
+ * have had no consumer, or all may have left by now: then the producer has
+ * freed the slot, or a participant that looked for one. */
 static bool is_ours_to_look(
 	const tarn_channel *channel, uint32_t slot, bool published)
 {
@@ -385,19 +387,19 @@ static bool is_ours_to_look(
 		       channel_went_by(&channel->map, slot));
 }
 
-/* What is to be done after the lock; all of it seldom. */
+/* Work for after the lock; all of it is rare. */
 struct aftermath {
 	int r;
 	bool alone; /* there are no tensors over it */
 	bool gone;
-	bool freed;          /* its handle is ours to free */
+	bool freed;          /* this thread must free its handle */
 	bool holds;          /* a reference to the channel */
-	uint32_t slot, look; /* at so many held words */
+	uint32_t slot, look; /* at this many held words */
 };
 
 static unsigned references(const tarn_slot *slot)
 {
-	return slot->lodged ? 1 : 2;
+	return slot->attached ? 1 : 2;
 }
 
 /* With the lock, of a slot that has a member. */
@@ -414,17 +416,18 @@ static void end_locked(tarn_slot *slot, bool publish, struct aftermath *after)
 	if (ours)
 		delist(slot);
 	slot->member = NULL;
-	/* Acquire: pairs with the release of who dropped the last. */
+	/* Acquire: pairs with the release of the thread that dropped the last
+	 * one. */
 	after->alone = atomic_load_explicit(&slot->storage.refs,
 			       memory_order_acquire) == references(slot);
-	/* Until here the member's reference was enough, and it goes on being
-	 * so for who waits for the lock. */
+	/* Up to here the member's reference was enough, and it still is for
+	 * threads that wait for the lock. */
 	after->holds = !after->alone || after->r < 0 || after->look ||
 		       member != side->member;
 	if (after->holds)
 		channel_hold(channel);
 	after->gone = member_give(channel, member);
-	after->freed = after->alone && !kept_put(side, slot);
+	after->freed = after->alone && !cache_put(side, slot);
 }
 
 /* With a reference to the channel, which tensors keep. */
@@ -433,9 +436,9 @@ static void end_late(tarn_slot *slot, tarn_channel *channel, bool publish,
 {
 	if (after->look &&
 		is_ours_to_look(channel, after->slot, publish && after->r >= 0))
-		held_left(channel, after->slot, after->look);
+		item_leases_left(channel, after->slot, after->look);
 	if (after->gone)
-		channel_left_in_passing(channel);
+		channel_leave_async(channel);
 	if (after->r < 0)
 		channel_fail(channel, after->r);
 	if (after->alone)
@@ -451,12 +454,13 @@ static int end(tarn_slot *slot, bool publish)
 
 	if (!slot->member)
 		return tarn_fail(EINVAL, "a slot that has ended already");
-	/* Relaxed: to who asks at this moment, either answer is right. */
+	/* Relaxed: for a caller that tests at this moment, either answer is
+	 * correct. */
 	atomic_store_explicit(
 		&slot->storage.writable, false, memory_order_relaxed);
-	brief_lock(&channel->producer.lock);
+	adaptive_lock_take(&channel->producer.lock);
 	end_locked(slot, publish, &after);
-	brief_unlock(&channel->producer.lock);
+	adaptive_lock_give(&channel->producer.lock);
 	if (after.holds)
 		end_late(slot, channel, publish, &after);
 	if (after.freed)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Buffers are mapped one by one when they are first needed, and registered
- * then; the one given back last is taken first, so that few copies touch few
- * pages and find them in the CPU's cache.
+ * then; the most recently returned one is taken first, so that a few copies
+ * touch few pages and find them in the CPU's cache.
  */
 #include "lib/copy/bounce.h"
 
@@ -74,7 +74,8 @@ static int map_one(struct bounce *b)
 {
 	struct slot *s = &b->buffers[b->mapped];
 	int slot = (int)(b->first_slot + b->mapped);
-	/* Page-aligned; pages on any machine of ours are 4096 or a multiple. */
+	/* Page-aligned; pages on every supported machine are 4096 bytes or a
+	 * multiple. */
 	void *addr = io_pages_map(BOUNCE_SIZE);
 
 	if (!addr)
@@ -97,7 +98,7 @@ int bounce_take(struct bounce *b, struct bounce_buffer *ret)
 
 		if (r < 0 && b->mapped == 0)
 			return r;
-		/* Where memory is short, those that there are must do. */
+		/* Where memory is short, the existing buffers must do. */
 		if (b->n_free == 0)
 			return 0;
 	}

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bounce buffers: memory for bytes of files that cannot go straight to where
- * they belong, because they are read in another order, or to be converted, or
- * their place is not aligned. A stream has a bounded number of them, which is
- * what bounds its memory.
+ * Bounce buffers: memory for bytes of files that cannot go straight to their
+ * destination, because they are read in another order, or must be converted, or
+ * their destination is not aligned. A stream has a bounded number of them,
+ * which is what bounds its memory.
  */
 #pragma once
 
@@ -14,8 +14,8 @@
 #include "lib/io/io.h"
 
 enum {
-	/* Two of the largest requests, so that what begins anywhere and is
-	 * rounded to blocks still fits with one. */
+	/* Two of the largest requests, so that a range that begins anywhere and
+	 * is rounded to blocks still fits with one. */
 	BOUNCE_SIZE = 1 << 20,
 	/* For direct I/O on any disk sold today. */
 	BOUNCE_ALIGN = 4096,
@@ -40,14 +40,15 @@ struct bounce_buffer {
 int bounce_new(struct tarn_io *io, uint64_t bytes, unsigned first_slot,
 	struct bounce **ret) _must_check_;
 
-/* All buffers were given back, and the kernel has let go of them. NULL too. */
+/* All buffers must have been returned, and no request of the kernel may use
+ * one. Takes NULL. */
 struct bounce *bounce_free(struct bounce *bounce);
 DEFINE_CLEANUP(struct bounce *, bounce_free);
 
 /*
- * 1, and a buffer; 0: none is free now; -ENOMEM. Who holds one has a request
- * under way for it, or gives it back before its pump returns: else all may
- * wait for each other.
+ * 1, and a buffer; 0: none is free now; -ENOMEM. A copy operation that holds
+ * one must have a request under way for it, or return it before its pump
+ * returns: otherwise copy operations could wait for each other.
  */
 int bounce_take(struct bounce *bounce, struct bounce_buffer *ret) _must_check_;
 void bounce_give(struct bounce *bounce, const struct bounce_buffer *buffer);

@@ -2,21 +2,21 @@
 /*
  * tarn_copy: one copy, now. Memory to memory is planned on the stack and moved
  * in place, with no allocation and no system call. Where files take part, an
- * engine is made for the call: a plain one for what is small, since a ring
- * costs more than its bytes.
+ * engine is made for the call: a plain one for small copies, since setting up a
+ * ring costs more than copying their bytes.
  */
-#include "lib/copy/mover.h"
+#include "lib/copy/copy_op.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "lib/copy/env.h"
+#include "lib/copy/copy_env.h"
 #include "lib/copy/times.h"
 
-/* A ring with its tables takes about as long as reading this from the page
- * cache, which many requests at once make no faster; but of what lies in pieces
- * each may wait for the disk. */
+/* Making a ring with its tables takes about as long as reading this from the
+ * page cache, which parallel requests do not speed up; but in a copy of
+ * scattered chunks each chunk may wait for the disk. */
 #define PLAIN_MAX ((uint64_t)256 << 10)
 #define PLAIN_RUN_MAX ((uint64_t)2 << 20)
 
@@ -24,14 +24,14 @@
  * lib/io/fill.c. */
 enum { BATCH = TARN_IO_DEPTH / 4 };
 
-/* How long one copy waits before it tells its progress again. */
+/* How long one copy waits before it reports progress again. */
 enum { PROGRESS_MS = 100 };
 
-/* Of the bounce buffers of one copy. */
+/* The bounce buffers of one copy. */
 #define BUFFER ((uint64_t)8 << 20)
 
-/* All at once: nobody looks on. */
-static void copy_memory(struct mover *head, struct tarn_copy_info *ret_info)
+/* All at once: there is no progress callback. */
+static void copy_memory(struct copy_op *head, struct tarn_copy_info *ret_info)
 {
 	void *dst = tarn_tensor_origin(head->dst);
 	const void *src = tarn_tensor_origin(head->src);
@@ -49,41 +49,41 @@ static void copy_memory(struct mover *head, struct tarn_copy_info *ret_info)
 	*ret_info = head->info;
 }
 
-static void tell(struct mover *m, const struct tarn_copy_options *options)
+static void tell(struct copy_op *m, const struct tarn_copy_options *options)
 {
 	if (options && options->progress &&
 		options->progress(options->arg, m->done, m->info.bytes) != 0)
-		mover_cancel(m);
+		copy_op_cancel(m);
 }
 
-/* Also after a failure: what the kernel still has must come back first. */
-static int drive(struct mover *m, const struct tarn_copy_options *options)
+/* Also after a failure: requests that the kernel has must complete first. */
+static int drive(struct copy_op *m, const struct tarn_copy_options *options)
 {
 	int wait_ms = options && options->progress ? PROGRESS_MS : -1;
 
-	while (!mover_finished(m)) {
+	while (!copy_op_finished(m)) {
 		unsigned begun = m->ended ? 0 : m->ops->pump(m, TARN_IO_DEPTH);
 		int r = 0;
 
 		if (!begun && !m->in_flight && !m->ended)
-			mover_stuck(m);
+			copy_op_stuck(m);
 		if (m->in_flight)
 			r = tarn_io_submit_and_wait(
 				m->env->io, MIN(m->in_flight, BATCH), wait_ms);
 		if (r < 0)
-			mover_failed(m, r);
-		if (r < 0 && mover_env_settle(m->env) < 0)
+			copy_op_failed(m, r);
+		if (r < 0 && copy_env_drain(m->env) < 0)
 			break;
 		tell(m, options);
 	}
-	return mover_result(m);
+	return copy_op_result(m);
 }
 
-/* Where the caller has no wish, TARN_IO has the next word, as everywhere. */
+/* If the caller has no preference, TARN_ENGINE decides, as everywhere. */
 static const char *engine_for(
-	const struct mover *head, const struct tarn_copy_options *options)
+	const struct copy_op *head, const struct tarn_copy_options *options)
 {
-	const char *forced = getenv("TARN_IO");
+	const char *forced = getenv("TARN_ENGINE");
 	const struct nest *nest = &head->move.nest;
 	bool one_run;
 
@@ -98,24 +98,24 @@ static const char *engine_for(
 		       : NULL;
 }
 
-static int copy_slowly(const struct mover *head,
+static int copy_slowly(const struct copy_op *head,
 	const struct tarn_copy_options *options, struct tarn_copy_info *info)
 {
-	bool files = place_of(head->dst->storage) == PLACE_FILE ||
-		     place_of(head->src->storage) == PLACE_FILE;
-	struct mover_env env = {0};
-	struct mover *m = NULL;
+	bool files = medium_of(head->dst->storage) == MEDIUM_FILE ||
+		     medium_of(head->src->storage) == MEDIUM_FILE;
+	struct copy_env env = {0};
+	struct copy_op *m = NULL;
 	int r = 0;
 
 	copy_begin_times(info);
 	if (files && head->info.bytes)
-		r = mover_env_open(
+		r = copy_env_open(
 			&env, engine_for(head, options), BUFFER, false);
 	if (r < 0)
 		return r;
-	r = mover_new_checked(&env, head, &m);
+	r = copy_op_new_checked(&env, head, &m);
 	if (r < 0) {
-		mover_env_close(&env);
+		copy_env_close(&env);
 		return r;
 	}
 	if (env.io)
@@ -126,10 +126,11 @@ static int copy_slowly(const struct mover *head,
 	m->info.seconds = info->seconds;
 	m->info.cpu_seconds = info->cpu_seconds;
 	*info = m->info;
-	if (!mover_finished(m))
-		return r; /* lost: the kernel may still write to all of it */
-	mover_free(m);
-	mover_env_close(&env);
+	if (!copy_op_finished(m))
+		return r; /* the engine is lost: the kernel may still write to
+			   * all of it */
+	copy_op_free(m);
+	copy_env_close(&env);
 	return r;
 }
 
@@ -138,13 +139,13 @@ int tarn_copy(tarn_tensor *dst, const tarn_tensor *src,
 	struct tarn_copy_info *ret_info)
 {
 	struct tarn_copy_info info;
-	struct mover head;
+	struct copy_op head;
 	int r = copy_check(&head, dst, src, options);
 
 	if (r < 0)
 		return r;
-	if (place_of(dst->storage) == PLACE_MEMORY &&
-		place_of(src->storage) == PLACE_MEMORY &&
+	if (medium_of(dst->storage) == MEDIUM_MEMORY &&
+		medium_of(src->storage) == MEDIUM_MEMORY &&
 		!(options && options->progress)) {
 		copy_memory(&head, ret_info);
 		return 0;

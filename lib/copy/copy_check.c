@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * What must not be copied is refused before a byte has moved: shapes that do
- * not meet, a dst that may not be written or meets itself, a src that shares
- * bytes with dst.
+ * Copies that are not allowed are refused before a byte has moved: shapes that
+ * do not match, a dst that may not be written or overlaps itself, a src that
+ * shares bytes with dst.
  *
  * Two tensors share bytes in one of two spaces: addresses, or positions in one
- * file. In either, their layouts are moved to one origin and then asked as
- * layouts of one storage would be, so that even columns may be copied to odd
- * ones of the same matrix, whichever way both were made.
+ * file. In either, their layouts are moved to one origin and then compared as
+ * layouts of one storage, so that even columns may be copied to odd ones of the
+ * same matrix, however the two tensors were made.
  */
-#include "lib/copy/mover.h"
+#include "lib/copy/copy_op.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -17,6 +17,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/layout/layout.h"
+#include "lib/reserved.h"
 
 static int check_shape(
 	const tarn_tensor *dst, const tarn_tensor *src, struct tarn_layout *ret)
@@ -32,7 +33,8 @@ static int check_shape(
 		tarn_layout_expand(from, to->ndim, to->shape, ret) == 0)
 		return 0;
 	return tarn_fail(EINVAL,
-		"copy: src of shape %s cannot be broadcast to dst's %s",
+		"copy: a source of shape %s cannot be broadcast to a "
+		"destination of shape %s",
 		LAYOUT_TEXT(from), LAYOUT_TEXT(to));
 }
 
@@ -49,9 +51,9 @@ static int check_rights(const tarn_tensor *dst, const tarn_tensor *src)
 	return 0;
 }
 
-/* Where a tensor is in some space of bytes, end excluded. */
+/* The place of a tensor in some space of bytes, end excluded. */
 struct reach {
-	uint64_t origin; /* of what its layout counts from */
+	uint64_t origin; /* of the byte from which its layout counts */
 	uint64_t first, end;
 };
 
@@ -77,7 +79,7 @@ static bool meet(const struct tarn_layout *to, uint64_t to_origin,
 
 	if (a.first >= b.end || b.first >= a.end)
 		return false;
-	/* Both are there, so their distance is less than what there is. */
+	/* Both ranges exist, so their distance does not overflow. */
 	if (mul_i64((int64_t)(from_origin - to_origin), 8, &apart) ||
 		apart % bits != 0 ||
 		add_i64(moved.offset, apart / bits, &moved.offset))
@@ -164,24 +166,26 @@ int copy_check_engine(const char *verb, const char *engine)
 int copy_check_options(
 	const struct tarn_layout *to, struct tarn_copy_options *o)
 {
-	int r = copy_check_engine("copy", o->engine);
+	int r = RESERVED_CHECK("tarn_copy_options", o);
 
+	if (r >= 0)
+		r = copy_check_engine("copy", o->engine);
 	if (r < 0)
 		return r;
 	if (o->threads < 0)
 		return tarn_fail(EINVAL,
 			"copy: %d threads; 0 and 1 are the caller's alone",
 			o->threads);
-	if ((unsigned)o->road > TARN_ROAD_DIRECT)
-		return tarn_fail(
-			EINVAL, "copy: there is no road %d", (int)o->road);
+	if ((unsigned)o->io_mode > TARN_IO_DIRECT)
+		return tarn_fail(EINVAL, "copy: there is no I/O mode %d",
+			(int)o->io_mode);
 	if ((unsigned)o->rounding > TARN_ROUND_EVEN)
 		return tarn_fail(EINVAL, "copy: there is no rounding %d",
 			(int)o->rounding);
 	return check_channels(to, o);
 }
 
-int copy_check(struct mover *head, tarn_tensor *dst, const tarn_tensor *src,
+int copy_check(struct copy_op *head, tarn_tensor *dst, const tarn_tensor *src,
 	const struct tarn_copy_options *options)
 {
 	static const struct tarn_copy_options plain = {.channel_dim = -1};

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT
 /*
- * Memory to memory as a mover: the nest is cut into slices, so that whoever
- * pumps it can look after other things in between. A slice is some steps of
- * one loop with all that is inside; the loops outside count on like digits.
+ * Memory to memory as a copy operation: the nest is cut into slices, so that
+ * the thread that pumps it can do other work in between. A slice is some steps
+ * of one loop with all that is inside; the loops outside count on like digits.
  */
-#include "lib/copy/mover.h"
+#include "lib/copy/copy_op.h"
 
 #include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
 
-/* Long beside the cost of a slice, short beside what a drive needs for the
- * requests that wait meanwhile. */
+/* Long compared with the overhead of a slice, short compared with the time of
+ * the disk requests that wait meanwhile. */
 #define SLICE ((int64_t)1 << 20)
 
-/* What each thread gets: it is started for that. */
+/* The share of each thread: a thread is started for it. */
 #define SLICE_THREAD ((int64_t)16 << 20)
 
 struct copy_memory {
-	struct mover head;
+	struct copy_op head;
 	int level;                    /* the loop that is cut */
-	int64_t steps;                /* of it at once */
-	int64_t first;                /* of its steps, the next */
+	int64_t steps;                /* of the loop in each slice */
+	int64_t first;                /* the next of its steps */
 	int64_t bytes;                /* of dst in one of its steps */
 	int64_t index[TARN_MAX_NDIM]; /* of the loops outside */
 };
 
-/* The outermost loop of which a step is no longer than a slice. */
+/* The outermost loop whose step is no longer than a slice. */
 static void cut(struct copy_memory *m)
 {
 	const struct nest *nest = &m->head.move.nest;
@@ -71,52 +71,52 @@ static bool advance(struct copy_memory *m, int64_t count)
 	return i >= 0;
 }
 
-static unsigned pump(struct mover *mover, unsigned limit)
+static unsigned pump(struct copy_op *copy_op, unsigned limit)
 {
-	struct copy_memory *m = (struct copy_memory *)mover;
-	const struct nest *nest = &mover->move.nest;
-	struct move part = mover->move;
+	struct copy_memory *m = (struct copy_memory *)copy_op;
+	const struct nest *nest = &copy_op->move.nest;
+	struct move part = copy_op->move;
 	int64_t count;
 
 	if (nest->n == 0 || nest->empty) {
 		if (!nest->empty)
 			run(m, &part);
-		mover->done = mover->info.bytes;
-		mover->ended = true;
+		copy_op->done = copy_op->info.bytes;
+		copy_op->ended = true;
 		return 1;
 	}
 	count = MIN(m->steps, nest->extent[m->level] - m->first);
 	nest_part(nest, m->level, m->index, m->first, count, &part.nest);
 	run(m, &part);
-	mover->done += (uint64_t)(count * m->bytes *
-				  tarn_dtype_bits(nest->dst_dtype)) /
-		       8;
+	copy_op->done += (uint64_t)(count * m->bytes *
+				    tarn_dtype_bits(nest->dst_dtype)) /
+			 8;
 	if (!advance(m, count)) {
-		mover->done = mover->info.bytes;
-		mover->ended = true;
+		copy_op->done = copy_op->info.bytes;
+		copy_op->ended = true;
 	}
 	return 1;
 }
 
-static void memory_free(struct mover *mover)
+static void memory_free(struct copy_op *copy_op)
 {
-	mover_drop(mover);
-	free(mover);
+	copy_op_drop(copy_op);
+	free(copy_op);
 }
 
-static const struct mover_ops memory_ops = {
+static const struct copy_op_ops memory_ops = {
 	.pump = pump,
 	.free = memory_free,
 };
 
 int copy_memory_new(
-	struct mover_env *env, const struct mover *head, struct mover **ret)
+	struct copy_env *env, const struct copy_op *head, struct copy_op **ret)
 {
 	struct copy_memory *m = malloc(sizeof(*m));
 
 	if (!m)
 		return tarn_fail(ENOMEM, "copy: out of memory");
-	mover_begin(&m->head, env, head, &memory_ops);
+	copy_op_begin(&m->head, env, head, &memory_ops);
 	m->head.info.engine = "memory";
 	for (int i = 0; i < TARN_MAX_NDIM; i++)
 		m->index[i] = 0;

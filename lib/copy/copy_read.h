@@ -1,69 +1,72 @@
 /* SPDX-License-Identifier: MIT */
-/* A copy from a file to memory, between copy_read.c, which decides what is read
- * next, and read_piece.c, which reads it. */
+/* A copy from a file to memory, shared by copy_read.c, which decides what is
+ * read next, and read_chunk.c, which reads it. */
 #pragma once
 
-#include "lib/copy/mover.h"
+#include "lib/copy/copy_op.h"
 #include "lib/copy/read_plan.h"
-#include "lib/io/road.h"
+#include "lib/io/io_mode.h"
 
 struct copy_read;
 
-/* A buffer, and what is to come to it: the ranges of a box, or a piece of a
- * run whose place is not fit for direct reads. */
+/* A buffer and its content: the ranges of a box, or a chunk of a run whose
+ * destination does not permit direct reads. */
 struct read_batch {
 	struct bounce_buffer buffer;
 	struct read_part part;
-	uint64_t range; /* the next to be begun, and */
-	uint64_t done;  /* so many bytes of it are */
-	bool more;      /* there is something to be begun */
+	uint64_t range; /* the next range to begin, and */
+	uint64_t done;  /* how many bytes of it were begun */
+	bool more;      /* some of it was not begun */
 	unsigned in_flight;
-	struct read_batch *next; /* of those that wait to be used again */
+	struct read_batch *next; /* in the list of unused ones */
 };
 
-/* A request, and what is left of it when it came short. It stays in its slot
- * until all is there. */
-struct read_piece {
-	struct tarn_io_request req; /* first: what done() is given */
+/* A request, and its rest if it came short. It stays in its slot until all
+ * bytes are there. */
+struct read_chunk {
+	struct tarn_io_request req; /* first: done() gets a pointer to it */
 	struct copy_read *copy;
 	struct read_batch *batch; /* NULL: straight to dst */
-	uintptr_t place;	  /* where the file's byte 0 would be */
-	uint64_t pos;		  /* read up to here, a file offset as these: */
-	uint64_t need;		  /* complete when pos is here */
-	uint64_t end;		  /* a direct read goes on to here, >= need */
+	uintptr_t place;          /* the address where the file's byte 0 would
+				   * be */
+	uint64_t pos;             /* read up to here, a file offset as these: */
+	uint64_t need;            /* complete when pos reaches this */
+	uint64_t end;             /* a direct read extends to here, >= need */
 	unsigned retries;
-	enum road_way way;
+	enum io_kind kind;
 };
 
 struct copy_read {
-	struct mover head;
+	struct copy_op head;
 	const struct storage_file *file;
-	struct road road;
-	struct tarn_direct align; /* of the road at first: it may be refused */
-	uint32_t block;		  /* what ranges in a window are rounded to */
+	struct io_mode io_mode;
+	struct tarn_direct align; /* of the I/O mode at the beginning: it may be
+				   * refused */
+	uint32_t block;           /* the granularity to which ranges in a window
+				   * are rounded */
 	struct file_slot slot;
 	bool begun;
 	struct read_plan plan;
-	bool has_part; /* one that is not begun, or not to its end */
+	bool has_part; /* one that is not begun, or not completely */
 	struct read_part part;
-	uint64_t pos;		     /* in a straight part: begun up to here */
-	struct read_batch *batch;    /* with ranges that are not begun */
-	struct read_batch *batches;  /* unused */
-	struct move move;	     /* for boxes */
-	uint64_t error_at;	     /* the file offset of head.error */
-	uint32_t free_pieces;	     /* a bit each */
-	struct read_piece pieces[];
+	uint64_t pos;               /* in a straight part: begun up to here */
+	struct read_batch *batch;   /* with ranges that are not begun */
+	struct read_batch *batches; /* unused */
+	struct move move;           /* for boxes */
+	uint64_t error_at;          /* the file offset of head.error */
+	uint32_t free_chunks;       /* one bit for each */
+	struct read_chunk chunks[];
 };
 
-/* Queues what is left of a piece that was filled in but for req; there is
- * always room for it. */
-void read_piece_queue(struct read_piece *piece);
+/* Queues the rest of a chunk that was filled in except for req; there is always
+ * room for it. */
+void read_chunk_queue(struct read_chunk *chunk);
 
-/* The next piece of the batch that has more, into piece. */
-void read_batch_next(struct copy_read *c, struct read_piece *piece);
+/* Puts the next range of the unfinished batch into chunk. */
+void read_batch_next(struct copy_read *c, struct read_chunk *chunk);
 
-/* There is nothing that a pump would find to begin. */
+/* Would a pump find nothing to begin? */
 bool copy_read_all_begun(const struct copy_read *c);
 
-/* The failure that was told, of a read at a file offset. */
+/* Records a failure of a read at a file offset, whose sentence is set. */
 void copy_read_failed(struct copy_read *c, uint64_t at, int error);

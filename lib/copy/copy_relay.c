@@ -1,49 +1,49 @@
 // SPDX-License-Identifier: MIT
 /*
  * File to file, any view of either: part by part through two windows in memory.
- * While one part is written the next is read; each is a copy of its own, by
- * the executors that there are anyway (copy_read.c, copy_write.c).
+ * While one part is written the next is read; each of these is a separate copy,
+ * by the usual executors (copy_read.c, copy_write.c).
  *
  * Parts follow dst, so that the file is written front to back. In its window a
- * part lies as src has it, and in src's dtype: what is read goes straight to
- * its place, and is turned and converted on its way out.
+ * part has src's order and dtype: the read goes straight to its destination,
+ * and the write reorders and converts.
  */
 #include <stdlib.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/copy/mover.h"
+#include "lib/copy/copy_op.h"
 #include "lib/io/pages.h"
 
-/* Of a window, at most. Long beside the turn of a disk; two of them are all the
- * memory that a copy takes, apart from bounce buffers. */
+/* The largest window. Long compared with the latency of a disk; two of them are
+ * all the memory that a copy takes, apart from bounce buffers. */
 enum { WINDOW = 4 << 20 };
 
 /* Room to begin a window at the same byte of a page as in the file. */
 enum { PAGE = BOUNCE_ALIGN };
 
-/* Which multiple of elements is whole bytes in every dtype. */
+/* The multiple of elements that is whole bytes in every dtype. */
 enum { PACK_MAX = 4 };
 
 struct half {
 	char *memory;
-	struct mover *mover; /* NULL: nothing is going on here */
+	struct copy_op *copy_op; /* NULL: this half is idle */
 	bool writing;
-	/* The part that is here. */
+	/* The part that is in the window. */
 	struct tarn_layout dst, src;
-	int64_t channel;    /* of its first step */
+	int64_t channel;    /* of the part's first step */
 	tarn_storage *room; /* in memory, of the part's bytes */
 };
 
 struct copy_relay {
-	struct mover head;
+	struct copy_op head;
 	int order[TARN_MAX_NDIM];     /* dimensions, by dst's strides */
-	int level;                    /* in order: what is cut */
-	int64_t steps;                /* of it at once */
+	int level;                    /* in order: the dimension that is cut */
+	int64_t steps;                /* of it in a part */
 	int64_t index[TARN_MAX_NDIM]; /* by order; up to level */
 	bool all_begun;
-	size_t window; /* bytes of one, as they are mapped */
-	uint64_t room; /* taken from env's for both, or 0 */
+	size_t window; /* the size of one, as mapped */
+	uint64_t room; /* the reservation from env for both, or 0 */
 	struct half half[2];
 };
 
@@ -66,7 +66,7 @@ static void sort_dims(const struct tarn_layout *l, int *order)
 	}
 }
 
-/* The outermost dimension of which some steps fit into a window. */
+/* Finds the outermost dimension of which some steps fit into a window. */
 static void plan(struct copy_relay *c)
 {
 	const struct tarn_layout *dst = &c->head.dst->layout;
@@ -87,10 +87,11 @@ static void plan(struct copy_relay *c)
 		    2 * PAGE;
 }
 
-/* Both windows at once, or none: who has one must not wait for another. */
+/* Both windows at once, or none: a copy that has one must not wait for another.
+ */
 static bool take_room(struct copy_relay *c)
 {
-	struct mover_env *env = c->head.env;
+	struct copy_env *env = c->head.env;
 	uint64_t need = 2 * (uint64_t)c->window;
 
 	if (c->room)
@@ -107,7 +108,7 @@ static bool take_room(struct copy_relay *c)
 /* Narrows to the next part; false: there is none. */
 static bool next_part(struct copy_relay *c, struct half *h)
 {
-	const struct mover *m = &c->head;
+	const struct copy_op *m = &c->head;
 	int64_t *index = c->index, count = 1;
 	int i = c->level, dim;
 
@@ -142,8 +143,9 @@ static bool next_part(struct copy_relay *c, struct half *h)
 	return true;
 }
 
-/* The part in its window: elements side by side in the order, and in the
- * directions, that they have in the file; once, where src is broadcast. */
+/* The layout of the part in its window: elements adjacent, in the order, and in
+ * the directions, that they have in the file; only once, where src is
+ * broadcast. */
 static void lay_out(const struct tarn_layout *src, struct tarn_layout *ret)
 {
 	int order[TARN_MAX_NDIM];
@@ -165,7 +167,7 @@ static void lay_out(const struct tarn_layout *src, struct tarn_layout *ret)
 	}
 }
 
-/* What is broadcast is read once. */
+/* Broadcast elements are read once. */
 static void shrink(struct tarn_layout *l, const struct tarn_layout *src)
 {
 	for (int i = 0; i < src->ndim; i++)
@@ -173,7 +175,7 @@ static void shrink(struct tarn_layout *l, const struct tarn_layout *src)
 			l->shape[i] = 1;
 }
 
-static int inner_mover(struct copy_relay *c, struct half *h,
+static int inner_copy_op(struct copy_relay *c, struct half *h,
 	tarn_storage *dst_storage, uint64_t dst_base,
 	const struct tarn_layout *dst, tarn_storage *src_storage,
 	uint64_t src_base, const struct tarn_layout *src,
@@ -185,9 +187,9 @@ static int inner_mover(struct copy_relay *c, struct half *h,
 	if (r >= 0)
 		r = tarn_tensor_new_checked(src_storage, src_base, src, &from);
 	if (r >= 0)
-		r = mover_new(c->head.env, to, from, options, &h->mover);
+		r = copy_op_new(c->head.env, to, from, options, &h->copy_op);
 	if (r >= 0)
-		h->mover->outer = &c->head;
+		h->copy_op->outer = &c->head;
 	return r;
 }
 
@@ -210,8 +212,8 @@ static int open_window(struct copy_relay *c, struct half *h)
 
 static int begin_read(struct copy_relay *c, struct half *h)
 {
-	const struct mover *m = &c->head;
-	struct tarn_copy_options o = {.road = m->options.road};
+	const struct copy_op *m = &c->head;
+	struct tarn_copy_options o = {.io_mode = m->options.io_mode};
 	struct tarn_layout src = h->src, window;
 	int r = open_window(c, h);
 
@@ -221,13 +223,13 @@ static int begin_read(struct copy_relay *c, struct half *h)
 	shrink(&window, &h->src);
 	shrink(&src, &h->src);
 	h->writing = false;
-	return inner_mover(c, h, h->room, 0, &window, m->src->storage,
+	return inner_copy_op(c, h, h->room, 0, &window, m->src->storage,
 		m->src->base, &src, &o);
 }
 
 static int begin_write(struct copy_relay *c, struct half *h)
 {
-	const struct mover *m = &c->head;
+	const struct copy_op *m = &c->head;
 	struct tarn_copy_options o = m->options;
 	struct tarn_layout window;
 
@@ -242,16 +244,16 @@ static int begin_write(struct copy_relay *c, struct half *h)
 	}
 	lay_out(&h->src, &window);
 	h->writing = true;
-	return inner_mover(c, h, m->dst->storage, m->dst->base, &h->dst,
+	return inner_copy_op(c, h, m->dst->storage, m->dst->base, &h->dst,
 		h->room, 0, &window, &o);
 }
 
-/* What an inner copy has done counts here. */
+/* Adds the counts of an inner copy to this one's. */
 static int end_inner(struct copy_relay *c, struct half *h)
 {
-	const struct tarn_copy_info *did = &h->mover->info;
+	const struct tarn_copy_info *did = &h->copy_op->info;
 	struct tarn_copy_info *sum = &c->head.info;
-	int r = mover_result(h->mover);
+	int r = copy_op_result(h->copy_op);
 
 	sum->read += did->read;
 	sum->written += did->written;
@@ -259,20 +261,20 @@ static int end_inner(struct copy_relay *c, struct half *h)
 	sum->direct += did->direct;
 	sum->requests += did->requests;
 	if (h->writing)
-		c->head.done += h->mover->done;
-	h->mover = mover_free(h->mover);
+		c->head.done += h->copy_op->done;
+	h->copy_op = copy_op_free(h->copy_op);
 	return r;
 }
 
-/* To the next step of this half, when the one before is done. 1: there was
+/* Begins the next step of this half when the last one is done. 1: there was
  * one; 0; -errno. */
 static int advance(struct copy_relay *c, struct half *h)
 {
 	int r;
 
-	if (h->mover && !mover_finished(h->mover))
+	if (h->copy_op && !copy_op_finished(h->copy_op))
 		return 0;
-	if (h->mover) {
+	if (h->copy_op) {
 		r = end_inner(c, h);
 		if (r < 0)
 			return r;
@@ -288,18 +290,18 @@ static int advance(struct copy_relay *c, struct half *h)
 	return r < 0 ? r : 1;
 }
 
-/* Nothing more is begun by either half; what is under way lands. */
+/* Neither half begins anything more; requests under way complete. */
 static void stop(struct copy_relay *c, int r)
 {
-	mover_failed(&c->head, r);
+	copy_op_failed(&c->head, r);
 	for (int i = 0; i < 2; i++)
-		if (c->half[i].mover)
-			mover_cancel(c->half[i].mover);
+		if (c->half[i].copy_op)
+			copy_op_cancel(c->half[i].copy_op);
 }
 
-static unsigned pump(struct mover *mover, unsigned limit)
+static unsigned pump(struct copy_op *copy_op, unsigned limit)
 {
-	struct copy_relay *c = (struct copy_relay *)mover;
+	struct copy_relay *c = (struct copy_relay *)copy_op;
 	unsigned begun = 0;
 	bool moved;
 
@@ -317,39 +319,41 @@ static unsigned pump(struct mover *mover, unsigned limit)
 				return begun;
 			}
 			moved |= r > 0;
-			if (!h->mover || h->mover->ended)
+			if (!h->copy_op || h->copy_op->ended)
 				continue;
-			others = mover->in_flight - h->mover->in_flight;
+			others = copy_op->in_flight - h->copy_op->in_flight;
 			if (others < limit)
-				begun += h->mover->ops->pump(
-					h->mover, limit - others);
-			moved |= mover_finished(h->mover);
+				begun += h->copy_op->ops->pump(
+					h->copy_op, limit - others);
+			moved |= copy_op_finished(h->copy_op);
 		}
 	} while (moved && !begun);
-	mover->ended = c->all_begun && !c->half[0].mover && !c->half[1].mover;
+	copy_op->ended =
+		c->all_begun && !c->half[0].copy_op && !c->half[1].copy_op;
 	return begun;
 }
 
-static void let_go(struct mover *mover)
+static void release(struct copy_op *copy_op)
 {
-	struct copy_relay *c = (struct copy_relay *)mover;
+	struct copy_relay *c = (struct copy_relay *)copy_op;
 
 	for (int i = 0; i < 2; i++) {
 		struct half *h = &c->half[i];
 
-		if (h->mover)
-			mover_cancel(h->mover);
-		h->mover = mover_free(h->mover);
+		if (h->copy_op)
+			copy_op_cancel(h->copy_op);
+		h->copy_op = copy_op_free(h->copy_op);
 		h->room = tarn_storage_unref(h->room);
 		io_pages_unmap(h->memory, c->window);
 		h->memory = NULL;
 	}
-	mover->env->windows -= c->room;
-	mover->env->windows_came_free |= c->room && mover->env->windows_wanted;
+	copy_op->env->windows -= c->room;
+	copy_op->env->windows_came_free |=
+		c->room && copy_op->env->windows_wanted;
 	c->room = 0;
 }
 
-bool copy_relay_came_free(struct mover_env *env)
+bool copy_relay_came_free(struct copy_env *env)
 {
 	bool free = env->windows_came_free;
 
@@ -358,26 +362,26 @@ bool copy_relay_came_free(struct mover_env *env)
 	return free;
 }
 
-static void relay_free(struct mover *mover)
+static void relay_free(struct copy_op *copy_op)
 {
-	mover_drop(mover);
-	free(mover);
+	copy_op_drop(copy_op);
+	free(copy_op);
 }
 
-static const struct mover_ops relay_ops = {
+static const struct copy_op_ops relay_ops = {
 	.pump = pump,
-	.let_go = let_go,
+	.release = release,
 	.free = relay_free,
 };
 
 int copy_relay_new(
-	struct mover_env *env, const struct mover *head, struct mover **ret)
+	struct copy_env *env, const struct copy_op *head, struct copy_op **ret)
 {
 	struct copy_relay *c = calloc(1, sizeof(*c));
 
 	if (!c)
 		return tarn_fail(ENOMEM, "copy: out of memory");
-	mover_begin(&c->head, env, head, &relay_ops);
+	copy_op_begin(&c->head, env, head, &relay_ops);
 	plan(c);
 	*ret = &c->head;
 	return 0;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * A small table, searched from the front. What nobody uses stays in it until
- * its room is wanted or the stream has nothing to do (file_slots_trim), so
- * that copies which follow each other find their file open. As long as it is
- * in the table its storage is kept, so a descriptor cannot come to mean
- * another file.
+ * A small table, searched from the front. An unused entry stays until its room
+ * is needed or the stream is idle (file_slots_trim), so that successive copies
+ * find their file open. As long as it is in the table its storage is kept, so a
+ * descriptor cannot come to mean another file.
  */
 #include "lib/copy/file_slots.h"
 
@@ -15,8 +14,8 @@
 struct file_slots {
 	struct tarn_io *io;
 	unsigned n;
-	bool wanted;    /* somebody was told to wait, */
-	bool came_free; /* and since then one was given back */
+	bool wanted;    /* a copy was told to wait, */
+	bool came_free; /* and since then one was returned */
 	struct entry {
 		int fd, slot;
 		unsigned refs;
@@ -80,7 +79,7 @@ static unsigned in_use(const struct file_slots *f)
 	return n;
 }
 
-/* Is there room for both, if all that is not in use goes? */
+/* Is there room for both, if all unused ones are closed? */
 static bool fit(struct file_slots *f, int fd, int direct)
 {
 	const struct entry *e = find_fd(f, fd);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Files that the engine of a stream has open, counted: a hundred thousand
- * copies out of one file open it there once, not each for itself.
+ * copies out of one file open it there once, not once each.
  */
 #pragma once
 
@@ -13,7 +13,7 @@ struct file_slots;
 
 int file_slots_new(struct tarn_io *io, struct file_slots **ret) _must_check_;
 
-/* Nothing is under way. Takes NULL and returns NULL. */
+/* No request may be under way. Takes NULL and returns NULL. */
 struct file_slots *file_slots_free(struct file_slots *files);
 DEFINE_CLEANUP(struct file_slots *, file_slots_free);
 
@@ -27,17 +27,17 @@ struct file_slot {
 /*
  * Slots for fd and for direct, unless that is -1, which are storage's own, if
  * *slot has none: 1; 0: too many are in use, and one will come free. Both or
- * none: whoever has slots can go on, so those who wait for some do not wait for
- * each other. What was taken is dropped once; while it is in use, or
- * remembered, the storage is kept. -EMFILE, -EBADF: the engine cannot have it.
+ * none: a copy that has slots can go on, so copies that wait for slots do not
+ * wait for each other. Taken slots must be dropped once; while they are in use,
+ * or cached, the storage is kept. -EMFILE, -EBADF: the engine cannot open it.
  */
 int file_slots_take(struct file_slots *files, tarn_storage *storage, int fd,
 	int direct, struct file_slot *slot) _must_check_;
-/* *slot becomes none; if it is that already, nothing was taken. */
+/* *slot becomes none; if it is none already, this does nothing. */
 void file_slots_drop(struct file_slots *files, struct file_slot *slot);
 
-/* Has a slot come free since somebody was told to wait? Asked once. */
+/* Has a slot been returned since a copy was told to wait? Resets the flag. */
 bool file_slots_came_free(struct file_slots *files);
 
-/* Lets go of what is not in use, and so of the storages. */
+/* Closes all unused ones, and so releases their storages. */
 void file_slots_trim(struct file_slots *files);

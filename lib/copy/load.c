@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT
 /*
- * A tensor of a file gets an address without a copy: it is mapped. What is not
- * in the page cache yet is read into it first, all at once: by large folios
- * that costs a quarter of what memory of its own does, which must be zeroed
- * before it is read into, and the next process finds it there. A network is
- * different: only many requests at once hide how far away it is, and faults
- * are one after the other; from there it is read to memory.
+ * A tensor of a file gets an address without a copy: the file is mapped. Bytes
+ * that are not in the page cache yet are read into it first, all at once: with
+ * large folios that costs a quarter of a read into private memory, which must
+ * be zeroed before, and the next process finds the bytes there. A network file
+ * system is different: only many parallel requests hide its latency, and page
+ * faults come one after the other; from there the tensor is read into memory.
  */
 #include <tarn/copy.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/copy/mover.h"
+#include "lib/copy/copy_op.h"
 #include "lib/copy/times.h"
 #include "lib/file/file.h"
-#include "lib/io/road.h"
+#include "lib/io/io_mode.h"
 #include "lib/tensor/tensor.h"
 
-/* The tensor in the file, or all bytes of it. */
+/* Finds the tensor in the file, or all bytes of it. */
 static int find(tarn_file *file, const char *name, tarn_tensor **ret)
 {
 	int64_t size = (int64_t)file->data_size;
@@ -35,8 +35,8 @@ static int find(tarn_file *file, const char *name, tarn_tensor **ret)
 	return r < 0 ? r : tarn_tensor_new(file->storage, 0, &all, ret);
 }
 
-/* Whether they are used or not: what is wrong is not right because the file
- * happens to be in the page cache today. */
+/* Checked whether they are used or not: invalid options must not be accepted
+ * just because the file happens to be in the page cache today. */
 static int check(const tarn_tensor *src, const struct tarn_copy_options *o)
 {
 	struct tarn_copy_options checked;
@@ -47,10 +47,10 @@ static int check(const tarn_tensor *src, const struct tarn_copy_options *o)
 	return copy_check_options(&src->layout, &checked);
 }
 
-/* Who asks for a road, or for other numbers, asks for a copy. */
+/* A caller that asks for an I/O mode, or for other numbers, asks for a copy. */
 static bool may_map(const struct tarn_copy_options *o)
 {
-	return !o || (o->road == TARN_ROAD_AUTO && !o->scale && !o->bias);
+	return !o || (o->io_mode == TARN_IO_AUTO && !o->scale && !o->bias);
 }
 
 static int read_in(const tarn_tensor *src, uint64_t offset, uint64_t size,
@@ -70,7 +70,7 @@ static int read_in(const tarn_tensor *src, uint64_t offset, uint64_t size,
 	return r;
 }
 
-/* All at once; in pieces for who wants to be told of them. */
+/* All at once; in chunks if there is a progress callback. */
 static int map(tarn_file *file, const char *name, uint64_t cold,
 	const struct tarn_copy_options *o, tarn_tensor **ret)
 {
@@ -96,7 +96,7 @@ int tarn_file_load(tarn_file *file, const char *name,
 	const struct tarn_copy_options *options,
 	struct tarn_copy_info *ret_info, tarn_tensor **ret)
 {
-	_cleanup_tensor_ tarn_tensor *src = NULL;
+	_cleanup_tensor_ tarn_tensor *src = NULL, *mapped = NULL;
 	struct tarn_copy_info info = {.engine = "mapped"};
 	const struct storage_file *bytes;
 	uint64_t offset;
@@ -111,17 +111,23 @@ int tarn_file_load(tarn_file *file, const char *name,
 	bytes = storage_file(src->storage);
 	offset = bytes->offset + src->base;
 	info.bytes = (uint64_t)tarn_layout_nbytes(&src->layout);
-	cached = road_mostly_cached(bytes->fd, offset, offset + info.bytes);
+	cached = io_mostly_cached(bytes->fd, offset, offset + info.bytes);
 	if (!may_map(options) ||
-		(!cached && road_file_system(bytes->fd) == ROAD_FS_REMOTE))
+		(!cached && io_fs_of(bytes->fd) == IO_FS_REMOTE))
 		return read_in(src, offset, info.bytes, options, ret_info, ret);
 	info.read = cached ? 0 : info.bytes;
-	r = map(file, name, info.read, options, ret);
-	/* Its file system maps no files, or there is no room for it. */
+	r = map(file, name, info.read, options, &mapped);
+	/* Its file system does not support mmap, or there is no room for it. */
 	if (r == -ENODEV || r == -ENOMEM)
 		return read_in(src, offset, info.bytes, options, ret_info, ret);
 	copy_end_times(&info);
-	if (r >= 0 && ret_info)
+	if (r < 0)
+		return r;
+	r = storage_file_check(bytes);
+	if (r < 0)
+		return tarn_fail_prefix(r, "%s: ", file->path);
+	if (ret_info)
 		*ret_info = info;
-	return r;
+	*ret = STEAL(mapped);
+	return 0;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * A range of a count over nested loops is not a nest; but it is made of a few:
- * the end of the first step, whole steps, the beginning of the last one, and
- * the two ends again so, one loop further in.
+ * A range of a count over nested loops is not a nest, but it consists of a few:
+ * the end of the first step, whole steps, and the beginning of the last one;
+ * the two ends are divided again in the same way, one loop further in.
  */
 #include "lib/copy/pack.h"
 
@@ -24,7 +24,7 @@ void pack_plan(struct pack *ret, const struct nest *nest,
 struct range {
 	const struct pack *pack;
 	int64_t index[TARN_MAX_NDIM];
-	int64_t first; /* lands at dst */
+	int64_t first; /* goes to the beginning of dst */
 	void *dst;
 	const void *src;
 };
@@ -39,9 +39,9 @@ static void run_part(struct range *r, int level, int64_t first, int64_t count)
 	move_run(&part, r->dst, r->src);
 }
 
-/* Elements first .. end - 1 of loop level, counted from where the loops
- * outside stand. Not deeper than there are loops: a step of the innermost one
- * is an element. */
+/* Elements first .. end - 1 of loop level, counted from the position of the
+ * outer loops. It does not recurse deeper than there are loops: a step of the
+ * innermost one is an element. */
 static void run_loop(struct range *r, int level, int64_t first, int64_t end)
 {
 	int64_t step = r->pack->steps[level];

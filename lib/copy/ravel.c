@@ -13,8 +13,8 @@
 #include "lib/move/nest.h"
 #include "lib/tensor/nest_read.h"
 
-/* The layout of packed elements in that order, for any dtype and shape that
- * the tensor has; its sizes are known to fit. */
+/* The layout of packed elements in that order, for any dtype and shape that the
+ * tensor has; its sizes are known to fit. */
 static struct tarn_layout packed(
 	const struct tarn_layout *layout, enum tarn_order order)
 {
@@ -48,11 +48,11 @@ static int check_buffer(const char *verb, const tarn_tensor *t,
 	return 0;
 }
 
-/* From here on an engine is worth its making; what is less is read with as few
- * calls as can be. */
+/* From here on an engine pays off; smaller tensors are read with as few calls
+ * as possible. */
 #define LARGE ((uint64_t)256 << 10)
 
-/* As any other copy of a file, by the road that is best. */
+/* As any other copy of a file, in the best I/O mode. */
 static int read_large(const tarn_tensor *tensor,
 	const struct tarn_layout *packed_layout, void *buf, uint64_t size)
 {
@@ -108,7 +108,7 @@ int tarn_tensor_clone(const tarn_tensor *tensor, tarn_tensor **ret)
 {
 	_cleanup_tensor_ tarn_tensor *copy = NULL;
 	const struct tarn_layout *l = &tensor->layout;
-	int r = tarn_tensor_alloc(l->dtype, l->ndim, l->shape, &copy);
+	int r = tarn_tensor_alloc("clone", l->dtype, l->ndim, l->shape, &copy);
 
 	if (r >= 0)
 		r = tarn_tensor_ravel(tensor, TARN_ORDER_C, copy->storage->data,

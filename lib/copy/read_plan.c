@@ -8,12 +8,12 @@
  *	laid side by side in it, the gaps squeezed out;
  *	the others, stepped through part by part.
  *
- * A window is an affine image of the file: each loop has a stride there too,
- * so that what was read is one box again, moved by one call. Ranges may be
- * rounded outward by whoever reads directly; so strides in the window are
- * congruent to those in the file.
+ * A window is an affine image of the file: each loop has a stride there too, so
+ * that what was read is one box again, moved by one call. Direct reads may
+ * round ranges outward; so strides in the window are congruent to those in the
+ * file.
  *
- * Rows that go to memory crosswise are cut into tiles first: a window of one
+ * Rows that go to memory transposed are cut into tiles first: a window of one
  * long row would touch as many cache lines as it has elements.
  */
 #include "lib/copy/read_plan.h"
@@ -23,12 +23,12 @@
 #include "base/checked.h"
 
 enum {
-	/* Bytes of dst that a part makes, so that a broadcast does not take
-	 * the thread for long; but no part reads fewer than the second for
-	 * that. Picked, not tuned. */
+	/* Bytes of dst that a part produces, so that a broadcast does not
+	 * occupy the thread for long; but no part reads fewer than the second
+	 * constant for that. Picked, not tuned. */
 	PART_DST_MAX = 4 << 20,
 	PART_LEAST = 64 << 10,
-	/* What writes to memory crosswise should at least fill. */
+	/* The least that transposed writes to memory should fill. */
 	CACHE_LINE = 64,
 };
 
@@ -55,9 +55,9 @@ static uint64_t slack(const struct read_plan *plan)
 }
 
 /*
- * The stride in a window of a loop whose steps are apart: room for a step, and
- * the remainder of its stride in the file. Three aligned blocks hold whole
- * packs of six-bit elements.
+ * The stride in a window of a loop whose steps are separate ranges: room for a
+ * step, and the remainder of its stride in the file. Three aligned blocks hold
+ * whole packs of six-bit elements.
  */
 static int64_t pitch_of(const struct read_plan *plan, int loop, uint64_t inside)
 {
@@ -75,7 +75,8 @@ static int64_t pitch_of(const struct read_plan *plan, int loop, uint64_t inside)
 
 /* ---- choosing -------------------------------------------------------- */
 
-/* The outermost loop from which on the gaps are cheaper read than skipped. */
+/* The outermost loop from which on it is cheaper to read the gaps than to skip
+ * them. */
 static int find_apart(const struct read_plan *plan)
 {
 	const struct nest *nest = &plan->nest;
@@ -90,7 +91,8 @@ static int find_apart(const struct read_plan *plan)
 	return i;
 }
 
-/* Bytes of window that the loops from each level on need; a loop's steps. */
+/* Computes the bytes of window that the loops from each level on need, and a
+ * loop's steps. */
 static void measure(struct read_plan *plan)
 {
 	const struct nest *nest = &plan->nest;
@@ -182,8 +184,9 @@ static int closest_in_dst(const struct nest *nest)
 	return best;
 }
 
-/* Does a part write only scraps of each cache line of dst, for want of rows? */
-static bool is_crosswise(const struct read_plan *plan, int64_t line)
+/* Does a part, for lack of rows, write only a small part of each cache line of
+ * dst? */
+static bool is_transposed(const struct read_plan *plan, int64_t line)
 {
 	int last = plan->nest.n - 1, at = closest_in_dst(&plan->nest);
 
@@ -194,23 +197,23 @@ static bool is_crosswise(const struct read_plan *plan, int64_t line)
 		       plan->steps < plan->nest.extent[at]);
 }
 
-/* Elements of a row that a tile has: so many that reading them costs more
- * than asking for them, and few enough that as many rows fit into a window as
- * fill a cache line of dst. 0: rows are not to be cut. */
+/* The elements of a row that a tile has: so many that reading them costs more
+ * than requesting them, and so few that a window has room for as many rows as
+ * fill a cache line of dst. 0: rows are not cut. */
 static int64_t tile_of(const struct read_plan *plan)
 {
 	uint64_t line = CACHE_LINE * 8 / (uint64_t)plan->dst_bits;
 	uint64_t bytes = MAX(plan->price.window / (line + 1), plan->price.gap);
 	int64_t tile = (int64_t)(bytes * 8 / (uint64_t)plan->src_bits);
 
-	if (!is_crosswise(plan, (int64_t)line))
+	if (!is_transposed(plan, (int64_t)line))
 		return 0;
 	tile += -tile & 63; /* whole packs, whole words */
-	/* The rest of the row must be a gap that is not read through. */
+	/* The rest of the row must be a gap that is not read too. */
 	return plan->nest.extent[plan->nest.n - 1] >= 4 * tile ? tile : 0;
 }
 
-/* Row after row becomes tile after tile: the row's loop is split, and its
+/* Converts row after row into tile after tile: the row's loop is split, and its
  * outer half goes around the loop that is close in dst. */
 static void cut_rows(struct nest *nest, int64_t tile)
 {
@@ -329,7 +332,7 @@ static void make_part(const struct read_plan *plan, int64_t first,
 	}
 }
 
-/* The next steps, or the next turn of the loops outside. */
+/* Goes to the next steps, or to the next iteration of the outer loops. */
 static void advance(struct read_plan *plan, int64_t count)
 {
 	int i = plan->level;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How a view of a file is read: a sequence of parts, in the order of the
- * file's bytes, each either a run that goes straight to its place, or a box of
- * elements whose bytes come to a window in memory and are moved from there.
+ * How a view of a file is read: a sequence of parts, in the order of the file's
+ * bytes, each either a run that goes straight to its destination, or a box of
+ * elements whose bytes are read into a window in memory and moved from there.
  * Pure numbers; no file, no memory.
  *
  *	read_plan(&plan, &nest, plain, file_offset, &price);
@@ -17,17 +17,18 @@
 
 #include "lib/move/nest.h"
 
-/* What things cost here, in bytes. */
+/* Costs, expressed in bytes. */
 struct read_price {
-	/* So many bytes that nobody wants are read as quickly as another
-	 * request is made. */
+	/* A gap of this many bytes is read as quickly as another request is
+	 * made. */
 	uint64_t gap;
-	/* Runs from here on go straight to where they belong. */
+	/* Runs of at least this size go straight to their destination. */
 	uint64_t straight;
-	/* Bytes of a window. */
+	/* The size of a window. */
 	uint64_t window;
 	/* Ranges have room around them in the window to be rounded outward to
-	 * this in the file, a power of two; 1: as they are. */
+	 * multiples of this in the file, a power of two; 1: they are not
+	 * rounded. */
 	uint32_t align;
 };
 
@@ -38,8 +39,8 @@ struct read_loop {
 
 struct read_part {
 	bool straight;
-	/* Straight: these bytes of the file are these bytes of dst. Else: the
-	 * first of count ranges, each of size bytes. */
+	/* Straight: these bytes of the file are these bytes of dst. Otherwise:
+	 * the first of count ranges, each of size bytes. */
 	uint64_t begin, size, count;
 	int64_t dst;
 	/* Not straight: elements as they lie in the window, whose src0 is 0,
@@ -48,7 +49,7 @@ struct read_part {
 	uint64_t lead;
 	int n;
 	struct read_loop loops[TARN_MAX_NDIM];
-	uint64_t bytes; /* of dst that it makes */
+	uint64_t bytes; /* of dst that it produces */
 };
 
 struct read_plan {
@@ -58,12 +59,12 @@ struct read_plan {
 	int src_bits, dst_bits;
 	bool plain, straight, ended;
 	int level;     /* the loop of which each part has some steps */
-	int apart;     /* from here on inward all is one range */
+	int apart;     /* all loops from here on inward form one range */
 	int64_t steps; /* of a part, at most */
 	int64_t index[TARN_MAX_NDIM];
-	int64_t pitch[TARN_MAX_NDIM]; /* in the window, elements */
+	int64_t pitch[TARN_MAX_NDIM];     /* in the window, elements */
 	uint64_t size[TARN_MAX_NDIM + 1]; /* of what is inside, in the window */
-	/* Where rows are cut into tiles: what is left of each row. */
+	/* If rows are cut into tiles: the rest of each row. */
 	bool has_rest;
 	struct nest rest;
 };
@@ -78,11 +79,11 @@ void read_plan(struct read_plan *ret, const struct nest *nest, bool plain,
 /* False: there is no more. */
 bool read_plan_next(struct read_plan *plan, struct read_part *ret);
 
-/* Range i of a part that is not straight: where it begins in the file and in
- * the window. */
+/* Range i of a part that is not straight: its beginning in the file and in the
+ * window. */
 void read_part_range(const struct read_part *part, uint64_t i,
 	uint64_t *ret_file, uint64_t *ret_window);
 
-/* Bytes of the file from the first to the last that it reaches. */
+/* The bytes of the file from the first to the last that it reaches. */
 void read_plan_span(const struct nest *nest, uint64_t file_offset,
 	uint64_t *ret_begin, uint64_t *ret_end);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * A list of address ranges and what the engine calls them. One buffer of the
- * engine holds 1 GiB at most, so a larger storage has several: what lies
- * across a border is simply not found, and goes unregistered.
+ * A list of address ranges and their numbers in the engine. One buffer of the
+ * engine holds 1 GiB at most, so a larger storage has several: a request across
+ * a border is not found, and goes unregistered.
  */
 #include "lib/copy/regions.h"
 
@@ -19,8 +19,9 @@ struct region {
 struct regions {
 	struct tarn_io *io;
 	unsigned limit, n;
-	tarn_storage **storages; /* that of the region, or NULL: as before */
-	struct region *list;     /* its index is the buffer's */
+	tarn_storage **storages; /* owner of the region, or NULL: the previous
+				  * one's */
+	struct region *list;     /* indexed like the engine's buffers */
 };
 
 int regions_new(struct tarn_io *io, unsigned limit, struct regions **ret)
@@ -71,28 +72,28 @@ static int make_room(struct regions *g, unsigned count)
 
 int regions_add(struct regions *g, tarn_storage *storage)
 {
-	uint64_t pieces = storage->size / TARN_IO_BUFFER_MAX +
+	uint64_t chunks = storage->size / TARN_IO_BUFFER_MAX +
 			  (storage->size % TARN_IO_BUFFER_MAX != 0);
 	unsigned first = g->n;
 	char *addr = storage->data;
 	uint64_t left = storage->size;
 	int r;
 
-	if (pieces > g->limit - g->n) {
+	if (chunks > g->limit - g->n) {
 		tarn_fail(ENOSPC,
 			"stream: %llu bytes are %llu more buffers than the %u "
 			"that an engine registers",
 			(unsigned long long)storage->size,
-			(unsigned long long)(g->n + pieces - g->limit),
+			(unsigned long long)(g->n + chunks - g->limit),
 			g->limit);
 		return 1;
 	}
-	r = pieces ? make_room(g, g->n + (unsigned)pieces) : 0;
+	r = chunks ? make_room(g, g->n + (unsigned)chunks) : 0;
 	while (r == 0 && left) {
 		size_t size = MIN(left, (uint64_t)TARN_IO_BUFFER_MAX);
 
 		r = tarn_io_register(g->io, g->n, addr, size);
-		/* Memory that may only be read cannot be pinned. */
+		/* Read-only memory cannot be pinned. */
 		if (r == -EFAULT)
 			r = 1;
 		if (r != 0)

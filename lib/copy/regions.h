@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Memory of tensors that a stream's engine knows (tarn_stream_register). */
+/* Memory of tensors that is registered with a stream's engine
+ * (tarn_stream_register). */
 #pragma once
 
 #include "base/cleanup.h"
@@ -9,15 +10,15 @@
 struct regions;
 
 /* The engine's buffers from 0 to limit - 1 are for regions. */
-int regions_new(struct tarn_io *io, unsigned limit, struct regions **ret)
-	_must_check_;
+int regions_new(
+	struct tarn_io *io, unsigned limit, struct regions **ret) _must_check_;
 
-/* Nothing is under way. Takes NULL and returns NULL. */
+/* No request may be under way. Takes NULL and returns NULL. */
 struct regions *regions_free(struct regions *regions);
 DEFINE_CLEANUP(struct regions *, regions_free);
 
-/* All of storage, which has an address, and is kept. 0; 1: not here, the
- * sentence says why. -ENOMEM. */
+/* Registers all of storage, which must have an address, and keeps it. 0; 1: not
+ * possible here, the sentence says why. -ENOMEM. */
 int regions_add(struct regions *regions, tarn_storage *storage);
 
 /* The buffer that holds all of these bytes; -1: none. regions may be NULL. */

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Streams are made and freed here, and asked. A stream owns an engine, and is
- * used by one thread; what the kernel has of it is waited for before anything
- * is given back.
+ * Making, freeing and querying streams. A stream owns an engine, and is used by
+ * one thread; all its requests in the kernel complete before anything is freed.
  */
 #include "lib/copy/stream.h"
 
@@ -13,14 +12,15 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "lib/reserved.h"
 
 /*
- * Forks that this process comes from, so that who has a copy of a stream can be
- * told without a system call at each of a hundred thousand copies. Relaxed: the
- * one thread of a child sees what it did itself.
+ * The number of forks between the first process and this one, so that a copy of
+ * a stream in a child is recognised without a system call for each of a hundred
+ * thousand copies. Relaxed: the one thread of a child sees its own writes.
  */
 static atomic_uint forks;
-static int watch_error; /* written once, before any who reads it */
+static int watch_error; /* written once, before any reader */
 
 static void count_fork(void)
 {
@@ -91,8 +91,10 @@ void job_list_remove(struct job *job)
 static int open_stream(tarn_stream *s, const struct tarn_stream_options *o)
 {
 	uint64_t buffer = o && o->buffer ? o->buffer : STREAM_BUFFER;
-	int r;
+	int r = RESERVED_CHECK("tarn_stream_options", o);
 
+	if (r < 0)
+		return r;
 	s->limit = o && o->copies ? o->copies : STREAM_COPIES;
 	if (s->limit > STREAM_COPIES_MAX)
 		return tarn_fail(EINVAL,
@@ -100,7 +102,7 @@ static int open_stream(tarn_stream *s, const struct tarn_stream_options *o)
 			(unsigned)STREAM_COPIES_MAX);
 	r = copy_check_engine("stream", o ? o->engine : NULL);
 	if (r >= 0)
-		r = mover_env_open(&s->env, o ? o->engine : NULL, buffer, true);
+		r = copy_env_open(&s->env, o ? o->engine : NULL, buffer, true);
 	if (r < 0)
 		return r;
 	/* Untouched pages of it cost nothing. */
@@ -142,20 +144,22 @@ tarn_stream *tarn_stream_free(tarn_stream *s)
 	if (!s)
 		return NULL;
 	if (s->env.io && tarn_io_pending(s->env.io) && stream_check(s) < 0)
-		return NULL; /* another's: left to him, whole */
+		return NULL; /* another process's stream: it is left as it is */
 	if (s->pid != getpid())
 		return NULL;
-	/* With nothing under way any thread may end what was not begun. */
+	/* With no request under way any thread may end copies that were not
+	 * begun. */
 	stream_cancel_all(s);
 	while (!s->lost && stream_unfinished(s))
-		tarn_stream_reap(s, NULL, 0, (int)s->limit, -1);
+		if (tarn_stream_reap(s, s->limit, -1, 0, NULL) < 0)
+			break;
 	while (s->done.head)
 		stream_forget(s, s->done.head);
 	if (s->env.io)
 		stream_gather_free(s);
 	stream_poll_close(s);
 	if (!s->lost)
-		mover_env_close(&s->env);
+		copy_env_close(&s->env);
 	free(s->jobs);
 	free(s);
 	return NULL;
@@ -177,7 +181,7 @@ int tarn_stream_register(tarn_stream *s, tarn_storage *storage)
 
 	if (r < 0)
 		return r;
-	if (place_of(storage) != PLACE_MEMORY) {
+	if (medium_of(storage) != MEDIUM_MEMORY) {
 		tarn_fail(ENOTSUP,
 			"stream: only memory can be registered, not a file");
 		return 1;
@@ -189,7 +193,7 @@ int tarn_stream_register(tarn_stream *s, tarn_storage *storage)
 	return regions_add(s->env.regions, storage);
 }
 
-void tarn_stream_get_progress(
+void tarn_stream_progress(
 	const tarn_stream *s, struct tarn_stream_progress *ret)
 {
 	struct tarn_stream_progress p = {
@@ -201,9 +205,9 @@ void tarn_stream_get_progress(
 	};
 
 	for (const struct job *j = s->running.head; j; j = j->next)
-		p.bytes_done += j->mover->done;
+		p.bytes_done += j->copy_op->done;
 	for (const struct job *j = s->memory.head; j; j = j->next) {
-		p.bytes_done += j->mover->done;
+		p.bytes_done += j->copy_op->done;
 		if (j->started)
 			p.copies_running++;
 		else

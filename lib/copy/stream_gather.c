@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * Small reads are gathered: copies that wait, one behind the other, for bytes
- * of one file that lie close together become one read into a buffer of the
- * stream's, from which each gets its own. A hundred thousand tensors of a
- * checkpoint cost a few hundred requests then, and not a hundred thousand.
+ * Small reads are gathered: consecutive waiting copies of bytes of one file
+ * that lie close together become one read into a buffer of the stream, from
+ * which each gets its bytes. A hundred thousand tensors of a checkpoint cost a
+ * few hundred requests then, and not a hundred thousand.
  *
  * A gathering is a reader like any other, with the buffer as its dst, so that
- * the road is chosen, and short reads are continued, as for any other. Who is
- * called off in the meantime simply gets nothing out of the buffer. If it
- * fails, its members are read one by one, and each fails for itself.
+ * the I/O mode is chosen, and short reads are continued, as for any other. A
+ * copy that is cancelled meanwhile simply gets nothing from the buffer. If the
+ * read fails, its members are read one by one, and each fails or succeeds
+ * separately.
  */
 #include "lib/copy/stream.h"
 
@@ -20,26 +21,26 @@
 #include "lib/io/pages.h"
 
 enum {
-	/* Above this a request of its own costs less than a pass over
-	 * memory. */
+	/* Above this a separate request costs less than a pass over memory. */
 	SMALL = 32 << 10,
-	/* Of the file at once, and the least that is worth it. */
+	/* The largest read of the file at once, and the least that is worth
+	 * gathering. */
 	GATHER = TARN_IO_REQUEST,
 	GATHER_LEAST = 64 << 10,
-	/* What lies between two of them is read and thrown away. */
+	/* A gap of this size between two of them is read and discarded. */
 	GAP = 4 << 10,
 	PAGE = 4096,
 	BUFFER = GATHER + 2 * PAGE,
 };
 
-static void light_free(struct mover *mover)
+static void light_free(struct copy_op *copy_op)
 {
-	mover_drop(mover);
-	free(mover);
+	copy_op_drop(copy_op);
+	free(copy_op);
 }
 
-/* Never pumped: it is gathered, or becomes a reader (stream_alone). */
-static const struct mover_ops light_ops = {
+/* Never pumped: it is gathered, or replaced by a reader (stream_alone). */
+static const struct copy_op_ops light_ops = {
 	.free = light_free,
 };
 
@@ -49,46 +50,46 @@ static bool is_run(const struct nest *nest)
 	       (nest->n == 1 && nest->dst[0] == 1 && nest->src[0] == 1);
 }
 
-bool stream_is_small(const struct mover *head)
+bool stream_is_small(const struct copy_op *head)
 {
 	return head->info.bytes > 0 && head->info.bytes <= SMALL &&
 	       head->move.convert.plain && is_run(&head->move.nest) &&
 	       tarn_dtype_bits(head->move.nest.src_dtype) % 8 == 0 &&
-	       place_of(head->dst->storage) == PLACE_MEMORY &&
-	       place_of(head->src->storage) == PLACE_FILE;
+	       medium_of(head->dst->storage) == MEDIUM_MEMORY &&
+	       medium_of(head->src->storage) == MEDIUM_FILE;
 }
 
 int stream_new_small(
-	struct mover_env *env, const struct mover *head, struct mover **ret)
+	struct copy_env *env, const struct copy_op *head, struct copy_op **ret)
 {
-	struct mover *m = malloc(sizeof(*m));
+	struct copy_op *m = malloc(sizeof(*m));
 
 	if (!m)
 		return tarn_fail(ENOMEM, "copy: out of memory");
-	mover_begin(m, env, head, &light_ops);
+	copy_op_begin(m, env, head, &light_ops);
 	*ret = m;
 	return 0;
 }
 
 int stream_alone(struct job *job)
 {
-	struct mover *real;
+	struct copy_op *real;
 	int r;
 
-	if (job->mover->ops != &light_ops)
+	if (job->copy_op->ops != &light_ops)
 		return 0;
-	r = mover_new_checked(job->mover->env, job->mover, &real);
+	r = copy_op_new_checked(job->copy_op->env, job->copy_op, &real);
 	if (r < 0) {
-		mover_failed(job->mover, r);
+		copy_op_failed(job->copy_op, r);
 		return r;
 	}
-	mover_free(job->mover);
-	job->mover = real;
+	copy_op_free(job->copy_op);
+	job->copy_op = real;
 	return 0;
 }
 
-/* Byte of the storage where a small one begins. */
-static uint64_t begin_of(const struct mover *m)
+/* The byte of the storage where a small copy begins. */
+static uint64_t begin_of(const struct copy_op *m)
 {
 	const struct nest *nest = &m->move.nest;
 
@@ -96,7 +97,7 @@ static uint64_t begin_of(const struct mover *m)
 	       (uint64_t)(nest->src0 * tarn_dtype_bits(nest->src_dtype) / 8);
 }
 
-static char *place_for(const struct mover *m)
+static char *place_for(const struct copy_op *m)
 {
 	const struct nest *nest = &m->move.nest;
 
@@ -106,21 +107,22 @@ static char *place_for(const struct mover *m)
 
 static bool may_join(const struct job *job, const struct job *first)
 {
-	return job && job->mover->ops == &light_ops && !job->alone &&
-	       job->mover->src->storage == first->mover->src->storage &&
-	       job->mover->options.road == first->mover->options.road;
+	return job && job->copy_op->ops == &light_ops && !job->alone &&
+	       job->copy_op->src->storage == first->copy_op->src->storage &&
+	       job->copy_op->options.io_mode == first->copy_op->options.io_mode;
 }
 
-/* Where the last of those ends that can be read with the first; how many. */
+/* The end of the last copy that can be read together with first; and how many
+ * there are. */
 static uint64_t find_company(const struct job *first, uint32_t *ret_count)
 {
-	uint64_t begin = begin_of(first->mover), end = begin;
+	uint64_t begin = begin_of(first->copy_op), end = begin;
 	const struct job *job = first;
 
 	*ret_count = 0;
 	for (; may_join(job, first); job = job->next) {
-		uint64_t at = begin_of(job->mover);
-		uint64_t stop = at + job->mover->info.bytes;
+		uint64_t at = begin_of(job->copy_op);
+		uint64_t stop = at + job->copy_op->info.bytes;
 
 		if (at < end || at - end > GAP || stop - begin > GATHER)
 			break;
@@ -130,13 +132,13 @@ static uint64_t find_company(const struct job *first, uint32_t *ret_count)
 	return end;
 }
 
-/* The buffer's bytes for begin .. end of the file, at a place that is as far
- * into its page as they are into theirs: so they can be read directly. */
+/* Lays begin .. end of the file into the buffer, as far into a page there as in
+ * the file: so they can be read directly. */
 static int new_reader(
 	tarn_stream *s, struct gather *g, const struct job *first, uint64_t end)
 {
-	const struct mover *m = first->mover;
-	const struct tarn_copy_options o = {.road = m->options.road};
+	const struct copy_op *m = first->copy_op;
+	const struct tarn_copy_options o = {.io_mode = m->options.io_mode};
 	uint64_t at = storage_file(m->src->storage)->offset + g->begin;
 	const int64_t size = (int64_t)(end - g->begin);
 	_cleanup_storage_ tarn_storage *memory = NULL;
@@ -158,7 +160,7 @@ static int new_reader(
 	if (r >= 0)
 		r = tarn_tensor_new(m->src->storage, g->begin, &l, &src);
 	if (r >= 0)
-		r = mover_new(&s->env, dst, src, &o, &g->reader);
+		r = copy_op_new(&s->env, dst, src, &o, &g->reader);
 	return r;
 }
 
@@ -180,8 +182,8 @@ struct gather *stream_gather(tarn_stream *s)
 	if (!g || !may_join(first, first))
 		return NULL;
 	end = find_company(first, &count);
-	g->begin = begin_of(first->mover);
-	/* Where it cannot be had, they go alone. */
+	g->begin = begin_of(first->copy_op);
+	/* If that is not possible, they are read alone. */
 	if (count < 2 || end - g->begin < GATHER_LEAST ||
 		new_reader(s, g, first, end) < 0)
 		return NULL;
@@ -195,7 +197,7 @@ struct gather *stream_gather(tarn_stream *s)
 	return g;
 }
 
-static void deliver(const struct gather *g, struct mover *m, bool first)
+static void deliver(const struct gather *g, struct copy_op *m, bool first)
 {
 	const struct tarn_copy_info *all = &g->reader->info;
 
@@ -209,11 +211,11 @@ static void deliver(const struct gather *g, struct mover *m, bool first)
 
 void stream_gather_done(tarn_stream *s, struct gather *g, bool again)
 {
-	int error = mover_result(g->reader);
+	int error = copy_op_result(g->reader);
 	bool first = true;
 	struct job *job;
 
-	/* Those who go alone now keep their places before all others. */
+	/* Copies that now run alone keep their places before all others. */
 	while (error && again && (job = g->members.tail)) {
 		job->alone = true;
 		job_list_remove(job);
@@ -221,14 +223,14 @@ void stream_gather_done(tarn_stream *s, struct gather *g, bool again)
 	}
 	while ((job = g->members.head)) {
 		if (error)
-			mover_failed(job->mover, error);
+			copy_op_failed(job->copy_op, error);
 		else
-			deliver(g, job->mover, first);
+			deliver(g, job->copy_op, first);
 		first = false;
 		stream_finish(s, job);
 	}
-	if (mover_finished(g->reader))
-		mover_free(g->reader);
+	if (copy_op_finished(g->reader))
+		copy_op_free(g->reader);
 	g->reader = NULL;
 }
 
@@ -236,11 +238,11 @@ void stream_gather_free(tarn_stream *s)
 {
 	for (int i = 0; i < STREAM_GATHERS; i++)
 		if (s->gathers[i].reader)
-			mover_cancel(s->gathers[i].reader);
-	if (!s->lost && mover_env_settle(&s->env) < 0)
+			copy_op_cancel(s->gathers[i].reader);
+	if (!s->lost && copy_env_drain(&s->env) < 0)
 		s->lost = true;
 	for (int i = 0; i < STREAM_GATHERS && !s->lost; i++) {
-		mover_free(s->gathers[i].reader);
+		copy_op_free(s->gathers[i].reader);
 		io_pages_unmap(s->gathers[i].buffer, BUFFER);
 	}
 }

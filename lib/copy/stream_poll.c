@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
  * One descriptor for poll(), an epoll set of three: the engine's own, which is
- * readable when requests are done; a counter, for what the engine does not
- * know of (copies to be reaped or begun, memory to be moved); and a timer for
- * deadlines. They cost system calls, so they are kept up only from when
- * somebody asks for the descriptor.
+ * readable when requests are done; a counter, for what the engine does not know
+ * of (copies to be reaped or begun, memory to be moved); and a timer for
+ * deadlines. They cost system calls, so they are kept up to date only after the
+ * caller asked for the descriptor.
  */
 #include "lib/copy/stream.h"
 
@@ -100,7 +100,8 @@ void stream_poll_update(tarn_stream *s)
 
 int tarn_stream_fd(const tarn_stream *stream)
 {
-	tarn_stream *s = (tarn_stream *)stream; /* it was made writable */
+	tarn_stream *s = (tarn_stream *)stream; /* the caller's stream is not
+						 * const */
 
 	s->polled = true;
 	tarn_io_watch(s->env.io);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Copies go in here, and are called off. A copy is checked and planned when it
- * is queued, so that what cannot be is refused to the one who asked; and where
- * the engine has room its first requests are begun at once, a batch of them
- * with one system call, so that the disk works while the caller does.
+ * Queueing and cancelling copies. A copy is checked and planned when it is
+ * queued, so that an invalid one is refused to its caller; and where the engine
+ * has room its first requests are begun at once, a batch of them with one
+ * system call, so that the disk works while the caller goes on.
  */
 #include "lib/copy/stream.h"
 
@@ -43,7 +43,7 @@ static struct job *take_job(tarn_stream *s)
 	return job;
 }
 
-/* Small reads wait until they are this many, or for tarn_stream_reap. */
+/* Small reads wait until there are this many, or for tarn_stream_reap. */
 enum { COMPANY = 256 };
 
 static int begin_early(tarn_stream *s, bool small)
@@ -60,22 +60,22 @@ static int begin_early(tarn_stream *s, bool small)
 	return stream_submit(s, 0, 0);
 }
 
-static void enter(tarn_stream *s, struct job *job, struct mover *mover,
+static void enter(tarn_stream *s, struct job *job, struct copy_op *copy_op,
 	uint64_t user, int64_t deadline)
 {
-	bool memory = place_of(mover->dst->storage) == PLACE_MEMORY &&
-		      place_of(mover->src->storage) == PLACE_MEMORY;
+	bool memory = medium_of(copy_op->dst->storage) == MEDIUM_MEMORY &&
+		      medium_of(copy_op->src->storage) == MEDIUM_MEMORY;
 
 	*job = (struct job) {
 		.id = ++s->sequence << INDEX_BITS | (uint64_t)(job - s->jobs),
 		.user = user,
-		.mover = mover,
+		.copy_op = copy_op,
 		.deadline = deadline,
 	};
 	if (!memory)
-		mover->info.engine = tarn_io_name(s->env.io);
+		copy_op->info.engine = tarn_io_name(s->env.io);
 	s->earliest = MIN(s->earliest, deadline);
-	s->bytes_total += mover->info.bytes;
+	s->bytes_total += copy_op->info.bytes;
 	job_list_add(memory ? &s->memory : &s->waiting, job);
 }
 
@@ -83,7 +83,7 @@ int tarn_stream_copy(tarn_stream *s, tarn_tensor *dst, const tarn_tensor *src,
 	const struct tarn_copy_options *options, int timeout_ms, uint64_t user,
 	uint64_t *ret_id)
 {
-	struct mover head, *mover;
+	struct copy_op head, *copy_op;
 	struct job *job;
 	bool small;
 	int r = stream_check(s);
@@ -96,25 +96,26 @@ int tarn_stream_copy(tarn_stream *s, tarn_tensor *dst, const tarn_tensor *src,
 		return tarn_fail(EIO,
 			"stream: its engine does not answer any more; free it "
 			"and make another");
-	/* What only makes sense of one copy, while its caller waits. */
+	/* Options that only make sense for a single copy, while its caller
+	 * waits. */
 	head.options.threads = 0;
 	head.options.progress = NULL;
 	job = take_job(s);
 	if (!job)
 		return -EAGAIN;
 	small = stream_is_small(&head);
-	r = small ? stream_new_small(&s->env, &head, &mover)
-		  : mover_new_checked(&s->env, &head, &mover);
+	r = small ? stream_new_small(&s->env, &head, &copy_op)
+		  : copy_op_new_checked(&s->env, &head, &copy_op);
 	if (r < 0) {
 		job_list_add(&s->unused, job);
 		return r;
 	}
 	if (timeout_ms >= 0)
 		stream_look_at_clocks(s);
-	enter(s, job, mover, user, stream_time(s, timeout_ms));
+	enter(s, job, copy_op, user, stream_time(s, timeout_ms));
 	if (ret_id)
 		*ret_id = job->id;
-	/* What goes wrong from here on is told when it is reaped. */
+	/* Later errors are reported when it is reaped. */
 	if (job->list == &s->waiting)
 		(void)begin_early(s, small);
 	stream_poll_update(s);
@@ -123,8 +124,8 @@ int tarn_stream_copy(tarn_stream *s, tarn_tensor *dst, const tarn_tensor *src,
 
 static void cancel(tarn_stream *s, struct job *job)
 {
-	mover_cancel(job->mover);
-	if (mover_finished(job->mover))
+	copy_op_cancel(job->copy_op);
+	if (copy_op_finished(job->copy_op))
 		stream_finish(s, job);
 }
 

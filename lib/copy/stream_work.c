@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * What a stream does inside tarn_stream_reap. The engine is kept full: the
- * copies that run are pumped in the order in which they came, and only what
- * room they leave goes to the next that waits. So a large copy has the disk to
+ * The work of a stream inside tarn_stream_reap. The engine is kept full: the
+ * running copies are pumped in the order in which they came, and only the room
+ * that they leave goes to the next waiting one. So a large copy has the disk to
  * itself, and small ones fill its queue together, those of one file gathered
- * (stream_gather.c). Copies of memory are moved a
- * slice at a time, when there is nothing to begin and instead of waiting.
+ * (stream_gather.c). Copies of memory are moved a slice at a time, when there
+ * is nothing to begin and instead of waiting.
  */
 #include "lib/copy/stream.h"
 
@@ -25,7 +25,7 @@ void stream_look_at_clocks(tarn_stream *s)
 
 void stream_finish(tarn_stream *s, struct job *job)
 {
-	struct mover *m = job->mover;
+	struct copy_op *m = job->copy_op;
 
 	if (job->started) {
 		m->info.seconds = 1e-9 * (double)(s->now - job->begun);
@@ -35,18 +35,18 @@ void stream_finish(tarn_stream *s, struct job *job)
 	job->done = true;
 	job_list_remove(job);
 	job_list_add(&s->done, job);
-	/* It may be long until it is reaped, and others wait. */
-	if (mover_finished(m))
-		mover_let_go(m);
+	/* It may be long until it is reaped, and others need its resources. */
+	if (copy_op_finished(m))
+		copy_op_release(m);
 }
 
 void stream_forget(tarn_stream *s, struct job *job)
 {
-	/* If the engine is lost, what it may still write to is not given
-	 * back. */
-	if (mover_finished(job->mover))
-		mover_free(job->mover);
-	job->mover = NULL;
+	/* If the engine is lost, memory that it may still write to is not
+	 * freed. */
+	if (copy_op_finished(job->copy_op))
+		copy_op_free(job->copy_op);
+	job->copy_op = NULL;
 	job_list_remove(job);
 	job_list_add(&s->unused, job);
 }
@@ -62,8 +62,8 @@ void stream_start(tarn_stream *s, struct job *job)
 	job->cpu_begun = s->cpu;
 }
 
-/* As much as the engine has room for. */
-static unsigned pump(tarn_stream *s, struct mover *m)
+/* Pumps as much as the engine has room for. */
+static unsigned pump(tarn_stream *s, struct copy_op *m)
 {
 	unsigned room = TARN_IO_DEPTH - tarn_io_pending(s->env.io);
 	unsigned begun = 0;
@@ -76,9 +76,9 @@ static unsigned pump(tarn_stream *s, struct mover *m)
 
 static unsigned pump_job(tarn_stream *s, struct job *job)
 {
-	unsigned begun = pump(s, job->mover);
+	unsigned begun = pump(s, job->copy_op);
 
-	if (mover_finished(job->mover))
+	if (copy_op_finished(job->copy_op))
 		stream_finish(s, job);
 	return begun;
 }
@@ -87,20 +87,20 @@ static unsigned pump_gather(tarn_stream *s, struct gather *g)
 {
 	unsigned begun = pump(s, g->reader);
 
-	if (mover_finished(g->reader))
+	if (copy_op_finished(g->reader))
 		stream_gather_done(s, g, true);
 	return begun;
 }
 
-/* The first of those that wait, or several of them. False: it cannot go on
- * now, so neither could those behind it. */
+/* Begins the first waiting job, or gathers several. False: it cannot begin now,
+ * so neither could those after it. */
 static bool begin_next(tarn_stream *s)
 {
 	struct gather *g = stream_gather(s);
 	struct job *job = s->waiting.head;
 
-	/* Without a reader it has failed at once: those that it had wait again,
-	 * and can be begun one by one. */
+	/* Without a reader it has failed at once: its members wait again, and
+	 * can be begun one by one. */
 	if (g)
 		return pump_gather(s, g) > 0 || !g->reader;
 	job_list_remove(job);
@@ -130,7 +130,7 @@ static void begin_all(tarn_stream *s)
 			break;
 }
 
-/* Each is asked: it forgets then that it was. */
+/* Calls each, since each resets its flag. */
 static bool came_free(tarn_stream *s)
 {
 	bool files = file_slots_came_free(s->env.files);
@@ -138,7 +138,7 @@ static bool came_free(tarn_stream *s)
 	return copy_relay_came_free(&s->env) || files;
 }
 
-/* They wait for nothing: ended, they do not keep others from going on. */
+/* They wait for nothing: ending them lets others go on. */
 static bool end_stuck(tarn_stream *s)
 {
 	bool any = s->running.n > 0;
@@ -149,21 +149,21 @@ static bool end_stuck(tarn_stream *s)
 
 		if (!g->reader)
 			continue;
-		mover_stuck(g->reader);
+		copy_op_stuck(g->reader);
 		stream_gather_done(s, g, false);
 		any = true;
 	}
 	for (struct job *job = s->running.head; job; job = next) {
 		next = job->next;
-		mover_stuck(job->mover);
+		copy_op_stuck(job->copy_op);
 		stream_finish(s, job);
 	}
 	return any;
 }
 
-/* Of those who waited for a file's slot, or for windows, some may come before
- * the one who then gave them back: with nothing under way, nobody else would
- * wake them. Whoever runs then and was not woken is stuck. */
+/* Jobs that waited for a file's slot, or for windows, may come before the one
+ * that then returned them: with no request under way, nothing else would wake
+ * them. A running job that was not woken then is stuck. */
 void stream_begin(tarn_stream *s)
 {
 	s->called_back = false;
@@ -180,9 +180,9 @@ static bool move_memory(tarn_stream *s)
 	if (!job)
 		return false;
 	stream_start(s, job);
-	job->mover->ops->pump(job->mover, 1);
+	job->copy_op->ops->pump(job->copy_op, 1);
 	stream_look_at_clocks(s);
-	if (mover_finished(job->mover))
+	if (copy_op_finished(job->copy_op))
 		stream_finish(s, job);
 	return true;
 }
@@ -194,7 +194,7 @@ static void expire_list(tarn_stream *s, struct job_list *list)
 	struct job *next;
 
 	for (struct job *job = list->head; job; job = next) {
-		struct mover *m = job->mover;
+		struct copy_op *m = job->copy_op;
 
 		next = job->next;
 		if (job->deadline > s->now) {
@@ -202,14 +202,14 @@ static void expire_list(tarn_stream *s, struct job_list *list)
 			continue;
 		}
 		if (!m->ended)
-			mover_failed(
+			copy_op_failed(
 				m, tarn_fail(ETIMEDOUT,
 					   "copy: its time was up when %llu of "
 					   "%llu bytes "
 					   "were copied",
 					   (unsigned long long)m->done,
 					   (unsigned long long)m->info.bytes));
-		if (mover_finished(m))
+		if (copy_op_finished(m))
 			stream_finish(s, job);
 	}
 }
@@ -228,17 +228,17 @@ static void expire(tarn_stream *s)
 
 /* ---- the engine ------------------------------------------------------ */
 
-/* It has failed: so has all that it had. */
+/* The engine has failed: so has every request in it. */
 static void fail_running(tarn_stream *s, int r)
 {
 	struct job *next;
 
 	for (struct job *job = s->running.head; job; job = job->next)
-		mover_failed(job->mover, r);
+		copy_op_failed(job->copy_op, r);
 	for (int i = 0; i < STREAM_GATHERS; i++)
 		if (s->gathers[i].reader)
-			mover_failed(s->gathers[i].reader, r);
-	s->lost = mover_env_settle(&s->env) < 0;
+			copy_op_failed(s->gathers[i].reader, r);
+	s->lost = copy_env_drain(&s->env) < 0;
 	for (int i = 0; i < STREAM_GATHERS; i++)
 		if (s->gathers[i].reader)
 			stream_gather_done(s, &s->gathers[i], false);
@@ -246,10 +246,10 @@ static void fail_running(tarn_stream *s, int r)
 		next = job->next;
 		stream_finish(s, job);
 	}
-	/* Nobody will carry these out. */
+	/* These will never be carried out. */
 	for (struct job *job = s->waiting.head; s->lost && job; job = next) {
 		next = job->next;
-		mover_failed(job->mover, r);
+		copy_op_failed(job->copy_op, r);
 		stream_finish(s, job);
 	}
 }
@@ -280,15 +280,15 @@ static int time_left(const tarn_stream *s, int64_t until)
 	return (int)MIN(left, 1000000);
 }
 
-/* As many requests as it takes until a copy can be done, or as copies are
- * wanted; but a batch at most, since the engine should not run dry. */
+/* As many completions as a copy, or the wanted number of copies, may need; but
+ * a batch at most, since the engine should not run dry. */
 static unsigned wait_count(const tarn_stream *s, uint32_t wanted)
 {
 	unsigned least = STREAM_BATCH;
 
 	for (const struct job *j = s->running.head; j; j = j->next)
-		if (j->mover->in_flight)
-			least = MIN(least, j->mover->in_flight);
+		if (j->copy_op->in_flight)
+			least = MIN(least, j->copy_op->in_flight);
 	for (int i = 0; i < STREAM_GATHERS; i++)
 		if (s->gathers[i].reader)
 			least = MIN(least, s->gathers[i].reader->in_flight);
@@ -300,7 +300,7 @@ static int shorter(int a_ms, int b_ms)
 	return a_ms < 0 ? b_ms : MIN(a_ms, b_ms);
 }
 
-/* Until wanted copies are done, or there is nothing left to do, or time is
+/* Until wanted copies are done, or there is nothing left to do, or the time is
  * up. */
 static void work(tarn_stream *s, uint32_t wanted, int64_t until)
 {
@@ -332,7 +332,7 @@ static void work(tarn_stream *s, uint32_t wanted, int64_t until)
 		(void)stream_submit(s, 0, 0);
 }
 
-/* Once through, without waiting. */
+/* One pass, without waiting. */
 static void work_a_little(tarn_stream *s)
 {
 	expire(s);
@@ -346,30 +346,33 @@ static void work_a_little(tarn_stream *s)
 
 static void tell(const struct job *job, struct tarn_completion *ret)
 {
-	const struct mover *m = job->mover;
+	struct copy_op *m = job->copy_op;
 
 	ret->id = job->id;
 	ret->user = job->user;
-	ret->result = m->error;
+	ret->result = copy_op_result(m);
 	ret->info = m->info;
+	memset(ret->reserved, 0, sizeof(ret->reserved));
 	ret->message[0] = '\0';
 	if (m->error)
 		snprintf(ret->message, sizeof(ret->message), "%s",
 			m->error_text);
 }
 
-int tarn_stream_reap(tarn_stream *s, struct tarn_completion *rets, int n,
-	int at_least, int timeout_ms)
+int tarn_stream_reap(tarn_stream *s, size_t at_least, int timeout_ms, size_t n,
+	struct tarn_completion *rets)
 {
-	int taken = 0, r = stream_check(s);
+	size_t taken = 0;
+	int r = stream_check(s);
 
 	if (r < 0)
 		return r;
 	stream_look_at_clocks(s);
-	if (at_least <= 0 || timeout_ms == 0)
+	if (at_least == 0 || timeout_ms == 0)
 		work_a_little(s);
 	else
-		work(s, (uint32_t)at_least, stream_time(s, timeout_ms));
+		work(s, (uint32_t)MIN(at_least, (size_t)UINT32_MAX),
+			stream_time(s, timeout_ms));
 	while (taken < n && s->done.head) {
 		tell(s->done.head, &rets[taken++]);
 		stream_forget(s, s->done.head);
@@ -378,5 +381,5 @@ int tarn_stream_reap(tarn_stream *s, struct tarn_completion *rets, int n,
 	if (stream_unfinished(s) == 0 && !s->lost)
 		file_slots_trim(s->env.files);
 	stream_poll_update(s);
-	return taken;
+	return (int)taken;
 }

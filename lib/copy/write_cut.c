@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * Cuts what is to be written into pieces, front to back as the file has them.
+ * Cuts the elements to be written into chunks, in the order of the file.
  *
- * Positions are bytes of a run; elements are counted over all runs, without
- * the gaps, which is also how a window holds them. A direct piece begins and
- * ends at the grain, wherever elements do: its window then holds the elements
- * that it has a part of, and begins a little before an aligned address.
+ * Positions are bytes of a run; elements are counted over all runs, without the
+ * gaps, which is also how a window holds them. A direct chunk begins and ends
+ * at the granule, wherever elements begin and end: its window then holds every
+ * element of which it contains a part, and begins a little before an aligned
+ * address.
  */
 #include <assert.h>
 #include <string.h>
@@ -14,14 +15,14 @@
 #include "base/fail.h"
 #include "lib/copy/copy_write.h"
 
-/* What is shorter in one place in memory is packed together with what comes
- * next rather than written by itself. */
+/* Shorter lines of adjacent memory are packed together with the next ones
+ * rather than written separately. */
 enum { LINE_MIN = 64 << 10 };
 
 /* Where the run's bytes begin in the file. */
 static uint64_t run_at(const struct copy_write *w)
 {
-	/* Of a sub-byte dtype, write_plan has seen to whole bytes. */
+	/* For a sub-byte dtype, write_plan has made sure of whole bytes. */
 	return w->origin + (uint64_t)(w->run_dst * w->bits / 8);
 }
 
@@ -48,7 +49,7 @@ static uint64_t bytes_of(const struct copy_write *w, int64_t elements)
 
 int write_plan(struct copy_write *w)
 {
-	const struct mover *m = &w->head;
+	const struct copy_op *m = &w->head;
 	const struct move *move = &m->move;
 	struct nest nest;
 	bool whole;
@@ -77,8 +78,8 @@ int write_plan(struct copy_write *w)
 	if (!whole)
 		return tarn_fail(ENOTSUP,
 			"copy: dst has elements of %d bits that share bytes of "
-			"the file with what is not dst; only whole bytes are "
-			"written",
+			"the file with elements outside dst; only whole bytes "
+			"are written",
 			w->bits);
 	return 0;
 }
@@ -98,29 +99,29 @@ static void next_run(struct copy_write *w)
 		w->run_dst += w->dst[i];
 }
 
-/* How far a piece may go that begins at pos, as bytes of the file, and how it
- * travels. limit: how far others of its kind may follow it. */
+/* How far a chunk that begins at pos may extend, as bytes of the file, and its
+ * I/O mode. limit: how far others of its kind may follow it. */
 static uint64_t reach(const struct copy_write *w, uint64_t pos,
 	bool *ret_direct, uint64_t *ret_limit)
 {
 	uint64_t at = run_at(w), end = at + w->run_bytes;
 	uint64_t stop =
 		round_down_u64(pos, STRAIGHT_REQUEST) + STRAIGHT_REQUEST;
-	uint64_t from, to = round_down_u64(end, w->grain);
+	uint64_t from, to = round_down_u64(end, w->granule);
 
 	*ret_direct = false;
 	*ret_limit = end;
-	if (w->direct && !round_up_u64(at, w->grain, &from) && from < to) {
+	if (w->direct && !round_up_u64(at, w->granule, &from) && from < to) {
 		*ret_direct = pos >= from && pos < to;
 		*ret_limit = pos < from ? from : pos < to ? to : end;
 	}
 	return MIN(stop, *ret_limit);
 }
 
-/* A piece that lies in memory as it is to be in the file, up to *stop, which
- * may come nearer. */
+/* A chunk that has the file's form in memory, up to *stop, which may be moved
+ * closer. */
 static const char *straight(
-	const struct copy_write *w, const struct piece *p, uint64_t *stop)
+	const struct copy_write *w, const struct chunk *p, uint64_t *stop)
 {
 	uint64_t at = run_at(w), line_end;
 	int64_t e, bit;
@@ -132,7 +133,7 @@ static const char *straight(
 	e -= e % w->line;
 	line_end = at + bytes_of(w, e + w->line);
 	if (line_end < *stop && p->direct)
-		line_end = round_down_u64(line_end, w->grain);
+		line_end = round_down_u64(line_end, w->granule);
 	if (line_end < *stop && line_end < p->pos + LINE_MIN)
 		return NULL;
 	bit = pack_source(&w->pack, w->run_first + e) * w->bits;
@@ -163,9 +164,9 @@ void write_close_window(struct copy_write *w)
 	write_leave_window(w, window);
 }
 
-/* Elements that a window holds which begins at first, for this piece and, where
- * they will surely be cut from it, those that follow. */
-static int64_t window_end(const struct copy_write *w, const struct piece *p,
+/* The elements of a window that begins at first, for this chunk and, where they
+ * will surely be cut from it, those that follow. */
+static int64_t window_end(const struct copy_write *w, const struct chunk *p,
 	uint64_t stop, uint64_t limit, uint64_t room, int64_t first)
 {
 	uint64_t at = run_at(w);
@@ -179,7 +180,7 @@ static int64_t window_end(const struct copy_write *w, const struct piece *p,
 	return w->run_first + ceil_element(w, limit - at);
 }
 
-static int open_window(struct copy_write *w, const struct piece *p,
+static int open_window(struct copy_write *w, const struct chunk *p,
 	uint64_t stop, uint64_t limit)
 {
 	struct window *window = &w->windows[__builtin_ctzll(w->free_windows)];
@@ -189,11 +190,11 @@ static int open_window(struct copy_write *w, const struct piece *p,
 
 	if (r <= 0)
 		return r;
-	/* Of an element that the piece has only the end of. */
+	/* Of the first element the chunk contains only the end. */
 	before = inside - bytes_of(w, first);
 	if (before)
 		before = BOUNCE_ALIGN - before;
-	/* The last element, too, may stick out of the piece. */
+	/* The last element, too, may extend beyond the chunk. */
 	if (before || tarn_dtype_pack(w->pack.move.nest.dst_dtype) > 1)
 		room -= 2 * BOUNCE_ALIGN;
 	window->addr = window->buffer.addr + before;
@@ -209,10 +210,10 @@ static int open_window(struct copy_write *w, const struct piece *p,
 	return 1;
 }
 
-/* Whether the piece can be cut from the current window, up to *stop, which may
- * come nearer where a piece may end anywhere. */
+/* Can the chunk be cut from the current window, up to *stop, which may be moved
+ * closer where a chunk may end anywhere? */
 static bool in_window(
-	const struct copy_write *w, const struct piece *p, uint64_t *stop)
+	const struct copy_write *w, const struct chunk *p, uint64_t *stop)
 {
 	uint64_t at = run_at(w), end;
 
@@ -226,7 +227,7 @@ static bool in_window(
 	return true;
 }
 
-int write_cut(struct copy_write *w, struct piece *p)
+int write_cut(struct copy_write *w, struct chunk *p)
 {
 	uint64_t at = run_at(w), stop, limit;
 	int r;

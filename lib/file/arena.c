@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names and shapes of a file's tensors: a hundred thousand of them are a
- * handful of blocks, each twice the last, and go in one sweep.
+ * Memory for names and shapes of a file's tensors: a hundred thousand of them
+ * take a handful of blocks, each twice the size of the last, and are freed
+ * together.
  */
 #include "lib/file/arena.h"
 
@@ -10,7 +11,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "lib/file/large.h"
+#include "lib/file/huge_alloc.h"
 
 #define ARENA_FIRST ((size_t)4 << 10)   /* a file of a few tensors fits */
 #define ARENA_LARGEST ((size_t)4 << 20) /* wastes little of what is big */
@@ -33,7 +34,7 @@ static struct arena_block *add_block(struct arena *arena, size_t wanted)
 	if (size > SIZE_MAX - sizeof(*block))
 		return NULL;
 	size += sizeof(*block);
-	block = size < LARGE_LEAST ? malloc(size) : large_alloc(size);
+	block = size < HUGE_LEAST ? malloc(size) : huge_alloc(size);
 	if (!block)
 		return NULL;
 	size -= sizeof(*block);
@@ -41,7 +42,7 @@ static struct arena_block *add_block(struct arena *arena, size_t wanted)
 	return arena->last = block;
 }
 
-/* size bytes aligned to 8, not zeroed; NULL when there is no memory. */
+/* size bytes aligned to 8, not zeroed; NULL when out of memory. */
 static void *arena_alloc(struct arena *arena, size_t size)
 {
 	struct arena_block *block = arena->last;
@@ -61,8 +62,8 @@ static void *arena_alloc(struct arena *arena, size_t size)
 
 void arena_expect(struct arena *arena, size_t size)
 {
-	if (size >= LARGE_LEAST / 2 && size < SIZE_MAX - LARGE_LEAST)
-		add_block(arena, (size | (LARGE_LEAST - 1)) + 1 -
+	if (size >= HUGE_LEAST / 2 && size < SIZE_MAX - HUGE_LEAST)
+		add_block(arena, (size | (HUGE_LEAST - 1)) + 1 -
 					 sizeof(struct arena_block));
 }
 
@@ -93,9 +94,9 @@ void arena_free(struct arena *arena)
 		size_t size = block->size + sizeof(*block);
 
 		arena->last = block->before;
-		if (size < LARGE_LEAST)
+		if (size < HUGE_LEAST)
 			free(block);
 		else
-			large_free(block, size);
+			huge_free(block, size);
 	}
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensor files: opened with the caller's rights, told apart by their first
- * bytes, kept as a list in file order and an index by name.
+ * Tensor files: opened with the caller's rights, recognised by their first
+ * bytes, and kept as a list in file order and an index by name.
  *
- * A file is read once, with pread into private memory, within the size that
- * one fstat gave. What is checked is therefore what is used, whatever others
- * do to the file meanwhile; a file that shrinks is an error, never a signal.
+ * A file is read once, with pread into private memory, within the size that one
+ * fstat returned. So the library uses the same bytes that it checked, whatever
+ * others do to the file meanwhile; a file that shrinks is an error, never a
+ * signal.
  */
 #include "lib/file/file.h"
 
@@ -21,10 +22,14 @@
 #include "lib/file/shard_index.h"
 #include "lib/tensor/storage.h"
 
-/* As much of a path as leaves room for the sentence behind it. */
+/* The part of a path that leaves room for the rest of the sentence. */
 #define SHOWN_MAX 300
 
-/* What people hand us by mistake, so that the sentence can say so. */
+/* How often a file that is being written is parsed anew; picked. A reader that
+ * comes between two writes needs one try. */
+#define PARSE_TRIES 5
+
+/* Formats that users open by mistake, so that the sentence can name them. */
 static const struct {
 	const char *magic;
 	size_t size;
@@ -43,25 +48,6 @@ static const struct {
 int file_no_memory(const char *what)
 {
 	return tarn_fail(ENOMEM, "no memory for %s", what);
-}
-
-int file_read(
-	const struct tarn_file *file, void *buf, size_t size, uint64_t offset)
-{
-	ssize_t n = fd_pread(file->fd, buf, size, offset);
-
-	if (n < 0)
-		return tarn_fail((int)-n, "reading %zu bytes at byte %llu: %s",
-			size, (unsigned long long)offset,
-			tarn_errno_text((int)-n));
-	if ((size_t)n < size)
-		return tarn_fail(EBADMSG,
-			"the file ends at byte %llu, it had "
-			"%llu bytes when it was opened: somebody is "
-			"shortening it",
-			(unsigned long long)(offset + (size_t)n),
-			(unsigned long long)file->size);
-	return 0;
 }
 
 /* Bytes of the UTF-8 sequence that begins with c; 1 where none does. */
@@ -120,7 +106,7 @@ static const char *kind_of(mode_t mode)
 	}
 }
 
-/* What it is instead, or NULL. */
+/* The format that it has instead, or NULL. */
 static const char *other_format(const char *head, size_t size)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(others); i++)
@@ -132,20 +118,16 @@ static const char *other_format(const char *head, size_t size)
 
 static int read_format(struct tarn_file *file)
 {
-	char head[24] = "";
-	size_t size = MIN(sizeof(head), file->size);
-	const char *other;
-	int r = file_read(file, head, size, 0);
+	size_t size;
+	const char *head = file_first(file, &size), *other;
 
-	if (r < 0)
-		return r;
 	if (size >= 6 && !memcmp(head, "\x93NUMPY", 6))
 		return npy_read(file);
 	if (shard_index_begins(head, size))
 		return shards_read(file);
 	/* The first bytes of a safetensors file are a number, and may be any
-	 * magic; what it opens with behind them is not. */
-	other = head[8] == '{' ? NULL : other_format(head, size);
+	 * magic; the bytes after them are not. */
+	other = size > 8 && head[8] == '{' ? NULL : other_format(head, size);
 	if (other)
 		return tarn_fail(EBADMSG,
 			"neither a safetensors nor a .npy "
@@ -154,14 +136,14 @@ static int read_format(struct tarn_file *file)
 	return safetensors_read(file);
 }
 
-static int check_descriptor(struct tarn_file *file)
+static int check_descriptor(int fd)
 {
-	int flags = fcntl(file->fd, F_GETFL);
+	int flags = fcntl(fd, F_GETFL);
 	struct stat st;
 
-	if (flags < 0 || fstat(file->fd, &st) < 0)
-		return tarn_fail(errno, "descriptor %d: %s", file->fd,
-			tarn_errno_text(errno));
+	if (flags < 0 || fstat(fd, &st) < 0)
+		return tarn_fail(
+			errno, "descriptor %d: %s", fd, tarn_errno_text(errno));
 	if (!S_ISREG(st.st_mode))
 		return tarn_fail(S_ISDIR(st.st_mode) ? EISDIR : EBADMSG,
 			"it is %s; tensors are read from regular files",
@@ -169,11 +151,10 @@ static int check_descriptor(struct tarn_file *file)
 	if ((flags & O_ACCMODE) == O_WRONLY || (flags & O_PATH))
 		return tarn_fail(
 			EBADF, "its descriptor was not opened for reading");
-	file->size = (uint64_t)st.st_size;
 	return 0;
 }
 
-/* Puts the path in front of the sentence, or as much as leaves it room. */
+/* Puts the path in front of the sentence, shortened to fit. */
 static int name_failure(int r, const char *path)
 {
 	size_t n = strlen(path);
@@ -183,10 +164,8 @@ static int name_failure(int r, const char *path)
 	return tarn_fail_prefix(r, "...%s: ", path + n - SHOWN_MAX);
 }
 
-DEFINE_CLEANUP(tarn_file *, tarn_file_unref);
-
-/* The storage has a descriptor too: one of them is enough, since a checkpoint
- * may have more shards than a process descriptors. */
+/* The storage has a descriptor too: one is enough, since a checkpoint may have
+ * more shards than a process descriptors. */
 static int make_storage(struct tarn_file *file)
 {
 	int r = tarn_storage_from_fd(
@@ -195,21 +174,29 @@ static int make_storage(struct tarn_file *file)
 	if (r < 0)
 		return r;
 	fd_close(file->fd);
+	storage_file_parsed(file->storage->arg, &file->version.identity);
 	file->fd = storage_file(file->storage)->fd;
 	return 0;
 }
 
-/* Takes fd, also when it fails. by_path, part: as in struct tarn_file. */
-static int open_consume_fd(
-	int fd, const char *path, bool by_path, bool part, tarn_file **ret)
+static int parse(struct tarn_file *file)
 {
-	_cleanup_(tarn_file_unrefp) tarn_file *file = calloc(1, sizeof(*file));
-	int r;
+	int r = file_read_begin(file);
 
-	if (!file) {
-		fd_close(fd);
-		return file_no_memory("an open file");
-	}
+	if (r >= 0)
+		r = read_format(file);
+	if (r >= 0)
+		r = file_read_end(file);
+	file_read_drop(file);
+	return r;
+}
+
+static tarn_file *new_file(int fd, const char *path, bool by_path, bool part)
+{
+	tarn_file *file = calloc(1, sizeof(*file));
+
+	if (!file)
+		return NULL;
 	atomic_init(&file->refs, 1);
 	atomic_init(&file->mapped, NULL);
 	atomic_init(&file->by_key, NULL);
@@ -217,17 +204,57 @@ static int open_consume_fd(
 	file->by_path = by_path;
 	file->part = part;
 	file->path = arena_text(&file->arena, path, strlen(path));
-	if (!file->path)
-		return file_no_memory("the path of a file");
-	r = check_descriptor(file);
-	if (r >= 0)
-		r = read_format(file);
+	if (!file->path) {
+		arena_free(&file->arena);
+		free(file);
+		return NULL;
+	}
+	return file;
+}
+
+/* On failure fd stays the caller's. -ESTALE: the file changed, also where
+ * parsing failed because of that. */
+static int open_version(
+	int fd, const char *path, bool by_path, bool part, tarn_file **ret)
+{
+	tarn_file *file = new_file(fd, path, by_path, part);
+	int r, changed;
+
+	if (!file)
+		return file_no_memory("an open file");
+	r = identity_of(fd, &file->version.identity);
+	if (r >= 0) {
+		file->size = file->version.identity.size;
+		r = parse(file);
+		changed = file_check_version(file, "while its header was read");
+		r = changed < 0 ? changed : r;
+	}
 	if (r >= 0 && !file->shards)
 		r = make_storage(file);
-	if (r < 0)
-		return name_failure(r, path);
-	*ret = STEAL(file);
+	if (r < 0) {
+		file->fd = -1;
+		tarn_file_unref(file);
+		return r;
+	}
+	*ret = file;
 	return 0;
+}
+
+/* Takes fd, also on failure. by_path, part: as in struct tarn_file. */
+static int open_consume_fd(
+	int fd, const char *path, bool by_path, bool part, tarn_file **ret)
+{
+	int r = check_descriptor(fd);
+
+	for (int i = 0; r >= 0 && i < PARSE_TRIES; i++) {
+		r = open_version(fd, path, by_path, part, ret);
+		if (r >= 0)
+			return 0;
+		if (r == -ESTALE && i + 1 < PARSE_TRIES)
+			r = 0;
+	}
+	fd_close(fd);
+	return name_failure(r, path);
 }
 
 static int open_path(const char *path, bool part, tarn_file **ret)
@@ -237,7 +264,7 @@ static int open_path(const char *path, bool part, tarn_file **ret)
 
 	if (!path || !*path)
 		return tarn_fail(EINVAL, "no path of a file was given");
-	/* Without O_NONBLOCK a fifo that nobody writes would hold us. */
+	/* Without O_NONBLOCK a fifo without a writer would block. */
 	fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	if (fd < 0) {
 		int err = errno;
@@ -252,7 +279,7 @@ static int open_path(const char *path, bool part, tarn_file **ret)
 		return name_failure(
 			tarn_fail(err, "%s", tarn_errno_text(err)), path);
 	}
-	/* On a regular file the flag would make io_uring say EAGAIN. */
+	/* On a regular file the flag would make io_uring return EAGAIN. */
 	if (fcntl(fd, F_SETFL, O_RDONLY) < 0) {
 		int err = errno;
 
@@ -288,7 +315,7 @@ int tarn_file_open_fd(int fd, const char *name, tarn_file **ret)
 
 tarn_file *tarn_file_ref(tarn_file *file)
 {
-	/* Whoever calls holds a reference: nothing to order. */
+	/* The caller holds a reference: there is nothing to order. */
 	if (file)
 		atomic_fetch_add_explicit(&file->refs, 1, memory_order_relaxed);
 	return file;
@@ -299,19 +326,19 @@ tarn_file *tarn_file_unref(tarn_file *file)
 	if (!file)
 		return NULL;
 	/*
-	 * The release pairs with the acquire of whoever drops the last one, so
-	 * that all uses come before the free; the acquire pairs with those
-	 * releases.
+	 * The release pairs with the acquire of the thread that drops the last
+	 * one, so that all uses come before the free; the acquire pairs with
+	 * those releases.
 	 */
 	if (atomic_fetch_sub_explicit(&file->refs, 1, memory_order_acq_rel) > 1)
 		return NULL;
-	/* Relaxed, both: nobody else has the file any more. */
+	/* Relaxed, both: no other thread has the file any more. */
 	tarn_storage_unref(
 		atomic_load_explicit(&file->mapped, memory_order_relaxed));
 	metadata_index_free(
 		atomic_load_explicit(&file->by_key, memory_order_relaxed));
 	if (!file->storage)
-		fd_close(file->fd); /* else it is the storage's */
+		fd_close(file->fd); /* otherwise the storage owns it */
 	tarn_storage_unref(file->storage);
 	for (size_t i = 0; i < file->shard_count; i++)
 		tarn_file_unref(file->shards[i]);

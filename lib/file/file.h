@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An open file, as the readers of the formats fill it. A reader finds fd,
- * size and path set; format, data range, tensors and pairs are its to set, out
+ * An open file, as the readers of the formats fill it in. A reader finds fd,
+ * size and path set; it sets format, data range, tensors and pairs, with memory
  * of the arena. Its errors do not name the file: file.c puts the path in front.
  */
 #pragma once
@@ -11,10 +11,11 @@
 
 #include <tarn/file.h>
 
+#include "base/identity.h"
 #include "lib/file/arena.h"
 #include "lib/file/name_index.h"
 
-/* As much of a file's own text as a sentence quotes, NUL included. */
+/* The longest quote of a file's own text in a sentence, NUL included. */
 #define FILE_TEXT_MAX 96
 
 struct file_pair {
@@ -22,53 +23,69 @@ struct file_pair {
 	const char *value;
 };
 
+struct file_reading;
 struct metadata_index;
 
 struct tarn_file {
 	atomic_uint refs;
 	int fd;
-	uint64_t size;	    /* when it was opened; reads never go past it */
-	const char *path;   /* as the caller gave it */
-	const char *format; /* static */
-	bool by_path;	    /* path is where it was found, not what its caller
-			       calls it */
-	bool part;	    /* it is a shard of another */
+	uint64_t size; /* when it was opened; reads never go past it */
+	struct file_version version;  /* that was parsed */
+	struct file_reading *reading; /* while it is parsed */
+	const char *path;             /* as the caller gave it */
+	const char *format;           /* static */
+	bool by_path; /* path is where it was found, not a name given by
+			     * the caller */
+	bool part;    /* it is a shard of another */
 	uint64_t data_offset;
 	uint64_t data_size;
-	struct tarn_file_tensor *tensors; /* in order of bytes */
-	size_t large; /* bytes of large_alloc() they are; 0: malloc'ed */
+	struct tarn_file_entry *tensors; /* in order of bytes */
+	size_t large; /* bytes of huge_alloc() they are; 0: malloc'ed */
 	size_t count;
 	size_t room; /* tensors that fit */
 	struct file_pair *pairs;
 	size_t pair_count;
-	struct metadata_index *_Atomic by_key; /* NULL: nobody asked */
+	struct metadata_index *_Atomic by_key; /* NULL: not asked for yet */
 	struct name_index index;
-	tarn_storage *storage; /* the data range; all tensors share it */
-	tarn_storage *_Atomic mapped; /* the same, mapped; NULL: nobody asked */
+	tarn_storage *storage;        /* the data range; all tensors share it */
+	tarn_storage *_Atomic mapped; /* the same, mapped; NULL: not asked for
+				       * yet */
 	struct arena arena;
-	struct tarn_file **shards; /* of an index; NULL: it is its own */
+	struct tarn_file **shards; /* of an index; NULL: it is its only shard */
 	size_t shard_count;
 };
 
-/* size bytes at offset, which must lie inside the file's size. -EBADMSG: it
- * has shrunk since. */
-int file_read(const struct tarn_file *file, void *buf, size_t size,
-	uint64_t offset);
+/* size bytes at offset, which must lie inside the file's size, from front to
+ * back, since they enter the digest of the header: no byte is parsed that is
+ * not in the digest. -EBADMSG: the file has shrunk since. */
+int file_read(struct tarn_file *file, void *buf, size_t size, uint64_t offset);
+/* Its first bytes, up to *ret_size of them. They enter the digest only when
+ * they are read. */
+const char *file_first(const struct tarn_file *file, size_t *ret_size);
+/* Called before and after the parsing; sets the header's digest in
+ * file->version. */
+int file_read_begin(struct tarn_file *file);
+int file_read_end(struct tarn_file *file);
+void file_read_drop(struct tarn_file *file);
+
+/* 0 if the file is the version that was parsed, by its stamps; otherwise
+ * -ESTALE. */
+int file_check_version(const struct tarn_file *file, const char *when);
 
 /* A file's own text made fit for a sentence: cut, and no control codes. */
-const char *file_clean(const char *text, size_t size,
-	char buf[static FILE_TEXT_MAX]);
+const char *file_clean(
+	const char *text, size_t size, char buf[static FILE_TEXT_MAX]);
 
-/* There may be so many tensors: if they are many, there is room for all. */
+/* Announces how many tensors there may be: if many, reserves memory for all. */
 void file_expect(struct tarn_file *file, size_t count);
 
-/* Gives back what the tensors lie in. */
+/* Frees the memory of the tensors. */
 void file_tensors_free(struct tarn_file *file);
 
-/* One more tensor, with a copy of its name and the rest zero; those that were
- * there move. NULL: no memory. */
-struct tarn_file_tensor *file_add_tensor(struct tarn_file *file,
-	const char *name, size_t size);
+/* Adds a tensor, with a copy of its name and the rest zero; earlier ones move.
+ * NULL: out of memory. */
+struct tarn_file_entry *file_add_tensor(
+	struct tarn_file *file, const char *name, size_t size);
 
 /* Enters all names, once the tensors are in their order. -EBADMSG: two have
  * the same. */
@@ -77,7 +94,7 @@ int file_index(struct tarn_file *file);
 /* The tensor of that name. -ENOENT, with a sentence that does not name the
  * file. */
 int file_find(const struct tarn_file *file, const char *name,
-	const struct tarn_file_tensor **ret);
+	const struct tarn_file_entry **ret);
 
 /* The first metadata pair with that key; NULL: none. */
 const struct file_pair *file_metadata_find(

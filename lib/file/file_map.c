@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * The data of a file as memory: one read-only, shared mapping of its whole
- * data range, which all tensors that ask for it view, and which lives as long
- * as one of them or the file.
+ * The data of a file as memory: one read-only, shared mapping of its whole data
+ * range, which all mapped tensors view, and which lives as long as one of them
+ * or the file.
  *
- * An address in a file can fail: when the file shrinks, its pages are gone,
- * and a load there is a signal. So the storage has both, an address for the
- * user, who has asked for it, and pread for the library (storage_by_address).
+ * An address in a file can fail: when the file shrinks, its pages are gone, and
+ * a load there is a signal. So the storage has both: an address for the caller,
+ * which asked for it, and pread for the library (storage_by_address).
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -18,11 +18,11 @@
 #include "lib/file/file.h"
 #include "lib/tensor/tensor.h"
 
-/* With it congruent to the file, the kernel can map large folios of the page
- * cache by one entry. */
+/* If the address is congruent to the file offset, the kernel can map large
+ * folios of the page cache by one entry. */
 #define HUGE_PAGE (2ull << 20)
 
-/* What is read at once where the kernel does not populate by itself. */
+/* The size of a read where the kernel cannot populate by itself. */
 #define READ_SIZE (256u << 10)
 
 #define FLAGS_ALL (TARN_MAP_POPULATE | TARN_MAP_SEQUENTIAL | TARN_MAP_RANDOM)
@@ -48,8 +48,8 @@ static uint64_t page_size(void)
 	return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* An address range that is congruent to the file's offset, to be mapped over;
- * NULL: there is none, the kernel may choose. */
+/* Reserves an address range that is congruent to the file's offset, to map
+ * over; NULL: there is none, the kernel may choose. */
 static void *reserve(size_t size, uint64_t offset)
 {
 	uint64_t extra = HUGE_PAGE, begin, at;
@@ -65,7 +65,7 @@ static void *reserve(size_t size, uint64_t offset)
 	at = begin + (offset - begin) % HUGE_PAGE;
 	if (at > begin)
 		munmap(all, at - begin);
-	/* The rest behind it, from the first whole page on. */
+	/* Unmaps the rest after it, from the first whole page on. */
 	size = (size + page_size() - 1) & ~(page_size() - 1);
 	if (begin + extra > at + size)
 		munmap(all + (at - begin) + size, begin + extra - at - size);
@@ -96,8 +96,8 @@ static int map_pages(const struct tarn_file *file, struct mapping *m)
 			tarn_errno_text(err),
 			err == ENODEV ? "; its file system maps no files" : "");
 	}
-	/* A fault then reads 2 MiB and more at once, by large folios where the
-	 * file system has them, whatever the disk reads ahead otherwise. */
+	/* A fault then reads 2 MiB and more at once, in large folios where the
+	 * file system supports them, whatever the disk's read-ahead is. */
 	if (size >= HUGE_PAGE)
 		madvise(start, size, MADV_HUGEPAGE);
 	m->start = start;
@@ -107,7 +107,7 @@ static int map_pages(const struct tarn_file *file, struct mapping *m)
 
 static int map_file(const struct tarn_file *file, tarn_storage **ret)
 {
-	static char nothing; /* where a tensor of no bytes is */
+	static char nothing; /* the address of a tensor without bytes */
 	struct mapping *m = calloc(1, sizeof(*m));
 	char *data = &nothing;
 	int r;
@@ -117,6 +117,7 @@ static int map_file(const struct tarn_file *file, tarn_storage **ret)
 	r = storage_file_init(
 		&m->file, file->fd, file->data_offset, file->data_size);
 	m->file.writable = false;
+	storage_file_parsed(&m->file, &file->version.identity);
 	if (r >= 0 && file->data_size) {
 		r = map_pages(file, m);
 		if (r >= 0)
@@ -159,8 +160,8 @@ static int mapped(struct tarn_file *file, tarn_storage **ret)
 
 /* ---- advice ---------------------------------------------------------- */
 
-/* Under valgrind, which does not know the advice: into the page cache, by
- * what cannot fail with a signal. */
+/* For valgrind, which does not know the advice: reads into the page cache,
+ * which cannot fail with a signal. */
 static int read_through(
 	const tarn_storage *storage, uint64_t offset, uint64_t size)
 {
@@ -174,8 +175,8 @@ static int read_through(
 	return r;
 }
 
-/* The kernel says EFAULT where a load would be a signal: reading finds out
- * why, in words. */
+/* The kernel returns EFAULT where a load would be a signal: a read then finds
+ * the cause. */
 static int populate(const tarn_storage *storage, uint64_t offset, uint64_t size,
 	void *start, size_t length)
 {
@@ -190,8 +191,8 @@ static int populate(const tarn_storage *storage, uint64_t offset, uint64_t size,
 		(unsigned long long)size, tarn_errno_text(-r));
 }
 
-/* Of bytes of the mapping, and what shares their pages. All of it is a wish,
- * but for populating. */
+/* Applies to bytes of the mapping, and to others on the same pages. All of it
+ * is a hint, except populating. */
 static int advise(const tarn_storage *storage, uint64_t offset, uint64_t size,
 	unsigned flags)
 {
@@ -222,7 +223,7 @@ int file_map_read(const tarn_tensor *tensor, uint64_t size,
 		n = MIN(size - done, HUGE_PAGE);
 		r = advise(tensor->storage, tensor->base + done, n,
 			TARN_MAP_POPULATE);
-		/* All of it is there: that ends well. */
+		/* At the end the result is ignored: all of it is there. */
 		if (r >= 0 && progress(arg, done + n, size) && done + n < size)
 			return tarn_fail(ECANCELED,
 				"map: cancelled when %llu of %llu bytes were "
@@ -261,7 +262,7 @@ static int map_view(struct tarn_file *file, uint64_t offset, uint64_t size,
 int tarn_file_map(
 	tarn_file *file, const char *name, unsigned flags, tarn_tensor **ret)
 {
-	const struct tarn_file_tensor *tensor = NULL;
+	const struct tarn_file_entry *tensor = NULL;
 	uint64_t offset = 0, size = file->data_size;
 	struct tarn_file *shard = file;
 	int64_t all = (int64_t)size;
@@ -279,7 +280,7 @@ int tarn_file_map(
 		shard = tarn_file_shard(file, tensor->shard);
 		offset = tensor->file_offset - shard->data_offset;
 		size = tensor->nbytes;
-		r = tarn_file_layout(tensor, &layout);
+		r = tarn_file_entry_layout(tensor, &layout);
 	} else if (r >= 0) {
 		r = tarn_layout_contiguous(TARN_U8, 1, &all, &layout);
 	}

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A file's metadata: pairs of texts, as they stand in it, and found by key. A
- * file with checksums has a pair for each of its tensors, and is asked for each
- * of them; so whoever asks first enters all keys. Most files are never asked.
+ * A file's metadata: pairs of strings, in the order of the file, and found by
+ * key. A file with checksums has a pair for each of its tensors, and a
+ * verification looks up each of them; so the first look-up indexes all keys. In
+ * most files there is never a look-up.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "base/fail.h"
 #include "lib/file/file.h"
 
-/* So few are walked: picked, an index of them is no quicker. */
+/* So few are searched one by one: picked, an index of them is no quicker. */
 enum { WALKED = 8 };
 
 struct metadata_index {
@@ -60,7 +61,7 @@ static const struct file_pair *find(const struct tarn_file *file,
 	return NULL;
 }
 
-/* NULL: no memory for it. */
+/* NULL: out of memory. */
 static struct metadata_index *make_index(const struct tarn_file *file)
 {
 	struct metadata_index *index = calloc(1, sizeof(*index));
@@ -71,17 +72,18 @@ static struct metadata_index *make_index(const struct tarn_file *file)
 	for (size_t i = 0; i < file->pair_count; i++) {
 		struct name_state state = {0};
 
-		/* Of two with one key the first counts, as when walked. */
+		/* Of two with one key the first counts, as in the search one by
+		 * one. */
 		if (!find(file, index, file->pairs[i].key, &state))
 			name_index_add(&index->keys, &state, (uint32_t)i);
 	}
 	return index;
 }
 
-/* Anybody's thread may be the first to ask. */
+/* Any thread may be the first to look up. */
 static const struct metadata_index *index_of(const struct tarn_file *file)
 {
-	/* All else of a file is as it was when it was opened. */
+	/* All other fields are constant once the file is open. */
 	struct tarn_file *f = (struct tarn_file *)file;
 	struct metadata_index *seen, *made;
 
@@ -91,8 +93,8 @@ static const struct metadata_index *index_of(const struct tarn_file *file)
 	if (seen)
 		return seen;
 	made = make_index(file);
-	/* Release: pairs with the acquire loads above and here, so that who
-	 * finds the index finds all that is in it. */
+	/* Release: pairs with the acquire loads above and here, so that a
+	 * thread that finds the index finds its content. */
 	if (!made || atomic_compare_exchange_strong_explicit(&f->by_key, &seen,
 			     made, memory_order_release, memory_order_acquire))
 		return made;

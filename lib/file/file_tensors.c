@@ -9,9 +9,9 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/file/file.h"
-#include "lib/file/large.h"
+#include "lib/file/huge_alloc.h"
 
-/* Slots of the index that are on their way to the cache. Picked. */
+/* How many slots of the index are prefetched. Picked. */
 #define AHEAD ((size_t)8)
 
 void file_expect(struct tarn_file *file, size_t count)
@@ -19,10 +19,10 @@ void file_expect(struct tarn_file *file, size_t count)
 	uint64_t size;
 
 	if (file->tensors || mul_u64(count, sizeof(*file->tensors), &size) ||
-		size < LARGE_LEAST / 2)
+		size < HUGE_LEAST / 2)
 		return;
-	/* Else it grows. */
-	file->tensors = large_alloc(size);
+	/* Otherwise it grows. */
+	file->tensors = huge_alloc(size);
 	if (!file->tensors)
 		return;
 	file->large = size;
@@ -32,18 +32,18 @@ void file_expect(struct tarn_file *file, size_t count)
 void file_tensors_free(struct tarn_file *file)
 {
 	if (file->large)
-		large_free(file->tensors, file->large);
+		huge_free(file->tensors, file->large);
 	else
 		free(file->tensors);
 	file->tensors = NULL;
 	file->large = 0;
 }
 
-/* Twice as many, in memory that can grow again. */
+/* Doubles the list, in memory that can grow again. */
 static bool grow(struct tarn_file *file)
 {
 	size_t room = file->room ? file->room * 2 : 16;
-	struct tarn_file_tensor *more = reallocarray(
+	struct tarn_file_entry *more = reallocarray(
 		file->large ? NULL : file->tensors, room, sizeof(*more));
 
 	if (!more)
@@ -57,26 +57,26 @@ static bool grow(struct tarn_file *file)
 	return true;
 }
 
-struct tarn_file_tensor *file_add_tensor(
+struct tarn_file_entry *file_add_tensor(
 	struct tarn_file *file, const char *name, size_t size)
 {
-	struct tarn_file_tensor *tensor;
+	struct tarn_file_entry *tensor;
 	char *copy = arena_text(&file->arena, name, size);
 
 	if (!copy || (file->count == file->room && !grow(file)))
 		return NULL;
 	tensor = &file->tensors[file->count++];
-	*tensor = (struct tarn_file_tensor) {.name = copy, .name_size = size};
+	*tensor = (struct tarn_file_entry) {.name = copy, .name_size = size};
 	return tensor;
 }
 
-static const struct tarn_file_tensor *find(const tarn_file *file,
+static const struct tarn_file_entry *find(const tarn_file *file,
 	const char *name, size_t size, struct name_state *state)
 {
 	int64_t i;
 
 	while ((i = name_index_next(&file->index, name, size, state)) >= 0) {
-		const struct tarn_file_tensor *tensor = &file->tensors[i];
+		const struct tarn_file_entry *tensor = &file->tensors[i];
 
 		if (tensor->name_size == size &&
 			!memcmp(tensor->name, name, size))
@@ -96,7 +96,7 @@ int file_named_twice(const char *name, size_t size)
 static void begin(const struct tarn_file *file, size_t i,
 	struct name_state states[static AHEAD])
 {
-	const struct tarn_file_tensor *tensor = &file->tensors[i];
+	const struct tarn_file_entry *tensor = &file->tensors[i];
 
 	states[i % AHEAD] = (struct name_state) {0};
 	name_index_begin(&file->index, tensor->name, tensor->name_size,
@@ -111,7 +111,7 @@ int file_index(struct tarn_file *file)
 	for (size_t i = 0; r >= 0 && i < MIN(file->count, AHEAD - 1); i++)
 		begin(file, i, states);
 	for (size_t i = 0; r >= 0 && i < file->count; i++) {
-		const struct tarn_file_tensor *tensor = &file->tensors[i];
+		const struct tarn_file_entry *tensor = &file->tensors[i];
 		struct name_state *state = &states[i % AHEAD];
 
 		if (i + AHEAD - 1 < file->count)
@@ -129,12 +129,12 @@ size_t tarn_file_count(const tarn_file *file)
 	return file->count;
 }
 
-const struct tarn_file_tensor *tarn_file_at(const tarn_file *file, size_t i)
+const struct tarn_file_entry *tarn_file_at(const tarn_file *file, size_t i)
 {
 	return i < file->count ? &file->tensors[i] : NULL;
 }
 
-const struct tarn_file_tensor *tarn_file_find(
+const struct tarn_file_entry *tarn_file_find(
 	const tarn_file *file, const char *name)
 {
 	struct name_state state = {0};
@@ -142,8 +142,8 @@ const struct tarn_file_tensor *tarn_file_find(
 	return find(file, name, strlen(name), &state);
 }
 
-int tarn_file_layout(
-	const struct tarn_file_tensor *tensor, struct tarn_layout *ret)
+int tarn_file_entry_layout(
+	const struct tarn_file_entry *tensor, struct tarn_layout *ret)
 {
 	char shown[FILE_TEXT_MAX];
 	int64_t shape[TARN_MAX_NDIM];
@@ -169,16 +169,16 @@ int tarn_file_layout(
 	else
 		r = tarn_layout_contiguous(
 			tensor->dtype, tensor->ndim, shape, ret);
-	/* Of a valid file only sizes beside a zero can still be too large. */
+	/* In a valid file only sizes beside a zero can still be too large. */
 	if (r == -EOVERFLOW)
 		r = -ENOTSUP;
 	return r < 0 ? tarn_fail_prefix(r, "tensor '%s': ", shown) : 0;
 }
 
 int file_find(const struct tarn_file *file, const char *name,
-	const struct tarn_file_tensor **ret)
+	const struct tarn_file_entry **ret)
 {
-	const struct tarn_file_tensor *tensor = tarn_file_find(file, name);
+	const struct tarn_file_entry *tensor = tarn_file_find(file, name);
 	char shown[FILE_TEXT_MAX];
 
 	if (!tensor)
@@ -192,13 +192,13 @@ int file_find(const struct tarn_file *file, const char *name,
 
 int tarn_file_tensor(tarn_file *file, const char *name, tarn_tensor **ret)
 {
-	const struct tarn_file_tensor *tensor;
+	const struct tarn_file_entry *tensor;
 	const struct tarn_file *shard;
 	struct tarn_layout layout;
 	int r = file_find(file, name, &tensor);
 
 	if (r >= 0)
-		r = tarn_file_layout(tensor, &layout);
+		r = tarn_file_entry_layout(tensor, &layout);
 	if (r >= 0) {
 		shard = tarn_file_shard(file, tensor->shard);
 		r = tarn_tensor_new(shard->storage,

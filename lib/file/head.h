@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The head of a file to be written: everything in front of its tensors'
- * bytes. It says where each of them will lie, so it is made first; whether it
- * is also written first is for who writes.
+ * The head of a file to be written: everything in front of its tensors' bytes.
+ * It contains the offset of each of them, so it is made first; the writer
+ * decides whether it is also written first.
  */
 #pragma once
 
@@ -17,17 +17,17 @@
 /* Hex digits of a checksum in the metadata. */
 #define HEAD_DIGITS 16
 
-/* In front of a tensor's name: the key of its checksum. */
+/* With a tensor's name after it, the key of its checksum. */
 #define HEAD_CHECKSUM "xxh3:"
 
 struct head_tensor {
 	const char *name;
-	struct tarn_layout layout; /* as it lies in the file: no gaps */
-	size_t item;		   /* the caller's: a head may sort */
-	/* Set by who makes the head. */
+	struct tarn_layout layout; /* its layout in the file: no gaps */
+	size_t item;               /* the caller's index: a head may sort */
+	/* Set by the function that makes the head. */
 	uint64_t offset; /* of its first byte in the file */
 	uint64_t nbytes;
-	uint64_t digits; /* of the head: where those of its checksum go */
+	uint64_t digits; /* in the head: where the digits of its checksum go */
 };
 
 struct head {
@@ -38,21 +38,21 @@ struct head {
 
 struct head_options {
 	uint64_t align; /* of the first tensor's offset, 0 or a power of two */
-	bool checksums; /* leave room for them: zeros, at digits */
+	bool checksums; /* reserve room for them: zeros, at digits */
 	const struct file_pair *pairs; /* checksums among them are left out */
 	size_t n_pairs;
 };
 
 /*
- * Sorts the tensors as they will lie in the file: by dtype, those of the
+ * Sorts the tensors into their order in the file: by dtype, those of the
  * largest elements first, then by name, as the reference library does; so each
- * is aligned to its own elements. -EINVAL: a name or the metadata is no UTF-8,
- * or there twice; -E2BIG: the header is larger than readers take; -ENOTSUP: a
- * tensor is no whole number of bytes; -EOVERFLOW, -ENOMEM.
+ * is aligned to its own elements. -EINVAL: a name or the metadata is not UTF-8,
+ * or occurs twice; -E2BIG: the header is larger than readers accept; -ENOTSUP:
+ * a tensor is not a whole number of bytes; -EOVERFLOW, -ENOMEM.
  */
 int safetensors_head(struct head_tensor *tensors, size_t n,
 	const struct head_options *options, struct head *ret);
 
-/* -ENOTSUP: numpy has no such dtype; -EINVAL: it is aligned to more than
- * numpy's limit for headers lets it be. */
+/* -ENOTSUP: numpy has no such dtype; -EINVAL: the alignment needs a longer
+ * header than numpy's limit. */
 int npy_head(struct head_tensor *tensor, uint64_t align, struct head *ret);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A lexical walk over valid JSON: in such text a bracket outside of a string
- * is structure and a colon at the first level follows a key, so that counting
- * needs no grammar. Escapes in keys are decoded by jansson again.
+ * A lexical walk over valid JSON: in such text a bracket outside of a string is
+ * structure and a colon at the first level follows a key, so that counting
+ * needs no grammar. Escapes in keys are decoded by jansson.
  */
 #include "lib/file/json_tally.h"
 
@@ -16,7 +16,7 @@ const char *json_find_nul(struct json_text text)
 	return memchr(text.at, '\0', (size_t)(text.end - text.at));
 }
 
-/* p is at the opening quote; past the closing one. */
+/* p is at the opening quote; returns the position after the closing one. */
 static const char *skip_string(const char *p, const char *end)
 {
 	for (p++; p < end && *p != '"'; p++)
@@ -84,7 +84,7 @@ bool json_next(struct json_text *rest, struct json_text *ret_key,
 {
 	const char *p = json_skip_blanks(rest->at, rest->end), *end = rest->end;
 
-	/* At the opening bracket at first, later at what follows a value. */
+	/* At first at the opening bracket, later after a value. */
 	if (p == end || (*p != '{' && *p != '[' && *p != ','))
 		return false;
 	p = json_skip_blanks(p + 1, end);

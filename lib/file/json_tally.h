@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a JSON parser throws away, told from the text that it has accepted:
- * how often a key was there, how deep the nesting went, how a number was
- * written. Nothing here decides whether text is JSON: jansson does, first.
- * (On other text the answers are meaningless, and still within its bounds.)
+ * Facts that a JSON parser discards, determined from text that it has accepted:
+ * how often a key occurred, how deep the nesting was, how a number was written.
+ * Nothing here decides whether text is JSON: jansson does that first. (On other
+ * text the results are meaningless, but the functions stay within its bounds.)
  */
 #pragma once
 
@@ -18,14 +18,15 @@ struct json_text {
 
 struct json_value {
 	struct json_text text; /* the value, no blanks around it */
-	size_t members;	       /* keys of an object, repeated ones too */
-	size_t depth;	       /* 0: not a container; 1: [] or {} */
-	bool minus_zero;       /* has something like -0, an integer or not */
+	size_t members;        /* keys of an object, repeated ones too */
+	size_t depth;          /* 0: not a container; 1: [] or {} */
+	bool minus_zero;       /* contains something like -0, an integer or not
+			        */
 };
 
 /* The first NUL; NULL: there is none. JSON has none anywhere, but jansson (up
- * to 2.14) passes over one behind a number, and does not count it, so that a
- * value would end one byte early. To be asked before jansson is. */
+ * to 2.14) skips one after a number, and does not count it, so that a value
+ * would end one byte early. Call it before jansson. */
 const char *json_find_nul(struct json_text text);
 
 /* Past JSON's four kinds of blanks. */
@@ -51,8 +52,8 @@ size_t json_count(struct json_text object, const char *name,
 	struct json_value *ret_value);
 
 /* Element i of an array, or false. */
-bool json_element(struct json_text array, size_t i,
-	struct json_value *ret_value);
+bool json_element(
+	struct json_text array, size_t i, struct json_value *ret_value);
 
 /* A number of digits only that fits, exactly; false for any other text. */
 bool json_u64(struct json_text number, uint64_t *ret);

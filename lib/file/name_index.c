@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Open addressing over numbers, at most half full. Names come from files that
- * may be hostile, and a hash that anybody can compute would let one file cost
- * hours; so it is xxHash's XXH3 under a random secret.
+ * may be hostile, and with a predictable hash one file could cost hours; so it
+ * is xxHash's XXH3 under a random secret.
  */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -25,7 +25,8 @@ static uint64_t hash(
 }
 
 /* A secret that is merely hard to guess still works where the kernel has no
- * entropy yet: nothing is hidden here, aiming is only made inconvenient. */
+ * entropy yet: it hides nothing, it only makes targeted collisions difficult.
+ */
 static void make_secret(unsigned char secret[NAME_INDEX_SECRET])
 {
 	struct timespec now;
@@ -68,8 +69,8 @@ void name_index_begin(const struct name_index *index, const char *name,
 	__builtin_prefetch(&index->slots[state->hash & index->mask], 1);
 }
 
-/* What a slot has of a hash: of its upper half, since the lower one says which
- * slot it is. */
+/* The part of a hash that a slot holds: of its upper half, since the lower one
+ * determines the slot. */
 static uint32_t tag_of(const struct name_index *index, uint64_t hash)
 {
 	return (uint32_t)(hash >> 32) & ~(uint32_t)index->mask;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* From a name to a number in constant time, whoever chose the names. */
+/* From a name to a number in constant time, even for hostile names. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,27 +11,27 @@
 #define NAME_INDEX_SECRET 192 /* XXH3's own size */
 
 struct name_index {
-	/* Random, so that no file can aim for collisions. */
+	/* Random, so that no file can be made to cause collisions. */
 	unsigned char secret[NAME_INDEX_SECRET];
 	/* A number + 1 in the bits of mask, since there are fewer than slots;
-	 * in those above a part of the hash, so that hardly any other name is
-	 * looked at. 0 is empty. */
+	 * in those above a part of the hash, so that other names are hardly
+	 * ever compared. 0 is empty. */
 	uint32_t *slots;
 	size_t mask; /* slots - 1, a power of two less one */
 };
 
-/* Where a walk is; all zeroes at first. */
+/* The state of a walk; all zeroes at first. */
 struct name_state {
 	uint64_t hash;
-	size_t at; /* the slot that was looked at last */
+	size_t at; /* the slot that was examined last */
 	bool begun;
 };
 
 /* Makes room for count names in arena. -ENOMEM, -EOVERFLOW. */
-int name_index_init(struct name_index *index, struct arena *arena,
-	size_t count);
+int name_index_init(
+	struct name_index *index, struct arena *arena, size_t count);
 
-/* Begins a walk early, so that its first slot is on its way meanwhile. */
+/* Begins a walk early, to prefetch its first slot. */
 void name_index_begin(const struct name_index *index, const char *name,
 	size_t size, struct name_state *state);
 

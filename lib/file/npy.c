@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * .npy: magic, version, length of the header, the header (npy_header.c), one
- * array. Bytes behind the array are ignored, as numpy ignores them; too few
- * are an error.
+ * array. Bytes after the array are ignored, as numpy ignores them; too few are
+ * an error.
  *
  * Source: numpy/lib/_format_impl.py.
  */
@@ -17,10 +17,10 @@
 #include "base/fail.h"
 #include "lib/file/file.h"
 
-/* numpy's own limit for files that it does not trust. */
+/* numpy's own limit for untrusted files. */
 #define HEADER_MAX 10000
 
-/* Kind and bytes of a numpy dtype; dtype 0 with what it is for a person. */
+/* Kind and size of a numpy dtype; for dtype 0 also its name for people. */
 static const struct {
 	char kind;
 	int size; /* -1: any */
@@ -57,7 +57,7 @@ static const struct {
 		"save the array as .safetensors, or viewed as uint8"},
 };
 
-/* The digits behind the kind; -1 when there is something else. */
+/* The digits after the kind; -1 for anything else. */
 static int descr_size(const char *text, size_t size)
 {
 	int n = 0;
@@ -108,7 +108,7 @@ int npy_dtype(const char *descr, size_t size, int *ret)
 }
 
 /* Where the header is. */
-static int read_preamble(const struct tarn_file *file, unsigned *ret_major,
+static int read_preamble(struct tarn_file *file, unsigned *ret_major,
 	uint64_t *ret_offset, uint64_t *ret_size)
 {
 	unsigned char b[12] = {0};
@@ -149,9 +149,9 @@ static int read_preamble(const struct tarn_file *file, unsigned *ret_major,
 	return 0;
 }
 
-/* What the path ends with, without ".npy" or what else is behind a dot; bytes
- * that are not UTF-8 become '?'. */
-static struct tarn_file_tensor *add_named(struct tarn_file *file)
+/* Names the tensor after the last component of the path, without ".npy" or
+ * another extension; bytes that are not UTF-8 become '?'. */
+static struct tarn_file_entry *add_named(struct tarn_file *file)
 {
 	const char *slash = strrchr(file->path, '/');
 	const char *base = slash ? slash + 1 : file->path;
@@ -186,10 +186,10 @@ static int count_bytes(const struct npy_header *header, uint64_t *ret)
 	return 0;
 }
 
-/* The one tensor, which the file must hold whole. */
+/* The single tensor, which must lie completely in the file. */
 static int place(struct tarn_file *file, const struct npy_header *header)
 {
-	struct tarn_file_tensor *tensor;
+	struct tarn_file_entry *tensor;
 	uint64_t bytes = 0, left = file->size - file->data_offset;
 	int r = count_bytes(header, &bytes);
 

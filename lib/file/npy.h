@@ -16,9 +16,9 @@ struct npy_header {
 };
 
 /*
- * Reads "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }".
- * python2 allows the L behind integers that numpy under Python 2 wrote.
- * -EBADMSG: it is not that; -ENOTSUP: a dtype that we do not take, by name.
+ * Reads "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }". python2
+ * allows the L behind integers that numpy under Python 2 wrote. -EBADMSG:
+ * invalid; -ENOTSUP: a dtype that is not supported, with its name.
  */
 int npy_header_parse(const char *text, size_t size, bool python2,
 	struct arena *arena, struct npy_header *ret);

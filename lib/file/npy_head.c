@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The head of a .npy file, blank for blank as numpy writes it.
+ * The head of a .npy file, exactly as numpy writes it, blanks included.
  *
  * Always version 1.0: 2.0 is for headers of 64 KiB and more, 3.0 for the names
  * of fields, and twelve sizes of 20 digits are neither.
@@ -15,10 +15,10 @@
 #include "lib/file/head.h"
 #include "lib/file/text.h"
 
-/* What numpy aligns the data to. */
+/* numpy's alignment of the data. */
 #define ALIGN 64
 
-/* numpy reads no longer header unless it is told to trust the file. */
+/* numpy reads no longer header unless the caller declares the file trusted. */
 #define HEADER_MAX 10000
 
 /* Room for the first dimension to grow into, as numpy leaves it. */
@@ -61,7 +61,7 @@ static void add_shape(struct text *text, const struct tarn_layout *l)
 	text_add_string(text, l->ndim == 1 ? ",)" : ")");
 }
 
-/* Is it one of numpy's files only when read in Fortran order? */
+/* Is it contiguous in Fortran order only? */
 static bool is_fortran(const struct tarn_layout *l)
 {
 	return tarn_layout_is_fortran(l) && !tarn_layout_is_contiguous(l);
@@ -100,8 +100,8 @@ int npy_head(struct head_tensor *tensor, uint64_t align, struct head *ret)
 			tarn_dtype_name(l->dtype));
 	text_add(&text, "\x93NUMPY\1\0\0\0", 10);
 	add_dictionary(&text, l);
-	/* With the '\n' at the end; where nothing is missing, one whole ALIGN
-	 * more: a slip of numpy's, and its files are like that. */
+	/* With the '\n' at the end; where no padding is needed, one whole ALIGN
+	 * more: a quirk of numpy, whose files have it. */
 	pad = align - (text.size + 1) % align;
 	if (align > ALIGN && pad == align)
 		pad = 0;

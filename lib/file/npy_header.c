@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The header of a .npy file is a Python dictionary, which numpy gives to
- * ast.literal_eval. This reads the one form that a writer can mean: three
- * keys in any order, a string, a bool and a tuple of sizes, in the spellings
- * and spacings that Python allows. One pass, no recursion.
+ * ast.literal_eval. This reads the one form that makes sense: three keys in any
+ * order, a string, a bool and a tuple of sizes, in the spellings and spacings
+ * that Python allows. One pass, no recursion.
  *
  * Source: numpy/lib/_format_impl.py, _read_array_header.
  */
@@ -29,7 +29,7 @@ static void skip_blanks(struct reader *r)
 		r->p++;
 }
 
-/* Past c and the blanks before it, or nothing and false. */
+/* Consumes blanks and c, or nothing and returns false. */
 static bool take(struct reader *r, char c)
 {
 	skip_blanks(r);
@@ -63,7 +63,7 @@ static int unexpected(const struct reader *r, const char *wanted)
 		left ? "\"" : "", (size_t)(r->p - r->text), wanted);
 }
 
-/* 'text' or "text", no escapes: none of ours needs one. */
+/* 'text' or "text", without escapes: no key needs one. */
 static int read_string(struct reader *r, const char *wanted, const char **ret,
 	size_t *ret_size)
 {
@@ -123,7 +123,7 @@ static int read_size(struct reader *r, uint64_t *ret)
 			r->p = start;
 			return unexpected(r, "a size of at most 64 bits");
 		}
-	/* Python has no 007, and 0 only as itself. */
+	/* Python does not allow 007, and 0 only by itself. */
 	if (r->p == start || (*start == '0' && r->p - start > 1 && n)) {
 		r->p = start;
 		return unexpected(r, "a size from 0 up");

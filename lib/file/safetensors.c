@@ -2,18 +2,18 @@
 /*
  * safetensors: 8 bytes of length, a JSON object of that length, the tensors'
  * bytes. Every rule of the reference reader (huggingface/safetensors,
- * safetensors/src/tensor.rs, with serde_json underneath) is checked: that it
- * is JSON, each entry by itself (safetensors_entry.c), that the names differ,
- * that the tensors tile the data exactly.
+ * safetensors/src/tensor.rs, with serde_json underneath) is checked: that it is
+ * JSON, each entry by itself (safetensors_entry.c), that the names differ, that
+ * the tensors tile the data exactly.
  *
- * Nearly all entries are as plain as writers make them, and are read on the
- * spot (safetensors_plain.c). What follows is about the others.
+ * Nearly all entries have the plain form that writers produce, and are read
+ * directly (safetensors_plain.c). The following is about the others.
  *
  * The root's members are given to jansson one by one: a hundred thousand small
  * trees that reuse the same memory are read in a third of the time of one big
- * one, and every member is at hand as text too. What jansson does not pass on
- * (keys that were there twice, -0, integers beyond 63 bits) is told from that
- * text by json_tally, once jansson has accepted it.
+ * one, and every member is available as text too. The facts that jansson does
+ * not report (repeated keys, -0, integers beyond 63 bits) are determined from
+ * that text by json_tally, after jansson has accepted it.
  */
 #include "lib/file/safetensors.h"
 
@@ -23,7 +23,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/file/eight.h"
+#include "lib/file/swar.h"
 
 /* The reference's limit, also for writers. */
 #define HEADER_MAX 100000000
@@ -31,8 +31,8 @@
 /* serde_json stops at the 128th level; the root is the first. */
 #define DEPTH_MAX 127
 
-/* Bytes of a tensor's member of the root, about the least that there are; and
- * what part of an ordinary one is kept. */
+/* About the shortest member of the root for a tensor; and the typical share of
+ * it that is kept. */
 #define MEMBER_LEAST 48
 #define KEPT_PART 4
 
@@ -42,7 +42,7 @@ struct header {
 	struct tarn_file *file;
 	struct safetensors_text t;
 	struct safetensors_like like;
-	bool metadata; /* it was there */
+	bool metadata; /* there was one */
 };
 
 static int read_length(struct tarn_file *file, uint64_t *ret)
@@ -53,8 +53,8 @@ static int read_length(struct tarn_file *file, uint64_t *ret)
 
 	if (file->size < 8)
 		return tarn_fail(EBADMSG,
-			"%" PRIu64 " bytes are no "
-			"safetensors file: 8 give the length of its header",
+			"too short for a safetensors file: %" PRIu64
+			" bytes, and its header's length alone takes 8",
 			file->size);
 	r = file_read(file, bytes, sizeof(bytes), 0);
 	if (r < 0)
@@ -63,15 +63,15 @@ static int read_length(struct tarn_file *file, uint64_t *ret)
 		n = n << 8 | bytes[i];
 	if (n > HEADER_MAX)
 		return tarn_fail(EBADMSG,
-			"neither a .npy nor a safetensors "
-			"file: its first 8 bytes would give a header of "
-			"%" PRIu64 " bytes, at most %d are allowed",
+			"not a tensor file (neither .npy nor safetensors): "
+			"its first 8 bytes as the length of a header are "
+			"%" PRIu64 ", and at most %d is allowed",
 			n, HEADER_MAX);
 	if (n > file->size - 8)
 		return tarn_fail(EBADMSG,
 			"the header has %" PRIu64 " bytes, "
 			"but only %" PRIu64 " follow: the file is cut off, or "
-			"no safetensors file",
+			"not a safetensors file",
 			n, file->size - 8);
 	*ret = n;
 	return 0;
@@ -88,7 +88,7 @@ static int bad_json(const struct header *h, const char *why)
 		(size_t)h->t.size, file_clean(why, strlen(why), shown));
 }
 
-/* Is c next? Then it is read. */
+/* Is c next? Then it is consumed. */
 static bool take(struct header *h, char c)
 {
 	h->t.p = json_skip_blanks(h->t.p, h->t.end);
@@ -98,7 +98,7 @@ static bool take(struct header *h, char c)
 	return true;
 }
 
-/* One value, whatever it is, by jansson. */
+/* Reads one value of any kind, with jansson. */
 static int load(struct header *h, struct safetensors_value *ret)
 {
 	const size_t flags = JSON_DECODE_ANY | JSON_DISABLE_EOF_CHECK;
@@ -172,16 +172,16 @@ static bool is_metadata(const char *name, size_t size)
 	return size == strlen(METADATA) && !memcmp(name, METADATA, size);
 }
 
-/* A tensor, if its entry is plain: 1. 0: h is where it was. */
+/* Reads a tensor, if its entry is plain: 1. 0: h is unchanged. */
 static int read_plain(struct header *h, const char *name, size_t size)
 {
-	struct tarn_file_tensor read, *tensor;
+	struct tarn_file_entry read, *tensor;
 	const char *end;
 
 	if (is_metadata(name, size))
 		return 0;
-	end = safetensors_plain(h->file,
-		(struct json_text) {h->t.p, h->t.end}, &h->like, &read);
+	end = safetensors_plain(h->file, (struct json_text) {h->t.p, h->t.end},
+		&h->like, &read);
 	if (!end)
 		return 0;
 	tensor = file_add_tensor(h->file, name, size);
@@ -197,7 +197,7 @@ static int read_plain(struct header *h, const char *name, size_t size)
 static int read_member(struct header *h, const char *name, size_t size,
 	const struct safetensors_value *value)
 {
-	struct tarn_file_tensor *tensor;
+	struct tarn_file_entry *tensor;
 	char shown[FILE_TEXT_MAX];
 	int r;
 
@@ -222,15 +222,15 @@ static int read_member(struct header *h, const char *name, size_t size,
 	return 0;
 }
 
-/* A name of plain ASCII, which is nearly all of them, needs no decoding: it is
- * what stands between the quotes. NULL: jansson has to read it. */
+/* A name of plain ASCII, as nearly all are, needs no decoding: it is the text
+ * between the quotes. NULL: jansson has to read it. */
 static const char *plain_name(struct header *h, size_t *ret_size)
 {
 	const char *p = h->t.p + 1, *name = p;
 	unsigned k = 8;
 
 	for (; k == 8 && h->t.end - p >= 8; p += k)
-		k = eight_before(eight_not_plain(eight_at(p)));
+		k = swar_before(swar_not_plain(swar_at(p)));
 	while (p < h->t.end && *p >= ' ' && *p <= '~' && *p != '"' &&
 		*p != '\\')
 		p++;
@@ -271,8 +271,8 @@ static int read_pair(struct header *h)
 	return r < 0 ? r : 0;
 }
 
-/* A member, wherever it ends. Whatever is wrong with it in the window, be it
- * only that it is cut, is judged again with all of the text. */
+/* Reads a member, wherever it ends. An error in the window, which may only be
+ * that the text is cut, is judged again with all of the text. */
 static int read_whole_pair(struct header *h)
 {
 	const char *p = h->t.p;
@@ -290,7 +290,7 @@ static int read_whole_pair(struct header *h)
 	return r < 0 ? r : read_pair(h);
 }
 
-/* Past blanks, and on to the next window where there is little left. */
+/* Skips blanks, and moves on to the next window where little is left. */
 static int come_to(struct header *h)
 {
 	size_t little = safetensors_window / 16;
@@ -306,7 +306,7 @@ static int come_to(struct header *h)
 	return r;
 }
 
-/* 1: c is next, and is read. */
+/* 1: c is next, and was consumed. */
 static int take_next(struct header *h, char c)
 {
 	int r = come_to(h);
@@ -347,7 +347,7 @@ static int read_root(struct header *h)
 
 static int by_bytes(const void *a, const void *b)
 {
-	const struct tarn_file_tensor *x = a, *y = b;
+	const struct tarn_file_entry *x = a, *y = b;
 
 	if (x->file_offset != y->file_offset)
 		return x->file_offset < y->file_offset ? -1 : 1;
@@ -356,7 +356,7 @@ static int by_bytes(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* As nearly all writers have them. */
+/* As nearly all writers order them. */
 static bool in_order(const struct tarn_file *file)
 {
 	for (size_t i = 1; i < file->count; i++)
@@ -373,7 +373,7 @@ static int place(struct tarn_file *file)
 	uint64_t end = 0;
 
 	for (size_t i = 0; i < file->count; i++) {
-		struct tarn_file_tensor *t = &file->tensors[i];
+		struct tarn_file_entry *t = &file->tensors[i];
 
 		if (t->file_offset != end)
 			return tarn_fail(EBADMSG,

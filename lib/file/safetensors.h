@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the parts of the safetensors reader share. */
+/* Shared by the parts of the safetensors reader. */
 #pragma once
 
 #include <jansson.h>
@@ -7,41 +7,41 @@
 #include "lib/file/file.h"
 #include "lib/file/json_tally.h"
 
-/* A value of the root: what jansson made of it, and how it was written. */
+/* A value of the root: jansson's result, and its original text. */
 struct safetensors_value {
 	json_t *json;
 	struct json_value tally;
 	bool reals; /* its integers were read as reals: one has over 63 bits */
 };
 
-/* Where a file's header begins, behind its length. */
+/* Where a file's header begins, after its length. */
 #define SAFETENSORS_TEXT 8
 
 /* ---- the text (safetensors_text.c) ----------------------------------- */
 
-/* file and size are set by who begins; buf is his to free. */
+/* The caller of safetensors_text_begin sets file and size, and frees buf. */
 struct safetensors_text {
-	const struct tarn_file *file;
+	struct tarn_file *file;
 	uint64_t size;       /* of the header */
 	char *buf;           /* some of it */
-	const char *p, *end; /* what of that is to be read */
-	uint64_t at;         /* byte of the header that buf begins with */
+	const char *p, *end; /* the part of it that is still to be read */
+	uint64_t at;         /* offset in the header of the first byte of buf */
 };
 
-/* The first window. */
+/* Reads the first window. */
 int safetensors_text_begin(struct safetensors_text *text);
-/* Does nothing follow behind end? */
+/* Does end reach the end of the header? */
 bool safetensors_text_all(const struct safetensors_text *text);
 /* Moves the window on to p. */
 int safetensors_text_more(struct safetensors_text *text);
-/* Makes the window all that is left from p on. */
+/* Makes the window everything from p on. */
 int safetensors_text_rest(struct safetensors_text *text);
-/* Bytes of a window; tests make it small. */
+/* The size of a window; tests make it small. */
 extern size_t safetensors_window;
 
 /* ---- entries --------------------------------------------------------- */
 
-/* A value as it is written, for a message. */
+/* A value's original text, for a message. */
 static inline const char *safetensors_show(
 	struct json_text text, char buf[static FILE_TEXT_MAX])
 {
@@ -50,25 +50,26 @@ static inline const char *safetensors_show(
 
 /*
  * dtype, ndim, shape and nbytes of a tensor from its entry; file_offset counts
- * from the first byte of the data, which the caller knows. All are consistent
- * with each other, not yet with the file.
+ * from the first byte of the data, which the caller knows. They are consistent
+ * with each other, but not yet checked against the file.
  */
 int safetensors_entry(struct tarn_file *file,
-	const struct safetensors_value *value, struct tarn_file_tensor *ret);
+	const struct safetensors_value *value, struct tarn_file_entry *ret);
 
-/* A plain entry that was read, for those that follow: its text up to the
- * offsets, which stand last, and what that means. */
+/* The last plain entry, for comparison with the next ones: its text up to the
+ * offsets, which come last, and its meaning. */
 struct safetensors_like {
-	char text[128]; /* that of a tensor of nine dimensions fits */
-	size_t size;	/* 0: there is none */
-	struct tarn_file_tensor tensor;
+	char text[128]; /* room for a tensor of nine dimensions */
+	size_t size;    /* 0: there is none */
+	struct tarn_file_entry tensor;
 };
 
 /*
- * The same for an entry that is as plain as writers make them; returns where
- * it ends, and sets all of *ret. NULL: it is not, or there is no memory, and
- * *ret is as it was. *like is all zeroes at first, and belongs to the file.
+ * The same for an entry in the plain form that writers produce; returns where
+ * it ends, and sets all of *ret. NULL: it has another form, or there is no
+ * memory, and *ret is unchanged. *like is all zeroes at first, and belongs to
+ * the file.
  */
 const char *safetensors_plain(struct tarn_file *file, struct json_text text,
-	struct safetensors_like *like, struct tarn_file_tensor *ret);
+	struct safetensors_like *like, struct tarn_file_entry *ret);
 extern bool safetensors_plain_on;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One tensor's entry in a safetensors header: dtype, shape, data_offsets, each
- * exactly once and each in a form that serde would take.
+ * exactly once and each in a form that serde would accept.
  *
- * The numbers are jansson's, except where those do not tell enough: beyond 63
- * bits jansson has reals only, and -0 becomes 0, which serde refuses. Entries
+ * The numbers are jansson's, except where those are not enough: beyond 63 bits
+ * jansson has reals only, and it turns -0, which serde refuses, into 0. Entries
  * that have one of either are read again from their text.
  */
 #include <inttypes.h>
@@ -23,7 +23,7 @@ struct entry {
 	json_t *fields[FIELDS];
 };
 
-/* The text of a field, which is known to be there once. */
+/* The text of a field, which is known to occur once. */
 static bool field_text(
 	const struct entry *e, enum field field, struct json_value *ret)
 {
@@ -70,7 +70,7 @@ static int find_fields(struct entry *e)
 		if (!e->fields[i])
 			return tarn_fail(
 				EBADMSG, "it has no %s", field_names[i]);
-		/* Other keys may be there twice; these may not. */
+		/* Other keys may occur twice; these may not. */
 		if (e->value->tally.members !=
 				json_object_size(e->value->json) &&
 			json_count(e->value->tally.text, field_names[i],
@@ -82,7 +82,7 @@ static int find_fields(struct entry *e)
 }
 
 /* "F32"; or {"F32": null}, which is how serde writes an enum out in full. */
-static int read_dtype(const struct entry *e, int *ret)
+static int read_dtype(const struct entry *e, enum tarn_dtype *ret)
 {
 	const json_t *json = e->fields[DTYPE];
 	const char *name = json_string_value(json);
@@ -97,7 +97,8 @@ static int read_dtype(const struct entry *e, int *ret)
 			name = json_object_iter_key(iter);
 	}
 	/* Not tarn_dtype_from_name: the format knows no aliases. */
-	for (int dtype = 1; name && dtype <= TARN_DTYPE_MAX; dtype++)
+	for (enum tarn_dtype dtype = 1; name && dtype <= TARN_DTYPE_MAX;
+		dtype++)
 		if (!strcmp(name, tarn_dtype_name(dtype))) {
 			*ret = dtype;
 			return 0;
@@ -106,7 +107,7 @@ static int read_dtype(const struct entry *e, int *ret)
 		show_field(e, DTYPE, shown));
 }
 
-/* As jansson read them, where it could. */
+/* As jansson read them, where that is exact. */
 static bool plain_numbers(const json_t *array, uint64_t *ret)
 {
 	size_t n = json_array_size(array);
@@ -121,8 +122,7 @@ static bool plain_numbers(const json_t *array, uint64_t *ret)
 	return true;
 }
 
-/* As they are written, where jansson's numbers do not tell -0 or have lost
- * digits. */
+/* As they are written, where jansson's numbers hide -0 or have lost digits. */
 static bool exact_numbers(
 	const struct entry *e, enum field field, uint64_t *ret)
 {
@@ -138,7 +138,7 @@ static bool exact_numbers(
 	return true;
 }
 
-/* As many as the array has, into ret. */
+/* Reads all numbers of the array into ret. */
 static int read_numbers(const struct entry *e, enum field field, uint64_t *ret)
 {
 	char shown[FILE_TEXT_MAX];
@@ -154,7 +154,7 @@ static int read_numbers(const struct entry *e, enum field field, uint64_t *ret)
 }
 
 static int read_shape(struct tarn_file *file, const struct entry *e,
-	struct tarn_file_tensor *tensor)
+	struct tarn_file_entry *tensor)
 {
 	const json_t *shape = e->fields[SHAPE];
 	size_t ndim = json_array_size(shape);
@@ -174,7 +174,7 @@ static int read_shape(struct tarn_file *file, const struct entry *e,
 }
 
 /* file_offset counts from the data's first byte, until place() moves it. */
-static int read_offsets(const struct entry *e, struct tarn_file_tensor *tensor)
+static int read_offsets(const struct entry *e, struct tarn_file_entry *tensor)
 {
 	const json_t *json = e->fields[OFFSETS];
 	char shown[FILE_TEXT_MAX];
@@ -200,7 +200,7 @@ static int read_offsets(const struct entry *e, struct tarn_file_tensor *tensor)
 /* From left to right, as the reference does: [0, 2^63, 4] has no elements,
  * [2^63, 4, 0] is too large. */
 static int check_size(
-	const struct entry *e, const struct tarn_file_tensor *tensor)
+	const struct entry *e, const struct tarn_file_entry *tensor)
 {
 	const char *dtype = tarn_dtype_name(tensor->dtype);
 	uint64_t bits = 1, one = (uint64_t)tarn_dtype_bits(tensor->dtype);
@@ -228,7 +228,7 @@ static int check_size(
 }
 
 int safetensors_entry(struct tarn_file *file,
-	const struct safetensors_value *value, struct tarn_file_tensor *ret)
+	const struct safetensors_value *value, struct tarn_file_entry *ret)
 {
 	struct entry e = {.value = value};
 	int r = find_fields(&e);

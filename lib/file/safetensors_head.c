@@ -2,13 +2,12 @@
 /*
  * The head of a safetensors file: 8 bytes of length, a JSON object, blanks.
  *
- * The idea: everything is known beforehand but the checksums, and those are of
- * one width; so the head is made whole, with zeros in their place, and they are
- * filled in when the bytes have passed.
+ * Everything is known in advance except the checksums, which have a fixed
+ * width; so the head is made complete, with zeros in their place, and they are
+ * filled in after the bytes were written.
  *
  * Source: huggingface/safetensors, safetensors/src/tensor.rs, prepare(): the
- * order of the tensors and the padding; what it writes, this writes too, byte
- * for byte.
+ * order of the tensors and the padding; the output is the same, byte for byte.
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -29,7 +28,7 @@ static const char *show(const char *name, char buf[static FILE_TEXT_MAX])
 	return file_clean(name, strlen(name), buf);
 }
 
-/* Does it stand for itself between quotes? Nearly every name does. */
+/* Does it need no escape in a JSON string? Nearly every name needs none. */
 static bool is_plain(const char *p)
 {
 	while (*p >= ' ' && *p <= '~' && *p != '"' && *p != '\\')
@@ -37,7 +36,7 @@ static bool is_plain(const char *p)
 	return !*p;
 }
 
-/* Without quotes. Escapes are jansson's, and so is what UTF-8 is. */
+/* Without quotes. jansson makes escapes, and checks UTF-8. */
 static int add_quoted(struct text *text, const char *s, const char *what)
 {
 	_cleanup_free_ char *quoted = NULL;
@@ -74,7 +73,7 @@ static const char *pair_name(const void *items, size_t i)
 	return ((const struct file_pair *)items)[i].key;
 }
 
-/* Each name is there, and there once. */
+/* Checks that each name is there, and occurs once. */
 static int check_names(
 	const void *items, size_t n, get_name *get, const char *what)
 {
@@ -126,7 +125,7 @@ static int measure(struct head_tensor *t)
 	return 0;
 }
 
-/* The numbers of our dtypes are in the order of the reference's enum. */
+/* The numbers of the dtypes are in the order of the reference's enum. */
 static int by_dtype_and_name(const void *a, const void *b)
 {
 	const struct head_tensor *x = a, *y = b;
@@ -136,7 +135,7 @@ static int by_dtype_and_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Offsets from the first byte of the data, for now. */
+/* Sets offsets from the first byte of the data, for now. */
 static int place(struct head_tensor *tensors, size_t n, uint64_t *ret_size)
 {
 	uint64_t end = 0;
@@ -185,7 +184,7 @@ static int add_metadata(struct text *text, struct head_tensor *tensors,
 		const struct file_pair *pair = &o->pairs[i];
 		char shown[FILE_TEXT_MAX];
 
-		/* Those of the file that this metadata came from. */
+		/* Those belong to the file that this metadata came from. */
 		if (is_checksum(pair->key))
 			continue;
 		if (!pair->value)
@@ -259,7 +258,7 @@ static int add_root(struct text *text, struct head_tensor *tensors, size_t n,
 	return r;
 }
 
-/* Blanks up to the first tensor, the length in front. */
+/* Adds blanks up to the first tensor, and the length in front. */
 static int finish(struct text *text, uint64_t align)
 {
 	uint64_t end = 0, size;

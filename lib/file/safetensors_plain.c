@@ -5,26 +5,27 @@
  *	{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}
  *
  * the three keys once each, in any order, blanks where JSON has them, numbers
- * of digits alone. A file of 100,000 small tensors spends all its opening on
+ * of digits alone. Opening a file of 100,000 small tensors consists of reading
  * these, and jansson takes twenty times as long for each.
  *
- * The idea: this decides nothing. It takes what is valid beyond doubt, and has
- * no opinion on all else, which goes the long way (safetensors_entry.c), from
- * where every verdict and every sentence comes.
+ * This decides nothing. It accepts entries that are valid beyond doubt, and
+ * leaves all others to safetensors_entry.c, which makes every decision and
+ * every error sentence.
  *
- * Most entries differ from the one before in their offsets alone. What is the
- * same text up to there means the same: it is compared, and not read again.
+ * Most entries differ from the one before in their offsets alone. The same text
+ * up to there means the same: so it is compared, and not parsed again.
  */
 #include <string.h>
 
 #include "base/checked.h"
-#include "lib/file/eight.h"
 #include "lib/file/safetensors.h"
+#include "lib/file/swar.h"
 
-/* More than any writer's tensor has; the others go the long way. */
+/* More than the tensors of any writer have; others are left to
+ * safetensors_entry.c. */
 #define PLAIN_NDIM 16
 
-/* 18 digits stay below 2^63, so that nothing is checked while adding up. */
+/* 18 digits stay below 2^63, so that the sum needs no check. */
 #define PLAIN_DIGITS 18
 
 /* Tests turn it off, to compare. */
@@ -37,7 +38,7 @@ struct plain {
 	int dtype, ndim;
 	uint64_t shape[PLAIN_NDIM];
 	uint64_t offsets[2];
-	const char *before_offsets; /* behind their bracket; NULL: blanks */
+	const char *before_offsets; /* after their bracket; NULL: blanks */
 	int last;                   /* field */
 };
 
@@ -52,7 +53,7 @@ static bool take(struct plain *e, char c)
 	return true;
 }
 
-/* The text is next, as it is. */
+/* Consumes this text if it is next. */
 static bool take_text(struct plain *e, const char *text, size_t size)
 {
 	if ((size_t)(e->end - e->p) < size || memcmp(e->p, text, size) != 0)
@@ -61,7 +62,8 @@ static bool take_text(struct plain *e, const char *text, size_t size)
 	return true;
 }
 
-/* Digits by eights, while there are so many characters; ret_n: how many. */
+/* Digits, eight at a time while there are that many characters; ret_n: how
+ * many. */
 static uint64_t digits_of(struct json_text text, size_t *ret_n)
 {
 	static const uint64_t tens[] = {
@@ -71,11 +73,11 @@ static uint64_t digits_of(struct json_text text, size_t *ret_n)
 	unsigned k = 8;
 
 	while (k == 8 && text.end - p >= 8 && p - text.at <= PLAIN_DIGITS - 8) {
-		uint64_t x = eight_at(p);
+		uint64_t x = swar_at(p);
 
-		k = eight_before(eight_not_digit(x));
+		k = swar_before(swar_not_digit(x));
 		if (k)
-			n = n * tens[k] + eight_number(x, k);
+			n = n * tens[k] + swar_number(x, k);
 		p += k;
 	}
 	while (k == 8 && p < text.end && *p >= '0' && *p <= '9' &&
@@ -85,7 +87,7 @@ static uint64_t digits_of(struct json_text text, size_t *ret_n)
 	return n;
 }
 
-/* JSON knows no leading zeros. */
+/* JSON allows no leading zeros. */
 static bool number(struct plain *e, uint64_t *ret)
 {
 	const char *p = json_skip_blanks(e->p, e->end);
@@ -129,7 +131,7 @@ static bool is_dtype(struct plain *e, int dtype)
 	return true;
 }
 
-/* guess: mostly it is that of the tensor before. */
+/* guess: usually the dtype of the tensor before. */
 static bool read_dtype(struct plain *e, int guess)
 {
 	if (!take(e, '"'))
@@ -142,7 +144,7 @@ static bool read_dtype(struct plain *e, int guess)
 	return false;
 }
 
-/* "key": value; which of the three it was, or 0. */
+/* "key": value; returns which of the three it was, or 0. */
 static int read_field(struct plain *e, int guess)
 {
 	if (!take(e, '"'))
@@ -193,9 +195,9 @@ static bool size_is_right(const struct plain *e)
 
 /* ---- like the one before ---------------------------------------------- */
 
-/* What e is up to its offsets, for the next. */
+/* Remembers e up to its offsets, for the next entry. */
 static void remember(struct safetensors_like *like, const char *text,
-	const struct plain *e, const struct tarn_file_tensor *tensor)
+	const struct plain *e, const struct tarn_file_entry *tensor)
 {
 	size_t size = e->before_offsets ? (size_t)(e->before_offsets - text)
 					: sizeof(like->text) + 1;
@@ -208,9 +210,9 @@ static void remember(struct safetensors_like *like, const char *text,
 	like->tensor = *tensor;
 }
 
-/* Up to the end of it; NULL: it is to be read. */
+/* Returns the end of the same text; NULL: it differs and must be read. */
 static const char *same(const struct safetensors_like *like,
-	struct json_text text, struct tarn_file_tensor *ret)
+	struct json_text text, struct tarn_file_entry *ret)
 {
 	struct plain e = {.p = text.at, .end = text.end};
 	uint64_t begin, end;
@@ -226,7 +228,7 @@ static const char *same(const struct safetensors_like *like,
 }
 
 static const char *read_anew(struct tarn_file *file, struct json_text text,
-	struct safetensors_like *like, struct tarn_file_tensor *ret)
+	struct safetensors_like *like, struct tarn_file_entry *ret)
 {
 	struct plain e = {.p = text.at, .end = text.end};
 	int guess = file->count ? file->tensors[file->count - 1].dtype : 0;
@@ -238,7 +240,7 @@ static const char *read_anew(struct tarn_file *file, struct json_text text,
 	if (!shape)
 		return NULL;
 	memcpy(shape, e.shape, (size_t)e.ndim * sizeof(*shape));
-	*ret = (struct tarn_file_tensor) {
+	*ret = (struct tarn_file_entry) {
 		.file_offset = e.offsets[0],
 		.nbytes = e.offsets[1] - e.offsets[0],
 		.dtype = e.dtype,
@@ -250,7 +252,7 @@ static const char *read_anew(struct tarn_file *file, struct json_text text,
 }
 
 const char *safetensors_plain(struct tarn_file *file, struct json_text text,
-	struct safetensors_like *like, struct tarn_file_tensor *ret)
+	struct safetensors_like *like, struct tarn_file_entry *ret)
 {
 	const char *end;
 

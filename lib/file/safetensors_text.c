@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * The text of a header, a window of it at a time: a header of 10 MB that was
- * read whole would spend a third of its reading on fresh memory, which is
- * looked at once. What does not fit into a window, a member of the root or
- * what looks wrong because it is cut, is read again with all that is left.
+ * The text of a header, one window at a time: reading a header of 10 MB as a
+ * whole would spend a third of the time on fresh memory that is used once. If a
+ * member of the root does not fit into a window, or looks wrong because it is
+ * cut, it is read again together with all the rest.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +12,10 @@
 #include "base/fail.h"
 #include "lib/file/safetensors.h"
 
-/* Stays in the cache of one core, and makes the calls rare. */
+/* Fits into the cache of one core, and makes reads rare. */
 size_t safetensors_window = 256 << 10;
 
-/* n bytes into buf + kept; buf begins with byte at. */
+/* Reads n bytes into buf + kept; buf begins with byte at of the header. */
 static int fill(struct safetensors_text *t, size_t kept, size_t n)
 {
 	char *new = t->buf + kept;
@@ -51,7 +51,7 @@ bool safetensors_text_all(const struct safetensors_text *t)
 	return t->at + (size_t)(t->end - t->buf) == t->size;
 }
 
-/* What is read makes room; up to room bytes are in buf then. */
+/* Drops the text that was read; up to room bytes are in buf then. */
 static int slide(struct safetensors_text *t, char *buf, size_t room)
 {
 	size_t kept = (size_t)(t->end - t->p), n;

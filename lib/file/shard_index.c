@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
  * The JSON of an index, through jansson as a whole: it names each tensor once
- * and says nothing else of it, so that even a hundred thousand are quickly
- * read. What the metadata's numbers are is taken from the text, digit by digit.
+ * without further data, so that even a hundred thousand are quickly read. The
+ * metadata's numbers are taken from the text, digit by digit.
  *
- * An index may come from anywhere. The names of its shards are the only power
- * that it has, and must not lead out of its folder.
+ * An index may come from anywhere. All that it controls are the names of its
+ * shards, which must not lead out of its folder.
  */
 #include "lib/file/shard_index.h"
 
@@ -18,18 +18,18 @@
 #include "lib/file/file.h"
 #include "lib/file/json_tally.h"
 
-/* As much as a safetensors header, which says more of each tensor. */
+/* The limit for a safetensors header, which has more data for each tensor. */
 #define TEXT_MAX 100000000
 
-/* A hundred times what the largest checkpoints have. */
+/* A hundred times the number in the largest checkpoints. */
 #define SHARDS_MAX 65536
 
 int shard_index_begins(const char *head, size_t size)
 {
 	const char *p = json_skip_blanks(head, head + size);
 
-	/* The length that a safetensors file begins with has zeros in its upper
-	 * half, which no text has. */
+	/* The length at the beginning of a safetensors file has zeros in its
+	 * upper half, which text never has. */
 	return p < head + size && *p == '{' && !memchr(head, 0, MIN(size, 8));
 }
 
@@ -69,8 +69,7 @@ static int by_text(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Each name once, in order, as the keys of numbers, which become their
- * places. */
+/* Numbers the names, each once, in order, in a table from name to number. */
 static int number_shards(
 	struct tarn_file *file, json_t *numbers, struct shard_index *ret)
 {
@@ -167,7 +166,7 @@ static int read_map(
 
 /* ---- the metadata ---------------------------------------------------- */
 
-/* A string without its quotes, all other scalars as they are written. */
+/* A string without its quotes; other scalars as they are written. */
 static char *scalar(struct tarn_file *file, struct json_text text)
 {
 	size_t size = (size_t)(text.end - text.at);
@@ -184,7 +183,7 @@ static char *scalar(struct tarn_file *file, struct json_text text)
 	return copy;
 }
 
-/* What is a list or an object has no place in pairs; null is none. */
+/* Lists and objects do not become pairs; null neither. */
 static int read_metadata(struct tarn_file *file, struct json_text root)
 {
 	struct json_value metadata, value;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The index of a sharded checkpoint as text: which tensor is in which file.
+ * The index of a sharded checkpoint as text: the file of each tensor.
  *
  *	{"metadata": {"total_size": 24}, "weight_map": {"a": "1.safetensors"}}
  */
@@ -17,7 +17,7 @@ struct shard_entry {
 	uint32_t shard;
 };
 
-/* All of it in the file's arena. */
+/* All of its memory is in the file's arena. */
 struct shard_index {
 	struct shard_entry *entries;
 	size_t count;
@@ -25,7 +25,7 @@ struct shard_index {
 	size_t shard_count;
 };
 
-/* Is that the beginning of JSON, and of no safetensors file? */
+/* Is that the beginning of JSON, and not of a safetensors file? */
 int shard_index_begins(const char *head, size_t size);
 
 /* Reads it; sets the file's pairs from its metadata. Names of shards have been

@@ -2,10 +2,10 @@
 /*
  * A checkpoint in several files, opened by its index as if it were one.
  *
- * The idea: every shard is an open file like any other, and the index is a
- * list of their tensors, each with the number of its shard. The weight_map
- * decides: what it names must be where it says, and what a shard has besides
- * is not part of the checkpoint.
+ * Every shard is an open file like any other, and the index is a list of their
+ * tensors, each with the number of its shard. The weight_map decides: each
+ * tensor that it names must be in the shard that it gives, and other tensors of
+ * a shard are not part of the checkpoint.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -20,9 +20,9 @@
 #include "lib/file/file.h"
 #include "lib/file/shard_index.h"
 
-#define MISSING_SHOWN 3 /* as many as a sentence can bear */
+#define MISSING_SHOWN 3 /* a sentence should not list more */
 
-/* Below the folder of the index; malloc'ed. */
+/* The path below the folder of the index; malloc'ed. */
 static char *path_of(const struct tarn_file *file, const char *name)
 {
 	const char *slash = strrchr(file->path, '/');
@@ -56,7 +56,7 @@ static bool is_missing(const struct tarn_file *file, const char *name)
 	       (errno == ENOENT || errno == ENOTDIR);
 }
 
-/* All that are not there, in one sentence. */
+/* Names all missing shards, in one sentence. */
 static int missing(
 	const struct tarn_file *file, const struct shard_index *index)
 {
@@ -107,7 +107,7 @@ static int open_shards(struct tarn_file *file, const struct shard_index *index)
 {
 	int r = 0;
 
-	/* None is opened that nobody can use. */
+	/* None is opened if any cannot be used. */
 	for (size_t i = 0; i < index->shard_count; i++)
 		if (is_missing(file, index->shards[i]))
 			return missing(file, index);
@@ -145,7 +145,7 @@ static int not_there(const struct tarn_file *file,
 
 static int by_place(const void *a, const void *b)
 {
-	const struct tarn_file_tensor *x = a, *y = b;
+	const struct tarn_file_entry *x = a, *y = b;
 
 	if (x->shard != y->shard)
 		return x->shard < y->shard ? -1 : 1;
@@ -156,7 +156,7 @@ static int by_place(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Names and shapes stay the shards'. */
+/* The shards own names and shapes. */
 static int collect_tensors(
 	struct tarn_file *file, const struct shard_index *index)
 {
@@ -166,7 +166,7 @@ static int collect_tensors(
 		return file_no_memory("the tensors of an index");
 	for (size_t i = 0; i < index->count; i++) {
 		const struct shard_entry *entry = &index->entries[i];
-		const struct tarn_file_tensor *tensor = tarn_file_find(
+		const struct tarn_file_entry *tensor = tarn_file_find(
 			file->shards[entry->shard], entry->tensor);
 
 		if (!tensor)

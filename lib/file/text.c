@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Headers are put together here: a hundred thousand small pieces, of which one
- * might not fit. Who adds need not look each time; it asks once, at the end.
+ * Headers are built here, from a hundred thousand small pieces, each of which
+ * might not fit. Callers need not check each time; they test once, at the end.
  */
 #include "lib/file/text.h"
 
@@ -10,7 +10,7 @@
 
 #include "base/checked.h"
 
-/* Room for count bytes more, or NULL. */
+/* Makes room for count more bytes; NULL on failure. */
 static char *extend(struct text *text, size_t count)
 {
 	char *at;

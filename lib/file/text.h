@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A text that grows. Starts as all zeroes; a failure is kept until the end. */
+/* A text that grows. All zeroes is an empty one; a failure is remembered. */
 #pragma once
 
 #include <stdbool.h>
@@ -10,7 +10,7 @@
 struct text {
 	char *bytes; /* malloc'ed; no NUL at the end */
 	size_t size, room;
-	bool failed; /* no memory: what was added since is not there */
+	bool failed; /* out of memory: bytes added since are missing */
 };
 
 void text_add(struct text *text, const char *bytes, size_t size);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who knows the alignment: statx since 6.1, where the file system fills it in;
- * else the disk below; else nobody, and then the page is a safe guess.
+ * The alignment that direct I/O needs comes from statx since 6.1, where the
+ * file system fills it in; otherwise from the disk below; and otherwise it is
+ * unknown, and a page is a safe guess.
  */
 #include "lib/io/direct.h"
 
@@ -21,7 +22,8 @@ static bool is_pow2(uint64_t n)
 	return n && !(n & (n - 1));
 }
 
-/* A partition has no queue of its own; it is a folder in its disk's. */
+/* A partition has no queue directory of its own; its folder is in its disk's.
+ */
 static uint32_t ask_disk(uint32_t major, uint32_t minor)
 {
 	static const char *const where[] = {"", "/.."};

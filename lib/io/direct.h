@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What direct I/O on a file asks for. */
+/* The alignment that direct I/O on a file requires. */
 #pragma once
 
 #include <stdint.h>
@@ -13,7 +13,7 @@ struct tarn_direct {
 /*
  * It may touch the file system, and so block where that does. Never fails:
  * where nothing is known both are 4096, which suits every disk sold today, and
- * the first request tells.
+ * the first request shows whether it works.
  */
 struct tarn_direct tarn_direct_ask(int fd);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads a byte range of a file to its place in a pool.
+ * Reads a byte range of a file to its destination in a pool.
  *
  * All positions are file offsets; memory follows from them by one addition,
- * since the target is congruent. Pieces of at most 1 MiB are cut from front to
- * back; each lives in a request slot until all that was wanted of it is
- * there, and is then cut anew.
+ * since the target is congruent. Chunks of at most 1 MiB are cut from front to
+ * back; each stays in a request slot until all of it is there, and the slot is
+ * then used for the next chunk.
  */
 #include "lib/io/fill.h"
 
@@ -14,17 +14,18 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/io/fill_state.h"
+#include "lib/io/fill_internal.h"
 
-/* EAGAIN and EINTR in a row before we believe that it will not pass. */
+/* EAGAIN and EINTR in a row before the error counts as permanent. */
 enum { RETRIES = 64 };
 
-/* Completions awaited at once when nothing else is to be done. A quarter of the
- * depth: one system call then refills it while the rest keeps the disk busy.
- * Each one awaited singly costs a fifth more CPU; a half is no cheaper. */
+/* Completions awaited at once when there is nothing else to do. A quarter of
+ * the depth: one system call then refills it while the rest keeps the disk
+ * busy. Waiting for each singly costs a fifth more CPU; waiting for a half is
+ * no cheaper. */
 enum { BATCH = TARN_IO_DEPTH / 4 };
 
-/* The segment that holds this pool offset; they are ascending. */
+/* The segment with this pool offset; they are ascending. */
 static const struct tarn_fill_segment *find_segment(
 	const struct tarn_fill *f, uint64_t pool)
 {
@@ -43,7 +44,7 @@ static const struct tarn_fill_segment *find_segment(
 
 /*
  * Of two failures the one at the lower offset is the cause: past the end of a
- * file every request fails, and only the first says where it ended.
+ * file every request fails, and only the first shows where it ended.
  */
 static void fail_at(struct tarn_fill *f, uint64_t at, int r)
 {
@@ -70,16 +71,16 @@ static void fail_read(struct tarn_fill *f, uint64_t at, int r)
 			(unsigned long long)at, tarn_errno_text(r)));
 }
 
-/* Whether a failure makes reading on at this offset pointless. */
+/* Does a failure make further reads at this offset pointless? */
 static bool hopeless(const struct tarn_fill *f, uint64_t at)
 {
 	return f->cancelled || (f->error && f->error_at <= at);
 }
 
-static void piece_done(struct tarn_io_request *req);
+static void chunk_done(struct tarn_io_request *req);
 
-/* Queues what is left of the piece; there is always room for it. */
-static int issue(struct piece *p)
+/* Queues the rest of the chunk; there is always room for it. */
+static int issue(struct chunk *p)
 {
 	struct tarn_fill *f = p->fill;
 	uint64_t from = p->pos, to = p->end, pool;
@@ -96,27 +97,27 @@ static int issue(struct piece *p)
 	p->req.offset = from;
 	p->req.addr = (char *)s->addr + (pool - s->pool_offset);
 	p->req.size = (uint32_t)(to - from);
-	p->req.may_block = !p->direct;
-	p->req.done = piece_done;
+	p->req.may_block = !p->direct || !f->prompt;
+	p->req.done = chunk_done;
 	return tarn_io_read(f->io, &p->req);
 }
 
-static void retire(struct piece *p)
+static void retire(struct chunk *p)
 {
 	struct tarn_fill *f = p->fill;
 
-	f->free_pieces |= 1u << (p - f->pieces);
+	f->free_chunks |= 1u << (p - f->chunks);
 	f->in_flight--;
 }
 
-static void reissue_or_retire(struct piece *p)
+static void reissue_or_retire(struct chunk *p)
 {
 	if (hopeless(p->fill, p->pos) || issue(p) != 0)
 		retire(p);
 }
 
-/* Counts what a read brought; true when the piece is complete. */
-static bool advance(struct piece *p, uint64_t reached)
+/* Counts the bytes of a read; true when the chunk is complete. */
+static bool advance(struct chunk *p, uint64_t reached)
 {
 	struct tarn_fill *f = p->fill;
 	uint64_t upto = MIN(reached, p->need);
@@ -127,20 +128,21 @@ static bool advance(struct piece *p, uint64_t reached)
 		p->retries = 0;
 		return p->pos == p->need;
 	}
-	/* Nothing new came, though there was something to read. */
+	/* The read returned nothing, though it began before the end of the
+	 * chunk. */
 	fail_early_end(f, p->pos);
 	return false;
 }
 
-static bool refuses_direct(const struct piece *p, int r)
+static bool refuses_direct(const struct chunk *p, int r)
 {
 	return p->direct && p->fill->buffered_file >= 0 &&
 	       (r == -EINVAL || r == -EOPNOTSUPP);
 }
 
-static void piece_done(struct tarn_io_request *req)
+static void chunk_done(struct tarn_io_request *req)
 {
-	struct piece *p = (struct piece *)req;
+	struct chunk *p = (struct chunk *)req;
 	struct tarn_fill *f = p->fill;
 	int r = req->res;
 
@@ -159,10 +161,10 @@ static void piece_done(struct tarn_io_request *req)
 	reissue_or_retire(p);
 }
 
-/* Where the next piece of at most so many bytes ends: at a multiple of them in
- * the file, which keeps requests on the boundaries of stripes and extents, and
- * no further than the segment. */
-static uint64_t piece_end(const struct tarn_fill *f, uint64_t most)
+/* The end of the next chunk of at most that many bytes: at a multiple of them
+ * in the file, which keeps requests on the boundaries of stripes and extents,
+ * and not beyond the segment. */
+static uint64_t chunk_end(const struct tarn_fill *f, uint64_t most)
 {
 	uint64_t pool = f->next + f->to_pool;
 	const struct tarn_fill_segment *s = find_segment(f, pool);
@@ -173,32 +175,32 @@ static uint64_t piece_end(const struct tarn_fill *f, uint64_t most)
 	return MIN(stop - f->next, left) + f->next;
 }
 
-/* What is in the page cache is copied from there, not read again. *stop may
- * come nearer: as far as is known, which is to whole blocks. */
+/* Bytes in the page cache are copied from there, not read again. *stop may be
+ * moved closer: as far as the state is known, in whole blocks. */
 static bool choose_direct(struct tarn_fill *f, uint64_t *stop)
 {
 	if (!f->direct)
 		return false;
 	if (f->buffered_file < 0 ||
-		road_at(&f->road, f->next, *stop, stop) == ROAD_DIRECT)
+		io_mode_at(&f->io_mode, f->next, *stop, stop) == IO_KIND_DIRECT)
 		return true;
 	f->went_buffered = true;
 	return false;
 }
 
-/* Cuts the next piece. The road is chosen for all of it at once: blocks would
- * not end where the cached bytes do. */
-static void cut(struct tarn_fill *f, struct piece *p)
+/* Cuts the next chunk. The I/O mode is chosen for all of it at once: blocks
+ * would not end where the cached bytes do. */
+static void cut(struct tarn_fill *f, struct chunk *p)
 {
-	uint64_t stop = piece_end(f, TARN_IO_STRAIGHT);
+	uint64_t stop = chunk_end(f, TARN_IO_STRAIGHT);
 
 	p->direct = choose_direct(f, &stop);
 	if (!p->direct)
-		stop = MIN(stop, piece_end(f, TARN_IO_REQUEST));
+		stop = MIN(stop, chunk_end(f, TARN_IO_REQUEST));
 	p->pos = f->next;
 	p->need = p->end = stop;
 	p->retries = 0;
-	/* Only the last piece ends where the blocks do not. */
+	/* Only the last chunk ends off a block boundary. */
 	if (p->direct && round_up_u64(stop, f->align, &p->end))
 		p->direct = false;
 	f->next = stop;
@@ -211,12 +213,12 @@ unsigned tarn_fill_pump(struct tarn_fill *f, unsigned limit)
 	limit = MIN(limit, (unsigned)TARN_IO_DEPTH);
 	while (f->in_flight < limit && f->next < f->end && !f->cancelled &&
 		!f->error && tarn_io_pending(f->io) < TARN_IO_DEPTH) {
-		unsigned i = (unsigned)__builtin_ctz(f->free_pieces);
+		unsigned i = (unsigned)__builtin_ctz(f->free_chunks);
 
-		f->free_pieces ^= 1u << i;
+		f->free_chunks ^= 1u << i;
 		f->in_flight++;
-		cut(f, &f->pieces[i]);
-		reissue_or_retire(&f->pieces[i]);
+		cut(f, &f->chunks[i]);
+		reissue_or_retire(&f->chunks[i]);
 		queued++;
 	}
 	return queued;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Makes a fill: checks that the job holds together, and chooses the road.
+ * Makes a fill: checks that the job is consistent, and chooses the I/O mode.
  *
  * Everything is checked here, once, so that the machine in lib/io/fill.c can
- * add and subtract positions without a second thought.
+ * add and subtract positions without further checks.
  */
 #include "lib/io/fill.h"
 
@@ -12,7 +12,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/io/fill_state.h"
+#include "lib/io/fill_internal.h"
 
 typedef unsigned long long llu;
 
@@ -59,8 +59,8 @@ static int check_segments(const struct tarn_fill_job *job)
 	return 0;
 }
 
-/* Whether rounding outward in the file is rounding outward in memory, and
- * stays inside the allocation. */
+/* Is rounding outward in the file also rounding outward in memory, within the
+ * allocation? */
 static bool congruent(const struct tarn_fill_job *job, uint64_t align)
 {
 	uint64_t end, mask = align - 1;
@@ -81,27 +81,27 @@ static bool congruent(const struct tarn_fill_job *job, uint64_t align)
 }
 
 /*
- * Whether and with which alignment a fill may read directly, 0 if it may not.
- * The file system is not asked what it is: it might not answer, and whoever
- * sent the descriptors has asked (a file of a network comes without the direct
- * one).
+ * The alignment with which a fill may read directly, 0 if it may not. The file
+ * system is not queried: it might not answer, and the sender of the descriptors
+ * has done so (a file of a network comes without the direct one).
  */
-static uint32_t choose_road(
+static uint32_t choose_io_mode(
 	struct tarn_fill *f, const struct tarn_fill_job *job)
 {
 	uint32_t align;
 
 	if (job->direct_fd < 0 ||
-		(job->road == TARN_ROAD_BUFFERED && job->buffered_fd >= 0))
+		(job->io_mode == TARN_IO_BUFFERED && job->buffered_fd >= 0))
 		return 0;
-	if (road_init(&f->road, job->buffered_fd, job->direct_fd,
-		    job->road == TARN_ROAD_DIRECT ? TARN_ROAD_DIRECT
-						  : TARN_ROAD_AUTO,
-		    ROAD_FS_LOCAL) < 0)
+	if (io_mode_init(&f->io_mode, job->buffered_fd, job->direct_fd,
+		    job->io_mode == TARN_IO_DIRECT ? TARN_IO_DIRECT
+						   : TARN_IO_AUTO,
+		    IO_FS_LOCAL) < 0)
 		return 0;
-	f->road.end = job->file_offset + job->size;
+	f->io_mode.end = job->file_offset + job->size;
+	f->io_mode.prompt = job->prompt;
 	/* Powers of two: the larger serves both. */
-	align = MAX(f->road.align.offset, f->road.align.memory);
+	align = MAX(f->io_mode.align.offset, f->io_mode.align.memory);
 	return align && congruent(job, align) ? align : 0;
 }
 
@@ -125,7 +125,7 @@ static int take_files(struct tarn_fill *f, const struct tarn_fill_job *job)
 	return 0;
 }
 
-/* Those that the range touches, at most. */
+/* The segments that the range touches, at most. */
 static void take_segments(struct tarn_fill *f, const struct tarn_fill_job *job)
 {
 	uint64_t end = job->base + job->size;
@@ -161,14 +161,15 @@ int tarn_fill_new(struct tarn_io *io, const struct tarn_fill_job *job,
 		return tarn_fail(ENOMEM, "no memory for a fill");
 	f->io = io;
 	f->direct_file = f->buffered_file = -1;
-	f->align = choose_road(f, job);
+	f->prompt = job->prompt;
+	f->align = choose_io_mode(f, job);
 	f->direct = f->align > 0;
 	f->begin = f->next = job->file_offset;
 	f->end = job->file_offset + job->size;
 	f->to_pool = job->base - job->file_offset;
-	f->free_pieces = UINT32_MAX;
-	for (size_t i = 0; i < ARRAY_SIZE(f->pieces); i++)
-		f->pieces[i].fill = f;
+	f->free_chunks = UINT32_MAX;
+	for (size_t i = 0; i < ARRAY_SIZE(f->chunks); i++)
+		f->chunks[i].fill = f;
 	take_segments(f, job);
 	r = take_files(f, job);
 	if (r < 0)

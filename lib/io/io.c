@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Chooses the engine, and keeps the books that both would keep alike: which
+ * Chooses the engine, and does the bookkeeping that all would do alike: which
  * slots are taken, how many requests are pending. Whether io_uring works is
- * found by trying it, never from a version: a container answers EPERM while
- * /proc/sys/kernel/io_uring_disabled reads 0.
+ * determined by trying it, never from a version: a container returns EPERM
+ * while /proc/sys/kernel/io_uring_disabled reads 0.
  */
 #include "lib/io/io.h"
 
@@ -30,22 +30,22 @@ static int new_auto(int keep_fd, struct tarn_io **ret_io)
 
 int tarn_io_new(int keep_fd, struct tarn_io **ret_io)
 {
-	const char *choice = getenv("TARN_IO");
+	const char *choice = getenv("TARN_ENGINE");
 	int r;
 
 	if (!choice || !*choice || !strcmp(choice, "auto"))
 		return new_auto(keep_fd, ret_io);
-	if (!strcmp(choice, "uring"))
+	if (!strcmp(choice, "io_uring"))
 		return tarn_io_uring_new(keep_fd, ret_io);
 	if (strcmp(choice, "threads"))
 		return tarn_fail(EINVAL,
-			"TARN_IO is \"%.40s\"; it must be auto, uring or "
-			"threads",
+			"TARN_ENGINE is \"%.40s\"; it must be auto, io_uring "
+			"or threads",
 			choice);
 	r = tarn_io_threads_new(keep_fd, ret_io);
 	if (r >= 0)
 		snprintf((*ret_io)->why, sizeof((*ret_io)->why),
-			"TARN_IO=threads was asked for");
+			"TARN_ENGINE=threads was asked for");
 	return r;
 }
 

@@ -2,8 +2,8 @@
 /*
  * An engine moves byte ranges between files and memory, many at once.
  *
- * There are two, equal citizens behind this one face: io_uring, and a few
- * threads with pread and pwrite for where io_uring is refused (containers, old
+ * There are two full engines behind this interface: io_uring, and a few threads
+ * with pread and pwrite for systems where io_uring is refused (containers, old
  * kernels). A third, plain pread and pwrite, is for a few small requests. The
  * simple path:
  *
@@ -14,8 +14,8 @@
  *	tarn_io_submit_and_wait(io, 1, -1);     calls req.done(&req)
  *	io = tarn_io_free(io);
  *
- * Everything here belongs to one thread, the one that called tarn_io_new: the
- * ring is told so (IORING_SETUP_SINGLE_ISSUER), and the kernel refuses others
+ * An engine belongs to one thread, the one that called tarn_io_new: the ring is
+ * set up like that (IORING_SETUP_SINGLE_ISSUER), and the kernel refuses others
  * with EEXIST. No call allocates memory per request.
  */
 #pragma once
@@ -30,13 +30,13 @@ enum {
 	/* Requests at once. An NVMe drive is busy from about 16 requests of
 	 * this size; twice that leaves room to collect them in batches. */
 	TARN_IO_DEPTH = 32,
-	/* Bytes a request. Copies out of the page cache, which workers make,
-	 * and what goes through buffers has no use for more. */
+	/* The size of a request. Copies from the page cache, which workers
+	 * make, and reads into buffers gain nothing from more. */
 	TARN_IO_REQUEST = 512 << 10,
-	/* Of a direct read that goes straight to its place: nearly all that it
-	 * costs is by the request. A disk that takes less at once gets it in
-	 * parts, which costs little; twice as much would leave files of some
-	 * MiB too few requests to keep it busy. */
+	/* The size of a direct read that goes straight to its destination:
+	 * nearly all of its cost is per request. A disk that takes less at once
+	 * gets it in parts, which costs little; twice as much would leave files
+	 * of some MiB too few requests to keep the disk busy. */
 	TARN_IO_STRAIGHT = 1 << 20,
 	/* Files open in the engine at once. Picked, not tuned: a fill takes
 	 * one or two, and RLIMIT_NOFILE (1024 by default) bounds the table. */
@@ -56,32 +56,34 @@ struct tarn_io;
  * nor free the engine.
  */
 struct tarn_io_request {
-	int file;	 /* slot from tarn_io_add_file */
-	int buffer;	 /* slot given to tarn_io_register; -1: none */
+	int file;        /* slot returned by tarn_io_add_file */
+	int buffer;      /* slot given to tarn_io_register; -1: none */
 	uint64_t offset; /* in the file, bytes */
-	void *addr; /* a write only reads there */
+	void *addr;      /* a write only reads there */
 	uint32_t size;
-	bool may_block; /* for ever, as a buffered read of a dead FUSE file
-			   does inside its submission: left to a worker */
-	bool write; /* set by the call that queues it */
-	int32_t res; /* set before done: bytes moved, which may be fewer than
+	bool may_block; /* for ever, as a read of a dead FUSE file does in its
+			 * submission: it is left to a worker */
+	bool write;     /* set by the call that queues it */
+	int32_t res;    /* set before done: bytes moved, which may be fewer than
 			size (reads: 0 at the end of the file), or -errno */
 	void (*done)(struct tarn_io_request *);
 	struct tarn_io_request *next; /* the engine's */
 };
 
 /*
- * Starts an engine. TARN_IO in the environment chooses: "auto" (the default:
- * io_uring, else threads), "uring" (refused is an error), "threads".
+ * Starts an engine. TARN_ENGINE in the environment chooses: "auto" (the
+ * default: io_uring, else threads), "io_uring" (refused is an error),
+ * "threads".
  *
- * keep_fd, unless -1, is a descriptor that stays open for as long as the
- * kernel may still write memory on behalf of this engine, even when its
- * process is killed in mid-flight; the write end of a pipe, say, whose reader
- * waits for the end. The engine takes a reference of its own; the caller
- * closes its keep_fd, or else keeps the pipe open itself.
+ * keep_fd, unless -1, is a descriptor that stays open for as long as the kernel
+ * may still write memory on behalf of this engine, even when its process is
+ * killed in mid-flight; the write end of a pipe, say, whose reader waits for
+ * the end. The engine takes a reference of its own; the caller closes its
+ * keep_fd, or else keeps the pipe open itself.
  *
- * -EINVAL: TARN_IO is none of the three. -EPERM, -ENOSYS, -ENOMEM and what
- * else io_uring_setup says, only for "uring". -EMFILE, -ENOMEM: neither works.
+ * -EINVAL: TARN_ENGINE is none of the three. -EPERM, -ENOSYS, -ENOMEM and what
+ * else io_uring_setup says, only for "io_uring". -EMFILE, -ENOMEM: neither
+ * works.
  */
 int tarn_io_new(int keep_fd, struct tarn_io **ret_io) _must_check_;
 
@@ -90,14 +92,14 @@ int tarn_io_new(int keep_fd, struct tarn_io **ret_io) _must_check_;
  * its work in tarn_io_submit_and_wait and has no descriptor to poll. NULL: as
  * tarn_io_new. -EINVAL: there is none of that name.
  */
-int tarn_io_new_named(const char *name, int keep_fd, struct tarn_io **ret_io)
-	_must_check_;
+int tarn_io_new_named(
+	const char *name, int keep_fd, struct tarn_io **ret_io) _must_check_;
 
 /*
- * Ends it. Takes NULL and returns NULL. Requests not reaped are forgotten:
- * done is not called for them. With threads, this waits for requests under way,
- * for ever if the file blocks for ever; with io_uring the kernel finishes them
- * after this returns, and then lets go of keep_fd.
+ * Ends it. Takes NULL and returns NULL. Requests not reaped are forgotten: done
+ * is not called for them. With threads, this waits for requests under way, for
+ * ever if the file blocks for ever; with io_uring the kernel finishes them
+ * after this returns, and then closes keep_fd.
  */
 struct tarn_io *tarn_io_free(struct tarn_io *io);
 DEFINE_CLEANUP(struct tarn_io *, tarn_io_free);
@@ -128,8 +130,8 @@ int tarn_io_add_file(struct tarn_io *io, int fd) _must_check_;
 /* Frees the slot. Not while a request of it is queued or under way. */
 void tarn_io_drop_file(struct tarn_io *io, int file);
 
-/* How an engine that holds copies of descriptors closes them. For who must not
- * call close() on a stranger's file, since its file system may block in it. */
+/* How an engine closes its copies of descriptors. For processes that must not
+ * call close() on a foreign file, since its file system may block in it. */
 void tarn_io_set_close(
 	struct tarn_io *io, void (*fn)(void *arg, int fd), void *arg);
 
@@ -143,10 +145,10 @@ int tarn_io_write(struct tarn_io *io, struct tarn_io_request *req) _must_check_;
 unsigned tarn_io_pending(const struct tarn_io *io);
 
 /*
- * Submits what is queued, waits until n requests are done (or all, when there
- * are fewer; or timeout_ms has passed, unless it is negative; or a signal
+ * Submits the queued requests, waits until n requests are done (or all, when
+ * there are fewer; or timeout_ms has passed, unless it is negative; or a signal
  * came), and calls done for each. n = 0 does not wait. Returns how many were
- * done, 0 too; -errno when the engine itself failed.
+ * done, possibly 0; -errno when the engine itself failed.
  */
 int tarn_io_submit_and_wait(struct tarn_io *io, unsigned n, int timeout_ms);
 
@@ -159,6 +161,6 @@ int tarn_io_submit_and_wait(struct tarn_io *io, unsigned n, int timeout_ms);
  * none.
  */
 int tarn_io_fd(struct tarn_io *io);
-/* Keeps the descriptor up from now on, which costs something at each wait. If
- * requests are pending it may be readable once for nothing. */
+/* Keeps the descriptor up to date from now on, which costs something at each
+ * wait. If requests are pending it may be readable once for nothing. */
 void tarn_io_watch(struct tarn_io *io);

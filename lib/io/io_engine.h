@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What an engine is to lib/io/io.c: the calls behind the face. io.c checks slots
- * and counts requests, so that an engine need not; it hands over only what is
- * valid, and never more than TARN_IO_DEPTH requests at once.
+ * The interface between lib/io/io.c and an engine. io.c checks slots and counts
+ * requests, so that an engine need not; it passes on only valid requests, and
+ * never more than TARN_IO_DEPTH at once.
  */
 #pragma once
 
@@ -12,13 +12,13 @@ struct tarn_io_engine {
 	const char *name;
 	void (*free)(struct tarn_io *io);
 	int (*fd)(struct tarn_io *io);
-	void (*watch)(struct tarn_io *io); /* NULL: nothing is to be done */
+	void (*watch)(struct tarn_io *io); /* NULL: there is nothing to do */
 	int (*set_file)(struct tarn_io *io, unsigned slot, int fd);
 	void (*clear_file)(struct tarn_io *io, unsigned slot);
 	int (*set_buffer)(
 		struct tarn_io *io, unsigned slot, void *addr, size_t size);
 	int (*clear_buffer)(struct tarn_io *io, unsigned slot);
-	/* Queues, in the direction that req->write says. */
+	/* Queues a request, in the direction of req->write. */
 	void (*queue)(struct tarn_io *io, struct tarn_io_request *req);
 	/* Submits and waits for n <= the requests pending; calls
 	 * tarn_io_done for each that is done. 0 or -errno. */
@@ -42,7 +42,7 @@ int tarn_io_uring_new(int keep_fd, struct tarn_io **ret_io);
 int tarn_io_threads_new(int keep_fd, struct tarn_io **ret_io);
 int tarn_io_plain_new(int keep_fd, struct tarn_io **ret_io);
 
-/* Counts it and calls back. */
+/* Counts a completion and calls done(). */
 static inline void tarn_io_done(
 	struct tarn_io *io, struct tarn_io_request *req, int32_t res)
 {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * The plain engine: nothing is under way between two calls. Requests are
- * queued, and who waits for them carries them out, one after the other, in its
- * own thread. For what is so small that setting up a ring, or waking a thread,
- * would take longer than the bytes.
+ * queued, and the wait carries them out, one after the other, in the caller's
+ * thread. For requests so small that setting up a ring, or waking a thread,
+ * would take longer than the I/O.
  */
 #include "lib/io/io_engine.h"
 
@@ -36,8 +36,9 @@ static int32_t transfer(struct plain *p, struct tarn_io_request *req)
 	return n < 0 ? -errno : (int32_t)n;
 }
 
-/* Whatever n is: nothing could be done by somebody else meanwhile. What done()
- * queues is for the next call, as with the other engines. */
+/* Whatever n is, all are done: there is no one else to do them meanwhile.
+ * Requests that done() queues are for the next call, as with the other engines.
+ */
 static int plain_wait(struct tarn_io *io, unsigned n, int timeout_ms)
 {
 	struct plain *p = plain_of(io);

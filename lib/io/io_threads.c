@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The thread engine: a few threads that take requests from one list, pread or
- * pwrite them, and put them on another. Two habits keep it cheap: the lists
- * are made of the requests themselves, and the waiting side is woken once for
- * a batch, not once for a request.
+ * pwrite them, and put them on another. Two habits keep it cheap: the lists are
+ * made of the requests themselves, and the waiting side is woken once for a
+ * batch, not once for a request.
  *
- * One lock guards everything marked below; the rest is the owner's thread's.
+ * One lock guards the fields marked below; the others belong to the owner's
+ * thread.
  */
 #include "lib/io/io.h"
 
@@ -23,7 +24,7 @@
 #include "lib/io/io_engine.h"
 
 /* Direct reads of 512 KiB keep a local disk busy from about four on; more
- * threads would only take turns on the CPUs that the clients want. */
+ * threads would only compete for the CPUs that the clients need. */
 enum { THREADS = 4 };
 
 struct list {
@@ -44,7 +45,7 @@ struct threads {
 	struct list todo, ready;          /* lock */
 	unsigned todo_count, ready_count; /* lock */
 	unsigned idle;                    /* lock; threads that wait for work */
-	unsigned wanted;                  /* lock; 0: nobody waits */
+	unsigned wanted;                  /* lock; 0: the owner does not wait */
 	bool stop;                        /* lock */
 	int fd[TARN_IO_FILES]; /* a slot is not changed while in use */
 };
@@ -77,7 +78,7 @@ static struct tarn_io_request *list_take(struct list *l)
 	return req;
 }
 
-/* All of from to the end of to. */
+/* Moves all of from to the end of to. */
 static void list_move(struct list *to, struct list *from)
 {
 	if (!from->head)
@@ -96,7 +97,7 @@ static ssize_t transfer(const struct threads *t, struct tarn_io_request *req)
 			  : pread(fd, req->addr, req->size, at);
 }
 
-/* With the lock held; lets go of it while bytes move. */
+/* With the lock held, which it releases during the I/O. */
 static void serve_one(struct threads *t)
 {
 	struct tarn_io_request *req = list_take(&t->todo);
@@ -136,7 +137,7 @@ static void *run_thread(void *arg)
 	return NULL;
 }
 
-/* Signals are for the program's own threads. */
+/* Signals are left to the program's own threads. */
 static bool start_thread(struct threads *t)
 {
 	sigset_t all, old;
@@ -151,8 +152,8 @@ static bool start_thread(struct threads *t)
 	return r == 0;
 }
 
-/* Hands over what is queued; threads are started when there is work for them
- * that nobody idle could take. */
+/* Hands over the queued requests; starts threads for work that no idle one
+ * could take. */
 static void submit(struct threads *t)
 {
 	unsigned count = 0, idle;
@@ -181,7 +182,7 @@ static void await(struct threads *t, unsigned n, int timeout_ms)
 	struct timespec until;
 	int r = 0;
 
-	/* Where no thread could be started, the caller works by itself. */
+	/* If no thread could be started, the caller does the work itself. */
 	while (t->started == 0 && t->todo.head)
 		serve_one(t);
 	if (timeout_ms >= 0) {
@@ -213,7 +214,7 @@ static int threads_wait(struct tarn_io *io, unsigned n, int timeout_ms)
 	pthread_mutex_lock(&t->lock);
 	await(t, n, timeout_ms);
 	if (t->ready.head && read(t->event_fd, &count, 8) != 8)
-		abort(); /* written when ready got its first */
+		abort(); /* written when the first request became ready */
 	list_move(&ready, &t->ready);
 	t->ready_count = 0;
 	pthread_mutex_unlock(&t->lock);
@@ -283,7 +284,7 @@ static void threads_free(struct tarn_io *io)
 	for (unsigned i = 0; i < TARN_IO_FILES; i++)
 		fd_close(t->fd[i]);
 	fd_close(t->event_fd);
-	fd_close(t->keep_fd); /* last: nobody writes memory any more */
+	fd_close(t->keep_fd); /* last: no thread writes memory any more */
 	pthread_cond_destroy(&t->enough);
 	pthread_cond_destroy(&t->work);
 	pthread_mutex_destroy(&t->lock);

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The io_uring engine. One idea: everything that a request would look up or
- * pin is registered beforehand (the ring, the files, the segments), so that
- * one system call moves megabytes and the kernel only fills in addresses.
+ * The io_uring engine. Everything that a request would look up or pin is
+ * registered in advance (the ring, the files, the segments), so that one system
+ * call moves megabytes and the kernel only fills in addresses.
  *
  * The keep_fd is a fixed file in the last slot. The ring of a killed process
- * waits for its requests before it gives back its files; so the descriptor
- * lives exactly as long as a read can still land.
+ * waits for its requests before it releases its files; so the descriptor lives
+ * exactly as long as a read can still complete.
  *
- * What is polled is an eventfd, not the ring. With DEFER_TASKRUN a request that
- * is done becomes work in a list of the ring's thread (K1), a flag in the ring
- * says so (K2), and, if it is the first in the list, the eventfd is written
- * (K3); its entry is posted when the thread waits for it, and the eventfd is
- * written then too. Who sleeps in poll() on the ring is not told of the work,
- * nor is an epoll set.
+ * The descriptor to poll is an eventfd, not the ring. With DEFER_TASKRUN a
+ * completed request becomes work in a list of the ring's thread (K1), a flag in
+ * the ring is set (K2), and, if it is the first in the list, the eventfd is
+ * written (K3); its entry is posted when the thread waits for it, and the
+ * eventfd is written then too. The kernel does not wake a poll() on the ring
+ * itself for such work, nor an epoll set.
  *
- * A wait has the kernel post what there is (U1), reads the eventfd empty (U2),
- * for U1 itself has written it, and then looks at the flag (U3) before it calls
- * back what was posted (U4). Nothing is missed: if K3 was before U2, so was K2,
- * and U3 sees the flag, unless a wait in between has posted the entry, which U4
- * then sees; with the flag it begins again at U1. If K3 was after U2, the
- * eventfd is readable. Work that is not the first in its list has one before it
- * for which the same holds, and U1 takes both. Without DEFER_TASKRUN there is
- * no flag: then the eventfd is written when the entry has been posted, and U4
- * sees what was written before U2.
+ * A wait makes the kernel post all entries (U1), reads the eventfd empty (U2),
+ * since U1 itself has written it, and then reads the flag (U3) before it calls
+ * done() for the posted ones (U4). No completion is missed: if K3 was before
+ * U2, so was K2, and U3 sees the flag, unless a wait in between has posted the
+ * entry, which U4 then sees; with the flag it begins again at U1. If K3 was
+ * after U2, the eventfd is readable. Work that is not the first in its list has
+ * one before it for which the same holds, and U1 takes both. Without
+ * DEFER_TASKRUN there is no flag: then the eventfd is written when the entry
+ * has been posted, and U4 sees the entries posted before U2.
  */
 #include "lib/io/io.h"
 
@@ -43,15 +43,15 @@
 
 enum { KEEP_SLOT = TARN_IO_FILES };
 
-/* ENOMEM means this limit, next to always. */
+/* ENOMEM nearly always means this limit. */
 #define MEMLOCK_HINT " (raise the memlock limit, ulimit -l)"
 
 struct uring {
 	struct tarn_io io;
 	struct io_uring ring;
 	pthread_t owner;
-	int event_fd; /* -1: nobody has asked for it */
-	bool watched; /* it is written, and to be read */
+	int event_fd; /* -1: not asked for yet */
+	bool watched; /* it is written by the kernel, and must be read */
 };
 
 static struct uring *uring_of(const struct tarn_io *io)
@@ -63,8 +63,8 @@ static void uring_free(struct tarn_io *io)
 {
 	struct uring *u = uring_of(io);
 
-	/* The short number of the ring is one of its thread's own: to another
-	 * it may be a ring that is still in use. */
+	/* The ring's registered number is valid in its thread only: in another
+	 * it may stand for a ring that is still in use. */
 	if (!pthread_equal(u->owner, pthread_self()))
 		u->ring.enter_ring_fd = -1;
 	io_uring_queue_exit(&u->ring);
@@ -74,7 +74,7 @@ static void uring_free(struct tarn_io *io)
 
 /* ---- the descriptor -------------------------------------------------- */
 
-/* It costs nothing before somebody polls it. */
+/* It costs nothing before it is polled. */
 static int uring_fd(struct tarn_io *io)
 {
 	struct uring *u = uring_of(io);
@@ -104,8 +104,8 @@ static void uring_watch(struct tarn_io *io)
 	u->watched = true;
 	io_uring_cq_eventfd_toggle(&u->ring, true);
 	/* Pairs with the barrier of the kernel between its list and its look at
-	 * whether the eventfd is on: what found it off is in the list for our
-	 * next wait, to which this write leads. */
+	 * whether the eventfd is on: work that found it off is in the list for
+	 * the next wait, which this write causes. */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (io->pending && write(u->event_fd, &one, 8) != 8)
 		abort(); /* it would have to be full */
@@ -116,8 +116,8 @@ static bool has_work(const struct uring *u)
 	return IO_URING_READ_ONCE(*u->ring.sq.kflags) & IORING_SQ_TASKRUN;
 }
 
-/* After U1; ends, for there are so many requests and no more. If nothing was
- * written, nothing that was is lost. */
+/* After U1. It ends, since there is a bounded number of requests. If nothing
+ * was written, no write is lost. */
 static void make_quiet(struct uring *u)
 {
 	uint64_t count;
@@ -187,7 +187,7 @@ static int uring_clear_buffer(struct tarn_io *io, unsigned slot)
 
 static void uring_queue(struct tarn_io *io, struct tarn_io_request *req)
 {
-	/* As many entries as io.c lets through: there is always one. */
+	/* There are as many entries as io.c admits: so there is always one. */
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&uring_of(io)->ring);
 	bool fixed = req->buffer >= 0;
 
@@ -212,8 +212,9 @@ static void reap(struct uring *u)
 {
 	struct io_uring_cqe *cqe;
 
-	/* Ends: what done() queues is not submitted before the next wait. Only
-	 * of what is posted: the kernel is not to write the eventfd again. */
+	/* It ends: requests queued by done() are not submitted before the next
+	 * wait. Only posted entries are reaped: the kernel must not write the
+	 * eventfd again. */
 	while (io_uring_cq_ready(&u->ring) &&
 		io_uring_peek_cqe(&u->ring, &cqe) == 0) {
 		struct tarn_io_request *req = io_uring_cqe_get_data(cqe);
@@ -242,9 +243,9 @@ static int uring_wait(struct tarn_io *io, unsigned n, int timeout_ms)
 	if (u->watched)
 		make_quiet(u);
 	reap(u);
-	/* The first three are what they say; the others mean that the kernel
-	 * has no room now, and that reaping makes some: entries that it did
-	 * not take stay in the queue for the next call. */
+	/* The first three mean what they say; the others mean that the kernel
+	 * has no room now, and that reaping makes some: entries that it did not
+	 * take stay in the queue for the next call. */
 	if (r >= 0 || r == -ETIME || r == -EINTR || r == -EAGAIN || r == -EBUSY)
 		return 0;
 	return tarn_fail(-r, "io_uring_enter: %s", tarn_errno_text(-r));
@@ -264,10 +265,10 @@ static const struct tarn_io_engine uring_engine = {
 };
 
 /*
- * From the best to the plainest. DEFER_TASKRUN (6.1) completes requests where
- * we wait for them, in one go, instead of interrupting us for each, and
- * TASKRUN_FLAG says that there are some; COOP_TASKRUN (5.19) spares the
- * interrupts only.
+ * From the best to the simplest. DEFER_TASKRUN (6.1) completes requests while
+ * the thread waits for them, all at once, instead of interrupting it for each,
+ * and TASKRUN_FLAG shows that there are some; COOP_TASKRUN (5.19) only avoids
+ * the interrupts.
  */
 static int open_ring(struct io_uring *ring)
 {
@@ -308,7 +309,7 @@ static int probe(struct io_uring *ring)
 }
 
 /*
- * Empty tables, to be filled slot by slot. Arrays of nothing instead of the
+ * Empty tables, to be filled slot by slot. Arrays of empty slots instead of the
  * "sparse" calls: those are newer (5.19) and do the same.
  */
 static int make_tables(struct io_uring *ring, int keep_fd)
@@ -353,7 +354,7 @@ int tarn_io_uring_new(int keep_fd, struct tarn_io **ret_io)
 		uring_free(&u->io);
 		return r;
 	}
-	/* Spares one look-up a call; older kernels do without. */
+	/* Saves one look-up per call; older kernels do without. */
 	io_uring_register_ring_fd(&u->ring);
 	*ret_io = &u->io;
 	return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* In the place of lib/io/io_uring.c where configure found no liburing. */
+/* Replaces lib/io/io_uring.c where configure found no liburing. */
 #include "base/fail.h"
 #include "lib/io/io_engine.h"
 

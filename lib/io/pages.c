@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pages of their own, not the heap's: aligned for direct I/O, given back at
- * once, and kept from children, who have no use for them. Until Linux 6.5 a
- * direct read did not hold on to its pages so that fork would see it.
+ * Separate pages, not the heap's: aligned for direct I/O, returned to the
+ * system at once, and not inherited by children, which have no use for them.
+ * Until Linux 6.5 a direct read did not pin its pages in a way that fork would
+ * see.
  */
 #include "lib/io/pages.h"
 

@@ -5,9 +5,9 @@
 #include <stddef.h>
 
 /*
- * Whole pages, zeros, that take no memory before they are used. NULL: there is
- * no more. A child of fork does not have them: as long as both had them, the
- * kernel might put what it is reading into the child's.
+ * Whole pages, zeros, that take no memory before they are used. NULL: out of
+ * memory. A child of fork does not have them: if both had them, the kernel
+ * might put the bytes of a read into the child's pages.
  */
 void *io_pages_map(size_t size);
 /* Takes NULL. */

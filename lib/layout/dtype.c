@@ -3,8 +3,8 @@
  * Dtypes: one table row a type; the row's index is the number that travels.
  *
  * Aliases are numpy's codes and names and PyTorch's names. A name that means
- * different types in the two ("float", "int") is in neither list: guessing
- * would read somebody's bytes wrongly.
+ * different types in the two ("float", "int") is in neither list: a guess would
+ * misread data.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@
 static const struct {
 	const char *name;
 	int bits;
-	const char *code; /* numpy's, without the byte order */
+	const char *code; /* numpy's code, without the byte order */
 	const char *aliases[ALIASES_MAX];
 } dtypes[] = {
 	[TARN_BOOL] = {"BOOL", 8, "b1", {"bool", "bool_", "?"}},
@@ -47,17 +47,17 @@ static const struct {
 
 _Static_assert(ARRAY_SIZE(dtypes) == TARN_DTYPE_MAX + 1, "one row a dtype");
 
-int tarn_dtype_bits(int dtype)
+int tarn_dtype_bits(enum tarn_dtype dtype)
 {
 	return dtype > 0 && dtype <= TARN_DTYPE_MAX ? dtypes[dtype].bits : 0;
 }
 
-const char *tarn_dtype_name(int dtype)
+const char *tarn_dtype_name(enum tarn_dtype dtype)
 {
 	return dtype > 0 && dtype <= TARN_DTYPE_MAX ? dtypes[dtype].name : NULL;
 }
 
-int tarn_dtype_pack(int dtype)
+int tarn_dtype_pack(enum tarn_dtype dtype)
 {
 	switch (tarn_dtype_bits(dtype)) {
 	case 4:
@@ -69,7 +69,7 @@ int tarn_dtype_pack(int dtype)
 	}
 }
 
-/* order: the byte order was written, so only numpy's codes may follow. */
+/* order: the name had a byte order, so only numpy's codes may follow. */
 static bool dtype_is_called(int dtype, const char *name, bool order)
 {
 	if (dtypes[dtype].code && strcmp(dtypes[dtype].code, name) == 0)

@@ -3,8 +3,8 @@
  * View expressions: "[0:4, ::2].permute(1,0).reshape(6,-1)".
  *
  * The text is walked once, from left to right, and every link of the chain is
- * done as soon as it is read; so an error is either about the text, and then
- * points at the column, or it is the operation's own sentence. Here are the
+ * applied as soon as it is read; so an error is either about the text, and then
+ * names the column, or it is the operation's own sentence. This file has the
  * tokens and the chain; its links are in expr_index.c and expr_method.c.
  */
 #include "lib/layout/expr.h"
@@ -16,8 +16,8 @@ int expr_fail(const struct expr *e, const char *at, const char *what)
 {
 	if (*at == '\0')
 		return tarn_fail(EINVAL,
-			"expression \"%.400s\": column %d: %s, and here it "
-			"ends",
+			"expression \"%.400s\": column %d: %s, found the "
+			"end",
 			e->text, (int)(at - e->text) + 1, what);
 	return tarn_fail(EINVAL, "expression \"%.400s\": column %d: %s",
 		e->text, (int)(at - e->text) + 1, what);
@@ -45,11 +45,11 @@ bool expr_take(struct expr *e, const char *token)
 int expr_want(struct expr *e, char c)
 {
 	char token[] = {c, '\0'};
-	char what[] = "'?' should be here";
+	char what[] = "expected '?'";
 
 	if (expr_take(e, token))
 		return 0;
-	what[1] = c;
+	what[strlen(what) - 2] = c;
 	return expr_fail(e, e->at, what);
 }
 
@@ -87,7 +87,7 @@ int expr_want_number(struct expr *e, int64_t *ret)
 	expr_skip_blanks(e);
 	at = e->at;
 	if (!expr_take_number(e, ret, &clamped))
-		return expr_fail(e, at, "a whole number should be here");
+		return expr_fail(e, at, "expected a whole number");
 	if (clamped)
 		return tarn_fail(EOVERFLOW,
 			"expression \"%.400s\": column %d: the number does "
@@ -117,7 +117,7 @@ int expr_want_string(struct expr *e, char *buf, size_t size)
 	expr_skip_blanks(e);
 	quote = *e->at;
 	if (quote != '"' && quote != '\'')
-		return expr_fail(e, e->at, "a text in quotes should be here");
+		return expr_fail(e, e->at, "expected a text in quotes");
 	begin = e->at + 1;
 	end = strchr(begin, quote);
 	if (!end)
@@ -142,7 +142,7 @@ static int expr_link(struct expr *e)
 	else if (expr_take(e, "."))
 		r = expr_method(e);
 	else
-		r = expr_fail(e, e->at, "'[' or '.' should be here");
+		r = expr_fail(e, e->at, "expected '[' or '.'");
 	if (r <= 0)
 		return r;
 	e->copied = true;
@@ -160,7 +160,7 @@ int expr_run(struct expr *e)
 	return e->copied;
 }
 
-int tarn_layout_apply(const struct tarn_layout *layout, const char *expr,
+int tarn_layout_eval(const struct tarn_layout *layout, const char *expr,
 	struct tarn_layout *ret)
 {
 	struct expr e = {.text = expr, .at = expr, .layout = *layout};

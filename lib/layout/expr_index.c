@@ -3,8 +3,8 @@
  * Indexing in view expressions: [0:4, ::2, -1, ..., None].
  *
  * The whole list is read first; then the result is built from left to right,
- * one dimension an item. So messages speak of the dimensions as the reader
- * counts them, and new dimensions may be named before others are taken away.
+ * one dimension for each item. So messages use the caller's numbers of
+ * dimensions, and new dimensions may come before others are removed.
  */
 #include "lib/layout/expr.h"
 #include "lib/layout/layout.h"
@@ -17,8 +17,7 @@ struct item {
 	int64_t step;
 };
 
-/* What can follow one another: every dimension taken, as many new ones, and
- * an ellipsis. */
+/* The maximum: every dimension indexed, as many new ones, and an ellipsis. */
 #define ITEMS_MAX (2 * TARN_MAX_NDIM + 1)
 
 static int parse_slice(struct expr *e, struct item *item)
@@ -65,8 +64,7 @@ static int parse_item(struct expr *e, struct item *item)
 	}
 	if (expr_take(e, ":"))
 		return parse_slice(e, item);
-	return expr_fail(
-		e, at, "a number, a slice, ... or None should be here");
+	return expr_fail(e, at, "expected a number, a slice, ... or None");
 }
 
 static int parse_items(struct expr *e, struct item *items, int *ret_n)
@@ -94,7 +92,7 @@ static int parse_items(struct expr *e, struct item *items, int *ret_n)
 		n++;
 	} while (expr_take(e, ","));
 	if (!expr_take(e, "]"))
-		return expr_fail(e, e->at, "',' or ']' should be here");
+		return expr_fail(e, e->at, "expected ',' or ']'");
 	*ret_n = n;
 	return 0;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Methods in view expressions: .permute(2,0,1) and its like. They are rows of
- * a table: the name, how many numbers, and the operation. Only the two that
- * take words (bitcast, rearrange) read their arguments themselves.
+ * Methods in view expressions: such as .permute(2,0,1). They are rows of a
+ * table: the name, how many numbers, and the operation. Only the two with words
+ * as arguments (bitcast, rearrange) read their arguments themselves.
  */
 #include "lib/layout/expr.h"
 #include "lib/layout/layout.h"
@@ -20,7 +20,7 @@ struct args {
 
 typedef int method(struct expr *e, const struct args *a);
 
-/* A dimension as int; what is far outside stays outside. */
+/* A dimension as int; a number far outside stays outside. */
 static int arg_dim(const struct args *a, int i, int otherwise)
 {
 	if (i >= a->n)
@@ -195,8 +195,8 @@ static int parse_args(struct expr *e, struct args *args)
 		expr_skip_blanks(e);
 		if (!expr_take(e, ",") && *e->at != *close)
 			return expr_fail(e, e->at,
-				list ? "',' or ']' should be here"
-				     : "',' or ')' should be here");
+				list ? "expected ',' or ']'"
+				     : "expected ',' or ')'");
 	}
 	return tuple || list ? expr_want(e, ')') : 0;
 }
@@ -218,7 +218,7 @@ static int apply_bitcast(struct expr *e)
 		expr_take_name(e, name);
 	}
 	if (!*name)
-		return expr_fail(e, at, "the name of a dtype should be here");
+		return expr_fail(e, at, "expected the name of a dtype");
 	r = expr_want(e, ')');
 	if (r == 0)
 		r = tarn_dtype_from_name(name, &dtype);
@@ -230,7 +230,7 @@ static int apply_rearrange(struct expr *e)
 	char names[TARN_MAX_NDIM][EXPR_NAME_MAX];
 	struct tarn_axis axes[TARN_MAX_NDIM];
 	char pattern[PATTERN_MAX_SIZE];
-	int n = 0;
+	size_t n = 0;
 	int r;
 
 	r = expr_want_string(e, pattern, sizeof(pattern));
@@ -243,7 +243,7 @@ static int apply_rearrange(struct expr *e)
 		expr_take_name(e, names[n]);
 		if (!*names[n])
 			return expr_fail(e, e->at,
-				"a name and its size should be here, like h=2");
+				"expected a name and its size, like h=2");
 		r = expr_want(e, '=');
 		if (r == 0)
 			r = expr_want_number(e, &axes[n].size);
@@ -256,7 +256,7 @@ static int apply_rearrange(struct expr *e)
 	if (r < 0)
 		return r;
 	return rearrange_as(
-		&e->layout, pattern, n, axes, &e->source, &e->layout);
+		&e->layout, pattern, axes, n, &e->source, &e->layout);
 }
 
 static int fail_count(const struct expr *e, const char *at, const char *name,
@@ -280,7 +280,7 @@ static int fail_count(const struct expr *e, const char *at, const char *name,
 
 static int fail_name(const struct expr *e, const char *at, const char *name)
 {
-	char known[320] = "bitcast, rearrange";
+	char known[320] = "T, bitcast, rearrange";
 
 	for (size_t i = 0; i < ARRAY_SIZE(methods); i++) {
 		size_t used = strlen(known);
@@ -313,6 +313,15 @@ static int apply_numbers(struct expr *e, const char *at, const char *name)
 	return fail_name(e, at, name);
 }
 
+static int reverse_dims(struct expr *e)
+{
+	int n = e->layout.ndim, dims[TARN_MAX_NDIM];
+
+	for (int i = 0; i < n; i++)
+		dims[i] = n - 1 - i;
+	return tarn_layout_permute(&e->layout, n, dims, &e->layout);
+}
+
 int expr_method(struct expr *e)
 {
 	char name[EXPR_NAME_MAX];
@@ -323,7 +332,10 @@ int expr_method(struct expr *e)
 	at = e->at;
 	expr_take_name(e, name);
 	if (!*name)
-		return expr_fail(e, at, "the name of a view should be here");
+		return expr_fail(e, at, "expected the name of a view");
+	/* As in numpy and PyTorch: an attribute, not a method. */
+	if (strcmp(name, "T") == 0)
+		return reverse_dims(e);
 	r = expr_want(e, '(');
 	if (r < 0)
 		return r;

@@ -2,9 +2,9 @@
 /*
  * Layouts: making and checking them.
  *
- * The idea: what can go wrong with sizes is found out here, once, when a
- * layout is made; every view of it then only shrinks or reorders its reach,
- * so views need no checks of their own (lib/layout/layout.h says why).
+ * Sizes are checked here, once, when a layout is made; every view of it then
+ * only shrinks or reorders its reach, so views need no checks of their own
+ * (lib/layout/layout.h has the reason).
  */
 #include "lib/layout/layout.h"
 
@@ -167,7 +167,7 @@ void layout_fill_contiguous(struct tarn_layout *l)
 	for (int i = l->ndim - 1; i >= 0; i--) {
 		int64_t next = stride_times(step, MAX(l->shape[i], 1));
 
-		/* In bits, because that is what must fit. */
+		/* In bits, because the number of bits must fit. */
 		if (stride_times(next, bits) == 0)
 			step = next = 0;
 		l->stride[i] = step;
@@ -190,7 +190,7 @@ static void layout_fill_fortran(struct tarn_layout *l)
 	}
 }
 
-/* What the makers have in common: a layout with a shape and nothing else. */
+/* Shared by the makers: a layout with a shape and nothing else. */
 static int layout_begin(const char *op, int dtype, int ndim,
 	const int64_t *shape, int64_t *ret_numel, struct tarn_layout *ret)
 {
@@ -229,8 +229,8 @@ bool layout_write_contiguous(int dtype, int ndim, const int64_t *shape,
 	return true;
 }
 
-int tarn_layout_contiguous(
-	int dtype, int ndim, const int64_t *shape, struct tarn_layout *ret)
+int layout_contiguous(const char *op, enum tarn_dtype dtype, int ndim,
+	const int64_t *shape, struct tarn_layout *ret)
 {
 	struct tarn_layout out;
 	uint64_t size;
@@ -239,21 +239,27 @@ int tarn_layout_contiguous(
 
 	if (layout_write_contiguous(dtype, ndim, shape, ret, &size))
 		return 0;
-	r = layout_begin("contiguous", dtype, ndim, shape, &numel, &out);
+	r = layout_begin(op, dtype, ndim, shape, &numel, &out);
 	if (r < 0)
 		return r;
 	layout_fill_contiguous(&out);
 	if (numel == 0)
-		return view_checked("contiguous", &out, ret);
+		return view_checked(op, &out, ret);
 	/* It reaches 0 to numel - 1, whose bits were counted: in reach. */
-	r = layout_check_packs("contiguous", &out);
+	r = layout_check_packs(op, &out);
 	if (r >= 0)
 		*ret = out;
 	return r;
 }
 
-int tarn_layout_fortran(
-	int dtype, int ndim, const int64_t *shape, struct tarn_layout *ret)
+int tarn_layout_contiguous(enum tarn_dtype dtype, int ndim,
+	const int64_t *shape, struct tarn_layout *ret)
+{
+	return layout_contiguous("contiguous", dtype, ndim, shape, ret);
+}
+
+int tarn_layout_fortran(enum tarn_dtype dtype, int ndim, const int64_t *shape,
+	struct tarn_layout *ret)
 {
 	struct tarn_layout out;
 	int64_t numel;
@@ -266,7 +272,7 @@ int tarn_layout_fortran(
 	return view_checked("fortran", &out, ret);
 }
 
-int tarn_layout_strided(int dtype, int ndim, const int64_t *shape,
+int tarn_layout_strided(enum tarn_dtype dtype, int ndim, const int64_t *shape,
 	const int64_t *stride, int64_t offset, struct tarn_layout *ret)
 {
 	struct tarn_layout out;

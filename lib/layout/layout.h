@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the files of the layout algebra share.
+ * Shared by the files of the layout algebra.
  *
  * One rule keeps every operation free of overflow checks of its own: a valid
  * layout's reach, taken over all dimensions of two and more (whether or not
  * another dimension is empty), fits in int64_t even when counted in bits. So
- * stepping inside a dimension never overflows; what may overflow are strides
- * of dimensions that have no second element, and those are never used
+ * stepping inside a dimension never overflows; what may overflow are strides of
+ * dimensions that have no second element, and those are never used
  * (stride_times).
  */
 #pragma once
@@ -22,14 +22,16 @@
 #include "base/cleanup.h"
 #include "base/fail.h"
 
-/* 12 numbers of 20 characters, commas and brackets; longer ones end in "...". */
+/* 12 numbers of 20 characters, commas and brackets; longer ones end in
+ * "...". */
 #define SHAPE_TEXT_MAX 288
 
 /* "[2, 3, 4]" in buf. */
-const char *shape_text(char buf[SHAPE_TEXT_MAX], int ndim, const int64_t *shape);
+const char *shape_text(
+	char buf[SHAPE_TEXT_MAX], int ndim, const int64_t *shape);
 
 #define SHAPE_TEXT(ndim, shape)                                                \
-	shape_text((char[SHAPE_TEXT_MAX]){0}, ndim, shape)
+	shape_text((char[SHAPE_TEXT_MAX]) {0}, ndim, shape)
 #define LAYOUT_TEXT(l) SHAPE_TEXT((l)->ndim, (l)->shape)
 #define STRIDE_TEXT(l) SHAPE_TEXT((l)->ndim, (l)->stride)
 
@@ -46,14 +48,18 @@ int layout_check(const char *op, const struct tarn_layout *layout);
 /* Sub-byte types only: is every pack whole? -ENOTSUP. */
 int layout_check_packs(const char *op, const struct tarn_layout *layout);
 
-/* What nearly all ask of tarn_layout_contiguous, in one walk: a type of whole
- * bytes, elements, and a size that fits, in bytes. False: ask that, for the
- * sentence too. */
+/* tarn_layout_contiguous for op, the function that the caller called. */
+int layout_contiguous(const char *op, enum tarn_dtype dtype, int ndim,
+	const int64_t *shape, struct tarn_layout *ret);
+
+/* The common case of tarn_layout_contiguous, in one walk: a type of whole
+ * bytes, elements, and a size that fits, in bytes. False: call
+ * tarn_layout_contiguous, which also sets the sentence. */
 bool layout_write_contiguous(int dtype, int ndim, const int64_t *shape,
 	struct tarn_layout *ret, uint64_t *ret_size);
 
-/* Would layout_write_contiguous() write what is there? known: the size that it
- * told of it; 0: it did not write that. */
+/* Would layout_write_contiguous() write the same layout again? known: the size
+ * that it returned for this one; 0: it did not write this one. */
 static inline bool layout_stands(const struct tarn_layout *layout,
 	uint64_t known, int dtype, int ndim, const int64_t *shape)
 {
@@ -69,7 +75,7 @@ static inline bool layout_stands(const struct tarn_layout *layout,
 /* C order; strides that do not fit (in a tensor without elements) are 0. */
 void layout_fill_contiguous(struct tarn_layout *layout);
 
-/* The sentences of layout_dim and its like, kept out of the fast paths. */
+/* The errors of layout_dim and its like, kept out of the fast paths. */
 int layout_fail_dim(const char *op, const struct tarn_layout *layout, int dim)
 	__attribute__((__cold__, __noinline__));
 
@@ -87,8 +93,8 @@ static inline int64_t stride_times(int64_t a, int64_t b)
 }
 
 /* Negative dimensions count from the end. */
-static inline int layout_dim(const char *op, const struct tarn_layout *layout,
-	int dim, int *ret)
+static inline int layout_dim(
+	const char *op, const struct tarn_layout *layout, int dim, int *ret)
 {
 	int d = dim < 0 ? dim + layout->ndim : dim;
 
@@ -98,9 +104,9 @@ static inline int layout_dim(const char *op, const struct tarn_layout *layout,
 	return 0;
 }
 
-/* As PyTorch has it for some operations: a scalar answers to 0 and -1. */
-static inline int layout_dim_or_scalar(const char *op,
-	const struct tarn_layout *layout, int dim, int *ret)
+/* As PyTorch does for some operations: a scalar accepts 0 and -1. */
+static inline int layout_dim_or_scalar(
+	const char *op, const struct tarn_layout *layout, int dim, int *ret)
 {
 	if (layout->ndim || dim < -1 || dim > 0)
 		return layout_dim(op, layout, dim, ret);
@@ -123,8 +129,8 @@ static inline struct tarn_layout *view_begin(const struct tarn_layout *in,
 	return out;
 }
 
-static inline int view_end(const char *op, const struct tarn_layout *out,
-	struct tarn_layout *ret)
+static inline int view_end(
+	const char *op, const struct tarn_layout *out, struct tarn_layout *ret)
 {
 	int r;
 
@@ -137,8 +143,8 @@ static inline int view_end(const char *op, const struct tarn_layout *out,
 }
 
 /* The same for operations off the fast path, which build out aside. */
-static inline int view_checked(const char *op, const struct tarn_layout *out,
-	struct tarn_layout *ret)
+static inline int view_checked(
+	const char *op, const struct tarn_layout *out, struct tarn_layout *ret)
 {
 	int r = layout_check(op, out);
 
@@ -147,10 +153,10 @@ static inline int view_checked(const char *op, const struct tarn_layout *out,
 	return r;
 }
 
-/* For those of them that reach what their input reaches and have a number of
- * elements that is known to fit: only a pack can have been split. */
-static inline int view_reaching(const char *op, const struct tarn_layout *out,
-	struct tarn_layout *ret)
+/* For operations whose result reaches the same as their input and has a number
+ * of elements that is known to fit: only a pack can have been split. */
+static inline int view_reaching(
+	const char *op, const struct tarn_layout *out, struct tarn_layout *ret)
 {
 	int r = dtype_is_packed(out->dtype) ? layout_check_packs(op, out) : 0;
 
@@ -185,7 +191,7 @@ static inline void layout_write(struct tarn_layout *ret, int dtype, int ndim,
 	}
 }
 
-/* Takes dimension d away; what follows moves up. */
+/* Removes dimension d; the later ones move up. */
 static inline void layout_drop_dim(struct tarn_layout *l, int d)
 {
 	int last = l->ndim - 1;
@@ -199,9 +205,10 @@ static inline void layout_drop_dim(struct tarn_layout *l, int d)
 	l->ndim = last;
 }
 
-/* Room for a dimension before d; the caller knows that there is some. */
-static inline void layout_insert_dim(struct tarn_layout *l, int d, int64_t n,
-	int64_t stride)
+/* Makes room for a dimension before d; the caller has checked that there is
+ * some. */
+static inline void layout_insert_dim(
+	struct tarn_layout *l, int d, int64_t n, int64_t stride)
 {
 	for (int i = l->ndim; i > d; i--) {
 		l->shape[i] = l->shape[i - 1];

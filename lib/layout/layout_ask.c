@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Layouts: asking.
+ * Layouts: queries.
  *
- * Nothing here can overflow: a valid layout's sizes and reach were checked
- * when it was made (lib/layout/layout.c). Only indices come from outside.
+ * Nothing here can overflow: a valid layout's sizes and reach were checked when
+ * it was made (lib/layout/layout.c). Only indices come from outside.
  */
 #include "lib/layout/layout.h"
 
@@ -143,7 +143,7 @@ int tarn_ravel_index(int ndim, const int64_t *shape, const int64_t *index,
 		r = wrap_index("ravel_index", ndim, shape, d, index[d], &i);
 		if (r < 0)
 			return r;
-		/* Before an empty dimension is found out, this may wrap. */
+		/* Before an empty dimension is reached, this may wrap. */
 		flat = (int64_t)((uint64_t)flat * (uint64_t)shape[d] +
 				 (uint64_t)i);
 	}

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Layouts as text, both ways: "F32[2, 3]" and, where the strides or the
- * offset are not the usual ones, "F32[2, 3]:(1, 2)+5". What is printed can be
- * parsed, so that an error message may be pasted into a test.
+ * Layouts as text, both ways: "F32[2, 3]" and, where the strides or the offset
+ * are not the usual ones, "F32[2, 3]:(1, 2)+5". The printed form can be parsed,
+ * so that an error message may be pasted into a test.
  */
 #include "lib/layout/layout.h"
 
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A buffer that remembers how much it would have needed, as snprintf does. */
+/* A buffer that counts how much room the whole text needs, as snprintf does. */
 struct text {
 	char *buf;
 	size_t size;
@@ -89,8 +89,8 @@ static int spec_fail(const struct spec *s, const char *wanted)
 			"layout: \"%.100s\" ends where %s should be", s->text,
 			wanted);
 	return tarn_fail(EINVAL,
-		"layout: \"%.100s\": column %d: %s should be here, not '%c'",
-		s->text, column, wanted, *s->at);
+		"layout: \"%.100s\": column %d: expected %s, not '%c'", s->text,
+		column, wanted, *s->at);
 }
 
 static void spec_skip_blanks(struct spec *s)
@@ -133,7 +133,7 @@ static int spec_number(struct spec *s, int64_t *ret)
 	return 0;
 }
 
-/* "2, 3, 4" and the closing character; what follows 12 is an error. */
+/* "2, 3, 4" and the closing character; more than 12 numbers are an error. */
 static int spec_list(struct spec *s, char close, int64_t *v, int *ret_n)
 {
 	int n = 0;

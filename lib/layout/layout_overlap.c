@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*
- * Do two indices, or two layouts, meet at one element?
+ * Do two indices, or two layouts, reach the same element?
  *
- * Exactly answered this is a knapsack problem; numpy solves it with a bounded
- * search. The layouts that slicing, permuting and splitting make are simpler:
- * sorted by size, each stride steps over all that the smaller ones reach. So
- * we answer from that order, and from what is left over modulo the common
- * divisor of the strides; when in doubt the answer is yes, which costs a copy
- * and no bytes.
+ * An exact answer is a knapsack problem; numpy solves it with a bounded search.
+ * The layouts that slicing, permuting and splitting make are simpler: sorted by
+ * size, each stride steps over all that the smaller ones reach. So the answer
+ * comes from that order, and from the remainders modulo the common divisor of
+ * the strides; when in doubt the answer is yes, which costs a copy but never
+ * damages data.
  */
 #include "lib/layout/layout.h"
 
@@ -26,7 +26,8 @@ static void walk_sorted(
 		int64_t stride;
 		int k;
 
-		/* A stride along which nobody walks may be any number. */
+		/* A stride along a dimension without a second element may be
+		 * any number. */
 		if (l->shape[i] < 2)
 			continue;
 		stride = l->stride[i] * unit;
@@ -113,8 +114,9 @@ bool tarn_layout_overlaps(
 	divisor = common_divisor(x.divisor, y.divisor);
 	if (divisor == 0)
 		return true;
-	/* On a circle of that length all blocks of x fall on one place, and
-	 * all of y; how far is it from one to the other, either way round? */
+	/* On a circle of that length all blocks of x fall on one place, and all
+	 * of y on another; compute the distance between them, in both
+	 * directions. */
 	from_x = (y.first % divisor - x.first % divisor) % divisor;
 	if (from_x < 0)
 		from_x += divisor;

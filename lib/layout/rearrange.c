@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT
 /*
- * rearrange, as einops has it: "b (h w) c -> b c h w", h=2.
+ * rearrange, as in einops: "b (h w) c -> b c h w", h=2.
  *
  * Each side of the pattern is a row of groups, each group a row of axes. The
- * left side splits the dimensions into axes, the right side says in which
- * order the axes come and which are merged again; both are view operations,
- * and only the last merge can need a copy.
+ * left side splits the dimensions into axes, the right side determines the
+ * order of the axes and which of them are merged again; both are view
+ * operations, and only the last merge can need a copy.
  *
  * Source of the rules: einops (arogozhnikov/einops), the rearrange pattern.
  */
 #include "lib/layout/layout.h"
 #include "lib/layout/reshape.h"
+#include "lib/reserved.h"
 
 #include <ctype.h>
 
@@ -54,7 +55,7 @@ static bool term_is_dots(const struct term *t)
 	return t->size == 3 && memcmp(t->name, "...", 3) == 0;
 }
 
-/* How long is the name at p? -1 for none. "1" has no name: 0. */
+/* The length of the name at p; -1 for none. "1" has no name: 0. */
 static int name_size(const char *p)
 {
 	int n = 0;
@@ -149,11 +150,11 @@ static int parse_pattern(
 
 /* The size that the caller gave to a name, or -1. */
 static int64_t given_size(
-	const struct term *t, int n, const struct tarn_axis *axes)
+	const struct term *t, const struct tarn_axis *axes, size_t n)
 {
 	if (t->size == 0)
 		return 1;
-	for (int i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++)
 		if (strlen(axes[i].name) == (size_t)t->size &&
 			memcmp(axes[i].name, t->name, t->size) == 0)
 			return axes[i].size;
@@ -162,7 +163,7 @@ static int64_t given_size(
 
 /* Names on one side only, and sizes for names that are on neither. */
 static int check_names(const char *pattern, const struct side *left,
-	const struct side *right, int n, const struct tarn_axis *axes)
+	const struct side *right, const struct tarn_axis *axes, size_t n)
 {
 	const struct side *sides[] = {left, right};
 
@@ -179,7 +180,7 @@ static int check_names(const char *pattern, const struct side *left,
 					"this name is on one side only");
 		}
 	}
-	for (int i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		struct term t = {axes[i].name, strlen(axes[i].name), 0};
 		bool found = false;
 
@@ -187,7 +188,7 @@ static int check_names(const char *pattern, const struct side *left,
 			return tarn_fail(EINVAL,
 				"rearrange: size %lld of \"%.64s\" is negative",
 				(long long)axes[i].size, axes[i].name);
-		for (int j = 0; j < i; j++)
+		for (size_t j = 0; j < i; j++)
 			if (strcmp(axes[i].name, axes[j].name) == 0)
 				return tarn_fail(EINVAL,
 					"rearrange: \"%.64s\" has two sizes, "
@@ -217,8 +218,8 @@ static int axes_add(const struct term *t, int64_t size, struct axes *axes)
 
 /* One group of the left side takes dimension d apart. */
 static int split_group(const char *pattern, const struct side *left, int group,
-	const struct tarn_layout *layout, int d, int n_given,
-	const struct tarn_axis *given, struct axes *axes)
+	const struct tarn_layout *layout, int d, const struct tarn_axis *given,
+	size_t n_given, struct axes *axes)
 {
 	int64_t sizes[TERMS_MAX], filled[AXES_MAX];
 	const struct term *terms[TERMS_MAX];
@@ -232,7 +233,7 @@ static int split_group(const char *pattern, const struct side *left, int group,
 			return fail_at(pattern, left->terms[i].name,
 				"... cannot be inside of a group on the left");
 		terms[n] = &left->terms[i];
-		sizes[n++] = given_size(&left->terms[i], n_given, given);
+		sizes[n++] = given_size(&left->terms[i], given, n_given);
 	}
 	r = dim_infer("rearrange", layout, d, n, sizes, filled);
 	if (r < 0)
@@ -245,10 +246,10 @@ static int split_group(const char *pattern, const struct side *left, int group,
 	return 0;
 }
 
-/* The left side, against the shape it is applied to. */
+/* Applies the left side to the shape. */
 static int split_dims(const char *pattern, const struct side *left,
-	const struct tarn_layout *layout, int n_given,
-	const struct tarn_axis *given, struct axes *axes)
+	const struct tarn_layout *layout, const struct tarn_axis *given,
+	size_t n_given, struct axes *axes)
 {
 	const struct term *dots = NULL;
 	int n_dots = 0;
@@ -277,14 +278,14 @@ static int split_dims(const char *pattern, const struct side *left,
 			continue;
 		}
 		r = split_group(
-			pattern, left, g, layout, d++, n_given, given, axes);
+			pattern, left, g, layout, d++, given, n_given, axes);
 		if (r < 0)
 			return r;
 	}
 	return 0;
 }
 
-/* The right side: which axis comes where, and the shape after merging. */
+/* The right side: the order of the axes, and the shape after merging. */
 struct result {
 	int n;
 	int order[AXES_MAX];
@@ -335,15 +336,15 @@ static int merge_axes(
 		if (r == 0 && !right->bare[g])
 			r = result_add_dim(res, size);
 	}
-	/* The axes called 1 on the left; at the end they harm nobody. */
+	/* The axes called 1 on the left; at the end they make no difference. */
 	for (int a = 0; a < axes->n; a++)
 		if (axes->term[a]->size == 0)
 			res->order[res->n++] = a;
 	return r;
 }
 
-int rearrange_as(const struct tarn_layout *layout, const char *pattern, int n,
-	const struct tarn_axis *axes, struct tarn_layout *ret_source,
+int rearrange_as(const struct tarn_layout *layout, const char *pattern,
+	const struct tarn_axis *axes, size_t n, struct tarn_layout *ret_source,
 	struct tarn_layout *ret)
 {
 	struct tarn_layout named = *layout;
@@ -354,9 +355,9 @@ int rearrange_as(const struct tarn_layout *layout, const char *pattern, int n,
 
 	r = parse_pattern(pattern, &left, &right);
 	if (r == 0)
-		r = check_names(pattern, &left, &right, n, axes);
+		r = check_names(pattern, &left, &right, axes, n);
 	if (r == 0)
-		r = split_dims(pattern, &left, layout, n, axes, &all);
+		r = split_dims(pattern, &left, layout, axes, n, &all);
 	if (r == 0)
 		r = view_as("rearrange", layout, all.n, all.shape, &named);
 	if (r == 0)
@@ -372,9 +373,12 @@ int rearrange_as(const struct tarn_layout *layout, const char *pattern, int n,
 }
 
 int tarn_layout_rearrange(const struct tarn_layout *layout, const char *pattern,
-	int n, const struct tarn_axis *axes, struct tarn_layout *ret)
+	const struct tarn_axis *axes, size_t n, struct tarn_layout *ret)
 {
 	struct tarn_layout source;
+	int r = 0;
 
-	return rearrange_as(layout, pattern, n, axes, &source, ret);
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = RESERVED_CHECK("tarn_axis", &axes[i]);
+	return r < 0 ? r : rearrange_as(layout, pattern, axes, n, &source, ret);
 }

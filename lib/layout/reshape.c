@@ -2,9 +2,9 @@
 /*
  * Regrouping dimensions: view, reshape, flatten, merge, split.
  *
- * One idea carries them all: dimensions that lie behind one another (each
- * stride is the next one's size times its stride) are a chunk, which may be
- * cut anew in any way. A new shape is a view if and only if its dimensions
+ * All of them use one concept: dimensions that follow each other in memory
+ * (each stride is the next one's size times its stride) are a chunk, which may
+ * be cut anew in any way. A new shape is a view if and only if its dimensions
  * fill the chunks exactly, from the last to the first.
  *
  * The walk is that of PyTorch's computeStride (aten/src/ATen/TensorUtils.cpp),
@@ -75,7 +75,7 @@ static bool same_shape(
 	       memcmp(l->shape, shape, ndim * sizeof(*shape)) == 0;
 }
 
-/* Without elements any strides do; these are PyTorch's and numpy's. */
+/* Without elements any strides are correct; these are PyTorch's and numpy's. */
 static void view_strides_empty(const struct tarn_layout *layout, int ndim,
 	const int64_t *shape, int64_t *stride)
 {
@@ -141,7 +141,7 @@ static int view_strides(const struct tarn_layout *layout, int ndim,
 
 /* The common case, straight through: whole elements, all sizes given and
  * positive, a number of elements that fits because it is the input's, and
- * strides that allow the view. False: look closer. */
+ * strides that allow the view. False: use the general way. */
 static inline bool view_plainly(const struct tarn_layout *layout, int ndim,
 	const int64_t *shape, struct tarn_layout *ret)
 {
@@ -151,7 +151,7 @@ static inline bool view_plainly(const struct tarn_layout *layout, int ndim,
 	if (layout->ndim == 0 || ndim < 0 || ndim > TARN_MAX_NDIM ||
 		dtype_is_packed(layout->dtype))
 		return false;
-	/* What is empty may have any other sizes. */
+	/* An empty tensor may have any other sizes. */
 	for (int i = 0; i < layout->ndim; i++)
 		if (mul_i64(have, layout->shape[i], &have))
 			return false;
@@ -257,7 +257,7 @@ int dim_infer(const char *op, const struct tarn_layout *layout, int dim, int n,
 
 	if (r == 0)
 		return 0;
-	/* Once more, for a sentence that says which dimension it was. */
+	/* Once more, for a sentence that names the dimension. */
 	snprintf(where, sizeof(where), "%s: dimension %d of shape %s", op, dim,
 		LAYOUT_TEXT(layout));
 	return shape_infer(
@@ -350,7 +350,7 @@ int tarn_layout_split(const struct tarn_layout *layout, int dim, int n,
 		"split", n > TARN_MAX_NDIM ? n : layout->ndim - 1 + n);
 	if (r < 0)
 		return r;
-	/* 0 asks for an inferred size too, where it cannot be meant. */
+	/* 0 asks for an inferred size too, where it cannot be a size. */
 	for (int i = 0; i < n; i++)
 		wanted[i] = sizes[i] == 0 && layout->shape[dim] ? -1 : sizes[i];
 	for (int i = 0; i < dim; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the operations that regroup dimensions share. */
+/* Shared by the operations that regroup dimensions. */
 #pragma once
 
 #include <tarn/layout.h>
@@ -24,8 +24,8 @@ int view_as(const char *op, const struct tarn_layout *layout, int ndim,
 int reshape_as(const char *op, const struct tarn_layout *layout, int ndim,
 	const int64_t *shape, struct tarn_layout *ret);
 
-/* tarn_layout_rearrange, and what its copy has to be made from: the axes in
- * their new order, before they are merged. */
-int rearrange_as(const struct tarn_layout *layout, const char *pattern, int n,
-	const struct tarn_axis *axes, struct tarn_layout *ret_source,
+/* tarn_layout_rearrange, and the source of its copy: the axes in their new
+ * order, before they are merged. */
+int rearrange_as(const struct tarn_layout *layout, const char *pattern,
+	const struct tarn_axis *axes, size_t n, struct tarn_layout *ret_source,
 	struct tarn_layout *ret);

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT
 /*
- * What a reshape is made of.
+ * The steps of a reshape.
  *
- * A shape cuts the line of all elements at its prefix products: [6, 8] at 6
- * and 48, [2, 24] at 2 and 48. Splitting a dimension adds a cut, merging two
- * takes one away. So the two lists of cuts, walked once side by side, tell
+ * A shape cuts the line of all elements at its prefix products: [6, 8] at 6 and
+ * 48, [2, 24] at 2 and 48. Splitting a dimension adds a cut, merging two takes
+ * one away. So the two lists of cuts, walked once in parallel, determine
  * everything: with all the cuts of both, the shape is the common refinement
  * ([2, 3, 8]), provided that each cut divides the next; splits lead to it and
  * merges lead on. Where some cut does not divide the next (4 and 6), the
- * dimensions between the two nearest cuts that both have are made flat first;
- * what lies outside of them stays as it is.
+ * dimensions between the two nearest cuts that both have are flattened first;
+ * the others stay as they are.
  *
  * The walk goes from the last cut, which both have, to the first: so that of
- * cuts that repeat (extents of 1) the last ones are paired, and every group
- * is closed.
+ * cuts that repeat (extents of 1) the last ones are paired, and every group is
+ * closed.
  */
 #include "lib/layout/layout.h"
 #include "lib/layout/reshape.h"
 
-/* Dimensions of from between two cuts that both have. */
+/* The dimensions of from between two cuts that both have. */
 struct segment {
 	int first;
 	int last;
@@ -64,8 +64,8 @@ struct refinement {
 	} at[2 * TARN_MAX_NDIM];
 };
 
-/* Of shapes in which every cut divides the next. false where there would be
- * too many dimensions in between for a layout. */
+/* Of shapes in which every cut divides the next. false where the refinement
+ * would have too many dimensions for a layout. */
 static bool refine(int m, const int64_t *from, int n, const int64_t *to,
 	int64_t numel, struct refinement *ret)
 {
@@ -178,7 +178,7 @@ static int plan_segments(int n, const struct segment *segments,
 	return ndim;
 }
 
-/* Segment by segment; false where only one flat dimension for all will do. */
+/* Segment by segment; false where only one flat dimension for all will work. */
 static bool plan_cuts(int m, const int64_t *from, int n, const int64_t *to,
 	int64_t numel, struct tarn_reshape_plan *plan)
 {

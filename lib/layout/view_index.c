@@ -2,9 +2,9 @@
 /*
  * Views that take a part of one dimension: slice, skip, narrow, select.
  *
- * All of them move the offset to the first element that is taken and multiply
- * the stride. Where nothing is taken, offset and stride stay as they are (as
- * in numpy), so that an empty view never points outside of its storage.
+ * All of them move the offset to the first selected element and multiply the
+ * stride. Where no element is selected, offset and stride do not change (as in
+ * numpy), so that an empty view never points outside of its storage.
  */
 #include "lib/layout/layout.h"
 #include "lib/layout/view_index.h"

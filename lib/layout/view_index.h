@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What indexing by expression shares with slice and select. */
+/* Shared by indexing in expressions, slice and select. */
 #pragma once
 
 #include <tarn/layout.h>

@@ -64,8 +64,8 @@ int tarn_layout_squeeze_dim(
 	return view_end("squeeze", out, ret);
 }
 
-/* The size of one dimension of expand, whose input has n (1 where it is
- * new, which d < 0 says) and for which wanted was asked. */
+/* The size of one dimension of expand, for the requested size wanted; the input
+ * has n there (1 if the dimension is new, d < 0). */
 static int expand_size(const struct tarn_layout *layout, int d, int new_d,
 	int64_t n, int64_t *wanted)
 {
@@ -151,18 +151,18 @@ int tarn_layout_expand(const struct tarn_layout *layout, int ndim,
 }
 
 int tarn_layout_broadcast(
-	int n, const struct tarn_layout *layouts, struct tarn_layout *rets)
+	const struct tarn_layout *layouts, size_t n, struct tarn_layout *rets)
 {
 	int64_t shape[TARN_MAX_NDIM];
 	struct tarn_layout out;
 	int ndim = 0;
 	int r;
 
-	for (int i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++)
 		ndim = MAX(ndim, layouts[i].ndim);
 	for (int d = 0; d < ndim; d++)
 		shape[d] = 1;
-	for (int i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		int front = ndim - layouts[i].ndim;
 
 		for (int d = front; d < ndim; d++) {
@@ -181,12 +181,12 @@ int tarn_layout_broadcast(
 		}
 	}
 	/* First all of them, so that a failure leaves rets untouched. */
-	for (int i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		r = expand_to("broadcast", &layouts[i], ndim, shape, &out);
 		if (r < 0)
 			return r;
 	}
-	for (int i = 0; i < n; i++) {
+	for (size_t i = 0; i < n; i++) {
 		r = expand_to("broadcast", &layouts[i], ndim, shape, &rets[i]);
 		if (r < 0)
 			return r;

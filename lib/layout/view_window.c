@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Views that read the strides in another way: diagonal (two strides become
- * their sum), unfold (one stride serves two dimensions), bitcast (the same
- * bits counted in other elements).
+ * Views that reinterpret the strides: diagonal (two strides become their sum),
+ * unfold (one stride serves two dimensions), bitcast (the same bits counted in
+ * other elements).
  */
 #include "lib/layout/layout.h"
 
@@ -25,7 +25,7 @@ int tarn_layout_diagonal(const struct tarn_layout *layout, int64_t k, int a,
 	rows = layout->shape[a] + MIN(k, 0);
 	columns = layout->shape[b] - MAX(k, 0);
 	n = MAX(MIN(rows, columns), 0);
-	/* Outside of the matrix nothing moves, as in PyTorch. */
+	/* Outside of the matrix the offset does not move, as in PyTorch. */
 	if (n > 0)
 		out.offset +=
 			k >= 0 ? k * layout->stride[b] : -k * layout->stride[a];
@@ -98,8 +98,8 @@ static int fail_bitcast(
 		tarn_dtype_name(dtype));
 }
 
-int tarn_layout_bitcast(
-	const struct tarn_layout *layout, int dtype, struct tarn_layout *ret)
+int tarn_layout_bitcast(const struct tarn_layout *layout, enum tarn_dtype dtype,
+	struct tarn_layout *ret)
 {
 	struct tarn_layout out = *layout;
 	int from = tarn_dtype_bits(layout->dtype);

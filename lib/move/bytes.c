@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Elements as they are. A nest in elements becomes loops in bytes; elements
- * smaller than bytes do too where their loops are in whole packs, which is
- * nearly always, and are moved one by one where they are not.
+ * Moving elements as they are. A nest in elements becomes loops in bytes; so do
+ * elements smaller than bytes where their loops are in whole packs, which is
+ * nearly always, and otherwise they are moved one by one.
  */
 #include "lib/move/bytes.h"
 
@@ -11,7 +11,7 @@
 
 #include "lib/number/number.h"
 
-/* Loops in units of pack elements, that have unit bytes. */
+/* Loops in units of pack elements, which have unit bytes. */
 static void in_bytes(
 	const struct nest *nest, int64_t pack, int64_t unit, struct raw *ret)
 {
@@ -95,7 +95,8 @@ int bytes_move(const struct nest *nest, bool large, void *dst, const void *src)
 static int64_t cache_size(void)
 {
 	static _Atomic int64_t known;
-	/* Relaxed: a number alone; who finds none asks again. */
+	/* Relaxed: a single number; a thread that finds none queries it again.
+	 */
 	int64_t size = atomic_load_explicit(&known, memory_order_relaxed);
 
 	if (size == 0) {
@@ -107,8 +108,8 @@ static int64_t cache_size(void)
 	return size;
 }
 
-/* Half of it, since others use it too. Moves of less leave dst in the cache
- * for who wants it next. */
+/* Half of it, since others use it too. Smaller moves leave dst in the cache for
+ * its next reader. */
 bool bytes_are_large(int64_t dst_bytes, int64_t src_bytes)
 {
 	return dst_bytes / 2 + src_bytes / 2 > cache_size() / 4;

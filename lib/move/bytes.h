@@ -5,22 +5,22 @@
 #include "lib/move/nest.h"
 #include "lib/move/raw.h"
 
-/* What a nest was moved by: one of raw.h's ways, or these. */
+/* How a nest was moved: one of raw.h's ways, or these. */
 enum bytes_way {
 	BYTES_BITS = RAW_WAYS, /* elements smaller than bytes, one by one */
-	BYTES_NOTHING,	       /* there are no elements */
+	BYTES_NOTHING,         /* there are no elements */
 	BYTES_WAYS,
 };
 
-/* A tidy nest, by dst; large: written past the cache. Returns the way. */
+/* For a tidy nest, by dst; large: written past the cache. Returns the way. */
 int bytes_move(const struct nest *nest, bool large, void *dst, const void *src);
 
 /* The loops of such a nest in bytes, its dtypes not smaller than a byte. Where
  * they begin is left out. */
 void bytes_raw(const struct nest *nest, bool large, struct raw *ret);
 
-/* Any nest; the addresses are of element 0 of each side. */
+/* For any nest; the addresses are of element 0 of each side. */
 void move_nest(const struct nest *nest, void *dst, const void *src);
 
-/* Is so much moved that the cache does not hold it? */
+/* Are these more bytes than the cache holds? */
 bool bytes_are_large(int64_t dst_bytes, int64_t src_bytes);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * From memory to memory. What the elements become is looked at once, and there
- * are two executors: one for bytes that stay as they are, and one that has
- * them converted tile by tile.
+ * From memory to memory. The conversion is examined once, and there are two
+ * executors: one for bytes that stay as they are, and one that converts tile by
+ * tile.
  */
 #include "lib/move/move.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A move: elements of one layout become those of another, in memory. The plan
- * is a nest of loops (nest.h) and what happens to an element on its way
+ * is a nest of loops (nest.h) and the conversion of an element
  * (number/convert.h); the executor looks at the nest once and picks: one
  * memcpy, runs, transposed tiles, or tiles that are converted.
  *
@@ -27,12 +27,12 @@ struct move {
 int move_plan(struct move *ret, const struct tarn_layout *dst,
 	const struct tarn_layout *src, const struct tarn_copy_options *options);
 
-/* All of it. dst and src are the addresses of element 0 of each side (of the
- * byte that a layout counts from); they do not overlap. The nest may be any:
- * a part, in another order, with loops of one step. */
+/* Moves all elements. dst and src are the addresses of element 0 of each side
+ * (of the byte that a layout counts from); they do not overlap. The nest may be
+ * any: a part, in another order, with loops of one step. */
 void move_run(const struct move *move, void *dst, const void *src);
 
-/* The same by up to threads threads, that live no longer than the call; where
- * threads cannot be had, by fewer. */
-void move_run_threads(const struct move *move, void *dst, const void *src,
-	int threads);
+/* The same with up to threads threads, which live no longer than the call; with
+ * fewer where threads cannot be started. */
+void move_run_threads(
+	const struct move *move, void *dst, const void *src, int threads);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * A move by several threads: one loop is cut into as many stretches, each of
- * which is a move of its own. The outermost loop of dst is taken where it is
- * long enough, so that threads write far from each other; else the longest.
+ * which is a separate move. The outermost loop of dst is taken where it is long
+ * enough, so that threads write far from each other; else the longest.
  */
 #include "lib/move/move.h"
 
@@ -12,13 +12,12 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 
-/* Bytes of dst that are worth a thread, which costs some tens of
- * microseconds. */
+/* Bytes of dst that justify a thread, which costs some tens of microseconds. */
 #define WORTH ((int64_t)512 << 10)
 
 /* Stretches of the innermost loop are multiples of it: they begin at the same
  * place of a line as the whole does, and in whole packs. */
-#define GRAIN 64
+#define GRANULE 64
 
 struct worker {
 	struct move move;
@@ -71,7 +70,7 @@ static void *work(void *arg)
 	return NULL;
 }
 
-/* The stretch from `at` on. */
+/* Narrows the nest to the stretch from `at` on. */
 static void cut(struct nest *nest, int loop, int64_t at, int64_t count)
 {
 	nest->dst0 += at * nest->dst[loop];
@@ -80,22 +79,23 @@ static void cut(struct nest *nest, int loop, int64_t at, int64_t count)
 	nest->extent[loop] = count;
 }
 
-/* All but the first stretch, which is the caller's, in threads. Returns how
- * many there are. */
+/* Starts a thread for each stretch but the first, which is the caller's.
+ * Returns how many there are. */
 static int start(struct worker *workers, const struct worker *whole, int loop,
 	int threads)
 {
 	int64_t extent = whole->move.nest.extent[loop], at = 0;
-	int64_t grain = loop == whole->move.nest.n - 1 ? GRAIN : 1;
+	int64_t granule = loop == whole->move.nest.n - 1 ? GRANULE : 1;
 	int n = 0;
 
 	for (; at < extent; n++) {
 		int64_t each = (extent - at) / (threads - n);
 		struct worker *w = &workers[n];
 
-		each = n == threads - 1 ? extent - at
-					: MIN(MAX(each - each % grain, grain),
-						  extent - at);
+		each = n == threads - 1
+			       ? extent - at
+			       : MIN(MAX(each - each % granule, granule),
+					 extent - at);
 		*w = *whole;
 		cut(&w->move.nest, loop, at, each);
 		at += each;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Two layouts of one shape become a nest of loops. Walking in the order of
- * one side's strides goes through that side's memory (or file) forward,
- * whatever order the dimensions have and whichever way they run; fusing what
- * is adjacent on both sides turns the common case, all contiguous, into a
- * single row and so into one memcpy.
+ * Two layouts of one shape become a nest of loops. A walk in the order of one
+ * side's strides goes through that side's memory (or file) forward, whatever
+ * the order and direction of the dimensions; fusing what is adjacent on both
+ * sides turns the common case, all contiguous, into a single row and so into
+ * one memcpy.
  */
 #include "lib/move/nest.h"
 

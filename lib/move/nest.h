@@ -2,9 +2,9 @@
 /*
  * A nest of loops over two layouts of one shape, made as short as it can be:
  * extents of 1 are dropped, the larger strides of one side come first, that
- * side is walked forward, and what is adjacent in both is one loop. A third
- * operand, the channel, is an index into what is done to the elements; it
- * walks along with one of the dimensions. All strides are in elements.
+ * side is walked forward, and dimensions that are adjacent in both are one
+ * loop. A third operand, the channel, is an index into the scales and biases;
+ * it advances along one of the dimensions. All strides are in elements.
  */
 #pragma once
 
@@ -27,8 +27,8 @@ struct nest_row {
 	int64_t dst_stride, src_stride, channel_stride;
 };
 
-/* Whose larger strides come first. Files are walked in the order of their
- * bytes: by src to read one, by dst to write one. Memory goes by dst. */
+/* The side whose larger strides come first. Files are walked in the order of
+ * their bytes: by src to read one, by dst to write one. Memory goes by dst. */
 enum nest_order { NEST_BY_DST, NEST_BY_SRC };
 
 /* Both layouts have the same shape; channel_dim is a dimension of it, or -1:
@@ -41,12 +41,13 @@ void nest_plan(struct nest *nest, const struct tarn_layout *dst,
 void nest_tidy(struct nest *nest, enum nest_order order);
 
 /* Steps first .. first + count - 1 of loop level, which becomes the outermost,
- * with all loops inside it. The loops outside stand at index. ret may be nest;
- * what the loops say stays as it is, a loop of one step is kept. */
+ * with all loops inside it. The outer loops are at index. ret may be nest; the
+ * loops are not changed otherwise, and a loop of one step is kept. */
 void nest_part(const struct nest *nest, int level, const int64_t *index,
 	int64_t first, int64_t count, struct nest *ret);
 
-/* How far it reaches, elements, both included; not of an empty one. */
+/* The range that it reaches, in elements, both ends included; not for an empty
+ * one. */
 enum nest_side { NEST_DST, NEST_SRC };
 void nest_span(const struct nest *nest, enum nest_side side, int64_t *ret_first,
 	int64_t *ret_last);

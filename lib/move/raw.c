@@ -2,14 +2,14 @@
 /*
  * Loops over elements become the two that matter, and the others around them.
  *
- * The innermost loop is the one that walks dst in the smallest steps. Where
- * the same loop walks src in the smallest steps as well, it is a row;
- * otherwise that other loop is its columns, and the two are one pair
- * (raw_pair.c). A short run of both sides counts as one wider element.
+ * The innermost loop is the one that walks dst in the smallest steps. Where the
+ * same loop walks src in the smallest steps as well, it is a row; otherwise
+ * that other loop is its columns, and the two are one pair (raw_pair.c). A
+ * short run of both sides counts as one wider element.
  *
- * Where the columns are shorter than a line of the cache, what shares the line
- * with them is in another loop, and would be met again when the line is gone;
- * so a stretch of that loop is walked right outside of the pair.
+ * Where the columns are shorter than a cache line, the other elements of the
+ * line belong to another loop, and would be reached after the line is evicted;
+ * so a stretch of that loop is walked directly outside of the pair.
  */
 #include "lib/move/raw.h"
 
@@ -17,8 +17,8 @@
 
 #include "base/checked.h"
 
-/* Runs up to here are elements: beyond it there is nothing to win by moving
- * them in another order. */
+/* Runs up to this size count as elements: moving longer ones in another order
+ * gains nothing. */
 #define WIDE LINE
 
 static struct raw without(const struct raw *raw, int loop)
@@ -48,8 +48,8 @@ static void widen(struct raw *raw)
 	}
 }
 
-/* The loop with the smallest steps of src that are not 0, and if among equals
- * the innermost; -1: none moves. */
+/* The loop with the smallest steps of src that are not 0, and of equal ones the
+ * innermost; -1: none moves. */
 static int smallest_src(const struct raw *raw)
 {
 	int best = -1;
@@ -62,7 +62,7 @@ static int smallest_src(const struct raw *raw)
 	return best;
 }
 
-/* Backwards through columns of src would be backwards through its lines. */
+/* Walking columns of src backwards would walk its lines backwards. */
 static void turn(struct raw_job *job, struct raw *raw, int loop)
 {
 	job->dst0 += raw->dst[loop] * (raw->extent[loop] - 1);
@@ -71,8 +71,8 @@ static void turn(struct raw_job *job, struct raw *raw, int loop)
 	raw->src[loop] = -raw->src[loop];
 }
 
-/* Groups within a row: where the innermost loop turns round a few elements,
- * the columns are the groups, one after the other on both sides. */
+/* Groups within a row: where the innermost loop reverses a few elements, the
+ * columns are the groups, consecutive on both sides. */
 static int groups_loop(const struct raw *raw)
 {
 	int last = raw->n - 1;
@@ -86,7 +86,7 @@ static int groups_loop(const struct raw *raw)
 	return -1;
 }
 
-/* Which loop is the columns; -1: none, it is rows alone. */
+/* Finds the loop of the columns; -1: none, there are only rows. */
 static int columns_loop(const struct raw *raw)
 {
 	int last = raw->n - 1, cols;
@@ -119,7 +119,8 @@ static void plan_rows(struct raw_pair *pair, struct raw *outer)
 	outer->n--;
 }
 
-/* Which loop is walked in stretches, and how far: four lines of src. */
+/* Finds the loop that is walked in stretches, and their length: four lines of
+ * src. */
 static void plan_near(struct raw_job *job)
 {
 	const struct raw_pair *pair = &job->pair;
@@ -160,7 +161,7 @@ void raw_plan(struct raw_job *ret, const struct raw *raw)
 		plan_cols(pair, outer, cols);
 	}
 	plan_rows(pair, outer);
-	/* Of rows alone, the loop around them saves calls. */
+	/* With rows alone, including the loop around them saves calls. */
 	if (cols < 0 && outer->n > 0)
 		plan_cols(pair, outer, outer->n - 1);
 	raw_pair_plan(pair);
@@ -194,7 +195,7 @@ static void insert(
 	raw->src[at] = src;
 }
 
-/* Whole stretches, and what is left over after them. */
+/* Whole stretches, and then the rest. */
 static void walk_stretches(
 	const struct raw_job *job, char *dst, const char *src)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Moving bytes that mean nothing: elements of some size, in loops whose
+ * Moving bytes without interpretation: elements of some size, in loops whose
  * strides are in bytes. A nest with one dtype on both sides becomes this.
  */
 #pragma once
@@ -12,7 +12,7 @@
 #include "lib/move/nest.h"
 #include "lib/move/simd.h"
 
-/* In loops, by dst: the larger strides first, none negative. */
+/* The loops, by dst: the larger strides first, none negative. */
 struct raw {
 	int n;
 	bool large; /* past the cache, see move.h */
@@ -22,16 +22,16 @@ struct raw {
 	int64_t src[TARN_MAX_NDIM];
 };
 
-/* What the two innermost loops are done by. */
+/* How the two innermost loops are done. */
 enum raw_way {
-	RAW_RUN,	/* memcpy */
-	RAW_FILL,	/* one element, again and again */
-	RAW_TRANSPOSE,	/* tiles of rows and columns */
-	RAW_CHANNELS,	/* a few elements taken from each group (x[..., c]) */
-	RAW_INTERLEAVE, /* a few rows woven into groups */
-	RAW_SWAP,	/* the order inside of each group turned round */
-	RAW_REVERSE,	/* a row backwards */
-	RAW_ELEMENTS,	/* one by one */
+	RAW_RUN,        /* memcpy */
+	RAW_FILL,       /* one element, again and again */
+	RAW_TRANSPOSE,  /* tiles of rows and columns */
+	RAW_CHANNELS,   /* a few elements of each group (x[..., c]) */
+	RAW_INTERLEAVE, /* a few rows interleaved into groups */
+	RAW_SWAP,       /* the order within each group reversed */
+	RAW_REVERSE,    /* a row backwards */
+	RAW_ELEMENTS,   /* one by one */
 	RAW_WAYS,
 };
 extern const char *const raw_way_name[RAW_WAYS];
@@ -50,17 +50,17 @@ struct raw_pair {
 	struct shuffle shuffle; /* CHANNELS to REVERSE */
 };
 
-/* Chooses the way of a pair whose loops are set. */
+/* Chooses the way for a pair whose loops are set. */
 void raw_pair_plan(struct raw_pair *pair);
 void raw_pair_run(const struct raw_pair *pair, char *dst, const char *src);
 
-/* The way's loop, without blocks: rows x cols from the given place on; dst
- * columns may lie elsewhere than pair says. */
+/* The way's loop, without blocks: rows x cols from the given place on; the
+ * columns of dst may lie elsewhere than in pair. */
 void raw_fill(const struct raw_pair *pair, char *dst, int64_t col_dst,
 	const char *src, int64_t rows, int64_t cols);
 
-/* TRANSPOSE; so many columns follow in src, of which as many as these are
- * fetched meanwhile. */
+/* For TRANSPOSE; ahead more columns follow in src, which are prefetched
+ * meanwhile. */
 void raw_transpose(const struct raw_pair *pair, char *dst, int64_t col_dst,
 	const char *src, int64_t rows, int64_t cols, int64_t follow);
 
@@ -73,16 +73,17 @@ void raw_shuffle(const struct raw_pair *pair, char *dst, int64_t col_dst,
 void raw_elements(const struct raw_pair *pair, char *dst, int64_t col_dst,
 	const char *src, int64_t rows, int64_t cols);
 
-/* What is decided once: to be run again wherever such loops are. */
+/* A plan, to be run wherever such loops are. */
 struct raw_job {
 	struct raw outer; /* the loops around the pair */
 	struct raw_pair pair;
 	int64_t dst0, src0; /* where the pair begins */
-	int near; /* of this loop, stretches right outside of the pair; or -1 */
+	int near; /* the loop of which stretches are walked directly outside of
+		   * the pair; or -1 */
 	int64_t stretch;
 };
 void raw_plan(struct raw_job *ret, const struct raw *raw);
 
-/* All of it; the addresses are of the first elements. What is large needs the
- * fence of the job's simd before others may see it. */
+/* Moves everything; the addresses are of the first elements. A large move needs
+ * the fence of the job's simd before other threads may see it. */
 void raw_run(const struct raw_job *job, char *dst, const char *src);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Elements one by one: for the edges of tiles, and for strides that nothing
- * better knows. Each size has a loop of its own, in which memcpy is a move.
+ * Moves elements one by one: for the edges of tiles, and for strides without a
+ * better way. Each size has a loop of its own, in which memcpy is a move.
  */
 #include "lib/move/raw.h"
 
@@ -70,7 +70,7 @@ void raw_elements(const struct raw_pair *pair, char *dst, int64_t col_dst,
 		.col_src = pair->col_src,
 	};
 
-	/* Few rows are better the inner loop's columns. */
+	/* Few rows are better as columns of the inner loop. */
 	if (rows < cols && rows < 8) {
 		b.rows = cols;
 		b.row_dst = col_dst;

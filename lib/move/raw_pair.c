@@ -2,13 +2,14 @@
 /*
  * Two loops over elements, of which one walks dst and the other src.
  *
- * What is too far apart for the cache is done in blocks: a block's rows of src
- * are read a few lines each, turned in a buffer that stays in the cache, and
- * leave as rows of dst of a few whole lines each. So every line of either side
- * is touched once, strides that are powers of two (whose lines all compete for
- * the same few places of the cache) cost no more than others, and the lines
- * can be written past the cache, without being read first. Meanwhile the next
- * block of src is fetched: no CPU foresees rows that are a page apart.
+ * Elements too far apart for the cache are moved in blocks: a block's rows of
+ * src are read a few lines each, transposed in a buffer that stays in the
+ * cache, and written as rows of dst of a few whole lines each. So every line of
+ * either side is touched once, strides that are powers of two (whose lines all
+ * compete for the same few places of the cache) cost no more than others, and
+ * the lines can be written past the cache, without being read first. Meanwhile
+ * the next block of src is prefetched: no CPU predicts rows that are a page
+ * apart.
  */
 #include "lib/move/raw.h"
 
@@ -16,12 +17,11 @@
 
 #include "base/checked.h"
 
-/* As much as a first-level cache, and little beside any second-level one. */
+/* As large as a first-level cache, and small beside any second-level one. */
 #define BLOCK 32768
 
-/* Bytes of a block's row in dst, and in src: whole lines, and several of them,
- * as memory likes it. Measured: 64 costs a third, 128 a fifth, 512 wins
- * nothing. */
+/* Bytes of a block's row in dst, and in src: several whole lines, as memory
+ * prefers. Measured: 64 costs a third, 128 a fifth, 512 gains nothing. */
 #define BLOCK_SIDE 256
 
 const char *const raw_way_name[RAW_WAYS] = {
@@ -69,7 +69,7 @@ static void run(const struct raw_pair *pair, char *dst, int64_t col_dst,
 			(size_t)(rows * pair->size));
 }
 
-/* The first element, then as much again as is there already. */
+/* Writes the first element, then doubles the filled part. */
 static void fill(const struct raw_pair *pair, char *dst, int64_t col_dst,
 	const char *src, int64_t rows, int64_t cols)
 {
@@ -117,12 +117,13 @@ void raw_fill(const struct raw_pair *pair, char *dst, int64_t col_dst,
 
 struct blocks {
 	int64_t rows, cols; /* of one */
-	/* Of the first ones, so that the others begin at lines of dst and
-	 * of src. */
+	/* The size of the first blocks, so that the others begin at lines of
+	 * dst and of src. */
 	int64_t first_row, first_col;
 };
 
-/* The first of blocks of n elements, when lines come every stride. */
+/* The size of the first of blocks of n elements, when lines come every stride.
+ */
 static int64_t first_of(
 	const void *at, int64_t stride, int64_t n, int64_t extent, int64_t size)
 {
@@ -202,7 +203,8 @@ static void run_blocks(const struct raw_pair *pair, char *dst, const char *src)
 	}
 }
 
-/* Neither side adjacent, or no way for it: blocks of both, one by one. */
+/* Neither side is adjacent, or there is no way for it: blocks of both, element
+ * by element. */
 static void run_elements(
 	const struct raw_pair *pair, char *dst, const char *src)
 {
@@ -226,8 +228,8 @@ static void run_elements(
 	}
 }
 
-/* Runs that are worth it go past the cache; memcpy does so by itself for those
- * of many MiB. */
+/* Runs that are long enough go past the cache; memcpy does so by itself for
+ * those of many MiB. */
 static void run_runs(const struct raw_pair *pair, char *dst, const char *src)
 {
 	size_t size = (size_t)(pair->rows * pair->size);

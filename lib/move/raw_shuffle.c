@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Groups of a few elements (the colours of a pixel) taken apart, put together
- * or turned round. 16 bytes of output come from at most four times 16 bytes of
- * input, always in the same way, so one table of where each byte comes from
- * is all that differs between two, three or four channels of 1 to 8 bytes.
+ * Groups of a few elements (the colours of a pixel) separated, combined or
+ * reversed. 16 bytes of output come from at most four times 16 bytes of input,
+ * always in the same way, so one table of the source of each byte is the only
+ * difference between two, three or four channels of 1 to 8 bytes.
  */
 #include "lib/move/raw.h"
 
@@ -19,7 +19,7 @@ static void take(struct shuffle *how, int output, int byte, int64_t from)
 }
 
 /* Output o is element o of each group; groups are pitch elements. Columns that
- * are no such elements are done one by one. */
+ * are not such elements are moved one by one. */
 static void plan_channels(struct raw_pair *pair, int64_t pitch)
 {
 	struct shuffle *how = &pair->shuffle;
@@ -115,8 +115,8 @@ bool raw_shuffle_plan(struct raw_pair *pair)
 	return true;
 }
 
-/* How many whole groups of vectors there are, and no byte beyond the last
- * element is loaded with them. */
+/* The number of whole groups of vectors that load no byte beyond the last
+ * element. */
 static int64_t groups_of(
 	const struct raw_pair *pair, int64_t rows, int64_t cols)
 {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Rows of src become columns of dst, by strips as high as a tile. While one
- * strip is turned the next is fetched, since no CPU foresees rows that are a
- * page apart. Where a strip has more rows than a set of the first cache has
- * ways, and the rows are a power of two apart, its lines would push each other
- * out before they are used up; then the strip is first laid down close
- * together.
+ * Rows of src become columns of dst, in strips as high as a tile. While one
+ * strip is transposed the next is prefetched, since no CPU predicts rows that
+ * are a page apart. Where a strip has more rows than a set of the first-level
+ * cache has ways, and the rows are a power of two apart, its lines would evict
+ * each other before they are used up; then the strip is first copied to a
+ * compact buffer.
  */
 #include "lib/move/raw.h"
 
@@ -13,13 +13,13 @@
 
 #include "base/checked.h"
 
-/* Of the first caches that there are: 8 or more ways, and sets that repeat
- * after 4 KiB at most. */
+/* For first-level caches in general: 8 or more ways, and sets that repeat after
+ * 4 KiB at most. */
 #define WAYS 8
 #define SETS 4096
 
-/* Bytes of a row that are laid down together: half of a page, so that all rows
- * of a strip fit beside what they become. */
+/* Bytes of a row that are copied together: half of a page, so that all rows of
+ * a strip fit beside their transpose. */
 #define CLOSE 256
 
 static int size_log2(int64_t size)
@@ -34,7 +34,7 @@ static void fetch(const char *src, int64_t stride, int64_t rows, int64_t bytes)
 			__builtin_prefetch(src + i * stride + at);
 }
 
-/* A strip of as many columns as are whole tiles, laid down first. */
+/* A strip of as many columns as are whole tiles, copied to the buffer first. */
 static void strip_close(const struct raw_pair *pair, int k, char *dst,
 	int64_t col_dst, const char *src, int64_t cols)
 {

@@ -2,7 +2,7 @@
 /*
  * The inner loops in plain C, and the choice between them and those of an
  * instruction set. Tiles are small enough that the compiler unrolls them, and
- * makes what it can of them for the CPU that it builds for.
+ * vectorises them for its target CPU.
  */
 #include "lib/move/simd.h"
 
@@ -34,7 +34,7 @@ TRANSPOSE(4)
 TRANSPOSE(8)
 TRANSPOSE(16)
 
-/* Byte by byte is what it would be without: the caller does that better. */
+/* In portable C it would go byte by byte: the caller does that better. */
 static int64_t no_shuffle(
 	const struct shuffle *how, char *dst, const char *src, int64_t groups)
 {
@@ -78,7 +78,7 @@ void simd_force_portable(bool on)
 
 const struct simd *simd_get(void)
 {
-	/* Relaxed: a flag alone, that orders nothing. */
+	/* Relaxed: a single flag, which orders nothing. */
 	bool plain = atomic_load_explicit(&portable_only, memory_order_relaxed);
 	const struct simd *best = plain ? NULL : simd_avx2();
 

@@ -21,7 +21,7 @@
 #define INLINE                                                                 \
 	static inline __attribute__((__target__("avx2"), __always_inline__))
 
-/* The same 16 bytes' worth of two places, one above the other. */
+/* 16 bytes from each of two places, one in each half. */
 INLINE __m256i load_two(const char *low, const char *high)
 {
 	__m256i v =
@@ -44,18 +44,23 @@ INLINE void store_two(char *low, char *high, __m256i v)
 	{                                                                      \
 		__m256i a[n], b[n];                                            \
                                                                                \
-		UNROLL for (int i = 0; i < (n); i++)                           \
+		UNROLL                                                         \
+		for (int i = 0; i < (n); i++)                                  \
 			a[i] = load_two(src + i * src_stride,                  \
 				src + (i + (n)) * src_stride);                 \
-		UNROLL for (int s = 0; s < (stages); s++) {                    \
-			UNROLL for (int i = 0; i < (n) / 2; i++) {             \
+		UNROLL                                                         \
+		for (int s = 0; s < (stages); s++) {                           \
+			UNROLL                                                 \
+			for (int i = 0; i < (n) / 2; i++) {                    \
 				b[2 * i] = low(a[i], a[i + (n) / 2]);          \
 				b[2 * i + 1] = high(a[i], a[i + (n) / 2]);     \
 			}                                                      \
-			UNROLL for (int i = 0; i < (n); i++)                   \
+			UNROLL                                                 \
+			for (int i = 0; i < (n); i++)                          \
 				a[i] = b[i];                                   \
 		}                                                              \
-		UNROLL for (int i = 0; i < (n); i++)                           \
+		UNROLL                                                         \
+		for (int i = 0; i < (n); i++)                                  \
 			_mm256_storeu_si256(                                   \
 				(__m256i *)(dst + i * dst_stride), a[i]);      \
 	}                                                                      \
@@ -64,7 +69,7 @@ INLINE void store_two(char *low, char *high, __m256i v)
 	{                                                                      \
 		for (; tiles > 0; tiles--) {                                   \
 			tile_##size(dst, dst_stride, src, src_stride);         \
-			dst += (n) * dst_stride;                               \
+			dst += (n)*dst_stride;                                 \
 			src += (n) * (size);                                   \
 		}                                                              \
 	}
@@ -74,7 +79,7 @@ TRANSPOSE(2, 8, 3, _mm256_unpacklo_epi16, _mm256_unpackhi_epi16)
 TRANSPOSE(4, 4, 2, _mm256_unpacklo_epi32, _mm256_unpackhi_epi32)
 TRANSPOSE(8, 2, 1, _mm256_unpacklo_epi64, _mm256_unpackhi_epi64)
 
-/* Two rows, for whole vectors. */
+/* Two rows, in whole vectors. */
 AVX2 static void transpose_16(char *dst, ptrdiff_t dst_stride, const char *src,
 	ptrdiff_t src_stride, int64_t tiles)
 {
@@ -100,14 +105,16 @@ INLINE int64_t shuffle_all(const struct shuffle *how, char *dst,
 		const char *s = src + g * how->src_advance;
 		char *d = dst + g * how->dst_advance;
 
-		UNROLL for (int i = 0; i < inputs; i++) in[i] =
-			load_two(s + i * how->src_step,
+		UNROLL
+		for (int i = 0; i < inputs; i++)
+			in[i] = load_two(s + i * how->src_step,
 				s + i * how->src_step + how->src_advance);
-		UNROLL for (int o = 0; o < outputs; o++)
-		{
+		UNROLL
+		for (int o = 0; o < outputs; o++) {
 			__m256i v = _mm256_shuffle_epi8(in[0], from[o][0]);
 
-			UNROLL for (int i = 1; i < inputs; i++)
+			UNROLL
+			for (int i = 1; i < inputs; i++)
 				v = _mm256_or_si256(v,
 					_mm256_shuffle_epi8(in[i], from[o][i]));
 			store_two(d + o * how->dst_step,
@@ -139,8 +146,8 @@ AVX2 static int64_t shuffle(
 	return 0;
 }
 
-/* Stores that are not whole lines would be read, changed and written: the
- * ends go through the cache. */
+/* A store of a partial line would read, change and write it: so the ends go
+ * through the cache. */
 AVX2 static void stream(void *dst, const void *src, size_t size)
 {
 	size_t head = (LINE - (uintptr_t)dst % LINE) % LINE;

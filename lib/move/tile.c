@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * Conversion of a nest. Runs are what convert.h knows, and dst's order is what
- * makes them, so a tile of the nest (small enough for the first cache) is
- * gathered from src into a packed row in the order of dst, converted as a run,
- * and scattered to dst. A side that is a packed row already needs neither.
- * Gathering and scattering are moves of bytes, with all that these can do
- * (raw.h), planned once for all tiles of a shape.
+ * Conversion of a nest. convert.h converts runs, in dst's order, so a tile of
+ * the nest (small enough for the first-level cache) is gathered from src into a
+ * packed row in the order of dst, converted as a run, and scattered to dst. A
+ * side that is a packed row already needs neither. Gathering and scattering are
+ * moves of bytes (raw.h), planned once for all tiles of a shape.
  */
 #include "lib/move/tile.h"
 
@@ -15,17 +14,17 @@
 #include "base/checked.h"
 #include "lib/move/bytes.h"
 
-/* A tile's bytes on its wider side: what is read, what is written and their
- * like elsewhere stay in a first cache of 32 KiB or a little beyond. */
+/* A tile's bytes on its wider side: the bytes read and written and the buffers
+ * fit into a first-level cache of 32 KiB or little more. */
 #define TILE_BYTES 16384
 
-/* Columns that make whole lines on the side that has them. */
+/* Columns that make whole lines on the side where they are adjacent. */
 #define TILE_SIDE 64
 
 /* One side of a tile. */
 struct side {
-	bool direct; /* a packed row as it is */
-	bool jobbed; /* whole bytes: job says how */
+	bool direct; /* it is a packed row already */
+	bool jobbed; /* whole bytes: job moves them */
 	int64_t size, pack;
 	int64_t bits;
 	struct raw_job job;
@@ -39,13 +38,13 @@ struct tiler {
 	const char *src;
 	int order[TARN_MAX_NDIM]; /* of the loops over tiles */
 	int64_t block[TARN_MAX_NDIM];
-	struct nest tile;     /* at hand */
+	struct nest tile;     /* the tile in work */
 	struct side from, to; /* planned for extents like this tile's */
 	bool planned;
-	int rows; /* the loop of rows that may stream, its last but one; -1 */
+	int rows; /* the loop of rows that may stream, its second to last; -1 */
 	int64_t span; /* bytes of src from the first to the last */
 	struct tile_channels channels;
-	/* The rows between; wide enough for 8 bytes each. */
+	/* The buffers between; wide enough for 8 bytes each. */
 	_Alignas(LINE) char gathered[TILE_BYTES + LINE];
 	_Alignas(LINE) char converted[TILE_BYTES + LINE];
 };
@@ -71,8 +70,8 @@ static int64_t block_of(int64_t extent, int64_t room)
 	return room > TILE_SIDE ? room - room % TILE_SIDE : MAX(room, 1);
 }
 
-/* As much as fits of the loops that walk dst and src in the smallest steps,
- * then of the others, from the inside. */
+/* As much as fits of the loops with the smallest steps of dst and src, then of
+ * the others, from the inside. */
 static void shape_tiles(struct tiler *t)
 {
 	const struct nest *nest = &t->nest;
@@ -97,7 +96,7 @@ static void shape_tiles(struct tiler *t)
 		if (i != last && i != cols)
 			left /= t->block[i];
 	}
-	/* Along src inside of the rest: pages are read one after the other. */
+	/* Innermost along src: pages are read one after the other. */
 	for (int i = 0; i <= last; i++)
 		if (i != cols)
 			t->order[n++] = i;
@@ -171,7 +170,7 @@ static void plan_side(struct tiler *t, struct side *s, enum nest_side which)
 	s->jobbed = s->pack == 1;
 	if (!s->jobbed)
 		return;
-	/* Past the cache only bytes can go, not numbers being made. */
+	/* Only the move of bytes goes past the cache, not the conversion. */
 	if (which == NEST_DST && t->large)
 		s->direct = false;
 	nest.dst0 = nest.src0 = 0;
@@ -201,8 +200,8 @@ static void plan_channels(struct tiler *t)
 	}
 }
 
-/* Rows that are adjacent in dst, one channel each: then nothing need lie
- * between conversion and memory. */
+/* Rows that are adjacent in dst, with one channel each: then the conversion can
+ * write straight to memory. */
 static void plan_stream(struct tiler *t)
 {
 	int last = t->tile.n - 1, rows = last;
@@ -346,7 +345,8 @@ void tile_run(const struct move *move, void *dst, const void *src)
 	t.planned = false;
 	if (tarn_dtype_pack(t.nest.dst_dtype) > 1 ||
 		tarn_dtype_pack(t.nest.src_dtype) > 1) {
-		/* They share their bytes with others that are read too. */
+		/* Partial elements share their bytes with others that are read
+		 * too. */
 		memset(t.gathered, 0, sizeof(t.gathered));
 		memset(t.converted, 0, sizeof(t.converted));
 	}

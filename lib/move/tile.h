@@ -10,14 +10,14 @@
 #define TILE_MOST 4096
 #define TILE_PAD 4
 
-/* Elements of factors that are written out, at most. */
+/* The maximum of factors in a table. */
 #define TILE_FACTORS 1024
 
-/* Which factors the elements of a tile have: of count * inner elements, packed,
- * each inner ones have the same, and each count * inner ones repeat. */
+/* The factors of the elements of a tile: of count * inner packed elements, each
+ * inner ones have the same, and each count * inner ones repeat. */
 struct tile_channels {
 	int64_t inner, count, stride;
-	int64_t first; /* what the tables were made for; -1: nothing */
+	int64_t first; /* the first channel of the tables; -1: none are made */
 	double scale[TILE_FACTORS], bias[TILE_FACTORS];
 };
 
@@ -29,14 +29,15 @@ void tile_convert(struct tile_channels *ch, const struct convert *c, void *dst,
 struct tile_rows {
 	char *dst;
 	const char *src;
-	int64_t rows, n; /* of n elements each */
+	int64_t rows, n;    /* of n elements each */
 	int64_t dst_stride; /* bytes */
 	int64_t channel0, channel_stride;
-	const char *ahead; /* of the tile that comes next */
+	const char *ahead; /* of the next tile */
 };
 
-/* Converts straight to dst, past the cache; false: not these dtypes, not here. */
+/* Converts straight to dst, past the cache; false: not for these dtypes, or not
+ * on this CPU. */
 bool tile_stream(const struct convert *c, const struct tile_rows *rows);
 
-/* A tidy nest, by dst, that is not plain. */
+/* For a tidy nest, by dst, that is not plain. */
 void tile_run(const struct move *move, void *dst, const void *src);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*
- * A scale and a bias for each channel. Where elements of one channel lie
- * together (planes of an image) each stretch is one run with one factor. Where
- * channels alternate (pixels) runs would be a few elements long; the factors
- * are written out side by side instead, some hundred of them, and a run takes
- * one for each element.
+ * A scale and a bias for each channel. Where elements of one channel are
+ * adjacent (planes of an image) each stretch is one run with one factor. Where
+ * channels alternate (pixels) runs would be a few elements long; instead a
+ * table repeats the factors some hundred times, and a run takes one for each
+ * element.
  */
 #include "lib/move/tile.h"
 
 #include "base/checked.h"
 
-/* From here on a run of its own costs less than factors written out. */
+/* From this length on a separate run costs less than a table. */
 #define LONG 32
 
 static void planes(const struct tile_channels *ch, const struct convert *c,
@@ -35,7 +35,7 @@ static void rows(const struct tile_channels *ch, const struct convert *c,
 			ch->stride);
 }
 
-/* The factors of element at and those after it. */
+/* Writes the factors of element at and those after it. */
 static void write_out(struct tile_channels *ch, const struct convert *c,
 	int64_t channel0, int64_t at, int64_t n)
 {

@@ -2,8 +2,8 @@
 /*
  * Conversion that writes past the cache itself. Otherwise a tile is converted
  * and then streamed, and memory is idle during the one, the CPU during the
- * other; where both are about as long (images that become normalised planes)
- * doing both at once takes a quarter of the time away.
+ * other; where both take about as long (images that become normalised planes)
+ * doing both at once saves a quarter of the time.
  */
 #include "lib/move/simd.h"
 #include "lib/move/tile.h"
@@ -19,7 +19,7 @@ bool tile_stream(const struct convert *c, const struct tile_rows *rows)
 	for (int64_t i = 0; i < rows->rows; i++) {
 		int64_t channel = rows->channel0 + i * rows->channel_stride;
 
-		/* As convert.c has it: a bias of -0 changes nothing. */
+		/* As in convert.c: a bias of -0 changes nothing. */
 		simd->stream_u8_f32(rows->dst + i * rows->dst_stride,
 			(const uint8_t *)rows->src + i * rows->n, rows->n,
 			c->scale ? (float)c->scale[channel] : 1.f,

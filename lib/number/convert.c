@@ -10,15 +10,15 @@
  *	I64	from 64-bit integers to integers; no rounding at all
  *
  * Where the pivot cannot hold the value, or its store would round a second
- * time, it is rounded *to odd* (what is cut off leaves the lowest bit set):
- * the later rounding, to at least two bits fewer, then sees on which side of
- * a tie the exact value was (Boldo and Melquiond, Emulation of FMA and
- * correctly rounded sums: proved algorithms using rounding to odd). So F64 to
- * F16 is F64, odd F32, F16, and U64 to BF16 is odd F64, odd F32, BF16, and
- * both are as if rounded once.
+ * time, it is rounded *to odd* (if bits are cut off, the lowest bit is set):
+ * the later rounding, to at least two bits fewer, then sees on which side of a
+ * tie the exact value was (Boldo and Melquiond, Emulation of FMA and correctly
+ * rounded sums: proved algorithms using rounding to odd). So F64 to F16 is F64,
+ * odd F32, F16, and U64 to BF16 is odd F64, odd F32, BF16, and both are as if
+ * rounded once.
  *
- * A run is cut into blocks that stay in the first cache while they go from
- * step to step; where one step does it all, no buffer is touched.
+ * A run is cut into blocks that stay in the first cache while they go from step
+ * to step; where one step does it all, no buffer is touched.
  */
 #include "lib/number/convert.h"
 
@@ -33,7 +33,7 @@
  * multiple of all packs. */
 #define BLOCK 512
 
-/* A switch of tests alone: no order with anything else is wanted. */
+/* Set by tests alone: it orders nothing. */
 static atomic_bool portable;
 
 void convert_portable(bool on)
@@ -121,8 +121,8 @@ static void plan_scale(struct convert *c, const struct convert_set *set)
 static void plan_steps(struct convert *c, const struct convert_set *set)
 {
 	int src = c->src_dtype, dst = c->dst_dtype;
-	bool cut = c->rounding == TARN_ROUND_CUT || !number_is_integer(dst) ||
-		   number_is_integer(src);
+	bool cut = c->rounding == TARN_ROUND_TRUNCATE ||
+		   !number_is_integer(dst) || number_is_integer(src);
 
 	if (!c->scaled && cut && set->direct[src][dst]) {
 		then(c, set->direct[src][dst]);
@@ -205,8 +205,8 @@ static void scale_block(struct factors *f, void *dst, const void *src, size_t n)
 	f->c->each(dst, src, n, f->scale, f->bias);
 }
 
-/* One block through the steps from `first` on; what they leave goes back and
- * forth between two buffers. */
+/* Takes one block through the steps from `first` on; the results alternate
+ * between two buffers. */
 static void rest_of_steps(const struct convert *c, int first, void *dst,
 	const void *src, size_t n, double scale, double bias, struct factors *f)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What happens to elements on their way from one dtype to another: runs of
- * them, packed on both sides. The meaning is that of <tarn/copy.h>; floating
- * arithmetic is that of a thread in its default environment (to nearest).
+ * Conversion of elements from one dtype to another: runs of them, packed on
+ * both sides. The meaning is that of <tarn/copy.h>; floating arithmetic is that
+ * of a thread in its default environment (to nearest).
  */
 #pragma once
 
@@ -17,14 +17,14 @@ struct convert {
 	uint8_t dst_dtype, src_dtype;
 	uint8_t rounding; /* enum tarn_rounding */
 	bool plain; /* the same dtype, unscaled: bytes are copied as they are */
-	bool scaled; /* scale and bias below count */
+	bool scaled;                /* scale and bias below are used */
 	const double *scale, *bias; /* borrowed; either may be NULL */
 
-	/* convert.c's own: chosen once, by dtypes and by what the CPU has. */
+	/* Private to convert.c: chosen once, by dtypes and by the CPU. */
 	uint8_t dst_bits, src_bits;
 	uint8_t steps;
 	uint8_t scale_at; /* this step is the scale's */
-	bool wide;	  /* scaled in F64, else in F32 */
+	bool wide;        /* scaled in F64, else in F32 */
 	convert_step *step[CONVERT_STEPS];
 	convert_scale_one *one, *fused; /* fused: all steps up to scale_at */
 	convert_scale_each *each;
@@ -42,6 +42,6 @@ int convert_plan(struct convert *ret, int dst_dtype, int src_dtype,
 void convert_run(const struct convert *c, void *dst, const void *src, size_t n,
 	int64_t channel, int64_t step);
 
-/* Plans made from here on use portable C alone, or again what the CPU has;
- * for tests, which compare the two. */
+/* Plans made from here on use portable C alone, or again the features of the
+ * CPU; for tests, which compare the two. */
 void convert_portable(bool on);

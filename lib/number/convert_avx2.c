@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * The same steps of conversions for x86-64 with AVX2 and F16C (2013 and
- * later): the same C, of which the compiler makes wider vectors, and by hand
- * what it does not find: the instructions for F16, saturating packs, and small
- * floats by way of F16. FMA stays off: one multiplication and one addition
- * are to be rounded each.
+ * The same steps of conversions for x86-64 with AVX2 and F16C (2013 and later):
+ * the same C, which the compiler turns into wider vectors, and by hand what the
+ * compiler does not find: the instructions for F16, saturating packs, and small
+ * floats by way of F16. FMA stays off: one multiplication and one addition must
+ * each be rounded.
  */
 #include "lib/number/convert_steps.h"
 
@@ -134,9 +134,9 @@ DECODE(load_e5m2, 5, 2, 0, 1)
 /* ---- F32 to bytes --------------------------------------------------- */
 
 /*
- * Eight as integers of 32 bits. What is too low becomes the lowest of them and
- * saturates when it is packed; what is too high would too, so it is cut
- * before. max(x, 0) is 0 for a NaN.
+ * Eight as integers of 32 bits. Values that are too low become the lowest of
+ * them and saturate when they are packed; values that are too high would too,
+ * so they are clamped before. max(x, 0) is 0 for a NaN.
  */
 INLINE __m256i whole_8(const char *from, bool negative, bool even)
 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * The steps of conversions for any CPU: plain C, nothing asked for.
+ * The steps of conversions for any CPU: plain C.
  */
 #define CONVERT_SET convert_set_c
 #define CONVERT_LINKAGE

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The steps of conversions as plain loops, to be included by a file that says
- * for which CPU. An element is converted by arithmetic on its bits, without
+ * The steps of conversions as plain loops, to be included by a file that
+ * chooses the CPU. An element is converted by arithmetic on its bits, without
  * branches or tables, so that compilers make vectors of it. The includer sets
  *
  *	CONVERT_SET		the name of the set that is defined
  *	CONVERT_LINKAGE		static, or nothing
- *	CONVERT_OWN		if it brings some steps itself: those behind #ifndef
+ *	CONVERT_OWN		if it defines some steps itself (#ifndef)
  *
  * Small floats are a sign, an exponent and a mantissa, as in F32. Decoding
- * shifts them into place and adds the difference of the biases; encoding
- * does the reverse after adding half a unit in the last place, less one if
- * what remains is even, so that a carry runs into the exponent by itself.
- * What is subnormal in the small type is normal in F32 (BF16 and E8M0 have
- * its range and go other ways): codes are counted there, by turning the count
- * into a float and by adding a power of two whose unit is theirs.
+ * shifts them into place and adds the difference of the biases; encoding does
+ * the reverse after adding half a unit in the last place, less one if the rest
+ * is even, so that a carry runs into the exponent by itself. Subnormal values
+ * of the small type are normal in F32 (BF16 and E8M0 have its range and go
+ * other ways): codes are counted there, by turning the count into a float and
+ * by adding a power of two whose unit is theirs.
  */
 #include <stdbool.h>
 #include <stdint.h>
@@ -41,7 +41,7 @@ struct c64 {
 };
 typedef struct c64 c64;
 
-/* A loop over elements: x is the source's, `value` what becomes of it. */
+/* A loop over elements: x is the source's, `value` its result. */
 #define EACH(to, from, value)                                                  \
 	do {                                                                   \
 		for (size_t i = 0; i < n; i++) {                               \
@@ -56,7 +56,8 @@ typedef struct c64 c64;
 	} while (0)
 
 #define STEP(name, to, from, value)                                            \
-	static void name(void *restrict dst, const void *restrict src, size_t n) \
+	static void name(                                                      \
+		void *restrict dst, const void *restrict src, size_t n)        \
 	{                                                                      \
 		EACH(to, from, value);                                         \
 	}
@@ -90,7 +91,7 @@ ALWAYS f64 f64_of(u64 bits)
 struct form {
 	int exponent, mantissa, bias;
 	u32 max;  /* the largest finite code */
-	u32 over; /* what becomes of more */
+	u32 over; /* the result for larger values */
 	u32 nan;  /* 0: there is none */
 	bool ieee, fnuz;
 };
@@ -151,7 +152,8 @@ ALWAYS u32 encode(f32 x, struct form f)
 	/* Codes stay below 2^17: a signed comparison is the cheaper one. */
 	code = (i32)code > (i32)f.max ? f.over : code;
 	code = a > F32_INFINITY ? nan : code;
-	if (!f.nan || f.fnuz) /* no sign on a 0 that has none, or on a NaN */
+	if (!f.nan || f.fnuz) /* no sign on a 0 in types without -0, or on a NaN
+			       */
 		sign = a > F32_INFINITY || (f.fnuz && code == 0) ? 0 : sign;
 	return code | sign;
 }
@@ -174,7 +176,8 @@ ALWAYS u32 from_e8m0(u32 raw)
 
 ALWAYS u32 to_e8m0(f32 x)
 {
-	u32 bits = bits_of(x), code = (bits + 0x3fffff + (bits >> 23 & 1)) >> 23;
+	u32 bits = bits_of(x),
+	    code = (bits + 0x3fffff + (bits >> 23 & 1)) >> 23;
 
 	code = bits < 0x00800000 ? bits > 0x00600000 : code;
 	code = code > 0xfe ? 0xfe : code;
@@ -213,7 +216,8 @@ ALWAYS f32 odd_f32(f64 x)
 {
 	f32 near = (f32)x;
 	f64 back = (f64)near;
-	u32 bits = bits_of(near), away = __builtin_fabs(back) > __builtin_fabs(x);
+	u32 bits = bits_of(near),
+	    away = __builtin_fabs(back) > __builtin_fabs(x);
 	u32 lost = back != x && x == x;
 
 	return f32_of((bits - away) | lost);
@@ -472,7 +476,7 @@ STEP(u32_i64, i64, u32, x)
 
 /* ---- the set -------------------------------------------------------- */
 
-/* What does not depend on how integers are rounded. */
+/* The steps that do not depend on how integers are rounded. */
 #define STORE_F32                                                              \
 	[TARN_BOOL] = store_bool, [TARN_F4] = store_f4,                        \
 	[TARN_F6_E2M3] = store_e2m3, [TARN_F6_E3M2] = store_e3m2,              \
@@ -481,6 +485,8 @@ STEP(u32_i64, i64, u32, x)
 	[TARN_F8_E5M2FNUZ] = store_e5m2fnuz, [TARN_F16] = store_f16,           \
 	[TARN_BF16] = store_bf16, [TARN_C64] = store_c64
 
+/* Tables of tables. */
+/* clang-format off */
 CONVERT_LINKAGE const struct convert_set CONVERT_SET = {
 	.load_f32 = {
 		[TARN_BOOL] = load_bool,
@@ -597,3 +603,4 @@ CONVERT_LINKAGE const struct convert_set CONVERT_SET = {
 		[TARN_F32] = {[TARN_I32] = f32_i32},
 	},
 };
+/* clang-format on */

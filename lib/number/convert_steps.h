@@ -24,7 +24,7 @@ typedef void convert_scale_each(void *dst, const void *src, size_t n,
 
 #define CONVERT_DTYPES (TARN_DTYPE_MAX + 1)
 
-/* By dtype where an array; [1] of two rounds to even, [0] cuts. */
+/* Arrays are indexed by dtype; [1] of two rounds to even, [0] truncates. */
 struct convert_set {
 	convert_step *load_f32[CONVERT_DTYPES]; /* exact in F32 */
 	convert_step *load_f64[CONVERT_DTYPES]; /* nearest F64 */
@@ -39,7 +39,7 @@ struct convert_set {
 	convert_scale_one *one_f32, *one_f64;
 	convert_scale_each *each_f32, *each_f64;
 	convert_scale_one *one_load[CONVERT_DTYPES]; /* load_f32, then scale */
-	/* In one step what would be two: [source][destination]. */
+	/* One step in place of two: [source][destination]. */
 	convert_step *direct[CONVERT_DTYPES][CONVERT_DTYPES];
 };
 

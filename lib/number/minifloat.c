@@ -67,7 +67,7 @@ static uint64_t sign_bit(const struct minifloat *f)
 	return 1ull << (f->exponent + f->mantissa);
 }
 
-/* A pattern that is no finite number, as the number that it stands for. */
+/* The number that a pattern stands for which is not a finite number. */
 static double special_value(const struct minifloat *f, uint64_t code)
 {
 	bool infinite = f->special == IEEE && code == max_code(f) + 1;
@@ -107,7 +107,7 @@ double minifloat_max(int dtype)
 	return finite_value(&formats[dtype], max_code(&formats[dtype]));
 }
 
-/* To an integer, ties to even, whatever the rounding mode of this thread. */
+/* To an integer, ties to even, in any rounding mode of this thread. */
 static double round_even(double n)
 {
 	double down = floor(n), rest = n - down;
@@ -117,7 +117,7 @@ static double round_even(double n)
 	return down;
 }
 
-/* The scale 2^e nearest to value > 0; the lowest one for all below. */
+/* The scale 2^e nearest to value > 0; the lowest one for all smaller values. */
 static uint64_t scale_code(const struct minifloat *f, double value)
 {
 	int exponent;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Numbers of all 22 dtypes. Everything goes through raw bits in a u64: one
- * place knows where an element's bits lie, another what they mean, and
- * neither needs a case for the pair.
+ * function locates an element's bits, another interprets them, and neither
+ * needs a case for each pair.
  */
 #include "lib/number/number.h"
 
@@ -231,8 +231,8 @@ int number_from_f64(int dtype, double value, uint64_t *ret_raw)
 
 /*
  * A double for a magnitude of 64 bits, to be rounded once more to at most 24
- * bits: what is cut off is kept as a lowest bit that is set (round to odd),
- * so that the second rounding sees on which side of a tie the number was.
+ * bits: if bits are cut off, the lowest bit is set (round to odd), so that the
+ * second rounding sees on which side of a tie the number was.
  */
 static double sticky(uint64_t n)
 {

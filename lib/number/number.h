@@ -17,19 +17,20 @@
 uint64_t number_load(int dtype, const void *base, int64_t element);
 void number_store(int dtype, void *base, int64_t element, uint64_t raw);
 
-/* Exact, but for U64 and I64 past 2^53 (nearest). C64: the real part. */
+/* Exact, except for U64 and I64 past 2^53 (nearest). C64: the real part. */
 double number_f64(int dtype, uint64_t raw);
 
-/* Floating types are cut towards 0, as int() does; -ERANGE when it does not
- * fit, NaN included. */
+/* Floating types are truncated towards 0, as int() does; -ERANGE when the value
+ * does not fit, NaN included. */
 int number_i64(int dtype, uint64_t raw, int64_t *ret);
 
 void number_c64(int dtype, uint64_t raw, float ret[2]);
 
 /*
- * To the nearest value of dtype, ties to even. Integer types cut towards 0,
- * BOOL is "not 0". What is too large becomes infinity where dtype has one;
- * elsewhere, and where there is no NaN, no sign or no 0, it is -ERANGE.
+ * To the nearest value of dtype, ties to even. Integer types truncate towards
+ * 0, BOOL is "not 0". Values that are too large become infinity where dtype has
+ * one. -ERANGE: a value that is too large for a dtype without infinity, or a
+ * NaN, a sign or a 0 that dtype does not have.
  */
 int number_from_f64(int dtype, double value, uint64_t *ret_raw);
 int number_from_i64(int dtype, int64_t value, uint64_t *ret_raw);
@@ -47,6 +48,6 @@ bool number_is_signed(int dtype);
 /* The floating types of 16 bits and less, see lib/number/minifloat.c. */
 bool minifloat_is(int dtype);
 double minifloat_decode(int dtype, uint64_t raw);
-/* -ERANGE without a sentence; number.c says it. */
+/* -ERANGE without a sentence; number.c sets it. */
 int minifloat_encode(int dtype, double value, uint64_t *ret_raw);
 double minifloat_max(int dtype);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A run of elements in C order, cut into boxes: parts of a tensor that are
- * tensors themselves. There are few, whatever the run: the rest of a row, the
- * rest of a plane, whole planes, and the same at the other end.
+ * tensors themselves. Any run has only a few: the rest of a row, the rest of a
+ * plane, whole planes, and the same at the other end.
  */
 #pragma once
 
@@ -18,6 +18,6 @@ struct box {
 void box_next(const struct tarn_layout *shape, int64_t first, int64_t count,
 	struct box *ret);
 
-/* That part of a layout of this shape. */
+/* Narrows a layout of this shape to that part. */
 int box_narrow(const struct tarn_layout *layout, const struct box *box,
 	struct tarn_layout *ret);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One state for all ranges, since they pass one after the other.
+ * One state for all ranges, since they are fed one after the other.
  */
 #define XXH_INLINE_ALL
 #include <xxhash.h>

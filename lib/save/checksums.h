@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * XXH3 of ranges of a file, while its bytes pass by in their order. What lies
+ * XXH3 of ranges of a file, computed while its bytes pass in order. Bytes
  * between the ranges may be left out.
  */
 #pragma once
@@ -12,7 +12,7 @@
 
 struct checksum_range {
 	uint64_t offset, nbytes; /* in the file; in order, and apart */
-	uint64_t value;		 /* once all of it has passed */
+	uint64_t value;          /* once all of it has passed */
 };
 
 /* XXH3_64bits_update. */
@@ -21,8 +21,8 @@ typedef int checksum_update(void *state, const void *bytes, size_t size);
 struct checksums {
 	struct checksum_range *ranges; /* the caller's */
 	size_t n;
-	size_t done; /* ranges that have a value */
-	void *state; /* of the next */
+	size_t done; /* ranges whose value is known */
+	void *state; /* of the next range */
 	checksum_update *update;
 };
 
@@ -31,8 +31,8 @@ int checksums_begin(struct checksums *sums, struct checksum_range *ranges,
 	size_t n) _must_check_;
 void checksums_end(struct checksums *sums);
 
-/* Bytes offset .. offset + size - 1. No range may begin before offset that has
- * no value yet, unless all of it up to there has passed. */
+/* Feeds bytes offset .. offset + size - 1. All bytes before offset of ranges
+ * without a value must have been fed. */
 void checksums_feed(struct checksums *sums, uint64_t offset, const void *bytes,
 	uint64_t size);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * xxHash's own code for AVX2, which is twice as fast as that for any x86-64.
- * Both keep the same state; only what takes in long runs differs.
+ * Both use the same state; only the processing of long runs differs.
  */
 #include "lib/save/checksums.h"
 

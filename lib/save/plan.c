@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Everything that can be refused is refused here, before there is a file.
+ * All invalid saves are refused here, before there is a file.
  *
- * A .npy file may be in Fortran order. Its part then has the dimensions turned
- * round, on both sides: the file is in C order for all who come after.
+ * A .npy file may be in Fortran order. Its part then has its dimensions
+ * reversed, on both sides: the file is in C order for all later steps.
  */
 #include "lib/save/plan.h"
 
@@ -12,8 +12,9 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/copy/mover.h"
-#include "lib/save/crosswise.h"
+#include "lib/copy/copy_op.h"
+#include "lib/reserved.h"
+#include "lib/save/transposed.h"
 
 static int about(int r, const struct tarn_save_item *item)
 {
@@ -42,6 +43,14 @@ static int is_npy(const char *path, const char *format, bool *ret)
 static int check_options(const struct tarn_save_options *o, bool npy,
 	const struct tarn_save_item *items, size_t n)
 {
+	int r = RESERVED_CHECK("tarn_save_options", o);
+
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = RESERVED_CHECK("tarn_save_item", &items[i]);
+	for (size_t i = 0; i < o->n_pairs && r >= 0; i++)
+		r = RESERVED_CHECK("tarn_save_pair", &o->pairs[i]);
+	if (r < 0)
+		return r;
 	if (o->align & (o->align - 1))
 		return tarn_fail(EINVAL,
 			"an alignment of %u is no power of two", o->align);
@@ -66,7 +75,7 @@ static int check_options(const struct tarn_save_options *o, bool npy,
 
 /* ---- the head -------------------------------------------------------- */
 
-/* How it lies in the file. */
+/* Its layout in the file. */
 static int file_layout(
 	const struct tarn_save_item *item, bool npy, struct tarn_layout *ret)
 {
@@ -99,8 +108,8 @@ static int list_tensors(const struct tarn_save_item *items, size_t n, bool npy,
 	return 0;
 }
 
-/* From so many bytes of tensors on, blanks in the header that make them begin
- * where direct I/O wants it are nothing against what that saves. */
+/* From this many bytes of tensors on, the blanks in the header that align them
+ * for direct I/O cost nothing compared with what that saves. */
 enum { ALIGN_FROM = 4 << 20, ALIGN = 4096 };
 
 static uint64_t alignment(const struct head_tensor *tensors, size_t n,
@@ -136,7 +145,7 @@ static int make_head(struct head_tensor *tensors, size_t n, bool npy,
 
 /* ---- the parts ------------------------------------------------------- */
 
-/* The dimensions of both in reverse. */
+/* Reverses the dimensions of both. */
 static int turn_round(struct part *p, int *channel_dim)
 {
 	_cleanup_tensor_ tarn_tensor *src = p->src;
@@ -162,16 +171,19 @@ static bool scales(const struct tarn_copy_options *o)
 	return o->scale || o->bias;
 }
 
-/* Checked against the whole tensor: pieces of it will be copied. */
+/* Checked against the whole tensor: chunks of it will be copied. */
 static int take_options(struct part *p, const struct tarn_save_options *o)
 {
 	struct tarn_copy_options *c = &p->convert;
 	int64_t extent;
+	int r = RESERVED_CHECK("tarn_copy_options", p->item->convert);
 
+	if (r < 0)
+		return r;
 	if (p->item->convert)
 		*c = *p->item->convert;
-	c->road = o->road;
-	c->engine = NULL; /* the stream's */
+	c->io_mode = o->io_mode;
+	c->engine = NULL; /* the stream's engine is used */
 	c->progress = NULL;
 	if (!scales(c) || c->channels == 1) {
 		c->channel_dim = -1;
@@ -193,18 +205,18 @@ static int take_options(struct part *p, const struct tarn_save_options *o)
 	return 0;
 }
 
-/* What the copying of pieces relies on. */
+/* Determines the facts that copying chunks relies on. */
 static void look_at(struct part *p)
 {
 	const struct tarn_layout *l = tarn_tensor_layout(p->src);
 
 	p->pack = (unsigned)tarn_dtype_pack(p->file.dtype);
 	p->unit = p->pack * (unsigned)tarn_dtype_bits(p->file.dtype) / 8;
-	p->memory = place_of(p->src->storage) == PLACE_MEMORY;
+	p->memory = medium_of(p->src->storage) == MEDIUM_MEMORY;
 	if (p->memory && l->dtype == p->file.dtype && !scales(&p->convert) &&
 		tarn_layout_is_contiguous(l))
 		p->bytes = tarn_tensor_data(p->src);
-	p->crosswise = crosswise_bytes(p);
+	p->transposed = transposed_bytes(p);
 }
 
 static int make_part(const struct tarn_save_item *item,
@@ -258,7 +270,7 @@ int save_plan_make(const char *path, const struct tarn_save_item *items,
 		if (r < 0)
 			r = about(r, &items[t->item]);
 		plan->bytes += t->nbytes;
-		plan->work += plan->parts[i].crosswise;
+		plan->work += plan->parts[i].transposed;
 		plan->n++;
 	}
 	plan->work += plan->head.file_size;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a save will write: the head, and for each tensor the view whose elements
- * in C order are its bytes in the file.
+ * The plan of a save: the head, and for each tensor the view whose elements in
+ * C order are its bytes in the file.
  */
 #pragma once
 
@@ -10,19 +10,22 @@
 #include "lib/file/head.h"
 #include "lib/tensor/tensor.h"
 
-/* A tensor that is to lie in a file. */
+/* A tensor to be saved. */
 struct part {
 	const struct tarn_save_item *item;
 	tarn_tensor *src;        /* in the order of the file; a reference */
-	struct tarn_layout file; /* the same shape, as it lies there */
+	struct tarn_layout file; /* the same shape, with its strides in the file
+				  */
 	uint64_t offset, nbytes; /* in the file */
-	uint64_t digits;         /* of the head: those of its checksum */
-	/* Its smallest piece: pack elements, in unit bytes. */
+	uint64_t digits;         /* in the head: the digits of its checksum */
+	/* Its smallest chunk: pack elements, in unit bytes. */
 	unsigned pack, unit;
-	bool memory;        /* src has an address */
-	uint64_t crosswise; /* bytes to be brought in first, or 0 */
-	const char *bytes; /* they are there, as the file wants them; or NULL */
-	struct tarn_copy_options convert; /* for src: channel_dim is its */
+	bool memory;         /* src has an address */
+	uint64_t transposed; /* bytes to be read into memory first, or 0 */
+	const char *bytes;   /* its bytes in memory, in the file's form; or NULL
+			    */
+	struct tarn_copy_options convert; /* for src: channel_dim is a dimension
+					   * of it */
 };
 
 struct save_plan {
@@ -30,10 +33,11 @@ struct save_plan {
 	struct part *parts; /* in the order of the file */
 	size_t n;
 	uint64_t bytes; /* of all of them */
-	uint64_t work;  /* bytes of the file, and those brought in before */
+	uint64_t work;  /* bytes of the file, and those read into memory before
+			 */
 };
 
-/* Starts as all zeroes; to be freed after a failure too. -EINVAL, -ENOTSUP,
+/* All zeroes is an empty plan; free it after a failure too. -EINVAL, -ENOTSUP,
  * -E2BIG, -ENOMEM: as tarn_save, before anything is written. */
 int save_plan_make(const char *path, const struct tarn_save_item *items,
 	size_t n, const struct tarn_save_options *options,

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The new file is made in the folder of the old one, so that it can take its
- * name. Until its last moments it has no name at all where the file system can
- * do that (O_TMPFILE): a save that is killed then leaves nothing behind.
+ * name. Until shortly before the end it has no name at all where the file
+ * system supports that (O_TMPFILE): a save that is killed before leaves nothing
+ * behind.
  */
 #include "lib/save/replace.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,11 +20,11 @@
 #include "base/fd.h"
 #include "base/file_limit.h"
 
-/* More names than this are not taken by others; something else is wrong. */
+/* After this many names the cause is not that they are taken. */
 #define NAMES_MAX 100
 
-/* A hidden name shows whose it is, unless it is so long that the file system
- * might refuse one that is longer still. */
+/* A hidden name contains the target's name, unless that is so long that the
+ * file system might refuse a longer one. */
 #define SHOWN_MAX 200
 
 /* ---- names ----------------------------------------------------------- */
@@ -65,7 +67,7 @@ int replace_with_name(struct replacement *r, int (*take)(struct replacement *r))
 
 /* ---- the new file ---------------------------------------------------- */
 
-/* Ours alone while it is to get the rights of another file. */
+/* Only this user may access it until it gets the rights of another file. */
 static mode_t first_mode(const struct replacement *r)
 {
 	return r->replaces ? 0600 : 0666;
@@ -79,7 +81,7 @@ static int create_named(struct replacement *r)
 	return r->fd < 0 ? -errno : 0;
 }
 
-/* Can the nameless file be given a name later? That goes through /proc. */
+/* Can the file get a name later? That needs /proc. */
 static bool proc_has(int fd)
 {
 	char path[32];
@@ -97,7 +99,7 @@ static int create(struct replacement *r)
 	if (r->fd >= 0 && proc_has(r->fd))
 		return 0;
 	r->fd = fd_close(r->fd);
-	/* Whatever was the matter, with a name it is told better. */
+	/* Whatever the cause was, the attempt with a name reports it better. */
 	err = replace_with_name(r, create_named);
 	if (err == -EACCES || err == -EPERM || err == -EROFS)
 		return tarn_fail(-err, "no file can be made in its folder: %s",
@@ -117,18 +119,11 @@ static const char *kind_of(mode_t mode)
 				: "no regular file";
 }
 
-/* What has the name now, and may we put something else there? */
-static int look_at_old(struct replacement *r)
+/* May the old file be replaced? */
+static int check_old(struct replacement *r)
 {
-	if (fstatat(r->folder, r->name, &r->old, AT_SYMLINK_NOFOLLOW) < 0) {
-		if (errno == ENOENT)
-			return 0;
-		return tarn_fail(errno, "%s", tarn_errno_text(errno));
-	}
-	if (r->exclusive)
-		return tarn_fail(EEXIST,
-			"there is something of that name, and it was not to "
-			"be replaced");
+	if (!r->old.st_mode)
+		return 0;
 	if (S_ISDIR(r->old.st_mode))
 		return tarn_fail(EISDIR,
 			"it is a folder: give the name of a file in it");
@@ -136,8 +131,8 @@ static int look_at_old(struct replacement *r)
 		return tarn_fail(EINVAL,
 			"it is %s, which a file does not replace",
 			kind_of(r->old.st_mode));
-	/* rename asks the folder alone; but who took the file's write bits
-	 * away meant to keep it. */
+	/* rename checks the folder alone; but a file without write permission
+	 * is meant to be kept. */
 	if (faccessat(r->folder, r->name, W_OK, AT_EACCESS) < 0)
 		return tarn_fail(errno,
 			"it may not be written (%s): allow that (chmod u+w), "
@@ -147,61 +142,50 @@ static int look_at_old(struct replacement *r)
 	return 0;
 }
 
-/* Cuts path into a folder, which is opened, and a name. */
-static int open_folder(struct replacement *r, char *path)
+/* A link counts too, even a dangling one. */
+static int check_new(struct replacement *r)
 {
-	char *slash = strrchr(path, '/');
-	const char *name = slash ? slash + 1 : path;
-	const char *folder = !slash ? "." : slash == path ? "/" : path;
+	struct stat st;
 
-	if (!*name || !strcmp(name, ".") || !strcmp(name, ".."))
-		return tarn_fail(
-			EISDIR, "it names a folder: give the name of a file");
-	if (strlen(name) > NAME_MAX)
-		return tarn_fail(ENAMETOOLONG,
-			"a name of %zu bytes; file systems take at most %d",
-			strlen(name), NAME_MAX);
-	strcpy(r->name, name);
-	if (slash)
-		*slash = '\0';
-	r->folder = open(folder, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (r->folder < 0 && errno == ENOENT)
-		return tarn_fail(ENOENT,
-			"the folder '%.300s' does not exist: make it first",
-			folder);
-	if (r->folder < 0)
-		return tarn_fail(errno, "the folder '%.300s': %s", folder,
-			tarn_errno_text(errno));
-	r->synced = openat(r->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fstatat(r->folder, r->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
+		return tarn_fail(EEXIST,
+			"there is something of that name, and it was not to "
+			"be replaced");
+	if (errno != ENOENT)
+		return tarn_fail(errno, "%s", tarn_errno_text(errno));
 	return 0;
+}
+
+static struct replacement *new_replacement(bool exclusive)
+{
+	struct replacement *r = calloc(1, sizeof(*r));
+
+	if (r)
+		*r = (struct replacement) {.fd = -1,
+			.folder = -1,
+			.synced = -1,
+			.file_system = -1,
+			.exclusive = exclusive};
+	return r;
 }
 
 int replace_begin(const char *path, bool exclusive, struct replacement **ret)
 {
 	_cleanup_(replace_freep) struct replacement *r = NULL;
-	_cleanup_free_ char *real = NULL;
-	int err = 0;
+	int err;
 
 	if (!path || !*path)
 		return tarn_fail(EINVAL, "no path was given");
-	r = calloc(1, sizeof(*r));
-	/* Something that is there is there, link or not. */
-	if (r && exclusive)
-		real = strdup(path);
-	else if (r)
-		err = replace_path(path, &real);
-	if (r)
-		r->fd = r->folder = r->synced = r->file_system = -1;
+	r = new_replacement(exclusive);
+	if (!r)
+		return tarn_fail(ENOMEM, "no memory for a path");
+	err = replace_find(r, path);
+	if (err >= 0)
+		err = exclusive ? check_new(r) : check_old(r);
 	if (err < 0)
 		return err;
-	if (!real)
-		return tarn_fail(ENOMEM, "no memory for a path");
-	r->exclusive = exclusive;
-	err = open_folder(r, real);
-	if (err >= 0)
-		err = look_at_old(r);
-	if (err >= 0)
-		err = create(r);
+	r->synced = openat(r->folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	err = create(r);
 	if (err >= 0)
 		*ret = STEAL(r);
 	return err;
@@ -223,16 +207,33 @@ static int no_room(const struct replacement *r, int err, uint64_t size)
 		(unsigned long long)size, tarn_errno_text(err));
 }
 
+/* Some file systems take all that is left before they refuse, and meanwhile
+ * every other writer is refused, too. Only those are asked first: others may
+ * need less than size, as they compress. */
+static bool has_no_room(const struct replacement *r, uint64_t size)
+{
+	struct statfs fs;
+
+	if (fstatfs(r->fd, &fs) < 0 || (fs.f_type != EXT4_SUPER_MAGIC &&
+					       fs.f_type != XFS_SUPER_MAGIC &&
+					       fs.f_type != TMPFS_MAGIC))
+		return false;
+	return fs.f_blocks && size / (uint64_t)fs.f_bsize > fs.f_bfree;
+}
+
 int replace_reserve(struct replacement *r, uint64_t size)
 {
 	int done = file_limit_check(size);
 
 	if (done < 0)
 		return done;
+	if (has_no_room(r, size))
+		return no_room(r, ENOSPC, size);
 	do
 		done = fallocate(r->fd, 0, 0, (off_t)size);
 	while (done < 0 && errno == EINTR);
-	/* Some file systems promise no room; then writes will tell. */
+	/* Some file systems cannot reserve space; then writes report a lack of
+	 * it. */
 	if (done < 0 && (errno == EOPNOTSUPP || errno == ENOSYS))
 		do
 			done = ftruncate(r->fd, (off_t)size);

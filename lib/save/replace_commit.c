@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The new file takes the name of the old one by rename(2), which everybody sees
- * as one step. Two syncs make it one step for a crash too: the file's before it
- * has the name, so that the name never leads to half a file, and the folder's
- * after, so that it stays.
+ * The new file takes the name of the old one by rename(2), which is atomic for
+ * every process. Two syncs make it one step for a crash too: the file's before
+ * it has the name, so that the name never leads to half a file, and the
+ * folder's after, so that it stays.
  *
  * Only a name can be renamed, so a file that had none gets a hidden one first;
  * before its sync, since to some file systems a file without a name is nothing
- * that a crash should keep. What takes long, the writing of its bytes, is done
- * before: who is killed meanwhile leaves no name behind.
+ * that a crash should keep. The slow step, the writing of its bytes, comes
+ * before: a process that is killed meanwhile leaves no name behind.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -93,12 +93,13 @@ static int sync_folder(const struct replacement *r)
 static int not_synced(int err)
 {
 	return tarn_fail(-err,
-		"syncing the new file: %s: what was written may not be on the "
+		"syncing the new file: %s: the written bytes may not be on the "
 		"disk",
 		tarn_errno_text(err));
 }
 
-/* Closes it, since some file systems say then what they could not keep. */
+/* Closes it, since some file systems only then report bytes that they could not
+ * store. */
 static int sync_and_close(struct replacement *r)
 {
 	int err = sync_fd(r->fd), fd = fd_steal(&r->fd);
@@ -117,8 +118,8 @@ static int name_it(struct replacement *r)
 {
 	int err;
 
-	/* It tells of a failed write once, and the sync would not tell again;
-	 * where it is not known, the sync does all. */
+	/* It reports a failed write once, and the sync would not report it
+	 * again; where it is not supported, the sync does everything. */
 	if (sync_file_range(r->fd, 0, 0,
 		    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
 			    SYNC_FILE_RANGE_WAIT_AFTER) < 0 &&

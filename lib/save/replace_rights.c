@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The new file may be used by those who might use the old one, and by nobody
- * else: its mode, its access control list, its owner where that is allowed.
+ * The new file may be used by the same users as the old one, and by no others:
+ * its mode, its access control list, its owner where that is allowed.
  *
- * A list makes the group's bits of the mode the most that anybody in it may do.
- * Without the list they would be the group's own; so where a list cannot be
- * read or handed on, the group may do what everybody may.
+ * With a list, the group bits of the mode are the mask of the whole list.
+ * Without the list they would be the group's own rights; so where a list cannot
+ * be read or copied, the group gets the rights of others.
  */
 #include <endian.h>
 #include <fcntl.h>
@@ -30,8 +30,8 @@ struct list {
 	size_t size; /* in bytes; 0: there is none */
 };
 
-/* By a descriptor that may be read, or by its name where /proc is; O_PATH does
- * not do. */
+/* Through a descriptor opened for reading, or by its name in /proc; O_PATH is
+ * not enough. */
 static ssize_t read_old(const struct replacement *r, void *list, size_t size)
 {
 	_cleanup_fd_ int fd = openat(r->folder, r->name,
@@ -65,7 +65,7 @@ static struct posix_acl_xattr_entry *entry_of(struct list *list, int tag)
 	return NULL;
 }
 
-/* The group is another one now. */
+/* For when the group is another one now. */
 static void narrow(struct list *list)
 {
 	struct posix_acl_xattr_entry *group = entry_of(list, ACL_GROUP_OBJ),
@@ -75,7 +75,8 @@ static void narrow(struct list *list)
 		group->e_perm &= other->e_perm;
 }
 
-/* Those that the folder gave it, for none of the old. */
+/* Drops the list that the folder's default gave the new file, when the old one
+ * had none. */
 static int drop_list(const struct replacement *r)
 {
 	if (fremovexattr(r->fd, XATTR_NAME_POSIX_ACL_ACCESS) == 0 ||
@@ -97,7 +98,7 @@ int replace_rights(const struct replacement *r)
 	if (err >= 0 && list.size) {
 		if (!same)
 			narrow(&list);
-		/* The mode is in it. */
+		/* The list contains the mode. */
 		if (fsetxattr(r->fd, XATTR_NAME_POSIX_ACL_ACCESS, &list,
 			    list.size, 0) == 0)
 			return 0;

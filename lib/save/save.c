@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Saving: planned first (plan.c), then a new file (replace.c) written in one
- * go (writer.c), then put in place of the old one. All that the user can have
- * done wrong is told before there is a file; all that fails later leaves none.
+ * Saving: planned first (plan.c), then a new file (replace.c) written in one go
+ * (writer.c), then put in place of the old one. All mistakes of the caller are
+ * reported before there is a file; a later failure leaves none.
  */
 #include <string.h>
 
 #include "base/fail.h"
 #include "lib/copy/times.h"
+#include "lib/save/chunk_io.h"
 #include "lib/save/replace.h"
-#include "lib/save/slot.h"
 #include "lib/save/writer.h"
 
-/* As much of a path as leaves room for the sentence behind it. */
+/* The part of a path that leaves room for the rest of the sentence. */
 #define SHOWN_MAX 300
 
 static int name_failure(int r, const char *path)
@@ -36,7 +36,7 @@ static int write_file(const char *path, struct save_plan *plan,
 		r = save_write(plan, options, new->fd, info);
 	if (r >= 0)
 		r = replace_sync(new);
-	/* The last moment to think better of it. */
+	/* The last chance to cancel. */
 	if (r >= 0 && options->progress &&
 		options->progress(options->arg, plan->work, plan->work))
 		r = tarn_fail(ECANCELED, "cancelled");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Verifying: the bytes of all tensors that have a checksum are read in the
- * order of the file, many pieces at once, and summed in that order as they
- * arrive. Memory is that of the pieces, whatever the file.
+ * order of the file, many chunks at once, and summed in that order as they
+ * arrive. It needs memory for the chunks only, whatever the size of the file.
  */
 #include "lib/save/verify.h"
 
@@ -13,10 +13,11 @@
 #include "base/fail.h"
 #include "lib/copy/times.h"
 #include "lib/file/file.h"
-#include "lib/save/slot.h"
+#include "lib/reserved.h"
+#include "lib/save/chunk_io.h"
 
-/* A piece of the file on its way. Its memory begins as far behind a page as
- * the piece does in the file, so that it can be read directly. */
+/* A chunk of the file being read. Its memory begins as far into a page as the
+ * chunk does in the file, so that it can be read directly. */
 struct slot {
 	uint64_t offset, size;
 	tarn_storage *storage;
@@ -29,15 +30,17 @@ struct verifier {
 	struct tarn_verify_info *info;
 	struct claim *claims;
 	struct checksum_range *ranges; /* of those that have a checksum */
-	size_t n_ranges, next;         /* the range to read from next */
+	size_t n_ranges, next;         /* the number of ranges, and the next one
+				        * to read */
 	struct checksums sums;
 	tarn_stream *stream;
 	struct slot slots[SLOTS];
-	uint64_t begun, summed; /* pieces */
+	uint64_t begun, summed; /* chunks */
 	uint64_t at, done, before, total;
-	size_t told, told_ranges; /* tensors, and those of them with one */
-	struct slot_failure failure;
-	const struct claim *first; /* that differs */
+	size_t told, told_ranges; /* reported: tensors, and those of them with a
+				   * checksum */
+	struct chunk_failure failure;
+	const struct claim *first; /* the first that differs */
 	uint64_t seen;             /* its checksum */
 };
 
@@ -55,7 +58,7 @@ static int tell_one(struct verifier *v, const struct claim *c)
 	}
 	v->info->good += result == 0;
 	v->info->bad += result == -EBADMSG;
-	v->info->without += result == -ENODATA;
+	v->info->unchecked += result == -ENODATA;
 	if (result == -EBADMSG && !v->first) {
 		v->first = c;
 		v->seen = seen;
@@ -63,7 +66,7 @@ static int tell_one(struct verifier *v, const struct claim *c)
 	return o->tensor ? o->tensor(o->arg, c->tensor, result) : 0;
 }
 
-/* Of all tensors that something is known of by now. */
+/* Reports all tensors whose result is known by now. */
 static int tell(struct verifier *v)
 {
 	int r = 0;
@@ -79,17 +82,17 @@ static int tell(struct verifier *v)
 	return r;
 }
 
-static int reap(struct verifier *v, int at_least)
+static int reap(struct verifier *v, size_t at_least)
 {
 	const struct tarn_verify_options *o = v->options;
 	struct tarn_completion done[REAPED_AT_ONCE];
-	int n = tarn_stream_reap(v->stream, done, REAPED_AT_ONCE, at_least,
-		o->progress ? TELL_MS : -1);
+	int n = tarn_stream_reap(v->stream, at_least,
+		o->progress ? TELL_MS : -1, REAPED_AT_ONCE, done);
 
 	for (int i = 0; i < n; i++) {
 		v->slots[done[i].user].reading = false;
 		v->info->read.bytes += done[i].info.bytes;
-		slot_count(&v->info->read, &v->failure, &done[i]);
+		chunk_count(&v->info->read, &v->failure, &done[i]);
 	}
 	if (n < 0)
 		return n;
@@ -101,9 +104,9 @@ static int reap(struct verifier *v, int at_least)
 	return 0;
 }
 
-/* ---- pieces ---------------------------------------------------------- */
+/* ---- chunks ---------------------------------------------------------- */
 
-/* Where the next piece is: as far as ranges follow each other. */
+/* The end of the next chunk: as far as ranges are adjacent. */
 static uint64_t next_end(struct verifier *v)
 {
 	uint64_t most, end;
@@ -114,7 +117,7 @@ static uint64_t next_end(struct verifier *v)
 	if (v->next == v->n_ranges)
 		return 0;
 	v->at = MAX(v->at, v->ranges[v->next].offset);
-	most = round_down_u64(v->at + PIECE_SIZE, PIECE_PAGE);
+	most = round_down_u64(v->at + CHUNK_SIZE, CHUNK_PAGE);
 	end = v->at;
 	for (size_t i = v->next;
 		i < v->n_ranges && end < most && v->ranges[i].offset <= end;
@@ -128,16 +131,16 @@ static int begin(struct verifier *v, uint64_t end)
 	unsigned index = (unsigned)(v->begun % SLOTS);
 	struct slot *slot = &v->slots[index];
 	_cleanup_tensor_ tarn_tensor *dst = NULL, *src = NULL;
-	struct tarn_copy_options options = {.road = v->options->road};
-	int r = slot_memory(&slot->storage, PIECE_SIZE + PIECE_PAGE);
+	struct tarn_copy_options options = {.io_mode = v->options->io_mode};
+	int r = chunk_memory(&slot->storage, CHUNK_SIZE + CHUNK_PAGE);
 
 	slot->offset = v->at;
 	slot->size = end - v->at;
 	if (r >= 0)
-		r = slot_view(slot->storage, slot->offset % PIECE_PAGE,
+		r = chunk_view(slot->storage, slot->offset % CHUNK_PAGE,
 			slot->size, &dst);
 	if (r >= 0)
-		r = slot_view(v->file->storage,
+		r = chunk_view(v->file->storage,
 			slot->offset - v->file->data_offset, slot->size, &src);
 	if (r >= 0)
 		r = tarn_stream_copy(
@@ -150,7 +153,7 @@ static int begin(struct verifier *v, uint64_t end)
 	return 0;
 }
 
-/* Sums what has arrived, in order. */
+/* Sums the chunks that have arrived, in order. */
 static int sum_ready(struct verifier *v)
 {
 	int r = 0;
@@ -162,7 +165,7 @@ static int sum_ready(struct verifier *v)
 			break;
 		checksums_feed(&v->sums, slot->offset,
 			(const char *)tarn_storage_data(slot->storage) +
-				slot->offset % PIECE_PAGE,
+				slot->offset % CHUNK_PAGE,
 			slot->size);
 		v->done += slot->size;
 		v->summed++;
@@ -193,7 +196,7 @@ static int read_all(struct verifier *v)
 	}
 	if (r)
 		return r;
-	/* What has no bytes at all was passed by nothing. */
+	/* A tensor without bytes is in no chunk. */
 	checksums_feed(&v->sums, v->file->size, "", 0);
 	return tell(v);
 }
@@ -226,8 +229,8 @@ static int open_all(struct verifier *v)
 
 static void close_all(struct verifier *v)
 {
-	/* First the stream: it lets go of the memory. */
-	slot_free_stream(v->stream);
+	/* First the stream: its requests use the memory. */
+	chunk_free_stream(v->stream);
 	for (int i = 0; i < SLOTS; i++)
 		tarn_storage_unref(v->slots[i].storage);
 	checksums_end(&v->sums);
@@ -235,7 +238,8 @@ static void close_all(struct verifier *v)
 	free(v->claims);
 }
 
-/* before and total: of all the shards, for progress; total 0: it is alone. */
+/* before and total: of all the shards, for progress; total 0: there is one
+ * file. */
 static int verify_one(tarn_file *file, const struct tarn_verify_options *o,
 	uint64_t before, uint64_t total, struct tarn_verify_info *info)
 {
@@ -257,7 +261,7 @@ static int verify_one(tarn_file *file, const struct tarn_verify_options *o,
 	return r;
 }
 
-/* Damage does not stop it; the sentence is of the first. */
+/* Damage does not stop it; the sentence is about the first damaged tensor. */
 int tarn_file_verify(tarn_file *file, const struct tarn_verify_options *options,
 	struct tarn_verify_info *ret_info)
 {
@@ -266,8 +270,10 @@ int tarn_file_verify(tarn_file *file, const struct tarn_verify_options *options,
 	struct tarn_verify_info info = {0};
 	char first[TARN_MESSAGE_MAX] = "";
 	uint64_t offset, size, before = 0, total = 0;
-	int r = 0;
+	int r = RESERVED_CHECK("tarn_verify_options", options);
 
+	if (r < 0)
+		return r;
 	copy_begin_times(&info.read);
 	if (n > 1)
 		tarn_file_data_range(file, &offset, &total);
@@ -278,7 +284,7 @@ int tarn_file_verify(tarn_file *file, const struct tarn_verify_options *options,
 		r = verify_one(shard, options ? options : &plain, before, total,
 			&info);
 		if (r == -EBADMSG && info.bad == bad)
-			return r; /* the metadata is no good */
+			return r; /* the metadata is invalid */
 		if (r == -EBADMSG && !*first)
 			memcpy(first, tarn_fail_message(), sizeof(first));
 		tarn_file_data_range(shard, &offset, &size);

@@ -47,7 +47,7 @@ static int no_digits(
 		file_clean(digits, strlen(digits), seen), HEAD_DIGITS);
 }
 
-/* The part of a metadata key behind the prefix; NULL: it is none of ours. */
+/* The part of a metadata key after the prefix; NULL: it is not a checksum's. */
 static const char *summed_name(const char *key)
 {
 	return strncmp(key, HEAD_CHECKSUM, prefix_size) ? NULL
@@ -62,7 +62,7 @@ int tarn_file_checksum(const tarn_file *file, const char *tensor, uint64_t *ret)
 	char shown[FILE_TEXT_MAX];
 
 	if (file->shards) {
-		const struct tarn_file_tensor *t = tarn_file_find(file, tensor);
+		const struct tarn_file_entry *t = tarn_file_find(file, tensor);
 
 		/* An index has metadata of its own, and no bytes. */
 		if (t)
@@ -85,11 +85,11 @@ int tarn_file_checksum(const tarn_file *file, const char *tensor, uint64_t *ret)
 		tarn_file_path(file), file_clean(tensor, size, shown));
 }
 
-/* The claim of each tensor that the metadata speaks of. */
+/* The claim of each tensor that has a key in the metadata. */
 static int read_metadata(const tarn_file *file, struct claim *claims)
 {
 	for (size_t i = 0; i < tarn_file_metadata_count(file); i++) {
-		const struct tarn_file_tensor *t;
+		const struct tarn_file_entry *t;
 		const char *key, *value, *name;
 		struct claim *c;
 		int r = tarn_file_metadata_at(file, i, &key, &value);
@@ -130,7 +130,7 @@ int verify_claims(const tarn_file *file, struct claim **ret)
 int verify_differs(
 	const tarn_file *file, const struct claim *claim, uint64_t seen)
 {
-	const struct tarn_file_tensor *t = claim->tensor;
+	const struct tarn_file_entry *t = claim->tensor;
 	char shown[FILE_TEXT_MAX];
 	uint64_t value;
 
@@ -146,7 +146,7 @@ int verify_differs(
 		(unsigned long long)claim->wanted);
 }
 
-/* One range after the other, each as one piece. */
+/* One range after the other, each as one chunk. */
 int verify_memory(const tarn_file *file, const void *data)
 {
 	_cleanup_free_ struct claim *claims = NULL;
@@ -162,7 +162,7 @@ int verify_memory(const tarn_file *file, const void *data)
 	tarn_file_data_range(file, &offset, &size);
 	for (size_t i = 0; r >= 0 && i < tarn_file_count(file); i++) {
 		const struct claim *c = &claims[i];
-		const struct tarn_file_tensor *t = c->tensor;
+		const struct tarn_file_entry *t = c->tensor;
 
 		if (c->result == -ENODATA)
 			continue;

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The file is written in pieces, one after the other, many under way at once.
+ * The file is written in chunks, one after the other, many under way at once.
  *
- * A piece is either straight, bytes of one tensor that lie in memory as the
- * file wants them, or a window that is gathered first (window.c). All begin and
- * end at multiples of PIECE_PAGE, so that they go by direct I/O whatever the
- * tensors' offsets are, and no two share a page.
+ * A chunk is either straight, bytes of one tensor that are in memory in the
+ * file's form, or a staging buffer that is gathered first (staging.c). All
+ * begin and end at multiples of CHUNK_PAGE, so that they go by direct I/O
+ * whatever the tensors' offsets are, and no two share a page.
  *
- * What lies crosswise where it comes from is brought into memory when its first
- * piece begins, and let go after its last (crosswise.c).
+ * A tensor whose order in its source differs is read into memory when its first
+ * chunk begins, and freed after its last (transposed.c).
  *
- * Each piece passes through a slot: filled (reads of files may be under way for
+ * Each chunk passes through a slot: filled (reads of files may be under way for
  * it), summed, written. Summing keeps the order of the file, and needs no
- * second look at the source. The piece with the head comes first, and waits
- * with its write until the end: a file cut short is never taken for a whole
- * one, and the checksums are known by then.
+ * second look at the source. The chunk with the head comes first, and waits
+ * with its write until the end: so a truncated file is never taken for a
+ * complete one, and the checksums are known by then.
  */
 #include "lib/save/writer.h"
 
@@ -25,14 +25,15 @@
 #include "base/fail.h"
 #include "lib/file/text.h"
 #include "lib/save/checksums.h"
-#include "lib/save/crosswise.h"
-#include "lib/save/slot.h"
-#include "lib/save/window.h"
+#include "lib/save/chunk_io.h"
+#include "lib/save/staging.h"
+#include "lib/save/transposed.h"
 
 struct slot {
-	struct window window;        /* memory is kept for the next piece */
-	const struct part *straight; /* or NULL: window has the bytes */
-	unsigned reading;            /* copies into it */
+	struct staging staging; /* memory is kept for the next chunk */
+	/* or NULL: the bytes are in the staging buffer */
+	const struct part *straight;
+	unsigned reading; /* copies into it */
 	bool busy, writing;
 };
 
@@ -42,15 +43,15 @@ struct writer {
 	tarn_stream *stream;
 	tarn_storage *file;
 	struct slot slots[SLOTS + 1]; /* the last is the head's */
-	uint64_t at;                  /* where the next piece begins */
-	uint64_t begun, ready;        /* pieces but the head's */
+	uint64_t at;                  /* where the next chunk begins */
+	uint64_t begun, ready;        /* chunks but the head's */
 	unsigned busy;                /* slots */
 	struct checksum_range *ranges;
 	struct checksums sums;
-	uint64_t done; /* bytes brought in and written */
-	size_t gone;   /* parts that are let go */
+	uint64_t done; /* bytes read into memory and written */
+	size_t gone;   /* parts that were freed */
 	struct tarn_copy_info *info;
-	struct slot_failure failure;
+	struct chunk_failure failure;
 };
 
 /* ---- what has happened ----------------------------------------------- */
@@ -59,18 +60,18 @@ static void take(struct writer *w, const struct tarn_completion *c)
 {
 	struct slot *slot = &w->slots[c->user];
 
-	slot_count(w->info, &w->failure, c);
+	chunk_count(w->info, &w->failure, c);
 	if (!slot->writing) {
 		slot->reading--;
 		return;
 	}
-	w->done += slot->window.size;
+	w->done += slot->staging.size;
 	slot->busy = slot->writing = false;
 	w->busy--;
 }
 
-/* A copy's sentence names the file that it writes, which has no name yet that
- * would tell anybody anything: " of NAME" is left out. */
+/* A copy's sentence names the file that it writes, which has no useful name
+ * yet: " of NAME" is removed. */
 static void unname(const struct writer *w, char *message)
 {
 	char name[1 + 4 + 255] = " of ";
@@ -96,11 +97,11 @@ static int tell(struct writer *w)
 	return 0;
 }
 
-static int reap(struct writer *w, int at_least)
+static int reap(struct writer *w, size_t at_least)
 {
 	struct tarn_completion done[REAPED_AT_ONCE];
-	int n = tarn_stream_reap(w->stream, done, REAPED_AT_ONCE, at_least,
-		w->options->progress ? TELL_MS : -1);
+	int n = tarn_stream_reap(w->stream, at_least,
+		w->options->progress ? TELL_MS : -1, REAPED_AT_ONCE, done);
 
 	for (int i = 0; i < n; i++)
 		take(w, &done[i]);
@@ -112,7 +113,7 @@ static int reap_one(void *arg)
 	return reap(arg, 1);
 }
 
-/* ---- what lies crosswise --------------------------------------------- */
+/* ---- what lies transposed --------------------------------------------- */
 
 static int tell_bringing(void *arg, uint64_t done, uint64_t total)
 {
@@ -126,25 +127,25 @@ static int tell_bringing(void *arg, uint64_t done, uint64_t total)
 static int bring_in(struct writer *w, struct part *p)
 {
 	const struct tarn_copy_options options = {
-		.road = w->options->road,
+		.io_mode = w->options->io_mode,
 		.engine = w->options->engine,
 		.channel_dim = -1,
 		.progress = w->options->progress ? tell_bringing : NULL,
 		.arg = w,
 	};
-	int r = crosswise_bring(p, &options, w->info);
+	int r = transposed_load(p, &options, w->info);
 
 	if (r > 0)
-		w->done += p->crosswise;
+		w->done += p->transposed;
 	else if (r == 0) {
-		w->plan->work -= p->crosswise;
-		p->crosswise = 0;
+		w->plan->work -= p->transposed;
+		p->transposed = 0;
 	}
 	return r < 0 ? r : 0;
 }
 
-/* For a piece that ends there. Those before it were copied from, which is over
- * when it is begun. */
+/* For a chunk that ends there. Frees earlier parts, whose copies are done when
+ * it begins. */
 static int bring_until(struct writer *w, uint64_t end)
 {
 	struct save_plan *plan = w->plan;
@@ -154,17 +155,17 @@ static int bring_until(struct writer *w, uint64_t end)
 	for (; w->gone < first; w->gone++) {
 		struct part *p = &plan->parts[w->gone];
 
-		if (p->crosswise && p->memory)
+		if (p->transposed && p->memory)
 			p->src = tarn_tensor_unref(p->src);
 	}
 	for (size_t i = first;
 		r >= 0 && i < plan->n && plan->parts[i].offset < end; i++)
-		if (plan->parts[i].crosswise && !plan->parts[i].memory)
+		if (plan->parts[i].transposed && !plan->parts[i].memory)
 			r = bring_in(w, &plan->parts[i]);
 	return r;
 }
 
-/* ---- a piece --------------------------------------------------------- */
+/* ---- a chunk --------------------------------------------------------- */
 
 static int begin(struct writer *w, unsigned index, uint64_t end,
 	const struct part *straight)
@@ -172,8 +173,8 @@ static int begin(struct writer *w, unsigned index, uint64_t end,
 	struct slot *slot = &w->slots[index];
 	int r = 0;
 
-	slot->window.offset = w->at;
-	slot->window.size = end - w->at;
+	slot->staging.offset = w->at;
+	slot->staging.size = end - w->at;
 	slot->straight = straight;
 	slot->busy = true;
 	w->busy++;
@@ -185,10 +186,10 @@ static int begin(struct writer *w, unsigned index, uint64_t end,
 	w->at = end;
 	if (r < 0)
 		return r;
-	r = slot_memory(&slot->window.storage, slot->window.size);
+	r = chunk_memory(&slot->staging.storage, slot->staging.size);
 	if (r < 0)
 		return r;
-	return window_fill(&slot->window, w->plan, w->stream, index, reap_one,
+	return staging_fill(&slot->staging, w->plan, w->stream, index, reap_one,
 		w, &slot->reading);
 }
 
@@ -197,24 +198,24 @@ static const char *bytes_of(const struct slot *slot)
 	const struct part *p = slot->straight;
 
 	if (p)
-		return p->bytes + (slot->window.offset - p->offset);
-	return tarn_storage_data(slot->window.storage);
+		return p->bytes + (slot->staging.offset - p->offset);
+	return tarn_storage_data(slot->staging.storage);
 }
 
 static int write_slot(struct writer *w, unsigned index)
 {
 	struct slot *slot = &w->slots[index];
 	_cleanup_tensor_ tarn_tensor *dst = NULL, *src = NULL;
-	struct tarn_copy_options options = {.road = w->options->road};
+	struct tarn_copy_options options = {.io_mode = w->options->io_mode};
 	const struct part *p = slot->straight;
-	tarn_storage *from = p ? p->src->storage : slot->window.storage;
+	tarn_storage *from = p ? p->src->storage : slot->staging.storage;
 	uint64_t base = (uint64_t)(bytes_of(slot) -
 				   (const char *)tarn_storage_data(from));
-	int r = slot_view(from, base, slot->window.size, &src);
+	int r = chunk_view(from, base, slot->staging.size, &src);
 
 	if (r >= 0)
-		r = slot_view(
-			w->file, slot->window.offset, slot->window.size, &dst);
+		r = chunk_view(w->file, slot->staging.offset,
+			slot->staging.size, &dst);
 	while (r >= 0) {
 		r = tarn_stream_copy(
 			w->stream, dst, src, &options, -1, index, NULL);
@@ -231,11 +232,11 @@ static int write_slot(struct writer *w, unsigned index)
 static void sum(struct writer *w, const struct slot *slot)
 {
 	if (w->ranges)
-		checksums_feed(&w->sums, slot->window.offset, bytes_of(slot),
-			slot->window.size);
+		checksums_feed(&w->sums, slot->staging.offset, bytes_of(slot),
+			slot->staging.size);
 }
 
-/* Sums and writes what is full, in order; the head's piece, which comes first,
+/* Sums and writes full chunks, in order; the head's chunk, which comes first,
  * is only summed. Returns how many. */
 static int write_ready(struct writer *w)
 {
@@ -254,11 +255,11 @@ static int write_ready(struct writer *w)
 	return r < 0 ? r : n;
 }
 
-/* The piece with the head, but for the head. */
+/* Begins the chunk with the head, except the head itself. */
 static int begin_head(struct writer *w)
 {
 	struct slot *slot = &w->slots[SLOTS];
-	int r = begin(w, SLOTS, first_piece(w->plan), NULL);
+	int r = begin(w, SLOTS, first_chunk(w->plan), NULL);
 
 	while (r >= 0 && slot->reading)
 		r = reap(w, 1);
@@ -278,7 +279,7 @@ static void write_digits(struct writer *w)
 				digits[w->ranges[i].value >> (60 - 4 * k) & 15];
 }
 
-/* What must have another checksum came in damaged. */
+/* A tensor whose checksum differs from the required one was read damaged. */
 static int compare_sums(const struct writer *w)
 {
 	const struct save_plan *plan = w->plan;
@@ -307,7 +308,7 @@ static int end_head(struct writer *w)
 	if (r < 0)
 		return r;
 	write_digits(w);
-	memcpy(tarn_storage_data(w->slots[SLOTS].window.storage), head->bytes,
+	memcpy(tarn_storage_data(w->slots[SLOTS].staging.storage), head->bytes,
 		head->size);
 	r = write_slot(w, SLOTS);
 	while (r >= 0 && w->busy)
@@ -327,7 +328,7 @@ static int write_all(struct writer *w)
 		bool moved = false;
 
 		if (w->at < w->plan->head.file_size && !w->slots[index].busy) {
-			end = next_piece(w->plan, w->at, &straight);
+			end = next_chunk(w->plan, w->at, &straight);
 			r = begin(w, index, end, straight);
 			w->begun++;
 			moved = true;
@@ -340,7 +341,7 @@ static int write_all(struct writer *w)
 	return r < 0 ? r : end_head(w);
 }
 
-/* Takes what write_all needs; the caller gives it back. */
+/* Makes all that write_all needs; the caller frees it. */
 static int open_all(struct writer *w, int fd)
 {
 	struct tarn_stream_options options = {.engine = w->options->engine};
@@ -363,10 +364,10 @@ static int open_all(struct writer *w, int fd)
 
 static void close_all(struct writer *w)
 {
-	/* First the stream: it lets go of the memory. */
-	slot_free_stream(w->stream);
+	/* First the stream: its requests use the memory. */
+	chunk_free_stream(w->stream);
 	for (unsigned i = 0; i <= SLOTS; i++)
-		tarn_storage_unref(w->slots[i].window.storage);
+		tarn_storage_unref(w->slots[i].staging.storage);
 	tarn_storage_unref(w->file);
 	checksums_end(&w->sums);
 	free(w->ranges);

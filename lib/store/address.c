@@ -2,10 +2,10 @@
 /*
  * Addresses: one string that names a tensor, published or in a file.
  *
- * The idea: names come first, since looking one up costs nothing; then each
- * ':' from the left may be where a file's path ends, and the first for which
- * there is such a file decides. So "a:b.npy:x" can name either file "a" or
- * "a:b.npy", always the same one as long as neither comes nor goes.
+ * Names come first, since looking one up costs nothing. Then each ':' from the
+ * left may be the end of a file's path, and the first one where such a file
+ * exists decides. So "a:b.npy:x" can name file "a" or "a:b.npy", but always the
+ * same one as long as neither appears nor vanishes.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,10 +14,14 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "lib/reserved.h"
 #include "lib/store/store.h"
 #include "lib/tensor/tensor.h"
 
-#define NAMES_SHOWN 5 /* as many as a sentence can bear */
+/* So many changes in a row are no accident; picked. */
+#define CHANGED_TRIES 10
+
+#define NAMES_SHOWN 5 /* a sentence should not list more */
 
 /* "wte, wpe, h.0.attn, ... (148 in all)" */
 static void list_tensors(const tarn_file *file, char *text, size_t size)
@@ -44,8 +48,9 @@ static int no_such_tensor(const tarn_file *file, const char *tensor)
 		tarn_file_path(file), tensor, names);
 }
 
-/* The storage of a shard's data range: the one we know of, if it is still
- * there, else by a load, which is cheap when the daemon has the bytes. */
+/* The storage of a shard's data range: the one that the cache knows, if it
+ * still exists, otherwise by a load, which is cheap when the daemon has the
+ * bytes. */
 static int file_storage(tarn_store *store, tarn_file *file, uint32_t shard,
 	const struct tarn_load_options *options, tarn_storage **ret)
 {
@@ -53,18 +58,21 @@ static int file_storage(tarn_store *store, tarn_file *file, uint32_t shard,
 	struct table_storage entry;
 	uint64_t generation;
 	uint32_t index;
+	struct tarn_load_info info;
+	bool fresh = options && options->fresh;
 	int r;
 
-	if (file_cache_storage(
-		    &store->files, file, shard, &index, &generation) &&
+	if (!fresh &&
+		file_cache_storage(
+			&store->files, file, shard, &index, &generation) &&
 		store_storage(store, index, generation, &entry, ret) >= 0)
 		return 0;
 	r = store_load_storage(
-		store, tarn_file_shard(file, shard), options, NULL, ret);
+		store, tarn_file_shard(file, shard), options, &info, ret);
 	if (r < 0)
 		return r;
 	shared = store_storage_of(*ret);
-	if (shared)
+	if (shared && !info.not_kept)
 		file_cache_note(&store->files, file, shard, shared->index,
 			shared->generation);
 	return 0;
@@ -74,14 +82,14 @@ static int get_from_file(tarn_store *store, tarn_file *file, const char *tensor,
 	const struct tarn_load_options *options, tarn_tensor **ret)
 {
 	_cleanup_storage_ tarn_storage *storage = NULL;
-	const struct tarn_file_tensor *t = tarn_file_find(file, tensor);
+	const struct tarn_file_entry *t = tarn_file_find(file, tensor);
 	struct tarn_layout layout;
 	uint64_t offset, size;
 	int r;
 
 	if (!t)
 		return no_such_tensor(file, tensor);
-	r = tarn_file_layout(t, &layout);
+	r = tarn_file_entry_layout(t, &layout);
 	if (r >= 0)
 		r = file_storage(store, file, t->shard, options, &storage);
 	if (r < 0)
@@ -94,6 +102,27 @@ int tarn_store_get_from_file(tarn_store *store, tarn_file *file,
 	const char *tensor, tarn_tensor **ret)
 {
 	return get_from_file(store, file, tensor, NULL, ret);
+}
+
+/* A file that changes between its parsing and its load is parsed again. */
+static int get_from_path(tarn_store *store, const char *path,
+	const char *tensor, const struct tarn_load_options *options,
+	tarn_tensor **ret)
+{
+	int r = -ESTALE;
+
+	for (int i = 0; i < CHANGED_TRIES && r == -ESTALE; i++) {
+		tarn_file *file;
+
+		r = file_cache_open(&store->files, path, tensor, &file);
+		if (r < 0)
+			break;
+		r = get_from_file(store, file, tensor, options, ret);
+		if (r == -ESTALE)
+			file_cache_forget(&store->files, file);
+		tarn_file_unref(file);
+	}
+	return r;
 }
 
 /* The shortest path before a ':' that is a file. NULL: there is none. */
@@ -139,7 +168,7 @@ static int no_such_address(tarn_store *store, const char *address)
 		address);
 }
 
-/* A storage that is known already is neither compared nor published anew. */
+/* A storage that is known already is neither verified nor published again. */
 static int check_options(
 	const char *address, const struct tarn_load_options *options)
 {
@@ -148,15 +177,14 @@ static int check_options(
 			"'%.200s': checksums and names are for "
 			"tarn_store_load, which sees all of a file",
 			address);
-	return 0;
+	return RESERVED_CHECK("tarn_load_options", options);
 }
 
-int tarn_store_get_with(tarn_store *store, const char *address,
+int tarn_store_get_with_options(tarn_store *store, const char *address,
 	const struct tarn_load_options *options, tarn_tensor **ret)
 {
 	_cleanup_free_ char *path = NULL;
 	const char *tensor;
-	tarn_file *file;
 	int r = check_options(address, options);
 
 	if (r < 0)
@@ -169,15 +197,10 @@ int tarn_store_get_with(tarn_store *store, const char *address,
 	path = find_file(address, &tensor);
 	if (!path)
 		return no_such_address(store, address);
-	r = file_cache_open(&store->files, path, tensor, &file);
-	if (r < 0)
-		return r;
-	r = get_from_file(store, file, tensor, options, ret);
-	tarn_file_unref(file);
-	return r;
+	return get_from_path(store, path, tensor, options, ret);
 }
 
 int tarn_store_get(tarn_store *store, const char *address, tarn_tensor **ret)
 {
-	return tarn_store_get_with(store, address, NULL, ret);
+	return tarn_store_get_with_options(store, address, NULL, ret);
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Starting tarnd out of a library, in a process that is none of ours.
+ * Starting tarnd from a library, in a foreign process.
  *
- * The idea: nothing of the host process may stick to the daemon (descriptors,
- * session, folder, signal handlers, standard streams), and nothing of the
- * start may be noticed by the host: the processes are made without an exit
- * signal, so that no SIGCHLD comes and no wait() of the host sees them. The
- * daemon's stderr is a memfd of fixed size: it tells us why a start failed,
- * holds no terminal and no pipe open, and cannot grow.
+ * The daemon must inherit nothing of the host process (descriptors, session,
+ * folder, signal handlers, standard streams, environment; the daemon itself
+ * undoes the rest, daemon/keeper/inherited.h), and the host must not notice the
+ * start: the processes are made without an exit signal, so that no SIGCHLD
+ * comes and no wait() of the host returns them. The daemon's stderr is a memfd
+ * of fixed size: it contains the reason of a failed start, keeps no terminal
+ * and no pipe open, and cannot grow.
  */
 #include "lib/store/autostart.h"
 
@@ -28,12 +29,16 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "base/file_limit.h"
+#include "lib/store/daemon_environment.h"
 #include "lib/store/daemon_path.h"
 
 #define DEADLINE_MS 10000 /* a loaded machine starts a program in less */
-#define STARTS_MAX 3      /* one may lose to another that is just leaving */
+#define STARTS_MAX 3      /* a daemon may lose to another that is just ending */
 #define RESTART_MS 200    /* by then the winner of a race listens */
 #define GIVE_UP_MS 1000   /* after the last one has ended */
+/* The same if it wrote nothing: it found another daemon that serves the path,
+ * but whose socket was removed, and which checks that every two seconds. */
+#define GIVE_UP_MUTE_MS 5000
 #define NAP_MAX_MS 50
 #define SAID_MAX 4096
 
@@ -46,7 +51,7 @@ bool autostart_forbidden(void)
 	return value && strcmp(value, "0") == 0;
 }
 
-/* The daemon changes its folder, so its paths must not depend on ours. */
+/* The daemon changes its folder, so its paths must not be relative. */
 static int make_absolute(const char *path, char ret[SOCKET_PATH_MAX])
 {
 	char cwd[4096] = "";
@@ -64,7 +69,7 @@ static int make_absolute(const char *path, char ret[SOCKET_PATH_MAX])
 	return 0;
 }
 
-/* A place for stderr that no amount of it can overflow. */
+/* A file for stderr that no amount of output can overflow. */
 static int make_said(int *ret)
 {
 	_cleanup_fd_ int fd = -1;
@@ -84,20 +89,21 @@ static int make_said(int *ret)
 
 /* ---- the children ---------------------------------------------------- */
 
-/* What the children say before exec closes the pipe. */
+/* Sent by the children before exec closes the pipe. */
 struct news {
-	int32_t pid;   /* of the daemon; 0 when it is error that counts */
-	int32_t error; /* errno of what failed */
+	int32_t pid;   /* of the daemon; 0 if there was an error */
+	int32_t error; /* errno of the failed call */
 };
 
 struct plan {
 	const char *daemon;
 	char *const *argv;
+	char *const *environment;
 	int null_fd, said_fd, news_fd;
 };
 
-/* fork without an exit signal, and without atfork handlers, which are not
- * meant for a child that only calls exec. */
+/* fork without an exit signal, and without atfork handlers, which are not meant
+ * for a child that only calls exec. */
 static pid_t quiet_fork(void)
 {
 	return (pid_t)syscall(SYS_clone, 0UL, NULL, NULL, NULL, 0UL);
@@ -111,7 +117,8 @@ static void tell(const struct plan *plan, pid_t pid, int error)
 		;
 }
 
-/* From here to exec only what is safe in the fork of a threaded process. */
+/* From here to exec only calls that are safe in the fork of a threaded process.
+ */
 static _Noreturn void become_daemon(const struct plan *plan)
 {
 	struct sigaction plain = {.sa_handler = SIG_DFL};
@@ -124,7 +131,7 @@ static _Noreturn void become_daemon(const struct plan *plan)
 	if (chdir("/") == 0 && dup2(plan->null_fd, 0) >= 0 &&
 		dup2(plan->null_fd, 1) >= 0 && dup2(plan->said_fd, 2) >= 0 &&
 		syscall(SYS_close_range, 3U, ~0U, 4U /* CLOEXEC */) == 0)
-		execv(plan->daemon, plan->argv);
+		execve(plan->daemon, plan->argv, plan->environment);
 	tell(plan, 0, errno);
 	_exit(127);
 }
@@ -149,7 +156,7 @@ static int launch(const struct plan *plan)
 	pid_t pid;
 	int error;
 
-	/* No handler of the host may run in a child. */
+	/* No signal handler of the host may run in a child. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	pid = quiet_fork();
@@ -164,7 +171,7 @@ static int launch(const struct plan *plan)
 		       : 0;
 }
 
-/* Reads to the end, which comes with a successful exec. */
+/* Reads to the end of the pipe, which a successful exec closes. */
 static int read_news(int fd, const char *daemon, pid_t *ret_pid)
 {
 	struct news news;
@@ -195,10 +202,15 @@ static int start_once(struct autostart *start)
 {
 	char *const argv[] = {"tarnd", "--auto", "--socket", start->path, NULL};
 	_cleanup_fd_ int null_fd = -1, news_in = -1, news_out = -1;
-	struct plan plan = {.daemon = start->daemon, .argv = argv};
+	_cleanup_free_ char **environment = daemon_environment();
+	struct plan plan = {.daemon = start->daemon,
+		.argv = argv,
+		.environment = environment};
 	int ends[2], r;
 	pid_t pid;
 
+	if (!environment)
+		return tarn_fail(ENOMEM, "starting tarnd: out of memory");
 	start->said_fd = fd_close(start->said_fd);
 	r = make_said(&start->said_fd);
 	if (r < 0)
@@ -210,10 +222,13 @@ static int start_once(struct autostart *start)
 	/* Above 2, where the daemon's own streams go. */
 	news_out = fd_dup(ends[1]);
 	fd_close(ends[1]);
+	if (news_out < 0)
+		return tarn_fail(-news_out, "starting tarnd: dup: %s",
+			tarn_errno_text(news_out));
 	null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
-	if (news_out < 0 || null_fd < 0)
-		return tarn_fail(
-			errno, "starting tarnd: %s", tarn_errno_text(errno));
+	if (null_fd < 0)
+		return tarn_fail(errno, "starting tarnd: /dev/null: %s",
+			tarn_errno_text(errno));
 	plan.null_fd = null_fd;
 	plan.said_fd = start->said_fd;
 	plan.news_fd = news_out;
@@ -248,13 +263,21 @@ int autostart_begin(struct autostart *start, const char *path)
 	return r;
 }
 
+/* Has it written nothing to stderr? */
+static bool is_mute(const struct autostart *start)
+{
+	char first = 0;
+
+	return fd_pread(start->said_fd, &first, 1, 0) != 1 || !first;
+}
+
 /* ---- waiting --------------------------------------------------------- */
 
 bool autostart_again(struct autostart *start)
 {
 	struct pollfd p = {.fd = start->pidfd, .events = POLLIN};
 
-	/* A negative descriptor is passed over: then it is only a nap. */
+	/* poll ignores a negative descriptor: then this is only a nap. */
 	if (poll(&p, 1, start->nap_ms) > 0) {
 		start->pidfd = fd_close(start->pidfd);
 		start->ended_at = clock_ms();
@@ -265,13 +288,15 @@ bool autostart_again(struct autostart *start)
 	if (start->pidfd >= 0)
 		return true;
 	if (start->started == STARTS_MAX)
-		return clock_ms() < start->ended_at + GIVE_UP_MS;
+		return clock_ms() <
+		       start->ended_at +
+			       (is_mute(start) ? GIVE_UP_MUTE_MS : GIVE_UP_MS);
 	if (clock_ms() < start->ended_at + RESTART_MS)
 		return true;
 	return start_once(start) >= 0;
 }
 
-/* The last line that it wrote, without its own name in front. */
+/* The last line that it wrote, without the program's name. */
 static void last_words(const struct autostart *start, char *text, size_t size)
 {
 	char said[SAID_MAX + 1], *line = said, *end;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A check of the whole store: what this process can see, and what the server
- * says of its books.
+ * Asks the server to check its tables and its books.
  *
- * The idea: a store that is in use changes while it is looked at. So whoever
- * finds faults looks again, after a pause, and only what all looks have found
- * is told.
+ * The server writes both, so one check of its own is exact, except for releases
+ * that have not reached it yet. So if there are faults this asks again, after a
+ * pause, and keeps those that every answer has.
  */
 #include <tarn/report.h>
 
@@ -18,9 +17,9 @@
 #include "lib/store/store.h"
 #include "shm/table_check.h"
 
-#define LOOKS 4            /* picked: what is changing is gone by the second */
-#define PAUSE_NS 100000000 /* a starved server needs some */
-#define PATIENCE 50        /* pauses, while others check */
+#define LOOKS 4            /* picked: a release has arrived by the second one */
+#define PAUSE_NS 100000000 /* a starved server needs this long */
+#define PATIENCE 50        /* pauses, while other clients check */
 
 static void nap(void)
 {
@@ -71,7 +70,7 @@ static int ask_once(
 	return r;
 }
 
-/* Until there is nothing, or nothing else is to be expected. */
+/* Asks until there is no fault, or the same ones each time. */
 static int ask(
 	tarn_store *store, struct faults *faults, struct msg_checked *ret)
 {
@@ -119,49 +118,15 @@ static int make_result(const struct faults *faults,
 	return 0;
 }
 
-static void add_missing(struct faults *to, const struct faults *from)
-{
-	uint32_t n = to->n;
-
-	for (uint32_t i = 0; i < from->n; i++) {
-		uint32_t k = 0;
-
-		while (k < n && strcmp(to->lines[k], from->lines[i]) != 0)
-			k++;
-		if (k == n)
-			fault_add(to, "%s", from->lines[i]);
-	}
-	to->n_more += from->n_more;
-}
-
-static int check_speaks(const struct tarn_store *store)
-{
-	if (store->version >= 2)
-		return 0;
-	return tarn_fail(ENOTSUP,
-		"daemon at %s: it speaks protocol %u, and checks came with 2; "
-		"stop it, and the next open starts a newer one",
-		store->socket, store->version);
-}
-
 int tarn_store_check(tarn_store *store, struct tarn_check **ret)
 {
-	struct faults inside = {0}, outside = {0};
+	struct faults faults = {0};
 	struct msg_checked sum;
-	struct table_tally tally;
-	int r = check_speaks(store);
+	int r = ask(store, &faults, &sum);
 
 	if (r >= 0)
-		r = ask(store, &inside, &sum);
-	if (r >= 0)
-		r = table_check(&store->table, descriptor_agrees, LOOKS,
-			&outside, &tally);
-	if (r >= 0) {
-		add_missing(&inside, &outside);
-		r = make_result(&inside, &sum, ret);
-	}
-	faults_clear(&inside);
-	faults_clear(&outside);
+		r = make_result(&faults, &sum, ret);
+	faults_clear(&faults);
 	return r;
 }
 

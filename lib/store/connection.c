@@ -2,10 +2,10 @@
 /*
  * Requests and replies over one socket, for many threads.
  *
- * The idea: whoever waits and finds nobody at the socket receives, for
- * everybody; the others sleep on a condition until a reply of theirs was put
- * beside their call or the socket has become free. A reply to a call that
- * has been given up finds no taker and is dropped.
+ * A thread that waits and finds no other at the socket receives for all of
+ * them; the others sleep on a condition until a reply of theirs was put beside
+ * their call or the socket has become free. A reply to a call that was given up
+ * finds no taker and is dropped.
  */
 #include "lib/store/connection.h"
 
@@ -23,20 +23,21 @@
 #include "base/fail.h"
 #include "base/fd.h"
 
-/* The longest message, its frames' headers, and as many bells as may pile up
- * while a daemon does not read. */
+/* The longest message, which may be sent again, and as many notices as may pile
+ * up while a daemon does not read. */
 #define QUEUE_MAX (WIRE_MESSAGE_MAX + (4u << 20))
 
-/* A number for each name, and what became of each source. */
+/* A number for each name, and the storage of each source. */
 #define PUBLISHED_MAX                                                          \
 	(sizeof(struct msg_published) +                                        \
 		PUBLISH_SOURCES_MAX * sizeof(struct msg_stored) +              \
 		LOAD_NAMES_MAX * sizeof(uint64_t))
 
-/* What a reply of each type may hold: a newer daemon's may be longer than the
- * struct that we know, a sentence has its limit. What is no call's last word,
- * a load's notice and the news of another server, must not be lost: who waits
- * would be told that his load has failed, or would wait for ever. */
+/* The largest reply of each type: a newer daemon's may be longer than the
+ * struct of this version, and a sentence has its limit. Messages that do not
+ * end a call, a load's notice and the news of another server, are too short for
+ * a memfd, so that they are never lost for lack of memory: otherwise the caller
+ * would be told that its load has failed, or would wait for ever. */
 static uint32_t reply_limit(uint16_t type)
 {
 	switch (type) {
@@ -45,16 +46,16 @@ static uint32_t reply_limit(uint16_t type)
 	case WIRE_LOADING:
 	case WIRE_LOADED:
 	case WIRE_DONE:
-	case WIRE_STATUS_IS:
+	case WIRE_PONG:
 	case WIRE_STORAGE_FD:
 	case WIRE_CHANNEL_IS:
 	case WIRE_LEASE_PAGE:
 	case WIRE_RESTARTED:
-		return WIRE_RESERVE;
+		return WIRE_REPLY_MAX;
 	case WIRE_PUBLISHED:
 		return PUBLISHED_MAX;
 	case WIRE_ERROR:
-		return WIRE_REQUEST_MAX;
+		return WIRE_ERROR_MAX;
 	case WIRE_REPORT_IS:
 		return WIRE_REPORT_MAX;
 	case WIRE_CHECKED:
@@ -82,12 +83,10 @@ int connection_init(
 	c->peer = strdup(peer);
 	if (!c->peer)
 		r = tarn_fail(ENOMEM, "connect: out of memory");
-	/* A daemon that does not read must not hold a sender for ever. */
+	/* A daemon that does not read must not block a sender for ever. */
 	else if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) < 0)
 		r = tarn_fail(errno, "connect: %s", tarn_errno_text(errno));
 	else
-		r = wire_reader_new(&c->reader);
-	if (r >= 0)
 		r = wire_writer_new(QUEUE_MAX, &c->writer);
 	if (r < 0)
 		connection_done(c);
@@ -96,10 +95,9 @@ int connection_init(
 
 void connection_done(struct connection *c)
 {
-	wire_reader_free(c->reader);
-	c->reader = NULL;
 	wire_writer_free(c->writer);
 	c->writer = NULL;
+	wire_partial_clear(&c->partial);
 	c->fd = fd_close(c->fd);
 	free(c->peer);
 	c->peer = NULL;
@@ -110,16 +108,16 @@ void connection_done(struct connection *c)
 
 /* ---- death ----------------------------------------------------------- */
 
-/* With the lock held. The first cause is the one that is told. The socket stays
- * open until the store goes: with it would go the leases, and the memory of
- * whoever reads what he has open would be given to others. */
+/* With the lock held. The first cause is the one that is reported. The socket
+ * stays open until the store is freed: closing it would end the leases, and the
+ * memory of open tensors would be reused. */
 static void die(struct connection *c, int err, const char *why)
 {
 	if (connection_is_dead(c))
 		return;
 	snprintf(c->why, sizeof(c->why), "%s", why);
-	/* Release: pairs with the acquire load in connection_is_dead, for who
-	 * has no lock; the sentence is there. */
+	/* Release: pairs with the acquire load in connection_is_dead, for
+	 * threads without the lock; the sentence is there. */
 	atomic_store_explicit(&c->dead, err, memory_order_release);
 	pthread_cond_broadcast(&c->arrived);
 }
@@ -141,8 +139,8 @@ static void die_of(struct connection *c, int r)
 	}
 }
 
-/* An error that answers no call answers all: it says why the daemon hangs up,
- * or does not let us in. */
+/* An error that answers no call applies to all: it is the reason why the daemon
+ * ends the connection, or does not accept it. */
 static void die_as_told(struct connection *c, const struct wire_message *m)
 {
 	struct msg_error error;
@@ -158,17 +156,19 @@ static void die_as_told(struct connection *c, const struct wire_message *m)
 		die(c, error.error, text);
 }
 
-/* A reset, for what the daemon did not read any more, comes before what it
- * said last. */
+/* A reset, for messages that the daemon did not read any more, is reported
+ * before the daemon's last messages. */
 static int receive(struct connection *c, struct wire_message *ret)
 {
-	int r = wire_receive(c->reader, c->fd, reply_limit, ret);
+	const struct wire_reader reader = {
+		.limit = reply_limit, .partial = &c->partial};
+	int r = wire_receive(c->fd, &reader, ret);
 
-	return r == -EPIPE ? wire_receive(c->reader, c->fd, reply_limit, ret)
-			   : r;
+	return r == -EPIPE ? wire_receive(c->fd, &reader, ret) : r;
 }
 
-/* With the lock held: it hung up; did it say why? */
+/* With the lock held, after the daemon closed the connection: did it send a
+ * reason? */
 static void hear_last_words(struct connection *c)
 {
 	struct wire_message m = {0};
@@ -198,20 +198,21 @@ int connection_broken(struct connection *c, int r)
 
 uint32_t connection_next_serial(struct connection *c)
 {
-	/* 0 is never used, so that a zeroed header answers nobody. */
-	if (!++c->serial)
+	/* 0 is never used, so that a zeroed header answers no call; nor is the
+	 * serial of notifications. */
+	if (++c->serial == CONNECTION_NOTIFY_SERIAL)
 		c->serial = 1;
 	return c->serial;
 }
 
 /* ---- receiving ------------------------------------------------------- */
 
-/* With the lock held: to the call that waits for it, or to nobody. */
+/* With the lock held: gives a reply to the call that waits for it, if any. */
 static void deliver(struct connection *c, struct wire_message *message)
 {
 	struct call *call = c->calls;
 
-	while (call && call->serial != message->serial)
+	while (call && call->out.serial != message->serial)
 		call = call->next;
 	if (!call) {
 		if (message->type == WIRE_ERROR && message->serial == 0)
@@ -219,7 +220,7 @@ static void deliver(struct connection *c, struct wire_message *message)
 		wire_message_clear(message);
 		return;
 	}
-	/* Of a load that began anew, the last one counts. */
+	/* If a load began anew, the last one counts. */
 	if (message->type != WIRE_LOADING)
 		call->answered = true;
 	else if (call->n_replies && !call->answered)
@@ -232,108 +233,89 @@ static void deliver(struct connection *c, struct wire_message *message)
 	call->replies[call->n_replies++] = *message;
 }
 
-/* With the lock held: what came is lost, for want of memory or of descriptors,
- * and so is the call that waited for it, since only a last word can be longer
- * than WIRE_RESERVE, or bring descriptors; the others are as well off as
- * before. */
+/* With the lock held: a message was lost, for lack of memory or of descriptors.
+ * So the call that waited for it fails, since only a final reply can have a
+ * long body or carry descriptors; the others are not affected. */
 static void starve(
 	struct connection *c, const struct wire_message *lost, int error)
 {
-	/* Nobody waits for the next table, and nobody says it again. */
-	c->moved_lost |= lost->type == WIRE_WELCOME;
 	for (struct call *call = c->calls; call; call = call->next) {
-		if (call->serial != lost->serial)
+		if (call->out.serial != lost->serial)
 			continue;
-		call->starved = error;
+		call->nomem = error;
 		call->answered = true;
 	}
 }
 
-/* With the lock held. What has come lies there still, and a moment later there
- * may be memory for it. After many, those who wait do it no longer. */
+/* With the lock held. The message is still in the socket, and a moment later
+ * there may be memory for it. After many tries the waiting threads stop trying.
+ */
 static void wait_for_memory(struct connection *c)
 {
 	int64_t now = clock_ms();
 
-	if (!c->starved_at)
-		c->starved_at = now;
-	if (now - c->starved_at < CONNECTION_STARVED_MS)
+	if (!c->nomem_since)
+		c->nomem_since = now;
+	if (now - c->nomem_since < CONNECTION_NOMEM_MS)
 		return;
 	for (struct call *call = c->calls; call; call = call->next) {
-		call->starved = ENOMEM;
+		call->nomem = ENOMEM;
 		call->answered = true;
 	}
-	c->starved_at = 0;
+	c->nomem_since = 0;
 }
 
-/* Without the lock. What this process is too short of to map it is no fault of
- * the connection's: it is asked for again, as one that could not be opened. */
-static int follow(struct connection *c, const struct wire_message *m)
-{
-	int r = c->moved ? c->moved(c->moved_arg, m->fds[0]) : 0;
-	struct msg_welcome welcome;
-
-	memcpy(&welcome, m->body, sizeof(welcome));
-	connection_note(c, welcome.flags);
-	if (!wire_is_short(r) && r != -EAGAIN && r != -EMFILE && r != -ENFILE)
-		return r;
-	pthread_mutex_lock(&c->lock);
-	c->moved_lost = true;
-	pthread_mutex_unlock(&c->lock);
-	return 0;
-}
-
-/* Without the lock: one frame, within so many ms; as wire_receive.
- * *ret_starved: what it returns is for want of memory to receive. */
+/* Without the lock: receives one message, within ms; as wire_receive.
+ * *ret_nomem: the error is a lack of memory to receive. */
 static int receive_within(struct connection *c, int ms,
-	struct wire_message *message, bool *ret_starved)
+	struct wire_message *message, bool *ret_nomem)
 {
 	struct pollfd p = {.fd = c->fd, .events = POLLIN};
-	bool owed = connection_ask_owed(c);
-	int r = connection_push_on(c);
+	int pending_resend = connection_resend_pending(c), r;
 
+	if (pending_resend < 0)
+		return pending_resend;
+	r = connection_push_on(c);
 	if (r == 0)
 		p.events |= POLLOUT;
-	ms = MIN(ms, r < 0 || owed ? CONNECTION_NAP_MS : CONNECTION_LISTEN_MS);
+	ms = MIN(ms, r < 0 || pending_resend ? CONNECTION_NAP_MS
+					     : CONNECTION_LISTEN_MS);
 	if (ms && poll(&p, 1, ms) <= 0)
 		return -EAGAIN;
 	r = receive(c, message);
-	*ret_starved = r == -ENOBUFS || r == -ENOMEM || r == -EMFILE;
+	*ret_nomem = r == -ENOBUFS || r == -ENOMEM || r == -EMFILE;
 	if (r == -ENOBUFS)
 		usleep(1000);
 	if (r <= 0)
 		return r;
-	if (message->type == WIRE_RESTARTED)
-		r = connection_resume(c, message);
-	else if (connection_is_moved(message))
-		r = follow(c, message);
-	else
+	if (message->type != WIRE_RESTARTED)
 		return r;
+	r = connection_resume(c, message);
 	wire_message_clear(message);
 	return r < 0 ? r : 0;
 }
 
-/* With the lock held, which is given up meanwhile. True: there may be more. */
+/* With the lock held, which it releases meanwhile. True: there may be more. */
 static bool receive_for_all(struct connection *c, int64_t ms)
 {
 	struct wire_message message = {0};
-	bool starved = false;
+	bool nomem = false;
 	int r;
 
 	c->receiving = true;
 	pthread_mutex_unlock(&c->lock);
-	r = receive_within(c, (int)MAX(ms, 0), &message, &starved);
+	r = receive_within(c, (int)MAX(ms, 0), &message, &nomem);
 	pthread_mutex_lock(&c->lock);
 	c->receiving = false;
-	if (starved && r == -ENOBUFS)
+	if (nomem && r == -ENOBUFS)
 		wait_for_memory(c);
 	else
-		c->starved_at = 0;
+		c->nomem_since = 0;
 	if (r > 0)
 		deliver(c, &message);
-	else if (starved && r != -ENOBUFS)
+	else if (nomem && r != -ENOBUFS)
 		starve(c, &message, -r);
-	else if (r < 0 && r != -EAGAIN && !starved)
+	else if (r < 0 && r != -EAGAIN && !nomem)
 		die_of(c, r);
 	pthread_cond_broadcast(&c->arrived);
 	return (r >= 0 || r == -EMFILE) && !connection_is_dead(c);
@@ -345,7 +327,7 @@ void connection_catch_up(struct connection *c)
 		;
 }
 
-int connection_hear(struct connection *c)
+int connection_receive_unasked(struct connection *c)
 {
 	int r = connection_ready(c);
 
@@ -372,25 +354,4 @@ void connection_turn(struct connection *c, int64_t deadline)
 		sleep_until(c, deadline);
 	else
 		receive_for_all(c, MAX(deadline - clock_ms(), 1));
-}
-
-int connection_await(struct connection *c, int timeout_ms,
-	bool (*done)(void *arg), void *arg)
-{
-	int64_t deadline = clock_ms() + timeout_ms;
-	int r = connection_ready(c);
-
-	if (r < 0)
-		return r;
-	pthread_mutex_lock(&c->lock);
-	while (r >= 0 && !done(arg)) {
-		if (connection_is_dead(c))
-			r = connection_error(c);
-		else if (clock_ms() >= deadline)
-			r = -ETIMEDOUT;
-		else
-			connection_turn(c, deadline);
-	}
-	pthread_mutex_unlock(&c->lock);
-	return r;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One call: what was asked, until it is answered or given up.
+ * One call: a request, until it is answered or given up.
  *
- * The idea: a call is listed with its connection for as long as its caller
- * waits, so that whoever receives finds it by its serial, and whoever goes on
- * with another server asks it again.
+ * A call is listed with its connection for as long as its caller waits, so that
+ * the receiving thread finds it by its serial, and can send it again to another
+ * server.
  */
 #include "lib/store/connection.h"
 
@@ -15,36 +15,31 @@
 #include "base/clock.h"
 #include "base/fail.h"
 
-/* Times that a call is asked again, as the daemon tells it to. Picked. */
+/* How often a call is sent again because the daemon asks for it. Picked. */
 #define AGAIN_MAX 100
 
-int call_begin(struct connection *c, struct call *call, uint16_t type,
-	const void *body, size_t size, const int *fds, int n_fds)
+int call_begin(
+	struct connection *c, struct call *call, const struct wire_out *out)
 {
 	int r = connection_ready(c);
 
 	if (r < 0)
 		return r;
-	*call = (struct call) {.type = type,
-		.body = body,
-		.size = size,
-		.fds = fds,
-		.n_fds = n_fds};
+	*call = (struct call) {.out = *out};
 	pthread_mutex_lock(&c->lock);
 	connection_catch_up(c);
-	call->serial = connection_next_serial(c);
+	call->out.serial = connection_next_serial(c);
 	call->next = c->calls;
 	c->calls = call;
 	pthread_mutex_unlock(&c->lock);
-	r = connection_send(
-		c, call, type, call->serial, body, size, fds, n_fds);
+	r = connection_send(c, call);
 	if (r < 0)
 		call_end(c, call);
 	return r;
 }
 
-/* With the lock held. A forked child's connection knows of none that was under
- * way. */
+/* With the lock held. A forked child's connection has none of the calls that
+ * were under way. */
 static bool is_listed(const struct connection *c, const struct call *call)
 {
 	const struct call *listed = c->calls;
@@ -54,16 +49,16 @@ static bool is_listed(const struct connection *c, const struct call *call)
 	return listed;
 }
 
-static int call_starved(const struct connection *c, const struct call *call)
+static int call_nomem(const struct connection *c, const struct call *call)
 {
-	if (call->starved == EMFILE)
+	if (call->nomem == EMFILE)
 		return tarn_fail(EMFILE,
 			"daemon at %s: this process cannot open the "
 			"descriptors that its answer brings; close some, or "
 			"raise the limit on open files (ulimit -n)",
 			c->peer);
-	return tarn_fail(call->starved,
-		"daemon at %s: no memory for its answer", c->peer);
+	return tarn_fail(
+		call->nomem, "daemon at %s: no memory for its answer", c->peer);
 }
 
 int call_next(struct connection *c, struct call *call, int timeout_ms,
@@ -85,13 +80,13 @@ int call_next(struct connection *c, struct call *call, int timeout_ms,
 		} else if (call->failed) {
 			r = call_lost(c, call);
 			break;
-		} else if (call->starved) {
-			r = call_starved(c, call);
+		} else if (call->nomem) {
+			r = call_nomem(c, call);
 			break;
 		} else if (!is_listed(c, call)) {
 			r = tarn_fail(ECONNRESET,
-				"daemon at %s: this call is the parent's, who "
-				"made it before fork()",
+				"daemon at %s: this call belongs to the "
+				"parent, which made it before fork()",
 				c->peer);
 			break;
 		} else if (clock_ms() >= deadline) {
@@ -130,7 +125,7 @@ bool call_was_resent(struct connection *c, const struct call *call)
 
 /* ---- whole calls ----------------------------------------------------- */
 
-/* The daemon's sentence, as text of ours: bounded, and ended. */
+/* The daemon's sentence as a bounded, terminated string. */
 static int daemon_error(
 	const struct connection *c, const struct wire_message *reply)
 {
@@ -178,7 +173,7 @@ static int call_once(struct connection *c, uint16_t type, const void *body,
 	struct call call;
 	int r;
 
-	r = call_begin(c, &call, type, body, size, NULL, 0);
+	r = call_begin(c, &call, WIRE_OUT(type, 0, body, size));
 	if (r < 0)
 		return r;
 	r = call_next(c, &call, c->timeout_ms, &reply);
@@ -202,8 +197,8 @@ int connection_call(struct connection *c, uint16_t type, const void *body,
 {
 	int r = -EAGAIN;
 
-	/* Answers to other threads lay before this one, too many for the daemon
-	 * to send descriptors behind them. They have been read by now. */
+	/* Unread answers to other threads lay before this one, too many for the
+	 * daemon to send descriptors after them. They have been read by now. */
 	for (int i = 0; i < AGAIN_MAX && r == -EAGAIN; i++)
 		r = call_once(c, type, body, size, want, min_size, ret);
 	return r;

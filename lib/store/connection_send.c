@@ -1,73 +1,72 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is said on a connection.
+ * Sending on a connection.
  *
- * The idea: a queue that remembers what is not away yet. A daemon that does not
- * read, or a system that is short for a moment, ends the call that waited, and
- * not the connection: what has begun stays in the queue, from a frame's
- * beginning, and goes out before anything else does.
+ * A message is sent whole or not at all, so a call that the socket does not
+ * take yet waits and tries again, and leaves nothing behind when it gives up: a
+ * daemon that does not read, or a system that is short of a resource for a
+ * moment, ends that call and not the connection. Only messages that have no
+ * waiting caller are queued, and calls that are sent again to another server;
+ * the queue goes out before anything else.
+ *
+ * No thread that waits for the daemon holds the lock of the queue. So callers
+ * that must not wait can always send: releases, which come from destructors
+ * that run under an interpreter's lock, and forks.
+ *
+ * A server does not read from a client that has answers to read. So a thread
+ * that waits to send also receives for all: the answers in the way may be those
+ * of calls that were given up, which no other thread would read.
  */
+#include <errno.h>
 #include <poll.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "lib/store/connection.h"
 
-/* What a socket that is full, or a system that is short for a moment, makes of
- * a call. Nothing is wrong with the connection: what is queued goes out later.
+/* The error of a call when the socket is full, or the system short of a
+ * resource for a moment. The connection is sound: queued messages go out later.
  */
 static bool is_passing(int r)
 {
 	return r == -ETIMEDOUT || wire_is_short(r);
 }
 
-/* Until all is away. -ETIMEDOUT, or the system has been short for too long. */
-static int flush(struct connection *c)
+/* A notification for no particular storage: the daemon checks the word that
+ * lease_notify() set. */
+static bool notify_release(const struct connection *c)
 {
-	int64_t now = clock_ms(), deadline = now + c->timeout_ms;
-	int64_t short_until = now + CONNECTION_STARVED_MS;
-	int r;
+	static const struct msg_released none;
 
-	while ((r = wire_flush(c->writer, c->fd)) != 1) {
-		struct pollfd p = {.fd = c->fd, .events = POLLOUT};
-		bool is_short = wire_is_short(r);
-
-		now = clock_ms();
-		if (r < 0 && (!is_short || now >= short_until))
-			break;
-		if (now >= deadline)
-			return -ETIMEDOUT;
-		/* Who is short has a socket that takes something: no poll. */
-		if (is_short)
-			usleep(CONNECTION_NAP_MS * 1000);
-		else
-			poll(&p, 1, (int)(deadline - now));
-	}
-	return r;
+	return wire_try(c->writer, c->fd,
+		       WIRE_OUT(WIRE_RELEASED, CONNECTION_NOTIFY_SERIAL, &none,
+			       sizeof(none))) == 1;
 }
 
-int connection_flush(struct connection *c)
+int connection_push_on_locked(struct connection *c)
 {
-	int r = flush(c);
+	int r = wire_flush(c->writer, c->fd);
 
-	return is_passing(r) ? 0 : r;
+	/* If the socket does not take it now, the next sender tries again. */
+	if (r == 1 && c->notify_pending)
+		c->notify_pending = !notify_release(c);
+	return r;
 }
 
 int connection_push_on(struct connection *c)
 {
 	int r;
 
-	/* Who is sending sends all that there is. */
-	if (pthread_mutex_trylock(&c->send) != 0)
-		return 1;
-	r = wire_flush(c->writer, c->fd);
+	pthread_mutex_lock(&c->send);
+	r = connection_push_on_locked(c);
 	pthread_mutex_unlock(&c->send);
-	/* All else is noticed where it is heard. */
+	/* The receiving thread notices all other errors. */
 	return r < 0 && !wire_is_short(r) ? 1 : r;
 }
 
-/* From here on another server is asked, too. */
+/* From here on the call would be sent to another server, too. */
 static void note_sent(struct connection *c, struct call *call)
 {
 	pthread_mutex_lock(&c->lock);
@@ -75,19 +74,68 @@ static void note_sent(struct connection *c, struct call *call)
 	pthread_mutex_unlock(&c->lock);
 }
 
-/* With the send lock held: the call ends, the connection does not. None of it
- * is said if none of it was; what has begun is said to its end, sooner or
- * later, as if nobody had waited any longer for the answer. */
-static int give_up(struct connection *c, struct call *call, int r)
+/* 1: it was sent; 0: the socket is full; or an error. */
+static int try_call(
+	struct connection *c, struct call *call, struct wire_out *out)
 {
-	wire_take_back(c->writer);
+	int r;
+
+	pthread_mutex_lock(&c->send);
+	r = connection_push_on_locked(c);
+	if (r == 1)
+		r = wire_try(c->writer, c->fd, out);
+	if (r == 1)
+		note_sent(c, call);
+	pthread_mutex_unlock(&c->send);
+	return r;
+}
+
+/* Until the socket takes a message, or delivered an answer for some thread. */
+static void wait_for_room(struct connection *c, int64_t ms)
+{
+	struct pollfd p = {.fd = c->fd, .events = POLLIN | POLLOUT};
+
+	poll(&p, 1, (int)ms);
+	if (!(p.revents & POLLIN) || p.revents & POLLOUT)
+		return;
 	pthread_mutex_lock(&c->lock);
-	call->failed = true; /* not to be asked again */
+	connection_turn(c, clock_ms() + CONNECTION_NAP_MS);
 	pthread_mutex_unlock(&c->lock);
+}
+
+/* Sends it and waits meanwhile. -ETIMEDOUT, or the system has been short for
+ * too long. */
+static int send_call(
+	struct connection *c, struct call *call, struct wire_out *out)
+{
+	int64_t now = clock_ms(), deadline = now + c->timeout_ms;
+	int64_t retry_until = now + CONNECTION_NOMEM_MS;
+	int r;
+
+	while ((r = try_call(c, call, out)) != 1) {
+		bool is_short = wire_is_short(r);
+
+		now = clock_ms();
+		if (r < 0 && (!is_short || now >= retry_until))
+			break;
+		if (now >= deadline || connection_is_dead(c))
+			return -ETIMEDOUT;
+		/* In a shortage the socket is writable: poll would not wait. */
+		if (is_short)
+			usleep(CONNECTION_NAP_MS * 1000);
+		else
+			wait_for_room(c, deadline - now);
+	}
+	return MIN(r, 0);
+}
+
+/* The call ends, the connection does not. None of the call was sent. */
+static int give_up(const struct connection *c, int r)
+{
 	if (r == -ETIMEDOUT)
 		return tarn_fail(ETIMEDOUT,
-			"daemon at %s: it does not read what is sent to it: "
-			"nothing within %d ms",
+			"daemon at %s: it does not read its messages: none "
+			"within %d ms",
 			c->peer, c->timeout_ms);
 	return tarn_fail(-r,
 		"daemon at %s: the system is too short of memory or "
@@ -95,52 +143,89 @@ static int give_up(struct connection *c, struct call *call, int r)
 		c->peer, tarn_errno_text(r));
 }
 
-/* With the send lock held; call: NULL for what nobody answers, which is not
- * waited for, either. */
-static int say(struct connection *c, struct call *call, uint16_t type,
-	uint32_t serial, const void *body, size_t size, const int *fds,
-	int n_fds, bool *ret_broken)
+int connection_send(struct connection *c, struct call *call)
 {
-	bool again = type == WIRE_HELLO && c->greeted;
-	int r = (again ? wire_push_again : wire_push)(
-		c->writer, type, serial, body, size, fds, n_fds);
-
-	if (r < 0)
-		return r;
-	if (call)
-		note_sent(c, call);
-	r = call ? flush(c) : wire_flush(c->writer, c->fd);
-	if (call && is_passing(r))
-		return give_up(c, call, r);
-	*ret_broken = r < 0 && !is_passing(r);
-	return *ret_broken ? r : 0;
-}
-
-int connection_send(struct connection *c, struct call *call, uint16_t type,
-	uint32_t serial, const void *body, size_t size, const int *fds,
-	int n_fds)
-{
-	bool broken = false;
+	struct wire_out out = call->out;
 	int r;
 
 	if (connection_is_dead(c))
 		return connection_error(c);
-	pthread_mutex_lock(&c->send);
-	r = say(c, call, type, serial, body, size, fds, n_fds, &broken);
-	pthread_mutex_unlock(&c->send);
-	return broken ? connection_broken(c, r) : r;
+	r = wire_out_prepare(&out);
+	if (r < 0)
+		return r;
+	r = send_call(c, call, &out);
+	wire_out_done(&out);
+	if (r < 0 && connection_is_dead(c))
+		return connection_error(c);
+	if (is_passing(r))
+		return give_up(c, r);
+	return r < 0 ? connection_broken(c, r) : 0;
+}
+
+/* ---- what nobody answers ---------------------------------------------- */
+
+/* With the send lock held: a message that the socket does not take stays
+ * queued. */
+static int say(
+	struct connection *c, const struct wire_out *out, bool *ret_broken)
+{
+	int r = wire_push(c->writer, out);
+
+	if (r < 0)
+		return r;
+	r = connection_push_on_locked(c);
+	*ret_broken = r < 0 && !is_passing(r);
+	return *ret_broken ? r : 0;
 }
 
 int connection_notify(
 	struct connection *c, uint16_t type, const void *body, size_t size)
 {
+	bool broken = false;
 	uint32_t serial;
 	int r = connection_ready(c);
 
+	if (r >= 0 && connection_is_dead(c))
+		r = connection_error(c);
 	if (r < 0)
 		return r;
+	pthread_mutex_lock(&c->send);
 	pthread_mutex_lock(&c->lock);
 	serial = connection_next_serial(c);
 	pthread_mutex_unlock(&c->lock);
-	return connection_send(c, NULL, type, serial, body, size, NULL, 0);
+	r = say(c, WIRE_OUT(type, serial, body, size), &broken);
+	pthread_mutex_unlock(&c->send);
+	return broken ? connection_broken(c, r) : r;
+}
+
+/* No daemon is to be notified of a release: a child has no leases, or the
+ * daemon is gone. */
+static bool is_mute(const struct connection *c)
+{
+	/* Relaxed: it is awake as long as it has a lease. */
+	return atomic_load_explicit(&c->lazy, memory_order_relaxed) ||
+	       connection_is_dead(c);
+}
+
+bool connection_notify_release(
+	struct connection *c, const struct msg_released *released)
+{
+	bool sent;
+
+	if (is_mute(c))
+		return true;
+	pthread_mutex_lock(&c->send);
+	sent = wire_try(c->writer, c->fd,
+		       WIRE_OUT(WIRE_RELEASED, CONNECTION_NOTIFY_SERIAL,
+			       released, sizeof(*released))) == 1;
+	pthread_mutex_unlock(&c->send);
+	return sent;
+}
+
+void connection_notify_later(struct connection *c)
+{
+	pthread_mutex_lock(&c->send);
+	c->notify_pending = true;
+	connection_push_on_locked(c);
+	pthread_mutex_unlock(&c->send);
 }

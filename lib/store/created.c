@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory to be filled and published.
+ * Memory that the caller fills and then publishes.
  *
- * The idea: a created storage is an object like any other, and turns into a
- * shared one where it stands when the daemon has taken its memory: same
- * object, same address, so every tensor over it stays what it was. Small ones,
- * which are copied when they are published, are ordinary memory.
+ * A created storage is an object like any other, and turns into a shared one in
+ * place when the daemon has taken its memory: same object, same address, so
+ * every tensor over it stays valid. Small ones, which are copied when they are
+ * published, are ordinary memory.
  */
 #include "lib/store/created.h"
 
@@ -15,6 +15,7 @@
 
 #include "base/fail.h"
 #include "base/fd.h"
+#include "lib/layout/layout.h"
 #include "lib/store/own_map.h"
 #include "lib/tensor/tensor.h"
 
@@ -53,6 +54,8 @@ static int created_new(uint64_t size, bool mutable, tarn_storage **ret)
 		free(created);
 		return r;
 	}
+	if (mutable)
+		own_seal(created->fd, true);
 	r = tarn_storage_new(TARN_STORAGE_OWNED, created->addr, size, true,
 		created_release, created, ret);
 	if (r < 0)
@@ -60,7 +63,7 @@ static int created_new(uint64_t size, bool mutable, tarn_storage **ret)
 	return r;
 }
 
-int tarn_store_create(tarn_store *store, int dtype, int ndim,
+int tarn_store_create(tarn_store *store, enum tarn_dtype dtype, int ndim,
 	const int64_t *shape, unsigned flags, tarn_tensor **ret)
 {
 	_cleanup_storage_ tarn_storage *storage = NULL;
@@ -73,7 +76,7 @@ int tarn_store_create(tarn_store *store, int dtype, int ndim,
 		r = tarn_fail(EINVAL, "unknown flags %#x",
 			flags & ~TARN_CREATE_MUTABLE);
 	if (r >= 0)
-		r = tarn_layout_contiguous(dtype, ndim, shape, &layout);
+		r = layout_contiguous("shape", dtype, ndim, shape, &layout);
 	if (r >= 0) {
 		size = (uint64_t)tarn_layout_nbytes(&layout);
 		r = mutable || size >= TARN_ADOPT_MIN
@@ -92,9 +95,11 @@ int created_freeze(tarn_storage *storage)
 	struct created *created = created_of(storage);
 	int r = own_remap_read_only(created->fd, created->addr, created->size);
 
-	if (r >= 0)
-		storage->writable = false;
-	return r;
+	if (r < 0)
+		return r;
+	storage->writable = false;
+	own_seal(created->fd, false);
+	return 0;
 }
 
 static int renew(struct created *created)
@@ -110,9 +115,9 @@ void created_thaw(tarn_storage *storage)
 {
 	struct created *created = created_of(storage);
 
-	/* What the daemon has sealed already is copied. Without memory for that
-	 * it stays as it is, and can be published still; which is not what the
-	 * publication has failed of. */
+	/* If it was sealed already, this copies it. Without memory for that it
+	 * stays as it is, and can be published still; the publication did not
+	 * fail because of it. */
 	if (own_try_writable(created->fd, created->addr, created->size) ||
 		renew(created) >= 0)
 		storage->writable = true;
@@ -128,8 +133,8 @@ void created_is_shared(tarn_storage *storage, struct tarn_store *store,
 	created->spent = true;
 	if (!shared)
 		return;
-	/* Another thread may have found it by its name already: then there is
-	 * an object of it, and this one stays on its own. */
+	/* Another thread may have opened it by its name already: then there is
+	 * an object of it, and this one stays separate. */
 	if (lease_book_hold(&store->book, &store->table, stored->index,
 		    stored->generation, &known) < 0 ||
 		known) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storages that this process made to be published without a copy, until they
- * are.
+ * Storages that this process made, to be published without a copy.
  */
 #pragma once
 
@@ -15,33 +14,34 @@ struct created {
 	uint64_t size;
 	int fd; /* its memfd */
 	bool mutable;
-	bool spent; /* the daemon has sealed its memfd: only to be copied */
+	bool spent; /* the daemon has had its memfd: it can only be copied */
 	unsigned claimed; /* created_claim.c */
 };
 
-/* NULL: it is something else. Who publishes it claims it first: it may become
- * something else at any time, and then what this gave is gone. */
+/* NULL: it is another kind. A publisher claims it first: otherwise it may turn
+ * into another kind at any time, and the result of this function be freed. */
 struct created *created_of(const tarn_storage *storage);
-/* It has become something else, which has the mapping. */
+/* It has turned into another kind, which owns the mapping. */
 void created_forget(struct created *created);
 
 /* ---- created_claim.c --------------------------------------------------- */
 
-/* Nobody else publishes those of them that are created ones, from here on
- * until created_unclaim; waits until it is so. */
+/* Makes other threads wait that want to publish those of them that are created
+ * ones, until created_unclaim; waits until no other thread publishes them. */
 void created_claim(const struct tarn_publish_item *items, size_t n);
 void created_unclaim(const struct tarn_publish_item *items, size_t n);
-/* A claimed one becomes one of a store's, as by store_storage_turn. */
+/* Turns a claimed one into one of a store's, as store_storage_turn does. */
 void created_turn(tarn_storage *storage, struct shared_storage *shared);
 
 /* ---- while it is published --------------------------------------------- */
 
-/* Before its memfd goes to the daemon: read-only here. */
+/* Before its memfd goes to the daemon: makes it read-only here, and seals it
+ * for good. */
 int created_freeze(tarn_storage *storage);
-/* Nothing came of it: writable as before. */
+/* After a failure: makes it writable again, in a copy if it was sealed. */
 void created_thaw(tarn_storage *storage);
 
-/* The daemon has its memfd: from now on it is the storage that was published,
- * and leased. If it is gone already, it stays memory of this process alone. */
+/* The daemon has its memfd: from now on it is the published storage, and
+ * leased. If that is gone already, it stays memory of this process alone. */
 void created_is_shared(tarn_storage *storage, struct tarn_store *store,
 	const struct msg_stored *stored);

@@ -2,15 +2,14 @@
 /*
  * One publication at a time of each created storage.
  *
- * The idea: who publishes one freezes it, hands it over and turns it into
- * another kind of storage, and a second thread must meet it before all that or
- * after it. So a call claims all those that it is about before it looks at any
- * of them, at once, or waits until it can: who waits holds nothing that
- * another may wait for.
+ * A publisher freezes it, hands it over and turns it into another kind of
+ * storage, and a second thread must see it before all that or after it. So a
+ * call claims all its storages before it looks at any of them, all at once, or
+ * waits until it can: a waiting call holds no claim that another may wait for.
  *
  * A claim carries the number of the process in a line of forks: a thread that
- * had one when its process was forked does not exist in the child, whose
- * number is another.
+ * had one when its process forked does not exist in the child, whose number is
+ * another.
  */
 #include <pthread.h>
 
@@ -38,7 +37,7 @@ static void in_parent(void)
 static void in_child(void)
 {
 	process++;
-	pthread_cond_init(&freed, NULL); /* nobody waits here */
+	pthread_cond_init(&freed, NULL); /* no thread of this process waits */
 	pthread_mutex_unlock(&lock);
 }
 

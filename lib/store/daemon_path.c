@@ -2,9 +2,9 @@
 /*
  * Which tarnd a client starts.
  *
- * The one that belongs to this library: looked for from where the library
- * lies, so that a build tree, a copied prefix and a bundle each start their
- * own, and only then where configure said. TARN_DAEMON overrides all of it.
+ * It is the one that belongs to this library: searched from the library's
+ * folder, so that a build tree, a copied prefix and a bundle each start their
+ * own, and only then at the configured path. TARN_DAEMON overrides all of it.
  */
 #include "lib/store/daemon_path.h"
 
@@ -17,9 +17,10 @@
 
 #include "base/checked.h"
 
-/* From the folder of the library (or of the program that holds it). */
+/* Relative to the folder of the library (or of the program that contains it).
+ */
 static const char *const places[] = {
-	"tarnd",              /* a folder with all in it */
+	"tarnd",              /* everything in one folder */
 	"bin/tarnd",          /* a bundle: a wheel's package */
 	"../sbin/tarnd",      /* PREFIX/lib, PREFIX/bin */
 	"../../sbin/tarnd",   /* PREFIX/lib/x86_64-linux-gnu */

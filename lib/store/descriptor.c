@@ -2,11 +2,10 @@
 /*
  * Tensors as 256 bytes, and back.
  *
- * The idea: a descriptor proves nothing. It says which storage it means, and
- * everything else is checked against what this process knows of that storage
- * from the table; the layout only once it has passed for one of ours. The
- * sums are done in bits, so that 4- and 6-bit types need no case of their
- * own, and each of them is checked.
+ * A descriptor proves nothing. It names a storage, and every other field is
+ * checked against the table's entry for that storage; the layout only after it
+ * has passed tarn_layout_check. Sizes are computed in bits, so that 4- and
+ * 6-bit types need no case of their own, and each operation is checked.
  */
 #include <string.h>
 
@@ -55,7 +54,7 @@ static int fail_rank(const struct tarn_descriptor *d)
 		d->ndim, i, (long long)d->shape[i], (long long)d->stride[i]);
 }
 
-/* Into the layout; beyond the rank there is nothing. */
+/* Into the layout; there is nothing beyond the rank. */
 static int read_dims(
 	const struct tarn_descriptor *d, struct tarn_layout *ret_layout)
 {
@@ -168,12 +167,12 @@ int tarn_store_import(tarn_store *store,
 {
 	struct tarn_descriptor d;
 
-	/* It may lie in memory that somebody else still writes. */
+	/* It may lie in memory that another process still writes. */
 	memcpy(&d, descriptor, sizeof(d));
 	return store_import(store, &d, ret);
 }
 
-/* Says that it is of that layout, all of which is then its own. */
+/* Writes the layout's fields; the descriptor then has exactly that layout. */
 static void descriptor_set_layout(
 	struct tarn_descriptor *d, const struct tarn_layout *layout)
 {

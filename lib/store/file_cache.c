@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A handful of parsed files by path and identity, least recently used out.
+ * A handful of parsed files by path and version, least recently used out.
  *
- * The idea: one stat tells whether what we know is still so. A file whose
- * stamps are younger than two seconds is not kept, since it could change
- * again without them changing.
+ * One stat shows whether the parsed version is still current. Each entry holds
+ * its file open, so that no other file system gets the device number. Changes
+ * that stamps do not reveal, such as stores through an old mapping, are found
+ * by the daemon: it compares the header.
  */
 #include "lib/store/file_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 
 #include "base/fail.h"
-
-/* The coarsest stamps of file systems in use (FAT) step by two seconds. */
-#define YOUNG_NS 2000000000ull
+#include "lib/file/file.h"
 
 void file_cache_init(struct file_cache *cache)
 {
@@ -46,98 +43,41 @@ void file_cache_done(struct file_cache *cache)
 	pthread_mutex_destroy(&cache->lock);
 }
 
-static uint64_t ns(struct timespec t)
+static bool is_kept(const tarn_file *file)
 {
-	return (uint64_t)t.tv_sec * 1000000000ull + (uint64_t)t.tv_nsec;
+	return identity_worth(&file->version.identity) == IDENTITY_LASTS;
 }
 
-static struct file_identity identity_of(const struct stat *st)
+static bool is_at_its_path(const tarn_file *file)
 {
-	return (struct file_identity) {
-		.dev = st->st_dev,
-		.ino = st->st_ino,
-		.size = (uint64_t)st->st_size,
-		.mtime = ns(st->st_mtim),
-		.ctime = ns(st->st_ctim),
-	};
+	return identity_is_at(&file->version.identity, tarn_file_path(file));
 }
 
-int file_identity(const tarn_file *file, struct file_identity *ret)
-{
-	struct stat st;
-
-	if (fstat(tarn_file_fd(file), &st) < 0)
-		return tarn_fail(errno, "fstat: %s", tarn_errno_text(errno));
-	*ret = identity_of(&st);
-	return 0;
-}
-
-static bool same(const struct file_identity *a, const struct file_identity *b)
-{
-	return a->dev == b->dev && a->ino == b->ino && a->size == b->size &&
-	       a->mtime == b->mtime && a->ctime == b->ctime;
-}
-
-static bool is_young(const struct file_identity *identity)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return ns(now) < identity->mtime + YOUNG_NS ||
-	       ns(now) < identity->ctime + YOUNG_NS;
-}
-
-/* With the lock held. An entry of that path with other stamps is of no more
- * use, and goes. */
-static tarn_file *find(struct file_cache *cache, const char *path,
-	const struct file_identity *identity)
+/* With the lock held. */
+static tarn_file *find(struct file_cache *cache, const char *path)
 {
 	for (int i = 0; i < FILE_CACHE_MAX; i++) {
 		struct cached_file *entry = &cache->at[i];
 
 		if (!entry->used || strcmp(entry->path, path) != 0)
 			continue;
-		if (!same(&entry->identity, identity)) {
-			forget(entry);
-			continue;
-		}
 		entry->used = ++cache->tick;
 		return tarn_file_ref(entry->file);
 	}
 	return NULL;
 }
 
-/* What an index and its file were does not tell what its shards are. Without
- * the lock: a stat may take its time. */
-static bool shard_is_same(const tarn_file *file, const char *tensor,
-	const struct file_identity *identity)
+/* The stamps of an index do not cover its shards. */
+static bool is_same(const tarn_file *file, const char *tensor)
 {
-	const struct tarn_file_tensor *t = tarn_file_find(file, tensor);
+	const struct tarn_file_entry *t =
+		tensor ? tarn_file_find(file, tensor) : NULL;
 	const tarn_file *shard = t ? tarn_file_shard(file, t->shard) : file;
-	struct file_identity now;
-	struct stat st;
 
-	if (shard == file)
-		return true;
-	if (stat(tarn_file_path(shard), &st) < 0)
-		return false;
-	now = identity_of(&st);
-	return same(&now, identity);
+	return is_at_its_path(file) && (shard == file || is_at_its_path(shard));
 }
 
-/* With the lock held: what the entry knows of the tensor's shard. */
-static struct file_identity identity_known(const struct file_cache *cache,
-	const tarn_file *file, const char *tensor)
-{
-	const struct tarn_file_tensor *t = tarn_file_find(file, tensor);
-
-	for (int i = 0; t && i < FILE_CACHE_MAX; i++)
-		if (cache->at[i].used && cache->at[i].file == file)
-			return cache->at[i].shards[t->shard].identity;
-	return (struct file_identity) {0};
-}
-
-static void forget_file(struct file_cache *cache, const tarn_file *file)
+void file_cache_forget(struct file_cache *cache, const tarn_file *file)
 {
 	pthread_mutex_lock(&cache->lock);
 	for (int i = 0; i < FILE_CACHE_MAX; i++)
@@ -146,46 +86,54 @@ static void forget_file(struct file_cache *cache, const tarn_file *file)
 	pthread_mutex_unlock(&cache->lock);
 }
 
-static tarn_file *look_up(struct file_cache *cache, const char *path,
-	const struct file_identity *identity, const char *tensor)
+/* The stats are made without the lock: they may block. */
+static tarn_file *look_up(
+	struct file_cache *cache, const char *path, const char *tensor)
 {
-	struct file_identity shard = {0};
 	tarn_file *file;
 
 	pthread_mutex_lock(&cache->lock);
-	file = find(cache, path, identity);
-	if (file && tensor)
-		shard = identity_known(cache, file, tensor);
+	file = find(cache, path);
 	pthread_mutex_unlock(&cache->lock);
-	if (!file || !tensor || shard_is_same(file, tensor, &shard))
+	if (!file || is_same(file, tensor))
 		return file;
-	forget_file(cache, file);
+	file_cache_forget(cache, file);
 	return tarn_file_unref(file);
 }
 
-/* The shards of a file as they are now; NULL: one of them cannot be kept, or
- * there is no memory. */
-static struct cached_shard *look_at_shards(const tarn_file *file)
+static bool may_keep(const tarn_file *file)
+{
+	bool may = is_kept(file);
+
+	for (size_t i = 0; may && i < tarn_file_shard_count(file); i++)
+		may = is_kept(tarn_file_shard(file, i));
+	return may;
+}
+
+/* With the lock held: the entry of that path, else a free one, else the least
+ * recently used. Two threads that open one path at once both come here, and an
+ * entry for each would push out other files. */
+static struct cached_file *place_for(struct file_cache *cache, const char *path)
+{
+	struct cached_file *oldest = &cache->at[0];
+
+	for (int i = 0; i < FILE_CACHE_MAX; i++) {
+		struct cached_file *entry = &cache->at[i];
+
+		if (entry->used && strcmp(entry->path, path) == 0)
+			return entry;
+		if (entry->used < oldest->used)
+			oldest = entry;
+	}
+	return oldest;
+}
+
+/* Without memory for it, it is not cached. */
+static void keep(struct file_cache *cache, const char *path, tarn_file *file)
 {
 	size_t n = tarn_file_shard_count(file);
 	struct cached_shard *shards = calloc(n + !n, sizeof(*shards));
-
-	for (size_t i = 0; shards && i < n; i++)
-		if (file_identity(tarn_file_shard(file, i),
-			    &shards[i].identity) < 0 ||
-			is_young(&shards[i].identity)) {
-			free(shards);
-			return NULL;
-		}
-	return shards;
-}
-
-/* Without memory for it, it is just not kept. */
-static void keep(struct file_cache *cache, const char *path,
-	const struct file_identity *identity, tarn_file *file)
-{
-	struct cached_shard *shards = look_at_shards(file);
-	struct cached_file *oldest = &cache->at[0];
+	struct cached_file *entry;
 	char *copy = shards ? strdup(path) : NULL;
 
 	if (!copy) {
@@ -193,17 +141,14 @@ static void keep(struct file_cache *cache, const char *path,
 		return;
 	}
 	pthread_mutex_lock(&cache->lock);
-	for (int i = 1; i < FILE_CACHE_MAX; i++)
-		if (cache->at[i].used < oldest->used)
-			oldest = &cache->at[i];
-	forget(oldest);
-	*oldest = (struct cached_file) {
+	entry = place_for(cache, path);
+	forget(entry);
+	*entry = (struct cached_file) {
 		.path = copy,
-		.identity = *identity,
 		.file = tarn_file_ref(file),
 		.used = ++cache->tick,
 		.shards = shards,
-		.n_shards = tarn_file_shard_count(file),
+		.n_shards = n,
 	};
 	pthread_mutex_unlock(&cache->lock);
 }
@@ -211,28 +156,17 @@ static void keep(struct file_cache *cache, const char *path,
 int file_cache_open(struct file_cache *cache, const char *path,
 	const char *tensor, tarn_file **ret)
 {
-	struct file_identity identity, opened;
-	tarn_file *file = NULL;
-	struct stat st;
-	int r;
+	tarn_file *file = look_up(cache, path, tensor);
+	int r = 0;
 
-	if (stat(path, &st) < 0)
-		return tarn_fail(errno, "%s: %s", path, tarn_errno_text(errno));
-	identity = identity_of(&st);
-	file = look_up(cache, path, &identity, tensor);
-	if (file) {
-		*ret = file;
-		return 0;
+	if (!file) {
+		r = tarn_file_open(path, &file);
+		if (r >= 0 && may_keep(file))
+			keep(cache, path, file);
 	}
-	r = tarn_file_open(path, &file);
-	if (r < 0)
-		return r;
-	/* What was opened may not be what was looked at. */
-	if (file_identity(file, &opened) >= 0 && same(&opened, &identity) &&
-		!is_young(&identity))
-		keep(cache, path, &identity, file);
-	*ret = file;
-	return 0;
+	if (r >= 0)
+		*ret = file;
+	return r;
 }
 
 /* With the lock held. */

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files that were opened lately, so that many FILE:TENSOR gets of one file
- * parse it once and ask the daemon once.
+ * Recently opened files, so that many FILE:TENSOR gets of one file parse it
+ * once and ask the daemon once.
  *
- * An entry is believed as long as stat says that the path still is the same
- * file. It holds no lease: what was loaded may be evicted meanwhile, which the
- * next lease attempt finds out.
+ * An entry is used as long as its path is the version that was parsed. Only
+ * files whose stamps reveal every change are kept (base/identity.h), and the
+ * storage of a load only if the daemon keeps it. An entry holds no lease: the
+ * storage may be evicted meanwhile, and then the next attempt to lease it
+ * fails.
  */
 #pragma once
 
@@ -15,31 +17,20 @@
 
 #include <tarn/file.h>
 
+#include "base/identity.h"
+
 /* Picked: a checkpoint's shards or a dataset's splits; each costs a
  * descriptor. */
 #define FILE_CACHE_MAX 8
 
-struct file_identity {
-	uint64_t dev;
-	uint64_t ino;
-	uint64_t size;
-	uint64_t mtime; /* ns */
-	uint64_t ctime; /* ns */
-};
-
-/* Of the file that is open, as it is now. */
-int file_identity(const tarn_file *file, struct file_identity *ret);
-
 struct cached_shard {
-	struct file_identity identity;
-	/* The storage that holds its data range; generation 0: not known. */
+	/* The storage that holds its data range; generation 0: unknown. */
 	uint32_t index;
 	uint64_t generation;
 };
 
 struct cached_file {
 	char *path;
-	struct file_identity identity;
 	tarn_file *file;
 	uint64_t used; /* the tick of its last use; 0: a free entry */
 	struct cached_shard *shards;
@@ -53,12 +44,12 @@ struct file_cache {
 };
 
 void file_cache_init(struct file_cache *cache);
-/* Forgets all files; it can still be used, and locked. */
+/* Forgets all files; the cache can still be used, and locked. */
 void file_cache_clear(struct file_cache *cache);
 void file_cache_done(struct file_cache *cache);
 
-/* The parsed file behind a path; one reference. tensor: the one that is
- * wanted, or NULL; of an index only its shard has to be what it was. */
+/* The parsed file at a path; one reference. tensor: the one that is wanted, or
+ * NULL; of an index only its shard must be unchanged. */
 int file_cache_open(struct file_cache *cache, const char *path,
 	const char *tensor, tarn_file **ret);
 
@@ -66,6 +57,9 @@ int file_cache_open(struct file_cache *cache, const char *path,
 bool file_cache_storage(struct file_cache *cache, const tarn_file *file,
 	uint32_t shard, uint32_t *ret_index, uint64_t *ret_generation);
 
-/* Notes it, for a file that file_cache_open gave. */
+/* Forgets a file that turned out to have changed, or is to be read again. */
+void file_cache_forget(struct file_cache *cache, const tarn_file *file);
+
+/* Notes that storage, for a file that file_cache_open returned. */
 void file_cache_note(struct file_cache *cache, const tarn_file *file,
 	uint32_t shard, uint32_t index, uint64_t generation);

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A reader/writer lock between processes, which the kernel takes from whoever
- * dies.
+ * A reader/writer lock between processes, which the kernel releases when a
+ * holder dies.
  *
- * The idea: locks of open file descriptions (F_OFD_SETLK) end when the last
- * reference to the description does, so they outlive nobody, and no peer can
- * leave rubbish in them. Each process has a description of its own; threads of
- * one process, which the kernel takes for one owner, are told apart here: the
- * first reader takes the file's lock for all, the last gives it back.
+ * Locks of open file descriptions (F_OFD_SETLK) end with the last reference to
+ * the description, so they do not outlive their process, and no peer can
+ * corrupt them. Each process has a description of its own. The kernel treats
+ * the threads of one process as one owner, so this file distinguishes them: the
+ * first reader takes the file's lock for all, the last releases it.
  *
- * Two bytes far behind the end are locked. Who writes takes the gate, then the
- * lock, and leaves the gate; who reads passes the gate with his first step. So
- * a writer who waits keeps new readers out, and is not starved by them; among
- * writers it is luck. There is no wait with a deadline in the kernel: who does
- * not get it tries again after a nap, which grows to a millisecond.
+ * Two bytes far beyond the end are locked: the gate and the lock. A writer
+ * takes the gate, then the lock, and leaves the gate; a reader first passes the
+ * gate. So a waiting writer keeps new readers out, and is not starved by them;
+ * writers get it in no particular order. The kernel has no wait with a
+ * deadline: a thread that does not get the lock tries again after a nap, which
+ * grows to a millisecond.
  *
- * A forked child would hold what its parent holds, and keep it after the
- * parent's death. So its copies are closed before it gets to do anything; it
- * has no lock, and gets a description of its own when it wants one. For the
- * same reason the description is never mapped: mappings are inherited.
+ * A forked child would hold its parent's locks, and keep them after the
+ * parent's death. So its copies are closed before it does anything else; it
+ * holds no lock, and opens its own description when it needs one. For the same
+ * reason the description is never mapped: mappings are inherited.
  */
 #include "lib/store/file_lock.h"
 
@@ -36,7 +37,7 @@
 #define GATE_AT (LOCK_AT + 1)
 
 #define NAP_FIRST_NS 20000ull
-#define NAP_LAST_NS 1000000ull /* what a hand-over may cost at most; picked */
+#define NAP_LAST_NS 1000000ull /* the longest delay of a hand-over; picked */
 
 /* ---- forks ----------------------------------------------------------- */
 
@@ -54,7 +55,7 @@ static void init_threads(struct file_lock *lock)
 	pthread_condattr_destroy(&attr);
 }
 
-/* So that none is half changed in the child. */
+/* So that no lock is in the middle of a change in the child. */
 static void before_fork(void)
 {
 	pthread_mutex_lock(&all_lock);
@@ -152,7 +153,7 @@ void file_lock_set_fd(struct file_lock *lock, int fd)
 
 /* ---- one try, with the lock held ------------------------------------- */
 
-/* 0; -EAGAIN: somebody else has it. */
+/* 0; -EAGAIN: another process has it. */
 static int set(struct file_lock *lock, short type, long long at)
 {
 	struct flock range = {.l_type = type, .l_start = at, .l_len = 1};
@@ -213,7 +214,7 @@ static int try_write(struct file_lock *lock, const void *waiter)
 
 /* ---- waiting --------------------------------------------------------- */
 
-/* Until then, or until a thread of this process gives something back. */
+/* Until then, or until a thread of this process releases something. */
 static void nap(struct file_lock *lock, uint64_t until)
 {
 	struct timespec t = {.tv_sec = (time_t)(until / 1000000000u),
@@ -238,8 +239,8 @@ static int take(struct file_lock *lock, bool write, int timeout_ms)
 		now = clock_ns(CLOCK_MONOTONIC);
 		if (now >= deadline) {
 			r = tarn_fail(ETIMEDOUT,
-				"lock: somebody else has it, and has not given "
-				"it back within %d ms",
+				"lock: another thread or process has it, and "
+				"has not released it within %d ms",
 				timeout_ms);
 			break;
 		}
@@ -260,8 +261,8 @@ int file_lock_take(struct file_lock *lock, bool write, int timeout_ms)
 			"lock: this thread has it for writing already");
 	else if (write && !lock->may_write)
 		r = tarn_fail(EROFS,
-			"lock: who may only read it may only lock it for "
-			"reading");
+			"lock: a process that may only read it may lock it "
+			"only for reading");
 	else
 		r = take(lock, write, timeout_ms);
 	pthread_mutex_unlock(&lock->lock);

@@ -2,9 +2,9 @@
 /*
  * The book of leases: an open-addressed map from lease word to its slot.
  *
- * The idea: index and generation together never name two storages, so the
- * word itself is the key, and an entry lives exactly as long as its lease.
- * Deletion moves later entries of the run back, so no tombstones gather.
+ * Index and generation together never name two storages, so the word itself is
+ * the key, and an entry lives exactly as long as its lease. Deletion moves
+ * later entries of the run back, so no tombstones gather.
  */
 #include "lib/store/lease_book.h"
 
@@ -18,10 +18,13 @@
 #define FIRST_CAPACITY 64u /* a page and a half; doubles from here */
 
 /* The daemon's scan for holders takes milliseconds even with thousands of
- * clients; one that takes longer has died in it and is being replaced. */
+ * clients; if it takes longer, the server has died in it and is being replaced.
+ */
 #define BUSY_MS 2000
 #define BUSY_NAP_US 50
-#define BUSY_TRIES 1000 /* a machine that stood still counts no time for us */
+#define BUSY_TRIES                                                             \
+	1000 /* a machine that was suspended must not use up the time
+			 */
 
 int lease_book_init(struct lease_book *book, struct lease_page *page)
 {
@@ -71,7 +74,7 @@ static uint32_t home(const struct lease_book *book, uint64_t word)
 	       (book->capacity - 1);
 }
 
-/* Where word is, or the empty entry where it would go. */
+/* The entry with word, or the empty entry where it would go. */
 static struct lease_entry *find(const struct lease_book *book, uint64_t word)
 {
 	uint32_t i = home(book, word);
@@ -81,7 +84,7 @@ static struct lease_entry *find(const struct lease_book *book, uint64_t word)
 	return &book->entries[i];
 }
 
-/* Room for one more, at most three quarters full. */
+/* Makes room for one more, at most three quarters full. */
 static int reserve(struct lease_book *book)
 {
 	struct lease_book bigger = *book;
@@ -122,8 +125,8 @@ static void erase(struct lease_book *book, struct lease_entry *entry)
 	book->n_used--;
 }
 
-/* A reference to a storage that may be losing its last one just now. With
- * the lock held: its release takes the lock before the object is freed. */
+/* Takes a reference to a storage that may be losing its last one just now. With
+ * the lock held: a release takes the lock before the object is freed. */
 static tarn_storage *try_ref(tarn_storage *storage)
 {
 	unsigned refs;
@@ -140,7 +143,7 @@ static tarn_storage *try_ref(tarn_storage *storage)
 	return refs ? storage : NULL;
 }
 
-/* What the book is asked for, and what comes of it. */
+/* A request to the book, and its result. */
 struct wish {
 	uint32_t index;
 	uint64_t generation;
@@ -149,7 +152,7 @@ struct wish {
 	tarn_storage *made;
 };
 
-/* Nobody of this process holds it; entry is where it goes. */
+/* This process does not hold it; entry is where it goes. */
 static int add(struct lease_book *book, const struct table *table,
 	struct lease_entry *entry, struct wish *wish)
 {
@@ -176,7 +179,7 @@ static int hold_once(
 	struct lease_entry *entry =
 		find(book, lease_word(wish->index, wish->generation));
 
-	/* What is held already is held no more. */
+	/* A lease that was held before is void. */
 	if (lease_slots_closed(&book->slots))
 		return -ENOTCONN;
 	wish->known = try_ref(entry->storage);
@@ -195,13 +198,13 @@ static int hold_once(
 	return 0;
 }
 
-/* How long somebody has been waiting, and how often he has looked. */
+/* How long a caller has been waiting, and how often it has tried. */
 struct patience {
 	int64_t deadline;
 	uint32_t tries;
 };
 
-/* False: it is over; else a nap was taken. */
+/* False: the time is up; otherwise it has napped. */
 static bool be_patient(struct patience *patience)
 {
 	const struct timespec nap = {.tv_nsec = BUSY_NAP_US * 1000};
@@ -228,9 +231,9 @@ static int hold_failed(int r, uint32_t index, uint64_t generation)
 			index, BUSY_MS);
 	case -ENOTCONN:
 		return tarn_fail(ECONNRESET,
-			"storage %u: the daemon has ended this connection, and "
-			"nothing would keep the bytes as they are; open the "
-			"store anew",
+			"storage %u: the daemon has ended this connection, so "
+			"a lease would not protect the bytes; open the store "
+			"anew",
 			index);
 	case -ENOSPC:
 		return tarn_fail(ENOSPC,
@@ -251,7 +254,7 @@ static int hold(
 	if (wish->index >= TABLE_STORAGES_MAX || wish->generation == 0 ||
 		wish->generation >> TABLE_GENERATION_BITS)
 		return tarn_fail(ESTALE,
-			"storage %u, generation %llu: there is no such one",
+			"storage %u, generation %llu: there is no such storage",
 			wish->index, (unsigned long long)wish->generation);
 	do {
 		pthread_mutex_lock(&book->lock);
@@ -279,7 +282,7 @@ int lease_book_open(struct lease_book *book, const struct table *table,
 		.index = index, .generation = generation, .make = make};
 	int r = hold(book, table, &wish);
 
-	/* Made for a try in vain. */
+	/* It was made for nothing. */
 	if (r < 0 || wish.known)
 		free(wish.made);
 	if (r < 0)
@@ -306,6 +309,30 @@ void lease_book_remember(struct lease_book *book, uint32_t index,
 	pthread_mutex_unlock(&book->lock);
 }
 
+void lease_book_guard(
+	struct lease_book *book, uint32_t index, uint64_t generation)
+{
+	struct lease_entry *entry;
+
+	pthread_mutex_lock(&book->lock);
+	entry = find(book, lease_word(index, generation));
+	if (entry->word)
+		entry->guards++;
+	pthread_mutex_unlock(&book->lock);
+}
+
+void lease_book_unguard(struct lease_book *book, uint32_t index,
+	uint64_t generation, void (*reset)(void *arg), void *arg)
+{
+	struct lease_entry *entry;
+
+	pthread_mutex_lock(&book->lock);
+	entry = find(book, lease_word(index, generation));
+	if (!entry->word || !entry->guards || --entry->guards == 0)
+		reset(arg);
+	pthread_mutex_unlock(&book->lock);
+}
+
 bool lease_book_drop(struct lease_book *book, const struct table *table,
 	uint32_t index, uint64_t generation, const tarn_storage *storage)
 {
@@ -327,6 +354,14 @@ bool lease_book_drop(struct lease_book *book, const struct table *table,
 	return ring;
 }
 
+void lease_book_notify(struct lease_book *book)
+{
+	pthread_mutex_lock(&book->lock);
+	if (book->slots.n_pages)
+		lease_notify(book->slots.pages[LEASE_PAGE_FIRST]);
+	pthread_mutex_unlock(&book->lock);
+}
+
 /* ---- forks ----------------------------------------------------------- */
 
 static int copy_one(const struct lease_entry *entry, const struct table *table,
@@ -338,8 +373,8 @@ static int copy_one(const struct lease_entry *entry, const struct table *table,
 	struct patience patience = {0};
 	int r;
 
-	/* The daemon that looks for holders finds the one that we have, and
-	 * says so: unless it dies, it is not long. */
+	/* The server's scan finds the lease that this process has, and resets
+	 * the word: that does not take long unless the server dies. */
 	do
 		r = lease_slots_take(slots, table, index, generation, ret_slot);
 	while (r == -EBUSY && be_patient(&patience));
@@ -360,8 +395,8 @@ int lease_book_copy(const struct lease_book *book, const struct table *table,
 			continue;
 		if (lease_slots_full(slots))
 			r = more(arg);
-		/* What was another process's in its time is no more than that
-		 * for the next. */
+		/* A lease that belongs to another process counts as such for
+		 * the next copy, too. */
 		if (r >= 0 && book->entries[i].slot == LEASE_SLOT_NONE)
 			by_entry[i] = LEASE_SLOT_NONE;
 		else if (r >= 0)

@@ -2,8 +2,8 @@
 /*
  * Which leases this process holds, and how often.
  *
- * The daemon sees one lease a storage, however many storages and tensors of
- * this process stand on it; the book counts them. It also remembers the
+ * The daemon sees one lease for each storage, however many storage objects and
+ * tensors of this process use it; the book counts them. It also remembers the
  * storage object itself, weakly, so that two look-ups of one name share it.
  */
 #pragma once
@@ -17,10 +17,12 @@
 #include "lib/store/lease_slots.h"
 
 struct lease_entry {
-	uint64_t word;	       /* lease_word(index, generation); 0: empty */
-	uint32_t slot;	       /* of the pages */
-	uint32_t count;	       /* holders in this process */
-	tarn_storage *storage; /* borrowed: alive, being made or released */
+	uint64_t word;         /* lease_word(index, generation); 0: empty */
+	uint32_t slot;         /* index of the slot in the pages */
+	uint32_t count;        /* holders in this process */
+	tarn_storage *storage; /* borrowed: alive, being made, or being released
+			        */
+	uint32_t guards;       /* storage objects with a twin: see guard.c */
 };
 
 struct lease_book {
@@ -31,57 +33,72 @@ struct lease_book {
 	struct lease_entry *entries;
 };
 
-/* Takes the page, also when it fails. */
+/* Takes the page, also on failure. */
 int lease_book_init(struct lease_book *book, struct lease_page *page);
 void lease_book_done(struct lease_book *book);
 
-/* One page more, which it takes, also when it fails. -ENOSPC: it has as many as can be. */
+/* Adds a page, which it takes, also on failure. -ENOSPC: it has the maximum. */
 int lease_book_add_page(struct lease_book *book, struct lease_page *page);
 /* Does the next storage need another page? */
 bool lease_book_is_full(struct lease_book *book);
 
 /*
- * One more hold on a storage. If the book knows a storage object of it that
- * lives, *ret_storage is a reference to that and nothing was counted; else it
- * is NULL and the count went up. -ESTALE: it is gone; -EBUSY: the daemon has
- * been looking for holders of it for too long; -ENOSPC: all pages are full;
- * -ECONNRESET: the daemon has ended the connection that they are of.
+ * Adds a hold on a storage. If the book knows a live storage object of it,
+ * *ret_storage is a reference to that and nothing is counted; otherwise it is
+ * NULL and the count rises. -ESTALE: it is gone; -EBUSY: the daemon has been
+ * looking for holders of it for too long; -ENOSPC: all pages are full;
+ * -ECONNRESET: the daemon has ended their connection.
  */
 int lease_book_hold(struct lease_book *book, const struct table *table,
 	uint32_t index, uint64_t generation, tarn_storage **ret_storage);
 
 /*
- * The same for who needs an object of the storage. 1: *ret is a reference to
- * one that lives; 0: there is none, a hold was counted, and *ret is what make()
- * gave, remembered already: it has no reference, so that nobody finds it, until
- * the caller has finished it and says so; or it is dropped, and freed (free()).
- * make may be NULL, then *ret is. -ENOMEM: it gave NULL.
+ * The same for a caller that needs an object of the storage. 1: *ret is a
+ * reference to a live one; 0: there is none, a hold was counted, and *ret is
+ * the object that make() returned, which the book remembers already. It has no
+ * reference, so no other thread finds it, until the caller has completed it and
+ * calls lease_book_finish; or the caller drops the hold, and frees it (free()).
+ * make may be NULL, then *ret is. -ENOMEM: it returned NULL.
  */
 int lease_book_open(struct lease_book *book, const struct table *table,
 	uint32_t index, uint64_t generation, tarn_storage *(*make)(void),
 	tarn_storage **ret);
-/* It is whole, and the caller's is its first reference. */
+/* The object is complete, and the caller gets its first reference. */
 void lease_book_finish(tarn_storage *storage);
 
-/* Makes storage the one that later holds find. */
+/* Makes storage the object that later holds find. */
 void lease_book_remember(struct lease_book *book, uint32_t index,
 	uint64_t generation, tarn_storage *storage);
 
-/* One hold less; storage, if it was remembered, is forgotten. True: it was the
- * last and the daemon must be told. */
+/*
+ * The twins of all objects of a storage in a pool are at the same place, and
+ * two objects overlap for a moment when one is released while another is looked
+ * up. So they are counted with the lease, and the last to be released calls
+ * reset(arg) with the lock held.
+ */
+void lease_book_guard(
+	struct lease_book *book, uint32_t index, uint64_t generation);
+void lease_book_unguard(struct lease_book *book, uint32_t index,
+	uint64_t generation, void (*reset)(void *arg), void *arg);
+
+/* Drops a hold; storage, if it was remembered, is forgotten. True: it was the
+ * last and the daemon must be notified. */
 bool lease_book_drop(struct lease_book *book, const struct table *table,
 	uint32_t index, uint64_t generation, const tarn_storage *storage);
 
+/* Asks the daemon to examine all storages without a name: lease_notify(). */
+void lease_book_notify(struct lease_book *book);
+
 /*
- * Forks, with the book's lock held. copy takes a lease in slots for each that
- * the book has, and gives the new slots by entry; one more page is asked of
- * more(arg), which adds it to slots, when they are full. -EBUSY as above.
+ * Forks, with the book's lock held. copy takes a lease in slots for each one in
+ * the book, and returns the new slots by entry; when slots is full, more(arg)
+ * adds another page to it. -EBUSY as above.
  */
 int lease_book_copy(const struct lease_book *book, const struct table *table,
 	struct lease_slots *slots, int (*more)(void *arg), void *arg,
 	uint32_t **ret_slots);
 /* In the child: the book's leases are those in slots, which it takes; by_entry
- * is what copy gave, NULL: it has none of its own. The parent's pages are
- * unmapped and left as they are. */
+ * is the result of copy, NULL: it has no leases of its own. The parent's pages
+ * are unmapped and left as they are. */
 void lease_book_turn(struct lease_book *book, const struct lease_slots *slots,
 	const uint32_t *by_entry);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Slots of lease pages: those given back lately first, then fresh ones.
+ * Slots of lease pages: the most recently released first, then fresh ones.
  *
- * The idea: a stack. What was given back last is in the cache still, and as
- * few pages as possible are touched. It has room for every slot that was ever
- * used before one is taken, so giving back cannot fail.
+ * It is a stack. The slot released last is in the cache still, and as few pages
+ * as possible are touched. The stack has room for every slot that was ever used
+ * before a slot is taken, so a release cannot fail.
  */
 #include "lib/store/lease_slots.h"
 
@@ -42,7 +42,7 @@ int lease_slots_add(struct lease_slots *slots, struct lease_page *page)
 			"is the limit",
 			LEASE_PAGES_MAX);
 	}
-	/* What is left of the last one is not lost. */
+	/* The rest of the last page is not lost. */
 	slots->pages[slots->n_pages++] = page;
 	slots->n_fresh = slots->page_slots;
 	return 0;
@@ -55,11 +55,12 @@ bool lease_slots_full(const struct lease_slots *slots)
 
 bool lease_slots_closed(const struct lease_slots *slots)
 {
-	/* The first is closed before the others. */
-	return slots->n_pages && lease_is_closed(slots->pages[0]);
+	/* The first page is closed before the others. */
+	return slots->n_pages &&
+	       lease_is_closed(slots->pages[LEASE_PAGE_FIRST]);
 }
 
-/* Room on the stack for all slots that were used so far, and one more. */
+/* Makes room on the stack for all slots used so far, and one more. */
 static int reserve(struct lease_slots *slots)
 {
 	uint32_t used = slots->n_pages * slots->page_slots - slots->n_fresh;
@@ -134,8 +135,8 @@ bool lease_slots_give(struct lease_slots *slots, const struct table *table,
 		return false;
 	page = page_of(slots, slot);
 	slots->empty[slots->n_empty++] = slot;
-	/* What was created is never evicted. The flags are read while it is
-	 * leased, and stand. */
+	/* Created storages are never evicted, so they need no note. The flags
+	 * are read while the storage is leased, and do not change. */
 	if (!(table->storages[index].flags & STORAGE_CREATED))
 		lease_note(page, in_page(slot));
 	return lease_release(page, table, in_page(slot));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * Names for the tensors of a file whose bytes are in the pool, and held: where
- * a load must be looked at before it is named, or has several parts.
+ * Names for the tensors of a file whose bytes are in the pool, and leased: for
+ * loads that must be verified before they get names, or have several parts.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,13 +41,13 @@ static int publish(struct names *names)
 }
 
 static int add_name(struct names *names, const tarn_file *shard,
-	const struct tarn_file_tensor *t, tarn_storage *storage)
+	const struct tarn_file_entry *t, tarn_storage *storage)
 {
 	struct tarn_publish_item *item = &names->items[names->n];
 	struct tarn_layout layout;
 	uint64_t offset, size;
 	char *name;
-	int r = tarn_file_layout(t, &layout);
+	int r = tarn_file_entry_layout(t, &layout);
 
 	if (r < 0)
 		return tarn_fail_prefix(r, "publish '%.200s': ", t->name);
@@ -65,7 +65,7 @@ static int add_name(struct names *names, const tarn_file *shard,
 	return 0;
 }
 
-/* All at once, or at least those of as many shards as a message may have:
+/* All at once, or at least those of as many shards as one message can name:
  * tensors are in the order of their shards. */
 int store_publish_file(tarn_store *store, const tarn_file *file,
 	const char *prefix, tarn_storage *const *storages)
@@ -81,7 +81,7 @@ int store_publish_file(tarn_store *store, const tarn_file *file,
 	if (!names.items)
 		return tarn_fail(ENOMEM, "load: no memory for %zu names", n);
 	for (size_t i = 0; i < n && r >= 0; i++) {
-		const struct tarn_file_tensor *t = tarn_file_at(file, i);
+		const struct tarn_file_entry *t = tarn_file_at(file, i);
 
 		if (t->shard - first >= PUBLISH_SOURCES_MAX ||
 			names.n == LOAD_NAMES_MAX) {

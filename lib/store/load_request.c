@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Writing down a load.
+ * Building a load request.
  *
- * The idea: the daemon is trusted with bytes, not with rights. It gets the
- * file opened for reading only, whatever the caller's descriptor may do, and
- * once more for direct reads where the file system has them.
+ * The daemon is trusted with bytes, not with rights. It gets the file opened
+ * for reading only, whatever the caller's descriptor permits, and once more for
+ * direct reads where the file system supports them.
  */
 #include "lib/store/load_request.h"
 
@@ -20,8 +20,9 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
-#include "lib/io/road.h"
-#include "lib/store/body.h"
+#include "lib/file/file.h"
+#include "lib/io/io_mode.h"
+#include "lib/store/message_body.h"
 #include "shm/table.h"
 #include "shm/wire.h"
 
@@ -29,14 +30,14 @@
 
 /* ---- the message ----------------------------------------------------- */
 
-static int put_name(struct body *b, const char *prefix,
-	const struct tarn_file_tensor *tensor, uint64_t data_offset)
+static int put_name(struct message_body *b, const char *prefix,
+	const struct tarn_file_entry *tensor, uint64_t data_offset)
 {
 	char name[TARN_NAME_MAX + 1];
 	struct tarn_layout layout;
 	int r, n;
 
-	r = tarn_file_layout(tensor, &layout);
+	r = tarn_file_entry_layout(tensor, &layout);
 	if (r < 0)
 		return tarn_fail_prefix(r, "publish '%.200s': ", tensor->name);
 	n = snprintf(name, sizeof(name), "%s/%s", prefix, tensor->name);
@@ -45,12 +46,12 @@ static int put_name(struct body *b, const char *prefix,
 			"publish '%.60s.../%.60s': a name of %d bytes, %d are "
 			"the most",
 			prefix, tensor->name, n, TARN_NAME_MAX);
-	return body_put_name(b, name, (size_t)n, 0,
+	return message_body_put_name(b, name, (size_t)n, 0,
 		tensor->file_offset - data_offset, &layout);
 }
 
-static int put_names(struct body *b, const tarn_file *file, const char *prefix,
-	uint64_t data_offset)
+static int put_names(struct message_body *b, const tarn_file *file,
+	const char *prefix, uint64_t data_offset)
 {
 	size_t n = tarn_file_count(file);
 	int r = 0;
@@ -60,13 +61,15 @@ static int put_names(struct body *b, const tarn_file *file, const char *prefix,
 	return r;
 }
 
-static int write_message(const tarn_file *file, const char *prefix, bool since,
+static int write_message(const tarn_file *file, const char *prefix, bool fresh,
 	struct load_request *request)
 {
 	const char *label = tarn_file_path(file);
-	struct msg_load head = {.label_size = MIN(strlen(label), LABEL_MAX)};
+	struct msg_load head = {.label_size = MIN(strlen(label), LABEL_MAX),
+		.flags = fresh ? LOAD_FRESH : 0,
+		.seen = file->version};
 	struct msg_range range = {0};
-	struct body b = {0};
+	struct message_body b = {0};
 	int r = 0;
 
 	tarn_file_data_range(file, &range.file_offset, &range.size);
@@ -78,15 +81,11 @@ static int write_message(const tarn_file *file, const char *prefix, bool since,
 	/* Empty tensors and empty files have names, but no range to read. */
 	head.n_ranges = range.size ? 1 : 0;
 	head.n_names = prefix ? (uint32_t)tarn_file_count(file) : 0;
-	body_put(&b, &head, sizeof(head));
-	body_put(&b, &range, head.n_ranges * sizeof(range));
+	message_body_put(&b, &head, sizeof(head));
+	message_body_put(&b, &range, head.n_ranges * sizeof(range));
 	if (prefix)
 		r = put_names(&b, file, prefix, range.file_offset);
-	body_put(&b, label, head.label_size);
-	if (prefix && since) {
-		request->since_at = b.size;
-		body_put(&b, &(uint64_t) {0}, LOAD_SINCE_SIZE);
-	}
+	message_body_put(&b, label, head.label_size);
 	if (r >= 0 && b.failed)
 		r = tarn_fail(
 			ENOMEM, "load: no memory for %u names", head.n_names);
@@ -136,22 +135,22 @@ static int open_buffered(const tarn_file *file, int *ret)
 	return 0;
 }
 
-int load_request_make(const tarn_file *file, const char *name, bool since,
+int load_request_make(const tarn_file *file, const char *name, bool fresh,
 	struct load_request *ret)
 {
 	struct load_request request = {.fds = {-1, -1}};
 	int r;
 
-	r = write_message(file, name, since, &request);
+	r = write_message(file, name, fresh, &request);
 	if (r >= 0)
 		r = open_buffered(file, &request.fds[0]);
 	if (r < 0) {
 		load_request_free(&request);
 		return r;
 	}
-	/* Only a disk of this machine is better read directly. The daemon does
-	 * not ask the file system what it is: it might not answer. */
-	if (road_file_system(request.fds[0]) == ROAD_FS_LOCAL)
+	/* Direct reads are better only on a local disk. The daemon does not
+	 * query the file system: it might not answer. */
+	if (io_fs_of(request.fds[0]) == IO_FS_LOCAL)
 		request.fds[1] = reopen(tarn_file_fd(file), O_DIRECT);
 	request.n_fds = request.fds[1] < 0 ? 1 : 2;
 	*ret = request;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What the daemon needs to know to load a file: a message and descriptors. */
+/* A load request for the daemon: a message and descriptors. */
 #pragma once
 
 #include <stdbool.h>
@@ -11,14 +11,13 @@
 struct load_request {
 	unsigned char *body;
 	size_t size;
-	size_t since_at; /* where since is in it; 0: none */
 	uint64_t total; /* bytes to be loaded */
-	int fds[2];	/* buffered, and, if there are two, direct */
+	int fds[2];     /* buffered, and, if there are two, direct */
 	int n_fds;
 };
 
-/* name: the prefix under which all tensors are published, or NULL. since: the
- * daemon understands it. */
-int load_request_make(const tarn_file *file, const char *name, bool since,
+/* name: the prefix under which all tensors are published, or NULL. fresh: the
+ * file is read even if its bytes are kept. */
+int load_request_make(const tarn_file *file, const char *name, bool fresh,
 	struct load_request *ret);
 void load_request_free(struct load_request *request);

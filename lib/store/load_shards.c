@@ -2,11 +2,11 @@
 /*
  * Loading all shards of a checkpoint.
  *
- * The idea: each shard is loaded as the file that it is, and held; names come
- * when all bytes are there. So nobody finds half of a checkpoint by name, but
- * for one of so many shards that its names need several messages. Checksums are
- * made when all bytes are there, too: one shard's load follows the other's, and
- * whoever waits for all of them sees no pause.
+ * Each shard is loaded as a file of its own, and held; names are published when
+ * all bytes are there. So no process finds half of a checkpoint by name, except
+ * one with so many shards that its names need several messages. Checksums are
+ * verified when all bytes are there, too: so one shard's load follows the
+ * other's, and a client that waits for all of them sees no pause.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 #include "lib/store/store.h"
 #include "lib/tensor/storage.h"
 
-/* Storages of shards; what keeps a checkpoint in memory. */
+/* The storages of the shards, which keep a checkpoint in memory. */
 struct held {
 	size_t n;
 	tarn_storage *at[];
@@ -39,22 +39,27 @@ struct progress {
 	uint64_t before, total;
 };
 
-static int pass_on(void *arg, uint64_t done, uint64_t total)
+static int pass_on(
+	void *arg, enum tarn_load_phase phase, uint64_t done, uint64_t total)
 {
 	const struct progress *p = arg;
 
-	(void)total;
-	return p->options->progress(
-		p->options->arg, p->before + done, p->total);
+	if (phase == TARN_LOAD_PHASE_READ) {
+		done += p->before;
+		total = p->total;
+	}
+	return p->options->progress(p->options->arg, phase, done, total);
 }
 
-/* After each shard: one that is quickly there tells nothing itself, and of
- * thousands of those a load could neither be seen nor cancelled. */
+/* Called after each shard: a shard that is in memory already reports no
+ * progress itself, and without this a load of thousands of those could neither
+ * be seen nor cancelled. */
 static int tell(const struct progress *p)
 {
 	const struct tarn_load_options *o = p->options;
 
-	if (o && o->progress && o->progress(o->arg, p->before, p->total))
+	if (o && o->progress &&
+		o->progress(o->arg, TARN_LOAD_PHASE_READ, p->before, p->total))
 		return tarn_fail(ECANCELED,
 			"load: cancelled when %llu of %llu bytes had arrived",
 			(unsigned long long)p->before,
@@ -71,10 +76,13 @@ static void add_info(struct tarn_load_info *sum, const struct tarn_load_info *i)
 	sum->cpu_seconds += i->cpu_seconds;
 	sum->direct = i->direct && (first || sum->direct);
 	sum->registered = i->registered && (first || sum->registered);
-	/* Of those that somebody read, if any. */
+	/* From a shard that some process had to read, if any. */
 	if (first || sum->cached || !i->cached)
 		sum->engine = i->engine;
 	sum->cached = i->cached && (first || sum->cached);
+	/* From the first that is not kept. */
+	if (!sum->not_kept)
+		sum->not_kept = i->not_kept;
 }
 
 static int load_all(tarn_store *store, tarn_file *file,
@@ -128,7 +136,7 @@ static int verify_all(tarn_file *file, const struct tarn_load_options *options,
 
 /* ---- all of it ------------------------------------------------------- */
 
-/* No bytes, and a hold on all: there is no range that they lie in. */
+/* No bytes, and a hold on all: the shards do not lie in one range. */
 static int tensor_over(struct held *held, tarn_tensor **ret)
 {
 	_cleanup_storage_ tarn_storage *storage = NULL;
@@ -179,7 +187,7 @@ int store_load_shards(tarn_store *store, tarn_file *file,
 	if (r < 0)
 		return r;
 	if (!info.engine)
-		info.engine = "threads"; /* of none, which nobody read */
+		info.engine = "threads"; /* there was no shard, and no read */
 	if (ret_info)
 		*ret_info = info;
 	return 0;

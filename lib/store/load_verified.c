@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A load that trusts nobody: neither the disk nor what is in the pool already.
+ * A load that trusts neither the disk nor the bytes that are in the pool
+ * already.
  *
  * The daemon parses no file and so knows no checksum; it publishes names with
- * the load. So the bytes are loaded without names first, verified where they
- * are, held by our lease, and only then named.
+ * the load. So the bytes are loaded without names first, verified in place
+ * under this process's lease, and only then named.
  */
 
 #include "base/clock.h"
@@ -30,13 +31,13 @@ int store_load_verified(struct tarn_store *store, tarn_file *file,
 	struct tarn_load_info *ret_info, tarn_storage **ret)
 {
 	_cleanup_storage_ tarn_storage *storage = NULL;
-	struct tarn_load_options nameless = *options;
+	struct tarn_load_options unnamed = *options;
 	struct tarn_load_info info;
 	int r;
 
-	nameless.name = NULL;
-	nameless.verify = false;
-	r = store_load_storage(store, file, &nameless, &info, &storage);
+	unnamed.name = NULL;
+	unnamed.verify = false;
+	r = store_load_storage(store, file, &unnamed, &info, &storage);
 	if (r < 0)
 		return r;
 	r = load_verify(file, storage, &info);

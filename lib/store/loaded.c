@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors of a file that was loaded, as views of what the load gave.
+ * Tensors of a loaded file, as views of the load's result.
  *
- * The idea: who holds all of a file need not ask for its parts, and they must
- * be parts of the same memory, also when the file on disk has changed since.
+ * A caller that holds all of a file need not ask the daemon for its parts, and
+ * they must be parts of the same memory, even if the file on disk has changed
+ * since.
  */
 #include "base/fail.h"
 #include "lib/file/file.h"
@@ -11,10 +12,10 @@
 #include "lib/store/store.h"
 #include "lib/tensor/tensor.h"
 
-static int view(tarn_tensor *all, tarn_file *file, const char *name,
-	tarn_tensor **ret)
+static int view(
+	tarn_tensor *all, tarn_file *file, const char *name, tarn_tensor **ret)
 {
-	const struct tarn_file_tensor *t;
+	const struct tarn_file_entry *t;
 	struct tarn_layout layout;
 	tarn_storage *storage = all->storage;
 	uint64_t offset, size;
@@ -22,7 +23,7 @@ static int view(tarn_tensor *all, tarn_file *file, const char *name,
 
 	if (r < 0)
 		return r;
-	r = tarn_file_layout(t, &layout);
+	r = tarn_file_entry_layout(t, &layout);
 	if (r < 0)
 		return r;
 	if (file_is_index(file))
@@ -30,8 +31,7 @@ static int view(tarn_tensor *all, tarn_file *file, const char *name,
 	tarn_file_data_range(tarn_file_shard(file, t->shard), &offset, &size);
 	if (!storage || storage->size != size)
 		return tarn_fail(EINVAL,
-			"tensor \"%s\" lies in %llu bytes that are not in what "
-			"was loaded",
+			"tensor \"%s\" lies in %llu bytes that were not loaded",
 			name, (unsigned long long)size);
 	return tarn_tensor_new(storage, t->file_offset - offset, &layout, ret);
 }

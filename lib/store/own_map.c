@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory files: made, sealed by the daemon, mapped.
+ * Memory files: making, sealing, mapping.
  *
- * The idea: a mapping that was made from a read-only descriptor can never be
- * made writable, so laying one over the writable one is all that a creator has
- * to do before the daemon can seal his memory; and since one mapping takes the
- * other's place in one step, who only reads does not notice.
+ * A mapping that was made from a read-only descriptor can never be made
+ * writable. So a creator only has to lay such a mapping over the writable one
+ * before the kernel lets it seal its memory; and since one mapping replaces the
+ * other in one step, readers do not notice.
  */
+#include "base/page.h"
 #include "lib/store/own_map.h"
 
 #include <errno.h>
@@ -27,16 +28,9 @@
 #include "lib/store/store.h"
 #include "shm/segment.h"
 
-/* Since Linux 6.3; headers may be older than the kernel. */
-#ifndef MFD_NOEXEC_SEAL
-#define MFD_NOEXEC_SEAL 8u
-#endif
-
-#define PAGE 4096ull
-
 uint64_t own_mapped_size(uint64_t size)
 {
-	/* A size that does not fit has been refused with its layout. */
+	/* A size that does not fit was refused with its layout. */
 	return size ? (size + PAGE - 1) & ~(PAGE - 1) : PAGE;
 }
 
@@ -44,19 +38,18 @@ uint64_t own_mapped_size(uint64_t size)
 
 static int memory_file(uint64_t size)
 {
-	const unsigned flags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
 	int fd = file_limit_check(size);
 
 	if (fd < 0)
 		return fd;
-	fd = memfd_create("tarn-tensor", flags | MFD_NOEXEC_SEAL);
-
-	/* An older kernel does not know the flag; nothing depends on it. */
-	if (fd < 0 && errno == EINVAL)
-		fd = memfd_create("tarn-tensor", flags);
-	/* Who gets it for reading must not open it again for writing; who may
-	 * serve it must be able to open it for reading. */
-	if (fd < 0 || ftruncate(fd, (off_t)size) < 0 || fchmod(fd, 0644) < 0) {
+	fd = fd_memory("tarn-tensor");
+	if (fd < 0)
+		return tarn_fail(-fd, "a memfd of %llu bytes: %s",
+			(unsigned long long)size, tarn_errno_text(fd));
+	/* A client that gets it for reading must not be able to reopen it for
+	 * writing; a daemon that serves it must be able to open it for reading.
+	 */
+	if (ftruncate(fd, (off_t)size) < 0 || fchmod(fd, 0644) < 0) {
 		int err = errno;
 
 		fd_close(fd);
@@ -68,15 +61,14 @@ static int memory_file(uint64_t size)
 
 int own_check_room(uint64_t size)
 {
-	/* Small ones are lost in the reserve. Where the machine does not tell,
-	 * it has to be tried. */
+	/* Small ones are covered by the reserve. Where the headroom is unknown,
+	 * the allocation must be tried. */
 	return size >= TARN_ADOPT_MIN && headroom_check(size) == -ENOSPC
 		       ? -ENOMEM
 		       : 0;
 }
 
-int own_create_part(
-	uint64_t size, uint64_t there, int *ret_fd, void **ret_addr)
+int own_create_part(uint64_t size, uint64_t there, int *ret_fd, void **ret_addr)
 {
 	uint64_t mapped = own_mapped_size(size);
 	_cleanup_fd_ int fd = -1;
@@ -92,9 +84,9 @@ int own_create_part(
 	if (addr == MAP_FAILED)
 		return tarn_fail(errno, "mapping %llu bytes: %s",
 			(unsigned long long)mapped, tarn_errno_text(errno));
-	/* Only a wish: kernels without THP for shared memory say no. */
+	/* Only a hint: kernels without THP for shared memory refuse it. */
 	madvise(addr, mapped, MADV_HUGEPAGE);
-	/* Missing memory is an error now, and no signal later. */
+	/* Missing memory is an error now, not a signal later. */
 	if (madvise(addr, there, MADV_POPULATE_WRITE) < 0) {
 		int err = errno;
 
@@ -110,6 +102,14 @@ int own_create_part(
 int own_create(uint64_t size, int *ret_fd, void **ret_addr)
 {
 	return own_create_part(size, own_mapped_size(size), ret_fd, ret_addr);
+}
+
+void own_seal(int fd, bool mutable)
+{
+	const int size = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
+	fcntl(fd, F_ADD_SEALS,
+		mutable ? size : size | F_SEAL_WRITE | F_SEAL_FUTURE_WRITE);
 }
 
 static bool remap(int fd, void *addr, uint64_t size, int prot)
@@ -154,8 +154,7 @@ int own_renew(int *fd, void *addr, uint64_t size)
 
 /* ---- asked for ------------------------------------------------------- */
 
-/* Nothing that is mapped may end before its end, nor, unless it is mutable,
- * change. */
+/* A file that is mapped must not shrink, nor change unless it is mutable. */
 static int check(int fd, const struct table_storage *entry)
 {
 	bool mutable = entry->flags & STORAGE_MUTABLE;
@@ -168,6 +167,11 @@ static int check(int fd, const struct table_storage *entry)
 			"daemon: a storage with seals %#x; without %#x its "
 			"bytes or its size could change",
 			(unsigned)seals, (unsigned)wanted);
+	/* Its writers could free pages that are being read. */
+	if (mutable && segment_is_huge(fd))
+		return tarn_fail(EPROTO,
+			"daemon: a mutable storage in huge pages, which may "
+			"be missing when they are read");
 	if (fstat(fd, &st) < 0 || (uint64_t)st.st_size < entry->size)
 		return tarn_fail(EPROTO,
 			"daemon: a storage of %llu bytes in a memfd of %lld",
@@ -208,9 +212,8 @@ int own_fetch_checked(struct tarn_store *store, uint32_t index,
 	return r < 0 ? r : fd_steal(&fd);
 }
 
-int own_map_private(struct tarn_store *store, uint32_t index,
-	uint64_t generation, const struct table_storage *entry,
-	struct private_map *map, void **ret_addr)
+int own_map_cow(struct tarn_store *store, uint32_t index, uint64_t generation,
+	const struct table_storage *entry, struct cow_map *map, void **ret_addr)
 {
 	_cleanup_fd_ int fd =
 		own_fetch_checked(store, index, generation, entry);
@@ -218,9 +221,9 @@ int own_map_private(struct tarn_store *store, uint32_t index,
 
 	if (fd < 0)
 		return fd;
-	r = private_map_reserve(map, own_mapped_size(entry->size), 0);
+	r = cow_map_reserve(map, own_mapped_size(entry->size), 0);
 	if (r >= 0)
-		r = private_map_add(map, 0, fd, 0, map->size);
+		r = cow_map_add(map, 0, fd, 0, map->size);
 	if (r >= 0)
 		*ret_addr = map->start;
 	return r;

@@ -1,58 +1,65 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storages that have a memfd of their own, on both ways: made here to be
- * published, and asked for from the daemon to be read.
+ * Storages that have a memfd of their own, in both directions: made here to be
+ * published, and received from the daemon to be read.
  */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "lib/store/private_map.h"
+#include "lib/store/cow_map.h"
 #include "shm/table.h"
 
 struct tarn_store;
 
-/* What is mapped for size bytes: whole pages, and at least one. */
+/* The mapping's size for size bytes: whole pages, and at least one. */
 uint64_t own_mapped_size(uint64_t size);
 
-/* A memfd of own_mapped_size() bytes, zeroed, mapped writable, every page of
- * it there. -ENOMEM. The caller closes and unmaps. */
+/* A memfd of own_mapped_size() bytes, zeroed, mapped writable, with every page
+ * allocated. -ENOMEM. The caller closes and unmaps. */
 int own_create(uint64_t size, int *ret_fd, void **ret_addr);
 
-/* The same, of which only the first bytes are there. */
+/* The same, but only the first bytes are allocated. */
 int own_create_part(
 	uint64_t size, uint64_t there, int *ret_fd, void **ret_addr);
-/* Is so much memory to be had? Of a memfd the kernel refuses no page, it
+/* Is so much memory available? The kernel does not refuse a page of a memfd, it
  * kills. -ENOMEM. */
 int own_check_room(uint64_t size);
 
-/* The same memory at the same address, but read-only for good. What is there
- * stays if it fails. */
+/* Seals it for good, as the daemon requires: a memfd to adopt against all
+ * writing, for which no process may have it mapped writable; a mutable one
+ * against changes of its size and its seals. If the kernel refuses, the daemon
+ * sees that, and copies or refuses. */
+void own_seal(int fd, bool mutable);
+
+/* Maps the same memory at the same address, but read-only for good. On failure
+ * the old mapping stays. */
 int own_remap_read_only(int fd, void *addr, uint64_t size);
-/* From a descriptor that may write, writable again: false, without a sentence,
- * if that is not to be. */
+/* Makes it writable again, from a descriptor opened for writing: false, without
+ * a sentence, if that is not possible. */
 bool own_try_writable(int fd, void *addr, uint64_t size);
 
-/* The same bytes at the same address in a memfd of their own, writable: *fd,
- * which cannot be written any more, is closed and replaced. */
+/* Maps the same bytes at the same address in a new memfd, writable: *fd, which
+ * cannot be written any more, is closed and replaced. */
 int own_renew(int *fd, void *addr, uint64_t size);
 
 /* Asks the daemon for the memfd of a leased storage. flags: STORAGE_*. */
 int own_fetch(struct tarn_store *store, uint32_t index, uint64_t generation,
 	uint32_t flags);
 
-/* The same; what came is as large as the table says, and stays so. -EPROTO. */
+/* The same; checks that the memfd is as large as the table says, and cannot
+ * shrink. -EPROTO. */
 int own_fetch_checked(struct tarn_store *store, uint32_t index,
 	uint64_t generation, const struct table_storage *entry);
 
-/* Asks the daemon for the memfd of a leased storage and maps it: writable if
- * it is mutable and the daemon says so. The caller unmaps. */
+/* Asks the daemon for the memfd of a leased storage and maps it: writable if it
+ * is mutable and the daemon permits that. The caller unmaps. */
 int own_map(struct tarn_store *store, uint32_t index, uint64_t generation,
 	const struct table_storage *entry, void **ret_addr, bool *ret_writable);
 
-/* The same copy-on-write. -ENOTSUP: it cannot be. Whatever it returns, the
- * caller ends the map. */
-int own_map_private(struct tarn_store *store, uint32_t index,
-	uint64_t generation, const struct table_storage *entry,
-	struct private_map *map, void **ret_addr);
+/* The same copy-on-write. -ENOTSUP: that is not possible. Whatever the result,
+ * the caller ends the map. */
+int own_map_cow(struct tarn_store *store, uint32_t index, uint64_t generation,
+	const struct table_storage *entry, struct cow_map *map,
+	void **ret_addr);

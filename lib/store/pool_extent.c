@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Ranges of a pool that are mapped. Neighbours become one, so that whether a
- * tensor lies in mapped memory is one search, however many segments it spans.
+ * The mapped ranges of a pool. Neighbours are merged, so that one search finds
+ * whether a tensor lies in mapped memory, however many segments it spans.
  */
 #include "lib/store/pool_extent.h"
 
@@ -41,7 +41,7 @@ int extents_reserve(struct pool_extents *extents, uint32_t n)
 	return 0;
 }
 
-/* Puts n of them in the place of those numbered first to last. */
+/* Replaces those numbered first to last by n others. */
 static void replace(struct pool_extents *extents, uint32_t first, uint32_t last,
 	const struct pool_extent *with, uint32_t n)
 {
@@ -56,7 +56,7 @@ void extents_add(struct pool_extents *extents, uint64_t offset, uint64_t end)
 	uint32_t first = extent_at(extents, offset), last = first;
 	struct pool_extent whole = {offset, end};
 
-	/* All those that touch it become one with it. */
+	/* Merges all those that touch it. */
 	for (; last < extents->n && extents->v[last].offset <= end; last++) {
 		whole.offset = MIN(whole.offset, extents->v[last].offset);
 		whole.end = MAX(whole.end, extents->v[last].end);

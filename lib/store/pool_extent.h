@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which bytes of a pool are mapped here: ranges, sorted, apart from each
- * other. One for at most each segment that is mapped. */
+/* Which bytes of a pool are mapped here: ranges, sorted and disjoint. At most
+ * one for each mapped segment. */
 #pragma once
 
 #include <stdbool.h>
@@ -16,7 +16,7 @@ struct pool_extents {
 	struct pool_extent *v;
 };
 
-/* Room for so many in all: then adding and removing cannot fail. */
+/* Makes room for this many in all: then adding and removing cannot fail. */
 int extents_reserve(struct pool_extents *extents, uint32_t n);
 void extents_add(struct pool_extents *extents, uint64_t offset, uint64_t end);
 void extents_remove(

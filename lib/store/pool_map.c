@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pools in this process: addresses, and whether bytes of them are there.
+ * Pools in this process: addresses, and whether their bytes are mapped.
  *
- * The idea: addresses are reserved for the whole reach of a pool at once, so
- * that a pool can grow without anything that is mapped having to move, and
- * offset plus reservation is the address for good. What is mapped there is
- * pool_segments.c.
+ * Addresses are reserved for the whole reach of a pool at once, so that a pool
+ * can grow without moving mapped memory, and reservation plus offset is the
+ * address for good. pool_segments.c does the mapping.
  */
 #include "lib/store/pool_map.h"
 
@@ -19,8 +18,8 @@
 
 #define HUGE_PAGE (2ull << 20) /* the unit of THP on x86-64, and on aarch64 */
 #define REACH_MAX (1ull << 46) /* half of a 47-bit address space */
-/* Where addresses are limited (ulimit -v, valgrind), a process does with as
- * much of a pool as it can get; less than this is not worth having. */
+/* Where addresses are limited (ulimit -v, valgrind), a process uses as much of
+ * a pool as it can reserve; with less than this it fails. */
 #define RESERVE_MIN (1ull << 30)
 
 void pool_map_init(struct pool_map *map, struct connection *connection,
@@ -36,17 +35,21 @@ void pool_map_done(struct pool_map *map)
 		return;
 	for (uint32_t i = 0; i < map->n_pools; i++) {
 		munmap(map->pools[i].addr, map->pools[i].reserved);
+		if (map->pools[i].twin)
+			munmap(map->pools[i].twin, map->pools[i].reserved);
 		extents_free(&map->pools[i].extents);
 	}
-	free(map->places);
+	free(map->mappings);
+	free(map->seen);
 	pthread_mutex_destroy(&map->lock);
 	*map = (struct pool_map) {0};
 }
 
 /* ---- pools ----------------------------------------------------------- */
 
-/* Address space aligned so that huge pages of the memfd can be huge here. */
-static unsigned char *reserve(uint64_t size, uint64_t align)
+/* Reserves address space, aligned so that huge pages of the memfd can be huge
+ * here. */
+unsigned char *pool_reserve(uint64_t size, uint64_t align)
 {
 	unsigned char *p = mmap(NULL, size + align, PROT_NONE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -67,7 +70,7 @@ static int reserve_most(
 {
 	uint64_t size = reach;
 
-	while (!(pool->addr = reserve(size, align))) {
+	while (!(pool->addr = pool_reserve(size, align))) {
 		if (size <= RESERVE_MIN)
 			return tarn_fail(ENOMEM,
 				"pool: no room for %llu bytes of addresses "
@@ -133,14 +136,18 @@ struct mapped_pool *pool_by_id(struct pool_map *map, uint32_t id)
 
 static int update(struct pool_map *map)
 {
-	/* First: what takes the place of a dropped one is counted after that
-	 * was dropped. */
-	uint32_t n = pool_segments_count(map);
+	/* Read first: segments shown or dropped from here on are looked for
+	 * again. */
+	uint64_t changes = pool_segments_changes(map);
 	int r;
 
 	pool_segments_unmap(map);
 	r = update_pools(map);
-	return r < 0 ? r : pool_segments_map(map, n);
+	if (r >= 0)
+		r = pool_segments_map(map);
+	if (r >= 0)
+		map->mapped_at = changes;
+	return r;
 }
 
 int pool_map_update(struct pool_map *map)
@@ -155,7 +162,9 @@ int pool_map_update(struct pool_map *map)
 
 void pool_map_look(struct pool_map *map)
 {
-	if (!pool_segments_behind(map))
+	/* Relaxed: a hint; the lock orders everything else. */
+	if (pool_segments_changes(map) ==
+		atomic_load_explicit(&map->unmapped_at, memory_order_relaxed))
 		return;
 	pthread_mutex_lock(&map->lock);
 	pool_segments_unmap(map);
@@ -175,12 +184,13 @@ int pool_map_range(struct pool_map *map, uint32_t pool_id, uint64_t base,
 			pool_id, (unsigned long long)size,
 			(unsigned long long)base);
 	pthread_mutex_lock(&map->lock);
-	if (pool_segments_count(map) != map->n_seen ||
-		pool_segments_behind(map))
+	/* The caller has acquired the word of a storage, which was stored after
+	 * its segment was counted in segment_changes. */
+	if (pool_segments_changes(map) != map->mapped_at)
 		r = update(map);
 	pool = pool_by_id(map, pool_id);
-	/* What others brought is not asked of a process that can open nothing
-	 * any more, and has what it needs. */
+	/* A process that can open no more descriptors, but has what it needs,
+	 * should not fail because others added segments. */
 	if (r == -EMFILE && pool &&
 		(!size || extents_cover(&pool->extents, base, end)))
 		r = 0;

@@ -5,7 +5,7 @@
  *
  * Tensors may span segments, because neighbours in the pool are neighbours
  * here. A segment stays mapped until the daemon has dropped it and this process
- * looks (at its next look-up), or the store ends; its descriptor is closed
+ * notices (at its next look-up), or the store ends; its descriptor is closed
  * once it is mapped.
  */
 #pragma once
@@ -15,8 +15,8 @@
 #include <stdint.h>
 
 #include "lib/store/connection.h"
+#include "lib/store/cow_map.h"
 #include "lib/store/pool_extent.h"
-#include "lib/store/private_map.h"
 #include "shm/table.h"
 
 struct mapped_pool {
@@ -24,14 +24,18 @@ struct mapped_pool {
 	uint64_t reach;
 	uint64_t reserved; /* less than reach where addresses are limited */
 	unsigned char *addr;
-	struct pool_extents extents; /* what of it is mapped */
+	unsigned char *twin; /* as much again, copy-on-write; NULL: none yet */
+	struct pool_extents extents; /* the mapped parts */
 };
 
-/* A segment that is mapped: what the table said of it then. */
-struct mapped_place {
+/* A mapped segment, with the table's entry of that time. Its number may belong
+ * to another segment now, whose serial differs. */
+struct segment_mapping {
 	uint32_t number;
+	uint64_t serial;
 	struct mapped_pool *pool;
 	uint64_t offset, end;
+	bool twin; /* it is mapped in the pool's twin too */
 };
 
 struct pool_map {
@@ -40,19 +44,23 @@ struct pool_map {
 	const struct table *table;
 	uint32_t n_pools;
 	struct mapped_pool pools[TABLE_POOLS_MAX];
-	/* Segments numbered below this have been looked at: what the table
-	 * says of them has been mapped. */
+	/* By number, for those below n_seen: the serial of the segment that was
+	 * last mapped, or skipped for lack of addresses; 0: none was. */
+	uint64_t *seen;
 	uint32_t n_seen;
-	_Atomic uint32_t n_dropped; /* as the table counted when last looked */
-	uint32_t n_places, room;
-	struct mapped_place *places;
+	/* header.segment_changes when all dropped segments had been unmapped,
+	 * and when also all shown segments had been mapped. */
+	_Atomic uint64_t unmapped_at;
+	uint64_t mapped_at;
+	uint32_t n_mappings, room;
+	struct segment_mapping *mappings;
 };
 
 void pool_map_init(struct pool_map *map, struct connection *connection,
 	const struct table *table);
 void pool_map_done(struct pool_map *map);
 
-/* Maps what the table has and this process has not. */
+/* Maps the segments that are in the table and not in this process. */
 int pool_map_update(struct pool_map *map);
 
 /* The address of bytes base .. base + size of a pool, all of them mapped; asks
@@ -61,12 +69,20 @@ int pool_map_update(struct pool_map *map);
 int pool_map_range(struct pool_map *map, uint32_t pool, uint64_t base,
 	uint64_t size, void **ret);
 
-/* The same bytes copy-on-write, at addresses of their own; they are leased.
- * -ENOTSUP: they cannot be mapped so. Whatever it returns, the caller ends
- * private_map. */
-int pool_map_private(struct pool_map *map, uint32_t pool, uint64_t base,
-	uint64_t size, struct private_map *private_map, void **ret);
+/* The same bytes copy-on-write, at separate addresses; the caller has leased
+ * them. -ENOTSUP: they cannot be mapped like that. Whatever the result, the
+ * caller ends cow_map. */
+int pool_map_cow(struct pool_map *map, uint32_t pool, uint64_t base,
+	uint64_t size, struct cow_map *cow_map, void **ret);
 
-/* Unmaps what the daemon has dropped since the last look; costs next to nothing
- * when it has not dropped anything. */
+/*
+ * The same bytes in the pool's twin: a second reservation, in which segments
+ * are mapped copy-on-write, each at its first use. So a twin costs a storage no
+ * mapping of its own. -ENOTSUP as above.
+ */
+int pool_map_twin(struct pool_map *map, uint32_t pool, uint64_t base,
+	uint64_t size, void **ret);
+
+/* Unmaps the segments that the daemon has dropped since the last call; nearly
+ * free if it has dropped none. */
 void pool_map_look(struct pool_map *map);

@@ -1,36 +1,32 @@
 /* SPDX-License-Identifier: MIT */
-/* What lies at the addresses of pools. To be called with the map's lock held. */
+/* The mappings at the addresses of pools. Call these with the map's lock held.
+ */
 #pragma once
 
 #include "lib/store/pool_map.h"
 
-/* How many there are, dropped ones too. */
-uint32_t pool_segments_count(const struct pool_map *map);
-
-static inline uint32_t pool_segments_dropped(const struct pool_map *map)
+/* How often the table has shown or dropped a segment. */
+static inline uint64_t pool_segments_changes(const struct pool_map *map)
 {
-	/* Pairs with the release increment in table_drop_segment. */
-	return atomic_load_explicit(&map->table->header->n_dropped,
-		memory_order_acquire);
+	/* Acquire: pairs with the release additions in table_segments.c and
+	 * table_recover.c; the entries are in the state that was counted, or
+	 * newer. */
+	return atomic_load_explicit(
+		&map->table->header->segment_changes, memory_order_acquire);
 }
 
-/* Were any dropped since they were last looked at? Without the lock only a
- * hint. */
-static inline bool pool_segments_behind(const struct pool_map *map)
-{
-	/* Relaxed: the lock orders all else. */
-	return pool_segments_dropped(map) !=
-	       atomic_load_explicit(&map->n_dropped, memory_order_relaxed);
-}
-
-/* Unmaps those that were dropped. Nothing in them is leased, by this process
- * or any other: that is why they went. */
+/* Unmaps the dropped segments. No process has a lease on anything in them: that
+ * is why they were dropped. */
 void pool_segments_unmap(struct pool_map *map);
-/* Asks for those numbered below n that are new, and maps them. */
-int pool_segments_map(struct pool_map *map, uint32_t n);
+/* Asks for the segments that are not mapped yet, and maps them. */
+int pool_segments_map(struct pool_map *map);
 
-/* The descriptor of segment number, of that size, for reading; the caller's. */
-int pool_segments_fetch(struct pool_map *map, uint32_t number, uint64_t size);
+/* Returns a descriptor for reading of the segment that is mapped there; the
+ * caller closes it. This process must lease a storage in that segment. */
+int pool_segments_fetch(
+	struct pool_map *map, const struct segment_mapping *mapping);
 
-/* pool_map.c: NULL where there is none. */
+/* pool_map.c: addresses at which huge pages of a memfd can be huge; or NULL. */
+unsigned char *pool_reserve(uint64_t size, uint64_t align);
+/* pool_map.c: the pool with that id, or NULL. */
 struct mapped_pool *pool_by_id(struct pool_map *map, uint32_t id);

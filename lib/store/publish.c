@@ -2,13 +2,12 @@
 /*
  * Publishing: one message, one answer, all names at once.
  *
- * The idea: everything that the daemon needs to know is in the message, and
- * what it is given it has not to trust; so a publication that fails, or whose
- * publisher dies, leaves nothing behind.
+ * The message contains everything that the daemon needs, and the daemon trusts
+ * none of it; so a publication that fails, or whose publisher dies, leaves
+ * nothing behind.
  */
 #include <tarn/publish.h>
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,20 +15,26 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/fail.h"
-#include "lib/store/body.h"
+#include "lib/reserved.h"
+#include "lib/store/message_body.h"
 #include "lib/store/publish_plan.h"
 
-#define PATIENCE_MS 5000 /* then the daemon is asked whether it lives */
-#define NAP_MAX_MS 160   /* picked: between two tries, while others' end */
-#define NS 1e9
+#define PATIENCE_MS 5000 /* then the client checks whether the daemon lives */
+#define NAP_MAX_MS                                                             \
+	160 /* picked: between two tries, while others'
+			  * publications end */
+#define NS_PER_MS 1000000u
+#define TTL_MAX_MS 4000000000000ll /* 126 years; in ns it still fits */
 
 /* ---- the message ----------------------------------------------------- */
 
 static int set_options(
 	struct msg_publish *head, const struct tarn_publish_options *o)
 {
-	if (!o)
-		return 0;
+	int r = RESERVED_CHECK("tarn_publish_options", o);
+
+	if (r < 0 || !o)
+		return r;
 	if (o->replace) {
 		head->prefix_size = (uint32_t)MIN(
 			strlen(o->replace), (size_t)TARN_NAME_MAX + 1);
@@ -37,17 +42,16 @@ static int set_options(
 	}
 	if (o->exclusive)
 		head->flags |= PUBLISH_NEW;
-	/* A century is for good, near enough; more would not fit. */
-	if (!(o->life >= 0) || o->life * NS > 0x1p62)
+	if (o->ttl_ms < 0 || o->ttl_ms > TTL_MAX_MS)
 		return tarn_fail(EINVAL,
-			"a life of %g seconds; 0 is for good, 4e9 about the "
+			"publish: ttl_ms is %lld; 0 is for good, %lld the "
 			"longest",
-			o->life);
-	head->life_ns = (uint64_t)ceil(o->life * NS);
+			(long long)o->ttl_ms, TTL_MAX_MS);
+	head->ttl_ns = (uint64_t)o->ttl_ms * NS_PER_MS;
 	return 0;
 }
 
-static void put_sources(struct body *b, const struct plan *plan)
+static void put_sources(struct message_body *b, const struct plan *plan)
 {
 	for (uint32_t i = 0; i < plan->n_sources; i++) {
 		const struct plan_source *s = &plan->sources[i];
@@ -58,11 +62,11 @@ static void put_sources(struct body *b, const struct plan *plan)
 			.size = s->size,
 		};
 
-		body_put(b, &message, sizeof(message));
+		message_body_put(b, &message, sizeof(message));
 	}
 }
 
-static int put_names(struct body *b, const struct plan *plan,
+static int put_names(struct message_body *b, const struct plan *plan,
 	const struct tarn_publish_item *items, size_t n)
 {
 	int r = 0;
@@ -70,53 +74,39 @@ static int put_names(struct body *b, const struct plan *plan,
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		const struct plan_place *p = &plan->places[i];
 
-		r = body_put_name(b, items[i].name,
+		r = message_body_put_name(b, items[i].name,
 			MIN(strlen(items[i].name), (size_t)TARN_NAME_MAX + 1),
 			p->source, p->base, &p->layout);
 	}
 	return r;
 }
 
-uint64_t publish_since(struct tarn_store *store)
-{
-	/* A region that was left says nothing of what came after it. If the
-	 * next one cannot be had, more is in doubt than need be, no less; and
-	 * the call itself tells what is wrong with the daemon. */
-	if (table_is_left(&store->table))
-		store_moved_within(store, 0, store->connection.timeout_ms);
-	/* Relaxed: whatever it is, this is not published yet. */
-	return atomic_load_explicit(
-		       &store->table.header->committed, memory_order_relaxed) +
-	       1;
-}
-
-static int write_message(struct tarn_store *store, struct body *b,
+static int write_message(struct tarn_store *store, struct message_body *b,
 	const struct plan *plan, const struct tarn_publish_item *items,
 	size_t n, const struct tarn_publish_options *options)
 {
 	struct msg_publish head = {
 		.n_sources = plan->n_sources,
 		.n_names = (uint32_t)n,
-		.since = publish_since(store),
 	};
 	int r = set_options(&head, options);
 
 	if (r < 0)
 		return r;
-	body_put(b, &head, sizeof(head));
+	message_body_put(b, &head, sizeof(head));
 	put_sources(b, plan);
 	r = put_names(b, plan, items, n);
 	if (r < 0)
 		return r;
 	if (head.prefix_size)
-		body_put(b, options->replace, head.prefix_size);
-	body_pad(b);
+		message_body_put(b, options->replace, head.prefix_size);
+	message_body_pad(b);
 	for (uint32_t i = 0; i < plan->n_sources; i++) {
 		const struct plan_source *s = &plan->sources[i];
 
 		if (s->kind == SOURCE_BYTES)
-			body_put(b, s->bytes, s->size);
-		body_pad(b);
+			message_body_put(b, s->bytes, s->size);
+		message_body_pad(b);
 	}
 	if (b->failed)
 		return tarn_fail(ENOMEM, "no memory for %zu names", n);
@@ -130,29 +120,28 @@ static int write_message(struct tarn_store *store, struct body *b,
 
 /* ---- the call -------------------------------------------------------- */
 
-/* Memory for it may take the daemon seconds to make. */
+/* The daemon may need seconds to allocate memory for it. */
 static int await(
 	struct tarn_store *store, struct call *call, struct wire_message *ret)
 {
-	struct tarn_store_status status;
 	int r;
 
 	do {
 		r = call_next(&store->connection, call, PATIENCE_MS, ret);
 		if (r == 0)
-			r = tarn_store_get_status(store, &status);
+			r = store_ping(store);
 		else if (r > 0)
 			return 0;
 	} while (r >= 0);
 	return r;
 }
 
-static int send_once(struct tarn_store *store, const struct body *b,
+static int send_once(struct tarn_store *store, const struct message_body *b,
 	const int *fds, int n_fds, struct wire_message *ret)
 {
 	struct call call;
-	int r = call_begin(&store->connection, &call, WIRE_PUBLISH, b->p,
-		b->size, fds, n_fds);
+	int r = call_begin(&store->connection, &call,
+		WIRE_OUT_FDS(WIRE_PUBLISH, 0, b->p, b->size, fds, n_fds));
 
 	if (r < 0)
 		return r;
@@ -161,7 +150,8 @@ static int send_once(struct tarn_store *store, const struct body *b,
 	return r;
 }
 
-/* Nothing of it was begun with: only others' are in its way. */
+/* Was it refused before it began, only because of other clients' publications?
+ */
 static bool is_for_now(const struct wire_message *reply)
 {
 	struct msg_error error;
@@ -172,8 +162,8 @@ static bool is_for_now(const struct wire_message *reply)
 	return error.flags & ERROR_FOR_NOW;
 }
 
-int publish_send(struct tarn_store *store, const struct body *b, const int *fds,
-	int n_fds, struct wire_message *ret)
+int publish_send(struct tarn_store *store, const struct message_body *b,
+	const int *fds, int n_fds, struct wire_message *ret)
 {
 	int64_t now = clock_ms(), end = now + store->connection.timeout_ms;
 	int64_t begun = now, nap_ms = CONNECTION_NAP_MS;
@@ -181,24 +171,18 @@ int publish_send(struct tarn_store *store, const struct body *b, const int *fds,
 
 	while ((r = send_once(store, b, fds, n_fds, ret)) >= 0 &&
 		is_for_now(ret) && (now = clock_ms()) < end) {
-		uint64_t since;
-
 		wire_message_clear(ret);
-		/* Half of the time at most goes into trying: all of a long one
-		 * is sent each time. */
+		/* At most half of the time is spent on tries: each sends all of
+		 * a long message. */
 		nap_ms = MIN(MAX(nap_ms, now - begun), end - now);
 		usleep((useconds_t)nap_ms * 1000);
 		nap_ms = MIN(nap_ms * 2, NAP_MAX_MS);
 		begun = clock_ms();
-		/* It is another request, and nothing of the last one is. */
-		since = publish_since(store);
-		memcpy(b->p + offsetof(struct msg_publish, since), &since,
-			sizeof(since));
 	}
 	return r;
 }
 
-static int send(struct tarn_store *store, const struct body *b,
+static int send(struct tarn_store *store, const struct message_body *b,
 	const struct plan *plan, struct wire_message *ret)
 {
 	int fds[PUBLISH_SOURCES_MAX], n_fds = 0;
@@ -209,7 +193,7 @@ static int send(struct tarn_store *store, const struct body *b,
 	return publish_send(store, b, fds, n_fds, ret);
 }
 
-/* Checked, and aligned as the body of a message is. */
+/* Checks the answer, and copies it to an aligned place. */
 static int read_answer(struct tarn_store *store, struct wire_message *reply,
 	const struct plan *plan, size_t n, uint64_t *ret_versions,
 	const struct msg_stored **ret_stored)
@@ -242,7 +226,7 @@ static int publish(struct tarn_store *store,
 {
 	const struct msg_stored *stored = NULL;
 	struct wire_message reply = {0};
-	struct body body = {0};
+	struct message_body body = {0};
 	struct plan plan;
 	int r;
 
@@ -269,19 +253,24 @@ int tarn_store_publish(tarn_store *store, const struct tarn_publish_item *items,
 {
 	int r = connection_ready(&store->connection);
 
-	if (r >= 0 && store->version < 2)
-		r = tarn_fail(ENOTSUP,
-			"publish: the daemon at %s is older than this library "
-			"and "
-			"cannot; stop it, and the next open starts a new one",
-			store->socket);
 	if (r >= 0 && n > LOAD_NAMES_MAX)
 		r = tarn_fail(E2BIG,
 			"publish: %zu names, %u are the most that can be "
 			"published at "
 			"once",
 			n, LOAD_NAMES_MAX);
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = RESERVED_CHECK("tarn_publish_item", &items[i]);
 	if (r >= 0)
 		r = publish(store, items, n, options, ret_versions);
 	return r;
+}
+
+int tarn_store_publish_one(tarn_store *store, const char *name,
+	tarn_tensor *tensor, const struct tarn_publish_options *options,
+	uint64_t *ret_version)
+{
+	const struct tarn_publish_item item = {.name = name, .tensor = tensor};
+
+	return tarn_store_publish(store, &item, 1, options, ret_version);
 }

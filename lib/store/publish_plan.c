@@ -2,10 +2,10 @@
 /*
  * From tensors to sources.
  *
- * The idea: what is shared already is named again; what was created is handed
- * over as it is; the rest is copied, small ones into the message, others into
- * a memfd that nobody else has. Where that would be more sources than a
- * message may have, all copies lie behind each other in one.
+ * A storage that is shared already only gets another name; a created one is
+ * handed over as it is; others are copied, small ones into the message, larger
+ * ones into a memfd that no other process has. Where a message may not have so
+ * many sources, all copies are laid into one.
  */
 #include "lib/store/publish_plan.h"
 
@@ -49,7 +49,7 @@ static bool fits_inline(const struct plan *plan, uint64_t size)
 	return size <= PUBLISH_INLINE_MAX - plan->n_inline;
 }
 
-/* The source that stands on this storage, if there is one. */
+/* The source with this storage, if there is one. */
 static bool find_source(
 	const struct plan *plan, const tarn_storage *storage, uint32_t *ret)
 {
@@ -63,7 +63,7 @@ static bool find_source(
 
 /* ---- what is shared -------------------------------------------------- */
 
-/* Held by this store, too: its leases are what the daemon looks at. */
+/* Leased by this store, too: the daemon checks the leases of its connection. */
 static int plan_existing(struct plan *plan, struct tarn_store *store,
 	const struct shared_storage *shared, uint32_t *ret)
 {
@@ -122,7 +122,8 @@ static int plan_created(struct plan *plan, tarn_storage *storage, uint32_t *ret)
 
 /* ---- what is copied -------------------------------------------------- */
 
-/* Room for a copy: *ret_bytes is to be filled, then copy_filled called. */
+/* Makes room for a copy: the caller fills *ret_bytes, then calls copy_filled.
+ */
 static int copy_begin(
 	struct plan *plan, uint64_t size, uint32_t *ret, void **ret_bytes)
 {
@@ -146,11 +147,14 @@ static int copy_begin(
 	return 0;
 }
 
-/* The daemon can seal only what is mapped writable nowhere. */
+/* Only memory that is mapped writable nowhere can be sealed. */
 static void copy_filled(const struct plan_source *s, void *bytes)
 {
-	if (s->fd >= 0)
-		munmap(bytes, own_mapped_size(s->size));
+	if (s->fd < 0)
+		return;
+	munmap(bytes, own_mapped_size(s->size));
+	if (s->kind == SOURCE_ADOPT)
+		own_seal(s->fd, false);
 }
 
 static uint64_t copied_size(const tarn_tensor *tensor)
@@ -158,7 +162,7 @@ static uint64_t copied_size(const tarn_tensor *tensor)
 	return (uint64_t)tarn_layout_nbytes(&tensor->layout);
 }
 
-/* As it will lie in the copy: packed, from base on. */
+/* The tensor's place in the copy: packed, from base on. */
 static int place_copy(struct plan_place *place, const tarn_tensor *tensor,
 	uint32_t source, uint64_t base)
 {
@@ -195,7 +199,7 @@ static bool is_copied(const struct tarn_store *store, const tarn_tensor *tensor)
 	return !created || created->spent;
 }
 
-/* All copies behind each other. */
+/* Puts all copies into one source. */
 static int plan_packed(struct plan *plan, const struct tarn_store *store,
 	const struct tarn_publish_item *items, size_t n)
 {
@@ -245,7 +249,7 @@ static int plan_item(struct plan *plan, struct tarn_store *store,
 	return r;
 }
 
-/* Would each copy have a source of its own? At most n of them are not. */
+/* Would each copy have its own source? At most n sources are not copies. */
 static bool is_crowded(const struct tarn_store *store,
 	const struct tarn_publish_item *items, size_t n)
 {

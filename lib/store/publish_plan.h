@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a publication will lie in: for each tensor a source, shared with the
- * other tensors on the same storage where that saves bytes.
+ * The sources of a publication: one for each tensor, shared with the other
+ * tensors on the same storage where that saves bytes.
  */
 #pragma once
 
@@ -12,15 +12,15 @@
 struct plan_source {
 	enum source_kind kind;
 	tarn_storage *storage; /* a reference; NULL: copies only */
-	bool frozen;	       /* created_freeze was called */
-	uint32_t index;	       /* SOURCE_EXISTING */
+	bool frozen;           /* created_freeze was called */
+	uint32_t index;        /* SOURCE_EXISTING */
 	uint64_t generation;
 	uint64_t size;
 	unsigned char *bytes; /* SOURCE_BYTES: malloc'ed, or the storage's */
-	int fd;		      /* of a memfd that is only for this; else -1 */
+	int fd;               /* of a memfd made only for this; else -1 */
 };
 
-/* Where a tensor lies. */
+/* The place of a tensor. */
 struct plan_place {
 	uint32_t source;
 	uint64_t base;
@@ -30,18 +30,18 @@ struct plan_place {
 struct plan {
 	uint32_t n_sources;
 	struct plan_source sources[PUBLISH_SOURCES_MAX];
-	uint64_t n_inline; /* bytes of SOURCE_BYTES */
-	struct plan_place *places; /* one an item */
+	uint64_t n_inline;         /* bytes of SOURCE_BYTES */
+	struct plan_place *places; /* one for each item */
 };
 
-/* Makes all copies, and freezes what is to be adopted. -E2BIG: too many
- * storages. Undo it with plan_done, whatever comes. */
+/* Makes all copies, and freezes the storages to be adopted. -E2BIG: too many
+ * storages. Undo it with plan_done, whatever the result. */
 int plan_make(struct tarn_store *store, const struct tarn_publish_item *items,
 	size_t n, struct plan *ret);
-/* stored: what the daemon made of the sources; NULL: nothing, and what was
- * frozen thaws. */
+/* stored: the storages that the daemon made of the sources; NULL: it made none,
+ * and frozen ones become writable again. */
 void plan_done(struct plan *plan, struct tarn_store *store,
 	const struct msg_stored *stored);
 
-/* The descriptor that goes with a source; -1: none. */
+/* The descriptor to send for a source; -1: none. */
 int plan_fd(const struct plan_source *source);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reports, as the daemon sends them and as callers get them.
+ * Reports: from the daemon's format to the caller's.
  *
- * The idea: the sender says how large its records are, so each is copied into
- * one of ours: what a newer daemon has appended is dropped, what an older one
- * does not know is 0.
+ * The sender states the size of its records, so each is copied into one of this
+ * version: fields that a newer daemon has appended are dropped, and fields that
+ * an older one does not have are 0.
  */
 #include <tarn/report.h>
 
@@ -13,15 +13,16 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "base/pid_namespace.h"
 #include "lib/store/store.h"
 
-/* What is left of a reply. */
+/* The unread rest of a reply. */
 struct rest {
 	const unsigned char *at;
 	size_t left;
 };
 
-/* n records of theirs into as many of ours, zeroed. */
+/* Copies n received records into zeroed records of this version. */
 static int take_records(
 	struct rest *rest, uint32_t n, uint32_t theirs, size_t ours, void *ret)
 {
@@ -46,13 +47,15 @@ static int take_records(
 	return 0;
 }
 
-/* Texts end, whatever was sent. */
+/* Terminates all texts, whatever was sent. */
 static void end_texts(struct tarn_report *report,
 	struct tarn_report_pool *pools, struct tarn_report_load *loads)
 {
 	struct tarn_report_daemon *d = &report->daemon;
 
 	d->engine[sizeof(d->engine) - 1] = '\0';
+	d->loop[sizeof(d->loop) - 1] = '\0';
+	d->inherited[sizeof(d->inherited) - 1] = '\0';
 	d->version[sizeof(d->version) - 1] = '\0';
 	for (uint32_t i = 0; i < report->n_pools; i++)
 		pools[i].name[sizeof(pools[i].name) - 1] = '\0';
@@ -60,11 +63,24 @@ static void end_texts(struct tarn_report *report,
 		loads[i].label[sizeof(loads[i].label) - 1] = '\0';
 }
 
+/* Pids of another namespace mean other processes here, or none. Where one of
+ * the two namespaces is unknown, no pid is trusted. */
+static void hide_pids(struct tarn_report_daemon *d,
+	struct tarn_report_client *clients, uint32_t n_clients)
+{
+	if (d->pid_namespace && d->pid_namespace == pid_namespace())
+		return;
+	d->keeper_pid = d->server_pid = 0;
+	for (uint32_t i = 0; i < n_clients; i++)
+		clients[i].pid = 0;
+}
+
 static int parse(const struct wire_message *reply, struct tarn_report *report)
 {
 	struct rest rest = {.at = reply->body, .left = reply->size};
 	_cleanup_free_ struct tarn_report_daemon *daemon = NULL;
 	struct tarn_report_pool *pools = NULL;
+	struct tarn_report_client *clients = NULL;
 	struct tarn_report_load *loads = NULL;
 	struct msg_report_is head;
 	int r;
@@ -79,13 +95,15 @@ static int parse(const struct wire_message *reply, struct tarn_report *report)
 	report->pools = pools;
 	if (r >= 0)
 		r = take_records(&rest, head.n_clients, head.client_size,
-			sizeof(*report->clients), &report->clients);
+			sizeof(*clients), &clients);
+	report->clients = clients;
 	if (r >= 0)
 		r = take_records(&rest, head.n_loads, head.load_size,
 			sizeof(*loads), &loads);
 	report->loads = loads;
 	if (r < 0)
 		return r;
+	hide_pids(daemon, clients, head.n_clients);
 	report->daemon = *daemon;
 	report->n_pools = head.n_pools;
 	report->n_clients = head.n_clients;
@@ -95,27 +113,15 @@ static int parse(const struct wire_message *reply, struct tarn_report *report)
 	return 0;
 }
 
-static int check_speaks(const struct tarn_store *store)
-{
-	if (store->version >= 2)
-		return 0;
-	return tarn_fail(ENOTSUP,
-		"daemon at %s: it speaks protocol %u, and reports came with 2; "
-		"stop it, and the next open starts a newer one",
-		store->socket, store->version);
-}
-
-int tarn_store_get_report(tarn_store *store, struct tarn_report **ret)
+int tarn_store_report(tarn_store *store, struct tarn_report **ret)
 {
 	const struct msg_report want = {0};
 	struct wire_message reply = {0};
 	struct tarn_report *report;
-	int r = check_speaks(store);
+	int r = connection_call(&store->connection, WIRE_REPORT, &want,
+		sizeof(want), WIRE_REPORT_IS, sizeof(struct msg_report_is),
+		&reply);
 
-	if (r >= 0)
-		r = connection_call(&store->connection, WIRE_REPORT, &want,
-			sizeof(want), WIRE_REPORT_IS,
-			sizeof(struct msg_report_is), &reply);
 	if (r < 0)
 		return r;
 	report = calloc(1, sizeof(*report));

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The places where a daemon's socket may be, and the checks before one is
- * believed.
+ * trusted.
  *
- * The idea: a path can be raced, a peer's credentials cannot. The folder is
- * checked so that nobody else can put a socket there or take ours away; the
- * uid that the kernel reports for the listening process decides.
+ * A path can be raced, a peer's credentials cannot. The check of the folder
+ * ensures that no other user can put a socket there or remove this user's; the
+ * uid that the kernel reports for the listening process decides. A uid decides
+ * nothing if it stands for many users (base/overflow_uid.h).
  */
 #include "lib/store/socket_path.h"
 
@@ -21,19 +22,21 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/fail.h"
 #include "base/fd.h"
+#include "base/overflow_uid.h"
 
 #define SYSTEM_SOCKET "/run/tarn/tarnd.sock"
 
-static int add_place(struct socket_places *places, bool ours, const char *fmt,
-	...) __attribute__((__format__(printf, 3, 4)));
+static int add_place(struct socket_candidates *places, bool ours,
+	const char *fmt, ...) __attribute__((__format__(printf, 3, 4)));
 
 static int add_place(
-	struct socket_places *places, bool ours, const char *fmt, ...)
+	struct socket_candidates *places, bool ours, const char *fmt, ...)
 {
 	char path[4096];
-	struct socket_place *place = &places->at[places->n];
+	struct socket_candidate *place = &places->at[places->n];
 	va_list ap;
 	int n;
 
@@ -50,8 +53,8 @@ static int add_place(
 	return 0;
 }
 
-/* "tarnd.sock", or the job's own inside a SLURM job: jobs of one user on one
- * node are accounted, and end, apart. */
+/* "tarnd.sock", or inside a SLURM job one with its number: jobs of one user on
+ * one node are accounted separately, and end separately. */
 static int socket_name(char *name, size_t size)
 {
 	const char *job = secure_getenv("SLURM_JOB_ID");
@@ -73,16 +76,16 @@ static int socket_name(char *name, size_t size)
 	return 0;
 }
 
-int socket_places(const char *socket, struct socket_places *ret)
+int socket_candidates(const char *socket, struct socket_candidates *ret)
 {
 	const char *env = secure_getenv("TARN_SOCKET");
 	const char *run = secure_getenv("XDG_RUNTIME_DIR");
-	struct socket_places places = {0};
+	struct socket_candidates places = {0};
 	char name[sizeof("tarnd-.sock") + 40];
 	int r;
 
 	if (socket || (env && *env)) {
-		r = add_place(&places, !socket, "%s", socket ? socket : env);
+		r = add_place(&places, true, "%s", socket ? socket : env);
 		if (r >= 0 && places.at[0].path[0] == '\0')
 			r = tarn_fail(EINVAL, "socket: the path is empty");
 		if (r >= 0)
@@ -117,12 +120,20 @@ static void folder_of(const char *path, char folder[SOCKET_PATH_MAX])
 	}
 }
 
+static bool is_ours(uid_t uid)
+{
+	return (uid == geteuid() || uid == 0) && uid_is_one_user(uid);
+}
+
 int socket_folder_check(const char *path, bool make)
 {
 	char folder[SOCKET_PATH_MAX];
 	_cleanup_fd_ int fd = -1;
 	struct stat st;
+	int r = overflow_uid_check("a client of tarn's");
 
+	if (r < 0)
+		return r;
 	if (strlen(path) >= SOCKET_PATH_MAX)
 		return tarn_fail(ENAMETOOLONG,
 			"socket %.60s...: a path of %zu bytes, %d are the most",
@@ -140,12 +151,13 @@ int socket_folder_check(const char *path, bool make)
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return tarn_fail(errno, "socket folder %s: %s", folder,
 			tarn_errno_text(errno));
-	if (st.st_uid != geteuid() && st.st_uid != 0)
+	if (!is_ours(st.st_uid))
 		return tarn_fail(EPERM,
 			"socket folder %s belongs to uid %u, neither to uid %u "
 			"nor to root; name another place in TARN_SOCKET",
 			folder, (unsigned)st.st_uid, (unsigned)geteuid());
-	/* With the sticky bit others can add entries, but not replace ours. */
+	/* With the sticky bit others can add entries, but not replace this
+	 * user's. */
 	if ((st.st_mode & 022) && !(st.st_mode & S_ISVTX))
 		return tarn_fail(EPERM,
 			"socket folder %s can be written by others (mode %o); "
@@ -154,7 +166,7 @@ int socket_folder_check(const char *path, bool make)
 	return 0;
 }
 
-/* The peer of a connected socket is who called listen(). */
+/* The peer of a connected socket is the process that called listen(). */
 static int peer_check(int fd, const char *path)
 {
 	struct ucred peer;
@@ -163,7 +175,7 @@ static int peer_check(int fd, const char *path)
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) < 0)
 		return tarn_fail(errno, "socket %s: SO_PEERCRED: %s", path,
 			tarn_errno_text(errno));
-	if (peer.uid != geteuid() && peer.uid != 0)
+	if (!is_ours(peer.uid))
 		return tarn_fail(EPERM,
 			"socket %s is served by uid %u, neither by uid %u nor "
 			"by root",
@@ -171,9 +183,72 @@ static int peer_check(int fd, const char *path)
 	return 0;
 }
 
-int socket_connect(const char *path, int *ret_fd)
+/* Names the kind of file that is there instead of a socket; NULL: a socket, or
+ * nothing. */
+static const char *other_kind(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return NULL;
+	switch (st.st_mode & S_IFMT) {
+	case S_IFSOCK:
+		return NULL;
+	case S_IFREG:
+		return "a regular file";
+	case S_IFDIR:
+		return "a folder";
+	case S_IFIFO:
+		return "a pipe";
+	default:
+		return "a device";
+	}
+}
+
+static int connect_failed(const char *path, int error, int timeout_ms)
+{
+	const char *kind = error == ECONNREFUSED ? other_kind(path) : NULL;
+
+	if (kind)
+		return tarn_fail(
+			ENOTSOCK, "%s is %s, not a socket", path, kind);
+	if (error == EAGAIN)
+		return tarn_fail(ETIMEDOUT,
+			"socket %s: its daemon accepts no connection: none "
+			"within %d ms, and others wait, too; is its keeper "
+			"stopped?",
+			path, timeout_ms);
+	return tarn_fail(error, "socket %s: %s", path, tarn_errno_text(error));
+}
+
+/* As connect(), but -EAGAIN after timeout_ms: when the listening socket's
+ * backlog is full, connect() waits for the send timeout, which is for ever
+ * unless it is set. */
+static int connect_within(
+	int fd, const struct sockaddr_un *address, int timeout_ms)
+{
+	int64_t left, deadline = clock_ms() + timeout_ms;
+
+	while ((left = deadline - clock_ms()) > 0) {
+		struct timeval t = {
+			.tv_sec = left / 1000, .tv_usec = left % 1000 * 1000};
+
+		if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &t, sizeof(t)) < 0)
+			return -errno;
+		if (connect(fd, (const struct sockaddr *)address,
+			    sizeof(*address)) == 0)
+			return 0;
+		/* A signal handler ran: continue for the rest of the time. */
+		if (errno != EINTR)
+			return -errno;
+	}
+	return -EAGAIN;
+}
+
+int socket_connect(const char *path, int timeout_ms, int *ret_fd)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	const struct timeval none = {0};
 	_cleanup_fd_ int fd = -1;
 	int r;
 
@@ -184,12 +259,10 @@ int socket_connect(const char *path, int *ret_fd)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return tarn_fail(errno, "socket: %s", tarn_errno_text(errno));
-	do
-		r = connect(fd, (struct sockaddr *)&address, sizeof(address));
-	while (r < 0 && errno == EINTR);
+	r = connect_within(fd, &address, timeout_ms);
 	if (r < 0)
-		return tarn_fail(
-			errno, "socket %s: %s", path, tarn_errno_text(errno));
+		return connect_failed(path, -r, timeout_ms);
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &none, sizeof(none));
 	r = peer_check(fd, path);
 	if (r < 0)
 		return r;

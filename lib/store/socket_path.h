@@ -1,35 +1,38 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where a daemon's socket is looked for, and who may stand behind it.
+ * Where a client looks for a daemon's socket, and which processes may serve it.
  *
- * A socket's folder and the process that answers must belong to this user or
- * to root: anybody else could hand out bytes of his own, or watch who asks.
+ * A socket's folder and the process that answers must belong to this user or to
+ * root: any other process could serve its own bytes, or observe which clients
+ * connect. The overflow uid is not accepted as a user, not even if it is this
+ * process's own.
  */
 #pragma once
 
 #include <stdbool.h>
 
 #define SOCKET_PATH_MAX 108 /* sun_path, with the NUL */
-#define SOCKET_PLACES_MAX 3
+#define SOCKET_CANDIDATES_MAX 3
 
-struct socket_place {
+struct socket_candidate {
 	char path[SOCKET_PATH_MAX];
 	bool ours; /* a place where a daemon of this user would be started */
 };
 
-struct socket_places {
+struct socket_candidates {
 	int n;
-	struct socket_place at[SOCKET_PLACES_MAX];
+	struct socket_candidate at[SOCKET_CANDIDATES_MAX];
 };
 
-/* The places to look at, in order. socket: what the caller named, or NULL. */
-int socket_places(const char *socket, struct socket_places *ret);
+/* The places to try, in order. socket: the caller's, or NULL. */
+int socket_candidates(const char *socket, struct socket_candidates *ret);
 
 /* Is the folder of path one whose entries only this user or root can change?
- * make: create it (0700) if it is missing. -EPERM says what is wrong, -ENOENT
- * that there is none. */
+ * make: create it (0700) if it is missing. -EPERM with a sentence that says
+ * what is wrong; -ENOENT: there is no folder. */
 int socket_folder_check(const char *path, bool make);
 
-/* Connects; CLOEXEC. -ENOENT, -ECONNREFUSED: nobody serves there; -EPERM: it
- * is somebody else's. */
-int socket_connect(const char *path, int *ret_fd);
+/* Connects; CLOEXEC. -ENOENT, -ECONNREFUSED: no daemon serves it; -EPERM: it
+ * belongs to another user; -ENOTSOCK: the path is not a socket; -ETIMEDOUT: the
+ * backlog was full all the time. */
+int socket_connect(const char *path, int timeout_ms, int *ret_fd);

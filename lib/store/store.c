@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Opening a store, and what is asked of the daemon as a whole.
+ * Opening a store, and requests about the daemon as a whole.
  *
- * The idea: everything that can be mapped is mapped when the store is opened,
- * so that afterwards names are found, tensors opened and dropped without a
- * system call; messages are for loads, removals and news of new segments.
+ * Everything that can be mapped is mapped when the store is opened, so that
+ * afterwards names are found, and tensors opened and dropped, without a system
+ * call; messages are for loads, removals and new segments.
  */
 #include "lib/store/store.h"
 
@@ -27,10 +27,6 @@ static int map_all(struct tarn_store *store, struct welcome *welcome)
 	int r;
 
 	r = table_map(welcome->table_fd, false, &store->table);
-	if (r >= 0) {
-		store->connection.moved_arg = store;
-		store->connection.moved = store_follow;
-	}
 	if (r >= 0 && store->table.instance != welcome->instance)
 		r = tarn_fail(EPROTO,
 			"daemon at %s: it is %016llx, its table is of %016llx",
@@ -44,7 +40,7 @@ static int map_all(struct tarn_store *store, struct welcome *welcome)
 		return r;
 	store->instance = welcome->instance;
 	store->version = welcome->version;
-	/* So that the first look-up costs what the next ones do. Hints. */
+	/* So that the first look-up costs no more than the next ones. Hints. */
 	table_prefault(&store->table);
 	madvise(page, 4096, MADV_POPULATE_WRITE);
 	pool_map_init(&store->pools, &store->connection, &store->table);
@@ -63,8 +59,8 @@ int store_open_fd(int fd, const char *socket, const char *pool, int timeout_ms,
 		return tarn_fail(ENOMEM, "store: out of memory");
 	}
 	atomic_init(&store->refs, 1);
+	atomic_init(&store->handles, 1);
 	pthread_mutex_init(&store->more_leases, NULL);
-	pthread_mutex_init(&store->moving, NULL);
 	file_cache_init(&store->files);
 	r = connection_init(&store->connection, fd, socket, timeout_ms);
 	if (r < 0) {
@@ -88,40 +84,18 @@ int store_open_fd(int fd, const char *socket, const char *pool, int timeout_ms,
 
 #define TRIES_MAX 3
 
-/* What is asked for: where a daemon was met, the place was the right one. */
+/* The parameters of an open; and whether a daemon was found, so that this was
+ * the right place. */
 struct wish {
 	const char *pool;
 	bool met;
 };
 
-/* A daemon of protocol 1 hangs up on a hello that names a pool. */
-static int explain(const char *path, int r)
-{
-	_cleanup_free_ char *why = strdup(tarn_fail_message());
-	struct tarn_store *store;
-	uint32_t version;
-	int fd;
-
-	if (socket_connect(path, &fd) >= 0 &&
-		store_open_fd(fd, path, "", CONNECTION_TIMEOUT_MS, &store) >=
-			0) {
-		version = store->version;
-		tarn_store_unref(store);
-		if (version < 2)
-			return tarn_fail(ENOTSUP,
-				"daemon at %s: it speaks protocol %u, which "
-				"has no pools with names; stop it, and the "
-				"next open starts a newer one",
-				path, version);
-	}
-	return tarn_fail_verbatim(-r, why ? why : "out of memory");
-}
-
 static int try_at(const char *path, struct wish *wish, struct tarn_store **ret)
 {
 	int fd, r;
 
-	r = socket_connect(path, &fd);
+	r = socket_connect(path, CONNECTION_TIMEOUT_MS, &fd);
 	if (r < 0)
 		return r;
 	wish->met = true;
@@ -129,28 +103,27 @@ static int try_at(const char *path, struct wish *wish, struct tarn_store **ret)
 	return r;
 }
 
-/* A server that dies between our coming and our hello leaves no trace of it;
- * the next one sends us away, to come again. */
+/* A server that dies between the connect and the hello leaves no trace of the
+ * connection; the next one closes it, and the client connects again. */
 static int open_at(const char *path, struct wish *wish, struct tarn_store **ret)
 {
 	int r = -ECONNRESET;
 
 	for (int i = 0; i < TRIES_MAX && r == -ECONNRESET; i++)
 		r = try_at(path, wish, ret);
-	if (wish->pool[0] && (r == -ECONNRESET || r == -EPROTO))
-		r = explain(path, r);
 	return r;
 }
 
-/* Nobody serves there, or he is just leaving: the next place, or a new one. */
+/* No daemon serves there, or it is just ending: try the next place, or start
+ * one. */
 static bool is_nobody(int r)
 {
 	return r == -ENOENT || r == -ECONNREFUSED || r == -ECONNRESET ||
 	       r == -EPIPE;
 }
 
-/* The socket of the daemon to be started: in the first place that there is. */
-static int start_place(struct socket_places *places, const char **ret)
+/* The socket for a daemon to start: at the first place that exists. */
+static int start_place(struct socket_candidates *places, const char **ret)
 {
 	int r = -ENOENT;
 
@@ -165,7 +138,7 @@ static int start_place(struct socket_places *places, const char **ret)
 	return r;
 }
 
-static int open_started(struct socket_places *places, struct wish *wish,
+static int open_started(struct socket_candidates *places, struct wish *wish,
 	struct tarn_store **ret)
 {
 	struct autostart start;
@@ -186,13 +159,18 @@ static int open_started(struct socket_places *places, struct wish *wish,
 	return r;
 }
 
-static int nobody_there(const struct socket_places *places, int r)
+/* Names the first place where a daemon could have been started. */
+static int nobody_there(const struct socket_candidates *places, int r)
 {
+	int i = 0;
+
+	while (i < places->n - 1 && !places->at[i].ours)
+		i++;
 	return tarn_fail(-r,
 		"no daemon serves %s; start one with: tarnd --socket %s%s",
-		places->at[places->n - 1].path, places->at[places->n - 1].path,
-		places->at[places->n - 1].ours
-			? " (TARN_AUTOSTART=0 forbids to start it by itself)"
+		places->at[i].path, places->at[i].path,
+		places->at[i].ours
+			? " (TARN_AUTOSTART=0 forbids starting one automatically)"
 			: "");
 }
 
@@ -212,19 +190,19 @@ static int take_pool(const char *pool, struct wish *ret)
 
 int tarn_store_open_pool(const char *socket, const char *pool, tarn_store **ret)
 {
-	struct socket_places places;
+	struct socket_candidates places;
 	struct wish wish;
 	int r;
 
 	r = take_pool(pool, &wish);
 	if (r >= 0)
-		r = socket_places(socket, &places);
+		r = socket_candidates(socket, &places);
 	if (r < 0)
 		return r;
 	for (int i = 0; i < places.n; i++) {
 		wish.met = false;
 		r = open_at(places.at[i].path, &wish, ret);
-		/* A place that is closed to us is no place of ours. */
+		/* A place that this user may not access is skipped. */
 		if (!is_nobody(r) &&
 			(r != -EACCES || wish.met || places.n == 1))
 			return r;
@@ -250,7 +228,7 @@ struct tarn_store *store_ref(struct tarn_store *store)
 
 void store_release(struct tarn_store *store)
 {
-	/* Release pairs with the acquire half in whichever thread is last. */
+	/* Release pairs with the acquire half in the thread that is last. */
 	if (atomic_fetch_sub_explicit(&store->refs, 1, memory_order_acq_rel) !=
 		1)
 		return;
@@ -260,15 +238,27 @@ void store_release(struct tarn_store *store)
 	lease_book_done(&store->book);
 	file_cache_done(&store->files);
 	pthread_mutex_destroy(&store->more_leases);
-	pthread_mutex_destroy(&store->moving);
 	if (store->table.map)
 		table_unmap(&store->table);
 	free(store);
 }
 
+tarn_store *tarn_store_ref(tarn_store *store)
+{
+	/* Relaxed: the caller holds a reference. */
+	if (store)
+		atomic_fetch_add_explicit(
+			&store->handles, 1, memory_order_relaxed);
+	return store;
+}
+
 tarn_store *tarn_store_unref(tarn_store *store)
 {
-	if (!store)
+	/* Release: this thread's uses come first; acquire: pairs with the
+	 * releases of earlier drops, so that the last thread frees after all of
+	 * them. */
+	if (!store || atomic_fetch_sub_explicit(
+			      &store->handles, 1, memory_order_acq_rel) != 1)
 		return NULL;
 	/* Tensors keep the store, and forks lock it. */
 	file_cache_clear(&store->files);
@@ -303,38 +293,22 @@ static int call_for_nothing(
 
 int tarn_store_remove(tarn_store *store, const char *name)
 {
-	char body[TARN_NAME_MAX + REMOVE_SINCE_SIZE];
 	size_t size = strlen(name);
-	uint64_t since = publish_since(store);
 	int r = name_check(name, size);
 
-	if (r < 0)
-		return r;
-	memcpy(body, name, size);
-	if (connection_knows(&store->connection, WELCOME_SINCE)) {
-		body[size++] = '\0';
-		memcpy(body + size, &since, sizeof(since));
-		size += sizeof(since);
-	}
-	return call_for_nothing(store, WIRE_REMOVE, body, size);
+	return r < 0 ? r : call_for_nothing(store, WIRE_REMOVE, name, size);
 }
 
-static_assert(sizeof(struct tarn_store_status) == STATUS_SIZE, "as sent");
-
-int tarn_store_get_status(tarn_store *store, struct tarn_store_status *ret)
+int store_ping(struct tarn_store *store)
 {
 	struct wire_message reply;
 	int r;
 
-	r = connection_call(&store->connection, WIRE_STATUS, NULL, 0,
-		WIRE_STATUS_IS, sizeof(*ret), &reply);
-	if (r < 0)
-		return r;
-	memcpy(ret, reply.body, sizeof(*ret));
-	ret->engine[sizeof(ret->engine) - 1] = '\0';
-	ret->version[sizeof(ret->version) - 1] = '\0';
-	wire_message_clear(&reply);
-	return 0;
+	r = connection_call(
+		&store->connection, WIRE_PING, NULL, 0, WIRE_PONG, 0, &reply);
+	if (r >= 0)
+		wire_message_clear(&reply);
+	return r;
 }
 
 int tarn_store_stop(tarn_store *store)

@@ -2,10 +2,9 @@
 /*
  * Published names to tensors.
  *
- * The idea: what the table says of a name is a descriptor like a stranger's,
- * and goes the same way in. If its storage went in the moment between reading
- * the name and taking the lease, the name has been replaced or removed, and
- * is simply looked at again.
+ * The table's entry of a name is a descriptor that is checked like an untrusted
+ * one. If its storage was freed between the read of the name and the lease, the
+ * name has been replaced or removed, and is simply looked up again.
  */
 #include <string.h>
 #include <time.h>
@@ -13,11 +12,12 @@
 #include "base/fail.h"
 #include "lib/store/store.h"
 
-/* A name replaced that often while we look is replaced faster than it can be
- * used. */
+/* A name that is replaced this often during a look-up is replaced faster than
+ * it can be used. */
 #define LOOKUP_TRIES 100
 
-/* A server that died while it moved names is replaced within this. */
+/* If a server died while it restructured the table, the next one is there
+ * within this many. */
 #define AWAIT_TRIES 2000
 #define AWAIT_NAP_US 1000
 
@@ -29,12 +29,6 @@ int store_read_name(tarn_store *store, const char *name, size_t size,
 
 	for (int i = 0; i < AWAIT_TRIES; i++) {
 		r = table_find(&store->table, name, size, ret);
-		if (r == -ESTALE) {
-			r = store_moved(store, 0);
-			if (r < 0)
-				return r;
-			continue;
-		}
 		if (r == -ENOENT)
 			return tarn_fail(ENOENT,
 				"no tensor is published as '%.200s'", name);
@@ -70,15 +64,14 @@ int tarn_store_lookup(tarn_store *store, const char *name, tarn_tensor **ret)
 
 struct lister {
 	const struct tarn_store *store;
-	bool channels; /* those and nothing else; or all but those */
+	bool channels; /* only channels; or everything else */
 	int (*fn)(void *arg, const char *name,
 		const struct tarn_descriptor *descriptor, uint64_t version);
 	void *arg;
-	bool begun;
 };
 
-/* What goes meanwhile is what it was said to be. */
-static bool is_channel(const struct tarn_store *store,
+/* A storage that is freed meanwhile counts as the kind that it was. */
+bool store_is_channel(const struct tarn_store *store,
 	const struct tarn_descriptor *descriptor)
 {
 	struct table_storage entry;
@@ -94,9 +87,8 @@ static int list_one(void *arg, const char *name, size_t name_size,
 {
 	struct lister *lister = arg;
 
-	if (is_channel(lister->store, descriptor) != lister->channels)
+	if (store_is_channel(lister->store, descriptor) != lister->channels)
 		return 0;
-	lister->begun = true;
 	return lister->fn(lister->arg, name, descriptor, version);
 }
 
@@ -107,15 +99,9 @@ int store_list(tarn_store *store, bool channels, const char *prefix,
 {
 	struct lister lister = {
 		.store = store, .channels = channels, .fn = fn, .arg = arg};
-	int r;
 
-	/* In the middle of a list it is fn that says so. */
-	do
-		r = table_list(&store->table, prefix ? prefix : "",
-			prefix ? strlen(prefix) : 0, list_one, &lister);
-	while (r == -ESTALE && !lister.begun &&
-		(r = store_moved(store, 0)) >= 0);
-	return r;
+	return table_list(&store->table, prefix ? prefix : "",
+		prefix ? strlen(prefix) : 0, list_one, &lister);
 }
 
 int tarn_store_list(tarn_store *store, const char *prefix,

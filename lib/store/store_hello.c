@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The first words on a connection, and what comes back: the version that both
- * speak, which daemon it is, its table, and a lease page of our own.
+ * The first exchange on a connection: the protocol version that both use, which
+ * daemon it is, its table, and a lease page.
  */
 #include <string.h>
 
@@ -15,9 +15,9 @@ static int check(const struct connection *c, const struct msg_welcome *welcome,
 	if (welcome->version < PROTOCOL_OLDEST ||
 		welcome->version > PROTOCOL_VERSION)
 		return tarn_fail(EPROTO,
-			"daemon at %s: it speaks version %u, this library %d "
-			"to %d; stop it, and the next open starts a fitting "
-			"one",
+			"daemon at %s: it uses protocol version %u, this "
+			"library %d to %d; stop it, and the next open starts a "
+			"matching one",
 			c->peer, welcome->version, PROTOCOL_OLDEST,
 			PROTOCOL_VERSION);
 	if (reply->n_fds != 2)
@@ -47,26 +47,13 @@ int store_hello(struct connection *c, const char *pool, uint32_t flags,
 	memcpy(hello.pool, pool, n);
 	r = connection_call(c, WIRE_HELLO, &hello, sizeof(hello.head) + n,
 		WIRE_WELCOME, sizeof(welcome), &reply);
-	/* One of protocol 1, to which nothing follows a hello. */
-	if (r == -EMSGSIZE && n)
-		return tarn_fail(ENOTSUP,
-			"daemon at %s: it is older than this library, and has "
-			"no pool \"%.*s\" nor any with a name; stop it, and "
-			"the next open starts a newer one",
-			c->peer, (int)n, pool);
 	if (r < 0)
 		return r;
 	memcpy(&welcome, reply.body, sizeof(welcome));
 	r = check(c, &welcome, &reply);
-	/* Once, before other threads know of it. */
-	if (r >= 0 && !c->greeted)
-		c->greeted = true;
-	if (r >= 0)
-		connection_note(c, welcome.flags);
 	if (r >= 0)
 		*ret = (struct welcome) {
 			.version = welcome.version,
-			.flags = welcome.flags,
 			.instance = welcome.instance,
 			.table_fd = wire_take_fd(&reply, 0),
 			.lease_fd = wire_take_fd(&reply, 1),

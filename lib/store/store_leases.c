@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Leases of a store: the book, and what has to be said to the daemon for it.
+ * Leases of a store: the book, and the messages to the daemon that it needs.
  *
- * The idea: the book does without messages until it cannot: the last release
- * of what only leases hold rings a bell, and when all slots are in use the
- * daemon is asked for another page of them.
+ * The book works without messages as long as it can: the last release of a
+ * storage without a name rings the daemon, and when all slots are in use the
+ * store asks the daemon for another page of them.
  */
 #include <sys/mman.h>
 
@@ -12,16 +12,18 @@
 #include "base/fd.h"
 #include "lib/store/store.h"
 
-/* Nobody waits for the answer, and there is nobody to tell that the bell did
- * not ring: a daemon that is gone needs none. */
-void store_say_released(
+/* Destructors call this, with whatever locks their callers have, so it neither
+ * waits for the daemon nor fails. See "Notifications" in shm/lease.h. */
+void store_notify_released(
 	struct tarn_store *store, uint32_t index, uint64_t generation)
 {
 	struct msg_released released = {
 		.index = index, .generation = generation};
 
-	connection_notify(
-		&store->connection, WIRE_RELEASED, &released, sizeof(released));
+	if (connection_notify_release(&store->connection, &released))
+		return;
+	lease_book_notify(&store->book);
+	connection_notify_later(&store->connection);
 }
 
 void store_drop_lease(struct tarn_store *store, uint32_t index,
@@ -29,7 +31,7 @@ void store_drop_lease(struct tarn_store *store, uint32_t index,
 {
 	if (lease_book_drop(
 		    &store->book, &store->table, index, generation, storage))
-		store_say_released(store, index, generation);
+		store_notify_released(store, index, generation);
 }
 
 int store_lease_page(struct connection *c, struct lease_page **ret)
@@ -52,18 +54,12 @@ int store_lease_page(struct connection *c, struct lease_page **ret)
 	return r;
 }
 
-/* Another page, unless another thread has just brought one. */
+/* Adds another page, unless another thread has just done so. */
 static int more(struct tarn_store *store)
 {
 	struct lease_page *page;
 	int r = 0;
 
-	if (store->version < 2)
-		return tarn_fail(ENOTSUP,
-			"this process holds %u storages, the most that the "
-			"daemon at %s has room for, which speaks protocol %u; "
-			"drop some, or use a newer tarnd",
-			(uint32_t)LEASE_SLOTS_USED, store->socket, store->version);
 	pthread_mutex_lock(&store->more_leases);
 	if (lease_book_is_full(&store->book)) {
 		r = store_lease_page(&store->connection, &page);
@@ -79,9 +75,10 @@ int store_hold(struct tarn_store *store, uint32_t index, uint64_t generation,
 {
 	int r = connection_ready(&store->connection);
 
-	/* Of a daemon that talks nonsense nothing new is believed. One that is
-	 * gone gives its memory to nobody, and what it has left can be opened;
-	 * one that has ended this connection alone says so in the pages. */
+	/* After the daemon sent invalid messages, nothing new is trusted. A
+	 * daemon that is gone gives its memory to no other client, and its last
+	 * state can be opened; one that has ended this connection alone marks
+	 * the pages as closed. */
 	if (r >= 0 && connection_is_dead(&store->connection) &&
 		connection_is_dead(&store->connection) != ECONNRESET)
 		r = connection_error(&store->connection);
@@ -96,9 +93,9 @@ int store_hold(struct tarn_store *store, uint32_t index, uint64_t generation,
 		if (r < 0)
 			break;
 	}
-	/* The daemon may have found the lease that we tried with, and wait
-	 * for its release: ours is the last word on it. */
+	/* The daemon may have found the lease of this attempt, and wait for its
+	 * release: the notification comes after the release. */
 	if (r == -EBUSY)
-		store_say_released(store, index, generation);
+		store_notify_released(store, index, generation);
 	return r;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Loading a file: the client opens and parses, the daemon gets descriptors,
- * one byte range, and the names to publish.
+ * Loading a file: the client opens and parses, the daemon gets descriptors, one
+ * byte range, and the names to publish.
  *
- * The idea: the whole data range becomes one storage, and tensors are views
- * of it; so one request loads any number of tensors, and whether the bytes
- * were there already makes no difference here. The lease is taken as soon as
- * the daemon says where the bytes will be.
+ * The whole data range becomes one storage, and tensors are views of it; so one
+ * request loads any number of tensors, and it makes no difference here whether
+ * the bytes were in memory already. The client takes the lease as soon as the
+ * daemon reports where the bytes will be.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +15,17 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "lib/reserved.h"
 #include "lib/store/load_request.h"
 #include "lib/store/load_shards.h"
+#include "lib/store/not_kept.h"
 #include "lib/store/store.h"
 
-#define STEP_MS 50      /* between two looks at progress: a smooth bar */
-#define SILENCE_MS 5000 /* then the daemon is asked whether it lives */
-#define ATTEMPTS_MAX 3  /* loaded, and evicted before we had a lease */
+#define STEP_MS 50      /* between two reports of progress: a smooth bar */
+#define SILENCE_MS 5000 /* then the client checks whether the daemon lives */
+#define ATTEMPTS_MAX                                                           \
+	3 /* how often it may be loaded, and evicted before it is
+			 * leased */
 
 /* A load under way. */
 struct load {
@@ -30,9 +34,12 @@ struct load {
 	struct call call;
 	uint64_t total;
 	bool cancelled;
-	bool cancelled_again; /* of another server */
-	int64_t silent_ms;    /* since the daemon was last heard */
-	/* Where the bytes are going, once it has said so: a lease of ours. */
+	bool cancelled_again;   /* for another server */
+	int64_t silent_ms;      /* since the daemon last answered */
+	uint64_t ready, wanted; /* the memory that it waits for; 0: it does not
+				 * wait */
+	/* The storage that is being filled, once the daemon has named it:
+	 * leased. */
 	bool held;
 	uint32_t index;
 	uint64_t generation;
@@ -53,9 +60,23 @@ static uint64_t landed(const struct load *load)
 	return MIN(n, load->total);
 }
 
+/* Reports progress. Not 0: the caller wants to cancel. */
+static int tell(const struct load *load)
+{
+	const struct tarn_load_options *o = load->options;
+
+	if (!o || !o->progress)
+		return 0;
+	if (load->wanted)
+		return o->progress(o->arg, TARN_LOAD_PHASE_MEMORY, load->ready,
+			load->wanted);
+	return o->progress(
+		o->arg, TARN_LOAD_PHASE_READ, landed(load), load->total);
+}
+
 static int cancel(struct load *load)
 {
-	struct msg_cancel message = {.serial = load->call.serial};
+	struct msg_cancel message = {.serial = load->call.out.serial};
 
 	load->cancelled = true;
 	return connection_notify(&load->store->connection, WIRE_CANCEL,
@@ -65,17 +86,14 @@ static int cancel(struct load *load)
 /* A daemon that is waiting for a slow disk answers; one that hangs does not. */
 static int is_alive(struct load *load)
 {
-	struct tarn_store_status status;
-
 	if (load->silent_ms < SILENCE_MS)
 		return 0;
 	load->silent_ms = 0;
-	return tarn_store_get_status(load->store, &status);
+	return store_ping(load->store);
 }
 
 static int pass_time(struct load *load, int step_ms)
 {
-	const struct tarn_load_options *o = load->options;
 	struct connection *c = &load->store->connection;
 
 	load->silent_ms += step_ms;
@@ -91,7 +109,7 @@ static int pass_time(struct load *load, int step_ms)
 	}
 	if (load->cancelled)
 		return 0;
-	if (o && o->progress && o->progress(o->arg, landed(load), load->total))
+	if (tell(load))
 		return cancel(load);
 	return is_alive(load);
 }
@@ -104,7 +122,8 @@ static void let_go(struct load *load)
 	load->held = false;
 }
 
-/* The daemon has made room: from here on the storage is held. */
+/* Handles a progress message of the daemon; once the load has memory, the
+ * storage is held. */
 static int loading(struct load *load, const struct wire_message *reply)
 {
 	struct tarn_store *store = load->store;
@@ -118,7 +137,13 @@ static int loading(struct load *load, const struct wire_message *reply)
 	/* It began anew, with another loader or another server. */
 	let_go(load);
 	memcpy(&message, reply->body, sizeof(message));
-	/* If it is gone already, the answer to come will say why. */
+	load->wanted = load->ready = 0;
+	if (message.phase == LOADING_MEMORY) {
+		load->wanted = message.wanted;
+		load->ready = MIN(message.ready, message.wanted);
+		return pass_time(load, 0);
+	}
+	/* If it is gone already, the final answer will say why. */
 	if (store_hold(store, message.index, message.generation, NULL, &known) <
 		0)
 		return 0;
@@ -209,14 +234,11 @@ static int attempt(struct tarn_store *store, const struct load_request *request,
 {
 	struct load load = {
 		.store = store, .options = options, .total = request->total};
-	uint64_t since = publish_since(store);
 	int r;
 
-	if (request->since_at)
-		memcpy(request->body + request->since_at, &since,
-			sizeof(since));
-	r = call_begin(&store->connection, &load.call, WIRE_LOAD, request->body,
-		request->size, request->fds, request->n_fds);
+	r = call_begin(&store->connection, &load.call,
+		WIRE_OUT_FDS(WIRE_LOAD, 0, request->body, request->size,
+			request->fds, request->n_fds));
 	if (r < 0)
 		return r;
 	r = await(&load, ret_loaded);
@@ -229,20 +251,21 @@ static int attempt(struct tarn_store *store, const struct load_request *request,
 	return r;
 }
 
-/* What is gone was published, and no name leads to it any more: others have
- * displaced or removed all of them. So only its bytes are asked for again. */
+/* A load that is gone was published, and no name leads to it any more: others
+ * have displaced or removed all of them. So only its bytes are requested again.
+ */
 static int attempt_all(struct tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options, struct msg_loaded *ret_loaded,
 	tarn_storage **ret)
 {
-	bool since = connection_knows(&store->connection, WELCOME_LOAD_SINCE);
 	const char *name = options ? options->name : NULL;
 	int r = 1;
 
 	for (int i = 0; i < ATTEMPTS_MAX && r == 1; i++) {
 		struct load_request request;
 
-		r = load_request_make(file, i ? NULL : name, since, &request);
+		r = load_request_make(file, i ? NULL : name,
+			options && options->fresh, &request);
 		if (r < 0)
 			break;
 		r = attempt(store, &request, options, ret_loaded, ret);
@@ -281,6 +304,7 @@ int store_load_storage(struct tarn_store *store, tarn_file *file,
 			.direct = loaded.flags & LOADED_DIRECT,
 			.registered = loaded.flags & LOADED_REGISTERED,
 			.cached = loaded.flags & LOADED_CACHED,
+			.not_kept = not_kept_text(loaded.not_kept),
 		};
 	return 0;
 }
@@ -293,8 +317,10 @@ int tarn_store_load(tarn_store *store, tarn_file *file,
 	struct tarn_layout layout;
 	struct tarn_load_info info;
 	int64_t size;
-	int r;
+	int r = RESERVED_CHECK("tarn_load_options", options);
 
+	if (r < 0)
+		return r;
 	if (file_is_index(file))
 		return store_load_shards(
 			store, file, options, ret_info, ret_all);

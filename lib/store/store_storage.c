@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storages in a daemon's pools: a lease, an address, and an object that gives
- * both back when its last reference goes.
+ * Storages in a daemon's pools: a lease, an address, and an object that
+ * releases both with its last reference.
  *
- * The idea: the lease comes first. From the moment that it is held, what the
- * table says of the storage cannot change, so everything after it may be
- * read at leisure.
+ * The lease comes first. From the moment that it is held, the table's entry of
+ * the storage cannot change, so everything after it may read the entry in any
+ * order.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,9 +16,10 @@
 #include "lib/store/own_map.h"
 #include "lib/store/store.h"
 
-/* Both in one piece, for all but those that were another kind's before. */
+/* Both in one allocation, for all storages except those that were another kind
+ * before. */
 struct whole {
-	tarn_storage storage; /* first: what is freed */
+	tarn_storage storage; /* first: this is what is freed */
 	struct shared_storage shared;
 };
 
@@ -39,7 +40,7 @@ static void shared_release(void *arg)
 struct shared_storage *store_storage_of(const tarn_storage *storage)
 {
 	/* Acquire: pairs with the release store in store_storage_turn; arg is
-	 * the one that belongs to it. */
+	 * the one that was stored with it. */
 	return atomic_load_explicit(&storage->release, memory_order_acquire) ==
 			       shared_release
 		       ? storage->arg
@@ -55,7 +56,7 @@ void store_storage_turn(tarn_storage *storage, struct shared_storage *shared)
 		&storage->release, shared_release, memory_order_release);
 }
 
-/* Its bytes, wherever they are. */
+/* Maps its bytes, wherever they are. */
 static int map_bytes(const struct shared_storage *shared,
 	const struct table_storage *entry, void **ret, bool *ret_writable)
 {
@@ -67,7 +68,7 @@ static int map_bytes(const struct shared_storage *shared,
 		entry->size, ret);
 }
 
-/* As the book asks for it: what nobody can find. */
+/* For the book: an object that no other thread can find yet. */
 static tarn_storage *make(void)
 {
 	struct whole *whole = malloc(sizeof(*whole));
@@ -108,8 +109,8 @@ static int finish(struct tarn_store *store, uint32_t index, uint64_t generation,
 	return 0;
 }
 
-/* A storage that somebody is still filling must not be read, whoever sent a
- * descriptor of it. */
+/* A storage that is still being filled must not be read, wherever the
+ * descriptor came from. */
 static int check_state(uint32_t index, const struct table_storage *entry)
 {
 	enum storage_state state = storage_word_state(
@@ -125,9 +126,8 @@ static int check_state(uint32_t index, const struct table_storage *entry)
 	return 0;
 }
 
-static int open_storage(struct tarn_store *store, uint32_t index,
-	uint64_t generation, struct table_storage *ret_entry,
-	tarn_storage **ret)
+int store_storage(struct tarn_store *store, uint32_t index, uint64_t generation,
+	struct table_storage *ret_entry, tarn_storage **ret)
 {
 	tarn_storage *storage;
 	bool known;
@@ -154,36 +154,4 @@ static int open_storage(struct tarn_store *store, uint32_t index,
 		free(storage);
 	}
 	return r;
-}
-
-int store_storage(struct tarn_store *store, uint32_t index, uint64_t generation,
-	struct table_storage *ret_entry, tarn_storage **ret)
-{
-	uint64_t place;
-	int r, moved;
-
-	do {
-		place = table_place(&store->table);
-		r = open_storage(store, index, generation, ret_entry, ret);
-		if (r != -ESTALE)
-			return r;
-		moved = store_moved(store, place);
-	} while (moved > 0);
-	return moved < 0 ? moved : r;
-}
-
-int store_entry(struct tarn_store *store, uint32_t index, uint64_t generation,
-	struct table_storage *ret)
-{
-	uint64_t place;
-	int r, moved;
-
-	do {
-		place = table_place(&store->table);
-		r = table_storage_get(&store->table, index, generation, ret);
-		if (r != -ESTALE)
-			return r;
-		moved = store_moved(store, place);
-	} while (moved > 0);
-	return moved < 0 ? moved : r;
 }

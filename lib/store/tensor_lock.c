@@ -2,9 +2,9 @@
 /*
  * Locks on mutable tensors.
  *
- * The idea: a mutable storage has a memfd of its own, and so a place where the
- * kernel keeps locks for us (file_lock.c). Its descriptor for that is asked for
- * when it is wanted first, since most are never locked.
+ * A mutable storage has a memfd of its own, and so a file where the kernel
+ * keeps locks (file_lock.c). The descriptor for that is requested at the first
+ * lock, since most tensors are never locked.
  */
 #include <stdatomic.h>
 
@@ -25,8 +25,8 @@ static int check_mutable(const struct shared_storage *shared, const char *what)
 		return tarn_fail(ENOTSUP,
 			"%s: only a published mutable tensor can be locked",
 			what);
-	r = store_entry(
-		shared->store, shared->index, shared->generation, &entry);
+	r = table_storage_get(&shared->store->table, shared->index,
+		shared->generation, &entry);
 	if (r >= 0 && !(entry.flags & STORAGE_MUTABLE))
 		r = tarn_fail(ENOTSUP,
 			"%s: this tensor never changes, so it needs no lock",
@@ -34,7 +34,7 @@ static int check_mutable(const struct shared_storage *shared, const char *what)
 	return r;
 }
 
-/* Made by whoever locks first. */
+/* Made at the first lock. */
 static int lock_of(struct shared_storage *shared, struct file_lock **ret)
 {
 	/* Acquire: pairs with the release half of the exchange below. */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waiting for the bytes of a file that somebody is loading.
+ * Waiting for the bytes of a file that some client is loading.
  *
- * The idea: the storage that is being filled says in the table which file it
- * is of, how much has arrived, and, by its state, that all is there. So it is
- * looked for once, and then only its entry is looked at.
+ * The table's entry of the storage that is being filled contains the identity
+ * of its file, how many bytes have arrived, and, in its state, whether all
+ * have. So the storage is searched for once, and then only its entry is read.
  */
 #include <string.h>
 #include <time.h>
@@ -19,9 +19,9 @@
 #include "lib/store/wait.h"
 #include "shm/record.h"
 
-/* How long the daemon may have no load of the next shard: some hundred times
- * what a client takes, and the time to verify the last one, which at worst is
- * at this rate, where its client verifies each before it loads the next. */
+/* How long there may be no load of the next shard: some hundred times what a
+ * client takes, and the time to verify the last one, at the rate below at
+ * worst, for a client that verifies each shard before it loads the next. */
 #define BETWEEN_MS 1000
 #define VERIFIED_IN_MS ((uint64_t)1 << 20)
 #define BETWEEN_NAP_MS 5
@@ -29,9 +29,9 @@
 struct wanted {
 	tarn_store *store;
 	struct file_identity identity;
-	uint64_t offset, size; /* of its data */
-	uint64_t bytes;        /* of them that are waited for */
-	bool seen;             /* there was a storage of it */
+	uint64_t offset, size; /* of the file's data */
+	uint64_t bytes;        /* how many of them are waited for */
+	bool seen;             /* there was a storage for it */
 	uint32_t index;
 	uint64_t generation; /* 0: none is known */
 	uint64_t landed;
@@ -48,26 +48,24 @@ static bool is_of_file(
 {
 	const struct file_identity *id = &w->identity;
 
-	return entry->file_ino == id->ino && entry->file_dev == id->dev &&
-	       entry->file_size == id->size && entry->file_mtime == id->mtime &&
-	       entry->file_ctime == id->ctime &&
+	return identity_same(&entry->file, id) &&
 	       entry->file_offset == w->offset && entry->size == w->size;
 }
 
-/* What a dead loader may still write is nobody's load. */
+/* A storage that a dead loader may still write is not being loaded. */
 static bool is_filled(const struct table_storage *entry)
 {
 	return !(entry->flags & STORAGE_QUARANTINE);
 }
 
-/* Is it a storage of the file, and which generation? */
+/* Is it a storage of the file, and of which generation? */
 static bool look_at(struct wanted *w, uint32_t index)
 {
 	const struct table *table = &w->store->table;
 	struct table_storage entry;
 	uint64_t generation;
 
-	if (PEEK(table->storages[index].file_ino) != w->identity.ino)
+	if (PEEK(table->storages[index].file.ino) != w->identity.ino)
 		return false;
 	generation = storage_word_generation(atomic_load_explicit(
 		&table->storages[index].word, memory_order_relaxed));
@@ -125,12 +123,12 @@ static int look(void *arg)
 			w->size);
 	else
 		w->landed = w->size;
-	/* All bytes are there when the server says so, not before. */
+	/* All bytes are there when the state says so, not before. */
 	return state_of(&entry) != STORAGE_FILLING ||
 	       (w->bytes < w->size && w->landed >= w->bytes);
 }
 
-/* How long its caller waits in all: end is negative if for ever. */
+/* The caller's time limit: end is negative if there is none. */
 struct limit {
 	int timeout_ms;
 	int64_t end;
@@ -142,7 +140,7 @@ static int left(const struct limit *limit)
 			      : (int)MAX(limit->end - clock_ms(), (int64_t)0);
 }
 
-/* Of one file, an index is none. */
+/* For one file that is not an index. */
 static int wait_one(tarn_store *store, const tarn_file *file, uint64_t bytes,
 	const struct limit *limit, uint64_t *ret_landed)
 {
@@ -151,7 +149,7 @@ static int wait_one(tarn_store *store, const tarn_file *file, uint64_t bytes,
 
 	tarn_file_data_range(file, &w.offset, &w.size);
 	w.bytes = bytes && bytes < w.size ? bytes : w.size;
-	r = file_identity(file, &w.identity);
+	r = identity_of(tarn_file_fd(file), &w.identity);
 	if (r >= 0 && w.size)
 		r = store_wait(store, left(limit), look, &w);
 	if (r == -ETIMEDOUT)
@@ -176,9 +174,9 @@ static const char *base_of(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-/* By the name that its client gave the file, which may be another road to it;
- * of a long one the end is cut off. What is read has a storage, of this file
- * or not. */
+/* Compares the names that clients gave the file, which may be another path to
+ * it; the end of a long one is cut off. A load that reads has a storage, of
+ * this file or not. */
 static bool is_of(
 	const struct tarn_report_load *load, const char *path, uint64_t size)
 {
@@ -188,15 +186,15 @@ static bool is_of(
 		       !strncmp(load->label, path, sizeof(load->label) - 1));
 }
 
-/* A load that has no storage yet, since it waits for memory or for a loader,
- * is in no table; but the daemon knows of it. */
+/* A load that has no storage yet, since it waits for memory or for a loader, is
+ * in no table; but the daemon's report lists it. */
 static bool is_coming(tarn_store *store, const tarn_file *file)
 {
 	struct tarn_report *report;
 	uint64_t offset, size;
 	bool coming = false;
 
-	if (tarn_store_get_report(store, &report) < 0)
+	if (tarn_store_report(store, &report) < 0)
 		return false;
 	tarn_file_data_range(file, &offset, &size);
 	for (uint32_t i = 0; i < report->n_loads; i++)
@@ -214,7 +212,7 @@ static int not_begun(const tarn_file *file, const struct limit *limit)
 		tarn_file_path(file), limit->timeout_ms);
 }
 
-/* For patience_ms it may be that nobody is loading it. */
+/* For patience_ms there may be no load of it. */
 static int wait_coming(tarn_store *store, const tarn_file *file, uint64_t bytes,
 	int64_t patience_ms, const struct limit *limit, uint64_t *landed)
 {
@@ -237,14 +235,14 @@ static int wait_coming(tarn_store *store, const tarn_file *file, uint64_t bytes,
 		}
 		nanosleep(&nap, NULL);
 	}
-	/* It may have come, or come and gone, since we looked. */
+	/* It may have come, or come and gone, since the last look. */
 	return wait_one(store, file, bytes, limit, landed);
 }
 
 /* ---- all shards of an index ------------------------------------------ */
 
-/* Between two shards nobody is loading anything, for a moment. landed is the
- * last one's. */
+/* Between two shards there is no load for a moment. landed is the last one's.
+ */
 static int64_t pause_ms(uint64_t landed)
 {
 	return BETWEEN_MS + (int64_t)(landed / VERIFIED_IN_MS);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Waiting for what is published under a name.
+ * Waiting for a publication under a name.
  *
- * The idea: each look is a look-up as any other, and what it finds is opened
- * in the same breath; if that is gone already, it was replaced or removed, and
- * the commit which did so wakes us.
+ * Each look is a look-up like any other, and opens what it finds at once; if
+ * that is gone already, it was replaced or removed, and the commit that did so
+ * wakes the waiter.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,10 +17,10 @@ struct wanted {
 	tarn_store *store;
 	const char *name;
 	size_t size;
-	uint64_t version; /* above this one */
-	uint64_t commit;  /* and written by another */
-	bool open;        /* the tensor is wanted, too */
-	/* What the last look saw. */
+	uint64_t version; /* only a version above this one */
+	uint64_t commit;  /* and only one written by another commit */
+	bool open;        /* the caller also wants the tensor */
+	/* The result of the last look. */
 	bool there;
 	struct table_name found;
 	tarn_tensor *tensor;
@@ -42,8 +42,8 @@ static int look(void *arg)
 		w->there = false;
 		return 0;
 	}
-	/* The server stopped while it freed it. That is no news: whoever goes
-	 * on with it, there is time. */
+	/* The server stopped while it was freeing it. The next server decides,
+	 * and there is time. */
 	if (r == -EBUSY)
 		return -EAGAIN;
 	return r < 0 ? r : 1;

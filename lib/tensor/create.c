@@ -10,7 +10,7 @@
 #include "lib/number/number.h"
 
 /* One value, repeated. The bytes written so far are the pattern for as many
- * again, so that the work is memcpy's. */
+ * again, so that memcpy does the work. */
 static void fill(tarn_tensor *t, uint64_t raw)
 {
 	int dtype = t->layout.dtype, pack = tarn_dtype_pack(dtype);
@@ -30,14 +30,16 @@ static void fill(tarn_tensor *t, uint64_t raw)
 	}
 }
 
-int tarn_tensor_full(int dtype, int ndim, const int64_t *shape, double value,
-	tarn_tensor **ret)
+static int make_full(const char *op, enum tarn_dtype dtype, int ndim,
+	const int64_t *shape, double value, tarn_tensor **ret)
 {
 	_cleanup_tensor_ tarn_tensor *t = NULL;
-	uint64_t raw;
-	int r = tarn_tensor_alloc(dtype, ndim, shape, &t);
+	uint64_t raw = 0;
+	int r = tarn_tensor_alloc(op, dtype, ndim, shape, &t);
 
-	if (r >= 0)
+	/* Without elements it does not matter whether the dtype has the
+	 * value. */
+	if (r >= 0 && t->storage->size > 0)
 		r = number_from_f64(dtype, value, &raw);
 	if (r < 0)
 		return r;
@@ -47,20 +49,26 @@ int tarn_tensor_full(int dtype, int ndim, const int64_t *shape, double value,
 	return 0;
 }
 
-int tarn_tensor_zeros(
-	int dtype, int ndim, const int64_t *shape, tarn_tensor **ret)
+int tarn_tensor_full(enum tarn_dtype dtype, int ndim, const int64_t *shape,
+	double value, tarn_tensor **ret)
 {
-	return tarn_tensor_full(dtype, ndim, shape, 0, ret);
+	return make_full("full", dtype, ndim, shape, value, ret);
 }
 
-int tarn_tensor_ones(
-	int dtype, int ndim, const int64_t *shape, tarn_tensor **ret)
+int tarn_tensor_zeros(enum tarn_dtype dtype, int ndim, const int64_t *shape,
+	tarn_tensor **ret)
 {
-	return tarn_tensor_full(dtype, ndim, shape, 1, ret);
+	return make_full("zeros", dtype, ndim, shape, 0, ret);
 }
 
-int tarn_tensor_arange(
-	int dtype, double start, double stop, double step, tarn_tensor **ret)
+int tarn_tensor_ones(enum tarn_dtype dtype, int ndim, const int64_t *shape,
+	tarn_tensor **ret)
+{
+	return make_full("ones", dtype, ndim, shape, 1, ret);
+}
+
+int tarn_tensor_arange(enum tarn_dtype dtype, double start, double stop,
+	double step, tarn_tensor **ret)
 {
 	_cleanup_tensor_ tarn_tensor *t = NULL;
 	double length = ceil((stop - start) / step);
@@ -69,17 +77,17 @@ int tarn_tensor_arange(
 
 	if (step == 0 || !isfinite(step))
 		return tarn_fail(
-			EINVAL, "arange: a step of %g leads nowhere", step);
+			EINVAL, "arange: a step of %g is not possible", step);
 	if (!isfinite(length))
 		return tarn_fail(EINVAL,
 			"arange: from %g to %g is not a length", start, stop);
-	/* Past 2^53 the steps would no longer be told apart. */
+	/* Past 2^53 the steps could not be distinguished any more. */
 	if (length > 0x1p53)
 		return tarn_fail(EOVERFLOW,
 			"arange: from %g to %g by %g is %g elements", start,
 			stop, step, length);
 	count = length > 0 ? (int64_t)length : 0;
-	r = tarn_tensor_alloc(dtype, 1, &count, &t);
+	r = tarn_tensor_alloc("arange", dtype, 1, &count, &t);
 	for (int64_t i = 0; r >= 0 && i < count; i++) {
 		uint64_t raw;
 

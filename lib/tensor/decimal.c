@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * The shortest decimal of a number: printf with more and more digits, until
- * the text reads back as the same value of that dtype. printf is exact, so
- * this is Steele and White's (and numpy's Dragon4's) unique mode by other
- * means: the same digits, in a hundredth of the code.
+ * The shortest decimal of a number: printf with more and more digits, until the
+ * text reads back as the same value of that dtype. printf is exact, so this is
+ * another way to do Steele and White's (and numpy's Dragon4's) unique mode: the
+ * same digits, in a hundredth of the code.
  */
 #include "lib/tensor/decimal.h"
 
@@ -16,7 +16,7 @@
 #include "base/fail.h"
 #include "lib/number/number.h"
 
-#define DIGITS_MAX 17 /* tell any two doubles apart */
+#define DIGITS_MAX 17 /* enough to distinguish any two doubles */
 
 /* digits[0] . digits[1] digits[2] ... times ten to the exponent */
 struct decimal {
@@ -40,15 +40,15 @@ void decimal_locale_leave(struct decimal_locale *locale)
 	freelocale(locale->c);
 }
 
-/* Two digits would tell 8-bit floats apart, and show 448 as 450; they are
+/* Two digits would distinguish 8-bit floats, but show 448 as 450; they are
  * shown as the F32 that they are exactly. */
 static int shown_as(int dtype)
 {
 	return tarn_dtype_bits(dtype) <= 8 ? TARN_F32 : dtype;
 }
 
-/* So many digits survive decimal -> dtype -> decimal. A shorter decimal that
- * names the value is then what printf gives with so many, and zeros. */
+/* This many digits survive decimal -> dtype -> decimal. A shorter decimal of
+ * the value is then printf's result for that many, and zeros. */
 static int safe_digits(int dtype, double value)
 {
 	switch (dtype) {
@@ -88,7 +88,7 @@ static void print_digits(struct decimal *d, double value, int n)
 	d->exponent = atoi(strchr(text, 'e') + 1);
 }
 
-/* One more in the last place. */
+/* Adds one in the last place. */
 static void next_up(struct decimal *d)
 {
 	int i = d->n - 1;
@@ -106,8 +106,9 @@ static void next_up(struct decimal *d)
 /* value >= 0 */
 static void shortest(int dtype, double value, struct decimal *d)
 {
-	/* At a power of two the neighbour above is twice as far away as the
-	 * one below, and the nearest decimal may miss where the next hits. */
+	/* At a power of two the neighbour above is twice as far away as the one
+	 * below, so the nearest decimal may not read back as the value while
+	 * the next one does. */
 	int unused;
 	bool lopsided = frexp(value, &unused) == 0.5;
 
@@ -129,7 +130,7 @@ static void shortest(int dtype, double value, struct decimal *d)
 	d->digits[d->n] = '\0';
 }
 
-/* text has a point; zeros at its end go. */
+/* text has a point; removes zeros at its end. */
 static void trim_end(char *text, enum decimal_trim trim)
 {
 	size_t n = strlen(text);
@@ -154,7 +155,7 @@ void decimal_positional(int dtype, double value, bool whole, int most,
 		*p++ = '-';
 	value = fabs(value);
 	shortest(dtype, value, &d);
-	/* More digits or fewer than tell it apart come from its exact value. */
+	/* Digits beyond those that identify it come from its exact value. */
 	if (most >= 0 && d.n - 1 - d.exponent > most) {
 		snprintf(p, DECIMAL_TEXT - 1, "%.*f", most, value);
 		trim_end(p, trim);
@@ -173,7 +174,7 @@ void decimal_positional(int dtype, double value, bool whole, int most,
 		*p++ = '0';
 	for (int i = before; i < d.n; i++)
 		*p++ = d.digits[i];
-	*p++ = '0'; /* something for trim_end to stop behind */
+	*p++ = '0'; /* a character where trim_end stops */
 	*p = '\0';
 	trim_end(buf, trim);
 }

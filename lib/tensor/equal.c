@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Equality of values. The two layouts are walked side by side by one nest of
- * loops; integers that lie adjacent on both sides are compared as bytes, F32
- * and F64 as the machine does, all else through its meaning.
+ * Equality of values. One nest of loops walks both layouts; integers that are
+ * adjacent on both sides are compared as bytes, F32 and F64 by the CPU, and all
+ * others as numbers.
  */
 #include "lib/tensor/tensor.h"
 
@@ -16,7 +16,7 @@ struct comparison {
 	const void *a, *b;
 };
 
-/* What the machine compares by itself; at any alignment. */
+/* Types that the CPU compares; at any alignment. */
 #define COMPARE_ROW(type)                                                      \
 	do {                                                                   \
 		const char *p = (const char *)c->a + row->dst * size;          \
@@ -62,7 +62,7 @@ static bool same_shape(const struct tarn_layout *a, const struct tarn_layout *b)
 	       !memcmp(a->shape, b->shape, a->ndim * sizeof(a->shape[0]));
 }
 
-/* The tensor itself, or its values where it is in a file. */
+/* The tensor itself, or a copy in memory if it is in a file. */
 static int in_memory(const tarn_tensor *tensor, tarn_tensor **ret)
 {
 	if (!storage_by_address(tensor->storage))

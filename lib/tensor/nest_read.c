@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*
- * A nest of loops over a storage that can only be read. Each part of the nest
- * that lies close together is read at once into a window and walked there;
- * what lies far apart is left out. So a transposed matrix is read forward
- * once, every second column costs one pass, and one row of a large tensor is
- * one small read.
+ * A nest of loops over a storage without an address. Each part of the nest
+ * whose elements are close together is read at once into a window and walked
+ * there; large gaps are left out. So a transposed matrix is read forward once,
+ * every second column costs one pass, and one row of a large tensor is one
+ * small read.
  */
 #include "lib/tensor/nest_read.h"
 
@@ -14,15 +14,15 @@
 #include "base/fail.h"
 #include "lib/move/bytes.h"
 
-/* Large enough that a read is dominated by its bytes, small beside the
+/* Large enough that a read is dominated by its bytes, small compared with the
  * memory of any job. Picked, not tuned. */
 #define WINDOW ((int64_t)4 << 20)
 
-/* A gap that is cheaper to read than to skip: one page is about the price of
- * a system call, and is what the page cache reads anyway. */
+/* A gap that is cheaper to read than to skip: one page costs about as much as a
+ * system call, and the page cache reads it anyway. */
 #define GAP 4096
 
-/* Runs from here on go straight to where they belong. */
+/* Runs of at least this size go straight to their destination. */
 #define DIRECT ((int64_t)128 << 10)
 
 struct reader {
@@ -92,7 +92,7 @@ static int read_window(const struct reader *rd, const struct nest *nest,
 	return 0;
 }
 
-/* How many steps of the outermost loop are read together. */
+/* How many steps of the outermost loop to read together. */
 static int64_t steps_at_once(const struct reader *rd, const struct nest *nest,
 	const struct span *inner)
 {

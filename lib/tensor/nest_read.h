@@ -5,7 +5,7 @@
 #include "lib/move/nest.h"
 #include "lib/tensor/storage.h"
 
-/* Copies from a storage without an address: element 0 is at byte base. The
- * nest was planned by src, and has one dtype on both sides. */
+/* Copies from a storage without an address: element 0 is at byte base. The nest
+ * was planned by src, and has one dtype on both sides. */
 int nest_read(const struct nest *nest, void *dst, const tarn_storage *storage,
 	uint64_t base);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Nested values as text, "[[1, 2], [3, 4]]", to a tensor. One pass: numbers
- * go into a growing list as raw bits while the shape is found out; the first
- * row of each depth fixes that depth's extent, and every later one must agree.
+ * Nested values as text, "[[1, 2], [3, 4]]", to a tensor. One pass: numbers go
+ * into a growing list as raw bits while the shape is determined; the first row
+ * of each depth fixes that depth's extent, and every later one must agree.
  */
 #include "lib/tensor/tensor.h"
 
@@ -62,7 +62,7 @@ static int bad_value(const char *word, const struct parser *p)
 		word, column(p), tarn_dtype_name(p->dtype));
 }
 
-/* Without a detour through double, which holds 53 bits only. */
+/* Not through a double, which has only 53 bits. */
 static bool parse_integer(const char *word, int dtype, uint64_t *ret, int *r)
 {
 	char *end;
@@ -209,9 +209,10 @@ static int close_list(struct parser *p)
 		p->shape[dim] = items;
 	if (p->shape[dim] != items)
 		return tarn_fail(EINVAL,
-			"parse: the list that ends at column %d has %lld items,"
-			" the first of its depth has %lld",
-			column(p), (long long)items, (long long)p->shape[dim]);
+			"parse: the list that ends at column %d has %lld item%s,"
+			" but the first list at this depth has %lld",
+			column(p), (long long)items, items == 1 ? "" : "s",
+			(long long)p->shape[dim]);
 	p->depth--;
 	p->at++;
 	return 0;
@@ -277,7 +278,7 @@ static int read_all(struct parser *p)
 
 static int build(const struct parser *p, tarn_tensor **ret)
 {
-	int r = tarn_tensor_alloc(p->dtype, p->ndim, p->shape, ret);
+	int r = tarn_tensor_alloc("parse", p->dtype, p->ndim, p->shape, ret);
 
 	for (size_t i = 0; r >= 0 && i < p->count; i++)
 		number_store(
@@ -285,7 +286,8 @@ static int build(const struct parser *p, tarn_tensor **ret)
 	return r;
 }
 
-int tarn_tensor_parse(int dtype, const char *text, tarn_tensor **ret)
+int tarn_tensor_parse(
+	enum tarn_dtype dtype, const char *text, tarn_tensor **ret)
 {
 	struct parser p = {
 		.dtype = dtype, .text = text, .at = text, .ndim = -1};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * A tensor as text, as numpy's str() has it. What will be seen is gathered
- * first (of a large tensor only the corners, so that one in a file is hardly
- * read), then the column is planned, then brackets, blanks and line ends are
- * put around the numbers.
+ * A tensor as text, as numpy's str() prints it. The elements to print are
+ * gathered first (of a large tensor only the corners, so that little of one in
+ * a file is read), then the column width is planned, then brackets, blanks and
+ * line ends are put around the numbers.
  *
  * Source of the rules: numpy, core/arrayprint.py, _formatArray.
  */
@@ -22,7 +22,7 @@
 #define EDGE 3
 #define LINE_WIDTH 75
 
-/* More than anybody reads; corners of 12 dimensions are two billion. */
+/* More than is useful; corners of 12 dimensions are two billion. */
 #define SEEN_MAX (1 << 26)
 
 struct printer {
@@ -32,7 +32,7 @@ struct printer {
 	int64_t shape[TARN_MAX_NDIM];
 	int64_t seen[TARN_MAX_NDIM]; /* of each dimension */
 	uint64_t *raw;               /* seen elements, C order */
-	size_t next;                 /* of raw, to be printed */
+	size_t next;                 /* the next one of raw to print */
 	char *text;
 	size_t size, room;
 	bool failed; /* out of memory */
@@ -91,7 +91,7 @@ static int choose(struct printer *p, const struct tarn_layout *l,
 	return 0;
 }
 
-/* The element of the storage behind the i-th that is seen. */
+/* The element of the storage for the i-th printed one. */
 static int64_t seen_element(
 	const struct printer *p, const struct tarn_layout *l, size_t i)
 {
@@ -219,7 +219,8 @@ int tarn_tensor_format(const tarn_tensor *tensor, int64_t threshold, char **ret)
 			(long long)threshold);
 	if (threshold == 0)
 		threshold = THRESHOLD;
-	/* All of a tensor in a file is better read at once. */
+	/* If all of a tensor in a file is printed, it is better read at once.
+	 */
 	if (!storage_by_address(tensor->storage) &&
 		tarn_layout_numel(&tensor->layout) <= threshold) {
 		r = tarn_tensor_clone(tensor, &near);

@@ -13,9 +13,9 @@ struct float_column {
 	int dtype;
 	bool plus; /* a sign always: imaginary parts */
 	bool scientific;
-	int before, behind; /* characters left and right of the point */
-	int digits;	    /* behind the point, scientific */
-	int exponent;	    /* digits of the exponent */
+	int before, behind; /* characters before and after the point */
+	int digits;         /* after the point, scientific */
+	int exponent;       /* digits of the exponent */
 };
 
 struct number_column {
@@ -24,13 +24,13 @@ struct number_column {
 	struct float_column real, imaginary;
 };
 
-/* The column that all of raw[n] fit into. In the C locale. */
-void number_column_plan(struct number_column *column, int dtype,
-	const uint64_t *raw, size_t n);
+/* Plans the column that all of raw[n] fit into. In the C locale. */
+void number_column_plan(
+	struct number_column *column, int dtype, const uint64_t *raw, size_t n);
 
 /* One number in its column; returns the length. */
 size_t number_column_print(const struct number_column *column, uint64_t raw,
 	char buf[NUMBER_TEXT]);
 
-/* A number that stands alone, as numpy prints scalars. */
+/* A single number, as numpy prints scalars. */
 void number_print(int dtype, uint64_t raw, char buf[NUMBER_TEXT]);

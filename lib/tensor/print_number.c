@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*
- * Numbers as numpy prints them. A first pass over an array's numbers finds
- * out how wide its column is and whether it needs exponents; the second one
- * prints each into that width.
+ * Numbers as numpy prints them. A first pass over an array's numbers determines
+ * how wide its column is and whether it needs exponents; the second one prints
+ * each into that width.
  *
- * Source of the rules: numpy, core/arrayprint.py (FloatingFormat and its
- * like, with the default options) and, for scalars, scalartypes.c.src.
+ * Source of the rules: numpy, core/arrayprint.py (FloatingFormat and similar
+ * classes, with the default options) and, for scalars, scalartypes.c.src.
  */
 #include "lib/number/number.h"
 
@@ -16,7 +16,7 @@
 #include "base/checked.h"
 #include "lib/tensor/print.h"
 
-#define PRECISION 8 /* numpy's default: digits behind the point */
+#define PRECISION 8 /* numpy's default: digits after the point */
 
 static double part_of(int dtype, uint64_t raw, bool imaginary)
 {
@@ -29,7 +29,7 @@ static double part_of(int dtype, uint64_t raw, bool imaginary)
 
 /* ---- floats ---------------------------------------------------------- */
 
-/* The quotient as it is in that dtype: numpy compares that. (numpy has no
+/* The quotient in that dtype's precision: numpy compares that. (numpy has no
  * floats of 8 bits and less.) */
 static double quotient(int dtype, double a, double b)
 {
@@ -142,7 +142,7 @@ static size_t print_float(
 		buf, size, "%*s%s%s%*s", before, "", sign, text, behind, "");
 }
 
-/* The j goes behind the last digit, before the padding. */
+/* The j goes after the last digit, before the padding. */
 static size_t print_complex(
 	const struct number_column *column, uint64_t raw, char buf[NUMBER_TEXT])
 {
@@ -208,8 +208,8 @@ size_t number_column_print(
 
 /* ---- scalars --------------------------------------------------------- */
 
-static void scalar_float(
-	int dtype, double value, bool plus, enum decimal_trim trim, char *buf)
+static void scalar_float(enum tarn_dtype dtype, double value, bool plus,
+	enum decimal_trim trim, char *buf)
 {
 	if (!isfinite(value)) {
 		strcpy(buf, not_finite(value, plus));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * Storages: a counted reference to bytes somewhere. The count is all that is
- * shared here; who owns the bytes is known only to the release function, so
- * that lent memory, a daemon's pool and a file differ in nothing else.
+ * Storages: a counted reference to bytes somewhere. The count is the common
+ * part; only the release function knows the owner of the bytes, so that lent
+ * memory, a daemon's pool and a file differ in nothing else.
  */
 #include "lib/tensor/storage.h"
 
@@ -14,23 +14,23 @@
 #include "base/checked.h"
 #include "base/fail.h"
 
-/* A cache line, and the widest vector of any CPU that we run on. */
+/* A cache line, and the widest vector of any supported CPU. */
 #define ALIGNMENT 64
 
 /*
- * From here on memory is the kernel's own pages and no part of a heap: direct
- * I/O reaches it without a bounce. From LARGE on it lies on huge pages, of
- * which I/O pins one where it would pin 512 small ones; for less, what a huge
- * page wastes at the end would be too much.
+ * From this size on memory consists of separate pages, not a part of the heap:
+ * direct I/O reaches it without a bounce. From LARGE on it lies on huge pages,
+ * of which I/O pins one where it would pin 512 small ones; for less, a huge
+ * page would waste too much at the end.
  */
 #define MEDIUM ((uint64_t)1 << 20)
 #define LARGE ((uint64_t)4 << 20)
 #define HUGE_PAGE ((uint64_t)2 << 20)
-/* As large as blocks of direct I/O are, where it is used at all. */
+/* The largest usual block of direct I/O. */
 #define IO_BLOCK 4096
 
-/* All that a process can address with four levels of pages. Asked for more,
- * some allocators abort instead of saying no. */
+/* All that a process can address with four levels of pages. For larger requests
+ * some allocators abort instead of failing. */
 #define MAX_ALLOC (1ull << 47)
 
 void tarn_storage_init(tarn_storage *storage, enum tarn_storage_kind kind,
@@ -42,8 +42,10 @@ void tarn_storage_init(tarn_storage *storage, enum tarn_storage_kind kind,
 	storage->size = size;
 	storage->data = data;
 	storage->read = NULL;
-	storage->map_private = NULL;
-	storage->private = NULL;
+	storage->map_cow = NULL;
+	storage->cow = NULL;
+	storage->make_guard = NULL;
+	atomic_init(&storage->guard, NULL);
 	atomic_init(&storage->release, release);
 	atomic_init(&storage->arg, arg);
 	storage->part = false;
@@ -96,7 +98,7 @@ static char *map_aligned(size_t size, size_t align)
 	return all + before;
 }
 
-/* Not touched: pages are zero when the kernel gives them. */
+/* Not touched: the kernel's fresh pages are zero. */
 static int alloc_pages(uint64_t size, uint32_t lead, tarn_storage **ret)
 {
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
@@ -114,7 +116,7 @@ static int alloc_pages(uint64_t size, uint32_t lead, tarn_storage **ret)
 			(unsigned long long)size);
 	}
 	if (total >= LARGE)
-		madvise(p->start, total, MADV_HUGEPAGE); /* a wish */
+		madvise(p->start, total, MADV_HUGEPAGE); /* a hint */
 	r = tarn_storage_new(TARN_STORAGE_OWNED, (char *)p->start + lead, size,
 		true, pages_free, p, ret);
 	if (r < 0)
@@ -122,8 +124,8 @@ static int alloc_pages(uint64_t size, uint32_t lead, tarn_storage **ret)
 	return r;
 }
 
-/* calloc, not aligned_alloc and memset: what comes fresh from the kernel is
- * zero already. */
+/* calloc, not aligned_alloc and memset: fresh memory from the kernel is zero
+ * already. */
 static int alloc_heap(uint64_t size, tarn_storage **ret)
 {
 	_cleanup_free_ void *raw = calloc(1, size + ALIGNMENT);
@@ -178,8 +180,8 @@ int tarn_storage_borrow(void *data, uint64_t size, bool writable,
 
 tarn_storage *tarn_storage_ref(tarn_storage *storage)
 {
-	/* Relaxed: whoever passes a reference on already holds one, and how it
-	 * came to this thread ordered everything else. */
+	/* Relaxed: a caller that passes a reference on already holds one, and
+	 * whatever brought it to this thread ordered everything else. */
 	if (storage)
 		atomic_fetch_add_explicit(
 			&storage->refs, 1, memory_order_relaxed);
@@ -196,12 +198,13 @@ tarn_storage *tarn_storage_unref(tarn_storage *storage)
 		return NULL;
 	}
 	/* Release: this thread's last accesses happen before the bytes are
-	 * given back; pairs with the acquire half of the same in whichever
-	 * thread drops the last reference. A fence there would do, but
-	 * ThreadSanitizer knows of none. */
+	 * given back; pairs with the acquire half of the same in the thread
+	 * that drops the last reference. A fence there would be enough, but
+	 * ThreadSanitizer does not support fences. */
 	if (atomic_fetch_sub_explicit(
 		    &storage->refs, 1, memory_order_acq_rel) != 1)
 		return NULL;
+	storage_drop_guard(storage);
 	if (storage->release)
 		storage->release(storage->arg);
 	free(storage);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*
- * A byte range of a file as a storage. It has no address on purpose: what is
- * mapped can vanish under the reader (SIGBUS) when the file shrinks; pread
- * says so instead.
+ * A byte range of a file as a storage. It deliberately has no address: mapped
+ * pages can vanish under the reader (SIGBUS) when the file shrinks; pread
+ * returns an error instead.
  *
- * Bytes travel by two descriptors of one file, through the page cache and past
- * it. The second is opened by the first who wants it, through /proc, so that
- * it is the same file whatever has happened to its name.
+ * There are two descriptors of the file, for I/O through the page cache and
+ * past it. The second is opened at its first use, through /proc, so that it is
+ * the same file whatever has happened to its name.
  */
 #include "lib/tensor/storage.h"
 
@@ -23,8 +23,8 @@
 /* Values of storage_file.direct that are no descriptor. */
 enum { DIRECT_NONE = -1, DIRECT_UNKNOWN = -2 };
 
-/* The same file by another open file description; what is no file or disk is
- * left alone, since opening it may do something. -errno. */
+/* The same file by another open file description; other kinds of files are not
+ * opened, since opening them may have effects. -errno. */
 static int reopen(int fd, int flags)
 {
 	struct stat st;
@@ -54,8 +54,8 @@ int storage_file_direct(const tarn_storage *storage)
 	struct storage_file *file = storage->arg;
 	int fd = DIRECT_UNKNOWN, seen;
 
-	/* Acquire: pairs with the release of the exchange below, so that the
-	 * opening of what another thread opened comes before its use. */
+	/* Acquire: pairs with the release of the exchange below, so that
+	 * another thread's open comes before the use here. */
 	seen = atomic_load_explicit(&file->direct, memory_order_acquire);
 	if (seen != DIRECT_UNKNOWN)
 		return seen;
@@ -69,6 +69,13 @@ int storage_file_direct(const tarn_storage *storage)
 		return fd;
 	fd_close(fd); /* another thread was quicker */
 	return seen;
+}
+
+int storage_file_check(const struct storage_file *file)
+{
+	return file->parsed ? identity_same_bytes(file->fd, &file->seen,
+				      "after its header was read")
+			    : 0;
 }
 
 const char *storage_file_name(
@@ -94,6 +101,7 @@ int storage_file_init(
 
 	file->fd = -1;
 	file->offset = offset;
+	file->parsed = false;
 	atomic_init(&file->direct, DIRECT_UNKNOWN);
 	if (flags < 0)
 		return tarn_fail(errno, "storage: descriptor %d: %s", fd,
@@ -105,7 +113,7 @@ int storage_file_init(
 			(unsigned long long)size, (unsigned long long)offset);
 	file->readable = !(flags & O_PATH) && (flags & O_ACCMODE) != O_WRONLY;
 	file->writable = !(flags & O_PATH) && (flags & O_ACCMODE) != O_RDONLY;
-	/* What the caller uses for direct I/O refuses odd offsets. */
+	/* The caller's descriptor for direct I/O refuses odd offsets. */
 	file->fd =
 		flags & O_DIRECT ? reopen(fd, flags & O_ACCMODE) : fd_dup(fd);
 	if (file->fd < 0)
@@ -151,7 +159,7 @@ int storage_file_read(const struct tarn_storage *storage, uint64_t offset,
 			(unsigned long long)(at + (uint64_t)n),
 			(unsigned long long)at,
 			(unsigned long long)(at + size));
-	return 0;
+	return storage_file_check(file);
 }
 
 static int new_storage(

@@ -11,14 +11,15 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "lib/layout/layout.h"
 
 /* Long enough for 12 extents and 12 strides of 20 digits. */
-#define LAYOUT_TEXT 640
+#define REACH_TEXT 640
 
 static int out_of_reach(const struct tarn_layout *layout, uint64_t base,
 	uint64_t size, const char *what)
 {
-	char text[LAYOUT_TEXT];
+	char text[REACH_TEXT];
 
 	tarn_layout_format(layout, text, sizeof(text));
 	return tarn_fail(ERANGE,
@@ -95,12 +96,12 @@ int tarn_tensor_new(tarn_storage *storage, uint64_t base,
 	return r < 0 ? r : tarn_tensor_new_checked(storage, base, layout, ret);
 }
 
-int tarn_tensor_alloc(
-	int dtype, int ndim, const int64_t *shape, tarn_tensor **ret)
+int tarn_tensor_alloc(const char *op, enum tarn_dtype dtype, int ndim,
+	const int64_t *shape, tarn_tensor **ret)
 {
 	_cleanup_storage_ tarn_storage *storage = NULL;
 	struct tarn_layout layout;
-	int r = tarn_layout_contiguous(dtype, ndim, shape, &layout);
+	int r = layout_contiguous(op, dtype, ndim, shape, &layout);
 
 	if (r < 0)
 		return r;
@@ -112,7 +113,7 @@ int tarn_tensor_alloc(
 
 tarn_tensor *tarn_tensor_ref(tarn_tensor *tensor)
 {
-	/* Relaxed, as in tarn_storage_ref: a reference is already held. */
+	/* Relaxed, as in tarn_storage_ref: the caller holds a reference. */
 	if (tensor)
 		atomic_fetch_add_explicit(
 			&tensor->refs, 1, memory_order_relaxed);
@@ -125,10 +126,11 @@ tarn_tensor *tarn_tensor_unref(tarn_tensor *tensor)
 
 	if (!tensor)
 		return NULL;
-	/* Who has the only reference is alone with it: no other comes from
-	 * anywhere. Release: pairs with the acquire half of the same in
-	 * whichever thread drops the last reference, and with the acquire of
-	 * who finds his to be that; no fence, as in tarn_storage_unref. */
+	/* A thread that has the only reference is alone with it: no other can
+	 * appear. Release: pairs with the acquire half of the same in the
+	 * thread that drops the last reference, and with the acquire of a
+	 * thread that finds its own to be the last; no fence, as in
+	 * tarn_storage_unref. */
 	if (atomic_load_explicit(&tensor->refs, memory_order_acquire) != 1 &&
 		atomic_fetch_sub_explicit(
 			&tensor->refs, 1, memory_order_acq_rel) != 1)
@@ -184,7 +186,7 @@ int tarn_tensor_check_writable(const tarn_tensor *tensor, const char *verb)
 		[TARN_STORAGE_SHARED] = "memory shared by a daemon",
 		[TARN_STORAGE_FILE] = "a tensor in a file",
 		[TARN_STORAGE_MAPPED] = "a mapped file",
-		[TARN_STORAGE_PRIVATE] = "private memory",
+		[TARN_STORAGE_COW] = "private memory",
 	};
 
 	if (tensor->storage->writable && tensor->storage->data)

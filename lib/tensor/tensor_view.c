@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Tensors from tensors: another layout over the same storage. An expression is
- * worked through by the layouts alone; only where one of its links cannot go
- * on without a copy is a tensor made, and the chain goes on over that.
+ * evaluated on layouts alone; only where one of its links needs a copy is a
+ * tensor made, and the chain continues with that.
  */
 #include "lib/tensor/tensor.h"
 
@@ -16,9 +16,9 @@ static int refuse_copy(struct expr *e)
 
 	tarn_layout_format(&e->source, text, sizeof(text));
 	return tarn_fail(EINVAL,
-		"view \"%.200s\": what ends at column %d needs a copy of %s;"
-		" make it with tarn_tensor_contiguous first, or use"
-		" tarn_tensor_apply",
+		"eval \"%.200s\": the part that ends at column %d needs a copy "
+		"of %s; tarn_tensor_eval_copy (in Python: Tensor.eval_copy) "
+		"makes it",
 		e->text, (int)(e->at - e->text), text);
 }
 
@@ -56,12 +56,13 @@ static int run(tarn_tensor *tensor, const char *text,
 	return r < 0 ? r : copied;
 }
 
-int tarn_tensor_view(tarn_tensor *tensor, const char *expr, tarn_tensor **ret)
+int tarn_tensor_eval(tarn_tensor *tensor, const char *expr, tarn_tensor **ret)
 {
 	return run(tensor, expr, refuse_copy, ret);
 }
 
-int tarn_tensor_apply(tarn_tensor *tensor, const char *expr, tarn_tensor **ret)
+int tarn_tensor_eval_copy(
+	tarn_tensor *tensor, const char *expr, tarn_tensor **ret)
 {
 	return run(tensor, expr, make_copy, ret);
 }
@@ -77,8 +78,8 @@ int tarn_tensor_flat_storage(tarn_tensor *tensor, tarn_tensor **ret)
 	int dtype = tensor->layout.dtype;
 	int pack = tarn_dtype_pack(dtype);
 	uint64_t unit = (uint64_t)(pack * tarn_dtype_bits(dtype) / 8);
-	/* Elements of the tensor are to be elements of the result: it begins
-	 * where the storage first has one in step with them. */
+	/* Elements of the tensor must be elements of the result: it begins at
+	 * the first byte of the storage that is aligned with them. */
 	uint64_t skipped = tensor->base % unit;
 	uint64_t units = (tensor->storage->size - skipped) / unit;
 	struct tarn_layout flat;
@@ -86,7 +87,8 @@ int tarn_tensor_flat_storage(tarn_tensor *tensor, tarn_tensor **ret)
 	int r;
 
 	if (mul_i64((int64_t)units, pack, &count))
-		count = INT64_MAX; /* refused by the next line, in words */
+		count = INT64_MAX; /* the next line refuses it, with a sentence
+				    */
 	r = tarn_layout_contiguous(dtype, 1, &count, &flat);
 	if (r < 0)
 		return r;

@@ -18,16 +18,37 @@ walks them. Views share the bytes; arrays over them keep them alive.
         out.put({"x": t, "path": p})       # any nesting of arrays and values
     for item in tarn.receiver("decoded"):  # whose arrays are views of shared
         use(item["x"], item["path"])       # memory
+
+    numpy            PyTorch            tarn
+    a.shape          t.shape, t.size()  t.shape
+    a.size           t.numel()          t.size (no call), t.numel()
+    a.ndim           t.dim()            t.ndim, t.dim()
+    a.itemsize       t.element_size()   t.itemsize, t.element_size()
+    a.dtype          t.dtype            t.dtype, a name: "F32", "BF16", "I64";
+                                        t.dtype == torch.float32 (or numpy's)
+    a.astype("f4")   t.to(torch.float)  t.to("F32"), t.astype("float32")
+    a.view("u2")     t.view(dtype)      t.bitcast("U16")
+    a.copy()         t.clone()          t.copy(), t.clone()
+    a == b           t == u             t.numpy() == u.numpy()
+    array_equal      torch.equal        tarn.equal(t, u)
+    zeros((2, 3))    zeros(2, 3)        tarn.zeros((2, 3))
+    empty((2, 3))    empty(2, 3)        tarn.empty((2, 3))
+    a[[0, 2]]        t[[0, 2]]          t.numpy()[[0, 2]], a copy
+
+help(tarn.Tensor), help(tarn.Store) and help(tarn.load) have the rest.
 """
 import importlib
 
-from . import _arrays
+from . import _arrays, _collate
 from ._channel import Receiver, Sender, receiver, sender
 from ._safe_open import safe_open
-from ._store import File, Loaded, Store, default_store, load, open, save
-from ._tarn import (Channel, Item, NotFoundError, Slot, Tensor, __version__,
-                    arange, dtypes, equal, from_dlpack, full, ones,
-                    same_storage, tensor, view, zeros)
+from ._store import (File, Loaded, Snapshot, Store, default_store, load, open,
+                     save)
+from ._tarn import (Channel, Dtype, Item, NotFoundError, Slot, Tensor,
+                    __version__, arange, dtypes, empty, equal, from_dlpack,
+                    full, ones, same_storage, tensor, zeros)
+
+_collate.register()
 
 
 def __getattr__(name):
@@ -45,8 +66,9 @@ def from_numpy(array, dtype=None):
     return _arrays.to_tensor(array, dtype)
 
 
-__all__ = ["Channel", "File", "Item", "Loaded", "NotFoundError", "Receiver",
-           "Sender", "Slot", "Store", "Tensor", "__version__", "arange",
-           "default_store", "dtypes", "equal", "from_dlpack", "from_numpy",
-           "full", "load", "ones", "open", "receiver", "safe_open",
-           "same_storage", "save", "sender", "tensor", "view", "zeros"]
+__all__ = ["Channel", "Dtype", "File", "Item", "Loaded", "NotFoundError",
+           "Receiver", "Sender", "Slot", "Snapshot", "Store", "Tensor",
+           "__version__", "arange", "default_store", "dtypes", "empty",
+           "equal", "from_dlpack", "from_numpy", "full", "load", "ones",
+           "open", "receiver", "safe_open", "same_storage", "save", "sender",
+           "tensor", "zeros"]

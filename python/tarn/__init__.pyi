@@ -4,16 +4,19 @@ from typing import Any
 from ._channel import (Receiver as Receiver, Sender as Sender,
                        receiver as receiver, sender as sender)
 from ._safe_open import safe_open as safe_open
-from ._store import (File as File, Loaded as Loaded, Store as Store,
+from ._store import (File as File, Loaded as Loaded,
+                     Snapshot as Snapshot, Store as Store,
                      default_store as default_store, load as load,
                      open as open, save as save)
-from ._tarn import (Channel as Channel, DType, Item as Item,
-                    NotFoundError as NotFoundError, Slot as Slot,
+from ._tarn import (Channel as Channel, Dtype as Dtype, DtypeLike,
+                    Item as Item, NotFoundError as NotFoundError, Slot as Slot,
                     Tensor as Tensor,
                     __version__ as __version__, arange as arange,
-                    dtypes as dtypes, equal as equal,
+                    dtypes as dtypes, empty as empty, equal as equal,
                     from_dlpack as from_dlpack, full as full,
                     ones as ones, same_storage as same_storage,
-                    tensor as tensor, view as view, zeros as zeros)
+                    tensor as tensor, zeros as zeros)
 
-def from_numpy(array: Any, dtype: DType | None = None) -> Tensor: ...
+__all__: list[str]
+
+def from_numpy(array: Any, dtype: DtypeLike | None = None) -> Tensor: ...

@@ -1,33 +1,78 @@
 # SPDX-License-Identifier: MIT
 """Arrays of other libraries, which are imported only when they are asked for.
 
-numpy has no BF16 and no F8. Their bits go out as unsigned integers, in a dtype
-that carries the name as metadata; such a dtype, and those of ml_dtypes, come
-in as what they are.
+numpy has no BF16, F8, F6 and F4. Where ml_dtypes is installed, BF16 and F8 are
+its dtypes; without it, an array over such bytes would be of other numbers, and
+there is none.
 """
 import sys
 
 from . import _tarn
 
-# Dtypes whose elements numpy can only hold as integers of their size.
-RAW = {"BF16": "<u2", "F8_E5M2": "|u1", "F8_E4M3": "|u1", "F8_E8M0": "|u1",
-       "F8_E4M3FNUZ": "|u1", "F8_E5M2FNUZ": "|u1"}
+# What ml_dtypes calls the dtypes that numpy has not, and the integers of their
+# bits. (It has F6 and F4 too, but in a byte each.)
+ML = {"BF16": ("bfloat16", "U16"), "F8_E5M2": ("float8_e5m2", "U8"),
+      "F8_E4M3": ("float8_e4m3fn", "U8"), "F8_E8M0": ("float8_e8m0fnu", "U8"),
+      "F8_E4M3FNUZ": ("float8_e4m3fnuz", "U8"),
+      "F8_E5M2FNUZ": ("float8_e5m2fnuz", "U8")}
+
+
+OURS = {theirs: name for name, (theirs, _) in ML.items()}
+PACKED = {"float6_e2m3fn": "F6_E2M3", "float6_e3m2fn": "F6_E3M2",
+          "float4_e2m1fn": "F4"}
+
+
+def ml_dtype(name):
+    """The dtype of ml_dtypes for one of ours, or None."""
+    if name not in ML:
+        return None
+    try:
+        import ml_dtypes
+        import numpy
+    except ImportError:
+        return None
+    theirs = getattr(ml_dtypes, ML[name][0], None)
+    return theirs and numpy.dtype(theirs)
+
+
+def _no_numpy(t):
+    bits = ML[t.dtype][1] if t.dtype in ML else "U8"
+    hint = "" if t.itemsize < 1 else ", or install ml_dtypes"
+    return TypeError(f"numpy has no {t.dtype}; use .to(\"F32\").numpy() for "
+                     f"the values, .bitcast(\"{bits}\").numpy() for their "
+                     f"bits, .torch(){hint}")
 
 
 def to_numpy(t):
     import numpy
 
+    theirs = None
+    if t.dtype in ML or t.itemsize < 1:
+        theirs = ml_dtype(t.dtype)
+        if theirs is None:
+            raise _no_numpy(t)
     if t.storage_kind == "file":
         t = t.clone()
-    array = numpy.asarray(t)
-    if t.dtype in RAW:
-        array = array.view(numpy.dtype(RAW[t.dtype],
-                                       metadata={"tarn": t.dtype}))
-    return array
+    if theirs is not None:
+        return numpy.asarray(t.bitcast(ML[t.dtype][1])).view(theirs)
+    return numpy.asarray(memoryview(t))
+
+
+def to_array(t, dtype, copy):
+    """numpy's protocol: what asarray and array make of a Tensor."""
+    array = to_numpy(t)
+    same = dtype is None or array.dtype == dtype
+    if copy is False and not (same and t.storage_kind != "file"):
+        raise ValueError("__array__: copy=False, but "
+                         f"{'another dtype' if not same else 'a file'} "
+                         "needs a copy")
+    if not same:
+        return array.astype(dtype)
+    return array.copy() if copy and t.storage_kind != "file" else array
 
 
 def to_private_numpy(t):
-    return to_numpy(t.private())
+    return to_numpy(t.cow())
 
 
 # How PyTorch calls what DLPack does not carry to all its versions, and the
@@ -36,14 +81,16 @@ TORCH = {"U16": ("uint16", "I16"), "U32": ("uint32", "I32"),
          "U64": ("uint64", "I64"), "F8_E4M3": ("float8_e4m3fn", "U8"),
          "F8_E5M2": ("float8_e5m2", "U8"), "F8_E8M0": ("float8_e8m0fnu", "U8"),
          "F8_E4M3FNUZ": ("float8_e4m3fnuz", "U8"),
-         "F8_E5M2FNUZ": ("float8_e5m2fnuz", "U8"), "BOOL": ("bool", "U8")}
+         "F8_E5M2FNUZ": ("float8_e5m2fnuz", "U8"), "BOOL": ("bool", "U8"),
+         # Two elements a byte: the last dimension is half as long there.
+         "F4": ("float4_e2m1fn_x2", "U8")}
 CARRIERS = {"U8": "uint8", "I16": "int16", "I32": "int32", "I64": "int64"}
 
 
 def to_torch(t):
     import torch
 
-    if t.itemsize < 1:
+    if t.itemsize < 1 and t.dtype not in TORCH:
         raise ValueError(f"torch: PyTorch has no {t.dtype}; use "
                          ".bitcast(\"U8\") for its bits, or .to(\"F32\")")
     if any(n > 1 and s < 0 for n, s in zip(t.shape, t.strides)):
@@ -57,32 +104,33 @@ def to_torch(t):
                          "bits, or .to()")
     # PyTorch has no read-only tensors: it would crash where it wrote to one.
     if t.readonly:
-        t = t.private()
+        t = t.cow()
     if name is None:
         return torch.from_dlpack(t)
     return torch.from_dlpack(t.bitcast(carrier)).view(dtype)
 
 
 def each(tensors, convert):
-    """All of a mapping as a dict; who cannot be converted is named."""
+    """All of a mapping as a dict; an error names what cannot be converted."""
     found = {}
     for name, t in tensors.items():
         try:
             found[name] = convert(t)
+        except TypeError as e:
+            raise TypeError(f"{name}: {e}") from None
         except ValueError as e:
             raise ValueError(f"{name}: {e}") from None
     return found
 
 
 def real_dtype(array):
-    """The name that a dtype goes by, where its bytes do not tell; or None."""
-    dtype = getattr(array, "dtype", None)
-    metadata = getattr(dtype, "metadata", None)
-    if metadata and "tarn" in metadata:
-        return metadata["tarn"]
-    if getattr(dtype, "kind", None) == "V":  # so are those of ml_dtypes
-        return dtype.name
-    return None
+    """What a dtype of ml_dtypes is here, or None: it is another kind."""
+    theirs = getattr(getattr(array, "dtype", None), "name", None)
+    if theirs in PACKED:
+        raise ValueError(f"from_numpy: numpy has {theirs} in a byte each, tarn "
+                         f"packs {PACKED[theirs]}; use tarn.tensor("
+                         f"array.astype(\"f4\"), \"{PACKED[theirs]}\")")
+    return OURS.get(theirs)
 
 
 def from_torch(source, torch):

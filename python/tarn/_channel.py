@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The plain face of channels: who sends, and who receives, by a name."""
+"""The plain face of channels: senders and receivers, by a name."""
 import time
 
 from . import _store, _tarn
@@ -11,7 +11,7 @@ _LOOK, _LOOK_LATER = 0.02, 0.5
 
 def sender(name, *, store=None, slots=None, slot_bytes=None, mode=None,
            tensors=None, pickle=True, close=True):
-    """Sends objects to whoever receives from the channel of that name:
+    """Sends objects to the receivers of the channel of that name:
 
         with tarn.sender("decoded") as out:
             out.put({"x": x, "path": path})
@@ -20,9 +20,9 @@ def sender(name, *, store=None, slots=None, slot_bytes=None, mode=None,
     that, see Store.channel. The last sender that leaves its block closes it,
     and receivers then see the end after the last item; soon after the last of
     them its name goes. (Where senders come and go, hold one over all of the
-    time, or have close=False.) An exception that leaves the block ends it no
-    less; a sender that is killed ends nothing, for another may take its place:
-    a receiver that must know has a timeout.
+    time, or have close=False.) An exception that leaves the block closes it
+    just the same. A sender that is killed closes nothing, since another may
+    take its place: a receiver that must know of it uses a timeout.
 
     FileExistsError: what was sent there before has ended, and not all of it
     was received; a receiver gets it, and Store.remove gives it up."""
@@ -45,9 +45,9 @@ def receiver(name, *, store=None, timeout=None, pickle=True):
     channel.info()["ready"] is 0 when receivers have ended says that all is
     done.)
 
-    What has ended before a receiver came, and has nothing left for it, is not
-    what it waits for: that is the next sender of this name, and so a receiver
-    may come too late. Who has come before sees the end."""
+    A receiver ignores a channel that was finished and emptied before it
+    started; it waits for the next sender of this name. So a receiver can come
+    too late. A receiver that started before sees the end."""
     store = _store.default_store() if store is None else store
     channel = _wait_for(store, name, timeout, pickle)
     channel.join("consumer")
@@ -148,7 +148,7 @@ def _wait_for(store, name, timeout, pickle):
             _wait_a_while(store, name, left)
             pause = _LOOK
         # In this order: what is found then is another one.
-        if before is not None and before.info()["nameless"]:
+        if before is not None and before.info()["unlinked"]:
             before = None
         channel = _find(store, name, pickle)
         if channel is not None and (before is None or not _is_over(channel)):

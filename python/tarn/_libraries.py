@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What packing uses of numpy and PyTorch: asked for once, see libraries.c."""
 from . import _tarn
-from ._arrays import RAW, TORCH
+from ._arrays import TORCH, ml_dtype
 
 NUMPY = {"BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2",
          "F16": "<f2", "U32": "<u4", "I32": "<i4", "F32": "<f4", "C64": "<c8",
@@ -17,9 +17,7 @@ def numpy_parts():
     import numpy
 
     def dtype(name):
-        if name in RAW:
-            return numpy.dtype(RAW[name], metadata={"tarn": name})
-        return NUMPY.get(name) and numpy.dtype(NUMPY[name])
+        return numpy.dtype(NUMPY[name]) if name in NUMPY else ml_dtype(name)
 
     return (numpy.ndarray, numpy.generic,
             tuple(dtype(name) for name in _tarn.dtypes))
@@ -31,12 +29,15 @@ def torch_parts():
     the numbers of those as which they travel."""
     import torch
 
-    names = [TORCH.get(name, (PLAIN.get(name),))[0] for name in _tarn.dtypes]
+    # A tensor of F4 is of another shape there, and goes another way.
+    names = [TORCH.get(name, (PLAIN.get(name),))[0] if name != "F4" else None
+             for name in _tarn.dtypes]
     dtypes = [name and getattr(torch, name, None) for name in names]
     numbers = {_tarn.dtypes[i]: i + 1 for i in range(len(dtypes))}
     return (torch.Tensor, torch.strided,
             getattr(torch._C, "_from_dlpack", torch.utils.dlpack.from_dlpack),
             {dtype: i + 1 for i, dtype in enumerate(dtypes) if dtype},
             tuple(dtypes),
-            tuple(numbers[TORCH[name][1]] if name in TORCH else 0
+            tuple(numbers[TORCH[name][1]]
+                  if name in TORCH and name != "F4" else 0
                   for name in _tarn.dtypes))

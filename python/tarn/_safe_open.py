@@ -3,7 +3,9 @@
 from collections.abc import Mapping
 
 from . import _arrays
+from ._safetensors import SafetensorError, check_backend, errors
 from ._store import File
+from ._tarn import NotFoundError
 
 FRAMEWORKS = {None: None, "tarn": None, "pt": "pt", "torch": "pt",
               "pytorch": "pt", "np": "np", "numpy": "np"}
@@ -33,6 +35,10 @@ def _same(part):
     return part
 
 
+class _NoTensor(NotFoundError, SafetensorError):
+    """As mappings raise it, and as safetensors does."""
+
+
 class Slice:
     """A tensor of which only what is asked for by [] is read."""
 
@@ -58,16 +64,26 @@ class safe_open:
     framework is "pt", "np", or None for Tensors; device is where PyTorch's
     are moved to. PyTorch's and numpy's tensors are copy-on-write over the
     mapped file: only what is used is read, and what is written to them stays
-    in this process. Those of one file share it, see Tensor.private."""
+    in this process. Those of one file share it, see Tensor.cow. backend is
+    one of safetensors' names, which mean the same here."""
 
-    def __init__(self, filename, framework=None, device="cpu"):
+    def __init__(self, filename, framework=None, device="cpu", *,
+                 backend="mmap"):
+        check_backend(backend)
         self._view, self._move = _framework(framework, device)
-        self._file = File(filename)
+        with errors():
+            self._file = File(filename)
 
     def _open(self):
         if self._file is None:
             raise ValueError("safe_open: the file is closed")
         return self._file
+
+    def _find(self, name):
+        try:
+            return self._open()[name]
+        except NotFoundError as e:
+            raise _NoTensor(e.errno, getattr(e, "said", str)()) from None
 
     def __enter__(self):
         self._open()
@@ -92,8 +108,9 @@ class safe_open:
         return self._open().metadata or None
 
     def get_tensor(self, name):
-        """One tensor. NotFoundError, which is a KeyError."""
-        return self._move(self._view(self._open()[name]))
+        """One tensor. NotFoundError, which is a KeyError, and here a
+        SafetensorError too."""
+        return self._move(self._view(self._find(name)))
 
     def get_tensors(self):
         """All of them, a dict."""
@@ -103,4 +120,4 @@ class safe_open:
     def get_slice(self, name):
         """One tensor of which parts are wanted: get_slice("w")[:, :4]; all
         that its framework understands in [] may stand there."""
-        return Slice(self._open()[name], self._view, self._move)
+        return Slice(self._find(name), self._view, self._move)

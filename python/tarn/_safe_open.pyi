@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 _Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 
@@ -11,7 +11,8 @@ class Slice:
 
 class safe_open:
     def __init__(self, filename: _Path, framework: str | None = None,
-                 device: Any = "cpu") -> None: ...
+                 device: Any = "cpu", *,
+                 backend: Literal["mmap", "pread"] = "mmap") -> None: ...
     def __enter__(self) -> safe_open: ...
     def __exit__(self, *_: object) -> None: ...
     def keys(self) -> list[str]: ...

@@ -4,20 +4,25 @@
 What is in C looks up, waits and copies; here it becomes a Mapping, with keys,
 items, values and get, and what takes either one thing or many is sorted out.
 """
+import errno
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import ItemsView, Mapping, ValuesView
 
-from . import _arrays, _copies, _tarn
+from . import _arrays, _copies, _names, _tarn
 
 
 class _Tensors(Mapping):
-    """Mappings whose == is identity, since that of Tensors is."""
+    """Mappings whose == is identity: Tensors have no other."""
 
     __slots__ = ()
     __eq__ = object.__eq__
     __ne__ = object.__ne__
     __hash__ = object.__hash__
+
+    def _ipython_key_completions_(self):
+        """What may follow m[" at a prompt."""
+        return list(self)
 
 
 class _Whole(_Tensors):
@@ -54,7 +59,11 @@ class File(_tarn.FileBase, _Whole):
         return type(self), (self._where, self._mapped)
 
     def __repr__(self):
-        return f"<tarn.File {self.path!r}: {len(self)} tensors>"
+        return f"<tarn.File {self.path!r}: {_names.summary(self)}>"
+
+
+# So often in a row no writer comes between by accident; picked.
+_CHANGED_TRIES = 10
 
 
 class Loaded(_Whole):
@@ -81,7 +90,7 @@ class Loaded(_Whole):
         return _copies.load_again, (self._store, self._file)
 
     def __repr__(self):
-        return f"<tarn.Loaded {self.path!r}: {len(self)} tensors>"
+        return f"<tarn.Loaded {self.path!r}: {_names.summary(self)}>"
 
     @property
     def metadata(self):
@@ -94,14 +103,74 @@ class Loaded(_Whole):
         return self._file.path
 
 
+class Snapshot(_Whole):
+    """Published tensors as they stood at one moment: a mapping from names to
+    Tensors that stays as it is when others are published afterwards. It holds
+    all of them as long as it, or one of them, is held."""
+
+    def __init__(self, commit, tensors, versions):
+        self._commit, self._tensors, self._versions = commit, tensors, versions
+
+    def __getitem__(self, name):
+        try:
+            return self._tensors[name]
+        except KeyError:
+            raise _tarn.NotFoundError(
+                errno.ENOENT, f"the snapshot has no tensor {name!r}") from None
+
+    def __contains__(self, name):
+        return name in self._tensors
+
+    def __iter__(self):
+        return iter(self._tensors)
+
+    def __len__(self):
+        return len(self._tensors)
+
+    def __repr__(self):
+        return (f"<tarn.Snapshot of commit {self._commit}: "
+                f"{len(self)} tensor{'' if len(self) == 1 else 's'}>")
+
+    @property
+    def version(self):
+        """The number of the commit that left these tensors. It grows with
+        each publication and each removal in the pool."""
+        return self._commit
+
+    @property
+    def versions(self):
+        """The version of each name, as Store.version has it; a new dict."""
+        return dict(self._versions)
+
+
+class _Items(ItemsView):
+    __slots__ = ()
+
+    def __iter__(self):
+        return iter(self._mapping.snapshot().items())
+
+
+class _Values(ValuesView):
+    __slots__ = ()
+
+    def __iter__(self):
+        return iter(self._mapping.snapshot().values())
+
+
 class Store(_tarn.StoreBase, _Tensors):
     """A connection to the daemon that keeps tensors in shared memory: a
     mapping from published names to Tensors. store["FILE:TENSOR"] is a tensor
-    of a file, loaded if nobody has yet, which Ctrl-C ends.
+    of a file, loaded if it is not in memory yet, which Ctrl-C ends.
 
-    Without a socket it is this user's daemon, which is started if there is
-    none; pool is the name of one that several users share. Any thread may use
-    a store, and so may the children of a fork; in other processes that get it,
+    store[name] is the newest tensor of that name. Two look-ups may find two
+    versions of a set that is replaced in between, and so does dict(store),
+    which looks up one name after the other. items(), values() and snapshot()
+    have all names as they stood at one moment: dict(store.items()).
+
+    Without a socket it is this user's daemon. If no daemon serves the socket,
+    one is started there, also if you name the socket (TARN_AUTOSTART=0 forbids
+    it). pool is the name of one that several users share. Any thread may use a
+    store, and so may the children of a fork; in other processes that get it,
     by pickle, it is opened again."""
 
     def __reduce__(self):
@@ -114,30 +183,67 @@ class Store(_tarn.StoreBase, _Tensors):
         """A connection is there also while it has no names."""
         return True
 
-    def load(self, path, name=None, *, verify=False, progress=None):
+    def snapshot(self, prefix="", *, names=None):
+        """The tensors whose names begin with prefix, or those of names, as
+        they stood at one moment: a Snapshot. What one publish has published
+        is all in it, or none of it is. NotFoundError: one of names is not
+        there."""
+        if names is None:
+            return Snapshot(*self._snapshot(prefix))
+        if prefix:
+            raise TypeError("snapshot takes a prefix or names, not both")
+        if isinstance(names, str):
+            raise TypeError("names is one str; it wants several: "
+                            f"[{names!r}]")
+        return Snapshot(*self._snapshot(tuple(names)))
+
+    def items(self):
+        """All names and Tensors; each walk along them is a snapshot."""
+        return _Items(self)
+
+    def values(self):
+        """All Tensors; each walk along them is a snapshot."""
+        return _Values(self)
+
+    def load(self, path, name=None, *, verify=False, progress=None,
+             fresh=False):
         """Loads all tensors of a file, once for all processes, and returns
         them as a mapping. name publishes them too, as NAME/TENSOR; verify
-        compares the checksums that the file has; progress(done, total) is
-        called now and then."""
-        file = path if isinstance(path, File) else File(path)
-        whole = self._load(file, name, verify, progress)
-        return Loaded(self, file, whole)
+        compares the checksums that the file has. progress(done, total,
+        phase) is called now and then: phase is "memory" while the daemon
+        takes memory from the system, then "read"; done and total are bytes
+        of that phase. fresh reads the file also if its bytes are in memory
+        already.
+
+        A File that has changed since it was opened is an OSError with errno
+        ESTALE; a path is opened again."""
+        if isinstance(path, File):
+            whole = self._load(path, name, verify, progress, fresh)
+            return Loaded(self, path, whole)
+        for tries in range(_CHANGED_TRIES):
+            file = File(path)
+            try:
+                whole = self._load(file, name, verify, progress, fresh)
+                return Loaded(self, file, whole)
+            except OSError as e:
+                if e.errno != errno.ESTALE or tries + 1 == _CHANGED_TRIES:
+                    raise
 
     def publish(self, tensors, tensor=None, *, replace=None, exclusive=False,
-                life=None):
+                ttl=None):
         """Publishes a mapping of names to tensors or arrays, all of them in
         one moment: publish({"a": x, "b": y}), or publish("a", x) for one.
         Returns the versions, as a dict or a number.
 
         replace is a prefix: names that begin so and are not among these are
         removed in the same moment. exclusive: FileExistsError if one of the
-        names is there. life: seconds until the names end."""
+        names is there. ttl: seconds until the names end; None: never."""
         if isinstance(tensors, str):
             return self._publish({tensors: tensor}, replace, exclusive,
-                                 life)[tensors]
+                                 ttl)[tensors]
         if tensor is not None:
             raise TypeError("publish takes a name and a tensor, or a mapping")
-        return self._publish(tensors, replace, exclusive, life)
+        return self._publish(tensors, replace, exclusive, ttl)
 
     def channel(self, name, slots=None, slot_bytes=None, mode=None,
                 tensors=None, ephemeral=False, *, create=True, pickle=True,
@@ -150,11 +256,11 @@ class Store(_tarn.StoreBase, _Tensors):
         in it: create=False opens it, to receive them.
 
         tensors is how many an item may have (16); the name of an ephemeral
-        channel goes with the last who takes part. create=False only opens:
+        channel ends with its last participant. create=False only opens:
         NotFoundError. pickle=False refuses what is not of a plain type, both
-        ways: who may send could run code in who receives. sparse=True takes
+        ways: a sender could run code in a receiver. sparse=True takes
         the memory of a large slot when it is first filled; else all of it is
-        there before anybody can send."""
+        there before a process can send."""
         return _tarn.Channel(self, name, slots, slot_bytes, mode, tensors,
                              ephemeral, create, pickle, sparse)
 
@@ -187,10 +293,12 @@ def open(path, map=True):
     return File(path, map)
 
 
-def load(path, *, verify=False, progress=None):
+def load(path, name=None, *, verify=False, progress=None, fresh=False):
     """Loads a file into memory that all processes share, once for all of
-    them, and returns a mapping from names to Tensors. See Store.load."""
-    return default_store().load(path, verify=verify, progress=progress)
+    them, and returns a mapping from names to Tensors. name publishes them too,
+    as NAME/TENSOR. See Store.load."""
+    return default_store().load(path, name, verify=verify, progress=progress,
+                                fresh=fresh)
 
 
 def save(path, tensors, metadata=None, *, checksums=False, align=0,
@@ -199,7 +307,7 @@ def save(path, tensors, metadata=None, *, checksums=False, align=0,
     them, and metadata, a mapping of strings. A path that ends in .npy takes
     one tensor.
 
-    Whoever opens the path finds the old file or the new one, never half of
+    A process that opens path finds the old file or the new one, never half of
     it. checksums adds one for each tensor, which File.verify and load compare;
     the first tensor's offset is a multiple of align; exclusive is
     FileExistsError if there is something already."""

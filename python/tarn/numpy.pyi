@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: MIT
-from collections.abc import Mapping
 from os import PathLike
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+import numpy
+
+from ._safetensors import SafetensorError as SafetensorError
 
 _Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
+_Arrays: TypeAlias = dict[str, numpy.ndarray[Any, Any]]
 
-def load_file(filename: _Path) -> dict[str, Any]: ...
-def save_file(tensor_dict: Mapping[str, Any], filename: _Path,
-              metadata: Mapping[str, str] | None = None) -> None: ...
+def load_file(filename: _Path, *, backend: Literal["mmap", "pread"] = "mmap"
+              ) -> _Arrays: ...
+def load(data: bytes) -> _Arrays: ...
+def save_file(tensor_dict: _Arrays, filename: _Path,
+              metadata: dict[str, str] | None = None) -> None: ...
+def save(tensor_dict: _Arrays, metadata: dict[str, str] | None = None
+         ) -> bytes: ...

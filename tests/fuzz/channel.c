@@ -26,11 +26,11 @@
 #include "base/fail.h"
 #include "lib/store/store.h"
 #include "lib/tensor/tensor.h"
-#include "tests/fake_daemon.h"
+#include "tests/kit/fake_daemon.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/ring_poke.h"
-#include "tests/tap.h"
+#include "tests/kit/tap.h"
 
 const char fuzz_name[] = "channel";
 
@@ -245,7 +245,7 @@ static void empty(struct handle *h, uint8_t dtype, uint8_t sizes)
 
 	if (!slot)
 		return;
-	r = tarn_slot_empty(slot, dtype, sizes & 3, shape, &t);
+	r = tarn_slot_new_tensor(slot, dtype, sizes & 3, shape, &t);
 	judge_error(r, false);
 	if (r < 0)
 		return;
@@ -286,7 +286,7 @@ static void set(struct handle *h, uint8_t how)
 	if (!slot)
 		return;
 	must(tarn_layout_contiguous(TARN_U16, 2, shape, &layout), "a layout");
-	judge_error(tarn_slot_set(slot, how & 3, &layout), false);
+	judge_error(tarn_slot_set_layout(slot, how & 3, &layout), false);
 }
 
 static void tag(struct handle *h, uint8_t size)
@@ -294,7 +294,8 @@ static void tag(struct handle *h, uint8_t size)
 	static const char bytes[256] = "a tag";
 
 	if (filling(h))
-		judge_error(tarn_slot_tag(filling(h), bytes, size % 80), false);
+		judge_error(
+			tarn_slot_set_tag(filling(h), bytes, size % 80), false);
 }
 
 static void publish(struct handle *h)
@@ -326,7 +327,7 @@ static void receive(struct handle *h, int timeout_ms)
 	judge_slot((tarn_storage *)item);
 	tarn_item_tag(item, &size);
 	if (size > TARN_CHANNEL_TAG_MAX || tarn_item_count(item) > TENSORS)
-		bail("an item of %u tensors with a tag of %zu",
+		bail("an item of %zu tensors with a tag of %zu",
 			tarn_item_count(item), size);
 	h->items[h->n_items++] = item;
 }
@@ -370,7 +371,7 @@ static void info(struct handle *h, int timeout_ms)
 		judge_error(r, timeout_ms == 0);
 	if (r > 0 && seen.tag_size > TARN_CHANNEL_TAG_MAX)
 		bail("a tag of %u", seen.tag_size);
-	judge_error(tarn_channel_get_info(h->channel, &is), false);
+	judge_error(tarn_channel_info(h->channel, &is), false);
 	if (is.free + is.filling + is.ready + is.reading > SLOTS)
 		bail("%u slots free, %u filling, %u ready, %u read, of %u",
 			is.free, is.filling, is.ready, is.reading, SLOTS);

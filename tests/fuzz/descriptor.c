@@ -16,9 +16,9 @@
 #include "lib/store/descriptor.h"
 #include "lib/store/store.h"
 #include "lib/tensor/tensor.h"
-#include "tests/fake_daemon.h"
+#include "tests/kit/fake_daemon.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/tap.h"
+#include "tests/kit/tap.h"
 
 const char fuzz_name[] = "descriptor";
 

@@ -13,7 +13,7 @@
 
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/text.h"
-#include "tests/tap.h"
+#include "tests/kit/tap.h"
 
 const char fuzz_name[] = "expression";
 
@@ -145,7 +145,7 @@ static void judge_apply(const struct tarn_layout *whole, const char *expr)
 {
 	static const struct tarn_layout untouched = {.offset = 4711};
 	struct tarn_layout view = untouched;
-	int r = tarn_layout_apply(whole, expr, &view);
+	int r = tarn_layout_eval(whole, expr, &view);
 
 	if (r < 0) {
 		judge_refusal(r, expr);

@@ -12,8 +12,9 @@
 #include <tarn/error.h>
 
 #include "base/checked.h"
-#include "tests/file_bytes.h"
-#include "tests/tap.h"
+#include "tests/kit/file_bytes.h"
+#include "tests/kit/must.h"
+#include "tests/kit/tap.h"
 
 #define NAME "mutant"
 #define READ_MAX 4096 /* bytes of a tensor that is read */
@@ -35,7 +36,7 @@ tarn_file *file_judge_open(const uint8_t *bytes, size_t size)
 
 /* Of what is in the file, in the order in which it is there. */
 static void judge_bytes(
-	tarn_file *file, const struct tarn_file_tensor *t, const uint8_t *bytes)
+	tarn_file *file, const struct tarn_file_entry *t, const uint8_t *bytes)
 {
 	enum tarn_order order = t->fortran_order ? TARN_ORDER_F : TARN_ORDER_C;
 	uint8_t read[READ_MAX];
@@ -52,7 +53,7 @@ static void judge_bytes(
 }
 
 static void judge_layout(
-	const struct tarn_file_tensor *t, const struct tarn_layout *layout)
+	const struct tarn_file_entry *t, const struct tarn_layout *layout)
 {
 	if (tarn_layout_check(layout) < 0)
 		bail("'%s': %s", t->name, tarn_error_message());
@@ -73,7 +74,7 @@ void file_judge(tarn_file *file, const uint8_t *bytes, size_t size)
 
 	bytes_walk(file);
 	for (size_t i = 0; i < tarn_file_count(file); i++) {
-		const struct tarn_file_tensor *t = tarn_file_at(file, i);
+		const struct tarn_file_entry *t = tarn_file_at(file, i);
 		struct tarn_layout layout;
 
 		if (t->file_offset < end)
@@ -81,7 +82,7 @@ void file_judge(tarn_file *file, const uint8_t *bytes, size_t size)
 		end = t->file_offset + t->nbytes;
 		if (end > size)
 			bail("'%s' ends behind the file", t->name);
-		if (tarn_file_layout(t, &layout) < 0)
+		if (tarn_file_entry_layout(t, &layout) < 0)
 			continue;
 		judge_layout(t, &layout);
 		if (t->nbytes <= READ_MAX && n_read++ < READ_COUNT)
@@ -97,8 +98,8 @@ void file_judge_same(tarn_file *a, tarn_file *b)
 		tarn_file_metadata_count(a) != tarn_file_metadata_count(b))
 		bail("two readings of one file count differently");
 	for (size_t i = 0; i < tarn_file_count(a); i++) {
-		const struct tarn_file_tensor *x = tarn_file_at(a, i);
-		const struct tarn_file_tensor *y = tarn_file_at(b, i);
+		const struct tarn_file_entry *x = tarn_file_at(a, i);
+		const struct tarn_file_entry *y = tarn_file_at(b, i);
 
 		if (strcmp(x->name, y->name) || x->name_size != y->name_size ||
 			x->file_offset != y->file_offset ||
@@ -111,8 +112,8 @@ void file_judge_same(tarn_file *a, tarn_file *b)
 				bail("'%s' has two shapes", x->name);
 	}
 	for (size_t i = 0; i < tarn_file_metadata_count(a); i++) {
-		tarn_file_metadata_at(a, i, &key[0], &value[0]);
-		tarn_file_metadata_at(b, i, &key[1], &value[1]);
+		must(tarn_file_metadata_at(a, i, &key[0], &value[0]));
+		must(tarn_file_metadata_at(b, i, &key[1], &value[1]));
 		if (strcmp(key[0], key[1]) || strcmp(value[0], value[1]))
 			bail("metadata '%s' is read in two ways", key[0]);
 	}

@@ -19,9 +19,9 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/fd.h"
-#include "tests/file_bytes.h"
+#include "tests/kit/file_bytes.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/tap.h"
+#include "tests/kit/tap.h"
 
 const char fuzz_name[] = "index";
 
@@ -109,7 +109,7 @@ static void make_folder(void)
 
 /* Data count up from 0 in each shard: see bytes_safetensors. */
 static void judge_bytes(
-	tarn_file *file, tarn_file *shard, const struct tarn_file_tensor *t)
+	tarn_file *file, tarn_file *shard, const struct tarn_file_entry *t)
 {
 	uint8_t read[4], from;
 	uint64_t offset, size;
@@ -132,7 +132,7 @@ static void judge_bytes(
 /* In the shard that the map says. */
 static void judge_tensor(tarn_file *file, const char *name, const char *shard)
 {
-	const struct tarn_file_tensor *t = tarn_file_find(file, name), *there;
+	const struct tarn_file_entry *t = tarn_file_find(file, name), *there;
 	tarn_file *in = t ? tarn_file_shard(file, t->shard) : NULL;
 
 	if (!in)
@@ -151,10 +151,10 @@ static void judge_tensor(tarn_file *file, const char *name, const char *shard)
 static void judge_place(tarn_file *shard)
 {
 	_cleanup_free_ char *real = realpath(tarn_file_path(shard), NULL);
-	_cleanup_free_ char *home = realpath(folder, NULL);
+	_cleanup_free_ char *user = realpath(folder, NULL);
 
-	if (!real || !home || strncmp(real, home, strlen(home)) != 0 ||
-		real[strlen(home)] != '/')
+	if (!real || !user || strncmp(real, user, strlen(user)) != 0 ||
+		real[strlen(user)] != '/')
 		bail("a shard is outside of the folder: %s",
 			tarn_file_path(shard));
 }

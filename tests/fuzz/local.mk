@@ -12,9 +12,7 @@ FUZZ_TESTS = \
 	tests/fuzz/values \
 	tests/fuzz/wire \
 	$(NULL)
-FUZZ_BYTES = tests/file_bytes.c tests/file_bytes.h
-FUZZ_FILES = $(FUZZ_BYTES) tests/fuzz/files.c tests/fuzz/files.h
-FUZZ_FAKE = tests/fake_daemon.c tests/fake_daemon.h
+FUZZ_FILES = tests/fuzz/files.c tests/fuzz/files.h
 FUZZ_POKES = tests/fuzz/input.h tests/fuzz/ring_poke.c tests/fuzz/ring_poke.h
 FUZZ_TEXT = tests/fuzz/text.c tests/fuzz/text.h
 FUZZ_SERVER = \
@@ -38,15 +36,31 @@ FUZZ_RUN = \
 FUZZ_JSON_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
 FUZZ_JSON_LIBS = $(WHITEBOX_LIBS) $(JANSSON_LIBS)
 
+# What libFuzzer found interesting is one archive a target: thousands of small
+# files would be most of the tree's.
+FUZZ_ARCHIVES = $(FUZZ_TESTS:tests/fuzz/%=tests/fuzz/corpus/%.tar.gz)
+tests/fuzz/found/stamp: $(FUZZ_ARCHIVES)
+	$(AM_V_GEN)rm -rf tests/fuzz/found && \
+	for name in $(FUZZ_TESTS:tests/fuzz/%=%); do \
+		$(MKDIR_P) tests/fuzz/found/$$name && \
+		tar xzf $(srcdir)/tests/fuzz/corpus/$$name.tar.gz \
+			-C tests/fuzz/found/$$name || exit 1; \
+	done && : >$@
+check_DATA = tests/fuzz/found/stamp
+CLEAN_TARGETS += clean-found
+.PHONY: clean-found
+clean-found:
+	rm -rf tests/fuzz/found
+
 check_PROGRAMS += $(FUZZ_TESTS)
 TESTS += $(FUZZ_TESTS)
 tests_fuzz_channel_SOURCES = \
-	tests/fuzz/channel.c $(FUZZ_FAKE) $(FUZZ_POKES) $(FUZZ_RUN)
+	tests/fuzz/channel.c $(FUZZ_POKES) $(FUZZ_RUN)
 tests_fuzz_descriptor_SOURCES = \
-	tests/fuzz/descriptor.c $(FUZZ_FAKE) $(FUZZ_RUN)
+	tests/fuzz/descriptor.c $(FUZZ_RUN)
 tests_fuzz_expression_SOURCES = \
 	tests/fuzz/expression.c $(FUZZ_TEXT) $(FUZZ_RUN)
-tests_fuzz_index_SOURCES = tests/fuzz/index.c $(FUZZ_BYTES) $(FUZZ_RUN)
+tests_fuzz_index_SOURCES = tests/fuzz/index.c $(FUZZ_RUN)
 tests_fuzz_index_CPPFLAGS = $(FUZZ_JSON_CPPFLAGS)
 tests_fuzz_index_LDADD = $(FUZZ_JSON_LIBS)
 tests_fuzz_npy_SOURCES = tests/fuzz/npy.c $(FUZZ_FILES) $(FUZZ_RUN)
@@ -71,13 +85,13 @@ noinst_PROGRAMS += \
 	tests/fuzz/fuzz_wire \
 	$(NULL)
 tests_fuzz_fuzz_channel_SOURCES = \
-	tests/fuzz/channel.c $(FUZZ_FAKE) $(FUZZ_POKES)
+	tests/fuzz/channel.c $(FUZZ_POKES)
 tests_fuzz_fuzz_channel_LDFLAGS = $(LIBFUZZER)
-tests_fuzz_fuzz_descriptor_SOURCES = tests/fuzz/descriptor.c $(FUZZ_FAKE)
+tests_fuzz_fuzz_descriptor_SOURCES = tests/fuzz/descriptor.c
 tests_fuzz_fuzz_descriptor_LDFLAGS = $(LIBFUZZER)
 tests_fuzz_fuzz_expression_SOURCES = tests/fuzz/expression.c $(FUZZ_TEXT)
 tests_fuzz_fuzz_expression_LDFLAGS = $(LIBFUZZER)
-tests_fuzz_fuzz_index_SOURCES = tests/fuzz/index.c $(FUZZ_BYTES)
+tests_fuzz_fuzz_index_SOURCES = tests/fuzz/index.c
 tests_fuzz_fuzz_index_CPPFLAGS = $(FUZZ_JSON_CPPFLAGS)
 tests_fuzz_fuzz_index_LDADD = $(FUZZ_JSON_LIBS)
 tests_fuzz_fuzz_index_LDFLAGS = $(LIBFUZZER)

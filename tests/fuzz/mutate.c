@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "tests/tap.h"
+#include "tests/kit/tap.h"
 
 /* ---- words ------------------------------------------------------------- */
 

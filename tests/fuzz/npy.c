@@ -11,20 +11,20 @@
 #include "lib/file/head.h"
 #include "tests/fuzz/files.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/tap.h"
+#include "tests/kit/tap.h"
 
 const char fuzz_name[] = "npy";
 
 /* The head of it, written; with the array behind it, where that is small. */
 static void judge_again(tarn_file *file, const uint8_t *bytes)
 {
-	const struct tarn_file_tensor *t = tarn_file_at(file, 0);
+	const struct tarn_file_entry *t = tarn_file_at(file, 0);
 	struct head_tensor tensor = {.name = t->name};
 	struct head head = {0};
 	tarn_file *again;
 	uint8_t *whole;
 
-	if (t->nbytes > 4096 || tarn_file_layout(t, &tensor.layout) < 0)
+	if (t->nbytes > 4096 || tarn_file_entry_layout(t, &tensor.layout) < 0)
 		return;
 	if (npy_head(&tensor, 0, &head) < 0)
 		bail("read, and cannot be written: %s", tarn_error_message());

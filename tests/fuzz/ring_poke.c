@@ -6,7 +6,7 @@
 #include "tests/fuzz/ring_poke.h"
 
 #include "base/checked.h"
-#include "shm/ring_words.h"
+#include "shm/ring_internal.h"
 
 static char *in_head(struct ring_head *head, uint8_t which)
 {
@@ -32,7 +32,8 @@ static char *in_slot(const struct ring *ring, uint8_t which)
 {
 	struct ring_slot *s = &ring->slots[(which & 15) % ring->geometry.slots];
 	void *const words[] = {&s->word, &s->pending[0], &s->pending[1],
-		&s->bytes, &s->tensors, &s->told, &s->tag[0], &s->word};
+		&s->bytes, &s->tensors, &s->note_position, &s->tag[0],
+		&s->word};
 
 	return words[which >> 4 & 7];
 }

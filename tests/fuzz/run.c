@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A fuzz target as a test: its whole corpus, and for a second bytes that are
- * made from it. The corpus is what libFuzzer kept as interesting, and what
- * once was a bug; so what was found stays found, by any compiler.
+ * made from it. The corpus is the inputs that once were a bug, each under a
+ * name of its own, and those that libFuzzer kept as interesting, which make
+ * check unpacks from an archive; so what was found stays found, by any
+ * compiler.
  *
  * TARN_TEST_SEED repeats a run, TARN_TEST_ROUNDS makes it longer; a FILE as an
  * argument is run alone.
@@ -20,7 +22,7 @@
 #include "base/fd.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/mutate.h"
-#include "tests/tap.h"
+#include "tests/kit/tap.h"
 
 #define INPUT_MAX (1u << 20)
 #define MUTANT_MAX 4096u
@@ -93,14 +95,23 @@ static int is_file(const struct dirent *entry)
 	return entry->d_name[0] != '.';
 }
 
-static void read_corpus(const char *folder)
+static void read_corpus(const char *top, const char *subfolder)
 {
+	_cleanup_free_ char *folder = NULL;
 	struct dirent **entries;
-	int n = scandir(folder, &entries, is_file, alphasort);
+	struct input *more;
+	int n;
 
+	if (asprintf(&folder, "%s/tests/fuzz/%s/%s", top ? top : ".", subfolder,
+		    fuzz_name) < 0)
+		bail("no memory");
+	n = scandir(folder, &entries, is_file, alphasort);
 	if (n <= 0)
 		bail("%s: there is no corpus: %s", folder, strerror(errno));
-	corpus = calloc((size_t)n, sizeof(*corpus));
+	more = reallocarray(corpus, n_corpus + (size_t)n, sizeof(*corpus));
+	if (!more)
+		bail("no memory");
+	corpus = more;
 	for (int i = 0; i < n; i++) {
 		_cleanup_free_ char *path = NULL;
 
@@ -178,7 +189,7 @@ static void be_quiet(void)
 int main(int argc, char **argv)
 {
 	const char *top = getenv("top_srcdir");
-	_cleanup_free_ char *folder = NULL, *dictionary = NULL;
+	_cleanup_free_ char *dictionary = NULL;
 
 	at_bail(tell_input, NULL);
 	if (argc > 1) {
@@ -187,19 +198,18 @@ int main(int argc, char **argv)
 		run(argv[1], corpus[0].bytes, corpus[0].size);
 		free_corpus();
 		ok(true, "%s: %s", fuzz_name, argv[1]);
-		return done();
+		return done_any();
 	}
-	if (asprintf(&folder, "%s/tests/fuzz/corpus/%s", top ? top : ".",
-		    fuzz_name) < 0 ||
-		asprintf(&dictionary, "%s/tests/fuzz/%s.dict", top ? top : ".",
-			fuzz_name) < 0)
+	if (asprintf(&dictionary, "%s/tests/fuzz/%s.dict", top ? top : ".",
+		    fuzz_name) < 0)
 		bail("no memory");
 	be_quiet();
-	read_corpus(folder);
+	read_corpus(top, "corpus");
+	read_corpus(getenv("top_builddir"), "found");
 	for (size_t i = 0; i < n_corpus; i++)
 		run(corpus[i].name, corpus[i].bytes, corpus[i].size);
 	ok(true, "%s: %zu files of its corpus", fuzz_name, n_corpus);
 	run_mutants(dictionary);
 	free_corpus();
-	return done();
+	return done_any();
 }

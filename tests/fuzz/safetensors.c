@@ -16,7 +16,8 @@
 #include "lib/file/safetensors.h"
 #include "tests/fuzz/files.h"
 #include "tests/fuzz/fuzz.h"
-#include "tests/tap.h"
+#include "tests/kit/must.h"
+#include "tests/kit/tap.h"
 
 const char fuzz_name[] = "safetensors";
 
@@ -79,7 +80,7 @@ static void judge_tiling(tarn_file *file, size_t size)
 		bail("the data end at %llu of %zu bytes",
 			(unsigned long long)(end + data), size);
 	for (size_t i = 0; i < tarn_file_count(file); i++) {
-		const struct tarn_file_tensor *t = tarn_file_at(file, i);
+		const struct tarn_file_entry *t = tarn_file_at(file, i);
 
 		if (t->file_offset != end)
 			bail("a gap before '%s'", t->name);
@@ -97,11 +98,11 @@ static struct head_tensor *list(const tarn_file *file, size_t n)
 	struct head_tensor *tensors = calloc(n + 1, sizeof(*tensors));
 
 	for (size_t i = 0; i < n; i++) {
-		const struct tarn_file_tensor *t = tarn_file_at(file, i);
+		const struct tarn_file_entry *t = tarn_file_at(file, i);
 
 		tensors[i].name = t->name;
 		tensors[i].item = i;
-		if (tarn_file_layout(t, &tensors[i].layout) < 0) {
+		if (tarn_file_entry_layout(t, &tensors[i].layout) < 0) {
 			free(tensors);
 			return NULL;
 		}
@@ -114,7 +115,8 @@ static struct file_pair *pairs_of(const tarn_file *file, size_t n)
 	struct file_pair *pairs = calloc(n + 1, sizeof(*pairs));
 
 	for (size_t i = 0; i < n; i++)
-		tarn_file_metadata_at(file, i, &pairs[i].key, &pairs[i].value);
+		must(tarn_file_metadata_at(
+			file, i, &pairs[i].key, &pairs[i].value));
 	return pairs;
 }
 
@@ -127,7 +129,7 @@ static tarn_file *open_written(const tarn_file *file, const uint8_t *bytes,
 
 	memcpy(whole, head->bytes, head->size);
 	for (size_t i = 0; i < tarn_file_count(file); i++) {
-		const struct tarn_file_tensor *t =
+		const struct tarn_file_entry *t =
 			tarn_file_at(file, tensors[i].item);
 
 		if (t->nbytes != tensors[i].nbytes)
@@ -146,8 +148,8 @@ static tarn_file *open_written(const tarn_file *file, const uint8_t *bytes,
 static void judge_written(const tarn_file *file, const tarn_file *again)
 {
 	for (size_t i = 0; i < tarn_file_count(file); i++) {
-		const struct tarn_file_tensor *x = tarn_file_at(file, i);
-		const struct tarn_file_tensor *y =
+		const struct tarn_file_entry *x = tarn_file_at(file, i);
+		const struct tarn_file_entry *y =
 			tarn_file_find(again, x->name);
 
 		if (!y || x->dtype != y->dtype || x->ndim != y->ndim ||

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tests/tap.h"
+#include "tests/kit/tap.h"
 
 char *text_of(const uint8_t *bytes, size_t size)
 {

@@ -16,7 +16,7 @@
 #include "lib/number/number.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/text.h"
-#include "tests/tap.h"
+#include "tests/kit/tap.h"
 
 const char fuzz_name[] = "values";
 

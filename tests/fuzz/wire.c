@@ -7,8 +7,8 @@
  *
  * An input is a list of acts. The first byte of each says what (bits 0 to 2),
  * by which client (bit 3) and with which descriptors (bits 4 to 7), or which
- * kind of it. A frame's header and body follow as they are sent; its length is
- * put right, but for SEND_RAW.
+ * kind of it. A message's header and body follow; its length is put right, and
+ * a long body laid into a memfd, but for SEND_RAW.
  */
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -24,15 +24,15 @@
 #include "tests/fuzz/input.h"
 #include "tests/fuzz/wire_channel.h"
 #include "tests/fuzz/wire_server.h"
-#include "tests/tap.h"
+#include "tests/kit/tap.h"
 
 const char fuzz_name[] = "wire";
 
 enum act {
-	SEND,      /* a frame, and wait for what comes of it */
+	SEND,      /* a message, and wait for what comes of it */
 	SEND_TOO,  /* the same: it is what matters */
-	SEND_MORE, /* a frame, and go on at once */
-	SEND_RAW,  /* a frame that may lie about itself */
+	SEND_MORE, /* a message, and go on at once */
+	SEND_RAW,  /* one that may lie about itself */
 	LEASE,     /* a storage: 1 byte of index */
 	RELEASE,   /* the last lease */
 	POKE,      /* 0 to 7: any 8 bytes as a lease; else into a channel */
@@ -118,6 +118,18 @@ static int open_fds(unsigned kind, int *fds)
 	return n;
 }
 
+/* As a client lays down a long one. */
+static int body_of(const void *bytes, size_t size)
+{
+	int fd = memory((off_t)size, 0);
+
+	if (pwrite(fd, bytes, size, 0) != (ssize_t)size ||
+		fcntl(fd, F_ADD_SEALS,
+			F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+		bail("a body: %m");
+	return fd;
+}
+
 /* ---- acts ---------------------------------------------------------------- */
 
 static void send_frame(
@@ -127,7 +139,7 @@ static void send_frame(
 		struct wire_header head;
 		uint8_t body[WIRE_FRAME_MAX];
 	} frame;
-	int fds[4], n_fds;
+	int fds[5], n_fds;
 	size_t size;
 
 	if (!input_take(in, &frame.head, sizeof(frame.head)))
@@ -137,10 +149,14 @@ static void send_frame(
 	input_take(in, frame.body, size);
 	if (act != SEND_RAW) {
 		frame.head.magic = WIRE_MAGIC;
-		frame.head.flags &= WIRE_MORE | WIRE_AGAIN;
+		frame.head.flags &= WIRE_LONG | WIRE_AGAIN;
 		frame.head.size = (uint32_t)size;
 	}
 	n_fds = open_fds(kind, fds);
+	if (act != SEND_RAW && frame.head.flags & WIRE_LONG) {
+		fds[n_fds++] = body_of(frame.body, size);
+		size = 0;
+	}
 	peer_send(peer, &frame, sizeof(frame.head) + size, fds, n_fds);
 	while (n_fds > 0)
 		close(fds[--n_fds]);

@@ -15,9 +15,9 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "daemon/server_channel_impl.h"
-#include "shm/ring_words.h"
-#include "tests/tap.h"
+#include "daemon/server/channel/internal.h"
+#include "shm/ring_internal.h"
+#include "tests/kit/tap.h"
 
 #define CHANNELS 4u
 #define SLOTS 4u
@@ -125,18 +125,19 @@ void peer_channel_poke(struct input *in, enum ring_part part)
 	ring_poke(&c->map, &c->ring, c->map.words_size, part, in);
 }
 
-/* The rule that has it; NULL: the server knows none such. */
-static struct rule *home_of(
+/* The domain that has it; NULL: the server knows none such. */
+static struct domain *user_of(
 	const struct channel *c, const struct server_channel **ret)
 {
 	char number = (char)(c - channels + 1);
 
-	for (struct rule *rule = server.rules; rule; rule = rule->next)
-		for (*ret = rule->channels; *ret; *ret = (*ret)->next) {
+	for (struct domain *domain = server.domains; domain;
+		domain = domain->next)
+		for (*ret = domain->channels.first; *ret; *ret = (*ret)->next) {
 			const struct channel_head *head = (*ret)->map.memory;
 
 			if (head && head->rest[0] == number)
-				return rule;
+				return domain;
 		}
 	return NULL;
 }
@@ -148,21 +149,21 @@ static void join(struct part *part, unsigned kinds, uint32_t owner)
 	ring_join(&part->ring, kinds, owner);
 }
 
-/* As held_left does: what the server may wait for is told of. */
+/* As item_leases_left() does: what the server may wait for is told of. */
 static void look(const struct channel *c, struct peer *peer, uint64_t word)
 {
 	const struct server_channel *known;
-	const struct rule *rule = home_of(c, &known);
+	const struct domain *domain = user_of(c, &known);
 	const struct table *table = peer_table(peer);
 	uint32_t index = lease_index(word);
 
-	if (word && rule && table == &rule->table &&
+	if (word && domain && table == &domain->table &&
 		index < table->header->n_storages &&
 		lease_is_awaited(table, index, word >> TABLE_INDEX_BITS))
 		peer_say_released(peer, word);
 }
 
-/* As held_clear does. */
+/* As item_leases_clear() does. */
 static void acquire(struct channel *c, struct part *part, struct peer *peer)
 {
 	uint32_t slot;
@@ -178,16 +179,17 @@ static void acquire(struct channel *c, struct part *part, struct peer *peer)
 	}
 }
 
-/* As held_install does, with the client's own lease to hold it meanwhile. */
+/* As item_leases_install() does, with the client's own lease to hold it
+ * meanwhile. */
 static void keep(struct channel *c, struct part *part, const struct peer *peer)
 {
 	const struct server_channel *known;
-	const struct rule *rule = home_of(c, &known);
+	const struct domain *domain = user_of(c, &known);
 	const struct table *table = peer_table(peer);
 	uint64_t word = peer->n_slots ? peer->honest[peer->n_slots - 1] : 0;
 	uint32_t i;
 
-	if (!part->n_slots || !word || !rule || table != &rule->table)
+	if (!part->n_slots || !word || !domain || table != &domain->table)
 		return;
 	i = part->slots[part->n_slots - 1] * TENSORS;
 	atomic_store(&c->map.held[i], word);
@@ -273,13 +275,13 @@ void peer_channel_call(struct input *in, struct peer *peer)
 
 /* ---- judging ------------------------------------------------------------- */
 
-static void judge_kept(const struct channel *c, const struct rule *rule)
+static void judge_kept(const struct channel *c, const struct domain *domain)
 {
 	for (uint32_t i = 0; i < SLOTS * TENSORS; i++) {
 		uint64_t slot = atomic_load(&c->map.slots[i / TENSORS].word);
 
 		if (c->kept[i] && slot_state(slot) != SLOT_FREE)
-			lease_judge(&rule->table, c->kept[i], "an item");
+			lease_judge(&domain->table, c->kept[i], "an item");
 	}
 }
 
@@ -301,11 +303,11 @@ void channels_judge(bool all_gone)
 	for (uint32_t i = 0; i < n_channels; i++) {
 		const struct channel *c = &channels[i];
 		const struct server_channel *known;
-		const struct rule *rule = home_of(c, &known);
+		const struct domain *domain = user_of(c, &known);
 
-		if (c->poked || !rule)
+		if (c->poked || !domain)
 			continue;
-		judge_kept(c, rule);
+		judge_kept(c, domain);
 		if (all_gone)
 			judge_deserted(c);
 	}
@@ -324,15 +326,15 @@ static bool is_kept(const struct server_channel *c, uint64_t lease)
 	return false;
 }
 
-void channels_judge_unnamed(const struct rule *rule)
+void channels_judge_unnamed(const struct domain *domain)
 {
-	uint32_t i = storage_first(rule, KIND_UNNAMED);
+	uint32_t i = storage_first(domain, KIND_UNNAMED);
 
-	for (; i != UINT32_MAX; i = storage_after(rule, i)) {
-		const struct table_storage *entry = &rule->table.storages[i];
+	for (; i != UINT32_MAX; i = storage_after(domain, i)) {
+		const struct table_storage *entry = &domain->table.storages[i];
 		uint64_t generation =
 			storage_word_generation(atomic_load(&entry->word));
-		const struct server_channel *c = rule->channels;
+		const struct server_channel *c = domain->channels.first;
 
 		while (c && (!c->map.memory ||
 				    !is_kept(c, lease_word(i, generation))))

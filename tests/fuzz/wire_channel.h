@@ -22,5 +22,5 @@ void peer_channel_call(struct input *in, struct peer *peer);
  * gone, unless nobody takes part any more. */
 void channels_judge(bool all_gone);
 /* When everybody has gone: of what has no name items keep each. */
-void channels_judge_unnamed(const struct rule *rule);
+void channels_judge_unnamed(const struct domain *domain);
 void channels_forget(void);

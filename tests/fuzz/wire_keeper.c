@@ -3,8 +3,8 @@
  * The idea: what a keeper holds for the next server is descriptors, and a few
  * words about each; so it is kept here in the same way, and the next server is
  * told it by the functions that its messages would lead to. The regions alone
- * are copied: a real keeper has them mapped, and a server that is killed writes
- * there no more, but one that is freed in this process does.
+ * are copied: a server that is killed writes there no more, but one that is
+ * freed in this process does.
  */
 #include "tests/fuzz/wire_keeper.h"
 
@@ -18,27 +18,25 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "shm/table_check.h"
-#include "tests/tap.h"
+#include "tests/kit/tap.h"
 
 #define SEGMENTS_MAX 6u
 
 static int keeper;
-static struct wire_reader *room, *reader;
 static bool gives; /* memory, the next time that it is asked */
 
 static struct {
-	struct msg_rule is;
+	struct msg_domain is;
 	int fd;
-} rules[RULES];
-static uint32_t n_rules;
-static struct table tables[RULES]; /* for the next server, by number */
+} domains[DOMAINS];
+static uint32_t n_domains;
 
 static struct {
 	struct msg_segment is;
 	bool gone;
-} segments[SEGMENTS_MAX + RULES];
+} segments[SEGMENTS_MAX + DOMAINS];
 static uint32_t n_segments;
-static struct mapped_segment inherited[SEGMENTS_MAX + RULES];
+static struct mapped_segment inherited[SEGMENTS_MAX + DOMAINS];
 
 static struct {
 	struct msg_client is;
@@ -46,7 +44,7 @@ static struct {
 } clients[PEERS];
 static uint32_t n_clients;
 
-static struct kept_table kept;
+static struct fd_store fd_store;
 
 static int memory_of(const char *name, off_t size)
 {
@@ -60,9 +58,9 @@ static int memory_of(const char *name, off_t size)
 /* ---- memory -------------------------------------------------------------- */
 
 /* Offered; when the server has mapped it, it is the pool's. */
-static void offer_segment(uint32_t rule)
+static void offer_segment(uint32_t domain)
 {
-	struct msg_segment segment = {.rule = rule,
+	struct msg_segment segment = {.domain = domain,
 		.number = n_segments,
 		.offset = (uint64_t)n_segments * SEGMENT,
 		.size = SEGMENT};
@@ -77,7 +75,7 @@ static void offer_segment(uint32_t rule)
 
 static void give_segment(const struct msg_segment *segment)
 {
-	struct msg_grown grown = {.rule = segment->rule};
+	struct msg_grown grown = {.domain = segment->domain};
 	_cleanup_fd_ int fd = memory_of("segment", SEGMENT);
 
 	if (!segment->size || segment->number >= n_segments)
@@ -97,24 +95,24 @@ static void drop_segment(const struct msg_segment *segment)
 	tell(keeper, D_SEGMENT_DROPPED, segment, sizeof(*segment), NULL, 0);
 }
 
-static void refuse_memory(uint32_t rule)
+static void refuse_memory(uint32_t domain)
 {
 	static const char why[] = "there is no more";
 	union {
 		struct msg_grown head;
 		char space[sizeof(struct msg_grown) + sizeof(why)];
-	} grown = {.head = {.rule = rule, .error = ENOSPC}};
+	} grown = {.head = {.domain = domain, .error = ENOSPC}};
 
 	memcpy(grown.head.text, why, strlen(why));
 	tell(keeper, D_GROWN, &grown, sizeof(grown.head) + strlen(why), NULL,
 		0);
 }
 
-void keeper_make_segment(uint32_t rule)
+void keeper_make_segment(uint32_t domain)
 {
 	struct wire_message m = {.n_fds = 1};
 	struct msg_segment from = {
-		.rule = rule, .number = n_segments, .size = SEGMENT};
+		.domain = domain, .number = n_segments, .size = SEGMENT};
 
 	segments[n_segments++].is = from;
 	m.fds[0] = memory_of("segment", SEGMENT);
@@ -124,29 +122,25 @@ void keeper_make_segment(uint32_t rule)
 	wire_message_clear(&m);
 }
 
-/* ---- regions ---------------------------------------------------------------
- */
+/* ---- regions ------------------------------------------------------- */
 
-static void rule_begin(struct msg_rule *is, int fd)
+static void domain_begin(struct msg_domain *is, int fd)
 {
-	struct wire_message m = {.n_fds = fd >= 0};
+	struct wire_message m = {.n_fds = 2};
 
-	m.fds[0] = fd;
-	must(rule_come(&server, is, &m), "a rule");
-	wire_message_clear(&m);
-	m = (struct wire_message) {.n_fds = 1};
-	m.fds[0] = memory_of("its copy", 0);
-	must(rule_ready(&server, is, &m), "a rule");
+	m.fds[0] = copy_of(fd);
+	m.fds[1] = copy_of(fd);
+	must(domain_come(&server, is, &m), "a domain");
 	wire_message_clear(&m);
 }
 
-void keeper_make_rule(uint32_t number, const char *name)
+void keeper_make_domain(uint32_t number, const char *name)
 {
-	struct msg_rule *is = &rules[n_rules].is;
+	struct msg_domain *is = &domains[n_domains].is;
 	int fd = memory_of("region", 0);
 	struct table table;
 
-	*is = (struct msg_rule) {.rule = number,
+	*is = (struct msg_domain) {.domain = number,
 		.spec = {.page_shift = 12,
 			.mode = 0660,
 			.uid = geteuid(),
@@ -155,8 +149,8 @@ void keeper_make_rule(uint32_t number, const char *name)
 	strcpy(is->spec.name, name);
 	must(table_create(fd, 7, 8, number, geteuid(), &table), "a region");
 	table_unmap(&table);
-	rules[n_rules++].fd = copy_of(fd);
-	rule_begin(is, fd);
+	domains[n_domains++].fd = fd;
+	domain_begin(is, fd);
 }
 
 /* What has pages of one, in another. */
@@ -180,8 +174,7 @@ static int copied(int fd)
 	return copy;
 }
 
-/* ---- clients ---------------------------------------------------------------
- */
+/* ---- clients ------------------------------------------------------- */
 
 void keeper_make_client(uint32_t number, int sock, int lease)
 {
@@ -193,7 +186,7 @@ void keeper_make_client(uint32_t number, int sock, int lease)
 	clients[n_clients].is = is;
 	clients[n_clients].sock = copy_of(sock);
 	clients[n_clients++].lease = copy_of(lease);
-	must(client_new(rule_find(&server, 0), &is, sock, lease), "a client");
+	must(client_new(domain_find(&server, 0), &is, sock, lease), "a client");
 }
 
 static void about_client(uint16_t type, const struct msg_client *is)
@@ -202,8 +195,8 @@ static void about_client(uint16_t type, const struct msg_client *is)
 
 	if (i >= n_clients)
 		bail("the keeper is told of client %u", i + 1);
-	if (type == D_CLIENT_RULE)
-		clients[i].is.rule = is->rule;
+	if (type == D_CLIENT_DOMAIN)
+		clients[i].is.domain = is->domain;
 	if (type == D_CLIENT_SPEAKS)
 		clients[i].is.version = is->version;
 	if (type != D_CLIENT_GONE)
@@ -212,15 +205,14 @@ static void about_client(uint16_t type, const struct msg_client *is)
 	clients[i].lease = fd_close(clients[i].lease);
 }
 
-/* ---- what it is told --------------------------------------------------------
- */
+/* ---- what it is told ----------------------------------------------- */
 
 static void grow(const struct msg_grow *asked)
 {
 	if (gives)
-		offer_segment(asked->rule);
+		offer_segment(asked->domain);
 	else
-		refuse_memory(asked->rule);
+		refuse_memory(asked->domain);
 }
 
 static void answer(struct wire_message *m)
@@ -238,12 +230,13 @@ static void answer(struct wire_message *m)
 		return loader_fork(keeper, body, n_segments);
 	case D_LOADER_GONE:
 		return loader_forget(((const struct msg_loader *)body)->number);
-	case D_KEEP:
-		return must(kept_put(&kept, body, wire_take_fd(m, 0)), "kept");
-	case D_FORGET:
-		return kept_drop(&kept, body);
+	case D_STORE_FD:
+		return must(fd_store_put(&fd_store, body, wire_take_fd(m, 0)),
+			"kept");
+	case D_DROP_FD:
+		return fd_store_drop(&fd_store, body);
 	case D_CLIENT_GONE:
-	case D_CLIENT_RULE:
+	case D_CLIENT_DOMAIN:
 	case D_CLIENT_SPEAKS:
 		return about_client(m->type, body);
 	}
@@ -253,7 +246,7 @@ bool keeper_hear(void)
 {
 	struct wire_message m = {0};
 
-	if (wire_receive(reader, keeper, NULL, &m) != 1)
+	if (wire_receive(keeper, NULL, &m) != 1)
 		return false;
 	answer(&m);
 	wire_message_clear(&m);
@@ -268,31 +261,26 @@ void keeper_suffer(enum event event)
 		loaders_suffer(event);
 }
 
-/* ---- one server after another
- * ------------------------------------------------ */
+/* ---- one server after another ------------------------------------ */
 
 void keeper_bury(void)
 {
 	while (keeper_hear())
 		;
-	for (uint32_t i = 0; i < n_rules; i++) {
-		int fd = copied(rules[i].fd);
+	for (uint32_t i = 0; i < n_domains; i++) {
+		int fd = copied(domains[i].fd);
 
-		close(rules[i].fd);
-		rules[i].fd = fd;
+		close(domains[i].fd);
+		domains[i].fd = fd;
 	}
 	/* So that what it says while it is freed is said to nobody. */
 	keeper = fd_close(keeper);
-	reader = wire_reader_free(reader);
 }
 
 static void inherit(void)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < n_rules; i++)
-		must(table_map(rules[i].fd, true, &tables[rules[i].is.rule]),
-			"a region");
 	for (uint32_t i = 0; i < n_segments; i++) {
 		_cleanup_fd_ int fd = memory_of("segment", SEGMENT);
 		const struct msg_segment *s = &segments[i].is;
@@ -305,10 +293,8 @@ static void inherit(void)
 		if (at == MAP_FAILED)
 			bail("a segment: %m");
 		inherited[n++] = (struct mapped_segment) {
-			s->rule, s->number, s->offset, s->size, at};
+			s->domain, s->number, s->offset, s->size, at};
 	}
-	server.start.tables = tables;
-	server.start.n_tables = RULES;
 	server.start.segments = inherited;
 	server.start.n_segments = n;
 }
@@ -326,13 +312,13 @@ static void tell_segments(void)
 	}
 }
 
-static void tell_kept(void *arg, const struct kept *one)
+static void replay_fd(void *arg, const struct stored_fd *one)
 {
 	struct wire_message m = {.n_fds = 1, .body = (void *)&one->key};
 
 	(void)arg;
 	m.fds[0] = copy_of(one->fd);
-	must(server_take_kept(&server, &m), "what was kept");
+	must(server_restore_fd(&server, &m), "what was kept");
 }
 
 static void tell_clients(void)
@@ -343,7 +329,7 @@ static void tell_clients(void)
 		if (clients[i].sock < 0)
 			continue;
 		is->flags |= CLIENT_SEEN;
-		must(client_new(rule_find(&server, is->rule), is,
+		must(client_new(domain_find(&server, is->domain), is,
 			     copy_of(clients[i].sock),
 			     copy_of(clients[i].lease)),
 			"a client");
@@ -353,23 +339,20 @@ static void tell_clients(void)
 void keeper_tell_all(int sock)
 {
 	keeper = sock;
-	must(wire_reader_new_beside(room, &reader), "a reader");
 	inherit();
-	for (uint32_t i = 0; i < n_rules; i++)
-		rule_begin(&rules[i].is, -1);
+	for (uint32_t i = 0; i < n_domains; i++)
+		domain_begin(&domains[i].is, domains[i].fd);
 	tell_segments();
 	loaders_tell();
-	kept_each(&kept, tell_kept, NULL);
+	fd_store_each(&fd_store, replay_fd, NULL);
 	tell_clients();
 	tell(keeper, D_TAKEN_OVER, NULL, 0, NULL, 0);
 }
 
-void keeper_begin(int sock, struct wire_reader *with)
+void keeper_begin(int sock)
 {
 	keeper = sock;
-	room = with;
-	must(wire_reader_new_beside(room, &reader), "a reader");
-	loaders_begin(room);
+	loaders_begin();
 	gives = false;
 	n_segments = 0;
 }
@@ -377,15 +360,14 @@ void keeper_begin(int sock, struct wire_reader *with)
 void keeper_end(void)
 {
 	fd_close(keeper);
-	wire_reader_free(reader);
 	loaders_end();
 	for (uint32_t i = 0; i < n_clients; i++) {
 		fd_close(clients[i].sock);
 		fd_close(clients[i].lease);
 	}
-	for (uint32_t i = 0; i < n_rules; i++)
-		fd_close(rules[i].fd);
-	kept_free(&kept);
+	for (uint32_t i = 0; i < n_domains; i++)
+		fd_close(domains[i].fd);
+	fd_store_free(&fd_store);
 	memset(segments, 0, sizeof(segments));
-	n_clients = n_rules = 0;
+	n_clients = n_domains = 0;
 }

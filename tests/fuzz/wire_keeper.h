@@ -11,15 +11,15 @@
 #define SEGMENT (1u << 20)
 #define REACH (64ull << 20)
 
-/* It answers on this socket; readers have the room of that one. */
-void keeper_begin(int sock, struct wire_reader *room);
+/* It answers on this socket. */
+void keeper_begin(int sock);
 void keeper_end(void);
 /* False: it had nothing to hear. */
 bool keeper_hear(void);
 
 /* What a server is begun with. */
-void keeper_make_rule(uint32_t number, const char *name);
-void keeper_make_segment(uint32_t rule);
+void keeper_make_domain(uint32_t number, const char *name);
+void keeper_make_segment(uint32_t domain);
 void keeper_make_client(uint32_t number, int sock, int lease);
 
 /* The server is about to be no more: what it had said is heard, and what it
@@ -32,7 +32,7 @@ void keeper_suffer(enum event event);
 
 /* ---- wire_loader.c ---------------------------------------------------- */
 
-void loaders_begin(struct wire_reader *room);
+void loaders_begin(void);
 void loaders_end(void);
 bool loaders_hear(void);
 void loaders_suffer(enum event event);

@@ -11,25 +11,23 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "tests/fuzz/wire_keeper.h"
-#include "tests/tap.h"
+#include "tests/kit/tap.h"
 
 #define LOADERS_MAX 8u
 
-static struct wire_reader *room;
 static enum event mood;
 
 static struct {
 	struct msg_loader is;
 	int sock, pipe; /* its ends */
 	int left;       /* the other end of the pipe; -1: it is gone */
-	struct wire_reader *reader;
 } loaders[LOADERS_MAX];
 static uint32_t n_loaders;
 
 void tell(int sock, uint16_t type, const void *body, size_t size,
 	const int *fds, int n_fds)
 {
-	int r = wire_send(sock, type, 0, body, size, fds, n_fds);
+	int r = wire_send(sock, WIRE_OUT_FDS(type, 0, body, size, fds, n_fds));
 
 	if (r != -EPIPE) /* who ends a loader does not wait for its answers */
 		must(r, "a message");
@@ -60,7 +58,6 @@ void loader_fork(
 		bail("a pipe: %m");
 	fds[1] = loaders[i].left = pipe[0];
 	loaders[i].pipe = pipe[1];
-	must(wire_reader_new_beside(room, &loaders[i].reader), "a reader");
 	n_loaders++;
 	is.pid = getpid();
 	is.number = n_loaders;
@@ -96,11 +93,12 @@ static void fail(int sock, uint64_t job)
 static void identify(int sock, uint64_t job)
 {
 	struct msg_identity identity = {.job = job,
-		.dev = 1,
-		.ino = 2,
-		.size = 1 << 20,
-		.mtime = 3,
-		.ctime = 4};
+		.file = {.dev = 1,
+			.ino = 2,
+			.size = 1 << 20,
+			.mtime = 3,
+			.ctime = 4,
+			.fs = 0xef53}};
 
 	tell(sock, L_IDENTITY, &identity, sizeof(identity), NULL, 0);
 }
@@ -139,7 +137,7 @@ static bool hear_as_loader(uint32_t i)
 
 	if (loaders[i].sock < 0)
 		return false;
-	r = wire_receive(loaders[i].reader, loaders[i].sock, NULL, &m);
+	r = wire_receive(loaders[i].sock, NULL, &m);
 	if (r == -EAGAIN)
 		return false;
 	if (r == 1)
@@ -172,14 +170,14 @@ void loaders_tell(void)
 {
 	for (uint32_t i = 0; i < n_loaders; i++)
 		if (loaders[i].left >= 0)
-			must(loader_left(rule_find(&server, loaders[i].is.rule),
+			must(loader_left(
+				     domain_find(&server, loaders[i].is.domain),
 				     &loaders[i].is, copy_of(loaders[i].left)),
 				"a loader");
 }
 
-void loaders_begin(struct wire_reader *with)
+void loaders_begin(void)
 {
-	room = with;
 	mood = LOADERS_READ;
 }
 
@@ -188,6 +186,5 @@ void loaders_end(void)
 	for (; n_loaders > 0; n_loaders--) {
 		loader_end(n_loaders - 1);
 		fd_close(loaders[n_loaders - 1].left);
-		wire_reader_free(loaders[n_loaders - 1].reader);
 	}
 }

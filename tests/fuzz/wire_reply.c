@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "tests/tap.h"
+#include "tests/kit/tap.h"
 
 static void judge_published(const struct wire_message *m)
 {
@@ -18,6 +18,20 @@ static void judge_published(const struct wire_message *m)
 				   p->n_sources * sizeof(struct msg_stored) +
 				   p->n_names * sizeof(uint64_t))
 		bail("published, in a reply of %u bytes", m->size);
+}
+
+static void judge_segments(const struct wire_message *m)
+{
+	const struct msg_segments *s = (const void *)m->body;
+	const uint64_t *serials = (const void *)(s + 1);
+
+	if (m->size < sizeof(*s) || s->count != (uint32_t)m->n_fds ||
+		m->size != sizeof(*s) + s->count * sizeof(*serials))
+		bail("segments, in a reply of %u bytes and %d descriptors",
+			m->size, m->n_fds);
+	for (uint32_t i = 0; i < s->count; i++)
+		if (!serials[i])
+			bail("segment %u of no serial", s->first + i);
 }
 
 static void judge_channel(const struct wire_message *m)
@@ -38,6 +52,8 @@ void reply_judge(const struct wire_message *m)
 		bail("a reply of type %u", m->type);
 	if (m->type == WIRE_PUBLISHED)
 		judge_published(m);
+	if (m->type == WIRE_SEGMENT_FDS)
+		judge_segments(m);
 	if (m->type == WIRE_LOADED && m->size != sizeof(struct msg_loaded))
 		bail("loaded, in a reply of %u bytes", m->size);
 	if (m->type == WIRE_CHANNEL_IS)

@@ -19,15 +19,15 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
-#include "daemon/loop_impl.h"
-#include "daemon/pressure.h"
-#include "daemon/server_load_impl.h"
-#include "daemon/server_publish_impl.h"
+#include "daemon/loop/loop_internal.h"
+#include "daemon/loop/pressure.h"
+#include "daemon/server/load/internal.h"
+#include "daemon/server/publish/internal.h"
 #include "shm/table_check.h"
 #include "tests/fuzz/wire_channel.h"
 #include "tests/fuzz/wire_keeper.h"
 #include "tests/fuzz/wire_reply.h"
-#include "tests/tap.h"
+#include "tests/kit/tap.h"
 
 #define PATIENCE 1000u /* rounds without an end */
 #define RESTARTS_MAX 3u
@@ -36,7 +36,6 @@ struct server server;
 struct peer peers[PEERS];
 
 static struct config config;
-static struct wire_reader *room; /* of all readers but the server's */
 static struct loop_watch *tick_watch;
 static int tick;
 static int begun_fds; /* before it all began */
@@ -89,7 +88,7 @@ void peer_hang_up(struct peer *peer)
 {
 	peer->sock = fd_close(peer->sock);
 	peer->page = lease_unmap(peer->page);
-	peer->reader = wire_reader_free(peer->reader);
+	wire_partial_clear(&peer->partial);
 }
 
 void peer_say_released(struct peer *peer, uint64_t lease)
@@ -97,21 +96,23 @@ void peer_say_released(struct peer *peer, uint64_t lease)
 	struct {
 		struct wire_header head;
 		struct msg_released body;
-	} bell = {.head = {WIRE_MAGIC, WIRE_RELEASED, 0, 0, sizeof(bell.body)},
+	} release = {
+		.head = {WIRE_MAGIC, WIRE_RELEASED, 0, 0, sizeof(release.body)},
 		.body = {.index = lease_index(lease),
 			.generation = lease >> TABLE_INDEX_BITS}};
 
-	peer_send(peer, &bell, sizeof(bell), NULL, 0);
+	peer_send(peer, &release, sizeof(release), NULL, 0);
 }
 
 const struct table *peer_table(const struct peer *peer)
 {
 	uint64_t number = (uint64_t)(peer - peers) + 1;
 
-	for (const struct rule *rule = server.rules; rule; rule = rule->next)
-		for (const struct client *c = rule->clients; c; c = c->next)
+	for (const struct domain *domain = server.domains; domain;
+		domain = domain->next)
+		for (const struct client *c = domain->clients; c; c = c->next)
 			if (c->number == number && peer->sock >= 0)
-				return c->welcome ? &rule->table : NULL;
+				return c->welcome ? &domain->table : NULL;
 	return NULL;
 }
 
@@ -128,12 +129,13 @@ static void resume(struct peer *peer, const struct wire_message *m)
 
 static bool hear_as_peer(struct peer *peer)
 {
+	const struct wire_reader reader = {.partial = &peer->partial};
 	struct wire_message m = {0};
 	int r;
 
 	if (peer->sock < 0)
 		return false;
-	r = wire_receive(peer->reader, peer->sock, NULL, &m);
+	r = wire_receive(peer->sock, &reader, &m);
 	if (r == -EAGAIN)
 		return false;
 	if (r == -EPIPE)
@@ -157,7 +159,6 @@ static void add_peer(uint32_t i)
 	make_pair(&sock, &peer->sock);
 	must(lease_create(&lease), "a lease page");
 	must(lease_map(lease, &peer->page), "a lease page");
-	must(wire_reader_new_beside(room, &peer->reader), "a reader");
 	keeper_make_client(i + 1, sock, lease);
 }
 
@@ -207,17 +208,16 @@ static void turn(void)
 
 	loop->between_fn(loop->between_arg);
 	must(loop->ops->turn(loop), "a turn");
-	if (loop->timer_at && !loop_wait_until(loop)) {
-		loop->timer_at = 0;
-		loop->timer_fn(loop->timer_arg);
-	}
+	deadlines_run(&loop->deadlines, loop_now());
 }
 
 /* Does a thread of it work on something? */
 static bool is_working(void)
 {
-	for (const struct rule *rule = server.rules; rule; rule = rule->next)
-		for (const struct publish *p = rule->publishes; p; p = p->next)
+	for (const struct domain *domain = server.domains; domain;
+		domain = domain->next)
+		for (const struct publish *p = domain->publishes; p;
+			p = p->next)
 			if (p->n_working)
 				return true;
 	return false;
@@ -250,14 +250,29 @@ void server_settle(void)
 
 /* ---- servers ------------------------------------------------------------- */
 
+static void drop_nothing(void *arg)
+{
+}
+
+/* One set serves all servers that this process plays. */
+static void begin_closers(void)
+{
+	static bool begun;
+
+	if (!begun)
+		must(closers_begin(DOMAINS_MAX, drop_nothing, NULL), "closers");
+	begun = true;
+}
+
 /* Returns the end of its socket that is the keeper's. */
 static int make_server(uint32_t restarts)
 {
 	int keeper;
 
 	memset(&config.common, 0xff, sizeof(config.common));
-	setenv("TARN_IO", "threads", 1); /* a ring takes long to be made */
+	setenv("TARN_ENGINE", "threads", 1); /* a ring takes long to be made */
 	server = (struct server) {.start = {.config = &config,
+					  .inherited = "",
 					  .instance = 7,
 					  .budget = REACH,
 					  .reach = REACH,
@@ -265,17 +280,16 @@ static int make_server(uint32_t restarts)
 					  .restarts = restarts},
 		.next_job = 1,
 		.serving = restarts == 0,
-		.loads_max = 64,
-		.more_leases_max = 4};
+		.limits.loads = 64,
+		.limits.more_leases = 4};
+	begin_closers();
 	make_pair(&server.start.sock, &keeper);
 	server.started_at = loop_now();
 	must(loop_new(&server.loop), "a loop");
-	must(wire_reader_new(&server.reader), "a reader");
 	must(wire_writer_new(1 << 20, &server.writer), "a writer");
 	must(loop_watch(server.loop, server.start.sock, LOOP_READ,
-		     server_hear_keeper, &server, &server.keeper_watch),
+		     server_receive_keeper, &server, &server.keeper_watch),
 		"the keeper");
-	must(expiry_new(&server), "the clock");
 	loop_between(server.loop, server_between_turns, &server);
 	tick = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
 	must(loop_watch(
@@ -288,29 +302,29 @@ static int make_server(uint32_t restarts)
 /* Also what was under way, which a server that ends by itself waits for. */
 static void free_server(void)
 {
-	for (struct rule *rule = server.rules; rule; rule = rule->next)
-		while (rule->clients)
-			client_free(rule->clients);
-	for (struct rule *rule = server.rules; rule; rule = rule->next) {
-		while (rule->loads)
-			load_free(rule->loads);
-		rule_leave(rule);
+	for (struct domain *domain = server.domains; domain;
+		domain = domain->next)
+		while (domain->clients)
+			client_free(domain->clients);
+	for (struct domain *domain = server.domains; domain;
+		domain = domain->next) {
+		while (domain->loading.loads)
+			load_free(domain->loading.loads);
+		domain_leave(domain);
 	}
-	while (server.rules) {
-		struct rule *rule = server.rules;
+	while (server.domains) {
+		struct domain *domain = server.domains;
 
-		server.rules = rule->next;
-		rule_free(rule);
+		server.domains = domain->next;
+		domain_free(domain);
 	}
 	segment_forget(&server);
-	server_spare_give(&server);
+	fd_reserve_give(&server);
 	pressure_free(server.pressure);
-	kept_free(&server.kept);
-	expiry_free(&server);
+	fd_store_free(&server.fd_store);
 	loop_unwatch(server.keeper_watch);
 	loop_unwatch(tick_watch);
 	fd_close(tick);
-	wire_reader_free(server.reader);
 	wire_writer_free(server.writer);
 	loop_free(server.loop);
 	fd_close(server.start.sock);
@@ -319,8 +333,9 @@ static void free_server(void)
 /* What it does while it is freed nobody hears of. */
 static void mute(void)
 {
-	for (struct rule *rule = server.rules; rule; rule = rule->next)
-		for (struct client *c = rule->clients; c; c = c->next) {
+	for (struct domain *domain = server.domains; domain;
+		domain = domain->next)
+		for (struct client *c = domain->clients; c; c = c->next) {
 			_cleanup_fd_ int deaf = eventfd(0, EFD_CLOEXEC);
 
 			if (deaf < 0 || dup3(deaf, c->sock, O_CLOEXEC) < 0)
@@ -344,12 +359,13 @@ static void die(void)
 
 /* ---- events -------------------------------------------------------------- */
 
+/* What is next to be done is done early. */
 static void pass_time(struct loop *loop)
 {
-	if (!loop->timer_at)
-		return;
-	loop->timer_at = 0;
-	loop->timer_fn(loop->timer_arg);
+	uint64_t at = deadlines_next(&loop->deadlines);
+
+	if (at != UINT64_MAX)
+		deadlines_run(&loop->deadlines, at);
 }
 
 void server_suffer(enum event event)
@@ -373,11 +389,10 @@ void server_begin(void)
 		{.version = PROTOCOL_VERSION, .version_min = PROTOCOL_OLDEST}};
 
 	begun_fds = count_fds(getpid());
-	must(wire_reader_new(&room), "a reader");
-	keeper_begin(make_server(0), room);
-	keeper_make_rule(1, "pool");
+	keeper_begin(make_server(0));
+	keeper_make_domain(1, "pool");
 	keeper_make_segment(1);
-	keeper_make_rule(0, "");
+	keeper_make_domain(0, "");
 	keeper_make_segment(0);
 	for (uint32_t i = 0; i < PEERS; i++)
 		add_peer(i);
@@ -389,30 +404,33 @@ void server_begin(void)
 
 static void judge_books(const char *when)
 {
-	for (struct rule *rule = server.rules; rule; rule = rule->next) {
+	for (struct domain *domain = server.domains; domain;
+		domain = domain->next) {
 		struct faults faults = {0};
 		struct msg_checked sum = {0};
 
-		must(check_rule(rule, &faults, &sum), "a check");
+		must(check_domain(domain, &faults, &sum), "a check");
 		if (faults.n)
-			bail("%s, rule %u: %s", when, rule->number,
+			bail("%s, domain %u: %s", when, domain->number,
 				faults.lines[0]);
 		faults_clear(&faults);
 	}
 }
 
-static void judge_account(const struct rule *home, uint64_t n_own)
+static void judge_account(const struct domain *user, uint64_t n_own)
 {
-	uint64_t of_home = home->spec.name[0] ? 0 : n_own;
+	uint64_t of_user = user->spec.name[0] ? 0 : n_own;
 
-	if (home->used[QUOTA_DESCRIPTORS] != of_home ||
-		home->used[QUOTA_REQUESTS] || home->used[QUOTA_LOADS])
+	if (user->account.used[QUOTA_DESCRIPTORS] != of_user ||
+		user->account.used[QUOTA_REQUESTS] ||
+		user->account.used[QUOTA_LOADS])
 		bail("charged to nobody: %llu descriptors of %llu, %llu bytes, "
 		     "%llu loads",
-			(unsigned long long)home->used[QUOTA_DESCRIPTORS],
-			(unsigned long long)of_home,
-			(unsigned long long)home->used[QUOTA_REQUESTS],
-			(unsigned long long)home->used[QUOTA_LOADS]);
+			(unsigned long long)
+				user->account.used[QUOTA_DESCRIPTORS],
+			(unsigned long long)of_user,
+			(unsigned long long)user->account.used[QUOTA_REQUESTS],
+			(unsigned long long)user->account.used[QUOTA_LOADS]);
 }
 
 /* Nothing is held by who is gone: what has names stays, and its memfds. */
@@ -423,14 +441,16 @@ static void judge_empty(void)
 	if (server.n_clients || server.n_publishes || server.n_active)
 		bail("%u clients, %u publications, %u loads stay",
 			server.n_clients, server.n_publishes, server.n_active);
-	for (const struct rule *rule = server.rules; rule; rule = rule->next) {
-		n_own += rule->counts.own.n;
-		if (rule->counts.kinds[KIND_FILLING].n)
+	for (const struct domain *domain = server.domains; domain;
+		domain = domain->next) {
+		n_own += domain->storages.counts.own.n;
+		if (domain->storages.counts.kinds[KIND_FILLING].n)
 			bail("storages that nobody waits for");
-		channels_judge_unnamed(rule);
+		channels_judge_unnamed(domain);
 	}
-	for (const struct rule *rule = server.rules; rule; rule = rule->next)
-		judge_account(rule, n_own);
+	for (const struct domain *domain = server.domains; domain;
+		domain = domain->next)
+		judge_account(domain, n_own);
 	channels_judge(true);
 }
 
@@ -440,9 +460,10 @@ static bool is_behind(void)
 {
 	bool behind = false;
 
-	for (const struct rule *rule = server.rules; rule; rule = rule->next)
-		behind |= (rule->channels_left && rule->channels) ||
-			  rule->counts.kinds[KIND_LET_GO].n;
+	for (const struct domain *domain = server.domains; domain;
+		domain = domain->next)
+		behind |= (domain->channels.left && domain->channels.first) ||
+			  domain->storages.counts.kinds[KIND_LET_GO].n;
 	return behind;
 }
 
@@ -457,19 +478,6 @@ static void come_to_rest(void)
 	}
 }
 
-/* Those who could not follow to another server stay until their processes
- * end. */
-static void end_left_behind(void)
-{
-	for (struct rule *rule = server.rules; rule; rule = rule->next)
-		for (struct client *c = rule->clients, *next; c; c = next) {
-			next = c->next;
-			if (c->left_behind)
-				client_drop(c, NULL);
-		}
-	come_to_rest();
-}
-
 void server_end(void)
 {
 	server_settle();
@@ -477,12 +485,10 @@ void server_end(void)
 	for (uint32_t i = 0; i < PEERS; i++)
 		peer_hang_up(&peers[i]);
 	come_to_rest();
-	end_left_behind();
 	judge_empty();
 	judge_books("left alone");
 	free_server();
 	keeper_end();
-	room = wire_reader_free(room);
 	channels_forget();
 	/* The thread that closes what clients sent may come to it later. */
 	for (int i = 0; count_fds(getpid()) != begun_fds; i++) {

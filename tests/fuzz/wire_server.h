@@ -7,19 +7,19 @@
  */
 #pragma once
 
-#include "daemon/server.h"
+#include "daemon/server/server.h"
 
 #define PEERS 2u         /* clients */
 #define PEER_SLOTS 2048u /* leases of one */
-#define RULES 2u         /* of the user, and a pool called "pool" */
+#define DOMAINS 2u       /* of the user, and a pool called "pool" */
 
 struct peer {
 	int sock; /* -1: the connection has ended */
+	struct wire_partial partial;
 	struct lease_page *page;
 	uint32_t n_slots; /* of the page, that were used */
 	/* What they hold, as far as it was acquired as it should be. */
 	uint64_t honest[PEER_SLOTS];
-	struct wire_reader *reader;
 };
 
 /* Bails with the sentence of what has failed. */

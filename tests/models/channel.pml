@@ -19,7 +19,7 @@
  *	- when all is quiet and nobody has it, it is free (in quiet).
  *
  * What may be set from outside: CONSUMERS, CRASHES of the server, DEATHS of
- * the others. What may be broken: see models_channel.sh.
+ * the others. What may be broken: see channel.sh.
  */
 #ifndef CONSUMERS
 #define CONSUMERS 1

@@ -19,7 +19,7 @@
  * What may be set from outside: STORAGES, CLIENTS, each with OPS operations
  * and two lease pages of one slot; CRASHES of the server, DEATHS of clients;
  * GENERATIONS of each storage. What may be broken, to see it found: see
- * models_lease_broken.sh.
+ * lease_broken.sh.
  */
 #ifndef STORAGES
 #define STORAGES 1
@@ -327,7 +327,7 @@ again:	   skip
 
 /* ---- the server ------------------------------------------------------------------- */
 
-bool gone[STORAGES];	/* to be looked for (rule->let_go) */
+bool gone[STORAGES];	/* to be looked for (storages.let_go) */
 bool found[STORAGES];   /* in the scan under way */
 bool buried[CLIENTS];   /* its end was seen: its pages count no more */
 bool crash;

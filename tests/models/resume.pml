@@ -1,242 +1,255 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Requests over the death of servers: done once, answered or ended.
+ * Requests over the death of servers: each is done once and answered, or ends
+ * with an error after two deaths and is then done at most once.
  *
- * The idea: the sockets are the keeper's, so what lies in them, either way,
- * outlives a server; what a server has read and not answered is known to its
- * client alone, who says it again. See "Resuming" in shm/wire.h. A commit is
- * one step here (table.pml is about its inside); a name keeps the tokens of
- * its two newest versions, and nothing else tells a server what its
- * predecessors did.
- *
- * One client publishes one name and another, who is never in doubt, publishes
- * and removes the same, as fast as he likes. With REMOVE the client removes it
- * instead, which leaves no token: where nothing stands it was done, by whomever.
- * With LOAD the client, and sometimes the other, loads a file under the name: to
- * do so twice undoes something only where something else stands. A file takes
- * time to be read, in which others go on: what was touched before is a doubt,
- * and what stands after it settles that.
+ * Sockets are the keeper's, so what lies in them, either way, outlives a
+ * server; what a server has queued for a socket that is full does not. One
+ * client has several requests under way. Somebody else commits as well. A
+ * server writes the completion of a request and then commits both with one
+ * store; the next server drops what was not committed (daemon/
+ * server/storage/completion.c). table.pml is about the inside of a commit; "Resuming"
+ * in shm/wire.h is the protocol.
  */
 #ifndef CRASHES
 #define CRASHES 2
+#endif
+#ifndef UPGRADES
+#define UPGRADES 1
 #endif
 #ifndef REQUESTS
 #define REQUESTS 2
 #endif
 #ifndef OTHERS
-#define OTHERS 3
+#define OTHERS 1
 #endif
 
-/* Requests and answers: what, serial, said before? */
-mtype = { PUBLISH, RESUME, RESTARTED, PUBLISHED, REFUSED };
-chan to_server = [4] of {mtype, byte, bool, byte};
-chan to_client = [6] of {mtype, byte};
+mtype = { ASK, RESUME, RESENT, RESTARTED, ANSWER };
+chan to_server = [8] of {mtype, byte, bool}; /* serial or server, again */
+chan to_client = [10] of {mtype, byte, bool}; /* serial or server, died */
 
-/* The table: two versions of the name, the newer first; 0: none. */
-byte token[2], commit[2];
+/* The table: the commit of each request's completion; 0: there is none. */
+byte completion[REQUESTS + 1];
 byte committed;
-byte removed; /* the last commit that removed a name */
 
 /* What only the proof knows. */
 byte times_done[REQUESTS + 1];
-byte crashes = CRASHES;
-bool crash, stop;
+byte crashes = CRASHES, upgrades = UPGRADES;
+bool end_it, died; /* the server; a server that was ended is not to blame */
 
-#define OTHER 200 /* a token of somebody else's */
-#define SAME 201  /* somebody else's, and of the same file */
+/* ---- the client -------------------------------------------------------- */
 
 active proctype client()
 {
-	byte serial, got, since;
-	bool said, is_again;
+	byte last, got, i;
+	bool waiting[REQUESTS + 1], suspect[REQUESTS + 1], blame;
 	mtype what;
 
-	do
-	:: atomic { serial < REQUESTS ->
-		serial++;
-		is_again = false;
-		since = committed /* it maps the table */
+end:	do
+	:: atomic { last < REQUESTS ->
+		last++;
+		waiting[last] = true
 	   };
-	   to_server!PUBLISH, serial, false, since;
-wait:	   to_client?what, got;
+	   to_server!ASK, last, false
+	:: to_client?what, got, blame;
 	   if
 	   :: what == RESTARTED ->
-		to_server!RESUME, 0, false, 0;
-#ifndef NO_SECOND_TRY
-		if
-		:: !is_again ->
-			is_again = true;
-#ifdef NEW_SERIAL
-			to_server!PUBLISH, serial, false, since;
-#else
-			to_server!PUBLISH, serial, true, since;
+		to_server!RESUME, got, false;
+#ifdef RESENT_FIRST
+		to_server!RESENT, 0, false;
 #endif
-			goto wait
-		:: else
-			/* A clear error: it may have been done, or not. */
-		fi
+		i = 1;
+		do
+		:: i > last -> break
+		:: i <= last && waiting[i] && suspect[i] && blame ->
+			waiting[i] = false; /* the error */
+			i++
+		:: i <= last && waiting[i] && !(suspect[i] && blame) ->
+			suspect[i] = suspect[i] || blame;
+			to_server!ASK, i, true;
+			i++
+		:: i <= last && !waiting[i] -> i++
+		od;
+#ifndef RESENT_FIRST
+		to_server!RESENT, 0, false
 #endif
-	   /* Answers to what was given up are nobody's. */
-	   :: what != RESTARTED && got != serial -> goto wait
-	   :: what == PUBLISHED && got == serial ->
-#ifdef REMOVE
-		skip
-#else
-#ifdef LOAD
-		assert(times_done[serial] >= 1)
-#else
-		assert(times_done[serial] == 1)
-#endif
-#endif
-	   :: what == REFUSED && got == serial
+	   :: what == ANSWER && waiting[got] ->
+		assert(times_done[got] == 1);
+		waiting[got] = false
+	   /* To what has ended with an error. */
+	   :: what == ANSWER && !waiting[got]
 	   fi
-	:: atomic { serial == REQUESTS -> break }
-	od;
-	/* Nothing is under way, but servers still die. */
-end:	do
-	:: to_client?what, got;
-	   if
-	   :: what == RESTARTED -> to_server!RESUME, 0, false, 0
-	   :: else
-	   fi
+	/* Nothing moves any more: nobody waits. */
+	:: timeout ->
+		i = 1;
+		do
+		:: i > REQUESTS -> break
+		:: i <= REQUESTS -> assert(!waiting[i]); i++
+		od;
+		break
 	od
 }
 
-inline commit_it(t)
-{
-	d_step {
-		committed++;
-		token[1] = token[0];
-		commit[1] = commit[0];
-		token[0] = t;
-		commit[0] = committed
-	}
-}
+/* ---- servers ----------------------------------------------------------- */
 
-inline remove_it()
-{
-	d_step {
-		committed++;
-		removed = committed;
-		token[0] = 0;
-		token[1] = 0;
-		commit[0] = 0;
-		commit[1] = 0
-	}
-}
+chan queue = [8] of {byte}; /* for the socket, in the server's own memory */
+/* Whose is a completion? Of a server before this one, or has this one queued
+ * the answer? */
+#define FOUND 1
+#define QUEUED 2
+byte whose[REQUESTS + 1];
 
-/* Somebody else publishes it, or removes it. */
-inline somebody()
+inline free_all(which)
 {
-	others--;
-	if
-	:: commit_it(OTHER)
-#ifdef LOAD
-	:: commit_it(SAME)
-#endif
-	:: remove_it()
-	fi
-}
-
-#ifdef STANDS_ONLY
-#define TOUCHED (commit[0] > since)
-#else
-#define TOUCHED (commit[0] > since || (!commit[0] && removed > since))
-#endif
-
-/* Is it in doubt; what is read, for long; the names. */
-inline load_it()
-{
-	doubt = again && TOUCHED;
-	do
-	:: atomic { others > 0 -> somebody() }
-	:: break
-	od;
 	atomic {
-		if
-#ifndef NO_DOUBT
-		:: doubt && commit[0] > since && token[0] == OTHER ->
-			what = REFUSED
-#endif
-		:: else ->
-			assert(!times_done[serial] || token[0] != OTHER);
-			commit_it(serial);
-			times_done[serial]++
-		fi;
-		doubt = false
+		i = 1;
+		do
+		:: i > REQUESTS -> break
+		:: i <= REQUESTS ->
+			if
+			:: whose[i] == which ->
+				completion[i] = 0;
+				whose[i] = 0
+			:: else
+			fi;
+			i++
+		od
 	}
+}
+
+/* Begins with what the table has. */
+inline take_over()
+{
+	atomic {
+		i = 1;
+		do
+		:: i > REQUESTS -> break
+		:: i <= REQUESTS ->
+#ifndef NO_DROP
+			if
+			:: completion[i] > committed -> completion[i] = 0
+			:: else
+			fi;
+#endif
+			whose[i] = (completion[i] -> FOUND : 0);
+			i++
+		od;
+		do
+		:: queue?i
+		:: empty(queue) -> break
+		od
+	}
+}
+
+inline do_it()
+{
+#ifdef COMPLETED_LATE
+	d_step {
+		committed++;
+		times_done[serial]++;
+		assert(times_done[serial] == 1)
+	};
+	completion[serial] = committed;
+#else
+	completion[serial] = committed + 1;
+	d_step {
+		committed++;
+		times_done[serial]++;
+		assert(times_done[serial] == 1)
+	};
+#endif
+	whose[serial] = QUEUED
 }
 
 active proctype server()
 {
-	byte serial, since, others = OTHERS;
-	bool again, resuming, started, doubt;
+	byte serial, others = OTHERS, number, i;
+	bool again, resuming, started;
 	mtype what;
 
 begin:	{
-	/* Taking over. */
+	take_over();
 	if
-	:: started -> resuming = true; to_client!RESTARTED, 0
+	:: started ->
+		number++;
+		resuming = true;
+#ifdef FREED_WHEN_NOTHING_IS_UNREAD
+		/* No answer lies in the socket: were all of them received? */
+		if
+		:: empty(to_client) -> free_all(FOUND)
+		:: nempty(to_client)
+		fi;
+#endif
+		to_client!RESTARTED, number, died
 	:: else -> started = true
 	fi;
 end:	do
-	:: to_server?what, serial, again, since ->
+	:: to_server?what, serial, again ->
 		if
-		/* Whatever the dead one had read half is said again. */
-		:: resuming && what != RESUME
+#ifdef ANY_RESUME
 		:: what == RESUME -> resuming = false
-		:: !resuming && what == PUBLISH ->
+#else
+		:: what == RESUME && serial == number -> resuming = false
+		/* Of a server that is dead as well. */
+		:: what == RESUME && serial != number
+#endif
+#ifdef RESENT_TO_ANY
+		:: resuming && what == ASK
+		:: what == RESENT -> free_all(FOUND)
+#else
+		:: resuming && what != RESUME
+		:: !resuming && what == RESENT -> free_all(FOUND)
+#endif
+		:: !resuming && what == ASK ->
+#ifdef WATERMARK
+			/* A later request: were those before it answered? */
+			atomic {
+				i = 1;
+				do
+				:: i >= serial -> break
+				:: i < serial -> completion[i] = 0; i++
+				od
+			};
+#endif
 			if
-#ifdef REMOVE
-			:: !commit[0] && again
-			:: !commit[0] && !again -> what = REFUSED
-#ifndef NO_DOUBT
-			:: again && commit[0] > since -> what = REFUSED
-#endif
-			:: else ->
-				atomic {
-					remove_it();
-					times_done[serial]++;
-					assert(times_done[serial] == 1)
-				}
+#ifndef NO_COMPLETION
+			:: again && completion[serial] ->
+				whose[serial] = QUEUED
+			:: !(again && completion[serial]) -> do_it()
 #else
-#ifndef NO_TOKEN
-			:: again && (token[0] == serial || token[1] == serial)
-#endif
-#ifdef LOAD
-			:: else -> load_it()
-#else
-#ifndef NO_DOUBT
-			/* It may have been done, and displaced or removed
-			 * since: others were there after it was first sent. */
-			:: again && token[0] != serial &&
-				token[1] != serial && TOUCHED ->
-				what = REFUSED
-#endif
-			:: else ->
-				atomic {
-					commit_it(serial);
-					times_done[serial]++;
-					assert(times_done[serial] == 1)
-				}
-#endif
+			:: do_it()
 #endif
 			fi;
-			if
-			:: what == REFUSED -> to_client!REFUSED, serial
-			:: else -> to_client!PUBLISHED, serial
-			fi
+			queue!serial;
+#ifdef FREED_WHEN_QUEUED
+			free_all(QUEUED)
+#endif
 		fi
-	:: atomic { others > 0 -> somebody() }
+	:: nempty(queue) ->
+		atomic { queue?serial; to_client!ANSWER, serial, false };
+		if
+		:: empty(queue) -> free_all(QUEUED)
+		:: nempty(queue)
+		fi
+	:: atomic { others > 0 -> others--; committed++ }
 	od
 	} unless {
-		atomic { crash -> crash = false; goto begin }
+		atomic { end_it -> end_it = false; goto begin }
 	}
 }
 
 active proctype killer()
 {
 end:	do
-	:: atomic { crashes > 0 && !crash -> crashes--; crash = true }
+	:: atomic { crashes > 0 && !end_it ->
+		crashes--;
+		died = true;
+		end_it = true
+	   }
+	:: atomic { upgrades > 0 && !end_it ->
+		upgrades--;
+		died = false;
+		end_it = true
+	   }
 	od
 }

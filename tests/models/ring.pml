@@ -3,7 +3,7 @@
  * The ring of a channel, queue mode: publish, receive, release, close, deaths
  * at any step, a reaper that dies too.
  *
- * The idea: what shm/ring_words.h argues in prose, for every interleaving.
+ * The idea: what shm/ring_internal.h argues in prose, for every interleaving.
  * Each step reads or writes one shared word, as the code does, all of them
  * sequentially consistent, as they are in the code. Who is alone raises tail
  * and head now and then only: here, whether he does is chance. Positions count from LAPS
@@ -17,7 +17,7 @@
  *
  * What may be set from outside: PRODUCERS with ITEMS each, CONSUMERS, SLOTS,
  * DEATHS of them, CRASHES of the reaper. What may be broken, to see it found:
- * see models_ring.sh.
+ * see ring.sh.
  */
 #ifndef PRODUCERS
 #define PRODUCERS 2

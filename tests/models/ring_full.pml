@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A ring in which no slot is free: who looks in vain, and when he may spare
- * himself the next look (R1, R2 and Q1 to Q3 in shm/ring_words.h).
+ * himself the next look (R1, R2 and Q1 to Q3 in shm/ring_internal.h).
  *
  * The idea: as in ring.pml each step reads or writes one shared word. Slots are
  * free or in somebody's hands; what they hold is of no matter. Who gives one
@@ -21,7 +21,7 @@
  * is in one, LIVES of such in all, who come to a place that was left or to a
  * new one, DEATHS of them at any step, THREADS that try. SILENT: nobody counts,
  * as of an older library, nor does the reaper; then only the second is so. What
- * may be broken, to see it found: see models_ring_full.sh.
+ * may be broken, to see it found: see ring_full.sh.
  */
 #ifndef SLOTS
 #define SLOTS 2

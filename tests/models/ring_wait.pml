@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How a ring's futex word puts to sleep and wakes: S1, S2, W1, W2 of
- * shm/ring_words.h, as shm/ring_wait.c does them.
+ * shm/ring_internal.h, as shm/ring_wait.c does them.
  *
  * The idea: as many wakers bring one item each as there are sleepers that want
  * one each. When nothing can go on, all must have got theirs: a wake-up that

@@ -10,7 +10,7 @@
  *
  * The server's stores are seen in order, since each that matters is a release
  * store or follows a release fence (version_write, record_erase); what may be
- * broken, so that two of them change places, or one is not made: see models_names.sh.
+ * broken, so that two of them change places, or one is not made: see names.sh.
  * The reader's loads are done in order too.
  */
 #ifndef COMMITS
@@ -29,6 +29,14 @@
 byte committed;
 byte commit[NAMES * 2];
 byte says[NAMES * 2];
+
+#ifdef ROUNDS
+/* For snapshots: how often the name was published, is there a record of it, and
+ * the note of the newest removal. */
+byte nth[NAMES * 2];
+bool there[NAMES];
+byte removed;
+#endif
 
 /* What only the proof knows: what each commit left under each name. */
 byte left_by[(COMMITS + 1) * NAMES];
@@ -54,8 +62,20 @@ inline choose(n, i)
 
 inline write(n, i, what)
 {
+#ifdef ROUNDS
+#ifndef LATE_NOTE
+	if
+	:: what == 0 -> removed = committed + 1
+	:: else
+	fi;
+#endif
+	there[n] = true;
+#endif
 #ifndef NO_ZERO
 	commit[V(n, i)] = 0;
+#endif
+#ifdef ROUNDS
+	nth[V(n, i)] = (commit[V(n, 1 - i)] -> nth[V(n, 1 - i)] + 1 : 1);
 #endif
 	says[V(n, i)] = what;
 	commit[V(n, i)] = committed + 1
@@ -122,6 +142,12 @@ inline tidy()
 #endif
 			commit[V(n, i)] = 0;
 			commit[V(n, 1 - i)] = 0
+#ifdef ROUNDS
+			; there[n] = false
+#ifdef LATE_NOTE
+			; removed = committed
+#endif
+#endif
 		:: else
 		fi;
 		n++
@@ -191,6 +217,7 @@ inline pick()
 	od
 }
 
+#ifndef ROUNDS
 active proctype reader()
 {
 	byte n, i, at, c, best, snapshot, seen, times = LOOKUPS, last;
@@ -238,3 +265,125 @@ again:	   snapshot = committed;
 	:: else -> break
 	od
 }
+#else
+
+/*
+ * A snapshot: lib/store/snapshot.c, shm/table_set.c. What is held after a round that nothing
+ * overtook is what the commit left that the round took. A version is leased as
+ * long as its storage is not freed, which may happen as soon as a later commit
+ * has displaced it; a lease that was taken is kept for the next rounds.
+ */
+inline lease()
+{
+	atomic {
+		if
+		:: says_now == left_by[committed * NAMES + n] -> got = true
+		:: says_now != left_by[committed * NAMES + n] -> got = true
+		:: says_now != left_by[committed * NAMES + n] -> got = false
+		fi;
+		if
+		:: got -> held[n] = says_now; held_commit[n] = best
+		:: else -> lost = true
+		fi
+	}
+}
+
+/* No version that old: did the name come later? */
+inline came_later()
+{
+	first = false;
+	i = 0;
+	do
+	:: i < 2 ->
+		atomic {
+			c = commit[V(n, i)];
+#ifdef ANY_LATER
+			first = first || c > snapshot
+#else
+			first = first || (c > snapshot && nth[V(n, i)] == 1)
+#endif
+			; i++
+		}
+	:: else -> break
+	od;
+	if
+	:: first || committed == snapshot ->
+		atomic { held[n] = 0; held_commit[n] = 0 }
+	:: else -> lost = true
+	fi
+}
+
+inline read_name()
+{
+	pick();
+	if
+	:: best > 0 && best == held_commit[n] ->
+#ifndef NO_LOOK_AT_HELD
+		if
+		:: commit[V(n, at)] != best -> lost = true
+		:: else
+		fi
+#else
+		skip
+#endif
+#ifdef NO_COMPARE
+	:: held_commit[n] > 0 && best != held_commit[n] -> skip
+#else
+	:: best > 0 && best != held_commit[n] ->
+		says_now = says[V(n, at)];
+		if
+		:: commit[V(n, at)] != best -> lost = true
+		:: commit[V(n, at)] == best && says_now == 0 ->
+			atomic { held[n] = 0; held_commit[n] = 0 }
+		:: commit[V(n, at)] == best && says_now > 0 -> lease()
+		fi
+#endif
+#ifdef NO_COMPARE
+	:: held_commit[n] == 0 && best > 0 ->
+		says_now = says[V(n, at)];
+		if
+		:: commit[V(n, at)] == best && says_now > 0 -> lease()
+		:: else -> lost = true
+		fi
+	:: held_commit[n] == 0 && best == 0 -> came_later()
+#else
+	:: best == 0 -> came_later()
+#endif
+	fi
+}
+
+active proctype taker()
+{
+	byte n, i, at, c, best, snapshot, says_now, rounds = ROUNDS;
+	byte held[NAMES], held_commit[NAMES];
+	bool lost, got, first;
+
+	do
+	:: rounds > 0 ->
+		atomic { rounds--; lost = false; n = 0 };
+		snapshot = committed;
+		do
+		:: n < NAMES ->
+			if
+			:: there[n] -> read_name()
+			:: !there[n] -> atomic { held[n] = 0; held_commit[n] = 0 }
+			fi;
+			atomic { i = 0; at = 0; c = 0; best = 0; says_now = 0;
+				got = false; first = false; n++ }
+		:: else -> break
+		od;
+#ifndef NO_LOOK_AT_REMOVED
+		if
+		:: removed > snapshot && committed != snapshot -> lost = true
+		:: else
+		fi;
+#endif
+		atomic {
+			assert(lost || held[0] == left_by[snapshot * NAMES]);
+			assert(lost ||
+				held[1] == left_by[snapshot * NAMES + 1])
+		}
+	:: else -> break
+	od
+}
+#endif

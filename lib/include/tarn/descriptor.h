@@ -2,20 +2,19 @@
 /*
  * The descriptor: 256 bytes that hand a tensor over.
  *
- * It holds no pointer, so it may travel by any road: a channel, a pipe, a
- * socket, a file, MPI. All fields are little-endian and of fixed width. base
- * is the byte of the pool's address range from which the layout counts, at any
- * alignment; offset and strides are in elements from there; size is that of
- * the whole storage, as the table has it. Who imports one checks everything
- * (tarn_store_import): a hostile descriptor is an error, never a read out of
- * bounds.
+ * It holds no pointer, so it may travel by any way: a channel, a pipe, a
+ * socket, a file, MPI. All fields are little-endian and of fixed width. base is
+ * the byte of the pool's address range from which the layout counts, at any
+ * alignment; offset and strides are in elements from there; size is that of the
+ * whole storage, as the table has it. tarn_store_import checks every field: a
+ * hostile descriptor is an error, never a read out of bounds.
  *
  * It holds no reference either. Handing a tensor over is safe in this order:
- * the giver holds the tensor and sends its descriptor; the taker imports it,
- * and says so; then the giver drops it. If the giver drops it before, or dies,
- * and no name holds the storage, the import fails with -ESTALE, at no harm: it
- * never gives other bytes, since no storage has the same index and generation
- * as one before it.
+ * the sender holds the tensor and sends its descriptor; the receiver imports
+ * it, and confirms; then the sender drops it. If the sender drops it before, or
+ * dies, and no name holds the storage, the import fails with -ESTALE, without
+ * harm: it never yields other bytes, since no storage has the same index and
+ * generation as one before it.
  */
 #pragma once
 

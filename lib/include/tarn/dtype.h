@@ -40,25 +40,29 @@ enum tarn_dtype {
 	TARN_DTYPE_MAX = 22,
 };
 
-/* Bits of one element: 4, 6, 8, 16, 32 or 64; 0 for no dtype of ours. */
-TARN_PUBLIC int tarn_dtype_bits(int dtype);
+/* The bits of one element: 4, 6, 8, 16, 32 or 64; 0 for an invalid dtype. */
+TARN_PUBLIC int tarn_dtype_bits(enum tarn_dtype dtype)
+	TARN_CONST;
 
-/* "F32"; NULL for no dtype of ours. Static. */
-TARN_PUBLIC const char *tarn_dtype_name(int dtype);
+/* The name, such as "F32"; NULL for an invalid dtype. Static. */
+TARN_PUBLIC const char *tarn_dtype_name(enum tarn_dtype dtype)
+	TARN_CONST;
 
 /*
- * From a safetensors name ("F32"), or an alias of numpy's or PyTorch's
- * ("float32", "f4", "<f4", "bfloat16", "float8_e4m3fn"). "f4" is numpy's
- * four-byte float; the 4-bit type is "F4" alone. -EINVAL names what was given
- * and is returned for big-endian names too.
+ * Finds a dtype by its safetensors name ("F32"), or an alias of numpy's or
+ * PyTorch's ("float32", "f4", "<f4", "bfloat16", "float8_e4m3fn"). "f4" is
+ * numpy's four-byte float; the 4-bit type is "F4" alone. -EINVAL names what was
+ * given and is returned for big-endian names too.
  */
-TARN_PUBLIC int tarn_dtype_from_name(const char *name, enum tarn_dtype *ret_dtype);
+TARN_PUBLIC int tarn_dtype_from_name(const char *name,
+	enum tarn_dtype *ret_dtype) TARN_NONNULL(2) TARN_MUST_CHECK;
 
 /*
  * The smallest number of elements that fill whole bytes: F4 2, F6 4, else 1.
  * Sub-byte types are addressable in such packs only.
  */
-TARN_PUBLIC int tarn_dtype_pack(int dtype);
+TARN_PUBLIC int tarn_dtype_pack(enum tarn_dtype dtype)
+	TARN_CONST;
 
 #ifdef __cplusplus
 }

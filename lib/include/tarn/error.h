@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Errors. Every function that can fail returns 0 or a negative errno value;
- * a positive value is a documented outcome of that one function. The library
- * never prints, never exits and never sets errno. What went wrong, with the
- * values that were wrong, is one sentence in tarn_error_message().
+ * Errors. Every function that can fail returns 0 or a negative errno value; a
+ * positive value is a documented outcome of that one function. The library
+ * never prints, never exits and never sets errno. tarn_error_message() has the
+ * cause, with the values that were wrong, as one sentence.
  */
 #pragma once
 
+#include <tarn/attributes.h>
+
 #ifdef __cplusplus
 extern "C" {
-#endif
-
-#ifndef TARN_PUBLIC
-#define TARN_PUBLIC __attribute__((__visibility__("default")))
 #endif
 
 /*
@@ -20,10 +18,8 @@ extern "C" {
  * first: "slice: stop 9 is past dimension 1 of shape [4, 8]". It stays valid
  * until the next failing call of this thread, and must not be freed.
  */
-TARN_PUBLIC const char *tarn_error_message(void);
-
-/* The library's version, "0.1.0". */
-TARN_PUBLIC const char *tarn_version(void);
+TARN_PUBLIC const char *tarn_error_message(void)
+	TARN_NOT_NULL;
 
 #ifdef __cplusplus
 }

@@ -2,26 +2,27 @@
 /*
  * The store: a connection to a daemon that keeps tensors in shared memory.
  *
- * The daemon owns the memory. A client maps it read-only, finds tensors by
- * name in a table that it maps too (no system call), and holds what it opened
- * by a lease, a word in memory that it shares with the daemon, so that a
- * client killed at any moment leaks nothing. A tensor opened from a store
- * stays valid until its last reference is dropped, also when it was removed
- * or replaced in the meantime, and also when the daemon is gone.
+ * The daemon owns the memory. A client maps it read-only, finds tensors by name
+ * in a table that it maps too (no system call), and holds what it opened by a
+ * lease, a word in memory that it shares with the daemon, so that a client
+ * killed at any moment leaks nothing. A tensor opened from a store stays valid
+ * until its last reference is dropped, also when it was removed or replaced in
+ * the meantime, and also when the daemon is gone.
  *
  * Addresses. One string names a tensor everywhere: "FILE:TENSOR" (loaded once
- * per node if nobody has yet), or a published name. A published name is looked
- * for first; then the shortest FILE before a ':' that exists.
+ * per node), or a published name. A published name is looked for first; then
+ * the shortest FILE before a ':' that exists.
  *
  * A store may be used by many threads, and goes through fork(): parent and
  * child go on with it, each with leases of its own. A child's tensors stay
- * valid whatever its parent does or comes to, also if the child never calls
- * the library. A fork of a process that holds tensors therefore takes a tenth
- * of a millisecond longer; one that holds none connects in the child, when it
- * is first used there. A call that was under way is the parent's alone. If the
- * daemon cannot be reached at the fork, the child's calls fail with
- * -ECONNRESET, and its tensors are valid as long as the parent holds them, as
- * they are in a child of vfork() or clone(), which must not use the store.
+ * valid whatever its parent does or suffers, even if the child never calls the
+ * library. A fork of a process that holds tensors therefore takes a tenth of a
+ * millisecond longer; one that holds none connects in the child, when it is
+ * first used there. A call that is under way in another thread goes on in the
+ * parent alone. If the daemon cannot be reached at the fork, the child's calls
+ * fail with -ECONNRESET, and its tensors are valid as long as the parent holds
+ * them, as they are in a child of vfork() or clone(), which must not use the
+ * store.
  */
 #pragma once
 
@@ -38,112 +39,136 @@ typedef struct tarn_store tarn_store;
 #define TARN_NAME_MAX 1024 /* bytes of a name; UTF-8, parts divided by '/' */
 
 /*
- * Connects. socket NULL: $TARN_SOCKET, else the first of
+ * Connects to a daemon. socket NULL: $TARN_SOCKET, else the first of
  * /run/tarn/tarnd.sock, $XDG_RUNTIME_DIR/tarn/tarnd.sock,
- * /tmp/tarn-$UID/tarnd.sock that somebody serves; when nobody does, a daemon
- * of this user is started (TARN_AUTOSTART=0 forbids it). In a SLURM job the
- * last two have its number in the name. The folder and the daemon must belong
- * to this user or to root: else -EPERM. -ENOENT, -ECONNREFUSED: nobody serves,
- * and none may be started. *ret is the caller's reference. Any thread.
+ * /tmp/tarn-$UID/tarnd.sock that a daemon serves. In a SLURM job the last two
+ * have its number in the name. When no daemon serves the socket, whether socket
+ * or TARN_SOCKET names it or neither does, a daemon of this user is started
+ * there (TARN_AUTOSTART=0 forbids it). The folder and the daemon must belong to
+ * this user or to root: else -EPERM, also for a process whose uid is the
+ * overflow uid (tarn-security(7)). -ENOENT, -ECONNREFUSED: no daemon serves the
+ * socket, and none may be started; -ENOTSOCK: the path is not a socket;
+ * -ETIMEDOUT: the daemon does not accept the connection, or does not answer,
+ * within ten seconds. *ret is the caller's reference. Any thread.
  */
-TARN_PUBLIC int tarn_store_open(const char *socket, tarn_store **ret);
+TARN_PUBLIC int tarn_store_open(const char *socket, tarn_store **ret)
+	TARN_NONNULL(2) TARN_MUST_CHECK;
 
 /*
- * The same, under the pool of that name, which several users may share: what
- * is loaded and published goes there, and only its names are seen. pool NULL:
- * $TARN_POOL; "", or no $TARN_POOL: the memory that is this user's alone, as
- * with tarn_store_open. Pools are set up by who runs the daemon, see
+ * Connects as tarn_store_open does, and uses the pool of that name, which
+ * several users may share: loads and publications go there, and only its names
+ * are visible. pool NULL: $TARN_POOL; "", or no $TARN_POOL: this user's own
+ * pool, as with tarn_store_open. The administrator configures pools, see
  * tarnd.conf(5). -EACCES: there is none of that name for this user; -ENOTSUP:
- * the daemon is too old to have any. Who may only read it gets -EPERM from
- * what would change it.
+ * the daemon is too old to have pools. A user that may only read the pool gets
+ * -EPERM from calls that would change it.
  */
 TARN_PUBLIC int tarn_store_open_pool(const char *socket, const char *pool,
-	tarn_store **ret);
+	tarn_store **ret) TARN_NONNULL(3) TARN_MUST_CHECK;
 
-/* Drops this reference; tensors keep what they need alive. Returns NULL. */
+/* One more reference, for the caller. Takes NULL, returns its argument. */
+TARN_PUBLIC tarn_store *tarn_store_ref(tarn_store *store);
+/* Drops a reference; tensors keep what they need alive. Takes NULL and returns
+ * NULL. */
 TARN_PUBLIC tarn_store *tarn_store_unref(tarn_store *store);
 
-/* The path of the socket that it is connected to. */
-TARN_PUBLIC const char *tarn_store_socket(const tarn_store *store);
-/* The name of its pool; "" for this user's own. */
-TARN_PUBLIC const char *tarn_store_pool(const tarn_store *store);
+/* The path of the socket that it is connected to. Borrowed: valid as long as
+ * the store is. */
+TARN_PUBLIC const char *tarn_store_socket(const tarn_store *store)
+	TARN_NONNULL(1) TARN_NOT_NULL;
+/* The name of its pool; "" for this user's own. Borrowed: valid as long as the
+ * store is. */
+TARN_PUBLIC const char *tarn_store_pool(const tarn_store *store)
+	TARN_NONNULL(1) TARN_NOT_NULL;
 
 /* ---- reading ------------------------------------------------------- */
 
-/* By address, see above. -ENOENT when there is no such name or tensor. */
+/* Gets a tensor by its address: "FILE:TENSOR", which loads the file if it is
+ * not loaded yet, or a published name. *ret is the caller's reference. -ENOENT:
+ * there is no such name or tensor. A file that changes meanwhile is opened
+ * again, ten times at most: then -ESTALE. */
 TARN_PUBLIC int tarn_store_get(tarn_store *store, const char *address,
-	tarn_tensor **ret);
+	tarn_tensor **ret) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
 
-/* By published name only; no system call once its memory is mapped. */
+/* Gets a tensor by its published name only; no system call once its memory is
+ * mapped. *ret is the caller's reference. -ENOENT. */
 TARN_PUBLIC int tarn_store_lookup(tarn_store *store, const char *name,
-	tarn_tensor **ret);
+	tarn_tensor **ret) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
 
-/* A tensor as 256 bytes, and back. The holder of the tensor must keep it until
- * the importer has it. -ESTALE: the storage is gone, or the descriptor is of
- * another daemon; -EBADMSG: it is not one. */
+/* Converts a tensor to 256 bytes, and back. The exporter must keep the tensor
+ * until the importer has it. *ret of tarn_store_import is the caller's
+ * reference. -ESTALE: the storage is gone, or the descriptor is from another
+ * daemon; -EBADMSG: it is not a valid descriptor. */
 TARN_PUBLIC int tarn_store_export(tarn_store *store, const tarn_tensor *tensor,
-	struct tarn_descriptor *ret);
+	struct tarn_descriptor *ret) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
 TARN_PUBLIC int tarn_store_import(tarn_store *store,
-	const struct tarn_descriptor *descriptor, tarn_tensor **ret);
+	const struct tarn_descriptor *descriptor, tarn_tensor **ret)
+	TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
 
-/* Calls fn for each tensor's published name that begins with prefix (NULL: all), in
- * no order. It stops when fn returns non-zero, and returns that. Names that
- * appear or vanish meanwhile may or may not be seen. */
+/* Calls fn for each tensor's published name that begins with prefix (NULL:
+ * all), in no order. It stops when fn returns non-zero, and returns that. Names
+ * that appear or vanish meanwhile may or may not be listed. name and descriptor
+ * are valid during the call of fn. */
 TARN_PUBLIC int tarn_store_list(tarn_store *store, const char *prefix,
 	int (*fn)(void *arg, const char *name,
 		const struct tarn_descriptor *descriptor, uint64_t version),
-	void *arg);
+	void *arg) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
 
 /* Reads all pages of a tensor's memory into this process's page tables, with
  * up to threads threads (0: one), so that later reads do not fault. */
 TARN_PUBLIC int tarn_store_populate(tarn_store *store,
-	const tarn_tensor *tensor, int threads);
+	const tarn_tensor *tensor, int threads)
+	TARN_NONNULL(1, 2);
 
 /* ---- waiting ------------------------------------------------------- */
 
 /*
- * These sleep until the daemon has something new, in any number of threads
- * and processes. timeout_ms: 0 only looks, a negative one waits for ever.
- * -ETIMEDOUT: it did not come; -ECONNRESET: the daemon is gone, so it never
- * will. A server that dies and is replaced meanwhile is not noticed.
+ * The functions below wait for an event, in any number of threads and
+ * processes. timeout_ms: 0 only tests, a negative value waits for ever.
+ * -ETIMEDOUT: it did not happen in time; -ECONNRESET: the daemon is gone, so it
+ * never will. If the server dies and is replaced meanwhile, the wait goes on.
  */
 
 /*
- * Until a version above newer_than is published as name; with 0, until
- * anything is. ret and ret_version may be NULL. Versions of a name count from
- * 1, and from 1 again if it was removed in between: who follows a name that
- * may be removed uses tarn_store_next.
+ * Waits until a version above newer_than is published as name; with 0, until
+ * any version is. ret and ret_version may be NULL. Versions of a name count
+ * from 1, and from 1 again if it was removed in between. A program that follows
+ * a name that may be removed uses tarn_store_next.
  */
 TARN_PUBLIC int tarn_store_wait(tarn_store *store, const char *name,
 	uint64_t newer_than, int timeout_ms, tarn_tensor **ret,
-	uint64_t *ret_version);
+	uint64_t *ret_version) TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
 /*
- * Until something is published as name that is not what cursor stands for,
- * which is then moved on. A cursor begins with 0 and belongs to one name of
- * one daemon. Of several publications in between only the newest is seen.
+ * Waits until another version of name is published than the one that cursor
+ * stands for, and moves the cursor to it. A cursor begins with 0 and belongs to
+ * one name of one daemon. Of several publications in between only the newest is
+ * returned.
  */
 TARN_PUBLIC int tarn_store_next(tarn_store *store, const char *name,
-	uint64_t *cursor, int timeout_ms, tarn_tensor **ret);
+	uint64_t *cursor, int timeout_ms, tarn_tensor **ret)
+	TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
 
-/* The version that stands under a name now. -ENOENT. */
+/* The current version of a name. -ENOENT. */
 TARN_PUBLIC int tarn_store_version(tarn_store *store, const char *name,
-	uint64_t *ret_version);
+	uint64_t *ret_version) TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
 /*
- * Until bytes of a file's data have arrived, which somebody is loading now,
- * in this process or another; bytes 0, or more than there are, means all of
- * them. It starts no load: -ENOENT when nobody loads the file and nobody has
- * (a load that has yet to find memory is one, known by its file's name);
- * -ECANCELED when the load ends without them. Arrived bytes, *ret_landed (may
- * be NULL), tell how far it is and no more: they come in any order, and none
- * may be read before all are there and the file was opened by
- * tarn_store_get_from_file or tarn_store_load, which is then done at once. Of
- * an index the shards are waited for in their order, as they are loaded. A
- * file that changed less than two seconds ago is not recognised: -ENOENT.
+ * Waits until that many bytes of a file's data have arrived, in a load by this
+ * process or another; bytes 0, or more than there are, means all of them. It
+ * starts no load: -ENOENT when the file is neither loaded nor being loaded (a
+ * load that still waits for memory counts, and is found by its file's name);
+ * -ECANCELED when the load ends without them. The number of arrived bytes,
+ * *ret_landed (may be NULL), only shows the progress: they arrive in any order,
+ * and none may be read before all are there and the file was opened by
+ * tarn_store_get_from_file or tarn_store_load, which then returns at once. The
+ * shards of an index are waited for in the order in which they are loaded. A
+ * file that was loaded but is not kept (struct tarn_load_info) is found only as
+ * long as it is held.
  */
 TARN_PUBLIC int tarn_store_wait_file(tarn_store *store, const tarn_file *file,
-	uint64_t bytes, int timeout_ms, uint64_t *ret_landed);
+	uint64_t bytes, int timeout_ms, uint64_t *ret_landed)
+	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
 /* ---- loading ------------------------------------------------------- */
 
@@ -154,85 +179,84 @@ struct tarn_load_info {
 	const char *engine; /* "io_uring", "threads"; static */
 	bool direct;	    /* past the page cache */
 	bool registered;    /* into registered buffers */
-	bool cached;	    /* nobody had to read: it was there */
+	bool cached;	    /* no process had to read: the bytes were there */
+	/* NULL: later loads find it. Otherwise the reason why not, as text;
+	 * static. It is then freed with its last holder; names are holders. */
+	const char *not_kept;
+	uint64_t reserved[8]; /* 0 */
+};
+
+/* The phases of a load. Allocating memory can take longer than reading the file
+ * into it; if the daemon has the memory already, there is no first phase. */
+enum tarn_load_phase {
+	TARN_LOAD_PHASE_MEMORY = 1, /* done and total: bytes of memory */
+	TARN_LOAD_PHASE_READ = 2,   /* done and total: bytes of the file */
 };
 
 struct tarn_load_options {
-	const char *name; /* publish as NAME/TENSOR; NULL: not by name */
-	bool verify; /* compare the checksums that the file has (save.h) before
-			anything is published; -EBADMSG names the tensor */
+	const char *name; /* publish as NAME/TENSOR; NULL: do not publish */
+	bool verify; /* verify the checksums of the file (save.h) before
+		      * anything is published; -EBADMSG names the tensor */
+	bool fresh;  /* read the file even if its bytes are kept, and replace
+		      * those: for files whose time stamps are wrong */
 	/* Called now and then, in the calling thread; non-zero cancels:
-	 * -ECANCELED. */
-	int (*progress)(void *arg, uint64_t done, uint64_t total);
+	 * -ECANCELED. For an index each shard has both phases; bytes read are
+	 * counted over all shards. */
+	int (*progress)(void *arg, enum tarn_load_phase phase, uint64_t done,
+		uint64_t total);
 	void *arg;
+	uint64_t reserved[8]; /* 0 */
 };
 
-/* Loads all tensors of a file. options and ret_info may be NULL. ret_all may
- * be NULL or receives a U8 tensor over the whole data range, which keeps the
- * file in memory as long as it is referenced. Of an index all shards are
- * loaded, one after the other, and then their names published (at once, up to
- * 64 shards; of more, 64 after 64); the tensor has no bytes, and keeps all
- * shards. -EBUSY: one of the names is an open channel's. -EIO, beside what goes
- * wrong as a file is read: the daemon's server died meanwhile, and since others
- * have published something else under one of the names, nobody can tell whether
- * it was done. */
+/* Loads all tensors of a file. options and ret_info may be NULL. ret_all may be
+ * NULL or receives a U8 tensor over the whole data range, which keeps the file
+ * in memory as long as it is referenced. Of an index all shards are loaded, one
+ * after the other, and then their names are published (at once for up to 64
+ * shards; for more, 64 at a time); the tensor has no bytes, and keeps all
+ * shards. -ESTALE: the file has changed since its header was read when it was
+ * opened: open it again. -EBUSY: it changed while it was being read, or one of
+ * the names is an open channel's. If the daemon's server dies meanwhile, and
+ * another takes its place, the names are still published once. */
 TARN_PUBLIC int tarn_store_load(tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
-	struct tarn_load_info *ret_info, tarn_tensor **ret_all);
+	struct tarn_load_info *ret_info, tarn_tensor **ret_all)
+	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
-/* As tarn_store_get, which takes as long as loading does where the address is
- * of a file that nobody has loaded. Of the options, which may be NULL, only
- * progress and its arg may be set: -EINVAL. */
-TARN_PUBLIC int tarn_store_get_with(tarn_store *store, const char *address,
-	const struct tarn_load_options *options, tarn_tensor **ret);
+/* Gets a tensor as tarn_store_get does, which takes as long as a load where the
+ * address names a file that is not loaded. Of the options, which may be NULL,
+ * only progress, its arg and fresh may be set: -EINVAL otherwise. */
+TARN_PUBLIC int tarn_store_get_with_options(tarn_store *store,
+	const char *address, const struct tarn_load_options *options,
+	tarn_tensor **ret) TARN_NONNULL(1, 2, 4) TARN_MUST_CHECK;
 
-/* One tensor of a file that was loaded: a view of ret_all, without a word to
- * the daemon, and whatever has become of the file since. -ENOENT: the file has
- * no such tensor; -EINVAL: all is not what was loaded of it. */
+/* Gets one tensor of a loaded file: a view of ret_all of tarn_store_load,
+ * without a message to the daemon, whatever has become of the file since.
+ * -ENOENT: the file has no such tensor; -EINVAL: all is not the result of
+ * loading that file. */
 TARN_PUBLIC int tarn_store_loaded_tensor(tarn_tensor *all, tarn_file *file,
-	const char *tensor, tarn_tensor **ret);
+	const char *tensor, tarn_tensor **ret)
+	TARN_NONNULL(1, 2, 3, 4) TARN_MUST_CHECK;
 
-/* One tensor of a file, loaded if need be; of an index only its shard is. */
+/* Gets one tensor of a file, which is loaded if necessary; of an index only the
+ * tensor's shard is. *ret is the caller's reference. */
 TARN_PUBLIC int tarn_store_get_from_file(tarn_store *store, tarn_file *file,
-	const char *tensor, tarn_tensor **ret);
+	const char *tensor, tarn_tensor **ret)
+	TARN_NONNULL(1, 2, 3, 4) TARN_MUST_CHECK;
 
 /* ---- publishing ---------------------------------------------------- */
 
-/* Removes a published name; holders keep the tensor. -ENOENT. -EIO: the
- * daemon's server died meanwhile, and since others have published the name,
- * nobody can tell whether it was done. */
-TARN_PUBLIC int tarn_store_remove(tarn_store *store, const char *name);
+/* Removes a published name; holders keep the tensor. -ENOENT. If the daemon's
+ * server dies meanwhile, and another takes its place, it is still done once:
+ * later publications under the name are not removed. */
+TARN_PUBLIC int tarn_store_remove(tarn_store *store, const char *name)
+	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
 /* ---- the daemon ---------------------------------------------------- */
 
-struct tarn_store_status {
-	uint64_t instance;
-	int32_t keeper_pid;
-	int32_t server_pid;
-	uint32_t clients;
-	uint32_t loaders;
-	uint64_t uptime_ms;
-	uint64_t names;
-	uint64_t storages;
-	uint64_t budget;    /* bytes that it may take */
-	uint64_t allocated; /* bytes of segments */
-	uint64_t used;	    /* bytes of storages */
-	uint64_t cached;    /* bytes of loaded files that no name holds */
-	uint64_t loads;	    /* since the start */
-	uint64_t loads_cached;
-	uint64_t loads_active;
-	uint64_t loads_failed;
-	uint64_t bytes_loaded;
-	char engine[16];
-	char version[16];
-};
-
-TARN_PUBLIC int tarn_store_get_status(tarn_store *store,
-	struct tarn_store_status *ret);
-
 /* Asks the daemon to end: it finishes running loads first. Only the daemon's
  * own user or root may: -EPERM. */
-TARN_PUBLIC int tarn_store_stop(tarn_store *store);
+TARN_PUBLIC int tarn_store_stop(tarn_store *store)
+	TARN_NONNULL(1) TARN_MUST_CHECK;
 
 #ifdef __cplusplus
 }

@@ -9,8 +9,10 @@
 
     queue.put(tarn.torch.share(x))   # a process that gets it has the same x
 """
-from .files import load, load_file, save_file
+from .._safetensors import SafetensorError
+from .files import (load, load_file, load_model, save, save_file, save_model)
 from .loader import DataLoader, adopt
 from .shared import share
 
-__all__ = ["DataLoader", "adopt", "load", "load_file", "save_file", "share"]
+__all__ = ["DataLoader", "SafetensorError", "adopt", "load", "load_file",
+           "load_model", "save", "save_file", "save_model", "share"]

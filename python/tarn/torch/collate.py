@@ -14,6 +14,8 @@ memory of the worker's own, which need not be shared, since it is copied.
 import torch
 from torch.utils.data._utils import collate as theirs
 
+from .._tarn import Tensor
+
 # What tarn calls the dtypes; a tensor of another goes PyTorch's way.
 DTYPES = {torch.bool: "BOOL", torch.uint8: "U8", torch.int8: "I8",
           torch.int16: "I16", torch.int32: "I32", torch.int64: "I64",
@@ -57,6 +59,8 @@ def size_of(sample):
         return sum(map(size_of, sample.values()))
     if isinstance(sample, (list, tuple)):
         return sum(map(size_of, sample))
+    if isinstance(sample, Tensor):
+        return sample.nbytes
     if isinstance(sample, torch.Tensor):
         if sample.layout is torch.strided and sample.device.type == "cpu":
             return sample.numel() * sample.element_size()

@@ -1,30 +1,27 @@
 # SPDX-License-Identifier: MIT
 """Files of tensors as PyTorch's users know them from safetensors.torch: the
 same calls, and one disk read for all processes of a machine."""
-import builtins
-import os
-
 import torch
 
-from .. import _store
+from .. import _safetensors, _store
 
 
-def load_file(filename, device="cpu"):
+def load_file(filename, device="cpu", *, backend="mmap"):
     """The tensors of a file (safetensors, .npy, or the index of a sharded
     checkpoint) as a dict of PyTorch's, loaded once for all processes that ask
     for it. They are copy-on-write: what is written to them stays in this
-    process, see tarn.Tensor.private. Another device than the CPU gets a
-    copy."""
-    return _moved(_store.load(filename), device)
+    process, see tarn.Tensor.cow. Another device than the CPU gets a
+    copy. SafetensorError: it is no such file; backend is one of safetensors'
+    names, which mean the same here."""
+    _safetensors.check_backend(backend)
+    with _safetensors.errors():
+        loaded = _store.load(filename)
+    return _moved(loaded, device)
 
 
 def load(data, device="cpu"):
     """The same of the bytes of such a file, without a daemon."""
-    fd = os.memfd_create("tarn.torch.load")
-    with builtins.open(fd, "wb") as f:
-        f.write(data)
-        f.flush()
-        return _moved(_store.open(f"/proc/self/fd/{fd}"), device)
+    return _moved(_safetensors.open_bytes(data), device)
 
 
 def _moved(tensors, device):
@@ -40,6 +37,16 @@ def save_file(tensors, filename, metadata=None):
     all; metadata is a dict of strings. They need not be contiguous, nor on
     the CPU. As with safetensors, those whose bytes overlap are refused, since
     they would no longer be tied in the file."""
+    _store.save(filename, _checked(tensors), metadata)
+
+
+def save(tensors, metadata=None):
+    """The bytes of the file that save_file makes."""
+    return _safetensors.save_bytes(_checked(tensors), metadata)
+
+
+def _checked(tensors):
+    """What can be saved, on the CPU."""
     if not isinstance(tensors, dict):
         raise ValueError("save_file: a dict of names and tensors is wanted, "
                          f"not {type(tensors).__name__}")
@@ -51,18 +58,109 @@ def save_file(tensors, filename, metadata=None):
             raise ValueError(f"save_file: {name!r} is {t.layout}; "
                              "use .to_dense()")
     _refuse_overlaps(tensors)
-    _store.save(filename, {name: t.detach().cpu()
-                           for name, t in tensors.items()}, metadata)
+    return {name: t.detach().cpu() for name, t in tensors.items()}
+
+
+# ---- modules ----
+
+
+def _is_dense(t):
+    return t.layout == torch.strided and t.numel() > 0 and \
+        t.device.type != "meta"
+
+
+def _groups(state):
+    """The names of a state dict whose tensors share memory: tied parameters,
+    and views of one."""
+    ranges = sorted(((str(t.device), *_range(t), name)
+                     for name, t in state.items() if _is_dense(t)),
+                    key=lambda r: (r[0], r[1], -r[2], r[3]))
+    groups, end = [], None
+    for device, start, stop, name in ranges:
+        if end is not None and end[0] == device and start < end[1]:
+            groups[-1].append((start, stop, name))
+            end = device, max(end[1], stop)
+        else:
+            groups.append([(start, stop, name)])
+            end = device, stop
+    return [g for g in groups if len(g) > 1]
+
+
+def _left_out(state, preferred=()):
+    """Which names of tensors that share memory are left out of a file, and for
+    which one: that has all of the memory; of several the first in the
+    alphabet, or one that is preferred."""
+    out = {}
+    for group in _groups(state):
+        start = min(g[0] for g in group)
+        stop = max(g[1] for g in group)
+        whole = sorted(name for a, b, name in group
+                       if (a, b) == (start, stop) and
+                       _is_packed(state[name]))
+        if not whole:
+            names = ", ".join(sorted(repr(g[2]) for g in group))
+            raise RuntimeError(f"save_model: {names} share memory, and none of "
+                               "them has all of it; save a .clone() of each")
+        kept = next((n for n in whole if n in preferred), whole[0])
+        out.update({name: kept for _, _, name in group if name != kept})
+    return out
+
+
+def _is_packed(t):
+    start, stop = _range(t)
+    return stop - start == t.numel() * t.element_size()
+
+
+def save_model(model, filename, metadata=None, force_contiguous=True):
+    """Saves a module's state. Of parameters that share memory, tied ones, one
+    is saved; the metadata tells which one stands for another, and load_model
+    ties them again. (What is not contiguous is saved in C order always.)"""
+    state = model.state_dict()
+    left_out = _left_out(state)
+    save_file({name: t for name, t in state.items() if name not in left_out},
+              filename, {**left_out, **(metadata or {})} or None)
+
+
+def load_model(model, filename, strict=True, device="cpu", *, backend="mmap"):
+    """Loads a file into a module, by copying into its parameters; returns the
+    names that the file lacks, and those that the module does. strict: an
+    exception instead. Parameters of the module that share memory need one
+    tensor of the file. (load_state_dict(load_file(...), assign=True) copies
+    nothing, and unties them.)"""
+    found = load_file(filename, device, backend=backend)
+    left_out = _left_out(model.state_dict(), found)
+    missing, unexpected = model.load_state_dict(found, strict=False)
+    missing = set(missing)
+    for name in left_out:
+        if name in missing:
+            missing.remove(name)
+        else:
+            unexpected.append(name)
+    if strict and (missing or unexpected):
+        said = [f"    {what} key(s) in state_dict: " +
+                ", ".join(f'"{n}"' for n in sorted(names))
+                for what, names in (("Missing", missing),
+                                    ("Unexpected", unexpected)) if names]
+        raise RuntimeError("\n".join([
+            "Error(s) in loading state_dict for "
+            f"{type(model).__name__}:", *said]))
+    return missing, unexpected
+
+
+# ---- memory ----
+
+
+def _range(t):
+    """The addresses of its first byte and behind its last."""
+    last = sum((n - 1) * s for n, s in zip(t.shape, t.stride()))
+    return t.data_ptr(), t.data_ptr() + (last + 1) * t.element_size()
 
 
 def _refuse_overlaps(tensors):
     ranges = []
     for name, t in tensors.items():
         if t.numel() and t.device.type != "meta":
-            last = sum((n - 1) * s for n, s in zip(t.shape, t.stride()))
-            start = t.data_ptr()
-            ranges.append((str(t.device), start,
-                           start + (last + 1) * t.element_size(), name))
+            ranges.append((str(t.device), *_range(t), name))
     ranges.sort()
     for a, b in zip(ranges, ranges[1:]):
         if a[0] == b[0] and b[1] < a[2]:

@@ -1,14 +1,25 @@
 # SPDX-License-Identifier: MIT
 from os import PathLike
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from torch import Tensor, device as Device
+from torch.nn import Module
 
 _Path: TypeAlias = str | PathLike[str]
 
-def load_file(filename: _Path, device: str | int | Device = "cpu"
-              ) -> dict[str, Tensor]: ...
+_Backend: TypeAlias = Literal["mmap", "pread"]
+
+def load_file(filename: _Path, device: str | int | Device = "cpu", *,
+              backend: _Backend = "mmap") -> dict[str, Tensor]: ...
 def load(data: bytes, device: str | int | Device = "cpu"
          ) -> dict[str, Tensor]: ...
 def save_file(tensors: dict[str, Tensor], filename: _Path,
               metadata: dict[str, str] | None = None) -> None: ...
+def save(tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
+         ) -> bytes: ...
+def save_model(model: Module, filename: _Path,
+               metadata: dict[str, str] | None = None,
+               force_contiguous: bool = True) -> None: ...
+def load_model(model: Module, filename: _Path, strict: bool = True,
+               device: str | int | Device = "cpu", *,
+               backend: _Backend = "mmap") -> tuple[set[str], list[str]]: ...

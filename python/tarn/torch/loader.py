@@ -12,6 +12,7 @@ import multiprocessing
 import operator
 import os
 import threading
+import typing
 import weakref
 
 import torch
@@ -24,7 +25,7 @@ from .collate import Collate
 from .results import Batch, Results
 
 # Slots beyond those that PyTorch may have asked for: the batch that the user's
-# loop still holds, the one that it gets, and one more for who looks ahead.
+# loop still holds, the one that it gets, and one more to look ahead.
 SPARE = 3
 # No machine has so much; larger numbers are no sizes.
 SLOT_BYTES_MAX = 1 << 47
@@ -60,7 +61,7 @@ class _Shown:
 def _end_with_parent():
     """Of a fork server's child its parent's end tells nothing, which is all
     that PyTorch asks; and the server lives as long as its children. What a
-    worker leaves in mid-batch is given back as that of any who is killed."""
+    worker leaves in mid-batch is given back like that of a killed process."""
     parent = multiprocessing.parent_process()
     if parent is None or parent.pid == os.getppid():
         return
@@ -274,7 +275,10 @@ def _check(store, slot_bytes):
                          f"and {SLOT_BYTES_MAX}")
 
 
-class DataLoader(theirs.DataLoader):
+_Item = typing.TypeVar("_Item", covariant=True)
+
+
+class DataLoader(theirs.DataLoader[_Item]):
     """torch.utils.data.DataLoader whose workers hand their batches over in
     shared memory: the same arguments, the same batches in the same order.
 
@@ -283,7 +287,7 @@ class DataLoader(theirs.DataLoader):
     as large as the first batch, and grow with larger ones.
 
     A batch may be written to. Its slot is used again when the last tensor over
-    it is gone; whoever keeps many batches gets copies of those beyond the
+    it is gone; a loop that keeps many batches gets copies of those beyond the
     first few. There are prefetch_factor slots for each worker and three more;
     they stay with the loader, for its next epoch.
 
@@ -321,8 +325,8 @@ class DataLoader(theirs.DataLoader):
         return iterator
 
     def _go_on(self, kind, place, start, resumed):
-        """The process's generators are the user's, who has restored them
-        where he wants them; the sampler's draws must not move them."""
+        """The process's generators belong to the user, who has restored them
+        as needed; the sampler's draws must not move them."""
         inside = resumed["start"]["process"] is not None
         place.resume(resumed)
         if place.fresh:
@@ -334,22 +338,28 @@ class DataLoader(theirs.DataLoader):
         return iterator
 
     def state_dict(self):
-        """Where it stands: after the last batch that was given. Made of plain
-        numbers and bytes, to be saved with a checkpoint."""
+        """Where it stands: after the last batch that was given. Made of what
+        JSON has, to be saved with a checkpoint: json.dumps, torch.save.
+
+        Taken between two epochs it does not fix the order of the next one,
+        where that is drawn from PyTorch's global generator, as shuffle=True
+        without a generator does: restore that too (torch.set_rng_state), or
+        give the loader a generator, whose state is in here."""
         if not getattr(self, "in_order", True):
             raise ValueError("a loader's state: with in_order=False there is "
                              "no order to go on with")
         if self._resumed is not None:
-            return self._resumed
-        if self._place is None:
+            return states.to_text(self._resumed)
+        place = self._place
+        if place is None:
             place = states.Place(self, states.get_all(self))
             place.ended = True
-            return place.get(self)
-        return self._place.get(self)
+        return states.to_text(place.get(self))
 
     def load_state_dict(self, state):
         """The next iterator goes on from there."""
         states.check(state, self)
+        state = states.from_text(state)
         if state["start"].get("process") is not None:
             states.set_epoch(self, state["epoch"])
         self._resumed, self._place, self._iterator = state, None, None

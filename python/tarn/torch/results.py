@@ -2,19 +2,19 @@
 """What carries results from a loader's workers to its iterator, in the place
 of a multiprocessing.Queue and with its calls: put, get, close and the like.
 
-Batches go through a channel whose slots are as large as they are, made by the
-first worker that has one, or all of its samples. Beside it a narrow channel, made by the iterator,
-says which: what it takes is either the number of a wide one, in which an item
-waits, or a message as it is (an exception, the end of a dataset). So there is
-one place to wait at, whoever made what and when. If batches grow, the next
-wide channel has larger slots; a worker goes over to it with the first batch
-that needs it, and a channel that nobody uses any more is gone.
+Batches go through a wide channel with slots as large as a batch, made by the
+first worker that has one, or all of its samples. Beside it the iterator makes a
+narrow channel: an item in it is either the number of a wide one, in which a
+batch waits, or a message (an exception, the end of a dataset). So there is one
+place to wait at, for all of them. If batches grow, the next wide channel has
+larger slots; a worker changes to it with the first batch that needs it, and a
+channel without participants is gone.
 
-Nobody waits for a slot. PyTorch has at most so many batches asked for and not
-yet given to the user (tasks: workers x prefetch_factor); each of them has one
-slot at most, and a channel has `spare` more. What the user keeps beyond those
-is copied to memory of its own when he gets it (see Batch.given), so that
-whoever keeps all batches stops nothing.
+No process waits for a slot. PyTorch has at most so many batches asked for and
+not yet given to the user (tasks: workers x prefetch_factor); each of them has
+one slot at most, and a channel has `spare` more. Batches that the user keeps
+beyond those are copied to private memory when they are given to the user (see
+Batch.given), so that a user that keeps all batches blocks nothing.
 
 Slots take their memory when they are first filled, so the first batch waits for
 that of one.

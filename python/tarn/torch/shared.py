@@ -13,7 +13,7 @@ import torch
 from .. import _store
 from .._arrays import to_tensor
 
-LIFE = 60  # seconds: long enough for any process that goes on
+TTL = 60  # seconds: long enough for any process that goes on
 _stores = {}
 
 
@@ -41,11 +41,11 @@ def _wrap(tensor, store, requires_grad=False):
     return made
 
 
-def _publish_nameless(store, made):
+def _publish_unnamed(store, made):
     """What is to be the store's has a name for a moment; who is killed in it
     leaves one that ends by itself."""
     label = f"tarn.torch/{uuid.uuid4().hex}"
-    store.publish(label, made, life=LIFE)
+    store.publish(label, made, ttl=TTL)
     try:
         store.remove(label)
     except KeyError:
@@ -70,7 +70,7 @@ def share(tensor, name=None, *, store=None):
     made = store.create(source.shape, source.dtype, mutable=True)
     made.copy_(source)
     if name is None:
-        _publish_nameless(store, made)
+        _publish_unnamed(store, made)
     else:
         store.publish(name, made)
     return _wrap(made, store,

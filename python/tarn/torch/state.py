@@ -9,6 +9,8 @@ numpy and random, which PyTorch seeds in each of them) travels with each batch,
 as it was when the batch was done.
 """
 import array
+import base64
+import binascii
 import random
 import struct
 import sys
@@ -75,6 +77,43 @@ def set_random(state):
     except (struct.error, TypeError, ValueError, RuntimeError) as e:
         raise ValueError(f"a loader's state: {len(state)} bytes are no state "
                          f"of random generators: {e}") from None
+
+
+# ---- as text -------------------------------------------------------------
+
+
+def _text(state):
+    return None if state is None else base64.b64encode(state).decode("ascii")
+
+
+def _bytes(text):
+    if text is None:
+        return None
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise ValueError(f"a loader's state: {text!r:.60} is no state of "
+                         "random generators") from None
+
+
+def _walk(state, convert):
+    """What is bytes here is text outside, so that JSON has it."""
+    start = state["start"]
+    return dict(
+        state, main=convert(state.get("main")),
+        begun=[convert(s) for s in state["begun"]],
+        now=[convert(s) for s in state["now"]],
+        start=dict(start, process=convert(start.get("process")),
+                   generators=[convert(s) for s
+                               in start.get("generators", ())]))
+
+
+def to_text(state):
+    return _walk(state, _text)
+
+
+def from_text(state):
+    return _walk(state, _bytes)
 
 
 def generators(loader):

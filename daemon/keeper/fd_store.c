@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Memfds that the server gave the keeper to hold, since a table or a client
+ * depends on them. The keeper does not know what they are; it hands them to the
+ * next server, which knows from its tables which of them still count. Their
+ * number has no limit here: see loop/fd_store.c.
+ */
+#include "daemon/keeper/keeper.h"
+
+#include "base/fail.h"
+
+int keeper_store_fd(struct keeper *keeper, struct wire_message *m)
+{
+	const struct msg_fd_key *key = (const struct msg_fd_key *)m->body;
+	int fd = wire_take_fd(m, 0);
+
+	if (fd < 0)
+		return tarn_fail(EPROTO, "nothing came to be kept");
+	return fd_store_put(&keeper->fd_store, key, fd);
+}
+
+static void tell(void *arg, const struct stored_fd *stored)
+{
+	keeper_replay(arg, D_STORED_FD, &stored->key, sizeof(stored->key),
+		&stored->fd, 1);
+}
+
+void keeper_fds_replay(struct keeper *keeper)
+{
+	fd_store_each(&keeper->fd_store, tell, keeper);
+}

@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The keeper's memory: segments for each domain's pool.
+ *
+ * The keeper maps them writable first, so that every process forked later
+ * inherits the mapping, and seals them afterwards, so that no other process can
+ * ever make one. A segment is populated whole before it is announced: missing
+ * memory is an error at that moment, never a fault later. Populating takes a
+ * second per GiB and more, so a child does it and the keeper goes on.
+ */
+#include "daemon/keeper/keeper.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "base/headroom.h"
+#include "daemon/keeper/numa.h"
+#include "daemon/loop/log.h"
+#include "shm/segment.h"
+#include "shm/table.h"
+
+/* ---- segments ------------------------------------------------------- */
+
+/* Whole units, and whole pages where they are larger. */
+static uint64_t round_size(const struct keeper_domain *domain, uint64_t size)
+{
+	uint64_t unit = MAX(SEGMENT_UNIT, 1ull << domain->spec.page_shift);
+
+	size = MIN(size, domain->spec.segment_max);
+	return (size + unit - 1) & ~(unit - 1);
+}
+
+/* The pool doubles, so that a small daemon stays small and a large one has
+ * few segments; a load that needs more gets more at once. */
+static uint64_t next_size(const struct keeper_domain *domain, uint64_t left)
+{
+	uint64_t size = MAX(SEGMENT_FIRST, domain->pool_end);
+
+	return round_size(domain, MAX(size, left));
+}
+
+/* The least that is needed, and no more. */
+static uint64_t least_size(const struct keeper_domain *domain, uint64_t left)
+{
+	return round_size(domain, left);
+}
+
+static int check_limit(const struct keeper_domain *domain, uint64_t bytes)
+{
+	const struct pool_spec *spec = &domain->spec;
+	uint64_t sum;
+
+	if (!spec->limit)
+		return 0;
+	if (add_u64(domain->allocated, bytes, &sum) || sum > spec->limit)
+		return tarn_fail(ENOSPC,
+			"%.1f MiB more do not fit into the pool %s of %.1f "
+			"MiB, of which %.1f MiB are taken; remove tensors "
+			"(tarn rm) or raise its size in tarnd.conf",
+			(double)bytes / 1048576, spec->name,
+			(double)spec->limit / 1048576,
+			(double)domain->allocated / 1048576);
+	return 0;
+}
+
+static int may_grow(const struct keeper *keeper,
+	const struct keeper_domain *domain, uint64_t bytes)
+{
+	/* The memory beside segments, as the server knew it when it asked for
+	 * the growth under way; a later request would count memory for which
+	 * this one waits. */
+	uint64_t sum, taken = keeper->memory.allocated +
+			      keeper->memory.grows->want.own;
+
+	if (add_u64(taken, bytes, &sum) || sum > keeper->memory.budget)
+		return tarn_fail(ENOSPC,
+			"%.1f MiB more do not fit into the daemon's budget of "
+			"%.1f MiB, of which %.1f MiB are taken; remove tensors "
+			"(tarn rm) or start tarnd with a larger --budget",
+			(double)bytes / 1048576,
+			(double)keeper->memory.budget / 1048576,
+			(double)taken / 1048576);
+	static_assert(SEGMENTS_MAX <= TABLE_SEGMENTS_MAX,
+		"a table has a number for each segment");
+	if (keeper->memory.n_segments >= SEGMENTS_MAX)
+		return tarn_fail(ENOSPC,
+			"there are %u segments, which is the "
+			"limit; use a larger --segment-size",
+			SEGMENTS_MAX);
+	if (check_limit(domain, bytes) < 0)
+		return -ENOSPC;
+	/* The reserve of huge pages was taken from what is free long ago. */
+	return domain->spec.page_shift > 12 ? 0 : headroom_check(bytes);
+}
+
+/* The segment that is being made comes to nothing. */
+static void drop_growing(struct keeper *keeper)
+{
+	struct keeper_segment *s = &keeper->memory.growing;
+
+	if (s->mapped.addr)
+		munmap(s->mapped.addr, s->mapped.size);
+	fd_close(s->fd);
+	*s = (struct keeper_segment) {.fd = -1};
+	keeper->memory.populator_pid = 0;
+}
+
+/* A mapping of hugetlb memory reserves its pages, all or none. */
+static int map_segment(const struct pool_spec *spec, struct keeper_segment *s)
+{
+	char name[64];
+	int r;
+
+	snprintf(name, sizeof(name), "tarn-%u-%u", s->mapped.domain,
+		s->mapped.number);
+	r = segment_create(name, s->mapped.size, spec->page_shift, &s->fd);
+	if (r == 0)
+		r = segment_map_rw(s->fd, s->mapped.size, &s->mapped.addr);
+	if (r < 0 && spec->page_shift > 12)
+		return tarn_fail(ENOSPC,
+			"the pool %s needs %llu huge pages of %u MiB, and so "
+			"many are not free in the reserve; see "
+			"/sys/kernel/mm/hugepages, or use page-size = 4K",
+			spec->name,
+			(unsigned long long)(s->mapped.size >>
+					     spec->page_shift),
+			1u << (spec->page_shift - 20));
+	return r;
+}
+
+/* The next segment of a domain's pool, up to where it is populated. */
+static int make_segment(
+	struct keeper *keeper, const struct keeper_grow *grow, uint64_t size)
+{
+	uint32_t number = grow->want.domain;
+	const struct keeper_domain *domain = &keeper->domains[number];
+	struct keeper_segment *s = &keeper->memory.growing;
+	bool huge = domain->spec.page_shift > 12;
+	int r = may_grow(keeper, domain, size);
+
+	if (r < 0)
+		return r;
+	*s = (struct keeper_segment) {
+		.mapped = {.domain = number,
+			.number = keeper->memory.next_segment,
+			.offset = grow->at,
+			.size = size},
+		.fd = -1,
+	};
+	r = map_segment(&domain->spec, s);
+	if (r == 0) {
+		numa_place(s->mapped.addr, size);
+		if (!huge)
+			madvise(s->mapped.addr, size, MADV_HUGEPAGE);
+		keeper->memory.populator_pid = keeper_fork_populator(
+			keeper, s->fd, s->mapped.addr, size, huge);
+		r = keeper->memory.populator_pid < 0
+			    ? (int)keeper->memory.populator_pid
+			    : 0;
+	}
+	if (r < 0)
+		drop_growing(keeper);
+	return r;
+}
+
+/* A hole takes all that is wanted, the pool's end less if something is free
+ * there: it is preferred where it saves half. */
+static bool into_hole(struct keeper *keeper, struct keeper_grow *grow)
+{
+	const struct keeper_domain *domain =
+		&keeper->domains[grow->want.domain];
+	uint64_t unit = MAX(SEGMENT_UNIT, 1ull << domain->spec.page_shift);
+	uint64_t bytes = grow->want.bytes, whole = grow->want.whole, sum;
+	bool fits = !add_u64(domain->pool_end, bytes, &sum) &&
+		    sum <= keeper->memory.reach;
+
+	if (round_up_u64(MAX(whole, bytes), unit, &whole) ||
+		(fits && bytes <= whole / 2))
+		return false;
+	if (!keeper_hole(
+		    keeper, grow->want.domain, whole, &grow->at, &grow->end) ||
+		may_grow(keeper, domain, whole) < 0)
+		return false;
+	grow->left = whole;
+	return true;
+}
+
+static void find_place(struct keeper *keeper, struct keeper_grow *grow)
+{
+	grow->placed = true;
+	if (into_hole(keeper, grow))
+		return;
+	grow->at = keeper->domains[grow->want.domain].pool_end;
+	grow->end = keeper->memory.reach;
+	grow->left = grow->want.bytes;
+}
+
+static int begin_segment(struct keeper *keeper, struct keeper_grow *grow)
+{
+	const struct keeper_domain *domain =
+		&keeper->domains[grow->want.domain];
+	uint64_t least = least_size(domain, grow->left);
+	uint64_t size =
+		MIN(next_size(domain, grow->left), grow->end - grow->at);
+	int r;
+
+	if (least > grow->end - grow->at)
+		return tarn_fail(ENOSPC,
+			"the pool's range of %.0f GiB of "
+			"addresses is used up",
+			(double)keeper->memory.reach / (1 << 30));
+	r = make_segment(keeper, grow, size);
+	/* Doubling is for later; now it is the rest that counts. */
+	if (r < 0 && least < size)
+		r = make_segment(keeper, grow, least);
+	return r;
+}
+
+/* Answers the growth at the head of the queue. r 0 or the failure whose
+ * sentence was just written. */
+static void grow_done(struct keeper *keeper, int r)
+{
+	struct keeper_grow *grow = keeper->memory.grows;
+	const char *text = r < 0 ? tarn_fail_message() : "";
+	size_t length = strlen(text);
+	union {
+		struct msg_grown head;
+		char space[sizeof(struct msg_grown) + TARN_MESSAGE_MAX];
+	} body = {.head = {.domain = grow->want.domain, .error = -r}};
+
+	keeper->memory.grows = grow->next;
+	grow->asked = false;
+	if (grow == &keeper->memory.orphan)
+		return;
+	memcpy(body.head.text, text, length);
+	keeper_insist(keeper, D_GROWN, &body, sizeof(body.head) + length);
+}
+
+static void work_on_grows(struct keeper *keeper)
+{
+	while (keeper->memory.grows && !keeper->memory.growing.mapped.addr) {
+		struct keeper_grow *grow = keeper->memory.grows;
+		int r = 0;
+
+		/* Refused as a whole rather than after the first of many
+		 * segments. */
+		if (!grow->placed) {
+			find_place(keeper, grow);
+			r = may_grow(keeper,
+				&keeper->domains[grow->want.domain],
+				grow->left);
+		}
+		if (r == 0 && grow->left > 0) {
+			r = begin_segment(keeper, grow);
+			if (r == 0)
+				return;
+		}
+		grow_done(keeper, r);
+	}
+}
+
+int keeper_grow(struct keeper *keeper, const struct msg_grow *want)
+{
+	struct keeper_grow **end, *grow;
+
+	if (want->domain >= keeper->n_domains)
+		return tarn_fail(EPROTO, "there is no domain %u", want->domain);
+	grow = &keeper->domains[want->domain].grow;
+	if (grow->asked)
+		return tarn_fail(
+			EPROTO, "domain %u has asked already", want->domain);
+	*grow = (struct keeper_grow) {.want = *want, .asked = true};
+	for (end = &keeper->memory.grows; *end; end = &(*end)->next)
+		;
+	*end = grow;
+	work_on_grows(keeper);
+	return 0;
+}
+
+static int seal_segment(struct keeper *keeper)
+{
+	struct keeper_segment *s = &keeper->memory.growing, *more;
+	struct keeper_domain *domain = &keeper->domains[s->mapped.domain];
+	struct msg_segment message = {
+		.domain = s->mapped.domain,
+		.number = s->mapped.number,
+		.offset = s->mapped.offset,
+		.size = s->mapped.size,
+	};
+	_cleanup_fd_ int ro = -1;
+	int r;
+
+	r = segment_seal(s->fd);
+	if (r == 0)
+		r = segment_reopen(s->fd, &ro);
+	if (r < 0)
+		return r;
+	more = realloc(keeper->memory.segments,
+		(keeper->memory.n_segments + 1) * sizeof(*more));
+	if (!more)
+		return tarn_fail(ENOMEM, "out of memory");
+	keeper->memory.segments = more;
+	/* Sent first: a segment of which the server is not told goes back as a
+	 * whole, and is in no list then. */
+	r = keeper_send(keeper, D_SEGMENT, &message, sizeof(message), &ro, 1);
+	if (r < 0)
+		return r;
+	fd_close(s->fd);
+	s->fd = fd_steal(&ro);
+	more[keeper->memory.n_segments++] = *s;
+	keeper->memory.allocated += s->mapped.size;
+	keeper->memory.next_segment++;
+	domain->pool_end =
+		MAX(domain->pool_end, s->mapped.offset + s->mapped.size);
+	domain->allocated += s->mapped.size;
+	keeper->memory.grows->at += s->mapped.size;
+	keeper->memory.grows->left -=
+		MIN(keeper->memory.grows->left, s->mapped.size);
+	*s = (struct keeper_segment) {.fd = -1};
+	s = &more[keeper->memory.n_segments - 1];
+	log_info("segment_add", log_u64("segment", s->mapped.number),
+		log_u64("domain", s->mapped.domain),
+		log_u64("offset", s->mapped.offset),
+		log_u64("bytes", s->mapped.size));
+	return 0;
+}
+
+/* Frees the segments made so far if r < 0, and begins the next growth. */
+static void go_on(struct keeper *keeper, int r)
+{
+	if (r < 0) {
+		drop_growing(keeper);
+		grow_done(keeper, r);
+	}
+	work_on_grows(keeper);
+}
+
+/* The server copies what clients publish, so it maps each segment while that
+ * is still possible; keeper_mapped goes on. */
+static int offer_segment(struct keeper *keeper)
+{
+	const struct keeper_segment *s = &keeper->memory.growing;
+	struct msg_segment message = {
+		.domain = s->mapped.domain,
+		.number = s->mapped.number,
+		.offset = s->mapped.offset,
+		.size = s->mapped.size,
+	};
+
+	return keeper_send(
+		keeper, D_SEGMENT_MAP, &message, sizeof(message), &s->fd, 1);
+}
+
+int keeper_mapped(struct keeper *keeper, const struct msg_segment *answer)
+{
+	const struct keeper_segment *s = &keeper->memory.growing;
+	int r;
+
+	if (!s->mapped.addr || keeper->memory.populator_pid ||
+		answer->number != s->mapped.number)
+		return tarn_fail(EPROTO, "no segment %u waits for its seal",
+			answer->number);
+	if (answer->size == s->mapped.size)
+		r = seal_segment(keeper);
+	else
+		r = tarn_fail(ENOMEM,
+			"the server cannot map %llu bytes more; is there a "
+			"limit on its addresses (ulimit -v)?",
+			(unsigned long long)s->mapped.size);
+	go_on(keeper, r);
+	return 0;
+}
+
+/* The populator ended: 0, or the errno of what it ran into. */
+void keeper_populated(struct keeper *keeper, int status)
+{
+	const struct keeper_segment *s = &keeper->memory.growing;
+	int r;
+
+	keeper->memory.populator_pid = 0;
+	if (status == 0)
+		r = offer_segment(keeper);
+	else
+		r = tarn_fail(ENOSPC, "%.1f MiB of memory could not be had: %s",
+			(double)s->mapped.size / 1048576,
+			status == ENOSPC ? "others took it meanwhile"
+					 : tarn_errno_text(status));
+	go_on(keeper, r);
+}
+
+static void forget_grows(struct keeper *keeper)
+{
+	for (; keeper->memory.grows;
+		keeper->memory.grows = keeper->memory.grows->next)
+		keeper->memory.grows->asked = false;
+}
+
+void keeper_memory_forget(struct keeper *keeper)
+{
+	/* The memory that it populated is freed when it has ended. */
+	if (keeper->memory.populator_pid > 0)
+		kill(keeper->memory.populator_pid, SIGKILL);
+	if (keeper->memory.growing.mapped.addr)
+		drop_growing(keeper);
+	forget_grows(keeper);
+}
+
+/*
+ * A segment that is being populated is finished and offered to the next
+ * server; one that only waits for the dead one to map it is sealed, and the
+ * next inherits the mapping.
+ */
+void keeper_memory_finish(struct keeper *keeper)
+{
+	bool making = keeper->memory.growing.mapped.addr;
+	struct keeper_grow *orphan = &keeper->memory.orphan;
+
+	/* The next one may ask for the same domain again. */
+	if (making)
+		*orphan = *keeper->memory.grows;
+	forget_grows(keeper);
+	if (making) {
+		orphan->left =
+			MIN(orphan->left, keeper->memory.growing.mapped.size);
+		orphan->next = NULL;
+		keeper->memory.grows = orphan;
+	}
+	if (making && !keeper->memory.populator_pid)
+		go_on(keeper, seal_segment(keeper));
+}
+
+static struct msg_segment message_of(const struct keeper_segment *s)
+{
+	return (struct msg_segment) {
+		.domain = s->mapped.domain,
+		.number = s->mapped.number,
+		.offset = s->mapped.offset,
+		.size = s->mapped.size,
+	};
+}
+
+void keeper_segments_replay(struct keeper *keeper)
+{
+	for (uint32_t i = 0; i < keeper->memory.n_segments; i++) {
+		const struct keeper_segment *s = &keeper->memory.segments[i];
+		struct msg_segment message = message_of(s);
+
+		keeper_replay(keeper, D_SEGMENT, &message, sizeof(message),
+			&s->fd, 1);
+	}
+}
+
+void keeper_memory_free(struct keeper *keeper)
+{
+	uint32_t i;
+
+	if (keeper->memory.growing.mapped.addr)
+		drop_growing(keeper);
+	for (i = 0; i < keeper->memory.n_segments; i++) {
+		struct mapped_segment *s = &keeper->memory.segments[i].mapped;
+
+		if (s->addr)
+			munmap(s->addr, s->size);
+		fd_close(keeper->memory.segments[i].fd);
+	}
+	free(keeper->memory.segments);
+	keeper->memory.segments = NULL;
+	keeper->memory.n_segments = 0;
+	keeper_domains_free(keeper);
+}

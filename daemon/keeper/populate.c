@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Populating a segment.
+ *
+ * There are two ways to allocate a page of a memfd. Writing zeros to it through
+ * its descriptor costs little more than half of the CPU time of a fault, which
+ * walks the page tables of the process for each page, and fills in an entry of
+ * a mapping that ends with this process; but the file's lock lets only one
+ * thread write at a time. Faults can run in parallel. So one thread writes from
+ * the front, and the others fault from the back, until they meet.
+ *
+ * Where shared memory can have transparent huge pages there are faults alone:
+ * the advice to use them is given to a mapping, and a huge page costs one.
+ */
+#include "daemon/keeper/populate.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fd.h"
+#include "base/headroom.h"
+#include "daemon/keeper/keeper.h"
+
+enum {
+	/* The kernel clears some GiB a second and thread: memory, not the CPU,
+	 * is the limit from a few threads on. */
+	THREADS = 4,
+	/* Of zeros, written again and again: it stays in the first cache. */
+	ZEROS = 16 << 10,
+	VECTORS = 1024, /* at once; IOV_MAX */
+};
+
+/* How far past the headroom a thread may go; less of what is small, so that
+ * each has its share. */
+#define STEP_MAX (16ull << 20)
+
+#define THP "/sys/kernel/mm/transparent_hugepage/"
+
+struct populate {
+	int fd;
+	char *addr;
+	bool reserved;
+	uint64_t step;
+	pthread_mutex_t lock; /* of all below */
+	uint64_t front, back; /* no thread has begun the pages between */
+	int error;
+};
+
+/* ---- whether to write ------------------------------------------------ */
+
+/* Of a switch of the kernel's, "always [never]": is it one of these two? */
+static bool is_set(const char *path, const char *one, const char *other)
+{
+	char text[128];
+	_cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+
+	text[MAX(n, 0)] = '\0';
+	return strstr(text, one) || strstr(text, other);
+}
+
+static bool without_huge_pages(void)
+{
+	bool without = is_set(THP "shmem_enabled", "[never]", "[deny]");
+	glob_t sizes;
+
+	if (!without || glob(THP "hugepages-*/shmem_enabled", GLOB_NOSORT, NULL,
+				&sizes) != 0)
+		return without;
+	for (size_t i = 0; i < sizes.gl_pathc; i++)
+		without = without &&
+			  is_set(sizes.gl_pathv[i], "[never]", "[inherit]");
+	globfree(&sizes);
+	return without;
+}
+
+/* ---- both ways ------------------------------------------------------- */
+
+/* Whether all of it could be written. */
+static bool write_zeros(int fd, uint64_t at, uint64_t size)
+{
+	static const char zeros[ZEROS];
+	struct iovec v[VECTORS];
+	uint64_t end = at + size;
+	ssize_t n;
+
+	while (at < end) {
+		uint64_t left = end - at;
+		int k = 0;
+
+		for (; left && k < VECTORS; left -= v[k++].iov_len)
+			v[k] = (struct iovec) {
+				(void *)zeros, MIN(left, (uint64_t)ZEROS)};
+		n = pwritev(fd, v, k, (off_t)at);
+		if (n == 0 || (n < 0 && errno != EINTR))
+			return false;
+		at += (uint64_t)MAX(n, 0);
+	}
+	return true;
+}
+
+/* If a write fails, a fault at that page gives the reason. */
+static int have(struct populate *p, bool writing, uint64_t at, uint64_t size)
+{
+	if (!p->reserved && headroom_check(size) < 0)
+		return ENOSPC;
+	if (writing && write_zeros(p->fd, at, size))
+		return 0;
+	if (madvise(p->addr + at, size, MADV_POPULATE_WRITE) == 0)
+		return 0;
+	return errno == EFAULT ? ENOMEM : errno;
+}
+
+/* ---- threads --------------------------------------------------------- */
+
+/* The next part from either end; 0: there is none. */
+static uint64_t claim(struct populate *p, bool writing, uint64_t *ret_at)
+{
+	uint64_t n;
+
+	pthread_mutex_lock(&p->lock);
+	n = p->error ? 0 : MIN(p->back - p->front, p->step);
+	if (writing) {
+		*ret_at = p->front;
+		p->front += n;
+	} else {
+		p->back -= n;
+		*ret_at = p->back;
+	}
+	pthread_mutex_unlock(&p->lock);
+	return n;
+}
+
+/* From that part on, until none is left. */
+static void work(struct populate *p, bool writing, uint64_t at, uint64_t n)
+{
+	for (; n > 0; n = claim(p, writing, &at)) {
+		int error = have(p, writing, at, n);
+
+		if (!error)
+			continue;
+		pthread_mutex_lock(&p->lock);
+		p->error = p->error ? p->error : error;
+		pthread_mutex_unlock(&p->lock);
+	}
+}
+
+static void *help(void *arg)
+{
+	uint64_t at, n = claim(arg, false, &at);
+
+	work(arg, false, at, n);
+	return NULL;
+}
+
+int populate_by(
+	int fd, void *addr, uint64_t size, bool reserved, bool may_write)
+{
+	struct populate p = {
+		.fd = fd,
+		.addr = addr,
+		.reserved = reserved,
+		.step = MIN(MAX(size / (4ull * THREADS) & ~(SEGMENT_UNIT - 1),
+				    SEGMENT_UNIT),
+			STEP_MAX),
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.back = size,
+	};
+	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+	int n = (int)MIN(MAX(cpus, 1), (long)THREADS) - 1, started = 0;
+	pthread_t threads[THREADS];
+	uint64_t at, first = claim(&p, may_write, &at);
+
+	while (started < n &&
+		pthread_create(&threads[started], NULL, help, &p) == 0)
+		started++;
+	work(&p, may_write, at, first);
+	while (started > 0)
+		pthread_join(threads[--started], NULL);
+	return p.error;
+}
+
+int populate(int fd, void *addr, uint64_t size, bool reserved)
+{
+	return populate_by(
+		fd, addr, size, reserved, !reserved && without_huge_pages());
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the server asks of the keeper: each message is checked for its size, and
+ * given to the file that does it.
+ */
+#include "daemon/keeper/keeper.h"
+
+#include <errno.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "daemon/loop/log.h"
+
+static void client_speaks(struct keeper *keeper, const struct msg_client *m)
+{
+	struct keeper_client *client = keeper_client_find(keeper, m->number);
+
+	if (!client)
+		return;
+	client->who.version = m->version;
+	client->who.flags |= m->flags & (CLIENT_CHILD | CLIENT_MET);
+	if (m->flags & CLIENT_MET)
+		client->who.pid = m->pid;
+}
+
+static bool has_its_size(const struct wire_message *m)
+{
+	static const struct {
+		uint16_t type;
+		uint32_t size;
+	} sizes[] = {
+		{D_DOMAIN_FAILED, sizeof(struct msg_domain)},
+		{D_DOMAIN_EMPTY, sizeof(struct msg_domain)},
+		{D_GROW, sizeof(struct msg_grow)},
+		{D_SEGMENT_MAPPED, sizeof(struct msg_segment)},
+		{D_DROP_SEGMENT, sizeof(struct msg_segment)},
+		{D_LOADER, sizeof(struct msg_loader)},
+		{D_DRAIN_ACCEPTS, 0},
+		{D_CLIENT_GONE, sizeof(struct msg_client)},
+		{D_STORE_FD, sizeof(struct msg_fd_key)},
+		{D_DROP_FD, sizeof(struct msg_fd_key)},
+		{D_CLIENT_DOMAIN, sizeof(struct msg_client)},
+		{D_LOADER_GONE, sizeof(struct msg_loader)},
+		{D_LOADER_KILL, sizeof(struct msg_loader)},
+		{D_CLIENT_SPEAKS, sizeof(struct msg_client)},
+		{D_STOPPED, 0},
+		{D_BYE, 0},
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
+		if (sizes[i].type == m->type)
+			return sizes[i].size == m->size;
+	return false;
+}
+
+static int take_message(struct keeper *keeper, struct wire_message *m)
+{
+	if (!has_its_size(m))
+		return tarn_fail(
+			EPROTO, "message %u of %u bytes", m->type, m->size);
+	switch (m->type) {
+	case D_DOMAIN_FAILED:
+		return keeper_domain_failed(
+			keeper, (struct msg_domain *)m->body);
+	case D_DOMAIN_EMPTY:
+		return keeper_domain_empty(
+			keeper, (struct msg_domain *)m->body);
+	case D_GROW:
+		return keeper_grow(keeper, (struct msg_grow *)m->body);
+	case D_DROP_SEGMENT:
+		return keeper_drop_segment(
+			keeper, (struct msg_segment *)m->body);
+	case D_SEGMENT_MAPPED:
+		return keeper_mapped(keeper, (struct msg_segment *)m->body);
+	case D_LOADER:
+		return keeper_loader_start(
+			keeper, (struct msg_loader *)m->body);
+	case D_LOADER_GONE:
+		keeper_loader_gone(
+			keeper, ((struct msg_loader *)m->body)->number);
+		return 0;
+	case D_LOADER_KILL:
+		keeper_loader_kill(
+			keeper, ((struct msg_loader *)m->body)->number);
+		return 0;
+	case D_STOPPED:
+		keeper->stopping = 1;
+		return 0;
+	case D_CLIENT_SPEAKS:
+		client_speaks(keeper, (struct msg_client *)m->body);
+		return 0;
+	case D_DRAIN_ACCEPTS:
+		keeper_drain_accepts(keeper);
+		return 0;
+	case D_CLIENT_GONE:
+		keeper_client_forget(
+			keeper, ((struct msg_client *)m->body)->number);
+		return 0;
+	case D_STORE_FD:
+		return keeper_store_fd(keeper, m);
+	case D_DROP_FD:
+		fd_store_drop(&keeper->fd_store, (struct msg_fd_key *)m->body);
+		return 0;
+	case D_CLIENT_DOMAIN:
+		return keeper_client_move(keeper, (struct msg_client *)m->body);
+	default:
+		keeper->finished = 1;
+		return 0;
+	}
+}
+
+int keeper_receive_server(struct keeper *keeper)
+{
+	for (;;) {
+		struct wire_message m = {0};
+		int r = wire_receive(keeper->server.sock, NULL, &m);
+
+		/* Without memory it lies there still: poll tells of it. */
+		if (r == -EAGAIN || r == -ENOBUFS)
+			return 0;
+		if (r == 1) {
+			r = take_message(keeper, &m);
+			/* What is only short is no reason to give up all
+			 * memory: what was asked for does not come about. */
+			if (r < 0 && r != -EPROTO && r != -EPIPE) {
+				log_error("message_failed",
+					log_u64("type", m.type),
+					log_text("error", tarn_fail_message()));
+				r = 0;
+			}
+		}
+		wire_message_clear(&m);
+		if (r < 0)
+			return r;
+	}
+}
+
+void keeper_receive_last(struct keeper *keeper)
+{
+	if (keeper->server.sock >= 0)
+		keeper_receive_server(keeper);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The state that a keeper hands to the program that replaces it: records in a
+ * memfd, and the descriptors that they name, all in the same process.
+ */
+#pragma once
+
+#include <stdbool.h>
+
+#include "daemon/keeper/keeper.h"
+#include "daemon/keeper/listener.h"
+#include "daemon/keeper/oom.h"
+
+/* State that is not in the keeper itself. */
+struct keeper_rest {
+	struct listener_parts listener;
+	struct oom_score oom;
+	uint64_t left_at; /* CLOCK_MONOTONIC ns: no client since then */
+	char socket[108]; /* the listener's path */
+};
+
+int keeper_state_write(
+	struct keeper *keeper, const struct keeper_rest *rest, int *ret_fd);
+/* Into an empty keeper, with what its records name, all of it checked:
+ * -EPROTO, -ENOMEM. waits: for memory, as long as there is none; then it is no
+ * error. Does not close fd. */
+int keeper_state_read(
+	int fd, bool waits, struct keeper *keeper, struct keeper_rest *ret);
+/* Do all those descriptors survive an exec? */
+void keeper_state_inherit(struct keeper *keeper, bool survive);

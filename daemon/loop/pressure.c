@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Watching PSI. A trigger is a line written into the file of pressure, and an
+ * urgent event of its descriptor, which the loop does not know of; so an epoll
+ * of its own stands between, which is readable when there is one.
+ */
+#include "daemon/loop/pressure.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fd.h"
+
+/* 150 ms of stalling in two seconds: picked. A process that is not root must
+ * ask for windows of multiples of two seconds. */
+#define TRIGGER "some 150000 2000000"
+
+struct pressure {
+	int fds[PRESSURE_TRIGGERS];
+	int epoll;
+	struct loop_watch *watch;
+	void (*fn)(void *arg);
+	void *arg;
+};
+
+uint64_t pressure_relief(uint64_t room, bool stalled, uint64_t reclaimable)
+{
+	uint64_t want = 0;
+
+	if (room < PRESSURE_LOW || (stalled && room < PRESSURE_HIGH))
+		want = PRESSURE_HIGH - room;
+	if (stalled)
+		want = MAX(want, reclaimable / 8);
+	return MIN(want, reclaimable);
+}
+
+static int open_trigger(const char *path)
+{
+	_cleanup_fd_ int fd = open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+
+	/* With the NUL at its end. */
+	if (fd < 0 || write(fd, TRIGGER, sizeof(TRIGGER)) < 0)
+		return -1;
+	return fd_steal(&fd);
+}
+
+/* Our cgroup's, where that is version 2 and can be seen. */
+static int open_own(void)
+{
+	char line[2048], path[2200] = "";
+	FILE *file = fopen("/proc/self/cgroup", "re");
+
+	while (file && fgets(line, sizeof(line), file)) {
+		line[strcspn(line, "\n")] = 0;
+		if (strncmp(line, "0::/", 4) == 0 && line[4])
+			snprintf(path, sizeof(path),
+				"/sys/fs/cgroup%s/memory.pressure", line + 3);
+	}
+	if (file)
+		fclose(file);
+	return path[0] ? open_trigger(path) : -1;
+}
+
+int pressure_open(unsigned int which)
+{
+	return which ? open_own() : open_trigger("/proc/pressure/memory");
+}
+
+bool pressure_ended(int fd)
+{
+	struct pollfd p = {.fd = fd};
+
+	return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
+}
+
+static void on_trigger(void *arg, unsigned ready)
+{
+	struct pressure *pressure = arg;
+	struct epoll_event event;
+
+	if (epoll_wait(pressure->epoll, &event, 1, 0) != 1)
+		return;
+	if (!(event.events & EPOLLERR))
+		return pressure->fn(pressure->arg);
+	/* The cgroup is gone: there is nothing to watch any more. */
+	epoll_ctl(pressure->epoll, EPOLL_CTL_DEL, pressure->fds[event.data.u32],
+		NULL);
+}
+
+static int watch(struct pressure *pressure)
+{
+	int n = 0;
+
+	for (uint32_t i = 0; i < ARRAY_SIZE(pressure->fds); i++) {
+		struct epoll_event event = {.events = EPOLLPRI, .data.u32 = i};
+
+		if (pressure->fds[i] >= 0 &&
+			epoll_ctl(pressure->epoll, EPOLL_CTL_ADD,
+				pressure->fds[i], &event) == 0)
+			n++;
+	}
+	return n;
+}
+
+struct pressure *pressure_free(struct pressure *pressure)
+{
+	if (!pressure)
+		return NULL;
+	loop_unwatch(pressure->watch);
+	fd_close(pressure->epoll);
+	free(pressure);
+	return NULL;
+}
+
+struct pressure *pressure_watch(struct loop *loop,
+	const int fds[PRESSURE_TRIGGERS], void (*fn)(void *arg), void *arg)
+{
+	struct pressure *pressure = calloc(1, sizeof(*pressure));
+
+	if (!pressure)
+		return NULL;
+	*pressure = (struct pressure) {.fn = fn, .arg = arg};
+	memcpy(pressure->fds, fds, sizeof(pressure->fds));
+	pressure->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (pressure->epoll < 0 || watch(pressure) == 0 ||
+		loop_watch(loop, pressure->epoll, LOOP_READ, on_trigger,
+			pressure, &pressure->watch) < 0)
+		return pressure_free(pressure);
+	return pressure;
+}

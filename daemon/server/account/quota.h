@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Accounts of users: what each has, and what it may have. user is the domain
+ * of a user's own memory, where its account lies, also for work in other
+ * pools.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/config/quota.h"
+
+struct client;
+struct faults;
+struct domain;
+struct server;
+struct table_storage;
+struct wire_message;
+
+/* What is a user's, in whatever pool. */
+struct account {
+	uint32_t uid; /* for sentences */
+	struct quota quota;
+	uint64_t used[QUOTA_KINDS];
+	uint32_t n_connected;   /* clients */
+	uint32_t n_publish_fds; /* that its publications have brought */
+	uint64_t round, spent;  /* of the server's time: client/quantum.c */
+	uint64_t next_check;    /* none before; loop_now() */
+};
+
+/* From the configuration: of one, of all. */
+void quota_set(struct domain *user);
+void quota_set_all(struct server *server);
+
+/* The domain where the user's account lies; NULL: it could not be made. */
+struct domain *quota_user(struct domain *domain, uint32_t uid);
+/* May the user have n more? -EDQUOT with a sentence. charge takes them, too. */
+int quota_check(
+	const struct account *account, enum quota_kind kind, uint64_t n);
+int quota_charge(struct account *account, enum quota_kind kind, uint64_t n);
+void quota_return(struct account *account, enum quota_kind kind, uint64_t n);
+/* The same as check, without a sentence. */
+bool quota_fits(
+	const struct account *account, enum quota_kind kind, uint64_t n);
+
+/* It is there; or it is gone. */
+void quota_count_storage(struct domain *domain, uint32_t index, bool there);
+/* The user that is charged; from now on that one, even beyond its quota. */
+uint32_t quota_payer(const struct domain *domain, uint32_t index);
+void quota_hand_on(struct domain *domain, uint32_t index, uint32_t uid);
+/* The same, and the user owns it. */
+void quota_own(struct domain *domain, uint32_t index, uint32_t uid);
+
+/* account/quota_names.c */
+/* How many names of a domain each user has published, in order. */
+struct name_account {
+	uint32_t uid;
+	uint64_t n;
+};
+struct name_accounts {
+	struct name_account *v;
+	uint32_t n, room;
+};
+uint64_t name_accounts_get(const struct name_accounts *accounts, uint32_t uid);
+/* -ENOMEM, and only for a uid that was never added. */
+int name_accounts_add(struct name_accounts *accounts, uint32_t uid, int64_t n);
+void name_accounts_free(struct name_accounts *accounts);
+/* Who is charged for a name of that storage; publisher may be TABLE_NOBODY. */
+uint32_t quota_name_payer(
+	const struct domain *domain, uint32_t index, uint32_t publisher);
+/* n names more of that publisher's, or fewer, lead to it. */
+void quota_count_names(
+	struct domain *domain, uint32_t index, uint32_t publisher, int64_t n);
+/* One that stands in a table that is taken over; and when all domains have
+ * come, what was found is charged. */
+int quota_find_name(struct domain *domain, uint32_t index, uint32_t publisher);
+void quota_found_names(struct domain *domain);
+
+/* account/quota_check.c: the caller gives the names found in a domain. */
+void quota_check_books(const struct domain *domain,
+	const struct name_accounts *whose, struct faults *faults);
+
+/* One that is kept until it is done with: its bytes and descriptors, all of
+ * it or nothing. */
+int quota_charge_message(
+	struct domain *user, const struct wire_message *message);
+
+/* Before a long one is taken, or such an answer made. -EDQUOT. */
+int quota_check_message(const struct domain *user, uint64_t size);
+/* Charges for the answers that a client has not read, even beyond the quota:
+ * they were promised when its requests were accepted. */
+void quota_count_answers(struct client *client);

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* Channels, as the server has them. */
+#pragma once
+
+#include "daemon/server/server.h"
+#include "shm/channel.h"
+
+struct server_channel {
+	struct server_channel *next;  /* of the domain */
+	struct storage_holder holder; /* with its storage */
+	struct channel_map map;       /* memory NULL: it was damaged */
+	struct ring ring;
+	char *name;    /* that it was published under; NULL: not known */
+	uint64_t over; /* when that was seen; 0: not yet */
+};
+
+static inline bool channel_is_ephemeral(const struct server_channel *c)
+{
+	return c->map.memory && c->map.geometry.flags & CHANNEL_EPHEMERAL;
+}
+
+/* The number of a connection in rings. The keeper counts connections in 64
+ * bits: the same number would come again after four thousand million others. */
+static inline uint32_t channel_owner(const struct client *client)
+{
+	return (uint32_t)client->number;
+}
+
+/* NULL: it is none. */
+struct server_channel *channel_find(
+	const struct domain *domain, uint32_t index, uint64_t generation);

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Descriptors that must outlive the server: it has one of each, the keeper
+ * another.
+ *
+ * A message in a socket survives its sender. So a descriptor that was sent to
+ * the keeper, and only then written into a table, is there for every server
+ * that reads that table; one that was sent and written nowhere is found after
+ * the next start, and forgotten.
+ */
+#include "daemon/server/server.h"
+
+#include "base/fail.h"
+#include "base/fd.h"
+
+int server_store_fd(struct server *server, const struct msg_fd_key *key, int fd)
+{
+	int r = server_send_keeper(
+		server, D_STORE_FD, key, sizeof(*key), &fd, 1);
+
+	if (r < 0) {
+		fd_close(fd);
+		return r;
+	}
+	r = fd_store_put(&server->fd_store, key, fd);
+	if (r < 0)
+		server_drop_fd(server, key);
+	return r;
+}
+
+int server_stored_fd(const struct server *server, const struct msg_fd_key *key)
+{
+	return fd_store_get(&server->fd_store, key);
+}
+
+void server_drop_fd(struct server *server, const struct msg_fd_key *key)
+{
+	fd_store_drop(&server->fd_store, key);
+	server_send_keeper(server, D_DROP_FD, key, sizeof(*key), NULL, 0);
+}
+
+int server_restore_fd(struct server *server, struct wire_message *m)
+{
+	const struct msg_fd_key *key = (const struct msg_fd_key *)m->body;
+	int fd = wire_take_fd(m, 0);
+
+	if (fd < 0)
+		return tarn_fail(EPROTO, "what was kept came without it");
+	return fd_store_put(&server->fd_store, key, fd);
+}

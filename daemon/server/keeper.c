@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The server's side of the talk with the keeper.
+ *
+ * Every message from the keeper is complete in itself and in order: a domain
+ * comes before its clients, its segments before the answer to the growth that
+ * made them.
+ */
+#include "daemon/server/server.h"
+
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/loop/log.h"
+
+/* Picked: longer than a fork of the keeper's takes on a busy machine. */
+#define SENT_NS 10000000000ull
+
+/* Does the caller learn that the message could not be sent? All others are sent
+ * once, and the keeper waits for them, or counts by them. */
+static bool may_fail(uint16_t type)
+{
+	switch (type) {
+	case D_GROW:
+	case D_DOMAIN_EMPTY:
+	case D_LOADER:
+	case D_LOADER_KILL:
+	case D_DRAIN_ACCEPTS:
+	case D_BYE:
+	case D_STORE_FD:
+	case D_CLIENT_DOMAIN:
+	case D_CLIENT_SPEAKS:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Does its sender build on it that the next server will know it: a name of
+ * memory that is kept, a client that was welcomed, its pool? */
+static bool is_built_on(uint16_t type)
+{
+	return type == D_STORE_FD || type == D_CLIENT_DOMAIN ||
+	       type == D_CLIENT_SPEAKS;
+}
+
+/* A message in the socket outlives this server; one in the queue does not. So
+ * the server waits until the queue is empty, before it commits anything or
+ * answers. The keeper reads it soon: nothing it does waits for the server. If
+ * it does not, the server ends before the commit, and the keeper sends the next
+ * one what it has. */
+static void wait_until_sent(struct server *server)
+{
+	uint64_t until = loop_now() + SENT_NS;
+	struct pollfd p = {.fd = server->start.sock, .events = POLLOUT};
+	int r;
+
+	while ((r = wire_flush(server->writer, p.fd)) == 0 ||
+		wire_is_short(r)) {
+		if (loop_now() >= until) {
+			log_error("keeper_unresponsive",
+				log_text("error",
+					"it took nothing for ten seconds"));
+			_exit(1);
+		}
+		/* A socket with room would be reported without end. */
+		if (r == 0)
+			poll(&p, 1, 100);
+		else
+			usleep(1000);
+	}
+}
+
+/* The end of the keeper is noticed where its messages are read. */
+int server_send_keeper(struct server *server, uint16_t type, const void *body,
+	size_t size, const int *fds, int n_fds)
+{
+	const struct wire_out *out =
+		WIRE_OUT_FDS(type, 0, body, size, fds, n_fds);
+	int r;
+
+	if (wire_try(server->writer, server->start.sock, out) == 1)
+		return 0;
+	r = wire_push(server->writer, out);
+	if (r < 0) {
+		log_error("keeper_unresponsive", log_u64("type", type),
+			log_text("error", tarn_fail_message()));
+		/* The keeper sends the next server what it has. */
+		if (!may_fail(type))
+			_exit(1);
+		return r;
+	}
+	/* The keeper sends the next server the state of all else. */
+	if (is_built_on(type))
+		wait_until_sent(server);
+	else
+		wire_flush(server->writer, server->start.sock);
+	fd_reserve_watch(server);
+	return 0;
+}
+
+/* ---- memory ---------------------------------------------------------- */
+
+static int segment(struct server *server, const struct msg_segment *from,
+	struct wire_message *m)
+{
+	int r = segment_come(server, from, m);
+	struct domain *domain = domain_find(server, from->domain);
+
+	if (r >= 0 && domain && domain->growth.growing)
+		load_memory_comes(domain, from->size);
+	return r;
+}
+
+static int grown(struct server *server, const struct wire_message *m)
+{
+	const struct msg_grown *answer = (const struct msg_grown *)m->body;
+	struct domain *domain = domain_find(server, answer->domain);
+	int r = 0;
+
+	if (!domain)
+		return -EPROTO;
+	if (answer->error) {
+		segment_forget(server);
+		r = tarn_fail(answer->error, "%.*s",
+			(int)(m->size - sizeof(*answer)), answer->text);
+	}
+	memory_grown(domain, r);
+	return 0;
+}
+
+static int loader_is(struct server *server, const struct msg_loader *from,
+	struct wire_message *m)
+{
+	struct domain *domain = domain_find(server, from->domain);
+
+	if (!domain)
+		return -EPROTO;
+	domain->loading.loader_wanted = false;
+	return loader_come(
+		domain, from, wire_take_fd(m, 0), wire_take_fd(m, 1));
+}
+
+static int left(struct server *server, const struct msg_loader *from,
+	struct wire_message *m)
+{
+	struct domain *domain = domain_find(server, from->domain);
+
+	return domain ? loader_left(domain, from, wire_take_fd(m, 0)) : -EPROTO;
+}
+
+/* ---- the keeper speaks ---------------------------------------------- */
+
+static int client_come(struct server *server, const struct msg_client *from,
+	struct wire_message *m)
+{
+	struct domain *domain = domain_find(server, from->domain);
+
+	server->idle.since = 0;
+	if (!domain) {
+		/* Its control region could not be mapped. The server does not
+		 * read from it: it ends the connection and forgets it. */
+		_cleanup_fd_ int sock = wire_take_fd(m, 0);
+
+		shutdown(sock, SHUT_RDWR);
+		server_send_keeper(
+			server, D_CLIENT_GONE, from, sizeof(*from), NULL, 0);
+		return -EPROTO;
+	}
+	return client_new(domain, from, wire_take_fd(m, 0), wire_take_fd(m, 1));
+}
+
+/* All else of a pool stays as it is: keeper/reload.c. */
+static void take_size(struct domain *domain, const struct config *config)
+{
+	for (uint32_t i = 0; i < config->n_pools; i++)
+		if (strcmp(config->pools[i].name, domain->spec.name) == 0)
+			domain->spec.limit = config->pools[i].limit;
+}
+
+static void take_settings(
+	struct server *server, const struct msg_settings *settings)
+{
+	server->start.options.idle_ns = settings->idle_ns;
+	*server->start.config = settings->config;
+	quota_set_all(server);
+	for (struct domain *domain = server->domains; domain;
+		domain = domain->next)
+		if (domain->spec.name[0])
+			take_size(domain, &settings->config);
+}
+
+/* Everything was received: the books first, then the clients. */
+static int taken_over(struct server *server)
+{
+	int r = server_rebuild(server);
+	struct client *client, *next;
+
+	if (r < 0)
+		return r;
+	server->serving = true;
+	server_pressure_begin(server);
+	for (struct domain *domain = server->domains; domain;
+		domain = domain->next)
+		for (client = domain->clients; client; client = next) {
+			next = client->next;
+			client_resume(client);
+		}
+	return 0;
+}
+
+static int take_message(struct server *server, struct wire_message *m)
+{
+	switch (m->type) {
+	case D_DOMAIN:
+		return domain_come(server, (struct msg_domain *)m->body, m);
+	case D_CLIENT:
+		return client_come(server, (struct msg_client *)m->body, m);
+	case D_SEGMENT:
+		return segment(server, (struct msg_segment *)m->body, m);
+	case D_SEGMENT_DROPPED:
+		return segment_dropped(server, (struct msg_segment *)m->body);
+	case D_SEGMENT_MAP:
+		return segment_offered(
+			server, (struct msg_segment *)m->body, m);
+	case D_STORED_FD:
+		return server_restore_fd(server, m);
+	case D_GROWN:
+		return grown(server, m);
+	case D_LOADER_IS:
+		return loader_is(server, (struct msg_loader *)m->body, m);
+	case D_LOADER_LEFT:
+		return left(server, (struct msg_loader *)m->body, m);
+	case D_TAKEN_OVER:
+		return taken_over(server);
+	case D_ACCEPTS_DRAINED:
+		server_drained(server, (struct msg_drained *)m->body);
+		return 0;
+	case D_SETTINGS:
+		take_settings(server, (struct msg_settings *)m->body);
+		return 0;
+	case D_TERMINATE:
+		log_info("drain", log_u64("loads", server->n_active));
+		server->drain.draining = true;
+		return 0;
+	default:
+		return tarn_fail(EPROTO, "the keeper sent message %u", m->type);
+	}
+}
+
+/* A message that cannot be handled is logged, not fatal: the keeper is sound,
+ * some resource was short. But a server that does not know the whole state must
+ * not serve: it would take memory that it does not know of for free. */
+static void follow(struct server *server, struct wire_message *m)
+{
+	if (take_message(server, m) >= 0)
+		return;
+	log_error("message_failed", log_u64("type", m->type),
+		log_text("error", tarn_fail_message()));
+	if (!server->serving)
+		_exit(1);
+}
+
+/* One message. 1: there was one. */
+static int hear_one(struct server *server, bool ends)
+{
+	struct wire_message m = {0};
+	int r;
+
+	/* At its end there is nothing left that could be missed. */
+	if (!fd_reserve_take(server) && !ends)
+		return -EAGAIN;
+	fd_reserve_give(server);
+	r = wire_receive(server->start.sock, NULL, &m);
+	if (r == 1) {
+		follow(server, &m);
+		wire_message_clear(&m);
+	}
+	/* It came without its descriptors, of which the system has none left,
+	 * or there was no memory for it. It is lost, and is not sent again;
+	 * but the next server gets the whole state. */
+	if (r == -EMFILE || r == -ENOMEM) {
+		log_error("message_failed",
+			log_text("error", tarn_fail_message()));
+		_exit(1);
+	}
+	return r;
+}
+
+void server_receive_keeper(void *arg, unsigned ready)
+{
+	struct server *server = arg;
+	int r = 0;
+
+	if (ready & LOOP_WRITE) {
+		r = wire_flush(server->writer, server->start.sock);
+		/* Short of something for a moment; the message is kept. */
+		if (r < 0 && r != -EPIPE)
+			usleep(1000);
+		r = 0;
+	}
+	while (r >= 0)
+		r = hear_one(server, ready & LOOP_HANGUP);
+	fd_reserve_take(server);
+	fd_reserve_watch(server);
+	/* Without memory it stays queued: the loop reports it again. */
+	if (r != -EAGAIN && r != -ENOBUFS) {
+		log_error("keeper_gone");
+		loop_quit(server->loop);
+	}
+}

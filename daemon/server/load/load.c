@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of a load.
+ *
+ *	NEW -> IDENTIFYING -> (WAITING ->) FILLING -> published, answered
+ *	              \-> the bytes are there: published, answered
+ *	              \-> SHARING: another load is reading these bytes
+ *
+ * The loader identifies the file first (the server may not even fstat it);
+ * with the identity known the bytes are found in the cache, or with a load
+ * under way, or memory is taken and filled. Names appear when all bytes are
+ * there, or never.
+ */
+#include "daemon/server/load/internal.h"
+
+#include "base/fail.h"
+
+struct load *load_by_job(struct domain *domain, uint64_t job)
+{
+	struct load *load;
+
+	for (load = domain->loading.loads; load; load = load->next)
+		if (load->job == job)
+			return load;
+	return NULL;
+}
+
+/* ---- the loader knows the file ------------------------------------------ */
+
+void load_identified(struct load *load, const struct msg_identity *identity)
+{
+	struct domain *domain = load->domain;
+	uint32_t index;
+	int r;
+
+	if (load->state != LOAD_IDENTIFYING)
+		return;
+	if (load->alloc_size) {
+		/* The second loader of this load, which reads all of it. */
+		if (load_same_file(&load->identity, identity)) {
+			load->identity = *identity;
+			if (load_not_kept(load) != NOT_KEPT_KEPT)
+				domain->table.storages[load->index].flags &=
+					~STORAGE_KEPT;
+			r = load_fill(load);
+			return r < 0 ? load_give_up(load, r)
+				     : load_send_loading(load);
+		}
+		tarn_fail(EBUSY, "the file changed while it was being loaded; "
+				 "load it again");
+		return load_give_up(load, EBUSY);
+	}
+	/* The loads that share it have proved the file as it was. */
+	if (load_is_shared(load) &&
+		!load_same_file(&load->identity, identity)) {
+		tarn_fail(EBUSY, "the file changed while it was being loaded; "
+				 "load it again");
+		return load_give_up(load, EBUSY);
+	}
+	load->identity = *identity;
+	cache_drop_versions(domain, &identity->file);
+	if (load_find_cached(load, &index)) {
+		load_drop_from_loader(load);
+		load->index = index;
+		load->generation = storage_word_generation(
+			domain->table.storages[index].word);
+		load_finish_sharers(load, 0);
+		return load_succeed(load, index,
+			storage_word_generation(
+				domain->table.storages[index].word),
+			LOADED_CACHED, 0);
+	}
+	load->with = load_is_shared(load) ? NULL : load_find_running(load);
+	if (load->with) {
+		load_drop_from_loader(load);
+		load->state = LOAD_SHARING;
+		if (load->with->state == LOAD_FILLING)
+			load_send_loading(load->with);
+		else
+			load_send_memory(load);
+		return;
+	}
+	r = load_take_memory(load);
+	if (r < 0)
+		load_give_up(load, r);
+	else if (load->state == LOAD_FILLING)
+		load_send_loading(load);
+}
+
+/* ---- the loader's answers ---------------------------------------------- */
+
+void load_progress(struct load *load, uint64_t bytes)
+{
+	if (load->state != LOAD_FILLING)
+		return;
+	/* Only a figure for people: no read depends on it. */
+	atomic_store_explicit(&load->domain->table.storages[load->index].landed,
+		bytes, memory_order_relaxed);
+	table_wake(load->domain->writer);
+}
+
+void load_filled(struct load *load, const struct msg_filled *filled)
+{
+	struct domain *domain = load->domain;
+	struct storage_info *info = storage_info(domain, load->index);
+
+	if (load->state != LOAD_FILLING)
+		return;
+	domain->server->totals.bytes += load->size;
+	if (filled->flags & LOADED_URING)
+		domain->server->totals.by_uring = true;
+	else
+		domain->server->totals.by_threads = true;
+	info->filling = NULL;
+	info->flags = filled->flags;
+	atomic_store_explicit(&domain->table.storages[load->index].landed,
+		load->size, memory_order_relaxed);
+	storage_set(domain, load->index, STORAGE_LIVE);
+	/* The kept bytes of the same file are older, or were not trusted. */
+	cache_replace(domain, load->index);
+	/* Kept until memory is needed or time has passed; or as long as the
+	 * clients that asked need to take a lease. */
+	if (domain->table.storages[load->index].flags & STORAGE_KEPT)
+		cache_keep(domain, load->index);
+	else
+		passing_add(domain, load->index, load->generation);
+	table_wake(domain->writer);
+	load_finish_sharers(load, 0);
+	load_succeed(load, load->index, load->generation, 0, filled->cpu_ns);
+}
+
+void load_dropped(struct load *load)
+{
+	if (load->state != LOAD_DROPPING)
+		return;
+	load_give_back(load);
+	load_free(load);
+}
+
+/* Its memory stays with the loader that died: its ring may still write. */
+static void leave_memory(struct load *load)
+{
+	if (load->state != LOAD_FILLING && load->state != LOAD_DROPPING)
+		return load_give_back(load);
+	if (load->alloc_size) {
+		storage_quarantine(load->domain, load->index);
+		table_wake(load->domain->writer);
+	}
+	load->alloc_size = 0;
+}
+
+/* From the beginning, with another loader and other memory. */
+static int retry(struct load *load)
+{
+	load->retried = true;
+	load->asked_at = load->last_message_at = 0;
+	load_leave_loader(load);
+	load->announced = false;
+	for (struct load *l = load->domain->loading.loads; l; l = l->next)
+		if (l->state == LOAD_SHARING && l->with == load)
+			l->announced = false;
+	return load_identify(load, 0);
+}
+
+void load_lost(struct load *load)
+{
+	bool dropping = load->state == LOAD_DROPPING;
+	int error = EIO;
+
+	leave_memory(load);
+	if (dropping)
+		return load_free(load);
+	if (!load->retried) {
+		error = retry(load);
+		if (error < 0)
+			load_give_up(load, error);
+		return;
+	}
+	tarn_fail(error,
+		"two loader processes died while they were reading %s; is "
+		"something wrong with the file, or with memory?",
+		load->label);
+	load_finish_sharers(load, error);
+	load_refuse(load, error);
+}
+
+/* ---- what it waited for -------------------------------------------------- */
+
+/* Called by events, never from within what a load does. */
+void load_go_on(struct domain *domain)
+{
+	struct load *load, *next;
+
+	domain->loading.loader_free = false;
+	for (load = domain->loading.loads; load; load = next) {
+		int r = 0;
+
+		next = load->next;
+		if (load->state == LOAD_NEW)
+			r = load_identify(load,
+				load->alloc_size ? load_segments_needed(load)
+						 : 0);
+		if (r < 0) {
+			/* Loads that share it go too: start over. */
+			load_give_up(load, r);
+			next = domain->loading.loads;
+		}
+	}
+}

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests about loads: a client starts one, cancels it, or disconnects.
+ *
+ * A load without clients stops as soon as nothing of it can be in flight; if
+ * other loads share its bytes, it goes on for them.
+ */
+#include "daemon/server/load/internal.h"
+
+#include <stdlib.h>
+
+#include "base/fail.h"
+
+/* Descriptors whose close hangs: the server takes no more then. */
+#define CLOSER_WEDGED 256u
+
+/* ---- it begins --------------------------------------------------------- */
+
+static int may_start(struct client *client)
+{
+	bool many;
+
+	if (client->domain->server->drain.draining)
+		return tarn_fail(ESHUTDOWN, "the daemon is ending; start it "
+					    "again and load again");
+	if (client->n_loads >= CLIENT_LOADS_MAX)
+		return tarn_fail(EBUSY,
+			"%u loads of this connection are under "
+			"way, which is the limit; wait for one",
+			CLIENT_LOADS_MAX);
+	if (client->domain->server->n_active >=
+		client->domain->server->limits.loads)
+		return tarn_fail(EBUSY,
+			"%u loads are under way, which is the limit with so "
+			"many descriptors (ulimit -n); wait for one",
+			client->domain->server->limits.loads);
+	if (closer_is_stuck(client->user->closer, CLOSER_WEDGED, &many))
+		return tarn_fail(EBUSY,
+			"the file system of %u earlier files "
+			"does not let them be closed",
+			CLOSER_WEDGED);
+	return 0;
+}
+
+/* No bytes: nothing to read, nothing to identify. All empty files share one
+ * storage; otherwise a client could fill the table by loading empty files. */
+static void load_nothing(struct load *load)
+{
+	struct domain *domain = load->domain;
+	int r;
+
+	if (cache_has(domain, domain->loading.nothing,
+		    domain->loading.nothing_generation))
+		return load_succeed(load, domain->loading.nothing,
+			domain->loading.nothing_generation, 0, 0);
+	r = load_add_storage(load, 0, 0);
+	if (r < 0)
+		return load_refuse(load, r);
+	domain->loading.nothing = load->index;
+	domain->loading.nothing_generation = load->generation;
+	storage_set(domain, load->index, STORAGE_LIVE);
+	cache_keep(domain, load->index);
+	load_succeed(load, load->index, load->generation, 0, 0);
+}
+
+static int charge(struct domain *user, const struct wire_message *message)
+{
+	int r = quota_charge(&user->account, QUOTA_LOADS, 1);
+
+	if (r == 0) {
+		r = quota_charge_message(user, message);
+		if (r < 0)
+			quota_return(&user->account, QUOTA_LOADS, 1);
+	}
+	return r;
+}
+
+static void answer_again(struct load *load, const struct msg_loaded *loaded)
+{
+	client_reply(load->client,
+		WIRE_OUT(WIRE_LOADED, load->serial, loaded, sizeof(*loaded)));
+	load_free(load);
+}
+
+static struct load *load_new(
+	struct client *client, struct wire_message *message)
+{
+	struct load *load = calloc(1, sizeof(*load));
+
+	if (!load)
+		return NULL;
+	load->domain = client->domain;
+	load->user = client->user;
+	load->client = client;
+	load->serial = message->serial;
+	load->wait.domain = client->domain;
+	load->wait.done = load_waited;
+	load->cpu_start = load_cpu_now();
+	load->began_at = loop_now();
+	load->n_fds = (uint32_t)message->n_fds;
+	load->fds[0] = wire_take_fd(message, 0);
+	load->fds[1] = wire_take_fd(message, 1);
+	load->message = *message;
+	*message = (struct wire_message) {0};
+	return load;
+}
+
+/* May it begin? From here on it counts. */
+static int join(struct load *load)
+{
+	struct domain *domain = load->domain;
+	int r = may_start(load->client);
+
+	if (r == 0)
+		r = charge(load->user, &load->message);
+	if (r < 0)
+		return r;
+	load->next = domain->loading.loads;
+	domain->loading.loads = load;
+	domain->server->n_active++;
+	load->client->n_loads++;
+	load->joined = true;
+	return 0;
+}
+
+/* A load that was done is answered before any limit can refuse it. */
+void load_start(struct client *client, struct wire_message *message)
+{
+	struct load *load = load_new(client, message);
+	struct msg_loaded loaded;
+	int r;
+
+	if (!load)
+		return client_refuse(client, message->serial,
+			tarn_fail(ENOMEM, "out of memory"));
+	r = load_parse(load);
+	if (r < 0)
+		return load_refuse(load, r);
+	if (load->message.again && load_was_done(load, &loaded))
+		return answer_again(load, &loaded);
+	r = join(load);
+	if (r < 0) {
+		client_refuse(client, load->serial, r);
+		return load_free(load);
+	}
+	/* Once more at the end; but here nothing was read for it yet. */
+	r = names_check_channels(load->domain, &load->names);
+	if (r < 0)
+		load_refuse(load, r);
+	else if (load->n_ranges == 0)
+		load_nothing(load);
+	else if ((r = load_identify(load, 0)) < 0)
+		load_give_up(load, r);
+}
+
+/* ---- it is not wanted ---------------------------------------------------- */
+
+static void stop_load(struct load *load)
+{
+	struct msg_job job = {.job = load->job};
+
+	if (load->client)
+		load->client->n_loads--;
+	load->client = NULL;
+	switch (load->state) {
+	case LOAD_NEW:
+	case LOAD_WAITING:
+	case LOAD_SHARING:
+		if (load_is_shared(load))
+			return;
+		load_drop_from_loader(load);
+		load_give_back(load);
+		load_free(load);
+		return;
+	case LOAD_IDENTIFYING:
+	case LOAD_FILLING:
+		/* Others want its bytes: it goes on for them. */
+		if (load_is_shared(load))
+			return;
+		load->state = LOAD_DROPPING;
+		load->last_message_at = loop_now();
+		loader_command(
+			load->loader, L_DROP, &job, sizeof(job), NULL, 0);
+		return;
+	case LOAD_DROPPING:
+		return;
+	}
+}
+
+void load_cancel(struct client *client, uint32_t serial)
+{
+	struct load *load;
+
+	for (load = client->domain->loading.loads; load; load = load->next)
+		if (load->client == client && load->serial == serial)
+			break;
+	if (!load)
+		return;
+	tarn_fail(ECANCELED, "the load was cancelled");
+	client_refuse(client, serial, ECANCELED);
+	stop_load(load);
+}
+
+void load_orphan(struct client *client)
+{
+	struct load *load, *next;
+
+	for (load = client->domain->loading.loads; load; load = next) {
+		next = load->next;
+		if (load->client == client)
+			stop_load(load);
+	}
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* Declarations that the files about publishing share. */
+#pragma once
+
+#include <sys/uio.h>
+
+#include "daemon/loop/worker.h"
+#include "daemon/server/server.h"
+
+/* The storage in which one new name, or several, will lie. */
+struct source {
+	enum source_kind kind;
+	uint64_t size;
+	const unsigned char *bytes; /* SOURCE_BYTES: in the message */
+	int fd;                     /* of the memfd, -1: none */
+	bool made;  /* it has an entry in the table, FILLING, that is ours */
+	bool ready; /* and its bytes are there */
+	uint32_t index;
+	uint64_t generation;
+	/* While the worker has it, no other thread touches it. */
+	struct publish *publish;
+	struct work work;
+	bool working;
+	bool worked;          /* the worker is done with what it was given */
+	struct iovec *pieces; /* where a copy goes */
+	uint32_t n_pieces;
+	int64_t copied; /* bytes, or a negative errno */
+};
+
+/* One WIRE_PUBLISH on its way. */
+struct publish {
+	struct domain *domain;
+	struct publish *next;
+	struct client *client; /* NULL: it left, or was refused */
+	struct domain *user;   /* of the uid that publishes */
+	struct closer *closer; /* the same */
+	uint32_t n_fds;        /* that it has brought */
+	bool joined;           /* in its domain's list, and charged for */
+	bool for_now;          /* nothing of it was begun with: others are */
+	uint32_t uid;
+	uint32_t serial;
+	struct wire_message message;
+	struct source *sources;
+	uint32_t n_sources;
+	struct name_list names;
+	const char *prefix;
+	uint32_t prefix_size;
+	uint32_t flags; /* PUBLISH_* */
+	uint64_t ttl_ns;
+	uint32_t n_working;      /* sources that the worker has */
+	struct memory_wait wait; /* of the first source that has none */
+};
+
+/* publish/publish.c, for sources */
+/* 1: it has memory in the pool; 0: wait; or an error. */
+int publish_take_memory(struct publish *publish, struct source *source);
+/* To the worker; 0, or an error. When it is done, worked is set and the source
+ * is looked at again. */
+int publish_give_work(struct publish *publish, struct source *source,
+	void (*run)(struct work *work));
+
+/* publish/fd.c: those that come as a memfd. 1: its bytes are where they
+ * will stay; 0: wait; or an error. */
+int publish_from_fd(struct publish *publish, struct source *source);
+
+/* publish/parse.c: all that can be wrong with the message. Takes the
+ * descriptors out of it. */
+int publish_parse(struct publish *publish);
+
+/* publish/commit.c: the names, when all sources are ready. */
+/* May they be published over what stands there now? -EEXIST, -EBUSY. */
+int publish_check_names(const struct publish *publish);
+int publish_commit(struct publish *publish);
+/* publish/answer.c: the body of the answer, in one piece, from head. */
+struct publish_answer {
+	struct msg_published *head;
+	struct msg_stored *stored; /* one a source */
+	uint64_t *versions;        /* one a name */
+	size_t size;
+};
+int publish_answer_new(const struct publish *p, struct publish_answer *ret);
+void publish_send_answer(
+	struct publish *p, const struct publish_answer *answer);
+/* 1: a server before this one has done it, and it is answered; 0: it was not
+ * done; or an error. */
+int publish_answer_again(struct publish *publish);

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Storages: what holds each of them, what it is counted as, and when it is
+ * free.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/config/quota.h"
+#include "daemon/loop/deadline.h"
+#include "shm/lease.h"
+#include "shm/table.h"
+
+struct client;
+struct load;
+struct domain;
+struct server;
+
+/* The kind as which a storage is counted. */
+enum storage_kind {
+	KIND_FREE,
+	KIND_FILLING,     /* a load is under way */
+	KIND_NAMED,       /* names lead to it */
+	KIND_CACHED,      /* no name: kept for loads of the same file */
+	KIND_UNNAMED,     /* only leases hold it, as far as is known */
+	KIND_LET_GO,      /* it may be that nothing does: see reap() */
+	KIND_QUARANTINED, /* a dead loader's ring may still write it */
+	STORAGE_KINDS
+};
+
+struct storage_sum {
+	uint64_t n;
+	uint64_t bytes;  /* their sizes */
+	uint64_t memory; /* what was taken for them, whole pages */
+};
+
+/* Lists and sums of a domain's storages, kept by storage_recount. */
+struct domain_counts {
+	struct storage_sum kinds[STORAGE_KINDS]; /* KIND_FREE: nothing */
+	struct storage_sum created;              /* of all kinds: by clients */
+	struct storage_sum own; /* of all kinds: not in the pool */
+	uint64_t n_evicted;     /* since the server began */
+	uint64_t bytes_evicted;
+};
+
+/* The storages of a kind, the one used longest ago first; index + 1, 0 is
+ * none. */
+struct storage_list {
+	uint32_t first, last;
+};
+
+/* The server's private record of a storage. */
+struct storage_info {
+	uint32_t names;    /* names that lead to it */
+	uint32_t flags;    /* LOADED_*: how it was read */
+	uint64_t last_use; /* or when it became what it is: loop_now() */
+	struct load *filling;
+	uint32_t before, after; /* in the list of its kind: index + 1 */
+	uint32_t same;          /* in its chain of the cache: index + 1 */
+	uint32_t holder;        /* uid + 1 of the user charged; 0: the owner */
+	uint8_t kind;           /* enum storage_kind: where it is counted */
+	bool cached;            /* kept for loads of the same file */
+	bool findable;          /* in a chain of the cache */
+	bool let_go;            /* leases on it are to be looked for */
+	bool in_old_segment;    /* it lies in a read-only segment */
+};
+
+/*
+ * Something in whose bytes storages may lie, as in the items of a channel: a
+ * part of what is known of it. Its owner sets the two functions.
+ */
+struct storage_holder {
+	/* Which of the batch does it hold? */
+	void (*search)(
+		const struct storage_holder *holder, struct lease_batch *batch);
+	/* Its own storage is free, and it has left the domain. */
+	void (*freed)(struct storage_holder *holder, struct domain *domain);
+	uint32_t index; /* its own storage */
+	uint64_t generation;
+	struct storage_holder *next; /* of the domain */
+};
+
+/* The storages of a domain. */
+struct storages {
+	struct storage_info *infos; /* by the table's index */
+	uint32_t n_infos;
+	struct domain_counts counts;
+	struct storage_list lists[STORAGE_KINDS];
+	struct storage_holder *holders;
+	struct lease_batch batch;
+	struct deadline next_reap; /* not before, unless memory is needed */
+};
+
+/* storage/reap.c: from now on it is searched; or no more. */
+void storage_holder_join(struct domain *domain, struct storage_holder *holder);
+void storage_holder_leave(struct domain *domain, struct storage_holder *holder);
+
+/* storage/storage.c: who holds what */
+struct storage_info *storage_info(struct domain *domain, uint32_t index);
+/* Room for what is known of storages up to index. */
+int storage_reserve(struct domain *domain, uint32_t index);
+int storage_new(struct domain *domain, const struct table_storage *entry,
+	enum storage_state state, uint32_t *ret_index,
+	uint64_t *ret_generation);
+/* The one way to another state; STORAGE_FREE begins the next generation. */
+void storage_set(
+	struct domain *domain, uint32_t index, enum storage_state state);
+/* That publisher has published so many more names for it; it may have been
+ * released before. */
+void storage_name(struct domain *domain, uint32_t index, uint32_t names,
+	uint32_t publisher);
+/* One name fewer leads to it. */
+void storage_unname(struct domain *domain, uint32_t index, uint64_t generation,
+	uint32_t publisher);
+/* The same, for table_commit; domain: a struct domain. */
+void storage_displaced(void *domain, const struct tarn_descriptor *descriptor,
+	uint32_t publisher);
+/* To be freed after this turn of the loop, if no name, no cache and no lease
+ * holds it. */
+void storage_release(struct domain *domain, uint32_t index);
+void storage_released_by_client(
+	struct domain *domain, uint32_t index, uint64_t generation);
+int storage_remove_name(struct domain *domain, const char *name, size_t size);
+
+/* Quarantined until the pipe of its loader ends. */
+void storage_quarantine(struct domain *domain, uint32_t index);
+/* That pipe has ended: what it may have written is free. */
+void storage_end_quarantine(struct domain *domain, uint32_t loader_id);
+
+/* storage/kinds.c: storages by what holds them */
+/* After its state, its names, its flags or info->cached have changed. Its
+ * size never does. */
+void storage_recount(struct domain *domain, uint32_t index);
+/* Its present kind, by what holds it. */
+enum storage_kind storage_kind(const struct domain *domain, uint32_t index);
+/* It was used just now: the last of its kind to go. */
+void storage_used(struct domain *domain, uint32_t index);
+/* Storages that are KIND_CACHED, each once, were used at such times: they take
+ * their places among the others. Changes the order of uses. */
+struct storage_use {
+	uint32_t index;
+	uint64_t at; /* loop_now() */
+};
+void storages_used(struct domain *domain, struct storage_use *uses, uint32_t n);
+/* The one used longest ago, and the next; UINT32_MAX: there is none. */
+uint32_t storage_first(const struct domain *domain, enum storage_kind kind);
+uint32_t storage_after(const struct domain *domain, uint32_t index);
+uint64_t storage_count_all(const struct domain *domain);
+
+/* storage/quota.c: what a user may have in tables */
+/* As quota_check; but files of that user go, which are only kept, until what is
+ * wanted fits. user: account/quota.h. */
+int storage_fit_quota(struct domain *user, enum quota_kind kind, uint64_t n);
+/* Before an entry is made; storage_new asks. */
+int storage_check_quota(
+	struct domain *domain, const struct table_storage *entry);
+
+/* storage/reap.c: what nobody holds goes back */
+/* Frees what was let go of and is not leased. True: memory came back. */
+bool reap(struct domain *domain);
+/* The same under all domains. Code that checks whether something fits into the
+ * budget or a quota calls this first: the next pass of the loop may come much
+ * later than the request that needs the memory. */
+void reap_all(struct server *server);
+/* The same after a turn of the loop, if it is not too soon after a long one. */
+bool reap_in_turn(struct domain *domain);
+/* A client left: storages that only leases hold may have no holder now. */
+void reap_unnamed(struct domain *domain);
+/* Which of n storages are leased at this moment: one pass over all pages. As
+ * none is marked FREEING, it is only a guess at what reap() would find. */
+void reap_find_leased(struct domain *domain, const uint32_t *indices,
+	uint32_t n, bool *ret_leased);
+/* Which of n storages does this client hold, at this moment? One pass over its
+ * pages. Without memory: none. */
+void client_find_held(struct client *client, const uint32_t *indices,
+	const uint64_t *generations, uint32_t n, bool *ret_held);
+
+/* rebuild.c: after another server */
+/* A name that the table has, when it is taken over: counts it. -ENOMEM. */
+int rebuild_name(void *domain, const struct tarn_descriptor *descriptor,
+	uint32_t publisher);
+/* The keeper has sent everything: makes the server's books from the tables. The
+ * server must end if this fails. */
+int server_rebuild(struct server *server);

@@ -1,0 +1,11 @@
+BASE_TESTS = \
+	tests/base/close_from \
+	tests/base/headroom \
+	tests/base/headroom_cgroup \
+	$(NULL)
+check_PROGRAMS += $(BASE_TESTS)
+TESTS += $(BASE_TESTS)
+
+tests_base_close_from_LDADD = $(DAEMON_LIBS)
+tests_base_headroom_LDADD = $(DAEMON_LIBS)
+tests_base_headroom_cgroup_LDADD = $(DAEMON_LIBS)

@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Channels as a program uses them: filled and read in place, given back in any
+ * order, left, closed; and what is said where it cannot be. Their names are
+ * names.c's.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <tarn/tarn.h>
+
+#include "tests/kit/channel.h"
+#include "tests/kit/daemon_helper.h"
+#include "tests/kit/must.h"
+#include "tests/kit/tap.h"
+
+static struct daemon server;
+
+/* ---- one item ---------------------------------------------------------- */
+
+static void fill(tarn_tensor *t, unsigned char with)
+{
+	memset(tarn_tensor_data(t), with,
+		(size_t)tarn_layout_nbytes(tarn_tensor_layout(t)));
+}
+
+/* Two tensors fill a slot, until it is full. */
+static void fill_two(tarn_slot *slot, tarn_tensor **ret_t, tarn_tensor **ret_u)
+{
+	const int64_t a[] = {3, 5}, b[] = {7}, big[] = {4096};
+	tarn_tensor *t, *u, *none;
+
+	is_int(4096, (int64_t)tarn_slot_room(slot), "a slot is empty");
+	is_int(0, tarn_slot_new_tensor(slot, TARN_F32, 2, a, &t),
+		"a tensor in it");
+	is_int(4096 - 64, (int64_t)tarn_slot_room(slot),
+		"takes room, by the cache line");
+	is_int(0, (int64_t)((uintptr_t)tarn_tensor_data(t) & 63), "aligned");
+	ok(tarn_storage_writable(tarn_tensor_storage(t)), "to be written");
+	fill(t, 0);
+	must(tarn_tensor_set_f64(t, (int64_t[]) {2, 4}, 24.5));
+	is_int(0, tarn_slot_new_tensor(slot, TARN_U8, 1, b, &u), "and another");
+	fill(u, 9);
+	is_int(-ENOSPC, tarn_slot_new_tensor(slot, TARN_U8, 1, big, &none),
+		"more than is left");
+	is_str("channel 'tensors': a tensor of 4096 bytes, and 3968 of the "
+	       "slot's 4096 are left",
+		tarn_error_message(), "says how much that is");
+	*ret_t = t;
+	*ret_u = u;
+}
+
+/* A view of the first takes its place, and is the third, too. */
+static tarn_tensor *add_view(tarn_slot *slot, tarn_tensor *t)
+{
+	const int64_t b[] = {7};
+	tarn_tensor *view, *none;
+
+	if (tarn_tensor_eval(t, ".transpose(0, 1)[1:]", &view) < 0)
+		bail("%s", tarn_error_message());
+	is_int(0, tarn_slot_set_layout(slot, 0, tarn_tensor_layout(view)),
+		"it may be sent as a view");
+	is_int(-ERANGE, tarn_slot_set_layout(slot, 2, tarn_tensor_layout(view)),
+		"a tensor that the slot does not have gets no layout");
+	is_int(0, tarn_slot_add(slot, view), "a view of this slot is added");
+	is_int(-E2BIG, tarn_slot_new_tensor(slot, TARN_U8, 1, b, &none),
+		"a fourth is too many");
+	has_str("3 tensors", tarn_error_message(),
+		"the error counts the slot's three tensors");
+	return view;
+}
+
+/* The one that is seen in another way. */
+static void check_view(tarn_item *item, uint32_t i)
+{
+	tarn_tensor *t = kit_channel_tensor(item, i);
+	double value = 0;
+
+	is_int(4, tarn_tensor_layout(t)->shape[0], "%u: as the view", i);
+	is_int(3, tarn_tensor_layout(t)->shape[1], "%u: that it was", i);
+	must(tarn_tensor_get_f64(t, (int64_t[]) {3, 2}, &value));
+	ok(value == 24.5, "%u: with its value", i);
+	ok(tarn_storage_writable(tarn_tensor_storage(t)),
+		"%u: a queue's item is the consumer's", i);
+	tarn_tensor_unref(t);
+}
+
+static void check_tensors(tarn_item *item)
+{
+	tarn_tensor *t;
+	const void *tag;
+	size_t size;
+
+	is_int(3, tarn_item_count(item), "three tensors come");
+	tag = tarn_item_tag(item, &size);
+	is_int(5, (int64_t)size, "the tag's size");
+	is_mem("hello", tag, 5, "the consumer reads the tag");
+	ok(!tarn_item_redelivered(item), "for the first time");
+	ok(!tarn_item_has_stored(item), "with nothing of the store's");
+	check_view(item, 0);
+	check_view(item, 2);
+	t = kit_channel_tensor(item, 1);
+	is_mem("\t\t\t\t\t\t\t", tarn_tensor_data(t), 7, "the other's bytes");
+	tarn_tensor_unref(t);
+	is_int(-ERANGE, tarn_item_tensor(item, 3, &t), "there is no fourth");
+}
+
+static void test_tensors(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 2, .slot_bytes = 4096, .tensors = 3};
+	const char big[65] = "";
+	tarn_channel *c = kit_channel_open(store, "tensors", &options);
+	tarn_slot *slot = kit_channel_acquire(c);
+	tarn_tensor *t, *u, *view;
+	tarn_item *item;
+
+	fill_two(slot, &t, &u);
+	view = add_view(slot, t);
+	is_int(-EMSGSIZE, tarn_slot_set_tag(slot, big, 65), "a tag is small");
+	is_int(0, tarn_slot_set_tag(slot, "hello", 5),
+		"a small tag is set on the item");
+	is_int(0, tarn_slot_publish(slot), "published");
+	ok(!tarn_storage_writable(tarn_tensor_storage(view)),
+		"what the producer keeps is read-only");
+	is_int(-EROFS, tarn_tensor_set_f64(t, (int64_t[]) {0, 0}, 1), "truly");
+	tarn_tensor_unref(t);
+	tarn_tensor_unref(u);
+	tarn_tensor_unref(view);
+
+	item = kit_channel_receive(c);
+	tarn_item_unref(tarn_item_ref(item));
+	is_int(1, kit_channel_info(c).free,
+		"an item keeps its slot while it has a reference");
+	check_tensors(item);
+	tarn_item_unref(item);
+	is_int(2, kit_channel_info(c).free, "all slots are free again");
+	tarn_channel_unref(c);
+	must(tarn_store_remove(store, "tensors"));
+}
+
+static void test_elsewhere(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 2, .slot_bytes = 4096};
+	const int64_t n = 4;
+	tarn_channel *c = kit_channel_open(store, "elsewhere", &options);
+	tarn_slot *slot = kit_channel_acquire(c),
+		  *other = kit_channel_acquire(c);
+	tarn_item *item;
+	tarn_tensor *t;
+
+	if (tarn_tensor_zeros(TARN_F32, 1, &n, &t) < 0)
+		bail("%s", tarn_error_message());
+	is_int(-ENOTSUP, tarn_slot_add(slot, t), "private memory is not sent");
+	has_str("publish it first", tarn_error_message(), "says what to do");
+	tarn_tensor_unref(t);
+	is_int(0, tarn_slot_new_tensor(other, TARN_F32, 1, &n, &t),
+		"another slot");
+	is_int(-ENOTSUP, tarn_slot_add(slot, t), "is elsewhere, too");
+	tarn_tensor_unref(t);
+	ok(!tarn_slot_abandon(other), "abandoned");
+	ok(!tarn_slot_abandon(NULL), "nothing is abandoned");
+	is_int(0, tarn_slot_publish(slot), "an item of no tensors");
+	is_int(1, kit_channel_info(c).free, "counts");
+	item = kit_channel_receive(c);
+	is_int(0, tarn_item_count(item), "an item without tensors is received");
+	ok(!tarn_item_unref(item), "an item without tensors is released");
+	ok(!tarn_item_unref(NULL), "nothing goes, too");
+	ok(!tarn_item_ref(NULL) && !tarn_channel_ref(NULL) &&
+			!tarn_store_ref(NULL),
+		"tarn_item_ref, tarn_channel_ref and tarn_store_ref take NULL");
+	tarn_channel_unref(c);
+	must(tarn_store_remove(store, "elsewhere"));
+}
+
+/* ---- order, and what outlives what ------------------------------------- */
+
+static void test_order(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 4, .slot_bytes = 4096};
+	tarn_channel *c = kit_channel_open(store, "order", &options);
+	tarn_slot *slot;
+	tarn_item *items[4], *item;
+
+	for (int64_t i = 0; i < 4; i++)
+		is_int(0, kit_channel_put(c, 0, i), "item %d", (int)i);
+	is_int(-ETIMEDOUT, kit_channel_put(c, 0, 4), "a fifth has no slot");
+	is_str("no slot was free", tarn_error_message(),
+		"the error is 'no slot was free'");
+	is_int(-ETIMEDOUT, tarn_channel_acquire(c, 30, &slot),
+		"no slot becomes free within 30 ms");
+	is_str("channel 'order': no slot was free within 30 ms",
+		tarn_error_message(), "the error is the expected sentence");
+	for (int i = 0; i < 4; i++) {
+		items[i] = kit_channel_receive(c);
+		is_int(i, kit_channel_value(items[i]), "they come in order");
+	}
+	is_int(0, (int64_t)tarn_item_position(items[0]), "positions count");
+	is_int(1, (int64_t)tarn_item_position(items[1]), "from 0 on");
+	is_int(-ETIMEDOUT, tarn_channel_receive(c, 0, &item), "no more");
+	is_str("nothing came", tarn_error_message(),
+		"the error is 'nothing came'");
+	is_int(-ETIMEDOUT, tarn_channel_receive(c, 30, &item),
+		"no item comes within 30 ms");
+	/* Given back from the middle: that slot is filled anew. */
+	tarn_item_unref(items[2]);
+	is_int(1, kit_channel_info(c).free, "one is given back");
+	is_int(0, kit_channel_put(c, 0, 40),
+		"the slot that was given back is filled again");
+	is_int(0, kit_channel_value(items[0]),
+		"items that are still held keep their bytes");
+	is_int(3, kit_channel_value(items[3]), "as they were");
+	is_int(40, kit_channel_get(c, 0),
+		"items published meanwhile are received next");
+	for (int i = 0; i < 4; i++)
+		if (i != 2)
+			tarn_item_unref(items[i]);
+	is_int(4, kit_channel_info(c).free, "all are free");
+	is_int(5, (int64_t)kit_channel_info(c).published,
+		"five were published");
+	is_int(5, (int64_t)kit_channel_info(c).received,
+		"five items are counted as received");
+	tarn_channel_unref(c);
+	must(tarn_store_remove(store, "order"));
+}
+
+static void test_outlive(tarn_store *unused)
+{
+	const struct tarn_channel_options options = {
+		.slots = 2, .slot_bytes = 4096};
+	tarn_store *store = kit_channel_store(server.socket);
+	tarn_channel *c = kit_channel_open(store, "outlive", &options),
+		     *watcher = kit_channel_open(unused, "outlive", NULL);
+	const int64_t zero = 0;
+	tarn_tensor *t, *view;
+	int64_t value = 0;
+	tarn_item *item;
+
+	kit_channel_put(c, 0, 77);
+	item = kit_channel_receive(c);
+	t = kit_channel_tensor(item, 0);
+	if (tarn_tensor_eval(t, "[0:1]", &view) < 0)
+		bail("%s", tarn_error_message());
+	tarn_item_unref(item);
+	tarn_tensor_unref(t);
+	is_int(1, kit_channel_info(watcher).reading,
+		"a view alone keeps the slot");
+	tarn_channel_unref(c);
+	is_int(1, kit_channel_info(watcher).reading,
+		"a view keeps the slot after its handle is closed");
+	is_int(0, kit_channel_info(watcher).producers,
+		"which produces no more");
+	tarn_store_unref(store);
+	is_int(1, kit_channel_info(watcher).reading, "and after the store");
+	must(tarn_tensor_get_i64(view, &zero, &value));
+	is_int(77, value, "with its bytes");
+	tarn_tensor_unref(view);
+	is_int(2, kit_channel_info(watcher).free,
+		"dropping the last view frees the slot");
+	tarn_channel_unref(watcher);
+	must(tarn_store_remove(unused, "outlive"));
+}
+
+static void test_slot_outlives(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 2, .slot_bytes = 4096};
+	tarn_channel *c = kit_channel_open(store, "filling", &options),
+		     *watcher = kit_channel_open(store, "filling", NULL);
+	tarn_slot *slot = kit_channel_acquire(c);
+
+	tarn_channel_unref(c);
+	is_int(1, kit_channel_info(watcher).filling,
+		"a slot outlives its handle");
+	is_int(0, tarn_slot_publish(slot),
+		"a slot is published after its channel's handle is closed");
+	is_int(0, kit_channel_info(watcher).producers,
+		"by one who is gone then");
+	tarn_item_unref(kit_channel_receive(watcher));
+	is_int(2, kit_channel_info(watcher).free, "all are free");
+	tarn_channel_unref(watcher);
+	must(tarn_store_remove(store, "filling"));
+}
+
+/* ---- the end ----------------------------------------------------------- */
+
+static void test_leave(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 3, .slot_bytes = 4096};
+	const int64_t one = 1;
+	tarn_channel *c = kit_channel_open(store, "leave", &options);
+	tarn_slot *slot = kit_channel_acquire(c);
+	tarn_item *item;
+	tarn_tensor *t;
+
+	is_int(-EINVAL, tarn_channel_leave(c, 4), "no such role");
+	is_int(-EINVAL, tarn_channel_join(c, 0),
+		"joining without a role is invalid");
+	is_int(0, tarn_slot_new_tensor(slot, TARN_I64, 1, &one, &t), "filling");
+	is_int(1, kit_channel_info(c).producers, "a producer");
+	is_int(0, tarn_channel_leave(c, TARN_CHANNEL_PRODUCER), "leaves");
+	is_int(0, kit_channel_info(c).producers,
+		"a producer that left is not counted");
+	is_int(3, kit_channel_info(c).free, "what it was filling is abandoned");
+	ok(!tarn_storage_writable(tarn_tensor_storage(t)),
+		"a tensor of an abandoned slot is read-only");
+	is_int(-ESTALE, tarn_slot_publish(slot),
+		"an abandoned slot cannot be published");
+	tarn_tensor_unref(t);
+	is_int(0, kit_channel_put(c, 0, 5), "it comes back when it has to");
+	is_int(0, kit_channel_put(c, 0, 6),
+		"the producer that came back publishes again");
+	item = kit_channel_receive(c);
+	is_int(0, tarn_channel_leave(c, TARN_CHANNEL_CONSUMER),
+		"the consumer leaves");
+	is_int(1, kit_channel_info(c).reading, "what it reads stays its own");
+	is_int(6, kit_channel_get(c, 0), "another life begins");
+	is_int(5, kit_channel_value(item), "the other goes on");
+	tarn_item_unref(item);
+	is_int(3, kit_channel_info(c).free,
+		"the item received before leaving is given back");
+	is_int(1, kit_channel_info(c).consumers, "one is left");
+	is_int(0, tarn_channel_leave(c, 3),
+		"one handle leaves both roles in one call");
+	is_int(0, kit_channel_info(c).consumers + kit_channel_info(c).producers,
+		"no participant is counted after both roles are left");
+	is_int(0, tarn_channel_join(c, 3),
+		"one handle joins both roles in one call");
+	is_int(2, kit_channel_info(c).consumers + kit_channel_info(c).producers,
+		"both roles of the handle are counted");
+	tarn_channel_unref(c);
+	must(tarn_store_remove(store, "leave"));
+}
+
+static void test_close(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 3, .slot_bytes = 4096};
+	tarn_channel *c = kit_channel_open(store, "close", &options), *next,
+		     *late;
+	tarn_slot *slot;
+
+	kit_channel_put(c, 0, 1);
+	kit_channel_put(c, 0, 2);
+	slot = kit_channel_acquire(c);
+	is_int(0, tarn_channel_close(c), "closed");
+	is_int(0, tarn_channel_close(c), "twice");
+	is_int(1, (int64_t)kit_channel_info(c).closed, "which is known");
+	is_int(-EPIPE, tarn_slot_publish(slot), "what was being filled is not");
+	is_int(-EPIPE, kit_channel_put(c, 0, 3),
+		"nothing is published after the channel was closed");
+	has_str("closed", tarn_error_message(), "since it is closed");
+	is_int(1, kit_channel_get(c, 0), "what was published comes");
+	late = kit_channel_open(store, "close", NULL);
+	is_int(-EEXIST, tarn_channel_open(store, "close", &options, &next),
+		"no other takes its name while something is left in it");
+	is_int(2, kit_channel_get(late, 0), "late consumers drain it");
+	next = kit_channel_open(store, "close", &options);
+	is_int(0, (int64_t)kit_channel_info(next).closed,
+		"a new one takes the name of one that is closed and empty");
+	is_int(0, kit_channel_put(next, 0, 30),
+		"an item is sent through the new channel of that name");
+	is_int(-EPIPE, kit_channel_get(late, 0), "the old one is at its end");
+	is_int(-EPIPE, kit_channel_get(c, 0), "all of them");
+	is_int(30, kit_channel_get(next, 0),
+		"the new channel's item is received");
+	tarn_channel_unref(c);
+	tarn_channel_unref(late);
+	tarn_channel_unref(next);
+	must(tarn_store_remove(store, "close"));
+}
+
+/* ---- broadcast --------------------------------------------------------- */
+
+/* A leaves with item kept in hand, and comes back later. */
+static void leave_with_item(
+	tarn_channel *out, tarn_channel *a, tarn_channel *b, tarn_item *kept)
+{
+	is_int(0, tarn_channel_leave(a, TARN_CHANNEL_CONSUMER),
+		"the slower consumer leaves");
+	is_int(5, kit_channel_get(b, 0),
+		"the remaining consumer receives what both were to receive");
+	is_int(0, kit_channel_put(out, 0, 7),
+		"the producer waits for the remaining consumer alone");
+	is_int(7, kit_channel_get(b, 0),
+		"the remaining consumer receives the item");
+	is_int(0, kit_channel_put(out, 0, 8),
+		"the producer publishes another item");
+	is_int(8, kit_channel_get(b, 0),
+		"the remaining consumer receives the next item");
+	is_int(2, kit_channel_value(kept),
+		"the item that is still held has its value");
+	is_int(1, kit_channel_info(out).free,
+		"the item that is still held keeps its slot");
+	is_int(1, kit_channel_info(out).consumers,
+		"its holder is no consumer any more");
+	tarn_item_unref(kept);
+	is_int(2, kit_channel_info(out).free,
+		"a slot is free when the last item in it is dropped");
+	is_int(-ETIMEDOUT, kit_channel_get(a, 0),
+		"a consumer that comes back receives nothing older");
+	is_int(0, kit_channel_put(out, 0, 9),
+		"an item for both consumers is published");
+	is_int(9, kit_channel_get(a, 0),
+		"the item comes to the consumer that came back");
+	is_int(9, kit_channel_get(b, 0),
+		"the item comes to the other consumer");
+}
+
+static void test_broadcast(tarn_store *store)
+{
+	const struct tarn_channel_options options = {
+		.slots = 2, .slot_bytes = 4096, .mode = TARN_CHANNEL_BROADCAST};
+	tarn_channel *out = kit_channel_open(store, "cast", &options),
+		     *a = kit_channel_open(store, "cast", NULL),
+		     *b = kit_channel_open(store, "cast", NULL);
+	tarn_item *item, *kept;
+	tarn_tensor *t;
+
+	is_int(0, kit_channel_put(out, 0, 1),
+		"a broadcast item without consumers is published");
+	is_int(0, tarn_channel_join(a, TARN_CHANNEL_CONSUMER), "one joins");
+	is_int(0, kit_channel_put(out, 0, 2),
+		"a broadcast item for one consumer is published");
+	is_int(0, tarn_channel_join(b, TARN_CHANNEL_CONSUMER), "another");
+	is_int(0, kit_channel_put(out, 0, 3),
+		"a broadcast item for two consumers is published");
+	is_int(-ETIMEDOUT, kit_channel_put(out, 0, 4), "the slots are full");
+	kept = kit_channel_receive(a);
+	is_int(2, kit_channel_value(kept),
+		"the first hears all since it joined");
+	item = kit_channel_receive(b);
+	is_int(3, kit_channel_value(item),
+		"the second consumer receives the item of both");
+	t = kit_channel_tensor(item, 0);
+	ok(!tarn_storage_writable(tarn_tensor_storage(t)), "read-only");
+	is_int(-EROFS, tarn_tensor_set_i64(t, (int64_t[]) {0}, 1),
+		"a broadcast item cannot be written");
+	tarn_tensor_unref(t);
+	tarn_item_unref(item);
+	is_int(-ETIMEDOUT, kit_channel_put(out, 0, 4), "each is waited for");
+	is_int(3, kit_channel_get(a, 0), "until all have seen it");
+	is_int(0, kit_channel_put(out, 0, 5), "then it goes on");
+	is_int(-ETIMEDOUT, kit_channel_put(out, 0, 6),
+		"one slot is still read");
+	leave_with_item(out, a, b, kept);
+	tarn_channel_unref(out);
+	tarn_channel_unref(a);
+	tarn_channel_unref(b);
+	must(tarn_store_remove(store, "cast"));
+}
+
+int main(void)
+{
+	tarn_store *store;
+
+	daemon_start(&server, "channel.sock", (const char *[]) {NULL});
+	store = kit_channel_store(server.socket);
+	test_tensors(store);
+	test_elsewhere(store);
+	test_order(store);
+	test_outlive(store);
+	test_slot_outlives(store);
+	test_leave(store);
+	test_close(store);
+	test_broadcast(store);
+	tarn_store_unref(store);
+	is_int(0, daemon_stop(&server), "the daemon ends");
+	return done(146);
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Channels by name: made, found, listed, refused, and named no longer; and what
+ * is said where they cannot be.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <tarn/tarn.h>
+
+#include "tests/kit/channel.h"
+#include "tests/kit/daemon_helper.h"
+#include "tests/kit/must.h"
+#include "tests/kit/tap.h"
+
+static struct daemon server;
+
+static void test_open(tarn_store *store)
+{
+	const struct tarn_channel_options
+		none = {0},
+		odd = {.slots = 3, .slot_bytes = 5000, .tensors = 2},
+		cast = {.mode = TARN_CHANNEL_BROADCAST};
+	struct tarn_channel_info info;
+	tarn_channel *c, *again;
+
+	is_int(-ENOENT, tarn_channel_open(store, "none", NULL, &c),
+		"without options it has to be there");
+	is_str("channel 'none': there is none of that name",
+		tarn_error_message(), "the error is the expected sentence");
+	c = kit_channel_open(store, "defaults", &none);
+	info = kit_channel_info(c);
+	is_int(TARN_CHANNEL_QUEUE, info.mode, "the default is a queue");
+	is_int(8, info.slots, "of 8 slots");
+	is_int(4 << 20, (int64_t)info.slot_bytes, "of 4 MiB each");
+	is_int(16, info.tensors, "for 16 tensors");
+	is_int(8, info.free, "all of them free");
+	is_str("defaults", tarn_channel_name(c), "it knows its name");
+	again = kit_channel_open(store, "defaults", &odd);
+	info = kit_channel_info(again);
+	is_int(8, info.slots, "one that is there keeps its geometry");
+	tarn_channel_unref(again);
+	is_int(-EEXIST, tarn_channel_open(store, "defaults", &cast, &again),
+		"another mode is refused");
+	is_str("channel 'defaults': it is there, and is a queue, not a "
+	       "broadcast",
+		tarn_error_message(),
+		"the error names the channel and both modes");
+	tarn_channel_unref(c);
+	c = kit_channel_open(store, "odd", &odd);
+	is_int(8192, (int64_t)kit_channel_info(c).slot_bytes,
+		"slots are whole pages");
+	tarn_channel_unref(c);
+	is_int(0, tarn_store_remove(store, "odd"), "a name goes as any other");
+	is_int(0, tarn_store_remove(store, "defaults"), "whoever made it");
+	is_int(-ENOENT, tarn_channel_open(store, "odd", NULL, &c),
+		"a channel that was removed is not found");
+}
+
+static void test_refused(tarn_store *store)
+{
+	const struct tarn_channel_options many = {.slots = 70000},
+					  tensors = {.tensors = 1025},
+					  mode = {.mode = 7},
+					  large = {.slot_bytes = UINT64_MAX},
+					  huge = {.slot_bytes = 1ull << 50,
+						  .slots = 2},
+					  flags = {.flags = 8}, none = {0};
+	int64_t n = 3;
+	struct tarn_publish_item item = {.name = "tensor"};
+	tarn_channel *c;
+	tarn_tensor *t;
+
+	is_int(-EINVAL, tarn_channel_open(store, "x", &many, &c),
+		"too many slots");
+	has_str("65536", tarn_error_message(),
+		"the error has the limit of slots");
+	is_int(-EINVAL, tarn_channel_open(store, "x", &tensors, &c),
+		"too many tensors");
+	is_int(-EINVAL, tarn_channel_open(store, "x", &mode, &c),
+		"no such mode");
+	is_int(-EINVAL, tarn_channel_open(store, "x", &flags, &c),
+		"no such flags");
+	is_int(-EOVERFLOW, tarn_channel_open(store, "x", &large, &c),
+		"no such size");
+	ok(tarn_channel_open(store, "x", &huge, &c) < 0,
+		"more than there is: %s", tarn_error_message());
+	is_int(-EINVAL, tarn_channel_open(store, "", &none, &c),
+		"no such name");
+	if (tarn_store_create(store, TARN_I64, 1, &n, 0, &item.tensor) < 0 ||
+		tarn_store_publish(store, &item, 1, NULL, NULL) < 0)
+		bail("%s", tarn_error_message());
+	is_int(-EINVAL, tarn_channel_open(store, "tensor", &none, &c),
+		"a tensor is no channel");
+	has_str("channel 'tensor': ", tarn_error_message(),
+		"the error names the channel");
+	tarn_tensor_unref(item.tensor);
+	must(tarn_store_remove(store, "tensor"));
+	c = kit_channel_open(store, "channel", &none);
+	is_int(-EINVAL, tarn_store_lookup(store, "channel", &t),
+		"a channel is no tensor");
+	has_str("tarn_channel_open", tarn_error_message(),
+		"the error says how to open a channel");
+	tarn_channel_unref(c);
+	must(tarn_store_remove(store, "channel"));
+}
+
+static int count_names(void *arg, const char *name)
+{
+	int *n = arg;
+
+	*n += strcmp(name, "a/1") == 0 ? 1 : strcmp(name, "b") == 0 ? 10 : 100;
+	return 0;
+}
+
+static int count_tensors(void *arg, const char *name,
+	const struct tarn_descriptor *descriptor, uint64_t version)
+{
+	int *n = arg;
+
+	(void)descriptor;
+	(void)version;
+	*n += strcmp(name, "a/t") == 0 ? 1 : 100;
+	return 0;
+}
+
+static int stop_at_once(void *arg, const char *name)
+{
+	(void)arg;
+	(void)name;
+	return 7;
+}
+
+static void test_list(tarn_store *store)
+{
+	const struct tarn_channel_options small = {
+		.slots = 1, .slot_bytes = 4096};
+	int64_t n = 1;
+	struct tarn_publish_item item = {.name = "a/t"};
+	tarn_channel *a = kit_channel_open(store, "a/1", &small),
+		     *b = kit_channel_open(store, "b", &small);
+	int seen = 0;
+
+	if (tarn_store_create(store, TARN_I64, 1, &n, 0, &item.tensor) < 0 ||
+		tarn_store_publish(store, &item, 1, NULL, NULL) < 0)
+		bail("%s", tarn_error_message());
+	is_int(0, tarn_channel_list(store, NULL, count_names, &seen), "listed");
+	is_int(11, seen, "all channels, and nothing else");
+	seen = 0;
+	is_int(0, tarn_channel_list(store, "a/", count_names, &seen),
+		"channels are listed by prefix");
+	is_int(1, seen, "the one");
+	seen = 0;
+	is_int(0, tarn_store_list(store, NULL, count_tensors, &seen),
+		"tensors are listed");
+	is_int(1, seen, "no channel is among the listed tensors");
+	is_int(7, tarn_channel_list(store, NULL, stop_at_once, NULL),
+		"until it is said to stop");
+	tarn_tensor_unref(item.tensor);
+	tarn_channel_unref(a);
+	tarn_channel_unref(b);
+	must(tarn_store_remove(store, "a/1"));
+	must(tarn_store_remove(store, "a/t"));
+	must(tarn_store_remove(store, "b"));
+}
+
+/* Made for a while: its name goes with the last. */
+static void test_ephemeral(tarn_store *store)
+{
+	const struct tarn_channel_options options = {.slots = 2,
+		.slot_bytes = 4096,
+		.flags = TARN_CHANNEL_EPHEMERAL};
+	tarn_channel *c = kit_channel_open(store, "ephemeral", &options),
+		     *again = kit_channel_open(store, "ephemeral", NULL);
+
+	tarn_channel_unref(again);
+	again = kit_channel_open(store, "ephemeral", NULL);
+	ok(true, "who has not joined does not leave");
+	kit_channel_put(c, 0, 1);
+	is_int(1, kit_channel_get(again, 0),
+		"another handle receives after one was closed");
+	tarn_channel_unref(c);
+	c = kit_channel_open(store, "ephemeral", NULL);
+	tarn_channel_unref(c);
+	tarn_channel_unref(again);
+	is_int(-ENOENT, tarn_channel_open(store, "ephemeral", NULL, &c),
+		"its name goes with the last who took part");
+}
+
+/* Who has it open goes on, and is told why nobody comes. */
+static void test_unlinked(tarn_store *store)
+{
+	const struct tarn_channel_options small = {
+		.slots = 1, .slot_bytes = 4096};
+	tarn_channel *c = kit_channel_open(store, "removed", &small);
+
+	is_int(-ETIMEDOUT, kit_channel_get(c, 1),
+		"a wait without a sender times out");
+	is_str("channel 'removed': nothing came within 1 ms",
+		tarn_error_message(), "the error has the time that was waited");
+	is_int(0, (int64_t)kit_channel_info(c).unlinked, "somebody may come");
+	is_int(0, tarn_store_remove(store, "removed"), "its name is removed");
+	is_int(1, (int64_t)kit_channel_info(c).unlinked, "it has none now");
+	is_int(0, kit_channel_put(c, 0, 8), "who has it open goes on");
+	is_int(8, kit_channel_get(c, 0), "with who has it, too");
+	is_int(-ETIMEDOUT, kit_channel_get(c, 1),
+		"the wait in the removed channel times out");
+	has_str("its name was removed, so that nobody else can open it",
+		tarn_error_message(),
+		"the time-out's error mentions the removed name");
+	tarn_channel_unref(c);
+}
+
+int main(void)
+{
+	tarn_store *store;
+
+	daemon_start(&server, "channel.sock", (const char *[]) {NULL});
+	store = kit_channel_store(server.socket);
+	test_open(store);
+	test_refused(store);
+	test_list(store);
+	test_ephemeral(store);
+	test_unlinked(store);
+	tarn_store_unref(store);
+	is_int(0, daemon_stop(&server), "the daemon ends");
+	return done(47);
+}

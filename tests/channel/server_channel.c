@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The server and those who use a channel, in turns: what the dead held comes
+ * back, with what that kept; the next server goes on with it; a channel that
+ * the dead closed is closed; names of ephemeral channels end.
+ */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "tests/kit/server_channel.h"
+#include "tests/kit/tap.h"
+
+static struct user user;
+static uint32_t storage;
+static struct ring_item item;
+
+/* ---- deaths ------------------------------------------------------------ */
+
+/* An item of a storage, published or being filled by somebody. */
+static void put_item(struct user *by, bool publish)
+{
+	struct ring_note note = {.tensors = 1 | CHANNEL_NOTE_HOLDS};
+	uint32_t slot;
+
+	storage = kit_server_storage();
+	if (ring_acquire(&by->ring, &slot) != 1)
+		bail("%s", tarn_fail_message());
+	atomic_store(&by->map.held[slot * by->map.geometry.tensors],
+		lease_word(storage, kit_server_generation(storage)));
+	if (publish && ring_publish(&by->ring, slot, &note) < 0)
+		bail("%s", tarn_fail_message());
+	storage_release(&kit_server_domain, storage);
+	reap(&kit_server_domain);
+	is_int(STORAGE_UNNAMED, kit_server_state(storage), "an item keeps it");
+}
+
+static void test_deaths(void)
+{
+	struct user second;
+	struct ring_stat stat;
+	uint32_t filled, sent;
+
+	kit_server_begin();
+	kit_server_channel(RING_QUEUE, 4, 0, &user);
+	second = kit_server_another(&user);
+	kit_server_join(&user, RING_PRODUCER, 2);
+	kit_server_join(&second, RING_CONSUMER, 3);
+	put_item(&user, true);
+	sent = storage;
+	put_item(&user, false);
+	filled = storage;
+	kit_server_turn();
+	ring_stat(&user.ring, &stat);
+	is_int(1, stat.filling, "nobody is dead, and nothing is taken away");
+	kit_server_end_client(&kit_server_sides[1]);
+	kit_server_turn();
+	ring_stat(&user.ring, &stat);
+	is_int(0, stat.producers, "a producer has died");
+	is_int(0, stat.filling, "what it was filling is free");
+	is_int(STORAGE_FREE, kit_server_state(filled),
+		"the storage that was being sent is free");
+	is_int(1, stat.ready, "what it had published is there");
+	is_int(STORAGE_UNNAMED, kit_server_state(sent),
+		"the storage in a published item is kept");
+	is_int(1, ring_receive(&second.ring, &item), "it is received");
+	kit_server_end_client(&kit_server_sides[2]);
+	kit_server_turn();
+	ring_stat(&user.ring, &stat);
+	is_int(1, stat.returned, "who read it has died: once more");
+	is_int(STORAGE_UNNAMED, kit_server_state(sent), "it is kept still");
+	second.ring.me = RING_PARTICIPANTS;
+	kit_server_join(&second, RING_CONSUMER, 77);
+	kit_server_turn();
+	ring_stat(&user.ring, &stat);
+	is_int(1, stat.consumers, "nobody has ended: no look");
+	kit_server_domain.channels.left = true;
+	kit_server_turn();
+	ring_stat(&user.ring, &stat);
+	is_int(0, stat.consumers, "one of no connection is nobody");
+	storage_unname(
+		&kit_server_domain, user.index, user.generation, TABLE_NOBODY);
+	reap(&kit_server_domain);
+	is_int(0, kit_server_domain.channels.n, "the channel is gone");
+	reap(&kit_server_domain);
+	is_int(STORAGE_FREE, kit_server_state(sent),
+		"the storage in the channel's item is free");
+	kit_server_drop_user(&second);
+	kit_server_drop_user(&user);
+	kit_server_end();
+}
+
+/* A server died after it had heard of an end, and before it looked. */
+static void test_take_over(void)
+{
+	struct ring_stat stat;
+
+	kit_server_begin();
+	kit_server_channel(RING_QUEUE, 4, 0, &user);
+	kit_server_join(&user, RING_PRODUCER, 77);
+	put_item(&user, false);
+	channels_free(&kit_server_domain);
+	kit_server_domain.channels.left = false;
+	is_int(0,
+		channel_rebuild(&kit_server_domain, user.index, user.generation,
+			user.fd),
+		"the next server has the channel");
+	kit_server_turn();
+	ring_stat(&user.ring, &stat);
+	is_int(0, stat.filling,
+		"the next server gives back the dead producer's slot");
+	is_int(STORAGE_FREE, kit_server_state(storage),
+		"the storage that the dead producer's slot kept is free");
+	kit_server_drop_user(&user);
+	kit_server_end();
+}
+
+/* The last to see a broadcast is dead. */
+static void test_broadcast_death(void)
+{
+	struct user second;
+	struct ring_stat stat;
+
+	kit_server_begin();
+	kit_server_channel(RING_BROADCAST, 4, 0, &user);
+	second = kit_server_another(&user);
+	kit_server_join(&second, RING_CONSUMER, 3);
+	kit_server_join(&user, RING_PRODUCER, 2);
+	put_item(&user, true);
+	kit_server_end_client(&kit_server_sides[2]);
+	kit_server_turn();
+	ring_stat(&user.ring, &stat);
+	is_int(4, stat.free, "nobody is left to see it");
+	is_int(STORAGE_FREE, kit_server_state(storage),
+		"the storage that the unreachable channel kept is free");
+	kit_server_drop_user(&second);
+	kit_server_drop_user(&user);
+	kit_server_end();
+}
+
+/* Who closed it has died between the entry and saying so, and took part in
+ * nothing that would be reaped; others sleep. */
+static void test_dead_closer(enum ring_mode mode)
+{
+	struct ring_head *head;
+	uint64_t at;
+
+	kit_server_begin();
+	kit_server_channel(mode, 4, 0, &user);
+	kit_server_join(&user, RING_PRODUCER, 2);
+	head = user.ring.head;
+	at = ring_end(&user.ring);
+	atomic_fetch_or(&head->items, 1);
+	atomic_fetch_or(&head->space, 1);
+	kit_server_end_client(&kit_server_sides[2]);
+	kit_server_turn();
+	is_int(1, atomic_load(&head->items) & 1, "open: nobody is woken");
+	atomic_store(ring_entry(&user.ring, at),
+		entry_word(at, 0, 0) | ENTRY_CLOSED);
+	kit_server_end_client(&kit_server_sides[0]);
+	kit_server_turn();
+	is_int(1, (int)atomic_load(&head->closed), "closed: it is said");
+	is_int(0, atomic_load(&head->items) & 1, "to who waits for an item");
+	is_int(0, atomic_load(&head->space) & 1, "a waiting producer is woken");
+	kit_server_drop_user(&user);
+	kit_server_end();
+}
+
+/* ---- names ------------------------------------------------------------- */
+
+static void put_name(const char *name, const struct user *of)
+{
+	struct tarn_descriptor d = {.magic = TARN_DESCRIPTOR_MAGIC,
+		.version = TARN_DESCRIPTOR_VERSION,
+		.instance = 7,
+		.storage = of->index,
+		.generation = of->generation,
+		.size = of->map.size,
+		.dtype = TARN_U8};
+
+	if (table_begin(kit_server_domain.writer) < 0 ||
+		table_put(kit_server_domain.writer, name, strlen(name), &d,
+			NULL) < 0)
+		bail("%s: %s", name, tarn_fail_message());
+	table_commit(kit_server_domain.writer, NULL, NULL);
+}
+
+static bool is_named(const char *name)
+{
+	struct tarn_descriptor d;
+	uint64_t version;
+
+	return table_lookup(&kit_server_domain.table, name, strlen(name), &d,
+		       &version) == 0;
+}
+
+static void test_ephemeral(bool known)
+{
+	struct user other;
+
+	kit_server_begin();
+	kit_server_channel(RING_QUEUE, 4, 0, &other);
+	put_name("stays", &other);
+	kit_server_channel(RING_QUEUE, 4, CHANNEL_EPHEMERAL, &user);
+	put_name("goes", &user);
+	if (known)
+		channel_named(&kit_server_domain, user.index, user.generation,
+			"goes", 4);
+	kit_server_look();
+	ok(is_named("goes"), "nobody has come yet");
+	kit_server_join(&user, RING_PRODUCER, 1);
+	kit_server_join(&other, RING_PRODUCER, 1);
+	kit_server_look();
+	ok(is_named("goes"), "somebody is there");
+	put_name("alias", &user);
+	storage_name(&kit_server_domain, user.index, 1, TABLE_NOBODY);
+	ring_leave(&user.ring);
+	ring_leave(&other.ring);
+	kit_server_look();
+	ok(!is_named("goes"), "the last has left: it goes");
+	ok(!is_named("alias"), "by whatever name");
+	ok(is_named("stays"), "others stay");
+	is_int(1, kit_server_domain.channels.n, "it is gone");
+	kit_server_drop_user(&user);
+	kit_server_drop_user(&other);
+	kit_server_end();
+}
+
+int main(void)
+{
+	test_deaths();
+	test_take_over();
+	test_broadcast_death();
+	test_dead_closer(RING_QUEUE);
+	test_dead_closer(RING_BROADCAST);
+	test_ephemeral(true);
+	test_ephemeral(false);
+	return done(42);
+}

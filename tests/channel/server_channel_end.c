@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The name of a channel that was closed goes when nobody takes part any more
+ * and nothing is left in it; whatever order its users close, leave, receive and
+ * die in, and whichever server looks.
+ */
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/fail.h"
+#include "tests/kit/server_channel.h"
+#include "tests/kit/tap.h"
+
+static const struct ring_note note;
+static struct user out, in;
+static struct ring_item item;
+
+/* Client 1 sends, client 2 receives. */
+static void begin(enum ring_mode mode)
+{
+	struct tarn_descriptor d = {.magic = TARN_DESCRIPTOR_MAGIC,
+		.version = TARN_DESCRIPTOR_VERSION,
+		.instance = 7,
+		.dtype = TARN_U8};
+
+	kit_server_begin();
+	kit_server_channel(mode, 4, 0, &out);
+	in = kit_server_another(&out);
+	d.storage = out.index;
+	d.generation = out.generation;
+	d.size = out.map.size;
+	if (table_begin(kit_server_domain.writer) < 0 ||
+		table_put(kit_server_domain.writer, "c", 1, &d, NULL) < 0)
+		bail("%s", tarn_fail_message());
+	table_commit(kit_server_domain.writer, NULL, NULL);
+	channel_named(&kit_server_domain, out.index, out.generation, "c", 1);
+	kit_server_join(&out, RING_PRODUCER, 1);
+	kit_server_join(&in, RING_CONSUMER, 2);
+}
+
+static void end(void)
+{
+	kit_server_drop_user(&in);
+	kit_server_drop_user(&out);
+	kit_server_end();
+}
+
+static bool has_name(void)
+{
+	struct tarn_descriptor d;
+	uint64_t version;
+
+	return table_lookup(&kit_server_domain.table, "c", 1, &d, &version) ==
+	       0;
+}
+
+/* In the end. */
+static bool is_named(void)
+{
+	kit_server_look_later();
+	return has_name();
+}
+
+static void put(void)
+{
+	uint32_t slot;
+
+	if (ring_acquire(&out.ring, &slot) != 1 ||
+		ring_publish(&out.ring, slot, &note) < 0)
+		bail("%s", tarn_fail_message());
+}
+
+static void test_leaving(void)
+{
+	begin(RING_QUEUE);
+	ring_leave(&out.ring);
+	ring_leave(&in.ring);
+	ok(is_named(), "one that nobody has closed stays");
+	ring_close(&out.ring);
+	kit_server_look();
+	kit_server_turn();
+	ok(has_name(), "closed by one who takes no part, it stays a while");
+	ok(!is_named(), "and goes");
+	is_int(0, kit_server_domain.channels.n, "with its memory");
+	end();
+	begin(RING_QUEUE);
+	put();
+	ring_close(&out.ring);
+	ok(is_named(), "closed, and all are there");
+	ring_leave(&out.ring);
+	ok(is_named(), "who sent has left");
+	ring_leave(&in.ring);
+	ok(is_named(), "all have, and an item is left");
+	kit_server_join(&in, RING_CONSUMER, 2);
+	is_int(1, ring_receive(&in.ring, &item), "who comes gets it");
+	ok(is_named(), "the name stays while a consumer reads the last item");
+	is_int(0, ring_release(&in.ring, &item),
+		"the consumer releases the last item");
+	ok(is_named(), "he is there still");
+	ring_leave(&in.ring);
+	ok(!is_named(), "the last has left");
+	end();
+}
+
+/* The last is killed; what he read is there again, for the next. */
+static void test_deaths(void)
+{
+	begin(RING_QUEUE);
+	put();
+	is_int(1, ring_receive(&in.ring, &item), "he has the only item");
+	ring_close(&out.ring);
+	ring_leave(&out.ring);
+	kit_server_end_client(&kit_server_sides[1]);
+	ok(is_named(),
+		"the name stays after a consumer died with the last item");
+	in.ring.me = RING_PARTICIPANTS;
+	kit_server_join(&in, RING_CONSUMER, 3);
+	is_int(1, ring_receive(&in.ring, &item), "who comes gets it again");
+	is_int(0, ring_release(&in.ring, &item),
+		"the next consumer releases that item");
+	kit_server_end_client(&kit_server_sides[2]);
+	ok(!is_named(), "the last is killed, and nothing is left");
+	end();
+}
+
+/* A producer has died between two words: that is no item. */
+static void test_half_published(void)
+{
+	uint32_t slot;
+
+	begin(RING_QUEUE);
+	if (ring_acquire(&out.ring, &slot) != 1)
+		bail("%s", tarn_fail_message());
+	ring_leave(&in.ring);
+	ring_close(&in.ring);
+	atomic_store(&out.ring.slots[slot].word,
+		slot_word(SLOT_OFFERED, out.ring.me, ring_end(&out.ring)));
+	ok(is_named(), "a producer is there");
+	kit_server_end_client(&kit_server_sides[0]);
+	ok(!is_named(), "he had published nothing when he was killed");
+	end();
+}
+
+/* Who comes while the server looks is in no place that it saw; what he takes it
+ * sees, whatever becomes of it next. */
+static void test_comes_meanwhile(void)
+{
+	_Atomic uint64_t *word;
+
+	begin(RING_QUEUE);
+	put();
+	ring_close(&out.ring);
+	ring_leave(&out.ring);
+	if (ring_receive(&in.ring, &item) != 1)
+		bail("%s", tarn_fail_message());
+	word = &in.ring.slots[item.slot].word;
+	is_int(0, ring_release(&in.ring, &item), "the last item is done with");
+	ring_leave(&in.ring);
+	atomic_store(word, slot_word(SLOT_READING, 9, item.position));
+	ok(is_named(), "as if he were in the middle of it");
+	atomic_store(word, slot_word(SLOT_RETURNED, 0, item.position));
+	ok(is_named(), "the name stays if the consumer died at this step");
+	atomic_store(word, slot_word(SLOT_FREE, 0, item.position));
+	ok(!is_named(), "or was through");
+	end();
+}
+
+static void test_broadcast(void)
+{
+	begin(RING_BROADCAST);
+	put();
+	ring_close(&out.ring);
+	ring_leave(&out.ring);
+	ok(is_named(), "somebody has still to hear it");
+	kit_server_end_client(&kit_server_sides[1]);
+	ok(!is_named(),
+		"the name goes when no consumer is left to see the end");
+	end();
+}
+
+/* A server dies before it has looked; the next is told nothing. */
+static void test_take_over(void)
+{
+	begin(RING_QUEUE);
+	put();
+	ring_close(&out.ring);
+	ring_leave(&out.ring);
+	if (ring_receive(&in.ring, &item) != 1 ||
+		ring_release(&in.ring, &item) < 0)
+		bail("%s", tarn_fail_message());
+	ring_leave(&in.ring);
+	channels_free(&kit_server_domain);
+	kit_server_domain.channels.left = false;
+	is_int(0,
+		channel_rebuild(
+			&kit_server_domain, out.index, out.generation, out.fd),
+		"the next server has the channel");
+	kit_server_turn();
+	ok(has_name() && kit_server_domain.channels.over.at,
+		"and finds that it is over");
+	ok(!is_named(), "it has no name then");
+	is_int(0, kit_server_domain.channels.n, "and no memory");
+	end();
+}
+
+int main(void)
+{
+	test_leaving();
+	test_deaths();
+	test_half_published();
+	test_comes_meanwhile();
+	test_broadcast();
+	test_take_over();
+	return done(29);
+}

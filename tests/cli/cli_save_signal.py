@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""tarn copy is told to end while its file is synced: it takes back what it
+began, whether that had a name all the time or has just got one, and ends by
+the signal. Told twice in a row, as by timeout(1), it does the same; told again
+by who waits no longer it ends at once."""
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+from tap import equal, finish, ok
+
+BUILD = os.path.abspath(os.environ.get("top_builddir", "."))
+TARN = os.environ["TARN"]
+MODULE = f"{BUILD}/tests/kit/.libs/libhold_sync.so"
+
+
+def started(held, named, slow=0):
+    env = dict(os.environ, TARN_TEST_HELD=held, TARN_TEST_SLOW=str(slow))
+    env["LD_PRELOAD"] = " ".join([env.get("LD_PRELOAD", ""), MODULE])
+    # The sanitizer wants to be the first, and with a module it is not.
+    env["ASAN_OPTIONS"] = (env.get("ASAN_OPTIONS", "") +
+                           ":verify_asan_link_order=0")
+    if named:
+        env["TARN_TEST_NAMED"] = "1"
+    child = subprocess.Popen(
+        [TARN, "copy", "a.npy", "out.npy"], env=env,
+        preexec_fn=lambda: [signal.signal(s, signal.SIG_DFL)
+                            for s in (signal.SIGINT, signal.SIGHUP)])
+    while not os.path.exists(held) and child.poll() is None:
+        time.sleep(.01)
+    return child
+
+
+def seen():
+    with open("out.npy", "rb") as f:
+        return f.read()
+
+
+def told_twice(apart, slow, what, turn=0):
+    """The second comes while it still waits for the disk; its status, and how
+    many files with a hidden name it leaves, which are removed."""
+    held = f"../held-twice-{apart}-{turn}"
+    child = started(held, True, slow)
+    child.send_signal(signal.SIGTERM)
+    time.sleep(apart)
+    equal(child.poll(), None, f"{what}: it still waits for the disk")
+    child.send_signal(signal.SIGTERM)
+    begun = time.monotonic()
+    status = child.wait()
+    left = [name for name in os.listdir() if name[0] == "."]
+    for name in left:
+        os.remove(name)
+    return status, len(left), time.monotonic() - begun
+
+
+def run(place):
+    os.mkdir(f"{place}/folder")
+    os.chdir(f"{place}/folder")
+    with open("a.npy", "wb") as f:
+        head = b"{'descr': '|u1', 'fortran_order': False, 'shape': (4096,)}"
+        head += b" " * (-(len(head) + 11) % 64) + b"\n"
+        f.write(b"\x93NUMPY\1\0" + len(head).to_bytes(2, "little") + head)
+        f.write(bytes(4096))
+    with open("out.npy", "wb") as f:
+        f.write(b"old")
+    for named in (False, True):
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            held = f"../held-{named}-{number}"
+            child = started(held, named)
+            hidden = [name for name in os.listdir() if name[0] == "."]
+            child.send_signal(number)
+            what = f"{signal.Signals(number).name}, " + (
+                "a file with a name" if named else "one without")
+            equal(len(hidden), 1, f"{what}: it has a hidden name by then")
+            equal(child.wait(), -number, "ended by the signal")
+            equal(sorted(os.listdir()), ["a.npy", "out.npy"],
+                  "nothing is left")
+            equal(seen(), b"old", "and the old file is as it was")
+    # On a busy machine it may see the second so late that this is no row.
+    for turn in range(10):
+        status, left, _ = told_twice(.05, 5, "told twice in a row", turn)
+        if not left:
+            break
+    equal(status, -signal.SIGTERM, "ended by the signal")
+    equal(left, 0, "nothing is left")
+    status, left, took = told_twice(1, 60, "told again")
+    equal(status, -signal.SIGTERM, "ended by the signal")
+    equal(left, 1, "as it was")
+    ok(took < 30, f"save ends at once after the signal: {took:.1f} s")
+    child = subprocess.run([TARN, "copy", "a.npy", "out.npy"], check=False)
+    equal(child.returncode, 0, "left alone")
+    ok(seen().endswith(bytes(4096)), "it is replaced")
+    os.chdir("/")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as own:
+        run(own)
+    finish()

@@ -1,0 +1,190 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# tarn copy: whole files, one tensor, a published one; what is kept, what is
+# refused, and that damage is not copied on.
+# shellcheck disable=SC1091,SC2154 # run sets out, err and status
+. "${top_srcdir:?set by tests/run}/tests/kit/cli.sh"
+mkdir "$TMPDIR/files" && cd "$TMPDIR/files" || exit 1
+
+safetensors m.st '{"__metadata__":{"format":"pt","by":"hand"},
+"b":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},
+"i":{"dtype":"I64","shape":[3],"data_offsets":[24,48]},
+"w":{"dtype":"U8","shape":[4,8],"data_offsets":[48,80]},
+"h":{"dtype":"F16","shape":[4],"data_offsets":[80,88]}}' 88
+safetensors big.st \
+	'{"x":{"dtype":"U8","shape":[3000,1000],"data_offsets":[0,3000000]}}' 3000000
+
+# dtypes FILE, metadata FILE: on a line.
+dtypes() {
+	out=$("$TARN" info "$1" --json)
+	json '*sorted(t["name"] + ":" + t["dtype"] for t in j["tensors"])'
+}
+metadata() {
+	out=$("$TARN" info "$1" --json)
+	json '*sorted(k + "=" + v for k, v in j["metadata"].items()
+		if not k.startswith("xxh3:")),
+		sum(k.startswith("xxh3:") for k in j["metadata"])' | tr -d "(),'"
+}
+
+# What is called wrongly.
+for wrong in 'm.st' 'm.st [0] x.npy y' 'm.st x.pt' 'm.st [0:2]' \
+	'm.st .flip(0)' 'm.st x.st --dtype F33' 'm.st x.st --scale x' \
+	'm.st x.st --scale 1,' 'm.st x.st --scale 1/0' 'm.st x.st --bias nan' \
+	'm.st x.st --scale 1,2 --bias 1,2,3' 'm.st x.st --channel 0' \
+	'm.st x.st --scale 1,2 --channel 12' 'm.st x.st --io on'; do
+	# shellcheck disable=SC2086 # the words are what is wrong
+	run "$TARN" copy $wrong
+	is "2 " "$status $out" "copy $wrong"
+done
+run "$TARN" copy m.st x.st --dtype BF61
+has "did you mean 'BF16'?" "$err" "a dtype is guessed at"
+run "$TARN" copy m.st:ww x.st
+has "did you mean 'w'?" "$err" "so is a tensor"
+run "$TARN" copy none.st x.st
+is 1 "$status" "a file that is not there"
+has "'none.st' is no file, and nothing is published as that" "$err" "is told"
+has "no daemon is running" "$err" "and no daemon is started to find it"
+run "$TARN" copy m.st x.npy
+is 1 "$status" "four tensors are no .npy"
+has "say which of its 4 tensors" "$err" "which is asked for"
+run "$TARN" copy m.st x.st --name y
+has "say which of its 4 tensors" "$err" "nor have they one name"
+run "$TARN" copy m.st:w '[9]' x.st
+is 1 "$status" "an index out of range"
+has "tensor 'w': " "$err" "names the tensor"
+is "big.st m.st" "$(echo *)" "no failure made a file"
+
+# Whole files.
+run "$TARN" copy m.st same.st
+is 0 "$status" "a whole file"
+has "same.st: 4 tensors, 88 B in " "$out" "and what was done"
+for tensor in b i w h; do
+	is "$("$TARN" print "m.st:$tensor" --raw | od -An -t x1)" \
+		"$("$TARN" print "same.st:$tensor" --raw | od -An -t x1)" \
+		"the bytes of $tensor"
+done 2>/dev/null
+is "by=hand format=pt 0" "$(metadata same.st)" "metadata are kept"
+run "$TARN" copy m.st half.st --dtype bf16 --metadata by=tarn --json
+is "4 2 76" "$(json 'j["tensors"], j["converted"], j["bytes"]' | tr -d '(),')" \
+	"as BF16: how many were converted"
+is "file tensors bytes seconds cpu_seconds engine read written cached direct \
+requests converted" "$(json '*j')" "the keys of --json"
+is "b:BF16 h:BF16 i:I64 w:U8" "$(dtypes half.st)" \
+	"integers of a whole file stay what they are"
+is "by=tarn format=pt 0" "$(metadata half.st)" "a pair replaces another"
+
+# Each key compared with all the others would take minutes.
+"$PYTHON" - <<-'END'
+	import json
+	head = json.dumps({"__metadata__": {f"key {i}": "" for i in range(200000)},
+	                   "a": {"dtype": "U8", "shape": [1],
+	                         "data_offsets": [0, 1]}}).encode()
+	with open("keys.st", "wb") as f:
+	    f.write(len(head).to_bytes(8, "little") + head + b"a")
+END
+run timeout 60 "$TARN" copy keys.st keys2.st --metadata 'key 7=seven'
+is 0 "$status" "many metadata"
+out=$("$TARN" info keys2.st --json)
+is "200000 seven" "$(json 'len(j["metadata"]), j["metadata"]["key 7"]' |
+	tr -d "(),'")" "all are there"
+run "$TARN" copy m.st:i i.st --dtype F32
+is "i:F32" "$(dtypes i.st)" "asked for by themselves they do not"
+run "$TARN" copy m.st '[0:2]' cut.st
+is "[2, 3] [2] [2, 8] [2]" "$(out=$("$TARN" info cut.st --json); json \
+	'*(next(t["shape"] for t in j["tensors"] if t["name"] == n)
+	for n in "biwh")')" "a view of each"
+cp m.st self.st
+run "$TARN" copy self.st self.st --dtype F64
+is "0 b:F64 h:F64 i:I64 w:U8" "$status $(dtypes self.st)" \
+	"a file becomes itself"
+
+# One tensor.
+run "$TARN" copy m.st:w '[1:3, ::4]' v.npy
+is "0 v.npy: 1 tensor, 4 B in" "$status $(cut -d ' ' -f 1-6 <<<"$out")" \
+	"a view of one, as .npy"
+run "$TARN" copy v.npy v.st --name n/v --new
+is "0 n/v:U8" "$status $(dtypes v.st)" "and back, by another name"
+run "$TARN" copy v.npy v.st --new
+is 1 "$status" "--new"
+has "v.st: there is something of that name" "$err" "leaves what is there"
+run "$TARN" copy m.st:w s.npy --dtype I16 --scale 1/3 --bias 0.4 --round
+is 0 "$status" "scaled and rounded"
+run "$TARN" copy m.st:w x.npy --scale 1,2,3 --dtype F32
+is 1 "$status" "three values, and no such dimension"
+has "tensor 'w': no dimension has 3 elements" "$err" "is told"
+run "$TARN" copy m.st:w '[:, :4]' x.npy --scale 1,2,3,4 --dtype F32
+has "more than one dimension has 4" "$err" "so is that there are two"
+has "choose the dimension with --channel" "$err" "and what to do"
+run "$TARN" copy m.st:w '[:, :4]' x.npy --scale 1,2,3,4 --dtype F32 --channel -1
+is 0 "$status" "which helps"
+run "$TARN" copy m.st:w x.st --scale 2 --align 4096 --io buffered
+out=$("$TARN" info x.st --json)
+is 4096 "$(json 'j["tensors"][0]["file_offset"]')" "aligned"
+
+# Checksums.
+run "$TARN" copy big.st sum.st --checksums
+is "0 1" "$status $(metadata sum.st)" "with a checksum"
+run "$TARN" copy sum.st sum2.st
+is "0 1" "$status $(metadata sum2.st)" "a copy of that has it, too"
+is "$(md5sum <sum.st)" "$(md5sum <sum2.st)" "and is the same"
+run "$TARN" copy sum.st '[::2]' sum3.st --dtype F16
+run "$TARN" verify sum3.st
+has "1 good, 0 differ" "$out" "what is changed gets a new one"
+run "$TARN" copy sum.st sum.npy
+is 0 "$status" "a .npy has no room for it"
+printf X | dd of=sum.st bs=1 seek=1500000 conv=notrunc 2>/dev/null
+run "$TARN" copy sum.st sum2.st
+is 1 "$status" "damage is found"
+has "tensor 'x' is damaged where it comes from" "$err" "and told"
+run "$TARN" verify sum2.st
+is 0 "$status" "and leaves the old file"
+run "$TARN" copy m.st plain.st --checksums --metadata format=np
+is "by=hand format=np 4" "$(metadata plain.st)" "some of everything"
+
+# A sharded checkpoint becomes one file.
+run "$TARN" copy m.st:w one.safetensors --checksums
+run "$TARN" copy big.st two.safetensors --metadata format=pt --metadata n=1
+"$PYTHON" - <<'END'
+import json
+json.dump({"metadata": {"total_size": 3000032, "note": "x"}, "weight_map":
+    {"w": "one.safetensors", "x": "two.safetensors"}},
+    open("m.safetensors.index.json", "w"))
+END
+run "$TARN" copy m.safetensors.index.json joined.safetensors
+is "0 w:U8 x:U8" "$status $(dtypes joined.safetensors)" "all of its tensors"
+is "by=hand format=pt n=1 note=x 2" "$(metadata joined.safetensors)" \
+	"and what its files say of themselves"
+run "$TARN" verify joined.safetensors
+has "2 good, 0 differ" "$out" "with checksums, as a part of it had them"
+
+# What is published.
+own_daemon
+run "$TARN" put run/w m.st:w
+run "$TARN" copy run/w '.permute(1,0)' w.npy
+is 0 "$status" "a published tensor"
+is "$("$TARN" print m.st:w '.permute(1,0)')" "$("$TARN" print w.npy:w)" \
+	"with its numbers"
+run "$TARN" copy run w.npy
+has "there is a tensor below it; 'tarn save run FILE' saves it" "$err" \
+	"a folder of names is for tarn save"
+run "$TARN" copy run/v w.npy
+has "did you mean 'run/w'?" "$err" "a name is guessed at"
+run "$TARN" stop
+is 0 "$status" "stop"
+
+# A disk that is full: a small one of our own, where that may be had.
+old=$(md5sum <x.st)
+run bash -c 'ulimit -f 1000 && "$TARN" copy big.st x.st'
+is "1 $old" "$status $(md5sum <x.st)" "a file that does not fit leaves the old"
+mkdir disk
+if unshare -Urm mount -t tmpfs -o size=1m none disk 2>/dev/null; then
+	run unshare -Urm bash -c 'mount -t tmpfs -o size=1m none disk &&
+		echo old >disk/x && ! "$TARN" copy big.st disk/x.st &&
+		! "$TARN" copy big.st disk/x && cat disk/x && ls -A disk'
+	is "0 old x" "$status $(echo $out)" "a full disk leaves what was there"
+	has "tarn: disk/x: no room for 3000080 bytes" "$err" "and is named"
+else
+	skipped 2 "no file system may be mounted here"
+fi
+finish

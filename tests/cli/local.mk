@@ -1,0 +1,41 @@
+CLI_TESTS = \
+	tests/cli/channel \
+	tests/cli/channel_watch \
+	tests/cli/gauge \
+	tests/cli/progress \
+	tests/cli/rm \
+	tests/cli/save_lock \
+	$(NULL)
+CLI_SCRIPT_TESTS = \
+	tests/cli/check_crash.sh \
+	tests/cli/check_faults.py \
+	tests/cli/cli_copy_numpy.py \
+	tests/cli/cli_numpy.py \
+	tests/cli/cli_save_signal.py \
+	tests/cli/cli_top.py \
+	tests/cli/copy.sh \
+	tests/cli/engine.sh \
+	tests/cli/info.sh \
+	tests/cli/metrics.py \
+	tests/cli/namespaces.sh \
+	tests/cli/put.sh \
+	tests/cli/save.sh \
+	tests/cli/shards.sh \
+	tests/cli/store.sh \
+	tests/cli/usage.sh \
+	tests/cli/verify.sh \
+	tests/cli/wait.sh \
+	$(NULL)
+check_PROGRAMS += $(CLI_TESTS)
+dist_check_SCRIPTS += $(CLI_SCRIPT_TESTS)
+TESTS += $(CLI_TESTS) $(CLI_SCRIPT_TESTS)
+
+tests_cli_gauge_SOURCES = cli/gauge.c tests/cli/gauge.c
+tests_cli_gauge_LDADD = tests/libkit.la
+tests_cli_progress_SOURCES = \
+	cli/ending.c \
+	cli/progress.c \
+	cli/text.c \
+	tests/cli/progress.c \
+	$(NULL)
+tests_cli_progress_LDADD = tests/libkit.la

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * tarn rm PREFIX/: while it runs, who looks finds all names below it or none.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "tests/kit/daemon_helper.h"
+#include "tests/kit/tap.h"
+
+#define NAMES 500
+#define OTHERS 3
+
+static struct daemon server;
+static tarn_store *store;
+static char names[NAMES + OTHERS][32];
+
+static void publish(void)
+{
+	static struct tarn_publish_item items[NAMES + OTHERS];
+	int64_t n = 16;
+	tarn_tensor *t;
+
+	if (tarn_store_create(store, TARN_U8, 1, &n, 0, &t) < 0)
+		bail("create: %s", tarn_error_message());
+	for (int i = 0; i < NAMES + OTHERS; i++) {
+		snprintf(names[i], sizeof(names[i]),
+			i < NAMES ? "run/%03d" : "runner/%03d", i);
+		items[i].name = names[i];
+		items[i].tensor = t;
+	}
+	if (tarn_store_publish(store, items, NAMES + OTHERS, NULL, NULL) < 0)
+		bail("publish: %s", tarn_error_message());
+	tarn_tensor_unref(t);
+}
+
+static bool is_there(const char *name)
+{
+	tarn_tensor *t;
+	int r = tarn_store_get(store, name, &t);
+
+	if (r < 0)
+		return false;
+	tarn_tensor_unref(t);
+	return true;
+}
+
+static int count(int from, int n)
+{
+	int there = 0;
+
+	for (int i = from; i < from + n; i++)
+		there += is_there(names[i]);
+	return there;
+}
+
+static pid_t start_rm(void)
+{
+	const char *tarn = getenv("TARN");
+	pid_t pid;
+
+	if (!tarn)
+		bail("TARN names no command");
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		/* What it prints is not of this test. */
+		if (!freopen("/dev/null", "w", stdout))
+			_exit(2);
+		execl(tarn, "tarn", "rm", "--socket", server.socket, "run/",
+			(char *)NULL);
+		_exit(3);
+	}
+	return pid;
+}
+
+int main(void)
+{
+	int status = 0;
+	pid_t pid;
+
+	daemon_start(&server, "rm.sock", NULL);
+	if (tarn_store_open(server.socket, &store) < 0)
+		bail("open: %s", tarn_error_message());
+	publish();
+	is_int(NAMES, count(0, NAMES), "all are there");
+	pid = start_rm();
+	/* In the order of names, which is that of one by one. */
+	while (is_there(names[0]) && waitpid(pid, &status, WNOHANG) == 0)
+		;
+	is_int(0, count(0, NAMES), "with the first of them all are gone");
+	if (waitpid(pid, &status, 0) == pid || WIFEXITED(status))
+		is_int(0, WEXITSTATUS(status), "tarn rm says so");
+	is_int(OTHERS, count(NAMES, OTHERS), "others are not below it");
+	tarn_store_unref(store);
+	is_int(0, daemon_stop(&server), "the daemon ends");
+	return done(5);
+}

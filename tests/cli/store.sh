@@ -1,0 +1,253 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# The verbs that talk to a daemon, against a real one that the first of them
+# starts: load, ls, info, print, rm, status, stop.
+# shellcheck disable=SC1091,SC2154 # run sets out, err and status
+. "${top_srcdir:?set by tests/run}/tests/kit/cli.sh"
+mkdir "$TMPDIR/files" && cd "$TMPDIR/files" || exit 1
+own_daemon
+
+safetensors m.st '{"a.w":{"dtype":"U8","shape":[4,8],"data_offsets":[0,32]},
+"a.b":{"dtype":"U8","shape":[8],"data_offsets":[32,40]},
+"e":{"dtype":"F32","shape":[0,3],"data_offsets":[40,40]},
+"s":{"dtype":"U16","shape":[],"data_offsets":[40,42]}}' 42
+
+# Starting.
+run "$TARN" load none.st
+is 1 "$status" "a file that is not there"
+run "$TARN" status
+is "1 tarn: no daemon is running at $TARN_SOCKET" \
+	"$status $(head -n 1 <<<"$err")" "has started no daemon"
+run "$TARN" ls
+is "0 " "$status $out" "ls lists nothing without a daemon"
+run "$TARN" status
+is 1 "$status" "status fails without a daemon"
+run bash -c '"$TARN" load m.st | cat'
+is 0 "$status" "load starts one, which holds nothing of the caller's open"
+has "m.st: 4 tensors, 42 B in " "$out" "load prints what it did"
+
+# Somebody writes it: it is kept for nobody, which is said.
+exec 5>>m.st
+run "$TARN" load m.st
+has "; not kept: the file is open for writing" "$out" \
+	"load says what is not kept"
+exec 5>&-
+run "$TARN" load m.st
+run "$TARN" load --fresh --json m.st
+is "False" "$(json 'j["cached"]')" "load --fresh reads what is kept"
+
+# load and status.
+run "$TARN" load m.st --name m --json
+is 0 "$status" "load --name --json"
+is "name bytes seconds cpu_seconds engine direct registered cached not_kept" \
+	"$(json '*j')" "its keys"
+is "m 42 float float True bool bool" "$(json 'j["name"], j["bytes"],
+	type(j["seconds"]).__name__, type(j["cpu_seconds"]).__name__,
+	j["engine"] in ("io_uring", "threads"), type(j["direct"]).__name__,
+	type(j["registered"]).__name__' | tr -d "(),'")" "their values"
+run "$TARN" load ./m.st --json
+is "None" "$(json 'j["name"]')" "without a name it is null"
+run "$TARN" load m.st --name m// --json
+is "m" "$(json 'j["name"]')" "slashes behind a name mean nothing"
+run "$TARN" load m.st --name /
+is "2 " "$status $out" "no name is no name"
+run "$TARN" load m.st --name $'m\xff'
+is "1 " "$status $out" "a name that is not UTF-8 is refused"
+run "$TARN" status --json
+is 0 "$status" "status --json"
+is "$TARN_SOCKET True 4 True True" "$(json 'j["socket"], j["keeper_pid"] > 1,
+	j["names"], 0 < j["used"] <= j["allocated"] <= j["budget"],
+	len(j["instance"]) == 16' | tr -d "(),'")" "its values"
+for key in version server_pid clients loaders uptime_ms storages cached loads \
+	loads_cached loads_active loads_failed bytes_loaded engine; do
+	is True "$(json "'$key' in j")" "status has $key"
+done
+for key in protocol restarts n_clients evictions bytes pools running_loads; do
+	is True "$(json "'$key' in j")" "status has $key"
+done
+is "uid:$(id -u) True 4 1" "$(json 'j["pools"][0]["name"],
+	0 < j["pools"][0]["used"] <= j["pools"][0]["size"],
+	j["pools"][0]["names"], len(j["clients"])' | tr -d "(),'")" \
+	"its pool and its client"
+is "$(id -u) True tarn [0]" "$(json '"%s %s %s %s" % (j["clients"][0]["uid"],
+	j["clients"][0]["pid"] > 1, j["clients"][0]["command"][-4:],
+	[c["leases"] for c in j["pools"][0]["clients"]])')" "the client is itself"
+run "$TARN" status
+has "4 names" "$out" "status for people"
+has "uid:$(id -u)" "$out" "has its pool"
+is "" "$(awk 'length > 80' <<<"$out")" "in 80 columns"
+run timeout 60 bash -c '"$TARN" status --watch 0.1 --json | head -n 3 | wc -l'
+is "0 3" "$status $out" "status --watch tells it again"
+run timeout 60 bash -c '"$TARN" status --watch 3600 | head -n 1 | wc -l'
+is "0 1" "$status $out" "status --watch ends when its reader has gone"
+for signal in INT TERM; do
+	: >watched
+	env --default-signal=$signal "$TARN" status --watch 0.1 >watched &
+	for _ in $(seq 6000); do
+		[ -s watched ] && break
+		sleep 0.01
+	done
+	kill -$signal $!
+	wait $!
+	is 0 "$?" "SIG$signal ends it, and it is done"
+	is "" "$(tail -n 1 watched)" "after a whole round"
+done
+run "$TARN" status --watch 0
+is 2 "$status" "status --watch refuses an interval of 0"
+
+# check.
+run "$TARN" check
+has "0 4 names, " "$status $out" "check looks at all names"
+has " bytes: no fault found" "$out" "check finds no fault"
+run "$TARN" check --socket "$XDG_RUNTIME_DIR/nobody.sock"
+is 1 "$status" "check of nobody"
+
+# ls and info.
+run "$TARN" ls
+is "m/a.b  U8   [8]      8 B
+m/a.w  U8   [4, 8]  32 B
+m/e    F32  [0, 3]   0 B
+m/s    U16  []       2 B" "$out" "ls is sorted and aligned"
+run "$TARN" ls m/a --json
+is '{"tensors":[{"name":"m/a.b","dtype":"U8","shape":[8],"bytes":8},{"name":"m/a.w","dtype":"U8","shape":[4,8],"bytes":32}]}' \
+	"$out" "ls PREFIX --json"
+run "$TARN" ls nothing
+is "1  tarn: there is no tensor whose name begins with 'nothing'" \
+	"$status $out $err" "a script can tell that nothing has that prefix"
+run "$TARN" ls nothing --json
+is '1 {"tensors":[]}' "$status $out" "with --json, too"
+run "$TARN" channel ls nothing
+is 1 "$status" "channel ls of a prefix without channels fails"
+run "$TARN" info m --json
+is "published {} ['m/a.b', 'm/a.w', 'm/e', 'm/s'] {None}" "$(json '"%s %s %s %s" % (
+	j["format"], j["metadata"], [t["name"] for t in j["tensors"]],
+	set(t["file_offset"] for t in j["tensors"]))')" "info of a folder"
+run "$TARN" info m/a.b
+has "m/a.b: published, 1 tensor, 8 B" "$out" "info of a name"
+run "$TARN" info m/a
+is 1 "$status" "half a name is none"
+has "did you mean 'm/a.b' or 'm/a.w'?" "$err" \
+	"info of half a name suggests names near it"
+
+# print.
+run "$TARN" print m/a.w '[1:3, ::4]'
+is "[[ 8 12]
+ [16 20]]" "$out" "print of a name"
+run "$TARN" print m.st:a.w '.permute(1,0)[0]'
+is "[ 0  8 16 24]" "$out" "print of FILE:TENSOR"
+run "$TARN" print m.st:s
+is 10536 "$out" "of a scalar"
+run "$TARN" print m/e
+is "0 []" "$status ${out%%,*}" "of nothing"
+is "10 08 14 0c" "$("$TARN" print m/a.w '[1:3, ::4].permute(1,0).flip(1)' \
+	--raw | od -An -v -tx1 | xargs)" "--raw in C order of the view"
+is 0 "$("$TARN" print m/e --raw | wc -c)" "--raw of nothing"
+run "$TARN" print m/a.w '[9]'
+is "1 " "$status $out" "an index out of range"
+has "tarn: " "$err" "is a sentence"
+run "$TARN" print m.st
+is "1 tarn: m.st is a file; say which of its 4 tensors, FILE:TENSOR" \
+	"$status $(head -n 1 <<<"$err")" "a file alone"
+has "  m.st:a.w" "$err" "print of a file lists its tensors"
+run "$TARN" print m.st:aw
+has "did you mean 'a.w'?" "$err" "a tensor mistyped"
+run "$TARN" print a.w
+has "did you mean 'm/a.w'?" "$err" "a name without its folder"
+run "$TARN" print $'\e[2Jx'
+is 1 "$status" "a name with control characters"
+is "" "$(tr -d '\n[:print:]' <<<"$err" | tr -d '\n')" "is shown escaped"
+run bash -c '"$TARN" print m/a.w --raw >&-'
+is "1 tarn: the output cannot be written: Bad file descriptor" \
+	"$status $err" "nor without any output, into the daemon's socket"
+run bash -c '"$TARN" print m/a.w --raw >/dev/full'
+is "1 tarn: the output cannot be written: No space left on device" \
+	"$status $err" "a full disk"
+
+# Many chunks, and a reader that has enough after the first.
+head -c 5000000 /dev/zero >zeroes
+{
+	printf '\x48\0\0\0\0\0\0\0%-72s' \
+		'{"x":{"dtype":"U8","shape":[2500,2000],"data_offsets":[0,5000000]}}'
+	cat zeroes
+} >big.st
+run bash -c '"$TARN" print big.st:x ".permute(1,0)" --raw | cmp - zeroes'
+is "0  " "$status $out $err" "five million bytes of a transposed view"
+run bash -c '"$TARN" print big.st:x --raw | head -c 10 | wc -c'
+is "10 " "$out $err" "a reader that has enough"
+run bash -c 'trap "" PIPE; "$TARN" print big.st:x --raw | head -c 1 | wc -c'
+is "1 " "$out $err" \
+	"print ends quietly with its reader when SIGPIPE is ignored"
+
+# A terminal gets no bar for what is fast.
+if command -v script >/dev/null; then
+	out=$(script -qec '"$TARN" load big.st' /dev/null </dev/null)
+	is "" "${out//[!$'\e']/}" "no bar for a fast load"
+else
+	skipped 1 "there is no script(1) to make a terminal"
+fi
+
+# The data that the project is shown with.
+data=${TARN_TEST_DATA:-}
+if [ -r "$data/mnist_t10k_labels.npy" ]; then
+	run "$TARN" print "$data/mnist_t10k_labels.npy:mnist_t10k_labels" '[0:10]'
+	is "0 [7 2 1 0 4 1 4 9 5 9]" "$status $out" "the first ten of mnist"
+else
+	skipped 1 "there is no mnist_t10k_labels.npy"
+fi
+if [ -r "$data/silero_vad_16k.safetensors" ]; then
+	run "$TARN" load "$data/silero_vad_16k.safetensors" --name silero
+	is 15 "$("$TARN" ls silero/ | wc -l)" "silero's 15 tensors"
+else
+	skipped 1 "there is no silero_vad_16k.safetensors"
+fi
+
+# rm.
+run "$TARN" rm m/a.w nope m/s
+is 1 "$status" "rm of a name that is not there is an error"
+has "nope" "$err" "which names it"
+is "m/a.b m/e" "$("$TARN" ls m/ | awk '{print $1}' | xargs)" \
+	"the others are gone"
+run "$TARN" rm m
+is 1 "$status" "rm of a folder without its slash"
+has "'tarn rm m/' removes them" "$err" "rm of a folder's name suggests the slash"
+run "$TARN" rm m/
+is "0 removed 2 tensors below m/" "$status $out" "rm of a folder"
+run "$TARN" rm m/
+is 1 "$status" "rm of an empty folder"
+
+# stop, also from another socket's point of view.
+other=$XDG_RUNTIME_DIR/other.sock
+"$TARN_DAEMON" --socket "$other" 2>/dev/null &
+daemon=$!
+for _ in {1..1200}; do
+	"$TARN" status --socket "$other" >/dev/null 2>&1 && break
+	sleep 0.05
+done
+run "$TARN" ls --socket "$other"
+is "0 " "$status $out" "--socket asks another daemon"
+run "$TARN" stop --socket "$other"
+is "0 " "$status $err" "stop --socket stops that daemon"
+kill -0 $daemon 2>/dev/null
+wait $daemon
+is 0 $? "it has ended well"
+run "$TARN" status --json
+pid=$(json 'j["keeper_pid"]')
+# S, R, ...; nothing when it is gone, and Z when only its exit status is left.
+state() {
+	sed -n 's/.*) \([^ ]\) .*/\1/p' "/proc/$pid/stat" 2>/dev/null
+}
+is runs "$([[ $(state) == [RSD] ]] && echo runs)" "the daemon runs"
+run "$TARN" stop
+is "0  " "$status $out $err" "stop"
+# A sanitizer looks for leaks after the sockets are closed.
+for _ in {1..1200}; do
+	[[ $(state) == [RSDt] ]] || break
+	sleep 0.05
+done
+is "" "$(state | grep -v Z)" "the daemon is gone after that"
+run "$TARN" status
+is 1 "$status" "after stop no daemon answers"
+run "$TARN" stop
+is 1 "$status" "stop once more"
+finish

@@ -1,0 +1,151 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# tarnd.conf: what it may say, and how it is told that it says nonsense. Each
+# error names the line and what would be right; no daemon is needed for that.
+
+: "${TARN_DAEMON:?set by tests/run}"
+count=0
+mkdir "$TMPDIR/files" && cd "$TMPDIR/files" || exit 1
+conf=$PWD/tarnd.conf
+
+judge() { # WHAT STATUS: 0 is good
+	count=$((count + 1))
+	if [ "$2" -eq 0 ]; then
+		echo "ok $count - $1"
+	else
+		echo "not ok $count - $1"
+		sed 's/^/# seen: /' seen
+	fi
+}
+
+check() { # TEXT: its status; what it says is in the file seen
+	printf '%s\n' "$1" >"$conf"
+	"$TARN_DAEMON" --config "$conf" --check-config --socket /s >seen 2>&1
+}
+
+refuses() { # LINE WORDS TEXT
+	check "$3"
+	[ $? -eq 2 ] && [ "$(wc -l <seen)" -eq 1 ] &&
+		grep -qF "tarnd: $conf:$1: " seen && grep -qF "$2" seen
+	judge "line $1: $2" $?
+}
+
+says() { # LINE...: each is in what was seen
+	local line
+	for line; do
+		grep -qxF "$line" seen || return 1
+	done
+}
+
+check '# nothing
+'
+judge "an empty file is a configuration" $?
+says '[daemon]' 'segment-size = 256M' 'idle = 600' '[quota]' 'loads = 256'
+judge "the defaults are said" $?
+
+check '[daemon]
+budget = 3G
+idle=7
+mode = 0660
+[pool scratch]
+[pool team.a-b_1]
+size = 64M
+segment-size = 8M
+owner = 1234
+group = 5678
+mode = 0640
+; a comment
+[pool huge]
+page-size = 1G
+[quota]
+loads = 5
+[quota 1234]
+bytes = 1536M ; and another
+'
+judge "a whole configuration is one" $?
+says 'budget = 3G' 'idle = 7' 'mode = 0660' '[pool scratch]' \
+	'[pool team.a-b_1]' 'size = 64M' 'segment-size = 8M' 'owner = 1234' \
+	'group = 5678' 'mode = 0640' 'page-size = 1G' 'segment-size = 1G' \
+	'loads = 5' '[quota 1234]' 'bytes = 1536M' 'mode = 0600'
+judge "it is understood" $?
+cp seen first
+check "$(cat first)" && diff first seen >difference
+judge "what is said can be read again, and means the same" $?
+"$TARN_DAEMON" --config "$conf" --idle 9 --check-config >seen 2>&1
+says 'idle = 9' 'budget = 3G'
+judge "an option wins" $?
+
+refuses 1 'there are [daemon], [pool NAME], [quota] and [quota USER]' '[pol x]'
+refuses 2 'there are [daemon], [pool NAME]' '
+[pool x y]'
+refuses 1 'such as [daemon]' 'idle = 3'
+refuses 1 'neither [section] nor key' 'idle'
+refuses 2 'without its ]' '
+[daemon'
+refuses 3 'must not begin with a blank' '[daemon]
+idle = 3
+  mode = 0600'
+refuses 3 'idle is said twice' '[daemon]
+idle = 3
+idle = 3'
+refuses 2 'but: socket, budget, segment-size, idle, mode' '[daemon]
+size = 3'
+refuses 2 'but: size, page-size' '[pool x]
+idle = 3'
+refuses 2 'but: bytes, storages' '[quota]
+idle = 3'
+refuses 2 'is no size' '[daemon]
+budget = many'
+refuses 2 'is no size' '[daemon]
+budget = 99999999999999999999'
+refuses 2 'multiple of 2M' '[daemon]
+segment-size = 3M
+'
+refuses 2 'mode must be 0600' '[daemon]
+mode = 0177'
+refuses 2 'mode must be 0600' '[daemon]
+mode = 0644'
+# A daemon may run as that uid, and has a pool of its own then.
+if [ "$(id -u)" -eq 65534 ]; then
+	count=$((count + 1))
+	echo "ok $count # SKIP the overflow uid is refused to other users"
+else
+	refuses 2 'overflow uid' '[pool x]
+owner = 65534'
+fi
+refuses 2 '2M at least' '[pool x]
+size = 1K'
+refuses 2 '4K, 2M or 1G' '[pool x]
+page-size = 64K'
+refuses 2 'with r' '[pool x]
+mode = 0620'
+refuses 2 "no user 'nobody-at-all'" '[pool x]
+owner = nobody-at-all'
+refuses 2 "no group 'nobody-at-all'" '[pool x]
+group = nobody-at-all'
+refuses 2 'multiples of its page-size' '
+[pool x]
+page-size = 1G
+segment-size = 256M'
+refuses 2 'is there already' '[pool x]
+[pool x]'
+refuses 1 'letters, digits' '[pool a/b]'
+refuses 1 'letters, digits' "[pool $(printf 'x%.0s' {1..33})]"
+refuses 2 'must be a number' '[quota]
+loads = -1'
+refuses 1 'no user' '[quota nobody-at-all]'
+refuses 2 'a line of more than' "[daemon]
+; $(printf 'x%.0s' {1..300})"
+
+rm "$conf"
+"$TARN_DAEMON" --config "$conf" --check-config >seen 2>&1
+[ $? -eq 2 ] && grep -q 'cannot read the configuration' seen
+judge "a file that is not there is an error" $?
+echo '[daemon]' >"$conf"
+chmod 0622 "$conf"
+"$TARN_DAEMON" --config "$conf" --check-config >seen 2>&1
+[ $? -eq 2 ] && grep -q 'can be written by others' seen
+judge "one that others can write is not believed" $?
+cd / && rm -rf "$TMPDIR/files"
+echo "1..$count"

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * All descriptors of a server are taken just when the keeper tells it of new
+ * memory. What came without its descriptor was lost once, and then nobody ever
+ * got memory again. Now what publications bring has a limit, that each user
+ * may pass once; a word of the keeper's waits until somebody lets go, and if
+ * nobody does, the next server is told.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/fsuid.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <tarn/report.h>
+
+#include "base/checked.h"
+#include "tests/kit/must.h"
+#include "tests/kit/publish_msg.h"
+#include "tests/kit/restart.h"
+#include "tests/kit/tap.h"
+#include "tests/kit/witness.h"
+
+#define MIB (1ull << 20)
+#define LARGE (100 * MIB)
+#define ENOUGH_S 60 /* to be served, on a loaded machine, not for ever */
+
+#define STRANGER 12345
+
+enum { DESCRIPTORS = 256, MANY = 7 };
+
+static struct daemon server;
+static struct witness witness;
+static struct raw raws[MANY];
+
+/* ---- memory that is being made ------------------------------------------- */
+
+struct asked {
+	const char *path;
+	const char *name;
+	pthread_t thread;
+	int r;
+	double took;
+	char why[400];
+};
+
+static void *load(void *arg)
+{
+	struct asked *asked = arg;
+	double start = seconds();
+
+	asked->r = tensor_load(witness.store, asked->path, asked->name);
+	asked->took = seconds() - start;
+	snprintf(
+		asked->why, sizeof(asked->why), "%.399s", tarn_error_message());
+	return NULL;
+}
+
+/* A load that needs more memory than there is. The keeper is stopped, and makes
+ * it later. It stays loaded, so that the next one needs more, too. */
+static struct asked *begin(const char *name)
+{
+	struct asked *asked = calloc(1, sizeof(*asked));
+
+	asked->name = name;
+	asked->path = strdup(tensor_file(name, 3, LARGE));
+	kill(server.pid, SIGSTOP);
+	if (pthread_create(&asked->thread, NULL, load, asked) != 0)
+		bail("no thread");
+	while (!witness_status(&witness).loads_active)
+		usleep(1000);
+	/* What its loader is asked, that answers soon. */
+	usleep(200000);
+	return asked;
+}
+
+static void goes_on(struct asked *asked, const char *what)
+{
+	pthread_join(asked->thread, NULL);
+	diag("%s: %.1f s", what, asked->took);
+	if (!is_int(0, asked->r, "%s: there is memory", what))
+		diag("%s", asked->why);
+	ok(asked->took < ENOUGH_S, "%s: in time", what);
+	unlink(asked->path);
+	free((char *)asked->path);
+	free(asked);
+	witness_can_load(&witness, what);
+}
+
+/* ---- publications that wait ---------------------------------------------- */
+
+/* A connection of somebody else's, whom the socket's folder does not stop. */
+static void open_stranger(struct raw *raw)
+{
+	if (seteuid(STRANGER) < 0)
+		bail("seteuid: %m");
+	setfsuid(0);
+	raw_open(raw, server.socket);
+	if (seteuid(0) < 0)
+		bail("seteuid: %m");
+}
+
+static void publish_one(struct raw *raw)
+{
+	static unsigned char body[PUBLISH_MSG_MAX];
+	struct publish_msg p;
+	int fd = memfd_create("one", MFD_CLOEXEC);
+
+	if (fd < 0 || ftruncate(fd, 4096) < 0)
+		bail("a memfd: %m");
+	p = publish_msg_of(SOURCE_COPY, 4096, fd, "one");
+	raw_send(raw, WIRE_PUBLISH, body, publish_msg_write(&p, body), p.fds,
+		p.n_fds);
+	close(fd);
+}
+
+static void is_published(struct raw *raw)
+{
+	if (!is_int(WIRE_PUBLISHED, raw_answer(raw), "somebody else publishes"))
+		diag("%s", raw->text);
+	raw_close(raw);
+}
+
+static void publications(void)
+{
+	const bool two = geteuid() == 0;
+	struct asked *asked;
+	struct raw stranger;
+	int published = 0, refused = 0;
+
+	for (int i = 0; i < MANY; i++)
+		raw_open(&raws[i], server.socket);
+	if (two)
+		open_stranger(&stranger);
+	asked = begin("published");
+	for (int i = 0; i < MANY; i++)
+		publish_msg_send_many(&raws[i], i);
+	if (two)
+		publish_one(&stranger);
+	for (int i = 0; i < 50; i++) {
+		witness_status(&witness);
+		usleep(2000);
+	}
+	kill(server.pid, SIGCONT);
+	goes_on(asked, "publications wait");
+	for (int i = 0; i < MANY; i++) {
+		int type = raw_receive(&raws[i], RAW_PATIENCE_MS);
+
+		published += type == WIRE_PUBLISHED;
+		refused += type == WIRE_ERROR && raws[i].error == EBUSY;
+	}
+	if (refused)
+		has_str("ulimit -n", raws[MANY - 1].text, "and why is said");
+	diag("%d published, %d refused", published, refused);
+	ok(published > 0, "some are published");
+	is_int(MANY, published + refused, "the others are told to wait");
+	if (two)
+		is_published(&stranger);
+	else
+		skip(1, "only root can be two users");
+	may_fail(tarn_store_remove(witness.store, "many"));
+	for (int i = 0; i < MANY; i++)
+		raw_close(&raws[i]);
+}
+
+/* ---- none is left -------------------------------------------------------- */
+
+/* As if others had all of them. */
+static void let_have(pid_t pid, rlim_t n)
+{
+	const struct rlimit limit = {n, DESCRIPTORS};
+
+	if (prlimit(pid, RLIMIT_NOFILE, &limit, NULL) < 0)
+		bail("prlimit: %m");
+}
+
+/* The least number that is free, which is the limit on numbers if it may have
+ * no more. What the server holds back has lower ones, if somebody has connected
+ * just before: it was taken anew then. */
+static rlim_t all_of(pid_t pid)
+{
+	char path[64], to[8];
+	int fd = -1;
+
+	do
+		snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, ++fd);
+	while (readlink(path, to, sizeof(to)) >= 0);
+	return (rlim_t)fd;
+}
+
+/* A client that wants to look, just when there is none left. */
+static void newcomer(void)
+{
+	struct tarn_report *report = NULL;
+	pid_t pid = server_of(&server);
+	tarn_store *store = NULL;
+
+	raw_open(&raws[0], server.socket);
+	let_have(pid, all_of(pid));
+	if (!is_int(0, tarn_store_open(server.socket, &store),
+		    "a new client is welcomed without a descriptor"))
+		diag("%s", tarn_error_message());
+	else
+		is_int(0, tarn_store_report(store, &report),
+			"and is told how the daemon fares");
+	let_have(pid, DESCRIPTORS);
+	raw_close(&raws[0]);
+	tarn_report_free(report);
+	tarn_store_unref(store);
+	witness_can_load(&witness, "a new client");
+}
+
+/* What the keeper says waits for them. */
+static void they_come_back(void)
+{
+	pid_t before = server_of(&server);
+	struct asked *asked;
+
+	raw_open(&raws[0], server.socket);
+	asked = begin("back");
+	let_have(before, all_of(before));
+	kill(server.pid, SIGCONT);
+	usleep(300000);
+	let_have(before, DESCRIPTORS);
+	raw_close(&raws[0]);
+	goes_on(asked, "they come back");
+	ok(before == server_of(&server),
+		"they come back: it is the same server");
+}
+
+/* They do not: the next server is told. */
+static void nobody_has_them(void)
+{
+	pid_t before = server_of(&server);
+	struct asked *asked = begin("nobody");
+
+	let_have(before, 3);
+	kill(server.pid, SIGCONT);
+	goes_on(asked, "they are gone");
+	ok(before != server_of(&server), "they are gone: it is another server");
+}
+
+int main(void)
+{
+	const char *const args[] = {
+		"--segment-size", "64M", "--mode", "0666", NULL};
+
+	daemon_limit_descriptors(DESCRIPTORS);
+	daemon_start(&server, "s", args);
+	witness_begin(&witness, &server);
+	witness_can_load(&witness, "nobody asks for much");
+	publications();
+	if (count_fds(server_of(&server)) < 0)
+		skip(8, "one may not see which descriptors are left");
+	else {
+		newcomer();
+		they_come_back();
+	}
+	nobody_has_them();
+	witness_is_served(&witness, "at the end");
+	tarn_tensor_unref(witness.tensor);
+	tarn_store_unref(witness.store);
+	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	remove_files();
+	return done_any();
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Many files that are all in use: looking for one that is not takes a few
+ * passes over the leases, not one for each file, since everybody waits
+ * meanwhile. And what is found is what should be.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "daemon/server/server.h"
+#include "tests/kit/tap.h"
+
+#define FILES 40000u
+#define OTHER 7u                /* the uid of every tenth */
+#define ENOUGH_NS 1000000000ull /* of CPU; a pass for each takes a minute */
+
+static struct server server;
+static struct domain domain = {.server = &server};
+static struct client client = {.domain = &domain};
+static struct lease_page *page;
+
+static void add_file(uint32_t i)
+{
+	struct table_storage entry = {.owner = i % 10 ? 0 : OTHER,
+		.file = {.ino = i + 1},
+		.flags = STORAGE_KEPT};
+	uint64_t generation;
+	uint32_t index;
+
+	if (storage_new(&domain, &entry, STORAGE_LIVE, &index, &generation) < 0)
+		bail("a storage: %s", tarn_fail_message());
+	cache_keep(&domain, index);
+	atomic_store(&page->slots[i], lease_word(index, generation));
+}
+
+static void make_domain(void)
+{
+	_cleanup_fd_ int fd = memfd_create("region", MFD_CLOEXEC);
+	int lease = -1, r = table_create(fd, 7, 8, 0, 0, &domain.table);
+
+	if (r == 0)
+		r = lease_batch_init(&domain.storages.batch);
+	if (r == 0)
+		r = table_writer_new(&domain.table, &domain.writer);
+	if (r == 0)
+		r = alloc_new(&domain.pool.alloc);
+	if (r == 0)
+		r = lease_create(&lease);
+	if (r == 0)
+		r = lease_map(lease, &page);
+	if (r < 0)
+		bail("a domain: %s", tarn_fail_message());
+	fd_close(lease);
+	server.domains = &domain;
+	memset(&domain.account.quota, 0xff, sizeof(domain.account.quota));
+	client.leases = &page;
+	client.n_leases = 1;
+	client_join(&client, &domain);
+	atomic_store(&page->used, FILES);
+	for (uint32_t i = 0; i < FILES; i++)
+		add_file(i);
+}
+
+static void free_domain(void)
+{
+	cache_free(&domain);
+	lease_batch_done(&domain.storages.batch);
+	table_writer_free(domain.writer);
+	alloc_free(domain.pool.alloc);
+	table_unmap(&domain.table);
+	lease_unmap(page);
+	free(domain.storages.infos);
+	name_accounts_free(&domain.names);
+}
+
+static uint64_t cpu_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static void is_quick(uint64_t began, const char *what)
+{
+	uint64_t took = cpu_now() - began;
+
+	ok(took < ENOUGH_NS, "%s: quick", what);
+	diag("%s: %.1f ms", what, (double)took / 1e6);
+}
+
+static void test_all_held(void)
+{
+	uint64_t began = cpu_now();
+
+	is_int(UINT32_MAX, cache_oldest(&domain, OWNER_ANY),
+		"there is none to go");
+	is_quick(began, "the oldest of all");
+	began = cpu_now();
+	is_int(UINT32_MAX, cache_oldest(&domain, OTHER),
+		"no file of one user can go either");
+	is_quick(began, "the oldest of one");
+	began = cpu_now();
+	cache_evict_idle(&domain, loop_now());
+	is_int(FILES, (int64_t)domain.storages.counts.kinds[KIND_CACHED].n,
+		"nor for being idle");
+	is_quick(began, "the idle ones");
+}
+
+/* Let go of by their holder. */
+static void test_some_free(void)
+{
+	uint32_t i;
+
+	atomic_store(&page->slots[30001], 0);
+	atomic_store(&page->slots[30010], 0);
+	is_int(30010, cache_oldest(&domain, OTHER), "the one of that user");
+	is_int(0, (int64_t)page->slots[cache_oldest(&domain, OWNER_ANY)],
+		"one of all");
+	/* The segments of a pool that grows stay: nothing would come of it. */
+	domain.growth.growing = true;
+	is_int(0, (int64_t)reclaim_give(&server, 1 << 20),
+		"a pool that grows gives nothing");
+	is_int(FILES, (int64_t)domain.storages.counts.kinds[KIND_CACHED].n,
+		"nor does it cost a file");
+	domain.growth.growing = false;
+	cache_evict_idle(&domain, loop_now());
+	is_int(FILES - 2, (int64_t)domain.storages.counts.kinds[KIND_CACHED].n,
+		"the rest goes for being idle");
+	for (i = 0; i < FILES; i++)
+		if (!domain.storages.infos[i].cached != !page->slots[i])
+			break;
+	is_int(FILES, i, "and nothing that is held");
+}
+
+int main(void)
+{
+	make_domain();
+	test_all_held();
+	test_some_free();
+	free_domain();
+	return done(12);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How daemons begin and end: --auto leaves when nobody wants it and nothing
+ * is kept, never from under a client; one path has one daemon; what a killed
+ * one left behind is taken over; and an ended one leaves nothing.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "tests/kit/raw_client.h"
+#include "tests/kit/tap.h"
+#include "tests/kit/witness.h"
+
+static const char *const automatic[] = {"--auto", "--idle", "1", NULL};
+
+/* Where it shall still be there when the test comes back to it. */
+static const char *const patient[] = {"--auto", "--idle", "3", NULL};
+#define LONGER 4.5 /* than the patient one stays for nobody */
+#define SOON 60.0  /* on a loaded machine */
+
+/* Its exit status once it has ended by itself within the time; -1. */
+static int ended(struct daemon *daemon, double within)
+{
+	double end = seconds() + within;
+	int status;
+
+	while (seconds() < end) {
+		if (waitpid(daemon->pid, &status, WNOHANG) == daemon->pid)
+			return WIFEXITED(status) ? WEXITSTATUS(status) : 1000;
+		usleep(10000);
+	}
+	return -1;
+}
+
+static bool nothing_left(const struct daemon *daemon)
+{
+	char lock[200];
+
+	snprintf(lock, sizeof(lock), "%s.lock", daemon->socket);
+	return access(daemon->socket, F_OK) < 0 && access(lock, F_OK) < 0 &&
+	       child_named(getpid(), "tarn-server") == 0;
+}
+
+/* ---- idle ---------------------------------------------------------- */
+
+static void leaves(void)
+{
+	struct order order = {0};
+	struct daemon daemon;
+	struct raw raw;
+
+	daemon_start(&daemon, "idle", automatic);
+	is_int(0, ended(&daemon, SOON), "it leaves when nobody comes");
+	ok(nothing_left(&daemon), "the daemon that left has removed its files");
+	daemon_start(&daemon, "idle", patient);
+	raw_open(&raw, daemon.socket);
+	is_int(-1, ended(&daemon, LONGER), "not while a client is there");
+	order_bytes(&order, "kept", 0);
+	is_int(WIRE_LOADED, order_load(&order, &raw, -1, -1), "a name");
+	raw_close(&raw);
+	is_int(-1, ended(&daemon, LONGER), "not while a name is there");
+	raw_open(&raw, daemon.socket);
+	raw_send(&raw, WIRE_REMOVE, "kept", 4, NULL, 0);
+	is_int(WIRE_DONE, raw_receive(&raw, RAW_PATIENCE_MS), "it is removed");
+	raw_close(&raw);
+	is_int(0, ended(&daemon, SOON), "then it leaves");
+	ok(nothing_left(&daemon),
+		"the daemon that left after a client has removed its files");
+}
+
+/* What was sent and received keeps nobody up; what was only sent does. */
+static void channel_over(bool received)
+{
+	const struct tarn_channel_options small = {
+		.slots = 1, .slot_bytes = 4096};
+	struct daemon daemon;
+	tarn_channel *c;
+	tarn_store *store;
+	tarn_slot *slot;
+	tarn_item *item;
+
+	daemon_start(&daemon, "channel", automatic);
+	if (tarn_store_open(daemon.socket, &store) < 0 ||
+		tarn_channel_open(store, "c", &small, &c) < 0 ||
+		tarn_channel_acquire(c, 0, &slot) < 0 ||
+		tarn_slot_publish(slot) < 0 || tarn_channel_close(c) < 0)
+		bail("%s", tarn_error_message());
+	if (received && tarn_channel_receive(c, 0, &item) >= 0)
+		tarn_item_unref(item);
+	tarn_channel_unref(c);
+	tarn_store_unref(store);
+	if (received) {
+		is_int(0, ended(&daemon, SOON),
+			"a channel that is over does not keep it");
+		return;
+	}
+	is_int(-1, ended(&daemon, LONGER), "not while an item waits");
+	is_int(0, daemon_stop(&daemon), "the daemon ends when it is asked to");
+}
+
+/* Connects if there is one to connect to. */
+static int try_connect(const char *path)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(address.sun_path, sizeof(address.sun_path), "%s", path);
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address)) == 0)
+		return fd;
+	return fd_close(fd);
+}
+
+static bool is_welcome(int fd)
+{
+	struct msg_hello hello = {
+		.version = PROTOCOL_VERSION, .version_min = PROTOCOL_OLDEST};
+	struct raw raw = {.fd = fd, .table = -1, .lease = -1};
+	bool fine;
+
+	raw_send(&raw, WIRE_HELLO, &hello, sizeof(hello), NULL, 0);
+	fine = raw_receive(&raw, RAW_PATIENCE_MS) == WIRE_WELCOME;
+	raw_close(&raw);
+	return fine;
+}
+
+/* Clients come all the time, with pauses around the idle time: whoever gets
+ * in is served. */
+static void the_last_moment(void)
+{
+	int came = 0, served = 0;
+
+	for (int i = 0; i < 2; i++) {
+		struct daemon daemon;
+		double end;
+
+		daemon_start(&daemon, "last", automatic);
+		usleep(1000000);
+		for (end = seconds() + 0.4; seconds() < end;) {
+			int fd = try_connect(daemon.socket);
+
+			if (fd < 0)
+				break;
+			came++;
+			served += is_welcome(fd);
+			usleep((useconds_t)(100 * i));
+		}
+		is_int(0, ended(&daemon, SOON), "it leaves in the end");
+	}
+	diag("%d got in", came);
+	is_int(came, served, "all who got in were served");
+}
+
+/* ---- one path, one daemon ------------------------------------------ */
+
+/* Another tarnd on that socket: its exit status, and what it said. */
+static int second(
+	const char *socket_path, const char *option, char *said, size_t size)
+{
+	int out[2], status = -1;
+	ssize_t n;
+	pid_t pid;
+
+	if (pipe2(out, O_CLOEXEC) < 0)
+		bail("pipe: %m");
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0) {
+		dup2(out[1], 2);
+		execl(getenv("TARN_DAEMON"), "tarnd", "--socket", socket_path,
+			option, NULL);
+		_exit(127);
+	}
+	close(out[1]);
+	n = read(out[0], said, size - 1);
+	said[n > 0 ? n : 0] = 0;
+	close(out[0]);
+	waitpid(pid, &status, 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void one_a_path(void)
+{
+	struct witness witness;
+	struct daemon daemon;
+	char said[1000];
+
+	daemon_start(
+		&daemon, "one", (const char *const[]) {"--idle", "1", NULL});
+	witness_begin(&witness, &daemon);
+	is_int(1, second(daemon.socket, NULL, said, sizeof(said)),
+		"a second daemon fails");
+	has_str("another daemon serves", said,
+		"the error says that another daemon serves");
+	is_int(0, second(daemon.socket, "--auto", said, sizeof(said)),
+		"with --auto it just goes");
+	is_str("", said, "with --auto a second daemon prints nothing");
+	witness_end(&witness);
+	is_int(0, daemon_stop(&daemon), "the first ends in peace");
+	ok(nothing_left(&daemon),
+		"the first daemon removes its files when it ends");
+}
+
+static void taken_over(void)
+{
+	struct daemon daemon;
+
+	daemon_start(&daemon, "killed", NULL);
+	kill(daemon.pid, SIGKILL);
+	waitpid(daemon.pid, NULL, 0);
+	is_int(0, access(daemon.socket, F_OK), "a killed one leaves a socket");
+	daemon_start(&daemon, "killed", NULL);
+	ok(true, "which the next takes over");
+	is_int(0, daemon_stop(&daemon),
+		"the daemon that took over ends in order");
+	ok(nothing_left(&daemon), "with nothing left");
+}
+
+int main(void)
+{
+	leaves();
+	channel_over(true);
+	channel_over(false);
+	the_last_moment();
+	one_a_path();
+	taken_over();
+	remove_files();
+	return done(32);
+}

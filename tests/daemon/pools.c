@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Pools, as one user sees them: names in one are in no other, the environment
+ * says which is meant, a greeting that names none gets nothing, and what does
+ * not fit into a pool is told so.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tests/kit/pool_deeds.h"
+#include "tests/kit/raw_client.h"
+#include "tests/kit/tap.h"
+
+static struct pool_kit kit;
+
+static const struct seen *me(
+	void (*fn)(const struct pool_kit *k, struct seen *seen, void *arg),
+	struct wish wish)
+{
+	return kit_pool_as(&kit, geteuid(), fn, &wish);
+}
+
+static void names_are_apart(void)
+{
+	const char *file = kit_pool_file(&kit, "apart", 100000, 7, 0);
+	const struct seen *s;
+
+	s = me(deed_load,
+		(struct wish) {.pool = "mine", .file = file, .name = "m"});
+	is_int(0, s->r, "a file is loaded into a pool");
+	s = me(deed_look, (struct wish) {.pool = "mine", .name = "m/t"});
+	ok(s->r == 0 && s->bytes[0] == 7 && s->bytes[63] == 7,
+		"it is found there, with its bytes");
+	s = me(deed_look, (struct wish) {.pool = "", .name = "m/t"});
+	is_int(-ENOENT, s->r, "it is not in this user's own memory");
+	s = me(deed_look, (struct wish) {.pool = "second", .name = "m/t"});
+	is_int(-ENOENT, s->r,
+		"a tensor of a pool is not found in another pool");
+	s = me(deed_load,
+		(struct wish) {.pool = "", .file = file, .name = "m"});
+	is_int(0, s->r, "the user's own memory can have the same name");
+	s = me(deed_drop, (struct wish) {.pool = "", .name = "m/t"});
+	is_int(0, s->r, "is another: it is removed");
+	s = me(deed_list, (struct wish) {.pool = "mine"});
+	is_int(1, (int64_t)s->n, "removing one name leaves that of the pool");
+}
+
+static void environment(void)
+{
+	const struct seen *s;
+
+	setenv("TARN_POOL", "mine", 1);
+	s = me(deed_look, (struct wish) {.name = "m/t"});
+	is_int(0, s->r, "TARN_POOL names the pool");
+	s = me(deed_look, (struct wish) {.pool = "", .name = "m/t"});
+	is_int(-ENOENT, s->r, "an empty name is no pool, whatever it says");
+	setenv("TARN_POOL", "nowhere", 1);
+	s = me(deed_look, (struct wish) {.name = "m/t"});
+	is_int(-EACCES, s->r, "one that is not there is an error");
+	unsetenv("TARN_POOL");
+}
+
+/* Hello, with what bytes there are behind it: the type of the answer. */
+static int hello(struct raw *raw, const void *pool, size_t size)
+{
+	struct {
+		struct msg_hello head;
+		char pool[200];
+	} body = {.head = {.version = PROTOCOL_VERSION,
+			  .version_min = PROTOCOL_OLDEST}};
+
+	memcpy(body.pool, pool, size);
+	raw_send(raw, WIRE_HELLO, &body, sizeof(body.head) + size, NULL, 0);
+	return raw_receive(raw, RAW_PATIENCE_MS);
+}
+
+static void hostile_hellos(void)
+{
+	static const struct {
+		const char *bytes, *what;
+		size_t size;
+	} bad[] = {
+		{"mine\0", "with a zero behind it", 5},
+		{"min", "that is only a beginning", 3},
+		{"mine2", "that goes on", 5},
+		{"\0\0\0\0", "of zeros", 4},
+		{"../../../../etc/shadow", "that is a path", 22},
+		{"\xff\xfe%n%s\n\x1b[2J", "of rubbish", 11},
+		{"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "as long as can be", 32},
+	};
+	char longer[40];
+	struct raw raw;
+
+	raw_connect(&raw, kit.daemon.socket);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		ok(hello(&raw, bad[i].bytes, bad[i].size) == WIRE_ERROR &&
+				raw.error == EACCES,
+			"a name %s is none", bad[i].what);
+	is_int(WIRE_WELCOME, hello(&raw, "mine", 4),
+		"after that the right one is welcome");
+	is_int(WIRE_ERROR, hello(&raw, "second", 6),
+		"a second hello on the connection is refused");
+	ok(raw_is_closed(&raw), "who says two is disconnected");
+	raw_close(&raw);
+	memset(longer, 'x', sizeof(longer));
+	raw_connect(&raw, kit.daemon.socket);
+	hello(&raw, longer, 33);
+	ok(raw_is_closed(&raw), "a name that is too long ends it");
+	raw_close(&raw);
+}
+
+static void size_limit(void)
+{
+	char *small = strdup(kit_pool_file(&kit, "small", 1 << 20, 1, 0));
+	const char *large = kit_pool_file(&kit, "large", 9 << 20, 2, 0);
+	const struct seen *s;
+
+	s = me(deed_load, (struct wish) {.pool = "small", .file = large});
+	is_int(-ENOSPC, s->r, "what is larger than its pool does not fit");
+	has_str("the pool small of 8.0 MiB", s->text,
+		"the error contains 'the pool small of 8.0 MiB'");
+	s = me(deed_load, (struct wish) {.pool = "small", .file = small});
+	is_int(0, s->r, "a smaller one does");
+	free(small);
+}
+
+static uint64_t free_huge_pages(void)
+{
+	uint64_t n = 0;
+	FILE *f = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/"
+			"free_hugepages",
+		"re");
+
+	if (f && fscanf(f, "%lu", &n) != 1)
+		n = 0;
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static void huge_pages(void)
+{
+	const char *file = kit_pool_file(&kit, "huge", 3 << 20, 9, 0);
+	uint64_t n = free_huge_pages();
+	const struct seen *s;
+
+	s = me(deed_load,
+		(struct wish) {.pool = "huge", .file = file, .name = "h"});
+	if (n == 0) {
+		is_int(-ENOSPC, s->r, "without a reserve there is no pool");
+		has_str("huge pages of 2 MiB", s->text,
+			"the error contains 'huge pages of 2 MiB'");
+		skip(2, "no huge pages of 2 MiB are reserved");
+		return;
+	}
+	skip(2, "huge pages are reserved");
+	is_int(0, s->r, "a load into huge pages");
+	s = me(deed_look, (struct wish) {.pool = "huge", .name = "h/t"});
+	is_int(9, s->bytes[63], "a file loaded into huge pages has its bytes");
+}
+
+int main(void)
+{
+	kit_pool_start(&kit,
+		"[daemon]\nidle = 1\n"
+		"[pool mine]\n[pool second]\n"
+		"[pool small]\nsize = 8M\nsegment-size = 8M\n"
+		"[pool huge]\npage-size = 2M\nsegment-size = 4M\n");
+	names_are_apart();
+	environment();
+	hostile_hellos();
+	size_limit();
+	huge_pages();
+	is_int(0, kit_pool_stop(&kit), "the daemon ends as it should");
+	return done_any();
+}

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Quotas of two users in one pool that both may write: what one does there is
+ * charged to him, and nothing that he does fills the account of the other;
+ * servers that take over agree.
+ *
+ * The users are children of root's.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "tests/kit/command_child.h"
+#include "tests/kit/pool.h"
+#include "tests/kit/report.h"
+#include "tests/kit/tap.h"
+
+#define SMALL 64
+
+static const char pool[] = "[pool both]\n"
+			   "owner = 61001\n"
+			   "group = 62001\n"
+			   "mode = 0660\n"
+			   "[quota]\n";
+
+static struct pool_kit kit;
+
+static void begin(const char *quota)
+{
+	char conf[256];
+
+	kit = (struct pool_kit) {0};
+	snprintf(conf, sizeof(conf), "%s%s\n", pool, quota);
+	kit_pool_start(&kit, conf);
+}
+
+static tarn_store *opened(void)
+{
+	tarn_store *store = NULL;
+
+	if (tarn_store_open_pool(kit.daemon.socket, "both", &store) < 0)
+		bail("the pool: %s", tarn_error_message());
+	return store;
+}
+
+/* Nothing is wrong with the books of any user. */
+static void books_agree(void)
+{
+	struct tarn_check *check = NULL;
+	tarn_store *store = opened();
+	int r = tarn_store_check(store, &check);
+
+	if (!ok(r == 0 && !check->n_faults, "the books agree"))
+		diag("%s", r < 0 ? tarn_error_message() : check->faults[0]);
+	tarn_check_free(check);
+	tarn_store_unref(store);
+}
+
+static void end(const char *what)
+{
+	books_agree();
+	is_int(0, kit_pool_stop(&kit), "the daemon with a quota of %s ends",
+		what);
+}
+
+static void restart_server(void)
+{
+	struct tarn_report_daemon before, after = {0};
+	tarn_store *store = opened();
+
+	if (report_daemon(store, &before) < 0)
+		bail("status: %s", tarn_error_message());
+	kill(before.server_pid, SIGKILL);
+	if (report_daemon(store, &after) < 0)
+		bail("status: %s", tarn_error_message());
+	ok(after.server_pid != before.server_pid, "another server takes over");
+	tarn_store_unref(store);
+}
+
+/* ---- what users do ------------------------------------------------------- */
+
+struct deed {
+	const char *name;
+	int n;            /* names: NAME/0, NAME/1, ... */
+	const char *onto; /* a tensor that is there; NULL: a new one */
+	const char *file; /* to be loaded as NAME */
+};
+
+static int publish_all(tarn_store *store, const struct deed *deed)
+{
+	const int64_t shape[] = {SMALL};
+	struct tarn_publish_item items[16];
+	char names[16][32];
+	tarn_tensor *t = NULL;
+	int r;
+
+	r = deed->onto ? tarn_store_lookup(store, deed->onto, &t)
+		       : tarn_store_create(store, TARN_U8, 1, shape, 0, &t);
+	for (int i = 0; i < deed->n && r >= 0; i++) {
+		snprintf(names[i], sizeof(names[i]), "%s/%d", deed->name, i);
+		items[i] = (struct tarn_publish_item) {
+			.name = names[i], .tensor = t};
+	}
+	if (r >= 0)
+		r = tarn_store_publish(
+			store, items, (size_t)deed->n, NULL, NULL);
+	tarn_tensor_unref(t);
+	return r;
+}
+
+static void publish(const struct pool_kit *k, struct seen *seen, void *arg)
+{
+	tarn_store *store = opened();
+
+	(void)k;
+	seen_error(seen, publish_all(store, arg));
+	tarn_store_unref(store);
+}
+
+static void load(const struct pool_kit *k, struct seen *seen, void *arg)
+{
+	const struct deed *deed = arg;
+	const struct tarn_load_options options = {.name = deed->name};
+	tarn_store *store = opened();
+	tarn_file *file = NULL;
+	int r = tarn_file_open(deed->file, &file);
+
+	(void)k;
+	if (r >= 0)
+		r = tarn_store_load(store, file, &options, NULL, NULL);
+	seen_error(seen, r);
+	tarn_file_unref(file);
+	tarn_store_unref(store);
+}
+
+static void drop(const struct pool_kit *k, struct seen *seen, void *arg)
+{
+	const struct deed *deed = arg;
+	tarn_store *store = opened();
+
+	(void)k;
+	seen_error(seen, tarn_store_remove(store, deed->name));
+	tarn_store_unref(store);
+}
+
+static int as(uint32_t uid,
+	void (*fn)(const struct pool_kit *k, struct seen *seen, void *arg),
+	struct deed deed)
+{
+	return kit_pool_as(&kit, uid, fn, &deed)->r;
+}
+
+/* ---- names --------------------------------------------------------------- */
+
+static void names(void)
+{
+	begin("names = 10");
+	is_int(0, as(OWNER, publish, (struct deed) {"a", 2, NULL, NULL}),
+		"one publishes two names");
+	is_int(0, as(MEMBER, publish, (struct deed) {"b", 10, "a/0", NULL}),
+		"another ten, onto the tensor of the first");
+	is_int(-EDQUOT,
+		as(MEMBER, publish, (struct deed) {"c", 1, "a/0", NULL}),
+		"which is all that he may");
+	is_int(0, as(OWNER, publish, (struct deed) {"d", 8, NULL, NULL}),
+		"and nothing that the first is charged for");
+	is_int(-EDQUOT, as(OWNER, publish, (struct deed) {"e", 1, NULL, NULL}),
+		"who may have ten too");
+	restart_server();
+	books_agree();
+	is_int(-EDQUOT,
+		as(MEMBER, publish, (struct deed) {"c", 1, "a/0", NULL}),
+		"the next server knows what the one has");
+	is_int(-EDQUOT, as(OWNER, publish, (struct deed) {"e", 1, NULL, NULL}),
+		"and the other");
+	is_int(0, as(MEMBER, publish, (struct deed) {"b", 10, "d/0", NULL}),
+		"names that he has already are no more");
+	is_int(-EDQUOT, as(MEMBER, publish, (struct deed) {"d", 1, NULL, NULL}),
+		"another's name would be one more");
+	is_int(0, as(MEMBER, drop, (struct deed) {"b/9", 0, NULL, NULL}),
+		"he removes one");
+	is_int(0, as(MEMBER, publish, (struct deed) {"d", 1, NULL, NULL}),
+		"then he may take the place of another's");
+	is_int(0, as(OWNER, publish, (struct deed) {"e", 1, NULL, NULL}),
+		"who has room for one again");
+	end("names");
+}
+
+/* The bytes of a file are one storage, whoever publishes names onto it. */
+static void loaded(void)
+{
+	const char *file;
+
+	begin("names = 2");
+	file = kit_pool_file(&kit, "file", 5000, 7, 0);
+	is_int(0, as(OWNER, load, (struct deed) {"a", 0, NULL, file}),
+		"one loads a file");
+	is_int(0, as(MEMBER, load, (struct deed) {"b", 0, NULL, file}),
+		"another loads it");
+	is_int(0, as(MEMBER, load, (struct deed) {"c", 0, NULL, file}),
+		"under two names");
+	is_int(-EDQUOT, as(MEMBER, load, (struct deed) {"d", 0, NULL, file}),
+		"not under three");
+	is_int(0, as(OWNER, load, (struct deed) {"d", 0, NULL, file}),
+		"which the first may still have");
+	end("names, of a file");
+}
+
+/* ---- who holds what was removed ------------------------------------------ */
+
+#define MIB (1 << 20)
+#define LARGE (4 * MIB) /* of which two and a half are a quota */
+
+static int publish_large(tarn_store *store, const char *name)
+{
+	const int64_t shape[] = {LARGE};
+	struct tarn_publish_item item = {.name = name};
+	int r;
+
+	r = tarn_store_create(store, TARN_U8, 1, shape, 0, &item.tensor);
+	if (r >= 0)
+		r = tarn_store_publish(store, &item, 1, NULL, NULL);
+	tarn_tensor_unref(item.tensor);
+	return r;
+}
+
+/* Where it stays: nobody receives it. */
+static int send(tarn_store *store, tarn_tensor *t)
+{
+	const struct tarn_channel_options options = {
+		.slots = 2, .slot_bytes = 4096};
+	tarn_channel *channel = NULL;
+	tarn_slot *slot = NULL;
+	int r = tarn_channel_open(store, "c", &options, &channel);
+
+	if (r >= 0)
+		r = tarn_channel_acquire(channel, 1000, &slot);
+	if (r >= 0)
+		r = tarn_slot_add(slot, t);
+	if (r >= 0)
+		r = tarn_slot_publish(STEAL(slot));
+	tarn_slot_abandon(slot);
+	tarn_channel_unref(channel);
+	return r;
+}
+
+/* A process of a user's, who is told what to do. */
+static void be_holder(int ask, int answer)
+{
+	tarn_tensor *held[8] = {NULL};
+	tarn_store *store = opened();
+	struct tarn_publish_item item = {.name = "kept"};
+	int n = 0, r;
+	char what;
+
+	while (read(ask, &what, 1) == 1) {
+		switch (what) {
+		case 'h': /* holds what is there */
+			r = tarn_store_lookup(store, "w", &held[n]);
+			n += r >= 0;
+			break;
+		case 'd': /* drops it all */
+			while (n > 0)
+				tarn_tensor_unref(held[--n]);
+			r = 0;
+			break;
+		case 'k': /* gives the first a name again */
+			item.tensor = held[0];
+			r = tarn_store_publish(store, &item, 1, NULL, NULL);
+			break;
+		case 's': /* sends the first into a channel of his */
+			r = send(store, held[0]);
+			break;
+		default:
+			r = publish_large(store, "mine");
+		}
+		if (r < 0)
+			diag("%c: %s", what, tarn_error_message());
+		if (write(answer, &r, sizeof(r)) != sizeof(r))
+			break;
+	}
+}
+
+static struct command_child holder_begin(uint32_t uid)
+{
+	struct command_child holder = command_child_prepare();
+
+	command_child_forked(&holder, kit_pool_fork(uid), be_holder);
+	return holder;
+}
+
+static void holder_end(const struct command_child *holder)
+{
+	command_child_leave(holder);
+	waitpid(holder->pid, NULL, 0);
+}
+
+/* Who holds what was removed is charged for it when the daemon has looked who
+ * does: soon. Until then he may have more, of one name. */
+static int more_in_the_end(const struct command_child *holder)
+{
+	int r = 0;
+
+	for (int ms = 0; ms < 60000 && r == 0; ms += 10) {
+		r = tell(holder, 'm');
+		usleep(10000);
+	}
+	return r;
+}
+
+static void version(const struct pool_kit *k, struct seen *seen, void *arg)
+{
+	tarn_store *store = opened();
+
+	(void)k;
+	(void)arg;
+	seen_error(seen, publish_large(store, "w"));
+	tarn_store_unref(store);
+}
+
+static int next_version(void)
+{
+	return as(OWNER, version, (struct deed) {NULL, 0, NULL, NULL});
+}
+
+static void held(void)
+{
+	struct command_child reader;
+
+	begin("bytes = 10M");
+	reader = holder_begin(MEMBER);
+	for (int i = 0; i < 2; i++) {
+		is_int(0, next_version(), "one publishes a version");
+		is_int(0, tell(&reader, 'h'), "another holds it");
+	}
+	is_int(0, next_version(),
+		"the third is not refused for those that he cannot free");
+	books_agree();
+	is_int(-EDQUOT, more_in_the_end(&reader),
+		"they count for who holds them, who may have no more");
+	restart_server();
+	books_agree();
+	is_int(-EDQUOT, more_in_the_end(&reader), "also under the next server");
+	is_int(0, next_version(), "where there are further versions");
+	is_int(0, tell(&reader, 'd'), "he drops them");
+	is_int(0, tell(&reader, 'm'), "and may have something else");
+	is_int(0, tell(&reader, 'h'), "he may also hold more");
+	is_int(0, next_version(), "when that is replaced");
+	is_int(0, tell(&reader, 'h'), "and more");
+	is_int(0, next_version(), "than he may make");
+	is_int(-EDQUOT, more_in_the_end(&reader),
+		"which he hears of only then");
+	holder_end(&reader);
+	end("bytes, of which some are held");
+}
+
+/* The owner is one of the holders, as long as he lives. */
+static void held_by_both(void)
+{
+	struct command_child owner, reader;
+
+	begin("bytes = 10M");
+	is_int(0, next_version(), "one publishes a version");
+	owner = holder_begin(OWNER);
+	is_int(0, tell(&owner, 'h'), "he holds it");
+	reader = holder_begin(MEMBER);
+	is_int(0, tell(&reader, 'h'), "as does another");
+	is_int(0, next_version(), "it is replaced");
+	is_int(0, tell(&reader, 'm'), "and counts for him");
+	is_int(-EDQUOT, tell(&owner, 'm'), "who has two");
+	books_agree();
+	kill(owner.pid, SIGKILL);
+	holder_end(&owner);
+	books_agree();
+	is_int(0, next_version(), "when he is killed, it does not");
+	is_int(-EDQUOT, tell(&reader, 'm'), "but for the other");
+	is_int(0, tell(&reader, 'k'), "who gives it a name again");
+	is_int(-EDQUOT, tell(&reader, 'm'), "which makes it his");
+	restart_server();
+	is_int(-EDQUOT, tell(&reader, 'm'), "for good");
+	is_int(0, next_version(), "and not who made it");
+	holder_end(&reader);
+	end("bytes, held by two");
+}
+
+static int evictions(void)
+{
+	struct tarn_report *report = NULL;
+	tarn_store *store = opened();
+	int n = -1;
+
+	if (tarn_store_report(store, &report) >= 0)
+		n = (int)report->daemon.evictions;
+	tarn_report_free(report);
+	tarn_store_unref(store);
+	return n;
+}
+
+/* What could not make enough room stays. */
+static void held_and_kept(void)
+{
+	struct command_child reader;
+	const char *file;
+
+	begin("bytes = 10M");
+	file = kit_pool_file(&kit, "file", MIB, 7, 0);
+	is_int(0, as(MEMBER, load, (struct deed) {"b", 0, NULL, file}),
+		"one loads a file");
+	is_int(0, as(MEMBER, drop, (struct deed) {"b/t", 0, NULL, NULL}),
+		"which is kept without a name");
+	reader = holder_begin(MEMBER);
+	for (int i = 0; i < 4; i++) {
+		next_version();
+		is_int(0, tell(&reader, 'h'), "he holds a version");
+	}
+	is_int(0, next_version(), "they are replaced");
+	is_int(-EDQUOT, more_in_the_end(&reader),
+		"he holds more than he may have");
+	is_int(0, evictions(), "his file would not make room enough");
+	is_int(0, tell(&reader, 'd'), "he drops them");
+	is_int(0, tell(&reader, 'm'), "and may have something else");
+	is_int(0, evictions(), "beside his file");
+	holder_end(&reader);
+	end("bytes, of which some are kept");
+}
+
+static void held_by_item(void)
+{
+	struct command_child sender;
+
+	begin("bytes = 11M");
+	is_int(0, next_version(), "one publishes a version");
+	sender = holder_begin(MEMBER);
+	is_int(0, tell(&sender, 'h'), "another opens it");
+	is_int(0, tell(&sender, 's'), "sends it");
+	is_int(0, tell(&sender, 'd'), "and holds it no more");
+	is_int(0, next_version(), "it is replaced");
+	is_int(0, next_version(), "counts not for who made it");
+	is_int(0, tell(&sender, 'm'), "but for whose channel");
+	is_int(-EDQUOT, tell(&sender, 'm'), "keeps it");
+	holder_end(&sender);
+	end("bytes, held by an item");
+}
+
+int main(void)
+{
+	if (!kit_pool_is_root())
+		skip_all("only root can become other users");
+	names();
+	loaded();
+	held();
+	held_by_both();
+	held_and_kept();
+	held_by_item();
+	return done(84);
+}

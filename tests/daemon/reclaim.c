@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One budget, two pools. A file that nobody holds makes room for whoever needs
+ * it, in another pool too, the one used longest ago first; what is named or
+ * leased stays, and a load that can never fit costs nobody anything. Who comes
+ * while room is on its way waits for it, be it his own or somebody else's.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "tests/kit/publish_msg.h"
+#include "tests/kit/raw_client.h"
+#include "tests/kit/tap.h"
+#include "tests/kit/witness.h"
+
+#define MIB (1ull << 20)
+#define BUDGET (64 * MIB)
+#define WAITED_S 4.0 /* a loader is waited for longer, five seconds */
+
+static struct daemon server;
+static char log_path[300]; /* the daemon's */
+static struct raw a, b;
+static const char *files[4];
+static const uint64_t sizes[4] = {16 * MIB, 16 * MIB, 40 * MIB, 80 * MIB};
+
+static int load(struct raw *raw, int i, uint64_t size, const char *name)
+{
+	struct order order = {0};
+	int fd = opened(files[i]), direct = opened_direct(files[i]), type;
+
+	order_range(&order, 0, size, 0);
+	if (name)
+		order_bytes(&order, name, (int64_t)size);
+	raw->text[0] = 0;
+	type = order_load(&order, raw, fd, direct);
+	fd_close(fd);
+	fd_close(direct);
+	return type;
+}
+
+static void is_loaded(struct raw *raw, int i, bool cached, const char *what)
+{
+	if (is_int(WIRE_LOADED, load(raw, i, sizes[i], NULL), "%s", what))
+		is_int(cached, !!(raw->loaded.flags & LOADED_CACHED), "%s: %s",
+			what, cached ? "from the cache" : "anew");
+	else
+		diag("%s", raw->text);
+}
+
+static void remove_name(struct raw *raw, const char *name)
+{
+	raw_send(raw, WIRE_REMOVE, name, strlen(name), NULL, 0);
+	if (raw_receive(raw, RAW_PATIENCE_MS) != WIRE_DONE)
+		bail("remove: %s", raw->text);
+}
+
+/* Sends the order, and does not wait for its answer. */
+static void say_load(struct raw *raw, int i, const char *name)
+{
+	struct order order = {0};
+	int fd = opened(files[i]), direct = opened_direct(files[i]);
+
+	order_range(&order, 0, sizes[i], 0);
+	order_bytes(&order, name, (int64_t)sizes[i]);
+	if (order_send(&order, raw, fd, direct) < 0)
+		bail("load %s", name);
+	fd_close(fd);
+	fd_close(direct);
+}
+
+static void across_pools(void)
+{
+	is_loaded(&a, 2, false, "40 of 64 MiB, in pool a");
+	is_loaded(&b, 2, false, "40 MiB in pool b");
+	is_loaded(&a, 2, false, "it had made room, and is made room for");
+	is_int(WIRE_LOADED, load(&a, 2, sizes[2], "stays"), "it has a name");
+	is_int(WIRE_ERROR, load(&b, 2, sizes[2], NULL), "so it stays");
+	is_int(ENOSPC, b.error, "ENOSPC");
+	has_str("budget of 64.0 MiB", b.text, "told the limit");
+	is_loaded(&b, 0, false, "what fits beside it is loaded");
+	is_int(WIRE_ERROR, load(&a, 3, sizes[3], NULL), "80 MiB never fit");
+	is_loaded(&b, 0, true, "and cost nobody anything");
+	remove_name(&a, "stays");
+	is_loaded(&b, 2, false, "without its name it makes room");
+}
+
+static int filled_memfd(uint64_t size)
+{
+	int fd = memfd_create("created", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0 || fallocate(fd, 0, 0, (off_t)size) < 0)
+		bail("a memfd: %m");
+	return fd;
+}
+
+/* Created memory has the same budget, beside all pools: it takes room from
+ * files, and files none from it. */
+static void created(void)
+{
+	int fd = filled_memfd(40 * MIB);
+	struct publish_msg p =
+		publish_msg_of(SOURCE_ADOPT, 40 * MIB, fd, "created");
+
+	publish_msg_seal(fd, SOURCE_ADOPT);
+	is_loaded(&b, 2, true, "40 of 64 MiB are a file's");
+	if (!is_int(WIRE_PUBLISHED, publish_msg_answer(&p, &a),
+		    "40 MiB are created all the same"))
+		diag("%s", a.text);
+	fd_close(fd);
+	is_int(WIRE_ERROR, load(&b, 2, sizes[2], NULL), "the file is refused");
+	is_int(ENOSPC, b.error, "ENOSPC");
+	has_str("of which 40.0 MiB are taken", b.text, "told by what");
+	is_loaded(&b, 0, false, "what fits beside it is loaded");
+	remove_name(&a, "created");
+	is_loaded(&b, 2, false, "then it is loaded");
+}
+
+/* Two files in a, one in b; the first is used again; one more needs eight
+ * MiB, which only the oldest gives up. */
+static void oldest_first(void)
+{
+	is_int(WIRE_LOADED, load(&b, 3, 56 * MIB, NULL), "all but 8 MiB");
+	is_loaded(&a, 0, false, "16 MiB in a");
+	is_loaded(&a, 1, false, "16 MiB more");
+	is_loaded(&b, 0, false, "16 MiB in b");
+	is_loaded(&a, 0, true, "the first one is used again");
+	is_int(WIRE_LOADED, load(&b, 3, 24 * MIB, NULL), "24 MiB in b");
+	is_loaded(&a, 0, true, "what was used stays");
+	is_loaded(&b, 0, true, "what came last stays");
+	is_loaded(&a, 1, false, "what was used longest ago went");
+}
+
+/* ---- room that is on its way ------------------------------------------ */
+
+/* Sends a publication, and does not wait for its answer. */
+static void say(
+	struct raw *raw, enum source_kind kind, uint64_t size, const char *name)
+{
+	static unsigned char body[PUBLISH_MSG_MAX];
+	int fd = filled_memfd(size);
+	struct publish_msg p = publish_msg_of(kind, size, fd, name);
+
+	if (kind == SOURCE_ADOPT)
+		publish_msg_seal(fd, kind);
+	if (raw_send(raw, WIRE_PUBLISH, body, publish_msg_write(&p, body), &fd,
+		    1) < 0)
+		bail("publish %s", name);
+	fd_close(fd);
+}
+
+/*
+ * A file of 40 MiB that nobody holds makes room for the first publication: the
+ * loader, which is stopped, has to forget it first. Then comes a second one,
+ * for which there will be room as well.
+ */
+static void while_it_leaves(enum source_kind kind, const char *what)
+{
+	double begun;
+	pid_t loader;
+	int said[2];
+	bool late;
+
+	/* A loader lives as long as its pool is in use: here it is. */
+	is_loaded(&b, 2, false, "a file of 40 MiB");
+	loader = child_named(server.pid, "tarn-loader");
+	if (loader <= 0 || kill(loader, SIGSTOP) < 0)
+		bail("no loader to stop");
+	begun = seconds();
+	say(&a, SOURCE_ADOPT, 28 * MIB, "first");
+	said[0] = raw_receive(&a, 200);
+	say(&b, kind, 30 * MIB, "second");
+	said[1] = raw_receive(&b, 200);
+	late = seconds() - begun >= WAITED_S;
+	kill(loader, SIGCONT);
+	if (late) {
+		skip(2, "%s: the machine is too busy to see them wait", what);
+	} else {
+		is_int(-1, said[0], "%s: the first has to wait", what);
+		is_int(-1, said[1], "%s: so has the second", what);
+	}
+	if (said[0] < 0)
+		said[0] = raw_receive(&a, RAW_PATIENCE_MS);
+	if (!is_int(WIRE_PUBLISHED, said[0], "%s: the first is published",
+		    what))
+		diag("%s", a.text);
+	if (said[1] < 0)
+		said[1] = raw_receive(&b, RAW_PATIENCE_MS);
+	if (!is_int(WIRE_PUBLISHED, said[1], "%s: the second is", what))
+		diag("%s", b.text);
+	remove_name(&a, "first");
+	remove_name(&b, "second");
+}
+
+/*
+ * A file of 40 MiB is to make room for 60 MiB, and its loader is stopped. Who
+ * comes later and wants 10 MiB, which are free, would take from what the first
+ * waits for. So it waits behind it: until the first has its memory, or leaves.
+ */
+static void in_order(bool leaves)
+{
+	const char *what = leaves ? "the first leaves" : "the first stays";
+	int waited[2], said[2] = {-1, -1};
+	struct raw first;
+	pid_t loader;
+	double begun;
+	bool late;
+
+	raw_open_pool(&first, server.socket, "a");
+	is_loaded(&b, 2, false, "a file of 40 MiB");
+	loader = child_named(server.pid, "tarn-loader");
+	if (loader <= 0 || kill(loader, SIGSTOP) < 0)
+		bail("no loader to stop");
+	begun = seconds();
+	say(&first, SOURCE_ADOPT, 60 * MIB, "first");
+	waited[0] = raw_receive(&first, 200);
+	say(&b, SOURCE_ADOPT, 10 * MIB, "second");
+	waited[1] = raw_receive(&b, 200);
+	if (leaves)
+		raw_close(&first);
+	late = seconds() - begun >= WAITED_S;
+	kill(loader, SIGCONT);
+	if (!leaves)
+		said[0] = waited[0] < 0 ? raw_receive(&first, RAW_PATIENCE_MS)
+					: waited[0];
+	said[1] = waited[1] < 0 ? raw_receive(&b, RAW_PATIENCE_MS) : waited[1];
+	if (late) {
+		skip(4, "the machine is too busy to stop a loader shortly");
+	} else {
+		is_int(-1, waited[0], "60 MiB wait for a loader");
+		is_int(-1, waited[1], "10 MiB wait behind them");
+		is_int(leaves ? -1 : WIRE_PUBLISHED, said[0],
+			"%s: the first has its memory if it is there", what);
+		is_int(leaves ? WIRE_PUBLISHED : WIRE_ERROR, said[1],
+			"%s: the second has what is left", what);
+	}
+	if (said[0] == WIRE_PUBLISHED)
+		remove_name(&first, "first");
+	if (said[1] == WIRE_PUBLISHED)
+		remove_name(&b, "second");
+	if (!leaves)
+		raw_close(&first);
+}
+
+/*
+ * A loader that hangs never forgets: what it keeps is waited for, then it is
+ * killed, and there is room.
+ */
+static void while_it_hangs(void)
+{
+	double begun;
+	pid_t loader;
+	int said;
+
+	is_loaded(&b, 2, false, "40 MiB in b");
+	loader = child_named(server.pid, "tarn-loader");
+	is_int(WIRE_LOADED, load(&a, 0, sizes[0], NULL), "16 MiB in a");
+	if (loader <= 0 || kill(loader, SIGSTOP) < 0)
+		bail("no loader to stop");
+	begun = seconds();
+	say(&a, SOURCE_ADOPT, 20 * MIB, "first");
+	said = raw_receive(&a, 200);
+	if (said < 0 || seconds() - begun < WAITED_S)
+		is_int(-1, said, "b's file is the oldest, and hangs");
+	else
+		skip(1, "the machine is too busy to see it wait");
+	if (said < 0)
+		said = raw_receive(&a, RAW_PATIENCE_MS);
+	if (!is_int(WIRE_PUBLISHED, said, "so the one in a makes room"))
+		diag("%s", a.text);
+	/* Its memory comes back when the kernel has ended it. */
+	begun = seconds();
+	do {
+		say(&a, SOURCE_COPY, 30 * MIB, "second");
+		said = raw_receive(&a, RAW_PATIENCE_MS);
+	} while (said == WIRE_ERROR && seconds() - begun < 60 &&
+		 usleep(20000) == 0);
+	if (!is_int(WIRE_PUBLISHED, said,
+		    "30 MiB more find room, as the loader is killed"))
+		diag("%s", a.text);
+	remove_name(&a, "first");
+	remove_name(&a, "second");
+	is_loaded(&b, 2, false, "another loader does its work");
+}
+
+/* Waits until a process that was sent SIGSTOP has stopped. */
+static void wait_stopped(pid_t pid)
+{
+	double begun = seconds();
+	char path[40], state;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	do {
+		file = fopen(path, "re");
+		if (!file || fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+			bail("%s: %m", path);
+		fclose(file);
+	} while (state != 'T' && seconds() - begun < 60 && usleep(1000) == 0);
+	if (state != 'T')
+		bail("process %d does not stop", (int)pid);
+}
+
+/* Has the server find both requests at once; the type of b's answer. */
+static int in_one_turn(bool remove_first)
+{
+	pid_t pid = child_named(server.pid, "tarn-server");
+	int said;
+
+	if (pid <= 0 || kill(pid, SIGSTOP) < 0)
+		bail("no server to stop");
+	wait_stopped(pid);
+	if (remove_first)
+		raw_send(&a, WIRE_REMOVE, "old", 3, NULL, 0);
+	say(&b, SOURCE_ADOPT, 40 * MIB, "new");
+	if (!remove_first)
+		raw_send(&a, WIRE_REMOVE, "old", 3, NULL, 0);
+	kill(pid, SIGCONT);
+	said = raw_receive(&b, RAW_PATIENCE_MS);
+	if (raw_receive(&a, RAW_PATIENCE_MS) != WIRE_DONE)
+		bail("remove old: %s", a.text);
+	return said;
+}
+
+/*
+ * The server finds the removal of 40 MiB and the publication of 40 MiB in one
+ * turn of its loop. What the removal lets go of is looked for between turns,
+ * and counts as room before that. Which of the two the kernel reports first is
+ * not known, so they are sent in both orders: in one of them there is room.
+ */
+static void let_go_in_one_turn(void)
+{
+	int said = WIRE_ERROR;
+
+	for (int i = 0; i < 10 && said == WIRE_ERROR; i++) {
+		say(&a, SOURCE_ADOPT, 40 * MIB, "old");
+		if (raw_receive(&a, RAW_PATIENCE_MS) != WIRE_PUBLISHED)
+			bail("publish old: %s", a.text);
+		said = in_one_turn(i % 2 == 0);
+	}
+	if (!is_int(WIRE_PUBLISHED, said,
+		    "a publication finds the room that a removal of the same "
+		    "turn of the loop made"))
+		diag("%s", b.text);
+	if (said == WIRE_PUBLISHED)
+		remove_name(&b, "new");
+}
+
+/*
+ * Both pools are to grow at once: by 40 MiB, in segments of 8 MiB, and by what
+ * the file has. What comes for the first one counts once, and stays for it,
+ * also when the second is refused in the same moment.
+ */
+static void both_grow(int file, int n_loaded, const char *what)
+{
+	static const char trimmed[] = " trim role=server ";
+	pid_t pid = child_named(server.pid, "tarn-server");
+	unsigned trims;
+	int said[2];
+
+	/* Nothing is left in either pool. */
+	say(&a, SOURCE_ADOPT, 60 * MIB, "all");
+	if (raw_receive(&a, RAW_PATIENCE_MS) != WIRE_PUBLISHED)
+		bail("publish all: %s", a.text);
+	remove_name(&a, "all");
+	trims = daemon_logged(log_path, trimmed);
+	if (pid <= 0 || kill(pid, SIGSTOP) < 0)
+		bail("no server to stop");
+	wait_stopped(pid);
+	say_load(&a, 2, "first");
+	say_load(&b, file, "second");
+	kill(pid, SIGCONT);
+	said[0] = raw_answer(&a);
+	said[1] = raw_answer(&b);
+	is_int(n_loaded, (said[0] == WIRE_LOADED) + (said[1] == WIRE_LOADED),
+		"%s: so many of two loads find room", what);
+	is_int(trims, daemon_logged(log_path, trimmed),
+		"%s: no memory that came for a load is given back", what);
+	if (said[0] == WIRE_LOADED)
+		remove_name(&a, "first");
+	if (said[1] == WIRE_LOADED)
+		remove_name(&b, "second");
+}
+
+/* The sentence is that of the refusal, not of what failed afterwards. */
+static void never_fits(void)
+{
+	const int64_t shape[] = {(int64_t)(80 * MIB)};
+	struct tarn_publish_item item = {.name = "never"};
+	const int64_t at = 5;
+	tarn_store *store;
+
+	if (tarn_store_open(server.socket, &store) < 0 ||
+		tarn_store_create(store, TARN_U8, 1, shape, 0, &item.tensor) <
+			0)
+		bail("%s", tarn_error_message());
+	((unsigned char *)tarn_tensor_data(item.tensor))[MIB] = 77;
+	is_int(-ENOSPC, tarn_store_publish(store, &item, 1, NULL, NULL),
+		"80 MiB that were created never fit");
+	has_str("budget of 64.0 MiB", tarn_error_message(), "told the limit");
+	is_int(77, ((unsigned char *)tarn_tensor_data(item.tensor))[MIB],
+		"they are what they were");
+	is_int(0, tarn_tensor_set_f64(item.tensor, &at, 1),
+		"and their creator's to write");
+	is_int(-ENOSPC, tarn_store_publish(store, &item, 1, NULL, NULL),
+		"and to publish, with as little luck");
+	tarn_tensor_unref(item.tensor);
+	tarn_store_unref(store);
+}
+
+int main(void)
+{
+	char conf[300];
+	const char *const args[] = {"--budget", "64M", "--config", conf, NULL};
+	FILE *file;
+
+	snprintf(conf, sizeof(conf), "%s/conf", test_tmpdir());
+	file = fopen(conf, "we");
+	if (!file ||
+		fputs("[daemon]\nsegment-size = 8M\n[pool a]\n[pool b]\n",
+			file) < 0 ||
+		fclose(file) != 0)
+		bail("%s: %m", conf);
+	for (uint32_t i = 0; i < 4; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "file%u", i);
+		files[i] = made_file(name, sizes[i], i + 1);
+	}
+	snprintf(log_path, sizeof(log_path), "%s/log", test_tmpdir());
+	daemon_log_to(log_path);
+	daemon_start(&server, "s", args);
+	raw_open_pool(&a, server.socket, "a");
+	raw_open_pool(&b, server.socket, "b");
+	across_pools();
+	created();
+	oldest_first();
+	while_it_leaves(SOURCE_ADOPT, "beside the pool");
+	while_it_leaves(SOURCE_COPY, "in the pool");
+	in_order(false);
+	in_order(true);
+	while_it_hangs();
+	let_go_in_one_turn();
+	both_grow(0, 2, "40 and 16 of 64 MiB");
+	both_grow(2, 1, "40 and 40 of 64 MiB");
+	never_fits();
+	raw_close(&a);
+	raw_close(&b);
+	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	daemon_log_show(log_path);
+	unlink(conf);
+	remove_files();
+	return done_any();
+}

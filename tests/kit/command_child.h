@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* A child that gets commands, a letter each, and answers with a number. */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct command_child {
+	pid_t pid;
+	int ask, hear;
+	int its[2]; /* the child's ends, until it is there */
+};
+
+/* Before a fork, and after it, in both: there the child does what be() does,
+ * which is to read letters, write an int32_t for each, and return when there
+ * is no other. */
+struct command_child command_child_prepare(void);
+void command_child_forked(
+	struct command_child *told, pid_t pid, void (*be)(int ask, int answer));
+
+/* What it answers. */
+int32_t tell(const struct command_child *told, char what);
+/* Closes its input; the parent waits for its end. */
+void command_child_leave(const struct command_child *told);

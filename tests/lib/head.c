@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The heads of files, byte for byte: what safetensors 0.8 and numpy 1.24 write
+ * for the same tensors was copied here from their files. And what must not
+ * become a file: names that are there twice, or are no text, sizes and
+ * alignments that readers refuse.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/file/head.h"
+#include "tests/kit/must.h"
+#include "tests/kit/tap.h"
+
+static struct head_tensor tensor(
+	const char *name, int dtype, int ndim, const int64_t *shape)
+{
+	struct head_tensor t = {.name = name};
+
+	if (tarn_layout_contiguous(dtype, ndim, shape, &t.layout) < 0)
+		bail("%s", tarn_fail_message());
+	return t;
+}
+
+#define T(name, dtype, ...)                                                    \
+	tensor(name, dtype,                                                    \
+		sizeof((int64_t[]) {0, ##__VA_ARGS__}) / sizeof(int64_t) - 1,  \
+		(int64_t[]) {0, ##__VA_ARGS__} + 1)
+
+static uint64_t length_of(const struct head *h)
+{
+	uint64_t n;
+
+	memcpy(&n, h->bytes, sizeof(n));
+	return n;
+}
+
+static void test_as_the_reference(void)
+{
+	static const char wanted[] =
+		"{\"__metadata__\":{\"k\":\"v\xc3\xa9\\n\\\"/\",\"a\":\"\x7f\"}"
+		",\"c\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]}"
+		",\"b\":{\"dtype\":\"F32\",\"shape\":[2,3],"
+		"\"data_offsets\":[8,32]}"
+		",\"e\":{\"dtype\":\"I16\",\"shape\":[0,4],"
+		"\"data_offsets\":[32,32]}"
+		",\"a\":{\"dtype\":\"U8\",\"shape\":[4],"
+		"\"data_offsets\":[32,36]}}    ";
+	struct file_pair pairs[] = {
+		{"k", "v\xc3\xa9\n\"/"}, {"xxh3:b", "stale"}, {"a", "\x7f"}};
+	struct head_tensor t[] = {
+		T("b", TARN_F32, 2, 3),
+		T("a", TARN_U8, 4),
+		T("c", TARN_F64),
+		T("e", TARN_I16, 0, 4),
+	};
+	struct head_options o = {.pairs = pairs, .n_pairs = 3};
+	struct head h = {0};
+
+	is_int(0, safetensors_head(t, 4, &o, &h), "a head is made");
+	is_int(sizeof(wanted) - 1, (int64_t)length_of(&h), "of that length");
+	is_mem(wanted, h.bytes + 8, sizeof(wanted) - 1,
+		"it is what the reference library writes");
+	is_int(8 + sizeof(wanted) - 1, (int64_t)h.size, "where the data is");
+	is_int((int64_t)h.size + 36, (int64_t)h.file_size, "the file's size");
+	is_str("c", t[0].name, "tensors are sorted with it");
+	is_int((int64_t)h.size + 8, (int64_t)t[1].offset, "and placed");
+	free(h.bytes);
+}
+
+static void test_sums_and_alignment(void)
+{
+	struct head_tensor t[] = {
+		T("x\"y", TARN_F6_E2M3, 3, 4), T("z", TARN_F32, 1)};
+	struct head_options o = {.checksums = true, .align = 4096};
+	struct head h = {0};
+
+	is_int(0, safetensors_head(t, 2, &o, &h), "with room for checksums");
+	is_int(4096, (int64_t)h.size, "the data is aligned as asked");
+	is_int(4096 + 4 + 9, (int64_t)h.file_size, "6 bits an element");
+	has_str("{\"__metadata__\":{\"xxh3:z\":\"0000000000000000\",\"xxh3:"
+		"x\\\"y\":\"0000000000000000\"},\"z\"",
+		h.bytes + 8, "there are keys and zeros");
+	is_mem("0000000000000000\"}", h.bytes + t[1].digits, HEAD_DIGITS + 2,
+		"digits is where they are");
+	free(h.bytes);
+
+	o = (struct head_options) {0};
+	is_int(0, safetensors_head(NULL, 0, &o, &h), "no tensor at all");
+	is_mem("\x08\0\0\0\0\0\0\0{}      ", h.bytes, 16, "is a file too");
+	free(h.bytes);
+}
+
+static int refuse(struct head_tensor *t, size_t n, struct head_options o)
+{
+	struct head h = {0};
+	int r = safetensors_head(t, n, &o, &h);
+
+	free(h.bytes);
+	return r;
+}
+
+static void test_refused(void)
+{
+	struct head_tensor t[] = {T("x", TARN_F32, 1), T("x", TARN_U8, 1)};
+	struct head_options o = {0};
+	struct file_pair pairs[] = {{"k", "v"}, {"k", "w"}};
+	struct head_tensor many[9];
+
+	is_int(-EINVAL, refuse(t, 2, o), "two of one name");
+	is_str("two tensors are named 'x'", tarn_fail_message(),
+		"the error is the expected sentence");
+	t[0].name = "__metadata__";
+	is_int(-EINVAL, refuse(t, 1, o), "the name of the metadata");
+	t[0].name = "\xff";
+	is_int(-EINVAL, refuse(t, 1, o), "no UTF-8");
+	has_str("not UTF-8", tarn_fail_message(),
+		"the error contains 'not UTF-8'");
+	t[0].name = NULL;
+	is_int(-EINVAL, refuse(t, 1, o), "no name");
+	o.pairs = pairs;
+	o.n_pairs = 2;
+	is_int(-EINVAL, refuse(t + 1, 1, o), "metadata that is there twice");
+	pairs[1] = (struct file_pair) {"l", NULL};
+	is_int(-EINVAL, refuse(t + 1, 1, o), "metadata without a value");
+	pairs[1].value = "\xc3";
+	is_int(-EINVAL, refuse(t + 1, 1, o), "metadata that is no UTF-8");
+	o = (struct head_options) {.align = 1 << 27};
+	is_int(-E2BIG, refuse(t + 1, 1, o), "aligned past the longest header");
+	has_str("at most 100000000", tarn_fail_message(), "the limit is told");
+	for (int i = 0; i < 9; i++)
+		many[i] = T(&"123456789"[i], TARN_U8, INT64_MAX / 8);
+	is_int(0, refuse(many, 7, (struct head_options) {0}),
+		"7 times 2^60 bytes are a file");
+	is_int(-EOVERFLOW, refuse(many, 9, (struct head_options) {0}),
+		"2^63 bytes are none");
+	is_int(-ENOTSUP,
+		refuse((struct head_tensor[]) {{.name = "f",
+			       .layout = {.dtype = TARN_F4}}},
+			1, (struct head_options) {0}),
+		"half a byte is none");
+}
+
+static void npy_is(const char *wanted, int64_t size, struct head_tensor t)
+{
+	struct head h = {0};
+
+	if (is_int(0, npy_head(&t, 0, &h), "npy: a head is made")) {
+		is_int(size, (int64_t)h.size, "npy: of that size");
+		is_mem(wanted, h.bytes + 10, strlen(wanted),
+			"npy: it is what numpy writes");
+		ok(h.bytes[h.size - 1] == '\n', "npy: and ends in a newline");
+	}
+	free(h.bytes);
+}
+
+static void test_npy(void)
+{
+	struct head_tensor t = T("x", TARN_F32, 3, 4);
+	struct head h = {0};
+
+	npy_is("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }   ",
+		128, t);
+	npy_is("{'descr': '|u1', 'fortran_order': False, 'shape': (3,), }   ",
+		128, T("x", TARN_U8, 3));
+	npy_is("{'descr': '|b1', 'fortran_order': False, 'shape': (), }   ",
+		128, T("x", TARN_BOOL));
+	must(tarn_layout_fortran(TARN_C64, 2, (int64_t[]) {3, 4}, &t.layout));
+	npy_is("{'descr': '<c8', 'fortran_order': True, 'shape': (3, 4), }   ",
+		128, t);
+	is_int(0, npy_head(&t, 4096, &h), "npy: aligned");
+	is_int(4096, (int64_t)h.size, "npy: as asked");
+	free(h.bytes);
+	is_int(-EINVAL, npy_head(&t, 16384, &h),
+		"npy: aligned to more than numpy reads");
+	is_int(-EINVAL, npy_head(&t, UINT64_C(1) << 46, &h),
+		"npy: or to more than memory holds");
+	t = T("x", TARN_BF16, 3);
+	is_int(-ENOTSUP, npy_head(&t, 0, &h), "npy: no BF16");
+	has_str("numpy has no BF16", tarn_fail_message(), "npy: by name");
+}
+
+int main(void)
+{
+	test_as_the_reference();
+	test_sums_and_alignment();
+	test_refused();
+	test_npy();
+	return done(50);
+}

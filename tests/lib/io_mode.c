@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The I/O kind follows the bytes: what is in the page cache is copied from it,
+ * what is not is read directly where there is a disk to read, and each of the
+ * two ways to ask finds out. A fill then reads in that way, and reports it.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include "lib/io/direct.h"
+#include "lib/io/io_mode.h"
+#include "tests/kit/cold.h"
+#include "tests/kit/filling.h"
+#include "tests/kit/loop_device.h"
+
+enum { SIZE = 3 * SEGMENT, HALF = SIZE / 2 };
+
+/* The way of each request of the file, as a letter each. */
+static const char *map(struct io_mode *io_mode, uint64_t begin, uint64_t end)
+{
+	static char letters[64];
+	unsigned n = 0;
+
+	while (begin < end && n < sizeof(letters) - 1) {
+		uint64_t upto;
+		enum io_kind kind = io_mode_at(io_mode, begin,
+			begin + TARN_IO_REQUEST < end ? begin + TARN_IO_REQUEST
+						      : end,
+			&upto);
+
+		if (upto <= begin || upto > end)
+			bail("an I/O kind from %llu to %llu",
+				(unsigned long long)begin,
+				(unsigned long long)upto);
+		letters[n++] = "bcd"[kind];
+		begin = upto;
+	}
+	letters[n] = 0;
+	return letters;
+}
+
+static bool evict(const struct files *fs)
+{
+	const char *why = cold_make(fs->buffered, 0, SIZE);
+
+	if (why)
+		diag("%s", why);
+	return !why;
+}
+
+/* Once more. */
+static void must_evict(const struct files *fs)
+{
+	if (!evict(fs))
+		bail("a file that could be evicted cannot be any more");
+}
+
+/* Bytes from at on, and nothing that the kernel would read ahead. */
+static void warm(const struct files *fs, uint64_t at, uint64_t size)
+{
+	static char buf[SIZE];
+
+	posix_fadvise(fs->buffered, 0, 0, POSIX_FADV_RANDOM);
+	if (pread(fs->buffered, buf, size, (off_t)at) != (ssize_t)size)
+		bail("pread: %m");
+}
+
+static struct io_mode io_mode_of(
+	const struct files *fs, enum tarn_io_mode wish, enum io_probe ask)
+{
+	struct io_mode io_mode;
+
+	if (io_mode_init(&io_mode, fs->buffered, fs->direct, wish,
+		    io_fs_of(fs->buffered)) < 0)
+		bail("%s", tarn_fail_message());
+	io_mode.end = SIZE;
+	if (io_mode.ask != IO_PROBE_NOTHING)
+		io_mode.ask = ask;
+	return io_mode;
+}
+
+#define TRIES 20
+
+static void test_asking(const char *name, enum io_probe ask, struct files *fs)
+{
+	const char *seen = NULL;
+	struct io_mode io_mode;
+
+	warm(fs, 0, SIZE);
+	io_mode = io_mode_of(fs, TARN_IO_AUTO, ask);
+	is_str("cccccc", map(&io_mode, 0, SIZE), "%s: a cached file", name);
+	if (io_mode.ask != ask) {
+		skip(4, "%s: not on this kernel or file system", name);
+		return;
+	}
+	if (!evict(fs)) {
+		skip(4, "%s: nothing can be evicted here", name);
+		return;
+	}
+	/* To ask may make the kernel read ahead, and on a busy machine what it
+	 * reads is there before the next page is asked for. */
+	for (int i = 0; i < TRIES; i++) {
+		io_mode = io_mode_of(fs, TARN_IO_AUTO, ask);
+		seen = map(&io_mode, 0, SIZE);
+		if (strcmp(seen, "dddddd") == 0 || !evict(fs))
+			break;
+	}
+	is_str("dddddd", seen, "%s: a cold file", name);
+	must_evict(fs);
+	warm(fs, HALF, HALF);
+	io_mode = io_mode_of(fs, TARN_IO_AUTO, ask);
+	is_str("cc", map(&io_mode, HALF + SEGMENT / 2 + 1, SIZE - 5),
+		"%s: the half that was read", name);
+	must_evict(fs);
+	warm(fs, HALF, HALF);
+	io_mode = io_mode_of(fs, TARN_IO_AUTO, ask);
+	io_mode.window = TARN_IO_REQUEST;
+	is_str("dddccc", map(&io_mode, 0, SIZE), "%s: one half of two", name);
+	io_mode = io_mode_of(fs, TARN_IO_BUFFERED, ask);
+	io_mode.window = TARN_IO_REQUEST;
+	is_str("bbbccc", map(&io_mode, 0, SIZE), "%s: never directly", name);
+}
+
+/* What is cached by halves only cachestat knows for certain (6.5; valgrind has
+ * not heard of it); else a few pages are looked at, and chance decides. */
+static bool has_cachestat(struct files *fs)
+{
+	struct io_mode io_mode =
+		io_mode_of(fs, TARN_IO_AUTO, IO_PROBE_CACHESTAT);
+
+	map(&io_mode, 0, SIZE);
+	return io_mode.ask == IO_PROBE_CACHESTAT;
+}
+
+/* Few cached pages are no reason to read all through the cache; many are. */
+static void test_mixed(struct files *fs)
+{
+	struct io_mode io_mode;
+	uint64_t upto;
+
+	if (!has_cachestat(fs)) {
+		skip(3, "mixed: no cachestat on this kernel or file system");
+		return;
+	}
+	if (!evict(fs)) {
+		skip(4, "nothing can be evicted here");
+		return;
+	}
+	warm(fs, 2 * TARN_IO_REQUEST, 4096);
+	io_mode = io_mode_of(fs, TARN_IO_AUTO, IO_PROBE_CACHESTAT);
+	is_str("dddddd", map(&io_mode, 0, SIZE), "one page of 128");
+	warm(fs, 2 * TARN_IO_REQUEST, TARN_IO_REQUEST / 4 * 3);
+	io_mode = io_mode_of(fs, TARN_IO_AUTO, IO_PROBE_CACHESTAT);
+	is_str("ddbddd", map(&io_mode, 0, SIZE), "three quarters of a request");
+	io_mode = io_mode_of(fs, TARN_IO_AUTO, IO_PROBE_CACHESTAT);
+	io_mode.window = TARN_IO_REQUEST;
+	io_mode_at(&io_mode, 1000, 1000 + TARN_IO_REQUEST, &upto);
+	is_int(TARN_IO_REQUEST, (int64_t)upto,
+		"borders are at multiples of a request, wherever one asks");
+	io_mode_refused(&io_mode);
+	is_str("bbbbbb", map(&io_mode, 0, SIZE), "a file that refuses");
+}
+
+static void test_direct(struct files *fs)
+{
+	struct io_mode io_mode;
+
+	warm(fs, 0, SIZE);
+	io_mode = io_mode_of(fs, TARN_IO_DIRECT, IO_PROBE_NOTHING);
+	is_str("dddddd", map(&io_mode, 0, SIZE),
+		"directly, though it is cached");
+	is_int(-EINVAL,
+		io_mode_init(&io_mode, fs->buffered, -1, TARN_IO_DIRECT,
+			IO_FS_LOCAL),
+		"without a descriptor for it");
+	has_str("refuses O_DIRECT", tarn_fail_message(),
+		"the error contains 'refuses O_DIRECT'");
+}
+
+static void test_memory(void)
+{
+	_cleanup_fd_ int fd = memfd_create("io_mode", MFD_CLOEXEC);
+	struct io_mode io_mode;
+	uint64_t upto;
+
+	if (fd < 0 || ftruncate(fd, SIZE) < 0)
+		bail("memfd: %m");
+	is_int(IO_FS_MEMORY, io_fs_of(fd), "a memfd is memory");
+	is_int(0, io_mode_init(&io_mode, fd, fd, TARN_IO_AUTO, IO_FS_MEMORY),
+		"a memfd has an I/O mode");
+	is_int(IO_KIND_CACHED, io_mode_at(&io_mode, 0, SIZE, &upto),
+		"the page cache");
+	is_int(SIZE, (int64_t)upto, "all of it, holes too");
+	is_int(-EINVAL,
+		io_mode_init(&io_mode, fd, fd, TARN_IO_DIRECT, IO_FS_MEMORY),
+		"and no other");
+	has_str("its file system is memory", tarn_fail_message(),
+		"the error contains 'its file system is memory'");
+}
+
+/* What the kernel answers for a file of a network is not to be had here; what
+ * is made of it is. */
+static void test_remote(const struct files *fs)
+{
+	struct io_mode io_mode;
+
+	is_int(0,
+		io_mode_init(&io_mode, fs->buffered, fs->direct, TARN_IO_AUTO,
+			IO_FS_REMOTE),
+		"a file of somebody else");
+	is_int(0, io_mode.align.offset, "is not read directly");
+	is_int(0,
+		io_mode_init(&io_mode, fs->buffered, fs->direct, TARN_IO_DIRECT,
+			IO_FS_REMOTE),
+		"unless that is asked for");
+	ok(io_mode.align.offset > 0, "and possible");
+}
+
+static void fill_by(const char *name, const struct files *fs, bool wanted)
+{
+	struct tarn_io *io = engine(name, -1);
+	struct tarn_fill *f = NULL;
+	struct tarn_fill_job j;
+	struct pool p;
+
+	if (!io) {
+		skip(3, "%s: %s", name, tarn_fail_message());
+		return;
+	}
+	make_pool(&p, io, true);
+	reset_pool(&p);
+	j = job_for(fs, &p, 4096, 1000, SIZE - 1001);
+	j.io_mode = TARN_IO_AUTO;
+	if (tarn_fill_new(io, &j, &f) < 0)
+		bail("%s", tarn_fail_message());
+	is_int(0, tarn_fill_run(f), "%s: a fill", name);
+	is_int(-1, first_wrong(&p, &j), "%s: every byte is there", name);
+	is_int(wanted, tarn_fill_direct(f), "%s: %s direct", name,
+		wanted ? "all of it is" : "not all of it is");
+	tarn_fill_free(f);
+	tarn_io_free(io);
+	drop_pool(&p);
+}
+
+static void test_fill(const char *name, struct files *fs)
+{
+	warm(fs, 0, SIZE);
+	fill_by(name, fs, false);
+	if (!evict(fs)) {
+		skip(6, "%s: nothing can be evicted here", name);
+		return;
+	}
+	fill_by(name, fs, true);
+	if (!has_cachestat(fs)) {
+		skip(3, "%s: no cachestat on this kernel or file system", name);
+		return;
+	}
+	must_evict(fs);
+	warm(fs, HALF, HALF);
+	fill_by(name, fs, false);
+}
+
+static void test_sectors(struct files *fs)
+{
+	char path[64];
+	_cleanup_fd_ int fd =
+		loop_device(fs->buffered, 4096, path, sizeof(path));
+	_cleanup_fd_ int direct = -1;
+	struct files disk = {.buffered = fd};
+	struct tarn_fill_job j;
+	struct pool p;
+
+	if (fd < 0) {
+		skip(4, "a disk of 4 KiB sectors: no loop device: %s",
+			tarn_errno_text(fd));
+		return;
+	}
+	disk.direct = direct = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
+	is_int(4096, tarn_direct_alignment(direct), "blocks of 4 KiB");
+	for (unsigned i = 0; i < 3; i++) {
+		struct tarn_fill *f = NULL;
+		struct tarn_io *io =
+			engine(i == 1 ? "io_uring" : "threads", -1);
+
+		if (!io) {
+			skip(1, "io_uring: %s", tarn_fail_message());
+			continue;
+		}
+		make_pool(&p, io, true);
+		reset_pool(&p);
+		j = job_for(&disk, &p, 4096, 1000 * i, SIZE - 1001 * i);
+		if (tarn_fill_new(io, &j, &f) < 0)
+			bail("%s", tarn_fail_message());
+		ok(tarn_fill_run(f) == 0 && tarn_fill_direct(f) &&
+				first_wrong(&p, &j) < 0,
+			"a fill from there, %s", tarn_io_name(io));
+		tarn_fill_free(f);
+		tarn_io_free(io);
+		drop_pool(&p);
+	}
+}
+
+int main(void)
+{
+	struct files fs;
+
+	make_file(&fs, "io_mode", SIZE);
+	test_memory();
+	if (io_fs_of(fs.buffered) != IO_FS_LOCAL || fs.direct < 0 ||
+		tarn_direct_alignment(fs.direct) == 0) {
+		skip(1, "%s is not on a disk that can be read directly",
+			test_tmpdir());
+	} else {
+		test_asking("cachestat", IO_PROBE_CACHESTAT, &fs);
+		test_asking("RWF_NOWAIT", IO_PROBE_NOWAIT, &fs);
+		test_mixed(&fs);
+		test_direct(&fs);
+		test_remote(&fs);
+		test_fill("threads", &fs);
+		test_fill("io_uring", &fs);
+	}
+	test_sectors(&fs);
+	drop_files(&fs);
+	return done_any();
+}

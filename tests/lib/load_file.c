@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT
+/*
+ * tarn_file_load: what is in the page cache is mapped, what is not is read into
+ * it before, and to memory if that is asked for; either way every byte is
+ * there, at the same places of the storage.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "lib/io/io_mode.h"
+#include "lib/tensor/tensor.h"
+#include "tests/kit/cold.h"
+#include "tests/kit/file_bytes.h"
+#include "tests/kit/tap.h"
+
+enum { A = 3, M = 5 << 20, DATA = A + M };
+
+static const char header[] =
+	"{\"a\":{\"dtype\":\"U8\",\"shape\":[3],\"data_offsets\":[0,3]},"
+	"\"m\":{\"dtype\":\"U8\",\"shape\":[1024,5120],"
+	"\"data_offsets\":[3,5242883]},"
+	"\"none\":{\"dtype\":\"F32\",\"shape\":[0],"
+	"\"data_offsets\":[5242883,5242883]}}";
+
+static char path[4096];
+static unsigned char *wanted; /* the data range */
+
+static tarn_file *make_file(void)
+{
+	tarn_file *file = NULL;
+	uint64_t begin, size;
+	size_t total;
+	char *bytes = bytes_safetensors(header, DATA, &total);
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/load", test_tmpdir());
+	f = fopen(path, "w");
+	if (!f || fwrite(bytes, total, 1, f) != 1 || fflush(f) != 0 ||
+		fsync(fileno(f)) < 0 || fclose(f) != 0)
+		bail("%s: %m", path);
+	if (tarn_file_open(path, &file) < 0)
+		bail("%s", tarn_error_message());
+	tarn_file_data_range(file, &begin, &size);
+	wanted = malloc(size);
+	memcpy(wanted, bytes + begin, size);
+	free(bytes);
+	return file;
+}
+
+static tarn_file *open_anew(tarn_file *file)
+{
+	tarn_file_unref(file);
+	if (tarn_file_open(path, &file) < 0)
+		bail("%s", tarn_error_message());
+	return file;
+}
+
+/* The tensor "m" is thrown out of the page cache: NULL, or why not. */
+static const char *evict(const tarn_file *file)
+{
+	uint64_t begin, size;
+
+	tarn_file_data_range(file, &begin, &size);
+	return cold_make(tarn_file_fd(file), begin + A, begin + size);
+}
+
+static void warm(const tarn_file *file)
+{
+	char *buf = malloc(1 << 20);
+	off_t at = 0;
+	ssize_t n;
+
+	while ((n = pread(tarn_file_fd(file), buf, 1 << 20, at)) > 0)
+		at += n;
+	free(buf);
+}
+
+static tarn_tensor *load(tarn_file *file, const char *name,
+	const struct tarn_copy_options *o, struct tarn_copy_info *info)
+{
+	tarn_tensor *t = NULL;
+
+	if (tarn_file_load(file, name, o, info, &t) < 0)
+		bail("%s", tarn_error_message());
+	return t;
+}
+
+static void cached(tarn_file *file)
+{
+	struct tarn_copy_info info;
+	tarn_tensor *t, *all;
+
+	warm(file);
+	t = load(file, "m", NULL, &info);
+	is_int(TARN_STORAGE_MAPPED, tarn_storage_kind(t->storage),
+		"what is cached is mapped");
+	is_str("mapped", info.engine, "and said to be");
+	is_int(M, (int64_t)info.bytes, "with its bytes");
+	is_int(0, (int64_t)info.read, "none of them read");
+	is_mem(wanted + A, tarn_tensor_data(t), M, "they are there");
+	all = load(file, NULL, NULL, NULL);
+	is_mem(wanted, tarn_tensor_data(all), DATA, "all of the file is");
+	tarn_tensor_unref(all);
+	tarn_tensor_unref(t);
+}
+
+static void forced(tarn_file *file)
+{
+	const struct tarn_copy_options buffered = {.io_mode = TARN_IO_BUFFERED};
+	const struct tarn_copy_options twice = {
+		.scale = (double[]) {2}, .channels = 1};
+	unsigned char *data;
+	tarn_tensor *t = load(file, "m", &buffered, NULL);
+
+	is_int(TARN_STORAGE_OWNED, tarn_storage_kind(t->storage),
+		"a load with an I/O mode makes memory");
+	ok(tarn_storage_writable(t->storage), "that is writable");
+	is_mem(wanted + A, tarn_tensor_data(t), M, "with its bytes");
+	is_int(2, tarn_tensor_layout(t)->ndim, "and its shape");
+	tarn_tensor_unref(t);
+	t = load(file, "a", &twice, NULL);
+	data = tarn_tensor_data(t);
+	is_int(2 * wanted[2], data[2], "and so does who asks for a scale");
+	tarn_tensor_unref(t);
+	t = load(file, NULL, &buffered, NULL);
+	is_mem(wanted, tarn_tensor_data(t), DATA, "all of the file is");
+	is_int(0, (int64_t)t->base, "at the same places");
+	is_int(DATA, (int64_t)tarn_storage_size(t->storage), "and no more");
+	tarn_tensor_unref(t);
+}
+
+struct told {
+	uint64_t last, total;
+	int calls, cancel_at;
+};
+
+static int note(void *arg, uint64_t done_bytes, uint64_t total)
+{
+	struct told *told = arg;
+
+	if (done_bytes <= told->last)
+		diag("%llu after %llu", (unsigned long long)done_bytes,
+			(unsigned long long)told->last);
+	told->last = done_bytes;
+	told->total = total;
+	return ++told->calls == told->cancel_at;
+}
+
+/* Loads "m" when it is cold; the reason when it cannot be. What was mapped
+ * nevertheless goes with its file. */
+static const char *load_cold(tarn_file **file, struct told *told,
+	struct tarn_copy_info *info, int *ret_r, tarn_tensor **ret)
+{
+	const struct told begin = *told;
+	const struct tarn_copy_options o = {.progress = note, .arg = told};
+	const char *why = evict(*file);
+
+	for (int i = 0; !why && i < COLD_TRIES; i++) {
+		*told = begin;
+		*info = (struct tarn_copy_info) {0};
+		*ret_r = tarn_file_load(*file, "m", &o, info, ret);
+		if (*ret_r < 0 || info->read)
+			break;
+		tarn_tensor_unref(*ret);
+		*ret = NULL;
+		*file = open_anew(*file);
+		why = evict(*file);
+	}
+	return why;
+}
+
+static void cold(tarn_file **file)
+{
+	struct told told = {.cancel_at = -1};
+	struct tarn_copy_info info;
+	uint64_t begin, size;
+	tarn_tensor *t = NULL;
+	const char *why;
+	int r = 0;
+
+	why = load_cold(file, &told, &info, &r, &t);
+	if (why) {
+		skip(5, "a cold file is read: %s", why);
+		return;
+	}
+	if (!is_int(0, r, "a cold file is loaded"))
+		bail("%s", tarn_error_message());
+	tarn_file_data_range(*file, &begin, &size);
+	ok(io_mostly_cached(tarn_file_fd(*file), begin + A, begin + size),
+		"what is cold is read");
+	is_int(M, (int64_t)info.read, "which is told");
+	is_int(TARN_STORAGE_MAPPED, tarn_storage_kind(t->storage),
+		"and mapped");
+	is_mem(wanted + A, tarn_tensor_data(t), M, "its bytes are there");
+	tarn_tensor_unref(t);
+}
+
+/* Who wants to know how far it is can stop it. */
+static void stopped(tarn_file **file)
+{
+	struct told told = {.cancel_at = 1};
+	struct tarn_copy_info info;
+	tarn_tensor *t = NULL;
+	const char *why;
+	int r = 0;
+
+	why = load_cold(file, &told, &info, &r, &t);
+	if (why) {
+		skip(2, "a load of a cold file is cancelled: %s", why);
+		return;
+	}
+	is_int(-ECANCELED, r, "a cold file: cancelled at the first word of it");
+	has_str("cancelled when 2097152 of 5242880 bytes", tarn_error_message(),
+		"which says when");
+}
+
+/* And sees more than the end. */
+static void told(tarn_file **file)
+{
+	struct told told = {.cancel_at = 3};
+	struct tarn_copy_info info;
+	tarn_tensor *t = NULL;
+	const char *why;
+	int r = 0;
+
+	why = load_cold(file, &told, &info, &r, &t);
+	if (why) {
+		skip(6, "a load of a cold file tells its progress: %s", why);
+		return;
+	}
+	if (!is_int(0, r, "a cold file is loaded and its progress is told"))
+		bail("%s", tarn_error_message());
+	is_int(3, told.calls, "it is told of in pieces");
+	is_int(M, (int64_t)told.last, "up to the last, which cancels nothing");
+	is_int(M, (int64_t)told.total, "of all its bytes");
+	is_int(M, (int64_t)info.read, "that were read");
+	is_mem(wanted + A, tarn_tensor_data(t), M, "and are there");
+	tarn_tensor_unref(t);
+}
+
+/* Mapped, they would never be looked at. */
+static void bad_options(tarn_file *file)
+{
+	static const struct {
+		struct tarn_copy_options o;
+		const char *says;
+	} cases[] = {
+		{{.engine = "steam"}, "there is no engine \"steam\""},
+		{{.threads = -1}, "-1 threads"},
+		{{.io_mode = (enum tarn_io_mode)7}, "there is no I/O mode 7"},
+		{{.rounding = (enum tarn_rounding)9}, "there is no rounding 9"},
+	};
+
+	warm(file);
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		tarn_tensor *t = NULL;
+
+		is_int(-EINVAL,
+			tarn_file_load(file, "m", &cases[i].o, NULL, &t),
+			"a cached file, and options that are wrong");
+		has_str(cases[i].says, tarn_error_message(), "are told so");
+		ok(!t, "and give nothing");
+		tarn_tensor_unref(t);
+	}
+}
+
+static void refused(tarn_file *file)
+{
+	tarn_tensor *t = NULL;
+
+	is_int(-ENOENT, tarn_file_load(file, "x", NULL, NULL, &t),
+		"no such tensor");
+	has_str("there is no tensor 'x'", tarn_error_message(),
+		"the error contains the expected words");
+	t = load(file, "none", NULL, NULL);
+	is_int(0, tarn_layout_numel(tarn_tensor_layout(t)),
+		"a tensor without bytes");
+	ok(tarn_tensor_data(t), "has an address too");
+	tarn_tensor_unref(t);
+	if (truncate(path, 4096) < 0)
+		bail("%s: %m", path);
+	is_int(-ENODATA, tarn_file_load(file, "m", NULL, NULL, &t),
+		"a file that has shrunk");
+	has_str("ends at byte 4096", tarn_error_message(),
+		"the error contains 'ends at byte 4096'");
+}
+
+int main(void)
+{
+	tarn_file *file = make_file();
+
+	stopped(&file); /* first: what is mapped stays in the page cache */
+	file = open_anew(file);
+	told(&file);
+	file = open_anew(file);
+	cold(&file);
+	cached(file);
+	forced(file);
+	bad_options(file);
+	refused(file);
+	tarn_file_unref(file);
+	unlink(path);
+	free(wanted);
+	return done_any();
+}

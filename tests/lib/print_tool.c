@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+/*
+ * For tests/lib/print_numpy.py: reads lines "DTYPE NDIM SHAPE... OFFSET" and
+ * prints the tensor that lies at that byte of the file argv[1], then a line
+ * "%%". Odd lines come from memory, even ones from file storage.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <tarn/tensor.h>
+
+#include "tests/kit/tap.h"
+
+static void print_one(tarn_storage *storage, const char *dtype_name)
+{
+	int64_t shape[TARN_MAX_NDIM] = {0};
+	long long n, offset;
+	enum tarn_dtype dtype;
+	struct tarn_layout layout;
+	tarn_tensor *t = NULL;
+	char *text = NULL;
+	int ndim;
+
+	if (scanf("%d", &ndim) != 1 || ndim < 0 || ndim > TARN_MAX_NDIM)
+		bail("no ndim");
+	for (int i = 0; i < ndim; i++) {
+		if (scanf("%lld", &n) != 1)
+			bail("no extent");
+		shape[i] = n;
+	}
+	if (scanf("%lld", &offset) != 1)
+		bail("no offset");
+	if (tarn_dtype_from_name(dtype_name, &dtype) < 0 ||
+		tarn_layout_contiguous(dtype, ndim, shape, &layout) < 0 ||
+		tarn_tensor_new(storage, (uint64_t)offset, &layout, &t) < 0 ||
+		tarn_tensor_format(t, 0, &text) < 0)
+		bail("%s", tarn_error_message());
+	printf("%s\n%%%%\n", text);
+	free(text);
+	tarn_tensor_unref(t);
+}
+
+int main(int argc, char **argv)
+{
+	tarn_storage *storages[2] = {NULL, NULL};
+	char dtype[32];
+	struct stat st;
+	void *data;
+	int fd = argc == 2 ? open(argv[1], O_RDONLY | O_CLOEXEC) : -1;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		bail("usage: print_tool FILE");
+	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (data == MAP_FAILED ||
+		tarn_storage_borrow(data, (uint64_t)st.st_size, false, NULL,
+			NULL, &storages[0]) < 0 ||
+		tarn_storage_from_fd(
+			fd, 0, (uint64_t)st.st_size, &storages[1]) < 0)
+		bail("%s: %m", argv[1]);
+	for (int i = 0; scanf("%31s", dtype) == 1; i++)
+		print_one(storages[i % 2], dtype);
+	tarn_storage_unref(storages[0]);
+	tarn_storage_unref(storages[1]);
+	return 0;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What cannot be saved is refused with a reason, and leaves nothing behind.
+ */
+#include "tests/kit/save.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "tests/kit/tap.h"
+
+static int save(const char *name, const struct tarn_save_item *items, size_t n)
+{
+	return tarn_save(in(name), items, n, NULL, NULL);
+}
+
+static void test_refused(void)
+{
+	struct tarn_save_item items[] = {item_of("x", MADE(TARN_U8, 1, 1000)),
+		item_of("x", MADE(TARN_F32, 2, 10))};
+	struct tarn_save_options o = {.align = 24};
+	struct rlimit old, limit;
+	int r;
+
+	is_refused(-EINVAL, "two tensors are named 'x'", save("r", items, 2),
+		"a name that is there twice");
+	items[1].name = "__metadata__";
+	is_refused(-EINVAL, "__metadata__", save("r", items, 2),
+		"a tensor called __metadata__ is refused by name");
+	items[1].name = NULL;
+	is_refused(-EINVAL, "tensor 1 has no name", save("r", items, 2),
+		"no name");
+	is_refused(-EINVAL, "no power of two",
+		tarn_save(in("r"), items, 1, &o, NULL), "an alignment of 24");
+	o = (struct tarn_save_options) {.engine = "none"};
+	is_refused(-EINVAL, "engine", tarn_save(in("r"), items, 1, &o, NULL),
+		"an engine that is none");
+	items[0].dtype = 99;
+	is_refused(-EINVAL, "no dtype 99", save("r", items, 1), "dtype 99");
+	items[0].dtype = 0;
+	is_refused(
+		-ENOENT, "make it first", save("no/r", items, 1), "no folder");
+	o = (struct tarn_save_options) {.format = "npy"};
+	items[0].dtype = TARN_BF16;
+	is_refused(-ENOTSUP, "numpy has no BF16",
+		tarn_save(in("r"), items, 1, &o, NULL), "BF16 for numpy");
+	items[0].dtype = 0;
+	/* Nothing is printed meanwhile: that may go to a file, too. */
+	getrlimit(RLIMIT_FSIZE, &old);
+	limit = old;
+	limit.rlim_cur = 500;
+	setrlimit(RLIMIT_FSIZE, &limit);
+	r = save("r", items, 1);
+	setrlimit(RLIMIT_FSIZE, &old);
+	is_refused(-EFBIG, "ulimit -f", r, "a file too large");
+	drop(items, 2);
+}
+
+static bool tell(const char *path, const char *text)
+{
+	_cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+	return fd >= 0 && fd_write_all(fd, text, strlen(text)) >= 0;
+}
+
+/* An ordinary user may have a mount of his own in a user namespace, where
+ * files can be made only by users and groups that it knows. */
+static bool own_namespace(void)
+{
+	char uids[64], gids[64];
+	unsigned uid = geteuid(), gid = getegid();
+
+	if (uid == 0)
+		return unshare(CLONE_NEWNS) == 0;
+	snprintf(uids, sizeof(uids), "%u %u 1", uid, uid);
+	snprintf(gids, sizeof(gids), "%u %u 1", gid, gid);
+	return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 &&
+	       tell("/proc/self/setgroups", "deny") &&
+	       tell("/proc/self/uid_map", uids) &&
+	       tell("/proc/self/gid_map", gids);
+}
+
+/* On a file system of a mebibyte: 1 when more than it holds was refused as it
+ * should be, 0 when not, -1 when there can be none. */
+static int try_on_small(const struct tarn_save_item *item)
+{
+	struct statfs before, after;
+	int r;
+
+	if (!own_namespace() ||
+		mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) < 0 ||
+		mount("none", in("small"), "tmpfs", 0, "size=1m") < 0)
+		return -1;
+	statfs(in("small"), &before);
+	r = tarn_save(in("small/x"), item, 1, NULL, NULL);
+	statfs(in("small"), &after);
+	return r == -ENOSPC && strstr(tarn_error_message(), "no room for") &&
+	       before.f_bfree == after.f_bfree &&
+	       before.f_ffree == after.f_ffree;
+}
+
+static void test_full(void)
+{
+	struct tarn_save_item item = item_of("x", MADE(TARN_U8, 1, 3 << 20));
+	int status = 0;
+	pid_t pid;
+
+	mkdir(in("small"), 0755);
+	fflush(stdout);
+	/* The mount ends with its namespace, and that with the child. */
+	pid = fork();
+	if (pid == 0)
+		_exit(1 + try_on_small(&item));
+	waitpid(pid, &status, 0);
+	rmdir(in("small"));
+	if (!WIFEXITED(status) || WEXITSTATUS(status) == 0)
+		skip(1, "no tmpfs can be mounted here");
+	else
+		is_int(2, WEXITSTATUS(status),
+			"a full file system is told, and left as it was");
+	is_str("", listing(), "nothing is left");
+	drop(&item, 1);
+}
+
+static void test_exclusive(void)
+{
+	struct tarn_save_item item = item_of("x", MADE(TARN_U8, 1, 3000));
+	struct tarn_save_options o = {.exclusive = true};
+
+	is_int(0, tarn_save(in("e"), &item, 1, &o, NULL), "exclusive");
+	is_int(-EEXIST, tarn_save(in("e"), &item, 1, &o, NULL), "once");
+	clear_folder();
+	drop(&item, 1);
+}
+
+int main(void)
+{
+	test_refused();
+	test_exclusive();
+	test_full();
+	return done_any();
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Streams from the outside, with copies in memory: what is refused, the order
+ * in which copies end, the bound, cancelling, deadlines, poll(), and whose a
+ * stream is. stream_file.c has what the engine has a part in.
+ */
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "base/fail.h"
+#include "tests/kit/must.h"
+#include "tests/kit/tap.h"
+
+static tarn_stream *stream_of(uint32_t copies)
+{
+	const struct tarn_stream_options o = {.copies = copies};
+	tarn_stream *s = NULL;
+
+	if (tarn_stream_new(&o, &s) < 0)
+		bail("%s", tarn_error_message());
+	return s;
+}
+
+static tarn_tensor *filled(int64_t n, double value)
+{
+	tarn_tensor *t = NULL;
+
+	if (tarn_tensor_full(TARN_I32, 1, &n, value, &t) < 0)
+		bail("%s", tarn_error_message());
+	return t;
+}
+
+static bool readable(const tarn_stream *s, int timeout_ms)
+{
+	struct pollfd p = {.fd = tarn_stream_fd(s), .events = POLLIN};
+
+	return poll(&p, 1, timeout_ms) == 1 && (p.revents & POLLIN);
+}
+
+static void test_options(void)
+{
+	static const struct {
+		struct tarn_stream_options o;
+		const char *part;
+	} bad[] = {
+		{{.engine = "turbo"}, "no engine \"turbo\""},
+		{{.engine = "plain"}, "no engine \"plain\""},
+		{{.copies = 1 << 21}, "1048576 are the most"},
+		{{.buffer = 1ull << 40}, "1073741824 are the most"},
+	};
+	tarn_stream *s = NULL;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		is_int(-EINVAL, tarn_stream_new(&bad[i].o, &s), "refused");
+		has_str(bad[i].part, tarn_error_message(), "in these words");
+	}
+	ok(!s && !tarn_stream_free(NULL), "NULL is freed");
+	s = stream_of(0);
+	is_int(!strcmp(tarn_stream_engine(s), "io_uring"),
+		!*tarn_stream_engine_why(s),
+		"it says why it is not io_uring, or nothing");
+	tarn_stream_free(s);
+}
+
+static void test_order_and_bound(void)
+{
+	tarn_tensor *dst[4], *src[4], *wrong = filled(3, 0);
+	tarn_stream *s = stream_of(4);
+	struct tarn_completion c[8];
+	struct tarn_stream_progress p;
+	uint64_t id[4];
+	int n;
+
+	for (int i = 0; i < 4; i++) {
+		dst[i] = filled(1 << 18, 0);
+		src[i] = filled(1 << 18, i + 1);
+		is_int(0,
+			tarn_stream_copy(s, dst[i], src[i], NULL, -1,
+				100u + (unsigned)i, &id[i]),
+			"queued");
+	}
+	is_int(-EINVAL, tarn_stream_copy(s, wrong, wrong, NULL, -1, 0, NULL),
+		"what is wrong is refused before what is too much");
+	is_int(-EAGAIN, tarn_stream_copy(s, dst[0], src[1], NULL, -1, 0, NULL),
+		"a fifth does not fit");
+	has_str("4 copies are not reaped", tarn_error_message(),
+		"the error counts the copies that are not reaped");
+	tarn_stream_progress(s, &p);
+	is_int(4, (int64_t)(p.copies_waiting + p.copies_running), "four wait");
+	is_int(4 << 20, (int64_t)p.bytes_total,
+		"the progress has the bytes of four copies");
+
+	n = tarn_stream_reap(s, 2, -1, 8, c);
+	ok(n >= 2 && n <= 4, "two at least are done");
+	n += tarn_stream_reap(s, 4, -1, 8 - n, c + n);
+	is_int(4, n, "all are, when more are wanted than there are");
+	for (int i = 0; i < 4; i++) {
+		is_int((int64_t)id[i], (int64_t)c[i].id, "in their order");
+		is_int(100 + i, (int64_t)c[i].user, "with the caller's tag");
+		is_int(0, c[i].result, "well");
+		is_str("", c[i].message,
+			"a copy that ended well has no message");
+		is_int(1 << 20, (int64_t)c[i].info.bytes, "with its bytes");
+		is_str("memory", c[i].info.engine, "by no engine");
+		is_int(1, tarn_tensor_equal(dst[i], src[i]), "copied");
+	}
+	tarn_stream_progress(s, &p);
+	is_int(4, (int64_t)p.copies_done, "four are done");
+	is_int(4 << 20, (int64_t)p.bytes_done, "so many bytes");
+	is_int(0, tarn_stream_reap(s, 1, -1, 8, c), "nothing is waited for");
+	is_int(0, tarn_stream_copy(s, dst[0], src[1], NULL, -1, 0, NULL),
+		"there is room again");
+	tarn_stream_free(s);
+	for (int i = 0; i < 4; i++) {
+		tarn_tensor_unref(dst[i]);
+		tarn_tensor_unref(src[i]);
+	}
+	tarn_tensor_unref(wrong);
+}
+
+/* Copies keep what they need, whatever the caller drops. */
+static void test_references(void)
+{
+	tarn_stream *s = stream_of(0);
+	tarn_tensor *dst = filled(1000, 0), *src = filled(1000, 5);
+	struct tarn_completion c;
+	const int64_t last = 999;
+	int64_t seen = 0;
+
+	is_int(0, tarn_stream_copy(s, dst, src, NULL, -1, 1, NULL), "queued");
+	tarn_tensor_unref(src);
+	is_int(1, tarn_stream_reap(s, 1, -1, 1, &c), "done");
+	must(tarn_tensor_get_i64(dst, &last, &seen));
+	is_int(5, seen, "though the caller had dropped src");
+	tarn_tensor_unref(dst);
+	tarn_stream_free(s);
+}
+
+static void test_cancel(void)
+{
+	tarn_stream *s = stream_of(0);
+	tarn_tensor *dst = filled(1 << 20, 0), *src = filled(1 << 20, 1);
+	tarn_tensor *small = filled(10, 0), *from = filled(10, 1);
+	struct tarn_completion c[4];
+	uint64_t id[4];
+
+	must(tarn_stream_copy(s, dst, src, NULL, -1, 0, &id[0]));
+	must(tarn_stream_copy(s, small, from, NULL, -1, 0, &id[1]));
+	is_int(0, tarn_stream_reap(s, 0, 0, 4, c), "works a little");
+	is_int(0, tarn_stream_cancel(s, id[0]), "cancelled on its way");
+	is_int(-ENOENT, tarn_stream_cancel(s, id[0]), "once");
+	is_int(-ENOENT, tarn_stream_cancel(s, 12345), "there is none such");
+	has_str("is done, or never was", tarn_error_message(), "in words");
+	is_int(2, tarn_stream_reap(s, 4, -1, 4, c), "both end");
+	is_int((int64_t)id[0], (int64_t)c[0].id, "the cancelled one first");
+	is_int(-ECANCELED, c[0].result,
+		"the cancelled copy's result is ECANCELED");
+	has_str("cancelled when ", c[0].message, "it says when");
+	is_int(0, c[1].result, "the other well");
+
+	must(tarn_stream_copy(s, dst, src, NULL, -1, 0, &id[0]));
+	must(tarn_stream_copy(s, small, from, NULL, -1, 0, &id[1]));
+	is_int(0, tarn_stream_cancel(s, 0), "all");
+	is_int(2, tarn_stream_reap(s, 4, -1, 4, c), "both end");
+	is_int(-2 * ECANCELED, c[0].result + c[1].result, "as cancelled");
+	is_int(0, tarn_stream_cancel(s, 0), "all of none");
+	tarn_tensor_unref(dst);
+	tarn_tensor_unref(src);
+	tarn_tensor_unref(small);
+	tarn_tensor_unref(from);
+	tarn_stream_free(s);
+}
+
+static void test_deadline(void)
+{
+	tarn_stream *s = stream_of(0);
+	tarn_tensor *dst = filled(1 << 20, 0), *src = filled(1 << 20, 1);
+	struct tarn_completion c[4];
+
+	must(tarn_stream_copy(s, dst, src, NULL, 0, 1, NULL));
+	must(tarn_stream_copy(s, dst, src, NULL, 60000, 2, NULL));
+	must(tarn_stream_copy(s, dst, src, NULL, -1, 3, NULL));
+	is_int(3, tarn_stream_reap(s, 3, -1, 4, c), "three end");
+	is_int(1, (int64_t)c[0].user, "first that whose time was up");
+	is_int(-ETIMEDOUT, c[0].result, "for that reason");
+	has_str("its time was up", c[0].message,
+		"the message says that the time was up");
+	is_int(0, c[1].result, "one in time");
+	is_int(0, c[2].result, "one that had time for ever");
+	tarn_tensor_unref(dst);
+	tarn_tensor_unref(src);
+	tarn_stream_free(s);
+}
+
+static void test_poll(void)
+{
+	tarn_stream *s = stream_of(0);
+	tarn_tensor *dst = filled(1 << 20, 0), *src = filled(1 << 20, 1);
+	struct tarn_completion c;
+	int rounds = 0;
+
+	ok(!readable(s, 0), "nothing to do");
+	must(tarn_stream_copy(s, dst, src, NULL, -1, 0, NULL));
+	ok(readable(s, 0), "a copy waits");
+	while (readable(s, 60000) && tarn_stream_reap(s, 0, 0, 0, NULL) == 0) {
+		struct tarn_stream_progress p;
+
+		rounds++;
+		tarn_stream_progress(s, &p);
+		if (p.copies_done)
+			break;
+	}
+	ok(rounds > 1, "it is done bit by bit");
+	ok(readable(s, 0), "it waits to be reaped");
+	is_int(1, tarn_stream_reap(s, 0, 0, 1, &c), "it is");
+	ok(!readable(s, 0), "nothing to do again");
+	tarn_tensor_unref(dst);
+	tarn_tensor_unref(src);
+	tarn_stream_free(s);
+}
+
+static void *use_elsewhere(void *arg)
+{
+	tarn_tensor *a = filled(3, 0), *b = filled(3, 1);
+	struct tarn_completion c;
+	intptr_t wrong = 0;
+
+	wrong += tarn_stream_copy(arg, a, b, NULL, -1, 0, NULL) != -EINVAL;
+	wrong += !strstr(tarn_error_message(), "the thread that made it");
+	wrong += tarn_stream_reap(arg, 0, 0, 1, &c) != -EINVAL;
+	wrong += tarn_stream_cancel(arg, 0) != -EINVAL;
+	tarn_tensor_unref(a);
+	tarn_tensor_unref(b);
+	return (void *)wrong;
+}
+
+static int use_in_child(tarn_stream *s)
+{
+	tarn_tensor *a = filled(3, 0), *b = filled(3, 1);
+	int wrong = 0;
+
+	wrong += tarn_stream_copy(s, a, b, NULL, -1, 0, NULL) != -EPERM;
+	wrong += !strstr(tarn_error_message(), "was forked");
+	wrong += tarn_stream_reap(s, 1, -1, 0, NULL) != -EPERM;
+	wrong += tarn_stream_free(s) != NULL;
+	tarn_tensor_unref(a);
+	tarn_tensor_unref(b);
+	return wrong;
+}
+
+static void test_owner(void)
+{
+	tarn_stream *s = stream_of(0);
+	tarn_tensor *dst = filled(1000, 0), *src = filled(1000, 1);
+	struct tarn_completion c;
+	pthread_t thread;
+	void *wrong = NULL;
+	int status = -1;
+	pid_t pid;
+
+	must(tarn_stream_copy(s, dst, src, NULL, -1, 0, NULL));
+	if (pthread_create(&thread, NULL, use_elsewhere, s) != 0)
+		bail("no thread");
+	pthread_join(thread, &wrong);
+	is_int(0, (intptr_t)wrong, "another thread is refused");
+	pid = fork();
+	if (pid == 0)
+		_exit(use_in_child(s));
+	waitpid(pid, &status, 0);
+	is_int(0, status, "and so is a child");
+	is_int(1, tarn_stream_reap(s, 1, -1, 1, &c), "its own is not");
+	is_int(1, tarn_tensor_equal(dst, src), "and nothing was lost");
+	tarn_tensor_unref(dst);
+	tarn_tensor_unref(src);
+	tarn_stream_free(s);
+}
+
+int main(void)
+{
+	test_options();
+	test_order_and_bound();
+	test_references();
+	test_cancel();
+	test_deadline();
+	test_poll();
+	test_owner();
+	return done(86);
+}

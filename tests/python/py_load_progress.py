@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The progress of a load has two phases: the daemon takes memory, then it
+reads. A bar that knew the second alone stood at 0 % for most of a daemon's first
+load."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+import py_kit as kit
+import tarn
+
+MIB = 1 << 20
+SIZE = 64 * MIB
+
+os.chdir(os.environ["TMPDIR"])
+daemon = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", "sock",
+                           "--segment-size", "4M"])
+while not kit.answers("sock"):
+    time.sleep(.01)
+os.environ["TARN_SOCKET"] = os.path.abspath("sock")
+
+
+def make(name):
+    tarn.save(name, {"w": tarn.zeros(SIZE, "U8")})
+
+
+def load(name):
+    steps = []
+    tarn.Store().load(name, progress=lambda *step: steps.append(step))
+    return steps
+
+
+make("a.safetensors")
+seen = load("a.safetensors")
+memory = [s[:2] for s in seen if s[2] == "memory"]
+read = [s[:2] for s in seen if s[2] == "read"]
+kit.ok(len(memory) > 2, "a load tells of the memory that is taken", seen)
+kit.equal(memory, sorted(memory), "which grows")
+kit.ok(all(0 <= done <= total for done, total in memory),
+       "up to what is wanted", memory)
+kit.ok(any(0 < done < total for done, total in memory),
+       "and is seen on its way", memory)
+kit.equal({total for _, total in memory} <= {SIZE, SIZE + 4096}, True,
+          "which is what the file takes")
+kit.ok(all(total == SIZE for _, total in read), "then of bytes read", read)
+kit.equal([s[2] for s in seen], ["memory"] * len(memory) + ["read"] * len(read),
+          "one phase after the other")
+
+# While the keeper stands still, tarn top shows the phase, too.
+make("b.safetensors")
+top = subprocess.Popen(
+    [os.environ["TARN"], "top", "--json", "--interval", "0.1"], text=True,
+    stdout=subprocess.PIPE)
+top.stdout.readline()
+found = []
+
+
+def look(done, total, phase):
+    """At the first sign of growth stops it, until top has seen it."""
+    if phase != "memory" or found or not done:
+        return
+    os.kill(daemon.pid, signal.SIGSTOP)
+    while not found:
+        found.extend(json.loads(top.stdout.readline())["running_loads"])
+    os.kill(daemon.pid, signal.SIGCONT)
+
+
+tarn.Store().load("b.safetensors", progress=look)
+kit.equal([load["state"] for load in found], ["waiting"],
+          "tarn top shows a load that waits for memory")
+kit.ok(found and 0 < found[0]["memory_ready"] <= found[0]["memory_wanted"],
+       "with what is ready of what is wanted", found)
+top.terminate()
+kit.equal(top.wait(), 0, "tarn top ends by SIGTERM as by Ctrl-C")
+
+daemon.terminate()
+kit.equal(daemon.wait(), 0, "the daemon ends in peace")
+os.unlink("a.safetensors")
+os.unlink("b.safetensors")
+kit.finish()

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The README's lines of Python do what is said of them."""
+import os
+import re
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+
+import py_kit as kit
+
+try:
+    import numpy
+except ImportError:
+    kit.skip_all("numpy is not installed")
+import tarn
+
+os.chdir(os.environ["TMPDIR"])
+readme = os.path.join(os.environ["top_srcdir"], "README.md")
+with open(readme, encoding="utf-8") as f:
+    opening, section = f.read().split("\n## In Python\n")
+opening = re.findall(r"```python\n(.*?)```", opening, re.S)
+section = section.split("\n## ")[0]
+blocks = re.findall(r"```python\n(.*?)```", section, re.S)
+lines = blocks[0]
+
+
+def start(block):
+    return subprocess.Popen([sys.executable, "-c", block], text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def block_with(text):
+    found = [b for b in blocks if text in b]
+    kit.equal(len(found), 1, f"the README has one block with {text}")
+    return found[0]
+
+
+daemon = kit.start_daemon("sock")
+
+tarn.save("m.safetensors", {"wte": tarn.arange(48, dtype="F32").reshape(8, 6)})
+seen = subprocess.run([sys.executable, "-c", lines], capture_output=True,
+                      text=True, check=False)
+kit.equal((seen.returncode, seen.stderr), (0, ""),
+          "the README's lines run without error")
+kit.equal(seen.stdout.splitlines(),
+          [str(numpy.arange(48.).reshape(8, 6)[:, ::2].sum()),
+           "(2, 3) [1, 2]", "[[0.5 0.5 0.5]", " [0.5 0.5 0.5]]"],
+          "and print what they must")
+kit.equal(tarn.open("out.safetensors")["x"].dtype, "BF16",
+          "the README's lines save a file of BF16")
+
+
+if find_spec("torch"):
+    kit.equal(len(opening), 1, "the README's opening has one block of Python")
+    first = start(opening[0])
+    kit.equal((first.communicate(timeout=120), first.returncode),
+              (("552.0\n[[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]]\n", ""), 0),
+              "the README's opening runs")
+    pytorch = start(block_with("load_file("))
+    kit.equal((pytorch.communicate(timeout=120), pytorch.returncode),
+              (("True 47.0\ntorch.Size([8, 2])\n", ""), 0), "PyTorch")
+    # On a machine of one core PyTorch warns of two workers.
+    os.environ["PYTHONWARNINGS"] = "ignore:This DataLoader"
+    loader = start(block_with("DataLoader("))
+    kit.equal((loader.communicate(timeout=120), loader.returncode),
+              (("44\n", ""), 0), "its loader")
+else:
+    kit.skipped("PyTorch", "torch is not installed (python3-torch)")
+
+# The receiver waits for the sender, so he may be the first.
+receiver = start(block_with("tarn.receiver("))
+sender = start(block_with("tarn.sender("))
+kit.equal((sender.communicate(timeout=120), sender.returncode), (("", ""), 0),
+          "a sender")
+kit.equal((receiver.communicate(timeout=120), receiver.returncode),
+          (("0.png 0.0\n1.png 1.0\n2.png 2.0\n", ""), 0), "a receiver")
+exact = start(block_with("ch.acquire("))
+kit.equal((exact.communicate(timeout=120), exact.returncode),
+          (("b'epoch 1' 0.5\n", ""), 0), "slots")
+
+# What is left has been published; channels count as names, but are in no list.
+store = tarn.Store()
+until = time.monotonic() + 60
+while store.status()["names"] > len(store) and time.monotonic() < until:
+    time.sleep(.01)  # the daemon removes them when it sees the end of a user
+kit.equal(store.status()["names"] - len(store), 0,
+          "no block leaves a channel behind")
+del store
+
+daemon.terminate()
+kit.equal(daemon.wait(), 0, "the daemon ends in peace")
+for name in ("m.safetensors", "out.safetensors"):
+    os.unlink(name)
+kit.finish()

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Sets of published names, read beside a publisher in a loop: items, values and
+snapshots have all names of one publication or none of it, which look-ups one
+after the other do not."""
+import itertools
+import os
+import pickle
+import subprocess
+import sys
+
+import py_kit as kit
+
+import tarn
+
+ROUNDS = 20000
+os.chdir(os.environ["TMPDIR"])
+daemon = kit.start_daemon("sock")
+store = tarn.Store()
+
+# ---- at rest ----
+store.publish({"set/a": tarn.tensor(1), "set/b": tarn.tensor(1),
+               "other": tarn.tensor(2)})
+first = store.snapshot()
+kit.equal(sorted(first), ["other", "set/a", "set/b"],
+          "a snapshot has all names")
+kit.equal(sorted(store.snapshot("set/")), ["set/a", "set/b"],
+          "those with a prefix")
+kit.equal(list(store.snapshot(names=["other", "set/b"])), ["other", "set/b"],
+          "or those that are named, in that order")
+kit.equal((first["other"].item(), first.get("x"), "x" in first, len(first)),
+          (2, None, False, 3), "it is a mapping")
+kit.equal(first.versions, {"other": 1, "set/a": 1, "set/b": 1},
+          "with the version of each name")
+store.publish("other", tarn.tensor(3))
+second = store.snapshot()
+kit.equal((first["other"].item(), second["other"].item()), (2, 3),
+          "it stays what it was")
+kit.ok(second.version > first.version, "a later one has a higher number")
+kit.equal(store.snapshot("set/").version, second.version,
+          "nothing in between, the same number")
+kit.equal(second.versions["other"], 2, "the version went up")
+kit.equal({k: v.item() for k, v in store.items()},
+          {"other": 3, "set/a": 1, "set/b": 1}, "items()")
+kit.equal((sorted(v.item() for v in store.values()), len(store.items())),
+          ([1, 1, 3], 3), "values()")
+kit.equal({k: v.item() for k, v in pickle.loads(pickle.dumps(first)).items()},
+          {"other": 2, "set/a": 1, "set/b": 1}, "it is pickled by value")
+kit.raises(KeyError, "no tensor 'x'", "a name that it has not",
+           lambda: first["x"])
+kit.raises(tarn.NotFoundError, "'x'", "a name that is not there",
+           store.snapshot, names=["set/a", "x"])
+kit.raises(TypeError, "several", "one name", store.snapshot, names="set/a")
+kit.raises(TypeError, "not both", "a prefix and names", store.snapshot,
+           "set/", names=["set/a"])
+kit.equal(len(store.snapshot("nothing/")), 0, "a set of no names")
+kit.equal([repr(s).split(": ")[1] for s in (first, store.snapshot("set/a"))],
+          ["3 tensors>", "1 tensor>"], "its repr counts them")
+del first, second
+store.remove("other")
+
+# ---- beside a publisher ----
+PUBLISHER = """
+import itertools, tarn
+store = tarn.Store()
+for n in itertools.count(2):
+    store.publish({"set/a": tarn.tensor(n), "set/b": tarn.tensor(n)})
+    if n == 2:
+        print(flush=True)
+"""
+with subprocess.Popen([sys.executable, "-c", PUBLISHER],
+                      stdout=subprocess.PIPE) as publisher:
+    publisher.stdout.readline()
+    for what, read in (
+            ("snapshot of a prefix", lambda: store.snapshot("set/").values()),
+            ("snapshot of names", lambda: store.snapshot(
+                names=("set/b", "set/a")).values()),
+            ("dict(store.items())", lambda: dict(store.items()).values()),
+            ("values()", store.values)):
+        seen = [tuple(v.item() for v in read()) for _ in range(ROUNDS)]
+        kit.equal([s for s in seen if len(s) != 2 or s[0] != s[1]], [],
+                  f"{what}: none is mixed")
+        kit.ok(len(set(seen)) > 1, f"{what}: it was replaced meanwhile")
+    pairs = ((store["set/a"].item(), store["set/b"].item())
+             for _ in itertools.repeat(None))
+    n = next(n for n, (a, b) in enumerate(pairs, 1) if a != b)
+    kit.ok(True, f"two look-ups mix versions (the first of {n} pairs)")
+    publisher.kill()
+
+del store
+daemon.terminate()
+kit.equal(daemon.wait(), 0, "the daemon ends in peace")
+kit.finish()

@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The type stubs name what the module has, and nothing else; all of it has a
+docstring. (A stub that lags behind is believed by editors and type checkers.)
+"""
+import ast
+import importlib
+import inspect
+import os
+import sys
+
+import py_kit as kit
+
+import tarn
+from tarn import _channel, _tarn
+
+
+def names_of(body):
+    found = set()
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.AnnAssign):
+            found.add(node.target.id)
+        elif isinstance(node, ast.ImportFrom):
+            found |= {a.asname for a in node.names if a.asname}
+    return {n for n in found if not n.startswith("_")}
+
+
+def stub(name):
+    with open(os.path.join(kit.FOLDER, "tarn", name), encoding="utf-8") as f:
+        return ast.parse(f.read()).body
+
+
+def described(node):
+    """The parameters that the stub has: their names, and whether they are
+    wanted by position, by either, or by name."""
+    a = node.args
+    kinds = (a.posonlyargs, a.args, [a.vararg], a.kwonlyargs, [a.kwarg])
+    found = [(arg.arg, kind) for kind, args in enumerate(kinds)
+             for arg in args if arg]
+    if found and found[0][0] == "self":
+        found[0] = "self", 0  # in C it is never a name
+    return found
+
+
+def signed(function):
+    """The parameters that help() and editors are told."""
+    return [(p.name, int(p.kind))
+            for p in inspect.signature(function).parameters.values()]
+
+
+def differing(where, body):
+    """What has another signature than its only one in the stub."""
+    return [(node.name, signed(getattr(where, node.name)), described(node))
+            for node in body if isinstance(node, ast.FunctionDef) and
+            not node.decorator_list and not node.name.startswith("_") and
+            signed(getattr(where, node.name)) != described(node)]
+
+
+def public(object_):
+    return {n for n in dir(object_) if not n.startswith("_")}
+
+
+native = stub("_tarn.pyi")
+kit.equal(sorted(public(_tarn) ^
+                 (names_of(native) - {"Number", "Shape", "DtypeLike"})), [],
+          "_tarn.pyi has the names of _tarn")
+kit.equal(sorted({n for n in tarn.__all__ if not n.startswith("_")} ^
+                 names_of(stub("__init__.pyi"))), [],
+          "__init__.pyi has those of tarn.__all__")
+kit.equal([n for n in tarn.__all__ if not hasattr(tarn, n)], [],
+          "which are there")
+kit.equal(differing(_tarn, native), [], "functions have their signatures")
+classes = [n for n in native if isinstance(n, ast.ClassDef)]
+for node in classes:
+    here = getattr(_tarn, node.name)
+    there = set().union(*(public(base) for base in here.__bases__))
+    kit.equal(sorted((public(here) - there) ^ names_of(node.body)), [],
+              f"the stub of {node.name} has its methods")
+    kit.equal(sorted(n for n in public(here) - there
+                     if not getattr(here, n).__doc__),
+              [], f"each of {node.name} has a docstring")
+    kit.equal(differing(here, node.body), [],
+              f"and the signature that is in {node.name}'s stub")
+for node in [n for n in stub("_channel.pyi") if isinstance(n, ast.ClassDef)]:
+    here = public(getattr(_channel, node.name))
+    kit.equal(sorted(here ^ (names_of(node.body) - {"channel"})), [],
+              f"the stub of {node.name} has its methods")
+kit.ok(len(classes) >= 2, "there are stubs of classes")
+kit.equal([n for n in sorted(public(tarn)) if callable(getattr(tarn, n)) and
+           not getattr(tarn, n).__doc__], [], "so has each function")
+for module in ("tarn.numpy", "tarn.torch"):
+    path = module.replace(".", "/").removeprefix("tarn/")
+    try:
+        there = importlib.import_module(module)
+    except ImportError as e:
+        kit.skipped(module, f"{e.name} is not installed")
+        continue
+    if hasattr(there, "__path__"):
+        path += "/__init__"
+    here = names_of(stub(path + ".pyi")) - {"Any"}
+    kit.equal(sorted(here ^ set(there.__all__)), [],
+              f"the stub of {module} has its names")
+    kit.equal([n for n in there.__all__ if not getattr(there, n).__doc__], [],
+              "which have docstrings")
+for node in stub("_safe_open.pyi"):
+    if isinstance(node, ast.ClassDef):
+        here = getattr(sys.modules["tarn._safe_open"], node.name)
+        kit.equal(sorted(public(here) ^ names_of(node.body)), [],
+                  f"the stub of {node.name} has its methods")
+kit.finish()

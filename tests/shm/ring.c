@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A ring by itself: each transition in both modes, the order of delivery, and
+ * closing. Who dies in the midst of it is in ring_dead.c.
+ */
+#include <errno.h>
+
+#include "base/fail.h"
+#include "shm/ring_internal.h"
+#include "tests/kit/ring.h"
+#include "tests/kit/tap.h"
+
+static void test_geometry(void)
+{
+	struct ring_geometry g = {RING_QUEUE, 65536, 1};
+	struct ring ring;
+	size_t n;
+
+	is_int(0, ring_size(&g, &n), "the most slots");
+	g.slots++;
+	is_int(-EINVAL, ring_size(&g, &n), "one more");
+	g.slots = 0;
+	is_int(-EINVAL, ring_size(&g, &n),
+		"a geometry without slots is refused");
+	g = (struct ring_geometry) {3, 1, 1};
+	is_int(-EINVAL, ring_size(&g, &n), "no such mode");
+	kit_ring_make(RING_QUEUE, 3);
+	is_int(-EPROTO, ring_attach(&ring, kit_ring_memory, kit_ring_size - 1),
+		"a mapping that is one byte too short is refused");
+	is_int(-EPROTO, ring_attach(&ring, kit_ring_memory, 8), "no header");
+	((struct ring_head *)kit_ring_memory)->order_size *= 2;
+	is_int(-EPROTO, ring_attach(&ring, kit_ring_memory, kit_ring_size),
+		"another order");
+	((struct ring_head *)kit_ring_memory)->order_size /= 2;
+	((struct ring_head *)kit_ring_memory)->version++;
+	is_int(-EPROTO, ring_attach(&ring, kit_ring_memory, kit_ring_size),
+		"another version");
+}
+
+/* Two who publish and two who receive, of three slots. */
+struct four {
+	struct ring p, q, c, d;
+};
+
+static struct four join_four(void)
+{
+	struct four four;
+
+	kit_ring_make(RING_QUEUE, 3);
+	four.p = kit_ring_join(RING_PRODUCER, 1);
+	four.q = kit_ring_join(RING_PRODUCER, 2);
+	four.c = kit_ring_join(RING_CONSUMER, 3);
+	four.d = kit_ring_join(RING_CONSUMER, 3);
+	return four;
+}
+
+static void test_items(struct four *by)
+{
+	struct ring_item one, two;
+	uint32_t slot, other;
+
+	is_int(-1, kit_ring_get(&by->c), "an empty one has no item");
+	slot = kit_ring_acquire(&by->p);
+	other = kit_ring_acquire(&by->q);
+	ok(slot != other, "two acquire two slots");
+	is_int(-ESTALE, ring_abandon(&by->p, other),
+		"only one's own is abandoned");
+	is_int(0,
+		ring_publish(&by->q, other, &(struct ring_note) {.tensors = 7}),
+		"the second is published");
+	is_int(0,
+		ring_publish(&by->p, slot, &(struct ring_note) {.tensors = 8}),
+		"then the first");
+	one = kit_ring_receive(&by->c);
+	two = kit_ring_receive(&by->d);
+	is_int(7, one.note.tensors, "what was published first comes first");
+	is_int(8, two.note.tensors, "the other one gets the other");
+	is_int(1, (int64_t)(two.position - one.position), "positions count");
+	is_int(-ESTALE, ring_release(&by->d, &one),
+		"only one's own is released");
+	is_int(0, kit_ring_put(&by->p, 9), "the third slot is there");
+	is_int(-EAGAIN, kit_ring_put(&by->p, 10), "a fourth is not");
+	is_int(0, ring_release(&by->d, &two), "released out of order");
+	is_int(0, kit_ring_put(&by->p, 10),
+		"a slot released out of order is used again");
+	is_int(-ESTALE, ring_release(&by->d, &two), "it is not released twice");
+	is_int(0, ring_release(&by->c, &one), "the other too");
+	is_int(9, kit_ring_get(&by->c), "in order");
+	is_int(10, kit_ring_get(&by->c), "in order");
+}
+
+static void test_refused(struct four *by)
+{
+	struct ring_note note = {.tag_size = RING_TAG_MAX + 1};
+	uint32_t slot;
+
+	slot = kit_ring_acquire(&by->p);
+	is_int(0, ring_abandon(&by->p, slot), "one is abandoned");
+	is_int(-ESTALE, ring_publish(&by->p, slot, &note),
+		"an abandoned slot cannot be published");
+	slot = kit_ring_acquire(&by->p);
+	is_int(-EINVAL, ring_publish(&by->p, slot, &note), "too long a tag");
+	slot = kit_ring_acquire(&by->p);
+	note = (struct ring_note) {.bytes = 4097};
+	is_int(-EINVAL, ring_publish(&by->p, slot, &note), "too many bytes");
+	is_int(3, kit_ring_free(&by->p), "no slot is lost");
+}
+
+/* Several laps of the order ring, one deep and three deep; and one item that is
+ * held while the order ring goes round twice. */
+static void test_laps(struct four *by)
+{
+	struct ring_item one;
+
+	for (uint32_t i = 0; i < 5000; i++)
+		if (kit_ring_put(&by->p, i) < 0 ||
+			kit_ring_get(&by->c) != (int)i)
+			bail("item %u", i);
+	for (uint32_t i = 0; i < 5000; i++) {
+		if (kit_ring_put(&by->p, i) < 0 ||
+			kit_ring_put(&by->q, i) < 0 ||
+			kit_ring_put(&by->p, i) < 0)
+			bail("put %u: %s", i, tarn_fail_message());
+		for (int j = 0; j < 3; j++)
+			if (kit_ring_get(&by->c) != (int)i)
+				bail("item %u", i);
+	}
+	kit_ring_put(&by->p, 77);
+	one = kit_ring_receive(&by->c);
+	for (uint32_t i = 0; i < 2 * RING_ORDER_MIN; i++)
+		if (kit_ring_put(&by->q, i) < 0 ||
+			kit_ring_get(&by->d) != (int)i)
+			bail("item %u: %s", i, tarn_fail_message());
+	is_int(0, ring_release(&by->c, &one), "held for two laps");
+	is_int(3, kit_ring_free(&by->p), "no slot is lost");
+}
+
+static void test_queue(void)
+{
+	struct four by = join_four();
+	struct ring_stat stat;
+
+	test_items(&by);
+	test_refused(&by);
+	stat = kit_ring_stat(&by.c);
+	ok(stat.producers == 2 && stat.consumers == 2 && stat.published == 4 &&
+			stat.received == 4 && !stat.closed,
+		"it is all counted");
+	test_laps(&by);
+}
+
+static void test_close(void)
+{
+	struct ring p, c;
+
+	kit_ring_make(RING_QUEUE, 4);
+	p = kit_ring_join(RING_PRODUCER, 1);
+	c = kit_ring_join(RING_CONSUMER, 2);
+	kit_ring_put(&p, 1);
+	kit_ring_put(&p, 2);
+	is_int(0, ring_close(&c), "closed");
+	is_int(0, ring_close(&p), "closing a ring twice is no error");
+	is_int(-EPIPE, kit_ring_put(&p, 3), "nothing is published any more");
+	is_int(1, kit_ring_get(&c), "what was is received");
+	is_int(2, kit_ring_get(&c), "all of it");
+	is_int(-EPIPE, kit_ring_get(&c), "then comes the end");
+	is_int(-EPIPE, kit_ring_get(&c),
+		"the end of the ring is received again");
+	is_int(4, kit_ring_free(&c), "no slot is lost");
+}
+
+static void test_close_filling(void)
+{
+	struct ring p, c;
+	uint32_t slot;
+
+	kit_ring_make(RING_QUEUE, 4);
+	p = kit_ring_join(RING_PRODUCER, 1);
+	c = kit_ring_join(RING_CONSUMER, 2);
+	slot = kit_ring_acquire(&p);
+	ring_close(&c);
+	is_int(-EPIPE, ring_publish(&p, slot, &(struct ring_note) {.bytes = 1}),
+		"what is being filled comes too late");
+	is_int(4, kit_ring_free(&p),
+		"the slot that came too late is free again");
+}
+
+static void test_broadcast(void)
+{
+	struct ring p, c[3];
+	struct ring_item item;
+
+	kit_ring_make(RING_BROADCAST, 2);
+	p = kit_ring_join(RING_PRODUCER, 1);
+	ok(p.me >= RING_BROADCAST_CONSUMERS, "producers need no bit");
+	for (int i = 0; i < 10; i++)
+		is_int(0, kit_ring_put(&p, 5),
+			"without consumers nothing is kept");
+	c[0] = kit_ring_join(RING_CONSUMER, 2);
+	c[1] = kit_ring_join(RING_CONSUMER, 3);
+	is_int(0, kit_ring_put(&p, 6), "published for two");
+	c[2] = kit_ring_join(RING_CONSUMER, 4);
+	is_int(0, kit_ring_put(&p, 7), "published for three");
+	is_int(-EAGAIN, kit_ring_put(&p, 8), "full");
+	is_int(6, kit_ring_get(&c[0]), "the first has it");
+	is_int(7, kit_ring_get(&c[0]), "and the next");
+	is_int(-1, kit_ring_get(&c[0]), "and no more");
+	is_int(-EAGAIN, kit_ring_put(&p, 8), "the second has not seen it");
+	is_int(7, kit_ring_get(&c[2]), "who joined later got what came later");
+	item = kit_ring_receive(&c[1]);
+	is_int(-EAGAIN, kit_ring_put(&p, 8), "it is being read");
+	is_int(0, ring_release(&c[1], &item), "it was read");
+	is_int(-ESTALE, ring_release(&c[1], &item),
+		"an item is not released twice");
+	is_int(0, kit_ring_put(&p, 8),
+		"after both released it the slot can be filled");
+	ring_leave(&c[1]);
+	is_int(8, kit_ring_get(&c[0]), "who has left is not waited for");
+	is_int(8, kit_ring_get(&c[2]),
+		"the remaining consumer receives the next item");
+	is_int(2, kit_ring_free(&p), "no slot is lost");
+	c[1] = kit_ring_join(RING_CONSUMER, 5);
+	is_int(-1, kit_ring_get(&c[1]), "who comes back begins anew");
+	for (uint32_t i = 0; i < 5000; i++) {
+		if (kit_ring_put(&p, i) < 0)
+			bail("put %u: %s", i, tarn_fail_message());
+		for (int j = 0; j < 3; j++)
+			if (kit_ring_get(&c[j]) != (int)i)
+				bail("item %u", i);
+	}
+	kit_ring_put(&p, 1);
+	ring_close(&p);
+	for (int j = 0; j < 3; j++) {
+		is_int(1, kit_ring_get(&c[j]), "the last one");
+		is_int(-EPIPE, kit_ring_get(&c[j]), "the end");
+	}
+}
+
+/* As many consumers as a broadcast can have. */
+static void test_broadcast_full(void)
+{
+	struct ring p, c;
+
+	kit_ring_make(RING_BROADCAST, 2);
+	for (uint32_t i = 0; i < RING_BROADCAST_CONSUMERS; i++)
+		kit_ring_join(RING_CONSUMER, i);
+	c = kit_ring_attach();
+	is_int(-EUSERS, ring_join(&c, RING_CONSUMER, 1), "one too many");
+	p = kit_ring_join(RING_PRODUCER, 99);
+	kit_ring_put(&p, 1);
+	is_int(1, kit_ring_free(&p), "for all 64");
+	for (uint32_t i = 0; i < RING_BROADCAST_CONSUMERS; i++)
+		ring_reap_owner(&p, i);
+	is_int(2, kit_ring_free(&p), "who are gone");
+}
+
+/* As many slots as an order ring might have entries, all of them unread, and
+ * then the end: it takes no place that is still to be seen. */
+static void test_close_full(void)
+{
+	struct ring p, c;
+	uint32_t wrong = 0;
+
+	kit_ring_make(RING_BROADCAST, RING_ORDER_MIN);
+	p = kit_ring_join(RING_PRODUCER, 1);
+	c = kit_ring_join(RING_CONSUMER, 2);
+	for (uint32_t i = 0; i < RING_ORDER_MIN; i++)
+		if (kit_ring_put(&p, i) < 0)
+			bail("put %u: %s", i, tarn_fail_message());
+	is_int(0, ring_close(&p), "a full one is closed");
+	for (uint32_t i = 0; i < RING_ORDER_MIN; i++)
+		wrong += kit_ring_get(&c) != (int)i;
+	is_int(0, wrong, "all that was published is received");
+	is_int(-EPIPE, kit_ring_get(&c), "after the last item comes the end");
+}
+
+int main(void)
+{
+	test_geometry();
+	test_queue();
+	test_close();
+	test_close_filling();
+	test_broadcast();
+	test_broadcast_full();
+	test_close_full();
+	kit_ring_drop();
+	return done(82);
+}

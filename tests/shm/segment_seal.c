@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One of tarn's promises: who was given a segment to read can neither change
+ * it nor resize it, by any route, also as the same uid and as root; while its
+ * maker's mapping goes on writing, and a copy-on-write mapping may be written
+ * without anybody seeing it.
+ *
+ * A child gets the descriptor over a socket, drops what the fork gave it, and
+ * tries; what it did is written into shared memory and judged by the parent.
+ */
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/io_uring.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "shm/segment.h"
+#include "shm/wire.h"
+#include "tests/kit/tap.h"
+
+#define SIZE (1u << 20)
+#define BYTE 0x5a
+
+enum verdict { REFUSED = 1, DONE, CANNOT_TRY };
+
+struct report {
+	int n;
+	struct {
+		char what[80];
+		int verdict;
+	} rows[64];
+};
+
+static struct report *report;
+
+static void note(const char *who, const char *what, int verdict)
+{
+	snprintf(report->rows[report->n].what, sizeof(report->rows[0].what),
+		"%s: %s", who, what);
+	report->rows[report->n++].verdict = verdict;
+}
+
+static void note_failed(const char *who, const char *what, bool failed)
+{
+	note(who, what, failed ? REFUSED : DONE);
+}
+
+/* Whatever a descriptor allows, if it was opened for writing or not. */
+static void try_fd(const char *who, int fd)
+{
+	struct iovec iov = {(char[]) {"x"}, 1};
+	void *p = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	note_failed(who, "map it writable", p == MAP_FAILED);
+	p = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, 0);
+	if (p != MAP_FAILED) {
+		note_failed(who, "mprotect it writable",
+			mprotect(p, SIZE, PROT_READ | PROT_WRITE) < 0);
+		note_failed(who, "MADV_REMOVE", madvise(p, 4096, MADV_REMOVE));
+		munmap(p, SIZE);
+	}
+	note_failed(who, "write", write(fd, "x", 1) < 0);
+	note_failed(who, "pwrite", pwrite(fd, "x", 1, 100) < 0);
+	note_failed(
+		who, "pwritev2", pwritev2(fd, &iov, 1, 200, RWF_NOWAIT) < 0);
+	note_failed(who, "shrink", ftruncate(fd, SIZE / 2) < 0);
+	note_failed(who, "grow", ftruncate(fd, SIZE * 2) < 0);
+	note_failed(who, "fallocate more", fallocate(fd, 0, 0, SIZE * 2) < 0);
+	note_failed(who, "punch a hole",
+		fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+			4096) < 0);
+	note_failed(who, "zero a range",
+		fallocate(fd, FALLOC_FL_ZERO_RANGE, 0, 4096) < 0);
+	note_failed(
+		who, "add a seal", fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) < 0);
+}
+
+/* Roads that lead through the kernel to a read-only mapping. */
+static void try_kernel(const char *who, void *map)
+{
+	struct iovec from = {(char[]) {"x"}, 1}, to = {map, 1};
+	int mem = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+	int ends[2];
+
+	note_failed(who, "process_vm_writev into it",
+		process_vm_writev(getpid(), &from, 1, &to, 1, 0) < 0);
+	if (mem >= 0) {
+		note_failed(who, "write into it through /proc/self/mem",
+			pwrite(mem, "x", 1, (off_t)(uintptr_t)map) < 0);
+		close(mem);
+	} else {
+		note(who, "write through /proc/self/mem", CANNOT_TRY);
+	}
+	if (pipe2(ends, O_CLOEXEC) == 0) {
+		note_failed(who, "read from a pipe into it",
+			write(ends[1], "x", 1) == 1 &&
+				read(ends[0], map, 1) < 0);
+		close(ends[0]);
+		close(ends[1]);
+	}
+}
+
+static void try_uring(const char *who, void *map)
+{
+	struct io_uring_params params = {.flags = 0};
+	struct iovec iov = {map, 65536};
+	const char *what = "register it as an io_uring buffer to read into";
+	int ring = (int)syscall(SYS_io_uring_setup, 2, &params);
+
+	if (ring < 0) {
+		note(who, what, CANNOT_TRY);
+		return;
+	}
+	note_failed(who, what,
+		syscall(SYS_io_uring_register, ring, IORING_REGISTER_BUFFERS,
+			&iov, 1) < 0);
+	close(ring);
+}
+
+static void try_reopened(const char *who, const char *what, int fd)
+{
+	char path[64], text[64];
+	int rw;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	rw = open(path, O_RDWR | O_CLOEXEC);
+	snprintf(text, sizeof(text), "%s, %s", who, what);
+	if (rw < 0) {
+		note(text, "reopen it read-write", REFUSED);
+		return;
+	}
+	try_fd(text, rw);
+	close(rw);
+}
+
+static void try_all(const char *who, int fd)
+{
+	void *map = mmap(NULL, SIZE, PROT_READ, MAP_SHARED, fd, 0);
+	unsigned char *cow;
+
+	note(who, "map it to read", map != MAP_FAILED ? REFUSED : DONE);
+	try_fd(who, fd);
+	try_kernel(who, map);
+	try_uring(who, map);
+	try_reopened(who, "reopened", fd);
+	/* Owner or root may; nobody is helped by it. */
+	if (fchmod(fd, 0600) < 0)
+		note(who, "fchmod", REFUSED);
+	try_reopened(who, "after fchmod", fd);
+	cow = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	if (cow != MAP_FAILED)
+		cow[300] = 0x77;
+	note(who, "a copy-on-write mapping is written, unseen by others",
+		cow != MAP_FAILED && cow[300] == 0x77 &&
+				((unsigned char *)map)[300] == BYTE
+			? REFUSED
+			: DONE);
+}
+
+static void child(const char *who, int sock, void *inherited, int fd, uid_t uid)
+{
+	struct wire_message message;
+
+	munmap(inherited, SIZE);
+	close(fd);
+	if (uid && (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 ||
+			   setresuid(uid, uid, uid) < 0))
+		_exit(2);
+	if (wire_receive(sock, NULL, &message) != 1 ||
+		segment_check(message.fds[0], SIZE) < 0)
+		_exit(3);
+	try_all(who, message.fds[0]);
+	wire_message_clear(&message);
+	_exit(0);
+}
+
+static bool all_bytes(const unsigned char *map, unsigned char byte)
+{
+	for (size_t i = 0; i < SIZE; i++)
+		if (map[i] != byte)
+			return false;
+	return true;
+}
+
+static void as_reader(const char *who, uid_t uid)
+{
+	int socks[2], fd = -1, ro = -1, status = 0;
+	unsigned char *map;
+	struct stat st;
+	pid_t pid;
+	void *p;
+
+	if (segment_create("tarn-test", SIZE, 12, &fd) < 0 ||
+		segment_map_rw(fd, SIZE, &p) < 0)
+		bail("%s", tarn_fail_message());
+	map = p;
+	memset(map, 0, SIZE);
+	is_int(-EPERM, segment_check(fd, SIZE), "%s: unsealed is refused", who);
+	if (segment_seal(fd) < 0 || segment_reopen(fd, &ro) < 0)
+		bail("%s", tarn_fail_message());
+	is_int(-EPERM, segment_check(fd, SIZE), "%s: writable is refused", who);
+	is_int(-EPERM, segment_check(ro, SIZE * 2), "%s: another size too",
+		who);
+	is_int(0, segment_check(ro, SIZE), "%s: as it should be is not", who);
+	memset(map, BYTE, SIZE);
+	ok(all_bytes(map, BYTE), "%s: the maker still writes", who);
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks) < 0)
+		bail("socketpair: %m");
+	memset(report, 0, sizeof(*report));
+	pid = fork();
+	if (pid == 0)
+		child(who, socks[1], map, fd, uid);
+	if (wire_send(socks[0],
+		    WIRE_OUT_FDS(WIRE_SEGMENT_FDS, 1, NULL, 0, &ro, 1)) < 0)
+		bail("%s", tarn_fail_message());
+	waitpid(pid, &status, 0);
+	is_int(0, status, "%s: tried everything", who);
+	for (int i = 0; i < report->n; i++) {
+		if (report->rows[i].verdict == CANNOT_TRY)
+			skip(1, "%s: not offered here", report->rows[i].what);
+		else
+			is_int(REFUSED, report->rows[i].verdict, "%s",
+				report->rows[i].what);
+	}
+	diag("%s: %d attempts", who, report->n);
+	ok(report->n > 20, "%s: those were many attempts", who);
+	ok(all_bytes(map, BYTE), "%s: no byte has changed", who);
+	is_int(SIZE, fstat(fd, &st) == 0 ? st.st_size : -1,
+		"%s: nor has the size", who);
+	/* A forked child that kept the mapping is a writer, as a loader is. */
+	pid = fork();
+	if (pid == 0) {
+		map[5] = 0x11;
+		_exit(0);
+	}
+	waitpid(pid, &status, 0);
+	is_int(0x11, map[5], "%s: a forked child writes on", who);
+	munmap(map, SIZE);
+	fd_close(socks[0]);
+	fd_close(socks[1]);
+	fd_close(ro);
+	fd_close(fd);
+}
+
+int main(void)
+{
+	int fd;
+
+	report = mmap(NULL, sizeof(*report), PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (report == MAP_FAILED)
+		bail("mmap: %m");
+	is_int(-EINVAL, segment_create("odd", 4097, 12, &fd),
+		"a size that is no whole number of pages is refused");
+	as_reader(geteuid() == 0 ? "root" : "the same uid", 0);
+	if (geteuid() == 0)
+		as_reader("another uid", 65534);
+	else
+		skip(1, "another uid: only root can become one");
+	munmap(report, sizeof(*report));
+	return done_any();
+}

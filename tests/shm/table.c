@@ -1,0 +1,462 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The control region, one process: what is published is found, a transaction
+ * shows at once or not at all, records are used again, and storages keep
+ * their generations.
+ */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "base/fd.h"
+#include "shm/segment.h"
+#include "shm/table.h"
+#include "tests/kit/tap.h"
+
+#define MANY 50000
+
+static struct table rw, ro;
+static struct table_writer *writer;
+static struct tarn_descriptor displaced_last;
+static int displaced_n;
+
+static void displaced(
+	void *arg, const struct tarn_descriptor *descriptor, uint32_t uid)
+{
+	displaced_last = *descriptor;
+	displaced_n++;
+}
+
+static struct tarn_descriptor made(uint64_t id)
+{
+	struct tarn_descriptor d = {.magic = TARN_DESCRIPTOR_MAGIC};
+
+	d.version = TARN_DESCRIPTOR_VERSION;
+	d.instance = 77;
+	d.storage = (uint32_t)id;
+	d.base = id;
+	d.stride[TARN_MAX_NDIM - 1] = (int64_t)(id * 3);
+	return d;
+}
+
+static int64_t committed(void)
+{
+	return (int64_t)rw.header->committed;
+}
+
+static int put(const char *name, uint64_t id)
+{
+	struct tarn_descriptor d = made(id);
+
+	return table_put(writer, name, strlen(name), &d, NULL);
+}
+
+/* The id under a name, as a reader sees it; negative: the error. */
+static int64_t look(const char *name, uint64_t *ret_version)
+{
+	struct tarn_descriptor d, wanted;
+	uint64_t version;
+	int r = table_lookup(&ro, name, strlen(name), &d, &version);
+
+	if (r < 0)
+		return r;
+	wanted = made(d.base);
+	if (memcmp(&wanted, &d, sizeof(d)) != 0)
+		return -EBADMSG;
+	if (ret_version)
+		*ret_version = version;
+	return (int64_t)d.base;
+}
+
+static int count_one(void *arg, const char *name, size_t name_size,
+	const struct tarn_descriptor *descriptor, uint64_t version)
+{
+	if (strlen(name) == name_size)
+		++*(int *)arg;
+	return 0;
+}
+
+static int listed(const char *prefix)
+{
+	int n = 0, r = table_list(&ro, prefix, strlen(prefix), count_one, &n);
+
+	return r < 0 ? r : n;
+}
+
+static int stop_at_once(void *arg, const char *name, size_t name_size,
+	const struct tarn_descriptor *descriptor, uint64_t version)
+{
+	++*(int *)arg;
+	return 17;
+}
+
+static void test_names(void)
+{
+	char longest[1025];
+
+	memset(longest, 'x', sizeof(longest));
+	is_int(-EINVAL, name_check("", 0), "an empty name is refused");
+	is_int(0, name_check(longest, 1024), "1,024 bytes are allowed");
+	is_int(-ENAMETOOLONG, name_check(longest, 1025), "1,025 are not");
+	is_int(0, name_check("a/\xc3\xa4/\xf0\x9f\x8f\x94", 9), "UTF-8 is");
+	is_int(-EINVAL, name_check("a\0b", 3), "NUL is not");
+	is_int(-EINVAL, name_check("a\x7f", 2), "DEL is not");
+	is_int(-EINVAL, name_check("\xc2\x85", 2), "U+0085 is not");
+	is_int(-EINVAL, name_check("\xc0\xaf", 2),
+		"a name with an overlong slash is refused");
+	is_int(-EINVAL, name_check("\xe0\x80\xaf", 3),
+		"a name with a longer overlong slash is refused");
+	is_int(-EINVAL, name_check("\xed\xa0\x80", 3),
+		"a name with a surrogate is refused");
+	is_int(-EINVAL, name_check("\xf4\x90\x80\x80", 4),
+		"a name with U+110000 is refused");
+	is_int(-EINVAL, name_check("\xe2\x82", 2),
+		"a name with half a character is refused");
+	has_str("byte 1 is 0xff", (name_check("a\xff", 2), tarn_fail_message()),
+		"the sentence says where");
+}
+
+/* Nothing shows before the commit, and then all of it. */
+static void test_commit(void)
+{
+	uint64_t version = 0;
+
+	is_int(-ENOENT, look("a", NULL), "nothing is there at first");
+	has_str("\"a\"", tarn_fail_message(), "the sentence names it");
+	table_begin(writer);
+	is_int(-EBUSY, table_begin(writer), "one transaction at a time");
+	is_int(0, put("a", 1), "put a");
+	is_int(0, put("b", 2), "put b");
+	is_int(-ENOENT, look("a", NULL), "not seen before the commit");
+	is_int(0, listed(""), "a pending name is not listed before the commit");
+	table_commit(writer, displaced, NULL);
+	is_int(1, look("a", &version), "a is seen after it");
+	is_int(1, (int64_t)version, "as version 1");
+	is_int(2, look("b", NULL), "the second name of the commit is found");
+	is_int(0, displaced_n, "nothing was displaced");
+	is_int(2, (int64_t)rw.header->n_names, "two names are counted");
+}
+
+/* What is given up leaves those two as they were. */
+static void test_abort(void)
+{
+	table_begin(writer);
+	put("a", 10);
+	put("a", 11);
+	put("c", 3);
+	is_int(0, table_remove(writer, "b", 1), "remove b");
+	is_int(-ENOENT, table_remove(writer, "b", 1),
+		"a name is removed only once");
+	is_int(-ENOENT, table_remove(writer, "z", 1),
+		"a name that does not exist is not removed");
+	is_int(1, look("a", NULL), "a stands until the commit");
+	is_int(2, look("b", NULL), "the second name stands until the commit");
+	table_abort(writer);
+	is_int(1, look("a", NULL), "a stands after an abort");
+	is_int(2, look("b", NULL),
+		"the second name is found after the cancelled removal");
+	is_int(-ENOENT, look("c", NULL),
+		"the name of the cancelled transaction is not found");
+	is_int(2, listed(""), "two names are listed");
+}
+
+/* The last word on each name is what counts. */
+static void test_last_word(void)
+{
+	uint64_t version = 0;
+
+	table_begin(writer);
+	put("a", 10);
+	put("a", 12);
+	put("c", 3);
+	table_remove(writer, "b", 1);
+	put("d", 4);
+	table_remove(writer, "d", 1);
+	table_commit(writer, displaced, NULL);
+	is_int(12, look("a", &version), "the last put counts");
+	is_int(2, (int64_t)version, "as version 2");
+	is_int(-ENOENT, look("b", NULL), "b is gone");
+	is_int(3, look("c", NULL), "c is there");
+	is_int(-ENOENT, look("d", NULL), "d came and went unseen");
+	is_int(2, displaced_n, "two descriptors were displaced");
+	is_int(2, (int64_t)displaced_last.base, "the last was b's");
+	is_int(2, (int64_t)rw.header->n_names, "two names are counted");
+	is_int(0, rw.header->restructuring & 1, "nothing is half done");
+}
+
+/* A name that c's transaction removes first. */
+static void test_removed_and_put(void)
+{
+	uint64_t version = 0;
+
+	table_begin(writer);
+	table_remove(writer, "c", 1);
+	put("c", 33);
+	table_commit(writer, displaced, NULL);
+	is_int(33, look("c", &version), "removed and put in one");
+	is_int(2, (int64_t)version, "is a new version");
+	is_int(3, displaced_n, "and displaces once");
+	is_int(-EINVAL, (table_begin(writer), put("\xff", 1)),
+		"a name that is none is refused");
+	table_abort(writer);
+}
+
+/* Each goes on where the one before it ends. */
+static void test_transactions(void)
+{
+	test_commit();
+	test_abort();
+	test_last_word();
+	test_removed_and_put();
+}
+
+/* What a commit wrote is found as long as a name keeps the version. */
+static void test_written(void)
+{
+	struct tarn_descriptor d;
+	uint64_t version, first;
+
+	table_begin(writer);
+	put("w", 1);
+	table_commit(writer, NULL, NULL);
+	first = (uint64_t)committed();
+	for (int i = 2; i <= 3; i++) {
+		is_int(0, table_find_written(&rw, "w", 1, first, &d, &version),
+			"what the commit wrote is found before version %d", i);
+		is_int(1, (int64_t)version, "with its version");
+		table_begin(writer);
+		put("w", (uint64_t)i);
+		table_commit(writer, NULL, NULL);
+	}
+	is_int(-ENOENT, table_find_written(&rw, "w", 1, first, &d, &version),
+		"a version that was displaced twice is not found");
+	is_int(-ENOENT, table_find_written(&rw, "v", 1, first, &d, &version),
+		"a version of a name that does not exist is not found");
+}
+
+static void test_reuse(void)
+{
+	uint64_t used = 0;
+	char name[32];
+	bool same = true;
+
+	for (int i = 0; i < 300; i++) {
+		snprintf(name, sizeof(name), "again/%d", i);
+		table_begin(writer);
+		put(name, 5);
+		table_commit(writer, NULL, NULL);
+		table_begin(writer);
+		table_remove(writer, name, strlen(name));
+		table_commit(writer, NULL, NULL);
+		if (i == 0)
+			used = rw.header->records_used;
+		same = same && look(name, NULL) == -ENOENT;
+	}
+	is_int((int64_t)used, (int64_t)rw.header->records_used,
+		"memory of removed names is used again");
+	ok(same, "no removed name is found");
+}
+
+static void test_long_and_short(void)
+{
+	char name[1025];
+	uint64_t used;
+	int wrong = 0;
+
+	memset(name, 'n', sizeof(name));
+	name[1024] = '\0';
+	table_begin(writer);
+	is_int(0, put(name, 1024), "the longest name");
+	table_commit(writer, NULL, NULL);
+	is_int(1024, look(name, NULL), "is found");
+	is_int(-ENAMETOOLONG,
+		table_lookup(&ro, name, 1025, &(struct tarn_descriptor) {0},
+			&(uint64_t) {0}),
+		"a longer one is an error");
+	used = rw.header->records_used;
+	table_begin(writer);
+	table_remove(writer, name, 1024);
+	table_commit(writer, NULL, NULL);
+	table_begin(writer);
+	put("short/1", 1);
+	put("short/2", 2);
+	table_commit(writer, NULL, NULL);
+	is_int((int64_t)used, (int64_t)rw.header->records_used,
+		"two short names fit into its hole");
+	is_int(2, listed("short/"), "names are listed by prefix");
+	is_int(0, listed("short/1/"), "a prefix longer than a name is none");
+	is_int(17, table_list(&ro, "", 0, stop_at_once, &wrong),
+		"a listing ends when asked to");
+	is_int(1, wrong, "at once");
+}
+
+static void test_many(void)
+{
+	char name[64];
+	int wrong = 0, n;
+
+	n = listed("");
+	table_begin(writer);
+	for (int i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "model/layer.%d/weight", i);
+		wrong += put(name, (uint64_t)i) < 0;
+	}
+	is_int(n, listed(""), "%d pending names are not listed", MANY);
+	table_commit(writer, NULL, NULL);
+	is_int(0, wrong, "%d names were put", MANY);
+	for (int i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "model/layer.%d/weight", i);
+		wrong += look(name, NULL) != i;
+	}
+	is_int(0, wrong, "all names are found after the table grew");
+	is_int(MANY, listed("model/"),
+		"all names are listed after the table grew");
+	table_begin(writer);
+	for (int i = 0; i < MANY; i += 2) {
+		snprintf(name, sizeof(name), "model/layer.%d/weight", i);
+		table_remove(writer, name, strlen(name));
+	}
+	table_commit(writer, NULL, NULL);
+	for (int i = 0; i < MANY; i++) {
+		snprintf(name, sizeof(name), "model/layer.%d/weight", i);
+		wrong += look(name, NULL) != (i % 2 ? i : -ENOENT);
+	}
+	is_int(0, wrong, "every second one is gone, the others are not");
+	/* A writer that begins anew knows the same, and the same holes. */
+	writer = table_writer_free(writer);
+	is_int(0, table_writer_new(&rw, &writer), "a new writer");
+	is_int(n + MANY / 2, (int64_t)rw.header->n_names, "counts the same");
+	{
+		uint64_t used = rw.header->records_used;
+
+		table_begin(writer);
+		for (int i = 0; i < MANY / 2; i++) {
+			snprintf(name, sizeof(name), "other/layer.%d/w", i);
+			wrong += put(name, (uint64_t)i) < 0;
+		}
+		table_commit(writer, NULL, NULL);
+		is_int((int64_t)used, (int64_t)rw.header->records_used,
+			"and finds the holes");
+	}
+	is_int(0, wrong, "new names are put into the holes");
+}
+
+static void test_storages(void)
+{
+	struct table_storage in = {.pool = 3, .base = 64, .size = 100}, out;
+	uint64_t generation, again;
+	uint32_t index, second;
+
+	in.alloc_size = 4096;
+	is_int(0,
+		table_storage_add(
+			writer, &in, STORAGE_FILLING, &index, &generation),
+		"a storage");
+	is_int(1, (int64_t)generation, "has generation 1");
+	is_int(0, table_storage_get(&ro, index, generation, &out), "is read");
+	is_int(STORAGE_FILLING, storage_word_state(out.word), "is filling");
+	is_int(100, (int64_t)out.size, "with its size");
+	is_int(-ESTALE, table_storage_get(&ro, index, 2, &out),
+		"not under another generation");
+	is_int(-ESTALE, table_storage_get(&ro, index + 1, 1, &out),
+		"a storage index beyond the last is stale");
+	is_int(-ESTALE, table_storage_get(&ro, UINT32_MAX, 1, &out),
+		"a storage index far beyond the last is stale");
+	table_storage_set(writer, index, STORAGE_LIVE);
+	table_storage_get(&ro, index, generation, &out);
+	is_int(STORAGE_LIVE, storage_word_state(out.word), "is live");
+	table_storage_drop(writer, index);
+	is_int(-ESTALE, table_storage_get(&ro, index, generation, &out),
+		"is gone");
+	is_int(-ESTALE, table_storage_get(&ro, index, generation + 1, &out),
+		"the next generation is stale before it exists");
+	table_storage_add(writer, &in, STORAGE_LIVE, &second, &again);
+	is_int(index, second, "its index is used again");
+	is_int((int64_t)generation + 1, (int64_t)again, "one up");
+	/* The last generation that a lease word holds. */
+	rw.storages[index].word = storage_word((1ull << 38) - 1, STORAGE_LIVE);
+	table_storage_drop(writer, index);
+	table_storage_add(writer, &in, STORAGE_LIVE, &second, &again);
+	ok(second != index, "an index retires with its last generation");
+	writer = table_writer_free(writer);
+	table_writer_new(&rw, &writer);
+	table_storage_add(writer, &in, STORAGE_LIVE, &second, &again);
+	ok(second != index, "for every writer");
+}
+
+static void test_pools(void)
+{
+	struct table_pool pool = {.id = 5, .page_shift = 12, .reach = 1 << 20};
+
+	for (unsigned int i = 0; i < TABLE_POOLS_MAX; i++)
+		if (table_add_pool(writer, &pool) < 0)
+			bail("table_add_pool: %s", tarn_fail_message());
+	is_int(-ENOSPC, table_add_pool(writer, &pool), "pools have an end");
+	is_int(TABLE_POOLS_MAX, ro.header->n_pools, "which is stated");
+	is_int(0, table_spare_segment(&ro, 0), "the first segment's number");
+	is_int(0, table_add_segment(writer, 0, 5, 4096, 8192), "a segment");
+	is_int(8192, (int64_t)ro.segments[0].size,
+		"the segment's entry can be read");
+}
+
+static void test_maps(int fd, int ro_fd)
+{
+	struct table t;
+
+	is_int(-EACCES, table_map(ro_fd, true, &t),
+		"no writable mapping of a read-only descriptor");
+	is_int(0, table_map(fd, true, &t), "the next writer maps it again");
+	table_unmap(&t);
+	rw.header->magic++;
+	is_int(-EPROTO, table_map(ro_fd, false, &t), "another magic");
+	has_str("magic", tarn_fail_message(), "the error contains 'magic'");
+	rw.header->magic--;
+	rw.header->signature++;
+	is_int(-EPROTO, table_map(ro_fd, false, &t), "another layout");
+	has_str("signature", tarn_fail_message(),
+		"the error contains 'signature'");
+	rw.header->signature--;
+	rw.header->records_offset += 4096;
+	is_int(-EPROTO, table_map(ro_fd, false, &t), "another geometry");
+	rw.header->records_offset -= 4096;
+	is_int(0, table_map(ro_fd, false, &t), "what it was is mapped");
+	is_int(77, (int64_t)t.instance, "the region mapped again is the same");
+	table_unmap(&t);
+}
+
+int main(void)
+{
+	int fd = memfd_create("tarn-test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int ro_fd = -1;
+
+	if (fd < 0)
+		bail("memfd_create: %m");
+	is_int(0, table_create(fd, 77, 4711, 1, 2, &rw), "a region");
+	is_int(0, segment_seal_size(fd), "its size is sealed");
+	ok(ftruncate(fd, 4096) < 0, "it cannot be made smaller");
+	is_int(0, segment_reopen(fd, &ro_fd),
+		"the region's descriptor can be opened again for reading");
+	is_int(0, table_map(ro_fd, false, &ro),
+		"the read-only descriptor is mapped: %s", tarn_fail_message());
+	is_int(0, table_writer_new(&rw, &writer),
+		"a writer is made for the region");
+	test_names();
+	test_transactions();
+	test_written();
+	test_reuse();
+	test_long_and_short();
+	test_many();
+	test_storages();
+	test_pools();
+	test_maps(fd, ro_fd);
+	table_writer_free(writer);
+	table_unmap(&ro);
+	table_unmap(&rw);
+	fd_close(ro_fd);
+	fd_close(fd);
+	return done(107);
+}

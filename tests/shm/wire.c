@@ -1,0 +1,671 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Messages over a real socket: each arrives whole, short or long; everything
+ * else is refused with a sentence, and no descriptor stays open.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fail.h"
+#include "base/fd.h"
+#include "tests/kit/tap.h"
+#include "tests/kit/wire.h"
+
+static uint32_t only_hello(uint16_t type)
+{
+	return type == WIRE_HELLO ? 16 : 0;
+}
+
+/* More than this is not admitted. */
+#define ADMITTED 200000u
+
+static int admit(void *arg, uint32_t size, bool again)
+{
+	++*(int *)arg;
+	return again || size <= ADMITTED
+		       ? 0
+		       : tarn_fail(EDQUOT, "too long for this");
+}
+
+static int n_asked;
+static const struct wire_reader strict = {
+	.limit = only_hello, .admit = admit, .arg = &n_asked};
+
+__attribute__((format(printf, 3, 4))) static void refused(
+	int error, const char *part, const char *format, ...)
+{
+	char what[128];
+	va_list args;
+
+	struct wire_message message;
+	int fds = count_fds(getpid());
+	int r = wire_receive(socks[1], &strict, &message);
+
+	va_start(args, format);
+	vsnprintf(what, sizeof(what), format, args);
+	va_end(args);
+	is_int(-error, r, "%s is refused", what);
+	has_str(part, tarn_fail_message(), "with a sentence");
+	is_int(fds, count_fds(getpid()),
+		"the refused message leaves no descriptor open");
+}
+
+/* Frames of which each is wrong by itself. */
+static void test_wrong_frames(void)
+{
+	struct wire_header h = head(WIRE_HELLO, 16);
+
+	h.magic = 0x4547;
+	frame(h, 16, 3);
+	refused(EPROTO, "0x4547", "another magic");
+	if (send(socks[0], "GET /", 5, 0) != 5)
+		bail("send: %m");
+	refused(EPROTO, "5 bytes", "half a header");
+	frame(head(WIRE_HELLO, 16), 12, 1);
+	refused(EPROTO, "a body of 16 bytes", "half a body");
+	frame(head(WIRE_LOAD, 16), 16, 1);
+	refused(EPROTO, "type 3", "a type that is not expected");
+	h = head(WIRE_HELLO, 16);
+	h.flags = 10;
+	frame(h, 16, 0);
+	refused(EPROTO, "0xa", "an unknown flag");
+}
+
+static void test_too_much(void)
+{
+	frame(head(WIRE_HELLO, 17), 17, 2);
+	refused(EMSGSIZE, "16 are allowed", "a body over its type's limit");
+	frame(head(WIRE_HELLO, WIRE_FRAME_MAX), WIRE_FRAME_MAX, 4);
+	refused(EMSGSIZE, "65536", "a datagram over the limit");
+	frame(head(WIRE_HELLO, 16), 16, WIRE_FDS_MAX + 1);
+	refused(ETOOMANYREFS, "64", "one descriptor too many");
+	frame(head(WIRE_HELLO, 16), 16, 200);
+	refused(ETOOMANYREFS, "64", "many too many");
+}
+
+/* Bodies that say that they are long, and are not as they must be. */
+static void test_wrong_bodies(void)
+{
+	struct wire_header h = head(WIRE_HELLO, 16);
+	const char *path = "/proc/self/fd/%d";
+	char name[64];
+	int fd = memory_of(16, SEALED), bad, pipes[2];
+
+	h.flags = WIRE_LONG;
+	frame(h, 16, 1);
+	refused(EPROTO, "besides its memfd", "a body at two places");
+	frame(h, 0, 0);
+	refused(EPROTO, "has 0 descriptors", "a long body without a memfd");
+	h.size = 0;
+	frame_long(h, 1, fd);
+	refused(EPROTO, "0 bytes", "an empty long body");
+	h.size = 15;
+	frame_long(h, 1, fd);
+	refused(EPROTO, "has 16 bytes", "a memfd that is larger than it says");
+	h.size = 16;
+	frame_long(h, WIRE_FDS_MAX + 2, fd);
+	refused(ETOOMANYREFS, "64", "one descriptor too many beside a memfd");
+	snprintf(name, sizeof(name), path, fd);
+	bad = open(name, O_PATH | O_CLOEXEC);
+	frame_long(h, 1, bad);
+	refused(EPROTO, "not in a memfd", "a memfd that cannot be read");
+	bad = fd_close(bad);
+	for (int i = 0; i < 3; i++) {
+		static const int seals[] = {
+			F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE};
+
+		bad = memory_of(16, SEALED & ~seals[i]);
+		frame_long(h, 1, bad);
+		refused(EPROTO, "sealed", "a memfd without seal 0x%x",
+			seals[i]);
+		bad = fd_close(bad);
+	}
+	bad = memory_of(16, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE);
+	frame_long(h, 1, bad);
+	refused(EPROTO, "sealed", "a memfd that mappings may still change");
+	bad = fd_close(bad);
+	/* To read any of these would block, or fail. */
+	if (pipe2(pipes, O_CLOEXEC) < 0)
+		bail("a pipe: %m");
+	frame_long(h, 1, pipes[0]);
+	refused(EPROTO, "not in a memfd", "a pipe");
+	frame_long(h, 1, socks[1]);
+	refused(EPROTO, "not in a memfd", "a socket");
+	close(pipes[0]);
+	close(pipes[1]);
+	bad = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+	frame_long(h, 1, bad);
+	refused(EPROTO, "not in a memfd", "a file");
+	fd_close(bad);
+	fd_close(fd);
+}
+
+/* What a memfd that was opened for writing only, or has huge pages, is. */
+static void test_odd_memory(void)
+{
+	struct wire_header h = head(WIRE_HELLO, 16);
+	struct wire_message m;
+	char name[64];
+	int fd = memory_of(16, 0), bad;
+
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	bad = open(name, O_WRONLY | O_CLOEXEC);
+	fcntl(fd, F_ADD_SEALS, SEALED);
+	frame_long(h, 1, bad);
+	refused(EPROTO, "Bad file descriptor", "a memfd opened for writing");
+	fd_close(bad);
+	fd_close(fd);
+	fd = memfd_create("hole", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (fd < 0 || ftruncate(fd, 16) < 0 ||
+		fcntl(fd, F_ADD_SEALS, SEALED) < 0)
+		bail("a memfd with a hole: %m");
+	frame_long(h, 1, fd);
+	refused(EPROTO, "has holes", "a body in a memfd with a hole");
+	fd_close(fd);
+	fd = memfd_create("huge", MFD_CLOEXEC | MFD_ALLOW_SEALING |
+					  MFD_HUGETLB |
+					  21u << 26 /* MFD_HUGE_2MB */);
+	if (fd < 0 || ftruncate(fd, 2 << 20) < 0 ||
+		fcntl(fd, F_ADD_SEALS, SEALED) < 0) {
+		skip(1, "no memfd of huge pages can be made here");
+		fd_close(fd);
+		return;
+	}
+	h.size = 2 << 20;
+	frame_long(h, 1, fd);
+	fd_close(fd);
+	is_int(-EPROTO, wire_receive(socks[1], NULL, &m),
+		"a body in a memfd of huge pages, none of which there is, is "
+		"refused");
+}
+
+/* The receiver has no room for it now: the message is lost, its sender is
+ * known, and the next one is found. */
+static void test_not_admitted(void)
+{
+	static const struct wire_reader modest = {
+		.admit = admit, .arg = &n_asked};
+	struct wire_header h = head(WIRE_HELLO, BIG);
+	struct wire_message m;
+	int fd = memory_of(BIG, SEALED), fds;
+
+	fresh();
+	frame_long(h, 3, fd);
+	h.serial = 8;
+	h.size = 100;
+	frame(h, 100, 0);
+	fds = count_fds(getpid());
+	n_asked = 0;
+	is_int(-EDQUOT, wire_receive(socks[1], &modest, &m),
+		"a long body that is not admitted is refused");
+	has_str("too long", tarn_fail_message(), "with the sentence");
+	ok(m.serial == 7 && m.type == WIRE_HELLO && !m.n_fds && !m.body,
+		"its type and serial are known");
+	is_int(fds, count_fds(getpid()), "none of its descriptors is left");
+	is_int(1, wire_receive(socks[1], &modest, &m), "the next is received");
+	is_int(8, m.serial, "the next message has its own serial");
+	is_int(1, n_asked, "nobody is asked about short ones");
+	wire_message_clear(&m);
+	h = head(WIRE_HELLO, BIG);
+	h.flags |= WIRE_AGAIN;
+	frame_long(h, 1, fd);
+	is_int(1, wire_receive(socks[1], &modest, &m),
+		"a long body that is sent again is admitted");
+	ok(m.again && m.size == BIG,
+		"the long body that is sent again is whole");
+	wire_message_clear(&m);
+	fd_close(fd);
+}
+
+/* All of it over one connection, which is as good as new after each. */
+static void test_refused(void)
+{
+	struct wire_message message;
+
+	fresh();
+	is_int(-EAGAIN, wire_receive(socks[1], NULL, &message),
+		"nothing is there yet");
+	test_wrong_frames();
+	test_too_much();
+	test_wrong_bodies();
+	test_odd_memory();
+	frame(head(WIRE_HELLO, 16), 16, 1);
+	is_int(1, wire_receive(socks[1], &strict, &message),
+		"after all that, an honest one is taken");
+	wire_message_clear(&message);
+	socks[0] = fd_close(socks[0]);
+	is_int(-EPIPE, wire_receive(socks[1], NULL, &message), "a closed peer");
+	is_int(-EPIPE, wire_send(socks[1], WIRE_OUT(1, 1, "x", 1)),
+		"is noticed by the sender too, without a signal");
+}
+
+/* As much as it takes, of one descriptor; what is too much leaves no trace. */
+static void test_push(struct wire_writer *writer, int fd)
+{
+	int fds = count_fds(getpid());
+
+	is_int(1, wire_flush(writer, socks[0]), "an empty queue is away");
+	is_int(0, wire_push(writer, WIRE_OUT_FDS(5, 9, big, BIG, &fd, 1)),
+		"a long message");
+	is_int(-ENOBUFS,
+		wire_push(writer, WIRE_OUT_FDS(5, 9, big, BIG, &fd, 1)),
+		"a second one is too much");
+	is_int(0, wire_push(writer, WIRE_OUT(6, 10, NULL, 0)),
+		"an empty one is not");
+	is_int(-EINVAL,
+		wire_push(writer, WIRE_OUT_FDS(6, 10, NULL, 0, &fd, 65)),
+		"65 descriptors are");
+	is_int(-EBADF,
+		wire_push(writer,
+			WIRE_OUT_FDS(6, 10, NULL, 0, ((int[]) {fd, -7}), 2)),
+		"a descriptor that is none");
+	is_int(fds + 1, count_fds(getpid()), "one descriptor is kept");
+}
+
+/* A long message's only descriptor, which is that file. */
+static void test_its_descriptor(struct wire_message *message, dev_t device)
+{
+	struct stat st;
+	int fd;
+
+	is_int(1, message->n_fds, "with its descriptor");
+	fd = wire_take_fd(message, 0);
+	ok(fstat(fd, &st) == 0 && st.st_rdev == device, "which is that file");
+	is_int(FD_CLOEXEC, fcntl(fd, F_GETFD),
+		"a received descriptor is close-on-exec");
+	is_int(-1, wire_take_fd(message, 0), "taken once");
+	is_int(-1, wire_take_fd(message, 1),
+		"a message with one descriptor has no second");
+	fd_close(fd);
+}
+
+/* What was pushed comes, the long one in a memfd. */
+static void test_long(struct wire_writer *writer, dev_t device)
+{
+	struct wire_message message;
+
+	is_int(1, wire_flush(writer, socks[0]),
+		"both messages are sent at once");
+	ok(wire_writer_empty(writer), "the queue is empty");
+	is_int(1, wire_receive(socks[1], NULL, &message), "the long one comes");
+	is_int(BIG, message.size, "whole");
+	is_mem(big, message.body, BIG, "the long body arrives unchanged");
+	is_int(9, message.serial, "under its serial");
+	ok(((uintptr_t)message.body & 7) == 0, "aligned");
+	test_its_descriptor(&message, device);
+	wire_message_clear(&message);
+	is_int(1, wire_receive(socks[1], NULL, &message), "the last");
+	is_int(0, message.size, "is empty");
+	wire_message_clear(&message);
+}
+
+/* A peer that does not read: the socket fills up, nothing blocks. */
+static void test_full_socket(struct wire_writer *writer)
+{
+	int r;
+
+	do
+		r = wire_push(
+			writer, WIRE_OUT_FDS(5, 1, big, 50000, &socks[0], 1));
+	while (r == 0 && (r = wire_flush(writer, socks[0])) == 1);
+	is_int(0, r, "a full socket is no error");
+	ok(!wire_writer_empty(writer), "what it did not take is kept");
+	fresh();
+	socks[1] = fd_close(socks[1]);
+	is_int(-EPIPE, wire_flush(writer, socks[0]),
+		"a peer that is gone is one");
+}
+
+static void test_queue(void)
+{
+	struct wire_writer *writer = NULL;
+	int fds, fd = open("/dev/null", O_RDONLY);
+	struct stat st = {0};
+
+	fresh();
+	fds = count_fds(getpid());
+	wire_writer_new(BIG + 65536, &writer);
+	test_push(writer, fd);
+	fstat(fd, &st);
+	fd = fd_close(fd);
+	test_long(writer, st.st_rdev);
+	test_full_socket(writer);
+	writer = wire_writer_free(writer);
+	fresh();
+	is_int(fds - 1, count_fds(getpid()),
+		"no descriptor is left after the peer has gone");
+}
+
+/* A long body that is read in steps. */
+static void test_read_on(void)
+{
+	const struct wire_reader reader = {.leaves_long = true};
+	int fd = memory_of(BIG, SEALED), fds;
+	struct wire_message m;
+
+	fresh();
+	fds = count_fds(getpid());
+	frame_long(head(5, BIG), 2, fd);
+	is_int(1, wire_receive(socks[1], &reader, &m),
+		"a message whose body is left in its memfd is received");
+	is_int(BIG, m.unread, "all of its body is unread");
+	is_int(1, m.n_fds, "its own descriptor is no body");
+	is_int(0, wire_read_on(&m, BIG - 1), "a step leaves a byte unread");
+	is_int(1, m.unread, "which is counted");
+	is_int(1, wire_read_on(&m, BIG), "the next step reads it");
+	is_mem(big, m.body, BIG, "the body is that of the memfd");
+	is_int(fds + 2, count_fds(getpid()),
+		"the message has its descriptor and its memfd");
+	fd_close(wire_take_long(&m));
+	is_int(-1, wire_take_long(&m), "the memfd is taken once");
+	wire_message_clear(&m);
+	frame_long(head(5, BIG), 1, fd);
+	is_int(1, wire_receive(socks[1], &reader, &m), "another is received");
+	wire_message_clear(&m);
+	is_int(fds, count_fds(getpid()),
+		"a message that is not read closes its memfd");
+	frame_long(head(5, BIG - 1), 1, fd);
+	is_int(-EPROTO, wire_receive(socks[1], &reader, &m),
+		"a memfd of another size is refused at once");
+	frame(head(5, 3), 3, 0);
+	is_int(1, wire_receive(socks[1], &reader, &m), "a short one comes");
+	is_int(0, m.unread, "and is whole");
+	wire_message_clear(&m);
+	fd_close(fd);
+}
+
+/* ---- in parts ---------------------------------------------------------- */
+
+static struct wire_partial partial;
+static const struct wire_reader in_parts = {.partial = &partial};
+
+static struct wire_writer *parts_writer(void)
+{
+	struct wire_writer *writer = NULL;
+
+	fresh();
+	wire_writer_new(4 * BIG, &writer);
+	wire_writer_in_parts(writer);
+	return writer;
+}
+
+/* Sends and receives in turn until a message is whole. */
+static int exchange(struct wire_writer *writer, struct wire_message *ret)
+{
+	int r;
+
+	while ((r = wire_receive(socks[1], &in_parts, ret)) == -EAGAIN &&
+		!wire_writer_empty(writer))
+		if (wire_flush(writer, socks[0]) < 0)
+			bail("flush: %s", tarn_fail_message());
+	return r;
+}
+
+/* More than a socket takes: nothing but what is in the socket has left the
+ * sender, and no descriptor is needed for any of it. */
+static void test_parts(void)
+{
+	struct wire_writer *writer = parts_writer();
+	int fds = count_fds(getpid());
+	struct wire_message m;
+
+	is_int(0, wire_try(writer, socks[0], WIRE_OUT(5, 1, big, BIG)),
+		"a message in parts is to be pushed");
+	is_int(-EINVAL,
+		wire_push(writer, WIRE_OUT_FDS(5, 1, big, BIG, &socks[0], 1)),
+		"a message in parts with a descriptor is refused");
+	for (uint32_t i = 1; i <= 2; i++)
+		wire_push(writer, WIRE_OUT(5, i, big, BIG - i));
+	wire_push(writer, WIRE_OUT(6, 3, big, 10));
+	is_int(0, wire_flush(writer, socks[0]), "the socket takes a few parts");
+	is_int(2 * BIG - 3 + 10 + 3 * 16, (int64_t)wire_writer_held(writer),
+		"all of a message is counted until its last part is sent");
+	is_int(fds, count_fds(getpid()), "a part has no descriptor");
+	for (uint32_t i = 1; i <= 2; i++) {
+		is_int(1, exchange(writer, &m), "message %u comes", i);
+		is_int(i, m.serial, "with its serial");
+		is_int(BIG - i, m.size, "with all its bytes");
+		is_mem(big, m.body, BIG - i, "in their order");
+		is_int(0, m.n_fds, "without a descriptor");
+		wire_message_clear(&m);
+	}
+	is_int(1, exchange(writer, &m), "the message behind them comes");
+	is_int(10, m.size, "in one piece");
+	wire_message_clear(&m);
+	is_int(0, (int64_t)wire_writer_held(writer), "nothing is counted then");
+	wire_writer_free(writer);
+}
+
+/* However fast the peer reads, a flush ends. */
+static void test_parts_of_a_flush(void)
+{
+	struct wire_writer *writer = parts_writer();
+	int room = 16 << 20;
+
+	if (setsockopt(socks[0], SOL_SOCKET, SO_SNDBUFFORCE, &room,
+		    sizeof(room)) < 0) {
+		skip(2, "only root can give a socket room for more: %m");
+	} else {
+		wire_push(writer, WIRE_OUT(5, 1, big, BIG));
+		is_int(0, wire_flush(writer, socks[0]),
+			"a flush sends four of five parts");
+		is_int(1, wire_flush(writer, socks[0]),
+			"the next flush sends the fifth part");
+	}
+	wire_writer_free(writer);
+}
+
+/* The sender died: what it had begun is dropped, and the same message of the
+ * next sender is received from its beginning. */
+static void test_parts_interrupted(void)
+{
+	struct wire_writer *dead = parts_writer(), *writer = NULL;
+	struct wire_message m;
+
+	wire_writer_new(4 * BIG, &writer);
+	wire_writer_in_parts(writer);
+	wire_push(dead, WIRE_OUT(5, 1, big, BIG));
+	wire_flush(dead, socks[0]);
+	is_int(-EAGAIN, wire_receive(socks[1], &in_parts, &m),
+		"a message is half there");
+	wire_push(writer, WIRE_OUT(6, 0, big, 10));
+	wire_push(writer, WIRE_OUT(5, 1, big, BIG));
+	is_int(1, exchange(writer, &m), "another sender's message comes");
+	is_int(6, m.type, "of its own type");
+	wire_message_clear(&m);
+	is_int(0, partial.got, "the half message is dropped");
+	is_int(1, exchange(writer, &m), "the whole message comes");
+	is_mem(big, m.body, BIG, "with the bytes of one sender");
+	wire_message_clear(&m);
+	wire_partial_clear(&partial);
+	wire_writer_free(writer);
+	wire_writer_free(dead);
+}
+
+/* A peer that only ever begins must not hold its receiver. */
+static void test_parts_abandoned(void)
+{
+	struct wire_writer *first = parts_writer(), *second = parts_writer();
+	struct wire_message m;
+
+	wire_push(first, WIRE_OUT(5, 1, big, BIG));
+	wire_push(second, WIRE_OUT(5, 2, big, BIG));
+	wire_flush(first, socks[0]);
+	is_int(-EAGAIN, wire_receive(socks[1], &in_parts, &m),
+		"a message is half there");
+	wire_flush(second, socks[0]);
+	is_int(-EPROTO, wire_receive(socks[1], &in_parts, &m),
+		"another message in parts in the middle of one is refused");
+	has_str("was followed by another", tarn_fail_message(),
+		"the sentence says what came");
+	wire_partial_clear(&partial);
+	wire_writer_free(first);
+	wire_writer_free(second);
+	fresh();
+}
+
+static void part_refused(const struct wire_reader *reader, struct wire_header h,
+	size_t size, int n_fds, const char *part, const char *what)
+{
+	struct wire_message m;
+
+	h.flags |= WIRE_PART;
+	frame(h, size, n_fds);
+	is_int(-EPROTO, wire_receive(socks[1], reader, &m), "%s is refused",
+		what);
+	has_str(part, tarn_fail_message(), "with a sentence");
+	wire_partial_clear(&partial);
+}
+
+static void test_wrong_parts(void)
+{
+	struct wire_header h = head(5, BIG);
+	int fds = count_fds(getpid());
+	struct wire_message m;
+
+	fresh();
+	part_refused(NULL, h, WIRE_INLINE_MAX, 0, "not expected",
+		"a part where none is expected");
+	part_refused(&in_parts, h, WIRE_INLINE_MAX, 1, "1 descriptors",
+		"a part with a descriptor");
+	part_refused(&in_parts, h, 0, 0, "has 0 bytes", "an empty part");
+	part_refused(&in_parts, h, 1000, 0, "has 1000 bytes",
+		"a part that is shorter than a datagram");
+	h.size = WIRE_INLINE_MAX;
+	part_refused(&in_parts, h, WIRE_INLINE_MAX, 0, "in parts",
+		"a part of a message that needs none");
+	h.size = BIG;
+	h.flags = WIRE_LONG;
+	part_refused(&in_parts, h, WIRE_INLINE_MAX, 0, "flags 0x5",
+		"a part that names a memfd");
+	h.flags = WIRE_PART;
+	h.size = WIRE_INLINE_MAX + 10;
+	frame(h, WIRE_INLINE_MAX, 0);
+	is_int(-EAGAIN, wire_receive(socks[1], &in_parts, &m),
+		"a first part is received");
+	part_refused(&in_parts, h, 11, 0, "has 11 bytes instead of 10",
+		"a last part that is too long");
+	is_int(fds, count_fds(getpid()), "no descriptor is left");
+}
+
+/* Prepared once, sent twice. */
+static void test_prepared(void)
+{
+	struct wire_out out = *WIRE_OUT(5, 1, big, BIG);
+	struct wire_message m;
+	int fds;
+
+	fresh();
+	fds = count_fds(getpid());
+	is_int(0, wire_out_prepare(&out), "a long message is prepared");
+	is_int(fds + 1, count_fds(getpid()), "which takes a descriptor");
+	for (int i = 0; i < 2; i++) {
+		is_int(0, wire_send(socks[0], &out), "it is sent");
+		is_int(1, wire_receive(socks[1], NULL, &m),
+			"the message that was sent is received");
+		is_mem(big, m.body, BIG, "as it was");
+		is_int(0, m.n_fds, "without a descriptor");
+		wire_message_clear(&m);
+	}
+	wire_out_done(&out);
+	is_int(fds, count_fds(getpid()), "no descriptor is left");
+}
+
+/* A socket that asks is told who sent what, beside all descriptors. */
+static void test_sender(void)
+{
+	struct wire_message m = {0};
+	int yes = 1;
+
+	fresh();
+	frame(head(WIRE_HELLO, 16), 16, 0);
+	is_int(1, wire_receive(socks[1], &strict, &m), "a message");
+	is_int(0, m.pid, "is nobody's where nobody has asked");
+	wire_message_clear(&m);
+	setsockopt(socks[1], SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes));
+	frame(head(WIRE_HELLO, 16), 16, WIRE_FDS_MAX);
+	is_int(1, wire_receive(socks[1], &strict, &m), "another");
+	is_int(getpid(), m.pid, "is this process's");
+	is_int(WIRE_FDS_MAX, m.n_fds, "with all descriptors");
+	wire_message_clear(&m);
+	frame(head(WIRE_HELLO, 16), 16, WIRE_FDS_MAX + 1);
+	is_int(-ETOOMANYREFS, wire_receive(socks[1], &strict, &m),
+		"and no more");
+}
+
+/* What can be sent at once needs no place in the queue; what cannot leaves
+ * nothing behind. */
+static void test_try(void)
+{
+	struct wire_writer *writer = NULL;
+	struct wire_message message;
+	int fd = open("/dev/null", O_RDONLY);
+
+	fresh();
+	wire_writer_new(BIG + 65536, &writer);
+	is_int(1,
+		wire_try(
+			writer, socks[0], WIRE_OUT_FDS(5, 9, big, 100, &fd, 1)),
+		"what fits is sent at once");
+	ok(wire_writer_empty(writer), "a message that fits is not queued");
+	is_int(1, wire_receive(socks[1], NULL, &message),
+		"a message that was sent at once is received");
+	ok(message.type == 5 && message.serial == 9 && message.size == 100,
+		"as what it is");
+	is_int(1, message.n_fds, "with its descriptor");
+	wire_message_clear(&message);
+	is_int(1, wire_try(writer, socks[0], WIRE_OUT(6, 10, NULL, 0)),
+		"an empty one");
+	is_int(1, wire_receive(socks[1], NULL, &message), "arrives");
+	wire_message_clear(&message);
+	is_int(1, wire_try(writer, socks[0], WIRE_OUT(5, 9, big, BIG)),
+		"a long message is sent at once");
+	is_int(1, wire_receive(socks[1], NULL, &message), "which arrives");
+	is_int(BIG, message.size, "whole");
+	wire_message_clear(&message);
+	is_int(-EINVAL,
+		wire_try(writer, socks[0],
+			WIRE_OUT_FDS(5, 9, big, 100, &fd, 65)),
+		"a message with too many descriptors is refused");
+	wire_push(writer, WIRE_OUT(7, 11, big, 10));
+	is_int(0, wire_try(writer, socks[0], WIRE_OUT(8, 12, big, 10)),
+		"a message is not sent past a queued one");
+	wire_flush(writer, socks[0]);
+	is_int(1, wire_receive(socks[1], NULL, &message),
+		"the queued message is received");
+	is_int(7, message.type, "alone");
+	wire_message_clear(&message);
+	is_int(-EAGAIN, wire_receive(socks[1], NULL, &message),
+		"nothing else was sent");
+	while (wire_try(writer, socks[0], WIRE_OUT(9, 13, big, 1000)) == 1)
+		;
+	ok(wire_writer_empty(writer), "a full socket takes no more");
+	wire_writer_free(writer);
+	fd_close(fd);
+}
+
+int main(void)
+{
+	kit_wire_begin();
+	test_refused();
+	test_queue();
+	test_not_admitted();
+	test_read_on();
+	test_parts();
+	test_parts_of_a_flush();
+	test_parts_interrupted();
+	test_parts_abandoned();
+	test_wrong_parts();
+	test_prepared();
+	test_sender();
+	test_try();
+	kit_wire_end();
+	return done_any();
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Nobody serves: a daemon is started, one only, however many ask at once; it
+ * has nothing of the process that started it, which in turn notices nothing.
+ * What cannot be started is explained.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "tests/kit/must.h"
+#include "tests/kit/report.h"
+#include "tests/kit/tap.h"
+
+#define N_CLIENTS 20
+
+static volatile sig_atomic_t n_sigchld;
+
+static void on_sigchld(int sig)
+{
+	n_sigchld++;
+}
+
+static void test_forbidden(void)
+{
+	tarn_store *store;
+	int r;
+
+	setenv("TARN_AUTOSTART", "0", 1);
+	r = tarn_store_open(NULL, &store);
+	ok(r == -ENOENT || r == -ECONNREFUSED, "TARN_AUTOSTART=0 forbids it");
+	has_str("tarnd --socket", tarn_error_message(),
+		"the error says how to start a daemon");
+	is_int(-ENOENT, tarn_store_open("/nowhere/at.all", &store),
+		"for a socket that the caller names, too");
+	has_str("/nowhere/at.all", tarn_error_message(),
+		"the error names the socket");
+	setenv("TARN_AUTOSTART", "1", 1);
+}
+
+static void write_script(const char *path, const char *text)
+{
+	FILE *f = fopen(path, "w");
+
+	if (!f)
+		bail("%s: %s", path, strerror(errno));
+	fputs(text, f);
+	fclose(f);
+	chmod(path, 0700);
+}
+
+static void test_failures(void)
+{
+	char *daemon = strdup(getenv("TARN_DAEMON"));
+	char path[300];
+	tarn_store *store;
+
+	setenv("TARN_DAEMON", "/no/such/program", 1);
+	is_int(-ENOENT, tarn_store_open(NULL, &store), "no such program");
+	has_str("/no/such/program", tarn_error_message(),
+		"the error contains '/no/such/program'");
+	snprintf(path, sizeof(path), "%s/fails", test_tmpdir());
+	write_script(path, "#!/bin/sh\n"
+			   "echo first >&2\n"
+			   "echo tarnd: the moon is in the way >&2\n"
+			   "exit 1\n");
+	setenv("TARN_DAEMON", path, 1);
+	is_int(-ECONNREFUSED, tarn_store_open(NULL, &store), "one that fails");
+	has_str("ended: the moon is in the way", tarn_error_message(),
+		"is quoted");
+	unlink(path);
+	setenv("TARN_DAEMON", daemon, 1);
+	free(daemon);
+}
+
+/* Until its socket is gone. */
+static void stop(tarn_store *store, const char *socket)
+{
+	if (tarn_store_stop(store) < 0)
+		diag("stop: %s", tarn_error_message());
+	tarn_store_unref(store);
+	for (int i = 0; i < 6000 && access(socket, F_OK) == 0; i++)
+		usleep(10000);
+	ok(access(socket, F_OK) < 0, "it is gone");
+}
+
+/* Each opens at the same moment and says whom it got. */
+static void race(int go, int out)
+{
+	struct tarn_report_daemon status;
+	tarn_store *store;
+	char c;
+
+	if (read(go, &c, 1) < 0)
+		_exit(1);
+	if (tarn_store_open(NULL, &store) < 0 ||
+		report_daemon(store, &status) < 0) {
+		diag("client: %s", tarn_error_message());
+		_exit(2);
+	}
+	if (write(out, &status.instance, 8) != 8)
+		_exit(3);
+	tarn_store_unref(store);
+	_exit(0);
+}
+
+static void test_race(void)
+{
+	int go[2], out[2], n_ok = 0, n_same = 0, status;
+	uint64_t first = 0, instance;
+
+	if (pipe(go) < 0 || pipe(out) < 0)
+		bail("pipe: %s", strerror(errno));
+	for (int i = 0; i < N_CLIENTS; i++) {
+		if (fork() == 0) {
+			close(go[1]);
+			race(go[0], out[1]);
+		}
+	}
+	close(out[1]);
+	close(go[0]);
+	close(go[1]); /* read returns: all of them go */
+	while (read(out[0], &instance, 8) == 8) {
+		first = first ? first : instance;
+		n_same += instance == first;
+	}
+	close(out[0]);
+	for (int i = 0; i < N_CLIENTS; i++) {
+		if (wait(&status) > 0 && status == 0)
+			n_ok++;
+	}
+	is_int(N_CLIENTS, n_ok, "all of %d clients are served", N_CLIENTS);
+	is_int(N_CLIENTS, n_same, "by one daemon");
+}
+
+static bool link_is(pid_t pid, const char *what, const char *want)
+{
+	char path[64], seen[300];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, what);
+	n = readlink(path, seen, sizeof(seen) - 1);
+	seen[n > 0 ? n : 0] = '\0';
+	if (strcmp(seen, want) != 0)
+		diag("%s is %s", path, seen);
+	return strcmp(seen, want) == 0;
+}
+
+/* An undumpable daemon shows its links to root alone. */
+static void test_detached(pid_t pid)
+{
+	ok(getsid(pid) != getsid(0) && getsid(pid) > 0,
+		"the daemon has a session of its own");
+	if (geteuid() != 0) {
+		skip(4, "an undumpable process shows its links to root only");
+		return;
+	}
+	ok(link_is(pid, "cwd", "/"), "it stands in /");
+	ok(link_is(pid, "fd/0", "/dev/null"), "stdin is nothing");
+	ok(link_is(pid, "fd/1", "/dev/null"), "stdout is nothing");
+	ok(!link_is(pid, "fd/100", "/etc/passwd"),
+		"the daemon does not inherit a descriptor");
+}
+
+static void test_start(void)
+{
+	struct tarn_report_daemon status = {0}, other = {0};
+	tarn_store *store, *second;
+	int fd = open("/etc/passwd", O_RDONLY);
+
+	/* What a daemon must not inherit: not even without CLOEXEC. */
+	dup2(fd, 100);
+	close(fd);
+	signal(SIGCHLD, on_sigchld);
+	if (!is_int(0, tarn_store_open(NULL, &store), "a daemon is started"))
+		bail("%s", tarn_error_message());
+	is_int(0, report_daemon(store, &status), "and answers");
+	is_int(0, n_sigchld, "no SIGCHLD came");
+	is_int(-1, waitpid(-1, NULL, WNOHANG | __WALL), "no child is left");
+	test_detached(status.keeper_pid);
+	is_str(getenv("TARN_SOCKET"), tarn_store_socket(store),
+		"the store has the socket of TARN_SOCKET");
+	is_int(0, tarn_store_open(NULL, &second), "the next one to ask");
+	is_int(0, report_daemon(second, &other), "is served");
+	ok(status.instance == other.instance, "by the same");
+	is_int(0, tarn_store_stop(second), "it stops when asked");
+	tarn_store_unref(second);
+	tarn_store_unref(store);
+	close(100);
+	signal(SIGCHLD, SIG_DFL);
+}
+
+/* As TARN_SOCKET does: its folder is made, and a daemon started there. */
+static void test_named(void)
+{
+	char path[300];
+	tarn_store *store;
+
+	snprintf(path, sizeof(path), "%s/named/n.sock", test_tmpdir());
+	if (!is_int(0, tarn_store_open(path, &store),
+		    "a daemon is started at a socket that the caller names"))
+		bail("%s", tarn_error_message());
+	is_str(path, tarn_store_socket(store),
+		"the daemon serves the socket that the caller named");
+	stop(store, path);
+	*strrchr(path, '/') = '\0';
+	rmdir(path);
+}
+
+/* The last: there is none from here on. */
+static void test_no_null(void)
+{
+	tarn_store *store;
+	int r;
+
+	if (unshare(CLONE_NEWNS) < 0 ||
+		mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) < 0 ||
+		mount("none", "/dev", "tmpfs", 0, NULL) < 0) {
+		skip(2, "needs root, to hide /dev/null");
+		return;
+	}
+	r = tarn_store_open(NULL, &store);
+	is_int(-ENOENT, r, "no daemon is started without /dev/null");
+	has_str("/dev/null", tarn_error_message(), "which is named");
+}
+
+static void stop_if_any(void)
+{
+	tarn_store *store;
+
+	for (int i = 0; i < 6000; i++) {
+		setenv("TARN_AUTOSTART", "0", 1);
+		if (tarn_store_open(NULL, &store) < 0)
+			break;
+		must(tarn_store_stop(store));
+		tarn_store_unref(store);
+		usleep(10000);
+	}
+	ok(access(getenv("TARN_SOCKET"), F_OK) < 0, "it is gone");
+	setenv("TARN_AUTOSTART", "1", 1);
+}
+
+int main(void)
+{
+	char path[300];
+
+	snprintf(path, sizeof(path), "%s/run/t.sock", test_tmpdir());
+	setenv("TARN_SOCKET", path, 1);
+	test_forbidden();
+	test_failures();
+	test_start();
+	stop_if_any();
+	test_race();
+	stop_if_any();
+	test_named();
+	test_no_null();
+	return done_any();
+}

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Stores across fork(): a child holds what it has, whether or not it ever
+ * calls the library again, after its parent let go or was killed. What it can
+ * do with the store is in fork_calls.c.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "lib/store/store.h"
+#include "tests/kit/store_fork.h"
+#include "tests/kit/tap.h"
+
+/* A child that does nothing but wait for a byte, and then reads its array. */
+struct quiet {
+	pid_t pid;
+	int go;
+};
+
+static struct quiet quiet_child(const tarn_tensor *t)
+{
+	struct quiet child;
+	int ends[2];
+
+	if (pipe2(ends, O_CLOEXEC) < 0)
+		bail("pipe: %m");
+	child.pid = fork();
+	if (child.pid == 0) {
+		char byte;
+
+		close(ends[1]);
+		_exit(read(ends[0], &byte, 1) == 1 && kit_fork_is_right(t) ? 0
+									   : 1);
+	}
+	close(ends[0]);
+	child.go = ends[1];
+	return child;
+}
+
+static int quiet_end(const struct quiet *child)
+{
+	if (write(child->go, "", 1) != 1)
+		bail("write: %m");
+	close(child->go);
+	return kit_fork_finished(child->pid);
+}
+
+static void test_parent_lets_go(void)
+{
+	tarn_tensor *t = kit_fork_get_one();
+	struct quiet child = quiet_child(t);
+
+	is_int(2, kit_fork_clients(),
+		"a child that has leases has a connection");
+	tarn_tensor_unref(t);
+	ok(!kit_fork_has_room(), "the parent lets go, and the child holds");
+	is_int(0, quiet_end(&child), "it reads what it had");
+	ok(kit_fork_gets_room(), "a child that has ended holds nothing");
+	ok(kit_fork_is_alone(),
+		"the connection of a child that has ended is gone");
+}
+
+static void test_child_lets_go(void)
+{
+	tarn_tensor *t = kit_fork_get_one();
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		tarn_tensor_unref(t);
+		_exit(0);
+	}
+	is_int(0, kit_fork_finished(pid), "a child lets go");
+	ok(kit_fork_is_alone() && !kit_fork_has_room(),
+		"the parent still holds what the child dropped");
+	ok(kit_fork_is_right(t), "what it can read");
+	tarn_tensor_unref(t);
+	ok(kit_fork_gets_room(), "until it lets go");
+}
+
+/* A tensor keeps its kit_fork_store, whose handle is gone: what a fork locks of
+ * that must be there. */
+static void test_handle_is_gone(void)
+{
+	struct shared_storage *shared;
+	struct quiet child;
+	tarn_store *other;
+	tarn_tensor *t;
+
+	if (tarn_store_open(kit_fork_daemon.socket, &other) < 0 ||
+		tarn_store_get_from_file(other, kit_fork_one, "b", &t) < 0)
+		bail("%s", tarn_error_message());
+	tarn_store_unref(other);
+	shared = store_storage_of(tarn_tensor_storage(t));
+	is_int(0, pthread_mutex_lock(&shared->store->files.lock),
+		"a store without a handle can be locked");
+	pthread_mutex_unlock(&shared->store->files.lock);
+	child = quiet_child(t);
+	tarn_tensor_unref(t);
+	ok(!kit_fork_has_room(), "and its tensors are held by a child");
+	is_int(0, quiet_end(&child), "which reads them");
+	ok(kit_fork_gets_room(),
+		"the child of a locked store holds nothing after its end");
+}
+
+/* The last notification is the child's. */
+static void test_child_rings(void)
+{
+	tarn_tensor *t = kit_fork_get_one();
+	int ready[2], go[2];
+	char byte;
+	pid_t pid;
+
+	if (pipe2(ready, O_CLOEXEC) < 0 || pipe2(go, O_CLOEXEC) < 0)
+		bail("pipe: %m");
+	pid = fork();
+	if (pid == 0) {
+		close(go[1]);
+		if (read(go[0], &byte, 1) != 1)
+			_exit(1);
+		tarn_tensor_unref(t);
+		if (write(ready[1], "", 1) != 1 || read(go[0], &byte, 1) != 0)
+			_exit(2);
+		_exit(0);
+	}
+	close(go[0]);
+	tarn_tensor_unref(t);
+	ok(!kit_fork_has_room(), "a child holds");
+	ok(write(go[1], "", 1) == 1 && read(ready[0], &byte, 1) == 1,
+		"lets go, and lives on");
+	ok(kit_fork_gets_room(), "which the daemon hears of");
+	close(go[1]);
+	is_int(0, kit_fork_finished(pid),
+		"the child that finished ends with status 0");
+	close(ready[0]);
+	close(ready[1]);
+}
+
+/* A process of its own opens, gets and forks; then it is killed. */
+static void test_parent_is_killed(void)
+{
+	int ready[2], go[2], status;
+	char byte = 0;
+	pid_t pid;
+
+	if (pipe2(ready, O_CLOEXEC) < 0 || pipe2(go, O_CLOEXEC) < 0)
+		bail("pipe: %m");
+	pid = fork();
+	if (pid == 0) {
+		tarn_tensor *t;
+
+		close(go[1]);
+		if (tarn_store_open(kit_fork_daemon.socket, &kit_fork_store) <
+			0)
+			_exit(1);
+		t = kit_fork_get_one();
+		if (fork() > 0)
+			pause();
+		if (write(ready[1], "", 1) != 1 || read(go[0], &byte, 1) != 1)
+			_exit(1);
+		byte = kit_fork_is_right(t) ? 1 : 2;
+		_exit(write(ready[1], &byte, 1) == 1 ? 0 : 1);
+	}
+	close(go[0]);
+	close(ready[1]);
+	ok(read(ready[0], &byte, 1) == 1, "a process and its child hold");
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	/* Its end is noticed; that of its child has not come. */
+	for (int i = 0; i < 3000 && kit_fork_clients() > 2; i++)
+		usleep(20000);
+	is_int(2, kit_fork_clients(),
+		"the parent is killed, and its connection ends");
+	ok(!kit_fork_has_room(), "the child holds");
+	ok(write(go[1], "", 1) == 1 && read(ready[0], &byte, 1) == 1 &&
+			byte == 1,
+		"the child can read the tensor that it holds");
+	close(go[1]);
+	close(ready[0]);
+	ok(kit_fork_gets_room(), "until it ends too");
+	ok(kit_fork_is_alone(), "then nothing is left of them");
+}
+
+/* A child of clone() has the socket and knows nothing of it. */
+static void test_socket_stays_open(void)
+{
+	int ready[2], status;
+	pid_t pid, heir = 0;
+
+	if (pipe2(ready, O_CLOEXEC) < 0)
+		bail("pipe: %m");
+	pid = fork();
+	if (pid == 0) {
+		if (tarn_store_open(kit_fork_daemon.socket, &kit_fork_store) <
+			0)
+			_exit(1);
+		kit_fork_get_one();
+		heir = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, 0, NULL);
+		if (heir > 0 && write(ready[1], &heir, sizeof(heir)) < 0)
+			_exit(2);
+		pause();
+	}
+	ok(read(ready[0], &heir, sizeof(heir)) == sizeof(heir),
+		"a process holds, and another has its socket");
+	ok(!kit_fork_has_room(), "as it should");
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	ok(kit_fork_gets_room(), "its end is noticed");
+	ok(kit_fork_is_alone(), "the connection of the dead child is gone");
+	is_int(0, kill(heir, SIGKILL), "though the other lives");
+	close(ready[0]);
+	close(ready[1]);
+}
+
+static void test_nested(void)
+{
+	tarn_tensor *t = kit_fork_get_one();
+	int go[2];
+	char byte;
+	pid_t pid;
+
+	if (pipe2(go, O_CLOEXEC) < 0)
+		bail("pipe: %m");
+	pid = fork();
+	if (pid == 0) {
+		close(go[1]);
+		for (int i = 0; i < 3; i++)
+			if (fork() > 0)
+				_exit(0);
+		if (read(go[0], &byte, 1) < 0 || !kit_fork_is_right(t) ||
+			tarn_store_lookup(kit_fork_store, "none", &t) !=
+				-ENOENT)
+			abort();
+		_exit(0);
+	}
+	close(go[0]);
+	is_int(0, kit_fork_finished(pid), "a child of a child of a child");
+	tarn_tensor_unref(t);
+	usleep(100000);
+	ok(!kit_fork_has_room(), "holds, when all before it have ended");
+	close(go[1]);
+	ok(kit_fork_gets_room(), "until it ends");
+	ok(kit_fork_is_alone(), "the connection of the child ends with it");
+}
+
+int main(void)
+{
+	kit_fork_begin();
+	test_parent_lets_go();
+	test_child_lets_go();
+	test_handle_is_gone();
+	test_child_rings();
+	test_parent_is_killed();
+	test_socket_stays_open();
+	test_nested();
+	kit_fork_end();
+	return done(33);
+}

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a child of fork() can do with its parent's store: go on with it as the
+ * parent does, also where threads are at it or a call is under way; and where
+ * no connection is to be had for it, it is told so.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "lib/store/store.h"
+#include "tests/kit/must.h"
+#include "tests/kit/report.h"
+#include "tests/kit/store_fork.h"
+#include "tests/kit/tap.h"
+
+#define FORKS 40
+#define THREADS 2
+
+/* All of the kit_fork_store, in a child that has leases; 0, or where it went
+ * wrong.
+ */
+static int use_store(tarn_tensor *t)
+{
+	struct tarn_report_daemon status;
+	struct tarn_descriptor d;
+	tarn_tensor *other;
+
+	if (!kit_fork_is_right(t))
+		return 1;
+	if (report_daemon(kit_fork_store, &status) < 0)
+		return 2;
+	if (tarn_store_export(kit_fork_store, t, &d) < 0 ||
+		tarn_store_import(kit_fork_store, &d, &other) < 0)
+		return 3;
+	if (!tarn_tensor_same_storage(t, other) || !kit_fork_is_right(other))
+		return 4;
+	tarn_tensor_unref(other);
+	tarn_tensor_unref(t);
+	/* Once the parent has let go, too. */
+	if (!kit_fork_gets_room() || tarn_store_get_from_file(kit_fork_store,
+					     kit_fork_one, "b", &other) < 0)
+		return 5;
+	if (!kit_fork_is_right(other))
+		return 6;
+	tarn_tensor_unref(other);
+	tarn_store_unref(kit_fork_store);
+	return 0;
+}
+
+static void test_use(void)
+{
+	tarn_tensor *t = kit_fork_get_one();
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(use_store(t));
+	tarn_tensor_unref(t);
+	is_int(0, kit_fork_finished(pid),
+		"a child uses the store as its parent does");
+	ok(kit_fork_is_alone() && kit_fork_gets_room(),
+		"nothing is left of a child that used the store");
+}
+
+/* Without leases no connection is made before it is needed. */
+static void test_lazy(void)
+{
+	int ready[2], go[2];
+	tarn_tensor *t;
+	char byte;
+	pid_t pid;
+
+	if (pipe2(ready, O_CLOEXEC) < 0 || pipe2(go, O_CLOEXEC) < 0)
+		bail("pipe: %m");
+	pid = fork();
+	if (pid == 0) {
+		close(go[1]);
+		if (read(go[0], &byte, 1) != 1 || fork() != 0)
+			_exit(kit_fork_finished(-1));
+		if (tarn_store_get_from_file(
+			    kit_fork_store, kit_fork_one, "b", &t) < 0)
+			_exit(1);
+		if (write(ready[1], "", 1) != 1 || read(go[0], &byte, 1) != 0)
+			_exit(2);
+		_exit(kit_fork_is_right(t) ? 0 : 3);
+	}
+	close(go[0]);
+	usleep(50000);
+	is_int(1, kit_fork_clients(),
+		"a child without leases has no connection");
+	ok(write(go[1], "", 1) == 1 && read(ready[0], &byte, 1) == 1,
+		"its own child gets a tensor");
+	is_int(2, kit_fork_clients(), "and has one then");
+	ok(!kit_fork_has_room(), "which holds");
+	close(go[1]);
+	is_int(0, kit_fork_finished(pid), "what it reads");
+	ok(kit_fork_gets_room() && kit_fork_is_alone(), "until it ends");
+	close(ready[0]);
+	close(ready[1]);
+}
+
+/* ---- threads, and many forks ------------------------------------------- */
+
+static _Atomic bool stop;
+static _Atomic unsigned looked, wrong;
+
+static void *looker(void *arg)
+{
+	while (!atomic_load(&stop)) {
+		tarn_tensor *t;
+
+		if (tarn_store_lookup(kit_fork_store, "one/b", &t) < 0 ||
+			!kit_fork_is_right(t))
+			atomic_fetch_add(&wrong, 1);
+		tarn_tensor_unref(t);
+		atomic_fetch_add(&looked, 1);
+	}
+	return arg;
+}
+
+static int look_in_child(void)
+{
+	tarn_tensor *t;
+
+	for (int i = 0; i < 10; i++) {
+		if (tarn_store_lookup(kit_fork_store, "one/b", &t) < 0)
+			return 1;
+		if (!kit_fork_is_right(t))
+			return 2;
+		tarn_tensor_unref(t);
+	}
+	return 0;
+}
+
+static void test_threads(void)
+{
+	struct tarn_load_options options = {.name = "one"};
+	pthread_t threads[THREADS];
+	pid_t pids[FORKS];
+	int bad = 0;
+
+	if (tarn_store_load(
+		    kit_fork_store, kit_fork_one, &options, NULL, NULL) < 0)
+		bail("%s", tarn_error_message());
+	for (int i = 0; i < THREADS; i++)
+		if (pthread_create(&threads[i], NULL, looker, NULL))
+			bail("pthread_create");
+	for (int i = 0; i < FORKS; i++) {
+		pids[i] = fork();
+		if (pids[i] == 0)
+			_exit(look_in_child());
+	}
+	for (int i = 0; i < FORKS; i++)
+		bad += kit_fork_finished(pids[i]) != 0;
+	atomic_store(&stop, true);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	is_int(0, bad, "%d forks while %d threads look up", FORKS, THREADS);
+	ok(looked > 0 && wrong == 0, "who see nothing of it");
+	must(tarn_store_remove(kit_fork_store, "one/b"));
+	ok(kit_fork_is_alone(), "no connection is left");
+	ok(kit_fork_gets_room(), "no lease of the children is left");
+}
+
+/* ---- in the middle of a call ------------------------------------------- */
+
+/* What the caller of a load does when it is told how far that is. */
+struct forker {
+	pid_t pid;  /* of the server, which is stopped */
+	pid_t fork; /* -1: not forked yet; 0: this is the child */
+};
+
+static int fork_once(
+	void *arg, enum tarn_load_phase phase, uint64_t done, uint64_t total)
+{
+	struct forker *forker = arg;
+
+	(void)done;
+	(void)total;
+	if (forker->fork < 0) {
+		kill(forker->pid, SIGCONT);
+		forker->fork = fork();
+	}
+	return 0;
+}
+
+/* In the child: the call is the parent's; everything else is its own. */
+static int after_call(int r, const tarn_tensor *held)
+{
+	struct tarn_report_daemon status;
+
+	if (r != -ECONNRESET)
+		return 1;
+	if (!strstr(tarn_error_message(), "before fork()"))
+		return 2;
+	if (held && !kit_fork_is_right(held))
+		return 3;
+	if (report_daemon(kit_fork_store, &status) < 0)
+		return 4;
+	return 0;
+}
+
+static void test_progress(bool holding)
+{
+	struct forker forker = {.fork = -1};
+	struct tarn_load_options options = {
+		.name = "small", .progress = fork_once, .arg = &forker};
+	tarn_tensor *held = holding ? kit_fork_get_one() : NULL;
+	struct tarn_report_daemon status = {0};
+	int r;
+
+	report_daemon(kit_fork_store, &status);
+	forker.pid = status.server_pid;
+	kill(forker.pid, SIGSTOP);
+	r = tarn_store_load(
+		kit_fork_store, kit_fork_small, &options, NULL, NULL);
+	if (forker.fork == 0)
+		_exit(after_call(r, held));
+	is_int(0, r, "a load goes on though its callback forks%s",
+		holding ? ", with leases" : "");
+	ok(forker.fork > 0, "which it did");
+	is_int(0, kit_fork_finished(forker.fork),
+		"the child's call ends, told why");
+	is_int(0, tarn_store_remove(kit_fork_store, "small/b"),
+		"it was loaded");
+	ok(!held || kit_fork_is_right(held), "what was held is there");
+	tarn_tensor_unref(held);
+	ok(kit_fork_is_alone() && kit_fork_gets_room(),
+		"nothing is left of the child that held a tensor");
+}
+
+/* ---- no connection ----------------------------------------------------- */
+
+static int without(tarn_tensor *t)
+{
+	struct tarn_descriptor d;
+	tarn_tensor *other;
+
+	if (!kit_fork_is_right(t) ||
+		tarn_store_export(kit_fork_store, t, &d) < 0)
+		return 1;
+	if (tarn_store_import(kit_fork_store, &d, &other) != -ECONNRESET)
+		return 2;
+	if (!strstr(tarn_error_message(), "fork()"))
+		return 3;
+	if (tarn_store_remove(kit_fork_store, "one/b") != -ECONNRESET)
+		return 4;
+	tarn_tensor_unref(t);
+	tarn_store_unref(kit_fork_store);
+	return 0;
+}
+
+static void test_without(void)
+{
+	tarn_tensor *t = kit_fork_get_one();
+	char away[300];
+	pid_t pid;
+
+	snprintf(away, sizeof(away), "%s.away", kit_fork_daemon.socket);
+	if (rename(kit_fork_daemon.socket, away) < 0)
+		bail("rename: %m");
+	pid = fork();
+	if (pid == 0)
+		_exit(without(t));
+	if (rename(away, kit_fork_daemon.socket) < 0)
+		bail("rename: %m");
+	is_int(0, kit_fork_finished(pid),
+		"a child without a connection is told so");
+	ok(kit_fork_is_right(t) && !kit_fork_has_room(),
+		"what it drops, the parent holds still");
+	tarn_tensor_unref(t);
+	ok(kit_fork_gets_room(), "until it lets go");
+}
+
+int main(void)
+{
+	kit_fork_begin();
+	test_use();
+	test_lazy();
+	test_threads();
+	test_progress(false);
+	test_progress(true);
+	test_without();
+	kit_fork_end();
+	return done(28);
+}

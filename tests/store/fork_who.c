@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who a forked child is: known as its parent until it says something, then as
+ * itself, also to the next server; and from then on its end ends its
+ * connection, whoever else has the socket.
+ */
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "tests/kit/command_child.h"
+#include "tests/kit/raw_client.h"
+#include "tests/kit/report.h"
+#include "tests/kit/store_fork.h"
+#include "tests/kit/tap.h"
+#include "tests/kit/witness.h"
+
+/* How many clients are known by that number. */
+static int known_as(pid_t pid)
+{
+	struct tarn_report *report = NULL;
+	int n = 0;
+
+	if (tarn_store_report(kit_fork_store, &report) < 0)
+		bail("a report: %s", tarn_error_message());
+	for (uint32_t i = 0; i < report->n_clients; i++)
+		n += report->clients[i].pid == pid;
+	tarn_report_free(report);
+	return n;
+}
+
+static void be_child(int ask, int answer)
+{
+	struct tarn_report_daemon status;
+	int32_t number = 0;
+	char what;
+
+	while (read(ask, &what, 1) == 1) {
+		/* One of clone() has the socket and knows nothing of it. */
+		if (what == 'c')
+			number = (int32_t)syscall(
+				SYS_clone, SIGCHLD, NULL, NULL, 0, NULL);
+		else
+			number = report_daemon(kit_fork_store, &status);
+		if (what == 'c' && number == 0)
+			for (;;)
+				pause();
+		if (write(answer, &number, sizeof(number)) < 0)
+			break;
+	}
+}
+
+static struct command_child child_begin(void)
+{
+	struct command_child child = command_child_prepare();
+
+	command_child_forked(&child, fork(), be_child);
+	return child;
+}
+
+/* It is killed, and one that has its socket is not. */
+static void ends(const struct command_child *child, pid_t heir)
+{
+	kill(child->pid, SIGKILL);
+	kit_fork_finished(child->pid);
+	ok(kit_fork_is_alone(), "its end ends its connection");
+	is_int(0, kill(heir, SIGKILL), "though another has its socket");
+	command_child_leave(child);
+}
+
+static void test_known(void)
+{
+	tarn_tensor *t = kit_fork_get_one();
+	struct command_child child = child_begin();
+	pid_t heir;
+
+	is_int(2, known_as(getpid()), "one that is quiet is its parent");
+	is_int(0, tell(&child, 's'), "it says something");
+	is_int(1, known_as(child.pid), "and is known");
+	is_int(1, known_as(getpid()), "beside its parent");
+	is_int(0, tell(&child, 's'), "it says something more");
+	is_int(1, known_as(child.pid), "and is the same");
+	heir = tell(&child, 'c');
+	ends(&child, heir);
+	tarn_tensor_unref(t);
+	ok(kit_fork_gets_room(), "and what it held");
+}
+
+static void kill_server(void)
+{
+	pid_t server = child_named(kit_fork_daemon.pid, "tarn-server");
+	struct tarn_report_daemon status = {0};
+
+	kill(server, SIGKILL);
+	if (report_daemon(kit_fork_store, &status) < 0)
+		bail("status: %s", tarn_error_message());
+	ok(status.server_pid != server, "another server takes over");
+}
+
+static void test_next_server(void)
+{
+	tarn_tensor *t = kit_fork_get_one();
+	struct command_child child = child_begin(), quiet = child_begin();
+	pid_t heir;
+
+	is_int(0, tell(&child, 's'), "one of two says something");
+	heir = tell(&child, 'c');
+	kill_server();
+	is_int(1, known_as(child.pid), "which is known there, too");
+	is_int(2, known_as(getpid()), "and the other as its parent");
+	is_int(0, tell(&quiet, 's'), "that one says something");
+	is_int(1, known_as(quiet.pid), "to the new one, and is known");
+	command_child_leave(&quiet);
+	kit_fork_finished(quiet.pid);
+	ends(&child, heir);
+	tarn_tensor_unref(t);
+	ok(kit_fork_gets_room(), "and what it held");
+}
+
+/* The same, said by hand: who connected is not the child, whatever he says. */
+static void test_parent_speaks(void)
+{
+	const struct msg_hello hello = {.version = PROTOCOL_VERSION,
+		.version_min = PROTOCOL_OLDEST,
+		.flags = HELLO_CHILD};
+	struct raw raw;
+	pid_t pid;
+
+	raw_connect(&raw, kit_fork_daemon.socket);
+	raw_send(&raw, WIRE_HELLO, &hello, sizeof(hello), NULL, 0);
+	is_int(WIRE_WELCOME, raw_receive(&raw, RAW_PATIENCE_MS),
+		"a connection for a child");
+	raw_send(&raw, WIRE_PING, NULL, 0, NULL, 0);
+	is_int(WIRE_PONG, raw_receive(&raw, RAW_PATIENCE_MS),
+		"its parent speaks");
+	is_int(2, known_as(getpid()), "and is no child");
+	pid = fork();
+	if (pid == 0) {
+		raw_send(&raw, WIRE_PING, NULL, 0, NULL, 0);
+		pause();
+	}
+	is_int(WIRE_PONG, raw_receive(&raw, RAW_PATIENCE_MS),
+		"the child speaks");
+	is_int(1, known_as(pid), "and is known");
+	kill(pid, SIGKILL);
+	kit_fork_finished(pid);
+	ok(raw_is_closed(&raw), "its end is that of the connection");
+	raw_close(&raw);
+}
+
+int main(void)
+{
+	kit_fork_begin();
+	test_known();
+	test_next_server();
+	test_parent_speaks();
+	kit_fork_end();
+	return done(25);
+}

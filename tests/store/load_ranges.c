@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Nobody can make the daemon take other bytes for those of a file: a raw
+ * client loads a file in two ranges whose ends are those of the file's one
+ * range of data, with other bytes in between, or says that it has parsed
+ * another header. Whoever loads the file after it gets the file's bytes; also
+ * when the server has died in between.
+ */
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/page.h"
+#include "tests/kit/raw_client.h"
+#include "tests/kit/restart.h"
+#include "tests/kit/tap.h"
+#include "tests/kit/versions.h"
+
+static struct daemon server;
+static tarn_store *store;
+static const char *path;
+
+static void is_right(const char *when)
+{
+	tarn_tensor *all = NULL;
+	tarn_file *file = NULL;
+	int r = tarn_file_open(path, &file);
+
+	if (r >= 0)
+		r = tarn_store_load(store, file, NULL, NULL, &all);
+	is_int(0, r, "the file is loaded %s", when);
+	ok(r >= 0 && version_is_right(all, file), "its bytes are right %s",
+		when);
+	tarn_tensor_unref(all);
+	tarn_file_unref(file);
+}
+
+static void data_range(uint64_t *offset, uint64_t *size)
+{
+	tarn_file *file;
+
+	if (tarn_file_open(path, &file) < 0)
+		bail("%s", tarn_error_message());
+	tarn_file_data_range(file, offset, size);
+	tarn_file_unref(file);
+}
+
+static void two_ranges(void)
+{
+	struct order order = {0};
+	uint64_t offset, size;
+	struct raw raw;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	data_range(&offset, &size);
+	raw_open(&raw, server.socket);
+	order_range(&order, offset, PAGE, 0);
+	/* A gap of zeros in between. */
+	order_range(&order, offset + size - PAGE, PAGE, size - PAGE);
+	strcpy(order.label, path);
+	is_int(WIRE_LOADED, order_load(&order, &raw, fd, -1),
+		"a raw client loads two ranges");
+	is_right("after two ranges");
+	server_kill(&server);
+	is_right("when the server has died");
+	raw_close(&raw);
+	close(fd);
+}
+
+/* One range, of a file whose header was another for a moment. */
+static void other_header(void)
+{
+	struct order order = {0};
+	uint64_t offset, size;
+	struct raw raw;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	data_range(&offset, &size);
+	raw_open(&raw, server.socket);
+	order_range(&order, offset, size, 0);
+	order.head.seen.header_size = offset;
+	order.head.seen.header.low = 1;
+	is_int(WIRE_ERROR, order_load(&order, &raw, fd, -1),
+		"a raw client names a header that is not the file's");
+	is_int(ESTALE, raw.error, "the error says that the file changed");
+	is_right("after another header");
+	raw_close(&raw);
+	close(fd);
+}
+
+int main(void)
+{
+	path = version_file(test_tmpdir(), "v.safetensors");
+	daemon_start(&server, "s", NULL);
+	if (tarn_store_open(server.socket, &store) < 0)
+		bail("%s", tarn_error_message());
+	two_ranges();
+	other_header();
+	tarn_store_unref(store);
+	unlink(path);
+	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	return done(10);
+}

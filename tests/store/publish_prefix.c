@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A prefix that is replaced by a set of names, in one moment, before a reader
+ * that never stops looking.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "tests/kit/daemon_helper.h"
+#include "tests/kit/must.h"
+#include "tests/kit/report.h"
+#include "tests/kit/tap.h"
+
+#define SET 5             /* names of a set that is replaced as a whole */
+#define ROUNDS 60         /* how often */
+#define PATIENCE_MS 20000 /* on a loaded machine */
+
+static tarn_store *store;
+
+/* A tensor of n numbers, counting from first. */
+static tarn_tensor *counting(int dtype, int64_t n, double first)
+{
+	tarn_tensor *t = NULL;
+
+	if (tarn_store_create(store, dtype, 1, &n, 0, &t) < 0)
+		bail("create: %s", tarn_error_message());
+	for (int64_t i = 0; i < n; i++)
+		must(tarn_tensor_set_f64(t, &i, first + (double)i));
+	return t;
+}
+
+static void is_done(int r, const char *what)
+{
+	if (!is_int(0, r, "%s", what))
+		diag("%s", tarn_error_message());
+}
+
+static tarn_tensor *looked_up(tarn_store *in, const char *name)
+{
+	tarn_tensor *t = NULL;
+
+	return tarn_store_lookup(in, name, &t) < 0 ? NULL : t;
+}
+
+static uint64_t storages(void)
+{
+	struct tarn_report_daemon s = {0};
+
+	report_daemon(store, &s);
+	return s.storages;
+}
+
+/* What nobody holds is freed a moment later. */
+static bool storages_become(uint64_t n)
+{
+	for (int ms = 0; storages() != n && ms < PATIENCE_MS; ms += 5)
+		usleep(5000);
+	return storages() == n;
+}
+
+static int count_one(void *arg, const char *name,
+	const struct tarn_descriptor *descriptor, uint64_t version)
+{
+	++*(int *)arg;
+	return 0;
+}
+
+/* Looks at two names that are in every set, for ever: it ends only if one is
+ * missing, or is older than what was there before. */
+static void read_for_ever(const char *socket)
+{
+	tarn_store *mine = NULL;
+	tarn_tensor *a, *b;
+	int64_t zero = 0;
+	double va, vb;
+
+	if (tarn_store_open(socket, &mine) < 0)
+		_exit(2);
+	for (long n = 1;; n++) {
+		a = looked_up(mine, "run/0");
+		b = looked_up(mine, "run/4");
+		if (!a || !b || tarn_tensor_get_f64(a, &zero, &va) < 0 ||
+			tarn_tensor_get_f64(b, &zero, &vb) < 0)
+			_exit(3);
+		/* run/0 was looked up first: it cannot be the newer one. */
+		if (va > vb)
+			_exit(4);
+		tarn_tensor_unref(a);
+		tarn_tensor_unref(b);
+	}
+}
+
+static void test_prefix(const char *socket)
+{
+	const struct tarn_publish_options replace = {.replace = "run/"};
+	struct tarn_publish_item items[SET] = {0};
+	static char names[SET][16];
+	uint64_t before = storages();
+	int n = 0;
+	int r = 0, status_seen = 0;
+	pid_t reader;
+
+	reader = -1;
+	for (int round = 0; round < ROUNDS && r == 0; round++) {
+		for (int i = 0; i < SET; i++) {
+			/* Two names stay, three come and go. */
+			snprintf(names[i], sizeof(names[i]), "run/%d",
+				i == 0 || i == 4 ? i : 10 * round + i);
+			items[i].name = names[i];
+			items[i].tensor = counting(TARN_F32, 8, round);
+		}
+		r = tarn_store_publish(store, items, SET, &replace, NULL);
+		for (int i = 0; i < SET; i++)
+			tarn_tensor_unref(items[i].tensor);
+		if (round == 0 && (reader = fork()) == 0)
+			read_for_ever(socket);
+	}
+	is_done(r, "a set is replaced again and again");
+	must(tarn_store_list(store, "run/", count_one, &n));
+	is_int(SET, n, "and has its own names only");
+	kill(reader, SIGKILL);
+	waitpid(reader, &status_seen, 0);
+	if (!ok(WIFSIGNALED(status_seen),
+		    "a reader sees no mixture, and no gap"))
+		diag("status %#x", (unsigned)status_seen);
+	is_int(0, tarn_store_publish(store, NULL, 0, &replace, NULL),
+		"nothing is published in place of it all");
+	n = 0;
+	must(tarn_store_list(store, "run/", count_one, &n));
+	is_int(0, n, "and nothing is left");
+	ok(storages_become(before), "nor any of its storages");
+	is_int(0, tarn_store_publish(store, NULL, 0, &replace, NULL),
+		"which may be done again");
+}
+
+int main(void)
+{
+	struct daemon daemon;
+
+	daemon_start(&daemon, "prefix.sock", NULL);
+	if (tarn_store_open(daemon.socket, &store) < 0)
+		bail("%s", tarn_error_message());
+	test_prefix(daemon.socket);
+	tarn_store_unref(store);
+	is_int(0, daemon_stop(&daemon), "the daemon ends in peace");
+	return done(8);
+}

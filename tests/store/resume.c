@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Another server takes over while a call waits, as the client sees it: it asks
+ * the same again, once. What it is out of for a moment is waited for; what it
+ * is out of for longer costs that call, which says so, and no other. Nobody
+ * stands still meanwhile: what it is out of, others may be about to give back.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "lib/store/store.h"
+#include "tests/kit/fake_daemon.h"
+#include "tests/kit/report.h"
+#include "tests/kit/tap.h"
+
+#define PATIENCE_MS 60000 /* on a loaded machine */
+
+static tarn_store *opened(struct fake *fake, enum fake_mode mode)
+{
+	tarn_store *store;
+	int fd = fake_start(fake, mode);
+
+	if (store_open_fd(fd, "/the/socket", "", PATIENCE_MS, &store) < 0)
+		bail("open: %s", tarn_error_message());
+	return store;
+}
+
+/* There is no memory to say that it resumes, so many times: linked instead of
+ * the original. */
+static int resumes_denied, resents_denied;
+/* Nor to ask again, so many times, or not that. */
+static atomic_int again_denied;
+static int again_error;
+int __real_wire_push(struct wire_writer *writer, const struct wire_out *out);
+int __wrap_wire_push(struct wire_writer *writer, const struct wire_out *out);
+int __wrap_wire_push(struct wire_writer *writer, const struct wire_out *out)
+{
+	if (out->type == WIRE_RESUME && resumes_denied) {
+		resumes_denied--;
+		return -ENOMEM;
+	}
+	if (out->type == WIRE_RESENT && resents_denied) {
+		resents_denied--;
+		return -ENOMEM;
+	}
+	if (out->again && again_denied) {
+		again_denied--;
+		return -again_error;
+	}
+	return __real_wire_push(writer, out);
+}
+
+static int status_of_restarted(int denied, int error)
+{
+	struct tarn_report_daemon status;
+	struct fake fake;
+	tarn_store *store = opened(&fake, FAKE_REPORT_KILLS);
+	int r;
+
+	again_denied = denied;
+	again_error = error;
+	r = report_daemon(store, &status);
+	again_denied = 0;
+	if (r < 0) {
+		ok(!strstr(tarn_error_message(), "died twice"),
+			"the sentence says nothing of deaths");
+		has_str("look whether it was done", tarn_error_message(),
+			"the error says what to do");
+		is_int(0, fake.n_again, "it was not asked again");
+		is_int(0, report_daemon(store, &status),
+			"the next call is served");
+	}
+	fake_stop(&fake);
+	tarn_store_unref(store);
+	return r;
+}
+
+static void test_short(void)
+{
+	static const int errors[] = {ENOMEM, EMFILE, ENFILE, ENOBUFS};
+
+	for (size_t i = 0; i < 4; i++) {
+		const char *text = strerror(errors[i]);
+
+		is_int(0, status_of_restarted(3, errors[i]),
+			"%s, three times, when it is to be asked again", text);
+		is_int(-errors[i], status_of_restarted(INT_MAX, errors[i]),
+			"%s, for ever", text);
+	}
+}
+
+/* ---- what others give back ----------------------------------------------- */
+
+/* Time stands still from then on: linked instead of the original. */
+static atomic_bool stopped;
+static struct timespec stopped_at;
+int __real_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *ret)
+{
+	if (!stopped)
+		return __real_clock_gettime(clock, ret);
+	*ret = stopped_at;
+	return 0;
+}
+
+static void *ask(void *store)
+{
+	struct tarn_report_daemon status;
+
+	return (void *)(intptr_t)report_daemon(store, &status);
+}
+
+static void test_others(void)
+{
+	struct tarn_report_daemon status;
+	pthread_t thread;
+	struct fake fake;
+	tarn_store *store = opened(&fake, FAKE_REPORT_KILLS);
+	void *r;
+
+	again_denied = INT_MAX;
+	again_error = EMFILE;
+	__real_clock_gettime(CLOCK_MONOTONIC, &stopped_at);
+	stopped = true;
+	if (pthread_create(&thread, NULL, ask, store) != 0)
+		bail("no thread");
+	while (again_denied == INT_MAX)
+		usleep(1000);
+	is_int(0, report_daemon(store, &status),
+		"while a call waits for descriptors, others are served");
+	is_int(0, fake.n_again, "and it waits still");
+	is_int(0, fake.n_resent, "so the server must not take it for answered");
+	again_denied = 0;
+	pthread_join(thread, &r);
+	stopped = false;
+	is_int(0, (intptr_t)r, "when they have given some back, it is asked");
+	is_int(1, fake.n_again, "again, once");
+	fake_stop(&fake);
+	tarn_store_unref(store);
+}
+
+static void test_restart(void)
+{
+	struct tarn_report_daemon status;
+	struct fake fake;
+	tarn_store *store = opened(&fake, FAKE_REPORT_KILLS);
+
+	is_int(0, report_daemon(store, &status),
+		"what one server died of, another answers");
+	is_int(1, fake.n_resumed, "it was resumed");
+	is_int(1, fake.n_again, "and asked again, and told so");
+	/* It comes behind what was asked again, and is not answered. */
+	for (int ms = 0; ms < 60000 && !fake.n_resent; ms++)
+		usleep(1000);
+	is_int(1, fake.n_resent, "and that this was all");
+	is_int(0, report_daemon(store, &status), "as if nothing was");
+	is_int(1, fake.n_again, "what is new is not sent again");
+	is_int(1, fake.n_resent, "nor is that this was all");
+	fake_stop(&fake);
+	tarn_store_unref(store);
+	store = opened(&fake, FAKE_REPORT_KILLS);
+	resumes_denied = 3;
+	is_int(0, report_daemon(store, &status),
+		"nor is it lost for want of memory to say that it resumes");
+	is_int(0, resumes_denied, "of which there was none, three times");
+	fake_stop(&fake);
+	tarn_store_unref(store);
+	store = opened(&fake, FAKE_REPORT_KILLS);
+	resents_denied = 1;
+	is_int(0, report_daemon(store, &status),
+		"the answer comes without memory to say that this was all");
+	is_int(0, report_daemon(store, &status), "and so does another");
+	is_int(1, fake.n_resent, "before which it is said, once");
+	fake_stop(&fake);
+	tarn_store_unref(store);
+	store = opened(&fake, FAKE_REPORT_KILLS);
+	resumes_denied = INT_MAX;
+	is_int(-ENOMEM, report_daemon(store, &status),
+		"if there is none for ever, the connection ends");
+	resumes_denied = 0;
+	is_int(-ENOMEM, report_daemon(store, &status),
+		"and says so to the next call");
+	fake_stop(&fake);
+	tarn_store_unref(store);
+	store = opened(&fake, FAKE_REPORT_KILLS_TWICE);
+	is_int(-ECONNRESET, report_daemon(store, &status),
+		"what two servers died of is not asked again");
+	has_str("died twice", tarn_error_message(), "the sentence says so");
+	is_int(0, report_daemon(store, &status), "the connection goes on");
+	is_int(2, fake.n_resumed, "it was resumed twice");
+	fake_stop(&fake);
+	tarn_store_unref(store);
+}
+
+int main(void)
+{
+	int fds = count_fds(getpid());
+
+	test_restart();
+	test_short();
+	test_others();
+	is_int(fds, count_fds(getpid()), "no descriptor is left open");
+	return done(48);
+}

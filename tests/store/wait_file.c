@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Waiting for the bytes of a file that others load. First against a daemon
+ * that the test plays itself, so that bytes arrive when the test says so; then
+ * against the real one, which must wake those who wait.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "base/fail.h"
+#include "lib/store/file_cache.h"
+#include "lib/store/store.h"
+#include "tests/kit/daemon_helper.h"
+#include "tests/kit/fake_daemon.h"
+#include "tests/kit/tap.h"
+
+#define LONG_MS 60000
+#define SIZE 1000u
+
+static char path[300];
+
+/* One tensor of size bytes, that have no blocks. */
+static tarn_file *make_file(const char *name, const char *tensor, unsigned size)
+{
+	char text[200];
+	tarn_file *file;
+	uint64_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", test_tmpdir(), name);
+	n = (uint64_t)snprintf(text, sizeof(text),
+		"{\"%s\":{\"dtype\":\"U8\",\"shape\":[%u],"
+		"\"data_offsets\":[0,%u]}}",
+		tensor, size, size);
+	f = fopen(path, "w");
+	if (!f)
+		bail("%s: %s", path, strerror(errno));
+	fwrite(&n, 8, 1, f);
+	fwrite(text, 1, n, f);
+	fclose(f);
+	if (truncate(path, (off_t)(8 + n + size)) < 0 ||
+		tarn_file_open(path, &file) < 0)
+		bail("%s: %s", path, tarn_error_message());
+	return file;
+}
+
+/* ---- the daemon that the test plays ---------------------------------- */
+
+static struct fake fake;
+static struct table_writer *writer;
+static struct file_identity identity;
+static uint64_t data_offset;
+
+/* A load of the file begins. */
+static uint32_t begin_load(uint64_t data_size)
+{
+	struct table_storage entry = {.pool = 5,
+		.size = data_size,
+		.file = identity,
+		.file_offset = data_offset};
+	uint64_t generation;
+	uint32_t index;
+
+	if (table_storage_add(
+		    writer, &entry, STORAGE_FILLING, &index, &generation) < 0)
+		bail("%s", tarn_fail_message());
+	table_wake(writer);
+	return index;
+}
+
+struct step {
+	pthread_t thread;
+	uint32_t index;
+	uint64_t landed;
+	enum storage_state state; /* FREE: it is dropped */
+	bool again;               /* and another load of it begins */
+};
+
+static void *take_step(void *arg)
+{
+	struct step *step = arg;
+
+	usleep(100000);
+	fake.table.storages[step->index].landed = step->landed;
+	if (step->state == STORAGE_FREE)
+		table_storage_drop(writer, step->index);
+	else
+		table_storage_set(writer, step->index, step->state);
+	if (step->again)
+		step->index = begin_load(SIZE);
+	table_wake(writer);
+	return NULL;
+}
+
+static void begin_step(struct step *step)
+{
+	pthread_create(&step->thread, NULL, take_step, step);
+}
+
+static void end_step(struct step *step)
+{
+	pthread_join(step->thread, NULL);
+}
+
+static void test_progress(tarn_store *store, tarn_file *file)
+{
+	struct step step = {.state = STORAGE_FILLING};
+	uint64_t landed = 77;
+
+	is_int(-ENOENT, tarn_store_wait_file(store, file, 0, -1, &landed),
+		"a file that nobody loads");
+	has_str("nobody is loading it", tarn_error_message(),
+		"the error contains 'nobody is loading it'");
+	step.index = begin_load(SIZE);
+	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 1, 100, &landed),
+		"one of which nothing has arrived");
+	has_str("0 of 1000 bytes have arrived, not 1 within 100 ms",
+		tarn_error_message(), "is said so, too");
+	is_int(77, (int64_t)landed, "and nothing is given");
+	step.landed = 400;
+	begin_step(&step);
+	is_int(0, tarn_store_wait_file(store, file, 300, LONG_MS, &landed),
+		"a part of it");
+	is_int(400, (int64_t)landed, "arrives");
+	end_step(&step);
+	step.landed = SIZE;
+	begin_step(&step);
+	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 0, 400, &landed),
+		"all have arrived, but may not be read yet");
+	end_step(&step);
+	step.state = STORAGE_LIVE;
+	begin_step(&step);
+	is_int(0, tarn_store_wait_file(store, file, 5000, LONG_MS, &landed),
+		"then they may");
+	is_int(SIZE, (int64_t)landed, "all of them");
+	end_step(&step);
+	is_int(0, tarn_store_wait_file(store, file, 0, 0, NULL),
+		"what is there is there");
+	table_storage_drop(writer, step.index);
+}
+
+static void test_ends(tarn_store *store, tarn_file *file)
+{
+	struct step step = {.state = STORAGE_FREE, .index = begin_load(SIZE)};
+
+	begin_step(&step);
+	is_int(-ECANCELED, tarn_store_wait_file(store, file, 0, LONG_MS, NULL),
+		"a load that fails");
+	end_step(&step);
+	step.index = begin_load(SIZE);
+	step.again = true;
+	begin_step(&step);
+	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 0, 400, NULL),
+		"one after which another begins");
+	end_step(&step);
+	fake.table.storages[step.index].flags = STORAGE_QUARANTINE;
+	is_int(-ENOENT, tarn_store_wait_file(store, file, 0, 100, NULL),
+		"what a dead loader left is nobody's load");
+	table_storage_drop(writer, step.index);
+}
+
+/* ---- an index -------------------------------------------------------- */
+
+#define SHARD_SIZE (3u << 30) /* nothing but a hole */
+
+static void take_identity(tarn_file *file)
+{
+	uint64_t size;
+
+	tarn_file_data_range(file, &data_offset, &size);
+	if (identity_of(tarn_file_fd(file), &identity) < 0)
+		bail("%s", tarn_error_message());
+}
+
+struct late {
+	int after_ms;
+	uint32_t index;
+};
+
+static void *begin_late(void *arg)
+{
+	struct late *late = arg;
+
+	usleep((useconds_t)late->after_ms * 1000);
+	late->index = begin_load(SIZE);
+	table_storage_set(writer, late->index, STORAGE_LIVE);
+	table_wake(writer);
+	return NULL;
+}
+
+/* An index of two shards, the first of them loaded. */
+struct pair {
+	tarn_file *shards[2], *file;
+	char path[300];
+	uint32_t index;
+};
+
+static void make_pair(struct pair *p, unsigned first_size)
+{
+	FILE *f;
+
+	p->shards[0] = make_file("1.st", "b", first_size);
+	p->shards[1] = make_file("2.st", "c", SIZE);
+	snprintf(p->path, sizeof(p->path), "%s/index.json", test_tmpdir());
+	f = fopen(p->path, "w");
+	if (!f ||
+		fputs("{\"weight_map\":{\"b\":\"1.st\",\"c\":\"2.st\"}}", f) <
+			0 ||
+		fclose(f) != 0 || tarn_file_open(p->path, &p->file) < 0)
+		bail("%s: %s", p->path, tarn_error_message());
+	take_identity(p->shards[0]);
+	p->index = begin_load(first_size);
+	table_storage_set(writer, p->index, STORAGE_LIVE);
+	take_identity(p->shards[1]);
+}
+
+static void drop_pair(struct pair *p)
+{
+	table_storage_drop(writer, p->index);
+	for (int i = 0; i < 2; i++) {
+		unlink(tarn_file_path(p->shards[i]));
+		tarn_file_unref(p->shards[i]);
+	}
+	unlink(p->path);
+	tarn_file_unref(p->file);
+}
+
+/* A first shard of GiB that is verified before the next one's load begins: who
+ * waits for both must not take the pause for the end. */
+static void test_pause(tarn_store *store)
+{
+	struct late late = {.after_ms = 1500};
+	uint64_t landed = 0;
+	pthread_t thread;
+	struct pair p;
+
+	make_pair(&p, SHARD_SIZE);
+	pthread_create(&thread, NULL, begin_late, &late);
+	is_int(0, tarn_store_wait_file(store, p.file, 0, LONG_MS, &landed),
+		"shards with a pause between them");
+	is_int((int64_t)SHARD_SIZE + SIZE, (int64_t)landed, "all arrive");
+	pthread_join(thread, NULL);
+	table_storage_drop(writer, late.index);
+	drop_pair(&p);
+}
+
+/* The next shard's load waits for memory, however long: it has no storage, but
+ * the daemon knows of it. Of others it may know what it likes. */
+static void test_coming(tarn_store *store)
+{
+	struct tarn_report_load *load = &fake.reported;
+	struct late late = {.after_ms = 2500};
+	uint64_t landed = 0;
+	pthread_t thread;
+	struct pair p;
+
+	make_pair(&p, SIZE);
+	*load = (struct tarn_report_load) {
+		.label = "elsewhere/2.st", .total = SIZE};
+	pthread_create(&thread, NULL, begin_late, &late);
+	is_int(0, tarn_store_wait_file(store, p.file, 0, LONG_MS, &landed),
+		"a shard whose load waits for memory: %s",
+		tarn_error_message());
+	is_int(2 * SIZE, (int64_t)landed, "all arrive");
+	pthread_join(thread, NULL);
+	table_storage_drop(writer, late.index);
+	load->total = SIZE + 1;
+	is_int(-ENOENT, tarn_store_wait_file(store, p.file, 0, LONG_MS, NULL),
+		"a load of another size is of another file");
+	has_str("nobody is loading it", tarn_error_message(), "as is said");
+	load->total = SIZE;
+	load->state = TARN_LOAD_STOPPING;
+	is_int(-ENOENT, tarn_store_wait_file(store, p.file, 0, LONG_MS, NULL),
+		"and one that stops will not come");
+	drop_pair(&p);
+}
+
+/* So is the load of a single file, or of the first shard. */
+static void test_coming_first(tarn_store *store)
+{
+	tarn_file *file = make_file("f.safetensors", "b", SIZE);
+	struct late late = {.after_ms = 1500};
+	uint64_t landed = 0;
+	pthread_t thread;
+
+	take_identity(file);
+	fake.reported = (struct tarn_report_load) {.label = "f.safetensors",
+		.total = SIZE,
+		.state = TARN_LOAD_WAITING};
+	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 0, 0, NULL),
+		"a file whose load waits for memory is not there now");
+	has_str("waits for memory", tarn_error_message(),
+		"the error contains 'waits for memory'");
+	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 0, 50, NULL),
+		"nor soon");
+	has_str("within 50 ms", tarn_error_message(),
+		"the error contains 'within 50 ms'");
+	pthread_create(&thread, NULL, begin_late, &late);
+	is_int(0, tarn_store_wait_file(store, file, 0, LONG_MS, &landed),
+		"but then it is");
+	is_int(SIZE, (int64_t)landed, "whole");
+	pthread_join(thread, NULL);
+	table_storage_drop(writer, late.index);
+	fake.reported.state = TARN_LOAD_READING;
+	is_int(-ENOENT, tarn_store_wait_file(store, file, 0, LONG_MS, NULL),
+		"one that is read elsewhere is another file's");
+	unlink(tarn_file_path(file));
+	tarn_file_unref(file);
+}
+
+static tarn_store *open_played(enum fake_mode mode)
+{
+	int fd = fake_start(&fake, mode);
+	tarn_store *store;
+
+	if (store_open_fd(fd, "/the/socket", "", 5000, &store) < 0 ||
+		table_writer_new(&fake.table, &writer) < 0)
+		bail("%s", tarn_error_message());
+	return store;
+}
+
+static void close_played(tarn_store *store)
+{
+	tarn_store_unref(store);
+	table_writer_free(writer);
+	fake_stop(&fake);
+}
+
+static void test_played(void)
+{
+	tarn_file *file = make_file("f.safetensors", "b", SIZE);
+	tarn_store *store = open_played(FAKE_GOOD);
+	uint64_t size;
+
+	take_identity(file);
+	test_progress(store, file);
+	test_ends(store, file);
+	test_pause(store);
+	close_played(store);
+	store = open_played(FAKE_REPORTS);
+	test_coming(store);
+	test_coming_first(store);
+	close_played(store);
+	unlink(tarn_file_path(file));
+	tarn_file_unref(file);
+	file = make_file("e.safetensors", "b", 0);
+	is_int(0, tarn_store_wait_file(store, file, 0, 0, &size),
+		"an empty file has nothing to wait for");
+	tarn_file_unref(file);
+	unlink(path);
+}
+
+/* ---- the real daemon ------------------------------------------------- */
+
+static struct daemon server;
+
+static tarn_store *open_store(void)
+{
+	tarn_store *store;
+
+	if (tarn_store_open(server.socket, &store) < 0)
+		bail("%s", tarn_error_message());
+	return store;
+}
+
+/* Under the same mtime: only who reads the header finds it out. */
+static void rename_tensor(void)
+{
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0 || pwrite(fd, "c", 1, 10) != 1 ||
+		futimens(fd, (struct timespec[]) {st.st_atim, st.st_mtim}) < 0)
+		bail("%s: %m", path);
+	close(fd);
+}
+
+/* It has no names, so there is no commit that wakes. */
+static void test_loaded(tarn_store *store)
+{
+	tarn_file *file = make_file("b.safetensors", "b", 100000);
+	tarn_store *other = open_store();
+	struct tarn_load_info info;
+	uint32_t changed;
+
+	is_int(-ENOENT, tarn_store_wait_file(store, file, 0, 0, NULL),
+		"nobody loads it yet");
+	changed = store->table.header->changed;
+	is_int(0, tarn_store_load(other, file, NULL, NULL, NULL), "it is");
+	ok(store->table.header->changed != changed, "who waits was woken");
+	is_int(0, tarn_store_wait_file(store, file, 0, 0, NULL), "seen");
+	is_int(0, tarn_store_load(store, file, NULL, &info, NULL), "and had");
+	ok(info.cached, "without reading it");
+	tarn_file_unref(file);
+	unlink(path);
+	file = make_file("other.safetensors", "b", 100000);
+	rename_tensor();
+	changed = store->table.header->changed;
+	ok(tarn_store_load(other, file, NULL, NULL, NULL) < 0, "one fails");
+	ok(store->table.header->changed != changed, "who waits was woken");
+	tarn_store_unref(other);
+	tarn_file_unref(file);
+	unlink(path);
+}
+
+int main(void)
+{
+	tarn_store *store;
+
+	test_played();
+	daemon_start(&server, "sock", NULL);
+	store = open_store();
+	test_loaded(store);
+	tarn_store_unref(store);
+	is_int(0, daemon_stop(&server), "the daemon ends");
+	return done_any();
+}

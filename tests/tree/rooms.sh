@@ -1,0 +1,95 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# Rooms, and which may know which. An #include is an arrow; so is a call, by
+# which the rooms of the server are told apart, since they share one header.
+
+cd "${top_srcdir:?set by tests/run}" || exit 1
+count=0
+
+judge() { # WHAT SEEN: nothing seen is good
+	count=$((count + 1))
+	if [ -z "$2" ]; then
+		echo "ok $count - $1"
+	else
+		echo "not ok $count - $1"
+		printf '%s\n' "$2" | sed 's/^/# seen: /'
+	fi
+}
+
+# arrows ROOM ALLOWED...: the includes of its files that lead elsewhere.
+arrows() {
+	local room=$1 allowed
+	shift
+	allowed=$(printf '|%s' "$room/" "$@")
+	find "$room" -name '*.[ch]' -exec grep -HE '^#include "[a-z]+/' {} + |
+		grep -vE ":#include \"(${allowed#|})"
+}
+
+while read -r room allowed; do
+	# shellcheck disable=SC2086 # a list of words
+	judge "$room knows nothing but: ${allowed:-itself}" \
+		"$(arrows "$room" $allowed)"
+done <<'END'
+base
+shm base/
+lib/layout base/ lib/reserved.h
+lib/number base/
+lib/move base/ lib/number/
+lib/tensor base/ lib/(layout|number|move)/
+lib/io base/
+lib/file base/ lib/(layout|number|move|tensor)/
+lib/copy base/ lib/(layout|number|move|tensor|file|io)/ lib/reserved.h
+lib/save base/ lib/(layout|number|move|tensor|file|io|copy)/ lib/reserved.h
+lib/dlpack base/ lib/(layout|tensor)/
+lib/store base/ shm/ lib/(layout|number|move|tensor|file|io|copy|save)/ lib/reserved.h
+lib/channel base/ shm/ lib/(layout|number|move|tensor|file|io|copy|save|store)/ lib/reserved.h
+daemon base/ shm/ lib/io/ lib/store/descriptor.h
+daemon/loop base/ shm/ daemon/messages.h
+daemon/config base/ shm/ daemon/messages.h daemon/loop/
+daemon/loader base/ shm/ lib/io/ daemon/messages.h daemon/(config|loop)/
+daemon/server base/ shm/ lib/store/descriptor.h daemon/messages.h daemon/(config|loop)/
+daemon/keeper base/ shm/ daemon/messages.h daemon/(config|loop)/ daemon/(server/server|loader/loader)\.h
+cli base/
+python
+examples
+END
+
+# calls BUILD: "FROM TO FUNCTION" for each call between two rooms of the server.
+calls() {
+	local object room
+
+	find "$1/daemon/server" -name '*.o' -path '*/.libs/*' | sort |
+		while read -r object; do
+			room=${object#"$1"/daemon/server/}
+			room=${room%/*.o}
+			room=${room%.libs}
+			nm "$object" | sed "s:^:${room:-server/} :"
+		done | awk '
+		$3 ~ /^[TDBR]$/ { home[$4] = $1 }
+		$2 == "U" { from[++n] = $1; what[n] = $3 }
+		END {
+			for (i = 1; i <= n; i++)
+				if (what[i] in home && home[what[i]] != from[i])
+					print from[i], home[what[i]], what[i]
+		}' | sed 's:/ : :g' | sort -u
+}
+
+# The rooms of the server from the top to the ground. A room calls those that
+# stand below it. The way back is a callback that was given with the call.
+order='client load publish channel storage memory account'
+
+found=$(calls "${top_builddir:?set by tests/run}" | awk -v order="$order" '
+	BEGIN { n = split(order, room, " "); for (i in room) at[room[i]] = i }
+	$1 in at && $2 in at && at[$2] < at[$1]' | sort)
+if [ -z "$(find "$top_builddir/daemon/server" -name '*.o' 2>/dev/null)" ]; then
+	count=$((count + 1))
+	echo "ok $count # SKIP there are no objects in $top_builddir"
+else
+	judge "calls were found" "$(
+		calls "$top_builddir" | grep -q '^load storage storage_new$' ||
+			echo "load does not call storage_new"
+	)"
+	judge "rooms of the server call no room above them" "$found"
+fi
+echo "1..$count"
