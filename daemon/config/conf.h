@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "daemon/config/options.h"
-#include "daemon/config/quota.h"
+#include "daemon/config/quota_limits.h"
 #include "daemon/messages.h"
 
 #define CONFIG_PATH "/etc/tarn/tarnd.conf"

@@ -94,7 +94,7 @@ struct keeper_upgrade {
 	uint64_t left_at;            /* nobody is served since then; 0 */
 };
 
-/* keeper/memory.c */
+/* keeper/segments.c */
 struct keeper_memory {
 	uint64_t budget;
 	uint64_t allocated;
@@ -175,7 +175,7 @@ int keeper_pool_add(struct keeper *keeper, const struct pool_spec *spec);
 void keeper_pools_update(struct keeper *keeper, const struct config *config);
 void keeper_reload(struct keeper *keeper);
 
-/* keeper/memory.c: segments */
+/* keeper/segments.c: segments */
 int keeper_grow(struct keeper *keeper, const struct msg_grow *want);
 void keeper_populated(struct keeper *keeper, int status);
 int keeper_mapped(struct keeper *keeper, const struct msg_segment *answer);
@@ -226,7 +226,7 @@ struct keeper_client *keeper_client_next(
 /* Their connections end: the daemon's last act. */
 void keeper_clients_end(struct keeper *keeper);
 
-/* keeper/loaders.c: loaders whose writes are not over */
+/* keeper/loader_pipes.c: loaders whose writes are not over */
 int keeper_loader_start(struct keeper *keeper, const struct msg_loader *want);
 int keeper_loader_adopt(
 	struct keeper *keeper, const struct msg_loader *who, int pipe_fd);
@@ -239,7 +239,7 @@ void keeper_loader_reaped(struct keeper *keeper, pid_t pid);
 void keeper_loaders_replay(struct keeper *keeper);
 void keeper_loaders_free(struct keeper *keeper);
 
-/* keeper/fd_store.c: what the server gave to be held */
+/* keeper/held_fds.c: what the server gave to be held */
 int keeper_store_fd(struct keeper *keeper, struct wire_message *m);
 void keeper_fds_replay(struct keeper *keeper);
 
@@ -255,7 +255,7 @@ pid_t keeper_fork_checker(struct keeper *keeper, int state);
 pid_t keeper_fork_populator(struct keeper *keeper, int fd, void *addr,
 	uint64_t size, bool reserved);
 
-/* keeper/server.c: the server's life */
+/* keeper/server_process.c: the server's life */
 uint64_t keeper_now(void); /* CLOCK_MONOTONIC ns */
 /* That is called with the keeper in so many ns. */
 void keeper_call_in(struct keeper *keeper, struct deadline *deadline,
@@ -292,7 +292,7 @@ void keeper_hide(void);
  * all that the keeper had, and can be attached to until then. */
 void keeper_adopt_begin(void);
 
-/* keeper/requests.c: what the server asks */
+/* keeper/server_requests.c: what the server asks */
 /* Handles all messages that have come. -EPIPE: the server is gone; -EPROTO: a
  * message is invalid. */
 int keeper_receive_server(struct keeper *keeper);

@@ -13,12 +13,12 @@
 #include "daemon/loop/deadline.h"
 #include "daemon/loop/worker.h"
 #include "daemon/messages.h"
-#include "daemon/server/account/quota.h"
+#include "daemon/server/account/account.h"
 #include "daemon/server/channel/channel.h"
 #include "daemon/server/load/load.h"
 #include "daemon/server/memory/segments.h"
 #include "daemon/server/storage/cache.h"
-#include "daemon/server/storage/memory.h"
+#include "daemon/server/storage/memory_queue.h"
 #include "daemon/server/storage/storage.h"
 #include "shm/table.h"
 
@@ -40,7 +40,7 @@ struct domain {
 	struct storages storages;
 	struct file_cache cache;
 	struct name_accounts names; /* of this domain: whose they are */
-	/* Of its user, if it is one's own: account/quota.c. */
+	/* Of its user, if it is one's own: account/account.c. */
 	struct account account;
 	struct client *clients;
 	struct loading loading;
@@ -57,8 +57,12 @@ struct domain {
 	bool reported_empty;
 };
 
-/* domains.c */
+/* account/find_domain.c */
 struct domain *domain_find(struct server *server, uint32_t number);
+/* That of a user's own memory; NULL: there is none. */
+struct domain *domain_of_user(struct server *server, uint32_t uid);
+
+/* domain.c */
 int domain_come(struct server *server, const struct msg_domain *from,
 	struct wire_message *m);
 /* Tells the keeper, once, that nothing is left under it: then another user may
@@ -68,10 +72,9 @@ void domain_poll(struct domain *domain);
 void domain_leave(struct domain *domain);
 void domain_free(struct domain *domain);
 
-/* pool.c: which users may use which pool */
+/* client/pool_access.c: which users may use which pool */
 #define POOL_READ 4u
 #define POOL_WRITE 2u
-struct domain *domain_of_user(struct server *server, uint32_t uid);
 /* From now on it belongs to the pool of that name: -EACCES. */
 int client_enter(struct client *client, const char *name, size_t size);
 /* Sets may_write by the domain that it is under. */

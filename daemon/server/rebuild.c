@@ -55,7 +55,7 @@
  *   socket that ended meanwhile is found so when it is watched.
  * - An answer. The client sends the request again, flagged so. If it was done
  *   there is a completion of it, which the commit that did it has shown; the
- *   answer is made from that. See storage/completion.c.
+ *   answer is made from that. See send/completion.c.
  */
 #include <stdatomic.h>
 

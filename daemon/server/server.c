@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A server, from its first event to its last. It gets its state from the keeper
- * (keeper.c), and everything that it serves lies in domains.
+ * (from_keeper.c), and everything that it serves lies in domains.
  */
 #include "daemon/server/server.h"
 
@@ -12,7 +12,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "daemon/loop/log.h"
-#include "daemon/loop/pressure.h"
+#include "daemon/loop/psi.h"
 
 #define KEEPER_QUEUE_MAX (64u << 20) /* the keeper reads, or is dead */
 
@@ -20,7 +20,7 @@
  * quarter of all is for them. A sixteenth is for lease pages that clients ask
  * for, and one for what publications bring, more by the last of them and by the
  * first of each user. Those for what the keeper brings are reserved:
- * client/fd_reserve.c. */
+ * send/fd_reserve.c. */
 static uint32_t limit_sixteenth(void)
 {
 	struct rlimit limit;
@@ -79,7 +79,7 @@ int server_run(const struct server_start *start)
 	}
 	segment_forget(&server);
 	fd_reserve_give(&server);
-	pressure_free(server.pressure);
+	psi_unwatch(server.psi);
 	fd_store_free(&server.fd_store);
 	loop_unwatch(server.keeper_watch);
 	wire_writer_free(server.writer);

@@ -31,8 +31,8 @@
 #include "daemon/server/publish/names.h"
 #include "daemon/server/publish/publish.h"
 #include "daemon/server/storage/cache.h"
-#include "daemon/server/storage/completion.h"
-#include "daemon/server/storage/memory.h"
+#include "daemon/server/send/completion.h"
+#include "daemon/server/storage/memory_queue.h"
 #include "daemon/server/storage/own_memfd.h"
 #include "daemon/server/storage/storage.h"
 #include "shm/table.h"
@@ -63,7 +63,7 @@ int server_run(const struct server_start *start);
 #define SERVER_LOADS_MAX 65536u /* of all; fewer with few descriptors */
 #define FD_RESERVE 2u /* what a message of the keeper's brings at most */
 
-/* Descriptors for what the keeper sends: client/fd_reserve.c. */
+/* Descriptors for what the keeper sends: send/fd_reserve.c. */
 struct fd_reserve {
 	int fds[FD_RESERVE];
 	uint32_t n;
@@ -71,13 +71,13 @@ struct fd_reserve {
 	struct deadline timer;
 };
 
-/* Names that were published for a time: storage/expiry.c. */
+/* Names that were published for a time: storage/name_expiry.c. */
 struct ending_names {
 	struct deadline end;
 	uint64_t first, not_before; /* CLOCK_BOOTTIME */
 };
 
-/* idle.c: nothing to do, and the end. */
+/* between_turns.c: nothing to do, and the end. */
 struct idle {
 	uint64_t since; /* 0: not idle */
 	struct deadline look;
@@ -134,8 +134,8 @@ struct server {
 	struct deadline loads_timer; /* whether a loader hangs */
 	struct load_totals totals;
 	uint64_t allocated;
-	uint32_t n_leaving;        /* segments on their way to the keeper */
-	struct pressure *pressure; /* NULL: the kernel tells nothing */
+	uint32_t n_leaving;    /* segments on their way to the keeper */
+	struct psi_watch *psi; /* NULL: the kernel tells nothing */
 	struct deadline pressure_timer; /* at the headroom */
 	struct turns turns;
 	struct server_limits limits;
@@ -146,14 +146,16 @@ struct server {
 	uint32_t n_more_leases; /* pages beside the first of each client */
 };
 
-/* keeper.c */
+/* send/to_keeper.c */
 /* Copies of the descriptors go; the caller keeps its own. */
 int server_send_keeper(struct server *server, uint16_t type, const void *body,
 	size_t size, const int *fds, int n_fds);
+
+/* from_keeper.c */
 /* It is readable or writable. */
 void server_receive_keeper(void *server, unsigned ready);
 
-/* client/fd_reserve.c: descriptors for the keeper's messages */
+/* send/fd_reserve.c: descriptors for the keeper's messages */
 /* They are reserved; otherwise the keeper's socket is not read until
  * fd_reserve_poll has found some. */
 bool fd_reserve_take(struct server *server);
@@ -164,12 +166,12 @@ void fd_reserve_watch(struct server *server);
 /* Between turns. */
 void fd_reserve_poll(struct server *server);
 
-/* idle.c: between turns */
+/* between_turns.c: between turns */
 /* Before each wait of the loop. */
 void server_between_turns(void *server);
 /* The keeper's answer to the request to accept no more clients. */
 void server_drained(struct server *server, const struct msg_drained *message);
 
-/* storage/expiry.c: names that were published for a time */
+/* storage/name_expiry.c: names that were published for a time */
 /* Sets the deadline to what ends first; between turns. */
 void expiry_set(struct server *server);

@@ -31,7 +31,7 @@ static void put_item(struct user *by, bool publish)
 	if (publish && ring_publish(&by->ring, slot, &note) < 0)
 		bail("%s", tarn_fail_message());
 	storage_release(&kit_server_domain, storage);
-	reap(&kit_server_domain);
+	collect(&kit_server_domain);
 	is_int(STORAGE_UNNAMED, kit_server_state(storage), "an item keeps it");
 }
 
@@ -80,9 +80,9 @@ static void test_deaths(void)
 	is_int(0, stat.consumers, "one of no connection is nobody");
 	storage_unname(
 		&kit_server_domain, user.index, user.generation, TABLE_NOBODY);
-	reap(&kit_server_domain);
+	collect(&kit_server_domain);
 	is_int(0, kit_server_domain.channels.n, "the channel is gone");
-	reap(&kit_server_domain);
+	collect(&kit_server_domain);
 	is_int(STORAGE_FREE, kit_server_state(sent),
 		"the storage in the channel's item is free");
 	kit_server_drop_user(&second);

@@ -161,8 +161,8 @@ static void use_all(void)
 {
 	kit_server_look();
 	storage_release(&kit_server_domain, kit_server_storage());
-	reap(&kit_server_domain);
-	reap_unnamed(&kit_server_domain);
+	collect(&kit_server_domain);
+	collect_unnamed(&kit_server_domain);
 	channel_gives_way(&kit_server_domain, user.index, user.generation);
 }
 

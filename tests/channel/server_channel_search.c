@@ -63,7 +63,7 @@ static void search_with(enum moment when, void (*fn)(void))
 	step = fn;
 	step_at = when;
 	n_pages = 0;
-	reap(&kit_server_domain);
+	collect(&kit_server_domain);
 	if (when == NEVER)
 		fn();
 	step = NULL;
@@ -122,7 +122,7 @@ static void test_give(enum moment when)
 	if (!given)
 		give();
 	ok(given, "given");
-	reap(&kit_server_domain);
+	collect(&kit_server_domain);
 	is_int(STORAGE_UNNAMED, kit_server_state(storage), "by the item alone");
 }
 
@@ -148,12 +148,12 @@ static void test_take(enum moment when)
 		take();
 	ok(taken, "taken");
 	storage_release(&kit_server_domain, storage);
-	reap(&kit_server_domain);
+	collect(&kit_server_domain);
 	is_int(STORAGE_UNNAMED, kit_server_state(storage), "by a lease alone");
 	ok(lease_release(taker->page, &kit_server_domain.table, 0),
 		"let go of: a notification");
 	storage_released_by_client(&kit_server_domain, storage, generation);
-	reap(&kit_server_domain);
+	collect(&kit_server_domain);
 	is_int(STORAGE_FREE, kit_server_state(storage),
 		"the storage without references is free");
 }

@@ -13,7 +13,7 @@
 
 #include "base/fd.h"
 #include "base/headroom.h"
-#include "daemon/loop/pressure.h"
+#include "daemon/server/storage/pressure_relief.h"
 #include "tests/kit/cgroup.h"
 #include "tests/kit/raw_client.h"
 #include "tests/kit/report.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* How much is given back: by what is left, whether tasks stall, and what there
  * is to give. */
-#include "daemon/loop/pressure.h"
+#include "daemon/server/storage/pressure_relief.h"
 
 #include "tests/kit/tap.h"
 
@@ -12,21 +12,21 @@ int main(void)
 {
 	const uint64_t low = PRESSURE_LOW, high = PRESSURE_HIGH;
 
-	is_int(0, (int64_t)pressure_relief(high, false, GIB), "enough is left");
-	is_int(0, (int64_t)pressure_relief(low, false, GIB),
+	is_int(0, (int64_t)relief_wanted(high, false, GIB), "enough is left");
+	is_int(0, (int64_t)relief_wanted(low, false, GIB),
 		"between the two nothing is done");
 	is_int((int64_t)(high - low + 1),
-		(int64_t)pressure_relief(low - 1, false, GIB),
+		(int64_t)relief_wanted(low - 1, false, GIB),
 		"below the lower one, up to the upper");
-	is_int((int64_t)high, (int64_t)pressure_relief(0, false, GIB),
+	is_int((int64_t)high, (int64_t)relief_wanted(0, false, GIB),
 		"nothing is left");
-	is_int((int64_t)MIB, (int64_t)pressure_relief(0, false, MIB),
+	is_int((int64_t)MIB, (int64_t)relief_wanted(0, false, MIB),
 		"not more than there is");
-	is_int(0, (int64_t)pressure_relief(0, true, 0), "there is nothing");
-	is_int((int64_t)(GIB / 8), (int64_t)pressure_relief(GIB, true, GIB),
+	is_int(0, (int64_t)relief_wanted(0, true, 0), "there is nothing");
+	is_int((int64_t)(GIB / 8), (int64_t)relief_wanted(GIB, true, GIB),
 		"a stall costs an eighth");
 	is_int((int64_t)(high - low),
-		(int64_t)pressure_relief(low, true, 64 * MIB + MIB),
+		(int64_t)relief_wanted(low, true, 64 * MIB + MIB),
 		"and what is lacking, if that is more");
 	return done(8);
 }

@@ -21,7 +21,7 @@
 #include "base/checked.h"
 #include "base/fd.h"
 #include "daemon/loop/loop.h"
-#include "daemon/loop/pressure.h"
+#include "daemon/loop/psi.h"
 #include "tests/kit/cgroup.h"
 #include "tests/kit/tap.h"
 #include "tests/kit/witness.h"
@@ -109,8 +109,8 @@ static _Noreturn void thrash(const char *path)
 
 int main(void)
 {
-	struct pressure *pressure;
-	int fds[PRESSURE_TRIGGERS];
+	struct psi_watch *pressure;
+	int fds[PSI_TRIGGERS];
 	pid_t pids[THRASHERS_MAX];
 	long n = MIN(EACH_CPU * sysconf(_SC_NPROCESSORS_ONLN), THRASHERS_MAX);
 	const char *path;
@@ -120,9 +120,9 @@ int main(void)
 			 "and the controller)");
 	if (loop_new(&loop) < 0)
 		bail("no loop");
-	for (unsigned int i = 0; i < PRESSURE_TRIGGERS; i++)
-		fds[i] = pressure_open(i);
-	pressure = pressure_watch(loop, fds, on_stall, loop);
+	for (unsigned int i = 0; i < PSI_TRIGGERS; i++)
+		fds[i] = psi_open(i);
+	pressure = psi_watch(loop, fds, on_stall, loop);
 	if (!pressure) {
 		loop_free(loop);
 		cgroup_remove();
@@ -145,8 +145,8 @@ int main(void)
 		ok(stalls > 0, "a stall is told of");
 	else
 		skip(1, "the kernel has counted no stall in a minute");
-	pressure_free(pressure);
-	for (unsigned int i = 0; i < PRESSURE_TRIGGERS; i++)
+	psi_unwatch(pressure);
+	for (unsigned int i = 0; i < PSI_TRIGGERS; i++)
 		fd_close(fds[i]);
 	loop_free(loop);
 	ok(cgroup_remove(), "the group is gone");

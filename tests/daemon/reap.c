@@ -166,7 +166,7 @@ static void test_names_go(struct domain *domain)
 	is_int((int64_t)(N * PAGE), (int64_t)alloc_used(domain->pool.alloc),
 		"and nothing is free before the turn ends");
 	n_searches = 0;
-	ok(reap(domain), "then memory comes back");
+	ok(collect(domain), "then memory comes back");
 	is_int(2, n_searches, "for one look at each page of the domain");
 	is_int(N / 10, in_state(domain, STORAGE_UNNAMED), "what is held stays");
 	is_int(N - N / 10, in_state(domain, STORAGE_FREE),
@@ -174,7 +174,7 @@ static void test_names_go(struct domain *domain)
 	is_int((int64_t)(N / 10 * PAGE),
 		(int64_t)alloc_used(domain->pool.alloc), "its memory too");
 	n_searches = 0;
-	ok(!reap(domain), "nothing more is to be had");
+	ok(!collect(domain), "nothing more is to be had");
 	is_int(0, n_searches, "nor is anything looked at");
 }
 
@@ -185,7 +185,7 @@ static void test_bell(struct domain *domain, struct side *side, uint32_t slot)
 	/* One that is leased still, one that was never let go of. */
 	storage_released_by_client(domain, 20, generation(domain, 20));
 	storage_released_by_client(domain, 20, generation(domain, 20) + 1);
-	reap(domain);
+	collect(domain);
 	is_int(STORAGE_FREE, state(domain, 10), "frees what it was about");
 	is_int(STORAGE_UNNAMED, state(domain, 20), "and nothing else");
 }
@@ -193,17 +193,17 @@ static void test_bell(struct domain *domain, struct side *side, uint32_t slot)
 static void end_of(struct domain *domain, struct side *side)
 {
 	drop_client(domain, side);
-	reap_unnamed(domain);
-	reap(domain);
+	collect_unnamed(domain);
+	collect(domain);
 }
 
 static void test_stranger(struct domain *domain, struct side *stranger)
 {
 	storage_released_by_client(domain, 3, generation(domain, 3));
-	reap(domain);
+	collect(domain);
 	is_int(N, in_state(domain, STORAGE_LIVE), "a lie frees nothing");
 	unname_all(domain);
-	reap(domain);
+	collect(domain);
 	is_int(N, in_state(domain, STORAGE_UNNAMED),
 		"in its own domain the stranger's leases count");
 	end_of(domain, stranger);
@@ -226,7 +226,7 @@ static void test_batch(void)
 	/* The same index and generation, of the other domain. */
 	for (uint32_t i = 0; i < N; i++)
 		take(&domains[1], &stranger, i);
-	reap_find_leased(domain, (uint32_t[]) {0, 5}, 2, leased);
+	collect_find_leased(domain, (uint32_t[]) {0, 5}, 2, leased);
 	ok(leased[0] && !leased[1], "what is leased can be asked");
 	test_names_go(domain);
 	test_bell(domain, &sides[0], slots[10]);
@@ -251,7 +251,7 @@ static void test_revival(void)
 	storage_unname(domain, 3, generation(domain, 3), TABLE_NOBODY);
 	storage_unname(domain, 7, generation(domain, 7), TABLE_NOBODY);
 	storage_name(domain, 3, 1, TABLE_NOBODY);
-	reap(domain);
+	collect(domain);
 	is_int(STORAGE_LIVE, state(domain, 3),
 		"it is not freed under its name");
 	is_int(STORAGE_UNNAMED, state(domain, 7), "held by a lease alone");
@@ -260,7 +260,7 @@ static void test_revival(void)
 	end_of(domain, &side);
 	is_int(N, in_state(domain, STORAGE_LIVE), "it outlives its holder");
 	unname_all(domain);
-	reap(domain);
+	collect(domain);
 	is_int(N, in_state(domain, STORAGE_FREE), "until its name goes");
 }
 

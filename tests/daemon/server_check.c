@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * check_domain() finds nothing in books that are right, and each way in which
+ * self_check_domain() finds nothing in books that are right, and each way in which
  * they can differ from the table: a server that miscounts is found out before
  * it frees what somebody reads, or keeps what nobody does.
  */
@@ -105,7 +105,7 @@ static void is_found(const char *words, const char *what)
 	struct msg_checked sum = {0};
 	bool found = false;
 
-	if (check_domain(&domain, &faults, &sum) < 0)
+	if (self_check_domain(&domain, &faults, &sum) < 0)
 		bail("%s: %s", what, tarn_fail_message());
 	for (uint32_t i = 0; i < faults.n; i++)
 		found |= words && strstr(faults.lines[i], words);

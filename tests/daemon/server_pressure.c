@@ -10,14 +10,15 @@
 
 #include "base/fail.h"
 #include "base/fd.h"
-#include "daemon/loop/pressure.h"
+#include "daemon/loop/psi.h"
 #include "daemon/server/server.h"
+#include "daemon/server/storage/pressure_relief.h"
 #include "tests/kit/must.h"
 #include "tests/kit/tap.h"
 
 static struct server server;
 static int keeper;
-static struct wire_message kept[PRESSURE_TRIGGERS];
+static struct wire_message kept[PSI_TRIGGERS];
 static uint32_t n_kept;
 
 static void begin(void)
@@ -39,12 +40,12 @@ static void begin(void)
 		must(server_restore_fd(&server, &m));
 	}
 	must(server_rebuild(&server));
-	server_pressure_begin(&server);
+	pressure_relief_begin(&server);
 }
 
 static void die(void)
 {
-	pressure_free(server.pressure);
+	psi_unwatch(server.psi);
 	fd_store_free(&server.fd_store);
 	wire_writer_free(server.writer);
 	loop_free(server.loop);
@@ -78,13 +79,13 @@ static uint32_t hear(struct wire_message *m, uint32_t room)
 static void test_first(void)
 {
 	begin();
-	if (!server.pressure) {
+	if (!server.psi) {
 		die();
 		skip_all("the kernel does not let its pressure be watched");
 	}
-	n_kept = hear(kept, PRESSURE_TRIGGERS);
+	n_kept = hear(kept, PSI_TRIGGERS);
 	diag("%u triggers", n_kept);
-	ok(n_kept >= 1 && n_kept <= PRESSURE_TRIGGERS,
+	ok(n_kept >= 1 && n_kept <= PSI_TRIGGERS,
 		"the first server has triggers kept");
 	for (uint32_t i = 0; i < n_kept; i++) {
 		is_int(D_STORE_FD, kept[i].type, "kept");
@@ -96,7 +97,7 @@ static void test_first(void)
 static void test_next(void)
 {
 	begin();
-	ok(server.pressure, "the next one watches");
+	ok(server.psi, "the next one watches");
 	/* Our cgroup's trigger may not be to be had; then it is asked for each
 	 * time, and nothing comes of it. */
 	is_int(0, hear(NULL, 0), "what was kept, and asks for nothing");

@@ -20,7 +20,7 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "daemon/loop/loop_internal.h"
-#include "daemon/loop/pressure.h"
+#include "daemon/loop/psi.h"
 #include "daemon/server/load/internal.h"
 #include "daemon/server/publish/internal.h"
 #include "shm/table_check.h"
@@ -320,7 +320,7 @@ static void free_server(void)
 	}
 	segment_forget(&server);
 	fd_reserve_give(&server);
-	pressure_free(server.pressure);
+	psi_unwatch(server.psi);
 	fd_store_free(&server.fd_store);
 	loop_unwatch(server.keeper_watch);
 	loop_unwatch(tick_watch);
@@ -409,7 +409,7 @@ static void judge_books(const char *when)
 		struct faults faults = {0};
 		struct msg_checked sum = {0};
 
-		must(check_domain(domain, &faults, &sum), "a check");
+		must(self_check_domain(domain, &faults, &sum), "a check");
 		if (faults.n)
 			bail("%s, domain %u: %s", when, domain->number,
 				faults.lines[0]);

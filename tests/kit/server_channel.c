@@ -36,7 +36,7 @@ void kit_server_end_client(struct side *side)
 	lease_unmap(side->mapped);
 	side->fd = fd_close(side->fd);
 	kit_server_domain.channels.left = true;
-	reap_unnamed(&kit_server_domain);
+	collect_unnamed(&kit_server_domain);
 }
 
 void kit_server_begin(void)
@@ -208,7 +208,7 @@ void kit_server_turn(void)
 	deadline_set(loop_deadlines(server.loop),
 		&kit_server_domain.channels.next_look, 0);
 	channels_in_turn(&kit_server_domain);
-	reap(&kit_server_domain);
+	collect(&kit_server_domain);
 }
 
 void kit_server_look(void)

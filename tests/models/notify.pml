@@ -15,7 +15,7 @@
  * A client has several pages of leases, each with a word for this. The client
  * stores that of its first page (NOTIFIED: pages[0] in
  * lib/store/lease_slots.h). The server loads that of its first page (LOOKED_AT:
- * leases[0] in daemon/server/storage/leases.c). For both it is the page that
+ * leases[0] in daemon/server/storage/lease_pages.c). For both it is the page that
  * the connection came with.
  *
  * What may be set from outside: RELEASES, and ROOM in the socket, all of which

@@ -8,7 +8,7 @@
  * client has several requests under way. Somebody else commits as well. A
  * server writes the completion of a request and then commits both with one
  * store; the next server drops what was not committed (daemon/
- * server/storage/completion.c). table.pml is about the inside of a commit; "Resuming"
+ * server/send/completion.c). table.pml is about the inside of a commit; "Resuming"
  * in shm/wire.h is the protocol.
  */
 #ifndef CRASHES

@@ -4,7 +4,7 @@
  *
  * The idea: a channel is a storage with a memfd of its own, of which the
  * server maps what comes before the records, as one more who takes part: to
- * give back what the dead held (channel/reap.c), and to find, when it
+ * give back what the dead held (channel/reap_dead.c), and to find, when it
  * looks for leases, what lies in items. It is mapped from when it is published
  * until its storage is free, unnamed or not; a server that takes over maps
  * what the table says and the keeper has kept.

@@ -55,7 +55,7 @@ void channel_named(struct domain *domain, uint32_t index, uint64_t generation,
 /* WIRE_CHANNEL */
 void channel_who(struct client *client, uint32_t serial);
 
-/* channel/reap.c: what the dead held in them */
+/* channel/reap_dead.c: what the dead held in them */
 /* Where channels_left was set, after a turn of the loop or before, if it is not
  * too soon after a long look: then *ret_at is when to look again. */
 void channels_in_turn(struct domain *domain);

@@ -29,3 +29,9 @@ static inline uint32_t channel_owner(const struct client *client)
 /* NULL: it is none. */
 struct server_channel *channel_find(
 	const struct domain *domain, uint32_t index, uint64_t generation);
+
+/* ---- channel/ended.c ------------------------------------------- */
+
+/* No client needs its name any more. */
+bool channel_has_ended(struct domain *domain, struct server_channel *c);
+int channel_remove_names(struct domain *domain, const struct server_channel *c);

@@ -172,7 +172,7 @@ void client_free(struct client *client)
 		server_send_keeper(domain->server, D_CLIENT_GONE, &gone,
 			sizeof(gone), NULL, 0);
 	domain->channels.left = true;
-	reap_unnamed(domain);
+	collect_unnamed(domain);
 }
 
 void client_drop(struct client *client, const char *why)
@@ -246,7 +246,7 @@ int client_receive(struct client *client, struct wire_message *m, int r)
 	client_close_fds(client, m);
 	wire_message_clear(m);
 	if (leases_were_notified(client))
-		reap_unnamed(client->domain);
+		collect_unnamed(client->domain);
 	return r;
 }
 

@@ -9,7 +9,7 @@
 #include "daemon/loop/deadline.h"
 #include "daemon/loop/loop.h"
 #include "daemon/messages.h"
-#include "daemon/server/storage/completion.h"
+#include "daemon/server/send/completion.h"
 #include "shm/lease.h"
 
 struct faults;
@@ -59,7 +59,7 @@ struct client {
 	uint32_t n_publishes; /* that wait */
 };
 
-/* reply.c */
+/* send/reply.c */
 void client_reply(struct client *client, const struct wire_out *out);
 /* Can it be sent an answer with a body of that size? A client may be too old
  * for a long one: -EPROTO with a sentence. client_reply asks, too. */
@@ -109,16 +109,16 @@ uint32_t request_largest(uint16_t type);
 /* Takes what it needs of the message; 0, or an error with its sentence. */
 int request_take(struct client *client, struct wire_message *m);
 
-/* report.c: WIRE_REPORT */
+/* inspect/report.c: WIRE_REPORT */
 int report_send(struct client *client, uint32_t serial);
 
 /* publish/remove.c: WIRE_REMOVE */
 int remove_take(struct client *client, const struct wire_message *m);
 
-/* check.c: WIRE_CHECK */
-int check_send(struct client *client, uint32_t serial);
+/* inspect/self_check.c: WIRE_CHECK */
+int self_check_send(struct client *client, uint32_t serial);
 /* Adds what is wrong with one domain, and what was looked at. -ENOMEM. */
-int check_domain(
+int self_check_domain(
 	struct domain *domain, struct faults *faults, struct msg_checked *sum);
 
 /* client/quantum.c: the server's time, among users */
@@ -138,7 +138,7 @@ void process_expect(struct client *client);
 /* It has sent this: perhaps the child's first message. */
 void process_receive(struct client *client, const struct wire_message *m);
 
-/* storage/leases.c: a client's lease pages */
+/* storage/lease_pages.c: a client's lease pages */
 /* Maps them all: more than one after a server has died. */
 int leases_open(struct client *client);
 void leases_close(struct client *client);

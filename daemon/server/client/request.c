@@ -304,7 +304,7 @@ int request_take(struct client *client, struct wire_message *m)
 	case WIRE_REPORT:
 		return report_send(client, m->serial);
 	case WIRE_CHECK:
-		return check_send(client, m->serial);
+		return self_check_send(client, m->serial);
 	case WIRE_LEASES:
 		return leases(client, m);
 	case WIRE_STOP:

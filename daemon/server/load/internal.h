@@ -26,7 +26,7 @@ void load_leave_loader(struct load *load);
 /* Fails it in any state, together with the loads that share it. */
 void load_give_up(struct load *load, int error);
 
-/* ---- load/fill.c: memory, and a loader to fill it -------------- */
+/* ---- load/take_memory.c ---------------------------------------- */
 
 /* An entry for its bytes, which are being filled. */
 int load_add_storage(struct load *load, uint64_t offset, uint64_t size);
@@ -34,12 +34,18 @@ int load_add_storage(struct load *load, uint64_t offset, uint64_t size);
 int load_take_memory(struct load *load);
 /* It has waited for memory: a memory_wait's done. */
 void load_waited(struct memory_wait *wait, int error);
+
+/* ---- load/assign.c: to which loader ---------------------------- */
+
 /* The number below which a loader must know all segments. */
 uint32_t load_segments_needed(const struct load *load);
 /* Gives the file to a loader that knows so many segments. */
 int load_identify(struct load *load, uint32_t n_segments);
 /* Tells its loader where the bytes go. */
 int load_fill(struct load *load);
+
+/* ---- load/progress.c: what clients are told meanwhile ---------- */
+
 /* Tells the client, and those of the loads that share this one's bytes, where
  * progress can be read; each of them once. */
 void load_send_loading(struct load *load);
@@ -54,7 +60,7 @@ enum not_kept load_not_kept(const struct load *load);
 bool load_find_cached(const struct load *load, uint32_t *ret);
 struct load *load_find_running(const struct load *load);
 
-/* ---- load/publish.c: its names ---------------------------------- */
+/* ---- load/commit_names.c: its names ---------------------------------- */
 
 /* All names of the load, at once or not at all. */
 int load_publish(struct load *load, uint32_t index, uint64_t generation);

@@ -123,7 +123,7 @@ void load_filled(struct load *load, const struct msg_filled *filled)
 	if (domain->table.storages[load->index].flags & STORAGE_KEPT)
 		cache_keep(domain, load->index);
 	else
-		passing_add(domain, load->index, load->generation);
+		uncached_add(domain, load->index, load->generation);
 	table_wake(domain->writer);
 	load_finish_sharers(load, 0);
 	load_succeed(load, load->index, load->generation, 0, filled->cpu_ns);

@@ -7,7 +7,7 @@
 
 #include "daemon/messages.h"
 #include "daemon/server/publish/names.h"
-#include "daemon/server/storage/memory.h"
+#include "daemon/server/storage/memory_queue.h"
 
 struct client;
 struct loader;
@@ -69,8 +69,8 @@ struct loading {
 	bool loader_wanted; /* the keeper was asked for a loader */
 	bool loader_free;   /* loads that wait for one may look again */
 	/* Loaded, kept for nobody: the oldest first. */
-	struct passing *passing, *passing_last;
-	struct deadline passing_end;
+	struct uncached *uncached, *uncached_last;
+	struct deadline uncached_end;
 	uint32_t nothing; /* the storage of all that is empty, if cached */
 	uint64_t nothing_generation;
 };

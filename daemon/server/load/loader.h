@@ -43,6 +43,10 @@ int loader_left(
 	struct domain *domain, const struct msg_loader *from, int pipe_fd);
 bool loader_writes(const struct domain *domain, uint32_t number); /* may it? */
 void loader_job_done(struct loader *loader);
+void loader_free_all(struct domain *domain);
+/* It does no more: its loads begin again with another. */
+void loader_died(struct loader *loader);
+
+/* load/loader_hang.c */
 /* Kills loaders that a dead file system holds: others do their work. */
 void loader_check(struct domain *domain, uint64_t now);
-void loader_free_all(struct domain *domain);

@@ -40,7 +40,7 @@ struct segment_mapper {
 	uint32_t n_segments; /* it has those numbered below */
 	bool mute; /* it answers nothing any more, and may still write */
 
-	/* memory/shrink.c: */
+	/* memory/trim.c: */
 	struct segment_mapper *next; /* of the pool */
 	uint32_t *forgetting;        /* segments that it was asked to unmap */
 	uint32_t n_forgetting;
@@ -100,10 +100,8 @@ uint64_t memory_used(const struct pool *pool);
 bool segment_is_old(const struct segment *segment);
 /* Gives back old ones in which nothing lies: how much is going. */
 uint64_t old_segments_trim(struct domain *domain);
-/* Looks for storages without a holder under domains where some clients cannot
- * send a message any more; returns when to look next, 0: never. */
 
-/* memory/shrink.c: segments in which nothing lies */
+/* memory/trim.c: segments in which nothing lies */
 /* Drops empty ones as long as keep bytes stay free: how much is going. */
 uint64_t segments_trim(struct domain *domain, uint64_t keep);
 /* One that is here and empty: does it go? */
@@ -120,10 +118,3 @@ void segments_unmap(struct domain *domain, struct segment_mapper *mapper);
 /* Those that leave and are mapped by nobody go. */
 void segments_finish(struct domain *domain);
 int segment_dropped(struct server *server, const struct msg_segment *which);
-
-/* storage/pressure.c: when memory is short */
-/* After the keeper has sent all: a former server's triggers may be among it. */
-void server_pressure_begin(struct server *server);
-/* Between turns: looks at the headroom now and then while there is anything to
- * give. */
-void server_pressure_poll(struct server *server);

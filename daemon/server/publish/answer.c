@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The answer to a publication: by the server that has done it, or by one after
- * it, from the completion (storage/completion.c) and from what the names keep
+ * it, from the completion (send/completion.c) and from what the names keep
  * of its commit.
  */
 #include <stdlib.h>

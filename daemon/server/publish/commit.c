@@ -254,7 +254,7 @@ static void show(struct publish *p)
 				channel_named(domain, s->index, s->generation,
 					named.name, named.name_size);
 		}
-	completion_commit(p->client);
+	storage_commit(p->client);
 }
 
 static int transact(struct publish *p, uint64_t *versions)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * WIRE_REMOVE: a name goes, and only once. A removal leaves no version behind,
- * but a completion (storage/completion.c), so one that is sent again takes
+ * but a completion (send/completion.c), so one that is sent again takes
  * nothing that was published after it.
  */
 #include "daemon/server/server.h"
@@ -24,7 +24,7 @@ static int take_out(struct client *client, const struct wire_message *m)
 	if (r == 0)
 		r = completion_write(client, m->serial, NULL);
 	if (r == 0)
-		completion_commit(client);
+		storage_commit(client);
 	else
 		table_abort(writer);
 	return r;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The cache of loaded files, found by the identity of the file. storage/evict.c
- * decides when they are dropped.
+ * The cache of loaded files, found by the identity of the file.
+ * storage/cache_evict.c decides when they are dropped.
  *
  * An entry of the table contains the identity of its file, so the cache is only
  * a hash over the entries that are kept, chained through the server's record of

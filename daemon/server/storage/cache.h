@@ -37,13 +37,13 @@ void cache_drop_versions(
 void cache_replace(struct domain *domain, uint32_t by);
 void cache_free(struct domain *domain);
 
-/* load/passing.c: what is loaded and not kept */
+/* load/uncached.c: what is loaded and not kept */
 /* Freed with its last holder, once the clients that were answered have
  * leases. */
-void passing_add(struct domain *domain, uint32_t index, uint64_t generation);
-void passing_free(struct domain *domain);
+void uncached_add(struct domain *domain, uint32_t index, uint64_t generation);
+void uncached_free(struct domain *domain);
 
-/* storage/evict.c: which loaded file goes */
+/* storage/cache_evict.c: which loaded file goes */
 /* The least recently used one without a holder, of that uid's, or of all;
  * UINT32_MAX: there is none. */
 #define OWNER_ANY UINT32_MAX /* no user's */

@@ -120,7 +120,7 @@ static int find(const struct domain *domain, const struct msg_storage *want)
 static int reopen(struct client *client, const struct msg_storage *want, int fd,
 	int *ret_fd)
 {
-	int mode = client_check_write(client) < 0 ? O_RDONLY : O_RDWR;
+	int mode = client->may_write ? O_RDWR : O_RDONLY;
 	int r = segment_reopen_as(fd, mode, ret_fd);
 
 	if (r != -EACCES || mode == O_RDONLY || want->flags & STORAGE_ALONE)

@@ -215,12 +215,12 @@ uint64_t reclaim_give(struct server *server, uint64_t bytes)
 	uint64_t given;
 	struct domain *domain;
 
-	reap_all(server);
+	collect_all(server);
 	given = trim_all(server, NULL);
 	while (given < bytes &&
 		(domain = domain_to_evict(server, NULL, true))) {
 		cache_evict_one(domain);
-		reap(domain);
+		collect(domain);
 		given += segments_trim(domain, 0);
 	}
 	return given;
@@ -257,7 +257,7 @@ static int give_for(
 		if (!from)
 			return given || reclaim_is_pending(wait) ? 0 : -ENOSPC;
 		cache_evict_one(from);
-		reap(from);
+		collect(from);
 	}
 }
 
@@ -269,7 +269,7 @@ int reclaim_for(struct memory_wait *wait)
 
 	wait->limited = is_at_its_limit(domain);
 	only = wait->limited ? domain : NULL;
-	reap_all(server);
+	collect_all(server);
 	/* The keeper counted memfds that are gone: it is asked anew. */
 	if (own_memory(server) + ahead < domain->growth.asked.own &&
 		left_of(server) >= domain->growth.asked.bytes + ahead && !only)
@@ -296,7 +296,7 @@ int reclaim_for_own(const struct memory_wait *wait)
 
 	if (fits_beside(wait))
 		return 1;
-	reap_all(server);
+	collect_all(server);
 	if (fits_beside(wait))
 		return 1;
 	then = left_of(server) + pending_reclaim(server);

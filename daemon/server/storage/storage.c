@@ -3,7 +3,7 @@
  * What holds a storage: names, the cache of loaded files, leases.
  *
  * Names are counted here; storage/cache.c has the cache. Leases are not
- * counted: storage/reap.c looks for them in the clients' lease pages, and only
+ * counted: storage/collect.c looks for them in the clients' lease pages, and only
  * when the other two are gone.
  */
 #include "daemon/server/server.h"
@@ -114,7 +114,7 @@ void storage_release(struct domain *domain, uint32_t index)
 		return;
 	info->let_go = true;
 	/* Incomplete bytes are only for those that hold them now; complete ones
-	 * can still be taken until reap() looks. */
+	 * can still be taken until collect() looks. */
 	if (state_of(domain, index) == STORAGE_FILLING)
 		storage_set(domain, index, STORAGE_FREEING);
 	else
@@ -185,6 +185,14 @@ void storage_displaced(
 	void *domain, const struct tarn_descriptor *d, uint32_t publisher)
 {
 	storage_unname(domain, d->storage, d->generation, publisher);
+}
+
+void storage_commit(struct client *client)
+{
+	struct domain *domain = client->domain;
+
+	table_commit(domain->writer, storage_displaced, domain);
+	completion_committed(client);
 }
 
 int storage_remove_name(struct domain *domain, const char *name, size_t size)

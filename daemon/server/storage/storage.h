@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/config/quota.h"
+#include "daemon/config/quota_limits.h"
 #include "daemon/loop/deadline.h"
 #include "shm/lease.h"
 #include "shm/table.h"
@@ -25,7 +25,7 @@ enum storage_kind {
 	KIND_NAMED,       /* names lead to it */
 	KIND_CACHED,      /* no name: kept for loads of the same file */
 	KIND_UNNAMED,     /* only leases hold it, as far as is known */
-	KIND_LET_GO,      /* it may be that nothing does: see reap() */
+	KIND_LET_GO,      /* it may be that nothing does: see collect() */
 	KIND_QUARANTINED, /* a dead loader's ring may still write it */
 	STORAGE_KINDS
 };
@@ -90,10 +90,10 @@ struct storages {
 	struct storage_list lists[STORAGE_KINDS];
 	struct storage_holder *holders;
 	struct lease_batch batch;
-	struct deadline next_reap; /* not before, unless memory is needed */
+	struct deadline next_collect; /* not before, unless memory is needed */
 };
 
-/* storage/reap.c: from now on it is searched; or no more. */
+/* storage/collect.c: from now on it is searched; or no more. */
 void storage_holder_join(struct domain *domain, struct storage_holder *holder);
 void storage_holder_leave(struct domain *domain, struct storage_holder *holder);
 
@@ -117,6 +117,9 @@ void storage_unname(struct domain *domain, uint32_t index, uint64_t generation,
 /* The same, for table_commit; domain: a struct domain. */
 void storage_displaced(void *domain, const struct tarn_descriptor *descriptor,
 	uint32_t publisher);
+/* Commits the transaction that does a request of the client's, with its
+ * completion. The caller queues the answer before the event ends. */
+void storage_commit(struct client *client);
 /* To be freed after this turn of the loop, if no name, no cache and no lease
  * holds it. */
 void storage_release(struct domain *domain, uint32_t index);
@@ -149,28 +152,28 @@ uint32_t storage_first(const struct domain *domain, enum storage_kind kind);
 uint32_t storage_after(const struct domain *domain, uint32_t index);
 uint64_t storage_count_all(const struct domain *domain);
 
-/* storage/quota.c: what a user may have in tables */
+/* storage/fit_quota.c: what a user may have in tables */
 /* As quota_check; but files of that user go, which are only kept, until what is
- * wanted fits. user: account/quota.h. */
+ * wanted fits. user: account/account.h. */
 int storage_fit_quota(struct domain *user, enum quota_kind kind, uint64_t n);
 /* Before an entry is made; storage_new asks. */
 int storage_check_quota(
 	struct domain *domain, const struct table_storage *entry);
 
-/* storage/reap.c: what nobody holds goes back */
+/* storage/collect.c: what nobody holds goes back */
 /* Frees what was let go of and is not leased. True: memory came back. */
-bool reap(struct domain *domain);
+bool collect(struct domain *domain);
 /* The same under all domains. Code that checks whether something fits into the
  * budget or a quota calls this first: the next pass of the loop may come much
  * later than the request that needs the memory. */
-void reap_all(struct server *server);
+void collect_all(struct server *server);
 /* The same after a turn of the loop, if it is not too soon after a long one. */
-bool reap_in_turn(struct domain *domain);
+bool collect_in_turn(struct domain *domain);
 /* A client left: storages that only leases hold may have no holder now. */
-void reap_unnamed(struct domain *domain);
+void collect_unnamed(struct domain *domain);
 /* Which of n storages are leased at this moment: one pass over all pages. As
- * none is marked FREEING, it is only a guess at what reap() would find. */
-void reap_find_leased(struct domain *domain, const uint32_t *indices,
+ * none is marked FREEING, it is only a guess at what collect() would find. */
+void collect_find_leased(struct domain *domain, const uint32_t *indices,
 	uint32_t n, bool *ret_leased);
 /* Which of n storages does this client hold, at this moment? One pass over its
  * pages. Without memory: none. */

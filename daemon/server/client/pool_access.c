@@ -18,16 +18,6 @@
 #include "base/cleanup.h"
 #include "base/fail.h"
 
-struct domain *domain_of_user(struct server *server, uint32_t uid)
-{
-	struct domain *domain;
-
-	for (domain = server->domains; domain; domain = domain->next)
-		if (!domain->spec.name[0] && domain->spec.uid == uid)
-			break;
-	return domain;
-}
-
 static struct domain *domain_named(
 	struct server *server, const char *name, size_t size)
 {

@@ -15,17 +15,6 @@
 #include "base/fail.h"
 #include "base/fd.h"
 
-struct domain *domain_find(struct server *server, uint32_t number)
-{
-	struct domain *domain;
-
-	for (domain = server->domains; domain; domain = domain->next)
-		if (domain->number == number)
-			return domain;
-	tarn_fail(EPROTO, "there is no domain %u", number);
-	return NULL;
-}
-
 void domain_leave(struct domain *domain)
 {
 	/* Clients first: what they load is taken from the loaders. */
@@ -38,9 +27,9 @@ void domain_leave(struct domain *domain)
 static void cancel_deadlines(struct domain *domain)
 {
 	struct deadline *all[] = {&domain->channels.next_look,
-		&domain->channels.over, &domain->storages.next_reap,
+		&domain->channels.over, &domain->storages.next_collect,
 		&domain->closer_timer, &domain->pool.shrink_timer,
-		&domain->loading.passing_end};
+		&domain->loading.uncached_end};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		deadline_set(loop_deadlines(domain->server->loop), all[i], 0);
@@ -59,7 +48,7 @@ void domain_free(struct domain *domain)
 	free(domain->storages.infos);
 	name_accounts_free(&domain->names);
 	cache_free(domain);
-	passing_free(domain);
+	uncached_free(domain);
 	fd_close(domain->table_fd);
 	table_unmap(&domain->table);
 	free(domain);

@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "daemon/config/quota.h"
+#include "daemon/config/quota_limits.h"
 
 struct client;
 struct faults;
@@ -52,7 +52,7 @@ void quota_hand_on(struct domain *domain, uint32_t index, uint32_t uid);
 /* The same, and the user owns it. */
 void quota_own(struct domain *domain, uint32_t index, uint32_t uid);
 
-/* account/quota_names.c */
+/* account/account_names.c */
 /* How many names of a domain each user has published, in order. */
 struct name_account {
 	uint32_t uid;
@@ -77,8 +77,8 @@ void quota_count_names(
 int quota_find_name(struct domain *domain, uint32_t index, uint32_t publisher);
 void quota_found_names(struct domain *domain);
 
-/* account/quota_check.c: the caller gives the names found in a domain. */
-void quota_check_books(const struct domain *domain,
+/* account/account_audit.c: the caller gives the names found in a domain. */
+void account_audit(const struct domain *domain,
 	const struct name_accounts *whose, struct faults *faults);
 
 /* One that is kept until it is done with: its bytes and descriptors, all of

@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "daemon/loop/log.h"
+#include "daemon/server/storage/pressure_relief.h"
 
 #define DRAIN_NS 30000000000ull /* for loads under way when asked to end */
 #define LOOK_NS 500000000ull    /* how often running loads are looked at */
@@ -122,7 +123,7 @@ static void go_on(struct server *server)
 			domain = domain->next) {
 			if (domain->loading.loader_free)
 				load_go_on(domain);
-			again |= reap_in_turn(domain);
+			again |= collect_in_turn(domain);
 		}
 		again |= memory_serve(server);
 	} while (again);
@@ -155,7 +156,7 @@ void server_between_turns(void *arg)
 				&domain->closer_timer,
 				closer_poll(domain->closer, loop_now()));
 	}
-	server_pressure_poll(server);
+	pressure_relief_poll(server);
 	/* A loader may hang when it is to forget a segment, too. */
 	if (!server->loads_timer.at && (server->n_active || server->n_leaving))
 		deadline_call(loop_deadlines(server->loop),

@@ -128,7 +128,7 @@ static void candidates_check(
 	uint64_t now = loop_now(), at;
 	uint32_t n = 0;
 
-	reap_find_leased(
+	collect_find_leased(
 		domain, candidates->indices, candidates->n, candidates->leased);
 	for (uint32_t i = 0; i < candidates->n; i++) {
 		uint32_t index = candidates->indices[i];

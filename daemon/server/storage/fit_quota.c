@@ -20,7 +20,7 @@ static bool evict_one_of(struct server *server, uint32_t uid)
 		if (i == UINT32_MAX)
 			continue;
 		cache_evict(domain, i, "its owner's quota is reached");
-		reap(domain);
+		collect(domain);
 		return true;
 	}
 	return false;
@@ -65,7 +65,7 @@ int storage_fit_quota(struct domain *user, enum quota_kind kind, uint64_t n)
 		return 0;
 	if (n > user->account.quota.limit[kind])
 		return quota_check(&user->account, kind, n);
-	reap_all(user->server);
+	collect_all(user->server);
 	if (quota_fits(&user->account, kind, n))
 		return 0;
 	if (!could_fit(user, kind, n))

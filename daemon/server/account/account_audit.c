@@ -71,7 +71,7 @@ static void check_whose(const struct name_accounts *seen,
 			(unsigned long long)sum, (unsigned long long)kept_sum);
 }
 
-void quota_check_books(const struct domain *domain,
+void account_audit(const struct domain *domain,
 	const struct name_accounts *whose, struct faults *faults)
 {
 	check_whose(whose, &domain->names, faults);

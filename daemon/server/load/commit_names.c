@@ -76,6 +76,6 @@ int load_publish(struct load *load, uint32_t index, uint64_t generation)
 	}
 	/* Counted first: what is displaced may be this very storage. */
 	storage_name(domain, index, load->names.n, uid);
-	completion_commit(load->client);
+	storage_commit(load->client);
 	return 0;
 }

@@ -27,8 +27,8 @@ struct completions {
  * after them the transaction can only be aborted. */
 int completion_write(struct client *client, uint32_t serial,
 	const struct completed *storage);
-/* Commits it. The caller queues the answer before the event ends. */
-void completion_commit(struct client *client);
+/* That transaction was committed: storage_commit. */
+void completion_committed(struct client *client);
 
 /* A request that was sent again: the number of the commit that has done it; 0:
  * it was not done. ret may be NULL. */

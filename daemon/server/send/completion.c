@@ -100,11 +100,8 @@ int completion_write(
 			       &c->slots[c->n]);
 }
 
-void completion_commit(struct client *client)
+void completion_committed(struct client *client)
 {
-	struct domain *domain = client->domain;
-
-	table_commit(domain->writer, storage_displaced, domain);
 	client->completions.n++;
 }
 

@@ -16,8 +16,8 @@
  * times later on a busy machine. */
 #define PASSING_NS 1000000000ull
 
-struct passing {
-	struct passing *next;
+struct uncached {
+	struct uncached *next;
 	uint32_t index;
 	uint64_t generation;
 	uint64_t until;
@@ -36,14 +36,15 @@ static void on_end(void *arg)
 {
 	struct domain *domain = arg;
 	uint64_t now = loop_now();
-	struct passing *passing;
+	struct uncached *uncached;
 
-	while ((passing = domain->loading.passing) && passing->until <= now) {
-		domain->loading.passing = passing->next;
-		if (!domain->loading.passing)
-			domain->loading.passing_last = NULL;
-		let_go(domain, passing->index, passing->generation);
-		free(passing);
+	while ((uncached = domain->loading.uncached) &&
+		uncached->until <= now) {
+		domain->loading.uncached = uncached->next;
+		if (!domain->loading.uncached)
+			domain->loading.uncached_last = NULL;
+		let_go(domain, uncached->index, uncached->generation);
+		free(uncached);
 	}
 	set_end(domain);
 }
@@ -51,36 +52,37 @@ static void on_end(void *arg)
 static void set_end(struct domain *domain)
 {
 	deadline_call(loop_deadlines(domain->server->loop),
-		&domain->loading.passing_end,
-		domain->loading.passing ? domain->loading.passing->until : 0,
+		&domain->loading.uncached_end,
+		domain->loading.uncached ? domain->loading.uncached->until : 0,
 		on_end, domain);
 }
 
-void passing_add(struct domain *domain, uint32_t index, uint64_t generation)
+void uncached_add(struct domain *domain, uint32_t index, uint64_t generation)
 {
-	struct passing *passing = malloc(sizeof(*passing)), **at;
+	struct uncached *uncached = malloc(sizeof(*uncached)), **at;
 
 	cache_keep(domain, index);
-	if (!passing)
+	if (!uncached)
 		return; /* until room is needed or time has passed */
-	*passing = (struct passing) {
+	*uncached = (struct uncached) {
 		.index = index,
 		.generation = generation,
 		.until = loop_now() + PASSING_NS,
 	};
-	at = domain->loading.passing_last ? &domain->loading.passing_last->next
-					  : &domain->loading.passing;
-	*at = domain->loading.passing_last = passing;
+	at = domain->loading.uncached_last
+		     ? &domain->loading.uncached_last->next
+		     : &domain->loading.uncached;
+	*at = domain->loading.uncached_last = uncached;
 	set_end(domain);
 }
 
-void passing_free(struct domain *domain)
+void uncached_free(struct domain *domain)
 {
-	struct passing *passing;
+	struct uncached *uncached;
 
-	while ((passing = domain->loading.passing)) {
-		domain->loading.passing = passing->next;
-		free(passing);
+	while ((uncached = domain->loading.uncached)) {
+		domain->loading.uncached = uncached->next;
+		free(uncached);
 	}
-	domain->loading.passing_last = NULL;
+	domain->loading.uncached_last = NULL;
 }

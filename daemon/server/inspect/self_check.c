@@ -123,7 +123,7 @@ static int check_leases(struct check *check)
 	for (; i != UINT32_MAX && found < n;
 		i = storage_after(check->domain, i))
 		indices[found++] = i;
-	reap_find_leased(check->domain, indices, found, leased);
+	collect_find_leased(check->domain, indices, found, leased);
 	for (i = 0; i < found; i++)
 		if (!leased[i])
 			fault_add(check->faults,
@@ -268,7 +268,7 @@ static int check_books(struct domain *domain, struct faults *faults)
 	check.names = names;
 	table_each(domain->writer, count_name, &check);
 	if (check.r == 0)
-		quota_check_books(domain, &check.whose, faults);
+		account_audit(domain, &check.whose, faults);
 	name_accounts_free(&check.whose);
 	if (check.r < 0)
 		return check.r;
@@ -283,7 +283,7 @@ static int check_books(struct domain *domain, struct faults *faults)
 	return check_leases(&check);
 }
 
-int check_domain(
+int self_check_domain(
 	struct domain *domain, struct faults *faults, struct msg_checked *sum)
 {
 	struct table_tally tally;
@@ -291,7 +291,7 @@ int check_domain(
 
 	/* First the storages that are being released, which are between two
 	 * states. */
-	reap(domain);
+	collect(domain);
 	r = table_check(&domain->table, descriptor_agrees, faults, &tally);
 	if (r >= 0)
 		r = check_books(domain, faults);
@@ -311,9 +311,9 @@ static int check_all(
 	int r = 0;
 
 	if (client->uid != 0 && client->uid != geteuid())
-		return check_domain(client->domain, faults, sum);
+		return self_check_domain(client->domain, faults, sum);
 	for (; domain && r >= 0; domain = domain->next)
-		r = check_domain(domain, faults, sum);
+		r = self_check_domain(domain, faults, sum);
 	return r;
 }
 
@@ -342,7 +342,7 @@ static int send_checked(struct client *client, uint32_t serial,
 	return 0;
 }
 
-int check_send(struct client *client, uint32_t serial)
+int self_check_send(struct client *client, uint32_t serial)
 {
 	struct domain *user = client->user;
 	struct msg_checked sum = {0};

@@ -27,7 +27,7 @@
  * RECLAIM_WAIT_NS.
  */
 #include "base/page.h"
-#include "daemon/server/storage/memory.h"
+#include "daemon/server/storage/memory_queue.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -205,7 +205,7 @@ static int take_of_pool(struct memory_wait *wait)
 			0)
 			return 1;
 		/* Frees what this turn released, before more is asked for. */
-	} while (reap(domain));
+	} while (collect(domain));
 	if (domain->growth.growing || (wait->parked && !is_due(wait)))
 		return 0;
 	return ask(wait);
@@ -330,7 +330,7 @@ static bool take_evicting(struct memory_wait *wait)
 	struct domain *domain = wait->domain;
 
 	while (alloc_take(domain->pool.alloc, wait->size, &wait->offset) < 0)
-		if (!reap(domain) &&
+		if (!collect(domain) &&
 			(wait->size > alloc_total(domain->pool.alloc) ||
 				!cache_evict_one(domain)))
 			return false;

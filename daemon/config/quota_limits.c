@@ -3,7 +3,7 @@
  * The default quotas of a user: more than any honest use that we know of needs,
  * and little enough that a daemon can still serve several users.
  */
-#include "daemon/config/quota.h"
+#include "daemon/config/quota_limits.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -25,7 +25,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "daemon/server/account/quota.h"
+#include "daemon/server/account/account.h"
 
 /* Of no user: for a uid for which no domain could be made. */
 struct domain *quota_user(struct domain *domain, uint32_t uid)

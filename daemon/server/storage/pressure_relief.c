@@ -18,12 +18,23 @@
 #include "base/checked.h"
 #include "base/headroom.h"
 #include "daemon/loop/log.h"
-#include "daemon/loop/pressure.h"
+#include "daemon/loop/psi.h"
 #include "daemon/server/server.h"
+#include "daemon/server/storage/pressure_relief.h"
 
-#define LOOK_NS                                                                \
-	5000000000ull /* picked: some hundred microseconds each time           \
-		       */
+/* Picked: some hundred microseconds each time. */
+#define LOOK_NS 5000000000ull
+
+uint64_t relief_wanted(uint64_t room, bool stalled, uint64_t reclaimable)
+{
+	uint64_t want = 0;
+
+	if (room < PRESSURE_LOW || (stalled && room < PRESSURE_HIGH))
+		want = PRESSURE_HIGH - room;
+	if (stalled)
+		want = MAX(want, reclaimable / 8);
+	return MIN(want, reclaimable);
+}
 
 static void relieve(struct server *server, bool stalled)
 {
@@ -33,7 +44,7 @@ static void relieve(struct server *server, bool stalled)
 		return;
 	if (headroom(&room, NULL, 0) < 0)
 		return;
-	want = pressure_relief(room, stalled, reclaimable);
+	want = relief_wanted(room, stalled, reclaimable);
 	if (!want)
 		return;
 	given = reclaim_give(server, want);
@@ -56,21 +67,21 @@ static int trigger(struct server *server, uint32_t which)
 	const struct msg_fd_key key = {.kind = FD_OF_PRESSURE, .a = which};
 	int fd = server_stored_fd(server, &key);
 
-	if (fd >= 0 && !pressure_ended(fd))
+	if (fd >= 0 && !psi_ended(fd))
 		return fd;
 	if (fd >= 0)
 		server_drop_fd(server, &key);
-	fd = pressure_open(which);
+	fd = psi_open(which);
 	return fd >= 0 && server_store_fd(server, &key, fd) >= 0 ? fd : -1;
 }
 
-void server_pressure_begin(struct server *server)
+void pressure_relief_begin(struct server *server)
 {
-	int fds[PRESSURE_TRIGGERS];
+	int fds[PSI_TRIGGERS];
 
-	for (uint32_t i = 0; i < PRESSURE_TRIGGERS; i++)
+	for (uint32_t i = 0; i < PSI_TRIGGERS; i++)
 		fds[i] = trigger(server, i);
-	server->pressure = pressure_watch(server->loop, fds, on_stall, server);
+	server->psi = psi_watch(server->loop, fds, on_stall, server);
 }
 
 static void on_timer(void *arg)
@@ -78,7 +89,7 @@ static void on_timer(void *arg)
 	relieve(arg, false);
 }
 
-void server_pressure_poll(struct server *server)
+void pressure_relief_poll(struct server *server)
 {
 	if (server->pressure_timer.at || !reclaimable_bytes(server))
 		return;

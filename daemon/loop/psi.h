@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
+ * PSI: the kernel reports that tasks stall for lack of memory, of our cgroup if
+ * it has that, else of the machine. It sends the report when it happens.
+ */
+/*
  * Is memory short, so that the daemon should free what it keeps only as a
  * cache?
  *
@@ -15,31 +19,21 @@
 
 #include "daemon/loop/loop.h"
 
-/* Below this the headroom is small, and it is filled up to that: what
- * headroom.h leaves for others, once and twice. */
-#define PRESSURE_LOW (64ull << 20)
-#define PRESSURE_HIGH (128ull << 20)
-
-/* How much to give back when room bytes of headroom are left and reclaimable
- * bytes could be freed; stalled: PSI reports a stall. A stall alone costs an
- * eighth, so that a short one does not cost the whole cache. */
-uint64_t pressure_relief(uint64_t room, bool stalled, uint64_t reclaimable);
-
 /* The machine's, our cgroup's. */
-#define PRESSURE_TRIGGERS 2u
+#define PSI_TRIGGERS 2u
 
 /* A descriptor that has an urgent event when tasks have stalled for a while.
  * -1: not to be had. Closing the last one of a trigger takes the kernel some
  * ten milliseconds, at the end of a process too. */
-int pressure_open(unsigned int which);
+int psi_open(unsigned int which);
 /* The cgroup that it watches is gone. */
-bool pressure_ended(int fd);
+bool psi_ended(int fd);
 
-struct pressure;
+struct psi_watch;
 
 /* Calls fn in the loop when one of them fires, at most every two seconds. They
  * stay the caller's, which closes them later; -1 is none. NULL where nothing
  * can be watched. */
-struct pressure *pressure_watch(struct loop *loop,
-	const int fds[PRESSURE_TRIGGERS], void (*fn)(void *arg), void *arg);
-struct pressure *pressure_free(struct pressure *pressure);
+struct psi_watch *psi_watch(struct loop *loop, const int fds[PSI_TRIGGERS],
+	void (*fn)(void *arg), void *arg);
+struct psi_watch *psi_unwatch(struct psi_watch *pressure);

@@ -71,7 +71,7 @@ struct growth {
 	uint32_t n_waits; /* for memory */
 };
 
-/* ---- storage/memory.c: who waits ----------------------------------- */
+/* ---- storage/memory_queue.c: who waits ----------------------------------- */
 
 /*
  * Size bytes, whole pages, of the pool; or, if own, of the budget beside it,

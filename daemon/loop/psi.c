@@ -4,7 +4,7 @@
  * urgent event of its descriptor, which the loop does not know of; so an epoll
  * of its own stands between, which is readable when there is one.
  */
-#include "daemon/loop/pressure.h"
+#include "daemon/loop/psi.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -21,24 +21,13 @@
  * ask for windows of multiples of two seconds. */
 #define TRIGGER "some 150000 2000000"
 
-struct pressure {
-	int fds[PRESSURE_TRIGGERS];
+struct psi_watch {
+	int fds[PSI_TRIGGERS];
 	int epoll;
 	struct loop_watch *watch;
 	void (*fn)(void *arg);
 	void *arg;
 };
-
-uint64_t pressure_relief(uint64_t room, bool stalled, uint64_t reclaimable)
-{
-	uint64_t want = 0;
-
-	if (room < PRESSURE_LOW || (stalled && room < PRESSURE_HIGH))
-		want = PRESSURE_HIGH - room;
-	if (stalled)
-		want = MAX(want, reclaimable / 8);
-	return MIN(want, reclaimable);
-}
 
 static int open_trigger(const char *path)
 {
@@ -67,12 +56,12 @@ static int open_own(void)
 	return path[0] ? open_trigger(path) : -1;
 }
 
-int pressure_open(unsigned int which)
+int psi_open(unsigned int which)
 {
 	return which ? open_own() : open_trigger("/proc/pressure/memory");
 }
 
-bool pressure_ended(int fd)
+bool psi_ended(int fd)
 {
 	struct pollfd p = {.fd = fd};
 
@@ -81,7 +70,7 @@ bool pressure_ended(int fd)
 
 static void on_trigger(void *arg, unsigned ready)
 {
-	struct pressure *pressure = arg;
+	struct psi_watch *pressure = arg;
 	struct epoll_event event;
 
 	if (epoll_wait(pressure->epoll, &event, 1, 0) != 1)
@@ -93,7 +82,7 @@ static void on_trigger(void *arg, unsigned ready)
 		NULL);
 }
 
-static int watch(struct pressure *pressure)
+static int watch(struct psi_watch *pressure)
 {
 	int n = 0;
 
@@ -108,7 +97,7 @@ static int watch(struct pressure *pressure)
 	return n;
 }
 
-struct pressure *pressure_free(struct pressure *pressure)
+struct psi_watch *psi_unwatch(struct psi_watch *pressure)
 {
 	if (!pressure)
 		return NULL;
@@ -118,19 +107,19 @@ struct pressure *pressure_free(struct pressure *pressure)
 	return NULL;
 }
 
-struct pressure *pressure_watch(struct loop *loop,
-	const int fds[PRESSURE_TRIGGERS], void (*fn)(void *arg), void *arg)
+struct psi_watch *psi_watch(struct loop *loop, const int fds[PSI_TRIGGERS],
+	void (*fn)(void *arg), void *arg)
 {
-	struct pressure *pressure = calloc(1, sizeof(*pressure));
+	struct psi_watch *pressure = calloc(1, sizeof(*pressure));
 
 	if (!pressure)
 		return NULL;
-	*pressure = (struct pressure) {.fn = fn, .arg = arg};
+	*pressure = (struct psi_watch) {.fn = fn, .arg = arg};
 	memcpy(pressure->fds, fds, sizeof(pressure->fds));
 	pressure->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (pressure->epoll < 0 || watch(pressure) == 0 ||
 		loop_watch(loop, pressure->epoll, LOOP_READ, on_trigger,
 			pressure, &pressure->watch) < 0)
-		return pressure_free(pressure);
+		return psi_unwatch(pressure);
 	return pressure;
 }

@@ -86,7 +86,7 @@ static void free_holder(
 	storage_holder_leave(domain, h);
 	h->freed(h, domain);
 	/* What lay in it may be nobody's now. */
-	reap_unnamed(domain);
+	collect_unnamed(domain);
 }
 
 static void free_storage(struct domain *domain, uint32_t index)
@@ -134,7 +134,7 @@ static uint32_t mark(struct domain *domain)
 	return n;
 }
 
-bool reap(struct domain *domain)
+bool collect(struct domain *domain)
 {
 	bool freed = false;
 
@@ -156,11 +156,11 @@ bool reap(struct domain *domain)
 	return freed;
 }
 
-void reap_all(struct server *server)
+void collect_all(struct server *server)
 {
 	for (struct domain *domain = server->domains; domain;
 		domain = domain->next)
-		reap(domain);
+		collect(domain);
 }
 
 /*
@@ -171,25 +171,25 @@ void reap_all(struct server *server)
 #define REAP_SHARE 10u     /* a tenth of the time at most; picked */
 #define REAP_SHORT 1000000 /* ns: too short to matter */
 
-bool reap_in_turn(struct domain *domain)
+bool collect_in_turn(struct domain *domain)
 {
 	uint64_t began, took;
 	bool freed;
 
 	if (!domain->storages.counts.kinds[KIND_LET_GO].n ||
-		domain->storages.next_reap.at)
+		domain->storages.next_collect.at)
 		return false;
 	began = loop_now();
-	freed = reap(domain);
+	freed = collect(domain);
 	took = loop_now() - began;
 	if (took > REAP_SHORT)
 		deadline_set(loop_deadlines(domain->server->loop),
-			&domain->storages.next_reap,
+			&domain->storages.next_collect,
 			began + took + REAP_SHARE * took);
 	return freed;
 }
 
-void reap_unnamed(struct domain *domain)
+void collect_unnamed(struct domain *domain)
 {
 	uint64_t n = domain->storages.counts.kinds[KIND_UNNAMED].n;
 
@@ -197,7 +197,7 @@ void reap_unnamed(struct domain *domain)
 		storage_release(domain, storage_first(domain, KIND_UNNAMED));
 }
 
-void reap_find_leased(struct domain *domain, const uint32_t *indices,
+void collect_find_leased(struct domain *domain, const uint32_t *indices,
 	uint32_t n, bool *ret_leased)
 {
 	uint32_t done = 0, to;
