@@ -23,7 +23,7 @@
 #include "base/fd.h"
 #include "bench/times.h"
 #include "shm/lease.h"
-#include "shm/wire.h"
+#include "shm/messages.h"
 
 enum { CLIENTS = 1000, SAMPLE = 100, IDLE_S = 2, ROUNDS = 5 };
 

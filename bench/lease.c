@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "bench/times.h"
 #include "lib/store/lease_book.h"
+#include "shm/table_writer.h"
 
 /* A round is shorter than a time slice, and of many rounds the best fiftieth
  * says what it costs who is not disturbed, on a busy machine too. */

@@ -18,7 +18,7 @@
 
 #include "base/fail.h"
 #include "bench/times.h"
-#include "shm/table.h"
+#include "shm/table_writer.h"
 
 enum { ROUNDS = 41, LOOKS = 20000 };
 

@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include "shm/wire.h"
+#include "shm/messages.h"
 
 #define DOMAINS_MAX 256u /* users and pools; picked, each costs a region */
 

@@ -261,6 +261,8 @@ lib_libcore_la_SOURCES = \
 	lib/store/snapshot_below.c \
 	lib/store/snapshot_hold.c \
 	lib/store/snapshot_internal.h \
+	lib/store/socket_connect.c \
+	lib/store/socket_connect.h \
 	lib/store/socket_path.c \
 	lib/store/socket_path.h \
 	lib/store/store.c \

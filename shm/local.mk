@@ -8,6 +8,7 @@ shm_libshm_la_SOURCES = \
 	shm/lease.h \
 	shm/lease_batch.c \
 	shm/lease_note.c \
+	shm/messages.h \
 	shm/name.c \
 	shm/record.h \
 	shm/ring.c \
@@ -15,12 +16,13 @@ shm_libshm_la_SOURCES = \
 	shm/ring_broadcast.c \
 	shm/ring_end.c \
 	shm/ring_full.c \
+	shm/ring_internal.h \
 	shm/ring_member.c \
 	shm/ring_peek.c \
 	shm/ring_publish.c \
+	shm/ring_reap.c \
 	shm/ring_receive.c \
 	shm/ring_wait.c \
-	shm/ring_internal.h \
 	shm/ring_word.h \
 	shm/segment.c \
 	shm/segment.h \
@@ -37,12 +39,13 @@ shm_libshm_la_SOURCES = \
 	shm/table_read.c \
 	shm/table_records.c \
 	shm/table_recover.c \
-	shm/table_set.c \
 	shm/table_segments.c \
+	shm/table_set.c \
 	shm/table_storages.c \
 	shm/table_versions.c \
 	shm/table_write.c \
 	shm/table_writer.h \
+	shm/table_writer_internal.h \
 	shm/wire.c \
 	shm/wire.h \
 	shm/wire_body.c \

@@ -302,6 +302,8 @@ void ring_note_found(struct ring *ring);
 void ring_raise(_Atomic uint64_t *position, uint64_t to);
 /* How many places may be taken. */
 uint32_t ring_places(const struct ring *ring);
+/* It leaves: gives back what it holds, and its place. */
+void ring_reap_me(struct ring *ring);
 int ring_stale(const struct ring *ring);
 int ring_nonsense(const struct ring *ring, const char *what);
 /* The first position without an entry; all before are finished. */

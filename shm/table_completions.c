@@ -17,7 +17,7 @@
 #include <assert.h>
 
 #include "base/fail.h"
-#include "shm/table_writer.h"
+#include "shm/table_writer_internal.h"
 
 static void commit_set(struct table_completion *completion, uint64_t commit)
 {

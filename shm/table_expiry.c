@@ -13,7 +13,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "shm/table_writer.h"
+#include "shm/table_writer_internal.h"
 
 /* Void timers, which remain after a name's life was shortened, are swept out
  * when they may be most of the heap; 1 MiB of them is not worth a walk. */

@@ -11,7 +11,7 @@
  */
 #include <string.h>
 
-#include "shm/table_writer.h"
+#include "shm/table_writer_internal.h"
 
 void restructure_begin(struct table *table)
 {

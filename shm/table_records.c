@@ -13,7 +13,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "shm/table_writer.h"
+#include "shm/table_writer_internal.h"
 
 int stack_reserve_n(struct stack *stack, size_t n)
 {

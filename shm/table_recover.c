@@ -21,7 +21,7 @@
  */
 #include "base/checked.h"
 #include "base/fail.h"
-#include "shm/table_writer.h"
+#include "shm/table_writer_internal.h"
 
 /* Records. Measured: 2 to 16 are alike, and no other value costs half as much
  * again. */

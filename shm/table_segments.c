@@ -44,7 +44,7 @@
  */
 #include "base/checked.h"
 #include "base/fail.h"
-#include "shm/table_writer.h"
+#include "shm/table_writer_internal.h"
 
 /* Makes readers look again. */
 static void changed(struct table *table)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/fail.h"
-#include "shm/table_writer.h"
+#include "shm/table_writer_internal.h"
 
 int table_add_pool(struct table_writer *writer, const struct table_pool *pool)
 {

@@ -4,7 +4,7 @@
  * and what a commit has written there.
  */
 #include "base/fail.h"
-#include "shm/table_writer.h"
+#include "shm/table_writer_internal.h"
 
 /* NULL: there is no such name. */
 static const struct name_record *record_find(

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "shm/table_writer.h"
+#include "shm/table_writer_internal.h"
 
 /* Which version stands, and which is pending; -1: none. */
 struct standing {

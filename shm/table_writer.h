@@ -1,153 +1,103 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The writer's private state. All of it can be rebuilt by walking the region,
- * which is what table_writer_take_over does.
+ * Writing a control region (table.h): the server alone does, in one thread.
  */
 #pragma once
 
-#include "shm/record.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-/* Offsets or indices, last in, first out. */
-struct stack {
-	uint64_t *v;
-	size_t n, room;
-};
+#include "shm/table.h"
 
-int stack_reserve(struct stack *stack);
-/* Room for n more. */
-int stack_reserve_n(struct stack *stack, size_t n);
-/* False: no room; stack_reserve would have made it. */
-bool stack_push(struct stack *stack, uint64_t value);
+/* The writer's private state: free lists, counts. It can be rebuilt from the
+ * region (table_writer_new does so): after a crash, versions above
+ * header.committed are dropped and an odd restructuring count is repaired. */
+struct table_writer;
+/* uid: the user that has published the name; TABLE_NOBODY: unknown. */
+typedef void (*table_name_fn)(
+	void *arg, const struct tarn_descriptor *descriptor, uint32_t uid);
+int table_writer_new(struct table *table, struct table_writer **ret);
+/* The same, and calls visit for the storage of each name, in no order, during
+ * the one walk along all names that this needs; a negative result ends it. The
+ * counts in the header were checked before. */
+int table_writer_take_over(struct table *table,
+	int (*visit)(void *arg, const struct tarn_descriptor *descriptor,
+		uint32_t uid),
+	void *arg, struct table_writer **ret);
+struct table_writer *table_writer_free(struct table_writer *writer);
 
-/* Records come in sizes that are multiples of 64: one list of holes each. */
-#define RECORD_CLASSES ((RECORD_SIZE_MAX - RECORD_SIZE_MIN) / RECORD_ALIGN + 1)
+int table_add_pool(struct table_writer *writer, const struct table_pool *pool);
+/* The lowest number from from on that a new segment can have: the number of a
+ * dropped segment, or the first number that no segment has had. */
+uint32_t table_spare_segment(const struct table *table, uint32_t from);
+/* Shows a segment under a spare number. -ENOSPC: there is no number left;
+ * -ENOMEM. */
+int table_add_segment(struct table_writer *writer, uint32_t number,
+	uint32_t pool, uint64_t offset, uint64_t size);
 
-static_assert(sizeof(struct name_record) % RECORD_ALIGN == 0, "row of records");
+/* Drops a segment, in which no storage lies. Readers unmap it at their next
+ * look; its number is spare from now on. */
+void table_drop_segment(struct table_writer *writer, uint32_t number);
 
-/* A time at which to check a record: a name may end then. */
-struct timer {
-	uint64_t at;
-	uint64_t offset;
-};
+/* A free entry, filled in (word, landed excepted) and set to state. */
+int table_storage_add(struct table_writer *writer,
+	const struct table_storage *storage, enum storage_state state,
+	uint32_t *ret_index, uint64_t *ret_generation);
+/* Release-stores the word with the same generation. */
+void table_storage_set(
+	struct table_writer *writer, uint32_t index, enum storage_state state);
+/* Marks it free under the next generation; an index whose generations run out
+ * is retired. */
+void table_storage_drop(struct table_writer *writer, uint32_t index);
+/* Sets it to freeing, under the next generation, which no process has ever been
+ * told: no lease on it stands, and none can be taken, until it is dropped. */
+void table_storage_shut(struct table_writer *writer, uint32_t index);
 
-/* A binary heap, the earliest on top. */
-struct timers {
-	struct timer *v;
-	size_t n, room;
-	size_t rebuilt_n; /* their number after the last rebuild */
-};
-
-/* The fields of a version beside its descriptor. */
-struct stamp {
-	uint64_t expires;
-	uint32_t publisher; /* as in name_version */
-};
-
-struct table_writer {
-	struct table *table;
-	bool open;          /* a transaction is open */
-	struct stamp stamp; /* for versions put in it */
-	struct timers timers;
-	struct stack touched; /* the records that it changed, once each */
-	struct stack holes[RECORD_CLASSES];
-	struct stack storages;    /* free indices */
-	struct stack completions; /* free slots */
-	uint32_t completing; /* the slot of this transaction; TABLE_NO_SLOT */
-	uint64_t n_records;  /* in chains, pending ones too */
-	/* Region offsets up to which each part has its pages. */
-	uint64_t segments_ready;
-	uint64_t storages_ready;
-	uint64_t completions_ready;
-	uint64_t buckets_ready;
-	uint64_t records_ready;
-};
-
-#define TABLE_NO_SLOT UINT32_MAX
-
-/* Populates [.., end) of the part that begins at start and ends at limit. */
-int part_populate(struct table_writer *writer, uint64_t start, uint64_t limit,
-	uint64_t end, uint64_t *ready);
-
-/* Where a part of the region begins, as an offset. */
-static inline uint64_t part_offset(const struct table *table, const void *part)
-{
-	return (uint64_t)((const unsigned char *)part - table->map);
-}
-
-/* At an offset that the writer itself has made. */
-static inline struct name_record *record_of(
-	const struct table *table, uint64_t offset)
-{
-	return (struct name_record *)(void *)(table->map + offset);
-}
-
-/* The writer is the only one to store these, so relaxed loads are exact. */
-static inline uint64_t commit_of(const struct name_record *record, int i)
-{
-	return atomic_load_explicit(
-		&record->versions[i].commit, memory_order_relaxed);
-}
-
-static inline uint64_t committed_of(const struct table *table)
-{
-	return atomic_load_explicit(
-		&table->header->committed, memory_order_relaxed);
-}
-
-static inline uint32_t publisher_of(const struct name_version *version)
-{
-	static_assert(0u - 1u == TABLE_NOBODY, "what is not known");
-	return version->publisher - 1u;
-}
-
-/* ---- table_names.c: chains and records ------------------------------ */
-
-void restructure_begin(struct table *table);
-void restructure_end(struct table *table);
-
-/* The record of a name, pending or not; 0 when there is none. *ret_hops is the
- * length of its chain up to there. */
-uint64_t chain_find(const struct table *table, const char *name, size_t size,
-	uint64_t hash, uint32_t *ret_hops);
-void chain_add(struct table *table, uint64_t offset);
-void chain_remove(struct table *table, uint64_t offset);
-/* One bucket more, while there are more names than buckets. */
-void bucket_split(struct table_writer *writer);
-
-/* ---- table_records.c: the row of records ---------------------------- */
-
-/* Takes a hole or room at the end, and writes the name into it; both versions
- * are empty, and no chain leads there. */
-int record_new(struct table_writer *writer, const char *name, size_t size,
-	uint64_t hash, uint64_t *ret_offset);
-/* Makes it a hole that can be taken again; no chain leads to it any more. */
-void record_erase(struct table_writer *writer, uint64_t offset);
-/* Adds a hole to the list of its size. */
-void hole_keep(struct table_writer *writer, uint64_t offset);
-void version_write(struct name_record *record, int i, uint64_t commit,
-	uint64_t version, uint32_t flags, const struct stamp *stamp,
-	const struct tarn_descriptor *descriptor);
-
-/* Writes the pending version of a record, and returns its version number;
- * touched must have room for one more. */
-uint64_t version_pend(struct table_writer *writer, uint64_t offset,
-	uint32_t flags, const struct tarn_descriptor *descriptor);
-
-/* ---- table_completions.c: requests that were done ------------------- */
-
-/* Drops pending completions, and finds the free slots. */
-void completions_recover(struct table_writer *writer);
-/* Drops the completion of a transaction that ends without a commit. */
-void completion_drop(struct table_writer *writer);
-
-/* ---- table_expiry.c: names that end --------------------------------- */
-
-/* Room for a timer of each touched record and one more. */
-int timers_reserve(struct table_writer *writer);
-/* Notes that a committed version of that record ends at that time. */
-void timer_set(struct table_writer *writer, uint64_t offset, uint64_t expires);
-/* For a new writer, called for each record: its name ends then; 0: it does not,
- * or there is none. timers_order makes a heap of them, and is called after the
- * last. */
-int timer_found(struct table_writer *writer, uint64_t offset, uint64_t expires);
-void timers_order(struct table_writer *writer);
+/*
+ * A transaction: names put and removed become visible together. Between begin
+ * and commit only the writer sees them. put copies the descriptor; the two
+ * return -ENOSPC/-ENOMEM with a sentence, after which abort is the only way.
+ * displaced is called (from commit) for each descriptor that no longer stands
+ * under a name, once per name, so that storages can be counted.
+ */
+int table_begin(struct table_writer *writer);
+/* For the versions put from here on in this transaction: the time at which the
+ * name ends (CLOCK_BOOTTIME ns; 0: never), and the uid that publishes it.
+ * Before it is called: 0 and TABLE_NOBODY. */
+void table_stamp(struct table_writer *writer, uint64_t expires, uint32_t uid);
+int table_put(struct table_writer *writer, const char *name, size_t name_size,
+	const struct tarn_descriptor *descriptor, uint64_t *ret_version);
+int table_remove(struct table_writer *writer, const char *name,
+	size_t name_size); /* -ENOENT */
+/* The transaction does that request; once in a transaction. The slot stays
+ * taken from the commit until table_completion_free. -ENOSPC, -ENOMEM: as put.
+ */
+int table_complete(struct table_writer *writer, const struct completed *request,
+	uint32_t *ret_slot);
+void table_commit(
+	struct table_writer *writer, table_name_fn displaced, void *arg);
+void table_abort(struct table_writer *writer);
+/* That request will not be sent again. */
+void table_completion_free(struct table_writer *writer, uint32_t slot);
+/* The descriptor that a commit has written under a name, while it is one of the
+ * two versions that are kept. -ENOENT, without a sentence. */
+int table_find_written(const struct table *table, const char *name,
+	size_t name_size, uint64_t commit, struct tarn_descriptor *ret,
+	uint64_t *ret_version);
+/* Calls fn for the descriptor of each name, in no order. Not while a
+ * transaction is open. */
+void table_each(const struct table_writer *writer, table_name_fn fn, void *arg);
+/* When the first name ends; 0: none does. That name may have been replaced
+ * meanwhile: then table_expire removes nothing. */
+uint64_t table_next_expiry(const struct table_writer *writer);
+/* Removes, in a transaction that is open and has no other changes, all names
+ * that have ended at that time: how many, or -ENOMEM and nothing is removed. */
+int64_t table_expire(struct table_writer *writer, uint64_t now);
+/* The descriptor under a name, and the user that has published it, as in
+ * table_name_fn. -ENOENT, without a sentence. */
+int table_publisher(const struct table *table, const char *name,
+	size_t name_size, struct tarn_descriptor *ret, uint32_t *ret_uid);
+/* Wakes waiters on header.changed for events other than commits: bytes landed,
+ * a storage's state. */
+void table_wake(struct table_writer *writer);

@@ -7,7 +7,7 @@
  * order: a datagram is the next part, or wrong.
  *
  * A server may die between two parts. The next server sends something else to
- * each client before it answers (shm/wire.h, "Resuming"), which ends what is
+ * each client before it answers (shm/messages.h, "Resuming"), which ends what is
  * half here; so the parts of two servers are never joined.
  */
 #include <stdlib.h>

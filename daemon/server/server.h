@@ -35,7 +35,7 @@
 #include "daemon/server/storage/memory_queue.h"
 #include "daemon/server/storage/own_memfd.h"
 #include "daemon/server/storage/storage.h"
-#include "shm/table.h"
+#include "shm/table_writer.h"
 
 struct server_start {
 	struct options options;

@@ -14,7 +14,7 @@
 /* EAGAIN and EINTR in a row before the error counts as permanent. */
 enum { RETRIES = 64 };
 
-static void retire(struct chunk *p)
+static void retire(struct write_chunk *p)
 {
 	struct copy_write *w = p->write;
 
@@ -29,7 +29,7 @@ static void retire(struct chunk *p)
 static void chunk_done(struct tarn_io_request *req);
 
 /* Queues the rest of the chunk; there is always room. */
-static int issue(struct chunk *p)
+static int issue(struct write_chunk *p)
 {
 	struct copy_write *w = p->write;
 	struct copy_op *m = &w->head;
@@ -53,7 +53,7 @@ static int issue(struct chunk *p)
 
 /* Counts n written bytes, as the kernel reports; true when the chunk is
  * complete. */
-static bool advance(struct chunk *p, uint32_t n)
+static bool advance(struct write_chunk *p, uint32_t n)
 {
 	struct copy_write *w = p->write;
 
@@ -70,7 +70,7 @@ static bool advance(struct chunk *p, uint32_t n)
 	return p->pos == p->end;
 }
 
-static void fail(struct chunk *p, int error)
+static void fail(struct write_chunk *p, int error)
 {
 	struct copy_write *w = p->write;
 	char name[160];
@@ -82,7 +82,7 @@ static void fail(struct chunk *p, int error)
 			tarn_errno_text(error)));
 }
 
-static bool refuses_direct(const struct chunk *p, int r)
+static bool refuses_direct(const struct write_chunk *p, int r)
 {
 	return p->direct && (r == -EINVAL || r == -EOPNOTSUPP) &&
 	       p->write->head.options.io_mode != TARN_IO_DIRECT;
@@ -90,7 +90,7 @@ static bool refuses_direct(const struct chunk *p, int r)
 
 static void chunk_done(struct tarn_io_request *req)
 {
-	struct chunk *p = (struct chunk *)req;
+	struct write_chunk *p = (struct write_chunk *)req;
 	struct copy_write *w = p->write;
 	int r = req->res;
 
@@ -130,7 +130,8 @@ static unsigned pump(struct copy_op *copy_op, unsigned limit)
 	while (copy_op->in_flight < limit && w->free_chunks &&
 		!copy_op->ended &&
 		tarn_io_pending(copy_op->env->io) < TARN_IO_DEPTH) {
-		struct chunk *p = &w->chunks[__builtin_ctz(w->free_chunks)];
+		struct write_chunk *p =
+			&w->chunks[__builtin_ctz(w->free_chunks)];
 		int r = write_cut(w, p);
 
 		if (r == 0)

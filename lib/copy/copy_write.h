@@ -33,7 +33,7 @@ struct window {
 	unsigned users;     /* chunks not yet written */
 };
 
-struct chunk {
+struct write_chunk {
 	struct tarn_io_request req; /* first: done() gets a pointer to it */
 	struct copy_write *write;
 	struct window *window; /* NULL: straight from the tensor's memory */
@@ -78,7 +78,7 @@ struct copy_write {
 	uint64_t free_windows;  /* one bit for each */
 	uint32_t free_chunks;
 	struct window windows[WINDOWS];
-	struct chunk chunks[TARN_IO_DEPTH];
+	struct write_chunk chunks[TARN_IO_DEPTH];
 };
 
 static_assert(TARN_IO_DEPTH == 32, "free_chunks has 32 bits");
@@ -96,7 +96,7 @@ static inline bool write_all_cut(const struct copy_write *w)
 }
 /* The next chunk: sets pos, end, addr, direct and window, of which it is a
  * user. 1; 0: no bounce buffer is free; -errno. */
-int write_cut(struct copy_write *w, struct chunk *p);
+int write_cut(struct copy_write *w, struct write_chunk *p);
 /* Closes the current window: one without users is returned. */
 void write_close_window(struct copy_write *w);
 void write_leave_window(struct copy_write *w, struct window *window);

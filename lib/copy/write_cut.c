@@ -121,7 +121,7 @@ static uint64_t reach(const struct copy_write *w, uint64_t pos,
 /* A chunk that has the file's form in memory, up to *stop, which may be moved
  * closer. */
 static const char *straight(
-	const struct copy_write *w, const struct chunk *p, uint64_t *stop)
+	const struct copy_write *w, const struct write_chunk *p, uint64_t *stop)
 {
 	uint64_t at = run_at(w), line_end;
 	int64_t e, bit;
@@ -166,8 +166,9 @@ void write_close_window(struct copy_write *w)
 
 /* The elements of a window that begins at first, for this chunk and, where they
  * will surely be cut from it, those that follow. */
-static int64_t window_end(const struct copy_write *w, const struct chunk *p,
-	uint64_t stop, uint64_t limit, uint64_t room, int64_t first)
+static int64_t window_end(const struct copy_write *w,
+	const struct write_chunk *p, uint64_t stop, uint64_t limit,
+	uint64_t room, int64_t first)
 {
 	uint64_t at = run_at(w);
 
@@ -180,7 +181,7 @@ static int64_t window_end(const struct copy_write *w, const struct chunk *p,
 	return w->run_first + ceil_element(w, limit - at);
 }
 
-static int open_window(struct copy_write *w, const struct chunk *p,
+static int open_window(struct copy_write *w, const struct write_chunk *p,
 	uint64_t stop, uint64_t limit)
 {
 	struct window *window = &w->windows[__builtin_ctzll(w->free_windows)];
@@ -213,7 +214,7 @@ static int open_window(struct copy_write *w, const struct chunk *p,
 /* Can the chunk be cut from the current window, up to *stop, which may be moved
  * closer where a chunk may end anywhere? */
 static bool in_window(
-	const struct copy_write *w, const struct chunk *p, uint64_t *stop)
+	const struct copy_write *w, const struct write_chunk *p, uint64_t *stop)
 {
 	uint64_t at = run_at(w), end;
 
@@ -227,7 +228,7 @@ static bool in_window(
 	return true;
 }
 
-int write_cut(struct copy_write *w, struct chunk *p)
+int write_cut(struct copy_write *w, struct write_chunk *p)
 {
 	uint64_t at = run_at(w), stop, limit;
 	int r;

@@ -80,7 +80,7 @@ static bool hopeless(const struct tarn_fill *f, uint64_t at)
 static void chunk_done(struct tarn_io_request *req);
 
 /* Queues the rest of the chunk; there is always room for it. */
-static int issue(struct chunk *p)
+static int issue(struct fill_chunk *p)
 {
 	struct tarn_fill *f = p->fill;
 	uint64_t from = p->pos, to = p->end, pool;
@@ -102,7 +102,7 @@ static int issue(struct chunk *p)
 	return tarn_io_read(f->io, &p->req);
 }
 
-static void retire(struct chunk *p)
+static void retire(struct fill_chunk *p)
 {
 	struct tarn_fill *f = p->fill;
 
@@ -110,14 +110,14 @@ static void retire(struct chunk *p)
 	f->in_flight--;
 }
 
-static void reissue_or_retire(struct chunk *p)
+static void reissue_or_retire(struct fill_chunk *p)
 {
 	if (hopeless(p->fill, p->pos) || issue(p) != 0)
 		retire(p);
 }
 
 /* Counts the bytes of a read; true when the chunk is complete. */
-static bool advance(struct chunk *p, uint64_t reached)
+static bool advance(struct fill_chunk *p, uint64_t reached)
 {
 	struct tarn_fill *f = p->fill;
 	uint64_t upto = MIN(reached, p->need);
@@ -134,7 +134,7 @@ static bool advance(struct chunk *p, uint64_t reached)
 	return false;
 }
 
-static bool refuses_direct(const struct chunk *p, int r)
+static bool refuses_direct(const struct fill_chunk *p, int r)
 {
 	return p->direct && p->fill->buffered_file >= 0 &&
 	       (r == -EINVAL || r == -EOPNOTSUPP);
@@ -142,7 +142,7 @@ static bool refuses_direct(const struct chunk *p, int r)
 
 static void chunk_done(struct tarn_io_request *req)
 {
-	struct chunk *p = (struct chunk *)req;
+	struct fill_chunk *p = (struct fill_chunk *)req;
 	struct tarn_fill *f = p->fill;
 	int r = req->res;
 
@@ -190,7 +190,7 @@ static bool choose_direct(struct tarn_fill *f, uint64_t *stop)
 
 /* Cuts the next chunk. The I/O mode is chosen for all of it at once: blocks
  * would not end where the cached bytes do. */
-static void cut(struct tarn_fill *f, struct chunk *p)
+static void cut(struct tarn_fill *f, struct fill_chunk *p)
 {
 	uint64_t stop = chunk_end(f, TARN_IO_STRAIGHT);
 

@@ -12,7 +12,7 @@
  * A part of the range, at most TARN_IO_STRAIGHT long and inside one segment. It
  * stays in its slot, request after request, until all of it is there.
  */
-struct chunk {
+struct fill_chunk {
 	struct tarn_io_request req; /* first: done() gets a pointer to it */
 	struct tarn_fill *fill;
 	uint64_t pos;  /* read up to here, a file offset as the next two */
@@ -40,7 +40,7 @@ struct tarn_fill {
 	int error;            /* at the lowest offset that failed */
 	uint64_t error_at;
 	char error_text[256];
-	struct chunk chunks[TARN_IO_DEPTH];
+	struct fill_chunk chunks[TARN_IO_DEPTH];
 	size_t n_segments;
 	struct tarn_fill_segment segments[];
 };

@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shm/wire.h"
+#include "shm/messages.h"
 
 /* A daemon answers in microseconds; a loaded machine may take seconds. */
 #define CONNECTION_TIMEOUT_MS 10000

@@ -12,7 +12,7 @@
 #include "lib/store/load_shards.h"
 #include "lib/store/store.h"
 #include "lib/tensor/tensor.h"
-#include "shm/wire.h"
+#include "shm/messages.h"
 
 struct names {
 	tarn_store *store;

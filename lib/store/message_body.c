@@ -8,7 +8,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "shm/table.h"
-#include "shm/wire.h"
+#include "shm/messages.h"
 
 void message_body_put(struct message_body *body, const void *p, size_t size)
 {

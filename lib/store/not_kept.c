@@ -3,7 +3,7 @@
 #include "lib/store/not_kept.h"
 
 #include "base/checked.h"
-#include "shm/wire.h"
+#include "shm/messages.h"
 
 static const char *const texts[] = {
 	[NOT_KEPT_WRITERS] = "the file is open for writing",

@@ -17,6 +17,7 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "lib/store/autostart.h"
+#include "lib/store/socket_connect.h"
 #include "lib/store/socket_path.h"
 
 /* ---- opening --------------------------------------------------------- */

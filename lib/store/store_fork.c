@@ -26,7 +26,7 @@
 
 #include "base/fail.h"
 #include "base/fd.h"
-#include "lib/store/socket_path.h"
+#include "lib/store/socket_connect.h"
 #include "lib/store/store.h"
 
 /* For each reply on the second connection: a fork waits this long for a hanging

@@ -26,6 +26,7 @@
 #include "base/fail.h"
 #include "lib/store/store.h"
 #include "lib/tensor/tensor.h"
+#include "shm/table_writer.h"
 #include "tests/kit/fake_daemon.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/input.h"

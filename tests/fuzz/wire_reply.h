@@ -4,7 +4,7 @@
  */
 #pragma once
 
-#include "shm/wire.h"
+#include "shm/messages.h"
 
 /* Bails where it may not. */
 void reply_judge(const struct wire_message *m);

@@ -13,7 +13,7 @@
 
 #include "shm/lease.h"
 #include "shm/table.h"
-#include "shm/wire.h"
+#include "shm/messages.h"
 
 #define FAKE_SEGMENT (4u << 20)
 #define FAKE_SEGMENTS 3u

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shm/wire.h"
+#include "shm/messages.h"
 
 #define RAW_PATIENCE_MS 60000 /* for a reply, on a loaded machine */
 

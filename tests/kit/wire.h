@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "shm/wire.h"
+#include "shm/messages.h"
 
 #define BIG 300001 /* bytes: a message with a long body */
 

@@ -9,7 +9,7 @@
  * server writes the completion of a request and then commits both with one
  * store; the next server drops what was not committed (daemon/
  * server/send/completion.c). table.pml is about the inside of a commit; "Resuming"
- * in shm/wire.h is the protocol.
+ * in shm/messages.h is the protocol.
  */
 #ifndef CRASHES
 #define CRASHES 2

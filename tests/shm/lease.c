@@ -14,6 +14,7 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "lib/store/lease_slots.h"
+#include "shm/table_writer.h"
 #include "tests/kit/tap.h"
 
 #define TAKERS 2

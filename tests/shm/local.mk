@@ -22,6 +22,7 @@ SHM_TESTS = \
 	tests/shm/table_readers \
 	tests/shm/table_segments \
 	tests/shm/wire \
+	tests/shm/wire_parts \
 	tests/shm/wire_short \
 	$(NULL)
 check_PROGRAMS += $(SHM_TESTS)

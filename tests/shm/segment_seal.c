@@ -24,7 +24,7 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "shm/segment.h"
-#include "shm/wire.h"
+#include "shm/messages.h"
 #include "tests/kit/tap.h"
 
 #define SIZE (1u << 20)

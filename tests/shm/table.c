@@ -14,7 +14,7 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "shm/segment.h"
-#include "shm/table.h"
+#include "shm/table_writer.h"
 #include "tests/kit/tap.h"
 
 #define MANY 50000

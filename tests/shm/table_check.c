@@ -17,6 +17,7 @@
 #include "lib/store/descriptor.h"
 #include "shm/record.h"
 #include "shm/table_check.h"
+#include "shm/table_writer.h"
 #include "tests/kit/tap.h"
 
 #define INSTANCE 99

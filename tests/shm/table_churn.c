@@ -13,7 +13,7 @@
 #include "base/fail.h"
 #include "shm/record.h"
 #include "shm/segment.h"
-#include "shm/table.h"
+#include "shm/table_writer.h"
 #include "tests/kit/tap.h"
 
 #define NAMES 2000u

@@ -23,6 +23,7 @@
 #include "base/fail.h"
 #include "shm/record.h"
 #include "shm/table_check.h"
+#include "shm/table_writer.h"
 #include "tests/kit/tap.h"
 
 #define KEEP 63               /* one name below a split, with the long one */

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "shm/table_writer.h"
+#include "shm/table_writer_internal.h"
 #include "tests/kit/tap.h"
 
 #define NAMES 200

@@ -12,6 +12,7 @@
 
 #include "base/fail.h"
 #include "shm/record.h"
+#include "shm/table_writer.h"
 #include "tests/kit/tap.h"
 
 #define ROUNDS 60

@@ -17,7 +17,7 @@
 #include "base/headroom.h"
 #include "shm/record.h"
 #include "shm/segment.h"
-#include "shm/table.h"
+#include "shm/table_writer.h"
 #include "tests/kit/tap.h"
 
 #define MILLION 1000000u

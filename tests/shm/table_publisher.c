@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
-#include "shm/table.h"
+#include "shm/table_writer.h"
 #include "tests/kit/tap.h"
 
 static struct table rw;

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/fail.h"
-#include "shm/table.h"
+#include "shm/table_writer.h"
 #include "tests/kit/tap.h"
 
 #define READERS 3

@@ -16,7 +16,7 @@
 
 #include "base/fd.h"
 #include "base/page.h"
-#include "shm/table.h"
+#include "shm/table_writer.h"
 #include "tests/kit/must.h"
 #include "tests/kit/tap.h"
 

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "lib/store/lease_book.h"
 #include "lib/tensor/storage.h"
+#include "shm/table_writer.h"
 #include "tests/kit/tap.h"
 
 #define N 1000u

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "lib/store/socket_path.h"
+#include "lib/store/socket_connect.h"
 #include "lib/store/store.h"
 #include "tests/kit/fake_daemon.h"
 #include "tests/kit/limit.h"

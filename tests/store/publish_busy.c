@@ -14,7 +14,7 @@
 
 #include <tarn/tarn.h>
 
-#include "lib/store/socket_path.h"
+#include "lib/store/socket_connect.h"
 #include "lib/store/store.h"
 #include "tests/kit/daemon_helper.h"
 #include "tests/kit/publish_msg.h"

@@ -5,6 +5,7 @@
  * whatever belongs to the uid that stands for every user that a namespace does
  * not know. Where nobody accepts, connecting ends in time.
  */
+#include "lib/store/socket_connect.h"
 #include "lib/store/socket_path.h"
 
 #include <errno.h>

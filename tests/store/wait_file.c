@@ -17,6 +17,7 @@
 #include "base/fail.h"
 #include "lib/store/file_cache.h"
 #include "lib/store/store.h"
+#include "shm/table_writer.h"
 #include "tests/kit/daemon_helper.h"
 #include "tests/kit/fake_daemon.h"
 #include "tests/kit/tap.h"

@@ -6,7 +6,7 @@
  * that each speaks; it does not know their requests. The new server notifies
  * each client that the server was replaced, and the client sends its pending
  * requests again
- * (shm/wire.h, "Resuming").
+ * (shm/messages.h, "Resuming").
  *
  * A client whose hello was read but not answered is dropped: the library opens
  * the connection again.

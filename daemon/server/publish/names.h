@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The names in a client's message (struct msg_name of shm/wire.h): checked
+ * The names in a client's message (struct msg_name of shm/messages.h): checked
  * once, all of them, and then read one by one.
  */
 #pragma once

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "shm/wire.h"
+#include "shm/messages.h"
 
 struct client;
 struct domain;

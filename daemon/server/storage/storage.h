@@ -11,7 +11,7 @@
 #include "daemon/config/quota_limits.h"
 #include "daemon/loop/deadline.h"
 #include "shm/lease.h"
-#include "shm/table.h"
+#include "shm/table_writer.h"
 
 struct client;
 struct load;
