@@ -15,17 +15,14 @@
 #include "daemon/keeper/populate.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <glob.h>
 #include <pthread.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/checked.h"
-#include "base/fd.h"
 #include "base/headroom.h"
+#include "base/huge_pages.h"
 #include "daemon/keeper/keeper.h"
 
 enum {
@@ -41,8 +38,6 @@ enum {
  * each has its share. */
 #define STEP_MAX (16ull << 20)
 
-#define THP "/sys/kernel/mm/transparent_hugepage/"
-
 struct populate {
 	int fd;
 	char *addr;
@@ -52,34 +47,6 @@ struct populate {
 	uint64_t front, back; /* no thread has begun the pages between */
 	int error;
 };
-
-/* ---- whether to write ------------------------------------------------ */
-
-/* Of a switch of the kernel's, "always [never]": is it one of these two? */
-static bool is_set(const char *path, const char *one, const char *other)
-{
-	char text[128];
-	_cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-
-	text[MAX(n, 0)] = '\0';
-	return strstr(text, one) || strstr(text, other);
-}
-
-static bool without_huge_pages(void)
-{
-	bool without = is_set(THP "shmem_enabled", "[never]", "[deny]");
-	glob_t sizes;
-
-	if (!without || glob(THP "hugepages-*/shmem_enabled", GLOB_NOSORT, NULL,
-				&sizes) != 0)
-		return without;
-	for (size_t i = 0; i < sizes.gl_pathc; i++)
-		without = without &&
-			  is_set(sizes.gl_pathv[i], "[never]", "[inherit]");
-	globfree(&sizes);
-	return without;
-}
 
 /* ---- both ways ------------------------------------------------------- */
 
@@ -189,6 +156,6 @@ int populate_by(
 
 int populate(int fd, void *addr, uint64_t size, bool reserved)
 {
-	return populate_by(
-		fd, addr, size, reserved, !reserved && without_huge_pages());
+	return populate_by(fd, addr, size, reserved,
+		!reserved && huge_pages_in_shmem("") == 0);
 }

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One switch decides for all sizes, and newer kernels have one for each size,
+ * which may point to the first ("inherit").
+ */
+#include "base/huge_pages.h"
+
+#include <glob.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/fd.h"
+
+#define THP "/sys/kernel/mm/transparent_hugepage/"
+
+/* Of a switch of the kernel's, "always [never]": is it one of these two? */
+static bool is_set(const char *path, const char *one, const char *other)
+{
+	char text[128];
+
+	return fd_read_text(path, text, sizeof(text)) >= 0 &&
+	       (strstr(text, one) || strstr(text, other));
+}
+
+static bool is_on_for_a_size(const char *root)
+{
+	char pattern[4096];
+	bool on = false;
+	glob_t sizes;
+
+	snprintf(pattern, sizeof(pattern), "%s" THP "hugepages-*/shmem_enabled",
+		root);
+	if (glob(pattern, GLOB_NOSORT, NULL, &sizes) != 0)
+		return false;
+	for (size_t i = 0; i < sizes.gl_pathc; i++)
+		on = on || !is_set(sizes.gl_pathv[i], "[never]", "[inherit]");
+	globfree(&sizes);
+	return on;
+}
+
+int huge_pages_in_shmem(const char *root)
+{
+	char path[4096], text[128];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "%s" THP "shmem_enabled", root);
+	n = fd_read_text(path, text, sizeof(text));
+	if (n < 0)
+		return (int)n;
+	return !is_set(path, "[never]", "[deny]") || is_on_for_a_size(root);
+}

@@ -1,0 +1,8 @@
+/* SPDX-License-Identifier: MIT */
+/* Transparent huge pages, as the kernel's switches offer them. */
+#pragma once
+
+/* Can shared memory that is advised to (MADV_HUGEPAGE) have them? 1, 0;
+ * -errno: that cannot be found out. The switches are looked up below root,
+ * which is "" outside of tests. */
+int huge_pages_in_shmem(const char *root);
