@@ -126,6 +126,8 @@ lib_libcore_la_SOURCES = \
 	lib/file/text.h \
 	lib/io/direct.c \
 	lib/io/direct.h \
+	lib/io/disk.c \
+	lib/io/disk.h \
 	lib/io/fill.c \
 	lib/io/fill.h \
 	lib/io/fill_new.c \

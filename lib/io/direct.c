@@ -8,12 +8,11 @@
 
 #include <fcntl.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/checked.h"
-#include "base/fd.h"
+#include "lib/io/disk.h"
 
 enum { GUESS = 4096 };
 
@@ -22,26 +21,16 @@ static bool is_pow2(uint64_t n)
 	return n && !(n & (n - 1));
 }
 
-/* A partition has no queue directory of its own; its folder is in its disk's.
- */
 static uint32_t ask_disk(uint32_t major, uint32_t minor)
 {
-	static const char *const where[] = {"", "/.."};
+	char text[32];
+	unsigned long n;
 
-	for (size_t i = 0; i < ARRAY_SIZE(where); i++) {
-		char path[96], text[32];
-		unsigned long n;
-
-		snprintf(path, sizeof(path),
-			"/sys/dev/block/%u:%u%s/queue/logical_block_size",
-			major, minor, where[i]);
-		if (fd_read_text(path, text, sizeof(text)) <= 0)
-			continue;
-		n = strtoul(text, NULL, 10);
-		if (is_pow2(n) && n <= UINT32_MAX)
-			return (uint32_t)n;
-	}
-	return GUESS;
+	if (disk_queue("", major, minor, "logical_block_size", text,
+		    sizeof(text)) <= 0)
+		return GUESS;
+	n = strtoul(text, NULL, 10);
+	return is_pow2(n) && n <= UINT32_MAX ? (uint32_t)n : GUESS;
 }
 
 struct tarn_direct tarn_direct_ask(int fd)
