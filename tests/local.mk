@@ -50,6 +50,8 @@ tests_libkit_la_SOURCES = \
 	tests/kit/publish_msg.h \
 	tests/kit/must.c \
 	tests/kit/must.h \
+	tests/kit/no_uring.c \
+	tests/kit/no_uring.h \
 	tests/kit/pool.c \
 	tests/kit/pool.h \
 	tests/kit/pool_deeds.c \

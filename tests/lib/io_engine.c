@@ -4,17 +4,14 @@
  * until when, what they refuse, and that an outer poll loop can wait for them.
  */
 #include <errno.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <poll.h>
 #include <signal.h>
-#include <stddef.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "tests/kit/filling.h"
+#include "tests/kit/no_uring.h"
 
 static bool hangs_up(int fd, int timeout_ms)
 {
@@ -288,23 +285,6 @@ static int poor_in_memlock(void)
 		return 2;
 	tarn_io_free(io);
 	return 0;
-}
-
-/* As containers do it: the call is there, and says EPERM. */
-static int refuse_io_uring(void)
-{
-	struct sock_filter code[] = {
-		BPF_STMT(BPF_LD | BPF_W | BPF_ABS,
-			offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-	};
-	struct sock_fprog prog = {.len = 4, .filter = code};
-
-	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-		return -1;
-	return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog);
 }
 
 static int in_a_container(void)
