@@ -46,6 +46,9 @@ is "m 42 float float True bool bool" "$(json 'j["name"], j["bytes"],
 	type(j["seconds"]).__name__, type(j["cpu_seconds"]).__name__,
 	j["engine"] in ("io_uring", "threads"), type(j["direct"]).__name__,
 	type(j["registered"]).__name__' | tr -d "(),'")" "their values"
+is "m/a.b m/a.w m/e m/s" \
+	"$(complete_line print m/ | tr ' ' '\n' | sort | paste -sd ' ')" \
+	"published names complete"
 run "$TARN" load ./m.st --json
 is "None" "$(json 'j["name"]')" "without a name it is null"
 run "$TARN" load m.st --name m// --json
@@ -246,6 +249,7 @@ for _ in {1..1200}; do
 	sleep 0.05
 done
 is "" "$(state | grep -v Z)" "the daemon is gone after that"
+is "" "$(complete_line rm m)" "without a daemon no names complete"
 run "$TARN" status
 is 1 "$status" "after stop no daemon answers"
 run "$TARN" stop

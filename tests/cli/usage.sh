@@ -155,17 +155,11 @@ has "no daemon serves" "$err" "print reports that no daemon serves"
 # Completion is made from the tables that --help is made from.
 run "$TARN" completion csh
 is 2 "$status" "a shell that it does not know"
-complete_line() { # WORD...: the last one is being typed
-	bash --norc -c 'PATH=$(dirname "$TARN"):$PATH
-		eval "$(tarn completion bash)"
-		COMP_WORDS=(tarn "$@") COMP_CWORD=$#
-		_tarn && echo ${COMPREPLY[*]}' complete "$@"
-}
 is "$verbs help version" "$(complete_line "")" "the verbs complete"
 is "load ls" "$(complete_line l)" "or those of a beginning"
 is "close ls rm stat tail top --help" "$(complete_line channel "")" \
 	"so do the verbs of channel"
-for verb in $verbs "channel tail"; do
+for verb in $verbs channel\ {close,ls,rm,stat,tail,top}; do
 	[ "$verb" = channel ] && continue
 	# shellcheck disable=SC2086 # words
 	is "$("$TARN" $verb --help | sed -nE \
@@ -202,7 +196,7 @@ if type zsh >/dev/null 2>&1; then
 	is "$verbs help version" "$(zsh_line "")" "zsh: the verbs complete"
 	is "close ls rm stat tail top --help" "$(zsh_line channel "")" \
 		"zsh: so do the verbs of channel"
-	for verb in $verbs "channel tail"; do
+	for verb in $verbs channel\ {close,ls,rm,stat,tail,top}; do
 		[ "$verb" = channel ] && continue
 		# shellcheck disable=SC2086 # words
 		is "$(options_of "$verb")" "$(zsh_line $verb --)" \
@@ -221,7 +215,7 @@ if type fish >/dev/null 2>&1; then
 	is "close ls rm stat tail top" "$(fish_line "channel ")" \
 		"fish: so do the verbs of channel"
 	is "$(sorted "$verbs")" "$(fish_line "help ")" "fish: and those to explain"
-	for verb in $verbs "channel tail"; do
+	for verb in $verbs channel\ {close,ls,rm,stat,tail,top}; do
 		[ "$verb" = channel ] && continue
 		is "$(sorted "$(options_of "$verb")")" "$(fish_line "$verb --")" \
 			"fish: the options of $verb complete"

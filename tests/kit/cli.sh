@@ -67,6 +67,15 @@ safetensors() {
 	END
 }
 
+# complete_line WORD...: what bash is given for the last one, which is being
+# typed.
+complete_line() {
+	bash --norc -c 'PATH=$(dirname "$TARN"):$PATH
+		eval "$(tarn completion bash)"
+		COMP_WORDS=(tarn "$@") COMP_CWORD=$#
+		_tarn && echo ${COMPREPLY[*]}' complete "$@"
+}
+
 # From here on a daemon may be started, and is ended with the test.
 own_daemon() {
 	export TARN_AUTOSTART=1 TARN_SOCKET=$XDG_RUNTIME_DIR/own/tarnd.sock
