@@ -1,4 +1,6 @@
-# tarn, the command. It uses the public library only.
+# tarn, the command. Its verbs use the public library only; but doctor/ uses the
+# probes of base and lib/io themselves, which it links behind the library, so
+# that it finds what the daemon would.
 
 bin_PROGRAMS += cli/tarn
 cli_tarn_SOURCES = \
@@ -21,6 +23,19 @@ cli_tarn_SOURCES = \
 	cli/cli.h \
 	cli/completion.c \
 	cli/copy.c \
+	cli/doctor/daemon.c \
+	cli/doctor/doctor.c \
+	cli/doctor/doctor.h \
+	cli/doctor/files.c \
+	cli/doctor/findings.c \
+	cli/doctor/gpu.c \
+	cli/doctor/machine.c \
+	cli/doctor/memory.c \
+	cli/doctor/nodes.c \
+	cli/doctor/output.c \
+	cli/doctor/pages.c \
+	cli/doctor/reading.c \
+	cli/doctor/system.c \
 	cli/draw.c \
 	cli/draw.h \
 	cli/draw_walk.c \
@@ -82,6 +97,11 @@ cli_tarn_SOURCES = \
 	cli/wait.c \
 	$(NULL)
 cli_tarn_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
+if HAVE_NUMA
+cli_tarn_CPPFLAGS += -DTARN_PLACES_MEMORY=true
+else
+cli_tarn_CPPFLAGS += -DTARN_PLACES_MEMORY=false
+endif
 EXTRA_DIST += \
 	cli/bash-completion/tarn \
 	cli/fish-completion/tarn.fish \
@@ -99,4 +119,4 @@ endif
 if BUNDLE
 cli_tarn_LDFLAGS = $(AM_LDFLAGS) -Wl,-rpath,'$$ORIGIN/..'
 endif
-cli_tarn_LDADD = lib/libtarn.la $(JANSSON_LIBS) -lm
+cli_tarn_LDADD = lib/libtarn.la lib/libcore.la $(JANSSON_LIBS) -lm

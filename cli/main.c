@@ -28,6 +28,9 @@ const struct verb cli_verbs[] = {
 	{.name = "copy",
 		.run = cmd_copy,
 		.help = "copy tensors to a file, converting them on the way"},
+	{.name = "doctor",
+		.run = cmd_doctor,
+		.help = "say what this machine offers, and what to change"},
 	{.name = "info",
 		.run = cmd_info,
 		.help = "describe the tensors of a file, or below a name"},
@@ -75,8 +78,8 @@ static void print_help(FILE *f)
 	      "Tensors in memory that many processes share.\n\n",
 		f);
 	verbs_list(f, cli_verbs);
-	fputs("\n\"tarn COMMAND --help\" or \"tarn help COMMAND\" says more. "
-	      "--version prints the\nversion.\n",
+	fputs("\n\"tarn COMMAND --help\" says more; \"tarn --version\" prints "
+	      "the version.\n",
 		f);
 }
 

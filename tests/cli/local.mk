@@ -1,6 +1,7 @@
 CLI_TESTS = \
 	tests/cli/channel \
 	tests/cli/channel_watch \
+	tests/cli/doctor \
 	tests/cli/gauge \
 	tests/cli/progress \
 	tests/cli/rm \
@@ -14,6 +15,7 @@ CLI_SCRIPT_TESTS = \
 	tests/cli/cli_save_signal.py \
 	tests/cli/cli_top.py \
 	tests/cli/copy.sh \
+	tests/cli/doctor.sh \
 	tests/cli/engine.sh \
 	tests/cli/info.sh \
 	tests/cli/metrics.py \
@@ -30,6 +32,22 @@ check_PROGRAMS += $(CLI_TESTS)
 dist_check_SCRIPTS += $(CLI_SCRIPT_TESTS)
 TESTS += $(CLI_TESTS) $(CLI_SCRIPT_TESTS)
 
+tests_cli_doctor_SOURCES = \
+	cli/doctor/doctor.h \
+	cli/doctor/files.c \
+	cli/doctor/findings.c \
+	cli/doctor/gpu.c \
+	cli/doctor/machine.c \
+	cli/doctor/memory.c \
+	cli/doctor/nodes.c \
+	cli/doctor/pages.c \
+	cli/doctor/reading.c \
+	cli/doctor/system.c \
+	cli/message.c \
+	cli/text.c \
+	tests/cli/doctor.c \
+	tests/cli/doctor_machines.h \
+	$(NULL)
 tests_cli_gauge_SOURCES = cli/gauge.c tests/cli/gauge.c
 tests_cli_gauge_LDADD = tests/libkit.la
 tests_cli_progress_SOURCES = \

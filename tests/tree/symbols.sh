@@ -17,7 +17,7 @@ grep -hv "^#" "$include"/*.h | tr '\n\t' '  ' | grep -oE 'TARN_PUBLIC [^;({]*\('
 nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' |
 	sed 's/@.*//' | grep -v '^__odr_asan' | sort -u >"$exported"
 
-echo 1..3
+echo 1..4
 if [ "$(wc -l <"$declared")" -gt 50 ]; then
 	echo "ok 1 - the headers were read"
 else
@@ -35,4 +35,10 @@ judge 2 "every declared name is exported" \
 	"$(comm -23 "$declared" "$exported")"
 judge 3 "every exported name is declared" \
 	"$(comm -13 "$declared" "$exported")"
+# A public function that the command had from the parts of the library that it
+# links itself would have errors, and stores, of its own.
+judge 4 "the command defines none of them" "$(
+	nm --defined-only "$top_builddir/cli/.libs/tarn" | awk '{ print $3 }' |
+		sort | comm -12 - "$exported"
+)"
 rm -f "$declared" "$exported"
