@@ -126,23 +126,15 @@ DAEMON_LIBS = tests/libkit.la daemon/libdaemon.la
 LDADD = $(WHITEBOX_LIBS)
 
 # What makes the whole machine wait for memory has every daemon on it give up
-# the file that it used longest ago. So it comes after those that look for a
-# file which nobody holds; but only after those of them that are run as well,
+# the file that it used longest ago. So it comes after all others that are run,
 # which configure has make pick.
 STALLING_FIRST_LOG = tests/daemon/daemon_pressure.log
 STALLING_LOGS = \
 	tests/daemon/oom.log \
 	tests/daemon/pressure_stall.log \
 	$(NULL)
-CACHE_LOGS = \
-	tests/daemon/full.log \
-	tests/daemon/reclaim.log \
-	tests/daemon/evict.log \
-	tests/store/lease_pages.log \
-	tests/store/store.log \
-	$(NULL)
-$(STALLING_FIRST_LOG): $(CACHE_LOGS_RUN)
-$(STALLING_LOGS): $(CACHE_LOGS_RUN) $(STALLING_FIRST_LOG_RUN)
+$(STALLING_FIRST_LOG): $(OTHER_LOGS_RUN)
+$(STALLING_LOGS): $(OTHER_LOGS_RUN) $(STALLING_FIRST_LOG_RUN)
 
 # The slowest begin first: one that began last would be waited for alone.
 TESTS += \
