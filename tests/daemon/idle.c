@@ -56,13 +56,15 @@ static void leaves(void)
 {
 	struct order order = {0};
 	struct daemon daemon;
+	tarn_store *store;
 	struct raw raw;
 
 	daemon_start(&daemon, "idle", automatic);
 	is_int(0, ended(&daemon, SOON), "it leaves when nobody comes");
 	ok(nothing_left(&daemon), "the daemon that left has removed its files");
-	daemon_start(&daemon, "idle", patient);
+	store = daemon_start_open(&daemon, "idle", patient);
 	raw_open(&raw, daemon.socket);
+	tarn_store_unref(store);
 	is_int(-1, ended(&daemon, LONGER), "not while a client is there");
 	order_bytes(&order, "kept", 0);
 	is_int(WIRE_LOADED, order_load(&order, &raw, -1, -1), "a name");
@@ -88,9 +90,8 @@ static void channel_over(bool received)
 	tarn_slot *slot;
 	tarn_item *item;
 
-	daemon_start(&daemon, "channel", automatic);
-	if (tarn_store_open(daemon.socket, &store) < 0 ||
-		tarn_channel_open(store, "c", &small, &c) < 0 ||
+	store = daemon_start_open(&daemon, "channel", automatic);
+	if (tarn_channel_open(store, "c", &small, &c) < 0 ||
 		tarn_channel_acquire(c, 0, &slot) < 0 ||
 		tarn_slot_publish(slot) < 0 || tarn_channel_close(c) < 0)
 		bail("%s", tarn_error_message());

@@ -12,8 +12,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <tarn/store.h>
-
 #include "tests/kit/tap.h"
 
 #define PATIENCE_MS 60000 /* under valgrind, on a loaded machine */
@@ -117,45 +115,70 @@ static void note_started(pid_t pid)
 	at_bail(kill_all, NULL);
 }
 
-void daemon_start(
-	struct daemon *daemon, const char *name, const char *const extra[])
+static _Noreturn void run_daemon(const char *program, const char *const argv[])
+{
+	struct rlimit few = {descriptors, descriptors};
+
+	if (descriptors)
+		setrlimit(RLIMIT_NOFILE, &few);
+	if (log_path[0])
+		stderr_to_log();
+	execv(program, (char **)argv);
+	fprintf(stderr, "%s: %s\n", program, strerror(errno));
+	_exit(127);
+}
+
+static void launch(struct daemon *daemon, const char *const extra[])
 {
 	const char *program = getenv("TARN_DAEMON");
 	const char *argv[8] = {"tarnd", "--socket", daemon->socket};
-	tarn_store *store = NULL;
-	int status;
 
 	if (!program)
 		bail("TARN_DAEMON is not set; run this through tests/run");
-	snprintf(daemon->socket, sizeof(daemon->socket), "%s%s%s",
-		name[0] == '/' ? "" : test_tmpdir(), name[0] == '/' ? "" : "/",
-		name);
 	for (int i = 0; extra && extra[i] && i < 4; i++)
 		argv[3 + i] = extra[i];
 	daemon->pid = fork();
-	if (daemon->pid > 0)
-		note_started(daemon->pid);
-	if (daemon->pid == 0) {
-		struct rlimit few = {descriptors, descriptors};
+	if (daemon->pid == 0)
+		run_daemon(program, argv);
+	note_started(daemon->pid);
+}
 
-		if (descriptors)
-			setrlimit(RLIMIT_NOFILE, &few);
-		if (log_path[0])
-			stderr_to_log();
-		execv(program, (char **)argv);
-		fprintf(stderr, "%s: %s\n", program, strerror(errno));
-		_exit(127);
-	}
-	for (int ms = 0; ms < PATIENCE_MS; ms += NAP_MS) {
-		if (tarn_store_open(daemon->socket, &store) >= 0) {
-			tarn_store_unref(store);
-			return;
-		}
-		if (waitpid(daemon->pid, &status, WNOHANG) == daemon->pid)
-			bail("%s ended with status %#x", program, status);
+/* One that leaves when nobody wants it may have left before this process came
+ * to it: then there is another. */
+static void launch_again(struct daemon *daemon, const char *const extra[])
+{
+	int status;
+
+	if (waitpid(daemon->pid, &status, WNOHANG) != daemon->pid)
+		return;
+	if (status != 0)
+		bail("tarnd ended with status %#x", status);
+	launch(daemon, extra);
+}
+
+tarn_store *daemon_start_open(
+	struct daemon *daemon, const char *name, const char *const extra[])
+{
+	double end = seconds() + PATIENCE_MS / 1e3;
+	tarn_store *store = NULL;
+
+	snprintf(daemon->socket, sizeof(daemon->socket), "%s%s%s",
+		name[0] == '/' ? "" : test_tmpdir(), name[0] == '/' ? "" : "/",
+		name);
+	launch(daemon, extra);
+	while (tarn_store_open(daemon->socket, &store) < 0) {
+		if (seconds() > end)
+			bail("tarnd does not answer: %s", tarn_error_message());
+		launch_again(daemon, extra);
 		usleep(NAP_MS * 1000);
 	}
-	bail("%s does not answer: %s", program, tarn_error_message());
+	return store;
+}
+
+void daemon_start(
+	struct daemon *daemon, const char *name, const char *const extra[])
+{
+	tarn_store_unref(daemon_start_open(daemon, name, extra));
 }
 
 int daemon_stop(struct daemon *daemon)

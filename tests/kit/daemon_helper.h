@@ -8,6 +8,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include <tarn/store.h>
+
 struct daemon {
 	pid_t pid;
 	char socket[108];
@@ -23,6 +25,11 @@ void daemon_start(
  * as this process). Theirs alone: the kernel counts what one user has in
  * flight against the limit of who sends. */
 void daemon_limit_descriptors(unsigned n);
+
+/* The same, and a store of its: as long as that is open, a daemon that leaves
+ * when nobody wants it stays. */
+tarn_store *daemon_start_open(
+	struct daemon *daemon, const char *name, const char *const extra[]);
 
 /* What the daemons started from here on say is appended to this file; NULL: it
  * goes where this process's own errors go. */
