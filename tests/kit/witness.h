@@ -24,7 +24,7 @@ struct witness {
 
 /* Publishes "innocent" and writes down how things are. */
 void witness_begin(struct witness *w, const struct daemon *daemon);
-/* A test: status and a name within seconds, and the right bytes. */
+/* A test: status and a name, before the library gives up, and the right bytes. */
 bool witness_is_served(struct witness *w, const char *while_what);
 /* A test: loads a file of its own, and finds its bytes. */
 bool witness_can_load(struct witness *w, const char *while_what);
