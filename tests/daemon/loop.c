@@ -29,6 +29,7 @@ struct end {
 };
 
 static struct loop *loop;
+static int all_calls;
 
 static void fresh(struct end *end)
 {
@@ -56,29 +57,47 @@ static void say(struct end *end, const char *text)
 		bail("write: %m");
 }
 
+struct end_of_run {
+	struct deadline deadline;
+	uint64_t ns;
+	int calls; /* when it was looked at last */
+	bool out;
+};
+
+/* A process that did not run meanwhile has not called all that is ready: as
+ * long as there are calls, it goes on. */
 static void timed_out(void *arg)
 {
-	*(int *)arg = 1;
+	struct end_of_run *end = arg;
+
+	if (end->calls != all_calls) {
+		end->calls = all_calls;
+		deadline_set(loop_deadlines(loop), &end->deadline,
+			loop_now() + end->ns);
+		return;
+	}
+	end->out = true;
 	loop_quit(loop);
 }
 
 /* Runs until something quits; true if that was the time-out. */
 static bool runs_out(unsigned ms)
 {
-	int out = 0;
-	struct deadline end = {.fn = timed_out, .arg = &out};
+	struct end_of_run end = {.ns = ms * 1000000ull, .calls = all_calls};
 
-	deadline_set(loop_deadlines(loop), &end, loop_now() + ms * 1000000ull);
+	deadline_call(loop_deadlines(loop), &end.deadline, loop_now() + end.ns,
+		timed_out, &end);
 	if (loop_run(loop) < 0)
 		bail("loop_run: %s", tarn_fail_message());
-	deadline_set(loop_deadlines(loop), &end, 0);
-	return out;
+	deadline_set(loop_deadlines(loop), &end.deadline, 0);
+	return end.out;
 }
 
 static void note(void *arg, unsigned ready)
 {
 	struct end *end = arg;
 
+	all_calls++;
 	end->calls++;
 	end->ready = ready;
 	if (end->stop_after && end->calls >= end->stop_after)
