@@ -162,13 +162,15 @@ static void identity(struct raw *raw)
 	remove_name(raw, "s");
 	remove_name(raw, "s2");
 	young = made_file("young", SMALL, 50);
-	is_int(WIRE_LOADED, load(raw, young, SMALL, NULL),
+	/* Under a name: without one it would go after --idle. */
+	is_int(WIRE_LOADED, load(raw, young, SMALL, "young"),
 		"a file that was just written");
 	first = raw->loaded;
 	is_int(WIRE_LOADED, load(raw, young, SMALL, NULL),
 		"a second load of the young file succeeds");
 	ok(cached(raw) && raw->loaded.index == first.index,
 		"is not read again");
+	remove_name(raw, "young");
 }
 
 /* ---- names under readers ------------------------------------------- */
