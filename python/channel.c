@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* How long a wait may be deaf to a signal that came just before it began, in
+/* How long a wait may miss a signal that came just before it began, in
  * milliseconds; others end it at once. */
 #define SLICE_MS 500
 /* No machine has so much; the library checks the rest. */

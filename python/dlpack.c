@@ -11,7 +11,8 @@
 #include "python/dlpack.h"
 #include "python/module.h"
 
-/* Of a capsule that nobody took anything out of; who does renames it. */
+/* For a capsule that no consumer has taken the tensor out of: a consumer
+ * renames the capsule. */
 static void drop_old(PyObject *capsule)
 {
 	DLManagedTensor *m;
@@ -145,7 +146,7 @@ static PyObject *give_copy(PyObject *self, bool versioned)
 	return made ? hand_over(made, versioned, TARN_DLPACK_COPIED) : NULL;
 }
 
-/* The old form cannot say read-only, and its consumer may write: it gets a
+/* The old form has no flag "read-only", and its consumer may write: it gets a
  * private copy-on-write tensor. */
 static PyObject *give_private(PyObject *self)
 {

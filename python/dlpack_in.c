@@ -118,9 +118,9 @@ static PyObject *keywords_of(bool cpu, PyObject *copy)
 	return NULL;
 }
 
-/* Givers older than 2023 do not know these; what they give is looked at as it
- * comes. */
-static PyObject *ask(PyObject *object, bool cpu, PyObject *copy)
+/* Exporters older than 2023 do not know these arguments, and are called again
+ * without them; the capsule is checked in both cases. */
+static PyObject *call_dlpack(PyObject *object, bool cpu, PyObject *copy)
 {
 	PyObject *method = PyObject_GetAttrString(object, "__dlpack__");
 	PyObject *none = method ? PyTuple_New(0) : NULL;
@@ -195,7 +195,7 @@ static PyObject *from_dlpack(PyObject *module, PyObject *const *args,
 		Py_INCREF(given[0]);
 		return copy ? cloned(given[0]) : given[0];
 	}
-	capsule = ask(given[0], cpu, given[2]);
+	capsule = call_dlpack(given[0], cpu, given[2]);
 	if (!capsule)
 		return NULL;
 	tensor = PyCapsule_IsValid(capsule, DL_CAPSULE_VERSIONED)

@@ -194,8 +194,8 @@ static int names_same(PyObject *self, PyObject *other)
 	return theirs && names[theirs] == self;
 }
 
-/* What orders and hashes texts does so for these, too: as numpy's dtypes, they
- * equal other objects without having their hash. */
+/* Dtypes are ordered and hashed as texts are. As numpy's dtypes do, they equal
+ * other objects without having their hash. */
 static void *of_text(int slot)
 {
 	return PyType_GetSlot(&PyUnicode_Type, slot);
@@ -284,7 +284,7 @@ static PyObject *add_type(PyObject *module)
 	return NULL;
 }
 
-/* A text of that type, which has no function of its own to make one. */
+/* A text of the type Dtype, which has no constructor of its own. */
 static PyObject *make_name(PyObject *type, int dtype)
 {
 	newfunc make = (newfunc)of_text(Py_tp_new);

@@ -18,8 +18,8 @@
 static _Atomic(struct numpy_face *) numpy;
 static _Atomic(struct torch_face *) torch;
 
-/* The helper's answer: a tuple. */
-static PyObject *ask(const char *name)
+/* The tuple that a function of tarn._libraries returns. */
+static PyObject *call_helper(const char *name)
 {
 	PyObject *helpers = PyImport_ImportModule("tarn._libraries"), *answer;
 
@@ -61,7 +61,7 @@ static void drop_numpy(struct numpy_face *face)
 static struct numpy_face *make_numpy(void)
 {
 	struct numpy_face *face = calloc(1, sizeof(*face)), *others = NULL;
-	PyObject *answer = face ? ask("numpy_parts") : PyErr_NoMemory();
+	PyObject *answer = face ? call_helper("numpy_parts") : PyErr_NoMemory();
 	PyObject *dtypes;
 
 	if (!answer) {
@@ -111,7 +111,7 @@ static void drop_torch(struct torch_face *face)
 static struct torch_face *make_torch(void)
 {
 	struct torch_face *face = calloc(1, sizeof(*face)), *others = NULL;
-	PyObject *answer = face ? ask("torch_parts") : PyErr_NoMemory();
+	PyObject *answer = face ? call_helper("torch_parts") : PyErr_NoMemory();
 	PyObject *dtypes, *carriers;
 
 	if (!answer) {

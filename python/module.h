@@ -7,7 +7,7 @@
  *
  * Errors: a function that returns PyObject * returns NULL with an exception
  * set; one that returns int is negative with one. A function that returns a
- * number of tarn's says so.
+ * number of tarn's is documented as such.
  */
 #pragma once
 

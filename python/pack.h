@@ -111,7 +111,7 @@ struct packer {
 
 	const struct pack_record *records;
 	size_t n_records;
-	size_t n_unused; /* tensors after them, of which nothing is told */
+	size_t n_unused; /* tensors after them, which the tree does not name */
 	/* Tensors that all clients of the store can read are sent as they are:
 	 * at most as many, which get the numbers after those of the others. */
 	PyObject **sent;

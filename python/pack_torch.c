@@ -170,7 +170,7 @@ static int extent_of(
 	return 1;
 }
 
-/* What was its memory when it was packed need not be any more: resize_ and an
+/* The tensor's memory may have changed since it was packed: resize_ and an
  * assignment to data give it another, and free that. None of what is asked is
  * Python's own code, in which others could run. */
 int pack_torch_has(PyObject *tensor, const unsigned char *first, uint64_t span)

@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* phase NULL: the call has one only. */
-static int tell(
+static int call_progress(
 	PyObject *call, uint64_t done, uint64_t total, const char *phase)
 {
 	PyObject *answer = PyObject_CallFunction(call, phase ? "KKs" : "KK",
@@ -30,7 +30,7 @@ static int step(
 	/* The work may go on, with another file or another attempt. */
 	r = PyErr_Occurred() ? -1 : PyErr_CheckSignals();
 	if (r == 0 && p->call)
-		r = tell(p->call, done, total, phase);
+		r = call_progress(p->call, done, total, phase);
 	p->state = PyEval_SaveThread();
 	return r;
 }

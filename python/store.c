@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* How long a wait is deaf to Ctrl-C, in milliseconds. */
+/* How long a wait may miss Ctrl-C, in milliseconds. */
 #define SLICE_MS 50
 
 PyTypeObject *store_type;

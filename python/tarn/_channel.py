@@ -24,8 +24,8 @@ def sender(name, *, store=None, slots=None, slot_bytes=None, mode=None,
     just the same. A sender that is killed closes nothing, since another may
     take its place: a receiver that must know of it uses a timeout.
 
-    FileExistsError: what was sent there before has ended, and not all of it
-    was received; a receiver gets it, and Store.remove gives it up."""
+    FileExistsError: an earlier channel of that name was closed, and not all of
+    its items were received. A receiver gets them; Store.remove drops them."""
     store = _store.default_store() if store is None else store
     return Sender(_tarn.Channel(store, name, slots, slot_bytes, mode, tensors,
                                 pickle=pickle), close)
@@ -40,10 +40,10 @@ def receiver(name, *, store=None, timeout=None, pickle=True):
     It waits for the channel to be made. timeout, in seconds, is for that and
     for each item: TimeoutError. Of a queue each item goes to one receiver, of
     a broadcast to all, from here on. An item is done with when the next is
-    asked for: if this process is killed before, another one gets it. (Where
-    all others have seen the end by then it stays, and who comes gets it: that
-    channel.info()["ready"] is 0 when receivers have ended says that all is
-    done.)
+    asked for: if this process is killed before, another one gets it. (If all
+    others have seen the end by then, the item stays in the channel, and the
+    next receiver that joins gets it. All is done if channel.info()["ready"] is
+    0 after the receivers have ended.)
 
     A receiver ignores a channel that was finished and emptied before it
     started; it waits for the next sender of this name. So a receiver can come
@@ -89,7 +89,7 @@ class Receiver:
 
     def __init__(self, channel, timeout=None):
         self.channel, self._timeout = channel, timeout
-        self._item = None  # what is being worked at
+        self._item = None  # the item that the caller is working on
 
     def get(self, timeout=None):
         """The next object. BrokenPipeError: the end."""
@@ -128,8 +128,8 @@ class Receiver:
 
 
 def _wait_for(store, name, timeout, pickle):
-    """The channel that is there, or comes; also one that came and has ended
-    meanwhile, but not one that had before."""
+    """The channel of that name, once it exists. One that ended before this
+    call does not count; one that came and ended since does."""
     end = None if timeout is None else time.monotonic() + timeout
     pause = _LOOK
     channel = before = _find(store, name, pickle)
@@ -147,7 +147,7 @@ def _wait_for(store, name, timeout, pickle):
         else:
             _wait_a_while(store, name, left)
             pause = _LOOK
-        # In this order: what is found then is another one.
+        # In this order: if the name was free, _find() finds another channel.
         if before is not None and before.info()["unlinked"]:
             before = None
         channel = _find(store, name, pickle)
@@ -163,14 +163,15 @@ def _find(store, name, pickle):
 
 
 def _is_over(channel):
-    """Is it at its end for who comes now? A broadcast has nothing for him."""
+    """Has the channel ended for a receiver that joins now? A broadcast has no
+    items for it."""
     info = channel.info()
     return info["closed"] and (info["mode"] == "broadcast" or
                                not info["ready"])
 
 
 def _wait_a_while(store, name, left):
-    """Until something is published as name, or not even that long."""
+    """Waits until something is published as name, or a shorter time."""
     begun = time.monotonic()
     try:
         store.wait(name, left)

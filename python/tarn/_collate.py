@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """PyTorch's default_collate takes tarn's Tensors.
 
-It looks types up in a table of its own and refuses the others, so a dataset
-over a loaded file would end in "batch must contain tensors ... found <class
-'tarn.Tensor'>". tarn does not import PyTorch, and a program may import PyTorch
-after tarn. So the Tensor is entered into the table when the table is there: at
+default_collate looks types up in its own table and refuses the others, so a
+dataset over a loaded file would end in "batch must contain tensors ... found
+<class 'tarn.Tensor'>". tarn does not import PyTorch, and a program may import
+PyTorch after tarn. So the Tensor is entered into the table once it exists: at
 once if PyTorch has been imported, else as the last step of importing it.
 """
 import importlib
@@ -18,8 +18,7 @@ TABLE = "torch.utils.data._utils.collate"
 
 
 def collate_tensors(batch, *, collate_fn_map=None):
-    """They are collated as the PyTorch tensors that they are, by whatever does
-    so here."""
+    """Converts the Tensors to PyTorch's and collates those as PyTorch does."""
     return sys.modules[TABLE].collate([t.torch() for t in batch],
                                       collate_fn_map=collate_fn_map)
 
@@ -32,7 +31,7 @@ def _enter(theirs):
 
 
 class _Loader:
-    """The module's own loader, and a step behind it."""
+    """The module's own loader, followed by one more step."""
 
     def __init__(self, own):
         self._own = own
@@ -41,16 +40,16 @@ class _Loader:
         return getattr(self._own, name)
 
     def exec_module(self, module):
-        # What others ask the module's loader for, they ask its own.
+        # The module shows its own loader, not this one.
         module.__spec__.loader = module.__loader__ = self._own
         self._own.exec_module(module)
         _enter(module)
 
 
 class _Finder:
-    """Finds nothing but the table, and that by means of the other finders. It
+    """Finds only the table's module, with the help of the other finders. It
     stays in sys.meta_path: if an import removed it, another thread that walks
-    the list just then would skip the finder behind it."""
+    the list at that moment would skip the finder behind it."""
 
     def __init__(self):
         self._asking = threading.local()

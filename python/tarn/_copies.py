@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What copy and pickle make of tensors, files and stores, and so what reaches
-a process that is no fork of this one: a worker that is spawned, or comes from
-a fork server.
+"""How tensors, files and stores are copied and pickled. This decides what
+reaches a process that is no fork of this one: a worker that is spawned, or that
+a fork server started.
 
-A tensor goes by value, as an array does: its bytes may be anywhere, and who
-has them must not end before they have arrived. What has a name that others
-know too (a file, a store, what was loaded of a file) goes by that, and is the
-same memory there.
+A tensor is pickled by value, as an array is: its bytes may be anywhere, and a
+reference would require the sender to live until they have arrived. Objects with
+a name that other processes know too (a file, a store, a loaded file) are
+pickled by that name, and the receiver maps the same memory.
 """
 import os
 import pickle
@@ -20,8 +20,8 @@ def _again(data, dtype, shape):
 
 
 def reduce_tensor(t, protocol):
-    """Its bytes in C order; what is read-only stays so. From protocol 5 on
-    they may go beside the pickle."""
+    """The tensor's bytes in C order; a read-only tensor stays read-only. From
+    protocol 5 on the bytes may travel out of band."""
     whole = t.clone() if t.storage_kind == "file" else t.contiguous()
     flat = whole.reshape(-1).bitcast("U8")
     if protocol >= 5:
@@ -47,7 +47,7 @@ os.register_at_fork(after_in_child=_new_lock)
 
 
 def store_at(kind, socket, pool):
-    """One store for all that reaches this process."""
+    """One store for all objects of it that this process unpickles."""
     with _lock:
         if (kind, socket, pool) not in _stores:
             _stores[kind, socket, pool] = kind(socket, pool)

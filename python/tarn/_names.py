@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The names of a mapping's tensors, for those who read them: in a repr, and in
-the error of a name that is not there."""
+"""The names of a mapping's tensors as text for people: in a repr, and in the
+error that a missing name raises."""
 import difflib
 import itertools
 
@@ -30,13 +30,13 @@ def summary(whole):
 
 
 class Missing(_tarn.NotFoundError):
-    """NotFoundError that knows which names there are. It looks at them only
-    when somebody reads it: mappings raise it in get(), where nobody does."""
+    """A NotFoundError that knows which names exist. It looks at them only when
+    its text is read: mappings raise it in get(), where no one reads it."""
 
     _mapping = None
 
-    def said(self):
-        """The sentence, and what may have been meant."""
+    def sentence(self):
+        """The error's sentence, with the names that may have been meant."""
         names = () if self._mapping is None else self._mapping
         # A Store is true, also without a name.
         if not 0 < len(names) <= SEARCHED:
@@ -48,10 +48,10 @@ class Missing(_tarn.NotFoundError):
         return f"{self.strerror}; it has {shown(names)}"
 
     def __str__(self):
-        return f"[Errno {self.errno}] {self.said()}"
+        return f"[Errno {self.errno}] {self.sentence()}"
 
     def __reduce__(self):
-        return _tarn.NotFoundError, (self.errno, self.said())
+        return _tarn.NotFoundError, (self.errno, self.sentence())
 
 
 Missing.__name__ = Missing.__qualname__ = "NotFoundError"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Objects of other than the plain types, in an item of a channel.
 
-An object is pickled for itself alone: arrays in it, and the memory of whatever
-hands it out by protocol 5, go beside the pickle, and come back as views of what
-was received. As everywhere with pickle, who may send can run code in who
-receives.
+The pickle has the object alone. Arrays in it, and memory that other objects
+export by protocol 5, are sent beside the pickle, and the receiver gets them as
+views of the item. As everywhere with pickle, a sender can run code in a
+receiver.
 """
 import io
 import pickle
@@ -30,7 +30,7 @@ class _Pickler(pickle.Pickler):
         self._seen = {}
 
     def persistent_id(self, obj):
-        # Of the root it was found out already that it is no array for us.
+        # The root was already found not to be an array.
         if type(obj) not in self._types or obj is self._root:
             return None
         if id(obj) not in self._seen:

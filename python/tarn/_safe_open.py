@@ -12,7 +12,8 @@ FRAMEWORKS = {None: None, "tarn": None, "pt": "pt", "torch": "pt",
 
 
 def _framework(framework, device):
-    """How a Tensor is seen there, and what becomes of what is taken."""
+    """Two functions: one converts a Tensor to the framework's, the other moves
+    the part that was taken to the device."""
     if framework not in FRAMEWORKS:
         raise ValueError(f"safe_open: framework {framework!r} is none of "
                          "\"pt\" and \"np\"; others take Tensors by DLPack, "
@@ -36,11 +37,11 @@ def _same(part):
 
 
 class _NoTensor(NotFoundError, SafetensorError):
-    """As mappings raise it, and as safetensors does."""
+    """The error that mappings raise, and the one that safetensors raises."""
 
 
 class Slice:
-    """A tensor of which only what is asked for by [] is read."""
+    """A tensor of which only the part that [] selects is read."""
 
     def __init__(self, tensor, view, move):
         self._tensor, self._view, self._move = tensor, view, move
@@ -83,7 +84,7 @@ class safe_open:
         try:
             return self._open()[name]
         except NotFoundError as e:
-            raise _NoTensor(e.errno, getattr(e, "said", str)()) from None
+            raise _NoTensor(e.errno, getattr(e, "sentence", str)()) from None
 
     def __enter__(self):
         self._open()
@@ -104,7 +105,7 @@ class safe_open:
         return list(self._open())
 
     def metadata(self):
-        """What stands in the file as metadata, a dict of strings, or None."""
+        """The file's metadata, a dict of strings, or None."""
         return self._open().metadata or None
 
     def get_tensor(self, name):
@@ -118,6 +119,6 @@ class safe_open:
                             lambda t: self._move(self._view(t)))
 
     def get_slice(self, name):
-        """One tensor of which parts are wanted: get_slice("w")[:, :4]; all
-        that its framework understands in [] may stand there."""
+        """A tensor to take parts of: get_slice("w")[:, :4]; [] accepts all
+        that the framework's own [] does."""
         return Slice(self._find(name), self._view, self._move)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Files and stores as mappings of Tensors.
 
-What is in C looks up, waits and copies; here it becomes a Mapping, with keys,
-items, values and get, and what takes either one thing or many is sorted out.
+The C module looks up, waits and copies. These classes make it a Mapping, with
+keys, items, values and get, and accept one tensor where many are possible.
 """
 import errno
 import os
@@ -13,7 +13,7 @@ from . import _arrays, _copies, _names, _tarn
 
 
 class _Tensors(Mapping):
-    """Mappings whose == is identity: Tensors have no other."""
+    """A mapping that equals only itself, since == of Tensors is identity."""
 
     __slots__ = ()
     __eq__ = object.__eq__
@@ -21,12 +21,12 @@ class _Tensors(Mapping):
     __hash__ = object.__hash__
 
     def _ipython_key_completions_(self):
-        """What may follow m[" at a prompt."""
+        """The names that a prompt offers after m["."""
         return list(self)
 
 
 class _Whole(_Tensors):
-    """What all tensors of a file become at once."""
+    """A mapping that converts all of its tensors at once."""
 
     __slots__ = ()
 
@@ -37,8 +37,8 @@ class _Whole(_Tensors):
 
     def torch(self):
         """All tensors as a dict of PyTorch's, copy-on-write over the same
-        bytes; see Tensor.torch. They share what is written, as they share the
-        bytes, with all others that this process has of them."""
+        bytes; see Tensor.torch. Other PyTorch tensors that this process made
+        of the same bytes see what is written to them."""
         return _arrays.each(self, _arrays.to_torch)
 
 
@@ -46,13 +46,12 @@ class File(_tarn.FileBase, _Whole):
     """An open tensor file (safetensors, .npy, or the index of a sharded
     checkpoint): a mapping from names to Tensors. No daemon takes part.
 
-    Its tensors are views of the mapped file, read-only and shared with all who
-    have it open. With map=False they are views of the file itself: they have
-    no address, and what is read of them is only what is used."""
+    Its tensors are views of the mapped file, read-only and shared with all
+    processes that have it open. With map=False they are views of the file
+    itself: they have no address, and only the bytes that are used are read."""
 
     def __init__(self, path, map=True):
-        # The folder that a path counts from may be another by the time that
-        # somebody pickles this.
+        # The current folder may have changed by the time this is pickled.
         self._where = os.path.abspath(os.fsdecode(path))
 
     def __reduce__(self):
@@ -62,14 +61,15 @@ class File(_tarn.FileBase, _Whole):
         return f"<tarn.File {self.path!r}: {_names.summary(self)}>"
 
 
-# So often in a row no writer comes between by accident; picked.
+# A file that changed this often in a row is being written; picked.
 _CHANGED_TRIES = 10
 
 
 class Loaded(_Whole):
     """The tensors of a loaded file, in memory that all processes share. They
-    stay there as long as this, or one of them, is held. Another process may
-    get it by pickle, and has the same memory; a Tensor of it goes by value."""
+    stay there as long as this, or one of them, is held. Another process that
+    receives it by pickle maps the same memory; a single Tensor of it is
+    pickled by value."""
 
     def __init__(self, store, file, whole):
         self._store, self._file, self._whole = store, file, whole
@@ -185,9 +185,8 @@ class Store(_tarn.StoreBase, _Tensors):
 
     def snapshot(self, prefix="", *, names=None):
         """The tensors whose names begin with prefix, or those of names, as
-        they stood at one moment: a Snapshot. What one publish has published
-        is all in it, or none of it is. NotFoundError: one of names is not
-        there."""
+        they stood at one moment: a Snapshot. It has either all tensors of one
+        publish or none of them. NotFoundError: one of names does not exist."""
         if names is None:
             return Snapshot(*self._snapshot(prefix))
         if prefix:
@@ -215,8 +214,8 @@ class Store(_tarn.StoreBase, _Tensors):
         of that phase. fresh reads the file also if its bytes are in memory
         already.
 
-        A File that has changed since it was opened is an OSError with errno
-        ESTALE; a path is opened again."""
+        If a File has changed since it was opened, OSError with errno ESTALE is
+        raised; a path is opened again instead."""
         if isinstance(path, File):
             whole = self._load(path, name, verify, progress, fresh)
             return Loaded(self, path, whole)
@@ -251,16 +250,16 @@ class Store(_tarn.StoreBase, _Tensors):
         """Opens the Channel of that name, or makes it: a ring of slots (8, of
         4 MiB) through which processes hand tensors to each other. mode
         "queue": each item goes to one consumer; "broadcast": to each that has
-        joined. One that is there keeps its geometry; another mode than asked
-        for is FileExistsError, as is one that was closed while there are items
-        in it: create=False opens it, to receive them.
+        joined. An existing channel keeps its geometry. FileExistsError: it has
+        another mode, or it was closed and still has items, which create=False
+        opens it to receive.
 
         tensors is how many an item may have (16); the name of an ephemeral
         channel ends with its last participant. create=False only opens:
-        NotFoundError. pickle=False refuses what is not of a plain type, both
-        ways: a sender could run code in a receiver. sparse=True takes
-        the memory of a large slot when it is first filled; else all of it is
-        there before a process can send."""
+        NotFoundError. pickle=False refuses to send or receive objects of other
+        than plain types: a sender could run code in a receiver. sparse=True
+        takes the memory of a large slot when it is first filled; otherwise the
+        memory of all slots is taken before a process can send."""
         return _tarn.Channel(self, name, slots, slot_bytes, mode, tensors,
                              ephemeral, create, pickle, sparse)
 
@@ -271,7 +270,7 @@ _lock = threading.Lock()
 
 def default_store():
     """The store that tarn.load uses: the one at $TARN_SOCKET and $TARN_POOL,
-    else this user's own, opened when it is first needed and kept."""
+    or this user's own. It is opened when it is first needed, and kept."""
     global _default
     with _lock:
         if _default is None:
@@ -309,8 +308,8 @@ def save(path, tensors, metadata=None, *, checksums=False, align=0,
 
     A process that opens path finds the old file or the new one, never half of
     it. checksums adds one for each tensor, which File.verify and load compare;
-    the first tensor's offset is a multiple of align; exclusive is
-    FileExistsError if there is something already."""
+    the first tensor's offset is a multiple of align; exclusive raises
+    FileExistsError if path exists."""
     if not isinstance(tensors, Mapping):
         tensors = {"tensor": tensors}
     _tarn._save(path, tensors, metadata, checksums, align, exclusive, progress)

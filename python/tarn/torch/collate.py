@@ -6,31 +6,31 @@ memory in a worker: a file, a descriptor and a fault for each page, every time.
 Here the same torch.stack writes into a slot of the loader's channel, which was
 there before and will be there again.
 
-Only what the loader itself collates lies in a slot, for only of that it is
-known that nobody keeps it: a dataset, or a collate function of the user's, may
-call default_collate for things that live on when the batch is sent. Theirs is
-memory of the worker's own, which need not be shared, since it is copied.
+Only batches that the loader itself collates are placed in a slot, because only
+those are known not to be kept: a dataset, or a collate function of the user's,
+may call default_collate for tensors that outlive the sent batch. Those get the
+worker's private memory, which need not be shared, since it is copied.
 """
 import torch
 from torch.utils.data._utils import collate as theirs
 
 from .._tarn import Tensor
 
-# What tarn calls the dtypes; a tensor of another goes PyTorch's way.
+# tarn's names of the dtypes; tensors of other dtypes go PyTorch's way.
 DTYPES = {torch.bool: "BOOL", torch.uint8: "U8", torch.int8: "I8",
           torch.int16: "I16", torch.int32: "I32", torch.int64: "I64",
           torch.float16: "F16", torch.bfloat16: "BF16", torch.float32: "F32",
           torch.float64: "F64", torch.complex64: "C64"}
-# Less is copied in less time than a place for it is made.
+# Copying fewer bytes than this takes less time than placing them.
 SMALL = 4096
 
 _their_stack = theirs.default_collate_fn_map.get(torch.Tensor)
 
 
 def stack(batch, *, collate_fn_map=None, place=None):
-    """torch.stack into what place(shape, dtype) gives, or where that gives
-    None into memory of this process. Contiguous in both cases, as theirs is.
-    What cannot be stacked gets the same error from the same call."""
+    """torch.stack into the tensor that place(shape, dtype) returns, or into
+    private memory if it returns None. The result is contiguous, as PyTorch's
+    is. Tensors that cannot be stacked raise PyTorch's own error."""
     first = batch[0]
     if type(first) is not torch.Tensor or first.dtype not in DTYPES or \
             first.layout is not torch.strided or first.device.type != "cpu":
@@ -46,15 +46,15 @@ def stack(batch, *, collate_fn_map=None, place=None):
 
 
 def install():
-    """In a worker, a process of its own: its default_collate shares nothing.
-    Not where the user has put a function of his own."""
+    """Called in a worker: its default_collate no longer makes shared memory.
+    A collate function of the user's is left in place."""
     known = theirs.default_collate_fn_map
     if known.get(torch.Tensor) is _their_stack:
         known[torch.Tensor] = stack
 
 
 def size_of(sample):
-    """About how many bytes of a batch come from it."""
+    """About how many bytes the sample adds to a batch."""
     if isinstance(sample, dict):
         return sum(map(size_of, sample.values()))
     if isinstance(sample, (list, tuple)):

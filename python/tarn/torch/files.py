@@ -10,9 +10,9 @@ def load_file(filename, device="cpu", *, backend="mmap"):
     """The tensors of a file (safetensors, .npy, or the index of a sharded
     checkpoint) as a dict of PyTorch's, loaded once for all processes that ask
     for it. They are copy-on-write: what is written to them stays in this
-    process, see tarn.Tensor.cow. Another device than the CPU gets a
-    copy. SafetensorError: it is no such file; backend is one of safetensors'
-    names, which mean the same here."""
+    process, see tarn.Tensor.cow. A device other than the CPU gets a copy.
+    backend is one of safetensors' names, which mean the same here.
+    SafetensorError: it is no such file."""
     _safetensors.check_backend(backend)
     with _safetensors.errors():
         loaded = _store.load(filename)
@@ -25,7 +25,7 @@ def load(data, device="cpu"):
 
 
 def _moved(tensors, device):
-    device = torch.device(device)  # a wrong one is told before all else
+    device = torch.device(device)  # a wrong one is reported first
     found = tensors.torch()
     if device.type == "cpu":
         return found
@@ -34,9 +34,9 @@ def _moved(tensors, device):
 
 def save_file(tensors, filename, metadata=None):
     """Saves a dict of PyTorch's tensors as a safetensors file, whole or not at
-    all; metadata is a dict of strings. They need not be contiguous, nor on
-    the CPU. As with safetensors, those whose bytes overlap are refused, since
-    they would no longer be tied in the file."""
+    all; metadata is a dict of strings. The tensors need not be contiguous, nor
+    on the CPU. As safetensors does, it refuses tensors whose bytes overlap,
+    since they would no longer be tied in the file."""
     _store.save(filename, _checked(tensors), metadata)
 
 
@@ -137,13 +137,13 @@ def load_model(model, filename, strict=True, device="cpu", *, backend="mmap"):
         else:
             unexpected.append(name)
     if strict and (missing or unexpected):
-        said = [f"    {what} key(s) in state_dict: " +
-                ", ".join(f'"{n}"' for n in sorted(names))
-                for what, names in (("Missing", missing),
+        lines = [f"    {what} key(s) in state_dict: " +
+                 ", ".join(f'"{n}"' for n in sorted(names))
+                 for what, names in (("Missing", missing),
                                     ("Unexpected", unexpected)) if names]
         raise RuntimeError("\n".join([
             "Error(s) in loading state_dict for "
-            f"{type(model).__name__}:", *said]))
+            f"{type(model).__name__}:", *lines]))
     return missing, unexpected
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 """PyTorch's DataLoader whose workers deliver through shared memory.
 
-All that decides which batches come, in which order and with which bits stays
-PyTorch's own: samplers, seeds, the worker's loop, prefetching, persistent
-workers, timeouts, the watch over dead workers. Its iterator asks a
-multiprocessing context for queues; the first is that of the results, and that
-one is replaced (results.py). A batch arrives in a slot of a channel: no file,
-no descriptor and no pickle of it, and pages that have been touched before.
+PyTorch's own code decides which batches come, in which order and with which
+bits: samplers, seeds, the worker's loop, prefetching, persistent workers,
+timeouts, the watch over dead workers. Its iterator asks a multiprocessing
+context for queues; the first is that of the results, and is replaced
+(results.py). A batch arrives in a slot of a channel: without a file, a
+descriptor or a pickle, in pages that have been touched before.
 """
 import multiprocessing
 import operator
@@ -59,9 +59,9 @@ class _Shown:
 
 
 def _end_with_parent():
-    """Of a fork server's child its parent's end tells nothing, which is all
-    that PyTorch asks; and the server lives as long as its children. What a
-    worker leaves in mid-batch is given back like that of a killed process."""
+    """Ends a fork server's child with its real parent. PyTorch only looks at
+    the fork server, which lives as long as its children. A batch that a worker
+    leaves half made is reaped like that of a killed process."""
     parent = multiprocessing.parent_process()
     if parent is None or parent.pid == os.getppid():
         return
@@ -74,17 +74,17 @@ def _end_with_parent():
 
 
 class _Begin:
-    """A worker's worker_init_fn: the user's, between what it is to be for
-    this loader and the random numbers that are to come."""
+    """A worker's worker_init_fn. It calls the user's after it has prepared the
+    worker for this loader, and before it sets the random numbers."""
 
-    def __init__(self, init, results, skips, randoms, tell_random):
+    def __init__(self, init, results, skips, randoms, send_random):
         self._init, self._results = init, results
         self._skips, self._randoms = skips, randoms
-        self._tell_random = tell_random
+        self._send_random = send_random
 
     def __call__(self, worker):
         _end_with_parent()
-        self._results.start(worker, self._skips[worker], self._tell_random)
+        self._results.start(worker, self._skips[worker], self._send_random)
         if self._init is not None:
             self._init(worker)
         if self._randoms[worker] is not None:
@@ -124,11 +124,11 @@ class _Single(theirs._SingleProcessDataLoaderIter):
 
 
 def _is_workers(error):
-    """Was it raised for a worker? PyTorch's line that does so has it in a
-    variable, and is in its traceback: a ring that keeps whatever the callers
-    have, batches and all, until the garbage is collected. What the line tells
-    nobody misses: the worker's traceback is in the message. A sampler's error
-    stays as it is."""
+    """Was it raised for a worker? PyTorch's line that raises it has it in a
+    variable, and is in its traceback: a cycle that keeps the callers'
+    variables, batches among them, until the garbage is collected. That line
+    can be dropped, since the worker's traceback is in the message. A sampler's
+    error stays as it is."""
     last = error.__traceback__
     while last.tb_next is not None:
         last = last.tb_next
@@ -160,7 +160,7 @@ class _Many(theirs._MultiProcessingDataLoaderIter):
         if place.iterable:
             _replay(self, place)
 
-    # What the workers' seeds follow from: the state's, where one is resumed.
+    # The base of the workers' seeds: the state's, where one is resumed.
     @property
     def _base_seed(self):
         return self._place.base_seed
@@ -230,8 +230,8 @@ class _Many(theirs._MultiProcessingDataLoaderIter):
         try:
             super()._shutdown_workers()
         finally:
-            # Its signal handler tells of a dead worker wherever this process
-            # is, and so also before it has got to these lines of its own.
+            # PyTorch's signal handler raises an error for a dead worker at any
+            # line of this process, and so also before it reaches these.
             if getattr(self, "_worker_pids_set", False):
                 self._worker_pids_set = False
                 theirs._utils.signal_handling._remove_worker_pids(id(self))
@@ -259,8 +259,8 @@ def _replay(iterator, place):
 
 
 def _check(store, slot_bytes):
-    """What PyTorch's loader does not know: wrong, it is said before workers
-    are there."""
+    """Checks the arguments that PyTorch's loader does not know, before there
+    are workers."""
     if not (store is None or isinstance(store, Store)):
         raise TypeError(f"DataLoader: store is a tarn.Store, not {store!r}")
     if slot_bytes is None:
@@ -291,12 +291,12 @@ class DataLoader(theirs.DataLoader[_Item]):
     first few. There are prefetch_factor slots for each worker and three more;
     they stay with the loader, for its next epoch.
 
-    state_dict tells where an epoch stands; a loader made with the same
-    arguments that gets it by load_state_dict goes on with the batches that
-    would have come, bit for bit, also where workers augment with torch's,
-    numpy's or random's global generators. With another num_workers the
-    samples are the same, their augmentation is not, and an iterable dataset is
-    ValueError. What a dataset's object remembers in a worker is not kept."""
+    state_dict returns the position in an epoch. A loader made with the same
+    arguments that gets it by load_state_dict continues with the batches that
+    would have come, bit for bit, even if workers augment with torch's, numpy's
+    or random's global generators. With another num_workers the samples are the
+    same and their augmentation is not, and an iterable dataset raises
+    ValueError. The state of a dataset's object in a worker is not kept."""
 
     def __init__(self, *args, store=None, slot_bytes=None, **keywords):
         _check(store, slot_bytes)
@@ -305,8 +305,8 @@ class DataLoader(theirs.DataLoader[_Item]):
         super().__init__(*args, **keywords)
 
     def __getstate__(self):
-        """What a copy gets, or another process: not the slots, which two
-        loaders would take for their own."""
+        """The state of a copy, or for another process: without the slots,
+        which belong to one loader."""
         return {name: value for name, value in vars(self).items()
                 if name != "_idle"}
 
@@ -325,8 +325,8 @@ class DataLoader(theirs.DataLoader[_Item]):
         return iterator
 
     def _go_on(self, kind, place, start, resumed):
-        """The process's generators belong to the user, who has restored them
-        as needed; the sampler's draws must not move them."""
+        """The process's generators belong to the user's program, which has
+        restored them as needed; the sampler's draws must not advance them."""
         inside = resumed["start"]["process"] is not None
         place.resume(resumed)
         if place.fresh:
@@ -338,13 +338,14 @@ class DataLoader(theirs.DataLoader[_Item]):
         return iterator
 
     def state_dict(self):
-        """Where it stands: after the last batch that was given. Made of what
-        JSON has, to be saved with a checkpoint: json.dumps, torch.save.
+        """The position after the last batch that was given, to be saved with a
+        checkpoint: it has only JSON's types, for json.dumps or torch.save.
 
-        Taken between two epochs it does not fix the order of the next one,
-        where that is drawn from PyTorch's global generator, as shuffle=True
-        without a generator does: restore that too (torch.set_rng_state), or
-        give the loader a generator, whose state is in here."""
+        A state taken between two epochs does not fix the order of the next one
+        if that is drawn from PyTorch's global generator, as shuffle=True
+        without a generator does: restore that generator too
+        (torch.set_rng_state), or give the loader one, whose state is included.
+        """
         if not getattr(self, "in_order", True):
             raise ValueError("a loader's state: with in_order=False there is "
                              "no order to go on with")
@@ -357,7 +358,7 @@ class DataLoader(theirs.DataLoader[_Item]):
         return states.to_text(place.get(self))
 
     def load_state_dict(self, state):
-        """The next iterator goes on from there."""
+        """The next iterator continues from that position."""
         states.check(state, self)
         state = states.from_text(state)
         if state["start"].get("process") is not None:
@@ -366,8 +367,8 @@ class DataLoader(theirs.DataLoader[_Item]):
 
 
 def _check_adopted(loader):
-    """Another class's ways, torchdata's StatefulDataLoader's say, would be lost
-    with it."""
+    """Only PyTorch's own class can be adopted: the methods of a derived one,
+    such as torchdata's StatefulDataLoader, would be lost."""
     kind = type(loader)
     if kind is theirs.DataLoader:
         return
@@ -382,16 +383,17 @@ def _check_adopted(loader):
 
 
 def adopt(loader, *, store=None, slot_bytes=None):
-    """Makes a loader that is PyTorch's own ours, in place, and returns it;
-    store and slot_bytes are DataLoader's.
+    """Makes a loader of PyTorch's own class a DataLoader of tarn's, in place,
+    and returns it; store and slot_bytes are DataLoader's.
 
-    That is for libraries that take a loader to pieces and make one of
-    PyTorch's of them, as Hugging Face's accelerate does:
+    This is for libraries that take a loader to pieces and make a new one of
+    PyTorch's class, as Hugging Face's accelerate does:
 
         loader = tarn.torch.adopt(accelerator.prepare(loader))
 
-    What wraps one, as its base_dataloader, is returned as it is. TypeError: it
-    is of a class derived from PyTorch's, as torchdata's StatefulDataLoader."""
+    An object that wraps a loader, as its base_dataloader, is itself returned.
+    TypeError: the loader's class is derived from PyTorch's, as torchdata's
+    StatefulDataLoader is."""
     _check(store, slot_bytes)
     inner = getattr(loader, "base_dataloader", loader)
     if not isinstance(inner, DataLoader):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""What is left in a slot when PyTorch has pinned a batch.
+"""The parts of a batch that still lie in a slot after PyTorch pinned it.
 
-PyTorch pins tensors, in dicts, tuples and lists, and whatever has a pin_memory
-of its own; the rest, numpy's arrays among it, it hands on as it is. That would
-hold the slot, also of a batch whose tensors have left it.
+PyTorch pins tensors in dicts, tuples and lists, and objects with a method
+pin_memory. It passes on other objects, numpy's arrays among them, unchanged.
+Those would hold the slot of a batch whose tensors have left it.
 """
 import copy
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ WHOLE = str, bytes, bytearray, range, memoryview
 
 
 def take_out(data):
-    """The batch, in which what is not pinned is copied."""
+    """The batch, with a copy of each part that was not pinned."""
     if isinstance(data, torch.Tensor) or hasattr(data, "pin_memory"):
         return data
     if isinstance(data, Mapping):

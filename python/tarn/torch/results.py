@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What carries results from a loader's workers to its iterator, in the place
-of a multiprocessing.Queue and with its calls: put, get, close and the like.
+"""The queue that carries results from a loader's workers to its iterator. It
+replaces a multiprocessing.Queue and has its calls: put, get, close and so on.
 
 Batches go through a wide channel with slots as large as a batch, made by the
 first worker that has one, or all of its samples. Beside it the iterator makes a
@@ -47,7 +47,8 @@ MESSAGES = (ExceptionWrapper, _IterableDatasetStopIteration, _ResumeIteration)
 
 
 class Batch:
-    """A batch on its way through PyTorch's iterator, with what it tells."""
+    """A batch on its way through PyTorch's iterator, with its worker's state.
+    """
 
     __slots__ = "data", "worker", "random", "channel", "pin"
 
@@ -57,21 +58,21 @@ class Batch:
         self.pin = None  # what has pinned it
 
     def pin_memory(self, device=None):
-        """PyTorch's thread calls it; the copy is in memory of its own."""
+        """Called by PyTorch's thread; the copy is in private memory."""
         pin = torch.utils.data._utils.pin_memory.pin_memory
         self.pin = pin if device is None else lambda data: pin(data, device)
         self.data = pinned.take_out(self.pin(self.data))
         return self
 
     def has_slot(self, channel):
-        """Pinned it has none, unless a type of the user's has kept some of it
-        where it was: that is taken for his."""
+        """A pinned batch has none. (If a type of the user's kept some of it in
+        the slot, that counts as the user's.)"""
         return self.channel is channel and self.pin is None
 
     def given(self, spare, others):
-        """The data, now the user's. Of the slots that are read, some are
-        those of the others, which wait for their turn; the rest is his, and
-        if that is more than he may have, he gets a copy."""
+        """The data, which is now the user's. Some of the slots in use belong
+        to the others, which wait for their turn; the user has the rest, and
+        gets a copy if that is more than a user may hold."""
         data, channel = self.data, self.channel
         self.data = self.channel = None
         if channel is not None:
@@ -85,8 +86,8 @@ class Batch:
 
 
 class Results:
-    """before: the results of an iterator of the same loader that has ended.
-    Its slots, whose pages are there, are taken over."""
+    """before: the results of an earlier iterator of the same loader. Its
+    slots, whose pages exist already, are taken over."""
 
     def __init__(self, store, context, tasks, spare, workers, slot_bytes,
                  before=None):
@@ -94,15 +95,14 @@ class Results:
         self._name, self._serial, self._first = f"loader/{uuid4().hex}", 0, 1
         self._begin()
         self._pid = os.getpid()
-        # A fork of this process goes on with the same loader, but not with the
-        # same names.
+        # A fork of this process has the same loader, but needs other names.
         if before is not None and before._wide and \
                 before._shape == self._shape and before._pid == self._pid:
             self._name, self._serial = before._name, before._serial + 1
             self._wide, before._wide = before._wide, {}
             self._first = max(self._wide)
         self._store, self._where = store, (store.socket, store.pool)
-        # Only one worker at a time makes a channel: they all would, and the
+        # One worker at a time makes a channel: otherwise all would, and the
         # kernel would clear the pages of all but one for nothing.
         self._lock = context.Lock()
         self._narrow = store.channel(
@@ -111,7 +111,7 @@ class Results:
         self._narrow.join("consumer")
 
     def _narrow_name(self):
-        return f"{self._name}/told/{self._serial}"
+        return f"{self._name}/messages/{self._serial}"
 
     def _begin(self):
         self._wide = {}  # number -> channel
@@ -124,9 +124,9 @@ class Results:
         self._current = 0  # the number of its channel
         self._full = False  # larger slots are needed
         self._skip = 0  # batches that were given before
-        self._tell_random = False
+        self._send_random = False
 
-    # What goes to a worker that is no fork.
+    # The state that a worker which is no fork receives.
     def __getstate__(self):
         return (self._name, self._serial, self._first, self._shape[1:],
                 self._where, self._lock)
@@ -141,11 +141,11 @@ class Results:
 
     # ---- a worker's ----
 
-    def start(self, worker, skip, tell_random):
+    def start(self, worker, skip, send_random):
         """In a worker, before its first batch."""
         self._begin()
         self._worker, self._skip = worker, skip
-        self._tell_random = tell_random
+        self._send_random = send_random
         collate.install()
 
     def is_first(self):
@@ -153,8 +153,8 @@ class Results:
         return self._current == 0
 
     def expect(self, size):
-        """A batch will have about so many bytes: already the first one has a
-        slot to be collated in."""
+        """A batch will have about that many bytes, so that even the first one
+        is collated in a slot."""
         if size >= NARROW:
             self._fit(size + NARROW)
 
@@ -175,21 +175,21 @@ class Results:
         if index is None or isinstance(data, MESSAGES) or \
                 isinstance(index, _ResumeIteration):
             self._abandon()
-            self._tell(index, data)
+            self._send_message(index, data)
         elif self._skip > 0:
             self._skip -= 1
             self._abandon()
-            self._tell(index, None)
+            self._send_message(index, None)
         else:
             try:
                 self._send(index, data)
             except Exception:
                 self._abandon()
-                self._tell(index, ExceptionWrapper(
+                self._send_message(index, ExceptionWrapper(
                     where=f"in DataLoader worker process {self._worker}, "
                     "which could not send what it had made"))
 
-    def _tell(self, index, data):
+    def _send_message(self, index, data):
         random = None if self._worker is None else state.get_random()
         self._publish(self._narrow, pickle.dumps((self._worker, index, data,
                                                   random)))
@@ -229,7 +229,7 @@ class Results:
             slot.abandon()
 
     def _open(self, number, **how):
-        """Goes over to a channel; False if it is not there."""
+        """Changes to a channel; False if it does not exist."""
         try:
             channel = self._store.channel(f"{self._name}/{number}", **how)
         except _tarn.NotFoundError:
@@ -240,15 +240,15 @@ class Results:
         return True
 
     def _next(self):
-        """The number after this channel's: one that no iterator of before has
-        had. Its workers have ended, but their channels may be about to, with
-        what they had published."""
+        """The number after this channel's: one that no earlier iterator used.
+        The earlier workers have ended, but their channels, with what they
+        published, may not have ended yet."""
         return max(self._current, self._serial * NUMBERS) + 1
 
     def _fit(self, size):
-        """Goes over to a channel with slots of that size, which others may
-        have made before: an eighth more than is needed, since batches differ,
-        and half as much again as the last one's, so that there are few."""
+        """Changes to a channel with slots of that size, which another worker
+        may have made: an eighth more than is needed, since batches differ, and
+        half as much again as the last one's, so that there are few."""
         _, tasks, spare, _, slot_bytes = self._shape
         while True:
             wanted = max(size + size // 8 + 4096, slot_bytes or 0)
@@ -265,15 +265,15 @@ class Results:
                                ephemeral=True, sparse=True)
 
     def _forget(self):
-        """Leaves the channels of before, once the parent has received what is
-        in them: until then it may not have joined, and without anybody they
-        would end, with all that is in them."""
+        """Leaves earlier channels, once the parent has received all of their
+        items: until then it may not have joined, and a channel without any
+        participant would end, with all of its items."""
         for number in [n for n in self._wide if n != self._current]:
             if self._wide[number].info()["ready"] == 0:
                 del self._wide[number]
 
     def _send(self, index, data):
-        random = state.get_random() if self._tell_random else None
+        random = state.get_random() if self._send_random else None
         message = self._serial, self._worker, index, data, random
         old = None
         if self._slot is None or self._full or self._slot.room < NARROW:
@@ -288,7 +288,7 @@ class Results:
                 self._acquire()
         slot, self._slot, self._full = self._slot, None, False
         try:
-            # What does not fit is sent all the same, in memory of its own.
+            # Objects that do not fit are sent in separate memory.
             self._full = bool(slot.put(message))
             slot.publish()
         except BaseException:
@@ -304,20 +304,20 @@ class Results:
     # ---- the iterator's ----
 
     def get(self, block=True, timeout=None):
-        """(index, what it is), as it was put."""
+        """(index, result), as a worker put it."""
         try:
-            told = self._narrow.get(timeout=timeout if block else 0)
+            message = self._narrow.get(timeout=timeout if block else 0)
         except TimeoutError:
             raise queue.Empty from None
-        if isinstance(told, bytes):
-            return self._take(*pickle.loads(told))
-        channel, serial = self._channel(told), None
-        # It was published before it was told of. What workers of before had
-        # published is gone (see finish); were it not, it would be a wrong one.
+        if isinstance(message, bytes):
+            return self._take(*pickle.loads(message))
+        channel, serial = self._channel(message), None
+        # The batch was published before its message. Batches of an earlier
+        # iterator's workers are gone (see finish); the serial makes sure.
         while serial != self._serial:
             with channel.receive(timeout=PATIENCE) as item:
                 serial, worker, index, data, random = item.get()
-        self._went(worker, told)
+        self._went(worker, message)
         return index, Batch(data, worker, random, channel)
 
     def _take(self, worker, index, data, random):
@@ -366,13 +366,13 @@ class Results:
             self._wide = {}
 
     def finish(self, workers):
-        """In the parent, instead of close, when its workers have ended: the
-        newest of the channels with slots is kept, for an iterator that comes
-        after this one. It is emptied for it: what was published and not yet
-        told of is nobody's, and would have slots for ever, of which the next
-        one's workers need as many as there are. Whoever is alive yet (PyTorch
-        waits for a while, and sends a signal) can publish more: then nothing
-        is kept, and who comes after begins with slots of its own."""
+        """Called in the parent, instead of close, after its workers have
+        ended: the newest channel with slots is kept for the next iterator. The
+        parent empties it: a batch that was published without its message
+        belongs to no one and would occupy a slot for ever, and the next
+        workers need all slots. A worker that is still alive (PyTorch waits for
+        a while, and sends a signal) can publish more: then no channel is kept,
+        and the next iterator makes a new one."""
         self.close()
         wide, self._wide = self._wide, {}
         if not wide or self._pid != os.getpid() or \
@@ -384,7 +384,7 @@ class Results:
 
 
 def _empty(channel):
-    """Drops all that waits in it. False: it is not to be used any more."""
+    """Drops all items of a channel. False: it cannot be used any more."""
     try:
         while True:
             channel.receive(timeout=0).release()

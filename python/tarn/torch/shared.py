@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Tensors in the store's memory that processes write and read together.
 
-What multiprocessing carries of such a tensor is a descriptor of 256 bytes, not
-its bytes, and no file descriptor. A descriptor holds nothing: whoever sends
-the tensor keeps it until it has been received.
+multiprocessing sends a descriptor of 256 bytes instead of such a tensor's
+bytes, and no file descriptor. A descriptor holds no memory: the sender must
+keep the tensor until it has been received.
 """
 import uuid
 from multiprocessing.reduction import ForkingPickler
@@ -13,13 +13,14 @@ import torch
 from .. import _store
 from .._arrays import to_tensor
 
-TTL = 60  # seconds: long enough for any process that goes on
+TTL = 60  # seconds: long enough for any process that is alive
 _stores = {}
 
 
 class Shared(torch.Tensor):
-    """A tensor in the store; what is computed of it is an ordinary one. By
-    value in torch.save, copy and pickle, as itself in multiprocessing."""
+    """A tensor in the store; results computed from it are ordinary tensors.
+    torch.save, copy and pickle take it by value, multiprocessing by
+    reference."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
@@ -42,8 +43,8 @@ def _wrap(tensor, store, requires_grad=False):
 
 
 def _publish_unnamed(store, made):
-    """What is to be the store's has a name for a moment; who is killed in it
-    leaves one that ends by itself."""
+    """A tensor becomes the store's by having a name for a moment. The name has
+    a time to live, so a process that is killed meanwhile leaves none."""
     label = f"tarn.torch/{uuid.uuid4().hex}"
     store.publish(label, made, ttl=TTL)
     try:
@@ -59,9 +60,9 @@ def share(tensor, name=None, *, store=None):
     it until it has been received; it may be passed on.
 
     Without a name its memory ends with the last process that has it; a name
-    stays until it is removed. A tensor that is shared already is returned
-    itself, unless a name is given. Nothing orders the processes' writes:
-    that is theirs to do."""
+    stays until it is removed. A tensor that is already shared is returned
+    itself, unless a name is given. The processes must order their writes
+    themselves."""
     if name is None and store is None and _is_whole(tensor):
         return tensor
     store = _store.default_store() if store is None else store
@@ -78,15 +79,16 @@ def share(tensor, name=None, *, store=None):
 
 
 def _is_whole(tensor):
-    """Is it what was shared, still? (resize_, set_ and .data make it another.)
-    """
+    """Is it still the tensor that was shared? (resize_, set_ and .data change
+    it.)"""
     return isinstance(tensor, Shared) and hasattr(tensor, "_where") and \
         tensor._bytes == (tensor.data_ptr(), tensor.shape, tensor.stride())
 
 
 def _store_at(socket, pool):
-    """One store of each, for a process that receives many tensors: the one
-    that it has, so that the same tensor is the same memory."""
+    """One store for each socket and pool, for a process that receives many
+    tensors: the one that it has, so that the same tensor is the same memory.
+    """
     where = socket, pool
     store, usual = _stores.get(where), _store._default
     if store is None and usual is not None and \

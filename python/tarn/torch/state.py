@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Where a loader stands: what must be known to go on in the middle of an epoch
+"""A loader's state: all that is needed to continue in the middle of an epoch
 with the same batches, bit for bit.
 
-Two kinds of randomness make them. The sampler's is the parent's: it is drawn
-again from the state that the generators had when the epoch began, and a
-checksum of the indices tells if something else came out. The workers' (torch,
-numpy and random, which PyTorch seeds in each of them) travels with each batch,
-as it was when the batch was done.
+Two kinds of randomness make the batches. The sampler draws from the parent's
+generators: it draws again from the state that they had when the epoch began,
+and a checksum of the indices shows whether the result differs. The workers'
+generators (torch, numpy and random, which PyTorch seeds in each worker) travel
+with each batch, as they were when the batch was done.
 """
 import array
 import base64
@@ -97,7 +97,7 @@ def _bytes(text):
 
 
 def _walk(state, convert):
-    """What is bytes here is text outside, so that JSON has it."""
+    """Bytes become text, so that the state can be saved as JSON."""
     start = state["start"]
     return dict(
         state, main=convert(state.get("main")),
@@ -136,7 +136,7 @@ def generators(loader):
 
 
 def get_all(loader):
-    """What the sampler of an epoch that begins now will draw from."""
+    """The generators' states that the next epoch's sampler will draw from."""
     return {"process": get_random(),
             "generators": [_bytes_of(g.get_state())
                            for g in generators(loader)]}
@@ -170,7 +170,7 @@ def checksum(index, before):
 
 
 def get_epoch(loader):
-    """What the user told the sampler by set_epoch, or None."""
+    """The epoch that the user set by the sampler's set_epoch, or None."""
     for sampler in (loader.sampler, loader.batch_sampler):
         if hasattr(sampler, "set_epoch"):
             epoch = getattr(sampler, "epoch", None)
