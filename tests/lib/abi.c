@@ -76,7 +76,8 @@ static void test_version(void)
 		"the header has the version of configure.ac");
 	is_int(TARN_VERSION_MAJOR * 1000000 + TARN_VERSION_MINOR * 1000 +
 			TARN_VERSION_MICRO,
-		TARN_VERSION_NUMBER, "the version's number is made of it");
+		TARN_VERSION_NUMBER,
+		"the version's number is made of the header's three parts");
 }
 
 /* ---- what a later program sets ---------------------------------------- */
@@ -104,7 +105,8 @@ static void is_refused(const char *name, int r)
 			first += r == -EINVAL;                                 \
 		}                                                              \
 		is_refused(#type, r);                                          \
-		is_int((int64_t)n_words, first, "so is each word of %s",       \
+		is_int((int64_t)n_words, first,                                \
+			"every reserved word of %s is refused when set",       \
 			#type);                                                \
 	} while (0)
 
@@ -170,7 +172,7 @@ static void test_store(tarn_store *store, tarn_tensor *src, tarn_file *file)
 	REFUSES(tarn_channel_options, ZERO,
 		tarn_channel_open(store, "c", &o, &channel));
 	is_int(-ENOENT, tarn_store_lookup(store, "a", &t),
-		"nothing was published by calls that were refused");
+		"the refused calls published nothing");
 }
 
 /* ---- what the library fills -------------------------------------------- */
@@ -295,6 +297,6 @@ int main(void)
 	tarn_tensor_unref(dst);
 	tarn_file_unref(file);
 	unlink(path);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(83);
 }

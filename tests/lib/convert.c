@@ -193,9 +193,9 @@ static void pair(int dst, int src, enum tarn_rounding rounding)
 		"%s to %s%s: %zu values", tarn_dtype_name(src),
 		tarn_dtype_name(dst), rounding ? " (even)" : "", count);
 	ok(memcmp(out, plain_c, end + 1) == 0,
-		"and the CPU's own instructions make the same bits");
+		"the CPU's own instructions make the same bits as portable C");
 	ok(out[2] == GUARD && out[end] == GUARD,
-		"and nothing beside them is written");
+		"a conversion writes nothing beside its destination");
 }
 
 static void pairs(int src)
@@ -307,9 +307,10 @@ static void scaled_pair(int dst, int src)
 			wrong = scaled_run(&c, n, channel, step, out);
 		agreed = agreed && agree(dst, n);
 	}
-	is_int(-1, wrong, "%s to %s, scaled", tarn_dtype_name(src),
-		tarn_dtype_name(dst));
-	ok(agreed, "and the CPU's own instructions make the same");
+	is_int(-1, wrong,
+		"%s to %s converts every value with a scale and a bias",
+		tarn_dtype_name(src), tarn_dtype_name(dst));
+	ok(agreed, "the CPU's own instructions make the same scaled bits");
 }
 
 /* A sample that fits a run of some blocks. */
@@ -352,8 +353,8 @@ static void lengths(int dst, int src)
 		right = memcmp(out + n % 8, plain_c, size) == 0 &&
 			out[n % 8 + size] == GUARD;
 	}
-	ok(right, "%s to %s: any length, any address", tarn_dtype_name(src),
-		tarn_dtype_name(dst));
+	ok(right, "%s to %s converts runs of any length at any address",
+		tarn_dtype_name(src), tarn_dtype_name(dst));
 }
 
 static void refused(void)
@@ -364,28 +365,30 @@ static void refused(void)
 	is_int(-ENOTSUP,
 		convert_plan(&c, TARN_F32, TARN_C64, TARN_ROUND_TRUNCATE, &one,
 			NULL),
-		"C64 is not scaled");
+		"a plan to convert C64 with a scale is refused");
 	has_str("C64 to F32", tarn_error_message(),
 		"the error names the conversion from C64 to F32");
 	is_int(-ENOTSUP,
 		convert_plan(
 			&c, TARN_C64, TARN_U8, TARN_ROUND_TRUNCATE, NULL, &one),
-		"nothing is converted to C64 with a scale");
+		"a plan to convert to C64 with a scale is refused");
 	is_int(-EINVAL,
 		convert_plan(&c, 23, TARN_U8, TARN_ROUND_TRUNCATE, NULL, NULL),
-		"there are 22 dtypes");
+		"a plan with dtype 23 is refused, since there are 22");
 	has_str("23", tarn_error_message(),
 		"the error names the dtype that does not exist");
 	is_int(0,
 		convert_plan(
 			&c, TARN_U8, TARN_U8, TARN_ROUND_TRUNCATE, NULL, NULL),
 		"converting to the same dtype has a plan");
-	ok(c.plain && !c.scaled, "that is plain");
+	ok(c.plain && !c.scaled,
+		"a conversion to the same dtype without a scale is plain");
 	is_int(0,
 		convert_plan(
 			&c, TARN_U8, TARN_U8, TARN_ROUND_TRUNCATE, &one, NULL),
 		"converting to the same dtype with a scale has a plan");
-	ok(!c.plain && c.scaled, "it is not");
+	ok(!c.plain && c.scaled,
+		"a conversion to the same dtype with a scale is not plain");
 }
 
 int main(void)

@@ -93,12 +93,14 @@ def check_pair(src, dst):
         wanted = to_integer(real, dtype, how == "even") \
             if dtype.kind in "iu" else real.astype(dtype)
         bad = differ(wanted, seen)
-        ok(len(seen) == COUNT and not len(bad), f"{src} to {dst} ({how})",
+        ok(len(seen) == COUNT and not len(bad),
+           f"{src} to {dst} ({how}) is as expected",
            [(a[i], wanted[i], seen[i]) for i in bad[:3]])
         if dtype.kind in "iu" and how == "cut":
             fits = fitting(real, dtype)
             bad = differ(real[fits].astype(dtype), seen[fits])
-            ok(fits.any() and not len(bad), f"{src} to {dst} as astype",
+            ok(fits.any() and not len(bad),
+               f"{src} to {dst} is converted as by astype",
                [(a[fits][i], seen[fits][i]) for i in bad[:3]])
 
 
@@ -113,7 +115,7 @@ def check_scaled(src, dst):
     seen = np.frombuffer(
         convert(a.tobytes(), src, dst, "cut", repr(scale), repr(bias)), dtype)
     bad = differ(wanted, seen)
-    ok(not len(bad), f"{src} to {dst}, scaled",
+    ok(not len(bad), f"{src} to {dst} is converted with a scale",
        [(a[i], wanted[i], seen[i]) for i in bad[:3]])
 
 
@@ -132,7 +134,9 @@ def check_torch():
     for name, (theirs, bits, most) in small.items():
         dtype = getattr(torch, theirs, None)
         if dtype is None:
-            skipped(f"{name} as PyTorch has it", f"{torch.__version__} has none")
+            skipped(
+                    f"PyTorch converts {name}",
+                    f"{torch.__version__} has none")
             continue
         a = values("F32")
         a = a[np.abs(a) <= most]

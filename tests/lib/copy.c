@@ -53,9 +53,10 @@ static void refuse(int err, const char *part, tarn_tensor *dst,
 	struct tarn_copy_info info = {.bytes = 77};
 	int r = tarn_copy(dst, src, options, &info);
 
-	is_int(-err, r, "refused: %s", part);
-	has_str(part, tarn_error_message(), "in these words");
-	is_int(77, (int64_t)info.bytes, "after an error no byte is counted");
+	is_int(-err, r, "a copy is refused because of: %s", part);
+	has_str(part, tarn_error_message(),
+		"the error of a refused copy contains the expected words");
+	is_int(77, (int64_t)info.bytes, "no byte is counted after an error");
 }
 
 static void test_shapes(void)
@@ -88,13 +89,15 @@ static void test_shapes(void)
 		struct tarn_layout wide;
 		int r = tarn_copy(dst, src, NULL, NULL);
 
-		if (!is_int(0, r, "%s = %s", good[i].dst, good[i].src))
+		if (!is_int(0, r, "a copy broadcasts %s = %s", good[i].dst,
+			    good[i].src))
 			diag("%s", tarn_error_message());
 		if (tarn_layout_expand(tarn_tensor_layout(src), l->ndim,
 			    l->shape, &wide) < 0 ||
 			tarn_tensor_with_layout(src, &wide, &all) < 0)
 			bail("%s", tarn_error_message());
-		is_int(1, tarn_tensor_equal(dst, all), "as numpy does it");
+		is_int(1, tarn_tensor_equal(dst, all),
+			"a broadcast copy has the elements that numpy's has");
 		tarn_tensor_unref(all);
 		tarn_tensor_unref(src);
 		tarn_tensor_unref(dst);
@@ -143,7 +146,8 @@ static void test_overlap(void)
 		for (int other = 0; other < 2; other++) {
 			src = view(other ? again : t, cases[i].src);
 			is_int(cases[i].meet ? -EINVAL : 0,
-				tarn_copy(dst, src, NULL, NULL), "%s = %s%s",
+				tarn_copy(dst, src, NULL, NULL),
+				"a copy within one storage, %s = %s%s",
 				cases[i].dst, cases[i].src,
 				other ? " of another storage" : "");
 			if (cases[i].meet)
@@ -285,11 +289,12 @@ static void test_scale(void)
 		"a copy with a scale for each channel succeeds");
 	for (int i = 0; i < 24; i++)
 		wrong += seen[i] != (float)(i * scale[i % 6] + bias[i % 6]);
-	is_int(0, wrong, "each has its own");
-	is_int(0, tarn_copy(dst, src, &one, NULL), "one for all");
+	is_int(0, wrong, "each channel is scaled by its own factor");
+	is_int(0, tarn_copy(dst, src, &one, NULL),
+		"a copy with one scale for all channels succeeds");
 	for (int i = 0; i < 24; i++)
 		wrong += seen[i] != (float)(2 * i);
-	is_int(0, wrong, "is for all");
+	is_int(0, wrong, "one scale applies to all channels");
 	tarn_tensor_unref(src);
 	tarn_tensor_unref(dst);
 }
@@ -323,20 +328,26 @@ static void test_info_and_progress(void)
 		bail("%s", tarn_error_message());
 	is_int(0, tarn_copy(dst, src, &o, &info),
 		"a copy with a progress callback succeeds");
-	is_int(1, tarn_tensor_equal(dst, src), "all of it");
+	is_int(1, tarn_tensor_equal(dst, src),
+		"all bytes are copied with a progress callback");
 	is_int(12012000, (int64_t)info.bytes,
 		"the copy counts the bytes of the destination");
-	is_int(12012000, (int64_t)w.last, "are reported in the end");
+	is_int(12012000, (int64_t)w.last,
+		"the progress ends with the destination's size");
 	is_int(12012000, (int64_t)w.total,
 		"the last call of the progress has the total");
-	ok(w.calls > 3 && !w.backwards, "on the way too, never backwards");
-	is_str("memory", info.engine, "by no engine");
+	ok(w.calls > 3 && !w.backwards,
+		"the progress is reported on the way, and never decreases");
+	is_str("memory", info.engine,
+		"a copy in memory names its engine 'memory'");
 	is_int(0, (int64_t)(info.read + info.written + info.requests),
-		"nothing of files");
-	ok(info.seconds > 0 && info.cpu_seconds > 0, "it took some time");
+		"a copy in memory counts no reads, writes or requests");
+	ok(info.seconds > 0 && info.cpu_seconds > 0,
+		"a copy counts its time and its CPU time");
 
 	w = (struct watch) {.stop_at = 2};
-	is_int(-ECANCELED, tarn_copy(dst, src, &o, NULL), "stopped");
+	is_int(-ECANCELED, tarn_copy(dst, src, &o, NULL),
+		"a copy whose progress callback refuses is cancelled");
 	has_str("cancelled when", tarn_error_message(),
 		"the error says when the copy was cancelled");
 	is_int(2, w.calls, "the copy stops at the second call of its progress");
@@ -350,8 +361,10 @@ static void test_info_and_progress(void)
 	dst = view(src, ".view(1001,3000)");
 	w = (struct watch) {0};
 	o.threads = 3;
-	is_int(0, tarn_copy(turned, dst, &o, &info), "transposed, 3 threads");
-	is_int(1, tarn_tensor_equal(turned, dst), "all of it");
+	is_int(0, tarn_copy(turned, dst, &o, &info),
+		"a transposed copy by three threads succeeds");
+	is_int(1, tarn_tensor_equal(turned, dst),
+		"all bytes are copied by three threads");
 	tarn_tensor_unref(turned);
 	tarn_tensor_unref(dst);
 	tarn_tensor_unref(src);

@@ -268,11 +268,13 @@ def main():
             mine = [(c, s) for c, s in zip(cases, seen)
                     if c.kind == kind and c.mode == mode]
             wrong = [(c, s) for c, s in mine if s != f"{c.crc:08x}"]
-            good &= ok(mine and not wrong, f"{kind}, {mode}")
+            good &= ok(mine and not wrong,
+                       f"copies are as numpy's: {kind}, {mode}")
             for c, s in wrong[:5]:
                 print(f"# {c.line()}\n#   wanted {c.crc:08x}\n#   seen {s}")
     large = sum(c.large for c in cases)
-    good &= ok(CASES < 1000 or large > 10, "large ones among them")
+    good &= ok(CASES < 1000 or large > 10,
+               "there are large copies among the cases")
     print(f"1..{number}")
     return 0 if good else 1
 

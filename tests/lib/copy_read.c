@@ -77,8 +77,10 @@ static void test_ways(const struct files *fs)
 		if (i / 2 % 3 == TARN_IO_DIRECT && fs->direct < 0)
 			skip(1, "no direct I/O in %s", test_tmpdir());
 		else
-			is_int(0, wrong[i], "%s, %s, %s", engines[i % 2],
-				io_modes[i / 2 % 3], i / 6 ? "cold" : "warm");
+			is_int(0, wrong[i],
+				"views of a file are copied right, %s, %s, %s",
+				engines[i % 2], io_modes[i / 2 % 3],
+				i / 6 ? "cold" : "warm");
 }
 
 static void test_sectors(const struct files *fs)
@@ -109,7 +111,8 @@ static void test_sectors(const struct files *fs)
 				fd, &kit_read_few[k], &ways[i], &wanted, &info);
 			kit_read_drop(&wanted);
 		}
-		is_int(0, wrong, "a disk of 4 KiB sectors: %s, %s",
+		is_int(0, wrong,
+			"a disk of 4 KiB sectors is read right: %s, %s",
 			ways[i].engine, ways[i].io_mode ? "direct" : "auto");
 	}
 }
@@ -138,21 +141,25 @@ static void test_info(const struct files *fs)
 	const char *why;
 
 	kit_read_copy(fs->buffered, &samples[1], &way, NULL, &info);
-	is_int(3 << 20, (int64_t)info.bytes, "bytes of dst");
-	is_int(3 << 20, (int64_t)info.read, "as many were read");
-	is_int(3 << 20, (int64_t)info.cached, "out of the page cache");
+	is_int(3 << 20, (int64_t)info.bytes,
+		"a copy counts the bytes of its destination");
+	is_int(3 << 20, (int64_t)info.read,
+		"a copy of whole rows reads each byte once");
+	is_int(3 << 20, (int64_t)info.cached,
+		"a cached file is read from the page cache");
 	is_int(0, (int64_t)info.direct,
 		"no byte of a cached file is read directly");
 	ok(info.requests >= 6 && info.requests < 10,
-		"in requests of half a mebibyte");
+		"reads are requests of half a mebibyte");
 
 	kit_read_copy(fs->buffered, &samples[8], &way, NULL, &info);
 	is_int(24 * 64 * 4, (int64_t)info.read,
-		"a few columns: nothing else is read");
+		"a copy of a few columns reads no other bytes");
 
 	way.io_mode = TARN_IO_BUFFERED;
 	kit_read_copy(fs->buffered, &samples[1], &way, NULL, &info);
-	is_int(0, (int64_t)info.direct, "buffered is not direct");
+	is_int(0, (int64_t)info.direct,
+		"a buffered copy reads no byte directly");
 
 	io_mode_init(&io_mode, fs->buffered, fs->direct, TARN_IO_AUTO,
 		io_fs_of(fs->buffered));
@@ -166,12 +173,14 @@ static void test_info(const struct files *fs)
 		return;
 	}
 	info = copy_cold(fs, &samples[1]);
-	ok(info.direct >= 3 << 20, "what is cold is read directly");
-	is_int((int64_t)info.direct, (int64_t)info.read, "its ragged ends too");
+	ok(info.direct >= 3 << 20, "a cold file is read directly");
+	is_int((int64_t)info.direct, (int64_t)info.read,
+		"the ragged ends of a cold file are read directly, too");
 	ok(info.read < (3 << 20) + 3 * 4096,
-		"and once, but for what shares their blocks");
+		"a direct copy reads each block once");
 	info = copy_cold(fs, &samples[3]);
-	ok(info.direct >= 3 << 20, "also to where it must be moved to");
+	ok(info.direct >= 3 << 20,
+		"bytes that must be moved are read directly, too");
 }
 
 static void test_refusals(void)
@@ -188,13 +197,15 @@ static void test_refusals(void)
 	src = kit_read_in_file(fd, &s);
 	p = kit_read_target(&s, src);
 	is_int(-EINVAL, tarn_copy(p.tensor, src, &o, NULL),
-		"memory is not read directly");
+		"a file in memory is not read directly");
 	has_str("its file system is memory", tarn_error_message(),
 		"the error contains 'its file system is memory'");
 	o.io_mode = TARN_IO_AUTO;
 	is_int(0, tarn_copy(p.tensor, src, &o, NULL),
-		"a copy that cannot be direct is read all the same");
-	ok(!memcmp(p.raw + MARGIN, text() + 1, 3 << 20), "right");
+		"a copy falls back to buffered reads where direct ones are "
+		"refused");
+	ok(!memcmp(p.raw + MARGIN, text() + 1, 3 << 20),
+		"a copy by buffered reads has the right bytes");
 	kit_read_drop(&p);
 	tarn_tensor_unref(src);
 }
@@ -237,8 +248,9 @@ static void test_truncated(const char *engine)
 		tarn_tensor_unref(src);
 		drop_files(&fs);
 	}
-	is_int(0, wrong, "%s: files that have shrunk are told", engine);
-	is_int(0, unnamed, "%s: with the file and the byte", engine);
+	is_int(0, wrong, "%s: a copy from a file that has shrunk fails",
+		engine);
+	is_int(0, unnamed, "%s: the error names the file and the byte", engine);
 }
 
 static void test_replaced(void)
@@ -256,7 +268,8 @@ static void test_replaced(void)
 		bail("rename: %m");
 	is_int(0, tarn_copy(p.tensor, src, NULL, NULL),
 		"a file that was replaced is read as it was opened");
-	ok(!memcmp(p.raw + MARGIN, text(), 3 << 20), "right");
+	ok(!memcmp(p.raw + MARGIN, text(), 3 << 20),
+		"the copy has the bytes of the file that was opened");
 	kit_read_drop(&p);
 	tarn_tensor_unref(src);
 	drop_files(&fs);

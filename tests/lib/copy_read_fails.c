@@ -101,23 +101,25 @@ static void test_fault(const char *engine, const struct files *fs,
 			fault_one(engine, fs, &kit_read_few[i],
 				direct ? TARN_IO_DIRECT : TARN_IO_BUFFERED,
 				fault, wanted, &tally);
-	is_int(0, tally.wrong, "%s: %s", engine, what);
-	ok(tally.fired > 40, "%s: at many requests", engine);
+	is_int(0, tally.wrong, "%s: a copy survives or reports a fault, %s",
+		engine, what);
+	ok(tally.fired > 40, "%s: faults hit more than 40 requests", engine);
 }
 
 static void test_faults(const char *engine, const struct files *fs)
 {
-	test_fault(engine, fs, "one is short",
+	test_fault(engine, fs, "one read is short",
 		(struct fault) {.kind = FAULT_SHORT}, 0);
-	test_fault(engine, fs, "all are short",
+	test_fault(engine, fs, "all reads are short",
 		(struct fault) {.kind = FAULT_SHORT, .times = 1000}, 0);
-	test_fault(engine, fs, "EINTR",
+	test_fault(engine, fs, "a read fails with EINTR",
 		(struct fault) {.error = EINTR, .times = 5}, 0);
-	test_fault(engine, fs, "EAGAIN",
+	test_fault(engine, fs, "a read fails with EAGAIN",
 		(struct fault) {.error = EAGAIN, .times = 5}, 0);
-	test_fault(engine, fs, "EIO", (struct fault) {.error = EIO}, -EIO);
-	test_fault(engine, fs, "the end", (struct fault) {.kind = FAULT_END},
-		-ENODATA);
+	test_fault(engine, fs, "a read fails with EIO",
+		(struct fault) {.error = EIO}, -EIO);
+	test_fault(engine, fs, "a read finds the end of the file",
+		(struct fault) {.kind = FAULT_END}, -ENODATA);
 }
 
 static const struct fault refusal = {
@@ -156,10 +158,13 @@ static void test_refused(const char *engine, const struct files *fs)
 		skip(2, "%s: direct reads are refused: %s", engine, why);
 	} else {
 		is_int(0, run_refused(engine, fs, &p),
-			"%s: direct reads are refused", engine);
+			"%s: a copy succeeds when direct reads are refused",
+			engine);
 		ok(!memcmp(p.raw + MARGIN + s->shift, text() + s->offset,
 			   1400000),
-			"%s: every byte is there", engine);
+			"%s: every byte is there after direct reads were "
+			"refused",
+			engine);
 		kit_read_drop(&p);
 	}
 	if (fs->direct < 0) {
@@ -169,7 +174,8 @@ static void test_refused(const char *engine, const struct files *fs)
 	open_env(&env, fault_engine(engine, &refusal, 1));
 	is_int(-EINVAL,
 		run(&env, s, fs->buffered, TARN_IO_DIRECT, &p, UINT_MAX),
-		"%s: which is an error when they are asked for", engine);
+		"%s: refused direct reads fail a copy that demands them",
+		engine);
 	kit_read_drop(&p);
 	copy_env_close(&env);
 }
@@ -184,7 +190,7 @@ static void test_sentence(const char *engine, const struct files *fs)
 	is_int(-EIO,
 		run(&env, &kit_read_few[0], fs->buffered, TARN_IO_BUFFERED, &p,
 			UINT_MAX),
-		"%s: the disk fails", engine);
+		"%s: a copy from a failing disk is EIO", engine);
 	has_str("copy: reading 524288 bytes at byte 524288 of ",
 		tarn_fail_message(), "the error contains the expected words");
 	has_str(fs->path, tarn_fail_message(), "the error names the file");
@@ -209,8 +215,11 @@ static void test_cancel(const char *engine, const struct files *fs)
 		kit_read_drop(&p);
 		copy_env_close(&env);
 	}
-	is_int(0, wrong, "%s: cancelled, or done before", engine);
-	ok(cancelled > 3, "%s: many were cancelled", engine);
+	is_int(0, wrong,
+		"%s: a copy ends cancelled or done, whenever it is cancelled",
+		engine);
+	ok(cancelled > 3,
+		"%s: more than three copies were cancelled on the way", engine);
 }
 
 int main(void)

@@ -73,10 +73,12 @@ static void views(const char *engine, int to, int from, int64_t rows,
 	make_written(&w, size / 2, 136 + size);
 	r = relay(&w, 136, &dst, (size_t)tarn_layout_nbytes(&whole[1]), 80,
 		&src, &o, &info);
-	is_int(0, r, "%s: %s = %s of files", engine, dst_expr, src_expr);
-	is_int(-1, first_unlike(&w), "byte for byte");
+	is_int(0, r, "%s: a copy from file to file, %s = %s", engine, dst_expr,
+		src_expr);
+	is_int(-1, first_unlike(&w),
+		"the file has the bytes that a copy in memory has");
 	is_int(tarn_layout_nbytes(&dst), (int64_t)info.written,
-		"each written once");
+		"each byte of the destination is written once");
 	ok(info.read > 0 && info.requests > 0,
 		"the copy counts bytes read and requests");
 	drop_written(&w);
@@ -124,13 +126,16 @@ static void one_file(const char *engine)
 	make_written(&w, (size_t)n, (size_t)n);
 	to = tensor_over(w.file, 1500000, &l);
 	from = tensor_over(w.file, 7, &l);
-	is_int(0, tarn_copy(to, from, &o, NULL), "%s: inside a file", engine);
+	is_int(0, tarn_copy(to, from, &o, NULL),
+		"%s: a copy inside one file succeeds", engine);
 	memcpy(w.model + 1500000, w.model + 7, (size_t)half);
-	is_int(-1, first_unlike(&w), "from one place to another");
+	is_int(-1, first_unlike(&w),
+		"a copy inside a file moves bytes from one place to another");
 	from = tarn_tensor_unref(from);
 	from = tensor_over(w.file, 1500000 - 5, &l);
-	is_int(-EINVAL, tarn_copy(to, from, &o, NULL), "not onto itself");
-	is_int(-1, first_unlike(&w), "which changes nothing");
+	is_int(-EINVAL, tarn_copy(to, from, &o, NULL),
+		"a copy of a file's range onto itself is refused");
+	is_int(-1, first_unlike(&w), "the refused copy changes nothing");
 	tarn_tensor_unref(from);
 	tarn_tensor_unref(to);
 	drop_written(&w);
@@ -155,7 +160,7 @@ static void failures(const char *engine)
 	} else {
 		to = tensor_over(full, 0, &l);
 		is_int(-ENOSPC, tarn_copy(to, from, &o, NULL),
-			"%s: to a full disk", engine);
+			"%s: a copy to a full disk fails", engine);
 		has_str("copy: writing at byte ", tarn_error_message(),
 			"the error names the byte at which writing failed");
 		has_str("/dev/full", tarn_error_message(),
@@ -171,7 +176,7 @@ static void failures(const char *engine)
 		bail("/dev/null: %s", tarn_error_message());
 	to = tensor_over(v.file, 0, &l);
 	is_int(-ENODATA, tarn_copy(to, from, &o, NULL),
-		"%s: from a file that shrank", engine);
+		"%s: a copy from a file that shrank fails", engine);
 	tarn_tensor_unref(to);
 	tarn_storage_unref(v.file);
 	close(fd);

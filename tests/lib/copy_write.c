@@ -52,17 +52,22 @@ static void contiguous(const char *engine, enum tarn_io_mode io_mode,
 	} else {
 		r = write_both(&w, base, &l, src, &o, &info);
 		ok(alike(r, &w, engine),
-			"%s, %s: at byte %llu, from %zu past a page", engine,
-			io_modes[io_mode], (unsigned long long)base, shift);
-		is_int(n * 4, (int64_t)info.written, "each byte once");
-		is_str(engine, info.engine, "by that engine");
+			"%s, %s: a row is written at byte %llu, from %zu past "
+			"a page",
+			engine, io_modes[io_mode], (unsigned long long)base,
+			shift);
+		is_int(n * 4, (int64_t)info.written,
+			"each byte of the row is written once");
+		is_str(engine, info.engine,
+			"the row is written by the engine that was asked for");
 		if (io_mode == TARN_IO_BUFFERED)
 			is_int(0, (int64_t)info.direct,
-				"no byte is written directly");
+				"a buffered copy writes no byte directly");
 		if (io_mode == TARN_IO_DIRECT)
 			ok(info.direct >= (uint64_t)n * 4 - 8192 &&
 					info.direct % 4096 == 0,
-				"whole pages directly");
+				"a direct copy writes all whole pages "
+				"directly");
 	}
 	drop_written(&w);
 	drop_noise(src, shift);
@@ -111,10 +116,11 @@ static void views(const char *engine, int dst_dtype, int src_dtype,
 		skip(2, "no direct I/O in %s", test_tmpdir());
 	} else {
 		r = write_both(&w, 40, &to, src, &o, &info);
-		ok(alike(r, &w, dst_expr), "%s, %s: %s %s = %s", engine,
+		ok(alike(r, &w, dst_expr),
+			"a view is written, %s, %s: %s %s = %s", engine,
 			io_modes[o.io_mode], shape, dst_expr, src_expr);
 		is_int(tarn_layout_nbytes(&to), (int64_t)info.written,
-			"each byte once, and no gap");
+			"each byte of the view is written once, and no other");
 	}
 	drop_written(&w);
 	drop_noise(src, 0);
@@ -248,7 +254,8 @@ static void random_pairs(const char *engine)
 		drop_written(&w);
 		drop_noise(src, shift);
 	}
-	is_int(0, bad, "%s: %d random pairs", engine, cases);
+	is_int(0, bad, "%s: %d random pairs of views are written right", engine,
+		cases);
 }
 
 static void refused(void)
@@ -268,8 +275,8 @@ static void refused(void)
 		bail("%s", tarn_error_message());
 	dst = tensor_over(s, 0, &l);
 	is_int(-EROFS, tarn_copy(dst, src, NULL, NULL),
-		"a file that is only read is not written");
-	is_int(-1, first_unlike(&w), "at all");
+		"a copy to a file that is open for reading is refused");
+	is_int(-1, first_unlike(&w), "the refused copy writes no byte");
 	tarn_tensor_unref(dst);
 	tarn_storage_unref(s);
 
@@ -277,11 +284,14 @@ static void refused(void)
 		tarn_storage_to_fd(fds[1], 0, 100, &s) < 0)
 		bail("a pipe: %s", tarn_error_message());
 	dst = tensor_over(s, 0, &l);
-	is_int(-ESPIPE, tarn_copy(dst, src, NULL, NULL), "a pipe");
+	is_int(-ESPIPE, tarn_copy(dst, src, NULL, NULL),
+		"a copy to a pipe is refused");
 	has_str("writing at byte 0 of pipe:", tarn_error_message(),
 		"the error names the pipe and the byte");
-	is_int(-EINVAL, tarn_copy(dst, src, &direct, NULL), "directly");
-	has_str("direct I/O was asked for", tarn_error_message(), "is not");
+	is_int(-EINVAL, tarn_copy(dst, src, &direct, NULL),
+		"a direct copy to a file without direct I/O is refused");
+	has_str("direct I/O was asked for", tarn_error_message(),
+		"the error says that direct I/O was asked for");
 	tarn_tensor_unref(dst);
 	tarn_storage_unref(s);
 	close(fds[0]);

@@ -92,9 +92,9 @@ static void survives(const char *what, enum tarn_io_mode io_mode, bool gathered)
 	struct tarn_copy_info info;
 	bool right;
 
-	is_int(0, copy("threads", io_mode, gathered, &info, &right), "%s",
-		what);
-	ok(right, "and all is there");
+	is_int(0, copy("threads", io_mode, gathered, &info, &right),
+		"a copy to a file survives %s", what);
+	ok(right, "all bytes are in the file after the faults");
 	is_int(SIZE, (int64_t)info.written,
 		"each byte is counted as written once");
 	calm();
@@ -114,7 +114,7 @@ static void passing_faults(bool direct)
 		fault.piecemeal = true;
 		survives("short direct writes", TARN_IO_DIRECT, gathered);
 		fault.interrupts = 40;
-		survives("interrupted ones", TARN_IO_DIRECT, gathered);
+		survives("interrupted direct writes", TARN_IO_DIRECT, gathered);
 		fault.refuse_direct = true;
 		survives("direct writes refused", TARN_IO_AUTO, gathered);
 	}
@@ -127,10 +127,13 @@ static void fails(int wanted, const char *words, enum tarn_io_mode io_mode)
 
 	for (int gathered = 0; gathered < 2; gathered++) {
 		is_int(wanted,
-			copy("threads", io_mode, gathered, &info, &right), "%s",
-			words);
-		has_str(words, tarn_error_message(), "which is said");
-		ok(!right, "for the file is not as it should be");
+			copy("threads", io_mode, gathered, &info, &right),
+			"a copy to a file fails: %s", words);
+		has_str(words, tarn_error_message(),
+			"the error of the failed write contains the expected "
+			"words");
+		ok(!right, "the file does not have all bytes after a failed "
+			   "write");
 	}
 	calm();
 }
@@ -192,7 +195,9 @@ static void cancelled(const char *engine)
 		make_written(&w, 0, SIZE);
 		r = write_both(&w, 0, &l, src, &o, NULL);
 		ok(r == -ECANCELED || (calls > 0 && r == 0),
-			"%s: cancelled at call %u, or too late", engine, calls);
+			"%s: a copy that is cancelled at call %u ends "
+			"cancelled or done",
+			engine, calls);
 		drop_written(&w);
 	}
 	drop_noise(src, 64);
@@ -288,7 +293,10 @@ static void in_children(const char *engine)
 		if (status == CANNOT)
 			skip(1, "%s: cannot be arranged here", cases[i].what);
 		else
-			is_int(0, status, "%s: %s", engine, cases[i].what);
+			is_int(0, status,
+				"%s: a child's copy to a file that cannot "
+				"grow fails: %s",
+				engine, cases[i].what);
 	}
 }
 

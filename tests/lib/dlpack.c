@@ -58,13 +58,15 @@ static tarn_tensor *round_trip(tarn_tensor *t, const char *what)
 	}
 	back = import(managed);
 	l = tarn_tensor_layout(back);
-	is_int(tarn_tensor_layout(t)->dtype, l->dtype, "%s: its dtype", what);
-	is_int(tarn_tensor_layout(t)->ndim, l->ndim, "%s: its rank", what);
+	is_int(tarn_tensor_layout(t)->dtype, l->dtype,
+		"%s keeps its dtype through DLPack", what);
+	is_int(tarn_tensor_layout(t)->ndim, l->ndim,
+		"%s keeps its rank through DLPack", what);
 	is_mem(tarn_tensor_layout(t)->shape, l->shape, sizeof(l->shape),
-		"%s: its shape", what);
+		"%s keeps its shape through DLPack", what);
 	if (tarn_layout_numel(l) > 0)
 		ok(tarn_tensor_data(t) == tarn_tensor_data(back),
-			"%s: at the same address", what);
+			"%s keeps its address through DLPack", what);
 	return back;
 }
 
@@ -113,10 +115,12 @@ static void test_dtypes(void)
 			sizeof(DLDataType), "%s has its number in DLPack",
 			name);
 		is_int(all[i].dtype == TARN_F4 ? 4 : 8,
-			managed->dl_tensor.shape[1], "%s: its last size", name);
+			managed->dl_tensor.shape[1],
+			"%s has the size of DLPack's last dimension", name);
 		managed->deleter(managed);
 		back = round_trip(t, name);
-		is_int(1, tarn_tensor_equal(t, back), "%s: its values", name);
+		is_int(1, tarn_tensor_equal(t, back),
+			"%s keeps its values through DLPack", name);
 		tarn_tensor_unref(back);
 		tarn_tensor_unref(t);
 	}
@@ -152,7 +156,7 @@ static void test_layouts(void)
 			is_mem(tarn_tensor_layout(t)->stride,
 				tarn_tensor_layout(back)->stride,
 				sizeof(int64_t) * TARN_MAX_NDIM,
-				"%s: its strides", what);
+				"%s keeps its strides through DLPack", what);
 		tarn_tensor_unref(back);
 		tarn_tensor_unref(t);
 		tarn_tensor_unref(whole);
@@ -169,11 +173,12 @@ static void test_struct(void)
 	if (tarn_tensor_eval(t, "[1, 2]", &v) < 0 ||
 		tarn_tensor_to_dlpack(v, 0, &managed) < 0)
 		bail("%s", tarn_error_message());
-	is_int(1, managed->version.major, "the version is 1");
-	is_int(0, managed->dl_tensor.ndim, "one element has rank 0");
-	is_int(0, (int64_t)managed->dl_tensor.byte_offset, "byte_offset is 0");
+	is_int(1, managed->version.major, "the exported tensor has version 1");
+	is_int(0, managed->dl_tensor.ndim, "an exported element has rank 0");
+	is_int(0, (int64_t)managed->dl_tensor.byte_offset,
+		"byte_offset of an exported element is 0");
 	ok(managed->dl_tensor.data == (float *)tarn_tensor_data(t) + 6,
-		"data is the address of the element");
+		"data of an exported element is its address");
 	ok(managed->dl_tensor.shape && managed->dl_tensor.strides,
 		"shape and strides of rank 0 are not NULL");
 	is_int(kDLCPU, managed->dl_tensor.device.device_type,
@@ -189,14 +194,15 @@ static void test_struct(void)
 		"an address without elements is not NULL: PyTorch would not "
 		"call the deleter");
 	is_int(DLPACK_FLAG_BITMASK_IS_COPIED, (int64_t)managed->flags,
-		"a copy is called one");
+		"an exported copy has the flag of a copy");
 	managed->deleter(managed);
 	is_int(0, (intptr_t)old->dl_tensor.data % 64,
 		"memory of tarn's is aligned to 64 bytes");
-	is_int(4, old->dl_tensor.strides[0], "the old form has the strides");
+	is_int(4, old->dl_tensor.strides[0],
+		"the old form of DLPack has the strides");
 	old->deleter(old);
 	is_int(-EINVAL, tarn_tensor_to_dlpack(t, 4, &managed),
-		"a flag that is none is refused");
+		"an unknown export flag is refused");
 	tarn_tensor_unref(t);
 	tarn_tensor_unref(empty);
 }
@@ -242,10 +248,11 @@ static void test_export_owns(void)
 	tarn_tensor_unref(t);
 	a->deleter(a);
 	old->deleter(old);
-	is_int(0, released, "each export holds the tensor");
+	is_int(0, released, "each export holds a reference to the tensor");
 	back = import(b);
 	tarn_tensor_unref(back);
-	is_int(1, released, "the last to go releases the bytes, once");
+	is_int(1, released,
+		"the last of several exports releases the bytes once");
 }
 
 static void test_read_only(void)
@@ -259,19 +266,20 @@ static void test_read_only(void)
 	tarn_tensor *t = borrow(data, false, &released), *back;
 
 	is_int(-EROFS, tarn_tensor_to_dlpack_unversioned(t, &old),
-		"the old form cannot say read-only");
+		"a read-only tensor is not exported in the old form");
 	is_int(-ENOTSUP, tarn_tensor_to_dlpack(t, TARN_DLPACK_GUARD, &managed),
-		"there is no guard of lent memory");
+		"lent memory cannot be exported with a guard");
 	if (tarn_tensor_to_dlpack(t, 0, &managed) < 0)
 		bail("%s", tarn_error_message());
 	is_int(DLPACK_FLAG_BITMASK_READ_ONLY, (int64_t)managed->flags,
-		"the new form says read-only");
+		"the new form has the flag of read-only memory");
 	tarn_tensor_unref(t);
 	back = import(managed);
 	ok(!tarn_storage_writable(tarn_tensor_storage(back)),
-		"it comes back read-only");
+		"an imported read-only tensor is read-only");
 	tarn_tensor_unref(back);
-	is_int(1, released, "the bytes are released once");
+	is_int(1, released,
+		"the bytes of a read-only export are released once");
 	munmap(data, 4096);
 }
 
@@ -294,9 +302,11 @@ static void test_file(void)
 		bail("%s: %s", path, tarn_error_message());
 	for (unsigned flags = 0; flags <= TARN_DLPACK_GUARD; flags++) {
 		is_int(-ENOTSUP, tarn_tensor_to_dlpack(t, flags, &managed),
-			"a tensor in a file is not exported, flags %u", flags);
+			"a tensor in a file is not exported with flags %u",
+			flags);
 		has_str("address", tarn_error_message(),
-			"flags %u: it has no address", flags);
+			"the error with flags %u says that it has no address",
+			flags);
 	}
 	close(fd);
 	unlink(path);
@@ -343,7 +353,8 @@ static void test_threads(void)
 		failed += seen != NULL;
 	}
 	is_int(0, failed, "%d threads export and import at once", THREADS);
-	is_int(1, released, "the bytes are released once, in one of them");
+	is_int(1, released,
+		"the bytes are released once, in one of the threads");
 }
 
 /* ---- a shared tensor --------------------------------------------------- */
@@ -368,10 +379,10 @@ static DLManagedTensorVersioned *export_shared(
 		r = tarn_tensor_to_dlpack(shared, flags, &managed);
 	if (r >= 0 && flags == 0)
 		ok(managed->dl_tensor.data == tarn_tensor_data(shared),
-			"a shared tensor is exported where it lies");
+			"a shared tensor is exported at its own address");
 	else if (r >= 0)
 		ok(managed->dl_tensor.data != tarn_tensor_data(shared),
-			"a guarded one has another address");
+			"a guarded tensor is exported at another address");
 	if (r >= 0)
 		r = tarn_store_remove(store, "a");
 	if (r < 0)
@@ -393,20 +404,21 @@ static void test_shared(void)
 	plain = export_shared(server.socket, 0);
 	guarded = export_shared(server.socket, TARN_DLPACK_GUARD);
 	is_int(DLPACK_FLAG_BITMASK_READ_ONLY, (int64_t)plain->flags,
-		"a shared tensor is read-only");
+		"an exported shared tensor is read-only");
 	is_int(DLPACK_FLAG_BITMASK_READ_ONLY, (int64_t)guarded->flags,
-		"a guarded one, too");
+		"an exported guarded tensor is read-only, too");
 	data = plain->dl_tensor.data;
 	for (int i = 0; i < 100000; i++)
 		wrong += data[i] != 7;
-	is_int(0, wrong, "its bytes outlive the name, the tensor, the store");
+	is_int(0, wrong,
+		"an exported tensor keeps its bytes after the store is closed");
 	data = guarded->dl_tensor.data;
 	data[0] = 8;
 	is_int(8 + 7, (int64_t)(data[0] + data[99999]),
-		"a write to what is guarded is no signal");
+		"a write to guarded memory raises no signal");
 	plain->deleter(plain);
 	guarded->deleter(guarded);
-	is_int(0, daemon_stop(&server), "the daemon ends well");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 }
 
 int main(void)

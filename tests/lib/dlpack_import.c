@@ -99,21 +99,25 @@ static void test_import(void)
 	dl->byte_offset = 40;
 	t = import(&f.versioned);
 	is_int(TARN_STORAGE_BORROWED, tarn_storage_kind(tarn_tensor_storage(t)),
-		"its storage is borrowed");
-	is_int(33, (int64_t)element(t, at), "byte_offset is added");
-	is_int(0, tarn_tensor_set_f64(t, corner, 99), "it is written");
-	is_int(99, (int64_t)f.data[10], "the other library sees that");
+		"an imported tensor's storage is borrowed");
+	is_int(33, (int64_t)element(t, at),
+		"byte_offset is added to the data's address");
+	is_int(0, tarn_tensor_set_f64(t, corner, 99),
+		"an element of an imported tensor is written");
+	is_int(99, (int64_t)f.data[10],
+		"the other library sees the element that was written");
 	if (tarn_tensor_eval(t, "[1]", &v) < 0)
 		bail("%s", tarn_error_message());
 	tarn_tensor_unref(t);
-	is_int(0, f.deleted, "a view keeps the memory");
+	is_int(0, f.deleted, "a view of an imported tensor keeps the memory");
 	tarn_tensor_unref(v);
-	is_int(1, f.deleted, "the last tensor calls the deleter, once");
+	is_int(1, f.deleted, "the last tensor calls the deleter once");
 
 	dl = foreign_init(&f);
 	dl->strides = NULL;
 	t = import(&f.versioned);
-	is_int(23, (int64_t)element(t, at), "NULL strides are C order");
+	is_int(23, (int64_t)element(t, at),
+		"strides that are NULL mean C order");
 	tarn_tensor_unref(t);
 
 	dl = foreign_init(&f);
@@ -124,14 +128,16 @@ static void test_import(void)
 	f.versioned.flags = DLPACK_FLAG_BITMASK_READ_ONLY;
 	f.versioned.version.minor = 7;
 	t = import(&f.versioned);
-	is_int(0, (int64_t)element(t, at), "negative strides walk back");
-	is_int(23, (int64_t)element(t, corner), "from the first element");
+	is_int(0, (int64_t)element(t, at),
+		"negative strides reach elements before data");
+	is_int(23, (int64_t)element(t, corner),
+		"the first element with negative strides is at data");
 	is_int(96, (int64_t)tarn_storage_size(tarn_tensor_storage(t)),
-		"the storage is what is reached");
+		"the storage spans the elements that the strides reach");
 	is_int(-EROFS, tarn_tensor_set_f64(t, corner, 1),
-		"what is read-only there is so here");
+		"memory that the other library calls read-only is read-only");
 	tarn_tensor_unref(t);
-	is_int(1, f.deleted, "its deleter is called");
+	is_int(1, f.deleted, "the deleter of read-only memory is called");
 }
 
 static void test_import_forms(void)
@@ -143,10 +149,12 @@ static void test_import_forms(void)
 
 	is_int(0, tarn_tensor_from_dlpack_unversioned(&f.unversioned, &t),
 		"the old form is imported");
-	is_int(23, (int64_t)element(t, at), "its elements");
-	is_int(0, tarn_tensor_set_f64(t, at, 5), "it is writable");
+	is_int(23, (int64_t)element(t, at),
+		"a tensor in the old form has its elements");
+	is_int(0, tarn_tensor_set_f64(t, at, 5),
+		"a tensor in the old form is writable");
 	tarn_tensor_unref(t);
-	is_int(1, f.deleted, "its deleter is called once");
+	is_int(1, f.deleted, "the deleter of the old form is called once");
 
 	f.versioned.deleter = NULL;
 	f.unversioned.deleter = NULL;
@@ -154,14 +162,16 @@ static void test_import_forms(void)
 	if (tarn_tensor_from_dlpack_unversioned(&f.unversioned, &t) < 0)
 		bail("%s", tarn_error_message());
 	tarn_tensor_unref(t);
-	is_int(1, f.deleted, "a deleter may be NULL");
+	is_int(1, f.deleted, "a tensor without a deleter is imported");
 
 	for (int type = kDLCUDAHost; type <= kDLCUDAManaged; type += 10) {
 		dl = foreign_init(&f);
 		dl->device.device_type = type;
 		t = import(&f.versioned);
 		is_int(23, (int64_t)element(t, at),
-			"memory of CUDA's that the CPU reads: type %d", type);
+			"memory of CUDA's that the CPU reads is imported, "
+			"type %d",
+			type);
 		tarn_tensor_unref(t);
 	}
 
@@ -169,7 +179,7 @@ static void test_import_forms(void)
 	dl->data = (char *)f.data + 1;
 	dl->byte_offset = 3;
 	t = import(&f.versioned);
-	is_int(24, (int64_t)element(t, at), "data has any alignment");
+	is_int(24, (int64_t)element(t, at), "data may have any alignment");
 	tarn_tensor_unref(t);
 
 	dl = foreign_init(&f);
@@ -178,14 +188,15 @@ static void test_import_forms(void)
 	f.shape[1] = 0;
 	t = import(&f.versioned);
 	is_int(0, tarn_layout_numel(tarn_tensor_layout(t)),
-		"no elements need no address");
+		"a tensor without elements needs no address");
 	tarn_tensor_unref(t);
 
 	dl = foreign_init(&f);
 	dl->ndim = 0;
 	dl->shape = dl->strides = NULL;
 	t = import(&f.versioned);
-	is_int(0, (int64_t)element(t, NULL), "rank 0 needs no shape");
+	is_int(0, (int64_t)element(t, NULL),
+		"a tensor of rank 0 needs no shape");
 	tarn_tensor_unref(t);
 }
 
@@ -211,13 +222,14 @@ static void test_import_packed(void)
 		f.strides[1] = 1;
 		t = import(&f.versioned);
 		is_int(TARN_F4, tarn_tensor_layout(t)->dtype,
-			"%d lanes of 4 bits are F4", lanes);
-		is_int(4, tarn_tensor_layout(t)->shape[1],
-			"%d lanes: 4 elements a row", lanes);
-		is_int(6, (int64_t)tarn_storage_size(tarn_tensor_storage(t)),
-			"%d lanes: 6 bytes", lanes);
-		is_int(2, (int64_t)element(t, at), "%d lanes: an element",
+			"a tensor of %d lanes of 4 bits is imported as F4",
 			lanes);
+		is_int(4, tarn_tensor_layout(t)->shape[1],
+			"a row of %d lanes has 4 elements", lanes);
+		is_int(6, (int64_t)tarn_storage_size(tarn_tensor_storage(t)),
+			"a tensor of %d lanes has 6 bytes", lanes);
+		is_int(2, (int64_t)element(t, at),
+			"an element of %d lanes is read", lanes);
 		tarn_tensor_unref(t);
 	}
 }
@@ -431,13 +443,14 @@ static void test_refused(void)
 			tarn_tensor_from_dlpack(&f.versioned, &t),
 			"%s is refused", cases[i].what);
 		has_str(cases[i].said, tarn_error_message(),
-			"%s: the sentence says so", cases[i].what);
+			"the sentence says what is wrong with %s",
+			cases[i].what);
 		f.unversioned.dl_tensor = f.versioned.dl_tensor;
 		is_int(cases[i].wanted,
 			tarn_tensor_from_dlpack_unversioned(&f.unversioned, &t),
 			"%s is refused in the old form", cases[i].what);
 		ok(f.deleted == 0 && t == none,
-			"%s: no deleter was called, nothing was made",
+			"%s: no deleter is called and no tensor is made",
 			cases[i].what);
 	}
 }
@@ -452,24 +465,25 @@ static void test_versions(void)
 	/* Nothing behind the flags may be looked at. */
 	memset(dl, 0xff, sizeof(*dl));
 	is_int(-ENOTSUP, tarn_tensor_from_dlpack(&f.versioned, &t),
-		"version 2 is refused");
+		"a tensor of DLPack version 2 is refused");
 	has_str("2.0", tarn_error_message(), "the sentence has the version");
 	f.versioned.version.major = 0;
 	is_int(-ENOTSUP, tarn_tensor_from_dlpack(&f.versioned, &t),
-		"version 0 is refused");
+		"a tensor of DLPack version 0 is refused");
 
 	dl = foreign_init(&f);
 	dl->dtype = (DLDataType) {kDLFloat6_e3m2fn, 6, 1};
 	f.versioned.flags = DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
 	is_int(-ENOTSUP, tarn_tensor_from_dlpack(&f.versioned, &t),
-		"6 bits that are padded to bytes are refused");
-	has_str("padded", tarn_error_message(), "the sentence says why");
-	is_int(0, f.deleted, "no deleter was called");
+		"6-bit elements that are padded to bytes are refused");
+	has_str("padded", tarn_error_message(),
+		"the sentence says that the elements are padded");
+	is_int(0, f.deleted, "a refused import calls no deleter");
 	dl = foreign_init(&f);
 	f.versioned.flags =
 		DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED | 1u << 9;
 	tarn_tensor_unref(import(&f.versioned));
-	is_int(1, f.deleted, "flags that say nothing of F32 are passed over");
+	is_int(1, f.deleted, "an import ignores flags that do not concern F32");
 }
 
 int main(void)

@@ -16,17 +16,19 @@ static void named(int wanted, const char *name)
 
 	if (tarn_dtype_from_name(name, &dtype) < 0)
 		diag("%s", tarn_error_message());
-	is_int(wanted, dtype, "\"%s\" is %s", name, tarn_dtype_name(wanted));
+	is_int(wanted, dtype, "\"%s\" is read as %s", name,
+		tarn_dtype_name(wanted));
 }
 
 static void refused(const char *name, const char *why)
 {
 	enum tarn_dtype dtype = TARN_DTYPE_NONE;
 
-	is_int(-EINVAL, tarn_dtype_from_name(name, &dtype), "\"%s\" is refused",
-		name);
+	is_int(-EINVAL, tarn_dtype_from_name(name, &dtype),
+		"\"%s\" is refused as a dtype", name);
 	has_str(why, tarn_error_message(), "the error names the reason");
-	is_int(TARN_DTYPE_NONE, dtype, "the output is untouched");
+	is_int(TARN_DTYPE_NONE, dtype,
+		"a refused name does not change the output");
 }
 
 int main(void)
@@ -36,7 +38,7 @@ int main(void)
 
 		named(i, tarn_dtype_name(i));
 		is_int(0, bits * tarn_dtype_pack(i) % 8,
-			"%s: a pack is whole bytes", tarn_dtype_name(i));
+			"a pack of %s has whole bytes", tarn_dtype_name(i));
 	}
 	named(TARN_F32, "f4");
 	named(TARN_F32, "<f4");
@@ -57,7 +59,8 @@ int main(void)
 	is_int(0, tarn_dtype_bits(0), "no dtype has no bits");
 	is_int(0, tarn_dtype_bits(23), "a dtype past the last has no bits");
 	ok(!tarn_dtype_name(-1), "dtype -1 has no name");
-	is_int(2, tarn_dtype_pack(TARN_F4), "F4 packs two");
-	is_int(4, tarn_dtype_pack(TARN_F6_E2M3), "F6 packs four");
+	is_int(2, tarn_dtype_pack(TARN_F4), "a byte packs two elements of F4");
+	is_int(4, tarn_dtype_pack(TARN_F6_E2M3),
+		"three bytes pack four elements of F6");
 	return done(73);
 }

@@ -65,30 +65,39 @@ static void test_modes(void)
 	struct file_lock *c = make_lock(O_RDONLY);
 	double start;
 
-	is_int(-EPERM, file_lock_give(a), "what is not taken is not given");
-	is_int(0, file_lock_take(a, false, 0), "one reads");
-	is_int(0, file_lock_take(b, false, 0), "two read");
-	is_int(0, file_lock_take(c, false, 0), "three, who may only read");
+	is_int(-EPERM, file_lock_give(a),
+		"a lock that was not taken cannot be released");
+	is_int(0, file_lock_take(a, false, 0), "a first reader gets the lock");
+	is_int(0, file_lock_take(b, false, 0), "a second reader gets the lock");
+	is_int(0, file_lock_take(c, false, 0),
+		"a third reader with a read-only descriptor gets the lock");
 	is_int(-EROFS, file_lock_take(c, true, 0),
 		"a read-only descriptor cannot take a write lock");
 	start = seconds();
 	is_int(-ETIMEDOUT, file_lock_take(a, true, 100),
 		"no writer gets the lock while there are readers");
-	ok(seconds() - start >= 0.1, "until the time is over");
+	ok(seconds() - start >= 0.1, "a writer waits until its timeout");
 	has_str("within 100 ms", tarn_fail_message(),
 		"the error contains 'within 100 ms'");
-	is_int(0, file_lock_give(a), "one ends");
-	is_int(0, file_lock_give(b), "two");
+	is_int(0, file_lock_give(a), "the first reader releases the lock");
+	is_int(0, file_lock_give(b), "the second reader releases the lock");
 	is_int(-ETIMEDOUT, file_lock_take(a, true, 0),
 		"no writer gets the lock while one reader is left");
-	is_int(0, file_lock_give(c), "three");
-	is_int(0, file_lock_take(a, true, 0), "one writes");
-	is_int(-EDEADLK, file_lock_take(a, true, -1), "once");
-	is_int(-EDEADLK, file_lock_take(a, false, -1), "and for good");
-	is_int(-ETIMEDOUT, file_lock_take(b, true, 0), "alone");
-	is_int(-ETIMEDOUT, file_lock_take(c, false, 0), "unseen");
+	is_int(0, file_lock_give(c), "the third reader releases the lock");
+	is_int(0, file_lock_take(a, true, 0),
+		"a writer gets the lock without readers");
+	is_int(-EDEADLK, file_lock_take(a, true, -1),
+		"a writer cannot take the lock twice");
+	is_int(-EDEADLK, file_lock_take(a, false, -1),
+		"a writer cannot take its own read lock, even without a "
+		"timeout");
+	is_int(-ETIMEDOUT, file_lock_take(b, true, 0),
+		"a second writer waits until its timeout");
+	is_int(-ETIMEDOUT, file_lock_take(c, false, 0),
+		"a reader with a read-only descriptor waits for the writer");
 	file_lock_free(a);
-	is_int(0, file_lock_take(b, true, 0), "its end is the end of its lock");
+	is_int(0, file_lock_take(b, true, 0),
+		"closing a descriptor releases its lock");
 	file_lock_free(b);
 	file_lock_free(c);
 }
@@ -130,17 +139,21 @@ static void test_killed(void)
 	struct file_lock *lock = make_lock(O_RDWR);
 	pid_t pid = hold_in_child(true);
 
-	is_int(-ETIMEDOUT, file_lock_take(lock, false, 50), "a child writes");
+	is_int(-ETIMEDOUT, file_lock_take(lock, false, 50),
+		"a reader waits while a child has the write lock");
 	kill_child(pid);
-	is_int(0, file_lock_take(lock, true, 0), "and is killed: at once");
+	is_int(0, file_lock_take(lock, true, 0),
+		"a writer gets the lock of a child that was killed");
 	file_lock_give(lock);
 	pid = hold_in_child(false);
-	is_int(0, file_lock_take(lock, false, 0), "a child reads: with us");
+	is_int(0, file_lock_take(lock, false, 0),
+		"a reader shares the lock with a child that reads");
 	file_lock_give(lock);
 	is_int(-ETIMEDOUT, file_lock_take(lock, true, 50),
 		"a writer waits while a child has the read lock");
 	kill_child(pid);
-	is_int(0, file_lock_take(lock, true, 0), "before it is killed");
+	is_int(0, file_lock_take(lock, true, 0),
+		"a writer gets the lock after the reading child was killed");
 	file_lock_free(lock);
 }
 
@@ -160,8 +173,10 @@ static void test_forked(void)
 		_exit(file_lock_take(lock, true, 0) != -ETIMEDOUT);
 	}
 	waitpid(pid, &status, 0);
-	is_int(0, status, "a child has no lock, and its own descriptor");
-	is_int(0, file_lock_give(lock), "its parent still had it");
+	is_int(0, status,
+		"a forked child has no lock, and reopens its descriptor");
+	is_int(0, file_lock_give(lock),
+		"the parent still has its lock after the child ended");
 	if (pipe(ends) < 0)
 		bail("pipe: %m");
 	pid = fork();
@@ -181,10 +196,11 @@ static void test_forked(void)
 		if (read(ends[0], &grandchild, sizeof(grandchild)) !=
 			sizeof(grandchild))
 			bail("no grandchild");
-	is_int(-ETIMEDOUT, file_lock_take(lock, true, 0), "a child writes");
+	is_int(-ETIMEDOUT, file_lock_take(lock, true, 0),
+		"a writer waits while a child has the write lock");
 	kill_child(pid);
 	is_int(0, file_lock_take(lock, true, 0),
-		"and is killed, while its own child lives");
+		"a killed child's lock is free although its own child lives");
 	kill(grandchild, SIGKILL);
 	close(ends[0]);
 	close(ends[1]);
@@ -228,8 +244,8 @@ static void test_starved(void)
 		pthread_create(&threads[i], NULL, read_on, lock);
 	usleep(50000);
 	for (int i = 0; i < 10; i++) {
-		is_int(0, file_lock_take(lock, true, LONG_MS), "a writer, %d",
-			i);
+		is_int(0, file_lock_take(lock, true, LONG_MS),
+			"a writer gets the lock among readers, round %d", i);
 		file_lock_give(lock);
 	}
 	shared->stop = 1;
@@ -305,10 +321,10 @@ static void test_many(void)
 	}
 	while (wait(NULL) > 0)
 		;
-	is_int(0, shared->wrong, "nobody is inside with a writer");
-	is_int(wanted, shared->plain, "no addition is lost");
+	is_int(0, shared->wrong, "no reader is inside together with a writer");
+	is_int(wanted, shared->plain, "no writer's addition is lost");
 	diag("%d readers at once", shared->together);
-	ok(shared->together > 1, "readers were together");
+	ok(shared->together > 1, "two or more readers were inside together");
 	diag("%d locks in %.2f s", PROCESSES * THREADS * ROUNDS,
 		seconds() - start);
 }

@@ -89,34 +89,38 @@ static void views(void)
 	int64_t n = 0;
 
 	is_int(TARN_STORAGE_MAPPED, tarn_storage_kind(tarn_tensor_storage(m)),
-		"a tensor of a file, mapped");
+		"a tensor of a file is mapped");
 	is_mem(bytes, tarn_tensor_data(m), sizeof(bytes),
-		"has an address and its bytes there");
-	ok(tarn_tensor_same_storage(m, a), "another shares the mapping");
+		"a mapped tensor has an address and its bytes there");
+	ok(tarn_tensor_same_storage(m, a),
+		"another tensor of the file shares the mapping");
 	ok(tarn_tensor_data(all) == tarn_tensor_data(a),
 		"a view of the whole range shares the mapping");
 	is_int(15, tarn_layout_numel(tarn_tensor_layout(all)),
-		"which has all bytes");
-	is_int(1, count_maps(), "there is one");
-	is_int(0, tarn_tensor_get_i64(m, (int64_t[]) {1, 2}, &n), "an element");
-	is_int(0x0e0d, n, "is what it is");
+		"a view of the whole range has all bytes");
+	is_int(1, count_maps(), "the process has one mapping of the file");
+	is_int(0, tarn_tensor_get_i64(m, (int64_t[]) {1, 2}, &n),
+		"an element of a mapped tensor is read");
+	is_int(0x0e0d, n, "an element of a mapped tensor has its value");
 	is_int(-EROFS, tarn_tensor_set_i64(m, (int64_t[]) {0, 0}, 1),
-		"it is not written");
+		"an element of a mapped file cannot be set");
 	has_str("a mapped file is read-only", tarn_error_message(),
-		"because it is mapped");
+		"the error says that the file is mapped");
 	behind = storage_file(tarn_tensor_storage(m));
 	tarn_file_data_range(file, &offset, &size);
 	ok(behind && behind->readable && !behind->writable &&
 			behind->offset == offset,
-		"the file behind it is known");
+		"a mapped storage knows the path of its file");
 	is_int(0, tarn_file_map(file, "none", TARN_MAP_POPULATE, &t),
-		"a tensor without bytes");
-	ok(tarn_tensor_data(t), "has an address too");
+		"a tensor without bytes is mapped");
+	ok(tarn_tensor_data(t), "a mapped tensor without bytes has an address");
 	tarn_tensor_unref(t);
-	is_int(-ENOENT, tarn_file_map(file, "x", 0, &t), "no such tensor");
+	is_int(-ENOENT, tarn_file_map(file, "x", 0, &t),
+		"a tensor that does not exist cannot be mapped");
 	has_str("views: there is no tensor 'x'", tarn_error_message(),
 		"the error names the tensor that does not exist");
-	is_int(-EINVAL, tarn_file_map(file, "a", 8, &t), "an unknown flag");
+	is_int(-EINVAL, tarn_file_map(file, "a", 8, &t),
+		"an unknown flag of a mapping is refused");
 	is_int(-EINVAL,
 		tarn_file_map(
 			file, "a", TARN_MAP_RANDOM | TARN_MAP_SEQUENTIAL, &t),
@@ -125,9 +129,9 @@ static void views(void)
 	tarn_tensor_unref(all);
 	tarn_file_unref(file);
 	is_mem(bytes, tarn_tensor_data(m), sizeof(bytes),
-		"it outlives the file");
+		"a mapped tensor outlives the file's handle");
 	tarn_tensor_unref(m);
-	is_int(0, count_maps(), "nothing is left mapped after the last tensor");
+	is_int(0, count_maps(), "no mapping is left after the last tensor");
 	unlink(path);
 }
 
@@ -158,8 +162,9 @@ static void npy(void)
 	free(bytes);
 	t = map(file, "x", 0);
 	tarn_file_unref(file);
-	is_int(0, tarn_tensor_get_i64(t, (int64_t[]) {0, 1}, &n), ".npy");
-	is_int(0x0504, n, "in its Fortran order");
+	is_int(0, tarn_tensor_get_i64(t, (int64_t[]) {0, 1}, &n),
+		"an element of a mapped .npy file is read");
+	is_int(0x0504, n, "a mapped .npy file keeps its Fortran order");
 	tarn_tensor_unref(t);
 }
 
@@ -191,8 +196,9 @@ static void threads(void)
 		else
 			first = t;
 	}
-	ok(same, "%d threads at once have one mapping", THREADS);
-	is_int(1, count_maps(), "no other mapping is left");
+	ok(same, "%d threads that map at once share one mapping", THREADS);
+	is_int(1, count_maps(),
+		"no mapping is left after the threads have ended");
 	tarn_tensor_unref(first);
 	tarn_file_unref(file);
 	unlink(path);
@@ -242,17 +248,20 @@ static void large(void)
 
 	for (size_t i = 0; i < LARGE; i += 4096)
 		right &= data[i] == (char)i;
-	ok(right, "each page has its bytes");
+	ok(right, "each page of a populated mapping has its bytes");
 	if (kernel_populates())
-		ok(here >= LARGE, "all was there at once");
+		ok(here >= LARGE,
+			"all pages of a populated mapping are resident at "
+			"once");
 	else
 		skip(1, "this kernel has no MADV_POPULATE_READ");
 	tarn_file_data_range(file, &offset, &size);
 	is_int(0, (int64_t)(((uintptr_t)data - offset) % HUGE_PAGE),
-		"the address is congruent to the offset, for huge pages");
+		"the mapping's address is aligned for huge pages");
 	tarn_tensor_unref(t);
 	tarn_file_unref(file);
-	is_int(0, count_maps(), "nothing is left mapped");
+	is_int(0, count_maps(),
+		"no mapping is left after the populated tensor");
 	unlink(path);
 }
 
@@ -290,33 +299,35 @@ static void cut(void)
 	must(tarn_tensor_eval_copy(t, ".permute(1,0)", &turned));
 	must(tarn_tensor_eval_copy(t, "[0, 0:4]", &early));
 	is_int(0, signal_of_load((unsigned char *)tarn_tensor_data(t) + 262143),
-		"the last byte can be loaded");
+		"the last byte of the whole file can be loaded");
 	if (truncate(path, 4096) < 0)
 		bail("truncate: %m");
 	is_int(SIGBUS,
 		signal_of_load((unsigned char *)tarn_tensor_data(t) + 262143),
-		"loading a byte behind the file's new end is a SIGBUS");
+		"a load behind the file's new end raises SIGBUS");
 	is_int(-ENODATA, tarn_tensor_get_f64(t, (int64_t[]) {63, 0}, &value),
-		"an element that is gone");
+		"getting an element behind the file's end is ENODATA");
 	has_str("shrunk", tarn_error_message(),
 		"the error says that the file shrunk");
 	is_int(-ESTALE, tarn_tensor_format(t, 0, &shown),
-		"a printed form, of elements that are there");
+		"printing elements that the file still has succeeds");
 	is_int(-ENODATA, tarn_tensor_format(t, 1 << 20, &shown),
-		"a longer one");
-	is_int(-ENODATA, tarn_tensor_equal(t, t), "a comparison");
+		"printing elements behind the file's end is ENODATA");
+	is_int(-ENODATA, tarn_tensor_equal(t, t),
+		"comparing elements behind the file's end is ENODATA");
 	is_int(-ENODATA, tarn_tensor_ravel(t, TARN_ORDER_C, buf, 262144),
-		"packed elements");
+		"packing elements behind the file's end is ENODATA");
 	is_int(-ENODATA, tarn_tensor_ravel(turned, TARN_ORDER_F, buf, 262144),
 		"a turned view of a shrunk file gives the same error");
-	is_int(-ENODATA, tarn_tensor_clone(t, &copy), "a clone");
+	is_int(-ENODATA, tarn_tensor_clone(t, &copy),
+		"cloning a shrunk file's tensor is ENODATA");
 	is_int(-ENODATA, tarn_tensor_contiguous(turned, &copy),
-		"a contiguous form");
+		"a contiguous copy of a shrunk file's tensor is ENODATA");
 	is_int(-ENODATA,
 		tarn_file_map(file, "x", TARN_MAP_POPULATE, &populated),
-		"population");
+		"populating a shrunk file's mapping is ENODATA");
 	is_int(-ESTALE, tarn_tensor_clone(early, &copy),
-		"what is left is of another version");
+		"cloning a tensor of a file that changed is ESTALE");
 	tarn_tensor_unref(early);
 	tarn_tensor_unref(turned);
 	tarn_tensor_unref(t);

@@ -87,8 +87,10 @@ static void test_io_modes(const char *name, const struct files *fs)
 		make_pool(&p, io, io_modes[i].enrol);
 		ran = 0;
 		is_int(0, fill_many(io, &p, fs, &io_modes[i]),
-			"%s: %s: every fill is exact", name, io_modes[i].name);
-		is_int(80, ran, "%s: %s: 80 fills", name, io_modes[i].name);
+			"%s: every fill brings exactly its bytes, %s", name,
+			io_modes[i].name);
+		is_int(80, ran, "%s: 80 random fills were run, %s", name,
+			io_modes[i].name);
 		tarn_io_free(io);
 		drop_pool(&p);
 	}
@@ -113,7 +115,8 @@ static void test_tiny(const char *name)
 			fs.direct >= 0 && tarn_direct_alignment(fs.direct) > 0);
 		drop_files(&fs);
 	}
-	is_int(0, wrong, "%s: tiny files", name);
+	is_int(0, wrong, "%s: fills of tiny files bring exactly their bytes",
+		name);
 	tarn_io_free(io);
 	drop_pool(&p);
 }
@@ -130,16 +133,20 @@ static void test_no_direct(const char *name, const struct files *fs)
 	j = job_for(fs, &p, 4096, 1000, 2 * SEGMENT);
 	j.base++;
 	j.alloc_size += 4096;
-	ok(fill_one(io, &p, &j, false), "%s: a place one byte off", name);
+	ok(fill_one(io, &p, &j, false),
+		"%s: a fill to an address one byte off brings its bytes", name);
 
 	j = job_for(fs, &p, 4096, 1000, 2 * SEGMENT);
 	j.alloc_offset = j.base;
 	j.alloc_size = j.size;
-	ok(fill_one(io, &p, &j, false), "%s: no slack around", name);
+	ok(fill_one(io, &p, &j, false),
+		"%s: a fill without slack around it brings its bytes", name);
 
 	j = job_for(fs, &p, 4096, 1000, 2 * SEGMENT);
 	j.direct_fd = -1;
-	ok(fill_one(io, &p, &j, false), "%s: no direct descriptor", name);
+	ok(fill_one(io, &p, &j, false),
+		"%s: a fill without a direct descriptor brings its bytes",
+		name);
 
 	/* A descriptor that refuses to be read so tells only when read. */
 	j = job_for(fs, &p, 4096, 1000, 70000);
@@ -148,7 +155,7 @@ static void test_no_direct(const char *name, const struct files *fs)
 	struct tarn_fill *f = NULL;
 
 	is_int(-EINVAL, tarn_fill_new(io, &j, &f),
-		"%s: neither way is an error", name);
+		"%s: a fill without any descriptor is an error", name);
 	tarn_io_free(io);
 	drop_pool(&p);
 }
@@ -187,8 +194,10 @@ static void test_several(const char *name, const struct files *fs)
 		tarn_fill_free(f[i]);
 		drop_pool(&p[i]);
 	}
-	is_int(FILLS, good, "%s: %d fills at once", name, FILLS);
-	is_int(0, tarn_io_pending(io), "%s: nothing is left under way", name);
+	is_int(FILLS, good, "%s: %d fills at once bring their bytes", name,
+		FILLS);
+	is_int(0, tarn_io_pending(io),
+		"%s: no request is left under way after the fills", name);
 	tarn_io_free(io);
 }
 

@@ -80,12 +80,14 @@ static void test_early_end(const char *name, struct pool *p)
 		if (ftruncate(fs.buffered, (off_t)end) < 0)
 			bail("ftruncate: %m");
 		is_int(-ENODATA, run(name, p, &j, &direct),
-			"%s: a file that shrank to %llu bytes", name,
-			(unsigned long long)end);
+			"%s: a fill from a file that shrank to %llu bytes "
+			"fails",
+			name, (unsigned long long)end);
 		snprintf(words, sizeof(words),
 			"the file ended at byte %llu, %d bytes were promised",
 			(unsigned long long)end, FILE_SIZE);
-		is_str(words, tarn_fail_message(), "%s: and it says so", name);
+		is_str(words, tarn_fail_message(),
+			"%s: the error says that the file ends early", name);
 		drop_files(&fs);
 	}
 }
@@ -98,7 +100,8 @@ static void test_directory(const char *name, struct pool *p)
 
 	fs.buffered = open(test_tmpdir(), O_RDONLY | O_CLOEXEC);
 	j = job_for(&fs, p, 0, 4096, 100);
-	is_int(-EISDIR, run(name, p, &j, &direct), "%s: a folder", name);
+	is_int(-EISDIR, run(name, p, &j, &direct),
+		"%s: a fill from a directory is EISDIR", name);
 	has_str("reading at byte 4096 of the file", tarn_fail_message(),
 		"%s: the error names the offset", name);
 	fd_close(fs.buffered);
@@ -116,22 +119,31 @@ static void test_cancel(const char *name, struct pool *p)
 	reset_pool(p);
 	if (tarn_fill_new(io, &j, &f) < 0)
 		bail("%s", tarn_fail_message());
-	is_int(2, tarn_fill_pump(f, 2), "%s: two are queued", name);
-	is_int(-EINPROGRESS, tarn_fill_result(f), "%s: no result yet", name);
+	is_int(2, tarn_fill_pump(f, 2), "%s: a pump of two queues two requests",
+		name);
+	is_int(-EINPROGRESS, tarn_fill_result(f),
+		"%s: a fill under way has no result yet", name);
 	tarn_fill_cancel(f);
-	ok(!tarn_fill_finished(f), "%s: two are to be waited for", name);
-	is_int(0, tarn_fill_pump(f, 2), "%s: no third is queued", name);
+	ok(!tarn_fill_finished(f), "%s: a fill waits for its two requests",
+		name);
+	is_int(0, tarn_fill_pump(f, 2),
+		"%s: a cancelled fill queues no third request", name);
 	while (!tarn_fill_finished(f))
 		tarn_io_submit_and_wait(io, 2, -1);
 	is_int(tarn_fill_direct(f) ? 2 * TARN_IO_STRAIGHT : 2 * TARN_IO_REQUEST,
-		(int64_t)tarn_fill_landed(f), "%s: the two landed", name);
-	is_int(-ECANCELED, tarn_fill_result(f), "%s: cancelled", name);
+		(int64_t)tarn_fill_landed(f),
+		"%s: a cancelled fill counts the two requests that ended",
+		name);
+	is_int(-ECANCELED, tarn_fill_result(f),
+		"%s: a cancelled fill's result is ECANCELED", name);
 	tarn_fill_free(f);
 
 	if (tarn_fill_new(io, &j, &f) < 0)
 		bail("%s", tarn_fail_message());
 	tarn_fill_cancel(f);
-	is_int(-ECANCELED, tarn_fill_run(f), "%s: before it began", name);
+	is_int(-ECANCELED, tarn_fill_run(f),
+		"%s: a fill that was cancelled before it began is ECANCELED",
+		name);
 	tarn_fill_free(f);
 	drop_files(&fs);
 }
@@ -148,34 +160,47 @@ static void test_faults(struct pool *p)
 	j = job_for(&fs, p, 4096, 100, FILE_SIZE - 100);
 
 	fault.eio_at = SEGMENT + 5;
-	is_int(-EIO, run("threads", p, &j, &direct), "the disk fails");
+	is_int(-EIO, run("threads", p, &j, &direct),
+		"a fill from a failing disk is EIO");
 	has_str("reading at byte 1048576 of the file", tarn_fail_message(),
 		"the error names the request's offset");
 	fault.eio_at = 0;
 
 	fault.piecemeal = true;
-	is_int(0, run("threads", p, &j, &direct), "short direct reads");
-	is_int(-1, first_wrong(p, &j), "every byte is there");
-	is_int(can, direct, "the fill went on with direct I/O");
+	is_int(0, run("threads", p, &j, &direct),
+		"a fill survives short direct reads");
+	is_int(-1, first_wrong(p, &j),
+		"every byte is there after short direct reads");
+	is_int(can, direct,
+		"the fill continues with direct I/O after short reads");
 	j.io_mode = TARN_IO_BUFFERED;
-	is_int(0, run("threads", p, &j, &direct), "short buffered reads");
-	is_int(-1, first_wrong(p, &j), "every byte is there");
+	is_int(0, run("threads", p, &j, &direct),
+		"a fill survives short buffered reads");
+	is_int(-1, first_wrong(p, &j),
+		"every byte is there after short buffered reads");
 	j.io_mode = TARN_IO_DIRECT;
 	fault.piecemeal = false;
 
 	fault.interrupts = 50;
-	is_int(0, run("threads", p, &j, &direct), "EINTR and EAGAIN pass");
-	is_int(-1, first_wrong(p, &j), "every byte is there");
-	is_int(0, fault.interrupts, "there were as many as meant");
+	is_int(0, run("threads", p, &j, &direct),
+		"a fill survives EINTR and EAGAIN");
+	is_int(-1, first_wrong(p, &j),
+		"every byte is there after EINTR and EAGAIN");
+	is_int(0, fault.interrupts,
+		"as many reads were interrupted as the test set");
 	fault.interrupts = UINT32_MAX;
 	fault.calls = 0;
-	ok(run("threads", p, &j, &direct) < 0, "or are an error, if for ever");
-	ok(fault.calls < 10000, "after a bounded number of tries");
+	ok(run("threads", p, &j, &direct) < 0,
+		"reads that are always interrupted are an error");
+	ok(fault.calls < 10000,
+		"a fill gives up after a bounded number of tries");
 	fault.interrupts = 0;
 
 	fault.refuse_direct = true;
-	is_int(0, run("threads", p, &j, &direct), "direct reads are refused");
-	is_int(-1, first_wrong(p, &j), "every byte is there");
+	is_int(0, run("threads", p, &j, &direct),
+		"a fill succeeds when direct reads are refused");
+	is_int(-1, first_wrong(p, &j),
+		"every byte is there after direct reads were refused");
 	ok(!direct, "the result says that the reads were not direct");
 	fault.refuse_direct = false;
 	drop_files(&fs);
@@ -192,31 +217,38 @@ static void test_bad_jobs(struct pool *p)
 	good = job_for(&fs, p, 0, 0, 100);
 	j = good;
 	j.direct_fd = j.buffered_fd = -1;
-	is_int(-EINVAL, tarn_fill_new(io, &j, &f), "no file");
+	is_int(-EINVAL, tarn_fill_new(io, &j, &f),
+		"a fill without a file is refused");
 	j = good;
 	j.file_offset = INT64_MAX;
-	is_int(-EINVAL, tarn_fill_new(io, &j, &f), "past any file's end");
+	is_int(-EINVAL, tarn_fill_new(io, &j, &f),
+		"a fill past any file's end is refused");
 	j = good;
 	j.size = UINT64_MAX;
-	is_int(-EINVAL, tarn_fill_new(io, &j, &f), "more than anything");
+	is_int(-EINVAL, tarn_fill_new(io, &j, &f),
+		"a fill of more bytes than any file has is refused");
 	j = good;
 	j.base = 4000;
-	is_int(-EINVAL, tarn_fill_new(io, &j, &f), "out of the allocation");
+	is_int(-EINVAL, tarn_fill_new(io, &j, &f),
+		"a fill outside of its allocation is refused");
 	has_str("100 bytes at pool offset 4000 are not inside",
 		tarn_fail_message(),
 		"the error names the range outside of the allocation");
 	j = good;
 	j.alloc_size = UINT64_MAX;
 	j.base = j.size = j.alloc_offset = 1;
-	is_int(-EINVAL, tarn_fill_new(io, &j, &f), "an allocation that wraps");
+	is_int(-EINVAL, tarn_fill_new(io, &j, &f),
+		"a fill to an allocation that wraps is refused");
 	j = good;
 	j.segments++;
 	j.n_segments--;
-	is_int(-EINVAL, tarn_fill_new(io, &j, &f), "not covered by segments");
+	is_int(-EINVAL, tarn_fill_new(io, &j, &f),
+		"a fill that segments do not cover is refused");
 	j = good;
 	j.n_segments = 0;
 	j.size = 0;
-	is_int(0, tarn_fill_new(io, &j, &f), "nothing needs no segment");
+	is_int(0, tarn_fill_new(io, &j, &f),
+		"a fill of no bytes needs no segment");
 	is_int(0, tarn_fill_run(f), "filling nothing ends without error");
 	tarn_fill_free(f);
 	drop_files(&fs);

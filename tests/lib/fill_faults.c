@@ -55,8 +55,11 @@ static void test(const char *name, const char *what, struct pool *p,
 			skip(2, "%s: %s", name, tarn_fail_message());
 			continue;
 		}
-		is_int(0, wrong, "%s, %s: %s", name, io_mode, what);
-		ok(fired > 5, "%s, %s: many requests met it", name, io_mode);
+		is_int(0, wrong,
+			"%s, %s: a fill survives or reports the fault: %s",
+			name, io_mode, what);
+		ok(fired > 5, "%s, %s: more than a few requests met the fault",
+			name, io_mode);
 	}
 }
 
@@ -73,18 +76,19 @@ int main(void)
 	for (unsigned i = 0; i < 2; i++) {
 		const char *n = names[i];
 
-		test(n, "one is short", &p, &j,
+		test(n, "one read is short", &p, &j,
 			(struct fault) {.kind = FAULT_SHORT}, 0);
-		test(n, "three are short", &p, &j,
+		test(n, "three reads are short", &p, &j,
 			(struct fault) {.kind = FAULT_SHORT, .times = 3}, 0);
-		test(n, "EINTR", &p, &j,
+		test(n, "a read fails with EINTR", &p, &j,
 			(struct fault) {.error = EINTR, .times = 7}, 0);
-		test(n, "EAGAIN", &p, &j,
+		test(n, "a read fails with EAGAIN", &p, &j,
 			(struct fault) {.error = EAGAIN, .times = 7}, 0);
-		test(n, "EIO", &p, &j, (struct fault) {.error = EIO}, -EIO);
-		test(n, "EIO from there on", &p, &j,
+		test(n, "a read fails with EIO", &p, &j,
+			(struct fault) {.error = EIO}, -EIO);
+		test(n, "all reads from one on fail with EIO", &p, &j,
 			(struct fault) {.error = EIO, .times = UINT_MAX}, -EIO);
-		test(n, "the end of the file", &p, &j,
+		test(n, "a read finds the end of the file", &p, &j,
 			(struct fault) {.kind = FAULT_END}, -ENODATA);
 	}
 	drop_files(&fs);

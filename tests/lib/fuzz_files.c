@@ -104,9 +104,10 @@ static void test_cuts(const char *what, const char *bytes, size_t size)
 
 	for (size_t n = 0; n < size; n++)
 		judge(bytes, n, &v);
-	is_int((int64_t)size, v.refused, "%s: cut at every byte", what);
+	is_int((int64_t)size, v.refused, "%s: a file cut at any byte is judged",
+		what);
 	judge(bytes, size, &v);
-	is_int(1, v.accepted, "%s: whole", what);
+	is_int(1, v.accepted, "%s: the whole file is accepted", what);
 }
 
 static void test_flips(
@@ -125,7 +126,7 @@ static void test_flips(
 	free(copy);
 	diag("%s: %u accepted", what, v.accepted);
 	is_int(8 * (int64_t)header, v.accepted + v.refused,
-		"%s: every bit of the header flipped", what);
+		"%s: a header with any bit flipped is judged", what);
 }
 
 /* What a grammar stumbles over, rather than noise. */
@@ -211,7 +212,7 @@ static void test_mutants(
 	diag("%s: %u mutants accepted, %u refused", what, v.accepted,
 		v.refused);
 	ok(v.refused > v.accepted && v.accepted > 0,
-		"%s: some mutants are accepted, most refused", what);
+		"%s: some mutants are accepted and most are refused", what);
 }
 
 static void test_all(

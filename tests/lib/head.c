@@ -60,14 +60,18 @@ static void test_as_the_reference(void)
 	struct head_options o = {.pairs = pairs, .n_pairs = 3};
 	struct head h = {0};
 
-	is_int(0, safetensors_head(t, 4, &o, &h), "a head is made");
-	is_int(sizeof(wanted) - 1, (int64_t)length_of(&h), "of that length");
+	is_int(0, safetensors_head(t, 4, &o, &h), "a safetensors head is made");
+	is_int(sizeof(wanted) - 1, (int64_t)length_of(&h),
+		"the head has the length that it begins with");
 	is_mem(wanted, h.bytes + 8, sizeof(wanted) - 1,
-		"it is what the reference library writes");
-	is_int(8 + sizeof(wanted) - 1, (int64_t)h.size, "where the data is");
-	is_int((int64_t)h.size + 36, (int64_t)h.file_size, "the file's size");
-	is_str("c", t[0].name, "tensors are sorted with it");
-	is_int((int64_t)h.size + 8, (int64_t)t[1].offset, "and placed");
+		"the head is what the reference library writes");
+	is_int(8 + sizeof(wanted) - 1, (int64_t)h.size,
+		"the head ends where the data begins");
+	is_int((int64_t)h.size + 36, (int64_t)h.file_size,
+		"the head gives the size of the whole file");
+	is_str("c", t[0].name, "a head with metadata sorts the tensors");
+	is_int((int64_t)h.size + 8, (int64_t)t[1].offset,
+		"each tensor is placed behind the head");
 	free(h.bytes);
 }
 
@@ -78,19 +82,23 @@ static void test_sums_and_alignment(void)
 	struct head_options o = {.checksums = true, .align = 4096};
 	struct head h = {0};
 
-	is_int(0, safetensors_head(t, 2, &o, &h), "with room for checksums");
-	is_int(4096, (int64_t)h.size, "the data is aligned as asked");
-	is_int(4096 + 4 + 9, (int64_t)h.file_size, "6 bits an element");
+	is_int(0, safetensors_head(t, 2, &o, &h),
+		"a head with room for checksums is made");
+	is_int(4096, (int64_t)h.size, "the head aligns the data as asked");
+	is_int(4096 + 4 + 9, (int64_t)h.file_size,
+		"6-bit elements count 6 bits each in the file's size");
 	has_str("{\"__metadata__\":{\"xxh3:z\":\"0000000000000000\",\"xxh3:"
 		"x\\\"y\":\"0000000000000000\"},\"z\"",
-		h.bytes + 8, "there are keys and zeros");
+		h.bytes + 8, "the head has the keys of checksums, and zeros");
 	is_mem("0000000000000000\"}", h.bytes + t[1].digits, HEAD_DIGITS + 2,
-		"digits is where they are");
+		"the head knows where each checksum's digits are");
 	free(h.bytes);
 
 	o = (struct head_options) {0};
-	is_int(0, safetensors_head(NULL, 0, &o, &h), "no tensor at all");
-	is_mem("\x08\0\0\0\0\0\0\0{}      ", h.bytes, 16, "is a file too");
+	is_int(0, safetensors_head(NULL, 0, &o, &h),
+		"a head without tensors is made");
+	is_mem("\x08\0\0\0\0\0\0\0{}      ", h.bytes, 16,
+		"a head without tensors is an empty object");
 	free(h.bytes);
 }
 
@@ -110,49 +118,57 @@ static void test_refused(void)
 	struct file_pair pairs[] = {{"k", "v"}, {"k", "w"}};
 	struct head_tensor many[9];
 
-	is_int(-EINVAL, refuse(t, 2, o), "two of one name");
+	is_int(-EINVAL, refuse(t, 2, o), "two tensors of one name are refused");
 	is_str("two tensors are named 'x'", tarn_fail_message(),
 		"the error is the expected sentence");
 	t[0].name = "__metadata__";
-	is_int(-EINVAL, refuse(t, 1, o), "the name of the metadata");
+	is_int(-EINVAL, refuse(t, 1, o),
+		"a tensor with the name of the metadata is refused");
 	t[0].name = "\xff";
-	is_int(-EINVAL, refuse(t, 1, o), "no UTF-8");
+	is_int(-EINVAL, refuse(t, 1, o), "a name that is not UTF-8 is refused");
 	has_str("not UTF-8", tarn_fail_message(),
 		"the error contains 'not UTF-8'");
 	t[0].name = NULL;
-	is_int(-EINVAL, refuse(t, 1, o), "no name");
+	is_int(-EINVAL, refuse(t, 1, o), "a tensor without a name is refused");
 	o.pairs = pairs;
 	o.n_pairs = 2;
-	is_int(-EINVAL, refuse(t + 1, 1, o), "metadata that is there twice");
+	is_int(-EINVAL, refuse(t + 1, 1, o),
+		"two metadata entries of one key are refused");
 	pairs[1] = (struct file_pair) {"l", NULL};
-	is_int(-EINVAL, refuse(t + 1, 1, o), "metadata without a value");
+	is_int(-EINVAL, refuse(t + 1, 1, o),
+		"metadata without a value is refused");
 	pairs[1].value = "\xc3";
-	is_int(-EINVAL, refuse(t + 1, 1, o), "metadata that is no UTF-8");
+	is_int(-EINVAL, refuse(t + 1, 1, o),
+		"metadata that is not UTF-8 is refused");
 	o = (struct head_options) {.align = 1 << 27};
-	is_int(-E2BIG, refuse(t + 1, 1, o), "aligned past the longest header");
-	has_str("at most 100000000", tarn_fail_message(), "the limit is told");
+	is_int(-E2BIG, refuse(t + 1, 1, o),
+		"an alignment past the longest header is refused");
+	has_str("at most 100000000", tarn_fail_message(),
+		"the error names the longest header");
 	for (int i = 0; i < 9; i++)
 		many[i] = T(&"123456789"[i], TARN_U8, INT64_MAX / 8);
 	is_int(0, refuse(many, 7, (struct head_options) {0}),
-		"7 times 2^60 bytes are a file");
+		"a file of 7 times 2^60 bytes is accepted");
 	is_int(-EOVERFLOW, refuse(many, 9, (struct head_options) {0}),
-		"2^63 bytes are none");
+		"a file of 2^63 bytes is refused");
 	is_int(-ENOTSUP,
 		refuse((struct head_tensor[]) {{.name = "f",
 			       .layout = {.dtype = TARN_F4}}},
 			1, (struct head_options) {0}),
-		"half a byte is none");
+		"a tensor of half a byte is refused");
 }
 
 static void npy_is(const char *wanted, int64_t size, struct head_tensor t)
 {
 	struct head h = {0};
 
-	if (is_int(0, npy_head(&t, 0, &h), "npy: a head is made")) {
-		is_int(size, (int64_t)h.size, "npy: of that size");
+	if (is_int(0, npy_head(&t, 0, &h), "a .npy head is made")) {
+		is_int(size, (int64_t)h.size,
+			"the .npy head has the expected size");
 		is_mem(wanted, h.bytes + 10, strlen(wanted),
-			"npy: it is what numpy writes");
-		ok(h.bytes[h.size - 1] == '\n', "npy: and ends in a newline");
+			"the .npy head is what numpy writes");
+		ok(h.bytes[h.size - 1] == '\n',
+			"the .npy head ends with a newline");
 	}
 	free(h.bytes);
 }
@@ -171,16 +187,18 @@ static void test_npy(void)
 	must(tarn_layout_fortran(TARN_C64, 2, (int64_t[]) {3, 4}, &t.layout));
 	npy_is("{'descr': '<c8', 'fortran_order': True, 'shape': (3, 4), }   ",
 		128, t);
-	is_int(0, npy_head(&t, 4096, &h), "npy: aligned");
-	is_int(4096, (int64_t)h.size, "npy: as asked");
+	is_int(0, npy_head(&t, 4096, &h),
+		"a .npy head with an alignment is made");
+	is_int(4096, (int64_t)h.size, "the .npy head is aligned as asked");
 	free(h.bytes);
 	is_int(-EINVAL, npy_head(&t, 16384, &h),
-		"npy: aligned to more than numpy reads");
+		"an alignment that numpy does not read is refused");
 	is_int(-EINVAL, npy_head(&t, UINT64_C(1) << 46, &h),
-		"npy: or to more than memory holds");
+		"an alignment beyond memory is refused");
 	t = T("x", TARN_BF16, 3);
-	is_int(-ENOTSUP, npy_head(&t, 0, &h), "npy: no BF16");
-	has_str("numpy has no BF16", tarn_fail_message(), "npy: by name");
+	is_int(-ENOTSUP, npy_head(&t, 0, &h), "a .npy head of BF16 is refused");
+	has_str("numpy has no BF16", tarn_fail_message(),
+		"the error says that numpy has no BF16");
 }
 
 int main(void)

@@ -45,9 +45,10 @@ static void test_keep(const char *name)
 		bail("pipe2: %m");
 	io = engine(name, fds[1]);
 	close(fds[1]);
-	ok(!hangs_up(fds[0], 50), "%s: the engine holds keep_fd", name);
+	ok(!hangs_up(fds[0], 50), "%s: the engine holds keep_fd open", name);
 	tarn_io_free(io);
-	ok(hangs_up(fds[0], 60000), "%s: and lets go of it", name);
+	ok(hangs_up(fds[0], 60000),
+		"%s: the engine closes keep_fd when it is freed", name);
 	close(fds[0]);
 
 	if (pipe2(fds, O_CLOEXEC) < 0 || pipe2(go, O_CLOEXEC) < 0)
@@ -63,10 +64,12 @@ static void test_keep(const char *name)
 	}
 	close(fds[1]);
 	close(go[1]);
-	is_int(1, read(go[0], &c, 1), "%s: a child has an engine", name);
-	ok(!hangs_up(fds[0], 50), "%s: it holds keep_fd", name);
+	is_int(1, read(go[0], &c, 1), "%s: a child makes an engine", name);
+	ok(!hangs_up(fds[0], 50), "%s: a child's engine holds keep_fd open",
+		name);
 	kill(pid, SIGKILL);
-	ok(hangs_up(fds[0], 60000), "%s: until it is killed", name);
+	ok(hangs_up(fds[0], 60000),
+		"%s: keep_fd is closed when the child is killed", name);
 	waitpid(pid, NULL, 0);
 	close(go[0]);
 	close(fds[0]);
@@ -95,20 +98,26 @@ static void test_poll(const char *name)
 		};
 		queued += tarn_io_read(io, &req[i]) == 0;
 	}
-	is_int(TARN_IO_DEPTH, queued, "%s: the depth is queued", name);
-	is_int(1, tarn_io_read(io, &more), "%s: one more is not", name);
-	ok(!readable(tarn_io_fd(io), 0), "%s: nothing to reap yet", name);
+	is_int(TARN_IO_DEPTH, queued,
+		"%s: as many requests are queued as the depth", name);
+	is_int(1, tarn_io_read(io, &more),
+		"%s: one request beyond the depth is refused", name);
+	ok(!readable(tarn_io_fd(io), 0),
+		"%s: no request is reaped before it is submitted", name);
 	reaped = tarn_io_submit_and_wait(io, 0, -1);
 	while (reaped < TARN_IO_DEPTH && readable(tarn_io_fd(io), 60000))
 		reaped += tarn_io_submit_and_wait(io, 0, -1);
-	is_int(TARN_IO_DEPTH, reaped, "%s: poll tells of each", name);
-	ok(!readable(tarn_io_fd(io), 0), "%s: and is quiet then", name);
+	is_int(TARN_IO_DEPTH, reaped,
+		"%s: poll reports completions until all are reaped", name);
+	ok(!readable(tarn_io_fd(io), 0),
+		"%s: poll is quiet after all requests were reaped", name);
 	for (unsigned i = 0; i < TARN_IO_DEPTH; i++)
 		left += req[i].addr || req[i].res != 1 ||
 			(unsigned char)byte[i] != byte_at(i);
-	is_int(0, left, "%s: each was called back with its byte", name);
+	is_int(0, left, "%s: each request's callback is called with its byte",
+		name);
 	is_int(0, tarn_io_submit_and_wait(io, 5, -1),
-		"%s: waiting for nothing does not hang", name);
+		"%s: a wait for nothing does not hang", name);
 	tarn_io_drop_file(io, file);
 	drop_files(&fs);
 }
@@ -155,26 +164,29 @@ static void test_write(const char *name)
 			registered ? ", from a registered buffer" : "");
 		if (pread(fs.buffered, seen, 4096, 4096) != 4096)
 			bail("pread: %m");
-		is_mem(page[0], seen, 4096, "%s: and is there", name);
+		is_mem(page[0], seen, 4096,
+			"%s: the written page is in the file", name);
 		tarn_io_drop_file(io, req.file);
 		if (registered)
 			tarn_io_unregister(io, 5);
 	}
 	if (pread(fs.buffered, seen, 4096, 8192) != 4096)
 		bail("pread: %m");
-	is_mem(text() + 8192, seen, 4096, "%s: nothing beside it", name);
+	is_mem(text() + 8192, seen, 4096,
+		"%s: bytes beside the written page are unchanged", name);
 
 	req.file = tarn_io_add_file(io, fs.buffered);
 	req.buffer = -1;
 	req.offset = 3 * 4096 + 5;
 	req.addr = page[0];
-	is_int(4096, run_one(io, &req, tarn_io_write), "%s: past the end",
-		name);
+	is_int(4096, run_one(io, &req, tarn_io_write),
+		"%s: a page is written past the file's end", name);
 	req.addr = page[1];
 	memset(page[1], 0, 4096);
 	is_int(4096, run_one(io, &req, tarn_io_read),
-		"%s: the same request reads it again", name);
-	is_mem(page[0], page[1], 4096, "%s: as it was", name);
+		"%s: the same request reads the page again", name);
+	is_mem(page[0], page[1], 4096,
+		"%s: the page that is read is the one that was written", name);
 	tarn_io_drop_file(io, req.file);
 	fd_close(fd);
 	drop_files(&fs);
@@ -193,7 +205,7 @@ static void test_write_refused(const char *name)
 	req.file = tarn_io_add_file(io, fd);
 	req.addr = page;
 	is_int(-EBADF, run_one(io, &req, tarn_io_write),
-		"%s: a file open for reading is not written", name);
+		"%s: a write to a file that is open for reading fails", name);
 	tarn_io_drop_file(io, req.file);
 	fd_close(fd);
 	fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
@@ -203,7 +215,7 @@ static void test_write_refused(const char *name)
 		req.file = tarn_io_add_file(io, fd);
 		req.addr = page;
 		is_int(-ENOSPC, run_one(io, &req, tarn_io_write),
-			"%s: a full disk says so", name);
+			"%s: a write to a full disk is ENOSPC", name);
 		tarn_io_drop_file(io, req.file);
 		fd_close(fd);
 	}
@@ -220,18 +232,23 @@ static void test_slots(const char *name)
 		last = r;
 		n++;
 	}
-	is_int(TARN_IO_FILES, n, "%s: so many files", name);
-	is_int(-EMFILE, r, "%s: and no more", name);
+	is_int(TARN_IO_FILES, n,
+		"%s: the engine takes as many files as it has slots", name);
+	is_int(-EMFILE, r, "%s: one file beyond the slots is EMFILE", name);
 	tarn_io_drop_file(io, last);
-	is_int(last, tarn_io_add_file(io, 0), "%s: a dropped slot", name);
+	is_int(last, tarn_io_add_file(io, 0),
+		"%s: a slot that was dropped is used again", name);
 	tarn_io_drop_file(io, 3);
-	is_int(-EBADF, tarn_io_add_file(io, 12345), "%s: no descriptor", name);
+	is_int(-EBADF, tarn_io_add_file(io, 12345),
+		"%s: adding a descriptor that is not open is EBADF", name);
 	is_int(-EINVAL, tarn_io_register(io, TARN_IO_BUFFERS, page, 4096),
-		"%s: no such buffer slot", name);
-	is_int(-EINVAL, tarn_io_register(io, 0, page, 0), "%s: empty", name);
+		"%s: registering a buffer in an unknown slot is refused", name);
+	is_int(-EINVAL, tarn_io_register(io, 0, page, 0),
+		"%s: registering an empty buffer is refused", name);
 	is_int(-EINVAL, tarn_io_register(io, 0, page, TARN_IO_BUFFER_MAX + 1ul),
-		"%s: too large a buffer", name);
-	is_int(-EINVAL, tarn_io_unregister(io, 0), "%s: not there", name);
+		"%s: registering a buffer that is too large is refused", name);
+	is_int(-EINVAL, tarn_io_unregister(io, 0),
+		"%s: a slot without a buffer cannot be unregistered", name);
 }
 
 static void test_register(void)
@@ -239,15 +256,17 @@ static void test_register(void)
 	_cleanup_io_ struct tarn_io *io = engine("io_uring", -1);
 	static char page[4096] __attribute__((aligned(4096)));
 
-	if (!is_int(0, tarn_io_register(io, 1023, page, 4096), "registered"))
+	if (!is_int(0, tarn_io_register(io, 1023, page, 4096),
+		    "a buffer is registered in the last slot"))
 		diag("%s", tarn_fail_message());
 	is_int(-EBUSY, tarn_io_register(io, 1023, page, 4096),
-		"a slot is not registered twice");
-	is_int(0, tarn_io_unregister(io, 1023), "given back");
+		"a slot with a buffer cannot be registered again");
+	is_int(0, tarn_io_unregister(io, 1023),
+		"a registered buffer is unregistered");
 	is_int(0, tarn_io_register(io, 1023, page, 4096),
 		"a slot that was released is registered again");
 	is_int(-EFAULT, tarn_io_register(io, 0, (void *)4096, 4096),
-		"no memory there");
+		"memory that is not mapped cannot be registered");
 }
 
 /* Runs in a child what would spoil the parent; its exit status. */
@@ -311,25 +330,28 @@ static void test_child(int (*f)(void), const char *what)
 	if (status == CANNOT)
 		skip(1, "%s: cannot be arranged here", what);
 	else
-		is_int(0, status, "%s", what);
+		is_int(0, status, "an engine works where %s", what);
 }
 
 static void test_choice(void)
 {
 	struct tarn_io *io = engine("threads", -1);
 
-	is_str("threads", tarn_io_name(io), "TARN_ENGINE=threads");
-	is_str("TARN_ENGINE=threads was asked for", tarn_io_why(io), "is why");
+	is_str("threads", tarn_io_name(io),
+		"TARN_ENGINE=threads selects the engine of threads");
+	is_str("TARN_ENGINE=threads was asked for", tarn_io_why(io),
+		"the engine says that TARN_ENGINE selected it");
 	tarn_io_free(io);
 	ok(!engine("turbo", -1), "TARN_ENGINE=turbo is refused");
-	has_str("auto, io_uring or threads", tarn_fail_message(), "by name");
+	has_str("auto, io_uring or threads", tarn_fail_message(),
+		"the error names the engines that exist");
 	io = engine("auto", -1);
-	ok(io, "auto always finds one");
+	ok(io, "an engine 'auto' always exists");
 	is_int(!strcmp(tarn_io_name(io), "io_uring"), !*tarn_io_why(io),
-		"auto says why it is not io_uring, or is io_uring");
+		"the engine is io_uring, or says why it is not");
 	tarn_io_free(io);
-	ok(!tarn_io_free(NULL), "NULL is freed");
-	test_child(in_a_container, "io_uring refused with EPERM");
+	ok(!tarn_io_free(NULL), "freeing NULL returns NULL");
+	test_child(in_a_container, "io_uring is refused with EPERM");
 }
 
 int main(void)
@@ -352,7 +374,7 @@ int main(void)
 		test_write_refused(names[i]);
 		if (i == 1) {
 			test_register();
-			test_child(poor_in_memlock, "no memlock, no harm");
+			test_child(poor_in_memlock, "no memory may be locked");
 		}
 	}
 	return done_any();

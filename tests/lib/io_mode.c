@@ -90,7 +90,8 @@ static void test_asking(const char *name, enum io_probe ask, struct files *fs)
 
 	warm(fs, 0, SIZE);
 	io_mode = io_mode_of(fs, TARN_IO_AUTO, ask);
-	is_str("cccccc", map(&io_mode, 0, SIZE), "%s: a cached file", name);
+	is_str("cccccc", map(&io_mode, 0, SIZE),
+		"%s: a cached file is copied from the page cache", name);
 	if (io_mode.ask != ask) {
 		skip(4, "%s: not on this kernel or file system", name);
 		return;
@@ -107,20 +108,23 @@ static void test_asking(const char *name, enum io_probe ask, struct files *fs)
 		if (strcmp(seen, "dddddd") == 0 || !evict(fs))
 			break;
 	}
-	is_str("dddddd", seen, "%s: a cold file", name);
+	is_str("dddddd", seen, "%s: a cold file is read directly", name);
 	must_evict(fs);
 	warm(fs, HALF, HALF);
 	io_mode = io_mode_of(fs, TARN_IO_AUTO, ask);
 	is_str("cc", map(&io_mode, HALF + SEGMENT / 2 + 1, SIZE - 5),
-		"%s: the half that was read", name);
+		"%s: only the cached half is copied from the page cache", name);
 	must_evict(fs);
 	warm(fs, HALF, HALF);
 	io_mode = io_mode_of(fs, TARN_IO_AUTO, ask);
 	io_mode.window = TARN_IO_REQUEST;
-	is_str("dddccc", map(&io_mode, 0, SIZE), "%s: one half of two", name);
+	is_str("dddccc", map(&io_mode, 0, SIZE),
+		"%s: only one half of a file is read directly", name);
 	io_mode = io_mode_of(fs, TARN_IO_BUFFERED, ask);
 	io_mode.window = TARN_IO_REQUEST;
-	is_str("bbbccc", map(&io_mode, 0, SIZE), "%s: never directly", name);
+	is_str("bbbccc", map(&io_mode, 0, SIZE),
+		"%s: buffered I/O is chosen where direct I/O is not wished",
+		name);
 }
 
 /* What is cached by halves only cachestat knows for certain (6.5; valgrind has
@@ -150,17 +154,21 @@ static void test_mixed(struct files *fs)
 	}
 	warm(fs, 2 * TARN_IO_REQUEST, 4096);
 	io_mode = io_mode_of(fs, TARN_IO_AUTO, IO_PROBE_CACHESTAT);
-	is_str("dddddd", map(&io_mode, 0, SIZE), "one page of 128");
+	is_str("dddddd", map(&io_mode, 0, SIZE),
+		"one cached page of 128 does not avoid a direct read");
 	warm(fs, 2 * TARN_IO_REQUEST, TARN_IO_REQUEST / 4 * 3);
 	io_mode = io_mode_of(fs, TARN_IO_AUTO, IO_PROBE_CACHESTAT);
-	is_str("ddbddd", map(&io_mode, 0, SIZE), "three quarters of a request");
+	is_str("ddbddd", map(&io_mode, 0, SIZE),
+		"three cached quarters of a request do not avoid a direct "
+		"read");
 	io_mode = io_mode_of(fs, TARN_IO_AUTO, IO_PROBE_CACHESTAT);
 	io_mode.window = TARN_IO_REQUEST;
 	io_mode_at(&io_mode, 1000, 1000 + TARN_IO_REQUEST, &upto);
 	is_int(TARN_IO_REQUEST, (int64_t)upto,
-		"borders are at multiples of a request, wherever one asks");
+		"ranges change at multiples of a request, wherever one begins");
 	io_mode_refused(&io_mode);
-	is_str("bbbbbb", map(&io_mode, 0, SIZE), "a file that refuses");
+	is_str("bbbbbb", map(&io_mode, 0, SIZE),
+		"a file that refuses direct I/O is read buffered");
 }
 
 static void test_direct(struct files *fs)
@@ -170,11 +178,11 @@ static void test_direct(struct files *fs)
 	warm(fs, 0, SIZE);
 	io_mode = io_mode_of(fs, TARN_IO_DIRECT, IO_PROBE_NOTHING);
 	is_str("dddddd", map(&io_mode, 0, SIZE),
-		"directly, though it is cached");
+		"a cached file is read directly where that is asked for");
 	is_int(-EINVAL,
 		io_mode_init(&io_mode, fs->buffered, -1, TARN_IO_DIRECT,
 			IO_FS_LOCAL),
-		"without a descriptor for it");
+		"direct I/O without a descriptor for it is refused");
 	has_str("refuses O_DIRECT", tarn_fail_message(),
 		"the error contains 'refuses O_DIRECT'");
 }
@@ -187,15 +195,17 @@ static void test_memory(void)
 
 	if (fd < 0 || ftruncate(fd, SIZE) < 0)
 		bail("memfd: %m");
-	is_int(IO_FS_MEMORY, io_fs_of(fd), "a memfd is memory");
+	is_int(IO_FS_MEMORY, io_fs_of(fd),
+		"a memfd is known as a file in memory");
 	is_int(0, io_mode_init(&io_mode, fd, fd, TARN_IO_AUTO, IO_FS_MEMORY),
 		"a memfd has an I/O mode");
 	is_int(IO_KIND_CACHED, io_mode_at(&io_mode, 0, SIZE, &upto),
-		"the page cache");
-	is_int(SIZE, (int64_t)upto, "all of it, holes too");
+		"a memfd is read from the page cache");
+	is_int(SIZE, (int64_t)upto,
+		"all of a memfd is read in one way, its holes too");
 	is_int(-EINVAL,
 		io_mode_init(&io_mode, fd, fd, TARN_IO_DIRECT, IO_FS_MEMORY),
-		"and no other");
+		"direct I/O of a memfd is refused");
 	has_str("its file system is memory", tarn_fail_message(),
 		"the error contains 'its file system is memory'");
 }
@@ -209,13 +219,15 @@ static void test_remote(const struct files *fs)
 	is_int(0,
 		io_mode_init(&io_mode, fs->buffered, fs->direct, TARN_IO_AUTO,
 			IO_FS_REMOTE),
-		"a file of somebody else");
-	is_int(0, io_mode.align.offset, "is not read directly");
+		"a file on a network file system has an I/O mode");
+	is_int(0, io_mode.align.offset,
+		"a remote file is not read directly by default");
 	is_int(0,
 		io_mode_init(&io_mode, fs->buffered, fs->direct, TARN_IO_DIRECT,
 			IO_FS_REMOTE),
-		"unless that is asked for");
-	ok(io_mode.align.offset > 0, "and possible");
+		"direct I/O of a remote file can be asked for");
+	ok(io_mode.align.offset > 0,
+		"a remote file with direct I/O has an alignment");
 }
 
 static void fill_by(const char *name, const struct files *fs, bool wanted)
@@ -235,9 +247,12 @@ static void fill_by(const char *name, const struct files *fs, bool wanted)
 	j.io_mode = TARN_IO_AUTO;
 	if (tarn_fill_new(io, &j, &f) < 0)
 		bail("%s", tarn_fail_message());
-	is_int(0, tarn_fill_run(f), "%s: a fill", name);
-	is_int(-1, first_wrong(&p, &j), "%s: every byte is there", name);
-	is_int(wanted, tarn_fill_direct(f), "%s: %s direct", name,
+	is_int(0, tarn_fill_run(f), "%s: a fill in the chosen mode succeeds",
+		name);
+	is_int(-1, first_wrong(&p, &j),
+		"%s: a fill in the chosen mode brings every byte", name);
+	is_int(wanted, tarn_fill_direct(f),
+		"%s: the fill reports that %s direct", name,
 		wanted ? "all of it is" : "not all of it is");
 	tarn_fill_free(f);
 	tarn_io_free(io);
@@ -278,7 +293,8 @@ static void test_sectors(struct files *fs)
 		return;
 	}
 	disk.direct = direct = open(path, O_RDONLY | O_DIRECT | O_CLOEXEC);
-	is_int(4096, tarn_direct_alignment(direct), "blocks of 4 KiB");
+	is_int(4096, tarn_direct_alignment(direct),
+		"a device of 4 KiB sectors has an alignment of 4 KiB");
 	for (unsigned i = 0; i < 3; i++) {
 		struct tarn_fill *f = NULL;
 		struct tarn_io *io =
@@ -295,7 +311,8 @@ static void test_sectors(struct files *fs)
 			bail("%s", tarn_fail_message());
 		ok(tarn_fill_run(f) == 0 && tarn_fill_direct(f) &&
 				first_wrong(&p, &j) < 0,
-			"a fill from there, %s", tarn_io_name(io));
+			"a fill from a device of 4 KiB sectors succeeds, %s",
+			tarn_io_name(io));
 		tarn_fill_free(f);
 		tarn_io_free(io);
 		drop_pool(&p);

@@ -280,20 +280,26 @@ int main(void)
 		struct tarn_layout l = layout_from(works[i].spec);
 		int r = tarn_layout_eval(&l, works[i].expr, &l);
 
-		if (!is_int(works[i].copies, r, "%s %s", works[i].spec,
+		if (!is_int(works[i].copies, r,
+			    "an expression is evaluated: %s %s", works[i].spec,
 			    works[i].expr))
 			diag("%s", tarn_error_message());
-		is_str(works[i].wanted, layout_full(&l), "and its layout");
-		is_int(0, tarn_layout_check(&l), "which is sound");
+		is_str(works[i].wanted, layout_full(&l),
+			"the expression gives the expected layout");
+		is_int(0, tarn_layout_check(&l),
+			"the layout of the expression passes its check");
 	}
 	for (size_t i = 0; i < sizeof(fails) / sizeof(fails[0]); i++) {
 		struct tarn_layout l = layout_from(fails[i].spec);
 		struct tarn_layout before = l;
 
 		is_int(-fails[i].err, tarn_layout_eval(&l, fails[i].expr, &l),
-			"%s %s is refused", fails[i].spec, fails[i].expr);
-		has_str(fails[i].why, tarn_error_message(), "and says why");
-		is_mem(&before, &l, sizeof(l), "and the output is untouched");
+			"an expression is refused: %s %s", fails[i].spec,
+			fails[i].expr);
+		has_str(fails[i].why, tarn_error_message(),
+			"the error says why the expression is refused");
+		is_mem(&before, &l, sizeof(l),
+			"a refused expression does not change the output");
 	}
 	return done_any();
 }

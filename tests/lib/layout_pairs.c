@@ -19,46 +19,60 @@ static void test_broadcast(void)
 	};
 	struct tarn_layout before[3];
 
-	is_int(0, tarn_layout_broadcast(l, 3, l), "three shapes, in place");
-	is_str("[3,4]:(1,0)+0", layout_full(&l[0]), "[3, 1]");
-	is_str("[3,4]:(0,1)+7", layout_full(&l[1]), "[4]");
-	is_str("[3,4]:(0,0)+0", layout_full(&l[2]), "[]");
+	is_int(0, tarn_layout_broadcast(l, 3, l),
+		"three shapes are broadcast in place");
+	is_str("[3,4]:(1,0)+0", layout_full(&l[0]),
+		"a shape [3, 1] is broadcast by stride 0 in its last "
+		"dimension");
+	is_str("[3,4]:(0,1)+7", layout_full(&l[1]),
+		"a shape [4] is broadcast by stride 0 in a new dimension");
+	is_str("[3,4]:(0,0)+0", layout_full(&l[2]),
+		"a shape [] is broadcast by stride 0 everywhere");
 
 	l[0] = layout_from("F32[1,0]");
 	l[1] = layout_from("F32[5,1]");
-	is_int(0, tarn_layout_broadcast(l, 2, l), "1 against 0");
-	is_str("[5,0]:(0,1)+0", layout_full(&l[0]), "is 0");
+	is_int(0, tarn_layout_broadcast(l, 2, l),
+		"an extent of 1 is broadcast against 0");
+	is_str("[5,0]:(0,1)+0", layout_full(&l[0]),
+		"an extent of 1 becomes 0 against 0");
 
 	l[0] = layout_from("F32[2,3]");
 	l[1] = layout_from("F32[4]");
 	memcpy(before, l, sizeof(l));
-	is_int(-EINVAL, tarn_layout_broadcast(l, 2, l), "3 against 4");
-	has_str("shape [4] does not fit [2, 3]", tarn_error_message(), "said");
-	is_mem(before, l, sizeof(l), "and nothing is written");
+	is_int(-EINVAL, tarn_layout_broadcast(l, 2, l),
+		"extents 3 and 4 are not broadcast");
+	has_str("shape [4] does not fit [2, 3]", tarn_error_message(),
+		"the error names both shapes");
+	is_mem(before, l, sizeof(l), "a refused broadcast writes no layout");
 
 	l[0] = layout_from("F32[4294967296,1]");
 	l[1] = layout_from("F32[4294967296]");
 	memcpy(before, l, sizeof(l));
-	is_int(-EOVERFLOW, tarn_layout_broadcast(l, 2, l), "2^64 elements");
-	is_mem(before, l, sizeof(l), "and nothing is written");
-	is_int(0, tarn_layout_broadcast(NULL, 0, NULL), "none at all");
+	is_int(-EOVERFLOW, tarn_layout_broadcast(l, 2, l),
+		"a broadcast to 2^64 elements is refused");
+	is_mem(before, l, sizeof(l),
+		"a broadcast that overflows writes no layout");
+	is_int(0, tarn_layout_broadcast(NULL, 0, NULL),
+		"a broadcast of no layouts succeeds");
 }
 
 static void meets(bool wanted, const char *a, const char *b)
 {
 	struct tarn_layout x = layout_from(a), y = layout_from(b);
 
-	ok(wanted == tarn_layout_overlaps(&x, &y), "%s and %s: %s", a, b,
+	ok(wanted == tarn_layout_overlaps(&x, &y),
+		"an overlap of %s and %s is judged: %s", a, b,
 		wanted ? "yes" : "no");
-	ok(wanted == tarn_layout_overlaps(&y, &x), "and the other way round");
+	ok(wanted == tarn_layout_overlaps(&y, &x),
+		"the overlap is judged the same in the other order");
 }
 
 static void meets_itself(bool wanted, const char *spec)
 {
 	struct tarn_layout l = layout_from(spec);
 
-	ok(wanted == tarn_layout_overlaps_itself(&l), "%s: %s", spec,
-		wanted ? "yes" : "no");
+	ok(wanted == tarn_layout_overlaps_itself(&l), "%s overlaps itself: %s",
+		spec, wanted ? "yes" : "no");
 }
 
 /* Bytes that a layout of bytes reaches, as bits of a word; its offset and
@@ -108,10 +122,11 @@ static void test_brute(void)
 			spared += !said;
 		}
 	}
-	is_int(0, self_lies, "brute force: no overlap with itself is missed");
-	is_int(0, lies, "brute force: no overlap of two is missed");
+	is_int(0, self_lies,
+		"no layout that overlaps itself is missed, by brute force");
+	is_int(0, lies, "no overlap of two layouts is missed, by brute force");
 	diag("%d pairs", spared);
-	ok(spared > 0, "and pairs are told apart");
+	ok(spared > 0, "layouts that interleave are told apart");
 }
 
 int main(void)

@@ -98,13 +98,17 @@ static void cached(tarn_file *file)
 	warm(file);
 	t = load(file, "m", NULL, &info);
 	is_int(TARN_STORAGE_MAPPED, tarn_storage_kind(t->storage),
-		"what is cached is mapped");
-	is_str("mapped", info.engine, "and said to be");
-	is_int(M, (int64_t)info.bytes, "with its bytes");
-	is_int(0, (int64_t)info.read, "none of them read");
-	is_mem(wanted + A, tarn_tensor_data(t), M, "they are there");
+		"a cached file is mapped");
+	is_str("mapped", info.engine,
+		"a load that maps names its engine 'mapped'");
+	is_int(M, (int64_t)info.bytes,
+		"a load that maps counts the tensor's bytes");
+	is_int(0, (int64_t)info.read, "a load that maps reads no bytes");
+	is_mem(wanted + A, tarn_tensor_data(t), M,
+		"a mapped load has the file's bytes");
 	all = load(file, NULL, NULL, NULL);
-	is_mem(wanted, tarn_tensor_data(all), DATA, "all of the file is");
+	is_mem(wanted, tarn_tensor_data(all), DATA,
+		"all tensors of a cached file are mapped");
 	tarn_tensor_unref(all);
 	tarn_tensor_unref(t);
 }
@@ -119,18 +123,23 @@ static void forced(tarn_file *file)
 
 	is_int(TARN_STORAGE_OWNED, tarn_storage_kind(t->storage),
 		"a load with an I/O mode makes memory");
-	ok(tarn_storage_writable(t->storage), "that is writable");
-	is_mem(wanted + A, tarn_tensor_data(t), M, "with its bytes");
-	is_int(2, tarn_tensor_layout(t)->ndim, "and its shape");
+	ok(tarn_storage_writable(t->storage), "a load to memory is writable");
+	is_mem(wanted + A, tarn_tensor_data(t), M,
+		"a load to memory has the file's bytes");
+	is_int(2, tarn_tensor_layout(t)->ndim,
+		"a load to memory has the tensor's shape");
 	tarn_tensor_unref(t);
 	t = load(file, "a", &twice, NULL);
 	data = tarn_tensor_data(t);
-	is_int(2 * wanted[2], data[2], "and so does who asks for a scale");
+	is_int(2 * wanted[2], data[2], "a load with a scale makes memory");
 	tarn_tensor_unref(t);
 	t = load(file, NULL, &buffered, NULL);
-	is_mem(wanted, tarn_tensor_data(t), DATA, "all of the file is");
-	is_int(0, (int64_t)t->base, "at the same places");
-	is_int(DATA, (int64_t)tarn_storage_size(t->storage), "and no more");
+	is_mem(wanted, tarn_tensor_data(t), DATA,
+		"all tensors of a file are loaded to memory");
+	is_int(0, (int64_t)t->base,
+		"a load of all tensors begins at the start of its storage");
+	is_int(DATA, (int64_t)tarn_storage_size(t->storage),
+		"a load of all tensors has a storage of the data's size");
 	tarn_tensor_unref(t);
 }
 
@@ -192,11 +201,12 @@ static void cold(tarn_file **file)
 		bail("%s", tarn_error_message());
 	tarn_file_data_range(*file, &begin, &size);
 	ok(io_mostly_cached(tarn_file_fd(*file), begin + A, begin + size),
-		"what is cold is read");
-	is_int(M, (int64_t)info.read, "which is told");
+		"a cold file is read before it is mapped");
+	is_int(M, (int64_t)info.read, "the load counts the bytes that it read");
 	is_int(TARN_STORAGE_MAPPED, tarn_storage_kind(t->storage),
-		"and mapped");
-	is_mem(wanted + A, tarn_tensor_data(t), M, "its bytes are there");
+		"a cold file is mapped after it was read");
+	is_mem(wanted + A, tarn_tensor_data(t), M,
+		"a cold file's load has the file's bytes");
 	tarn_tensor_unref(t);
 }
 
@@ -214,9 +224,10 @@ static void stopped(tarn_file **file)
 		skip(2, "a load of a cold file is cancelled: %s", why);
 		return;
 	}
-	is_int(-ECANCELED, r, "a cold file: cancelled at the first word of it");
+	is_int(-ECANCELED, r,
+		"a load of a cold file is cancelled by its first progress");
 	has_str("cancelled when 2097152 of 5242880 bytes", tarn_error_message(),
-		"which says when");
+		"the error says when the load was cancelled");
 }
 
 /* And sees more than the end. */
@@ -233,13 +244,17 @@ static void told(tarn_file **file)
 		skip(6, "a load of a cold file tells its progress: %s", why);
 		return;
 	}
-	if (!is_int(0, r, "a cold file is loaded and its progress is told"))
+	if (!is_int(0, r, "a load of a cold file with progress succeeds"))
 		bail("%s", tarn_error_message());
-	is_int(3, told.calls, "it is told of in pieces");
-	is_int(M, (int64_t)told.last, "up to the last, which cancels nothing");
-	is_int(M, (int64_t)told.total, "of all its bytes");
-	is_int(M, (int64_t)info.read, "that were read");
-	is_mem(wanted + A, tarn_tensor_data(t), M, "and are there");
+	is_int(3, told.calls, "the progress of a load is reported in pieces");
+	is_int(M, (int64_t)told.last,
+		"a refusal of the last progress cancels nothing");
+	is_int(M, (int64_t)told.total,
+		"the progress has the total of the tensor's bytes");
+	is_int(M, (int64_t)info.read,
+		"a load with progress counts the bytes that it read");
+	is_mem(wanted + A, tarn_tensor_data(t), M,
+		"a load with progress has the file's bytes");
 	tarn_tensor_unref(t);
 }
 
@@ -262,9 +277,12 @@ static void bad_options(tarn_file *file)
 
 		is_int(-EINVAL,
 			tarn_file_load(file, "m", &cases[i].o, NULL, &t),
-			"a cached file, and options that are wrong");
-		has_str(cases[i].says, tarn_error_message(), "are told so");
-		ok(!t, "and give nothing");
+			"a load of a cached file with wrong options is "
+			"refused");
+		has_str(cases[i].says, tarn_error_message(),
+			"the error of wrong options contains the expected "
+			"words");
+		ok(!t, "a refused load returns no tensor");
 		tarn_tensor_unref(t);
 	}
 }
@@ -274,18 +292,18 @@ static void refused(tarn_file *file)
 	tarn_tensor *t = NULL;
 
 	is_int(-ENOENT, tarn_file_load(file, "x", NULL, NULL, &t),
-		"no such tensor");
+		"a load of a tensor that does not exist is refused");
 	has_str("there is no tensor 'x'", tarn_error_message(),
 		"the error contains the expected words");
 	t = load(file, "none", NULL, NULL);
 	is_int(0, tarn_layout_numel(tarn_tensor_layout(t)),
-		"a tensor without bytes");
-	ok(tarn_tensor_data(t), "has an address too");
+		"a tensor without bytes is loaded without elements");
+	ok(tarn_tensor_data(t), "a loaded tensor without bytes has an address");
 	tarn_tensor_unref(t);
 	if (truncate(path, 4096) < 0)
 		bail("%s: %m", path);
 	is_int(-ENODATA, tarn_file_load(file, "m", NULL, NULL, &t),
-		"a file that has shrunk");
+		"a load from a file that has shrunk fails");
 	has_str("ends at byte 4096", tarn_error_message(),
 		"the error contains 'ends at byte 4096'");
 }

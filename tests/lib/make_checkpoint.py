@@ -41,7 +41,7 @@ def check(mb, dtype, path):
     ok(0.95 < len(data) / (mb * 1e6) < 1.05,
        f"{dtype}: {len(data)} bytes are {mb} MB")
     ok({"wte", "wpe", "h.0.attn.c_attn.weight", "ln_f.bias"} <= set(header),
-       f"{dtype}: the names are there")
+       f"{dtype}: the expected names are in the file")
     values = struct.unpack_from(f"<1000{SIZES[dtype]}", data, 8 + n)
     if dtype == "BF16":
         values = struct.unpack("<1000f", struct.pack(
@@ -59,7 +59,8 @@ def main():
        "the values do not depend on the type")
     bad = subprocess.run([PROGRAM, "--size-mb", "0", path],
                          stderr=subprocess.PIPE)
-    ok(bad.returncode == 2 and b"usage" in bad.stderr, "no size is no size")
+    ok(bad.returncode == 2 and b"usage" in bad.stderr,
+       "a size that is none is refused with the usage")
     return finish()
 
 

@@ -146,7 +146,7 @@ static void cases(bool portable)
 	convert_portable(portable);
 	for (unsigned i = 0; i < n && wrong < 10; i++)
 		wrong += !random_case(kit_move_below(10) ? 2000 : 20000);
-	is_int(0, wrong, "%u cases, %s", n,
+	is_int(0, wrong, "%u random moves convert and scale right, %s", n,
 		portable ? "in plain C" : "with vectors");
 	simd_force_portable(false);
 	convert_portable(false);
@@ -188,7 +188,8 @@ static void run_by_threads(int i)
 	move_run(&move, p.wanted, p.src_bytes);
 	move_run_threads(&move, p.dst_bytes, p.src_bytes, 4);
 	ok(!memcmp(p.wanted, p.dst_bytes, (size_t)p.dst_size),
-		"%s from %s by threads", by_threads[i].dst, by_threads[i].src);
+		"threads move right: %s from %s", by_threads[i].dst,
+		by_threads[i].src);
 	kit_move_pair_free(&p);
 }
 
@@ -223,7 +224,7 @@ static void pixels(void)
 			f += (float)bias[c];
 			wrong += f != dst[i / W / H][c][y][x];
 		}
-	is_int(0, wrong, "pixels become normalised planes");
+	is_int(0, wrong, "a move makes pixels normalised planes");
 }
 
 int main(void)

@@ -72,10 +72,11 @@ static void cases(bool portable)
 		wrong += !as_wanted(&p, kit_move_below(2));
 		kit_move_pair_free(&p);
 	}
-	is_int(0, wrong, "%u cases, %s", n,
+	is_int(0, wrong, "%u random moves of bytes are right, %s", n,
 		portable ? "in plain C" : "with vectors");
 	for (int way = 0; way < BYTES_WAYS; way++)
-		ok(taken[way] > 0, "%s: taken %lld times",
+		ok(taken[way] > 0,
+			"%s: this way of moving was taken %lld times",
 			way == BYTES_BITS      ? "bits"
 			: way == BYTES_NOTHING ? "nothing"
 					       : raw_way_name[way],

@@ -205,23 +205,29 @@ static int loops(const char *dst, const char *src, int channel_dim)
 
 static void fused(void)
 {
-	is_int(1, loops("U8[4,5,6]", "U8[4,5,6]", -1), "contiguous: one loop");
+	is_int(1, loops("U8[4,5,6]", "U8[4,5,6]", -1),
+		"two contiguous layouts make one loop");
 	is_int(1, loops("U8[4,5]:(-5,-1)+19", "U8[4,5]:(-5,-1)+19", -1),
-		"both backwards: one loop");
+		"two layouts that are both reversed make one loop");
 	is_int(1, loops("U8[4,5]:(1,4)", "U8[4,5]:(1,4)", -1),
-		"Fortran order on both sides: one loop");
+		"two Fortran layouts make one loop");
 	is_int(3, loops("U8[4,5,6]", "U8[4,5,6]", 1),
 		"a channel in the middle keeps its loop");
 	is_int(3, loops("U8[4,3,5,6]", "U8[4,3,5,6]:(90,1,18,3)", -1),
-		"channels first from channels last: three loops");
+		"channels first from channels last make three loops");
 	is_int(0, loops("U8[1,1]", "U8[1,1]:(7,9)", -1),
-		"one element: no loop");
+		"a single element makes no loop");
 }
 
 int main(void)
 {
 	fused();
-	is_int(0, random_cases(NEST_BY_DST), "planned by dst, %d cases", CASES);
-	is_int(0, random_cases(NEST_BY_SRC), "planned by src, %d cases", CASES);
+	is_int(0, random_cases(NEST_BY_DST),
+		"a nest planned by the destination meets each element, %d "
+		"cases",
+		CASES);
+	is_int(0, random_cases(NEST_BY_SRC),
+		"a nest planned by the source meets each element, %d cases",
+		CASES);
 	return done(8);
 }

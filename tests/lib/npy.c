@@ -42,9 +42,10 @@ static void refuse(int err, int major, const char *header, size_t data,
 {
 	tarn_file *file = NULL;
 
-	is_int(-err, open_npy(major, header, data, &file), "refused: %s",
-		line(header));
-	has_str(sentence, tarn_error_message(), "because: %s", sentence);
+	is_int(-err, open_npy(major, header, data, &file),
+		"a header is refused: %s", line(header));
+	has_str(sentence, tarn_error_message(),
+		"the header is refused because: %s", sentence);
 	tarn_file_unref(file);
 }
 
@@ -55,7 +56,7 @@ static void accept(int major, const char *header, size_t data, int dtype,
 	int r = open_npy(major, header, data, &file);
 	const struct tarn_file_entry *t = file ? tarn_file_at(file, 0) : NULL;
 
-	is_int(0, r, "accepted: %s", line(header));
+	is_int(0, r, "a header is accepted: %s", line(header));
 	if (!t) {
 		diag("%s", tarn_error_message());
 		return;
@@ -63,7 +64,8 @@ static void accept(int major, const char *header, size_t data, int dtype,
 	is_int(dtype, t->dtype, "the tensor of the file has its dtype");
 	is_int(ndim, t->ndim, "the tensor of the file has its dimensions");
 	if (ndim)
-		is_int((int64_t)first, (int64_t)t->shape[0], "its first size");
+		is_int((int64_t)first, (int64_t)t->shape[0],
+			"the tensor of the file has its first size");
 	tarn_file_unref(file);
 }
 
@@ -179,14 +181,16 @@ static void test_sizes(void)
 	refuse(EBADMSG, 2, header, 1, "the header has 10001 bytes");
 	free(header);
 	is_int(-EBADMSG, bytes_open("\x93NUMPY\1\0\4\0{}", 12, "x", &file),
-		"half a header");
+		"a file with half a header is refused");
 	has_str("2 of the 4 bytes of its header are missing",
-		tarn_error_message(), "it says how much");
+		tarn_error_message(),
+		"the error says how many bytes of the header are missing");
 	is_int(-EBADMSG, bytes_open("\x93NUMPY\2\0\4\0", 10, "x", &file),
-		"half a length");
+		"a file with half a header length is refused");
 	has_str("10 bytes and ends before its header", tarn_error_message(),
 		"the error contains '10 bytes and ends before its header'");
-	is_int(-EBADMSG, bytes_open("\x93NUMPY", 6, "x", &file), "the magic");
+	is_int(-EBADMSG, bytes_open("\x93NUMPY", 6, "x", &file),
+		"a file of only the magic is refused");
 }
 
 static void test_tensor(void)
@@ -198,19 +202,26 @@ static void test_tensor(void)
 	uint64_t offset, size;
 
 	is_int(0, open_npy(1, HEAD("'|u1'", "True", "(2, 3)"), 9, &file),
-		"Fortran order");
-	is_str("npy", tarn_file_format(file), "format");
-	is_int(0, (int64_t)tarn_file_metadata_count(file), "no metadata");
+		"a file in Fortran order is accepted");
+	is_str("npy", tarn_file_format(file),
+		"a .npy file has the format 'npy'");
+	is_int(0, (int64_t)tarn_file_metadata_count(file),
+		"a .npy file has no metadata");
 	tarn_file_data_range(file, &offset, &size);
-	is_int(6, (int64_t)size, "what follows the array is no data");
+	is_int(6, (int64_t)size,
+		"bytes after the array are not part of the data");
 	ok(tarn_file_find(file, "x.y") == tarn_file_at(file, 0),
-		"named like the file without its ending");
+		"the tensor is named as the file without its suffix");
 	is_int(0, tarn_file_entry_layout(tarn_file_at(file, 0), &layout),
-		"layout");
-	is_int(1, layout.stride[0], "the first dimension is adjacent");
-	is_int(2, layout.stride[1], "the second is not");
-	is_int(0, tarn_file_tensor(file, "x.y", &tensor), "tensor");
-	is_int(0, tarn_tensor_get_i64(tensor, index, &value), "element");
+		"the entry of a .npy file has a layout");
+	is_int(1, layout.stride[0],
+		"the first dimension of a Fortran array has stride 1");
+	is_int(2, layout.stride[1],
+		"the second dimension of a Fortran array has its stride");
+	is_int(0, tarn_file_tensor(file, "x.y", &tensor),
+		"the tensor of a .npy file is opened");
+	is_int(0, tarn_tensor_get_i64(tensor, index, &value),
+		"an element of a .npy file is read");
 	is_int(5, value, "x.y[1, 2] is the last byte");
 	tarn_tensor_unref(tensor);
 	tarn_file_unref(file);

@@ -90,7 +90,9 @@ def check_values(path):
                     seen = read(path)
                     if seen != wanted:
                         wrong.append((version, shape, order, wanted, seen))
-        ok(not wrong, f"{name}: all versions, shapes and orders", wrong[:1])
+        ok(not wrong,
+           f"{name}: arrays of all versions, shapes and orders are read",
+           wrong[:1])
 
 
 def check_refused(path):

@@ -30,7 +30,8 @@ static void every_pattern(int dtype)
 			wrong = (int64_t)raw;
 		nans += isnan(d);
 	}
-	is_int(-1, wrong, "%s: all patterns go to a double and back",
+	is_int(-1, wrong,
+		"%s: each pattern survives a conversion to double and back",
 		tarn_dtype_name(dtype));
 	if (tarn_dtype_bits(dtype) == 8)
 		diag("%s has %lld NaNs", tarn_dtype_name(dtype),
@@ -55,7 +56,7 @@ static void ties(int dtype, uint64_t top)
 			over != raw + 1)
 			wrong = (int64_t)raw;
 	}
-	is_int(-1, wrong, "%s: ties go to even, all else to the nearest",
+	is_int(-1, wrong, "%s: doubles round to the nearest, ties to even",
 		tarn_dtype_name(dtype));
 }
 
@@ -128,8 +129,9 @@ static void known_values(void)
 		double d = number_f64(k->dtype, k->raw);
 
 		ok(isnan(k->value) ? isnan(d) : d == k->value,
-			"%s 0x%llx is %g (seen %g)", tarn_dtype_name(k->dtype),
-			(unsigned long long)k->raw, k->value, d);
+			"%s 0x%llx is the double %g (seen %g)",
+			tarn_dtype_name(k->dtype), (unsigned long long)k->raw,
+			k->value, d);
 	}
 }
 
@@ -138,7 +140,8 @@ static void refused(int dtype, double value, const char *part)
 	uint64_t raw = 0x5a;
 	int r = number_from_f64(dtype, value, &raw);
 
-	is_int(-ERANGE, r, "%g does not fit %s", value, tarn_dtype_name(dtype));
+	is_int(-ERANGE, r, "%g is refused as %s", value,
+		tarn_dtype_name(dtype));
 	has_str(part, tarn_error_message(),
 		"the error names the range that fits");
 	is_hex(0x5a, raw, "a number that does not fit writes nothing");
@@ -148,9 +151,10 @@ static void becomes(int dtype, double value, uint64_t wanted)
 {
 	uint64_t raw = 0;
 
-	is_int(0, number_from_f64(dtype, value, &raw), "%g fits %s", value,
+	is_int(0, number_from_f64(dtype, value, &raw), "%g is accepted as %s",
+		value, tarn_dtype_name(dtype));
+	is_hex(wanted, raw, "%g has its pattern as %s", value,
 		tarn_dtype_name(dtype));
-	is_hex(wanted, raw, "%g as %s", value, tarn_dtype_name(dtype));
 }
 
 static void edges(void)
@@ -199,25 +203,30 @@ static void integers(void)
 	is_int(INT64_MAX, big, "the largest I64 is read back whole");
 	is_int(-ERANGE, number_i64(TARN_U64, UINT64_MAX, &big),
 		"U64 past the signed range is refused");
-	has_str("18446744073709551615", tarn_error_message(), "by its value");
-	is_int(-ERANGE, number_from_i64(TARN_U64, -1, &raw), "-1 is no U64");
-	is_int(-ERANGE, number_from_i64(TARN_U8, 256, &raw), "256 is no U8");
+	has_str("18446744073709551615", tarn_error_message(),
+		"the error has the value of a U64 out of range");
+	is_int(-ERANGE, number_from_i64(TARN_U64, -1, &raw),
+		"-1 is refused as U64");
+	is_int(-ERANGE, number_from_i64(TARN_U8, 256, &raw),
+		"256 is refused as U8");
 	is_int(-ERANGE, number_from_i64(TARN_I16, 32768, &raw),
-		"32768 is no I16");
-	is_int(0, number_from_i64(TARN_I16, -32768, &raw), "-32768 is one");
+		"32768 is refused as I16");
+	is_int(0, number_from_i64(TARN_I16, -32768, &raw),
+		"-32768 is accepted as I16");
 	is_int(-ERANGE, number_i64(TARN_F64, 0x7ff8000000000000, &n),
-		"NaN is no integer");
+		"NaN is refused as an integer");
 	is_int(-ERANGE, number_i64(TARN_F32, 0x5f000000, &n),
-		"2^63 as F32 is no I64");
-	is_int(0, number_i64(TARN_F32, 0xc0200000, &n), "-2.5 is");
-	is_int(-2, n, "cut towards 0");
+		"2^63 as F32 is refused as I64");
+	is_int(0, number_i64(TARN_F32, 0xc0200000, &n),
+		"-2.5 is accepted as an integer");
+	is_int(-2, n, "-2.5 as an integer is cut towards 0");
 
 	/* A tie in 24 bits but for its lowest bit, which a double drops. */
 	number_from_i64(
 		TARN_F32, ((int64_t)1 << 62) + ((int64_t)1 << 38) + 1, &raw);
 	is_hex(0x5e800001, raw, "I64 to F32 rounds once");
 	f = (float)(((int64_t)1 << 62) + ((int64_t)1 << 38) + 1);
-	is_mem(&f, &raw, 4, "as the compiler does");
+	is_mem(&f, &raw, 4, "I64 to F32 rounds as the compiler does");
 	number_from_i64(
 		TARN_BF16, ((int64_t)1 << 62) + ((int64_t)1 << 54) + 1, &raw);
 	is_hex(0x5e81, raw, "I64 to BF16 rounds once");
@@ -238,17 +247,20 @@ static void packed(int dtype, int count)
 		if (number_load(dtype, bytes, i) !=
 			((uint64_t)(7 * i + 3) & mask))
 			wrong = i;
-	is_int(-1, wrong, "%s: elements in place", tarn_dtype_name(dtype));
+	is_int(-1, wrong, "%s: elements are read and written in place",
+		tarn_dtype_name(dtype));
 	is_hex(0xa5, bytes[count * tarn_dtype_bits(dtype) / 8],
-		"and the byte after them is untouched");
+		"the byte after the last element is untouched");
 }
 
 static void places(void)
 {
 	unsigned char f4[1] = {0x21}, f6[3] = {0x41, 0x30, 0x10};
 
-	is_hex(1, number_load(TARN_F4, f4, 0), "F4: the low half comes first");
-	is_hex(2, number_load(TARN_F4, f4, 1), "F4: then the high half");
+	is_hex(1, number_load(TARN_F4, f4, 0),
+		"the first element of F4 is the low half of its byte");
+	is_hex(2, number_load(TARN_F4, f4, 1),
+		"the second element of F4 is the high half of its byte");
 	for (int i = 0; i < 4; i++)
 		is_hex((uint64_t[]) {1, 1, 3, 4}[i],
 			number_load(TARN_F6_E2M3, f6, i),

@@ -20,7 +20,8 @@ static void prints(int dtype, const char *values, const char *wanted)
 	if (tarn_tensor_parse(dtype, values, &t) < 0 ||
 		tarn_tensor_format(t, 0, &text) < 0)
 		bail("%s", tarn_error_message());
-	is_str(wanted, text, "%s %s", tarn_dtype_name(dtype), values);
+	is_str(wanted, text, "values are printed as expected: %s %s",
+		tarn_dtype_name(dtype), values);
 	free(text);
 	tarn_tensor_unref(t);
 }
@@ -64,18 +65,20 @@ static void long_ones(void)
 	must(tarn_tensor_arange(TARN_I64, 0, 2000, 1, &t));
 	must(tarn_tensor_format(t, 0, &text));
 	is_str("[   0    1    2 ... 1997 1998 1999]", text,
-		"the middle of 2000 is left out");
+		"the middle of 2000 elements is left out");
 	free(text);
 	tarn_tensor_unref(t);
 	must(tarn_tensor_arange(TARN_I64, 0, 8, 1, &t));
 	must(tarn_tensor_format(t, 7, &text));
-	is_str("[0 1 2 ... 5 6 7]", text, "of 8 too, past a threshold of 7");
+	is_str("[0 1 2 ... 5 6 7]", text,
+		"the middle of 8 elements is left out past a threshold of 7");
 	free(text);
 	must(tarn_tensor_format(t, 8, &text));
-	is_str("[0 1 2 3 4 5 6 7]", text, "and not at one of 8");
+	is_str("[0 1 2 3 4 5 6 7]", text,
+		"8 elements are printed whole at a threshold of 8");
 	free(text);
 	is_int(-EINVAL, tarn_tensor_format(t, -1, &text),
-		"a negative threshold is none");
+		"a negative threshold prints all elements");
 	tarn_tensor_unref(t);
 	must(tarn_tensor_zeros(TARN_BOOL, 1, (int64_t[]) {30}, &t));
 	must(tarn_tensor_format(t, 0, &text));
@@ -83,7 +86,7 @@ static void long_ones(void)
 	       " False False\n False False False False False False False False"
 	       " False False False False\n False False False False False"
 	       " False]",
-		text, "lines end before column 75");
+		text, "printed lines end before column 75");
 	free(text);
 	tarn_tensor_unref(t);
 }
@@ -102,7 +105,7 @@ static void too_many(void)
 	must(tarn_layout_strided(TARN_U8, 12, shape, stride, 0, &l));
 	must(tarn_tensor_new(s, 0, &l, &t));
 	is_int(-E2BIG, tarn_tensor_format(t, 0, &text),
-		"the corners of 7^12 elements are too many");
+		"printing the corners of 7^12 elements is refused");
 	has_str("view of a part", tarn_error_message(),
 		"the error suggests a view of a part");
 	tarn_tensor_unref(t);

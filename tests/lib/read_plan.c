@@ -198,10 +198,12 @@ static void test_random(void)
 			sum.inside ? "" : ": out of the window");
 		wrong++;
 	}
-	is_int(0, wrong, "random views come to where they belong");
-	ok(straight > many, "many of them straight");
-	ok(boxes > many, "many through a window");
-	ok(apart > many, "many in ranges that are apart");
+	is_int(0, wrong, "random views are read to where they belong");
+	ok(straight > many, "many parts of random views are read straight");
+	ok(boxes > many,
+		"many parts of random views are read through a window");
+	ok(apart > many,
+		"many parts of random views are ranges that are apart");
 }
 
 /* ---- what a person would choose -------------------------------------- */
@@ -240,53 +242,58 @@ static void test_choices(void)
 {
 	struct sum sum = plan_of(TARN_F32, 64, 256, "[:]", false);
 
-	is_int(1, (int64_t)sum.parts, "all of it is one part");
-	is_int(1, (int64_t)sum.straight, "that goes straight");
+	is_int(1, (int64_t)sum.parts, "a contiguous view is one part");
+	is_int(1, (int64_t)sum.straight, "a contiguous view is read straight");
 
 	sum = plan_of(TARN_F32, 64, 256, "[:, ::2]", false);
 	ok(sum.bytes > 65000 && sum.bytes < 65536,
-		"every second column: all is read");
+		"a view of every second column reads all bytes");
 	is_int((int64_t)sum.parts, (int64_t)sum.ranges,
-		"a range for each window");
-	ok(sum.parts <= 3, "of which there are two or three");
+		"a view of every second column has a range per window");
+	ok(sum.parts <= 3,
+		"a view of every second column has two or three windows");
 
 	sum = plan_of(TARN_F32, 8, 2048, "[:, 10:20]", false);
 	is_int(320, (int64_t)sum.bytes,
-		"a few columns of long rows: only they");
-	is_int(8, (int64_t)sum.ranges, "a range for each row");
-	is_int(1, (int64_t)sum.parts, "one part");
+		"a view of a few columns of long rows reads only those");
+	is_int(8, (int64_t)sum.ranges,
+		"a view of a few columns has a range per row");
+	is_int(1, (int64_t)sum.parts, "a view of a few columns is one part");
 
 	sum = plan_of(TARN_F32, 16, 1024, "[:, 0:1000]", false);
-	ok(sum.bytes > 65000, "nearly all columns: gaps are read through");
+	ok(sum.bytes > 65000,
+		"a view of nearly all columns reads the gaps, too");
 
 	sum = plan_of(TARN_F32, 4, 4096, "[:, 0:2048]", false);
-	is_int(4, (int64_t)sum.straight, "long runs go straight");
+	is_int(4, (int64_t)sum.straight,
+		"long runs of elements are read straight");
 	is_int(4 * 8192, (int64_t)sum.bytes,
 		"the plan reads only the long runs");
 
 	sum = plan_of(TARN_U8, 128, 512, "[:]", true);
 	is_int(FILE_SIZE, (int64_t)sum.bytes,
-		"across: every byte is read once");
-	ok(sum.forward, "from front to back");
+		"a transposed view reads every byte once");
+	ok(sum.forward, "a transposed view is read from front to back");
 
 	sum = plan_of(TARN_F32, 4, 4096, "[:]", true);
 	is_int(FILE_SIZE, (int64_t)sum.bytes,
-		"long rows across: every byte is read once");
+		"a transposed view of long rows reads every byte once");
 
 	sum = plan_of(TARN_F32, 64, 256, ".flip(0, 1)", false);
 	is_int(FILE_SIZE, (int64_t)sum.bytes,
-		"reversed: every byte is read once");
-	ok(sum.forward, "from front to back");
+		"a reversed view reads every byte once");
+	ok(sum.forward, "a reversed view is read from front to back");
 
 	sum = plan_of(TARN_F32, 1, 256, ".expand(64, 256)", false);
-	is_int(1024, (int64_t)sum.bytes, "what is repeated is read once");
+	is_int(1024, (int64_t)sum.bytes, "a repeated row is read once");
 	is_int(65536, (int64_t)sum.made,
 		"repeated elements are read once and written often");
 
 	sum = plan_of(TARN_F32, 64, 256, "[3:3]", false);
-	is_int(0, (int64_t)sum.parts, "nothing has no parts");
+	is_int(0, (int64_t)sum.parts, "a view without elements has no parts");
 	sum = plan_of(TARN_F32, 64, 256, "[3, 4]", false);
-	is_int(4, (int64_t)sum.bytes, "one element is four bytes");
+	is_int(4, (int64_t)sum.bytes,
+		"a view of one element reads its four bytes");
 }
 
 /* Rows longer than the window, to be written transposed: tiles of several rows
@@ -309,9 +316,11 @@ static void test_tiles(void)
 	price.align = 1;
 	nest_plan(&nest, &dst, &src, -1, NEST_BY_SRC);
 	read_plan(&plan, &nest, true, 0, &price);
-	ok(read_plan_next(&plan, &part), "there is a part");
-	ok(part.count > 8, "of many rows");
-	ok(part.size < 1024, "of each a tile");
+	ok(read_plan_next(&plan, &part),
+		"the plan of a transposed view has a part");
+	ok(part.count > 8, "a part of a transposed view has many rows");
+	ok(part.size < 1024,
+		"a part of a transposed view has a tile of each row");
 }
 
 /* Two elements a byte: cut only between bytes. */
@@ -341,8 +350,8 @@ static void test_packs(void)
 		}
 		odd += bytes != 2000;
 	}
-	is_int(0, odd, "packs stay whole");
-	ok(parts > 200, "in windows of many sizes");
+	is_int(0, odd, "packed elements are never split between parts");
+	ok(parts > 200, "plans with windows of many sizes read right");
 }
 
 int main(void)

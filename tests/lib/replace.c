@@ -51,8 +51,8 @@ static void contains(const char *name, const char *wanted, const char *what)
 	char text[256] = "nothing";
 	ssize_t n = fd_read_text(in(name), text, sizeof(text));
 
-	is_str(wanted, n < 0 ? tarn_errno_text((int)-n) : text, "%s: %s", name,
-		what);
+	is_str(wanted, n < 0 ? tarn_errno_text((int)-n) : text,
+		"%s: the file is as expected: %s", name, what);
 }
 
 static int by_name(const void *a, const void *b)
@@ -80,7 +80,7 @@ static void only(const char *wanted, const char *what)
 			rmdir(in(names[i]));
 		free(names[i]);
 	}
-	is_str(wanted, seen, "%s: nothing else is there", what);
+	is_str(wanted, seen, "%s: the folder has no other file", what);
 }
 
 /* Begins, writes and commits; the first error. */
@@ -101,54 +101,68 @@ static void test_plain(void)
 	_cleanup_(replace_freep) struct replacement *r = NULL;
 	char longest[NAME_MAX + 1];
 
-	is_int(0, replace(in("a"), false, "one"), "a new file");
+	is_int(0, replace(in("a"), false, "one"), "a new file is saved");
 	contains("a", "one", "it is there");
-	is_int(0, replace(in("a"), false, "second"), "is replaced");
+	is_int(0, replace(in("a"), false, "second"),
+		"an existing file is replaced");
 	contains("a", "second", "by the second");
-	only("a", "two saves");
+	only("a", "after two saves");
 
 	put("a", "old", 0644);
-	is_int(0, replace_begin(in("a"), false, &r), "one is begun");
-	is_int(3, write(r->fd, "new", 3), "the new file is written");
-	contains("a", "old", "the old one is there until the commit");
+	is_int(0, replace_begin(in("a"), false, &r),
+		"a save to an existing file is begun");
+	is_int(3, write(r->fd, "new", 3),
+		"the new file is written under another name");
+	contains("a", "old", "the old file stays until the commit");
 	replace_free(STEAL(r));
-	contains("a", "old", "and when it is given up");
-	only("a", "one given up");
+	contains("a", "old", "the old file stays when the save is given up");
+	only("a", "after a save was given up");
 
 	memset(longest, 'x', NAME_MAX);
 	longest[NAME_MAX] = '\0';
-	is_int(0, replace(in(longest), false, "x"), "the longest name");
-	only(longest, "the longest name");
+	is_int(0, replace(in(longest), false, "x"),
+		"a file with the longest name is saved");
+	only(longest, "after a save to the longest name");
 	if (chdir(folder) < 0)
 		bail("chdir: %m");
-	is_int(0, replace("b", false, "x"), "a path without a folder");
-	only("b", "without a folder");
+	is_int(0, replace("b", false, "x"),
+		"a file is saved to a path without a folder");
+	only("b", "after a save without a folder");
 }
 
 static void test_refused(void)
 {
 	char name[NAME_MAX + 8];
 
-	is_int(-ENOENT, replace(in("no/a"), false, ""), "no folder");
-	has_str("make it first", tarn_fail_message(), "it says what to do");
+	is_int(-ENOENT, replace(in("no/a"), false, ""),
+		"a save to a folder that does not exist is refused");
+	has_str("make it first", tarn_fail_message(),
+		"the error says that the folder must be made first");
 	mkdir(in("dir"), 0755);
-	is_int(-EISDIR, replace(in("dir"), false, ""), "a folder");
-	is_int(-EISDIR, replace(in("dir/"), false, ""), "with a slash");
+	is_int(-EISDIR, replace(in("dir"), false, ""),
+		"a save in the place of a folder is refused");
+	is_int(-EISDIR, replace(in("dir/"), false, ""),
+		"a save to a path that ends with a slash is refused");
 	is_int(-EISDIR, replace(in("dir/.."), false, ""),
 		"a path that ends with dots is refused");
 	put("file", "", 0644);
-	is_int(-ENOTDIR, replace(in("file/a"), false, ""), "below a file");
+	is_int(-ENOTDIR, replace(in("file/a"), false, ""),
+		"a save below a regular file is refused");
 	mkfifo(in("fifo"), 0644);
-	is_int(-EINVAL, replace(in("fifo"), false, ""), "a fifo");
+	is_int(-EINVAL, replace(in("fifo"), false, ""),
+		"a save in the place of a fifo is refused");
 	has_str("a fifo", tarn_fail_message(), "the error contains 'a fifo'");
-	is_int(-EINVAL, replace("", false, ""), "no path");
+	is_int(-EINVAL, replace("", false, ""),
+		"a save to an empty path is refused");
 	memset(name, 'x', sizeof(name) - 1);
 	name[sizeof(name) - 1] = '\0';
-	is_int(-ENAMETOOLONG, replace(in(name), false, ""), "a long name");
+	is_int(-ENAMETOOLONG, replace(in(name), false, ""),
+		"a save to a name that is too long is refused");
 	if (symlink("loop", in("loop")) < 0)
 		bail("symlink: %m");
-	is_int(-ELOOP, replace(in("loop"), false, ""), "a link to itself");
-	only("dir fifo file loop", "what was refused");
+	is_int(-ELOOP, replace(in("loop"), false, ""),
+		"a save through a link to itself is refused");
+	only("dir fifo file loop", "after the refused saves");
 }
 
 /* All that a path may be made of, besides names. */
@@ -159,48 +173,50 @@ static void test_paths(void)
 
 	mkdir(in("dir"), 0755);
 	is_int(0, replace(in("dir//.///../dir/./a"), false, "one"),
-		"a path with dots and repeated slashes");
+		"a path with dots and repeated slashes is saved to");
 	contains("dir/a", "one", "dots and slashes: its file");
 	if (symlink(in("dir"), in("abs")) < 0 ||
 		symlink("dir/../abs//", in("rel")) < 0)
 		bail("symlink: %m");
 	is_int(0, replace(in("rel/a"), false, "two"),
-		"a relative link to an absolute one, as folders");
+		"a save through relative and absolute links to folders "
+		"succeeds");
 	contains("dir/a", "two", "links to folders: the file behind them");
 	is_int(0, replace(in("rel/../dir/a"), false, "three"),
-		"dots after a link count from where it leads");
+		"dots after a link count from the link's target");
 	contains("dir/a", "three", "dots after a link: the file");
 	is_int(-EISDIR, replace(in("rel/"), false, ""),
-		"a link to a folder with a slash");
+		"a save to a link to a folder with a slash is refused");
 
 	for (int i = 0; i < 19; i++)
 		strcat(path, "rel/../");
 	is_int(0, replace(in(strcat(path, "rel/a")), false, "four"),
-		"40 links in one path");
+		"a save through 40 links in one path succeeds");
 	strcpy(strrchr(path, '/'), "/../abs/a");
-	is_int(-ELOOP, replace(in(path), false, ""), "41 links in one path");
+	is_int(-ELOOP, replace(in(path), false, ""),
+		"a save through 41 links in one path is refused");
 	if (symlink("turn/turn", in("turn")) < 0)
 		bail("symlink: %m");
 	is_int(-ELOOP, replace(in("turn/a"), false, ""),
-		"a link to a folder below itself");
+		"a save below a link to itself is refused");
 	unlink(in("turn"));
 
 	fd = open(in("dir"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d/a", fd);
 	is_int(0, replace(path, false, "five"),
-		"a folder that is open, by /proc/self/fd");
+		"a save to an open folder by /proc/self/fd succeeds");
 	contains("dir/a", "five", "/proc/self/fd: the file in the folder");
 	if (renameat2(AT_FDCWD, in("dir"), AT_FDCWD, in("moved"), 0) < 0)
 		bail("rename: %m");
 	if (unlink(in("moved/a")) < 0 || rmdir(in("moved")) < 0)
 		bail("rmdir: %m");
 	is_int(-ENOENT, replace(path, false, ""),
-		"a folder that is open and gone");
+		"a save to an open folder that was removed is refused");
 	fd_close(fd);
 	fd = open(in("a"), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	is_int(0, replace(path, false, "six"),
-		"a file that is open, by /proc/self/fd");
+		"a save to an open file by /proc/self/fd succeeds");
 	contains("a", "six", "/proc/self/fd: the file of that name");
 	fd_close(fd);
 	unlink(in("a"));
@@ -212,18 +228,24 @@ static void test_exclusive(void)
 {
 	_cleanup_(replace_freep) struct replacement *r = NULL;
 
-	is_int(0, replace(in("a"), true, "one"), "exclusive: nothing there");
-	is_int(-EEXIST, replace(in("a"), true, "two"), "exclusive: a file");
-	contains("a", "one", "exclusive: untouched");
+	is_int(0, replace(in("a"), true, "one"),
+		"an exclusive save of a new file succeeds");
+	is_int(-EEXIST, replace(in("a"), true, "two"),
+		"an exclusive save in the place of a file is refused");
+	contains("a", "one", "the file after a refused exclusive save");
 	if (symlink("nowhere", in("link")) < 0)
 		bail("symlink: %m");
-	is_int(-EEXIST, replace(in("link"), true, ""), "exclusive: a link");
-	is_int(0, replace_begin(in("b"), true, &r), "exclusive: begun");
+	is_int(-EEXIST, replace(in("link"), true, ""),
+		"an exclusive save in the place of a link is refused");
+	is_int(0, replace_begin(in("b"), true, &r),
+		"an exclusive save is begun");
 	put("b", "other", 0644);
-	is_int(-EEXIST, replace_commit(r), "exclusive: somebody was faster");
+	is_int(-EEXIST, replace_commit(r),
+		"an exclusive save fails if another made the file meanwhile");
 	replace_free(STEAL(r));
-	contains("b", "other", "exclusive: and is not replaced");
-	only("a b link", "exclusive");
+	contains("b", "other",
+		"the other's file after an exclusive save that failed");
+	only("a b link", "after exclusive saves");
 }
 
 static void test_links(void)
@@ -235,15 +257,18 @@ static void test_links(void)
 	if (symlink("sub/a", in("l1")) < 0 || symlink(in("l1"), in("l2")) < 0 ||
 		symlink("sub/new", in("l3")) < 0)
 		bail("symlink: %m");
-	is_int(0, replace(in("l2"), false, "new"), "through two links");
-	contains("sub/a", "new", "what they lead to is replaced");
-	is_int(0, replace(in("l3"), false, "born"), "through a dangling link");
-	contains("sub/new", "born", "what it names is made");
+	is_int(0, replace(in("l2"), false, "new"),
+		"a save through two links succeeds");
+	contains("sub/a", "new", "the file at the end of two links");
+	is_int(0, replace(in("l3"), false, "born"),
+		"a save through a dangling link succeeds");
+	contains("sub/new", "born", "the file that a dangling link names");
 	lstat(in("l2"), &st);
-	ok(S_ISLNK(st.st_mode), "links stay links");
+	ok(S_ISLNK(st.st_mode),
+		"a link is still a link after a save through it");
 	unlink(in("sub/a"));
 	unlink(in("sub/new"));
-	only("l1 l2 l3 sub", "links");
+	only("l1 l2 l3 sub", "after saves through links");
 }
 
 static void mode_is(int wanted, const char *name, const char *what)
@@ -251,7 +276,8 @@ static void mode_is(int wanted, const char *name, const char *what)
 	struct stat st = {0};
 
 	stat(in(name), &st);
-	is_int(wanted, st.st_mode & 07777, "%s", what);
+	is_int(wanted, st.st_mode & 07777, "the file has the expected mode: %s",
+		what);
 }
 
 static void test_rights(void)
@@ -260,20 +286,25 @@ static void test_rights(void)
 	struct stat st;
 	mode_t saved = umask(027);
 
-	is_int(0, replace(in("a"), false, "x"), "a new file");
-	mode_is(0640, "a", "has the rights that the umask leaves");
+	is_int(0, replace(in("a"), false, "x"),
+		"a file is saved under a umask");
+	mode_is(0640, "a", "the umask's bits are left out");
 	umask(0);
-	is_int(0, replace(in("b"), false, "x"), "a new file");
-	mode_is(0666, "b", "has all of them where it leaves all");
+	is_int(0, replace(in("b"), false, "x"),
+		"a file is saved without a umask");
+	mode_is(0666, "b", "no umask leaves all bits");
 	put("a", "x", 0604);
-	is_int(0, replace(in("a"), false, "x"), "a file of odd rights");
-	mode_is(0604, "a", "hands them on");
+	is_int(0, replace(in("a"), false, "x"),
+		"a file with an unusual mode is replaced");
+	mode_is(0604, "a", "the unusual mode is kept");
 	put("a", "x", 0640);
-	is_int(0, replace_begin(in("a"), false, &r), "while it is written");
+	is_int(0, replace_begin(in("a"), false, &r),
+		"a save in the place of a group's file is begun");
 	fstat(r->fd, &st);
-	is_int(0600, st.st_mode & 07777, "nobody else reads it");
+	is_int(0600, st.st_mode & 07777,
+		"the unfinished file can be read by its owner only");
 	umask(saved);
-	only("a b", "rights");
+	only("a b", "after saves that keep modes");
 }
 
 /* ---- lists, where the file system has them --------------------------- */
@@ -318,23 +349,29 @@ static void test_lists(void)
 	put("a", "x", 0600);
 	if (!set_list(in("a"), XATTR_NAME_POSIX_ACL_ACCESS, 0, 0)) {
 		skip(9, "no access control lists in %s: %m", folder);
-		only("a", "lists");
+		only("a", "after the access lists were tried");
 		return;
 	}
-	is_int(0, replace(in("a"), false, "x"), "a file with a list");
-	mode_is(0660, "a", "has the same mode");
-	is_int(6, listed("a", ACL_USER), "the user of the list may write");
-	is_int(0, listed("a", ACL_GROUP_OBJ), "the group may not read");
+	is_int(0, replace(in("a"), false, "x"),
+		"a file with an access list is replaced");
+	mode_is(0660, "a", "the mode is kept with the access list");
+	is_int(6, listed("a", ACL_USER),
+		"the user in the access list may still write");
+	is_int(0, listed("a", ACL_GROUP_OBJ),
+		"the group of the access list may still not read");
 	put("b", "x", 0640);
 	set_list(folder, XATTR_NAME_POSIX_ACL_DEFAULT, 0, 0);
 	is_int(0, replace(in("b"), false, "x"),
-		"a file without one, in a folder that gives lists");
-	mode_is(0640, "b", "has the same mode");
-	is_int(-1, listed("b", ACL_USER), "and has got none");
-	is_int(0, replace(in("a"), false, "x"), "the one that has one");
-	is_int(6, listed("a", ACL_USER), "keeps it");
+		"a file without a list is replaced below a default list");
+	mode_is(0640, "b", "the mode is kept below a default list");
+	is_int(-1, listed("b", ACL_USER),
+		"the new file gets no list from its folder");
+	is_int(0, replace(in("a"), false, "x"),
+		"a file with an access list is replaced again");
+	is_int(6, listed("a", ACL_USER),
+		"the access list is kept by a second save");
 	removexattr(folder, XATTR_NAME_POSIX_ACL_DEFAULT);
-	only("a b", "lists");
+	only("a b", "after saves with access lists");
 }
 
 /* As somebody who is not root: 0, or what replace() said. From inside, since
@@ -362,38 +399,48 @@ static void test_others(void)
 
 	put("a", "x", 0666);
 	chmod(folder, 0555);
-	is_int(-EACCES, replace_as_nobody("a"), "a read-only folder");
+	is_int(-EACCES, replace_as_nobody("a"),
+		"a save to a read-only folder is refused");
 	chmod(folder, 0777);
 	chmod(in("a"), 0444);
-	is_int(-EACCES, replace_as_nobody("a"), "a read-only file");
+	is_int(-EACCES, replace_as_nobody("a"),
+		"a save in the place of a read-only file is refused");
 	if (geteuid() == 0) {
 		chmod(in("a"), 0662);
-		is_int(0, replace_as_nobody("a"), "a file of root's");
+		is_int(0, replace_as_nobody("a"),
+			"a save in the place of root's writable file succeeds");
 		stat(in("a"), &st);
-		is_int(65534, (int)st.st_uid, "has another owner now");
+		is_int(65534, (int)st.st_uid,
+			"the file's owner is the user who saved it");
 		is_int(0622, st.st_mode & 0777,
-			"and a group of his, which may no more than others");
-		is_int(0, replace(in("a"), false, "x"), "and by root");
+			"the file's group has no more rights than others");
+		is_int(0, replace(in("a"), false, "x"),
+			"root replaces the user's file");
 		stat(in("a"), &st);
-		is_int(65534, (int)st.st_uid, "it keeps that owner");
+		is_int(65534, (int)st.st_uid,
+			"the user's file keeps its owner when root replaces "
+			"it");
 		chown(in("a"), 0, 0);
 		if (set_list(in("a"), XATTR_NAME_POSIX_ACL_ACCESS, 6, 2)) {
-			is_int(0, replace_as_nobody("a"), "one with a list");
-			is_int(6, listed("a", ACL_USER), "has it still");
+			is_int(0, replace_as_nobody("a"),
+				"a user replaces a file with an access list");
+			is_int(6, listed("a", ACL_USER),
+				"the access list is kept when a user saves");
 			is_int(2, listed("a", ACL_GROUP_OBJ),
-				"and a group that may no more than others");
+				"the group has no more rights than others, "
+				"with a list");
 		} else {
 			skip(3, "no access control lists in %s: %m", folder);
 		}
 		chmod(folder, 0333);
 		is_int(0, replace_as_nobody("b"),
-			"a folder that may not be read");
+			"a save to a folder that cannot be listed succeeds");
 		chmod(folder, 0700);
 	} else {
 		skip(9, "only root can make files of others");
 		put("b", "", 0600);
 	}
-	only("a b", "others");
+	only("a b", "after saves by another user");
 }
 
 static void test_room(void)
@@ -410,14 +457,16 @@ static void test_room(void)
 	begun = replace_begin(in("a"), false, &r);
 	reserved = begun < 0 ? begun : replace_reserve(r, 1001);
 	setrlimit(RLIMIT_FSIZE, &old);
-	is_int(0, begun, "one is begun");
-	is_int(-EFBIG, reserved, "past the limit of files");
+	is_int(0, begun, "a save under a limit of file size is begun");
+	is_int(-EFBIG, reserved, "a write past the limit of file size fails");
 	has_str("ulimit -f", tarn_fail_message(),
 		"the error contains 'ulimit -f'");
-	is_int(-ENOSPC, replace_reserve(r, 1ull << 43), "more than there is");
-	has_str("left", tarn_fail_message(), "it says how much there is");
+	is_int(-ENOSPC, replace_reserve(r, 1ull << 43),
+		"reserving more bytes than the disk has fails");
+	has_str("left", tarn_fail_message(),
+		"the error says how many bytes there are");
 	replace_free(STEAL(r));
-	only("", "no room");
+	only("", "after reserving too many bytes");
 }
 
 /* Killed in the middle: where files can be without a name, none is left. */
@@ -440,7 +489,7 @@ static void test_killed(void)
 		_exit(1);
 	}
 	waitpid(pid, NULL, 0);
-	only("", "killed");
+	only("", "after a save was killed");
 }
 
 int main(void)

@@ -89,7 +89,8 @@ static void contains(const char *path, const char *wanted, const char *what)
 	char text[16] = "";
 	ssize_t n = fd_read_text(path, text, sizeof(text));
 
-	is_str(wanted, n < 0 ? "nothing" : text, "%s", what);
+	is_str(wanted, n < 0 ? "nothing" : text, "the file is as expected: %s",
+		what);
 }
 
 static void test_links(void)
@@ -107,16 +108,18 @@ static void test_links(void)
 
 	make_link("tmp/nowhere", "../born", STRANGER);
 	is_int(-EACCES, replace("tmp/nowhere"),
-		"a stranger's dangling link is not followed either");
-	is_int(-1, access("born", F_OK), "nothing was made where it leads");
+		"a stranger's dangling link is not followed");
+	is_int(-1, access("born", F_OK),
+		"no file is made where the dangling link leads");
 
 	is_int(-EACCES, replace_as(OTHER, "tmp/out"),
 		"a third user does not follow the link");
 	is_int(-EACCES, replace_with_fsuid(OTHER, "tmp/nowhere"),
-		"nor does a thread with another fsuid");
+		"a thread with another fsuid does not follow the link");
 	make_link("tmp/mine", "../precious", ME);
-	is_int(0, replace("tmp/mine"), "one's own link is followed");
-	contains("precious", "new", "and its target is replaced");
+	is_int(0, replace("tmp/mine"), "a user's own link is followed");
+	contains("precious", "new",
+		"the target of the user's own link is replaced");
 }
 
 /* What the kernel lets pass passes here too. */
@@ -135,7 +138,8 @@ static void test_allowed_links(void)
 	make_link("group/out", "../target", STRANGER);
 	is_int(0, replace("group/out"),
 		"a stranger's link in a sticky folder of a group is followed");
-	contains("target", "new", "their target was written");
+	contains("target", "new",
+		"the target of the stranger's link was written");
 }
 
 static void test_chains(void)
@@ -152,13 +156,16 @@ static void test_chains(void)
 	make_link("tmp/first", "../safe/good", STRANGER);
 	make_link("safe/good", "../chained", ME);
 	is_int(-EACCES, replace("tmp/first"),
-		"nor is one that begins with a stranger's link");
+		"a chain that begins with a stranger's link is not followed");
 	make_link("safe/between", "../tmp/first", ME);
 	is_int(-EACCES, replace("safe/between"),
-		"nor one with a stranger's link in the middle");
-	contains("chained", "old", "the end of the chains is untouched");
-	is_int(0, replace("safe/good"), "a chain of one's own is followed");
-	contains("chained", "new", "and its end is replaced");
+		"a chain with a stranger's link in the middle is not followed");
+	contains("chained", "old",
+		"the file at the end of the chains is untouched");
+	is_int(0, replace("safe/good"),
+		"a chain of a user's own links is followed");
+	contains("chained", "new",
+		"the end of the user's own chain is replaced");
 }
 
 /* Links in the place of folders. */
@@ -173,24 +180,25 @@ static void test_folder_links(void)
 	has_str("'tmp/way' belongs to uid 1001", tarn_fail_message(),
 		"the sentence names the link in the place of a folder");
 	is_int(-EACCES, replace_as(OTHER, "tmp/way/born"),
-		"a third user does not follow it either");
+		"a third user does not follow a link in the place of a folder");
 	is_int(-1, access("victim/born", F_OK),
 		"no file was made in the folder that it leads to");
 	is_int(-EACCES, replace("tmp/../tmp//./way/.././victim/m"),
-		"nor is it followed among dots and repeated slashes");
+		"dots and repeated slashes do not make a save follow the link");
 	make_link("safe/way", "../tmp/way/./", ME);
 	is_int(-EACCES, replace("safe/way/m"),
-		"nor through a link of one's own to it");
+		"a user's own link to a stranger's link is not followed");
 	make_link("safe/file", "../tmp/way/m", ME);
 	is_int(-EACCES, replace("safe/file"),
-		"nor in the target of a link in the last place");
+		"a stranger's folder link in a last link's target is not "
+		"followed");
 	has_str("'../tmp/way' belongs to uid 1001", tarn_fail_message(),
 		"the sentence names the link in that target");
 	contains("victim/m", "old", "the file behind the link is untouched");
 
 	make_link("tmp/own", "../victim", ME);
 	is_int(0, replace("tmp/own/m"),
-		"one's own link in the place of a folder is followed");
+		"a user's own link in the place of a folder is followed");
 	contains("victim/m", "new", "the file behind one's own link is new");
 	make_link("theirs/way", "../victim", STRANGER);
 	is_int(0, replace("theirs/way/m"),
@@ -210,24 +218,25 @@ static void test_files(void)
 	contains("tmp/planted", "old", "the stranger's file is as it was");
 	make_link("safe/link", "../tmp/planted", ME);
 	is_int(-EACCES, replace("safe/link"),
-		"nor is it through one's own link");
+		"a stranger's file is not replaced through a user's own link");
 	make_file("group/planted", STRANGER);
 	is_int(-EACCES, replace("group/planted"),
-		"nor in a sticky folder that a group may write");
+		"a stranger's file is not replaced in a group's sticky folder");
 
 	make_file("tmp/ours", ME);
-	is_int(0, replace("tmp/ours"), "one's own file is replaced");
+	is_int(0, replace("tmp/ours"), "a user's own file is replaced");
 	make_file("theirs/own", STRANGER);
 	is_int(0, replace("theirs/own"),
 		"a file of the sticky folder's owner is replaced");
 	stat("theirs/own", &st);
-	is_int(STRANGER, st.st_uid, "and keeps its owner");
+	is_int(STRANGER, st.st_uid,
+		"the replaced file keeps the sticky folder's owner");
 	make_file("plain/own", STRANGER);
 	is_int(0, replace("plain/own"),
 		"a file in a folder without the sticky bit is replaced");
 	make_folder("tmp/folder", STRANGER, 0755);
 	is_int(-EISDIR, replace("tmp/folder"),
-		"a stranger's folder is told from a file");
+		"the error tells a stranger's folder from a file");
 }
 
 /* Exchanges two folders until it is killed: one has a link of ours, the other
@@ -265,7 +274,7 @@ static void swaps(const char *path, const char *name, const char *what)
 	     "of one's own link, %d were refused",
 		done + refused + other, path, done, refused);
 	ok(done > 0 && refused > 0, "saves to %s met both folders", path);
-	is_int(0, other, "%s", what);
+	is_int(0, other, "no save went anywhere else: %s", what);
 }
 
 /* What the links lead to is told apart by its name. */

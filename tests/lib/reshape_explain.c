@@ -108,9 +108,11 @@ static void test_all_pairs(int64_t numel, int depth)
 			flat += plan.kind == TARN_RESHAPE_FLAT;
 		}
 	}
-	is_int(0, wrong, "%d shapes of %lld: the steps lead from each to each",
+	is_int(0, wrong,
+		"%d shapes of %lld elements: the steps lead from each to each",
 		n, (long long)numel);
-	is_int(0, unkind, "and only merges, only splits where those do");
+	is_int(0, unkind,
+		"a plan has only merges or only splits where those suffice");
 	diag("%d pairs go through one flat dimension", flat);
 }
 
@@ -135,8 +137,9 @@ static void plan_is(int kind, const char *wanted, int m, const int64_t *from,
 				(long long)plan.steps[i].sizes[k]);
 		}
 	}
-	is_int(kind, plan.kind, "the kind of \"%s\"", wanted);
-	is_str(wanted, text, "and its steps");
+	is_int(kind, plan.kind, "the plan has the expected kind: \"%s\"",
+		wanted);
+	is_str(wanted, text, "the plan has the expected steps");
 }
 
 #define SHAPE(...)                                                             \
@@ -182,13 +185,13 @@ int main(void)
 	test_all_pairs(1, 4);
 
 	is_int(-EINVAL, tarn_reshape_explain(1, two, SHAPE(3), &plan),
-		"another number of elements");
+		"a plan for another number of elements is refused");
 	is_str("explain: shape [2] has 2 elements, which [3] cannot hold",
 		tarn_error_message(),
 		"the error names the shape that does not fit");
 	is_int(-EINVAL,
 		tarn_reshape_explain(
 			13, (const int64_t[13]) {0}, 1, two, &plan),
-		"rank 13");
+		"a plan from rank 13 is refused");
 	return done(39);
 }

@@ -26,7 +26,7 @@ static tarn_file *accepted(const char *header, size_t data, const char *what)
 	int r = bytes_open(bytes, size, "t.safetensors", &file);
 
 	free(bytes);
-	is_int(0, r, "accepted: %s", what);
+	is_int(0, r, "a header is accepted: %s", what);
 	if (r < 0)
 		diag("%s", tarn_error_message());
 	return file;
@@ -45,9 +45,11 @@ static void refuse(const char *header, size_t data, const char *sentence)
 	int r = bytes_open(bytes, size, "t.safetensors", &file);
 
 	free(bytes);
-	is_int(-EBADMSG, r, "refused: %.60s", header);
-	has_str(sentence, tarn_error_message(), "because: %s", sentence);
-	has_str("t.safetensors: ", tarn_error_message(), "with its name");
+	is_int(-EBADMSG, r, "a header is refused: %.60s", header);
+	has_str(sentence, tarn_error_message(),
+		"the header is refused because: %s", sentence);
+	has_str("t.safetensors: ", tarn_error_message(),
+		"the error begins with the file's name");
 	tarn_file_unref(file);
 }
 
@@ -61,7 +63,8 @@ static void refuse_tensor(const char *dtype, const char *shape,
 		"{\"w.0\":{\"dtype\":%s,\"shape\":%s,\"data_offsets\":%s}}",
 		dtype, shape, offsets);
 	refuse(header, data, sentence);
-	has_str("tensor 'w.0'", tarn_error_message(), "with the tensor");
+	has_str("tensor 'w.0'", tarn_error_message(),
+		"the error names the tensor");
 }
 
 static void test_header(void)
@@ -142,11 +145,12 @@ static void test_huge(void)
 
 	if (!file)
 		return;
-	ok(tarn_file_at(file, 0)->shape[1] == UINT64_MAX, "it is exact");
+	ok(tarn_file_at(file, 0)->shape[1] == UINT64_MAX,
+		"a size of 2^64 - 1 is kept exactly");
 	is_int(-ENOTSUP, tarn_file_entry_layout(tarn_file_at(file, 0), &layout),
 		"a tensor with a dimension of 2^64 - 1 has no layout");
 	has_str("dimension 1 is 18446744073709551615", tarn_error_message(),
-		"because of its size");
+		"the error says that a dimension is too large");
 	tarn_file_unref(file);
 }
 
@@ -199,35 +203,43 @@ static void test_listing(void)
 
 	if (!file)
 		return;
-	is_str("safetensors", tarn_file_format(file), "format");
-	is_str("t.safetensors", tarn_file_path(file), "path");
-	is_int(3, (int64_t)tarn_file_count(file), "count");
+	is_str("safetensors", tarn_file_format(file),
+		"the file has the format 'safetensors'");
+	is_str("t.safetensors", tarn_file_path(file), "the file has its path");
+	is_int(3, (int64_t)tarn_file_count(file), "the file has three tensors");
 	tarn_file_data_range(file, &offset, &size);
-	is_int(16, (int64_t)size, "size of the data");
+	is_int(16, (int64_t)size, "the file has the size of its data");
 	for (size_t i = 0; i < 3; i++) {
 		const struct tarn_file_entry *t = tarn_file_at(file, i);
 
-		is_str(names[i], t->name, "in the order of the bytes: %zu", i);
-		ok(tarn_file_find(file, names[i]) == t, "found by name: %zu",
-			i);
+		is_str(names[i], t->name,
+			"the tensor is in the order of the bytes: %zu", i);
+		ok(tarn_file_find(file, names[i]) == t,
+			"the tensor is found by its name: %zu", i);
 		is_int((int64_t)(offset + 4 * i), (int64_t)t->file_offset,
-			"place of %zu", i);
+			"the tensor has its place in the file: %zu", i);
 	}
-	ok(!tarn_file_find(file, "c"), "a name that is not there");
-	ok(!tarn_file_at(file, 3), "a number that is not there");
+	ok(!tarn_file_find(file, "c"),
+		"a name that does not exist is not found");
+	ok(!tarn_file_at(file, 3),
+		"a number past the last tensor is not found");
 	is_int(0, tarn_file_entry_layout(tarn_file_find(file, ""), &layout),
-		"layout");
+		"the entry of a BF16 tensor has a layout");
 	is_int(TARN_BF16, layout.dtype,
 		"the entry of a BF16 tensor has its dtype");
 	is_int(2, layout.stride[0],
 		"the entry of a BF16 tensor has its stride");
-	is_int(2, (int64_t)tarn_file_metadata_count(file), "metadata");
-	is_int(0, tarn_file_metadata_at(file, 0, &key, &value), "first pair");
+	is_int(2, (int64_t)tarn_file_metadata_count(file),
+		"the metadata has two pairs");
+	is_int(0, tarn_file_metadata_at(file, 0, &key, &value),
+		"the first pair of the metadata is found");
 	is_str("k", key, "the first key of the metadata is read");
 	is_str("2", value, "its value is the last one given");
-	is_int(0, tarn_file_metadata_at(file, 1, &key, &value), "second pair");
-	is_str("\xc3\xa4", value, "escapes are decoded");
-	is_int(-ERANGE, tarn_file_metadata_at(file, 2, &key, &value), "third");
+	is_int(0, tarn_file_metadata_at(file, 1, &key, &value),
+		"the second pair of the metadata is found");
+	is_str("\xc3\xa4", value, "escapes in the metadata are decoded");
+	is_int(-ERANGE, tarn_file_metadata_at(file, 2, &key, &value),
+		"a third pair of the metadata is out of range");
 	tarn_file_unref(tarn_file_ref(file));
 	tarn_file_unref(file);
 }
@@ -241,15 +253,19 @@ static void test_tensors(void)
 	tarn_tensor *a = NULL, *b = NULL, *none = NULL;
 	int64_t index[] = {1, 0}, value = 0;
 
-	is_int(0, tarn_file_tensor(file, "a", &a), "a");
-	is_int(0, tarn_file_tensor(file, "b", &b), "b");
-	is_int(-ENOENT, tarn_file_tensor(file, "nope", &none), "no such");
+	is_int(0, tarn_file_tensor(file, "a", &a),
+		"a tensor at an aligned place is opened");
+	is_int(0, tarn_file_tensor(file, "b", &b),
+		"a tensor at a misaligned place is opened");
+	is_int(-ENOENT, tarn_file_tensor(file, "nope", &none),
+		"a tensor that does not exist is not opened");
 	has_str("no tensor 'nope' among its 2", tarn_error_message(),
 		"the error contains the expected words");
-	ok(tarn_tensor_same_storage(a, b), "one storage");
+	ok(tarn_tensor_same_storage(a, b),
+		"two tensors of a file share its storage");
 	file = tarn_file_unref(file);
 	is_int(0, tarn_tensor_get_i64(b, index, &value),
-		"read when the file is closed");
+		"an element is read after the file's handle was closed");
 	is_int(7 | 8 << 8, value, "b[1, 0] is the bytes 7 and 8");
 	tarn_tensor_unref(a);
 	tarn_tensor_unref(b);
@@ -262,7 +278,8 @@ static void test_rank(void)
 		1, "fourteen dimensions");
 	tarn_tensor *tensor = NULL;
 
-	is_int(14, tarn_file_at(file, 0)->ndim, "listed");
+	is_int(14, tarn_file_at(file, 0)->ndim,
+		"a tensor of 14 dimensions is listed");
 	is_int(-ENOTSUP, tarn_file_tensor(file, "a", &tensor),
 		"a tensor of 14 dimensions has no view");
 	has_str("'a' has 14 dimensions", tarn_error_message(),
@@ -278,35 +295,45 @@ static void test_kinds(void)
 	int pipes[2], fd;
 	size_t size;
 
-	is_int(-EISDIR, tarn_file_open(test_tmpdir(), &file), "a directory");
-	has_str("it is a directory", tarn_error_message(), "named");
+	is_int(-EISDIR, tarn_file_open(test_tmpdir(), &file),
+		"a directory is refused as a file");
+	has_str("it is a directory", tarn_error_message(),
+		"the error says that it is a directory");
 	snprintf(path, sizeof(path), "%s/fifo", test_tmpdir());
 	if (mkfifo(path, 0600) < 0)
 		bail("mkfifo: %m");
-	is_int(-EBADMSG, tarn_file_open(path, &file), "a fifo");
-	has_str("it is a fifo", tarn_error_message(), "named");
+	is_int(-EBADMSG, tarn_file_open(path, &file),
+		"a fifo is refused as a file");
+	has_str("it is a fifo", tarn_error_message(),
+		"the error says that it is a fifo");
 	unlink(path);
-	is_int(-ENOENT, tarn_file_open(path, &file), "nothing");
-	is_int(-EBADMSG, tarn_file_open("/dev/null", &file), "a device");
-	has_str("it is a character device", tarn_error_message(), "named");
-	is_int(-EINVAL, tarn_file_open("", &file), "no path");
+	is_int(-ENOENT, tarn_file_open(path, &file),
+		"a path that does not exist is refused");
+	is_int(-EBADMSG, tarn_file_open("/dev/null", &file),
+		"a device is refused as a file");
+	has_str("it is a character device", tarn_error_message(),
+		"the error says that it is a character device");
+	is_int(-EINVAL, tarn_file_open("", &file), "an empty path is refused");
 	if (pipe2(pipes, O_CLOEXEC) < 0)
 		bail("pipe: %m");
-	is_int(-EBADMSG, tarn_file_open_fd(pipes[0], "p", &file), "a pipe");
+	is_int(-EBADMSG, tarn_file_open_fd(pipes[0], "p", &file),
+		"the descriptor of a pipe is refused");
 	close(pipes[0]);
 	close(pipes[1]);
-	is_int(-EBADF, tarn_file_open_fd(-1, "p", &file), "no descriptor");
+	is_int(-EBADF, tarn_file_open_fd(-1, "p", &file),
+		"a descriptor of -1 is refused");
 
 	snprintf(path, sizeof(path), "%s/m.safetensors", test_tmpdir());
 	bytes = bytes_safetensors("{" A "}", 4, &size);
 	fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
 	if (fd < 0 || write(fd, bytes, size) != (ssize_t)size)
 		bail("%s: %m", path);
-	is_int(-EBADF, tarn_file_open_fd(fd, path, &file), "for writing only");
-	is_int(0, tarn_file_open(path, &file), "a file");
+	is_int(-EBADF, tarn_file_open_fd(fd, path, &file),
+		"a descriptor for writing only is refused");
+	is_int(0, tarn_file_open(path, &file), "a regular file is accepted");
 	is_int(O_RDONLY,
 		fcntl(tarn_file_fd(file), F_GETFL) & (O_ACCMODE | O_NONBLOCK),
-		"opened for reading, and to wait");
+		"the file's descriptor is for reading, and blocking");
 	is_int(FD_CLOEXEC, fcntl(tarn_file_fd(file), F_GETFD),
 		"the file's descriptor is close-on-exec");
 	tarn_file_unref(file);
@@ -327,7 +354,8 @@ static void test_lengths(void)
 		memset(header, ' ', lengths[i]);
 		header[lengths[i]] = '\0';
 		memcpy(header, "{" A "}", strlen("{" A "}"));
-		accept(header, 4, "a header of a length that is a magic");
+		accept(header, 4,
+			"a header whose length looks like a magic is accepted");
 		free(header);
 	}
 }

@@ -25,16 +25,22 @@ static void check_case(const char *folder, const char *name, bool accepted)
 	snprintf(path, sizeof(path), "%s/%s", folder, name);
 	r = tarn_file_open(path, &file);
 	if (twice) {
-		is_int(-EBADMSG, r, "%s: refused", name);
+		is_int(-EBADMSG, r,
+			"%s: a header with a duplicate name is refused", name);
 		has_str("names 'a' twice", tarn_error_message(),
-			"%s: because a name is there twice", name);
+			"%s: the error says that a name is duplicate", name);
 	} else if (accepted) {
-		is_int(0, r, "%s: accepted", name);
+		is_int(0, r,
+			"%s: a file that the reference accepts is accepted",
+			name);
 		if (r < 0)
 			diag("%s", tarn_error_message());
 	} else {
-		is_int(-EBADMSG, r, "%s: refused", name);
-		has_str(name, tarn_error_message(), "%s: by its name", name);
+		is_int(-EBADMSG, r,
+			"%s: a file that the reference refuses is refused",
+			name);
+		has_str(name, tarn_error_message(),
+			"%s: the error has the name of the file", name);
 	}
 	tarn_file_unref(file);
 }
@@ -59,6 +65,6 @@ int main(void)
 		n++;
 	}
 	fclose(f);
-	is_int(61, n, "all cases were there");
+	is_int(61, n, "all 61 cases of the reference were found");
 	return done_any();
 }

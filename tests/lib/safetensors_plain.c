@@ -158,11 +158,12 @@ static void test_taken(void)
 		memcpy(text, taken[i].entry, n);
 		end = safetensors_plain(&file,
 			(struct json_text) {text, text + n}, &like, &tensor);
-		is_int(taken[i].plain, end != NULL, "%s the short way: %s",
+		is_int(taken[i].plain, end != NULL,
+			"the short way is taken or not as expected, %s: %s",
 			taken[i].plain ? "goes" : "does not go",
 			taken[i].entry);
 		if (end)
-			ok(end[-1] == '}', "and ends behind the '}'");
+			ok(end[-1] == '}', "the short way ends behind the '}'");
 		free(text);
 		arena_free(&file.arena);
 	}
@@ -192,7 +193,8 @@ static void test_prefixes(void)
 		free(text);
 		arena_free(&file.arena);
 	}
-	is_int(2 * (int)strlen(entry), refused, "no prefix of an entry is one");
+	is_int(2 * (int)strlen(entry), refused,
+		"no prefix of an entry is taken as a whole entry");
 }
 
 enum way { LIKE, ANEW, REFUSED };
@@ -248,11 +250,13 @@ static void test_like(void)
 			    (struct json_text) {alike[i].entry, end}, &like,
 			    &two) == end)
 			way = two.shape == one.shape ? LIKE : ANEW;
-		is_int(alike[i].way, way, "after another: %s", alike[i].entry);
+		is_int(alike[i].way, way,
+			"an entry behind another takes the same way: %s",
+			alike[i].entry);
 		ok(way == REFUSED ||
 				(two.file_offset == 24 && two.nbytes == 24 &&
 					two.ndim == 2 && two.dtype),
-			"and is what it says");
+			"an entry behind another is read as it is alone");
 		arena_free(&file.arena);
 	}
 }
@@ -309,7 +313,8 @@ static void test_mutants(void)
 	char mutant[HEADER_MAX + 1];
 	int r;
 
-	ok(agree(header, 38, &r) && r == 0, "the header itself is read");
+	ok(agree(header, 38, &r) && r == 0,
+		"the header without mutations is read");
 	for (unsigned i = 0; i < rounds; i++) {
 		strcpy(mutant, header);
 		for (size_t steps = 1 + below(3); steps > 0; steps--)
@@ -317,9 +322,9 @@ static void test_mutants(void)
 		differ += !agree(mutant, 38, &r);
 		accepted += r == 0;
 	}
-	is_int(0, differ, "mutants on which the two ways differ");
+	is_int(0, differ, "the two ways agree on all mutants");
 	ok(accepted > rounds / 100 && accepted < rounds,
-		"%u of %u mutants accepted", accepted, rounds);
+		"%u of %u mutants are accepted", accepted, rounds);
 }
 
 int main(void)

@@ -52,11 +52,13 @@ static void test_views(void)
 	};
 	size_t n = ARRAY_SIZE(items);
 
-	is_int(0, save("v.safetensors", items, n), "%s: views: %s", engine,
-		tarn_error_message());
-	holds(in("v.safetensors"), items, n, "views are what they were");
-	is_int(0, save("v.safetensors", items, 0), "no tensors");
-	holds(in("v.safetensors"), items, 0, "are a file");
+	is_int(0, save("v.safetensors", items, n), "%s: views are saved: %s",
+		engine, tarn_error_message());
+	holds(in("v.safetensors"), items, n,
+		"the saved views have their elements");
+	is_int(0, save("v.safetensors", items, 0),
+		"a file without tensors is saved");
+	holds(in("v.safetensors"), items, 0, "a file without tensors is read");
 	drop(items, n);
 	clear_folder();
 }
@@ -88,15 +90,17 @@ static void test_large(uint32_t align, bool checksums, bool contiguous)
 		viewed(MADE(TARN_F6_E2M3, 8, 1100, 4, 700), ".transpose(0,1)"));
 	items[n + 1] = item_of("wide", MADE(TARN_F32, 9, 3, 100001));
 	is_int(0, tarn_save(in("l"), items, n + 2, &o, &info),
-		"%s: large ones, aligned to %u%s: %s", engine, align,
-		checksums ? ", with checksums" : "", tarn_error_message());
-	holds(in("l"), items, n + 2, "large ones are what they were");
+		"%s: large tensors are saved, aligned to %u%s: %s", engine,
+		align, checksums ? ", with checksums" : "",
+		tarn_error_message());
+	holds(in("l"), items, n + 2,
+		"the saved large tensors have their elements");
 	ok(info.written >= info.bytes && info.bytes > 10000000,
-		"the numbers tell of it");
+		"the counters add up to the saved bytes");
 	if (tarn_file_open(in("l"), &file) < 0)
 		bail("%s", tarn_error_message());
 	ok(tarn_file_at(file, 0)->file_offset % (align ? align : 4096) == 0,
-		"aligned");
+		"the saved tensors are aligned as asked");
 	if (checksums)
 		is_int(0, tarn_file_verify(file, NULL, NULL),
 			"the aligned file passes verification");
@@ -118,7 +122,8 @@ static void test_from_file(void)
 	tarn_file *file = NULL;
 	tarn_tensor *whole = NULL;
 
-	is_int(0, save("f", items, 3), "%s: a file", engine);
+	is_int(0, save("f", items, 3), "%s: a file is saved to be saved again",
+		engine);
 	if (tarn_file_open(in("f"), &file) < 0)
 		bail("%s", tarn_error_message());
 	for (int i = 0; i < 3; i++) {
@@ -129,17 +134,20 @@ static void test_from_file(void)
 		views[i] = item_of(items[i].name, t);
 	}
 	is_int(0, tarn_save(in("f"), views, 3, &o, NULL),
-		"%s: saved onto itself: %s", engine, tarn_error_message());
-	holds(in("f"), items, 3, "it is what it was");
+		"%s: tensors of a file are saved onto that file: %s", engine,
+		tarn_error_message());
+	holds(in("f"), items, 3,
+		"the file that was saved onto itself has its elements");
 	whole = tarn_tensor_ref((tarn_tensor *)items[0].tensor);
 	turned.tensor = viewed(tarn_tensor_ref((tarn_tensor *)views[0].tensor),
 		"[:, 3:50].transpose(0,1)");
 	is_int(0, tarn_save(in("g"), &turned, 1, &o, NULL),
-		"%s: a transposed slice of a file: %s", engine,
+		"%s: a transposed slice of a file is saved: %s", engine,
 		tarn_error_message());
 	drop(&turned, 1);
 	turned.tensor = viewed(whole, "[:, 3:50].transpose(0,1)");
-	holds(in("g"), &turned, 1, "is what it was");
+	holds(in("g"), &turned, 1,
+		"the saved transposed slice has its elements");
 	drop(&turned, 1);
 	drop(views, 3);
 	drop(items, 3);
@@ -181,7 +189,8 @@ static void test_convert(void)
 	for (int i = 0; i < COLUMNS; i++)
 		bias[i] = 2 * i;
 	items[1].tensor = tarn_tensor_ref(source);
-	is_int(0, save("c", items, 2), "%s: converted: %s", engine,
+	is_int(0, save("c", items, 2),
+		"%s: tensors are saved with conversions: %s", engine,
 		tarn_error_message());
 	if (tarn_file_open(in("c"), &file) < 0 ||
 		tarn_file_tensor(file, "rows", &r) < 0 ||
@@ -191,14 +200,15 @@ static void test_convert(void)
 		for (int k = i % 5; k < COLUMNS; k += 131)
 			good = good && at(r, i, k) == i * at(source, i, k) &&
 			       at(c, i, k) == 2 * k + at(source, i, k);
-	ok(good, "each with the scale of its row, or the bias of its column");
+	ok(good, "each saved row or column has its own scale or bias");
 	is_int(TARN_F64, tarn_tensor_layout(c)->dtype,
-		"as the dtype asked for");
+		"the converted tensor is saved with the dtype asked for");
 	tarn_tensor_unref(r);
 	tarn_tensor_unref(c);
 	tarn_file_unref(file);
 	rows.channels = 3;
-	is_int(-EINVAL, save("c", items, 2), "channels that do not fit");
+	is_int(-EINVAL, save("c", items, 2),
+		"a conversion with the wrong number of channels is refused");
 	has_str("tensor 'rows': scale and bias for 3 channels",
 		tarn_error_message(),
 		"the error names the tensor and its three channels");
@@ -214,17 +224,21 @@ static void test_npy(void)
 	tarn_file *file = NULL;
 
 	is_int(0, tarn_save(in("a.npy"), &item, 1, &o, NULL),
-		"%s: a .npy file: %s", engine, tarn_error_message());
-	holds(in("a.npy"), &item, 1, "is what it was");
+		"%s: a .npy file is saved: %s", engine, tarn_error_message());
+	holds(in("a.npy"), &item, 1, "the saved .npy file has its elements");
 	item.tensor =
 		viewed((tarn_tensor *)item.tensor, ".transpose(0,1)[3:, :]");
-	is_int(0, tarn_save(in("a.npy"), &item, 1, &o, NULL), "of a slice");
-	holds(in("a.npy"), &item, 1, "is what it was");
+	is_int(0, tarn_save(in("a.npy"), &item, 1, &o, NULL),
+		"a slice is saved to a .npy file");
+	holds(in("a.npy"), &item, 1,
+		"the .npy file of a slice has its elements");
 	drop(&item, 1);
 	item.tensor = viewed(MADE(TARN_F64, 4, 700, 801), ".transpose(0,1)");
 	o.format = "npy";
-	is_int(0, tarn_save(in("b"), &item, 1, &o, NULL), "of Fortran order");
-	holds(in("b"), &item, 1, "is what it was");
+	is_int(0, tarn_save(in("b"), &item, 1, &o, NULL),
+		"a tensor in Fortran order is saved to a .npy file");
+	holds(in("b"), &item, 1,
+		"the .npy file in Fortran order has its elements");
 	if (tarn_file_open(in("b"), &file) < 0)
 		bail("%s", tarn_error_message());
 	ok(tarn_file_at(file, 0)->fortran_order,
@@ -232,13 +246,17 @@ static void test_npy(void)
 	tarn_file_unref(file);
 	o.pairs = &pair;
 	o.n_pairs = 1;
-	is_int(-EINVAL, tarn_save(in("b"), &item, 1, &o, NULL), "metadata");
+	is_int(-EINVAL, tarn_save(in("b"), &item, 1, &o, NULL),
+		"metadata in a .npy file is refused");
 	o = (struct tarn_save_options) {.format = "npy", .checksums = true};
-	is_int(-EINVAL, tarn_save(in("b"), &item, 1, &o, NULL), "checksums");
+	is_int(-EINVAL, tarn_save(in("b"), &item, 1, &o, NULL),
+		"checksums in a .npy file are refused");
 	o.checksums = false;
-	is_int(-EINVAL, tarn_save(in("b"), &item, 0, &o, NULL), "no tensor");
+	is_int(-EINVAL, tarn_save(in("b"), &item, 0, &o, NULL),
+		"a .npy file without a tensor is refused");
 	o.format = "pt";
-	is_int(-EINVAL, tarn_save(in("b"), &item, 1, &o, NULL), "a format");
+	is_int(-EINVAL, tarn_save(in("b"), &item, 1, &o, NULL),
+		"an unknown format is refused");
 	drop(&item, 1);
 	clear_folder();
 }
@@ -258,12 +276,14 @@ static void test_metadata(void)
 	const char *key = "", *value = "", *note = NULL;
 	uint64_t sum = 0;
 
-	is_int(0, tarn_save(in("m"), &item, 1, &o, NULL), "metadata");
+	is_int(0, tarn_save(in("m"), &item, 1, &o, NULL),
+		"a file with metadata is saved");
 	if (tarn_file_open(in("m"), &file) < 0)
 		bail("%s", tarn_error_message());
-	is_int(2, (int64_t)tarn_file_metadata_count(file), "is kept");
+	is_int(2, (int64_t)tarn_file_metadata_count(file),
+		"the saved metadata has two pairs");
 	is_int(-ENOENT, tarn_file_checksum(file, "x", &sum),
-		"old sums are not");
+		"checksums of the old file are not saved");
 	for (size_t i = 0; i < 2; i++)
 		if (tarn_file_metadata_at(file, i, &key, &value) == 0 &&
 			!strcmp(key, "note"))
@@ -276,9 +296,10 @@ static void test_metadata(void)
 		"a save with checksums succeeds");
 	if (tarn_file_open(in("m"), &file) < 0)
 		bail("%s", tarn_error_message());
-	is_int(0, tarn_file_checksum(file, "x", &sum), "it has one");
+	is_int(0, tarn_file_checksum(file, "x", &sum),
+		"a saved tensor has a checksum");
 	is_hex(XXH3_64bits(tarn_tensor_data(item.tensor), 1000), sum,
-		"of the tensor's bytes");
+		"the saved checksum is that of the tensor's bytes");
 	tarn_file_unref(file);
 	drop(&item, 1);
 	clear_folder();
@@ -296,18 +317,22 @@ static void test_wanted(void)
 
 	items[1].checksum = &other;
 	is_refused(-EBADMSG, "tensor 'b' is damaged where it comes from",
-		tarn_save(in("w"), items, 3, &o, NULL), "another checksum");
+		tarn_save(in("w"), items, 3, &o, NULL),
+		"a source with a wrong checksum is refused");
 	items[1].checksum = &b;
 	items[2].checksum = &b;
 	is_refused(-EBADMSG, "tensor 'e' is damaged",
-		tarn_save(in("w"), items, 3, &o, NULL), "one of no bytes");
+		tarn_save(in("w"), items, 3, &o, NULL),
+		"a source of no bytes with a wrong checksum is refused");
 	items[2].checksum = &e;
-	is_int(0, tarn_save(in("w"), items, 3, &o, NULL), "the right ones: %s",
+	is_int(0, tarn_save(in("w"), items, 3, &o, NULL),
+		"sources with right checksums are saved: %s",
 		tarn_error_message());
-	holds(in("w"), items, 3, "are saved");
+	holds(in("w"), items, 3,
+		"the saved tensors with checksums have their elements");
 	clear_folder();
 	is_refused(-EINVAL, "needs checksums", save("w", items, 3),
-		"one where none are made");
+		"a source's checksum is refused in a save without checksums");
 	drop(items, 3);
 }
 
@@ -324,10 +349,10 @@ static void test_progress(void)
 		.progress = stop_at_third, .arg = &calls, .engine = engine};
 
 	is_int(-ECANCELED, tarn_save(in("p"), &item, 1, &o, NULL),
-		"%s: cancelled", engine);
+		"%s: a save is cancelled by its progress", engine);
 	has_str("/p: cancelled", tarn_error_message(),
 		"the error contains '/p: cancelled'");
-	is_str("", listing(), "nothing is left");
+	is_str("", listing(), "a cancelled save leaves no file");
 	drop(&item, 1);
 }
 
@@ -365,10 +390,12 @@ static void test_race(void)
 		if (tarn_file_open(in("r"), &file) < 0)
 			bail("%s", tarn_error_message());
 		if (tarn_file_at(file, 0)->nbytes == 300000u + (unsigned)i)
-			good += holds(in("r"), &items[i], 1, "that of one");
+			good += holds(in("r"), &items[i], 1,
+				"the file of concurrent saves is that of one "
+				"save");
 		tarn_file_unref(file);
 	}
-	is_int(1, good, "which is whole");
+	is_int(1, good, "the file of concurrent saves is whole");
 	drop(items, SAVERS);
 	clear_folder();
 }

@@ -65,23 +65,25 @@ static void judge(enum call call, unsigned n, int error, int r)
 	snprintf(what, sizeof(what), "%s %u: %s", call_names[call], n,
 		error == FAULT_SHORT ? "short" : tarn_errno_text(error));
 	if (r >= 0)
-		ok(is_coped_with(call, error), "%s is coped with", what);
-	else
-		is_int(-error, r, "%s is told", what);
-	if (r < 0)
-		has_str("/f: ", tarn_error_message(), "%s names the file",
+		ok(is_coped_with(call, error), "%s does not make the save fail",
 			what);
+	else
+		is_int(-error, r, "%s makes the save fail with its error",
+			what);
+	if (r < 0)
+		has_str("/f: ", tarn_error_message(),
+			"the error names the file: %s", what);
 	if (r < 0 && (call != CALL_ALLOCATE || error != ENOSPC))
 		has_str(tarn_errno_text(error), tarn_error_message(),
-			"%s says what it was", what);
+			"the error says what failed: %s", what);
 	if (r < 0)
 		ok(!strstr(tarn_error_message(), "(deleted)"),
-			"%s names no file that nobody knows", what);
+			"the error does not name the temporary file: %s", what);
 	if (r < 0 && call == CALL_SYNC_FOLDER)
 		has_str("the new file is in place", tarn_error_message(),
-			"%s says how far it came", what);
+			"the error says how far the save came: %s", what);
 	holds(in("f"), in_place ? after : before, TENSORS, what);
-	is_str("f", listing(), "%s: nothing else is left", what);
+	is_str("f", listing(), "%s leaves no other file", what);
 }
 
 /* Each call of that kind in turn, until there is none. */
@@ -97,8 +99,8 @@ static void test_call(enum call call, int error)
 		r = save(after, true);
 		made = calls_disarm();
 		if (made < n) {
-			ok(n > 1, "%s is called at all", call_names[call]);
-			is_int(0, r, "and without a fault all is well");
+			ok(n > 1, "%s is called by a save", call_names[call]);
+			is_int(0, r, "a save without a fault succeeds");
 			return;
 		}
 		judge(call, n, error, r);
@@ -133,7 +135,7 @@ int main(void)
 		for (int k = 0; k < 5 && cases[i].errors[k]; k++)
 			test_call(cases[i].call, cases[i].errors[k]);
 	for (int i = CALL_ALLOCATE; i < CALLS; i++)
-		ok(told[i] > 0, "%s: some faults were told", call_names[i]);
+		ok(told[i] > 0, "%s: some faults were reported", call_names[i]);
 	drop(before, TENSORS);
 	drop(after, TENSORS);
 	clear_folder();

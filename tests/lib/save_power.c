@@ -228,25 +228,31 @@ static void test(bool checksums, enum tarn_io_mode io_mode, const char *what)
 	old_file = read_image(in("f"));
 	o.checksums = checksums;
 	calls_record();
-	is_int(0, tarn_save(in("f"), second, 3, &o, NULL), "%s: saved: %s",
-		what, tarn_error_message());
+	is_int(0, tarn_save(in("f"), second, 3, &o, NULL),
+		"%s: a file is saved: %s", what, tarn_error_message());
 	list = calls_recorded(&n);
 	new_file = read_image(in("f"));
-	ok(count_calls(list, n, CALL_WRITE) > 1, "%s: in several writes", what);
+	ok(count_calls(list, n, CALL_WRITE) > 1,
+		"%s: the file is written in more than one write", what);
 
 	v = cut_all(list, n, -1);
 	diag("%s: %u disks, %u with the old file, %u with the new one", what,
 		v.disks, v.old_ones, v.new_ones);
-	is_int(0, v.broken, "%s: none with half a file", what);
-	ok(v.old_ones > 0 && v.new_ones > 0, "%s: some with each", what);
-	is_int(0, v.late, "%s: none old after the save returned", what);
+	is_int(0, v.broken, "%s: no disk has half a file", what);
+	ok(v.old_ones > 0 && v.new_ones > 0,
+		"%s: some disks have the old file and some the new one", what);
+	is_int(0, v.late,
+		"%s: no disk has the old file after the save returned", what);
 
 	v = cut_all(list, n, CALL_SYNC);
-	ok(v.broken > 0, "%s: without the file's sync, half files are seen",
-		what);
+	ok(v.broken > 0,
+		"%s: half files are found without the sync of the file", what);
 	v = cut_all(list, n, CALL_SYNC_FOLDER);
-	is_int(0, v.broken, "%s: without the folder's, none", what);
-	ok(v.late > 0, "%s: but old ones after the save returned", what);
+	is_int(0, v.broken,
+		"%s: no half files are found without the sync of the folder",
+		what);
+	ok(v.late > 0, "%s: old files are found without the sync of the folder",
+		what);
 
 	calls_forget();
 	free(old_file.bytes);

@@ -66,14 +66,15 @@ def check_npy(one, two):
                 said = tool(one, two)
                 if said != "ok" or content(one) != content(two):
                     wrong.append((shape, order, said))
-        ok(not wrong, f".npy of {dtype}: byte for byte", wrong[:2])
+        ok(not wrong,
+           f".npy of {dtype} is saved as numpy does, byte for byte", wrong[:2])
     for shape, views in VIEWS.items():
         for expr, view in views:
             array = make("f4", shape)
             np.save(one, array)
             said = tool(one, two, 4096, 0, expr)
             ok(said == "ok" and same(np.load(two), view(array)),
-               f".npy of {shape}{expr}", said)
+               f".npy of {shape}{expr} is read by numpy", said)
 
 
 def check_safetensors(one, two):
@@ -82,12 +83,12 @@ def check_safetensors(one, two):
         save_file(tensors, one, metadata)
         said = tool(one, two, 8)  # as the reference aligns large files, too
         ok(said == "ok" and content(one) == content(two),
-           "safetensors: byte for byte", said)
+           "safetensors saves the file again byte for byte", said)
     said = tool(one, two, 4096, 1)
     seen = load_file(two) if said == "ok" else {}
     ok(seen.keys() == tensors.keys()
        and all(same(seen[k], v) for k, v in tensors.items()),
-       "safetensors: aligned, with checksums", said)
+       "safetensors reads an aligned file with checksums", said)
     with safe_open(two, "np") as f:
         kept = f.metadata()
     ok(kept.get("note") == metadata["note"] and len(kept) == 1 + len(tensors),
@@ -100,10 +101,10 @@ def check_safetensors(one, two):
             seen = load_file(two) if said == "ok" else {}
             ok(seen.keys() == tensors.keys()
                and all(same(seen[k], view(v)) for k, v in tensors.items()),
-               f"safetensors of {shape}{expr}", said)
+               f"safetensors of {shape}{expr} is read by the reference", said)
     save_file({}, one)
     ok(tool(one, two) == "ok" and content(one) == content(two),
-       "safetensors: no tensor")
+       "a safetensors file without tensors is saved again")
 
 
 def main():
@@ -114,7 +115,9 @@ def main():
             check_safetensors(os.path.join(folder, "one"),
                               os.path.join(folder, "two"))
         else:
-            skipped("the reference", "safetensors is not installed")
+            skipped(
+                    "the reference library reads tarn's files",
+                    "safetensors is not installed")
     return finish()
 
 

@@ -33,27 +33,30 @@ static void test_refused(void)
 	int r;
 
 	is_refused(-EINVAL, "two tensors are named 'x'", save("r", items, 2),
-		"a name that is there twice");
+		"two tensors of one name are refused");
 	items[1].name = "__metadata__";
 	is_refused(-EINVAL, "__metadata__", save("r", items, 2),
 		"a tensor called __metadata__ is refused by name");
 	items[1].name = NULL;
 	is_refused(-EINVAL, "tensor 1 has no name", save("r", items, 2),
-		"no name");
+		"a tensor without a name is refused");
 	is_refused(-EINVAL, "no power of two",
-		tarn_save(in("r"), items, 1, &o, NULL), "an alignment of 24");
+		tarn_save(in("r"), items, 1, &o, NULL),
+		"an alignment of 24 is refused");
 	o = (struct tarn_save_options) {.engine = "none"};
 	is_refused(-EINVAL, "engine", tarn_save(in("r"), items, 1, &o, NULL),
-		"an engine that is none");
+		"an unknown engine is refused");
 	items[0].dtype = 99;
-	is_refused(-EINVAL, "no dtype 99", save("r", items, 1), "dtype 99");
+	is_refused(-EINVAL, "no dtype 99", save("r", items, 1),
+		"a tensor of dtype 99 is refused");
 	items[0].dtype = 0;
-	is_refused(
-		-ENOENT, "make it first", save("no/r", items, 1), "no folder");
+	is_refused(-ENOENT, "make it first", save("no/r", items, 1),
+		"a save to a folder that does not exist is refused");
 	o = (struct tarn_save_options) {.format = "npy"};
 	items[0].dtype = TARN_BF16;
 	is_refused(-ENOTSUP, "numpy has no BF16",
-		tarn_save(in("r"), items, 1, &o, NULL), "BF16 for numpy");
+		tarn_save(in("r"), items, 1, &o, NULL),
+		"BF16 in a .npy file is refused");
 	items[0].dtype = 0;
 	/* Nothing is printed meanwhile: that may go to a file, too. */
 	getrlimit(RLIMIT_FSIZE, &old);
@@ -62,7 +65,8 @@ static void test_refused(void)
 	setrlimit(RLIMIT_FSIZE, &limit);
 	r = save("r", items, 1);
 	setrlimit(RLIMIT_FSIZE, &old);
-	is_refused(-EFBIG, "ulimit -f", r, "a file too large");
+	is_refused(-EFBIG, "ulimit -f", r,
+		"a file beyond the limit of file size is refused");
 	drop(items, 2);
 }
 
@@ -127,8 +131,9 @@ static void test_full(void)
 		skip(1, "no tmpfs can be mounted here");
 	else
 		is_int(2, WEXITSTATUS(status),
-			"a full file system is told, and left as it was");
-	is_str("", listing(), "nothing is left");
+			"a save to a full file system fails and leaves no "
+			"file");
+	is_str("", listing(), "no file is left by the refused saves");
 	drop(&item, 1);
 }
 
@@ -137,8 +142,10 @@ static void test_exclusive(void)
 	struct tarn_save_item item = item_of("x", MADE(TARN_U8, 1, 3000));
 	struct tarn_save_options o = {.exclusive = true};
 
-	is_int(0, tarn_save(in("e"), &item, 1, &o, NULL), "exclusive");
-	is_int(-EEXIST, tarn_save(in("e"), &item, 1, &o, NULL), "once");
+	is_int(0, tarn_save(in("e"), &item, 1, &o, NULL),
+		"an exclusive save of a new file succeeds");
+	is_int(-EEXIST, tarn_save(in("e"), &item, 1, &o, NULL),
+		"an exclusive save of an existing file is refused");
 	clear_folder();
 	drop(&item, 1);
 }

@@ -61,9 +61,12 @@ static void refuse(int error, const char *text, const char *sentence)
 {
 	tarn_file *file = NULL;
 
-	is_int(-error, open_index(text, &file), "refused: %.60s", text);
-	has_str(sentence, tarn_error_message(), "because: %s", sentence);
-	has_str(INDEX ": ", tarn_error_message(), "with its name");
+	is_int(-error, open_index(text, &file), "an index is refused: %.60s",
+		text);
+	has_str(sentence, tarn_error_message(),
+		"the index is refused because: %s", sentence);
+	has_str(INDEX ": ", tarn_error_message(),
+		"the error begins with the index's name");
 	tarn_file_unref(file);
 }
 
@@ -83,13 +86,15 @@ static void check_metadata(const tarn_file *file)
 		{"real", "1.50"}, {"ok", "true"}};
 
 	is_int(5, (int64_t)tarn_file_metadata_count(file),
-		"scalars of the metadata are pairs");
+		"the metadata's scalars are pairs of strings");
 	for (size_t i = 0; i < 5; i++) {
 		const char *key = "", *value = "";
 
 		must(tarn_file_metadata_at(file, i, &key, &value));
-		is_str(pairs[i][0], key, "key");
-		is_str(pairs[i][1], value, "value, as it is written");
+		is_str(pairs[i][0], key, "a pair of the metadata has its key");
+		is_str(pairs[i][1], value,
+			"a pair of the metadata has its value as it is "
+			"written");
 	}
 }
 
@@ -100,13 +105,16 @@ static void check_tensor(
 	tarn_tensor *read = NULL, *mapped = NULL;
 	int64_t n = -1;
 
-	is_int(shard, t ? t->shard : UINT32_MAX, "%s is in its shard", name);
-	is_int(0, tarn_file_tensor(file, name, &read), "it is a tensor");
-	is_int(0, tarn_file_map(file, name, 0, &mapped), "it can be mapped");
+	is_int(shard, t ? t->shard : UINT32_MAX, "%s is found in its shard",
+		name);
+	is_int(0, tarn_file_tensor(file, name, &read),
+		"a tensor of a shard is opened");
+	is_int(0, tarn_file_map(file, name, 0, &mapped),
+		"a tensor of a shard is mapped");
 	must(tarn_tensor_get_i64(read, (int64_t[]) {0}, &n));
-	is_int(value, n, "its first element");
+	is_int(value, n, "a tensor of a shard has its first element");
 	is_int(value, *(const unsigned char *)tarn_tensor_data(mapped),
-		"by address too");
+		"a mapped tensor of a shard has its first element");
 	tarn_tensor_unref(read);
 	tarn_tensor_unref(mapped);
 }
@@ -124,44 +132,56 @@ static void works(void)
 		5);
 	mkdir(path_of("sub"), 0777);
 	put_shard("sub/..b.st", "{" U8("m", "0", "3", "3") "}", 3);
-	is_int(0, open_index(index_text, &file), "an index opens");
+	is_int(0, open_index(index_text, &file),
+		"an index of two shards opens");
 	if (!file)
 		bail("%s", tarn_error_message());
 	is_int(fds + 3, count_fds(getpid()),
-		"with a descriptor for each of its files");
+		"the index has one open descriptor for each of its files");
 	is_str("safetensors index", tarn_file_format(file),
 		"the format of an index is its own");
-	is_int(2, (int64_t)tarn_file_shard_count(file), "two shards");
+	is_int(2, (int64_t)tarn_file_shard_count(file),
+		"the index has two shards");
 	is_int(3, (int64_t)tarn_file_count(file),
-		"the tensors that the map names, and no other");
-	is_str("a", tarn_file_at(file, 0)->name, "in the order of shards");
-	is_str("z", tarn_file_at(file, 1)->name, "and of their bytes");
-	is_str("m", tarn_file_at(file, 2)->name, "then the next shard's");
+		"the index has the tensors that the map names and no other");
+	is_str("a", tarn_file_at(file, 0)->name,
+		"the tensors are in the order of the shards");
+	is_str("z", tarn_file_at(file, 1)->name,
+		"the tensors of a shard are in the order of their bytes");
+	is_str("m", tarn_file_at(file, 2)->name,
+		"the next shard's tensors follow");
 	tarn_file_data_range(file, &offset, &size);
-	is_int(0, (int64_t)offset, "its data begin nowhere");
-	is_int(8, (int64_t)size, "and are its shards'");
+	is_int(0, (int64_t)offset, "the data of an index has no one offset");
+	is_int(8, (int64_t)size,
+		"the data of an index is as large as that of its shards");
 	check_metadata(file);
 	check_tensor(file, "z", 0, 3);
 	check_tensor(file, "m", 1, 0);
 	ok(!tarn_file_find(file, "extra"),
-		"what is not in the map is not found");
-	ok(!tarn_file_shard(file, 2), "there is no third shard");
+		"a tensor that the map does not name is not found");
+	ok(!tarn_file_shard(file, 2), "a third shard of two is not found");
 	shard = tarn_file_shard(file, 0);
-	ok(tarn_file_find(shard, "extra"), "the shard has it");
-	is_int(1, (int64_t)tarn_file_shard_count(shard), "a file is one shard");
-	ok(tarn_file_shard(shard, 0) == shard, "which is itself");
+	ok(tarn_file_find(shard, "extra"),
+		"a shard has a tensor that the map does not name");
+	is_int(1, (int64_t)tarn_file_shard_count(shard),
+		"a file without an index has one shard");
+	ok(tarn_file_shard(shard, 0) == shard,
+		"the only shard of a file is the file itself");
 	is_int(-ENOTSUP, tarn_file_map(file, NULL, 0, &t),
-		"there is no one range to be mapped");
-	is_int(0, tarn_file_tensor(file, "m", &t), "a tensor");
+		"the data of an index is not one range to be mapped");
+	is_int(0, tarn_file_tensor(file, "m", &t),
+		"a tensor of an index is opened");
 	tarn_file_unref(file);
 	is_int(0, tarn_tensor_get_i64(t, (int64_t[]) {2}, (int64_t[]) {0}),
-		"outlives the file");
+		"a tensor outlives the index");
 	tarn_tensor_unref(t);
-	is_int(fds, count_fds(getpid()), "no descriptor is left");
-	is_int(0, open_index("{\"weight_map\":{}}", &file), "an empty index");
+	is_int(fds, count_fds(getpid()),
+		"no descriptor is left after the index is closed");
+	is_int(0, open_index("{\"weight_map\":{}}", &file),
+		"an index of an empty map opens");
 	is_int(0,
 		(int64_t)(tarn_file_shard_count(file) + tarn_file_count(file)),
-		"has nothing");
+		"an index of an empty map has no shards and no tensors");
 	tarn_file_unref(file);
 }
 
@@ -193,7 +213,8 @@ static void folders(void)
 		snprintf(text, sizeof(text), "{\"weight_map\":{\"a\":\"%s\"}}",
 			names[i]);
 		refuse(EBADMSG, text, "in the folder of the index");
-		has_str(names[i], tarn_error_message(), "by its name");
+		has_str(names[i], tarn_error_message(),
+			"the error has the name that is no shard's");
 	}
 }
 
@@ -220,7 +241,8 @@ static void contradictions(void)
 	put("bad.st", "\1\0\0\0\0\0\0\0[", 9);
 	refuse(EBADMSG, "{\"weight_map\":{\"a\":\"a.st\",\"b\":\"bad.st\"}}",
 		"shard 2 of 2: ");
-	has_str("bad.st: ", tarn_error_message(), "names the shard");
+	has_str("bad.st: ", tarn_error_message(),
+		"the error names the shard that is damaged");
 }
 
 static void by_descriptor(void)
@@ -231,7 +253,7 @@ static void by_descriptor(void)
 	put(INDEX, index_text, strlen(index_text));
 	fd = open(path_of(INDEX), O_RDONLY | O_CLOEXEC);
 	is_int(-ENOTSUP, tarn_file_open_fd(fd, INDEX, &file),
-		"a descriptor does not tell where the shards are");
+		"an index is refused by a descriptor, which has no folder");
 	has_str("open it by that", tarn_error_message(),
 		"the error suggests to open the index by its path");
 	close(fd);
@@ -248,11 +270,14 @@ static void too_many(void)
 	all = limit_to(RLIMIT_NOFILE, limit_next_fd() + 3);
 	r = tarn_file_open(path_of(INDEX), &file);
 	setrlimit(RLIMIT_NOFILE, &all);
-	is_int(-EMFILE, r, "more shards than descriptors");
-	has_str("RLIMIT_NOFILE is", tarn_error_message(), "says the limit");
+	is_int(-EMFILE, r,
+		"an index of more shards than descriptors is refused");
+	has_str("RLIMIT_NOFILE is", tarn_error_message(),
+		"the error names the limit of descriptors");
 	has_str("of 2: too many open files", tarn_error_message(),
 		"the error names the shard that could not be opened");
-	is_int(fds, count_fds(getpid()), "those that were opened are closed");
+	is_int(fds, count_fds(getpid()),
+		"the shards that were opened are closed again");
 }
 
 int main(void)

@@ -28,21 +28,24 @@ static void owned(void)
 	tarn_storage *s = NULL;
 	char zero[100] = {0};
 
-	is_int(0, tarn_storage_alloc(100, &s), "100 bytes");
-	is_int(TARN_STORAGE_OWNED, tarn_storage_kind(s), "are owned");
+	is_int(0, tarn_storage_alloc(100, &s),
+		"a storage of 100 bytes is made");
+	is_int(TARN_STORAGE_OWNED, tarn_storage_kind(s),
+		"a new storage is owned");
 	is_int(100, (int64_t)tarn_storage_size(s),
 		"a new storage has its size");
 	ok(tarn_storage_writable(s), "a new storage is writable");
-	is_int(0, (intptr_t)tarn_storage_data(s) % 64, "aligned to 64");
+	is_int(0, (intptr_t)tarn_storage_data(s) % 64,
+		"a new storage is aligned to 64 bytes");
 	is_mem(zero, tarn_storage_data(s), 100, "a new storage is zero");
 	ok(!tarn_storage_unref(s), "unref returns NULL");
 	ok(!tarn_storage_unref(NULL), "unref of NULL returns NULL");
-	is_int(0, tarn_storage_alloc(0, &s), "no bytes at all are a storage");
+	is_int(0, tarn_storage_alloc(0, &s), "a storage of no bytes is made");
 	tarn_storage_unref(s);
 	is_int(-ENOMEM, tarn_storage_alloc(UINT64_MAX, &s),
-		"2^64 bytes are not");
+		"a storage of 2^64 bytes is refused");
 	has_str("18446744073709551615", tarn_error_message(),
-		"by their number");
+		"the error has the number of bytes");
 }
 
 /* How much memory of the process is at an address range. */
@@ -89,10 +92,12 @@ static void large(void)
 		p = tarn_storage_data(s);
 		is_int((int64_t)(offset % 4096),
 			(int64_t)((uintptr_t)p % cases[i].align),
-			"%llu bytes as far behind a page as byte %llu",
+			"%llu bytes lie as far behind a page as byte %llu",
 			(unsigned long long)size, (unsigned long long)offset);
-		is_int(0, resident(p, size), "none is touched");
-		is_int(0, p[0] | p[size / 2] | p[size - 1], "they are zero");
+		is_int(0, resident(p, size),
+			"no page of a new large storage is touched");
+		is_int(0, p[0] | p[size / 2] | p[size - 1],
+			"a new large storage is zero");
 		p[0] = p[size - 1] = 1;
 		tarn_storage_unref(s);
 		is_int(-1, resident(p, size),
@@ -111,21 +116,24 @@ static void borrowed(void)
 	is_int(0,
 		tarn_storage_borrow(data, sizeof(data), false, count_release,
 			&released, &s),
-		"memory is lent");
+		"memory is borrowed as a storage");
 	must(tarn_layout_contiguous(TARN_F32, 1, (int64_t[]) {4}, &l));
-	is_int(0, tarn_tensor_new(s, 0, &l, &t), "a tensor over it");
+	is_int(0, tarn_tensor_new(s, 0, &l, &t),
+		"a tensor over borrowed memory is made");
 	is_int(-EROFS, tarn_tensor_set_f64(t, (int64_t[]) {0}, 5),
-		"read-only, so it is not written");
+		"a read-only borrowed tensor cannot be set");
 	has_str("read-only", tarn_error_message(),
 		"the error contains 'read-only'");
-	is_int(1, (int64_t)data[0], "and true");
+	is_int(1, (int64_t)data[0], "the borrowed memory is unchanged");
 	s = tarn_storage_unref(s);
-	is_int(0, released, "the tensor keeps it");
-	ok(tarn_tensor_data(t) == data, "where it was lent");
+	is_int(0, released, "the tensor keeps the borrowed memory");
+	ok(tarn_tensor_data(t) == data,
+		"the tensor is where the borrowed memory is");
 	t = tarn_tensor_unref(t);
-	is_int(1, released, "the last reference gives it back, once");
+	is_int(1, released,
+		"the last reference gives borrowed memory back once");
 	is_int(-EINVAL, tarn_storage_borrow(NULL, 1, true, NULL, NULL, &s),
-		"no address, no storage");
+		"borrowing memory without an address is refused");
 }
 
 #define THREADS 4
@@ -166,7 +174,7 @@ static void threads(void)
 	tarn_tensor_unref(t);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(thread[i], NULL);
-	is_int(1, released, "%d threads drop it once", THREADS);
+	is_int(1, released, "%d threads release a storage once", THREADS);
 }
 
 static int make_file(char *path, size_t size)
@@ -193,17 +201,24 @@ static void in_file(void)
 	unsigned char buf[8];
 	int64_t n = 0;
 
-	is_int(0, tarn_storage_from_fd(fd, 10, 20, &s), "20 bytes of a file");
-	ok(!tarn_storage_data(s), "have no address");
+	is_int(0, tarn_storage_from_fd(fd, 10, 20, &s),
+		"20 bytes of a file are a storage");
+	ok(!tarn_storage_data(s), "a storage of a file has no address");
 	ok(!tarn_storage_writable(s), "a storage of a file is read-only");
-	is_int(0, tarn_storage_read(s, 5, buf, 3), "three are read");
-	is_mem("\x0f\x10\x11", buf, 3, "from where they are");
-	is_int(-ERANGE, tarn_storage_read(s, 18, buf, 3), "not past the range");
+	is_int(0, tarn_storage_read(s, 5, buf, 3),
+		"three bytes of a file's storage are read");
+	is_mem("\x0f\x10\x11", buf, 3,
+		"the bytes are read from their place in the file");
+	is_int(-ERANGE, tarn_storage_read(s, 18, buf, 3),
+		"a read past the storage's range is refused");
 	must(tarn_layout_contiguous(TARN_I16, 1, (int64_t[]) {3}, &l));
-	is_int(0, tarn_tensor_new(s, 1, &l, &t), "an unaligned tensor");
-	ok(!tarn_tensor_data(t), "has no address either");
-	is_int(0, tarn_tensor_get_i64(t, (int64_t[]) {2}, &n), "an element");
-	is_int(0x100f, n, "is read from the file");
+	is_int(0, tarn_tensor_new(s, 1, &l, &t),
+		"an unaligned tensor in a file is made");
+	ok(!tarn_tensor_data(t),
+		"an unaligned tensor in a file has no address");
+	is_int(0, tarn_tensor_get_i64(t, (int64_t[]) {2}, &n),
+		"an element of an unaligned tensor is read");
+	is_int(0x100f, n, "the element has the file's value");
 	is_int(-EROFS, tarn_tensor_set_i64(t, (int64_t[]) {0}, 1),
 		"an element of a file's storage cannot be set");
 	close(fd);
@@ -212,16 +227,18 @@ static void in_file(void)
 	if (truncate(path, 12))
 		bail("truncate: %m");
 	is_int(-ENODATA, tarn_tensor_get_i64(t, (int64_t[]) {2}, &n),
-		"a file that shrank is an error");
-	has_str("ends at byte", tarn_error_message(), "that says where");
+		"a read from a file that shrank is an error");
+	has_str("ends at byte", tarn_error_message(),
+		"the error says where the file ends");
 	tarn_storage_unref(s);
 	tarn_tensor_unref(t);
 
 	writer = open(path, O_WRONLY | O_CLOEXEC);
 	is_int(-EBADF, tarn_storage_from_fd(writer, 0, 1, &s),
-		"a descriptor for writing is refused");
+		"a storage of a descriptor for writing is refused");
 	close(writer);
-	is_int(-EBADF, tarn_storage_from_fd(-1, 0, 1, &s), "as is none");
+	is_int(-EBADF, tarn_storage_from_fd(-1, 0, 1, &s),
+		"a storage of a descriptor of -1 is refused");
 	writer = open(path, O_RDONLY | O_CLOEXEC);
 	is_int(-EOVERFLOW, tarn_storage_from_fd(writer, 1, UINT64_MAX, &s),
 		"a range whose end overflows is refused");
@@ -244,13 +261,16 @@ static void file_twin(void)
 	tarn_storage *s = NULL;
 	char byte, name[4200];
 
-	is_int(0, tarn_storage_from_fd(fd, 10, 20, &s), "a file to be read");
+	is_int(0, tarn_storage_from_fd(fd, 10, 20, &s),
+		"a storage of a descriptor for both ways is made");
 	ok(storage_file(s)->readable && !storage_file(s)->writable,
-		"is not written, though the descriptor could");
-	is_int(10, (int64_t)storage_file(s)->offset, "it begins at byte 10");
+		"a file to be read is not writable");
+	is_int(10, (int64_t)storage_file(s)->offset,
+		"the storage begins at byte 10 of the file");
 	is_str(path, storage_file_name(storage_file(s), name, sizeof(name)),
-		"its name, for errors");
-	is_str("/", storage_file_name(storage_file(s), name, 2), "or less");
+		"the storage has the name of its file, for errors");
+	is_str("/", storage_file_name(storage_file(s), name, 2),
+		"the name of the file is cut to a small buffer");
 	odd = open(path, O_WRONLY | O_DIRECT | O_CLOEXEC);
 	unlink(path);
 	for (int i = 0; i < THREADS; i++)
@@ -261,22 +281,27 @@ static void file_twin(void)
 		void *seen;
 
 		pthread_join(thread[i], &seen);
-		is_int(direct, (intptr_t)seen, "one twin for all threads");
+		is_int(direct, (intptr_t)seen,
+			"all threads get the same direct descriptor");
 	}
-	is_int(odd < 0, direct < 0, "there, where there is direct I/O");
+	is_int(odd < 0, direct < 0,
+		"a direct descriptor exists where the disk has direct I/O");
 	if (direct >= 0)
 		is_int(O_RDONLY | O_DIRECT,
 			fcntl(direct, F_GETFL) & (O_ACCMODE | O_DIRECT),
-			"it is direct, and no more than that");
+			"the direct descriptor has O_DIRECT and is for "
+			"reading only");
 	s = tarn_storage_unref(s);
-	ok(direct < 0 || fcntl(direct, F_GETFL) < 0, "and goes with it");
+	ok(direct < 0 || fcntl(direct, F_GETFL) < 0,
+		"the direct descriptor is closed with the storage");
 
 	if (odd >= 0) {
-		is_int(0, tarn_storage_to_fd(odd, 0, 9, &s), "a direct one");
+		is_int(0, tarn_storage_to_fd(odd, 0, 9, &s),
+			"a storage of a direct descriptor is made");
 		ok(!(fcntl(storage_file(s)->fd, F_GETFL) & O_DIRECT),
-			"has a buffered twin");
+			"a storage of a direct descriptor has a buffered one");
 		is_int(-EBADF, tarn_storage_read(s, 0, &byte, 1),
-			"for writing only");
+			"a storage for writing only cannot be read");
 		has_str("writing only", tarn_error_message(),
 			"the error contains 'writing only'");
 		tarn_storage_unref(s);
@@ -294,17 +319,20 @@ static void file_to_write(void)
 	struct tarn_layout l;
 	int64_t n = 0;
 
-	is_int(0, tarn_storage_to_fd(fd, 60, 20, &s), "past the file's end");
-	ok(tarn_storage_writable(s), "it is writable");
-	ok(!tarn_storage_data(s), "without an address");
+	is_int(0, tarn_storage_to_fd(fd, 60, 20, &s),
+		"a storage past the file's end is made for writing");
+	ok(tarn_storage_writable(s), "a storage for writing is writable");
+	ok(!tarn_storage_data(s), "a storage for writing has no address");
 	must(tarn_layout_contiguous(TARN_U8, 1, (int64_t[]) {20}, &l));
-	is_int(0, tarn_tensor_new(s, 0, &l, &t), "a tensor in it");
+	is_int(0, tarn_tensor_new(s, 0, &l, &t),
+		"a tensor in a file for writing is made");
 	is_int(-ENOTSUP, tarn_tensor_set_i64(t, (int64_t[]) {0}, 1),
-		"elements are not written");
-	has_str("tarn_copy", tarn_error_message(), "which has an answer");
+		"elements of a file for writing cannot be set");
+	has_str("tarn_copy", tarn_error_message(),
+		"the error suggests tarn_copy");
 	is_int(0, tarn_tensor_get_i64(t, (int64_t[]) {3}, &n),
 		"an element of a file to be written can be read");
-	is_int(63, n, "from the file");
+	is_int(63, n, "the element has the value in the file for writing");
 	tarn_tensor_unref(t);
 	tarn_storage_unref(s);
 

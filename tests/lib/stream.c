@@ -57,14 +57,18 @@ static void test_options(void)
 	tarn_stream *s = NULL;
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
-		is_int(-EINVAL, tarn_stream_new(&bad[i].o, &s), "refused");
-		has_str(bad[i].part, tarn_error_message(), "in these words");
+		is_int(-EINVAL, tarn_stream_new(&bad[i].o, &s),
+			"a stream with wrong options is refused");
+		has_str(bad[i].part, tarn_error_message(),
+			"the error of wrong options contains the expected "
+			"words");
 	}
-	ok(!s && !tarn_stream_free(NULL), "NULL is freed");
+	ok(!s && !tarn_stream_free(NULL),
+		"freeing a stream that is NULL returns NULL");
 	s = stream_of(0);
 	is_int(!strcmp(tarn_stream_engine(s), "io_uring"),
 		!*tarn_stream_engine_why(s),
-		"it says why it is not io_uring, or nothing");
+		"a stream is of io_uring, or says why it is not");
 	tarn_stream_free(s);
 }
 
@@ -83,39 +87,49 @@ static void test_order_and_bound(void)
 		is_int(0,
 			tarn_stream_copy(s, dst[i], src[i], NULL, -1,
 				100u + (unsigned)i, &id[i]),
-			"queued");
+			"a copy is queued on a stream");
 	}
 	is_int(-EINVAL, tarn_stream_copy(s, wrong, wrong, NULL, -1, 0, NULL),
-		"what is wrong is refused before what is too much");
+		"a wrong copy is refused as wrong even when the stream is "
+		"full");
 	is_int(-EAGAIN, tarn_stream_copy(s, dst[0], src[1], NULL, -1, 0, NULL),
-		"a fifth does not fit");
+		"a fifth copy on a stream of four is refused");
 	has_str("4 copies are not reaped", tarn_error_message(),
 		"the error counts the copies that are not reaped");
 	tarn_stream_progress(s, &p);
-	is_int(4, (int64_t)(p.copies_waiting + p.copies_running), "four wait");
+	is_int(4, (int64_t)(p.copies_waiting + p.copies_running),
+		"four copies wait or run");
 	is_int(4 << 20, (int64_t)p.bytes_total,
 		"the progress has the bytes of four copies");
 
 	n = tarn_stream_reap(s, 2, -1, 8, c);
-	ok(n >= 2 && n <= 4, "two at least are done");
+	ok(n >= 2 && n <= 4, "a reap that waits for two returns at least two");
 	n += tarn_stream_reap(s, 4, -1, 8 - n, c + n);
-	is_int(4, n, "all are, when more are wanted than there are");
+	is_int(4, n, "a reap that wants more than all returns all");
 	for (int i = 0; i < 4; i++) {
-		is_int((int64_t)id[i], (int64_t)c[i].id, "in their order");
-		is_int(100 + i, (int64_t)c[i].user, "with the caller's tag");
-		is_int(0, c[i].result, "well");
+		is_int((int64_t)id[i], (int64_t)c[i].id,
+			"copies in memory end in their order");
+		is_int(100 + i, (int64_t)c[i].user,
+			"a completion has the caller's tag");
+		is_int(0, c[i].result, "a copy in memory ends without error");
 		is_str("", c[i].message,
 			"a copy that ended well has no message");
-		is_int(1 << 20, (int64_t)c[i].info.bytes, "with its bytes");
-		is_str("memory", c[i].info.engine, "by no engine");
-		is_int(1, tarn_tensor_equal(dst[i], src[i]), "copied");
+		is_int(1 << 20, (int64_t)c[i].info.bytes,
+			"a completion has the number of its bytes");
+		is_str("memory", c[i].info.engine,
+			"a completion of a copy in memory names 'memory'");
+		is_int(1, tarn_tensor_equal(dst[i], src[i]),
+			"a reaped copy has the bytes of its source");
 	}
 	tarn_stream_progress(s, &p);
-	is_int(4, (int64_t)p.copies_done, "four are done");
-	is_int(4 << 20, (int64_t)p.bytes_done, "so many bytes");
-	is_int(0, tarn_stream_reap(s, 1, -1, 8, c), "nothing is waited for");
+	is_int(4, (int64_t)p.copies_done,
+		"the progress counts four copies that are done");
+	is_int(4 << 20, (int64_t)p.bytes_done,
+		"the progress counts all bytes of four copies");
+	is_int(0, tarn_stream_reap(s, 1, -1, 8, c),
+		"a reap of an empty stream does not wait");
 	is_int(0, tarn_stream_copy(s, dst[0], src[1], NULL, -1, 0, NULL),
-		"there is room again");
+		"a stream has room again after a reap");
 	tarn_stream_free(s);
 	for (int i = 0; i < 4; i++) {
 		tarn_tensor_unref(dst[i]);
@@ -133,11 +147,13 @@ static void test_references(void)
 	const int64_t last = 999;
 	int64_t seen = 0;
 
-	is_int(0, tarn_stream_copy(s, dst, src, NULL, -1, 1, NULL), "queued");
+	is_int(0, tarn_stream_copy(s, dst, src, NULL, -1, 1, NULL),
+		"a copy is queued whose source the caller drops");
 	tarn_tensor_unref(src);
-	is_int(1, tarn_stream_reap(s, 1, -1, 1, &c), "done");
+	is_int(1, tarn_stream_reap(s, 1, -1, 1, &c),
+		"a copy is done after the caller dropped the source");
 	must(tarn_tensor_get_i64(dst, &last, &seen));
-	is_int(5, seen, "though the caller had dropped src");
+	is_int(5, seen, "the copy's source was kept until its end");
 	tarn_tensor_unref(dst);
 	tarn_stream_free(s);
 }
@@ -152,24 +168,36 @@ static void test_cancel(void)
 
 	must(tarn_stream_copy(s, dst, src, NULL, -1, 0, &id[0]));
 	must(tarn_stream_copy(s, small, from, NULL, -1, 0, &id[1]));
-	is_int(0, tarn_stream_reap(s, 0, 0, 4, c), "works a little");
-	is_int(0, tarn_stream_cancel(s, id[0]), "cancelled on its way");
-	is_int(-ENOENT, tarn_stream_cancel(s, id[0]), "once");
-	is_int(-ENOENT, tarn_stream_cancel(s, 12345), "there is none such");
-	has_str("is done, or never was", tarn_error_message(), "in words");
-	is_int(2, tarn_stream_reap(s, 4, -1, 4, c), "both end");
-	is_int((int64_t)id[0], (int64_t)c[0].id, "the cancelled one first");
+	is_int(0, tarn_stream_reap(s, 0, 0, 4, c),
+		"a reap without waiting does a part of the work");
+	is_int(0, tarn_stream_cancel(s, id[0]),
+		"a copy under way is cancelled");
+	is_int(-ENOENT, tarn_stream_cancel(s, id[0]),
+		"a cancelled copy cannot be cancelled again");
+	is_int(-ENOENT, tarn_stream_cancel(s, 12345),
+		"a copy that never was cannot be cancelled");
+	has_str("is done, or never was", tarn_error_message(),
+		"the error says that the copy is done or never was");
+	is_int(2, tarn_stream_reap(s, 4, -1, 4, c),
+		"a cancelled copy and another one both end");
+	is_int((int64_t)id[0], (int64_t)c[0].id,
+		"the cancelled copy ends first");
 	is_int(-ECANCELED, c[0].result,
 		"the cancelled copy's result is ECANCELED");
-	has_str("cancelled when ", c[0].message, "it says when");
-	is_int(0, c[1].result, "the other well");
+	has_str("cancelled when ", c[0].message,
+		"the message says when the copy was cancelled");
+	is_int(0, c[1].result,
+		"the copy beside the cancelled one ends without error");
 
 	must(tarn_stream_copy(s, dst, src, NULL, -1, 0, &id[0]));
 	must(tarn_stream_copy(s, small, from, NULL, -1, 0, &id[1]));
-	is_int(0, tarn_stream_cancel(s, 0), "all");
-	is_int(2, tarn_stream_reap(s, 4, -1, 4, c), "both end");
-	is_int(-2 * ECANCELED, c[0].result + c[1].result, "as cancelled");
-	is_int(0, tarn_stream_cancel(s, 0), "all of none");
+	is_int(0, tarn_stream_cancel(s, 0),
+		"all copies of a stream are cancelled");
+	is_int(2, tarn_stream_reap(s, 4, -1, 4, c), "all cancelled copies end");
+	is_int(-2 * ECANCELED, c[0].result + c[1].result,
+		"all cancelled copies have ECANCELED");
+	is_int(0, tarn_stream_cancel(s, 0),
+		"cancelling all copies of an empty stream succeeds");
 	tarn_tensor_unref(dst);
 	tarn_tensor_unref(src);
 	tarn_tensor_unref(small);
@@ -186,13 +214,18 @@ static void test_deadline(void)
 	must(tarn_stream_copy(s, dst, src, NULL, 0, 1, NULL));
 	must(tarn_stream_copy(s, dst, src, NULL, 60000, 2, NULL));
 	must(tarn_stream_copy(s, dst, src, NULL, -1, 3, NULL));
-	is_int(3, tarn_stream_reap(s, 3, -1, 4, c), "three end");
-	is_int(1, (int64_t)c[0].user, "first that whose time was up");
-	is_int(-ETIMEDOUT, c[0].result, "for that reason");
+	is_int(3, tarn_stream_reap(s, 3, -1, 4, c),
+		"three copies with deadlines end");
+	is_int(1, (int64_t)c[0].user,
+		"the copy whose deadline has passed ends first");
+	is_int(-ETIMEDOUT, c[0].result,
+		"the copy whose deadline has passed has ETIMEDOUT");
 	has_str("its time was up", c[0].message,
 		"the message says that the time was up");
-	is_int(0, c[1].result, "one in time");
-	is_int(0, c[2].result, "one that had time for ever");
+	is_int(0, c[1].result,
+		"the copy with a later deadline ends without error");
+	is_int(0, c[2].result,
+		"the copy without a deadline ends without error");
 	tarn_tensor_unref(dst);
 	tarn_tensor_unref(src);
 	tarn_stream_free(s);
@@ -205,9 +238,9 @@ static void test_poll(void)
 	struct tarn_completion c;
 	int rounds = 0;
 
-	ok(!readable(s, 0), "nothing to do");
+	ok(!readable(s, 0), "an empty stream is not readable");
 	must(tarn_stream_copy(s, dst, src, NULL, -1, 0, NULL));
-	ok(readable(s, 0), "a copy waits");
+	ok(readable(s, 0), "a stream with a waiting copy is readable");
 	while (readable(s, 60000) && tarn_stream_reap(s, 0, 0, 0, NULL) == 0) {
 		struct tarn_stream_progress p;
 
@@ -216,10 +249,11 @@ static void test_poll(void)
 		if (p.copies_done)
 			break;
 	}
-	ok(rounds > 1, "it is done bit by bit");
-	ok(readable(s, 0), "it waits to be reaped");
-	is_int(1, tarn_stream_reap(s, 0, 0, 1, &c), "it is");
-	ok(!readable(s, 0), "nothing to do again");
+	ok(rounds > 1, "the copy is done in several turns");
+	ok(readable(s, 0), "a stream with a copy to be reaped is readable");
+	is_int(1, tarn_stream_reap(s, 0, 0, 1, &c), "the copy is reaped");
+	ok(!readable(s, 0),
+		"the stream is not readable after all copies were reaped");
 	tarn_tensor_unref(dst);
 	tarn_tensor_unref(src);
 	tarn_stream_free(s);
@@ -268,14 +302,16 @@ static void test_owner(void)
 	if (pthread_create(&thread, NULL, use_elsewhere, s) != 0)
 		bail("no thread");
 	pthread_join(thread, &wrong);
-	is_int(0, (intptr_t)wrong, "another thread is refused");
+	is_int(0, (intptr_t)wrong, "another thread cannot use the stream");
 	pid = fork();
 	if (pid == 0)
 		_exit(use_in_child(s));
 	waitpid(pid, &status, 0);
-	is_int(0, status, "and so is a child");
-	is_int(1, tarn_stream_reap(s, 1, -1, 1, &c), "its own is not");
-	is_int(1, tarn_tensor_equal(dst, src), "and nothing was lost");
+	is_int(0, status, "a forked child cannot use the stream");
+	is_int(1, tarn_stream_reap(s, 1, -1, 1, &c),
+		"the stream's own thread reaps its copy");
+	is_int(1, tarn_tensor_equal(dst, src),
+		"the copy has its bytes after others were refused");
 	tarn_tensor_unref(dst);
 	tarn_tensor_unref(src);
 	tarn_stream_free(s);

@@ -431,8 +431,8 @@ static void attack(const char *engine, uint64_t first, uint64_t rounds)
 	if (!good)
 		diag("TARN_TEST_SEED=%llu",
 			(unsigned long long)(first + i - 1));
-	ok(good, "%s: %llu rounds, %llu copies", engine, (unsigned long long)i,
-		(unsigned long long)copies);
+	ok(good, "%s: %llu rounds of %llu copies end as they should", engine,
+		(unsigned long long)i, (unsigned long long)copies);
 }
 
 static uint64_t number(const char *name, uint64_t otherwise)

@@ -121,13 +121,18 @@ static void test_many(const char *engine)
 				 strcmp(c[i].info.engine, engine) != 0;
 		done_count += (uint64_t)n;
 	}
-	is_int(0, wrong, "%s: %d small copies", engine, PIECES);
-	ok(arrived(0, SIZE, false), "%s: all of them arrived", engine);
+	is_int(0, wrong, "%s: %d small copies out of a file end without error",
+		engine, PIECES);
+	ok(arrived(0, SIZE, false), "%s: all small copies have their bytes",
+		engine);
 	tarn_stream_progress(s, &p);
-	is_int(PIECES, (int64_t)p.copies_done, "%s: so many", engine);
-	is_int(SIZE, (int64_t)p.bytes_done, "%s: of so many bytes", engine);
+	is_int(PIECES, (int64_t)p.copies_done,
+		"%s: the progress counts all small copies", engine);
+	is_int(SIZE, (int64_t)p.bytes_done,
+		"%s: the progress counts all bytes of the small copies",
+		engine);
 	is_int(0, (int64_t)(p.copies_waiting + p.copies_running),
-		"%s: none is left", engine);
+		"%s: no small copy is left waiting or running", engine);
 	tarn_stream_free(s);
 }
 
@@ -203,7 +208,7 @@ static void test_cancel(const char *engine)
 
 	for (int i = 0; i < 25; i++)
 		wrong += round_of_cancels(s) != 0;
-	is_int(0, wrong, "%s: called off at any moment", engine);
+	is_int(0, wrong, "%s: copies are cancelled at any moment", engine);
 	tarn_stream_free(s);
 }
 
@@ -228,7 +233,8 @@ static void test_free(const char *engine)
 		for (size_t k = 0; k < SIZE; k++)
 			wrong += room[k] != CANARY;
 	}
-	is_int(0, wrong, "%s: nothing lands in freed streams", engine);
+	is_int(0, wrong, "%s: no byte is written after a stream was freed",
+		engine);
 }
 
 /* ---- the rest --------------------------------------------------------- */
@@ -243,10 +249,10 @@ static void test_poll(const char *engine)
 	queue(s, 0, SIZE, false, -1, 0, NULL);
 	while (reaped == 0 && poll(&p, 1, 60000) == 1)
 		reaped = tarn_stream_reap(s, 0, 0, 1, &c);
-	is_int(1, reaped, "%s: poll tells of a copy until it is done", engine);
-	is_int(0, c.result, "%s: well", engine);
+	is_int(1, reaped, "%s: poll reports a copy until it is done", engine);
+	is_int(0, c.result, "%s: the copy ends without error", engine);
 	quiet = poll(&p, 1, 0);
-	is_int(0, quiet, "%s: and is quiet then", engine);
+	is_int(0, quiet, "%s: poll is quiet after the copy was reaped", engine);
 	tarn_stream_free(s);
 }
 
@@ -257,15 +263,19 @@ static void test_register(const char *engine)
 	int r = tarn_stream_register(s, memory);
 
 	if (!strcmp(engine, "threads"))
-		is_int(1, r, "threads: registers nothing");
-	else if (!ok(r == 0 || r == 1, "%s: memory is registered", engine))
+		is_int(1, r,
+			"threads: the engine of threads registers no memory");
+	else if (!ok(r == 0 || r == 1,
+			 "%s: memory is registered, or need not be", engine))
 		diag("%s", tarn_error_message());
-	is_int(1, tarn_stream_register(s, file), "%s: no file is", engine);
+	is_int(1, tarn_stream_register(s, file),
+		"%s: a file's storage is not registered", engine);
 	memset(room, CANARY, SIZE);
 	queue(s, 4096, SIZE - 4096, false, -1, 0, NULL);
-	is_int(1, tarn_stream_reap(s, 1, -1, 1, &c), "%s: copied", engine);
-	ok(c.result == 0 && arrived(4096, SIZE - 4096, false), "%s: into it",
-		engine);
+	is_int(1, tarn_stream_reap(s, 1, -1, 1, &c),
+		"%s: a copy into registered memory ends", engine);
+	ok(c.result == 0 && arrived(4096, SIZE - 4096, false),
+		"%s: registered memory has the file's bytes", engine);
 	tarn_stream_free(s);
 }
 
@@ -280,15 +290,18 @@ static void test_short_file(const char *engine)
 	memset(room, CANARY, SIZE);
 	queue(s, SIZE / 2 - 100, 3000, false, -1, 0, NULL);
 	queue(s, 1000, 3000, false, -1, 1, NULL);
-	is_int(2, tarn_stream_reap(s, 2, -1, 2, c), "%s: two end", engine);
+	is_int(2, tarn_stream_reap(s, 2, -1, 2, c),
+		"%s: a copy past the file's end and another one end", engine);
 	for (int i = 0; i < 2; i++)
 		if (c[i].user == 0)
 			ok(c[i].result < 0 && c[i].message[0],
-				"%s: what is not there is told: %s", engine,
-				c[i].message);
+				"%s: the copy past the file's end is an "
+				"error: %s",
+				engine, c[i].message);
 		else
 			ok(c[i].result == 0 && arrived(1000, 3000, false),
-				"%s: what is there is copied", engine);
+				"%s: the copy inside the file has its bytes",
+				engine);
 	tarn_stream_free(s);
 	if (truncate(path, SIZE) < 0)
 		bail("%s: %m", path);
@@ -307,8 +320,8 @@ static void test_short_company(const char *engine)
 	memset(room, CANARY, SIZE);
 	for (uint64_t i = 0; i < MANY; i++)
 		queue(s, FIRST + i * PIECE, PIECE, false, -1, i, NULL);
-	is_int(MANY, tarn_stream_reap(s, MANY, -1, MANY, c), "%s: all end",
-		engine);
+	is_int(MANY, tarn_stream_reap(s, MANY, -1, MANY, c),
+		"%s: all copies from a file that shrank end", engine);
 	for (int i = 0; i < MANY; i++)
 		if (c[i].user < 200)
 			wrong += c[i].result != 0 ||
@@ -317,7 +330,8 @@ static void test_short_company(const char *engine)
 		else
 			wrong += c[i].result >= 0 ||
 				 !strstr(c[i].message, "shrunk");
-	is_int(0, wrong, "%s: those that are there well, no other", engine);
+	is_int(0, wrong, "%s: only copies inside the shrunk file succeed",
+		engine);
 	tarn_stream_free(s);
 	if (truncate(path, SIZE) < 0)
 		bail("%s: %m", path);

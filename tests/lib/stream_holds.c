@@ -125,20 +125,23 @@ static void test_files(const char *engine)
 		read[i] = tarn_tensor_ref(memory());
 		queue(s, read[i], open_file(i, false), (uint64_t)i);
 	}
-	is_int(0, count_failures(s), "%s: out of many files", engine);
+	is_int(0, count_failures(s), "%s: copies out of many files succeed",
+		engine);
 	for (int i = 0; i < FILES; i++) {
 		const unsigned char *bytes = tarn_tensor_data(read[i]);
 
 		wrong += bytes[0] != i || bytes[SIZE - 1] != i;
 		tarn_tensor_unref(read[i]);
 	}
-	is_int(0, wrong, "%s: each from its own", engine);
+	is_int(0, wrong, "%s: each copy has the bytes of its own file", engine);
 	for (int i = 0; i < FILES; i++)
 		queue(s, open_file(FILES + i, true), memory(), 0);
-	is_int(0, count_failures(s), "%s: into many files", engine);
+	is_int(0, count_failures(s), "%s: copies into many files succeed",
+		engine);
 	for (int i = 0; i < FILES; i++)
 		queue(s, open_file(FILES + i, true), open_file(i, false), 0);
-	is_int(0, count_failures(s), "%s: from many to many", engine);
+	is_int(0, count_failures(s),
+		"%s: copies from many files to many files succeed", engine);
 	tarn_stream_free(s);
 }
 
@@ -151,9 +154,9 @@ static void test_idle(const char *engine)
 	for (int i = 0; i < 20; i++)
 		queue(s, memory(), open_file(i, false), 0);
 	is_int(20, tarn_stream_reap(s, 20, -1, 20, done_copies),
-		"%s: some are done", engine);
-	is_int(before, open_descriptors(), "%s: and their files closed",
-		engine);
+		"%s: twenty of the copies are reaped", engine);
+	is_int(before, open_descriptors(),
+		"%s: the files of reaped copies are closed", engine);
 	tarn_stream_free(s);
 }
 
@@ -196,18 +199,21 @@ static void test_windows(void)
 		if (copy_op_new(&env, dst, src, NULL, &m[i]) < 0)
 			bail("%s", tarn_error_message());
 	ok(m[0]->ops->pump(m[0], 1) > 0, "a copy from file to file begins");
-	is_int(0, m[1]->ops->pump(m[1], 1), "the next has no room for windows");
+	is_int(0, m[1]->ops->pump(m[1], 1),
+		"the second copy waits, since there is no room for its "
+		"windows");
 	copy_op_cancel(m[0]);
 	if (copy_env_drain(&env) < 0)
 		bail("%s", tarn_error_message());
 	copy_op_release(m[0]);
-	ok(m[1]->ops->pump(m[1], 1) > 0, "and begins when the first is done");
+	ok(m[1]->ops->pump(m[1], 1) > 0,
+		"the second copy begins when the first one is done");
 	copy_op_cancel(m[1]);
 	if (copy_env_drain(&env) < 0)
 		bail("%s", tarn_error_message());
 	for (int i = 0; i < 2; i++)
 		copy_op_free(m[i]);
-	is_int(0, (int64_t)env.windows, "all of it is given back");
+	is_int(0, (int64_t)env.windows, "all buffer is given back");
 	copy_env_close(&env);
 	tarn_tensor_unref(dst);
 	tarn_tensor_unref(src);
@@ -220,8 +226,10 @@ static void test_buffered(void)
 	tarn_tensor *dst = memory(), *src = open_file(0, false);
 	int before = open_descriptors();
 
-	is_int(0, tarn_copy(dst, src, &o, NULL), "a file is read buffered");
-	is_int(before, open_descriptors(), "by the descriptor that it has");
+	is_int(0, tarn_copy(dst, src, &o, NULL),
+		"a file that is open for buffered reads is read");
+	is_int(before, open_descriptors(),
+		"the file is read by the descriptor that it has");
 	tarn_tensor_unref(dst);
 	tarn_tensor_unref(src);
 }
@@ -235,7 +243,7 @@ static void test_first_seconds(const char *engine)
 	must(tarn_stream_reap(s, 1, -1, 1, done_copies));
 	took = done_copies[0].info.seconds;
 	ok(took >= 0 && took <= seconds() - begun,
-		"%s: the first copy took no longer than we saw", engine);
+		"%s: the first copy reports no more time than it took", engine);
 	tarn_stream_free(s);
 }
 
@@ -271,7 +279,7 @@ static void test_free_elsewhere(void)
 		bail("no thread");
 	pthread_join(thread, NULL);
 	is_int(0, done_copies[0].result,
-		"a stream is freed by another thread, whose own goes on");
+		"a stream is freed by another thread that has its own stream");
 }
 
 int main(void)

@@ -51,11 +51,14 @@ static void test_direction(const char *engine, enum direction d, uint64_t size)
 
 	queue(s, d, size);
 	is_int(1, kit_stream_reap_polled(s, &c, 1),
-		"%s: %llu bytes %s, by poll", engine, (unsigned long long)size,
-		name);
-	ok(c.result == 0 && arrived(d, size), "%s: all there: %s", engine,
+		"%s: %llu bytes %s are copied by poll alone", engine,
+		(unsigned long long)size, name);
+	ok(c.result == 0 && arrived(d, size),
+		"%s: the copy by poll ends with its bytes: %s", engine,
 		c.message);
-	is_int(0, poll(&p, 1, 0), "%s: and is quiet then", engine);
+	is_int(0, poll(&p, 1, 0),
+		"%s: the stream is not readable after the copy was reaped",
+		engine);
 	tarn_stream_free(s);
 }
 
@@ -79,9 +82,13 @@ static void test_late(const char *engine)
 	nanosleep(&pause, NULL);
 	p.fd = tarn_stream_fd(s);
 	got += kit_stream_reap_polled(s, c, COPIES - got);
-	is_int(COPIES, got, "%s: what was done before somebody looked", engine);
-	ok(arrived(WRITE, COPIES * PIECE), "%s: is all there", engine);
-	is_int(0, poll(&p, 1, 0), "%s: and nothing is left", engine);
+	is_int(COPIES, got,
+		"%s: copies that end before the first poll are reported",
+		engine);
+	ok(arrived(WRITE, COPIES * PIECE),
+		"%s: the copies that ended early have their bytes", engine);
+	is_int(0, poll(&p, 1, 0),
+		"%s: the stream is not readable after all were reaped", engine);
 	tarn_stream_free(s);
 }
 
@@ -101,7 +108,7 @@ static void test_turns(const char *engine)
 		turns++;
 	}
 	ok(got == 1 && turns <= 2 * (int)info->requests + 4,
-		"%s: %d turns for %d requests", engine, turns,
+		"%s: %d turns suffice for %d requests", engine, turns,
 		got == 1 ? (int)info->requests : 0);
 	tarn_stream_free(s);
 }

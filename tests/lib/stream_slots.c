@@ -122,19 +122,24 @@ static void test_wait(tarn_storage *storage)
 		copy_op_new(&env, dst, src, &buffered, &m) < 0)
 		bail("%s", tarn_error_message());
 	take(env.files, storage, TARN_IO_FILES);
-	is_int(0, m->ops->pump(m, 1), "all slots are in use: nothing begins");
-	is_int(0, m->error, "nor fails: %s", m->error_text);
-	ok(!m->ended, "it waits");
-	ok(!file_slots_came_free(env.files), "as long as none comes free");
+	is_int(0, m->ops->pump(m, 1),
+		"a copy does not begin while all slots are in use");
+	is_int(0, m->error, "a copy without a slot does not fail: %s",
+		m->error_text);
+	ok(!m->ended, "a copy without a slot waits");
+	ok(!file_slots_came_free(env.files),
+		"a copy without a slot waits as long as none comes free");
 	give(env.files, 7);
-	ok(file_slots_came_free(env.files), "then one does");
-	is_int(1, m->ops->pump(m, 1), "and it begins");
+	ok(file_slots_came_free(env.files),
+		"a slot comes free when a copy ends");
+	is_int(1, m->ops->pump(m, 1),
+		"the waiting copy begins when a slot comes free");
 	if (copy_env_drain(&env) < 0)
 		bail("%s", tarn_error_message());
 	ok(copy_op_finished(m) && copy_op_result(m) == 0 && all_are(dst, 'b'),
-		"to end well");
+		"the waiting copy ends with its bytes");
 	copy_op_free(m);
-	ok(!file_slots_came_free(env.files), "nobody else was told to wait");
+	ok(!file_slots_came_free(env.files), "no other copy was made to wait");
 	give_all(env.files, TARN_IO_FILES);
 	copy_env_close(&env);
 	tarn_tensor_unref(dst);
@@ -153,17 +158,17 @@ static void test_both(tarn_storage *storage)
 		bail("%s", tarn_error_message());
 	take(env.files, storage, TARN_IO_FILES - 1);
 	is_int(0, file_slots_take(env.files, storage, fd, direct, &two),
-		"one is left for who wants two");
+		"a copy that needs two slots does not take the last one");
 	is_int(1, file_slots_take(env.files, storage, direct, -1, &one),
-		"who wants one has it");
+		"a copy that needs one slot takes the last one");
 	give(env.files, 0);
 	is_int(1, file_slots_take(env.files, storage, fd, direct, &two),
-		"two may be one more, where one is in use already");
-	is_int(one.buffered, two.direct, "that is shared");
+		"a copy of an open file needs only one more slot");
+	is_int(one.buffered, two.direct, "two copies of one file share a slot");
 	file_slots_drop(env.files, &one);
 	file_slots_drop(env.files, &two);
 	is_int(1, file_slots_take(env.files, storage, fd, -1, &one),
-		"all are given back, and can be had again");
+		"all slots are given back and can be used again");
 	file_slots_drop(env.files, &one);
 	give_all(env.files, TARN_IO_FILES - 1);
 	copy_env_close(&env);
@@ -207,7 +212,7 @@ static void test_stream(tarn_storage *storage, const char *engine)
 		tarn_tensor_unref(dst[i]);
 		tarn_tensor_unref(src[i]);
 	}
-	is_int(0, wrong, "%s: all that shared one slot are done", engine);
+	is_int(0, wrong, "%s: all copies that share one slot end", engine);
 	give_all(s->env.files, TARN_IO_FILES - 1);
 	tarn_stream_free(s);
 	tarn_storage_unref(other);
@@ -240,10 +245,11 @@ static void test_stuck(tarn_storage *storage, const char *engine)
 			bail("%s", tarn_error_message());
 	}
 	n = tarn_stream_reap(s, N, -1, N, c);
-	is_int(N, n, "%s: what waits for nothing ends", engine);
+	is_int(N, n, "%s: a copy that waits for nothing ends", engine);
 	for (int i = 0; i < n; i++)
 		wrong += c[i].result != -EIO || !strstr(c[i].message, "bug");
-	is_int(0, wrong, "%s: with an error, and is called a bug", engine);
+	is_int(0, wrong, "%s: a copy that waits for nothing fails as a bug",
+		engine);
 	give_all(s->env.files, TARN_IO_FILES);
 	for (int i = 0; i < N; i++)
 		if (tarn_stream_copy(
@@ -257,7 +263,7 @@ static void test_stuck(tarn_storage *storage, const char *engine)
 		tarn_tensor_unref(dst[i]);
 		tarn_tensor_unref(src[i]);
 	}
-	is_int(0, wrong, "%s: and the stream is good for others", engine);
+	is_int(0, wrong, "%s: the stream still serves other copies", engine);
 	tarn_stream_free(s);
 }
 

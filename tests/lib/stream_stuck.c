@@ -46,13 +46,13 @@ static void test_windows(const char *engine, reap_fn reap, const char *way)
 	for (uint64_t i = 0; i < 3; at += sizes[i++])
 		kit_stream_copy(s, dst, at, src, at, sizes[i], NULL, i);
 	n = reap(s, c, 3);
-	is_int(3, n, "%s: all from file to file end, %s", engine, way);
+	is_int(3, n, "%s: all copies from file to file end, %s", engine, way);
 	for (int i = 0; i < n; i++)
 		wrong += c[i].result != 0;
-	is_int(0, wrong, "%s: well", engine);
+	is_int(0, wrong, "%s: all copies from file to file succeed", engine);
 	ok(fd_pread(dst_fd, seen, SIZE, 0) == SIZE &&
 			!memcmp(wanted, seen, SIZE),
-		"%s: with all of their bytes", engine);
+		"%s: all copies from file to file have their bytes", engine);
 	tarn_stream_free(s);
 	tarn_storage_unref(src);
 	tarn_storage_unref(dst);
@@ -105,14 +105,14 @@ static void test_gathered(const char *engine, reap_fn reap, const char *way)
 		bail("memfd: %m");
 	is_int(MEMBERS,
 		count_results(engine, in_memory, TARN_IO_DIRECT, reap, -EINVAL),
-		"%s: a file system without direct I/O is told, %s", engine,
+		"%s: a file system without direct I/O is an error, %s", engine,
 		way);
 	/* A ring takes a file without a number for it. */
 	if (!strcmp(engine, "threads"))
 		is_int(MEMBERS,
 			count_results(engine, on_disk, TARN_IO_BUFFERED, reap,
 				-EMFILE),
-			"%s: so is a file that the engine cannot have, %s",
+			"%s: a file that the engine cannot add is an error, %s",
 			engine, way);
 	close(in_memory);
 	close(on_disk);

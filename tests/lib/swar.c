@@ -66,8 +66,10 @@ static void test_plain(void)
 		seen[n]++;
 		wrong += n != count(text, is_plain);
 	}
-	is_int(0, wrong, "what JSON takes as it is ends where it ends");
-	ok(seen[0] && seen[7] && seen[8], "anywhere");
+	is_int(0, wrong,
+		"a run of plain characters of JSON ends at the right byte");
+	ok(seen[0] && seen[7] && seen[8],
+		"runs of 0, 7 and 8 plain characters were met");
 }
 
 static void test_digits(void)
@@ -90,8 +92,9 @@ static void test_digits(void)
 			wrong += number != strtoull(text, NULL, 10);
 		}
 	}
-	is_int(0, wrong, "numbers end where they end, and are what they are");
-	ok(seen[0] && seen[7] && seen[8], "of any length");
+	is_int(0, wrong, "numbers end at the right byte and have their value");
+	ok(seen[0] && seen[7] && seen[8],
+		"numbers of 0, 7 and 8 digits were met");
 }
 
 /* Each byte at each place, in the company of all kinds. */
@@ -111,7 +114,7 @@ static void test_every_byte(void)
 		wrong +=
 			swar_before(swar_not_digit(x)) != count(text, is_digit);
 	}
-	is_int(0, wrong, "every byte at every place");
+	is_int(0, wrong, "every byte is classified right at every place");
 }
 
 int main(void)

@@ -62,11 +62,12 @@ static void reach(void)
 		tarn_tensor *t = NULL;
 
 		is_int(cases[i].wanted,
-			tarn_tensor_new(s, cases[i].base, &l, &t), "reach: %s",
-			cases[i].what);
+			tarn_tensor_new(s, cases[i].base, &l, &t),
+			"the reach of a tensor is checked: %s", cases[i].what);
 		if (cases[i].part)
 			has_str(cases[i].part, tarn_error_message(),
-				"said with the value");
+				"the error of a tensor's reach contains its "
+				"value");
 		tarn_tensor_unref(t);
 	}
 	tarn_storage_unref(s);
@@ -81,16 +82,20 @@ static void hostile_layouts(void)
 	must(tarn_storage_alloc(16, &s));
 	must(tarn_layout_contiguous(TARN_F32, 1, (int64_t[]) {4}, &l));
 	l.ndim = 200;
-	ok(tarn_tensor_new(s, 0, &l, &t) < 0, "200 dimensions are refused");
+	ok(tarn_tensor_new(s, 0, &l, &t) < 0,
+		"a layout of 200 dimensions is refused");
 	must(tarn_layout_contiguous(TARN_F32, 1, (int64_t[]) {4}, &l));
 	l.dtype = 99;
-	ok(tarn_tensor_new(s, 0, &l, &t) < 0, "so is dtype 99");
+	ok(tarn_tensor_new(s, 0, &l, &t) < 0,
+		"a layout of dtype 99 is refused");
 	must(tarn_layout_contiguous(TARN_F32, 1, (int64_t[]) {4}, &l));
 	l.stride[0] = INT64_MAX / 2;
-	ok(tarn_tensor_new(s, 0, &l, &t) < 0, "and a stride of 2^62");
+	ok(tarn_tensor_new(s, 0, &l, &t) < 0,
+		"a layout with a stride of 2^62 is refused");
 	must(tarn_layout_contiguous(TARN_U8, 1, (int64_t[]) {4}, &l));
-	ok(tarn_tensor_new(s, UINT64_MAX, &l, &t) < 0, "and a base of 2^64");
-	ok(!t, "and nothing was made");
+	ok(tarn_tensor_new(s, UINT64_MAX, &l, &t) < 0,
+		"a base of 2^64 is refused");
+	ok(!t, "no refused layout made a tensor");
 	tarn_storage_unref(s);
 }
 
@@ -120,11 +125,13 @@ static void elements(void)
 		}
 		must(tarn_tensor_get_i64(t, (int64_t[]) {1}, &as_int));
 		is_int(dtype == TARN_BOOL ? 4 : 6, (int64_t)sum,
-			"%s: 2, 1, 2, 1 at an odd byte",
+			"%s: 2, 1, 2, 1 are set and read at an odd byte",
 			tarn_dtype_name(dtype));
-		is_int(1, as_int, "%s: as an integer", tarn_dtype_name(dtype));
+		is_int(1, as_int, "%s: an element is read as an integer",
+			tarn_dtype_name(dtype));
 		is_int(0, bytes[4] + bytes[5 + tarn_layout_nbytes(&l)],
-			"%s: nothing else is written", tarn_dtype_name(dtype));
+			"%s: bytes beside the tensor are not written",
+			tarn_dtype_name(dtype));
 		is_int(-ERANGE, tarn_tensor_set_f64(t, (int64_t[]) {4}, 1),
 			"%s: element 4 of 4 is refused",
 			tarn_dtype_name(dtype));
@@ -142,19 +149,22 @@ static void complex_numbers(void)
 	must(tarn_tensor_zeros(TARN_C64, 1, (int64_t[]) {2}, &t));
 	must(tarn_tensor_set_c64(t, (int64_t[]) {1}, (float[2]) {1.5f, -2}));
 	must(tarn_tensor_get_c64(t, (int64_t[]) {1}, c));
-	ok(c[0] == 1.5f && c[1] == -2, "1.5-2j is set and read");
+	ok(c[0] == 1.5f && c[1] == -2,
+		"1.5-2j is set and read as a complex number");
 	must(tarn_tensor_get_f64(t, (int64_t[]) {1}, &d));
-	ok(d == 1.5, "its real part as a double");
+	ok(d == 1.5, "the real part of a complex number is read as a double");
 	must(tarn_tensor_set_f64(t, (int64_t[]) {1}, 3));
 	must(tarn_tensor_get_c64(t, (int64_t[]) {1}, c));
-	ok(c[0] == 3 && c[1] == 0, "a double has no imaginary part");
+	ok(c[0] == 3 && c[1] == 0,
+		"a double read as a complex number has no imaginary part");
 	must(tarn_tensor_zeros(TARN_F32, 0, NULL, &real));
 	is_int(0, tarn_tensor_set_c64(real, NULL, (float[2]) {7, 0}),
-		"7+0j goes into a real scalar");
+		"7+0j is set to a real element");
 	is_int(-EINVAL, tarn_tensor_set_c64(real, NULL, (float[2]) {7, 1}),
-		"7+1j does not");
+		"7+1j is not set to a real element");
 	must(tarn_tensor_get_c64(real, NULL, c));
-	ok(c[0] == 7 && c[1] == 0, "which still is 7");
+	ok(c[0] == 7 && c[1] == 0,
+		"a refused number leaves the element unchanged");
 	tarn_tensor_unref(real);
 	tarn_tensor_unref(t);
 }
@@ -168,24 +178,26 @@ static void sharing(void)
 	must(tarn_tensor_arange(TARN_F32, 0, 6, 1, &t));
 	l = strided(TARN_F32, 2, (int64_t[]) {2, 2}, (int64_t[]) {-1, 2}, 3);
 	is_int(0, tarn_tensor_with_layout(t, &l, &flipped),
-		"another layout over the same storage");
-	ok(tarn_tensor_same_storage(t, flipped), "which is the same");
+		"a tensor of another layout over the same storage is made");
+	ok(tarn_tensor_same_storage(t, flipped),
+		"the tensor of another layout has the same storage");
 	ok((float *)tarn_tensor_data(flipped) ==
 			(float *)tarn_tensor_data(t) + 3,
 		"data is the address of element (0, 0)");
 	is_int(0, tarn_tensor_flat_storage(flipped, &flat),
-		"the storage as one dimension");
-	is_int(6, tarn_tensor_layout(flat)->shape[0], "has all six elements");
+		"a tensor's storage is seen as one dimension");
+	is_int(6, tarn_tensor_layout(flat)->shape[0],
+		"a storage as one dimension has all six elements");
 	must(tarn_tensor_set_f64(flat, (int64_t[]) {4}, 40));
 	must(tarn_tensor_get_f64(flipped, (int64_t[]) {1, 1}, &d));
-	ok(d == 40, "a write through one is seen through the other");
+	ok(d == 40, "a write through one tensor is seen through the other");
 	must(tarn_tensor_clone(flipped, &other));
-	ok(!tarn_tensor_same_storage(t, other), "a clone has its own");
+	ok(!tarn_tensor_same_storage(t, other), "a clone has its own memory");
 	l = strided(TARN_F32, 1, (int64_t[]) {7}, (int64_t[]) {1}, 0);
 	tarn_tensor_unref(other);
 	other = NULL;
 	is_int(-ERANGE, tarn_tensor_with_layout(t, &l, &other),
-		"seven elements are not there");
+		"a view of seven of six elements is refused");
 	tarn_tensor_unref(flat);
 	tarn_tensor_unref(flipped);
 	tarn_tensor_unref(t);
@@ -203,9 +215,9 @@ static void flat_with_a_rest(void)
 	must(tarn_tensor_new(s, 6, &l, &t));
 	must(tarn_tensor_flat_storage(t, &flat));
 	is_int(3, tarn_tensor_layout(flat)->shape[0],
-		"a rest at either end is left out");
+		"bytes at either end that make no element are left out");
 	is_int(2, (int64_t)tarn_tensor_base(flat),
-		"in step with the tensor's elements");
+		"the flat view is in step with the tensor's elements");
 	tarn_tensor_unref(flat);
 	tarn_tensor_unref(t);
 	tarn_storage_unref(s);
@@ -243,17 +255,21 @@ static void expressions(void)
 		must(tarn_tensor_parse(TARN_I32, cases[i].wanted, &wanted));
 		is_int(cases[i].copied,
 			tarn_tensor_eval_copy(t, cases[i].expr, &seen),
-			"apply %s", cases[i].expr);
+			"an expression is evaluated: %s", cases[i].expr);
 		is_int(1, seen ? tarn_tensor_equal(wanted, seen) : -1,
-			"gives %s", cases[i].wanted);
+			"the expression gives %s", cases[i].wanted);
 		ok(seen && tarn_tensor_same_storage(t, seen) != cases[i].copied,
-			cases[i].copied ? "in memory of its own"
-					: "in the same storage");
+			cases[i].copied
+				? "a copy is in memory of its own"
+				: "a view is in the same storage, and a copy "
+				  "is not");
 		is_int(cases[i].copied ? -EINVAL : 0,
-			tarn_tensor_eval(t, cases[i].expr, &view), "view %s",
+			tarn_tensor_eval(t, cases[i].expr, &view),
+			"an expression is evaluated as a view: %s",
 			cases[i].expr);
 		if (view)
-			is_int(1, tarn_tensor_equal(wanted, view), "the same");
+			is_int(1, tarn_tensor_equal(wanted, view),
+				"the view has the elements of the expression");
 		else
 			has_str("tarn_tensor_eval_copy", tarn_error_message(),
 				"the error names the function that copies");
@@ -261,9 +277,11 @@ static void expressions(void)
 		tarn_tensor_unref(wanted);
 		tarn_tensor_unref(view);
 	}
-	is_int(-ERANGE, tarn_tensor_eval_copy(t, "[3]", &none), "row 3 of 3");
-	is_int(-EINVAL, tarn_tensor_eval(t, "[0", &none), "half a view");
-	ok(!none, "make nothing");
+	is_int(-ERANGE, tarn_tensor_eval_copy(t, "[3]", &none),
+		"row 3 of 3 is refused");
+	is_int(-EINVAL, tarn_tensor_eval(t, "[0", &none),
+		"half an expression is refused");
+	ok(!none, "a refused expression makes no tensor");
 	tarn_tensor_unref(t);
 }
 

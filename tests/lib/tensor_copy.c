@@ -150,9 +150,10 @@ static void random_views(void)
 		tarn_tensor_unref(f);
 		rounds++;
 	}
-	is_int(0, wrong, "%d random views ravel right", rounds);
-	is_int(0, wrong_file, "and where there is no address too");
-	is_int(0, wrong_equal, "and the two are equal");
+	is_int(0, wrong, "%d random views in memory are packed right", rounds);
+	is_int(0, wrong_file, "random views in a file are packed right, too");
+	is_int(0, wrong_equal,
+		"a view in a file equals the same view in memory");
 	tarn_storage_unref(memory);
 	tarn_storage_unref(file);
 }
@@ -171,20 +172,24 @@ static void there_and_back(enum tarn_order order)
 	for (int i = 0; i < 12; i++)
 		packed[i] = 100 + i;
 	is_int(0, tarn_tensor_unravel(view, order, packed, sizeof(packed)),
-		"unravel in order %d", (int)order);
+		"a view is unpacked in order %d", (int)order);
 	must(tarn_tensor_get_i64(view, (int64_t[]) {1, 0, 0}, &n));
-	is_int(order == TARN_ORDER_C ? 106 : 101, n, "element (1, 0, 0)");
+	is_int(order == TARN_ORDER_C ? 106 : 101, n,
+		"element (1, 0, 0) is unpacked to its place");
 	must(tarn_tensor_get_i64(view, (int64_t[]) {0, 0, 1}, &n));
-	is_int(order == TARN_ORDER_C ? 101 : 106, n, "element (0, 0, 1)");
+	is_int(order == TARN_ORDER_C ? 101 : 106, n,
+		"element (0, 0, 1) is unpacked to its place");
 	must(tarn_tensor_ravel(view, order, back, sizeof(back)));
-	is_mem(packed, back, sizeof(packed), "and ravel gives it back");
+	is_mem(packed, back, sizeof(packed),
+		"packing gives the unpacked bytes back");
 	must(tarn_tensor_get_i64(t, (int64_t[]) {0}, &n));
-	is_int(0, n, "what the view does not reach is untouched");
+	is_int(0, n, "unpacking leaves elements outside of the view unchanged");
 	is_int(-EINVAL, tarn_tensor_ravel(view, order, back, 47),
-		"a buffer too small is refused");
-	has_str("47", tarn_error_message(), "with its size");
+		"packing to a buffer that is too small is refused");
+	has_str("47", tarn_error_message(),
+		"the error has the size of the small buffer");
 	is_int(-EINVAL, tarn_tensor_unravel(view, order, back, 47),
-		"in both directions");
+		"unpacking from a buffer that is too small is refused");
 	tarn_tensor_unref(view);
 	tarn_tensor_unref(t);
 }
@@ -202,19 +207,23 @@ static void small_elements(void)
 	must(tarn_layout_strided(
 		TARN_F4, 2, (int64_t[]) {3, 4}, (int64_t[]) {6, 1}, 2, &l));
 	must(tarn_tensor_new(s, 0, &l, &t));
-	is_int(0, tarn_tensor_ravel(t, TARN_ORDER_C, seen, 6), "F4 rows");
+	is_int(0, tarn_tensor_ravel(t, TARN_ORDER_C, seen, 6),
+		"rows of F4 are packed");
 	is_mem((unsigned char[]) {data[1], data[2], data[4], data[5], data[7],
 		       data[8]},
-		seen, 6, "are whole bytes");
+		seen, 6, "packed rows of F4 are whole bytes");
 	tarn_tensor_unref(t);
 	must(tarn_layout_strided(TARN_F6_E3M2, 2, (int64_t[]) {2, 4},
 		(int64_t[]) {-8, 1}, 8, &l));
 	must(tarn_tensor_new(s, 0, &l, &t));
-	is_int(0, tarn_tensor_clone(t, &copy), "F6 rows, last first");
+	is_int(0, tarn_tensor_clone(t, &copy),
+		"a reversed tensor of F6 is cloned");
 	is_mem((unsigned char[]) {data[6], data[7], data[8], data[0], data[1],
 		       data[2]},
-		tarn_tensor_data(copy), 6, "are three bytes each");
-	is_int(1, tarn_tensor_equal(t, copy), "and equal their copy");
+		tarn_tensor_data(copy), 6,
+		"reversed rows of F6 are three bytes each");
+	is_int(1, tarn_tensor_equal(t, copy),
+		"a tensor of F6 equals its clone");
 	tarn_tensor_unref(t);
 	tarn_tensor_unref(copy);
 	tarn_storage_unref(s);
@@ -240,11 +249,12 @@ static void reads(const char *what, struct counted *c, tarn_storage *s,
 		bail("%s", tarn_error_message());
 	diag("%s: %lld reads, %lld bytes", what, (long long)c->reads,
 		(long long)c->read);
-	ok(c->reads <= max_reads, "%s: at most %lld reads", what,
+	ok(c->reads <= max_reads, "%s: a clone takes at most %lld reads", what,
 		(long long)max_reads);
-	ok(c->read <= max_bytes, "%s: at most %lld bytes", what,
+	ok(c->read <= max_bytes, "%s: a clone reads at most %lld bytes", what,
 		(long long)max_bytes);
-	is_int(1, tarn_tensor_equal(copy, m), "%s: the right ones", what);
+	is_int(1, tarn_tensor_equal(copy, m),
+		"%s: the clone has the elements of the file", what);
 	tarn_tensor_unref(f);
 	tarn_tensor_unref(m);
 	tarn_tensor_unref(copy);
@@ -340,12 +350,15 @@ static void contiguous(void)
 	tarn_tensor *t = NULL, *same = NULL, *turned = NULL, *copy = NULL;
 
 	must(tarn_tensor_parse(TARN_U8, "[[1, 2, 3], [4, 5, 6]]", &t));
-	is_int(0, tarn_tensor_contiguous(t, &same), "contiguous of C order");
-	ok(same == t, "is itself");
+	is_int(0, tarn_tensor_contiguous(t, &same),
+		"the contiguous form of a contiguous tensor succeeds");
+	ok(same == t, "the contiguous form of a contiguous tensor is itself");
 	must(tarn_tensor_eval(t, ".transpose(0,1)", &turned));
 	must(tarn_tensor_contiguous(turned, &copy));
-	ok(copy != turned, "of a transposed one is a copy");
-	is_mem("\1\4\2\5\3\6", tarn_tensor_data(copy), 6, "in C order");
+	ok(copy != turned,
+		"the contiguous form of a transposed tensor is a copy");
+	is_mem("\1\4\2\5\3\6", tarn_tensor_data(copy), 6,
+		"the contiguous copy is in C order");
 	tarn_tensor_unref(copy);
 	tarn_tensor_unref(turned);
 	tarn_tensor_unref(same);

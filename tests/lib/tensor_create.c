@@ -37,20 +37,22 @@ static void filled(void)
 
 		if (dtype == TARN_F8_E8M0) {
 			is_int(-ERANGE, tarn_tensor_zeros(dtype, 2, shape, &t),
-				"E8M0 has no zero");
+				"zeros of E8M0 are refused, since it has no "
+				"zero");
 		} else {
 			is_int(0, tarn_tensor_zeros(dtype, 2, shape, &t),
-				"%s zeros", name);
-			ok(sum(t) == 0, "are 0");
+				"zeros are made of %s", name);
+			ok(sum(t) == 0, "a tensor of zeros has the sum 0");
 		}
 		t = tarn_tensor_unref(t);
-		is_int(0, tarn_tensor_ones(dtype, 2, shape, &t), "%s ones",
-			name);
-		ok(sum(t) == 12, "are 12 times 1");
+		is_int(0, tarn_tensor_ones(dtype, 2, shape, &t),
+			"ones are made of %s", name);
+		ok(sum(t) == 12, "a tensor of ones has the sum 12");
 		t = tarn_tensor_unref(t);
-		is_int(0, tarn_tensor_full(dtype, 2, shape, 2, &t), "%s twos",
-			name);
-		ok(sum(t) == (dtype == TARN_BOOL ? 12 : 24), "are 12 times 2");
+		is_int(0, tarn_tensor_full(dtype, 2, shape, 2, &t),
+			"twos are made of %s", name);
+		ok(sum(t) == (dtype == TARN_BOOL ? 12 : 24),
+			"a tensor of twos has the sum that its dtype can hold");
 		tarn_tensor_unref(t);
 	}
 }
@@ -63,13 +65,14 @@ static void refused_sizes(void)
 		"2^65 elements are refused");
 	is_int(-ENOMEM,
 		tarn_tensor_zeros(TARN_U8, 1, (int64_t[]) {1ll << 59}, &t),
-		"2^59 bytes are not to be had");
+		"a tensor of 2^59 bytes is refused");
 	ok(tarn_tensor_zeros(TARN_F32, 1, (int64_t[]) {-1}, &t) < 0,
 		"a negative extent is refused");
-	ok(tarn_tensor_zeros(99, 0, NULL, &t) < 0, "as is dtype 99");
+	ok(tarn_tensor_zeros(99, 0, NULL, &t) < 0,
+		"a tensor of dtype 99 is refused");
 	is_int(-ERANGE, tarn_tensor_full(TARN_U8, 0, NULL, 256, &t),
-		"256 as a U8 too");
-	ok(!t, "nothing was made");
+		"a U8 tensor full of 256 is refused");
+	ok(!t, "no refused tensor was made");
 }
 
 static void ranges(void)
@@ -77,26 +80,31 @@ static void ranges(void)
 	tarn_tensor *t = NULL;
 	double d = 0;
 
-	is_int(0, tarn_tensor_arange(TARN_I32, 0, 5, 1, &t), "arange(5)");
-	is_int(5, tarn_tensor_layout(t)->shape[0], "has 5 elements");
-	ok(sum(t) == 10, "0 to 4");
+	is_int(0, tarn_tensor_arange(TARN_I32, 0, 5, 1, &t),
+		"a range from 0 to 5 is made");
+	is_int(5, tarn_tensor_layout(t)->shape[0],
+		"a range from 0 to 5 has 5 elements");
+	ok(sum(t) == 10, "a range from 0 to 5 has the sum 10");
 	t = tarn_tensor_unref(t);
 	must(tarn_tensor_arange(TARN_F64, 1, 0, -0.25, &t));
-	is_int(4, tarn_tensor_layout(t)->shape[0], "downwards by quarters");
+	is_int(4, tarn_tensor_layout(t)->shape[0],
+		"a range downwards by quarters has 4 elements");
 	must(tarn_tensor_get_f64(t, (int64_t[]) {3}, &d));
-	ok(d == 0.25, "stops before the end");
+	ok(d == 0.25, "a range stops before its end");
 	t = tarn_tensor_unref(t);
 	must(tarn_tensor_arange(TARN_F32, 3, 1, 1, &t));
-	is_int(0, tarn_tensor_layout(t)->shape[0], "the wrong way is empty");
+	is_int(0, tarn_tensor_layout(t)->shape[0],
+		"a range in the wrong direction is empty");
 	t = tarn_tensor_unref(t);
-	is_int(-EINVAL, tarn_tensor_arange(TARN_F32, 0, 1, 0, &t), "step 0");
+	is_int(-EINVAL, tarn_tensor_arange(TARN_F32, 0, 1, 0, &t),
+		"a range with step 0 is refused");
 	is_int(-EINVAL, tarn_tensor_arange(TARN_F32, 0, NAN, 1, &t),
 		"arange to NaN is refused");
 	is_int(-EOVERFLOW, tarn_tensor_arange(TARN_F32, 0, 1e300, 1, &t),
 		"arange to 1e300 overflows");
 	is_int(-ERANGE, tarn_tensor_arange(TARN_U8, 250, 260, 1, &t),
-		"past the dtype");
-	ok(!t, "nothing was made");
+		"a range past the limits of its dtype is refused");
+	ok(!t, "no refused range was made");
 }
 
 static void parsed(int dtype, const char *text, int ndim, const int64_t *shape,
@@ -105,8 +113,9 @@ static void parsed(int dtype, const char *text, int ndim, const int64_t *shape,
 	tarn_tensor *t = NULL;
 	double seen;
 
-	if (!is_int(0, tarn_tensor_parse(dtype, text, &t), "%s %s",
-		    tarn_dtype_name(dtype), text)) {
+	if (!is_int(0, tarn_tensor_parse(dtype, text, &t),
+		    "text is read as a tensor: %s %s", tarn_dtype_name(dtype),
+		    text)) {
 		diag("%s", tarn_error_message());
 		return;
 	}
@@ -147,7 +156,7 @@ static void whole(void)
 	t = tarn_tensor_unref(t);
 	must(tarn_tensor_parse(TARN_I64, "-9223372036854775807", &t));
 	must(tarn_tensor_get_i64(t, NULL, &i));
-	is_int(-INT64_MAX, i, "so is a long I64");
+	is_int(-INT64_MAX, i, "a long I64 is read whole");
 	tarn_tensor_unref(t);
 }
 
@@ -189,8 +198,9 @@ static void mistakes(void)
 
 		is_int(cases[i].wanted,
 			tarn_tensor_parse(cases[i].dtype, cases[i].text, &t),
-			"refused: %s", cases[i].text);
-		has_str(cases[i].part, tarn_error_message(), "with the reason");
+			"text is refused as a tensor: %s", cases[i].text);
+		has_str(cases[i].part, tarn_error_message(),
+			"the error says why the text is refused");
 		ok(!t, "a refused list makes no tensor");
 	}
 }

@@ -91,9 +91,10 @@ static int verify(const char *engine, struct seen *s)
 
 	*s = (struct seen) {0};
 	r = tarn_file_verify(file, &o, &info);
-	is_int(s->good, (int64_t)info.good, "good ones are counted");
-	is_int(s->bad, (int64_t)info.bad, "bad ones are counted");
-	is_int(s->without, (int64_t)info.unchecked, "others are counted");
+	is_int(s->good, (int64_t)info.good, "good tensors are counted");
+	is_int(s->bad, (int64_t)info.bad, "bad tensors are counted");
+	is_int(s->without, (int64_t)info.unchecked,
+		"tensors without a checksum are counted");
 	tarn_file_unref(file);
 	return r;
 }
@@ -105,9 +106,11 @@ static void test_damage(struct tarn_save_item *items, const char *engine)
 	size_t n;
 
 	save(items, engine);
-	is_int(0, verify(engine, &s), "%s: nothing has changed", engine);
-	is_int(N, s.good, "all are good");
-	ok(s.total > 0 && s.done <= s.total, "progress is told");
+	is_int(0, verify(engine, &s), "%s: an undamaged file is verified",
+		engine);
+	is_int(N, s.good, "all tensors of an undamaged file are good");
+	ok(s.total > 0 && s.done <= s.total,
+		"the progress of a verification stays within its total");
 	file = opened();
 	n = tarn_file_count(file);
 	for (size_t i = 0; i < n; i++) {
@@ -118,9 +121,11 @@ static void test_damage(struct tarn_save_item *items, const char *engine)
 			continue;
 		snprintf(wanted, sizeof(wanted), "%s ", t->name);
 		damage(t->file_offset + (i & 1 ? t->nbytes - 1 : 0));
-		is_int(-EBADMSG, verify(engine, &s), "%s: '%s' is damaged",
-			engine, t->name);
-		is_str(wanted, s.names, "it is named, and no other");
+		is_int(-EBADMSG, verify(engine, &s),
+			"%s: a file with damage in '%s' is refused", engine,
+			t->name);
+		is_str(wanted, s.names,
+			"the damaged tensor is named, and no other");
 		has_str("is damaged", tarn_error_message(),
 			"the error says that a tensor is damaged");
 		has_str(t->name, tarn_error_message(),
@@ -129,7 +134,8 @@ static void test_damage(struct tarn_save_item *items, const char *engine)
 			"the undamaged tensors are counted as good");
 		damage(t->file_offset + (i & 1 ? t->nbytes - 1 : 0));
 	}
-	is_int(0, verify(engine, &s), "%s: repaired", engine);
+	is_int(0, verify(engine, &s), "%s: a repaired file is verified",
+		engine);
 	tarn_file_unref(file);
 	clear_folder();
 }
@@ -142,8 +148,9 @@ static void test_without(struct tarn_save_item *items)
 
 	if (tarn_save(in("v"), items, N, &o, NULL) < 0)
 		bail("%s", tarn_error_message());
-	is_int(0, verify(NULL, &s), "a file without checksums");
-	is_int(N, s.without, "has none for any");
+	is_int(0, verify(NULL, &s), "a file without checksums is verified");
+	is_int(N, s.without,
+		"a file without checksums has none for any tensor");
 	clear_folder();
 }
 
@@ -168,17 +175,21 @@ static void test_foreign(void)
 		fd_write_all(fd, "ab", 2) < 0)
 		bail("write: %m");
 	file = opened();
-	is_int(-EBADMSG, tarn_file_checksum(file, "a", &sum), "two digits");
-	is_int(-EBADMSG, tarn_file_checksum(file, "b", &sum), "no digits");
-	is_int(0, tarn_file_checksum(file, "c", &sum), "large digits");
+	is_int(-EBADMSG, tarn_file_checksum(file, "a", &sum),
+		"a checksum of two digits is refused");
+	is_int(-EBADMSG, tarn_file_checksum(file, "b", &sum),
+		"a checksum without digits is refused");
+	is_int(0, tarn_file_checksum(file, "c", &sum),
+		"a checksum in capital letters is read");
 	is_int(-ENOENT, tarn_file_checksum(file, "d", &sum),
 		"a tensor without checksum has none");
 	tarn_file_unref(file);
-	is_int(-EBADMSG, verify(NULL, &s), "none is as good as a bad one");
+	is_int(-EBADMSG, verify(NULL, &s),
+		"a malformed checksum counts as a bad one");
 	is_str("a b ", s.names, "both damaged tensors are named");
-	is_int(1, s.good, "what has no bytes verifies too");
+	is_int(1, s.good, "a tensor without bytes is verified");
 	has_str("which is not 16 hexadecimal digits", tarn_error_message(),
-		"it says what they are not");
+		"the error says what the tensor's bytes should have been");
 	clear_folder();
 }
 
@@ -252,9 +263,10 @@ static void test_many(void)
 	int wrong = 0;
 	double few = least(2000, &wrong), most = least(16000, &wrong);
 
-	is_int(0, wrong, "each of many has its checksum");
+	is_int(0, wrong, "each of many tensors has its checksum");
 	ok(most < 24 * few,
-		"asked for by name in %.3f ms, %.3f ms eight times as many",
+		"checksums are found by name in %.3f ms, %.3f ms of 8 times "
+		"as many",
 		few * 1e3, most * 1e3);
 	clear_folder();
 }
@@ -275,19 +287,21 @@ static void test_shards(struct tarn_save_item *items)
 		tarn_save(in("one"), &items[0], 1, &o, NULL) < 0 ||
 		tarn_save(in("two"), &items[3], 1, &o, NULL) < 0)
 		bail("%s", tarn_error_message());
-	is_int(0, verify(NULL, &s), "shards: %s", tarn_error_message());
-	is_int(2, s.good, "of both");
+	is_int(0, verify(NULL, &s), "the shards of an index are verified: %s",
+		tarn_error_message());
+	is_int(2, s.good, "the tensors of both shards are good");
 	file = opened();
-	is_int(0, tarn_file_checksum(file, "bytes", &sum), "one's checksum");
+	is_int(0, tarn_file_checksum(file, "bytes", &sum),
+		"the checksum of a shard's tensor is found");
 	is_int(-ENOENT, tarn_file_checksum(file, "none", &sum),
 		"a file without checksums has none for a tensor");
 	two = open(in("two"), O_WRONLY | O_CLOEXEC);
 	if (pwrite(two, "x", 1, 5000) != 1)
 		bail("pwrite: %m");
-	is_int(-EBADMSG, verify(NULL, &s), "a damaged shard");
+	is_int(-EBADMSG, verify(NULL, &s), "a damaged shard is refused");
 	has_str("/two: tensor 'bytes' is damaged", tarn_error_message(),
 		"the error contains the expected words");
-	ok(s.total > 0 && s.done <= s.total, "progress is of all");
+	ok(s.total > 0 && s.done <= s.total, "the progress covers all shards");
 	tarn_file_unref(file);
 	clear_folder();
 }
@@ -309,13 +323,16 @@ static void test_stop(struct tarn_save_item *items)
 
 	save(items, NULL);
 	file = opened();
-	is_int(7, tarn_file_verify(file, &o, NULL), "who is told may stop");
+	is_int(7, tarn_file_verify(file, &o, NULL),
+		"the callback for each tensor may stop a verification");
 	o = (struct tarn_verify_options) {.progress = cancel};
-	is_int(-ECANCELED, tarn_file_verify(file, &o, NULL), "or cancel");
+	is_int(-ECANCELED, tarn_file_verify(file, &o, NULL),
+		"a progress callback may cancel a verification");
 	o = (struct tarn_verify_options) {0};
 	if (truncate(in("v"), 100000) < 0)
 		bail("truncate: %m");
-	is_int(-ENODATA, tarn_file_verify(file, &o, NULL), "a file cut short");
+	is_int(-ENODATA, tarn_file_verify(file, &o, NULL),
+		"a file that is cut short is refused");
 	has_str("/v: copy: ", tarn_error_message(),
 		"the error contains '/v: copy:'");
 	has_str("v ends at byte ", tarn_error_message(),
@@ -347,13 +364,15 @@ static void test_kernels(void)
 	}
 	update = sums.update;
 	checksums_end(&sums);
-	is_hex(XXH3_64bits(bytes, sizeof(bytes)), one.value, "in pieces");
+	is_hex(XXH3_64bits(bytes, sizeof(bytes)), one.value,
+		"a checksum in pieces is that of the whole");
 	if (checksums_begin(&sums, &two, 1) < 0)
 		bail("%s", tarn_error_message());
 	sums.update = update == checksum_update_avx2() ? plain_update : update;
 	checksums_feed(&sums, 0, bytes, sizeof(bytes));
 	checksums_end(&sums);
-	is_hex(one.value, two.value, "by the other code");
+	is_hex(one.value, two.value,
+		"both implementations of the checksum agree");
 }
 
 static bool works(const char *name)

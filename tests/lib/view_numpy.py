@@ -468,7 +468,7 @@ def main():
         tests.append(passed)
         print(f"{'ok' if passed else 'not ok'} {len(tests)} - {what}")
 
-    ok(done.returncode == 0, "tarn view --batch ends well")
+    ok(done.returncode == 0, "tarn view --batch ends without error")
     ok(len(lines) == CHAINS, f"{CHAINS} questions have as many answers")
     ok(not wrong, f"{sum(works)} chains agree with numpy (seed {SEED})")
     for c, why in wrong[:10]:
@@ -481,7 +481,7 @@ def main():
               for c, work in zip(chains, works)]
     wrong = [i for i, (w, s) in enumerate(zip(wanted, made)) if w != s]
     ok(len(made) == CHAINS and not wrong,
-       "applied to tensors they give numpy's bytes")
+       "chains applied to tensors give numpy's bytes")
     for i in wrong[:10]:
         print(f"# {chains[i].spec}\t{chains[i].text}\n#   wanted "
               f"{wanted[i][:60]}\n#   seen   {made[i][:60]}")
