@@ -74,14 +74,14 @@ static void test_closes(bool refused, const char *what)
 	if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT)
 		skip(1, "%s: cannot be arranged here", what);
 	else
-		is_int(0, status, "%s", what);
+		is_int(0, status, "the child ends well: %s", what);
 }
 
 int main(void)
 {
 	if (!is_open(0))
 		bail("stdin is closed");
-	test_closes(false, "all from one on is closed");
-	test_closes(true, "and where close_range() is refused");
+	test_closes(false, "all descriptors from one on are closed");
+	test_closes(true, "all are closed where close_range() is refused");
 	return done_any();
 }

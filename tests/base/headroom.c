@@ -104,22 +104,25 @@ static void wants(uint64_t bytes, const char *words, const char *what)
 
 	if (r < 0)
 		diag("%s", tarn_fail_message());
-	is_int((int64_t)bytes, r < 0 ? r : (int64_t)seen, "%s: bytes", what);
-	is_str(words, text, "%s: words", what);
+	is_int((int64_t)bytes, r < 0 ? r : (int64_t)seen,
+		"%s: the headroom has the expected bytes", what);
+	is_str(words, text, "%s: the headroom names the limit", what);
 }
 
 static void no_groups(void)
 {
 	machine();
-	wants(8 * GIB, "MemAvailable (16 GiB, 8 GiB in use)", "no cgroups");
+	wants(8 * GIB, "MemAvailable (16 GiB, 8 GiB in use)",
+		"a machine without cgroups");
 	is_int(0, headroom_check_at(root, 8 * GIB - 64 * MIB),
 		"all but the reserve may be taken");
 	is_int(-ENOSPC, headroom_check_at(root, 8 * GIB - 64 * MIB + 1),
-		"not a byte of the reserve may be taken");
+		"no byte of the reserve may be taken");
 	put("/proc/meminfo", "MemTotal: 16777216 kB\nMemAvailable: 1024 kB\n");
-	is_int(-ENOSPC, headroom_check_at(root, 1), "less than the reserve");
+	is_int(-ENOSPC, headroom_check_at(root, 1),
+		"a machine with less than the reserve has no headroom");
 	has_str("and 1 MiB of that stay free", tarn_fail_message(),
-		"which is then what there is");
+		"the headroom below the reserve is what is left");
 }
 
 static void v2(void)
@@ -130,31 +133,34 @@ static void v2(void)
 	group("/user.slice/x", "268435456", "max", 12 * MIB, 0);
 	group("/user.slice", "max", "max", 4 * GIB, 0);
 	wants(244 * MIB, "memory.max of /user.slice/x (256 MiB, 12 MiB in use)",
-		"v2");
-	is_int(0, headroom_check_at(root, 228 * MIB), "v2: less a sixteenth");
-	is_int(-ENOSPC, headroom_check_at(root, 228 * MIB + 1), "v2: and more");
+		"a group of v2 with a limit");
+	is_int(0, headroom_check_at(root, 228 * MIB),
+		"all of a v2 limit but a sixteenth may be taken");
+	is_int(-ENOSPC, headroom_check_at(root, 228 * MIB + 1),
+		"a byte more than a v2 limit leaves is refused");
 	is_str("no room for 512 MiB: memory.max of /user.slice/x (256 MiB, "
 	       "12 MiB in use) leaves 244 MiB, and 16 MiB of that stay free "
 	       "for others",
 		(headroom_check_at(root, 512 * MIB), tarn_fail_message()),
-		"v2: the sentence");
+		"the error names the v2 limit and what is left");
 
 	group("/user.slice/x", "268435456", "max", 256 * MIB, 100 * MIB);
 	wants(100 * MIB,
 		"memory.max of /user.slice/x (256 MiB, 256 MiB in use)",
-		"v2: inactive file pages can be had");
+		"v2: inactive file pages can be reclaimed");
 	group("/user.slice/x", "268435456", "104857600", 50 * MIB, 0);
 	wants(50 * MIB, "memory.high of /user.slice/x (100 MiB, 50 MiB in use)",
 		"v2: memory.high counts");
 	group("/user.slice", "1073741824", "max", GIB - 5 * MIB, 0);
 	wants(5 * MIB, "memory.max of /user.slice (1 GiB, 1019 MiB in use)",
-		"v2: the parent's is the tighter");
+		"v2: the limit of the parent is the tighter one");
 	group("/user.slice", "1073741824", "max", 2 * GIB, MIB);
 	wants(0, "memory.max of /user.slice (1 GiB, 2 GiB in use)",
-		"v2: beyond the limit already");
+		"v2: usage is beyond the limit already");
 	group("/user.slice/x", "max", "max", 0, 0);
 	group("/user.slice", "max", "max", 0, 0);
-	wants(8 * GIB, "MemAvailable (16 GiB, 8 GiB in use)", "v2: all max");
+	wants(8 * GIB, "MemAvailable (16 GiB, 8 GiB in use)",
+		"v2: all limits are 'max'");
 }
 
 static void v2_namespaces(void)
@@ -164,20 +170,20 @@ static void v2_namespaces(void)
 	put("/proc/self/mountinfo", V2_MOUNT);
 	group("", "536870912", "max", MIB, 0);
 	wants(511 * MIB, "memory.max of / (512 MiB, 1 MiB in use)",
-		"namespace: the root is our group, and limited");
+		"a namespace whose root is the limited group");
 
 	put("/proc/self/mountinfo", "30 23 0:26 /docker/abc /sys/fs/cgroup rw "
 				    "- cgroup2 cgroup rw\n");
 	put("/proc/self/cgroup", "0::/docker/abc\n");
 	wants(511 * MIB, "memory.max of / (512 MiB, 1 MiB in use)",
-		"no namespace, our group mounted: the same");
+		"no namespace, but a mount of the same group");
 	put("/proc/self/cgroup", "0::/docker/abc/job\n");
 	group("/job", "max", "268435456", 6 * MIB, 0);
 	wants(250 * MIB, "memory.high of /job (256 MiB, 6 MiB in use)",
-		"a group of our own in the container");
+		"a nested group in a container");
 	put("/proc/self/cgroup", "0::/docker/abcdef\n");
 	wants(511 * MIB, "memory.max of / (512 MiB, 1 MiB in use)",
-		"a name that only begins alike is another group");
+		"a group with a name that only begins alike");
 	put("/proc/self/cgroup", "0::/../elsewhere\n");
 	put("/proc/self/mountinfo", V2_MOUNT);
 	wants(511 * MIB, "memory.max of / (512 MiB, 1 MiB in use)",
@@ -199,13 +205,13 @@ static void v1(void)
 	group_v1(mount, "/a/b", 256 * MIB, 200 * MIB, 44 * MIB);
 	wants(100 * MIB,
 		"memory.limit_in_bytes of /a/b (256 MiB, 200 MiB in use)",
-		"v1");
+		"a group of v1 with a limit");
 	group_v1(mount, "/a", GIB, GIB - MIB, 0);
 	wants(MIB, "memory.limit_in_bytes of /a (1 GiB, 1023 MiB in use)",
-		"v1: the parent's");
+		"v1: the limit of the parent is the tighter one");
 	put("/proc/self/cgroup", "4:memory:/a/b/gone\n");
 	wants(MIB, "memory.limit_in_bytes of /a (1 GiB, 1023 MiB in use)",
-		"v1: our folder cannot be seen, those above can");
+		"v1: the own folder is hidden, those above are not");
 }
 
 static void hybrid(void)
@@ -221,7 +227,7 @@ static void hybrid(void)
 	group_v1("/sys/fs/cgroup/memory", "/m", 300 * MIB, 0, 0);
 	put("/sys/fs/cgroup/unified/cgroup.procs", "1\n");
 	wants(300 * MIB, "memory.limit_in_bytes of /m (300 MiB, 0 KiB in use)",
-		"hybrid: v1 has the controller");
+		"a hybrid where v1 has the controller");
 
 	machine();
 	put("/proc/self/cgroup", "1:cpu:/\n0::/x\n");
@@ -231,7 +237,8 @@ static void hybrid(void)
 	put("/sys/fs/cgroup/my v2/x/memory.max", "%llu\n", 200 * MIB);
 	put("/sys/fs/cgroup/my v2/x/memory.current", "0\n");
 	wants(200 * MIB, "memory.max of /x (200 MiB, 0 KiB in use)",
-		"hybrid: v2 has it, at a place with a blank, and no stat");
+		"a hybrid where v2 has it, with a blank in its path and no "
+		"stat");
 }
 
 /* The same hierarchy may be mounted many times, of some only a part. */
@@ -249,7 +256,7 @@ static void many_mounts(void)
 	put("/mnt/other/memory.max", "4096\n");
 	put("/mnt/other/memory.current", "0\n");
 	wants(100 * MIB, "memory.max of /a (128 MiB, 28 MiB in use)",
-		"the mount that shows the most");
+		"several mounts, of which one shows the most");
 }
 
 static void broken(void)
@@ -264,15 +271,17 @@ static void broken(void)
 	put("/sys/fs/cgroup/x/memory.current", "1\n");
 	put("/sys/fs/cgroup/memory.max", "4096\n");
 	wants(8 * GIB, "MemAvailable (16 GiB, 8 GiB in use)",
-		"nonsense, and a limit without a usage, limit nothing");
+		"malformed limits and limits without a usage do not limit");
 
 	put("/proc/meminfo", "MemTotal: 16 kB\n");
-	is_int(-ENODATA, headroom_at(root, &bytes, NULL, 0), "no MemAvailable");
+	is_int(-ENODATA, headroom_at(root, &bytes, NULL, 0),
+		"a machine without MemAvailable has no known headroom");
 	has_str("MemAvailable", tarn_fail_message(),
 		"the error contains 'MemAvailable'");
 	snprintf(root, sizeof(root), "%s/none", test_tmpdir());
-	is_int(-ENOENT, headroom_at(root, &bytes, NULL, 0), "no /proc");
-	is_int(7, (int64_t)bytes, "nothing is returned on failure");
+	is_int(-ENOENT, headroom_at(root, &bytes, NULL, 0),
+		"a machine without /proc has no known headroom");
+	is_int(7, (int64_t)bytes, "a failure returns no headroom");
 }
 
 /* Stalls are ours where a limit of ours is nearly reached, page cache counted:
@@ -280,10 +289,12 @@ static void broken(void)
 static void tight(void)
 {
 	machine();
-	ok(headroom_is_tight_at(root), "little is free: it is tight");
+	ok(headroom_is_tight_at(root),
+		"a machine with little free memory is tight");
 	put("/proc/meminfo", "MemTotal: 16777216 kB\nMemFree: 2097152 kB\n"
 			     "MemAvailable: 8388608 kB\n");
-	ok(!headroom_is_tight_at(root), "much is free: it is not");
+	ok(!headroom_is_tight_at(root),
+		"a machine with much free memory is not tight");
 	put("/proc/self/cgroup", "0::/a/b\n");
 	put("/proc/self/mountinfo", V2_MOUNT);
 	group("/a", "max", "max", 512 * MIB, 0);
@@ -291,10 +302,12 @@ static void tight(void)
 	ok(!headroom_is_tight_at(root),
 		"a group with half of its limit left is not tight");
 	group("/a", "max", "536870912", 512 * MIB, 500 * MIB);
-	ok(headroom_is_tight_at(root), "one above it is at its own: it is");
+	ok(headroom_is_tight_at(root),
+		"a group below one that is at its limit is tight");
 	put("/proc/meminfo", "MemTotal: 16777216 kB\n");
 	group("/a", "max", "max", 512 * MIB, 0);
-	ok(headroom_is_tight_at(root), "nobody knows: it may be");
+	ok(headroom_is_tight_at(root),
+		"a machine whose memory is unknown may be tight");
 }
 
 static void in_earnest(void)
@@ -304,9 +317,10 @@ static void in_earnest(void)
 	int r = headroom(&bytes, text, sizeof(text));
 
 	diag("this machine: %llu bytes, %s", (unsigned long long)bytes, text);
-	ok(r == 0 && bytes > 0, "this machine has some");
-	is_int(0, headroom_check(0), "nothing can always be had");
-	is_int(-ENOSPC, headroom_check(1ull << 60), "an exbibyte cannot");
+	ok(r == 0 && bytes > 0, "this machine has some headroom");
+	is_int(0, headroom_check(0), "zero bytes may always be taken");
+	is_int(-ENOSPC, headroom_check(1ull << 60),
+		"an exbibyte may not be taken");
 }
 
 int main(void)

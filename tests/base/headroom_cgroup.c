@@ -37,21 +37,28 @@ static int inside(void)
 	char text[600];
 
 	cgroup_enter();
-	is_int(0, headroom(&before, text, sizeof(text)), "headroom is found");
+	is_int(0, headroom(&before, text, sizeof(text)),
+		"the headroom of a real group is found");
 	diag("%llu bytes", (unsigned long long)before);
 	ok(before > 128 * MIB && before <= 256 * MIB,
-		"most of 256 MiB, and no more");
-	has_str(limit, text, "by the group's limit");
-	is_int(-ENOSPC, headroom_check(512 * MIB), "512 MiB are refused");
+		"the headroom of a group of 256 MiB is most of it, and no "
+		"more");
+	has_str(limit, text, "the group's limit is named as the tightest");
+	is_int(-ENOSPC, headroom_check(512 * MIB),
+		"512 MiB are refused in a group of 256 MiB");
 	has_str("no room for 512 MiB", tarn_fail_message(),
 		"the error contains 'no room for 512 MiB'");
-	has_str("(256 MiB, ", tarn_fail_message(), "with the limit");
-	is_int(0, headroom_check(64 * MIB), "64 MiB are not");
+	has_str("(256 MiB, ", tarn_fail_message(),
+		"the error names the limit and its usage");
+	is_int(0, headroom_check(64 * MIB),
+		"64 MiB are granted in a group of 256 MiB");
 	if (!take(100 * MIB) || headroom(&after, NULL, 0) < 0)
 		bail("100 MiB: %m");
 	diag("%llu bytes left", (unsigned long long)after);
-	ok(after < before - 90 * MIB, "what is taken is missed");
-	is_int(-ENOSPC, headroom_check(200 * MIB), "200 MiB no longer fit");
+	ok(after < before - 90 * MIB,
+		"memory that is taken lowers the headroom");
+	is_int(-ENOSPC, headroom_check(200 * MIB),
+		"200 MiB are refused after memory was taken");
 	return done(9);
 }
 
