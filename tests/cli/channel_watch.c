@@ -60,17 +60,20 @@ static void test_tail(tarn_channel *channel)
 	tarn_item_unref(kit_channel_receive(channel));
 	next_item(&tail);
 	has_str("16 B  1 tensor  \"hello\"", kit_cli_out,
-		"an item as it is published");
+		"tail prints an item as it is published");
 	while (strstr(kit_cli_out, "\"hello\""))
 		next_item(&tail);
 	has_str("1.95 KiB  1 tensor  0x0001ff", kit_cli_out,
-		"a tag that is no text");
+		"tail prints a tag that is no text in hexadecimal");
 	next_item(&tail);
 	has_str("2.93 KiB  1 tensor", kit_cli_out,
 		"an item without a tag is shown without one");
-	ok(!strstr(kit_cli_out, "0x"), "is nothing");
-	is_int(0, kit_cli_run("channel close run/decoded"), "close");
-	is_int(0, kit_cli_status(&tail), "ends it with the channel");
+	ok(!strstr(kit_cli_out, "0x"),
+		"tail prints no 0x for an item without a tag");
+	is_int(0, kit_cli_run("channel close run/decoded"),
+		"channel close succeeds while tail runs");
+	is_int(0, kit_cli_status(&tail),
+		"tail ends when the channel is closed");
 }
 
 static void test_tail_json(tarn_channel *channel)
@@ -83,12 +86,12 @@ static void test_tail_json(tarn_channel *channel)
 	kit_cli_next_line(&tail);
 	has_str(",\"bytes\":16,\"tensors\":1,\"tag\":\"hello\",\"tag_hex\":"
 		"\"68656c6c6f\"}",
-		kit_cli_out, "an item as JSON");
+		kit_cli_out, "tail --json prints an item as JSON");
 	kit_cli_send(channel, 16, "", 0);
 	kit_cli_next_line(&tail);
 	ok(kit_cli_out[0] == '{', "the second item is shown as JSON");
 	kit_cli_next_line(&tail);
-	is_str("", kit_cli_out, "are as many as were asked for");
+	is_str("", kit_cli_out, "tail prints as many items as --count");
 	is_int(0, kit_cli_status(&tail),
 		"tail ends after the number of items of --count");
 }
@@ -114,14 +117,14 @@ static void test_missed(tarn_channel *channel)
 		sscanf(kit_cli_out, "... %llu item", &missed);
 	} while (strstr(kit_cli_out, "\"hello\"") || missed <= MANY / 2);
 	ok(sscanf(kit_cli_out, "... %llu items went by too fast", &missed) == 1,
-		"what was missed is counted: %s", kit_cli_out);
-	ok(missed > MANY / 2 && missed < 2 * MANY, "%llu, of %d and more",
-		missed, MANY);
+		"tail counts the items that it missed: %s", kit_cli_out);
+	ok(missed > MANY / 2 && missed < 2 * MANY,
+		"tail missed %llu items, of %d and more", missed, MANY);
 	kit_cli_next_line(&tail);
 	has_str("\"missed\"", kit_cli_out,
 		"the count of missed items is shown");
 	kill(tail.pid, SIGTERM);
-	is_int(0, kit_cli_status(&tail), "as long as is wished");
+	is_int(0, kit_cli_status(&tail), "tail ends after its time limit");
 }
 
 /* ---- terminals --------------------------------------------------------- */
@@ -165,18 +168,19 @@ static void test_terminal(unsigned short columns)
 	snprintf(line, sizeof(line),
 		"exec \"$TARN\" channel top -n 2 -e 0.1 >%s", ptsname(end));
 	running = kit_cli_start(line);
-	is_int(0, kit_cli_status(&running), "top on a terminal");
+	is_int(0, kit_cli_status(&running),
+		"top on a terminal ends without error");
 	close(terminal);
 	while ((more = read(end, kit_cli_out + n,
 			sizeof(kit_cli_out) - 1 - (size_t)n)) > 0)
 		n += more;
 	kit_cli_out[n] = '\0';
 	close(end);
-	has_str("\x1b[K\r\n", kit_cli_out, "clears the rest of each line");
+	has_str("\x1b[K\r\n", kit_cli_out, "top clears the rest of each line");
 	has_str("\x1b[J\x1b[HCHANNEL", kit_cli_out,
 		"each frame overwrites the one before");
-	is_int(columns - 1, longest_line(), "in all %d columns but one",
-		columns);
+	is_int(columns - 1, longest_line(),
+		"top draws all of %d columns but one", columns);
 	has_str("... and 3 more", kit_cli_out,
 		"channels beyond the terminal's lines are counted");
 }
@@ -218,7 +222,9 @@ static void test_signals(tarn_channel *channel)
 		kit_cli_next_line(&running);
 		/* The shell has become the command. */
 		kill(running.pid, i ? SIGINT : SIGTERM);
-		is_int(0, kit_cli_status(&running), "a signal ends: %s",
+		is_int(0, kit_cli_status(&running),
+			"a signal ends the command and restores the terminal: "
+			"%s",
 			lines[i]);
 	}
 }
@@ -235,18 +241,21 @@ static void test_anew(void)
 
 	kit_cli_next_line(&top);
 	kit_cli_next_line(&top);
-	has_str("[....          ]", kit_cli_out, "top shows four slots");
-	is_int(0, kit_cli_run("channel rm run/anew"), "they lose their name");
+	has_str("[....          ]", kit_cli_out,
+		"top draws the four free slots");
+	is_int(0, kit_cli_run("channel rm run/anew"),
+		"rm removes the name of a watched channel");
 	if (tarn_channel_open(store, "run/anew", &two, &new) < 0)
 		bail("anew: %s", tarn_error_message());
 	do
 		kit_cli_next_line(&top);
 	while (!strstr(kit_cli_out, "[..            ]") && ++lines < 600);
-	has_str("[..            ]", kit_cli_out, "then the two that have it");
+	has_str("[..            ]", kit_cli_out,
+		"top then draws the two slots of the new channel");
 	has_str("     -           - ", kit_cli_out,
-		"without the rate of the others");
+		"top draws the new channel without the other's rate");
 	kill(top.pid, SIGTERM);
-	is_int(0, kit_cli_status(&top), "until it is ended");
+	is_int(0, kit_cli_status(&top), "top runs until a signal ends it");
 	is_int(0, kit_cli_run("channel rm run/anew"),
 		"the channel is removed after watching");
 	tarn_channel_unref(new);
@@ -265,14 +274,14 @@ static void test_daemon_gone(tarn_channel *channel)
 	publish_until_seen(channel, false, &looking[0]);
 	for (int i = 0; i < 3; i++)
 		kit_cli_next_line(&looking[i]);
-	is_int(0, kit_cli_end_daemon(), "the daemon ends");
+	is_int(0, kit_cli_end_daemon(), "the daemon ends without an error");
 	for (int i = 0; i < 3; i++) {
 		size_t n = fread(
 			kit_cli_out, 1, sizeof(kit_cli_out) - 1, looking[i].f);
 
 		kit_cli_out[n] = '\0';
 		has_str("tarn: daemon at ", kit_cli_out,
-			"who looks on says why it ends");
+			"a watching command says why it ends");
 		is_int(1, kit_cli_status(&looking[i]),
 			"a watching command fails when the daemon ends");
 	}

@@ -76,26 +76,26 @@ def main():
     with open(path, "wb") as f:
         f.write(struct.pack("<Q", len(header)) + header + bytes(8))
     r = tarn("load", path)
-    ok(r.returncode == 0, "a daemon", r)
+    ok(r.returncode == 0, "a daemon starts", r)
     os.unlink(path)
     r = check([], 0)
     ok(r.returncode == 0 and "no fault found" in r.stdout,
-       "what passes between them is passed on", r)
+       "the proxy passes on a check without faults", r)
     faults = ["pool 0: storage 3: live, and nothing holds its 4096 bytes",
               "pool 1: a second one"]
     r = check(faults, 0)
-    ok(r.returncode == 1, "faults: exit status 1", r)
+    ok(r.returncode == 1, "tarn check with faults exits with status 1", r)
     ok(r.stdout.splitlines() == ["fault: " + f for f in faults],
-       "each is told on a line of its own", r)
+       "each fault is printed on a line of its own", r)
     ok("no fault" not in r.stdout + r.stderr,
        "check that finds faults does not print that there is none", r)
     r = check(faults, 70)
     ok(r.stdout.splitlines()[-1:] == ["fault: and 70 more"],
-       "how many are not told", r)
+       "the number of faults that were left out is printed", r)
     r = check(["\x1b[2Jred"], 0)
     ok(r.returncode == 1 and "\x1b" not in r.stdout,
-       "nothing in them reaches the terminal as it is", r)
-    ok(tarn("stop").returncode == 0, "the daemon ends")
+       "control characters in faults do not reach the terminal", r)
+    ok(tarn("stop").returncode == 0, "the daemon ends without error")
     return finish()
 
 

@@ -68,7 +68,8 @@ def check_crosswise():
                               stdout=subprocess.PIPE, check=False)
         told = json.loads(done.stdout)
         ok(told["read"] <= 2 * a.nbytes, what + ": is read once", told)
-        ok(told["requests"] < 1000, "with few requests", told)
+        ok(told["requests"] < 1000,
+           "tarn copy of a file uses few requests", told)
         seen, = read("out.st").values()
         ok(same(seen, np.ascontiguousarray(wanted)),
            what + ": the copy has the same values")
@@ -80,7 +81,7 @@ def check_broadcast():
     error = copy("row.npy", ".expand(9999,256)", "wide.npy")
     seen = np.load("wide.npy") if not error else a
     ok(seen.shape == (9999, 256) and (seen == a).all(),
-       "a row, as often as asked for", error)
+       "a row is copied as often as asked for", error)
 
 
 def check_images():
@@ -133,14 +134,14 @@ def check_formats():
     error = copy("f.npy", "f.safetensors", "--checksums")
     seen = read("f.safetensors") if not error else {}
     ok(list(seen) == ["f"] and same(seen["f"], np.ascontiguousarray(fortran)),
-       "a .npy of Fortran order as safetensors", error)
+       "a .npy in Fortran order is copied to safetensors", error)
     error = copy("f.safetensors:f", "[::-3, 5]", "g.npy")
     ok(not error and same(np.load("g.npy"), fortran[::-3, 5].copy()),
-       "a column of that as .npy", error)
+       "a column of that file is copied to .npy", error)
     error = copy("f.safetensors", "g.safetensors", "--dtype", "F16")
     seen = read("g.safetensors") if not error else {}
     ok(same(seen.get("f", fortran), fortran.astype("f2", "C")),
-       "as halves", error)
+       "a .npy in Fortran order is converted to halves", error)
 
 
 def main():

@@ -85,7 +85,8 @@ def packed(folder):
     with open(f"{folder}/p.st", "wb") as f:
         f.write(len(header).to_bytes(8, "little") + header + data.tobytes())
     seen = tarn("print", f"{folder}/p.st:x", ".flip(0)", "--raw")
-    ok(seen.stdout == data[::-1].tobytes(), "F4, rows turned around, --raw",
+    ok(seen.stdout == data[::-1].tobytes(),
+       "rows of F4 in reverse are printed by --raw",
        seen.returncode, len(seen.stdout))
 
 
@@ -97,5 +98,5 @@ with tempfile.TemporaryDirectory() as tmp:
     finally:
         os.environ["TARN_AUTOSTART"] = "0"
         stopped = tarn("stop")
-ok(stopped.returncode == 0, "the daemon has ended")
+ok(stopped.returncode == 0, "the daemon ends without error")
 sys.exit(finish())

@@ -46,7 +46,7 @@ def told_twice(apart, slow, what, turn=0):
     child = started(held, True, slow)
     child.send_signal(signal.SIGTERM)
     time.sleep(apart)
-    equal(child.poll(), None, f"{what}: it still waits for the disk")
+    equal(child.poll(), None, f"{what}: the save waits for the disk")
     child.send_signal(signal.SIGTERM)
     begun = time.monotonic()
     status = child.wait()
@@ -74,25 +74,32 @@ def run(place):
             child.send_signal(number)
             what = f"{signal.Signals(number).name}, " + (
                 "a file with a name" if named else "one without")
-            equal(len(hidden), 1, f"{what}: it has a hidden name by then")
-            equal(child.wait(), -number, "ended by the signal")
+            equal(len(hidden), 1,
+                  f"{what}: the save has a hidden file by then")
+            equal(child.wait(), -number, "the save is ended by the signal")
             equal(sorted(os.listdir()), ["a.npy", "out.npy"],
-                  "nothing is left")
-            equal(seen(), b"old", "and the old file is as it was")
+                  "the save leaves no file of its own")
+            equal(seen(), b"old", "the old file is unchanged")
     # On a busy machine it may see the second so late that this is no row.
     for turn in range(10):
-        status, left, _ = told_twice(.05, 5, "told twice in a row", turn)
+        status, left, _ = told_twice(.05, 5,
+                                     "the save gets two signals in a row",
+                                     turn)
         if not left:
             break
-    equal(status, -signal.SIGTERM, "ended by the signal")
-    equal(left, 0, "nothing is left")
-    status, left, took = told_twice(1, 60, "told again")
-    equal(status, -signal.SIGTERM, "ended by the signal")
-    equal(left, 1, "as it was")
+    equal(status, -signal.SIGTERM,
+          "the save with two signals ends by the signal")
+    equal(left, 0, "the save with two signals leaves no file")
+    status, left, took = told_twice(1, 60,
+                                    "the save gets a second signal later")
+    equal(status, -signal.SIGTERM,
+          "the save with a later second signal ends by the signal")
+    equal(left, 1, "the save with a later second signal leaves its file")
     ok(took < 30, f"save ends at once after the signal: {took:.1f} s")
     child = subprocess.run([TARN, "copy", "a.npy", "out.npy"], check=False)
-    equal(child.returncode, 0, "left alone")
-    ok(seen().endswith(bytes(4096)), "it is replaced")
+    equal(child.returncode, 0, "a save without a signal succeeds")
+    ok(seen().endswith(bytes(4096)),
+       "a save without a signal replaces the file")
     os.chdir("/")
 
 

@@ -81,18 +81,23 @@ class Terminal:
 
 def test_plain():
     seen = tarn("top")
-    equal((seen.returncode, seen.stderr), (0, ""), "one frame, and it ends")
+    equal((seen.returncode, seen.stderr), (0, ""),
+          "top prints one frame to a pipe and ends")
     lines = seen.stdout.splitlines()
     ok(lines[0].startswith("tarnd ") and os.environ["TARN_SOCKET"] in lines[0],
        "the first line names the daemon", lines[0])
     ok("\033" not in seen.stdout, "output to a pipe has no escapes")
-    ok(any(line.startswith("memory ") for line in lines), "memory", lines)
-    ok(any(line.startswith("POOL ") for line in lines), "pools", lines)
-    ok(any(" tarn " in line for line in lines), "clients: itself", lines)
+    ok(any(line.startswith("memory ") for line in lines),
+       "top prints the memory", lines)
+    ok(any(line.startswith("POOL ") for line in lines),
+       "top prints the pools", lines)
+    ok(any(" tarn " in line for line in lines),
+       "top lists itself among the clients", lines)
     seen = tarn("top", "--count", "2", "--interval", "0.1")
     equal(seen.stdout.count("tarnd "), 2, "--count 2 prints two frames")
-    equal(tarn("top", "--count", "0").returncode, 2, "no count is 0")
-    equal(tarn("top", "a").returncode, 2, "it takes no argument")
+    equal(tarn("top", "--count", "0").returncode, 2,
+          "top refuses a count of 0")
+    equal(tarn("top", "a").returncode, 2, "top takes no argument")
 
 
 def test_json():
@@ -101,24 +106,25 @@ def test_json():
     equal(len(frames), 2, "--json prints one object a frame, on a line")
     equal([f["read_bytes_per_second"] is None for f in frames], [True, False],
           "a rate is known from the second frame on")
-    equal(frames[1]["channels"], [], "channels")
+    equal(frames[1]["channels"], [], "top --json has a list of channels")
     equal(len(tarn("top", "--json").stdout.splitlines()), 1,
-          "one frame by default")
+          "top --json prints one frame by default")
 
 
 def test_terminal():
     top = Terminal(24, 80)
     text = top.read_until("\033[J\033[H") + top.read_until("CLIENT")
-    ok("\033[?1049h" in text, "it draws on the other screen")
+    ok("\033[?1049h" in text, "top draws on the alternate screen")
     ok("memory" in top.text, "top shows the daemon's memory", top.text)
     top.resize(40, 120)
     text = top.read_until("memory")
-    ok("memory" in text, "another size is drawn at once", text)
+    ok("memory" in text,
+       "top draws anew when the terminal changes its size", text)
     top.resize(4, 20)
     top.read_until("memory")
     os.write(top.master, b"q")
     equal(top.end(), (0, True, True),
-          "q ends it, and the terminal is as it was")
+          "q ends top, and the terminal is restored")
 
 
 def test_ctrl_c():
@@ -126,7 +132,7 @@ def test_ctrl_c():
     top.read_until("CLIENT")
     os.write(top.master, b"\x03")
     equal(top.end(), (0, True, True),
-          "Ctrl-C ends it, and the terminal is as it was")
+          "Ctrl-C ends top, and the terminal is restored")
 
 
 def test_daemon_ends(daemon):
@@ -136,15 +142,15 @@ def test_daemon_ends(daemon):
     daemon.wait()
     status, left, same = top.end()
     equal((status, left, same), (1, True, True),
-          "it fails when the daemon ends, and leaves the terminal as it was")
+          "top fails when the daemon ends, and restores the terminal")
     ok("tarn: " in top.text.split("\033[?1049l")[-1],
-       "and says why behind that", top.text[-300:])
+       "top says why it failed behind the restored screen", top.text[-300:])
 
 
 os.chdir(os.environ["TMPDIR"])
 os.environ["TARN_SOCKET"] = os.path.abspath("sock")
 os.environ["TARN_AUTOSTART"] = "0"
-equal(tarn("top").returncode, 1, "where no daemon runs it fails")
+equal(tarn("top").returncode, 1, "top fails where no daemon runs")
 process = subprocess.Popen([os.environ["TARN_DAEMON"], "--socket", "sock"],
                            stderr=subprocess.DEVNULL)
 while not answers("sock"):

@@ -28,17 +28,22 @@ static void test_slots(void)
 {
 	char b[GAUGE_COLUMNS_MAX + 1];
 
-	is_str("==#+....  ", slots(b, 10, 2, 1, 1, 4), "a letter a slot");
-	is_str("          ", slots(b, 10, 0, 0, 0, 0), "no slot");
-	is_str("##########", slots(b, 10, 0, 10, 0, 0), "all of a kind");
+	is_str("==#+....  ", slots(b, 10, 2, 1, 1, 4),
+		"a bar of ten slots has a character for each slot");
+	is_str("          ", slots(b, 10, 0, 0, 0, 0),
+		"a bar of no slots is blank");
+	is_str("##########", slots(b, 10, 0, 10, 0, 0),
+		"a bar of slots in one state has one character");
 	is_str("=########+", slots(b, 10, 1, 65534, 1, 0),
-		"one among thousands is seen");
-	is_str("==###+....", slots(b, 10, 20, 30, 10, 40), "shares");
-	is_str("=#+", slots(b, 3, 7, 7, 7, 7), "more kinds than columns");
-	is_str("", slots(b, 0, 7, 7, 7, 7), "no column");
+		"a bar shows a single slot among thousands");
+	is_str("==###+....", slots(b, 10, 20, 30, 10, 40),
+		"a bar of many slots shows the shares of the states");
+	is_str("=#+", slots(b, 3, 7, 7, 7, 7),
+		"a bar with fewer columns than states shows the first ones");
+	is_str("", slots(b, 0, 7, 7, 7, 7), "a bar without columns is empty");
 	is_str("==##++..",
 		slots(b, 8, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX),
-		"as many as can be said");
+		"a bar shows the largest numbers that fit");
 }
 
 /* Of each kind as many columns as there are slots, or at least one. */
@@ -76,7 +81,7 @@ static void test_all_slots(void)
 			wrong += is_wrong(columns, counts);
 			bars++;
 		}
-	is_int(0, wrong, "of %d bars, all are right", bars);
+	is_int(0, wrong, "%d random bars are all right", bars);
 }
 
 static void test_curve(void)
@@ -86,25 +91,25 @@ static void test_curve(void)
 	double many[100];
 
 	gauge_curve(buf, 5, values, 5, false);
-	is_str(" ._=#", buf, "in ASCII");
+	is_str(" ._=#", buf, "a curve is drawn in ASCII");
 	gauge_curve(buf, 5, values, 5, true);
-	is_str(" \u2581\u2582\u2584\u2588", buf, "in Unicode");
+	is_str(" \u2581\u2582\u2584\u2588", buf, "a curve is drawn in Unicode");
 	gauge_curve(buf, 8, values, 5, false);
-	is_str("    ._=#", buf, "the newest at the right");
+	is_str("    ._=#", buf, "a curve has its newest value at the right");
 	gauge_curve(buf, 2, values, 5, false);
-	is_str("=#", buf, "the last of many");
+	is_str("=#", buf, "a curve shows the last of many values");
 	gauge_curve(buf, 3, values, 1, false);
-	is_str("   ", buf, "nothing goes through");
+	is_str("   ", buf, "a curve of zeros is blank");
 	gauge_curve(buf, 4, values, 0, true);
-	is_str("    ", buf, "nothing is known");
+	is_str("    ", buf, "a curve without values is blank");
 	many[0] = 1e300;
 	for (size_t i = 1; i < ARRAY_SIZE(many); i++)
 		many[i] = 1e-300;
 	gauge_curve(buf, 100, many, 100, true);
 	is_int(3 * GAUGE_COLUMNS_MAX, (int64_t)strlen(buf),
-		"no wider than it may be");
+		"a curve is no wider than its columns");
 	gauge_curve(buf, 3, many, 3, false);
-	is_str("#..", buf, "a little is not nothing");
+	is_str("#..", buf, "a curve does not round a small value to nothing");
 }
 
 int main(void)

@@ -72,19 +72,21 @@ def parse(text):
 
 
 nobody = tarn("metrics", "--socket", TMP + "/nobody.sock")
-ok(nobody.returncode == 1 and nobody.stdout == b"", "nobody has no metrics")
+ok(nobody.returncode == 1 and nobody.stdout == b"",
+   "metrics without a daemon fails and prints nothing")
 header = b'{"x":{"dtype":"U8","shape":[100],"data_offsets":[0,100]}}'
 with open(TMP + "/m.st", "wb") as f:
     f.write(len(header).to_bytes(8, "little") + header + bytes(100))
-ok(tarn("load", TMP + "/m.st", "--name", "m").returncode == 0, "a load")
+ok(tarn("load", TMP + "/m.st", "--name", "m").returncode == 0,
+   "a file is loaded with a name")
 run = tarn("metrics")
-ok(run.returncode == 0, "tarn metrics", run.stderr)
+ok(run.returncode == 0, "tarn metrics succeeds", run.stderr)
 try:
     seen, types = parse(run.stdout.decode())
-    ok(True, "it is OpenMetrics")
+    ok(True, "the metrics are valid OpenMetrics")
 except Wrong as wrong:
     seen, types = {}, {}
-    ok(False, "it is OpenMetrics", str(wrong))
+    ok(False, "the metrics are valid OpenMetrics", str(wrong))
 pool = f'pool="uid:{os.geteuid()}"'
 for name, labels, wanted in (
         ("tarn_names", None, 1), ("tarn_loads_total", None, 1),
@@ -96,8 +98,10 @@ for name, labels, wanted in (
     ok(seen.get((name, labels)) == wanted, f"{name} is {wanted}",
        seen.get((name, labels)))
 ok(seen.get(("tarn_budget_bytes", None), 0) >= seen.get(
-    ("tarn_allocated_bytes", None), 1) > 0, "memory")
-ok(0 < seen.get(("tarn_uptime_seconds", None), 0) < 3600, "uptime in seconds")
+    ("tarn_allocated_bytes", None), 1) > 0,
+   "the allocated bytes are within the budget")
+ok(0 < seen.get(("tarn_uptime_seconds", None), 0) < 3600,
+   "the uptime is in seconds")
 ok(len(types) > 25, "there are many families", len(types))
 tarn("stop")
 os.unlink(TMP + "/m.st")

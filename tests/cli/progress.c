@@ -42,7 +42,7 @@ static void test_text(void)
 	is_str("[===>          ]  25%  512.00 MiB of 2.00 GiB  "
 	       "512.00 MiB/s  0:03 left" +
 			0,
-		line, "a quarter is done");
+		line, "a bar shows a quarter with its rate and its forecast");
 }
 
 static void test_widths(void)
@@ -69,8 +69,8 @@ static void test_widths(void)
 					wrong += strlen(line) > (size_t)columns;
 					lines++;
 				}
-	is_int(0, wrong, "of %d lines, all fit", lines);
-	is_int(120, (int64_t)longest, "wider than 120 is not read");
+	is_int(0, wrong, "%d bars of all widths fit on one line", lines);
+	is_int(120, (int64_t)longest, "a bar is no wider than 120 columns");
 }
 
 static void test_edges(void)
@@ -78,15 +78,15 @@ static void test_edges(void)
 	char line[300];
 
 	draw(line, sizeof(line), 79, "", 0, 0, 0);
-	has_str("100%", line, "of nothing, all is done");
+	has_str("100%", line, "a bar of a file without bytes is full");
 	draw(line, sizeof(line), 79, "", 0, GIB, 0);
-	has_str("  0%", line, "nothing yet");
-	ok(!strstr(line, "left"), "and no forecast from nothing");
+	has_str("  0%", line, "a bar begins at 0%%");
+	ok(!strstr(line, "left"), "a bar without progress has no forecast");
 	draw(line, sizeof(line), 79, "", 3 * GIB, GIB, GIB);
-	has_str("100%", line, "more than all is all");
-	has_str("0:00 left", line, "and nothing is left");
+	has_str("100%", line, "a bar of more than all bytes shows 100%%");
+	has_str("0:00 left", line, "a full bar has no time left");
 	draw(line, sizeof(line), 79, "", GIB, 101 * GIB, GIB);
-	has_str("1:40 left", line, "minutes and seconds");
+	has_str("1:40 left", line, "a forecast has minutes and seconds");
 }
 
 /* Whole figures only: half of a number is another number. */
@@ -96,12 +96,12 @@ static void test_narrow(void)
 
 	draw(line, sizeof(line), 48, "", GIB / 2, 2 * GIB, GIB / 2);
 	is_str(" 25%  512.00 MiB of 2.00 GiB  512.00 MiB/s", line,
-		"no forecast");
+		"a bar of 48 columns has no forecast");
 	draw(line, sizeof(line), 41, "", GIB / 2, 2 * GIB, GIB / 2);
 	is_str(" 25%  512.00 MiB of 2.00 GiB", line,
-		"a narrow bar has no rate");
+		"a bar of 41 columns has no rate");
 	draw(line, sizeof(line), 10, "", GIB / 2, 2 * GIB, GIB / 2);
-	is_str(" 25%", line, "a narrower bar has no bytes");
+	is_str(" 25%", line, "a bar of 10 columns has no bytes");
 }
 
 static void test_no_terminal(void)
@@ -111,8 +111,9 @@ static void test_no_terminal(void)
 	progress_begin(&p);
 	p.begun_ms -= 10000;
 	p.terminal = false;
-	is_int(0, progress_step(&p, 1, 2), "the load goes on");
-	ok(!p.shown, "nothing is drawn where there is no terminal");
+	is_int(0, progress_step(&p, 1, 2),
+		"a progress callback lets the load continue");
+	ok(!p.shown, "no bar is drawn where there is no terminal");
 	progress_end(&p);
 }
 
@@ -162,11 +163,11 @@ static void test_interrupt(void)
 	if (pid == 0)
 		interrupted(terminal);
 	waitpid(pid, &status, 0);
-	ok(write(terminal, "!", 1) == 1, "the mark after it is written");
+	ok(write(terminal, "!", 1) == 1, "the text after the bar is written");
 	read_until_mark(end, seen, sizeof(seen));
-	ok(strstr(seen, " 50%") != NULL, "there was a bar");
+	ok(strstr(seen, " 50%") != NULL, "a bar of 50%% was drawn");
 	last = strrchr(seen, '\r');
-	is_str("\r\x1b[K", last ? last : seen, "Ctrl-C takes it away");
+	is_str("\r\x1b[K", last ? last : seen, "Ctrl-C clears the bar");
 	is_int(SIGINT, WIFSIGNALED(status) ? WTERMSIG(status) : 0,
 		"Ctrl-C ends the command by that signal");
 	close(terminal);
@@ -192,7 +193,7 @@ static void look(const char *what, const struct look *looks)
 		is_int(looks->bar, (int)(p.share * 100 + .5),
 			"%s: the bar when %d%% of phase %d is done", what,
 			looks->percent, (int)looks->phase);
-		ok(p.share * 100 + .5 >= seen, "%s: it has not gone back",
+		ok(p.share * 100 + .5 >= seen, "%s: the bar never goes back",
 			what);
 		seen = (int)(p.share * 100);
 	}
@@ -204,19 +205,21 @@ static void test_phases(void)
 	const enum tarn_load_phase memory = TARN_LOAD_PHASE_MEMORY,
 				   reads = TARN_LOAD_PHASE_READ;
 
-	look("memory, then bytes",
+	look("a load with memory and bytes",
 		(struct look[]) {{reads, 0, 0}, {memory, 10, 5},
 			{memory, 100, 50}, {reads, 0, 50}, {reads, 40, 70},
 			{reads, 100, 100}, {0}});
-	look("bytes alone", (struct look[]) {{reads, 0, 0}, {reads, 30, 30},
-				    {reads, 100, 100}, {0}});
-	look("shards", (struct look[]) {{memory, 100, 50}, {reads, 50, 75},
-			       {memory, 0, 75}, {memory, 100, 75},
-			       {reads, 50, 75}, {reads, 90, 95}, {0}});
-	look("a later shard alone takes memory",
+	look("a load of bytes only",
+		(struct look[]) {{reads, 0, 0}, {reads, 30, 30},
+			{reads, 100, 100}, {0}});
+	look("a load of shards",
+		(struct look[]) {{memory, 100, 50}, {reads, 50, 75},
+			{memory, 0, 75}, {memory, 100, 75}, {reads, 50, 75},
+			{reads, 90, 95}, {0}});
+	look("a load of shards whose later one takes memory",
 		(struct look[]) {{reads, 50, 50}, {memory, 80, 50},
 			{reads, 60, 60}, {0}});
-	look("a file that changed is read again",
+	look("a load of a file that changed and is read again",
 		(struct look[]) {{memory, 100, 50}, {reads, 60, 80},
 			{memory, 20, 80}, {reads, 10, 80}, {reads, 80, 90},
 			{0}});

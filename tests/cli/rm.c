@@ -87,16 +87,17 @@ int main(void)
 	if (tarn_store_open(server.socket, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	publish();
-	is_int(NAMES, count(0, NAMES), "all are there");
+	is_int(NAMES, count(0, NAMES), "all names exist before tarn rm");
 	pid = start_rm();
 	/* In the order of names, which is that of one by one. */
 	while (is_there(names[0]) && waitpid(pid, &status, WNOHANG) == 0)
 		;
-	is_int(0, count(0, NAMES), "with the first of them all are gone");
+	is_int(0, count(0, NAMES), "all names are gone once the first one is");
 	if (waitpid(pid, &status, 0) == pid || WIFEXITED(status))
-		is_int(0, WEXITSTATUS(status), "tarn rm says so");
-	is_int(OTHERS, count(NAMES, OTHERS), "others are not below it");
+		is_int(0, WEXITSTATUS(status), "tarn rm ends without error");
+	is_int(OTHERS, count(NAMES, OTHERS),
+		"names outside of the folder still exist");
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(5);
 }

@@ -105,13 +105,14 @@ static void test_waits(void)
 	set(0, 1);
 	pid = start_save();
 	nanosleep(&some, NULL);
-	is_int(0, waitpid(pid, NULL, WNOHANG), "while it is written");
-	ok(access(path, F_OK) < 0, "it is not saved");
+	is_int(0, waitpid(pid, NULL, WNOHANG),
+		"tarn save waits while a tensor is written under its lock");
+	ok(access(path, F_OK) < 0, "tarn save makes no file while it waits");
 	set(N - 1, 1);
 	if (tarn_tensor_unlock(whole) < 0)
 		bail("unlock: %s", tarn_error_message());
-	is_int(0, end_of(pid), "afterwards it is");
-	is_int(1, saved("a", 0), "with what was written first");
+	is_int(0, end_of(pid), "tarn save ends after the lock was released");
+	is_int(1, saved("a", 0), "the file has the writer's first write");
 	is_int(1, saved("a", N - 1), "the file has the last write, too");
 	is_int(1, saved("b", 0),
 		"a tensor saved by its other name is complete");
@@ -143,9 +144,9 @@ static void test_beside_writer(void)
 		good += end_of(start_save()) == 0 &&
 			saved("a", 0) == saved("a", N - 1);
 	pthread_join(thread, &error);
-	is_int(5, good, "beside a writer each file is of one moment");
+	is_int(5, good, "each file beside a writer is of one moment");
 	is_str("", error ? error : "",
-		"the writer goes on while its tensors are saved");
+		"the writer continues while its tensors are saved");
 }
 
 int main(void)
@@ -163,6 +164,6 @@ int main(void)
 	unlink(path);
 	tarn_tensor_unref(whole);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(9);
 }
