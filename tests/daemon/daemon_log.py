@@ -61,20 +61,23 @@ with open(TMP + "/log", "w+b") as log_file:
     log_file.seek(0)
     text = log_file.read()
 os.unlink(TMP + "/log")
-ok((seen_loads, seen_status) == ([0, 0, 1], 0), "loads, and one too large",
+ok((seen_loads, seen_status) == ([0, 0, 1], 0),
+   "two loads succeed and one that is too large fails",
    seen_loads, seen_status)
 lines = text.decode().split("\n")
-ok(lines.pop() == "", "the log ends with a line's end")
+ok(lines.pop() == "", "the log ends with a newline")
 parsed = [(line, LINE.fullmatch(line)) for line in lines]
-ok(lines and all(m for _, m in parsed), "every line is an event with fields",
+ok(lines and all(m for _, m in parsed),
+   "every line of the log is an event with fields",
    *[line for line, m in parsed if not m])
 events = [(m[1], m[2], FIELD.findall(m[3])) for _, m in parsed if m]
 names = [e[0] for e in events]
 for wanted in ("start", "loader_start", "segment_add", "load_done",
                "load_failed", "stop"):
-    ok(wanted in names, f"there is {wanted}", names)
-ok("end" not in names, "what a file's name says is no event", names)
+    ok(wanted in names, f"the log has an event {wanted}", names)
+ok("end" not in names, "a file's name with newlines adds no event", names)
 done = [dict(f) for name, _, f in events if name == "load_done"]
 ok([d.get("cached") for d in done][:1] == ["0"] and
-   all(d.get("bytes") == "100" for d in done), "load_done says what", done)
+   all(d.get("bytes") == "100" for d in done),
+   "load_done has the cached flag and the bytes", done)
 sys.exit(finish())

@@ -30,17 +30,20 @@ def free(channel):
 
 
 # ---- opening ----
-kit.raises(tarn.NotFoundError, "'none'", "create=False only opens",
+kit.raises(tarn.NotFoundError, "'none'",
+           "create=False of a channel that does not exist fails",
            store.channel, "none", create=False)
 ch = store.channel("exact", slots=3, slot_bytes=100000, tensors=4)
 kit.equal((ch.name, ch.store is store, repr(ch)),
-          ("exact", True, "<tarn.Channel 'exact': queue>"), "a channel")
+          ("exact", True, "<tarn.Channel 'exact': queue>"),
+          "a channel has its name, its store and a repr")
 kit.equal(numbers(ch, "mode", "slots", "tensors", "free", "closed"),
-          ("queue", 3, 4, 3, False), "its geometry")
+          ("queue", 3, 4, 3, False),
+          "a channel has the geometry that was asked for")
 kit.ok(ch.info()["slot_bytes"] >= 100000,
        "the channel has slots of at least the given size")
 kit.equal(numbers(store.channel("exact", slots=9), "slots"), (3,),
-          "one that is there keeps it")
+          "opening an existing channel keeps its geometry")
 kit.raises(FileExistsError, "exact",
            "opening a channel with another mode is refused", store.channel,
            "exact", mode="broadcast")
@@ -57,19 +60,24 @@ for error, part, keywords in (
          {"tensors": 1025}),
         (ValueError, "not 'heap'", {"mode": "heap"}),
         (TypeError, 'mode is "queue" or "broadcast", not 3', {"mode": 3})):
-    kit.raises(error, part, f"no such channel: {keywords}", store.channel,
+    kit.raises(error, part,
+               f"a channel with wrong arguments is refused: {keywords}",
+               store.channel,
                "bad", **keywords)
 with store.channel("sparse", slot_bytes=1 << 20, sparse=True).acquire() as s:
     s.put("late")
-kit.equal(store.channel("sparse").get(), "late", "a sparse channel")
-kit.raises(TypeError, "", "no name", store.channel, 1)
+kit.equal(store.channel("sparse").get(), "late",
+          "a sparse channel receives its item")
+kit.raises(TypeError, "", "a channel's name must be a text", store.channel, 1)
 store.publish("tensor", tarn.zeros(3))
-kit.raises(ValueError, "tensor", "a tensor's name", store.channel, "tensor")
-kit.raises(ValueError, "channel", "a channel is no tensor",
+kit.raises(ValueError, "tensor",
+           "a channel cannot have the name of a tensor",
+           store.channel, "tensor")
+kit.raises(ValueError, "channel", "a channel cannot be looked up as a tensor",
            lambda: store["exact"])
 kit.equal(("exact" in store, list(store), len(store)), (False, ["tensor"], 1),
-          "nor in the mapping")
-kit.raises(TypeError, "made by", "Slots are not made", tarn.Slot)
+          "a channel is not in the store's mapping")
+kit.raises(TypeError, "made by", "a Slot cannot be constructed", tarn.Slot)
 kit.raises(TypeError, "made by", "an Item cannot be constructed", tarn.Item)
 
 # ---- the exact face ----
@@ -77,65 +85,76 @@ with ch.acquire(timeout=1.0) as slot:
     room = slot.room
     a = slot.empty((3, 4), "f4")
     kit.equal((a.shape, a.dtype, a.readonly), ((3, 4), "F32", False),
-              "a writable tensor in a slot")
+              "a tensor in a slot is writable")
     a[...] = 7
     b = slot.empty(5, "U8")
     b[...] = 1
     slot.tag = b"tag"
-    kit.ok(slot.room < room, "which takes room")
-    kit.equal(numbers(ch, "filling", "ready"), (1, 0), "while it is filled")
-    kit.equal(repr(slot), "<tarn.Slot of channel 'exact'>", "a slot's repr")
+    kit.ok(slot.room < room, "a tensor in a slot takes room")
+    kit.equal(numbers(ch, "filling", "ready"), (1, 0),
+              "a slot that is filled is counted as such")
+    kit.equal(repr(slot), "<tarn.Slot of channel 'exact'>",
+              "a slot has a repr")
 kit.equal((a.readonly, numbers(ch, "filling", "ready")), (True, (0, 1)),
-          "leaving the block publishes")
+          "leaving the slot's block publishes it")
 with ch.receive(timeout=1.0) as item:
     kit.equal((len(item), item[0].tolist(), item[-1].tolist(), item.tag,
                item.redelivered, [t.shape for t in item]),
               (2, [[7.0] * 4] * 3, [1] * 5, b"tag", False, [(3, 4), (5,)]),
-              "an item")
+              "an item has its tensors, its tag and its position")
     first = item.position
-    kit.raises(IndexError, "2", "it has no third", lambda: item[2])
+    kit.raises(IndexError, "2",
+               "an item of two tensors has no third", lambda: item[2])
     kit.raises(IndexError, "-3",
                "an item has no tensor before its first", lambda: item[-3])
     kept = item[0][1]
-    kit.raises(ValueError, "put", "put has not made it", item.get)
+    kit.raises(ValueError, "put",
+               "get of an item that put has not made is refused", item.get)
     kit.equal(repr(item), "<tarn.Item of channel 'exact': 2 tensors>",
-              "an item's repr")
+              "an item has a repr")
 kit.equal((repr(slot), repr(item)),
           ("<tarn.Slot of channel 'exact': published or abandoned>",
-           "<tarn.Item of channel 'exact': released>"), "after the blocks")
+           "<tarn.Item of channel 'exact': released>"),
+          "a slot and an item have another repr after their blocks")
 del a, b, slot
-kit.raises(ValueError, "released", "after the block", lambda: item[0])
-kit.equal(free(ch), 2, "a view holds the slot")
+kit.raises(ValueError, "released",
+           "an item cannot be used after its block", lambda: item[0])
+kit.equal(free(ch), 2, "a view of an item holds the slot")
 kept[0] = 8  # of a queue they are the receiver's
 kit.equal(kept.tolist(), [8, 7, 7, 7],
           "the receiver of a queue may write its item")
 del kept
-kit.equal(free(ch), 3, "the last view gives it back")
+kit.equal(free(ch), 3, "the last view gives the slot back")
 
 try:
     with ch.acquire() as slot:
         raise KeyError("x")
 except KeyError:
     pass
-kit.equal((free(ch), numbers(ch, "ready")), (3, (0,)), "an exception abandons")
+kit.equal((free(ch), numbers(ch, "ready")), (3, (0,)),
+          "an exception in the block abandons the slot")
 slot = ch.acquire()
 del slot
 kit.equal(free(ch), 3, "dropping a slot abandons it")
 slot = ch.acquire()
 with slot:
     slot.publish()
-kit.equal(ch.receive().position, first + 1, "published in its block")
+kit.equal(ch.receive().position, first + 1,
+          "a slot can be published inside its block")
 for what, call in (("publish", slot.publish), ("abandon", slot.abandon),
                    ("empty", lambda: slot.empty(1)), ("room",
                     lambda: slot.room), ("put", lambda: slot.put(1))):
     kit.raises(ValueError, what + ": the slot was", what + " afterwards", call)
 with ch.acquire() as slot:
-    kit.raises(OSError, "", "no room", slot.empty, 200000, "U8")
+    kit.raises(OSError, "",
+               "a tensor larger than the slot's room is refused",
+               slot.empty, 200000, "U8")
     kit.raises(OSError, "65", "a tag that is too long", setattr, slot, "tag",
                b"x" * 65)
     for _ in range(4):
         slot.empty(1)
-    kit.raises(OSError, "4 tensors", "too many tensors", slot.empty, 1)
+    kit.raises(OSError, "4 tensors",
+               "more tensors than an item may have are refused", slot.empty, 1)
     kit.raises(TypeError, "Tensor", "only Tensors are sent", slot.add, b"x")
     slot.abandon()
 
@@ -151,8 +170,10 @@ with ch.acquire() as slot:
     del t
     with open("/proc/self/maps") as f:
         kit.ok(any(line.startswith(f"{address:x}-") for line in f),
-               "no other memory comes to lie where one is that was added")
-    kit.raises(ValueError, "", "not the store's", slot.add, tarn.zeros(3))
+               "no other memory is placed where an added tensor was")
+    kit.raises(ValueError, "",
+               "a tensor that is not the store's is refused",
+               slot.add, tarn.zeros(3))
 store.remove("big")
 with ch.receive() as item:
     t = item[0]
@@ -165,43 +186,49 @@ with ch.acquire() as slot:
     a = slot.empty((4, 6), "I32")
     a[...] = 5
     kit.equal(slot.put({"a": a, "part": a[1:3, ::2], "n": [1, "x"]}), False,
-              "an object in a slot")
-    kit.raises(ValueError, "put comes after", "which is the last", slot.empty,
+              "an object fits in a slot")
+    kit.raises(ValueError, "put comes after",
+               "no tensor can be added behind an object", slot.empty,
                1)
 del a
 with ch.receive() as item:
     o = item.get()
 kit.equal((o["a"].tolist(), o["part"].tolist(), o["n"]),
-          ([[5] * 6] * 4, [[5] * 3] * 2, [1, "x"]), "arrives")
-kit.ok(tarn.same_storage(o["a"], o["part"]), "its views were not copied")
+          ([[5] * 6] * 4, [[5] * 3] * 2, [1, "x"]),
+          "an object in a slot arrives")
+kit.ok(tarn.same_storage(o["a"], o["part"]),
+       "views of one tensor are not copied twice")
 o["part"][0, 0] = 6
 kit.equal(o["a"][1, 0], 6, "unpacked views share memory as before")
 del o
-kit.equal(free(ch), 3, "the slot is back")
+kit.equal(free(ch), 3, "the object's slot is free again")
 
 ch.put({"x": tarn.arange(5), "s": "text"}, timeout=1)
 o = ch.get(timeout=1)
 kit.equal((o["x"].tolist(), o["s"], free(ch)), ([0, 1, 2, 3, 4], "text", 2),
-          "put and get")
+          "put and get send an object")
 x = o["x"][2:]
 del o
-kit.equal(free(ch), 2, "an array of it holds the slot")
+kit.equal(free(ch), 2, "an array of a received object holds the slot")
 del x
-kit.equal(free(ch), 3, "the last gives it back")
+kit.equal(free(ch), 3, "the last array gives the slot back")
 
 names = sorted(store)
 for size in (120000, 3 << 20):  # of less than 2 MiB, and of more
     ch.put({"big": tarn.full([size], 3, "U8"), "small": tarn.tensor([1])})
-    kit.equal(sorted(store), names, "what spilled has no name")
+    kit.equal(sorted(store), names,
+              "an object in separate memory leaves no name")
     o = ch.get()
     kit.equal((o["big"].shape, o["big"][size - 1], o["small"].tolist(),
                o["big"].readonly), ((size,), 3, [1], False),
-              f"{size} bytes, more than a slot has")
+              f"an object of {size} bytes, more than a slot has, arrives")
     o["big"][0] = 9
-    kit.equal((o["big"][0], free(ch)), (9, 3), "the receiver's own")
+    kit.equal((o["big"][0], free(ch)), (9, 3),
+              "a received array in separate memory is writable")
     del o
 with ch.acquire() as slot:
-    kit.equal(slot.put([tarn.zeros(200000, "U8")]), True, "put says so")
+    kit.equal(slot.put([tarn.zeros(200000, "U8")]), True,
+              "put returns True for an object in separate memory")
 ch.get()
 
 store.publish("shared", tarn.full([1 << 16], 4.0))
@@ -209,15 +236,15 @@ ch.put([store["shared"], store["shared"][5:7], 1])
 store.remove("shared")
 o = ch.get()
 kit.equal((o[0].readonly, o[0][9], o[1].tolist(), free(ch)),
-          (True, 4.0, [4, 4], 2), "a published tensor goes as it is")
+          (True, 4.0, [4, 4], 2), "a published tensor is sent without a copy")
 del o
-kit.equal(free(ch), 3, "its item's slot is back")
+kit.equal(free(ch), 3, "the slot of a sent tensor is free again")
 many = {i: tarn.full([1 << 15], i) for i in range(6)}
 store.publish({f"m{i}": t for i, t in many.items()})
 ch.put({i: store[f"m{i}"] for i in many})
 o = ch.get()
 kit.equal([o[i][7] for i in many], list(many),
-          "of more than an item may have, some are copied")
+          "of more tensors than an item may have, some are copied")
 del o
 store.publish({}, replace="m")
 other = store.channel("other", slots=2)
@@ -225,8 +252,8 @@ with ch.acquire() as slot:
     slot.empty((1 << 15,), "U8")[...] = 3
 with ch.receive() as item:
     other.put(item[0])
-kit.equal(other.get()[5], 3, "from one channel to another: copied")
-kit.equal(free(ch), 3, "then it is back")
+kit.equal(other.get()[5], 3, "a tensor from one channel is copied to another")
+kit.equal(free(ch), 3, "the other channel's slot is free again")
 
 plain = store.channel("exact", create=False, pickle=False)
 kit.raises(TypeError, "pickle", "pickle=False packs no objects", plain.put,
@@ -237,8 +264,9 @@ kit.raises(ValueError, "pickle",
 plain.put([1, "x", tarn.zeros(1)])
 kit.equal(plain.get()[:2], [1, "x"],
           "pickle=False packs and unpacks plain types")
-kit.raises(Exception, "", "what cannot be pickled", ch.put, lambda: 0)
-kit.equal(free(ch), 3, "takes no slot")
+kit.raises(Exception, "",
+           "an object that cannot be pickled is refused", ch.put, lambda: 0)
+kit.equal(free(ch), 3, "a refused object takes no slot")
 
 
 # ---- at the same time ----
@@ -247,7 +275,8 @@ class Meddling:
     meanwhile = seen = None
 
     def __reduce__(self):
-        kit.raises(ValueError, "at work", "a slot that is being filled",
+        kit.raises(ValueError, "at work",
+                   "put into a slot that is being filled by put is refused",
                    Meddling.meanwhile)
         return Meddling.release, ()
 
@@ -263,22 +292,28 @@ with ch.acquire() as slot:
 Meddling.seen = item = ch.receive()
 o = item.get()
 kit.equal((o[0].tolist(), o[1]), ([0, 1, 2], "released"),
-          "an item that is released while it is unpacked")
-kit.raises(ValueError, "released", "is released afterwards", len, item)
+          "an item that is released while it is unpacked is unpacked")
+kit.raises(ValueError, "released",
+           "the item is released after it was unpacked", len, item)
 del o
 kit.equal(free(ch), 3, "the slot of the released item is free")
 
 # ---- full and empty ----
-kit.raises(TimeoutError, "exact", "nothing to receive", ch.receive, 0)
-kit.raises(TimeoutError, "exact", "nothing to get", ch.get, timeout=.02)
+kit.raises(TimeoutError, "exact",
+           "receive without an item times out", ch.receive, 0)
+kit.raises(TimeoutError, "exact",
+           "get without an item times out", ch.get, timeout=.02)
 held = [ch.acquire() for _ in range(3)]
-kit.raises(TimeoutError, "exact", "no slot", ch.acquire, timeout=.02)
+kit.raises(TimeoutError, "exact",
+           "acquire without a free slot times out", ch.acquire, timeout=.02)
 kit.raises(TimeoutError, "exact",
            "put without a free slot times out", ch.put, 1, 0)
-kit.raises(TypeError, "", "a timeout that is none", ch.receive, "x")
-kit.raises(ValueError, "no number", "nor is NaN", ch.receive, float("nan"))
+kit.raises(TypeError, "",
+           "a timeout that is no number is refused", ch.receive, "x")
+kit.raises(ValueError, "no number",
+           "a timeout of NaN is refused", ch.receive, float("nan"))
 held.clear()
-kit.equal(free(ch), 3, "all are back")
+kit.equal(free(ch), 3, "all slots are free again")
 
 # ---- threads ----
 total = []
@@ -305,10 +340,12 @@ other.close()
 for thread in readers:
     thread.join()
 kit.equal(sorted(total), [(w, i) for w in range(3) for i in range(50)],
-          "3 threads send to 2: each item once")
-kit.raises(BrokenPipeError, "closed", "after the end: put", other.put, 1)
-kit.raises(BrokenPipeError, "", "get", other.get)
-kit.equal(list(other), [], "iteration")
+          "three threads send to two, and each item arrives once")
+kit.raises(BrokenPipeError, "closed",
+           "put to a closed channel is BrokenPipeError", other.put, 1)
+kit.raises(BrokenPipeError, "",
+           "get of a closed and empty channel is BrokenPipeError", other.get)
+kit.equal(list(other), [], "iteration of a closed and empty channel ends")
 
 def put_late():
     kit.until_main_waits()
@@ -326,13 +363,13 @@ for what, call in (("receive", ch.receive), ("acquire", ch.acquire)):
     press = kit.ctrl_c()
     begun = time.monotonic()
     kit.raises(KeyboardInterrupt, "", f"Ctrl-C ends {what}", call)
-    kit.ok(time.monotonic() - begun < 20, "soon")
+    kit.ok(time.monotonic() - begun < 20, "Ctrl-C ends the wait soon")
     press.join()
     held.clear()
 seen = []
 signal.signal(signal.SIGALRM, lambda *_: seen.append(1))
 signal.setitimer(signal.ITIMER_REAL, .05, .05)
-kit.raises(TimeoutError, "", "other signals do not", ch.receive, .5)
+kit.raises(TimeoutError, "", "other signals do not end a wait", ch.receive, .5)
 signal.setitimer(signal.ITIMER_REAL, 0)
 kit.ok(seen, "a signal is handled during the wait")
 
@@ -345,13 +382,15 @@ two.join("consumer")
 cast.put({"x": tarn.arange(3)})
 a, b = cast.get(), two.get()
 kit.equal((a["x"].tolist(), b["x"].tolist(), a["x"].readonly),
-          ([0, 1, 2], [0, 1, 2], True), "each that joined gets it, read-only")
-kit.equal(numbers(cast, "consumers", "producers"), (2, 1), "who takes part")
+          ([0, 1, 2], [0, 1, 2], True),
+          "each consumer of a broadcast gets a read-only item")
+kit.equal(numbers(cast, "consumers", "producers"), (2, 1),
+          "info counts who takes part")
 del a, b
 try:
     import torch
 except ImportError:
-    kit.skipped("a broadcast to PyTorch", "torch is not installed")
+    kit.skipped("a broadcast reaches PyTorch", "torch is not installed")
 else:
     for what, n in (("a part of a slot", 100), ("most of one", 900000)):
         x = torch.ones(n)
@@ -360,19 +399,19 @@ else:
         a["x"].add_(1)
         kit.equal((a["x"][-1].item(), b["x"][-1].item(), b["n"][0].tolist(),
                    b["n"][1].tolist()), (2, 1, [1, 1], [True]),
-                  f"PyTorch may write to its own of {what}")
+                  f"PyTorch may write to its own copy of {what}")
         del a, b
     cast.put(torch.ones(3000000))
     a, b = cast.get(), two.get()
     kit.equal((a.add_(1)[-1].item(), b[0].item()), (2, 2),
-              "what spilled is its process's own")
+              "a broadcast object in separate memory is private")
     del a, b
-    kit.equal(free(cast), 4, "the slots are back")
+    kit.equal(free(cast), 4, "the slots of the broadcast are free again")
 two.leave("consumer")
 cast.leave()
 kit.equal(numbers(cast, "consumers", "producers"), (0, 0),
           "leave() without a role leaves both roles")
-kit.raises(ValueError, "role", "no such role", cast.join, "boss")
+kit.raises(ValueError, "role", "an unknown role is refused", cast.join, "boss")
 
 # ---- sender and receiver ----
 def produce():
@@ -389,36 +428,41 @@ for item in tarn.receiver("decoded", timeout=60):
     seen.append((item["i"], item["x"][3]))
     del item
 thread.join()
-kit.equal(seen, [(i, i) for i in range(5)], "a sender and a receiver")
-kit.raises(TimeoutError, "never", "a channel that never comes", tarn.receiver,
+kit.equal(seen, [(i, i) for i in range(5)],
+          "a sender and a receiver pass objects")
+kit.raises(TimeoutError, "never",
+           "a receiver of a channel that never comes times out", tarn.receiver,
            "never", timeout=.1)
 one, two = tarn.sender("pair"), tarn.sender("pair")
 one.put(1)
 one.close()
 two.put(2)
 got = tarn.receiver("pair", timeout=60)
-kit.equal((got.get(), next(got)), (1, 2), "the first that leaves ends nothing")
+kit.equal((got.get(), next(got)), (1, 2),
+          "the first of two senders that leaves does not end the channel")
 with two:
     two.put(3)
-kit.equal(list(got), [3], "the last does")
+kit.equal(list(got), [3], "the last sender that leaves ends the channel")
 again = tarn.sender("pair", close=False)
-kit.equal(again.channel.info()["closed"], False, "then it is made anew")
+kit.equal(again.channel.info()["closed"], False,
+          "a sender after the end makes a new channel")
 with again:
     again.put(4)
 kit.equal((again.channel.info()["closed"], tarn.receiver("pair").get()),
-          (False, 4), "close=False")
+          (False, 4), "close=False leaves the channel open")
 
 with tarn.sender("left") as out:
     out.put(0)
 kit.raises(FileExistsError, "closed, 1 item not received; receive it, or "
-           "'tarn channel rm left'", "a sender, when nobody has received",
+           "'tarn channel rm left'",
+           "a sender after an end that no one received is refused",
            tarn.sender, "left")
 kit.equal(list(tarn.receiver("left", timeout=60)), [0],
-          "who comes late gets it")
+          "a late receiver gets the items that are left")
 with tarn.sender("left") as out:
     out.put(1)
 kit.equal(list(tarn.receiver("left", timeout=60)), [1],
-          "and then what comes next")
+          "a late receiver then gets the next channel's items")
 
 # Three times the same, with receivers that are there first, and keep the last
 # thing that they got; in the end nothing is sent. Each sees the end.
@@ -460,9 +504,10 @@ for turn in range(3):
     for user in users:
         user.join()
     kit.equal((len(came), missed), (2 * turn + 2, []),
-              f"run {turn}: and both see its end")
+              f"run {turn}: both receivers see the end")
     kit.equal(sorted((k["turn"], k["x"].tolist()[0]) for k in kept[4 * turn:]),
-              [(turn, i) for i in sent], f"run {turn}: and get all it has")
+              [(turn, i) for i in sent],
+              f"run {turn}: the receivers get all items")
 del kept[:]
 tarn._channel._find = find
 end = time.monotonic() + 60
@@ -472,32 +517,39 @@ while time.monotonic() < end:
     except tarn.NotFoundError:
         break
     time.sleep(.05)
-kit.raises(tarn.NotFoundError, "again", "it is gone soon after the last of it",
+kit.raises(tarn.NotFoundError, "again",
+           "the channel is gone soon after its last item",
            store.channel, "again", create=False)
 
 waited = store.channel("waited", slots=1)
 kit.raises(TimeoutError, "channel 'waited': nothing in time",
            "receive without a sender times out",
            waited.receive, .01)
-kit.equal(waited.info()["unlinked"], False, "somebody may come")
+kit.equal(waited.info()["unlinked"], False,
+          "a channel that is waited for keeps its name")
 store.remove("waited")
-kit.equal(waited.info()["unlinked"], True, "not when its name was removed")
-kit.raises(TimeoutError, "in time; its name was removed", "which is said",
+kit.equal(waited.info()["unlinked"], True,
+          "receive from a channel without a name times out")
+kit.raises(TimeoutError, "in time; its name was removed",
+           "the error says that the channel's name was removed",
            waited.receive, .01)
 
 store.remove("pair")
-kit.raises(TimeoutError, "'pair'", "a channel whose name was removed",
+kit.raises(TimeoutError, "'pair'",
+           "a channel whose name was removed is known as such",
            tarn.receiver, "pair", timeout=.1)
 
 # ---- event loops ----
 fd = ch.fileno()
 poll = select.poll()
 poll.register(fd, select.POLLIN)
-kit.raises(TimeoutError, "", "nothing is there", ch.receive, 0)
+kit.raises(TimeoutError, "",
+           "receive of an empty channel times out at once", ch.receive, 0)
 kit.equal(poll.poll(50), [], "the descriptor is not readable without an item")
 ch.put("ready")
-kit.equal([f for f, _ in poll.poll(60000)], [fd], "an item makes it readable")
-kit.equal(ch.get(timeout=0), "ready", "and is there")
+kit.equal([f for f, _ in poll.poll(60000)], [fd],
+          "an item makes the descriptor readable")
+kit.equal(ch.get(timeout=0), "ready", "the item is received after the poll")
 
 # ---- the end ----
 last = tarn.arange(4)
@@ -506,6 +558,6 @@ o = ch.get()
 slot = ch.acquire()
 daemon.terminate()
 daemon.wait()
-kit.equal(o.tolist(), [0, 1, 2, 3], "what was received outlives the daemon")
+kit.equal(o.tolist(), [0, 1, 2, 3], "a received item outlives the daemon")
 del ch, o, slot
 kit.finish()

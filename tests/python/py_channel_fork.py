@@ -75,11 +75,12 @@ def main():
     pids = [child(lambda w=w: produce(ch, w, 40)) for w in range(3)]
     seen = sorted((item["who"], item["i"], item["x"][49])
                   for item in (ch.get(PATIENCE) for _ in range(120)))
-    kit.equal(end_of(*pids), [0, 0, 0], "three children send")
+    kit.equal(end_of(*pids), [0, 0, 0],
+              "three children send and end without error")
     kit.equal(seen, [(w, i, i) for w in range(3) for i in range(40)],
-              "and the parent has it all, once")
+              "the parent receives all items once")
     kit.equal(settled(ch, producers=0, free=4), {"producers": 0, "free": 4},
-              "they are gone, and nothing is held")
+              "children that ended hold no slot")
 
     results = store.channel("results", slots=512, slot_bytes=4096)
     pids = [child(lambda: sum(1 for _ in map(results.put, ch)) > 0)
@@ -88,7 +89,7 @@ def main():
         ch.put(i)
     ch.close()
     kit.equal(sorted(results.get(PATIENCE) for _ in range(60)),
-              list(range(60)), "two children receive: each item once")
+              list(range(60)), "two children receive each item once")
     end_of(*pids)
 
     # ---- what was there before the fork ----
@@ -107,14 +108,16 @@ def main():
         ch.put("child")
         return good
 
-    kit.equal(end_of(child(drop_all)), [0], "a child reads and drops them")
+    kit.equal(end_of(child(drop_all)), [0],
+              "a child reads and drops its parent's item and slot")
     kit.equal((ch.info()["reading"], ch.info()["filling"], array.tolist(),
                item.get(), mine.tolist()),
               (2, 1, [0, 1, 2, 3, 4], "item", [7, 7, 7]),
-              "they stay its parent's")
+              "a child's drops do not release the parent's item and slot")
     slot.publish()
     kit.equal((ch.get(PATIENCE), ch.receive(PATIENCE)[0].tolist()),
-              ("child", [7, 7, 7]), "who goes on with them")
+              ("child", [7, 7, 7]),
+              "the parent continues with its item and its slot")
     item = array = mine = None
     kit.equal(settled(ch, free=4), {"free": 4},
               "the child's item and slot are free in the end")
@@ -148,8 +151,9 @@ def main():
             w.join(PATIENCE)
         kit.equal((sorted(s[1:] for s in seen), [w.exitcode for w in workers]),
                   ([(i, [i] * 3) for i in range(6)], [0, 0]),
-                  f"{method}: a channel as an argument")
-        kit.ok(os.getpid() not in {s[0] for s in seen}, "in other processes")
+                  f"{method}: a channel is passed as an argument")
+        kit.ok(os.getpid() not in {s[0] for s in seen},
+               "the items were sent by other processes")
     out = tarn.sender("senders", store=store)
     workers = [ctx.Process(target=send_some, args=(out, 5)) for _ in range(2)]
     got = tarn.receiver("senders", store=store)
@@ -175,7 +179,8 @@ def main():
         for n in range(3):
             out.put({"n": n, "x": tarn.arange(n)})
     kit.equal(program.communicate(timeout=PATIENCE)[0],
-              "0 []\n1 [0]\n2 [0, 1]\n", "a program that knows the name")
+              "0 []\n1 [0]\n2 [0, 1]\n",
+              "another program opens the channel by its name")
 
     # ---- Ctrl-C in a child ----
     def interrupted():
@@ -210,21 +215,21 @@ def main():
     killed_with(work.acquire)
     kit.equal(settled(work, free=4, filling=0, producers=0),
               {"free": 4, "filling": 0, "producers": 0},
-              "killed with a slot: it is free")
+              "the slot of a killed producer is free")
     work.put({"x": tarn.arange(3)})
     killed_with(work.receive)
     item = work.receive(PATIENCE)
     kit.equal((item.redelivered, item.get()["x"].tolist()), (True, [0, 1, 2]),
-              "killed with an item: it is delivered again")
+              "the item of a killed consumer is delivered again")
     item = None
     work.put({"x": tarn.arange(3)})
     killed_with(lambda: work.get()["x"][1:])
     kit.equal(work.get(PATIENCE)["x"].tolist(), [0, 1, 2],
-              "killed with an array over it, the same")
+              "the item of a killed consumer with an array is delivered again")
     work.put("plain")
     killed_with(lambda: [r := tarn.receiver("work", store=store), next(r)])
     kit.equal(work.get(PATIENCE), "plain",
-              "killed at work on what holds nothing: a receiver does")
+              "the item of a worker that is killed while it holds it arrives")
     work.put(tarn.full([3 << 20], 1, "U8"))
     killed_with(lambda: [item := work.receive(), item.get()])
     kit.equal(work.get(PATIENCE)[5], 1,
@@ -245,7 +250,7 @@ def main():
             os.kill(pids[0], signal.SIGKILL)
     work.close()
     kit.equal(end_of(*pids)[1:], [0, 0],
-              "one of three is killed at work: the others go on to the end")
+              "two of three workers go on to the end when one is killed")
     seen = set()
     while results.info()["ready"]:
         seen.add(results.get(PATIENCE))
@@ -255,11 +260,13 @@ def main():
         seen.add(work.get(PATIENCE))
     kit.equal(seen, set(range(300)), "every item was received")
     kit.equal(settled(work, free=4, ready=0, reading=0),
-              {"free": 4, "ready": 0, "reading": 0}, "no slot either")
+              {"free": 4, "ready": 0, "reading": 0},
+              "no slot is lost by the killed worker")
 
     # ---- the last one out ----
     ch = store.channel("short", ephemeral=True)
-    kit.equal(end_of(child(lambda: ch.put(1))), [0], "an ephemeral channel")
+    kit.equal(end_of(child(lambda: ch.put(1))), [0],
+              "an ephemeral channel is used by a child")
     ch = None  # which has not taken part
 
     def is_there():
@@ -272,7 +279,8 @@ def main():
     end = time.monotonic() + PATIENCE
     while is_there() and time.monotonic() < end:
         time.sleep(.02)
-    kit.ok(not is_there(), "its name goes with the last who took part")
+    kit.ok(not is_there(),
+           "an ephemeral channel's name goes with its last participant")
 
     daemon.terminate()
     daemon.wait()

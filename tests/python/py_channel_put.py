@@ -27,15 +27,18 @@ def free(channel):
 # ---- before anything is added ----
 plain = store.channel("plain", slots=2, tensors=3, pickle=False)
 with plain.acquire() as slot:
-    kit.raises(TypeError, "does not pickle", "what is of no plain type",
+    kit.raises(TypeError, "does not pickle",
+               "an object of no plain type is refused without pickle",
                slot.put, object())
     slot.empty(3, "I32")[...] = 7
     slot.put("fallback")
 with plain.receive() as item:
     kit.equal((len(item), item[0].tolist(), item.get()),
-              (2, [7, 7, 7], "fallback"), "has added nothing: others follow")
+              (2, [7, 7, 7], "fallback"),
+              "a refused put adds nothing, and others follow")
 with plain.acquire() as slot:
-    kit.raises(MemoryError, "room", "what no memory can take", slot.put, huge)
+    kit.raises(MemoryError, "room",
+               "an object larger than any memory is refused", slot.put, huge)
     slot.empty(1, "U8")[...] = 1
 with plain.receive() as item:
     kit.equal([t.tolist() for t in item], [[1]],
@@ -46,17 +49,19 @@ ch = store.channel("half", slots=2, tensors=4)
 with ch.acquire() as slot:
     a = slot.empty(30000, "I32")
     a[...] = 5
-    kit.raises(MemoryError, "room", "the first half of a put", slot.put, [sent, huge])
+    kit.raises(MemoryError, "room",
+               "the first half of a put that fails", slot.put, [sent, huge])
     for what, call in (("empty", lambda: slot.empty(1)),
                        ("add", lambda: slot.add(sent)),
                        ("publish", slot.publish)):
         kit.raises(ValueError, f"{what}: a put failed half way",
-                   f"{what} cannot follow it", call)
+                   f"{what} cannot follow a put that failed half way", call)
     slot.put([a[2:4], sent])
 with ch.receive() as item:
     seen = item.get()
     kit.equal((seen[0].tolist(), seen[1].tolist() == sent.tolist()),
-              ([5, 5], True), "but another put can, and is what get gives")
+              ([5, 5], True),
+              "another put can follow one that failed half way")
 del seen
 try:
     with ch.acquire() as slot:
@@ -67,29 +72,32 @@ try:
     error = None
 except ValueError as e:
     error = e
-kit.ok("half way" in str(error), "a block that does nothing else is told",
+kit.ok("half way" in str(error),
+       "leaving the block after half a put raises an error",
        error)
 kit.raises(TimeoutError, "half",
            "a block that failed half way sends nothing", ch.receive, 0)
 with ch.acquire() as slot:
     slot.put("good")
-    kit.raises(ValueError, "put comes after", "two that succeed", slot.put, 1)
-kit.equal(ch.get(), "good", "are the first")
-kit.equal((free(ch), free(plain)), (2, 2), "all slots are back")
+    kit.raises(ValueError, "put comes after",
+               "a second put into a slot is refused", slot.put, 1)
+kit.equal(ch.get(), "good", "the first of two puts is sent")
+kit.equal((free(ch), free(plain)), (2, 2),
+          "all slots are free after the failed puts")
 
 # ---- no slot, in a channel that nobody else can open ----
 full = store.channel("full", slots=1)
 full.put(0)
 store.remove("full")
 kit.raises(TimeoutError, "in time; its name was removed",
-           "a put that waited in vain says so", full.put, 1, .01)
+           "a put that waits in vain times out", full.put, 1, .01)
 try:
     full.put(1, 0)
     error = None
 except TimeoutError as e:
     error = e
 kit.equal(error and error.args[1], "channel 'full': nothing in time",
-          "one that only tries does not look for that")
+          "a put that only tries does not check the tensors again")
 del full
 
 
@@ -123,7 +131,7 @@ def check_move(what, make, change, slot_bytes):
     t = make()
     seen = put_while(out, {"t": t}, lambda: change(t))["t"]
     kit.equal((seen.shape, seen.unique().tolist()), (t.shape, [3.]),
-              f"{what} while a put waits is what is sent")
+              f"{what} while a put waits is sent as it is then")
     del seen
     t = make()
     out.put([t, Meddling(lambda: change(t))], timeout=60)
@@ -149,7 +157,8 @@ def check_moves():
             check_move(what, make, change, slot_bytes)
     t = torch.ones(small)
     changes = [lambda: setattr(t, "data", torch.zeros(small))] * 100
-    kit.raises(RuntimeError, "again and again", "who never stops is refused",
+    kit.raises(RuntimeError, "again and again",
+               "a tensor that moves again and again is refused",
                ch.put, [t, Meddling(*changes)])
     kit.equal(free(ch), 2, "the slot of the refused put is free")
 
@@ -172,7 +181,8 @@ def check_assigned():
         seen = out.get()
         kit.ok(all((t.shape, t.min().item()) in ((size, 1.), ((1,), 0.))
                    for t, size in zip(seen, sizes)),
-               "other memory while they are copied frees none of it", seen)
+               "memory under copy is not freed by other memory for the "
+               "tensor", seen)
         del seen
     del out
     store.remove("assigned")
@@ -181,12 +191,12 @@ def check_assigned():
 try:
     import torch
 except ImportError:
-    kit.skipped("tensors that move", "torch is not installed")
+    kit.skipped("tensors that move are sent", "torch is not installed")
 else:
     check_moves()
     check_assigned()
 
 del ch, plain, slot, item, a, sent, huge, store
 daemon.terminate()
-kit.equal(daemon.wait(), 0, "the daemon ends in peace")
+kit.equal(daemon.wait(), 0, "the daemon ends without error")
 kit.finish()

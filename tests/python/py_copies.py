@@ -59,25 +59,26 @@ def main():
     u[0, 0] = 9
     kit.equal(w[0, 0], 0.0, "a tensor that was pickled is a copy")
     kit.equal(again(w.T[::-1, 1:], 5).tolist(), w.T[::-1, 1:].tolist(),
-              "what has steps comes in C order")
+              "a tensor with steps is unpickled in C order")
     sealed = tarn.from_numpy(b"abc")
     kit.equal([(again(t, p).readonly, again(t, p).tolist())
                for t in (sealed, sealed[::2]) for p in (2, 5)],
               [(True, [97, 98, 99])] * 2 + [(True, [97, 99])] * 2,
-              "what is read-only stays so")
+              "a read-only tensor is unpickled read-only")
     beside = []
     data = pickle.dumps(w, 5, buffer_callback=beside.append)
     shared = pickle.loads(data, buffers=beside)
     w[2, 3] = 70
     kit.equal((len(beside), shared[2, 3], len(data) < 300), (1, 70., True),
-              "by protocol 5 the bytes may go beside the pickle")
+              "by protocol 5 the bytes may travel out of band")
     w[2, 3] = 11
     nested = {"a": w, "b": [w, w[0]]}
     deep = copy.deepcopy(nested)
-    kit.ok(copy.copy(w) is w, "what never changes is its own copy")
+    kit.ok(copy.copy(w) is w, "copy of a tensor that never changes is itself")
     kit.equal((deep["a"] is deep["b"][0], tarn.same_storage(deep["a"], w),
                tarn.equal(deep["a"], w), deep["b"][1].tolist()),
-              (True, False, True, w[0].tolist()), "a deep one has other bytes")
+              (True, False, True, w[0].tolist()),
+              "deepcopy of a tensor has other bytes")
 
     # ---- what has a name ----
     tarn.save(path, {"w": w})
@@ -89,20 +90,22 @@ def main():
     f, d = again(file, 5), copy.deepcopy(direct)
     kit.equal((type(f), f.path, f["w"].storage_kind, f["w"].tolist()),
               (tarn.File, path, "mapped", w.tolist()),
-              "a file is opened again by its path")
+              "a pickled file is opened again by its path")
     kit.equal((d["w"].storage_kind, d["w"].tolist()), ("file", w.tolist()),
-              "in the same way")
+              "a pickled file that is not mapped is opened in the same way")
     kit.equal((again(file["w"], 5).tolist(), again(direct["w"], 2).tolist()),
-              (w.tolist(), w.tolist()), "its tensors go by value")
+              (w.tolist(), w.tolist()),
+              "a tensor of a file is pickled by value")
     s, m = again(store, 5), again(loaded, 2)
     kit.equal((type(s), s.socket, s.pool, s["named"].tolist()),
               (tarn.Store, store.socket, store.pool, [1, 2, 3]),
-              "a store is opened again")
-    kit.ok(again(store, 2) is s and copy.copy(store) is s, "once")
+              "a pickled store is opened again")
+    kit.ok(again(store, 2) is s and copy.copy(store) is s,
+           "a pickled store is opened once")
     kit.equal((type(m), m["w"].storage_kind, m["w"].tolist(),
                reads(store)),
               (tarn.Loaded, "shared", w.tolist(), 1),
-              "what was loaded is not loaded anew")
+              "a pickled load is not loaded anew")
     kit.equal(len(pickle.dumps(loaded)) < 1000, True,
               "a loaded file is pickled by its name")
 
@@ -113,14 +116,15 @@ def main():
             *seen, pid = pool.apply(look, (things,))
         kit.equal((seen, pid != os.getpid()),
                   ([[1, 2, 3], "shared", w.tolist(), "mapped", w.tolist(),
-                    w[1:, ::2].tolist(), False], True), f"by {how}")
-    kit.equal(reads(store), 1, "one load for all of them")
+                    w[1:, ::2].tolist(), False], True),
+                  f"a worker started by {how} gets all of them")
+    kit.equal(reads(store), 1, "all workers share one load")
 
     del store, loaded, s, m, things
     gc.collect()
     os.unlink(path)
     daemon.terminate()
-    kit.equal(daemon.wait(), 0, "the daemon ends in peace")
+    kit.equal(daemon.wait(), 0, "the daemon ends without error")
     return kit.finish()
 
 

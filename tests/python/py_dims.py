@@ -55,8 +55,9 @@ for name, call in CALLS.items():
     kit.ok(not wrong, f"{name}: no dimension beyond an int is cut to one",
            *wrong)
     kit.equal(call(0).tolist(), call(-len(t.shape) - (name == "unsqueeze"))
-              .tolist(), f"{name}: the first dimension, counted from the end")
-    kit.raises(ValueError, "dimension 9", f"{name}: nor is there one of 9",
+              .tolist(), f"{name}: dimension 0 can be counted from the end")
+    kit.raises(ValueError, "dimension 9",
+               f"{name}: a dimension of 9 is refused",
                call, 9)
 
 # The methods of Tensor whose signature has such an argument are all above.

@@ -48,7 +48,7 @@ for again, reads in ((0, 1), (1, 0)):
                                         "\n".join(lines))]
     # Half of the file would be a copy somewhere.
     kit.ok(len(own) == 3 and max(own) < SIZE / 2e6,
-           "none has a copy of its own", lines)
+           "no reader has a private copy of the file", lines)
 
 # ---- called wrongly, or to be told how ----
 open("text", "w").close()
@@ -73,12 +73,12 @@ for name, arguments, part in (
     lines, status = end(start(name, *arguments))
     kit.equal((status, [x for x in lines if x.startswith("Traceback")],
                sum(x.startswith(name) for x in lines)), (2, [], 1),
-              f"{name} {arguments}: one sentence")
-    kit.ok(part in lines[-1], "which says what is wrong", lines)
+              f"{name} {arguments}: prints one sentence and no traceback")
+    kit.ok(part in lines[-1], "the sentence says what is wrong", lines)
 for name in ("readers.py", "hotswap.py", "pipeline.py"):
     lines, status = end(start(name, "--help"))
     kit.ok(status == 0 and lines[0].startswith(f"usage: {name} [-h]") and
-           len(lines) > 8, f"{name} --help tells how it is used", lines)
+           len(lines) > 8, f"{name} --help prints its usage", lines)
 os.unlink("text")
 os.unlink("line.npy")
 
@@ -88,20 +88,20 @@ servers = [start("hotswap.py", "serve", "run/model", VERSIONS)
            for _ in range(2)]
 trained, status = end(start("hotswap.py", "train", "run/model", VERSIONS))
 kit.equal((status, len(trained), len(set(trained))),
-          (0, VERSIONS, VERSIONS), "a trainer publishes versions")
+          (0, VERSIONS, VERSIONS), "hotswap: a trainer publishes all versions")
 for server in servers:
     served, status = end(server)
     kit.equal((status, served[-1:]), (0, trained[-1:]),
-              "a server follows to the last")
+              "hotswap: a server follows to the last version")
     # A set that was part old and part new would have another loss.
     kit.equal(served, [line for line in trained if line in served],
-              "each version that it saw was whole, in their order")
+              "hotswap: each version that a server saw is whole, in order")
 first, last = (float(line.rsplit(" ", 1)[1])
                for line in (trained[0], trained[-1]))
 kit.ok(last < first / 100,
        "the training reduces the loss to a hundredth", trained)
 store = tarn.Store()
-kit.equal(len(store), 3, "of the weights only the newest are left")
+kit.equal(len(store), 3, "hotswap: only the newest weights are kept")
 del store
 
 # ---- the pipeline ----
@@ -112,7 +112,7 @@ for what, arguments, steps in (("made-up images", (), 200),
                                ("a file's", ("images.npy", 31, 3), 31)):
     lines, status = end(start("pipeline.py", *arguments))
     kit.equal((status, [line.split(":")[0] for line in lines]),
-              (0, ["step 1", f"step {steps}"]), f"{what} through workers")
+              (0, ["step 1", f"step {steps}"]), f"{what} runs through workers")
     off = [float(line.split()[2]) for line in lines]
     kit.ok(off[-1] < off[0] / 2, "the training halves the loss", lines)
 os.unlink("images.npy")
@@ -130,10 +130,10 @@ kit.equal((status, lines), (0, ["10 items, the last one 9", "run/there is 7"]),
           "tasks receive items and wait for a name")
 lines, status = end(start("tasks.py", "--help"))
 kit.equal((status, lines), (1, ["usage: tasks.py CHANNEL NAME"]),
-          "called wrongly")
+          "tasks.py without arguments prints its usage")
 del channel, store
 
 daemon.terminate()
-kit.equal(daemon.wait(), 0, "the daemon ends in peace")
+kit.equal(daemon.wait(), 0, "the daemon ends without error")
 os.unlink("m.safetensors")
 kit.finish()

@@ -37,17 +37,18 @@ make("a.safetensors")
 seen = load("a.safetensors")
 memory = [s[:2] for s in seen if s[2] == "memory"]
 read = [s[:2] for s in seen if s[2] == "read"]
-kit.ok(len(memory) > 2, "a load tells of the memory that is taken", seen)
-kit.equal(memory, sorted(memory), "which grows")
+kit.ok(len(memory) > 2, "a load reports the memory that is taken", seen)
+kit.equal(memory, sorted(memory), "the reported memory grows")
 kit.ok(all(0 <= done <= total for done, total in memory),
-       "up to what is wanted", memory)
+       "the reported memory stays within its total", memory)
 kit.ok(any(0 < done < total for done, total in memory),
-       "and is seen on its way", memory)
+       "memory is reported while it is being taken", memory)
 kit.equal({total for _, total in memory} <= {SIZE, SIZE + 4096}, True,
-          "which is what the file takes")
-kit.ok(all(total == SIZE for _, total in read), "then of bytes read", read)
+          "the total of the memory is what the file takes")
+kit.ok(all(total == SIZE for _, total in read),
+       "the load then reports bytes that were read", read)
 kit.equal([s[2] for s in seen], ["memory"] * len(memory) + ["read"] * len(read),
-          "one phase after the other")
+          "the two phases are reported one after the other")
 
 # While the keeper stands still, tarn top shows the phase, too.
 make("b.safetensors")
@@ -72,12 +73,12 @@ tarn.Store().load("b.safetensors", progress=look)
 kit.equal([load["state"] for load in found], ["waiting"],
           "tarn top shows a load that waits for memory")
 kit.ok(found and 0 < found[0]["memory_ready"] <= found[0]["memory_wanted"],
-       "with what is ready of what is wanted", found)
+       "tarn top shows how much of the memory is ready", found)
 top.terminate()
 kit.equal(top.wait(), 0, "tarn top ends by SIGTERM as by Ctrl-C")
 
 daemon.terminate()
-kit.equal(daemon.wait(), 0, "the daemon ends in peace")
+kit.equal(daemon.wait(), 0, "the daemon ends without error")
 os.unlink("a.safetensors")
 os.unlink("b.safetensors")
 kit.finish()

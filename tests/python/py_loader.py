@@ -111,8 +111,8 @@ def adopted(*args, **how):
 
 def prepared(*args, **how):
     wrapped = Prepared(DataLoader(*args, **how))
-    kit.ok(adopt(wrapped, slot_bytes=1 << 16) is wrapped, "adopt returns what "
-           "it was given")
+    kit.ok(adopt(wrapped, slot_bytes=1 << 16) is wrapped,
+           "adopt returns the loader that it was given")
     return wrapped
 
 
@@ -127,20 +127,22 @@ def check_adopted():
     ours = adopted(noisy, 4, num_workers=1)
     batch = next(iter(ours))
     kit.ok(isinstance(ours, DataLoader) and not batch["x"].is_shared(),
-           "its batches are not PyTorch's shared memory")
+           "an adopted loader's batches are not PyTorch's shared memory")
     state = ours.state_dict()
     ours.load_state_dict(state)
     kit.equal([int(b["i"][0]) for b in ours], [4, 8, 12],
               "the adopted loader resumes from its state")
     kit.ok(adopt(ours, slot_bytes=1 << 20) is ours and
            ours.slot_bytes == 1 << 20 and adopt(ours).slot_bytes == 1 << 20,
-           "what is ours stays ours, and as it is")
-    kit.raises(TypeError, "DataLoader is wanted", "what is no loader", adopt,
+           "a loader of tarn's is adopted unchanged")
+    kit.raises(TypeError, "DataLoader is wanted",
+               "adopt refuses what is no loader", adopt,
                [1])
     theirs = Stateful(noisy, 4)
     kit.raises(TypeError, "Stateful makes its batches in its own way",
-               "a class of another's", adopt, theirs)
-    kit.equal(type(theirs), Stateful, "which stays what it is")
+               "adopt refuses a derived class of another library",
+               adopt, theirs)
+    kit.equal(type(theirs), Stateful, "a refused loader keeps its class")
 
 
 def check_store():
@@ -154,17 +156,19 @@ def check_store():
     batch = next(iterator)
     kit.equal((tarn.default_store().status()["used"] > before[0],
                store.status()["used"] > before[1]), (False, True),
-              f"slots of the store that was asked for: {batch['text'][0]}")
+              "the slots are in the store that was asked for: "
+              f"{batch['text'][0]}")
     del iterator, batch, store
     gc.collect()
     other.terminate()
-    kit.equal(other.wait(), 0, "whose daemon ends in peace")
+    kit.equal(other.wait(), 0, "that store's daemon ends without error")
 
 
 def main():
     loaders.begin()
     check_store()
-    kit.ok(issubclass(DataLoader, loaders.Theirs), "it is a DataLoader")
+    kit.ok(issubclass(DataLoader, loaders.Theirs),
+           "tarn's loader is a PyTorch DataLoader")
     check_bits()
     check_adopted()
     loaders.finish()

@@ -57,13 +57,14 @@ def check_kept():
             again = list(loader)
             wrong = same(want[:count], kept) or same(want, again)
             kit.equal(wrong, None,
-                      f"{count} kept of {workers}, and an epoch after them")
+                      f"an epoch follows {count} kept batches of {workers} "
+                      "workers")
             channel, = loader._idle._wide.values()
             del kept, again
             gc.collect()
             seen = channel.info()
             kit.equal((seen["free"], seen["ready"]), (seen["slots"], 0),
-                      "then all slots are free")
+                      "all slots are free after that epoch")
 
 
 def check_often():
@@ -72,13 +73,16 @@ def check_often():
     loader = DataLoader(Numbers(24, (64, 64)), 2, num_workers=1)
     for _ in range(5):
         broken_off(loader, 1)
-    kit.equal(same(want, list(loader)), None, "five left one after another")
+    kit.equal(same(want, list(loader)), None,
+              "an epoch follows five that were left one after another")
     for _ in range(5):
         iterator = iter(loader)
         del iterator
-    kit.equal(same(want, list(loader)), None, "five that gave nothing")
+    kit.equal(same(want, list(loader)), None,
+              "an epoch follows five that gave no batch")
     kept = [broken_off(loader, 1)[0] for _ in range(8)]
-    kit.equal(same(want[:1] * 8, kept), None, "one of each of eight kept")
+    kit.equal(same(want[:1] * 8, kept), None,
+              "one batch of each of eight iterators is kept")
     kit.equal(same(want, list(loader)), None,
               "a whole epoch follows eight kept batches")
 
@@ -93,7 +97,7 @@ def check_fresh():
         time.sleep(.2)
         del iterator
     kit.equal(same(want, list(loader)), None,
-              "six that ended before their first batch")
+              "an epoch follows six that ended before their first batch")
 
 
 class Halves:
@@ -148,11 +152,11 @@ def check_pinned():
         loader = DataLoader(dataset, 2, pin_memory=True, **how)
         kept = list(loader)
         kit.equal(same(want, [parts(b) for b in kept]), None,
-                  f"all are kept, pinned as far as they can be: "
+                  "all batches are kept, pinned as far as possible: "
                   f"{function.__name__}")
         kept.append(next(iter(loader)))
         kit.equal(same(want[:1], [parts(b) for b in kept[-1:]]), None,
-                  "and more")
+                  "the last of the pinned batches is kept")
     cuda.is_available, cuda.current_device, cuda.set_device, \
         torch.Tensor.pin_memory = before
     if accelerator:

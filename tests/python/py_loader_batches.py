@@ -85,13 +85,15 @@ def check_kept_in_workers():
         ours = [copy.deepcopy(b) for b in DataLoader(
             Chunks(), 2, num_workers=1, slot_bytes=slot_bytes)]
         theirs = list(loaders.Theirs(Chunks(), 2, num_workers=1))
-        kit.equal(same(theirs, ours), None, "what a dataset collates")
+        kit.equal(same(theirs, ours), None,
+                  "batches that a dataset collates are PyTorch's")
         ours = [copy.deepcopy(b) for b in DataLoader(
             numbers, 2, num_workers=1, collate_fn=Mixed(),
             slot_bytes=slot_bytes)]
         theirs = list(loaders.Theirs(numbers, 2, num_workers=1,
                                      collate_fn=Mixed()))
-        kit.equal(same(theirs, ours), None, "what a collate function keeps")
+        kit.equal(same(theirs, ours), None,
+                  "batches that a collate function keeps are PyTorch's")
 
 
 class Places:
@@ -149,7 +151,8 @@ def check_types():
                [None, 1j, 2 ** 70, {3}, Pair(torch.rand(2).t(), "x")])
     kit.equal(same(list(samples), list(DataLoader(
         Holder(*samples), batch_size=None, num_workers=1,
-        collate_fn=as_they_are)), "samples"), None, "what PyTorch alone knows")
+        collate_fn=as_they_are)), "samples"), None,
+              "samples that only PyTorch can pack are PyTorch's")
     alike("batches that grow", 1, Growing(), batch_size=1, num_workers=3)
     alike("batches that grow, one by one", 1, Growing(), batch_size=None,
           persistent_workers=True)
@@ -157,7 +160,7 @@ def check_types():
     seen = list(DataLoader(Noisy(), 4, num_workers=2, slot_bytes=1 << 20))
     torch.manual_seed(1)
     kit.equal(same(list(loaders.Theirs(Noisy(), 4, num_workers=2)), seen),
-              None, "slot_bytes")
+              None, "a loader with slot_bytes gives PyTorch's batches")
 
 
 def check_memory():
@@ -171,7 +174,8 @@ def check_memory():
             kept.append((n, batch))
     for n, batch in kept:
         wrong += filter(None, [same(wanted[n] + 1, batch)])
-    kit.ok(not wrong, "written to, and every third kept", *wrong)
+    kit.ok(not wrong,
+           "batches are written to, and every third is kept", *wrong)
     del batch, kept
     gc.collect()
 
@@ -183,7 +187,8 @@ def check_memory():
               "all batches of three epochs kept by persistent workers")
     first = list(loader)
     second = list(loader)
-    kit.equal([len(first), len(second)], [25, 25], "two epochs kept at once")
+    kit.equal([len(first), len(second)], [25, 25],
+              "batches of two epochs are kept at once")
     del loader
     gc.collect()
     kit.equal([b["text"][1] for b in first][:2], ["sample 1", "sample 3"],
@@ -222,7 +227,7 @@ def check_descriptors():
         if n >= 4:
             counts.append(descriptors())
     kit.equal((len(counts), max(counts) - min(counts), len(kept)), (20, 0, 24),
-              "24 batches of 114 objects are kept, no descriptor is opened")
+              "24 kept batches of 114 objects open no descriptor")
     for _ in range(3):
         kept = list(loader)
     kit.equal(descriptors(), counts[0],
@@ -236,7 +241,8 @@ def check_descriptors():
     for _ in range(4):
         list(loader)
     gc.collect()
-    kit.ok(descriptors(before) <= before, "iterators that end leave none",
+    kit.ok(descriptors(before) <= before,
+           "iterators that end leave no descriptor",
            f"{before}, then {descriptors()}")
     kit.equal(threads_but(known), [], "iterators that end leave no thread")
     for _ in range(3):
@@ -244,7 +250,8 @@ def check_descriptors():
             break
     del batch
     gc.collect()
-    kit.ok(descriptors(before) <= before, "nor do those that are left",
+    kit.ok(descriptors(before) <= before,
+           "iterators that are left leave no thread",
            f"{before}, then {descriptors()}")
 
 

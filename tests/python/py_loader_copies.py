@@ -55,7 +55,8 @@ def check_threads():
         thread.start()
     for thread in threads:
         thread.join()
-    kit.equal(seen, [WANTED] * 3, "threads that share it get theirs")
+    kit.equal(seen, [WANTED] * 3,
+              "threads that share a loader get their own batches")
 
 
 def child_of_fork(loader, begun, begin):
@@ -81,7 +82,8 @@ def check_fork():
     os.write(begin[1], b"x")
     seen = numbers(iterator)
     _, status = os.waitpid(child, 0)
-    kit.equal((seen, status), (WANTED, 0), "a child of a fork gets its own")
+    kit.equal((seen, status), (WANTED, 0),
+              "a forked child of a loader gets its own batches")
     for end in (begun[0], *begin):
         os.close(end)
 

@@ -96,21 +96,24 @@ def alike(what, dataset, part, **how):
     theirs = course(Theirs, dataset, **how)
     ours = course(DataLoader, dataset, **how)
     kit.equal(named(ours), named(theirs), what)
-    kit.ok(any(part in str(e) for e in ours), f"{what}: {part}", *ours)
+    kit.ok(any(part in str(e) for e in ours),
+           f"{what}: the error contains '{part}'", *ours)
 
 
 def check_exceptions():
     alike("an exception, and the batches after it", Faulty(complain),
           "in complain")
-    alike("in an iterable dataset", Brittle(), "sample 9 is not to be had")
-    alike("in worker_init_fn", Noisy(8), "will not begin",
+    alike(
+          "an exception in an iterable dataset",
+          Brittle(), "sample 9 is not to be had")
+    alike("an exception in worker_init_fn", Noisy(8), "will not begin",
           worker_init_fn=refuse)
     alike("samples that cannot be stacked", Noisy(8), "stack expects",
           collate_fn=uneven)
     seen = course(DataLoader, Noisy(8), collate_fn=lock_up)
     kit.ok(len(seen) == 4 and all(isinstance(e, TypeError) and "lock" in str(e)
                                   for e in seen),
-           "what cannot be sent is told", *seen)
+           "a batch that cannot be sent raises an error", *seen)
 
 
 def until_fault(loader):
@@ -134,15 +137,15 @@ def check_garbage():
         batch, iterator, channels = until_fault(loader)
         kept = loader._iterator  # persistent workers' is the loader's
         kit.equal((batch(), iterator()), (None, kept),
-                  f"an exception keeps nothing {how or ''}")
+                  f"an exception keeps no batch {how or ''}")
         del kept, loader
         kit.equal([c.info()["reading"] for c in channels], [0],
-                  "and all slots come back")
+                  "all slots are free after the exception")
     gc.enable()
 
 
 def check_arguments():
-    """What is wrong is said at once, not by a worker."""
+    """The parent reports wrong arguments at once, and no worker does."""
     for error, part, how in (
             (ValueError, "slot_bytes is 0, not between 1", {"slot_bytes": 0}),
             (ValueError, "slot_bytes is -1, not", {"slot_bytes": -1}),
@@ -150,7 +153,9 @@ def check_arguments():
             (TypeError, "whole number, not '1M'", {"slot_bytes": "1M"}),
             (TypeError, "whole number, not 1.5", {"slot_bytes": 1.5}),
             (TypeError, "a tarn.Store, not 'x'", {"store": "x"})):
-        kit.raises(error, part, f"{how}", DataLoader, Noisy(8), 2,
+        kit.raises(error, part,
+                   f"wrong arguments are refused: {how}",
+                   DataLoader, Noisy(8), 2,
                    num_workers=2, **how)
 
 
@@ -183,10 +188,12 @@ def check_deaths():
         seen = "nothing"
     except RuntimeError as e:
         seen = str(e)
-    kit.ok("DataLoader worker" in seen, "killed by another", seen)
+    kit.ok("DataLoader worker" in seen,
+           "a worker that another process kills is reported", seen)
     del iterator
     gc.collect()
-    kit.ok(torch.equal(batch["x"], wanted), "the batches of before stay")
+    kit.ok(torch.equal(batch["x"], wanted),
+           "earlier batches outlive the killed worker")
     kit.equal(len(list(loader)), 100,
               "the loader has all batches after the fault")
 
@@ -199,14 +206,16 @@ class Slow(Noisy):
 
 def check_timeout():
     iterator = iter(DataLoader(Slow(8), 2, num_workers=1, timeout=1))
-    kit.raises(RuntimeError, "timed out after 1 second", "a timeout", next,
+    kit.raises(RuntimeError, "timed out after 1 second",
+               "a worker that takes too long is a timeout", next,
                iterator)
     del iterator
     gc.collect()
     timer = kit.ctrl_c()
     begun = time.monotonic()
     iterator = iter(DataLoader(Slow(8), 2, num_workers=1))
-    kit.raises(KeyboardInterrupt, "", "Ctrl-C ends the wait", next, iterator)
+    kit.raises(KeyboardInterrupt, "",
+               "Ctrl-C ends the wait for a batch", next, iterator)
     kit.ok(time.monotonic() - begun < 20, "the wait ends soon after Ctrl-C")
     timer.join()
 
@@ -249,7 +258,8 @@ def channels():
 
 def check_parent(method):
     gc.collect()
-    kit.ok(eventually(lambda: not channels()), "no channel is left",
+    kit.ok(eventually(lambda: not channels()),
+           "no channel is left after the faults",
            channels())
     folder = tempfile.mkdtemp()  # Python's files outlive who is killed
     parent = subprocess.Popen(
@@ -258,13 +268,13 @@ def check_parent(method):
         env=dict(os.environ, PYTHONPATH=":".join(sys.path), TMPDIR=folder))
     workers = parent.stdout.readline().split()
     kit.equal((len(workers), len(channels())), (2, 2),
-              f"a parent with two workers and two channels: {method}")
+              f"a parent has two workers and two channels: {method}")
     parent.kill()
     parent.wait()
     kit.ok(eventually(lambda: all(map(gone, workers))),
-           "of a parent that was killed no worker is left")
+           "no worker is left of a parent that was killed")
     kit.ok(eventually(lambda: not channels()),
-           "no channel is left of a killed parent",
+           "no channel is left of a parent that was killed",
            channels())
     parent.stdout.close()
     shutil.rmtree(folder)
@@ -276,13 +286,14 @@ def check_no_store():
     sys.unraisablehook = ignored.append
     loader = DataLoader(Noisy(24), 4, num_workers=1)
     loader.store = object()
-    kit.raises(AttributeError, "socket", "what is no store carries no loader",
+    kit.raises(AttributeError, "socket",
+               "an object that is no store is refused",
                iter, loader)
     del loader
     gc.collect()
     sys.unraisablehook = sys.__unraisablehook__
     kit.equal([str(i.exc_value) for i in ignored], [],
-              "an iterator that could not begin ends in silence")
+              "an iterator that could not begin ends without a message")
 
 
 def main():

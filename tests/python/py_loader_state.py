@@ -147,7 +147,8 @@ def check_resume():
             seed(2)
             seen = resume(make(workers), state, generators, EPOCHS - epoch)
             wrong += filter(None, [same(wanted, seen, where)])
-        kit.ok(not wrong, f"{name}: goes on", *wrong)
+        kit.ok(not wrong,
+               f"{name}: the loader resumes with the same batches", *wrong)
 
 
 def check_again():
@@ -158,13 +159,14 @@ def check_again():
         loader = MAKERS[name](2)
         loader.load_state_dict(state)
         kit.equal(same(state, loader.state_dict(), "state"), None,
-                  f"{name}: before it goes on, the state is the same")
+                  f"{name}: the state before resuming is the same")
         iterator = iter(loader)
         seen = [next(iterator) for _ in range(3)]
         state = saved(loader.state_dict())
         del iterator
         seen += resume(MAKERS[name](2), state, generators, 1)
-        kit.equal(same(wanted, seen), None, f"{name}: and once more")
+        kit.equal(same(wanted, seen), None,
+                  f"{name}: a second resume gives the same batches")
 
 
 def check_left():
@@ -175,7 +177,7 @@ def check_left():
         if n == 4:
             break
     state = saved(loader.state_dict())
-    kit.equal(state["position"], 5, "after a break")
+    kit.equal(state["position"], 5, "the state after a break has its position")
     seed(1)
     wanted = list(MAKERS["shuffled"](2))
     seed(3)
@@ -185,7 +187,8 @@ def check_left():
     iterator = iter(other)
     kit.ok(torch.equal(before, torch.get_rng_state()),
            "the process's generator is left as it was")
-    kit.equal(same(wanted[5:], list(iterator)), None, "it goes on")
+    kit.equal(same(wanted[5:], list(iterator)), None,
+              "the iterator continues with the same batches")
 
     # A checkpoint restores generators that were drawn from meanwhile.
     seed(1)
@@ -198,7 +201,8 @@ def check_left():
             state = saved(loader.state_dict())
     other = MAKERS["by a lazy sampler"](2)
     other.load_state_dict(state)
-    kit.equal(same(seen[4:], list(other)), None, "a training loop that draws")
+    kit.equal(same(seen[4:], list(other)), None,
+              "a training loop that draws random numbers is resumed")
 
 
 def numbers(batches):
@@ -213,7 +217,7 @@ def check_workers():
         seed(2)
         kit.equal(numbers(resume(MAKERS["shuffled"](workers), state,
                                  generators, 1)), numbers(wanted)[:6],
-                  f"{workers} workers go on for 2")
+                  f"{workers} workers resume a state of 2")
     seed(1)
     first = list(MAKERS["shuffled"](3))
     seed(1)
@@ -221,10 +225,11 @@ def check_workers():
     other.load_state_dict(state)
     seen = list(other)
     kit.ok(not torch.equal(first[0]["r"], seen[0]["r"]),
-           "and do not augment as the epoch began")
+           "resumed workers do not augment as at the epoch's begin")
     seed(1)
     _, state, _ = walk(MAKERS["iterable"](2), 0, 3)
-    kit.raises(ValueError, "2 workers shared", "an iterable dataset",
+    kit.raises(ValueError, "2 workers shared",
+               "an iterable dataset with other workers is refused",
                MAKERS["iterable"](1).load_state_dict, state)
     sampler = DistributedSampler(range(42), 2, 1)
     sampler.set_epoch(3)
@@ -244,29 +249,37 @@ def check_wrong():
     _, state, _ = walk(MAKERS["in order"](2), 0, 5)
     other = plain(42, 2, shuffle=True)
     other.load_state_dict(state)
-    kit.raises(ValueError, "not those of before", "another sampler",
+    kit.raises(ValueError, "not those of before",
+               "a sampler with other indices is refused",
                iter, other)
     other = plain(12, 2)
     other.load_state_dict(state)
-    kit.raises(ValueError, "ends after 3", "a dataset that is shorter", iter,
+    kit.raises(ValueError, "ends after 3",
+               "a dataset that has become shorter is refused", iter,
                other)
     load = plain(42, 2).load_state_dict
-    kit.raises(ValueError, "version", "no state", load, {})
-    kit.raises(ValueError, "version", "another version", load,
+    kit.raises(ValueError, "version", "an empty state is refused", load, {})
+    kit.raises(ValueError, "version",
+               "a state of another version is refused", load,
                dict(state, version=2))
-    kit.raises(ValueError, "position", "a position that is none", load,
+    kit.raises(ValueError, "position",
+               "a state with a malformed position is refused", load,
                dict(state, position="1"))
-    kit.raises(ValueError, "another kind", "of another kind of dataset", load,
+    kit.raises(ValueError, "another kind",
+               "a state of another kind of dataset is refused", load,
                dict(state, iterable=True))
     other = plain(42, 2, generator=torch.Generator())
     other.load_state_dict(state)
-    kit.raises(ValueError, "generators", "of another sampler", iter, other)
+    kit.raises(ValueError, "generators",
+               "a state of another sampler is refused", iter, other)
     for wrong in (b"xyz", "x", "\u00e9", 5):
-        kit.raises(ValueError, "no state of random", f"{wrong!r}, which is no "
-                   "text of such bytes", load, dict(state, now=[wrong, ""]))
+        kit.raises(ValueError, "no state of random",
+                   f"{wrong!r} is refused as bytes in text",
+                   load, dict(state, now=[wrong, ""]))
     other = plain(42, 2)
     other.load_state_dict(dict(state, now=["eHl6", ""]))
-    kit.raises(ValueError, "no state of random", "bytes that are none", list,
+    kit.raises(ValueError, "no state of random",
+               "bytes that are no random state are refused", list,
                other)
 
 

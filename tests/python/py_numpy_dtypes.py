@@ -102,8 +102,9 @@ def leak(route, dtype):
 def routes(where):
     for route in ROUTES:
         wrong = [w for w in (leak(route, d) for d in ODD) if w]
-        kit.ok(not wrong, f"{route}: bits of a dtype that numpy has not are not "
-               f"taken for numbers {where}", *wrong)
+        kit.ok(not wrong,
+               f"{route}: bits of a dtype that numpy lacks are not numbers "
+               f"{where}", *wrong)
 
 
 class Without:
@@ -133,20 +134,26 @@ with Without():
         kit.raises(TypeError, f"numpy has no {dtype}; use .to(\"F32\")",
                    f"{dtype}: .numpy() names the way out", of(dtype).numpy)
         kit.raises(BufferError, ".to(\"F32\")",
-                   f"{dtype}: so does a buffer", memoryview, of(dtype))
-        kit.raises(TypeError, ".to(\"F32\")", f"{dtype}: and numpy.asarray",
+                   f"{dtype}: a buffer's error names the way out",
+                   memoryview, of(dtype))
+        kit.raises(TypeError, ".to(\"F32\")",
+                   f"{dtype}: numpy.asarray's error names the way out",
                    np.asarray, of(dtype))
-    kit.raises(TypeError, "odd: numpy has no BF16", "a file's tensors: the one "
-               "that cannot be an array is named", tarn.open(path).numpy)
-    kit.raises(TypeError, "numpy has no BF16", "nor is it one of a file that "
-               "is not mapped", tarn.open(path, map=False)["odd"].numpy)
+    kit.raises(TypeError, "odd: numpy has no BF16",
+               "a file's tensors: the error names the one that cannot be an "
+               "array", tarn.open(path).numpy)
+    kit.raises(TypeError, "numpy has no BF16",
+               "a tensor of a file that is not mapped cannot be an array",
+               tarn.open(path, map=False)["odd"].numpy)
     with tarn.safe_open(path, "np") as f:
-        kit.raises(TypeError, "numpy has no BF16", "safe_open: nor there",
+        kit.raises(TypeError, "numpy has no BF16",
+                   "safe_open: a tensor of BF16 cannot be an array",
                    f.get_tensor, "odd")
-        kit.raises(TypeError, "numpy has no BF16", "safe_open: nor a slice",
+        kit.raises(TypeError, "numpy has no BF16",
+                   "safe_open: a slice of BF16 cannot be an array",
                    lambda: f.get_slice("odd")[0])
         kit.equal(f.get_tensor("f").tolist(), [VALUES] * 2,
-                  "safe_open: the others are there")
+                  "safe_open: the other tensors can be arrays")
 ml_dtypes = found
 
 # ---- the ways out ----
@@ -179,19 +186,25 @@ kit.equal((t[0, 0], t.__array__("f8").dtype.str, t.__array__(dtype="f8")
            .tolist(), np.shares_memory(t.__array__(copy=True), n)),
           (50., "<f8", t.tolist(), False),
           "__array__: the same bytes; another dtype and copy=True are copies")
-kit.raises(ValueError, "copy=False", "__array__: a copy that is forbidden",
+kit.raises(ValueError, "copy=False",
+           "__array__: copy=False where a copy is needed is refused",
            t.__array__, "f8", copy=False)
 kit.equal(np.shares_memory(t.__array__(np.float32, copy=False), n), True,
-          "__array__: copy=False where none is needed")
+          "__array__: copy=False where none is needed succeeds")
 lazy = tarn.open(path, map=False)["f"]
 kit.equal((np.asarray(lazy).dtype.str, np.asarray(lazy).tolist()),
-          ("<f4", [VALUES] * 2), "a tensor in a file is read as what it is")
-kit.raises(ValueError, "copy=False", "which is a copy", lazy.__array__,
+          ("<f4", [VALUES] * 2),
+          "a tensor in a file is read by __array__ with its dtype")
+kit.raises(ValueError, "copy=False",
+           "__array__ of a tensor in a file refuses copy=False",
+           lazy.__array__,
            copy=False)
 
 # ---- ml_dtypes ----
 if ml_dtypes is None:
-    kit.skipped("ml_dtypes' dtypes", "ml_dtypes is not installed (pip)")
+    kit.skipped(
+                "ml_dtypes' dtypes are used",
+                "ml_dtypes is not installed (pip)")
 else:
     routes("with ml_dtypes")
     for dtype in BYTES:
@@ -199,29 +212,31 @@ else:
         n = t.numpy()
         kit.equal((n.dtype.name, n.astype("f8").tolist()),
                   (_arrays.ML[dtype][0], [VALUES] * 2),
-                  f"{dtype}: .numpy() is of ml_dtypes' dtype")
+                  f"{dtype}: .numpy() has ml_dtypes' dtype")
         n[0, 0] = 2
         kit.equal((t[0, 0], tarn.from_numpy(n).dtype, tarn.equal(
             tarn.from_numpy(n), t)), (2., dtype, True),
-            f"{dtype}: over the same bytes, which come back as what they are")
+            f"{dtype}: .numpy() shares the bytes, and comes back")
         kit.equal(np.asarray(t).dtype.name, _arrays.ML[dtype][0],
-                  f"{dtype}: so is numpy.asarray")
+                  f"{dtype}: numpy.asarray has ml_dtypes' dtype")
     kit.equal(tarn.open(path).numpy()["odd"].astype("f4").tolist(),
-              [VALUES] * 2, "a file's tensors, all of them")
+              [VALUES] * 2, "all tensors of a file are arrays with ml_dtypes")
     for name in ("F4", "F6_E2M3", "F6_E3M2"):
-        kit.raises(TypeError, f"numpy has no {name}", f"{name}: which it has "
-                   "in a byte each, is none", of(name).numpy)
+        kit.raises(TypeError, f"numpy has no {name}",
+                   f"{name}: an unpacked type of ml_dtypes is not used",
+                   of(name).numpy)
     for theirs, ours in _arrays.PACKED.items():
         if hasattr(ml_dtypes, theirs):
-            kit.raises(ValueError, f"tarn packs {ours}", f"{theirs}: nor is it "
-                       "taken", tarn.from_numpy,
+            kit.raises(ValueError, f"tarn packs {ours}",
+                       f"{theirs}: an unpacked type of ml_dtypes is refused",
+                       tarn.from_numpy,
                        np.ones(4, getattr(ml_dtypes, theirs)))
     kit.equal(tarn.tensor(np.ones(3, ml_dtypes.bfloat16)).tolist(), [1.] * 3,
-              "tensor() of its arrays")
+              "tensor() takes arrays of ml_dtypes")
 kit.equal(subprocess.run(
     [sys.executable, "-c", "import tarn, sys; tarn.zeros(2).numpy(); "
      "print('ml_dtypes' in sys.modules)"],
     capture_output=True, text=True, check=False).stdout, "False\n",
-    "ml_dtypes is imported only where it is wanted")
+    "ml_dtypes is imported only where it is needed")
 os.unlink(path)
 kit.finish()

@@ -18,7 +18,7 @@ import py_kit as kit
 import tarn
 from tarn._tarn import _pack, _packed_size, _unpack
 
-kit.ok("numpy" not in sys.modules, "numpy is not imported")
+kit.ok("numpy" not in sys.modules, "packing does not import numpy")
 
 
 def back(value):
@@ -44,23 +44,28 @@ plain = [
     bytearray(), bytearray(b"y" * 3000), [], (), {}, set(), frozenset(),
     [1, [2, (3, {4, 5})]], {"a": {1: 2}, (1, "b"): [None]}, {None: {True: ()}},
     frozenset([1, frozenset(["x"])]), ["x"] * 300, {i: str(i) for i in range(300)}]
-kit.equal([v for v in plain if not same(back(v), v)], [], "plain types")
-kit.ok(same(back(plain), plain), "all of them at once")
+kit.equal([v for v in plain if not same(back(v), v)], [],
+          "plain types are packed and unpacked")
+kit.ok(same(back(plain), plain), "all plain types are packed at once")
 kit.ok(back(float("nan")) != back(float("nan")), "NaN is packed and unpacked")
-kit.equal(len(_pack(plain)), _packed_size(plain), "the size is known before")
-kit.ok(len(_pack({"x": 1})) <= 64, "a small thing takes a cache line")
+kit.equal(len(_pack(plain)), _packed_size(plain),
+          "the packed size is known before packing")
+kit.ok(len(_pack({"x": 1})) <= 64, "a small object takes a cache line")
 m = back({"m": memoryview(b"abcdef")[1:4]})["m"]
-kit.equal((type(m), bytes(m)), (memoryview, b"bcd"), "a row of bytes")
+kit.equal((type(m), bytes(m)), (memoryview, b"bcd"),
+          "a memoryview of bytes comes back as one")
 nest = 0
 for i in range(200):
     nest = [nest] if i % 2 else {"n": nest}
-kit.ok(same(back(nest), nest), "200 levels")
+kit.ok(same(back(nest), nest), "200 levels of lists are packed")
 loop = []
 loop.append(loop)
-kit.raises(RecursionError, "packing", "a list in itself", _pack, loop)
+kit.raises(RecursionError, "packing",
+           "a list in itself is refused", _pack, loop)
 for i in range(100000):
     nest = [nest]
-kit.raises(RecursionError, "packing", "100,000 levels", _pack, nest)
+kit.raises(RecursionError, "packing",
+           "100,000 levels of lists are refused", _pack, nest)
 while isinstance(nest, list):  # one by one: its end would recurse, too
     nest = nest[0]
 
@@ -78,12 +83,13 @@ for what, one in (("C order", t), ("transposed", t.T), ("steps", t[:, ::2, 1:]),
               "a Tensor: " + what)
 whole = _pack({"t": t, "n": 1})
 view = _unpack(whole)["t"]
-kit.ok(tarn.same_storage(whole, view), "what comes out are views")
+kit.ok(tarn.same_storage(whole, view),
+       "unpacked tensors are views of the packed bytes")
 view[1, 1, 1] = 99
-kit.equal(_unpack(whole)["t"][1, 1, 1], 99.0, "which may be written")
+kit.equal(_unpack(whole)["t"][1, 1, 1], 99.0, "unpacked views may be written")
 shifted = tarn.from_numpy(b"12345678" + bytes(_pack([t, b"x" * 2000])))[8:]
 kit.equal([_unpack(shifted)[0].tolist(), _unpack(shifted)[1]],
-          [t.tolist(), b"x" * 2000], "bytes that begin anywhere")
+          [t.tolist(), b"x" * 2000], "packed bytes may begin at any address")
 gone = weakref.ref(whole)
 del whole
 gc.collect()
@@ -91,9 +97,11 @@ kit.equal((gone(), view[1, 1, 1]), (None, 99.0),
           "an unpacked view alone keeps the bytes")
 
 # ---- views of other tensors of an item ----
-kit.raises(ValueError, "not made by put", "bytes that are none", _unpack,
+kit.raises(ValueError, "not made by put",
+           "bytes that were not packed are refused", _unpack,
            tarn.zeros(100, "U8"))
-kit.raises(ValueError, "not made by put", "too few bytes", _unpack,
+kit.raises(ValueError, "not made by put",
+           "too few packed bytes are refused", _unpack,
            tarn.zeros(3, "U8"))
 
 
@@ -110,8 +118,10 @@ Pair = collections.namedtuple("Pair", "a b")
 objects = [Sample(1, "x"), Pair(1, [2]), datetime.datetime(2020, 1, 2),
            decimal.Decimal("1.5"), collections.OrderedDict(a=1), range(3),
            collections.defaultdict(list, a=[1]), Sample, len, slice(1, 2)]
-kit.equal([v for v in objects if not same(back(v), v)], [], "other objects")
-kit.raises(Exception, "pickle", "what cannot be pickled", _pack, [lambda: 0])
+kit.equal([v for v in objects if not same(back(v), v)], [],
+          "objects of other types are pickled")
+kit.raises(Exception, "pickle",
+           "an object that cannot be pickled is refused", _pack, [lambda: 0])
 
 
 class Changing:
@@ -128,25 +138,28 @@ values[1] = Changing(values, list.clear)
 pairs = {1: 2, 3: 4, 5: 6}
 pairs[3] = Changing(pairs, lambda d: d.update({k: 0 for k in range(100, 400)}))
 if getattr(sys, "_is_gil_enabled", lambda: True)():
-    kit.raises(RuntimeError, "changed", "a list that changes meanwhile", _pack,
+    kit.raises(RuntimeError, "changed",
+               "a list that changes while it is packed is refused", _pack,
                values)
-    kit.raises(RuntimeError, "changed", "a dict that does", _pack, pairs)
+    kit.raises(RuntimeError, "changed",
+               "a dict that changes while it is packed is refused",
+               _pack, pairs)
 else:
     # Where any step of another thread may come between, it is as it began.
     kit.equal((back(values), values), ([1, Sample(), 3], []),
-              "a list that changes meanwhile is as it was")
+              "a list that others change and restore is packed as it was")
     kit.equal((back(pairs), len(pairs)), ({1: 2, 3: Sample(), 5: 6}, 303),
-              "so is a dict")
+              "a dict that others change and restore is packed as it was")
 s = back(Sample(t, [t, {"k": t}]))
 kit.ok(s.args[0].tolist() == t.tolist() and s.args[1][1]["k"] is s.args[0],
-       "a Tensor in an object, once")
+       "a Tensor that is twice in an object is packed once")
 
 # ---- numpy ----
 try:
     import numpy as np
 except ImportError:
     np = None
-    kit.skipped("arrays of numpy's", "numpy is not installed")
+    kit.skipped("arrays of numpy's are packed", "numpy is not installed")
 if np is not None:
     a = np.arange(24.0).reshape(2, 3, 4)
     arrays = [a.astype(d) for d in "? u1 i1 u2 i2 u4 i4 u8 i8 f2 f4 f8 c8 c16 "
@@ -167,33 +180,39 @@ if np is not None:
 
     kit.equal([x for x in arrays if not alike(back(x), x)], [],
               "all arrays of numpy come back")
-    kit.ok(all(map(alike, back({"all": arrays})["all"], arrays)), "all at once")
-    kit.ok(back(np.asfortranarray(a)).flags.f_contiguous, "Fortran order stays")
+    kit.ok(all(map(alike, back({"all": arrays})["all"], arrays)),
+           "all arrays of numpy's are packed at once")
+    kit.ok(back(np.asfortranarray(a)).flags.f_contiguous,
+           "an array in Fortran order stays so")
     scalars = [np.float32(1.5), np.int64(-3), np.bool_(True), np.float64(2),
                np.uint8(7), np.complex64(1j), np.complex128(1j), np.str_("x"),
                np.datetime64("2020"), np.float16(3)]
     kit.equal([x for x in scalars if type(back(x)) is not type(x) or
-               back(x) != x], [], "its scalars")
-    kit.equal(back(t.to("BF16")).dtype, "BF16", "BF16 as a Tensor")
+               back(x) != x], [], "numpy's scalars are packed")
+    kit.equal(back(t.to("BF16")).dtype, "BF16",
+              "a BF16 tensor comes back as a Tensor")
     whole = _pack([a, a.astype("f4")])
     for x in _unpack(whole):
         kit.ok(np.shares_memory(x, whole.numpy()) and x.flags.writeable and
-               x.ctypes.data % 64 == 0, f"a view of {x.dtype}, aligned")
+               x.ctypes.data % 64 == 0,
+               f"an unpacked array of {x.dtype} is an aligned view")
     s = back(Sample(a, a.astype("c16"), a.astype(object)))
     kit.ok(all(map(alike, s.args, (a, a.astype("c16"), a.astype(object)))),
-           "arrays in an object")
+           "arrays in a pickled object come back")
     big = Sample(np.zeros(1 << 16), np.zeros(1 << 16, "c16"))
     kit.ok(len(bytes(_pack(big))) < 1.6e6 + 4096 and
-           bytes(_pack(big)).count(b"numpy") < 20, "are not in its pickle")
+           bytes(_pack(big)).count(b"numpy") < 20,
+           "arrays are not part of the pickle")
     masked = np.ma.masked_array([1, 2], [True, False])
-    kit.equal(type(back(masked)), np.ma.MaskedArray, "a class of its own")
+    kit.equal(type(back(masked)), np.ma.MaskedArray,
+              "an array of a derived class keeps its class")
 
 # ---- PyTorch ----
 try:
     import torch
 except ImportError:
     torch = None
-    kit.skipped("tensors of PyTorch's", "torch is not installed")
+    kit.skipped("tensors of PyTorch's are packed", "torch is not installed")
 if torch is not None:
     base = torch.arange(24).reshape(2, 3, 4)
     names = ("bool uint8 int8 int16 int32 int64 float16 bfloat16 float32 "
@@ -216,22 +235,29 @@ if torch is not None:
 
     kit.equal([x for x in tensors if not agree(back(x), x)], [],
               "all tensors of PyTorch come back")
-    kit.ok(all(map(agree, back(tuple(tensors)), tensors)), "all at once")
+    kit.ok(all(map(agree, back(tuple(tensors)), tensors)),
+           "all tensors of PyTorch's are packed at once")
     last = tensors[-3]
-    kit.equal(back(last).stride(), last.stride(), "channels last stay so")
+    kit.equal(back(last).stride(), last.stride(),
+              "tensors that are channels last stay so")
     whole = _pack({"f": f})
     _unpack(whole)["f"].add_(1)
-    kit.equal(_unpack(whole)["f"].tolist(), (f + 1).tolist(), "they are views")
+    kit.equal(_unpack(whole)["f"].tolist(), (f + 1).tolist(),
+              "unpacked tensors of PyTorch's are views")
     x, y = _unpack(_pack([f, f.clone()]))
     kit.ok(x.storage().data_ptr() != y.storage().data_ptr() and
-           len(x.storage()) == 24, "each with a storage of its own")
-    kit.equal(back(torch.nn.Parameter(f)).requires_grad, True, "a Parameter")
+           len(x.storage()) == 24,
+           "each unpacked tensor of PyTorch's has its own storage")
+    kit.equal(back(torch.nn.Parameter(f)).requires_grad, True,
+              "a Parameter stays one")
     sparse = torch.eye(3).to_sparse()
-    kit.equal(back(sparse).to_dense().tolist(), torch.eye(3).tolist(), "sparse")
+    kit.equal(back(sparse).to_dense().tolist(), torch.eye(3).tolist(),
+              "a sparse tensor is packed")
     p = back(Pair(f, {"y": np.ones(3) if np is not None else 1}))
-    kit.ok(type(p) is Pair and agree(p.a, f), "in a namedtuple")
+    kit.ok(type(p) is Pair and agree(p.a, f),
+           "a tensor in a namedtuple is packed")
     kit.ok(len(bytes(_pack(Sample(torch.zeros(1 << 16), f)))) < 300000,
-           "not in a pickle")
+           "tensors in a pickled object are not part of the pickle")
 
 # ---- damaged bytes ----
 good = {"t": t, "s": "text", "l": [1, 2.5, None, 2**70, (1, {2})],
@@ -351,7 +377,8 @@ for what, tree_bytes in refused.items():
     kit.raises(ValueError, "damaged", what, _unpack, crafted(tree_bytes))
 deep = crafted((number(LIST) + number(1)) * 100000 + b"\1")
 if sys.version_info < (3, 14):
-    kit.raises(RecursionError, "unpacking", "100,000 lists", _unpack, deep)
+    kit.raises(RecursionError, "unpacking",
+               "100,000 packed levels are refused by unpacking", _unpack, deep)
 else:
     # It is the stack that says what is too deep, which may have room for them.
     try:
@@ -360,7 +387,8 @@ else:
             levels, seen = levels + 1, seen[0]
     except RecursionError as e:
         levels, seen = 100000, None if "unpacking" in str(e) else e
-    kit.equal((levels, seen), (100000, None), "100,000 lists")
+    kit.equal((levels, seen), (100000, None),
+              "100,000 levels are freed without overflowing the stack")
 record = tarn.arange(8, dtype="F32")
 
 
@@ -371,16 +399,18 @@ def view_of(at, dtype, shape, strides):
 
 
 kit.equal(_unpack(view_of(28, F32, [4], [-2]), (record,)).tolist(),
-          [7, 5, 3, 1], "a view of another tensor of the item")
+          [7, 5, 3, 1],
+          "a view of another tensor of the item is packed by reference")
 kit.equal(_unpack(view_of(4, F32, [2], [2]), (record[2:7],)).tolist(),
-          [3, 5], "which may be a view itself")
+          [3, 5], "the other tensor may be a view itself")
 kit.equal(_unpack(crafted(number(WHOLE) + b"\0"), (record,)) is record, True,
-          "and the tensor as it is")
+          "the other tensor itself is packed by reference")
 for what, view in {"behind it": (4, F32, [8], [1]), "before it":
                    (0, F32, [2], [-1]), "far behind": (2**62, U8, [1], [1]),
                    "far before": (-2**62, U8, [1], [1])}.items():
     kit.raises(ValueError, "damaged", "a view " + what, _unpack,
                view_of(*view), (record,))
-kit.raises(ValueError, "damaged", "a view of what is in no order", _unpack,
+kit.raises(ValueError, "damaged",
+           "a view without an order is packed by reference", _unpack,
            view_of(0, F32, [1], [1]), (record[::2],))
 kit.finish()

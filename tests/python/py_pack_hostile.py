@@ -222,11 +222,11 @@ for i in range(rounds):
             break
 kit.ok(not surprises, "damaged items are values or errors with a sentence",
        *surprises[:3])
-kit.ok(not outside, "what is read lies in the item", *outside[:3])
+kit.ok(not outside, "unpacked arrays lie in the item's memory", *outside[:3])
 kit.ok(outcomes["read"] > rounds / 50 and outcomes["refused"] > rounds / 4,
-       "of both there are some", outcomes)
+       "some damaged items are read and some are refused", outcomes)
 print(f"# {dict(outcomes)}")
-kit.equal(channel.info()["free"], 2, "no slot is kept")
+kit.equal(channel.info()["free"], 2, "no slot is held after all items")
 daemon.terminate()
-kit.equal(daemon.wait(), 0, "the daemon is well")
+kit.equal(daemon.wait(), 0, "the daemon ends without error")
 kit.finish()

@@ -47,7 +47,7 @@ kit.equal((seen.returncode, seen.stderr), (0, ""),
 kit.equal(seen.stdout.splitlines(),
           [str(numpy.arange(48.).reshape(8, 6)[:, ::2].sum()),
            "(2, 3) [1, 2]", "[[0.5 0.5 0.5]", " [0.5 0.5 0.5]]"],
-          "and print what they must")
+          "the README's lines print the expected output")
 kit.equal(tarn.open("out.safetensors")["x"].dtype, "BF16",
           "the README's lines save a file of BF16")
 
@@ -60,25 +60,29 @@ if find_spec("torch"):
               "the README's opening runs")
     pytorch = start(block_with("load_file("))
     kit.equal((pytorch.communicate(timeout=120), pytorch.returncode),
-              (("True 47.0\ntorch.Size([8, 2])\n", ""), 0), "PyTorch")
+              (("True 47.0\ntorch.Size([8, 2])\n", ""), 0),
+              "the README's lines for PyTorch run")
     # On a machine of one core PyTorch warns of two workers.
     os.environ["PYTHONWARNINGS"] = "ignore:This DataLoader"
     loader = start(block_with("DataLoader("))
     kit.equal((loader.communicate(timeout=120), loader.returncode),
-              (("44\n", ""), 0), "its loader")
+              (("44\n", ""), 0), "the README's lines for the loader run")
 else:
-    kit.skipped("PyTorch", "torch is not installed (python3-torch)")
+    kit.skipped(
+                "the README's lines for PyTorch",
+                "torch is not installed (python3-torch)")
 
 # The receiver waits for the sender, so he may be the first.
 receiver = start(block_with("tarn.receiver("))
 sender = start(block_with("tarn.sender("))
 kit.equal((sender.communicate(timeout=120), sender.returncode), (("", ""), 0),
-          "a sender")
+          "the README's sender runs")
 kit.equal((receiver.communicate(timeout=120), receiver.returncode),
-          (("0.png 0.0\n1.png 1.0\n2.png 2.0\n", ""), 0), "a receiver")
+          (("0.png 0.0\n1.png 1.0\n2.png 2.0\n", ""), 0),
+          "the README's receiver runs")
 exact = start(block_with("ch.acquire("))
 kit.equal((exact.communicate(timeout=120), exact.returncode),
-          (("b'epoch 1' 0.5\n", ""), 0), "slots")
+          (("b'epoch 1' 0.5\n", ""), 0), "the README's lines for slots run")
 
 # What is left has been published; channels count as names, but are in no list.
 store = tarn.Store()
@@ -90,7 +94,7 @@ kit.equal(store.status()["names"] - len(store), 0,
 del store
 
 daemon.terminate()
-kit.equal(daemon.wait(), 0, "the daemon ends in peace")
+kit.equal(daemon.wait(), 0, "the daemon ends without error")
 for name in ("m.safetensors", "out.safetensors"):
     os.unlink(name)
 kit.finish()

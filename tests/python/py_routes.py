@@ -155,7 +155,7 @@ for name, route in routes.items():
     print(repr((name, status, os.read(out, 1000).decode())), flush=True)
 """
 if torch is None:
-    kit.skipped("the routes to PyTorch", "torch is not installed "
+    kit.skipped("the routes to PyTorch are safe", "torch is not installed "
                 "(python3-torch)")
 os.environ["ROADS_FILE"] = path
 # By these routes an array, or a buffer's memory, goes to PyTorch.
@@ -192,7 +192,7 @@ def walk_all(kind, expression, routes):
         seen[name] = said if status == 0 else f"wait status {status}"
     wrong = [f"{route}: {seen.get(route, done.stderr[-500:])}" for route in routes
              if not judge(kind, route, seen.get(route, ""))]
-    kit.ok(not wrong, f"{kind}: PyTorch's writes are its own, by every route",
+    kit.ok(not wrong, f"{kind}: PyTorch's writes stay private by every route",
            *wrong)
     print("# refused: " + (", ".join(
         r for r, said in seen.items() if said.startswith("refused")) or
@@ -204,7 +204,7 @@ try:
     huge = tarn.Store(pool="huge")
     huge.publish({"w": whole[:, :N // 2]})
 except OSError as e:
-    kit.skipped("in huge pages: PyTorch's writes are its own",
+    kit.skipped("in huge pages: PyTorch's writes stay private",
                 f"no huge pages of 2 MiB can be had: {e.strerror}")
     del BARE["in huge pages"]
 for kind, expression in KINDS.items() if torch else ():
@@ -216,13 +216,14 @@ for kind, expression in BARE.items():
     n = eval(expression).numpy()
     kit.raises(ValueError, "read-only", f"{kind}: numpy's array cannot be "
                "written", n.__setitem__, 0, 1)
-    kit.raises(ValueError, "", f"{kind}: nor be made writable", n.setflags,
+    kit.raises(ValueError, "",
+               f"{kind}: numpy's array cannot be made writable", n.setflags,
                write=True)
     del n
 kit.equal((tarn.equal(m["w"], whole), tarn.equal(store["pool"],
                                                  whole[:, :N // 2]),
            tarn.equal(tarn.open(path)["w"], whole)), (True,) * 3,
-          "what the others have is what it was")
+          "the bytes that other processes see are unchanged")
 
 # ---- the arrays themselves ----
 w = m["w"]
@@ -230,7 +231,7 @@ n = w.numpy()
 kit.equal((n.flags.writeable, w.numpy().ctypes.data == n.ctypes.data,
            memoryview(w).readonly, w.__array_interface__["data"][1]),
           (False, True, True, True),
-          "an array is read-only, and the next one is over the same memory")
+          "an array is read-only, and the next one shares its memory")
 kit.raises(ValueError, "read-only", "numpy refuses to write to it",
            n.__setitem__, (0, 0), 1)
 kit.raises(ValueError, "",
@@ -246,12 +247,12 @@ scribble(n, 77)
 kit.equal((n[0, 0], w.numpy()[0, 0], m["w"][:, ::2].numpy()[0, 0], w[0, 0],
            tarn.load(path)["w"][0, 0], w.clone()[0, 0]),
           (77., 77., 77., 0., 0., 0.),
-          "what was written there the tensor's arrays show, and not the tensor")
+          "a PyTorch write shows in the tensor's arrays, not in the tensor")
 p = w.cow()
 kit.equal(p[0, 0], 0., "a copy-on-write tensor shows no write of an array")
 del n, w, m, p
 kit.equal(tarn.load(path)["w"].numpy()[0, 0], 0.,
-          "when the tensors are gone it is gone")
+          "a private write is gone when the tensors are gone")
 for round_ in range(3):
     t = store["pool"]
     scribble(t.numpy(), 50 + round_)
@@ -262,9 +263,10 @@ for round_ in range(3):
               "the published tensor is as it was")
 t, u = store["pool"], store["pool"]
 scribble(t.numpy(), 5)
-kit.equal(u.numpy()[0, 0], 5., "two look-ups of one name are over one memory")
+kit.equal(u.numpy()[0, 0], 5., "two look-ups of one name share their memory")
 del t
-kit.equal(u.numpy()[0, 0], 5., "as long as one of them is there")
+kit.equal(u.numpy()[0, 0], 5.,
+          "the memory is shared as long as one of them exists")
 del u
 pid = os.fork()
 if pid == 0:
@@ -272,7 +274,7 @@ if pid == 0:
     scribble(t.numpy(), 9)
     os._exit(t.numpy()[0, 0] != 9. or t[0, 0] != 0.)
 kit.equal((os.waitpid(pid, 0)[1], store["pool"].numpy()[0, 0]), (0, 0.),
-          "a child has its own")
+          "a child has its own private copy")
 
 # ---- items of a broadcast, whose slot is used again ----
 out = tarn.sender("again", mode="broadcast", slots=1, slot_bytes=1 << 20)
@@ -283,11 +285,10 @@ for round_ in range(3):
     out_of = inn.receive(timeout=60)
     seen = out_of.get()
     kit.equal((float(seen.min()), float(seen.max())), (round_,) * 2,
-              f"item {round_}: shows what was sent, not what was written "
-              "before")
+              f"item {round_}: shows the sent values, not an earlier write")
     scribble(seen, 100 + round_)
     kit.equal((float(seen[0]), seen.flags.writeable), (100. + round_, False),
-              f"item {round_}: a write does no harm")
+              f"item {round_}: a write to it is safe")
     out_of.release()
     del seen, out_of
 out.put(np.full(10, 8, "f4"))
@@ -314,7 +315,8 @@ t = store["big"]
 before = anonymous()
 kit.equal(int(t.numpy().sum()), 0, "16 MiB are read through an array")
 grown = anonymous() - before
-kit.ok(grown < 4096, "which copies none of them", f"{grown} KiB more")
+kit.ok(grown < 4096,
+       "reading through an array copies no memory", f"{grown} KiB more")
 
 
 def mappings():
@@ -328,7 +330,8 @@ held[0].numpy()
 before = mappings()
 kit.equal([int(t.numpy()[9]) for t in held], list(range(64)),
           "arrays over 64 tensors of a pool")
-kit.ok(mappings() <= before + 4, "make no mapping of their own each",
+kit.ok(mappings() <= before + 4,
+       "arrays over tensors of a pool add no mapping each",
        f"{mappings() - before} more")
 del held, t
 
@@ -340,15 +343,16 @@ for name, call in (("file.write", lambda t: open(os.devnull, "wb").write(t)),
         seen = call(t)
     except (BufferError, TypeError, ValueError) as e:
         seen = "refused"
-    kit.equal(str(seen), "refused", f"{name} of a tensor of two dimensions is "
-              "refused: it asks for no shape")
+    kit.equal(str(seen), "refused",
+              f"{name} of a two-dimensional tensor is refused for its shape")
     kit.ok(call(memoryview(t)) is not None, f"{name} of its memoryview is "
            "right")
     kit.ok(call(t.bitcast("U8").flatten()) is not None,
-           f"{name} of a row of U8, too")
-kit.raises(BufferError, "memoryview(t)", "the sentence says so", zlib.crc32, t)
+           f"{name} of a row of U8 is right, too")
+kit.raises(BufferError, "memoryview(t)",
+           "the error suggests a memoryview", zlib.crc32, t)
 kit.equal((len(bytes(t)), len(bytearray(t))), (48, 48),
-          "bytes and bytearray need none")
+          "bytes and bytearray take the tensor directly")
 if torch:
     x = torch.as_tensor(tarn.arange(6, dtype="F32").reshape(2, 3))
     kit.equal(tuple(x.shape), (2, 3), "torch.as_tensor keeps the shape")
@@ -364,7 +368,7 @@ if torch:
 
 del store, huge
 daemon.terminate()
-kit.equal(daemon.wait(), 0, "the daemon ends in peace")
+kit.equal(daemon.wait(), 0, "the daemon ends without error")
 os.unlink(path)
 os.unlink(path + ".raw")
 os.unlink(os.path.join(tmp, "conf"))

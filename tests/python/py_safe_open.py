@@ -38,21 +38,21 @@ tarn.numpy.save_file(arrays, path, metadata)
 seen = tarn.numpy.load_file(path)
 kit.ok(sorted(seen) == sorted(arrays) and all(
     np.array_equal(seen[n], a) and seen[n].dtype == a.dtype
-    for n, a in arrays.items()), "numpy: load_file has what was saved", seen)
+    for n, a in arrays.items()), "numpy: load_file has the saved arrays", seen)
 seen["b"][0, 0] = 100
 kit.equal((seen["b"][0, 0, 3], tarn.load(path)["b"][0, 0, 3],
            tarn.numpy.load_file(path)["a"].flags.writeable),
-          (100., 3., True), "which may be written, for oneself")
+          (100., 3., True), "numpy: a loaded array may be written privately")
 if safetensors:
     theirs = safetensors.numpy.load_file(path)
     kit.ok(all(np.array_equal(theirs[n], a) for n, a in arrays.items()),
-           "safetensors reads it")
+           "safetensors reads tarn's file")
     safetensors.numpy.save_file(arrays, path, metadata)
     ours = tarn.numpy.load_file(path)
     kit.ok(all(np.array_equal(ours[n], a) for n, a in arrays.items()),
-           "and what it writes is read")
+           "tarn reads safetensors' file")
 else:
-    kit.skipped("beside safetensors", "safetensors is not installed (pip)")
+    kit.skipped("safetensors agrees", "safetensors is not installed (pip)")
 
 # ---- safe_open ----
 KEYS = ["[0]", "[-1]", "[1:]", "[:, 1]", "[..., 2]", "[:, ::2, 1:3]",
@@ -66,34 +66,41 @@ def same(a, b):
 
 for framework in ("np", "numpy", "pt"):
     if framework == "pt" and not torch:
-        kit.skipped("PyTorch", "torch is not installed (python3-torch)")
+        kit.skipped(
+                    "PyTorch's tensors are read",
+                    "torch is not installed (python3-torch)")
         continue
     make = torch.from_numpy if framework == "pt" else np.asarray
     with tarn.safe_open(path, framework=framework, device="cpu") as f:
         kit.equal((f.keys(), sorted(f.offset_keys()), f.metadata()),
                   (sorted(arrays), sorted(arrays), metadata),
-                  f"{framework}: names and metadata")
+                  f"{framework}: names and metadata are the file's")
         kit.ok(all(same(f.get_tensor(n), make(a)) for n, a in arrays.items()),
-               f"{framework}: get_tensor")
+               f"{framework}: get_tensor returns the tensor")
         kit.ok(all(same(t, make(arrays[n]))
                    for n, t in f.get_tensors().items()),
-               f"{framework}: get_tensors")
+               f"{framework}: get_tensors returns all tensors")
         part = f.get_slice("b")
         kit.equal((part.get_shape(), part.get_dtype()), ([2, 3, 4], "F32"),
-                  f"{framework}: what a slice is of")
+                  f"{framework}: a slice knows its tensor's shape and dtype")
         bad = [k for k in KEYS if np.asarray(eval("part" + k)).tolist() !=
                eval("arrays['b']" + k).tolist()]
-        kit.equal(bad, [], f"{framework}: slices")
-        kit.raises(IndexError, "", f"{framework}: out of range",
+        kit.equal(bad, [], f"{framework}: slices have the selected elements")
+        kit.raises(IndexError, "",
+                   f"{framework}: an index out of range is refused",
                    lambda: part[5])
         mine = f.get_tensor("b")
         mine += 1
         kit.equal((mine[0, 0, 0].item(), tarn.open(path)["b"][0, 0, 0]),
-                  (1., 0.), f"{framework}: it may be written, for oneself")
-        kit.raises(tarn.NotFoundError, "'none'", f"{framework}: no such name",
+                  (1., 0.), f"{framework}: a tensor may be written privately")
+        kit.raises(tarn.NotFoundError, "'none'",
+                   f"{framework}: a name that does not exist is refused",
                    f.get_tensor, "none")
-        kit.raises(KeyError, "", "which is a KeyError", f.get_slice, "none")
-        kit.raises(TypeError, "name", "a name that is none", f.get_tensor, 3)
+        kit.raises(KeyError, "",
+                   "a name that does not exist is a KeyError",
+                   f.get_slice, "none")
+        kit.raises(TypeError, "name",
+                   "a name that is no text is refused", f.get_tensor, 3)
         if safetensors:
             with safetensors.safe_open(path, framework) as g:
                 theirs = g.get_slice("b")
@@ -101,48 +108,60 @@ for framework in ("np", "numpy", "pt"):
                            part.get_shape(), part.get_dtype()),
                           (g.keys(), g.offset_keys(), g.metadata(),
                            theirs.get_shape(), theirs.get_dtype()),
-                          f"{framework}: safetensors says the same")
+                          f"{framework}: safetensors has the same names and "
+                          "metadata")
                 del mine
                 kit.ok(all(same(f.get_tensor(n), g.get_tensor(n))
-                           for n in arrays), f"{framework}: of tensors, too")
+                           for n in arrays),
+                       f"{framework}: safetensors has the same tensors")
                 bad = [k for k in KEYS if np.asarray(eval("part" + k)).tolist()
                        != np.asarray(eval("theirs" + k)).tolist()]
-                kit.equal(bad, [], f"{framework}: and of slices")
-    kit.raises(ValueError, "closed", f"{framework}: closed", f.get_tensor, "b")
+                kit.equal(bad, [],
+                          f"{framework}: safetensors has the same slices")
+    kit.raises(ValueError, "closed",
+               f"{framework}: a closed file is refused", f.get_tensor, "b")
     kit.raises(ValueError, "closed",
                "keys() of a closed file is refused", f.keys)
 
 with tarn.safe_open(path) as f:
     kit.equal((f.get_tensor("a").tolist(), f.get_slice("b")[:, 0, ::2].shape),
-              ([1, -2, 3], (2, 2)), "without a framework: Tensors")
-kit.raises(ValueError, "'tf'", "a framework that is none", tarn.safe_open,
+              ([1, -2, 3], (2, 2)), "without a framework Tensors are returned")
+kit.raises(ValueError, "'tf'",
+           "an unknown framework is refused", tarn.safe_open,
            path, "tf")
-kit.raises(ValueError, "device", "numpy has no devices", tarn.safe_open, path,
+kit.raises(ValueError, "device",
+           "a device for numpy is refused", tarn.safe_open, path,
            "np", "cuda:0")
-kit.raises(FileNotFoundError, "", "no such file", tarn.safe_open,
+kit.raises(FileNotFoundError, "",
+           "a file that does not exist is refused", tarn.safe_open,
            os.path.join(tmp, "nowhere"), "np")
-kit.raises(ValueError, "", "no such format", tarn.safe_open, __file__, "np")
+kit.raises(ValueError, "",
+           "a file of another format is refused",
+           tarn.safe_open, __file__, "np")
 if torch:
     with tarn.safe_open(path, "pt", device="meta") as f:
         kit.equal({t.device.type for t in (f.get_tensor("b"),
                                            f.get_slice("b")[0])},
-                  {"meta"}, "PyTorch's devices")
-    kit.raises(RuntimeError, "", "a device that is none", tarn.safe_open, path,
+                  {"meta"}, "tensors are moved to PyTorch's devices")
+    kit.raises(RuntimeError, "",
+               "an unknown device is refused", tarn.safe_open, path,
                "pt", "nowhere")
     torch_path = os.path.join(tmp, "t.safetensors")
     tarn.save(torch_path, {"x": tarn.tensor([1, 2], "BF16")})
     with tarn.safe_open(torch_path, "pt") as f:
         kit.equal((f.get_tensor("x").dtype, f.get_slice("x").get_dtype(),
-                   f.metadata()), (torch.bfloat16, "BF16", None), "BF16")
+                   f.metadata()), (torch.bfloat16, "BF16", None),
+                  "BF16 is read as PyTorch's")
     os.unlink(torch_path)
 kit.equal((tarn.torch.__name__, tarn.numpy.__name__) if torch else None,
           ("tarn.torch", "tarn.numpy") if torch else None,
           "tarn.torch and tarn.numpy are there when asked for")
-kit.raises(AttributeError, "nothing", "nothing else is", getattr, tarn,
+kit.raises(AttributeError, "nothing",
+           "tarn has no other attribute", getattr, tarn,
            "nothing")
 
 del seen, part, f
 daemon.terminate()
-kit.equal(daemon.wait(), 0, "the daemon ends in peace")
+kit.equal(daemon.wait(), 0, "the daemon ends without error")
 os.unlink(path)
 kit.finish()

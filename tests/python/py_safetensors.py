@@ -30,19 +30,20 @@ daemon = kit.start_daemon(socket)
 # ---- bytes ----
 w = torch.arange(6.).reshape(2, 3)
 data = tt.save({"w": w, "t": (w + 1).t()}, {"note": "x"})
-kit.ok(isinstance(data, bytes), "tarn.torch.save gives bytes", data)
+kit.ok(isinstance(data, bytes), "tarn.torch.save returns bytes", data)
 back = tt.load(data)
 kit.ok(torch.equal(back["w"], w) and torch.equal(back["t"], (w + 1).t()),
-       "tarn.torch.load takes them", back)
+       "tarn.torch.load reads the bytes", back)
 data = tn.save({"w": w.numpy()}, {"note": "x"})
 back = tn.load(data)
 back["w"][0, 0] = 9
 kit.equal((back["w"].tolist(), tn.load(data)["w"][0, 0]),
-          ([[9., 1., 2.], [3., 4., 5.]], 0.), "tarn.numpy has both, too")
+          ([[9., 1., 2.], [3., 4., 5.]], 0.),
+          "tarn.numpy saves and loads bytes, too")
 kit.equal(sorted(os.listdir(tmp)), [n for n in sorted(os.listdir(tmp))
                                     if not n.startswith("tarn.save")],
-          "nothing is left of what they were made in")
-kit.raises(ValueError, "dict", "save wants a dict", tt.save, w)
+          "no temporary file is left by save")
+kit.raises(ValueError, "dict", "save refuses what is no dict", tt.save, w)
 
 # ---- the exception ----
 bad = os.path.join(tmp, "bad.safetensors")
@@ -53,18 +54,22 @@ for name, call in (("torch.load_file", lambda: tt.load_file(bad)),
                    ("safe_open", lambda: tarn.safe_open(bad, "pt")),
                    ("torch.load", lambda: tt.load(b"12345678123")),
                    ("numpy.load", lambda: tn.load(b"12"))):
-    kit.raises(tt.SafetensorError, "", f"{name}: bytes that are no such file",
+    kit.raises(tt.SafetensorError, "", f"{name}: malformed bytes are refused",
                call)
-    kit.raises(ValueError, "", f"{name}: which is a ValueError", call)
-kit.ok(tt.SafetensorError is tn.SafetensorError, "there is one such class")
-kit.raises(FileNotFoundError, "", "a file that is not there is what it was",
+    kit.raises(ValueError, "", f"{name}: the error is a ValueError, too", call)
+kit.ok(tt.SafetensorError is tn.SafetensorError,
+       "there is one class SafetensorError")
+kit.raises(FileNotFoundError, "",
+           "a file that does not exist is a FileNotFoundError",
            tt.load_file, os.path.join(tmp, "nowhere"))
 tt.save_file({"w": w}, path)
 with tarn.safe_open(path, "pt") as f:
     for error in (tt.SafetensorError, KeyError, tarn.NotFoundError):
-        kit.raises(error, "'v'", f"a tensor that is not there is a "
-                   f"{error.__name__}", f.get_tensor, "v")
-        kit.raises(error, "'v'", "a slice of it, too", f.get_slice, "v")
+        kit.raises(error, "'v'",
+                   f"a tensor that does not exist is a {error.__name__}",
+                   f.get_tensor, "v")
+        kit.raises(error, "'v'",
+                   "a slice that does not exist is one, too", f.get_slice, "v")
 
 # ---- backend ----
 for backend in ("mmap", "pread"):
@@ -72,11 +77,11 @@ for backend in ("mmap", "pread"):
         kit.equal((f.get_tensor("w").tolist(),
                    tt.load_file(path, backend=backend)["w"].tolist(),
                    tn.load_file(path, backend=backend)["w"].tolist()),
-                  (w.tolist(),) * 3, f"backend={backend!r} is known")
+                  (w.tolist(),) * 3, f"backend={backend!r} is accepted")
 for call in (lambda: tt.load_file(path, backend="x"),
              lambda: tn.load_file(path, backend="x"),
              lambda: tarn.safe_open(path, "pt", backend="x")):
-    kit.raises(ValueError, "'x'", "another is refused", call)
+    kit.raises(ValueError, "'x'", "an unknown backend is refused", call)
 
 
 # ---- modules ----
@@ -99,24 +104,26 @@ tt.save_model(net, path, {"epoch": "3"})
 kit.equal((sorted(tarn.open(path)), tarn.open(path).metadata),
           (["head.weight", "other.bias", "other.weight"],
            {"epoch": "3", "wte.weight": "head.weight"}),
-          "save_model: of tied parameters one is saved")
+          "save_model: one of tied parameters is saved")
 other = Tied()
 kit.equal([len(n) for n in tt.load_model(other, path)], [0, 0],
-          "load_model: nothing is missing")
+          "load_model: no parameter is missing")
 kit.ok(same(net, other) and other.head.weight is other.wte.weight,
-       "and they are tied, and what they were")
+       "load_model: parameters are tied, with their values")
 more = torch.nn.ModuleDict({"wte": torch.nn.Embedding(5, 3)})
 kit.raises(RuntimeError, "Missing key(s) in state_dict: \"wte.weight\"",
-           "strict: another module", tt.load_model, more, path)
+           "load_model, strict: another module is refused",
+           tt.load_model, more, path)
 missing, unexpected = tt.load_model(more, path, strict=False)
 kit.equal((sorted(missing), sorted(unexpected)),
           (["wte.weight"], ["head.weight", "other.bias", "other.weight"]),
-          "not strict: it is told")
+          "load_model, not strict: differences are returned")
 parts = torch.zeros(6)
 halves = torch.nn.ParameterDict({"a": torch.nn.Parameter(parts[:4]),
                                  "b": torch.nn.Parameter(parts[2:])})
-kit.raises(RuntimeError, "share memory", "parts that overlap, of which none is "
-           "the whole", tt.save_model, halves, path)
+kit.raises(RuntimeError, "share memory",
+           "save_model: partly overlapping parameters are refused",
+           tt.save_model, halves, path)
 if safetensors:
     theirs = Tied()
     tt.save_model(net, path)
@@ -131,7 +138,7 @@ if safetensors:
              if not hasattr(tt, n) or not hasattr(safetensors.torch, n)]
     kit.equal(names, [], "tarn.torch has the functions of safetensors.torch")
 else:
-    kit.skipped("beside safetensors", "safetensors is not installed (pip)")
+    kit.skipped("safetensors agrees", "safetensors is not installed (pip)")
 
 # ---- the loader ----
 kit.equal((tt.DataLoader[int].__origin__, tt.DataLoader[int](range(4), 2)
@@ -144,7 +151,7 @@ class Typed(tt.DataLoader[int]):
 
 
 kit.equal([b.tolist() for b in Typed(list(range(4)), 2)], [[0, 1], [2, 3]],
-          "and may be derived from")
+          "DataLoader[int] may be derived from")
 
 
 class Rows(torch.utils.data.Dataset):
@@ -179,10 +186,10 @@ for workers in (0, 2):
 kit.equal(loaded["x"][7, 4999], 39999., "tensors of a dataset stay unchanged")
 seen = torch.utils.data.default_collate([loaded["b"][i] for i in range(4)])
 kit.equal((seen.dtype, seen.tolist()), (torch.bfloat16, [[1.] * 3] * 4),
-          "PyTorch's own default_collate takes them, too")
+          "PyTorch's own default_collate takes Tensors, too")
 del loaded, seen, b
 daemon.terminate()
-kit.equal(daemon.wait(), 0, "the daemon ends in peace")
+kit.equal(daemon.wait(), 0, "the daemon ends without error")
 os.unlink(path)
 os.unlink(bad)
 kit.finish()

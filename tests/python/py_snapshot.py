@@ -25,37 +25,45 @@ first = store.snapshot()
 kit.equal(sorted(first), ["other", "set/a", "set/b"],
           "a snapshot has all names")
 kit.equal(sorted(store.snapshot("set/")), ["set/a", "set/b"],
-          "those with a prefix")
+          "a snapshot of a prefix has the names with it")
 kit.equal(list(store.snapshot(names=["other", "set/b"])), ["other", "set/b"],
-          "or those that are named, in that order")
+          "a snapshot of names has those, in that order")
 kit.equal((first["other"].item(), first.get("x"), "x" in first, len(first)),
-          (2, None, False, 3), "it is a mapping")
+          (2, None, False, 3), "a snapshot is a mapping")
 kit.equal(first.versions, {"other": 1, "set/a": 1, "set/b": 1},
-          "with the version of each name")
+          "a snapshot has the version of each name")
 store.publish("other", tarn.tensor(3))
 second = store.snapshot()
 kit.equal((first["other"].item(), second["other"].item()), (2, 3),
-          "it stays what it was")
-kit.ok(second.version > first.version, "a later one has a higher number")
+          "a snapshot stays as it was")
+kit.ok(second.version > first.version, "a later snapshot has a higher commit")
 kit.equal(store.snapshot("set/").version, second.version,
-          "nothing in between, the same number")
-kit.equal(second.versions["other"], 2, "the version went up")
+          "two snapshots without a change have the same commit")
+kit.equal(second.versions["other"], 2, "a replaced name's version is higher")
 kit.equal({k: v.item() for k, v in store.items()},
-          {"other": 3, "set/a": 1, "set/b": 1}, "items()")
+          {"other": 3, "set/a": 1, "set/b": 1},
+          "items() returns all names and tensors")
 kit.equal((sorted(v.item() for v in store.values()), len(store.items())),
-          ([1, 1, 3], 3), "values()")
+          ([1, 1, 3], 3), "values() returns all tensors")
 kit.equal({k: v.item() for k, v in pickle.loads(pickle.dumps(first)).items()},
-          {"other": 2, "set/a": 1, "set/b": 1}, "it is pickled by value")
-kit.raises(KeyError, "no tensor 'x'", "a name that it has not",
+          {"other": 2, "set/a": 1, "set/b": 1},
+          "a snapshot is pickled by value")
+kit.raises(KeyError, "no tensor 'x'",
+           "a name that the snapshot has not is a NotFoundError",
            lambda: first["x"])
-kit.raises(tarn.NotFoundError, "'x'", "a name that is not there",
+kit.raises(tarn.NotFoundError, "'x'",
+           "a snapshot of a name that does not exist is refused",
            store.snapshot, names=["set/a", "x"])
-kit.raises(TypeError, "several", "one name", store.snapshot, names="set/a")
-kit.raises(TypeError, "not both", "a prefix and names", store.snapshot,
+kit.raises(TypeError, "several",
+           "a snapshot of names refuses a single text",
+           store.snapshot, names="set/a")
+kit.raises(TypeError, "not both",
+           "a snapshot of a prefix and names is refused", store.snapshot,
            "set/", names=["set/a"])
-kit.equal(len(store.snapshot("nothing/")), 0, "a set of no names")
+kit.equal(len(store.snapshot("nothing/")), 0,
+          "a snapshot of an empty prefix's names is empty")
 kit.equal([repr(s).split(": ")[1] for s in (first, store.snapshot("set/a"))],
-          ["3 tensors>", "1 tensor>"], "its repr counts them")
+          ["3 tensors>", "1 tensor>"], "a snapshot's repr counts its tensors")
 del first, second
 store.remove("other")
 
@@ -79,8 +87,8 @@ with subprocess.Popen([sys.executable, "-c", PUBLISHER],
             ("values()", store.values)):
         seen = [tuple(v.item() for v in read()) for _ in range(ROUNDS)]
         kit.equal([s for s in seen if len(s) != 2 or s[0] != s[1]], [],
-                  f"{what}: none is mixed")
-        kit.ok(len(set(seen)) > 1, f"{what}: it was replaced meanwhile")
+                  f"{what}: no read mixes two publications")
+        kit.ok(len(set(seen)) > 1, f"{what}: the set was replaced meanwhile")
     pairs = ((store["set/a"].item(), store["set/b"].item())
              for _ in itertools.repeat(None))
     n = next(n for n, (a, b) in enumerate(pairs, 1) if a != b)
@@ -89,5 +97,5 @@ with subprocess.Popen([sys.executable, "-c", PUBLISHER],
 
 del store
 daemon.terminate()
-kit.equal(daemon.wait(), 0, "the daemon ends in peace")
+kit.equal(daemon.wait(), 0, "the daemon ends without error")
 kit.finish()

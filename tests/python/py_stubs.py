@@ -68,10 +68,11 @@ kit.equal(sorted(public(_tarn) ^
           "_tarn.pyi has the names of _tarn")
 kit.equal(sorted({n for n in tarn.__all__ if not n.startswith("_")} ^
                  names_of(stub("__init__.pyi"))), [],
-          "__init__.pyi has those of tarn.__all__")
+          "__init__.pyi has the names of tarn.__all__")
 kit.equal([n for n in tarn.__all__ if not hasattr(tarn, n)], [],
-          "which are there")
-kit.equal(differing(_tarn, native), [], "functions have their signatures")
+          "the names of tarn.__all__ exist")
+kit.equal(differing(_tarn, native), [],
+          "functions have the signatures of their stubs")
 classes = [n for n in native if isinstance(n, ast.ClassDef)]
 for node in classes:
     here = getattr(_tarn, node.name)
@@ -80,16 +81,16 @@ for node in classes:
               f"the stub of {node.name} has its methods")
     kit.equal(sorted(n for n in public(here) - there
                      if not getattr(here, n).__doc__),
-              [], f"each of {node.name} has a docstring")
+              [], f"each method of {node.name} has a docstring")
     kit.equal(differing(here, node.body), [],
-              f"and the signature that is in {node.name}'s stub")
+              f"the methods of {node.name} have the stub's signatures")
 for node in [n for n in stub("_channel.pyi") if isinstance(n, ast.ClassDef)]:
     here = public(getattr(_channel, node.name))
     kit.equal(sorted(here ^ (names_of(node.body) - {"channel"})), [],
               f"the stub of {node.name} has its methods")
-kit.ok(len(classes) >= 2, "there are stubs of classes")
+kit.ok(len(classes) >= 2, "there are stubs of two classes or more")
 kit.equal([n for n in sorted(public(tarn)) if callable(getattr(tarn, n)) and
-           not getattr(tarn, n).__doc__], [], "so has each function")
+           not getattr(tarn, n).__doc__], [], "each function has a docstring")
 for module in ("tarn.numpy", "tarn.torch"):
     path = module.replace(".", "/").removeprefix("tarn/")
     try:
@@ -103,7 +104,7 @@ for module in ("tarn.numpy", "tarn.torch"):
     kit.equal(sorted(here ^ set(there.__all__)), [],
               f"the stub of {module} has its names")
     kit.equal([n for n in there.__all__ if not getattr(there, n).__doc__], [],
-              "which have docstrings")
+              "the names of the module have docstrings")
 for node in stub("_safe_open.pyi"):
     if isinstance(node, ast.ClassDef):
         here = getattr(sys.modules["tarn._safe_open"], node.name)

@@ -52,21 +52,25 @@ def same(seen):
 
 
 save_file(wanted, path, {"note": "first"})
-kit.equal(tarn.open(path).metadata["note"], "first", "metadata are saved")
-kit.ok(same(load_file(path)), "load_file has what save_file saved")
+kit.equal(tarn.open(path).metadata["note"], "first",
+          "save_file saves metadata")
+kit.ok(same(load_file(path)), "load_file has the saved tensors")
 with open(path, "rb") as f:
-    kit.ok(same(load(f.read())), "load has it from bytes")
+    kit.ok(same(load(f.read())), "load has the tensors from bytes")
 kit.ok(same(tarn.open(path, map=False).torch()),
        "a file that is not mapped has the same tensors")
-kit.raises(RuntimeError, "", "a device that is none", load_file, path, "nowhere")
+kit.raises(RuntimeError, "",
+           "an unknown device is refused", load_file, path, "nowhere")
 kit.equal(load_file(path, device="meta")["w"].device.type, "meta",
-          "another device")
+          "load_file moves tensors to another device")
 try:
     from safetensors.torch import load_file as their_load
 except ImportError:
-    kit.skipped("safetensors reads it", "safetensors is not installed (pip)")
+    kit.skipped(
+                "safetensors reads tarn's file",
+                "safetensors is not installed (pip)")
 else:
-    kit.ok(same(their_load(path)), "safetensors reads it")
+    kit.ok(same(their_load(path)), "safetensors reads tarn's file")
 whole = torch.zeros(4)
 kit.raises(RuntimeError, "share memory", "bytes that overlap are refused",
            save_file, {"a": whole[:3], "b": whole[2:]}, path)
@@ -81,7 +85,8 @@ kit.raises(ValueError, "to_dense",
            {"a": whole.to_sparse()}, path)
 parts = os.path.join(tmp, "parts.safetensors")
 save_file({"a": whole[:2], "b": whole[2:]}, parts)
-kit.equal(len(tarn.open(parts)), 2, "parts of one tensor are not")
+kit.equal(len(tarn.open(parts)), 2,
+          "parts of one tensor that do not overlap are saved")
 os.unlink(parts)
 
 # ---- copy-on-write ----
@@ -89,16 +94,17 @@ m = tarn.load(path)
 x = m["w"].torch()
 x.div_(2)
 kit.equal((x[1, 0].item(), m["w"][1, 0]), (100., 200.),
-          "in place, it changes its own")
+          "a write in place changes PyTorch's own pages")
 kit.equal(run("import tarn; print(tarn.load(%r)['w'][1, 0])" % path), "200.0",
-          "and what no other process sees")
+          "a private write is seen by no other process")
 kit.equal(m["w"][1:].torch()[0, 0].item(), 100.,
-          "while views of the same bytes do")
+          "a private write is seen by views of the same bytes")
 kit.equal(m["w"].numpy().flags.writeable, False, "numpy stays read-only")
 kept = x[5]
 del x, m
 gc.collect()
-kit.equal(kept[0].item(), 500., "a part keeps it, whoever else has gone")
+kit.equal(kept[0].item(), 500.,
+          "a part keeps the private write when the others are gone")
 del kept
 gc.collect()
 kit.equal(load_file(path)["w"][5, 0].item(), 1000.,
@@ -106,7 +112,7 @@ kit.equal(load_file(path)["w"][5, 0].item(), 1000.,
 tied = tarn.load(path).torch()
 both = tarn.load(path).torch()
 tied["w"].zero_()
-kit.equal(both["w"].sum().item(), 0., "what is loaded twice is tied")
+kit.equal(both["w"].sum().item(), 0., "two loads of one file are tied")
 del tied, both
 store = tarn.default_store()
 store.publish("a/w", torch.full([3], 2.))
@@ -120,40 +126,43 @@ if pid == 0:
     a[1] = 9
     os._exit(b.tolist() != [5, 9, 2])
 kit.equal((os.waitpid(pid, 0)[1], a.tolist()), (0, [5, 2, 2]),
-          "a child has its own, as tied")
+          "a forked child has its own copy, tied in the same way")
 store.publish("f6", tarn.zeros(4, "F6_E2M3"))
-kit.raises(ValueError, "no F6_E2M3", "a dtype that PyTorch has not",
+kit.raises(ValueError, "no F6_E2M3", "a dtype that PyTorch has not is refused",
            store["f6"].torch)
 only = os.path.join(tmp, "f4.safetensors")
 tarn.save(only, {"here": tarn.zeros(4, "F6_E2M3")})
-kit.raises(ValueError, "here: torch: PyTorch has no F6", "is told with its "
-           "name", tarn.open(only).torch)
+kit.raises(ValueError, "here: torch: PyTorch has no F6",
+           "the error names the tensor of that dtype", tarn.open(only).torch)
 if hasattr(torch, "float4_e2m1fn_x2"):
     four = torch.arange(8, dtype=torch.uint8).reshape(2, 4) \
         .view(torch.float4_e2m1fn_x2)
     save_file({"f4": four, "w": torch.ones(3)}, only)
     kit.equal((tarn.open(only)["f4"].dtype, tarn.open(only)["f4"].shape),
-              ("F4", (2, 8)), "float4_e2m1fn_x2 is saved as F4, of twice as "
-              "many in the last dimension")
+              ("F4", (2, 8)),
+              "float4_e2m1fn_x2 is saved as F4 with a doubled last dimension")
     for name, seen in (("load_file", load_file(only)),
                        ("open", tarn.open(only).torch())):
         kit.ok(seen["f4"].dtype == four.dtype and torch.equal(
             seen["f4"].view(torch.uint8), four.view(torch.uint8)) and
-            seen["w"].tolist() == [1.] * 3, f"{name}: and comes back", seen)
+            seen["w"].tolist() == [1.] * 3,
+               f"{name}: float4_e2m1fn_x2 comes back", seen)
     with tarn.safe_open(only, "pt") as f:
         kit.equal((f.get_slice("f4").get_dtype(), f.get_tensor("f4").dtype),
-                  ("F4", four.dtype), "safe_open has it")
+                  ("F4", four.dtype), "safe_open reads float4_e2m1fn_x2")
     y = share(four)
     kit.equal(y.view(torch.uint8).tolist(), four.view(torch.uint8).tolist(),
-              "it is shared")
+              "float4_e2m1fn_x2 is shared")
     del y, four, seen
 else:
-    kit.skipped("float4_e2m1fn_x2", f"PyTorch {torch.__version__} has none")
+    kit.skipped(
+                "float4_e2m1fn_x2 is saved",
+                f"PyTorch {torch.__version__} has none")
 os.unlink(only)
 
 # ---- shared ----
 x = share(torch.arange(6.).reshape(2, 3))
-kit.ok(share(x) is x, "what is shared is itself")
+kit.ok(share(x) is x, "share of a shared tensor is itself")
 CHILD = """
 import pickle, sys
 from multiprocessing.reduction import ForkingPickler
@@ -165,8 +174,9 @@ sys.stdout.write(str(tarn.torch.share(x) is x) + str(x.tolist()))
 message = bytes(ForkingPickler.dumps(x))
 kit.equal((run(CHILD, message), x[1, 2].item()),
           ("True[[0.0, 1.0, 2.0], [3.0, 4.0, 75.0]]", 75.),
-          "another process writes to it")
-kit.ok(len(message) < 1000, "by a short message", len(message))
+          "another process writes to a shared tensor")
+kit.ok(len(message) < 1000,
+       "a shared tensor is sent as a short message", len(message))
 context = multiprocessing.get_context("fork")
 go, back = context.Queue(), context.Queue()
 
@@ -183,13 +193,14 @@ go.put(x)
 y = back.get()
 worker.join()
 kit.equal((y.tolist(), x.data_ptr() == y.data_ptr()), (x.tolist(), True),
-          "through queues there and back it is the same memory")
-kit.equal((worker.exitcode, x[0, 0].item()), (0, 1.), "with what was written")
+          "a tensor sent there and back by queues is the same memory")
+kit.equal((worker.exitcode, x[0, 0].item()), (0, 1.),
+          "the tensor that came back has the worker's write")
 plain = x[0]
 kit.equal((type(plain), type(x * 2)), (torch.Tensor,) * 2,
           "views and results are ordinary tensors")
 x[0, 0] = -1
-kit.equal(plain[0].item(), -1., "of the same bytes")
+kit.equal(plain[0].item(), -1., "views of a shared tensor share its bytes")
 saved = io.BytesIO()
 torch.save(x, saved)
 saved.seek(0)
@@ -197,16 +208,19 @@ other = [torch.load(saved), pickle.loads(pickle.dumps(x)), copy.copy(x),
          copy.deepcopy(x)]
 x[0, 0] = -2
 kit.equal([(type(o), o[0, 0].item()) for o in other[:2] + other[3:]],
-          [(torch.Tensor, -1.)] * 3, "saved, pickled or copied, it is a value")
+          [(torch.Tensor, -1.)] * 3,
+          "torch.save, pickle and copy take a shared tensor by value")
 named = share(x, "shared/x")
-kit.ok(named is not x and named.data_ptr() != x.data_ptr(), "a name of its own")
+kit.ok(named is not x and named.data_ptr() != x.data_ptr(),
+       "share with a name makes another tensor")
 store["shared/x"].torch().fill_(3)
-kit.equal(named.tolist(), [[3.] * 3] * 2, "found by name, it is written")
+kit.equal(named.tolist(), [[3.] * 3] * 2, "a tensor shared by name is written")
 kit.equal(run("import tarn, torch; x = tarn.default_store()['shared/x'].torch()"
-              "; x[0] = 8; print(x.sum().item())"), "33.0", "also elsewhere")
+              "; x[0] = 8; print(x.sum().item())"), "33.0",
+          "a tensor shared by name is written by another process")
 kit.equal(named[0].tolist(), [8.] * 3, "the other process's write is seen here")
 kit.equal([n for n in store if n.startswith("tarn.torch/")], [],
-          "what has no name has none")
+          "a tensor shared without a name has none in the store")
 KILLED = """
 import os, signal, tarn, torch
 from tarn.torch import shared
@@ -221,12 +235,12 @@ def ours():
 
 
 kit.equal((run(KILLED), len(ours())), ("exit -9", 1),
-          "who is killed while he shares leaves a name")
+          "a process that is killed in share leaves a name")
 end = time.monotonic() + 60
 while ours() and time.monotonic() < end:
     time.sleep(.05)
-kit.equal(ours(), [], "which ends by itself")
-kit.raises(ValueError, "", "a name that is empty", share, x, "")
+kit.equal(ours(), [], "the left name ends by itself")
+kit.raises(ValueError, "", "an empty name is refused", share, x, "")
 message = bytes(ForkingPickler.dumps(x))
 del x, y, plain, other
 gc.collect()
@@ -239,18 +253,19 @@ try:
     seen = None
 except OSError as e:
     seen = e
-kit.ok(seen is not None, "when nobody has it, it is gone", message)
+kit.ok(seen is not None,
+       "a shared tensor is freed with its last holder", message)
 grad = share(torch.nn.Parameter(torch.ones(3)))
 (pickle.loads(bytes(ForkingPickler.dumps(grad))) * 2).sum().backward()
-kit.equal(grad.requires_grad, True, "a leaf wants gradients there, too")
+kit.equal(grad.requires_grad, True, "a shared leaf keeps requires_grad")
 kit.equal([share(t).tolist() for t in (torch.zeros(0, 3), torch.tensor(4),
                                        torch.tensor([True]))], [[], 4, [True]],
-          "odd shapes and dtypes")
+          "empty tensors, rank 0 and bool are shared")
 changed = share(torch.ones(2))
 changed.data = torch.zeros(5)
 kit.equal(pickle.loads(bytes(ForkingPickler.dumps(changed))).tolist(), [0.] * 5,
-          "what was given other bytes is an ordinary tensor")
-kit.raises(RuntimeError, "", "what needs the graph cannot be sent",
+          "a shared tensor with other bytes is pickled as an ordinary one")
+kit.raises(RuntimeError, "", "a tensor that needs the graph cannot be sent",
            ForkingPickler.dumps, torch.ones(1, requires_grad=True) * 2)
 
 # ---- PyTorch's own loader, without tarn.torch ----
@@ -291,6 +306,6 @@ print(before, ours(), 'collate' in inspect.getsource(collate),
 del store, a, b, named, grad, changed
 gc.collect()
 daemon.terminate()
-kit.equal(daemon.wait(), 0, "the daemon ends in peace")
+kit.equal(daemon.wait(), 0, "the daemon ends without error")
 os.unlink(path)
 kit.finish()

@@ -245,41 +245,53 @@ a = np.arange(24, dtype="f4").reshape(2, 3, 4)
 t = tarn.from_numpy(a)
 v = t.eval("[:, ::2].permute(2, 0, 1)")
 kit.ok(np.array_equal(v.numpy(), a[:, ::2].transpose(2, 0, 1)) and
-       tarn.same_storage(v, t), "eval gives a view")
-kit.raises(ValueError, "Tensor.eval_copy", "eval makes no copy, and names the "
-           "method that does", t.eval, ".permute(2,1,0).reshape(24)")
+       tarn.same_storage(v, t), "eval returns a view")
+kit.raises(ValueError, "Tensor.eval_copy",
+           "eval refuses to copy, and names the method that does",
+           t.eval, ".permute(2,1,0).reshape(24)")
 kit.ok(np.array_equal(t.eval_copy(".permute(2,1,0).reshape(24)").numpy(),
-                      a.transpose(2, 1, 0).reshape(24)), "eval_copy copies")
+                      a.transpose(2, 1, 0).reshape(24)),
+       "eval_copy returns a copy")
 v = t.rearrange("a b (c d) -> (a b) d c", d=2)
 kit.ok(np.array_equal(v.numpy(),
-                      a.reshape(6, 2, 2).transpose(0, 2, 1)), "rearrange")
-kit.equal(tarn.same_storage(v, t), True, "it is a view where it can be")
+                      a.reshape(6, 2, 2).transpose(0, 2, 1)),
+       "rearrange permutes and merges")
+kit.equal(tarn.same_storage(v, t), True, "reshape returns a view where it can")
 v = t.rearrange("a b c -> (c a) b")
 kit.ok(np.array_equal(v.numpy(), a.transpose(2, 0, 1).reshape(8, 3)) and
-       not tarn.same_storage(v, t), "and a copy where it cannot")
-kit.ok(np.array_equal(t.bitcast("U8").numpy(), a.view("u1")), "bitcast")
-kit.ok(np.array_equal(t.view(6, 4).numpy(), a.reshape(6, 4)), "view")
+       not tarn.same_storage(v, t), "reshape returns a copy where it must")
+kit.ok(np.array_equal(t.bitcast("U8").numpy(), a.view("u1")),
+       "bitcast reinterprets the bytes")
+kit.ok(np.array_equal(t.view(6, 4).numpy(), a.reshape(6, 4)),
+       "view changes the shape")
 
 # What is refused is refused in the library's words.
-kit.raises(IndexError, "out of range", "an index out of range",
+kit.raises(IndexError, "out of range", "an index out of range is refused",
            lambda: t[0, 0, 4])
-kit.raises(IndexError, "", "a select out of range", t.select, 1, 3)
-kit.raises(IndexError, "dimensions", "too many indices",
+kit.raises(IndexError, "", "a select out of range is refused", t.select, 1, 3)
+kit.raises(IndexError, "dimensions", "too many indices are refused",
            lambda: t[0, 0, 0, 0])
-kit.raises(IndexError, "...", "two ellipses", lambda: t[..., ...])
-kit.raises(IndexError, ".numpy()", "an index by a list", lambda: t[[0, 1]])
-kit.raises(IndexError, "", "an index by a bool", lambda: t[True])
-kit.raises(ValueError, "", "a step of 0", lambda: t[::0])
-kit.raises(ValueError, "permute", "a dimension twice", t.permute, 0, 0, 1)
-kit.raises(ValueError, "merge", "a merge that needs a copy",
+kit.raises(IndexError, "...", "two ellipses are refused", lambda: t[..., ...])
+kit.raises(IndexError, ".numpy()",
+           "an index by a list is refused", lambda: t[[0, 1]])
+kit.raises(IndexError, "", "an index by a bool is refused", lambda: t[True])
+kit.raises(ValueError, "", "a step of 0 is refused", lambda: t[::0])
+kit.raises(ValueError, "permute",
+           "a dimension that is named twice is refused", t.permute, 0, 0, 1)
+kit.raises(ValueError, "merge", "a merge that needs a copy is refused",
            t.permute(0, 2, 1).merge, 1, 2)
-kit.raises(ValueError, "view", "a view that needs a copy",
+kit.raises(ValueError, "view", "a view that needs a copy is refused",
            t.permute(2, 1, 0).view, 24)
-kit.raises(ValueError, "at most 12", "13 dimensions", t.reshape, *[1] * 13)
-kit.raises(TypeError, "dim1", "an argument is missing", t.transpose, 0)
-kit.raises(TypeError, "axis", "an argument that is none", t.squeeze, axis=0)
-kit.raises(TypeError, "by position and by name", "an argument twice",
+kit.raises(ValueError, "at most 12",
+           "a shape of 13 dimensions is refused", t.reshape, *[1] * 13)
+kit.raises(TypeError, "dim1", "a missing argument is refused", t.transpose, 0)
+kit.raises(TypeError, "axis",
+           "an unknown argument is refused", t.squeeze, axis=0)
+kit.raises(TypeError, "by position and by name",
+           "an argument by position and by name is refused",
            t.unsqueeze, 0, dim=0)
-kit.raises(TypeError, "", "a dimension that is no integer", t.flip, 1.5)
-kit.raises(OverflowError, "", "an index past 64 bits", lambda: t[1 << 70])
+kit.raises(TypeError, "",
+           "a dimension that is no integer is refused", t.flip, 1.5)
+kit.raises(OverflowError, "",
+           "an index past 64 bits is refused", lambda: t[1 << 70])
 kit.finish()

@@ -94,12 +94,12 @@ building["PATH"] = f"{venv}:{building['PATH']}"
 if not runs(f"{lines[0]}", "bash", "-c", lines[0], env=building, cwd=tree):
     kit.finish()
     sys.exit()
-runs("it can be imported", venv / "python", "-c",
+runs("the module can be imported", venv / "python", "-c",
      "import tarn; print(tarn.__version__)", wanted=backend.version())
 
 kit.equal({name for name in files_of(tree) - sources
            if "/__pycache__/" not in name}, set(),
-          "nothing was written into the tree")
+          "the build writes nothing into the tree")
 
 # ---- the source archive ------------------------------------------------
 
@@ -111,12 +111,15 @@ with tarfile.open(work / archive) as tar:
     packed = {name.split("/", 1)[-1] for name in tar.getnames()}
 missing = {name for name in sources | {"PKG-INFO", "pyproject.toml", "configure"}
            if not name.startswith(".git")} - packed
-kit.equal(missing, set(), "it holds all of the tree, and what pip looks for")
-runs("pip makes a wheel of it", venv / "pip", "wheel", "-q", "-w", work / "again",
+kit.equal(missing, set(),
+          "the source archive has the whole tree, and pip's files")
+runs(
+     "pip makes a wheel of the source archive",
+     venv / "pip", "wheel", "-q", "-w", work / "again",
      work / archive, env=building)
 status, out = run(venv / "pip", "install", "-e", tree / "python", env=building)
 kit.ok(status and "is not edited in place" in out,
-       "what cannot be done is said", status, out)
+       "a missing tool is reported by the build", status, out)
 
 # ---- the wheel, where there is nothing ---------------------------------
 
@@ -133,7 +136,8 @@ if not wheels:
 
 kit.equal([path.name for path in (work / "again").iterdir()
            if path.read_bytes() == wheels[0].read_bytes()],
-          [wheels[0].name], "it is the one that pip made of the archive")
+          [wheels[0].name],
+          "the wheel is the one that pip made of the archive")
 with zipfile.ZipFile(wheels[0]) as file:
     inside = set(file.namelist())
 ours = {str(path.relative_to(top / "python"))
@@ -145,10 +149,10 @@ named = re.fullmatch(r"tarn-[\d.]+-(cp\d+-\w+)-manylinux_2_(\d+)_(\w+)\.whl",
                      wheels[0].name)
 kit.ok(named and named[1] == backend.python_tag() and
        17 <= int(named[2]) <= int(glibc) and named[3] == platform.machine(),
-       "its name says where it runs", wheels[0].name, f"glibc 2.{glibc}")
+       "the wheel's name has its platform", wheels[0].name, f"glibc 2.{glibc}")
 
 venv = make_venv("fresh")
-runs("it is installed", venv / "python", "-m", "pip", "install", "-q",
+runs("the wheel is installed", venv / "python", "-m", "pip", "install", "-q",
      "--no-deps", wheels[0])
 package = next((work / "fresh").glob("lib/python*/site-packages/tarn"))
 needed = {}
@@ -158,10 +162,10 @@ for path in elves(package):
         needed[os.path.basename(name)] = path.name
 kit.ok("libtarn.so" in needed and all(re.match(
     r"(libc|libm|libtarn|ld-linux.*|linux-vdso)\.so", name)
-    for name in needed), "it needs no library but C's", needed)
+    for name in needed), "the module needs no library but libc", needed)
 kit.equal([path.name for path in elves(package)
            if str(work).encode() in path.read_bytes()], [],
-          "and knows nothing of where it was built")
+          "the module has no path of where it was built")
 
 (work / "load.py").write_text("""
 import sys
@@ -170,17 +174,17 @@ tarn.save("m.safetensors", {"wte": tarn.arange(48, dtype="F32").reshape(8, 6)})
 m = tarn.Store().load("m.safetensors", name="model")
 print(m["wte"][1, ::2].tolist(), {"numpy", "torch"} & set(sys.modules))
 """)
-runs("import, save and load need nothing else", venv / "python",
+runs("import, save and load need no other package", venv / "python",
      work / "load.py", wanted="[6.0, 8.0, 10.0] set()")
-runs("a second process has it by its name", venv / "python", "-c",
+runs("a second process finds the tensor by its name", venv / "python", "-c",
      "import tarn; print(tarn.Store()['model/wte'][7, 5])",
      wanted="47.0")
 status, out = run(venv / "tarn", "status", "--json")
 keeper = re.search(r'"keeper_pid": *(\d+)', out)
-kit.ok(keeper, "the command tarn is there too", status, out)
+kit.ok(keeper, "the command tarn is installed, too", status, out)
 if os.getuid() == 0 and keeper:
     kit.equal(os.readlink(f"/proc/{keeper[1]}/exe"), str(package / "bin/tarnd"),
-              "the daemon that was started is the wheel's")
+              "the daemon that is started is the wheel's")
 else:
     kit.skipped("the daemon is the wheel's", "it hides from all but root")
 code = re.search(r"```python\n(.*?)```", section, re.S)[1]
@@ -191,15 +195,17 @@ try:
          env=env)
 except ImportError:
     kit.skipped("the README's lines of Python run", "numpy is not installed")
-runs("the daemon ends", venv / "tarn", "stop")
+runs("the daemon ends without error", venv / "tarn", "stop")
 
 (package / "bin/tarnd").rename(package / "bin/away")
 status, out = run(venv / "python", "-c", "import tarn; tarn.Store()")
 kit.ok(status and "tarnd: No such file" in out,
        "without the wheel's tarnd none is started", status, out)
 (package / "bin/away").rename(package / "bin/tarnd")
-runs("it is uninstalled", venv / "python", "-m", "pip", "uninstall", "-qy",
+runs(
+     "the wheel is uninstalled",
+     venv / "python", "-m", "pip", "uninstall", "-qy",
      "tarn")
 kit.equal([path for path in (package, venv / "tarn", venv / "tarnd")
-           if path.exists()], [], "and nothing of it is left")
+           if path.exists()], [], "no file of the wheel is left")
 kit.finish()
