@@ -167,7 +167,7 @@ static void run_mutants(const char *dictionary)
 		n++;
 	}
 	diag("%lu mutants", n);
-	ok(n > 0, "%s: whatever a mutant is, it is judged", fuzz_name);
+	ok(n > 0, "%s: every mutant of its corpus is judged", fuzz_name);
 }
 
 /* ---- all --------------------------------------------------------------- */
@@ -197,7 +197,7 @@ int main(int argc, char **argv)
 		read_input(argv[1], &corpus[n_corpus++]);
 		run(argv[1], corpus[0].bytes, corpus[0].size);
 		free_corpus();
-		ok(true, "%s: %s", fuzz_name, argv[1]);
+		ok(true, "%s: the file %s is judged", fuzz_name, argv[1]);
 		return done_any();
 	}
 	if (asprintf(&dictionary, "%s/tests/fuzz/%s.dict", top ? top : ".",
@@ -208,7 +208,7 @@ int main(int argc, char **argv)
 	read_corpus(getenv("top_builddir"), "found");
 	for (size_t i = 0; i < n_corpus; i++)
 		run(corpus[i].name, corpus[i].bytes, corpus[i].size);
-	ok(true, "%s: %zu files of its corpus", fuzz_name, n_corpus);
+	ok(true, "%s: %zu files of its corpus are judged", fuzz_name, n_corpus);
 	run_mutants(dictionary);
 	free_corpus();
 	return done_any();
