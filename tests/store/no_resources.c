@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "lib/store/socket_connect.h"
 #include "lib/store/store.h"
 #include "tests/kit/fake_daemon.h"
 #include "tests/kit/limit.h"
@@ -185,17 +184,6 @@ static void test_server_full(void)
 
 /* ---- a daemon that does not read ----------------------------------------- */
 
-static tarn_store *open_hasty(void)
-{
-	tarn_store *store;
-	int fd;
-
-	if (socket_connect(server.socket, 10000, &fd) < 0 ||
-		store_open_fd(fd, server.socket, "", PATIENCE_MS, &store) < 0)
-		bail("%s", tarn_error_message());
-	return store;
-}
-
 /* A message that is longer than what a socket takes: a memfd. */
 static int publish_many(tarn_store *store)
 {
@@ -253,11 +241,15 @@ static void test_stopped(bool killed)
 	const char *what = killed ? "a server that dies with messages unread"
 				  : "a server that stands still";
 	const int little = 1; /* the kernel has a least */
-	tarn_store *store = open_hasty();
-	tarn_tensor *held = hold(store);
 	pid_t pid = server_of(&server);
+	tarn_store *store;
+	tarn_tensor *held;
 
+	if (tarn_store_open(server.socket, &store) < 0)
+		bail("%s", tarn_error_message());
+	held = hold(store);
 	kill(pid, SIGSTOP);
+	store->connection.timeout_ms = PATIENCE_MS;
 	setsockopt(store->connection.fd, SOL_SOCKET, SO_SNDBUF, &little,
 		sizeof(little));
 	is_int(-ETIMEDOUT, publish_many(store), "%s: the call ends", what);
@@ -298,7 +290,7 @@ static void test_dead(void)
 	tarn_store *store;
 	int fd = fake_start(&fake, FAKE_GOOD);
 
-	if (store_open_fd(fd, "fake", "", 5000, &store) < 0 ||
+	if (store_open_fd(fd, "fake", "", 60000, &store) < 0 ||
 		import(store, &storage) < 0)
 		bail("%s", tarn_error_message());
 	is_int(1, lease_count(fake.page), "one storage is held");
