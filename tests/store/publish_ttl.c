@@ -197,11 +197,17 @@ static void *publish_later(void *arg)
 static void test_waits(void)
 {
 	tarn_tensor *t = make(10, 1), *seen = NULL;
+	double until = now() + PATIENCE;
 	uint64_t cursor = 0;
 	pthread_t thread;
+	int r;
 
-	publish("w", t, TTL);
-	must(tarn_store_next(store, "w", &cursor, 0, &seen));
+	/* On a busy machine it may be gone when it is looked for. */
+	do {
+		publish("w", t, TTL);
+		r = tarn_store_next(store, "w", &cursor, 0, &seen);
+	} while (r == -ETIMEDOUT && now() < until);
+	must(r);
 	tarn_tensor_unref(seen);
 	pthread_create(&thread, NULL, publish_later, (void *)"w");
 	is_int(0, tarn_store_next(store, "w", &cursor, 60000, &seen),
@@ -219,14 +225,16 @@ static void test_restart(void)
 	tarn_tensor *t = make(100, 1);
 	int32_t pid = status().server_pid;
 	double start = now();
+	bool is_later;
 
 	publish("soon", t, TTL);
 	publish("later", t, 10 * TTL);
 	publish("for good", t, 0);
 	kill(pid, SIGKILL);
 	ok(gone_at("soon") - start < PATIENCE, "a killed server's names end");
-	if (now() - start < 9 * TTL)
-		ok(there("later"), "each at its time");
+	is_later = there("later");
+	if (now() - start < 10 * TTL)
+		ok(is_later, "each at its time");
 	else
 		skip(1, "the machine is too busy to see what is between");
 	ok(gone_at("later") - start >= 10 * TTL,
