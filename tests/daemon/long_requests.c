@@ -25,6 +25,7 @@
 #define OTHER 12345
 #define SIZE WIRE_MESSAGE_MAX
 #define TRIES 10
+#define PATIENCE_S 60.0
 #define MANY 8 /* long messages at once: what a socket takes */
 
 static struct daemon server;
@@ -69,13 +70,15 @@ static bool is_answered(const struct raw *raw)
 	return poll(&p, 1, 0) == 1;
 }
 
-/* How often of TRIES a request that is sent after the long message is answered
- * before it. */
+/* How often of TRIES a request that is sent after the long message is seen to
+ * be answered before it; on a busy machine this process may look too late each
+ * time, and tries until it does not. */
 static int count_overtaken(bool same_user)
 {
+	double end = seconds() + PATIENCE_S;
 	int overtaken = 0;
 
-	for (int i = 0; i < TRIES; i++) {
+	for (int i = 0; i < TRIES || (!overtaken && seconds() < end); i++) {
 		struct raw slow, quick;
 
 		open_other(&slow);
@@ -100,38 +103,53 @@ static void test_order(void)
 {
 	int other = count_overtaken(false), same = count_overtaken(true);
 
-	diag("of %d requests sent after a message of %u MiB, %d of another "
-	     "user and %d of the same user were answered before it",
+	diag("of %d requests or more sent after a message of %u MiB, %d of "
+	     "another user and %d of the same user were answered before it",
 		TRIES, SIZE >> 20, other, same);
 	ok(other > 0, "another user's request is answered while a long message "
 		      "is read");
 	ok(same > 0, "so is a request of another connection of the same user");
 }
 
-/* A connection that has sent many long messages does not keep back another one
- * of its user with one of them. */
-static void test_turns(void)
+/* How many long messages of a connection that sent them earlier are answered
+ * when another one's is. */
+static int count_before(void)
 {
 	struct raw many, one;
-	int before = 0;
+	int before = 0, n;
 
 	open_other(&many);
 	open_other(&one);
 	for (int i = 0; i < MANY; i++)
 		say_long(&many);
 	say_long(&one);
-	is_int(WIRE_ERROR, raw_answer(&one),
-		"a publication of nothing is refused");
-	while (is_answered(&many) && raw_answer(&many) == WIRE_ERROR)
+	if (raw_answer(&one) != WIRE_ERROR)
+		bail("a publication of nothing is not refused");
+	while (before < MANY && is_answered(&many) &&
+		raw_answer(&many) == WIRE_ERROR)
 		before++;
-	diag("%d of %d long messages of the other connection came first",
-		before, MANY);
-	ok(before < MANY, "it is read before all that the other one has sent");
-	for (; before < MANY; before++)
+	for (n = before; n < MANY; n++)
 		if (raw_answer(&many) != WIRE_ERROR)
 			bail("a publication of nothing is not refused");
 	raw_close(&many);
 	raw_close(&one);
+	return before;
+}
+
+/* A connection that has sent many long messages does not keep back another one
+ * of its user with one of them. On a busy machine all may be answered when this
+ * process looks: then once more. */
+static void test_turns(void)
+{
+	double end = seconds() + PATIENCE_S;
+	int before;
+
+	do
+		before = count_before();
+	while (before == MANY && seconds() < end);
+	diag("%d of %d long messages of the other connection came first",
+		before, MANY);
+	ok(before < MANY, "it is read before all that the other one has sent");
 }
 
 static void test_hang_up(void)
