@@ -74,6 +74,20 @@ static bool sees(const struct raw *raw, uid_t uid, uint64_t names)
 	return fine;
 }
 
+/* The same, when the end of another has been heard of, whose place it takes. */
+static bool comes_in_the_end(struct raw *raw, uid_t uid)
+{
+	double end = seconds() + PATIENCE_S;
+
+	while (!comes(raw, uid)) {
+		if (raw->error != EUSERS || seconds() > end)
+			return false;
+		raw_close(raw);
+		usleep(20000);
+	}
+	return true;
+}
+
 /* They come and go, and leave names or nothing. How many were let in, and saw
  * what they should. */
 static int come_and_go(uid_t first, int n, bool leave_names)
@@ -84,7 +98,7 @@ static int come_and_go(uid_t first, int n, bool leave_names)
 		uid_t uid = first + (uid_t)i;
 		struct raw raw;
 
-		if (!comes(&raw, uid))
+		if (!comes_in_the_end(&raw, uid))
 			diag("uid %u: %s", uid, raw.text);
 		else
 			fine += sees(&raw, uid, 0) &&
