@@ -25,7 +25,7 @@
 
 /* More than a busy machine takes; what is looked for would take for ever, or
  * until the client has waited enough. */
-#define HANG_S 20
+#define HANG_S 60
 
 /* Nobody else here; only root can be him, too. */
 #define STRANGER 12345
@@ -61,7 +61,7 @@ static _Noreturn void come(int to)
 	tarn_store *store = NULL;
 	struct came came;
 
-	alarm(60);
+	alarm(2 * HANG_S);
 	/* The folders above it are not for him. */
 	if (chdir(folder) < 0 || setgroups(0, NULL) < 0 ||
 		setresgid(STRANGER, STRANGER, STRANGER) < 0 ||
@@ -75,7 +75,7 @@ static _Noreturn void come(int to)
 
 static struct came be_new(const struct daemon *daemon)
 {
-	struct came came = {.took = 60};
+	struct came came = {.took = 2 * HANG_S};
 	int ends[2];
 	pid_t pid;
 
@@ -131,7 +131,7 @@ static bool deny(const struct way *way, int n, int *wrong)
 		diag("%d: %s: it failed, %d: %s", n, page->what, came.r,
 			came.why);
 	/* What could not be done for the first one is done soon. */
-	for (int i = 0; i < 500; i++) {
+	for (int i = 0; i < 3000; i++) {
 		came = way->run(&daemon);
 		if (came.r >= 0 || hung(&came))
 			break;

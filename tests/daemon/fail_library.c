@@ -25,7 +25,7 @@ static bool deny(const char *socket, int n, int *wrong)
 	bool hit;
 
 	scenario_prepare(path);
-	alarm(60);
+	alarm(300);
 	fail_arm(page, getpid(), n);
 	r = scenario(socket, path);
 	blocks = atomic_load(&page->blocks);

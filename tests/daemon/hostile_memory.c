@@ -28,7 +28,7 @@
 #define MIB (1u << 20)
 #define SIZE (4 * MIB)
 #define NAME "played/with"
-#define ENOUGH_S 20 /* the kernel waits 45 s for who has a lease of a file */
+#define ENOUGH_S 40 /* the kernel waits 45 s for who has a lease of a file */
 
 static struct daemon server;
 static struct witness witness;

