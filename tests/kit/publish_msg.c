@@ -150,7 +150,7 @@ void publish_msg_send_waiting(struct raw *raw, size_t bytes)
 			.storage = i % WIRE_FDS_MAX};
 		char text[17];
 
-		snprintf(text, sizeof(text), "waiting/%08u", i);
+		snprintf(text, sizeof(text), "waiting/%08u", i % 100000000);
 		at = put(at, &name, sizeof(name));
 		at = put(at, shape_and_stride, sizeof(shape_and_stride));
 		at = put(at, text, 16);
