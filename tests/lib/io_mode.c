@@ -326,8 +326,9 @@ static void fill_by(const char *name, const struct files *fs,
 		if (filled.r || filled.wrong >= 0 || filled.direct == wanted)
 			break;
 	}
-	is_int(0, filled.r, "%s: a fill", name);
-	is_int(-1, filled.wrong, "%s: every byte is there", name);
+	is_int(0, filled.r, "%s: a fill in the chosen mode succeeds", name);
+	is_int(-1, filled.wrong,
+		"%s: a fill in the chosen mode brings every byte", name);
 	is_int(wanted, filled.direct, "%s: %s direct", name,
 		wanted ? "all of it is" : "not all of it is");
 }
