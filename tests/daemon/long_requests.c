@@ -193,7 +193,7 @@ int main(void)
 	daemon_start(&server, "s", args);
 	/* What the server has open for its user is there from now on. */
 	open_other(&first);
-	witness_begin(&witness, &server);
+	witness_begin_beside(&witness, &server, 1);
 	make_body();
 	test_order();
 	test_turns();

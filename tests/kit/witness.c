@@ -206,7 +206,8 @@ static bool holds(const tarn_tensor *t, uint64_t size, uint32_t seed)
 	return p;
 }
 
-void witness_begin(struct witness *w, const struct daemon *daemon)
+void witness_begin_beside(
+	struct witness *w, const struct daemon *daemon, unsigned others)
 {
 	double end;
 
@@ -221,12 +222,17 @@ void witness_begin(struct witness *w, const struct daemon *daemon)
 	do {
 		usleep(NAP_US);
 		w->before = witness_status(w);
-	} while ((w->before.clients != 1 || w->before.loaders > 1 ||
+	} while ((w->before.clients != 1 + others || w->before.loaders > 1 ||
 			 w->before.loads_active) &&
 		 seconds() < end);
 	usleep(NAP_US);
 	w->server_fds = server_fds(w);
 	w->loader_fds = loader_fds(w);
+}
+
+void witness_begin(struct witness *w, const struct daemon *daemon)
+{
+	witness_begin_beside(w, daemon, 0);
 }
 
 bool witness_is_served(struct witness *w, const char *while_what)

@@ -24,6 +24,9 @@ struct witness {
 
 /* Publishes "innocent" and writes down how things are. */
 void witness_begin(struct witness *w, const struct daemon *daemon);
+/* The same, where so many other clients are there, and stay. */
+void witness_begin_beside(
+	struct witness *w, const struct daemon *daemon, unsigned others);
 /* A test: status and a name, before the library gives up, and the right bytes. */
 bool witness_is_served(struct witness *w, const char *while_what);
 /* A test: loads a file of its own, and finds its bytes. */
