@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Headroom in a real memory cgroup of 256 MiB: 512 MiB are refused with a
- * sentence that names the limit, where taking them would mean a SIGKILL. The
- * group is made below our own, by a child that moves into it; who may not do
- * that (not root, or no memory controller to be handed down) skips.
+ * sentence that names the limit, where taking them would mean a SIGKILL. A
+ * child makes the group below its own and moves into it. Where it may not (it
+ * is not root, or has no memory controller) the test is skipped.
  */
 #include <stdio.h>
 #include <stdlib.h>

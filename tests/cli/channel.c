@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tarn channel, beside a producer and a consumer who take part: what is listed,
- * what is said of slots and items, what other verbs say of a channel, and the
- * end. What is watched as it happens is in channel_watch.c.
+ * tarn channel, beside a producer and a consumer: how channels, slots and
+ * items are listed and printed, how other verbs name a channel, and closing.
+ * The verbs that watch a channel are in channel_watch.c.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tarn channel tail, top and stat -w: what is seen as it is published without
- * being taken, what is drawn on a terminal, and what ends it.
+ * tarn channel tail, top and stat -w: items are shown as they are published,
+ * without being taken; what is drawn on a terminal; and what ends the command.
  */
 #include <fcntl.h>
 #include <poll.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The bar of a load: whatever the numbers and however narrow the terminal, it
- * is one line that fits, and what it says is true, also of a file without
+ * is one line that fits, and its numbers are right, even for a file without
  * bytes.
  */
 #include "cli/progress.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tarn rm PREFIX/: while it runs, who looks finds all names below it or none.
+ * tarn rm PREFIX/ is atomic: while it runs, a reader finds all names below the
+ * prefix or none.
  */
 #include <stdio.h>
 #include <stdlib.h>

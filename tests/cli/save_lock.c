@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tarn save of mutable tensors: who writes one under its lock is waited for,
- * and the file has all of what was written, or nothing of it. Two names of one
- * storage are locked once: a writer who comes between would stop both.
+ * tarn save of mutable tensors waits for a writer that holds the lock, and the
+ * file has all of the writer's changes or none. A storage with two names is
+ * locked once: a writer between two locks would block both.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes in a channel's memory, written between the calls of those who take
- * part in it: two handles of one process, and real memory of a fake daemon.
+ * Any bytes in a channel's memory, written between the calls of its
+ * participants: two handles of one process, and real memory of a fake daemon.
  *
  * Whatever stands there, each call returns, and each that fails has a sentence.
  * What an item says of itself is so: its tensors lie in its slot, or in the

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a fuzz target is: a name, under which its corpus and its dictionary
- * lie, and a function that is given any bytes. Whatever they are, it returns
- * 0; what must never be so it tells by bail(), which ends the program, and
- * libFuzzer keeps the bytes.
+ * A fuzz target is a name, under which its corpus and its dictionary are
+ * found, and a function that takes any bytes. It returns 0; if it finds a
+ * fault it calls bail(), which ends the program, and libFuzzer keeps the
+ * bytes.
  */
 #pragma once
 

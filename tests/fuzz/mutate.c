@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mutation without feedback: what it does not find libFuzzer may. It is here
- * so that every build tries a few thousand inputs that nobody wrote, with the
- * same ones for the same seed everywhere.
+ * Mutation without feedback, which finds less than libFuzzer does. With it
+ * every build tries a few thousand new inputs, and the same seed makes the
+ * same inputs everywhere.
  */
 #include "tests/fuzz/mutate.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The idea: most of a channel's memory is never looked at, so whoever pokes
- * says what, and then which; so few bytes of an input find a word that counts.
+ * Most of a channel's memory is never read, so an input first says which
+ * structure it changes, and then which field: a few bytes of input reach a
+ * word that counts.
  */
 #include "tests/fuzz/ring_poke.h"
 

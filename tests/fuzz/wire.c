@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any messages of clients, to a whole server: frames go through a socket to
- * where a client's are heard, and everything that they ask for happens. After
- * them the server's books are right; when the clients have gone nothing of
- * theirs stays, and no descriptor is left open.
+ * Any messages of clients to a whole server: datagrams go through a socket to
+ * the server's receiving code, and all that they request is done. Afterwards
+ * the server's accounts are right; when the clients have gone nothing of
+ * theirs is left, and no descriptor is open.
  *
  * An input is a list of acts. The first byte of each says what (bits 0 to 2),
  * by which client (bit 3) and with which descriptors (bits 4 to 7), or which

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The idea: as long as nobody has poked into a channel, it is one of honest
- * clients, some of which die; then more is promised, and judged, than that the
- * server comes through. What an item keeps is noted here when it is handed
- * over, so that the judge asks neither the ring nor the server.
+ * As long as no input has written into a channel's memory, its participants
+ * are honest, though some of them die; then more is checked than that the
+ * server survives. The storages that an item keeps are noted here when the
+ * item takes them, so that the check uses neither the ring nor the server.
  */
 #include "tests/fuzz/wire_channel.h"
 

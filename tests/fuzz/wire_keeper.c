@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The idea: what a keeper holds for the next server is descriptors, and a few
- * words about each; so it is kept here in the same way, and the next server is
- * told it by the functions that its messages would lead to. The regions alone
- * are copied: a server that is killed writes there no more, but one that is
- * freed in this process does.
+ * A keeper holds descriptors for the next server, with a few words about each.
+ * This one holds them in the same way, and passes them to the next server by
+ * the functions that its messages would lead to. The regions alone are copied:
+ * a killed server no longer writes to its region, but one that is freed in
+ * this process does.
  */
 #include "tests/fuzz/wire_keeper.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper that a server inside the test has, and the loaders: they do what
- * they are asked, one message at a time, and remember what the next server is
- * to be told.
+ * The keeper of a server inside the test, and the loaders: they do what they
+ * are asked, one message at a time, and remember what the next server needs.
  */
 #pragma once
 

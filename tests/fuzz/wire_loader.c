@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The idea: a loader is two ends of descriptors and an answer to each message,
- * in one of a few moods. What it would read is never there: nobody looks at
- * the bytes.
+ * A loader is a socket's end and an answer to each message, in one of a few
+ * moods. It never reads the bytes: no check looks at them.
  */
 #include <fcntl.h>
 #include <string.h>

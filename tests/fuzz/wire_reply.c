@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a server may answer: a message of a kind that there is, as large as it
- * says, and a sentence where something was refused.
+ * A server's reply must be a message of a known type, of the size that its
+ * type and fields have, with a sentence if it is an error.
  */
 #include "tests/fuzz/wire_reply.h"
 

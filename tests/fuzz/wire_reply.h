@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a server may answer.
+ * Checks of a server's replies.
  */
 #pragma once
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The idea: the server's loop is run by hand, turn by turn, in this thread. A
- * descriptor that is always ready keeps a turn from waiting. So an input is
- * heard in the same order each time, and when nothing moves any more it has
- * been heard out.
+ * The server's loop is run by hand, turn by turn, in this thread. A descriptor
+ * that is always ready keeps a turn from waiting. So the messages of an input
+ * are received in the same order each time, and when no descriptor becomes
+ * ready any more all of them have been handled.
  */
 #include "tests/fuzz/wire_server.h"
 

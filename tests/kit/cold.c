@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * See cold.h. Who knows all of it is cachestat(2), which counts pages under way
- * too. Where it is refused (before 6.5, under valgrind), mincore(2) is asked,
- * and does not: so the file is read before, which waits for those.
+ * See cold.h. cachestat(2) counts pages under way, too. Where it is refused
+ * (before 6.5, under valgrind), mincore(2) is used, which does not count them:
+ * so the file is read before, which waits for those pages.
  */
 #include "tests/kit/cold.h"
 

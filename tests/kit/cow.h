@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors whose bytes are known, and private ones over them; what has to go
- * well bails out if it does not.
+ * Tensors whose bytes are known, and private ones over them. A call that must
+ * succeed bails out if it fails.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A daemon of one thread, inside the test: it speaks shm/wire.h over a
- * socketpair, with a real table, a real lease page and real segments, and can
- * be told to do each thing wrong that a daemon must not.
+ * A daemon of one thread, inside the test: it uses shm/wire.h over a
+ * socketpair, with a real table, a real lease page and real segments, and each
+ * fault that a daemon must not have can be selected.
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A server without a process: one domain, three clients, and channels that are
- * mapped twice, as the server has them and as who takes part. What has to go
- * well bails out if it does not.
+ * mapped twice, as the server and as a participant map them. A call that must
+ * succeed bails out if it fails.
  */
 #pragma once
 

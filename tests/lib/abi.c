@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Public structs keep their size for ever: a program that was built with
- * another version's headers goes on working, or is told why it does not. The
- * program of a later version is one that sets a reserved word.
+ * Public structs keep their size for ever: a program built with another
+ * version's headers works, or gets an error that says why not. The program of
+ * a later version is played by one that sets a reserved word.
  */
 #include <tarn/tarn.h>
 

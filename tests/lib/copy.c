@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * tarn_copy from the outside: what it refuses and in which words, how shapes
- * are broadcast, what it tells about itself, and that it can be stopped. What
- * ends up where, for any pair of layouts and dtypes, is for copy_numpy.py.
+ * tarn_copy from the outside: what it refuses and with which errors, how
+ * shapes are broadcast, what it reports about itself, and that it can be
+ * stopped. copy_numpy.py checks the copied bytes, for any pair of layouts and
+ * dtypes.
  */
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Views of a file are copied to memory by every engine and every I/O mode, warm
- * and cold, and the bytes are those that the same copy takes out of memory.
- * Files that are cut or replaced meanwhile are told, or read as they were.
- * Disks that fail are in copy_read_fails.c.
+ * Views of a file are copied to memory by every engine and every I/O mode,
+ * warm and cold, and the bytes are those that the same copy has in memory. A
+ * file that is cut or replaced meanwhile is an error, or read as it was.
+ * Failing disks are in copy_read_fails.c.
  */
 #include <stdio.h>
 

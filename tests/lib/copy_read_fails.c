@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies out of a file whose disk fails: faults at any request are survived or
- * told, with file and offset; nothing is left under way, nor when the copy is
- * cancelled.
+ * Copies out of a file whose disk fails: a fault at any request is survived,
+ * or reported with file and offset. No request is left under way, even when
+ * the copy is cancelled.
  */
 #include <limits.h>
 

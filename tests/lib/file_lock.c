@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The lock of a file, between threads and processes: who reads shares it, who
- * writes has it alone, a writer who waits is let in before those who come
- * after him, who is killed loses it, and a forked child has none.
+ * The lock of a file, between threads and processes: readers share it, a
+ * writer has it alone, a waiting writer comes before later readers, a killed
+ * process loses it, and a forked child has none.
  */
 #include "lib/store/file_lock.h"
 

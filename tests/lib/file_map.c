@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Mapped files: one mapping for all tensors of a file, read-only, kept by
- * whoever is last. And the reason why the library does not read by such an
- * address: when the file is cut, a child that does dies of SIGBUS, while every
- * verb of the library says -ENODATA.
+ * Mapped files: all tensors of a file share one read-only mapping, which lives
+ * until the last of them. The library itself does not read at such an address:
+ * when the file is cut, a child that does dies of SIGBUS, while every call of
+ * the library returns -ENODATA.
  */
 #include <errno.h>
 #include <fcntl.h>

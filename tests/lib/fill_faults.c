@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A fill whose requests come short, are interrupted, fail or find the end of
- * the file, whichever of them it is, by both engines: every byte is there, or
- * the error is told.
+ * the file, whichever request it is, with both engines: every byte is there,
+ * or the fill fails with that error.
  */
 #include <limits.h>
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The heads of files, byte for byte: what safetensors 0.8 and numpy 1.24 write
- * for the same tensors was copied here from their files. And what must not
- * become a file: names that are there twice, or are no text, sizes and
- * alignments that readers refuse.
+ * The heads of files, byte for byte, as safetensors 0.8 and numpy 1.24 write
+ * them for the same tensors. And the heads that are refused: duplicate names,
+ * names that are not UTF-8, sizes and alignments that readers do not accept.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The engines behind their face: which one is chosen, what they keep open and
- * until when, what they refuse, and that an outer poll loop can wait for them.
+ * The interface of both engines: which one is chosen, which descriptors it
+ * keeps open and until when, what it refuses, and that an outer poll loop can
+ * wait for it.
  */
 #include <errno.h>
 #include <poll.h>

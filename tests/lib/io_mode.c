@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The I/O kind follows the bytes: what is in the page cache is copied from it,
- * what is not is read directly where there is a disk to read, and each of the
- * two ways to ask finds out. A fill then reads in that way, and reports it.
+ * The I/O kind of a range follows its bytes: those in the page cache are
+ * copied from it, others are read directly if there is a disk to read. Each of
+ * the two ways of asking the kernel finds out. A fill then reads in that way,
+ * and reports it.
  */
 #include <errno.h>
 #include <string.h>

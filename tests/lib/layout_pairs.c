@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * What takes more than one layout, or answers a question: broadcast, overlap,
+ * Functions of two layouts, and questions about one: broadcast, overlap,
  * contiguity. Overlap is checked against brute force: a "no" must be true for
- * every pair, and the cases that we promise to tell apart must be a "no".
+ * every pair, and the pairs that the documentation promises to tell apart must
+ * be a "no".
  */
 #include "tests/kit/layout_text.h"
 #include "tests/kit/must.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
- * tarn_file_load: what is in the page cache is mapped, what is not is read into
- * it before, and to memory if that is asked for; either way every byte is
- * there, at the same places of the storage.
+ * tarn_file_load: a cached file is mapped, a cold one is read into the page
+ * cache first, and both are loaded to memory if the caller asks for that. In
+ * each case every byte is there, at the same place of the storage.
  */
 #include <errno.h>
 #include <fcntl.h>

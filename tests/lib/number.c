@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
- * Numbers of all dtypes: every pattern of the types of up to 16 bits goes to
- * a double and back, known values stand where their specifications put them,
- * halves round to even, and what does not fit is said.
+ * Numbers of all dtypes: every pattern of the types of up to 16 bits is
+ * converted to double and back, known values have the patterns of their
+ * specifications, halves round to even, and a number that does not fit is an
+ * error.
  */
 #include <errno.h>
 #include <math.h>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
- * The printed form: what numpy has is compared with numpy elsewhere
- * (print_numpy.py); here are the shapes of it, and the dtypes that numpy
- * does not have.
+ * The printed form. print_numpy.py compares the dtypes that numpy has; here
+ * are the shapes of the output, and the dtypes that numpy does not have.
  */
 #include <errno.h>
 #include <locale.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A file takes the place of another: what it may replace and what it refuses,
- * whose rights it has, what is left when it is given up. Each case ends with a
- * look at the folder: nothing but what the case names may be in it.
+ * A file replaces another: what it may replace and what it refuses, whose
+ * rights it has, what is left when the save is given up. Each case ends with a
+ * look at the folder, which may have no other file than the case names.
  */
 #include <dirent.h>
 #include <fcntl.h>

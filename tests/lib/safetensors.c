@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Each rule of the safetensors format, by a file that breaks it and the
- * sentence that must say so; and what is unusual but allowed.
+ * Each rule of the safetensors format, with a file that breaks it and the
+ * sentence of the error; and files that are unusual but allowed.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The reference reader of safetensors said of 61 small files which ones it
- * takes. We must agree with each, except that we refuse a header that names
- * a tensor twice.
+ * The verdicts of the reference reader of safetensors on 61 small files. tarn
+ * must agree with each, except that it refuses a header that names a tensor
+ * twice.
  *
  * The files are those of $TARN_TEST_CASES, with a verdicts.tsv among them.
  */

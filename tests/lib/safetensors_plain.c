@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * Entries of a safetensors header are read by a short way or by a long one,
- * and nobody may be able to tell which: headers as writers make them, and
- * mutants of them, are opened with the short way and without it. The verdict,
- * the sentence, and all that the file then tells must be the same. So must
- * they be whatever the window is through which the header is read.
+ * with the same result: headers as writers make them, and mutants of them, are
+ * opened with the short way and without it. The verdict, the sentence, and all
+ * fields of the opened file must be the same, through any size of window.
  *
  * TARN_TEST_SEED repeats a run, TARN_TEST_ROUNDS makes it longer.
  */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is saved is what is there afterwards: any view from anywhere, whatever
- * the pieces that a file is cut into.
+ * A saved file has the elements of its tensors: any view from any source,
+ * whatever the pieces that the save cuts the file into.
  */
 #include "tests/kit/save.h"
 

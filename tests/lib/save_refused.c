@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What cannot be saved is refused with a reason, and leaves nothing behind.
+ * Tensors and options that cannot be saved are refused with a reason, and no
+ * file is left behind.
  */
 #include "tests/kit/save.h"
 

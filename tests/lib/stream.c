@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Streams from the outside, with copies in memory: what is refused, the order
- * in which copies end, the bound, cancelling, deadlines, poll(), and whose a
- * stream is. stream_file.c has what the engine has a part in.
+ * in which copies end, the limit of copies, cancelling, deadlines, poll(), and
+ * which process and thread may use a stream. stream_file.c has the engine's
+ * part.
  */
 #include <poll.h>
 #include <pthread.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a stream holds on to, and for how long. A copy that is done waits to be
- * reaped; others must not wait for that. Once there were 136 failures among 200
- * copies out of as many files: those that were done had all the engine's slots.
+ * The resources that a stream holds, and for how long. Other copies must not
+ * wait for those that are done and not yet reaped. Once 136 of 200 copies out
+ * of as many files failed, because those that were done held all slots of the
+ * engine.
  */
 #include <fcntl.h>
 #include <pthread.h>

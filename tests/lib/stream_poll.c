@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A stream that is driven by poll() alone, as an event loop does it: its
- * descriptor must become readable for whatever is to be done, also for what
- * ends long after it was submitted. On a ring that defers its work it once did
- * not: an epoll set is not told of work that is only pending, and whoever wrote
- * to a file, or read one that was not in the page cache, waited for ever.
+ * descriptor must become readable whenever there is work, even if that ends
+ * long after it was submitted. On a ring that defers its work it once did not:
+ * an epoll set gets no event of work that is only pending, and a program that
+ * wrote to a file, or read one that was not in the page cache, waited for
+ * ever.
  */
 #include <time.h>
 

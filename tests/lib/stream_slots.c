@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * An engine has slots for so many files. Who finds all in use waits, even when
- * nothing is under way that could bring one back; has both of its slots or
- * none; and is not forgotten by a stream when they do come free.
+ * An engine has a limited number of slots for files. A copy that finds all in
+ * use waits, even if no request is under way that could give one back. It
+ * takes either both of its slots or none, and its stream starts it when slots
+ * come free.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Copies that wait for what others have, when those give it back with nothing
- * under way: no completion wakes anybody then, so the stream itself must. Once
- * it did not, and asserted, in its user's process, or was silent for ever to
- * who polled it.
+ * Copies that wait for resources of others, which give them back while no
+ * request is under way: no completion wakes the stream then, so it must
+ * continue by itself. Once it failed an assertion in its user's process, or
+ * never became readable for a caller that polled.
  */
 #include <sys/mman.h>
 
