@@ -56,30 +56,44 @@ static void test_one(void)
 {
 	uint32_t slot = 99, other = 99;
 
-	is_int(0, take(storage, generation, &slot), "a lease is taken");
-	ok(holds(server, storage, generation), "the server finds it");
-	ok(!holds(server, storage, generation + 1), "of that generation");
-	ok(!holds(server, storage + 1, generation), "of that storage");
-	is_int(1, lease_count(server), "one slot is in use");
-	is_int(0, take(storage, generation, &other), "a second one");
-	ok(slot != other, "has a slot of its own");
-	ok(!give(slot), "given back, unheard");
-	ok(holds(server, storage, generation), "the second stays");
+	is_int(0, take(storage, generation, &slot),
+		"a client takes a lease on a storage");
+	ok(holds(server, storage, generation),
+		"the server finds the client's lease");
+	ok(!holds(server, storage, generation + 1),
+		"the lease is of that generation only");
+	ok(!holds(server, storage + 1, generation),
+		"the lease is of that storage only");
+	is_int(1, lease_count(server), "one slot of the lease page is in use");
+	is_int(0, take(storage, generation, &other),
+		"the client takes a second lease");
+	ok(slot != other, "the second lease has a slot of its own");
+	ok(!give(slot), "releasing one of two leases needs no notification");
+	ok(holds(server, storage, generation), "the second lease remains");
 	table_storage_set(writer, storage, STORAGE_UNNAMED);
-	ok(give(other), "of an unnamed storage, the server must hear of it");
-	is_int(0, lease_count(server), "no slot is in use");
-	ok(!lease_release(client, &table, 0), "once is enough");
-	ok(!lease_release(client, &table, UINT32_MAX), "no slot, no lease");
-	is_int(0, take(storage, generation, &slot), "unnamed can be leased");
+	ok(give(other),
+		"releasing an unnamed storage's lease needs a notification");
+	is_int(0, lease_count(server), "no slot of the lease page is in use");
+	ok(!lease_release(client, &table, 0),
+		"a slot that was released is not released again");
+	ok(!lease_release(client, &table, UINT32_MAX),
+		"a release without a slot does nothing");
+	is_int(0, take(storage, generation, &slot),
+		"an unnamed storage can be leased");
 	table_storage_set(writer, storage, STORAGE_FREEING);
-	is_int(-EBUSY, take(storage, generation, &other), "freeing cannot");
-	ok(give(slot), "and its release is heard");
-	is_int(0, lease_count(server), "nothing is left in the slots");
+	is_int(-EBUSY, take(storage, generation, &other),
+		"a storage that is being freed cannot be leased");
+	ok(give(slot),
+		"releasing the unnamed storage's lease needs a notification");
+	is_int(0, lease_count(server), "no slot of the page holds a lease");
 	table_storage_drop(writer, storage);
-	is_int(-ESTALE, take(storage, generation, &slot), "freed is stale");
-	is_int(-ESTALE, take(storage, 0, &slot), "generation 0 is never");
-	is_int(-ESTALE, take(UINT32_MAX, 1, &slot), "nor such an index");
-	is_int(0, lease_count(server), "no slot is in use");
+	is_int(-ESTALE, take(storage, generation, &slot),
+		"a freed storage's generation is stale");
+	is_int(-ESTALE, take(storage, 0, &slot),
+		"generation 0 is always stale");
+	is_int(-ESTALE, take(UINT32_MAX, 1, &slot),
+		"an index beyond the table is stale");
+	is_int(0, lease_count(server), "no slot is in use after stale leases");
 }
 
 struct note {
@@ -114,19 +128,22 @@ static void test_notes(void)
 	word = lease_word(storage, generation);
 	memset((void *)client->notes, 0, sizeof(client->notes));
 	atomic_store(&client->noted, 0);
-	is_int(0, take(storage, generation, &slot), "a lease");
-	ok(!lease_noted(server, storage, generation), "is not noted");
+	is_int(0, take(storage, generation, &slot),
+		"a named storage is leased");
+	ok(!lease_noted(server, storage, generation),
+		"a lease that is held is not noted");
 	before = now_ns();
 	give(slot);
 	at = lease_noted(server, storage, generation);
-	ok(before <= at && at <= now_ns(), "until it is given back");
+	ok(before <= at && at <= now_ns(),
+		"a lease that was released is noted");
 	ok(!lease_noted(server, storage, generation + 1),
 		"a lease of another generation is not noted");
 	ok(!lease_noted(server, storage + LEASE_NOTES, generation),
-		"that storage, not one of the same place");
+		"the note is of that storage, not of one with the same bit");
 	lease_each_note(server, on_note, &note);
 	ok(note.n == 1 && note.word == word && note.at == at,
-		"it is the only one");
+		"the released storage is the only note");
 	/* The same words in other places: who believes them has one index
 	 * twice. */
 	for (uint32_t i = 0; i < LEASE_NOTES; i++)
@@ -134,16 +151,19 @@ static void test_notes(void)
 	atomic_store(&client->noted, UINT32_MAX);
 	note.n = 0;
 	lease_each_note(server, on_note, &note);
-	is_int(1, note.n, "though a liar says it everywhere");
+	is_int(1, note.n, "a page with every note set has one storage");
 	atomic_store(&client->noted, 0);
-	ok(!lease_noted(server, storage, generation), "who notes nothing");
+	ok(!lease_noted(server, storage, generation),
+		"a page without a note is not noted");
 	note.n = 0;
 	lease_each_note(server, on_note, &note);
-	is_int(0, note.n, "is not listened to");
+	is_int(0, note.n, "a page without a note has no storages");
 	table.storages[storage].flags = STORAGE_CREATED;
-	is_int(0, take(storage, generation, &slot), "what was created");
+	is_int(0, take(storage, generation, &slot),
+		"a created storage is leased");
 	give(slot);
-	ok(!atomic_load(&server->noted), "is never noted");
+	ok(!atomic_load(&server->noted),
+		"a created storage's release is never noted");
 	table_storage_drop(writer, storage);
 }
 
@@ -156,16 +176,21 @@ static void test_full(void)
 	table_storage_add(writer, &s, STORAGE_LIVE, &storage, &generation);
 	while ((r = take(storage, generation, &slot)) == 0)
 		n++;
-	is_int(-ENOSPC, r, "a page has an end");
-	is_int(LEASE_SLOTS_USED, n, "after all its slots");
-	is_int(LEASE_SLOTS_USED, lease_count(server), "which are in use");
-	is_int(-ENOSPC, take(storage, generation, &slot), "it stays full");
+	is_int(-ENOSPC, r, "a full lease page refuses another lease");
+	is_int(LEASE_SLOTS_USED, n,
+		"a full page has leases in all slots that may be used");
+	is_int(LEASE_SLOTS_USED, lease_count(server),
+		"the server counts a full page's leases");
+	is_int(-ENOSPC, take(storage, generation, &slot),
+		"a full page refuses a lease again");
 	give(4321);
-	is_int(0, take(storage, generation, &slot), "one given back");
-	is_int(4321, slot, "is taken again");
+	is_int(0, take(storage, generation, &slot),
+		"a slot that was released is taken again");
+	is_int(4321, slot, "the next lease has the released slot");
 	/* What a hostile client writes is not believed. */
 	atomic_store(&client->used, UINT32_MAX);
-	ok(lease_count(server) <= LEASE_SLOTS, "used has a limit");
+	ok(lease_count(server) <= LEASE_SLOTS,
+		"the server counts no more slots than there are");
 	memset((void *)client->slots, 0, sizeof(client->slots));
 	atomic_store(&client->used, 0);
 }
@@ -234,7 +259,7 @@ static void test_race(struct lease_page *pages[TAKERS])
 	diag("%llu leases, freed %llu times, found held %llu times",
 		(unsigned long long)taken, (unsigned long long)freed,
 		(unsigned long long)held);
-	is_int(0, (int64_t)pulled, "and nothing was freed under a lease");
+	is_int(0, (int64_t)pulled, "no storage was freed under a lease");
 }
 
 int main(void)
@@ -248,13 +273,14 @@ int main(void)
 		lease_create(&two) < 0 || lease_map(two, &second) < 0)
 		bail("%s", tarn_fail_message());
 	table_storage_add(writer, &s, STORAGE_LIVE, &storage, &generation);
-	is_int(0, lease_create(&lease), "a lease page");
+	is_int(0, lease_create(&lease), "a lease page is created");
 	ok(ftruncate(lease, 0) < 0 && ftruncate(lease, 4 * LEASE_SIZE) < 0,
-		"cannot be resized");
+		"a lease page cannot be resized");
 	is_int(0, lease_map(lease, &client), "is mapped by the client");
-	is_int(0, lease_map(lease, &server), "and by the server");
+	is_int(0, lease_map(lease, &server),
+		"a lease page is mapped by the server");
 	is_int(-EPROTO, lease_map(fd, &(struct lease_page *) {NULL}),
-		"what is no lease page is refused");
+		"a descriptor that is no lease page is refused");
 	lease_slots_init(&slots, client);
 	test_one();
 	test_notes();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A ring and those who are dead, or were taken for dead: what each of them
- * leaves at each stage, who comes back late to what is another's, and what the
- * reaper asks.
+ * A ring and participants that are dead, or were wrongly taken for dead: what
+ * each of them leaves at each step, what happens when it continues after
+ * another took its place, and what the reaper asks about.
  */
 #include <errno.h>
 #include <stdatomic.h>
@@ -28,14 +28,16 @@ static void test_leave_reaped(void)
 	atomic_store(&p.members[p.me].word, mine);
 	ring_leave(&p);
 	q = kit_ring_join(RING_PRODUCER, 2);
-	ok(q.me != 0, "the place is not given to another");
-	is_int(1, kit_ring_free(&q), "nor the slot");
-	is_int(1, ring_reap_owner(&q, 1), "but when it was reaped");
-	is_int(2, kit_ring_free(&q), "the slot is free");
+	ok(q.me != 0, "a dead participant's place is not given to another");
+	is_int(1, kit_ring_free(&q), "a dead participant's slot is not free");
+	is_int(1, ring_reap_owner(&q, 1),
+		"a dead participant that was reaped holds nothing");
+	is_int(2, kit_ring_free(&q), "a reaped participant's slot is free");
 	kit_ring_let_rest();
 	p = kit_ring_join(RING_PRODUCER, 3);
-	is_int(0, p.me, "and the place");
-	is_int(-ESTALE, ring_abandon(&p, slot), "with nothing in it");
+	is_int(0, p.me, "a reaped participant's place is given to another");
+	is_int(-ESTALE, ring_abandon(&p, slot),
+		"a place that was taken again holds no old slot");
 }
 
 /* Who was taken for dead touches nothing of who has joined in its place, not
@@ -51,17 +53,18 @@ static void test_replaced(void)
 	ring_reap_owner(&p, 1);
 	kit_ring_let_rest();
 	q = kit_ring_join(RING_PRODUCER, 2);
-	is_int(p.me, q.me, "another has its place");
+	is_int(p.me, q.me, "another participant takes the reaped one's place");
 	is_int(slot, kit_ring_acquire(&q),
 		"the next participant gets the dead one's slot");
-	is_int(-ESTALE, ring_abandon(&p, slot), "it does not abandon it");
+	is_int(-ESTALE, ring_abandon(&p, slot),
+		"the dead participant cannot abandon the slot of another");
 	is_int(-ESTALE, ring_publish(&p, slot, &(struct ring_note) {0}),
 		"a dead participant cannot publish its slot");
 	ring_leave(&p);
 	is_int(0, kit_ring_free(&q),
 		"leaving after death frees no slot of another");
 	is_int(0, ring_publish(&q, slot, &(struct ring_note) {0}),
-		"who has it publishes it");
+		"the slot's new owner publishes it");
 }
 
 /* A producer who dies, another who goes on, and who receives. */
@@ -93,12 +96,15 @@ static void test_dead_filling(struct three *by)
 {
 	uint32_t slot = kit_ring_acquire(&by->p);
 
-	is_int(1, ring_reap_owner(&by->c, 1), "who was filling is reaped");
-	is_int(0, ring_reap_owner(&by->c, 1), "once");
-	is_int(2, kit_ring_free(&by->c), "its slot is free");
+	is_int(1, ring_reap_owner(&by->c, 1),
+		"a participant that was filling a slot is reaped");
+	is_int(0, ring_reap_owner(&by->c, 1),
+		"a reaped participant has nothing to be reaped again");
+	is_int(2, kit_ring_free(&by->c),
+		"the slot of a reaped producer is free");
 	is_int(-ESTALE,
 		ring_publish(&by->p, slot, &(struct ring_note) {.bytes = 1}),
-		"it cannot publish");
+		"a reaped producer cannot publish its slot");
 	is_int(-ESTALE, kit_ring_put(&by->p, 1),
 		"a dead participant cannot acquire a slot");
 }
@@ -108,12 +114,15 @@ static void test_dead_offering(struct three *by)
 	by->p = kit_ring_join(RING_PRODUCER, 1);
 	offer(&by->p);
 	is_int(-1, kit_ring_get(&by->c),
-		"what was not placed is not published");
-	is_int(1, ring_reap_owner(&by->c, 1), "it is reaped");
-	is_int(2, kit_ring_free(&by->c), "its slot is free");
+		"an item that was not placed is not delivered");
+	is_int(1, ring_reap_owner(&by->c, 1),
+		"a producer that did not place its item is reaped");
+	is_int(2, kit_ring_free(&by->c),
+		"the slot of an item that was not placed is free");
 	kit_ring_put(&by->q, 3);
 	kit_ring_put(&by->q, 4);
-	is_int(3, kit_ring_get(&by->c), "its place was given to another");
+	is_int(3, kit_ring_get(&by->c),
+		"the reaped producer's place was given to another");
 	is_int(4, kit_ring_get(&by->c),
 		"the ring goes on after the place was given away");
 }
@@ -126,26 +135,30 @@ static void test_dead_placing(struct three *by)
 	by->p = kit_ring_join(RING_PRODUCER, 1);
 	place(&by->p);
 	is_int(0, ring_reap_owner(&by->c, 1),
-		"what was placed is not taken back");
+		"an item that was placed is not taken back");
 	kit_ring_put(&by->q, 5);
-	ok(kit_ring_get(&by->c) >= 0, "it is delivered");
+	ok(kit_ring_get(&by->c) >= 0,
+		"the placed item of a dead producer is delivered");
 	is_int(5, kit_ring_get(&by->c),
 		"the item after the redelivered one comes next");
-	is_int(2, kit_ring_free(&by->c), "no slot is lost");
+	is_int(2, kit_ring_free(&by->c), "no slot is lost by the placed item");
 	/* The same, and it is its successor who is there to finish it. */
 	by->p = kit_ring_join(RING_PRODUCER, 1);
 	slot = place(&by->p);
 	kit_ring_put(&by->q, 6);
-	is_int(0, ring_reap_owner(&by->c, 1), "placed, finished by others");
-	ok(kit_ring_get(&by->c) >= 0, "it is delivered");
+	is_int(0, ring_reap_owner(&by->c, 1),
+		"an item that others finished has nothing to be reaped");
+	ok(kit_ring_get(&by->c) >= 0,
+		"an item that others finished is delivered");
 	is_int(6, kit_ring_get(&by->c),
 		"the item after the second redelivered one comes next");
 	/* An entry that comes after its owner was reaped. */
 	at = ring_end(&by->c);
 	atomic_store(ring_entry(&by->c, at), entry_word(at, by->p.me, slot));
 	kit_ring_put(&by->q, 7);
-	is_int(7, kit_ring_get(&by->c), "a late entry is skipped");
-	is_int(2, kit_ring_free(&by->c), "no slot is lost");
+	is_int(7, kit_ring_get(&by->c),
+		"an entry that a dead producer wrote late is skipped");
+	is_int(2, kit_ring_free(&by->c), "no slot is lost by the late entry");
 }
 
 /* What a producer leaves at each stage of a publication. */
@@ -176,19 +189,23 @@ static void test_dead_consumer(void)
 		kit_ring_put(&p, i);
 	item = kit_ring_receive(&c);
 	two = kit_ring_receive(&c);
-	is_int(2, (int)two.note.tensors, "two are being read");
-	is_int(2, ring_reap_owner(&p, 2), "the reader is reaped");
-	is_int(-ESTALE, ring_release(&c, &item), "it cannot release");
+	is_int(2, (int)two.note.tensors, "a consumer reads two items");
+	is_int(2, ring_reap_owner(&p, 2),
+		"the consumer with two items is reaped");
+	is_int(-ESTALE, ring_release(&c, &item),
+		"the reaped consumer cannot release its item");
 	is_int(-ESTALE, kit_ring_get(&c), "a dead participant cannot receive");
 	item = kit_ring_receive(&d);
 	ok(item.redelivered && item.note.tensors == 1,
-		"the oldest comes again, before what is newer");
+		"redelivered items come before newer ones, the oldest first");
 	ring_leave(&d);
 	d = kit_ring_join(RING_CONSUMER, 3);
-	is_int(1, kit_ring_get(&d), "and again from one who left");
-	is_int(2, kit_ring_get(&d), "then the next");
+	is_int(1, kit_ring_get(&d),
+		"an item of a consumer that left is delivered again");
+	is_int(2, kit_ring_get(&d), "the next redelivered item follows");
 	item = kit_ring_receive(&d);
-	ok(!item.redelivered && item.note.tensors == 3, "then new ones");
+	ok(!item.redelivered && item.note.tensors == 3,
+		"new items follow the redelivered ones");
 	ring_release(&d, &item);
 	/* Received, head not moved on. */
 	entry = atomic_load(&d.head->head);
@@ -196,20 +213,24 @@ static void test_dead_consumer(void)
 	atomic_store(&d.head->head, entry);
 	kit_ring_put(&p, 5);
 	c = kit_ring_join(RING_CONSUMER, 2);
-	is_int(5, kit_ring_get(&c), "what is taken is passed over");
-	is_int(1, ring_reap_owner(&p, 3), "its reader is reaped");
+	is_int(5, kit_ring_get(&c),
+		"an entry that was already taken is skipped");
+	is_int(1, ring_reap_owner(&p, 3), "a consumer with an item is reaped");
 	is_int(4, kit_ring_get(&c), "the dead reader's item is received again");
-	is_int(-1, kit_ring_get(&c), "once");
-	is_int(4, kit_ring_free(&c), "no slot is lost");
+	is_int(-1, kit_ring_get(&c),
+		"the reaped consumer's item is delivered once");
+	is_int(4, kit_ring_free(&c), "no slot is lost by redelivery");
 	/* A reaper that died between returning an item and saying so. */
 	kit_ring_put(&p, 6);
 	item = kit_ring_receive(&c);
 	atomic_store(&p.slots[item.slot].word,
 		slot_word(SLOT_RETURNED, 0, item.position));
 	d = kit_ring_join(RING_CONSUMER, 4);
-	is_int(-1, kit_ring_get(&d), "nobody knows of it");
+	is_int(-1, kit_ring_get(&d),
+		"an item whose reader died is unknown before the reaper comes");
 	ring_reap_owner(&p, 2);
-	is_int(6, kit_ring_get(&d), "the next reaper says so");
+	is_int(6, kit_ring_get(&d),
+		"the next reaper delivers the dead reader's item");
 }
 
 /* Who was taken for dead, and runs on, while another has his place, and the
@@ -227,13 +248,15 @@ static void test_successor(void)
 	ring_reap_owner(&old, 1);
 	kit_ring_let_rest();
 	new = kit_ring_join(RING_PRODUCER, 2);
-	is_int(0, new.me, "a producer in the place of one who was reaped");
-	is_int((int)slot, (int)kit_ring_acquire(&new), "fills the same slot");
+	is_int(0, new.me, "a producer takes the place of a reaped one");
+	is_int((int)slot, (int)kit_ring_acquire(&new),
+		"the new producer fills the same slot");
 	is_int(-ESTALE, ring_publish(&old, slot, &note),
-		"which the other does not publish");
+		"the reaped producer cannot publish the new one's slot");
 	is_int(-ESTALE, ring_abandon(&old, slot),
 		"a dead participant cannot abandon the slot");
-	is_int(0, ring_publish(&new, slot, &note), "it is the new one's");
+	is_int(0, ring_publish(&new, slot, &note),
+		"the slot still belongs to the new producer");
 	ring_leave(&new);
 	kit_ring_let_rest();
 	old = kit_ring_join(RING_CONSUMER, 3);
@@ -241,15 +264,17 @@ static void test_successor(void)
 	ring_reap_owner(&old, 3);
 	kit_ring_let_rest();
 	new = kit_ring_join(RING_CONSUMER, 4);
-	is_int(0, new.me, "a consumer in such a place");
+	is_int(0, new.me, "a consumer takes the place of a reaped one");
 	again = kit_ring_receive(&new);
 	ok(again.slot == item.slot && again.position == item.position,
-		"reads the same item");
+		"the new consumer reads the same item");
 	is_int(-ESTALE, ring_release(&old, &item),
-		"which the other does not release");
+		"the reaped consumer cannot release the new one's item");
 	p = kit_ring_join(RING_PRODUCER, 5);
-	is_int(0, ring_acquire(&p, &slot), "so nobody fills it meanwhile");
-	is_int(0, ring_release(&new, &again), "it is the new one's");
+	is_int(0, ring_acquire(&p, &slot),
+		"the new consumer's slot is not filled meanwhile");
+	is_int(0, ring_release(&new, &again),
+		"the item still belongs to the new consumer");
 }
 
 /* As one who is stopped between his look at himself and his next instruction,
@@ -274,11 +299,13 @@ static void test_rest(void)
 		kit_ring_acquire(&new[i]);
 		if (atomic_compare_exchange_strong(&old.slots[slot].word, &seen,
 			    slot_word(SLOT_FREE, 0, 0)))
-			ok(false, "the slot of the %uth is given away", i);
+			ok(false, "the slot of generation %u is not given away",
+				i);
 		ring_abandon(&new[i], slot);
 	}
 	last = kit_ring_join(RING_PRODUCER, 2);
-	is_int(old.me, last.me, "a place has another after so many others");
+	is_int(old.me, last.me,
+		"a place is used again after the cooldown's number of joins");
 }
 
 /* Where there is no other place, nobody is refused. */
@@ -290,10 +317,13 @@ static void test_crowded(void)
 	for (uint32_t i = 0; i < RING_BROADCAST_CONSUMERS; i++)
 		c[i] = kit_ring_join(RING_CONSUMER, 1);
 	more = kit_ring_attach();
-	is_int(-EUSERS, ring_join(&more, RING_CONSUMER, 2), "all are taken");
+	is_int(-EUSERS, ring_join(&more, RING_CONSUMER, 2),
+		"a ring whose places are all taken refuses a join");
 	ring_leave(&c[5]);
-	is_int(0, ring_join(&more, RING_CONSUMER, 2), "one is free at once");
-	is_int(c[5].me == RING_PARTICIPANTS ? 5 : -1, more.me, "that one");
+	is_int(0, ring_join(&more, RING_CONSUMER, 2),
+		"a place is free at once if all others are taken");
+	is_int(c[5].me == RING_PARTICIPANTS ? 5 : -1, more.me,
+		"the free place is the one that was left");
 }
 
 static bool is_even(void *arg, uint32_t owner)
@@ -311,8 +341,9 @@ static void test_owners(enum ring_mode mode)
 
 	kit_ring_make(mode, 8);
 	w = kit_ring_attach();
-	ok(!ring_has_owner(&w, 1), "nobody is there");
-	is_int(0, ring_reap_owner(&w, 1), "so nothing is to be reaped");
+	ok(!ring_has_owner(&w, 1), "an owner that never joined is unknown");
+	is_int(0, ring_reap_owner(&w, 1),
+		"no dead participant means nothing to reap");
 	for (uint32_t i = 0; i < 5; i++) {
 		p[i] = kit_ring_join(
 			i % 3 ? RING_PRODUCER : RING_CONSUMER, 10 + i);
@@ -321,20 +352,21 @@ static void test_owners(enum ring_mode mode)
 	}
 	ok(ring_has_owner(&w, 10) && ring_has_owner(&w, 14) &&
 			!ring_has_owner(&w, 15),
-		"five are there");
+		"five participants of one owner are known");
 	ring_reap_gone(&w, is_even, &asked);
-	is_int(5, asked, "it is asked of each");
+	is_int(5, asked, "the reaper asks about each owner");
 	ok(!ring_has_owner(&w, 10) && ring_has_owner(&w, 11) &&
 			!ring_has_owner(&w, 12) && ring_has_owner(&w, 13) &&
 			!ring_has_owner(&w, 14),
-		"two are left");
+		"the two living owners remain");
 	ring_stat(&w, &stat);
-	is_int(1, stat.filling, "what the others held is free");
+	is_int(1, stat.filling, "the slots of the dead owners are free");
 	kit_ring_must_put(&p[1], 100);
 	ring_stat(&w, &stat);
-	is_int(100, (int64_t)stat.bytes, "bytes are counted");
+	is_int(100, (int64_t)stat.bytes,
+		"the ring counts bytes of delivered items");
 	ring_leave(&p[1]);
-	ok(!ring_has_owner(&w, 11), "who left is not there");
+	ok(!ring_has_owner(&w, 11), "an owner that left is unknown");
 }
 
 int main(void)

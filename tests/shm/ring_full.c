@@ -55,9 +55,11 @@ static void test_no_look(enum ring_mode mode)
 	int n;
 
 	free_silently(&p, 7);
-	is_int(0, ring_acquire(&p, &slot), "a failed try looks at no slot");
+	is_int(0, ring_acquire(&p, &slot),
+		"a failed attempt on a full ring looks at no slot");
 	n = tries(&p);
-	ok(n > 100 && n < TRIES_MAX, "but one of many does: that after %d", n);
+	ok(n > 100 && n < TRIES_MAX,
+		"one attempt of many looks at all slots: that after %d", n);
 }
 
 static void in_vain(struct ring *p, int n)
@@ -84,15 +86,17 @@ static void test_silence(enum ring_mode mode)
 		n = tries(&p);
 		most = n > most ? n : most;
 	}
-	ok(most < 10, "the next times after at most %d", most);
+	ok(most < 10, "the next thorough looks come after at most %d attempts",
+		most);
 	in_vain(&p, 100);
 	free_silently(&p, 7);
 	n = tries(&p);
-	ok(n <= 100, "where 100 were in vain, after %d", n);
+	ok(n <= 100, "after 100 failed attempts a thorough look comes after %d",
+		n);
 	in_vain(&p, 2500);
 	free_silently(&p, 7);
 	n = tries(&p);
-	ok(n > 100, "where thousands were, as at first: after %d", n);
+	ok(n > 100, "after thousands of attempts, as at first, after %d", n);
 }
 
 /* A wait is never for what is there, whoever has kept silent. */
@@ -103,13 +107,13 @@ static void test_wait(enum ring_mode mode)
 	uint32_t slot;
 
 	is_int(-ETIMEDOUT, ring_wait_acquire(&p, &at_once, &slot),
-		"nothing is there to wait for");
+		"a full ring has no slot to wait for");
 	for (int i = 0; i < 5; i++)
 		ring_acquire(&p, &slot);
 	p.spin_max = 0;
 	free_silently(&p, 8);
 	is_int(1, ring_wait_acquire(&p, &at_once, &slot),
-		"before it sleeps it looks at all");
+		"a producer looks at all slots before it sleeps");
 }
 
 static void test_ended(void)
@@ -118,22 +122,23 @@ static void test_ended(void)
 		    c;
 	struct ring_item item;
 
-	is_int(0, ring_abandon(&p, slots[3]), "abandoned,");
-	is_int(0, tries(&p), "it is found at once");
+	is_int(0, ring_abandon(&p, slots[3]), "a slot is abandoned");
+	is_int(0, tries(&p), "an abandoned slot is found at once");
 	c = kit_ring_join(RING_CONSUMER, 3);
 	is_int(0, ring_publish(&p, slots[4], &(struct ring_note) {0}),
-		"published,");
-	is_int(TRIES_MAX, tries(&p), "it is not free");
+		"a slot is published");
+	is_int(TRIES_MAX, tries(&p), "a published slot is not found");
 	item = kit_ring_receive(&c);
 	is_int(TRIES_MAX, tries(&q),
 		"a slot is not free while its item is being read");
-	is_int(0, ring_release(&c, &item), "released,");
-	is_int(0, tries(&q), "it is, also for who came later");
+	is_int(0, ring_release(&c, &item), "an item is released");
+	is_int(0, tries(&q),
+		"a released slot is found, also by a producer that came later");
 	is_int(-EINVAL,
 		ring_publish(&p, slots[5],
 			&(struct ring_note) {.bytes = KIT_SLOT_BYTES + 1}),
-		"one that cannot be published");
-	is_int(0, tries(&q), "is free, too");
+		"a slot that a closed ring cannot publish");
+	is_int(0, tries(&q), "a slot that could not be published is free, too");
 }
 
 static void take_one(struct ring *c)
@@ -151,7 +156,8 @@ static void test_seen(void)
 	struct ring_item item;
 
 	ring_publish(&p, slots[0], &note);
-	is_int(0, tries(&p), "what is for nobody is free at once");
+	is_int(0, tries(&p),
+		"a broadcast item without consumers frees its slot at once");
 	for (uint32_t i = 0; i < 4; i++)
 		c[i] = kit_ring_join(RING_CONSUMER, 2 + i);
 	for (int i = 0; i < 4; i++)
@@ -160,23 +166,28 @@ static void test_seen(void)
 	for (int i = 0; i < 3; i++)
 		take_one(&c[i]);
 	item = kit_ring_receive(&c[3]);
-	is_int(TRIES_MAX, tries(&p), "what one has in hand is not free");
-	is_int(0, ring_release(&c[3], &item), "released by the last,");
-	is_int(0, tries(&p), "it is");
+	is_int(TRIES_MAX, tries(&p),
+		"a slot that a producer fills is not found");
+	is_int(0, ring_release(&c[3], &item),
+		"the last consumer releases its item");
+	is_int(0, tries(&p), "a slot that its last consumer released is found");
 	take_one(&c[0]);
 	item = kit_ring_receive(&c[0]);
 	ring_quiet(&c[0]);
 	ring_leave(&c[1]);
 	ring_reap_owner(&p, 4);
-	is_int(TRIES_MAX, tries(&p), "three are for one more");
+	is_int(TRIES_MAX, tries(&p),
+		"three broadcast items are for one more consumer");
 	take_one(&c[3]);
-	is_int(0, tries(&p), "the first was");
+	is_int(0, tries(&p), "the slot of the first item is found");
 	take_one(&c[3]);
-	is_int(TRIES_MAX, tries(&p), "the second another has in hand");
+	is_int(TRIES_MAX, tries(&p),
+		"the second item's slot is read by another consumer");
 	ring_release(&c[0], &item);
-	is_int(0, tries(&p), "no more");
+	is_int(0, tries(&p), "no other slot is found");
 	ring_leave(&c[3]);
-	is_int(0, tries(&p), "the last ends with who leaves");
+	is_int(0, tries(&p),
+		"the slot of the last item is found when its consumer leaves");
 }
 
 /* Who takes no more, or dies. */
@@ -187,14 +198,17 @@ static void test_unseen(void)
 	const struct ring_note note = {.bytes = 1};
 
 	ring_publish(&p, slots[0], &note);
-	is_int(TRIES_MAX, tries(&p), "one is for somebody");
+	is_int(TRIES_MAX, tries(&p),
+		"a slot of an item for one consumer is not found");
 	ring_quiet(&c);
-	is_int(0, tries(&p), "who wants no more");
+	is_int(0, tries(&p), "the slot is found when its consumer goes quiet");
 	c = kit_ring_join(RING_CONSUMER, 3);
 	ring_publish(&p, slots[1], &note);
-	is_int(TRIES_MAX, tries(&p), "one is for another");
+	is_int(TRIES_MAX, tries(&p),
+		"a slot of an item for another consumer is not found");
 	ring_reap_owner(&p, 3);
-	is_int(0, tries(&p), "who dies");
+	is_int(0, tries(&p),
+		"the slot is found when its consumer has died and is reaped");
 }
 
 static void test_gone(enum ring_mode mode)
@@ -202,21 +216,25 @@ static void test_gone(enum ring_mode mode)
 	struct ring p = full(mode), q, r;
 	uint32_t slot;
 
-	is_int(0, ring_abandon(&p, slots[9]), "one that another takes");
+	is_int(0, ring_abandon(&p, slots[9]),
+		"a slot is abandoned and another producer takes it");
 	q = kit_ring_join(RING_PRODUCER, 2);
 	kit_ring_acquire(&q);
 	tries(&p);
 	ring_leave(&q);
-	is_int(0, tries(&p), "is free when he leaves");
-	is_int(0, ring_abandon(&p, slots[10]), "one that another takes");
+	is_int(0, tries(&p),
+		"the other producer's slot is free when it leaves");
+	is_int(0, ring_abandon(&p, slots[10]),
+		"another slot is abandoned and taken");
 	r = kit_ring_join(RING_PRODUCER, 3);
 	slot = kit_ring_acquire(&r);
 	tries(&p);
 	/* As if killed between the two. */
 	free_silently(&r, slot);
-	is_int(0, ring_acquire(&p, &slot), "and gives back, and dies,");
+	is_int(0, ring_acquire(&p, &slot),
+		"the other participant gives it back and dies");
 	ring_reap_owner(&p, 3);
-	is_int(0, tries(&p), "is free when he was reaped");
+	is_int(0, tries(&p), "its slot is found after it was reaped");
 }
 
 int main(void)

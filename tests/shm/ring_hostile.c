@@ -83,7 +83,7 @@ static void test_hostile(enum ring_mode mode)
 	}
 	diag("%llu received, %llu refused", (unsigned long long)n_got,
 		(unsigned long long)n_bad);
-	ok(n_got > 0, "spoilt words end nobody");
+	ok(n_got > 0, "participants survive random words in the ring's memory");
 }
 
 /* Head or tail anywhere: bounded, and said. */
@@ -97,22 +97,24 @@ static void test_nonsense(void)
 	p = kit_ring_join(RING_PRODUCER, 1);
 	c = kit_ring_join(RING_CONSUMER, 2);
 	atomic_store(&c.head->head, 1ull << 40);
-	is_int(-EBADMSG, ring_receive(&c, &item), "a head far away");
+	is_int(-EBADMSG, ring_receive(&c, &item),
+		"a head far away is reported as damage");
 	has_str("damaged", tarn_fail_message(), "the error contains 'damaged'");
 	atomic_store(&c.head->tail, 1ull << 41);
 	slot = kit_ring_acquire(&p);
 	is_int(-EBADMSG,
 		ring_publish(&p, slot, &(struct ring_note) {.bytes = 1}),
-		"a tail far away");
-	is_int(-EBADMSG, ring_close(&p), "nor is it closed");
+		"a tail far away is reported as damage");
+	is_int(-EBADMSG, ring_close(&p), "a damaged ring cannot be closed");
 	kit_ring_make(RING_QUEUE, 2);
 	p = kit_ring_join(RING_PRODUCER, 1);
 	c = kit_ring_join(RING_CONSUMER, 2);
 	kit_ring_put(&p, 1);
 	for (int i = 0; i < 2; i++)
 		c.slots[i].tag_size = 65;
-	is_int(-EBADMSG, ring_receive(&c, &item), "a tag too long");
-	is_int(2, kit_ring_free(&c), "its item is dropped");
+	is_int(-EBADMSG, ring_receive(&c, &item),
+		"a tag with a wrong length is reported as damage");
+	is_int(2, kit_ring_free(&c), "the item with the wrong tag is dropped");
 }
 
 int main(void)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Producers and consumers over one memory, killed at any time, reaped, and
- * replaced. What was published is delivered: in a queue to one consumer, and
- * again only if that one died before he released it; in a broadcast to each
- * consumer that lives, without a gap. Nobody waits long, and in the end all
- * slots are free.
+ * replaced. Published items are delivered: in a queue to one consumer, and
+ * again only if that one died before it released the item; in a broadcast to
+ * each living consumer, without a gap. No participant waits long, and in the
+ * end all slots are free.
  *
  * SECONDS in the environment says how long each mode is tried.
  */
@@ -256,7 +256,7 @@ static void drain(struct ring *ring, const char *what)
 		seen += (s & DELIVERED) != 0;
 	}
 	if (!broadcast) /* there who lives finds gaps */
-		is_int(0, (int64_t)lost, "%s: nothing is lost", what);
+		is_int(0, (int64_t)lost, "%s: no item is lost", what);
 	diag("%s: %u acquired, %llu delivered, %u %s", what, board->ids,
 		(unsigned long long)seen, board->again,
 		broadcast ? "in all" : "again");
@@ -310,9 +310,11 @@ static void storm(enum ring_mode mode, double seconds, const char *what)
 	drain(&ring, what);
 	ring_stat(&ring, &stat);
 	is_int(SLOTS, stat.free, "%s: no slot is lost", what);
-	ok(board->faults == 0, "%s: %s", what,
+	ok(board->faults == 0, "%s: no participant saw a fault: %s", what,
 		board->faults ? board->fault : "delivered as promised");
-	ok(deaths > 0 && board->again > 0, "%s: some died", what);
+	ok(deaths > 0 && board->again > 0,
+		"%s: some participants died and items were delivered again",
+		what);
 	diag("%s: %u deaths", what, deaths);
 	munmap(board, sizeof(*board) + IDS);
 	munmap(memory, size);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One who is stopped between any two instructions of giving a slot away, is
- * taken for dead, and goes on while another has his place, and in it the same
- * slot at the same position: he does nothing to that.
+ * A participant is stopped between any two instructions of giving a slot away
+ * and is taken for dead. It continues when another has its place, and in that
+ * place the same slot at the same position: it must not change that slot.
  *
- * A child is stepped to each instruction of what it does, once for each. What
- * it holds then in its registers is the word of a slot that was its own, and of
- * another generation than that which it finds.
+ * A child is stepped to each instruction of the call, once for each. Its
+ * registers then hold the word of a slot that was its own, of another
+ * generation than the word that it finds.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -216,8 +216,10 @@ static void test(const char *what, void (*late)(void), bool filling)
 		if (!(filling ? fills(pid) : reads(pid)) && wrong++ == 0)
 			diag("%s: instruction %d", what, at);
 	}
-	ok(at > 10 && wrong == 0, "%s: late throughout %d instructions", what,
-		at);
+	ok(at > 10 && wrong == 0,
+		"%s: a late participant touches no slot of another, at any of "
+		"%d steps",
+		what, at);
 }
 
 int main(void)

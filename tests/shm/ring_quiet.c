@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is ready at a ring, and who goes quiet: a consumer that hears no more,
- * keeps what it holds, and holds nobody up.
+ * Readiness of a ring, and consumers that go quiet: such a consumer receives
+ * no more items, keeps those that it has, and holds up no other.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -20,31 +20,42 @@ static void test_ready(enum ring_mode mode)
 	kit_ring_make(mode, 1);
 	p = kit_ring_join(RING_PRODUCER, 1);
 	c = kit_ring_join(RING_CONSUMER, 2);
-	ok(ring_ready(&p, RING_PRODUCER), "a slot is free");
-	ok(!ring_ready(&c, RING_CONSUMER), "there is no item");
+	ok(ring_ready(&p, RING_PRODUCER),
+		"a producer is ready while a slot is free");
+	ok(!ring_ready(&c, RING_CONSUMER),
+		"a consumer is not ready without an item");
 	if (ring_acquire(&p, &slot) != 1)
 		bail("no slot");
-	ok(!ring_ready(&p, RING_PRODUCER), "no slot is free");
+	ok(!ring_ready(&p, RING_PRODUCER),
+		"a producer is not ready without a free slot");
 	ring_abandon(&p, slot);
 	kit_ring_must_put(&p, 1);
 	ok(!ring_ready(&p, RING_PRODUCER),
 		"a producer is not ready while no slot is free");
 	for (int i = 0; i < 3; i++)
-		ok(ring_ready(&c, RING_CONSUMER), "there is an item");
+		ok(ring_ready(&c, RING_CONSUMER),
+			"a consumer is ready when there is an item");
 	if (ring_receive(&c, &item) != 1)
 		bail("no item");
-	ok(!ring_ready(&c, RING_CONSUMER), "it is taken");
+	ok(!ring_ready(&c, RING_CONSUMER),
+		"a consumer is not ready after it took the item");
 	ring_leave(&c);
-	ok(ring_ready(&c, RING_CONSUMER), "that it is none is something");
+	ok(ring_ready(&c, RING_CONSUMER),
+		"a consumer is ready when an item is taken back");
 	c = kit_ring_join(RING_CONSUMER, 3);
 	if (mode == RING_QUEUE) {
-		ok(ring_ready(&c, RING_CONSUMER), "it has come back");
+		ok(ring_ready(&c, RING_CONSUMER),
+			"an item that its reader returned makes a consumer "
+			"ready");
 		kit_ring_must_get(&c, 1);
 	}
-	ok(ring_ready(&p, RING_PRODUCER), "a slot is free again");
+	ok(ring_ready(&p, RING_PRODUCER),
+		"a producer is ready when a slot is free again");
 	ring_close(&p);
-	ok(ring_ready(&c, RING_CONSUMER), "the end is something");
-	ok(ring_ready(&p, RING_PRODUCER), "for producers too");
+	ok(ring_ready(&c, RING_CONSUMER),
+		"a consumer is ready at the ring's end");
+	ok(ring_ready(&p, RING_PRODUCER),
+		"a producer is ready at the ring's end");
 }
 
 static void test_quiet(void)
@@ -63,23 +74,29 @@ static void test_quiet(void)
 		bail("no item");
 	ring_quiet(&c);
 	ring_quiet(&c);
-	is_int(-EPIPE, ring_receive(&c, &item), "it hears no more");
-	ok(ring_ready(&c, RING_CONSUMER), "which is something");
+	is_int(-EPIPE, ring_receive(&c, &item),
+		"a quiet consumer receives the end");
+	ok(ring_ready(&c, RING_CONSUMER),
+		"a quiet consumer is ready, for the end");
 	for (uint32_t i = 1; i <= 3; i++)
 		kit_ring_must_get(&d, i);
 	ring_stat(&p, &stat);
-	is_int(3, stat.free, "only what it holds is held");
-	is_int(1, stat.consumers, "it is no consumer");
+	is_int(3, stat.free,
+		"a quiet consumer holds only the items that it has");
+	is_int(1, stat.consumers, "a quiet consumer is not counted as one");
 	for (uint32_t i = 4; i < 5000; i++) {
 		kit_ring_must_put(&p, i);
 		kit_ring_must_get(&d, i);
 	}
 	ring_stat(&p, &stat);
-	is_int(3, stat.free, "nothing new is held for it");
-	is_int(0, ring_release(&c, &mine), "what it holds it may release");
-	is_int(-ESTALE, ring_release(&c, &mine), "once");
+	is_int(3, stat.free, "a new item does not wait for the quiet consumer");
+	is_int(0, ring_release(&c, &mine),
+		"the quiet consumer may release the item that it has");
+	is_int(-ESTALE, ring_release(&c, &mine),
+		"the quiet consumer cannot release the item twice");
 	ring_stat(&p, &stat);
-	is_int(4, stat.free, "and then holds nothing");
+	is_int(4, stat.free,
+		"the quiet consumer holds nothing after the release");
 	/* In the hands of one that goes quiet, and dies. */
 	c = kit_ring_join(RING_CONSUMER, 4);
 	kit_ring_must_put(&p, 1);
@@ -89,7 +106,7 @@ static void test_quiet(void)
 	ring_quiet(&c);
 	ring_reap_owner(&p, 4);
 	ring_stat(&p, &stat);
-	is_int(4, stat.free, "a dead one holds nothing");
+	is_int(4, stat.free, "a dead quiet consumer holds nothing");
 	c = kit_ring_join(RING_CONSUMER, 5);
 	kit_ring_must_put(&p, 2);
 	kit_ring_must_get(&c, 2);
@@ -163,9 +180,9 @@ static void test_quiet_race(void)
 	pthread_join(quiet, NULL);
 	pthread_join(publisher, NULL);
 	ring_stat(&c, &stat);
-	is_int(0, gaps, "who stays misses none of %u", last);
-	is_int(0, faults, "who goes quiet holds what it held");
-	is_int(3, stat.free, "no slot is lost");
+	is_int(0, gaps, "the other consumer misses none of %u items", last);
+	is_int(0, faults, "a consumer that goes quiet keeps its item");
+	is_int(3, stat.free, "no slot is lost by quiet consumers");
 }
 
 int main(void)

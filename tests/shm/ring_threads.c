@@ -132,11 +132,12 @@ static void race(enum ring_mode mode, const char *what)
 	for (int i = 0; i < CONSUMERS; i++)
 		pthread_join(threads[PRODUCERS + i], NULL);
 	stat = kit_ring_stat(&producers[0]);
-	is_int(0, faults, "%s: in order, whole", what);
+	is_int(0, faults, "%s: all items arrive in order and whole", what);
 	is_int(0, (int64_t)count_wrong(mode == RING_QUEUE ? 1 : CONSUMERS),
 		"%s: nothing is lost or doubled", what);
 	is_int(SLOTS, stat.free, "%s: no slot is lost", what);
-	is_int(PRODUCERS * ITEMS, (int64_t)stat.published, "%s: counted", what);
+	is_int(PRODUCERS * ITEMS, (int64_t)stat.published,
+		"%s: the ring counts all publications", what);
 	kit_ring_drop();
 }
 

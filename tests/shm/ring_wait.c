@@ -37,17 +37,23 @@ static void test_wait(void)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	soon.deadline_ns = (uint64_t)t.tv_sec * 1000000000u +
 			   (uint64_t)t.tv_nsec + 20000000u;
-	is_int(-ETIMEDOUT, ring_wait_receive(&c, &soon, &item), "no item");
-	is_int(1, ring_wait_acquire(&p, &soon, &slot), "a slot at once");
-	is_int(-ETIMEDOUT, ring_wait_acquire(&p, &soon, &slot), "no slot");
+	is_int(-ETIMEDOUT, ring_wait_receive(&c, &soon, &item),
+		"a receive without an item times out");
+	is_int(1, ring_wait_acquire(&p, &soon, &slot),
+		"an acquire with a free slot returns at once");
+	is_int(-ETIMEDOUT, ring_wait_acquire(&p, &soon, &slot),
+		"an acquire without a free slot times out");
 	soon.deadline_ns = UINT64_MAX;
 	soon.interrupted = yes;
 	soon.arg = &asked;
-	is_int(-EINTR, ring_wait_receive(&c, &soon, &item), "interrupted");
-	is_int(1, asked, "it was asked");
+	is_int(-EINTR, ring_wait_receive(&c, &soon, &item),
+		"a wait ends when its callback interrupts it");
+	is_int(1, asked, "the callback of the wait was called once");
 	ring_close(&p);
-	is_int(-EPIPE, ring_wait_receive(&c, &soon, &item), "the end");
-	is_int(-EPIPE, ring_wait_acquire(&p, &soon, &slot), "closed");
+	is_int(-EPIPE, ring_wait_receive(&c, &soon, &item),
+		"a receive from a closed ring is EPIPE");
+	is_int(-EPIPE, ring_wait_acquire(&p, &soon, &slot),
+		"an acquire from a closed ring is EPIPE");
 }
 
 /* ---- one participant, several threads ---------------------------------- */
@@ -145,7 +151,7 @@ static void test_share(uint32_t spin_max, const char *what)
 		pthread_join(receivers[i], NULL);
 	for (uint32_t i = 0; i < SHARED_ITEMS; i++)
 		wrong += shared.seen[i] != 1;
-	is_int(0, wrong, "%s: each item once", what);
+	is_int(0, wrong, "%s: each item is received once", what);
 	is_int(0, faults, "%s: no call fails", what);
 }
 
@@ -205,12 +211,12 @@ static void test_watchers(void)
 		while (taken < i)
 			sched_yield();
 	}
-	is_int(TURNS, taken, "each item woke the one who takes");
+	is_int(TURNS, taken, "each item wakes the consumer that sleeps");
 	over = true;
 	ring_wake_everybody(&p);
 	for (int i = 0; i < WATCHERS; i++) {
 		pthread_join(watchers[i], NULL);
-		ok(looks[i] > 2, "a watcher was woken");
+		ok(looks[i] > 2, "each watcher is woken");
 	}
 	ring_close(&p);
 	pthread_join(taker, NULL);
@@ -244,7 +250,7 @@ static void test_signals(void)
 	/* Again and again: one may come just before we sleep. */
 	setitimer(ITIMER_REAL, &soon, NULL);
 	is_int(-EINTR, ring_wait_receive(&c, &wait, &item),
-		"a signal ends a wait that says so");
+		"a signal ends a wait that asks for it");
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	wait.signals = false;
 	wait.deadline_ns = (uint64_t)t.tv_sec * 1000000000u +
@@ -252,7 +258,7 @@ static void test_signals(void)
 	is_int(-ETIMEDOUT, ring_wait_receive(&c, &wait, &item),
 		"the next wait ends by its time-out, not by the signal");
 	setitimer(ITIMER_REAL, &never, NULL);
-	ok(handled > 1, "though they came");
+	ok(handled > 1, "several signals came during the wait");
 }
 
 int main(void)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who watches a ring without taking part: what he sees of what comes and goes,
- * further behind than the ring remembers, and in a race.
+ * Watching a ring without taking part: a watcher sees what is published and
+ * what is gone, when it falls further behind than the ring remembers, and in a
+ * race.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -39,28 +40,30 @@ static void test_peek(void)
 	is_int(0, see(&w, &at), "a watcher of an empty ring sees nothing");
 	kit_ring_must_put(&p, 1);
 	kit_ring_must_put(&p, 2);
-	is_int(2, (int64_t)(ring_end(&w) - first), "two further on");
-	is_int(1, see(&w, &at), "the first");
-	is_int(2, see(&w, &at), "the second");
+	is_int(2, (int64_t)(ring_end(&w) - first),
+		"two publications move the end by two");
+	is_int(1, see(&w, &at), "a watcher sees the first item");
+	is_int(2, see(&w, &at), "a watcher sees the second item");
 	is_int(0, see(&w, &at),
 		"after the second item the watcher sees no more");
-	is_int(2, (int64_t)(at - first), "it has moved on");
+	is_int(2, (int64_t)(at - first),
+		"the watcher's position has moved by two");
 	kit_ring_must_get(&c, 1);
 	if (ring_receive(&c, &item) != 1)
 		bail("no item");
 	at = first;
-	is_int(1, see(&w, &at), "what was released is still to be seen");
-	is_int(2, see(&w, &at), "what is being read too");
+	is_int(1, see(&w, &at), "a watcher sees an item that was released");
+	is_int(2, see(&w, &at), "a watcher sees an item that is being read");
 	ring_reap_owner(&w, 2);
 	at = first + 1;
-	is_int(2, see(&w, &at), "and what was returned");
+	is_int(2, see(&w, &at), "a watcher sees an item that was returned");
 	c = kit_ring_join(RING_CONSUMER, 2);
 	kit_ring_must_get(&c, 2);
 	/* Fill all slots anew: what was in them went by. */
 	for (uint32_t i = 3; i < 7; i++)
 		kit_ring_must_put(&p, i);
 	at = first;
-	is_int(3, see(&w, &at), "what went by is passed over");
+	is_int(3, see(&w, &at), "a watcher skips items that are gone");
 	for (uint32_t i = 3; i < 7; i++)
 		kit_ring_must_get(&c, i);
 	/* Written over and given back: it is about nothing any more. */
@@ -73,8 +76,8 @@ static void test_peek(void)
 		"publishing after the close fails");
 	while ((r = see(&w, &at)) > 0)
 		n++;
-	is_int(-EPIPE, r, "the end");
-	is_int(3, n, "what was not published is not seen");
+	is_int(-EPIPE, r, "a watcher sees the end of a closed ring");
+	is_int(3, n, "a watcher does not see a slot that was not published");
 	is_int(-EPIPE, see(&w, &at), "the watcher sees the end again");
 }
 
@@ -96,14 +99,17 @@ static void test_peek_far(void)
 	}
 	while (see(&w, &at) > 0)
 		n++;
-	ok(n >= 1 && n <= 2, "the last %d of many are seen", n);
-	ok(at == first + 3 * RING_ORDER_MIN, "and it stands at the end");
+	ok(n >= 1 && n <= 2, "a slow watcher sees the last %d of many items",
+		n);
+	ok(at == first + 3 * RING_ORDER_MIN,
+		"a slow watcher is at the end afterwards");
 	at += 1ull << 40;
-	is_int(0, see(&w, &at), "what is not to come for long");
+	is_int(0, see(&w, &at),
+		"a watcher does not wait for a distant position");
 	atomic_store(&w.head->tail, 1ull << 41);
-	ok(ring_end(&w) == 1ull << 41, "a tail far away");
+	ok(ring_end(&w) == 1ull << 41, "a tail far away is an end far away");
 	at = first;
-	is_int(0, see(&w, &at), "has nothing");
+	is_int(0, see(&w, &at), "a watcher of a distant tail sees nothing");
 	kit_ring_make(RING_QUEUE, 2);
 	p = kit_ring_join(RING_PRODUCER, 1);
 	w = kit_ring_attach();
@@ -111,8 +117,10 @@ static void test_peek_far(void)
 	kit_ring_must_put(&p, 1);
 	for (int i = 0; i < 2; i++)
 		atomic_store(&w.slots[i].tag_size, 65);
-	is_int(-EBADMSG, see(&w, &at), "a tag too long");
-	is_int(0, see(&w, &at), "it is passed over");
+	is_int(-EBADMSG, see(&w, &at),
+		"a tag with a wrong length is reported to the watcher");
+	is_int(0, see(&w, &at),
+		"the watcher skips the item with the wrong tag");
 }
 
 /* ---- a race ------------------------------------------------------------ */
@@ -202,7 +210,7 @@ static void test_race(enum ring_mode mode, const char *what)
 	ring_close(&ring);
 	pthread_join(consumer, NULL);
 	pthread_join(watcher, NULL);
-	is_int(0, faults, "%s: what is seen is whole, and in order", what);
+	is_int(0, faults, "%s: a watcher sees whole items in order", what);
 	diag("%s: %llu seen of %d", what, (unsigned long long)n,
 		RACERS * (RACE_ITEMS - RACE_ITEMS / 5));
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One of tarn's promises: who was given a segment to read can neither change
- * it nor resize it, by any route, also as the same uid and as root; while its
- * maker's mapping goes on writing, and a copy-on-write mapping may be written
- * without anybody seeing it.
+ * One of tarn's promises: a process that was given a segment to read can
+ * neither change it nor resize it, by any route, with the same uid and as
+ * root. The maker's mapping continues to write, and writes to a copy-on-write
+ * mapping are seen by no other process.
  *
  * A child gets the descriptor over a socket, drops what the fork gave it, and
  * tries; what it did is written into shared memory and judged by the parent.
@@ -159,7 +159,7 @@ static void try_all(const char *who, int fd)
 	cow = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
 	if (cow != MAP_FAILED)
 		cow[300] = 0x77;
-	note(who, "a copy-on-write mapping is written, unseen by others",
+	note(who, "a copy-on-write mapping is written, and no process sees it",
 		cow != MAP_FAILED && cow[300] == 0x77 &&
 				((unsigned char *)map)[300] == BYTE
 			? REFUSED
@@ -204,15 +204,18 @@ static void as_reader(const char *who, uid_t uid)
 		bail("%s", tarn_fail_message());
 	map = p;
 	memset(map, 0, SIZE);
-	is_int(-EPERM, segment_check(fd, SIZE), "%s: unsealed is refused", who);
+	is_int(-EPERM, segment_check(fd, SIZE),
+		"%s: an unsealed segment is refused", who);
 	if (segment_seal(fd) < 0 || segment_reopen(fd, &ro) < 0)
 		bail("%s", tarn_fail_message());
-	is_int(-EPERM, segment_check(fd, SIZE), "%s: writable is refused", who);
-	is_int(-EPERM, segment_check(ro, SIZE * 2), "%s: another size too",
-		who);
-	is_int(0, segment_check(ro, SIZE), "%s: as it should be is not", who);
+	is_int(-EPERM, segment_check(fd, SIZE),
+		"%s: a writable descriptor is refused", who);
+	is_int(-EPERM, segment_check(ro, SIZE * 2),
+		"%s: a segment of another size is refused", who);
+	is_int(0, segment_check(ro, SIZE),
+		"%s: a proper read-only segment is accepted", who);
 	memset(map, BYTE, SIZE);
-	ok(all_bytes(map, BYTE), "%s: the maker still writes", who);
+	ok(all_bytes(map, BYTE), "%s: the maker's mapping still writes", who);
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks) < 0)
 		bail("socketpair: %m");
 	memset(report, 0, sizeof(*report));
@@ -223,19 +226,19 @@ static void as_reader(const char *who, uid_t uid)
 		    WIRE_OUT_FDS(WIRE_SEGMENT_FDS, 1, NULL, 0, &ro, 1)) < 0)
 		bail("%s", tarn_fail_message());
 	waitpid(pid, &status, 0);
-	is_int(0, status, "%s: tried everything", who);
+	is_int(0, status, "%s: the child tried all attempts", who);
 	for (int i = 0; i < report->n; i++) {
 		if (report->rows[i].verdict == CANNOT_TRY)
 			skip(1, "%s: not offered here", report->rows[i].what);
 		else
-			is_int(REFUSED, report->rows[i].verdict, "%s",
+			is_int(REFUSED, report->rows[i].verdict, "refused: %s",
 				report->rows[i].what);
 	}
 	diag("%s: %d attempts", who, report->n);
-	ok(report->n > 20, "%s: those were many attempts", who);
-	ok(all_bytes(map, BYTE), "%s: no byte has changed", who);
+	ok(report->n > 20, "%s: many attempts were made", who);
+	ok(all_bytes(map, BYTE), "%s: no byte of the segment has changed", who);
 	is_int(SIZE, fstat(fd, &st) == 0 ? st.st_size : -1,
-		"%s: nor has the size", who);
+		"%s: the segment's size has not changed", who);
 	/* A forked child that kept the mapping is a writer, as a loader is. */
 	pid = fork();
 	if (pid == 0) {
@@ -243,7 +246,8 @@ static void as_reader(const char *who, uid_t uid)
 		_exit(0);
 	}
 	waitpid(pid, &status, 0);
-	is_int(0x11, map[5], "%s: a forked child writes on", who);
+	is_int(0x11, map[5], "%s: a forked child of the maker still writes",
+		who);
 	munmap(map, SIZE);
 	fd_close(socks[0]);
 	fd_close(socks[1]);
@@ -260,7 +264,7 @@ int main(void)
 	if (report == MAP_FAILED)
 		bail("mmap: %m");
 	is_int(-EINVAL, segment_create("odd", 4097, 12, &fd),
-		"a size that is no whole number of pages is refused");
+		"a size that is no multiple of a page is refused");
 	as_reader(geteuid() == 0 ? "root" : "the same uid", 0);
 	if (geteuid() == 0)
 		as_reader("another uid", 65534);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The control region, one process: what is published is found, a transaction
- * shows at once or not at all, records are used again, and storages keep
- * their generations.
+ * The control region in one process: published names are found, a transaction
+ * becomes visible at once or not at all, records are used again, and storages
+ * keep their generations.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -100,12 +100,16 @@ static void test_names(void)
 
 	memset(longest, 'x', sizeof(longest));
 	is_int(-EINVAL, name_check("", 0), "an empty name is refused");
-	is_int(0, name_check(longest, 1024), "1,024 bytes are allowed");
-	is_int(-ENAMETOOLONG, name_check(longest, 1025), "1,025 are not");
-	is_int(0, name_check("a/\xc3\xa4/\xf0\x9f\x8f\x94", 9), "UTF-8 is");
-	is_int(-EINVAL, name_check("a\0b", 3), "NUL is not");
-	is_int(-EINVAL, name_check("a\x7f", 2), "DEL is not");
-	is_int(-EINVAL, name_check("\xc2\x85", 2), "U+0085 is not");
+	is_int(0, name_check(longest, 1024),
+		"a name of 1,024 bytes is accepted");
+	is_int(-ENAMETOOLONG, name_check(longest, 1025),
+		"a name of 1,025 bytes is refused");
+	is_int(0, name_check("a/\xc3\xa4/\xf0\x9f\x8f\x94", 9),
+		"a name in UTF-8 is accepted");
+	is_int(-EINVAL, name_check("a\0b", 3), "a name with NUL is refused");
+	is_int(-EINVAL, name_check("a\x7f", 2), "a name with DEL is refused");
+	is_int(-EINVAL, name_check("\xc2\x85", 2),
+		"a name with U+0085 is refused");
 	is_int(-EINVAL, name_check("\xc0\xaf", 2),
 		"a name with an overlong slash is refused");
 	is_int(-EINVAL, name_check("\xe0\x80\xaf", 3),
@@ -117,7 +121,7 @@ static void test_names(void)
 	is_int(-EINVAL, name_check("\xe2\x82", 2),
 		"a name with half a character is refused");
 	has_str("byte 1 is 0xff", (name_check("a\xff", 2), tarn_fail_message()),
-		"the sentence says where");
+		"the error says which byte is wrong");
 }
 
 /* Nothing shows before the commit, and then all of it. */
@@ -125,20 +129,24 @@ static void test_commit(void)
 {
 	uint64_t version = 0;
 
-	is_int(-ENOENT, look("a", NULL), "nothing is there at first");
-	has_str("\"a\"", tarn_fail_message(), "the sentence names it");
+	is_int(-ENOENT, look("a", NULL),
+		"a name is not found in an empty table");
+	has_str("\"a\"", tarn_fail_message(),
+		"the error names the missing name");
 	table_begin(writer);
-	is_int(-EBUSY, table_begin(writer), "one transaction at a time");
-	is_int(0, put("a", 1), "put a");
-	is_int(0, put("b", 2), "put b");
-	is_int(-ENOENT, look("a", NULL), "not seen before the commit");
+	is_int(-EBUSY, table_begin(writer),
+		"a second transaction at a time is refused");
+	is_int(0, put("a", 1), "a name 'a' is put");
+	is_int(0, put("b", 2), "a name 'b' is put");
+	is_int(-ENOENT, look("a", NULL),
+		"a pending name is not found before the commit");
 	is_int(0, listed(""), "a pending name is not listed before the commit");
 	table_commit(writer, displaced, NULL);
-	is_int(1, look("a", &version), "a is seen after it");
-	is_int(1, (int64_t)version, "as version 1");
+	is_int(1, look("a", &version), "a committed name is found");
+	is_int(1, (int64_t)version, "a new name has version 1");
 	is_int(2, look("b", NULL), "the second name of the commit is found");
-	is_int(0, displaced_n, "nothing was displaced");
-	is_int(2, (int64_t)rw.header->n_names, "two names are counted");
+	is_int(0, displaced_n, "a commit of new names displaces no descriptor");
+	is_int(2, (int64_t)rw.header->n_names, "the table counts two names");
 }
 
 /* What is given up leaves those two as they were. */
@@ -148,20 +156,22 @@ static void test_abort(void)
 	put("a", 10);
 	put("a", 11);
 	put("c", 3);
-	is_int(0, table_remove(writer, "b", 1), "remove b");
+	is_int(0, table_remove(writer, "b", 1), "a name 'b' is removed");
 	is_int(-ENOENT, table_remove(writer, "b", 1),
 		"a name is removed only once");
 	is_int(-ENOENT, table_remove(writer, "z", 1),
 		"a name that does not exist is not removed");
-	is_int(1, look("a", NULL), "a stands until the commit");
+	is_int(1, look("a", NULL),
+		"a name is found until its removal is committed");
 	is_int(2, look("b", NULL), "the second name stands until the commit");
 	table_abort(writer);
-	is_int(1, look("a", NULL), "a stands after an abort");
+	is_int(1, look("a", NULL),
+		"a name is found after its removal is aborted");
 	is_int(2, look("b", NULL),
 		"the second name is found after the cancelled removal");
 	is_int(-ENOENT, look("c", NULL),
 		"the name of the cancelled transaction is not found");
-	is_int(2, listed(""), "two names are listed");
+	is_int(2, listed(""), "two names are listed after an abort");
 }
 
 /* The last word on each name is what counts. */
@@ -177,15 +187,23 @@ static void test_last_word(void)
 	put("d", 4);
 	table_remove(writer, "d", 1);
 	table_commit(writer, displaced, NULL);
-	is_int(12, look("a", &version), "the last put counts");
-	is_int(2, (int64_t)version, "as version 2");
-	is_int(-ENOENT, look("b", NULL), "b is gone");
-	is_int(3, look("c", NULL), "c is there");
-	is_int(-ENOENT, look("d", NULL), "d came and went unseen");
-	is_int(2, displaced_n, "two descriptors were displaced");
-	is_int(2, (int64_t)displaced_last.base, "the last was b's");
-	is_int(2, (int64_t)rw.header->n_names, "two names are counted");
-	is_int(0, rw.header->restructuring & 1, "nothing is half done");
+	is_int(12, look("a", &version),
+		"the last of two puts in a transaction counts");
+	is_int(2, (int64_t)version,
+		"two puts in a transaction make one version");
+	is_int(-ENOENT, look("b", NULL), "a removed name is not found");
+	is_int(3, look("c", NULL),
+		"a name that was put beside a removal is found");
+	is_int(-ENOENT, look("d", NULL),
+		"a name that was put and removed in a transaction is not "
+		"found");
+	is_int(2, displaced_n, "the commit displaces two descriptors");
+	is_int(2, (int64_t)displaced_last.base,
+		"the last displaced descriptor is that of the removed name");
+	is_int(2, (int64_t)rw.header->n_names,
+		"the table counts two names after the commit");
+	is_int(0, rw.header->restructuring & 1,
+		"no restructuring is pending after the commit");
 }
 
 /* A name that c's transaction removes first. */
@@ -197,11 +215,14 @@ static void test_removed_and_put(void)
 	table_remove(writer, "c", 1);
 	put("c", 33);
 	table_commit(writer, displaced, NULL);
-	is_int(33, look("c", &version), "removed and put in one");
-	is_int(2, (int64_t)version, "is a new version");
-	is_int(3, displaced_n, "and displaces once");
+	is_int(33, look("c", &version),
+		"a name that is removed and put in one transaction is found");
+	is_int(2, (int64_t)version,
+		"a name that is removed and put has a new version");
+	is_int(3, displaced_n,
+		"a name that is removed and put displaces one descriptor");
 	is_int(-EINVAL, (table_begin(writer), put("\xff", 1)),
-		"a name that is none is refused");
+		"a malformed name is refused");
 	table_abort(writer);
 }
 
@@ -227,7 +248,8 @@ static void test_written(void)
 	for (int i = 2; i <= 3; i++) {
 		is_int(0, table_find_written(&rw, "w", 1, first, &d, &version),
 			"what the commit wrote is found before version %d", i);
-		is_int(1, (int64_t)version, "with its version");
+		is_int(1, (int64_t)version,
+			"an older version that is found has its number");
 		table_begin(writer);
 		put("w", (uint64_t)i);
 		table_commit(writer, NULL, NULL);
@@ -258,7 +280,7 @@ static void test_reuse(void)
 	}
 	is_int((int64_t)used, (int64_t)rw.header->records_used,
 		"memory of removed names is used again");
-	ok(same, "no removed name is found");
+	ok(same, "no removed name is found in used memory");
 }
 
 static void test_long_and_short(void)
@@ -270,13 +292,13 @@ static void test_long_and_short(void)
 	memset(name, 'n', sizeof(name));
 	name[1024] = '\0';
 	table_begin(writer);
-	is_int(0, put(name, 1024), "the longest name");
+	is_int(0, put(name, 1024), "a name of 1,024 bytes is put");
 	table_commit(writer, NULL, NULL);
-	is_int(1024, look(name, NULL), "is found");
+	is_int(1024, look(name, NULL), "a name of 1,024 bytes is found");
 	is_int(-ENAMETOOLONG,
 		table_lookup(&ro, name, 1025, &(struct tarn_descriptor) {0},
 			&(uint64_t) {0}),
-		"a longer one is an error");
+		"a lookup of a longer name is an error");
 	used = rw.header->records_used;
 	table_begin(writer);
 	table_remove(writer, name, 1024);
@@ -286,12 +308,13 @@ static void test_long_and_short(void)
 	put("short/2", 2);
 	table_commit(writer, NULL, NULL);
 	is_int((int64_t)used, (int64_t)rw.header->records_used,
-		"two short names fit into its hole");
+		"two short names fit into the hole of a long one");
 	is_int(2, listed("short/"), "names are listed by prefix");
-	is_int(0, listed("short/1/"), "a prefix longer than a name is none");
+	is_int(0, listed("short/1/"),
+		"a prefix longer than any name is refused");
 	is_int(17, table_list(&ro, "", 0, stop_at_once, &wrong),
-		"a listing ends when asked to");
-	is_int(1, wrong, "at once");
+		"a listing ends when the callback asks for it");
+	is_int(1, wrong, "a listing ends at the callback's first request");
 }
 
 static void test_many(void)
@@ -307,7 +330,7 @@ static void test_many(void)
 	}
 	is_int(n, listed(""), "%d pending names are not listed", MANY);
 	table_commit(writer, NULL, NULL);
-	is_int(0, wrong, "%d names were put", MANY);
+	is_int(0, wrong, "%d names are put in one transaction", MANY);
 	for (int i = 0; i < MANY; i++) {
 		snprintf(name, sizeof(name), "model/layer.%d/weight", i);
 		wrong += look(name, NULL) != i;
@@ -325,11 +348,14 @@ static void test_many(void)
 		snprintf(name, sizeof(name), "model/layer.%d/weight", i);
 		wrong += look(name, NULL) != (i % 2 ? i : -ENOENT);
 	}
-	is_int(0, wrong, "every second one is gone, the others are not");
+	is_int(0, wrong,
+		"every second name is removed and the others are found");
 	/* A writer that begins anew knows the same, and the same holes. */
 	writer = table_writer_free(writer);
-	is_int(0, table_writer_new(&rw, &writer), "a new writer");
-	is_int(n + MANY / 2, (int64_t)rw.header->n_names, "counts the same");
+	is_int(0, table_writer_new(&rw, &writer),
+		"a new writer begins on the region");
+	is_int(n + MANY / 2, (int64_t)rw.header->n_names,
+		"a new writer counts the same names");
 	{
 		uint64_t used = rw.header->records_used;
 
@@ -340,7 +366,7 @@ static void test_many(void)
 		}
 		table_commit(writer, NULL, NULL);
 		is_int((int64_t)used, (int64_t)rw.header->records_used,
-			"and finds the holes");
+			"a new writer finds the holes of removed names");
 	}
 	is_int(0, wrong, "new names are put into the holes");
 }
@@ -355,28 +381,32 @@ static void test_storages(void)
 	is_int(0,
 		table_storage_add(
 			writer, &in, STORAGE_FILLING, &index, &generation),
-		"a storage");
-	is_int(1, (int64_t)generation, "has generation 1");
-	is_int(0, table_storage_get(&ro, index, generation, &out), "is read");
-	is_int(STORAGE_FILLING, storage_word_state(out.word), "is filling");
-	is_int(100, (int64_t)out.size, "with its size");
+		"a storage is added");
+	is_int(1, (int64_t)generation, "a new storage has generation 1");
+	is_int(0, table_storage_get(&ro, index, generation, &out),
+		"a storage's entry is read");
+	is_int(STORAGE_FILLING, storage_word_state(out.word),
+		"a new storage is filling");
+	is_int(100, (int64_t)out.size, "a storage's entry has its size");
 	is_int(-ESTALE, table_storage_get(&ro, index, 2, &out),
-		"not under another generation");
+		"a storage under another generation is stale");
 	is_int(-ESTALE, table_storage_get(&ro, index + 1, 1, &out),
 		"a storage index beyond the last is stale");
 	is_int(-ESTALE, table_storage_get(&ro, UINT32_MAX, 1, &out),
 		"a storage index far beyond the last is stale");
 	table_storage_set(writer, index, STORAGE_LIVE);
 	table_storage_get(&ro, index, generation, &out);
-	is_int(STORAGE_LIVE, storage_word_state(out.word), "is live");
+	is_int(STORAGE_LIVE, storage_word_state(out.word),
+		"a storage becomes live");
 	table_storage_drop(writer, index);
 	is_int(-ESTALE, table_storage_get(&ro, index, generation, &out),
-		"is gone");
+		"a removed storage is stale");
 	is_int(-ESTALE, table_storage_get(&ro, index, generation + 1, &out),
 		"the next generation is stale before it exists");
 	table_storage_add(writer, &in, STORAGE_LIVE, &second, &again);
-	is_int(index, second, "its index is used again");
-	is_int((int64_t)generation + 1, (int64_t)again, "one up");
+	is_int(index, second, "a removed storage's index is used again");
+	is_int((int64_t)generation + 1, (int64_t)again,
+		"a storage in a used index has the next generation");
 	/* The last generation that a lease word holds. */
 	rw.storages[index].word = storage_word((1ull << 38) - 1, STORAGE_LIVE);
 	table_storage_drop(writer, index);
@@ -385,7 +415,7 @@ static void test_storages(void)
 	writer = table_writer_free(writer);
 	table_writer_new(&rw, &writer);
 	table_storage_add(writer, &in, STORAGE_LIVE, &second, &again);
-	ok(second != index, "for every writer");
+	ok(second != index, "a retired index is retired for every writer");
 }
 
 static void test_pools(void)
@@ -395,10 +425,14 @@ static void test_pools(void)
 	for (unsigned int i = 0; i < TABLE_POOLS_MAX; i++)
 		if (table_add_pool(writer, &pool) < 0)
 			bail("table_add_pool: %s", tarn_fail_message());
-	is_int(-ENOSPC, table_add_pool(writer, &pool), "pools have an end");
-	is_int(TABLE_POOLS_MAX, ro.header->n_pools, "which is stated");
-	is_int(0, table_spare_segment(&ro, 0), "the first segment's number");
-	is_int(0, table_add_segment(writer, 0, 5, 4096, 8192), "a segment");
+	is_int(-ENOSPC, table_add_pool(writer, &pool),
+		"one pool too many is refused");
+	is_int(TABLE_POOLS_MAX, ro.header->n_pools,
+		"the header counts all pools");
+	is_int(0, table_spare_segment(&ro, 0),
+		"the first spare number of a segment is 0");
+	is_int(0, table_add_segment(writer, 0, 5, 4096, 8192),
+		"a segment is added");
 	is_int(8192, (int64_t)ro.segments[0].size,
 		"the segment's entry can be read");
 }
@@ -408,22 +442,27 @@ static void test_maps(int fd, int ro_fd)
 	struct table t;
 
 	is_int(-EACCES, table_map(ro_fd, true, &t),
-		"no writable mapping of a read-only descriptor");
-	is_int(0, table_map(fd, true, &t), "the next writer maps it again");
+		"a read-only descriptor has no writable mapping");
+	is_int(0, table_map(fd, true, &t),
+		"the next writer maps the region again");
 	table_unmap(&t);
 	rw.header->magic++;
-	is_int(-EPROTO, table_map(ro_fd, false, &t), "another magic");
+	is_int(-EPROTO, table_map(ro_fd, false, &t),
+		"a region with another magic is refused");
 	has_str("magic", tarn_fail_message(), "the error contains 'magic'");
 	rw.header->magic--;
 	rw.header->signature++;
-	is_int(-EPROTO, table_map(ro_fd, false, &t), "another layout");
+	is_int(-EPROTO, table_map(ro_fd, false, &t),
+		"a region with another layout is refused");
 	has_str("signature", tarn_fail_message(),
 		"the error contains 'signature'");
 	rw.header->signature--;
 	rw.header->records_offset += 4096;
-	is_int(-EPROTO, table_map(ro_fd, false, &t), "another geometry");
+	is_int(-EPROTO, table_map(ro_fd, false, &t),
+		"a region with another geometry is refused");
 	rw.header->records_offset -= 4096;
-	is_int(0, table_map(ro_fd, false, &t), "what it was is mapped");
+	is_int(0, table_map(ro_fd, false, &t),
+		"the restored region is mapped again");
 	is_int(77, (int64_t)t.instance, "the region mapped again is the same");
 	table_unmap(&t);
 }
@@ -435,9 +474,9 @@ int main(void)
 
 	if (fd < 0)
 		bail("memfd_create: %m");
-	is_int(0, table_create(fd, 77, 4711, 1, 2, &rw), "a region");
-	is_int(0, segment_seal_size(fd), "its size is sealed");
-	ok(ftruncate(fd, 4096) < 0, "it cannot be made smaller");
+	is_int(0, table_create(fd, 77, 4711, 1, 2, &rw), "a region is created");
+	is_int(0, segment_seal_size(fd), "the region's size is sealed");
+	ok(ftruncate(fd, 4096) < 0, "the region cannot be made smaller");
 	is_int(0, segment_reopen(fd, &ro_fd),
 		"the region's descriptor can be opened again for reading");
 	is_int(0, table_map(ro_fd, false, &ro),

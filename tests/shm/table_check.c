@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * table_check() finds nothing in a region that is whole, and finds each way in
- * which one can be damaged: every row below breaks one thing, and names the
- * words that must tell it.
+ * table_check() finds no fault in a valid region, and finds each way in which
+ * one can be damaged: every row below breaks one thing, and has the words of
+ * the fault that must be reported.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -188,7 +188,7 @@ static void test_damage(const struct damage *d)
 	if (table_check(&ro, descriptor_agrees, &faults, &tally) < 0)
 		bail("%s: %s", d->what, tarn_fail_message());
 	memcpy(d->at, &before, d->size);
-	if (!ok(is_told(&faults, d->told), "%s is found", d->what))
+	if (!ok(is_told(&faults, d->told), "the check finds: %s", d->what))
 		for (uint32_t i = 0; i < faults.n; i++)
 			diag("seen: %s", faults.lines[i]);
 	faults_clear(&faults);
@@ -344,8 +344,9 @@ static void is_whole(const char *what)
 	struct table_tally tally = {0};
 	int r = table_check(&ro, descriptor_agrees, &faults, &tally);
 
-	is_int(0, r, "%s is looked at", what);
-	if (!ok(faults.n + faults.n_more == 0, "%s is whole", what))
+	is_int(0, r, "the check succeeds on %s", what);
+	if (!ok(faults.n + faults.n_more == 0, "the check finds no fault in %s",
+		    what))
 		diag("seen: %s", faults.n ? faults.lines[0] : "?");
 	is_int(NAMES - 1, (int64_t)tally.names, "the check counts all names");
 	is_int(3, (int64_t)tally.storages, "the check counts all storages");
@@ -374,12 +375,14 @@ static void test_many_faults(void)
 
 	for (unsigned i = 0; i < FAULTS_MAX + 10; i++)
 		fault_add(&faults, "fault %u", i);
-	is_int(FAULTS_MAX, faults.n, "lines are bounded");
-	is_int(10, (int64_t)faults.n_more, "the rest is counted");
+	is_int(FAULTS_MAX, faults.n,
+		"the check reports a bounded number of faults");
+	is_int(10, (int64_t)faults.n_more,
+		"the check counts the faults that it does not report");
 	fault_add(&other, "fault 3");
 	fault_add(&other, "another");
 	faults_keep_common(&faults, &other);
-	is_int(1, faults.n, "what both have is kept");
+	is_int(1, faults.n, "two lists have one fault in common");
 	is_str("fault 3", faults.lines[0],
 		"only the fault that both lists have is kept");
 	is_int(0, (int64_t)faults.n_more,
@@ -391,7 +394,7 @@ static void test_many_faults(void)
 int main(void)
 {
 	make_region();
-	is_whole("a region");
+	is_whole("a region of names and storages");
 	test_header();
 	test_names();
 	test_targets();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of random lengths that come and go for a long time: what they left is
- * used again, so that the room that a store takes is bounded by what it holds
- * at once, however long it lives and however lengths change meanwhile.
+ * Names of random lengths come and go for a long time, and their memory is
+ * used again: the memory of a store is bounded by what it holds at once,
+ * however long it lives and however lengths change meanwhile.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,7 +104,7 @@ static void any_length(void)
 		(double)used() / (double)live(), STEPS,
 		(double)half / (double)live());
 	ok(used() <= MAX(live() * 3 / 2, before),
-		"lengths of all kinds: half as much again, or what was there");
+		"lengths of all kinds take at most half as much room again");
 }
 
 /* One length for a while, then another. */
@@ -120,7 +120,8 @@ static void drifting(uint32_t first, uint32_t last, int step)
 	}
 	diag("%u to %u: %.2f x of the most there was", first, last,
 		(double)used() / (double)most);
-	ok(used() < most * 5 / 2, "lengths that change from %u to %u", first,
+	ok(used() < most * 5 / 2,
+		"lengths that change take bounded room, from %u to %u", first,
 		last);
 }
 
@@ -136,7 +137,7 @@ static void all_are_there(void)
 				 &version) < 0 ||
 			 d.base != i;
 	}
-	is_int(0, wrong, "all that should be there are");
+	is_int(0, wrong, "all names that were put are found");
 	is_int(NAMES, (int64_t)table.header->n_names,
 		"the table has no other names");
 }

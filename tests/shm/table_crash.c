@@ -417,12 +417,13 @@ int main(void)
 		(unsigned long long)steps, (unsigned long long)states,
 		(unsigned long long)repairs, (unsigned long long)twice);
 	ok(steps > 1000, "a writer was stepped through all its instructions");
-	ok(states > 50, "which left memory in many states");
+	ok(states > 50, "the steps left the memory in many states");
 	ok(repairs > 20 && twice > repairs,
-		"some of them needed repair, which left others");
-	is_int(0, wrong, "each of which the next writer puts right");
+		"some states needed a repair, which left more states");
+	is_int(0, wrong,
+		"each interrupted repair is completed by the next writer");
 	is_int((int64_t)committed_before + 2, (int64_t)live.header->committed,
-		"the last of them with both transactions");
+		"the final table has both transactions");
 	for (int i = 0; i < 3; i++)
 		table_unmap(tables[i]);
 	return done(5);

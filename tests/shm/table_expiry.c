@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names that end, without a clock: the test says what time it is.
+ * Names with a time to live, without a clock: the test sets the time.
  *
- * A set that was published together goes together, at its time and not
- * before; who is replaced or renewed keeps the newest end; a new writer knows
- * the same. Then names are put, renewed, removed and ended at random, with a
- * list beside that says what is right.
+ * A set that was published together ends together, at its time and not before;
+ * a name that is replaced or renewed has its newest end; a new writer knows
+ * the same ends. Then names are put, renewed, removed and ended at random,
+ * beside a list of what is right.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -95,33 +95,40 @@ static void test_ends(void)
 	is_int(0, (int64_t)table_next_expiry(writer),
 		"a pending time to live has no effect before the commit");
 	table_commit(writer, NULL, NULL);
-	is_int(1000, (int64_t)table_next_expiry(writer), "the first end");
-	is_int(0, time_is(999), "nobody ends before it");
-	ok(there("set/a") && there("set/b"), "a set is there");
+	is_int(1000, (int64_t)table_next_expiry(writer),
+		"the next end is that of the earliest name");
+	is_int(0, time_is(999), "no name ends before its time");
+	ok(there("set/a") && there("set/b"),
+		"the names of a set exist before their end");
 	n_displaced = 0;
 	is_int(2, time_is(1000), "the set ends at its time");
-	is_int(2, n_displaced, "its storages lose their names");
+	is_int(2, n_displaced,
+		"the storages of the ended set lose their names");
 	ok(!there("set/a") && !there("set/b"), "the set has ended as a whole");
 	ok(there("later") && there("for ever"),
-		"names with later or no ends are there");
-	is_int(2, (int64_t)table.header->n_names, "two names are counted");
-	is_int(1, time_is(5000), "one ends late");
-	is_int(0, (int64_t)table_next_expiry(writer), "then nothing ends");
-	is_int(0, time_is(UINT64_MAX), "not even at the end of time");
-	ok(there("for ever"), "who has no end is there");
+		"names with later ends or none still exist");
+	is_int(2, (int64_t)table.header->n_names,
+		"the table counts the two remaining names");
+	is_int(1, time_is(5000), "a name with a late end ends at its time");
+	is_int(0, (int64_t)table_next_expiry(writer), "no further end is due");
+	is_int(0, time_is(UINT64_MAX),
+		"no name without an end ends at the last time");
+	ok(there("for ever"), "a name without an end still exists");
 }
 
 static void test_replaced(void)
 {
 	publish("a", 1000);
 	publish("a", 3000);
-	is_int(0, time_is(1000), "who is renewed lives on");
-	is_int(3000, (int64_t)table_next_expiry(writer), "until the new end");
+	is_int(0, time_is(1000), "a renewed name outlives its old end");
+	is_int(3000, (int64_t)table_next_expiry(writer),
+		"a renewed name has its new end");
 	publish("a", 2000);
-	is_int(2000, (int64_t)table_next_expiry(writer), "a shorter life");
-	is_int(1, time_is(2000), "counts too");
+	is_int(2000, (int64_t)table_next_expiry(writer),
+		"a renewal may shorten a name's life");
+	is_int(1, time_is(2000), "a shortened name ends at its new time");
 	publish("a", 3000);
-	is_int(1, time_is(3000), "who comes again ends again");
+	is_int(1, time_is(3000), "a name that is put again has a new end");
 	publish("a", 1000);
 	publish("a", 0);
 	is_int(0, time_is(1000), "a version without an end has none");
@@ -129,14 +136,15 @@ static void test_replaced(void)
 	publish("b", 1000);
 	drop("b");
 	publish("c", 9000);
-	is_int(0, time_is(1000), "who is removed does not end");
-	ok(there("c"), "nor does who has his record now");
+	is_int(0, time_is(1000), "a removed name does not end");
+	ok(there("c"), "a name in a removed one's record does not end");
 	drop("a");
 	drop("c");
 	table_begin(writer);
 	put("d", 1000);
 	table_abort(writer);
-	is_int(0, time_is(UINT64_MAX), "nor who never was");
+	is_int(0, time_is(UINT64_MAX),
+		"a name that was never committed does not end");
 }
 
 static void test_crash(void)
@@ -149,10 +157,14 @@ static void test_crash(void)
 	table_begin(writer);
 	put("stays", 1000);
 	next_writer(); /* the old one died before its commit */
-	is_int(1000, (int64_t)table_next_expiry(writer), "a new writer knows");
-	is_int(1, time_is(1000), "what ends first");
-	ok(there("renewed") && there("stays"), "and what does not");
-	is_int(1, time_is(2000), "and what ends then");
+	is_int(1000, (int64_t)table_next_expiry(writer),
+		"a new writer knows the next end");
+	is_int(1, time_is(1000),
+		"a new writer ends the first name at its time");
+	ok(there("renewed") && there("stays"),
+		"a new writer keeps names with later ends or none");
+	is_int(1, time_is(2000),
+		"a new writer ends the second name at its time");
 	ok(there("stays"), "a name without an end stays");
 	drop("stays");
 }
@@ -161,16 +173,20 @@ static void test_renewals(void)
 {
 	for (uint64_t i = 1; i <= 100000; i++)
 		publish("beat", 1000 + i);
-	is_int(1, (int64_t)writer->timers.n, "renewals need one timer");
-	is_int(0, time_is(100000), "who was renewed so often lives");
-	is_int(1, time_is(101000), "to the last end");
+	is_int(1, (int64_t)writer->timers.n,
+		"many renewals of a name need one timer");
+	is_int(0, time_is(100000),
+		"a name that was renewed many times still exists");
+	is_int(1, time_is(101000),
+		"a name that was renewed many times ends at its last end");
 	for (uint64_t i = 1; i <= 200000; i++)
 		publish("fading", 1200000 - i);
 	diag("%zu timers are left", writer->timers.n);
-	ok(writer->timers.n < 70000, "void timers are swept out");
-	is_int(0, time_is(999999), "the last end counts");
-	is_int(1, time_is(1000000), "whatever was before");
-	is_int(0, time_is(UINT64_MAX), "the rest is void");
+	ok(writer->timers.n < 70000, "void timers are removed");
+	is_int(0, time_is(999999), "a name does not end before its last end");
+	is_int(1, time_is(1000000),
+		"a name ends at its last end, whatever came before");
+	is_int(0, time_is(UINT64_MAX), "no void timer ends a name");
 }
 
 static void test_random(void)
@@ -211,7 +227,7 @@ static void test_random(void)
 		if (is[i])
 			drop(name);
 	}
-	is_int(0, wrong, "%d steps at random", ROUNDS);
+	is_int(0, wrong, "%d random steps end the right names", ROUNDS);
 }
 
 int main(void)

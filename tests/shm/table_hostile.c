@@ -122,7 +122,7 @@ static void test_noise(void)
 		good = ask() && good;
 		restore();
 	}
-	ok(good, "%d rounds of noise were survived", ROUNDS);
+	ok(good, "a reader survives %d rounds of noise", ROUNDS);
 }
 
 static void test_chains(void)
@@ -135,17 +135,17 @@ static void test_chains(void)
 		atomic_store(&rw.buckets[i], rw.records_offset);
 	atomic_store(&record->next, rw.records_offset);
 	is_int(-EAGAIN, table_lookup(&ro, "none", 4, &d, &version),
-		"a chain that bites its tail ends");
+		"a lookup in a cyclic chain ends");
 	restore();
 
 	for (uint32_t i = 0; i < 512; i++)
 		atomic_store(&rw.buckets[i], UINT64_MAX - 63);
 	is_int(-EAGAIN, table_lookup(&ro, "none", 4, &d, &version),
-		"a chain that leads outside ends");
+		"a lookup in a chain that leads outside ends");
 	for (uint32_t i = 0; i < 512; i++)
 		atomic_store(&rw.buckets[i], rw.records_offset + 8);
 	is_int(-EAGAIN, table_lookup(&ro, "none", 4, &d, &version),
-		"so does a crooked one");
+		"a lookup in a misaligned chain ends");
 	restore();
 }
 
@@ -156,10 +156,10 @@ static void test_counts(void)
 
 	atomic_store(&rw.header->n_buckets, 0);
 	is_int(-EAGAIN, table_lookup(&ro, "none", 4, &d, &version),
-		"no buckets at all");
+		"a lookup without buckets asks to try again");
 	atomic_store(&rw.header->n_buckets, UINT32_MAX);
 	is_int(-EAGAIN, table_lookup(&ro, "none", 4, &d, &version),
-		"too many buckets");
+		"a lookup with too many buckets asks to try again");
 	restore();
 }
 
@@ -173,17 +173,20 @@ static void test_records(void)
 
 	record->size = 0;
 	is_int(-EPROTO, table_list(&ro, "", 0, short_name, &good),
-		"a record of no size ends a listing");
-	is_int(-EPROTO, table_writer_new(&rw, &w), "and refuses a writer");
-	has_str("record's size", tarn_fail_message(), "with a sentence");
+		"a listing ends at a record without a size");
+	is_int(-EPROTO, table_writer_new(&rw, &w),
+		"a writer refuses a record without a size");
+	has_str("record's size", tarn_fail_message(),
+		"the error names the record's size");
 	restore();
 	record->name_size = UINT32_MAX;
 	is_int(-EAGAIN, table_list(&ro, "", 0, short_name, &good),
-		"a name of 4 GiB ends a listing");
-	is_int(-EPROTO, table_writer_new(&rw, &w), "to a writer too");
+		"a listing ends at a name of 4 GiB");
+	is_int(-EPROTO, table_writer_new(&rw, &w),
+		"a writer refuses a name of 4 GiB");
 	restore();
 	is_int(0, table_lookup(&ro, "name/7", 6, &d, &version),
-		"what is put right is found again");
+		"a lookup in the repaired table finds its name");
 }
 
 int main(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A million names, each of a storage of its own, while a reader reads: none
- * that was published is missed or wrong at any moment, what one name costs is
- * what it should, and when all are gone the next take no more room.
+ * A million names, each with its own storage, while a reader reads: no
+ * published name is missed or wrong at any moment, one name costs its expected
+ * memory, and when all are removed the next ones take no more memory.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -164,7 +164,7 @@ static double look_all(const struct table *t)
 				 0 ||
 			 d.base != i;
 	}
-	is_int(0, wrong, "every tenth of them is found");
+	is_int(0, wrong, "every tenth name is found, a tenth at a time");
 	return (seconds() - start) / (MILLION / 10);
 }
 
@@ -202,8 +202,10 @@ int main(void)
 	for (uint32_t i = 0; i < MILLION; i += A_COMMIT)
 		publish_some(i, A_COMMIT);
 	taken = seconds() - start;
-	is_int(MILLION, (int64_t)table.header->n_names, "a million names");
-	is_int(MILLION, table.header->n_storages, "a million storages");
+	is_int(MILLION, (int64_t)table.header->n_names,
+		"the table counts a million names");
+	is_int(MILLION, table.header->n_storages,
+		"the table counts a million storages");
 	diag("published in %.2f s, %.0f bytes a name", taken,
 		(double)(memory() - before) / MILLION);
 	ok(memory() - before <= (uint64_t)MILLION * BYTES_A_NAME + SLACK,
@@ -211,20 +213,20 @@ int main(void)
 	diag("a look-up takes %.0f ns", look_all(&table) * 1e9);
 	used = table.header->records_used;
 	remove_all();
-	is_int(0, (int64_t)table.header->n_names, "all are gone");
+	is_int(0, (int64_t)table.header->n_names, "all names are removed");
 	for (uint32_t i = 0; i < AGAIN; i += A_COMMIT)
 		publish_some(i, A_COMMIT);
 	is_int((int64_t)used, (int64_t)table.header->records_used,
-		"others take no more room");
+		"other names take no more room");
 	is_int(MILLION, table.header->n_storages,
 		"replacing a million names takes no more storages");
 	atomic_store(&shared->stop, 1);
 	waitpid(pid, &status, 0);
 	is_int(0, status, "the reader has read all the time");
 	diag("%llu look-ups", (unsigned long long)shared->looks);
-	ok(shared->looks > 1000, "more than a thousand times");
+	ok(shared->looks > 1000, "the reader made more than a thousand rounds");
 	is_int(0, (int64_t)shared->wrong - (int64_t)shared->busy,
-		"none was wrong");
+		"the reader found no wrong name");
 	table_writer_free(writer);
 	table_unmap(&table);
 	close(table_fd);

@@ -61,31 +61,35 @@ static void test_publishers(void)
 {
 	int n = 0;
 
-	is_int(0, publisher("p"), "a name that is not there is nobody's");
+	is_int(0, publisher("p"),
+		"a name that does not exist has no publisher");
 	table_begin(writer);
 	put("p", 1);
 	table_commit(writer, NULL, NULL);
-	is_int(TABLE_NOBODY, publisher("p"), "one that does not say whose");
+	is_int(TABLE_NOBODY, publisher("p"),
+		"a name without a publisher is put");
 	table_begin(writer);
 	table_stamp(writer, 0, 0);
 	put("p", 2);
-	is_int(TABLE_NOBODY, publisher("p"), "is so until the commit");
+	is_int(TABLE_NOBODY, publisher("p"),
+		"a pending publisher is not visible before the commit");
 	table_commit(writer, displaced, NULL);
-	is_int(TABLE_NOBODY, displaced_uid, "as which it is displaced");
-	is_int(0, publisher("p"), "by root's");
+	is_int(TABLE_NOBODY, displaced_uid,
+		"a name is displaced with its publisher");
+	is_int(0, publisher("p"), "a name is published by root");
 	table_begin(writer);
 	table_stamp(writer, 0, 42);
 	put("p", 3);
 	table_commit(writer, displaced, NULL);
-	is_int(0, displaced_uid, "which is displaced");
+	is_int(0, displaced_uid, "a displaced name has root as its publisher");
 	table_writer_free(writer);
 	is_int(0, table_writer_take_over(&rw, count_of_42, &n, &writer),
 		"another writer takes over");
-	is_int(1, n, "and is told whose it is");
+	is_int(1, n, "the other writer finds the name's publisher");
 	table_begin(writer);
 	table_remove(writer, "p", 1);
 	table_commit(writer, displaced, NULL);
-	is_int(42, displaced_uid, "as is who removes it");
+	is_int(42, displaced_uid, "a removed name has its publisher");
 }
 
 static uint32_t complete(uint32_t serial)
@@ -109,9 +113,10 @@ static void test_completions(void)
 	is_int(committed() + 1, (int64_t)c[slot].commit,
 		"the completion is pending under the next commit");
 	table_abort(writer);
-	is_int(0, (int64_t)c[slot].commit, "an abort frees its slot");
+	is_int(0, (int64_t)c[slot].commit,
+		"an abort frees the pending completion's slot");
 	table_begin(writer);
-	is_int(slot, complete(8), "the next request takes that slot");
+	is_int(slot, complete(8), "the next request takes the freed slot");
 	table_commit(writer, NULL, NULL);
 	is_int(committed(), (int64_t)c[slot].commit,
 		"the commit makes the completion valid");
@@ -121,13 +126,17 @@ static void test_completions(void)
 	table_writer_free(writer);
 	is_int(0, table_writer_new(&rw, &writer),
 		"a writer takes over from one that died in a transaction");
-	is_int(0, (int64_t)c[other].commit, "the pending completion is gone");
-	is_int(8, c[slot].request.serial, "the valid one has its request");
-	is_int(committed(), (int64_t)c[slot].commit, "and its commit");
+	is_int(0, (int64_t)c[other].commit,
+		"the pending completion is dropped at the take-over");
+	is_int(8, c[slot].request.serial,
+		"the valid completion has its request");
+	is_int(committed(), (int64_t)c[slot].commit,
+		"the valid completion has its commit");
 	table_completion_free(writer, slot);
-	is_int(0, (int64_t)c[slot].commit, "a completion is freed");
+	is_int(0, (int64_t)c[slot].commit, "a freed completion has no commit");
 	table_begin(writer);
-	ok(complete(10) <= MAX(slot, other), "freed slots are used again");
+	ok(complete(10) <= MAX(slot, other),
+		"slots of freed completions are used again");
 	table_commit(writer, NULL, NULL);
 }
 

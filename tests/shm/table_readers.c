@@ -221,7 +221,7 @@ static struct counts sum_up(const pid_t *pids)
 		int status;
 
 		waitpid(pids[i], &status, 0);
-		is_int(0, status, "reader %d ended well", i);
+		is_int(0, status, "reader %d ends without error", i);
 		for (size_t k = 0; k < sizeof(all) / sizeof(*to); k++)
 			to[k] += from[k];
 	}
@@ -236,12 +236,15 @@ static void judge(const struct counts *all, uint64_t n, uint32_t n_buckets)
 		(unsigned long long)all->found, (unsigned long long)all->lists,
 		(unsigned long long)all->busy, n_buckets);
 	ok(n > 100 && all->found > 1000 && all->lists > 0,
-		"enough has happened");
-	is_int(0, (int64_t)all->torn, "no descriptor was another's");
-	is_int(0, (int64_t)all->missed, "no name that is there was missed");
-	is_int(0, (int64_t)all->twice, "no name was listed twice");
-	is_int(0, (int64_t)all->ghosts, "none was found that never was");
-	is_int(0, (int64_t)all->halves, "no transaction was seen by half");
+		"readers and writer did enough work");
+	is_int(0, (int64_t)all->torn,
+		"no reader saw a descriptor of another name or version");
+	is_int(0, (int64_t)all->missed,
+		"no reader missed a name that always exists");
+	is_int(0, (int64_t)all->twice, "no listing had a name twice");
+	is_int(0, (int64_t)all->ghosts,
+		"no reader found a name that never existed");
+	is_int(0, (int64_t)all->halves, "no reader saw half a transaction");
 	is_int(0, (int64_t)all->backwards,
 		"no reader saw an older commit after a newer one");
 }

@@ -2,8 +2,8 @@
 /*
  * More segments come and go in a table than it has numbers, while processes
  * read it. Each reader gets whole entries, of one serial each; a number and a
- * serial name one segment for good; and the count of changes tells of all of
- * them, also where a writer dies in between.
+ * serial name one segment for good; and the count of changes shows all of
+ * them, even if a writer dies in between.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -103,11 +103,12 @@ static void end_readers(const pid_t pids[READERS])
 		waitpid(pids[i], &status, 0);
 		wrong += status != 0;
 	}
-	is_int(0, wrong, "the readers end in peace");
+	is_int(0, wrong, "the readers end without error");
 	diag("%ld copies, %ld of a number that was used again",
 		(long)shared->copies, (long)shared->renewed);
-	ok(shared->renewed >= SEEN, "readers see numbers that are used again");
-	is_int(0, shared->torn, "no copy is of two segments");
+	ok(shared->renewed >= SEEN,
+		"readers see segment numbers that are used again");
+	is_int(0, shared->torn, "no reader's copy mixes two segments");
 }
 
 /* ---- the writer -------------------------------------------------------- */
@@ -187,7 +188,8 @@ static void test_take_over(int fd)
 		same += table.segments[i].word == words[i];
 	is_int(LIVE, same, "the next writer finds the same segments");
 	turn(1);
-	is_int(LIVE, table.header->n_segments, "where numbers are used again");
+	is_int(LIVE, table.header->n_segments,
+		"segment numbers are used again after a writer's death");
 }
 
 int main(void)

@@ -51,8 +51,9 @@ __attribute__((format(printf, 3, 4))) static void refused(
 	va_start(args, format);
 	vsnprintf(what, sizeof(what), format, args);
 	va_end(args);
-	is_int(-error, r, "%s is refused", what);
-	has_str(part, tarn_fail_message(), "with a sentence");
+	is_int(-error, r, "a malformed message is refused: %s", what);
+	has_str(part, tarn_fail_message(),
+		"the error of a malformed message contains the expected words");
 	is_int(fds, count_fds(getpid()),
 		"the refused message leaves no descriptor open");
 }
@@ -205,13 +206,17 @@ static void test_not_admitted(void)
 	n_asked = 0;
 	is_int(-EDQUOT, wire_receive(socks[1], &modest, &m),
 		"a long body that is not admitted is refused");
-	has_str("too long", tarn_fail_message(), "with the sentence");
+	has_str("too long", tarn_fail_message(),
+		"the error says that the body is too long");
 	ok(m.serial == 7 && m.type == WIRE_HELLO && !m.n_fds && !m.body,
-		"its type and serial are known");
-	is_int(fds, count_fds(getpid()), "none of its descriptors is left");
-	is_int(1, wire_receive(socks[1], &modest, &m), "the next is received");
+		"the refused message's type and serial are known");
+	is_int(fds, count_fds(getpid()),
+		"no descriptor of the refused message is left");
+	is_int(1, wire_receive(socks[1], &modest, &m),
+		"the next message is received");
 	is_int(8, m.serial, "the next message has its own serial");
-	is_int(1, n_asked, "nobody is asked about short ones");
+	is_int(1, n_asked,
+		"the admission callback is not called for short bodies");
 	wire_message_clear(&m);
 	h = head(WIRE_HELLO, BIG);
 	h.flags |= WIRE_AGAIN;
@@ -231,19 +236,20 @@ static void test_refused(void)
 
 	fresh();
 	is_int(-EAGAIN, wire_receive(socks[1], NULL, &message),
-		"nothing is there yet");
+		"an empty socket asks to try again");
 	test_wrong_frames();
 	test_too_much();
 	test_wrong_bodies();
 	test_odd_memory();
 	frame(head(WIRE_HELLO, 16), 16, 1);
 	is_int(1, wire_receive(socks[1], &strict, &message),
-		"after all that, an honest one is taken");
+		"a valid message is received after all refused ones");
 	wire_message_clear(&message);
 	socks[0] = fd_close(socks[0]);
-	is_int(-EPIPE, wire_receive(socks[1], NULL, &message), "a closed peer");
+	is_int(-EPIPE, wire_receive(socks[1], NULL, &message),
+		"a receive from a closed peer is EPIPE");
 	is_int(-EPIPE, wire_send(socks[1], WIRE_OUT(1, 1, "x", 1)),
-		"is noticed by the sender too, without a signal");
+		"a send to a closed peer is EPIPE, without a signal");
 }
 
 /* As much as it takes, of one descriptor; what is too much leaves no trace. */
@@ -251,22 +257,23 @@ static void test_push(struct wire_writer *writer, int fd)
 {
 	int fds = count_fds(getpid());
 
-	is_int(1, wire_flush(writer, socks[0]), "an empty queue is away");
+	is_int(1, wire_flush(writer, socks[0]),
+		"a flush of an empty queue succeeds");
 	is_int(0, wire_push(writer, WIRE_OUT_FDS(5, 9, big, BIG, &fd, 1)),
-		"a long message");
+		"a long message is queued");
 	is_int(-ENOBUFS,
 		wire_push(writer, WIRE_OUT_FDS(5, 9, big, BIG, &fd, 1)),
-		"a second one is too much");
+		"a second long message is beyond the queue's limit");
 	is_int(0, wire_push(writer, WIRE_OUT(6, 10, NULL, 0)),
-		"an empty one is not");
+		"an empty message fits in a full queue");
 	is_int(-EINVAL,
 		wire_push(writer, WIRE_OUT_FDS(6, 10, NULL, 0, &fd, 65)),
-		"65 descriptors are");
+		"65 descriptors in a message are refused");
 	is_int(-EBADF,
 		wire_push(writer,
 			WIRE_OUT_FDS(6, 10, NULL, 0, ((int[]) {fd, -7}), 2)),
-		"a descriptor that is none");
-	is_int(fds + 1, count_fds(getpid()), "one descriptor is kept");
+		"a descriptor that is not open is refused");
+	is_int(fds + 1, count_fds(getpid()), "the queue keeps one descriptor");
 }
 
 /* A long message's only descriptor, which is that file. */
@@ -275,12 +282,14 @@ static void test_its_descriptor(struct wire_message *message, dev_t device)
 	struct stat st;
 	int fd;
 
-	is_int(1, message->n_fds, "with its descriptor");
+	is_int(1, message->n_fds, "the short message has one descriptor");
 	fd = wire_take_fd(message, 0);
-	ok(fstat(fd, &st) == 0 && st.st_rdev == device, "which is that file");
+	ok(fstat(fd, &st) == 0 && st.st_rdev == device,
+		"the descriptor is of the same file");
 	is_int(FD_CLOEXEC, fcntl(fd, F_GETFD),
 		"a received descriptor is close-on-exec");
-	is_int(-1, wire_take_fd(message, 0), "taken once");
+	is_int(-1, wire_take_fd(message, 0),
+		"a descriptor is taken from a message once");
 	is_int(-1, wire_take_fd(message, 1),
 		"a message with one descriptor has no second");
 	fd_close(fd);
@@ -293,16 +302,19 @@ static void test_long(struct wire_writer *writer, dev_t device)
 
 	is_int(1, wire_flush(writer, socks[0]),
 		"both messages are sent at once");
-	ok(wire_writer_empty(writer), "the queue is empty");
-	is_int(1, wire_receive(socks[1], NULL, &message), "the long one comes");
-	is_int(BIG, message.size, "whole");
+	ok(wire_writer_empty(writer), "the queue is empty after the flush");
+	is_int(1, wire_receive(socks[1], NULL, &message),
+		"the long message is received");
+	is_int(BIG, message.size, "the long message has its size");
 	is_mem(big, message.body, BIG, "the long body arrives unchanged");
-	is_int(9, message.serial, "under its serial");
-	ok(((uintptr_t)message.body & 7) == 0, "aligned");
+	is_int(9, message.serial, "the long message has its serial");
+	ok(((uintptr_t)message.body & 7) == 0,
+		"the body of the long message is aligned");
 	test_its_descriptor(&message, device);
 	wire_message_clear(&message);
-	is_int(1, wire_receive(socks[1], NULL, &message), "the last");
-	is_int(0, message.size, "is empty");
+	is_int(1, wire_receive(socks[1], NULL, &message),
+		"the last message is received");
+	is_int(0, message.size, "the last message is empty");
 	wire_message_clear(&message);
 }
 
@@ -315,12 +327,13 @@ static void test_full_socket(struct wire_writer *writer)
 		r = wire_push(
 			writer, WIRE_OUT_FDS(5, 1, big, 50000, &socks[0], 1));
 	while (r == 0 && (r = wire_flush(writer, socks[0])) == 1);
-	is_int(0, r, "a full socket is no error");
-	ok(!wire_writer_empty(writer), "what it did not take is kept");
+	is_int(0, r, "a flush to a full socket is no error");
+	ok(!wire_writer_empty(writer),
+		"the messages that a full socket did not take stay queued");
 	fresh();
 	socks[1] = fd_close(socks[1]);
 	is_int(-EPIPE, wire_flush(writer, socks[0]),
-		"a peer that is gone is one");
+		"a flush to a peer that has gone is an error");
 }
 
 static void test_queue(void)
@@ -355,28 +368,33 @@ static void test_read_on(void)
 	frame_long(head(5, BIG), 2, fd);
 	is_int(1, wire_receive(socks[1], &reader, &m),
 		"a message whose body is left in its memfd is received");
-	is_int(BIG, m.unread, "all of its body is unread");
-	is_int(1, m.n_fds, "its own descriptor is no body");
-	is_int(0, wire_read_on(&m, BIG - 1), "a step leaves a byte unread");
-	is_int(1, m.unread, "which is counted");
-	is_int(1, wire_read_on(&m, BIG), "the next step reads it");
+	is_int(BIG, m.unread, "all of the body is unread at first");
+	is_int(1, m.n_fds,
+		"the sender's own descriptor is not taken for the body");
+	is_int(0, wire_read_on(&m, BIG - 1),
+		"a read of all but one byte leaves one unread");
+	is_int(1, m.unread, "one byte is counted as unread");
+	is_int(1, wire_read_on(&m, BIG), "the next read completes the body");
 	is_mem(big, m.body, BIG, "the body is that of the memfd");
 	is_int(fds + 2, count_fds(getpid()),
 		"the message has its descriptor and its memfd");
 	fd_close(wire_take_long(&m));
-	is_int(-1, wire_take_long(&m), "the memfd is taken once");
+	is_int(-1, wire_take_long(&m),
+		"the body's memfd is taken from the message once");
 	wire_message_clear(&m);
 	frame_long(head(5, BIG), 1, fd);
-	is_int(1, wire_receive(socks[1], &reader, &m), "another is received");
+	is_int(1, wire_receive(socks[1], &reader, &m),
+		"another message with its body in a memfd is received");
 	wire_message_clear(&m);
 	is_int(fds, count_fds(getpid()),
 		"a message that is not read closes its memfd");
 	frame_long(head(5, BIG - 1), 1, fd);
 	is_int(-EPROTO, wire_receive(socks[1], &reader, &m),
-		"a memfd of another size is refused at once");
+		"a memfd of another size than the body is refused");
 	frame(head(5, 3), 3, 0);
-	is_int(1, wire_receive(socks[1], &reader, &m), "a short one comes");
-	is_int(0, m.unread, "and is whole");
+	is_int(1, wire_receive(socks[1], &reader, &m),
+		"a short message is received");
+	is_int(0, m.unread, "a short message is read at once");
 	wire_message_clear(&m);
 	fd_close(fd);
 }
@@ -391,17 +409,21 @@ static void test_prepared(void)
 	fresh();
 	fds = count_fds(getpid());
 	is_int(0, wire_out_prepare(&out), "a long message is prepared");
-	is_int(fds + 1, count_fds(getpid()), "which takes a descriptor");
+	is_int(fds + 1, count_fds(getpid()),
+		"a prepared long message takes a descriptor");
 	for (int i = 0; i < 2; i++) {
-		is_int(0, wire_send(socks[0], &out), "it is sent");
+		is_int(0, wire_send(socks[0], &out),
+			"a prepared message is sent");
 		is_int(1, wire_receive(socks[1], NULL, &m),
 			"the message that was sent is received");
-		is_mem(big, m.body, BIG, "as it was");
-		is_int(0, m.n_fds, "without a descriptor");
+		is_mem(big, m.body, BIG, "the prepared message has its bytes");
+		is_int(0, m.n_fds,
+			"the prepared message has no descriptor of its own");
 		wire_message_clear(&m);
 	}
 	wire_out_done(&out);
-	is_int(fds, count_fds(getpid()), "no descriptor is left");
+	is_int(fds, count_fds(getpid()),
+		"no descriptor is left after the prepared message");
 }
 
 /* A socket that asks is told who sent what, beside all descriptors. */
@@ -412,18 +434,24 @@ static void test_sender(void)
 
 	fresh();
 	frame(head(WIRE_HELLO, 16), 16, 0);
-	is_int(1, wire_receive(socks[1], &strict, &m), "a message");
-	is_int(0, m.pid, "is nobody's where nobody has asked");
+	is_int(1, wire_receive(socks[1], &strict, &m),
+		"a message without credentials is received");
+	is_int(0, m.pid,
+		"a message has no sender where the socket does not ask for "
+		"one");
 	wire_message_clear(&m);
 	setsockopt(socks[1], SOL_SOCKET, SO_PASSCRED, &yes, sizeof(yes));
 	frame(head(WIRE_HELLO, 16), 16, WIRE_FDS_MAX);
-	is_int(1, wire_receive(socks[1], &strict, &m), "another");
-	is_int(getpid(), m.pid, "is this process's");
-	is_int(WIRE_FDS_MAX, m.n_fds, "with all descriptors");
+	is_int(1, wire_receive(socks[1], &strict, &m),
+		"a message with credentials is received");
+	is_int(getpid(), m.pid,
+		"a message has the sender's process where the socket asks");
+	is_int(WIRE_FDS_MAX, m.n_fds,
+		"a message with the most descriptors is received");
 	wire_message_clear(&m);
 	frame(head(WIRE_HELLO, 16), 16, WIRE_FDS_MAX + 1);
 	is_int(-ETOOMANYREFS, wire_receive(socks[1], &strict, &m),
-		"and no more");
+		"a message with one descriptor too many is refused");
 }
 
 /* What can be sent at once needs no place in the queue; what cannot leaves
@@ -439,22 +467,26 @@ static void test_try(void)
 	is_int(1,
 		wire_try(
 			writer, socks[0], WIRE_OUT_FDS(5, 9, big, 100, &fd, 1)),
-		"what fits is sent at once");
+		"a message that fits is sent at once");
 	ok(wire_writer_empty(writer), "a message that fits is not queued");
 	is_int(1, wire_receive(socks[1], NULL, &message),
 		"a message that was sent at once is received");
 	ok(message.type == 5 && message.serial == 9 && message.size == 100,
-		"as what it is");
-	is_int(1, message.n_fds, "with its descriptor");
+		"the message that was sent at once has type, serial and size");
+	is_int(1, message.n_fds,
+		"the message that was sent at once has its descriptor");
 	wire_message_clear(&message);
 	is_int(1, wire_try(writer, socks[0], WIRE_OUT(6, 10, NULL, 0)),
-		"an empty one");
-	is_int(1, wire_receive(socks[1], NULL, &message), "arrives");
+		"an empty message is sent at once");
+	is_int(1, wire_receive(socks[1], NULL, &message),
+		"the empty message is received");
 	wire_message_clear(&message);
 	is_int(1, wire_try(writer, socks[0], WIRE_OUT(5, 9, big, BIG)),
 		"a long message is sent at once");
-	is_int(1, wire_receive(socks[1], NULL, &message), "which arrives");
-	is_int(BIG, message.size, "whole");
+	is_int(1, wire_receive(socks[1], NULL, &message),
+		"the long message that was sent at once is received");
+	is_int(BIG, message.size,
+		"the long message that was sent at once is whole");
 	wire_message_clear(&message);
 	is_int(-EINVAL,
 		wire_try(writer, socks[0],
@@ -466,13 +498,15 @@ static void test_try(void)
 	wire_flush(writer, socks[0]);
 	is_int(1, wire_receive(socks[1], NULL, &message),
 		"the queued message is received");
-	is_int(7, message.type, "alone");
+	is_int(7, message.type,
+		"the message that was queued is the one received");
 	wire_message_clear(&message);
 	is_int(-EAGAIN, wire_receive(socks[1], NULL, &message),
-		"nothing else was sent");
+		"the message behind a queued one was not sent");
 	while (wire_try(writer, socks[0], WIRE_OUT(9, 13, big, 1000)) == 1)
 		;
-	ok(wire_writer_empty(writer), "a full socket takes no more");
+	ok(wire_writer_empty(writer),
+		"a message to a full socket is not sent at once");
 	wire_writer_free(writer);
 	fd_close(fd);
 }

@@ -47,29 +47,34 @@ static void test_parts(void)
 	struct wire_message m;
 
 	is_int(0, wire_try(writer, socks[0], WIRE_OUT(5, 1, big, BIG)),
-		"a message in parts is to be pushed");
+		"a message in parts is queued");
 	is_int(-EINVAL,
 		wire_push(writer, WIRE_OUT_FDS(5, 1, big, BIG, &socks[0], 1)),
 		"a message in parts with a descriptor is refused");
 	for (uint32_t i = 1; i <= 2; i++)
 		wire_push(writer, WIRE_OUT(5, i, big, BIG - i));
 	wire_push(writer, WIRE_OUT(6, 3, big, 10));
-	is_int(0, wire_flush(writer, socks[0]), "the socket takes a few parts");
+	is_int(0, wire_flush(writer, socks[0]),
+		"the socket takes a few of the parts");
 	is_int(2 * BIG - 3 + 10 + 3 * 16, (int64_t)wire_writer_held(writer),
 		"all of a message is counted until its last part is sent");
-	is_int(fds, count_fds(getpid()), "a part has no descriptor");
+	is_int(fds, count_fds(getpid()), "a part with a descriptor is refused");
 	for (uint32_t i = 1; i <= 2; i++) {
-		is_int(1, exchange(writer, &m), "message %u comes", i);
-		is_int(i, m.serial, "with its serial");
-		is_int(BIG - i, m.size, "with all its bytes");
-		is_mem(big, m.body, BIG - i, "in their order");
-		is_int(0, m.n_fds, "without a descriptor");
+		is_int(1, exchange(writer, &m),
+			"message %u of several in parts is received", i);
+		is_int(i, m.serial, "a message in parts has its serial");
+		is_int(BIG - i, m.size, "a message in parts has its size");
+		is_mem(big, m.body, BIG - i,
+			"a message in parts has its bytes in order");
+		is_int(0, m.n_fds, "a message in parts has no descriptor");
 		wire_message_clear(&m);
 	}
-	is_int(1, exchange(writer, &m), "the message behind them comes");
-	is_int(10, m.size, "in one piece");
+	is_int(1, exchange(writer, &m),
+		"the message behind those in parts is received");
+	is_int(10, m.size, "the message behind those in parts is in one piece");
 	wire_message_clear(&m);
-	is_int(0, (int64_t)wire_writer_held(writer), "nothing is counted then");
+	is_int(0, (int64_t)wire_writer_held(writer),
+		"the queue counts nothing after all was sent");
 	wire_writer_free(writer);
 }
 
@@ -104,15 +109,16 @@ static void test_parts_interrupted(void)
 	wire_push(dead, WIRE_OUT(5, 1, big, BIG));
 	wire_flush(dead, socks[0]);
 	is_int(-EAGAIN, wire_receive(socks[1], &in_parts, &m),
-		"a message is half there");
+		"a first part of a message is received");
 	wire_push(writer, WIRE_OUT(6, 0, big, 10));
 	wire_push(writer, WIRE_OUT(5, 1, big, BIG));
-	is_int(1, exchange(writer, &m), "another sender's message comes");
-	is_int(6, m.type, "of its own type");
+	is_int(1, exchange(writer, &m), "another sender's message is received");
+	is_int(6, m.type, "another sender's message has its type");
 	wire_message_clear(&m);
-	is_int(0, partial.got, "the half message is dropped");
-	is_int(1, exchange(writer, &m), "the whole message comes");
-	is_mem(big, m.body, BIG, "with the bytes of one sender");
+	is_int(0, partial.got, "the incomplete message is dropped");
+	is_int(1, exchange(writer, &m), "the whole message is received");
+	is_mem(big, m.body, BIG,
+		"the whole message has the bytes of one sender");
 	wire_message_clear(&m);
 	wire_partial_clear(&partial);
 	wire_writer_free(writer);
@@ -129,12 +135,12 @@ static void test_parts_abandoned(void)
 	wire_push(second, WIRE_OUT(5, 2, big, BIG));
 	wire_flush(first, socks[0]);
 	is_int(-EAGAIN, wire_receive(socks[1], &in_parts, &m),
-		"a message is half there");
+		"a first part is received again");
 	wire_flush(second, socks[0]);
 	is_int(-EPROTO, wire_receive(socks[1], &in_parts, &m),
 		"another message in parts in the middle of one is refused");
 	has_str("was followed by another", tarn_fail_message(),
-		"the sentence says what came");
+		"the error names the unexpected message");
 	wire_partial_clear(&partial);
 	wire_writer_free(first);
 	wire_writer_free(second);
@@ -148,9 +154,10 @@ static void part_refused(const struct wire_reader *reader, struct wire_header h,
 
 	h.flags |= WIRE_PART;
 	frame(h, size, n_fds);
-	is_int(-EPROTO, wire_receive(socks[1], reader, &m), "%s is refused",
-		what);
-	has_str(part, tarn_fail_message(), "with a sentence");
+	is_int(-EPROTO, wire_receive(socks[1], reader, &m),
+		"a wrong part is refused: %s", what);
+	has_str(part, tarn_fail_message(),
+		"the error of a wrong part contains the expected words");
 	wire_partial_clear(&partial);
 }
 
@@ -179,10 +186,11 @@ static void test_wrong_parts(void)
 	h.size = WIRE_INLINE_MAX + 10;
 	frame(h, WIRE_INLINE_MAX, 0);
 	is_int(-EAGAIN, wire_receive(socks[1], &in_parts, &m),
-		"a first part is received");
+		"a first part is received before a wrong one");
 	part_refused(&in_parts, h, 11, 0, "has 11 bytes instead of 10",
 		"a last part that is too long");
-	is_int(fds, count_fds(getpid()), "no descriptor is left");
+	is_int(fds, count_fds(getpid()),
+		"no descriptor is left after the wrong parts");
 }
 
 int main(void)

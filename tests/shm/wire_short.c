@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Messages where memory or descriptors are short for a moment: nothing is lost
- * that can wait, no descriptor stays open, and whoever was not understood is
- * known.
+ * Messages while memory or descriptors are short: a message that can wait is
+ * not lost, no descriptor stays open, and the sender of a message that was
+ * lost is known.
  *
  * The kernel's part is played here, in place of libc's recvmsg and sendmsg.
  */
@@ -76,11 +76,12 @@ static void test_kernel_short(int error)
 	frame(head(WIRE_HELLO, 3), 3, 1);
 	denied = error;
 	is_int(-ENOBUFS, wire_receive(socks[1], NULL, &message),
-		"recvmsg has error %d: it can be tried again", error);
+		"recvmsg fails with error %d, which asks to try again", error);
 	denied = 0;
-	is_int(1, wire_receive(socks[1], NULL, &message), "then it comes");
-	is_int(3, message.size, "whole");
-	is_int(1, message.n_fds, "with its descriptor");
+	is_int(1, wire_receive(socks[1], NULL, &message),
+		"the message is received afterwards");
+	is_int(3, message.size, "the message has all its bytes");
+	is_int(1, message.n_fds, "the message has its descriptor");
 	wire_message_clear(&message);
 }
 
@@ -105,16 +106,17 @@ static void test_few_descriptors(int room, bool is_long)
 		"a message of which %d descriptors of 3 fit is lost", room);
 	has_str("ulimit -n", tarn_fail_message(),
 		"the error contains 'ulimit -n'");
-	is_int(7, message.serial, "its serial tells whom it was for");
+	is_int(7, message.serial, "the lost message's serial is known");
 	is_int(WIRE_HELLO, message.type,
 		"a message without its descriptors keeps its type");
-	is_int(0, message.n_fds, "it has no descriptor");
+	is_int(0, message.n_fds, "the lost message has no descriptor");
 	wire_message_clear(&message);
 	room_for_fds = -1;
 	is_int(fds, count_fds(getpid()), "no descriptor is left open");
-	is_int(1, wire_receive(socks[1], NULL, &message), "the next");
-	is_int(8, message.serial, "is itself");
-	is_int(1, message.n_fds, "with its descriptor");
+	is_int(1, wire_receive(socks[1], NULL, &message),
+		"the next message is received");
+	is_int(8, message.serial, "the next message has its serial");
+	is_int(1, message.n_fds, "the next message has its descriptor");
 	wire_message_clear(&message);
 	fd_close(fd);
 }
@@ -131,12 +133,13 @@ static void test_send_short(int error)
 	wire_push(writer, WIRE_OUT_FDS(5, 1, big, 100, &fd, 1));
 	deny_send = error;
 	ok(wire_is_short(wire_flush(writer, socks[0])),
-		"sendmsg has error %d: that is for a moment", error);
+		"sendmsg fails with error %d, which passes", error);
 	deny_send = 0;
-	is_int(1, wire_flush(writer, socks[0]), "then it goes");
+	is_int(1, wire_flush(writer, socks[0]),
+		"the message is sent afterwards");
 	is_int(1, wire_receive(socks[1], NULL, &message),
 		"the message is received once it could be sent");
-	is_int(1, message.n_fds, "with its descriptor");
+	is_int(1, message.n_fds, "the delayed message has its descriptor");
 	wire_message_clear(&message);
 	fd_close(fd);
 	wire_writer_free(writer);
@@ -153,12 +156,13 @@ static void test_no_room(void)
 	wire_writer_new(BIG - 1, &writer);
 	before = limit_to(RLIMIT_NOFILE, limit_next_fd());
 	is_int(-EMFILE, wire_push(writer, WIRE_OUT_FDS(5, 1, big, 100, &fd, 1)),
-		"no descriptor can be kept for a message");
+		"a message is refused when no descriptor can be kept for it");
 	is_int(-ENOBUFS,
 		wire_push(writer, WIRE_OUT_FDS(5, 2, big, BIG, &fd, 1)),
-		"none is, for one that has no room");
+		"a message beyond the queue's limit keeps no descriptor");
 	setrlimit(RLIMIT_NOFILE, &before);
-	is_int(0, (int64_t)wire_writer_held(writer), "nothing is queued");
+	is_int(0, (int64_t)wire_writer_held(writer),
+		"a refused message is not queued");
 	fd_close(fd);
 	wire_writer_free(writer);
 }
@@ -178,11 +182,13 @@ static void test_no_memfd(void)
 	wire_writer_new(BIG, &full);
 	before = limit_to(RLIMIT_NOFILE, limit_next_fd());
 	is_int(-EMFILE, wire_send(socks[0], &out),
-		"no descriptor for a long message");
-	has_str("300001 bytes", tarn_fail_message(), "is a sentence");
+		"a long message without a descriptor for it is refused");
+	has_str("300001 bytes", tarn_fail_message(),
+		"the error says how long the message is");
 	is_int(-EMFILE, wire_out_prepare(&out),
 		"a long message cannot be prepared without descriptors");
-	is_int(0, wire_push(writer, &out), "it can be queued");
+	is_int(0, wire_push(writer, &out),
+		"a long message is queued without descriptors");
 	ok(wire_is_short(wire_flush(writer, socks[0])),
 		"a message that lacks descriptors stays queued");
 	while (wire_try(full, socks[0], WIRE_OUT(6, 2, big, 1000)) == 1)
@@ -195,10 +201,11 @@ static void test_no_memfd(void)
 		wire_message_clear(&message);
 	}
 	wire_writer_free(full);
-	is_int(1, wire_flush(writer, socks[0]), "until there is one");
+	is_int(1, wire_flush(writer, socks[0]),
+		"the long message is sent when there is a descriptor");
 	is_int(1, wire_receive(socks[1], NULL, &message),
 		"the message is received when there is a descriptor");
-	is_mem(big, message.body, BIG, "whole");
+	is_mem(big, message.body, BIG, "the long message has all its bytes");
 	wire_message_clear(&message);
 	wire_writer_free(writer);
 }
@@ -219,7 +226,7 @@ static void test_file_limit(void)
 	is_int(-EFBIG, wire_push(writer, WIRE_OUT(5, 1, big, BIG)),
 		"a message that is too long is not queued");
 	is_int(0, wire_send(socks[0], WIRE_OUT(5, 1, big, WIRE_INLINE_MAX)),
-		"one that is no file goes");
+		"a message in parts needs no file and is sent");
 	setrlimit(RLIMIT_FSIZE, &before);
 	wire_writer_free(writer);
 }
@@ -271,13 +278,16 @@ static void test_no_memory_for_parts(void)
 	}
 	setrlimit(RLIMIT_DATA, &before);
 	is_int(-ENOMEM, r, "a message in parts without memory for it is lost");
-	is_int(7, m.serial, "its serial tells which request it answered");
-	is_int(5, m.type, "and its type which kind of answer it was");
-	is_int(0, m.size, "it has no body");
+	is_int(7, m.serial,
+		"the lost message's serial tells which request it answered");
+	is_int(5, m.type,
+		"the lost message's type tells what kind of reply it was");
+	is_int(0, m.size, "the lost message has no body");
 	wire_message_clear(&m);
 	frame(head(6, 3), 3, 0);
-	is_int(1, wire_receive(socks[1], &reader, &m), "the next comes");
-	is_int(3, m.size, "whole");
+	is_int(1, wire_receive(socks[1], &reader, &m),
+		"the message behind the lost one is received");
+	is_int(3, m.size, "the message behind the lost one is whole");
 	wire_message_clear(&m);
 	wire_partial_clear(&partial);
 }
