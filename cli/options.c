@@ -96,8 +96,8 @@ static void offer_option(struct suggest *suggest, const struct option_row *row)
 }
 
 /* getopt names the letter of an option that it knows, or of one in a cluster
- * like -ab that it does not; given is the argument only if it was a long one.
- */
+ * like -ab that it does not; given is the argument only if it was a long
+ * one. */
 static int unknown_option(
 	const struct usage *usage, const char *letters, const char *given)
 {

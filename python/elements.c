@@ -75,8 +75,8 @@ PyObject *tensor_tolist(PyObject *self, PyObject *none)
 	return list;
 }
 
-/* So many elements are converted at once: half a MiB, or the blink of an eye.
- */
+/* So many elements are converted at once: half a MiB, or the blink of an
+ * eye. */
 #define BLOCK (64 << 10)
 /* Where a dimension is cut, whole bytes are wanted of any dtype. */
 #define CUT 64

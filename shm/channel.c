@@ -146,8 +146,8 @@ int channel_attach(struct channel_map *map, void *memory, uint64_t size)
 		r = ring_attach(&ring, at + CHANNEL_PAGE, p.ring_size);
 	if (r < 0)
 		return r;
-	/* All arithmetic uses the copies; the ring must have the same geometry.
-	 */
+	/* All arithmetic uses the copies; the ring must have the same
+	 * geometry. */
 	if (ring.geometry.mode != g.ring.mode ||
 		ring.geometry.slots != g.ring.slots ||
 		ring.geometry.slot_bytes != g.ring.slot_bytes)

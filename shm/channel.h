@@ -72,8 +72,8 @@
 #define CHANNEL_NOTE_TENSORS 0xffffu
 #define CHANNEL_NOTE_HOLDS (1u << 31)
 
-/* The channel's names are removed when the last participant has left or died.
- */
+/* The channel's names are removed when the last participant has left or
+ * died. */
 #define CHANNEL_EPHEMERAL 1u
 
 struct lease_batch;

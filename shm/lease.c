@@ -84,8 +84,8 @@ struct lease_page *lease_unmap(struct lease_page *page)
 /* The other side may write anything into used. */
 static uint32_t slots_used(const struct lease_page *page)
 {
-	/* Relaxed: a reader that must not miss a slot has fenced before (F2).
-	 */
+	/* Relaxed: a reader that must not miss a slot has fenced before
+	 * (F2). */
 	uint32_t used = atomic_load_explicit(&page->used, memory_order_relaxed);
 
 	return MIN(used, (uint32_t)LEASE_SLOTS);

@@ -15,8 +15,8 @@
 #include "shm/lease.h"
 
 #define FIRST_CAPACITY                                                         \
-	64u                      /* a quarter of a page: most batches hold one
-				  */
+	64u                      /* a quarter of a page: most batches hold
+				  * one */
 #define KEPT_CAPACITY 4096u      /* 64 KiB: memory kept between two batches */
 #define LAST_CAPACITY (1u << 20) /* 16 MiB; then a second pass is cheap */
 

@@ -101,8 +101,8 @@ struct msg_restarted {
 
 /* The descriptors of the segments numbered first, first + 1, ... In the reply,
  * count x uint64_t follow, the serials of these segments (table_segments.c): a
- * number may belong to another segment by now than the client saw in the table.
- */
+ * number may belong to another segment by now than the client saw in the
+ * table. */
 struct msg_segments {
 	uint32_t first;
 	uint32_t count; /* 0 in the reply: there are none from first on */

@@ -96,8 +96,8 @@ static inline bool version_still(
 }
 
 /* No byte of a name changes while it stands. So a walk skips a record that does
- * not begin with the prefix without proof, and without reading the rest of it.
- */
+ * not begin with the prefix without proof, and without reading the rest of
+ * it. */
 static inline bool record_may_begin(const struct name_record *record,
 	const char *prefix, size_t prefix_size)
 {

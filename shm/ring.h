@@ -78,8 +78,8 @@ struct ring_item {
 	struct ring_note note;
 };
 
-/* A participant's view. It is in private memory, so that no peer can change it.
- */
+/* A participant's view. It is in private memory, so that no peer can change
+ * it. */
 struct ring {
 	struct ring_head *head;
 	struct ring_member *members;
@@ -123,8 +123,8 @@ struct ring {
 
 /* The memory that a ring needs; -EINVAL: no such ring. */
 int ring_size(const struct ring_geometry *geometry, size_t *ret);
-/* Makes a ring in zeroed memory of that size, before any other process sees it.
- */
+/* Makes a ring in zeroed memory of that size, before any other process sees
+ * it. */
 int ring_init(void *memory, size_t size, const struct ring_geometry *geometry);
 /* Checks a ring that another process made and copies its geometry. The memory,
  * page aligned, stays the caller's and must outlive the ring. -EPROTO. */

@@ -99,8 +99,8 @@ void ring_finish(struct ring *ring, uint64_t position, uint64_t entry)
 	for (int half = 0; half < 2; half++) {
 		uint64_t was = atomic_load(&s->pending[half]);
 
-		/* If the word is unchanged, was is no later than this position.
-		 */
+		/* If the word is unchanged, was is no later than this
+		 * position. */
 		if (atomic_load(&s->word) != word)
 			return;
 		if (!pending_is(was, position)) /* B1: pairs with L2 */

@@ -347,8 +347,8 @@ int ring_release(struct ring *ring, const struct ring_item *item)
 		return 0;
 	}
 	/* Our word is checked so that this is not the slot that a successor in
-	 * our place reads (T3, T4). Release: pairs with ring_acquire; W1, R1.
-	 */
+	 * our place reads (T3, T4). Release: pairs with ring_acquire; W1,
+	 * R1. */
 	if (!ring_is_member(ring) || !ring_swap(&ring->slots[slot].word,
 					     slot_owned(ring, SLOT_READING, p),
 					     slot_word(SLOT_FREE, 0, p)))

@@ -209,8 +209,8 @@ struct table_storage {
 #define STORAGE_QUARANTINE 8u
 /* Of a mutable one: its bytes are a channel's (channel.h). */
 #define STORAGE_CHANNEL 16u
-/* Loaded, and found by every client that proves the same version of its file.
- */
+/* Loaded, and found by every client that proves the same version of its
+ * file. */
 #define STORAGE_KEPT 32u
 #define TABLE_POOL_OWN UINT32_MAX
 

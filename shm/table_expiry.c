@@ -104,8 +104,8 @@ int timer_found(struct table_writer *writer, uint64_t offset, uint64_t expires)
 	struct timers *timers = &writer->timers;
 	int r;
 
-	/* Most records have no end, and had none: their pages stay unwritten.
-	 */
+	/* Most records have no end, and had none: their pages stay
+	 * unwritten. */
 	if (record->timer != expires)
 		record->timer = expires;
 	if (!expires)

@@ -109,8 +109,8 @@ int table_add_segment(struct table_writer *writer, uint32_t number,
 	atomic_store_explicit(&segment->word,
 		segment_word(segment_word_serial(word) + 1, SEGMENT_READY),
 		memory_order_release);
-	/* Release: pairs with the acquire loads of the readers of n_segments.
-	 */
+	/* Release: pairs with the acquire loads of the readers of
+	 * n_segments. */
 	if (is_new)
 		atomic_store_explicit(&table->header->n_segments, number + 1,
 			memory_order_release);

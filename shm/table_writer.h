@@ -71,8 +71,8 @@ int table_put(struct table_writer *writer, const char *name, size_t name_size,
 int table_remove(struct table_writer *writer, const char *name,
 	size_t name_size); /* -ENOENT */
 /* The transaction does that request; once in a transaction. The slot stays
- * taken from the commit until table_completion_free. -ENOSPC, -ENOMEM: as put.
- */
+ * taken from the commit until table_completion_free. -ENOSPC, -ENOMEM: as
+ * put. */
 int table_complete(struct table_writer *writer, const struct completed *request,
 	uint32_t *ret_slot);
 void table_commit(

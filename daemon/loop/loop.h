@@ -34,8 +34,8 @@ int loop_watch(struct loop *loop, int fd, unsigned want, loop_fn fn, void *arg,
 	struct loop_watch **ret);
 int loop_change(struct loop_watch *watch, unsigned want);
 /* Nothing is reported, not even a hang-up, until loop_change(): for a watch
- * whose callback can do nothing for a while, and would be called without end.
- */
+ * whose callback can do nothing for a while, and would be called without
+ * end. */
 int loop_mute(struct loop_watch *watch);
 /* Stops watching; safe inside any callback; before fd is closed. NULL. */
 struct loop_watch *loop_unwatch(struct loop_watch *watch);

@@ -86,8 +86,8 @@ struct idle {
 struct drain {
 	bool asked; /* the keeper: does anybody wait? */
 	bool draining;
-	bool leaving;   /* the keeper was told so: it ends when this process has
-			 */
+	bool leaving;   /* the keeper was told so: it ends when this process
+			 * has */
 	uint64_t until; /* then it ends with loads under way */
 	struct deadline end;
 };

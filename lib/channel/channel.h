@@ -168,15 +168,15 @@ int channel_create(tarn_store *store, const char *name,
 
 /* ---- leave.c ----------------------------------------------------------- */
 
-/* A participant of this process has left: the daemon may have to be notified.
- */
+/* A participant of this process has left: the daemon may have to be
+ * notified. */
 void channel_leave(tarn_channel *channel);
 /* The same for a caller that drops its last item or slot where no wait is
  * expected, such as in a destructor: it does not wait for the daemon. */
 void channel_leave_async(tarn_channel *channel);
 /* Waits until the daemon has done so, unless the daemon hangs. For a caller
- * that looks a name up: it must not find one whose channel it has ended itself.
- */
+ * that looks a name up: it must not find one whose channel it has ended
+ * itself. */
 void channel_await_leaves(struct tarn_store *store);
 /* Asks for this connection's ring owner once more, which makes the daemon check
  * who is left and which channels have ended. The daemon has done so on return,

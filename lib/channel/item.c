@@ -42,8 +42,8 @@ static void item_release(void *arg)
 	storage_drop_guard(&item->storage);
 	adaptive_lock_take(&side->lock);
 	ours = member_is_ours(channel, item->member);
-	/* It fails if we were taken for dead: then the slot belongs to another.
-	 */
+	/* It fails if we were taken for dead: then the slot belongs to
+	 * another. */
 	if (ours)
 		ring_release(&item->member->ring, &item->item);
 	late = is_late(item, ours);

@@ -38,8 +38,8 @@ static bool is_to_be_told(const tarn_channel *channel)
 	const struct channel_geometry *g = &channel->map.geometry;
 
 	/* For a broadcast, also because of the storages that items kept: items
-	 * that a consumer has not received end with it, without being released.
-	 */
+	 * that a consumer has not received end with it, without being
+	 * released. */
 	return g->flags & CHANNEL_EPHEMERAL || g->ring.mode == RING_BROADCAST ||
 	       ring_is_closed(&channel->ring);
 }
@@ -74,8 +74,8 @@ void channel_await_leaves(struct tarn_store *store)
 		atomic_load_explicit(&store->leaves_sent, memory_order_acquire);
 
 	/* Acquire: pairs with the release below, in another thread: a thread
-	 * that skips the call finds the names gone as if it had made the call.
-	 */
+	 * that skips the call finds the names gone as if it had made the
+	 * call. */
 	if (leaves_sent ==
 		atomic_load_explicit(&store->leaves_done, memory_order_acquire))
 		return;

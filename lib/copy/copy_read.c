@@ -118,8 +118,8 @@ static char *dst_origin(const struct copy_read *c)
 	return tarn_tensor_origin(c->head.dst);
 }
 
-/* Takes a buffer for the part, and a record. 1, 0: none is free, or an error.
- */
+/* Takes a buffer for the part, and a record. 1, 0: none is free, or an
+ * error. */
 static int take_batch(struct copy_read *c, const struct read_part *part)
 {
 	struct read_batch *b = c->batches;

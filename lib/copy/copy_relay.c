@@ -87,8 +87,8 @@ static void plan(struct copy_relay *c)
 		    2 * PAGE;
 }
 
-/* Both windows at once, or none: a copy that has one must not wait for another.
- */
+/* Both windows at once, or none: a copy that has one must not wait for
+ * another. */
 static bool take_room(struct copy_relay *c)
 {
 	struct copy_env *env = c->head.env;

@@ -102,8 +102,8 @@ static void chunk_done(struct tarn_io_request *req)
 	if (refuses_direct(p, r))
 		w->direct = p->direct = false;
 	else if (r == 0)
-		fail(p, EIO); /* the next try returns the cause, if there is one
-			       */
+		fail(p, EIO); /* the next try returns the cause, if there is
+			       * one */
 	else if (r < 0 &&
 		 ((r != -EAGAIN && r != -EINTR) || ++p->retries > RETRIES))
 		fail(p, -r);

@@ -73,8 +73,8 @@ struct copy_write {
 	int64_t run_dst;              /* element of dst, from its origin */
 	uint64_t next;                /* byte within the run */
 
-	struct window *current; /* from which chunks can still be cut, or NULL
-				 */
+	struct window *current; /* from which chunks can still be cut, or
+				 * NULL */
 	uint64_t free_windows;  /* one bit for each */
 	uint32_t free_chunks;
 	struct window windows[WINDOWS];

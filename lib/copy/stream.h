@@ -79,8 +79,8 @@ struct tarn_stream {
 	int64_t now, cpu; /* nanoseconds, when last read */
 	int64_t earliest; /* deadline; may be earlier than any that remains */
 	unsigned unsubmitted; /* requests, approximately */
-	bool called_back; /* since the last stream_begin: some copies can go on
-			   */
+	bool called_back;     /* since the last stream_begin: some copies can go
+			   * on */
 	uint64_t bytes_done, bytes_total;
 
 	bool polled; /* the caller has the descriptor */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Many small allocations that are freed together. All zeroes is an empty arena.
- */
+/* Many small allocations that are freed together. All zeroes is an empty
+ * arena. */
 #pragma once
 
 #include <stddef.h>
@@ -11,8 +11,8 @@ struct arena {
 	struct arena_block *last;
 };
 
-/* About this many bytes will be allocated: a large amount is reserved at once.
- */
+/* About this many bytes will be allocated: a large amount is reserved at
+ * once. */
 void arena_expect(struct arena *arena, size_t size);
 
 /* count items of size bytes, aligned to 8, not zeroed; NULL when there is no

@@ -4,8 +4,8 @@
 
 #include <stddef.h>
 
-/* The least size for which this pays off: a huge page on nearly all machines.
- */
+/* The least size for which this pays off: a huge page on nearly all
+ * machines. */
 #define HUGE_LEAST ((size_t)2 << 20)
 
 /* size bytes, at least one; NULL: out of memory. Untouched pages take no

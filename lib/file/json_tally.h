@@ -20,8 +20,8 @@ struct json_value {
 	struct json_text text; /* the value, no blanks around it */
 	size_t members;        /* keys of an object, repeated ones too */
 	size_t depth;          /* 0: not a container; 1: [] or {} */
-	bool minus_zero;       /* contains something like -0, an integer or not
-			        */
+	bool minus_zero;       /* contains something like -0, an integer or
+			        * not */
 };
 
 /* The first NUL; NULL: there is none. JSON has none anywhere, but jansson (up

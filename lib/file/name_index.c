@@ -25,8 +25,8 @@ static uint64_t hash(
 }
 
 /* A secret that is merely hard to guess still works where the kernel has no
- * entropy yet: it hides nothing, it only makes targeted collisions difficult.
- */
+ * entropy yet: it hides nothing, it only makes targeted collisions
+ * difficult. */
 static void make_secret(unsigned char secret[NAME_INDEX_SECRET])
 {
 	struct timespec now;

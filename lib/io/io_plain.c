@@ -37,8 +37,8 @@ static int32_t transfer(struct plain *p, struct tarn_io_request *req)
 }
 
 /* Whatever n is, all are done: there is no one else to do them meanwhile.
- * Requests that done() queues are for the next call, as with the other engines.
- */
+ * Requests that done() queues are for the next call, as with the other
+ * engines. */
 static int plain_wait(struct tarn_io *io, unsigned n, int timeout_ms)
 {
 	struct plain *p = plain_of(io);

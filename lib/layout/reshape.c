@@ -180,8 +180,8 @@ static int give_view(const char *op, const struct tarn_layout *layout, int ndim,
 		memcpy(out.shape, shape, ndim * sizeof(*shape));
 		memcpy(out.stride, stride, ndim * sizeof(*stride));
 	}
-	/* The strides of an empty tensor are new; others reach what they did.
-	 */
+	/* The strides of an empty tensor are new; others reach what they
+	 * did. */
 	if (tarn_layout_numel(&out) == 0)
 		return view_checked(op, &out, ret);
 	return view_reaching(op, &out, ret);

@@ -95,8 +95,8 @@ int bytes_move(const struct nest *nest, bool large, void *dst, const void *src)
 static int64_t cache_size(void)
 {
 	static _Atomic int64_t known;
-	/* Relaxed: a single number; a thread that finds none queries it again.
-	 */
+	/* Relaxed: a single number; a thread that finds none queries it
+	 * again. */
 	int64_t size = atomic_load_explicit(&known, memory_order_relaxed);
 
 	if (size == 0) {

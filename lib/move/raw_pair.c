@@ -122,8 +122,8 @@ struct blocks {
 	int64_t first_row, first_col;
 };
 
-/* The size of the first of blocks of n elements, when lines come every stride.
- */
+/* The size of the first of blocks of n elements, when lines come every
+ * stride. */
 static int64_t first_of(
 	const void *at, int64_t stride, int64_t n, int64_t extent, int64_t size)
 {

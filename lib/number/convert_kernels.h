@@ -152,8 +152,8 @@ ALWAYS u32 encode(f32 x, struct form f)
 	/* Codes stay below 2^17: a signed comparison is the cheaper one. */
 	code = (i32)code > (i32)f.max ? f.over : code;
 	code = a > F32_INFINITY ? nan : code;
-	if (!f.nan || f.fnuz) /* no sign on a 0 in types without -0, or on a NaN
-			       */
+	if (!f.nan || f.fnuz) /* no sign on a 0 in types without -0, or on a
+			       * NaN */
 		sign = a > F32_INFINITY || (f.fnuz && code == 0) ? 0 : sign;
 	return code | sign;
 }

@@ -14,16 +14,16 @@
 struct part {
 	const struct tarn_save_item *item;
 	tarn_tensor *src;        /* in the order of the file; a reference */
-	struct tarn_layout file; /* the same shape, with its strides in the file
-				  */
+	struct tarn_layout file; /* the same shape, with its strides in the
+				  * file */
 	uint64_t offset, nbytes; /* in the file */
 	uint64_t digits;         /* in the head: the digits of its checksum */
 	/* Its smallest chunk: pack elements, in unit bytes. */
 	unsigned pack, unit;
 	bool memory;         /* src has an address */
 	uint64_t transposed; /* bytes to be read into memory first, or 0 */
-	const char *bytes;   /* its bytes in memory, in the file's form; or NULL
-			    */
+	const char *bytes;   /* its bytes in memory, in the file's form; or
+			    * NULL */
 	struct tarn_copy_options convert; /* for src: channel_dim is a dimension
 					   * of it */
 };
@@ -33,8 +33,8 @@ struct save_plan {
 	struct part *parts; /* in the order of the file */
 	size_t n;
 	uint64_t bytes; /* of all of them */
-	uint64_t work;  /* bytes of the file, and those read into memory before
-			 */
+	uint64_t work;  /* bytes of the file, and those read into memory
+			 * before */
 };
 
 /* All zeroes is an empty plan; free it after a failure too. -EINVAL, -ENOTSUP,

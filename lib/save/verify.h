@@ -14,8 +14,8 @@ struct claim {
 	uint64_t wanted; /* if result is 0 */
 };
 
-/* The checksum of each tensor according to the file, in their order: malloc'ed.
- */
+/* The checksum of each tensor according to the file, in their order:
+ * malloc'ed. */
 int verify_claims(const tarn_file *file, struct claim **ret);
 
 /* Returns -EBADMSG with its sentence. */

@@ -117,8 +117,8 @@ static void tell(const struct plan *plan, pid_t pid, int error)
 		;
 }
 
-/* From here to exec only calls that are safe in the fork of a threaded process.
- */
+/* From here to exec only calls that are safe in the fork of a threaded
+ * process. */
 static _Noreturn void become_daemon(const struct plan *plan)
 {
 	struct sigaction plain = {.sa_handler = SIG_DFL};

@@ -248,8 +248,8 @@ static void starve(
 }
 
 /* With the lock held. The message is still in the socket, and a moment later
- * there may be memory for it. After many tries the waiting threads stop trying.
- */
+ * there may be memory for it. After many tries the waiting threads stop
+ * trying. */
 static void wait_for_memory(struct connection *c)
 {
 	int64_t now = clock_ms();

@@ -118,8 +118,8 @@ int connection_call(struct connection *c, uint16_t type, const void *body,
 
 /* The same in steps, for calls with more than one reply. The request gets its
  * serial here; its body and fds must stay as they are until call_end.
- * call_next: 1 with a reply in *ret, 0 when timeout_ms have passed without one.
- */
+ * call_next: 1 with a reply in *ret, 0 when timeout_ms have passed without
+ * one. */
 int call_begin(
 	struct connection *c, struct call *call, const struct wire_out *out);
 int call_next(struct connection *c, struct call *call, int timeout_ms,
@@ -135,8 +135,8 @@ int call_expect(const struct connection *c, const struct wire_message *reply,
 	uint16_t want, uint32_t min_size);
 
 /* Receives unsolicited messages, for a caller that makes no call but must
- * notice that another server is there, or that the daemon is gone: -ECONNRESET.
- */
+ * notice that another server is there, or that the daemon is gone:
+ * -ECONNRESET. */
 int connection_receive_unasked(struct connection *c);
 
 /* Notifies the daemon of a release, without waiting, without allocating, and

@@ -27,8 +27,8 @@
 #include "lib/store/connection.h"
 
 /* The error of a call when the socket is full, or the system short of a
- * resource for a moment. The connection is sound: queued messages go out later.
- */
+ * resource for a moment. The connection is sound: queued messages go out
+ * later. */
 static bool is_passing(int r)
 {
 	return r == -ETIMEDOUT || wire_is_short(r);

@@ -67,8 +67,8 @@ static void cow_release(void *arg)
 	free(p);
 }
 
-/* With the lock: takes another reference, unless the last one was just dropped.
- */
+/* With the lock: takes another reference, unless the last one was just
+ * dropped. */
 static tarn_storage *try_ref(tarn_storage *storage)
 {
 	unsigned refs;
@@ -119,8 +119,8 @@ static int map_file(const tarn_storage *storage,
 	struct stat st;
 	int r;
 
-	/* A file that cannot be mapped is read, and the read reports the cause.
-	 */
+	/* A file that cannot be mapped is read, and the read reports the
+	 * cause. */
 	if (!file->readable || fstat(file->fd, &st) < 0 ||
 		!S_ISREG(st.st_mode) ||
 		add_u64(file->offset, storage->size, &end) ||

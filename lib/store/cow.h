@@ -12,7 +12,7 @@
 #define COW_COPY_MAX (64u << 10)
 
 /* All bytes of a storage, whatever its kind. -ENOTSUP: there is nothing to map,
- * or it cannot be mapped like that. Whatever the result, the caller ends map.
- */
+ * or it cannot be mapped like that. Whatever the result, the caller ends
+ * map. */
 int cow_map_storage(
 	const tarn_storage *storage, struct cow_map *map, void **ret);

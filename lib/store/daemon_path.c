@@ -17,8 +17,8 @@
 
 #include "base/checked.h"
 
-/* Relative to the folder of the library (or of the program that contains it).
- */
+/* Relative to the folder of the library (or of the program that contains
+ * it). */
 static const char *const places[] = {
 	"tarnd",              /* everything in one folder */
 	"bin/tarnd",          /* a bundle: a wheel's package */

@@ -33,8 +33,8 @@ bool file_lock_has_fd(struct file_lock *lock);
 void file_lock_set_fd(struct file_lock *lock, int fd);
 
 /* 0; -ETIMEDOUT, after timeout_ms (negative: never); -EROFS: the descriptor is
- * read-only; -EDEADLK: this thread holds it for writing. Each with a sentence.
- */
+ * read-only; -EDEADLK: this thread holds it for writing. Each with a
+ * sentence. */
 int file_lock_take(struct file_lock *lock, bool write, int timeout_ms);
 /* Releases it. -EPERM: this thread cannot have taken it. */
 int file_lock_give(struct file_lock *lock);

@@ -158,8 +158,8 @@ static int make(tarn_storage *storage, struct storage_guard **ret)
 		r = make_in_pool(storage, shared, ret);
 	if (r == -ENOTSUP)
 		r = make_own(storage, false, ret);
-	/* No daemon is left to return a descriptor, but the bytes are mapped.
-	 */
+	/* No daemon is left to return a descriptor, but the bytes are
+	 * mapped. */
 	return r == -ECONNRESET && shared && never_changes(shared)
 		       ? make_own(storage, true, ret)
 		       : r;

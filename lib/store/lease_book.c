@@ -18,13 +18,12 @@
 #define FIRST_CAPACITY 64u /* a page and a half; doubles from here */
 
 /* The daemon's scan for holders takes milliseconds even with thousands of
- * clients; if it takes longer, the server has died in it and is being replaced.
- */
+ * clients; if it takes longer, the server has died in it and is being
+ * replaced. */
 #define BUSY_MS 2000
 #define BUSY_NAP_US 50
 #define BUSY_TRIES                                                             \
-	1000 /* a machine that was suspended must not use up the time
-			 */
+	1000 /* a machine that was suspended must not use up the time */
 
 int lease_book_init(struct lease_book *book, struct lease_page *page)
 {

@@ -20,8 +20,8 @@ struct lease_entry {
 	uint64_t word;         /* lease_word(index, generation); 0: empty */
 	uint32_t slot;         /* index of the slot in the pages */
 	uint32_t count;        /* holders in this process */
-	tarn_storage *storage; /* borrowed: alive, being made, or being released
-			        */
+	tarn_storage *storage; /* borrowed: alive, being made, or being
+			        * released */
 	uint32_t guards;       /* storage objects with a twin: see guard.c */
 };
 

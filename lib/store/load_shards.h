@@ -10,8 +10,8 @@ static inline bool file_is_index(const tarn_file *file)
 	return tarn_file_shard(file, 0) != file;
 }
 
-/* The storage of shard i in all, borrowed; NULL: all is not from load_shards.
- */
+/* The storage of shard i in all, borrowed; NULL: all is not from
+ * load_shards. */
 tarn_storage *load_shards_storage(const tarn_storage *all, uint32_t i);
 
 int store_load_shards(tarn_store *store, tarn_file *file,

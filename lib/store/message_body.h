@@ -22,8 +22,8 @@ struct message_body {
 void message_body_put(struct message_body *body, const void *p, size_t size);
 /* Pads with zeros to a multiple of 8. */
 void message_body_pad(struct message_body *body);
-/* Adds a struct msg_name with the fields that follow it. The name is checked.
- */
+/* Adds a struct msg_name with the fields that follow it. The name is
+ * checked. */
 int message_body_put_name(struct message_body *body, const char *name,
 	size_t name_size, uint32_t source, uint64_t base,
 	const struct tarn_layout *layout);

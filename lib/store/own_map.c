@@ -47,8 +47,8 @@ static int memory_file(uint64_t size)
 		return tarn_fail(-fd, "a memfd of %llu bytes: %s",
 			(unsigned long long)size, tarn_errno_text(fd));
 	/* A client that gets it for reading must not be able to reopen it for
-	 * writing; a daemon that serves it must be able to open it for reading.
-	 */
+	 * writing; a daemon that serves it must be able to open it for
+	 * reading. */
 	if (ftruncate(fd, (off_t)size) < 0 || fchmod(fd, 0644) < 0) {
 		int err = errno;
 

@@ -203,8 +203,8 @@ static uint64_t serial_in(const struct wire_message *reply, uint32_t i)
 }
 
 /* Fetches the descriptors of a run, or of its first segments, and leaves the
- * rest to the caller. Returns how many were mapped, or are gone: at least one.
- */
+ * rest to the caller. Returns how many were mapped, or are gone: at least
+ * one. */
 static int fetch_run(struct pool_map *map, const struct run *run)
 {
 	struct wire_message reply = {0};
@@ -227,8 +227,8 @@ static int fetch_run(struct pool_map *map, const struct run *run)
 	return r < 0 ? r : (int)MAX(got.count, 1u);
 }
 
-/* The first run of at most that many segments, from number from on and below n.
- */
+/* The first run of at most that many segments, from number from on and below
+ * n. */
 static void find_run(const struct pool_map *map, uint32_t from, uint32_t n,
 	uint32_t most, struct run *ret)
 {

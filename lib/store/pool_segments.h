@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The mappings at the addresses of pools. Call these with the map's lock held.
- */
+/* The mappings at the addresses of pools. Call these with the map's lock
+ * held. */
 #pragma once
 
 #include "lib/store/pool_map.h"

@@ -30,8 +30,8 @@ int tarn_store_populate(
 	tarn_layout_bounds(layout, &first, &count);
 	if (count == 0)
 		return 0;
-	/* The sum does not overflow: it was checked when the tensor was made.
-	 */
+	/* The sum does not overflow: it was checked when the tensor was
+	 * made. */
 	start = (uintptr_t)data + (uint64_t)(first * bits / 8);
 	end = (uintptr_t)data + (uint64_t)(((first + count) * bits + 7) / 8);
 	at = (unsigned char *)(start & ~(page - 1));

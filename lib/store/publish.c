@@ -150,8 +150,8 @@ static int send_once(struct tarn_store *store, const struct message_body *b,
 	return r;
 }
 
-/* Was it refused before it began, only because of other clients' publications?
- */
+/* Was it refused before it began, only because of other clients'
+ * publications? */
 static bool is_for_now(const struct wire_message *reply)
 {
 	struct msg_error error;

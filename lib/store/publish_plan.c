@@ -122,8 +122,8 @@ static int plan_created(struct plan *plan, tarn_storage *storage, uint32_t *ret)
 
 /* ---- what is copied -------------------------------------------------- */
 
-/* Makes room for a copy: the caller fills *ret_bytes, then calls copy_filled.
- */
+/* Makes room for a copy: the caller fills *ret_bytes, then calls
+ * copy_filled. */
 static int copy_begin(
 	struct plan *plan, uint64_t size, uint32_t *ret, void **ret_bytes)
 {

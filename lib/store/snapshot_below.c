@@ -44,8 +44,8 @@ static int lost(struct taking *t, uint64_t record, struct taken **one)
 	return taken_heat(t, *one);
 }
 
-/* Visits one record; *one is the entry held for it, or NULL, before and after.
- */
+/* Visits one record; *one is the entry held for it, or NULL, before and
+ * after. */
 static int visit(struct taking *t, uint64_t record, struct taken **one)
 {
 	const struct table *table = &t->store->table;

@@ -45,8 +45,8 @@ void taking_done(struct taking *t);
 struct taken *taken_new(const char *name, size_t size);
 /* Takes NULL and returns NULL. */
 struct taken *taken_free(struct taken *one);
-/* -ENOMEM with a sentence, also where one is NULL; otherwise the list owns it.
- */
+/* -ENOMEM with a sentence, also where one is NULL; otherwise the list owns
+ * it. */
 int taken_add(struct taken_list *list, struct taken *one);
 
 /* Opens the version that commit t->at left under the name, unless it is held
@@ -64,6 +64,6 @@ void taken_drop(struct taking *t, struct taken *one);
 
 /* ---- snapshot_below.c: all names with a prefix ------------------------ */
 
-/* Walks along the table, and brings t->all to the state that commit t->at left.
- */
+/* Walks along the table, and brings t->all to the state that commit t->at
+ * left. */
 int taking_walk(struct taking *t);

@@ -252,8 +252,8 @@ static int attempt(struct tarn_store *store, const struct load_request *request,
 }
 
 /* A load that is gone was published, and no name leads to it any more: others
- * have displaced or removed all of them. So only its bytes are requested again.
- */
+ * have displaced or removed all of them. So only its bytes are requested
+ * again. */
 static int attempt_all(struct tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options, struct msg_loaded *ret_loaded,
 	tarn_storage **ret)

@@ -241,8 +241,8 @@ static int wait_coming(tarn_store *store, const tarn_file *file, uint64_t bytes,
 
 /* ---- all shards of an index ------------------------------------------ */
 
-/* Between two shards there is no load for a moment. landed is the last one's.
- */
+/* Between two shards there is no load for a moment. landed is the last
+ * one's. */
 static int64_t pause_ms(uint64_t landed)
 {
 	return BETWEEN_MS + (int64_t)(landed / VERIFIED_IN_MS);

@@ -219,8 +219,8 @@ int tarn_tensor_format(const tarn_tensor *tensor, int64_t threshold, char **ret)
 			(long long)threshold);
 	if (threshold == 0)
 		threshold = THRESHOLD;
-	/* If all of a tensor in a file is printed, it is better read at once.
-	 */
+	/* If all of a tensor in a file is printed, it is better read at
+	 * once. */
 	if (!storage_by_address(tensor->storage) &&
 		tarn_layout_numel(&tensor->layout) <= threshold) {
 		r = tarn_tensor_clone(tensor, &near);

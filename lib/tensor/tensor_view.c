@@ -87,8 +87,8 @@ int tarn_tensor_flat_storage(tarn_tensor *tensor, tarn_tensor **ret)
 	int r;
 
 	if (mul_i64((int64_t)units, pack, &count))
-		count = INT64_MAX; /* the next line refuses it, with a sentence
-				    */
+		count = INT64_MAX; /* the next line refuses it, with a
+				    * sentence */
 	r = tarn_layout_contiguous(dtype, 1, &count, &flat);
 	if (r < 0)
 		return r;

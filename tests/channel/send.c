@@ -309,8 +309,8 @@ static void test_dead(void)
 	is_int(3, info.free, "no slot is lost");
 	is_int(1, info.producers + info.consumers - 1,
 		"dead participants are not counted");
-	/* What the dead have left in free slots is nothing to who fills them.
-	 */
+	/* What the dead have left in free slots is nothing to who fills
+	 * them. */
 	for (int64_t i = 0; i < 6; i++)
 		if (kit_channel_put(c, 0, i) < 0 || kit_channel_get(c, 0) != i)
 			bail("%s", tarn_error_message());

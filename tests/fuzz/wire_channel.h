@@ -11,8 +11,8 @@
 /* Of each of them: 4 slots of a page. */
 #define CHANNEL_SIZE ((2u << 20) + 4u * 4096u)
 
-/* The memfd of a new one, the caller's, to be published; -1: there are enough.
- */
+/* The memfd of a new one, the caller's, to be published; -1: there are
+ * enough. */
 int peer_channel_new(unsigned kind);
 /* What the input says next: a channel, and what is done with it. */
 void peer_channel_poke(struct input *in, enum ring_part part);

@@ -51,8 +51,8 @@ enum fake_mode {
 	FAKE_BAD_POOL,      /* a pool of impossible reach */
 	FAKE_BAD_SEGMENT,   /* a segment outside of its pool */
 	/* Segment 1 goes, and another gets its number, while the client asks
-	 * for descriptors: before it is answered, or when the answer is away.
-	 */
+	 * for descriptors: before it is answered, or when the answer is
+	 * away. */
 	FAKE_USES_AGAIN,
 	FAKE_USES_AGAIN_LATE,
 	FAKE_REPORTS, /* good; it reports one load */

@@ -251,8 +251,8 @@ static void *ask_direct(void *arg)
 	return (void *)(intptr_t)storage_file_direct(arg);
 }
 
-/* The second descriptor: opened once, whoever asks; the same file and rights.
- */
+/* The second descriptor: opened once, whoever asks; the same file and
+ * rights. */
 static void file_twin(void)
 {
 	char path[4200];

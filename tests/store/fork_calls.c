@@ -25,8 +25,7 @@
 #define THREADS 2
 
 /* All of the kit_fork_store, in a child that has leases; 0, or where it went
- * wrong.
- */
+ * wrong. */
 static int use_store(tarn_tensor *t)
 {
 	struct tarn_report_daemon status;

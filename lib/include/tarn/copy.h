@@ -146,8 +146,8 @@ struct tarn_stream_options {
 	const char *engine; /* as in tarn_copy_options, for all of its copies */
 	uint32_t copies;    /* not reaped at once; 0: 1024 */
 	uint64_t buffer;    /* for bytes that cannot go straight to dst; 0: 16
-			     * MiB. As many again for copies from file to file
-			     */
+			     * MiB. As many again for copies from file to
+			     * file */
 	uint64_t reserved[8]; /* 0 */
 };
 

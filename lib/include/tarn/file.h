@@ -114,8 +114,8 @@ TARN_PUBLIC const struct tarn_file_entry *tarn_file_at(const tarn_file *file,
 	size_t i)
 	TARN_NONNULL(1);
 
-/* Finds a tensor by name; NULL when there is none of that name. Constant time.
- */
+/* Finds a tensor by name; NULL when there is none of that name. Constant
+ * time. */
 TARN_PUBLIC const struct tarn_file_entry *tarn_file_find(
 	const tarn_file *file, const char *name)
 	TARN_NONNULL(1, 2);

@@ -59,8 +59,8 @@ TARN_PUBLIC int tarn_storage_from_fd(int fd, uint64_t offset, uint64_t size,
 /* Uses a range of a file as a storage to be written, by tarn_copy alone
  * (element writes are -ENOTSUP): fd must be open for writing (not with
  * O_APPEND, which would write everything to the end: -EINVAL), and for reading
- * too if the storage is read. The file grows where the range is past its end.
- */
+ * too if the storage is read. The file grows where the range is past its
+ * end. */
 TARN_PUBLIC int tarn_storage_to_fd(int fd, uint64_t offset, uint64_t size,
 	tarn_storage **ret) TARN_NONNULL(4) TARN_MUST_CHECK;
 
@@ -121,8 +121,8 @@ TARN_PUBLIC int tarn_tensor_parse(enum tarn_dtype dtype, const char *text,
 	tarn_tensor **ret) TARN_NONNULL(2, 3) TARN_MUST_CHECK;
 
 /* Takes one more reference, for the caller, or drops one. tarn_tensor_ref takes
- * NULL and returns its argument; tarn_tensor_unref takes NULL and returns NULL.
- */
+ * NULL and returns its argument; tarn_tensor_unref takes NULL and returns
+ * NULL. */
 TARN_PUBLIC tarn_tensor *tarn_tensor_ref(tarn_tensor *tensor);
 /* Takes NULL, returns NULL. */
 TARN_PUBLIC tarn_tensor *tarn_tensor_unref(tarn_tensor *tensor);
