@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/fd.h"
 #include "tests/kit/must.h"
 #include "tests/kit/pool.h"
@@ -180,36 +181,114 @@ static void names(void)
 	end("names");
 }
 
-/* A request that its user's quota does not allow costs nobody a cached file,
- * not even where the daemon's budget would not hold it either. */
-static void refused_first(void)
-{
-	struct tarn_report_daemon before, after;
-	struct publish_msg p;
-	struct raw raw;
-	uint64_t size;
-	int fd = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+/* ---- what is refused drops nothing --------------------------------------- */
 
-	begin("bytes = 64M");
+/* What is wanted, and the quota that does not allow it; size 0: as much as the
+ * daemon's budget. */
+struct too_much {
+	const char *quota, *key;
+	uint64_t sizes[3];
+	uint32_t n_sources, n_names;
+};
+
+static const struct too_much too_much[] = {
+	{"bytes = 64M", "bytes", {0}, 1, 1},
+	{"names = 2", "names", {0}, 1, 3},
+	{"bytes = 64M", "bytes", {40 << 20, 40 << 20}, 2, 2},
+	{"storages = 1\nbytes = 64M", "bytes", {72 << 20}, 1, 1},
+	{"bytes = 64M\ndescriptors = 4", "descriptors", {48 << 20, 4096, 4096},
+		3, 3},
+};
+
+static struct tarn_report_daemon keep_a_file(void)
+{
+	struct tarn_report_daemon status;
+
 	is_int(0, load("cached", 32 << 20), "a file is loaded");
 	must(tarn_store_remove(store, "cached/t"));
-	must(report_daemon(store, &before));
-	ok(before.bytes.cached >= 32 << 20, "the file is kept without a name");
-	size = before.budget & ~4095ull;
+	must(report_daemon(store, &status));
+	ok(status.bytes.cached >= 32 << 20, "the file is kept without a name");
+	return status;
+}
+
+static void is_kept(const struct tarn_report_daemon *before, const char *key)
+{
+	struct tarn_report_daemon after;
+
+	must(report_daemon(store, &after));
+	is_int((int64_t)before->bytes.cached, (int64_t)after.bytes.cached,
+		"the file is still kept, though the quota of %s is too small "
+		"for what was asked",
+		key);
+}
+
+static int sparse_memfd(uint64_t size)
+{
+	int fd = memfd_create("sparse", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
 	if (fd < 0 || ftruncate(fd, (off_t)size) < 0 || fchmod(fd, 0600) < 0)
 		bail("a memfd: %m");
 	publish_msg_seal(fd, SOURCE_MUTABLE);
+	return fd;
+}
+
+/* A publication that its user's quota does not allow costs nobody a cached
+ * file, not even where the daemon's budget would not hold it either. */
+static void refused_first(const struct too_much *t)
+{
+	struct tarn_report_daemon before;
+	struct publish_msg p = {.n_sources = 0};
+	struct raw raw;
+
+	begin(t->quota);
+	before = keep_a_file();
+	for (uint32_t i = 0; i < t->n_sources; i++) {
+		uint64_t size =
+			t->sizes[i] ? t->sizes[i] : before.budget & ~4095ull;
+
+		publish_msg_source(&p, SOURCE_MUTABLE, size);
+		publish_msg_fd(&p, sparse_memfd(size));
+	}
+	for (uint32_t i = 0; i < t->n_names; i++) {
+		char name[32];
+
+		snprintf(name, sizeof(name), "sparse/%u", i);
+		publish_msg_name(&p, name, MIN(i, t->n_sources - 1), 0, 1, 1);
+	}
 	raw_open(&raw, kit.daemon.socket);
-	p = publish_msg_of(SOURCE_MUTABLE, size, fd, "sparse");
 	is_int(WIRE_ERROR, publish_msg_answer(&p, &raw),
-		"a sparse memfd as large as the budget is refused");
+		"a publication beyond the quota of %s is refused", t->key);
 	is_int(EDQUOT, raw.error, "because of its user's quota");
-	must(report_daemon(store, &after));
-	is_int((int64_t)before.bytes.cached, (int64_t)after.bytes.cached,
-		"the file is still kept");
+	has_str(t->key, raw.text, "the error names the key %s", t->key);
+	is_kept(&before, t->key);
 	raw_close(&raw);
-	close(fd);
-	end("bytes, for which nothing is dropped");
+	for (int i = 0; i < p.n_fds; i++)
+		close(p.fds[i]);
+	end(t->quota);
+}
+
+static void load_refused_first(void)
+{
+	static struct order order;
+	struct tarn_report_daemon before;
+	struct raw raw;
+	int fd;
+
+	begin("bytes = 64M\nnames = 1");
+	before = keep_a_file();
+	fd = open(kit_pool_file(&kit, "more", 48 << 20, 4, 0),
+		O_RDONLY | O_CLOEXEC);
+	raw_open(&raw, kit.daemon.socket);
+	order_range(&order, 0, 48 << 20, 0);
+	order_bytes(&order, "more/0", 1000);
+	order_bytes(&order, "more/1", 1000);
+	is_int(WIRE_ERROR, order_load(&order, &raw, fd, -1),
+		"a load of more names than the quota is refused");
+	is_int(EDQUOT, raw.error, "because of its user's quota");
+	is_kept(&before, "names");
+	raw_close(&raw);
+	fd_close(fd);
+	end("names, for which nothing is dropped");
 }
 
 static int publish_byte(struct raw *raw, const char *name)
@@ -381,11 +460,13 @@ int main(void)
 	storages();
 	bytes();
 	names();
-	refused_first();
+	for (size_t i = 0; i < ARRAY_SIZE(too_much); i++)
+		refused_first(&too_much[i]);
+	load_refused_first();
 	let_go();
 	under_way("loads = 3", "loads", 3);
 	under_way("descriptors = 5", "descriptors", 5);
 	connections();
 	requests();
-	return done(67);
+	return done(102);
 }

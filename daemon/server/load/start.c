@@ -143,8 +143,12 @@ void load_start(struct client *client, struct wire_message *message)
 		client_refuse(client, load->serial, r);
 		return load_free(load);
 	}
-	/* Once more at the end; but here nothing was read for it yet. */
+	/* Once more at the end; but here nothing was read for it yet, and
+	 * nothing dropped. */
 	r = names_check_channels(load->domain, &load->names);
+	if (r == 0 && load->names.n)
+		r = names_check_quota(
+			load->domain, &load->names, load->user->spec.uid);
 	if (r < 0)
 		load_refuse(load, r);
 	else if (load->n_ranges == 0)

@@ -46,12 +46,12 @@ int load_take_memory(struct load *load)
 {
 	struct domain *domain = load->domain;
 	uint64_t size = wanted(load), offset;
+	const uint64_t want[QUOTA_KINDS] = {
+		[QUOTA_STORAGES] = 1, [QUOTA_BYTES] = size};
 	int r;
 
 	load->state = LOAD_WAITING;
-	r = storage_fit_quota(load->user, QUOTA_STORAGES, 1);
-	if (r == 0)
-		r = storage_fit_quota(load->user, QUOTA_BYTES, size);
+	r = storage_fit_quota(load->user, want);
 	if (r < 0)
 		return r;
 	r = memory_want(&load->wait, size, false);

@@ -114,22 +114,22 @@ static int copy_from_fd(struct publish *p, struct source *s)
 
 /* ---- storages of their own ------------------------------------------- */
 
-static struct table_storage own_entry(
-	const struct publish *p, const struct source *s, uint32_t flags)
+struct table_storage publish_own_entry(
+	const struct publish *p, const struct source *s)
 {
 	return (struct table_storage) {
 		.pool = TABLE_POOL_OWN,
 		.owner = p->uid,
 		.size = s->size,
-		.flags = STORAGE_CREATED | STORAGE_OWN | flags,
+		.flags = STORAGE_CREATED | STORAGE_OWN,
 	};
 }
 
-/* 1: there is; 0: wait. The quota is checked first: a request that its user may
- * not make must not cost other users their cache. */
+/* 1: there is; 0: wait. The quota is checked once more: others of its user may
+ * have been taken while it waited. */
 static int find_room(struct publish *p, struct source *s)
 {
-	const struct table_storage entry = own_entry(p, s, 0);
+	const struct table_storage entry = publish_own_entry(p, s);
 	int r = storage_check_quota(p->domain, &entry);
 
 	return r < 0 ? r : memory_want(&p->wait, whole_pages(s->size), true);
@@ -138,8 +138,11 @@ static int find_room(struct publish *p, struct source *s)
 /* Takes fd. */
 static int add_own(struct publish *p, struct source *s, uint32_t flags, int fd)
 {
-	const struct table_storage entry = own_entry(p, s, flags);
-	int r = own_add(p->domain, &entry, fd, &s->index, &s->generation);
+	struct table_storage entry = publish_own_entry(p, s);
+	int r;
+
+	entry.flags |= flags;
+	r = own_add(p->domain, &entry, fd, &s->index, &s->generation);
 
 	s->made = r == 0;
 	return r < 0 ? r : 1;
@@ -159,18 +162,24 @@ static bool is_adoptable(const struct source *s)
 	       (uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size;
 }
 
+bool publish_is_own(const struct publish *p, const struct source *s)
+{
+	if (s->kind == SOURCE_MUTABLE || s->kind == SOURCE_CHANNEL)
+		return true;
+	return s->kind == SOURCE_ADOPT && s->size >= ADOPT_MIN &&
+	       own_has_room(p->domain->server) && is_adoptable(s);
+}
+
 static int adopt(struct publish *p, struct source *s)
 {
 	int ro, r;
 
-	if (s->size >= ADOPT_MIN && own_has_room(p->domain->server)) {
-		if (is_adoptable(s) && segment_reopen(s->fd, &ro) == 0) {
-			r = find_room(p, s);
-			if (r == 1)
-				return add_own(p, s, 0, ro);
-			fd_close(ro);
-			return r;
-		}
+	if (publish_is_own(p, s) && segment_reopen(s->fd, &ro) == 0) {
+		r = find_room(p, s);
+		if (r == 1)
+			return add_own(p, s, 0, ro);
+		fd_close(ro);
+		return r;
 	}
 	s->kind = SOURCE_COPY;
 	return copy_from_fd(p, s);

@@ -62,6 +62,10 @@ int publish_give_work(struct publish *publish, struct source *source,
 /* publish/fd.c: those that come as a memfd. 1: its bytes are where they
  * will stay; 0: wait; or an error. */
 int publish_from_fd(struct publish *publish, struct source *source);
+/* As far as can be known yet: it stays in its memfd, with such an entry. */
+bool publish_is_own(const struct publish *publish, const struct source *source);
+struct table_storage publish_own_entry(
+	const struct publish *publish, const struct source *source);
 
 /* publish/parse.c: all that can be wrong with the message. Takes the
  * descriptors out of it. */

@@ -88,16 +88,22 @@ static void refuse(struct publish *p, int error)
 
 /* ---- bytes ----------------------------------------------------------- */
 
-int publish_take_memory(struct publish *p, struct source *s)
+static struct table_storage pool_entry(
+	const struct publish *p, const struct source *s)
 {
-	struct domain *domain = p->domain;
-	struct table_storage entry = {
-		.pool = domain->number,
+	return (struct table_storage) {
+		.pool = p->domain->number,
 		.owner = p->uid,
 		.size = s->size,
 		.alloc_size = (s->size + PAGE - 1) & ~(PAGE - 1),
 		.flags = STORAGE_CREATED,
 	};
+}
+
+int publish_take_memory(struct publish *p, struct source *s)
+{
+	struct domain *domain = p->domain;
+	struct table_storage entry = pool_entry(p, s);
 	int r = 1;
 
 	if (s->made)
@@ -291,6 +297,26 @@ static int join(struct publish *p)
 	return 0;
 }
 
+/* All that it will take, at once, before any of it is taken: what its user may
+ * not publish must not cost others their cache. */
+static int check_quota(const struct publish *p)
+{
+	struct domain *user = quota_user(p->domain, p->uid);
+	uint64_t want[QUOTA_KINDS] = {0};
+	int r = names_check_quota(p->domain, &p->names, p->uid);
+
+	for (uint32_t i = 0; i < p->n_sources; i++) {
+		const struct source *s = &p->sources[i];
+		struct table_storage entry = publish_is_own(p, s)
+						     ? publish_own_entry(p, s)
+						     : pool_entry(p, s);
+
+		if (s->kind != SOURCE_EXISTING)
+			storage_add_wanted(&entry, want);
+	}
+	return r < 0 || !user ? r : storage_fit_quota(user, want);
+}
+
 static struct publish *publish_new(
 	struct client *client, struct wire_message *message)
 {
@@ -338,6 +364,8 @@ void publish_start(struct client *client, struct wire_message *message)
 	/* Once more at the end; but here no memory is sealed for it yet. */
 	if (r == 0)
 		r = publish_check_names(p);
+	if (r == 0)
+		r = check_quota(p);
 	if (r < 0)
 		return refuse(p, r);
 	go_on(p);

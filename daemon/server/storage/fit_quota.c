@@ -59,35 +59,70 @@ static bool could_fit(
 	return !lacks;
 }
 
-int storage_fit_quota(struct domain *user, enum quota_kind kind, uint64_t n)
+/* The first kind of which it can have no more; QUOTA_KINDS: there is none. A
+ * kind of which nothing is wanted is no concern of the request. */
+static enum quota_kind first_unfit(
+	const struct domain *user, const uint64_t *want)
 {
-	if (quota_fits(&user->account, kind, n))
-		return 0;
-	if (n > user->account.quota.limit[kind])
-		return quota_check(&user->account, kind, n);
-	collect_all(user->server);
-	if (quota_fits(&user->account, kind, n))
-		return 0;
-	if (!could_fit(user, kind, n))
-		return quota_check(&user->account, kind, n);
-	while (!quota_fits(&user->account, kind, n))
-		if (!evict_one_of(user->server, user->spec.uid))
-			return quota_check(&user->account, kind, n);
+	enum quota_kind kind = 0;
+
+	while (kind < QUOTA_KINDS &&
+		(!want[kind] || quota_fits(&user->account, kind, want[kind])))
+		kind++;
+	return kind;
+}
+
+/* Nothing that is cached takes up any other kind. */
+static bool is_of_cached(enum quota_kind kind)
+{
+	return kind == QUOTA_STORAGES || kind == QUOTA_BYTES;
+}
+
+/* What can never fit: 0, or the error of the first kind. */
+static int check_all(const struct domain *user, const uint64_t *want)
+{
+	for (enum quota_kind kind = 0; kind < QUOTA_KINDS; kind++) {
+		if (!want[kind] || quota_fits(&user->account, kind, want[kind]))
+			continue;
+		if (want[kind] > user->account.quota.limit[kind] ||
+			!is_of_cached(kind) ||
+			!could_fit(user, kind, want[kind]))
+			return quota_check(&user->account, kind, want[kind]);
+	}
 	return 0;
+}
+
+int storage_fit_quota(struct domain *user, const uint64_t *want)
+{
+	enum quota_kind kind;
+	int r;
+
+	if (first_unfit(user, want) == QUOTA_KINDS)
+		return 0;
+	collect_all(user->server);
+	r = check_all(user, want);
+	while (r == 0 && (kind = first_unfit(user, want)) < QUOTA_KINDS)
+		if (!evict_one_of(user->server, user->spec.uid))
+			r = quota_check(&user->account, kind, want[kind]);
+	return r;
+}
+
+void storage_add_wanted(const struct table_storage *entry, uint64_t *want)
+{
+	want[QUOTA_STORAGES]++;
+	if (add_u64(want[QUOTA_BYTES], storage_memory(entry),
+		    &want[QUOTA_BYTES]))
+		want[QUOTA_BYTES] = UINT64_MAX;
+	if (entry->flags & STORAGE_OWN)
+		want[QUOTA_DESCRIPTORS]++;
 }
 
 int storage_check_quota(
 	struct domain *domain, const struct table_storage *entry)
 {
 	struct domain *user = quota_user(domain, entry->owner);
-	int r;
+	uint64_t want[QUOTA_KINDS] = {0};
 
-	if (!user)
-		return 0;
-	r = storage_fit_quota(user, QUOTA_STORAGES, 1);
-	if (r == 0)
-		r = storage_fit_quota(user, QUOTA_BYTES, storage_memory(entry));
-	if (r == 0 && entry->flags & STORAGE_OWN)
-		r = quota_check(&user->account, QUOTA_DESCRIPTORS, 1);
-	return r;
+	storage_add_wanted(entry, want);
+	return user ? storage_fit_quota(user, want) : 0;
 }

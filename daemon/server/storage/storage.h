@@ -153,9 +153,12 @@ uint32_t storage_after(const struct domain *domain, uint32_t index);
 uint64_t storage_count_all(const struct domain *domain);
 
 /* storage/fit_quota.c: what a user may have in tables */
-/* As quota_check; but files of that user go, which are only kept, until what is
- * wanted fits. user: account/account.h. */
-int storage_fit_quota(struct domain *user, enum quota_kind kind, uint64_t n);
+/* May the user have so much more of each kind (want[QUOTA_KINDS])? As
+ * quota_check; but files of that user go, which are only kept, until all of it
+ * fits. Where it cannot, nothing goes. user: account/account.h. */
+int storage_fit_quota(struct domain *user, const uint64_t *want);
+/* What such an entry takes, added to that; too much is UINT64_MAX. */
+void storage_add_wanted(const struct table_storage *entry, uint64_t *want);
 /* Before an entry is made; storage_new asks. */
 int storage_check_quota(
 	struct domain *domain, const struct table_storage *entry);
