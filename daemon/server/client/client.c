@@ -165,8 +165,7 @@ void client_free(struct client *client)
 	quota_return(&client->user->account, QUOTA_REQUESTS, client->held);
 	wire_writer_free(client->writer);
 	domain->server->n_clients--;
-	deadline_set(loop_deadlines(domain->server->loop),
-		&client->backoff_timer, 0);
+	client_end_pauses(client);
 	free(client);
 	if (!domain->server->drain.leaving)
 		server_send_keeper(domain->server, D_CLIENT_GONE, &gone,
@@ -262,6 +261,7 @@ static int hear(struct client *client)
 		client_pause(client);
 		return -EAGAIN;
 	}
+	client_heard(client);
 	if (r == 1 && m.unread)
 		r = arrival_begin(client, &m);
 	return r == 0 ? 0 : client_receive(client, &m, r);
@@ -299,7 +299,7 @@ static int check_closes(const struct client *client, bool *ret_wait)
 static void on_client(void *arg, unsigned ready)
 {
 	struct client *client = arg;
-	uint64_t began;
+	uint64_t began = loop_now();
 	bool wait;
 	int r;
 
@@ -317,9 +317,10 @@ static void on_client(void *arg, unsigned ready)
 	 * last requests no process waits for. */
 	if (wait && ready & LOOP_HANGUP)
 		return client_drop(client, NULL);
-	if (wait)
-		return client_pause(client);
-	began = loop_now();
+	if (wait) {
+		client_pause(client);
+		return quantum_spend(client, began);
+	}
 	if (ready & LOOP_WRITE)
 		r = client_flush(client);
 	if (r >= 0 && ready & (LOOP_READ | LOOP_HANGUP))

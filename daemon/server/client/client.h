@@ -24,6 +24,12 @@ struct server;
 #define CLIENT_LEASES_MAX 64u /* pages: 8 million leases; picked */
 #define CLIENT_LOADS_MAX 64u  /* at once, for one connection */
 
+/* A pause that doubles for as long as something is short: reply.c. */
+struct backoff {
+	struct deadline timer;
+	uint64_t ns; /* the last one; 0: it was not short */
+};
+
 struct client {
 	struct domain *domain; /* which it may use, and no other */
 	struct domain *user; /* of its uid; its closer closes the descriptors */
@@ -43,9 +49,8 @@ struct client {
 	uint64_t came_at, last_message_at; /* loop_now() */
 	bool gone; /* to be freed when the loop is back */
 	/* The system was short of memory or descriptors when the server had to
-	 * read from the client or answer it: it tries again at this time. */
-	struct deadline backoff_timer;
-	uint64_t backoff_ns;
+	 * answer the client, or to read from it: it tries again then. */
+	struct backoff answering, hearing;
 	int sock;
 	int pid_fd; /* of its process; -1: it cannot be watched */
 	struct loop_watch *pid_watch;
@@ -71,8 +76,13 @@ void client_refuse_for_now(struct client *client, uint32_t serial, int error);
 /* As wire_flush, but that the system is short for a moment is none of its
  * errors: 0, and it is tried again. */
 int client_flush(struct client *client);
-/* Does not read from it for a moment, for lack of memory or descriptors. */
+/* Does not read from it for a moment, for lack of memory or descriptors: from
+ * one moment to the next twice as long, until client_heard. */
 void client_pause(struct client *client);
+/* It could be read from. */
+void client_heard(struct client *client);
+/* Tries nothing again. */
+void client_end_pauses(struct client *client);
 
 /* client/client.c */
 int client_new(struct domain *domain, const struct msg_client *from, int sock,

@@ -15,8 +15,11 @@
  * drop anybody: the process at the other end lives and reads what it has open,
  * which would be freed with its connection. What cannot be queued is answered
  * by a short error; what is queued and cannot be sent stays there, and is tried
- * again a little later, by the timer: the socket, which has room, would tell of
- * it without end.
+ * again a little later, by a timer: the socket, which has room, would tell of
+ * it without end, and nothing tells when the system has memory again. Each try
+ * that fails makes the next pause twice as long. Answers and requests have a
+ * timer each, as the one may work while the other does not, and only what
+ * worked begins anew.
  *
  * A long answer goes through the socket in parts, and not in a memfd, which the
  * client could keep, or hand on to another process, while it asks for the next
@@ -43,44 +46,60 @@
 
 static void push_on(void *arg);
 
-/* After twice as long as the last time. */
-static void backoff_begin(struct client *client)
+static struct deadlines *deadlines_of(const struct client *client)
 {
-	client->backoff_ns =
-		MIN(MAX(client->backoff_ns * 2, BACKOFF_NS), BACKOFF_MAX_NS);
-	deadline_call(loop_deadlines(client->domain->server->loop),
-		&client->backoff_timer, loop_now() + client->backoff_ns,
-		push_on, client);
+	return loop_deadlines(client->domain->server->loop);
 }
 
-static void backoff_end(struct client *client)
+/* After twice as long as the last time. One that has begun is not put off: by
+ * a reply that joins the queue, say. */
+static void backoff_begin(struct client *client, struct backoff *backoff)
 {
-	client->backoff_ns = 0;
-	deadline_set(loop_deadlines(client->domain->server->loop),
-		&client->backoff_timer, 0);
+	if (backoff->timer.at)
+		return;
+	backoff->ns = MIN(MAX(backoff->ns * 2, BACKOFF_NS), BACKOFF_MAX_NS);
+	deadline_call(deadlines_of(client), &backoff->timer,
+		loop_now() + backoff->ns, push_on, client);
+}
+
+static void backoff_end(struct client *client, struct backoff *backoff)
+{
+	backoff->ns = 0;
+	deadline_set(deadlines_of(client), &backoff->timer, 0);
+}
+
+void client_end_pauses(struct client *client)
+{
+	backoff_end(client, &client->answering);
+	backoff_end(client, &client->hearing);
+}
+
+/* One that is short is tried again by a timer. A peer that has hung up, or
+ * sends no more, would be told of without end meanwhile. */
+static void watch(struct client *client, int flushed)
+{
+	if (client->answering.timer.at ||
+		(flushed == 1 && client->hearing.timer.at))
+		loop_mute(client->watch);
+	else
+		loop_change(
+			client->watch, flushed == 1 ? LOOP_READ : LOOP_WRITE);
 }
 
 int client_flush(struct client *client)
 {
 	int r = wire_flush(client->writer, client->sock);
-	bool is_short = wire_is_short(r);
 
-	if (is_short) {
-		/* A reply that joins the queue does not put it off. */
-		if (!client->backoff_timer.at)
-			backoff_begin(client);
+	if (wire_is_short(r)) {
+		backoff_begin(client, &client->answering);
 		r = 0;
 	} else {
-		backoff_end(client);
+		backoff_end(client, &client->answering);
 	}
 	if (r == 1)
 		completions_answered(client);
-	/* One that is short is tried again by the timer. A peer that has hung
-	 * up, or sends no more, would be told of without end meanwhile. */
-	if (is_short)
-		loop_mute(client->watch);
-	else if (r >= 0)
-		loop_change(client->watch, r == 1 ? LOOP_READ : LOOP_WRITE);
+	if (r >= 0)
+		watch(client, r);
 	quota_count_answers(client);
 	return r;
 }
@@ -88,25 +107,32 @@ int client_flush(struct client *client)
 /* Dropped by its own next event: the caller that replies may still use it. */
 static void give_up(struct client *client)
 {
-	backoff_end(client);
+	client_end_pauses(client);
 	client->gone = true;
 	shutdown(client->sock, SHUT_RDWR);
 	loop_change(client->watch, LOOP_READ);
 }
 
+/* What it takes is its user's time, like an event's. */
 static void push_on(void *arg)
 {
 	struct client *client = arg;
+	uint64_t began = loop_now();
 
 	if (client_flush(client) < 0)
 		give_up(client);
+	quantum_spend(client, began);
 }
 
 void client_pause(struct client *client)
 {
 	loop_mute(client->watch);
-	if (!client->backoff_timer.at)
-		backoff_begin(client);
+	backoff_begin(client, &client->hearing);
+}
+
+void client_heard(struct client *client)
+{
+	backoff_end(client, &client->hearing);
 }
 
 /* Sends a short error in place of an answer that cannot be queued, so that its
