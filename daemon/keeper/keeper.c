@@ -186,8 +186,10 @@ static void serve(struct keeper *keeper)
 		/* New clients wait in the queue while there is no server. */
 		bool open = !keeper->clients.accept_at.at &&
 			    !keeper->server.resume_at.at;
+		bool reads = !keeper->server.read_at.at;
 		struct pollfd p[] = {
-			{.fd = keeper->server.sock, .events = POLLIN},
+			{.fd = reads ? keeper->server.sock : -1,
+				.events = POLLIN},
 			{.fd = keeper->signal_fd, .events = POLLIN},
 			{.fd = open ? listener_poll_fd(keeper->listener) : -1,
 				.events = POLLIN},

@@ -82,6 +82,8 @@ struct keeper_server {
 	uint64_t began_at; /* CLOCK_MONOTONIC ns */
 	uint64_t pause;    /* ns, before the next server if this one dies */
 	struct deadline resume_at; /* the next server is started then */
+	/* For want of a descriptor or memory it is not read from before. */
+	struct deadline read_at;
 };
 
 /* keeper/upgrade.c */

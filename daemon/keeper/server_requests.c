@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "base/fd.h"
 #include "daemon/loop/log.h"
 
 static void client_speaks(struct keeper *keeper, const struct msg_client *m)
@@ -109,34 +110,72 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 	}
 }
 
-int keeper_receive_server(struct keeper *keeper)
-{
-	for (;;) {
-		struct wire_message m = {0};
-		int r = wire_receive(keeper->server.sock, NULL, &m);
+/* ---- receiving ------------------------------------------------------- */
 
-		/* Without memory it lies there still: poll tells of it. */
-		if (r == -EAGAIN || r == -ENOBUFS)
-			return 0;
-		if (r == 1) {
-			r = take_message(keeper, &m);
-			/* What is only short is no reason to give up all
-			 * memory: what was asked for does not come about. */
-			if (r < 0 && r != -EPROTO && r != -EPIPE) {
-				log_error("message_failed",
-					log_u64("type", m.type),
-					log_text("error", tarn_fail_message()));
-				r = 0;
-			}
-		}
-		wire_message_clear(&m);
-		if (r < 0)
-			return r;
-	}
+/* poll would tell of what lies in the socket without end. */
+static void pause_reading(struct keeper *keeper)
+{
+	deadline_set(&keeper->deadlines, &keeper->server.read_at,
+		keeper_now() + KEEPER_AGAIN_US * 1000ull);
 }
 
+/* A message that comes when this process can open nothing more arrives without
+ * the descriptor that it brought, and is not sent again: so it stays in the
+ * socket until there is a place. */
+static bool has_place(struct keeper *keeper)
+{
+	int fd = fd_dup(keeper->server.sock);
+
+	fd_close(fd);
+	if (fd < 0)
+		pause_reading(keeper);
+	return fd >= 0;
+}
+
+/* What is only short is no reason to give up all memory: what was asked for
+ * does not come about. */
+static int judge(const struct wire_message *m, int r)
+{
+	if (r >= 0 || r == -EPROTO || r == -EPIPE)
+		return r;
+	log_error("message_failed", log_u64("type", m->type),
+		log_text("error", tarn_fail_message()));
+	return 0;
+}
+
+/* 1: there may be more; 0: there is none, for now; or an error. */
+static int receive_one(struct keeper *keeper)
+{
+	struct wire_message m = {0};
+	int r = wire_receive(keeper->server.sock, NULL, &m);
+
+	/* Without memory it lies there still. */
+	if (r == -ENOBUFS)
+		pause_reading(keeper);
+	if (r == -EAGAIN || r == -ENOBUFS)
+		return 0;
+	if (r == 1)
+		r = judge(&m, take_message(keeper, &m));
+	else if (wire_is_short(r))
+		r = judge(&m, r);
+	wire_message_clear(&m);
+	return r < 0 ? r : 1;
+}
+
+int keeper_receive_server(struct keeper *keeper)
+{
+	int r = 1;
+
+	while (r == 1 && has_place(keeper))
+		r = receive_one(keeper);
+	return MIN(r, 0);
+}
+
+/* There will be no other time for them. */
 void keeper_receive_last(struct keeper *keeper)
 {
-	if (keeper->server.sock >= 0)
-		keeper_receive_server(keeper);
+	if (keeper->server.sock < 0)
+		return;
+	while (receive_one(keeper) == 1)
+		;
 }

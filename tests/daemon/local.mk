@@ -26,6 +26,7 @@ DAEMON_TESTS = \
 	tests/daemon/idle \
 	tests/daemon/inherits \
 	tests/daemon/keeper_dies \
+	tests/daemon/keeper_full \
 	tests/daemon/fd_store \
 	tests/daemon/limits \
 	tests/daemon/linger_hangs \
@@ -108,6 +109,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/idle \
 	tests/daemon/inherits \
 	tests/daemon/keeper_dies \
+	tests/daemon/keeper_full \
 	tests/daemon/limits \
 	tests/daemon/linger_hangs \
 	tests/daemon/load_hostile \
