@@ -173,7 +173,10 @@ static void hear_last_words(struct connection *c)
 {
 	struct wire_message m = {0};
 
-	while (!connection_is_dead(c) && !c->receiving && receive(c, &m) > 0) {
+	for (int i = 0; i < CONNECTION_UNASKED_MAX; i++) {
+		if (connection_is_dead(c) || c->receiving ||
+			receive(c, &m) <= 0)
+			break;
 		if (m.type == WIRE_ERROR && m.serial == 0)
 			die_as_told(c, &m);
 		wire_message_clear(&m);
@@ -323,8 +326,10 @@ static bool receive_for_all(struct connection *c, int64_t ms)
 
 void connection_catch_up(struct connection *c)
 {
-	while (!c->receiving && !connection_is_dead(c) && receive_for_all(c, 0))
-		;
+	for (int i = 0; i < CONNECTION_UNASKED_MAX; i++)
+		if (c->receiving || connection_is_dead(c) ||
+			!receive_for_all(c, 0))
+			break;
 }
 
 int connection_receive_unasked(struct connection *c)

@@ -34,6 +34,11 @@
 /* The longest sleep of the thread that receives for all: another thread that
  * finds the connection dead as it sends cannot wake it. Picked. */
 #define CONNECTION_LISTEN_MS 1000
+/* Messages that are read at most because they may have come, before a call is
+ * sent, say: a daemon that always sends one more must not hold the caller for
+ * ever. Picked, above what a socket holds; those that are left are read with
+ * the next ones. */
+#define CONNECTION_UNASKED_MAX 1024
 /* The serial of a notification, which has no answer. No call has it, and it is
  * not 0, since an error with 0 is one of the connection. */
 #define CONNECTION_NOTIFY_SERIAL UINT32_MAX
@@ -170,7 +175,7 @@ int connection_broken(struct connection *c, int r);
 int connection_send(struct connection *c, struct call *call);
 /* With the lock held. Receives messages that arrived while no thread waited,
  * such as the news of another server, which discards messages sent before the
- * answer to that. */
+ * answer to that. No more than CONNECTION_UNASKED_MAX. */
 void connection_catch_up(struct connection *c);
 /* With the lock held, which it releases meanwhile: receives for all, or sleeps
  * while another thread does, until something arrived, or the deadline. */

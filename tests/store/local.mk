@@ -3,6 +3,7 @@ STORE_TESTS = \
 	tests/store/descriptor \
 	tests/store/fake \
 	tests/store/file_cache \
+	tests/store/flooded \
 	tests/store/fork \
 	tests/store/fork_calls \
 	tests/store/fork_who \
