@@ -62,6 +62,8 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/loop/fd_store.h \
 	daemon/loop/log.c \
 	daemon/loop/log.h \
+	daemon/loop/log_budget.c \
+	daemon/loop/log_budget.h \
 	daemon/loop/loop.c \
 	daemon/loop/loop.h \
 	daemon/loop/loop_epoll.c \

@@ -230,15 +230,17 @@ static void turn_away(struct keeper *keeper, int fd, int error)
 	tarn_fail_verbatim(-error, body.head.text);
 }
 
-/* Takes fd. */
-static int admit(struct keeper *keeper, int fd)
+/* Takes fd. *ret_user: the domain of its uid, DOMAINS_MAX where there is
+ * none. */
+static int admit(struct keeper *keeper, int fd, uint32_t *ret_user)
 {
 	struct keeper_client *client = NULL;
 	struct ucred peer;
-	int r = check_room(keeper);
+	int r = check_peer(fd, &peer);
 
+	*ret_user = r < 0 ? DOMAINS_MAX : keeper_domain_of(keeper, peer.uid);
 	if (r == 0)
-		r = check_peer(fd, &peer);
+		r = check_room(keeper);
 	if (r == 0)
 		r = client_new(keeper, fd, &peer, &client);
 	if (r < 0) {
@@ -259,6 +261,7 @@ static int admit(struct keeper *keeper, int fd)
 
 static int accept_some(struct keeper *keeper, int most)
 {
+	uint32_t user;
 	int came = 0;
 
 	while (came < most) {
@@ -279,7 +282,8 @@ static int accept_some(struct keeper *keeper, int most)
 				log_text("error", tarn_errno_text(errno)));
 			return came;
 		}
-		if (admit(keeper, fd) < 0)
+		if (admit(keeper, fd, &user) < 0 &&
+			keeper_may_log(keeper, user))
 			log_warning("client_refused",
 				log_text("error", tarn_fail_message()));
 		came++;

@@ -127,6 +127,18 @@ int keeper_domain_empty(struct keeper *keeper, const struct msg_domain *which)
 	return 0;
 }
 
+bool keeper_may_log(struct keeper *keeper, uint32_t domain)
+{
+	uint32_t uid = UINT32_MAX;
+
+	if (domain < keeper->n_domains && domain < DOMAINS_MAX)
+		uid = keeper->domains[domain].spec.uid;
+	else
+		domain = DOMAINS_MAX;
+	return log_may(
+		&keeper->lines[domain], &keeper->deadlines, keeper_now(), uid);
+}
+
 /* ---- making them ------------------------------------------------------- */
 
 static bool may_be_taken(const struct keeper *keeper, uint32_t number)
@@ -159,8 +171,9 @@ static int take_over(
 		*domain = old;
 		return r;
 	}
-	log_info("domain_taken_over", log_u64("domain", number),
-		log_u64("uid", spec->uid), log_u64("of", old.spec.uid));
+	if (keeper_may_log(keeper, DOMAINS_MAX))
+		log_info("domain_taken_over", log_u64("domain", number),
+			log_u64("uid", spec->uid), log_u64("of", old.spec.uid));
 	domain_free(&old);
 	return 0;
 }
@@ -203,6 +216,17 @@ int keeper_domain_add(struct keeper *keeper, const struct pool_spec *spec,
 	return 0;
 }
 
+uint32_t keeper_domain_of(const struct keeper *keeper, uint32_t uid)
+{
+	for (uint32_t i = 0; i < keeper->n_domains; i++) {
+		const struct pool_spec *s = &keeper->domains[i].spec;
+
+		if (!s->name[0] && s->uid == uid)
+			return i;
+	}
+	return DOMAINS_MAX;
+}
+
 int keeper_domain_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_domain)
 {
 	struct pool_spec spec = {
@@ -213,15 +237,10 @@ int keeper_domain_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_domain)
 	};
 
 	announce_due(keeper);
-	for (uint32_t i = 0; i < keeper->n_domains; i++) {
-		const struct pool_spec *s = &keeper->domains[i].spec;
-
-		if (!s->name[0] && s->uid == uid) {
-			*ret_domain = i;
-			return 0;
-		}
-	}
-	return keeper_domain_add(keeper, &spec, ret_domain);
+	*ret_domain = keeper_domain_of(keeper, uid);
+	return *ret_domain < DOMAINS_MAX
+		       ? 0
+		       : keeper_domain_add(keeper, &spec, ret_domain);
 }
 
 void keeper_domains_free(struct keeper *keeper)

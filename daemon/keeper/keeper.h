@@ -18,6 +18,7 @@
 #include "daemon/keeper/inherited.h"
 #include "daemon/loop/deadline.h"
 #include "daemon/loop/fd_store.h"
+#include "daemon/loop/log_budget.h"
 #include "daemon/messages.h"
 
 #define SEGMENTS_MAX 16384u    /* io_uring's for one ring */
@@ -135,6 +136,8 @@ struct keeper {
 	struct keeper_clients clients;
 	struct keeper_domain domains[DOMAINS_MAX];
 	uint32_t n_domains;
+	/* Of each domain, and, the last one, of all that have none. */
+	struct log_budget lines[DOMAINS_MAX + 1];
 	struct keeper_loader *loaders;
 	uint32_t last_loader;
 	struct fd_store fd_store; /* for the next server */
@@ -159,7 +162,9 @@ int keeper_run(const struct options *line, const struct options *options,
 	const struct config *config);
 
 /* keeper/domains.c: control regions */
-/* The domain of a user's own memory, made if there is none. */
+/* The domain of a user's own memory; DOMAINS_MAX: there is none. */
+uint32_t keeper_domain_of(const struct keeper *keeper, uint32_t uid);
+/* The same, made if there is none. */
 int keeper_domain_for(
 	struct keeper *keeper, uint32_t uid, uint32_t *ret_domain);
 int keeper_domain_add(struct keeper *keeper, const struct pool_spec *spec,
@@ -169,6 +174,9 @@ int keeper_domain_failed(struct keeper *keeper, const struct msg_domain *which);
 /* The domain is empty; another user may have it if no client came. */
 int keeper_domain_empty(struct keeper *keeper, const struct msg_domain *which);
 void keeper_domains_replay(struct keeper *keeper);
+/* May a line be logged that a domain's users cause, or, if it is DOMAINS_MAX,
+ * anybody? Ask before any line that a client can cause. */
+bool keeper_may_log(struct keeper *keeper, uint32_t domain);
 void keeper_domains_free(struct keeper *keeper);
 
 /* keeper/reload.c: the configuration, and once more at SIGHUP */

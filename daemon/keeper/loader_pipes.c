@@ -65,13 +65,16 @@ int keeper_loader_start(struct keeper *keeper, const struct msg_loader *want)
 	int r = start(keeper, &message);
 
 	if (r >= 0) {
-		log_info("loader_start", log_i64("pid", message.pid),
-			log_u64("uid", message.uid));
+		if (keeper_may_log(keeper, message.domain))
+			log_info("loader_start", log_i64("pid", message.pid),
+				log_u64("uid", message.uid));
 		return 0;
 	}
 	/* pid 0 in the answer: there is none; one that was forked ends with
 	 * its socket. */
-	log_error("loader_failed", log_text("error", tarn_fail_message()));
+	if (keeper_may_log(keeper, message.domain))
+		log_error("loader_failed",
+			log_text("error", tarn_fail_message()));
 	keeper_loader_gone(keeper, message.number);
 	message.pid = 0;
 	keeper_insist(keeper, D_LOADER_IS, &message, sizeof(message));

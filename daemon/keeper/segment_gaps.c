@@ -108,9 +108,10 @@ int keeper_drop_segment(struct keeper *keeper, const struct msg_segment *which)
 	domain->allocated -= s.mapped.size;
 	domain->pool_end = end_of(keeper, which->domain);
 	keeper->memory.allocated -= s.mapped.size;
-	log_info("segment_drop", log_u64("segment", which->number),
-		log_u64("domain", which->domain),
-		log_u64("bytes", s.mapped.size));
+	if (keeper_may_log(keeper, which->domain))
+		log_info("segment_drop", log_u64("segment", which->number),
+			log_u64("domain", which->domain),
+			log_u64("bytes", s.mapped.size));
 	keeper_insist(keeper, D_SEGMENT_DROPPED, which, sizeof(*which));
 	return 0;
 }

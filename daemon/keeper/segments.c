@@ -325,10 +325,11 @@ static int seal_segment(struct keeper *keeper)
 		MIN(keeper->memory.grows->left, s->mapped.size);
 	*s = (struct keeper_segment) {.fd = -1};
 	s = &more[keeper->memory.n_segments - 1];
-	log_info("segment_add", log_u64("segment", s->mapped.number),
-		log_u64("domain", s->mapped.domain),
-		log_u64("offset", s->mapped.offset),
-		log_u64("bytes", s->mapped.size));
+	if (keeper_may_log(keeper, s->mapped.domain))
+		log_info("segment_add", log_u64("segment", s->mapped.number),
+			log_u64("domain", s->mapped.domain),
+			log_u64("offset", s->mapped.offset),
+			log_u64("bytes", s->mapped.size));
 	return 0;
 }
 

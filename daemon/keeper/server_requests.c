@@ -134,12 +134,13 @@ static bool has_place(struct keeper *keeper)
 
 /* What is only short is no reason to give up all memory: what was asked for
  * does not come about. */
-static int judge(const struct wire_message *m, int r)
+static int judge(struct keeper *keeper, const struct wire_message *m, int r)
 {
 	if (r >= 0 || r == -EPROTO || r == -EPIPE)
 		return r;
-	log_error("message_failed", log_u64("type", m->type),
-		log_text("error", tarn_fail_message()));
+	if (keeper_may_log(keeper, DOMAINS_MAX))
+		log_error("message_failed", log_u64("type", m->type),
+			log_text("error", tarn_fail_message()));
 	return 0;
 }
 
@@ -155,9 +156,9 @@ static int receive_one(struct keeper *keeper)
 	if (r == -EAGAIN || r == -ENOBUFS)
 		return 0;
 	if (r == 1)
-		r = judge(&m, take_message(keeper, &m));
+		r = judge(keeper, &m, take_message(keeper, &m));
 	else if (wire_is_short(r))
-		r = judge(&m, r);
+		r = judge(keeper, &m, r);
 	wire_message_clear(&m);
 	return r < 0 ? r : 1;
 }

@@ -33,6 +33,8 @@ static void cancel_deadlines(struct domain *domain)
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		deadline_set(loop_deadlines(domain->server->loop), all[i], 0);
+	log_budget_end(
+		&domain->account.lines, loop_deadlines(domain->server->loop));
 }
 
 void domain_free(struct domain *domain)

@@ -35,6 +35,7 @@ DAEMON_TESTS = \
 	tests/daemon/loader_bad \
 	tests/daemon/loads \
 	tests/daemon/log \
+	tests/daemon/log_budget \
 	tests/daemon/long_answers \
 	tests/daemon/long_requests \
 	tests/daemon/loop \
@@ -116,6 +117,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/loader \
 	tests/daemon/loader_bad \
 	tests/daemon/loads \
+	tests/daemon/log_budget \
 	tests/daemon/oom \
 	tests/daemon/pools \
 	tests/daemon/pools_reload \
@@ -154,6 +156,7 @@ tests_daemon_fd_store_LDADD = $(DAEMON_LIBS)
 tests_daemon_loader_LDADD = $(DAEMON_LIBS)
 tests_daemon_loader_bad_LDADD = $(DAEMON_LIBS)
 tests_daemon_log_LDADD = $(DAEMON_LIBS)
+tests_daemon_log_budget_LDADD = $(DAEMON_LIBS)
 tests_daemon_loop_LDADD = $(DAEMON_LIBS)
 tests_daemon_populate_LDADD = $(DAEMON_LIBS)
 tests_daemon_pressure_LDADD = $(DAEMON_LIBS)

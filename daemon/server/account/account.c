@@ -108,6 +108,12 @@ void quota_return(struct account *account, enum quota_kind kind, uint64_t n)
 	account->used[kind] -= n;
 }
 
+bool quota_may_log(struct domain *user)
+{
+	return log_may(&user->account.lines, loop_deadlines(user->server->loop),
+		loop_now(), user->spec.uid);
+}
+
 /* ---- storages ---------------------------------------------------------- */
 
 uint32_t quota_payer(const struct domain *domain, uint32_t index)

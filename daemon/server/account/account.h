@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "daemon/config/quota_limits.h"
+#include "daemon/loop/log_budget.h"
 
 struct client;
 struct faults;
@@ -23,10 +24,11 @@ struct account {
 	uint32_t uid; /* for sentences */
 	struct quota quota;
 	uint64_t used[QUOTA_KINDS];
-	uint32_t n_connected;   /* clients */
-	uint32_t n_publish_fds; /* that its publications have brought */
-	uint64_t round, spent;  /* of the server's time: client/quantum.c */
-	uint64_t next_check;    /* none before; loop_now() */
+	uint32_t n_connected;    /* clients */
+	uint32_t n_publish_fds;  /* that its publications have brought */
+	uint64_t round, spent;   /* of the server's time: client/quantum.c */
+	uint64_t next_check;     /* none before; loop_now() */
+	struct log_budget lines; /* that it causes */
 };
 
 /* From the configuration: of one, of all. */
@@ -43,6 +45,10 @@ void quota_return(struct account *account, enum quota_kind kind, uint64_t n);
 /* The same as check, without a sentence. */
 bool quota_fits(
 	const struct account *account, enum quota_kind kind, uint64_t n);
+
+/* May a line be logged that this user causes, or one of the pool? Ask before
+ * any line that a client can cause. */
+bool quota_may_log(struct domain *user);
 
 /* It is there; or it is gone. */
 void quota_count_storage(struct domain *domain, uint32_t index, bool there);

@@ -86,7 +86,7 @@ static int look(struct domain *domain)
 			r = channel_remove_names(domain, c);
 	}
 	free(owners.sorted);
-	if (changed)
+	if (changed && quota_may_log(domain))
 		log_info("channels_reaped", log_u64("domain", domain->number),
 			log_u64("slots", changed));
 	return r;

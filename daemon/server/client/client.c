@@ -176,7 +176,7 @@ void client_free(struct client *client)
 
 void client_drop(struct client *client, const char *why)
 {
-	if (why)
+	if (why && quota_may_log(client->user))
 		log_warning("client_dropped", log_i64("pid", client->pid),
 			log_u64("uid", client->uid), log_text("why", why));
 	leases_send(client);

@@ -70,8 +70,10 @@ static void watch(struct client *client, int fd)
 	client->pid_fd = fd;
 	if (loop_watch(client->domain->server->loop, fd, LOOP_READ, on_process,
 		    client, &client->pid_watch) < 0) {
-		log_warning("process_unwatched", log_i64("pid", client->pid),
-			log_text("error", tarn_fail_message()));
+		if (quota_may_log(client->user))
+			log_warning("process_unwatched",
+				log_i64("pid", client->pid),
+				log_text("error", tarn_fail_message()));
 		process_unwatch(client);
 	}
 }

@@ -63,8 +63,9 @@ void load_free(struct load *load)
 void load_refuse(struct load *load, int error)
 {
 	load->domain->server->totals.failed++;
-	log_warning("load_failed", log_text("label", load->label),
-		log_text("error", tarn_fail_message()));
+	if (quota_may_log(load->user))
+		log_warning("load_failed", log_text("label", load->label),
+			log_text("error", tarn_fail_message()));
 	if (load->client)
 		client_refuse(load->client, load->serial, error);
 	load_free(load);
@@ -94,10 +95,11 @@ void load_succeed(struct load *load, uint32_t index, uint64_t generation,
 	domain->server->totals.loads++;
 	if (flags & LOADED_CACHED)
 		domain->server->totals.cached++;
-	log_info("load_done", log_text("label", load->label),
-		log_u64("bytes", entry->size),
-		log_u64("cached", !!(flags & LOADED_CACHED)),
-		log_u64("names", load->names.n));
+	if (quota_may_log(load->user))
+		log_info("load_done", log_text("label", load->label),
+			log_u64("bytes", entry->size),
+			log_u64("cached", !!(flags & LOADED_CACHED)),
+			log_u64("names", load->names.n));
 	if (load->client)
 		client_reply(load->client, WIRE_OUT(WIRE_LOADED, load->serial,
 						   &loaded, sizeof(loaded)));

@@ -216,11 +216,11 @@ uint64_t segments_trim(struct domain *domain, uint64_t keep)
 			segment_leave(domain, segment))
 			given += s->size;
 	}
-	if (given) {
+	if (given && quota_may_log(domain))
 		log_info("trim", log_u64("domain", domain->number),
 			log_u64("bytes", given), log_u64("keep", keep));
+	if (given)
 		segments_finish(domain);
-	}
 	return old + given;
 }
 

@@ -77,7 +77,7 @@ static void publish_end(struct publish *p)
  * moment asks again soon, and would fill the log. */
 static void refuse(struct publish *p, int error)
 {
-	if (!p->for_now)
+	if (!p->for_now && quota_may_log(p->user))
 		log_warning("publish_failed", log_u64("names", p->names.n),
 			log_text("error", tarn_fail_message()));
 	if (p->client)

@@ -140,8 +140,9 @@ bool cache_find(const struct domain *domain, const struct table_storage *like,
 
 static void supersede(struct domain *domain, uint32_t index)
 {
-	log_info("superseded", log_u64("storage", index),
-		log_u64("bytes", entry_of(domain, index)->size));
+	if (quota_may_log(domain))
+		log_info("superseded", log_u64("storage", index),
+			log_u64("bytes", entry_of(domain, index)->size));
 	cache_drop(domain, index);
 }
 

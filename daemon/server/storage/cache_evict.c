@@ -47,8 +47,9 @@ void cache_evict(struct domain *domain, uint32_t index, const char *why)
 {
 	uint64_t bytes = entry_of(domain, index)->size;
 
-	log_info("evicted", log_u64("storage", index), log_u64("bytes", bytes),
-		log_text("reason", why));
+	if (quota_may_log(domain))
+		log_info("evicted", log_u64("storage", index),
+			log_u64("bytes", bytes), log_text("reason", why));
 	domain->storages.counts.n_evicted++;
 	domain->storages.counts.bytes_evicted += bytes;
 	cache_drop(domain, index);

@@ -33,8 +33,10 @@ static int64_t expire(struct domain *domain, uint64_t now)
 	n = table_expire(domain->writer, now);
 	if (n > 0) {
 		table_commit(domain->writer, storage_displaced, domain);
-		log_info("names_ended", log_u64("domain", domain->number),
-			log_i64("names", n));
+		if (quota_may_log(domain))
+			log_info("names_ended",
+				log_u64("domain", domain->number),
+				log_i64("names", n));
 	} else {
 		table_abort(domain->writer);
 	}
