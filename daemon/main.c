@@ -37,10 +37,12 @@ int main(int argc, char **argv)
 	line = options;
 	if (config_read(&options, &config) < 0) {
 		fprintf(stderr, "tarnd: %s\n", tarn_fail_message());
-		/* It was right a moment ago, and there is all that memory. */
+		/* It was right a moment ago, and there is all that memory:
+		 * keeper_adopt takes what the program before had read. */
 		if (options.adopt < 0)
 			return 2;
 		options = line;
+		options.unread = true;
 	}
 	if (options.check) {
 		config_print(&options, &config, stdout);

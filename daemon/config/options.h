@@ -23,6 +23,7 @@ struct options {
 	const char *config; /* path of the configuration; NULL: none */
 	char *const *argv;  /* all of it */
 	int adopt;          /* state of the keeper that this was; -1: none */
+	bool unread;        /* the configuration: it failed */
 	int adopt_check;    /* could it be adopted? -1: that is not asked */
 };
 

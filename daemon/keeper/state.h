@@ -19,12 +19,24 @@ struct keeper_rest {
 	char socket[108]; /* the listener's path */
 };
 
+/* What was in force of the configuration, for a program that cannot read it at
+ * that moment. */
+#define SETTINGS_VERSION 1u /* of this and of all that is in it */
+struct keeper_settings {
+	uint64_t budget;
+	uint64_t segment_max;
+	uint64_t idle_ns;
+	uint32_t mode;
+	uint32_t there; /* in memory: it was handed over */
+	struct config config;
+};
+
 int keeper_state_write(
 	struct keeper *keeper, const struct keeper_rest *rest, int *ret_fd);
 /* Into an empty keeper, with what its records name, all of it checked:
  * -EPROTO, -ENOMEM. waits: for memory, as long as there is none; then it is no
  * error. Does not close fd. */
-int keeper_state_read(
-	int fd, bool waits, struct keeper *keeper, struct keeper_rest *ret);
+int keeper_state_read(int fd, bool waits, struct keeper *keeper,
+	struct keeper_rest *ret, struct keeper_settings *ret_settings);
 /* Do all those descriptors survive an exec? */
 void keeper_state_inherit(struct keeper *keeper, bool survive);

@@ -255,12 +255,37 @@ static int read_lists(struct reading *r)
 	return e;
 }
 
-static int read_head(struct reading *r)
+/* Nothing, where the writer had none, or of another version. */
+static int read_settings(const struct reading *r, struct keeper_settings *ret)
+{
+	const struct state_head *head = &r->head;
+	const struct config *config = &ret->config;
+
+	*ret = (struct keeper_settings) {0};
+	if (head->settings_size != sizeof(*ret) ||
+		head->settings_version != SETTINGS_VERSION ||
+		head->settings_at > head->size ||
+		head->size - head->settings_at < sizeof(*ret))
+		return 0;
+	memcpy(ret, r->at + head->settings_at, sizeof(*ret));
+	if (config->n_pools > POOLS_MAX || config->n_users > QUOTA_USERS_MAX)
+		return tarn_fail(EPROTO,
+			"state: a configuration of %u pools and %u users",
+			config->n_pools, config->n_users);
+	for (uint32_t i = 0; i < config->n_pools; i++)
+		if (config->pools[i].name[WIRE_POOL_MAX])
+			return tarn_fail(
+				EPROTO, "state: a pool's name has no end");
+	return 0;
+}
+
+static int read_head(struct reading *r, struct keeper_settings *ret_settings)
 {
 	struct state_head *head = &r->head;
 	struct keeper *keeper = r->keeper;
 	size_t left = (size_t)(r->end - r->at);
 	char *folder = head->rest.listener.folder.path;
+	int e;
 
 	memcpy(head, r->at, MIN(left, sizeof(*head)));
 	if (left < offsetof(struct state_head, lists) ||
@@ -275,6 +300,9 @@ static int read_head(struct reading *r)
 	if (head->size < sizeof(*head))
 		memset((char *)head + head->size, 0,
 			sizeof(*head) - head->size);
+	e = read_settings(r, ret_settings);
+	if (e < 0)
+		return e;
 	r->at += head->size;
 	head->rest.socket[sizeof(head->rest.socket) - 1] = '\0';
 	folder[sizeof(head->rest.listener.folder.path) - 1] = '\0';
@@ -296,8 +324,8 @@ static int read_head(struct reading *r)
 	return 0;
 }
 
-int keeper_state_read(
-	int fd, bool waits, struct keeper *keeper, struct keeper_rest *ret)
+int keeper_state_read(int fd, bool waits, struct keeper *keeper,
+	struct keeper_rest *ret, struct keeper_settings *ret_settings)
 {
 	struct reading r = {.keeper = keeper, .waits = waits};
 	struct stat st;
@@ -315,7 +343,7 @@ int keeper_state_read(
 		return tarn_fail(errno, "state: %s", tarn_errno_text(errno));
 	r.at = map;
 	r.end = r.at + st.st_size;
-	e = read_head(&r);
+	e = read_head(&r, ret_settings);
 	if (e == 0)
 		e = read_lists(&r);
 	if (e == 0)

@@ -19,7 +19,7 @@ struct list_head {
 struct state_head {
 	uint64_t magic;
 	uint32_t version;
-	uint32_t size; /* of this */
+	uint32_t size; /* of this, with the settings */
 	struct list_head lists[LISTS];
 	uint64_t instance;
 	uint64_t budget;
@@ -33,6 +33,12 @@ struct state_head {
 	uint32_t upgrades;
 	uint32_t pad;
 	struct keeper_rest rest;
+	/* struct keeper_settings, behind this and before the lists: where, from
+	 * the beginning of the head. Of another version it is not read. */
+	uint32_t settings_at;
+	uint32_t settings_size;
+	uint32_t settings_version;
+	uint32_t settings_pad;
 };
 
 struct state_domain {

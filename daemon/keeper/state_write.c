@@ -83,6 +83,21 @@ static void write_stored_fd(void *arg, const struct stored_fd *stored)
 	fwrite(&record, sizeof(record), 1, arg);
 }
 
+static void write_settings(const struct keeper *keeper, FILE *f)
+{
+	const struct options *options = &keeper->options;
+	const struct keeper_settings settings = {
+		.budget = options->budget,
+		.segment_max = options->segment_max,
+		.idle_ns = options->idle_ns,
+		.mode = options->mode,
+		.there = true,
+		.config = keeper->config,
+	};
+
+	fwrite(&settings, sizeof(settings), 1, f);
+}
+
 static struct state_head head_of(
 	const struct keeper *keeper, const struct keeper_rest *rest)
 {
@@ -96,7 +111,7 @@ static struct state_head head_of(
 	struct state_head head = {
 		.magic = STATE_MAGIC,
 		.version = STATE_VERSION,
-		.size = sizeof(head),
+		.size = sizeof(head) + sizeof(struct keeper_settings),
 		.instance = keeper->instance,
 		.budget = keeper->memory.budget,
 		.reach = keeper->memory.reach,
@@ -108,6 +123,9 @@ static struct state_head head_of(
 		.ended = keeper->server.ended,
 		.upgrades = keeper->upgrade.n,
 		.rest = *rest,
+		.settings_at = sizeof(head),
+		.settings_size = sizeof(struct keeper_settings),
+		.settings_version = SETTINGS_VERSION,
 	};
 
 	for (int i = 0; i < LISTS; i++)
@@ -128,6 +146,7 @@ int keeper_state_write(
 		return tarn_fail(errno, "state: %s", tarn_errno_text(errno));
 	fd_steal(&copy);
 	fwrite(&head, sizeof(head), 1, f);
+	write_settings(keeper, f);
 	write_domains(keeper, f);
 	write_segments(keeper, f);
 	write_clients(keeper, f);

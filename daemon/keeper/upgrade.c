@@ -241,9 +241,40 @@ void keeper_upgrade_go_on(struct keeper *keeper)
 int keeper_adopt_check(int state)
 {
 	static struct keeper keeper;
+	static struct keeper_settings settings;
 	struct keeper_rest rest;
 
-	return keeper_state_read(state, false, &keeper, &rest);
+	return keeper_state_read(state, false, &keeper, &rest, &settings);
+}
+
+/* Its limits are the administrator's, and no others: those that were in force
+ * before, or, where they were not handed over, what is read in the end. */
+static void take_settings(
+	struct keeper *keeper, const struct keeper_settings *settings)
+{
+	struct options *options = &keeper->options;
+
+	log_error("config_unread",
+		log_text("config", options->config ? options->config : ""),
+		log_text("in_force",
+			settings->there
+				? "what was read before the upgrade; SIGHUP "
+				  "reads it again"
+				: "nothing: it is read again until it can be"));
+	if (settings->there) {
+		options->budget = settings->budget;
+		options->segment_max = settings->segment_max;
+		options->idle_ns = settings->idle_ns;
+		options->mode = (uint16_t)settings->mode;
+		keeper->config = settings->config;
+		return;
+	}
+	for (;;) {
+		*options = keeper->line;
+		if (config_read(options, &keeper->config) == 0)
+			return;
+		usleep(KEEPER_AGAIN_US);
+	}
 }
 
 /* The program before this one is gone, and with this one all that it left would
@@ -251,11 +282,14 @@ int keeper_adopt_check(int state)
 int keeper_adopt(struct keeper *keeper)
 {
 	static struct keeper_rest rest; /* its path is used to the end */
+	static struct keeper_settings settings;
 	int state = keeper->options.adopt, r;
 
-	r = keeper_state_read(state, true, keeper, &rest);
+	r = keeper_state_read(state, true, keeper, &rest, &settings);
 	if (r < 0)
 		return r;
+	if (keeper->options.unread)
+		take_settings(keeper, &settings);
 	while ((r = listener_adopt(rest.socket, &rest.listener,
 			&keeper->listener)) == -ENOMEM)
 		usleep(KEEPER_AGAIN_US);

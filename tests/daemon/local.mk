@@ -69,6 +69,7 @@ DAEMON_TESTS = \
 	tests/daemon/server_takeover \
 	tests/daemon/systemd \
 	tests/daemon/upgrade \
+	tests/daemon/upgrade_config \
 	tests/daemon/upgrade_load \
 	tests/daemon/users \
 	tests/daemon/wedge \
@@ -141,6 +142,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/shrink \
 	tests/daemon/systemd \
 	tests/daemon/upgrade \
+	tests/daemon/upgrade_config \
 	tests/daemon/upgrade_load \
 	tests/daemon/users \
 	tests/daemon/wedge \

@@ -124,7 +124,12 @@ void program_remove(void)
 
 void upgrade_begin(void)
 {
-	const char *const args[] = {"--budget", "512M", "--idle", "1", NULL};
+	upgrade_begin_with((const char *const[]) {
+		"--budget", "512M", "--idle", "1", NULL});
+}
+
+void upgrade_begin_with(const char *const args[])
+{
 	const char *path = getenv("TARN_DAEMON");
 
 	if (!path)

@@ -20,6 +20,7 @@ extern tarn_store *store; /* of that daemon */
 
 /* Bail out if it does not work; upgrade_end is a test. */
 void upgrade_begin(void);
+void upgrade_begin_with(const char *const args[]); /* of tarnd, at most 4 */
 void upgrade_end(void);
 
 /* SIGUSR2, and waits until it has come about. */
