@@ -291,6 +291,29 @@ static void load_refused_first(void)
 	end("names, for which nothing is dropped");
 }
 
+/* More names than the quota are not even looked at: here all are the same. */
+static void not_read(void)
+{
+	struct publish_msg p = {.n_sources = 0};
+	static struct order order;
+	struct raw raw;
+
+	begin("names = 2");
+	raw_open(&raw, kit.daemon.socket);
+	publish_msg_source(&p, SOURCE_BYTES, 1);
+	p.n_bytes = 8;
+	for (int i = 0; i < 3; i++) {
+		publish_msg_name(&p, "same", 0, 0, 1, 1);
+		order_bytes(&order, "same", 0);
+	}
+	is_int(WIRE_ERROR, publish_msg_answer(&p, &raw), "too many names");
+	is_int(EDQUOT, raw.error, "are refused for the quota, unread");
+	is_int(WIRE_ERROR, order_load(&order, &raw, -1, -1), "so are those");
+	is_int(EDQUOT, raw.error, "of a load");
+	raw_close(&raw);
+	end("names, which are not read");
+}
+
 static int publish_byte(struct raw *raw, const char *name)
 {
 	struct publish_msg p = {.n_sources = 0};
@@ -463,10 +486,11 @@ int main(void)
 	for (size_t i = 0; i < ARRAY_SIZE(too_much); i++)
 		refused_first(&too_much[i]);
 	load_refused_first();
+	not_read();
 	let_go();
 	under_way("loads = 3", "loads", 3);
 	under_way("descriptors = 5", "descriptors", 5);
 	connections();
 	requests();
-	return done(102);
+	return done(107);
 }

@@ -123,6 +123,18 @@ static int join(struct load *load)
 	return 0;
 }
 
+/* Not for a load that may have been done. */
+static int check_count(const struct load *load)
+{
+	const struct msg_load *head =
+		(const struct msg_load *)load->message.body;
+
+	return load->message.again
+		       ? 0
+		       : names_check_count(load->domain, head->n_names,
+				 load->user->spec.uid);
+}
+
 /* A load that was done is answered before any limit can refuse it. */
 void load_start(struct client *client, struct wire_message *message)
 {
@@ -133,7 +145,9 @@ void load_start(struct client *client, struct wire_message *message)
 	if (!load)
 		return client_refuse(client, message->serial,
 			tarn_fail(ENOMEM, "out of memory"));
-	r = load_parse(load);
+	r = check_count(load);
+	if (r == 0)
+		r = load_parse(load);
 	if (r < 0)
 		return load_refuse(load, r);
 	if (load->message.again && load_was_done(load, &loaded))

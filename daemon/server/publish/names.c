@@ -203,6 +203,15 @@ static uint64_t count_replaced(const struct domain *domain,
 	return n;
 }
 
+int names_check_count(struct domain *domain, uint32_t n, uint32_t uid)
+{
+	const struct domain *user = quota_user(domain, uid);
+
+	if (!user || n <= user->account.quota.limit[QUOTA_NAMES])
+		return 0;
+	return quota_check(&user->account, QUOTA_NAMES, n);
+}
+
 int names_check_quota(
 	struct domain *domain, const struct name_list *names, uint32_t uid)
 {

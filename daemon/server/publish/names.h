@@ -50,6 +50,9 @@ bool names_have(const struct named *sorted, uint32_t n, const char *name,
 int names_check_channels(
 	const struct domain *domain, const struct name_list *names);
 
+/* May that user ever have so many? Before they are read, which takes long where
+ * they are many. -EDQUOT. */
+int names_check_count(struct domain *domain, uint32_t n, uint32_t uid);
 /* May that user have them, with those that it has already? -EDQUOT, -ENOMEM. */
 int names_check_quota(
 	struct domain *domain, const struct name_list *names, uint32_t uid);

@@ -256,7 +256,10 @@ static int check_descriptors(const struct publish *p)
 
 static int check_start(const struct publish *p)
 {
+	const struct msg_publish *head =
+		(const struct msg_publish *)p->message.body;
 	const struct client *client = p->client;
+	int r;
 
 	if (client->domain->server->drain.draining)
 		return tarn_fail(ESHUTDOWN, "the daemon is ending; start it "
@@ -266,7 +269,8 @@ static int check_start(const struct publish *p)
 			"%u publications of this connection wait for memory, "
 			"which is the limit; wait for one",
 			client->n_publishes);
-	return check_descriptors(p);
+	r = check_descriptors(p);
+	return r < 0 ? r : names_check_count(p->domain, head->n_names, p->uid);
 }
 
 /* A publication has ended: refused ones may be tried again. */
