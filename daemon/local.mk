@@ -50,6 +50,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/loader/internal.h \
 	daemon/loader/job.c \
 	daemon/loader/loader.c \
+	daemon/loader/pages.c \
 	daemon/loader/target.c \
 	daemon/loader/writers.c \
 	daemon/loop/closer.c \

@@ -65,7 +65,8 @@ struct loader {
 	struct mapped_segment *segments; /* size 0: forgotten */
 	uint32_t n_segments;
 	bool *registered; /* a segment each; the slot is its number */
-	bool *faulted;    /* a segment each: its pages are in our tables */
+	bool *tried;      /* a segment each: to be registered */
+	struct loader_pages *pages;
 	struct loader_job *jobs; /* in the order they came */
 	uint32_t n_filling;
 	int patience;      /* ms to wait for completions before messages */
@@ -117,6 +118,9 @@ int loader_check_target(const struct loader *loader,
 /* A fill of range i of a job, its segments registered where possible. */
 int loader_fill_range(struct loader *loader, const struct loader_job *job,
 	uint32_t i, struct tarn_fill **ret);
+/* Registers one more segment, all pages of which are here; false: there is
+ * none. For when nothing is being read: it stops the thread for 60 ms a GiB. */
+bool loader_register_next(struct loader *loader);
 /* Zeroes what no range has filled: the first and last page, above all, may
  * hold what another user left there. Nothing of the job is in flight. */
 void loader_zero_rest(
@@ -124,6 +128,22 @@ void loader_zero_rest(
 
 /* L_FORGET. */
 void loader_forget(struct loader *loader, const struct wire_message *message);
+
+/* ---- loader/pages.c -------------------------------------------------- */
+
+int pages_new(uint32_t n_segments, struct loader_pages **ret);
+/* Waits for its threads. Takes NULL and returns NULL. */
+struct loader_pages *pages_free(struct loader_pages *pages);
+/* Bytes are about to be read into [from, to) of a segment: its pages are made
+ * in the background, those first. Nothing happens the second time. */
+void pages_want(struct loader_pages *pages, uint32_t segment, void *addr,
+	uint64_t size, uint64_t from, uint64_t to);
+/* All pages of the segment are cleared and in our tables. */
+bool pages_are_here(struct loader_pages *pages, uint32_t segment);
+/* Some wanted segment's are not yet. */
+bool pages_are_coming(struct loader_pages *pages);
+/* Afterwards it may be unmapped. */
+void pages_forget(struct loader_pages *pages, uint32_t segment);
 
 /* ---- loader/job.c ---------------------------------------------------- */
 

@@ -32,6 +32,8 @@
 #define BATCH ((unsigned)TARN_IO_DEPTH / 4)
 #define BATCH_MS 2
 #define STALL_MS 50
+/* Pages that threads still make are looked at again. Picked. */
+#define PAGES_MS 20
 
 void loader_send(struct loader *loader, enum daemon_message type,
 	const void *body, size_t size)
@@ -120,6 +122,24 @@ static int pause_ms(const struct loader *loader)
 }
 
 /*
+ * Nothing is read: registers a segment, if the pages of one have come, and
+ * returns how long to wait for a message before the next. What comes first is
+ * served first.
+ */
+static int idle_ms(struct loader *loader)
+{
+	int ms = pause_ms(loader);
+
+	if (!loader->io)
+		return ms;
+	if (loader_register_next(loader))
+		return 0;
+	if (!pages_are_coming(loader->pages))
+		return ms;
+	return ms < 0 ? PAGES_MS : MIN(ms, PAGES_MS);
+}
+
+/*
  * Waits for completions while there are any to come, else for a message. The
  * engine is waited for inside the engine, which wakes us once a batch; waking
  * for each request would cost as much CPU as all the rest. Messages are looked
@@ -139,8 +159,7 @@ static int wait(struct loader *loader)
 		loader->patience =
 			r ? BATCH_MS : MIN(loader->patience * 2, STALL_MS);
 	}
-	if (poll(&sock, 1, reading ? 0 : pause_ms(loader)) < 0 &&
-		errno != EINTR)
+	if (poll(&sock, 1, reading ? 0 : idle_ms(loader)) < 0 && errno != EINTR)
 		return tarn_fail(errno, "poll: %s", tarn_errno_text(errno));
 	if (sock.revents) {
 		receive(loader);
@@ -201,11 +220,14 @@ static int start(struct loader *loader, int pipe_fd)
 	loader->closer = closer_get(0);
 	loader->registered = calloc(
 		MAX(loader->n_segments, 1u), sizeof(*loader->registered));
-	loader->faulted =
-		calloc(MAX(loader->n_segments, 1u), sizeof(*loader->faulted));
-	if (!loader->registered || !loader->faulted)
+	loader->tried =
+		calloc(MAX(loader->n_segments, 1u), sizeof(*loader->tried));
+	if (!loader->registered || !loader->tried)
 		return tarn_fail(ENOMEM, "no memory for %u segments",
 			loader->n_segments);
+	r = pages_new(loader->n_segments, &loader->pages);
+	if (r < 0)
+		return r;
 	/* Without an engine each load fails with the reason. */
 	loader->io_error = tarn_io_new(pipe_fd, &loader->io);
 	if (loader->io)
@@ -238,8 +260,9 @@ int loader_run(int sock, int pipe_fd, struct mapped_segment *segments,
 	if (r >= 0)
 		r = serve(&loader);
 	tarn_io_free(loader.io);
+	pages_free(loader.pages);
 	free(loader.registered);
-	free(loader.faulted);
+	free(loader.tried);
 	fd_close(sock);
 	return r < 0 ? 1 : loader.status;
 }

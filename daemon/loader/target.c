@@ -10,16 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "base/populate.h"
 #include "daemon/loader/internal.h"
 #include "daemon/loop/log.h"
-
-/* Each takes 70 ms a GiB by itself; more would mostly wait for each other. */
-#define FAULT_THREADS 4L
 
 typedef unsigned long long llu;
 
@@ -112,42 +107,34 @@ int loader_check_target(const struct loader *loader,
 	return 0;
 }
 
-static int fault_threads(void)
-{
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-
-	return (int)MIN(MAX(cpus, 1), FAULT_THREADS);
-}
-
-/*
- * Page table entries for a whole segment, once. A fork inherits none of shared
- * memory, and pinning would fault in page by page for writing, 240 ms a GiB;
- * read faults take their neighbours along, and their entries are writable too.
- * Without it everything works, only slower. Nothing of a load is read before it
- * is done, so it is done by several threads, as the clearing of it was.
- */
-static void fault_in(struct loader *loader, uint32_t i)
+/* Could not be registered before: another process may free memlock. */
+static void try_register(struct loader *loader, uint32_t i)
 {
 	const struct mapped_segment *s = &loader->segments[i];
 
-	if (!loader->faulted[i])
-		(void)populate_read(s->addr, s->size, fault_threads());
-	loader->faulted[i] = true;
+	loader->tried[i] = true;
+	loader->registered[i] =
+		i < TARN_IO_BUFFERS && s->size <= TARN_IO_BUFFER_MAX &&
+		tarn_io_register(loader->io, i, s->addr, s->size) == 0;
 }
 
-/* The buffer slot of segment i; -1 where it cannot be registered, or not yet:
- * another process may free memlock, so the next load tries again. */
+/* The buffer slot of segment i; -1: it cannot be registered, or its pages are
+ * still being made, which registering would wait for. */
 static int registered(struct loader *loader, uint32_t i)
 {
-	const struct mapped_segment *s = &loader->segments[i];
-
-	fault_in(loader, i);
-	if (i >= TARN_IO_BUFFERS || s->size > TARN_IO_BUFFER_MAX)
-		return -1;
-	if (!loader->registered[i])
-		loader->registered[i] =
-			tarn_io_register(loader->io, i, s->addr, s->size) == 0;
+	if (!loader->registered[i] && pages_are_here(loader->pages, i))
+		try_register(loader, i);
 	return loader->registered[i] ? (int)i : -1;
+}
+
+bool loader_register_next(struct loader *loader)
+{
+	for (uint32_t i = 0; i < loader->n_segments; i++)
+		if (!loader->tried[i] && pages_are_here(loader->pages, i)) {
+			try_register(loader, i);
+			return true;
+		}
+	return false;
 }
 
 /* The part of the allocation that range i has to itself. */
@@ -199,6 +186,11 @@ int loader_fill_range(struct loader *loader, const struct loader_job *job,
 
 		if (s->offset >= range->pool_offset + range->size)
 			break;
+		pages_want(loader->pages, k, s->addr, s->size,
+			MAX(range->pool_offset, s->offset) - s->offset,
+			MIN(range->pool_offset + range->size,
+				s->offset + s->size) -
+				s->offset);
 		segments[n++] = (struct tarn_fill_segment) {
 			.addr = s->addr,
 			.pool_offset = s->offset,
@@ -238,10 +230,11 @@ static int forget(struct loader *loader, uint32_t i)
 		r = tarn_io_unregister(loader->io, i);
 	if (r < 0)
 		return r;
+	pages_forget(loader->pages, i);
 	munmap(s->addr, s->size);
 	s->addr = NULL;
 	s->size = 0;
-	loader->registered[i] = loader->faulted[i] = false;
+	loader->registered[i] = false;
 	return 0;
 }
 

@@ -40,6 +40,7 @@ DAEMON_TESTS = \
 	tests/daemon/long_requests \
 	tests/daemon/loop \
 	tests/daemon/oom \
+	tests/daemon/pages \
 	tests/daemon/pool_extent \
 	tests/daemon/pools \
 	tests/daemon/pools_reload \
@@ -160,6 +161,7 @@ tests_daemon_loader_bad_LDADD = $(DAEMON_LIBS)
 tests_daemon_log_LDADD = $(DAEMON_LIBS)
 tests_daemon_log_budget_LDADD = $(DAEMON_LIBS)
 tests_daemon_loop_LDADD = $(DAEMON_LIBS)
+tests_daemon_pages_LDADD = $(DAEMON_LIBS)
 tests_daemon_populate_LDADD = $(DAEMON_LIBS)
 tests_daemon_pressure_LDADD = $(DAEMON_LIBS)
 tests_daemon_pressure_stall_LDADD = $(DAEMON_LIBS)
