@@ -2,12 +2,17 @@
 /*
  * Populating a segment.
  *
- * There are two ways to allocate a page of a memfd. Writing zeros to it through
- * its descriptor costs little more than half of the CPU time of a fault, which
- * walks the page tables of the process for each page, and fills in an entry of
- * a mapping that ends with this process; but the file's lock lets only one
- * thread write at a time. Faults can run in parallel. So one thread writes from
- * the front, and the others fault from the back, until they meet.
+ * There are two ways to have the pages of a memfd. fallocate() takes them from
+ * the system, charges them and puts them into the file, but leaves them as they
+ * are: the kernel clears each at the first fault, which needs no memory any
+ * more and so cannot fail; a read() sees zeros until then. That takes less than
+ * half of the CPU time of a fault on a page that is not there, which allocates
+ * and clears it and fills in an entry of a mapping that ends with this process.
+ * What is left, the clearing, is done by the process that fills the memory
+ * while it reads (loader/pages.c). But the file's lock lets only one thread
+ * allocate at a time, while faults can run in parallel. So one thread allocates
+ * from the front, where the first load begins, and the others fault from the
+ * back, until they meet.
  *
  * Where shared memory can have transparent huge pages there are faults alone:
  * the advice to use them is given to a mapping, and a huge page costs one.
@@ -15,9 +20,9 @@
 #include "daemon/keeper/populate.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -29,9 +34,6 @@ enum {
 	/* The kernel clears some GiB a second and thread: memory, not the CPU,
 	 * is the limit from a few threads on. */
 	THREADS = 4,
-	/* Of zeros, written again and again: it stays in the first cache. */
-	ZEROS = 16 << 10,
-	VECTORS = 1024, /* at once; IOV_MAX */
 };
 
 /* How far past the headroom a thread may go; less of what is small, so that
@@ -50,35 +52,23 @@ struct populate {
 
 /* ---- both ways ------------------------------------------------------- */
 
-/* Whether all of it could be written. */
-static bool write_zeros(int fd, uint64_t at, uint64_t size)
+/* Whether all of it could be had. A signal, SIGSTOP too, interrupts it. */
+static bool allocate(int fd, uint64_t at, uint64_t size)
 {
-	static const char zeros[ZEROS];
-	struct iovec v[VECTORS];
-	uint64_t end = at + size;
-	ssize_t n;
+	int r;
 
-	while (at < end) {
-		uint64_t left = end - at;
-		int k = 0;
-
-		for (; left && k < VECTORS; left -= v[k++].iov_len)
-			v[k] = (struct iovec) {
-				(void *)zeros, MIN(left, (uint64_t)ZEROS)};
-		n = pwritev(fd, v, k, (off_t)at);
-		if (n == 0 || (n < 0 && errno != EINTR))
-			return false;
-		at += (uint64_t)MAX(n, 0);
-	}
-	return true;
+	do
+		r = fallocate(fd, 0, (off_t)at, (off_t)size);
+	while (r < 0 && errno == EINTR);
+	return r == 0;
 }
 
-/* If a write fails, a fault at that page gives the reason. */
-static int have(struct populate *p, bool writing, uint64_t at, uint64_t size)
+/* If the pages cannot be allocated, a fault at one gives the reason. */
+static int have(struct populate *p, bool allocating, uint64_t at, uint64_t size)
 {
 	if (!p->reserved && headroom_check(size) < 0)
 		return ENOSPC;
-	if (writing && write_zeros(p->fd, at, size))
+	if (allocating && allocate(p->fd, at, size))
 		return 0;
 	if (madvise(p->addr + at, size, MADV_POPULATE_WRITE) == 0)
 		return 0;
@@ -88,13 +78,13 @@ static int have(struct populate *p, bool writing, uint64_t at, uint64_t size)
 /* ---- threads --------------------------------------------------------- */
 
 /* The next part from either end; 0: there is none. */
-static uint64_t claim(struct populate *p, bool writing, uint64_t *ret_at)
+static uint64_t claim(struct populate *p, bool allocating, uint64_t *ret_at)
 {
 	uint64_t n;
 
 	pthread_mutex_lock(&p->lock);
 	n = p->error ? 0 : MIN(p->back - p->front, p->step);
-	if (writing) {
+	if (allocating) {
 		*ret_at = p->front;
 		p->front += n;
 	} else {
@@ -106,10 +96,10 @@ static uint64_t claim(struct populate *p, bool writing, uint64_t *ret_at)
 }
 
 /* From that part on, until none is left. */
-static void work(struct populate *p, bool writing, uint64_t at, uint64_t n)
+static void work(struct populate *p, bool allocating, uint64_t at, uint64_t n)
 {
-	for (; n > 0; n = claim(p, writing, &at)) {
-		int error = have(p, writing, at, n);
+	for (; n > 0; n = claim(p, allocating, &at)) {
+		int error = have(p, allocating, at, n);
 
 		if (!error)
 			continue;
@@ -128,7 +118,7 @@ static void *help(void *arg)
 }
 
 int populate_by(
-	int fd, void *addr, uint64_t size, bool reserved, bool may_write)
+	int fd, void *addr, uint64_t size, bool reserved, bool may_allocate)
 {
 	struct populate p = {
 		.fd = fd,
@@ -143,12 +133,12 @@ int populate_by(
 	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 	int n = (int)MIN(MAX(cpus, 1), (long)THREADS) - 1, started = 0;
 	pthread_t threads[THREADS];
-	uint64_t at, first = claim(&p, may_write, &at);
+	uint64_t at, first = claim(&p, may_allocate, &at);
 
 	while (started < n &&
 		pthread_create(&threads[started], NULL, help, &p) == 0)
 		started++;
-	work(&p, may_write, at, first);
+	work(&p, may_allocate, at, first);
 	while (started > 0)
 		pthread_join(threads[--started], NULL);
 	return p.error;

@@ -6,14 +6,15 @@
 #include <stdint.h>
 
 /*
- * Until every page of the memfd, which is mapped writable at addr, is there and
- * zero, by a few threads. Nothing has been written to it, nor is it sealed.
+ * Until every page of the memfd, which is mapped writable at addr, is there, by
+ * a few threads. Nothing has been written to it, nor is it sealed. From then on
+ * a fault finds its page, and clears it unless it was cleared here.
  * reserved: of huge pages, which are ours already; else it stops where the
  * headroom ends. Size is a multiple of SEGMENT_UNIT. 0, or a positive errno:
  * ENOSPC, ENOMEM.
  */
 int populate(int fd, void *addr, uint64_t size, bool reserved);
 
-/* The same; may_write chooses the way, for tests. */
+/* The same; may_allocate chooses the way, for tests. */
 int populate_by(
-	int fd, void *addr, uint64_t size, bool reserved, bool may_write);
+	int fd, void *addr, uint64_t size, bool reserved, bool may_allocate);

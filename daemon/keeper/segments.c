@@ -4,9 +4,9 @@
  *
  * The keeper maps them writable first, so that every process forked later
  * inherits the mapping, and seals them afterwards, so that no other process can
- * ever make one. A segment is populated whole before it is announced: missing
- * memory is an error at that moment, never a fault later. Populating takes a
- * second per GiB and more, so a child does it and the keeper goes on.
+ * ever make one. All pages of a segment are there before it is announced:
+ * missing memory is an error at that moment, never a fault later. That takes
+ * half a second per GiB and more, so a child does it and the keeper goes on.
  */
 #include "daemon/keeper/keeper.h"
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A segment's memory is there and zero when it has been populated, whichever
- * way each of its pages was had: written, or faulted in, or faulted in because
- * it could not be written.
+ * way each of its pages was had: allocated, or faulted in, or faulted in because
+ * it could not be allocated. What was allocated is not lost when bytes are put
+ * where no fault has cleared it yet.
  */
 #include <fcntl.h>
 #include <linux/memfd.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -22,7 +24,7 @@ static bool is_zero(const char *p, uint64_t size)
 	return p[0] == 0 && memcmp(p, p + 1, size - 1) == 0;
 }
 
-/* Does this process have an entry for the page? A write makes none. */
+/* Does this process have an entry for the page? Allocating makes none. */
 static bool is_mapped(const char *page)
 {
 	_cleanup_fd_ int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
@@ -35,25 +37,45 @@ static bool is_mapped(const char *page)
 	return entry >> 63;
 }
 
-static void test(uint64_t size, bool may_write, bool sealed, const char *what)
+/* Of a segment: made as the keeper makes it, or refusing to be allocated. */
+static int new_segment(uint64_t size, bool refuses, char **ret_map)
 {
-	_cleanup_fd_ int fd = memfd_create("populate", MFD_ALLOW_SEALING);
-	struct stat st;
-	char *map;
+	int fd = memfd_create("populate", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	char path[64];
+	int ro;
 
 	if (fd < 0 || ftruncate(fd, (off_t)size) < 0)
 		bail("memfd: %m");
-	map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (map == MAP_FAILED)
+	*ret_map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (*ret_map == MAP_FAILED)
 		bail("mmap: %m");
-	if (sealed && fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0)
-		bail("seal: %m");
-	is_int(0, populate_by(fd, map, size, false, may_write), "%llu MiB, %s",
-		(unsigned long long)(size / MIB), what);
+	if (!refuses)
+		return fd;
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	ro = open(path, O_RDONLY | O_CLOEXEC);
+	if (ro < 0)
+		bail("%s: %m", path);
+	close(fd);
+	return ro;
+}
+
+static void test(
+	uint64_t size, bool may_allocate, bool refuses, const char *what)
+{
+	char *map;
+	_cleanup_fd_ int fd = new_segment(size, refuses, &map);
+	struct stat st;
+
+	is_int(0, populate_by(fd, map, size, false, may_allocate),
+		"%llu MiB, %s", (unsigned long long)(size / MIB), what);
 	fstat(fd, &st);
 	is_int((int64_t)size, st.st_blocks * 512, "all of it is there");
-	ok(is_mapped(map) == (!may_write || sealed),
+	ok(is_mapped(map) == (!may_allocate || refuses),
 		"its front came the right way");
+	map[4097] = 1;
+	is_int(0, map[4096], "the byte before one that is written is zero");
+	is_int(1, map[4097], "the written byte stays");
+	map[4097] = 0;
 	ok(is_zero(map, size), "the populated segment is zero");
 	munmap(map, size);
 }
@@ -63,9 +85,9 @@ int main(void)
 	static const uint64_t sizes[] = {2, 6, 32, 70};
 
 	for (int i = 0; i < 4; i++) {
-		test(sizes[i] * MIB, true, false, "written");
+		test(sizes[i] * MIB, true, false, "allocated");
 		test(sizes[i] * MIB, false, false, "by faults");
 	}
-	test(4 * MIB, true, true, "which cannot be written");
-	return done(36);
+	test(4 * MIB, true, true, "which cannot be allocated");
+	return done(54);
 }
