@@ -11,6 +11,7 @@ EXTRA_PROGRAMS = \
 	bench/many \
 	bench/mmap \
 	bench/open \
+	bench/populate \
 	bench/publish \
 	bench/read \
 	bench/read_file \
@@ -34,6 +35,7 @@ bench_lookup_LDADD = lib/libcore.la
 bench_many_LDADD = lib/libtarn.la
 bench_mmap_LDADD = lib/libtarn.la
 bench_open_LDADD = lib/libcore.la
+bench_populate_LDADD =
 bench_publish_LDADD = lib/libtarn.la
 bench_read_LDADD = lib/libtarn.la
 bench_read_file_LDADD = lib/libtarn.la
@@ -54,6 +56,7 @@ BENCHES = \
 	bench/column.sh \
 	bench/convert.sh \
 	bench/fill.sh \
+	bench/first_load.sh \
 	bench/lease.sh \
 	bench/load.sh \
 	bench/lookup.sh \
