@@ -46,6 +46,7 @@ DAEMON_TESTS = \
 	tests/daemon/pools_reload \
 	tests/daemon/pools_users \
 	tests/daemon/populate \
+	tests/daemon/populate_killed \
 	tests/daemon/pressure \
 	tests/daemon/pressure_stall \
 	tests/daemon/quotas \
