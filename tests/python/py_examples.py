@@ -29,7 +29,7 @@ def start(name, *arguments):
 
 def end(process):
     """Its lines, those on stderr behind them, and its status."""
-    out, err = process.communicate(timeout=100)
+    out, err = process.communicate(timeout=600)
     return [*out.splitlines(), *err.splitlines()], process.returncode
 
 

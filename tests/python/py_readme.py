@@ -55,17 +55,17 @@ kit.equal(tarn.open("out.safetensors")["x"].dtype, "BF16",
 if find_spec("torch"):
     kit.equal(len(opening), 1, "the README's opening has one block of Python")
     first = start(opening[0])
-    kit.equal((first.communicate(timeout=120), first.returncode),
+    kit.equal((first.communicate(timeout=600), first.returncode),
               (("552.0\n[[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]]\n", ""), 0),
               "the README's opening runs")
     pytorch = start(block_with("load_file("))
-    kit.equal((pytorch.communicate(timeout=120), pytorch.returncode),
+    kit.equal((pytorch.communicate(timeout=600), pytorch.returncode),
               (("True 47.0\ntorch.Size([8, 2])\n", ""), 0),
               "the README's lines for PyTorch run")
     # On a machine of one core PyTorch warns of two workers.
     os.environ["PYTHONWARNINGS"] = "ignore:This DataLoader"
     loader = start(block_with("DataLoader("))
-    kit.equal((loader.communicate(timeout=120), loader.returncode),
+    kit.equal((loader.communicate(timeout=600), loader.returncode),
               (("44\n", ""), 0), "the README's lines for the loader run")
 else:
     kit.skipped(
@@ -75,13 +75,13 @@ else:
 # The receiver waits for the sender, so he may be the first.
 receiver = start(block_with("tarn.receiver("))
 sender = start(block_with("tarn.sender("))
-kit.equal((sender.communicate(timeout=120), sender.returncode), (("", ""), 0),
+kit.equal((sender.communicate(timeout=600), sender.returncode), (("", ""), 0),
           "the README's sender runs")
-kit.equal((receiver.communicate(timeout=120), receiver.returncode),
+kit.equal((receiver.communicate(timeout=600), receiver.returncode),
           (("0.png 0.0\n1.png 1.0\n2.png 2.0\n", ""), 0),
           "the README's receiver runs")
 exact = start(block_with("ch.acquire("))
-kit.equal((exact.communicate(timeout=120), exact.returncode),
+kit.equal((exact.communicate(timeout=600), exact.returncode),
           (("b'epoch 1' 0.5\n", ""), 0), "the README's lines for slots run")
 
 # What is left has been published; channels count as names, but are in no list.
