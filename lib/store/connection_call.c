@@ -61,10 +61,20 @@ static int call_nomem(const struct connection *c, const struct call *call)
 		call->nomem, "daemon at %s: no memory for its answer", c->peer);
 }
 
+/* With the lock held. A thread that was not run for long may find the time over
+ * and its answer in the socket. */
+static void look_once_more(struct connection *c)
+{
+	if (c->receiving)
+		connection_turn(c, clock_ms() + CONNECTION_NAP_MS);
+	connection_catch_up(c);
+}
+
 int call_next(struct connection *c, struct call *call, int timeout_ms,
 	struct wire_message *ret)
 {
 	int64_t deadline = clock_ms() + timeout_ms;
+	bool late = false;
 	int r = -1;
 
 	pthread_mutex_lock(&c->lock);
@@ -89,8 +99,11 @@ int call_next(struct connection *c, struct call *call, int timeout_ms,
 				"parent, which made it before fork()",
 				c->peer);
 			break;
-		} else if (clock_ms() >= deadline) {
+		} else if (late) {
 			r = 0;
+		} else if (clock_ms() >= deadline) {
+			late = true;
+			look_once_more(c);
 		} else {
 			connection_turn(c, deadline);
 		}
