@@ -30,6 +30,8 @@
 #define LARGE (100 * MIB)
 #define ENOUGH_S 60 /* to be served, on a loaded machine, not for ever */
 
+#define WAITED_S 2.5 /* a server waits for them for three seconds */
+
 #define STRANGER 12345
 
 enum { DESCRIPTORS = 256, MANY = 7 };
@@ -220,17 +222,24 @@ static void they_come_back(void)
 {
 	pid_t before = server_of(&server);
 	struct asked *asked;
+	double start;
+	bool late;
 
 	raw_open(&raws[0], server.socket);
 	asked = begin("back");
 	let_have(before, all_of(before));
+	start = seconds();
 	kill(server.pid, SIGCONT);
 	usleep(300000);
 	let_have(before, DESCRIPTORS);
+	late = seconds() - start > WAITED_S;
 	raw_close(&raws[0]);
 	goes_on(asked, "they come back");
-	ok(before == server_of(&server),
-		"they come back: it is the same server");
+	if (late)
+		skip(1, "the machine is too busy to take them for a moment");
+	else
+		ok(before == server_of(&server),
+			"they come back: it is the same server");
 }
 
 /* They do not: the next server is told. */
