@@ -18,6 +18,8 @@
 #include "shm/segment.h"
 #include "tests/kit/tap.h"
 
+#define PATIENCE_S 60.0
+
 static void must(int r, const char *what)
 {
 	if (r < 0)
@@ -189,6 +191,16 @@ static void give_segments(struct fake *fake, const struct wire_message *ask)
 				      size, fds + m.head.first, n));
 }
 
+/* The client tells its caller how far a load is, however late it is run. */
+static void await_seen(struct fake *fake)
+{
+	double end = seconds() + PATIENCE_S;
+	int before = fake->n_seen;
+
+	while (fake->n_seen == before && seconds() < end)
+		usleep(1000);
+}
+
 /* Reads the file into the third segment, congruent to its offset. */
 static void really_load(struct fake *fake, struct wire_message *ask)
 {
@@ -213,7 +225,7 @@ static void really_load(struct fake *fake, struct wire_message *ask)
 		WIRE_OUT(WIRE_LOADING, ask->serial, &before, sizeof(before)));
 	for (int i = 0; fake->mode == FAKE_LOAD_SLOWLY && i < 6; i++) {
 		s->landed = range.size * (uint64_t)i / 6;
-		usleep(50000);
+		await_seen(fake);
 	}
 	if (fd_pread(ask->fds[0], fake->memory[2] + s->base - 2 * FAKE_SEGMENT,
 		    range.size, range.file_offset) != (ssize_t)range.size)

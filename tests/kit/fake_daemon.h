@@ -63,7 +63,7 @@ enum fake_mode {
 	FAKE_LOAD_WORDY,   /* its notice is longer than it may be */
 	FAKE_LOAD_STALE,   /* names a storage that is gone */
 	FAKE_LOAD_LIES,    /* names another size */
-	FAKE_LOAD_SLOWLY,  /* in steps, 300 ms in all */
+	FAKE_LOAD_SLOWLY,  /* in steps, each of which the test has seen */
 	FAKE_REPORT_TWICE, /* three answers to one question */
 	FAKE_REPORT_SHORT,
 	FAKE_REPORT_HANGS,
@@ -86,6 +86,7 @@ struct fake {
 	int own_fd;
 	_Atomic int n_released; /* notifications */
 	_Atomic int n_loads;
+	_Atomic int n_seen;    /* by the test, of a slow load's steps */
 	uint32_t hanging_load; /* serial */
 	bool used_again;       /* the number of segment 1 */
 	struct tarn_report_load reported;

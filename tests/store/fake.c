@@ -261,6 +261,8 @@ static int stop_at_third(void *arg, enum tarn_load_phase phase,
 	return ++*calls == 3;
 }
 
+static struct fake *slow; /* whose load's progress is noted */
+
 static int note_progress(void *arg, enum tarn_load_phase phase,
 	uint64_t done_bytes, uint64_t total)
 {
@@ -270,6 +272,7 @@ static int note_progress(void *arg, enum tarn_load_phase phase,
 		seen[1]++;
 	seen[0] = done_bytes;
 	seen[2]++;
+	slow->n_seen++;
 	return 0;
 }
 
@@ -308,6 +311,7 @@ static void test_progress(void)
 	tarn_store_unref(store);
 	fake_stop(&fake);
 
+	slow = &fake;
 	store = open_fake(&fake, FAKE_LOAD_SLOWLY);
 	is_int(0, tarn_store_load(store, file, &notes, NULL, NULL), "slowly");
 	diag("%d times", (int)seen[2]);
