@@ -35,6 +35,8 @@ tests_libkit_la_SOURCES = \
 	tests/kit/filling.h \
 	tests/kit/fuse_hang.c \
 	tests/kit/fuse_hang.h \
+	tests/kit/huge_pages.c \
+	tests/kit/huge_pages.h \
 	tests/kit/layout_text.h \
 	tests/kit/limit.c \
 	tests/kit/limit.h \
@@ -149,6 +151,7 @@ check_PROGRAMS += tests/run
 tests_run_SOURCES = \
 	tests/kit/cgroup_path.c \
 	tests/kit/cgroup_path.h \
+	tests/kit/huge_pages.h \
 	tests/kit/leftovers.c \
 	tests/kit/leftovers.h \
 	tests/run.c \

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/kit/huge_pages.h"
 #include "tests/kit/pool_deeds.h"
 #include "tests/kit/raw_client.h"
 #include "tests/kit/tap.h"
@@ -127,39 +128,32 @@ static void size_limit(void)
 	free(small);
 }
 
-static uint64_t free_huge_pages(void)
-{
-	uint64_t n = 0;
-	FILE *f = fopen("/sys/kernel/mm/hugepages/hugepages-2048kB/"
-			"free_hugepages",
-		"re");
-
-	if (f && fscanf(f, "%lu", &n) != 1)
-		n = 0;
-	if (f)
-		fclose(f);
-	return n;
-}
-
 static void huge_pages(void)
 {
-	const char *file = kit_pool_file(&kit, "huge", 3 << 20, 9, 0);
-	uint64_t n = free_huge_pages();
+	const struct wish load = {.pool = "huge",
+		.file = kit_pool_file(&kit, "huge", 3 << 20, 9, 0),
+		.name = "h"};
 	const struct seen *s;
 
-	s = me(deed_load,
-		(struct wish) {.pool = "huge", .file = file, .name = "h"});
-	if (n == 0) {
+	huge_pages_turn();
+	if (huge_pages_free() == 0) {
+		s = me(deed_load, load);
 		is_int(-ENOSPC, s->r, "without a reserve there is no pool");
 		has_str("huge pages of 2 MiB", s->text,
 			"the error contains 'huge pages of 2 MiB'");
-		skip(2, "no huge pages of 2 MiB are reserved");
-		return;
+	} else {
+		skip(2, "huge pages are reserved");
 	}
-	skip(2, "huge pages are reserved");
-	is_int(0, s->r, "a load into huge pages");
-	s = me(deed_look, (struct wish) {.pool = "huge", .name = "h/t"});
-	is_int(9, s->bytes[63], "a file loaded into huge pages has its bytes");
+	if (huge_pages_reserve(2)) {
+		s = me(deed_load, load);
+		is_int(0, s->r, "a load into huge pages");
+		s = me(deed_look,
+			(struct wish) {.pool = "huge", .name = "h/t"});
+		is_int(9, s->bytes[63],
+			"a file loaded into huge pages has its bytes");
+	} else {
+		skip(2, "no huge pages of 2 MiB can be reserved");
+	}
 }
 
 int main(void)
@@ -175,5 +169,6 @@ int main(void)
 	size_limit();
 	huge_pages();
 	is_int(0, kit_pool_stop(&kit), "the daemon ends as it should");
+	huge_pages_give_back();
 	return done_any();
 }

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -26,6 +27,7 @@
 
 #include "base/cleanup.h"
 #include "tests/kit/cgroup_path.h"
+#include "tests/kit/huge_pages.h"
 
 enum {
 	/* A daemon that was asked to end needs a moment; where many share the
@@ -320,8 +322,30 @@ static void remove_group(void)
 		nanosleep(&pause, NULL);
 }
 
+/* A test that was ended could not put the machine's reserve back. Others take
+ * turns with it: theirs ends first. */
+static void put_huge_pages_back(void)
+{
+	char path[PATH_MAX], text[32];
+	int from, to;
+	ssize_t n = 0;
+
+	snprintf(path, sizeof(path), "%s/tmp/" HUGE_BEFORE, base);
+	from = open(path, O_RDONLY | O_CLOEXEC);
+	if (from < 0)
+		return;
+	to = open(HUGE_RESERVE, O_RDWR | O_CLOEXEC);
+	n = read(from, text, sizeof(text));
+	if (to >= 0 && n > 0 && flock(to, LOCK_EX) == 0)
+		n = write(to, text, (size_t)n);
+	if (to >= 0)
+		close(to);
+	close(from);
+}
+
 void left_remove(void)
 {
+	put_huge_pages_back();
 	remove_tree(base);
 	each_outside(remove_tree);
 	remove_group();
