@@ -7,6 +7,7 @@ STORE_TESTS = \
 	tests/store/fork \
 	tests/store/fork_calls \
 	tests/store/fork_who \
+	tests/store/huge_mutable \
 	tests/store/lease_book \
 	tests/store/lease_pages \
 	tests/store/load_again \
