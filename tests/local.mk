@@ -83,6 +83,8 @@ tests_libkit_la_SOURCES = \
 	tests/kit/tap.h \
 	tests/kit/command_child.c \
 	tests/kit/command_child.h \
+	tests/kit/trace.c \
+	tests/kit/trace.h \
 	tests/kit/upgrade.c \
 	tests/kit/upgrade.h \
 	tests/kit/versions.c \
