@@ -72,6 +72,7 @@ DAEMON_TESTS = \
 	tests/daemon/systemd \
 	tests/daemon/upgrade \
 	tests/daemon/upgrade_config \
+	tests/daemon/upgrade_hidden \
 	tests/daemon/upgrade_load \
 	tests/daemon/users \
 	tests/daemon/wedge \
@@ -145,6 +146,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/systemd \
 	tests/daemon/upgrade \
 	tests/daemon/upgrade_config \
+	tests/daemon/upgrade_hidden \
 	tests/daemon/upgrade_load \
 	tests/daemon/users \
 	tests/daemon/wedge \
