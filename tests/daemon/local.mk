@@ -16,6 +16,7 @@ DAEMON_TESTS = \
 	tests/daemon/fail_daemon \
 	tests/daemon/fail_fresh \
 	tests/daemon/fail_fd_store \
+	tests/daemon/fail_fork \
 	tests/daemon/fail_library \
 	tests/daemon/full \
 	tests/daemon/garbage \
@@ -104,6 +105,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/fail_daemon \
 	tests/daemon/fail_fresh \
 	tests/daemon/fail_fd_store \
+	tests/daemon/fail_fork \
 	tests/daemon/fail_library \
 	tests/daemon/full \
 	tests/daemon/garbage \
@@ -158,6 +160,13 @@ tests_daemon_daemon_pressure_LDADD = $(DAEMON_LIBS)
 tests_daemon_deadline_LDADD = $(DAEMON_LIBS)
 tests_daemon_listener_LDADD = $(DAEMON_LIBS)
 tests_daemon_evict_many_LDADD = $(DAEMON_LIBS)
+tests_daemon_fail_fork_LDADD = $(DAEMON_LIBS)
+tests_daemon_fail_fork_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-Wl,--wrap=fcntl \
+	-Wl,--wrap=fcntl64 \
+	-Wl,--wrap=dup3 \
+	$(NULL)
 tests_daemon_fd_store_LDADD = $(DAEMON_LIBS)
 tests_daemon_loader_LDADD = $(DAEMON_LIBS)
 tests_daemon_loader_bad_LDADD = $(DAEMON_LIBS)
