@@ -50,6 +50,7 @@ VALGRIND_EXCEPT += \
 	tests/store/fork \
 	tests/store/fork_calls \
 	tests/store/fork_who \
+	tests/store/huge_mutable \
 	tests/store/lease_pages \
 	tests/store/load_ranges \
 	tests/store/load_shards \
