@@ -149,5 +149,5 @@ int main(void)
 	spin_max = 0;
 	race(RING_QUEUE, "queue, asleep");
 	race(RING_BROADCAST, "broadcast, asleep");
-	return done_any();
+	return done(16);
 }
