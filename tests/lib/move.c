@@ -234,5 +234,5 @@ int main(void)
 	cases(true);
 	for (size_t i = 0; i < ARRAY_SIZE(by_threads); i++)
 		run_by_threads((int)i);
-	return done_any();
+	return done(8);
 }

@@ -330,5 +330,5 @@ int main(void)
 	test_files();
 	test_swaps();
 	remove_all(top);
-	return done_any();
+	return done(46);
 }

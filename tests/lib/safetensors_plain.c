@@ -337,5 +337,5 @@ int main(void)
 	test_prefixes();
 	test_like();
 	test_mutants();
-	return done_any();
+	return done(50);
 }
