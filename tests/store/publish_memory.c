@@ -99,7 +99,7 @@ static void bring_huge_pages(void)
 
 	/* No page of the reserve is taken before one is touched. */
 	if (fd < 0 || ftruncate(fd, 2 * MIB) < 0 || fchmod(fd, 0600) < 0) {
-		skip(3, "this kernel has no huge pages: %m");
+		skip(1, "this kernel has no huge pages: %m");
 	} else {
 		publish_msg_seal(fd, SOURCE_MUTABLE);
 		p = kit_publish_brings(SOURCE_MUTABLE, 2 * MIB, fd);
@@ -270,5 +270,5 @@ int main(void)
 	keep_a_mapping();
 	keep_pages_pinned();
 	kit_publish_end();
-	return done_any();
+	return done(75);
 }

@@ -369,5 +369,5 @@ int main(void)
 	test_upgrade();
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends");
-	return done_any();
+	return done(36);
 }
