@@ -160,5 +160,5 @@ int main(void)
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends in peace");
 	remove_files();
-	return done_any();
+	return done(13);
 }

@@ -323,5 +323,5 @@ int main(void)
 	test_stop();
 	tarn_store_unref(store);
 	remove_files();
-	return done_any();
+	return done(21);
 }

@@ -188,5 +188,5 @@ int main(void)
 	fd_close(listener);
 	fd_close(manager);
 	remove_files();
-	return done_any();
+	return done(15);
 }

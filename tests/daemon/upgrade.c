@@ -370,5 +370,5 @@ int main(void)
 	upgrade_end();
 	daemon_log_show(log_path);
 	remove_files();
-	return done_any();
+	return done(47);
 }

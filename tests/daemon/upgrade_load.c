@@ -178,5 +178,5 @@ int main(void)
 		setenv("TARN_ENGINE", "threads", 1);
 	}
 	remove_files();
-	return done_any();
+	return done(24);
 }
