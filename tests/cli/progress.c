@@ -234,5 +234,5 @@ int main(void)
 	test_narrow();
 	test_no_terminal();
 	test_interrupt();
-	return done_any();
+	return done(64);
 }
