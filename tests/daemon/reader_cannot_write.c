@@ -189,5 +189,6 @@ int main(void)
 	witness_end(&witness);
 	is_int(0, daemon_stop(&server), "the daemon ends in peace");
 	remove_files();
+	/* Where a memfd can be reopened, more is tried with it. */
 	return done_any();
 }

@@ -246,5 +246,5 @@ int main(void)
 	if (chdir("/") < 0)
 		bail("chdir: %m");
 	remove_files();
-	return done_any();
+	return done(17);
 }

@@ -271,5 +271,6 @@ int main(void)
 	else
 		skip(1, "another uid: only root can become one");
 	munmap(report, sizeof(*report));
+	/* What can be reopened is tried once more: by root it can. */
 	return done_any();
 }
