@@ -156,5 +156,5 @@ int main(void)
 	test_refused();
 	test_exclusive();
 	test_full();
-	return done_any();
+	return done(31);
 }
