@@ -408,5 +408,5 @@ int main(void)
 	test_layouts(store);
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends");
-	return done_any();
+	return done(21);
 }
