@@ -94,7 +94,7 @@ int main(void)
 	tarn_store *store, *others[CLIENTS];
 
 	if (!fail_open(test_tmpdir(), &page))
-		return done_any();
+		return done(1);
 	snprintf(log_path, sizeof(log_path), "%s/log", test_tmpdir());
 	daemon_log_to(log_path);
 	daemon_start(&server, "sock", NULL);
@@ -127,5 +127,5 @@ int main(void)
 	fail_close(test_tmpdir());
 	is_int(0, daemon_stop(&server), "the daemon ends well");
 	unlink(log_path);
-	return done_any();
+	return done(5);
 }

@@ -103,7 +103,7 @@ static int live(const char *socket)
 	deny_all(store, "server", status.server_pid);
 	tarn_tensor_unref(items[0].tensor);
 	tarn_store_unref(store);
-	return done_any();
+	return done(4);
 }
 
 int main(int argc, char **argv)
@@ -116,7 +116,7 @@ int main(int argc, char **argv)
 	snprintf(folder, sizeof(folder), "%s",
 		argc == 3 ? argv[2] : test_tmpdir());
 	if (!fail_open(folder, &page))
-		return done_any();
+		return done(1);
 	if (argc == 3)
 		return live(argv[1]);
 	daemon_start(&daemon, "sock", NULL);

@@ -83,7 +83,7 @@ int main(void)
 	tarn_store *store;
 
 	if (!fail_open(test_tmpdir(), &page))
-		return done_any();
+		return done(1);
 	daemon_start(&server, "sock", NULL);
 	unsetenv("LD_PRELOAD");
 	if (tarn_store_open(server.socket, &store) < 0)
@@ -102,5 +102,5 @@ int main(void)
 	tarn_store_unref(store);
 	fail_close(test_tmpdir());
 	is_int(0, daemon_stop(&server), "the daemon ends well");
-	return done_any();
+	return done(3);
 }
