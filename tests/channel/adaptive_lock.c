@@ -38,7 +38,8 @@ static void test_later(void)
 	while (!began)
 		nanosleep(&nap, NULL);
 	nanosleep(&nap, NULL);
-	ok(!entered, "who comes later waits for who was alone");
+	ok(!entered,
+		"a thread that comes later waits for the only one before it");
 	adaptive_lock_give(&lock);
 	pthread_join(thread, NULL);
 	ok(entered, "a thread that waited for the only one gets the lock");
@@ -62,7 +63,7 @@ static void test_counts(void)
 		pthread_create(&threads[i], NULL, count, NULL);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	is_int(THREADS * EACH, counted, "no count is lost");
+	is_int(THREADS * EACH, counted, "no count is lost among the threads");
 }
 
 int main(void)

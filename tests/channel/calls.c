@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Channels as a program uses them: filled and read in place, given back in any
- * order, left, closed; and what is said where it cannot be. Their names are
- * names.c's.
+ * Channels as a program uses them: slots are filled and items read in place,
+ * released in any order, left and closed; and the errors of calls that are not
+ * possible. Names of channels are in names.c.
  */
 #include <errno.h>
 #include <string.h>
@@ -30,22 +30,26 @@ static void fill_two(tarn_slot *slot, tarn_tensor **ret_t, tarn_tensor **ret_u)
 	const int64_t a[] = {3, 5}, b[] = {7}, big[] = {4096};
 	tarn_tensor *t, *u, *none;
 
-	is_int(4096, (int64_t)tarn_slot_room(slot), "a slot is empty");
+	is_int(4096, (int64_t)tarn_slot_room(slot),
+		"an empty slot has all its room");
 	is_int(0, tarn_slot_new_tensor(slot, TARN_F32, 2, a, &t),
-		"a tensor in it");
+		"a tensor is made in a slot");
 	is_int(4096 - 64, (int64_t)tarn_slot_room(slot),
-		"takes room, by the cache line");
-	is_int(0, (int64_t)((uintptr_t)tarn_tensor_data(t) & 63), "aligned");
-	ok(tarn_storage_writable(tarn_tensor_storage(t)), "to be written");
+		"a tensor takes room in whole cache lines");
+	is_int(0, (int64_t)((uintptr_t)tarn_tensor_data(t) & 63),
+		"a tensor in a slot is aligned to a cache line");
+	ok(tarn_storage_writable(tarn_tensor_storage(t)),
+		"a tensor in a slot is writable");
 	fill(t, 0);
 	must(tarn_tensor_set_f64(t, (int64_t[]) {2, 4}, 24.5));
-	is_int(0, tarn_slot_new_tensor(slot, TARN_U8, 1, b, &u), "and another");
+	is_int(0, tarn_slot_new_tensor(slot, TARN_U8, 1, b, &u),
+		"a second tensor is made in the slot");
 	fill(u, 9);
 	is_int(-ENOSPC, tarn_slot_new_tensor(slot, TARN_U8, 1, big, &none),
-		"more than is left");
+		"a tensor larger than the room that is left is refused");
 	is_str("channel 'tensors': a tensor of 4096 bytes, and 3968 of the "
 	       "slot's 4096 are left",
-		tarn_error_message(), "says how much that is");
+		tarn_error_message(), "the error says how much room is left");
 	*ret_t = t;
 	*ret_u = u;
 }
@@ -59,12 +63,13 @@ static tarn_tensor *add_view(tarn_slot *slot, tarn_tensor *t)
 	if (tarn_tensor_eval(t, ".transpose(0, 1)[1:]", &view) < 0)
 		bail("%s", tarn_error_message());
 	is_int(0, tarn_slot_set_layout(slot, 0, tarn_tensor_layout(view)),
-		"it may be sent as a view");
+		"a tensor in a slot is sent as a view of itself");
 	is_int(-ERANGE, tarn_slot_set_layout(slot, 2, tarn_tensor_layout(view)),
 		"a tensor that the slot does not have gets no layout");
-	is_int(0, tarn_slot_add(slot, view), "a view of this slot is added");
+	is_int(0, tarn_slot_add(slot, view),
+		"a view of a tensor in the slot is added");
 	is_int(-E2BIG, tarn_slot_new_tensor(slot, TARN_U8, 1, b, &none),
-		"a fourth is too many");
+		"a fourth tensor is beyond the channel's limit");
 	has_str("3 tensors", tarn_error_message(),
 		"the error counts the slot's three tensors");
 	return view;
@@ -76,12 +81,14 @@ static void check_view(tarn_item *item, uint32_t i)
 	tarn_tensor *t = kit_channel_tensor(item, i);
 	double value = 0;
 
-	is_int(4, tarn_tensor_layout(t)->shape[0], "%u: as the view", i);
-	is_int(3, tarn_tensor_layout(t)->shape[1], "%u: that it was", i);
+	is_int(4, tarn_tensor_layout(t)->shape[0],
+		"%u: the item has the view's first size", i);
+	is_int(3, tarn_tensor_layout(t)->shape[1],
+		"%u: the item has the view's second size", i);
 	must(tarn_tensor_get_f64(t, (int64_t[]) {3, 2}, &value));
-	ok(value == 24.5, "%u: with its value", i);
+	ok(value == 24.5, "%u: the item has the tensor's value", i);
 	ok(tarn_storage_writable(tarn_tensor_storage(t)),
-		"%u: a queue's item is the consumer's", i);
+		"%u: a consumer of a queue may write the item", i);
 	tarn_tensor_unref(t);
 }
 
@@ -91,18 +98,22 @@ static void check_tensors(tarn_item *item)
 	const void *tag;
 	size_t size;
 
-	is_int(3, tarn_item_count(item), "three tensors come");
+	is_int(3, tarn_item_count(item), "the item has three tensors");
 	tag = tarn_item_tag(item, &size);
-	is_int(5, (int64_t)size, "the tag's size");
+	is_int(5, (int64_t)size, "the item has the tag's size");
 	is_mem("hello", tag, 5, "the consumer reads the tag");
-	ok(!tarn_item_redelivered(item), "for the first time");
-	ok(!tarn_item_has_stored(item), "with nothing of the store's");
+	ok(!tarn_item_redelivered(item),
+		"the item is delivered for the first time");
+	ok(!tarn_item_has_stored(item),
+		"the item holds no tensor of the store");
 	check_view(item, 0);
 	check_view(item, 2);
 	t = kit_channel_tensor(item, 1);
-	is_mem("\t\t\t\t\t\t\t", tarn_tensor_data(t), 7, "the other's bytes");
+	is_mem("\t\t\t\t\t\t\t", tarn_tensor_data(t), 7,
+		"the second tensor has its bytes");
 	tarn_tensor_unref(t);
-	is_int(-ERANGE, tarn_item_tensor(item, 3, &t), "there is no fourth");
+	is_int(-ERANGE, tarn_item_tensor(item, 3, &t),
+		"the item has no fourth tensor");
 }
 
 static void test_tensors(tarn_store *store)
@@ -117,13 +128,15 @@ static void test_tensors(tarn_store *store)
 
 	fill_two(slot, &t, &u);
 	view = add_view(slot, t);
-	is_int(-EMSGSIZE, tarn_slot_set_tag(slot, big, 65), "a tag is small");
+	is_int(-EMSGSIZE, tarn_slot_set_tag(slot, big, 65),
+		"a tag of 65 bytes is refused");
 	is_int(0, tarn_slot_set_tag(slot, "hello", 5),
 		"a small tag is set on the item");
-	is_int(0, tarn_slot_publish(slot), "published");
+	is_int(0, tarn_slot_publish(slot), "the slot is published");
 	ok(!tarn_storage_writable(tarn_tensor_storage(view)),
-		"what the producer keeps is read-only");
-	is_int(-EROFS, tarn_tensor_set_f64(t, (int64_t[]) {0, 0}, 1), "truly");
+		"a tensor that the producer keeps is read-only");
+	is_int(-EROFS, tarn_tensor_set_f64(t, (int64_t[]) {0, 0}, 1),
+		"a tensor that the producer keeps cannot be set");
 	tarn_tensor_unref(t);
 	tarn_tensor_unref(u);
 	tarn_tensor_unref(view);
@@ -152,21 +165,27 @@ static void test_elsewhere(tarn_store *store)
 
 	if (tarn_tensor_zeros(TARN_F32, 1, &n, &t) < 0)
 		bail("%s", tarn_error_message());
-	is_int(-ENOTSUP, tarn_slot_add(slot, t), "private memory is not sent");
-	has_str("publish it first", tarn_error_message(), "says what to do");
+	is_int(-ENOTSUP, tarn_slot_add(slot, t),
+		"private memory cannot be added to a slot");
+	has_str("publish it first", tarn_error_message(),
+		"the error suggests to publish the tensor first");
 	tarn_tensor_unref(t);
 	is_int(0, tarn_slot_new_tensor(other, TARN_F32, 1, &n, &t),
-		"another slot");
-	is_int(-ENOTSUP, tarn_slot_add(slot, t), "is elsewhere, too");
+		"a tensor is made in another slot");
+	is_int(-ENOTSUP, tarn_slot_add(slot, t),
+		"a tensor of another slot cannot be added");
 	tarn_tensor_unref(t);
-	ok(!tarn_slot_abandon(other), "abandoned");
-	ok(!tarn_slot_abandon(NULL), "nothing is abandoned");
-	is_int(0, tarn_slot_publish(slot), "an item of no tensors");
-	is_int(1, kit_channel_info(c).free, "counts");
+	ok(!tarn_slot_abandon(other), "abandoning a slot returns NULL");
+	ok(!tarn_slot_abandon(NULL), "abandoning NULL returns NULL");
+	is_int(0, tarn_slot_publish(slot),
+		"an item without tensors is published");
+	is_int(1, kit_channel_info(c).free,
+		"an item without tensors occupies a slot");
 	item = kit_channel_receive(c);
 	is_int(0, tarn_item_count(item), "an item without tensors is received");
 	ok(!tarn_item_unref(item), "an item without tensors is released");
-	ok(!tarn_item_unref(NULL), "nothing goes, too");
+	ok(!tarn_item_unref(NULL),
+		"releasing an item that is NULL returns NULL");
 	ok(!tarn_item_ref(NULL) && !tarn_channel_ref(NULL) &&
 			!tarn_store_ref(NULL),
 		"tarn_item_ref, tarn_channel_ref and tarn_store_ref take NULL");
@@ -185,8 +204,10 @@ static void test_order(tarn_store *store)
 	tarn_item *items[4], *item;
 
 	for (int64_t i = 0; i < 4; i++)
-		is_int(0, kit_channel_put(c, 0, i), "item %d", (int)i);
-	is_int(-ETIMEDOUT, kit_channel_put(c, 0, 4), "a fifth has no slot");
+		is_int(0, kit_channel_put(c, 0, i),
+			"item %d of four is published", (int)i);
+	is_int(-ETIMEDOUT, kit_channel_put(c, 0, 4),
+		"a fifth item finds no free slot");
 	is_str("no slot was free", tarn_error_message(),
 		"the error is 'no slot was free'");
 	is_int(-ETIMEDOUT, tarn_channel_acquire(c, 30, &slot),
@@ -195,31 +216,37 @@ static void test_order(tarn_store *store)
 		tarn_error_message(), "the error is the expected sentence");
 	for (int i = 0; i < 4; i++) {
 		items[i] = kit_channel_receive(c);
-		is_int(i, kit_channel_value(items[i]), "they come in order");
+		is_int(i, kit_channel_value(items[i]),
+			"items are received in the order of publication");
 	}
-	is_int(0, (int64_t)tarn_item_position(items[0]), "positions count");
-	is_int(1, (int64_t)tarn_item_position(items[1]), "from 0 on");
-	is_int(-ETIMEDOUT, tarn_channel_receive(c, 0, &item), "no more");
+	is_int(0, (int64_t)tarn_item_position(items[0]),
+		"the first item has position 0");
+	is_int(1, (int64_t)tarn_item_position(items[1]),
+		"the second item has position 1");
+	is_int(-ETIMEDOUT, tarn_channel_receive(c, 0, &item),
+		"no fifth item is received");
 	is_str("nothing came", tarn_error_message(),
 		"the error is 'nothing came'");
 	is_int(-ETIMEDOUT, tarn_channel_receive(c, 30, &item),
 		"no item comes within 30 ms");
 	/* Given back from the middle: that slot is filled anew. */
 	tarn_item_unref(items[2]);
-	is_int(1, kit_channel_info(c).free, "one is given back");
+	is_int(1, kit_channel_info(c).free, "one of the items is released");
 	is_int(0, kit_channel_put(c, 0, 40),
 		"the slot that was given back is filled again");
 	is_int(0, kit_channel_value(items[0]),
 		"items that are still held keep their bytes");
-	is_int(3, kit_channel_value(items[3]), "as they were");
+	is_int(3, kit_channel_value(items[3]),
+		"the last item keeps its value, too");
 	is_int(40, kit_channel_get(c, 0),
 		"items published meanwhile are received next");
 	for (int i = 0; i < 4; i++)
 		if (i != 2)
 			tarn_item_unref(items[i]);
-	is_int(4, kit_channel_info(c).free, "all are free");
+	is_int(4, kit_channel_info(c).free,
+		"all slots are free after all releases");
 	is_int(5, (int64_t)kit_channel_info(c).published,
-		"five were published");
+		"the channel counts five published items");
 	is_int(5, (int64_t)kit_channel_info(c).received,
 		"five items are counted as received");
 	tarn_channel_unref(c);
@@ -251,11 +278,12 @@ static void test_outlive(tarn_store *unused)
 	is_int(1, kit_channel_info(watcher).reading,
 		"a view keeps the slot after its handle is closed");
 	is_int(0, kit_channel_info(watcher).producers,
-		"which produces no more");
+		"a closed handle is no producer any more");
 	tarn_store_unref(store);
-	is_int(1, kit_channel_info(watcher).reading, "and after the store");
+	is_int(1, kit_channel_info(watcher).reading,
+		"a view keeps the slot after the store is closed");
 	must(tarn_tensor_get_i64(view, &zero, &value));
-	is_int(77, value, "with its bytes");
+	is_int(77, value, "the view has its bytes after the store is closed");
 	tarn_tensor_unref(view);
 	is_int(2, kit_channel_info(watcher).free,
 		"dropping the last view frees the slot");
@@ -277,9 +305,10 @@ static void test_slot_outlives(tarn_store *store)
 	is_int(0, tarn_slot_publish(slot),
 		"a slot is published after its channel's handle is closed");
 	is_int(0, kit_channel_info(watcher).producers,
-		"by one who is gone then");
+		"an item of a producer that has gone is received");
 	tarn_item_unref(kit_channel_receive(watcher));
-	is_int(2, kit_channel_info(watcher).free, "all are free");
+	is_int(2, kit_channel_info(watcher).free,
+		"all slots are free after that item");
 	tarn_channel_unref(watcher);
 	must(tarn_store_remove(store, "filling"));
 }
@@ -296,33 +325,42 @@ static void test_leave(tarn_store *store)
 	tarn_item *item;
 	tarn_tensor *t;
 
-	is_int(-EINVAL, tarn_channel_leave(c, 4), "no such role");
+	is_int(-EINVAL, tarn_channel_leave(c, 4),
+		"leaving an unknown role is invalid");
 	is_int(-EINVAL, tarn_channel_join(c, 0),
 		"joining without a role is invalid");
-	is_int(0, tarn_slot_new_tensor(slot, TARN_I64, 1, &one, &t), "filling");
-	is_int(1, kit_channel_info(c).producers, "a producer");
-	is_int(0, tarn_channel_leave(c, TARN_CHANNEL_PRODUCER), "leaves");
+	is_int(0, tarn_slot_new_tensor(slot, TARN_I64, 1, &one, &t),
+		"a tensor is made in a slot that will be abandoned");
+	is_int(1, kit_channel_info(c).producers, "the producer is counted");
+	is_int(0, tarn_channel_leave(c, TARN_CHANNEL_PRODUCER),
+		"the producer leaves");
 	is_int(0, kit_channel_info(c).producers,
 		"a producer that left is not counted");
-	is_int(3, kit_channel_info(c).free, "what it was filling is abandoned");
+	is_int(3, kit_channel_info(c).free,
+		"the slot that the producer was filling is free");
 	ok(!tarn_storage_writable(tarn_tensor_storage(t)),
 		"a tensor of an abandoned slot is read-only");
 	is_int(-ESTALE, tarn_slot_publish(slot),
 		"an abandoned slot cannot be published");
 	tarn_tensor_unref(t);
-	is_int(0, kit_channel_put(c, 0, 5), "it comes back when it has to");
+	is_int(0, kit_channel_put(c, 0, 5),
+		"a producer that left joins again by acquiring a slot");
 	is_int(0, kit_channel_put(c, 0, 6),
 		"the producer that came back publishes again");
 	item = kit_channel_receive(c);
 	is_int(0, tarn_channel_leave(c, TARN_CHANNEL_CONSUMER),
-		"the consumer leaves");
-	is_int(1, kit_channel_info(c).reading, "what it reads stays its own");
-	is_int(6, kit_channel_get(c, 0), "another life begins");
-	is_int(5, kit_channel_value(item), "the other goes on");
+		"the consumer leaves with an item in hand");
+	is_int(1, kit_channel_info(c).reading,
+		"the item of a consumer that left keeps its value");
+	is_int(6, kit_channel_get(c, 0),
+		"a consumer that joins again receives the next item");
+	is_int(5, kit_channel_value(item),
+		"the item from before keeps its value");
 	tarn_item_unref(item);
 	is_int(3, kit_channel_info(c).free,
 		"the item received before leaving is given back");
-	is_int(1, kit_channel_info(c).consumers, "one is left");
+	is_int(1, kit_channel_info(c).consumers,
+		"one consumer is counted after the release");
 	is_int(0, tarn_channel_leave(c, 3),
 		"one handle leaves both roles in one call");
 	is_int(0, kit_channel_info(c).consumers + kit_channel_info(c).producers,
@@ -346,25 +384,32 @@ static void test_close(tarn_store *store)
 	kit_channel_put(c, 0, 1);
 	kit_channel_put(c, 0, 2);
 	slot = kit_channel_acquire(c);
-	is_int(0, tarn_channel_close(c), "closed");
-	is_int(0, tarn_channel_close(c), "twice");
-	is_int(1, (int64_t)kit_channel_info(c).closed, "which is known");
-	is_int(-EPIPE, tarn_slot_publish(slot), "what was being filled is not");
+	is_int(0, tarn_channel_close(c), "the channel is closed");
+	is_int(0, tarn_channel_close(c), "closing a channel twice is no error");
+	is_int(1, (int64_t)kit_channel_info(c).closed,
+		"a closed channel is counted as closed");
+	is_int(-EPIPE, tarn_slot_publish(slot),
+		"a slot that is filled during the close cannot be published");
 	is_int(-EPIPE, kit_channel_put(c, 0, 3),
 		"nothing is published after the channel was closed");
-	has_str("closed", tarn_error_message(), "since it is closed");
-	is_int(1, kit_channel_get(c, 0), "what was published comes");
+	has_str("closed", tarn_error_message(),
+		"the error says that the channel is closed");
+	is_int(1, kit_channel_get(c, 0),
+		"an item from before the close is received");
 	late = kit_channel_open(store, "close", NULL);
 	is_int(-EEXIST, tarn_channel_open(store, "close", &options, &next),
-		"no other takes its name while something is left in it");
-	is_int(2, kit_channel_get(late, 0), "late consumers drain it");
+		"a closed channel keeps its name while it has items");
+	is_int(2, kit_channel_get(late, 0),
+		"a late consumer receives the rest");
 	next = kit_channel_open(store, "close", &options);
 	is_int(0, (int64_t)kit_channel_info(next).closed,
-		"a new one takes the name of one that is closed and empty");
+		"a new channel takes the name of one that is closed and empty");
 	is_int(0, kit_channel_put(next, 0, 30),
 		"an item is sent through the new channel of that name");
-	is_int(-EPIPE, kit_channel_get(late, 0), "the old one is at its end");
-	is_int(-EPIPE, kit_channel_get(c, 0), "all of them");
+	is_int(-EPIPE, kit_channel_get(late, 0),
+		"the old channel is at its end");
+	is_int(-EPIPE, kit_channel_get(c, 0),
+		"the old channel's other handle is at its end, too");
 	is_int(30, kit_channel_get(next, 0),
 		"the new channel's item is received");
 	tarn_channel_unref(c);
@@ -380,7 +425,7 @@ static void leave_with_item(
 	tarn_channel *out, tarn_channel *a, tarn_channel *b, tarn_item *kept)
 {
 	is_int(0, tarn_channel_leave(a, TARN_CHANNEL_CONSUMER),
-		"the slower consumer leaves");
+		"the slower of two consumers leaves");
 	is_int(5, kit_channel_get(b, 0),
 		"the remaining consumer receives what both were to receive");
 	is_int(0, kit_channel_put(out, 0, 7),
@@ -396,7 +441,7 @@ static void leave_with_item(
 	is_int(1, kit_channel_info(out).free,
 		"the item that is still held keeps its slot");
 	is_int(1, kit_channel_info(out).consumers,
-		"its holder is no consumer any more");
+		"a consumer that left is not counted, though it holds an item");
 	tarn_item_unref(kept);
 	is_int(2, kit_channel_info(out).free,
 		"a slot is free when the last item in it is dropped");
@@ -422,30 +467,37 @@ static void test_broadcast(tarn_store *store)
 
 	is_int(0, kit_channel_put(out, 0, 1),
 		"a broadcast item without consumers is published");
-	is_int(0, tarn_channel_join(a, TARN_CHANNEL_CONSUMER), "one joins");
+	is_int(0, tarn_channel_join(a, TARN_CHANNEL_CONSUMER),
+		"a first consumer joins the broadcast");
 	is_int(0, kit_channel_put(out, 0, 2),
 		"a broadcast item for one consumer is published");
-	is_int(0, tarn_channel_join(b, TARN_CHANNEL_CONSUMER), "another");
+	is_int(0, tarn_channel_join(b, TARN_CHANNEL_CONSUMER),
+		"a second consumer joins the broadcast");
 	is_int(0, kit_channel_put(out, 0, 3),
 		"a broadcast item for two consumers is published");
-	is_int(-ETIMEDOUT, kit_channel_put(out, 0, 4), "the slots are full");
+	is_int(-ETIMEDOUT, kit_channel_put(out, 0, 4),
+		"a broadcast with a slow consumer has no free slot");
 	kept = kit_channel_receive(a);
 	is_int(2, kit_channel_value(kept),
-		"the first hears all since it joined");
+		"the first consumer receives all items since it joined");
 	item = kit_channel_receive(b);
 	is_int(3, kit_channel_value(item),
 		"the second consumer receives the item of both");
 	t = kit_channel_tensor(item, 0);
-	ok(!tarn_storage_writable(tarn_tensor_storage(t)), "read-only");
+	ok(!tarn_storage_writable(tarn_tensor_storage(t)),
+		"an item of a broadcast is read-only");
 	is_int(-EROFS, tarn_tensor_set_i64(t, (int64_t[]) {0}, 1),
 		"a broadcast item cannot be written");
 	tarn_tensor_unref(t);
 	tarn_item_unref(item);
-	is_int(-ETIMEDOUT, kit_channel_put(out, 0, 4), "each is waited for");
-	is_int(3, kit_channel_get(a, 0), "until all have seen it");
-	is_int(0, kit_channel_put(out, 0, 5), "then it goes on");
+	is_int(-ETIMEDOUT, kit_channel_put(out, 0, 4),
+		"the producer waits for each consumer");
+	is_int(3, kit_channel_get(a, 0),
+		"the slot is free when all consumers have released it");
+	is_int(0, kit_channel_put(out, 0, 5),
+		"the producer publishes another item");
 	is_int(-ETIMEDOUT, kit_channel_put(out, 0, 6),
-		"one slot is still read");
+		"one slot of the broadcast is still read");
 	leave_with_item(out, a, b, kept);
 	tarn_channel_unref(out);
 	tarn_channel_unref(a);
@@ -468,6 +520,6 @@ int main(void)
 	test_close(store);
 	test_broadcast(store);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(146);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The memory of a channel: where its parts lie, that a head which says
- * anything else is refused, and that what items keep is found as long as they
- * are there, and no longer.
+ * The memory of a channel: where its parts lie, that a head with any other
+ * value is refused, and that storages are found as long as items keep them,
+ * and no longer.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -27,7 +27,8 @@ static void refused(struct channel_geometry g, int error, const char *what)
 {
 	uint64_t size = 7;
 
-	is_int(-error, channel_size(&g, &size), "%s is refused", what);
+	is_int(-error, channel_size(&g, &size), "a geometry is refused: %s",
+		what);
 	is_int(7, (int64_t)size,
 		"a refused geometry leaves the size as it was");
 }
@@ -37,13 +38,15 @@ static void test_sizes(void)
 	struct channel_geometry g = usual;
 	uint64_t size;
 
-	is_int(0, channel_size(&g, &size), "a usual channel");
+	is_int(0, channel_size(&g, &size), "a usual channel has a size");
 	is_int((int64_t)(2 * MIB + 8 * MIB), (int64_t)size,
-		"its bytes begin at 2 MiB");
+		"the slots' bytes begin at a multiple of 2 MiB");
 	g.ring.slots = 65536;
 	g.ring.slot_bytes = 1ull << 30;
-	is_int(0, channel_size(&g, &size), "the largest of 16 tensors");
-	ok(size > 65536ull << 30 && size % 4096 == 0, "64 TiB and some more");
+	is_int(0, channel_size(&g, &size),
+		"the largest channel of 16 tensors has a size");
+	ok(size > 65536ull << 30 && size % 4096 == 0,
+		"the largest channel has 64 TiB and its records");
 	g.tensors = 17;
 	refused(g, EINVAL, "a record more");
 	g = usual;
@@ -100,21 +103,22 @@ static void test_places(void)
 	char *at = make(&g, &size);
 	char *held = (char *)map.held, *records = (char *)map.records;
 
-	ok(memcmp(&map.geometry, &g, sizeof(g)) == 0, "its geometry is known");
-	is_int(4096, (char *)map.ring - at, "the ring is behind the head");
+	ok(memcmp(&map.geometry, &g, sizeof(g)) == 0,
+		"the map has the channel's geometry");
+	is_int(4096, (char *)map.ring - at, "the ring lies behind the head");
 	ok(held >= (char *)map.ring + map.ring_size && (held - at) % 4096 == 0,
-		"held words in pages behind it");
+		"the held words lie in pages behind the ring");
 	ok(records >= held + 8 * 16 * 8 && (records - at) % 4096 == 0,
-		"records behind them");
+		"the records lie behind the held words");
 	is_int(records - at, (int64_t)map.words_size,
-		"all before them is words");
+		"the memory before the records has only words");
 	ok((char *)map.bytes >= records + 8 * 16 * 256 &&
 			((char *)map.bytes - at) % (2 * (long)MIB) == 0,
-		"the bytes behind those");
+		"the bytes lie behind the records, at a multiple of 2 MiB");
 	is_int((int64_t)size, (char *)map.bytes - at + 8 * (long)MIB,
 		"the mapping ends behind the slots' bytes");
 	is_int(-EINVAL, channel_init(at, size - 4096, &g),
-		"none is made in a page less");
+		"no channel is made in a page less");
 	munmap(at, size);
 }
 
@@ -124,9 +128,9 @@ static void lie(char *at, uint64_t size, size_t offset, const char *what)
 	char was = at[offset];
 
 	at[offset] ^= 2;
-	is_int(-EPROTO, channel_attach(&other, at, size), "a head lies: %s",
-		what);
-	is_int(7, (int64_t)other.size, "nothing is mapped");
+	is_int(-EPROTO, channel_attach(&other, at, size),
+		"a head is refused for its %s", what);
+	is_int(7, (int64_t)other.size, "a refused head leaves nothing mapped");
 	at[offset] = was;
 }
 
@@ -148,10 +152,14 @@ static void test_heads(void)
 	lie(at, size, offsetof(struct channel_head, tensors) + 2, "tensors");
 	/* Eight slots, as the head says, where its ring has two more. */
 	lie(at, size, 4096 + 16, "its ring has others");
-	is_int(-EPROTO, channel_attach(&other, at, size - 4096), "a page less");
-	is_int(-EPROTO, channel_attach(&other, at, size + 4096), "a page more");
-	is_int(-EPROTO, channel_attach(&other, at, 100), "no head");
-	is_int(0, channel_attach(&other, at, size), "it is right otherwise");
+	is_int(-EPROTO, channel_attach(&other, at, size - 4096),
+		"a mapping that is a page too short is refused");
+	is_int(-EPROTO, channel_attach(&other, at, size + 4096),
+		"a mapping that is a page too long is refused");
+	is_int(-EPROTO, channel_attach(&other, at, 100),
+		"a memory without a head is refused");
+	is_int(0, channel_attach(&other, at, size),
+		"a valid channel is attached");
 	munmap(at, size);
 }
 
@@ -188,27 +196,28 @@ static void test_search(void)
 		bail("%s", tarn_fail_message());
 	for (uint32_t i = 0; i < 8 * 16; i++)
 		atomic_store(&map.held[i], lease_word(INDEX, GENERATION));
-	ok(!is_kept(), "no slot is taken: what stands there is nothing");
-	is_int(1, ring_acquire(&ring, &slot), "one is");
-	ok(is_kept(), "its words count as soon as it is being filled");
+	ok(!is_kept(), "words of a slot that no one has taken keep nothing");
+	is_int(1, ring_acquire(&ring, &slot), "a slot is acquired");
+	ok(is_kept(), "the words of a slot that is being filled count");
 	for (uint32_t i = 0; i < 16; i++)
 		atomic_store(&map.held[slot * 16 + i], 0);
 	ok(!is_kept(), "a storage with cleared words is not kept");
 	atomic_store(&map.held[slot * 16 + 15], lease_word(INDEX, GENERATION));
-	ok(is_kept(), "the last of its words counts");
-	is_int(0, ring_publish(&ring, slot, &note), "it is published");
+	ok(is_kept(), "the last word of a slot counts");
+	is_int(0, ring_publish(&ring, slot, &note), "the slot is published");
 	ok(is_kept(), "the words of a published slot count");
-	is_int(1, ring_receive(&ring, &item), "it is being read");
+	is_int(1, ring_receive(&ring, &item), "the published slot is received");
 	ok(is_kept(), "the words of a slot that is being read count");
 	ring_reap(&ring, ring.me);
-	ok(is_kept(), "who read it is dead, and it counts");
+	ok(is_kept(), "the words of a slot whose reader died count");
 	ring.me = RING_PARTICIPANTS;
 	if (ring_join(&ring, RING_CONSUMER, 1) < 0 ||
 		ring_receive(&ring, &item) != 1)
 		bail("%s", tarn_fail_message());
-	is_int(0, ring_release(&ring, &item), "the next reader is done");
-	ok(!is_kept(), "now nothing is kept");
-	ok(!channel_is_closed(&map), "it is open");
+	is_int(0, ring_release(&ring, &item),
+		"the next reader releases the slot");
+	ok(!is_kept(), "a released slot keeps nothing");
+	ok(!channel_is_closed(&map), "the map reads the state open");
 	ring_close(&ring);
 	ok(channel_is_closed(&map), "the map reads the state closed");
 	munmap(at, size);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Channels in an event loop, and watched: a descriptor that says when there is
- * something, both ways, and at the end; a thread behind it that sleeps while
- * there is nothing; and looking on without taking anything from anybody.
+ * Channels in an event loop, and watched: a descriptor becomes readable when
+ * there is an item, a free slot or the end; the thread behind it sleeps while
+ * there is nothing; and a watcher takes no item from a consumer.
  */
 #include <errno.h>
 #include <poll.h>
@@ -54,31 +54,41 @@ static void test_consumer(tarn_store *store)
 		     *out = kit_channel_open(store, "in", NULL);
 	int fd = channel_fd(in, TARN_CHANNEL_CONSUMER);
 
-	is_int(fd, channel_fd(in, TARN_CHANNEL_CONSUMER), "one descriptor");
-	is_int(0, polled(fd, 50), "nothing is there");
+	is_int(fd, channel_fd(in, TARN_CHANNEL_CONSUMER),
+		"a channel has one descriptor for each role");
+	is_int(0, polled(fd, 50),
+		"the descriptor is not readable without an item");
 	kit_channel_put(out, 0, 1);
-	is_int(1, polled(fd, LONG_MS), "something is");
+	is_int(1, polled(fd, LONG_MS),
+		"the descriptor is readable when there is an item");
 	is_int(1, polled(fd, 0),
 		"the descriptor stays readable while an item is there");
-	is_int(1, kit_channel_get(in, 0), "until it was received");
+	is_int(1, kit_channel_get(in, 0), "the item is received");
 	is_int(-ETIMEDOUT, kit_channel_get(in, 0),
-		"nothing is left to be received");
-	is_int(0, polled(fd, 50), "which arms it again");
+		"no further item is received");
+	is_int(0, polled(fd, 50),
+		"the descriptor is not readable after the last item");
 	kit_channel_put(out, 0, 2);
 	kit_channel_put(out, 0, 3);
-	is_int(1, polled(fd, LONG_MS), "for the next");
-	is_int(2, kit_channel_get(in, 0), "one of two");
-	is_int(1, polled(fd, LONG_MS), "leaves another");
-	is_int(3, kit_channel_get(in, 0), "which comes");
+	is_int(1, polled(fd, LONG_MS),
+		"the next item makes the descriptor readable again");
+	is_int(2, kit_channel_get(in, 0), "one of two items is received");
+	is_int(1, polled(fd, LONG_MS),
+		"the descriptor is readable while an item is left");
+	is_int(3, kit_channel_get(in, 0), "the second item is received");
 	is_int(-ETIMEDOUT, kit_channel_get(in, 0), "no second item comes");
 	kit_channel_put(out, 0, 4);
-	is_int(4, kit_channel_get(in, LONG_MS), "without polling, too");
+	is_int(4, kit_channel_get(in, LONG_MS),
+		"an item is received without polling first");
 	must(tarn_channel_close(out));
-	is_int(1, polled(fd, LONG_MS), "the end is something");
-	is_int(-EPIPE, kit_channel_get(in, 0), "as it says");
+	is_int(1, polled(fd, LONG_MS),
+		"the descriptor is readable at the channel's end");
+	is_int(-EPIPE, kit_channel_get(in, 0),
+		"a receive at the channel's end is EPIPE");
 	is_int(1, polled(fd, 0),
 		"the end of the channel makes the descriptor readable");
-	is_int(-EINVAL, tarn_channel_fd(in, 3), "a role is one");
+	is_int(-EINVAL, tarn_channel_fd(in, 3),
+		"a descriptor for both roles is refused");
 	tarn_channel_unref(in);
 	tarn_channel_unref(out);
 	must(tarn_store_remove(store, "in"));
@@ -91,16 +101,21 @@ static void test_producer(tarn_store *store)
 	int fd = channel_fd(out, TARN_CHANNEL_PRODUCER);
 	tarn_item *first;
 
-	is_int(1, polled(fd, LONG_MS), "slots are free");
-	is_int(0, kit_channel_put(out, 0, 1), "one");
-	is_int(0, kit_channel_put(out, 0, 2), "two");
+	is_int(1, polled(fd, LONG_MS),
+		"a producer's descriptor is readable while slots are free");
+	is_int(0, kit_channel_put(out, 0, 1),
+		"a first slot is filled and published");
+	is_int(0, kit_channel_put(out, 0, 2),
+		"a second slot is filled and published");
 	is_int(-ETIMEDOUT, kit_channel_put(out, 0, 3), "no third slot is free");
 	is_int(0, polled(fd, 50),
 		"without a free slot the descriptor is not ready");
 	first = kit_channel_receive(in);
-	is_int(0, polled(fd, 50), "received is not given back");
+	is_int(0, polled(fd, 50),
+		"an item that is received but not released frees no slot");
 	tarn_item_unref(first);
-	is_int(1, polled(fd, LONG_MS), "given back is");
+	is_int(1, polled(fd, LONG_MS),
+		"the descriptor is readable when the item is released");
 	is_int(0, kit_channel_put(out, 0, 3),
 		"a slot that was given back can be filled");
 	tarn_channel_unref(in);
@@ -121,20 +136,32 @@ static void test_broadcast(tarn_store *store)
 		fds[i] = channel_fd(in[i], TARN_CHANNEL_CONSUMER);
 	kit_channel_put(out, 0, 1);
 	for (int i = 0; i < 2; i++) {
-		is_int(1, polled(fds[i], LONG_MS), "%d: it is told", i);
-		is_int(1, kit_channel_get(in[i], 0), "%d: and has it", i);
-		is_int(-ETIMEDOUT, kit_channel_get(in[i], 0), "%d: once", i);
-		is_int(0, polled(fds[i], 50), "%d: and no more", i);
+		is_int(1, polled(fds[i], LONG_MS),
+			"%d: a consumer's descriptor reports a broadcast item",
+			i);
+		is_int(1, kit_channel_get(in[i], 0),
+			"%d: a consumer receives the broadcast item", i);
+		is_int(-ETIMEDOUT, kit_channel_get(in[i], 0),
+			"%d: a consumer receives a broadcast item once", i);
+		is_int(0, polled(fds[i], 50),
+			"%d: a consumer's descriptor is not readable "
+			"afterwards",
+			i);
 	}
 	kit_channel_put(out, 0, 2);
 	kit_channel_put(out, 0, 3);
-	is_int(-ETIMEDOUT, kit_channel_put(out, 0, 4), "it is full");
-	is_int(0, polled(full, 50), "which is told");
-	is_int(2, kit_channel_get(in[0], 0), "one has read");
-	is_int(0, polled(full, 50), "which is not enough");
+	is_int(-ETIMEDOUT, kit_channel_put(out, 0, 4),
+		"a full broadcast has no free slot");
+	is_int(0, polled(full, 50),
+		"the producer's descriptor is not readable while it is full");
+	is_int(2, kit_channel_get(in[0], 0),
+		"the first consumer has received an item");
+	is_int(0, polled(full, 50),
+		"one of two consumers is not enough for a free slot");
 	is_int(2, kit_channel_get(in[1], 0),
 		"the second consumer has received the item");
-	is_int(1, polled(full, LONG_MS), "which is");
+	is_int(1, polled(full, LONG_MS),
+		"the descriptor is readable when both have received the item");
 	tarn_channel_unref(out);
 	tarn_channel_unref(in[0]);
 	tarn_channel_unref(in[1]);
@@ -216,13 +243,15 @@ static void test_idle(tarn_store *store)
 		"a wait at the descriptor uses less than 0.2 s of CPU: %g",
 		cpu);
 	ok(woken < calm + 20,
-		"this process is not woken: %ld times, %ld before", woken,
-		calm);
+		"no thread wakes this process while it waits: %ld times, %ld "
+		"before",
+		woken, calm);
 	cpu = cpu_seconds();
 	is_int(-ETIMEDOUT, tarn_channel_receive(c, 1000, &item),
-		"who waits himself");
+		"a receive of one second times out");
 	cpu = cpu_seconds() - cpu;
-	ok(cpu < 0.2, "spends none, either: %g s", cpu);
+	ok(cpu < 0.2, "a receive without an item uses no CPU, either: %g s",
+		cpu);
 	tarn_channel_unref(c);
 	must(tarn_store_remove(store, "idle"));
 }
@@ -254,11 +283,11 @@ static void test_fork(tarn_store *store)
 	}
 	kit_channel_put(out, 0, 7);
 	waitpid(pid, &status, 0);
-	is_int(0, status, "a child has a descriptor of its own");
+	is_int(0, status, "a forked child has a descriptor of its own");
 	is_int(-ETIMEDOUT, kit_channel_get(in, 0),
 		"the item that the child received is gone for the parent");
 	kit_channel_put(out, 0, 8);
-	is_int(1, polled(fd, LONG_MS), "the parent's goes on");
+	is_int(1, polled(fd, LONG_MS), "the parent's descriptor still works");
 	is_int(8, kit_channel_get(in, 0),
 		"the parent receives as before the fork");
 	tarn_channel_unref(in);
@@ -276,8 +305,10 @@ static void test_leave(tarn_store *store)
 	polled(fd, 20);
 	is_int(0, tarn_channel_leave(in, TARN_CHANNEL_CONSUMER),
 		"a consumer with a descriptor leaves");
-	is_int(1, polled(fd, LONG_MS), "which wakes who polls");
-	is_int(-ETIMEDOUT, kit_channel_get(in, 0), "who comes back");
+	is_int(1, polled(fd, LONG_MS),
+		"leaving makes the consumer's descriptor readable");
+	is_int(-ETIMEDOUT, kit_channel_get(in, 0),
+		"a consumer that joins again has no item at first");
 	kit_channel_put(out, 0, 1);
 	is_int(1, polled(fd, LONG_MS),
 		"the descriptor of a consumer that joined again is ready");
@@ -327,43 +358,49 @@ static void test_watch(tarn_store *store)
 
 	kit_channel_put(c, 0, 0);
 	is_int(-ETIMEDOUT, tarn_channel_watch(eye, &cursor, 0, &seen),
-		"from now on: what was is not seen");
+		"a watcher does not see items from before it began");
 	is_int(0, kit_channel_get(c, 0),
 		"an item that came before the descriptor can be received");
 	put_tagged(c, "one");
-	is_int(1, tarn_channel_watch(eye, &cursor, 0, &seen), "this is seen");
+	is_int(1, tarn_channel_watch(eye, &cursor, 0, &seen),
+		"a watcher sees an item");
 	first = seen.position;
 	is_int(100, (int64_t)seen.bytes, "the event has the item's bytes");
 	is_int(1, seen.tensors, "the event has the item's number of tensors");
-	is_int(3, seen.tag_size, "its tag's size");
+	is_int(3, seen.tag_size, "the event has the tag's size");
 	is_mem("one", seen.tag, 3, "the event has the item's tag");
 	is_int(0, kit_channel_info(c).consumers - 1,
-		"who watches is no consumer");
+		"a watcher is not counted as a consumer");
 	tarn_item_unref(kit_channel_receive(c));
-	is_int(-ETIMEDOUT, tarn_channel_watch(eye, &cursor, 30, &seen), "once");
+	is_int(-ETIMEDOUT, tarn_channel_watch(eye, &cursor, 30, &seen),
+		"a watcher sees an item once");
 	has_str("within 30 ms", tarn_error_message(),
 		"the error contains 'within 30 ms'");
 	/* A consumer and a watcher asleep for the same: both wake. */
 	pthread_create(&thread, NULL, take, &taker);
 	kit_channel_until_asleep(1);
 	kit_channel_put(c, 0, 44);
-	is_int(1, tarn_channel_watch(eye, &cursor, LONG_MS, &seen), "seen");
-	is_int((int64_t)first + 1, (int64_t)seen.position, "positions count");
+	is_int(1, tarn_channel_watch(eye, &cursor, LONG_MS, &seen),
+		"a watcher sees the item that comes while it waits");
+	is_int((int64_t)first + 1, (int64_t)seen.position,
+		"the next event has the next position");
 	pthread_join(thread, NULL);
 	is_int(44, taker.value, "the consumer receives the item meanwhile");
 	for (int64_t i = 0; i < 5000; i++) {
 		kit_channel_put(c, 0, i);
 		kit_channel_get(c, 0);
 	}
-	is_int(1, tarn_channel_watch(eye, &cursor, 0, &seen), "after many");
-	ok(seen.position > first + 2, "what went by is skipped");
+	is_int(1, tarn_channel_watch(eye, &cursor, 0, &seen),
+		"a watcher that fell behind sees an item");
+	ok(seen.position > first + 2,
+		"a watcher that fell behind skips the items that are gone");
 	while (tarn_channel_watch(eye, &cursor, 0, &seen) == 1)
 		continue;
 	is_int((int64_t)first + 1 + 5000, (int64_t)seen.position,
-		"up to the last");
+		"a watcher that fell behind comes to the last item");
 	must(tarn_channel_close(c));
 	is_int(-EPIPE, tarn_channel_watch(eye, &cursor, LONG_MS, &seen),
-		"the end is seen, too");
+		"a watcher sees the channel's end");
 	tarn_channel_unref(c);
 	tarn_channel_unref(eye);
 	must(tarn_store_remove(store, "watched"));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Channels across fork(): parent and child go on with the same handle as two
- * participants. What was in hand before is the parent's alone: nothing that the
- * child does with it, and not its death, gives it back.
+ * Channels across fork(): parent and child continue with the same handle as
+ * two participants. Slots and items from before the fork belong to the parent
+ * alone: nothing that the child does with them, nor its death, releases them.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -89,17 +89,20 @@ static void test_in_hand(void)
 	pid = fork();
 	if (pid == 0)
 		play_child(c, slot, item, t);
-	is_int(0, wait_for(pid), "the child has none of it");
+	is_int(0, wait_for(pid),
+		"the child has none of the parent's items and slots");
 	info = kit_channel_info(c);
-	is_int(1, info.reading, "the parent has his item");
+	is_int(1, info.reading, "the parent still has its item");
 	is_int(1, info.filling, "the parent's slot is still being filled");
-	is_int(1, kit_channel_value(item), "as it was");
-	is_int(0, tarn_slot_publish(slot), "which he publishes");
+	is_int(1, kit_channel_value(item), "the parent's item keeps its value");
+	is_int(0, tarn_slot_publish(slot), "the parent publishes its slot");
 	tarn_tensor_unref(t);
 	tarn_item_unref(item);
-	is_int(3, kit_channel_get(c, 0), "what the child sent comes");
+	is_int(3, kit_channel_get(c, 0),
+		"an item that the child sent is received");
 	tarn_item_unref(kit_channel_receive(c));
-	is_int(4, kit_channel_info(c).free, "no slot is lost");
+	is_int(4, kit_channel_info(c).free,
+		"no slot is lost after the child's end");
 	tarn_channel_unref(c);
 	must(tarn_store_remove(store, "hand"));
 }
@@ -135,17 +138,22 @@ static void test_killed(void)
 		kill(getpid(), SIGKILL);
 	}
 	waitpid(pid, &status, 0);
-	is_int(SIGKILL, WTERMSIG(status), "a child dies");
-	ok(kit_channel_comes_true(one_participant_each, c), "which is noticed");
-	is_int(1, kit_channel_value(item), "the parent has what he had");
+	is_int(SIGKILL, WTERMSIG(status), "a child is killed");
+	ok(kit_channel_comes_true(one_participant_each, c),
+		"the server notices the killed child");
+	is_int(1, kit_channel_value(item),
+		"the parent keeps its item when the child is killed");
 	tarn_item_unref(item);
 	is_int(0, tarn_channel_receive(c, LONG_MS, &item),
 		"the parent receives the dead child's item");
-	ok(tarn_item_redelivered(item), "what the child had");
-	is_int(2, kit_channel_value(item), "as it was");
+	ok(tarn_item_redelivered(item),
+		"the killed child's item is delivered again");
+	is_int(2, kit_channel_value(item),
+		"the item that is delivered again keeps its value");
 	tarn_item_unref(item);
 	/* A dead participant stops counting before its slots are looked at. */
-	ok(kit_channel_comes_true(all_free, c), "no slot is lost");
+	ok(kit_channel_comes_true(all_free, c),
+		"no slot is lost after the child was killed");
 	tarn_channel_unref(c);
 	must(tarn_store_remove(store, "killed"));
 }
@@ -190,9 +198,10 @@ static void test_orphan(void)
 	close(told[1]);
 	if (read(told[0], &r, sizeof(r)) != sizeof(r))
 		bail("the orphan died");
-	is_int(0, r, "a child whose parent was killed goes on");
+	is_int(0, r, "a child whose parent was killed continues");
 	close(told[0]);
-	is_int(4, kit_channel_info(c).free, "no slot is lost");
+	is_int(4, kit_channel_info(c).free,
+		"no slot is lost after the parent was killed");
 	tarn_channel_unref(c);
 	must(tarn_store_remove(store, "orphan"));
 }
@@ -249,10 +258,12 @@ static void test_busy(void)
 	stop = true;
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
-	is_int(0, failed, "%d children of a busy parent can do all", FORKS);
+	is_int(0, failed, "%d children of a busy parent send and receive",
+		FORKS);
 	while (kit_channel_get(c, 0) >= 0)
 		continue;
-	is_int(4, kit_channel_info(c).free, "no slot is lost");
+	is_int(4, kit_channel_info(c).free,
+		"no slot is lost by the children of a busy parent");
 	is_int(4, kit_channel_info(child_s).free,
 		"no slot of the other channel is lost");
 	tarn_channel_unref(c);
@@ -270,6 +281,6 @@ int main(void)
 	test_orphan();
 	test_busy();
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(20);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Slots and items are used again by who ends them, and lend their first tensor
- * its memory: so none may be in two hands, whatever is dropped first, however
- * many there are at once, and whoever asks.
+ * The structs of slots and items are used again after their end, and lend
+ * their first tensor its memory. So no two callers may get the same one, in
+ * whatever order the parts are dropped and however many there are at once.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -150,7 +150,8 @@ static void test_dropped(tarn_store *store)
 			drop(c, asked, first);
 			wrong += kit_channel_info(c).free != 2;
 		}
-	is_int(0, wrong, "the slot comes back, whatever is dropped last");
+	is_int(0, wrong,
+		"the slot comes back in whatever order its parts are dropped");
 	closed(store, c);
 }
 
@@ -164,21 +165,23 @@ static void test_in_vain(tarn_store *store)
 	tarn_item *item;
 
 	is_int(-ENOSPC, tarn_slot_new_tensor(slot, TARN_U8, 1, &large, &t),
-		"too large a tensor is refused");
+		"a tensor larger than the slot is refused");
 	if (tarn_slot_add(slot, kept) < 0)
 		bail("%s", tarn_error_message());
 	tarn_tensor_unref(number(slot, 5));
 	must(tarn_slot_publish(slot));
 	item = kit_channel_receive(c);
 	other = kit_channel_tensor(item, 0);
-	is_int(-ERANGE, tarn_item_tensor(item, 2, &t), "as is one too many");
+	is_int(-ERANGE, tarn_item_tensor(item, 2, &t),
+		"one tensor more than the channel allows is refused");
 	t = kit_channel_tensor(item, 1);
-	is_int(5, value_of(t), "the next is there");
+	is_int(5, value_of(t), "the next tensor of the item is read");
 	tarn_item_unref(item);
 	is_int(1, kit_channel_info(c).reading,
 		"a tensor keeps the slot after its item was released");
 	tarn_tensor_unref(t);
-	is_int(2, kit_channel_info(c).free, "as long as it is there");
+	is_int(2, kit_channel_info(c).free,
+		"the slot is kept as long as the tensor exists");
 	tarn_tensor_unref(other);
 	tarn_tensor_unref(kept);
 	must(tarn_store_remove(store, "kept"));
@@ -201,7 +204,7 @@ static void test_left(tarn_store *store)
 	if (tarn_slot_add(its, kept) < 0)
 		bail("%s", tarn_error_message());
 	is_int(-ESTALE, tarn_slot_new_tensor(slot, TARN_U8, 1, &one, &t),
-		"a slot that was left is filled no more");
+		"a slot cannot be filled after its producer left");
 	is_int(-ESTALE, tarn_slot_add(slot, kept),
 		"a tensor cannot be added to a slot after leaving");
 	is_int(-ESTALE, tarn_slot_set_layout(slot, 0, tarn_tensor_layout(t)),
@@ -233,12 +236,13 @@ static void test_twice(tarn_store *store)
 	const int64_t one = 1;
 
 	must(tarn_slot_publish(slot));
-	is_int(-EINVAL, tarn_slot_publish(slot), "a slot ends once");
+	is_int(-EINVAL, tarn_slot_publish(slot),
+		"a slot cannot be published twice");
 	is_str("a slot that has ended already", tarn_error_message(),
 		"the error is 'a slot that has ended already'");
 	is_int(-EINVAL, tarn_slot_new_tensor(slot, TARN_U8, 1, &one, &t),
 		"a slot that has ended cannot be filled any more");
-	is_int(1, kit_channel_info(c).ready, "one was published");
+	is_int(1, kit_channel_info(c).ready, "one item was published");
 	closed(store, c);
 #endif
 }
@@ -301,8 +305,9 @@ static void test_threads(tarn_store *store)
 		wrong += kit_channel_info(c).free != 2;
 	}
 	pthread_join(thread, NULL);
-	is_int(0, same, "two that ask at once get a tensor each");
-	is_int(0, wrong, "of the same bytes, and the slot comes back");
+	is_int(0, same, "two threads that ask at once get a tensor each");
+	is_int(0, wrong,
+		"both tensors have the same bytes, and the slot comes back");
 	closed(store, c);
 }
 
@@ -384,12 +389,12 @@ static void test_layouts(tarn_store *store)
 
 	for (uint32_t i = 0; i < n; i++)
 		wrong += pass(c, &kinds[i]);
-	is_int(0, wrong, "each tensor is of its own layout");
+	is_int(0, wrong, "each tensor of an item has its own layout");
 	for (int i = 0; i < LAYOUTS; i++) {
 		roll = roll * 1103515245 + 12345;
 		wrong += pass(c, &kinds[(roll >> 16) % n]);
 	}
-	is_int(0, wrong, "in any order");
+	is_int(0, wrong, "tensors of an item are right in any order");
 	closed(store, c);
 }
 

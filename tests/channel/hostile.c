@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Channels that are none, or that somebody writes rubbish into while they are
- * used: refused with a sentence, or left alone; and an innocent client is
- * served all the while.
+ * Channels that are malformed, or whose memory a participant overwrites while
+ * they are used, are refused with a sentence or left alone; an innocent client
+ * is served all the while.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -92,8 +92,9 @@ static void refused(const struct publish_msg *p, int error, const char *part,
 {
 	struct raw raw;
 
-	is_int(WIRE_ERROR, say(p, &raw), "refused: %s", what);
-	is_int(error, raw.error, "with the right error");
+	is_int(WIRE_ERROR, say(p, &raw),
+		"a request for a channel is refused: %s", what);
+	is_int(error, raw.error, "the refused request has the expected error");
 	has_str(part, raw.text, "the error contains the reason");
 }
 
@@ -101,7 +102,8 @@ static void taken(const struct publish_msg *p, const char *what)
 {
 	struct raw raw;
 
-	if (!is_int(WIRE_PUBLISHED, say(p, &raw), "taken: %s", what))
+	if (!is_int(WIRE_PUBLISHED, say(p, &raw), "a request is accepted: %s",
+		    what))
 		diag("%s", raw.text);
 }
 
@@ -119,34 +121,34 @@ static void test_messages(void)
 	struct publish_msg p = publish_msg_with(&m, "x");
 
 	publish_msg_name(&p, "y", 0, 0, (int64_t)m.size, 1);
-	refused(&p, EINVAL, "alone", "two names");
+	refused(&p, EINVAL, "alone", "a channel of two names");
 	p = publish_msg_with(&m, "x");
 	publish_msg_source(&p, SOURCE_BYTES, 8);
 	publish_msg_name(&p, "y", 1, 0, 8, 1);
 	p.n_bytes = 8;
-	refused(&p, EINVAL, "alone", "two sources");
+	refused(&p, EINVAL, "alone", "a channel of two sources");
 	p = publish_msg_with(&m, "x");
 	p.head.flags = PUBLISH_REPLACE;
 	p.head.prefix_size = 1;
 	p.prefix[0] = 'x';
 	p.prefix_size = 8;
-	refused(&p, EINVAL, "alone", "a prefix");
+	refused(&p, EINVAL, "alone", "a channel with a prefix to replace");
 	p = (struct publish_msg) {0};
 	publish_msg_source(&p, SOURCE_CHANNEL, m.size);
 	publish_msg_name(&p, "x", 0, 0, (int64_t)m.size - 1, 1);
 	publish_msg_fd(&p, m.fd);
-	refused(&p, EINVAL, "layout", "a byte less");
+	refused(&p, EINVAL, "layout", "a memory a byte too short");
 	p = (struct publish_msg) {0};
 	publish_msg_source(&p, SOURCE_CHANNEL, m.size);
 	publish_msg_name(&p, "x", 0, 4096, (int64_t)m.size - 4096, 1);
 	publish_msg_fd(&p, m.fd);
-	refused(&p, EINVAL, "layout", "another beginning");
+	refused(&p, EINVAL, "layout", "a memory with another head");
 	p = publish_msg_with(&m, "x");
 	p.sources[0].size -= 4096;
 	p.names_size = 0;
 	p.head.n_names = 0;
 	publish_msg_name(&p, "x", 0, 0, (int64_t)m.size - 4096, 1);
-	refused(&p, EINVAL, "whole pages", "another size");
+	refused(&p, EINVAL, "whole pages", "a memory of another size");
 	drop(&m);
 }
 
@@ -157,7 +159,7 @@ static void test_memory(void)
 	int huge;
 
 	m.at[0] ^= 1;
-	refused(&p, EPROTO, "magic", "what does not look like one");
+	refused(&p, EPROTO, "magic", "a memory that is no channel");
 	m.at[0] ^= 1;
 	m.at[CHANNEL_PAGE] ^= 1;
 	refused(&p, EPROTO, "magic", "one without a ring");
@@ -174,7 +176,7 @@ static void test_memory(void)
 	} else {
 		publish_msg_seal(huge, SOURCE_CHANNEL);
 		p = publish_msg_of(SOURCE_CHANNEL, 2 << 20, huge, "x");
-		refused(&p, EINVAL, "HUGETLB", "one of huge pages");
+		refused(&p, EINVAL, "HUGETLB", "a memory of huge pages");
 	}
 	if (huge >= 0)
 		close(huge);
@@ -315,7 +317,7 @@ static void test_charges(void)
 	uint64_t before = witness_status(&witness).used;
 
 	taken(&p, "a channel");
-	is_int(1, count_channels(), "it is counted");
+	is_int(1, count_channels(), "the channel is counted");
 	is_int((int64_t)m.size,
 		(int64_t)(witness_status(&witness).used - before),
 		"all memory of the channel is charged");
@@ -325,7 +327,8 @@ static void test_charges(void)
 	refused(&p, ENOSPC, "budget", "one larger than the budget");
 	if (tarn_store_remove(witness.store, "c") < 0)
 		bail("%s", tarn_error_message());
-	ok(witness_sees_used(&witness, before), "it is given back");
+	ok(witness_sees_used(&witness, before),
+		"the memory of the closed channel is given back");
 	is_int(0, count_channels(), "the channel is not counted after its end");
 	drop(&m);
 	drop(&n);
@@ -337,9 +340,11 @@ static void test_who(void)
 
 	raw_open(&raw, server.socket);
 	raw_send(&raw, WIRE_CHANNEL, NULL, 0, NULL, 0);
-	is_int(WIRE_CHANNEL_IS, raw_answer(&raw), "who asks is told");
+	is_int(WIRE_CHANNEL_IS, raw_answer(&raw),
+		"a look-up of a channel returns its geometry");
 	raw_send(&raw, WIRE_CHANNEL, "x", 1, NULL, 0);
-	ok(raw_is_closed(&raw), "who says more than that is shown out");
+	ok(raw_is_closed(&raw),
+		"a client whose look-up has surplus bytes is disconnected");
 	raw_close(&raw);
 }
 
@@ -411,7 +416,7 @@ int main(void)
 	test_who();
 	test_rubbish();
 	witness_end(&witness);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done(82);
 }

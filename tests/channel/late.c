@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The last item of a closed channel is dropped wherever its last array is: in
- * Python with the lock of the interpreter. That took as long as a daemon that
- * hangs was waited for, and all threads stood. Nobody waits now; but who opens
- * a channel next does not find what he has ended.
+ * Python under the interpreter's lock. Once that waited for a daemon that
+ * hangs, and stopped all threads. Now it does not wait; but the next client
+ * that opens the channel does not find the one that has ended.
  */
 #include <errno.h>
 #include <signal.h>
@@ -65,7 +65,8 @@ static void finish(tarn_channel *c)
 static int64_t hang(
 	tarn_store *store, pid_t server, const char *name, const char *who)
 {
-	is_int(0, open_again(store, name), "its %s is the last there", who);
+	is_int(0, open_again(store, name),
+		"the channel has its name while its %s is in use", who);
 	kill(server, SIGSTOP);
 	return now_ms();
 }
@@ -74,9 +75,11 @@ static int64_t hang(
 static void went_soon(tarn_store *store, pid_t server, const char *name,
 	int64_t began, const char *how)
 {
-	ok(now_ms() - began < SOON_MS, "%s while the daemon hangs", how);
+	ok(now_ms() - began < SOON_MS,
+		"a drop that %s does not wait for the hanging daemon", how);
 	kill(server, SIGCONT);
-	is_int(-ENOENT, open_again(store, name), "and finds no such channel");
+	is_int(-ENOENT, open_again(store, name),
+		"the channel's name is free afterwards");
 }
 
 static void test_item(tarn_store *store)
@@ -86,7 +89,7 @@ static void test_item(tarn_store *store)
 	tarn_item *item;
 	int64_t began;
 
-	is_int(0, kit_channel_put(c, 0, 1), "an item");
+	is_int(0, kit_channel_put(c, 0, 1), "an item is published");
 	item = kit_channel_receive(c);
 	finish(c);
 	began = hang(store, server, "item", "reader");
@@ -118,6 +121,6 @@ int main(void)
 	test_item(store);
 	test_slot(store);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(8);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Items that a closed channel still has are not lost to a channel that would
- * take its name: who would make one is told how many there are and what to do,
- * and who comes to receive gets them. Nor does a name stay when nothing is left
- * behind it: it goes with the last who takes part, also if he is killed, and
- * the next to look there waits for the next channel.
+ * Items that are left in a closed channel are not lost to a channel that would
+ * take its name: a client that makes one gets an error with their number and
+ * what to do, and a late consumer receives them. Nor does a name stay when
+ * nothing is left behind it: it goes with the last participant, even if that
+ * is killed, and the next receiver waits for the next channel.
  */
 #include <errno.h>
 #include <signal.h>
@@ -43,22 +43,27 @@ static void test_sent_twice(tarn_store *store)
 
 	send(store, "twice", 2);
 	is_int(-EEXIST, tarn_channel_open(store, "twice", &small, &c),
-		"another sender, when nobody has received");
+		"a second channel of a name with an item left is refused");
 	is_str("channel 'twice': it is closed, 2 items not received; receive "
 	       "them, or 'tarn channel rm twice'",
-		tarn_error_message(), "is told what to do");
+		tarn_error_message(),
+		"the error says how to receive or drop the item");
 	late = kit_channel_open(store, "twice", NULL);
-	is_int(0, kit_channel_get(late, 0), "who comes late gets the first");
+	is_int(0, kit_channel_get(late, 0),
+		"a late consumer receives the first item");
 	is_int(-EEXIST, tarn_channel_open(store, "twice", &small, &c),
-		"one is left");
+		"a channel with one item left keeps its name");
 	has_str("1 item not received; receive it,", tarn_error_message(),
 		"the error contains '1 item not received; receive it,'");
-	is_int(1, kit_channel_get(late, 0), "the second");
+	is_int(1, kit_channel_get(late, 0),
+		"the late consumer receives the second item");
 	is_int(-EPIPE, kit_channel_get(late, 0),
 		"after the second item comes the end");
 	c = kit_channel_open(store, "twice", &small);
-	is_int(0, kit_channel_put(c, 0, 10), "then there is room for another");
-	is_int(-EPIPE, kit_channel_get(late, 0), "which is not the same");
+	is_int(0, kit_channel_put(c, 0, 10),
+		"a new channel takes the name of the empty one");
+	is_int(-EPIPE, kit_channel_get(late, 0),
+		"the new channel is not the old one");
 	tarn_channel_unref(late);
 	tarn_channel_unref(c);
 	must(tarn_store_remove(store, "twice"));
@@ -71,14 +76,15 @@ static void test_broadcast(tarn_store *store)
 
 	if (tarn_channel_join(in, TARN_CHANNEL_CONSUMER) < 0)
 		bail("join: %s", tarn_error_message());
-	is_int(0, kit_channel_put(out, 0, 1), "one item for who listens");
+	is_int(0, kit_channel_put(out, 0, 1),
+		"an item is published to a consumer");
 	is_int(0, tarn_channel_close(out),
 		"the producer closes the channel with one item in it");
 	c = kit_channel_open(store, "cast", &cast);
 	is_int(0, (int64_t)kit_channel_info(c).closed,
-		"a broadcast keeps nothing for who comes late, and its name is "
-		"free");
-	is_int(1, kit_channel_get(in, 0), "who has it open gets what was his");
+		"a closed broadcast keeps no item for late consumers");
+	is_int(1, kit_channel_get(in, 0),
+		"a consumer that was there receives its item");
 	is_int(-EPIPE, kit_channel_get(in, 0),
 		"after its item the consumer gets the end");
 	tarn_channel_unref(out);
@@ -113,20 +119,21 @@ static void test_over(tarn_store *store)
 		     *looking = kit_channel_open(store, "over", NULL);
 	tarn_item *item;
 
-	is_int(0, kit_channel_put(out, 0, 1), "an item");
+	is_int(0, kit_channel_put(out, 0, 1), "an item is published");
 	item = kit_channel_receive(in);
 	is_int(0, tarn_channel_leave(out, TARN_CHANNEL_PRODUCER),
-		"its sender leaves");
+		"its producer leaves");
 	is_int(0, tarn_channel_close(out),
 		"the channel is closed after its producer left");
-	is_int(-EPIPE, kit_channel_get(in, 0), "that is the end");
+	is_int(-EPIPE, kit_channel_get(in, 0), "the consumer receives the end");
 	tarn_channel_unref(in);
-	ok(!is_gone("over"), "who was there reads an item still");
+	ok(!is_gone("over"),
+		"the name stays while a consumer reads the last item");
 	tarn_item_unref(item);
 	ok(kit_channel_comes_true(is_gone, "over"),
-		"he is through, and the name goes soon");
+		"the name goes soon after the last item is released");
 	is_int(-EPIPE, kit_channel_get(looking, 0),
-		"who has it open sees the end");
+		"a handle that is still open sees the end");
 	tarn_channel_unref(looking);
 	tarn_channel_unref(out);
 }
@@ -135,11 +142,13 @@ static void test_closed_last(tarn_store *store)
 {
 	tarn_channel *c = kit_channel_open(store, "last", &small);
 
-	is_int(0, kit_channel_put(c, 0, 1), "an item");
-	is_int(1, kit_channel_get(c, 0), "is received");
-	is_int(0, tarn_channel_leave(c, 3), "all have left");
-	ok(!is_gone("last"), "an open one stays");
-	is_int(0, tarn_channel_close(c), "it is closed last of all");
+	is_int(0, kit_channel_put(c, 0, 1),
+		"an item is published to be received");
+	is_int(1, kit_channel_get(c, 0), "the item is received");
+	is_int(0, tarn_channel_leave(c, 3), "all participants leave");
+	ok(!is_gone("last"), "an open channel keeps its name");
+	is_int(0, tarn_channel_close(c),
+		"the channel is closed after all have left");
 	ok(kit_channel_comes_true(is_gone, "last"),
 		"a channel closed after all have left loses its name");
 	tarn_channel_unref(c);
@@ -172,19 +181,25 @@ static void test_killed(tarn_store *store, bool with)
 	if (read(pipes[0], &byte, 1) != 1)
 		bail("the other one failed");
 	close(pipes[0]);
-	is_int(0, tarn_channel_close(c), "closed");
+	is_int(0, tarn_channel_close(c),
+		"the channel is closed while a participant is there");
 	tarn_channel_unref(c);
-	ok(!is_gone((void *)name), "somebody is there, %s an item", name);
+	ok(!is_gone((void *)name),
+		"the channel keeps its name while a participant is there, %s "
+		"an item",
+		name);
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 	if (!with) {
 		ok(kit_channel_comes_true(is_gone, (void *)name),
-			"the last is killed, and the name goes");
+			"the name goes when the last participant is killed");
 		return;
 	}
 	c = kit_channel_open(store, name, NULL);
-	ok(kit_channel_comes_true(is_ready, c), "what he had in hand is left");
-	is_int(7, kit_channel_get(c, 0), "who comes gets it");
+	ok(kit_channel_comes_true(is_ready, c),
+		"the killed consumer's item is left");
+	is_int(7, kit_channel_get(c, 0),
+		"a late consumer receives the killed one's item");
 	tarn_channel_unref(c);
 	ok(kit_channel_comes_true(is_gone, (void *)name),
 		"the name goes after the last item was received");
@@ -204,6 +219,6 @@ int main(void)
 	test_killed(store, false);
 	test_killed(store, true);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(36);
 }

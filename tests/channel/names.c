@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Channels by name: made, found, listed, refused, and named no longer; and what
- * is said where they cannot be.
+ * Channels by name: made, found, listed, refused and removed; and the errors
+ * of calls that are not possible.
  */
 #include <errno.h>
 #include <string.h>
@@ -25,23 +25,25 @@ static void test_open(tarn_store *store)
 	tarn_channel *c, *again;
 
 	is_int(-ENOENT, tarn_channel_open(store, "none", NULL, &c),
-		"without options it has to be there");
+		"a channel without options must exist");
 	is_str("channel 'none': there is none of that name",
 		tarn_error_message(), "the error is the expected sentence");
 	c = kit_channel_open(store, "defaults", &none);
 	info = kit_channel_info(c);
-	is_int(TARN_CHANNEL_QUEUE, info.mode, "the default is a queue");
-	is_int(8, info.slots, "of 8 slots");
-	is_int(4 << 20, (int64_t)info.slot_bytes, "of 4 MiB each");
-	is_int(16, info.tensors, "for 16 tensors");
-	is_int(8, info.free, "all of them free");
-	is_str("defaults", tarn_channel_name(c), "it knows its name");
+	is_int(TARN_CHANNEL_QUEUE, info.mode,
+		"a channel is a queue by default");
+	is_int(8, info.slots, "a channel has 8 slots by default");
+	is_int(4 << 20, (int64_t)info.slot_bytes,
+		"a slot has 4 MiB by default");
+	is_int(16, info.tensors, "an item has up to 16 tensors by default");
+	is_int(8, info.free, "all slots of a new channel are free");
+	is_str("defaults", tarn_channel_name(c), "a channel knows its name");
 	again = kit_channel_open(store, "defaults", &odd);
 	info = kit_channel_info(again);
-	is_int(8, info.slots, "one that is there keeps its geometry");
+	is_int(8, info.slots, "an existing channel keeps its geometry");
 	tarn_channel_unref(again);
 	is_int(-EEXIST, tarn_channel_open(store, "defaults", &cast, &again),
-		"another mode is refused");
+		"opening a channel with another mode is refused");
 	is_str("channel 'defaults': it is there, and is a queue, not a "
 	       "broadcast",
 		tarn_error_message(),
@@ -49,10 +51,12 @@ static void test_open(tarn_store *store)
 	tarn_channel_unref(c);
 	c = kit_channel_open(store, "odd", &odd);
 	is_int(8192, (int64_t)kit_channel_info(c).slot_bytes,
-		"slots are whole pages");
+		"a slot's size is rounded up to whole pages");
 	tarn_channel_unref(c);
-	is_int(0, tarn_store_remove(store, "odd"), "a name goes as any other");
-	is_int(0, tarn_store_remove(store, "defaults"), "whoever made it");
+	is_int(0, tarn_store_remove(store, "odd"),
+		"a channel's name is removed like any other");
+	is_int(0, tarn_store_remove(store, "defaults"),
+		"a channel can be removed by any client");
 	is_int(-ENOENT, tarn_channel_open(store, "odd", NULL, &c),
 		"a channel that was removed is not found");
 }
@@ -72,33 +76,34 @@ static void test_refused(tarn_store *store)
 	tarn_tensor *t;
 
 	is_int(-EINVAL, tarn_channel_open(store, "x", &many, &c),
-		"too many slots");
+		"too many slots are refused");
 	has_str("65536", tarn_error_message(),
 		"the error has the limit of slots");
 	is_int(-EINVAL, tarn_channel_open(store, "x", &tensors, &c),
-		"too many tensors");
+		"too many tensors are refused");
 	is_int(-EINVAL, tarn_channel_open(store, "x", &mode, &c),
-		"no such mode");
+		"an unknown mode is refused");
 	is_int(-EINVAL, tarn_channel_open(store, "x", &flags, &c),
-		"no such flags");
+		"unknown flags are refused");
 	is_int(-EOVERFLOW, tarn_channel_open(store, "x", &large, &c),
-		"no such size");
+		"a size that overflows is refused");
 	ok(tarn_channel_open(store, "x", &huge, &c) < 0,
-		"more than there is: %s", tarn_error_message());
+		"a channel larger than the budget is refused: %s",
+		tarn_error_message());
 	is_int(-EINVAL, tarn_channel_open(store, "", &none, &c),
-		"no such name");
+		"an empty name is refused");
 	if (tarn_store_create(store, TARN_I64, 1, &n, 0, &item.tensor) < 0 ||
 		tarn_store_publish(store, &item, 1, NULL, NULL) < 0)
 		bail("%s", tarn_error_message());
 	is_int(-EINVAL, tarn_channel_open(store, "tensor", &none, &c),
-		"a tensor is no channel");
+		"a tensor cannot be opened as a channel");
 	has_str("channel 'tensor': ", tarn_error_message(),
 		"the error names the channel");
 	tarn_tensor_unref(item.tensor);
 	must(tarn_store_remove(store, "tensor"));
 	c = kit_channel_open(store, "channel", &none);
 	is_int(-EINVAL, tarn_store_lookup(store, "channel", &t),
-		"a channel is no tensor");
+		"a channel cannot be opened as a tensor");
 	has_str("tarn_channel_open", tarn_error_message(),
 		"the error says how to open a channel");
 	tarn_channel_unref(c);
@@ -144,18 +149,19 @@ static void test_list(tarn_store *store)
 	if (tarn_store_create(store, TARN_I64, 1, &n, 0, &item.tensor) < 0 ||
 		tarn_store_publish(store, &item, 1, NULL, NULL) < 0)
 		bail("%s", tarn_error_message());
-	is_int(0, tarn_channel_list(store, NULL, count_names, &seen), "listed");
-	is_int(11, seen, "all channels, and nothing else");
+	is_int(0, tarn_channel_list(store, NULL, count_names, &seen),
+		"the channels are listed");
+	is_int(11, seen, "the list has all channels and nothing else");
 	seen = 0;
 	is_int(0, tarn_channel_list(store, "a/", count_names, &seen),
 		"channels are listed by prefix");
-	is_int(1, seen, "the one");
+	is_int(1, seen, "the prefix matches one channel");
 	seen = 0;
 	is_int(0, tarn_store_list(store, NULL, count_tensors, &seen),
-		"tensors are listed");
+		"the tensors are listed");
 	is_int(1, seen, "no channel is among the listed tensors");
 	is_int(7, tarn_channel_list(store, NULL, stop_at_once, NULL),
-		"until it is said to stop");
+		"a listing stops when its callback asks for it");
 	tarn_tensor_unref(item.tensor);
 	tarn_channel_unref(a);
 	tarn_channel_unref(b);
@@ -175,7 +181,7 @@ static void test_ephemeral(tarn_store *store)
 
 	tarn_channel_unref(again);
 	again = kit_channel_open(store, "ephemeral", NULL);
-	ok(true, "who has not joined does not leave");
+	ok(true, "a handle that has not joined cannot leave");
 	kit_channel_put(c, 0, 1);
 	is_int(1, kit_channel_get(again, 0),
 		"another handle receives after one was closed");
@@ -184,7 +190,7 @@ static void test_ephemeral(tarn_store *store)
 	tarn_channel_unref(c);
 	tarn_channel_unref(again);
 	is_int(-ENOENT, tarn_channel_open(store, "ephemeral", NULL, &c),
-		"its name goes with the last who took part");
+		"an ephemeral channel's name goes with its last participant");
 }
 
 /* Who has it open goes on, and is told why nobody comes. */
@@ -198,11 +204,16 @@ static void test_unlinked(tarn_store *store)
 		"a wait without a sender times out");
 	is_str("channel 'removed': nothing came within 1 ms",
 		tarn_error_message(), "the error has the time that was waited");
-	is_int(0, (int64_t)kit_channel_info(c).unlinked, "somebody may come");
-	is_int(0, tarn_store_remove(store, "removed"), "its name is removed");
-	is_int(1, (int64_t)kit_channel_info(c).unlinked, "it has none now");
-	is_int(0, kit_channel_put(c, 0, 8), "who has it open goes on");
-	is_int(8, kit_channel_get(c, 0), "with who has it, too");
+	is_int(0, (int64_t)kit_channel_info(c).unlinked,
+		"a channel that is waited for keeps its name");
+	is_int(0, tarn_store_remove(store, "removed"),
+		"the name of a channel that is waited for is removed");
+	is_int(1, (int64_t)kit_channel_info(c).unlinked,
+		"the channel knows that its name was removed");
+	is_int(0, kit_channel_put(c, 0, 8),
+		"a participant continues to publish without the name");
+	is_int(8, kit_channel_get(c, 0),
+		"a participant continues to receive without the name");
 	is_int(-ETIMEDOUT, kit_channel_get(c, 1),
 		"the wait in the removed channel times out");
 	has_str("its name was removed, so that nobody else can open it",
@@ -223,6 +234,6 @@ int main(void)
 	test_ephemeral(store);
 	test_unlinked(store);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(47);
 }

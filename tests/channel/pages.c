@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a large slot costs before its first byte is written. A producer that
+ * The cost of a large slot before its first byte is written. A producer that
  * faulted in each page of each slot spent five times as long with that as with
- * filling them; so pages are mapped in one go, in a child of fork() too, and
- * slots that were in hand before are taken before others. Those of a sparse
- * channel are not even there before; if there is no memory for one, that is an
- * error, and no signal.
+ * filling them. So pages are mapped in one go, in a forked child too, and
+ * slots that were used before are taken first. Slots of a sparse channel have
+ * no memory before; a lack of memory for one is an error, and no signal.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -120,9 +119,10 @@ static void test_mapped(tarn_store *store)
 
 	is_int(pages(LARGE), mapped_of(slot, LARGE),
 		"a tensor's pages are mapped before it is filled");
-	is_int(pages(LARGE), mapped_of(slot, LARGE), "the next one's too");
+	is_int(pages(LARGE), mapped_of(slot, LARGE),
+		"the next slot's pages are mapped, too");
 	tarn_slot_abandon(slot);
-	is_int(0, in_child(c), "a child has to map them for itself");
+	is_int(0, in_child(c), "a forked child maps the pages again");
 	tarn_channel_unref(c);
 	must(tarn_store_remove(store, "mapped"));
 }
@@ -169,11 +169,12 @@ static void test_order(tarn_store *store)
 	tarn_slot *slot;
 
 	is_int(1, slots_used(store, LARGE),
-		"of large slots one is enough for what is received at once");
-	is_int(4, slots_used(store, 4096), "small ones are taken in turn");
+		"one large slot is enough if items are received at once");
+	is_int(4, slots_used(store, 4096), "small slots are taken in turn");
 	c = kit_channel_open(store, "order", &options);
 	slot = kit_channel_acquire(c);
-	is_int(1, through(c), "with the first in hand it is the second");
+	is_int(1, through(c),
+		"the second slot is taken while the first is in hand");
 	is_int(1, through(c), "the same free slot is used again");
 	tarn_slot_abandon(slot);
 	is_int(0, through(c), "the first slot is used after it was given back");
@@ -212,17 +213,17 @@ static void test_sparse(tarn_store *store)
 		     *other = kit_channel_open(store, "sparse", NULL);
 	tarn_slot *slot = kit_channel_acquire(c);
 
-	is_int(0, there(c), "a sparse channel has no bytes");
+	is_int(0, there(c), "a sparse channel takes no memory for its slots");
 	is_int(pages(LARGE), mapped_of(slot, LARGE),
 		"the slot that is filled gets all its memory");
 	/* A huge page is two slots. */
 	ok(there(c) >= pages(LARGE) && there(c) <= pages(2 * LARGE),
-		"which alone is there");
-	is_int(1, through(other), "the next one works");
+		"only the slot that is filled has memory");
+	is_int(1, through(other), "the next slot of a sparse channel works");
 	ok(there(c) <= pages(2 * LARGE),
 		"the next slot takes no more memory than its own");
 	tarn_slot_abandon(slot);
-	is_int(0, through(other), "what is there is used again");
+	is_int(0, through(other), "a slot that has memory is used again");
 	ok(there(c) <= pages(2 * LARGE),
 		"slots with memory are used before new ones");
 	tarn_channel_unref(other);
@@ -230,7 +231,8 @@ static void test_sparse(tarn_store *store)
 	must(tarn_store_remove(store, "sparse"));
 
 	c = of_four(store, "small", 4096, TARN_CHANNEL_SPARSE);
-	is_int(pages(4 * LARGE), there(c), "small slots are there");
+	is_int(pages(4 * LARGE), there(c),
+		"small slots have memory from the start");
 	tarn_channel_unref(c);
 	must(tarn_store_remove(store, "small"));
 	c = of_four(store, "whole", LARGE, 0);
@@ -266,14 +268,14 @@ static void test_begun(tarn_store *store)
 	through(c);
 	slot = kit_channel_acquire(c);
 	is_int(-ENOMEM, empty_full(slot, 6 * LARGE),
-		"no memory for the rest of a slot");
+		"no memory for the rest of a slot is an error");
 	tarn_tensor_unref(empty(slot, 6 * LARGE));
 	tarn_slot_abandon(slot);
 	tarn_channel_unref(c);
 	c = kit_channel_open(store, "begun", NULL);
 	slot = kit_channel_acquire(c);
 	is_int(0, empty_full(slot, 6 * LARGE),
-		"none is needed for what is there");
+		"a part of a slot that has memory can be used");
 	tarn_channel_unref(c);
 	tarn_slot_abandon(slot);
 	must(tarn_store_remove(store, "begun"));
@@ -302,7 +304,7 @@ static void test_not_noted(tarn_store *store)
 
 	denied = 37;
 	is_int(-ENOMEM, tarn_channel_open(store, "noted", NULL, &other),
-		"no memory to note slots: no channel");
+		"no memory to note the slots refuses the channel");
 	has_str("37 slots", tarn_error_message(),
 		"the error contains '37 slots'");
 	denied = 0;
@@ -326,6 +328,6 @@ int main(void)
 	test_full(store);
 	test_not_noted(store);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(24);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Records that lie: what a producer says of a tensor in its slot is believed
- * only as far as it lies in the slot, whatever word of it is rubbish, and
- * whether it claims C order or brings strides.
+ * Records that lie: a producer's description of a tensor is accepted only as
+ * far as the tensor lies in its slot, whichever word of it is random, in C
+ * order or with strides.
  */
 #include <errno.h>
 #include <string.h>
@@ -78,9 +78,10 @@ static void refuse_as(int error, struct sent *sent, int i, const char *what)
 {
 	tarn_tensor *t = NULL;
 
-	is_int(error, tarn_item_tensor(sent->item, (uint32_t)i, &t), "%s",
-		what);
-	ok(!t && *tarn_error_message(), "with a sentence");
+	is_int(error, tarn_item_tensor(sent->item, (uint32_t)i, &t),
+		"a wrong record is refused: %s", what);
+	ok(!t && *tarn_error_message(),
+		"a refused record gives a sentence and no tensor");
 	restore(sent);
 }
 
@@ -96,8 +97,9 @@ static void test_words(void)
 			       *turned = &sent.records[1];
 	tarn_tensor *t;
 
-	ok(c->flags == CHANNEL_RECORD_C, "one is in C order");
-	ok(turned->flags == 0, "the other has strides");
+	ok(c->flags == CHANNEL_RECORD_C,
+		"a record of a contiguous tensor is in C order");
+	ok(turned->flags == 0, "a record of a transposed tensor has strides");
 	c->magic++;
 	refuse(&sent, 0, "no record");
 	c->version++;
@@ -138,11 +140,12 @@ static void test_words(void)
 	refuse(&sent, 1, "an offset before all");
 	turned->flags = CHANNEL_RECORD_C;
 	is_int(0, tarn_item_tensor(sent.item, 1, &t),
-		"C order where strides were: another view of the slot");
-	ok(lies_inside(&sent, t), "inside it");
+		"a record that changes strides to C order is another view");
+	ok(lies_inside(&sent, t), "the other view lies inside the slot");
 	tarn_tensor_unref(t);
 	restore(&sent);
-	is_int(0, tarn_item_tensor(sent.item, 0, &t), "as it was it is good");
+	is_int(0, tarn_item_tensor(sent.item, 0, &t),
+		"the restored record is accepted");
 	tarn_tensor_unref(t);
 	tarn_item_unref(sent.item);
 }
@@ -158,8 +161,10 @@ static void test_left_over(void)
 	memset(sent.records[0].stride, 0x55, sizeof(sent.were[0].stride));
 	for (uint32_t i = 0; i < 2; i++) {
 		is_int(0, tarn_item_tensor(sent.item, i, &t),
-			"rubbish past the rank of tensor %u", i);
-		is_int(2, tarn_tensor_layout(t)->ndim, "does not count");
+			"random bytes past the rank of tensor %u are accepted",
+			i);
+		is_int(2, tarn_tensor_layout(t)->ndim,
+			"bytes past the rank do not change the tensor");
 		tarn_tensor_unref(t);
 	}
 	tarn_item_unref(sent.item);
@@ -238,10 +243,10 @@ static void test_many(void)
 		tarn_tensor_unref(t);
 	}
 	diag("%d of %d were tensors", given, ROUNDS);
-	ok(given > ROUNDS / 100, "some spoilt records are tensors");
+	ok(given > ROUNDS / 100, "some random records are accepted");
 	ok(given < ROUNDS, "some of the spoilt records are refused");
-	is_int(0, outside, "none reaches out of its slot");
-	is_int(0, mute, "each refusal has its sentence");
+	is_int(0, outside, "no accepted record reaches out of its slot");
+	is_int(0, mute, "each refused record has a sentence");
 	restore(&sent);
 	tarn_item_unref(sent.item);
 }
@@ -258,10 +263,11 @@ int main(void)
 	test_words();
 	test_left_over();
 	test_many();
-	is_int(2, kit_channel_info(channel).free, "all slots are free");
+	is_int(2, kit_channel_info(channel).free,
+		"all slots are free after the random records");
 	tarn_channel_unref(channel);
 	must(tarn_store_remove(store, "records"));
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(53);
 }

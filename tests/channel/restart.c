@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A channel outlives the server, and the keeper's program: who takes part still
- * does, items keep what they kept, and who dies is missed by whatever server
- * there is then, or the next.
+ * A channel outlives the server, and the keeper's program: participants still
+ * take part, items keep their storages, and a dead participant is noticed by
+ * the current server or the next.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -127,12 +127,14 @@ static void is_untouched(uint64_t before, const char *after)
 {
 	struct tarn_channel_info i = info();
 
-	is_int(1, i.producers, "after %s: he takes part", after);
-	is_int(1, i.consumers, "after %s: as both", after);
-	is_int(1, i.filling, "after %s: he fills a slot", after);
-	is_int(1, i.reading, "after %s: he reads one", after);
-	is_int((int64_t)before, (int64_t)used(), "after %s: all is kept",
+	is_int(1, i.producers, "after %s: the participant is still a producer",
 		after);
+	is_int(1, i.consumers, "after %s: the participant is still a consumer",
+		after);
+	is_int(1, i.filling, "after %s: the slot is still being filled", after);
+	is_int(1, i.reading, "after %s: the item is still being read", after);
+	is_int((int64_t)before, (int64_t)used(),
+		"after %s: the items keep their storages", after);
 }
 
 /* A participant that leaves stops counting before its slots are looked at. */
@@ -158,8 +160,9 @@ static void receive(const char *name, bool again)
 		tarn_item_tensor(item, 0, &tensor) < 0)
 		bail("%s: %s", name, tarn_error_message());
 	is_int(name[0], *(unsigned char *)tarn_tensor_data(tensor),
-		"%s: the right bytes", name);
-	is_int(again, tarn_item_redelivered(item), "%s: %s", name,
+		"%s: the item has the right bytes", name);
+	is_int(again, tarn_item_redelivered(item),
+		"%s: the item is delivered %s", name,
 		again ? "once more" : "for the first time");
 	tarn_tensor_unref(tensor);
 	tarn_item_unref(item);
@@ -201,7 +204,7 @@ static void test(bool server_dies_too)
 		bail("%s", tarn_error_message());
 	ok(used_becomes(store, before),
 		"no storage is kept for the dead producer");
-	is_int(4, info().free, "all slots are free");
+	is_int(4, info().free, "all slots are free at last");
 }
 
 int main(void)
@@ -213,7 +216,7 @@ int main(void)
 	tarn_channel_unref(channel);
 	if (tarn_store_remove(store, "channel") < 0)
 		bail("%s", tarn_error_message());
-	ok(used_becomes(store, 0), "the channel goes");
+	ok(used_becomes(store, 0), "the channel's memory is given back");
 	upgrade_end();
 	return done(50);
 }

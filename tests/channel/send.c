@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors of the pool, sent as they are. The item keeps them: whatever becomes
- * of the name, of who sent it and of its process, what is received has its
- * bytes; and the memory comes back as soon as nobody can receive it any more.
+ * Tensors of the pool that are sent as they are. The item keeps them: whatever
+ * becomes of the name, of the sender and of its process, the receiver has the
+ * bytes; and the memory is given back as soon as no consumer can receive it
+ * any more.
  */
 #include <errno.h>
 #include <signal.h>
@@ -96,28 +97,34 @@ static void test_kept(int64_t n)
 	tarn_item *item;
 
 	with = used();
-	ok(with > before, "%ld: a tensor takes memory", (long)n);
+	ok(with > before, "%ld: a tensor takes memory of the pool", (long)n);
 	send(c, t);
 	tarn_tensor_unref(t);
-	is_int(0, tarn_store_remove(store, "t"), "%ld: its name goes", (long)n);
+	is_int(0, tarn_store_remove(store, "t"),
+		"%ld: the tensor's name is removed", (long)n);
 	is_int(0, report_daemon(store, &(struct tarn_report_daemon) {0}),
-		"%ld: the server has looked", (long)n);
-	is_int((int64_t)with, (int64_t)used(), "%ld: an item keeps it",
-		(long)n);
+		"%ld: the server has looked for references", (long)n);
+	is_int((int64_t)with, (int64_t)used(),
+		"%ld: an item keeps the tensor without a name", (long)n);
 	item = kit_channel_receive(c);
-	is_int(2, tarn_item_count(item), "%ld: both tensors come", (long)n);
-	ok(tarn_item_has_stored(item), "%ld: one of them is the store's",
+	is_int(2, tarn_item_count(item),
+		"%ld: both tensors of the item are received", (long)n);
+	ok(tarn_item_has_stored(item), "%ld: one of the tensors is the store's",
 		(long)n);
-	is_int(5, kit_channel_value(item), "%ld: that in the slot", (long)n);
+	is_int(5, kit_channel_value(item),
+		"%ld: the tensor in the slot is read", (long)n);
 	t = kit_channel_tensor(item, 1);
-	ok(is_whole(t, n), "%ld: that of the pool", (long)n);
+	ok(is_whole(t, n), "%ld: the tensor of the pool is read", (long)n);
 	tarn_item_unref(item);
-	is_int(3, kit_channel_info(c).free, "%ld: which does not keep the slot",
+	is_int(3, kit_channel_info(c).free,
+		"%ld: the tensor of the pool does not keep the slot", (long)n);
+	is_int((int64_t)with, (int64_t)used(),
+		"%ld: the tensor of the pool does not need the slot", (long)n);
+	ok(is_whole(t, n), "%ld: the tensor of the pool keeps its bytes",
 		(long)n);
-	is_int((int64_t)with, (int64_t)used(), "%ld: nor needs it", (long)n);
-	ok(is_whole(t, n), "%ld: its bytes stay", (long)n);
 	tarn_tensor_unref(t);
-	ok(used_becomes(before), "%ld: until it is dropped", (long)n);
+	ok(used_becomes(before), "%ld: the tensor is freed when it is dropped",
+		(long)n);
 	tarn_channel_unref(c);
 	must(tarn_store_remove(store, "kept"));
 }
@@ -134,10 +141,12 @@ static void test_view(void)
 	send(c, view);
 	item = kit_channel_receive(c);
 	got = kit_channel_tensor(item, 1);
-	is_int(30, tarn_tensor_layout(got)->shape[0], "a view comes as one");
+	is_int(30, tarn_tensor_layout(got)->shape[0],
+		"a view of a tensor is sent as a view");
 	must(tarn_tensor_get_i64(got, (int64_t[]) {29}, &value));
-	is_int(97, value, "with its elements");
-	ok(tarn_tensor_same_storage(got, t), "of the same storage");
+	is_int(97, value, "the received view has its elements");
+	ok(tarn_tensor_same_storage(got, t),
+		"the received view has the tensor's storage");
 	tarn_item_unref(item);
 	tarn_tensor_unref(got);
 	tarn_tensor_unref(view);
@@ -158,16 +167,17 @@ static void test_not_sent(void)
 
 	tarn_tensor_unref(t);
 	must(tarn_store_remove(store, "t"));
-	ok(used() > before, "a slot keeps it while it is filled");
+	ok(used() > before, "a slot keeps a tensor while it is filled");
 	tarn_slot_abandon(slot);
-	ok(used_becomes(before), "abandoned, it is not kept");
+	ok(used_becomes(before), "an abandoned slot does not keep the tensor");
 	t = kit_channel_publish(store, "t", LARGE);
 	slot = filled(c, t);
 	must(tarn_channel_close(c));
 	tarn_tensor_unref(t);
 	must(tarn_store_remove(store, "t"));
-	is_int(-EPIPE, tarn_slot_publish(slot), "nor, if it cannot be sent");
-	ok(used_becomes(before), "is it kept");
+	is_int(-EPIPE, tarn_slot_publish(slot),
+		"an item of a closed channel is refused");
+	ok(used_becomes(before), "a refused item keeps no tensor");
 	tarn_channel_unref(c);
 	must(tarn_store_remove(store, "not"));
 }
@@ -182,9 +192,10 @@ static void test_channel_goes(void)
 	tarn_tensor_unref(t);
 	must(tarn_store_remove(store, "t"));
 	tarn_channel_unref(c);
-	ok(used() > before, "what nobody has received is kept");
+	ok(used() > before,
+		"an item that no one has received keeps the tensor");
 	must(tarn_store_remove(store, "goes"));
-	ok(used_becomes(before), "until its channel goes");
+	ok(used_becomes(before), "the tensor is freed with the channel");
 }
 
 static void test_broadcast(void)
@@ -206,15 +217,20 @@ static void test_broadcast(void)
 		send(out, t);
 		tarn_tensor_unref(t);
 		must(tarn_store_remove(store, "t"));
-		is_int(5, kit_channel_get(in[0], 0), "one has seen it");
-		ok(used() > before, "which is not all");
+		is_int(5, kit_channel_get(in[0], 0),
+			"the first of two consumers receives the item");
+		ok(used() > before,
+			"the item keeps the tensor until the second has "
+			"received it");
 		/* The second has seen it, or leaves, which is the same. */
 		if (round)
 			tarn_channel_unref(in[1]);
 		else
 			is_int(5, kit_channel_get(in[1], 0),
-				"the second consumer receives the item as well");
-		ok(used_becomes(before), "then nothing keeps it");
+				"the second consumer receives the item as "
+				"well");
+		ok(used_becomes(before),
+			"the tensor is freed when both consumers are done");
 	}
 	tarn_channel_unref(out);
 	tarn_channel_unref(in[0]);
@@ -238,11 +254,13 @@ static void test_unheard(void)
 	tarn_tensor_unref(t);
 	must(tarn_store_remove(store, "t"));
 	is_int(0, report_daemon(store, &(struct tarn_report_daemon) {0}),
-		"the server has looked");
-	ok(used() > before, "a slot keeps a tensor");
-	is_int(0, tarn_slot_publish(slot), "it is broadcast to nobody");
-	is_int(3, kit_channel_info(c).free, "who has seen it");
-	ok(used_becomes(before), "then nothing keeps it");
+		"the server answers after it has looked");
+	ok(used() > before, "a slot that is filled keeps a tensor");
+	is_int(0, tarn_slot_publish(slot),
+		"an item is broadcast without consumers");
+	is_int(3, kit_channel_info(c).free,
+		"an item without consumers frees its slot");
+	ok(used_becomes(before), "an item without consumers keeps no tensor");
 	tarn_channel_unref(c);
 	must(tarn_store_remove(store, "unheard"));
 }
@@ -287,26 +305,30 @@ static void test_dead(void)
 		if (pid == 0)
 			die_with(step);
 		waitpid(pid, &status, 0);
-		is_int(SIGKILL, WTERMSIG(status), "%d: it was killed", step);
+		is_int(SIGKILL, WTERMSIG(status), "%d: the child was killed",
+			step);
 		tarn_tensor_unref(t);
 		must(tarn_store_remove(store, "t"));
 		if (step == 0) {
 			ok(used_becomes(before),
-				"what the dead had not sent is not kept");
+				"a slot of a killed producer keeps no tensor");
 			continue;
 		}
 		is_int(0, tarn_channel_receive(c, 20000, &item),
-			"%d: what was in the channel comes", step);
+			"%d: an item from before the kill is received", step);
 		is_int(step == 2, tarn_item_redelivered(item),
-			"%d: again, if it had been taken", step);
+			"%d: the item is marked if the dead consumer had it",
+			step);
 		t = kit_channel_tensor(item, 1);
-		ok(is_whole(t, LARGE), "%d: with its bytes", step);
+		ok(is_whole(t, LARGE), "%d: the item's tensor has its bytes",
+			step);
 		tarn_tensor_unref(t);
 		tarn_item_unref(item);
-		ok(used_becomes(before), "%d: and is let go", step);
+		ok(used_becomes(before),
+			"%d: the tensor is freed after the item", step);
 	}
 	info = kit_channel_info(c);
-	is_int(3, info.free, "no slot is lost");
+	is_int(3, info.free, "no slot is lost by the killed children");
 	is_int(1, info.producers + info.consumers - 1,
 		"dead participants are not counted");
 	/* What the dead have left in free slots is nothing to who fills
@@ -333,7 +355,7 @@ static void test_elsewhere(void)
 	far = kit_channel_store(other.socket);
 	t = kit_channel_publish(far, "t", SMALL);
 	is_int(-ENOTSUP, tarn_slot_add(slot, t),
-		"another daemon's tensor is not sent");
+		"a tensor of another daemon cannot be sent");
 	has_str("another pool", tarn_error_message(),
 		"the error says that the tensor is in another pool");
 	tarn_tensor_unref(t);
@@ -370,9 +392,9 @@ int main(void)
 	settle();
 	if (tarn_store_check(store, &check) < 0)
 		bail("%s", tarn_error_message());
-	is_int(0, check->n_faults, "the books are right");
+	is_int(0, check->n_faults, "tarn check finds no fault after all");
 	tarn_check_free(check);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(64);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The server and those who use a channel, in turns: what the dead held comes
- * back, with what that kept; the next server goes on with it; a channel that
- * the dead closed is closed; names of ephemeral channels end.
+ * The server and the users of a channel, in turns: slots and items of the dead
+ * are given back, with the storages that they kept; the next server continues
+ * with the channel; a channel that a dead user closed is closed; names of
+ * ephemeral channels end.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -52,32 +53,39 @@ static void test_deaths(void)
 	filled = storage;
 	kit_server_turn();
 	ring_stat(&user.ring, &stat);
-	is_int(1, stat.filling, "nobody is dead, and nothing is taken away");
+	is_int(1, stat.filling, "a reap without deaths changes nothing");
 	kit_server_end_client(&kit_server_sides[1]);
 	kit_server_turn();
 	ring_stat(&user.ring, &stat);
-	is_int(0, stat.producers, "a producer has died");
-	is_int(0, stat.filling, "what it was filling is free");
+	is_int(0, stat.producers, "a dead producer is no longer counted");
+	is_int(0, stat.filling,
+		"the slot that the dead producer filled is free");
 	is_int(STORAGE_FREE, kit_server_state(filled),
 		"the storage that was being sent is free");
-	is_int(1, stat.ready, "what it had published is there");
+	is_int(1, stat.ready,
+		"the dead producer's published item is still there");
 	is_int(STORAGE_UNNAMED, kit_server_state(sent),
 		"the storage in a published item is kept");
-	is_int(1, ring_receive(&second.ring, &item), "it is received");
+	is_int(1, ring_receive(&second.ring, &item),
+		"the dead producer's item is received");
 	kit_server_end_client(&kit_server_sides[2]);
 	kit_server_turn();
 	ring_stat(&user.ring, &stat);
-	is_int(1, stat.returned, "who read it has died: once more");
-	is_int(STORAGE_UNNAMED, kit_server_state(sent), "it is kept still");
+	is_int(1, stat.returned,
+		"the item of a dead consumer is delivered again");
+	is_int(STORAGE_UNNAMED, kit_server_state(sent),
+		"the item of a dead consumer still keeps its storage");
 	second.ring.me = RING_PARTICIPANTS;
 	kit_server_join(&second, RING_CONSUMER, 77);
 	kit_server_turn();
 	ring_stat(&user.ring, &stat);
-	is_int(1, stat.consumers, "nobody has ended: no look");
+	is_int(1, stat.consumers,
+		"a participant stays while no connection has ended");
 	kit_server_domain.channels.left = true;
 	kit_server_turn();
 	ring_stat(&user.ring, &stat);
-	is_int(0, stat.consumers, "one of no connection is nobody");
+	is_int(0, stat.consumers,
+		"a participant without a connection is reaped");
 	storage_unname(
 		&kit_server_domain, user.index, user.generation, TABLE_NOBODY);
 	collect(&kit_server_domain);
@@ -104,7 +112,7 @@ static void test_take_over(void)
 	is_int(0,
 		channel_rebuild(&kit_server_domain, user.index, user.generation,
 			user.fd),
-		"the next server has the channel");
+		"the next server takes over the channel");
 	kit_server_turn();
 	ring_stat(&user.ring, &stat);
 	is_int(0, stat.filling,
@@ -130,7 +138,7 @@ static void test_broadcast_death(void)
 	kit_server_end_client(&kit_server_sides[2]);
 	kit_server_turn();
 	ring_stat(&user.ring, &stat);
-	is_int(4, stat.free, "nobody is left to see it");
+	is_int(4, stat.free, "an item without consumers and name is dropped");
 	is_int(STORAGE_FREE, kit_server_state(storage),
 		"the storage that the unreachable channel kept is free");
 	kit_server_drop_user(&second);
@@ -154,13 +162,16 @@ static void test_dead_closer(enum ring_mode mode)
 	atomic_fetch_or(&head->space, 1);
 	kit_server_end_client(&kit_server_sides[2]);
 	kit_server_turn();
-	is_int(1, atomic_load(&head->items) & 1, "open: nobody is woken");
+	is_int(1, atomic_load(&head->items) & 1,
+		"an open channel wakes no waiting participant");
 	atomic_store(ring_entry(&user.ring, at),
 		entry_word(at, 0, 0) | ENTRY_CLOSED);
 	kit_server_end_client(&kit_server_sides[0]);
 	kit_server_turn();
-	is_int(1, (int)atomic_load(&head->closed), "closed: it is said");
-	is_int(0, atomic_load(&head->items) & 1, "to who waits for an item");
+	is_int(1, (int)atomic_load(&head->closed),
+		"a closed channel's head has the closed mark");
+	is_int(0, atomic_load(&head->items) & 1,
+		"a waiting consumer is woken at the close");
 	is_int(0, atomic_load(&head->space) & 1, "a waiting producer is woken");
 	kit_server_drop_user(&user);
 	kit_server_end();
@@ -207,20 +218,24 @@ static void test_ephemeral(bool known)
 		channel_named(&kit_server_domain, user.index, user.generation,
 			"goes", 4);
 	kit_server_look();
-	ok(is_named("goes"), "nobody has come yet");
+	ok(is_named("goes"),
+		"an ephemeral name stays before the first participant");
 	kit_server_join(&user, RING_PRODUCER, 1);
 	kit_server_join(&other, RING_PRODUCER, 1);
 	kit_server_look();
-	ok(is_named("goes"), "somebody is there");
+	ok(is_named("goes"),
+		"an ephemeral name stays while a participant is there");
 	put_name("alias", &user);
 	storage_name(&kit_server_domain, user.index, 1, TABLE_NOBODY);
 	ring_leave(&user.ring);
 	ring_leave(&other.ring);
 	kit_server_look();
-	ok(!is_named("goes"), "the last has left: it goes");
-	ok(!is_named("alias"), "by whatever name");
-	ok(is_named("stays"), "others stay");
-	is_int(1, kit_server_domain.channels.n, "it is gone");
+	ok(!is_named("goes"),
+		"an ephemeral name goes with the last participant");
+	ok(!is_named("alias"), "all names of the ephemeral channel go");
+	ok(is_named("stays"), "names of other channels stay");
+	is_int(1, kit_server_domain.channels.n,
+		"the ephemeral channel itself is gone");
 	kit_server_drop_user(&user);
 	kit_server_drop_user(&other);
 	kit_server_end();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The name of a channel that was closed goes when nobody takes part any more
- * and nothing is left in it; whatever order its users close, leave, receive and
- * die in, and whichever server looks.
+ * The name of a closed channel goes when it has no participant and no item any
+ * more, in whatever order its users close, leave, receive and die, and
+ * whichever server notices it.
  */
 #include <stdatomic.h>
 #include <string.h>
@@ -75,30 +75,33 @@ static void test_leaving(void)
 	begin(RING_QUEUE);
 	ring_leave(&out.ring);
 	ring_leave(&in.ring);
-	ok(is_named(), "one that nobody has closed stays");
+	ok(is_named(), "an open channel's name stays");
 	ring_close(&out.ring);
 	kit_server_look();
 	kit_server_turn();
-	ok(has_name(), "closed by one who takes no part, it stays a while");
-	ok(!is_named(), "and goes");
-	is_int(0, kit_server_domain.channels.n, "with its memory");
+	ok(has_name(),
+		"a channel closed by a bystander keeps its name for a while");
+	ok(!is_named(), "a channel closed by a bystander loses its name later");
+	is_int(0, kit_server_domain.channels.n,
+		"the channel's memory is gone with its name");
 	end();
 	begin(RING_QUEUE);
 	put();
 	ring_close(&out.ring);
-	ok(is_named(), "closed, and all are there");
+	ok(is_named(), "a closed channel's name stays while all are there");
 	ring_leave(&out.ring);
-	ok(is_named(), "who sent has left");
+	ok(is_named(), "the name stays when the producer has left");
 	ring_leave(&in.ring);
-	ok(is_named(), "all have, and an item is left");
+	ok(is_named(), "the name stays while an item is left");
 	kit_server_join(&in, RING_CONSUMER, 2);
-	is_int(1, ring_receive(&in.ring, &item), "who comes gets it");
+	is_int(1, ring_receive(&in.ring, &item),
+		"a late consumer receives the left item");
 	ok(is_named(), "the name stays while a consumer reads the last item");
 	is_int(0, ring_release(&in.ring, &item),
 		"the consumer releases the last item");
-	ok(is_named(), "he is there still");
+	ok(is_named(), "the name stays while the consumer is there");
 	ring_leave(&in.ring);
-	ok(!is_named(), "the last has left");
+	ok(!is_named(), "the name goes when the consumer has left");
 	end();
 }
 
@@ -107,7 +110,8 @@ static void test_deaths(void)
 {
 	begin(RING_QUEUE);
 	put();
-	is_int(1, ring_receive(&in.ring, &item), "he has the only item");
+	is_int(1, ring_receive(&in.ring, &item),
+		"the name stays while a consumer has the only item");
 	ring_close(&out.ring);
 	ring_leave(&out.ring);
 	kit_server_end_client(&kit_server_sides[1]);
@@ -115,11 +119,12 @@ static void test_deaths(void)
 		"the name stays after a consumer died with the last item");
 	in.ring.me = RING_PARTICIPANTS;
 	kit_server_join(&in, RING_CONSUMER, 3);
-	is_int(1, ring_receive(&in.ring, &item), "who comes gets it again");
+	is_int(1, ring_receive(&in.ring, &item),
+		"the next consumer receives the item again");
 	is_int(0, ring_release(&in.ring, &item),
 		"the next consumer releases that item");
 	kit_server_end_client(&kit_server_sides[2]);
-	ok(!is_named(), "the last is killed, and nothing is left");
+	ok(!is_named(), "the name goes when the last consumer is killed");
 	end();
 }
 
@@ -135,9 +140,10 @@ static void test_half_published(void)
 	ring_close(&in.ring);
 	atomic_store(&out.ring.slots[slot].word,
 		slot_word(SLOT_OFFERED, out.ring.me, ring_end(&out.ring)));
-	ok(is_named(), "a producer is there");
+	ok(is_named(), "the name stays while a producer is there");
 	kit_server_end_client(&kit_server_sides[0]);
-	ok(!is_named(), "he had published nothing when he was killed");
+	ok(!is_named(),
+		"the name goes when a producer without items is killed");
 	end();
 }
 
@@ -154,14 +160,15 @@ static void test_comes_meanwhile(void)
 	if (ring_receive(&in.ring, &item) != 1)
 		bail("%s", tarn_fail_message());
 	word = &in.ring.slots[item.slot].word;
-	is_int(0, ring_release(&in.ring, &item), "the last item is done with");
+	is_int(0, ring_release(&in.ring, &item),
+		"the name goes when the last item is released");
 	ring_leave(&in.ring);
 	atomic_store(word, slot_word(SLOT_READING, 9, item.position));
-	ok(is_named(), "as if he were in the middle of it");
+	ok(is_named(), "a consumer may die in the middle of its release");
 	atomic_store(word, slot_word(SLOT_RETURNED, 0, item.position));
 	ok(is_named(), "the name stays if the consumer died at this step");
 	atomic_store(word, slot_word(SLOT_FREE, 0, item.position));
-	ok(!is_named(), "or was through");
+	ok(!is_named(), "the name goes if the consumer died after its release");
 	end();
 }
 
@@ -171,7 +178,7 @@ static void test_broadcast(void)
 	put();
 	ring_close(&out.ring);
 	ring_leave(&out.ring);
-	ok(is_named(), "somebody has still to hear it");
+	ok(is_named(), "the name stays while a consumer has not seen the end");
 	kit_server_end_client(&kit_server_sides[1]);
 	ok(!is_named(),
 		"the name goes when no consumer is left to see the end");
@@ -194,12 +201,13 @@ static void test_take_over(void)
 	is_int(0,
 		channel_rebuild(
 			&kit_server_domain, out.index, out.generation, out.fd),
-		"the next server has the channel");
+		"the next server takes over the closed channel");
 	kit_server_turn();
 	ok(has_name() && kit_server_domain.channels.over.at,
-		"and finds that it is over");
-	ok(!is_named(), "it has no name then");
-	is_int(0, kit_server_domain.channels.n, "and no memory");
+		"the next server finds that the channel is over");
+	ok(!is_named(), "the next server removes the channel's name");
+	is_int(0, kit_server_domain.channels.n,
+		"the next server frees the channel's memory");
 	end();
 }
 

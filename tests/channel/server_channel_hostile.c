@@ -37,11 +37,12 @@ static void test_limits(void)
 		if (r == 0)
 			kit_server_drop_user(&user);
 	}
-	is_int(-ENOSPC, r, "many large ones");
-	has_str("words", tarn_fail_message(), "too many words in all");
-	ok(n >= 4, "%d of the largest can be", n);
+	is_int(-ENOSPC, r, "too many large channels are refused");
+	has_str("words", tarn_fail_message(),
+		"the error says that there are too many words");
+	ok(n >= 4, "%d of the largest channels are accepted", n);
 	words = kit_server_domain.channels.words;
-	ok(words <= 1u << 24, "the bound holds");
+	ok(words <= 1u << 24, "all channels together stay below the bound");
 	kit_server_end();
 	kit_server_begin();
 	fd = kit_server_channel_fd(&small, &size);
@@ -50,8 +51,8 @@ static void test_limits(void)
 
 		r = channel_open(&kit_server_domain, index, generation, fd);
 	}
-	is_int(-ENOSPC, r, "many small ones");
-	is_int(1024, n, "a thousand can be");
+	is_int(-ENOSPC, r, "too many small channels are refused");
+	is_int(1024, n, "a thousand small channels are accepted");
 	kit_server_look();
 	began = seconds();
 	kit_server_look();
@@ -85,10 +86,12 @@ static void test_left(void)
 	ring_close(&user.ring);
 	atomic_store(&user.ring.slots[slot].word,
 		slot_word(SLOT_OFFERED, user.ring.me, ring_end(&user.ring)));
-	is_int(1, ring_left(&user.ring), "what was published, and no more");
-	ok(!gives_way(), "one with an item in it keeps its name, too");
-	is_int(1, ring_receive(&second.ring, &item), "which is received");
-	ok(gives_way(), "that is its reader's");
+	is_int(1, ring_left(&user.ring),
+		"the server reaps no more than was published");
+	ok(!gives_way(), "a closed channel with an item keeps its name");
+	is_int(1, ring_receive(&second.ring, &item), "the item is received");
+	ok(gives_way(),
+		"a closed channel whose item is being read gives up its name");
 	kit_server_end_client(&kit_server_sides[1]);
 	kit_server_turn();
 	is_int(1, ring_left(&user.ring),
@@ -96,7 +99,8 @@ static void test_left(void)
 	ok(!gives_way(),
 		"a channel with an item left does not give up its name");
 	kit_server_join(&third, RING_CONSUMER, 3);
-	is_int(1, ring_receive(&third.ring, &item), "it is received again");
+	is_int(1, ring_receive(&third.ring, &item),
+		"the item is received a second time");
 	is_int(0, ring_release(&third.ring, &item),
 		"the next consumer releases the item");
 	ring_leave(&user.ring);
@@ -113,20 +117,21 @@ static void test_damage(void)
 	kit_server_begin();
 	kit_server_channel(RING_QUEUE, 4, CHANNEL_EPHEMERAL, &user);
 	ok(!channel_gives_way(&kit_server_domain, user.index, user.generation),
-		"one that is open keeps its name");
+		"an open channel does not give up its name");
 	test_left();
 	ok(channel_gives_way(&kit_server_domain, user.index, user.generation),
-		"one that is closed and empty does not");
+		"a closed and empty channel gives up its name");
 	ok(!channel_gives_way(
 		   &kit_server_domain, user.index, user.generation + 1),
-		"another does");
+		"a channel of another generation does not give up its name");
 	channels_free(&kit_server_domain);
 	((struct channel_head *)user.map.memory)->tensors = 0;
 	is_int(0,
 		channel_rebuild(&kit_server_domain, user.index, user.generation,
 			user.fd),
 		"a server takes over one that is damaged");
-	is_int(1, kit_server_domain.channels.n, "it is there");
+	is_int(1, kit_server_domain.channels.n,
+		"the damaged channel is among the server's");
 	kit_server_look();
 	ok(channel_gives_way(&kit_server_domain, user.index, user.generation),
 		"the channel gives up its name");
@@ -134,7 +139,7 @@ static void test_damage(void)
 	index = kit_server_channel_storage(size, &generation);
 	is_int(-EPROTO,
 		channel_open(&kit_server_domain, index, generation, user.fd),
-		"a new one is refused");
+		"a new channel with a damaged ring is refused");
 	fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	ok(channel_open(&kit_server_domain, index, generation, fd) < 0,
 		"a descriptor that cannot be mapped for writing is refused");
@@ -185,7 +190,7 @@ static void test_rubbish(enum ring_mode mode)
 					random_word() >> 16));
 		use_all();
 	}
-	ok(true, "a ring of mode %d full of rubbish does no harm", (int)mode);
+	ok(true, "a ring of mode %d with random words does no harm", (int)mode);
 	kit_server_drop_user(&user);
 	kit_server_end();
 }
@@ -213,7 +218,7 @@ static void test_largest(enum ring_mode mode)
 	took = (seconds() - began) * 1e3;
 	diag("mode %d: 65536 slots of 1024 dead took %.1f ms", (int)mode, took);
 	is_int(0, member_state(atomic_load(&user.ring.members[1023].word)),
-		"all of them are gone");
+		"all channels are gone at the end");
 	kit_server_drop_user(&user);
 	kit_server_end();
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The server's search for leases, and those who hand a storage over to an item
- * and from it, at each moment of the search: it is never freed while anybody
- * has it.
+ * The server's search for leases, and clients that hand a storage to an item
+ * and take it from one, at each moment of the search: the storage is never
+ * freed while an item or a client has it.
  */
 #include <stdatomic.h>
 
@@ -116,9 +116,10 @@ static void test_give(enum moment when)
 		bail("%s", tarn_fail_message());
 	storage_release(&kit_server_domain, storage);
 	search_with(when, give);
-	is_int(when == NEVER, given, "given %s%s", moments[when],
-		when == NEVER ? "" : ": not yet");
-	is_int(STORAGE_UNNAMED, kit_server_state(storage), "it is held");
+	is_int(when == NEVER, given, "a storage is handed to an item %s%s",
+		moments[when], when == NEVER ? "" : ": not yet");
+	is_int(STORAGE_UNNAMED, kit_server_state(storage),
+		"the storage is not freed while it is handed to the item");
 	if (!given)
 		give();
 	ok(given, "given");
@@ -141,17 +142,18 @@ static void test_take(enum moment when)
 		bail("%s", tarn_fail_message());
 	storage_release(&kit_server_domain, storage);
 	search_with(when, take);
-	is_int(when == NEVER, taken, "taken %s%s", moments[when],
-		when == NEVER ? "" : ": not yet");
-	is_int(STORAGE_UNNAMED, kit_server_state(storage), "it is held");
+	is_int(when == NEVER, taken, "a storage is taken from an item %s%s",
+		moments[when], when == NEVER ? "" : ": not yet");
+	is_int(STORAGE_UNNAMED, kit_server_state(storage),
+		"the storage is not freed while it is taken from the item");
 	if (!taken)
 		take();
-	ok(taken, "taken");
+	ok(taken, "a storage is taken from an item at last");
 	storage_release(&kit_server_domain, storage);
 	collect(&kit_server_domain);
 	is_int(STORAGE_UNNAMED, kit_server_state(storage), "by a lease alone");
 	ok(lease_release(taker->page, &kit_server_domain.table, 0),
-		"let go of: a notification");
+		"releasing the lease makes a notification");
 	storage_released_by_client(&kit_server_domain, storage, generation);
 	collect(&kit_server_domain);
 	is_int(STORAGE_FREE, kit_server_state(storage),

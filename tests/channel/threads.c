@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One handle and many threads: they are one producer and one consumer, and
- * each item comes once. Waits end when the channel is left, or its end has
- * come; what is received is given back by whoever drops it last.
+ * each item is received once. Waits end when the handle leaves, or the channel
+ * ends; an item is released by the last thread that drops it.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -67,15 +67,19 @@ static void test_shared(void)
 	}
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(out[i], NULL);
-	is_int(1, kit_channel_info(c).producers, "threads are one producer");
-	is_int(1, kit_channel_info(c).consumers, "and one consumer");
+	is_int(1, kit_channel_info(c).producers,
+		"the threads of a handle are one producer");
+	is_int(1, kit_channel_info(c).consumers,
+		"the threads of a handle are one consumer");
 	must(tarn_channel_close(c));
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(in[i], NULL);
 	for (int i = 0; i < THREADS * EACH; i++)
 		once += seen[i] == 1;
-	is_int(THREADS * EACH, once, "each item came once");
-	is_int(4, kit_channel_info(c).free, "no slot is lost");
+	is_int(THREADS * EACH, once,
+		"each item is received once by the threads");
+	is_int(4, kit_channel_info(c).free,
+		"no slot is lost among the threads");
 	tarn_channel_unref(c);
 	must(tarn_store_remove(store, "shared"));
 }
@@ -122,14 +126,17 @@ static void test_leave(enum tarn_channel_mode mode)
 	pthread_create(&in, NULL, wait_for_item, c);
 	pthread_create(&out, NULL, wait_for_slot, c);
 	kit_channel_until_asleep(2);
-	is_int(0, tarn_channel_leave(c, 3), "%d: left", (int)mode);
-	is_int(-ESTALE, joined(in), "%d: who waits for an item is told",
-		(int)mode);
-	is_int(-ESTALE, joined(out), "%d: and who waits for a slot", (int)mode);
-	is_int(1, kit_channel_value(item), "%d: what was received stays",
-		(int)mode);
+	is_int(0, tarn_channel_leave(c, 3),
+		"%d: a handle leaves while threads wait", (int)mode);
+	is_int(-ESTALE, joined(in),
+		"%d: a thread that waits for an item is woken", (int)mode);
+	is_int(-ESTALE, joined(out),
+		"%d: a thread that waits for a slot is woken", (int)mode);
+	is_int(1, kit_channel_value(item),
+		"%d: an item in hand stays when the handle leaves", (int)mode);
 	tarn_item_unref(item);
-	is_int(1, kit_channel_info(other).free, "%d: and goes", (int)mode);
+	is_int(1, kit_channel_info(other).free,
+		"%d: an item in hand is released afterwards", (int)mode);
 	tarn_channel_unref(c);
 	tarn_channel_unref(other);
 	must(tarn_store_remove(store, "leave"));
@@ -150,9 +157,11 @@ static void test_close(void)
 	pthread_create(&out, NULL, wait_for_slot, full);
 	kit_channel_until_asleep(2);
 	must(tarn_channel_close(other));
-	is_int(-EPIPE, joined(in), "the end ends a wait for an item");
+	is_int(-EPIPE, joined(in),
+		"closing the channel ends a wait for an item");
 	must(tarn_channel_close(full));
-	is_int(-EPIPE, joined(out), "and for a slot");
+	is_int(-EPIPE, joined(out),
+		"closing the channel ends a wait for a slot");
 	tarn_channel_unref(c);
 	tarn_channel_unref(other);
 	tarn_channel_unref(full);
@@ -184,10 +193,11 @@ static void test_signal(void)
 		soon.tv_sec += soon.tv_nsec / 1000000000;
 		soon.tv_nsec %= 1000000000;
 	} while (pthread_timedjoin_np(in, &r, &soon) == ETIMEDOUT);
-	is_int(-EINTR, (int)(intptr_t)r, "a signal that is handled ends it");
+	is_int(-EINTR, (int)(intptr_t)r, "a signal with a handler ends a wait");
 	is_int(0, kit_channel_put(c, 0, 1),
 		"after a handled signal nothing is published twice");
-	is_int(1, kit_channel_get(c, 0), "it goes on");
+	is_int(1, kit_channel_get(c, 0),
+		"the channel still works after the signal");
 	tarn_channel_unref(c);
 	must(tarn_store_remove(store, "signal"));
 }
@@ -219,7 +229,7 @@ static void test_dropped(void)
 			pthread_join(threads[j], NULL);
 		lost += kit_channel_info(c).free != 4;
 	}
-	is_int(0, lost, "the last of three threads gives it back");
+	is_int(0, lost, "the last of three threads gives the item back");
 	tarn_channel_unref(c);
 	must(tarn_store_remove(store, "drop"));
 }
@@ -235,6 +245,6 @@ int main(void)
 	test_signal();
 	test_dropped();
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(21);
 }
