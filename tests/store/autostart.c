@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nobody serves: a daemon is started, one only, however many ask at once; it
- * has nothing of the process that started it, which in turn notices nothing.
- * What cannot be started is explained.
+ * No daemon serves the socket: one is started, and only one, however many
+ * clients ask at once. It inherits nothing of the process that started it, and
+ * that process notices nothing. If it cannot be started the error says why.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -43,7 +43,7 @@ static void test_forbidden(void)
 	has_str("tarnd --socket", tarn_error_message(),
 		"the error says how to start a daemon");
 	is_int(-ENOENT, tarn_store_open("/nowhere/at.all", &store),
-		"for a socket that the caller names, too");
+		"TARN_AUTOSTART=0 forbids it also for a named socket");
 	has_str("/nowhere/at.all", tarn_error_message(),
 		"the error names the socket");
 	setenv("TARN_AUTOSTART", "1", 1);
@@ -67,7 +67,8 @@ static void test_failures(void)
 	tarn_store *store;
 
 	setenv("TARN_DAEMON", "/no/such/program", 1);
-	is_int(-ENOENT, tarn_store_open(NULL, &store), "no such program");
+	is_int(-ENOENT, tarn_store_open(NULL, &store),
+		"a daemon program that does not exist is an error");
 	has_str("/no/such/program", tarn_error_message(),
 		"the error contains '/no/such/program'");
 	snprintf(path, sizeof(path), "%s/fails", test_tmpdir());
@@ -76,9 +77,10 @@ static void test_failures(void)
 			   "echo tarnd: the moon is in the way >&2\n"
 			   "exit 1\n");
 	setenv("TARN_DAEMON", path, 1);
-	is_int(-ECONNREFUSED, tarn_store_open(NULL, &store), "one that fails");
+	is_int(-ECONNREFUSED, tarn_store_open(NULL, &store),
+		"a daemon that fails to start is an error");
 	has_str("ended: the moon is in the way", tarn_error_message(),
-		"is quoted");
+		"the error quotes the last line of the failed daemon");
 	unlink(path);
 	setenv("TARN_DAEMON", daemon, 1);
 	free(daemon);
@@ -92,7 +94,7 @@ static void stop(tarn_store *store, const char *socket)
 	tarn_store_unref(store);
 	for (int i = 0; i < 6000 && access(socket, F_OK) == 0; i++)
 		usleep(10000);
-	ok(access(socket, F_OK) < 0, "it is gone");
+	ok(access(socket, F_OK) < 0, "a daemon that failed leaves no socket");
 }
 
 /* Each opens at the same moment and says whom it got. */
@@ -140,8 +142,9 @@ static void test_race(void)
 		if (wait(&status) > 0 && status == 0)
 			n_ok++;
 	}
-	is_int(N_CLIENTS, n_ok, "all of %d clients are served", N_CLIENTS);
-	is_int(N_CLIENTS, n_same, "by one daemon");
+	is_int(N_CLIENTS, n_ok, "all of %d clients that ask at once are served",
+		N_CLIENTS);
+	is_int(N_CLIENTS, n_same, "all clients are served by one daemon");
 }
 
 static bool link_is(pid_t pid, const char *what, const char *want)
@@ -166,9 +169,11 @@ static void test_detached(pid_t pid)
 		skip(4, "an undumpable process shows its links to root only");
 		return;
 	}
-	ok(link_is(pid, "cwd", "/"), "it stands in /");
-	ok(link_is(pid, "fd/0", "/dev/null"), "stdin is nothing");
-	ok(link_is(pid, "fd/1", "/dev/null"), "stdout is nothing");
+	ok(link_is(pid, "cwd", "/"), "the daemon's working folder is /");
+	ok(link_is(pid, "fd/0", "/dev/null"),
+		"the daemon's stdin is /dev/null");
+	ok(link_is(pid, "fd/1", "/dev/null"),
+		"the daemon's stdout is /dev/null");
 	ok(!link_is(pid, "fd/100", "/etc/passwd"),
 		"the daemon does not inherit a descriptor");
 }
@@ -183,18 +188,23 @@ static void test_start(void)
 	dup2(fd, 100);
 	close(fd);
 	signal(SIGCHLD, on_sigchld);
-	if (!is_int(0, tarn_store_open(NULL, &store), "a daemon is started"))
+	if (!is_int(0, tarn_store_open(NULL, &store),
+		    "a daemon is started by opening a store"))
 		bail("%s", tarn_error_message());
-	is_int(0, report_daemon(store, &status), "and answers");
-	is_int(0, n_sigchld, "no SIGCHLD came");
-	is_int(-1, waitpid(-1, NULL, WNOHANG | __WALL), "no child is left");
+	is_int(0, report_daemon(store, &status), "the started daemon answers");
+	is_int(0, n_sigchld,
+		"the process that started the daemon gets no SIGCHLD");
+	is_int(-1, waitpid(-1, NULL, WNOHANG | __WALL),
+		"the process that started the daemon has no child");
 	test_detached(status.keeper_pid);
 	is_str(getenv("TARN_SOCKET"), tarn_store_socket(store),
 		"the store has the socket of TARN_SOCKET");
-	is_int(0, tarn_store_open(NULL, &second), "the next one to ask");
-	is_int(0, report_daemon(second, &other), "is served");
-	ok(status.instance == other.instance, "by the same");
-	is_int(0, tarn_store_stop(second), "it stops when asked");
+	is_int(0, tarn_store_open(NULL, &second),
+		"a second store opens at the same socket");
+	is_int(0, report_daemon(second, &other), "the second store is served");
+	ok(status.instance == other.instance,
+		"the second store has the same daemon");
+	is_int(0, tarn_store_stop(second), "the daemon stops when asked to");
 	tarn_store_unref(second);
 	tarn_store_unref(store);
 	close(100);
@@ -232,7 +242,7 @@ static void test_no_null(void)
 	}
 	r = tarn_store_open(NULL, &store);
 	is_int(-ENOENT, r, "no daemon is started without /dev/null");
-	has_str("/dev/null", tarn_error_message(), "which is named");
+	has_str("/dev/null", tarn_error_message(), "the error names /dev/null");
 }
 
 static void stop_if_any(void)
@@ -247,7 +257,8 @@ static void stop_if_any(void)
 		tarn_store_unref(store);
 		usleep(10000);
 	}
-	ok(access(getenv("TARN_SOCKET"), F_OK) < 0, "it is gone");
+	ok(access(getenv("TARN_SOCKET"), F_OK) < 0,
+		"the daemon that was not started leaves no socket");
 	setenv("TARN_AUTOSTART", "1", 1);
 }
 

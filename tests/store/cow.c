@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Private tensors: copy-on-write over what others have. Whatever they are made
- * of (bytes in a pool, in several segments of it, in a memory file, in a file,
- * lent), writing is possible, seen by all tensors of that storage that are
- * private, and by nobody else, and costs one page. Who holds what they were
- * made of is in cow_held.c.
+ * Private tensors: copy-on-write over shared memory. Whatever they are made of
+ * (bytes in a pool, in several segments of it, in a memfd, in a file, lent),
+ * they can be written; all private tensors of a storage see a write, no other
+ * process does, and it costs one page. What keeps the original memory is in
+ * cow_held.c.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -53,30 +53,32 @@ static void test_kind(tarn_tensor *t, uint64_t size, unsigned seed, bool mapped,
 	uint64_t at[] = {0, size / 2, size - 1};
 
 	is_int(TARN_STORAGE_COW, tarn_storage_kind(tarn_tensor_storage(p)),
-		"%s: the kind", what);
-	is_int(-1, kit_cow_differs(p, size, seed), "%s: the bytes", what);
+		"%s: a private tensor is copy-on-write", what);
+	is_int(-1, kit_cow_differs(p, size, seed),
+		"%s: a private tensor has the bytes of the original", what);
 	if (mapped)
-		is_int(0, copied(kit_cow_data(p), size), "%s: none is copied",
-			what);
+		is_int(0, copied(kit_cow_data(p), size),
+			"%s: making a private tensor copies nothing", what);
 	ok(tarn_tensor_same_storage(p, again) &&
 			!tarn_tensor_same_storage(p, t),
-		"%s: one private storage for all", what);
+		"%s: private tensors of one storage share theirs", what);
 	for (int i = 0; i < 3; i++)
 		kit_cow_data(p)[at[i]] ^= 0xff;
 	ok(kit_cow_data(again)[at[1]] ==
 			(unsigned char)~kit_cow_byte(at[1], seed),
-		"%s: what one writes the other sees", what);
+		"%s: a write to one private tensor is seen by the other", what);
 	kit_cow_check(tarn_tensor_eval(t, "[1:-1:2]", &part), "view");
 	back = kit_cow_of(part);
 	ok(kit_cow_data(back) == kit_cow_data(p) + 1 &&
 			tarn_tensor_layout(back)->stride[0] == 2,
-		"%s: a view becomes a view", what);
+		"%s: a view of the original becomes a private view", what);
 	if (mapped)
 		is_int(3 * PAGE, copied(kit_cow_data(p), size),
-			"%s: three pages are copied", what);
+			"%s: writes to three pages copy three pages", what);
 	kit_cow_drop(&part);
 	part = kit_cow_of(p);
-	ok(part == p, "%s: of a private one it is itself", what);
+	ok(part == p, "%s: the private form of a private tensor is itself",
+		what);
 	kit_cow_drop(&part);
 	kit_cow_drop(&p);
 	kit_cow_drop(&again);
@@ -84,11 +86,12 @@ static void test_kind(tarn_tensor *t, uint64_t size, unsigned seed, bool mapped,
 		kit_cow_data(back)[at[2] - 1] == kit_cow_byte(at[2], seed)
 			? -1
 			: (int64_t)at[2] - 1,
-		"%s: a view keeps what was written", what);
+		"%s: a view keeps the private writes", what);
 	kit_cow_drop(&back);
 	p = kit_cow_of(t);
 	is_int(-1, kit_cow_differs(p, size, seed),
-		"%s: when all are gone, so is what was written", what);
+		"%s: private writes are gone with the last private tensor",
+		what);
 	kit_cow_drop(&p);
 }
 
@@ -99,7 +102,7 @@ static void test_pool(void)
 
 	ok(tarn_storage_kind(tarn_tensor_storage(t)) == TARN_STORAGE_SHARED &&
 			!tarn_storage_writable(tarn_tensor_storage(t)),
-		"a loaded file");
+		"a loaded file is shared and read-only");
 	test_kind(t, BIG, 1, true, "pool");
 	is_int(-1, kit_cow_differs(t, BIG, 1),
 		"pool: the original is unchanged");
@@ -112,7 +115,7 @@ static void test_pool(void)
 			   kit_cow_data(t)[i] == kit_cow_byte(i, 1);
 	}
 	is_int((BIG - 1) / PAGE, (int64_t)borders,
-		"pool: nor is it when all pages are written");
+		"pool: the original is unchanged after all pages are written");
 	kit_cow_drop(&p);
 	kit_cow_drop(&t);
 }
@@ -126,11 +129,13 @@ static void test_published(void)
 		    *p;
 
 	test_kind(own, 3 * MIB + 5, 2, true, "a memory file");
-	is_int(-1, kit_cow_differs(own, 3 * MIB + 5, 2), "it is unchanged");
+	is_int(-1, kit_cow_differs(own, 3 * MIB + 5, 2),
+		"a tensor in a memory file is unchanged by private writes");
 	test_kind(small, 5000, 3, false, "small");
-	is_int(-1, kit_cow_differs(small, 5000, 3), "it is unchanged");
+	is_int(-1, kit_cow_differs(small, 5000, 3),
+		"a small tensor is unchanged by private writes");
 	p = kit_cow_of(mutable);
-	ok(p == mutable, "a mutable tensor is itself");
+	ok(p == mutable, "the private form of a mutable tensor is itself");
 	kit_cow_drop(&p);
 	kit_cow_drop(&own);
 	kit_cow_drop(&small);
@@ -158,7 +163,8 @@ static void test_file(void)
 		bail("reading back: %m");
 	for (at = 0; at < size && bytes[at] == kit_cow_byte(at, 5);)
 		at++;
-	is_int((int64_t)size, (int64_t)at, "the file is unchanged");
+	is_int((int64_t)size, (int64_t)at,
+		"the file is unchanged by private writes");
 	free(bytes);
 	kit_cow_drop(&mapped);
 
@@ -166,7 +172,7 @@ static void test_file(void)
 	if (truncate(tarn_file_path(file), (off_t)MIB / 2) < 0)
 		bail("truncate: %m");
 	is_int(-ENODATA, tarn_tensor_cow(plain, &p),
-		"a file that has shrunk is refused");
+		"a private form of a file that has shrunk is refused");
 	has_str("private: file: it ends at byte", tarn_error_message(),
 		"the error says where the file ends");
 	unlink(tarn_file_path(file));
@@ -200,11 +206,12 @@ static void test_memory(void)
 	kit_cow_check(tarn_tensor_new(storage, 0, &layout, &t), "new");
 	tarn_storage_unref(storage);
 	test_kind(t, sizeof(lent), 7, false, "lent");
-	is_int(-1, kit_cow_differs(t, sizeof(lent), 7), "it is unchanged");
+	is_int(-1, kit_cow_differs(t, sizeof(lent), 7),
+		"lent memory is unchanged by private writes");
 	kit_cow_drop(&t);
 	kit_cow_check(tarn_tensor_zeros(TARN_F32, 2, shape, &t), "zeros");
 	p = kit_cow_of(t);
-	ok(p == t, "what is writable is itself");
+	ok(p == t, "the private form of a writable tensor is itself");
 	kit_cow_drop(&p);
 	kit_cow_drop(&t);
 	kit_cow_check(tarn_storage_borrow(NULL, 0, false, NULL, NULL, &storage),
@@ -215,7 +222,7 @@ static void test_memory(void)
 	tarn_storage_unref(storage);
 	p = kit_cow_of(t);
 	ok(p != t && tarn_storage_writable(tarn_tensor_storage(p)),
-		"a read-only tensor without elements");
+		"a read-only tensor without elements has a private form");
 	kit_cow_drop(&p);
 	kit_cow_drop(&t);
 }
@@ -271,14 +278,17 @@ static void test_broadcast(void)
 		send_item(in, seed);
 		t = received(out[0]);
 		other = received(out[1]);
-		test_kind(t, MIB, seed, true, "an item of a broadcast");
+		test_kind(t, MIB, seed, true,
+			"an item of a broadcast has a private form");
 		p = kit_cow_of(t);
 		kit_cow_drop(&t);
 		kit_cow_data(p)[9] ^= 0xff;
 		is_int(-1, kit_cow_differs(other, MIB, seed),
-			"what is written to it the others do not see");
+			"private writes to an item are not seen by other "
+			"consumers");
 		kit_cow_drop(&other);
-		is_int(9, kit_cow_differs(p, MIB, seed), "it holds the slot");
+		is_int(9, kit_cow_differs(p, MIB, seed),
+			"a private form of an item holds its slot");
 		kit_cow_drop(&p);
 	}
 	tarn_channel_unref(in);
@@ -296,13 +306,15 @@ static void test_alone(void)
 	tarn_tensor *other = kit_cow_loaded("other", 2 * MIB, 13);
 
 	kit_cow_data(p)[100] = 1;
-	is_int(0, daemon_stop(&kit_cow_daemon), "the daemon ends");
-	is_int(100, kit_cow_differs(p, 2 * MIB, 12), "what was made stays");
+	is_int(0, daemon_stop(&kit_cow_daemon),
+		"the daemon ends without an error");
+	is_int(100, kit_cow_differs(p, 2 * MIB, 12),
+		"a private tensor outlives the daemon");
 	q = kit_cow_of(other);
 	kit_cow_data(q)[0] ^= 1;
 	is_int(-1, kit_cow_differs(other, 2 * MIB, 13),
-		"what is made now is a copy");
-	is_int(0, kit_cow_differs(q, 2 * MIB, 13), "to be written");
+		"a private form without the daemon is a copy");
+	is_int(0, kit_cow_differs(q, 2 * MIB, 13), "the copy can be written");
 	kit_cow_drop(&q);
 	kit_cow_drop(&other);
 	kit_cow_drop(&p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Private tensors hold what they were made of: in a child, among threads, and
- * when everybody else has let it go and its memory is wanted.
+ * Private tensors hold the memory that they were made of: in a child, among
+ * threads, and when all others have dropped it and its memory is needed.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -32,8 +32,8 @@ static void press(void)
 
 		snprintf(name, sizeof(name), "press%u", i);
 		t = kit_cow_loaded(name, 12 * MIB, 100 + i);
-		is_int(kit_cow_byte(MIB, 100 + i), kit_cow_data(t)[MIB], "%s",
-			name);
+		is_int(kit_cow_byte(MIB, 100 + i), kit_cow_data(t)[MIB],
+			"%s: the private tensor has its byte", name);
 		kit_cow_drop(&t);
 	}
 }
@@ -50,9 +50,9 @@ static void test_lease(void)
 	kit_cow_check(tarn_store_remove(kit_cow_store, "o"), "remove");
 	press();
 	is_int(5 * (int64_t)MIB, kit_cow_differs(p, BIG, 8),
-		"memory that is wanted by others is not taken from it");
+		"memory that a private tensor holds is not given to others");
 	is_int(-1, kit_cow_differs(q, 3 * MIB, 9),
-		"nor is what has no name any more");
+		"memory without a name that a private tensor holds is kept");
 	kit_cow_drop(&p);
 	kit_cow_drop(&q);
 }
@@ -111,23 +111,26 @@ static void test_fork(void)
 	if (waitpid(pid, &status, 0) < 0)
 		bail("waitpid: %m");
 	ok(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL,
-		"a child goes on with it, and is killed (%#x)",
+		"a child uses the private tensor and is killed (%#x)",
 		(unsigned)status);
 	ok(kit_cow_data(p)[MIB] == 11 &&
 			kit_cow_data(p)[3 * MIB] == kit_cow_byte(3 * MIB, 10) &&
 			kit_cow_data(p)[0] == kit_cow_byte(0, 10),
-		"what it wrote is its own");
-	is_int(-1, kit_cow_differs(t, BIG, 10), "the original is unchanged");
+		"the child's private writes are its own");
+	is_int(-1, kit_cow_differs(t, BIG, 10),
+		"the original is unchanged by the child");
 	kit_cow_drop(&t);
 	kit_cow_check(tarn_store_remove(kit_cow_store, "forked"), "remove");
-	is_int(0, import(&descriptor), "the parent holds it");
-	is_int(MIB, kit_cow_differs(p, BIG, 10), "and has it");
+	is_int(0, import(&descriptor),
+		"the parent's private tensor holds the storage");
+	is_int(MIB, kit_cow_differs(p, BIG, 10),
+		"the parent's private tensor keeps its own write");
 	kit_cow_drop(&p);
 	for (int us = 0; r >= 0 && us < PATIENCE_US; us += 20000) {
 		usleep(20000);
 		r = import(&descriptor);
 	}
-	is_int(-ESTALE, r, "then nobody does, nor the killed child");
+	is_int(-ESTALE, r, "the storage is freed when the parent drops it");
 }
 
 /* ---- threads ----------------------------------------------------------- */
@@ -194,8 +197,8 @@ static void test_threads(void)
 	bad = fork_meanwhile();
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	is_int(0, wrong, "threads agree on one at a time");
-	is_int(0, bad, "a fork meanwhile finds nothing locked");
+	is_int(0, wrong, "threads that make private forms get the same one");
+	is_int(0, bad, "a child that is forked meanwhile finds no lock taken");
 	kit_cow_drop(&busy);
 	kit_cow_check(tarn_store_remove(kit_cow_store, "busy"), "remove");
 }
@@ -207,6 +210,7 @@ int main(void)
 	test_threads();
 	test_lease();
 	tarn_store_unref(kit_cow_store);
-	is_int(0, daemon_stop(&kit_cow_daemon), "the daemon ends");
+	is_int(0, daemon_stop(&kit_cow_daemon),
+		"the daemon ends without an error");
 	return done(19);
 }

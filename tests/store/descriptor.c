@@ -43,7 +43,8 @@ static void refused(const struct tarn_descriptor *d, int err, const char *part,
 {
 	tarn_tensor *t = NULL;
 
-	is_int(-err, tarn_store_import(store, d, &t), "%s is refused", what);
+	is_int(-err, tarn_store_import(store, d, &t),
+		"a descriptor is refused: %s", what);
 	has_str(part, tarn_error_message(), "the error names the reason");
 	ok(t == NULL, "a refused descriptor returns no tensor");
 }
@@ -54,25 +55,30 @@ static void test_good(void)
 	struct tarn_layout part;
 	tarn_tensor *t, *u, *v;
 
-	is_int(0, tarn_store_import(store, &d, &t), "a good one comes in");
+	is_int(0, tarn_store_import(store, &d, &t),
+		"a valid descriptor is imported");
 	ok(((unsigned char *)tarn_tensor_data(t))[5] ==
 			(unsigned char)((4096 + 5) * 7),
-		"with the bytes that it means");
+		"an imported tensor has the bytes of its descriptor");
 	is_int(TARN_STORAGE_SHARED, tarn_storage_kind(tarn_tensor_storage(t)),
-		"shared");
+		"an imported tensor is shared");
 	ok(!tarn_storage_writable(tarn_tensor_storage(t)),
 		"the imported tensor is read-only");
-	is_int(1, lease_count(fake.page), "under a lease");
+	is_int(1, lease_count(fake.page), "an imported tensor has a lease");
 	is_int(0, tarn_store_import(store, &d, &u),
 		"a descriptor is imported a second time");
-	ok(tarn_tensor_same_storage(t, u), "as the same storage");
-	is_int(1, lease_count(fake.page), "under the same lease");
+	ok(tarn_tensor_same_storage(t, u),
+		"a second import has the same storage");
+	is_int(1, lease_count(fake.page),
+		"a second import uses the same lease");
 	must(tarn_layout_slice(
 		tarn_tensor_layout(t), 0, 1, TARN_NONE, 1, &part));
 	must(tarn_layout_slice(&part, 1, 3, TARN_NONE, 1, &part));
-	is_int(0, tarn_tensor_with_layout(t, &part, &v), "a view of it");
-	is_int(0, tarn_store_export(store, v, &back), "goes out");
-	is_int(67, back.offset, "with its offset");
+	is_int(0, tarn_tensor_with_layout(t, &part, &v),
+		"a view of an imported tensor is made");
+	is_int(0, tarn_store_export(store, v, &back),
+		"a view of an imported tensor is exported");
+	is_int(67, back.offset, "an exported view has its offset");
 	tarn_tensor_unref(t);
 	tarn_tensor_unref(u);
 	is_int(1, lease_count(fake.page), "the view holds the lease");
@@ -83,7 +89,8 @@ static void test_good(void)
 		"an exported view is imported");
 	is_int(0, tarn_store_export(store, v, &d),
 		"an imported view is exported again");
-	is_mem(&back, &d, sizeof(d), "unchanged");
+	is_mem(&back, &d, sizeof(d),
+		"an export after an import gives the same descriptor");
 	tarn_tensor_unref(v);
 }
 
@@ -104,10 +111,11 @@ static void test_unaligned(void)
 		"the imported tensor has its odd base");
 	is_int(0, tarn_store_export(store, t, &back),
 		"a tensor with an odd base is exported");
-	is_mem(&d, &back, sizeof(d), "unchanged");
+	is_mem(&d, &back, sizeof(d),
+		"an export with an odd base gives the same descriptor");
 	tarn_tensor_unref(t);
 	d.shape[0] = 1024;
-	refused(&d, EBADMSG, "reach outside", "four bytes more");
+	refused(&d, EBADMSG, "reach outside", "a layout of four bytes more");
 }
 
 static void test_wide(void)
@@ -133,7 +141,7 @@ static void test_wide(void)
 		same &= p[i] ==
 			fake.memory[at / FAKE_SEGMENT][at % FAKE_SEGMENT];
 	}
-	ok(same, "is one stretch of the right bytes");
+	ok(same, "a tensor across two segments has its bytes in one range");
 	is_int(0, tarn_store_populate(store, t, 2),
 		"a tensor of several segments can be populated");
 	tarn_tensor_unref(t);
@@ -147,8 +155,10 @@ static void test_empty(void)
 	d.storage = FAKE_EMPTY;
 	d.base = d.size = 0;
 	d.shape[0] = 0;
-	is_int(0, tarn_store_import(store, &d, &t), "no elements of no bytes");
-	is_int(0, tarn_layout_numel(tarn_tensor_layout(t)), "come in");
+	is_int(0, tarn_store_import(store, &d, &t),
+		"a tensor without elements is imported");
+	is_int(0, tarn_layout_numel(tarn_tensor_layout(t)),
+		"a tensor without elements has none");
 	is_int(0, tarn_store_populate(store, t, 0),
 		"an empty tensor can be populated");
 	tarn_tensor_unref(t);
@@ -277,10 +287,12 @@ static void test_mutations(void)
 		n_silent += tarn_error_message()[0] == '\0';
 	}
 	diag("of 4000 mutated descriptors %d came in, %d did not", n_in, n_out);
-	is_int(0, n_bad, "each is EBADMSG, ESTALE, or inside its storage");
-	is_int(0, n_silent, "each refusal has its sentence");
-	ok(n_in > 20 && n_out > 2000, "and both kinds were seen");
-	is_int(0, lease_count(fake.page), "no lease was left behind");
+	is_int(0, n_bad,
+		"each mutation is an error or lies inside its storage");
+	is_int(0, n_silent, "each refused mutation has a sentence");
+	ok(n_in > 20 && n_out > 2000,
+		"some mutations are refused and some are accepted");
+	is_int(0, lease_count(fake.page), "no lease is left by the mutations");
 }
 
 static void test_export(void)
@@ -291,7 +303,7 @@ static void test_export(void)
 
 	must(tarn_tensor_zeros(TARN_F32, 2, shape, &t));
 	is_int(-EINVAL, tarn_store_export(store, t, &d),
-		"memory of our own cannot be exported");
+		"private memory cannot be exported");
 	has_str("not in shared memory", tarn_error_message(),
 		"the error says that the memory is not shared");
 	tarn_tensor_unref(t);
@@ -308,8 +320,9 @@ static void test_ring(void)
 		storage_word(FAKE_GENERATION, STORAGE_UNNAMED);
 	tarn_tensor_unref(t);
 	/* A call behind the notification, so that it has been heard. */
-	is_int(0, tarn_store_remove(store, "x"), "a removal");
-	is_int(1, fake.n_released, "the last holder of an unnamed one rings");
+	is_int(0, tarn_store_remove(store, "x"), "a name is removed");
+	is_int(1, fake.n_released,
+		"dropping the last lease of an unnamed storage notifies");
 	fake.table.storages[FAKE_SMALL].word =
 		storage_word(FAKE_GENERATION, STORAGE_FREEING);
 	refused(&d, EBUSY, "about to free", "one that stays in freeing");
@@ -326,10 +339,11 @@ static void test_outlive(void)
 	struct tarn_descriptor d = good();
 	tarn_tensor *t;
 
-	is_int(0, tarn_store_import(store, &d, &t), "a tensor");
+	is_int(0, tarn_store_import(store, &d, &t),
+		"a tensor is imported to outlive its store");
 	store = tarn_store_unref(store);
 	is_int((unsigned char)(4096 * 7), *(unsigned char *)tarn_tensor_data(t),
-		"is readable without its store");
+		"a tensor is readable after its store was closed");
 	is_int(1, lease_count(fake.page),
 		"the tensor keeps its lease without its store");
 	fake_stop(&fake);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a daemon can do wrong: another version, garbage, silence, a death in
- * the middle, lies. Each is one clear error within the deadline; nothing
- * hangs, and no descriptor is left open.
+ * The faults that a daemon can have: another version, garbage, silence, a
+ * death in the middle, lies. Each is one clear error within the deadline; no
+ * call hangs, and no descriptor is left open.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,10 +39,10 @@ static void opens_badly(
 
 	is_int(-err,
 		store_open_fd(fd, "/the/socket", "", deadline_of(mode), &store),
-		"%s: not opened", what);
+		"%s: the store is not opened", what);
 	has_str(part, tarn_error_message(), "the error contains the reason");
 	ok(store == NULL && seconds() - start < PATIENCE_MS / 1e3,
-		"within the deadline");
+		"the refusal comes within the deadline");
 	fake_stop(&fake);
 	is_int(fds, count_fds(getpid()),
 		"no descriptor is left after the failure");
@@ -119,25 +119,33 @@ static void test_report(void)
 	struct fake fake;
 	tarn_store *store = open_fake(&fake, FAKE_GOOD);
 
-	is_int(0, report_daemon(store, &status), "a report");
-	is_str("fake", status.engine, "has the engine");
-	is_int(15, (int64_t)strlen(status.version), "text that ends");
-	is_str("/the/socket", tarn_store_socket(store), "the socket's path");
-	is_int(-ENOENT, tarn_store_remove(store, "gone"), "a refusal");
+	is_int(0, report_daemon(store, &status), "a report is answered");
+	is_str("fake", status.engine, "the report has the engine");
+	is_int(15, (int64_t)strlen(status.version),
+		"the report's version is terminated");
+	is_str("/the/socket", tarn_store_socket(store),
+		"the store has the path of its socket");
+	is_int(-ENOENT, tarn_store_remove(store, "gone"),
+		"a refused removal is an error");
 	is_str("the fake says no", tarn_error_message(),
-		"is the daemon's own sentence");
-	is_int(0, tarn_store_remove(store, "there"), "and no end");
-	is_int(-EINVAL, tarn_store_remove(store, ""), "an empty name");
-	is_int(0, tarn_store_stop(store), "stop");
+		"the error has the daemon's own sentence");
+	is_int(0, tarn_store_remove(store, "there"),
+		"the connection survives a refusal");
+	is_int(-EINVAL, tarn_store_remove(store, ""),
+		"an empty name is refused");
+	is_int(0, tarn_store_stop(store), "the daemon is asked to stop");
 	fake_stop(&fake);
-	is_int(-ECONNRESET, report_daemon(store, &status), "after its end");
-	has_str("/the/socket", tarn_error_message(), "every call says so");
+	is_int(-ECONNRESET, report_daemon(store, &status),
+		"a call after the daemon's end is ECONNRESET");
+	has_str("/the/socket", tarn_error_message(),
+		"the error after the daemon's end names the socket");
 	is_int(-ECONNRESET, tarn_store_stop(store),
 		"a second call fails with the same error");
 	tarn_store_unref(store);
 
 	store = open_fake(&fake, FAKE_REPORT_SHORT);
-	is_int(-EPROTO, report_daemon(store, &status), "half a report");
+	is_int(-EPROTO, report_daemon(store, &status),
+		"half a report is EPROTO");
 	tarn_store_unref(store);
 	fake_stop(&fake);
 
@@ -151,8 +159,10 @@ static void test_report(void)
 	fake_stop(&fake);
 
 	store = open_fake(&fake, FAKE_REPORT_TWICE);
-	is_int(0, report_daemon(store, &status), "three answers");
-	is_int(0, tarn_store_remove(store, "x"), "answer one question");
+	is_int(0, report_daemon(store, &status),
+		"a report is answered three times");
+	is_int(0, tarn_store_remove(store, "x"),
+		"surplus answers do not spoil the next call");
 	tarn_store_unref(store);
 	fake_stop(&fake);
 }
@@ -193,40 +203,50 @@ static void test_load(void)
 	char address[400];
 	int64_t at = 59999, value = 0;
 
-	is_int(0, tarn_file_open(file_path, &file), "the file");
-	is_int(0, tarn_store_load(store, file, NULL, &info, &all), "loads");
-	is_int(240000, (int64_t)info.bytes, "all of it");
-	is_str("threads", info.engine, "the engine is told");
+	is_int(0, tarn_file_open(file_path, &file),
+		"the file to be loaded is opened");
+	is_int(0, tarn_store_load(store, file, NULL, &info, &all),
+		"the fake daemon loads the file");
+	is_int(240000, (int64_t)info.bytes, "the load reports all bytes");
+	is_str("threads", info.engine, "the load reports its engine");
 	ok(!info.direct && !info.registered && !info.cached,
 		"the load reports cached, direct and registered as sent");
 	ok(info.cpu_seconds >= 0.001 && info.seconds > 0,
 		"the load reports its CPU time and its duration");
 	is_int(240000, tarn_tensor_layout(all)->shape[0],
-		"as one tensor of bytes");
+		"the load returns one tensor of all bytes");
 	is_int(0, tarn_store_get_from_file(store, file, "t", &t),
 		"the load's tensor is found by its name");
-	is_int(0, tarn_tensor_get_i64(t, &at, &value), "an element");
-	is_int(59999, value, "is right");
-	ok(tarn_tensor_same_storage(t, all), "the storage is the same");
+	is_int(0, tarn_tensor_get_i64(t, &at, &value),
+		"an element of the loaded tensor is read");
+	is_int(59999, value, "the element of the loaded tensor is right");
+	ok(tarn_tensor_same_storage(t, all),
+		"the loaded tensor has the same storage");
 	tarn_tensor_unref(t);
 	tarn_tensor_unref(all);
-	is_int(0, lease_count(fake.page), "no lease is left");
+	is_int(0, lease_count(fake.page), "no lease is left after the load");
 	is_int(-ENOENT, tarn_store_get_from_file(store, file, "u", &t),
-		"another name");
-	has_str("it has t", tarn_error_message(), "tells those that there are");
+		"a tensor that the file does not have is refused");
+	has_str("it has t", tarn_error_message(),
+		"the error lists the tensors of the file");
 
 	snprintf(address, sizeof(address), "%s:t", file_path);
-	is_int(0, tarn_store_get(store, address, &t), "by its address");
+	is_int(0, tarn_store_get(store, address, &t),
+		"a tensor is found by FILE:TENSOR");
 	must(tarn_tensor_get_i64(t, &at, &value));
-	is_int(59999, value, "the same");
+	is_int(59999, value, "the tensor by FILE:TENSOR has its element");
 	tarn_tensor_unref(t);
 	snprintf(address, sizeof(address), "%s:u", file_path);
-	is_int(-ENOENT, tarn_store_get(store, address, &t), "no such tensor");
+	is_int(-ENOENT, tarn_store_get(store, address, &t),
+		"FILE:TENSOR of a tensor that does not exist is refused");
 	is_int(-ENOENT, tarn_store_get(store, file_path, &t),
-		"no tensor named");
-	has_str("say which tensor", tarn_error_message(), "asks for one");
-	is_int(-ENOENT, tarn_store_get(store, "/no/file:t", &t), "no file");
-	is_int(-ENOENT, tarn_store_get(store, "nothing", &t), "no name");
+		"FILE without a tensor is refused");
+	has_str("say which tensor", tarn_error_message(),
+		"the error asks for a tensor");
+	is_int(-ENOENT, tarn_store_get(store, "/no/file:t", &t),
+		"FILE:TENSOR of a file that does not exist is refused");
+	is_int(-ENOENT, tarn_store_get(store, "nothing", &t),
+		"a name that is not published is refused");
 	tarn_file_unref(file);
 	tarn_store_unref(store);
 	fake_stop(&fake);
@@ -243,11 +263,13 @@ static void loads_badly(enum fake_mode mode, int err, const char *part,
 	if (tarn_file_open(file_path, &file) < 0)
 		bail("%s", tarn_error_message());
 	is_int(-err, tarn_store_load(store, file, NULL, NULL, &all),
-		"%s: not loaded", what);
+		"%s: the file is not loaded", what);
 	has_str(part, tarn_error_message(), "the error contains the reason");
-	ok(all == NULL, "nothing is returned");
-	is_int(n_loads, fake.n_loads, "after so many attempts");
-	is_int(0, lease_count(fake.page), "no lease is left");
+	ok(all == NULL, "a failed load returns no tensor");
+	is_int(n_loads, fake.n_loads,
+		"a failed load has made the expected number of attempts");
+	is_int(0, lease_count(fake.page),
+		"no lease is left after a failed load");
 	tarn_file_unref(file);
 	tarn_store_unref(store);
 	fake_stop(&fake);
@@ -300,24 +322,27 @@ static void test_progress(void)
 	is_int(-ECANCELED,
 		tarn_store_get_with_options(store, address, &cancels, &t),
 		"a load begun by an address can be cancelled, too");
-	is_int(3, calls, "which calls it as often");
+	is_int(3, calls, "the callback by an address is called as often");
 	cancels.verify = true;
 	is_int(-EINVAL,
 		tarn_store_get_with_options(store, address, &cancels, &t),
-		"which compares no checksums");
+		"a load by an address cannot compare checksums");
 	has_str("tarn_store_load", tarn_error_message(),
 		"the error names tarn_store_load");
-	is_int(0, tarn_store_remove(store, "x"), "the store goes on");
+	is_int(0, tarn_store_remove(store, "x"),
+		"the store still works after failed loads");
 	tarn_store_unref(store);
 	fake_stop(&fake);
 
 	slow = &fake;
 	store = open_fake(&fake, FAKE_LOAD_SLOWLY);
-	is_int(0, tarn_store_load(store, file, &notes, NULL, NULL), "slowly");
+	is_int(0, tarn_store_load(store, file, &notes, NULL, NULL),
+		"a load with progress succeeds");
 	diag("%d times", (int)seen[2]);
-	ok(seen[2] >= 3, "progress was called time and again");
-	is_int((int64_t)seen[2], (int64_t)seen[1], "never backwards");
-	ok(seen[0] > 0, "the progress has moved");
+	ok(seen[2] >= 3, "the progress of a slow load is called several times");
+	is_int((int64_t)seen[2], (int64_t)seen[1],
+		"the progress never decreases");
+	ok(seen[0] > 0, "the progress has increased");
 	tarn_file_unref(file);
 	tarn_store_unref(store);
 	fake_stop(&fake);
@@ -352,11 +377,13 @@ static void test_threads(void)
 	start = seconds();
 	for (int i = 0; i < 200; i++)
 		n_failed += report_daemon(store, &status) < 0;
-	is_int(0, n_failed, "200 calls beside a load that hangs");
-	ok(seconds() - start < PATIENCE_MS / 1e3, "take no time");
+	is_int(0, n_failed, "200 calls beside a load that hangs succeed");
+	ok(seconds() - start < PATIENCE_MS / 1e3,
+		"calls beside a load that hangs take little time");
 	fake_stop(&fake);
 	pthread_join(thread, &r);
-	is_int(-ECONNRESET, (intptr_t)r, "the load ends with the daemon");
+	is_int(-ECONNRESET, (intptr_t)r,
+		"a load ends with an error when the daemon ends");
 	tarn_store_unref(store);
 }
 
@@ -383,7 +410,8 @@ int main(void)
 		"one that lies about the size");
 	test_progress();
 	test_threads();
-	is_int(fds, count_fds(getpid()), "no descriptor is left open");
+	is_int(fds, count_fds(getpid()),
+		"no descriptor is left open at the end");
 	unlink(file_path);
 	return done(148);
 }

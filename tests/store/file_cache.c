@@ -116,12 +116,12 @@ int main(void)
 	} else {
 		opened(paths[0]);
 		ok(opened(paths[0]) == cache.at[0].file,
-			"a file that was opened is found again");
+			"a parsed file is found again in the cache");
 		for (int i = 0; i < ROUNDS; i++)
 			wrong += round_of_threads();
 		is_int(0, wrong,
-			"%d threads open a path at once, %d times: one entry "
-			"of it, and one of each other file",
+			"%d threads open a path at once, %d times: the cache "
+			"has one entry of it, and one of each other file",
 			THREADS, ROUNDS);
 	}
 	for (int i = 0; i < FILE_CACHE_MAX; i++)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Stores across fork(): a child holds what it has, whether or not it ever
- * calls the library again, after its parent let go or was killed. What it can
- * do with the store is in fork_calls.c.
+ * Stores across fork(): a child holds its tensors, whether or not it ever
+ * calls the library again, after its parent dropped them or was killed. The
+ * calls that a child may make are in fork_calls.c.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -59,9 +59,10 @@ static void test_parent_lets_go(void)
 	is_int(2, kit_fork_clients(),
 		"a child that has leases has a connection");
 	tarn_tensor_unref(t);
-	ok(!kit_fork_has_room(), "the parent lets go, and the child holds");
-	is_int(0, quiet_end(&child), "it reads what it had");
-	ok(kit_fork_gets_room(), "a child that has ended holds nothing");
+	ok(!kit_fork_has_room(),
+		"the child holds the tensor that its parent dropped");
+	is_int(0, quiet_end(&child), "the child reads the tensor that it had");
+	ok(kit_fork_gets_room(), "a child that has ended holds no tensor");
 	ok(kit_fork_is_alone(),
 		"the connection of a child that has ended is gone");
 }
@@ -75,12 +76,14 @@ static void test_child_lets_go(void)
 		tarn_tensor_unref(t);
 		_exit(0);
 	}
-	is_int(0, kit_fork_finished(pid), "a child lets go");
+	is_int(0, kit_fork_finished(pid), "a child drops its tensor and ends");
 	ok(kit_fork_is_alone() && !kit_fork_has_room(),
 		"the parent still holds what the child dropped");
-	ok(kit_fork_is_right(t), "what it can read");
+	ok(kit_fork_is_right(t),
+		"the parent can read the tensor that it holds");
 	tarn_tensor_unref(t);
-	ok(kit_fork_gets_room(), "until it lets go");
+	ok(kit_fork_gets_room(),
+		"the memory is free when the parent drops it, too");
 }
 
 /* A tensor keeps its kit_fork_store, whose handle is gone: what a fork locks of
@@ -102,8 +105,10 @@ static void test_handle_is_gone(void)
 	pthread_mutex_unlock(&shared->store->files.lock);
 	child = quiet_child(t);
 	tarn_tensor_unref(t);
-	ok(!kit_fork_has_room(), "and its tensors are held by a child");
-	is_int(0, quiet_end(&child), "which reads them");
+	ok(!kit_fork_has_room(),
+		"a child of the locked store holds its tensors");
+	is_int(0, quiet_end(&child),
+		"the child reads the tensors of the locked store");
 	ok(kit_fork_gets_room(),
 		"the child of a locked store holds nothing after its end");
 }
@@ -130,10 +135,11 @@ static void test_child_rings(void)
 	}
 	close(go[0]);
 	tarn_tensor_unref(t);
-	ok(!kit_fork_has_room(), "a child holds");
+	ok(!kit_fork_has_room(), "a child that lives holds its tensor");
 	ok(write(go[1], "", 1) == 1 && read(ready[0], &byte, 1) == 1,
-		"lets go, and lives on");
-	ok(kit_fork_gets_room(), "which the daemon hears of");
+		"a child drops its tensor and lives on");
+	ok(kit_fork_gets_room(),
+		"the daemon learns that the child dropped its tensor");
 	close(go[1]);
 	is_int(0, kit_fork_finished(pid),
 		"the child that finished ends with status 0");
@@ -168,22 +174,23 @@ static void test_parent_is_killed(void)
 	}
 	close(go[0]);
 	close(ready[1]);
-	ok(read(ready[0], &byte, 1) == 1, "a process and its child hold");
+	ok(read(ready[0], &byte, 1) == 1,
+		"a process and its child hold a tensor");
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
 	/* Its end is noticed; that of its child has not come. */
 	for (int i = 0; i < 3000 && kit_fork_clients() > 2; i++)
 		usleep(20000);
-	is_int(2, kit_fork_clients(),
-		"the parent is killed, and its connection ends");
-	ok(!kit_fork_has_room(), "the child holds");
+	is_int(2, kit_fork_clients(), "the connection of a killed parent ends");
+	ok(!kit_fork_has_room(),
+		"the child holds the tensor of its killed parent");
 	ok(write(go[1], "", 1) == 1 && read(ready[0], &byte, 1) == 1 &&
 			byte == 1,
 		"the child can read the tensor that it holds");
 	close(go[1]);
 	close(ready[0]);
-	ok(kit_fork_gets_room(), "until it ends too");
-	ok(kit_fork_is_alone(), "then nothing is left of them");
+	ok(kit_fork_gets_room(), "the tensor is freed when the child ends");
+	ok(kit_fork_is_alone(), "no connection of both is left");
 }
 
 /* A child of clone() has the socket and knows nothing of it. */
@@ -206,13 +213,16 @@ static void test_socket_stays_open(void)
 		pause();
 	}
 	ok(read(ready[0], &heir, sizeof(heir)) == sizeof(heir),
-		"a process holds, and another has its socket");
-	ok(!kit_fork_has_room(), "as it should");
+		"a process holds a tensor while another has its socket");
+	ok(!kit_fork_has_room(),
+		"the tensor is held although two have the socket");
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
-	ok(kit_fork_gets_room(), "its end is noticed");
+	ok(kit_fork_gets_room(),
+		"the process's end is noticed although another has its socket");
 	ok(kit_fork_is_alone(), "the connection of the dead child is gone");
-	is_int(0, kill(heir, SIGKILL), "though the other lives");
+	is_int(0, kill(heir, SIGKILL),
+		"the other process with the socket was alive");
 	close(ready[0]);
 	close(ready[1]);
 }
@@ -239,12 +249,15 @@ static void test_nested(void)
 		_exit(0);
 	}
 	close(go[0]);
-	is_int(0, kit_fork_finished(pid), "a child of a child of a child");
+	is_int(0, kit_fork_finished(pid),
+		"a child of a child of a child uses the store");
 	tarn_tensor_unref(t);
 	usleep(100000);
-	ok(!kit_fork_has_room(), "holds, when all before it have ended");
+	ok(!kit_fork_has_room(),
+		"the last descendant holds the tensor of all before it");
 	close(go[1]);
-	ok(kit_fork_gets_room(), "until it ends");
+	ok(kit_fork_gets_room(),
+		"the tensor is freed when the last descendant ends");
 	ok(kit_fork_is_alone(), "the connection of the child ends with it");
 }
 

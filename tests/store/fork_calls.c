@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a child of fork() can do with its parent's store: go on with it as the
- * parent does, also where threads are at it or a call is under way; and where
- * no connection is to be had for it, it is told so.
+ * The calls of a forked child with its parent's store: it uses the store as
+ * the parent does, even if threads are using it or a call is under way; and
+ * where it can have no connection, it gets an error that says so.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -95,12 +95,15 @@ static void test_lazy(void)
 	is_int(1, kit_fork_clients(),
 		"a child without leases has no connection");
 	ok(write(go[1], "", 1) == 1 && read(ready[0], &byte, 1) == 1,
-		"its own child gets a tensor");
-	is_int(2, kit_fork_clients(), "and has one then");
-	ok(!kit_fork_has_room(), "which holds");
+		"a child of that child gets a tensor");
+	is_int(2, kit_fork_clients(),
+		"a child that gets a tensor has a connection");
+	ok(!kit_fork_has_room(), "a child that gets a tensor holds it");
 	close(go[1]);
-	is_int(0, kit_fork_finished(pid), "what it reads");
-	ok(kit_fork_gets_room() && kit_fork_is_alone(), "until it ends");
+	is_int(0, kit_fork_finished(pid),
+		"the child reads its tensor and ends");
+	ok(kit_fork_gets_room() && kit_fork_is_alone(),
+		"the child's connection and tensor are gone with it");
 	close(ready[0]);
 	close(ready[1]);
 }
@@ -161,10 +164,11 @@ static void test_threads(void)
 	atomic_store(&stop, true);
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	is_int(0, bad, "%d forks while %d threads look up", FORKS, THREADS);
-	ok(looked > 0 && wrong == 0, "who see nothing of it");
+	is_int(0, bad, "%d forks succeed while %d threads look up names", FORKS,
+		THREADS);
+	ok(looked > 0 && wrong == 0, "the threads see no fault by the forks");
 	must(tarn_store_remove(kit_fork_store, "one/b"));
-	ok(kit_fork_is_alone(), "no connection is left");
+	ok(kit_fork_is_alone(), "no connection of the children is left");
 	ok(kit_fork_gets_room(), "no lease of the children is left");
 }
 
@@ -222,14 +226,15 @@ static void test_progress(bool holding)
 		kit_fork_store, kit_fork_small, &options, NULL, NULL);
 	if (forker.fork == 0)
 		_exit(after_call(r, held));
-	is_int(0, r, "a load goes on though its callback forks%s",
+	is_int(0, r, "a load succeeds although its callback forks%s",
 		holding ? ", with leases" : "");
-	ok(forker.fork > 0, "which it did");
+	ok(forker.fork > 0, "the load's callback has forked");
 	is_int(0, kit_fork_finished(forker.fork),
-		"the child's call ends, told why");
+		"the child's own call of the load is refused");
 	is_int(0, tarn_store_remove(kit_fork_store, "small/b"),
-		"it was loaded");
-	ok(!held || kit_fork_is_right(held), "what was held is there");
+		"the load has published its name");
+	ok(!held || kit_fork_is_right(held),
+		"a tensor that the child held is still there");
 	tarn_tensor_unref(held);
 	ok(kit_fork_is_alone() && kit_fork_gets_room(),
 		"nothing is left of the child that held a tensor");
@@ -271,11 +276,12 @@ static void test_without(void)
 	if (rename(away, kit_fork_daemon.socket) < 0)
 		bail("rename: %m");
 	is_int(0, kit_fork_finished(pid),
-		"a child without a connection is told so");
+		"a child without a connection gets an error that says so");
 	ok(kit_fork_is_right(t) && !kit_fork_has_room(),
-		"what it drops, the parent holds still");
+		"a tensor that the child drops is held by its parent");
 	tarn_tensor_unref(t);
-	ok(kit_fork_gets_room(), "until it lets go");
+	ok(kit_fork_gets_room(),
+		"the tensor is freed when the parent drops it");
 }
 
 int main(void)

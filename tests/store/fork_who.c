@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who a forked child is: known as its parent until it says something, then as
- * itself, also to the next server; and from then on its end ends its
- * connection, whoever else has the socket.
+ * The identity of a forked child: the daemon knows it as its parent until it
+ * sends a message, then as itself, and so does the next server. From then on
+ * the child's end ends its connection, whatever process else has the socket.
  */
 #include <signal.h>
 #include <sys/syscall.h>
@@ -66,8 +66,10 @@ static void ends(const struct command_child *child, pid_t heir)
 {
 	kill(child->pid, SIGKILL);
 	kit_fork_finished(child->pid);
-	ok(kit_fork_is_alone(), "its end ends its connection");
-	is_int(0, kill(heir, SIGKILL), "though another has its socket");
+	ok(kit_fork_is_alone(),
+		"the end of a child that sent a message ends its connection");
+	is_int(0, kill(heir, SIGKILL),
+		"the connection ends although another process has its socket");
 	command_child_leave(child);
 }
 
@@ -77,16 +79,17 @@ static void test_known(void)
 	struct command_child child = child_begin();
 	pid_t heir;
 
-	is_int(2, known_as(getpid()), "one that is quiet is its parent");
-	is_int(0, tell(&child, 's'), "it says something");
-	is_int(1, known_as(child.pid), "and is known");
-	is_int(1, known_as(getpid()), "beside its parent");
-	is_int(0, tell(&child, 's'), "it says something more");
-	is_int(1, known_as(child.pid), "and is the same");
+	is_int(2, known_as(getpid()),
+		"a child that has sent nothing is known as its parent");
+	is_int(0, tell(&child, 's'), "a child sends a message");
+	is_int(1, known_as(child.pid), "the child is known by its own pid");
+	is_int(1, known_as(getpid()), "the parent is still known by its pid");
+	is_int(0, tell(&child, 's'), "the child sends another message");
+	is_int(1, known_as(child.pid), "the child is known by the same pid");
 	heir = tell(&child, 'c');
 	ends(&child, heir);
 	tarn_tensor_unref(t);
-	ok(kit_fork_gets_room(), "and what it held");
+	ok(kit_fork_gets_room(), "the tensor that the child held is freed");
 }
 
 static void kill_server(void)
@@ -106,18 +109,23 @@ static void test_next_server(void)
 	struct command_child child = child_begin(), quiet = child_begin();
 	pid_t heir;
 
-	is_int(0, tell(&child, 's'), "one of two says something");
+	is_int(0, tell(&child, 's'),
+		"one of two children sends a message to the next server");
 	heir = tell(&child, 'c');
 	kill_server();
-	is_int(1, known_as(child.pid), "which is known there, too");
-	is_int(2, known_as(getpid()), "and the other as its parent");
-	is_int(0, tell(&quiet, 's'), "that one says something");
-	is_int(1, known_as(quiet.pid), "to the new one, and is known");
+	is_int(1, known_as(child.pid),
+		"the next server knows the child by its pid");
+	is_int(2, known_as(getpid()),
+		"the next server knows the other child as its parent");
+	is_int(0, tell(&quiet, 's'), "the other child sends a message");
+	is_int(1, known_as(quiet.pid),
+		"the next server then knows the other child, too");
 	command_child_leave(&quiet);
 	kit_fork_finished(quiet.pid);
 	ends(&child, heir);
 	tarn_tensor_unref(t);
-	ok(kit_fork_gets_room(), "and what it held");
+	ok(kit_fork_gets_room(),
+		"the tensor that the other child held is freed");
 }
 
 /* The same, said by hand: who connected is not the child, whatever he says. */
@@ -132,22 +140,22 @@ static void test_parent_speaks(void)
 	raw_connect(&raw, kit_fork_daemon.socket);
 	raw_send(&raw, WIRE_HELLO, &hello, sizeof(hello), NULL, 0);
 	is_int(WIRE_WELCOME, raw_receive(&raw, RAW_PATIENCE_MS),
-		"a connection for a child");
+		"a parent makes a connection for its child");
 	raw_send(&raw, WIRE_PING, NULL, 0, NULL, 0);
 	is_int(WIRE_PONG, raw_receive(&raw, RAW_PATIENCE_MS),
-		"its parent speaks");
-	is_int(2, known_as(getpid()), "and is no child");
+		"the parent sends a message on the child's connection");
+	is_int(2, known_as(getpid()), "the parent is not taken for the child");
 	pid = fork();
 	if (pid == 0) {
 		raw_send(&raw, WIRE_PING, NULL, 0, NULL, 0);
 		pause();
 	}
 	is_int(WIRE_PONG, raw_receive(&raw, RAW_PATIENCE_MS),
-		"the child speaks");
-	is_int(1, known_as(pid), "and is known");
+		"the child sends a message on its connection");
+	is_int(1, known_as(pid), "the child is known on its own connection");
 	kill(pid, SIGKILL);
 	kit_fork_finished(pid);
-	ok(raw_is_closed(&raw), "its end is that of the connection");
+	ok(raw_is_closed(&raw), "the child's connection ends with the child");
 	raw_close(&raw);
 }
 

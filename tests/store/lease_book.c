@@ -70,20 +70,22 @@ static void test_pages(void)
 	book.slots.page_slots = book.slots.n_fresh = 300;
 	while ((r = hold(held)) == 0)
 		held++;
-	is_int(-ENOSPC, r, "a page has an end");
-	is_int(300, held, "after its slots");
+	is_int(-ENOSPC, r, "a full page refuses another storage");
+	is_int(300, held, "a page holds 300 storages");
 	ok(lease_book_is_full(&book), "the book reports that it is full");
-	is_int(0, hold(7), "what is held already needs none");
+	is_int(0, hold(7), "a storage that is already held needs no slot");
 	drop(7);
-	is_int(0, lease_book_add_page(&book, new_page()), "another page");
+	is_int(0, lease_book_add_page(&book, new_page()),
+		"another page is added");
 	while ((r = hold(held)) == 0)
 		held++;
-	is_int(600, held, "has as many");
-	is_int(300, lease_count(book.slots.pages[1]), "all of them used");
+	is_int(600, held, "two pages hold 600 storages");
+	is_int(300, lease_count(book.slots.pages[1]),
+		"all slots of the second page are in use");
 	drop(5);
 	drop(450);
-	is_int(0, hold(900), "what was given back is taken again");
-	is_int(0, hold(901), "in either page");
+	is_int(0, hold(900), "a slot that was released is used again");
+	is_int(0, hold(901), "a slot in either page is used again");
 	is_int(-ENOSPC, hold(902),
 		"the book is full again after the second page");
 	for (uint32_t i = 0; i < 600; i++)
@@ -91,11 +93,12 @@ static void test_pages(void)
 			drop(i);
 	drop(900);
 	drop(901);
-	is_int(0, in_pages(), "all went back");
+	is_int(0, in_pages(), "no lease is left in the pages");
 	for (r = 0; book.slots.n_pages < LEASE_PAGES_MAX && r == 0;)
 		r = lease_book_add_page(&book, new_page());
-	is_int(0, r, "%u pages can be had", LEASE_PAGES_MAX);
-	is_int(-ENOSPC, lease_book_add_page(&book, new_page()), "not one more");
+	is_int(0, r, "%u pages can be added", LEASE_PAGES_MAX);
+	is_int(-ENOSPC, lease_book_add_page(&book, new_page()),
+		"one page more than the limit is refused");
 	lease_book_done(&book);
 }
 
@@ -182,14 +185,15 @@ static void test_threads(void)
 	}
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	is_int(0, failed, "%d threads hold and drop", THREADS);
-	is_int(0, missing, "each finds its lease as long as it holds");
+	is_int(0, failed, "%d threads hold and drop storages", THREADS);
+	is_int(0, missing,
+		"each thread finds its lease as long as it holds it");
 	is_int(0, in_pages(), "no lease is left in the pages");
 	is_int(0, notified, "no message is sent for storages that have names");
 	table_storage_set(writer, 0, STORAGE_UNNAMED);
-	is_int(0, hold(0), "of what only leases hold");
-	is_int(0, hold(0), "twice");
-	ok(!drop(0), "not the first that goes");
+	is_int(0, hold(0), "a storage that only leases hold is held");
+	is_int(0, hold(0), "a storage that only leases hold is held twice");
+	ok(!drop(0), "releasing the first of two leases sends no message");
 	ok(drop(0), "the release of the last lease sends a message");
 	lease_book_done(&book);
 }

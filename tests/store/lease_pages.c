@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A client that has filled its lease page gets another from the daemon, which
- * counts like the first; who has not, or has had enough of them, is refused.
+ * counts like the first. A client that has not, or that has the maximum of
+ * pages, is refused.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -86,15 +87,18 @@ static void test_counts(struct raw *raw, struct lease_page *second)
 
 	if (table_map(raw->table, false, &table) < 0)
 		bail("%s", tarn_fail_message());
-	is_int(WIRE_LOADED, load(raw, one, NULL), "a file that fills the pool");
+	is_int(WIRE_LOADED, load(raw, one, NULL),
+		"a file that fills the pool is loaded");
 	is_int(0,
 		lease_acquire(second, &table, raw->loaded.index,
 			raw->loaded.generation, 77),
-		"is leased in the second page");
-	is_int(WIRE_ERROR, load(raw, two, NULL), "another finds no room");
-	is_int(ENOSPC, raw->error, "ENOSPC");
+		"the file is leased in the second page");
+	is_int(WIRE_ERROR, load(raw, two, NULL),
+		"another file finds no room while the lease is held");
+	is_int(ENOSPC, raw->error, "the error of the full pool is ENOSPC");
 	lease_release(second, &table, 77);
-	is_int(WIRE_LOADED, load(raw, two, NULL), "until the lease is gone");
+	is_int(WIRE_LOADED, load(raw, two, NULL),
+		"another file is loaded when the lease is released");
 	table_unmap(&table);
 	fd_close(one);
 	fd_close(two);
@@ -106,9 +110,9 @@ static void test_limit(struct raw *raw, struct lease_page *pages[])
 
 	while (n < PAGES_MAX && (pages[n] = asked(raw)))
 		fill(pages[n++]);
-	is_int(PAGES_MAX, n, "%d pages can be had", PAGES_MAX);
-	ok(!asked(raw), "not one more");
-	is_int(ENOSPC, raw->error, "ENOSPC");
+	is_int(PAGES_MAX, n, "a client gets up to %d lease pages", PAGES_MAX);
+	ok(!asked(raw), "one page more than the limit is refused");
+	is_int(ENOSPC, raw->error, "the error of too many pages is ENOSPC");
 	witness_is_served(&witness, "a client has filled all of them");
 }
 
@@ -117,14 +121,15 @@ static void test_lost(struct raw *raw, struct lease_page *second)
 {
 	struct lease_page *again = asked(raw);
 
-	if (!ok(again, "who has not got it gets it again"))
+	if (!ok(again, "a client that lost a page's descriptor gets it again"))
 		return;
 	atomic_store(&again->noted, 1);
-	is_int(1, atomic_load(&second->noted), "the same one");
+	is_int(1, atomic_load(&second->noted),
+		"the page that is sent again is the same one");
 	atomic_store(&again->noted, 0);
 	atomic_store(&again->used, 1);
-	ok(!asked(raw), "once it is in use, he has it");
-	is_int(EBUSY, raw->error, "EBUSY");
+	ok(!asked(raw), "a page that is in use is not sent again");
+	is_int(EBUSY, raw->error, "the error of a page in use is EBUSY");
 	lease_unmap(again);
 }
 
@@ -136,13 +141,14 @@ static void test_raw(void)
 	raw_open(&raw, server.socket);
 	if (lease_map(raw.lease, &pages[0]) < 0)
 		bail("%s", tarn_fail_message());
-	is_int(WIRE_ERROR, ask(&raw), "an empty page is enough");
-	is_int(EBUSY, raw.error, "EBUSY");
+	is_int(WIRE_ERROR, ask(&raw),
+		"a client with an empty page gets no other");
+	is_int(EBUSY, raw.error, "the error of an empty page is EBUSY");
 	fill(pages[0]);
 	pages[1] = asked(&raw);
-	if (!ok(pages[1], "who has filled it gets another"))
+	if (!ok(pages[1], "a client that has filled its page gets another"))
 		bail("%s", raw.text);
-	is_int(0, lease_count(pages[1]), "which is empty");
+	is_int(0, lease_count(pages[1]), "the additional page is empty");
 	test_lost(&raw, pages[1]);
 	test_counts(&raw, pages[1]);
 	fill(pages[1]);
@@ -164,12 +170,15 @@ static void test_library(void)
 	slots = &store->book.slots;
 	fill(slots->pages[0]);
 	slots->n_fresh = 0;
-	is_int(0, tarn_store_lookup(store, NAME, &t), "%s",
+	is_int(0, tarn_store_lookup(store, NAME, &t), "a name is found: %s",
 		"a tensor more than the first page has slots for");
-	is_int(2, slots->n_pages, "is in a second one");
-	is_int(1, lease_count(slots->pages[1]), "in its only slot in use");
+	is_int(2, slots->n_pages, "the tensor's lease is in a second page");
+	is_int(1, lease_count(slots->pages[1]),
+		"the lease is in the only slot of the second page that is "
+		"used");
 	tarn_tensor_unref(t);
-	is_int(0, lease_count(slots->pages[1]), "until it is dropped");
+	is_int(0, lease_count(slots->pages[1]),
+		"the lease ends when the tensor is dropped");
 	tarn_store_unref(store);
 }
 
@@ -186,7 +195,7 @@ int main(void)
 	witness.before.used += LARGE;
 	witness.before.storages++;
 	witness_end(&witness);
-	is_int(0, daemon_stop(&server), "the daemon ends as asked");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done(30);
 }

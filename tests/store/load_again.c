@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A load that is sent again to a server that took over publishes its names
- * exactly once: what was done is answered from its completion, whatever others
- * did since, and before anything may refuse for want of room. What was under
- * way when the server died, or was never read, is loaded.
+ * exactly once: a completed load is answered from its completion, whatever
+ * others did since, and before any check for room. A load that was under way
+ * when the server died, or was never read, is done.
  */
 #include <errno.h>
 #include <signal.h>
@@ -71,8 +71,9 @@ static void answered(
 	const char *first, const char *second, uint64_t size, uint32_t serial)
 {
 	is_int(WIRE_LOADED, load_of(first, second, size, serial, true),
-		"the load of %s is answered by the next server", first);
-	is_int((int64_t)size, (int64_t)raw.loaded.size, "with its size");
+		"the next server answers the load of %s", first);
+	is_int((int64_t)size, (int64_t)raw.loaded.size,
+		"the answer has the load's size");
 	until_completions(0);
 }
 
@@ -82,7 +83,7 @@ static void test_stands(void)
 
 	lose_answer("a", "b", SIZE, 1000);
 	answered("a", "b", SIZE, 1000);
-	is_int(1, version_of("a"), "one name is not published again");
+	is_int(1, version_of("a"), "the first name is not published again");
 	is_int(1, version_of("b"), "the second name is not published again");
 	if (table_find(&table, "a", 1, &found) < 0)
 		bail("no name");
@@ -103,7 +104,8 @@ static void test_displaced(void)
 		publish("d");
 	}
 	answered("c", "d", SIZE, 2000);
-	is_int(3, version_of("c"), "what others have published stands");
+	is_int(3, version_of("c"),
+		"a publication by another client stays in place");
 }
 
 static void test_removed(void)
@@ -113,7 +115,8 @@ static void test_removed(void)
 	take_away("f");
 	publish("f");
 	answered("e", "f", SIZE, 3000);
-	is_int(-ENOENT, version_of("e"), "what another has removed stays so");
+	is_int(-ENOENT, version_of("e"),
+		"a name that another client removed stays removed");
 	is_int(1, version_of("f"),
 		"a name that replaced the removed one stays");
 }
@@ -123,7 +126,8 @@ static void test_nothing(void)
 	lose_answer("g", "h", 0, 4000);
 	publish("g");
 	answered("g", "h", 0, 4000);
-	is_int(2, version_of("g"), "a load without bytes is done once, too");
+	is_int(2, version_of("g"),
+		"a load without bytes is completed once, too");
 }
 
 static void test_not_done(void)
@@ -131,9 +135,11 @@ static void test_not_done(void)
 	change_server(&server);
 	publish("i");
 	is_int(WIRE_LOADED, load("i", "j", 5000, true),
-		"what was not done is done, whatever others did since");
-	is_int(2, version_of("i"), "as the next version");
-	is_int(1, version_of("j"), "of each name");
+		"a load that was not completed is done after others' changes");
+	is_int(2, version_of("i"),
+		"the repeated load publishes the next version");
+	is_int(1, version_of("j"),
+		"the repeated load publishes each of its names");
 }
 
 /* The server dies while the loader reads. */
@@ -150,8 +156,8 @@ static void test_under_way(void)
 	kill(loader, SIGCONT);
 	publish("k");
 	is_int(WIRE_LOADED, load("k", "l", 6000, true),
-		"what was under way is loaded again");
-	is_int(2, version_of("k"), "once");
+		"a load that was under way is done again");
+	is_int(2, version_of("k"), "a load that was under way is done once");
 }
 
 /* Names are what is done once; bytes may be loaded as often as one likes. */
@@ -162,9 +168,9 @@ static void test_without_names(void)
 
 	order_range(&order, 0, SIZE, 0);
 	is_int(WIRE_LOADED, order_load(&order, &raw, fd, -1),
-		"bytes are loaded without a name");
+		"a load without a name is done");
 	until_completions(0);
-	ok(true, "which leaves no completion");
+	ok(true, "a load without a name leaves no completion");
 	fd_close(fd);
 }
 
@@ -179,9 +185,10 @@ static int load_by_library(tarn_store *store, const char *name)
 static void test_library(void)
 {
 	is_int(0, slept(&server, load_by_library, "u", "u/x"),
-		"what the dead server never read is loaded after what another "
-		"has published meanwhile");
-	is_int(2, version_of("u/x"), "once");
+		"a load that the dead server never read is done after a "
+		"publication by others");
+	is_int(2, version_of("u/x"),
+		"a load that the dead server never read is done once");
 	until_completions(0);
 }
 
@@ -195,9 +202,11 @@ static void test_no_room(void)
 	take_room(&busy, &server);
 	answered("m", "n", SIZE, 9000);
 	is_int(1, version_of("m"),
-		"the load that was answered is not done again");
-	is_int(WIRE_ERROR, load("o", "p", 9001, true), "what was not done");
-	is_int(EDQUOT, raw.error, "is refused for want of room");
+		"a load that was answered is not done again");
+	is_int(WIRE_ERROR, load("o", "p", 9001, true),
+		"a load that was not completed may fail the second time");
+	is_int(EDQUOT, raw.error,
+		"a load that does not fit is refused by the next server");
 	give_room(&busy, &server);
 }
 
@@ -222,6 +231,6 @@ int main(void)
 	unlink(args[3]);
 	unlink(path);
 	remove_files();
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(32);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A load that was answered, and whose bytes are gone before its client looks:
- * 1. it is done, and its names are there; 2. others publish something else
- * under all of them; 3. its bytes, which no name leads to any more, are
- * evicted; 4. the client reads the answer, and asks for the bytes once more.
- * What the others have published stands.
+ * 1. the load is done, and its names are there; 2. others publish other
+ * tensors under all of them; 3. its bytes, which no name leads to any more,
+ * are evicted; 4. the client reads the answer, and asks for the bytes once
+ * more. The others' publications stay in place.
  */
 #include <unistd.h>
 
@@ -48,15 +48,16 @@ int main(void)
 	until_there("a/x");
 	publish("a/x");
 	/* Only what was published is left. */
-	ok(used_becomes(other, 4096), "its bytes are evicted");
+	ok(used_becomes(other, 4096),
+		"the bytes of the answered load are evicted");
 	is_int(0, sleeper_end(&s),
-		"who has slept meanwhile has them in the end");
+		"a client that slept meanwhile gets the bytes in the end");
 	is_int(2, version_of("a/x"),
 		"a name that another client published stays");
 	unlink(path);
 	raw_close(&raw);
 	tarn_store_unref(other);
 	table_unmap(&table);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(4);
 }

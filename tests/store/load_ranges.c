@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Nobody can make the daemon take other bytes for those of a file: a raw
+ * No client can make the daemon take other bytes for those of a file: a raw
  * client loads a file in two ranges whose ends are those of the file's one
- * range of data, with other bytes in between, or says that it has parsed
- * another header. Whoever loads the file after it gets the file's bytes; also
- * when the server has died in between.
+ * range of data, with other bytes in between, or claims to have parsed another
+ * header. A client that loads the file afterwards gets the file's bytes, even
+ * if the server has died in between.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -30,8 +30,8 @@ static void is_right(const char *when)
 	if (r >= 0)
 		r = tarn_store_load(store, file, NULL, NULL, &all);
 	is_int(0, r, "the file is loaded %s", when);
-	ok(r >= 0 && version_is_right(all, file), "its bytes are right %s",
-		when);
+	ok(r >= 0 && version_is_right(all, file),
+		"the loaded bytes are right %s", when);
 	tarn_tensor_unref(all);
 	tarn_file_unref(file);
 }
@@ -60,7 +60,7 @@ static void two_ranges(void)
 	order_range(&order, offset + size - PAGE, PAGE, size - PAGE);
 	strcpy(order.label, path);
 	is_int(WIRE_LOADED, order_load(&order, &raw, fd, -1),
-		"a raw client loads two ranges");
+		"a raw client's load of two ranges is done");
 	is_right("after two ranges");
 	server_kill(&server);
 	is_right("when the server has died");
@@ -82,7 +82,7 @@ static void other_header(void)
 	order.head.seen.header_size = offset;
 	order.head.seen.header.low = 1;
 	is_int(WIRE_ERROR, order_load(&order, &raw, fd, -1),
-		"a raw client names a header that is not the file's");
+		"a raw client's load with another header is refused");
 	is_int(ESTALE, raw.error, "the error says that the file changed");
 	is_right("after another header");
 	raw_close(&raw);
@@ -99,6 +99,6 @@ int main(void)
 	other_header();
 	tarn_store_unref(store);
 	unlink(path);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(10);
 }

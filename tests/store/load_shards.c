@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*
  * A checkpoint of more shards than one message publishes from: all names are
- * there, those of shards without bytes too; progress goes from shard to shard
- * and ends at the sum of all; who waits for the index waits for all shards; a
- * damaged shard leaves no name at all.
+ * there, those of shards without bytes too; the progress covers all shards and
+ * ends at their sum; a wait for the index waits for all shards; a damaged
+ * shard publishes no name at all.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -126,14 +126,15 @@ static void test_views(tarn_store *store, tarn_tensor *all, tarn_file *file,
 		t = tarn_tensor_unref(t);
 		named = tarn_tensor_unref(named);
 	}
-	is_int(SHARDS, same, "%s: all are views of it (%s)", prefix,
+	is_int(SHARDS, same,
+		"%s: all tensors are views of the loaded storage (%s)", prefix,
 		r < 0 ? tarn_error_message() : "no error");
 	is_int(-ENOENT, tarn_store_loaded_tensor(all, file, "none", &t),
-		"%s: but for what there is not", prefix);
+		"%s: a tensor that the index has not is not found", prefix);
 	if (tarn_store_lookup(store, "m/t0", &named) < 0)
 		bail("%s", tarn_error_message());
 	is_int(-EINVAL, tarn_store_loaded_tensor(named, file, "t0", &t),
-		"%s: nor of something else", prefix);
+		"%s: a file that is not loaded has no tensors in it", prefix);
 	tarn_tensor_unref(named);
 }
 
@@ -149,15 +150,23 @@ static void test_load(tarn_store *store, const char *name, bool verify)
 	uint64_t landed = 0;
 
 	is_int(0, tarn_store_load(store, file, &o, &info, &all),
-		"%s: loads: %s", name, tarn_error_message());
-	is_int((int64_t)bytes, (int64_t)info.bytes, "%s: all bytes", name);
-	is_int(SHARDS, count_names(store, name), "%s: all names", name);
-	ok(!seen.back, "%s: progress only grows", name);
-	is_int((int64_t)bytes, (int64_t)seen.last, "%s: to the end", name);
-	is_int((int64_t)bytes, (int64_t)seen.total, "%s: which is known", name);
+		"%s: the index is loaded: %s", name, tarn_error_message());
+	is_int((int64_t)bytes, (int64_t)info.bytes,
+		"%s: the load reports the bytes of all shards", name);
+	is_int(SHARDS, count_names(store, name),
+		"%s: the load publishes the names of all shards", name);
+	ok(!seen.back, "%s: the progress only grows", name);
+	is_int((int64_t)bytes, (int64_t)seen.last,
+		"%s: the progress ends at the sum of all shards", name);
+	is_int((int64_t)bytes, (int64_t)seen.total,
+		"%s: the progress has the sum of all shards as its total",
+		name);
 	is_int(0, tarn_store_wait_file(store, file, 0, 20000, &landed),
-		"%s: who waits for it is done: %s", name, tarn_error_message());
-	is_int((int64_t)bytes, (int64_t)landed, "%s: with all bytes", name);
+		"%s: a wait for the index ends after the load: %s", name,
+		tarn_error_message());
+	is_int((int64_t)bytes, (int64_t)landed,
+		"%s: a wait for the index counts the bytes of all shards",
+		name);
 	test_views(store, all, file, name);
 	tarn_tensor_unref(all);
 	tarn_file_unref(file);
@@ -172,9 +181,10 @@ static void test_cancel(tarn_store *store)
 	tarn_file *file = open_index();
 
 	is_int(-ECANCELED, tarn_store_load(store, file, &o, NULL, NULL),
-		"cancelled in the midst of it");
-	ok(seen.last < seen.total, "and not at its end");
-	is_int(0, count_names(store, "never"), "no name is there");
+		"a load of shards is cancelled on the way");
+	ok(seen.last < seen.total, "the cancelled load did not reach its end");
+	is_int(0, count_names(store, "never"),
+		"a cancelled load publishes no name");
 	tarn_file_unref(file);
 }
 
@@ -199,10 +209,11 @@ static void test_damaged(tarn_store *store)
 	damage(SHARDS - 1);
 	file = open_index();
 	is_int(-EBADMSG, tarn_store_load(store, file, &o, NULL, NULL),
-		"the last shard is damaged");
+		"a load with a damaged last shard is refused");
 	has_str("129.st: tensor 't129' is damaged", tarn_error_message(),
 		"the error contains the expected words");
-	is_int(0, count_names(store, "bad"), "no name of any shard is there");
+	is_int(0, count_names(store, "bad"),
+		"a load with a damaged shard publishes no name");
 	tarn_file_unref(file);
 }
 
@@ -218,11 +229,11 @@ static void test_order(tarn_store *store)
 	damage(0);
 	file = open_index();
 	is_int(-EBADMSG, tarn_store_load(store, file, &o, NULL, NULL),
-		"the first shard is damaged, too");
+		"a load with a damaged first shard is refused");
 	has_str("000.st: tensor 't0' is damaged", tarn_error_message(),
-		"it is the one that is told of");
+		"the error names the first damaged shard");
 	is_int((int64_t)BYTES, (int64_t)seen.last,
-		"after all have been loaded");
+		"the error comes after all shards were loaded");
 	tarn_file_unref(file);
 }
 

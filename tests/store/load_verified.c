@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A load that verifies: names appear when the bytes are those that were saved,
- * and not before; of a damaged file none does, and what stood there stays. And
- * the other way round: what lies in a pool is saved from there.
+ * A load with verification publishes its names once the bytes are those that
+ * were saved. A damaged file publishes none, and older names stay. And the
+ * other way round: tensors in a pool are saved from there.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -71,9 +71,9 @@ static void test_from_pool(tarn_store *store)
 			bail("%s", tarn_error_message());
 		shared[i] = item_of(items[i].name, t);
 	}
-	is_int(0, tarn_save(in("g"), shared, N, &o, NULL), "from a pool: %s",
-		tarn_error_message());
-	holds(in("g"), items, N, "all is there");
+	is_int(0, tarn_save(in("g"), shared, N, &o, NULL),
+		"tensors in a pool are saved: %s", tarn_error_message());
+	holds(in("g"), items, N, "the file saved from a pool has its elements");
 	drop(shared, N);
 }
 
@@ -92,27 +92,33 @@ int main(void)
 	items[2] = item_of("none", MADE(TARN_F16, 3, 0));
 	if (tarn_save(in("f"), items, N, &o, NULL) < 0)
 		bail("%s", tarn_error_message());
-	is_int(0, load(store, "m", true), "verified: %s", tarn_error_message());
+	is_int(0, load(store, "m", true),
+		"a load with verification succeeds: %s", tarn_error_message());
 	ok(exists(store, "m/a") && exists(store, "m/b") &&
 			exists(store, "m/none"),
-		"then all names are there");
-	is_int(0, load(store, NULL, true), "verified without a name");
+		"a verified load publishes all names");
+	is_int(0, load(store, NULL, true),
+		"a verified load without a name succeeds");
 	test_from_pool(store);
 
 	size = 4096 + 400 * 1001 * 4;
 	damage(size / 2);
-	is_int(-EBADMSG, load(store, "n", true), "a damaged file");
+	is_int(-EBADMSG, load(store, "n", true),
+		"a verified load of a damaged file is refused");
 	has_str("/f: tensor 'a' is damaged", tarn_error_message(),
 		"the error contains the expected words");
-	ok(!exists(store, "n/b"), "no name is there");
-	is_int(-EBADMSG, load(store, "m", true), "onto good names");
+	ok(!exists(store, "n/b"), "a refused load publishes no name");
+	is_int(-EBADMSG, load(store, "m", true),
+		"a refused load onto published names leaves them");
 	test_from_pool(store);
-	is_int(0, load(store, "n", false), "it loads if nobody asks");
+	is_int(0, load(store, "n", false),
+		"a damaged file is loaded without verification");
 	ok(exists(store, "n/a"), "a load without --verify publishes the names");
 	o.checksums = false;
 	if (tarn_save(in("f"), items, N, &o, NULL) < 0)
 		bail("%s", tarn_error_message());
-	is_int(0, load(store, "p", true), "without checksums nothing differs");
+	is_int(0, load(store, "p", true),
+		"a file without checksums is loaded with verification");
 
 	tarn_store_unref(store);
 	drop(items, N);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Mutable tensors: memory that all who open it share. What one writes the
- * others see, in both directions, also when its name is gone and its server
- * has been killed; its size is fixed for good, and nobody can take the right
- * to write from the others. And their locks: shared by readers, had alone by
- * a writer, given up by the dead.
+ * Mutable tensors: memory that all processes that open it share. Each sees the
+ * writes of the others, even after its name was removed and its server was
+ * killed; its size is fixed for good, and no process can take the right to
+ * write from the others. And their locks: shared by readers, exclusive for a
+ * writer, released by death.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -176,23 +176,31 @@ static void test_shared(tarn_store *store, int64_t n, const char *name)
 	struct other o;
 
 	ok(tarn_storage_writable(tarn_tensor_storage(t)),
-		"%s: who made it may write it still", name);
+		"%s: the creator of a mutable tensor may still write it", name);
 	again = looked_up(store, name);
 	ok(tarn_storage_writable(tarn_tensor_storage(again)),
-		"%s: who opens it may, too", name);
+		"%s: a process that opens a mutable tensor may write it", name);
 	other_begin(&o, name);
 	set(t, 7, 40);
-	is_int(40, ask(&o, 'g'), "%s: others see what is written", name);
-	is_int(0, ask(&o, 'p'), "%s: and write", name);
-	is_int(41, get(t, 7), "%s: which we see", name);
-	is_int(41, get(again, 7), "%s: both ways", name);
-	is_int(0, tarn_store_remove(store, name), "%s: its name goes", name);
-	is_int(0, ask(&o, 'p'), "%s: who has it has it", name);
-	is_int(42, get(t, 7), "%s: as memory that is shared", name);
+	is_int(40, ask(&o, 'g'), "%s: another process sees the creator's write",
+		name);
+	is_int(0, ask(&o, 'p'), "%s: another process writes the tensor", name);
+	is_int(41, get(t, 7), "%s: the creator sees the other's write", name);
+	is_int(41, get(again, 7), "%s: a second mapping sees the other's write",
+		name);
+	is_int(0, tarn_store_remove(store, name),
+		"%s: the name of the mutable tensor is removed", name);
+	is_int(0, ask(&o, 'p'),
+		"%s: the holders keep the tensor without a name", name);
+	is_int(42, get(t, 7), "%s: the holders still share the tensor's memory",
+		name);
 	tarn_tensor_unref(again);
 	tarn_tensor_unref(t);
-	is_int(0, ask(&o, 'p'), "%s: to the last", name);
-	is_int(43, ask(&o, 'g'), "%s: of them", name);
+	is_int(0, ask(&o, 'p'),
+		"%s: the other process writes after all others dropped it",
+		name);
+	is_int(43, ask(&o, 'g'), "%s: the other process reads its own write",
+		name);
 	other_kill(&o);
 }
 
@@ -211,16 +219,16 @@ static void test_size(tarn_store *store)
 		if (fds[i] < 0)
 			bail("%s", tarn_error_message());
 	}
-	ok(ftruncate(fds[0], 0) < 0, "it cannot be made smaller");
+	ok(ftruncate(fds[0], 0) < 0, "a mutable tensor cannot be made smaller");
 	ok(ftruncate(fds[0], 1 << 20) < 0,
 		"a mutable tensor cannot be made larger");
 	ok(fcntl(fds[0], F_ADD_SEALS, F_SEAL_WRITE) < 0,
-		"nobody can take the right to write from others");
+		"a client cannot take the right to write from others");
 	ok(fcntl(fds[0], F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0,
 		"a mutable tensor cannot be sealed against future writers");
 	lseek(fds[0], 100, SEEK_SET);
 	is_int(0, lseek(fds[1], 0, SEEK_CUR),
-		"who asks gets an open file description of his own");
+		"each client gets its own open file description");
 	close(fds[0]);
 	close(fds[1]);
 	tarn_tensor_unref(t);
@@ -237,7 +245,8 @@ static void test_what_locks(tarn_store *store)
 	seen = looked_up(store, "sealed");
 	is_int(-ENOTSUP, tarn_tensor_lock(seen, TARN_LOCK_READ, 0),
 		"a sealed tensor has no lock");
-	has_str("never changes", tarn_error_message(), "and needs none");
+	has_str("never changes", tarn_error_message(),
+		"the error says that a sealed tensor never changes");
 	must(tarn_tensor_zeros(TARN_F32, 1, &n, &plain));
 	is_int(-ENOTSUP, tarn_tensor_lock(plain, TARN_LOCK_READ, 0),
 		"private memory cannot be locked");
@@ -254,21 +263,27 @@ static void test_lock(tarn_store *store)
 
 	must(tarn_tensor_eval(t, "[10:20]", &view));
 	other_begin(&o, "lock");
-	is_int(-EINVAL, tarn_tensor_lock(t, (enum tarn_lock)3, 0), "no mode");
-	is_int(-EPERM, tarn_tensor_unlock(t), "nothing to unlock");
-	is_int(0, tarn_tensor_lock(t, TARN_LOCK_READ, 0), "one reads");
+	is_int(-EINVAL, tarn_tensor_lock(t, (enum tarn_lock)3, 0),
+		"an unknown lock mode is refused");
+	is_int(-EPERM, tarn_tensor_unlock(t),
+		"unlocking without a lock is refused");
+	is_int(0, tarn_tensor_lock(t, TARN_LOCK_READ, 0),
+		"a process takes the read lock");
 	is_int(0, ask(&o, 'r'), "two processes can have the read lock");
 	is_int(-ETIMEDOUT, tarn_tensor_lock(view, TARN_LOCK_WRITE, 50),
-		"none writes, by a view either");
-	is_int(0, ask(&o, 'u'), "one ends");
-	is_int(-ETIMEDOUT, ask(&o, 'w'), "the other has it");
-	is_int(0, tarn_tensor_unlock(view), "until he ends, too");
-	is_int(0, ask(&o, 'w'), "then one writes");
-	is_int(-ETIMEDOUT, tarn_tensor_lock(t, TARN_LOCK_READ, 50), "alone");
+		"a writer waits for readers, also through a view");
+	is_int(0, ask(&o, 'u'), "one of the readers unlocks");
+	is_int(-ETIMEDOUT, ask(&o, 'w'),
+		"a writer waits for the reader that is left");
+	is_int(0, tarn_tensor_unlock(view), "the last reader unlocks");
+	is_int(0, ask(&o, 'w'), "a writer takes the lock");
+	is_int(-ETIMEDOUT, tarn_tensor_lock(t, TARN_LOCK_READ, 50),
+		"a reader waits for the writer");
 	other_kill(&o);
 	is_int(0, tarn_tensor_lock(t, TARN_LOCK_WRITE, 0),
-		"until he is killed: at once");
-	is_int(-EDEADLK, tarn_tensor_lock(t, TARN_LOCK_READ, -1), "once");
+		"the lock is free at once when its writer is killed");
+	is_int(-EDEADLK, tarn_tensor_lock(t, TARN_LOCK_READ, -1),
+		"a lock that is held cannot be taken again");
 	is_int(0, tarn_tensor_unlock(t), "the lock is released");
 	tarn_tensor_unref(view);
 	tarn_tensor_unref(t);
@@ -282,8 +297,10 @@ static void test_dropped(tarn_store *store)
 	struct other o;
 
 	other_begin(&o, "drop");
-	is_int(0, tarn_tensor_lock(t, TARN_LOCK_WRITE, 0), "one writes");
-	is_int(-ETIMEDOUT, ask(&o, 'r'), "alone");
+	is_int(0, tarn_tensor_lock(t, TARN_LOCK_WRITE, 0),
+		"this process takes the write lock");
+	is_int(-ETIMEDOUT, ask(&o, 'r'),
+		"another process's reader waits for this writer");
 	tarn_tensor_unref(t);
 	is_int(0, ask(&o, 'r'),
 		"the other process takes the read lock and drops its tensor");
@@ -311,10 +328,12 @@ static void test_many(tarn_store *store)
 	other_begin(&o, "many");
 	for (int i = 0; i < THREADS; i++)
 		pthread_create(&threads[i], NULL, add, t);
-	is_int(0, ask(&o, 'm'), "a process and some threads write");
+	is_int(0, ask(&o, 'm'),
+		"a process and several threads write under the lock");
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	is_int((THREADS + 1) * ROUNDS, get(t, 1), "no addition is lost");
+	is_int((THREADS + 1) * ROUNDS, get(t, 1),
+		"no addition under the lock is lost");
 	other_kill(&o);
 	tarn_tensor_unref(t);
 	must(tarn_store_remove(store, "many"));
@@ -343,13 +362,16 @@ static void test_restart(tarn_store *store)
 	kill(s.server_pid, SIGKILL);
 	set(t, 7, 50);
 	other_begin(&o, "kept");
-	is_int(50, ask(&o, 'g'), "who comes after a crash shares it, too");
+	is_int(50, ask(&o, 'g'),
+		"a client that opens the tensor after a crash shares it");
 	is_int(0, ask(&o, 'p'),
 		"a client that comes after a crash writes the tensor");
 	is_int(51, get(t, 7), "the bytes written after the crash are read");
-	is_int(-ETIMEDOUT, ask(&o, 'r'), "our lock is ours still");
+	is_int(-ETIMEDOUT, ask(&o, 'r'),
+		"this process still has its lock after the crash");
 	tarn_tensor_unlock(t);
-	is_int(0, ask(&o, 'r'), "until we give it back");
+	is_int(0, ask(&o, 'r'),
+		"another process gets the lock when it is released");
 	other_kill(&o);
 	tarn_tensor_unref(t);
 }
@@ -374,9 +396,9 @@ int main(int argc, char **argv)
 	test_many(store);
 	for (int i = 0; i < 6000 && used(store); i++)
 		usleep(10000);
-	is_int(0, (int64_t)used(store), "all memory is given back");
+	is_int(0, (int64_t)used(store), "all memory is given back at the end");
 	test_restart(store);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(55);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A process, or its daemon, is out of descriptors for a moment, or the daemon
- * does not read for one. That once ended the connection of a process that
- * lived on: its leases went with it, the name that it had open was replaced,
- * its memory was given to others, and the array that it was reading became
- * other data. Now the one call fails, and says why; what is open stays as it
- * is, and the next call is served.
+ * A process or its daemon has no free descriptor for a moment, or the daemon
+ * does not read for one. That once ended the connection of a living process:
+ * its leases went with it, the name that it had open was replaced, its memory
+ * was given to others, and the array that it was reading became other data.
+ * Now that one call fails with the reason, open tensors stay as they are, and
+ * the next call is served.
  */
 #include <errno.h>
 #include <poll.h>
@@ -94,7 +94,7 @@ static void stays(tarn_tensor *held, const char *what)
 	}
 	for (int i = 0; i < SIZE; i++)
 		changed += p[i] != 1;
-	is_int(0, changed, "%s: no byte of what is open changes", what);
+	is_int(0, changed, "%s: no byte of an open tensor changes", what);
 	tarn_tensor_unref(held);
 	must(tarn_store_remove(other, "held"));
 	must(tarn_store_remove(other, "near"));
@@ -107,7 +107,7 @@ static int look(tarn_store *store, const char *name, int byte)
 
 	if (r >= 0)
 		is_int(byte, *(const unsigned char *)tarn_tensor_data(t),
-			"%s has its byte", name);
+			"%s: a tensor has its byte", name);
 	tarn_tensor_unref(t);
 	return r;
 }
@@ -116,8 +116,8 @@ static void serves(tarn_store *store, const char *name, int byte)
 {
 	struct tarn_report_daemon s;
 
-	is_int(0, report_daemon(store, &s), "then it is served");
-	is_int(0, look(store, name, byte), "and finds what is new");
+	is_int(0, report_daemon(store, &s), "the next call is served");
+	is_int(0, look(store, name, byte), "the next call finds new names");
 }
 
 /* ---- descriptors --------------------------------------------------------- */
@@ -134,15 +134,17 @@ static void test_client_full(void)
 	publish_more("full");
 	before = limit_to(RLIMIT_NOFILE, limit_next_fd());
 	is_int(-EMFILE, look(store, "full/7", 107),
-		"without a descriptor nothing new can be mapped");
+		"a new tensor cannot be mapped without a descriptor");
 	has_str("ulimit -n", tarn_error_message(),
 		"the error contains 'ulimit -n'");
-	is_int(0, look(store, "near", 2), "what is mapped can be opened");
+	is_int(0, look(store, "near", 2),
+		"a tensor that is already mapped can be opened");
 	setrlimit(RLIMIT_NOFILE, &before);
 	serves(store, "full/7", 107);
 	publish_more("one");
 	limit_to(RLIMIT_NOFILE, limit_next_fd() + 1);
-	is_int(0, look(store, "one/7", 107), "one descriptor is enough");
+	is_int(0, look(store, "one/7", 107),
+		"a new tensor is found with one free descriptor");
 	setrlimit(RLIMIT_NOFILE, &before);
 	stays(held, "a process without descriptors");
 	tarn_store_unref(store);
@@ -168,16 +170,18 @@ static void test_server_full(void)
 	none = (struct rlimit) {4, before.rlim_max};
 	prlimit(pid, RLIMIT_NOFILE, &none, NULL);
 	is_int(0, look(store, "daemon/7", 107),
-		"a daemon without a descriptor of its own hands others on");
+		"a daemon without free descriptors can pass on its own");
 	is_int(-EMFILE, publish(store, "large", 4 << 20, 9),
-		"one that cannot take a descriptor says so");
+		"a daemon that cannot take a descriptor refuses the call");
 	has_str("of the daemon", tarn_error_message(),
 		"the error names the limit of the daemon");
 	prlimit(pid, RLIMIT_NOFILE, &before, NULL);
 	serves(store, "daemon/7", 107);
-	is_int(0, publish(store, "large", 4 << 20, 9), "and publishes");
-	is_int(0, report_daemon(store, &s), "its status");
-	is_int(pid, s.server_pid, "is of the same server");
+	is_int(0, publish(store, "large", 4 << 20, 9),
+		"the daemon publishes a tensor afterwards");
+	is_int(0, report_daemon(store, &s),
+		"the daemon answers a report afterwards");
+	is_int(pid, s.server_pid, "the daemon's server is the same one");
 	stays(held, "a daemon without descriptors");
 	tarn_store_unref(store);
 }
@@ -252,9 +256,11 @@ static void test_stopped(bool killed)
 	store->connection.timeout_ms = PATIENCE_MS;
 	setsockopt(store->connection.fd, SOL_SOCKET, SO_SNDBUF, &little,
 		sizeof(little));
-	is_int(-ETIMEDOUT, publish_many(store), "%s: the call ends", what);
-	ok(is_told_of_no_reader(store), "so do others, which say why");
-	is_int(0, look(store, "near", 2), "what needs no answer goes on");
+	is_int(-ETIMEDOUT, publish_many(store),
+		"%s: the call that waits times out", what);
+	ok(is_told_of_no_reader(store),
+		"other calls of the process fail, too, and say why");
+	is_int(0, look(store, "near", 2), "calls that need no answer succeed");
 	if (killed)
 		server_kill(&server);
 	else
@@ -265,8 +271,8 @@ static void test_stopped(bool killed)
 	serves(store, "late/7", 107);
 	if (!killed)
 		ok(is_there(store, "many/8999"),
-			"what it had not read is done");
-	is_int(0, publish_many(store), "and it can be asked again");
+			"requests that the daemon had not read are done");
+	is_int(0, publish_many(store), "the daemon answers again");
 	stays(held, what);
 	tarn_store_unref(store);
 }
@@ -293,13 +299,15 @@ static void test_dead(void)
 	if (store_open_fd(fd, "fake", "", 60000, &store) < 0 ||
 		import(store, &storage) < 0)
 		bail("%s", tarn_error_message());
-	is_int(1, lease_count(fake.page), "one storage is held");
+	is_int(1, lease_count(fake.page), "the client holds one storage");
 	wire_send(fake.sock, WIRE_OUT(WIRE_HELLO, 0, "what", 4));
-	is_int(-EPROTO, report_daemon(store, &s), "it is told nonsense");
-	is_int(-EPROTO, import(store, &more), "then it gets nothing new");
+	is_int(-EPROTO, report_daemon(store, &s),
+		"a malformed answer is an error");
+	is_int(-EPROTO, import(store, &more),
+		"the client gets nothing new after a malformed answer");
 	has_str("is not expected here", tarn_error_message(),
 		"the client gets the reason for the refused request");
-	is_int(1, lease_count(fake.page), "what it holds it holds");
+	is_int(1, lease_count(fake.page), "the client keeps what it holds");
 	end.fd = fake.sock;
 	ok(poll(&end, 1, 0) == 0 || !(end.revents & (POLLHUP | POLLRDHUP)),
 		"the client's connection stays open");
@@ -334,8 +342,10 @@ static void test_dead_waits(void)
 	begin = clock_ms();
 	connection_broken(&store->connection, -EACCES);
 	pthread_join(thread, &r);
-	is_int(-EACCES, (intptr_t)r, "who waits hears that it is dead");
-	ok(clock_ms() - begin < 60000, "long before its deadline");
+	is_int(-EACCES, (intptr_t)r,
+		"a waiting call ends when the daemon is dead");
+	ok(clock_ms() - begin < 60000,
+		"the waiting call ends long before its deadline");
 	tarn_store_unref(store);
 	fake_stop(&fake);
 }
@@ -351,7 +361,8 @@ static void test_ended(void)
 	if (tarn_store_open(server.socket, &store) < 0)
 		bail("%s", tarn_error_message());
 	held = hold(store);
-	is_int(0, look(store, "near", 2), "a name is found");
+	is_int(0, look(store, "near", 2),
+		"a name is found through the open connection");
 	if (send(store->connection.fd, "nonsense", 8, 0) != 8)
 		bail("send: %m");
 	for (int ms = 0; ms < 60000 && s.clients > 1; ms += 10) {
@@ -359,11 +370,11 @@ static void test_ended(void)
 		report_daemon(other, &s);
 	}
 	is_int(-ECONNRESET, tarn_store_lookup(store, "near", &t),
-		"once the daemon has ended the connection it is not");
+		"a name is not found after the daemon ended the connection");
 	has_str("open the store anew", tarn_error_message(),
-		"the sentence says what to do");
+		"the error says what the caller can do");
 	is_int(-ECONNRESET, tarn_store_lookup(store, "held", &t),
-		"nor is what is open");
+		"an open tensor is unaffected by the ended connection");
 	tarn_tensor_unref(held);
 	tarn_store_unref(store);
 	must(tarn_store_remove(other, "held"));
@@ -405,7 +416,8 @@ static void test_threads(void)
 		failed += (intptr_t)r < 0;
 	}
 	diag("%d times", n);
-	is_int(0, failed, "threads that ask for descriptors and for much else");
+	is_int(0, failed,
+		"threads that need descriptors and other calls succeed");
 	tarn_store_unref(store);
 }
 
@@ -425,6 +437,6 @@ int main(void)
 	test_ended();
 	test_threads();
 	tarn_store_unref(other);
-	is_int(0, daemon_stop(&server), "the daemon ends well");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done_any();
 }

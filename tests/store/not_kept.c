@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What is kept of a loaded file is what a later load would read, whoever
+ * The cached bytes of a file are those that a later load would read, whoever
  * writes the file and however: by a mapping, while it is loaded, in its first
- * second. What is not kept goes with its last holder; what was kept of an
- * earlier version goes too. Loads under way at once share their bytes.
+ * second. A load that is not cached goes with its last holder, and so do
+ * cached bytes of an earlier version. Loads at the same time share their
+ * bytes.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -153,14 +154,17 @@ static void by_mapping(const char *folder)
 	at = map_writable(&fd);
 	close(fd);
 	memset(at + data, 3, SIZE);
-	is_int(3, load(false, &info, NULL), "%s: a mapped file", folder);
-	ok(info.not_kept, "%s: is not kept", folder);
+	is_int(3, load(false, &info, NULL),
+		"%s: a file that is mapped for writing is loaded", folder);
+	ok(info.not_kept, "%s: a file that is mapped for writing is not cached",
+		folder);
 	memset(at + data, 4, SIZE);
 	is_int(4, load(false, NULL, NULL),
-		"%s: stores through the mapping are seen by the next load",
+		"%s: writes through a mapping are seen by the next load",
 		folder);
 	munmap(at, (size_t)data + SIZE);
-	is_int(4, load(false, NULL, NULL), "%s: the last version", folder);
+	is_int(4, load(false, NULL, NULL),
+		"%s: the last version of the file is loaded", folder);
 	/* One that reads first, and so is no first fault of a store. */
 	at = map_writable(&fd);
 	close(fd);
@@ -169,7 +173,7 @@ static void by_mapping(const char *folder)
 	memset(at + data, 5, SIZE);
 	munmap(at, (size_t)data + SIZE);
 	is_int(5, load(false, NULL, NULL),
-		"%s: stores to pages that were read first are seen", folder);
+		"%s: writes to pages that were read first are seen", folder);
 	unlink(path);
 }
 
@@ -182,13 +186,13 @@ static void by_descriptor(void)
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	load(false, &info, NULL);
 	has_str("open for writing", info.not_kept ? info.not_kept : "",
-		"a file open for writing is not kept, and why");
+		"the reason is that the file is open for writing");
 	load(false, &info, NULL);
-	ok(!info.cached, "the next load reads it again");
+	ok(!info.cached, "the next load reads the file again");
 	close(fd);
 	load(false, &info, NULL);
 	ok(!info.cached && !info.not_kept == stamps_last(),
-		"without writers it is kept");
+		"the file is cached when it has no writer");
 	load(false, &info, NULL);
 	ok(info.cached == stamps_last(),
 		"a file without writers is found in the cache");
@@ -220,13 +224,13 @@ static void in_every_tick(void)
 	while (r == 0 && clock_ms() < end)
 		r = identity_settled(fd, &id);
 	if (r != 0)
-		is_int(1, r, "the stamps of a file that changes in every tick");
+		is_int(1, r, "the file's time stamps change in every tick");
 	else
 		skip(1, "the writer was never let run in every tick");
 	kill(writer, SIGKILL);
 	waitpid(writer, NULL, 0);
 	is_int(0, identity_settled(fd, &id),
-		"after its last change they settle");
+		"the file's time stamps settle after its last change");
 	close(fd);
 	unlink(path);
 }
@@ -242,11 +246,12 @@ static void freed(void)
 	make_file(test_tmpdir(), SIZE, 1);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
 	load(false, NULL, &all);
-	ok(all, "what is not kept is held");
-	is_int(1, (int64_t)status().storages, "as one storage");
+	ok(all, "a load that is not cached is held by its client");
+	is_int(1, (int64_t)status().storages,
+		"a load that is not cached is one storage");
 	tarn_tensor_unref(all);
 	is_int(0, (int64_t)storages_in(PATIENCE_MS, 0),
-		"it is freed after its last holder");
+		"a load that is not cached is freed with its last holder");
 	close(fd);
 	unlink(path);
 }
@@ -298,10 +303,9 @@ static void at_once(void)
 	for (int i = 0; i < N; i++)
 		right += waitpid(pids[i], &st, 0) == pids[i] && st == 0;
 	after = status();
-	is_int(N, right,
-		"processes that load a file just written, all at once");
+	is_int(N, right, "processes load a file that was just written at once");
 	is_int(LARGE, (int64_t)(after.bytes_loaded - before.bytes_loaded),
-		"read it once");
+		"loads at the same time read the file once");
 	unlink(path);
 }
 
@@ -316,19 +320,19 @@ static void rewritten(void)
 		return;
 	}
 	make_file(test_tmpdir(), SIZE, 1);
-	is_int(1, load(false, NULL, NULL), "a file is loaded");
+	is_int(1, load(false, NULL, NULL), "the file is loaded and cached");
 	before = status().storages;
 	make_file(test_tmpdir(), SIZE, 2);
-	is_int(2, load(false, &info, NULL), "it is rewritten, and loaded");
-	ok(!info.cached, "it is read");
+	is_int(2, load(false, &info, NULL), "the rewritten file is loaded");
+	ok(!info.cached, "the rewritten file is read");
 	is_int(0, (int64_t)(storages_in(PATIENCE_MS, before) - before),
-		"the version before is gone");
-	is_int(2, load(true, &info, NULL), "it is loaded anew");
-	ok(!info.cached, "fresh is read, though it is kept");
+		"the version before is no longer cached");
+	is_int(2, load(true, &info, NULL), "a fresh load succeeds");
+	ok(!info.cached, "a fresh load reads a file that is cached");
 	is_int(0, (int64_t)(storages_in(PATIENCE_MS, before) - before),
 		"a fresh load replaces the kept bytes");
 	load(false, &info, NULL);
-	ok(info.cached, "in which it is found");
+	ok(info.cached, "the next load finds the bytes of the fresh load");
 	unlink(path);
 }
 
@@ -357,6 +361,6 @@ int main(void)
 	make_file(test_tmpdir(), 1, 1);
 	rewritten();
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done_any();
 }

@@ -2,9 +2,9 @@
 /*
  * The header and the bytes of a file are of one version, or there is an error:
  * for a file that was opened before it was rewritten, and for one that a
- * writer rewrites all the time. Of the latter only what is kept for others is
- * promised: a write within the same step of the stamps may not be seen, and
- * then the load says that it is not kept.
+ * writer rewrites all the time. Of the latter only cached loads are promised:
+ * a write within one step of the time stamps may not be seen, and then the
+ * load reports that it is not cached.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -48,17 +48,18 @@ static void rewritten(void)
 
 	kit_version_write(path, 1);
 	is_int(-ESTALE, tarn_store_load(store, file, NULL, NULL, &all),
-		"a load of a file that was rewritten since it was opened");
+		"a load of a file that changed since it was opened is refused");
 	has_str("changed after its header was read", tarn_error_message(),
 		"the error contains 'changed after its header was read'");
 	is_int(-ESTALE, tarn_file_load(file, "a", NULL, NULL, &t),
-		"reading it without a daemon");
+		"a load without a daemon of a file that changed is refused");
 	ok(!t, "a load without a daemon that fails gives no tensor");
 	tarn_file_unref(file);
 	file = opened();
 	is_int(0, tarn_store_load(store, file, NULL, NULL, &all),
-		"a load of the file opened again");
-	ok(version_is_right(all, file), "gives the right tensors");
+		"a load of the file opened again succeeds");
+	ok(version_is_right(all, file),
+		"the file opened again has the right tensors");
 	tarn_tensor_unref(all);
 	tarn_file_unref(file);
 }
@@ -77,9 +78,10 @@ static void stamped_back(void)
 		    (struct timespec[]) {st.st_atim, st.st_mtim}, 0) < 0)
 		bail("%s: %m", path);
 	is_int(-ESTALE, tarn_store_load(store, file, NULL, NULL, &all),
-		"a load of a file rewritten under the same mtime");
+		"a load of a file that changed under the same mtime is "
+		"refused");
 	has_str("its header", tarn_error_message(),
-		"the sentence says that its header is another");
+		"the error says that the file's header is another");
 	tarn_file_unref(file);
 }
 
@@ -92,8 +94,9 @@ static void renamed_over(void)
 	if (unlink(path) < 0)
 		bail("%s: %m", path);
 	is_int(0, tarn_store_load(store, file, NULL, NULL, &all),
-		"a load of a file that has lost its name since it was opened");
-	ok(all && version_is_right(all, file), "gives its tensors");
+		"a load of an open file without a name succeeds");
+	ok(all && version_is_right(all, file),
+		"an open file without a name has its tensors");
 	tarn_tensor_unref(all);
 	tarn_file_unref(file);
 	path = version_file(test_tmpdir(), "v.safetensors");
@@ -118,7 +121,7 @@ static void mapped(void)
 		sum += r >= 0 && *(unsigned char *)tarn_tensor_data(t) == 1;
 		t = tarn_tensor_unref(t);
 	}
-	is_int(4, sum, "FILE:TENSOR of a file that a mapping rewrites");
+	is_int(4, sum, "FILE:TENSOR of a file that a mapping rewrites is read");
 	munmap(at, size);
 	close(fd);
 	free(bytes[0]);
@@ -189,7 +192,7 @@ static void race(void)
 	kill(writer, SIGKILL);
 	waitpid(writer, NULL, 0);
 	diag("%d right, %d refused, %d not kept", right, refused, unsure);
-	is_int(0, wrong, "wrong tensors beside a writer, of what is kept");
+	is_int(0, wrong, "no cached load beside a writer has wrong tensors");
 	if (stamps_last())
 		ok(right > 0, "some loads come between two writes");
 	else

@@ -35,7 +35,7 @@ static tarn_tensor *counting(int dtype, int64_t n, double first)
 
 static void is_done(int r, const char *what)
 {
-	if (!is_int(0, r, "%s", what))
+	if (!is_int(0, r, "a call succeeds: %s", what))
 		diag("%s", tarn_error_message());
 }
 
@@ -100,19 +100,22 @@ static void test_bytes(tarn_store *other, int64_t n, const char *what)
 
 	must(tarn_tensor_clone(t, &copy));
 	is_done(publish_one("a/b", t, NULL, &version), what);
-	is_int(1, (int64_t)version, "%s: its first version", what);
+	is_int(1, (int64_t)version, "%s: the published name has version 1",
+		what);
 	seen = looked_up(other, "a/b");
 	ok(seen && tarn_tensor_equal(seen, copy) == 1,
-		"%s: others see its numbers", what);
+		"%s: other clients see the tensor's elements", what);
 	ok(seen && !tarn_storage_writable(tarn_tensor_storage(seen)),
-		"%s: and may not write them", what);
-	ok(tarn_tensor_equal(t, copy) == 1, "%s: as does who created it", what);
+		"%s: other clients may not write the tensor", what);
+	ok(tarn_tensor_equal(t, copy) == 1,
+		"%s: the creator may not write it any more", what);
 	tarn_tensor_unref(t);
 	ok(seen && tarn_tensor_equal(seen, copy) == 1,
-		"%s: also when that has let it go", what);
+		"%s: others keep the tensor when the creator drops it", what);
 	tarn_tensor_unref(seen);
 	tarn_tensor_unref(copy);
-	is_int(0, tarn_store_remove(store, "a/b"), "%s: removed", what);
+	is_int(0, tarn_store_remove(store, "a/b"), "%s: the name is removed",
+		what);
 }
 
 /* Tensors that nobody created to be published. */
@@ -129,11 +132,12 @@ static void test_copies(tarn_store *other)
 	items[1] =
 		(struct tarn_publish_item) {.name = "c/view", .tensor = view};
 	is_done(tarn_store_publish(store, items, 2, NULL, NULL),
-		"4 MiB of our own memory, and half of it transposed");
+		"private memory of 4 MiB and its transposed half are "
+		"published");
 	must(tarn_tensor_set_f64(t, (int64_t[]) {0, 0}, 9));
 	seen = looked_up(other, "c/view");
 	ok(seen && tarn_layout_is_contiguous(tarn_tensor_layout(seen)),
-		"what was a view is packed");
+		"a view is published in C order");
 	must(tarn_tensor_set_f64(t, (int64_t[]) {0, 0}, 0.5));
 	ok(seen && tarn_tensor_equal(seen, view) == 1,
 		"a copy does not change when its source is written");
@@ -157,7 +161,7 @@ static void test_created_views(tarn_store *other)
 	uint64_t used;
 	double v = 0;
 
-	ok(storages_become(0), "what was removed is gone");
+	ok(storages_become(0), "a removed name is not found");
 	used = status().used;
 	is_done(tarn_store_create(store, TARN_U8, 2, shape, 0, &t), "created");
 	must(tarn_tensor_set_f64(t, (int64_t[]) {2, 77}, 42));
@@ -166,17 +170,18 @@ static void test_created_views(tarn_store *other)
 	items[1] = (struct tarn_publish_item) {.name = "d/all", .tensor = t};
 	is_done(tarn_store_publish(store, items, 2, NULL, NULL), "published");
 	must(tarn_tensor_get_f64(row, (int64_t[]) {77}, &v));
-	ok(v == 42, "a view that was made before still reads it");
+	ok(v == 42,
+		"a view from before the publication still reads the tensor");
 	is_int(-EROFS, tarn_tensor_set_f64(row, (int64_t[]) {77}, 1),
 		"a view of a published tensor cannot write it any more");
 	a = looked_up(store, "d/row");
 	ok(a && tarn_tensor_same_storage(a, t),
-		"to its creator it is the same storage");
+		"the creator's look-up has the same storage");
 	b = looked_up(other, "d/all");
 	tarn_tensor_unref(a);
 	a = looked_up(other, "d/row");
 	ok(a && b && tarn_tensor_same_storage(a, b),
-		"to others the two are views of one");
+		"another client's look-ups of both names share a storage");
 	is_int((int64_t)used + 4 * (1 << 20), (int64_t)status().used,
 		"two names of one storage take its bytes once");
 	tarn_tensor_unref(a);
@@ -184,13 +189,13 @@ static void test_created_views(tarn_store *other)
 	items[0] =
 		(struct tarn_publish_item) {.name = "d/again", .tensor = row};
 	is_done(tarn_store_publish(store, items, 1, NULL, NULL),
-		"it is published once more, as what is shared");
+		"a shared tensor is published under another name");
 	tarn_tensor_unref(t);
 	tarn_tensor_unref(row);
 	for (size_t i = 0; i < 3; i++)
 		must(tarn_store_remove(store,
 			(const char *[]) {"d/row", "d/all", "d/again"}[i]));
-	ok(storages_become(0), "and removed with its last name");
+	ok(storages_become(0), "a storage is freed with its last name");
 }
 
 static void test_mutable(tarn_store *other)
@@ -207,11 +212,11 @@ static void test_mutable(tarn_store *other)
 	seen = looked_up(other, "mut");
 	must(tarn_tensor_set_f64(t, &at, 5));
 	ok(seen && tarn_tensor_get_f64(seen, &at, &v) >= 0 && v == 5,
-		"what its creator writes is seen by others");
+		"a creator's write to a mutable tensor is seen by others");
 	is_int(0, seen ? tarn_tensor_set_f64(seen, &at, 6) : -1,
-		"who may write it");
+		"another client may write the mutable tensor");
 	must(tarn_tensor_get_f64(t, &at, &v));
-	ok(v == 6, "which the creator sees");
+	ok(v == 6, "the creator sees the other client's write");
 	tarn_tensor_unref(seen);
 	tarn_tensor_unref(t);
 	must(tarn_store_remove(store, "mut"));
@@ -224,19 +229,23 @@ static void test_versions(void)
 	const struct tarn_publish_options only_new = {.exclusive = true};
 	uint64_t version = 0;
 
-	is_int(0, publish_one("v", a, &only_new, &version), "a new name");
+	is_int(0, publish_one("v", a, &only_new, &version),
+		"a name that must be new is published");
 	is_int(-EEXIST, publish_one("v", b, &only_new, NULL),
-		"is not published anew if it must be new");
+		"a name that must be new is refused the second time");
 	has_str("\"v\" already", tarn_error_message(),
 		"the error contains the expected words");
 	old = looked_up(store, "v");
-	is_int(0, publish_one("v", b, NULL, &version), "it may be replaced");
-	is_int(2, (int64_t)version, "by its second version");
-	ok(first_of(store, "v") == 100, "which is what is found");
+	is_int(0, publish_one("v", b, NULL, &version),
+		"a name may be replaced");
+	is_int(2, (int64_t)version, "a replaced name has version 2");
+	ok(first_of(store, "v") == 100,
+		"a look-up of a replaced name finds the new tensor");
 	ok(old && tarn_tensor_equal(old, a) == 1,
-		"who has the old one keeps it");
+		"a holder of the replaced tensor keeps it");
 	tarn_tensor_unref(old);
-	is_int(0, publish_one("w", b, NULL, NULL), "a copy under another name");
+	is_int(0, publish_one("w", b, NULL, NULL),
+		"a copy is published under another name");
 	tarn_tensor_unref(a);
 	tarn_tensor_unref(b);
 	must(tarn_store_remove(store, "v"));
@@ -252,13 +261,13 @@ static void test_one(tarn_store *s)
 
 	tarn_store_unref(tarn_store_ref(s));
 	is_done(tarn_store_publish_one(s, "one", t, NULL, &version),
-		"one tensor is published, by a store that has a reference "
-		"left");
+		"one tensor is published by a store with one reference left");
 	is_int(1, (int64_t)version, "its name has the first version");
 	is_done(tarn_store_lookup(s, "one", &seen), "it is looked up");
-	ok(seen && tarn_tensor_equal(seen, t) == 1, "it has its elements");
+	ok(seen && tarn_tensor_equal(seen, t) == 1,
+		"the looked-up tensor has its elements");
 	is_int(-EEXIST, tarn_store_publish_one(s, "one", t, &new, NULL),
-		"its options count");
+		"publish_one honours its options");
 	tarn_tensor_unref(seen);
 	tarn_tensor_unref(t);
 	must(tarn_store_remove(s, "one"));
@@ -273,7 +282,7 @@ static void test_views(void)
 	tarn_tensor *a, *b;
 	uint64_t storages, versions[3] = {0};
 
-	ok(storages_become(0), "nothing is left of all that");
+	ok(storages_become(0), "no storage is left after these publications");
 	must(tarn_tensor_zeros(TARN_I16, 2, shape, &t));
 	must(tarn_tensor_set_i64(t, (int64_t[]) {2, 1}, 21));
 	must(tarn_tensor_eval(t, "[2]", &row));
@@ -285,13 +294,13 @@ static void test_views(void)
 			{.name = "s/t", .tensor = transposed}};
 
 		is_done(tarn_store_publish(store, items, 3, NULL, versions),
-			"a set of views");
+			"a set of views is published");
 	}
 	ok(versions[0] == 1 && versions[1] == 1 && versions[2] == 1,
-		"each a first version");
+		"each name of the set has version 1");
 	all = looked_up(store, "s/t");
 	ok(all && tarn_tensor_equal(all, transposed) == 1,
-		"a transposed one has its numbers");
+		"a transposed view of the set has its elements");
 	a = looked_up(store, "s/all");
 	{
 		struct tarn_publish_item items[] = {
@@ -300,12 +309,13 @@ static void test_views(void)
 
 		storages = status().storages;
 		is_int(0, tarn_store_publish(store, items, 2, NULL, NULL),
-			"what is shared already gets two names more");
+			"a shared tensor gets two more names");
 	}
 	is_int((int64_t)storages, (int64_t)status().storages,
 		"more names for a shared tensor take no further storage");
 	b = looked_up(store, "s/2");
-	ok(b && tarn_tensor_same_storage(a, b), "it is the same one");
+	ok(b && tarn_tensor_same_storage(a, b),
+		"the names lead to the same storage");
 	tarn_tensor_unref(b);
 	tarn_tensor_unref(a);
 	tarn_tensor_unref(all);
@@ -326,7 +336,7 @@ static void test_many(void)
 		must(tarn_tensor_full(TARN_F64, 0, NULL, i, &items[i].tensor));
 	}
 	is_done(tarn_store_publish(store, items, 200, NULL, NULL),
-		"two hundred tensors at once");
+		"two hundred tensors are published at once");
 	for (int i = 0; i < 200; i++) {
 		tarn_tensor *t = looked_up(store, names[i]);
 
@@ -334,7 +344,7 @@ static void test_many(void)
 		tarn_tensor_unref(t);
 		tarn_tensor_unref(items[i].tensor);
 	}
-	is_int(0, wrong, "each with its own number");
+	is_int(0, wrong, "each of two hundred tensors has its own element");
 }
 
 /* ---- failures -------------------------------------------------------- */
@@ -352,10 +362,10 @@ static void test_too_much(void)
 		.rlim_cur = 1 << 20, .rlim_max = limit.rlim_max};
 	setrlimit(RLIMIT_AS, &none);
 	is_int(-ENOMEM, tarn_store_create(store, TARN_U8, 1, &n, 0, &t),
-		"4 TiB are more than there are");
+		"a publication of 4 TiB is refused");
 	setrlimit(RLIMIT_AS, &limit);
 	has_str("create: no room for 4 TiB", tarn_error_message(),
-		"which is known before any is taken");
+		"the refusal comes before memory is taken");
 }
 
 static void test_failures(void)
@@ -367,20 +377,20 @@ static void test_failures(void)
 	struct tarn_report_daemon before = status(), after;
 
 	is_int(-EINVAL, tarn_store_publish(store, items, 3, NULL, NULL),
-		"one name given twice");
+		"a publication with a duplicate name is refused");
 	has_str("f/1 is given twice", tarn_error_message(),
 		"the error contains 'f/1 is given twice'");
 	items[2].name = "bad\x01";
 	is_int(-EINVAL, tarn_store_publish(store, items, 3, NULL, NULL),
-		"a name that is none");
+		"a malformed name is refused");
 	is_int(-EINVAL, tarn_store_publish(store, items, 2, &options, NULL),
 		"publish refuses a negative ttl_ms");
 	options = (struct tarn_publish_options) {.replace = ""};
 	is_int(-EINVAL, tarn_store_publish(store, items, 2, &options, NULL),
-		"an empty prefix");
+		"an empty prefix to replace is refused");
 	is_int(-EINVAL, tarn_store_publish(store, items, 0, NULL, NULL),
-		"nothing at all");
-	ok(first_of(store, "f/1") == -1, "no name came of any");
+		"a publication of nothing is refused");
+	ok(first_of(store, "f/1") == -1, "no refused publication left a name");
 	after = status();
 	is_int((int64_t)before.used, (int64_t)after.used,
 		"a failed publication takes no memory");
@@ -405,9 +415,10 @@ static void test_end(uint64_t used)
 			break;
 		usleep(5000);
 	}
-	is_int((int64_t)used, (int64_t)s.used, "all memory came back");
+	is_int((int64_t)used, (int64_t)s.used,
+		"all memory is given back at the end");
 	is_int(0, (int64_t)s.storages, "all storages are free at the end");
-	is_int(0, (int64_t)s.names, "with every name");
+	is_int(0, (int64_t)s.names, "no name is left at the end");
 }
 
 int main(void)
@@ -436,6 +447,6 @@ int main(void)
 	test_end(0);
 	tarn_store_unref(other);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&daemon), "the daemon ends in peace");
+	is_int(0, daemon_stop(&daemon), "the daemon ends without an error");
 	return done(92);
 }

@@ -75,7 +75,7 @@ static void lose_answer(const char *name, uint32_t serial, uint32_t flags)
 static void answered(const char *name, uint32_t serial)
 {
 	is_int(WIRE_PUBLISHED, answer(name, serial, true),
-		"the publication of %s is answered by the next server", name);
+		"the next server answers the publication of %s", name);
 	until_completions(0);
 }
 
@@ -85,7 +85,7 @@ static void test_stands(void)
 {
 	lose_answer("a", 1000, 0);
 	answered("a", 1000);
-	is_int(1, version_of("a"), "nothing is published again");
+	is_int(1, version_of("a"), "a completed publication is not done again");
 	is_int(1, (int64_t)raw.published.version, "the answer has the version");
 	is_int(1, (int64_t)raw.published.stored.size,
 		"the answer has the size of the storage");
@@ -97,9 +97,10 @@ static void test_displaced(void)
 	publish("b");
 	publish("b");
 	answered("b", 2000);
-	is_int(3, version_of("b"), "what two others have published stands");
+	is_int(3, version_of("b"),
+		"publications by two other clients stay in place");
 	is_int(0, (int64_t)raw.published.version,
-		"the version that they displaced is not known any more");
+		"the version of a publication displaced twice is unknown");
 }
 
 static void test_removed(void)
@@ -107,14 +108,15 @@ static void test_removed(void)
 	lose_answer("c", 3000, 0);
 	take_away("c");
 	answered("c", 3000);
-	is_int(-ENOENT, version_of("c"), "what another has removed stays so");
+	is_int(-ENOENT, version_of("c"),
+		"a name that another client removed stays removed");
 }
 
 static void test_new(void)
 {
 	lose_answer("d", 4000, PUBLISH_NEW);
 	is_int(WIRE_PUBLISHED, answer_with("d", 4000, PUBLISH_NEW, true),
-		"a name that had to be new is in nobody's way");
+		"a name that had to be new does not conflict with itself");
 	until_completions(0);
 }
 
@@ -125,7 +127,8 @@ static void test_two_deaths(void)
 	until_completions(1);
 	publish("e");
 	answered("e", 5000);
-	is_int(2, version_of("e"), "it is done once over two deaths");
+	is_int(2, version_of("e"),
+		"a publication is done once over two deaths");
 }
 
 /* ---- it was not done --------------------------------------------------- */
@@ -135,8 +138,10 @@ static void test_not_done(void)
 	change_server(&server);
 	publish("f");
 	is_int(WIRE_PUBLISHED, answer("f", 6000, true),
-		"what was not done is done, whatever others did since");
-	is_int(2, version_of("f"), "once");
+		"a publication without completion is done after others' "
+		"changes");
+	is_int(2, version_of("f"),
+		"a publication without completion is done once");
 	until_completions(0);
 }
 
@@ -147,7 +152,7 @@ static void test_resent(void)
 	lose_answer("g", 7000, 0);
 	send_resent();
 	until_completions(0);
-	ok(true, "what the client does not send again is forgotten");
+	ok(true, "completions that the client does not send again are dropped");
 }
 
 static void test_left(void)
@@ -155,7 +160,7 @@ static void test_left(void)
 	lose_answer("h", 8000, 0);
 	raw_close(&raw);
 	until_completions(0);
-	ok(true, "the completions of a client go with it");
+	ok(true, "the completions of a client are dropped with it");
 	raw_open(&raw, server.socket);
 }
 
@@ -168,8 +173,11 @@ static void test_no_room(void)
 	lose_answer("j", 9000, 0);
 	take_room(&busy, &server);
 	answered("j", 9000);
-	is_int(WIRE_ERROR, answer("k", 9001, true), "what was not done");
-	is_int(EDQUOT, raw.error, "is refused for want of room");
+	is_int(WIRE_ERROR, answer("k", 9001, true),
+		"a publication without completion may fail the second time");
+	is_int(EDQUOT, raw.error,
+		"a publication that does not fit is refused by the next "
+		"server");
 	give_room(&busy, &server);
 }
 
@@ -191,9 +199,10 @@ static int publish_one(tarn_store *store, const char *name)
 static void test_library(void)
 {
 	is_int(2, slept(&server, publish_one, "l", "l"),
-		"what the dead server never read is done after what another "
-		"has published meanwhile");
-	is_int(2, version_of("l"), "once");
+		"a publication that the dead server never read is done after "
+		"another");
+	is_int(2, version_of("l"),
+		"a publication that the dead server never read is done once");
 	until_completions(0);
 }
 
@@ -215,7 +224,7 @@ int main(void)
 	test_no_room();
 	test_library();
 	again_close();
-	is_int(0, daemon_stop(&server), "the daemon ends well");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove(args[3]);
 	return done(22);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A daemon that has few descriptors tells a publication that brings some to
- * wait for others of the same user. Whoever publishes is not to know of that:
- * the library asks again, for some seconds, and then says why.
+ * A daemon with few descriptors makes a publication that brings some wait for
+ * others of the same user. The publisher need not know of that: the library
+ * asks again for some seconds, and then fails with the reason.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -37,8 +37,9 @@ static void fill(void)
 	for (int i = 0; i < MANY; i++)
 		publish_msg_send_many(&raws[i], i);
 	is_int(WIRE_ERROR, raw_answer(&raws[MANY - 1]),
-		"so many are under way that one more is refused");
-	is_int(EBUSY, raws[MANY - 1].error, "for others are under way");
+		"a user's publications under way use up its descriptors");
+	is_int(EBUSY, raws[MANY - 1].error,
+		"the refusal says that it is for now");
 }
 
 /* What is wrong with it is seen only when it is read. */
@@ -49,8 +50,9 @@ static void test_unread(void)
 	int fd = memfd_create("one", MFD_CLOEXEC);
 
 	raw_send(raw, WIRE_PUBLISH, &wrong, sizeof(wrong), &fd, 1);
-	is_int(WIRE_ERROR, raw_answer(raw), "another is refused");
-	is_int(EBUSY, raw->error, "before it is read");
+	is_int(WIRE_ERROR, raw_answer(raw), "another publication is refused");
+	is_int(EBUSY, raw->error,
+		"another publication is refused before it is read");
 	close(fd);
 }
 
@@ -109,11 +111,12 @@ static void test_for_a_moment(tarn_store *store)
 	if (pthread_create(&thread, NULL, publish_in_thread, store) != 0)
 		bail("no thread");
 	usleep(300000);
-	ok(!ended, "a publication waits for the others");
+	ok(!ended, "a publication waits for the others to end");
 	kill(server.pid, SIGCONT);
 	pthread_join(thread, &r);
 	is_int(0, (intptr_t)r, "the publication that waited succeeds");
-	is_int(0, tarn_store_lookup(store, "patient", &t), "it is there");
+	is_int(0, tarn_store_lookup(store, "patient", &t),
+		"the publication that waited is found");
 	tarn_tensor_unref(t);
 }
 
@@ -137,6 +140,6 @@ int main(void)
 		raw_close(&raws[i]);
 	tarn_store_unref(hasty);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(11);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Publications that lie in the message, say it again, or come from a client
- * that leaves. Each is refused with a sentence; an innocent client is served
- * all the while, and the books are what they were afterwards. What they bring
- * is publish_memory.c's.
+ * Publications whose message lies, is sent again, or comes from a client that
+ * leaves. Each is refused with a sentence; an innocent client is served all
+ * the while, and the accounts are unchanged afterwards. Hostile memory is in
+ * publish_memory.c.
  */
 #include <errno.h>
 #include <signal.h>
@@ -178,7 +178,8 @@ static void say_it_again(void)
 	struct raw raw;
 
 	raw_open(&raw, kit_publish_daemon.socket);
-	is_int(WIRE_PUBLISHED, publish_msg_answer(&p, &raw), "published");
+	is_int(WIRE_PUBLISHED, publish_msg_answer(&p, &raw),
+		"a tensor is published");
 	must(tarn_store_version(kit_publish_witness.store, "good", &first));
 	frame.header = (struct wire_header) {
 		.magic = WIRE_MAGIC,
@@ -190,15 +191,18 @@ static void say_it_again(void)
 	raw_frame(&raw, &frame, sizeof(frame.header) + frame.header.size, NULL,
 		0);
 	is_int(WIRE_PUBLISHED, raw_answer(&raw),
-		"what was answered and is sent again is a new publication");
+		"an answered publication that is sent again is a new one");
 	must(tarn_store_version(kit_publish_witness.store, "good", &second));
-	is_int((int64_t)first + 1, (int64_t)second, "and is done");
+	is_int((int64_t)first + 1, (int64_t)second,
+		"the publication that is sent again is done");
 	frame.header.serial++;
 	raw_frame(&raw, &frame, sizeof(frame.header) + frame.header.size, NULL,
 		0);
-	is_int(WIRE_PUBLISHED, raw_answer(&raw), "another is another");
+	is_int(WIRE_PUBLISHED, raw_answer(&raw),
+		"a publication with another serial is a new one");
 	must(tarn_store_version(kit_publish_witness.store, "good", &second));
-	is_int((int64_t)first + 2, (int64_t)second, "and is done");
+	is_int((int64_t)first + 2, (int64_t)second,
+		"the publication with another serial is done");
 	must(tarn_store_remove(kit_publish_witness.store, "good"));
 	raw_close(&raw);
 }
@@ -278,9 +282,9 @@ static void wait_until_unnamed(const struct raw *raw)
 		usleep(1000);
 	}
 	is_int(STORAGE_UNNAMED, storage_word_state(word),
-		"a load that was cancelled is held");
+		"a cancelled load is held");
 	is_int(0, (int64_t)table.storages[raw->loading.index].file.ino,
-		"and is no file any more");
+		"the cancelled load is no longer a file's");
 	table_unmap(&table);
 }
 
@@ -301,7 +305,8 @@ static void name_what_never_came(int old)
 	hold(&raw, page);
 	cancel.serial = raw.serial;
 	raw_send(&raw, WIRE_CANCEL, &cancel, sizeof(cancel), NULL, 0);
-	is_int(WIRE_ERROR, raw_answer(&raw), "it is cancelled");
+	is_int(WIRE_ERROR, raw_answer(&raw),
+		"the load is answered as cancelled");
 	kill(loader, SIGCONT);
 	wait_until_unnamed(&raw);
 	publish_msg_source(&p, SOURCE_EXISTING, 64 * MIB);
@@ -309,8 +314,9 @@ static void name_what_never_came(int old)
 	p.sources[0].generation = release.generation = raw.loading.generation;
 	publish_msg_name(&p, "part", 0, 0, 64 * MIB, 1);
 	is_int(WIRE_ERROR, publish_msg_answer(&p, &raw),
-		"nobody can publish it");
-	is_int(ESTALE, raw.error, "since its bytes are not there");
+		"a cancelled load cannot be published");
+	is_int(ESTALE, raw.error,
+		"the error says that the load's bytes are missing");
 	atomic_store(&page->slots[0], 0);
 	raw_send(&raw, WIRE_RELEASED, &release, sizeof(release), NULL, 0);
 	lease_unmap(page);

@@ -89,18 +89,16 @@ static void publish_locked(int fd)
 	raw_open(&raw, server.socket);
 	is_int(WIRE_PUBLISHED,
 		publish(&raw, SOURCE_ADOPT, fd, "adopted", RAW_PATIENCE_MS),
-		"a memfd whose lock is held, and that is not sealed, is "
-		"copied");
+		"an unsealed memfd whose inode is locked is copied");
 	is_int(WIRE_PUBLISHED,
 		publish(&raw, SOURCE_COPY, fd, "copied", RAW_PATIENCE_MS),
-		"a memfd whose lock is held is copied");
+		"a sealed memfd whose inode is locked is copied");
 	is_int(WIRE_ERROR,
 		publish(&raw, SOURCE_MUTABLE, fd, "mutable", RAW_PATIENCE_MS),
-		"a memfd whose lock is held is no mutable tensor without "
-		"seals");
+		"a locked memfd without seals is refused as a mutable tensor");
 	is_int(WIRE_ERROR,
 		publish(&raw, SOURCE_CHANNEL, fd, "channel", RAW_PATIENCE_MS),
-		"nor a channel");
+		"a locked memfd without seals is refused as a channel");
 	raw_close(&raw);
 }
 
@@ -114,8 +112,9 @@ static void publish_another(const char *what)
 	raw_open(&raw, server.socket);
 	is_int(WIRE_PUBLISHED,
 		publish(&raw, SOURCE_COPY, fd, "another", RAW_PATIENCE_MS),
-		"others publish memory %s", what);
-	ok(seconds() - start < ENOUGH_S, "they publish it in time %s", what);
+		"another client publishes memory %s", what);
+	ok(seconds() - start < ENOUGH_S,
+		"another client's publication is done in time %s", what);
 	raw_close(&raw);
 	close(fd);
 }
@@ -148,7 +147,7 @@ int main(void)
 	close(fd);
 	tarn_tensor_unref(witness.tensor);
 	tarn_store_unref(witness.store);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done(11);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Publications that lie about what they bring: descriptors that are none, and
- * memory that somebody still writes. Each is refused with a sentence, or
- * copied; an innocent client is served all the while, and the books are what
- * they were afterwards.
+ * Publications that lie about their memory: descriptors of other kinds, and
+ * memory that a process still writes. Each is refused with a sentence, or
+ * copied; an innocent client is served all the while, and the accounts are
+ * unchanged afterwards.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -154,7 +154,8 @@ static uint32_t pool_of(int fd, uint64_t size, const char *what)
 	struct raw raw;
 
 	raw_open(&raw, kit_publish_daemon.socket);
-	is_int(WIRE_PUBLISHED, publish_msg_answer(&p, &raw), "%s", what);
+	is_int(WIRE_PUBLISHED, publish_msg_answer(&p, &raw),
+		"a publication of memory succeeds: %s", what);
 	if (tarn_store_lookup(kit_publish_witness.store, "brought", &t) >= 0)
 		must(tarn_store_export(kit_publish_witness.store, t, &d));
 	tarn_tensor_unref(t);
@@ -177,7 +178,7 @@ static void copied_if(bool copied, int fd, uint64_t size, const char *what)
 {
 	uint32_t pool = pool_of(fd, size, what);
 
-	ok((pool == TABLE_POOL_OWN) == !copied, "it is %s: %s",
+	ok((pool == TABLE_POOL_OWN) == !copied, "the memory is %s: %s",
 		copied ? "copied" : "adopted", what);
 	is_int(0, tarn_store_remove(kit_publish_witness.store, "brought"),
 		"the published tensor is removed");
@@ -225,9 +226,9 @@ static void keep_a_mapping(void)
 	memset(map, 5, 4 * MIB);
 	ok(pool_of(fd, 4 * MIB, "memory that is mapped for writing") !=
 			TABLE_POOL_OWN,
-		"is copied");
+		"memory that is mapped for writing is copied");
 	memset(map, 6, 4 * MIB);
-	is_int(5, first_byte(), "what is written since is not seen");
+	is_int(5, first_byte(), "writes after the publication are not seen");
 	must(tarn_store_remove(kit_publish_witness.store, "brought"));
 	munmap(map, 4 * MIB);
 	close(fd);
@@ -251,9 +252,10 @@ static void keep_pages_pinned(void)
 	munmap(map, 4 * MIB);
 	ok(pool_of(fd, 4 * MIB, "memory whose pages are pinned") !=
 			TABLE_POOL_OWN,
-		"is copied");
-	ok(seconds() - start < 60, "in time");
-	is_int(5, first_byte(), "whole");
+		"memory whose pages are pinned is copied");
+	ok(seconds() - start < 60,
+		"memory whose pages are pinned is copied in time");
+	is_int(5, first_byte(), "the copy of pinned memory has its bytes");
 	must(tarn_store_remove(kit_publish_witness.store, "brought"));
 	close(pipe_fds[0]);
 	close(pipe_fds[1]);

@@ -35,7 +35,7 @@ static tarn_tensor *counting(int dtype, int64_t n, double first)
 
 static void is_done(int r, const char *what)
 {
-	if (!is_int(0, r, "%s", what))
+	if (!is_int(0, r, "a call succeeds: %s", what))
 		diag("%s", tarn_error_message());
 }
 
@@ -119,22 +119,23 @@ static void test_prefix(const char *socket)
 		if (round == 0 && (reader = fork()) == 0)
 			read_for_ever(socket);
 	}
-	is_done(r, "a set is replaced again and again");
+	is_done(r, "a set of names is replaced many times");
 	must(tarn_store_list(store, "run/", count_one, &n));
-	is_int(SET, n, "and has its own names only");
+	is_int(SET, n, "the folder has only the names of the last set");
 	kill(reader, SIGKILL);
 	waitpid(reader, &status_seen, 0);
 	if (!ok(WIFSIGNALED(status_seen),
-		    "a reader sees no mixture, and no gap"))
+		    "a reader never sees two sets or none"))
 		diag("status %#x", (unsigned)status_seen);
 	is_int(0, tarn_store_publish(store, NULL, 0, &replace, NULL),
-		"nothing is published in place of it all");
+		"a publication of no names replaces all names of the prefix");
 	n = 0;
 	must(tarn_store_list(store, "run/", count_one, &n));
-	is_int(0, n, "and nothing is left");
-	ok(storages_become(before), "nor any of its storages");
+	is_int(0, n, "no name is left after the prefix was removed");
+	ok(storages_become(before),
+		"no storage is left after the prefix was removed");
 	is_int(0, tarn_store_publish(store, NULL, 0, &replace, NULL),
-		"which may be done again");
+		"removing the prefix again succeeds");
 }
 
 int main(void)
@@ -146,6 +147,6 @@ int main(void)
 		bail("%s", tarn_error_message());
 	test_prefix(daemon.socket);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&daemon), "the daemon ends in peace");
+	is_int(0, daemon_stop(&daemon), "the daemon ends without an error");
 	return done(8);
 }

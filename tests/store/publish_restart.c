@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The server is killed while somebody publishes without pause: each call comes
- * to its end, each has raised the version by exactly one, and at the end no
- * byte is taken that should not be.
+ * The server is killed while a client publishes without pause: each call
+ * succeeds, each raises the version by exactly one, and at the end no byte is
+ * taken that should not be.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -112,10 +112,10 @@ static void test_kills(tarn_store *store, pid_t keeper)
 		n++;
 		atomic_store(published, n);
 	}
-	if (!is_int(0, r, "each of many publications comes to its end"))
+	if (!is_int(0, r, "each publication during restarts succeeds"))
 		diag("%s", tarn_error_message());
 	is_int(n, (int64_t)version, "each publication was done once");
-	ok(right, "with the right bytes");
+	ok(right, "the last publication has its bytes");
 	kill(pid, SIGKILL);
 	waitpid(pid, &status, 0);
 	must(tarn_store_remove(store, "again"));
@@ -124,7 +124,7 @@ static void test_kills(tarn_store *store, pid_t keeper)
 			break;
 		usleep(5000);
 	}
-	is_int(0, (int64_t)s.storages, "no storage is left");
+	is_int(0, (int64_t)s.storages, "no storage is left after the restarts");
 	is_int(0, (int64_t)s.used, "no byte is left in use");
 	diag("%ld publications, %d kills", n, KILLS);
 }
@@ -177,7 +177,7 @@ static void test_keeper_stopped(tarn_store *store, const struct daemon *daemon)
 		kill(server, SIGKILL);
 	kill(daemon->pid, SIGCONT);
 	waitpid(pid, &status, 0);
-	is_int(0, status, "publications go on when the keeper goes on");
+	is_int(0, status, "publications continue when the keeper continues");
 	before = atomic_load(published);
 	for (long i = MAX(before - NAMES, 0l); i < before; i++) {
 		snprintf(name, sizeof(name), "kept/%ld", i % NAMES);
@@ -202,6 +202,6 @@ int main(void)
 	test_kills(store, daemon.pid);
 	test_keeper_stopped(store, &daemon);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&daemon), "the daemon ends in peace");
+	is_int(0, daemon_stop(&daemon), "the daemon ends without an error");
 	return done(8);
 }

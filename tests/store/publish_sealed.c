@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What was published is written by nobody: not by who created it, through the
- * old address, the old descriptor, /proc or a new mapping; not by who reads
- * it; and the bytes are the same at the end.
+ * No process can write a published tensor: not its creator, through the old
+ * address, the old descriptor, /proc or a new mapping, and no reader; and the
+ * bytes are the same at the end.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -115,17 +115,20 @@ static void test_descriptor(int fd, const char *what)
 {
 	const int flags = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
 
-	ok(pwrite(fd, "x", 1, 0) < 0, "%s: not written", what);
-	ok(ftruncate(fd, 0) < 0, "%s: not truncated", what);
-	ok(ftruncate(fd, 2 * SIZE) < 0, "%s: not grown", what);
-	ok(fallocate(fd, flags, 0, SIZE) < 0, "%s: not punched", what);
-	ok(fallocate(fd, FALLOC_FL_ZERO_RANGE, 0, SIZE) < 0, "%s: not zeroed",
+	ok(pwrite(fd, "x", 1, 0) < 0, "%s: a write to the descriptor fails",
 		what);
+	ok(ftruncate(fd, 0) < 0, "%s: the memory cannot be made smaller", what);
+	ok(ftruncate(fd, 2 * SIZE) < 0, "%s: the memory cannot be made larger",
+		what);
+	ok(fallocate(fd, flags, 0, SIZE) < 0,
+		"%s: the memory cannot be punched", what);
+	ok(fallocate(fd, FALLOC_FL_ZERO_RANGE, 0, SIZE) < 0,
+		"%s: the memory cannot be zeroed", what);
 	ok(mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) ==
 			MAP_FAILED,
-		"%s: not mapped for writing", what);
-	ok(fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL) < 0, "%s: its seals are final",
-		what);
+		"%s: the memory cannot be mapped for writing", what);
+	ok(fcntl(fd, F_ADD_SEALS, F_SEAL_SEAL) < 0,
+		"%s: the memory's seals are final", what);
 }
 
 static void test_reopened(int fd, const char *what)
@@ -156,11 +159,12 @@ static void test_given(const char *socket, const tarn_tensor *t)
 	ask.generation = d.generation;
 	raw_open(&raw, socket);
 	raw_send(&raw, WIRE_STORAGE, &ask, sizeof(ask), NULL, 0);
-	is_int(WIRE_STORAGE_FD, raw_answer(&raw), "a reader asks for it");
+	is_int(WIRE_STORAGE_FD, raw_answer(&raw),
+		"a reader asks for the storage's descriptor");
 	if (!is_int(1, raw.n_fds, "a reader of the storage gets a descriptor"))
 		return raw_close(&raw);
 	is_int(O_RDONLY, fcntl(raw.fds[0], F_GETFL) & O_ACCMODE,
-		"which can only read");
+		"the reader's descriptor is read-only");
 	test_descriptor(raw.fds[0], "as it is given");
 	test_reopened(raw.fds[0], "what is given, reopened");
 	raw_close(&raw);
@@ -176,11 +180,12 @@ static void test_writer(void)
 		mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	is_int(0, tarn_store_publish(store, &item, 1, NULL, NULL),
-		"published with a mapping left over");
+		"a tensor is published while another mapping is left");
 	memset(map, 9, SIZE);
-	ok(is_whole("written"), "what is written since, others do not see");
+	ok(is_whole("written"),
+		"writes through the left mapping are not seen by others");
 	is_int(0, tarn_tensor_set_f64(item.tensor, (int64_t[]) {0}, 1),
-		"its creator has his own again, and may write it");
+		"the creator has its own writable memory again");
 	munmap(map, SIZE);
 	close(fd);
 	tarn_tensor_unref(item.tensor);
@@ -197,15 +202,18 @@ int main(void)
 		bail("%s", tarn_error_message());
 	item.tensor = created();
 	fd = descriptor_of();
-	ok(pwrite(fd, "\7", 1, 0) == 1, "before, a descriptor can write");
+	ok(pwrite(fd, "\7", 1, 0) == 1,
+		"a created tensor's descriptor can write before the "
+		"publication");
 	if (!is_int(0, tarn_store_publish(store, &item, 1, NULL, NULL),
-		    "published, with a descriptor left open"))
+		    "a tensor is published while a descriptor is left"))
 		diag("%s", tarn_error_message());
 	test_descriptor(fd, "the creator's old descriptor");
 	test_reopened(fd, "the same, reopened");
 	test_given(daemon.socket, item.tensor);
 	test_address(item.tensor);
-	ok(is_whole("sealed"), "after all that its bytes are the same");
+	ok(is_whole("sealed"),
+		"the published bytes are unchanged after all attempts");
 	close(fd);
 	test_writer();
 	tarn_tensor_unref(item.tensor);

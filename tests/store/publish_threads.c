@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One created tensor, many threads: each publishes it under a name of its own
- * at the same moment, while another looks at what it is by now. Whoever is
- * first turns it into a shared one under the eyes of the others; they must
- * neither see it half turned nor free it twice, and all names lead to one
- * storage.
+ * One created tensor, many threads: each publishes it under its own name at
+ * the same moment, while another looks at its storage. The first thread turns
+ * it into a shared one; the others must neither see it half turned nor free it
+ * twice, and all names lead to one storage.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -161,9 +160,8 @@ static void test_fork(void)
 		tarn_tensor_unref(round.tensor);
 	}
 	is_int(0, failed,
-		"10 children publish what a thread of their parent "
-		"was publishing when they were forked");
-	is_int(0, round.failed, "no thread of the parent failed to publish");
+		"10 children publish the tensor of a thread of their parent");
+	is_int(0, round.failed, "no thread of the parent fails to publish");
 }
 
 int main(void)
@@ -179,12 +177,12 @@ int main(void)
 	for (int i = 0; i < ROUNDS; i++)
 		split += !run_round(&round);
 	is_int(0, round.failed,
-		"%d times %d threads publish one tensor at once: all can",
+		"%d times %d threads publish one tensor at once: all succeed",
 		ROUNDS, THREADS);
-	is_int(0, split, "and all their names lead to one storage");
-	is_int(0, round.odd, "which is never seen half turned");
+	is_int(0, split, "the names of all threads lead to one storage");
+	is_int(0, round.odd, "no thread sees the tensor half published");
 	test_fork();
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&daemon), "the daemon ends");
+	is_int(0, daemon_stop(&daemon), "the daemon ends without an error");
 	return done(6);
 }

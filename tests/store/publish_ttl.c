@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names that are published for a time, against the real daemon: they go at
- * its end and not before, a set all at once; who renews them keeps them; who
- * has the tensor open keeps that; a wait is told; a server that was killed
- * meanwhile makes no difference, and nothing of them is left in the end.
+ * Names with a time to live, against the real daemon: they go at their end and
+ * not before, a set at once; a renewed name stays; a process that has the
+ * tensor open keeps it; a wait sees the end; a killed server makes no
+ * difference, and nothing is left in the end.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -109,13 +109,15 @@ static void test_end(void)
 	double start, end;
 
 	publish("for good", t, 0);
-	is_int(0, publish_and_hold(t, &start, &held), "a brief name");
+	is_int(0, publish_and_hold(t, &start, &held),
+		"a name with a short time to live is published");
 	end = gone_at("brief");
-	ok(end - start >= TTL, "lives as long as it was given");
+	ok(end - start >= TTL, "the name is there during its time to live");
 	diag("after %.0f ms", (end - start) * 1e3);
 	ok(end - start < PATIENCE, "the name goes soon after its time to live");
-	ok(there("for good"), "one that was given no time stays");
-	ok(held && tarn_tensor_equal(t, held) == 1, "who has it open keeps it");
+	ok(there("for good"), "a name without a time to live stays");
+	ok(held && tarn_tensor_equal(t, held) == 1,
+		"a holder keeps the tensor of a name that ended");
 	tarn_tensor_unref(held);
 	tarn_tensor_unref(t);
 	must(tarn_store_remove(store, "for good"));
@@ -135,14 +137,15 @@ static void test_renewed(void)
 		nap(TTL / 20);
 	}
 	diag("renewed %d times", n);
-	ok(!missed && there("beat"), "renewed all the time, it is there");
+	ok(!missed && there("beat"), "a name that is renewed in time stays");
 	publish("beat", t, TTL);
 	ok(gone_at("beat") - start < PATIENCE,
 		"a name that is given less time goes earlier");
 	publish("beat", t, TTL);
 	publish("beat", t, 0);
 	nap(2 * TTL);
-	ok(there("beat"), "and stays when it is published for good");
+	ok(there("beat"),
+		"a name that is published without a time to live stays");
 	must(tarn_store_remove(store, "beat"));
 	tarn_tensor_unref(t);
 }
@@ -177,9 +180,9 @@ static void test_set(void)
 		;
 	for (int i = 0; i < SET; i++)
 		last += there(names[i]);
-	is_int(0, last, "a set goes as a whole");
+	is_int(0, last, "a set of names ends at one time");
 	must(tarn_store_list(store, "set/", count_one, &last));
-	is_int(0, last, "and is not listed");
+	is_int(0, last, "names that ended are not listed");
 	tarn_tensor_unref(t);
 }
 
@@ -211,8 +214,9 @@ static void test_waits(void)
 	tarn_tensor_unref(seen);
 	pthread_create(&thread, NULL, publish_later, (void *)"w");
 	is_int(0, tarn_store_next(store, "w", &cursor, 60000, &seen),
-		"what comes after the end");
-	ok(tarn_tensor_equal(t, seen) == 0, "is the next one");
+		"a publication after a name's end is waited for");
+	ok(tarn_tensor_equal(t, seen) == 0,
+		"the waiting client gets the next publication");
 	pthread_join(thread, NULL);
 	tarn_tensor_unref(seen);
 	tarn_tensor_unref(t);
@@ -244,7 +248,7 @@ static void test_restart(void)
 	tarn_store_unref(store);
 	if (tarn_store_open(server.socket, &store) < 0)
 		bail("%s", tarn_error_message());
-	ok(status().server_pid != pid, "it was another server");
+	ok(status().server_pid != pid, "another server has taken over");
 	must(tarn_store_remove(store, "for good"));
 	tarn_tensor_unref(t);
 }
@@ -264,8 +268,8 @@ int main(void)
 	for (int i = 0; i < 6000 && status().used; i++)
 		nap(0.01);
 	s = status();
-	is_int(0, (int64_t)s.names, "no name is left");
-	is_int(0, (int64_t)s.used, "no byte is left");
+	is_int(0, (int64_t)s.names, "no name is left at the end");
+	is_int(0, (int64_t)s.used, "no memory is left in use at the end");
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends in peace");
 	return done(21);

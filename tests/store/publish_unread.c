@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Publications of very many names, of one connection that does not read: their
- * answers are long, and wait for it, one after the other. It is not heard
- * meanwhile, so that they take no more memory than one of them; others are
- * served; and when it reads, all is done.
+ * Publications of very many names, on a connection whose client does not read:
+ * their long answers wait for it, one after the other. The daemon does not
+ * read that connection meanwhile, so that the answers take no more memory than
+ * one of them; others are served; and when the client reads, all is done.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -83,13 +83,13 @@ int main(void)
 		answered +=
 			raw_receive(&raw, RAW_PATIENCE_MS) == WIRE_PUBLISHED;
 	pthread_join(thread, NULL);
-	is_int(TIMES, answered, "each answer of %d bytes comes", ANSWER);
+	is_int(TIMES, answered, "each answer of %d bytes arrives", ANSWER);
 	witness_is_served(&witness, "one has read all");
 	raw_close(&raw);
 	free(body);
 	remove_files();
 	tarn_tensor_unref(witness.tensor);
 	tarn_store_unref(witness.store);
-	is_int(0, daemon_stop(&server), "the daemon ends well");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(4);
 }

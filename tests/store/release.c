@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Dropping a tensor never waits. It happens in destructors, under an
- * interpreter's lock, so a server that stands still must not hold it up: not
- * while other threads wait to send, and not while the socket is full. Nor is a
- * release lost then: once the server goes on, the memory is given back, also if
- * the process that released it sends nothing more. A fork waits for no sender
- * either.
+ * interpreter's lock, so a stopped server must not hold it up: not while other
+ * threads wait to send, and not while the socket is full. The release is not
+ * lost: once the server continues, the memory is given back, even if the
+ * process that released it sends nothing more. A fork does not wait for a
+ * sender either.
  */
 #include <errno.h>
 #include <poll.h>
@@ -156,20 +156,21 @@ static void test_beside_senders(void)
 	store->connection.timeout_ms = WAIT_MS;
 	hold(held);
 	is_int((int64_t)before + HELD, (int64_t)storages(),
-		"leases alone hold so many storages");
+		"leases alone hold the storages");
 	kill(server, SIGSTOP);
 	begin_all(threads);
 	took = drop(held);
 	ok(took < SOON,
-		"dropping tensors does not wait for threads that send: %d of "
-		"them took %.0f ms",
+		"dropping %d tensors does not wait for threads that send: "
+		"%.0f ms",
 		HELD, took * 1000);
 	took = forks();
-	ok(took < SOON, "nor does a fork: it took %.0f ms", took * 1000);
+	ok(took < SOON, "a fork does not wait for threads that send: %.0f ms",
+		took * 1000);
 	kill(server, SIGCONT);
-	is_int(0, end_all(threads), "every publication succeeds afterwards");
-	ok(storages_become(before + 1),
-		"every storage that was dropped is given back");
+	is_int(0, end_all(threads),
+		"every publication succeeds when the server continues");
+	ok(storages_become(before + 1), "every dropped storage is given back");
 	if (tarn_store_remove(store, "filler") < 0)
 		bail("remove: %s", tarn_error_message());
 	ok(storages_become(before),
@@ -191,14 +192,16 @@ static void test_nobody_sends(void)
 	kill(server, SIGSTOP);
 	begin_all(threads);
 	is_int(THREADS, end_all(threads),
-		"publications to a server that stands still fail");
-	ok(is_full(), "the socket is full");
+		"publications to a server that stands still time out");
+	ok(is_full(), "the socket to the server is full");
 	took = drop(held);
-	ok(took < SOON, "tensors are dropped: in %.0f ms", took * 1000);
+	ok(took < SOON,
+		"dropping tensors does not wait for a full socket: %.0f ms",
+		took * 1000);
 	kill(server, SIGCONT);
 	/* What had been sent is done. */
 	ok(storages_become(before + 1) || storages() == before,
-		"they are given back, though this store sends nothing more");
+		"dropped storages are given back without another message");
 	store->connection.timeout_ms = timeout_ms;
 }
 
@@ -214,6 +217,6 @@ int main(void)
 	tarn_tensor_unref(bytes);
 	tarn_store_unref(store);
 	tarn_store_unref(other);
-	is_int(0, daemon_stop(&daemon_), "the daemon ends");
+	is_int(0, daemon_stop(&daemon_), "the daemon ends without an error");
 	return done(11);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A removal that is sent again to a server that took over takes nothing that
- * others have published since: 1. a name is removed, and the server dies before
- * its answer is in the socket; 2. somebody publishes under the same name;
- * 3. the client sends its request again, and is answered. So with all that lies
- * below a prefix. A removal that was not done is done.
+ * A removal that is sent again to a server that took over removes nothing that
+ * others have published since: 1. a name is removed, and the server dies
+ * before its answer is in the socket; 2. another client publishes under the
+ * same name; 3. the client sends its request again, and is answered. The same
+ * holds for removals of a prefix. A removal that was not done is done.
  */
 #include <errno.h>
 #include <string.h>
@@ -58,16 +58,18 @@ static void test_name(void)
 	change_server(&daemon_);
 	publish("a");
 	is_int(WIRE_DONE, take("a", 1000, true),
-		"a removal that was done is answered");
-	ok(stands("a"), "what another has published since stands");
+		"the next server answers a completed removal");
+	ok(stands("a"),
+		"a publication after a completed removal stays in place");
 	until_completions(0);
 	change_server(&daemon_);
 	is_int(WIRE_DONE, take("a", 1001, true),
-		"a removal that was not done is done");
+		"a removal without completion is done");
 	ok(!stands("a"), "the name is gone after the removal was sent again");
 	is_int(WIRE_ERROR, take("a", 1002, true),
-		"a removal of what is not there fails, also again");
-	is_int(ENOENT, raw.error, "as it would for the first time");
+		"a removal of a missing name fails, also when repeated");
+	is_int(ENOENT, raw.error,
+		"the repeated removal fails with the same error");
 	until_completions(0);
 }
 
@@ -83,11 +85,12 @@ static void test_prefix(void)
 	change_server(&daemon_);
 	publish("p/b");
 	is_int(WIRE_PUBLISHED, take_below("p/", 2000, true),
-		"a removal of all below a prefix that was done is answered");
-	ok(stands("p/b"), "what another has published there stands");
+		"the next server answers a completed removal of a prefix");
+	ok(stands("p/b"),
+		"publications below the removed prefix stay in place");
 	until_completions(0);
 	is_int(WIRE_PUBLISHED, take_below("p/", 2001, true),
-		"a removal that was not done is done");
+		"a removal of a prefix without completion is done");
 	ok(!stands("p/b"), "no name is left below the prefix");
 }
 
@@ -99,7 +102,7 @@ static void test_rubbish(void)
 	for (size_t i = 0; i < 3; i++) {
 		is_int(WIRE_ERROR,
 			answer_to(WIRE_REMOVE, 3000, bodies[i], 11, i & 1),
-			"a name with a NUL in it is none");
+			"a name with a NUL is malformed");
 		is_int(EINVAL, raw.error,
 			"a removal of a name with a NUL in it is refused");
 	}
@@ -121,16 +124,18 @@ static void test_unread(void)
 	for (int i = 0; i < 10; i++)
 		if (report_daemon(other, &status) < 0)
 			bail("status: %s", tarn_error_message());
-	ok(stands("q/2"), "a client that does not read is not heard");
+	ok(stands("q/2"),
+		"a client that does not read its answers is not read either");
 	until_completions(1);
 	for (int i = 0; i < 2; i++) {
 		int type;
 
 		while ((type = raw_answer(&raw)) == WIRE_PONG)
 			;
-		is_int(WIRE_DONE, type, "answer %d comes when it reads", i);
+		is_int(WIRE_DONE, type,
+			"answer %d arrives when the client reads", i);
 	}
-	ok(!stands("q/2"), "and what it asked is done");
+	ok(!stands("q/2"), "the client's removals are done");
 	until_completions(0);
 }
 
@@ -140,8 +145,8 @@ static void test_library(void)
 {
 	publish("y");
 	is_int(0, slept(&daemon_, tarn_store_remove, "y", "y"),
-		"what the dead server never read is done after what another "
-		"has published meanwhile");
+		"a removal that the dead server never read is done after a "
+		"publication by others");
 	ok(!stands("y"), "the name is gone after the next server removed it");
 	until_completions(0);
 }
@@ -156,6 +161,6 @@ int main(void)
 	test_unread();
 	test_library();
 	again_close();
-	is_int(0, daemon_stop(&daemon_), "the daemon ends well");
+	is_int(0, daemon_stop(&daemon_), "the daemon ends without an error");
 	return done(23);
 }

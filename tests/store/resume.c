@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Another server takes over while a call waits, as the client sees it: it asks
- * the same again, once. What it is out of for a moment is waited for; what it
- * is out of for longer costs that call, which says so, and no other. Nobody
- * stands still meanwhile: what it is out of, others may be about to give back.
+ * Another server takes over while a call waits, as the client sees it: it
+ * sends the request again, once. It waits for resources that are missing for a
+ * moment; if they are missing for longer, that call fails with the reason, and
+ * no other. Other calls do not wait meanwhile: they may be about to give the
+ * resources back.
  */
 #include <errno.h>
 #include <limits.h>
@@ -71,10 +72,10 @@ static int status_of_restarted(int denied, int error)
 	again_denied = 0;
 	if (r < 0) {
 		ok(!strstr(tarn_error_message(), "died twice"),
-			"the sentence says nothing of deaths");
+			"the error does not say that the server died");
 		has_str("look whether it was done", tarn_error_message(),
 			"the error says what to do");
-		is_int(0, fake.n_again, "it was not asked again");
+		is_int(0, fake.n_again, "a failed call is not sent again");
 		is_int(0, report_daemon(store, &status),
 			"the next call is served");
 	}
@@ -91,9 +92,9 @@ static void test_short(void)
 		const char *text = strerror(errors[i]);
 
 		is_int(0, status_of_restarted(3, errors[i]),
-			"%s, three times, when it is to be asked again", text);
+			"%s three times does not fail a resend", text);
 		is_int(-errors[i], status_of_restarted(INT_MAX, errors[i]),
-			"%s, for ever", text);
+			"%s for ever fails the call", text);
 	}
 }
 
@@ -156,14 +157,16 @@ static void test_others(void)
 	while (again_denied == INT_MAX)
 		usleep(1000);
 	is_int(0, report_daemon(store, &status),
-		"while a call waits for descriptors, others are served");
-	is_int(0, fake.n_again, "and it waits still");
-	is_int(0, fake.n_resent, "so the server must not take it for answered");
+		"other calls are served while one waits for descriptors");
+	is_int(0, fake.n_again, "the waiting call has not been sent again yet");
+	is_int(0, fake.n_resent,
+		"the server is not told that the call was answered");
 	again_denied = 0;
 	pthread_join(thread, &r);
 	stopped = false;
-	is_int(0, (intptr_t)r, "when they have given some back, it is asked");
-	is_int(1, fake.n_again, "again, once");
+	is_int(0, (intptr_t)r,
+		"the call is sent when descriptors are given back");
+	is_int(1, fake.n_again, "the waiting call is sent again once");
 	fake_stop(&fake);
 	tarn_store_unref(store);
 }
@@ -196,48 +199,54 @@ static void test_restart(void)
 	tarn_store *store = opened(&fake, FAKE_REPORT_KILLS);
 
 	is_int(0, report_daemon(store, &status),
-		"what one server died of, another answers");
-	is_int(1, fake.n_resumed, "it was resumed");
-	is_int(1, fake.n_again, "and asked again, and told so");
+		"a call that one server died of is answered by the next");
+	is_int(1, fake.n_resumed, "the connection was resumed once");
+	is_int(1, fake.n_again, "the call was sent again and marked as such");
 	/* It comes behind what was asked again, and is not answered. */
 	for (int ms = 0; ms < 60000 && !fake.n_resent; ms++)
 		usleep(1000);
-	is_int(1, fake.n_resent, "and that this was all");
-	is_int(0, report_daemon(store, &status), "as if nothing was");
-	is_int(1, fake.n_again, "what is new is not sent again");
-	is_int(1, fake.n_resent, "nor is that this was all");
+	is_int(1, fake.n_resent, "the resume was ended by a message");
+	is_int(0, report_daemon(store, &status),
+		"the next call succeeds as before");
+	is_int(1, fake.n_again, "a new call is not marked as sent again");
+	is_int(1, fake.n_resent,
+		"a new call does not send the end of a resume");
 	fake_stop(&fake);
 	tarn_store_unref(store);
 	store = opened(&fake, FAKE_REPORT_KILLS);
 	resumes_denied = 3;
 	is_int(0, report_daemon(store, &status),
-		"nor is it lost for want of memory to say that it resumes");
-	is_int(0, resumes_denied, "of which there was none, three times");
+		"a resume without memory for its message is tried again");
+	is_int(0, resumes_denied,
+		"memory for the resume message was missing three times");
 	fake_stop(&fake);
 	tarn_store_unref(store);
 	store = opened(&fake, FAKE_REPORT_KILLS);
 	resents_denied = 1;
 	is_int(0, report_daemon(store, &status),
-		"the answer comes without memory to say that this was all");
-	is_int(0, report_daemon(store, &status), "and so does another");
-	is_int(1, fake.n_resent, "before which it is said, once");
+		"the answer arrives without memory for the resume's end");
+	is_int(0, report_daemon(store, &status), "a second call succeeds, too");
+	is_int(1, fake.n_resent,
+		"the end of the resume is sent once before it");
 	fake_stop(&fake);
 	tarn_store_unref(store);
 	store = opened(&fake, FAKE_REPORT_KILLS);
 	resumes_denied = INT_MAX;
 	is_int(-ENOMEM, report_daemon(store, &status),
-		"if there is none for ever, the connection ends");
+		"a resume without memory for ever ends the connection");
 	resumes_denied = 0;
 	is_int(-ENOMEM, report_daemon(store, &status),
-		"and says so to the next call");
+		"the next call says that the connection has ended");
 	fake_stop(&fake);
 	tarn_store_unref(store);
 	store = opened(&fake, FAKE_REPORT_KILLS_TWICE);
 	is_int(-ECONNRESET, report_daemon(store, &status),
-		"what two servers died of is not asked again");
-	has_str("died twice", tarn_error_message(), "the sentence says so");
-	is_int(0, report_daemon(store, &status), "the connection goes on");
-	is_int(2, fake.n_resumed, "it was resumed twice");
+		"a call that two servers died of is not sent again");
+	has_str("died twice", tarn_error_message(),
+		"the error says that the server died twice");
+	is_int(0, report_daemon(store, &status),
+		"the connection works after the second death");
+	is_int(2, fake.n_resumed, "the connection was resumed twice");
 	fake_stop(&fake);
 	tarn_store_unref(store);
 }

@@ -217,11 +217,8 @@ static void judge(const struct tally *tally, const char *what)
 	diag("%s: %u snapshots, %.2f us each, %u publications met", what,
 		tally->n, 1e6 * tally->seconds / tally->n, tally->values);
 	is_int(0, tally->failed, "%s: every snapshot succeeds", what);
-	is_int(0, tally->mixed,
-		"%s: none has some of the old set and some of "
-		"the new",
-		what);
-	ok(tally->values > 1, "%s: it was replaced meanwhile", what);
+	is_int(0, tally->mixed, "%s: no snapshot mixes two sets", what);
+	ok(tally->values > 1, "%s: the set was replaced meanwhile", what);
 }
 
 /* What a snapshot is for. */
@@ -323,35 +320,44 @@ static void test_quiet(void)
 	publish_set(store, "q", 2, 7, NULL);
 	if (tarn_channel_open(store, "q/channel", &options, &channel) < 0)
 		bail("channel: %s", tarn_error_message());
-	is_int(0, tarn_store_snapshot(store, "q/", &a), "a set at rest");
-	is_int(2, (int64_t)a->n, "has its names, and no channel");
+	is_int(0, tarn_store_snapshot(store, "q/", &a),
+		"a snapshot of a prefix succeeds");
+	is_int(2, (int64_t)a->n,
+		"a snapshot has the prefix's names and no channel");
 	is_int(0, tarn_store_snapshot_names(store, names, 3, &b),
 		"a snapshot of given names succeeds");
-	is_str("q/1", b->items[0].name, "the order is that of the names");
+	is_str("q/1", b->items[0].name,
+		"a snapshot of names keeps their order");
 	is_str("q/1", b->items[2].name, "a snapshot can have a name twice");
 	is_int((int64_t)a->commit, (int64_t)b->commit,
-		"nothing was committed in between");
+		"two snapshots without a commit have the same number");
 	publish_set(store, "q", 2, 8, NULL);
 	n = value_of(a->items[0].tensor);
-	is_int(7, n, "what is held stays what it was");
+	is_int(7, n, "a held snapshot keeps its tensors");
 	a = tarn_snapshot_free(a);
-	is_int(0, tarn_store_snapshot(store, NULL, &a), "of all names");
-	ok(a->commit > b->commit, "a publication has a higher number");
-	is_int(2, (int64_t)b->items[0].version + 1, "versions are told");
+	is_int(0, tarn_store_snapshot(store, NULL, &a),
+		"a snapshot of all names succeeds");
+	ok(a->commit > b->commit,
+		"a snapshot after a publication has a higher number");
+	is_int(2, (int64_t)b->items[0].version + 1,
+		"a snapshot has the version of each name");
 	tarn_snapshot_free(a);
 	tarn_snapshot_free(b);
-	is_int(0, tarn_store_snapshot(store, "nothing/", &a), "of no names");
-	is_int(0, (int64_t)a->n, "is empty");
+	is_int(0, tarn_store_snapshot(store, "nothing/", &a),
+		"a snapshot of a prefix without names succeeds");
+	is_int(0, (int64_t)a->n,
+		"a snapshot of a prefix without names is empty");
 	tarn_snapshot_free(a);
 	is_int(-ENOENT, tarn_store_snapshot_names(store, missing, 2, &a),
-		"a name that is not there");
+		"a snapshot with a name that does not exist is refused");
 	has_str("q/none", tarn_error_message(),
 		"the error names the missing tensor");
 	is_int(-EINVAL, tarn_store_snapshot_names(store, empty, 1, &a),
-		"a name that can be none");
+		"a snapshot with a malformed name is refused");
 	is_int(-EINVAL, tarn_store_snapshot_names(store, channels, 1, &a),
-		"a channel is refused");
-	is_int(0, tarn_store_snapshot_names(store, NULL, 0, &a), "no names");
+		"a snapshot with a channel is refused");
+	is_int(0, tarn_store_snapshot_names(store, NULL, 0, &a),
+		"a snapshot of no names succeeds");
 	tarn_snapshot_free(a);
 	tarn_channel_unref(channel);
 }

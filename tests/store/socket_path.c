@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Where the socket is looked for, and which folders and peers are refused: a
- * foreign one, one that others can write, a link, a path that is too long, and
- * whatever belongs to the uid that stands for every user that a namespace does
- * not know. Where nobody accepts, connecting ends in time.
+ * Where the client looks for the socket, and which folders and peers it
+ * refuses: a foreign one, one that others can write, a link, a path that is
+ * too long, and anything of the uid that stands for all users that a namespace
+ * does not know. A connection that is not accepted ends in time.
  */
 #include "lib/store/socket_connect.h"
 #include "lib/store/socket_path.h"
@@ -44,24 +44,29 @@ static void test_order(void)
 	unsetenv("TARN_SOCKET");
 	unsetenv("SLURM_JOB_ID");
 	setenv("XDG_RUNTIME_DIR", "/run/user/77", 1);
-	is_int(0, socket_candidates(NULL, &p), "the places");
-	is_int(3, p.n, "three of them");
-	is_str("/run/tarn/tarnd.sock", p.at[0].path, "the machine's");
-	ok(!p.at[0].ours, "which nobody starts by himself");
-	is_str("/run/user/77/tarn/tarnd.sock", p.at[1].path, "the session's");
+	is_int(0, socket_candidates(NULL, &p), "the candidate paths are found");
+	is_int(3, p.n, "there are three candidate paths");
+	is_str("/run/tarn/tarnd.sock", p.at[0].path,
+		"the first candidate is the machine's socket");
+	ok(!p.at[0].ours, "the machine's socket is not started by a client");
+	is_str("/run/user/77/tarn/tarnd.sock", p.at[1].path,
+		"the second candidate is in the session's folder");
 	snprintf(want, sizeof(want), "/tmp/tarn-%u/tarnd.sock",
 		(unsigned)geteuid());
-	is_str(want, p.at[2].path, "the user's");
-	ok(p.at[1].ours && p.at[2].ours, "which are his own");
+	is_str(want, p.at[2].path,
+		"the third candidate is in the user's own folder");
+	ok(p.at[1].ours && p.at[2].ours,
+		"the session's and the user's socket may be started");
 
 	setenv("SLURM_JOB_ID", "4711_3", 1);
 	socket_candidates(NULL, &p);
 	is_str("/run/tarn/tarnd.sock", p.at[0].path,
-		"the machine's is the same in a job");
+		"the machine's candidate is the same in a job");
 	is_str("/run/user/77/tarn/tarnd-4711_3.sock", p.at[1].path,
-		"the user's is the job's");
+		"the user's candidate has the job's name");
 	setenv("SLURM_JOB_ID", "../x", 1);
-	is_int(-EINVAL, socket_candidates(NULL, &p), "a job's name is no path");
+	is_int(-EINVAL, socket_candidates(NULL, &p),
+		"a job's name with a slash is refused");
 	setenv("SLURM_JOB_ID",
 		"12345678901234567890123456789012345678901234567890", 1);
 	is_int(-ENAMETOOLONG, socket_candidates(NULL, &p),
@@ -70,17 +75,18 @@ static void test_order(void)
 
 	setenv("XDG_RUNTIME_DIR", "relative", 1);
 	socket_candidates(NULL, &p);
-	is_int(2, p.n, "a relative session folder is passed over");
+	is_int(2, p.n, "a relative session folder is ignored");
 
 	setenv("TARN_SOCKET", "/a/b.sock", 1);
 	socket_candidates(NULL, &p);
 	is_int(1, p.n, "TARN_SOCKET is the only place");
-	is_str("/a/b.sock", p.at[0].path, "it is that one");
+	is_str("/a/b.sock", p.at[0].path, "the only candidate is TARN_SOCKET");
 	ok(p.at[0].ours, "a daemon may be started at that path");
 	socket_candidates("/c/d.sock", &p);
-	is_str("/c/d.sock", p.at[0].path, "what the caller names comes first");
+	is_str("/c/d.sock", p.at[0].path,
+		"the caller's path comes before TARN_SOCKET");
 	ok(p.at[0].ours, "a daemon may be started at the caller's path");
-	is_int(-EINVAL, socket_candidates("", &p), "an empty path");
+	is_int(-EINVAL, socket_candidates("", &p), "an empty path is refused");
 	unsetenv("TARN_SOCKET");
 }
 
@@ -92,10 +98,12 @@ static void test_too_long(void)
 	memset(path, 'x', sizeof(path));
 	path[0] = '/';
 	path[107] = '\0';
-	is_int(0, socket_candidates(path, &p), "107 bytes fit");
+	is_int(0, socket_candidates(path, &p),
+		"a path of 107 bytes is accepted");
 	path[107] = 'x';
 	path[108] = '\0';
-	is_int(-ENAMETOOLONG, socket_candidates(path, &p), "108 do not");
+	is_int(-ENAMETOOLONG, socket_candidates(path, &p),
+		"a path of 108 bytes is refused");
 	has_str("108 bytes, 107 are the most", tarn_fail_message(),
 		"the error has the length and the limit");
 	setenv("TARN_SOCKET", path, 1);
@@ -110,32 +118,36 @@ static void test_folder(void)
 	struct stat st;
 
 	sock = in_top("new/s");
-	is_int(-ENOENT, socket_folder_check(sock, false), "no folder");
-	is_int(0, socket_folder_check(sock, true), "is made");
+	is_int(-ENOENT, socket_folder_check(sock, false),
+		"a missing folder is not made when only checked");
+	is_int(0, socket_folder_check(sock, true),
+		"a missing folder is made when asked for");
 	stat(in_top("new"), &st);
-	is_int(0700, st.st_mode & 07777, "for the user alone");
-	is_int(0, socket_folder_check(sock, true), "once");
+	is_int(0700, st.st_mode & 07777,
+		"a folder that is made is the user's alone");
+	is_int(0, socket_folder_check(sock, true),
+		"a folder that was made is accepted");
 
 	mkdir(in_top("open"), 0700);
 	chmod(in_top("open"), 0777);
 	is_int(-EPERM, socket_folder_check(in_top("open/s"), true),
-		"one that anybody can write is refused");
+		"a folder that anybody can write is refused");
 	has_str("mode 777", tarn_fail_message(),
 		"the error has the folder's mode");
 	chmod(in_top("open"), 01777);
 	is_int(0, socket_folder_check(in_top("open/s"), true),
-		"a sticky one (/tmp) of ours or root's is not");
+		"a sticky folder of the user's or root's is accepted");
 
 	if (symlink(in_top("new"), in_top("link")) < 0)
 		bail("symlink: %s", strerror(errno));
 	is_int(-EPERM, socket_folder_check(in_top("link/s"), true),
-		"a link is refused");
+		"a folder that is a symbolic link is refused");
 	has_str("is a link", tarn_fail_message(),
 		"the error says that it is a link");
 	if (mknod(in_top("file"), S_IFREG | 0600, 0) < 0)
 		bail("mknod: %s", strerror(errno));
 	is_int(-EPERM, socket_folder_check(in_top("file/s"), true),
-		"a file is refused");
+		"a folder that is a regular file is refused");
 	unlink(in_top("link"));
 	unlink(in_top("file"));
 }
@@ -278,11 +290,11 @@ static void test_nobody(void)
 		bail("chown: %s", strerror(errno));
 	foreign_listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	ok(as_user(65534, in_top("over"), listens),
-		"uid 65534 serves a socket");
+		"a process of uid 65534 serves a socket");
 	ok(as_user(65534, in_top("over"), connects),
-		"uid 65534 is one user outside of a namespace");
+		"uid 65534 is accepted as itself outside of a namespace");
 	ok(in_partial_namespace(refuses_overflow),
-		"uid 65534 is refused where its namespace maps some users only");
+		"uid 65534 is refused where a namespace maps some users only");
 	fd_close(foreign_listener);
 	unlink(in_top("over/s"));
 }
@@ -298,12 +310,13 @@ static void test_overflow(void)
 	if (chown(in_top("over"), OWNER, OWNER) < 0)
 		bail("chown: %s", strerror(errno));
 	foreign_listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	ok(as_user(OWNER, in_top("over"), listens), "one user serves a socket");
+	ok(as_user(OWNER, in_top("over"), listens),
+		"a process of one user serves a socket");
 	chmod(in_top("over/s"), 0666);
 	if (as_user(12345, in_top("over"), may_unshare))
 		ok(as_user(12345, in_top("over"), refuses_in_namespace),
-			"in a namespace that maps neither, another user does "
-			"not believe that it is his own");
+			"an unmapped user's socket is not taken for another's "
+			"own");
 	else
 		skip(1, "this user may not make a user namespace");
 	fd_close(foreign_listener);
@@ -331,9 +344,11 @@ static void test_full(void)
 		 n < 16);
 	began = seconds();
 	is_int(-ETIMEDOUT, socket_connect(a.sun_path, 200, &fd),
-		"connecting ends where nobody accepts");
-	ok(seconds() - began < 60, "at its time limit");
-	has_str("accepts no connection", tarn_fail_message(), "and says so");
+		"a connection to a server that does not accept ends");
+	ok(seconds() - began < 60,
+		"a connection that is not accepted ends at its time limit");
+	has_str("accepts no connection", tarn_fail_message(),
+		"the error says that no connection is accepted");
 	while (n--)
 		fd_close(waiting[n]);
 	fd_close(listener);
@@ -347,9 +362,10 @@ static void test_other_kind(void)
 	fd_close(open(
 		in_top("new/plain"), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 	is_int(-ENOTSOCK, socket_connect(in_top("new/plain"), 10000, &fd),
-		"a file that is no socket");
+		"a connection to a file that is no socket is refused");
 	has_str("new/plain is a regular file, not a socket",
-		tarn_fail_message(), "is named as what it is");
+		tarn_fail_message(),
+		"the error says that the file is no socket");
 	unlink(in_top("new/plain"));
 }
 
@@ -359,20 +375,20 @@ static void test_connect(void)
 	int listener, fd = -1;
 
 	is_int(-ENOENT, socket_connect(in_top("new/none"), 10000, &fd),
-		"no socket");
+		"a connection to a missing socket is refused");
 	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	snprintf(a.sun_path, sizeof(a.sun_path), "%s", in_top("new/t"));
 	if (bind(listener, (struct sockaddr *)&a, sizeof(a)) ||
 		listen(listener, 1))
 		bail("listen on %s: %s", a.sun_path, strerror(errno));
 	is_int(0, socket_connect(a.sun_path, 10000, &fd),
-		"our own is connected");
+		"a connection to the user's own socket succeeds");
 	fd_close(fd);
 	fd_close(listener);
 	fd = -1;
 	is_int(-ECONNREFUSED, socket_connect(a.sun_path, 10000, &fd),
-		"a socket that nobody serves");
-	is_int(-1, fd, "gives nothing");
+		"a connection to a socket without a server is refused");
+	is_int(-1, fd, "a refused connection gives no descriptor");
 	unlink(a.sun_path);
 }
 

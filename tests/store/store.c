@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A store against the real daemon: a file becomes tensors that a second
- * process reads, by name, by address and by descriptor; what is removed while
- * it is held stays readable, and its space comes back when it is dropped.
+ * process reads, by name, by address and by descriptor; a removed tensor stays
+ * readable while it is held, and its memory is given back when it is dropped.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -150,30 +150,39 @@ static void test_names(tarn_store *store)
 	int64_t value = 0;
 	int n = 0;
 
-	is_int(0, tarn_file_open(path, &file), "the file");
+	is_int(0, tarn_file_open(path, &file),
+		"the file to be loaded is opened");
 	is_int(0, tarn_store_load(store, file, &options, &info, NULL),
-		"is loaded by name");
-	is_int(800008, (int64_t)info.bytes, "all of it");
+		"the file is loaded with a name");
+	is_int(800008, (int64_t)info.bytes, "the load reports all bytes");
 	ok(strcmp(info.engine, "io_uring") == 0 ||
 			strcmp(info.engine, "threads") == 0,
-		"by %s", info.engine);
-	ok(!info.cached, "nobody had it");
+		"the load was read by %s", info.engine);
+	ok(!info.cached, "the first load is not from the cache");
 	is_int(0, tarn_store_list(store, "model/", count_names, &n),
-		"the names");
-	is_int(3, n, "are three");
-	is_int(0, tarn_store_lookup(store, "model/f", &t), "one is opened");
+		"the names of the load are listed");
+	is_int(3, n, "the load has published three names");
+	is_int(0, tarn_store_lookup(store, "model/f", &t),
+		"a published name is looked up");
 	ok(has_floats(t), "the opened tensor has its bytes");
 	tarn_tensor_unref(t);
-	is_int(0, tarn_store_lookup(store, "model/none", &t), "an empty one");
-	is_int(0, tarn_layout_numel(tarn_tensor_layout(t)), "is empty");
+	is_int(0, tarn_store_lookup(store, "model/none", &t),
+		"a tensor without elements is looked up");
+	is_int(0, tarn_layout_numel(tarn_tensor_layout(t)),
+		"the looked-up tensor has no elements");
 	tarn_tensor_unref(t);
-	is_int(0, tarn_store_lookup(store, "model/one", &t), "a scalar");
-	is_int(0, tarn_tensor_get_i64(t, NULL, &value), "has a value");
-	is_int(-42, value, "its own");
+	is_int(0, tarn_store_lookup(store, "model/one", &t),
+		"a scalar is looked up");
+	is_int(0, tarn_tensor_get_i64(t, NULL, &value),
+		"the scalar's value is read");
+	is_int(-42, value, "the scalar has its own value");
 	tarn_tensor_unref(t);
-	is_int(-ENOENT, tarn_store_lookup(store, "model/g", &t), "no other");
-	is_int(0, run_reader("model/f", -1), "a second process reads it");
-	is_int(3, run_reader("model/g", -1), "and finds no other");
+	is_int(-ENOENT, tarn_store_lookup(store, "model/g", &t),
+		"a name that is not published is not found");
+	is_int(0, run_reader("model/f", -1),
+		"a second process reads the tensor");
+	is_int(3, run_reader("model/g", -1),
+		"a second process does not find a missing name");
 	tarn_file_unref(file);
 }
 
@@ -183,22 +192,29 @@ static void test_export(tarn_store *store)
 	tarn_tensor *t;
 	int ends[2];
 
-	is_int(0, tarn_store_lookup(store, "model/f", &t), "a tensor");
-	is_int(0, tarn_store_export(store, t, &d), "as 256 bytes");
+	is_int(0, tarn_store_lookup(store, "model/f", &t),
+		"a tensor is looked up to be exported");
+	is_int(0, tarn_store_export(store, t, &d),
+		"the tensor is exported as 256 bytes");
 	if (pipe(ends) < 0 || write(ends[1], &d, sizeof(d)) != sizeof(d))
 		bail("pipe: %s", strerror(errno));
-	is_int(0, run_reader("-", ends[0]), "goes through a pipe");
+	is_int(0, run_reader("-", ends[0]),
+		"a second process imports the descriptor from a pipe");
 	/* Removed under our hands: the descriptor still means it. */
-	is_int(0, tarn_store_remove(store, "model/f"), "its name goes");
-	is_int(0, tarn_store_remove(store, "model/none"), "another");
+	is_int(0, tarn_store_remove(store, "model/f"),
+		"the tensor's name is removed");
+	is_int(0, tarn_store_remove(store, "model/none"),
+		"the second name is removed");
 	is_int(0, tarn_store_remove(store, "model/one"),
 		"the last name is removed");
-	is_int(-ENOENT, tarn_store_remove(store, "model/one"), "once");
+	is_int(-ENOENT, tarn_store_remove(store, "model/one"),
+		"a removed name cannot be removed again");
 	if (write(ends[1], &d, sizeof(d)) != sizeof(d))
 		bail("pipe: %s", strerror(errno));
-	is_int(0, run_reader("-", ends[0]), "a holder can still hand it on");
+	is_int(0, run_reader("-", ends[0]),
+		"a holder exports the tensor without a name");
 	ok(has_floats(t), "the tensor that was handed on keeps its bytes");
-	ok(used(store) >= 800008, "its memory is in use");
+	ok(used(store) >= 800008, "the memory of the held tensor is in use");
 	tarn_tensor_unref(t);
 	close(ends[0]);
 	close(ends[1]);
@@ -212,28 +228,33 @@ static void test_addresses(tarn_store *store)
 	int n_failed = 0;
 
 	snprintf(address, sizeof(address), "%s:f", path);
-	is_int(0, tarn_store_get(store, address, &t), "FILE:TENSOR");
-	ok(has_floats(t), "has its bytes");
-	is_int(0, run_reader(address, -1), "in a second process too");
+	is_int(0, tarn_store_get(store, address, &t),
+		"a tensor is found by FILE:TENSOR");
+	ok(has_floats(t), "the tensor by FILE:TENSOR has its elements");
+	is_int(0, run_reader(address, -1),
+		"a second process reads FILE:TENSOR, too");
 	tarn_tensor_unref(t);
 	/* Stamps of two seconds' age are believed. */
 	usleep(2200000);
-	is_int(0, tarn_store_get(store, address, &t), "an older file");
+	is_int(0, tarn_store_get(store, address, &t),
+		"a tensor of an older file is found by FILE:TENSOR");
 	report_daemon(store, &before);
 	for (int i = 0; i < 1000; i++) {
 		n_failed += tarn_store_get(store, address, &u) < 0;
 		tarn_tensor_unref(u);
 	}
 	report_daemon(store, &after);
-	is_int(0, n_failed, "is opened a thousand times more");
+	is_int(0, n_failed,
+		"an older file's tensor is found a thousand times more");
 	is_int((int64_t)before.loads + (int64_t)before.loads_cached,
 		(int64_t)after.loads + (int64_t)after.loads_cached,
-		"without asking the daemon once");
+		"repeated look-ups of FILE:TENSOR ask the daemon nothing");
 	tarn_tensor_unref(t);
-	is_int(0, run_reader(address, -1), "a second process has it");
+	is_int(0, run_reader(address, -1),
+		"a second process gets the cached file");
 	report_daemon(store, &after);
 	ok(after.loads_cached > before.loads_cached,
-		"without reading it again");
+		"the second process's load is from the cache");
 }
 
 static void test_changed(tarn_store *store)
@@ -250,11 +271,13 @@ static void test_changed(tarn_store *store)
 		pwrite(fd, &x, 4, 8 + (off_t)sizeof(header) - 1 + 12) != 4)
 		bail("%s: %s", path, strerror(errno));
 	snprintf(address, sizeof(address), "%s:f", path);
-	is_int(0, tarn_store_get(store, address, &t), "a file that changed");
+	is_int(0, tarn_store_get(store, address, &t),
+		"a file that changed is found by FILE:TENSOR");
 	must(tarn_tensor_get_f64(t, index, &value));
-	ok(value == 777, "is read anew: %g", value);
+	ok(value == 777, "the file that changed is read anew: %g", value);
 	tarn_tensor_unref(t);
-	is_int(0, tarn_file_open(path, &file), "one that is open");
+	is_int(0, tarn_file_open(path, &file),
+		"a file is opened before it is cut off");
 	if (ftruncate(fd, 5000) < 0)
 		bail("ftruncate: %s", strerror(errno));
 	ok(tarn_store_load(store, file, NULL, NULL, NULL) < 0,
@@ -277,22 +300,27 @@ static void test_empty(tarn_store *store)
 
 	fwrite(text, 1, sizeof(text) - 1, f);
 	fclose(f);
-	is_int(0, tarn_file_open(path, &file), "a file without tensors");
-	is_int(0, tarn_store_load(store, file, &options, NULL, &all), "loads");
+	is_int(0, tarn_file_open(path, &file),
+		"a file without tensors is opened");
+	is_int(0, tarn_store_load(store, file, &options, NULL, &all),
+		"a file without tensors is loaded");
 	is_int(0, (int64_t)tarn_layout_nbytes(tarn_tensor_layout(all)),
-		"no bytes");
+		"the load of a file without tensors has no bytes");
 	tarn_tensor_unref(all);
 	tarn_file_unref(file);
 	f = fopen(path, "w");
 	fwrite(&size, 8, 1, f);
 	fwrite(zero, 1, size, f);
 	fclose(f);
-	is_int(0, tarn_file_open(path, &file), "a file of an empty tensor");
-	is_int(0, tarn_store_load(store, file, &options, NULL, NULL), "loads");
+	is_int(0, tarn_file_open(path, &file),
+		"a file of a tensor without elements is opened");
+	is_int(0, tarn_store_load(store, file, &options, NULL, NULL),
+		"a file of a tensor without elements is loaded");
 	tarn_file_unref(file);
 	is_int(0, tarn_store_lookup(store, "empty/z", &all),
 		"an empty tensor is found by its name");
-	is_int(0, tarn_layout_numel(tarn_tensor_layout(all)), "empty");
+	is_int(0, tarn_layout_numel(tarn_tensor_layout(all)),
+		"the found tensor has no elements");
 	tarn_tensor_unref(all);
 	is_int(0, tarn_store_remove(store, "empty/z"),
 		"the name of an empty tensor is removed");
@@ -330,11 +358,11 @@ static void test_full(tarn_store *store)
 	tarn_tensor *t;
 
 	is_int(-ENOSPC, tarn_store_load(store, file, &options, NULL, NULL),
-		"256 MiB do not fit into a budget of 128");
+		"a load of 256 MiB with a budget of 128 is refused");
 	has_str("udget", tarn_error_message(), "the error names the budget");
 	is_int(-ENOENT, tarn_store_lookup(store, "big/b", &t),
-		"nothing is named");
-	ok(used(store) <= before, "nothing is taken");
+		"a refused load publishes no name");
+	ok(used(store) <= before, "a refused load takes no memory");
 	tarn_file_unref(file);
 }
 
@@ -346,24 +374,26 @@ static void test_space(tarn_store *store)
 	tarn_tensor *held, *t;
 
 	is_int(0, tarn_store_load(store, file, &options, NULL, NULL),
-		"80 MiB fit");
+		"a load of 80 MiB is accepted");
 	is_int(0, tarn_store_lookup(store, "big/b", &held),
 		"the tensor of 80 MiB is held");
-	is_int(0, tarn_store_remove(store, "big/b"), "when their name goes");
+	is_int(0, tarn_store_remove(store, "big/b"),
+		"the name of 80 MiB is removed");
 	tarn_file_unref(file);
 	file = open_hole((80ull << 20) - 1);
 	options.name = "other";
 	is_int(-ENOSPC, tarn_store_load(store, file, &options, NULL, NULL),
-		"another 80 do not fit beside them");
+		"another load of 80 MiB does not fit beside the held one");
 	is_int(0, ((unsigned char *)tarn_tensor_data(held))[(80 << 20) - 1],
-		"they can be read to the end");
+		"the held tensor can be read to its end");
 	tarn_tensor_unref(held);
 	is_int(0, tarn_store_load(store, file, &options, NULL, NULL),
 		"a large load succeeds after the tensors were dropped");
 	is_int(0, tarn_store_lookup(store, "other/b", &t),
 		"the loaded tensor is found by its name");
 	tarn_tensor_unref(t);
-	is_int(0, tarn_store_remove(store, "other/b"), "which goes");
+	is_int(0, tarn_store_remove(store, "other/b"),
+		"the name of the large load is removed");
 	tarn_file_unref(file);
 }
 
@@ -376,26 +406,32 @@ static void test_death(tarn_store *store)
 
 	make_file();
 	must(tarn_file_open(path, &file));
-	is_int(0, tarn_store_load(store, file, NULL, NULL, &all), "a load");
+	is_int(0, tarn_store_load(store, file, NULL, NULL, &all),
+		"a file is loaded without a name");
 	is_int(0, tarn_store_loaded_tensor(all, file, "f", &views[0]),
-		"a view of it");
+		"a view of the load is taken");
 	is_int(0, tarn_store_loaded_tensor(all, file, "f", &views[1]),
-		"and another");
+		"a second view of the load is taken");
 	ok(tarn_tensor_same_storage(views[0], all) &&
 			tarn_tensor_same_storage(views[1], all) &&
 			has_floats(views[1]),
-		"are the same memory");
+		"both views share the load's memory");
 	tarn_tensor_unref(all);
 	tarn_tensor_unref(views[0]);
 	tarn_tensor_unref(views[1]);
-	is_int(0, tarn_store_get_from_file(store, file, "f", &t), "a tensor");
-	is_int(0, daemon_stop(&server), "the daemon ends as asked");
-	ok(has_floats(t), "its bytes are still there");
-	ok(report_daemon(store, &status) < 0, "calls fail");
-	has_str(server.socket, tarn_error_message(), "and say where");
-	ok(access(server.socket, F_OK) < 0, "the socket is gone");
+	is_int(0, tarn_store_get_from_file(store, file, "f", &t),
+		"a tensor is taken from a file");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
+	ok(has_floats(t), "a tensor's bytes outlive the daemon");
+	ok(report_daemon(store, &status) < 0,
+		"a call after the daemon's end fails");
+	has_str(server.socket, tarn_error_message(),
+		"the error after the daemon's end names the socket");
+	ok(access(server.socket, F_OK) < 0,
+		"the socket is gone with the daemon");
 	tarn_store_unref(store);
-	ok(has_floats(t), "and the bytes are still there");
+	ok(has_floats(t),
+		"a tensor's bytes are still there after a failed call");
 	tarn_tensor_unref(t);
 	tarn_file_unref(file);
 }

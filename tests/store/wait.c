@@ -104,19 +104,19 @@ static void test_time(tarn_store *store)
 	tarn_tensor *t = NULL;
 
 	is_int(-ETIMEDOUT, tarn_store_wait(store, "no/x", 0, 0, &t, &version),
-		"a name that is not there, no time");
+		"a wait without time for a missing name times out");
 	is_int(-ETIMEDOUT, tarn_store_wait(store, "no/x", 0, 120, &t, &version),
-		"and a little");
-	ok(seconds() - start >= 0.12, "takes that time");
+		"a short wait for a missing name times out");
+	ok(seconds() - start >= 0.12, "a short wait takes its time");
 	has_str("'no/x': nobody has published it within 120 ms",
 		tarn_error_message(), "the error contains the expected words");
-	ok(!t && version == 77, "nothing is given");
+	ok(!t && version == 77, "a wait that times out returns nothing");
 	is_int(-ENOENT, tarn_store_version(store, "no/x", &version),
-		"it has no version");
+		"a missing name has no version");
 	is_int(-EINVAL, tarn_store_wait(store, "", 0, -1, &t, NULL),
-		"no name is none");
+		"a wait for an empty name is refused");
 	is_int(-EINVAL, tarn_store_wait(store, "\xff", 0, -1, &t, NULL),
-		"nor is what nobody can publish");
+		"a wait for a malformed name is refused");
 }
 
 static void test_appears(tarn_store *store, tarn_store *other)
@@ -128,14 +128,14 @@ static void test_appears(tarn_store *store, tarn_store *other)
 
 	begin_later(&later);
 	is_int(0, tarn_store_wait(store, "a/x", 0, -1, &t, &version),
-		"a name appears");
-	is_int(1, (int64_t)version, "as version 1");
+		"a wait ends when its name is published");
+	is_int(1, (int64_t)version, "the awaited name has version 1");
 	must(tarn_tensor_get_i64(t, (int64_t[]) {0}, &value));
-	is_int(7, value, "and can be read");
+	is_int(7, value, "the awaited tensor is read");
 	tarn_tensor_unref(t);
 	pthread_join(later.thread, NULL);
 	is_int(0, tarn_store_wait(store, "a/x", 0, 0, NULL, NULL),
-		"then it is there");
+		"a wait for a name that exists ends at once");
 }
 
 static void test_newer(tarn_store *store, tarn_store *other)
@@ -145,27 +145,30 @@ static void test_newer(tarn_store *store, tarn_store *other)
 	tarn_tensor *t;
 
 	is_int(-ETIMEDOUT, tarn_store_wait(store, "a/x", 1, 50, &t, NULL),
-		"no newer version");
+		"a wait for a newer version times out");
 	has_str("it is at version 1, and nobody has published a newer one",
 		tarn_error_message(), "the error contains the expected words");
 	begin_later(&later);
 	is_int(0, tarn_store_wait(store, "a/x", 1, LONG_MS, &t, &version),
-		"a newer one");
-	is_int(2, (int64_t)version, "is version 2");
+		"a wait for a newer version ends when it is published");
+	is_int(2, (int64_t)version, "the newer version is version 2");
 	tarn_tensor_unref(t);
 	pthread_join(later.thread, NULL);
-	is_int(0, tarn_store_version(store, "a/x", &version), "as the name");
-	is_int(2, (int64_t)version, "says itself");
+	is_int(0, tarn_store_version(store, "a/x", &version),
+		"the name's version is asked");
+	is_int(2, (int64_t)version, "the name has version 2");
 	is_int(-ETIMEDOUT, tarn_store_wait(store, "a/x", 5, 50, &t, NULL),
-		"one that is far off");
-	has_str("published one above", tarn_error_message(), "is said so, too");
+		"a wait for a version far ahead times out");
+	has_str("published one above", tarn_error_message(),
+		"the error says which version was published");
 	later.remove = "a/x";
 	begin_later(&later);
 	is_int(-ETIMEDOUT, tarn_store_wait(store, "a/x", 2, 400, &t, NULL),
-		"removed meanwhile, it counts from 1 again");
+		"a wait for a version above a removed name's times out");
 	pthread_join(later.thread, NULL);
-	is_int(0, tarn_store_version(store, "a/x", &version), "which it does");
-	is_int(1, (int64_t)version, "indeed");
+	is_int(0, tarn_store_version(store, "a/x", &version),
+		"the version of the name published anew is asked");
+	is_int(1, (int64_t)version, "a name published anew has version 1");
 }
 
 static void test_next(tarn_store *store, tarn_store *other)
@@ -176,29 +179,31 @@ static void test_next(tarn_store *store, tarn_store *other)
 
 	publish(other, "n");
 	is_int(0, tarn_store_next(store, "n/x", &cursor, 0, &t),
-		"the first is there");
+		"the first tensor of a name comes at once");
 	tarn_tensor_unref(t);
 	before = cursor;
 	is_int(-ETIMEDOUT, tarn_store_next(store, "n/x", &cursor, 50, &t),
-		"no second one");
-	is_int((int64_t)before, (int64_t)cursor, "the cursor stays");
+		"a second tensor of the name times out");
+	is_int((int64_t)before, (int64_t)cursor,
+		"a wait that times out leaves the cursor as it is");
 	begin_later(&later);
 	is_int(0, tarn_store_next(store, "n/x", &cursor, LONG_MS, &t),
-		"then there is");
+		"a second tensor comes when it is published");
 	tarn_tensor_unref(t);
 	pthread_join(later.thread, NULL);
 	must(tarn_store_remove(store, "n/x"));
 	is_int(-ETIMEDOUT, tarn_store_next(store, "n/x", &cursor, 50, &t),
-		"a removal is no publication");
+		"a removal does not end a wait for the next");
 	publish(other, "n");
 	publish(other, "n");
 	must(tarn_store_version(store, "n/x", &before));
-	is_int(2, (int64_t)before, "the same number as it had");
+	is_int(2, (int64_t)before,
+		"a name removed and published again has version 1");
 	is_int(0, tarn_store_next(store, "n/x", &cursor, 0, &t),
-		"is another version all the same");
+		"the republished version 1 counts as the next tensor");
 	tarn_tensor_unref(t);
 	is_int(-ETIMEDOUT, tarn_store_next(store, "n/x", &cursor, 0, &t),
-		"which comes once");
+		"the republished tensor comes once");
 }
 
 /* A server that stopped while it was freeing what a name leads to: so says
@@ -225,12 +230,12 @@ static void test_busy(tarn_store *store)
 
 	busy = 3;
 	is_int(0, tarn_store_wait(store, "a/x", 0, LONG_MS, &t, NULL),
-		"what a stopped server was freeing is waited for");
-	is_int(0, busy, "until there is an answer");
+		"a wait for a name whose storage is being freed continues");
+	is_int(0, busy, "the wait ends when the server answers");
 	tarn_tensor_unref(t);
 	busy = 1000000;
 	is_int(-ETIMEDOUT, tarn_store_wait(store, "a/x", 0, 50, &t, NULL),
-		"not for longer than was said");
+		"a wait ends at its deadline while the server is stopped");
 	busy = 0;
 }
 
@@ -249,10 +254,11 @@ static void test_signals(tarn_store *store)
 	sigaction(SIGALRM, &action, &old);
 	setitimer(ITIMER_REAL, &often, NULL);
 	is_int(-ETIMEDOUT, tarn_store_wait(store, "no/x", 0, 300, &t, NULL),
-		"signals do not end it");
+		"signals do not end a wait");
 	setitimer(ITIMER_REAL, &never, NULL);
 	sigaction(SIGALRM, &old, NULL);
-	ok(seconds() - start >= 0.3, "before its time");
+	ok(seconds() - start >= 0.3,
+		"a wait with signals takes its whole time");
 }
 
 static void test_fork(tarn_store *store)
@@ -268,7 +274,7 @@ static void test_fork(tarn_store *store)
 		_exit(r == -EPERM || r == -ETIMEDOUT ? 0 : 1);
 	}
 	waitpid(pid, &status, 0);
-	is_int(0, status, "a child's wait ends");
+	is_int(0, status, "a wait in a forked child ends");
 }
 
 /* ---- many waiters ---------------------------------------------------- */
@@ -389,8 +395,9 @@ static void test_restart(tarn_store *store, tarn_store *other)
 
 	pthread_create(&thread, NULL, kill_and_publish, other);
 	is_int(0, tarn_store_wait(store, "r/x", 0, LONG_MS, &t, &version),
-		"a killed server's successor brings what is waited for");
-	is_int(1, (int64_t)version, "as version 1");
+		"a wait ends when the next server publishes the name");
+	is_int(1, (int64_t)version,
+		"the name of the next server has version 1");
 	tarn_tensor_unref(t);
 	pthread_join(thread, NULL);
 }
@@ -413,17 +420,20 @@ static void test_death(tarn_store *store)
 
 	pthread_create(&thread, NULL, kill_later, NULL);
 	is_int(-ECONNRESET, tarn_store_wait(store, "no/x", 0, -1, &t, NULL),
-		"a wait for ever ends with the daemon");
-	ok(seconds() - start < LONG_MS / 1000, "soon");
-	has_str(server.socket, tarn_error_message(), "the sentence says whose");
+		"a wait without a deadline ends when the daemon ends");
+	ok(seconds() - start < LONG_MS / 1000,
+		"the wait ends soon after the daemon");
+	has_str(server.socket, tarn_error_message(),
+		"the error names the daemon's socket");
 	pthread_join(thread, NULL);
 	start = seconds();
 	is_int(-ECONNRESET,
 		tarn_store_wait(store, "no/x", 0, 4 * LONG_MS, &t, NULL),
-		"another one");
-	ok(seconds() - start < LONG_MS / 1e3, "at once");
+		"a second wait after the daemon's end is ECONNRESET");
+	ok(seconds() - start < LONG_MS / 1e3,
+		"a second wait after the daemon's end ends at once");
 	is_int(0, tarn_store_wait(store, "m/x", 0, 500, &t, NULL),
-		"what is there is there");
+		"a name that is there is found after the daemon's end");
 	tarn_tensor_unref(t);
 }
 

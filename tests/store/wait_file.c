@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Waiting for the bytes of a file that others load. First against a daemon
- * that the test plays itself, so that bytes arrive when the test says so; then
- * against the real one, which must wake those who wait.
+ * inside the test, so that bytes arrive when the test wants them; then against
+ * the real one, which must wake the waiting clients.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -117,34 +117,36 @@ static void test_progress(tarn_store *store, tarn_file *file)
 	uint64_t landed = 77;
 
 	is_int(-ENOENT, tarn_store_wait_file(store, file, 0, -1, &landed),
-		"a file that nobody loads");
+		"a wait for a file that is not being loaded is refused");
 	has_str("nobody is loading it", tarn_error_message(),
 		"the error contains 'nobody is loading it'");
 	step.index = begin_load(SIZE);
 	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 1, 100, &landed),
-		"one of which nothing has arrived");
+		"a wait for a file of which no byte has arrived times out");
 	has_str("0 of 1000 bytes have arrived, not 1 within 100 ms",
-		tarn_error_message(), "is said so, too");
-	is_int(77, (int64_t)landed, "and nothing is given");
+		tarn_error_message(),
+		"the error says how many bytes have arrived");
+	is_int(77, (int64_t)landed, "a wait that times out returns no count");
 	step.landed = 400;
 	begin_step(&step);
 	is_int(0, tarn_store_wait_file(store, file, 300, LONG_MS, &landed),
-		"a part of it");
-	is_int(400, (int64_t)landed, "arrives");
+		"a wait for a part of a file ends");
+	is_int(400, (int64_t)landed,
+		"the wait returns how many bytes have arrived");
 	end_step(&step);
 	step.landed = SIZE;
 	begin_step(&step);
 	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 0, 400, &landed),
-		"all have arrived, but may not be read yet");
+		"a wait continues while the bytes may not be read yet");
 	end_step(&step);
 	step.state = STORAGE_LIVE;
 	begin_step(&step);
 	is_int(0, tarn_store_wait_file(store, file, 5000, LONG_MS, &landed),
-		"then they may");
-	is_int(SIZE, (int64_t)landed, "all of them");
+		"a wait for more bytes than the file has ends");
+	is_int(SIZE, (int64_t)landed, "the wait returns all bytes of the file");
 	end_step(&step);
 	is_int(0, tarn_store_wait_file(store, file, 0, 0, NULL),
-		"what is there is there");
+		"a wait for a loaded file ends at once");
 	table_storage_drop(writer, step.index);
 }
 
@@ -154,17 +156,17 @@ static void test_ends(tarn_store *store, tarn_file *file)
 
 	begin_step(&step);
 	is_int(-ECANCELED, tarn_store_wait_file(store, file, 0, LONG_MS, NULL),
-		"a load that fails");
+		"a wait for a load that fails is ECANCELED");
 	end_step(&step);
 	step.index = begin_load(SIZE);
 	step.again = true;
 	begin_step(&step);
 	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 0, 400, NULL),
-		"one after which another begins");
+		"a wait continues with a load that follows the failed one");
 	end_step(&step);
 	fake.table.storages[step.index].flags = STORAGE_QUARANTINE;
 	is_int(-ENOENT, tarn_store_wait_file(store, file, 0, 100, NULL),
-		"what a dead loader left is nobody's load");
+		"a load that a dead loader left is not waited for");
 	table_storage_drop(writer, step.index);
 }
 
@@ -247,8 +249,9 @@ static void test_pause(tarn_store *store)
 	make_pair(&p, SHARD_SIZE);
 	pthread_create(&thread, NULL, begin_late, &late);
 	is_int(0, tarn_store_wait_file(store, p.file, 0, LONG_MS, &landed),
-		"shards with a pause between them");
-	is_int((int64_t)SHARD_SIZE + SIZE, (int64_t)landed, "all arrive");
+		"a wait for shards with a pause between them ends");
+	is_int((int64_t)SHARD_SIZE + SIZE, (int64_t)landed,
+		"the wait returns the bytes of all shards");
 	pthread_join(thread, NULL);
 	table_storage_drop(writer, late.index);
 	drop_pair(&p);
@@ -269,19 +272,21 @@ static void test_coming(tarn_store *store)
 		.label = "elsewhere/2.st", .total = SIZE};
 	pthread_create(&thread, NULL, begin_late, &late);
 	is_int(0, tarn_store_wait_file(store, p.file, 0, LONG_MS, &landed),
-		"a shard whose load waits for memory: %s",
+		"a wait for a shard that waits for memory ends: %s",
 		tarn_error_message());
-	is_int(2 * SIZE, (int64_t)landed, "all arrive");
+	is_int(2 * SIZE, (int64_t)landed,
+		"the wait returns the bytes of both shards");
 	pthread_join(thread, NULL);
 	table_storage_drop(writer, late.index);
 	load->total = SIZE + 1;
 	is_int(-ENOENT, tarn_store_wait_file(store, p.file, 0, LONG_MS, NULL),
-		"a load of another size is of another file");
-	has_str("nobody is loading it", tarn_error_message(), "as is said");
+		"a load of another size is not waited for");
+	has_str("nobody is loading it", tarn_error_message(),
+		"the error says that no load is under way");
 	load->total = SIZE;
 	load->state = TARN_LOAD_STOPPING;
 	is_int(-ENOENT, tarn_store_wait_file(store, p.file, 0, LONG_MS, NULL),
-		"and one that stops will not come");
+		"a wait for a load that stops is refused");
 	drop_pair(&p);
 }
 
@@ -298,22 +303,22 @@ static void test_coming_first(tarn_store *store)
 		.total = SIZE,
 		.state = TARN_LOAD_WAITING};
 	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 0, 0, NULL),
-		"a file whose load waits for memory is not there now");
+		"a wait without time for a load that lacks memory times out");
 	has_str("waits for memory", tarn_error_message(),
 		"the error contains 'waits for memory'");
 	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 0, 50, NULL),
-		"nor soon");
+		"a short wait for a load that lacks memory times out");
 	has_str("within 50 ms", tarn_error_message(),
 		"the error contains 'within 50 ms'");
 	pthread_create(&thread, NULL, begin_late, &late);
 	is_int(0, tarn_store_wait_file(store, file, 0, LONG_MS, &landed),
-		"but then it is");
-	is_int(SIZE, (int64_t)landed, "whole");
+		"a longer wait for a load that lacks memory ends");
+	is_int(SIZE, (int64_t)landed, "the longer wait returns all bytes");
 	pthread_join(thread, NULL);
 	table_storage_drop(writer, late.index);
 	fake.reported.state = TARN_LOAD_READING;
 	is_int(-ENOENT, tarn_store_wait_file(store, file, 0, LONG_MS, NULL),
-		"one that is read elsewhere is another file's");
+		"a load of another file is not waited for");
 	unlink(tarn_file_path(file));
 	tarn_file_unref(file);
 }
@@ -355,7 +360,7 @@ static void test_played(void)
 	tarn_file_unref(file);
 	file = make_file("e.safetensors", "b", 0);
 	is_int(0, tarn_store_wait_file(store, file, 0, 0, &size),
-		"an empty file has nothing to wait for");
+		"a wait for an empty file ends at once");
 	tarn_file_unref(file);
 	unlink(path);
 }
@@ -394,20 +399,26 @@ static void test_loaded(tarn_store *store)
 	uint32_t changed;
 
 	is_int(-ENOENT, tarn_store_wait_file(store, file, 0, 0, NULL),
-		"nobody loads it yet");
+		"a file that is not loaded yet is not waited for");
 	changed = store->table.header->changed;
-	is_int(0, tarn_store_load(other, file, NULL, NULL, NULL), "it is");
-	ok(store->table.header->changed != changed, "who waits was woken");
-	is_int(0, tarn_store_wait_file(store, file, 0, 0, NULL), "seen");
-	is_int(0, tarn_store_load(store, file, NULL, &info, NULL), "and had");
-	ok(info.cached, "without reading it");
+	is_int(0, tarn_store_load(other, file, NULL, NULL, NULL),
+		"the file is loaded by another client");
+	ok(store->table.header->changed != changed,
+		"a waiting client is woken when the load is done");
+	is_int(0, tarn_store_wait_file(store, file, 0, 0, NULL),
+		"a wait for the loaded file ends at once");
+	is_int(0, tarn_store_load(store, file, NULL, &info, NULL),
+		"the waiting client loads the file");
+	ok(info.cached, "the waiting client's load is from the cache");
 	tarn_file_unref(file);
 	unlink(path);
 	file = make_file("other.safetensors", "b", 100000);
 	rename_tensor();
 	changed = store->table.header->changed;
-	ok(tarn_store_load(other, file, NULL, NULL, NULL) < 0, "one fails");
-	ok(store->table.header->changed != changed, "who waits was woken");
+	ok(tarn_store_load(other, file, NULL, NULL, NULL) < 0,
+		"another client's load fails");
+	ok(store->table.header->changed != changed,
+		"a waiting client is woken when the load fails");
 	tarn_store_unref(other);
 	tarn_file_unref(file);
 	unlink(path);
