@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What it costs to hand a tensor over through a channel:
+ * The cost of sending a tensor through a channel:
  *
  *	bench/channel SOCKET
  *
  * Two processes, through the public library alone, there and back over two
- * channels; half of a turn is said. Two figures:
+ * channels; half of a round trip is printed. Two figures:
  *
  * - "handed over": one way from the call of tarn_slot_publish() by one to the
  *   tensor in the hands of the other, tarn_channel_receive() and

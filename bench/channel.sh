@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What handing a tensor over costs; see channel.c. A daemon of its own.
+# The cost of sending a tensor; see channel.c. With its own daemon.
 
 set -eu
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tarn-bench-channel.XXXXXX")

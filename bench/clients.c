@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a thousand connected clients cost a daemon:
+ * The cost of a thousand connected clients for a daemon:
  *
  *	bench/clients SOCKET
  *
  * Connects them one after the other, each until it is welcome, with a lease
  * in its page; then leaves them alone. The first hundred are the reference
  * for the last hundred, each at its best of a few rounds. Memory is resident
- * memory as /proc tells it for keeper and server, which counts what both map
- * twice; sockets and what the kernel keeps for descriptors it does not count.
+ * memory of keeper and server from /proc, which counts memory that both map
+ * twice, and does not count sockets and the kernel's memory for descriptors.
  */
 #include <stdio.h>
 #include <stdlib.h>

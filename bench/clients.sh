@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What a thousand clients cost; see clients.c. A daemon of its own.
+# The cost of a thousand clients; see clients.c. With its own daemon.
 
 set -eu
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tarn-bench-clients.XXXXXX")

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * lease: nanoseconds to take and give back a lease, one thread: the slot and
- * its fences alone; by way of the book, of a storage that nobody of this
- * process holds; and of one that somebody does. Beside them what two full
- * fences cost, and a mutex locked and unlocked twice.
+ * its fences alone; by the lease book, for a storage that this process does not
+ * hold yet; and for one that it holds. Beside them the cost of two full fences,
+ * and of a mutex locked and unlocked twice.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,8 +18,8 @@
 #include "lib/store/lease_book.h"
 #include "shm/table_writer.h"
 
-/* A round is shorter than a time slice, and of many rounds the best fiftieth
- * says what it costs who is not disturbed, on a busy machine too. */
+/* A round is shorter than a time slice, and the best fiftieth of many rounds
+ * is the cost of an undisturbed thread, on a busy machine too. */
 enum { ROUNDS = 1500, CALLS = 2000 };
 
 static struct table table;

@@ -1,5 +1,5 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What a lease costs; see lease.c.
+# The cost of a lease; see lease.c.
 exec bench/lease

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a look-up by name costs:
+ * The cost of a look-up by name:
  *
  *	bench/lookup [NAMES]
  *

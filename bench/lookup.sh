@@ -1,5 +1,5 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What a look-up by name costs; see lookup.c.
+# The cost of a look-up by name; see lookup.c.
 exec bench/lookup

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What it costs that a file's bytes are many tensors:
+ * The cost of a file's bytes being many tensors:
  *
  *	bench/many SOCKET FOLDER
  *

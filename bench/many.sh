@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What 100,000 tensors in one file cost beside one of their size; see many.c.
+# The cost of 100,000 tensors in one file beside one of their size; see many.c.
 # A daemon of its own, whose budget holds one copy, so that all loads land in
 # the same memory; files in $TARN_BENCH_DIR, or where temporary ones go.
 

@@ -7,8 +7,8 @@
  *
  * cold: the page cache has nothing of the file, and all processes begin at
  * once; the time until the last of them has read every byte. warm: one more
- * process, a moment later. squeezed: one more when the page cache has let go
- * of the file, as it does when other files are read; here it is told to
+ * process, a moment later. squeezed: one more when the page cache has dropped
+ * the file, as it does when other files are read; here it is asked to
  * (POSIX_FADV_DONTNEED), once no process maps the file any more. Memory is what
  * lies in the page cache and in the daemon while the processes hold the file.
  */

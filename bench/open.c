@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What opening a published tensor costs, once connected:
+ * The cost of opening a published tensor, once connected:
  *
  *	bench/open SOCKET FOLDER
  *
  * Loads a file of 1 KiB and one of 1 GiB under names, then looks each up and
- * drops it again and again. The table's own look-up is the reference: what
- * comes on top is the lease, the checks and the objects.
+ * drops it again and again. The table's own look-up is the reference: the rest
+ * is the lease, the checks and the objects.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +18,8 @@
 #include "bench/times.h"
 #include "lib/store/store.h"
 
-/* A round is shorter than a time slice, and of many rounds the best fiftieth
- * says what it costs who is not disturbed, on a busy machine too. */
+/* A round is shorter than a time slice, and the best fiftieth of many rounds
+ * is the cost of an undisturbed thread, on a busy machine too. */
 enum { ROUNDS = 1500, CALLS = 500, MANY = 1000 };
 
 static void die(const char *what)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What opening a published tensor costs; see open.c. A daemon of its own.
+# The cost of opening a published tensor; see open.c. With its own daemon.
 
 set -eu
 folder=$(mktemp -d "${TMPDIR:-/tmp}/tarn-bench-open.XXXXXX")

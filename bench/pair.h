@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Two processes on two processors, and the least that one can tell the other
- * by: a cache line that both write in turn, and a futex that one wakes the
- * other with. What a hand-over is measured against.
+ * Two processes on two processors, and the cheapest ways of signalling between
+ * them: a cache line that both write in turn, and a futex. They are the
+ * reference for channels and rings.
  */
 #pragma once
 

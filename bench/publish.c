@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What publishing costs:
+ * The cost of publishing:
  *
  *	bench/publish SOCKET PROCESSOR
  *

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What publishing costs; see publish.c. With a daemon of its own, twice: all on
-# one processor, and who asks on another than who answers. Left to itself the
+# The cost of publishing; see publish.c. With its own daemon, twice: all on one
+# processor, and the client on another than the daemon. Left to itself the
 # scheduler may give the ping-pong the one and the daemon the other, and on a
-# virtual machine to wake a processor costs more than all of the rest.
+# virtual machine waking a processor costs more than all of the rest.
 
 set -eu
 
@@ -13,7 +13,7 @@ allowed=${allowed##*: }
 first=${allowed%%[,-]*}
 last=${allowed##*[,-]}
 
-measure() ( # TITLE PROCESSOR: where the daemon is, and who answers
+measure() ( # TITLE PROCESSOR: where the daemon runs
 	echo "$1"
 	folder=$(mktemp -d "${TMPDIR:-/tmp}/tarn-bench-publish.XXXXXX")
 	. "$(dirname "$0")/daemon.sh"

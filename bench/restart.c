@@ -5,10 +5,10 @@
  *	bench/restart SOCKET FOLDER [NAMES [GIB]]
  *
  * A file of so many GiB and so many tensors is loaded, then the server is
- * killed and asked something at once: what is measured is the time until the
- * answer. The same once more with a storage for every tenth name, and after
- * each with a client more for a hundred. There is no reference but the limit
- * of 100 ms.
+ * killed and gets a request at once: the time until its answer is measured.
+ * Then the same with a storage for every tenth name, and each of them again
+ * with a client for every hundredth. There is no reference but the limit of
+ * 100 ms.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -84,7 +84,7 @@ static void publish_small(unsigned n)
 	}
 }
 
-static struct tarn_report_daemon ask(const char *when)
+static struct tarn_report_daemon report_at(const char *when)
 {
 	struct tarn_report *report;
 	struct tarn_report_daemon d;
@@ -99,14 +99,14 @@ static struct tarn_report_daemon ask(const char *when)
 /* Kills it; the seconds until it answers. */
 static double silence(void)
 {
-	struct tarn_report_daemon s = ask("before its death");
+	struct tarn_report_daemon s = report_at("before its death");
 	double start;
 
 	/* One more death in a row would be too many: see tarnd(8). */
 	kill(s.keeper_pid, SIGHUP);
 	start = wall();
 	kill(s.server_pid, SIGKILL);
-	ask("after its death");
+	report_at("after its death");
 	return wall() - start;
 }
 
@@ -120,7 +120,7 @@ static void measure(const char *what)
 		usleep(100000);
 	}
 	sort_values(ms, ROUNDS);
-	s = ask("at the end");
+	s = report_at("at the end");
 	printf("%-18s %7llu names %7llu storages %5.2f GiB %4u clients:"
 	       " %6.1f ms, at worst %6.1f (at most 100)\n",
 		what, (unsigned long long)s.names,

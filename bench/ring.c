@@ -5,7 +5,7 @@
  * cache line that two processes write in turn, and two futexes that they wake
  * each other with; p50 of batches so short that few are disturbed. Then how
  * many pass in a second, from one to one, and from four to two. In short rounds
- * that take turns; medians. And what a try costs where no slot is free.
+ * that take turns; medians. And the cost of an attempt when no slot is free.
  */
 #include <signal.h>
 #include <stdatomic.h>
@@ -101,7 +101,7 @@ static void get(struct ring *ring, bool asleep)
 
 enum way { LINE, RING, FUTEX, RING_ASLEEP };
 
-/* ret_batch: what each batch took, of one who asks. */
+/* ret_batch: the time of each batch, for the side that begins. */
 static void side(enum way way, bool first, int turns, double *ret_batch)
 {
 	bool asleep = way == RING_ASLEEP, raw = way == LINE || way == FUTEX;
@@ -196,7 +196,7 @@ static double many(int producers, int consumers, bool asleep)
 	return ITEMS / (wall_ns() - start) * 1e3;
 }
 
-/* A try of who finds no slot free, in the largest ring. */
+/* An attempt that finds no free slot, in the largest ring. */
 static double in_vain(enum ring_mode mode)
 {
 	double best = 1e18;

@@ -1,5 +1,5 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What a hand-off through a ring costs; see ring.c.
+# The cost of a transfer through a ring; see ring.c.
 exec bench/ring

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a snapshot of 1,000 names costs for each of them:
+ * The cost of a snapshot of 1,000 names for each of them:
  *
  *	bench/snapshot SOCKET
  *

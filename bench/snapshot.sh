@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# What a snapshot costs for each name; see snapshot.c.
+# The cost of a snapshot for each name; see snapshot.c.
 set -e
 folder=$(mktemp -d)
 # shellcheck source=bench/daemon.sh

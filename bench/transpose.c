@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * What permuting costs beside memcpy of the same bytes, in turns on the same
+ * The cost of permuting beside memcpy of the same bytes, in turns on the same
  * memory, one thread. One line a case:
  *
  *	NAME: memcpy MS, tarn MS

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * What a view operation costs. Each is called many times on a layout that the
+ * The cost of a view operation. Each is called many times on a layout that the
  * compiler cannot see through, through the shared library as a user's program
  * would; the best of some rounds is taken, since the rest is other people's
  * work on the same cores.

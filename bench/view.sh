@@ -1,4 +1,4 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# What a view operation costs; run in the build folder.
+# The cost of a view operation; run in the build folder.
 exec ./bench/view
