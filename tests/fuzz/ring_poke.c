@@ -23,7 +23,7 @@ static char *in_member(const struct ring *ring, uint8_t which)
 	struct ring_member *m = &ring->members[which & 3];
 	void *const words[] = {&m->word, &m->start, &m->until, &m->published};
 
-	/* Those that hear a broadcast come first, others after those. */
+	/* Consumers of a broadcast come first, other participants later. */
 	if (which & 64)
 		m += RING_BROADCAST_CONSUMERS - (m - ring->members);
 	return words[which >> 2 & 3];

@@ -264,7 +264,7 @@ void peer_channel_call(struct input *in, struct peer *peer)
 	struct channel *c = take_channel(in);
 	enum call call = input_byte(in) % CALLS;
 
-	/* Whose connection has ended is dead; the ring is told it is. */
+	/* A user whose connection has ended is dead, and is reaped. */
 	if (!c || peer->sock < 0)
 		return;
 	do_call(c, &c->parts[peer - peers], call, peer);

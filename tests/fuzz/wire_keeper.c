@@ -70,7 +70,7 @@ static void offer_segment(uint32_t domain)
 	/* Until it is mapped there. */
 	segments[n_segments++].gone = true;
 	gives = false;
-	tell(keeper, D_SEGMENT_MAP, &segment, sizeof(segment), &fd, 1);
+	post_message(keeper, D_SEGMENT_MAP, &segment, sizeof(segment), &fd, 1);
 }
 
 static void give_segment(const struct msg_segment *segment)
@@ -84,15 +84,16 @@ static void give_segment(const struct msg_segment *segment)
 	if (!segments[segment->number].gone)
 		return;
 	segments[segment->number].gone = false;
-	tell(keeper, D_SEGMENT, segment, sizeof(*segment), &fd, 1);
-	tell(keeper, D_GROWN, &grown, sizeof(grown), NULL, 0);
+	post_message(keeper, D_SEGMENT, segment, sizeof(*segment), &fd, 1);
+	post_message(keeper, D_GROWN, &grown, sizeof(grown), NULL, 0);
 }
 
 static void drop_segment(const struct msg_segment *segment)
 {
 	if (segment->number < n_segments)
 		segments[segment->number].gone = true;
-	tell(keeper, D_SEGMENT_DROPPED, segment, sizeof(*segment), NULL, 0);
+	post_message(
+		keeper, D_SEGMENT_DROPPED, segment, sizeof(*segment), NULL, 0);
 }
 
 static void refuse_memory(uint32_t domain)
@@ -104,8 +105,8 @@ static void refuse_memory(uint32_t domain)
 	} grown = {.head = {.domain = domain, .error = ENOSPC}};
 
 	memcpy(grown.head.text, why, strlen(why));
-	tell(keeper, D_GROWN, &grown, sizeof(grown.head) + strlen(why), NULL,
-		0);
+	post_message(keeper, D_GROWN, &grown, sizeof(grown.head) + strlen(why),
+		NULL, 0);
 }
 
 void keeper_make_segment(uint32_t domain)
@@ -346,7 +347,7 @@ void keeper_tell_all(int sock)
 	loaders_tell();
 	fd_store_each(&fd_store, replay_fd, NULL);
 	tell_clients();
-	tell(keeper, D_TAKEN_OVER, NULL, 0, NULL, 0);
+	post_message(keeper, D_TAKEN_OVER, NULL, 0, NULL, 0);
 }
 
 void keeper_begin(int sock)

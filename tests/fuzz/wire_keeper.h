@@ -13,7 +13,7 @@
 /* It answers on this socket. */
 void keeper_begin(int sock);
 void keeper_end(void);
-/* False: it had nothing to hear. */
+/* False: there was no message for it. */
 bool keeper_hear(void);
 
 /* What a server is begun with. */
@@ -44,6 +44,6 @@ void loader_forget(uint32_t number);
 void loaders_tell(void);
 
 /* A message, of the keeper's or a loader's. */
-void tell(int sock, uint16_t type, const void *body, size_t size,
+void post_message(int sock, uint16_t type, const void *body, size_t size,
 	const int *fds, int n_fds);
 int copy_of(int fd);

@@ -23,7 +23,7 @@ static struct {
 } loaders[LOADERS_MAX];
 static uint32_t n_loaders;
 
-void tell(int sock, uint16_t type, const void *body, size_t size,
+void post_message(int sock, uint16_t type, const void *body, size_t size,
 	const int *fds, int n_fds)
 {
 	int r = wire_send(sock, WIRE_OUT_FDS(type, 0, body, size, fds, n_fds));
@@ -49,7 +49,7 @@ void loader_fork(
 	uint32_t i = n_loaders;
 
 	if (i == LOADERS_MAX) { /* pid 0: there is none to be had */
-		tell(keeper, D_LOADER_IS, &is, sizeof(is), NULL, 0);
+		post_message(keeper, D_LOADER_IS, &is, sizeof(is), NULL, 0);
 		return;
 	}
 	make_pair(&fds[0], &loaders[i].sock);
@@ -62,7 +62,7 @@ void loader_fork(
 	is.number = n_loaders;
 	is.n_segments = n_segments;
 	loaders[i].is = is;
-	tell(keeper, D_LOADER_IS, &is, sizeof(is), fds, 2);
+	post_message(keeper, D_LOADER_IS, &is, sizeof(is), fds, 2);
 	close(fds[0]);
 }
 
@@ -73,7 +73,7 @@ static void fill(int sock, const struct msg_fill *fill)
 
 	for (uint32_t i = 0; i < fill->n_ranges; i++)
 		filled.bytes += range[i].size;
-	tell(sock, L_DONE, &filled, sizeof(filled), NULL, 0);
+	post_message(sock, L_DONE, &filled, sizeof(filled), NULL, 0);
 }
 
 static void fail(int sock, uint64_t job)
@@ -85,8 +85,8 @@ static void fail(int sock, uint64_t job)
 	} failed = {.head = {.job = job, .error = EIO}};
 
 	memcpy(failed.head.text, why, strlen(why));
-	tell(sock, L_FAILED, &failed, sizeof(failed.head) + strlen(why), NULL,
-		0);
+	post_message(sock, L_FAILED, &failed, sizeof(failed.head) + strlen(why),
+		NULL, 0);
 }
 
 static void identify(int sock, uint64_t job)
@@ -99,7 +99,7 @@ static void identify(int sock, uint64_t job)
 			.ctime = 4,
 			.fs = 0xef53}};
 
-	tell(sock, L_IDENTITY, &identity, sizeof(identity), NULL, 0);
+	post_message(sock, L_IDENTITY, &identity, sizeof(identity), NULL, 0);
 }
 
 static void answer_as_loader(int sock, const struct wire_message *m)
@@ -107,8 +107,8 @@ static void answer_as_loader(int sock, const struct wire_message *m)
 	const struct msg_job *job = (const struct msg_job *)m->body;
 
 	if (m->type == L_DROP || m->type == L_FORGET)
-		tell(sock, m->type == L_DROP ? L_DROPPED : L_FORGOTTEN, m->body,
-			m->size, NULL, 0);
+		post_message(sock, m->type == L_DROP ? L_DROPPED : L_FORGOTTEN,
+			m->body, m->size, NULL, 0);
 	else if (mood == LOADERS_FAIL)
 		fail(sock, job->job);
 	else if (mood == LOADERS_READ && m->type == L_FILE)

@@ -433,7 +433,7 @@ static void judge_account(const struct domain *user, uint64_t n_own)
 			(unsigned long long)user->account.used[QUOTA_LOADS]);
 }
 
-/* Nothing is held by who is gone: what has names stays, and its memfds. */
+/* Clients that are gone hold nothing: named storages stay, and their memfds. */
 static void judge_empty(void)
 {
 	uint64_t n_own = 0;

@@ -22,7 +22,8 @@ void kit_publish_end(void)
 {
 	witness_end(&kit_publish_witness);
 	remove_files();
-	is_int(0, daemon_stop(&kit_publish_daemon), "the daemon ends in peace");
+	is_int(0, daemon_stop(&kit_publish_daemon),
+		"the daemon ends without an error");
 }
 
 struct publish_msg kit_publish_good(void)
@@ -70,7 +71,7 @@ void kit_publish_refused(const struct publish_msg *p, int error,
 	if (type != WIRE_ERROR || raw.error != error)
 		diag("type %d, error %d: %s", type, raw.error, raw.text);
 	ok(type == WIRE_ERROR && raw.error == error && strstr(raw.text, part),
-		"refused: %s", what);
+		"a publication is refused: %s", what);
 	if (!strstr(raw.text, part))
 		diag("wanted \"%s\" in: %s", part, raw.text);
 	raw_close(&raw);

@@ -92,7 +92,7 @@ bool holds(const char *path, const struct tarn_save_item *items, size_t n,
 	if (tarn_file_open(path, &file) < 0)
 		return ok(false, "%s: %s", what, tarn_error_message());
 	if (tarn_file_count(file) != n)
-		good = ok(false, "%s: it has %zu tensors", what,
+		good = ok(false, "%s: the file has %zu tensors", what,
 			tarn_file_count(file));
 	for (size_t i = 0; good && i < n; i++) {
 		const char *name =
@@ -102,7 +102,9 @@ bool holds(const char *path, const struct tarn_save_item *items, size_t n,
 		if (tarn_file_tensor(file, name, &t) < 0)
 			good = ok(false, "%s: %s", what, tarn_error_message());
 		else if (!same(items[i].tensor, t))
-			good = ok(false, "%s: '%s' differs", what, name);
+			good = ok(false,
+				"%s: tensor '%s' has the same elements", what,
+				name);
 		tarn_tensor_unref(t);
 	}
 	tarn_file_unref(file);
@@ -149,7 +151,8 @@ void clear_folder(void)
 
 void is_refused(int wanted, const char *words, int seen, const char *what)
 {
-	is_int(wanted, seen, "%s is refused", what);
-	has_str(words, tarn_error_message(), "%s: it says why", what);
-	is_str("", listing(), "%s: and nothing is left", what);
+	is_int(wanted, seen, "a save is refused: %s", what);
+	has_str(words, tarn_error_message(),
+		"%s: the error contains the expected words", what);
+	is_str("", listing(), "%s: the refused save leaves no file", what);
 }

@@ -60,7 +60,8 @@ void kit_fork_end(void)
 	tarn_file_unref(kit_fork_one);
 	tarn_file_unref(kit_fork_two);
 	tarn_file_unref(kit_fork_small);
-	is_int(0, daemon_stop(&kit_fork_daemon), "the daemon ends as asked");
+	is_int(0, daemon_stop(&kit_fork_daemon),
+		"the daemon ends without an error");
 }
 
 bool kit_fork_is_right(const tarn_tensor *t)

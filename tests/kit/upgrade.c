@@ -148,6 +148,6 @@ void upgrade_begin_with(const char *const args[])
 void upgrade_end(void)
 {
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&daemon_), "the daemon ends in peace");
+	is_int(0, daemon_stop(&daemon_), "the daemon ends without an error");
 	program_remove();
 }

@@ -90,5 +90,5 @@ void kit_wire_end(void)
 {
 	socks[0] = fd_close(socks[0]);
 	socks[1] = fd_close(socks[1]);
-	is_int(fds_before, count_fds(getpid()), "no descriptor leaks");
+	is_int(fds_before, count_fds(getpid()), "no descriptor is leaked");
 }

@@ -302,8 +302,8 @@ static void compare_fds(struct witness *w)
 	diag("descriptors of the server: %d, were %d; of the loader: %d, were "
 	     "%d",
 		server, w->server_fds, loader, w->loader_fds);
-	ok(server <= w->server_fds, "no descriptor leaked in the server");
-	ok(loader <= w->loader_fds, "nor in the loader");
+	ok(server <= w->server_fds, "the server has leaked no descriptor");
+	ok(loader <= w->loader_fds, "the loader has leaked no descriptor");
 }
 
 void witness_compare(struct witness *w)
@@ -315,12 +315,16 @@ void witness_compare(struct witness *w)
 		usleep(NAP_US);
 		s = witness_status(w);
 	}
-	is_int((int64_t)w->before.used, (int64_t)s.used, "bytes used");
-	is_int((int64_t)w->before.storages, (int64_t)s.storages, "storages");
-	is_int((int64_t)w->before.names, (int64_t)s.names, "names");
+	is_int((int64_t)w->before.used, (int64_t)s.used,
+		"the used bytes are as before");
+	is_int((int64_t)w->before.storages, (int64_t)s.storages,
+		"the number of storages is as before");
+	is_int((int64_t)w->before.names, (int64_t)s.names,
+		"the number of names is as before");
 	is_int((int64_t)w->before.loads_active, (int64_t)s.loads_active,
-		"active loads");
-	is_int(w->before.clients, s.clients, "clients");
+		"the number of active loads is as before");
+	is_int(w->before.clients, s.clients,
+		"the number of clients is as before");
 	compare_fds(w);
 }
 

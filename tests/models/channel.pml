@@ -14,8 +14,8 @@
  * is one step. Asserted is:
  *
  *	- when the server frees the storage, nobody has it (in free_it): not the
- *	  producer, not an item, not who has received it;
- *	- who receives the item gets a lease on what it keeps (at A3);
+ *	  producer, not an item, not a consumer that received it;
+ *	- a consumer of the item gets a lease on what it keeps (at A3);
  *	- when all is quiet and nobody has it, it is free (in quiet).
  *
  * What may be set from outside: CONSUMERS, CRASHES of the server, DEATHS of
@@ -190,7 +190,7 @@ proctype producer()
 	      };
 	      atomic {
 #ifndef NO_CHECK_OF_PUT
-		word == UNNAMED -> /* P3: FREEING: he waits */
+		word == UNNAMED -> /* P3: FREEING: it waits */
 #endif
 		keeps = true;
 		users++
@@ -390,7 +390,7 @@ inline bury(u)
 	}
 }
 
-inline hear(u)
+inline receive_note(u)
 {
 	atomic {
 		socket[u]?BELL ->
@@ -431,12 +431,12 @@ active proctype server()
 begin:	skip;
 	{
 end:	do
-	:: hear(0)
-	:: hear(1)
+	:: receive_note(0)
+	:: receive_note(1)
 	:: bury(0)
 	:: bury(1)
 #if CONSUMERS > 1
-	:: hear(2)
+	:: receive_note(2)
 	:: bury(2)
 #endif
 	:: atomic { left -> skip }; reap_dead()
@@ -457,7 +457,7 @@ end:	do
 	}
 }
 
-/* kill -9 of whoever, at whatever time. */
+/* kill -9 of any process, at any time. */
 active proctype reaper()
 {
 end:	do

@@ -13,7 +13,7 @@
  * reads or writes one shared word. Three things are asserted:
  *
  *	- when the server frees a storage, nobody uses it (in free_it);
- *	- who gets a lease gets what the name led to (at A3);
+ *	- a client that gets a lease gets what the name led to (at A3);
  *	- when all is quiet, what has no name and no user is free (in quiet).
  *
  * What may be set from outside: STORAGES, CLIENTS, each with OPS operations
@@ -457,7 +457,7 @@ inline unname(s)
 	}
 }
 
-inline hear(c)
+inline receive_note(c)
 {
 	atomic {
 		socket[c]?what, s, g;
@@ -558,10 +558,10 @@ end:	do
 	:: make(1)
 	:: unname(1)
 #endif
-	:: hear(0)
+	:: receive_note(0)
 	:: bury(0)
 #if CLIENTS > 1
-	:: hear(1)
+	:: receive_note(1)
 	:: bury(1)
 #endif
 	:: ANY_GONE -> reap()
@@ -582,7 +582,7 @@ end:	do
 	}
 }
 
-/* kill -9 of whoever, at whatever time. */
+/* kill -9 of any process, at any time. */
 active proctype reaper()
 {
 end:	do

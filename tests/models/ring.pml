@@ -5,9 +5,9 @@
  *
  * The idea: what shm/ring_internal.h argues in prose, for every interleaving.
  * Each step reads or writes one shared word, as the code does, all of them
- * sequentially consistent, as they are in the code. Who is alone raises tail
- * and head now and then only: here, whether he does is chance. Positions count from LAPS
- * on and do not wrap. Three things are asserted:
+ * sequentially consistent, as they are in the code. A lone participant raises
+ * tail and head now and then only: here, whether it does is chance. Positions
+ * count from LAPS on and do not wrap. Three things are asserted:
  *
  *	- a slot that somebody fills or reads is nobody else's (in take, fill);
  *	- an item is delivered again only if its reader died before it released
@@ -278,7 +278,7 @@ end:	do
 			fi;
 			o = 0; target = 0
 		};
-		atomic { /* head may be raised, or not yet, by who took it */
+		atomic { /* its taker may have raised head, or not yet */
 			cur = h + 1;
 			if
 			:: head < h + 1 -> head = h + 1

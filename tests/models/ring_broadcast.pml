@@ -25,8 +25,8 @@
  *	- a slot that a consumer reads, or has still to, is not filled again
  *	  (in take, and at B1);
  *	- nothing is published behind the end, nothing before it is lost;
- *	- when all is quiet, who lives has come to the end, and each slot is free
- *	  or will be found to be by the next who looks for one.
+ *	- when all is quiet, living consumers have come to the end, and each
+ *	  slot is free or will be found free by the next producer.
  *
  * From outside: PRODUCERS with ITEMS each, SLOTS, LIVES, DEATHS (of place 1 and
  * of producer 0). What may be broken, to see it found: see ring.sh.
@@ -184,7 +184,7 @@ inline take(ts)
 
 #define HAS(s, p) (tag[s] == (p) && (bits[s] & (1 << me)))
 #define FREE_UNSAID(s) (state[s] == OFFERED && tag[s] == at[s] && bits[s] == 0)
-/* Placed, and for nobody may be: who looks for a slot looks after it. */
+/* Placed, and perhaps without consumers: a producer's search frees it. */
 #define UNFINISHED(s) (state[s] == OFFERED && tag[s] != at[s])
 
 proctype producer(byte me)
@@ -302,7 +302,7 @@ end:	do
 	}
 }
 
-/* What is done for who left, and for the dead: L1, then L2 slot by slot. */
+/* Reaping of those that left, and of the dead: L1, then L2 slot by slot. */
 proctype reaper()
 {
 	byte s, p, o, was, n;

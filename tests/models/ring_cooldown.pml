@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ring of a channel: one who is wrongly taken for dead, and those who get
- * his place after him.
+ * The ring of a channel: a participant that is wrongly taken for dead, and
+ * those that get its place after it.
  *
- * The idea: a slot's word names a place and, of who is in it, a few bits of the
- * generation only. Late holds a slot and goes through the two instructions that
- * give it away, the look at his own word (T3) and the swap of the slot's, and
- * may stop for any time in between. Meanwhile he is reaped, and others join,
- * take the slot, give it back and leave, again and again; nothing is published,
- * so that the position in the slot's word, which tells such words apart else,
- * stays as it is. One thing is asserted: his swap never finds the slot of
- * another.
+ * The idea: a slot's word names a place and a few bits of its participant's
+ * generation. The late participant holds a slot and executes the two
+ * instructions that give it away, the look at its own word (T3) and the swap of
+ * the slot's, and may stop for any time in between. Meanwhile it is reaped, and
+ * others join, take the slot, give it back and leave, again and again; nothing
+ * is published, so that the position in the slot's word, which would make such
+ * words differ, stays as it is. One thing is asserted: the late swap never
+ * finds the slot of another.
  *
- * What may be set from outside: PLACES; OTHERS; GENS, so many generations are
- * told apart; REST, how many must have joined since a place became free before
- * it is taken again; JOINS, how many do at most between the look and the swap.
- * It holds where those are fewer than GENS * (REST + 1). What may be broken:
- * see ring_cooldown.sh.
+ * Parameters: PLACES; OTHERS; GENS, the number of generations that a word tells
+ * apart; REST, how many must have joined since a place became free before it is
+ * taken again; JOINS, how many join at most between the look and the swap. The
+ * assertion holds if those are fewer than GENS * (REST + 1). For what may be
+ * broken see ring_cooldown.sh.
  */
 #ifndef PLACES
 #define PLACES 4
@@ -40,12 +40,12 @@ byte who[PLACES]; /* is there: LATE, an other, or nobody */
 bool born[PLACES]; /* it was taken before */
 byte gen[PLACES]; /* as far as a slot's word tells; late is of 0 */
 byte rested[PLACES]; /* so many joined since it became free; REST: or more */
-bool marked; /* M1: late's word says that he leaves */
+bool marked; /* M1: late's word says that it leaves */
 bool looked; /* late has, and not swapped yet */
-byte since; /* his look, have joined */
+byte since; /* late's look, have joined */
 
-/* The slot's word: free, or filled by who is in a place, of a generation; and,
- * for the proof, by whom. */
+/* The slot's word: free, or filled by a place's participant of a generation;
+ * and, for the proof, which participant. */
 #define FREE PLACES
 byte slot, life, filler;
 

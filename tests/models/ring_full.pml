@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A ring in which no slot is free: who looks in vain, and when he may spare
- * himself the next look (R1, R2 and Q1 to Q3 in shm/ring_internal.h).
+ * A ring in which no slot is free: a producer that looks in vain, and when it
+ * may spare itself the next look (R1, R2 and Q1 to Q3 in shm/ring_internal.h).
  *
- * The idea: as in ring.pml each step reads or writes one shared word. Slots are
- * free or in somebody's hands; what they hold is of no matter. Who gives one
- * back does so (R1), counts it in a word of his own (R2), and wakes who sleeps
- * (W2). Those who try are threads of one participant, one at a time, as a lock
- * has them: each adds the counts up, word by word (Q1, Q3), and then looks at
- * all slots (Q2) or, if the sum is that of the look before, at none. A try in
- * vain is followed by another, or by a sleep: S1, the wish for a look at all
- * slots, a try (S2). Nothing bounds how many tries go by the counts alone: the
- * code does, and needs it only for those who do not count.
+ * The idea: as in ring.pml each step reads or writes one shared word. A slot is
+ * free or taken by a participant; its contents do not matter. A participant
+ * gives a slot back (R1), counts that in its own word (R2), and wakes sleepers
+ * (W2). The producers are threads of one participant, one at a time, as a lock
+ * orders them: each adds the counts up, word by word (Q1, Q3), and then looks
+ * at all slots (Q2) or, if the sum is that of the last look, at none. A failed
+ * attempt is followed by another, or by a sleep: S1, the request of a look at
+ * all slots, an attempt (S2). The model does not bound the attempts that use
+ * the counts alone: the code does, for participants that do not count.
  *
  *	- a try that looks at no slot misses none that was free, and counted,
  *	  before it began (in spare);
@@ -78,7 +78,7 @@ inline take(ts, who)
 	before[ts] = false
 }
 
-/* All of his that is free by now. */
+/* All slots of that participant that are free by now. */
 inline said(who)
 {
 	for (i : 0 .. SLOTS - 1) {
@@ -161,7 +161,7 @@ endtake:	atomic { /* T1, or what the place has in hand */
 	raise_places(me)
 #endif
 	} unless { dead[me] };
-	/* Who leaves is reaped by himself: no difference. */
+	/* A participant that leaves reaps itself: no difference. */
 	atomic { gone[me] = true; turn = 0; s = 0; i = 0 };
 	goto begin
 }
@@ -328,7 +328,7 @@ endsleep:		!asleep[me];
 	fi
 }
 
-/* Nothing can go on: who sleeps does so for ever. */
+/* No process can continue: a sleeper would sleep for ever. */
 proctype quiet()
 {
 	byte i, s;

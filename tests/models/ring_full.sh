@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Time-out: 600 s
 #
-# Who finds no slot free, and when he may spare himself a look:
+# A producer that finds no slot free, and when it may spare itself a look:
 # tests/models/ring_full.pml, as it is and with something left out.
 . "${top_srcdir:?set by tests/run}/tests/kit/models.sh"
 

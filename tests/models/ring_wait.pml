@@ -5,10 +5,10 @@
  *
  * The idea: as many wakers bring one item each as there are sleepers that want
  * one each. When nothing can go on, all must have got theirs: a wake-up that
- * was lost shows as somebody asleep beside an item. The word is two bits (one
- * who takes, one who watches may be asleep) and a count. Who watches waits until
- * all items were brought, and takes none. Passing a wake-up on, and deaths, are
- * not here: the reaper wakes everybody.
+ * was lost shows as a sleeper beside an item. The word is two bits (a taker, a
+ * watcher may be asleep) and a count. A watcher waits until all items were
+ * brought, and takes none. Passing a wake-up on, and deaths, are not here: the
+ * reaper wakes all.
  */
 #ifndef PAIRS
 #define PAIRS 3

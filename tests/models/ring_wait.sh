@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Time-out: 600 s
 #
-# How those who take part in a ring sleep, and are woken:
+# How participants of a ring sleep, and are woken:
 # tests/models/ring_wait.pml, as it is and with something left out.
 . "${top_srcdir:?set by tests/run}/tests/kit/models.sh"
 
