@@ -85,7 +85,7 @@ static int print_json(const struct said *said)
 	return json_print(object);
 }
 
-static int say(const struct said *said, bool json)
+static int print_stat(const struct said *said, bool json)
 {
 	if (json)
 		return print_json(said);
@@ -114,7 +114,7 @@ static int watch(tarn_store *store, tarn_channel *channel, const char *name,
 			return print_error();
 		if (clear)
 			fputs("\033[H\033[J", stdout);
-		if (say(&said, json) != EXIT_DONE)
+		if (print_stat(&said, json) != EXIT_DONE)
 			return EXIT_FAILED;
 		if (!clear && !json)
 			putchar('\n');
@@ -142,7 +142,7 @@ static int stat_name(
 		return watch(store, channel, name, json, *seconds);
 	if (channel_sample(channel, &now) < 0)
 		return print_error();
-	return say(&said, json);
+	return print_stat(&said, json);
 }
 
 int channel_stat(int argc, char **argv)

@@ -131,7 +131,8 @@ static int make_items(struct copy *copy)
 
 /* ---- all of it ----------------------------------------------------- */
 
-static int tell(const struct copy *copy, const struct tarn_copy_info *info)
+static int print_result(
+	const struct copy *copy, const struct tarn_copy_info *info)
 {
 	const struct sink *sink = &copy->sink;
 	json_t *object;
@@ -166,7 +167,7 @@ static int run(struct copy *copy, const char *address, const char *socket)
 		return r;
 	if (sink_save(&copy->sink, copy->items, copy->source.n, &info) < 0)
 		return EXIT_FAILED;
-	return tell(copy, &info);
+	return print_result(copy, &info);
 }
 
 /* "tarn copy FILE '[0:10]'" forgot something, and would make a file. */

@@ -41,7 +41,7 @@ static int write_all(const char *p, int64_t size)
 	return 0;
 }
 
-static int say(int r)
+static int fail(int r)
 {
 	print_error();
 	return r;
@@ -54,7 +54,7 @@ static int write_buffered(tarn_tensor *part, int64_t size, char *buf)
 {
 	int r = tarn_tensor_ravel(part, TARN_ORDER_C, buf, CHUNK);
 
-	return r < 0 ? say(r) : write_all(buf, size);
+	return r < 0 ? fail(r) : write_all(buf, size);
 }
 
 /* Pieces of the outermost dimension: as many indices at once as fit, or, if
@@ -77,7 +77,7 @@ static int write_pieces(
 		else
 			r = tarn_layout_narrow(
 				layout, 0, at, MIN(step, n - at), &piece);
-		r = r < 0 ? say(r) : write_part(tensor, &piece, buf);
+		r = r < 0 ? fail(r) : write_part(tensor, &piece, buf);
 	}
 	return r;
 }
@@ -94,7 +94,7 @@ static int write_part(
 		return 0;
 	r = tarn_tensor_with_layout(tensor, layout, &part);
 	if (r < 0)
-		return say(r);
+		return fail(r);
 	data = tarn_tensor_data(part);
 	if (data && tarn_layout_is_contiguous(layout))
 		return write_all(data, size);

@@ -28,7 +28,8 @@ static void add_json(json_t *array, json_t *value)
 		must(NULL);
 }
 
-static int tell(void *arg, const struct tarn_file_entry *tensor, int result)
+static int print_damaged(
+	void *arg, const struct tarn_file_entry *tensor, int result)
 {
 	struct report *report = arg;
 
@@ -98,7 +99,7 @@ static int verify(const char *path, enum tarn_io_mode io_mode, json_t *files)
 {
 	_cleanup_file_ tarn_file *file = NULL;
 	struct report report = {.damaged = files ? must(json_array()) : NULL};
-	const struct tarn_verify_options options = {.tensor = tell,
+	const struct tarn_verify_options options = {.tensor = print_damaged,
 		.progress = step,
 		.arg = &report,
 		.io_mode = io_mode};

@@ -318,7 +318,7 @@ void ring_say_closed(struct ring *ring);
 
 /* Broadcast: moves the cursor to the next item for this consumer: 1 with its
  * slot, 0, or an error, as ring_receive. */
-int ring_hear(struct ring *ring, uint32_t *ret_slot);
+int ring_receive_broadcast(struct ring *ring, uint32_t *ret_slot);
 /* The word of the slot that this entry is about, if the item was not
  * received. */
 bool ring_offers(const struct ring *ring, uint64_t position, uint64_t entry,

@@ -97,9 +97,9 @@ static bool take(struct ring *ring, uint32_t i, uint64_t word,
 static int take_place(struct ring *ring, unsigned int kinds, uint32_t owner)
 {
 	bool few = ring->geometry.mode == RING_BROADCAST;
-	bool hears = few && kinds & RING_CONSUMER;
-	uint32_t begin = few && !hears ? RING_BROADCAST_CONSUMERS : 0;
-	uint32_t end = hears ? RING_BROADCAST_CONSUMERS : RING_PARTICIPANTS;
+	bool receives = few && kinds & RING_CONSUMER;
+	uint32_t begin = few && !receives ? RING_BROADCAST_CONSUMERS : 0;
+	uint32_t end = receives ? RING_BROADCAST_CONSUMERS : RING_PARTICIPANTS;
 
 	for (int any = 0; any < 2; any++)
 		for (uint32_t i = begin; i < end; i++) {
@@ -111,8 +111,8 @@ static int take_place(struct ring *ring, unsigned int kinds, uint32_t owner)
 				return 0;
 		}
 	return tarn_fail(EUSERS, "ring: %u %s are there already",
-		few && hears ? RING_BROADCAST_CONSUMERS : RING_PARTICIPANTS,
-		hears ? "consumers" : "participants");
+		few && receives ? RING_BROADCAST_CONSUMERS : RING_PARTICIPANTS,
+		receives ? "consumers" : "participants");
 }
 
 /* Where to look for a free slot first: small slots are taken in turn, and each

@@ -157,7 +157,7 @@ bool ring_ready(struct ring *ring, enum ring_kind kind)
 		       (ring_find_end(ring, &end) < 0 || has_free(ring));
 	}
 	if (ring->geometry.mode == RING_BROADCAST)
-		return ring->quiet || ring_hear(ring, &slot) != 0;
+		return ring->quiet || ring_receive_broadcast(ring, &slot) != 0;
 	return (atomic_load(&ring->head->returned) & 1 && has_returned(ring)) ||
 	       has_item(ring);
 }

@@ -32,7 +32,8 @@ int ring_read_note(
 {
 	struct ring_slot *s = &ring->slots[slot];
 	/* Read once: a hostile peer may go on writing. Acquire: pairs with the
-	 * releases in tell(), for watchers; other callers own the slot. */
+	 * releases in publish_note(), for watchers; other callers own the
+	 * slot. */
 	uint64_t bytes = atomic_load_explicit(&s->bytes, memory_order_acquire);
 	uint32_t tag_size =
 		atomic_load_explicit(&s->tag_size, memory_order_acquire);
@@ -47,7 +48,7 @@ int ring_read_note(
 			RING_TAG_MAX);
 	ret->bytes = bytes;
 	ret->tag_size = tag_size;
-	/* Acquire, here and below: pairs with the releases in tell(), too. */
+	/* Acquire, here and below: pairs with publish_note(), too. */
 	ret->tensors = atomic_load_explicit(&s->tensors, memory_order_acquire);
 	if (!tag_size)
 		return 0;
@@ -246,7 +247,7 @@ static int receive_queue(struct ring *ring, struct ring_item *ret)
 
 /* ---- broadcast --------------------------------------------------- */
 
-int ring_hear(struct ring *ring, uint32_t *ret_slot)
+int ring_receive_broadcast(struct ring *ring, uint32_t *ret_slot)
 {
 	int half = ring->me >= 32;
 	uint32_t bit = 1u << (ring->me & 31);
@@ -305,7 +306,7 @@ static int receive_broadcast(struct ring *ring, struct ring_item *ret)
 			ring->me);
 	if (ring->quiet)
 		return ended();
-	r = ring_hear(ring, &slot);
+	r = ring_receive_broadcast(ring, &slot);
 	if (r != 1)
 		return r;
 	p = ring->cursor;

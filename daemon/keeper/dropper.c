@@ -109,7 +109,7 @@ _Noreturn void keeper_dropper_run(int sock)
 /* ---- the keeper -------------------------------------------------------- */
 
 /* One message, with a descriptor unless that is -1. Never blocks. */
-static bool tell(const struct keeper *keeper, int fd)
+static bool send_to_dropper(const struct keeper *keeper, int fd)
 {
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
@@ -145,7 +145,7 @@ static bool has_taken(struct keeper *keeper, int fd)
 		keeper->dropper = keeper_fork_dropper(keeper);
 	if (keeper->dropper < 0)
 		return false;
-	if (tell(keeper, fd))
+	if (send_to_dropper(keeper, fd))
 		return true;
 	leave_behind(keeper);
 	return false;
@@ -167,7 +167,7 @@ int keeper_drop(struct keeper *keeper, int fd)
 	}
 	fd_close(fd);
 	/* Its end is as good a sign as this message. */
-	if (!tell(keeper, -1))
+	if (!send_to_dropper(keeper, -1))
 		leave_behind(keeper);
 	return -1;
 }

@@ -19,7 +19,7 @@ int keeper_store_fd(struct keeper *keeper, struct wire_message *m)
 	return fd_store_put(&keeper->fd_store, key, fd);
 }
 
-static void tell(void *arg, const struct stored_fd *stored)
+static void replay_one(void *arg, const struct stored_fd *stored)
 {
 	keeper_replay(arg, D_STORED_FD, &stored->key, sizeof(stored->key),
 		&stored->fd, 1);
@@ -27,5 +27,5 @@ static void tell(void *arg, const struct stored_fd *stored)
 
 void keeper_fds_replay(struct keeper *keeper)
 {
-	fd_store_each(&keeper->fd_store, tell, keeper);
+	fd_store_each(&keeper->fd_store, replay_one, keeper);
 }

@@ -103,7 +103,7 @@ static void reload_settings(struct keeper *keeper, const struct options *now)
 		stays("mode", old->socket);
 }
 
-static void tell_settings(struct keeper *keeper)
+static void send_settings(struct keeper *keeper)
 {
 	static struct msg_settings message;
 
@@ -145,6 +145,6 @@ void keeper_reload(struct keeper *keeper)
 	keeper_pools_update(keeper, &config);
 	keeper->config = config;
 	/* If the server is just dying, its successor gets them at its start. */
-	tell_settings(keeper);
+	send_settings(keeper);
 	log_info("reload", log_text("config", path));
 }

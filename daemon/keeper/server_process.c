@@ -203,7 +203,7 @@ static uint64_t next_pause(struct keeper *keeper)
 	return pause;
 }
 
-static void say_how(const struct keeper *keeper, pid_t pid, int status)
+static void log_death(const struct keeper *keeper, pid_t pid, int status)
 {
 	log_error("server_died", log_i64("pid", pid),
 		log_i64("signal", WIFSIGNALED(status) ? WTERMSIG(status) : 0),
@@ -231,7 +231,7 @@ void keeper_server_died(struct keeper *keeper, int status)
 	pause = next_pause(keeper);
 	keeper->server.restarts++;
 	keeper->server.ended_last = false;
-	say_how(keeper, pid, status);
+	log_death(keeper, pid, status);
 	keeper_memory_finish(keeper);
 	if (!pause)
 		return keeper_server_begin(keeper);

@@ -316,7 +316,7 @@ static int end_range(struct loader *loader, struct loader_job *job)
 	return loader_unchanged(job->buffered_fd, &job->identity);
 }
 
-static void tell(struct loader *loader, struct loader_job *job)
+static void send_progress(struct loader *loader, struct loader_job *job)
 {
 	struct msg_progress body = {.job = job->id, .bytes = landed(job)};
 	uint64_t now;
@@ -350,7 +350,7 @@ static bool advance(struct loader *loader, struct loader_job *job)
 		r = end_range(loader, job);
 	}
 	if (r > 0) {
-		tell(loader, job);
+		send_progress(loader, job);
 		return true;
 	}
 	if (r == 0)

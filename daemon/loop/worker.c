@@ -105,7 +105,7 @@ static int start(struct worker *worker)
 
 /* ---- the loop -------------------------------------------------------- */
 
-static void tell_finished(struct worker *worker)
+static void report_finished(struct worker *worker)
 {
 	for (;;) {
 		struct work *work;
@@ -125,7 +125,7 @@ static void on_event(void *arg, unsigned ready)
 	uint64_t n;
 
 	if (read(worker->event, &n, sizeof(n)) > 0)
-		tell_finished(worker);
+		report_finished(worker);
 }
 
 int worker_new(struct loop *loop, struct worker **ret)
@@ -176,7 +176,7 @@ struct worker *worker_free(struct worker *worker)
 	pthread_mutex_unlock(&worker->lock);
 	if (worker->started)
 		pthread_join(worker->thread, NULL);
-	tell_finished(worker);
+	report_finished(worker);
 	while ((work = list_take(&worker->todo)))
 		work->done(work);
 	loop_unwatch(worker->watch);

@@ -180,7 +180,7 @@ static void follow(struct server *server, struct wire_message *m)
 }
 
 /* One message. 1: there was one. */
-static int hear_one(struct server *server, bool ends)
+static int receive_one(struct server *server, bool ends)
 {
 	struct wire_message m = {0};
 	int r;
@@ -218,7 +218,7 @@ void server_receive_keeper(void *arg, unsigned ready)
 		r = 0;
 	}
 	while (r >= 0)
-		r = hear_one(server, ready & LOOP_HANGUP);
+		r = receive_one(server, ready & LOOP_HANGUP);
 	fd_reserve_take(server);
 	fd_reserve_watch(server);
 	/* Without memory it stays queued: the loop reports it again. */

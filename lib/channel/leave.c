@@ -33,7 +33,7 @@ void channel_sync(tarn_channel *channel)
  * that closes does that first, and then makes the daemon check the
  * participants: one of the two notifies it of both. If a participant dies in
  * between, the daemon notices the death, and checks too. */
-static bool is_to_be_told(const tarn_channel *channel)
+static bool needs_notification(const tarn_channel *channel)
 {
 	const struct channel_geometry *g = &channel->map.geometry;
 
@@ -46,7 +46,7 @@ static bool is_to_be_told(const tarn_channel *channel)
 
 void channel_leave(tarn_channel *channel)
 {
-	if (is_to_be_told(channel))
+	if (needs_notification(channel))
 		channel_sync(channel);
 }
 
@@ -57,8 +57,9 @@ void channel_leave_async(tarn_channel *channel)
 {
 	struct tarn_store *store = channel->store;
 
-	if (!is_to_be_told(channel) || connection_notify(&store->connection,
-					       WIRE_CHANNEL, NULL, 0) < 0)
+	if (!needs_notification(channel) ||
+		connection_notify(&store->connection, WIRE_CHANNEL, NULL, 0) <
+			0)
 		return;
 	/* Release: pairs with the acquire in channel_await_leaves(); a thread
 	 * that sees it sends its request after the one just sent. */

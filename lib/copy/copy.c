@@ -49,7 +49,8 @@ static void copy_memory(struct copy_op *head, struct tarn_copy_info *ret_info)
 	*ret_info = head->info;
 }
 
-static void tell(struct copy_op *m, const struct tarn_copy_options *options)
+static void report_progress(
+	struct copy_op *m, const struct tarn_copy_options *options)
 {
 	if (options && options->progress &&
 		options->progress(options->arg, m->done, m->info.bytes) != 0)
@@ -74,7 +75,7 @@ static int drive(struct copy_op *m, const struct tarn_copy_options *options)
 			copy_op_failed(m, r);
 		if (r < 0 && copy_env_drain(m->env) < 0)
 			break;
-		tell(m, options);
+		report_progress(m, options);
 	}
 	return copy_op_result(m);
 }
@@ -120,7 +121,7 @@ static int copy_slowly(const struct copy_op *head,
 	}
 	if (env.io)
 		m->info.engine = tarn_io_name(env.io);
-	tell(m, options);
+	report_progress(m, options);
 	r = drive(m, options);
 	copy_end_times(info);
 	m->info.seconds = info->seconds;

@@ -344,7 +344,7 @@ static void work_a_little(tarn_stream *s)
 		(void)stream_submit(s, 0, 0);
 }
 
-static void tell(const struct job *job, struct tarn_completion *ret)
+static void fill_completion(const struct job *job, struct tarn_completion *ret)
 {
 	struct copy_op *m = job->copy_op;
 
@@ -374,7 +374,7 @@ int tarn_stream_reap(tarn_stream *s, size_t at_least, int timeout_ms, size_t n,
 		work(s, (uint32_t)MIN(at_least, (size_t)UINT32_MAX),
 			stream_time(s, timeout_ms));
 	while (taken < n && s->done.head) {
-		tell(s->done.head, &rets[taken++]);
+		fill_completion(s->done.head, &rets[taken++]);
 		stream_forget(s, s->done.head);
 	}
 	/* Files stay open here only while there is work on some. */

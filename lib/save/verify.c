@@ -37,8 +37,8 @@ struct verifier {
 	struct slot slots[SLOTS];
 	uint64_t begun, summed; /* chunks */
 	uint64_t at, done, before, total;
-	size_t told, told_ranges; /* reported: tensors, and those of them with a
-				   * checksum */
+	/* Tensors that were reported, and those of them with a checksum. */
+	size_t reported, reported_ranges;
 	struct chunk_failure failure;
 	const struct claim *first; /* the first that differs */
 	uint64_t seen;             /* its checksum */
@@ -46,14 +46,14 @@ struct verifier {
 
 /* ---- what is known --------------------------------------------------- */
 
-static int tell_one(struct verifier *v, const struct claim *c)
+static int report_one(struct verifier *v, const struct claim *c)
 {
 	const struct tarn_verify_options *o = v->options;
 	int result = c->result;
 	uint64_t seen = 0;
 
 	if (result == 0) {
-		seen = v->ranges[v->told_ranges++].value;
+		seen = v->ranges[v->reported_ranges++].value;
 		result = seen == c->wanted ? 0 : -EBADMSG;
 	}
 	v->info->good += result == 0;
@@ -67,17 +67,17 @@ static int tell_one(struct verifier *v, const struct claim *c)
 }
 
 /* Reports all tensors whose result is known by now. */
-static int tell(struct verifier *v)
+static int report_known(struct verifier *v)
 {
 	int r = 0;
 
-	while (!r && v->told < tarn_file_count(v->file)) {
-		const struct claim *c = &v->claims[v->told];
+	while (!r && v->reported < tarn_file_count(v->file)) {
+		const struct claim *c = &v->claims[v->reported];
 
-		if (c->result == 0 && v->told_ranges == v->sums.done)
+		if (c->result == 0 && v->reported_ranges == v->sums.done)
 			break;
-		v->told++;
-		r = tell_one(v, c);
+		v->reported++;
+		r = report_one(v, c);
 	}
 	return r;
 }
@@ -169,7 +169,7 @@ static int sum_ready(struct verifier *v)
 			slot->size);
 		v->done += slot->size;
 		v->summed++;
-		r = tell(v);
+		r = report_known(v);
 	}
 	return r;
 }
@@ -198,7 +198,7 @@ static int read_all(struct verifier *v)
 		return r;
 	/* A tensor without bytes is in no chunk. */
 	checksums_feed(&v->sums, v->file->size, "", 0);
-	return tell(v);
+	return report_known(v);
 }
 
 static int open_all(struct verifier *v)

@@ -83,7 +83,7 @@ static void unname(const struct writer *w, char *message)
 		memmove(at, at + strlen(name), strlen(at + strlen(name)) + 1);
 }
 
-static int tell(struct writer *w)
+static int report_progress(struct writer *w)
 {
 	const struct tarn_save_options *o = w->options;
 
@@ -105,7 +105,7 @@ static int reap(struct writer *w, size_t at_least)
 
 	for (int i = 0; i < n; i++)
 		take(w, &done[i]);
-	return n < 0 ? n : tell(w);
+	return n < 0 ? n : report_progress(w);
 }
 
 static int reap_one(void *arg)
@@ -115,7 +115,7 @@ static int reap_one(void *arg)
 
 /* ---- what lies transposed --------------------------------------------- */
 
-static int tell_bringing(void *arg, uint64_t done, uint64_t total)
+static int report_copied(void *arg, uint64_t done, uint64_t total)
 {
 	const struct writer *w = arg;
 	const struct tarn_save_options *o = w->options;
@@ -130,7 +130,7 @@ static int bring_in(struct writer *w, struct part *p)
 		.io_mode = w->options->io_mode,
 		.engine = w->options->engine,
 		.channel_dim = -1,
-		.progress = w->options->progress ? tell_bringing : NULL,
+		.progress = w->options->progress ? report_copied : NULL,
 		.arg = w,
 	};
 	int r = transposed_load(p, &options, w->info);

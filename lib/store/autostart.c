@@ -70,7 +70,7 @@ static int make_absolute(const char *path, char ret[SOCKET_PATH_MAX])
 }
 
 /* A file for stderr that no amount of output can overflow. */
-static int make_said(int *ret)
+static int make_stderr_file(int *ret)
 {
 	_cleanup_fd_ int fd = -1;
 	int r = file_limit_check(SAID_MAX);
@@ -109,7 +109,7 @@ static pid_t quiet_fork(void)
 	return (pid_t)syscall(SYS_clone, 0UL, NULL, NULL, NULL, 0UL);
 }
 
-static void tell(const struct plan *plan, pid_t pid, int error)
+static void send_news(const struct plan *plan, pid_t pid, int error)
 {
 	struct news news = {.pid = pid, .error = error};
 
@@ -132,7 +132,7 @@ static _Noreturn void become_daemon(const struct plan *plan)
 		dup2(plan->null_fd, 1) >= 0 && dup2(plan->said_fd, 2) >= 0 &&
 		syscall(SYS_close_range, 3U, ~0U, 4U /* CLOEXEC */) == 0)
 		execve(plan->daemon, plan->argv, plan->environment);
-	tell(plan, 0, errno);
+	send_news(plan, 0, errno);
 	_exit(127);
 }
 
@@ -144,7 +144,7 @@ static _Noreturn void become_parent(const struct plan *plan)
 	pid = quiet_fork();
 	if (pid == 0)
 		become_daemon(plan);
-	tell(plan, MAX(pid, 0), pid < 0 ? errno : 0);
+	send_news(plan, MAX(pid, 0), pid < 0 ? errno : 0);
 	_exit(0);
 }
 
@@ -212,7 +212,7 @@ static int start_once(struct autostart *start)
 	if (!environment)
 		return tarn_fail(ENOMEM, "starting tarnd: out of memory");
 	start->said_fd = fd_close(start->said_fd);
-	r = make_said(&start->said_fd);
+	r = make_stderr_file(&start->said_fd);
 	if (r < 0)
 		return r;
 	if (pipe2(ends, O_CLOEXEC) < 0)

@@ -141,7 +141,7 @@ static void die_of(struct connection *c, int r)
 
 /* An error that answers no call applies to all: it is the reason why the daemon
  * ends the connection, or does not accept it. */
-static void die_as_told(struct connection *c, const struct wire_message *m)
+static void die_of_error(struct connection *c, const struct wire_message *m)
 {
 	struct msg_error error;
 	char text[sizeof(c->why)] = "";
@@ -169,7 +169,7 @@ static int receive(struct connection *c, struct wire_message *ret)
 
 /* With the lock held, after the daemon closed the connection: did it send a
  * reason? */
-static void hear_last_words(struct connection *c)
+static void receive_last_error(struct connection *c)
 {
 	struct wire_message m = {0};
 
@@ -178,7 +178,7 @@ static void hear_last_words(struct connection *c)
 			receive(c, &m) <= 0)
 			break;
 		if (m.type == WIRE_ERROR && m.serial == 0)
-			die_as_told(c, &m);
+			die_of_error(c, &m);
 		wire_message_clear(&m);
 	}
 }
@@ -192,7 +192,7 @@ int connection_error(const struct connection *c)
 int connection_broken(struct connection *c, int r)
 {
 	pthread_mutex_lock(&c->lock);
-	hear_last_words(c);
+	receive_last_error(c);
 	die_of(c, r);
 	r = connection_error(c);
 	pthread_mutex_unlock(&c->lock);
@@ -219,7 +219,7 @@ static void deliver(struct connection *c, struct wire_message *message)
 		call = call->next;
 	if (!call) {
 		if (message->type == WIRE_ERROR && message->serial == 0)
-			die_as_told(c, message);
+			die_of_error(c, message);
 		wire_message_clear(message);
 		return;
 	}

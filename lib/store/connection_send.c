@@ -166,7 +166,7 @@ int connection_send(struct connection *c, struct call *call)
 
 /* With the send lock held: a message that the socket does not take stays
  * queued. */
-static int say(
+static int push_message(
 	struct connection *c, const struct wire_out *out, bool *ret_broken)
 {
 	int r = wire_push(c->writer, out);
@@ -193,7 +193,7 @@ int connection_notify(
 	pthread_mutex_lock(&c->lock);
 	serial = connection_next_serial(c);
 	pthread_mutex_unlock(&c->lock);
-	r = say(c, WIRE_OUT(type, serial, body, size), &broken);
+	r = push_message(c, WIRE_OUT(type, serial, body, size), &broken);
 	pthread_mutex_unlock(&c->send);
 	return broken ? connection_broken(c, r) : r;
 }

@@ -54,7 +54,7 @@ static int pass_on(
 /* Called after each shard: a shard that is in memory already reports no
  * progress itself, and without this a load of thousands of those could neither
  * be seen nor cancelled. */
-static int tell(const struct progress *p)
+static int report_progress(const struct progress *p)
 {
 	const struct tarn_load_options *o = p->options;
 
@@ -112,7 +112,7 @@ static int load_all(tarn_store *store, tarn_file *file,
 		held->n++;
 		progress.before += info.bytes;
 		add_info(ret_info, &info);
-		r = tell(&progress);
+		r = report_progress(&progress);
 	}
 	return r;
 }
@@ -129,7 +129,7 @@ static int verify_all(tarn_file *file, const struct tarn_load_options *options,
 	for (size_t i = 0; r >= 0 && i < held->n; i++) {
 		r = load_verify(tarn_file_shard(file, i), held->at[i], info);
 		if (r >= 0)
-			r = tell(&progress);
+			r = report_progress(&progress);
 	}
 	return r;
 }

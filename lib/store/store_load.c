@@ -61,7 +61,7 @@ static uint64_t landed(const struct load *load)
 }
 
 /* Reports progress. Not 0: the caller wants to cancel. */
-static int tell(const struct load *load)
+static int report_progress(const struct load *load)
 {
 	const struct tarn_load_options *o = load->options;
 
@@ -109,7 +109,7 @@ static int pass_time(struct load *load, int step_ms)
 	}
 	if (load->cancelled)
 		return 0;
-	if (tell(load))
+	if (report_progress(load))
 		return cancel(load);
 	return is_alive(load);
 }

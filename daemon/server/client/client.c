@@ -249,8 +249,8 @@ int client_receive(struct client *client, struct wire_message *m, int r)
 	return r;
 }
 
-/* One message an event, so that nobody keeps the server to himself. */
-static int hear(struct client *client)
+/* One message an event, so that no client keeps the server busy. */
+static int receive_message(struct client *client)
 {
 	struct wire_message m = {0};
 	int r = take_message(client, &m);
@@ -324,6 +324,6 @@ static void on_client(void *arg, unsigned ready)
 	if (ready & LOOP_WRITE)
 		r = client_flush(client);
 	if (r >= 0 && ready & (LOOP_READ | LOOP_HANGUP))
-		r = hear(client);
+		r = receive_message(client);
 	client_received(client, began, r);
 }

@@ -31,7 +31,7 @@ static bool has_spoken(const struct client *client)
 	return recv(client->sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
 }
 
-static void tell(struct client *client)
+static void send_restarted(struct client *client)
 {
 	const struct server_start *start = &client->domain->server->start;
 	struct msg_restarted news = {.restarts = servers_before(start),
@@ -45,7 +45,7 @@ static void tell(struct client *client)
 void client_resume(struct client *client)
 {
 	if (client->version)
-		return tell(client);
+		return send_restarted(client);
 	if (client->seen && !has_spoken(client))
 		return client_drop(client, "its hello was lost");
 	client_listen(client);

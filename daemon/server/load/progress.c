@@ -6,7 +6,7 @@
 #include "base/checked.h"
 #include "daemon/server/load/internal.h"
 
-static void tell_bytes(struct load *load, const struct load *reads)
+static void report_bytes(struct load *load, const struct load *reads)
 {
 	struct msg_loading loading = {
 		.phase = LOADING_BYTES,
@@ -23,10 +23,10 @@ static void tell_bytes(struct load *load, const struct load *reads)
 
 void load_send_loading(struct load *load)
 {
-	tell_bytes(load, load);
+	report_bytes(load, load);
 	for (struct load *l = load->domain->loading.loads; l; l = l->next)
 		if (l->state == LOAD_SHARING && l->with == load)
-			tell_bytes(l, load);
+			report_bytes(l, load);
 }
 
 void load_memory(

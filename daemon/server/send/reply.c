@@ -3,7 +3,7 @@
  * What a client is told.
  *
  * What the socket does not take at once waits in a queue of this client's, and
- * the client is not heard until that is empty. So the queue holds the answers
+ * the client is not read until that is empty. So the queue holds the answers
  * to what was taken before, and no more: those of its loads and publications,
  * and one other. A client that sends without reading waits for itself, and for
  * nobody else: what it sends lies in its socket, which it fills. That is no
@@ -192,7 +192,7 @@ void client_reply(struct client *client, const struct wire_out *out)
 		give_up(client);
 }
 
-static void say_error(
+static void send_error(
 	struct client *client, uint32_t serial, int error, uint32_t flags)
 {
 	const char *text = tarn_fail_message();
@@ -210,10 +210,10 @@ static void say_error(
 
 void client_refuse(struct client *client, uint32_t serial, int error)
 {
-	say_error(client, serial, error, 0);
+	send_error(client, serial, error, 0);
 }
 
 void client_refuse_for_now(struct client *client, uint32_t serial, int error)
 {
-	say_error(client, serial, error, ERROR_FOR_NOW);
+	send_error(client, serial, error, ERROR_FOR_NOW);
 }

@@ -235,7 +235,7 @@ static bool is_cached(const struct domain *domain, uint64_t word)
 	       generation_of(domain, index) == word >> TABLE_INDEX_BITS;
 }
 
-static void hear_held(struct domain *domain, const struct lease_page *page)
+static void note_held(struct domain *domain, const struct lease_page *page)
 {
 	/* Relaxed: nothing depends on it. */
 	uint32_t used =
@@ -258,7 +258,7 @@ struct last_notes {
 	struct storage_use uses[LEASE_NOTES];
 };
 
-static void hear_note(void *arg, uint64_t word, uint64_t at)
+static void note_release(void *arg, uint64_t word, uint64_t at)
 {
 	struct last_notes *notes = arg;
 
@@ -279,8 +279,8 @@ void cache_hear_last(struct client *client)
 	notes.now = loop_now();
 	for (uint32_t i = 0; i < client->n_leases; i++) {
 		notes.n = 0;
-		lease_each_note(client->leases[i], hear_note, &notes);
+		lease_each_note(client->leases[i], note_release, &notes);
 		storages_used(client->domain, notes.uses, notes.n);
-		hear_held(client->domain, client->leases[i]);
+		note_held(client->domain, client->leases[i]);
 	}
 }

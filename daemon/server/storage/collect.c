@@ -29,10 +29,10 @@ static uint64_t generation_of(const struct domain *domain, uint32_t index)
 }
 
 /*
- * No item of a channel keeps a channel. Nobody sends one, since there are no
- * tensors over it; but who writes there himself could have one keep itself, or
- * two each other, and they would stay when all are gone who know of them. What
- * items keep is charged to whom the channel is.
+ * No item of a channel keeps a channel. Clients do not send one, since there are
+ * no tensors over it; but a client that writes there could have one keep
+ * itself, or two each other, and they would stay when all who know of them are
+ * gone. What items keep is charged to the channel's user.
  */
 static void search_holders(struct domain *domain)
 {
