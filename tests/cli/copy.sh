@@ -40,31 +40,33 @@ done
 run "$TARN" copy m.st x.st --dtype BF61
 has "did you mean 'BF16'?" "$err" "a dtype is guessed at"
 run "$TARN" copy m.st:ww x.st
-has "did you mean 'w'?" "$err" "so is a tensor"
+has "did you mean 'w'?" "$err" "a mistyped tensor is guessed at"
 run "$TARN" copy none.st x.st
-is 1 "$status" "a file that is not there"
-has "'none.st' is no file, and nothing is published as that" "$err" "is told"
-has "no daemon is running" "$err" "and no daemon is started to find it"
+is 1 "$status" "copy of a missing file fails"
+has "'none.st' is no file, and nothing is published as that" "$err" \
+	"the error says that the file is missing"
+has "no daemon is running" "$err" "the search for a name starts no daemon"
 run "$TARN" copy m.st x.npy
-is 1 "$status" "four tensors are no .npy"
-has "say which of its 4 tensors" "$err" "which is asked for"
+is 1 "$status" "copy of four tensors to a .npy fails"
+has "say which of its 4 tensors" "$err" \
+	"the error asks for one of the four tensors"
 run "$TARN" copy m.st x.st --name y
-has "say which of its 4 tensors" "$err" "nor have they one name"
+has "say which of its 4 tensors" "$err" "--name for four tensors is refused"
 run "$TARN" copy m.st:w '[9]' x.st
-is 1 "$status" "an index out of range"
-has "tensor 'w': " "$err" "names the tensor"
+is 1 "$status" "copy of an index out of range fails"
+has "tensor 'w': " "$err" "the error of an index names the tensor"
 is "big.st m.st" "$(echo *)" "no failure made a file"
 
 # Whole files.
 run "$TARN" copy m.st same.st
-is 0 "$status" "a whole file"
-has "same.st: 4 tensors, 88 B in " "$out" "and what was done"
+is 0 "$status" "copy of a whole file succeeds"
+has "same.st: 4 tensors, 88 B in " "$out" "copy reports what was done"
 for tensor in b i w h; do
 	is "$("$TARN" print "m.st:$tensor" --raw | od -An -t x1)" \
 		"$("$TARN" print "same.st:$tensor" --raw | od -An -t x1)" \
 		"the bytes of $tensor"
 done 2>/dev/null
-is "by=hand format=pt 0" "$(metadata same.st)" "metadata are kept"
+is "by=hand format=pt 0" "$(metadata same.st)" "copy keeps the metadata"
 run "$TARN" copy m.st half.st --dtype bf16 --metadata by=tarn --json
 is "4 2 76" "$(json 'j["tensors"], j["converted"], j["bytes"]' | tr -d '(),')" \
 	"as BF16: how many were converted"
@@ -72,7 +74,8 @@ is "file tensors bytes seconds cpu_seconds engine read written cached direct \
 requests converted" "$(json '*j')" "the keys of --json"
 is "b:BF16 h:BF16 i:I64 w:U8" "$(dtypes half.st)" \
 	"integers of a whole file stay what they are"
-is "by=tarn format=pt 0" "$(metadata half.st)" "a pair replaces another"
+is "by=tarn format=pt 0" "$(metadata half.st)" \
+	"--metadata replaces a pair of the file"
 
 # Each key compared with all the others would take minutes.
 "$PYTHON" - <<-'END'
@@ -84,40 +87,44 @@ is "by=tarn format=pt 0" "$(metadata half.st)" "a pair replaces another"
 	    f.write(len(head).to_bytes(8, "little") + head + b"a")
 END
 run timeout 60 "$TARN" copy keys.st keys2.st --metadata 'key 7=seven'
-is 0 "$status" "many metadata"
+is 0 "$status" "copy of a file with 200,000 metadata pairs succeeds"
 out=$("$TARN" info keys2.st --json)
 is "200000 seven" "$(json 'len(j["metadata"]), j["metadata"]["key 7"]' |
-	tr -d "(),'")" "all are there"
+	tr -d "(),'")" "all metadata pairs are copied"
 run "$TARN" copy m.st:i i.st --dtype F32
-is "i:F32" "$(dtypes i.st)" "asked for by themselves they do not"
+is "i:F32" "$(dtypes i.st)" "a single integer tensor is converted"
 run "$TARN" copy m.st '[0:2]' cut.st
 is "[2, 3] [2] [2, 8] [2]" "$(out=$("$TARN" info cut.st --json); json \
 	'*(next(t["shape"] for t in j["tensors"] if t["name"] == n)
-	for n in "biwh")')" "a view of each"
+	for n in "biwh")')" "a view is taken of each tensor"
 cp m.st self.st
 run "$TARN" copy self.st self.st --dtype F64
 is "0 b:F64 h:F64 i:I64 w:U8" "$status $(dtypes self.st)" \
-	"a file becomes itself"
+	"a file is copied onto itself"
 
 # One tensor.
 run "$TARN" copy m.st:w '[1:3, ::4]' v.npy
 is "0 v.npy: 1 tensor, 4 B in" "$status $(cut -d ' ' -f 1-6 <<<"$out")" \
-	"a view of one, as .npy"
+	"a view of one tensor is copied to a .npy"
 run "$TARN" copy v.npy v.st --name n/v --new
-is "0 n/v:U8" "$status $(dtypes v.st)" "and back, by another name"
+is "0 n/v:U8" "$status $(dtypes v.st)" \
+	"a .npy is copied back under another name"
 run "$TARN" copy v.npy v.st --new
-is 1 "$status" "--new"
-has "v.st: there is something of that name" "$err" "leaves what is there"
+is 1 "$status" "--new of an existing file fails"
+has "v.st: there is something of that name" "$err" \
+	"the error of --new says that the file exists"
 run "$TARN" copy m.st:w s.npy --dtype I16 --scale 1/3 --bias 0.4 --round
-is 0 "$status" "scaled and rounded"
+is 0 "$status" "copy scales and rounds"
 run "$TARN" copy m.st:w x.npy --scale 1,2,3 --dtype F32
-is 1 "$status" "three values, and no such dimension"
-has "tensor 'w': no dimension has 3 elements" "$err" "is told"
+is 1 "$status" "three scales without a dimension of three fail"
+has "tensor 'w': no dimension has 3 elements" "$err" \
+	"the error says that no dimension has 3 elements"
 run "$TARN" copy m.st:w '[:, :4]' x.npy --scale 1,2,3,4 --dtype F32
-has "more than one dimension has 4" "$err" "so is that there are two"
-has "choose the dimension with --channel" "$err" "and what to do"
+has "more than one dimension has 4" "$err" \
+	"four scales with two dimensions of four fail"
+has "choose the dimension with --channel" "$err" "the error suggests --channel"
 run "$TARN" copy m.st:w '[:, :4]' x.npy --scale 1,2,3,4 --dtype F32 --channel -1
-is 0 "$status" "which helps"
+is 0 "$status" "--channel selects the dimension"
 run "$TARN" copy m.st:w x.st --scale 2 --align 4096 --io buffered
 out=$("$TARN" info x.st --json)
 is 4096 "$(json 'j["tensors"][0]["file_offset"]')" "aligned"
@@ -135,8 +142,9 @@ run "$TARN" copy sum.st sum.npy
 is 0 "$status" "a .npy has no room for it"
 printf X | dd of=sum.st bs=1 seek=1500000 conv=notrunc 2>/dev/null
 run "$TARN" copy sum.st sum2.st
-is 1 "$status" "damage is found"
-has "tensor 'x' is damaged where it comes from" "$err" "and told"
+is 1 "$status" "copy of a damaged tensor fails"
+has "tensor 'x' is damaged where it comes from" "$err" \
+	"the error names the damaged tensor"
 run "$TARN" verify sum2.st
 is 0 "$status" "and leaves the old file"
 run "$TARN" copy m.st plain.st --checksums --metadata format=np
@@ -164,7 +172,7 @@ run "$TARN" put run/w m.st:w
 run "$TARN" copy run/w '.permute(1,0)' w.npy
 is 0 "$status" "a published tensor"
 is "$("$TARN" print m.st:w '.permute(1,0)')" "$("$TARN" print w.npy:w)" \
-	"with its numbers"
+	"the published tensor is copied with its numbers"
 run "$TARN" copy run w.npy
 has "there is a tensor below it; 'tarn save run FILE' saves it" "$err" \
 	"a folder of names is for tarn save"

@@ -14,7 +14,7 @@ safetensors two.st '{"__metadata__":{"format":"pt","by":"hand"},
 size=$(stat -c %s two.st)
 run "$TARN" info two.st --json
 is 0 "$status" "info --json is done"
-is 1 "$(wc -l <<<"$out")" "one line"
+is 1 "$(wc -l <<<"$out")" "info --json prints one line"
 is "{\"format\":\"safetensors\",\"metadata\":{\"format\":\"pt\",\"by\":\"hand\"},\
 \"tensors\":[{\"name\":\"b\",\"dtype\":\"F32\",\"shape\":[2,3],\"bytes\":24,\
 \"file_offset\":$((size - 25))},{\"name\":\"a\",\"dtype\":\"U8\",\"shape\":[],\
@@ -24,8 +24,8 @@ j = json.loads(sys.stdin.read())
 j["metadata"] = {k: j["metadata"][k] for k in ("format", "by")}
 print(json.dumps(j, separators=(",", ":")))' <<<"$out")" "as documented"
 run "$TARN" info two.st
-has "two.st: safetensors, 2 tensors, 25 B" "$out" "the totals"
-has "  by: hand" "$out" "the metadata"
+has "two.st: safetensors, 2 tensors, 25 B" "$out" "info prints the totals"
+has "  by: hand" "$out" "info prints the metadata"
 has "tensors:
   b  F32  [2, 3]  24 B
   a  U8   []       1 B" "$out" "the table is aligned"
@@ -39,13 +39,13 @@ printf '\x93NUMPY\x01\x00\x46\x00%-69s\n\1\2\3\4\5\6\7\10' \
 run "$TARN" info f.npy --json
 is "npy {} f U16 [2, 2] 8 80" "$(json 'j["format"], j["metadata"], *[
 	j["tensors"][0][k] for k in "name dtype shape bytes file_offset".split()
-]' | tr -d "(),'" | sed 's/\[2 2\]/[2, 2]/')" "a .npy file"
+]' | tr -d "(),'" | sed 's/\[2 2\]/[2, 2]/')" "info prints a .npy file"
 cp f.npy $'\xff\x01.npy'
 run "$TARN" info $'\xff\x01.npy' --json
 is "'?\\x01'" "$(json 'ascii(j["tensors"][0]["name"])')" \
 	"a name that is no UTF-8 is bent in JSON"
 run "$TARN" info $'\xff\x01.npy'
-has '\xff\x01.npy: npy' "$out" "the path"
+has '\xff\x01.npy: npy' "$out" "info escapes the path"
 has '  ?\x01  U16' "$out" "info escapes control characters of the name"
 
 safetensors bad.st '{"__metadata__":{"k\u001b]0;x\u0007":"v\u009b\nw"},
@@ -81,14 +81,14 @@ is 76 "$(tail -n 1 <<<"$out" | wc -L)" "one long name moves its own row only"
 
 run "$TARN" info none
 is "1 tarn: 'none' is no file, and nothing is published as that, or below it" \
-	"$status $(head -n 1 <<<"$err")" "what is not there"
+	"$status $(head -n 1 <<<"$err")" "info of a missing file fails"
 has "no daemon is running" "$err" "nobody was started to look"
 run "$TARN" info .
 is 1 "$status" "a folder is no file"
 head -c 20 two.st >cut.st
 run "$TARN" info cut.st
-is "1 " "$status $out" "a damaged file"
-has "tarn: cut.st" "$err" "is named"
+is "1 " "$status $out" "info of a damaged file fails"
+has "tarn: cut.st" "$err" "the error names the damaged file"
 mkfifo fifo
 run timeout 60 "$TARN" info fifo
 is "1 " "$status $out" "a fifo is not waited for"

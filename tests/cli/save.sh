@@ -38,9 +38,9 @@ for wrong in 'm' 'm x.safetensors y' 'm x.safetensors --align 24' \
 	run "$TARN" save $wrong
 	is "2 " "$status $out" "save $wrong"
 done
-has "did you mean '--checksums'?" "$err" "is guessed at"
+has "did you mean '--checksums'?" "$err" "the error suggests the option's name"
 run "$TARN" save m x.safetensors
-is 1 "$status" "no daemon"
+is 1 "$status" "save without a daemon fails"
 has "no daemon is running" "$err" "is started to save nothing"
 
 # Names.
@@ -50,13 +50,14 @@ run "$TARN" put run/m one.st
 run "$TARN" put run/mx one.st
 run "$TARN" put other/x big.st
 run "$TARN" save run/m/ below.safetensors
-is 0 "$status" "all below a name"
+is 0 "$status" "save of all tensors below a name succeeds"
 has "below.safetensors: 3 tensors, 56 B in " "$out" "save prints what it did"
 is '{"a/w": {"data_offsets": [24, 56], "dtype": "U8", "shape": [4, 8]}, "b":
  {"data_offsets": [0, 24], "dtype": "F32", "shape": [2, 3]}, "e":
  {"data_offsets": [0, 0], "dtype": "I64", "shape": [0, 3]}}' \
 	"$(header below.safetensors | cut -d ' ' -f 2- |
-		sed 's/"b": /"b":\n /; s/"e": /"e":\n /')" "the header"
+		sed 's/"b": /"b":\n /; s/"e": /"e":\n /')" \
+		"the saved header is as expected"
 for tensor in b a/w; do
 	is "$("$TARN" print "m.st:$tensor" --raw | md5sum)" \
 		"$("$TARN" print "below.safetensors:$tensor" --raw | md5sum)" \
@@ -72,14 +73,16 @@ is "with.safetensors float float True True" "$(json 'j["file"],
 	type(j["seconds"]).__name__, type(j["cpu_seconds"]).__name__,
 	j["engine"] in ("io_uring", "threads"),
 	j["written"] > 68 and j["direct"] <= j["written"]' | tr -d "(),'")" \
-	"their values"
+	"the keys of --json have their values"
 run "$TARN" save run/mx one.npy
 is 0 "$status" "one tensor as .npy"
 is "[[ 256  770 1284]
- [1798 2312 2826]]" "$("$TARN" print one.npy:one)" "with its numbers"
+ [1798 2312 2826]]" "$("$TARN" print one.npy:one)" \
+"the saved .npy has its numbers"
 run "$TARN" save run/ two.npy
 is "1 " "$status $out" "several are no .npy"
-has "a .npy file holds one tensor, these are 5" "$err" "which is said"
+has "a .npy file holds one tensor, these are 5" "$err" \
+	"the error says that a .npy holds one tensor"
 run "$TARN" save run/q x.safetensors
 is 1 "$status" "a name that nobody published"
 has "nothing is published as 'run/q', or below it" "$err" \
@@ -92,18 +95,18 @@ is 6 "$(json 'j["tensors"]')" "no prefix is everything"
 run "$TARN" put run/mx/mx one.st
 run "$TARN" save run/mx x.safetensors
 is 1 "$status" "two that would be called the same"
-has "two tensors are named 'mx'" "$err" "are refused"
+has "two tensors are named 'mx'" "$err" "tensors of one name are refused"
 is "all.safetensors below.safetensors big.st m.st one.npy one.st \
 with.safetensors" "$(echo ./* | sed 's,\./,,g')" "no failure left a file"
 
 # Options.
 run "$TARN" save run/m/ o.safetensors --align 4096 --checksums \
 	--metadata by=hand --metadata 'at=a=b c' --metadata none=
-is 0 "$status" "all of the options"
+is 0 "$status" "save with all options succeeds"
 read -r size words <<<"$(header o.safetensors)"
 is 4096 "$size" "the bytes are aligned"
 has '"at": "a=b c", "by": "hand", "none": "", "xxh3:a/w": "' "$words" \
-	"the metadata"
+	"the saved header has the metadata"
 run "$TARN" verify o.safetensors
 has "o.safetensors: 3 good, 0 differ, 0 without a checksum" "$out" \
 	"the checksums"

@@ -21,7 +21,8 @@ touch -d '10 seconds ago' ./*
 # What is in it.
 run "$TARN" info $index
 is 0 "$status" "info of an index"
-has "$index: safetensors index of 2 files, 2 tensors, 10 B" "$out" "the totals"
+has "$index: safetensors index of 2 files, 2 tensors, 10 B" "$out" \
+	"info prints the totals of an index"
 has "  total_size: 10" "$out" "info shows the metadata of the index"
 run "$TARN" info $index --json
 is "safetensors index 2 a 1.st b 2.st" "$(json 'j["format"], j["shards"],
@@ -29,7 +30,7 @@ is "safetensors index 2 a 1.st b 2.st" "$(json 'j["format"], j["shards"],
 	"each tensor with its file"
 run "$TARN" info 1.st --json
 is "False False" "$(json '"shards" in j, "file" in j["tensors"][0]' |
-	tr -d "(),'")" "other files have none"
+	tr -d "(),'")" "info of other files has no shards"
 
 # One tensor is one shard.
 run "$TARN" print $index:b '[1]'
@@ -39,7 +40,8 @@ is "1 6" "$(json 'j["loads"], j["bytes_loaded"]' | tr -d "(),'")" \
 	"has loaded its shard alone"
 run "$TARN" print $index:extra
 is 1 "$status" "a tensor that the map does not name"
-has "no tensor 'extra'; it has a, b" "$err" "is not there"
+has "no tensor 'extra'; it has a, b" "$err" \
+	"a tensor that the map does not name is missing"
 run "$TARN" print $index
 is 1 "$status" "an index is no tensor"
 has "say which of its 2 tensors" "$err" "print of an index asks for a tensor"
@@ -55,10 +57,11 @@ run "$TARN" print m/a
 is "0 [0 1 2 3]" "$status $out" "a name of one shard"
 run "$TARN" print m/b
 is "[[0 1 2]
- [3 4 5]]" "$out" "and of another"
+ [3 4 5]]" "$out" "print of a tensor in another shard succeeds"
 run "$TARN" put copy $index:b
 is 0 "$status" "put of a tensor of an index"
-is "0 [3 4 5]" "0 $("$TARN" print copy '[1]')" "is that tensor"
+is "0 [3 4 5]" "0 $("$TARN" print copy '[1]')" \
+	"the copied tensor has its numbers"
 
 # What was replaced.
 safetensors new.st '{"b":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}}' 1
@@ -68,7 +71,8 @@ is "0 [0]" "$status $out" "a shard that was replaced"
 rm 2.st
 run "$TARN" load $index --name m
 is 1 "$status" "a shard that is gone"
-has "$index: 1 of its 2 shards is missing: 2.st" "$err" "is named"
+has "$index: 1 of its 2 shards is missing: 2.st" "$err" \
+	"the error names the missing shard"
 is "[0 1 2 3]" "$("$TARN" print m/a)" \
-	"what was published stays"
+	"published names stay after a failed load"
 finish

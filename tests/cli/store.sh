@@ -18,7 +18,7 @@ run "$TARN" load none.st
 is 1 "$status" "a file that is not there"
 run "$TARN" status
 is "1 tarn: no daemon is running at $TARN_SOCKET" \
-	"$status $(head -n 1 <<<"$err")" "has started no daemon"
+	"$status $(head -n 1 <<<"$err")" "a failed command starts no daemon"
 run "$TARN" ls
 is "0 " "$status $out" "ls lists nothing without a daemon"
 run "$TARN" status
@@ -41,7 +41,7 @@ is "False" "$(json 'j["cached"]')" "load --fresh reads what is kept"
 run "$TARN" load m.st --name m --json
 is 0 "$status" "load --name --json"
 is "name bytes seconds cpu_seconds engine direct registered cached not_kept" \
-	"$(json '*j')" "its keys"
+	"$(json '*j')" "load --json has its keys"
 is "m 42 float float True bool bool" "$(json 'j["name"], j["bytes"],
 	type(j["seconds"]).__name__, type(j["cpu_seconds"]).__name__,
 	j["engine"] in ("io_uring", "threads"), type(j["direct"]).__name__,
@@ -66,7 +66,8 @@ done
 is 0 "$status" "status --json"
 is "$TARN_SOCKET True 4 True True" "$(json 'j["socket"], j["keeper_pid"] > 1,
 	j["names"], 0 < j["used"] <= j["allocated"] <= j["budget"],
-	len(j["instance"]) == 16' | tr -d "(),'")" "its values"
+	len(j["instance"]) == 16' | tr -d "(),'")" \
+	"status --json has its values"
 for key in version server_pid clients loaders uptime_ms storages cached loads \
 	loads_cached loads_active loads_failed bytes_loaded engine; do
 	is True "$(json "'$key' in j")" "status has $key"
@@ -80,11 +81,12 @@ is "uid:$(id -u) True 4 1" "$(json 'j["pools"][0]["name"],
 	"its pool and its client"
 is "$(id -u) True tarn [0]" "$(json '"%s %s %s %s" % (j["clients"][0]["uid"],
 	j["clients"][0]["pid"] > 1, j["clients"][0]["command"][-4:],
-	[c["leases"] for c in j["pools"][0]["clients"]])')" "the client is itself"
+	[c["leases"] for c in j["pools"][0]["clients"]])')" \
+	"status --json lists itself as a client"
 run "$TARN" status
 has "4 names" "$out" "status for people"
-has "uid:$(id -u)" "$out" "has its pool"
-is "" "$(awk 'length > 80' <<<"$out")" "in 80 columns"
+has "uid:$(id -u)" "$out" "status prints the user's pool"
+is "" "$(awk 'length > 80' <<<"$out")" "status fits in 80 columns"
 run timeout 60 bash -c '"$TARN" status --watch 0.1 --json | head -n 3 | wc -l'
 is "0 3" "$status $out" "status --watch tells it again"
 run timeout 60 bash -c '"$TARN" status --watch 3600 | head -n 1 | wc -l'
@@ -99,7 +101,7 @@ for signal in INT TERM; do
 	kill -$signal $!
 	wait $!
 	is 0 "$?" "SIG$signal ends it, and it is done"
-	is "" "$(tail -n 1 watched)" "after a whole round"
+	is "" "$(tail -n 1 watched)" "status --watch ends after a whole round"
 done
 run "$TARN" status --watch 0
 is 2 "$status" "status --watch refuses an interval of 0"
@@ -124,7 +126,7 @@ run "$TARN" ls nothing
 is "1  tarn: there is no tensor whose name begins with 'nothing'" \
 	"$status $out $err" "a script can tell that nothing has that prefix"
 run "$TARN" ls nothing --json
-is '1 {"tensors":[]}' "$status $out" "with --json, too"
+is '1 {"tensors":[]}' "$status $out" "ls --json without names fails, too"
 run "$TARN" channel ls nothing
 is 1 "$status" "channel ls of a prefix without channels fails"
 run "$TARN" info m --json
@@ -145,15 +147,16 @@ is "[[ 8 12]
 run "$TARN" print m.st:a.w '.permute(1,0)[0]'
 is "[ 0  8 16 24]" "$out" "print of FILE:TENSOR"
 run "$TARN" print m.st:s
-is 10536 "$out" "of a scalar"
+is 10536 "$out" "print prints a scalar"
 run "$TARN" print m/e
-is "0 []" "$status ${out%%,*}" "of nothing"
+is "0 []" "$status ${out%%,*}" "print prints a tensor without elements"
 is "10 08 14 0c" "$("$TARN" print m/a.w '[1:3, ::4].permute(1,0).flip(1)' \
 	--raw | od -An -v -tx1 | xargs)" "--raw in C order of the view"
-is 0 "$("$TARN" print m/e --raw | wc -c)" "--raw of nothing"
+is 0 "$("$TARN" print m/e --raw | wc -c)" \
+	"print --raw of no elements prints no bytes"
 run "$TARN" print m/a.w '[9]'
 is "1 " "$status $out" "an index out of range"
-has "tarn: " "$err" "is a sentence"
+has "tarn: " "$err" "the error is a sentence"
 run "$TARN" print m.st
 is "1 tarn: m.st is a file; say which of its 4 tensors, FILE:TENSOR" \
 	"$status $(head -n 1 <<<"$err")" "a file alone"
@@ -164,7 +167,8 @@ run "$TARN" print a.w
 has "did you mean 'm/a.w'?" "$err" "a name without its folder"
 run "$TARN" print $'\e[2Jx'
 is 1 "$status" "a name with control characters"
-is "" "$(tr -d '\n[:print:]' <<<"$err" | tr -d '\n')" "is shown escaped"
+is "" "$(tr -d '\n[:print:]' <<<"$err" | tr -d '\n')" \
+	"the error shows control characters escaped"
 run bash -c '"$TARN" print m/a.w --raw >&-'
 is "1 tarn: the output cannot be written: Bad file descriptor" \
 	"$status $err" "nor without any output, into the daemon's socket"
@@ -213,9 +217,9 @@ fi
 # rm.
 run "$TARN" rm m/a.w nope m/s
 is 1 "$status" "rm of a name that is not there is an error"
-has "nope" "$err" "which names it"
+has "nope" "$err" "the error names the missing name"
 is "m/a.b m/e" "$("$TARN" ls m/ | awk '{print $1}' | xargs)" \
-	"the others are gone"
+	"rm removes the other names"
 run "$TARN" rm m
 is 1 "$status" "rm of a folder without its slash"
 has "'tarn rm m/' removes them" "$err" "rm of a folder's name suggests the slash"
@@ -238,7 +242,7 @@ run "$TARN" stop --socket "$other"
 is "0 " "$status $err" "stop --socket stops that daemon"
 kill -0 $daemon 2>/dev/null
 wait $daemon
-is 0 $? "it has ended well"
+is 0 $? "the daemon ends without an error"
 run "$TARN" status --json
 pid=$(json 'j["keeper_pid"]')
 # S, R, ...; nothing when it is gone, and Z when only its exit status is left.
@@ -258,5 +262,5 @@ is "" "$(complete_line rm m)" "without a daemon no names complete"
 run "$TARN" status
 is 1 "$status" "after stop no daemon answers"
 run "$TARN" stop
-is 1 "$status" "stop once more"
+is 1 "$status" "stop without a daemon fails"
 finish

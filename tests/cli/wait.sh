@@ -30,9 +30,9 @@ for bad in x -1 '' 1.5 99999999999999999999; do
 	is 2 "$status" "a version of '$bad'"
 done
 run "$TARN" wait
-is 2 "$status" "no name"
+is 2 "$status" "wait without a name is called wrongly"
 run "$TARN" wait '' --timeout 1
-is 1 "$status" "an empty one"
+is 1 "$status" "wait for an empty name fails"
 
 # Whoever waits comes first.
 "$TARN" wait m/w >first 2>&1 &
@@ -49,19 +49,21 @@ is '{"name":"m/w","version":1,"dtype":"U8","shape":[4,8],"bytes":32}' \
 
 # Versions.
 run "$TARN" wait m/w --version 0 --timeout 0
-is "0 m/w version 1" "$status $out" "newer than none"
+is "0 m/w version 1" "$status $out" "wait --newer 0 ends with version 1"
 run "$TARN" wait m/w --version 1 --timeout 0.05
-is 1 "$status" "newer than the first"
+is 1 "$status" "wait --newer 1 times out"
 is "tarn: 'm/w': it is at version 1, and nobody has published a newer one within 50 ms" \
-	"$err" "is not there yet"
+	"$err" "the error names the present version"
 "$TARN" wait m/w --version 1 >second 2>&1 &
 run "$TARN" load m.st --name m
-is "m/w version 2" "$(await second)" "then it is"
+is "m/w version 2" "$(await second)" \
+	"wait --newer 1 ends when version 2 is published"
 
 # In vain.
 run "$TARN" wait m/v --timeout 0.05
 is 1 "$status" "a name that does not come"
-has "tarn: 'm/v': nobody has published it within 50 ms" "$err" "is said so"
+has "tarn: 'm/v': nobody has published it within 50 ms" "$err" \
+	"the error says that no version was published"
 has "did you mean 'm/w'?" "$err" "a wait that timed out suggests a near name"
 "$TARN" wait m/v >third 2>&1 &
 waiter=$!
@@ -72,8 +74,9 @@ for _ in $(seq 6000); do # who comes after the end starts another daemon
 done
 sleep 0.2
 run "$TARN" stop
-is 0 "$status" "the daemon ends"
+is 0 "$status" "the daemon ends without an error"
 wait $waiter
 is 1 "$?" "wait ends when the daemon ends"
-has "it closed the connection" "$(cat third)" "which says why"
+has "it closed the connection" "$(cat third)" \
+	"the error says why the wait ended"
 finish

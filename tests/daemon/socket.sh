@@ -34,14 +34,14 @@ first=$(instance)
 rm "$TARN_SOCKET"
 run "$TARN" print x
 is 0 "$status" "a client that comes after rm of the socket waits for it"
-is "$first" "$(instance)" "and finds the same daemon"
+is "$first" "$(instance)" "a client finds the same daemon"
 
 rm -r "$folder"
 answers "$first"
 is 0 $? "after rm of its folder the daemon is found again"
 is 700 "$(stat -c %a "$folder")" "in a folder for the user alone"
 run "$TARN" print x
-has "0 1" "$out" "with its tensors"
+has "0 1" "$out" "the daemon still has its tensors"
 
 # Another daemon was faster: both files are its own.
 keeper=$("$TARN" status --json | sed -n 's/.*"keeper_pid": *\([0-9]*\).*/\1/p')

@@ -16,7 +16,7 @@ safetensors l.st \
 
 run bash -c 'ulimit -f 1000 && exec "$TARN" put x f.st:a'
 is 1 "$status" "no daemon with files of 1 MB at most"
-has "ulimit -f" "$err" "which is said"
+has "ulimit -f" "$err" "the error names ulimit -f"
 run bash -c 'ulimit -n 24 && exec "$TARN" put x f.st:a'
 is 1 "$status" "no daemon with 24 descriptors"
 has "24 descriptors open (RLIMIT_NOFILE, ulimit -Hn), and needs 32" "$err" \
@@ -36,10 +36,10 @@ is 0 "$status" "and says how it fares after $i publications"
 run "$TARN" stop
 is 0 "$status" "a daemon with 32 descriptors can be stopped"
 run "$TARN" put x f.st:a
-is 0 "$status" "one without is served"
+is 0 "$status" "a client without the limit is served"
 run bash -c 'ulimit -f 1000 && exec "$TARN" put x l.st:a'
 is 1 "$status" "nothing larger is made by who must not"
-has "ulimit -f" "$err" "which is said, too"
+has "ulimit -f" "$err" "the error names ulimit -f for the command, too"
 run "$TARN" stop
 is 0 "$status" "it ends"
 

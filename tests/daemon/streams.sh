@@ -19,7 +19,7 @@ until "$TARN" status >status 2>&1 || [ $SECONDS -gt $patience ]; do
 done
 safetensors f.st '{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}}' 2
 run "$TARN" put x f.st:a
-is 0 "$status" "it serves"
+is 0 "$status" "the daemon serves"
 
 kill -USR2 $daemon
 SECONDS=0
@@ -28,10 +28,10 @@ until [ $upgraded = yes ] || [ $SECONDS -gt $patience ]; do
 	"$TARN" status --json | grep -q '"upgrades": *1\b' && upgraded=yes
 	sleep 0.05
 done
-is yes $upgraded "it becomes another program"
+is yes $upgraded "the daemon is upgraded"
 run "$TARN" print x
 is "0 [0 1]" "$status $out" "what was published is there"
 run "$TARN" stop
 wait $daemon
-is "0 0" "$status $?" "it ends"
+is "0 0" "$status $?" "the daemon ends without an error"
 finish

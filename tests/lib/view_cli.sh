@@ -33,7 +33,7 @@ has '"copy":true' "$seen" "--json tells of the copy"
 
 seen=$($TARN view 'F32[3,4]' '[1:, ::-2]')
 is 0 $? "a drawing is done"
-has 'F32[2, 2]:(4, -2)+7' "$seen" "it has the layout"
+has 'F32[2, 2]:(4, -2)+7' "$seen" "the drawing has the layout"
 has '    7  5   → -2
    11  9   ↓ +4' "$seen" "the view with its steps"
 has '   0: · · · ·
@@ -46,7 +46,8 @@ has 'splits, then merges: [6, 8]
 has 'only merges: [2, 3, 4, 5]
         merge dims 0 to 1 → [6, 4, 5]
         merge dims 1 to 2 → [6, 20]' \
-	"$($TARN view 'F32[2,3,4,5]' '.reshape(6,20)')" "merge by merge"
+	"$($TARN view 'F32[2,3,4,5]' '.reshape(6,20)')" \
+	"a reshape is explained merge by merge"
 seen=$($TARN view 'F32[6,8]' '.permute(1,0).reshape(48)')
 has 'F32[48]  (a copy)
       only merges: [8, 6]
@@ -56,12 +57,14 @@ has 'F32[48]  (a copy)
 has 'From here on the storage is that of the copy' "$seen" \
 	"and which storage is drawn"
 has 'the shape is the same: [2, 4, 3]' \
-	"$($TARN view 'F32[2,4,3]' '.reshape(2,-1,3)')" "no step at all"
+	"$($TARN view 'F32[2,4,3]' '.reshape(2,-1,3)')" \
+	"a reshape to the same shape has no steps"
 has 'through one flat dimension' \
 	"$($TARN view 'F32[6,8]' '.reshape(4,12)')" "also one without a refinement"
 has 'first (+: and again)' "$($TARN view 'F32[3,1]' '.expand(3,2)')" \
 	"elements that are visited again"
-has 'Too large to draw' "$($TARN view 'F32[1000,1000]' '')" "what is too large"
+has 'Too large to draw' "$($TARN view 'F32[1000,1000]' '')" \
+	"a layout that is too large is not drawn"
 seen=$(LC_ALL=C $TARN view 'F32[3,4]' '[1:, ::-2]' | tr -d '\n[:print:]')
 is "" "$seen" "nothing but ASCII where the terminal has no more"
 seen=$($TARN view 'F32[6,8]' '.reshape(2,24)')
@@ -91,12 +94,12 @@ n=$((n + 1))
 
 seen=$($TARN view 'F32[4]' '[9]' 2>&1 >/dev/null)
 is 1 $? "an error is exit status 1"
-has 'tarn: index: index 9 is out of range' "$seen" "and a sentence"
+has 'tarn: index: index 9 is out of range' "$seen" "the error is a sentence"
 $TARN view 'F32[4]' >/dev/null 2>&1
 is 2 $? "a missing argument is exit status 2"
 $TARN view --flop >/dev/null 2>&1
 is 2 $? "so is an unknown option"
 seen=$($TARN view --help)
 is 0 $? "--help is done"
-has 'Usage: tarn view' "$seen" "and helps"
+has 'Usage: tarn view' "$seen" "--help prints the usage"
 echo "1..$n"
