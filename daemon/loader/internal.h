@@ -20,8 +20,8 @@
 
 /* Progress is reported once in so many bytes or ns at most: a bar that
  * moves fifty times a second looks smooth. */
-#define LOADER_TELL_BYTES (32ull << 20)
-#define LOADER_TELL_NS 20000000ull
+#define LOADER_REPORT_BYTES (32ull << 20)
+#define LOADER_REPORT_NS 20000000ull
 
 enum loader_job_state {
 	JOB_IDENTIFIED, /* waits for L_FILL */
@@ -47,9 +47,9 @@ struct loader_job {
 	struct loader_header *header; /* NULL: it was compared */
 	bool direct;                  /* all of it so far, as registered */
 	bool registered;
-	uint64_t done; /* bytes of the ranges before this one */
-	uint64_t told; /* bytes that the server knows of */
-	uint64_t told_at;
+	uint64_t done;     /* bytes of the ranges before this one */
+	uint64_t reported; /* bytes that the server knows of */
+	uint64_t reported_at;
 	uint64_t counted; /* bytes whose CPU time was shared out */
 	uint64_t cpu_ns;
 };

@@ -256,7 +256,7 @@ static int begin(struct loader *loader, struct loader_job *job)
 	loader->n_filling++;
 	job->state = JOB_FILLING;
 	job->direct = job->registered = true;
-	job->told_at = clock_ns(CLOCK_MONOTONIC);
+	job->reported_at = clock_ns(CLOCK_MONOTONIC);
 	return job->seen.header_size ? header_begin(loader, job)
 				     : begin_range(loader, job);
 }
@@ -321,14 +321,14 @@ static void send_progress(struct loader *loader, struct loader_job *job)
 	struct msg_progress body = {.job = job->id, .bytes = landed(job)};
 	uint64_t now;
 
-	if (body.bytes == job->told)
+	if (body.bytes == job->reported)
 		return;
 	now = clock_ns(CLOCK_MONOTONIC);
-	if (body.bytes - job->told < LOADER_TELL_BYTES &&
-		now - job->told_at < LOADER_TELL_NS)
+	if (body.bytes - job->reported < LOADER_REPORT_BYTES &&
+		now - job->reported_at < LOADER_REPORT_NS)
 		return;
-	job->told = body.bytes;
-	job->told_at = now;
+	job->reported = body.bytes;
+	job->reported_at = now;
 	loader_send(loader, L_PROGRESS, &body, sizeof(body));
 }
 

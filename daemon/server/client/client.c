@@ -159,7 +159,7 @@ void client_free(struct client *client)
 		shutdown(client->sock, SHUT_RDWR);
 	fd_close(client->sock);
 	process_unwatch(client);
-	cache_hear_last(client);
+	cache_note_last(client);
 	leases_close(client);
 	fd_close(client->lease_fd);
 	quota_return(&client->user->account, QUOTA_REQUESTS, client->held);

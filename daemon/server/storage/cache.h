@@ -54,4 +54,4 @@ void cache_evict(struct domain *domain, uint32_t index, const char *why);
 bool cache_evict_one(struct domain *domain);
 void cache_evict_idle(struct domain *domain, uint64_t older_than);
 /* Its storages count as used until now, since its own notes go with it. */
-void cache_hear_last(struct client *client);
+void cache_note_last(struct client *client);

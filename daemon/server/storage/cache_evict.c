@@ -269,7 +269,7 @@ static void note_release(void *arg, uint64_t word, uint64_t at)
 			(struct storage_use) {index_of(word), at};
 }
 
-void cache_hear_last(struct client *client)
+void cache_note_last(struct client *client)
 {
 	struct last_notes notes;
 
