@@ -194,7 +194,7 @@ static void against_the_model(void)
 	while (n_taken)
 		step_give(alloc);
 	ok(same_sums(alloc) && alloc_used(alloc) == 0,
-		"given back whole, it is as it was added");
+		"a segment whose pages are all released is as it was added");
 	alloc_free(alloc);
 }
 
@@ -204,14 +204,17 @@ static void exact_cases(void)
 	uint64_t a = 0, b = 0, c = 0, d = 0;
 
 	alloc_new(&alloc);
-	is_int(-ENOSPC, alloc_take(alloc, PAGE, &a), "an empty one is full");
-	is_int(0, alloc_tail(alloc), "an empty allocator has no tail");
+	is_int(-ENOSPC, alloc_take(alloc, PAGE, &a),
+		"an allocator without segments is full");
+	is_int(0, alloc_tail(alloc),
+		"an allocator without segments has no tail");
 	alloc_add(alloc, 0, 8 * PAGE);
 	alloc_add(alloc, 8 * PAGE, 8 * PAGE);
-	is_int(16 * PAGE, alloc_largest(alloc), "segments side by side join");
+	is_int(16 * PAGE, alloc_largest(alloc), "adjacent segments are joined");
 	is_int(0, alloc_take(alloc, 12 * PAGE, &a),
-		"an allocation may span them");
-	is_int(4 * PAGE, alloc_tail(alloc), "what is left is the tail");
+		"an allocation may span adjacent segments");
+	is_int(4 * PAGE, alloc_tail(alloc),
+		"the rest behind an allocation is the tail");
 	alloc_give(alloc, a, 12 * PAGE);
 
 	alloc_take(alloc, 4 * PAGE, &a);
@@ -221,7 +224,8 @@ static void exact_cases(void)
 	alloc_give(alloc, a, 4 * PAGE);
 	alloc_give(alloc, c, 2 * PAGE);
 	alloc_take(alloc, 2 * PAGE, &d);
-	is_int((int64_t)c, (int64_t)d, "the tighter hole is taken first");
+	is_int((int64_t)c, (int64_t)d,
+		"the tighter of two holes is taken first");
 	alloc_free(alloc);
 }
 
@@ -237,17 +241,23 @@ static void dropped(void)
 	alloc_add(alloc, 16 * PAGE, 8 * PAGE);
 	alloc_take(alloc, 2 * PAGE, &a);
 	is_int(-EBUSY, alloc_remove(alloc, 0, 8 * PAGE),
-		"memory that is used partly stays");
-	is_int(0, alloc_remove(alloc, 8 * PAGE, 8 * PAGE), "a segment goes");
+		"a segment that is used in part cannot be removed");
+	is_int(0, alloc_remove(alloc, 8 * PAGE, 8 * PAGE),
+		"an unused segment is removed");
 	is_int(16 * PAGE, alloc_total(alloc),
-		"a segment that went is not counted any more");
+		"a removed segment is not counted");
 	is_int(-ENOSPC, alloc_take(alloc, 9 * PAGE, &a),
-		"what was around it is no neighbour now");
-	is_int(0, alloc_remove(alloc, 16 * PAGE, 8 * PAGE), "the last goes");
-	is_int(6 * PAGE, alloc_tail(alloc), "the tail is before it");
-	is_int(0, alloc_add(alloc, 8 * PAGE, 16 * PAGE), "a larger one comes");
-	is_int(22 * PAGE, alloc_largest(alloc), "and joins what was left");
-	is_int(0, alloc_take(alloc, 22 * PAGE, &a), "to be taken as one");
+		"the neighbours of a removed segment are not joined");
+	is_int(0, alloc_remove(alloc, 16 * PAGE, 8 * PAGE),
+		"the last segment is removed");
+	is_int(6 * PAGE, alloc_tail(alloc),
+		"the tail then lies before the removed segment");
+	is_int(0, alloc_add(alloc, 8 * PAGE, 16 * PAGE),
+		"a larger segment is added in the place");
+	is_int(22 * PAGE, alloc_largest(alloc),
+		"the added segment joins the free pages before it");
+	is_int(0, alloc_take(alloc, 22 * PAGE, &a),
+		"the joined pages are taken as one");
 	alloc_free(alloc);
 }
 
@@ -257,22 +267,35 @@ static void refusals(void)
 	uint64_t offset = 0;
 
 	alloc_new(&alloc);
-	is_int(-EINVAL, alloc_add(alloc, 1, PAGE), "an odd offset");
-	is_int(-EINVAL, alloc_add(alloc, 0, PAGE + 1), "an odd size");
-	is_int(-EINVAL, alloc_add(alloc, 0, 0), "nothing to add");
-	is_int(-EINVAL, alloc_add(alloc, -PAGE, 2 * PAGE), "past 2^64");
+	is_int(-EINVAL, alloc_add(alloc, 1, PAGE),
+		"a segment at an unaligned offset is refused");
+	is_int(-EINVAL, alloc_add(alloc, 0, PAGE + 1),
+		"a segment of an unaligned size is refused");
+	is_int(-EINVAL, alloc_add(alloc, 0, 0),
+		"a segment without pages is refused");
+	is_int(-EINVAL, alloc_add(alloc, -PAGE, 2 * PAGE),
+		"a segment past 2^64 is refused");
 	alloc_add(alloc, 0, 4 * PAGE);
-	is_int(-EEXIST, alloc_add(alloc, 3 * PAGE, 2 * PAGE), "added twice");
-	is_int(-EINVAL, alloc_take(alloc, 0, &offset), "nothing to take");
-	is_int(-ENOSPC, alloc_take(alloc, 1ull << 62, &offset), "far too much");
-	is_int(-EINVAL, alloc_take_at(alloc, PAGE / 2, PAGE), "half a page");
+	is_int(-EEXIST, alloc_add(alloc, 3 * PAGE, 2 * PAGE),
+		"a segment that is there already is refused");
+	is_int(-EINVAL, alloc_take(alloc, 0, &offset),
+		"an allocation of no bytes is refused");
+	is_int(-ENOSPC, alloc_take(alloc, 1ull << 62, &offset),
+		"an allocation of more than there is is refused");
+	is_int(-EINVAL, alloc_take_at(alloc, PAGE / 2, PAGE),
+		"an allocation at half a page is refused");
 	is_int(-EBUSY, alloc_take_at(alloc, 3 * PAGE, 2 * PAGE),
-		"past the end");
-	is_int(0, alloc_take_at(alloc, PAGE, 2 * PAGE), "a hole in the middle");
-	is_int(-EBUSY, alloc_take_at(alloc, 2 * PAGE, 2 * PAGE), "half taken");
-	is_int(4 * PAGE, alloc_total(alloc), "refusals change nothing");
-	is_int(2 * PAGE, alloc_used(alloc), "refusals take nothing");
-	is_int(0, (int)!!alloc_free(NULL), "free takes NULL");
+		"an allocation past the end is refused");
+	is_int(0, alloc_take_at(alloc, PAGE, 2 * PAGE),
+		"an allocation in the middle of a hole succeeds");
+	is_int(-EBUSY, alloc_take_at(alloc, 2 * PAGE, 2 * PAGE),
+		"an allocation over used pages is refused");
+	is_int(4 * PAGE, alloc_total(alloc),
+		"refused calls leave the total unchanged");
+	is_int(2 * PAGE, alloc_used(alloc),
+		"refused calls leave the used bytes unchanged");
+	is_int(0, (int)!!alloc_free(NULL),
+		"freeing an allocator that is NULL returns NULL");
 	alloc_free(alloc);
 }
 
@@ -297,11 +320,12 @@ static void many(void)
 	for (uint64_t i = 0; i < 2 * n; i++)
 		alloc_give(alloc, (i * 7919 % (2 * n)) * PAGE, PAGE);
 	is_int((int64_t)(2 * n * PAGE), (int64_t)alloc_largest(alloc),
-		"given back in any order, all of it joins");
+		"pages that are released in any order join");
 	/* 200000 calls: a second is 5 us each, ten times what they take; a
 	 * linear search would need minutes. */
 	diag("%.2f s of CPU", (double)(clock() - start) / CLOCKS_PER_SEC);
-	ok(clock() - start < 10 * CLOCKS_PER_SEC, "in reasonable time");
+	ok(clock() - start < 10 * CLOCKS_PER_SEC,
+		"fifty thousand extents take little time");
 	alloc_free(alloc);
 }
 

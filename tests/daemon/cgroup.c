@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A daemon in a real memory cgroup of 256 MiB that is asked for 512: where
- * taking them would mean a SIGKILL for the keeper and the end of everybody's
- * tensors, the one load is refused, by the limit's name, and all goes on.
+ * A daemon in a real memory cgroup of 256 MiB gets a load of 512. Taking the
+ * memory would mean a SIGKILL for the keeper and the end of all tensors;
+ * instead that one load is refused, with the limit's name, and all else
+ * continues.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -45,22 +46,24 @@ static int inside(const char *sparse)
 	witness_begin(&witness, &daemon);
 	raw_open(&raw, daemon.socket);
 	is_int(WIRE_ERROR, load(&raw, sparse, 512 * MIB),
-		"512 MiB are refused");
-	is_int(ENOSPC, raw.error, "ENOSPC");
+		"a load of 512 MiB in a group of 256 MiB is refused");
+	is_int(ENOSPC, raw.error, "the error of the refused load is ENOSPC");
 	has_str(cgroup_is_v1() ? "memory.limit_in_bytes" : "memory.max",
-		raw.text, "told which limit");
+		raw.text, "the error names the group's limit");
 	has_str("256 MiB", raw.text,
 		"the error has the size of the cgroup's limit");
 	witness_is_served(&witness, "a load was refused");
-	is_int(0, cgroup_kills(), "nobody was killed");
-	is_int(WIRE_LOADED, load(&raw, sparse, 64 * MIB), "64 MiB fit");
+	is_int(0, cgroup_kills(), "no process of the group was killed");
+	is_int(WIRE_LOADED, load(&raw, sparse, 64 * MIB),
+		"a load of 64 MiB in a group of 256 MiB succeeds");
 	raw_send(&raw, WIRE_REMOVE, "large", 5, NULL, 0);
 	is_int(WIRE_DONE, raw_receive(&raw, RAW_PATIENCE_MS),
-		"they are removed");
+		"the loaded name is removed");
 	raw_close(&raw);
 	witness_end(&witness);
-	is_int(0, daemon_stop(&daemon), "the daemon ends in peace");
-	is_int(0, cgroup_kills(), "still nobody was killed");
+	is_int(0, daemon_stop(&daemon), "the daemon ends without an error");
+	is_int(0, cgroup_kills(),
+		"no process of the group was killed until the end");
 	return done(18);
 }
 

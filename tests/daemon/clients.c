@@ -92,7 +92,8 @@ static void test_idle(pid_t keeper, pid_t server)
 			break;
 	}
 	is_int(0, (int64_t)(after - before),
-		"left alone they wake nobody for half a second");
+		"idle clients wake neither keeper nor server for half a "
+		"second");
 }
 
 int main(void)
@@ -118,19 +119,19 @@ int main(void)
 		come(&clients[i], daemon.socket);
 		welcome += clients[i].welcome.server_pid == server;
 	}
-	is_int(CLIENTS, welcome, "all are welcome");
+	is_int(CLIENTS, welcome, "all clients are welcome");
 	test_memory(keeper, server, before);
 	test_idle(keeper, server);
 	raw_send(&clients[CLIENTS / 2], WIRE_PING, NULL, 0, NULL, 0);
 	is_int(WIRE_PONG, raw_receive(&clients[CLIENTS / 2], RAW_PATIENCE_MS),
-		"one of them asks and is answered");
+		"one of many clients gets its answer");
 	for (int i = 0; i < CLIENTS; i++)
 		raw_close(&clients[i]);
 	come(&clients[0], daemon.socket);
 	is_int(server, clients[0].welcome.server_pid,
-		"when they have left, another comes");
+		"another client is welcome when the others have left");
 	raw_close(&clients[0]);
 	raw_close(&first);
-	is_int(0, daemon_stop(&daemon), "the daemon ends well");
+	is_int(0, daemon_stop(&daemon), "the daemon ends without an error");
 	return done_any();
 }

@@ -2,10 +2,9 @@
 /*
  * Processes of the daemon end while the file system of a client's file does
  * not answer when the file is closed. The kernel lets no process die that
- * waits for that answer, so no process that others wait for may wait for it:
- * a server that is killed is replaced, an upgrade comes about, a loader that
- * is killed gives back what it was filling, and the daemon ends when it is
- * told to.
+ * waits for that answer, so no process that others wait for may wait for it: a
+ * killed server is replaced, an upgrade succeeds, a killed loader gives its
+ * memory back, and the daemon ends when asked to.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -194,13 +193,13 @@ static void test_kill_loader(void)
 	kill(pid, SIGKILL);
 	ok(is_reaped(pid), "a loader that is killed ends at once");
 	ok(loaders_become_those_alive(),
-		"nothing of a loader that was killed is left");
+		"no memory of a killed loader is left");
 	serves("a loader was killed");
 	wedge(LOADED);
 	pid = some_loader();
 	kill(server_of(&server), SIGKILL);
 	ok(is_reaped(pid), "the loader of a dead server ends");
-	ok(loaders_become(0), "nothing of the dead server's loaders is left");
+	ok(loaders_become(0), "no memory of the dead server's loaders is left");
 	serves("a server with loaders was killed");
 }
 
@@ -215,7 +214,7 @@ static void test_end(void)
 	tarn_tensor_unref(witness.tensor);
 	tarn_store_unref(witness.store);
 	start = seconds();
-	is_int(0, daemon_stop(&server), "the daemon ends when it is told to");
+	is_int(0, daemon_stop(&server), "the daemon ends when it is asked to");
 	ok(seconds() - start < ENOUGH_S, "the daemon ends in time");
 }
 

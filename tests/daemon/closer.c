@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The processes that close descriptors for a server are killed, as the kernel
- * does where memory is short: one that waits for work, and one in a close()
- * that hangs. Others take their places: what is given to them later is closed,
- * and nothing that is gone counts as still to be closed. And what is closed
- * when the server has ended, with and without /proc.
+ * does when memory is short: one that waits for work, and one in a close()
+ * that hangs. Others take their places: later descriptors are closed, and no
+ * descriptor that is gone counts as still to be closed. And the descriptors
+ * that are closed when the server has ended, with and without /proc.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -95,12 +95,13 @@ static bool is_begun(int fd)
 
 static void test_idle(struct closer *closer)
 {
-	ok(is_closed(give_pipe(closer)), "a descriptor is closed");
-	ok(becomes_idle(closer), "nothing is left to be closed");
+	ok(is_closed(give_pipe(closer)), "a closer closes a descriptor");
+	ok(becomes_idle(closer), "no descriptor is left to be closed");
 	ok(kill_closers() > 0, "closers that wait for work are killed");
 	ok(is_closed(give_pipe(closer)),
-		"a descriptor is closed after they were killed");
-	ok(becomes_idle(closer), "nothing is left to be closed after that");
+		"a descriptor is closed after the closers were killed");
+	ok(becomes_idle(closer),
+		"no descriptor is left to be closed after that");
 }
 
 static void test_hanging(struct closer *closer)
@@ -112,14 +113,18 @@ static void test_hanging(struct closer *closer)
 		return;
 	}
 	closer_close(closer, fd);
-	ok(is_begun(fd), "a socket that lingers is being closed");
-	ok(closer_poll(closer, 1) > 1, "while it is, there is a time to look");
+	ok(is_begun(fd), "a lingering socket is being closed");
+	ok(closer_poll(closer, 1) > 1,
+		"a closer that hangs has a deadline to be checked");
 	end = give_pipe(closer);
-	ok(!closer_is_idle(closer), "it is not closed, nor what comes after");
-	ok(kill_closers() > 0, "closers are killed, and one of them hangs");
+	ok(!closer_is_idle(closer),
+		"the lingering socket and those behind it are not closed");
+	ok(kill_closers() > 0,
+		"closers are killed, one of them in a close() that hangs");
 	ok(is_closed(end),
-		"what came after is closed when the one that hangs is gone");
-	ok(becomes_idle(closer), "what that one was closing counts as closed");
+		"descriptors behind the hanging one are closed afterwards");
+	ok(becomes_idle(closer),
+		"the descriptor of the killed closer counts as closed");
 	let_go();
 }
 
@@ -142,7 +147,8 @@ static void test_often(struct closer *closer)
 	}
 	/* What one had taken and not begun with stays open. */
 	diag("%d of 200 descriptors were closed", closed);
-	ok(is_closed(give_pipe(closer)), "a descriptor is closed after that");
+	ok(is_closed(give_pipe(closer)),
+		"a descriptor is closed after 200 killed closers");
 }
 
 /* ---- the end ------------------------------------------------------------ */

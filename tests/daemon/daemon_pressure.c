@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * In a real memory cgroup that others fill up, files that nobody holds make
- * room before anybody is killed; what has a name stays, and so does its every
- * byte.
+ * In a real memory cgroup that other processes fill, files without a holder
+ * are evicted before any process is killed; named files stay, with every byte.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,7 +94,7 @@ static int inside(void)
 	for (int i = 1; i < FILES; i++)
 		load(&raw, i, NULL);
 	before = status();
-	ok(before.used >= FILES * FILE_SIZE, "five files are there");
+	ok(before.used >= FILES * FILE_SIZE, "five loaded files are in memory");
 	fill_up(PRESSURE_LOW * 3 / 4);
 	do {
 		usleep(50000);
@@ -106,16 +105,17 @@ static int inside(void)
 		(long long)(before.allocated - after.allocated) /
 			(long long)MIB);
 	ok(after.allocated + PRESSURE_LOW <= before.allocated,
-		"memory is given back");
-	ok(after.used >= FILE_SIZE, "not all of it");
-	is_int(0, tarn_store_lookup(store, "stays", &stays), "a name stays");
+		"the daemon gives memory back under pressure");
+	ok(after.used >= FILE_SIZE, "the daemon keeps the named file's memory");
+	is_int(0, tarn_store_lookup(store, "stays", &stays),
+		"the named file is found under pressure");
 	ok(stays && holds(stays, 1),
 		"a named tensor keeps its bytes under memory pressure");
-	is_int(0, cgroup_kills(), "nobody was killed");
+	is_int(0, cgroup_kills(), "no process of the group was killed");
 	tarn_tensor_unref(stays);
 	tarn_store_unref(store);
 	raw_close(&raw);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(7);
 }
 

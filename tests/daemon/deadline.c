@@ -92,7 +92,7 @@ static void against_an_array(void)
 	}
 	is_int(0, wrong, "%u calls in %d steps are those of an array", calls,
 		STEPS);
-	ok(calls > STEPS / 100, "there are many of them");
+	ok(calls > STEPS / 100, "many deadlines were run");
 }
 
 /* No call: the waiting ends, and it is not set any more. */
@@ -101,7 +101,8 @@ static void without_a_call(void)
 	struct deadlines heap = {0};
 	struct deadline d = {0};
 
-	is_int(-1, (int64_t)deadlines_next(&heap), "an empty heap has no time");
+	is_int(-1, (int64_t)deadlines_next(&heap),
+		"an empty heap has no deadline");
 	deadline_set(&heap, &d, 5);
 	deadlines_run(&heap, 4);
 	is_int(5, (int64_t)d.at, "a deadline stays set before its time");
@@ -110,7 +111,7 @@ static void without_a_call(void)
 		"a deadline is not set any more after its time");
 	deadline_set(&heap, &d, 0);
 	is_int(-1, (int64_t)deadlines_next(&heap),
-		"what is not set can be cancelled");
+		"a deadline that is not set can be cancelled");
 }
 
 int main(void)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * All descriptors of a server are taken just when the keeper tells it of new
- * memory. What came without its descriptor was lost once, and then nobody ever
- * got memory again. Now what publications bring has a limit, that each user
- * may pass once; a word of the keeper's waits until somebody lets go, and if
- * nobody does, the next server is told.
+ * All descriptors of a server are taken just when the keeper sends it new
+ * memory. A message without its descriptor was once lost, and then no client
+ * ever got memory again. Now the descriptors that publications bring are
+ * limited, with one publication beyond the limit for each user; a message of
+ * the keeper waits until descriptors are given back, and if none are, the next
+ * server gets it.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -85,9 +86,10 @@ static void goes_on(struct asked *asked, const char *what)
 {
 	pthread_join(asked->thread, NULL);
 	diag("%s: %.1f s", what, asked->took);
-	if (!is_int(0, asked->r, "%s: there is memory", what))
+	if (!is_int(0, asked->r, "%s: a waiting load gets its memory", what))
 		diag("%s", asked->why);
-	ok(asked->took < ENOUGH_S, "%s: in time", what);
+	ok(asked->took < ENOUGH_S, "%s: the load gets its memory in time",
+		what);
 	unlink(asked->path);
 	free((char *)asked->path);
 	free(asked);
@@ -123,7 +125,8 @@ static void publish_one(struct raw *raw)
 
 static void is_published(struct raw *raw)
 {
-	if (!is_int(WIRE_PUBLISHED, raw_answer(raw), "somebody else publishes"))
+	if (!is_int(WIRE_PUBLISHED, raw_answer(raw),
+		    "another user's publication succeeds"))
 		diag("%s", raw->text);
 	raw_close(raw);
 }
@@ -157,10 +160,12 @@ static void publications(void)
 		refused += type == WIRE_ERROR && raws[i].error == EBUSY;
 	}
 	if (refused)
-		has_str("ulimit -n", raws[MANY - 1].text, "and why is said");
+		has_str("ulimit -n", raws[MANY - 1].text,
+			"the refused publication's error names ulimit -n");
 	diag("%d published, %d refused", published, refused);
-	ok(published > 0, "some are published");
-	is_int(MANY, published + refused, "the others are told to wait");
+	ok(published > 0, "some of the user's publications succeed");
+	is_int(MANY, published + refused,
+		"the user's other publications are refused for now");
 	if (two)
 		is_published(&stranger);
 	else
@@ -209,7 +214,7 @@ static void newcomer(void)
 		diag("%s", tarn_error_message());
 	else
 		is_int(0, tarn_store_report(store, &report),
-			"and is told how the daemon fares");
+			"the new client gets a status");
 	let_have(pid, DESCRIPTORS);
 	raw_close(&raws[0]);
 	tarn_report_free(report);
@@ -250,8 +255,9 @@ static void nobody_has_them(void)
 
 	let_have(before, 3);
 	kill(server.pid, SIGCONT);
-	goes_on(asked, "they are gone");
-	ok(before != server_of(&server), "they are gone: it is another server");
+	goes_on(asked, "the descriptors stay away");
+	ok(before != server_of(&server),
+		"another server takes over when the descriptors stay away");
 }
 
 int main(void)
@@ -274,7 +280,7 @@ int main(void)
 	witness_is_served(&witness, "at the end");
 	tarn_tensor_unref(witness.tensor);
 	tarn_store_unref(witness.store);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done_any();
 }

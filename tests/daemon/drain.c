@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SIGTERM drains: the load under way is finished and published, who asks for
- * another is told why not, and nobody new comes in.
+ * SIGTERM drains: the load under way is finished and published, a request for
+ * another is refused with the reason, and no new client can connect.
  */
 #include <errno.h>
 #include <signal.h>
@@ -47,34 +47,39 @@ int main(void)
 	raw_open(&raw, server.socket);
 	raw_open(&other, server.socket);
 	order_file(&raw, first, "first/one");
-	is_int(WIRE_LOADED, raw_answer(&raw), "a load to begin with");
+	is_int(WIRE_LOADED, raw_answer(&raw),
+		"a file is loaded before the drain");
 	loader = child_named(server.pid, "tarn-loader");
 	if (loader <= 0 || kill(loader, SIGSTOP) < 0)
 		bail("there is no loader to stop");
 	order_file(&raw, second, "second/one");
 	/* It has been heard when what follows it is answered. */
 	raw_send(&other, WIRE_PING, NULL, 0, NULL, 0);
-	is_int(WIRE_PONG, raw_answer(&other), "it is under way");
+	is_int(WIRE_PONG, raw_answer(&other), "the second load is under way");
 	usleep(200000);
 	kill(server.pid, SIGTERM);
 	/* The keeper has closed its listener by then; the server was told
 	 * next. */
 	ok(daemon_logs(log, " drain role=server ", 0),
 		"the daemon logs that it drains");
-	ok(access(server.socket, F_OK) < 0, "its socket is removed");
+	ok(access(server.socket, F_OK) < 0,
+		"the socket is removed when the daemon drains");
 	order_file(&other, second, "other/one");
-	is_int(WIRE_ERROR, raw_answer(&other), "another load is refused");
-	is_int(ESHUTDOWN, other.error, "by its number");
+	is_int(WIRE_ERROR, raw_answer(&other),
+		"a load during the drain is refused");
+	is_int(ESHUTDOWN, other.error,
+		"the error during the drain is ESHUTDOWN");
 	has_str("the daemon is ending", other.text,
 		"the error says that the daemon is ending");
 	is_int(-ENOENT, tarn_store_open(server.socket, &store),
-		"nobody new comes in");
-	is_int(0, waitpid(server.pid, &status, WNOHANG), "it still works");
+		"a new client cannot connect during the drain");
+	is_int(0, waitpid(server.pid, &status, WNOHANG),
+		"the daemon still runs during the drain");
 	kill(loader, SIGCONT);
-	is_int(WIRE_LOADED, raw_answer(&raw), "the load is finished");
+	is_int(WIRE_LOADED, raw_answer(&raw), "the load under way is finished");
 	waitpid(server.pid, &status, 0);
 	ok(WIFEXITED(status) && WEXITSTATUS(status) == 0,
-		"then it ends, and well");
+		"the daemon ends without an error after the load");
 	raw_close(&raw);
 	raw_close(&other);
 	daemon_log_show(log);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which loaded file makes room: the one that was given back longest ago, not
- * the one that was loaded first. The daemon hears of neither; and what the dead
- * held, or had given back, it remembers.
+ * Which loaded file is evicted: the one that was released longest ago, not the
+ * one that was loaded first. The daemon gets no message of loads and releases;
+ * it finds them in the lease pages, and remembers those of dead clients.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -96,10 +96,10 @@ static void test_order(void)
 	let_go(c);
 	let_go(a);
 	let_go(b);
-	ok(!is_there(3), "a fourth file finds room");
-	ok(is_there(0), "what was loaded first was used later, and stays");
-	ok(is_there(1), "what was given back last stays");
-	ok(!is_there(2), "what was given back first went, loaded last");
+	ok(!is_there(3), "a fourth file is loaded into a budget of three");
+	ok(is_there(0), "the file that was loaded first but used later stays");
+	ok(is_there(1), "the file that was released last stays");
+	ok(!is_there(2), "the file that was released first is evicted");
 }
 
 /* ---- the dead ----------------------------------------------------- */
@@ -186,9 +186,9 @@ static void test_held_by_the_dead(void)
 	use(3);
 	child_end(&child);
 	usleep(A_WHILE_US);
-	ok(!is_there(0), "a file needs room");
-	ok(is_there(1), "what the dead held was used until then, and stays");
-	ok(!is_there(2), "it is the next that went");
+	ok(!is_there(0), "the file used longest ago is evicted");
+	ok(is_there(1), "files that the killed client held stay");
+	ok(!is_there(2), "the next file in order was evicted");
 }
 
 static void test_noted_by_the_dead(void)
@@ -204,10 +204,10 @@ static void test_noted_by_the_dead(void)
 	usleep(A_WHILE_US);
 	use(3);
 	child_end(&child);
-	ok(!is_there(0), "a file needs room");
-	ok(is_there(1), "what the dead had given back late stays");
-	ok(is_there(3), "as does what was used after that");
-	ok(!is_there(2), "what was used before it went");
+	ok(!is_there(0), "the file used longest ago is evicted");
+	ok(is_there(1), "a file that the dead client released late stays");
+	ok(is_there(3), "a file that was used after that stays");
+	ok(!is_there(2), "the file that was used before that is evicted");
 }
 
 int main(void)
@@ -228,6 +228,6 @@ int main(void)
 		tarn_file_unref(files[i]);
 		unlink(paths[i]);
 	}
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(14);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Many files that are all in use: looking for one that is not takes a few
- * passes over the leases, not one for each file, since everybody waits
- * meanwhile. And what is found is what should be.
+ * Many files that are all in use: the search for one that is not takes a few
+ * passes over the leases, not one for each file, since all clients wait
+ * meanwhile. And the file that it finds is the right one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -89,7 +89,7 @@ static void is_quick(uint64_t began, const char *what)
 {
 	uint64_t took = cpu_now() - began;
 
-	ok(took < ENOUGH_NS, "%s: quick", what);
+	ok(took < ENOUGH_NS, "%s: the search takes little time", what);
 	diag("%s: %.1f ms", what, (double)took / 1e6);
 }
 
@@ -98,17 +98,17 @@ static void test_all_held(void)
 	uint64_t began = cpu_now();
 
 	is_int(UINT32_MAX, cache_oldest(&domain, OWNER_ANY),
-		"there is none to go");
-	is_quick(began, "the oldest of all");
+		"no file is evicted when all are held");
+	is_quick(began, "the oldest of all files");
 	began = cpu_now();
 	is_int(UINT32_MAX, cache_oldest(&domain, OTHER),
-		"no file of one user can go either");
-	is_quick(began, "the oldest of one");
+		"no file of one user is evicted when all are held");
+	is_quick(began, "the oldest file of one user");
 	began = cpu_now();
 	cache_evict_idle(&domain, loop_now());
 	is_int(FILES, (int64_t)domain.storages.counts.kinds[KIND_CACHED].n,
-		"nor for being idle");
-	is_quick(began, "the idle ones");
+		"no held file is evicted for being idle");
+	is_quick(began, "the idle files");
 }
 
 /* Let go of by their holder. */
@@ -118,23 +118,24 @@ static void test_some_free(void)
 
 	atomic_store(&page->slots[30001], 0);
 	atomic_store(&page->slots[30010], 0);
-	is_int(30010, cache_oldest(&domain, OTHER), "the one of that user");
+	is_int(30010, cache_oldest(&domain, OTHER),
+		"the evicted file is the oldest of that user");
 	is_int(0, (int64_t)page->slots[cache_oldest(&domain, OWNER_ANY)],
-		"one of all");
+		"the evicted file is the oldest of all");
 	/* The segments of a pool that grows stay: nothing would come of it. */
 	domain.growth.growing = true;
 	is_int(0, (int64_t)reclaim_give(&server, 1 << 20),
-		"a pool that grows gives nothing");
+		"a pool that grows has no memory to reclaim");
 	is_int(FILES, (int64_t)domain.storages.counts.kinds[KIND_CACHED].n,
-		"nor does it cost a file");
+		"a pool that grows evicts no file");
 	domain.growth.growing = false;
 	cache_evict_idle(&domain, loop_now());
 	is_int(FILES - 2, (int64_t)domain.storages.counts.kinds[KIND_CACHED].n,
-		"the rest goes for being idle");
+		"the remaining idle files are evicted");
 	for (i = 0; i < FILES; i++)
 		if (!domain.storages.infos[i].cached != !page->slots[i])
 			break;
-	is_int(FILES, i, "and nothing that is held");
+	is_int(FILES, i, "no held file is evicted");
 }
 
 int main(void)

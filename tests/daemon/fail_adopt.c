@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory runs out while the daemon becomes another program: each allocation
- * fails once, those of the program before and those of the one after it. The
- * upgrade comes about, or is refused; what was published stays in either case.
+ * fails once, those of the old program and those of the new one. The upgrade
+ * succeeds or is refused; published tensors stay in either case.
  */
 #include <errno.h>
 #include <signal.h>
@@ -118,14 +118,14 @@ int main(void)
 	}
 	ok(hits > CLIENTS, "%d allocations failed, each in its own upgrade",
 		hits);
-	ok(done_ones > ALLOCATIONS / 2, "%d upgrades came about", done_ones);
-	is_int(0, ended, "all others were refused, and none is waited for");
-	is_int(0, lost, "what was published is there after each of them");
+	ok(done_ones > ALLOCATIONS / 2, "%d upgrades succeeded", done_ones);
+	is_int(0, ended, "all other upgrades were refused, and none hangs");
+	is_int(0, lost, "what was published is there after each upgrade");
 	for (int i = 0; i < CLIENTS; i++)
 		tarn_store_unref(others[i]);
 	tarn_store_unref(store);
 	fail_close(test_tmpdir());
-	is_int(0, daemon_stop(&server), "the daemon ends well");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	unlink(log_path);
 	return done(5);
 }

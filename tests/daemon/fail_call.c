@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory runs out while a message is received: by the client, or by the
- * server. That call fails, and says so, or it is served all the same; the
- * connection goes on, and what it has published, holds and waits for stays.
+ * server. That call fails with the reason, or is served all the same; the
+ * connection continues, and what it has published, holds and waits for stays.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -62,8 +62,8 @@ static void deny_all(tarn_store *store, const char *who, pid_t pid)
 			diag("%d: %s: it is over", n, page->what);
 	}
 	diag("%d things", n);
-	ok(n >= 3, "things were denied to the %s, one after the other", who);
-	is_int(0, wrong, "each ended that call alone, if any");
+	ok(n >= 3, "resources were denied to the %s, one after the other", who);
+	is_int(0, wrong, "each denial ended at most one call");
 }
 
 static void make_items(tarn_store *store)

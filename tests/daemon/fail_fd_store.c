@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Memory runs out in the keeper while a tensor is published that keeps its own
- * memory: whatever is denied, a tensor of which the publisher was told that it
- * is there is there after the server has died, too.
+ * memory: whatever is denied, a tensor whose publication was answered is still
+ * there after the server has died.
  */
 #include <errno.h>
 #include <signal.h>
@@ -90,7 +90,7 @@ int main(void)
 		bail("%s", tarn_error_message());
 	for (int i = 1; i <= MANY; i++)
 		n += published[i] = publish(store, i);
-	ok(n > 0, "%d of %d were published", n, MANY);
+	ok(n > 0, "%d of %d publications succeeded", n, MANY);
 	kill_server(store);
 	tarn_store_unref(store);
 	/* Who had it open has it: another one looks. */
@@ -98,7 +98,7 @@ int main(void)
 		bail("%s", tarn_error_message());
 	for (int i = 1; i <= MANY; i++)
 		lost += published[i] && !is_there(store, i);
-	is_int(0, lost, "which the next server has, all of them");
+	is_int(0, lost, "the next server has all published tensors");
 	tarn_store_unref(store);
 	fail_close(test_tmpdir());
 	is_int(0, daemon_stop(&server), "the daemon ends well");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory runs out in a daemon that nobody has used yet: the first growth of a
- * pool, the birth of a loader, and a user's region are among what is denied.
- * Whatever it is, that call ends, and whoever comes next is served. A word
+ * Memory runs out in a daemon without clients so far: the first growth of a
+ * pool, the start of a loader, and a user's region are among what is denied.
+ * In each case that call ends, and the next client is served. A message
  * between keeper and server that was lost for want of memory was once waited
  * for for ever.
  *
@@ -153,8 +153,8 @@ static void deny_all(const struct way *way)
 	while (wrong < 3 && deny(way, n + 1, &wrong))
 		n++;
 	diag("%d things", n);
-	ok(n >= 5, "things were denied, one after the other: %s", way->what);
-	is_int(0, wrong, "each cost that call at most: %s", way->what);
+	ok(n >= 5, "resources were denied, one after the other: %s", way->what);
+	is_int(0, wrong, "each denial ended at most that call: %s", way->what);
 }
 
 int main(void)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory runs out in a client: each thing that it takes in its life is denied
- * once. It gets an error and a sentence, or is served all the same; what it
- * had taken it gives back; the daemon is none the worse.
+ * Memory runs out in a client: each resource that it takes in its life is
+ * denied once. The call fails with a sentence, or succeeds all the same; the
+ * client gives back what it had taken, and the daemon is unaffected.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,8 +69,8 @@ static int live(const char *socket)
 			break;
 	}
 	diag("%d things", n);
-	ok(n > 50, "things were denied, one after the other");
-	is_int(0, wrong, "each ended cleanly");
+	ok(n > 50, "resources were denied to the client, one after the other");
+	is_int(0, wrong, "each denial ended in an error or a success");
 	tarn_store_unref(witness);
 	return done(2);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the keeper holds for the next server is found by its key whatever the
- * number, replaced without a leak, and dropped while it is walked.
+ * The descriptors that the keeper holds for the next server are found by their
+ * keys whatever their numbers, replaced without a leak, and dropped during a
+ * walk.
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -38,16 +39,20 @@ static void test_limit(void)
 	int fd = fcntl(0, F_DUPFD_CLOEXEC, 3), far;
 
 	is_int(0, fd_store_reserve(&table),
-		"one that has its room from the first");
+		"a descriptor with the lowest key is stored");
 	table.room = (uint32_t)fd + 1;
 	is_int(0, fd_store_put(&table, &low, fd),
-		"the last that it has room for");
+		"the table has room for its last number");
 	far = fcntl(0, F_DUPFD_CLOEXEC, fd + 100);
-	is_int(0, fd_store_put(&table, &high, far), "one far beyond");
-	is_int(far, fd_store_get(&table, &high), "which is found");
-	is_int(fd, fd_store_get(&table, &low), "beside the other");
+	is_int(0, fd_store_put(&table, &high, far),
+		"a descriptor with a large number is stored");
+	is_int(far, fd_store_get(&table, &high),
+		"the descriptor with the large number is found");
+	is_int(fd, fd_store_get(&table, &low),
+		"the descriptor with the small number is found");
 	fd_store_free(&table);
-	ok(!is_open(fd) && !is_open(far), "the end closes both");
+	ok(!is_open(fd) && !is_open(far),
+		"freeing the table closes both descriptors");
 }
 
 int main(void)
@@ -56,7 +61,8 @@ int main(void)
 	struct msg_fd_key key = key_of(7);
 	int fds[MANY], wrong = 0, first;
 
-	is_int(-1, fd_store_get(&table, &key), "an empty one has nothing");
+	is_int(-1, fd_store_get(&table, &key),
+		"an empty table finds no descriptor");
 	fd_store_drop(&table, &key);
 	for (uint64_t i = 0; i < MANY; i++) {
 		key = key_of(i);
@@ -65,29 +71,35 @@ int main(void)
 			bail("no descriptor %d", (int)i);
 		wrong += fd_store_put(&table, &key, fds[i]) != 0;
 	}
-	is_int(0, wrong, "%d are taken", MANY);
+	is_int(0, wrong, "%d descriptors are stored", MANY);
 	for (uint64_t i = 0; i < MANY; i++) {
 		key = key_of(i);
 		wrong += fd_store_get(&table, &key) != fds[i];
 	}
-	is_int(0, wrong, "each is found under its key");
+	is_int(0, wrong, "each descriptor is found under its key");
 	key = key_of(8);
 	key.kind = FD_OF_LEASES;
-	is_int(-1, fd_store_get(&table, &key), "not under one of another kind");
+	is_int(-1, fd_store_get(&table, &key),
+		"a descriptor is not found under another kind");
 	key.kind = FD_OF_STORAGE;
 	first = fcntl(0, F_DUPFD_CLOEXEC, 3);
 	fd_store_put(&table, &key, first);
-	is_int(first, fd_store_get(&table, &key), "a second one replaces it");
-	ok(!is_open(fds[8]), "and the first is closed");
-	is_int(MANY, table.n, "their number is the same");
+	is_int(first, fd_store_get(&table, &key),
+		"a second descriptor under a key replaces the first");
+	ok(!is_open(fds[8]), "the replaced descriptor is closed");
+	is_int(MANY, table.n, "a replacement does not change the count");
 	fd_store_each(&table, drop_even, &table);
-	is_int(MANY / 2, table.n, "half are dropped while they are walked");
+	is_int(MANY / 2, table.n,
+		"half of the descriptors are dropped during a walk");
 	key = key_of(8);
-	is_int(-1, fd_store_get(&table, &key), "which are not found");
+	is_int(-1, fd_store_get(&table, &key),
+		"a dropped descriptor is not found");
 	key = key_of(9);
-	is_int(fds[9], fd_store_get(&table, &key), "the others are");
+	is_int(fds[9], fd_store_get(&table, &key),
+		"a descriptor that was not dropped is found");
 	fd_store_free(&table);
-	ok(!is_open(fds[9]), "the end closes them");
+	ok(!is_open(fds[9]),
+		"freeing the table closes the remaining descriptors");
 	test_limit();
 	return done(17);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A budget that is full. What only the cache holds makes room, oldest first;
- * what is leased or named never does; and a load that finds no room is told
- * the limit, publishes nothing, and costs nobody else his place.
+ * A budget that is full. Files that only the cache holds are evicted, oldest
+ * first; leased and named ones never are; and a load that finds no room is
+ * refused with the limit, publishes nothing, and evicts nothing in vain.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -40,9 +40,11 @@ static int load(const char *path, uint64_t size, const char *name)
 
 static void is_loaded(int i, bool cached, const char *what)
 {
-	if (is_int(WIRE_LOADED, load(files[i], LARGE, NULL), "%s", what))
-		is_int(cached, !!(raw.loaded.flags & LOADED_CACHED), "%s: %s",
-			what, cached ? "from the cache" : "anew");
+	if (is_int(WIRE_LOADED, load(files[i], LARGE, NULL),
+		    "a load succeeds: %s", what))
+		is_int(cached, !!(raw.loaded.flags & LOADED_CACHED),
+			"%s: the load is %s", what,
+			cached ? "from the cache" : "anew");
 	else
 		diag("%s", raw.text);
 }
@@ -50,9 +52,11 @@ static void is_loaded(int i, bool cached, const char *what)
 static void is_full(int i, const char *name, const char *what)
 {
 	raw.text[0] = 0;
-	is_int(WIRE_ERROR, load(files[i], LARGE, name), "%s: refused", what);
-	is_int(ENOSPC, raw.error, "%s: ENOSPC", what);
-	has_str("budget of 64.0 MiB", raw.text, "%s: told the limit", what);
+	is_int(WIRE_ERROR, load(files[i], LARGE, name),
+		"%s: the load is refused", what);
+	is_int(ENOSPC, raw.error, "%s: the error is ENOSPC", what);
+	has_str("budget of 64.0 MiB", raw.text,
+		"%s: the error names the budget", what);
 }
 
 static bool has_bytes(const tarn_tensor *t, uint32_t seed)
@@ -72,15 +76,17 @@ static void cache(void)
 	is_loaded(0, false, "40 of 64 MiB");
 	s = witness_status(&witness);
 	raw.text[0] = 0;
-	is_int(WIRE_ERROR, load(files[3], 80 * MIB, "big"), "80 MiB: refused");
-	is_int(ENOSPC, raw.error, "ENOSPC");
-	has_str("budget of 64.0 MiB", raw.text, "told the limit");
+	is_int(WIRE_ERROR, load(files[3], 80 * MIB, "big"),
+		"a load of 80 MiB into 64 is refused");
+	is_int(ENOSPC, raw.error, "the error of 80 MiB is ENOSPC");
+	has_str("budget of 64.0 MiB", raw.text,
+		"the error of 80 MiB names the budget");
 	is_int((int64_t)s.used, (int64_t)witness_status(&witness).used,
-		"what cannot fit drives nobody out");
-	is_loaded(0, true, "the cached one again");
-	is_loaded(1, false, "another makes it leave");
-	is_loaded(1, true, "and stays");
-	is_loaded(0, false, "the first one");
+		"a load that can never fit evicts nothing");
+	is_loaded(0, true, "the cached file again");
+	is_loaded(1, false, "another file that evicts the first");
+	is_loaded(1, true, "the other file again");
+	is_loaded(0, false, "the evicted file again");
 	witness_is_served(&witness, "files drive each other out");
 }
 
@@ -89,24 +95,26 @@ static void leases(void)
 	struct tarn_report_daemon s;
 	tarn_tensor *held = NULL;
 
-	is_int(WIRE_LOADED, load(files[1], LARGE, "held"), "one with a name");
-	is_full(2, "refused", "named: it stays");
+	is_int(WIRE_LOADED, load(files[1], LARGE, "held"),
+		"a file is loaded with a name");
+	is_full(2, "refused", "a named file that stays");
 	if (tarn_store_lookup(witness.store, "held", &held) < 0)
 		bail("lookup: %s", tarn_error_message());
 	raw_send(&raw, WIRE_REMOVE, "held", 4, NULL, 0);
-	is_int(WIRE_DONE, raw_receive(&raw, RAW_PATIENCE_MS), "it is removed");
+	is_int(WIRE_DONE, raw_receive(&raw, RAW_PATIENCE_MS),
+		"the name is removed");
 	s = witness_status(&witness);
 	for (int i = 0; i < 50; i++)
 		if (load(files[2], LARGE, "refused") != WIRE_ERROR)
 			break;
-	is_int(ENOSPC, raw.error, "leased: it stays, fifty times");
+	is_int(ENOSPC, raw.error, "a leased file that stays, fifty times");
 	is_int((int64_t)s.used, (int64_t)witness_status(&witness).used,
-		"no byte more is used");
+		"the refused loads take no memory");
 	is_int((int64_t)s.names, (int64_t)witness_status(&witness).names,
-		"no name was published");
-	ok(has_bytes(held, 11), "its bytes are untouched");
+		"the refused loads publish no name");
+	ok(has_bytes(held, 11), "the leased file's bytes are untouched");
 	held = tarn_tensor_unref(held);
-	is_loaded(2, false, "no longer leased, it makes room");
+	is_loaded(2, false, "a file that evicts the one no longer leased");
 }
 
 int main(void)
@@ -130,7 +138,7 @@ int main(void)
 	witness.before.used += LARGE;
 	witness.before.storages++;
 	witness_end(&witness);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done(36);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Peers that send nonsense, too much, half of it, or nothing. Each loses its
- * own connection, with a sentence where it can still hear one; an innocent
- * client on the same daemon does not notice.
+ * Peers that send malformed messages, too many, half of one, or none. Each
+ * loses its own connection, with an error where it can still receive one; an
+ * innocent client of the same daemon does not notice.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,9 +43,10 @@ static void is_refused(struct raw *raw, const char *sentence, const char *what)
 {
 	int type = raw_receive(raw, RAW_PATIENCE_MS);
 
-	is_int(WIRE_ERROR, type, "%s: refused", what);
-	has_str(sentence, raw->text, "%s: told why", what);
-	ok(type == 0 || raw_is_closed(raw), "%s: closed", what);
+	is_int(WIRE_ERROR, type, "%s: the message is refused", what);
+	has_str(sentence, raw->text, "%s: the error says why", what);
+	ok(type == 0 || raw_is_closed(raw), "%s: the connection is closed",
+		what);
 	raw_close(raw);
 }
 
@@ -71,7 +72,7 @@ static void random_bytes(void)
 		closed += raw_is_closed(&raw);
 		raw_close(&raw);
 	}
-	is_int(100, closed, "random bytes end the connection, every time");
+	is_int(100, closed, "random bytes end the connection each time");
 }
 
 /* As many bytes as the message has, all of them random: past frames. */
@@ -102,7 +103,8 @@ static void random_bodies(void)
 		answered += raw_receive(&raw, RAW_PATIENCE_MS) >= 0;
 		raw_close(&raw);
 	}
-	is_int(200, answered, "random bodies are answered, or end it");
+	is_int(200, answered,
+		"random bodies are answered or end the connection");
 }
 
 static void bad_frames(void)
@@ -252,7 +254,7 @@ static void unwanted_descriptors(void)
 		send_frame(&raw, WIRE_PING, 0, 0, 0, fds, 64);
 		answered += raw_receive(&raw, RAW_PATIENCE_MS) == WIRE_PONG;
 	}
-	is_int(50, answered, "unwanted descriptors do not hurt");
+	is_int(50, answered, "unwanted descriptors do no harm");
 	raw_close(&raw);
 }
 
@@ -274,9 +276,9 @@ static void greetings(void)
 	raw_connect(&raw, server.socket);
 	raw_send(&raw, WIRE_HELLO, &hello, sizeof(hello), NULL, 0);
 	is_int(WIRE_WELCOME, raw_receive(&raw, RAW_PATIENCE_MS),
-		"a newer one "
-		"that speaks the old too is welcome");
-	is_int(PROTOCOL_VERSION, raw.welcome.version, "in this version");
+		"a newer client that also speaks this version is welcome");
+	is_int(PROTOCOL_VERSION, raw.welcome.version,
+		"the newer client is welcomed in this version");
 	raw_send(&raw, WIRE_HELLO, &hello, sizeof(hello), NULL, 0);
 	is_refused(&raw, "second hello", "a second hello");
 	for (uint16_t type = WIRE_SEGMENTS; type <= WIRE_STOP; type++) {
@@ -309,15 +311,16 @@ static void nobodys(void)
 	raw_send(&raw, WIRE_SEGMENTS, &segments, sizeof(segments), NULL, 0);
 	is_int(WIRE_SEGMENT_FDS, raw_receive(&raw, RAW_PATIENCE_MS),
 		"segments that are not there");
-	is_int(0, raw.n_fds, "none come");
+	is_int(0, raw.n_fds,
+		"segments that do not exist come without descriptors");
 	raw_send(&raw, WIRE_REMOVE, "\xff\xfe", 2, NULL, 0);
 	is_int(WIRE_ERROR, raw_receive(&raw, RAW_PATIENCE_MS),
 		"a name that is no UTF-8");
-	is_int(EINVAL, raw.error, "EINVAL");
+	is_int(EINVAL, raw.error, "the error of a malformed name is EINVAL");
 	raw_send(&raw, WIRE_REMOVE, "nobody", 6, NULL, 0);
 	is_int(WIRE_ERROR, raw_receive(&raw, RAW_PATIENCE_MS),
-		"an unknown name");
-	is_int(ENOENT, raw.error, "ENOENT");
+		"the removal of an unknown name is refused");
+	is_int(ENOENT, raw.error, "the error of an unknown name is ENOENT");
 	raw_close(&raw);
 }
 
@@ -357,7 +360,7 @@ static void never_reads(void)
 	while (answered < n && raw_receive(&raw, RAW_PATIENCE_MS) == WIRE_PONG)
 		answered++;
 	is_int(n, answered,
-		"a client that did not read is heard again when it does");
+		"a client that did not read is served when it reads");
 	raw_close(&raw);
 }
 
@@ -404,7 +407,7 @@ int main(void)
 	comes_and_goes();
 	witness_can_load(&witness, "after all that");
 	witness_end(&witness);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done(140);
 }

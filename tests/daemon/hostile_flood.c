@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A user with many connections, each of which asks for the dearest things as
- * fast as it can, reads no answers, sends the longest messages, and has lease
- * pages full of rubbish, through which the server must look whenever something
- * is let go of. Another user's calls are answered all the while.
+ * A user with many connections, each of which asks for the most expensive work
+ * as fast as it can, reads no answers, sends the longest messages, and has
+ * lease pages of random bytes, which the server must search whenever a storage
+ * is released. Another user's calls are answered all the while.
  *
  * Needs root, since only root can be two users.
  */
@@ -217,7 +217,8 @@ static void is_served_under(const struct flood *flood)
 	ok(calls.median < 0.1, "and soon");
 #endif
 	witness_can_load(&witness, flood->what);
-	is_int(0, kill(pid, SIGKILL), "the enemy was there all the time");
+	is_int(0, kill(pid, SIGKILL),
+		"the hostile user was active all the time");
 	waitpid(pid, NULL, 0);
 }
 
@@ -285,7 +286,7 @@ int main(void)
 	witness_is_served(&witness, "at the end");
 	tarn_tensor_unref(witness.tensor);
 	tarn_store_unref(witness.store);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done_any();
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory that its owner goes on playing with: a lease on it (F_SETLEASE) that
- * makes whoever opens it wait, a size that changes while it is read, a mode
- * that lets everybody write; and the daemon's own descriptors handed back to
- * it. To publish it and to load it, as both routes end in the same pool.
+ * Memory that its owner continues to change: a file lease on it (F_SETLEASE)
+ * that makes any process that opens it wait, a size that changes while it is
+ * read, a mode that lets all users write; and the daemon's own descriptors
+ * sent back to it. It is both published and loaded, as both ways end in the
+ * same pool.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -96,7 +97,7 @@ static int leased(void)
 static void in_time(double start, const char *what)
 {
 	diag("in %.1f s", seconds() - start);
-	ok(seconds() - start < ENOUGH_S, "in time: %s", what);
+	ok(seconds() - start < ENOUGH_S, "the answer comes in time: %s", what);
 	witness_is_served(&witness, what);
 }
 
@@ -117,11 +118,12 @@ static void with_a_lease(void)
 		type = publish(kinds[i], SIZE, fd);
 		if (kinds[i] == SOURCE_MUTABLE)
 			ok(type == WIRE_ERROR && raw.error == EBUSY,
-				"mutable memory with a lease on it is refused");
+				"mutable memory with a file lease on it is "
+				"refused");
 		else
 			is_int(WIRE_PUBLISHED, type,
-				"memory with a lease on it is copied");
-		in_time(start, "a lease on what is published");
+				"memory with a file lease on it is copied");
+		in_time(start, "a file lease on published memory");
 		close(fd);
 		forget();
 	}
@@ -137,12 +139,12 @@ static void lease_it_later(void)
 	close(made);
 	publish_msg_seal(fd, SOURCE_MUTABLE);
 	is_int(WIRE_PUBLISHED, publish(SOURCE_MUTABLE, SIZE, fd),
-		"a mutable tensor");
+		"a mutable tensor is published");
 	ok(fcntl(fd, F_SETLEASE, F_WRLCK) < 0 && errno == EAGAIN,
-		"whose creator gets no lease on it");
+		"the creator of a mutable tensor gets no file lease on it");
 	is_int(0, tarn_store_lookup(witness.store, NAME, &t),
-		"others look it up");
-	in_time(start, "a creator who wants a lease");
+		"another client looks the mutable tensor up");
+	in_time(start, "a creator that tries to take a file lease");
 	tarn_tensor_unref(t);
 	close(fd);
 	forget();
@@ -188,7 +190,8 @@ static void while_it_changes(void)
 			forget();
 		}
 	}
-	is_int(n, answered, "memory that changes its size is taken or refused");
+	is_int(n, answered,
+		"memory that changes its size is copied or refused");
 	witness_is_served(&witness, "a size changes all the time");
 }
 
@@ -200,18 +203,19 @@ static void for_everybody(void)
 	publish_msg_seal(fd, SOURCE_MUTABLE);
 	is_int(WIRE_ERROR, publish(SOURCE_MUTABLE, SIZE, fd),
 		"mutable memory that everybody may write is refused");
-	is_int(EPERM, raw.error, "EPERM");
+	is_int(EPERM, raw.error,
+		"the error of mutable memory with that mode is EPERM");
 	has_str("mode 777", raw.text, "the error has the memfd's mode");
 	close(fd);
 	fd = memfd(SIZE);
 	fchmod(fd, 0777);
 	publish_msg_seal(fd, SOURCE_ADOPT);
 	is_int(WIRE_PUBLISHED, publish(SOURCE_ADOPT, SIZE, fd),
-		"sealed, the mode does not matter");
+		"sealed memory with that mode is published");
 	ok(pwrite(fd, "x", 1, 0) < 0 && reopened(fd, O_RDWR) >= 0 &&
 			mmap(NULL, SIZE, PROT_WRITE, MAP_SHARED,
 				reopened(fd, O_RDWR), 0) == MAP_FAILED,
-		"nobody writes it");
+		"no process can write the sealed memory");
 	close(fd);
 	forget();
 }
@@ -239,7 +243,7 @@ static void kernel_objects(void)
 	else
 		ok(raw_receive(&raw, RAW_PATIENCE_MS) == WIRE_PONG &&
 				refused_everywhere(fd),
-			"an io_uring is refused");
+			"an io_uring descriptor is refused");
 	fd_close(fd);
 	fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
 	ok(refused_everywhere(fd), "a pidfd is refused");
@@ -265,10 +269,10 @@ static void tmpfs_file(void)
 	is_int(WIRE_PUBLISHED, publish(SOURCE_COPY, SIZE, fd),
 		"a file of tmpfs can be copied");
 	is_int(WIRE_PUBLISHED, publish(SOURCE_ADOPT, SIZE, fd),
-		"or is, where it was to be adopted");
-	ok(pwrite(fd, "x", 1, 0) == 1, "so that it stays its owner's");
+		"a file of tmpfs is copied where adoption was asked for");
+	ok(pwrite(fd, "x", 1, 0) == 1, "the copied file stays its owner's");
 	is_int(WIRE_ERROR, publish(SOURCE_MUTABLE, SIZE, fd),
-		"it cannot be left mutable");
+		"a file of tmpfs is refused as a mutable tensor");
 	close(fd);
 	forget();
 }
@@ -315,7 +319,8 @@ static void adopted_twice(void)
 
 	pwrite(fd, "same", 4, 0);
 	publish_msg_seal(fd, SOURCE_ADOPT);
-	is_int(WIRE_PUBLISHED, publish(SOURCE_ADOPT, SIZE, fd), "adopted");
+	is_int(WIRE_PUBLISHED, publish(SOURCE_ADOPT, SIZE, fd),
+		"memory is adopted");
 	close(fd);
 	must(tarn_store_lookup(witness.store, NAME, &t));
 	must(tarn_store_export(witness.store, t, &d));
@@ -331,8 +336,8 @@ static void adopted_twice(void)
 	ask.generation++;
 	raw_send(&raw, WIRE_STORAGE, &ask, sizeof(ask), NULL, 0);
 	is_int(WIRE_ERROR, raw_receive(&raw, RAW_PATIENCE_MS),
-		"not by the next generation");
-	is_int(ESTALE, raw.error, "ESTALE");
+		"the descriptor of the next generation is refused");
+	is_int(ESTALE, raw.error, "the error of the next generation is ESTALE");
 	is_int(WIRE_PUBLISHED, publish(SOURCE_ADOPT, SIZE, again),
 		"the descriptor is published again");
 	is_int(WIRE_ERROR, publish(SOURCE_MUTABLE, SIZE, again),
@@ -340,7 +345,7 @@ static void adopted_twice(void)
 	t = NULL;
 	ok(tarn_store_lookup(witness.store, NAME, &t) == 0 &&
 			memcmp(tarn_tensor_data(t), "same", 4) == 0,
-		"it is what it was");
+		"the storage is unchanged");
 	tarn_tensor_unref(t);
 	close(again);
 	forget();
@@ -363,7 +368,7 @@ int main(void)
 	adopted_twice();
 	raw_close(&raw);
 	witness_end(&witness);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done_any();
 }

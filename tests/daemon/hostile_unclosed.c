@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A user who sends, over and over, descriptors of a file whose file system
- * does not answer when they are closed. They stay with the server, but not
- * without end: beyond a thousand he is not heard any more, and others have
- * descriptors left to be served with.
+ * A user sends, over and over, descriptors of a file whose file system does
+ * not answer when they are closed. They stay with the server, but only up to a
+ * limit: beyond a thousand the user's messages are not read any more, and
+ * others have descriptors left to be served with.
  *
  * Needs root, since only root can be two users.
  */
@@ -107,10 +107,11 @@ int main(void)
 		attack(fd);
 	most = most_while_attacked(enemy);
 	diag("the enemy came %d times, %d descriptors at most", *rounds, most);
-	ok(*rounds >= ROUNDS, "the enemy came again and again");
-	ok(hang_has_caught(1), "his file hangs");
-	ok(most > 500, "the server is left with descriptors");
-	ok(most < MOST + 4 * WIRE_FDS_MAX + 100, "and not with more");
+	ok(*rounds >= ROUNDS, "the hostile user connects again and again");
+	ok(hang_has_caught(1), "the hostile user's file hangs in close()");
+	ok(most > 500, "the server has free descriptors left");
+	ok(most < MOST + 4 * WIRE_FDS_MAX + 100,
+		"the server holds a bounded number of unclosed descriptors");
 	witness_is_served(&witness, "descriptors cannot be closed");
 	witness_can_load(&witness, "descriptors cannot be closed");
 	hang_end();
@@ -121,7 +122,7 @@ int main(void)
 		"the daemon serves after the file system was cut off");
 	tarn_tensor_unref(witness.tensor);
 	tarn_store_unref(witness.store);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done_any();
 }

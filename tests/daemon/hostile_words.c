@@ -74,20 +74,22 @@ static void another_ones_serial(void)
 	raw_open(&raws[0], server.socket);
 	raw_open(&raws[1], server.socket);
 	is_int(WIRE_PUBLISHED, publish_msg_answer(&p, &raws[0]),
-		"one publishes");
+		"a client publishes");
 	before = version();
 	type = say_again(&raws[1], WIRE_PUBLISH, raws[0].serial, body, size);
 	ok(type == WIRE_ERROR || version() == before + 1,
-		"another's serial is not answered as one's own");
+		"a client is not answered with another's completion");
 	before = version();
 	is_int(WIRE_PUBLISHED, publish_msg_answer(&p, &raws[0]),
-		"the client whose serial was copied publishes on");
-	is_int((int64_t)before + 1, (int64_t)version(), "as ever");
+		"the client whose serial was used publishes again");
+	is_int((int64_t)before + 1, (int64_t)version(),
+		"the other client's publication raises the version by one");
 	/* The same serial, said to be new: it is new. */
 	raws[0].serial--;
 	is_int(WIRE_PUBLISHED, publish_msg_answer(&p, &raws[0]),
-		"a serial that was used is no reason to refuse");
-	is_int((int64_t)before + 2, (int64_t)version(), "what is new");
+		"a serial that was used before is accepted");
+	is_int((int64_t)before + 2, (int64_t)version(),
+		"a serial that was used before publishes a new version");
 	raw_close(&raws[0]);
 	raw_close(&raws[1]);
 	witness_is_served(&witness, "serials are forged");
@@ -99,24 +101,24 @@ static void other_requests_again(void)
 
 	raw_open(&raw, server.socket);
 	is_int(WIRE_DONE, say_again(&raw, WIRE_REMOVE, 5, NAME, strlen(NAME)),
-		"a removal said to be one again");
+		"a removal that is falsely marked as sent again");
 	is_int(WIRE_ERROR, say_again(&raw, WIRE_REMOVE, 5, NAME, strlen(NAME)),
-		"whose answer was sent is forgotten, and finds no name");
-	is_int(ENOENT, raw.error, "which is said");
+		"an answered removal that is sent again finds no name");
+	is_int(ENOENT, raw.error,
+		"the error of the repeated removal is ENOENT");
 	is_int(WIRE_ERROR, say_again(&raw, WIRE_REMOVE, 6, "a\nb", 3),
-		"not so of a name that is none");
+		"a malformed name is refused, also in a repeated removal");
 	is_int(WIRE_PONG, say_again(&raw, WIRE_PING, 7, "", 0),
-		"a question again is a question");
+		"a question that is sent again is answered");
 	raw_send(&raw, WIRE_RESENT, NULL, 0, NULL, 0);
 	is_int(WIRE_PONG, say_again(&raw, WIRE_PING, 8, "", 0),
-		"a client that has sent nothing again may say that that is "
-		"all");
+		"a client that resends nothing may end its resume");
 	raw_close(&raw);
 }
 
 static void ends(struct raw *raw, const char *part, const char *what)
 {
-	is_int(WIRE_ERROR, raw_answer(raw), "%s is refused", what);
+	is_int(WIRE_ERROR, raw_answer(raw), "a message is refused: %s", what);
 	has_str(part, raw->text, "the error contains the reason");
 	ok(raw_is_closed(raw), "the connection ends after the error");
 	raw_close(raw);
@@ -171,9 +173,9 @@ static void odd_pools(void)
 		struct raw raw;
 
 		greet(&raw, cases[i].name, cases[i].size);
-		is_int(WIRE_ERROR, raw_answer(&raw), "%s: no welcome",
-			cases[i].what);
-		is_int(-1, raw.table, "and no table");
+		is_int(WIRE_ERROR, raw_answer(&raw),
+			"a hello gets no welcome: %s", cases[i].what);
+		is_int(-1, raw.table, "a refused hello gets no control region");
 		raw_close(&raw);
 	}
 	witness_is_served(&witness, "pools that are none");
@@ -192,7 +194,7 @@ static void twice(void)
 	raw_open(&raw, server.socket);
 	is_int(WIRE_WELCOME,
 		say_again(&raw, WIRE_HELLO, 9, &hello, sizeof(hello)),
-		"a hello again is welcome again");
+		"a second hello marked as sent again is answered");
 	raw_close(&raw);
 }
 
@@ -209,7 +211,7 @@ int main(void)
 	twice();
 	witness_can_load(&witness, "after all that");
 	witness_end(&witness);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done(50);
 }

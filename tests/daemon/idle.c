@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How daemons begin and end: --auto leaves when nobody wants it and nothing
- * is kept, never from under a client; one path has one daemon; what a killed
- * one left behind is taken over; and an ended one leaves nothing.
+ * How daemons begin and end: --auto ends when there is no client and nothing
+ * is kept, and never while a client is connected; one path has one daemon; the
+ * next daemon takes over what a killed one left; and an ended one leaves no
+ * file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -60,21 +61,26 @@ static void leaves(void)
 	struct raw raw;
 
 	daemon_start(&daemon, "idle", automatic);
-	is_int(0, ended(&daemon, SOON), "it leaves when nobody comes");
+	is_int(0, ended(&daemon, SOON),
+		"a daemon with --auto ends when no client comes");
 	ok(nothing_left(&daemon), "the daemon that left has removed its files");
 	store = daemon_start_open(&daemon, "idle", patient);
 	raw_open(&raw, daemon.socket);
 	tarn_store_unref(store);
 	is_int(-1, ended(&daemon, LONGER), "not while a client is there");
 	order_bytes(&order, "kept", 0);
-	is_int(WIRE_LOADED, order_load(&order, &raw, -1, -1), "a name");
+	is_int(WIRE_LOADED, order_load(&order, &raw, -1, -1),
+		"a tensor is published with a name");
 	raw_close(&raw);
-	is_int(-1, ended(&daemon, LONGER), "not while a name is there");
+	is_int(-1, ended(&daemon, LONGER),
+		"a daemon with --auto stays while there is a name");
 	raw_open(&raw, daemon.socket);
 	raw_send(&raw, WIRE_REMOVE, "kept", 4, NULL, 0);
-	is_int(WIRE_DONE, raw_receive(&raw, RAW_PATIENCE_MS), "it is removed");
+	is_int(WIRE_DONE, raw_receive(&raw, RAW_PATIENCE_MS),
+		"the name is removed");
 	raw_close(&raw);
-	is_int(0, ended(&daemon, SOON), "then it leaves");
+	is_int(0, ended(&daemon, SOON),
+		"the daemon ends when the last name is gone");
 	ok(nothing_left(&daemon),
 		"the daemon that left after a client has removed its files");
 }
@@ -101,10 +107,11 @@ static void channel_over(bool received)
 	tarn_store_unref(store);
 	if (received) {
 		is_int(0, ended(&daemon, SOON),
-			"a channel that is over does not keep it");
+			"a closed and empty channel does not keep the daemon");
 		return;
 	}
-	is_int(-1, ended(&daemon, LONGER), "not while an item waits");
+	is_int(-1, ended(&daemon, LONGER),
+		"a channel with an item keeps the daemon");
 	is_int(0, daemon_stop(&daemon), "the daemon ends when it is asked to");
 }
 
@@ -154,10 +161,11 @@ static void the_last_moment(void)
 			served += is_welcome(fd);
 			usleep((useconds_t)(100 * i));
 		}
-		is_int(0, ended(&daemon, SOON), "it leaves in the end");
+		is_int(0, ended(&daemon, SOON),
+			"the daemon ends after many clients came and went");
 	}
 	diag("%d got in", came);
-	is_int(came, served, "all who got in were served");
+	is_int(came, served, "all clients that could connect were served");
 }
 
 /* ---- one path, one daemon ------------------------------------------ */
@@ -198,14 +206,15 @@ static void one_a_path(void)
 		&daemon, "one", (const char *const[]) {"--idle", "1", NULL});
 	witness_begin(&witness, &daemon);
 	is_int(1, second(daemon.socket, NULL, said, sizeof(said)),
-		"a second daemon fails");
+		"a second daemon on the same path fails");
 	has_str("another daemon serves", said,
 		"the error says that another daemon serves");
 	is_int(0, second(daemon.socket, "--auto", said, sizeof(said)),
-		"with --auto it just goes");
+		"a second daemon with --auto ends without an error");
 	is_str("", said, "with --auto a second daemon prints nothing");
 	witness_end(&witness);
-	is_int(0, daemon_stop(&daemon), "the first ends in peace");
+	is_int(0, daemon_stop(&daemon),
+		"the first daemon ends without an error");
 	ok(nothing_left(&daemon),
 		"the first daemon removes its files when it ends");
 }
@@ -217,12 +226,13 @@ static void taken_over(void)
 	daemon_start(&daemon, "killed", NULL);
 	kill(daemon.pid, SIGKILL);
 	waitpid(daemon.pid, NULL, 0);
-	is_int(0, access(daemon.socket, F_OK), "a killed one leaves a socket");
+	is_int(0, access(daemon.socket, F_OK),
+		"a killed daemon leaves its socket");
 	daemon_start(&daemon, "killed", NULL);
-	ok(true, "which the next takes over");
+	ok(true, "the next daemon takes over the left socket");
 	is_int(0, daemon_stop(&daemon),
 		"the daemon that took over ends in order");
-	ok(nothing_left(&daemon), "with nothing left");
+	ok(nothing_left(&daemon), "the next daemon leaves no file");
 }
 
 int main(void)

@@ -116,7 +116,7 @@ static void is_raised(pid_t pid, int which, const char *name)
 
 	prlimit(pid, which, NULL, &limit);
 	ok(limit.rlim_cur == limit.rlim_max,
-		"its soft limit is the hard one: %s", name);
+		"the daemon's soft limit is the hard one: %s", name);
 }
 
 static void test_cpu(pid_t pid, const char *who)
@@ -126,12 +126,12 @@ static void test_cpu(pid_t pid, const char *who)
 	CPU_ZERO(&seen);
 	sched_getaffinity(pid, sizeof(seen), &seen);
 	is_int(CPU_COUNT(&cpus), CPU_COUNT(&seen), "%s runs on every CPU", who);
-	is_int(SCHED_OTHER, sched_getscheduler(pid), "%s is scheduled as usual",
-		who);
+	is_int(SCHED_OTHER, sched_getscheduler(pid),
+		"%s has the default scheduler", who);
 	is_int(0,
 		syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, pid) >>
 			IOPRIO_CLASS_SHIFT,
-		"%s reads with the usual priority", who);
+		"%s has the default I/O priority", who);
 }
 
 static void test_secrets(pid_t pid)
@@ -140,16 +140,18 @@ static void test_secrets(pid_t pid)
 		skip(6, "an undumpable process shows these to root only");
 		return;
 	}
-	ok(!strstr(proc(pid, "environ"), SECRET), "it has no secret");
+	ok(!strstr(proc(pid, "environ"), SECRET),
+		"the daemon's environment has no secret");
 	ok(!strstr(proc(pid, "environ"), "NOTIFY_SOCKET"),
 		"the daemon does not inherit NOTIFY_SOCKET");
 	ok(strstr(proc(pid, "environ"), "TARN_SOCKET="),
-		"it has what is for it");
+		"the daemon's environment has the variables meant for it");
 	ok(!strstr(proc(pid, "numa_maps"), " bind:"),
-		"its memory comes from every node");
+		"the daemon's memory comes from every node");
 	is_str("50000\n", proc(pid, "timerslack_ns"),
-		"its timers are as exact as usual");
-	is_str("00000000\n", proc(pid, "personality"), "it has no personality");
+		"the daemon's timers have the default slack");
+	is_str("00000000\n", proc(pid, "personality"),
+		"the daemon has no personality");
 }
 
 static struct tarn_report *started(const char *name, tarn_store **ret)
@@ -193,17 +195,19 @@ static void test_undone(void)
 	is_raised(keeper, RLIMIT_DATA, "data");
 	is_raised(keeper, RLIMIT_NPROC, "processes");
 	ok(strstr(proc(keeper, "status"), "THP_enabled:\t1"),
-		"it may have huge pages");
+		"the daemon may have huge pages");
 	ok(atoi(proc(keeper, "oom_score_adj")) <= 0,
-		"it does not offer itself to the OOM killer");
+		"the daemon does not offer itself to the OOM killer");
 	test_secrets(keeper);
 	if (geteuid() == 0) {
 		is_int(0, getpriority(PRIO_PROCESS, (id_t)keeper),
-			"root's has the usual priority");
-		is_str("", report->daemon.inherited, "nothing is left");
+			"root's daemon has the default priority");
+		is_str("", report->daemon.inherited,
+			"the daemon reports nothing that it could not undo");
 	} else {
 		is_str("nice 7", report->daemon.inherited,
-			"only the priority is left");
+			"the daemon reports that it could not undo the "
+			"priority");
 		skip(1, "only root can raise a priority");
 	}
 	tarn_report_free(report);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper is killed while its server lives, with a loader and with processes
- * that close, one of which hangs. All of them end, and the pipes that they had
- * open with them: no client goes on with a daemon that no other can find. Then
- * another daemon serves the same path.
+ * The keeper is killed while its server lives, with a loader and with
+ * processes that close descriptors, one of which hangs. All of them end, and
+ * the pipes that they had open with them: no client continues with a daemon
+ * that no other can find. Then another daemon serves the same path.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -161,8 +161,8 @@ int main(void)
 	all_end(&family);
 	end = (struct pollfd) {.fd = ends[0]};
 	ok(poll(&end, 1, PATIENCE_MS) == 1 && end.revents & POLLHUP,
-		"a pipe that was sent to the server ends");
-	ok(raw_is_closed(&raw), "a client's connection ends");
+		"a pipe that was sent to the server is closed");
+	ok(raw_is_closed(&raw), "a client's connection ends with the keeper");
 	close(ends[0]);
 	raw_close(&raw);
 	raw_close(&late);

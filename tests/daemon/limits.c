@@ -2,9 +2,9 @@
 /*
  * A daemon with few descriptors. More clients than it has descriptors for, or
  * one that asks for descriptors and reads none, once ended it: a message from
- * keeper to server came without what it carried, and was taken for the end of
- * the keeper. Now whoever is too many is turned away, and the others are
- * served. And other small things that once grew without an end, or ended what
+ * keeper to server came without its descriptor, and was taken for the end of
+ * the keeper. Now clients beyond the limit are turned away, and the others are
+ * served. And other small things that once grew without end, or ended what
  * they should not have touched.
  */
 #include <errno.h>
@@ -45,8 +45,8 @@ static void too_many_clients(void)
 		raw[i].table = raw[i].lease = -1;
 	}
 	diag("%d clients are welcome", welcome);
-	ok(welcome >= 20, "so many clients are welcome");
-	ok(welcome < CLIENTS, "the others are turned away");
+	ok(welcome >= 20, "clients are welcome while there are descriptors");
+	ok(welcome < CLIENTS, "clients beyond the descriptors are turned away");
 	witness_is_served(&witness, "too many clients come");
 	witness_can_load(&witness, "too many clients are there");
 	for (int i = 0; i < CLIENTS; i++)
@@ -84,7 +84,7 @@ static void hoarder(void)
 		in_vain++;
 	}
 	diag("not heard after %d", asked);
-	ok(asked < 20000, "a client that hoards descriptors is not heard");
+	ok(asked < 20000, "a client that hoards descriptors is not read");
 	witness_is_served(&witness, "somebody hoards descriptors");
 	witness_can_load(&witness, "somebody hoards descriptors");
 	raw_close(&raw);
@@ -108,7 +108,7 @@ static void empty_loads(void)
 	}
 	storages[1] = witness_status(&witness).storages;
 	is_int((int64_t)storages[0], (int64_t)storages[1],
-		"300 empty files take no more than one does");
+		"300 empty files take no more memory than one");
 	raw_close(&raw);
 }
 
@@ -134,7 +134,7 @@ static void full_log(void)
 	witness_begin(&other, &daemon);
 	witness_can_load(&other, "its log is stuck");
 	witness_end(&other);
-	is_int(0, daemon_stop(&daemon), "it ends as it should");
+	is_int(0, daemon_stop(&daemon), "the daemon ends without an error");
 	close(ends[0]);
 	close(ends[1]);
 }
@@ -174,7 +174,7 @@ int main(void)
 	too_many_clients();
 	hoarder();
 	witness_end(&witness);
-	is_int(0, daemon_stop(&server), "it ends as it should");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done(43);
 }

@@ -240,8 +240,8 @@ static void test_few_free(const char *io)
 	close(fd);
 	kill(pid, SIGCONT);
 	is_int(WIRE_PONG, raw_receive(&victim, PATIENCE_MS),
-		"a client whose request came with it is answered while %s "
-		"(TARN_ENGINE=%s)",
+		"a client whose request came with the socket is answered "
+		"while %s (TARN_ENGINE=%s)",
 		what, io ? io : "");
 	serves(what);
 	raw_close(&enemy);

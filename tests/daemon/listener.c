@@ -77,8 +77,8 @@ static void is_handed_over(struct raw *waiting, const char *what)
 	let_go();
 	close(taken);
 	taken = -1;
-	ok(raw_is_closed(waiting), "a client that waited is told when %s",
-		what);
+	ok(raw_is_closed(waiting),
+		"a client that waited sees its connection end when %s", what);
 	raw_close(waiting);
 }
 
@@ -137,7 +137,8 @@ static void test_closed(void)
 	alarm(PATIENCE_S);
 	listener_close(listener);
 	is_handed_over(&waiting, "the listener is closed");
-	is_int(-1, access(path, F_OK), "the socket is removed");
+	is_int(-1, access(path, F_OK),
+		"closing the listener removes the socket");
 }
 
 int main(void)

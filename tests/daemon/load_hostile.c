@@ -36,10 +36,12 @@ static void is_refused_with(struct order *order, int fd, int direct, int error,
 {
 	int type = order_load(order, &raw, fd, direct);
 
-	is_int(WIRE_ERROR, type, "%s: refused", what);
+	is_int(WIRE_ERROR, type, "%s: the load is refused", what);
 	if (error)
-		is_int(error, raw.error, "%s: the error", what);
-	has_str(sentence, raw.text, "%s: told why", what);
+		is_int(error, raw.error, "%s: the load has the expected error",
+			what);
+	has_str(sentence, raw.text, "%s: the error contains the expected words",
+		what);
 	raw.text[0] = 0;
 	raw.error = 0;
 	fd_close(fd);
@@ -119,7 +121,8 @@ static void three_descriptors(void)
 	int fds[3] = {0, 0, 0};
 
 	raw_send(&raw, WIRE_LOAD, &head, sizeof(head), fds, 3);
-	is_int(WIRE_ERROR, raw_answer(&raw), "three descriptors are refused");
+	is_int(WIRE_ERROR, raw_answer(&raw),
+		"a load with three descriptors is refused");
 	has_str("3 descriptors", raw.text,
 		"the error counts three descriptors");
 }
@@ -134,8 +137,9 @@ static void memfd(void)
 		bail("memfd: %m");
 	order_range(&order, 2, 5, 0);
 	is_int(WIRE_LOADED, order_load(&order, &raw, fd, -1),
-		"a memfd can be loaded");
-	is_int(5, (int64_t)raw.loaded.size, "as much as was asked for");
+		"a memfd is loaded");
+	is_int(5, (int64_t)raw.loaded.size,
+		"the load of a memfd has the bytes that were asked for");
 	close(fd);
 }
 
@@ -331,7 +335,7 @@ static void no_ranges(void)
 	is_refused_with(&order, -1, -1, ERANGE, "reaches past the 0 bytes",
 		"a byte of no bytes");
 	is_int(WIRE_LOADED, order_load(&order, &raw, -1, -1),
-		"no ranges and no names: nothing to do");
+		"a load without ranges and names does nothing");
 }
 
 /* That the bytes are here already is nothing to who cannot read the file. */
@@ -352,11 +356,12 @@ static void known_identity(void)
 	ok(type == WIRE_LOADED && raw.loaded.flags & LOADED_CACHED,
 		"a file that was loaded before is not read again");
 	is_refused_with(plain(), open(file, O_PATH | O_CLOEXEC), -1, EBADF,
-		"O_PATH", "its identity alone");
+		"O_PATH", "an O_PATH descriptor of a cached file");
 	is_refused_with(plain(), open(file, O_WRONLY | O_CLOEXEC), -1, EBADF,
-		"writing only", "the right to write it");
+		"writing only", "a descriptor for writing of a cached file");
 	is_refused_with(plain(), open(file, O_WRONLY | O_CLOEXEC), opened(file),
-		EBADF, "writing only", "the right to write it, and a second");
+		EBADF, "writing only",
+		"two descriptors for writing of a cached file");
 }
 
 /* Many at once, refused at every stage. */
@@ -402,14 +407,14 @@ int main(void)
 	many_at_once();
 	witness_is_served(&witness, "names that reach elsewhere");
 	is_int(WIRE_LOADED, order_load(plain(), &raw, opened(file), -1),
-		"after all that the connection is still good");
+		"the connection still works after all refused loads");
 	raw_send(&raw, WIRE_REMOVE, "hostile", 7, NULL, 0);
 	is_int(WIRE_DONE, raw_receive(&raw, RAW_PATIENCE_MS),
 		"the connection can remove what it published");
 	raw_close(&raw);
 	witness_can_load(&witness, "after all that");
 	witness_end(&witness);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done(224);
 }

@@ -79,7 +79,8 @@ static void sizes_and_places(bool with_direct)
 			wrong++;
 		}
 	}
-	is_int(0, wrong, "48 sizes and places, %s direct I/O",
+	is_int(0, wrong,
+		"files of 48 sizes and places are loaded, %s direct I/O",
 		with_direct ? "with" : "without");
 }
 
@@ -89,15 +90,16 @@ static void canaries(void)
 	uint64_t at = KIT_FIRST + MIB, size = 2 * MIB - 700;
 
 	kit_loader_wipe(&kit);
-	ok(load(path, true, 700, size, at), "a load over all three segments");
+	ok(load(path, true, 700, size, at),
+		"a load over all three segments succeeds");
 	ok(kit_loader_untouched_outside(&kit, at, at + 2 * MIB + PAGE),
-		"writes nowhere outside its allocation");
+		"the load over three segments writes nowhere else");
 	/* The pool's last bytes: there is nothing behind to round up to. */
 	kit_loader_wipe(&kit);
 	at = KIT_FIRST + KIT_SIZE - PAGE;
 	ok(load(path, true, 0, 100, at) &&
 			kit_loader_untouched_outside(&kit, at, at + PAGE),
-		"the last page of the pool");
+		"a load into the pool's last page succeeds");
 }
 
 /* They touch in the pool, in another order than in the file, at odd bytes:
@@ -117,11 +119,11 @@ static void many_ranges(void)
 
 	kit_loader_wipe(&kit);
 	is_int(L_IDENTITY, kit_loader_identify(&kit, ++jobs, fd, direct),
-		"4 ranges");
+		"a file for four ranges is identified");
 	is_int(L_DONE,
 		kit_loader_fill(&kit, jobs, at, pages(100200), ranges,
 			ARRAY_SIZE(ranges)),
-		"are filled one after the other");
+		"a load of four ranges succeeds");
 	is_int(100007, (int64_t)kit.filled.bytes,
 		"the bytes of all ranges are counted");
 	for (size_t i = 0; i < ARRAY_SIZE(ranges); i++)
@@ -131,7 +133,7 @@ static void many_ranges(void)
 			i, (unsigned long long)ranges[i].size,
 			(unsigned long long)ranges[i].file_offset);
 	ok(kit_loader_untouched_outside(&kit, at, at + pages(100200)),
-		"nothing lies outside");
+		"a load of four ranges writes nothing beside them");
 	close(fd);
 	if (direct >= 0)
 		close(direct);
@@ -174,7 +176,7 @@ static void side_by_side(void)
 		wrong += !kit_loader_holds(&kit,
 			KIT_FIRST + (uint64_t)i * (2 * MIB + 1), size,
 			(uint64_t)i);
-	is_int(0, wrong, "%d loads side by side", N);
+	is_int(0, wrong, "%d loads side by side succeed", N);
 }
 
 static void large(const char *engine)
@@ -184,25 +186,30 @@ static void large(const char *engine)
 	struct stat st;
 	uint64_t of = 0;
 
-	ok(load(path, true, 0, 50 * MIB, KIT_FIRST), "50 MiB");
-	ok(kit.n_progress >= 1, "progress is told");
+	ok(load(path, true, 0, 50 * MIB, KIT_FIRST),
+		"a load of 50 MiB succeeds");
+	ok(kit.n_progress >= 1, "the load of 50 MiB reports progress");
 	ok(kit.progress <= 50 * MIB,
 		"the progress is never more than the whole");
 	diag("%.1f ms of CPU", (double)kit.filled.cpu_ns / 1e6);
 	ok(kit.filled.cpu_ns > 0 && kit.filled.cpu_ns < 40ull * 1000000000u,
-		"its time is told");
+		"the loader reports its CPU time");
 	is_int(strcmp(engine, "io_uring") ? 0 : LOADED_URING,
-		kit.filled.flags & LOADED_URING, "the engine is told");
+		kit.filled.flags & LOADED_URING,
+		"the loader reports its engine");
 	diag("direct %d, registered %d", !!(kit.filled.flags & LOADED_DIRECT),
 		!!(kit.filled.flags & LOADED_REGISTERED));
 	stat(path, &st);
-	is_int((int64_t)st.st_ino, (int64_t)kit.identity.file.ino, "the inode");
-	is_int(st.st_size, (int64_t)kit.identity.file.size, "the size");
+	is_int((int64_t)st.st_ino, (int64_t)kit.identity.file.ino,
+		"the identity has the file's inode");
+	is_int(st.st_size, (int64_t)kit.identity.file.size,
+		"the identity has the file's size");
 	is_int(st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
-		(int64_t)kit.identity.file.mtime, "mtime in ns");
+		(int64_t)kit.identity.file.mtime,
+		"the identity has the file's mtime in nanoseconds");
 	kit_loader_send_drop(&kit, jobs);
 	is_int(L_DROPPED, kit_loader_answer(&kit, &of),
-		"a drop that comes too late is answered all the same");
+		"a drop that comes too late is answered");
 }
 
 static int open_files(void)
@@ -269,11 +276,12 @@ static void forgetting(void)
 		"the loader answers a second message about the same segment");
 	kit_loader_identify(&kit, ++jobs, fd, -1);
 	is_int(L_FAILED, kit_loader_fill(&kit, jobs, KIT_FIRST, MIB, &range, 1),
-		"nothing is loaded there");
-	is_int(EFAULT, kit.error, "EFAULT");
-	ok(load(path, true, 0, MIB, second), "but to the next one");
+		"a load into a forgotten segment fails");
+	is_int(EFAULT, kit.error, "the error of a forgotten segment is EFAULT");
+	ok(load(path, true, 0, MIB, second),
+		"a load into the next segment succeeds");
 	is_int(KIT_CANARY, kit_loader_byte(&kit, KIT_FIRST),
-		"its bytes are not touched");
+		"the bytes of the forgotten segment are untouched");
 	close(fd);
 }
 
@@ -316,12 +324,14 @@ static void writers(const char *path)
 
 	if (fd < 0 || at == MAP_FAILED)
 		bail("%s: %m", path);
-	is_int(NOT_KEPT_WRITERS, judged(path), "a file open for writing");
+	is_int(NOT_KEPT_WRITERS, judged(path),
+		"a file that is open for writing has a writer");
 	close(fd);
 	is_int(NOT_KEPT_WRITERS, judged(path),
-		"a file mapped writable, whose descriptor is closed");
+		"a file mapped writable has a writer, though it is closed");
 	munmap(at, 1);
-	is_int(unwritten(path), judged(path), "a file that nobody writes");
+	is_int(unwritten(path), judged(path),
+		"a file without writers has none");
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fcntl(fd, F_SETLEASE, F_RDLCK) < 0)
 		bail("a read lease: %m");
@@ -329,7 +339,7 @@ static void writers(const char *path)
 	kit_loader_send_drop(&kit, jobs);
 	kit_loader_answer(&kit, &(uint64_t) {0});
 	is_int(F_RDLCK, fcntl(fd, F_GETLEASE),
-		"a client's own lease is left alone");
+		"a client's own read lease is left alone");
 	fcntl(fd, F_SETLEASE, F_UNLCK);
 	close(fd);
 }
@@ -344,7 +354,7 @@ static void writer_with_lease(void)
 		bail("a write lease: %m");
 	kit_loader_identify(&kit, ++jobs, fd, -1);
 	is_int(NOT_KEPT_WRITERS, kit.identity.not_kept,
-		"a writer that has a write lease is a writer");
+		"a process with a write lease is a writer");
 	kit_loader_send_drop(&kit, jobs);
 	kit_loader_answer(&kit, &(uint64_t) {0});
 	/* A reader that does not wait asks the writer to give up half of its
@@ -352,7 +362,7 @@ static void writer_with_lease(void)
 	signal(SIGIO, SIG_IGN);
 	reader = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	is_int(F_RDLCK, reader < 0 ? fcntl(fd, F_GETLEASE) : -1,
-		"a write lease that a reader has broken");
+		"a write lease that a reader has broken is gone");
 	kit_loader_identify(&kit, ++jobs, fd, -1);
 	is_int(NOT_KEPT_WRITERS, kit.identity.not_kept,
 		"a writer whose write lease is being broken is a writer");
@@ -392,17 +402,17 @@ static void versions(void)
 	kit.seen.header_size = header;
 	kit.seen.header = digest_of(path, header);
 	ok(load(path, true, header, 1000, at),
-		"the version whose header was seen is loaded");
+		"a file with the expected header is loaded");
 	kit.seen.header.low ^= 1;
 	ok(!load(path, true, header, 1000, at),
-		"one with another header is not");
-	is_int(ESTALE, kit.error, "ESTALE");
+		"a file with another header is refused");
+	is_int(ESTALE, kit.error, "the error of another header is ESTALE");
 	kit.seen.header.low ^= 1;
 	if (pwrite(fd, "x", 1, 3 * MIB - 1) != 1)
 		bail("%s: %m", path);
 	ok(!load(path, true, header, 1000, at),
-		"one with another mtime is not");
-	is_int(ESTALE, kit.error, "ESTALE");
+		"a file with another mtime is refused");
+	is_int(ESTALE, kit.error, "the error of another mtime is ESTALE");
 	kit.seen = (struct file_version) {0};
 	close(fd);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the loader refuses, and what it survives: files that are none, files
- * that change or shrink while they are read, ranges that lie, drops and a
- * server that goes away in the middle of a load, and nonsense on the socket.
- * Each is a sentence for that one job; the next load goes through.
+ * What the loader refuses, and what it survives: descriptors of no regular
+ * file, files that change or shrink while they are read, ranges that lie,
+ * dropped jobs, a server that goes away in the middle of a load, and malformed
+ * messages. Each is an error of that one job; the next load succeeds.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -33,7 +33,8 @@ static void refused(
 {
 	int type = kit_loader_identify(&kit, ++jobs, fd, direct);
 
-	is_int(error, type == L_FAILED ? kit.error : -type, "%s", what);
+	is_int(error, type == L_FAILED ? kit.error : -type,
+		"a job is refused: %s", what);
 	has_str(words, kit.text, "%s: the error contains the reason", what);
 }
 
@@ -107,22 +108,23 @@ static void changes(void)
 	fd = begin("grown", path);
 	if (truncate(path, 100001) < 0)
 		bail("truncate: %m");
-	is_int(L_FAILED, fill_begun(), "a file that grew");
-	is_int(EBUSY, kit.error, "is busy");
+	is_int(L_FAILED, fill_begun(), "a file that grew is refused");
+	is_int(EBUSY, kit.error, "the error of a file that grew is EBUSY");
 	has_str("it had 100000 bytes, now it has 100001", kit.text,
 		"the error has the old and the new size");
 	close(fd);
 
 	fd = begin("written", path);
 	kit_loader_file("written", 100000);
-	is_int(L_FAILED, fill_begun(), "a file that was written anew");
+	is_int(L_FAILED, fill_begun(),
+		"a file that was written anew is refused");
 	has_str("changed while it was being read: its mtime", kit.text,
 		"the error names the changed mtime");
 	close(fd);
 
 	fd = begin("mode", path);
 	chmod(path, 0400);
-	is_int(L_FAILED, fill_begun(), "a file whose inode changed");
+	is_int(L_FAILED, fill_begun(), "a file whose inode changed is refused");
 	has_str("changed while it was being read: its ctime", kit.text,
 		"the error names the changed ctime");
 	close(fd);
@@ -131,16 +133,20 @@ static void changes(void)
 	fd = begin("shrunk", path);
 	if (truncate(path, 70000) < 0)
 		bail("truncate: %m");
-	is_int(L_FAILED, fill_begun(), "a file that shrank");
-	is_int(ENODATA, kit.error, "has no more data");
-	has_str("ended at byte 70000", kit.text, "where it ends is said");
+	is_int(L_FAILED, fill_begun(), "a file that shrank is refused");
+	is_int(ENODATA, kit.error,
+		"the error of a file that shrank is ENODATA");
+	has_str("ended at byte 70000", kit.text,
+		"the error says where the file ends");
 	close(fd);
 
 	fd = begin("gone", path);
 	close(fd);
 	unlink(path);
-	is_int(L_FAILED, fill_begun(), "a file that was unlinked has changed");
-	has_str("its ctime", kit.text, "its link count, that is");
+	is_int(L_FAILED, fill_begun(),
+		"a file that was unlinked is refused as changed");
+	has_str("its ctime", kit.text,
+		"the error says that the link count changed");
 }
 
 static void lie(const struct msg_fill_range *ranges, uint32_t n,
@@ -151,7 +157,7 @@ static void lie(const struct msg_fill_range *ranges, uint32_t n,
 	int fd = begin("lie", path), type;
 
 	type = kit_loader_fill(&kit, jobs, alloc_offset, alloc_size, ranges, n);
-	is_int(L_FAILED, type, "%s", what);
+	is_int(L_FAILED, type, "a lying range is refused: %s", what);
 	has_str(words, kit.text, "%s: the error contains the reason", what);
 	close(fd);
 }
@@ -181,10 +187,11 @@ static void lies(void)
 		"not inside the 3 segments", "an allocation that wraps");
 	lie(two, 2, at, PAGE, "ranges 0 and 1 overlap", "an overlap");
 	lie(many, 0, at, PAGE, "a load of 0 ranges", "no range");
-	ok(kit_loader_untouched_outside(&kit, 0, 0), "not a byte was written");
+	ok(kit_loader_untouched_outside(&kit, 0, 0),
+		"refused ranges write no byte of the pool");
 	is_int(L_FAILED, kit_loader_fill(&kit, 999999, at, PAGE, many, 1),
-		"a job that is none");
-	is_int(ENOENT, kit.error, "does not exist");
+		"a job with an unknown number is refused");
+	is_int(ENOENT, kit.error, "the error of an unknown job is ENOENT");
 }
 
 /* Both messages are there when the loader looks: the load has begun, and more
@@ -203,12 +210,13 @@ static void drop_in_mid_load(void)
 	kit_loader_send_fill(&kit, jobs, KIT_FIRST, 48 * MIB, &range, 1);
 	kit_loader_send_drop(&kit, jobs);
 	kill(kit.pid, SIGCONT);
-	is_int(L_DROPPED, kit_loader_answer(&kit, &of), "dropped in mid-load");
+	is_int(L_DROPPED, kit_loader_answer(&kit, &of),
+		"a job is dropped in the middle of its load");
 	is_int((int64_t)jobs, (int64_t)of,
 		"the answer is for the job that was sent");
 	hash = kit_loader_hash(&kit);
 	is_int(KIT_CANARY, kit_loader_byte(&kit, KIT_FIRST + 48 * MIB - 1),
-		"it was not read to its end");
+		"the dropped load was not read to its end");
 	usleep(100000);
 	is_hex(hash, kit_loader_hash(&kit),
 		"no byte of the pool changes after the answer");
@@ -221,12 +229,13 @@ static void next_one(void)
 	char path[4300];
 	int fd = begin("next", path);
 
-	is_int(L_DONE, fill_begun(), "the next load goes through");
-	ok(kit_loader_holds(&kit, KIT_FIRST, 100000, 0), "whole");
+	is_int(L_DONE, fill_begun(), "the next load succeeds");
+	ok(kit_loader_holds(&kit, KIT_FIRST, 100000, 0),
+		"the next load has its bytes");
 	is_int(L_IDENTITY, kit_loader_identify(&kit, ++jobs, fd, -1),
-		"identified");
+		"a file is identified");
 	is_int(L_FAILED, kit_loader_identify(&kit, jobs, fd, -1),
-		"a number twice");
+		"a job with a number that is in use is refused");
 	is_int(EEXIST, kit.error,
 		"a job with the number of another is refused");
 	is_int(L_DONE, fill_begun(), "the first job of that number ends well");
@@ -245,7 +254,8 @@ static void closed_in_mid_load(void)
 	kit_loader_send_fill(&kit, jobs, KIT_FIRST, 48 * MIB, &range, 1);
 	kit.sock = fd_close(kit.sock);
 	kill(kit.pid, SIGCONT);
-	is_int(0, kit_loader_stop(&kit), "a server that goes in mid-load");
+	is_int(0, kit_loader_stop(&kit),
+		"a loader ends when its server goes in the middle of a load");
 }
 
 static void nonsense(void)
@@ -254,12 +264,16 @@ static void nonsense(void)
 
 	kit_loader_start(&kit);
 	wire_send(kit.sock, WIRE_OUT(WIRE_HELLO, 0, "hello", 5));
-	is_int(-EPIPE, kit_loader_answer(&kit, &of), "a client's message");
-	is_int(1, kit_loader_stop(&kit), "ends it, with a status");
+	is_int(-EPIPE, kit_loader_answer(&kit, &of),
+		"a client's message ends the loader");
+	is_int(1, kit_loader_stop(&kit),
+		"the loader ends with a status after a client's message");
 	kit_loader_start(&kit);
 	wire_send(kit.sock, WIRE_OUT(L_DROP, 0, "short", 5));
-	is_int(-EPIPE, kit_loader_answer(&kit, &of), "half a message");
-	is_int(1, kit_loader_stop(&kit), "ends it too");
+	is_int(-EPIPE, kit_loader_answer(&kit, &of),
+		"half a message ends the loader");
+	is_int(1, kit_loader_stop(&kit),
+		"the loader ends with a status after half a message");
 }
 
 static void with_engine(const char *engine)
@@ -288,10 +302,11 @@ static void no_engine(void)
 	setenv("TARN_ENGINE", "steam", 1);
 	kit_loader_start(&kit);
 	fd = begin("steam", path);
-	is_int(L_FAILED, fill_begun(), "without an engine nothing is loaded");
+	is_int(L_FAILED, fill_begun(), "a loader with an unknown engine fails");
 	has_str("steam", kit.text, "the error names the unknown engine");
 	close(fd);
-	is_int(0, kit_loader_stop(&kit), "the loader ends as ever");
+	is_int(0, kit_loader_stop(&kit),
+		"the loader ends when its socket is closed");
 }
 
 int main(void)

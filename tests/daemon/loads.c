@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What happens to loads: many clients want one file, the file changes before,
- * after and in between, and any of those who take part is killed. A loader
- * that is stopped (SIGSTOP) holds a load in its middle for as long as a test
- * needs.
+ * Loads in difficult moments: many clients want one file, the file changes
+ * before, after and in between, and any of the processes involved is killed. A
+ * loader that is stopped (SIGSTOP) holds a load in its middle for as long as a
+ * test needs.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -124,18 +124,19 @@ static void single_flight(void)
 		same += raw[i].loaded.index == raw[0].loaded.index &&
 			raw[i].loaded.generation == raw[0].loaded.generation;
 	}
-	is_int(CLIENTS, loaded, "twenty clients load one file");
+	is_int(CLIENTS, loaded, "twenty clients load one file at once");
 	is_int(CLIENTS, same, "all twenty clients get the same storage");
-	is_int(CLIENTS - 1, from_cache, "one of them had it read");
+	is_int(CLIENTS - 1, from_cache, "one of twenty loads read the file");
 	is_int((int64_t)(before.bytes_loaded + LARGE),
-		(int64_t)witness_status(&witness).bytes_loaded, "once");
+		(int64_t)witness_status(&witness).bytes_loaded,
+		"the file's bytes were read once");
 	for (int i = 0; i < CLIENTS; i++) {
 		snprintf(name, sizeof(name), "large/%d", i);
 		right += is_published(name, i ? 4096 : LARGE, 30);
 		remove_name(&raw[i], name);
 		raw_close(&raw[i]);
 	}
-	is_int(CLIENTS, right, "with the file's bytes");
+	is_int(CLIENTS, right, "all twenty clients have the file's bytes");
 }
 
 static void identity(struct raw *raw)
@@ -143,22 +144,25 @@ static void identity(struct raw *raw)
 	struct msg_loaded first;
 	const char *young;
 
-	is_int(WIRE_LOADED, load(raw, small, SMALL, "s"), "a file is loaded");
-	ok(!cached(raw), "by reading it");
+	is_int(WIRE_LOADED, load(raw, small, SMALL, "s"),
+		"a small file is loaded");
+	ok(!cached(raw), "the small file is read");
 	first = raw->loaded;
 	is_int(WIRE_LOADED, load(raw, small, SMALL, "s2"),
 		"a second load of the small file succeeds");
-	ok(cached(raw) && raw->loaded.index == first.index, "it is there");
+	ok(cached(raw) && raw->loaded.index == first.index,
+		"the second load is from the cache");
 	is_int(WIRE_LOADED, load(raw, small, SMALL - 1, NULL),
 		"a load of one byte less succeeds");
-	ok(!cached(raw), "it is another range");
+	ok(!cached(raw), "another range of the file is not from the cache");
 	if (rename(other, small) < 0)
 		bail("rename: %m");
 	is_int(WIRE_LOADED, load(raw, small, SMALL, "s2"),
-		"another in its place");
-	ok(!cached(raw) && raw->loaded.index != first.index, "is read");
+		"a file that took the other's place is loaded");
+	ok(!cached(raw) && raw->loaded.index != first.index,
+		"the file in the other's place is read");
 	ok(is_published("s2", SMALL, 32), "the name has the new bytes");
-	ok(is_published("s", SMALL, 31), "the other name the old ones");
+	ok(is_published("s", SMALL, 31), "the other name keeps the old bytes");
 	remove_name(raw, "s");
 	remove_name(raw, "s2");
 	young = made_file("young", SMALL, 50);
@@ -207,14 +211,15 @@ static void removed_while_held(struct raw *raw)
 	pid = fork();
 	if (pid == 0)
 		hold(ask[0], tell[1]);
-	ok(read(tell[0], &c, 1) == 1 && c == 'y', "another process holds it");
+	ok(read(tell[0], &c, 1) == 1 && c == 'y',
+		"another process holds a tensor of the name");
 	remove_name(raw, "held");
-	ok(is_unknown("held"), "the name is removed");
+	ok(is_unknown("held"), "the held name is removed");
 	usleep(1500000); /* past --idle: the cache has let go, too */
 	for (int i = 0; i < 5; i++)
 		load(raw, shrinking, SMALL, NULL);
 	ok(write(ask[1], "?", 1) == 1 && read(tell[0], &c, 1) == 1 && c == 'y',
-		"its bytes are there until it lets go");
+		"the memory stays until the other process drops it");
 	waitpid(pid, NULL, 0);
 	for (int i = 0; i < 2; i++) {
 		close(ask[i]);
@@ -231,8 +236,9 @@ static void replaced_while_held(struct raw *raw)
 	old = look_up("name");
 	is_int(WIRE_LOADED, load(raw, large, SMALL, "name"),
 		"another file takes a name");
-	ok(is_published("name", SMALL, 30), "new readers see the new bytes");
-	ok(has_bytes(old, SMALL, 32), "the old reader the old ones");
+	ok(is_published("name", SMALL, 30),
+		"new readers see the new file's bytes");
+	ok(has_bytes(old, SMALL, 32), "the old reader keeps the old bytes");
 	tarn_tensor_unref(old);
 	remove_name(raw, "name");
 }
@@ -279,11 +285,13 @@ static void truncated(struct raw *raw)
 	if (truncate(shrinking, 1000) < 0)
 		bail("truncate: %m");
 	kill(loader, SIGCONT);
-	is_int(WIRE_ERROR, raw_answer(raw), "a file that shrinks is refused");
+	is_int(WIRE_ERROR, raw_answer(raw),
+		"a load of a file that shrinks is refused");
 	diag("%s", raw->text);
 	has_str("byte", raw->text, "the error contains 'byte'");
 	has_str(shrinking, raw->text, "the error names the file");
-	ok(is_unknown("shrinking"), "nothing is published");
+	ok(is_unknown("shrinking"),
+		"a load of a file that shrinks publishes nothing");
 }
 
 static void cancelled(struct raw *raw)
@@ -296,9 +304,10 @@ static void cancelled(struct raw *raw)
 	cancel.pad = 0;
 	raw_send(raw, WIRE_CANCEL, &cancel, sizeof(cancel), NULL, 0);
 	is_int(WIRE_ERROR, raw_answer(raw), "a cancelled load ends at once");
-	is_int(ECANCELED, raw->error, "ECANCELED");
+	is_int(ECANCELED, raw->error,
+		"the error of a cancelled load is ECANCELED");
 	kill(loader, SIGCONT);
-	ok(is_unknown("cancelled"), "nothing is published");
+	ok(is_unknown("cancelled"), "a cancelled load publishes nothing");
 }
 
 static void client_killed(void)
@@ -326,7 +335,7 @@ static void client_killed(void)
 	waitpid(pid, NULL, 0);
 	witness_is_served(&witness, "a client was killed while it loaded");
 	kill(loader, SIGCONT);
-	ok(is_unknown("orphan"), "a killed client publishes nothing");
+	ok(is_unknown("orphan"), "a load of a killed client publishes nothing");
 }
 
 /* Other memory, another loader: nobody notices but by the time. */
@@ -341,9 +350,11 @@ static void loader_killed(struct raw *raw)
 	witness_is_served(&witness, "the loader is stopped");
 	kill(loader, SIGKILL);
 	is_int(WIRE_LOADED, raw_answer(&shares),
-		"its loader is killed: another takes over");
-	is_int(WIRE_LOADED, raw_answer(raw), "what was half done, too");
-	ok(is_published("lost", LARGE, 30), "with the right bytes");
+		"another loader takes over from a killed one");
+	is_int(WIRE_LOADED, raw_answer(raw),
+		"the other loader also does what was half done");
+	ok(is_published("lost", LARGE, 30),
+		"the load of two loaders has the right bytes");
 	remove_name(raw, "lost");
 	remove_name(raw, "lost too");
 	raw_close(&shares);
@@ -357,14 +368,18 @@ static void loader_killed_twice(struct raw *raw)
 	if (raw_receive(raw, RAW_PATIENCE_MS) != WIRE_LOADING)
 		bail("it did not begin again: %s", raw->text);
 	kill(loader, SIGKILL);
-	is_int(WIRE_ERROR, raw_answer(raw), "two loaders are killed");
-	is_int(EIO, raw->error, "EIO");
-	has_str("two loader processes died", raw->text, "told what happened");
+	is_int(WIRE_ERROR, raw_answer(raw),
+		"a load whose two loaders are killed is refused");
+	is_int(EIO, raw->error, "the error of two killed loaders is EIO");
+	has_str("two loader processes died", raw->text,
+		"the error says that two loaders died");
 	has_str("large", raw->text, "the error names the lost file");
-	ok(is_unknown("lost"), "nothing is published");
+	ok(is_unknown("lost"),
+		"a load whose two loaders are killed publishes nothing");
 	is_int(WIRE_LOADED, load(raw, large, LARGE, "again"),
-		"to load it again works");
-	ok(is_published("again", LARGE, 30), "with the right bytes");
+		"the same file is loaded afterwards");
+	ok(is_published("again", LARGE, 30),
+		"the file loaded afterwards has the right bytes");
 	remove_name(raw, "again");
 }
 
@@ -392,14 +407,14 @@ static void loader_killed_while_waiting(struct raw *raw)
 	usleep(300000);
 	kill(loader, SIGKILL);
 	witness_is_served(&witness, "the keeper is stopped");
-	ok(active(2), "who waits for memory outlives its loader");
+	ok(active(2), "a load that waits for memory outlives its loader");
 	kill(server.pid, SIGCONT);
 	is_int(ENOSPC, raw_answer(raw) == WIRE_ERROR ? raw->error : 0,
-		"a load that waits for memory is refused when none can come");
+		"a load that waits for memory that cannot come is refused");
 	is_int(ENOSPC, raw_answer(&shares) == WIRE_ERROR ? shares.error : 0,
-		"a load that shares it is refused as well");
+		"a load that shares the waiting one is refused, too");
 	is_int(WIRE_LOADED, load(raw, small, SMALL, NULL),
-		"the next load works");
+		"the next load succeeds");
 	raw_close(&shares);
 }
 
@@ -431,7 +446,7 @@ int main(void)
 	raw_close(&raw);
 	witness_can_load(&witness, "after all that");
 	witness_end(&witness);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done(61);
 }

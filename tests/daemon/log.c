@@ -49,7 +49,7 @@ static void is_logged(const char *wanted, const char *text, const char *what)
 	snprintf(line, sizeof(line),
 		"tarnd[%d]: seen role=tester text=\"%s\"\n", (int)getpid(),
 		wanted);
-	is_str(line, end(saved), "%s", what);
+	is_str(line, end(saved), "the log line is as expected: %s", what);
 }
 
 static void test_texts(void)
@@ -100,8 +100,10 @@ static void test_long(void)
 	if (!ok(n > 2000 && n <= 2048, "a long text is cut"))
 		diag("%zu bytes", n);
 	is_str("\\n\"\n", n > 4 ? seen + n - 4 : seen,
-		"behind a whole escape, and its quotes are closed");
-	is_int((int64_t)n - 1, strchr(seen, '\n') - seen, "it is one line");
+		"a cut text ends behind a whole escape, with its quotes "
+		"closed");
+	is_int((int64_t)n - 1, strchr(seen, '\n') - seen,
+		"a cut text is one line");
 }
 
 static void test_journal(void)
@@ -119,7 +121,7 @@ static void test_journal(void)
 	log_error("second");
 	unsetenv("JOURNAL_STREAM");
 	has_str("<3>first role=tester\ntarnd[", end(saved),
-		"only the journal gets priorities");
+		"only lines for the journal have priorities");
 }
 
 int main(void)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Long answers and hostile clients. One reads hundreds of them and keeps
- * whatever came with them; others read none. What a client keeps is no memory
- * of the daemon's, what it does not read counts for its user, and others are
- * served meanwhile. And clients of a version that knows no messages in parts.
+ * Long answers and hostile clients. One reads hundreds of them and keeps all
+ * descriptors that came with them; others read none. A client keeps no memory
+ * of the daemon, unread answers are charged to its user, and others are served
+ * meanwhile. And clients of a version without messages in parts.
  */
 #include <errno.h>
 #include <poll.h>
@@ -149,8 +149,8 @@ static void test_kept_answers(void)
 	is_int(KEPT, fine, "each of %d long answers comes through the socket",
 		KEPT);
 	is_int(0, n_fds,
-		"no descriptor comes with them: a client keeps nothing of "
-		"them");
+		"long answers come without descriptors, so a client keeps no "
+		"memory");
 	witness_is_served(&witness, "after a client was sent long answers");
 	raw_close(&raw);
 }
@@ -185,10 +185,10 @@ static void test_unread_answers(void)
 	}
 	raw_open(&raw, kit.daemon.socket);
 	is_int(WIRE_ERROR, until_answer(&raw, WIRE_ERROR),
-		"what clients do not read counts for its user's requests: "
-		"another is refused");
-	is_int(EDQUOT, raw.error, "with EDQUOT");
-	has_str("requests", raw.text, "and the name of the quota");
+		"a request is refused when unread answers fill the user's "
+		"quota");
+	is_int(EDQUOT, raw.error, "the refusal's error is EDQUOT");
+	has_str("requests", raw.text, "the refusal names the quota");
 	after = heap_kib(pid);
 	diag("the server's heap: %ld KiB before, %ld KiB with %d clients "
 	     "that do not read",
@@ -203,7 +203,7 @@ static void test_unread_answers(void)
 	for (int i = 0; i < HOARDERS; i++)
 		raw_close(&hoarders[i]);
 	is_int(WIRE_PUBLISHED, until_answer(&raw, WIRE_PUBLISHED),
-		"when the clients have ended, another is accepted");
+		"another client is accepted when the others have ended");
 	raw_close(&raw);
 }
 
@@ -231,10 +231,11 @@ static void test_older(void)
 	say_publish(&raw);
 	is_int(WIRE_ERROR, raw_answer(&raw),
 		"its publication with a long answer is refused");
-	is_int(EPROTO, raw.error, "with EPROTO");
-	has_str("speaks protocol 3", raw.text, "and a sentence");
+	is_int(EPROTO, raw.error, "the refusal's error is EPROTO");
+	has_str("speaks protocol 3", raw.text,
+		"the refusal names the client's protocol");
 	is_int((int64_t)names, (int64_t)witness_status(&witness).names,
-		"and not done");
+		"the refused publication is not done");
 	make_request(100);
 	say_publish(&raw);
 	is_int(WIRE_PUBLISHED, raw_answer(&raw),
@@ -258,7 +259,7 @@ int main(void)
 	witness_is_served(&witness, "at the end");
 	tarn_tensor_unref(witness.tensor);
 	tarn_store_unref(witness.store);
-	is_int(0, kit_pool_stop(&kit), "the daemon ends in peace");
+	is_int(0, kit_pool_stop(&kit), "the daemon ends without an error");
 	remove_files();
 	return done_any();
 }

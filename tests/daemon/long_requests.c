@@ -108,7 +108,8 @@ static void test_order(void)
 		TRIES, SIZE >> 20, other, same);
 	ok(other > 0, "another user's request is answered while a long message "
 		      "is read");
-	ok(same > 0, "so is a request of another connection of the same user");
+	ok(same > 0, "another connection's request is answered while a long "
+		     "message is read");
 }
 
 /* How many long messages of a connection that sent them earlier are answered
@@ -177,7 +178,7 @@ static void test_next_message(void)
 	is_int(WIRE_ERROR, raw_answer(&raw), "a long message is refused first");
 	diag("it is told: %s", raw.text);
 	is_int(WIRE_PONG, raw_answer(&raw),
-		"the next message of its connection is answered then");
+		"the next message of that connection is answered next");
 	raw_close(&raw);
 }
 
@@ -202,7 +203,7 @@ int main(void)
 	fd_close(body);
 	witness_end(&witness);
 	raw_close(&first);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done_any();
 }

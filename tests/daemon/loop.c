@@ -120,16 +120,18 @@ static void readiness(void)
 
 	fresh(&end);
 	loop_watch(loop, end.fd, LOOP_READ, read_one, &end, &end.watch);
-	ok(runs_out(20), "nothing to read: nobody is called");
+	ok(runs_out(20), "no callback is called without something to read");
 	is_int(0, end.calls,
 		"a callback without anything to read is not called");
 	say(&end, "abc");
 	end.stop_after = 3;
 	ok(!runs_out(5000), "a callback that leaves something is called again");
-	is_int(3, end.calls, "once for each byte");
-	is_int(LOOP_READ, end.ready, "told what is ready");
+	is_int(3, end.calls,
+		"a callback that reads a byte a call is called for each");
+	is_int(LOOP_READ, end.ready,
+		"the callback gets the flag of what is ready");
 	ok(runs_out(20), "the loop calls no further callback");
-	is_int(3, end.calls, "still three");
+	is_int(3, end.calls, "the callback is not called again");
 	drop(&end);
 }
 
@@ -141,23 +143,27 @@ static void wishes(void)
 	loop_watch(
 		loop, end.fd, LOOP_READ | LOOP_WRITE, note, &end, &end.watch);
 	end.stop_after = 5;
-	ok(!runs_out(5000), "writable, and level-triggered");
+	ok(!runs_out(5000),
+		"a writable socket calls its callback again and again");
 	is_int(LOOP_WRITE, end.ready, "writable and not readable");
 	say(&end, "x");
 	end.stop_after = 6;
 	runs_out(5000);
 	is_int(LOOP_READ | LOOP_WRITE, end.ready,
 		"one callback gets both readiness flags at once");
-	is_int(0, loop_change(end.watch, LOOP_READ), "changed");
+	is_int(0, loop_change(end.watch, LOOP_READ),
+		"a watch is changed to read only");
 	end.stop_after = end.calls + 1;
 	runs_out(5000);
-	is_int(LOOP_READ, end.ready, "what is no longer wanted is not told");
+	is_int(LOOP_READ, end.ready,
+		"a change of the watch hides the old readiness");
 	loop_change(end.watch, 0);
 	end.calls = end.stop_after = 0;
-	ok(runs_out(20) && end.calls == 0, "nothing wanted, nothing told");
+	ok(runs_out(20) && end.calls == 0, "a watch for nothing is not called");
 	loop_change(end.watch, LOOP_READ);
 	end.stop_after = 1;
-	ok(!runs_out(5000), "wanted again, told at once");
+	ok(!runs_out(5000),
+		"a watch that wants to read again is called at once");
 	drop(&end);
 }
 
@@ -170,12 +176,14 @@ static void hang_up(void)
 	end.stop_after = 1;
 	close(end.peer);
 	end.peer = -1;
-	ok(!runs_out(5000), "a hang-up is told to who wants nothing");
-	is_int(LOOP_HANGUP, end.ready, "as a hang-up");
+	ok(!runs_out(5000), "a watch for nothing is called for a hang-up");
+	is_int(LOOP_HANGUP, end.ready,
+		"the callback gets the flag of a hang-up");
 	loop_change(end.watch, LOOP_READ);
 	end.stop_after = 2;
 	runs_out(5000);
-	is_int(LOOP_HANGUP | LOOP_READ, end.ready, "with the end to be read");
+	is_int(LOOP_HANGUP | LOOP_READ, end.ready,
+		"the callback reads the end of the stream");
 	drop(&end);
 }
 
@@ -189,11 +197,10 @@ static void half_hang_up(unsigned want)
 	end.stop_after = 1;
 	shutdown(end.peer, SHUT_WR);
 	ok(!runs_out(10000),
-		"the end of what a peer sends is told to a "
-		"callback that wants %s",
+		"a peer that sends no more calls a callback that wants %s",
 		want ? "to write" : "nothing");
 	is_int(LOOP_HANGUP, end.ready & LOOP_HANGUP,
-		"the end of what a peer sends is told as a hang-up");
+		"a peer that sends no more sets the flag of a hang-up");
 	drop(&end);
 }
 
@@ -212,9 +219,10 @@ static void mute(int how)
 		how);
 	is_int(0, end.calls, "the muted callback is not called");
 	loop_change(end.watch, LOOP_READ);
-	ok(!runs_out(10000), "an event reaches it when it wants to read again");
+	ok(!runs_out(10000),
+		"a muted watch is called again when it wants to read");
 	is_int(LOOP_HANGUP | LOOP_READ, end.ready,
-		"with what lies there and the hang-up");
+		"the callback gets the bytes and the hang-up");
 	drop(&end);
 }
 
@@ -235,8 +243,9 @@ static void mute_inside(void)
 	loop_watch(loop, end.fd, 0, mute_own, &end, &end.watch);
 	end.stop_after = 2;
 	shutdown(end.peer, SHUT_RDWR);
-	ok(runs_out(50), "a callback that mutes itself is left alone");
-	is_int(1, end.calls, "after one call");
+	ok(runs_out(50),
+		"a callback that mutes its own watch is not called again");
+	is_int(1, end.calls, "the callback that muted itself was called once");
 	drop(&end);
 }
 
@@ -257,7 +266,7 @@ static void changes_inside(void)
 	fresh(&end);
 	loop_watch(loop, end.fd, LOOP_READ | LOOP_WRITE, change_own, &end,
 		&end.watch);
-	ok(runs_out(50), "a callback changes its own mind");
+	ok(runs_out(50), "a callback changes what its watch wants");
 	is_int(3, end.calls, "a callback is called until it wants nothing");
 	drop(&end);
 }
@@ -281,7 +290,7 @@ static void leaving(void)
 	fresh(&a);
 	say(&a, "x");
 	loop_watch(loop, a.fd, LOOP_READ, leave, &a, &a.watch);
-	ok(runs_out(30), "a callback takes its own watch away");
+	ok(runs_out(30), "a callback ends its own watch");
 	is_int(1, a.calls, "the callback that ended its watch was called once");
 	close(a.peer);
 
@@ -292,9 +301,11 @@ static void leaving(void)
 	close(a.fd);
 	fresh(&b);
 	loop_watch(loop, b.fd, LOOP_READ, note, &b, &b.watch);
-	is_int(a.fd, b.fd, "the number is used again");
-	ok(runs_out(30), "the old watch's event is not for the new one");
-	is_int(0, a.calls + b.calls, "nobody was called");
+	is_int(a.fd, b.fd, "a new watch has the ended one's number");
+	ok(runs_out(30),
+		"an event of the ended watch does not call the new one");
+	is_int(0, a.calls + b.calls,
+		"no callback is called for the ended watch");
 	close(a.peer);
 	drop(&b);
 }
@@ -310,7 +321,8 @@ static void after_unwatch(void)
 	end.watch = loop_unwatch(end.watch);
 	close(end.fd);
 	is_int(0, recv(end.peer, &c, 1, MSG_DONTWAIT),
-		"closed after unwatch, the peer sees the end at once");
+		"the peer sees the end when a descriptor is closed after "
+		"unwatch");
 	close(end.peer);
 }
 
@@ -339,7 +351,8 @@ static void duel(void)
 	loop_watch(loop, a.fd, LOOP_READ, kill_victim, &a, &a.watch);
 	loop_watch(loop, b.fd, LOOP_READ, kill_victim, &b, &b.watch);
 	runs_out(30);
-	is_int(1, a.calls + b.calls, "the second of a batch never came");
+	is_int(1, a.calls + b.calls,
+		"a watch that a callback of the batch ended is not called");
 	drop(&a);
 	drop(&b);
 }
@@ -356,10 +369,11 @@ static void many(void)
 	}
 	for (int i = 0; i < PAIRS; i++)
 		say(&ends[i], "ab");
-	ok(runs_out(200), "%d descriptors at once", PAIRS);
+	ok(runs_out(200), "%d descriptors are served at once", PAIRS);
 	for (int i = 0; i < PAIRS; i++)
 		calls += ends[i].calls == 2;
-	is_int(PAIRS, calls, "each was called for both its bytes");
+	is_int(PAIRS, calls,
+		"each of many descriptors is called for both its bytes");
 	for (int i = 0; i < PAIRS; i++)
 		drop(&ends[i]);
 }
@@ -386,19 +400,19 @@ static void deadlines(void)
 	uint64_t start = loop_now();
 
 	each.fn = again;
-	ok(runs_out(30), "a deadline comes");
+	ok(runs_out(30), "a deadline ends the wait");
 	ok(loop_now() - start >= 30000000,
 		"the deadline does not come before its time");
 	times = 0;
 	in_5_ms();
 	loop_run(loop);
-	is_int(3, times, "its callback sets it anew");
+	is_int(3, times, "a deadline's callback sets it anew");
 	times = 0;
 	in_5_ms();
 	deadline_set(loop_deadlines(loop), &each, 0);
-	ok(runs_out(20) && times == 0, "cancelled, it does not come");
+	ok(runs_out(20) && times == 0, "a cancelled deadline does not come");
 	start = loop_now();
-	ok(runs_out(0), "one that is due comes at once");
+	ok(runs_out(0), "a deadline in the past comes at once");
 }
 
 static void count(void *arg)
@@ -417,7 +431,8 @@ static void between(void)
 	int waits = 0;
 
 	loop_between(loop, count, &waits);
-	ok(runs_out(5) && waits >= 1, "a call before the first wait");
+	ok(runs_out(5) && waits >= 1,
+		"a call of the loop returns before the first wait");
 	waits = 0;
 	times = 0;
 	in_5_ms();
@@ -425,7 +440,8 @@ static void between(void)
 	ok(waits >= 3,
 		"a function before waiting is called for each of three waits");
 	loop_between(loop, stop, NULL);
-	ok(!runs_out(5000), "who ends the loop there waits no more");
+	ok(!runs_out(5000),
+		"a function that ends the loop before a wait prevents it");
 	loop_between(loop, NULL, NULL);
 }
 
@@ -446,7 +462,7 @@ static void across_fork(void)
 		bail("fork: %m");
 	say(&end, "x");
 	end.stop_after = 1;
-	ok(!runs_out(5000), "a child that frees it takes nothing away");
+	ok(!runs_out(5000), "a forked child that frees the loop does no harm");
 	drop(&end);
 }
 
@@ -458,7 +474,8 @@ static void all_of_it(const char *kind, const char *name)
 		return;
 	}
 	diag("%s", name);
-	is_str(name, loop_name(loop), "the kind that was asked for");
+	is_str(name, loop_name(loop),
+		"the loop has the backend that was asked for");
 	readiness();
 	wishes();
 	hang_up();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The OOM killer in a small cgroup, with a daemon and its clients in it. It
- * takes the server, a loader, a publisher, a reader, or whoever is largest;
+ * kills the server, a loader, a publisher, a reader, or the largest process;
  * what others have published is there afterwards, with the right bytes, and
- * the books are right. The keeper, with which all would go, is never the
- * choice: it is the smallest, and asks to be the last.
+ * the accounts are right. The keeper, whose death would end all, is never
+ * chosen: it is the smallest, and has the lowest score.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -88,9 +88,10 @@ static void all_stands(const char *who)
 
 	for (int i = 0; i < TENSORS; i++)
 		n += stands(i);
-	is_int(TENSORS, n, "%s was killed: all that others published stands",
+	is_int(TENSORS, n, "%s was killed: what others published is there",
 		who);
-	is_int(0, tarn_store_check(witness.store, &check), "the check is made");
+	is_int(0, tarn_store_check(witness.store, &check),
+		"tarn check is done after the kill");
 	for (uint32_t i = 0; check && i < check->n_faults; i++)
 		diag("fault: %s", check->faults[i]);
 	is_int(0, check ? check->n_faults + check->n_more : 1,
@@ -142,7 +143,7 @@ static void run_out_of_memory(void)
 	}
 	waitpid(pid, &status, 0);
 	is_int(SIGKILL, WIFSIGNALED(status) ? WTERMSIG(status) : 0,
-		"who takes all memory is killed");
+		"the process that takes all memory is killed");
 }
 
 static bool becomes(pid_t pid, bool (*fn)(pid_t))
@@ -202,14 +203,15 @@ static void take(pid_t pid, bool child, const char *who)
 {
 	long kills = cgroup_kills();
 
-	if (!ok(prefer(pid, 1000), "%s is offered", who))
+	if (!ok(prefer(pid, 1000), "%s is offered to the OOM killer", who))
 		return;
 	run_out_of_memory();
 	ok(becomes(pid, child ? is_reaped : is_gone), "%s is killed", who);
-	ok(cgroup_kills() >= kills + 2, "by the OOM killer");
+	ok(cgroup_kills() >= kills + 2,
+		"the OOM killer killed a process of the group");
 	all_stands(who);
 	witness_is_served(&witness, who);
-	ok(kill(server.pid, 0) == 0, "the keeper lives");
+	ok(kill(server.pid, 0) == 0, "the keeper survives");
 }
 
 static void rounds(void)
@@ -259,12 +261,15 @@ static void keeper_is_last(long fresh)
 		pid_t pid = child_named(server.pid, names[i]);
 		long other = number_of(pid, "oom_score_adj", 0);
 
-		if (!ok(other > score, "%s is taken before it", names[i]))
+		if (!ok(other > score,
+			    "%s has a higher OOM score setting than the keeper",
+			    names[i]))
 			diag("its score is %ld, the keeper's %ld", other,
 				score);
 		ok(number_of(pid, "oom_score", 0) >=
 				number_of(server.pid, "oom_score", 0),
-			"as the kernel counts");
+			"the kernel gives it a higher OOM score than the "
+			"keeper");
 	}
 }
 
@@ -301,7 +306,7 @@ static void as_a_user(void)
 	if (pid == 0)
 		_exit(scores_of_a_user(folder) ? 0 : 1);
 	waitpid(pid, &status, 0);
-	ok(status == 0, "an ordinary user's server is taken before his keeper");
+	ok(status == 0, "an ordinary user's server is taken before its keeper");
 	if (rmdir(folder) < 0)
 		bail("%s: %m", folder);
 }
@@ -328,7 +333,7 @@ static int inside(void)
 	keeper_is_last(fresh);
 	tarn_tensor_unref(witness.tensor);
 	tarn_store_unref(witness.store);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done_any();
 }

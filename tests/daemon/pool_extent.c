@@ -51,7 +51,8 @@ int main(void)
 	struct pool_extents extents = {0};
 	int failed_at = -1;
 
-	is_int(0, extents_reserve(&extents, PIECES), "room for all");
+	is_int(0, extents_reserve(&extents, PIECES),
+		"room for all pieces is reserved");
 	for (int i = 0; i < 20000 && failed_at < 0; i++) {
 		uint32_t piece = draw(PIECES);
 
@@ -64,10 +65,10 @@ int main(void)
 		if (!agrees(&extents))
 			failed_at = i;
 	}
-	is_int(-1, failed_at, "20000 steps agree with the map");
+	is_int(-1, failed_at, "20000 random steps agree with the map");
 	memset(here, 0, sizeof(here));
 	extents_remove(&extents, 0, PAGES);
-	ok(agrees(&extents), "all of it can be taken away at once");
+	ok(agrees(&extents), "all extents can be removed at once");
 	extents_free(&extents);
 	return done(3);
 }

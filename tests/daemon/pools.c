@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Pools, as one user sees them: names in one are in no other, the environment
- * says which is meant, a greeting that names none gets nothing, and what does
- * not fit into a pool is told so.
+ * selects one, a hello with a malformed name gets no descriptors, and a load
+ * that does not fit into a pool is refused with its limit.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -34,9 +34,9 @@ static void names_are_apart(void)
 	is_int(0, s->r, "a file is loaded into a pool");
 	s = me(deed_look, (struct wish) {.pool = "mine", .name = "m/t"});
 	ok(s->r == 0 && s->bytes[0] == 7 && s->bytes[63] == 7,
-		"it is found there, with its bytes");
+		"the file is found in the pool, with its bytes");
 	s = me(deed_look, (struct wish) {.pool = "", .name = "m/t"});
-	is_int(-ENOENT, s->r, "it is not in this user's own memory");
+	is_int(-ENOENT, s->r, "the file is not found in the user's own memory");
 	s = me(deed_look, (struct wish) {.pool = "second", .name = "m/t"});
 	is_int(-ENOENT, s->r,
 		"a tensor of a pool is not found in another pool");
@@ -44,7 +44,8 @@ static void names_are_apart(void)
 		(struct wish) {.pool = "", .file = file, .name = "m"});
 	is_int(0, s->r, "the user's own memory can have the same name");
 	s = me(deed_drop, (struct wish) {.pool = "", .name = "m/t"});
-	is_int(0, s->r, "is another: it is removed");
+	is_int(0, s->r,
+		"a tensor of the same name is removed from the user's memory");
 	s = me(deed_list, (struct wish) {.pool = "mine"});
 	is_int(1, (int64_t)s->n, "removing one name leaves that of the pool");
 }
@@ -55,12 +56,12 @@ static void environment(void)
 
 	setenv("TARN_POOL", "mine", 1);
 	s = me(deed_look, (struct wish) {.name = "m/t"});
-	is_int(0, s->r, "TARN_POOL names the pool");
+	is_int(0, s->r, "TARN_POOL selects the pool");
 	s = me(deed_look, (struct wish) {.pool = "", .name = "m/t"});
-	is_int(-ENOENT, s->r, "an empty name is no pool, whatever it says");
+	is_int(-ENOENT, s->r, "an empty name means no pool");
 	setenv("TARN_POOL", "nowhere", 1);
 	s = me(deed_look, (struct wish) {.name = "m/t"});
-	is_int(-EACCES, s->r, "one that is not there is an error");
+	is_int(-EACCES, s->r, "a pool that does not exist is an error");
 	unsetenv("TARN_POOL");
 }
 
@@ -99,17 +100,20 @@ static void hostile_hellos(void)
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
 		ok(hello(&raw, bad[i].bytes, bad[i].size) == WIRE_ERROR &&
 				raw.error == EACCES,
-			"a name %s is none", bad[i].what);
+			"a malformed name of a pool is refused: %s",
+			bad[i].what);
 	is_int(WIRE_WELCOME, hello(&raw, "mine", 4),
-		"after that the right one is welcome");
+		"a hello with a right name is welcome afterwards");
 	is_int(WIRE_ERROR, hello(&raw, "second", 6),
 		"a second hello on the connection is refused");
-	ok(raw_is_closed(&raw), "who says two is disconnected");
+	ok(raw_is_closed(&raw),
+		"a client that names two pools is disconnected");
 	raw_close(&raw);
 	memset(longer, 'x', sizeof(longer));
 	raw_connect(&raw, kit.daemon.socket);
 	hello(&raw, longer, 33);
-	ok(raw_is_closed(&raw), "a name that is too long ends it");
+	ok(raw_is_closed(&raw),
+		"a client with too long a name of a pool is disconnected");
 	raw_close(&raw);
 }
 
@@ -120,11 +124,11 @@ static void size_limit(void)
 	const struct seen *s;
 
 	s = me(deed_load, (struct wish) {.pool = "small", .file = large});
-	is_int(-ENOSPC, s->r, "what is larger than its pool does not fit");
+	is_int(-ENOSPC, s->r, "a load larger than its pool is refused");
 	has_str("the pool small of 8.0 MiB", s->text,
 		"the error contains 'the pool small of 8.0 MiB'");
 	s = me(deed_load, (struct wish) {.pool = "small", .file = small});
-	is_int(0, s->r, "a smaller one does");
+	is_int(0, s->r, "a load smaller than its pool succeeds");
 	free(small);
 }
 

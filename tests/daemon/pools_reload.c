@@ -57,14 +57,16 @@ static void restart(void)
 	struct wish wish = {.pool = "mine", .file = file, .name = "over"};
 	const struct seen *s = me(deed_take_over, wish);
 
-	ok(s->r == 0 && s->n == 1, "a client of a pool goes on");
+	ok(s->r == 0 && s->n == 1,
+		"a client of a pool continues after the server's death");
 	s = me(deed_look, (struct wish) {.pool = "mine", .name = "over/t"});
-	ok(s->r == 0 && s->bytes[0] == 6, "what it loads is there");
+	ok(s->r == 0 && s->bytes[0] == 6,
+		"a file loaded after the death is found");
 	s = me(deed_look, (struct wish) {.pool = "", .name = "over/t"});
 	is_int(-ENOENT, s->r,
 		"a tensor of the pool is not in the user's own memory");
 	s = me(deed_look, (struct wish) {.pool = "mine", .name = "m/t"});
-	is_int(0, s->r, "as is what was there before");
+	is_int(0, s->r, "a file loaded before the death is found");
 }
 
 static void reload(void)
@@ -72,21 +74,22 @@ static void reload(void)
 	const struct seen *s;
 
 	s = me(deed_look, (struct wish) {.pool = "late"});
-	is_int(-EACCES, s->r, "a pool that is not listed yet is not there");
+	is_int(-EACCES, s->r,
+		"a pool that is not configured yet does not exist");
 	kit_pool_configure(
 		&kit, "[pool mine]\n[pool late]\n[pool second]\nmode = 0644\n");
 	kill(kit.daemon.pid, SIGHUP);
 	ok(kit_pool_logs(&kit, "reload_kept"),
-		"what cannot change now is said");
+		"settings that need a restart are logged");
 	ok(kit_pool_logs(&kit, "reload role=keeper"),
-		"the configuration is read");
+		"the configuration is read again");
 	for (int i = 0; i < 3000; i++) {
 		s = me(deed_look, (struct wish) {.pool = "late"});
 		if (s->r == 0)
 			break;
 		usleep(20000);
 	}
-	is_int(0, s->r, "the new pool is there");
+	is_int(0, s->r, "the new pool exists after the reload");
 	kit_pool_configure(
 		&kit, "[pool mine]\n[pool late]\nsize = 64M\n[pool second]\n");
 	kill(kit.daemon.pid, SIGHUP);
@@ -100,7 +103,8 @@ static void reload(void)
 		"the size of the new pool can be changed");
 	kit_pool_configure(&kit, "[pool late]\nmode = 777\n");
 	kill(kit.daemon.pid, SIGHUP);
-	ok(kit_pool_logs(&kit, "conf:2: mode must be"), "an error is said");
+	ok(kit_pool_logs(&kit, "conf:2: mode must be"),
+		"an error in the configuration is logged");
 	s = me(deed_look, (struct wish) {.pool = "mine", .name = "m/t"});
 	is_int(0, s->r, "a reload with an error changes nothing");
 }
@@ -151,9 +155,10 @@ static void reload_starved(void)
 	kit_pool_configure(&kit, "[pool mine]\n[pool hungry]\n");
 	kill(kit.daemon.pid, SIGHUP);
 	ok(kit_pool_logs(&kit, "control region: mapping"),
-		"a server that cannot map a new pool's region says so");
+		"a server that cannot map a new pool's region logs it");
 	s = me(deed_look, (struct wish) {.pool = "hungry"});
-	is_int(-EACCES, s->r, "that pool is not there");
+	is_int(-EACCES, s->r,
+		"a pool whose region cannot be mapped does not exist");
 	s = me(deed_look, (struct wish) {.pool = "mine", .name = "m/t"});
 	is_int(0, s->r, "another pool is served meanwhile");
 	if (prlimit(server, RLIMIT_AS, &before, NULL) < 0)
@@ -162,7 +167,7 @@ static void reload_starved(void)
 	is_int(0, s->r,
 		"the next client finds the pool once the server can map it: %s",
 		s->text);
-	is_int(server, server_pid(), "by the same server");
+	is_int(server, server_pid(), "the pool is served by the same server");
 }
 
 int main(void)
@@ -173,6 +178,6 @@ int main(void)
 	restart();
 	reload();
 	reload_starved();
-	is_int(0, kit_pool_stop(&kit), "the daemon ends as it should");
+	is_int(0, kit_pool_stop(&kit), "the daemon ends without an error");
 	return done(18);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Pools that users share: who may see one sees its names and bytes, who may
- * only read cannot change it, and who may not see it learns nothing at all,
- * not even that it is there. What a uid has of its own stays its own.
+ * Pools that users share: a reader sees names and bytes and cannot change
+ * them, and a user who may not see a pool learns nothing at all, not even that
+ * it exists. A user's own memory stays its own.
  *
  * The users are children of root's.
  */
@@ -79,27 +79,29 @@ static void those_who_may(void)
 	const struct seen *s;
 
 	s = as(OWNER, deed_load, team);
-	is_int(0, s->r, "the owner loads");
+	is_int(0, s->r, "the owner loads a file into the pool");
 	for (int i = 0; i < 2; i++) {
 		uint32_t uid = readers[i].uid;
 
 		s = as(uid, deed_look, name);
-		ok(s->r == 0 && s->bytes[9] == 5, "%s of the group reads",
-			readers[i].who);
+		ok(s->r == 0 && s->bytes[9] == 5,
+			"%s of the group reads the pool", readers[i].who);
 		s = as(uid, deed_load, team);
-		is_int(-EPERM, s->r, "%s cannot load", readers[i].who);
+		is_int(-EPERM, s->r, "%s cannot load into the pool",
+			readers[i].who);
 		has_str("the pool team belongs to uid 61001", s->text,
 			"the error names the owner of the pool");
 		s = as(uid, deed_drop, name);
-		is_int(-EPERM, s->r, "%s cannot remove", readers[i].who);
+		is_int(-EPERM, s->r, "%s cannot remove a name of the pool",
+			readers[i].who);
 		s = as(uid, deed_look, name);
-		is_int(0, s->r, "all is as it was for %s", readers[i].who);
+		is_int(0, s->r, "the pool is unchanged for %s", readers[i].who);
 	}
 	s = as(0, deed_look, name);
-	is_int(0, s->r, "root reads");
+	is_int(0, s->r, "root reads the pool");
 	s = as(STRANGER, deed_load,
 		(struct wish) {.pool = "common", .file = file, .name = "s"});
-	is_int(0, s->r, "anybody loads where all may write");
+	is_int(0, s->r, "any user loads where all may write");
 	s = as(MEMBER, deed_drop,
 		(struct wish) {.pool = "common", .name = "s/t"});
 	is_int(0, s->r, "any user removes where all may write");
@@ -115,33 +117,35 @@ static void those_who_may_not(void)
 	const struct seen *s;
 
 	s = as(STRANGER, deed_look, team);
-	is_int(-EACCES, s->r, "a stranger does not get in");
+	is_int(-EACCES, s->r, "a stranger is refused");
 	snprintf(closed, sizeof(closed), "%s", s->text);
 	s = as(STRANGER, deed_look, none);
-	is_int(-EACCES, s->r, "as with a pool that is not there");
+	is_int(-EACCES, s->r,
+		"a pool that does not exist is refused in the same way");
 	at = strstr(closed, "team");
 	if (at)
 		memcpy(at, "maet", 4);
-	is_str(closed, s->text, "in the same words");
+	is_str(closed, s->text, "both refusals have the same words");
 	s = as(STRANGER, deed_list, own);
-	ok(s->r == 0 && s->n == 0, "of his own he has no names");
+	ok(s->r == 0 && s->n == 0, "a stranger has no names of its own");
 	s = as(STRANGER, ask_segments, own);
 	ok(s->r == WIRE_SEGMENT_FDS && s->n == 0,
-		"who asks for memory is sent none (%d, %d)", s->r, (int)s->n);
+		"a stranger's request for segments brings none (%d, %d)", s->r,
+		(int)s->n);
 	if (tarn_store_open_pool(kit.daemon.socket, "team", &store) < 0 ||
 		tarn_store_list(store, NULL, keep_first, &own.descriptor) != 1)
 		bail("root sees nothing: %s", tarn_error_message());
 	s = as(STRANGER, import, own);
-	ok(s->r < 0, "a descriptor from there is of no use to him");
+	ok(s->r < 0, "a stranger cannot import a descriptor of the pool");
 	own.pool = "team";
 	s = as(MEMBER, import, own);
-	is_int(0, s->r, "as it is to who may read");
+	is_int(0, s->r, "a reader of the pool can import the descriptor");
 	own.pool = "";
 	s = as(MEMBER, import, own);
-	ok(s->r < 0, "in that pool, and nowhere else");
+	ok(s->r < 0, "the descriptor is valid in that pool only");
 	tarn_store_unref(store);
 	s = as(OVERFLOW, deed_look, own);
-	ok(s->r < 0, "the overflow uid gets nothing");
+	ok(s->r < 0, "the overflow uid is refused");
 	has_str("overflow uid", s->text, "the error names the overflow uid");
 }
 
@@ -165,16 +169,16 @@ static void nothing_is_inherited(void)
 	is_int(0, s->r, "the first user removes the tensor");
 	s = as(MEMBER, deed_load,
 		(struct wish) {.pool = "fresh", .file = second, .name = "b"});
-	is_int(0, s->r, "another takes one");
+	is_int(0, s->r, "another user takes a page");
 	if (tarn_store_open_pool(kit.daemon.socket, "fresh", &store) < 0 ||
 		tarn_store_lookup(store, "b/t", &tensor) < 0)
 		bail("no b/t: %s", tarn_error_message());
 	p = tarn_tensor_data(tensor);
 	page = (const unsigned char *)((uintptr_t)p & ~4095ul);
-	ok(p > page + 1000, "it begins inside the page");
+	ok(p > page + 1000, "another user's tensor begins inside the page");
 	for (int i = 0; i < 4096; i++)
 		foreign += page[i] == 0xaa;
-	is_int(0, foreign, "nothing of the first is in its page");
+	is_int(0, foreign, "another user's page has no byte of the first user");
 	is_int(0x55, p[99], "the page has the second user's bytes");
 	tarn_tensor_unref(tensor);
 	tarn_store_unref(store);
@@ -187,7 +191,7 @@ static void listener(void)
 	struct stat st = {0};
 
 	stat(kit.daemon.socket, &st);
-	is_int(0666, st.st_mode & 0777, "root's daemon lets everybody in");
+	is_int(0666, st.st_mode & 0777, "root's daemon lets every user in");
 }
 
 static void the_next_server(void)
@@ -197,10 +201,11 @@ static void the_next_server(void)
 
 	s = as(0, deed_take_over,
 		(struct wish) {.pool = "common", .file = file, .name = "over"});
-	ok(s->r == 0 && s->n == 1, "the server is killed under root");
+	ok(s->r == 0 && s->n == 1, "root's server is killed");
 	s = as(MEMBER, deed_drop,
 		(struct wish) {.pool = "team", .name = "w/t"});
-	is_int(-EPERM, s->r, "who could only read still can only");
+	is_int(-EPERM, s->r,
+		"a reader may only read under the next server, too");
 }
 
 int main(void)
@@ -217,6 +222,6 @@ int main(void)
 	those_who_may_not();
 	nothing_is_inherited();
 	the_next_server();
-	is_int(0, kit_pool_stop(&kit), "the daemon ends as it should");
+	is_int(0, kit_pool_stop(&kit), "the daemon ends without an error");
 	return done(34);
 }

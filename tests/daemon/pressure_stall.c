@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernel's word on stalls arrives: processes in a cgroup too small for the
- * file that they read here and there wait for memory nearly all the time.
+ * The kernel's notification of stalls arrives: processes in a cgroup too small
+ * for the file that they read wait for memory nearly all the time.
  *
- * The kernel weighs stalls by how busy each CPU is: one process that stalls is
- * no news on a machine whose other CPUs work. So there are several for each.
- * And it counts them, whoever is told of them or not: where they do not come
- * about, nothing can be told.
+ * The kernel weighs stalls by how busy each CPU is: one process that stalls
+ * does not count on a machine whose other CPUs work. So there are several for
+ * each CPU. The kernel also counts the stalls without notifying: if it counts
+ * none, the test cannot expect a notification.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -142,14 +142,14 @@ int main(void)
 		waitpid(pids[i], NULL, 0);
 	}
 	if (stalls || stalled_at)
-		ok(stalls > 0, "a stall is told of");
+		ok(stalls > 0, "the kernel reports a stall");
 	else
 		skip(1, "the kernel has counted no stall in a minute");
 	psi_unwatch(pressure);
 	for (unsigned int i = 0; i < PSI_TRIGGERS; i++)
 		fd_close(fds[i]);
 	loop_free(loop);
-	ok(cgroup_remove(), "the group is gone");
+	ok(cgroup_remove(), "the group is removed");
 	remove_files();
 	return done_any();
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What one user may take of a daemon, kind by kind: beyond it he gets a
- * sentence with the figure and the key to change, what he gives back he can
- * have again, and a server that takes over knows what he has.
+ * What one user may take of a daemon, quota by quota: a request beyond it is
+ * refused with the figure and the key to change, what the user gives back can
+ * be taken again, and a server that takes over knows what the user has.
  *
  * The quotas are this user's own section, which binds even root.
  */
@@ -52,8 +52,8 @@ static void begin(const char *quota)
 static void end(const char *what)
 {
 	store = tarn_store_unref(store);
-	is_int(0, kit_pool_stop(&kit), "the daemon with a quota of %s ends",
-		what);
+	is_int(0, kit_pool_stop(&kit),
+		"the daemon with a quota of %s ends without an error", what);
 }
 
 /* Loads a file of its own, and publishes it as name/t. */
@@ -72,8 +72,9 @@ static int load(const char *name, uint64_t size)
 
 static void refused(int r, const char *figures, const char *key)
 {
-	is_int(-EDQUOT, r, "more than the quota of %s is refused", key);
-	has_str(figures, tarn_error_message(), "with the figures");
+	is_int(-EDQUOT, r, "a request beyond the quota of %s is refused", key);
+	has_str(figures, tarn_error_message(),
+		"the error has the quota's figures");
 	has_str(key, tarn_error_message(), "the error names the quota's key");
 }
 
@@ -103,15 +104,19 @@ static void restart_server(void)
 static void storages(void)
 {
 	begin("storages = 2");
-	is_int(0, load("a", 100), "one storage");
-	is_int(0, load("b", 100), "two");
+	is_int(0, load("a", 100), "a first storage is within the quota");
+	is_int(0, load("b", 100), "a second storage is within the quota");
 	refused(load("c", 100), "has 2 and wants 1 more", "storages");
-	is_int(0, tarn_store_remove(store, "b/t"), "what is removed");
-	is_int(0, load("d", 100), "leaves its place, though it was kept");
+	is_int(0, tarn_store_remove(store, "b/t"),
+		"the second storage's name is removed");
+	is_int(0, load("d", 100),
+		"a removed storage makes room, though it was cached");
 	restart_server();
 	refused(load("e", 100), "has 2 and wants 1 more", "storages");
-	is_int(0, tarn_store_remove(store, "a/t"), "what is removed");
-	is_int(0, load("f", 100), "leaves its place to the next server too");
+	is_int(0, tarn_store_remove(store, "a/t"),
+		"the first storage's name is removed");
+	is_int(0, load("f", 100),
+		"a removed storage makes room under the next server, too");
 	end("storages");
 }
 
@@ -120,9 +125,9 @@ static void bytes(void)
 	int r = 0;
 
 	begin("bytes = 1M");
-	is_int(0, load("a", 700000), "700 kB");
+	is_int(0, load("a", 700000), "700 kB are within the quota");
 	refused(load("b", 700000), "has 0.7 MiB", "bytes");
-	is_int(0, load("c", 300000), "300 kB more fit");
+	is_int(0, load("c", 300000), "300 kB more are within the quota");
 	must(tarn_store_remove(store, "a/t"));
 	must(tarn_store_remove(store, "c/t"));
 	/* Each is kept for who asks again, and none of them is asked for. */
@@ -134,7 +139,7 @@ static void bytes(void)
 		snprintf(name, sizeof(name), "n%d/t", i);
 		must(tarn_store_remove(store, name));
 	}
-	is_int(0, r, "twenty files after each other do %s",
+	is_int(0, r, "twenty files one after the other are within the quota %s",
 		r < 0 ? tarn_error_message() : "");
 	end("bytes");
 }
@@ -166,16 +171,19 @@ static int publish_names(const char *prefix, int n)
 static void names(void)
 {
 	begin("names = 10");
-	is_int(0, publish_names("a", 6), "six names");
-	is_int(EDQUOT, publish_names("b", 5), "five more are too many");
-	is_int(0, publish_names("b", 4), "four are not");
+	is_int(0, publish_names("a", 6), "six names are within the quota");
+	is_int(EDQUOT, publish_names("b", 5),
+		"five more names are beyond the quota");
+	is_int(0, publish_names("b", 4),
+		"four more names are within the quota");
 	is_int(0, publish_names("a", 6),
 		"publishing the same names again needs no quota");
 	is_int(EDQUOT, publish_names("a", 7),
 		"one new name beyond the quota is refused");
 	restart_server();
-	is_int(EDQUOT, publish_names("c", 1), "a later server knows them");
-	is_int(0, tarn_store_remove(store, "a/0"), "one is removed");
+	is_int(EDQUOT, publish_names("c", 1),
+		"the next server counts the user's names");
+	is_int(0, tarn_store_remove(store, "a/0"), "one name is removed");
 	is_int(0, publish_names("c", 1),
 		"after removing one name another fits");
 	end("names");
@@ -360,7 +368,7 @@ static void let_go(void)
 	for (int i = 0; i < 20; i++)
 		fine += remove_and_publish(raws);
 	diag("%d of 20", fine);
-	ok(fine > 0, "what was removed leaves its place at once");
+	ok(fine > 0, "a removed storage makes room at once");
 	for (int i = 0; i < 2; i++)
 		raw_close(&raws[i]);
 	end("storages, one after the other");
@@ -377,7 +385,7 @@ static void under_way(const char *quota, const char *key, int most)
 	int fd, fine = 0;
 
 	begin(quota);
-	is_int(0, load("a", 100), "a load");
+	is_int(0, load("a", 100), "a file is loaded");
 	loader = child_named(kit.daemon.pid, "tarn-loader");
 	kill(loader, SIGSTOP);
 	fd = open(kit_pool_file(&kit, "b", 100, 4, 0), O_RDONLY | O_CLOEXEC);
@@ -387,15 +395,15 @@ static void under_way(const char *quota, const char *key, int most)
 		order_send(&order, &raw, fd, -1);
 	}
 	is_int(WIRE_ERROR, raw_receive(&raw, RAW_PATIENCE_MS),
-		"one too many is refused at once");
-	is_int(EDQUOT, raw.error, "for the quota");
+		"one load too many is refused at once");
+	is_int(EDQUOT, raw.error, "the error of one load too many is EDQUOT");
 	has_str(key, raw.text, "the error names the quota %s", key);
 	kill(loader, SIGCONT);
 	while (fine < most && raw_answer(&raw) == WIRE_LOADED)
 		fine++;
-	is_int(most, fine, "the loads within the quota end well");
+	is_int(most, fine, "the loads within the quota succeed");
 	is_int(0, load("c", 100),
-		"after the loads have ended there is room again");
+		"another load succeeds when those have ended");
 	raw_close(&raw);
 	fd_close(fd);
 	end(key);
@@ -407,8 +415,10 @@ static void connections(void)
 	int r;
 
 	begin("connections = 3");
-	is_int(0, tarn_store_open(kit.daemon.socket, &more[0]), "a second");
-	is_int(0, tarn_store_open(kit.daemon.socket, &more[1]), "a third");
+	is_int(0, tarn_store_open(kit.daemon.socket, &more[0]),
+		"a second connection is within the quota");
+	is_int(0, tarn_store_open(kit.daemon.socket, &more[1]),
+		"a third connection is within the quota");
 	r = tarn_store_open(kit.daemon.socket, &more[2]);
 	refused(r, "has 3 connections, and may have 3", "connections");
 	more[1] = tarn_store_unref(more[1]);
@@ -418,7 +428,7 @@ static void connections(void)
 			break;
 		usleep(10000);
 	}
-	is_int(0, r, "one that is gone makes room");
+	is_int(0, r, "a closed connection makes room");
 	tarn_store_unref(more[0]);
 	tarn_store_unref(more[1]);
 	end("connections");
@@ -430,7 +440,8 @@ static void connections(void)
 static void is_heard(struct raw *raw, const char *what)
 {
 	raw_send(raw, WIRE_PING, NULL, 0, NULL, 0);
-	is_int(WIRE_PONG, raw_receive(raw, RAW_PATIENCE_MS), "%s", what);
+	is_int(WIRE_PONG, raw_receive(raw, RAW_PATIENCE_MS),
+		"a request is answered: %s", what);
 }
 
 /* The next one, once the end of another connection has been noticed. */
@@ -457,21 +468,23 @@ static void requests(void)
 	begin("requests = 1536K");
 	for (int i = 0; i < 3; i++)
 		raw_open(&raw[i], kit.daemon.socket);
-	is_int(0, load("a", 100), "a load");
+	is_int(0, load("a", 100), "a file is loaded before the requests");
 	kill(kit.daemon.pid, SIGSTOP);
 	publish_msg_send_waiting(&raw[0], LONG);
-	is_heard(&raw[0], "a long request that waits is taken");
+	is_heard(&raw[0], "a long request that waits is accepted");
 	publish_msg_send_waiting(&raw[1], LONG);
 	is_int(WIRE_ERROR, raw_receive(&raw[1], RAW_PATIENCE_MS),
-		"a second is refused");
-	is_int(EDQUOT, raw[1].error, "for the quota");
+		"a second long request is refused");
+	is_int(EDQUOT, raw[1].error,
+		"the error of the second long request is EDQUOT");
 	has_str("requests", raw[1].text,
 		"the error names the quota of requests");
 	diag("%s", raw[1].text);
-	is_heard(&raw[1], "its connection goes on");
-	is_int(0, load("b", 100), "short requests of the same user do, too");
+	is_heard(&raw[1], "the connection of the refused request");
+	is_int(0, load("b", 100), "short requests of the same user");
 	raw_close(&raw[0]);
-	ok(is_taken(&raw[2]), "what is gone counts no more");
+	ok(is_taken(&raw[2]),
+		"requests of a closed connection are not counted");
 	for (int i = 1; i < 3; i++)
 		raw_close(&raw[i]);
 	kill(kit.daemon.pid, SIGCONT);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Quotas of two users in one pool that both may write: what one does there is
- * charged to him, and nothing that he does fills the account of the other;
- * servers that take over agree.
+ * Quotas of two users in one pool that both may write: each is charged for
+ * what it does, and nothing that one does fills the other's account; servers
+ * that take over agree.
  *
  * The users are children of root's.
  */
@@ -54,7 +54,8 @@ static void books_agree(void)
 	tarn_store *store = opened();
 	int r = tarn_store_check(store, &check);
 
-	if (!ok(r == 0 && !check->n_faults, "the books agree"))
+	if (!ok(r == 0 && !check->n_faults,
+		    "tarn check finds no fault in the accounts"))
 		diag("%s", r < 0 ? tarn_error_message() : check->faults[0]);
 	tarn_check_free(check);
 	tarn_store_unref(store);
@@ -63,8 +64,8 @@ static void books_agree(void)
 static void end(const char *what)
 {
 	books_agree();
-	is_int(0, kit_pool_stop(&kit), "the daemon with a quota of %s ends",
-		what);
+	is_int(0, kit_pool_stop(&kit),
+		"the daemon with a quota of %s ends without an error", what);
 }
 
 static void restart_server(void)
@@ -160,33 +161,33 @@ static void names(void)
 {
 	begin("names = 10");
 	is_int(0, as(OWNER, publish, (struct deed) {"a", 2, NULL, NULL}),
-		"one publishes two names");
+		"the owner publishes two names");
 	is_int(0, as(MEMBER, publish, (struct deed) {"b", 10, "a/0", NULL}),
-		"another ten, onto the tensor of the first");
+		"the member publishes ten names, also of the owner's tensor");
 	is_int(-EDQUOT,
 		as(MEMBER, publish, (struct deed) {"c", 1, "a/0", NULL}),
-		"which is all that he may");
+		"an eleventh name of the member is refused");
 	is_int(0, as(OWNER, publish, (struct deed) {"d", 8, NULL, NULL}),
-		"and nothing that the first is charged for");
+		"the member's names are not charged to the owner");
 	is_int(-EDQUOT, as(OWNER, publish, (struct deed) {"e", 1, NULL, NULL}),
-		"who may have ten too");
+		"the owner may have ten names, too");
 	restart_server();
 	books_agree();
 	is_int(-EDQUOT,
 		as(MEMBER, publish, (struct deed) {"c", 1, "a/0", NULL}),
-		"the next server knows what the one has");
+		"the next server knows the member's names");
 	is_int(-EDQUOT, as(OWNER, publish, (struct deed) {"e", 1, NULL, NULL}),
-		"and the other");
+		"the next server knows the owner's names");
 	is_int(0, as(MEMBER, publish, (struct deed) {"b", 10, "d/0", NULL}),
-		"names that he has already are no more");
+		"publishing existing names needs no quota");
 	is_int(-EDQUOT, as(MEMBER, publish, (struct deed) {"d", 1, NULL, NULL}),
-		"another's name would be one more");
+		"replacing another user's name needs quota");
 	is_int(0, as(MEMBER, drop, (struct deed) {"b/9", 0, NULL, NULL}),
-		"he removes one");
+		"the member removes one name");
 	is_int(0, as(MEMBER, publish, (struct deed) {"d", 1, NULL, NULL}),
-		"then he may take the place of another's");
+		"the member may then replace another user's name");
 	is_int(0, as(OWNER, publish, (struct deed) {"e", 1, NULL, NULL}),
-		"who has room for one again");
+		"the owner then has room for one name");
 	end("names");
 }
 
@@ -198,15 +199,15 @@ static void loaded(void)
 	begin("names = 2");
 	file = kit_pool_file(&kit, "file", 5000, 7, 0);
 	is_int(0, as(OWNER, load, (struct deed) {"a", 0, NULL, file}),
-		"one loads a file");
+		"the owner loads a file with a name");
 	is_int(0, as(MEMBER, load, (struct deed) {"b", 0, NULL, file}),
-		"another loads it");
+		"the member loads the same file with a name");
 	is_int(0, as(MEMBER, load, (struct deed) {"c", 0, NULL, file}),
-		"under two names");
+		"the member loads it under a second name");
 	is_int(-EDQUOT, as(MEMBER, load, (struct deed) {"d", 0, NULL, file}),
-		"not under three");
+		"a third name of the member is refused");
 	is_int(0, as(OWNER, load, (struct deed) {"d", 0, NULL, file}),
-		"which the first may still have");
+		"the owner may still have a third name");
 	end("names, of a file");
 }
 
@@ -334,26 +335,30 @@ static void held(void)
 	begin("bytes = 10M");
 	reader = holder_begin(MEMBER);
 	for (int i = 0; i < 2; i++) {
-		is_int(0, next_version(), "one publishes a version");
-		is_int(0, tell(&reader, 'h'), "another holds it");
+		is_int(0, next_version(), "the owner publishes a version");
+		is_int(0, tell(&reader, 'h'), "the member holds the version");
 	}
 	is_int(0, next_version(),
-		"the third is not refused for those that he cannot free");
+		"the owner's third version is not refused for held ones");
 	books_agree();
 	is_int(-EDQUOT, more_in_the_end(&reader),
-		"they count for who holds them, who may have no more");
+		"held versions are charged to the member, who may have no "
+		"more");
 	restart_server();
 	books_agree();
-	is_int(-EDQUOT, more_in_the_end(&reader), "also under the next server");
-	is_int(0, next_version(), "where there are further versions");
-	is_int(0, tell(&reader, 'd'), "he drops them");
-	is_int(0, tell(&reader, 'm'), "and may have something else");
-	is_int(0, tell(&reader, 'h'), "he may also hold more");
-	is_int(0, next_version(), "when that is replaced");
-	is_int(0, tell(&reader, 'h'), "and more");
-	is_int(0, next_version(), "than he may make");
 	is_int(-EDQUOT, more_in_the_end(&reader),
-		"which he hears of only then");
+		"held versions are charged under the next server, too");
+	is_int(0, next_version(), "the owner publishes further versions");
+	is_int(0, tell(&reader, 'd'), "the member drops the versions");
+	is_int(0, tell(&reader, 'm'),
+		"the member may then publish something else");
+	is_int(0, tell(&reader, 'h'), "the member may also hold more");
+	is_int(0, next_version(), "the held version is replaced");
+	is_int(0, tell(&reader, 'h'), "the member holds a further version");
+	is_int(0, next_version(),
+		"the owner replaces what the member holds beyond its quota");
+	is_int(-EDQUOT, more_in_the_end(&reader),
+		"the member is refused when it next publishes");
 	holder_end(&reader);
 	end("bytes, of which some are held");
 }
@@ -364,25 +369,31 @@ static void held_by_both(void)
 	struct command_child owner, reader;
 
 	begin("bytes = 10M");
-	is_int(0, next_version(), "one publishes a version");
+	is_int(0, next_version(), "the owner publishes a version");
 	owner = holder_begin(OWNER);
-	is_int(0, tell(&owner, 'h'), "he holds it");
+	is_int(0, tell(&owner, 'h'), "the owner holds its version");
 	reader = holder_begin(MEMBER);
-	is_int(0, tell(&reader, 'h'), "as does another");
-	is_int(0, next_version(), "it is replaced");
-	is_int(0, tell(&reader, 'm'), "and counts for him");
-	is_int(-EDQUOT, tell(&owner, 'm'), "who has two");
+	is_int(0, tell(&reader, 'h'), "the member holds the version, too");
+	is_int(0, next_version(), "the held version is replaced");
+	is_int(0, tell(&reader, 'm'),
+		"the version is charged to the owner, not to the member");
+	is_int(-EDQUOT, tell(&owner, 'm'),
+		"the owner is refused beyond two versions");
 	books_agree();
 	kill(owner.pid, SIGKILL);
 	holder_end(&owner);
 	books_agree();
-	is_int(0, next_version(), "when he is killed, it does not");
-	is_int(-EDQUOT, tell(&reader, 'm'), "but for the other");
-	is_int(0, tell(&reader, 'k'), "who gives it a name again");
-	is_int(-EDQUOT, tell(&reader, 'm'), "which makes it his");
+	is_int(0, next_version(), "a killed owner is charged no more");
+	is_int(-EDQUOT, tell(&reader, 'm'),
+		"the version is then charged to the member");
+	is_int(0, tell(&reader, 'k'),
+		"the owner gives the held version a name again");
+	is_int(-EDQUOT, tell(&reader, 'm'),
+		"the named version does not relieve the member");
 	restart_server();
-	is_int(-EDQUOT, tell(&reader, 'm'), "for good");
-	is_int(0, next_version(), "and not who made it");
+	is_int(-EDQUOT, tell(&reader, 'm'),
+		"the version stays charged to the member");
+	is_int(0, next_version(), "the version is not charged to its creator");
 	holder_end(&reader);
 	end("bytes, held by two");
 }
@@ -409,21 +420,23 @@ static void held_and_kept(void)
 	begin("bytes = 10M");
 	file = kit_pool_file(&kit, "file", MIB, 7, 0);
 	is_int(0, as(MEMBER, load, (struct deed) {"b", 0, NULL, file}),
-		"one loads a file");
+		"the member loads a file");
 	is_int(0, as(MEMBER, drop, (struct deed) {"b/t", 0, NULL, NULL}),
-		"which is kept without a name");
+		"the file is cached without a name");
 	reader = holder_begin(MEMBER);
 	for (int i = 0; i < 4; i++) {
 		next_version();
-		is_int(0, tell(&reader, 'h'), "he holds a version");
+		is_int(0, tell(&reader, 'h'), "the member holds a version");
 	}
-	is_int(0, next_version(), "they are replaced");
+	is_int(0, next_version(), "the held versions are replaced");
 	is_int(-EDQUOT, more_in_the_end(&reader),
-		"he holds more than he may have");
-	is_int(0, evictions(), "his file would not make room enough");
-	is_int(0, tell(&reader, 'd'), "he drops them");
-	is_int(0, tell(&reader, 'm'), "and may have something else");
-	is_int(0, evictions(), "beside his file");
+		"the member holds more than its quota");
+	is_int(0, evictions(),
+		"the member's cached file is not evicted in vain");
+	is_int(0, tell(&reader, 'd'), "the member drops the versions");
+	is_int(0, tell(&reader, 'm'),
+		"the member may then publish something else");
+	is_int(0, evictions(), "the member's cached file is not evicted");
 	holder_end(&reader);
 	end("bytes, of which some are kept");
 }
@@ -433,15 +446,19 @@ static void held_by_item(void)
 	struct command_child sender;
 
 	begin("bytes = 11M");
-	is_int(0, next_version(), "one publishes a version");
+	is_int(0, next_version(), "the owner publishes a version");
 	sender = holder_begin(MEMBER);
-	is_int(0, tell(&sender, 'h'), "another opens it");
-	is_int(0, tell(&sender, 's'), "sends it");
-	is_int(0, tell(&sender, 'd'), "and holds it no more");
-	is_int(0, next_version(), "it is replaced");
-	is_int(0, next_version(), "counts not for who made it");
-	is_int(0, tell(&sender, 'm'), "but for whose channel");
-	is_int(-EDQUOT, tell(&sender, 'm'), "keeps it");
+	is_int(0, tell(&sender, 'h'), "the member opens the version");
+	is_int(0, tell(&sender, 's'),
+		"the member sends the version through a channel");
+	is_int(0, tell(&sender, 'd'), "the member drops the version");
+	is_int(0, next_version(), "the sent version is replaced");
+	is_int(0, next_version(),
+		"the sent version is not charged to its creator");
+	is_int(0, tell(&sender, 'm'),
+		"the sent version is charged to the channel's owner");
+	is_int(-EDQUOT, tell(&sender, 'm'),
+		"the sent version stays charged while the item has it");
 	holder_end(&sender);
 	end("bytes, held by an item");
 }

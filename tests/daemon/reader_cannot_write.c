@@ -49,14 +49,15 @@ static bool becomes_writable(int fd, size_t size)
 /* Whatever flags it was opened with. */
 static void cannot_change(int fd, const char *what)
 {
-	ok(!maps_writable(fd, 4096), "%s: not mapped writable", what);
+	ok(!maps_writable(fd, 4096),
+		"%s: the descriptor cannot be mapped writable", what);
 	ok(write(fd, "x", 1) < 0 && pwrite(fd, "x", 1, 0) < 0,
-		"%s: not written", what);
+		"%s: the descriptor cannot be written", what);
 	ok(ftruncate(fd, 4096) < 0 && ftruncate(fd, 1ll << 45) < 0,
-		"%s: not resized", what);
+		"%s: the descriptor cannot be resized", what);
 	ok(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) <
 			0,
-		"%s: not punched", what);
+		"%s: the descriptor cannot be punched", what);
 }
 
 /* The kernel may well let it be opened (root); then the seals must hold. */
@@ -69,7 +70,7 @@ static void cannot_reopen(int fd, const char *what, const char *how)
 	snprintf(text, sizeof(text), "%s, reopened %s", what, how);
 	rw = open(path, O_RDWR | O_CLOEXEC);
 	if (rw < 0) {
-		ok(true, "%s: refused", text);
+		ok(true, "an attempt is refused: %s", text);
 		return;
 	}
 	cannot_change(rw, text);
@@ -83,9 +84,10 @@ static void try_as_given(int fd, const char *what)
 
 	if (fstat(fd, &st) < 0 || st.st_size < 4096)
 		bail("%s: no size", what);
-	is_int(O_RDONLY, fcntl(fd, F_GETFL) & O_ACCMODE, "%s: is read-only",
+	is_int(O_RDONLY, fcntl(fd, F_GETFL) & O_ACCMODE,
+		"%s: the descriptor is read-only", what);
+	ok(!becomes_writable(fd, 4096), "%s: a mapping cannot be made writable",
 		what);
-	ok(!becomes_writable(fd, 4096), "%s: no mprotect", what);
 	cannot_change(fd, what);
 }
 
@@ -112,20 +114,20 @@ static void try_table(int fd)
 		bail("table: %m");
 	is_int(0400, st.st_mode & 07777,
 		"table: no uid but its owner's opens it");
-	is_int(geteuid(), st.st_uid, "table: it belongs to the daemon's uid");
+	is_int(geteuid(), st.st_uid, "table: its owner is the daemon's uid");
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	if (geteuid() != 0)
 		ok(open(path, O_RDWR | O_CLOEXEC) < 0 && errno == EACCES,
-			"table: its mode keeps the owner from a mistake");
+			"table: its mode has no right to write");
 	fchmod(fd, 0600);
 	rw = open(path, O_RDWR | O_CLOEXEC);
 	ok(rw >= 0 && pread(fd, &byte, 1, 0) == 1 &&
 			pwrite(rw, &byte, 1, 0) == 1,
 		"table: the daemon's own uid can open it for writing");
 	ok(ftruncate(rw, 4096) < 0 && ftruncate(rw, 1ll << 45) < 0,
-		"table: it cannot be resized by that");
+		"table: it cannot be resized by that descriptor");
 	ok(fcntl(rw, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) < 0,
-		"table: it takes no seal that would keep the daemon from it");
+		"table: it takes no seal that would block the daemon");
 	close(rw);
 	fchmod(fd, 0400);
 }
@@ -136,9 +138,11 @@ static void try_lease(int fd)
 
 	if (fstat(fd, &st) < 0)
 		bail("lease: %m");
-	ok(ftruncate(fd, 0) < 0, "lease: does not shrink");
-	ok(ftruncate(fd, 2 * st.st_size) < 0, "lease: does not grow");
-	ok(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) < 0, "lease: takes no seal");
+	ok(ftruncate(fd, 0) < 0, "lease: its memfd cannot be made smaller");
+	ok(ftruncate(fd, 2 * st.st_size) < 0,
+		"lease: its memfd cannot be made larger");
+	ok(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE) < 0,
+		"lease: its memfd takes no seal");
 }
 
 #ifdef __SANITIZE_ADDRESS__
@@ -187,7 +191,7 @@ int main(void)
 	raw_close(&raw);
 	witness_can_load(&witness, "after all that");
 	witness_end(&witness);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	/* Where a memfd can be reopened, more is tried with it. */
 	return done_any();

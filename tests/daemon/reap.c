@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Freeing in batches: what loses its last name goes when no lease of its own
- * domain holds it, a thousand of them in one pass over the pages; what is held
- * waits for the notification of its holder, or the holder's end.
+ * Freeing in batches: a storage without a name is freed when no lease of its
+ * own domain holds it, a thousand of them in one pass over the pages; a held
+ * one waits for the notification of its holder, or the holder's end.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -162,17 +162,19 @@ static void take_tenth(
 static void test_names_go(struct domain *domain)
 {
 	unname_all(domain);
-	is_int(N, in_state(domain, STORAGE_UNNAMED), "all names went");
+	is_int(N, in_state(domain, STORAGE_UNNAMED), "all names are removed");
 	is_int((int64_t)(N * PAGE), (int64_t)alloc_used(domain->pool.alloc),
-		"and nothing is free before the turn ends");
+		"no storage is freed before the turn ends");
 	n_searches = 0;
 	ok(collect(domain), "then memory comes back");
 	is_int(2, n_searches, "for one look at each page of the domain");
 	is_int(N / 10, in_state(domain, STORAGE_UNNAMED), "what is held stays");
 	is_int(N - N / 10, in_state(domain, STORAGE_FREE),
-		"the rest is free, though another domain's client claims it");
+		"other storages are freed, though another domain's page has "
+		"leases");
 	is_int((int64_t)(N / 10 * PAGE),
-		(int64_t)alloc_used(domain->pool.alloc), "its memory too");
+		(int64_t)alloc_used(domain->pool.alloc),
+		"the memory of the freed storages is given back");
 	n_searches = 0;
 	ok(!collect(domain), "nothing more is to be had");
 	is_int(0, n_searches, "nor is anything looked at");
@@ -180,7 +182,8 @@ static void test_names_go(struct domain *domain)
 
 static void test_bell(struct domain *domain, struct side *side, uint32_t slot)
 {
-	ok(lease_release(side->page, &domain->table, slot), "a notification");
+	ok(lease_release(side->page, &domain->table, slot),
+		"a client releases a lease with a notification");
 	storage_released_by_client(domain, 10, generation(domain, 10));
 	/* One that is leased still, one that was never let go of. */
 	storage_released_by_client(domain, 20, generation(domain, 20));
@@ -205,9 +208,10 @@ static void test_stranger(struct domain *domain, struct side *stranger)
 	unname_all(domain);
 	collect(domain);
 	is_int(N, in_state(domain, STORAGE_UNNAMED),
-		"in its own domain the stranger's leases count");
+		"a page with random leases holds storages of its own domain");
 	end_of(domain, stranger);
-	is_int(N, in_state(domain, STORAGE_FREE), "until it ends");
+	is_int(N, in_state(domain, STORAGE_FREE),
+		"storages are freed when that page's client ends");
 }
 
 static void test_batch(void)
@@ -234,8 +238,10 @@ static void test_batch(void)
 	is_int(N / 20 - 1, in_state(domain, STORAGE_UNNAMED),
 		"the end of a client frees what it held");
 	end_of(domain, &sides[0]);
-	is_int(N, in_state(domain, STORAGE_FREE), "of the other one too");
-	is_int(0, (int64_t)alloc_used(domain->pool.alloc), "no byte is lost");
+	is_int(N, in_state(domain, STORAGE_FREE),
+		"the end of the other client frees what it held");
+	is_int(0, (int64_t)alloc_used(domain->pool.alloc),
+		"all memory is given back");
 	test_stranger(&domains[1], &stranger);
 }
 
@@ -253,12 +259,14 @@ static void test_revival(void)
 	storage_name(domain, 3, 1, TABLE_NOBODY);
 	collect(domain);
 	is_int(STORAGE_LIVE, state(domain, 3),
-		"it is not freed under its name");
-	is_int(STORAGE_UNNAMED, state(domain, 7), "held by a lease alone");
+		"a storage with a name is not freed");
+	is_int(STORAGE_UNNAMED, state(domain, 7),
+		"a lease alone holds a storage");
 	storage_name(domain, 7, 1, TABLE_NOBODY);
-	is_int(STORAGE_LIVE, state(domain, 7), "named again");
+	is_int(STORAGE_LIVE, state(domain, 7), "a storage gets a name again");
 	end_of(domain, &side);
-	is_int(N, in_state(domain, STORAGE_LIVE), "it outlives its holder");
+	is_int(N, in_state(domain, STORAGE_LIVE),
+		"a storage with a new name outlives its lease");
 	unname_all(domain);
 	collect(domain);
 	is_int(N, in_state(domain, STORAGE_FREE), "until its name goes");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One budget, two pools. A file that nobody holds makes room for whoever needs
- * it, in another pool too, the one used longest ago first; what is named or
- * leased stays, and a load that can never fit costs nobody anything. Who comes
- * while room is on its way waits for it, be it his own or somebody else's.
+ * One budget, two pools. A file without a holder is evicted for any load that
+ * needs its memory, in another pool too, the one used longest ago first; named
+ * and leased files stay, and a load that can never fit evicts nothing. A load
+ * waits for memory that is being reclaimed, for itself or for another.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -47,9 +47,11 @@ static int load(struct raw *raw, int i, uint64_t size, const char *name)
 
 static void is_loaded(struct raw *raw, int i, bool cached, const char *what)
 {
-	if (is_int(WIRE_LOADED, load(raw, i, sizes[i], NULL), "%s", what))
-		is_int(cached, !!(raw->loaded.flags & LOADED_CACHED), "%s: %s",
-			what, cached ? "from the cache" : "anew");
+	if (is_int(WIRE_LOADED, load(raw, i, sizes[i], NULL),
+		    "a load succeeds: %s", what))
+		is_int(cached, !!(raw->loaded.flags & LOADED_CACHED),
+			"%s: the load is %s", what,
+			cached ? "from the cache" : "anew");
 	else
 		diag("%s", raw->text);
 }
@@ -79,16 +81,20 @@ static void across_pools(void)
 {
 	is_loaded(&a, 2, false, "40 of 64 MiB, in pool a");
 	is_loaded(&b, 2, false, "40 MiB in pool b");
-	is_loaded(&a, 2, false, "it had made room, and is made room for");
-	is_int(WIRE_LOADED, load(&a, 2, sizes[2], "stays"), "it has a name");
-	is_int(WIRE_ERROR, load(&b, 2, sizes[2], NULL), "so it stays");
-	is_int(ENOSPC, b.error, "ENOSPC");
-	has_str("budget of 64.0 MiB", b.text, "told the limit");
-	is_loaded(&b, 0, false, "what fits beside it is loaded");
-	is_int(WIRE_ERROR, load(&a, 3, sizes[3], NULL), "80 MiB never fit");
-	is_loaded(&b, 0, true, "and cost nobody anything");
+	is_loaded(&a, 2, false, "the evicted file, which evicts the other");
+	is_int(WIRE_LOADED, load(&a, 2, sizes[2], "stays"),
+		"the file gets a name");
+	is_int(WIRE_ERROR, load(&b, 2, sizes[2], NULL),
+		"a load that would need the named file's memory is refused");
+	is_int(ENOSPC, b.error, "the error of that load is ENOSPC");
+	has_str("budget of 64.0 MiB", b.text,
+		"the error of that load names the budget");
+	is_loaded(&b, 0, false, "a file that fits beside the named one");
+	is_int(WIRE_ERROR, load(&a, 3, sizes[3], NULL),
+		"a load of 80 MiB into 64 is refused");
+	is_loaded(&b, 0, true, "a file that the refused load did not evict");
 	remove_name(&a, "stays");
-	is_loaded(&b, 2, false, "without its name it makes room");
+	is_loaded(&b, 2, false, "a file that evicts the one without a name");
 }
 
 static int filled_memfd(uint64_t size)
@@ -109,32 +115,36 @@ static void created(void)
 		publish_msg_of(SOURCE_ADOPT, 40 * MIB, fd, "created");
 
 	publish_msg_seal(fd, SOURCE_ADOPT);
-	is_loaded(&b, 2, true, "40 of 64 MiB are a file's");
+	is_loaded(&b, 2, true, "a file of 40 of 64 MiB");
 	if (!is_int(WIRE_PUBLISHED, publish_msg_answer(&p, &a),
-		    "40 MiB are created all the same"))
+		    "40 MiB of created memory evict the file"))
 		diag("%s", a.text);
 	fd_close(fd);
-	is_int(WIRE_ERROR, load(&b, 2, sizes[2], NULL), "the file is refused");
-	is_int(ENOSPC, b.error, "ENOSPC");
-	has_str("of which 40.0 MiB are taken", b.text, "told by what");
-	is_loaded(&b, 0, false, "what fits beside it is loaded");
+	is_int(WIRE_ERROR, load(&b, 2, sizes[2], NULL),
+		"a load beside created memory is refused");
+	is_int(ENOSPC, b.error, "the error of that load is ENOSPC");
+	has_str("of which 40.0 MiB are taken", b.text,
+		"the error says that 40 MiB are taken");
+	is_loaded(&b, 0, false, "a file that fits beside created memory");
 	remove_name(&a, "created");
-	is_loaded(&b, 2, false, "then it is loaded");
+	is_loaded(&b, 2, false, "the file after the created memory is gone");
 }
 
 /* Two files in a, one in b; the first is used again; one more needs eight
  * MiB, which only the oldest gives up. */
 static void oldest_first(void)
 {
-	is_int(WIRE_LOADED, load(&b, 3, 56 * MIB, NULL), "all but 8 MiB");
-	is_loaded(&a, 0, false, "16 MiB in a");
-	is_loaded(&a, 1, false, "16 MiB more");
-	is_loaded(&b, 0, false, "16 MiB in b");
-	is_loaded(&a, 0, true, "the first one is used again");
-	is_int(WIRE_LOADED, load(&b, 3, 24 * MIB, NULL), "24 MiB in b");
-	is_loaded(&a, 0, true, "what was used stays");
-	is_loaded(&b, 0, true, "what came last stays");
-	is_loaded(&a, 1, false, "what was used longest ago went");
+	is_int(WIRE_LOADED, load(&b, 3, 56 * MIB, NULL),
+		"56 MiB are loaded in pool b");
+	is_loaded(&a, 0, false, "16 MiB in pool a");
+	is_loaded(&a, 1, false, "16 MiB more in pool a");
+	is_loaded(&b, 0, false, "16 MiB in pool b");
+	is_loaded(&a, 0, true, "the first file, used again");
+	is_int(WIRE_LOADED, load(&b, 3, 24 * MIB, NULL),
+		"24 MiB are loaded in pool b");
+	is_loaded(&a, 0, true, "the file that was used again");
+	is_loaded(&b, 0, true, "the file that was loaded last");
+	is_loaded(&a, 1, false, "the file that was used longest ago");
 }
 
 /* ---- room that is on its way ------------------------------------------ */
@@ -182,17 +192,20 @@ static void while_it_leaves(enum source_kind kind, const char *what)
 	if (late) {
 		skip(2, "%s: the machine is too busy to see them wait", what);
 	} else {
-		is_int(-1, said[0], "%s: the first has to wait", what);
-		is_int(-1, said[1], "%s: so has the second", what);
+		is_int(-1, said[0], "%s: the first publication has to wait",
+			what);
+		is_int(-1, said[1], "%s: the second publication has to wait",
+			what);
 	}
 	if (said[0] < 0)
 		said[0] = raw_receive(&a, RAW_PATIENCE_MS);
-	if (!is_int(WIRE_PUBLISHED, said[0], "%s: the first is published",
-		    what))
+	if (!is_int(WIRE_PUBLISHED, said[0],
+		    "%s: the first publication succeeds", what))
 		diag("%s", a.text);
 	if (said[1] < 0)
 		said[1] = raw_receive(&b, RAW_PATIENCE_MS);
-	if (!is_int(WIRE_PUBLISHED, said[1], "%s: the second is", what))
+	if (!is_int(WIRE_PUBLISHED, said[1],
+		    "%s: the second publication succeeds", what))
 		diag("%s", b.text);
 	remove_name(&a, "first");
 	remove_name(&b, "second");
@@ -234,11 +247,13 @@ static void in_order(bool leaves)
 		skip(4, "the machine is too busy to stop a loader shortly");
 	} else {
 		is_int(-1, waited[0], "60 MiB wait for a loader");
-		is_int(-1, waited[1], "10 MiB wait behind them");
+		is_int(-1, waited[1], "10 MiB wait behind the 60");
 		is_int(leaves ? -1 : WIRE_PUBLISHED, said[0],
-			"%s: the first has its memory if it is there", what);
+			"%s: the first load gets its memory if it is there",
+			what);
 		is_int(leaves ? WIRE_PUBLISHED : WIRE_ERROR, said[1],
-			"%s: the second has what is left", what);
+			"%s: the second load gets the memory that is left",
+			what);
 	}
 	if (said[0] == WIRE_PUBLISHED)
 		remove_name(&first, "first");
@@ -258,21 +273,24 @@ static void while_it_hangs(void)
 	pid_t loader;
 	int said;
 
-	is_loaded(&b, 2, false, "40 MiB in b");
+	is_loaded(&b, 2, false, "40 MiB in pool b");
 	loader = child_named(server.pid, "tarn-loader");
-	is_int(WIRE_LOADED, load(&a, 0, sizes[0], NULL), "16 MiB in a");
+	is_int(WIRE_LOADED, load(&a, 0, sizes[0], NULL),
+		"16 MiB are loaded in pool a");
 	if (loader <= 0 || kill(loader, SIGSTOP) < 0)
 		bail("no loader to stop");
 	begun = seconds();
 	say(&a, SOURCE_ADOPT, 20 * MIB, "first");
 	said = raw_receive(&a, 200);
 	if (said < 0 || seconds() - begun < WAITED_S)
-		is_int(-1, said, "b's file is the oldest, and hangs");
+		is_int(-1, said,
+			"the oldest file, in pool b, hangs in a loader");
 	else
 		skip(1, "the machine is too busy to see it wait");
 	if (said < 0)
 		said = raw_receive(&a, RAW_PATIENCE_MS);
-	if (!is_int(WIRE_PUBLISHED, said, "so the one in a makes room"))
+	if (!is_int(WIRE_PUBLISHED, said,
+		    "a load evicts the file in pool a instead"))
 		diag("%s", a.text);
 	/* Its memory comes back when the kernel has ended it. */
 	begun = seconds();
@@ -282,11 +300,11 @@ static void while_it_hangs(void)
 	} while (said == WIRE_ERROR && seconds() - begun < 60 &&
 		 usleep(20000) == 0);
 	if (!is_int(WIRE_PUBLISHED, said,
-		    "30 MiB more find room, as the loader is killed"))
+		    "30 MiB more find room when the loader is killed"))
 		diag("%s", a.text);
 	remove_name(&a, "first");
 	remove_name(&a, "second");
-	is_loaded(&b, 2, false, "another loader does its work");
+	is_loaded(&b, 2, false, "another loader does the killed one's work");
 }
 
 /* Waits until a process that was sent SIGSTOP has stopped. */
@@ -379,7 +397,7 @@ static void both_grow(int file, int n_loaded, const char *what)
 	said[0] = raw_answer(&a);
 	said[1] = raw_answer(&b);
 	is_int(n_loaded, (said[0] == WIRE_LOADED) + (said[1] == WIRE_LOADED),
-		"%s: so many of two loads find room", what);
+		"%s: the expected number of two loads find room", what);
 	is_int(trims, daemon_logged(log_path, trimmed),
 		"%s: no memory that came for a load is given back", what);
 	if (said[0] == WIRE_LOADED)
@@ -402,14 +420,15 @@ static void never_fits(void)
 		bail("%s", tarn_error_message());
 	((unsigned char *)tarn_tensor_data(item.tensor))[MIB] = 77;
 	is_int(-ENOSPC, tarn_store_publish(store, &item, 1, NULL, NULL),
-		"80 MiB that were created never fit");
-	has_str("budget of 64.0 MiB", tarn_error_message(), "told the limit");
+		"80 MiB of created memory are refused");
+	has_str("budget of 64.0 MiB", tarn_error_message(),
+		"the error of created memory names the budget");
 	is_int(77, ((unsigned char *)tarn_tensor_data(item.tensor))[MIB],
-		"they are what they were");
+		"the created tensors are unchanged");
 	is_int(0, tarn_tensor_set_f64(item.tensor, &at, 1),
-		"and their creator's to write");
+		"the created tensors can still be written");
 	is_int(-ENOSPC, tarn_store_publish(store, &item, 1, NULL, NULL),
-		"and to publish, with as little luck");
+		"publishing the created tensors is refused, too");
 	tarn_tensor_unref(item.tensor);
 	tarn_store_unref(store);
 }
@@ -452,7 +471,7 @@ int main(void)
 	never_fits();
 	raw_close(&a);
 	raw_close(&b);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	daemon_log_show(log_path);
 	unlink(conf);
 	remove_files();

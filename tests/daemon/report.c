@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reports: the sums agree with what was done, each client stands in it with
- * what it holds, a load under way with its file; nobody sees another user's;
- * and one that is longer than a frame arrives whole.
+ * Reports: the sums agree with what was done, each client is listed with what
+ * it holds, and a load under way with its file; no user sees another's; and a
+ * report that is longer than a datagram arrives whole.
  */
 #include <errno.h>
 #include <libgen.h>
@@ -62,43 +62,54 @@ static void test_sums(void)
 	const struct tarn_report_daemon *d = &r->daemon;
 	const struct tarn_report_client *c = client_of(r, getpid(), 1);
 
-	is_int(server.pid, d->keeper_pid, "the keeper is who was started");
-	is_int(s.server_pid, d->server_pid, "the server is whom status names");
-	is_int(0, d->restarts, "it was never started again");
-	is_int(PROTOCOL_VERSION, d->protocol, "its protocol");
-	is_str(tarn_version(), d->version, "its version");
-	is_str(s.engine, d->engine, "its engine");
-	is_int((int64_t)s.names, (int64_t)d->names, "names");
-	is_int((int64_t)s.storages, (int64_t)d->storages, "storages");
-	is_int((int64_t)s.used, (int64_t)d->used, "memory used");
-	is_int((int64_t)s.allocated, (int64_t)d->allocated, "and taken");
-	is_int((int64_t)s.loads, (int64_t)d->loads, "loads");
-	is_int((int64_t)s.bytes_loaded, (int64_t)d->bytes_loaded, "bytes");
+	is_int(server.pid, d->keeper_pid,
+		"the report has the keeper that was started");
+	is_int(s.server_pid, d->server_pid,
+		"the report has the server that status names");
+	is_int(0, d->restarts, "the report counts no restart");
+	is_int(PROTOCOL_VERSION, d->protocol,
+		"the report has the protocol's version");
+	is_str(tarn_version(), d->version, "the report has tarn's version");
+	is_str(s.engine, d->engine, "the report has the engine of status");
+	is_int((int64_t)s.names, (int64_t)d->names,
+		"the report has as many names as status");
+	is_int((int64_t)s.storages, (int64_t)d->storages,
+		"the report has as many storages as status");
+	is_int((int64_t)s.used, (int64_t)d->used,
+		"the report has as many used bytes as status");
+	is_int((int64_t)s.allocated, (int64_t)d->allocated,
+		"the report has as many allocated bytes as status");
+	is_int((int64_t)s.loads, (int64_t)d->loads,
+		"the report has as many loads as status");
+	is_int((int64_t)s.bytes_loaded, (int64_t)d->bytes_loaded,
+		"the report has as many loaded bytes as status");
 	is_int((int64_t)s.bytes_loaded, (int64_t)d->bytes.named,
-		"all of them have a name");
-	is_int(1, r->n_pools, "one pool");
+		"the report counts no storage without a name");
+	is_int(1, r->n_pools, "the report has one pool");
 	is_str(geteuid() ? "uid:" : "uid:0",
 		geteuid() ? strncmp(r->pools[0].name, "uid:", 4) ? "?" : "uid:"
 			  : r->pools[0].name,
-		"which is this user's");
+		"the pool is this user's");
 	is_int((int64_t)d->budget, (int64_t)r->pools[0].size,
-		"it may have the budget");
-	is_int((int64_t)d->names, (int64_t)r->pools[0].names, "all names");
+		"the pool may have the whole budget");
+	is_int((int64_t)d->names, (int64_t)r->pools[0].names,
+		"the pool has all names");
 	is_int((int64_t)sum(&d->bytes), (int64_t)sum(&r->pools[0].bytes),
-		"and all bytes are in it");
+		"the pool has all used bytes");
 	is_int((int64_t)d->allocated, (int64_t)r->pools[0].allocated,
-		"and all memory");
-	ok(r->pools[0].segments > 0, "of one segment or more");
-	ok(c != NULL, "the witness stands in it, with one lease");
+		"the pool has all allocated memory");
+	ok(r->pools[0].segments > 0, "the pool has one segment or more");
+	ok(c != NULL, "the witness is among the clients, with one lease");
 	if (c) {
 		is_int((int64_t)d->bytes.named, (int64_t)c->leased_bytes,
-			"on all that is loaded");
+			"the witness's lease holds all loaded bytes");
 		ok(c->connected_ms >= c->idle_ms && c->idle_ms < 60000,
-			"it was heard just now");
-		is_int((int64_t)geteuid(), c->uid, "its uid");
-		is_int(PROTOCOL_VERSION, c->protocol, "its protocol");
+			"the witness sent a message just now");
+		is_int((int64_t)geteuid(), c->uid, "the witness has its uid");
+		is_int(PROTOCOL_VERSION, c->protocol,
+			"the witness has its protocol");
 	}
-	is_int(0, r->n_loads, "no load is under way");
+	is_int(0, r->n_loads, "no load is listed when none is under way");
 	tarn_report_free(r);
 }
 
@@ -123,18 +134,20 @@ static void test_load(void)
 		if (!r->n_loads)
 			r = tarn_report_free(r);
 	} while (!r);
-	is_int(1, r->n_loads, "the load is listed");
-	has_str("the file ", r->loads[0].label, "by its label");
-	is_int(8 * MIB, (int64_t)r->loads[0].total, "its size");
-	is_int(0, (int64_t)r->loads[0].done, "nothing of it is there");
+	is_int(1, r->n_loads, "a load under way is listed");
+	has_str("the file ", r->loads[0].label, "the load has its label");
+	is_int(8 * MIB, (int64_t)r->loads[0].total, "the load has its size");
+	is_int(0, (int64_t)r->loads[0].done, "no byte of the load has arrived");
 	ok(r->loads[0].state == TARN_LOAD_QUEUED ||
 			r->loads[0].state == TARN_LOAD_READING,
-		"its state");
-	ok(r->loads[0].client != 0, "its client");
-	is_int(1, (int64_t)r->daemon.loads_active, "it is counted");
+		"the load is queued or reading");
+	ok(r->loads[0].client != 0, "the load has its client");
+	is_int(1, (int64_t)r->daemon.loads_active,
+		"the load is counted as active");
 	tarn_report_free(r);
 	kill(loader, SIGCONT);
-	is_int(WIRE_LOADED, raw_answer(&raw), "it is done when the loader is");
+	is_int(WIRE_LOADED, raw_answer(&raw),
+		"the load ends when the loader continues");
 	raw_close(&raw);
 	fd_close(fd);
 	unlink(path);
@@ -160,10 +173,10 @@ static void test_crowd(void)
 	r = reported(witness.store);
 	diag("%u clients", r->n_clients);
 	ok(r->n_clients > CROWD, "a crowd of clients is listed");
-	is_int(r->daemon.clients, r->n_clients, "all that there are");
+	is_int(r->daemon.clients, r->n_clients, "the report lists all clients");
 	for (uint32_t i = 0; i < r->n_clients; i++)
 		n += r->clients[i].pid == getpid();
-	is_int(r->n_clients, n, "each is this process");
+	is_int(r->n_clients, n, "each listed client is this process");
 	tarn_report_free(r);
 	for (int i = 0; i < CROWD; i++)
 		raw_close(&crowd[i]);
@@ -215,7 +228,7 @@ static void test_stranger(void)
 	if (WIFEXITED(status) && WEXITSTATUS(status) == 100) {
 		skip(1, "the socket is out of a stranger's reach");
 	} else {
-		is_int(0, status, "a stranger sees himself, and the sums");
+		is_int(0, status, "another user sees itself and the sums");
 	}
 	if (tarn_store_open(server.socket, &store) < 0)
 		bail("root's store: %s", tarn_error_message());
@@ -237,7 +250,7 @@ int main(void)
 	test_crowd();
 	witness_end(&witness);
 	test_stranger();
-	is_int(0, daemon_stop(&server), "the daemon ends well");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done(48);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The server is killed, and nobody notices: names, bytes, versions and leases
- * are what they were, what was asked is answered, once; and what nobody holds
- * any more goes back all the same.
+ * The server is killed, and no client notices: names, bytes, versions and
+ * leases are unchanged, requests are answered, once; and memory without a
+ * holder is given back all the same.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -77,28 +77,40 @@ static void test_names(void)
 		bail("b/x: %s", tarn_error_message());
 	before = status();
 	pid = server_kill(&daemon_);
-	ok(pid != before.server_pid, "the server is another");
+	ok(pid != before.server_pid, "another server takes over");
 	after = status();
-	is_int(pid, after.server_pid, "and answers on the same connection");
-	is_int((int64_t)before.used, (int64_t)after.used, "bytes used");
-	is_int((int64_t)before.names, (int64_t)after.names, "names");
-	is_int((int64_t)before.storages, (int64_t)after.storages, "storages");
-	is_int(1, tensor_check(store, "a/x", 1, SMALL), "a name");
-	is_int(1, tensor_check(store, "b/x", 2, LARGE), "another");
-	ok(tensor_is(held, 2, LARGE), "what was held");
+	is_int(pid, after.server_pid,
+		"the next server answers on the same connection");
+	is_int((int64_t)before.used, (int64_t)after.used,
+		"the next server has the same used bytes");
+	is_int((int64_t)before.names, (int64_t)after.names,
+		"the next server has the same names");
+	is_int((int64_t)before.storages, (int64_t)after.storages,
+		"the next server has the same storages");
+	is_int(1, tensor_check(store, "a/x", 1, SMALL),
+		"the next server finds a small tensor");
+	is_int(1, tensor_check(store, "b/x", 2, LARGE),
+		"the next server finds a large tensor");
+	ok(tensor_is(held, 2, LARGE), "a held tensor keeps its bytes");
 	load("a", 4, SMALL);
-	is_int(2, (int64_t)version_of("a/x"), "versions go on from there");
-	is_int(0, tarn_store_remove(store, "b/x"), "a name goes");
+	is_int(2, (int64_t)version_of("a/x"),
+		"a version after the restart follows the one before");
+	is_int(0, tarn_store_remove(store, "b/x"),
+		"a name is removed after the restart");
 	server_kill(&daemon_);
-	ok(tensor_is(held, 2, LARGE), "its holder keeps the bytes");
-	is_int(1, tensor_check(store, "a/x", 4, SMALL), "a name has new ones");
-	is_int(2, (int64_t)version_of("a/x"), "and its version");
+	ok(tensor_is(held, 2, LARGE),
+		"the holder of the removed name keeps the bytes");
+	is_int(1, tensor_check(store, "a/x", 4, SMALL),
+		"a name is replaced after the restart");
+	is_int(2, (int64_t)version_of("a/x"),
+		"the replaced name has version 2");
 	load("c", 5, LARGE);
-	ok(tensor_is(held, 2, LARGE), "nobody is given them meanwhile");
+	ok(tensor_is(held, 2, LARGE),
+		"no held byte is given to the new tensors");
 	tarn_tensor_unref(held);
 	must(tarn_store_remove(store, "c/x"));
 	must(tarn_store_remove(store, "a/x"));
-	is_int(0, (int64_t)status().names, "all names go");
+	is_int(0, (int64_t)status().names, "all names are removed");
 }
 
 /* ---- what was asked is answered ----------------------------------------- */
@@ -139,12 +151,15 @@ static void test_in_flight(void)
 	kill(pid, SIGKILL);
 	for (int i = 0; i < 6; i++)
 		pthread_join(threads[i], NULL);
-	is_int(0, asked[0].r, "a removal is answered by the next server");
-	if (!is_int(0, asked[1].r, "a question"))
+	is_int(0, asked[0].r,
+		"the next server answers a removal that was under way");
+	if (!is_int(0, asked[1].r,
+		    "the first of several questions is answered"))
 		diag("%s", asked[1].why);
-	if (!is_int(0, asked[5].r, "another"))
+	if (!is_int(0, asked[5].r, "the last of several questions is answered"))
 		diag("%s", asked[5].why);
-	is_int(0, tensor_check(store, "gone/x", 6, SMALL), "it was removed");
+	is_int(0, tensor_check(store, "gone/x", 6, SMALL),
+		"the removal was done");
 }
 
 static bool hears(struct raw *raw, int type)
@@ -186,19 +201,20 @@ static void test_resume(void)
 
 	raw_open(&raw, daemon_.socket);
 	server_kill(&daemon_);
-	ok(hears(&raw, WIRE_RESTARTED), "the client is told of the restart");
+	ok(hears(&raw, WIRE_RESTARTED),
+		"the client gets a message about the restart");
 	raw_send(&raw, WIRE_PING, NULL, 0, NULL, 0);
 	resume(&raw, restarts - 1);
 	is_int(-1, raw_receive(&raw, 300),
-		"nothing is heard before it resumes, nor a late answer");
+		"the client gets no answer before it resumes");
 	resume(&raw, restarts);
-	ok(hears(&raw, WIRE_WELCOME), "it resumes, and is welcome");
-	is_int(0, raw.n_fds, "with what it has");
+	ok(hears(&raw, WIRE_WELCOME), "the client resumes and is welcome");
+	is_int(0, raw.n_fds, "the resumed client gets no new descriptors");
 	say_again(&raw, WIRE_REMOVE, "was/there");
 	ok(hears(&raw, WIRE_ERROR) && raw.error == ENOENT,
-		"a removal that was not done is judged by what is there");
+		"a removal without completion is done");
 	resume(&raw, restarts);
-	ok(raw_is_closed(&raw), "there is nothing more to resume");
+	ok(raw_is_closed(&raw), "a second end of the resume is refused");
 	raw_close(&raw);
 }
 
@@ -213,7 +229,8 @@ static void test_left(void)
 	char c;
 
 	/* What earlier loads left is held for a second. */
-	ok(used_becomes(store, used), "nothing is held of what came before");
+	ok(used_becomes(store, used),
+		"no memory is held of the earlier clients");
 	load_unkept("left", 8, LARGE);
 	if (pipe(ready) < 0)
 		bail("pipe: %m");
@@ -234,7 +251,7 @@ static void test_left(void)
 	close(ready[0]);
 	close(ready[1]);
 	must(tarn_store_remove(store, "left/x"));
-	ok(status().used > used, "somebody else holds it");
+	ok(status().used > used, "another client holds memory");
 	/* It dies while there is no server. */
 	server = server_of(&daemon_);
 	kill(server, SIGSTOP);
@@ -244,8 +261,10 @@ static void test_left(void)
 	waitpid(pid, NULL, 0);
 	kill(daemon_.pid, SIGCONT);
 	server_after(&daemon_, server);
-	ok(used_becomes(store, used), "who left while there was none is seen");
-	is_int(1, status().clients, "and forgotten");
+	ok(used_becomes(store, used),
+		"a client that left while there was no server is noticed");
+	is_int(1, status().clients,
+		"a client that left while there was no server is dropped");
 }
 
 /* ---- a server that keeps dying -------------------------------------- */
@@ -270,15 +289,15 @@ static void test_repeated(void)
 	is_int(0, report_daemon(store, &s),
 		"a call after ten deaths in a row is answered");
 	is_int(9, daemon_logged(log_path, " pause ") - pauses,
-		"each death but the first is followed by a pause");
+		"each death but the first causes a pause");
 	is_int(1, daemon_logged(log_path, " ms=10 ") - first,
 		"the first pause lasts 10 ms");
 	is_int(2, daemon_logged(log_path, " ms=1000 ") - last,
 		"the pauses grow to one second and no further");
 	is_int(1, tensor_check(store, "kept/x", 9, LARGE),
-		"the tensor is as it was");
+		"the tensor is unchanged after ten deaths");
 	is_int(0, tarn_store_remove(store, "kept/x"),
-		"its name can be removed");
+		"the tensor's name can be removed");
 }
 
 int main(void)
@@ -295,9 +314,9 @@ int main(void)
 	test_resume();
 	test_left();
 	test_repeated();
-	ok(used_becomes(store, 0), "in the end nothing is taken");
+	ok(used_becomes(store, 0), "no memory is taken at the end");
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&daemon_), "the daemon ends in peace");
+	is_int(0, daemon_stop(&daemon_), "the daemon ends without an error");
 	remove_files();
 	return done(38);
 }

@@ -84,7 +84,7 @@ static void kill_servers(void)
 		await_end("tarn-server", pid);
 		next = server_of(&daemon_);
 	}
-	is_int(0, next, "the keeper pauses");
+	is_int(0, next, "the keeper pauses after five deaths");
 }
 
 int main(void)
@@ -107,9 +107,10 @@ int main(void)
 	kill(daemon_.pid, SIGHUP);
 	raw_open(&next, daemon_.socket);
 	ask(&next, "other", MIB);
-	is_int(WIRE_LOADED, raw_answer(&next), "there is memory again");
+	is_int(WIRE_LOADED, raw_answer(&next),
+		"a load gets memory from the next server");
 	raw_close(&next);
 	raw_close(&raw);
-	is_int(0, daemon_stop(&daemon_), "the daemon ends in peace");
+	is_int(0, daemon_stop(&daemon_), "the daemon ends without an error");
 	return done(3);
 }

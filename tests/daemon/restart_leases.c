@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The server is killed while a client's leases are in several pages: the next
- * one finds them all, frees nothing that is held in any, and goes on giving
- * pages; and when the client has gone, none of them is kept.
+ * one finds them all, frees no storage that is held in any, and gives out
+ * further pages; and when the client has gone, none of them is kept.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -112,29 +112,36 @@ static void test_pages(void)
 			fill_page();
 		held[i] = get(i);
 	}
-	is_int(PAGES, slots->n_pages, "leases in several pages");
+	is_int(PAGES, slots->n_pages,
+		"the client's leases are in several pages");
 	before = used();
 	server_kill(&server);
-	is_int((int64_t)before, (int64_t)used(), "nothing is freed");
+	is_int((int64_t)before, (int64_t)used(),
+		"the next server frees no leased storage");
 	other = get(77);
 	for (uint32_t i = 0; i < PAGES; i++)
-		ok(tensor_is(held[i], i, SIZE), "nor written over: page %u", i);
+		ok(tensor_is(held[i], i, SIZE),
+			"the next server writes over no held tensor: page %u",
+			i);
 	fill_page();
 	held[PAGES] = get(PAGES);
-	is_int(PAGES + 1, slots->n_pages, "the next server gives more");
+	is_int(PAGES + 1, slots->n_pages,
+		"the next server gives the client another page");
 	server_kill(&server);
 	before = used();
 	tarn_tensor_unref(held[1]);
 	ok(used_becomes(store, before - before / (PAGES + 2)),
-		"what is let go of is free");
+		"a storage whose lease is released is freed");
 	for (uint32_t i = 0; i <= PAGES; i++)
 		if (i != 1)
-			ok(tensor_is(held[i], i, SIZE), "the others are held");
+			ok(tensor_is(held[i], i, SIZE),
+				"the other tensors are still held");
 	for (uint32_t i = 0; i <= PAGES; i++)
 		if (i != 1)
 			tarn_tensor_unref(held[i]);
 	tarn_tensor_unref(other);
-	ok(used_becomes(store, 0), "until they are let go of");
+	ok(used_becomes(store, 0),
+		"all storages are freed when their leases are released");
 	close(writer);
 }
 
@@ -156,9 +163,9 @@ int main(void)
 	if (left < 0)
 		skip(1, "the keeper's descriptors may not be seen");
 	else
-		is_int(1, left, "its pages went with the client");
+		is_int(1, left, "the client's pages are gone with the client");
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done(13);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The server dies while a file is loaded: the load is done once more, by
- * others, elsewhere; what the old loader may still write is nobody's until its
- * pipe has ended. Without that the bytes of the next load would be written
- * over by who reads for a server that is long dead.
+ * The server dies while a file is loaded: another loader does the load again,
+ * in other memory. The memory that the old loader may still write is used for
+ * nothing until its pipe has ended. Without that the old loader would write
+ * over the bytes of the next load.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -145,26 +145,32 @@ static void test_stopped(void)
 		bail("the load was not caught");
 	kill_server();
 	pthread_join(thread, NULL);
-	if (!is_int(0, asked.r, "the load is done once more"))
+	if (!is_int(0, asked.r, "the next server does the load again"))
 		diag("%s", asked.why);
-	is_int(1, tensor_check(store, "large/x", 1, LARGE), "right bytes");
+	is_int(1, tensor_check(store, "large/x", 1, LARGE),
+		"the load has the right bytes");
 	now = find(is_quarantined);
 	ok(now.from == left.from && now.to == left.to,
-		"what the old loader was filling is in quarantine");
-	ok(apart(left, range_of("large/x")), "the load went elsewhere");
+		"the old loader's memory is in quarantine");
+	ok(apart(left, range_of("large/x")),
+		"the load was done in other memory");
 	kill_server();
 	now = find(is_quarantined);
 	ok(now.from == left.from && now.to == left.to,
-		"there it stays when the next server dies");
+		"the quarantine remains when the next server dies");
 	tensor_load(store, tensor_file("small", 2, SMALL), "small");
-	ok(apart(left, range_of("small/x")), "others go elsewhere, too");
+	ok(apart(left, range_of("small/x")),
+		"another load is done in other memory, too");
 	/* It writes what it had asked for, sees the end of its server, ends. */
 	kill(loader, SIGCONT);
-	is_int(1, tensor_check(store, "large/x", 1, LARGE), "it writes");
-	is_int(1, tensor_check(store, "small/x", 2, SMALL), "over nothing");
+	is_int(1, tensor_check(store, "large/x", 1, LARGE),
+		"the old loader writes, and the large file is intact");
+	is_int(1, tensor_check(store, "small/x", 2, SMALL),
+		"the old loader writes, and the small file is intact");
 	must(tarn_store_remove(store, "large/x"));
 	must(tarn_store_remove(store, "small/x"));
-	ok(used_becomes(store, before), "its end ends the quarantine");
+	ok(used_becomes(store, before),
+		"the quarantine ends with the old loader");
 	free((char *)asked.path);
 }
 
@@ -210,9 +216,10 @@ static void test_progress(void)
 		pthread_create(&thread, NULL, stop_for_a_while, &loader) != 0)
 		bail("%s", tarn_error_message());
 	r = tarn_store_load(store, file, &options, NULL, NULL);
-	is_int(0, r, "a load whose progress is watched goes on");
-	ok(calls > 0, "the watcher killed the server");
-	is_int(1, tensor_check(store, "p/x", 3, LARGE), "right bytes");
+	is_int(0, r, "a load with progress continues under the next server");
+	ok(calls > 0, "the progress callback killed the server");
+	is_int(1, tensor_check(store, "p/x", 3, LARGE),
+		"the load with progress has the right bytes");
 	pthread_join(thread, NULL);
 	must(tarn_store_remove(store, "p/x"));
 	tarn_file_unref(file);
@@ -250,7 +257,7 @@ static void test_hanging(void)
 		skip(5, "no file system that hangs can be made here: %s", why);
 		return;
 	}
-	ok(used_becomes(store, kept), "nothing is taken before");
+	ok(used_becomes(store, kept), "no further memory is taken");
 	pid = load_what_hangs();
 	left = await(is_filling);
 	ok(hang_has_caught(1) && left.to, "a load hangs in its file");
@@ -258,13 +265,15 @@ static void test_hanging(void)
 	kill(pid, SIGKILL);
 	now = find(is_quarantined);
 	ok(now.from == left.from && now.to == left.to,
-		"its memory is in quarantine");
+		"the hanging load's memory is in quarantine");
 	tensor_load(store, tensor_file("other", 4, SMALL), "other");
-	ok(apart(left, range_of("other/x")), "another load goes elsewhere");
+	ok(apart(left, range_of("other/x")),
+		"another load is done in other memory");
 	must(tarn_store_remove(store, "other/x"));
 	hang_end();
 	waitpid(pid, NULL, 0);
-	ok(used_becomes(store, kept), "and back when the file lets go");
+	ok(used_becomes(store, kept),
+		"the quarantine ends when the file answers");
 }
 
 /* ---- the end ------------------------------------------------------- */
@@ -289,13 +298,14 @@ static void test_stop(void)
 	kill(server_of(&daemon_), SIGKILL);
 	pthread_join(thread, NULL);
 	ok(asked.r == -ESHUTDOWN || asked.r == -ECONNRESET,
-		"the load ends with an error");
+		"the load of the ending daemon is an error");
 	diag("%s", asked.why);
 	kill(loader, SIGCONT);
 	while (seconds() < end &&
 		waitpid(daemon_.pid, &status, WNOHANG) != daemon_.pid)
 		usleep(10000);
-	is_int(0, status, "what one server was asked, the next one does");
+	is_int(0, status,
+		"the next server answers a request of the one before");
 	free((char *)asked.path);
 }
 
@@ -319,7 +329,7 @@ int main(void)
 	test_stopped();
 	test_progress();
 	test_hanging();
-	ok(used_becomes(store, kept), "in the end nothing is taken");
+	ok(used_becomes(store, kept), "no memory is taken at the end");
 	test_stop();
 	tarn_store_unref(store);
 	remove_files();

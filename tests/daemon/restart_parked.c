@@ -2,9 +2,9 @@
 /*
  * Memory that a dead server's loader may still write comes back when that
  * loader's reads have ended: in a moment, or never, if a file system does not
- * answer. Who needs it waits for a while; then he is told that there is none,
- * as if nothing were to come. He once waited for ever, and with him whoever
- * else wanted more than was left.
+ * answer. A client that needs it waits for a while, and then gets the error of
+ * a full budget. Once it waited for ever, and with it all clients that wanted
+ * more than was left.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -104,22 +104,27 @@ static void test_never(const char *path)
 	raw_open(&raw, daemon_.socket);
 	publish_as_much();
 	if (is_int(WIRE_ERROR, raw_receive(&raw, ENOUGH_MS),
-		    "what does not fit beside it is not published")) {
-		is_int(ENOSPC, raw.error, "for want of room");
+		    "a publication that needs the quarantined memory is "
+		    "refused")) {
+		is_int(ENOSPC, raw.error,
+			"the error of the publication is ENOSPC");
 		has_str("budget of 64.0 MiB", raw.text,
 			"the error has the limit of the budget");
 	}
 	diag("after %.1f s", seconds() - start);
-	ok(seconds() - start > 2, "but not before it might have come back");
+	ok(seconds() - start > 2,
+		"the refusal comes after the time that was waited");
 	if (raw.error != ENOSPC) /* Else it is waited for for ever. */
 		kill(loader, SIGKILL);
 	pthread_join(thread, NULL);
 	diag("the load: after %.1f s", asked.took);
-	is_int(-ENOSPC, asked.r, "nor loaded");
-	has_str("budget of 64.0 MiB", asked.why, "which is told, too");
+	is_int(-ENOSPC, asked.r,
+		"a load that needs the quarantined memory is refused");
+	has_str("budget of 64.0 MiB", asked.why,
+		"the error of the load names the budget");
 	kill(loader, SIGCONT);
 	raw_close(&raw);
-	ok(used_becomes(store, 0), "in the end it comes back");
+	ok(used_becomes(store, 0), "the quarantined memory comes back at last");
 }
 
 static void test_soon(const char *path)
@@ -159,7 +164,7 @@ int main(void)
 	test_soon(paths[1]);
 	test_never(paths[2]);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&daemon_), "the daemon ends in peace");
+	is_int(0, daemon_stop(&daemon_), "the daemon ends without an error");
 	for (int i = 0; i < 3; i++)
 		free(paths[i]);
 	remove_files();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A channel in a pool that several users share: who may publish there takes
- * part and ends it; who may only read sees its name and nothing else, whatever
- * he does with the descriptor that he can get; a stranger not even that; and
- * who scribbles over all that he can write harms no process. Needs root, since
- * only root can be several users.
+ * A channel in a pool that several users share: a user who may publish there
+ * takes part and ends it; a reader sees its name and nothing else, whatever it
+ * does with the descriptor that it can get; a stranger does not see even that;
+ * and a participant that overwrites all that it can write harms no process.
+ * Needs root, since only root can be several users.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -298,30 +298,33 @@ static void test_rights(const struct pool_kit *kit)
 
 	is_int(0, s->r, "the owner makes a channel and publishes");
 	s = kit_pool_as(kit, OWNER, list, NULL);
-	is_int(1, (int64_t)s->n, "he sees it");
+	is_int(1, (int64_t)s->n, "a member of the group finds one channel");
 	s = kit_pool_as(kit, MEMBER, list, NULL);
 	is_int(1, (int64_t)s->n, "a member of the group sees its name");
 	s = kit_pool_as(kit, MEMBER, consume, NULL);
 	is_int(-EPERM, s->r,
 		"a member of the group may not take part in the channel");
 	s = kit_pool_as(kit, MEMBER, produce, &value);
-	is_int(-EPERM, s->r, "in any way");
+	is_int(-EPERM, s->r,
+		"a member of the group may not open the channel in any way");
 	s = kit_pool_as(kit, MEMBER, end, NULL);
 	is_int(-EPERM, s->r, "a member of the group cannot close the channel");
 	s = kit_pool_as(kit, MEMBER, rm, NULL);
 	ok(s->r < 0, "a member of the group cannot remove the channel");
 	s = kit_pool_as(kit, MEMBER, attack, NULL);
-	is_int(0, (int64_t)s->n, "nor write its memory, by any route");
+	is_int(0, (int64_t)s->n,
+		"a member of the group cannot write the channel's memory");
 	s = kit_pool_as(kit, STRANGER, list, NULL);
-	ok(s->r < 0 || s->n == 0, "a stranger does not see that it is there");
+	ok(s->r < 0 || s->n == 0, "a stranger does not see the channel");
 	s = kit_pool_as(kit, STRANGER, attack, NULL);
-	ok(s->r < 0, "and gets none of its memory");
+	ok(s->r < 0, "a stranger gets none of the channel's memory");
 	s = kit_pool_as(kit, OWNER, resize, NULL);
-	ok(s->r >= 0, "who takes part has its memory");
-	is_int(0, (int64_t)s->n, "writes it, and cannot change its size");
+	ok(s->r >= 0, "a participant has the channel's memory");
+	is_int(0, (int64_t)s->n,
+		"a participant writes the memory, and cannot resize it");
 	s = kit_pool_as(kit, OWNER, consume, NULL);
-	is_int(0, s->r, "what was published is received");
-	is_int(33, s->bytes[0], "as it was");
+	is_int(0, s->r, "a published item is received");
+	is_int(33, s->bytes[0], "the received item has its bytes");
 }
 
 static void test_rubbish(const struct pool_kit *kit)
@@ -341,14 +344,15 @@ static void test_rubbish(const struct pool_kit *kit)
 		if (kit_pool_as(kit, OWNER, produce, &value)->r < 0)
 			break;
 	}
-	is_int(ROUNDS, through, "nobody is killed by rubbish in a channel");
-	ok(told > 0, "%d times it was told that it makes no sense", told);
+	is_int(ROUNDS, through,
+		"no process is killed by random bytes in the channel");
+	ok(told > 0, "%d calls reported a damaged channel", told);
 	s = kit_pool_as(kit, OWNER, check, NULL);
-	is_int(0, s->r, "no server has died of it");
+	is_int(0, s->r, "no server died of the damaged channel");
 	is_int(0, (int64_t)s->n,
 		"tarn check finds no fault after the hostile participant");
 	s = kit_pool_as(kit, OWNER, consume, NULL);
-	is_int(34, s->bytes[0], "a new channel is as good as ever");
+	is_int(34, s->bytes[0], "a new channel works afterwards");
 }
 
 int main(void)
@@ -361,6 +365,6 @@ int main(void)
 			     "mode = 0640\n");
 	test_rights(&kit);
 	test_rubbish(&kit);
-	is_int(0, kit_pool_stop(&kit), "the daemon ends in peace");
+	is_int(0, kit_pool_stop(&kit), "the daemon ends without an error");
 	return done(20);
 }

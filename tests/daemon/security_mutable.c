@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A mutable tensor in a pool that several users share: who may publish there
- * writes it, who may only read sees each write and can make none, by whatever
- * he does with the descriptor that he is given. Needs root, since only root
- * can be several users.
+ * A mutable tensor in a pool that several users share: a user who may publish
+ * there writes it; a reader sees each write and can make none, whatever it
+ * does with the descriptor that it is given. Needs root, since only root can
+ * be several users.
  */
 #include <errno.h>
 #include <string.h>
@@ -116,23 +116,24 @@ int main(void)
 	kit_pool_start(&kit, "[pool shared]\nowner = 61001\ngroup = 62001\n"
 			     "mode = 0640\n");
 	s = kit_pool_as(&kit, OWNER, publish, NULL);
-	is_int(0, s->r, "the owner publishes");
+	is_int(0, s->r, "the owner publishes a mutable tensor");
 	s = kit_pool_as(&kit, OWNER, use, &value);
 	is_int(1, (int64_t)s->n, "the owner may write the mutable tensor");
 	s = kit_pool_as(&kit, MEMBER, use, &value);
-	is_int(33, s->bytes[3], "a member of the group sees it");
+	is_int(33, s->bytes[3], "a member of the group sees the owner's write");
 	is_int(0, (int64_t)s->n,
 		"a member of the group may not write the mutable tensor");
 	s = kit_pool_as(&kit, MEMBER, attack, NULL);
-	is_int(0, (int64_t)s->n, "by no route at all");
-	ok(s->r >= 0, "though he has a descriptor");
+	is_int(0, (int64_t)s->n,
+		"a member of the group can write it by no route");
+	ok(s->r >= 0, "the attempts were made with a descriptor of the tensor");
 	s = kit_pool_as(&kit, MEMBER, lock, &read_lock);
-	is_int(0, s->r, "he may lock it for reading");
+	is_int(0, s->r, "a member of the group may lock it for reading");
 	s = kit_pool_as(&kit, MEMBER, lock, &write_lock);
 	is_int(-EROFS, s->r,
 		"a member of the group may not lock it for writing");
 	s = kit_pool_as(&kit, STRANGER, use, &value);
-	ok(s->r < 0, "a stranger gets nothing");
-	is_int(0, kit_pool_stop(&kit), "the daemon ends in peace");
+	ok(s->r < 0, "a stranger cannot open the mutable tensor");
+	is_int(0, kit_pool_stop(&kit), "the daemon ends without an error");
 	return done(10);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What another user can do at a daemon of root's, whose socket lets everybody
- * in: use it for himself, and nothing else. Each attempt is made by a child
- * that has become that user. Needs root, since only root can become two.
+ * What another user can do at a daemon of root's whose socket lets all users
+ * connect: use its own memory, and nothing else. Each attempt is made by a
+ * child that has become that user. Needs root, since only root can become two.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -310,8 +310,9 @@ static void test_leases(void)
 	usleep(200000);
 	witness_can_load(&witness, "while he does");
 	ok(witness_sees_used(&witness, witness.before.used),
-		"his leases are ignored");
-	is_int(0, waitpid(pid, NULL, WNOHANG), "he was there all the time");
+		"a stranger's leases on other users' storages are ignored");
+	is_int(0, waitpid(pid, NULL, WNOHANG),
+		"the stranger was connected all the time");
 	kill(pid, SIGKILL);
 	waitpid(pid, NULL, 0);
 }
@@ -336,19 +337,24 @@ static void test_namespace(void)
 
 static void test_open_listener(void)
 {
-	ok(as(STRANGER, sees_no_name), "he sees no name of others");
-	ok(as(STRANGER, gets_no_segment), "he gets no segment of others");
+	ok(as(STRANGER, sees_no_name),
+		"a stranger sees no name of other users");
+	ok(as(STRANGER, gets_no_segment),
+		"a stranger gets no segment of other users");
 	ok(as(STRANGER, cannot_write_table),
 		"a stranger cannot open his control region for writing");
 	test_namespace();
-	ok(as(STRANGER, imports_nothing), "a descriptor gets him nothing");
-	ok(as(STRANGER, cannot_remove), "he removes no name of others");
-	ok(as(STRANGER, cannot_stop), "he cannot stop the daemon");
-	ok(as(STRANGER, shares_no_bytes), "nor has what others loaded");
+	ok(as(STRANGER, imports_nothing),
+		"a stranger cannot import another user's descriptor");
+	ok(as(STRANGER, cannot_remove),
+		"a stranger removes no name of other users");
+	ok(as(STRANGER, cannot_stop), "a stranger cannot stop the daemon");
+	ok(as(STRANGER, shares_no_bytes),
+		"a stranger does not get files that others loaded");
 	if (child_named(server.pid, "tarn-loader") > 0)
 		ok(as(STRANGER, reaches_no_process),
-			"he reaches none of its processes");
-	ok(as(OVERFLOW, is_not_heard), "the overflow uid is not heard");
+			"a stranger reaches no process of the daemon");
+	ok(as(OVERFLOW, is_not_heard), "the overflow uid is refused");
 }
 
 static void begin(const char *mode)
@@ -364,7 +370,7 @@ static void end(void)
 	witness_is_served(&witness, "at the end");
 	tarn_tensor_unref(witness.tensor);
 	tarn_store_unref(witness.store);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 }
 
 int main(void)

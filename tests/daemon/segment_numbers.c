@@ -211,10 +211,11 @@ static void end_readers(const pid_t pids[READERS])
 		waitpid(pids[i], &status, 0);
 		failed += status != 0;
 	}
-	is_int(0, failed, "the readers end in peace");
+	is_int(0, failed, "the readers end without an error");
 	diag("%ld times right, %ld times not there", (long)shared->right,
 		(long)shared->gone);
-	ok(shared->right > (long)ROUNDS, "readers find what is there");
+	ok(shared->right > (long)ROUNDS,
+		"the readers find the published tensors");
 	is_int(0, shared->wrong, "no reader finds a byte of another tensor");
 }
 
@@ -299,18 +300,20 @@ static void test_rounds(void)
 
 	while (n < ROUNDS && turn(n + 1))
 		n++;
-	is_int(ROUNDS, n, "memory came and went as often as it was wanted");
-	is_int(USED_UP, count_numbers(), "under the same numbers");
+	is_int(ROUNDS, n, "memory was taken and given back as often as meant");
+	is_int(USED_UP, count_numbers(),
+		"the same segment numbers are used again");
 }
 
 static void test_books(void)
 {
 	struct tarn_check *check = NULL;
 
-	ok(taken_becomes(4 * MIB), "in the end what is free goes back");
+	ok(taken_becomes(4 * MIB), "free memory is given back at the end");
 	if (CALL_AGAIN(tarn_store_check(store, &check)) < 0)
 		bail("check: %s", tarn_error_message());
-	is_int(0, check->n_faults, "the server's books are in order");
+	is_int(0, check->n_faults,
+		"tarn check finds no fault in the server's accounts");
 	tarn_check_free(check);
 }
 
@@ -334,13 +337,14 @@ int main(void)
 		remove_files();
 		skip_all("this user may not write the server's memory");
 	}
-	is_int(USED_UP, count_numbers(), "nearly all numbers were used");
+	is_int(USED_UP, count_numbers(),
+		"nearly all segment numbers were used");
 	start_readers(readers);
 	test_rounds();
 	end_readers(readers);
 	test_books();
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&daemon_), "the daemon ends in peace");
+	is_int(0, daemon_stop(&daemon_), "the daemon ends without an error");
 	remove_files();
 	munmap(shared, sizeof(*shared));
 	return done(9);

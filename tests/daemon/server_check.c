@@ -109,12 +109,13 @@ static void is_found(const char *words, const char *what)
 		bail("%s: %s", what, tarn_fail_message());
 	for (uint32_t i = 0; i < faults.n; i++)
 		found |= words && strstr(faults.lines[i], words);
-	if (!ok(words ? found : !faults.n, "%s", what))
+	if (!ok(words ? found : !faults.n, "the check finds: %s", what))
 		for (uint32_t i = 0; i < faults.n; i++)
 			diag("seen: %s", faults.lines[i]);
 	if (!words) {
-		is_int(2, (int64_t)sum.names, "two names");
-		is_int(2, (int64_t)sum.storages, "two storages");
+		is_int(2, (int64_t)sum.names, "the check counts two names");
+		is_int(2, (int64_t)sum.storages,
+			"the check counts two storages");
 		is_int(12288, (int64_t)sum.bytes,
 			"the bytes of the two storages are counted");
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The keeper has what a server watches for stalls, and the next server goes on
- * with it: the kernel takes ten milliseconds to end a trigger, and would take
- * them between the two.
+ * The keeper stores the triggers by which a server watches for stalls, and the
+ * next server uses them: the kernel takes ten milliseconds to end a trigger,
+ * and would take them between two servers.
  */
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -88,8 +88,9 @@ static void test_first(void)
 	ok(n_kept >= 1 && n_kept <= PSI_TRIGGERS,
 		"the first server has triggers kept");
 	for (uint32_t i = 0; i < n_kept; i++) {
-		is_int(D_STORE_FD, kept[i].type, "kept");
-		is_int(1, kept[i].n_fds, "a descriptor");
+		is_int(D_STORE_FD, kept[i].type,
+			"a trigger is sent to be stored");
+		is_int(1, kept[i].n_fds, "a stored trigger has a descriptor");
 	}
 	die();
 }
@@ -100,8 +101,10 @@ static void test_next(void)
 	ok(server.psi, "the next one watches");
 	/* Our cgroup's trigger may not be to be had; then it is asked for each
 	 * time, and nothing comes of it. */
-	is_int(0, hear(NULL, 0), "what was kept, and asks for nothing");
-	is_int(n_kept, server.fd_store.n, "nor forgets any");
+	is_int(0, hear(NULL, 0),
+		"the next server uses the stored triggers and asks for none");
+	is_int(n_kept, server.fd_store.n,
+		"the next server drops no stored trigger");
 	die();
 }
 

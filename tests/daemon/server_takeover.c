@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A server that takes over finds each segment where the table has it, however
- * many died before it and in the middle of what: readers unmap a segment that
- * gets another number or serial. The server gives back no segment before it was
- * told what lies there. A table that has used all of its numbers goes on: a new
- * segment gets the number of a dropped one, once the keeper has dropped it,
- * too.
+ * many servers died before it and in the middle of what: readers unmap a
+ * segment that gets another number or serial. The server gives no segment back
+ * before it knows all storages in it. A table that has used all of its numbers
+ * still works: a new segment gets the number of a dropped one, once the keeper
+ * has dropped it, too.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -104,13 +104,14 @@ static void test_dropped_halfway(void)
 {
 	begin();
 	must(segments_rebuild(&domain));
-	is_int(3, table.header->n_segments, "three segments");
+	is_int(3, table.header->n_segments, "three segments are in the table");
 	/* It dies before the keeper hears of it. */
 	table_drop_segment(domain.writer, 1);
 	die();
 	begin();
 	must(segments_rebuild(&domain));
-	is_int(3, table.header->n_segments, "no more after a half-done drop");
+	is_int(3, table.header->n_segments,
+		"the half dropped segment is not in the table");
 	is_int(2, (int64_t)table_segment_serial(&table, 1),
 		"the segment that was dropped halfway comes under a new "
 		"serial");
@@ -121,11 +122,12 @@ static void test_dropped_halfway(void)
 		begin();
 		must(segments_rebuild(&domain));
 		is_int(3, table.header->n_segments,
-			"the next server adds nothing");
+			"another take-over adds no segment");
 		ok(table_segment_serial(&table, 0) == 1 &&
 				table_segment_serial(&table, 1) == 2 &&
 				table_segment_serial(&table, 2) == 1,
-			"the next server finds each under its serial");
+			"another take-over finds each segment under its "
+			"serial");
 		die();
 	}
 }
@@ -138,13 +140,15 @@ static void test_not_told_yet(void)
 	domain.pool.shrink.moved_at -= 3600ull * 1000000000;
 	server_between_turns(&server);
 	ok(is_there(0) && is_there(1) && is_there(2),
-		"nothing is given back before all was told");
+		"no segment is given back before the server knows all "
+		"storages");
 	must(segments_rebuild(&domain));
 	server.serving = true;
 	server_between_turns(&server);
 	domain.pool.shrink.moved_at -= 3600ull * 1000000000;
 	server_between_turns(&server);
-	ok(!is_there(0) && !is_there(1) && !is_there(2), "afterwards it is");
+	ok(!is_there(0) && !is_there(1) && !is_there(2),
+		"all segments are given back afterwards");
 }
 
 /* As the keeper offers one, and tells of it once the server has mapped it. */
@@ -165,12 +169,12 @@ static void test_numbers(void)
 	struct msg_segment gone = {.number = 1, .size = MIB};
 
 	offer(3, 8 * MIB);
-	ok(is_there(3), "a number waits until the keeper has dropped its "
-			"segment");
+	ok(is_there(3),
+		"a number is not used until the keeper dropped its segment");
 	must(segment_dropped(&server, &gone));
 	offer(4, 9 * MIB);
 	is_int(3, (int64_t)table_segment_serial(&table, 1),
-		"then a new segment has the number under the next serial");
+		"a new segment has the number under the next serial");
 	is_int((int64_t)(9 * MIB), (int64_t)table.segments[1].offset,
 		"the new segment has its own offset");
 	for (uint32_t n = table.header->n_segments; n < TABLE_SEGMENTS_MAX; n++)
@@ -178,7 +182,7 @@ static void test_numbers(void)
 	is_int(-ENOSPC,
 		table_add_segment(
 			domain.writer, TABLE_SEGMENTS_MAX, 0, 63 * MIB, MIB),
-		"numbers have an end");
+		"a number beyond the last is refused");
 	for (uint32_t n = 4; n < TABLE_SEGMENTS_MAX; n++)
 		table_drop_segment(domain.writer, n);
 	offer(5, 10 * MIB);
@@ -186,7 +190,7 @@ static void test_numbers(void)
 		"a table that has used all numbers takes one more segment");
 	segments_trim(&domain, 0);
 	ok(!is_there(1) && !is_there(3) && !is_there(4),
-		"and still gives memory back");
+		"a table that has used all numbers still gives memory back");
 	die();
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory in which nothing lies any more goes back to the system: first down to
- * what stays warm, then all of it; out of keeper, server and loader at once,
- * out of a client at its next look. What stays around a hole is untouched, and
- * what comes next takes the hole's place, also under the eyes of a client that
- * had the old one mapped there. A new server finds all that as it is.
+ * Memory without storages is given back to the system: first down to a reserve
+ * that stays warm, then all of it; by keeper, server and loader at once, and
+ * by a client at its next look. Memory around a hole is untouched, and later
+ * files take the hole's place, even where a client had the old one mapped. A
+ * new server finds the same state.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -128,7 +128,7 @@ static void nobody_maps(const char *who, pid_t pid)
 	if (mib < 0)
 		skip(1, "the maps of the %s cannot be read (root can)", who);
 	else
-		is_int(0, mib, "the %s has nothing mapped", who);
+		is_int(0, mib, "the %s has no segment mapped", who);
 }
 
 /* A machine that stalls for memory, be it because of another test, makes the
@@ -150,16 +150,18 @@ static void down_to_nothing(const char *file)
 	long before = cgroup_shmem_mib();
 
 	load(file, "big");
-	ok(has_bytes("big", 1), "a file of three segments");
-	ok(allocated() >= FILE_SIZE, "which are there");
+	ok(has_bytes("big", 1), "a file of three segments is loaded");
+	ok(allocated() >= FILE_SIZE, "the file's segments are allocated");
 	if (before >= 0)
 		ok(cgroup_shmem_mib() - before >= (long)(FILE_SIZE / MIB),
-			"the system has so much less");
+			"the system has so much less memory");
 	drop_name("big");
-	ok(allocated() >= FILE_SIZE, "with no name it is kept for a while");
+	ok(allocated() >= FILE_SIZE,
+		"the segments stay for a while without a name");
 	is_int(SEGMENT, (int64_t)down_to_warm(file), "one segment stays warm");
-	is_int(0, (int64_t)wait_for(0), "until nothing has moved for a while");
-	ok(mapped_mib(getpid()) >= 48, "a client that does not look maps it");
+	is_int(0, (int64_t)wait_for(0), "the last segment is given back later");
+	ok(mapped_mib(getpid()) >= 48,
+		"a client that does not look still maps the old segment");
 	nobody_maps("keeper", server.pid);
 	nobody_maps("server", child_named(server.pid, "tarn-server"));
 	nobody_maps("loader", child_named(server.pid, "tarn-loader"));
@@ -173,26 +175,28 @@ static void in_the_middle(const char *const *files)
 
 	load(files[0], "left");
 	is_int(0, (int64_t)(raw.loaded.base / FILE_SIZE),
-		"the next one begins at the pool's beginning");
-	ok(has_bytes("left", 1), "and is seen whole");
+		"the next file begins at the pool's beginning");
+	ok(has_bytes("left", 1), "the client sees the next file's bytes");
 	load(files[1], "middle");
 	base = raw.loaded.base;
 	load(files[2], "right");
-	ok(has_bytes("middle", 2) && has_bytes("right", 3), "two more");
+	ok(has_bytes("middle", 2) && has_bytes("right", 3),
+		"two more files are loaded");
 	here = mapped_mib(getpid());
 	ok(here == (long)(allocated() / MIB),
-		"no more is mapped than there is");
+		"no more is mapped than the files need");
 	drop_name("middle");
 	is_int(2 * FILE_SIZE, (int64_t)wait_for(2 * FILE_SIZE),
-		"the one in the middle goes");
+		"the file in the middle is given back");
 	load(files[3], "new");
 	is_int((int64_t)base, (int64_t)raw.loaded.base,
-		"another takes its place");
-	ok(has_bytes("new", 4), "and is seen by who had mapped the old");
+		"another file takes the hole");
+	ok(has_bytes("new", 4),
+		"a client that mapped the old file sees the new one's bytes");
 	ok(has_bytes("left", 1) && has_bytes("right", 3),
-		"those beside it are what they were");
+		"the files beside the hole are unchanged");
 	is_int((int64_t)(allocated() / MIB), mapped_mib(getpid()),
-		"of what went, nothing is mapped");
+		"no segment that was given back is mapped");
 	drop_name("left");
 	drop_name("right");
 	drop_name("new");
@@ -211,7 +215,8 @@ static void restarted(void)
 		usleep(10000);
 	if (tarn_store_check(store, &check) < 0)
 		bail("check: %s", tarn_error_message());
-	is_int(0, check->n_faults, "a new server's books are in order");
+	is_int(0, check->n_faults,
+		"tarn check finds no fault under a new server");
 	tarn_check_free(check);
 	raw_open(&raw, server.socket);
 }
@@ -236,7 +241,7 @@ static int run(void)
 	restarted();
 	in_the_middle(files);
 	restarted();
-	is_int(0, (int64_t)wait_for(0), "in the end all of it goes");
+	is_int(0, (int64_t)wait_for(0), "all memory is given back at the end");
 	tarn_store_unref(store);
 	left = cgroup_shmem_mib() - before;
 	if (before < 0)
@@ -245,7 +250,7 @@ static int run(void)
 			 "the system gets the memory of all segments back"))
 		diag("%ld MiB are not", left);
 	raw_close(&raw);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done_any();
 }

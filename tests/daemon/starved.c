@@ -112,8 +112,8 @@ static void test(int how, bool receiving, const char *what)
 	if (how >= 0)
 		shutdown(peer->sock, how);
 	run_for(TIME_NS);
-	ok(tries > 0 && tries <= TRIES_MAX, "%s: the server tries a few times",
-		what);
+	ok(tries > 0 && tries <= TRIES_MAX,
+		"%s: the server tries again a few times", what);
 	diag("%s: %d tries", what, tries);
 	ok(client_of(1), "%s: the client is not dropped", what);
 	deny_receive = deny_send = false;
@@ -130,7 +130,8 @@ static void test(int how, bool receiving, const char *what)
 			"%s: the client is dropped when there is memory", what);
 	starved = -1;
 	if (how == SHUT_WR)
-		ok(is_answered(peer), "%s: its request is answered before that",
+		ok(is_answered(peer),
+			"%s: the client's request is answered before that",
 			what);
 	server_end();
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Under a service manager: a socket that was passed is served and survives
- * the daemon, who comes while none runs is served by the next one, and the
- * manager hears when it is ready, reloads and stops. The test is the manager.
+ * Under a service manager: a socket that was passed is served and survives the
+ * daemon, a client that comes while none runs is served by the next one, and
+ * the manager is notified when the daemon is ready, reloads and stops. The
+ * test plays the manager.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -102,10 +103,11 @@ static void test_oom(pid_t keeper)
 	if (its == mine)
 		skip(1, "the OOM score may not be lowered here");
 	else
-		is_int(-900, its, "the OOM killer takes the keeper last");
+		is_int(-900, its,
+			"the keeper has the lowest OOM score setting");
 	ok(score_of(server) > its && score_of(server) >= mine &&
 			score_of(server) <= mine + 10,
-		"and the server as anybody, but before the keeper");
+		"the server has a higher one than the keeper");
 }
 
 static void test_life(int listener)
@@ -113,9 +115,11 @@ static void test_life(int listener)
 	pid_t pid = start(listener, path);
 	struct raw raw;
 
-	is_str("READY=1", heard(), "it says that it is ready");
+	is_str("READY=1", heard(),
+		"the daemon notifies the manager that it is ready");
 	raw_open(&raw, path);
-	ok(raw.welcome.keeper_pid == pid, "it serves the socket");
+	ok(raw.welcome.keeper_pid == pid,
+		"the daemon serves the socket that was passed");
 	test_oom(pid);
 	kill(pid, SIGHUP);
 	has_str("RELOADING=1\nMONOTONIC_USEC=", heard(),
@@ -123,7 +127,8 @@ static void test_life(int listener)
 	is_str("READY=1", heard(),
 		"the daemon notifies the manager that it is ready again");
 	kill(pid, SIGTERM);
-	has_str("STOPPING=1", heard(), "it says that it stops");
+	has_str("STOPPING=1", heard(),
+		"the daemon notifies the manager that it stops");
 	is_int(0, status_of(pid), "the daemon ends with status 0");
 	raw_close(&raw);
 }
@@ -136,15 +141,15 @@ static void test_between(int listener)
 	struct raw raw;
 	pid_t pid;
 
-	ok(access(path, F_OK) == 0, "the socket is still there");
+	ok(access(path, F_OK) == 0, "the socket outlives the daemon");
 	raw_connect(&raw, path);
 	raw_send(&raw, WIRE_HELLO, &hello, sizeof(hello), NULL, 0);
 	pid = start(listener, path);
 	is_int(WIRE_WELCOME, raw_answer(&raw),
-		"who came while none ran is served by the next");
+		"a client that came while no daemon ran is served by the next");
 	raw_close(&raw);
 	kill(pid, SIGTERM);
-	is_int(0, status_of(pid), "which ends well, too");
+	is_int(0, status_of(pid), "the next daemon ends with status 0");
 }
 
 static void is_refused(
@@ -153,7 +158,7 @@ static void is_refused(
 	pid_t pid = start(listener, option);
 	char text[1024] = "";
 
-	is_int(1, status_of(pid), "%s is refused", what);
+	is_int(1, status_of(pid), "a socket is refused: %s", what);
 	fd_read_text(log_path, text, sizeof(text));
 	has_str(words, text, "the error names the reason");
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The daemon becomes another program while its clients hold, wait and fork:
- * nothing is lost, and all of them go on in the same control region. A program
- * that cannot go on from there changes nothing.
+ * nothing is lost, and all of them continue in the same control region. A
+ * program that cannot continue from there changes nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -45,28 +45,36 @@ static void test_kept(void)
 	before = report();
 	upgrade();
 	after = report();
-	is_int(daemon_.pid, after.keeper_pid, "the keeper is who it was");
-	ok(after.server_pid != before.server_pid, "the server is another");
+	is_int(daemon_.pid, after.keeper_pid, "the keeper is the same process");
+	ok(after.server_pid != before.server_pid,
+		"the server is another process");
 	is_int((int64_t)before.instance, (int64_t)after.instance,
-		"it is the same daemon");
-	is_int(1, after.upgrades, "one upgrade is counted");
+		"the daemon is the same instance");
+	is_int(1, after.upgrades, "the upgrade is counted");
 	is_int(0, after.restarts, "an upgrade does not count as a restart");
-	is_int((int64_t)before.used, (int64_t)after.used, "bytes used");
-	is_int((int64_t)before.names, (int64_t)after.names, "names");
-	is_int(1, tensor_check(store, "a/x", 1, SMALL), "a name");
-	ok(tensor_is(held, 2, LARGE), "what was held");
+	is_int((int64_t)before.used, (int64_t)after.used,
+		"the used bytes are the same after the upgrade");
+	is_int((int64_t)before.names, (int64_t)after.names,
+		"the names are the same after the upgrade");
+	is_int(1, tensor_check(store, "a/x", 1, SMALL),
+		"a small tensor is found after the upgrade");
+	ok(tensor_is(held, 2, LARGE), "a held tensor keeps its bytes");
 	used = after.used;
 	load_file("c", 3, LARGE);
-	is_int(1, tensor_check(store, "c/x", 3, LARGE), "a new file");
-	is_int(0, tarn_store_remove(store, "b/x"), "a name goes");
+	is_int(1, tensor_check(store, "c/x", 3, LARGE),
+		"a new file is loaded after the upgrade");
+	is_int(0, tarn_store_remove(store, "b/x"),
+		"a name from before the upgrade is removed");
 	load_file("d", 4, LARGE);
-	ok(tensor_is(held, 2, LARGE), "its holder keeps the bytes");
+	ok(tensor_is(held, 2, LARGE),
+		"the holder of the removed name keeps the bytes");
 	must(tarn_store_remove(store, "c/x"));
 	must(tarn_store_remove(store, "d/x"));
-	ok(report().used >= used - LARGE / 2, "it is charged for them");
+	ok(report().used >= used - LARGE / 2,
+		"the held bytes are charged to the holder");
 	tarn_tensor_unref(held);
 	must(tarn_store_remove(store, "a/x"));
-	ok(used_becomes(store, 0), "the last release is heard");
+	ok(used_becomes(store, 0), "the release of the held tensor is noticed");
 	ok(taken_becomes(0), "all memory from before the upgrade goes back");
 }
 
@@ -96,12 +104,12 @@ static void test_in_place(void)
 	upgrade();
 	after = region_now();
 	ok(before.st_dev == after.st_dev && before.st_ino == after.st_ino,
-		"the next server goes on in the same control region");
+		"the next server continues in the same control region");
 	load_file("f", 6, SMALL);
 	is_int(0, table_find(&second->table, "f/x", 3, &found),
-		"a client that has heard nothing finds what is published then");
+		"a client that was idle finds new publications");
 	is_int(1, tensor_check(second, "f/x", 6, SMALL),
-		"the client of before opens the new tensor");
+		"an older client opens the new tensor");
 	tarn_store_unref(second);
 	must(tarn_store_remove(store, "f/x"));
 	used_becomes(store, 0);
@@ -119,14 +127,14 @@ static void test_unheard_release(void)
 		bail("u/x: %s", tarn_error_message());
 	must(tarn_store_remove(store, "u/x"));
 	upgrade();
-	ok(report().used > 0, "who did not hear of it keeps what he holds");
+	ok(report().used > 0, "a client that was idle keeps what it holds");
 	ok(tensor_is(held, 5, LARGE),
 		"the held tensor has its bytes after the upgrade");
 	tarn_tensor_unref(held);
-	ok(used_becomes(store, 0), "and his release is heard");
+	ok(used_becomes(store, 0), "the idle client's release is noticed");
 	load_file("u", 6, SMALL);
 	is_int(1, tensor_check(second, "u/x", 6, SMALL),
-		"what is published then, he sees");
+		"a publication after the upgrade is seen by the idle client");
 	tarn_store_unref(second);
 	must(tarn_store_remove(store, "u/x"));
 }
@@ -158,7 +166,7 @@ static void test_unheard_request(void)
 	server_after(&daemon_, server);
 	pthread_join(thread, &r);
 	is_int(0, (intptr_t)r,
-		"what he asks then is done, though the server dies");
+		"a request after the upgrade is done, though the server dies");
 	tarn_store_unref(second);
 }
 
@@ -205,7 +213,8 @@ static void test_waiting(void)
 	upgrade();
 	load_file("late", 8, SMALL);
 	waitpid(pid, &status, 0);
-	is_int(0, status, "who waits goes on waiting, and sees it");
+	is_int(0, status,
+		"a waiting client continues to wait, and sees the publication");
 	must(tarn_store_remove(store, "late/x"));
 }
 
@@ -238,9 +247,9 @@ static void test_fork(void)
 	tarn_tensor_unref(held);
 	tarn_store_unref(second);
 	waitpid(pid, &status, 0);
-	is_int(0, status, "a child that is forked then goes on as well");
+	is_int(0, status, "a child that is forked afterwards uses the store");
 	must(tarn_store_remove(store, "f/x"));
-	ok(used_becomes(store, 0), "and leaves nothing");
+	ok(used_becomes(store, 0), "the child leaves no memory taken");
 }
 
 /* ---- programs that cannot ------------------------------------------ */
@@ -253,12 +262,12 @@ static void refuse(const char *what)
 	unsigned n = daemon_logged(log_path, said);
 
 	kill(daemon_.pid, SIGUSR2);
-	ok(daemon_logs(log_path, said, n), "%s is refused", what);
+	ok(daemon_logs(log_path, said, n), "an upgrade is refused: %s", what);
 	after = report();
 	ok(before.upgrades == after.upgrades &&
 			before.server_pid == after.server_pid &&
 			tensor_check(store, "kept/x", 10, SMALL) == 1,
-		"%s changes nothing", what);
+		"a refused upgrade changes nothing: %s", what);
 }
 
 /* Its control region, as a process of the daemon's own uid can map it: see
@@ -294,7 +303,7 @@ static void test_another_version(void)
 
 	header->version++;
 	refuse("a program that knows another version of control regions");
-	ok(daemon_logged(log_path, why) > n, "the log tells of the version");
+	ok(daemon_logged(log_path, why) > n, "the log has the other version");
 	header->version--;
 	munmap(header, sizeof(*header));
 }
@@ -316,7 +325,7 @@ static void test_exec_fails(void)
 		"an exec that fails after the trial is logged");
 	after = report();
 	is_int((int64_t)before.upgrades, (int64_t)after.upgrades,
-		"it is not counted as an upgrade");
+		"the failed exec is not counted as an upgrade");
 	ok(before.server_pid != after.server_pid,
 		"the old program has started another server");
 	is_int(1, tensor_check(store, "kept/x", 10, SMALL),
@@ -349,7 +358,7 @@ static void test_refused(void)
 	program_restore();
 	upgrade();
 	is_int(1, tensor_check(store, "kept/x", 10, SMALL),
-		"and then one that can go on does");
+		"an upgrade after the refused ones succeeds");
 	must(tarn_store_remove(store, "kept/x"));
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The daemon becomes another program, again and again, under a client that
- * publishes, one that looks up and one that loads: no call fails, nobody reads
- * what is history, and memory of before goes back when nothing lies in it any
- * more. With each of the loop's engines.
+ * publishes, one that looks up and one that loads: no call fails, no reader
+ * gets old data, and old memory is given back when it holds no storage any
+ * more. With each backend of the loop.
  */
 #include <errno.h>
 #include <signal.h>
@@ -150,7 +150,7 @@ static void test_under_load(void)
 			usleep(1000);
 		ok(atomic_load(&board->done) > done + 1 &&
 				atomic_load(&board->loads) > loads,
-			"after upgrade %d it goes on", i + 1);
+			"after upgrade %d the clients continue", i + 1);
 	}
 	atomic_store(&board->stop, true);
 	for (int i = 0; i < 3; i++) {
@@ -165,8 +165,8 @@ static void test_under_load(void)
 	must(tarn_store_remove(store, "count"));
 	may_fail(tarn_store_remove(store, "big/x"));
 	munmap(board, sizeof(*board));
-	ok(used_becomes(store, 0), "nothing is left");
-	ok(taken_becomes(0), "of no upgrade");
+	ok(used_becomes(store, 0), "no memory is left taken");
+	ok(taken_becomes(0), "no old segment is left of any upgrade");
 }
 
 int main(void)

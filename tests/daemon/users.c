@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * More users than a daemon has regions for, one after the other. Each is let
- * in: a user who has left nothing behind gives its place to the next, who sees
- * nothing of it. Whoever has left a name keeps its place, and the name; when
- * everybody has, the next user is told so, and only that one. So does whoever
- * has left a descriptor that cannot be closed, until the process that closes it
- * is killed.
+ * in: a user who leaves nothing behind gives its place to the next, who does
+ * not notice. A user who left a name keeps its place, and the name; when all
+ * have, the next user is refused, and only that one. A user who left a
+ * descriptor that cannot be closed keeps its place, too, until the process
+ * that closes it is killed.
  *
  * Needs root, since only root can be many users.
  */
@@ -114,12 +114,12 @@ static void test_nothing_left(void)
 	double start = seconds();
 
 	ok(comes(&stays, 1234) && sees(&stays, 1234, 0),
-		"a user comes, and stays");
+		"a user connects and stays");
 	is_int(1, come_and_go(FIRST, 1, true), "a user leaves a name");
 	is_int(USERS, come_and_go(FIRST + 1, USERS, false),
-		"users who leave nothing are let in, however many they are");
+		"any number of users that leave nothing are let in");
 	ok(comes(&raw, FIRST) && sees(&raw, FIRST, 1),
-		"the name of the first of them is there");
+		"the first user's name still exists");
 	raw_close(&raw);
 	ok(leaves_a_name(&stays) && sees(&stays, 1234, 1),
 		"the user who stayed is served");
@@ -188,7 +188,7 @@ static void test_killed_closer(uid_t uid, uid_t next)
 	ok(comes(&raw, uid), "a user comes with a socket that lingers");
 	say_lingering(&raw, fd);
 	is_int(WIRE_PONG, raw_receive(&raw, RAW_PATIENCE_MS),
-		"the user is answered");
+		"the user with the socket is answered");
 	raw_close(&raw);
 	/* Again if it was killed before it took the socket. */
 	do {
@@ -201,8 +201,8 @@ static void test_killed_closer(uid_t uid, uid_t next)
 	} while (!in && seconds() < end);
 	diag("%d processes were killed", killed);
 	ok(in && killed,
-		"when the process that closes it is killed, the next user takes "
-		"the place");
+		"the next user takes the place when the closing process is "
+		"killed");
 	let_go();
 }
 
@@ -215,8 +215,9 @@ static void test_names_left(void)
 
 	is_int(254, come_and_go(first, 254, true), "254 users leave names");
 	ok(!comes(&raw, first + 254), "the next user is refused");
-	is_int(EUSERS, raw.error, "there is no region left: EUSERS");
-	has_str("256 users", raw.text, "the user is told the limit");
+	is_int(EUSERS, raw.error,
+		"the error for a user without a region is EUSERS");
+	has_str("256 users", raw.text, "the error has the limit of users");
 	raw_close(&raw);
 	in = comes(&raw, first);
 	raw_send(&raw, WIRE_REMOVE, "left", 4, NULL, 0);
@@ -242,7 +243,7 @@ int main(void)
 	test_nothing_left();
 	test_restart();
 	test_names_left();
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	if (chdir("/") < 0)
 		bail("chdir: %m");
 	remove_files();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files of a file system that has stopped answering. They cost their own
- * loads, and nobody else anything: not the server, not other loads of the
- * same user, and the daemon still ends when it is told to.
+ * Files of a file system that has stopped answering. They delay their own
+ * loads, and nothing else: not the server, not other loads of the same user,
+ * and the daemon still ends when asked to.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -103,11 +103,12 @@ static void wedged_by(
 	*ret_pid = wedge(file, load);
 	ok(hang_has_caught(1), "a client's file hangs: %s", what);
 	witness_is_served(&witness, what);
-	ok(removes_a_name(), "names come and go: %s", what);
+	ok(removes_a_name(), "names are published and removed: %s", what);
 	start = seconds();
 	witness_can_load(&witness, what);
 	diag("in %.1f s", seconds() - start);
-	ok(seconds() - start < ENOUGH_S, "in time: %s", what);
+	ok(seconds() - start < ENOUGH_S,
+		"publications are answered in time: %s", what);
 	witness_can_load(&witness, "and again");
 }
 
@@ -144,7 +145,8 @@ static void deep(pid_t *ret_pid)
 	unsigned caught = hang_caught();
 
 	*ret_pid = wedge(HANG_DEEP, true);
-	ok(hang_has_caught(caught + 1), "as many reads hang as can");
+	ok(hang_has_caught(caught + 1),
+		"as many reads hang as there are loaders");
 	witness_is_served(&witness, "many reads hang");
 	witness_can_load(&witness, "many reads hang");
 }
@@ -178,10 +180,11 @@ static pid_t beside(enum hang_file file, const char *what)
 		pid = wedge(file, true);
 	witness_is_served(&witness, what);
 	kill(loader, SIGCONT);
-	is_int(WIRE_LOADED, raw_answer(&raw),
-		"a load ends that was under way beside %s", what);
+	is_int(WIRE_LOADED, raw_answer(&raw), "another load ends beside %s",
+		what);
 	diag("in %.1f s", seconds() - start);
-	ok(seconds() - start < ENOUGH_S, "in time: beside %s", what);
+	ok(seconds() - start < ENOUGH_S, "another load ends in time beside %s",
+		what);
 	raw_close(&raw);
 	close(fd);
 	if (direct >= 0)
@@ -195,7 +198,7 @@ static void end_while_wedged(pid_t alive)
 	unsigned caught = hang_caught();
 	pid_t pid = wedge(HANG_GETATTR, true);
 
-	ok(hang_has_caught(caught + 1), "GETATTR hangs too");
+	ok(hang_has_caught(caught + 1), "a file whose GETATTR hangs is caught");
 	/* As a user would: the clients are gone, then the daemon is ended. */
 	kill(pid, SIGKILL);
 	kill(alive, SIGKILL);

@@ -420,6 +420,6 @@ int main(int argc, char **argv)
 	daemon_start(&daemon_, "s", options);
 	storm(TARN_CHANNEL_QUEUE, duration);
 	storm(TARN_CHANNEL_BROADCAST, duration);
-	is_int(0, daemon_stop(&daemon_), "the daemon ends in peace");
+	is_int(0, daemon_stop(&daemon_), "the daemon ends without an error");
 	return done_any();
 }
