@@ -120,6 +120,19 @@ judge "no retired name is in use" "$(
 	retired 'struct rule|keeper_rule|msg_rule|room_(make|give)' \
 		base shm lib daemon cli tests
 )"
+# Sockets send and receive, functions report, and processes are "it".
+judge "no word of the old dialect is in use" "$(
+	retired 'hears?|heard|himself|herself|truly|thereof|rung' \
+		base shm lib daemon cli python
+	retired 'ring_hear|die_as_told|say_error|tell_(one|bytes|finished)' \
+		base shm lib daemon cli
+	retired 'truly|thereof|ring_hear' tests
+)"
+judge "result lines are sentences by themselves" "$(
+	grep -rnE --include=*.[ch] --include=*.py --include=*.sh \
+		'"(which is said|and is told|is told|[^"]*in peace|truly)"' \
+		tests | grep -v '^tests/tree/words.sh:'
+)"
 
 shells=$(grep -lE '^#!.*\b(ba)?sh$' bootstrap .ci/* scripts/* tests/*/*.sh \
 	bench/*.sh 2>/dev/null)
