@@ -22,7 +22,7 @@
 #include "tests/kit/tap.h"
 
 #define MIB (1ull << 20)
-#define TESTS_EACH 42
+#define TESTS_EACH 46
 #define PATIENCE_S 60.0
 
 static struct kit kit;
@@ -451,5 +451,5 @@ int main(void)
 	with_engine("threads");
 	with_engine("io_uring");
 	kit_loader_clean();
-	return done_any();
+	return done(2 * TESTS_EACH);
 }
