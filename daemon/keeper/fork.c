@@ -68,12 +68,13 @@ static void close_others(const int *fds, int n)
 	fd_close_from(from);
 }
 
-/* A child that lacks one of its descriptors does not begin. */
-static _Noreturn void give_up(void)
+/* A child that lacks one of its descriptors does not begin. Its status is an
+ * errno, as that of a populator is. */
+static _Noreturn void give_up(int error)
 {
-	log_error("child_failed", log_text("error", tarn_errno_text(errno)),
+	log_error("child_failed", log_text("error", tarn_errno_text(error)),
 		log_text("reason", "a descriptor cannot be duplicated"));
-	_exit(1);
+	_exit(error);
 }
 
 /* Only stdio and the given descriptors stay, as 3, 4, ... in that order. The
@@ -91,12 +92,12 @@ static void keep_only(int *fds, int n)
 	for (int i = 0; i < n; i++) {
 		fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 3 + n);
 		if (fds[i] < 0)
-			give_up();
+			give_up(errno);
 	}
 	for (int i = 0; i < n; i++) {
 		fds[i] = dup3(fds[i], 3 + i, O_CLOEXEC);
 		if (fds[i] < 0)
-			give_up();
+			give_up(errno);
 	}
 	fd_close_from(3 + n);
 }

@@ -172,8 +172,8 @@ static void deny(const struct kind *kind, int n)
 	ok(is_ended(sock), "no end of the socket stays open: %s, %s", what,
 		call);
 	fd_close(sock);
-	is_int(1, exit_status(kind->title), "the child does not begin: %s, %s",
-		what, call);
+	is_int(EMFILE, exit_status(kind->title),
+		"the child does not begin: %s, %s", what, call);
 	is_int(logged + 1, daemon_logged(log_path, "child_failed"),
 		"the child logs why: %s, %s", what, call);
 	is_int(fds, count_fds(test_pid),
