@@ -18,8 +18,8 @@ base_libbase_la_SOURCES = \
 	base/headroom.h \
 	base/headroom_cgroup.c \
 	base/headroom_internal.h \
-	base/huge_pages.c \
-	base/huge_pages.h \
+	base/shmem_huge.c \
+	base/shmem_huge.h \
 	base/identity.c \
 	base/identity.h \
 	base/overflow_uid.c \

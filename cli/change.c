@@ -117,7 +117,7 @@ static int parse_channel(struct change *change, const struct usage *usage)
 	if (!text)
 		return OPTIONS_DONE;
 	dim = strtol(text, &end, 10);
-	if (end == text || *end || dim < -TARN_MAX_NDIM || dim >= TARN_MAX_NDIM)
+	if (end == text || *end || dim < -TARN_NDIM_MAX || dim >= TARN_NDIM_MAX)
 		return usage_failed(
 			usage, "--channel needs a dimension, not '%s'", text);
 	if (change->n < 2)

@@ -12,18 +12,19 @@
 #include "cli/ls.h"
 #include "cli/message.h"
 #include "cli/text.h"
+#include "cli/size.h"
 
 #define NAME_COLUMNS_MAX 40 /* a longer name moves its own row only */
 
 static void print_row(
 	const char *name, int width, const struct tarn_channel_info *info)
 {
-	char bytes[TEXT_BYTES_MAX];
+	char bytes[SIZE_TEXT_MAX];
 
 	text_put_padded(stdout, name, width);
 	printf("  %-9s  %5u x %-11s  %5u ready  %u in, %u out%s%s\n",
 		channel_mode(info), info->slots,
-		text_bytes((double)info->slot_bytes, bytes), info->ready,
+		size_text((double)info->slot_bytes, bytes), info->ready,
 		info->producers, info->consumers,
 		channel_is_idle(info) ? ", idle" : "",
 		info->closed ? ", closed" : "");

@@ -14,6 +14,7 @@
 #include "cli/options.h"
 #include "cli/store.h"
 #include "cli/text.h"
+#include "cli/size.h"
 
 #define BAR 32u /* columns */
 
@@ -39,28 +40,26 @@ static void print_slots(const struct tarn_channel_info *info)
 static void print_rates(const struct said *said)
 {
 	struct channel_rates rates = channel_rates(said->before, said->now);
-	char bytes[TEXT_BYTES_MAX];
+	char bytes[SIZE_TEXT_MAX];
 
 	printf("  a second   %.1f published, %.1f received, %s\n",
-		rates.published, rates.received,
-		text_bytes(rates.bytes, bytes));
+		rates.published, rates.received, size_text(rates.bytes, bytes));
 }
 
 static void print(const struct said *said)
 {
 	const struct tarn_channel_info *info = &said->now->info;
-	char bytes[TEXT_BYTES_MAX];
+	char bytes[SIZE_TEXT_MAX];
 
 	text_put(stdout, said->name);
 	printf(": %s, %u slot%s of %s, items of up to %u tensor%s%s\n",
 		channel_mode(info), info->slots, info->slots == 1 ? "" : "s",
-		text_bytes((double)info->slot_bytes, bytes), info->tensors,
+		size_text((double)info->slot_bytes, bytes), info->tensors,
 		info->tensors == 1 ? "" : "s", info->closed ? "; closed" : "");
 	print_slots(info);
 	printf("  published  %" PRIu64 " items", info->published);
 	if (info->bytes_published)
-		printf(", %s",
-			text_bytes((double)info->bytes_published, bytes));
+		printf(", %s", size_text((double)info->bytes_published, bytes));
 	printf("\n  received   %" PRIu64 "\n", info->received);
 	printf("  producers  %u, consumers: %u\n", info->producers,
 		info->consumers);

@@ -5,6 +5,7 @@
 #include "base/checked.h"
 #include "cli/draw.h"
 #include "cli/text.h"
+#include "cli/size.h"
 
 #define NAME_MIN 18
 #define FIGURES 61 /* columns of a line behind its name */
@@ -26,13 +27,13 @@ void channel_table_fit(struct channel_table *table, const struct rows *rows,
 
 static void put_rates(FILE *f, const struct row *row)
 {
-	char bytes[TEXT_BYTES_MAX], items[32];
+	char bytes[SIZE_TEXT_MAX], items[32];
 
 	snprintf(items, sizeof(items),
 		row->rates.published < 1e6 ? "%.1f" : "%.2e",
 		row->rates.published);
 	fprintf(f, " %8s %11s", row->fresh ? "-" : items,
-		row->fresh ? "-" : text_bytes(row->rates.bytes, bytes));
+		row->fresh ? "-" : size_text(row->rates.bytes, bytes));
 }
 
 void channel_table_row(const struct channel_table *table, const struct row *row)

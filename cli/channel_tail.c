@@ -18,6 +18,7 @@
 #include "cli/options.h"
 #include "cli/store.h"
 #include "cli/text.h"
+#include "cli/size.h"
 
 /* So soon an end is noticed where nothing is published. */
 #define SLICE_MS 250
@@ -60,11 +61,11 @@ static int print_json(const struct tarn_channel_seen *seen)
 
 static void print(const struct tarn_channel_seen *seen)
 {
-	char bytes[TEXT_BYTES_MAX], buf[TAG_TEXT_MAX];
+	char bytes[SIZE_TEXT_MAX], buf[TAG_TEXT_MAX];
 	const char *tag = tag_text(seen, buf);
 
 	printf("%10" PRIu64 "  %11s  %u tensor%s", seen->position,
-		text_bytes((double)seen->bytes, bytes), seen->tensors,
+		size_text((double)seen->bytes, bytes), seen->tensors,
 		seen->tensors == 1 ? "" : "s");
 	if (seen->tag_size && tag)
 		printf("  \"%s\"", tag);

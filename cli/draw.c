@@ -94,7 +94,7 @@ static bool step_is_view(
 static void draw_explanation(const struct tarn_layout *before, bool copies,
 	const struct tarn_layout *after)
 {
-	int64_t shape[2 * TARN_MAX_NDIM];
+	int64_t shape[2 * TARN_NDIM_MAX];
 	struct tarn_layout now = *before;
 	struct tarn_reshape_plan plan;
 	bool view = tarn_layout_numel(before) > 0;

@@ -142,11 +142,11 @@ static void draw_view(const struct tarn_layout *view, int width)
 
 	printf("\nThe view; each cell is the storage element that it reads:\n");
 	for (int64_t k = 0; k < g.planes.n; k = cut_next(&g.planes, k, &mark)) {
-		int64_t index[TARN_MAX_NDIM] = {0}, element;
+		int64_t index[TARN_NDIM_MAX] = {0}, element;
 
 		if (mark)
 			printf("  %s\n", dots());
-		if (tarn_unravel_index(
+		if (tarn_layout_unravel_index(
 			    g.outer, view->shape, k, TARN_ORDER_C, index) < 0)
 			continue;
 		if (g.outer) {
@@ -177,10 +177,10 @@ static void count_visits(const struct tarn_layout *view, struct visits *v)
 	int64_t numel = tarn_layout_numel(view);
 
 	for (int64_t i = 0; i < numel; i++) {
-		int64_t index[TARN_MAX_NDIM], e;
+		int64_t index[TARN_NDIM_MAX], e;
 
-		if (tarn_unravel_index(view->ndim, view->shape, i, TARN_ORDER_C,
-			    index) < 0 ||
+		if (tarn_layout_unravel_index(view->ndim, view->shape, i,
+			    TARN_ORDER_C, index) < 0 ||
 			tarn_layout_element(view, index, &e) < 0)
 			continue;
 		e -= v->begin;

@@ -14,6 +14,7 @@
 #include "cli/options.h"
 #include "cli/store.h"
 #include "cli/text.h"
+#include "cli/size.h"
 
 #define METADATA_SHOWN 200 /* bytes of a value; some hold whole documents */
 
@@ -69,11 +70,11 @@ static void print_counts(const struct listing *listing)
 {
 	size_t channels = listing_channels(listing);
 	size_t tensors = listing->n - channels;
-	char bytes[TEXT_BYTES_MAX];
+	char bytes[SIZE_TEXT_MAX];
 
 	if (tensors || !channels)
 		printf(", %zu tensor%s, %s", tensors, tensors == 1 ? "" : "s",
-			text_bytes((double)listing_bytes(listing), bytes));
+			size_text((double)listing_bytes(listing), bytes));
 	if (channels)
 		printf(", %zu channel%s", channels, channels == 1 ? "" : "s");
 	putchar('\n');

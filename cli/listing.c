@@ -18,6 +18,7 @@
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/text.h"
+#include "cli/size.h"
 
 #define NAME_COLUMNS_MAX 60 /* a longer name moves its own row only */
 #define SHAPE_COLUMNS_MAX 30
@@ -230,9 +231,9 @@ static const char *dtype_name(const struct entry *e)
 }
 
 /* The size of a channel is that of its slots: see tarn channel. */
-static const char *size_of(const struct entry *e, char buf[TEXT_BYTES_MAX])
+static const char *size_of(const struct entry *e, char buf[SIZE_TEXT_MAX])
 {
-	return e->channel ? "-" : text_bytes((double)e->bytes, buf);
+	return e->channel ? "-" : size_text((double)e->bytes, buf);
 }
 
 struct widths {
@@ -242,7 +243,7 @@ struct widths {
 static struct widths measure(const struct listing *listing)
 {
 	struct widths w = {0};
-	char bytes[TEXT_BYTES_MAX];
+	char bytes[SIZE_TEXT_MAX];
 
 	for (size_t i = 0; i < listing->n; i++) {
 		const struct entry *e = listing->at[i];
@@ -260,7 +261,7 @@ static struct widths measure(const struct listing *listing)
 void listing_print(const struct listing *listing, int indent)
 {
 	struct widths w = measure(listing);
-	char bytes[TEXT_BYTES_MAX];
+	char bytes[SIZE_TEXT_MAX];
 
 	for (size_t i = 0; i < listing->n; i++) {
 		const struct entry *e = listing->at[i];

@@ -15,6 +15,7 @@
 #include "cli/progress.h"
 #include "cli/store.h"
 #include "cli/text.h"
+#include "cli/size.h"
 
 /* So often in a row no writer comes between by accident; picked. */
 #define CHANGED_TRIES 10
@@ -39,19 +40,19 @@ static json_t *load_json(const char *name, const struct tarn_load_info *info)
 static void print_load(const char *path, const char *name, size_t n_tensors,
 	const struct tarn_load_info *info)
 {
-	char bytes[TEXT_BYTES_MAX], rate[TEXT_BYTES_MAX];
+	char bytes[SIZE_TEXT_MAX], rate[SIZE_TEXT_MAX];
 
 	text_put(stdout, path);
 	printf(": %zu tensor%s, %s", n_tensors, n_tensors == 1 ? "" : "s",
-		text_bytes((double)info->bytes, bytes));
+		size_text((double)info->bytes, bytes));
 	if (info->cached)
 		printf(", in memory already (%.3f s)", info->seconds);
 	else
 		printf(" in %.3f s (%s/s) by %s, %s%s; CPU %.3f s",
 			info->seconds,
-			text_bytes(info->seconds > 0
-					   ? (double)info->bytes / info->seconds
-					   : 0,
+			size_text(info->seconds > 0
+					  ? (double)info->bytes / info->seconds
+					  : 0,
 				rate),
 			info->engine,
 			info->direct ? "direct" : "through the page cache",

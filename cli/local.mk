@@ -85,6 +85,8 @@ cli_tarn_SOURCES = \
 	cli/stop.c \
 	cli/store.c \
 	cli/store.h \
+	cli/size.c \
+	cli/size.h \
 	cli/text.c \
 	cli/text.h \
 	cli/top.c \

@@ -15,7 +15,7 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "cli/ending.h"
-#include "cli/text.h"
+#include "cli/size.h"
 
 #define QUIET_MS 500
 #define REDRAW_MS 100 /* as often as an eye can follow */
@@ -62,16 +62,16 @@ void progress_line(
 {
 	uint64_t shown = MIN(f->done, f->total);
 	double left = f->rate > 0 ? (double)(f->total - shown) / f->rate : 0;
-	char a[TEXT_BYTES_MAX], b[TEXT_BYTES_MAX];
+	char a[SIZE_TEXT_MAX], b[SIZE_TEXT_MAX];
 	char figures[128], bar[COLUMNS_MAX + 1];
 	int n, width;
 
 	n = snprintf(figures, sizeof(figures), "%3d%%  %s of %s%s",
-		(int)(f->share * 100), text_bytes((double)shown, a),
-		text_bytes((double)f->total, b), f->what);
+		(int)(f->share * 100), size_text((double)shown, a),
+		size_text((double)f->total, b), f->what);
 	if (f->rate > 0)
 		n += snprintf(figures + n, sizeof(figures) - (size_t)n,
-			"  %s/s", text_bytes(f->rate, a));
+			"  %s/s", size_text(f->rate, a));
 	/* A rest of days is no forecast, nor is the rest of one phase. */
 	if (f->rate > 0 && left < 86400 && !*f->what)
 		n += snprintf(figures + n, sizeof(figures) - (size_t)n,

@@ -19,6 +19,7 @@
 #include "cli/options.h"
 #include "cli/store.h"
 #include "cli/text.h"
+#include "cli/size.h"
 
 /* Seconds as milliseconds, at least 1; 0 without a text; -1: no such number. */
 static int64_t parse_ttl(const char *text)
@@ -51,14 +52,14 @@ static void print_put(
 	const char *name, const tarn_tensor *tensor, uint64_t version)
 {
 	const struct tarn_layout *l = tarn_tensor_layout(tensor);
-	char bytes[TEXT_BYTES_MAX];
+	char bytes[SIZE_TEXT_MAX];
 
 	text_put(stdout, name);
 	printf(": %s [", tarn_dtype_name(l->dtype));
 	for (int i = 0; i < l->ndim; i++)
 		printf("%s%lld", i ? ", " : "", (long long)l->shape[i]);
 	printf("], %s, version %llu\n",
-		text_bytes((double)tarn_layout_nbytes(l), bytes),
+		size_text((double)tarn_layout_nbytes(l), bytes),
 		(unsigned long long)version);
 }
 

@@ -16,6 +16,7 @@
 #include "cli/message.h"
 #include "cli/progress.h"
 #include "cli/text.h"
+#include "cli/size.h"
 
 /* Keys are borrowed. */
 static void keep(void *key)
@@ -197,12 +198,12 @@ static void print_io(const struct tarn_copy_info *info)
 
 void info_print(const struct tarn_copy_info *info)
 {
-	char bytes[TEXT_BYTES_MAX], rate[TEXT_BYTES_MAX];
+	char bytes[SIZE_TEXT_MAX], rate[SIZE_TEXT_MAX];
 	double seconds = info->seconds;
 
 	printf("%s in %.3f s (%s/s) by %s, ",
-		text_bytes((double)info->bytes, bytes), seconds,
-		text_bytes(
+		size_text((double)info->bytes, bytes), seconds,
+		size_text(
 			seconds > 0 ? (double)info->bytes / seconds : 0, rate),
 		info->engine ? info->engine : "no engine");
 	print_io(info);

@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "cli/status.h"
 #include "cli/text.h"
+#include "cli/size.h"
 
 #define BAR 20 /* columns */
 #define LABEL_MAX 21
@@ -20,7 +21,7 @@
 /* ---- pieces ----------------------------------------------------------- */
 
 /* The largest unit alone: "12 s", "3 min", "5 h", "9 d". */
-static const char *short_duration(uint64_t ms, char buf[TEXT_BYTES_MAX])
+static const char *short_duration(uint64_t ms, char buf[SIZE_TEXT_MAX])
 {
 	static const struct {
 		uint64_t seconds;
@@ -32,9 +33,9 @@ static const char *short_duration(uint64_t ms, char buf[TEXT_BYTES_MAX])
 	while (i < ARRAY_SIZE(units) && s < units[i].seconds)
 		i++;
 	if (i == ARRAY_SIZE(units))
-		snprintf(buf, TEXT_BYTES_MAX, "%u s", (unsigned)s);
+		snprintf(buf, SIZE_TEXT_MAX, "%u s", (unsigned)s);
 	else
-		snprintf(buf, TEXT_BYTES_MAX, "%u %s",
+		snprintf(buf, SIZE_TEXT_MAX, "%u %s",
 			(unsigned)MIN(s / units[i].seconds, 99999999ull),
 			units[i].unit);
 	return buf;
@@ -62,7 +63,7 @@ static void print_bar(uint64_t part, uint64_t whole)
 
 static void print_pools(const struct tarn_report *report)
 {
-	char used[TEXT_BYTES_MAX], taken[TEXT_BYTES_MAX], size[TEXT_BYTES_MAX];
+	char used[SIZE_TEXT_MAX], taken[SIZE_TEXT_MAX], size[SIZE_TEXT_MAX];
 
 	if (!report->n_pools)
 		return;
@@ -74,10 +75,10 @@ static void print_pools(const struct tarn_report *report)
 		text_put_padded(stdout, p->name, 14);
 		putchar(' ');
 		print_bar(p->used, p->size);
-		printf(" %11s %11s %11s\n", text_bytes((double)p->used, used),
-			text_bytes(
+		printf(" %11s %11s %11s\n", size_text((double)p->used, used),
+			size_text(
 				(double)(p->allocated + p->own_memory), taken),
-			text_bytes((double)p->size, size));
+			size_text((double)p->size, size));
 	}
 }
 
@@ -95,8 +96,8 @@ static int by_weight(const void *a, const void *b)
 static void print_client(
 	const struct tarn_report *report, const struct tarn_report_client *c)
 {
-	char comm[COMM_MAX], leases[TEXT_BYTES_MAX], held[TEXT_BYTES_MAX],
-		idle[TEXT_BYTES_MAX], here[TEXT_BYTES_MAX], pid[16] = "-";
+	char comm[COMM_MAX], leases[SIZE_TEXT_MAX], held[SIZE_TEXT_MAX],
+		idle[SIZE_TEXT_MAX], here[SIZE_TEXT_MAX], pid[16] = "-";
 
 	if (c->pid)
 		snprintf(pid, sizeof(pid), "%d", c->pid);
@@ -108,7 +109,7 @@ static void print_client(
 	printf(" %6s %11s %8s %8s\n", c->leases == UINT32_MAX ? "many" : leases,
 		c->leases == UINT32_MAX
 			? "?"
-			: text_bytes((double)c->leased_bytes, held),
+			: size_text((double)c->leased_bytes, held),
 		short_duration(c->idle_ms, idle),
 		short_duration(c->connected_ms, here));
 }
@@ -147,7 +148,7 @@ static const char *label_end(const char *label)
 
 static void print_running(const struct tarn_report *report)
 {
-	char size[TEXT_BYTES_MAX], time[TEXT_BYTES_MAX];
+	char size[SIZE_TEXT_MAX], time[SIZE_TEXT_MAX];
 
 	if (!report->n_loads)
 		return;
@@ -163,7 +164,7 @@ static void print_running(const struct tarn_report *report)
 		printf(" %-8s %11s %8s ",
 			l->memory_wanted ? "memory"
 					 : report_load_state(l->state),
-			text_bytes((double)l->total, size),
+			size_text((double)l->total, size),
 			short_duration(l->running_ms, time));
 		text_put(stdout, label_end(l->label));
 		putchar('\n');

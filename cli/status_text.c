@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "cli/status.h"
 #include "cli/text.h"
+#include "cli/size.h"
 
 /* ---- pieces ----------------------------------------------------------- */
 
@@ -28,9 +29,9 @@ static void print_duration(uint64_t ms)
 
 static void print_bytes(const char *before, uint64_t n, const char *after)
 {
-	char text[TEXT_BYTES_MAX];
+	char text[SIZE_TEXT_MAX];
 
-	printf("%s%s%s", before, text_bytes((double)n, text), after);
+	printf("%s%s%s", before, size_text((double)n, text), after);
 }
 
 /* ---- the daemon ------------------------------------------------------- */

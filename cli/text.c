@@ -104,19 +104,3 @@ void text_put_cut(FILE *f, const char *s, size_t size)
 	if (at < all)
 		fprintf(f, "... (%zu bytes in all)", all);
 }
-
-const char *text_bytes(double n, char buf[TEXT_BYTES_MAX])
-{
-	static const char *const units[] = {
-		"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-	size_t unit = 0;
-
-	/* From 1023.995 on, two digits behind the point would round up. */
-	while (n >= 1023.995 && unit + 1 < sizeof(units) / sizeof(units[0])) {
-		n /= 1024;
-		unit++;
-	}
-	snprintf(buf, TEXT_BYTES_MAX, unit ? "%.2f %s" : "%.0f %s", n,
-		units[unit]);
-	return buf;
-}

@@ -26,8 +26,3 @@ void text_put_end(FILE *f, const char *s, int width);
 
 /* No more than size bytes of s, and how many there are if that is not all. */
 void text_put_cut(FILE *f, const char *s, size_t size);
-
-#define TEXT_BYTES_MAX 16 /* "1023.99 GiB" */
-
-/* "0 B", "1.46 GiB"; returns buf. */
-const char *text_bytes(double n, char buf[TEXT_BYTES_MAX]);

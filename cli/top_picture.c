@@ -18,6 +18,7 @@
 #include "cli/status.h"
 #include "cli/text.h"
 #include "cli/top.h"
+#include "cli/size.h"
 
 #define NARROW 79  /* columns that the tables need */
 #define BAR_MAX 40 /* columns of a bar of the tables */
@@ -42,9 +43,9 @@ static void put_share(struct picture *p, uint64_t part, uint64_t whole, int n,
 		bar, rest, (int)(share * 100));
 }
 
-static const char *bytes_or_dash(double n, char buf[TEXT_BYTES_MAX])
+static const char *bytes_or_dash(double n, char buf[SIZE_TEXT_MAX])
 {
-	return n < 0 ? strcpy(buf, "-") : text_bytes(n, buf);
+	return n < 0 ? strcpy(buf, "-") : size_text(n, buf);
 }
 
 static void put_time(FILE *f, uint64_t s)
@@ -85,7 +86,7 @@ static void put_head(struct picture *p)
 static void put_memory(struct picture *p)
 {
 	const struct tarn_report_daemon *d = &p->look->report->daemon;
-	char taken[TEXT_BYTES_MAX], budget[TEXT_BYTES_MAX];
+	char taken[SIZE_TEXT_MAX], budget[SIZE_TEXT_MAX];
 	const struct {
 		uint64_t bytes;
 		const char *what;
@@ -105,13 +106,13 @@ static void put_memory(struct picture *p)
 	put_share(p, d->allocated + d->own_memory, d->budget,
 		24 + MIN(spare(p), 30), MARK_GREEN);
 	fprintf(p->f, "  %s of %s\n",
-		text_bytes((double)(d->allocated + d->own_memory), taken),
-		text_bytes((double)d->budget, budget));
+		size_text((double)(d->allocated + d->own_memory), taken),
+		size_text((double)d->budget, budget));
 	for (size_t i = 0; i < ARRAY_SIZE(parts); i++) {
 		if (!parts[i].bytes)
 			continue;
 		fprintf(p->f, "%s%s %s", before,
-			text_bytes((double)parts[i].bytes, taken),
+			size_text((double)parts[i].bytes, taken),
 			parts[i].what);
 		before = ", ";
 	}
@@ -121,7 +122,7 @@ static void put_memory(struct picture *p)
 static void put_activity(struct picture *p)
 {
 	const struct tarn_report_daemon *d = &p->look->report->daemon;
-	char curve[3 * GAUGE_COLUMNS_MAX + 1], bytes[TEXT_BYTES_MAX];
+	char curve[3 * GAUGE_COLUMNS_MAX + 1], bytes[SIZE_TEXT_MAX];
 	double rate = look_rate(p->look);
 
 	gauge_curve(curve, MIN(p->look->n, 32), p->look->curve, p->look->n,
@@ -143,7 +144,7 @@ static void put_activity(struct picture *p)
 static void load_line(struct picture *p, size_t i)
 {
 	const struct tarn_report_load *l = &p->look->report->loads[i];
-	char size[TEXT_BYTES_MAX], speed[TEXT_BYTES_MAX];
+	char size[SIZE_TEXT_MAX], speed[SIZE_TEXT_MAX];
 	bool memory = l->state == TARN_LOAD_WAITING && l->memory_wanted;
 	double rate = memory ? -1 : look_load_rate(p->look, l);
 	uint64_t left = rate > 0 ? (uint64_t)((double)(l->total -
@@ -158,7 +159,7 @@ static void load_line(struct picture *p, size_t i)
 		memory ? l->memory_wanted : l->total,
 		MIN(12 + spare(p) / 2, BAR_MAX),
 		memory ? MARK_YELLOW : MARK_GREEN);
-	fprintf(p->f, " %11s %11s", text_bytes((double)l->total, size),
+	fprintf(p->f, " %11s %11s", size_text((double)l->total, size),
 		bytes_or_dash(rate, speed));
 	if (rate > 0 && left < 6000)
 		fprintf(p->f, " %2u:%02u", (unsigned)left / 60,
@@ -186,15 +187,15 @@ static void channel_head(struct picture *p)
 static void pool_line(struct picture *p, size_t i)
 {
 	const struct tarn_report_pool *pool = &p->look->report->pools[i];
-	char used[TEXT_BYTES_MAX], limit[TEXT_BYTES_MAX];
+	char used[SIZE_TEXT_MAX], limit[SIZE_TEXT_MAX];
 
 	text_put_end(p->f, pool->name, 22 + spare(p) / 2);
 	fputc(' ', p->f);
 	put_share(p, pool->used, pool->size, MIN(12 + spare(p) / 2, BAR_MAX),
 		MARK_GREEN);
 	fprintf(p->f, " %11s %11s %6" PRIu64 " %7" PRIu32,
-		text_bytes((double)pool->used, used),
-		text_bytes((double)pool->size, limit), pool->names,
+		size_text((double)pool->used, used),
+		size_text((double)pool->size, limit), pool->names,
 		pool->clients);
 }
 
@@ -211,7 +212,7 @@ static void client_line(struct picture *p, size_t i)
 {
 	const struct tarn_report *report = p->look->report;
 	const struct tarn_report_client *c = &report->clients[i];
-	char comm[COMM_MAX], held[TEXT_BYTES_MAX], pid[16] = "-";
+	char comm[COMM_MAX], held[SIZE_TEXT_MAX], pid[16] = "-";
 
 	if (c->pid)
 		snprintf(pid, sizeof(pid), "%d", c->pid);
@@ -223,7 +224,7 @@ static void client_line(struct picture *p, size_t i)
 	fprintf(p->f, " %12s",
 		c->leases == UINT32_MAX
 			? "?"
-			: text_bytes((double)c->leased_bytes, held));
+			: size_text((double)c->leased_bytes, held));
 	fputs("  ", p->f);
 	put_time(p->f, c->idle_ms / 1000);
 }

@@ -135,7 +135,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server/send/completion.c \
 	daemon/server/send/completion.h \
 	daemon/server/send/fd_reserve.c \
-	daemon/server/send/held_fds.c \
+	daemon/server/send/store_fd.c \
 	daemon/server/send/reply.c \
 	daemon/server/send/to_keeper.c \
 	daemon/server/server.c \

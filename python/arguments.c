@@ -49,7 +49,7 @@ static int check_dim(const char *name, int64_t given, int *ret)
 		PyErr_Format(PyExc_ValueError,
 			"%s: there is no dimension %lld; a tensor has at most "
 			"%d",
-			name, (long long)given, TARN_MAX_NDIM);
+			name, (long long)given, TARN_NDIM_MAX);
 		return -1;
 	}
 	*ret = (int)given;
@@ -67,7 +67,7 @@ int dim_argument(const char *name, PyObject *object, int *ret)
 static int too_many(const char *name)
 {
 	PyErr_Format(PyExc_ValueError, "%s: tensors have at most %d dimensions",
-		name, TARN_MAX_NDIM);
+		name, TARN_NDIM_MAX);
 	return -1;
 }
 
@@ -83,7 +83,7 @@ static int no_numbers(const char *name, PyObject *object)
 }
 
 static int sequence_numbers(
-	const char *name, PyObject *object, int64_t ret[TARN_MAX_NDIM])
+	const char *name, PyObject *object, int64_t ret[TARN_NDIM_MAX])
 {
 	PyObject *tuple = PySequence_Tuple(object);
 	Py_ssize_t n;
@@ -91,7 +91,7 @@ static int sequence_numbers(
 	if (!tuple)
 		return no_numbers(name, object);
 	n = PyTuple_Size(tuple);
-	if (n > TARN_MAX_NDIM)
+	if (n > TARN_NDIM_MAX)
 		n = too_many(name);
 	for (Py_ssize_t i = 0; i < n; i++) {
 		if (int_argument(PyTuple_GetItem(tuple, i), &ret[i]) < 0) {
@@ -104,7 +104,7 @@ static int sequence_numbers(
 }
 
 int shape_argument(
-	const char *name, PyObject *object, int64_t ret[TARN_MAX_NDIM])
+	const char *name, PyObject *object, int64_t ret[TARN_NDIM_MAX])
 {
 	if (PyTuple_Check(object) || PyList_Check(object) ||
 		!PyIndex_Check(object))
@@ -113,11 +113,11 @@ int shape_argument(
 }
 
 int shape_arguments(const char *name, PyObject *const *args, Py_ssize_t n_args,
-	int64_t ret[TARN_MAX_NDIM])
+	int64_t ret[TARN_NDIM_MAX])
 {
 	if (n_args == 1)
 		return shape_argument(name, args[0], ret);
-	if (n_args > TARN_MAX_NDIM)
+	if (n_args > TARN_NDIM_MAX)
 		return too_many(name);
 	for (Py_ssize_t i = 0; i < n_args; i++)
 		if (int_argument(args[i], &ret[i]) < 0)
@@ -126,9 +126,9 @@ int shape_arguments(const char *name, PyObject *const *args, Py_ssize_t n_args,
 }
 
 int dims_arguments(const char *name, PyObject *const *args, Py_ssize_t n_args,
-	int ret[TARN_MAX_NDIM])
+	int ret[TARN_NDIM_MAX])
 {
-	int64_t given[TARN_MAX_NDIM];
+	int64_t given[TARN_NDIM_MAX];
 	int n = shape_arguments(name, args, n_args, given);
 
 	for (int i = 0; i < n; i++)

@@ -61,14 +61,14 @@ static int borrow(PyObject *owner, char *data, struct tarn_layout *layout,
 PyObject *borrow_memory(PyObject *owner, void *data, int dtype, int ndim,
 	const int64_t *shape, const int64_t *strides, bool writable)
 {
-	int64_t steps[TARN_MAX_NDIM];
+	int64_t steps[TARN_NDIM_MAX];
 	struct tarn_layout layout;
 	tarn_tensor *tensor = NULL;
 	int r;
 
 	if (!strides) {
 		r = tarn_layout_contiguous(dtype, ndim, shape, &layout);
-	} else if (ndim <= TARN_MAX_NDIM &&
+	} else if (ndim <= TARN_NDIM_MAX &&
 		   element_strides(ndim, shape, strides,
 			   tarn_dtype_bits(dtype) / 8, steps) < 0) {
 		PyErr_SetString(PyExc_ValueError,
@@ -125,7 +125,7 @@ static PyObject *hold_buffer(PyObject *object, Py_buffer **ret)
 static PyObject *over_buffer(PyObject *owner, const Py_buffer *view)
 {
 	int dtype = dtype_from_format(view->format, view->itemsize);
-	int64_t shape[TARN_MAX_NDIM], strides[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX], strides[TARN_NDIM_MAX];
 
 	if (!dtype || view->suboffsets) {
 		PyErr_Format(PyExc_ValueError,
@@ -133,10 +133,10 @@ static PyObject *over_buffer(PyObject *owner, const Py_buffer *view)
 			view->format ? view->format : "B");
 		return NULL;
 	}
-	if (view->ndim > TARN_MAX_NDIM) {
+	if (view->ndim > TARN_NDIM_MAX) {
 		PyErr_Format(PyExc_ValueError,
 			"a buffer of %d dimensions; tensors have at most %d",
-			view->ndim, TARN_MAX_NDIM);
+			view->ndim, TARN_NDIM_MAX);
 		return NULL;
 	}
 	for (int i = 0; i < view->ndim; i++) {
@@ -190,7 +190,7 @@ static int address_of(PyObject *dict, void **ret, bool *ret_readonly)
 
 static PyObject *over_interface(PyObject *owner, PyObject *dict)
 {
-	int64_t shape[TARN_MAX_NDIM], strides[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX], strides[TARN_NDIM_MAX];
 	PyObject *typestr = PyDict_Check(dict)
 				    ? PyDict_GetItemString(dict, "typestr")
 				    : NULL;
@@ -269,7 +269,7 @@ PyObject *tensor_from_object(PyObject *object)
 		return object;
 	}
 	/* Python code asks objects with dtypes that no buffer can express. */
-	helpers = PyImport_ImportModule("tarn._arrays");
+	helpers = PyImport_ImportModule("tarn._conversions");
 	if (!helpers)
 		return NULL;
 	tensor = PyObject_CallMethod(helpers, "to_tensor", "O", object);

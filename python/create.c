@@ -18,7 +18,7 @@ static PyObject *of_shape(const char *verb,
 	PyObject *const *args, Py_ssize_t n_args, PyObject *keywords)
 {
 	static const char *const names[] = {"shape", "dtype", NULL};
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 	PyObject *given[2];
 	tarn_tensor *made;
 	int n, dtype, r;
@@ -75,7 +75,7 @@ static PyObject *full(PyObject *module, PyObject *const *args,
 	Py_ssize_t n_args, PyObject *keywords)
 {
 	static const char *const names[] = {"shape", "value", "dtype", NULL};
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 	PyObject *given[3], *made;
 	tarn_tensor *tensor;
 	int n, dtype, r;
@@ -141,7 +141,7 @@ static PyObject *arange(PyObject *module, PyObject *const *args,
 
 struct nested {
 	int ndim, dtype;
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 	tarn_tensor *flat; /* the result as one dimension */
 	int64_t next;      /* element of it */
 };
@@ -157,10 +157,10 @@ static int measure(struct nested *n, PyObject *data)
 	Py_ssize_t size;
 
 	while (is_list(data)) {
-		if (n->ndim == TARN_MAX_NDIM) {
+		if (n->ndim == TARN_NDIM_MAX) {
 			PyErr_Format(PyExc_ValueError,
 				"tensor: lists are nested deeper than %d",
-				TARN_MAX_NDIM);
+				TARN_NDIM_MAX);
 			return -1;
 		}
 		size = PySequence_Size(data);

@@ -203,7 +203,7 @@ int element_set(tarn_tensor *tensor, const int64_t *index, PyObject *value)
 
 PyObject *tensor_single(PyObject *self, const char *what)
 {
-	static const int64_t first[TARN_MAX_NDIM];
+	static const int64_t first[TARN_NDIM_MAX];
 
 	if (tarn_layout_numel(layout_of(self)) == 1)
 		return element_get(tensor_of(self), first);

@@ -152,7 +152,7 @@ static int element_key(PyObject *self, PyObject *key, int64_t *index)
 
 PyObject *tensor_subscript(PyObject *self, PyObject *key)
 {
-	int64_t index[TARN_MAX_NDIM];
+	int64_t index[TARN_NDIM_MAX];
 	struct tarn_layout layout;
 	int r = element_key(self, key, index);
 
@@ -226,7 +226,7 @@ static int copy_object(tarn_tensor *view, PyObject *value)
 
 int tensor_assign_subscript(PyObject *self, PyObject *key, PyObject *value)
 {
-	int64_t index[TARN_MAX_NDIM];
+	int64_t index[TARN_NDIM_MAX];
 	struct tarn_layout layout;
 	PyObject *view;
 	int r;

@@ -8,7 +8,7 @@ if HAVE_PYTHON
 tarnpython_LTLIBRARIES = python/tarn/_tarn.la
 python_tarn__tarn_la_SOURCES = \
 	python/arguments.c \
-	python/array.c \
+	python/buffer.c \
 	python/borrow.c \
 	python/channel.c \
 	python/channel.h \
@@ -71,7 +71,7 @@ $(PYTHON_INSTALL): install-libLTLIBRARIES
 PYTHON_SOURCES = \
 	python/tarn/__init__.py \
 	python/tarn/__init__.pyi \
-	python/tarn/_arrays.py \
+	python/tarn/_conversions.py \
 	python/tarn/_channel.py \
 	python/tarn/_channel.pyi \
 	python/tarn/_collate.py \

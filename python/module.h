@@ -143,20 +143,20 @@ int int_argument(PyObject *object, int64_t *ret);
  * would name another dimension. 0 or -1. */
 int dim_argument(const char *name, PyObject *object, int *ret);
 
-/* f(0, 2) or f((0, 2)): up to TARN_MAX_NDIM dimensions. Their count, or -1. */
+/* f(0, 2) or f((0, 2)): up to TARN_NDIM_MAX dimensions. Their count, or -1. */
 int dims_arguments(const char *name, PyObject *const *args, Py_ssize_t n_args,
-	int ret[TARN_MAX_NDIM]);
+	int ret[TARN_NDIM_MAX]);
 
 /* A number; what: the argument, for the exception. 0 or -1. */
 int real_argument(const char *what, PyObject *object, double *ret);
 
-/* f(2, 3) or f((2, 3)): up to TARN_MAX_NDIM numbers. Their count, or -1. */
+/* f(2, 3) or f((2, 3)): up to TARN_NDIM_MAX numbers. Their count, or -1. */
 int shape_arguments(const char *name, PyObject *const *args, Py_ssize_t n_args,
-	int64_t ret[TARN_MAX_NDIM]);
+	int64_t ret[TARN_NDIM_MAX]);
 
 /* A number or a sequence of them. Their count, or -1. */
 int shape_argument(
-	const char *name, PyObject *object, int64_t ret[TARN_MAX_NDIM]);
+	const char *name, PyObject *object, int64_t ret[TARN_NDIM_MAX]);
 
 /*
  * Arguments by position or name, into rets, which has room for as many as

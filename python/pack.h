@@ -82,8 +82,8 @@ struct pack_record {
 struct pack_layout {
 	enum pack_tag tag;
 	int dtype, ndim;
-	int64_t shape[TARN_MAX_NDIM];
-	int64_t strides[TARN_MAX_NDIM]; /* in elements */
+	int64_t shape[TARN_NDIM_MAX];
+	int64_t strides[TARN_NDIM_MAX]; /* in elements */
 	const unsigned char *data; /* of the element at (0, 0, ...), or NULL */
 	bool contiguous;
 };

@@ -75,7 +75,7 @@ static int pack_tensor(struct packer *p, PyObject *object)
 static int describe(struct pack_layout *a, const Py_buffer *view)
 {
 	a->dtype = dtype_from_format(view->format, view->itemsize);
-	if (!a->dtype || view->ndim > TARN_MAX_NDIM || view->suboffsets ||
+	if (!a->dtype || view->ndim > TARN_NDIM_MAX || view->suboffsets ||
 		(view->ndim && !view->shape))
 		return 0;
 	a->ndim = view->ndim;

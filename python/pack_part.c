@@ -205,7 +205,7 @@ int pack_as_view(struct packer *p, const struct pack_layout *a)
  * channels_last and Fortran order are, and stay so. */
 static bool is_dense(const struct pack_layout *a)
 {
-	bool seen[TARN_MAX_NDIM] = {false};
+	bool seen[TARN_NDIM_MAX] = {false};
 	int64_t step = 1;
 	int i;
 

@@ -95,7 +95,7 @@ static int numbers_of(PyObject *tuple, int64_t *ret)
 {
 	Py_ssize_t n = tuple ? PyTuple_Size(tuple) : -1;
 
-	for (Py_ssize_t i = 0; i < n && n <= TARN_MAX_NDIM; i++) {
+	for (Py_ssize_t i = 0; i < n && n <= TARN_NDIM_MAX; i++) {
 		ret[i] = PyLong_AsLongLong(PyTuple_GetItem(tuple, i));
 		if (ret[i] == -1 && PyErr_Occurred())
 			n = -1;
@@ -131,7 +131,7 @@ static int pack_plain(struct packer *p, PyObject *tensor, int dtype)
 	int r;
 
 	a.ndim = numbers_of(attribute(tensor, SHAPE), a.shape);
-	if (a.ndim < 0 || a.ndim > TARN_MAX_NDIM)
+	if (a.ndim < 0 || a.ndim > TARN_NDIM_MAX)
 		return a.ndim < 0 ? -1 : 0;
 	r = truth(call(tensor, IS_CONTIGUOUS));
 	if (r < 0 || address_of(tensor, &a.data) < 0)
@@ -148,7 +148,7 @@ static int pack_plain(struct packer *p, PyObject *tensor, int dtype)
 static int extent_of(
 	PyObject *tensor, const unsigned char **ret_first, uint64_t *ret_span)
 {
-	int64_t shape[TARN_MAX_NDIM], strides[TARN_MAX_NDIM], size, last = 0;
+	int64_t shape[TARN_NDIM_MAX], strides[TARN_NDIM_MAX], size, last = 0;
 	int n = numbers_of(attribute(tensor, SHAPE), shape);
 	int m = n < 0 ? -1 : numbers_of(call(tensor, STRIDE), strides);
 	PyObject *number = m < 0 ? NULL : call(tensor, ELEMENT_SIZE);
@@ -159,7 +159,7 @@ static int extent_of(
 	Py_DECREF(number);
 	if (PyErr_Occurred() || address_of(tensor, ret_first) < 0)
 		return -1;
-	if (n != m || n > TARN_MAX_NDIM)
+	if (n != m || n > TARN_NDIM_MAX)
 		return 0;
 	for (int i = 0; i < n; i++) {
 		if (shape[i] == 0)

@@ -166,7 +166,7 @@ static PyObject *create(PyObject *self, PyObject *const *args,
 	Py_ssize_t n_args, PyObject *keywords)
 {
 	static const char *const names[] = {"shape", "dtype", "mutable", NULL};
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 	int n, dtype = TARN_F32, r;
 	PyObject *given[3];
 	tarn_tensor *tensor;

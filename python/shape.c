@@ -29,7 +29,7 @@ static PyObject *view_or_copy(
 static PyObject *reshape(
 	PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 	struct tarn_layout layout;
 	int n = shape_arguments("reshape", args, n_args, shape);
 
@@ -42,7 +42,7 @@ static PyObject *reshape(
 
 static PyObject *view(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 	struct tarn_layout layout;
 	int n = shape_arguments("view", args, n_args, shape);
 
@@ -85,7 +85,7 @@ static PyObject *merge(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 
 static PyObject *split(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
-	int64_t sizes[TARN_MAX_NDIM];
+	int64_t sizes[TARN_NDIM_MAX];
 	struct tarn_layout layout;
 	int dim, n;
 
@@ -143,7 +143,7 @@ static PyObject *squeeze(PyObject *self, PyObject *const *args,
 static PyObject *expand(
 	PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 	struct tarn_layout layout;
 	int n = shape_arguments("expand", args, n_args, shape);
 

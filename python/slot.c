@@ -178,7 +178,7 @@ static PyObject *empty(PyObject *object, PyObject *const *args,
 {
 	static const char *const names[] = {"shape", "dtype", NULL};
 	struct slot *self = self_of(object);
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 	int n, dtype = TARN_F32, r;
 	tarn_tensor *tensor;
 	PyObject *given[2];

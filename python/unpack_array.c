@@ -17,13 +17,13 @@ static bool is_row_of_bytes(enum pack_tag tag)
 static int read_layout(struct unpacker *u, struct unpack_found *f)
 {
 	uint64_t dtype, ndim, extent;
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 
 	if (unpack_number(u, &dtype) < 0 || unpack_number(u, &ndim) < 0)
 		return -1;
 	f->strided = dtype & PACK_STRIDED;
 	dtype &= ~(uint64_t)PACK_STRIDED;
-	if (dtype == 0 || dtype > TARN_DTYPE_MAX || ndim > TARN_MAX_NDIM) {
+	if (dtype == 0 || dtype > TARN_DTYPE_MAX || ndim > TARN_NDIM_MAX) {
 		unpack_fail("an array is of no dtype, or of too high a rank");
 		return -1;
 	}
@@ -49,7 +49,7 @@ static int read_strides(
 	struct unpacker *u, struct unpack_found *f, int64_t begin, int64_t end)
 {
 	int64_t size = tarn_dtype_bits(f->layout.dtype) / 8;
-	int64_t strides[TARN_MAX_NDIM], first, count, low, high;
+	int64_t strides[TARN_NDIM_MAX], first, count, low, high;
 	struct tarn_layout l;
 	int r;
 

@@ -9,7 +9,7 @@
 static PyObject *permute(
 	PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
-	int dims[TARN_MAX_NDIM];
+	int dims[TARN_NDIM_MAX];
 	struct tarn_layout layout;
 	int n = dims_arguments("permute", args, n_args, dims);
 
@@ -40,7 +40,7 @@ PyObject *tensor_transposed(PyObject *self, void *closure)
 {
 	const struct tarn_layout *l = layout_of(self);
 	struct tarn_layout layout;
-	int dims[TARN_MAX_NDIM];
+	int dims[TARN_NDIM_MAX];
 
 	for (int i = 0; i < l->ndim; i++)
 		dims[i] = l->ndim - 1 - i;
@@ -51,7 +51,7 @@ PyObject *tensor_transposed(PyObject *self, void *closure)
 static PyObject *flip(PyObject *self, PyObject *const *args, Py_ssize_t n_args)
 {
 	struct tarn_layout layout = *layout_of(self);
-	int dims[TARN_MAX_NDIM];
+	int dims[TARN_NDIM_MAX];
 	int n = dims_arguments("flip", args, n_args, dims), r = 0;
 
 	if (n < 0)

@@ -13,9 +13,6 @@
 #include "base/fail.h"
 #include "shm/ring_internal.h"
 
-/* Looks before sleeping, at most; some microseconds. */
-#define SPIN_MAX 2000u
-
 /* More than there can be entries that a consumer has still to see: one for each
  * slot, the closing one, and one that each participant places too late. */
 static uint32_t order_size_of(uint32_t slots)
@@ -121,9 +118,8 @@ int ring_attach(struct ring *ring, void *memory, size_t size)
 			(int)g.mode, g.slots, seen.order_size, size);
 	*ring = (struct ring) {.geometry = g,
 		.order_size = seen.order_size,
-		.me = RING_PARTICIPANTS,
-		.spin = SPIN_MAX,
-		.spin_max = SPIN_MAX};
+		.me = RING_PARTICIPANTS};
+	ring_wait_init(ring);
 	set_parts(ring, memory);
 	return 0;
 }

@@ -349,3 +349,6 @@ static inline void ring_wake(_Atomic uint32_t *futex, bool all)
 
 /* Queue: records that there are returned items. */
 void ring_say_returned(struct ring *ring);
+
+/* ring_wait.c: how long this participant looks before it sleeps. */
+void ring_wait_init(struct ring *ring);

@@ -21,7 +21,9 @@
 /* The time between two calls of interrupted(): a signal may come just before
  * the sleep, where it would not end it. */
 #define SLICE_NS 200000000ull
+/* Looks before sleeping, at least and at most; some microseconds. */
 #define SPIN_MIN 16u
+#define SPIN_MAX 2000u
 
 #define ONE 4u /* what the count in a futex word is incremented by */
 
@@ -161,6 +163,11 @@ static int spin(
 	}
 	atomic_store_explicit(&ring->spin, next, memory_order_relaxed);
 	return r;
+}
+
+void ring_wait_init(struct ring *ring)
+{
+	ring->spin = ring->spin_max = SPIN_MAX;
 }
 
 int ring_wait_for(struct ring *ring, enum ring_word which,

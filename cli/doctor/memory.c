@@ -11,7 +11,7 @@
 #include "base/fail.h"
 #include "base/headroom_internal.h"
 #include "cli/doctor/doctor.h"
-#include "cli/text.h"
+#include "cli/size.h"
 
 #define MEMINFO "/proc/meminfo"
 #define SEGMENT_LEAST (2ull << 20) /* the smallest that the daemon takes */
@@ -20,7 +20,7 @@
 static uint64_t find_machine(
 	struct findings *findings, const struct machine *machine)
 {
-	char a[TEXT_BYTES_MAX], b[TEXT_BYTES_MAX];
+	char a[SIZE_TEXT_MAX], b[SIZE_TEXT_MAX];
 	uint64_t available, total;
 
 	if (machine_kib(machine, MEMINFO, "MemAvailable:", &available) < 0 ||
@@ -30,7 +30,7 @@ static uint64_t find_machine(
 		return UINT64_MAX;
 	}
 	found(findings, "memory", "machine", "%s available of %s",
-		text_bytes((double)available, a), text_bytes((double)total, b));
+		size_text((double)available, a), size_text((double)total, b));
 	return available;
 }
 
@@ -66,7 +66,7 @@ static void find_no_limit(
 static void find_cgroup(struct findings *findings,
 	const struct machine *machine, uint64_t available)
 {
-	char left[TEXT_BYTES_MAX], all[TEXT_BYTES_MAX];
+	char left[SIZE_TEXT_MAX], all[SIZE_TEXT_MAX];
 	struct least least = {0};
 	struct finding *f;
 
@@ -80,8 +80,8 @@ static void find_cgroup(struct findings *findings,
 		return;
 	}
 	f = found(findings, "memory", "cgroup", "%s leaves %s of %s%s",
-		least.limit.name, text_bytes((double)least.limit.room, left),
-		text_bytes((double)least.limit.limit, all),
+		least.limit.name, size_text((double)least.limit.room, left),
+		size_text((double)least.limit.limit, all),
 		least.n > 1 ? ", the least of several limits" : "");
 	if (available != UINT64_MAX && least.limit.room < available / 2)
 		advise(f, WORTH_COSTS,
@@ -96,7 +96,7 @@ static void find_cgroup(struct findings *findings,
 static void find_headroom(
 	struct findings *findings, const struct machine *machine)
 {
-	char text[600], half[TEXT_BYTES_MAX];
+	char text[600], half[SIZE_TEXT_MAX];
 	struct finding *f;
 	uint64_t room;
 
@@ -108,7 +108,7 @@ static void find_headroom(
 	f = found(findings, "memory", "budget",
 		"%s by default, half of what "
 		"%s leaves",
-		text_bytes((double)room / 2, half), text);
+		size_text((double)room / 2, half), text);
 	if (headroom_check_at(machine->root, SEGMENT_LEAST) < 0)
 		advise(f, WORTH_BROKEN,
 			"Loads and publications fail with ENOSPC.",
@@ -118,7 +118,7 @@ static void find_headroom(
 static void find_overcommit(
 	struct findings *findings, const struct machine *machine)
 {
-	char mode[16], a[TEXT_BYTES_MAX], b[TEXT_BYTES_MAX];
+	char mode[16], a[SIZE_TEXT_MAX], b[SIZE_TEXT_MAX];
 	uint64_t limit = 0, committed = 0;
 	struct finding *f;
 
@@ -137,7 +137,7 @@ static void find_overcommit(
 	machine_kib(machine, MEMINFO, "Committed_AS:", &committed);
 	f = found(findings, "memory", "overcommit",
 		"vm.overcommit_memory is 2: %s of %s are promised",
-		text_bytes((double)committed, a), text_bytes((double)limit, b));
+		size_text((double)committed, a), size_text((double)limit, b));
 	advise(f, WORTH_COSTS,
 		"Copy-on-write tensors count in full in each process, so they "
 		"may be refused although memory is free.",

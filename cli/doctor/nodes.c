@@ -5,7 +5,7 @@
 
 #include "base/checked.h"
 #include "cli/doctor/doctor.h"
-#include "cli/text.h"
+#include "cli/size.h"
 
 #define NODES "/sys/devices/system/node/"
 #define POPULATORS 4 /* threads that take memory: daemon/keeper/populate.c */
@@ -44,13 +44,13 @@ static bool read_lists(const struct machine *machine, struct lists *ret)
 static size_t describe(const struct machine *machine, const struct lists *lists,
 	int n, char *buf, size_t size)
 {
-	char path[128], text[TEXT_BYTES_MAX] = "no memory", cpus[128] = "";
+	char path[128], text[SIZE_TEXT_MAX] = "no memory", cpus[128] = "";
 	uint64_t bytes;
 
 	snprintf(path, sizeof(path), NODES "node%d/meminfo", n);
 	if (is_in(lists->memory, n)) {
 		if (machine_kib(machine, path, "MemTotal:", &bytes) == 0)
-			text_bytes((double)bytes, text);
+			size_text((double)bytes, text);
 		else
 			snprintf(text, sizeof(text), "some memory");
 	}

@@ -7,7 +7,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "base/huge_pages.h"
+#include "base/shmem_huge.h"
 #include "cli/doctor/doctor.h"
 
 #define NODES "/sys/devices/system/node/"
@@ -26,7 +26,7 @@ static void selected(const char *text, char *buf, size_t size)
 static void find_transparent(
 	struct findings *findings, const struct machine *machine)
 {
-	int offered = huge_pages_in_shmem(machine->root);
+	int offered = shmem_huge_pages(machine->root);
 	char text[128], word[32];
 	struct finding *f;
 

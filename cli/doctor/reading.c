@@ -18,7 +18,7 @@
 #include "base/file_limit.h"
 #include "base/headroom_internal.h"
 #include "cli/doctor/doctor.h"
-#include "cli/text.h"
+#include "cli/size.h"
 #include "lib/io/io.h"
 
 #define WAIT_MS 10000 /* for a page that is in memory */
@@ -218,7 +218,7 @@ static void find_memlock(
 	struct findings *findings, const struct machine *machine)
 {
 	uint64_t limit, room;
-	char text[TEXT_BYTES_MAX];
+	char text[SIZE_TEXT_MAX];
 	struct finding *f;
 
 	if (may_lock(machine)) {
@@ -236,7 +236,7 @@ static void find_memlock(
 					    : "threads register nothing");
 		return;
 	}
-	text_bytes((double)limit, text);
+	size_text((double)limit, text);
 	if (headroom_at(machine->root, &room, NULL, 0) < 0) {
 		found_unknown(findings, "reading", "memlock",
 			"%s; whether tarn has more to register is not known",

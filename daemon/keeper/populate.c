@@ -27,7 +27,7 @@
 
 #include "base/checked.h"
 #include "base/headroom.h"
-#include "base/huge_pages.h"
+#include "base/shmem_huge.h"
 #include "daemon/keeper/keeper.h"
 
 enum {
@@ -147,5 +147,5 @@ int populate_by(
 int populate(int fd, void *addr, uint64_t size, bool reserved)
 {
 	return populate_by(fd, addr, size, reserved,
-		!reserved && huge_pages_in_shmem("") == 0);
+		!reserved && shmem_huge_pages("") == 0);
 }

@@ -136,11 +136,11 @@ static bool template_get(const tarn_channel *channel,
 	uint64_t *ret_base, struct tarn_layout *ret_layout, uint64_t *size)
 {
 	uint64_t room = channel->map.geometry.ring.slot_bytes;
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 	unsigned char kind[8];
 
 	memcpy(kind, &words[KIND], sizeof(kind));
-	if (kind[1] > TARN_MAX_NDIM)
+	if (kind[1] > TARN_NDIM_MAX)
 		return false;
 	read_words(shape, record->shape, kind[1]);
 	*ret_base = words[BASE];
@@ -166,9 +166,9 @@ static int check_slot(
 		return tarn_fail(EBADMSG,
 			"descriptor: a slot of generation %llu",
 			(unsigned long long)d->generation);
-	if (d->ndim > TARN_MAX_NDIM)
+	if (d->ndim > TARN_NDIM_MAX)
 		return tarn_fail(EBADMSG, "descriptor: rank %u, %d is the most",
-			d->ndim, TARN_MAX_NDIM);
+			d->ndim, TARN_NDIM_MAX);
 	return 0;
 }
 
@@ -190,7 +190,7 @@ static int get_in_slot(const tarn_channel *channel,
 	if (c_order) {
 		r = check_c_order(d, ret_layout);
 	} else {
-		size_t rest = (TARN_MAX_NDIM - d->ndim) * sizeof(d->shape[0]);
+		size_t rest = (TARN_NDIM_MAX - d->ndim) * sizeof(d->shape[0]);
 
 		memset(&d->shape[d->ndim], 0, rest);
 		read_words(d->stride, record->stride, d->ndim);

@@ -24,7 +24,7 @@ struct copy_memory {
 	int64_t steps;                /* of the loop in each slice */
 	int64_t first;                /* the next of its steps */
 	int64_t bytes;                /* of dst in one of its steps */
-	int64_t index[TARN_MAX_NDIM]; /* of the loops outside */
+	int64_t index[TARN_NDIM_MAX]; /* of the loops outside */
 };
 
 /* The outermost loop whose step is no longer than a slice. */
@@ -118,7 +118,7 @@ int copy_memory_new(
 		return tarn_fail(ENOMEM, "copy: out of memory");
 	copy_op_begin(&m->head, env, head, &memory_ops);
 	m->head.info.engine = "memory";
-	for (int i = 0; i < TARN_MAX_NDIM; i++)
+	for (int i = 0; i < TARN_NDIM_MAX; i++)
 		m->index[i] = 0;
 	cut(m);
 	*ret = &m->head;

@@ -37,10 +37,10 @@ struct half {
 
 struct copy_relay {
 	struct copy_op head;
-	int order[TARN_MAX_NDIM];     /* dimensions, by dst's strides */
+	int order[TARN_NDIM_MAX];     /* dimensions, by dst's strides */
 	int level;                    /* in order: the dimension that is cut */
 	int64_t steps;                /* of it in a part */
-	int64_t index[TARN_MAX_NDIM]; /* by order; up to level */
+	int64_t index[TARN_NDIM_MAX]; /* by order; up to level */
 	bool all_begun;
 	size_t window; /* the size of one, as mapped */
 	uint64_t room; /* the reservation from env for both, or 0 */
@@ -148,7 +148,7 @@ static bool next_part(struct copy_relay *c, struct half *h)
  * broadcast. */
 static void lay_out(const struct tarn_layout *src, struct tarn_layout *ret)
 {
-	int order[TARN_MAX_NDIM];
+	int order[TARN_NDIM_MAX];
 	int64_t acc = 1;
 
 	*ret = *src;

@@ -55,7 +55,7 @@ struct copy_write {
 	int bits;        /* of an element in the file */
 
 	int outer;                  /* number of loops outside a run */
-	int64_t dst[TARN_MAX_NDIM]; /* their strides in the file */
+	int64_t dst[TARN_NDIM_MAX]; /* their strides in the file */
 	int64_t run;                /* elements of a run */
 	uint64_t run_bytes;         /* the same in the file */
 	int64_t line; /* elements that lie in memory as in the file: the
@@ -68,7 +68,7 @@ struct copy_write {
 			 * kinds never share one */
 
 	/* The position of the cutting. */
-	int64_t index[TARN_MAX_NDIM]; /* of the outer loops */
+	int64_t index[TARN_NDIM_MAX]; /* of the outer loops */
 	int64_t run_first;            /* element number; count: all is cut */
 	int64_t run_dst;              /* element of dst, from its origin */
 	uint64_t next;                /* byte within the run */

@@ -23,7 +23,7 @@ void pack_plan(struct pack *ret, const struct nest *nest,
 
 struct range {
 	const struct pack *pack;
-	int64_t index[TARN_MAX_NDIM];
+	int64_t index[TARN_NDIM_MAX];
 	int64_t first; /* goes to the beginning of dst */
 	void *dst;
 	const void *src;

@@ -13,7 +13,7 @@
 
 struct pack {
 	struct move move;             /* dst: elements one after the other */
-	int64_t steps[TARN_MAX_NDIM]; /* elements in a step of each loop */
+	int64_t steps[TARN_NDIM_MAX]; /* elements in a step of each loop */
 	int64_t count;                /* of all elements */
 };
 

@@ -242,7 +242,7 @@ static void cut_into_tiles(struct read_plan *plan)
 	int last = plan->nest.n - 1;
 	int64_t tile = tile_of(plan), whole;
 
-	if (tile == 0 || plan->nest.n == TARN_MAX_NDIM)
+	if (tile == 0 || plan->nest.n == TARN_NDIM_MAX)
 		return;
 	whole = plan->nest.extent[last] - plan->nest.extent[last] % tile;
 	plan->rest = plan->nest;

@@ -48,7 +48,7 @@ struct read_part {
 	struct nest box;
 	uint64_t lead;
 	int n;
-	struct read_loop loops[TARN_MAX_NDIM];
+	struct read_loop loops[TARN_NDIM_MAX];
 	uint64_t bytes; /* of dst that it produces */
 };
 
@@ -61,9 +61,9 @@ struct read_plan {
 	int level;     /* the loop of which each part has some steps */
 	int apart;     /* all loops from here on inward form one range */
 	int64_t steps; /* of a part, at most */
-	int64_t index[TARN_MAX_NDIM];
-	int64_t pitch[TARN_MAX_NDIM];     /* in the window, elements */
-	uint64_t size[TARN_MAX_NDIM + 1]; /* of what is inside, in the window */
+	int64_t index[TARN_NDIM_MAX];
+	int64_t pitch[TARN_NDIM_MAX];     /* in the window, elements */
+	uint64_t size[TARN_NDIM_MAX + 1]; /* of what is inside, in the window */
 	/* If rows are cut into tiles: the rest of each row. */
 	bool has_rest;
 	struct nest rest;

@@ -146,15 +146,15 @@ int tarn_file_entry_layout(
 	const struct tarn_file_entry *tensor, struct tarn_layout *ret)
 {
 	char shown[FILE_TEXT_MAX];
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 	int r;
 
 	file_clean(tensor->name, tensor->name_size, shown);
-	if (tensor->ndim > TARN_MAX_NDIM)
+	if (tensor->ndim > TARN_NDIM_MAX)
 		return tarn_fail(ENOTSUP,
 			"tensor '%s' has %d dimensions; views "
 			"have at most %d",
-			shown, tensor->ndim, TARN_MAX_NDIM);
+			shown, tensor->ndim, TARN_NDIM_MAX);
 	for (int i = 0; i < tensor->ndim; i++) {
 		if (tensor->shape[i] > INT64_MAX)
 			return tarn_fail(ENOTSUP,

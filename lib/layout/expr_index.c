@@ -18,7 +18,7 @@ struct item {
 };
 
 /* The maximum: every dimension indexed, as many new ones, and an ellipsis. */
-#define ITEMS_MAX (2 * TARN_MAX_NDIM + 1)
+#define ITEMS_MAX (2 * TARN_NDIM_MAX + 1)
 
 static int parse_slice(struct expr *e, struct item *item)
 {
@@ -99,8 +99,8 @@ static int parse_items(struct expr *e, struct item *items, int *ret_n)
 
 static int index_add_dim(struct tarn_layout *out, int64_t n, int64_t stride)
 {
-	if (out->ndim == TARN_MAX_NDIM)
-		return layout_check_ndim("index", TARN_MAX_NDIM + 1);
+	if (out->ndim == TARN_NDIM_MAX)
+		return layout_check_ndim("index", TARN_NDIM_MAX + 1);
 	layout_insert_dim(out, out->ndim, n, stride);
 	return 0;
 }

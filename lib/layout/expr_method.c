@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-#define ARGS_MAX (TARN_MAX_NDIM + 1) /* split: a dim and 12 sizes */
+#define ARGS_MAX (TARN_NDIM_MAX + 1) /* split: a dim and 12 sizes */
 #define PATTERN_MAX_SIZE 512
 
 struct args {
@@ -160,7 +160,7 @@ static const struct {
 	{"diagonal", 0, 3, do_diagonal},
 	{"expand", 0, ARGS_MAX, do_expand},
 	{"flatten", 0, 2, do_flatten},
-	{"flip", 1, TARN_MAX_NDIM, do_flip},
+	{"flip", 1, TARN_NDIM_MAX, do_flip},
 	{"merge", 2, 2, do_merge},
 	{"narrow", 3, 3, do_narrow},
 	{"permute", 0, ARGS_MAX, do_permute},
@@ -227,8 +227,8 @@ static int apply_bitcast(struct expr *e)
 
 static int apply_rearrange(struct expr *e)
 {
-	char names[TARN_MAX_NDIM][EXPR_NAME_MAX];
-	struct tarn_axis axes[TARN_MAX_NDIM];
+	char names[TARN_NDIM_MAX][EXPR_NAME_MAX];
+	struct tarn_axis axes[TARN_NDIM_MAX];
 	char pattern[PATTERN_MAX_SIZE];
 	size_t n = 0;
 	int r;
@@ -238,7 +238,7 @@ static int apply_rearrange(struct expr *e)
 		return r;
 	while (expr_take(e, ",")) {
 		expr_skip_blanks(e);
-		if (n == TARN_MAX_NDIM)
+		if (n == TARN_NDIM_MAX)
 			return expr_fail(e, e->at, "there are too many sizes");
 		expr_take_name(e, names[n]);
 		if (!*names[n])
@@ -315,7 +315,7 @@ static int apply_numbers(struct expr *e, const char *at, const char *name)
 
 static int reverse_dims(struct expr *e)
 {
-	int n = e->layout.ndim, dims[TARN_MAX_NDIM];
+	int n = e->layout.ndim, dims[TARN_NDIM_MAX];
 
 	for (int i = 0; i < n; i++)
 		dims[i] = n - 1 - i;

@@ -10,11 +10,11 @@
 
 int layout_check_ndim(const char *op, int ndim)
 {
-	if (ndim >= 0 && ndim <= TARN_MAX_NDIM)
+	if (ndim >= 0 && ndim <= TARN_NDIM_MAX)
 		return 0;
 	return tarn_fail(EINVAL,
 		"%s: a layout has 0 to %d dimensions, and this would have %d",
-		op, TARN_MAX_NDIM, ndim);
+		op, TARN_NDIM_MAX, ndim);
 }
 
 int layout_fail_dim(const char *op, const struct tarn_layout *layout, int dim)
@@ -144,14 +144,14 @@ int tarn_layout_check(const struct tarn_layout *layout)
 	static const uint8_t zero[sizeof(layout->reserved)];
 	int r;
 
-	if (layout->ndim > TARN_MAX_NDIM)
+	if (layout->ndim > TARN_NDIM_MAX)
 		return layout_check_ndim("layout", layout->ndim);
 	if (memcmp(layout->reserved, zero, sizeof(zero)) != 0)
 		return tarn_fail(EINVAL, "layout: reserved bytes are not 0");
 	r = layout_check("layout", layout);
 	if (r < 0)
 		return r;
-	for (int i = layout->ndim; i < TARN_MAX_NDIM; i++)
+	for (int i = layout->ndim; i < TARN_NDIM_MAX; i++)
 		if (layout->shape[i] || layout->stride[i])
 			return tarn_fail(EINVAL,
 				"layout: entry %d is past rank %d and not 0", i,
@@ -212,10 +212,10 @@ static int layout_begin(const char *op, int dtype, int ndim,
 bool layout_write_contiguous(int dtype, int ndim, const int64_t *shape,
 	struct tarn_layout *ret, uint64_t *ret_size)
 {
-	int64_t stride[TARN_MAX_NDIM], n = 1;
+	int64_t stride[TARN_NDIM_MAX], n = 1;
 	int bits = tarn_dtype_bits(dtype);
 
-	if (ndim < 0 || ndim > TARN_MAX_NDIM || bits < 8)
+	if (ndim < 0 || ndim > TARN_NDIM_MAX || bits < 8)
 		return false;
 	for (int i = ndim - 1; i >= 0; i--) {
 		stride[i] = n;

@@ -35,7 +35,7 @@ const char *shape_text(
 #define LAYOUT_TEXT(l) SHAPE_TEXT((l)->ndim, (l)->shape)
 #define STRIDE_TEXT(l) SHAPE_TEXT((l)->ndim, (l)->stride)
 
-/* -EINVAL unless 0 <= ndim <= TARN_MAX_NDIM. */
+/* -EINVAL unless 0 <= ndim <= TARN_NDIM_MAX. */
 int layout_check_ndim(const char *op, int ndim);
 
 /* The product of a shape, checked: extents of 0 win over any overflow. */
@@ -185,7 +185,7 @@ static inline void layout_write(struct tarn_layout *ret, int dtype, int ndim,
 		ret->stride[ndim] = 0;
 		ndim++;
 	}
-	for (int i = ndim; i < TARN_MAX_NDIM; i += 2) {
+	for (int i = ndim; i < TARN_NDIM_MAX; i += 2) {
 		memset(&ret->shape[i], 0, 2 * sizeof(ret->shape[0]));
 		memset(&ret->stride[i], 0, 2 * sizeof(ret->stride[0]));
 	}

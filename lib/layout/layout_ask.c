@@ -124,8 +124,8 @@ int tarn_layout_element(const struct tarn_layout *layout, const int64_t *index,
 	return 0;
 }
 
-int tarn_ravel_index(int ndim, const int64_t *shape, const int64_t *index,
-	enum tarn_order order, int64_t *ret_flat)
+int tarn_layout_ravel_index(int ndim, const int64_t *shape,
+	const int64_t *index, enum tarn_order order, int64_t *ret_flat)
 {
 	int64_t numel, flat = 0;
 	int r;
@@ -151,7 +151,7 @@ int tarn_ravel_index(int ndim, const int64_t *shape, const int64_t *index,
 	return 0;
 }
 
-int tarn_unravel_index(int ndim, const int64_t *shape, int64_t flat,
+int tarn_layout_unravel_index(int ndim, const int64_t *shape, int64_t flat,
 	enum tarn_order order, int64_t *ret_index)
 {
 	int64_t numel;

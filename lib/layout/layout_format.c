@@ -42,8 +42,8 @@ const char *shape_text(char buf[SHAPE_TEXT_MAX], int ndim, const int64_t *shape)
 	struct text t = {.buf = buf, .size = SHAPE_TEXT_MAX};
 
 	text_add(&t, "[");
-	text_add_list(&t, MIN(ndim, TARN_MAX_NDIM), shape);
-	text_add(&t, ndim > TARN_MAX_NDIM ? ", ...]" : "]");
+	text_add_list(&t, MIN(ndim, TARN_NDIM_MAX), shape);
+	text_add(&t, ndim > TARN_NDIM_MAX ? ", ...]" : "]");
 	return buf;
 }
 
@@ -52,7 +52,7 @@ int tarn_layout_format(const struct tarn_layout *layout, char *buf, size_t size)
 	struct text t = {.buf = size ? buf : NULL, .size = size};
 	const char *name = tarn_dtype_name(layout->dtype);
 	struct tarn_layout usual = *layout;
-	int ndim = MIN(layout->ndim, TARN_MAX_NDIM);
+	int ndim = MIN(layout->ndim, TARN_NDIM_MAX);
 
 	text_add(&t, "%s[", name ? name : "NONE");
 	text_add_list(&t, ndim, layout->shape);
@@ -144,11 +144,11 @@ static int spec_list(struct spec *s, char close, int64_t *v, int *ret_n)
 		return 0;
 	}
 	do {
-		if (n == TARN_MAX_NDIM)
+		if (n == TARN_NDIM_MAX)
 			return tarn_fail(EINVAL,
 				"layout: \"%.100s\" has more than %d "
 				"dimensions",
-				s->text, TARN_MAX_NDIM);
+				s->text, TARN_NDIM_MAX);
 		r = spec_number(s, &v[n]);
 		if (r < 0)
 			return r;
@@ -178,7 +178,7 @@ static int spec_dtype(struct spec *s, enum tarn_dtype *ret)
 int tarn_layout_parse(const char *spec, struct tarn_layout *ret)
 {
 	struct spec s = {.text = spec, .at = spec};
-	int64_t shape[TARN_MAX_NDIM], stride[TARN_MAX_NDIM], offset = 0;
+	int64_t shape[TARN_NDIM_MAX], stride[TARN_NDIM_MAX], offset = 0;
 	int ndim, n_strides = -1;
 	struct tarn_layout out;
 	enum tarn_dtype dtype;

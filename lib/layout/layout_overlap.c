@@ -14,8 +14,8 @@
 /* Dimensions of two and more, by the size of their strides. */
 struct walk {
 	int n;
-	int64_t stride[TARN_MAX_NDIM]; /* absolute */
-	int64_t extent[TARN_MAX_NDIM];
+	int64_t stride[TARN_NDIM_MAX]; /* absolute */
+	int64_t extent[TARN_NDIM_MAX];
 };
 
 static void walk_sorted(

@@ -15,7 +15,7 @@
 
 #include <ctype.h>
 
-#define AXES_MAX TARN_MAX_NDIM
+#define AXES_MAX TARN_NDIM_MAX
 #define TERMS_MAX (2 * AXES_MAX) /* as many again may be 1 */
 
 /* One name in the pattern; the ellipsis is a name of several dimensions. */
@@ -290,13 +290,13 @@ struct result {
 	int n;
 	int order[AXES_MAX];
 	int ndim;
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 };
 
 static int result_add_dim(struct result *res, int64_t size)
 {
-	if (res->ndim == TARN_MAX_NDIM)
-		return layout_check_ndim("rearrange", TARN_MAX_NDIM + 1);
+	if (res->ndim == TARN_NDIM_MAX)
+		return layout_check_ndim("rearrange", TARN_NDIM_MAX + 1);
 	res->shape[res->ndim++] = size;
 	return 0;
 }

@@ -145,10 +145,10 @@ static int view_strides(const struct tarn_layout *layout, int ndim,
 static inline bool view_plainly(const struct tarn_layout *layout, int ndim,
 	const int64_t *shape, struct tarn_layout *ret)
 {
-	int64_t sizes[TARN_MAX_NDIM], stride[TARN_MAX_NDIM];
+	int64_t sizes[TARN_NDIM_MAX], stride[TARN_NDIM_MAX];
 	int64_t have = 1, want = 1;
 
-	if (layout->ndim == 0 || ndim < 0 || ndim > TARN_MAX_NDIM ||
+	if (layout->ndim == 0 || ndim < 0 || ndim > TARN_NDIM_MAX ||
 		dtype_is_packed(layout->dtype))
 		return false;
 	/* An empty tensor may have any other sizes. */
@@ -190,7 +190,7 @@ static int give_view(const char *op, const struct tarn_layout *layout, int ndim,
 int view_as(const char *op, const struct tarn_layout *layout, int ndim,
 	const int64_t *shape, struct tarn_layout *ret)
 {
-	int64_t sizes[TARN_MAX_NDIM], stride[TARN_MAX_NDIM];
+	int64_t sizes[TARN_NDIM_MAX], stride[TARN_NDIM_MAX];
 	int d, r;
 
 	if (view_plainly(layout, ndim, shape, ret))
@@ -219,7 +219,7 @@ int view_as(const char *op, const struct tarn_layout *layout, int ndim,
 int reshape_as(const char *op, const struct tarn_layout *layout, int ndim,
 	const int64_t *shape, struct tarn_layout *ret)
 {
-	int64_t sizes[TARN_MAX_NDIM], stride[TARN_MAX_NDIM];
+	int64_t sizes[TARN_NDIM_MAX], stride[TARN_NDIM_MAX];
 	int r;
 
 	if (view_plainly(layout, ndim, shape, ret))
@@ -302,7 +302,7 @@ static int group_dims(const char *op, const struct tarn_layout *layout,
 int tarn_layout_flatten(const struct tarn_layout *layout, int first, int last,
 	struct tarn_layout *ret)
 {
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 	int ndim = 0;
 	int r;
 
@@ -319,7 +319,7 @@ int tarn_layout_flatten(const struct tarn_layout *layout, int first, int last,
 int tarn_layout_merge(const struct tarn_layout *layout, int first, int last,
 	struct tarn_layout *ret)
 {
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 	int ndim = 0;
 	int r;
 
@@ -336,7 +336,7 @@ int tarn_layout_merge(const struct tarn_layout *layout, int first, int last,
 int tarn_layout_split(const struct tarn_layout *layout, int dim, int n,
 	const int64_t *sizes, struct tarn_layout *ret)
 {
-	int64_t wanted[TARN_MAX_NDIM], shape[TARN_MAX_NDIM];
+	int64_t wanted[TARN_NDIM_MAX], shape[TARN_NDIM_MAX];
 	int r;
 
 	r = layout_dim("split", layout, dim, &dim);
@@ -347,7 +347,7 @@ int tarn_layout_split(const struct tarn_layout *layout, int dim, int n,
 			"split: dimension %d of shape %s needs a size or more",
 			dim, LAYOUT_TEXT(layout));
 	r = layout_check_ndim(
-		"split", n > TARN_MAX_NDIM ? n : layout->ndim - 1 + n);
+		"split", n > TARN_NDIM_MAX ? n : layout->ndim - 1 + n);
 	if (r < 0)
 		return r;
 	/* 0 asks for an inferred size too, where it cannot be a size. */

@@ -6,7 +6,7 @@
 
 /*
  * shape with its one -1 filled in, checked to hold as many elements as from.
- * -EINVAL, -EOVERFLOW. out has room for TARN_MAX_NDIM.
+ * -EINVAL, -EOVERFLOW. out has room for TARN_NDIM_MAX.
  */
 int shape_infer(const char *op, int dtype, int from_ndim, const int64_t *from,
 	int ndim, const int64_t *shape, int64_t *out);

@@ -27,7 +27,7 @@ struct segment {
 
 /* The segments, the last one first; returns how many. */
 static int find_segments(int m, const int64_t *from, int n, const int64_t *to,
-	int64_t numel, struct segment segments[TARN_MAX_NDIM])
+	int64_t numel, struct segment segments[TARN_NDIM_MAX])
 {
 	int64_t p = numel, q = numel, after = numel;
 	int i = m - 1, j = n - 1;
@@ -61,7 +61,7 @@ struct refinement {
 		int64_t cut;
 		bool from; /* is it a cut of from? */
 		bool to;
-	} at[2 * TARN_MAX_NDIM];
+	} at[2 * TARN_NDIM_MAX];
 };
 
 /* Of shapes in which every cut divides the next. false where the refinement
@@ -86,7 +86,7 @@ static bool refine(int m, const int64_t *from, int n, const int64_t *to,
 		if (take_to)
 			q /= to[j--];
 	}
-	return ret->n <= TARN_MAX_NDIM;
+	return ret->n <= TARN_NDIM_MAX;
 }
 
 static struct tarn_reshape_step *add_step(
@@ -119,7 +119,7 @@ static void add_split(
 static void plan_refined(const struct refinement *fine, const int64_t *to,
 	struct tarn_reshape_plan *plan)
 {
-	int64_t sizes[TARN_MAX_NDIM];
+	int64_t sizes[TARN_NDIM_MAX];
 	int64_t before = 1;
 	int begin = 0, merged = 0;
 	int splits;
@@ -182,10 +182,10 @@ static int plan_segments(int n, const struct segment *segments,
 static bool plan_cuts(int m, const int64_t *from, int n, const int64_t *to,
 	int64_t numel, struct tarn_reshape_plan *plan)
 {
-	struct segment segments[TARN_MAX_NDIM];
+	struct segment segments[TARN_NDIM_MAX];
 	struct tarn_reshape_plan steps = {.n_steps = 0};
 	struct refinement fine;
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 	int ndim = plan_segments(find_segments(m, from, n, to, numel, segments),
 		segments, from, shape, &steps);
 	bool flat = steps.n_steps > 0;
@@ -218,7 +218,7 @@ int tarn_reshape_explain(int from_ndim, const int64_t *from, int to_ndim,
 	const int64_t *to, struct tarn_reshape_plan *ret)
 {
 	struct tarn_reshape_plan plan = {.kind = TARN_RESHAPE_SAME};
-	int64_t sizes[TARN_MAX_NDIM], numel = 0;
+	int64_t sizes[TARN_NDIM_MAX], numel = 0;
 	int r;
 
 	r = layout_check_ndim("explain", from_ndim);

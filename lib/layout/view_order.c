@@ -9,9 +9,9 @@
 static int fail_permute(const struct tarn_layout *layout, int ndim,
 	const int *dims, const char *why)
 {
-	int64_t wide[TARN_MAX_NDIM];
+	int64_t wide[TARN_NDIM_MAX];
 
-	for (int i = 0; i < MIN(ndim, TARN_MAX_NDIM); i++)
+	for (int i = 0; i < MIN(ndim, TARN_NDIM_MAX); i++)
 		wide[i] = dims[i];
 	return tarn_fail(EINVAL,
 		"permute: %s is no order of the %d dimensions "
@@ -23,7 +23,7 @@ int tarn_layout_permute(const struct tarn_layout *layout, int ndim,
 	const int *dims, struct tarn_layout *ret)
 {
 	struct tarn_layout spare, before, *out;
-	int order[TARN_MAX_NDIM];
+	int order[TARN_NDIM_MAX];
 	unsigned int seen = 0;
 
 	if (ndim != layout->ndim)

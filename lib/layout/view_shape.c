@@ -110,7 +110,7 @@ static int expand_end(const char *op, const struct tarn_layout *layout,
 static int expand_to(const char *op, const struct tarn_layout *layout, int ndim,
 	const int64_t *shape, struct tarn_layout *ret)
 {
-	int64_t sizes[TARN_MAX_NDIM], stride[TARN_MAX_NDIM];
+	int64_t sizes[TARN_NDIM_MAX], stride[TARN_NDIM_MAX];
 
 	for (int i = ndim - 1; i >= 0; i--) {
 		int d = i - (ndim - layout->ndim);
@@ -153,7 +153,7 @@ int tarn_layout_expand(const struct tarn_layout *layout, int ndim,
 int tarn_layout_broadcast(
 	const struct tarn_layout *layouts, size_t n, struct tarn_layout *rets)
 {
-	int64_t shape[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
 	struct tarn_layout out;
 	int ndim = 0;
 	int r;

@@ -193,7 +193,7 @@ int nest_walk(const struct nest *nest,
 	int (*fn)(void *arg, const struct nest_row *row), void *arg)
 {
 	int last = nest->n - 1;
-	int64_t index[TARN_MAX_NDIM] = {0};
+	int64_t index[TARN_NDIM_MAX] = {0};
 	struct nest_row row = {
 		.dst = nest->dst0,
 		.src = nest->src0,

@@ -15,10 +15,10 @@ struct nest {
 	int n;
 	bool empty; /* no elements: nothing to walk */
 	int64_t dst0, src0, channel0;
-	int64_t extent[TARN_MAX_NDIM];
-	int64_t dst[TARN_MAX_NDIM];
-	int64_t src[TARN_MAX_NDIM];
-	int64_t channel[TARN_MAX_NDIM]; /* 0 in all loops but one, at most */
+	int64_t extent[TARN_NDIM_MAX];
+	int64_t dst[TARN_NDIM_MAX];
+	int64_t src[TARN_NDIM_MAX];
+	int64_t channel[TARN_NDIM_MAX]; /* 0 in all loops but one, at most */
 };
 
 struct nest_row {

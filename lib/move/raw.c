@@ -130,7 +130,7 @@ static void plan_near(struct raw_job *job)
 	job->near = -1;
 	if (pair->cols == 1 || pair->cols * llabs(pair->col_src) >= LINE ||
 		step == 0 || step > 2 * LINE || near == job->outer.n - 1 ||
-		job->outer.n == TARN_MAX_NDIM)
+		job->outer.n == TARN_NDIM_MAX)
 		return;
 	job->near = near;
 	job->stretch = MIN(4 * LINE / step, job->outer.extent[near]);

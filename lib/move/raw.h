@@ -17,9 +17,9 @@ struct raw {
 	int n;
 	bool large; /* past the cache, see move.h */
 	int64_t size;
-	int64_t extent[TARN_MAX_NDIM];
-	int64_t dst[TARN_MAX_NDIM];
-	int64_t src[TARN_MAX_NDIM];
+	int64_t extent[TARN_NDIM_MAX];
+	int64_t dst[TARN_NDIM_MAX];
+	int64_t src[TARN_NDIM_MAX];
 };
 
 /* How the two innermost loops are done. */

@@ -36,8 +36,8 @@ struct tiler {
 	bool large;
 	char *dst;
 	const char *src;
-	int order[TARN_MAX_NDIM]; /* of the loops over tiles */
-	int64_t block[TARN_MAX_NDIM];
+	int order[TARN_NDIM_MAX]; /* of the loops over tiles */
+	int64_t block[TARN_NDIM_MAX];
 	struct nest tile;     /* the tile in work */
 	struct side from, to; /* planned for extents like this tile's */
 	bool planned;

@@ -9,7 +9,7 @@
 #include <tarn/layout.h>
 
 struct box {
-	int64_t start[TARN_MAX_NDIM], extent[TARN_MAX_NDIM];
+	int64_t start[TARN_NDIM_MAX], extent[TARN_NDIM_MAX];
 	int64_t count; /* elements */
 };
 

@@ -150,7 +150,7 @@ static int turn_round(struct part *p, int *channel_dim)
 {
 	_cleanup_tensor_ tarn_tensor *src = p->src;
 	struct tarn_layout turned;
-	int dims[TARN_MAX_NDIM], ndim = p->file.ndim, r;
+	int dims[TARN_NDIM_MAX], ndim = p->file.ndim, r;
 
 	for (int i = 0; i < ndim; i++)
 		dims[i] = ndim - 1 - i;

@@ -31,7 +31,7 @@ static int shorter_stride(const void *a, const void *b)
 static double price(const struct tarn_layout *l, const int64_t *extent)
 {
 	double bytes = tarn_dtype_bits(l->dtype) / 8.0, span = 1, ranges = 1;
-	struct loop loops[TARN_MAX_NDIM];
+	struct loop loops[TARN_NDIM_MAX];
 	size_t n = 0;
 
 	for (int i = 0; i < l->ndim; i++)

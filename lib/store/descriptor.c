@@ -60,10 +60,10 @@ static int read_dims(
 {
 	int64_t rest = 0;
 
-	if (d->ndim > TARN_MAX_NDIM)
+	if (d->ndim > TARN_NDIM_MAX)
 		return tarn_fail(EBADMSG, "descriptor: rank %u, %d is the most",
-			d->ndim, TARN_MAX_NDIM);
-	for (int i = d->ndim; i < TARN_MAX_NDIM; i++)
+			d->ndim, TARN_NDIM_MAX);
+	for (int i = d->ndim; i < TARN_NDIM_MAX; i++)
 		rest |= d->shape[i] | d->stride[i];
 	if (rest)
 		return fail_rank(d);

@@ -24,8 +24,8 @@ struct parser {
 	size_t count, room;
 	int depth;
 	int ndim;                     /* -1: no number and no [] seen yet */
-	int64_t shape[TARN_MAX_NDIM]; /* -1: not known yet */
-	int64_t items[TARN_MAX_NDIM]; /* so far, in the open lists */
+	int64_t shape[TARN_NDIM_MAX]; /* -1: not known yet */
+	int64_t items[TARN_NDIM_MAX]; /* so far, in the open lists */
 };
 
 static int column(const struct parser *p)
@@ -185,10 +185,10 @@ static int read_value(struct parser *p)
 
 static int open_list(struct parser *p)
 {
-	if (p->depth == TARN_MAX_NDIM)
+	if (p->depth == TARN_NDIM_MAX)
 		return tarn_fail(EINVAL,
 			"parse: column %d is more than %d lists deep",
-			column(p), TARN_MAX_NDIM);
+			column(p), TARN_NDIM_MAX);
 	p->items[p->depth++] = 0;
 	p->at++;
 	if (p->ndim >= 0 && p->depth > p->ndim)

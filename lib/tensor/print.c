@@ -29,8 +29,8 @@ struct printer {
 	struct number_column column;
 	int ndim;
 	bool summary;
-	int64_t shape[TARN_MAX_NDIM];
-	int64_t seen[TARN_MAX_NDIM]; /* of each dimension */
+	int64_t shape[TARN_NDIM_MAX];
+	int64_t seen[TARN_NDIM_MAX]; /* of each dimension */
 	uint64_t *raw;               /* seen elements, C order */
 	size_t next;                 /* the next one of raw to print */
 	char *text;

@@ -39,7 +39,7 @@ help(tarn.Tensor), help(tarn.Store) and help(tarn.load) have the rest.
 """
 import importlib
 
-from . import _arrays, _collate
+from . import _conversions, _collate
 from ._channel import Receiver, Sender, receiver, sender
 from ._safe_open import safe_open
 from ._store import (File, Loaded, Snapshot, Store, default_store, load, open,
@@ -63,7 +63,7 @@ def from_numpy(array, dtype=None):
     """A Tensor over the bytes of an array, or of anything else that has
     buffers or __array_interface__; writable if those are. dtype takes the same
     bytes as something else: from_numpy(bits, "BF16")."""
-    return _arrays.to_tensor(array, dtype)
+    return _conversions.to_tensor(array, dtype)
 
 
 __all__ = ["Channel", "Dtype", "File", "Item", "Loaded", "NotFoundError",

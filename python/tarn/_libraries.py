@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What packing uses of numpy and PyTorch: asked for once, see libraries.c."""
 from . import _tarn
-from ._arrays import TORCH, ml_dtype
+from ._conversions import TORCH, ml_dtype
 
 NUMPY = {"BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2",
          "F16": "<f2", "U32": "<u4", "I32": "<i4", "F32": "<f4", "C64": "<c8",

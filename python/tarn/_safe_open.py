@@ -2,7 +2,7 @@
 """safe_open, as safetensors' users know it, over a mapped file."""
 from collections.abc import Mapping
 
-from . import _arrays
+from . import _conversions
 from ._safetensors import SafetensorError, check_backend, errors
 from ._store import File
 from ._tarn import NotFoundError
@@ -22,13 +22,13 @@ def _framework(framework, device):
         import torch
 
         if torch.device(device).type == "cpu":
-            return _arrays.to_torch, _same
-        return _arrays.to_torch, lambda part: part.to(device)
+            return _conversions.to_torch, _same
+        return _conversions.to_torch, lambda part: part.to(device)
     if device != "cpu":
         raise ValueError(f"safe_open: device {device!r} wants PyTorch, "
                          "framework=\"pt\"; all others are in \"cpu\"")
     if FRAMEWORKS[framework] == "np":
-        return _arrays.to_private_numpy, _same
+        return _conversions.to_private_numpy, _same
     return _same, _same
 
 
@@ -115,7 +115,7 @@ class safe_open:
 
     def get_tensors(self):
         """All of them, a dict."""
-        return _arrays.each(self._open(),
+        return _conversions.each(self._open(),
                             lambda t: self._move(self._view(t)))
 
     def get_slice(self, name):

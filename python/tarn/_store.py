@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import ItemsView, Mapping, ValuesView
 
-from . import _arrays, _copies, _names, _tarn
+from . import _conversions, _copies, _names, _tarn
 
 
 class _Tensors(Mapping):
@@ -33,13 +33,13 @@ class _Whole(_Tensors):
     def numpy(self):
         """All tensors as a dict of numpy arrays, read-only, over the same
         bytes; see Tensor.numpy."""
-        return _arrays.each(self, _arrays.to_numpy)
+        return _conversions.each(self, _conversions.to_numpy)
 
     def torch(self):
         """All tensors as a dict of PyTorch's, copy-on-write over the same
         bytes; see Tensor.torch. Other PyTorch tensors that this process made
         of the same bytes see what is written to them."""
-        return _arrays.each(self, _arrays.to_torch)
+        return _conversions.each(self, _conversions.to_torch)
 
 
 class File(_tarn.FileBase, _Whole):

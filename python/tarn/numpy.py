@@ -7,7 +7,7 @@ calls, and one disk read for all processes of a machine.
 
 numpy has no BF16 and no F8: TypeError, unless ml_dtypes is installed; see
 Tensor.numpy."""
-from . import _arrays, _safetensors, _store
+from . import _conversions, _safetensors, _store
 from ._safetensors import SafetensorError
 
 
@@ -19,13 +19,13 @@ def load_file(filename, *, backend="mmap"):
     _safetensors.check_backend(backend)
     with _safetensors.errors():
         loaded = _store.load(filename)
-    return _arrays.each(loaded, _arrays.to_private_numpy)
+    return _conversions.each(loaded, _conversions.to_private_numpy)
 
 
 def load(data):
     """The same of the bytes of such a file, without a daemon."""
-    return _arrays.each(_safetensors.open_bytes(data),
-                        _arrays.to_private_numpy)
+    return _conversions.each(_safetensors.open_bytes(data),
+                        _conversions.to_private_numpy)
 
 
 def save_file(tensor_dict, filename, metadata=None):

@@ -114,7 +114,7 @@ static void test_words(void)
 	refuse(&sent, 0, "no dtype");
 	c->dtype = 255;
 	refuse(&sent, 0, "a dtype of tomorrow");
-	c->ndim = TARN_MAX_NDIM + 1;
+	c->ndim = TARN_NDIM_MAX + 1;
 	refuse(&sent, 0, "too many dimensions");
 	c->ndim = 255;
 	refuse(&sent, 0, "far too many");
@@ -156,7 +156,7 @@ static void test_left_over(void)
 	struct sent sent = send();
 	tarn_tensor *t;
 
-	for (int i = 2; i < TARN_MAX_NDIM; i++)
+	for (int i = 2; i < TARN_NDIM_MAX; i++)
 		sent.records[0].shape[i] = sent.records[1].stride[i] = -77;
 	memset(sent.records[0].stride, 0x55, sizeof(sent.were[0].stride));
 	for (uint32_t i = 0; i < 2; i++) {
@@ -204,7 +204,7 @@ static void spoil(struct tarn_descriptor *d)
 		d->dtype = (uint8_t)(roll() % (TARN_DTYPE_MAX + 2));
 		break;
 	case 2:
-		d->ndim = (uint8_t)(roll() % (TARN_MAX_NDIM + 2));
+		d->ndim = (uint8_t)(roll() % (TARN_NDIM_MAX + 2));
 		break;
 	case 3:
 		d->base = number();
@@ -213,10 +213,10 @@ static void spoil(struct tarn_descriptor *d)
 		d->offset = (int64_t)number();
 		break;
 	case 5:
-		d->shape[roll() % TARN_MAX_NDIM] = (int64_t)number();
+		d->shape[roll() % TARN_NDIM_MAX] = (int64_t)number();
 		break;
 	default:
-		d->stride[roll() % TARN_MAX_NDIM] = (int64_t)number();
+		d->stride[roll() % TARN_NDIM_MAX] = (int64_t)number();
 	}
 }
 

@@ -44,6 +44,7 @@ tests_cli_doctor_SOURCES = \
 	cli/doctor/reading.c \
 	cli/doctor/system.c \
 	cli/message.c \
+	cli/size.c \
 	cli/text.c \
 	tests/cli/doctor.c \
 	tests/cli/doctor_machines.h \
@@ -53,6 +54,7 @@ tests_cli_gauge_LDADD = tests/libkit.la
 tests_cli_progress_SOURCES = \
 	cli/ending.c \
 	cli/progress.c \
+	cli/size.c \
 	cli/text.c \
 	tests/cli/progress.c \
 	$(NULL)

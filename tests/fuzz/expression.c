@@ -84,14 +84,14 @@ static void mark(struct reach *reach, __int128 element, int bits)
 /* One by one, by index. False: there are too many. */
 static bool walk(const struct tarn_layout *l, __int128 from, struct reach *ret)
 {
-	int64_t index[TARN_MAX_NDIM], element, numel = tarn_layout_numel(l);
+	int64_t index[TARN_NDIM_MAX], element, numel = tarn_layout_numel(l);
 
 	memset(ret, 0, sizeof(*ret));
 	ret->from = from;
 	if (numel > ELEMENTS_MAX)
 		return false;
 	for (int64_t i = 0; i < numel; i++) {
-		if (tarn_unravel_index(
+		if (tarn_layout_unravel_index(
 			    l->ndim, l->shape, i, TARN_ORDER_C, index) < 0 ||
 			tarn_layout_element(l, index, &element) < 0)
 			bail("element %lld: %s", (long long)i,

@@ -43,7 +43,7 @@ static int random_shape(int64_t *shape, int64_t pack, int64_t max)
  * innermost, and the others in whole packs, when strict. */
 static void random_strides(struct tarn_layout *l, bool is_src, int64_t pack)
 {
-	int order[TARN_MAX_NDIM], n = l->ndim;
+	int order[TARN_NDIM_MAX], n = l->ndim;
 	bool strict = pack > 1 && kit_move_below(8) != 0;
 	int gaps = kit_move_below(3) == 0 ? 4 : 1000;
 	int flips = kit_move_below(3) == 0 ? 3 : 1000;
@@ -148,7 +148,7 @@ void kit_move_each(const struct kit_move_pair *pair,
 		const int64_t *index),
 	void *arg)
 {
-	int64_t index[TARN_MAX_NDIM] = {0};
+	int64_t index[TARN_NDIM_MAX] = {0};
 	int i;
 
 	if (tarn_layout_numel(&pair->dst) == 0)

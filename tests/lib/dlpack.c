@@ -155,7 +155,7 @@ static void test_layouts(void)
 		if (back && tarn_layout_numel(tarn_tensor_layout(t)) > 0)
 			is_mem(tarn_tensor_layout(t)->stride,
 				tarn_tensor_layout(back)->stride,
-				sizeof(int64_t) * TARN_MAX_NDIM,
+				sizeof(int64_t) * TARN_NDIM_MAX,
 				"%s keeps its strides through DLPack", what);
 		tarn_tensor_unref(back);
 		tarn_tensor_unref(t);

@@ -17,8 +17,8 @@
 struct foreign {
 	DLManagedTensorVersioned versioned;
 	DLManagedTensor unversioned;
-	int64_t shape[TARN_MAX_NDIM + 1];
-	int64_t strides[TARN_MAX_NDIM + 1];
+	int64_t shape[TARN_NDIM_MAX + 1];
+	int64_t strides[TARN_NDIM_MAX + 1];
 	float data[64];
 	atomic_int deleted;
 };

@@ -146,21 +146,22 @@ static void test_index(void)
 		bool same = true;
 
 		for (int64_t i = 0; i < 24; i++) {
-			same &= tarn_unravel_index(3, shape, i, order, index) ==
-				0;
-			same &= tarn_ravel_index(3, shape, index, order, &n) ==
-					0 &&
+			same &= tarn_layout_unravel_index(
+					3, shape, i, order, index) == 0;
+			same &= tarn_layout_ravel_index(
+					3, shape, index, order, &n) == 0 &&
 				n == i;
 		}
 		ok(same, "ravel undoes unravel in order %d", order);
 	}
-	must(tarn_unravel_index(3, shape, 1, TARN_ORDER_C, index));
+	must(tarn_layout_unravel_index(3, shape, 1, TARN_ORDER_C, index));
 	is_int(1, index[2], "C order moves the last index first");
-	must(tarn_unravel_index(3, shape, 1, TARN_ORDER_F, index));
+	must(tarn_layout_unravel_index(3, shape, 1, TARN_ORDER_F, index));
 	is_int(1, index[0], "Fortran order moves the first");
-	is_int(-ERANGE, tarn_unravel_index(3, shape, 24, TARN_ORDER_C, index),
+	is_int(-ERANGE,
+		tarn_layout_unravel_index(3, shape, 24, TARN_ORDER_C, index),
 		"a position past the last element is refused");
-	is_int(0, tarn_ravel_index(0, NULL, NULL, TARN_ORDER_C, &n),
+	is_int(0, tarn_layout_ravel_index(0, NULL, NULL, TARN_ORDER_C, &n),
 		"the index of rank 0 has no numbers");
 	is_int(0, n, "the only element of rank 0 is at position 0");
 }

@@ -85,9 +85,9 @@ static bool touch(const struct tarn_layout *l, uint64_t *ret)
 
 	*ret = 0;
 	for (int64_t i = 0; i < n; i++) {
-		int64_t index[TARN_MAX_NDIM], e = 0;
+		int64_t index[TARN_NDIM_MAX], e = 0;
 
-		must(tarn_unravel_index(
+		must(tarn_layout_unravel_index(
 			l->ndim, l->shape, i, TARN_ORDER_C, index));
 		if (tarn_layout_element(l, index, &e) < 0)
 			bail("%s", tarn_error_message());

@@ -43,7 +43,7 @@ static struct tarn_layout random_layout(
 	int ndim, const int64_t *shape, bool spread)
 {
 	struct tarn_layout l = {.dtype = TARN_U8, .ndim = (uint8_t)ndim};
-	int order[TARN_MAX_NDIM];
+	int order[TARN_NDIM_MAX];
 	int64_t stride = 1;
 
 	for (int i = 0; i < ndim; i++)
@@ -106,12 +106,12 @@ static bool as_counted(const struct meetings *m, const struct tarn_layout *dst,
 	const struct tarn_layout *src, int channel_dim)
 {
 	int64_t numel = tarn_layout_numel(dst), met = 0;
-	int64_t index[TARN_MAX_NDIM];
+	int64_t index[TARN_NDIM_MAX];
 
 	for (int64_t flat = 0; flat < numel; flat++) {
 		const struct meeting *at;
 
-		must(tarn_unravel_index(
+		must(tarn_layout_unravel_index(
 			dst->ndim, dst->shape, flat, TARN_ORDER_C, index));
 		at = &m->at[element_at(dst, index)];
 		if (at->times != 1 || at->src != element_at(src, index) ||
@@ -128,7 +128,7 @@ static bool as_counted(const struct meetings *m, const struct tarn_layout *dst,
 static void walk_parts(struct meetings *m, const struct nest *nest, int depth)
 {
 	int level = nest->n ? (int)below(nest->n) : 0;
-	int64_t index[TARN_MAX_NDIM] = {0};
+	int64_t index[TARN_NDIM_MAX] = {0};
 	struct nest part;
 
 	m->nest = nest;
@@ -169,7 +169,7 @@ static int64_t random_cases(enum nest_order order)
 
 	for (int i = 0; i < CASES; i++) {
 		int ndim = (int)below(6);
-		int64_t shape[TARN_MAX_NDIM] = {0};
+		int64_t shape[TARN_NDIM_MAX] = {0};
 		int channel_dim = (int)below(ndim + 1) - 1;
 		struct tarn_layout dst, src;
 		struct nest nest;

@@ -16,7 +16,7 @@
 
 static void print_one(tarn_storage *storage, const char *dtype_name)
 {
-	int64_t shape[TARN_MAX_NDIM] = {0};
+	int64_t shape[TARN_NDIM_MAX] = {0};
 	long long n, offset;
 	enum tarn_dtype dtype;
 	struct tarn_layout layout;
@@ -24,7 +24,7 @@ static void print_one(tarn_storage *storage, const char *dtype_name)
 	char *text = NULL;
 	int ndim;
 
-	if (scanf("%d", &ndim) != 1 || ndim < 0 || ndim > TARN_MAX_NDIM)
+	if (scanf("%d", &ndim) != 1 || ndim < 0 || ndim > TARN_NDIM_MAX)
 		bail("no ndim");
 	for (int i = 0; i < ndim; i++) {
 		if (scanf("%lld", &n) != 1)

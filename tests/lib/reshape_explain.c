@@ -17,7 +17,7 @@
 
 struct shape {
 	int ndim;
-	int64_t v[TARN_MAX_NDIM];
+	int64_t v[TARN_NDIM_MAX];
 };
 
 /* Does the steps' arithmetic and gives the shape that comes out; false where

@@ -88,10 +88,11 @@ static void slow_ravel(
 					    tarn_tensor_storage(t)) +
 				    tarn_tensor_base(t);
 	int64_t size = tarn_dtype_bits(l->dtype) / 8, element;
-	int64_t index[TARN_MAX_NDIM];
+	int64_t index[TARN_NDIM_MAX];
 
 	for (int64_t i = 0; i < tarn_layout_numel(l); i++) {
-		must(tarn_unravel_index(l->ndim, l->shape, i, order, index));
+		must(tarn_layout_unravel_index(
+			l->ndim, l->shape, i, order, index));
 		if (tarn_layout_element(l, index, &element) < 0)
 			bail("%s", tarn_error_message());
 		memcpy(out + i * size, data + element * size, (size_t)size);

@@ -15,11 +15,11 @@
 static double sum(tarn_tensor *t)
 {
 	const struct tarn_layout *l = tarn_tensor_layout(t);
-	int64_t index[TARN_MAX_NDIM];
+	int64_t index[TARN_NDIM_MAX];
 	double total = 0, d = 0;
 
 	for (int64_t i = 0; i < tarn_layout_numel(l); i++) {
-		must(tarn_unravel_index(
+		must(tarn_layout_unravel_index(
 			l->ndim, l->shape, i, TARN_ORDER_C, index));
 		must(tarn_tensor_get_f64(t, index, &d));
 		total += d;

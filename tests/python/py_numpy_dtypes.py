@@ -19,7 +19,7 @@ except ImportError:
     kit.skip_all("numpy is not installed (python3-numpy)")
 import tarn
 import tarn.numpy
-from tarn import _arrays
+from tarn import _conversions
 
 try:
     import ml_dtypes
@@ -211,13 +211,13 @@ else:
         t = of(dtype)
         n = t.numpy()
         kit.equal((n.dtype.name, n.astype("f8").tolist()),
-                  (_arrays.ML[dtype][0], [VALUES] * 2),
+                  (_conversions.ML[dtype][0], [VALUES] * 2),
                   f"{dtype}: .numpy() has ml_dtypes' dtype")
         n[0, 0] = 2
         kit.equal((t[0, 0], tarn.from_numpy(n).dtype, tarn.equal(
             tarn.from_numpy(n), t)), (2., dtype, True),
             f"{dtype}: .numpy() shares the bytes, and comes back")
-        kit.equal(np.asarray(t).dtype.name, _arrays.ML[dtype][0],
+        kit.equal(np.asarray(t).dtype.name, _conversions.ML[dtype][0],
                   f"{dtype}: numpy.asarray has ml_dtypes' dtype")
     kit.equal(tarn.open(path).numpy()["odd"].astype("f4").tolist(),
               [VALUES] * 2, "all tensors of a file are arrays with ml_dtypes")
@@ -225,7 +225,7 @@ else:
         kit.raises(TypeError, f"numpy has no {name}",
                    f"{name}: an unpacked type of ml_dtypes is not used",
                    of(name).numpy)
-    for theirs, ours in _arrays.PACKED.items():
+    for theirs, ours in _conversions.PACKED.items():
         if hasattr(ml_dtypes, theirs):
             kit.raises(ValueError, f"tarn packs {ours}",
                        f"{theirs}: an unpacked type of ml_dtypes is refused",

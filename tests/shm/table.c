@@ -39,7 +39,7 @@ static struct tarn_descriptor made(uint64_t id)
 	d.instance = 77;
 	d.storage = (uint32_t)id;
 	d.base = id;
-	d.stride[TARN_MAX_NDIM - 1] = (int64_t)(id * 3);
+	d.stride[TARN_NDIM_MAX - 1] = (int64_t)(id * 3);
 	return d;
 }
 

@@ -55,7 +55,7 @@ static struct tarn_descriptor made(uint32_t i, uint32_t storage, uint64_t g)
 	d.storage = storage;
 	d.generation = g;
 	d.base = i;
-	d.stride[TARN_MAX_NDIM - 1] = (int64_t)i * 3;
+	d.stride[TARN_NDIM_MAX - 1] = (int64_t)i * 3;
 	return d;
 }
 
@@ -89,7 +89,7 @@ static void reader(void)
 		if (r != -EAGAIN && atomic_load(&shared->round) == round)
 			shared->wrong +=
 				r < 0 || d.base != i ||
-				d.stride[TARN_MAX_NDIM - 1] != (int64_t)i * 3;
+				d.stride[TARN_NDIM_MAX - 1] != (int64_t)i * 3;
 	}
 	_exit(0);
 }

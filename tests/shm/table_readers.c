@@ -42,7 +42,7 @@ static struct tarn_descriptor made(const char *name, uint64_t version)
 	uint64_t id = name_hash(name, strlen(name), 99) + version;
 	struct tarn_descriptor d = {.base = id, .size = version};
 
-	for (int i = 0; i < TARN_MAX_NDIM; i++) {
+	for (int i = 0; i < TARN_NDIM_MAX; i++) {
 		d.shape[i] = (int64_t)(id ^ (uint64_t)i);
 		d.stride[i] = (int64_t)(id * 31 + (uint64_t)i);
 	}

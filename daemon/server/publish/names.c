@@ -45,9 +45,9 @@ int name_next(const struct name_list *names, const unsigned char **at,
 	if (left < need)
 		return tarn_fail(
 			EPROTO, "%s: the message ends in a name", names->verb);
-	if (head->ndim > TARN_MAX_NDIM)
+	if (head->ndim > TARN_NDIM_MAX)
 		return tarn_fail(EINVAL, "%s: %u dimensions, at most %u fit",
-			names->verb, head->ndim, TARN_MAX_NDIM);
+			names->verb, head->ndim, TARN_NDIM_MAX);
 	need += 16ull * head->ndim;
 	need += (head->name_size + 7ull) & ~7ull;
 	if (left < need)

@@ -28,7 +28,7 @@ void own_drop(struct domain *domain, uint32_t index, uint64_t generation);
 int own_fd(const struct domain *domain, uint32_t index, uint64_t generation);
 int own_send(struct client *client, const struct wire_message *m);
 
-/* send/held_fds.c: descriptors that must outlive the server */
+/* send/store_fd.c: descriptors that must outlive the server */
 /* Takes fd, also when it fails, and gives the keeper a copy: to be called
  * before a table leads to it. */
 int server_store_fd(

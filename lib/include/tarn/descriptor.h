@@ -39,8 +39,8 @@ struct tarn_descriptor {
 	uint8_t dtype;
 	uint8_t ndim;
 	uint8_t zero[6];
-	int64_t shape[TARN_MAX_NDIM];
-	int64_t stride[TARN_MAX_NDIM];
+	int64_t shape[TARN_NDIM_MAX];
+	int64_t stride[TARN_NDIM_MAX];
 };
 
 #ifdef __cplusplus

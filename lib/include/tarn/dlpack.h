@@ -57,7 +57,7 @@ struct DLManagedTensorVersioned;
  * -ENOTSUP: the memory is on another device, which the sentence names; the
  * version is not 1; elements of less than a byte are padded to bytes, or a
  * stride splits a byte. -EINVAL: DLPack has that dtype and tarn does not; more
- * than TARN_MAX_NDIM dimensions; a negative size; elements, but no address.
+ * than TARN_NDIM_MAX dimensions; a negative size; elements, but no address.
  * -EOVERFLOW: the elements would lie outside the address space. -ENOMEM.
  */
 TARN_PUBLIC int tarn_tensor_from_dlpack(

@@ -13,7 +13,7 @@
  * Differences from the reference reader of safetensors: a header that names a
  * tensor twice is refused (the format's text forbids it), and so is one with
  * \u0000 in a string, since names are C strings here; a tensor of more than
- * TARN_MAX_NDIM dimensions is listed but cannot be viewed.
+ * TARN_NDIM_MAX dimensions is listed but cannot be viewed.
  *
  * Differences from numpy: a header of more than 10,000 bytes is always refused,
  * as numpy does unless told otherwise; so is text that literal_eval accepts but
@@ -49,7 +49,7 @@ struct tarn_file_entry {
 	uint64_t file_offset;  /* first byte in the file */
 	uint64_t nbytes;
 	enum tarn_dtype dtype;
-	int ndim;	       /* may be larger than TARN_MAX_NDIM */
+	int ndim;	       /* may be larger than TARN_NDIM_MAX */
 	const uint64_t *shape; /* ndim sizes; owned by the file */
 	bool fortran_order;
 	uint32_t shard; /* see tarn_file_shard; otherwise 0 */
@@ -128,7 +128,7 @@ TARN_PUBLIC int tarn_file_metadata_at(const tarn_file *file, size_t i,
 	TARN_NONNULL(1) TARN_MUST_CHECK;
 
 /* The layout of a tensor, counted from its own first byte (file_offset).
- * -ENOTSUP: it has more than TARN_MAX_NDIM dimensions, or sizes past int64. */
+ * -ENOTSUP: it has more than TARN_NDIM_MAX dimensions, or sizes past int64. */
 TARN_PUBLIC int tarn_file_entry_layout(const struct tarn_file_entry *tensor,
 	struct tarn_layout *ret) TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 

@@ -12,7 +12,7 @@
  * a plain value: copy it, compare it, send it.
  *
  * Every layout that these functions make guarantees, so that no caller has to
- * check it again: 0 <= ndim <= TARN_MAX_NDIM, every extent >= 0, and the number
+ * check it again: 0 <= ndim <= TARN_NDIM_MAX, every extent >= 0, and the number
  * of elements, the number of bits, the offset and both ends of the reach fit in
  * int64_t. Unused entries of shape and stride are 0.
  *
@@ -37,7 +37,7 @@
 extern "C" {
 #endif
 
-#define TARN_MAX_NDIM 12 /* what a 256-byte descriptor has room for */
+#define TARN_NDIM_MAX 12 /* what a 256-byte descriptor has room for */
 #define TARN_NONE INT64_MIN /* a bound of a slice that was not given */
 
 struct tarn_layout {
@@ -45,8 +45,8 @@ struct tarn_layout {
 	uint8_t ndim;
 	uint8_t reserved[6]; /* 0 */
 	int64_t offset; /* elements from the start of the storage */
-	int64_t shape[TARN_MAX_NDIM];
-	int64_t stride[TARN_MAX_NDIM]; /* elements */
+	int64_t shape[TARN_NDIM_MAX];
+	int64_t stride[TARN_NDIM_MAX]; /* elements */
 };
 
 /* ---- making one ---------------------------------------------------- */
@@ -125,11 +125,11 @@ TARN_PUBLIC int tarn_layout_element(const struct tarn_layout *layout,
 
 /* Index <-> position in C order or Fortran order of shape (not of storage). */
 enum tarn_order { TARN_ORDER_C = 0, TARN_ORDER_F = 1 };
-TARN_PUBLIC int tarn_ravel_index(int ndim, const int64_t *shape,
+TARN_PUBLIC int tarn_layout_ravel_index(int ndim, const int64_t *shape,
 	const int64_t *index, enum tarn_order order, int64_t *ret_flat)
 	TARN_NONNULL(5) TARN_MUST_CHECK;
-TARN_PUBLIC int tarn_unravel_index(int ndim, const int64_t *shape, int64_t flat,
-	enum tarn_order order, int64_t *ret_index)
+TARN_PUBLIC int tarn_layout_unravel_index(int ndim, const int64_t *shape,
+	int64_t flat, enum tarn_order order, int64_t *ret_index)
 	TARN_NONNULL(5) TARN_MUST_CHECK;
 
 /* ---- views --------------------------------------------------------- */
@@ -286,13 +286,13 @@ struct tarn_reshape_step {
 	uint8_t kind; /* 'm': merge dims dim..dim+n-1, 's': split dim into n */
 	uint8_t dim;
 	uint8_t n;
-	int64_t sizes[TARN_MAX_NDIM]; /* of a split; the extent of a merge */
+	int64_t sizes[TARN_NDIM_MAX]; /* of a split; the extent of a merge */
 };
 
 struct tarn_reshape_plan {
 	enum tarn_reshape_kind kind;
 	int n_steps;
-	struct tarn_reshape_step steps[2 * TARN_MAX_NDIM];
+	struct tarn_reshape_step steps[2 * TARN_NDIM_MAX];
 };
 
 /* Finds the steps of a reshape. Deterministic, and linear in the two ranks.

@@ -11,7 +11,7 @@ from multiprocessing.reduction import ForkingPickler
 import torch
 
 from .. import _store
-from .._arrays import to_tensor
+from .._conversions import to_tensor
 
 TTL = 60  # seconds: long enough for any process that is alive
 _stores = {}

@@ -55,8 +55,8 @@ static const char *no_bytes(PyObject *self)
 
 /* shape and strides, in bytes, as long as the view lives. */
 struct buffer_shape {
-	Py_ssize_t shape[TARN_MAX_NDIM];
-	Py_ssize_t strides[TARN_MAX_NDIM];
+	Py_ssize_t shape[TARN_NDIM_MAX];
+	Py_ssize_t strides[TARN_NDIM_MAX];
 };
 
 /* The order that the flags demand, and why the tensor does not have it. */
@@ -192,7 +192,7 @@ PyGetSetDef array_properties[] = {
 
 static PyObject *call_helper(PyObject *self, const char *name)
 {
-	PyObject *helpers = PyImport_ImportModule("tarn._arrays"), *array;
+	PyObject *helpers = PyImport_ImportModule("tarn._conversions"), *array;
 
 	if (!helpers)
 		return NULL;
@@ -215,7 +215,7 @@ static PyObject *as_array(PyObject *self, PyObject *const *args,
 	if (named_arguments(
 		    "__array__", names, 0, args, n_args, keywords, given) < 0)
 		return NULL;
-	helpers = PyImport_ImportModule("tarn._arrays");
+	helpers = PyImport_ImportModule("tarn._conversions");
 	if (!helpers)
 		return NULL;
 	array = PyObject_CallMethod(helpers, "to_array", "OOO", self,

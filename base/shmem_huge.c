@@ -3,7 +3,7 @@
  * One switch decides for all sizes, and newer kernels have one for each size,
  * which may point to the first ("inherit").
  */
-#include "base/huge_pages.h"
+#include "base/shmem_huge.h"
 
 #include <glob.h>
 #include <stdbool.h>
@@ -39,7 +39,7 @@ static bool is_on_for_a_size(const char *root)
 	return on;
 }
 
-int huge_pages_in_shmem(const char *root)
+int shmem_huge_pages(const char *root)
 {
 	char path[4096], text[128];
 	ssize_t n;

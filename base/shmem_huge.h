@@ -5,4 +5,4 @@
 /* Can shared memory that is advised to (MADV_HUGEPAGE) have them? 1, 0;
  * -errno: that cannot be found out. The switches are looked up below root,
  * which is "" outside of tests. */
-int huge_pages_in_shmem(const char *root);
+int shmem_huge_pages(const char *root);
