@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/statfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "lib/io/direct.h"
@@ -150,6 +151,33 @@ static bool is_asked(const struct files *fs, enum io_probe ask)
 	return io_mode.ask == ask;
 }
 
+/* On a busy host a disk can answer before a read that must not wait looks
+ * whether it has. Then no such read tells what was cached. */
+static bool disk_is_ahead(const struct files *fs, enum io_probe ask)
+{
+	char byte;
+	struct iovec iov = {&byte, 1};
+	int n = 0;
+
+	for (int i = 0; ask == IO_PROBE_NOWAIT && i < TRIES; i++) {
+		must_evict(fs);
+		n += preadv2(fs->buffered, &iov, 1, HALF, RWF_NOWAIT) == 1;
+	}
+	return n > 0;
+}
+
+static void test_cold(const char *name, enum io_probe ask, struct files *fs)
+{
+	const char *letters =
+		seen("dddddd", fs, must_evict, (struct look) {.ask = ask});
+
+	if (strcmp(letters, "dddddd") != 0 && disk_is_ahead(fs, ask))
+		skip(1, "%s: the disk answers reads that must not wait", name);
+	else
+		is_str("dddddd", letters, "%s: a cold file is read directly",
+			name);
+}
+
 static void test_asking(const char *name, enum io_probe ask, struct files *fs)
 {
 	const uint64_t half = HALF + SEGMENT / 2 + 1;
@@ -165,9 +193,7 @@ static void test_asking(const char *name, enum io_probe ask, struct files *fs)
 		skip(4, "%s: nothing can be evicted here", name);
 		return;
 	}
-	is_str("dddddd",
-		seen("dddddd", fs, must_evict, (struct look) {.ask = ask}),
-		"%s: a cold file is read directly", name);
+	test_cold(name, ask, fs);
 	is_str("cc",
 		seen("cc", fs, half_warm,
 			(struct look) {
