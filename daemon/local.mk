@@ -81,6 +81,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server/account/account_audit.c \
 	daemon/server/account/account_names.c \
 	daemon/server/account/find_domain.c \
+	daemon/server/account/quantum.c \
 	daemon/server/between_turns.c \
 	daemon/server/channel/channel.c \
 	daemon/server/channel/channel.h \
@@ -92,7 +93,6 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server/client/client.h \
 	daemon/server/client/pool_access.c \
 	daemon/server/client/process.c \
-	daemon/server/client/quantum.c \
 	daemon/server/client/request.c \
 	daemon/server/client/resume.c \
 	daemon/server/domain.c \

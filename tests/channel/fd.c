@@ -421,6 +421,6 @@ int main(void)
 	test_leave(store);
 	test_watch(store);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(73);
 }

@@ -412,6 +412,6 @@ int main(void)
 	test_threads(store);
 	test_layouts(store);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(21);
 }

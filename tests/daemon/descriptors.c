@@ -244,7 +244,7 @@ static void they_come_back(void)
 		skip(1, "the machine is too busy to take them for a moment");
 	else
 		ok(before == server_of(&server),
-			"they come back: it is the same server");
+			"the server is the same after the descriptors came back");
 }
 
 /* They do not: the next server is told. */

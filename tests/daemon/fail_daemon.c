@@ -110,6 +110,6 @@ int main(void)
 	tarn_store_unref(witness);
 	unlink(path);
 	fail_close(folder);
-	is_int(0, daemon_stop(&server), "the daemon ends well");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(5);
 }

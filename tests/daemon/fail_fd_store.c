@@ -101,6 +101,6 @@ int main(void)
 	is_int(0, lost, "the next server has all published tensors");
 	tarn_store_unref(store);
 	fail_close(test_tmpdir());
-	is_int(0, daemon_stop(&server), "the daemon ends well");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(3);
 }

@@ -83,7 +83,7 @@ int main(void)
 	must(tarn_store_remove(witness.store, "given"));
 	must(tarn_store_remove(witness.store, "then"));
 	witness_end(&witness);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
 	return done(16);
 }

@@ -113,7 +113,7 @@ static void test_daemon(void)
 	ok(sum(" publish_failed ", NULL) < REFUSED / 2,
 		"%lu of them are logged", sum(" publish_failed ", NULL));
 	raw_close(&raw);
-	is_int(0, daemon_stop(&daemon), "the daemon ends in peace");
+	is_int(0, daemon_stop(&daemon), "the daemon ends without an error");
 	unlink(log_path);
 }
 

@@ -106,6 +106,6 @@ int main(void)
 	ask(&raw);
 	is_int(WIRE_LOADED, raw_answer(&raw), "no memory was lost");
 	raw_close(&raw);
-	is_int(0, daemon_stop(&daemon_), "the daemon ends in peace");
+	is_int(0, daemon_stop(&daemon_), "the daemon ends without an error");
 	return done(2 * TIMES + 3);
 }

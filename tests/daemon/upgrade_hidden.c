@@ -168,7 +168,7 @@ int main(void)
 	ok(!trace_reaches(daemon_.pid),
 		"the keeper cannot be reached into after the upgrade");
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&daemon_), "the daemon ends in peace");
+	is_int(0, daemon_stop(&daemon_), "the daemon ends without an error");
 	unlink(conf);
 	unlink(log_path);
 	return done(9);

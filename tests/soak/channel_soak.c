@@ -296,7 +296,7 @@ static void run(double duration)
 	judge_store(store, channels, before);
 	tarn_store_unref(store);
 	close(fd);
-	is_int(0, daemon_stop(&daemon), "the daemon ends");
+	is_int(0, daemon_stop(&daemon), "the daemon ends without an error");
 }
 
 int main(int argc, char **argv)

@@ -341,7 +341,8 @@ static void finish(struct soak *soak, uint64_t seconds)
 	tarn_store_unref(store);
 	is_int(0, atomic_load(&soak->board->faults), "no fault: %s",
 		soak->board->fault[0] ? soak->board->fault : "none");
-	is_int(0, daemon_stop(&soak->daemon), "the daemon ends well");
+	is_int(0, daemon_stop(&soak->daemon),
+		"the daemon ends without an error");
 	for (unsigned i = 0; i < SOAK_FILES; i++)
 		unlink(soak->board->files[i]);
 }

@@ -212,6 +212,6 @@ int main(void)
 	race();
 	tarn_store_unref(store);
 	unlink(path);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(14);
 }

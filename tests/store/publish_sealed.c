@@ -218,6 +218,6 @@ int main(void)
 	test_writer();
 	tarn_tensor_unref(item.tensor);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&daemon), "the daemon ends in peace");
+	is_int(0, daemon_stop(&daemon), "the daemon ends without an error");
 	return done(42);
 }

@@ -235,7 +235,8 @@ static void test_restart(void)
 	publish("later", t, 10 * TTL);
 	publish("for good", t, 0);
 	kill(pid, SIGKILL);
-	ok(gone_at("soon") - start < PATIENCE, "a killed server's names end");
+	ok(gone_at("soon") - start < PATIENCE,
+		"names end under the next server");
 	is_later = there("later");
 	if (now() - start < 10 * TTL)
 		ok(is_later, "each at its time");
@@ -271,6 +272,6 @@ int main(void)
 	is_int(0, (int64_t)s.names, "no name is left at the end");
 	is_int(0, (int64_t)s.used, "no memory is left in use at the end");
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends in peace");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(21);
 }

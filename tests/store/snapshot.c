@@ -374,6 +374,6 @@ int main(void)
 	test_members();
 	test_upgrade();
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(36);
 }

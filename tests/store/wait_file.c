@@ -433,6 +433,6 @@ int main(void)
 	store = open_store();
 	test_loaded(store);
 	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends");
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	return done(38);
 }

@@ -53,7 +53,7 @@ daemon/loader base/ shm/ lib/io/ daemon/messages.h daemon/(config|loop)/
 daemon/server base/ shm/ lib/store/descriptor.h daemon/messages.h daemon/(config|loop)/
 daemon/keeper base/ shm/ daemon/messages.h daemon/(config|loop)/ daemon/(server/server|loader/loader)\.h
 cli base/
-cli/doctor base/ cli/ lib/io/ lib/store/(daemon|socket)_path\.h
+cli/doctor base/ cli/ lib/io/ lib/store/(daemon_path|socket_path|socket_connect)\.h
 python
 examples
 END

@@ -97,3 +97,12 @@ int quota_check_message(const struct domain *user, uint64_t size);
 /* Charges for the answers that a client has not read, even beyond the quota:
  * they were promised when its requests were accepted. */
 void quota_count_answers(struct client *client);
+
+/* account/quantum.c: the server's time, among users */
+void quantum_join(struct client *client);
+void quantum_leave(struct client *client);
+/* A turn of the loop begins. */
+void quantum_turn(struct server *server);
+/* Is it another user's turn? The client is served in a later one. */
+bool quantum_is_spent(const struct client *client);
+void quantum_spend(struct client *client, uint64_t began);

@@ -183,7 +183,7 @@ void client_drop(struct client *client, const char *why)
 	client_free(client);
 }
 
-/* ---- hearing ---------------------------------------------------------- */
+/* ---- reading ---------------------------------------------------------- */
 
 void client_close_fds(struct client *client, struct wire_message *m)
 {
@@ -261,7 +261,7 @@ static int receive_message(struct client *client)
 		client_pause(client);
 		return -EAGAIN;
 	}
-	client_heard(client);
+	client_readable(client);
 	if (r == 1 && m.unread)
 		r = arrival_begin(client, &m);
 	return r == 0 ? 0 : client_receive(client, &m, r);

@@ -50,7 +50,7 @@ struct client {
 	bool gone; /* to be freed when the loop is back */
 	/* The system was short of memory or descriptors when the server had to
 	 * answer the client, or to read from it: it tries again then. */
-	struct backoff answering, hearing;
+	struct backoff answering, reading;
 	int sock;
 	int pid_fd; /* of its process; -1: it cannot be watched */
 	struct loop_watch *pid_watch;
@@ -77,10 +77,10 @@ void client_refuse_for_now(struct client *client, uint32_t serial, int error);
  * errors: 0, and it is tried again. */
 int client_flush(struct client *client);
 /* Does not read from it for a moment, for lack of memory or descriptors: from
- * one moment to the next twice as long, until client_heard. */
+ * one moment to the next twice as long, until client_readable. */
 void client_pause(struct client *client);
 /* It could be read from. */
-void client_heard(struct client *client);
+void client_readable(struct client *client);
 /* Tries nothing again. */
 void client_end_pauses(struct client *client);
 
@@ -130,15 +130,6 @@ int self_check_send(struct client *client, uint32_t serial);
 /* Adds what is wrong with one domain, and what was looked at. -ENOMEM. */
 int self_check_domain(
 	struct domain *domain, struct faults *faults, struct msg_checked *sum);
-
-/* client/quantum.c: the server's time, among users */
-void quantum_join(struct client *client);
-void quantum_leave(struct client *client);
-/* A turn of the loop begins. */
-void quantum_turn(struct server *server);
-/* Is it another user's turn? The client is served in a later one. */
-bool quantum_is_spent(const struct client *client);
-void quantum_spend(struct client *client, uint64_t began);
 
 /* client/process.c: a process whose end ends its client */
 void process_watch(struct client *client, const struct msg_client *from);

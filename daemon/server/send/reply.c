@@ -71,7 +71,7 @@ static void backoff_end(struct client *client, struct backoff *backoff)
 void client_end_pauses(struct client *client)
 {
 	backoff_end(client, &client->answering);
-	backoff_end(client, &client->hearing);
+	backoff_end(client, &client->reading);
 }
 
 /* One that is short is tried again by a timer. A peer that has hung up, or
@@ -79,7 +79,7 @@ void client_end_pauses(struct client *client)
 static void watch(struct client *client, int flushed)
 {
 	if (client->answering.timer.at ||
-		(flushed == 1 && client->hearing.timer.at))
+		(flushed == 1 && client->reading.timer.at))
 		loop_mute(client->watch);
 	else
 		loop_change(
@@ -127,12 +127,12 @@ static void push_on(void *arg)
 void client_pause(struct client *client)
 {
 	loop_mute(client->watch);
-	backoff_begin(client, &client->hearing);
+	backoff_begin(client, &client->reading);
 }
 
-void client_heard(struct client *client)
+void client_readable(struct client *client)
 {
-	backoff_end(client, &client->hearing);
+	backoff_end(client, &client->reading);
 }
 
 /* Sends a short error in place of an answer that cannot be queued, so that its
