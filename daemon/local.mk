@@ -112,6 +112,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server/load/loader_hang.c \
 	daemon/server/load/parse.c \
 	daemon/server/load/progress.c \
+	daemon/server/load/share.c \
 	daemon/server/load/start.c \
 	daemon/server/load/take_memory.c \
 	daemon/server/load/uncached.c \

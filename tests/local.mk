@@ -300,6 +300,7 @@ ENGINE_TESTS = \
 	tests/lib/copy_write_fails \
 	tests/daemon/load_hostile \
 	tests/daemon/loads \
+	tests/daemon/load_others \
 	tests/daemon/wedge \
 	tests/daemon/evict \
 	tests/lib/fill \

@@ -42,8 +42,10 @@ static void on_loads_timer(void *arg)
 	uint64_t now = loop_now();
 
 	for (struct domain *domain = server->domains; domain;
-		domain = domain->next)
+		domain = domain->next) {
 		loader_check(domain, now);
+		load_check_sharers(domain, now);
+	}
 }
 
 static void on_idle_timer(void *arg)

@@ -34,6 +34,7 @@ DAEMON_TESTS = \
 	tests/daemon/load_hostile \
 	tests/daemon/loader \
 	tests/daemon/loader_bad \
+	tests/daemon/load_others \
 	tests/daemon/loads \
 	tests/daemon/log \
 	tests/daemon/log_budget \
@@ -120,6 +121,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/limits \
 	tests/daemon/linger_hangs \
 	tests/daemon/load_hostile \
+	tests/daemon/load_others \
 	tests/daemon/loader \
 	tests/daemon/loader_bad \
 	tests/daemon/loads \

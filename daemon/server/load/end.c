@@ -127,36 +127,6 @@ void load_give_up(struct load *load, int error)
 	load_failed(load, error);
 }
 
-bool load_is_shared(const struct load *load)
-{
-	for (const struct load *l = load->domain->loading.loads; l; l = l->next)
-		if (l->with == load)
-			return true;
-	return false;
-}
-
-void load_finish_sharers(struct load *load, int error)
-{
-	_cleanup_free_ char *why = error ? strdup(tarn_fail_message()) : NULL;
-	struct load *l, *next;
-
-	for (l = load->domain->loading.loads; l; l = next) {
-		next = l->next;
-		if (l->state != LOAD_SHARING || l->with != load)
-			continue;
-		l->with = NULL;
-		if (!error) {
-			load_succeed(l, load->index, load->generation,
-				LOADED_CACHED, 0);
-			continue;
-		}
-		tarn_fail_verbatim(error, why ? why : "out of memory");
-		load_refuse(l, error);
-	}
-	if (error)
-		tarn_fail_verbatim(error, why ? why : "out of memory");
-}
-
 void load_give_back(struct load *load)
 {
 	struct table_storage *entry =

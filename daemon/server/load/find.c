@@ -66,6 +66,7 @@ struct load *load_find_running(const struct load *load)
 		if (l != load && l->state != LOAD_DROPPING &&
 			(l->alloc_size || l->state == LOAD_WAITING) &&
 			l->identity.not_kept == NOT_KEPT_KEPT &&
+			(!load->apart || l->user == load->user) &&
 			same_ranges(l, load) && same_header(l, load) &&
 			load_same_file(&l->identity, &load->identity))
 			return l;

@@ -13,10 +13,6 @@ void load_refuse(struct load *load, int error);
 /* Publishes onto bytes that are there, answers, and ends. */
 void load_succeed(struct load *load, uint32_t index, uint64_t generation,
 	uint32_t flags, uint64_t cpu_ns);
-bool load_is_shared(const struct load *load);
-/* Ends the loads that share bytes like the one that reads them: error 0, or a
- * sentence, which stays this thread's. */
-void load_finish_sharers(struct load *load, int error);
 /* The loader is not to go on; nor is it one of its jobs any more. */
 void load_drop_from_loader(struct load *load);
 /* Nothing of it is in flight any more; what was taken goes back. */
@@ -59,6 +55,16 @@ bool load_same_file(const struct msg_identity *a, const struct msg_identity *b);
 enum not_kept load_not_kept(const struct load *load);
 bool load_find_cached(const struct load *load, uint32_t *ret);
 struct load *load_find_running(const struct load *load);
+
+/* ---- load/share.c: loads that wait for another load -------------- */
+
+bool load_is_shared(const struct load *load);
+/* From now on it waits for the bytes that another load reads. */
+void load_share(struct load *load, struct load *with);
+/* Ends the loads that share bytes like the one that reads them: error 0, or a
+ * sentence, which stays this thread's. Those of other users do not end with an
+ * error: they read by themselves. */
+void load_finish_sharers(struct load *load, int error);
 
 /* ---- load/commit_names.c: its names ---------------------------------- */
 

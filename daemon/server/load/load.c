@@ -30,6 +30,7 @@ struct load *load_by_job(struct domain *domain, uint64_t job)
 void load_identified(struct load *load, const struct msg_identity *identity)
 {
 	struct domain *domain = load->domain;
+	struct load *with;
 	uint32_t index;
 	int r;
 
@@ -70,10 +71,10 @@ void load_identified(struct load *load, const struct msg_identity *identity)
 				domain->table.storages[index].word),
 			LOADED_CACHED, 0);
 	}
-	load->with = load_is_shared(load) ? NULL : load_find_running(load);
-	if (load->with) {
+	with = load_is_shared(load) ? NULL : load_find_running(load);
+	if (with) {
 		load_drop_from_loader(load);
-		load->state = LOAD_SHARING;
+		load_share(load, with);
 		if (load->with->state == LOAD_FILLING)
 			load_send_loading(load->with);
 		else

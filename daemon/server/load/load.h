@@ -56,9 +56,12 @@ struct load {
 	/* when the loader last spoke of it; 0: not yet */
 	uint64_t last_message_at;
 	uint64_t began_at;
-	bool alone;         /* it may have held up a loader: it gets its own */
-	bool retried;       /* after a loader that died */
-	struct load *with;  /* LOAD_SHARING: the load that reads */
+	bool alone;        /* it may have held up a loader: it gets its own */
+	bool retried;      /* after a loader that died */
+	struct load *with; /* LOAD_SHARING: the load that reads */
+	bool apart;        /* it shares with none of another user */
+	/* LOAD_SHARING: how much had landed then */
+	uint64_t shared_since, shared_landed;
 	uint64_t cpu_start; /* of the server */
 };
 
@@ -92,6 +95,8 @@ void load_dropped(struct load *load);
 void load_lost(struct load *load); /* its loader died */
 void load_progress(struct load *load, uint64_t bytes);
 void load_go_on(struct domain *domain); /* a loader came, or ended */
+/* Loads that another user's holds up go their own way. */
+void load_check_sharers(struct domain *domain, uint64_t now);
 struct load *load_by_job(struct domain *domain, uint64_t job);
 
 /* load/parse.c */

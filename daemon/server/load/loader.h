@@ -12,6 +12,8 @@
 struct load;
 struct domain;
 
+#define HUNG_NS 5000000000ull /* a slow disk answers sooner; picked */
+
 struct loader {
 	struct domain *domain; /* the domain of the pool that it fills */
 	struct domain *user;   /* of the uid whose files it reads */

@@ -12,8 +12,7 @@
 #include "daemon/loop/log.h"
 #include "daemon/server/server.h"
 
-#define HUNG_NS 5000000000ull /* a slow disk answers sooner; picked */
-#define HUNG_MAX 16u          /* killed ones of a uid that do not end; picked */
+#define HUNG_MAX 16u /* killed ones of a uid that do not end; picked */
 
 /* The load whose L_FILE has waited longest; answers come in order. */
 static struct load *first_asked(const struct loader *loader)
