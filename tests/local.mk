@@ -302,6 +302,7 @@ ENGINE_TESTS = \
 	tests/daemon/loads \
 	tests/daemon/load_others \
 	tests/daemon/wedge \
+	tests/daemon/wedge_waiting \
 	tests/daemon/evict \
 	tests/lib/fill \
 	tests/lib/fill_fails \

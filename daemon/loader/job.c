@@ -251,12 +251,16 @@ static int begin_range(struct loader *loader, struct loader_job *job)
 
 static int begin(struct loader *loader, struct loader_job *job)
 {
+	const struct msg_progress body = {.job = job->id};
+
 	if (!loader->n_filling)
 		loader->cpu_mark = cpu_ns();
 	loader->n_filling++;
 	job->state = JOB_FILLING;
 	job->direct = job->registered = true;
 	job->reported_at = clock_ns(CLOCK_MONOTONIC);
+	/* Nothing yet: but if this file blocks, the server knows it by this. */
+	loader_send(loader, L_PROGRESS, &body, sizeof(body));
 	return job->seen.header_size ? header_begin(loader, job)
 				     : begin_range(loader, job);
 }

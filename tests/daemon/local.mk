@@ -78,6 +78,7 @@ DAEMON_TESTS = \
 	tests/daemon/upgrade_load \
 	tests/daemon/users \
 	tests/daemon/wedge \
+	tests/daemon/wedge_waiting \
 	$(NULL)
 DAEMON_SCRIPT_TESTS = \
 	tests/daemon/bare.sh \
@@ -154,6 +155,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/upgrade_load \
 	tests/daemon/users \
 	tests/daemon/wedge \
+	tests/daemon/wedge_waiting \
 	$(NULL)
 
 tests_daemon_alloc_LDADD = $(DAEMON_LIBS)

@@ -92,6 +92,7 @@ void load_identified(struct load *load, const struct msg_identity *identity)
 
 void load_progress(struct load *load, uint64_t bytes)
 {
+	load->begun = true;
 	if (load->state != LOAD_FILLING)
 		return;
 	/* Only a figure for people: no read depends on it. */
@@ -154,6 +155,7 @@ static void leave_memory(struct load *load)
 static int retry(struct load *load)
 {
 	load->retried = true;
+	load->begun = false;
 	load->asked_at = load->last_message_at = 0;
 	load_leave_loader(load);
 	load->announced = false;

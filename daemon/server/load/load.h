@@ -56,6 +56,7 @@ struct load {
 	/* when the loader last spoke of it; 0: not yet */
 	uint64_t last_message_at;
 	uint64_t began_at;
+	bool begun;        /* its loader has begun to read its file */
 	bool alone;        /* it may have held up a loader: it gets its own */
 	bool retried;      /* after a loader that died */
 	struct load *with; /* LOAD_SHARING: the load that reads */

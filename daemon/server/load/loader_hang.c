@@ -4,10 +4,10 @@
  *
  * A loader that owes an answer for HUNG_NS is killed, and others do its work
  * from the beginning. One of its loads held it up: the one whose file it had to
- * look at, or one of those that it was reading. Each of these gets a loader of
- * its own, in which it delays no other load, even if it takes very long: so a
- * file that is only slow is loaded in the end, and only one that is dead is
- * not.
+ * look at, or one of those that it had begun to read; others had waited for a
+ * place behind these. Each of these gets a loader of its own, in which it
+ * delays no other load, even if it takes very long: so a file that is only slow
+ * is loaded in the end, and only one that is dead is not.
  */
 #include "daemon/loop/log.h"
 #include "daemon/server/server.h"
@@ -80,7 +80,7 @@ static void end_hanging(struct loader *loader)
 		log_u64("jobs", loader->n_jobs));
 	for (struct load *l = loader->domain->loading.loads; l; l = l->next)
 		if (l->loader == loader) {
-			l->alone |= l == first || is_read(l, loader);
+			l->alone |= l == first || l->begun;
 			/* It is not the file of all that kills loaders. */
 			l->retried = false;
 		}
