@@ -73,6 +73,8 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/loop/nudge.h \
 	daemon/loop/psi.c \
 	daemon/loop/psi.h \
+	daemon/loop/waker.c \
+	daemon/loop/waker.h \
 	daemon/loop/worker.c \
 	daemon/loop/worker.h \
 	daemon/messages.h \

@@ -46,6 +46,8 @@ shm_libshm_la_SOURCES = \
 	shm/table_write.c \
 	shm/table_writer.h \
 	shm/table_writer_internal.h \
+	shm/wake.c \
+	shm/wake.h \
 	shm/wire.c \
 	shm/wire.h \
 	shm/wire_body.c \

@@ -17,6 +17,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "shm/ring_internal.h"
+#include "shm/wake.h"
 
 /* The time between two calls of interrupted(): a signal may come just before
  * the sleep, where it would not end it. */
@@ -36,7 +37,7 @@ static long futex_wake(_Atomic uint32_t *futex, int n, uint32_t whom)
 
 /* The value changes, so that a participant that is about to sleep does not; and
  * the bits are cleared: each that sleeps again sets its own. */
-static void wake_all(_Atomic uint32_t *futex, uint32_t whom)
+static void wake_each(_Atomic uint32_t *futex, uint32_t whom)
 {
 	uint32_t now = atomic_load(futex);
 
@@ -44,17 +45,22 @@ static void wake_all(_Atomic uint32_t *futex, uint32_t whom)
 		if (atomic_compare_exchange_strong(
 			    futex, &now, (now + ONE) & ~whom))
 			break;
-	futex_wake(futex, INT_MAX, whom);
+	/* The server leaves all of them: a participant can have crowds on many
+	 * rings, and waits with other masks, which this call would pass one by
+	 * one. */
+	if (!wake_leave(futex))
+		futex_wake(futex, INT_MAX, whom);
 }
 
 void ring_wake_those(_Atomic uint32_t *futex, uint32_t now, bool all)
 {
-	if (all) {
-		wake_all(futex, RING_BOTH);
+	/* Who leaves it to another cannot tell how many woke. */
+	if (all || wake_is_left()) {
+		wake_each(futex, RING_BOTH);
 		return;
 	}
 	if (now & RING_WATCHED)
-		wake_all(futex, RING_WATCHED);
+		wake_each(futex, RING_WATCHED);
 	if (!(now & RING_ASLEEP))
 		return;
 	now = atomic_fetch_add(futex, ONE) + ONE;
@@ -71,8 +77,8 @@ void ring_wake_those(_Atomic uint32_t *futex, uint32_t now, bool all)
 
 void ring_wake_everybody(struct ring *ring)
 {
-	wake_all(&ring->head->items, RING_BOTH);
-	wake_all(&ring->head->space, RING_BOTH);
+	wake_each(&ring->head->items, RING_BOTH);
+	wake_each(&ring->head->space, RING_BOTH);
 }
 
 static uint64_t now_ns(void)

@@ -10,13 +10,10 @@
  * (table_completions.c) is written under the same number.
  */
 #include <assert.h>
-#include <limits.h>
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "base/fail.h"
 #include "shm/table_writer_internal.h"
+#include "shm/wake.h"
 
 /* Which version stands, and which is pending; -1: none. */
 struct standing {
@@ -159,8 +156,7 @@ void table_wake(struct table_writer *writer)
 	 * looks, and waits for it to change; the data that it looks at are
 	 * there. */
 	atomic_fetch_add_explicit(changed, 1, memory_order_release);
-	/* Not FUTEX_PRIVATE: other processes wait, on their own mappings. */
-	syscall(SYS_futex, changed, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+	wake_all(changed);
 }
 
 static void take_out(struct table_writer *writer, uint64_t offset)

@@ -99,5 +99,5 @@ int64_t table_expire(struct table_writer *writer, uint64_t now);
 int table_publisher(const struct table *table, const char *name,
 	size_t name_size, struct tarn_descriptor *ret, uint32_t *ret_uid);
 /* Wakes waiters on header.changed for events other than commits: bytes landed,
- * a storage's state. */
+ * a storage's state. As wake_all() in wake.h; so does table_commit. */
 void table_wake(struct table_writer *writer);

@@ -60,6 +60,8 @@ tests_libkit_la_SOURCES = \
 	tests/kit/pool_deeds.h \
 	tests/kit/cow.c \
 	tests/kit/cow.h \
+	tests/kit/crowd.c \
+	tests/kit/crowd.h \
 	tests/kit/publish.c \
 	tests/kit/publish.h \
 	tests/kit/raw_client.c \

@@ -13,6 +13,7 @@
 #include "base/fail.h"
 #include "daemon/loop/log.h"
 #include "daemon/loop/psi.h"
+#include "daemon/loop/waker.h"
 
 #define KEEPER_QUEUE_MAX (64u << 20) /* the keeper reads, or is dead */
 
@@ -50,6 +51,7 @@ int server_run(const struct server_start *start)
 	server.limits.loads = server.limits.more_leases = limit_sixteenth();
 	server.limits.publish_fds = server.limits.loads;
 	nudge_make(&server.nudge);
+	waker_begin();
 	if (r == 0)
 		r = loop_new(&server.loop);
 	if (r == 0)
@@ -77,6 +79,7 @@ int server_run(const struct server_start *start)
 		server.domains = domain->next;
 		domain_free(domain);
 	}
+	waker_end();
 	segment_forget(&server);
 	fd_reserve_give(&server);
 	psi_unwatch(server.psi);

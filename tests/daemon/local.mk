@@ -4,6 +4,7 @@ DAEMON_TESTS = \
 	tests/daemon/clients \
 	tests/daemon/close_hangs \
 	tests/daemon/closer \
+	tests/daemon/crowd \
 	tests/daemon/daemon_pressure \
 	tests/daemon/deadline \
 	tests/daemon/descriptors \
@@ -98,6 +99,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/clients \
 	tests/daemon/close_hangs \
 	tests/daemon/closer \
+	tests/daemon/crowd \
 	tests/daemon/daemon_pressure \
 	tests/daemon/descriptors \
 	tests/daemon/listener \
@@ -160,6 +162,7 @@ VALGRIND_EXCEPT += \
 
 tests_daemon_alloc_LDADD = $(DAEMON_LIBS)
 tests_daemon_closer_LDADD = $(DAEMON_LIBS)
+tests_daemon_crowd_LDADD = $(DAEMON_LIBS)
 tests_daemon_daemon_pressure_LDADD = $(DAEMON_LIBS)
 tests_daemon_deadline_LDADD = $(DAEMON_LIBS)
 tests_daemon_listener_LDADD = $(DAEMON_LIBS)

@@ -21,6 +21,7 @@ SHM_TESTS = \
 	tests/shm/table_publisher \
 	tests/shm/table_readers \
 	tests/shm/table_segments \
+	tests/shm/wake \
 	tests/shm/wire \
 	tests/shm/wire_parts \
 	tests/shm/wire_short \
@@ -40,6 +41,7 @@ VALGRIND_EXCEPT += \
 	tests/shm/table_million \
 	tests/shm/table_readers \
 	tests/shm/table_segments \
+	tests/shm/wake \
 	$(NULL)
 
 tests_shm_table_million_LDADD = $(DAEMON_LIBS)
