@@ -140,9 +140,12 @@ static void test_some_free(void)
 
 int main(void)
 {
+	if (loop_new(&server.loop) < 0)
+		bail("%s", tarn_fail_message());
 	make_domain();
 	test_all_held();
 	test_some_free();
 	free_domain();
+	loop_free(server.loop);
 	return done(12);
 }

@@ -150,10 +150,10 @@ int main(void)
 
 	snprintf(conf, sizeof(conf), "%s/conf", test_tmpdir());
 	snprintf(stop, sizeof(stop), "%s.stop", conf);
-	write_file(conf, "[daemon]\n");
 	preload();
 	if (!trace_as_equal())
 		skip_all("whether a process can be reached cannot be tried");
+	write_file(conf, "[daemon]\n");
 	snprintf(log_path, sizeof(log_path), "%s/log", test_tmpdir());
 	daemon_log_to(log_path);
 	daemon_start(&daemon_, "s", args);
