@@ -103,7 +103,8 @@ static void test_pages(void)
 {
 	const struct lease_slots *slots = &store->book.slots;
 	tarn_tensor *held[PAGES + 1], *other;
-	/* What somebody may still write is not kept without a holder. */
+	/* The daemon keeps no file without a holder while a process may write
+	 * to it. */
 	int writer = open(tensor_file("file", 0, SIZE), O_RDWR | O_CLOEXEC);
 	uint64_t before;
 

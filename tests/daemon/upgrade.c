@@ -80,7 +80,7 @@ static void test_kept(void)
 
 /* ---- in the same region -------------------------------------------------- */
 
-/* Of whoever comes now. */
+/* Returns the control region of a client that connects now. */
 static struct stat region_now(void)
 {
 	struct stat st;

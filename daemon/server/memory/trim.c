@@ -62,8 +62,8 @@ static bool somebody_hangs(const struct domain *domain, uint32_t number)
 	return false;
 }
 
-/* Tells a loader that has it mapped. What it was told it must answer, or end,
- * before the segment goes. */
+/* Tells a loader that maps the segment. The loader must answer, or end, before
+ * the segment is freed. */
 static void ask_to_forget(struct segment_mapper *mapper, uint32_t number)
 {
 	uint32_t *more;
