@@ -106,8 +106,8 @@ static void set_path(
 		setenv(name, real, 0);
 }
 
-/* What whoever started us is told by his system, and his choice of a store. Not
- * TARN_ENGINE: that is how the suite is run again on another engine. */
+/* Variables of the environment that started us: its system's, and its choice of
+ * a store. Not TARN_ENGINE: the suite is run again on another engine by it. */
 static const char *const not_ours[] = {"TARN_SOCKET", "TARN_POOL",
 	"SLURM_JOB_ID", "NOTIFY_SOCKET", "JOURNAL_STREAM", "LISTEN_PID",
 	"LISTEN_FDS", "LISTEN_FDNAMES"};

@@ -5,7 +5,7 @@ import time
 from . import _store, _tarn
 
 # How often a receiver looks for a channel that is not there yet, in seconds,
-# where the store cannot tell him: at first, and after a while.
+# where the store cannot tell it: at first, and after a while.
 _LOOK, _LOOK_LATER = 0.02, 0.5
 
 

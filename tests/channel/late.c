@@ -60,8 +60,8 @@ static void finish(tarn_channel *c)
 	tarn_channel_unref(c);
 }
 
-/* The daemon hangs from now on, while one has something of that channel in
- * hand, who is the last there. When that was. */
+/* Stops the daemon while the channel's last participant, who, has a slot or an
+ * item in hand. Returns the time. */
 static int64_t hang(
 	tarn_store *store, pid_t server, const char *name, const char *who)
 {
@@ -71,7 +71,7 @@ static int64_t hang(
 	return now_ms();
 }
 
-/* He has let go of it since. */
+/* That participant has released it since. */
 static void went_soon(tarn_store *store, pid_t server, const char *name,
 	int64_t began, const char *how)
 {

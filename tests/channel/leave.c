@@ -154,7 +154,7 @@ static void test_closed_last(tarn_store *store)
 	tarn_channel_unref(c);
 }
 
-/* With an item, or without. */
+/* A participant is killed with an item in hand, or without. */
 static void test_killed(tarn_store *store, bool with)
 {
 	const char *name = with ? "with" : "without";
@@ -167,9 +167,9 @@ static void test_killed(tarn_store *store, bool with)
 		bail("put: %s", tarn_error_message());
 	pid = fork();
 	if (pid == 0) {
-		tarn_channel *his = kit_channel_open(
+		tarn_channel *theirs = kit_channel_open(
 			kit_channel_store(server.socket), name, NULL);
-		tarn_item *item = kit_channel_receive(his);
+		tarn_item *item = kit_channel_receive(theirs);
 
 		if (!with)
 			tarn_item_unref(item);

@@ -150,7 +150,8 @@ static struct tarn_channel_info when_nobody_is_left(void)
 	return i;
 }
 
-/* What the dead one had read comes again, first; then what he had sent. */
+/* The items that the dead participant had read come again first, then those
+ * that it had sent. */
 static void receive(const char *name, bool again)
 {
 	tarn_tensor *tensor;

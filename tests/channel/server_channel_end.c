@@ -105,7 +105,7 @@ static void test_leaving(void)
 	end();
 }
 
-/* The last is killed; what he read is there again, for the next. */
+/* The last consumer is killed: the next one receives the item that it read. */
 static void test_deaths(void)
 {
 	begin(RING_QUEUE);
@@ -147,8 +147,8 @@ static void test_half_published(void)
 	end();
 }
 
-/* Who comes while the server looks is in no place that it saw; what he takes it
- * sees, whatever becomes of it next. */
+/* A consumer that joins while the server looks is in no place that the server
+ * saw. The server sees the item that it takes, whatever becomes of the item. */
 static void test_comes_meanwhile(void)
 {
 	_Atomic uint64_t *word;

@@ -67,8 +67,8 @@ static bool gives_way(void)
 		&kit_server_domain, user.index, user.generation);
 }
 
-/* Closed, with an item in it, which goes from hand to hand; and with the word
- * of a producer who has died before he published. */
+/* A closed channel holds an item, which goes from hand to hand, and the word of
+ * a producer that died before it published. */
 static void test_left(void)
 {
 	const struct ring_note note = {0};

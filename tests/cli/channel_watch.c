@@ -22,7 +22,7 @@ static tarn_store *store;
 
 #define MANY 1000 /* more than a ring of 4 slots remembers */
 
-/* What was published before somebody looks, he does not see. */
+/* A watcher does not see what was published before it looked. */
 static void publish_until_seen(
 	tarn_channel *channel, bool consumed, struct running *by)
 {

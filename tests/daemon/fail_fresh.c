@@ -27,7 +27,7 @@
  * until the client has waited enough. */
 #define HANG_S 60
 
-/* Nobody else here; only root can be him, too. */
+/* No other process here has this uid; only root can take it. */
 #define STRANGER 12345
 
 static struct fail_page *page;
@@ -62,7 +62,7 @@ static _Noreturn void come(int to)
 	struct came came;
 
 	alarm(2 * HANG_S);
-	/* The folders above it are not for him. */
+	/* The stranger may not search the folders above it. */
 	if (chdir(folder) < 0 || setgroups(0, NULL) < 0 ||
 		setresgid(STRANGER, STRANGER, STRANGER) < 0 ||
 		setresuid(STRANGER, STRANGER, STRANGER) < 0)

@@ -304,7 +304,7 @@ static void its_own(void)
 		witness_is_served(&witness, what);
 	}
 	publish(SOURCE_MUTABLE, 1u << 20, raw.lease);
-	witness_is_served(&witness, "somebody publishes his leases");
+	witness_is_served(&witness, "a client publishes its leases");
 	close(segment);
 	forget();
 }

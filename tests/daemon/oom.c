@@ -273,7 +273,8 @@ static void keeper_is_last(long fresh)
 	}
 }
 
-/* Who may lower no score, and open no file of his own daemon in /proc. */
+/* An ordinary user may lower no score, nor open its own daemon's files in
+ * /proc. */
 static bool scores_of_a_user(const char *folder)
 {
 	const char *const args[] = {"--idle", "1", NULL};

@@ -29,7 +29,7 @@ static int keep_first(void *arg, const char *name,
 	return 1;
 }
 
-/* A descriptor that somebody gave him, taken in under a pool. */
+/* A client imports a descriptor, which it got from another, under a pool. */
 static void import(const struct pool_kit *k, struct seen *seen, void *arg)
 {
 	const struct wish *wish = arg;
@@ -44,7 +44,8 @@ static void import(const struct pool_kit *k, struct seen *seen, void *arg)
 	tarn_store_unref(store);
 }
 
-/* How many segments he is sent who asks for all, under his own memory. */
+/* A client asks for all segments under its own memory; n: how many it is
+ * sent. */
 static void ask_segments(const struct pool_kit *k, struct seen *seen, void *arg)
 {
 	struct msg_segments ask = {.count = 64};

@@ -249,7 +249,7 @@ static int send(tarn_store *store, tarn_tensor *t)
 	return r;
 }
 
-/* A process of a user's, who is told what to do. */
+/* A process of a user, which does what it is asked. */
 static void be_holder(int ask, int answer)
 {
 	tarn_tensor *held[8] = {NULL};
@@ -273,7 +273,7 @@ static void be_holder(int ask, int answer)
 			item.tensor = held[0];
 			r = tarn_store_publish(store, &item, 1, NULL, NULL);
 			break;
-		case 's': /* sends the first into a channel of his */
+		case 's': /* sends the first into its own channel */
 			r = send(store, held[0]);
 			break;
 		default:
@@ -300,8 +300,8 @@ static void holder_end(const struct command_child *holder)
 	waitpid(holder->pid, NULL, 0);
 }
 
-/* Who holds what was removed is charged for it when the daemon has looked who
- * does: soon. Until then he may have more, of one name. */
+/* A user that holds removed memory is charged for it as soon as the daemon has
+ * looked who holds it. Until then the user may publish more under one name. */
 static int more_in_the_end(const struct command_child *holder)
 {
 	int r = 0;
@@ -363,7 +363,7 @@ static void held(void)
 	end("bytes, of which some are held");
 }
 
-/* The owner is one of the holders, as long as he lives. */
+/* The owner is one of the holders as long as its process lives. */
 static void held_by_both(void)
 {
 	struct command_child owner, reader;

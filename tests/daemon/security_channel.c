@@ -174,7 +174,7 @@ static void attack(const struct pool_kit *kit, struct seen *seen, void *arg)
 	tarn_store_unref(store);
 }
 
-/* n counts the sizes that he can give it. */
+/* n counts the sizes that the user can give it. */
 static void resize(const struct pool_kit *kit, struct seen *seen, void *arg)
 {
 	tarn_store *store = open_pool(kit, seen);
@@ -214,9 +214,9 @@ static void scribble(tarn_channel *channel, uint64_t seed)
 	}
 }
 
-/* Takes part in every way while that is done to him. Whatever comes of the
- * calls, they end, and nobody is killed by them. n: 1 at the end; bytes[0]: one
- * of them has told that it makes no sense. */
+/* A client takes part in every way while it scribbles over the channel. Its
+ * calls end, whatever they return, and kill no process. n: 1 at the end;
+ * bytes[0]: a call has reported that the channel makes no sense. */
 static void suffer(const struct pool_kit *kit, struct seen *seen, void *arg)
 {
 	const int64_t n = 100;

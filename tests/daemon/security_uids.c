@@ -78,7 +78,7 @@ static bool sees_no_name(void)
 	return fine;
 }
 
-/* By a descriptor of what he was given. */
+/* The stranger opens for writing what it got a descriptor of. */
 static bool reopens(int fd)
 {
 	char path[64];
@@ -91,7 +91,7 @@ static bool reopens(int fd)
 }
 
 /* A memfd of that user's own, to see that the way is there. */
-static bool reopens_his_own(void)
+static bool reopens_own_memfd(void)
 {
 	int fd = memfd_create("own", MFD_CLOEXEC);
 	bool done = reopens(fd);
@@ -119,7 +119,7 @@ static bool cannot_write_table(void)
 	bool fine;
 
 	raw_open(&raw, "s");
-	fine = reopens_his_own() && !changes(raw.table);
+	fine = reopens_own_memfd() && !changes(raw.table);
 	raw_close(&raw);
 	return fine;
 }
@@ -144,7 +144,7 @@ static int cannot_write_table_as_root(void)
 	if (prctl(PR_SET_DUMPABLE, 1) < 0 || unshare(CLONE_NEWUSER) < 0 ||
 		!write_text("/proc/self/uid_map", map) || geteuid() != 0)
 		return 2;
-	fine = reopens_his_own() && !changes(raw.table);
+	fine = reopens_own_memfd() && !changes(raw.table);
 	raw_close(&raw);
 	return !fine;
 }
@@ -297,7 +297,8 @@ static bool cannot_connect(void)
 
 /* ---- the tests ------------------------------------------------------- */
 
-/* What nobody holds is dropped after a second, unless his leases count. */
+/* The daemon drops an unheld storage after a second, unless the stranger's
+ * leases count. */
 static void test_leases(void)
 {
 	pid_t pid = fork();
@@ -306,9 +307,10 @@ static void test_leases(void)
 		become(STRANGER);
 		_exit(fills_leases());
 	}
-	witness_is_served(&witness, "a stranger leases what is not his");
+	witness_is_served(&witness, "a stranger leases other users' storages");
 	usleep(200000);
-	witness_can_load(&witness, "while he does");
+	witness_can_load(
+		&witness, "while a stranger leases other users' storages");
 	ok(witness_sees_used(&witness, witness.before.used),
 		"a stranger's leases on other users' storages are ignored");
 	is_int(0, waitpid(pid, NULL, WNOHANG),
@@ -342,7 +344,7 @@ static void test_open_listener(void)
 	ok(as(STRANGER, gets_no_segment),
 		"a stranger gets no segment of other users");
 	ok(as(STRANGER, cannot_write_table),
-		"a stranger cannot open his control region for writing");
+		"a stranger cannot open its control region for writing");
 	test_namespace();
 	ok(as(STRANGER, imports_nothing),
 		"a stranger cannot import another user's descriptor");

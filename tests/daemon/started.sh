@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# The daemon that the first client starts has that one's limits and umask, and
-# serves all of his user's. Limits that it cannot live with end it, with a
-# sentence, rather than let it stay and fail everybody; an umask takes nothing
-# from those whom its mode lets in.
+# The daemon that the first client starts has that client's limits and umask,
+# and serves all clients of that user. Limits that it cannot live with end it,
+# with a sentence, rather than let it stay and fail every client; a umask takes
+# no access from users whom its mode lets in.
 # shellcheck disable=SC1091,SC2154 # run sets out, err and status
 . "${top_srcdir:?set by tests/run}/tests/kit/cli.sh"
 mkdir "$TMPDIR/files" && cd "$TMPDIR/files" || exit 1

@@ -78,8 +78,8 @@ static bool tell(const char *path, const char *text)
 	return fd >= 0 && fd_write_all(fd, text, strlen(text)) >= 0;
 }
 
-/* An ordinary user may have a mount of his own in a user namespace, where
- * files can be made only by users and groups that it knows. */
+/* An ordinary user may mount in a user namespace of its own. Only users and
+ * groups that the namespace knows can make files there. */
 static bool own_namespace(void)
 {
 	char uids[64], gids[64];

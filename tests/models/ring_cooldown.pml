@@ -76,7 +76,7 @@ proctype late()
 over:	skip
 }
 
-/* He is taken for dead: M1, M2, and the place becomes free. */
+/* The late one is taken for dead: M1, M2, and its place becomes free. */
 proctype reaper()
 {
 	marked = true;

@@ -254,7 +254,8 @@ def main():
     seen = set()
     while results.info()["ready"]:
         seen.add(results.get(PATIENCE))
-    # What he had is whose who comes, if the others saw the end before.
+    # The killed worker's item goes to the next receiver, here the parent, if
+    # the other workers saw the end before.
     settled(work, reading=0)
     while work.info()["ready"]:
         seen.add(work.get(PATIENCE))

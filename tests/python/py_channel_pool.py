@@ -41,8 +41,8 @@ def family(pid):
 
 
 def sent(socket, name):
-    """An item with a tensor of the store, received by one who has not asked
-    for that yet, and by his channel."""
+    """A tensor of the store, the sender's channel for it, and the channel of
+    a receiver that has not asked the store for that tensor yet."""
     theirs, ours = tarn.Store(socket), tarn.Store(socket)
     theirs.publish(name, tarn.zeros(LARGE, dtype="U8"))
     out = theirs.channel(name + "/channel", slots=2, slot_bytes=4096)

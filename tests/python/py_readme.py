@@ -72,7 +72,7 @@ else:
                 "the README's lines for PyTorch",
                 "torch is not installed (python3-torch)")
 
-# The receiver waits for the sender, so he may be the first.
+# The receiver waits for the sender, so the receiver may be the first.
 receiver = start(block_with("tarn.receiver("))
 sender = start(block_with("tarn.sender("))
 kit.equal((sender.communicate(timeout=600), sender.returncode), (("", ""), 0),

@@ -233,8 +233,8 @@ static void test_dead_consumer(void)
 		"the next reaper delivers the dead reader's item");
 }
 
-/* Who was taken for dead, and runs on, while another has his place, and the
- * very slot and item: what he does late is not done to those. */
+/* A participant was taken for dead and runs on, while a successor has its place
+ * and the very slot and item: its late calls do not change those. */
 static void test_successor(void)
 {
 	struct ring old, new, p;
@@ -277,9 +277,9 @@ static void test_successor(void)
 		"the item still belongs to the new consumer");
 }
 
-/* As one who is stopped between his look at himself and his next instruction,
- * is taken for dead, and goes on: a new one, who fills the same slot at the
- * same position, is not in his place, so what he does fails. */
+/* A participant is stopped between its look at itself and its next instruction,
+ * is taken for dead, and goes on. A new producer that fills the same slot at
+ * the same position is not in its place, so its instruction fails. */
 static void test_rest(void)
 {
 	struct ring old, new[RING_COOLDOWN], last, w;

@@ -262,8 +262,8 @@ static void drain(struct ring *ring, const char *what)
 		broadcast ? "in all" : "again");
 }
 
-/* Until its time is over, and somebody has died with an item in his hands,
- * which is chance; PATIENCE_NS at most. */
+/* A storm goes on until its time is over and a reader has died with an item in
+ * hand, which is chance; for PATIENCE_NS at most. */
 static bool goes_on(uint64_t end)
 {
 	uint64_t now = now_ns();

@@ -107,14 +107,14 @@ static void finish(pid_t pid)
 		bail("the child ended with status %d", status);
 }
 
-/* ---- who comes after him ----------------------------------------------- */
+/* ---- the successor ----------------------------------------------------- */
 
 static uint64_t word(void)
 {
 	return atomic_load(&old.slots[0].word);
 }
 
-/* Another in his place. */
+/* Another participant in the same place. */
 static struct ring successor(unsigned int kind)
 {
 	struct ring new;
@@ -127,14 +127,14 @@ static struct ring successor(unsigned int kind)
 	return new;
 }
 
-/* What was in his hands is in those of another, and stays so. */
+/* The successor fills the slot that the child had, and keeps it. */
 static bool fills(pid_t pid)
 {
 	struct ring new = successor(RING_PRODUCER), c;
 	uint64_t mine;
 	bool right;
 
-	/* It was published before he was taken for dead. */
+	/* The child published it before it was taken for dead. */
 	if (slot_state(word()) == SLOT_OFFERED) {
 		c = kit_ring_join(RING_CONSUMER, 3);
 		item = kit_ring_receive(&c);
@@ -168,7 +168,7 @@ static bool reads(pid_t pid)
 	return right && kit_ring_free(&new) == 1;
 }
 
-/* ---- what he does ------------------------------------------------------ */
+/* ---- what the child does ----------------------------------------------- */
 
 static void abandon(void)
 {
@@ -201,7 +201,7 @@ static void hold(bool filling)
 	item = kit_ring_receive(&old);
 }
 
-/* After each instruction, until he is through before he is stopped. */
+/* Stops a child after each instruction, until one is through before that. */
 static void test(const char *what, void (*late)(void), bool filling)
 {
 	int wrong = 0, at = 0;

@@ -156,7 +156,7 @@ static int make_board(void)
 	return fd;
 }
 
-/* The witness first: he hears all from the first on. */
+/* The witness starts first: it receives every item from the first on. */
 static void start_all(struct kid *kids, int fd, tarn_channel *cast)
 {
 	int n = 0;
@@ -207,7 +207,7 @@ static bool nobody_reads(void *channel)
 	return !info.consumers && !info.reading;
 }
 
-/* He finds the channel by its name. */
+/* A late consumer finds the channel by its name. */
 static void come_late(tarn_channel *queue, int fd)
 {
 	struct kid late[SOAK_CHILDREN] = {[0] = {.role = QUEUE_IN}};

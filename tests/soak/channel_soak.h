@@ -3,10 +3,10 @@
  * What the soak of channels and its children share.
  *
  * A board in memory that all share has four bytes for each item: how far its
- * producer got (begun before he publishes, done after), how often it came for
- * the first time, how often at all, and whether somebody was through with it
- * who lived to say so. One that is done must have come, and to somebody who was
- * through with it; none may come twice but as redelivered, or twice to one
+ * producer got (begun before it publishes, done after), how often the item came
+ * for the first time, how often at all, and whether a receiver finished it and
+ * lived to say so. An item that is done must have come to a receiver that
+ * finished it; no item may come twice except as redelivered, or twice to one
  * listener.
  */
 #pragma once

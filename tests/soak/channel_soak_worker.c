@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The children of the soak of channels: who publishes writes on the board what
- * he does, who receives checks all bytes and writes what came.
+ * The children of the soak of channels: a producer writes on the board what it
+ * does; a receiver checks all bytes and writes what came.
  *
  * Every eighth item keeps a tensor of the pool, whose name goes at once.
  */

@@ -116,7 +116,7 @@ static tarn_tensor *make_tensor(tarn_store *store, uint32_t item)
 	return tensor;
 }
 
-/* Now and then somebody takes his time, so that he is killed in it. */
+/* Now and then a child takes its time, so that it is killed meanwhile. */
 static void dawdle(uint32_t item, uint32_t which)
 {
 	if (item % 64 == which)

@@ -128,7 +128,7 @@ static void test_next_server(void)
 		"the tensor that the other child held is freed");
 }
 
-/* The same, said by hand: who connected is not the child, whatever he says. */
+/* A parent that says by hand that it is its child is not taken for it. */
 static void test_parent_speaks(void)
 {
 	const struct msg_hello hello = {.version = PROTOCOL_VERSION,

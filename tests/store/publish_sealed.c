@@ -170,7 +170,8 @@ static void test_given(const char *socket, const tarn_tensor *t)
 	raw_close(&raw);
 }
 
-/* A writer that goes on while it is published gets it copied from under him. */
+/* A writer that goes on while its memory is published does not change the
+ * tensor, which is a copy. */
 static void test_writer(void)
 {
 	struct tarn_publish_item item = {

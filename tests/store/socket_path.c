@@ -163,16 +163,16 @@ static void test_foreign(void)
 		skip(3, "needs root, to make what belongs to others");
 		return;
 	}
-	mkdir(in_top("his"), 0755);
-	if (chown(in_top("his"), 12345, 12345) < 0)
+	mkdir(in_top("theirs"), 0755);
+	if (chown(in_top("theirs"), 12345, 12345) < 0)
 		bail("chown: %s", strerror(errno));
-	is_int(-EPERM, socket_folder_check(in_top("his/s"), true),
+	is_int(-EPERM, socket_folder_check(in_top("theirs/s"), true),
 		"a folder of another user is refused");
 	has_str("belongs to uid 12345", tarn_fail_message(),
 		"the error names the owner of the folder");
-	/* His socket in a folder of root's: the peer decides. */
+	/* The other user's socket in a folder of root's: the peer decides. */
 	chmod(in_top("new"), 01777);
-	/* By a relative path: he cannot walk down to it. */
+	/* By a relative path: that user cannot walk down to it. */
 	snprintf(a.sun_path, sizeof(a.sun_path), "s");
 	listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	pid = fork();
@@ -190,7 +190,7 @@ static void test_foreign(void)
 		"a socket that another user serves is refused");
 	fd_close(listener);
 	unlink(in_top("new/s"));
-	rmdir(in_top("his"));
+	rmdir(in_top("theirs"));
 }
 
 #define OWNER 12346 /* of a socket that passes for somebody else's */

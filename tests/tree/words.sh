@@ -128,6 +128,14 @@ judge "no word of the old dialect is in use" "$(
 		base shm lib daemon cli
 	retired 'truly|thereof|ring_hear' tests
 )"
+# Clients, users and readers are "it", too, or have a name.
+judge "no process, client or user is called he" "$(
+	find "${rooms[@]}" bootstrap -type f \( -name '*.[ch]' -o -name '*.sh' \
+		-o -name '*.py' -o -name '*.pml' -o -name '*.mk' \
+		-o -name '*.[13578]' -o -path '.ci/run' -o -path 'scripts/*' \
+		-o -name bootstrap \) ! -path tests/tree/words.sh -exec grep \
+		-nHiE '(^|[^a-z-])(s?he|his|him|hers?|(him|her)self)([^a-z]|$)' {} +
+)"
 judge "result lines are sentences by themselves" "$(
 	grep -rnE --include=*.[ch] --include=*.py --include=*.sh \
 		'"(which is said|and is told|is told|[^"]*in peace|truly)"' \
