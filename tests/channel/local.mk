@@ -1,5 +1,6 @@
 CHANNEL_TESTS = \
 	tests/channel/adaptive_lock \
+	tests/channel/broadcast \
 	tests/channel/calls \
 	tests/channel/channel \
 	tests/channel/fd \
