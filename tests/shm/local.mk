@@ -1,5 +1,6 @@
 SHM_TESTS = \
 	tests/shm/lease \
+	tests/shm/name \
 	tests/shm/ring \
 	tests/shm/ring_dead \
 	tests/shm/ring_full \
