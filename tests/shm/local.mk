@@ -25,6 +25,7 @@ SHM_TESTS = \
 	tests/shm/wake \
 	tests/shm/wire \
 	tests/shm/wire_parts \
+	tests/shm/wire_queue \
 	tests/shm/wire_short \
 	$(NULL)
 check_PROGRAMS += $(SHM_TESTS)
