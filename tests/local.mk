@@ -46,6 +46,8 @@ tests_libkit_la_SOURCES = \
 	tests/kit/loader.h \
 	tests/kit/loop_device.c \
 	tests/kit/loop_device.h \
+	tests/kit/loop.c \
+	tests/kit/loop.h \
 	tests/kit/move.c \
 	tests/kit/move.h \
 	tests/kit/publish_msg.c \

@@ -42,6 +42,7 @@ DAEMON_TESTS = \
 	tests/daemon/long_answers \
 	tests/daemon/long_requests \
 	tests/daemon/loop \
+	tests/daemon/loop_hang_up \
 	tests/daemon/oom \
 	tests/daemon/pages \
 	tests/daemon/pool_extent \
@@ -180,6 +181,7 @@ tests_daemon_loader_bad_LDADD = $(DAEMON_LIBS)
 tests_daemon_log_LDADD = $(DAEMON_LIBS)
 tests_daemon_log_budget_LDADD = $(DAEMON_LIBS)
 tests_daemon_loop_LDADD = $(DAEMON_LIBS)
+tests_daemon_loop_hang_up_LDADD = $(DAEMON_LIBS)
 tests_daemon_pages_LDADD = $(DAEMON_LIBS)
 tests_daemon_populate_LDADD = $(DAEMON_LIBS)
 tests_daemon_pressure_LDADD = $(DAEMON_LIBS)
