@@ -66,6 +66,8 @@ tests_libkit_la_SOURCES = \
 	tests/kit/crowd.h \
 	tests/kit/publish.c \
 	tests/kit/publish.h \
+	tests/kit/quota.c \
+	tests/kit/quota.h \
 	tests/kit/raw_client.c \
 	tests/kit/raw_client.h \
 	tests/kit/report.c \

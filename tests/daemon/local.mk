@@ -54,6 +54,7 @@ DAEMON_TESTS = \
 	tests/daemon/pressure \
 	tests/daemon/pressure_stall \
 	tests/daemon/quotas \
+	tests/daemon/quotas_refused \
 	tests/daemon/quotas_shared \
 	tests/daemon/reader_cannot_write \
 	tests/daemon/reap \
@@ -136,6 +137,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/pools_users \
 	tests/daemon/pressure_stall \
 	tests/daemon/quotas \
+	tests/daemon/quotas_refused \
 	tests/daemon/quotas_shared \
 	tests/daemon/reader_cannot_write \
 	tests/daemon/report \
