@@ -70,6 +70,8 @@ tests_libkit_la_SOURCES = \
 	tests/kit/quota.h \
 	tests/kit/raw_client.c \
 	tests/kit/raw_client.h \
+	tests/kit/replace.c \
+	tests/kit/replace.h \
 	tests/kit/report.c \
 	tests/kit/report.h \
 	tests/kit/restart.c \

@@ -32,6 +32,7 @@ LIB_TESTS = \
 	tests/lib/read_plan \
 	tests/lib/replace \
 	tests/lib/replace_planted \
+	tests/lib/replace_rights \
 	tests/lib/reshape_explain \
 	tests/lib/io_mode \
 	tests/lib/safetensors \
