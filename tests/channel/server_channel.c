@@ -36,17 +36,13 @@ static void put_item(struct user *by, bool publish)
 	is_int(STORAGE_UNNAMED, kit_server_state(storage), "an item keeps it");
 }
 
-static void test_deaths(void)
+/* A producer dies that has published one storage and put another into a slot.
+ * Returns the published one, which is kept. */
+static uint32_t producer_dies(void)
 {
-	struct user second;
 	struct ring_stat stat;
 	uint32_t filled, sent;
 
-	kit_server_begin();
-	kit_server_channel(RING_QUEUE, 4, 0, &user);
-	second = kit_server_another(&user);
-	kit_server_join(&user, RING_PRODUCER, 2);
-	kit_server_join(&second, RING_CONSUMER, 3);
 	put_item(&user, true);
 	sent = storage;
 	put_item(&user, false);
@@ -66,7 +62,14 @@ static void test_deaths(void)
 		"the dead producer's published item is still there");
 	is_int(STORAGE_UNNAMED, kit_server_state(sent),
 		"the storage in a published item is kept");
-	is_int(1, ring_receive(&second.ring, &item),
+	return sent;
+}
+
+static void consumer_dies(struct user *second, uint32_t sent)
+{
+	struct ring_stat stat;
+
+	is_int(1, ring_receive(&second->ring, &item),
 		"the dead producer's item is received");
 	kit_server_end_client(&kit_server_sides[2]);
 	kit_server_turn();
@@ -75,8 +78,14 @@ static void test_deaths(void)
 		"the item of a dead consumer is delivered again");
 	is_int(STORAGE_UNNAMED, kit_server_state(sent),
 		"the item of a dead consumer still keeps its storage");
-	second.ring.me = RING_PARTICIPANTS;
-	kit_server_join(&second, RING_CONSUMER, 77);
+}
+
+static void connection_is_missing(struct user *second)
+{
+	struct ring_stat stat;
+
+	second->ring.me = RING_PARTICIPANTS;
+	kit_server_join(second, RING_CONSUMER, 77);
 	kit_server_turn();
 	ring_stat(&user.ring, &stat);
 	is_int(1, stat.consumers,
@@ -86,6 +95,21 @@ static void test_deaths(void)
 	ring_stat(&user.ring, &stat);
 	is_int(0, stat.consumers,
 		"a participant without a connection is reaped");
+}
+
+static void test_deaths(void)
+{
+	struct user second;
+	uint32_t sent;
+
+	kit_server_begin();
+	kit_server_channel(RING_QUEUE, 4, 0, &user);
+	second = kit_server_another(&user);
+	kit_server_join(&user, RING_PRODUCER, 2);
+	kit_server_join(&second, RING_CONSUMER, 3);
+	sent = producer_dies();
+	consumer_dies(&second, sent);
+	connection_is_missing(&second);
 	storage_unname(
 		&kit_server_domain, user.index, user.generation, TABLE_NOBODY);
 	collect(&kit_server_domain);

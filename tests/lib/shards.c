@@ -119,25 +119,10 @@ static void check_tensor(
 	tarn_tensor_unref(mapped);
 }
 
-static void works(void)
+static void check_contents(tarn_file *file)
 {
-	tarn_file *file = NULL, *shard;
-	tarn_tensor *t = NULL;
 	uint64_t offset = 1, size = 0;
-	int fds = count_fds(getpid());
 
-	put_shard("a.st",
-		"{" U8("a", "0", "2", "2") "," U8(
-			"extra", "2", "3", "1") "," U8("z", "3", "5", "2") "}",
-		5);
-	mkdir(path_of("sub"), 0777);
-	put_shard("sub/..b.st", "{" U8("m", "0", "3", "3") "}", 3);
-	is_int(0, open_index(index_text, &file),
-		"an index of two shards opens");
-	if (!file)
-		bail("%s", tarn_error_message());
-	is_int(fds + 3, count_fds(getpid()),
-		"the index has one open descriptor for each of its files");
 	is_str("safetensors index", tarn_file_format(file),
 		"the format of an index is its own");
 	is_int(2, (int64_t)tarn_file_shard_count(file),
@@ -154,9 +139,12 @@ static void works(void)
 	is_int(0, (int64_t)offset, "the data of an index has no one offset");
 	is_int(8, (int64_t)size,
 		"the data of an index is as large as that of its shards");
-	check_metadata(file);
-	check_tensor(file, "z", 0, 3);
-	check_tensor(file, "m", 1, 0);
+}
+
+static void check_shards(tarn_file *file)
+{
+	tarn_file *shard;
+
 	ok(!tarn_file_find(file, "extra"),
 		"a tensor that the map does not name is not found");
 	ok(!tarn_file_shard(file, 2), "a third shard of two is not found");
@@ -167,6 +155,13 @@ static void works(void)
 		"a file without an index has one shard");
 	ok(tarn_file_shard(shard, 0) == shard,
 		"the only shard of a file is the file itself");
+}
+
+/* Drops the index, which a tensor of it outlives. */
+static void check_lifetime(tarn_file *file)
+{
+	tarn_tensor *t = NULL;
+
 	is_int(-ENOTSUP, tarn_file_map(file, NULL, 0, &t),
 		"the data of an index is not one range to be mapped");
 	is_int(0, tarn_file_tensor(file, "m", &t),
@@ -175,6 +170,31 @@ static void works(void)
 	is_int(0, tarn_tensor_get_i64(t, (int64_t[]) {2}, (int64_t[]) {0}),
 		"a tensor outlives the index");
 	tarn_tensor_unref(t);
+}
+
+static void works(void)
+{
+	tarn_file *file = NULL;
+	int fds = count_fds(getpid());
+
+	put_shard("a.st",
+		"{" U8("a", "0", "2", "2") "," U8(
+			"extra", "2", "3", "1") "," U8("z", "3", "5", "2") "}",
+		5);
+	mkdir(path_of("sub"), 0777);
+	put_shard("sub/..b.st", "{" U8("m", "0", "3", "3") "}", 3);
+	is_int(0, open_index(index_text, &file),
+		"an index of two shards opens");
+	if (!file)
+		bail("%s", tarn_error_message());
+	is_int(fds + 3, count_fds(getpid()),
+		"the index has one open descriptor for each of its files");
+	check_contents(file);
+	check_metadata(file);
+	check_tensor(file, "z", 0, 3);
+	check_tensor(file, "m", 1, 0);
+	check_shards(file);
+	check_lifetime(file);
 	is_int(fds, count_fds(getpid()),
 		"no descriptor is left after the index is closed");
 	is_int(0, open_index("{\"weight_map\":{}}", &file),

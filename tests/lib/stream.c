@@ -73,27 +73,34 @@ static void test_options(void)
 	tarn_stream_free(s);
 }
 
-static void test_order_and_bound(void)
-{
-	tarn_tensor *dst[4], *src[4], *wrong = filled(3, 0);
-	tarn_stream *s = stream_of(4);
-	struct tarn_completion c[8];
-	struct tarn_stream_progress p;
+/* Four copies fill a stream of four. */
+struct four {
+	tarn_tensor *dst[4], *src[4];
 	uint64_t id[4];
-	int n;
+};
 
+static void queue_four(tarn_stream *s, struct four *f)
+{
 	for (int i = 0; i < 4; i++) {
-		dst[i] = filled(1 << 18, 0);
-		src[i] = filled(1 << 18, i + 1);
+		f->dst[i] = filled(1 << 18, 0);
+		f->src[i] = filled(1 << 18, i + 1);
 		is_int(0,
-			tarn_stream_copy(s, dst[i], src[i], NULL, -1,
-				100u + (unsigned)i, &id[i]),
+			tarn_stream_copy(s, f->dst[i], f->src[i], NULL, -1,
+				100u + (unsigned)i, &f->id[i]),
 			"a copy is queued on a stream");
 	}
+}
+
+static void test_full(tarn_stream *s, const struct four *f)
+{
+	tarn_tensor *wrong = filled(3, 0);
+	struct tarn_stream_progress p;
+
 	is_int(-EINVAL, tarn_stream_copy(s, wrong, wrong, NULL, -1, 0, NULL),
 		"a wrong copy is refused as wrong even when the stream is "
 		"full");
-	is_int(-EAGAIN, tarn_stream_copy(s, dst[0], src[1], NULL, -1, 0, NULL),
+	is_int(-EAGAIN,
+		tarn_stream_copy(s, f->dst[0], f->src[1], NULL, -1, 0, NULL),
 		"a fifth copy on a stream of four is refused");
 	has_str("4 copies are not reaped", tarn_error_message(),
 		"the error counts the copies that are not reaped");
@@ -102,13 +109,21 @@ static void test_order_and_bound(void)
 		"four copies wait or run");
 	is_int(4 << 20, (int64_t)p.bytes_total,
 		"the progress has the bytes of four copies");
+	tarn_tensor_unref(wrong);
+}
+
+/* All four are reaped in their order. */
+static void test_reaped(tarn_stream *s, const struct four *f)
+{
+	struct tarn_completion c[8];
+	int n;
 
 	n = tarn_stream_reap(s, 2, -1, 8, c);
 	ok(n >= 2 && n <= 4, "a reap that waits for two returns at least two");
 	n += tarn_stream_reap(s, 4, -1, 8 - n, c + n);
 	is_int(4, n, "a reap that wants more than all returns all");
 	for (int i = 0; i < 4; i++) {
-		is_int((int64_t)id[i], (int64_t)c[i].id,
+		is_int((int64_t)f->id[i], (int64_t)c[i].id,
 			"copies in memory end in their order");
 		is_int(100 + i, (int64_t)c[i].user,
 			"a completion has the caller's tag");
@@ -119,9 +134,21 @@ static void test_order_and_bound(void)
 			"a completion has the number of its bytes");
 		is_str("memory", c[i].info.engine,
 			"a completion of a copy in memory names 'memory'");
-		is_int(1, tarn_tensor_equal(dst[i], src[i]),
+		is_int(1, tarn_tensor_equal(f->dst[i], f->src[i]),
 			"a reaped copy has the bytes of its source");
 	}
+}
+
+static void test_order_and_bound(void)
+{
+	tarn_stream *s = stream_of(4);
+	struct tarn_stream_progress p;
+	struct tarn_completion c[8];
+	struct four f;
+
+	queue_four(s, &f);
+	test_full(s, &f);
+	test_reaped(s, &f);
 	tarn_stream_progress(s, &p);
 	is_int(4, (int64_t)p.copies_done,
 		"the progress counts four copies that are done");
@@ -129,14 +156,13 @@ static void test_order_and_bound(void)
 		"the progress counts all bytes of four copies");
 	is_int(0, tarn_stream_reap(s, 1, -1, 8, c),
 		"a reap of an empty stream does not wait");
-	is_int(0, tarn_stream_copy(s, dst[0], src[1], NULL, -1, 0, NULL),
+	is_int(0, tarn_stream_copy(s, f.dst[0], f.src[1], NULL, -1, 0, NULL),
 		"a stream has room again after a reap");
 	tarn_stream_free(s);
 	for (int i = 0; i < 4; i++) {
-		tarn_tensor_unref(dst[i]);
-		tarn_tensor_unref(src[i]);
+		tarn_tensor_unref(f.dst[i]);
+		tarn_tensor_unref(f.src[i]);
 	}
-	tarn_tensor_unref(wrong);
 }
 
 /* Copies keep what they need, whatever the caller drops. */

@@ -223,60 +223,62 @@ static void flat_with_a_rest(void)
 	tarn_storage_unref(s);
 }
 
+static const struct expression {
+	const char *expr;
+	int copied;
+	const char *wanted;
+} cases[] = {
+	{"", 0, "[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]"},
+	{"[1]", 0, "[4, 5, 6, 7]"},
+	{"[::2, ::-2]", 0, "[[3, 1], [11, 9]]"},
+	{".transpose(0,1)[0]", 0, "[0, 4, 8]"},
+	{".reshape(2,6)[1]", 0, "[6, 7, 8, 9, 10, 11]"},
+	{".transpose(0,1).reshape(2,6)[1]", 1, "[2, 6, 10, 3, 7, 11]"},
+	{"[:, ::2].flatten()[1::2]", 0, "[2, 6, 10]"},
+	{"[:, 1:3].flatten()[1::2]", 1, "[2, 6, 10]"},
+	{".rearrange(\"a (b c) -> (c a) b\", b=2)", 1,
+		"[[0, 2], [4, 6], [8, 10], [1, 3], [5, 7], [9, 11]]"},
+	{".transpose(0,1).contiguous().view(12)[:2]", 1, "[0, 4]"},
+	{".transpose(0,1).flatten().view(3,4)"
+	 ".transpose(0,1).flatten()[:4]",
+		1, "[0, 5, 10, 4]"},
+	{"[0, 1].expand(2,2).flatten()", 0, "[1, 1, 1, 1]"},
+};
+
+/* What e makes of t, copied where no view has it, and as a view. */
+static void expression(tarn_tensor *t, const struct expression *e)
+{
+	tarn_tensor *seen = NULL, *wanted = NULL, *view = NULL;
+
+	must(tarn_tensor_parse(TARN_I32, e->wanted, &wanted));
+	is_int(e->copied, tarn_tensor_eval_copy(t, e->expr, &seen),
+		"an expression is evaluated: %s", e->expr);
+	is_int(1, seen ? tarn_tensor_equal(wanted, seen) : -1,
+		"the expression gives %s", e->wanted);
+	ok(seen && tarn_tensor_same_storage(t, seen) != e->copied,
+		e->copied ? "a copy is in memory of its own"
+			  : "a view is in the same storage, and a copy "
+			    "is not");
+	is_int(e->copied ? -EINVAL : 0, tarn_tensor_eval(t, e->expr, &view),
+		"an expression is evaluated as a view: %s", e->expr);
+	if (view)
+		is_int(1, tarn_tensor_equal(wanted, view),
+			"the view has the elements of the expression");
+	else
+		has_str("tarn_tensor_eval_copy", tarn_error_message(),
+			"the error names the function that copies");
+	tarn_tensor_unref(seen);
+	tarn_tensor_unref(wanted);
+	tarn_tensor_unref(view);
+}
+
 static void expressions(void)
 {
-	static const struct {
-		const char *expr;
-		int copied;
-		const char *wanted;
-	} cases[] = {
-		{"", 0, "[[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11]]"},
-		{"[1]", 0, "[4, 5, 6, 7]"},
-		{"[::2, ::-2]", 0, "[[3, 1], [11, 9]]"},
-		{".transpose(0,1)[0]", 0, "[0, 4, 8]"},
-		{".reshape(2,6)[1]", 0, "[6, 7, 8, 9, 10, 11]"},
-		{".transpose(0,1).reshape(2,6)[1]", 1, "[2, 6, 10, 3, 7, 11]"},
-		{"[:, ::2].flatten()[1::2]", 0, "[2, 6, 10]"},
-		{"[:, 1:3].flatten()[1::2]", 1, "[2, 6, 10]"},
-		{".rearrange(\"a (b c) -> (c a) b\", b=2)", 1,
-			"[[0, 2], [4, 6], [8, 10], [1, 3], [5, 7], [9, 11]]"},
-		{".transpose(0,1).contiguous().view(12)[:2]", 1, "[0, 4]"},
-		{".transpose(0,1).flatten().view(3,4)"
-		 ".transpose(0,1).flatten()[:4]",
-			1, "[0, 5, 10, 4]"},
-		{"[0, 1].expand(2,2).flatten()", 0, "[1, 1, 1, 1]"},
-	};
 	tarn_tensor *t = NULL, *none = NULL;
 
 	must(tarn_tensor_parse(TARN_I32, cases[0].wanted, &t));
-	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		tarn_tensor *seen = NULL, *wanted = NULL, *view = NULL;
-
-		must(tarn_tensor_parse(TARN_I32, cases[i].wanted, &wanted));
-		is_int(cases[i].copied,
-			tarn_tensor_eval_copy(t, cases[i].expr, &seen),
-			"an expression is evaluated: %s", cases[i].expr);
-		is_int(1, seen ? tarn_tensor_equal(wanted, seen) : -1,
-			"the expression gives %s", cases[i].wanted);
-		ok(seen && tarn_tensor_same_storage(t, seen) != cases[i].copied,
-			cases[i].copied
-				? "a copy is in memory of its own"
-				: "a view is in the same storage, and a copy "
-				  "is not");
-		is_int(cases[i].copied ? -EINVAL : 0,
-			tarn_tensor_eval(t, cases[i].expr, &view),
-			"an expression is evaluated as a view: %s",
-			cases[i].expr);
-		if (view)
-			is_int(1, tarn_tensor_equal(wanted, view),
-				"the view has the elements of the expression");
-		else
-			has_str("tarn_tensor_eval_copy", tarn_error_message(),
-				"the error names the function that copies");
-		tarn_tensor_unref(seen);
-		tarn_tensor_unref(wanted);
-		tarn_tensor_unref(view);
-	}
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+		expression(t, &cases[i]);
 	is_int(-ERANGE, tarn_tensor_eval_copy(t, "[3]", &none),
 		"row 3 of 3 is refused");
 	is_int(-EINVAL, tarn_tensor_eval(t, "[0", &none),

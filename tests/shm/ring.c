@@ -203,10 +203,72 @@ static void test_close_filling(void)
 		"the slot that came too late is free again");
 }
 
+/* Each consumer receives, in its own time, what was published since it
+ * joined. */
+static void receive_broadcast(struct ring *p, struct ring c[3])
+{
+	struct ring_item item;
+
+	is_int(0, kit_ring_put(p, 6), "an item is published to two consumers");
+	c[2] = kit_ring_join(RING_CONSUMER, 4);
+	is_int(0, kit_ring_put(p, 7),
+		"an item is published to three consumers");
+	is_int(-EAGAIN, kit_ring_put(p, 8),
+		"a broadcast ring of two items is full");
+	is_int(6, kit_ring_get(&c[0]),
+		"the first consumer receives the first item");
+	is_int(7, kit_ring_get(&c[0]),
+		"the first consumer receives the next item");
+	is_int(-1, kit_ring_get(&c[0]), "the first consumer receives no more");
+	is_int(-EAGAIN, kit_ring_put(p, 8),
+		"the second consumer still has to receive the items");
+	is_int(7, kit_ring_get(&c[2]),
+		"a consumer that joined later receives later items");
+	item = kit_ring_receive(&c[1]);
+	is_int(-EAGAIN, kit_ring_put(p, 8),
+		"an item that is being read occupies its slot");
+	is_int(0, ring_release(&c[1], &item),
+		"the second consumer releases the item");
+	is_int(-ESTALE, ring_release(&c[1], &item),
+		"an item is not released twice");
+	is_int(0, kit_ring_put(p, 8),
+		"after both released it the slot can be filled");
+}
+
+static void leave_and_join_again(struct ring *p, struct ring c[3])
+{
+	ring_leave(&c[1]);
+	is_int(8, kit_ring_get(&c[0]), "a consumer that left holds no slot");
+	is_int(8, kit_ring_get(&c[2]),
+		"the remaining consumer receives the next item");
+	is_int(2, kit_ring_free(p), "no slot of the broadcast is lost");
+	c[1] = kit_ring_join(RING_CONSUMER, 5);
+	is_int(-1, kit_ring_get(&c[1]),
+		"a consumer that joins again begins at the end");
+	for (uint32_t i = 0; i < 5000; i++) {
+		if (kit_ring_put(p, i) < 0)
+			bail("put %u: %s", i, tarn_fail_message());
+		for (int j = 0; j < 3; j++)
+			if (kit_ring_get(&c[j]) != (int)i)
+				bail("item %u", i);
+	}
+}
+
+static void close_broadcast(struct ring *p, struct ring c[3])
+{
+	kit_ring_put(p, 1);
+	ring_close(p);
+	for (int j = 0; j < 3; j++) {
+		is_int(1, kit_ring_get(&c[j]),
+			"each consumer receives the last item");
+		is_int(-EPIPE, kit_ring_get(&c[j]),
+			"each consumer receives the end");
+	}
+}
+
 static void test_broadcast(void)
 {
 	struct ring p, c[3];
-	struct ring_item item;
 
 	kit_ring_make(RING_BROADCAST, 2);
 	p = kit_ring_join(RING_PRODUCER, 1);
@@ -217,53 +279,9 @@ static void test_broadcast(void)
 			"an item without consumers frees its slot at once");
 	c[0] = kit_ring_join(RING_CONSUMER, 2);
 	c[1] = kit_ring_join(RING_CONSUMER, 3);
-	is_int(0, kit_ring_put(&p, 6), "an item is published to two consumers");
-	c[2] = kit_ring_join(RING_CONSUMER, 4);
-	is_int(0, kit_ring_put(&p, 7),
-		"an item is published to three consumers");
-	is_int(-EAGAIN, kit_ring_put(&p, 8),
-		"a broadcast ring of two items is full");
-	is_int(6, kit_ring_get(&c[0]),
-		"the first consumer receives the first item");
-	is_int(7, kit_ring_get(&c[0]),
-		"the first consumer receives the next item");
-	is_int(-1, kit_ring_get(&c[0]), "the first consumer receives no more");
-	is_int(-EAGAIN, kit_ring_put(&p, 8),
-		"the second consumer still has to receive the items");
-	is_int(7, kit_ring_get(&c[2]),
-		"a consumer that joined later receives later items");
-	item = kit_ring_receive(&c[1]);
-	is_int(-EAGAIN, kit_ring_put(&p, 8),
-		"an item that is being read occupies its slot");
-	is_int(0, ring_release(&c[1], &item),
-		"the second consumer releases the item");
-	is_int(-ESTALE, ring_release(&c[1], &item),
-		"an item is not released twice");
-	is_int(0, kit_ring_put(&p, 8),
-		"after both released it the slot can be filled");
-	ring_leave(&c[1]);
-	is_int(8, kit_ring_get(&c[0]), "a consumer that left holds no slot");
-	is_int(8, kit_ring_get(&c[2]),
-		"the remaining consumer receives the next item");
-	is_int(2, kit_ring_free(&p), "no slot of the broadcast is lost");
-	c[1] = kit_ring_join(RING_CONSUMER, 5);
-	is_int(-1, kit_ring_get(&c[1]),
-		"a consumer that joins again begins at the end");
-	for (uint32_t i = 0; i < 5000; i++) {
-		if (kit_ring_put(&p, i) < 0)
-			bail("put %u: %s", i, tarn_fail_message());
-		for (int j = 0; j < 3; j++)
-			if (kit_ring_get(&c[j]) != (int)i)
-				bail("item %u", i);
-	}
-	kit_ring_put(&p, 1);
-	ring_close(&p);
-	for (int j = 0; j < 3; j++) {
-		is_int(1, kit_ring_get(&c[j]),
-			"each consumer receives the last item");
-		is_int(-EPIPE, kit_ring_get(&c[j]),
-			"each consumer receives the end");
-	}
+	receive_broadcast(&p, c);
+	leave_and_join_again(&p, c);
+	close_broadcast(&p, c);
 }
 
 /* As many consumers as a broadcast can have. */

@@ -191,39 +191,50 @@ static bool all_bytes(const unsigned char *map, unsigned char byte)
 	return true;
 }
 
-static void as_reader(const char *who, uid_t uid)
-{
-	int socks[2], fd = -1, ro = -1, status = 0;
+/* A sealed segment, with the mapping of its maker. */
+struct sealed {
+	int fd, ro;
 	unsigned char *map;
-	struct stat st;
-	pid_t pid;
+};
+
+static void make_sealed(const char *who, struct sealed *s)
+{
 	void *p;
 
-	if (segment_create("tarn-test", SIZE, 12, &fd) < 0 ||
-		segment_map_rw(fd, SIZE, &p) < 0)
+	if (segment_create("tarn-test", SIZE, 12, &s->fd) < 0 ||
+		segment_map_rw(s->fd, SIZE, &p) < 0)
 		bail("%s", tarn_fail_message());
-	map = p;
-	memset(map, 0, SIZE);
-	is_int(-EPERM, segment_check(fd, SIZE),
+	s->map = p;
+	memset(s->map, 0, SIZE);
+	is_int(-EPERM, segment_check(s->fd, SIZE),
 		"%s: an unsealed segment is refused", who);
-	if (segment_seal(fd) < 0 || segment_reopen(fd, &ro) < 0)
+	if (segment_seal(s->fd) < 0 || segment_reopen(s->fd, &s->ro) < 0)
 		bail("%s", tarn_fail_message());
-	is_int(-EPERM, segment_check(fd, SIZE),
+	is_int(-EPERM, segment_check(s->fd, SIZE),
 		"%s: a writable descriptor is refused", who);
-	is_int(-EPERM, segment_check(ro, SIZE * 2),
+	is_int(-EPERM, segment_check(s->ro, SIZE * 2),
 		"%s: a segment of another size is refused", who);
-	is_int(0, segment_check(ro, SIZE),
+	is_int(0, segment_check(s->ro, SIZE),
 		"%s: a proper read-only segment is accepted", who);
-	memset(map, BYTE, SIZE);
-	ok(all_bytes(map, BYTE), "%s: the maker's mapping still writes", who);
+	memset(s->map, BYTE, SIZE);
+	ok(all_bytes(s->map, BYTE), "%s: the maker's mapping still writes",
+		who);
+}
+
+/* A child that gets the segment by a message tries to change it. */
+static void attempt_all(const char *who, uid_t uid, const struct sealed *s)
+{
+	int socks[2], status = 0;
+	pid_t pid;
+
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, socks) < 0)
 		bail("socketpair: %m");
 	memset(report, 0, sizeof(*report));
 	pid = fork();
 	if (pid == 0)
-		child(who, socks[1], map, fd, uid);
+		child(who, socks[1], s->map, s->fd, uid);
 	if (wire_send(socks[0],
-		    WIRE_OUT_FDS(WIRE_SEGMENT_FDS, 1, NULL, 0, &ro, 1)) < 0)
+		    WIRE_OUT_FDS(WIRE_SEGMENT_FDS, 1, NULL, 0, &s->ro, 1)) < 0)
 		bail("%s", tarn_fail_message());
 	waitpid(pid, &status, 0);
 	is_int(0, status, "%s: the child tried all attempts", who);
@@ -236,23 +247,40 @@ static void as_reader(const char *who, uid_t uid)
 	}
 	diag("%s: %d attempts", who, report->n);
 	ok(report->n > 20, "%s: many attempts were made", who);
-	ok(all_bytes(map, BYTE), "%s: no byte of the segment has changed", who);
-	is_int(SIZE, fstat(fd, &st) == 0 ? st.st_size : -1,
-		"%s: the segment's size has not changed", who);
-	/* A forked child that kept the mapping is a writer, as a loader is. */
-	pid = fork();
+	fd_close(socks[0]);
+	fd_close(socks[1]);
+}
+
+/* A forked child that kept the mapping is a writer, as a loader is. */
+static void forked_child_writes(const char *who, const struct sealed *s)
+{
+	int status = 0;
+	pid_t pid = fork();
+
 	if (pid == 0) {
-		map[5] = 0x11;
+		s->map[5] = 0x11;
 		_exit(0);
 	}
 	waitpid(pid, &status, 0);
-	is_int(0x11, map[5], "%s: a forked child of the maker still writes",
+	is_int(0x11, s->map[5], "%s: a forked child of the maker still writes",
 		who);
-	munmap(map, SIZE);
-	fd_close(socks[0]);
-	fd_close(socks[1]);
-	fd_close(ro);
-	fd_close(fd);
+}
+
+static void as_reader(const char *who, uid_t uid)
+{
+	struct sealed s = {-1, -1, NULL};
+	struct stat st;
+
+	make_sealed(who, &s);
+	attempt_all(who, uid, &s);
+	ok(all_bytes(s.map, BYTE), "%s: no byte of the segment has changed",
+		who);
+	is_int(SIZE, fstat(s.fd, &st) == 0 ? st.st_size : -1,
+		"%s: the segment's size has not changed", who);
+	forked_child_writes(who, &s);
+	munmap(s.map, SIZE);
+	fd_close(s.ro);
+	fd_close(s.fd);
 }
 
 int main(void)
