@@ -199,12 +199,8 @@ include tests/models/local.mk
 include tests/soak/local.mk
 
 # What says the same whatever was built with whatever options: texts and links,
-# models, and a wheel, which has a build of its own. And two that stop within the
-# sanitizer now and then: they kill daemons as they start, or fork while threads
-# allocate.
+# models, and a wheel, which has a build of its own.
 AGAIN_EXCEPT = \
-	tests/daemon/socket.sh \
-	tests/store/publish_threads \
 	$(MODELS_SCRIPT_TESTS) \
 	tests/tree/headers.sh \
 	tests/tree/help.sh \

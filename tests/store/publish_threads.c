@@ -164,6 +164,17 @@ static void test_fork(void)
 	is_int(0, round.failed, "no thread of the parent fails to publish");
 }
 
+/* GCC 12's sanitizer takes no lock of its allocator before a fork: where a
+ * thread has one at that moment, the child waits for it for ever. */
+static bool allocates_in_children(void)
+{
+#ifdef __SANITIZE_ADDRESS__
+	return false;
+#else
+	return true;
+#endif
+}
+
 int main(void)
 {
 	struct round round = {0};
@@ -181,7 +192,11 @@ int main(void)
 		ROUNDS, THREADS);
 	is_int(0, split, "the names of all threads lead to one storage");
 	is_int(0, round.odd, "no thread sees the tensor half published");
-	test_fork();
+	if (allocates_in_children())
+		test_fork();
+	else
+		skip(2, "the sanitizer's allocator hangs in children of "
+			"processes with threads");
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&daemon), "the daemon ends without an error");
 	return done(6);
