@@ -7,6 +7,8 @@ base_libbase_la_SOURCES = \
 	base/checked.h \
 	base/cleanup.h \
 	base/clock.h \
+	base/cpus.c \
+	base/cpus.h \
 	base/digest.c \
 	base/digest.h \
 	base/fail.c \

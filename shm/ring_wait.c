@@ -9,12 +9,12 @@
  */
 #include <limits.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/cpus.h"
 #include "base/fail.h"
 #include "shm/ring_internal.h"
 #include "shm/wake.h"
@@ -103,15 +103,9 @@ static bool alone(void)
 {
 	static _Atomic int known; /* 1: yes, 2: no; relaxed: it never changes */
 	int k = atomic_load_explicit(&known, memory_order_relaxed);
-	cpu_set_t set;
 
 	if (!k) {
-		k = sched_getaffinity(0, sizeof(set), &set) == 0 &&
-				    CPU_COUNT(&set) == 1
-			    ? 1
-			    : 2;
-		if (sysconf(_SC_NPROCESSORS_ONLN) == 1)
-			k = 1;
+		k = cpus_allowed() == 1 ? 1 : 2;
 		atomic_store_explicit(&known, k, memory_order_relaxed);
 	}
 	return k == 1;

@@ -23,9 +23,9 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/checked.h"
+#include "base/cpus.h"
 #include "base/headroom.h"
 #include "base/shmem_huge.h"
 #include "daemon/keeper/keeper.h"
@@ -130,8 +130,7 @@ int populate_by(
 		.lock = PTHREAD_MUTEX_INITIALIZER,
 		.back = size,
 	};
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	int n = (int)MIN(MAX(cpus, 1), (long)THREADS) - 1, started = 0;
+	int n = MIN(cpus_allowed(), (int)THREADS) - 1, started = 0;
 	pthread_t threads[THREADS];
 	uint64_t at, first = claim(&p, may_allocate, &at);
 

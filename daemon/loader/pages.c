@@ -23,16 +23,16 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/checked.h"
+#include "base/cpus.h"
 #include "base/fail.h"
 #include "base/page.h"
 #include "base/populate.h"
 #include "daemon/loader/internal.h"
 
 /* Clearing is bound by the memory from a few threads on. */
-#define THREADS 4L
+#define THREADS 4
 /* What a thread takes at once: what one page of page table entries maps, and a
  * multiple of every machine's pages. So the first request finds its pages soon,
  * and L_FORGET waits for little. */
@@ -128,8 +128,7 @@ static void *work(void *arg)
 
 static void start_threads(struct loader_pages *pages)
 {
-	long cpus = sysconf(_SC_NPROCESSORS_ONLN);
-	int n = (int)MIN(MAX(cpus, 1), THREADS);
+	int n = MIN(cpus_allowed(), THREADS);
 
 	while (pages->n_threads < n &&
 		pthread_create(&pages->threads[pages->n_threads], NULL, work,

@@ -1,5 +1,6 @@
 BASE_TESTS = \
 	tests/base/close_from \
+	tests/base/cpus \
 	tests/base/headroom \
 	tests/base/headroom_cgroup \
 	$(NULL)
