@@ -109,7 +109,8 @@ static enum table_at came_later(const struct table *table,
 	const struct name_record *record, uint64_t at)
 {
 	for (int i = 0; i < 2; i++) {
-		/* Acquire: as in version_pick. */
+		/* Acquire: pairs with the release store in version_write, as
+		 * that of version_pick does. */
 		uint64_t commit = atomic_load_explicit(
 			&record->versions[i].commit, memory_order_acquire);
 
@@ -117,7 +118,8 @@ static enum table_at came_later(const struct table *table,
 			version_still(record, i, commit))
 			return TABLE_AT_NOTHING;
 	}
-	/* As in record_copy of table_read.c. */
+	/* As in record_copy of table_read.c: pairs with the release store in
+	 * version_write. */
 	atomic_thread_fence(memory_order_acquire);
 	return atomic_load_explicit(
 		       &table->header->committed, memory_order_relaxed) == at

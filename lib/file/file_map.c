@@ -147,6 +147,8 @@ static int mapped(struct tarn_file *file, tarn_storage **ret)
 		r = map_file(file, &made);
 		if (r < 0)
 			return r;
+		/* Release: pairs with the load above. Acquire: with the
+		 * exchange of a thread that was quicker. */
 		if (atomic_compare_exchange_strong_explicit(&file->mapped,
 			    &seen, made, memory_order_acq_rel,
 			    memory_order_acquire))

@@ -64,6 +64,8 @@ int storage_file_direct(const tarn_storage *storage)
 					  : O_RDONLY) |
 				  O_DIRECT);
 	fd = MAX(fd, DIRECT_NONE);
+	/* Release, and acquire where another thread was quicker: pairs with
+	 * the load above. */
 	if (atomic_compare_exchange_strong_explicit(&file->direct, &seen, fd,
 		    memory_order_acq_rel, memory_order_acquire))
 		return fd;
