@@ -56,6 +56,8 @@ tests_libkit_la_SOURCES = \
 	tests/kit/must.h \
 	tests/kit/no_uring.c \
 	tests/kit/no_uring.h \
+	tests/kit/put_file.c \
+	tests/kit/put_file.h \
 	tests/kit/pool.c \
 	tests/kit/pool.h \
 	tests/kit/pool_deeds.c \

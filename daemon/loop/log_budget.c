@@ -7,7 +7,7 @@
 
 #include "daemon/loop/log.h"
 
-static void tell(void *arg)
+static void log_left_out(void *arg)
 {
 	struct log_budget *budget = arg;
 
@@ -31,12 +31,12 @@ bool log_may(struct log_budget *budget, struct deadlines *all, uint64_t now,
 	if (++budget->n <= LOG_BUDGET_LINES)
 		return true;
 	if (!budget->end.at)
-		deadline_call(all, &budget->end, end, tell, budget);
+		deadline_call(all, &budget->end, end, log_left_out, budget);
 	return false;
 }
 
 void log_budget_end(struct log_budget *budget, struct deadlines *all)
 {
 	deadline_set(all, &budget->end, 0);
-	tell(budget);
+	log_left_out(budget);
 }

@@ -6,7 +6,6 @@
  */
 #include "base/headroom.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 
 #include "base/fail.h"
 #include "base/headroom_internal.h"
+#include "tests/kit/put_file.h"
 #include "tests/kit/tap.h"
 
 #define MIB (1ull << 20)
@@ -25,29 +25,7 @@ static int n_roots;
 /* A fresh machine: 16 GiB, 8 of them available. */
 static void machine(void);
 
-static void put(const char *path, const char *fmt, ...)
-	__attribute__((__format__(printf, 2, 3)));
-
-static void put(const char *path, const char *fmt, ...)
-{
-	char full[8192];
-	FILE *file;
-	va_list ap;
-
-	snprintf(full, sizeof(full), "%s%s", root, path);
-	for (char *p = full + strlen(root) + 1; (p = strchr(p, '/')); p++) {
-		*p = '\0';
-		mkdir(full, 0700);
-		*p = '/';
-	}
-	file = fopen(full, "w");
-	if (!file)
-		bail("%s: %m", full);
-	va_start(ap, fmt);
-	vfprintf(file, fmt, ap);
-	va_end(ap);
-	fclose(file);
-}
+#define put(...) put_file(root, __VA_ARGS__)
 
 static void machine(void)
 {

@@ -2,40 +2,18 @@
 /* Machines that are made of files, for the test of tarn doctor. */
 #pragma once
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/checked.h"
 #include "cli/doctor/doctor.h"
+#include "tests/kit/put_file.h"
 #include "tests/kit/tap.h"
 
 static char root[4096];
 
-static void put(const char *path, const char *fmt, ...)
-	__attribute__((__format__(printf, 2, 3)));
-
-static void put(const char *path, const char *fmt, ...)
-{
-	char full[8192];
-	FILE *file;
-	va_list ap;
-
-	snprintf(full, sizeof(full), "%s%s", root, path);
-	for (char *p = full + strlen(root) + 1; (p = strchr(p, '/')); p++) {
-		*p = '\0';
-		mkdir(full, 0700);
-		*p = '/';
-	}
-	file = fopen(full, "w");
-	if (!file)
-		bail("%s: %m", full);
-	va_start(ap, fmt);
-	vfprintf(file, fmt, ap);
-	va_end(ap);
-	fclose(file);
-}
+#define put(...) put_file(root, __VA_ARGS__)
 
 struct file {
 	const char *path, *text;

@@ -94,7 +94,8 @@ static void refused_first(const struct too_much *t)
 	raw_open(&raw, kit_quota_pool.daemon.socket);
 	is_int(WIRE_ERROR, publish_msg_answer(&p, &raw),
 		"a publication beyond the quota of %s is refused", t->key);
-	is_int(EDQUOT, raw.error, "because of its user's quota");
+	is_int(EDQUOT, raw.error,
+		"the refusal gives the user's quota as its reason");
 	has_str(t->key, raw.text, "the error names the key %s", t->key);
 	is_kept(&before, t->key);
 	raw_close(&raw);
@@ -120,7 +121,8 @@ static void load_refused_first(void)
 	order_bytes(&order, "more/1", 1000);
 	is_int(WIRE_ERROR, order_load(&order, &raw, fd, -1),
 		"a load of more names than the quota is refused");
-	is_int(EDQUOT, raw.error, "because of its user's quota");
+	is_int(EDQUOT, raw.error,
+		"the refusal gives the user's quota as its reason");
 	is_kept(&before, "names");
 	raw_close(&raw);
 	fd_close(fd);
@@ -142,10 +144,13 @@ static void not_read(void)
 		publish_msg_name(&p, "same", 0, 0, 1, 1);
 		order_bytes(&order, "same", 0);
 	}
-	is_int(WIRE_ERROR, publish_msg_answer(&p, &raw), "too many names");
-	is_int(EDQUOT, raw.error, "are refused for the quota, unread");
-	is_int(WIRE_ERROR, order_load(&order, &raw, -1, -1), "so are those");
-	is_int(EDQUOT, raw.error, "of a load");
+	is_int(WIRE_ERROR, publish_msg_answer(&p, &raw),
+		"a publication of too many names is refused");
+	is_int(EDQUOT, raw.error,
+		"the server refuses it for the quota, before it reads the names");
+	is_int(WIRE_ERROR, order_load(&order, &raw, -1, -1),
+		"a load of too many names is refused");
+	is_int(EDQUOT, raw.error, "the load is refused for the quota");
 	raw_close(&raw);
 	kit_quota_end("names, which are not read");
 }
