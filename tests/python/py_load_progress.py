@@ -65,14 +65,16 @@ found = []
 
 def look(done, total, phase):
     """At a sign of growth stops it, until top has seen it; in vain if it had
-    grown by the time that this process was run."""
+    grown by the time that this process was run. top's first lines may be from
+    before."""
     if phase != "memory" or found or not 0 < done < total:
         return
     os.kill(daemon.pid, signal.SIGSTOP)
     end = time.monotonic() + 5
     while not found and time.monotonic() < end:
         loads = json.loads(top.stdout.readline())["running_loads"]
-        found.extend(a for a in loads if a["state"] == "waiting")
+        found.extend(a for a in loads
+                     if a["state"] == "waiting" and a["memory_ready"])
     os.kill(daemon.pid, signal.SIGCONT)
 
 

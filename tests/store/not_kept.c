@@ -309,27 +309,27 @@ static void at_once(void)
 	unlink(path);
 }
 
+/* By a daemon that has nothing else: one that let go of other storages
+ * meanwhile would count these, too. */
 static void rewritten(void)
 {
 	struct tarn_load_info info = {0};
-	uint64_t before;
 
+	make_file(test_tmpdir(), SIZE, 1);
 	if (!stamps_last()) {
 		skip(8, "the stamps of this file system do not last");
 		unlink(path);
 		return;
 	}
-	make_file(test_tmpdir(), SIZE, 1);
 	is_int(1, load(false, NULL, NULL), "the file is loaded and cached");
-	before = status().storages;
 	make_file(test_tmpdir(), SIZE, 2);
 	is_int(2, load(false, &info, NULL), "the rewritten file is loaded");
 	ok(!info.cached, "the rewritten file is read");
-	is_int(0, (int64_t)(storages_in(PATIENCE_MS, before) - before),
+	is_int(1, (int64_t)storages_in(PATIENCE_MS, 1),
 		"the version before is no longer cached");
 	is_int(2, load(true, &info, NULL), "a fresh load succeeds");
 	ok(!info.cached, "a fresh load reads a file that is cached");
-	is_int(0, (int64_t)(storages_in(PATIENCE_MS, before) - before),
+	is_int(1, (int64_t)storages_in(PATIENCE_MS, 1),
 		"a fresh load replaces the kept bytes");
 	load(false, &info, NULL);
 	ok(info.cached, "the next load finds the bytes of the fresh load");
@@ -344,11 +344,22 @@ static bool is_tmpfs(const char *folder)
 	       access(folder, W_OK) == 0;
 }
 
-int main(void)
+static void start(void)
 {
 	daemon_start(&server, "s", NULL);
 	if (tarn_store_open(server.socket, &store) < 0)
 		bail("%s", tarn_error_message());
+}
+
+static void stop(void)
+{
+	tarn_store_unref(store);
+	is_int(0, daemon_stop(&server), "the daemon ends without an error");
+}
+
+int main(void)
+{
+	start();
 	freed();
 	by_mapping(test_tmpdir());
 	if (is_tmpfs("/dev/shm"))
@@ -358,9 +369,9 @@ int main(void)
 	by_descriptor();
 	in_every_tick();
 	at_once();
-	make_file(test_tmpdir(), 1, 1);
+	stop();
+	start();
 	rewritten();
-	tarn_store_unref(store);
-	is_int(0, daemon_stop(&server), "the daemon ends without an error");
+	stop();
 	return done_any();
 }
