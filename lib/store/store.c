@@ -9,6 +9,7 @@
 #include "lib/store/store.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -22,12 +23,27 @@
 
 /* ---- opening --------------------------------------------------------- */
 
+/* A region that is cut short would kill this process as it reads there. */
+static int check_region(const struct tarn_store *store, int fd)
+{
+	int seals = fcntl(fd, F_GET_SEALS);
+
+	if (seals >= 0 && seals & F_SEAL_SHRINK)
+		return 0;
+	return tarn_fail(EPERM,
+		"daemon at %s: its control region is not sealed against "
+		"shrinking (seals %#x): it is no daemon of tarn's",
+		store->socket, seals < 0 ? 0u : (unsigned)seals);
+}
+
 static int map_all(struct tarn_store *store, struct welcome *welcome)
 {
 	struct lease_page *page;
 	int r;
 
-	r = table_map(welcome->table_fd, false, &store->table);
+	r = check_region(store, welcome->table_fd);
+	if (r >= 0)
+		r = table_map(welcome->table_fd, false, &store->table);
 	if (r >= 0 && store->table.instance != welcome->instance)
 		r = tarn_fail(EPROTO,
 			"daemon at %s: it is %016llx, its table is of %016llx",

@@ -66,12 +66,15 @@ static void fill_table(struct fake *fake)
 
 	if (fake->mode == FAKE_OTHER_TABLE)
 		instance++;
-	fake->table_fd = memfd_create("tarn-fake-table", MFD_CLOEXEC);
+	fake->table_fd = memfd_create(
+		"tarn-fake-table", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fake->table_fd < 0)
 		bail("memfd_create: %s", strerror(errno));
 	must(table_create(fake->table_fd, instance, 1, 0, (uint32_t)geteuid(),
 		     &fake->table),
 		"table");
+	if (fake->mode != FAKE_OPEN_TABLE)
+		must(segment_seal_size(fake->table_fd), "seal");
 	fake->table.pools[0].id = 5;
 	fake->table.pools[0].page_shift = 12;
 	fake->table.pools[0].reach = FAKE_REACH;

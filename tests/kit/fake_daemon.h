@@ -45,6 +45,7 @@ enum fake_mode {
 	FAKE_HANGS,         /* never answers */
 	FAKE_DIES,          /* closes at once */
 	FAKE_UNSEALED,      /* segments that it could still shrink */
+	FAKE_OPEN_TABLE,    /* a table that it could still shrink */
 	FAKE_FEW_SEGMENTS,  /* fewer descriptors than it says */
 	FAKE_WRONG_SERIAL,  /* a descriptor of another segment than shown */
 	FAKE_NO_SERIALS,    /* descriptors, without their serials */

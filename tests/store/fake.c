@@ -68,6 +68,8 @@ static void test_open(void)
 	opens_badly(FAKE_DIES, ECONNRESET, "/the/socket: it closed",
 		"one that closes");
 	opens_badly(FAKE_UNSEALED, EPERM, "seal", "unsealed segments");
+	opens_badly(FAKE_OPEN_TABLE, EPERM, "control region is not sealed",
+		"an unsealed table");
 	opens_badly(
 		FAKE_FEW_SEGMENTS, EPROTO, "2 descriptors", "too few segments");
 	opens_badly(FAKE_WRONG_SERIAL, ESTALE, "segment 0 is number 2",
@@ -413,5 +415,5 @@ int main(void)
 	is_int(fds, count_fds(getpid()),
 		"no descriptor is left open at the end");
 	unlink(file_path);
-	return done(148);
+	return done(152);
 }
