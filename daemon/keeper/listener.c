@@ -221,6 +221,16 @@ static int listener_new(const char *path, mode_t mode, struct listener **ret)
 	return 0;
 }
 
+/* The kernel follows a link whose name has "/" or "/." behind it. */
+static void strip(char *path)
+{
+	size_t n = strlen(path);
+
+	while ((n > 1 && path[n - 1] == '/') ||
+		(n > 2 && path[n - 1] == '.' && path[n - 2] == '/'))
+		path[--n] = '\0';
+}
+
 static int open_folder(struct listener *listener)
 {
 	size_t n = (size_t)(listener->name - listener->address.sun_path);
@@ -229,6 +239,7 @@ static int open_folder(struct listener *listener)
 	/* "/x" is in "/", "x" in ".". */
 	snprintf(path, sizeof(path), "%.*s", (int)(n > 1 ? n - 1 : n),
 		listener->address.sun_path);
+	strip(path);
 	return listener_folder_open(
 		n ? path : ".", folder_mode(listener), &listener->folder);
 }

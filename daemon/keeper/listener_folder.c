@@ -159,6 +159,14 @@ static int check_owner(const struct listener_folder *folder, int fd)
 		seen.uid, folder->path);
 }
 
+static int no_folder(const char *path)
+{
+	return tarn_fail(ESTALE,
+		"%s is a file or a symbolic link: remove it, and the daemon "
+		"makes its folder",
+		path);
+}
+
 /* Opens what is there now. */
 static int adopt(struct listener_folder *folder)
 {
@@ -167,10 +175,7 @@ static int adopt(struct listener_folder *folder)
 	int r;
 
 	if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
-		return tarn_fail(ESTALE,
-			"%s is a file or a symbolic link: remove it, and the "
-			"daemon makes its folder",
-			folder->path);
+		return no_folder(folder->path);
 	if (fd < 0)
 		return cannot(folder, "open", -errno);
 	r = check_owner(folder, fd);
@@ -200,7 +205,12 @@ static int check_link(const char *path)
 	struct listener_file seen;
 	int r = listener_file_stat(AT_FDCWD, path, &seen);
 
-	if (r < 0 || !S_ISLNK(seen.mode) || is_trusted(&seen))
+	if (r < 0)
+		return tarn_fail(
+			-r, "cannot look at %s: %s", path, tarn_errno_text(r));
+	if (!S_ISLNK(seen.mode))
+		return no_folder(path);
+	if (is_trusted(&seen))
 		return 0;
 	return tarn_fail(ESTALE,
 		"%s is a symbolic link of uid %u's: remove it, and the daemon "
@@ -208,10 +218,44 @@ static int check_link(const char *path)
 		path, seen.uid);
 }
 
+/* *ret: the folder at the path; -1: a link that may be followed. */
+static int look_at(const char *path, int *ret)
+{
+	int fd = open(path, FOLDER_FLAGS);
+
+	*ret = fd;
+	if (fd >= 0)
+		return 0;
+	if (errno == ELOOP || errno == ENOTDIR)
+		return check_link(path);
+	return tarn_fail(errno, "cannot open the folder %s: %s", path,
+		tarn_errno_text(errno));
+}
+
+/* What was looked at may have been renamed since, and a stranger's link have
+ * its name: then realpath() has followed that. */
+static int check_still(const struct listener_folder *folder, int seen)
+{
+	struct listener_file was, is;
+	int r = seen < 0 ? 0 : listener_file_stat(seen, "", &was);
+
+	if (seen >= 0 && r == 0)
+		r = listener_file_stat(folder->fd, "", &is);
+	if (r < 0)
+		return cannot(folder, "look at", r);
+	if (seen < 0 || listener_file_same(&was, &is))
+		return 0;
+	return tarn_fail(ESTALE,
+		"another process has replaced the folder while the daemon "
+		"opened it, which led to %s: start the daemon again",
+		folder->path);
+}
+
 int listener_folder_open(
 	const char *path, mode_t mode, struct listener_folder *ret)
 {
 	struct listener_folder *f = ret;
+	_cleanup_fd_ int seen = -1;
 	char *slash;
 	int r;
 
@@ -220,7 +264,7 @@ int listener_folder_open(
 	r = make(AT_FDCWD, path, mode);
 	if (r < 0 && r != -EEXIST)
 		return cannot(f, "make", r);
-	r = check_link(path);
+	r = look_at(path, &seen);
 	if (r < 0)
 		return r;
 	if (!realpath(path, f->path))
@@ -233,7 +277,8 @@ int listener_folder_open(
 	*slash = '/';
 	if (f->parent < 0)
 		return cannot(f, "open what is above", -errno);
-	return adopt(f);
+	r = adopt(f);
+	return r < 0 ? r : check_still(f, seen);
 }
 
 void listener_folder_close(struct listener_folder *folder)

@@ -9,6 +9,7 @@ DAEMON_TESTS = \
 	tests/daemon/deadline \
 	tests/daemon/descriptors \
 	tests/daemon/listener \
+	tests/daemon/listener_swap \
 	tests/daemon/drain \
 	tests/daemon/evict \
 	tests/daemon/evict_many \
@@ -169,6 +170,12 @@ tests_daemon_crowd_LDADD = $(DAEMON_LIBS)
 tests_daemon_daemon_pressure_LDADD = $(DAEMON_LIBS)
 tests_daemon_deadline_LDADD = $(DAEMON_LIBS)
 tests_daemon_listener_LDADD = $(DAEMON_LIBS)
+tests_daemon_listener_swap_LDADD = $(DAEMON_LIBS)
+tests_daemon_listener_swap_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-Wl,--wrap=realpath \
+	-Wl,--wrap=__realpath_chk \
+	$(NULL)
 tests_daemon_evict_many_LDADD = $(DAEMON_LIBS)
 tests_daemon_fail_fork_LDADD = $(DAEMON_LIBS)
 tests_daemon_fail_fork_LDFLAGS = \

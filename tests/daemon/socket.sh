@@ -154,6 +154,11 @@ if [ "$(id -u)" = 0 ] && mkdir theirs && chown 1001:1001 theirs 2>/dev/null; the
 	is 1 "$status" "$linked"
 	has "symbolic link of uid 1001" "$log" "it says whose link that is"
 	is "" "$(ls target)" "it has made nothing where the link leads to"
+	for path in own//tarnd.sock own/./tarnd.sock; do
+		TARN_SOCKET=$sticky/$path starts
+		is 1 "$status" "$linked, whose path is $path"
+		is "" "$(ls target)" "it has made nothing by the path $path"
+	done
 	rm own && mkdir own
 	run unshare --mount sh -c \
 		'mount -t tmpfs none own && exec timeout -s KILL 60 "$@"' sh \
@@ -161,7 +166,7 @@ if [ "$(id -u)" = 0 ] && mkdir theirs && chown 1001:1001 theirs 2>/dev/null; the
 	is 1 "$status" "a daemon does not start in what is mounted there"
 	rmdir own && ln -s target own
 else
-	skipped 7 "$planted: needs root, to make another user's folder"
+	skipped 11 "$planted: needs root, to make another user's folder"
 	rm -r own && mkdir -m 700 target && ln -s target own
 fi
 [ "$(id -u)" != 0 ] || chown -h 0:0 own
