@@ -95,35 +95,35 @@ lib_libcore_la_SOURCES = \
 	lib/tensor/tensor_view.c \
 	lib/file/arena.c \
 	lib/file/arena.h \
-	lib/file/swar.h \
 	lib/file/file.c \
 	lib/file/file.h \
 	lib/file/file_map.c \
 	lib/file/file_metadata.c \
 	lib/file/file_read.c \
 	lib/file/file_tensors.c \
-	lib/file/head.h \
-	lib/file/json_tally.c \
-	lib/file/json_tally.h \
 	lib/file/huge_alloc.c \
 	lib/file/huge_alloc.h \
+	lib/file/json_tally.c \
+	lib/file/json_tally.h \
 	lib/file/name_index.c \
 	lib/file/name_index.h \
 	lib/file/npy.c \
 	lib/file/npy.h \
-	lib/file/npy_head.c \
 	lib/file/npy_header.c \
+	lib/file/npy_write_head.c \
 	lib/file/safetensors.c \
 	lib/file/safetensors.h \
 	lib/file/safetensors_entry.c \
-	lib/file/safetensors_head.c \
 	lib/file/safetensors_plain.c \
 	lib/file/safetensors_text.c \
+	lib/file/safetensors_write_head.c \
 	lib/file/shard_index.c \
 	lib/file/shard_index.h \
 	lib/file/shards.c \
+	lib/file/swar.h \
 	lib/file/text.c \
 	lib/file/text.h \
+	lib/file/write_head.h \
 	lib/io/direct.c \
 	lib/io/direct.h \
 	lib/io/disk.c \

@@ -64,7 +64,7 @@ PyObject *item_wrap_consume(PyObject *channel, tarn_item *item);
 /* The object that put packed into it, or NULL. */
 PyObject *item_unpack(const struct channel *channel, tarn_item *item);
 
-/* ---- put.c --------------------------------------------------------- */
+/* ---- slot_put.c ---------------------------------------------------- */
 
 /* Packs an object into a slot that has the records, as the last of its
  * tensors. 1: into memory of its own, since the slot has no room; 0; -1.

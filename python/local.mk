@@ -8,8 +8,8 @@ if HAVE_PYTHON
 tarnpython_LTLIBRARIES = python/tarn/_tarn.la
 python_tarn__tarn_la_SOURCES = \
 	python/arguments.c \
-	python/buffer.c \
 	python/borrow.c \
+	python/buffer.c \
 	python/channel.c \
 	python/channel.h \
 	python/channel_member.c \
@@ -25,7 +25,6 @@ python_tarn__tarn_la_SOURCES = \
 	python/elements.c \
 	python/errors.c \
 	python/file.c \
-	python/index.c \
 	python/item.c \
 	python/libraries.c \
 	python/module.c \
@@ -38,12 +37,13 @@ python_tarn__tarn_la_SOURCES = \
 	python/packed.c \
 	python/progress.c \
 	python/publish.c \
-	python/put.c \
 	python/save.c \
 	python/shape.c \
 	python/slot.c \
+	python/slot_put.c \
 	python/snapshot.c \
 	python/store.c \
+	python/subscript.c \
 	python/tensor.c \
 	python/unpack.c \
 	python/unpack_array.c \

@@ -187,7 +187,7 @@ const char *dtype_typestr(int dtype);
 /* From a format of the buffer protocol and its item size. 0: none. */
 int dtype_from_format(const char *format, Py_ssize_t size);
 
-/* ---- index.c ------------------------------------------------------- */
+/* ---- subscript.c --------------------------------------------------- */
 
 PyObject *tensor_subscript(PyObject *self, PyObject *key);
 int tensor_assign_subscript(PyObject *self, PyObject *key, PyObject *value);

@@ -25,9 +25,6 @@
 #include "base/fail.h"
 #include "lib/file/swar.h"
 
-/* The reference's limit, also for writers. */
-#define HEADER_MAX 100000000
-
 /* serde_json stops at the 128th level; the root is the first. */
 #define DEPTH_MAX 127
 
@@ -61,12 +58,12 @@ static int read_length(struct tarn_file *file, uint64_t *ret)
 		return r;
 	for (int i = 7; i >= 0; i--)
 		n = n << 8 | bytes[i];
-	if (n > HEADER_MAX)
+	if (n > SAFETENSORS_HEADER_MAX)
 		return tarn_fail(EBADMSG,
 			"not a tensor file (neither .npy nor safetensors): "
 			"its first 8 bytes as the length of a header are "
 			"%" PRIu64 ", and at most %d is allowed",
-			n, HEADER_MAX);
+			n, SAFETENSORS_HEADER_MAX);
 	if (n > file->size - 8)
 		return tarn_fail(EBADMSG,
 			"the header has %" PRIu64 " bytes, "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Shared by the parts of the safetensors reader. */
+/* Shared by the parts of the safetensors reader, and by its writer. */
 #pragma once
 
 #include <jansson.h>
@@ -13,6 +13,9 @@ struct safetensors_value {
 	struct json_value tally;
 	bool reals; /* its integers were read as reals: one has over 63 bits */
 };
+
+/* The bytes of a header: the reference's limit, for readers and writers. */
+#define SAFETENSORS_HEADER_MAX 100000000
 
 /* Where a file's header begins, after its length. */
 #define SAFETENSORS_TEXT 8

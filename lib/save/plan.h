@@ -7,7 +7,7 @@
 
 #include <tarn/save.h>
 
-#include "lib/file/head.h"
+#include "lib/file/write_head.h"
 #include "lib/tensor/tensor.h"
 
 /* A tensor to be saved. */

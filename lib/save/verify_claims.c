@@ -9,7 +9,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/file/file.h"
-#include "lib/file/head.h"
+#include "lib/file/write_head.h"
 #include "lib/save/verify.h"
 
 static const size_t prefix_size = sizeof(HEAD_CHECKSUM) - 1;

@@ -8,7 +8,7 @@
 
 #include <tarn/error.h>
 
-#include "lib/file/head.h"
+#include "lib/file/write_head.h"
 #include "tests/fuzz/files.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/kit/tap.h"

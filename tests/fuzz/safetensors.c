@@ -12,7 +12,7 @@
 #include <tarn/error.h>
 
 #include "base/fail.h"
-#include "lib/file/head.h"
+#include "lib/file/write_head.h"
 #include "lib/file/safetensors.h"
 #include "tests/fuzz/files.h"
 #include "tests/fuzz/fuzz.h"

@@ -10,7 +10,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/file/head.h"
+#include "lib/file/write_head.h"
 #include "tests/kit/must.h"
 #include "tests/kit/tap.h"
 

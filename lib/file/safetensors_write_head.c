@@ -15,11 +15,9 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/file/head.h"
+#include "lib/file/safetensors.h"
 #include "lib/file/text.h"
-
-/* The reference's limit for readers and writers: bytes of the JSON. */
-#define HEADER_MAX 100000000
+#include "lib/file/write_head.h"
 
 #define METADATA "__metadata__"
 
@@ -266,12 +264,12 @@ static int finish(struct text *text, uint64_t align)
 	if (text->failed || round_up_u64(text->size, MAX(align, 8), &end))
 		return file_no_memory("the header of a file");
 	size = end - 8;
-	if (size > HEADER_MAX)
+	if (size > SAFETENSORS_HEADER_MAX)
 		return tarn_fail(E2BIG,
 			"the header would have %llu bytes (aligned to %llu), "
 			"readers take at most %d",
 			(unsigned long long)size, (unsigned long long)align,
-			HEADER_MAX);
+			SAFETENSORS_HEADER_MAX);
 	text_fill(text, ' ', end - text->size);
 	if (text->failed)
 		return file_no_memory("the header of a file");

@@ -12,7 +12,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/file/head.h"
+#include "lib/file/write_head.h"
 #include "lib/file/text.h"
 
 /* numpy's alignment of the data. */
