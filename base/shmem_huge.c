@@ -8,11 +8,14 @@
 #include <glob.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 
 #define THP "/sys/kernel/mm/transparent_hugepage/"
+#define USUAL (2ull << 20) /* where the kernel's size cannot be read */
 
 /* Of a switch of the kernel's, "always [never]": is it one of these two? */
 static bool is_set(const char *path, const char *one, const char *other)
@@ -49,4 +52,17 @@ int shmem_huge_pages(const char *root)
 	if (n < 0)
 		return (int)n;
 	return !is_set(path, "[never]", "[deny]") || is_on_for_a_size(root);
+}
+
+uint64_t shmem_page_max(const char *root)
+{
+	char path[4096], text[128];
+	uint64_t size = USUAL;
+
+	if (shmem_huge_pages(root) == 0)
+		return (uint64_t)sysconf(_SC_PAGESIZE);
+	snprintf(path, sizeof(path), "%s" THP "hpage_pmd_size", root);
+	if (fd_read_text(path, text, sizeof(text)) > 0)
+		size = strtoull(text, NULL, 10);
+	return size ? size : USUAL;
 }

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/shmem_huge.h"
 #include "shm/table.h"
 #include "tests/kit/must.h"
 #include "tests/kit/publish.h"
@@ -110,6 +111,15 @@ static void bring_huge_pages(void)
 		close(fd);
 }
 
+/* Pages behind the end of a memfd, more than its last page can reach. */
+static void put_behind(int fd, uint64_t size)
+{
+	uint64_t more = MAX(shmem_page_max(""), size);
+
+	if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)size, (off_t)more) < 0)
+		bail("fallocate: %m");
+}
+
 static void bring_a_bad_mutable(void)
 {
 	struct publish_msg p;
@@ -139,6 +149,14 @@ static void bring_a_bad_mutable(void)
 	p = kit_publish_brings(SOURCE_MUTABLE, 4096, fd);
 	kit_publish_refused(
 		&p, EINVAL, "seals", "one that is not sealed in size");
+	close(fd);
+	fd = kit_publish_memfd(4096);
+	kit_publish_fill(fd, 4096, 7);
+	put_behind(fd, 4096);
+	publish_msg_seal(fd, SOURCE_MUTABLE);
+	p = kit_publish_brings(SOURCE_MUTABLE, 4096, fd);
+	kit_publish_refused(
+		&p, EINVAL, "behind its end", "one with memory behind its end");
 	close(fd);
 	bring_huge_pages();
 }
@@ -213,6 +231,11 @@ static void bring_odd_memory(void)
 	fcntl(fd, F_ADD_SEALS,
 		F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
 	copied_if(false, fd, 4 * MIB, "one that is sealed already");
+	fd = kit_publish_memfd(4 * MIB);
+	kit_publish_fill(fd, 4 * MIB, 7);
+	put_behind(fd, 4 * MIB);
+	publish_msg_seal(fd, SOURCE_ADOPT);
+	copied_if(true, fd, 4 * MIB, "one with memory behind its end");
 }
 
 static void keep_a_mapping(void)
@@ -272,5 +295,5 @@ int main(void)
 	keep_a_mapping();
 	keep_pages_pinned();
 	kit_publish_end();
-	return done(75);
+	return done(79);
 }

@@ -26,6 +26,7 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "base/page.h"
+#include "base/shmem_huge.h"
 #include "daemon/server/publish/internal.h"
 #include "shm/segment.h"
 
@@ -150,6 +151,20 @@ static int add_own(struct publish *p, struct source *s, uint32_t flags, int fd)
 	return r < 0 ? r : 1;
 }
 
+/* Has it pages behind its end, where fallocate() puts them (FALLOC_FL_KEEP_SIZE)
+ * and no process maps them? Nobody would be charged for them. Its last page may
+ * reach beyond its end. */
+static bool has_more(const struct stat *st)
+{
+	uint64_t there = (uint64_t)st->st_blocks * 512, size, page;
+
+	if (there <= (uint64_t)st->st_size)
+		return false;
+	page = shmem_page_max("");
+	return round_up_u64((uint64_t)st->st_size, page, &size) == 0 &&
+	       there > size;
+}
+
 /* Sealed, of the size it should have, all of it there: a hole would be memory
  * that is taken when it is read. Huge pages are copied: their reserve is not
  * the daemon's to keep. */
@@ -161,7 +176,8 @@ static bool is_adoptable(const struct source *s)
 	return seals >= 0 && (seals & SEALS_ADOPT) == SEALS_ADOPT &&
 	       !segment_is_huge(s->fd) && fstat(s->fd, &st) == 0 &&
 	       (uint64_t)st.st_size == whole_pages(s->size) &&
-	       (uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size;
+	       (uint64_t)st.st_blocks * 512 >= (uint64_t)st.st_size &&
+	       !has_more(&st);
 }
 
 bool publish_is_own(const struct publish *p, const struct source *s)
@@ -213,6 +229,12 @@ static int check_mutable(const struct publish *p, const struct source *s)
 			"publish: a memfd of %lld bytes for a tensor of %llu; "
 			"whole pages are wanted, and no more",
 			(long long)st.st_size, (unsigned long long)s->size);
+	if (has_more(&st))
+		return tarn_fail(EINVAL,
+			"publish: a memfd of %lld bytes for a mutable tensor "
+			"has %lld bytes of memory; remove what lies behind its "
+			"end (ftruncate)",
+			(long long)st.st_size, (long long)st.st_blocks * 512);
 	/* A client that may only read it gets a descriptor for reading, and
 	 * must not be able to open it again for writing. */
 	if (st.st_mode & 022)
