@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -22,6 +23,10 @@
 #include "tests/kit/publish.h"
 #include "tests/kit/raw_client.h"
 #include "tests/kit/tap.h"
+
+#ifndef SYS_cachestat
+#define SYS_cachestat 451 /* on every architecture */
+#endif
 
 /* ---- descriptors ------------------------------------------------------- */
 
@@ -203,6 +208,26 @@ static void copied_if(bool copied, int fd, uint64_t size, const char *what)
 	close(fd);
 }
 
+/* As many pages as it should have, and a quarter of them behind its end. */
+static void bring_holes(void)
+{
+	const uint64_t range[] = {0, 0};
+	uint64_t pages[5];
+	int fd = kit_publish_memfd(4 * MIB);
+
+	kit_publish_fill(fd, 3 * MIB, 7);
+	if (syscall(SYS_cachestat, fd, range, pages, 0) < 0) {
+		skip(3, "this kernel does not tell which pages a memfd has");
+		close(fd);
+		return;
+	}
+	if (fallocate(fd, FALLOC_FL_KEEP_SIZE, 8 * MIB, MIB) < 0)
+		bail("fallocate: %m");
+	publish_msg_seal(fd, SOURCE_ADOPT);
+	copied_if(
+		true, fd, 4 * MIB, "one with pages behind its end, and holes");
+}
+
 static void bring_odd_memory(void)
 {
 	int fd = kit_publish_memfd(4 * MIB);
@@ -236,6 +261,7 @@ static void bring_odd_memory(void)
 	put_behind(fd, 4 * MIB);
 	publish_msg_seal(fd, SOURCE_ADOPT);
 	copied_if(true, fd, 4 * MIB, "one with memory behind its end");
+	bring_holes();
 }
 
 static void keep_a_mapping(void)
@@ -295,5 +321,5 @@ int main(void)
 	keep_a_mapping();
 	keep_pages_pinned();
 	kit_publish_end();
-	return done(79);
+	return done(82);
 }

@@ -25,6 +25,7 @@ struct source {
 	struct iovec *pieces; /* where a copy goes */
 	uint32_t n_pieces;
 	int64_t copied; /* bytes, or a negative errno */
+	bool holes;     /* a memfd that was to be adopted has some */
 };
 
 /* One WIRE_PUBLISH on its way. */
