@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -155,11 +156,47 @@ static void not_read(void)
 	kit_quota_end("names, which are not read");
 }
 
+/* What a publication waits for counts as taken: a second one that could not
+ * have it any more does not wait too, and drops nothing. */
+static void waiting_counts(void)
+{
+	struct publish_msg p[2] = {{.n_sources = 0}};
+	const uint64_t size = 40 << 20;
+	struct raw raw;
+
+	kit_quota_begin("bytes = 64M");
+	raw_open(&raw, kit_quota_pool.daemon.socket);
+	/* The keeper, which makes pools larger. */
+	kill(kit_quota_pool.daemon.pid, SIGSTOP);
+	for (int i = 0; i < 2; i++)
+		p[i] = publish_msg_of(SOURCE_COPY, size, sparse_memfd(size),
+			i ? "second" : "first");
+	publish_msg_send(&p[0], &raw);
+	is_int(WIRE_ERROR, publish_msg_answer(&p[1], &raw),
+		"a publication is refused that does not fit beside one that "
+		"waits for memory");
+	is_int(EDQUOT, raw.error,
+		"the refusal beside a waiting publication gives the user's "
+		"quota as its reason");
+	kill(kit_quota_pool.daemon.pid, SIGCONT);
+	is_int(WIRE_PUBLISHED, raw_answer(&raw),
+		"the publication that waited gets its memory");
+	must(tarn_store_remove(kit_quota_store, "first"));
+	is_int(WIRE_PUBLISHED, publish_msg_answer(&p[1], &raw),
+		"the refused publication succeeds when the first one's tensor "
+		"is gone: nothing is counted twice");
+	raw_close(&raw);
+	for (int i = 0; i < 2; i++)
+		close(p[i].fds[0]);
+	kit_quota_end("bytes that are waited for");
+}
+
 int main(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(too_much); i++)
 		refused_first(&too_much[i]);
 	load_refused_first();
 	not_read();
-	return done(46);
+	waiting_counts();
+	return done(51);
 }

@@ -75,14 +75,19 @@ size_t publish_msg_write(const struct publish_msg *p, unsigned char *body)
 	return n + p->n_bytes;
 }
 
-int publish_msg_answer(const struct publish_msg *p, struct raw *raw)
+void publish_msg_send(const struct publish_msg *p, struct raw *raw)
 {
 	static unsigned char body[PUBLISH_MSG_MAX];
 
-	raw->error = 0;
-	raw->text[0] = '\0';
 	raw_send(raw, WIRE_PUBLISH, body, publish_msg_write(p, body), p->fds,
 		p->n_fds);
+}
+
+int publish_msg_answer(const struct publish_msg *p, struct raw *raw)
+{
+	raw->error = 0;
+	raw->text[0] = '\0';
+	publish_msg_send(p, raw);
 	return raw_answer(raw);
 }
 

@@ -39,6 +39,8 @@ struct publish_msg publish_msg_of(
 	enum source_kind kind, uint64_t size, int fd, const char *name);
 /* As a message; its size. */
 size_t publish_msg_write(const struct publish_msg *p, unsigned char *body);
+/* Sends it, and awaits nothing. */
+void publish_msg_send(const struct publish_msg *p, struct raw *raw);
 /* The answer to it: its type, with raw->error and raw->text. */
 int publish_msg_answer(const struct publish_msg *p, struct raw *raw);
 /* Sends one of as many tensors as a message can have, many/NUMBER/0 and so on,

@@ -24,8 +24,9 @@ struct account {
 	uint32_t uid; /* for sentences */
 	struct quota quota;
 	uint64_t used[QUOTA_KINDS];
-	uint32_t n_connected;    /* clients */
-	uint32_t n_publish_fds;  /* that its publications have brought */
+	uint64_t awaited[QUOTA_KINDS]; /* in tables, by its publications */
+	uint32_t n_connected;          /* clients */
+	uint32_t n_publish_fds;        /* that its publications have brought */
 	uint64_t round, spent;   /* of the server's time: client/quantum.c */
 	uint64_t next_check;     /* none before; loop_now() */
 	struct log_budget lines; /* that it causes */

@@ -158,6 +158,7 @@ static int add_own(struct publish *p, struct source *s, uint32_t flags, int fd)
 	r = own_add(p->domain, &entry, fd, &s->index, &s->generation);
 
 	s->made = r == 0;
+	publish_awaited(p, s);
 	return r < 0 ? r : 1;
 }
 

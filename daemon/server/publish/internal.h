@@ -13,8 +13,10 @@ struct source {
 	uint64_t size;
 	const unsigned char *bytes; /* SOURCE_BYTES: in the message */
 	int fd;                     /* of the memfd, -1: none */
-	bool made;  /* it has an entry in the table, FILLING, that is ours */
-	bool ready; /* and its bytes are there */
+	bool made;    /* it has an entry in the table, FILLING, that is ours */
+	bool awaited; /* it has none yet, and counts as awaited */
+	bool awaited_own; /* in a memfd of its own */
+	bool ready;       /* and its bytes are there */
 	uint32_t index;
 	uint64_t generation;
 	/* While the worker has it, no other thread touches it. */
@@ -53,6 +55,8 @@ struct publish {
 };
 
 /* publish/publish.c, for sources */
+/* It has its entry, or will have none. */
+void publish_awaited(struct publish *publish, struct source *source);
 /* 1: it has memory in the pool; 0: wait; or an error. */
 int publish_take_memory(struct publish *publish, struct source *source);
 /* To the worker; 0, or an error. When it is done, worked is set and the source

@@ -22,6 +22,41 @@
 
 #define CLIENT_PUBLISHES_MAX 64u /* that wait, of one connection; picked */
 
+/* ---- what sources take ----------------------------------------------- */
+
+static struct table_storage pool_entry(
+	const struct publish *p, const struct source *s)
+{
+	return (struct table_storage) {
+		.pool = p->domain->number,
+		.owner = p->uid,
+		.size = s->size,
+		.alloc_size = (s->size + PAGE - 1) & ~(PAGE - 1),
+		.flags = STORAGE_CREATED,
+	};
+}
+
+static void add_wanted(
+	const struct publish *p, const struct source *s, uint64_t *want)
+{
+	const struct table_storage entry =
+		s->awaited_own ? publish_own_entry(p, s) : pool_entry(p, s);
+
+	storage_add_wanted(&entry, want);
+}
+
+void publish_awaited(struct publish *p, struct source *s)
+{
+	uint64_t want[QUOTA_KINDS] = {0};
+
+	if (!s->awaited)
+		return;
+	s->awaited = false;
+	add_wanted(p, s, want);
+	for (int kind = 0; kind < QUOTA_KINDS; kind++)
+		p->user->account.awaited[kind] -= want[kind];
+}
+
 /* ---- ends ------------------------------------------------------------ */
 
 static void detach(struct publish *p)
@@ -34,6 +69,7 @@ static void detach(struct publish *p)
 
 static void source_free(struct publish *p, struct source *s)
 {
+	publish_awaited(p, s);
 	if (s->made)
 		storage_release(p->domain, s->index);
 	closer_close(p->closer, s->fd);
@@ -88,18 +124,6 @@ static void refuse(struct publish *p, int error)
 
 /* ---- bytes ----------------------------------------------------------- */
 
-static struct table_storage pool_entry(
-	const struct publish *p, const struct source *s)
-{
-	return (struct table_storage) {
-		.pool = p->domain->number,
-		.owner = p->uid,
-		.size = s->size,
-		.alloc_size = (s->size + PAGE - 1) & ~(PAGE - 1),
-		.flags = STORAGE_CREATED,
-	};
-}
-
 int publish_take_memory(struct publish *p, struct source *s)
 {
 	struct domain *domain = p->domain;
@@ -124,6 +148,7 @@ int publish_take_memory(struct publish *p, struct source *s)
 		alloc_give(domain->pool.alloc, entry.alloc_offset,
 			entry.alloc_size);
 	s->made = r == 0;
+	publish_awaited(p, s);
 	return r < 0 ? r : 1;
 }
 
@@ -301,24 +326,43 @@ static int join(struct publish *p)
 	return 0;
 }
 
+/* From here on all of it is awaited. Sums may wrap where there is no quota. */
+static void await(struct publish *p)
+{
+	for (uint32_t i = 0; i < p->n_sources; i++) {
+		struct source *s = &p->sources[i];
+		uint64_t want[QUOTA_KINDS] = {0};
+
+		if (s->kind == SOURCE_EXISTING)
+			continue;
+		add_wanted(p, s, want);
+		for (int kind = 0; kind < QUOTA_KINDS; kind++)
+			p->user->account.awaited[kind] += want[kind];
+		s->awaited = true;
+	}
+}
+
 /* All that it will take, at once, before any of it is taken: what its user may
- * not publish must not cost others their cache. */
-static int check_quota(const struct publish *p)
+ * not publish must not cost others their cache. What other publications of that
+ * user wait for counts as taken. */
+static int check_quota(struct publish *p)
 {
 	struct domain *user = quota_user(p->domain, p->uid);
 	uint64_t want[QUOTA_KINDS] = {0};
 	int r = names_check_quota(p->domain, &p->names, p->uid);
 
 	for (uint32_t i = 0; i < p->n_sources; i++) {
-		const struct source *s = &p->sources[i];
-		struct table_storage entry = publish_is_own(p, s)
-						     ? publish_own_entry(p, s)
-						     : pool_entry(p, s);
+		struct source *s = &p->sources[i];
 
+		s->awaited_own = publish_is_own(p, s);
 		if (s->kind != SOURCE_EXISTING)
-			storage_add_wanted(&entry, want);
+			add_wanted(p, s, want);
 	}
-	return r < 0 || !user ? r : storage_fit_quota(user, want);
+	if (r == 0 && user)
+		r = storage_fit_awaited(user, want);
+	if (r == 0)
+		await(p);
+	return r;
 }
 
 static struct publish *publish_new(

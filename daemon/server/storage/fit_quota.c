@@ -107,6 +107,18 @@ int storage_fit_quota(struct domain *user, const uint64_t *want)
 	return r;
 }
 
+int storage_fit_awaited(struct domain *user, const uint64_t *want)
+{
+	uint64_t all[QUOTA_KINDS] = {0};
+
+	for (int kind = 0; kind < QUOTA_KINDS; kind++)
+		if (want[kind] &&
+			add_u64(want[kind], user->account.awaited[kind],
+				&all[kind]))
+			all[kind] = UINT64_MAX;
+	return storage_fit_quota(user, all);
+}
+
 void storage_add_wanted(const struct table_storage *entry, uint64_t *want)
 {
 	want[QUOTA_STORAGES]++;

@@ -157,6 +157,9 @@ uint64_t storage_count_all(const struct domain *domain);
  * quota_check; but files of that user go, which are only kept, until all of it
  * fits. Where it cannot, nothing goes. user: account/account.h. */
 int storage_fit_quota(struct domain *user, const uint64_t *want);
+/* The same for a request that begins to wait: beside all that its user's other
+ * requests wait for. */
+int storage_fit_awaited(struct domain *user, const uint64_t *want);
 /* What such an entry takes, added to that; too much is UINT64_MAX. */
 void storage_add_wanted(const struct table_storage *entry, uint64_t *want);
 /* Before an entry is made; storage_new asks. */
