@@ -191,6 +191,46 @@ static void waiting_counts(void)
 	kit_quota_end("bytes that are waited for");
 }
 
+static void waiting_loads_count(void)
+{
+	static struct order orders[2];
+	struct raw raw;
+	int fds[2];
+
+	kit_quota_begin("bytes = 160M");
+	is_int(0, kit_quota_load("small", 100),
+		"a file is loaded: there is a loader");
+	raw_open(&raw, kit_quota_pool.daemon.socket);
+	for (int i = 0; i < 2; i++) {
+		const char *name = i ? "second" : "first";
+
+		fds[i] = open(kit_pool_file(&kit_quota_pool, name, 100 << 20,
+				      i + 5, 0),
+			O_RDONLY | O_CLOEXEC);
+		order_range(&orders[i], 0, 100 << 20, 0);
+		order_bytes(&orders[i], name, 1000);
+	}
+	kill(kit_quota_pool.daemon.pid, SIGSTOP);
+	order_send(&orders[0], &raw, fds[0], -1);
+	is_int(WIRE_ERROR, order_load(&orders[1], &raw, fds[1], -1),
+		"a load is refused that does not fit beside one that waits "
+		"for memory");
+	is_int(EDQUOT, raw.error,
+		"the refusal beside a waiting load gives the user's quota as "
+		"its reason");
+	kill(kit_quota_pool.daemon.pid, SIGCONT);
+	is_int(WIRE_LOADED, raw_answer(&raw),
+		"the load that waited gets its memory");
+	must(tarn_store_remove(kit_quota_store, "first"));
+	is_int(WIRE_LOADED, order_load(&orders[1], &raw, fds[1], -1),
+		"the refused load succeeds when the first one's tensor is "
+		"gone: no load is counted twice");
+	raw_close(&raw);
+	for (int i = 0; i < 2; i++)
+		fd_close(fds[i]);
+	kit_quota_end("bytes that loads wait for");
+}
+
 int main(void)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(too_much); i++)
@@ -198,5 +238,6 @@ int main(void)
 	load_refused_first();
 	not_read();
 	waiting_counts();
-	return done(51);
+	waiting_loads_count();
+	return done(57);
 }

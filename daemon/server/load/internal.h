@@ -28,6 +28,8 @@ void load_give_up(struct load *load, int error);
 int load_add_storage(struct load *load, uint64_t offset, uint64_t size);
 /* 1: taken and filling; 0: it waits for memory; or an error. */
 int load_take_memory(struct load *load);
+/* It has its entry, or will have none. */
+void load_awaited(struct load *load);
 /* It has waited for memory: a memory_wait's done. */
 void load_waited(struct memory_wait *wait, int error);
 

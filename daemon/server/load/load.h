@@ -49,6 +49,8 @@ struct load {
 	uint64_t generation;
 	uint64_t alloc_offset, alloc_size;
 	struct memory_wait wait;
+	bool awaited; /* that much is, for an entry in the table */
+	uint64_t awaited_bytes;
 	bool announced; /* WIRE_LOADING was sent */
 	/* what was ready when last sent, + 1; 0: not */
 	uint64_t announced_memory;

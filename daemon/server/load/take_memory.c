@@ -42,16 +42,42 @@ static uint64_t wanted(const struct load *load)
 	return (n + PAGE - 1) & ~(PAGE - 1);
 }
 
-int load_take_memory(struct load *load)
+/* What it waits for counts for its user's other requests. */
+static int check_quota(struct load *load, uint64_t size)
 {
-	struct domain *domain = load->domain;
-	uint64_t size = wanted(load), offset;
 	const uint64_t want[QUOTA_KINDS] = {
 		[QUOTA_STORAGES] = 1, [QUOTA_BYTES] = size};
 	int r;
 
+	if (load->awaited)
+		return storage_fit_quota(load->user, want);
+	r = storage_fit_awaited(load->user, want);
+	if (r < 0)
+		return r;
+	load->awaited = true;
+	load->awaited_bytes = size;
+	load->user->account.awaited[QUOTA_STORAGES]++;
+	load->user->account.awaited[QUOTA_BYTES] += size;
+	return 0;
+}
+
+void load_awaited(struct load *load)
+{
+	if (!load->awaited)
+		return;
+	load->awaited = false;
+	load->user->account.awaited[QUOTA_STORAGES]--;
+	load->user->account.awaited[QUOTA_BYTES] -= load->awaited_bytes;
+}
+
+int load_take_memory(struct load *load)
+{
+	struct domain *domain = load->domain;
+	uint64_t size = wanted(load), offset;
+	int r;
+
 	load->state = LOAD_WAITING;
-	r = storage_fit_quota(load->user, want);
+	r = check_quota(load, size);
 	if (r < 0)
 		return r;
 	r = memory_want(&load->wait, size, false);
@@ -61,6 +87,7 @@ int load_take_memory(struct load *load)
 		return r;
 	offset = load->wait.offset;
 	r = load_add_storage(load, offset, size);
+	load_awaited(load);
 	if (r < 0) {
 		alloc_give(domain->pool.alloc, offset, size);
 		return r;
