@@ -52,6 +52,9 @@ void kit_fork_begin(void)
 	kit_fork_small = make_file("small.safetensors", 4096);
 	if (tarn_store_open(kit_fork_daemon.socket, &kit_fork_store) < 0)
 		bail("%s", tarn_error_message());
+	/* The connection that daemon_start() made may not be closed yet. */
+	if (!kit_fork_is_alone())
+		bail("a client of before stays");
 }
 
 void kit_fork_end(void)

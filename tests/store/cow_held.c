@@ -174,7 +174,7 @@ static int fork_meanwhile(void)
 		if (pid == 0) {
 			tarn_tensor *p;
 
-			alarm(100);
+			alarm(300);
 			_exit(tarn_tensor_cow(busy, &p) < 0 ||
 				kit_cow_differs(p, 3 * MIB, 11) >= 0);
 		}

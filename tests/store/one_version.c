@@ -144,7 +144,7 @@ static void write_on(void)
 			_exit(1);
 		/* 4 ms, and sometimes as long as a load takes where many share
 		 * the machine. */
-		usleep(i % 16 ? 4000 : 4000u << (i / 16 % 7));
+		usleep(i % 16 ? 4000 : 4000u << (i / 16 % 10));
 	}
 }
 

@@ -27,7 +27,6 @@
 
 #define MIB (1u << 20)
 #define SIZE (4 * MIB)
-#define ENOUGH_S 60.0 /* on a loaded machine: it hangs for ever */
 
 static struct daemon server;
 static struct witness witness;
@@ -105,7 +104,6 @@ static void publish_locked(int fd)
 /* From 256 KiB up they are the worker's. */
 static void publish_another(const char *what)
 {
-	double start = seconds();
 	int fd = memfd();
 	struct raw raw;
 
@@ -113,8 +111,6 @@ static void publish_another(const char *what)
 	is_int(WIRE_PUBLISHED,
 		publish(&raw, SOURCE_COPY, fd, "another", RAW_PATIENCE_MS),
 		"another client publishes memory %s", what);
-	ok(seconds() - start < ENOUGH_S,
-		"another client's publication is done in time %s", what);
 	raw_close(&raw);
 	close(fd);
 }
@@ -149,5 +145,5 @@ int main(void)
 	tarn_store_unref(witness.store);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
-	return done(11);
+	return done(9);
 }

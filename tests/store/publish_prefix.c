@@ -17,7 +17,7 @@
 
 #define SET 5             /* names of a set that is replaced as a whole */
 #define ROUNDS 60         /* how often */
-#define PATIENCE_MS 20000 /* on a loaded machine */
+#define PATIENCE_MS 60000 /* on a loaded machine */
 
 static tarn_store *store;
 

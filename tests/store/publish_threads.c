@@ -149,7 +149,7 @@ static void test_fork(void)
 		usleep(300 * (useconds_t)i);
 		pid = fork();
 		if (pid == 0) {
-			alarm(100);
+			alarm(300);
 			publish_as(&round, "t/child", round.tensor);
 			_exit(round.failed ? 1 : 0);
 		}

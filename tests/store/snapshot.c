@@ -21,7 +21,8 @@
 
 enum { SNAPSHOTS = 1000000, LARGE = 500, LOOKUPS_MAX = 20000000 };
 
-#define LIMIT_S 60.0 /* of each kind; fewer snapshots say the same */
+#define LIMIT_S 20.0    /* of each kind; fewer snapshots say the same */
+#define PATIENCE_S 60.0 /* for a publisher */
 
 static struct daemon server;
 static tarn_store *store;
@@ -183,7 +184,8 @@ struct tally {
 };
 
 /* n snapshots, by prefix or, where that is NULL, of both names of the pair; a
- * set must have one of two sizes. */
+ * set must have one of two sizes. And more, until the set was replaced: its
+ * publisher may not have run meanwhile. */
 static struct tally take(
 	unsigned n, const char *prefix, size_t size, size_t or_size)
 {
@@ -192,7 +194,9 @@ static struct tally take(
 	double begun = seconds();
 	int64_t last = -1;
 
-	for (; tally.n < n && tally.seconds < LIMIT_S; tally.n++) {
+	for (; (tally.n < n && tally.seconds < LIMIT_S) ||
+		(tally.values < 2 && tally.seconds < PATIENCE_S);
+		tally.n++) {
 		struct tarn_snapshot *s = NULL;
 		int r = prefix ? tarn_store_snapshot(store, prefix, &s)
 			       : tarn_store_snapshot_names(store, pair, 2, &s);

@@ -18,6 +18,7 @@
 #include "lib/store/file_cache.h"
 #include "lib/store/store.h"
 #include "shm/table_writer.h"
+#include "tests/kit/channel.h"
 #include "tests/kit/daemon_helper.h"
 #include "tests/kit/fake_daemon.h"
 #include "tests/kit/tap.h"
@@ -89,7 +90,8 @@ static void *take_step(void *arg)
 {
 	struct step *step = arg;
 
-	usleep(100000);
+	/* After the call has begun to wait: a step before it ends no wait. */
+	kit_channel_until_asleep(1);
 	fake.table.storages[step->index].landed = step->landed;
 	if (step->state == STORAGE_FREE)
 		table_storage_drop(writer, step->index);
