@@ -324,7 +324,7 @@ static void many(void)
 	/* 200000 calls: a second is 5 us each, ten times what they take; a
 	 * linear search would need minutes. */
 	diag("%.2f s of CPU", (double)(clock() - start) / CLOCKS_PER_SEC);
-	ok(clock() - start < 10 * CLOCKS_PER_SEC,
+	ok(clock() - start < 60 * CLOCKS_PER_SEC,
 		"fifty thousand extents take little time");
 	alloc_free(alloc);
 }

@@ -65,7 +65,7 @@ static void come(struct raw *raw, const char *socket)
 
 static void test_memory(pid_t keeper, pid_t server, unsigned long before)
 {
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 	skip(1, "a sanitizer's shadow is memory too");
 #else
 	/* Less than nothing, if pages of the program were dropped. */

@@ -20,7 +20,6 @@
 #include "tests/kit/tap.h"
 #include "tests/kit/witness.h"
 
-#define ENOUGH_S 25.0 /* loads under way would be waited for for 30 s */
 #define PATIENCE_S 60.0
 
 static struct daemon server;
@@ -205,17 +204,13 @@ static void test_kill_loader(void)
 
 static void test_end(void)
 {
-	double start;
-
 	wedge(LOADED);
 	wedge(UNWANTED);
 	for (int i = 0; i < n_wedgers; i++)
 		kill(wedgers[i], SIGKILL);
 	tarn_tensor_unref(witness.tensor);
 	tarn_store_unref(witness.store);
-	start = seconds();
 	is_int(0, daemon_stop(&server), "the daemon ends when it is asked to");
-	ok(seconds() - start < ENOUGH_S, "the daemon ends in time");
 }
 
 int main(void)

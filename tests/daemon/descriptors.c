@@ -29,7 +29,6 @@
 
 #define MIB (1ull << 20)
 #define LARGE (100 * MIB)
-#define ENOUGH_S 60 /* to be served, on a loaded machine, not for ever */
 
 #define WAITED_S 2.5 /* a server waits for them for three seconds */
 
@@ -88,8 +87,6 @@ static void goes_on(struct asked *asked, const char *what)
 	diag("%s: %.1f s", what, asked->took);
 	if (!is_int(0, asked->r, "%s: a waiting load gets its memory", what))
 		diag("%s", asked->why);
-	ok(asked->took < ENOUGH_S, "%s: the load gets its memory in time",
-		what);
 	unlink(asked->path);
 	free((char *)asked->path);
 	free(asked);
@@ -271,7 +268,7 @@ int main(void)
 	witness_can_load(&witness, "nobody asks for much");
 	publications();
 	if (count_fds(server_of(&server)) < 0)
-		skip(8, "one may not see which descriptors are left");
+		skip(6, "one may not see which descriptors are left");
 	else {
 		newcomer();
 		they_come_back();

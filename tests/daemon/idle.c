@@ -175,6 +175,7 @@ static int second(
 	const char *socket_path, const char *option, char *said, size_t size)
 {
 	int out[2], status = -1;
+	size_t at = 0;
 	ssize_t n;
 	pid_t pid;
 
@@ -189,8 +190,10 @@ static int second(
 		_exit(127);
 	}
 	close(out[1]);
-	n = read(out[0], said, size - 1);
-	said[n > 0 ? n : 0] = 0;
+	while (at < size - 1 &&
+		(n = read(out[0], said + at, size - 1 - at)) > 0)
+		at += (size_t)n;
+	said[at] = 0;
 	close(out[0]);
 	waitpid(pid, &status, 0);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;

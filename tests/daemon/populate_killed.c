@@ -9,8 +9,10 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "tests/kit/raw_client.h"
 #include "tests/kit/restart.h"
 #include "tests/kit/tap.h"
@@ -41,6 +43,28 @@ static void ask(struct raw *raw)
 	close(fd);
 }
 
+/* Whether the process has stopped in its work: one that has ended can be sent
+ * signals, too, until it is reaped. */
+static bool is_stopped(pid_t pid)
+{
+	double end = seconds() + PATIENCE_S;
+	char path[64], text[512];
+	const char *p;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	while (seconds() < end) {
+		if (fd_read_text(path, text, sizeof(text)) <= 0)
+			return false;
+		p = strrchr(text, ')');
+		if (!p || p[1] != ' ' || p[2] == 'Z' || p[2] == 'X')
+			return false;
+		if (p[2] == 'T')
+			return true;
+		usleep(200);
+	}
+	return false;
+}
+
 /* False: it was faster. */
 static bool kill_populator(struct raw *raw)
 {
@@ -51,7 +75,7 @@ static bool kill_populator(struct raw *raw)
 		int heard;
 
 		/* Then it is certain that it is not done yet. */
-		if (pid > 0 && kill(pid, SIGSTOP) == 0) {
+		if (pid > 0 && kill(pid, SIGSTOP) == 0 && is_stopped(pid)) {
 			kill(pid, SIGKILL);
 			return true;
 		}
@@ -91,9 +115,9 @@ int main(void)
 	for (int i = 0; i < TIMES; i++) {
 		ask(&raw);
 		if (!kill_populator(&raw)) {
-			raw_close(&raw);
-			daemon_stop(&daemon_);
-			skip_all("192 MiB were made before that was seen");
+			skip(2 * (TIMES - i),
+				"192 MiB were made before that was seen");
+			break;
 		}
 		is_int(WIRE_ERROR, raw_answer(&raw),
 			"a load without memory fails");

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "lib/store/store.h"
 #include "tests/kit/must.h"
 #include "tests/kit/raw_client.h"
@@ -23,6 +24,9 @@
 #include "tests/kit/witness.h"
 
 enum { SMALL = 10000, LARGE = 3 << 20 };
+/* The keeper pauses anew from 10 ms on after a server that lived for ten
+ * seconds (STEADY_NS). */
+#define STEADY_S 9.0
 
 static struct daemon daemon_;
 static tarn_store *store;
@@ -272,6 +276,7 @@ static void test_left(void)
 static void test_repeated(void)
 {
 	struct tarn_report_daemon s;
+	double since = 0, longest = 0;
 	pid_t pid = 0;
 	unsigned pauses, first, last;
 
@@ -283,17 +288,23 @@ static void test_repeated(void)
 	for (int i = 0; i < 10; i++) {
 		pid = server_after(&daemon_, pid);
 		kill(pid, SIGKILL);
+		longest = i ? MAX(longest, seconds() - since) : 0;
+		since = seconds();
 	}
 	is_int(1, tensor_check(store, "kept/x", 9, LARGE),
 		"a tensor can be read while no server runs");
 	is_int(0, report_daemon(store, &s),
 		"a call after ten deaths in a row is answered");
-	is_int(9, daemon_logged(log_path, " pause ") - pauses,
-		"each death but the first causes a pause");
-	is_int(1, daemon_logged(log_path, " ms=10 ") - first,
-		"the first pause lasts 10 ms");
-	is_int(2, daemon_logged(log_path, " ms=1000 ") - last,
-		"the pauses grow to one second and no further");
+	if (longest > STEADY_S) {
+		skip(3, "the machine is too busy to kill servers in a row");
+	} else {
+		is_int(9, daemon_logged(log_path, " pause ") - pauses,
+			"each death but the first causes a pause");
+		is_int(1, daemon_logged(log_path, " ms=10 ") - first,
+			"the first pause lasts 10 ms");
+		is_int(2, daemon_logged(log_path, " ms=1000 ") - last,
+			"the pauses grow to one second and no further");
+	}
 	is_int(1, tensor_check(store, "kept/x", 9, LARGE),
 		"the tensor is unchanged after ten deaths");
 	is_int(0, tarn_store_remove(store, "kept/x"),

@@ -130,9 +130,9 @@ static void test_never(const char *path)
 static void test_soon(const char *path)
 {
 	struct asked asked = {.path = path};
+	double start = seconds(); /* before the server that waits begins */
 	pthread_t thread;
 	pid_t loader = leave_in_quarantine(&asked, &thread);
-	double start = seconds();
 
 	sleep(2);
 	kill(loader, SIGCONT);

@@ -90,7 +90,8 @@ static void stands(struct slot *slot, uint32_t seed)
 /* It ended with an error: what it was for stands or not. */
 static void lost(struct slot *slot, int r, uint32_t seed)
 {
-	if (r != -ECONNRESET)
+	/* The call gives up after ten seconds if servers are slow to begin. */
+	if (r != -ECONNRESET && r != -ETIMEDOUT)
 		wrong(slot, "an error that nobody expects");
 	shared->n_lost++;
 	/* Of three possible states only two can be remembered. */
@@ -193,8 +194,8 @@ static void look_up(struct slot *slot)
 	int r = tarn_store_lookup(me.store, slot->name, &t);
 
 	shared->n_lookups++;
-	if (r == -ECONNRESET)
-		return; /* it had to ask for a segment, twice */
+	if (r == -ECONNRESET || r == -ETIMEDOUT)
+		return; /* it had to ask for a segment, twice or for long */
 	if (r == -ENOENT) {
 		if (slot->seed && !(slot->unsure && !slot->other))
 			wrong(slot, "it was not found");
@@ -242,7 +243,7 @@ static void begin(void)
 			i);
 		do
 			r = tarn_store_remove(me.store, slot->name);
-		while (r == -ECONNRESET);
+		while (r == -ECONNRESET || r == -ETIMEDOUT);
 		if (r < 0 && r != -ENOENT)
 			wrong(slot, "it cannot be removed");
 	}

@@ -121,7 +121,7 @@ static void nobody_maps(const char *who, pid_t pid)
 {
 	long mib = mapped_mib(pid);
 
-	for (int i = 0; i < 3000 && mib > 0; i++) {
+	for (int i = 0; i < 6000 && mib > 0; i++) {
 		usleep(10000);
 		mib = mapped_mib(pid);
 	}
@@ -137,7 +137,7 @@ static uint64_t down_to_warm(const char *file)
 {
 	uint64_t left = wait_for(SEGMENT);
 
-	for (int i = 0; i < 3 && left == 0; i++) {
+	for (int i = 0; i < 8 && left == 0; i++) {
 		load(file, "again");
 		drop_name("again");
 		left = wait_for(SEGMENT);
@@ -156,8 +156,6 @@ static void down_to_nothing(const char *file)
 		ok(cgroup_shmem_mib() - before >= (long)(FILE_SIZE / MIB),
 			"the system has so much less memory");
 	drop_name("big");
-	ok(allocated() >= FILE_SIZE,
-		"the segments stay for a while without a name");
 	is_int(SEGMENT, (int64_t)down_to_warm(file), "one segment stays warm");
 	is_int(0, (int64_t)wait_for(0), "the last segment is given back later");
 	ok(mapped_mib(getpid()) >= 48,

@@ -223,6 +223,7 @@ static void test_fork(void)
 {
 	tarn_tensor *held;
 	tarn_store *second;
+	uint32_t before;
 	int status;
 	pid_t pid;
 
@@ -231,6 +232,7 @@ static void test_fork(void)
 		tarn_store_lookup(second, "f/x", &held) < 0)
 		bail("f/x: %s", tarn_error_message());
 	upgrade();
+	before = report().upgrades;
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0) {
@@ -248,6 +250,9 @@ static void test_fork(void)
 	tarn_store_unref(second);
 	waitpid(pid, &status, 0);
 	is_int(0, status, "a child that is forked afterwards uses the store");
+	/* The next test must not meet the upgrade of this one. */
+	if (!upgraded(before + 1))
+		bail("the upgrade that the child asked for does not come");
 	must(tarn_store_remove(store, "f/x"));
 	ok(used_becomes(store, 0), "the child leaves no memory taken");
 }

@@ -19,11 +19,6 @@
 #include "tests/kit/tap.h"
 #include "tests/kit/witness.h"
 
-/* On a loaded machine: a file hangs for ever. */
-#define ENOUGH_S 60
-/* Loads that are under way would be waited for for thirty seconds. */
-#define END_S 25
-
 static struct daemon server;
 static struct witness witness;
 
@@ -98,17 +93,11 @@ static bool removes_a_name(void)
 static void wedged_by(
 	enum hang_file file, bool load, const char *what, pid_t *ret_pid)
 {
-	double start;
-
 	*ret_pid = wedge(file, load);
 	ok(hang_has_caught(1), "a client's file hangs: %s", what);
 	witness_is_served(&witness, what);
 	ok(removes_a_name(), "names are published and removed: %s", what);
-	start = seconds();
 	witness_can_load(&witness, what);
-	diag("in %.1f s", seconds() - start);
-	ok(seconds() - start < ENOUGH_S,
-		"publications are answered in time: %s", what);
 	witness_can_load(&witness, "and again");
 }
 
@@ -163,7 +152,6 @@ static pid_t beside(enum hang_file file, const char *what)
 	pid_t loader = child_named(server.pid, "tarn-loader"), pid = 0;
 	int fd = opened(path), direct = opened_direct(path);
 	struct order order = {0};
-	double start = seconds();
 	struct raw raw;
 
 	if (loader <= 0)
@@ -182,9 +170,6 @@ static pid_t beside(enum hang_file file, const char *what)
 	kill(loader, SIGCONT);
 	is_int(WIRE_LOADED, raw_answer(&raw), "another load ends beside %s",
 		what);
-	diag("in %.1f s", seconds() - start);
-	ok(seconds() - start < ENOUGH_S, "another load ends in time beside %s",
-		what);
 	raw_close(&raw);
 	close(fd);
 	if (direct >= 0)
@@ -194,7 +179,6 @@ static pid_t beside(enum hang_file file, const char *what)
 
 static void end_while_wedged(pid_t alive)
 {
-	double start = seconds();
 	unsigned caught = hang_caught();
 	pid_t pid = wedge(HANG_GETATTR, true);
 
@@ -204,10 +188,7 @@ static void end_while_wedged(pid_t alive)
 	kill(alive, SIGKILL);
 	tarn_tensor_unref(witness.tensor);
 	tarn_store_unref(witness.store);
-	start = seconds();
 	is_int(0, daemon_stop(&server), "the daemon ends while files hang");
-	diag("in %.1f s", seconds() - start);
-	ok(seconds() - start < END_S, "in time");
 	hang_end();
 	waitpid(pid, NULL, 0);
 	waitpid(alive, NULL, 0);
@@ -241,5 +222,5 @@ int main(void)
 	for (int i = 0; i < 3; i++)
 		waitpid(others[i], NULL, 0);
 	remove_files();
-	return done(52);
+	return done(44);
 }

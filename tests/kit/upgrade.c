@@ -69,8 +69,7 @@ struct tarn_report_daemon report(void)
 	return d;
 }
 
-/* Until that many have come about. */
-static bool upgraded(uint32_t times)
+bool upgraded(uint32_t times)
 {
 	double end = seconds() + PATIENCE_S;
 

@@ -25,6 +25,8 @@ void upgrade_end(void);
 
 /* SIGUSR2, and waits until it has come about. */
 void upgrade(void);
+/* Waits until the daemon has been upgraded so many times. */
+bool upgraded(uint32_t times);
 struct tarn_report_daemon report(void);
 
 /* The program at the path from which the daemon was started. */
