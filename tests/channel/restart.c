@@ -143,7 +143,8 @@ static struct tarn_channel_info when_nobody_is_left(void)
 	double until = seconds() + PATIENCE_S;
 	struct tarn_channel_info i = info();
 
-	while (i.producers + i.consumers + i.filling > 0 && seconds() < until) {
+	while (i.producers + i.consumers + i.filling + i.reading > 0 &&
+		seconds() < until) {
 		usleep(10000);
 		i = info();
 	}

@@ -314,7 +314,7 @@ static void test_dead(void)
 				"a slot of a killed producer keeps no tensor");
 			continue;
 		}
-		is_int(0, tarn_channel_receive(c, 20000, &item),
+		is_int(0, tarn_channel_receive(c, 60000, &item),
 			"%d: an item from before the kill is received", step);
 		is_int(step == 2, tarn_item_redelivered(item),
 			"%d: the item is marked if the dead consumer had it",
