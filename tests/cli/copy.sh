@@ -86,7 +86,7 @@ is "by=tarn format=pt 0" "$(metadata half.st)" \
 	with open("keys.st", "wb") as f:
 	    f.write(len(head).to_bytes(8, "little") + head + b"a")
 END
-run timeout 60 "$TARN" copy keys.st keys2.st --metadata 'key 7=seven'
+run timeout 300 "$TARN" copy keys.st keys2.st --metadata 'key 7=seven'
 is 0 "$status" "copy of a file with 200,000 metadata pairs succeeds"
 out=$("$TARN" info keys2.st --json)
 is "200000 seven" "$(json 'len(j["metadata"]), j["metadata"]["key 7"]' |

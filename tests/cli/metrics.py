@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 
 from tap import finish, ok
 
@@ -79,7 +80,13 @@ with open(TMP + "/m.st", "wb") as f:
     f.write(len(header).to_bytes(8, "little") + header + bytes(100))
 ok(tarn("load", TMP + "/m.st", "--name", "m").returncode == 0,
    "a file is loaded with a name")
-run = tarn("metrics")
+# The connection of an earlier command may not be closed yet.
+end = time.monotonic() + 60
+while True:
+    run = tarn("metrics")
+    if b"\ntarn_clients 1\n" in run.stdout or time.monotonic() > end:
+        break
+    time.sleep(.05)
 ok(run.returncode == 0, "tarn metrics succeeds", run.stderr)
 try:
     seen, types = parse(run.stdout.decode())

@@ -32,7 +32,7 @@ has "in another pid namespace" "$out" "status does not name foreign pids"
 run "$TARN" status --json
 is "None None" "$(json 'j["keeper_pid"], j["server_pid"]' | tr -d '(),')" \
 	"nor does its JSON"
-is "[None]" "$(json '[c["pid"] for c in j["clients"]]')" \
+is "{None}" "$(json '{c["pid"] for c in j["clients"]}')" \
 	"status --json has no pids of clients in another namespace"
 run "$TARN" stop
 is "0 " "$status $err" "stop tells the end of a daemon in another namespace"
