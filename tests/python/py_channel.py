@@ -361,9 +361,7 @@ waiting.join()
 for what, call in (("receive", ch.receive), ("acquire", ch.acquire)):
     held = [ch.acquire() for _ in range(3)]
     press = kit.ctrl_c()
-    begun = time.monotonic()
     kit.raises(KeyboardInterrupt, "", f"Ctrl-C ends {what}", call)
-    kit.ok(time.monotonic() - begun < 20, "Ctrl-C ends the wait soon")
     press.join()
     held.clear()
 seen = []

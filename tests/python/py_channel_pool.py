@@ -53,7 +53,7 @@ def sent(socket, name):
 def check(daemon, what, name, socket, put, take):
     tensor, out, come = sent(socket, name)
     put(out, tensor)
-    item = come.receive(timeout=20)
+    item = come.receive(timeout=60)
     begun, seen = threading.Event(), []
 
     def wait():
@@ -82,12 +82,12 @@ def check(daemon, what, name, socket, put, take):
 
 
 def add(channel, tensor):
-    with channel.acquire(timeout=20) as slot:
+    with channel.acquire(timeout=60) as slot:
         slot.add(tensor)
 
 
 def main():
-    signal.alarm(200)
+    signal.alarm(600)
     socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock")
     daemon = kit.start_daemon(socket)
     check(daemon, "item[0]", "a", socket, add, lambda item: item[0])

@@ -212,11 +212,9 @@ def check_timeout():
     del iterator
     gc.collect()
     timer = kit.ctrl_c()
-    begun = time.monotonic()
     iterator = iter(DataLoader(Slow(8), 2, num_workers=1))
     kit.raises(KeyboardInterrupt, "",
                "Ctrl-C ends the wait for a batch", next, iterator)
-    kit.ok(time.monotonic() - begun < 20, "the wait ends soon after Ctrl-C")
     timer.join()
 
 

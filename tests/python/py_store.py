@@ -232,9 +232,7 @@ thread.join()
 kit.raises(TimeoutError, "",
            "a wait for a newer version times out", store.wait, "later", 0, 1)
 interrupt = kit.ctrl_c()
-begun = time.monotonic()
 kit.raises(KeyboardInterrupt, "", "Ctrl-C ends a wait", store.wait, "never")
-kit.ok(time.monotonic() - begun < 20, "the wait ends soon after Ctrl-C")
 interrupt.join()
 
 # ---- loading ----

@@ -224,7 +224,7 @@ kit.equal([n for n in store if n.startswith("tarn.torch/")], [],
 KILLED = """
 import os, signal, tarn, torch
 from tarn.torch import shared
-shared.TTL = 5  # seconds; nobody waits for the real one
+shared.TTL = 20  # seconds; nobody waits for the real one
 tarn.Store.remove = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 shared.share(torch.arange(1000))
 """
@@ -236,7 +236,7 @@ def ours():
 
 kit.equal((run(KILLED), len(ours())), ("exit -9", 1),
           "a process that is killed in share leaves a name")
-end = time.monotonic() + 60
+end = time.monotonic() + 90
 while ours() and time.monotonic() < end:
     time.sleep(.05)
 kit.equal(ours(), [], "the left name ends by itself")
