@@ -193,7 +193,7 @@ int main(void)
 {
 	int fd = memfd_create("tarn-test", MFD_CLOEXEC);
 
-	alarm(100);
+	alarm(600);
 	if (fd < 0 || table_create(fd, 7, 4711, 1, 2, &rw) < 0 ||
 		table_map(fd, false, &ro) < 0)
 		bail("%s", tarn_fail_message());

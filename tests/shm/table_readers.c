@@ -22,6 +22,7 @@
 #define STAY 40
 #define COME 200
 #define SECONDS 2.0
+#define PATIENCE 60.0
 
 /* What a reader counts; it alone writes its own. */
 struct counts {
@@ -191,20 +192,33 @@ static void write_first(struct table_writer *w)
 	table_commit(w, NULL, NULL);
 }
 
+/* Whether writer and readers did enough to be judged; they still count. */
+static bool enough(uint64_t n)
+{
+	uint64_t found = 0, lists = 0;
+
+	for (int i = 0; i < READERS; i++) {
+		found += shared->counts[i].found;
+		lists += shared->counts[i].lists;
+	}
+	return n > 100 && found > 1000 && lists > 0;
+}
+
 /* Beside readers, whose numbers are returned: how many transactions. */
 static uint64_t write_beside(struct table_writer *w, int fd, pid_t *pids)
 {
 	unsigned int seed = 4711;
 	uint64_t n = 1;
-	double end;
+	double begun;
 
 	for (int i = 0; i < READERS; i++) {
 		pids[i] = fork();
 		if (pids[i] == 0)
 			reader(fd, i);
 	}
-	end = seconds() + SECONDS;
-	while (seconds() < end)
+	begun = seconds();
+	while (seconds() < begun + SECONDS ||
+		(!enough(n) && seconds() < begun + PATIENCE))
 		write_once(w, n++, &seed);
 	atomic_store(&shared->stop, 1);
 	return n;

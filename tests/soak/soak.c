@@ -27,7 +27,7 @@
 #include "tests/kit/report.h"
 #include "tests/kit/tap.h"
 
-#define HANG_MS 30000     /* no worker may be silent for so long */
+#define HANG_MS 120000    /* no worker may be silent for so long */
 #define KILL_EVERY_MS 40  /* on average */
 #define UPGRADE_EVERY 100 /* kills, on average */
 #define FILE_WORDS (1u << 20)
