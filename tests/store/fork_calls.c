@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
@@ -265,8 +266,14 @@ static void test_without(void)
 {
 	tarn_tensor *t = kit_fork_get_one();
 	char away[300];
+	int status;
 	pid_t pid;
 
+	/* Every two seconds, the keeper restores a socket that is not there. */
+	if (kill(kit_fork_daemon.pid, SIGSTOP) < 0 ||
+		waitpid(kit_fork_daemon.pid, &status, WUNTRACED) < 0 ||
+		!WIFSTOPPED(status))
+		bail("the keeper cannot be stopped");
 	snprintf(away, sizeof(away), "%s.away", kit_fork_daemon.socket);
 	if (rename(kit_fork_daemon.socket, away) < 0)
 		bail("rename: %m");
@@ -275,6 +282,7 @@ static void test_without(void)
 		_exit(without(t));
 	if (rename(away, kit_fork_daemon.socket) < 0)
 		bail("rename: %m");
+	kill(kit_fork_daemon.pid, SIGCONT);
 	is_int(0, kit_fork_finished(pid),
 		"a child without a connection gets an error that says so");
 	ok(kit_fork_is_right(t) && !kit_fork_has_room(),
