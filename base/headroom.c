@@ -76,6 +76,7 @@ static int machine_by_sysinfo(struct headroom_limit *ret)
 	ret->limit = (uint64_t)info.totalram * info.mem_unit;
 	ret->room = ((uint64_t)info.freeram + info.bufferram) * info.mem_unit;
 	ret->used = ret->limit - MIN(ret->limit, ret->room);
+	ret->shmem = (uint64_t)info.sharedram * info.mem_unit;
 	snprintf(ret->name, sizeof(ret->name), "free memory");
 	return 0;
 }
@@ -101,6 +102,9 @@ static int machine(
 	if (r < 0)
 		return r;
 	ret->used = ret->limit - MIN(ret->limit, ret->room);
+	/* It names which memory is taken, and limits nothing. */
+	if (meminfo_line(text, "Shmem:", &ret->shmem) < 0)
+		ret->shmem = 0;
 	snprintf(ret->name, sizeof(ret->name), "MemAvailable");
 	return 0;
 }
@@ -112,7 +116,7 @@ static int find_least(const char *root, struct least *ret)
 	if (r < 0)
 		return r;
 	ret->usable = ret->room;
-	return headroom_cgroups(root, consider, ret);
+	return headroom_cgroups(root, "self", consider, ret);
 }
 
 /* 1.5 GiB, 12 MiB, 640 KiB */
@@ -136,10 +140,19 @@ static const char *human(char buf[static 32], uint64_t n)
 static void describe(
 	const struct headroom_limit *limit, char *buf, unsigned long size)
 {
-	char a[32], b[32];
+	char a[32], b[32], c[32];
 
-	snprintf(buf, size, "%s (%s, %s in use)", limit->name,
-		human(a, limit->limit), human(b, limit->used));
+	/* Shared memory is charged to the group of the process that took it,
+	 * and stays when that has ended: the kernel cannot reclaim it, so it is
+	 * what to look for. */
+	if (limit->shmem)
+		snprintf(buf, size,
+			"%s (%s, %s in use, %s of it shared memory)",
+			limit->name, human(a, limit->limit),
+			human(b, limit->used), human(c, limit->shmem));
+	else
+		snprintf(buf, size, "%s (%s, %s in use)", limit->name,
+			human(a, limit->limit), human(b, limit->used));
 }
 
 int headroom_at(
@@ -193,7 +206,8 @@ bool headroom_is_tight_at(const char *root)
 	if (machine(root, "MemFree:", &all) < 0)
 		return true;
 	tight = is_nearly_used_up(&all);
-	return headroom_cgroups(root, consider_tight, &tight) < 0 || tight;
+	return headroom_cgroups(root, "self", consider_tight, &tight) < 0 ||
+	       tight;
 }
 
 int headroom(uint64_t *ret_bytes, char *buf, unsigned long size)

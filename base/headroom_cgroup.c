@@ -30,14 +30,15 @@ struct hierarchy {
 	const char *controller; /* among the super block's options; NULL */
 	const char *limits[2];
 	const char *usage;
-	const char *inactive; /* line of memory.stat: reclaimable bytes */
+	/* Lines of memory.stat: reclaimable bytes, shared memory. */
+	const char *inactive, *shmem;
 };
 
 static const struct hierarchy hierarchies[] = {
 	{"cgroup", "memory", {"memory.limit_in_bytes", NULL},
-		"memory.usage_in_bytes", "total_inactive_file"},
+		"memory.usage_in_bytes", "total_inactive_file", "total_shmem"},
 	{"cgroup2", NULL, {"memory.max", "memory.high"}, "memory.current",
-		"inactive_file"},
+		"inactive_file", "shmem"},
 };
 
 struct walk {
@@ -213,6 +214,7 @@ static void visit(struct walk *walk, const char *dir, const char *path)
 			continue;
 		inactive = MIN(used, read_stat(dir, h->inactive));
 		limit.used = used;
+		limit.shmem = MIN(used, read_stat(dir, h->shmem));
 		limit.room = limit.limit - MIN(limit.limit, used - inactive);
 		snprintf(limit.name, sizeof(limit.name), "%s of %.400s",
 			h->limits[i], *path ? path : "/");
@@ -252,19 +254,21 @@ static void climb(struct walk *walk)
 	}
 }
 
-int headroom_cgroups(const char *root,
+int headroom_cgroups(const char *root, const char *process,
 	void (*fn)(void *arg, const struct headroom_limit *limit), void *arg)
 {
 	struct walk *walk = malloc(sizeof(*walk));
+	char groups[64];
 
 	if (!walk)
 		return tarn_fail(ENOMEM, "no memory to ask for memory limits");
+	snprintf(groups, sizeof(groups), "/proc/%s/cgroup", process);
 	for (size_t i = 0; i < ARRAY_SIZE(hierarchies); i++) {
 		*walk = (struct walk) {.root = root,
 			.hierarchy = &hierarchies[i],
 			.fn = fn,
 			.arg = arg};
-		if (parse_lines(walk, "/proc/self/cgroup", parse_membership) &&
+		if (parse_lines(walk, groups, parse_membership) &&
 			parse_lines(walk, "/proc/self/mountinfo", parse_mount))
 			climb(walk);
 	}

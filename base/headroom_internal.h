@@ -21,10 +21,12 @@ struct headroom_limit {
 	char name[512];
 	uint64_t limit;
 	uint64_t used;
-	uint64_t room; /* what is left of it, counting reclaimable memory */
+	uint64_t shmem; /* of used: shared memory, also that of the dead */
+	uint64_t room;  /* what is left of it, counting reclaimable memory */
 };
 
-/* Calls fn for each memory limit of this process's cgroups, v1 and v2, from its
- * own to the highest that can be seen. A missing file is no limit. */
-int headroom_cgroups(const char *root,
+/* Calls fn for each memory limit of a process's cgroups, v1 and v2, from its
+ * own to the highest that can be seen; process: "self", or a pid. A missing
+ * file is no limit. */
+int headroom_cgroups(const char *root, const char *process,
 	void (*fn)(void *arg, const struct headroom_limit *limit), void *arg);

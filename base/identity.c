@@ -9,13 +9,17 @@
 #include "base/identity.h"
 
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/fd.h"
 
 /* Servers stamp with their own clocks, and FAT in steps of two seconds. */
 #define COARSE_NS 2000000000ull
@@ -31,6 +35,15 @@ enum stamps {
 };
 
 #define OVERLAYFS 0x794C7630
+#define BCACHEFS 0xCA451A4E
+
+/* Images, which are never written while they are mounted. */
+static const uint32_t images[] = {
+	0x73717368, /* squashfs */
+	0xE0F5E1E2, /* erofs */
+	0x00009660, /* ISO 9660 */
+	0x28CD3D45, /* cramfs */
+};
 
 /* File systems whose files are kept. All others are WEAK and coarse: squashfs,
  * erofs, iso9660 (constants of the image), vfat, FUSE (its server may report
@@ -46,7 +59,7 @@ static const struct {
 	{0x9123683E, STAMPS_FINE}, /* btrfs */
 	{0xF2F52010, STAMPS_FINE}, /* F2FS */
 	{0x2FC12FC1, STAMPS_FINE}, /* ZFS */
-	{0xCA451A4E, STAMPS_FINE}, /* bcachefs */
+	{BCACHEFS, STAMPS_FINE},
 	/* It shows the stamps of the file system below it. */
 	{OVERLAYFS, STAMPS_FINE},
 	/* Their servers stamp, with their own clocks. */
@@ -128,6 +141,33 @@ static uint64_t unique_mount(int fd)
 	return st.stx_mnt_id;
 }
 
+/* The number in that file of a disk's folder in sysfs; 0: there is none. */
+static uint64_t disk_number(uint64_t dev, const char *file)
+{
+	_cleanup_fd_ int fd = -1;
+	char path[80], text[32];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/sys/dev/block/%u:%u/%s", major(dev),
+		minor(dev), file);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	return strtoull(text, NULL, 10);
+}
+
+/* A partition's is that of its disk, whose folder is the one above. */
+static uint64_t disk_sequence(uint64_t dev)
+{
+	uint64_t n = 0;
+
+	if (major(dev))
+		n = disk_number(dev, "diskseq");
+	return n || !major(dev) ? n : disk_number(dev, "../diskseq");
+}
+
 /* A file system that does not identify itself (FUSE need not) is unknown. */
 static void look_at_fs(int fd, struct file_identity *ret)
 {
@@ -139,7 +179,7 @@ static void look_at_fs(int fd, struct file_identity *ret)
 	ret->fsid = (uint64_t)(uint32_t)st.f_fsid.__val[0] << 32 |
 		    (uint32_t)st.f_fsid.__val[1];
 	if (ret->fs == OVERLAYFS)
-		ret->mount = unique_mount(fd);
+		ret->instance = unique_mount(fd);
 }
 
 int identity_of(int fd, struct file_identity *ret)
@@ -174,6 +214,8 @@ int identity_settled(int fd, struct file_identity *ret)
 	}
 	if (r < 0)
 		return r;
+	if (id.fs != OVERLAYFS)
+		id.instance = disk_sequence(id.dev);
 	*ret = id;
 	return settled ? 0 : 1;
 }
@@ -190,14 +232,16 @@ static bool same_stamps(
 bool identity_same(const struct file_identity *a, const struct file_identity *b)
 {
 	return same_stamps(a, b) && a->fsid == b->fsid && a->fs == b->fs &&
-	       a->mount == b->mount;
+	       (a->instance == b->instance || !a->instance || !b->instance);
 }
 
 bool identity_is_at(const struct file_identity *id, const char *path)
 {
 	struct file_identity now;
 
-	return look_at(AT_FDCWD, path, 0, &now) >= 0 && same_stamps(&now, id);
+	/* A file server's own word: its clients cache stamps for a minute. */
+	return look_at(AT_FDCWD, path, AT_STATX_FORCE_SYNC, &now) >= 0 &&
+	       same_stamps(&now, id);
 }
 
 static int changed_time(
@@ -258,9 +302,31 @@ int identity_unchanged(int fd, const struct file_identity *was)
 
 	if (r >= 0)
 		r = compare(was, &is, EBUSY, when);
+	/* Its bytes may be the same, but nothing proves it. */
 	if (r >= 0 && is.ctime != was->ctime)
-		r = changed_time(EBUSY, when, "ctime", was->ctime, is.ctime);
+		r = changed_time(ESTALE, when, "ctime", was->ctime, is.ctime);
 	return r;
+}
+
+/* ---- files that are open ------------------------------------------------ */
+
+bool identity_is_fixed(const struct file_identity *id)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(images); i++)
+		if (images[i] == id->fs)
+			return true;
+	return false;
+}
+
+bool identity_is_one_file(const struct file_identity *id)
+{
+	enum stamps stamps;
+
+	/* Snapshots of bcachefs share a device, and numbers. */
+	if (id->fs == OVERLAYFS || id->fs == BCACHEFS)
+		return false;
+	return is_memory(id->fs) || identity_is_fixed(id) ||
+	       (lasts(id->fs, &stamps) && stamps == STAMPS_FINE);
 }
 
 /* ---- worth ------------------------------------------------------------- */
@@ -281,11 +347,11 @@ enum identity_worth identity_worth(const struct file_identity *id)
 	if (id->ctime > now)
 		return IDENTITY_AHEAD;
 	/* A whole second is a time that an image's builder wrote, or all that
-	 * an inode of 128 bytes has room for: the next version may have the
-	 * same. */
-	if (stamps == STAMPS_FINE && id->ctime % 1000000000u == 0)
+	 * an inode of 128 bytes has room for, a file server's too: the next
+	 * version may have the same. */
+	if (id->ctime % 1000000000u == 0)
 		return IDENTITY_WEAK;
-	if (id->fs == OVERLAYFS && !id->mount)
+	if (id->fs == OVERLAYFS && !id->instance)
 		return IDENTITY_WEAK;
 	if (stamps == STAMPS_COARSE && now - id->ctime < COARSE_NS)
 		return IDENTITY_RACY;

@@ -24,15 +24,17 @@
  *   change bytes without a new stamp. Only a file lease reveals them
  *   (daemon/loader/writers.c).
  *
- * The mount is no part of most identities: containers bind-mount one file
- * system at many places and must share its files. A device number that is used
- * again for another file system does no harm here: a kept file needs the same
- * f_fsid, inode, size, mtime and ctime, and on the file systems whose files are
- * kept, a ctime can only be set by writing the device itself. overlayfs is the
- * exception: any user can mount it, in a user namespace, over a file system
- * (FUSE) that shows whatever inodes and times the user likes. There the mount
- * is compared too, by a number that is never used again. Kernels before 6.8
- * have no such number, and nothing of overlayfs is kept.
+ * A device number is used again: for the next image that is attached to a loop
+ * device, for the next overlayfs. An image can hold any inodes and stamps, its
+ * f_fsid included, and any user can mount an overlayfs, in a user namespace,
+ * over a file system (FUSE) that shows whatever inodes and times the user
+ * likes. So a number that is never used again is compared too. For a disk that
+ * is its sequence number (diskseq in sysfs, Linux 5.15): all mounts of one disk
+ * share it, and so do containers, which bind-mount one file system at many
+ * places. For overlayfs it is the mount's number (Linux 6.8); without it nothing
+ * of overlayfs is kept. btrfs, ZFS and bcachefs give a file system a device
+ * number of its own, which no disk has: there the manual page warns of images
+ * that strangers made.
  *
  * What lies below an overlayfs cannot be seen through it. Over ext4 and its
  * like, which is what container engines use, its stamps are as good as theirs;
@@ -54,9 +56,11 @@ struct file_identity {
 	uint64_t mtime; /* ns */
 	uint64_t ctime; /* ns */
 	uint64_t fsid;  /* f_fsid of fstatfs */
-	uint64_t mount; /* its unique number, on overlayfs; else 0 */
-	uint32_t fs;    /* f_type of fstatfs */
-	uint32_t pad;   /* 0 */
+	/* Never used again: the disk's sequence number, which only
+	 * identity_settled() asks for; on overlayfs the mount's. 0: unknown. */
+	uint64_t instance;
+	uint32_t fs;  /* f_type of fstatfs */
+	uint32_t pad; /* 0 */
 };
 
 /* The file that a parser saw: its identity before it was read, and the digest
@@ -76,13 +80,16 @@ int identity_of(int fd, struct file_identity *ret);
  * waited for. 1: the file changed in every tick for some 20 ms, so the next
  * change may still have the stamp of *ret. */
 int identity_settled(int fd, struct file_identity *ret);
+/* An unknown instance is equal to any. */
 bool identity_same(
 	const struct file_identity *a, const struct file_identity *b);
 /* Is the file that the caller holds open still at path? Then no other file
  * system has its device number. */
 bool identity_is_at(const struct file_identity *id, const char *path);
 
-/* Did the file stay unchanged while its bytes were read? 0, or -EBUSY. */
+/* Did the file stay unchanged while its bytes were read? 0; -EBUSY: a process
+ * writes it; -ESTALE: its ctime alone is another, as when a save has renamed
+ * another file over it. Opened again, its path leads to the file that is to be read. */
 int identity_unchanged(int fd, const struct file_identity *was);
 /* Does the file still have the bytes that a parser saw, as far as stamps show?
  * 0, or -ESTALE and a sentence with when: "after its header was read". The
@@ -94,6 +101,15 @@ int identity_same_bytes(
 /* The same for two identities that were read. */
 int identity_compare_bytes(const struct file_identity *was,
 	const struct file_identity *is, const char *when);
+
+/* Two files are open at the same moment, and have this identity: are they one,
+ * whatever its stamps are worth? While a file is open its file system is there,
+ * and so no other has its device number; and the kernel has one inode of a
+ * number. Not where inodes are numbered by others: FUSE, file servers, and
+ * overlayfs, which shows those of several file systems. */
+bool identity_is_one_file(const struct file_identity *id);
+/* Nothing can change its bytes while it is open: it lies in an image. */
+bool identity_is_fixed(const struct file_identity *id);
 
 /* Is its file system served by another machine? File leases there are the
  * server's to give. */

@@ -65,7 +65,7 @@ static tarn_channel *channel(const char *name, uint32_t slots, uint64_t bytes)
 	tarn_store *store;
 	tarn_channel *c;
 
-	if (tarn_store_open(socket_path, &store) < 0 ||
+	if (tarn_store_open(socket_path, NULL, &store) < 0 ||
 		tarn_channel_open(store, name, &options, &c) < 0)
 		die("open");
 	tarn_store_unref(store);

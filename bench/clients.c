@@ -37,7 +37,7 @@ static void die(const char *what)
 
 /* ---- one client -------------------------------------------------------- */
 
-static void say_hello(int fd)
+static void exchange_hello(int fd)
 {
 	struct msg_hello hello = {
 		.version = PROTOCOL_VERSION, .version_min = PROTOCOL_OLDEST};
@@ -74,7 +74,7 @@ static int come(const char *path)
 		perror(path);
 		exit(1);
 	}
-	say_hello(fd);
+	exchange_hello(fd);
 	return fd;
 }
 
@@ -149,7 +149,8 @@ static void show_idle(void)
 	usleep(100000);
 	before = on_cpu(keeper) + on_cpu(server);
 	sleep(IDLE_S);
-	printf("idle with %d clients: %.3f ms of CPU in %d s (at most 0)\n",
+	/* The keeper looks every two seconds whether its socket is there. */
+	printf("idle with %d clients: %.3f ms of CPU in %d s (at most 0.2)\n",
 		CLIENTS,
 		(double)(on_cpu(keeper) + on_cpu(server) - before) / 1e6,
 		IDLE_S);

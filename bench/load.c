@@ -18,7 +18,7 @@ static int load(const char *socket, const char *path)
 	tarn_file *file = NULL;
 	int r;
 
-	r = tarn_store_open(socket, &store);
+	r = tarn_store_open(socket, NULL, &store);
 	if (r == 0)
 		r = tarn_file_open(path, &file);
 	if (r == 0)

@@ -5,6 +5,7 @@ EXTRA_PROGRAMS = \
 	bench/clients \
 	bench/convert \
 	bench/fill \
+	bench/first_use \
 	bench/lease \
 	bench/load \
 	bench/lookup \
@@ -15,6 +16,7 @@ EXTRA_PROGRAMS = \
 	bench/publish \
 	bench/read \
 	bench/read_file \
+	bench/register \
 	bench/restart \
 	bench/ring \
 	bench/save \
@@ -29,16 +31,18 @@ bench_channel_LDADD = lib/libtarn.la
 bench_clients_LDADD = lib/libcore.la
 bench_convert_LDADD = lib/libcore.la
 bench_fill_LDADD = lib/libcore.la
+bench_first_use_LDADD = lib/libtarn.la
 bench_lease_LDADD = lib/libcore.la
 bench_load_LDADD = lib/libtarn.la
 bench_lookup_LDADD = lib/libcore.la
 bench_many_LDADD = lib/libtarn.la
 bench_mmap_LDADD = lib/libtarn.la
 bench_open_LDADD = lib/libcore.la
-bench_populate_LDADD =
+bench_populate_LDADD = daemon/libdaemon.la
 bench_publish_LDADD = lib/libtarn.la
 bench_read_LDADD = lib/libtarn.la
 bench_read_file_LDADD = lib/libtarn.la
+bench_register_LDADD = lib/libcore.la
 bench_restart_LDADD = lib/libtarn.la
 bench_ring_LDADD = lib/libcore.la
 bench_save_LDADD = lib/libtarn.la
@@ -57,17 +61,20 @@ BENCHES = \
 	bench/convert.sh \
 	bench/fill.sh \
 	bench/first_load.sh \
+	bench/first_use.sh \
 	bench/lease.sh \
 	bench/load.sh \
 	bench/lookup.sh \
 	bench/many.sh \
 	bench/mmap.sh \
 	bench/open.sh \
+	bench/pool.sh \
 	bench/publish.sh \
 	bench/py_channel.sh \
 	bench/py_loader.sh \
 	bench/read.sh \
 	bench/read_file.sh \
+	bench/register.sh \
 	bench/restart.sh \
 	bench/ring.sh \
 	bench/save.sh \
@@ -81,6 +88,7 @@ EXTRA_DIST += \
 	$(BENCHES) \
 	bench/daemon.sh \
 	bench/fio.sh \
+	bench/huge.sh \
 	bench/pair.h \
 	bench/py_channel.py \
 	bench/py_loader.py \

@@ -192,7 +192,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: bench/many SOCKET FOLDER\n");
 		return 2;
 	}
-	if (tarn_store_open(argv[1], &store) < 0)
+	if (tarn_store_open(argv[1], NULL, &store) < 0)
 		die("open");
 	snprintf(many, sizeof(many), "%s/many.safetensors", argv[2]);
 	snprintf(one, sizeof(one), "%s/one.safetensors", argv[2]);

@@ -75,8 +75,8 @@ static const unsigned char *get_tensor(uint64_t *ret_size)
 	char address[4096];
 
 	snprintf(address, sizeof(address), "%s:%s", path, tensor);
-	if (tarn_store_open(socket_path, &store) < 0 ||
-		tarn_store_get(store, address, &t) < 0)
+	if (tarn_store_open(socket_path, NULL, &store) < 0 ||
+		tarn_store_get(store, address, NULL, &t) < 0)
 		die(address);
 	*ret_size = (uint64_t)tarn_layout_numel(tarn_tensor_layout(t));
 	return tarn_tensor_data(t);
@@ -198,7 +198,7 @@ static double stored(void)
 	tarn_store *store;
 	double bytes;
 
-	if (tarn_store_open(socket_path, &store) < 0 ||
+	if (tarn_store_open(socket_path, NULL, &store) < 0 ||
 		tarn_store_report(store, &report) < 0)
 		die("report");
 	bytes = (double)report->daemon.used;

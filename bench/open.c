@@ -170,7 +170,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: bench/open SOCKET FOLDER\n");
 		return 2;
 	}
-	if (tarn_store_open(argv[1], &store) < 0)
+	if (tarn_store_open(argv[1], NULL, &store) < 0)
 		die("open");
 	load(store, argv[2], "kib", 1ull << 10);
 	load(store, argv[2], "gib", 1ull << 30);

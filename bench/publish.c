@@ -140,7 +140,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: bench/publish SOCKET PROCESSOR\n");
 		return 2;
 	}
-	if (tarn_store_open(argv[1], &store) < 0)
+	if (tarn_store_open(argv[1], NULL, &store) < 0)
 		die("open");
 	sock = child(atoi(argv[2]));
 	small(store);

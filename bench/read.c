@@ -79,7 +79,7 @@ static int reader(const char *socket, const char *path, int threads)
 	tarn_file *file;
 	uint64_t size, total;
 
-	if (tarn_store_open(socket, &store) < 0 ||
+	if (tarn_store_open(socket, NULL, &store) < 0 ||
 		tarn_file_open(path, &file) < 0 ||
 		tarn_store_load(store, file, NULL, NULL, &all) < 0)
 		die(path);
@@ -131,7 +131,7 @@ static uint64_t load(const char *socket, const char *path)
 	tarn_store *store;
 	tarn_file *file;
 
-	if (tarn_store_open(socket, &store) < 0 ||
+	if (tarn_store_open(socket, NULL, &store) < 0 ||
 		tarn_file_open(path, &file) < 0 ||
 		tarn_store_load(store, file, NULL, &info, NULL) < 0)
 		die(path);

@@ -91,8 +91,8 @@ static void take_all(tarn_file *file)
 
 	tarn_file_data_range(file, &begin, &size);
 	make_memory(size);
-	if (tarn_storage_borrow(all.memory + begin % 4096, size, true, NULL,
-		    NULL, &all.storage) < 0)
+	if (tarn_storage_borrow(all.memory + begin % 4096, size,
+		    TARN_BORROW_WRITABLE, NULL, NULL, &all.storage) < 0)
 		die("memory");
 	all.n = tarn_file_count(file);
 	all.src = calloc(all.n, sizeof(tarn_tensor *));
@@ -122,8 +122,8 @@ static void take_view(tarn_file *file, const char *view)
 	l = tarn_tensor_layout(all.src[0]);
 	all.size = (uint64_t)tarn_layout_nbytes(l);
 	make_memory(all.size);
-	if (tarn_storage_borrow(
-		    all.memory, all.size, true, NULL, NULL, &all.storage) < 0)
+	if (tarn_storage_borrow(all.memory, all.size, TARN_BORROW_WRITABLE,
+		    NULL, NULL, &all.storage) < 0)
 		die("memory");
 	all.dst[0] = place(all.storage, 0, l);
 }
@@ -153,7 +153,7 @@ static void add(struct tarn_copy_info *to, const struct tarn_copy_info *info)
 static void reap(tarn_stream *stream, int at_least, struct tarn_copy_info *ret)
 {
 	struct tarn_completion done[64];
-	int n = tarn_stream_reap(stream, at_least, -1, 64, done);
+	int n = tarn_stream_reap(stream, at_least, -1, done, 64);
 
 	if (n < 0)
 		die("reap");

@@ -93,26 +93,26 @@ ask() {
 	esac
 }
 
-tell() {
+log_answer() {
 	ask "$@" || return 0
 	echo "$answer" | tee -a "$file.log"
 }
 
 echo "warming up"
 for how in cold cold touch; do
-	tell tarn $how >/dev/null
+	log_answer tarn $how >/dev/null
 done
-tell load cold >/dev/null
+log_answer load cold >/dev/null
 : >"$file.log"
 for round in 1 2 3 4 5; do
 	echo "round $round"
 	for how in warm cold; do
 		for who in numpy tarn torch load; do
 			[ $how = warm ] || ask $who $how || :
-			tell $who $how
+			log_answer $who $how
 		done
 	done
-	tell tarn touch
+	log_answer tarn touch
 	[ $have_fio = no ] || run_fio | tee -a "$file.log"
 done
 

@@ -140,7 +140,7 @@ int main(int argc, char **argv)
 			"usage: bench/restart SOCKET FOLDER [NAMES [GIB]]\n");
 		return 2;
 	}
-	if (tarn_store_open(argv[1], &store) < 0)
+	if (tarn_store_open(argv[1], NULL, &store) < 0)
 		die("open");
 	measure("nothing");
 	load(argv[2], names, (unsigned long long)(gib * (1 << 30)));
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
 	publish_small(names / 10);
 	measure("and many storages");
 	for (int i = 0; i < CLIENTS; i++)
-		if (tarn_store_open(argv[1], &more[i]) < 0)
+		if (tarn_store_open(argv[1], NULL, &more[i]) < 0)
 			die("open");
 	measure("and clients");
 	for (int i = 0; i < CLIENTS; i++)

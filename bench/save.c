@@ -44,7 +44,7 @@ static int make(struct tarn_save_item *items, char names[][16], int64_t mib)
 		r = tarn_layout_contiguous(TARN_F32, 1, &n, &l);
 		if (r >= 0)
 			r = tarn_storage_borrow(
-				p, size, false, NULL, NULL, &storage);
+				p, size, 0, NULL, NULL, &storage);
 		if (r >= 0)
 			r = tarn_tensor_new(storage, 0, &l, &tensor);
 		tarn_storage_unref(storage);

@@ -97,7 +97,7 @@ static pid_t publisher(const char *socket)
 	if (pid == 0) {
 		tarn_store *s;
 
-		check(tarn_store_open(socket, &s), socket);
+		check(tarn_store_open(socket, NULL, &s), socket);
 		for (;;)
 			publish(s, 1);
 	}
@@ -114,7 +114,7 @@ int main(int argc, char **argv)
 	}
 	for (int i = 0; i < NAMES; i++)
 		snprintf(names[i], sizeof(names[i]), "set/%03d", i);
-	check(tarn_store_open(argv[1], &store), argv[1]);
+	check(tarn_store_open(argv[1], NULL, &store), argv[1]);
 	publish(store, NAMES);
 	measure("no publisher runs");
 	pid = publisher(argv[1]);

@@ -57,7 +57,8 @@ static void make_tensors(void)
 	src = calloc(count, sizeof(*src));
 	if (!room || !dst || !src ||
 		tarn_storage_from_fd(fd, 0, total, &file) < 0 ||
-		tarn_storage_borrow(room, total, true, NULL, NULL, &memory) < 0)
+		tarn_storage_borrow(room, total, TARN_BORROW_WRITABLE, NULL,
+			NULL, &memory) < 0)
 		die("memory");
 	memset(room, 1, total);
 	for (uint64_t i = 0; i < count; i++) {
@@ -86,7 +87,7 @@ static void by_stream(
 		}
 		if (r < 0 && r != -EAGAIN)
 			die("copy");
-		got = tarn_stream_reap(s, REAPED, -1, REAPED, c);
+		got = tarn_stream_reap(s, REAPED, -1, c, REAPED);
 		if (got < 0)
 			die("reap");
 		for (int i = 0; i < got; i++)

@@ -44,7 +44,7 @@ static int by_stream(tarn_tensor *dst, const tarn_tensor *src,
 	if (r >= 0)
 		r = tarn_stream_copy(s, dst, src, options, -1, 0, NULL);
 	if (r >= 0)
-		r = tarn_stream_reap(s, 1, -1, 1, &done);
+		r = tarn_stream_reap(s, 1, -1, &done, 1);
 	if (r == 1 && done.result < 0)
 		fprintf(stderr, "%s\n", done.message);
 	*ret = done.info;
@@ -87,8 +87,8 @@ int main(int argc, char **argv)
 	for (int64_t i = 0; i < size / 8; i++) /* not what a disk packs */
 		p[i] = (uint64_t)(i + 1) * UINT64_C(0x9E3779B97F4A7C15);
 	if (tarn_layout_contiguous(TARN_U8, 1, &size, &l) < 0 ||
-		tarn_storage_borrow(
-			p, (uint64_t)size, false, NULL, NULL, &memory) < 0 ||
+		tarn_storage_borrow(p, (uint64_t)size, 0, NULL, NULL, &memory) <
+			0 ||
 		tarn_storage_to_fd(fd, 0, (uint64_t)size, &file) < 0 ||
 		tarn_tensor_new(memory, 0, &l, &src) < 0 ||
 		tarn_tensor_new(file, 0, &l, &dst) < 0)

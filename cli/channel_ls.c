@@ -89,7 +89,7 @@ int channel_ls(int argc, char **argv)
 		"The channels, or those whose names begin with PREFIX: name, "
 		"mode, slots, items\nthat wait, producers and consumers; idle: "
 		"no participants.",
-		argc, argv, &ls);
+		argc, argv, NULL, &ls);
 
 	if (r != OPTIONS_DONE)
 		return r;

@@ -18,16 +18,16 @@ static void row_free(struct row *row)
 	free(row);
 }
 
-void rows_free(struct rows *rows)
+void channel_rows_free(struct channel_rows *rows)
 {
 	for (size_t i = 0; i < rows->n; i++)
 		row_free(rows->at[i]);
 	free(rows->at);
-	*rows = (struct rows) {0};
+	*rows = (struct channel_rows) {0};
 }
 
 /* Takes it out of the rows; a new one if it is not there. */
-static struct row *take(struct rows *rows, const char *name)
+static struct row *take(struct channel_rows *rows, const char *name)
 {
 	struct row *row;
 
@@ -85,15 +85,16 @@ static bool update(struct row *row, tarn_store *store)
 	return true;
 }
 
-int rows_next(struct rows *rows, tarn_store *store, const char *prefix)
+int channel_rows_next(
+	struct channel_rows *rows, tarn_store *store, const char *prefix)
 {
 	_cleanup_names_ struct channel_names names = {0};
-	struct rows old = *rows;
+	struct channel_rows old = *rows;
 	int r = channel_names_list(&names, store, prefix);
 
 	if (r < 0)
 		return r;
-	*rows = (struct rows) {
+	*rows = (struct channel_rows) {
 		.at = must(calloc(names.n + 1, sizeof(rows->at[0])))};
 	for (size_t i = 0; i < names.n; i++) {
 		struct row *row = take(&old, names.at[i]);
@@ -103,6 +104,6 @@ int rows_next(struct rows *rows, tarn_store *store, const char *prefix)
 		else
 			row_free(row);
 	}
-	rows_free(&old);
+	channel_rows_free(&old);
 	return 0;
 }

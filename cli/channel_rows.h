@@ -22,13 +22,14 @@ struct row {
 };
 
 /* Begins as zeroes. */
-struct rows {
+struct channel_rows {
 	struct row **at; /* by name */
 	size_t n;
 };
 
-void rows_free(struct rows *rows);
+void channel_rows_free(struct channel_rows *rows);
 
 /* The channels with names that begin with prefix (NULL: all), and their rates
  * since the last round. 0, or -errno after an error message. */
-int rows_next(struct rows *rows, tarn_store *store, const char *prefix);
+int channel_rows_next(
+	struct channel_rows *rows, tarn_store *store, const char *prefix);

@@ -12,8 +12,8 @@
 #define BAR 14
 #define CURVE_MIN 8
 
-void channel_table_fit(struct channel_table *table, const struct rows *rows,
-	FILE *f, int columns)
+void channel_table_fit(struct channel_table *table,
+	const struct channel_rows *rows, FILE *f, int columns)
 {
 	int longest = NAME_MIN, spare = MAX(columns - NAME_MIN - FIGURES, 0);
 

@@ -13,8 +13,8 @@ struct channel_table {
 };
 
 /* Chooses the widths, so that a line takes columns at most (79 at least). */
-void channel_table_fit(struct channel_table *table, const struct rows *rows,
-	FILE *f, int columns);
+void channel_table_fit(struct channel_table *table,
+	const struct channel_rows *rows, FILE *f, int columns);
 void channel_table_head(const struct channel_table *table);
 void channel_table_row(
 	const struct channel_table *table, const struct row *row);

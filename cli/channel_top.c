@@ -45,7 +45,7 @@ static void end_line(const struct screen *screen)
 	fputs(screen->terminal ? "\033[K\n" : "\n", stdout);
 }
 
-static void draw(const struct rows *rows, struct screen *screen)
+static void draw(const struct channel_rows *rows, struct screen *screen)
 {
 	struct channel_table table;
 	size_t shown;
@@ -77,7 +77,7 @@ static int watch(
 	tarn_store *store, const char *prefix, double seconds, uint64_t count)
 {
 	struct screen screen = {.terminal = isatty(STDOUT_FILENO)};
-	struct rows rows = {0};
+	struct channel_rows rows = {0};
 	int status = EXIT_DONE;
 
 	live_begin();
@@ -85,7 +85,7 @@ static int watch(
 		fputs("\033[H\033[J", stdout);
 	for (uint64_t i = 1;; i++) {
 		if (channel_ask(store) != EXIT_DONE ||
-			rows_next(&rows, store, prefix) < 0) {
+			channel_rows_next(&rows, store, prefix) < 0) {
 			status = EXIT_FAILED;
 			break;
 		}
@@ -93,7 +93,7 @@ static int watch(
 		if (fflush(stdout) == EOF || i == count || !live_nap(seconds))
 			break;
 	}
-	rows_free(&rows);
+	channel_rows_free(&rows);
 	return status;
 }
 

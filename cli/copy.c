@@ -21,7 +21,7 @@
 #include "cli/store.h"
 
 struct copy {
-	struct source source;
+	struct cli_source source;
 	struct sink sink;
 	struct change change;
 	const char *expr; /* NULL: none */
@@ -39,7 +39,7 @@ static void copy_free(struct copy *copy)
 	free(copy->views);
 	free(copy->converts);
 	free(copy->items);
-	source_free(&copy->source);
+	cli_source_free(&copy->source);
 	sink_free(&copy->sink);
 	change_free(&copy->change);
 }
@@ -152,7 +152,7 @@ static int print_result(
 static int run(struct copy *copy, const char *address, const char *socket)
 {
 	struct tarn_copy_info info;
-	int r = source_open(address, socket, &copy->source);
+	int r = cli_source_open(address, socket, &copy->source);
 
 	if (r != EXIT_DONE)
 		return r;
@@ -160,7 +160,7 @@ static int run(struct copy *copy, const char *address, const char *socket)
 		(sink_is_npy(&copy->sink) || copy->name))
 		return address_no_tensor(copy->source.path);
 	keep_metadata(copy);
-	r = source_read_checksums(&copy->source);
+	r = cli_source_read_checksums(&copy->source);
 	if (r == EXIT_DONE)
 		r = make_items(copy);
 	if (r != EXIT_DONE)

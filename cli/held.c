@@ -37,7 +37,7 @@ struct wanted {
 	bool below;  /* and nothing of that name itself */
 };
 
-/* Of one that begins so. */
+/* Of a name with that prefix. */
 static bool is_wanted(const struct wanted *w, const char *name)
 {
 	if (w->size == 0 || name[w->size] == '/')

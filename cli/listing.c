@@ -50,11 +50,12 @@ static struct entry *add(
 	e->name = must(strdup(name));
 	e->dtype = dtype;
 	e->ndim = ndim;
+	e->node = NODE_UNKNOWN;
 	listing->at[listing->n++] = e;
 	return e;
 }
 
-/* As it is called in its index. */
+/* A shard's name in the index. */
 static char *shard_name(
 	const tarn_file *file, const struct tarn_file_entry *tensor)
 {
@@ -107,6 +108,13 @@ static void add_published(
 	for (int i = 0; i < layout->ndim; i++)
 		e->shape[i] = (uint64_t)layout->shape[i];
 	e->bytes = (uint64_t)tarn_layout_nbytes(layout);
+	/* The kernel or an older daemon may not answer: then it is not known. */
+	if (w->listing->with_details &&
+		tarn_tensor_pages(item->tensor, &e->pages) < 0)
+		e->pages = (struct tarn_tensor_pages) {0};
+	if (w->listing->with_details &&
+		tarn_tensor_node(item->tensor, &e->node) < 0)
+		e->node = NODE_UNKNOWN;
 }
 
 static int by_name(const void *a, const void *b)
@@ -236,6 +244,34 @@ static const char *size_of(const struct entry *e, char buf[SIZE_TEXT_MAX])
 	return e->channel ? "-" : size_text((double)e->bytes, buf);
 }
 
+/* "2 MiB  97 %", or "-". Pages are powers of two. */
+static void print_pages(const struct entry *e)
+{
+	static const char units[] = "KMG";
+	const struct tarn_tensor_pages *p = &e->pages;
+	uint64_t size = p->page_size >> 10;
+	int unit = 0;
+
+	for (; size >= 1024 && unit < 2; unit++)
+		size >>= 10;
+	if (!p->page_size)
+		printf("  -");
+	else
+		printf("  %u %ciB %3u %%", (unsigned)size, units[unit],
+			p->bytes ? (unsigned)(100.0 * (double)p->covered /
+					      (double)p->bytes)
+				 : 100);
+}
+
+static void print_node(const struct entry *e)
+{
+	if (e->node >= 0)
+		printf("  node %d", e->node);
+	else
+		printf("  %s",
+			e->node == TARN_NODE_SEVERAL ? "several nodes" : "-");
+}
+
 struct widths {
 	int name, dtype, shape, bytes;
 };
@@ -271,8 +307,13 @@ void listing_print(const struct listing *listing, int indent)
 		text_put_padded(stdout, e->name, w.name);
 		printf("  %-*s  ", w.dtype, dtype_name(e));
 		shape = put_shape(stdout, e);
-		printf("%*s  %*s\n", shape < w.shape ? w.shape - shape : 0, "",
+		printf("%*s  %*s", shape < w.shape ? w.shape - shape : 0, "",
 			w.bytes, size_of(e, bytes));
+		if (listing->with_details) {
+			print_pages(e);
+			print_node(e);
+		}
+		putchar('\n');
 	}
 }
 
@@ -295,6 +336,16 @@ static json_t *entry_json(
 	if (with_offset)
 		json_put(object, "file_offset",
 			published ? json_null() : json_u64(e->file_offset));
+	if (e->pages.page_size) {
+		json_put(object, "page_size", json_u64(e->pages.page_size));
+		json_put(object, "reach", json_u64(e->pages.bytes));
+		json_put(object, "covered", json_u64(e->pages.covered));
+	}
+	if (e->node != NODE_UNKNOWN)
+		json_put(object, "node",
+			e->node == TARN_NODE_SEVERAL
+				? json_text("several")
+				: json_u64((uint64_t)e->node));
 	if (e->file)
 		json_put(object, "file", json_text(e->file));
 	return object;

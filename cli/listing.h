@@ -9,7 +9,11 @@
 
 #include <jansson.h>
 #include <tarn/file.h>
+#include <tarn/node.h>
 #include <tarn/store.h>
+#include <tarn/tensor.h>
+
+#define NODE_UNKNOWN (-2)
 
 struct entry {
 	char *name;
@@ -18,6 +22,8 @@ struct entry {
 	char *file; /* of an index: the shard that it is in; else NULL */
 	int dtype, ndim;
 	bool channel; /* it is no tensor: ignore its descriptor */
+	struct tarn_tensor_pages pages; /* page_size 0: not known */
+	int node;                       /* or TARN_NODE_SEVERAL; NODE_UNKNOWN */
 	uint64_t shape[];
 };
 
@@ -25,6 +31,8 @@ struct entry {
 struct listing {
 	struct entry **at;
 	size_t n, size;
+	/* Of published tensors, pages and node: set it before they are added. */
+	bool with_details;
 };
 
 void listing_free(struct listing *listing);
@@ -45,7 +53,8 @@ uint64_t listing_bytes(const struct listing *listing);
 /* How many of them are channels. */
 size_t listing_channels(const struct listing *listing);
 
-/* A row each: name, dtype, shape, size; indented so far. */
+/* A row each: name, dtype, shape, size, with_details also these; indented so
+ * far. */
 void listing_print(const struct listing *listing, int indent);
 
 /* An array of objects; with_offset adds file_offset, null for published

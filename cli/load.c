@@ -89,7 +89,7 @@ static int load(const char *path, struct tarn_load_options *options,
 {
 	_cleanup_store_ tarn_store *store = NULL;
 	_cleanup_file_ tarn_file *file = NULL;
-	struct progress progress;
+	struct progress_bar progress;
 	struct tarn_load_info info;
 	int r;
 

@@ -78,6 +78,7 @@ cli_tarn_SOURCES = \
 	cli/status.c \
 	cli/status.h \
 	cli/status_json.c \
+	cli/status_nodes.c \
 	cli/status_tables.c \
 	cli/status_text.c \
 	cli/screen.c \
@@ -99,11 +100,6 @@ cli_tarn_SOURCES = \
 	cli/wait.c \
 	$(NULL)
 cli_tarn_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS)
-if HAVE_NUMA
-cli_tarn_CPPFLAGS += -DTARN_PLACES_MEMORY=true
-else
-cli_tarn_CPPFLAGS += -DTARN_PLACES_MEMORY=false
-endif
 EXTRA_DIST += \
 	cli/bash-completion/tarn \
 	cli/fish-completion/tarn.fish \

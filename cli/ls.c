@@ -21,11 +21,16 @@ static json_t *ls_json(const struct listing *listing)
 }
 
 int ls_begin(const char *verb, const char *about, int argc, char **argv,
-	struct ls *ret)
+	bool *ret_long, struct ls *ret)
 {
 	const char *socket = NULL;
+	const struct option_row more = {.name = "long",
+		.letter = 'l',
+		.ret_flag = ret_long,
+		.help = "also each one's pages, and its NUMA node"};
 	const struct option_row rows[] = {OPTION_JSON(&ret->json),
-		OPTION_SOCKET(&socket), OPTION_POOL, {0}};
+		OPTION_SOCKET(&socket), OPTION_POOL,
+		ret_long ? more : (struct option_row) {0}, {0}};
 	const struct usage usage = {.verb = verb,
 		.arguments = "[OPTION]... [PREFIX]",
 		.about = about,
@@ -59,7 +64,7 @@ int cmd_ls(int argc, char **argv)
 	int r = ls_begin("ls",
 		"The published tensors, or those whose names begin with "
 		"PREFIX: name, dtype,\nshape, size.",
-		argc, argv, &ls);
+		argc, argv, &listing.with_details, &ls);
 
 	if (r != OPTIONS_DONE)
 		return r;

@@ -12,9 +12,10 @@ struct ls {
 };
 
 /* Parses the line of a verb that lists what begins with a prefix, and finds the
- * daemon. OPTIONS_DONE, or the exit status if there is nothing else to do. */
+ * daemon. ret_long: of the option that only "tarn ls" has; else NULL.
+ * OPTIONS_DONE, or the exit status if there is nothing else to do. */
 int ls_begin(const char *verb, const char *about, int argc, char **argv,
-	struct ls *ret);
+	bool *ret_long, struct ls *ret);
 
 /* The exit status after n were listed: a script can find out that no name has
  * the given prefix. what: "tensor", "channel". */

@@ -89,6 +89,8 @@ static const struct family pool_families[] = {
 		AT(tarn_report_pool, size)},
 	{"tarn_pool_allocated_bytes", GAUGE, BYTES, "Memory of its segments.",
 		AT(tarn_report_pool, allocated)},
+	{"tarn_pool_huge_bytes", GAUGE, BYTES, "Of that, in huge pages.",
+		AT(tarn_report_pool, huge)},
 	{"tarn_pool_used_bytes", GAUGE, BYTES, "Memory taken for storages.",
 		AT(tarn_report_pool, used)},
 	{"tarn_pool_own_bytes", GAUGE, BYTES,

@@ -86,12 +86,12 @@ int cmd_print(int argc, char **argv)
 		return EXIT_FAILED;
 	if (cli_is_channel(store, args[0]))
 		return cli_channel_failed(args[0]);
-	r = tarn_store_get(store, args[0], &tensor);
+	r = tarn_store_get(store, args[0], NULL, &tensor);
 	if (r == -ENOENT && cli_is_file(args[0])) {
 		whole = address_of_one(args[0]);
 		if (!whole)
 			return EXIT_FAILED;
-		r = tarn_store_get(store, whole, &tensor);
+		r = tarn_store_get(store, whole, NULL, &tensor);
 	}
 	if (r < 0)
 		print_error();

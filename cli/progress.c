@@ -88,7 +88,7 @@ void progress_line(
 
 /* From the phase's first bytes on: the time before them would make the rate too
  * small for long. */
-static double rate_now(struct progress *p, int64_t now, uint64_t done)
+static double rate_now(struct progress_bar *p, int64_t now, uint64_t done)
 {
 	if (!p->first_ms && done) {
 		p->first_ms = now;
@@ -132,9 +132,9 @@ static void take(int signal)
 
 /* ---- a bar on stderr ----------------------------------------------- */
 
-static void begin(struct progress *progress, bool tidily)
+static void begin(struct progress_bar *progress, bool tidily)
 {
-	*progress = (struct progress) {
+	*progress = (struct progress_bar) {
 		.terminal = isatty(STDERR_FILENO), .begun_ms = clock_ms()};
 	tidy = tidily;
 	if (!progress->terminal && !tidily)
@@ -145,12 +145,12 @@ static void begin(struct progress *progress, bool tidily)
 		take(SIGHUP);
 }
 
-void progress_begin(struct progress *progress)
+void progress_begin(struct progress_bar *progress)
 {
 	begin(progress, false);
 }
 
-void progress_begin_tidily(struct progress *progress)
+void progress_begin_tidily(struct progress_bar *progress)
 {
 	begin(progress, true);
 }
@@ -161,7 +161,7 @@ void progress_begin_tidily(struct progress *progress)
  * the file has changed, shows when it is further than before: a bar that goes
  * back would be taken for a failure.
  */
-static void advance(struct progress *p, uint64_t done, uint64_t total)
+static void advance(struct progress_bar *p, uint64_t done, uint64_t total)
 {
 	double share = total ? (double)MIN(done, total) / (double)total : 1;
 
@@ -182,7 +182,7 @@ static void advance(struct progress *p, uint64_t done, uint64_t total)
 int progress_load_step(
 	void *arg, enum tarn_load_phase phase, uint64_t done, uint64_t total)
 {
-	struct progress *p = arg;
+	struct progress_bar *p = arg;
 
 	if (phase != p->phase)
 		p->first_ms = 0;
@@ -192,7 +192,7 @@ int progress_load_step(
 
 int progress_step(void *arg, uint64_t done, uint64_t total)
 {
-	struct progress *p = arg;
+	struct progress_bar *p = arg;
 	int64_t now = clock_ms();
 	char line[2 * COLUMNS_MAX];
 	struct progress_figures figures = {
@@ -217,7 +217,7 @@ int progress_step(void *arg, uint64_t done, uint64_t total)
 	return 0;
 }
 
-void progress_end(struct progress *progress)
+void progress_end(struct progress_bar *progress)
 {
 	if (progress->shown)
 		fputs(CLEAR, stderr);

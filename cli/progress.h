@@ -8,7 +8,7 @@
 
 #include <tarn/store.h>
 
-struct progress {
+struct progress_bar {
 	bool terminal;
 	bool shown;
 	int64_t begun_ms, drawn_ms;
@@ -21,20 +21,20 @@ struct progress {
 };
 
 /* Ctrl-C, or another signal to end, takes the bar away and ends the process. */
-void progress_begin(struct progress *progress);
+void progress_begin(struct progress_bar *progress);
 
 /* It has progress_step() say so, and ends it in progress_end(): what was begun
  * is given up in between. The second one does not wait for that. */
-void progress_begin_tidily(struct progress *progress);
+void progress_begin_tidily(struct progress_bar *progress);
 
 /* For tarn_save_options.progress and its like, and for that of loads; arg is
- * the struct progress. */
+ * the struct progress_bar. */
 int progress_step(void *arg, uint64_t done, uint64_t total);
 int progress_load_step(
 	void *arg, enum tarn_load_phase phase, uint64_t done, uint64_t total);
 
 /* Takes the bar away again. */
-void progress_end(struct progress *progress);
+void progress_end(struct progress_bar *progress);
 
 /* The state that a bar shows. */
 struct progress_figures {

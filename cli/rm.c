@@ -69,24 +69,6 @@ static int rm_name(tarn_store *store, const char *name)
 	return EXIT_FAILED;
 }
 
-/* For daemons that cannot do it at once. A name that another process removes
- * meanwhile counts as removed. */
-static int rm_each(
-	tarn_store *store, const struct listing *below, size_t *removed)
-{
-	int status = EXIT_DONE;
-
-	*removed = 0;
-	for (size_t i = 0; i < below->n; i++) {
-		int r = tarn_store_remove(store, below->at[i]->name);
-
-		*removed += r >= 0;
-		if (r < 0 && r != -ENOENT)
-			status = print_error();
-	}
-	return status;
-}
-
 /* One by one, as by its name. Reports all the names that prevent it at once. */
 static bool have_members(tarn_store *store, const struct listing *below)
 {
@@ -103,8 +85,6 @@ static int rm_below(tarn_store *store, const char *prefix)
 {
 	const struct tarn_publish_options nothing = {.replace = prefix};
 	_cleanup_listing_ struct listing below = {0};
-	int r, status = EXIT_DONE;
-	size_t removed;
 
 	if (listing_add_store(&below, store, prefix, true) < 0)
 		return EXIT_FAILED;
@@ -115,18 +95,14 @@ static int rm_below(tarn_store *store, const char *prefix)
 	}
 	if (have_members(store, &below))
 		return EXIT_FAILED;
-	removed = below.n;
-	r = tarn_store_publish(store, NULL, 0, &nothing, NULL);
-	if (r == -ENOTSUP)
-		status = rm_each(store, &below, &removed);
-	else if (r < 0)
+	if (tarn_store_publish(store, NULL, 0, &nothing, NULL) < 0)
 		return print_error();
-	printf("removed %zu %s%s below ", removed,
+	printf("removed %zu %s%s below ", below.n,
 		listing_channels(&below) ? "name" : "tensor",
-		removed == 1 ? "" : "s");
+		below.n == 1 ? "" : "s");
 	text_put(stdout, prefix);
 	putchar('\n');
-	return status;
+	return EXIT_DONE;
 }
 
 int cmd_rm(int argc, char **argv)

@@ -167,7 +167,7 @@ int sink_parse(struct sink *sink, const struct usage *usage)
 int sink_save(struct sink *sink, const struct tarn_save_item *items, size_t n,
 	struct tarn_copy_info *ret)
 {
-	struct progress progress;
+	struct progress_bar progress;
 	int r;
 
 	progress_begin_tidily(&progress);

@@ -17,7 +17,7 @@
 #include "cli/message.h"
 #include "cli/store.h"
 
-void source_free(struct source *source)
+void cli_source_free(struct cli_source *source)
 {
 	for (size_t i = 0; i < source->n; i++)
 		tarn_tensor_unref(source->at[i].tensor);
@@ -29,14 +29,14 @@ void source_free(struct source *source)
 
 /* ---- addresses ----------------------------------------------------- */
 
-static struct source_one *make_room(struct source *source, size_t n)
+static struct source_one *make_room(struct cli_source *source, size_t n)
 {
 	source->at = must(calloc(n + 1, sizeof(source->at[0])));
 	source->alone = n == 1;
 	return source->at;
 }
 
-static int open_all(struct source *source)
+static int open_all(struct cli_source *source)
 {
 	size_t n = tarn_file_count(source->file);
 	struct source_one *at = make_room(source, n);
@@ -49,7 +49,7 @@ static int open_all(struct source *source)
 	return EXIT_DONE;
 }
 
-static int open_one(struct source *source, const char *tensor)
+static int open_one(struct cli_source *source, const char *tensor)
 {
 	struct source_one *at = make_room(source, 1);
 
@@ -91,7 +91,7 @@ static bool hint_folder(tarn_store *store, const char *name)
 }
 
 static int open_name(
-	struct source *source, const char *name, const char *socket)
+	struct cli_source *source, const char *name, const char *socket)
 {
 	struct source_one *at = make_room(source, 1);
 	const char *slash = strrchr(name, '/');
@@ -119,7 +119,8 @@ static int open_name(
 	return EXIT_FAILED;
 }
 
-int source_open(const char *address, const char *socket, struct source *ret)
+int cli_source_open(
+	const char *address, const char *socket, struct cli_source *ret)
 {
 	const char *tensor = NULL;
 	bool whole = cli_is_file(address);
@@ -189,13 +190,13 @@ static int take_sum(
 	one->summed = true;
 	if (strspn(sum->digits, "0123456789abcdefABCDEF") == 16 && !*end)
 		return EXIT_DONE;
-	/* Which knows what is wrong with it. */
+	/* tarn_file_checksum reports what is wrong. */
 	return tarn_file_checksum(file, one->name, &one->checksum) < 0
 		       ? print_error()
 		       : EXIT_DONE;
 }
 
-int source_read_checksums(struct source *source)
+int cli_source_read_checksums(struct cli_source *source)
 {
 	_cleanup_free_ struct sum *sums = NULL;
 	size_t n_sums;

@@ -14,7 +14,7 @@ struct source_one {
 };
 
 /* Begins as zeroes. */
-struct source {
+struct cli_source {
 	struct source_one *at;
 	size_t n;
 	/* the tensor was asked for by itself, or there is no other */
@@ -24,12 +24,13 @@ struct source {
 	char *path; /* what names are part of */
 };
 
-void source_free(struct source *source);
-#define _cleanup_source_ __attribute__((__cleanup__(source_free)))
+void cli_source_free(struct cli_source *source);
+#define _cleanup_cli_source_ __attribute__((__cleanup__(cli_source_free)))
 
 /* A file is looked for first, and needs no daemon. Exit status, after saying
  * what is wrong. */
-int source_open(const char *address, const char *socket, struct source *ret);
+int cli_source_open(
+	const char *address, const char *socket, struct cli_source *ret);
 
 /* Those of the tensors that the file has, into at[].checksum. Exit status. */
-int source_read_checksums(struct source *source);
+int cli_source_read_checksums(struct cli_source *source);

@@ -48,11 +48,11 @@ const char *report_pool_name(const struct tarn_report *report, uint32_t domain)
 const char *report_load_state(uint32_t state)
 {
 	static const char *const names[] = {
-		[TARN_LOAD_QUEUED] = "queued",
-		[TARN_LOAD_WAITING] = "waiting",
-		[TARN_LOAD_READING] = "reading",
-		[TARN_LOAD_SHARING] = "sharing",
-		[TARN_LOAD_STOPPING] = "stopping",
+		[TARN_REPORT_LOAD_QUEUED] = "queued",
+		[TARN_REPORT_LOAD_WAITING] = "waiting",
+		[TARN_REPORT_LOAD_READING] = "reading",
+		[TARN_REPORT_LOAD_SHARING] = "sharing",
+		[TARN_REPORT_LOAD_STOPPING] = "stopping",
 	};
 
 	return state < ARRAY_SIZE(names) && names[state] ? names[state] : "?";

@@ -24,4 +24,7 @@ const char *report_load_state(uint32_t state);
 
 void status_print(const struct shown *shown);
 void status_print_tables(const struct tarn_report *report);
+/* Nothing where there is one node. */
+void status_print_nodes(const struct tarn_report *report);
+void status_put_nodes(json_t *object, const struct tarn_report_nodes *nodes);
 json_t *status_json(const struct shown *shown);

@@ -115,6 +115,7 @@ static json_t *pool_json(
 		{"allocated", p->allocated},
 		{"used", p->used},
 		{"page_size", p->page_size},
+		{"huge", p->huge},
 		{"segments", p->segments},
 		{"channels", p->channels},
 		{"channels_idle", p->channels_idle},
@@ -131,8 +132,10 @@ static json_t *pool_json(
 	snprintf(mode, sizeof(mode), "%04o", p->mode & 07777);
 	json_put(object, "name", json_text(p->name));
 	json_put(object, "mode", json_text(mode));
+	json_put(object, "pages", json_text(p->pages));
 	put_numbers(object, numbers, ARRAY_SIZE(numbers));
 	json_put(object, "bytes", sums_json(&p->bytes));
+	status_put_nodes(object, &report->nodes[p - report->pools]);
 	json_put(object, "clients", clients_json(report, p));
 	return object;
 }

@@ -61,6 +61,20 @@ static void print_bar(uint64_t part, uint64_t whole)
 
 /* ---- tables ----------------------------------------------------------- */
 
+/* What it asks for, and what came of it. */
+static void print_pages(const struct tarn_report_pool *p)
+{
+	char size[SIZE_TEXT_MAX];
+
+	/* A daemon that knows nothing of them says nothing. */
+	if (!p->allocated || !p->pages[0])
+		return;
+	printf("%15spages: ", "");
+	text_put(stdout, p->pages);
+	printf("; %u %% of %s in huge ones\n", percent(p->huge, p->allocated),
+		size_text((double)p->allocated, size));
+}
+
 static void print_pools(const struct tarn_report *report)
 {
 	char used[SIZE_TEXT_MAX], taken[SIZE_TEXT_MAX], size[SIZE_TEXT_MAX];
@@ -79,6 +93,7 @@ static void print_pools(const struct tarn_report *report)
 			size_text(
 				(double)(p->allocated + p->own_memory), taken),
 			size_text((double)p->size, size));
+		print_pages(p);
 	}
 }
 
@@ -176,6 +191,7 @@ static void print_running(const struct tarn_report *report)
 void status_print_tables(const struct tarn_report *report)
 {
 	print_pools(report);
+	status_print_nodes(report);
 	print_clients(report);
 	print_running(report);
 }

@@ -20,7 +20,8 @@ const char *cli_pool;
 
 int cli_store_open(const char *socket, tarn_store **ret)
 {
-	int r = tarn_store_open_pool(socket, cli_pool, ret);
+	const struct tarn_store_options options = {.pool = cli_pool};
+	int r = tarn_store_open(socket, &options, ret);
 
 	if (r < 0)
 		print_error();
@@ -51,12 +52,13 @@ static int no_daemon(const char *socket)
 
 int cli_store_find(const char *socket, tarn_store **ret)
 {
+	const struct tarn_store_options options = {.pool = cli_pool};
 	int r;
 
 	*ret = NULL;
 	/* This process opens one store. */
 	setenv("TARN_AUTOSTART", "0", 1);
-	r = tarn_store_open_pool(socket, cli_pool, ret);
+	r = tarn_store_open(socket, &options, ret);
 	if (r >= 0)
 		return EXIT_DONE;
 	if (!is_nobody(r))

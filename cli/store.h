@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The daemon, as the verbs meet it: perhaps it runs, perhaps it should. */
+/* The daemon's store, for the verbs: opening it, and starting a daemon if
+ * allowed. */
 #pragma once
 
 #include <stdbool.h>

@@ -29,7 +29,7 @@ static uint64_t arrived(const struct tarn_report *report)
 	uint64_t sum = report->daemon.bytes_loaded;
 
 	for (uint32_t i = 0; i < report->n_loads; i++)
-		if (report->loads[i].state == TARN_LOAD_READING)
+		if (report->loads[i].state == TARN_REPORT_LOAD_READING)
 			sum += report->loads[i].done;
 	return sum;
 }
@@ -90,15 +90,15 @@ static int take_look(struct look *look, tarn_store *store, int64_t *at)
 	look->seconds = (double)(now - *at) / 1e9;
 	*at = now;
 	add_to_curve(look, look_rate(look));
-	return rows_next(&look->channels, store, NULL) < 0 ? EXIT_FAILED
-							   : EXIT_DONE;
+	return channel_rows_next(&look->channels, store, NULL) < 0 ? EXIT_FAILED
+								   : EXIT_DONE;
 }
 
 static void look_free(struct look *look)
 {
 	tarn_report_free(look->before);
 	tarn_report_free(look->report);
-	rows_free(&look->channels);
+	channel_rows_free(&look->channels);
 }
 
 /* ---- the verb -------------------------------------------------------- */

@@ -13,7 +13,7 @@
 struct look {
 	const char *socket;
 	struct tarn_report *report, *before; /* before: NULL at first */
-	struct rows channels;
+	struct channel_rows channels;
 	double seconds; /* between the two reports */
 	/* Bytes read a second, the newest last. */
 	double curve[GAUGE_COLUMNS_MAX];

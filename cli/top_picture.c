@@ -145,7 +145,7 @@ static void load_line(struct picture *p, size_t i)
 {
 	const struct tarn_report_load *l = &p->look->report->loads[i];
 	char size[SIZE_TEXT_MAX], speed[SIZE_TEXT_MAX];
-	bool memory = l->state == TARN_LOAD_WAITING && l->memory_wanted;
+	bool memory = l->state == TARN_REPORT_LOAD_WAITING && l->memory_wanted;
 	double rate = memory ? -1 : look_load_rate(p->look, l);
 	uint64_t left = rate > 0 ? (uint64_t)((double)(l->total -
 						       MIN(l->done, l->total)) /

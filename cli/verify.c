@@ -18,7 +18,7 @@
 #include "cli/text.h"
 
 struct report {
-	struct progress progress;
+	struct progress_bar progress;
 	json_t *damaged; /* names; NULL: they are printed */
 };
 

@@ -28,13 +28,15 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/keeper/listener_folder.c \
 	daemon/keeper/listener_folder.h \
 	daemon/keeper/loader_pipes.c \
-	daemon/keeper/numa.h \
 	daemon/keeper/oom.c \
 	daemon/keeper/oom.h \
+	daemon/keeper/placement.c \
+	daemon/keeper/placement.h \
 	daemon/keeper/populate.c \
 	daemon/keeper/populate.h \
 	daemon/keeper/reload.c \
 	daemon/keeper/segment_gaps.c \
+	daemon/keeper/segment_pages.c \
 	daemon/keeper/segments.c \
 	daemon/keeper/server_process.c \
 	daemon/keeper/server_requests.c \
@@ -80,10 +82,12 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/messages.h \
 	daemon/server/account/account.c \
 	daemon/server/account/account.h \
-	daemon/server/account/account_audit.c \
-	daemon/server/account/account_names.c \
+	daemon/server/account/admission.c \
+	daemon/server/account/admission.h \
 	daemon/server/account/find_domain.c \
+	daemon/server/account/name_payers.c \
 	daemon/server/account/quantum.c \
+	daemon/server/balance.c \
 	daemon/server/between_turns.c \
 	daemon/server/channel/channel.c \
 	daemon/server/channel/channel.h \
@@ -100,6 +104,9 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server/domain.c \
 	daemon/server/domain.h \
 	daemon/server/from_keeper.c \
+	daemon/server/inspect/audit.c \
+	daemon/server/inspect/audit.h \
+	daemon/server/inspect/check_queue.c \
 	daemon/server/inspect/report.c \
 	daemon/server/inspect/self_check.c \
 	daemon/server/load/assign.c \
@@ -120,6 +127,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server/load/uncached.c \
 	daemon/server/memory/alloc.c \
 	daemon/server/memory/alloc.h \
+	daemon/server/memory/lanes.c \
 	daemon/server/memory/old_segments.c \
 	daemon/server/memory/segments.c \
 	daemon/server/memory/segments.h \
@@ -138,6 +146,8 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server/send/completion.c \
 	daemon/server/send/completion.h \
 	daemon/server/send/fd_reserve.c \
+	daemon/server/send/in_flight.c \
+	daemon/server/send/in_flight.h \
 	daemon/server/send/store_fd.c \
 	daemon/server/send/reply.c \
 	daemon/server/send/to_keeper.c \
@@ -166,18 +176,12 @@ daemon_libdaemon_la_SOURCES += daemon/loop/loop_uring.c
 else
 daemon_libdaemon_la_SOURCES += daemon/loop/loop_uring_none.c
 endif
-if HAVE_NUMA
-daemon_libdaemon_la_SOURCES += daemon/keeper/numa.c
-else
-daemon_libdaemon_la_SOURCES += daemon/keeper/numa_none.c
-endif
 daemon_libdaemon_la_CPPFLAGS = \
-	$(AM_CPPFLAGS) $(INIH_CFLAGS) $(LIBURING_CFLAGS) $(NUMA_CFLAGS)
+	$(AM_CPPFLAGS) $(INIH_CFLAGS) $(LIBURING_CFLAGS)
 daemon_libdaemon_la_LIBADD = \
 	lib/libcore.la \
 	$(INIH_LIBS) \
 	$(LIBURING_LIBS) \
-	$(NUMA_LIBS) \
 	$(NULL)
 
 sbin_PROGRAMS += daemon/tarnd

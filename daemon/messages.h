@@ -9,9 +9,11 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "shm/messages.h"
+#include "shm/place.h"
 
 #define DOMAINS_MAX 256u /* users and pools; picked, each costs a region */
 
@@ -37,7 +39,7 @@ enum daemon_message {
 	D_DOMAIN_FAILED = 1100,
 	D_GROW,           /* msg_grow */
 	D_LOADER,         /* msg_loader: fork one */
-	D_DRAIN_ACCEPTS,  /* no body: is any client waiting? */
+	D_DRAIN_ACCEPTS,  /* msg_drain: is any client waiting? */
 	D_CLIENT_GONE,    /* msg_client: the keeper may forget it */
 	D_BYE,            /* no body: nothing is left to do */
 	D_SEGMENT_MAPPED, /* msg_segment: seal it; size 0: it failed */
@@ -66,17 +68,57 @@ enum daemon_message {
 	L_FORGOTTEN,       /* msg_forget: it is mapped here no more */
 };
 
+/* What pages a pool gets: of the reserve by their shift, or those that the
+ * kernel gives. A user's own pool has the first. */
+enum pool_pages {
+	PAGES_AUTO = 0, /* transparent huge ones where they can be had */
+	PAGES_THP = 1,  /* the same, and effort and words where they cannot */
+	PAGES_4K = 12,
+	PAGES_2M = 21,
+	PAGES_1G = 30,
+};
+
 /* The pool of an access domain. */
 struct pool_spec {
 	char name[WIRE_POOL_MAX + 1]; /* "": what is uid's alone */
-	uint8_t page_shift;
+	uint8_t pages;                /* enum pool_pages */
 	uint16_t mode; /* rw for owner, group, others; as of a file */
 	uint32_t uid;
 	uint32_t gid;
-	uint32_t pad;
+	struct placement placement;
+	uint16_t pad;
 	uint64_t limit;       /* bytes of segments; 0: the daemon's budget */
 	uint64_t segment_max; /* bytes of one segment */
 };
+
+/* Are its pages those of the reserve? */
+static inline bool pool_is_reserved(const struct pool_spec *spec)
+{
+	return spec->pages == PAGES_2M || spec->pages == PAGES_1G;
+}
+
+/* Of the pages that all of its memory consists of. */
+static inline unsigned pool_page_shift(const struct pool_spec *spec)
+{
+	return pool_is_reserved(spec) ? spec->pages : PAGES_4K;
+}
+
+/* As in tarnd.conf. */
+static inline const char *pool_pages_name(const struct pool_spec *spec)
+{
+	switch (spec->pages) {
+	case PAGES_THP:
+		return "thp";
+	case PAGES_4K:
+		return "4k";
+	case PAGES_2M:
+		return "2m";
+	case PAGES_1G:
+		return "1g";
+	default:
+		return "auto";
+	}
+}
 
 struct msg_domain {
 	uint32_t domain;
@@ -103,21 +145,49 @@ struct msg_segment {
 	uint32_t number; /* counts the keeper's segments of all domains */
 	uint64_t offset; /* in the domain's pool */
 	uint64_t size;
+	uint64_t huge;  /* of size, in huge pages; in D_SEGMENT alone */
+	uint32_t place; /* place.h: where its pages were found to lie */
+	uint32_t pad;
 };
+
+/*
+ * Lanes: the parts of a pool's addresses, all of one size. The memory of lane
+ * n + 1 lies on node n, page by page; that of lane 0 on several nodes or,
+ * where the machine has no more than one, on that one. So a storage, which is a
+ * range of addresses, lies on one node from end to end, and the node of an
+ * address is known without a table.
+ */
+#define LANES_MAX 128u /* a power of two above NODES_MAX */
+
+static inline uint32_t lane_of_node(int node)
+{
+	return (uint32_t)node + 1;
+}
+
+/* -1: of lane 0. */
+static inline int node_of_lane(uint32_t lane)
+{
+	return (int)lane - 1;
+}
 
 struct msg_grow {
 	uint32_t domain;
-	uint32_t pad;
-	uint64_t bytes; /* at least so many more at the pool's end, or */
-	uint64_t whole; /* so many anywhere, in one piece; 0: as bytes */
-	uint64_t own;   /* what storages have now beside all pools */
+	uint16_t lane;   /* where the memory is wanted */
+	uint16_t strict; /* 1: there or nowhere; 0: or in another */
+	uint64_t bytes;  /* at least so many more at the lane's end, or */
+	uint64_t whole;  /* so many anywhere, in one piece; 0: as bytes */
+	uint64_t own;    /* what storages have now beside all pools */
 };
 
 struct msg_grown {
 	uint32_t domain;
-	int32_t error; /* 0, or an errno with text behind */
+	int32_t error;  /* 0, or an errno with text behind */
+	uint32_t lane;  /* that has grown, or could not */
+	uint32_t flags; /* GROWN_* */
 	char text[];
 };
+/* It is the node that is the limit: other memory does not help. */
+#define GROWN_NODE 1u
 
 struct msg_loader {
 	uint32_t domain;
@@ -144,6 +214,12 @@ struct msg_fd_key {
 	uint32_t kind; /* enum fd_kind */
 	uint64_t a;
 	uint64_t b;
+};
+
+struct msg_drain {
+	/* Clients that are gone, of which the keeper has not been told, as
+	 * descriptors in their sockets are unread. */
+	uint32_t n_gone;
 };
 
 struct msg_drained {
@@ -213,6 +289,7 @@ struct mapped_segment {
 	uint64_t offset; /* in the pool */
 	uint64_t size;
 	void *addr; /* writable */
+	uint32_t place;
 };
 
 /*

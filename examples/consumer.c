@@ -36,7 +36,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	name = argv[1];
-	r = tarn_store_open(NULL, &store);
+	r = tarn_store_open(NULL, NULL, &store);
 	if (r >= 0) /* one that was closed may have images left */
 		r = tarn_channel_open(store, name, NULL, &channel);
 	if (r == -ENOENT) /* the first participant creates it */

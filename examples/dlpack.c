@@ -46,9 +46,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: dlpack NAME\n");
 		return 2;
 	}
-	r = tarn_store_open(NULL, &store);
+	r = tarn_store_open(NULL, NULL, &store);
 	if (r >= 0)
-		r = tarn_store_get(store, argv[1], &t);
+		r = tarn_store_get(store, argv[1], NULL, &t);
 	if (r >= 0)
 		r = tarn_tensor_to_dlpack(t, 0, &managed); /* no copy */
 	if (r < 0)

@@ -18,7 +18,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: follow NAME\n");
 		return 2;
 	}
-	r = tarn_store_open(NULL, &store);
+	r = tarn_store_open(NULL, NULL, &store);
 	while (r >= 0) {
 		tarn_tensor *tensor = NULL;
 		char *text = NULL;

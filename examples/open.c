@@ -49,7 +49,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	t0 = microseconds();
-	r = tarn_store_open(NULL, &store);
+	r = tarn_store_open(NULL, NULL, &store);
 	connected = microseconds();
 	if (r >= 0)
 		r = tarn_store_lookup(store, argv[1], &tensor);

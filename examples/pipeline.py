@@ -5,7 +5,7 @@
 The images (u8 [n, height, width]; made up where no file is named) are in
 memory once, for all workers. A worker picks some, scales them to floats, adds
 noise, and does all that in a slot of the channel: the trainer reads the batch
-where it was made. It learns to take the noise away again. Whoever is faster
+where it was made. It learns to take the noise away again. The faster one
 waits for the other; a worker that dies gives its slot back.
 """
 import argparse

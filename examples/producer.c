@@ -31,7 +31,7 @@ int main(int argc, char **argv)
 				"there is at least 1\n");
 		return 2;
 	}
-	r = tarn_store_open(NULL, &store);
+	r = tarn_store_open(NULL, NULL, &store);
 	if (r >= 0)
 		r = tarn_channel_open(store, argv[1], &options, &channel);
 	for (int i = 0; r >= 0 && i < n; i++) {

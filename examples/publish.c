@@ -19,7 +19,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: publish NAME\n");
 		return 2;
 	}
-	r = tarn_store_open(NULL, &store);
+	r = tarn_store_open(NULL, NULL, &store);
 	if (r >= 0)
 		r = tarn_store_create(store, TARN_F32, 2, shape, 0, &t);
 	if (r >= 0) { /* this process's own, so far */

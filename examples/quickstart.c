@@ -20,9 +20,9 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: quickstart FILE:TENSOR|NAME EXPR\n");
 		return 2;
 	}
-	r = tarn_store_open(NULL, &store); /* starts a daemon if none runs */
+	r = tarn_store_open(NULL, NULL, &store); /* starts a daemon */
 	if (r >= 0)
-		r = tarn_store_get(store, argv[1], &whole); /* loads once */
+		r = tarn_store_get(store, argv[1], NULL, &whole); /* once */
 	if (r >= 0)
 		r = tarn_tensor_eval(whole, argv[2], &part); /* no copy */
 	if (r >= 0)

@@ -2,6 +2,7 @@
 # behind the symbol map, the daemon and the white-box tests link core.
 #
 #	layout/  how to walk bytes: pure values, no storage, no allocation
+#	descriptor/ what a tensor's 256 bytes must be: for library and daemon
 #	number/  an element as bits and as a number; runs of them converted
 #	move/    from memory to memory: the nest of loops that two layouts make,
 #		and what walks it: runs, tiles, vectors
@@ -52,6 +53,8 @@ lib_libcore_la_SOURCES = \
 	lib/layout/view_order.c \
 	lib/layout/view_shape.c \
 	lib/layout/view_window.c \
+	lib/descriptor/descriptor.c \
+	lib/descriptor/descriptor.h \
 	lib/number/convert.c \
 	lib/number/convert.h \
 	lib/number/convert_steps.h \
@@ -222,13 +225,13 @@ lib_libcore_la_SOURCES = \
 	lib/store/daemon_path.c \
 	lib/store/daemon_path.h \
 	lib/store/descriptor.c \
-	lib/store/descriptor.h \
-	lib/store/file_cache.c \
-	lib/store/file_cache.h \
 	lib/store/file_lock.c \
 	lib/store/file_lock.h \
 	lib/store/lease_book.c \
+	lib/store/lease_pins.c \
 	lib/store/lease_book.h \
+	lib/store/lease_book_internal.h \
+	lib/store/lease_pins.h \
 	lib/store/lease_slots.c \
 	lib/store/lease_slots.h \
 	lib/store/load_names.c \
@@ -238,10 +241,15 @@ lib_libcore_la_SOURCES = \
 	lib/store/load_shards.h \
 	lib/store/load_verified.c \
 	lib/store/loaded.c \
+	lib/store/node.c \
 	lib/store/not_kept.c \
 	lib/store/not_kept.h \
+	lib/store/open_files.c \
+	lib/store/open_files.h \
 	lib/store/own_map.c \
 	lib/store/own_map.h \
+	lib/store/own_place.c \
+	lib/store/own_place.h \
 	lib/store/pool_extent.c \
 	lib/store/pool_extent.h \
 	lib/store/pool_map.c \
@@ -249,6 +257,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/pool_cow.c \
 	lib/store/pool_segments.c \
 	lib/store/pool_segments.h \
+	lib/store/pages.c \
 	lib/store/populate.c \
 	lib/store/guard.c \
 	lib/store/cow.c \
@@ -353,6 +362,7 @@ tarninclude_HEADERS = \
 	lib/include/tarn/error.h \
 	lib/include/tarn/file.h \
 	lib/include/tarn/layout.h \
+	lib/include/tarn/node.h \
 	lib/include/tarn/report.h \
 	lib/include/tarn/publish.h \
 	lib/include/tarn/save.h \

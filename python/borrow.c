@@ -49,7 +49,8 @@ static int borrow(PyObject *owner, char *data, struct tarn_layout *layout,
 		first = 0;
 	layout->offset = -first;
 	r = tarn_storage_borrow(data + first * size, (uint64_t)(count * size),
-		writable, release_owner, owner, &storage);
+		writable ? TARN_BORROW_WRITABLE : 0, release_owner, owner,
+		&storage);
 	if (r < 0)
 		return r;
 	Py_INCREF(owner);

@@ -12,7 +12,7 @@
 
 int copy_tensor(tarn_tensor *dst, const tarn_tensor *src)
 {
-	struct progress progress = {0};
+	struct progress_call progress = {0};
 	struct tarn_copy_options options = {
 		.progress = progress_step,
 		.arg = &progress,

@@ -85,7 +85,7 @@ static PyObject *take_versioned(PyObject *capsule, bool *ret_copied)
 	loan.versioned = PyCapsule_GetPointer(capsule, DL_CAPSULE_VERSIONED);
 	if (!loan.versioned)
 		return NULL;
-	/* Of another version there is no knowing what else is there. */
+	/* Other versions may have other fields. */
 	loan.managed.version = loan.versioned->version;
 	if (loan.managed.version.major == DLPACK_MAJOR_VERSION)
 		loan.managed = *loan.versioned;

@@ -73,7 +73,7 @@ static int file_contains(PyObject *self, PyObject *key)
 {
 	const char *name = PyUnicode_Check(key) ? text_argument(key) : NULL;
 
-	PyErr_Clear(); /* what can be no name is not among them */
+	PyErr_Clear(); /* invalid names are not listed */
 	return name && tarn_file_find(file_of(self), name);
 }
 
@@ -143,7 +143,7 @@ static PyObject *get_mapped(PyObject *self, void *closure)
 
 static PyObject *verify(PyObject *self, PyObject *none)
 {
-	struct progress progress = {0};
+	struct progress_call progress = {0};
 	struct tarn_verify_options options = {
 		.progress = progress_step,
 		.arg = &progress,

@@ -139,7 +139,6 @@ endif
 EXTRA_DIST += \
 	python/licenses/inih.txt \
 	python/licenses/jansson.txt \
-	python/licenses/libnuma.txt \
 	python/licenses/liburing.txt \
 	python/licenses/xxhash.txt \
 	python/pyproject.toml \

@@ -292,12 +292,12 @@ int deadline_slice(double deadline, int most);
 
 /* A call that works without the GIL. The caller stores its thread state here
  * when it releases the GIL; progress_end takes it back. */
-struct progress {
+struct progress_call {
 	PyThreadState *state;
 	PyObject *call; /* call(done, total), of a load with phase; or NULL */
 };
 
-/* Progress functions for the library; arg is a struct progress. Not 0: an
+/* Progress functions for the library; arg is a struct progress_call. Not 0: an
  * exception is set. */
 int progress_step(void *arg, uint64_t done, uint64_t total);
 int progress_load_step(
@@ -305,7 +305,7 @@ int progress_load_step(
 /* Takes the GIL back. Returns the result of the call; or a negative number, if
  * it succeeded though an exception was set: then the caller drops its
  * result. */
-int progress_end(struct progress *p, int r);
+int progress_end(struct progress_call *p, int r);
 
 /* UTF-8 without a 0 inside, as long as the object lives. NULL. */
 const char *text_argument(PyObject *object);

@@ -111,8 +111,8 @@ static int copy_steps(const struct pack_part *part, unsigned char *to)
 		layout.dtype, layout.ndim, layout.shape, &layout);
 
 	if (r >= 0)
-		r = tarn_storage_borrow(
-			to, part->size, true, NULL, NULL, &storage);
+		r = tarn_storage_borrow(to, part->size, TARN_BORROW_WRITABLE,
+			NULL, NULL, &storage);
 	if (r < 0)
 		return r;
 	r = tarn_tensor_new(storage, 0, &layout, &dst);
@@ -239,8 +239,8 @@ static int steps_of(
 	layout.offset = count ? -first : 0;
 	part->first = a->data - layout.offset * size;
 	part->span = (uint64_t)(count * size);
-	r = tarn_storage_borrow((void *)(uintptr_t)part->first, part->span,
-		false, NULL, NULL, &storage);
+	r = tarn_storage_borrow((void *)(uintptr_t)part->first, part->span, 0,
+		NULL, NULL, &storage);
 	if (r < 0)
 		return r;
 	r = tarn_tensor_new(storage, 0, &layout, ret);

@@ -21,8 +21,8 @@ static int call_progress(
 	return 0;
 }
 
-static int step(
-	struct progress *p, uint64_t done, uint64_t total, const char *phase)
+static int step(struct progress_call *p, uint64_t done, uint64_t total,
+	const char *phase)
 {
 	int r;
 
@@ -49,7 +49,7 @@ int progress_load_step(
 
 /* It may have been over before it could be ended: the exception is what the
  * caller sees, so that there is no result beside it. */
-int progress_end(struct progress *p, int r)
+int progress_end(struct progress_call *p, int r)
 {
 	PyEval_RestoreThread(p->state);
 	return r >= 0 && PyErr_Occurred() ? -ECANCELED : r;

@@ -18,7 +18,7 @@ static PyObject *load(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
 {
 	static const char *const names[] = {
 		"file", "name", "verify", "progress", "fresh", NULL};
-	struct progress progress = {0};
+	struct progress_call progress = {0};
 	struct tarn_load_options options = {
 		.progress = progress_load_step,
 		.arg = &progress,
@@ -64,7 +64,7 @@ static PyObject *view_of_loaded(
 	name = text_argument(args[2]);
 	if (!name)
 		return NULL;
-	r = tarn_store_loaded_tensor(
+	r = tarn_loaded_tensor(
 		tensor_of(args[0]), file_of(args[1]), name, &tensor);
 	return r < 0 ? raise_missing(r, args[1], args[2])
 		     : tensor_wrap_consume(tensor);

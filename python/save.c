@@ -62,7 +62,7 @@ static PyObject *save_all(const char *path, PyObject *tensors,
 {
 	Py_ssize_t n = PyList_Size(tensors);
 	struct tarn_save_item *items = calloc((size_t)n + 1, sizeof(*items));
-	struct progress progress = {.call = call};
+	struct progress_call progress = {.call = call};
 	struct tarn_save_options options = *given;
 	int r;
 

@@ -129,7 +129,7 @@ static void note_record(
 	self->kept[self->n_records] = tarn_tensor_ref(kept);
 	self->records[self->n_records++] = (struct pack_record) {
 		.data = tarn_tensor_data(tensor),
-		/* Of others there are no views. */
+		/* Other tensors cannot be viewed. */
 		.size = tarn_layout_is_contiguous(l)
 				? (uint64_t)tarn_layout_nbytes(l)
 				: 0,

@@ -7,6 +7,7 @@
 #include "python/module.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <string.h>
 
 /* How long a wait may miss Ctrl-C, in milliseconds. */
@@ -19,16 +20,17 @@ static PyObject *store_new(
 {
 	static char *names[] = {"socket", "pool", NULL};
 	allocfunc alloc = PyType_GetSlot(type, Py_tp_alloc);
-	const char *socket = NULL, *pool = NULL;
+	struct tarn_store_options options = {0};
+	const char *socket = NULL;
 	tarn_store *store;
 	PyObject *self;
 	int r;
 
 	if (!PyArg_ParseTupleAndKeywords(
-		    args, keywords, "|zz:Store", names, &socket, &pool))
+		    args, keywords, "|zz:Store", names, &socket, &options.pool))
 		return NULL;
 	Py_BEGIN_ALLOW_THREADS
-	r = tarn_store_open_pool(socket, pool, &store);
+	r = tarn_store_open(socket, &options, &store);
 	Py_END_ALLOW_THREADS
 	if (r < 0)
 		return raise_system(r);
@@ -56,7 +58,7 @@ static void store_dealloc(PyObject *self)
 /* Loads a file that is not loaded yet: Ctrl-C ends that. */
 static int get_address(tarn_store *store, const char *name, tarn_tensor **ret)
 {
-	struct progress progress = {0};
+	struct progress_call progress = {0};
 	const struct tarn_load_options options = {
 		.progress = progress_load_step,
 		.arg = &progress,
@@ -64,7 +66,7 @@ static int get_address(tarn_store *store, const char *name, tarn_tensor **ret)
 	int r;
 
 	progress.state = PyEval_SaveThread();
-	r = tarn_store_get_with_options(store, name, &options, ret);
+	r = tarn_store_get(store, name, &options, ret);
 	return progress_end(&progress, r);
 }
 
@@ -242,6 +244,39 @@ static PyObject *get_pool(PyObject *self, void *closure)
 	return PyUnicode_FromString(tarn_store_pool(store_of(self)));
 }
 
+static PyObject *get_node(PyObject *self, void *closure)
+{
+	int node = tarn_store_node(store_of(self));
+
+	(void)closure;
+	if (node < 0)
+		Py_RETURN_NONE;
+	return PyLong_FromLong(node);
+}
+
+static int set_node(PyObject *self, PyObject *value, void *closure)
+{
+	int node = -1, r;
+
+	(void)closure;
+	if (!value) {
+		PyErr_SetString(PyExc_TypeError, "node cannot be deleted");
+		return -1;
+	}
+	if (value != Py_None) {
+		long n = PyLong_AsLong(value);
+
+		if (n == -1 && PyErr_Occurred())
+			return -1;
+		/* What is no node is refused by its number below. */
+		node = n < 0 || n > INT_MAX ? INT_MAX : (int)n;
+	}
+	r = tarn_store_set_node(store_of(self), node);
+	if (r < 0)
+		raise_system(r);
+	return r < 0 ? -1 : 0;
+}
+
 static PyObject *status_dict(const struct tarn_report_daemon *d)
 {
 	return Py_BuildValue("{s:i,s:i,s:I,s:I,s:K,s:K,s:K,s:K,s:K,s:K,s:K,s:K,"
@@ -295,6 +330,10 @@ static PyGetSetDef properties[] = {
 	{"socket", get_socket, NULL, "The path of the daemon's socket.", NULL},
 	{"pool", get_pool, NULL,
 		"The name of the pool, \"\" for this user's own memory.", NULL},
+	{"node", get_node, set_node,
+		"The NUMA node on which what is loaded and published from now "
+		"on\nlies; None: by the pool's policy. See tarn-numa(7).",
+		NULL},
 	{0},
 };
 

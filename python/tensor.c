@@ -7,6 +7,7 @@
  */
 #include "python/module.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -198,6 +199,17 @@ static PyObject *tensor_text(PyObject *self)
 	return text;
 }
 
+static PyObject *get_node(PyObject *self, void *closure)
+{
+	int node, r;
+
+	(void)closure;
+	r = tarn_tensor_node(tensor_of(self), &node);
+	if (r == -ENOTSUP || r == -ENODATA || (r >= 0 && node < 0))
+		Py_RETURN_NONE;
+	return r < 0 ? raise_system(r) : PyLong_FromLong(node);
+}
+
 /* Lines below the first are moved in under "Tensor("; without elements the
  * values do not tell the shape. */
 static PyObject *tensor_repr(PyObject *self)
@@ -258,6 +270,10 @@ static PyGetSetDef properties[] = {
 		"Where the bytes are: \"owned\", \"borrowed\", \"shared\",\n"
 		"\"mapped\", \"cow\" (copy-on-write) or \"file\".",
 		NULL},
+	{"node", get_node, NULL,
+		"The NUMA node on which all of its bytes lie; None if they are "
+		"on\nseveral, in a file, or it is not known.",
+		NULL},
 	{0},
 };
 
@@ -287,8 +303,8 @@ static PyGetSetDef all_properties[24];
 static void join_parts(void)
 {
 	PyMethodDef *const parts[] = {asking_methods, view_methods,
-		shape_methods, element_methods, copy_methods, array_methods,
-		dlpack_methods};
+		shape_methods, element_methods, copy_methods,
+		array_methods, dlpack_methods};
 	PyGetSetDef *const more[] = {properties, array_properties};
 	size_t n = 0;
 

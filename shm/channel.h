@@ -14,7 +14,7 @@
  * once: each process that maps it may write anything anywhere at any time.
  *
  * A record whose storage is CHANNEL_IN_SLOT (and whose generation is 0) lies in
- * the item's slot, base counts from the slot's first byte; Only as many sizes
+ * the item's slot, base counts from the slot's first byte. Only as many sizes
  * and strides are written as it has dimensions. With the flag CHANNEL_RECORD_C,
  * which means C order with offset 0, no strides are written. Any other record
  * is of a storage of the pool, and the held word of the same number keeps that

@@ -100,19 +100,17 @@ static uint64_t storage_now(const struct table *table, uint32_t index)
 		&table->storages[index].word, memory_order_acquire);
 }
 
-void lease_close(struct lease_page *page, bool closed)
+void lease_close(struct lease_page *page)
 {
-	/* C. Release: pairs with A4's acquire, in lease_is_closed(): the server
-	 * scans the page of a client that reads it as open again. Closing needs
-	 * no order: a storage that is freed without a scan of this page gets
-	 * another generation first. */
-	atomic_store_explicit(&page->closed, closed, memory_order_release);
+	/* C. Relaxed: it needs no order. A storage that is freed without a scan
+	 * of this page gets another generation first. */
+	atomic_store_explicit(&page->closed, 1, memory_order_relaxed);
 }
 
 bool lease_is_closed(const struct lease_page *page)
 {
-	/* Acquire: pairs with C's release, in lease_close() */
-	return atomic_load_explicit(&page->closed, memory_order_acquire);
+	/* Relaxed: see lease_close() */
+	return atomic_load_explicit(&page->closed, memory_order_relaxed);
 }
 
 void lease_notify(struct lease_page *page)

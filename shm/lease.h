@@ -34,7 +34,8 @@
  * the server stores closed before it stops scanning, and after A3 the client
  * reads it (A4): if it is set the lease is void, and the client does not use
  * it. If A4 still reads 0 the lease existed before the end, and ended with the
- * others.
+ * others. A closed page stays closed: a server that gets such a connection from
+ * the keeper ends it, too.
  *
  * Notifications. A release must neither wait nor fail, and the socket that
  * carries the notification can be full. Then the client (R1) stores notified,
@@ -61,6 +62,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/page.h"
 #include "shm/table.h"
 
 #define LEASE_MAGIC 0x657361656c6e7274ull /* "trnlease" */
@@ -112,7 +114,7 @@ static_assert(sizeof(struct lease_page) == LEASE_SIZE, "whole pages");
 static_assert(offsetof(struct lease_page, notes) ==
 		      LEASE_SIZE - LEASE_NOTES * sizeof(struct lease_note),
 	"the last part");
-static_assert(LEASE_NOTES_PART * sizeof(struct lease_note) == 4096, "a page");
+static_assert(LEASE_NOTES_PART * sizeof(struct lease_note) == PAGE, "a page");
 static_assert(LEASE_NOTES / LEASE_NOTES_PART <= 32, "a bit for each");
 
 /* Of a connection's pages, in the order in which it got them, the one whose
@@ -144,8 +146,8 @@ int lease_acquire(struct lease_page *page, const struct table *table,
 bool lease_release(
 	struct lease_page *page, const struct table *table, uint32_t slot);
 
-/* For the server: closes or opens this page. It does not scan a closed one. */
-void lease_close(struct lease_page *page, bool closed);
+/* For the server: closes this page, for good. It does not scan a closed one. */
+void lease_close(struct lease_page *page);
 /* True: leases in this page are void. */
 bool lease_is_closed(const struct lease_page *page);
 
@@ -191,6 +193,7 @@ struct lease_batch {
 	uint32_t whose; /* uid of the next page; the caller sets it */
 	uint32_t n;
 	uint32_t capacity; /* a power of two; more than n */
+	uint64_t secret;   /* of the hash; odd */
 	struct lease_wanted *wanted;
 };
 

@@ -9,6 +9,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
@@ -20,9 +21,21 @@
 #define KEPT_CAPACITY 4096u      /* 64 KiB: memory kept between two batches */
 #define LAST_CAPACITY (1u << 20) /* 16 MiB; then a second pass is cheap */
 
+/* Clients choose the words: which storages are freed together, and what lies in
+ * their pages. If they knew the hash, they could make the table a list. */
+static uint64_t secret(void)
+{
+	uint64_t bits = 0;
+
+	if (getrandom(&bits, sizeof(bits), 0) != sizeof(bits))
+		bits = (uintptr_t)&bits; /* the kernel chose that */
+	return bits | 1;
+}
+
 int lease_batch_init(struct lease_batch *batch)
 {
-	*batch = (struct lease_batch) {.capacity = FIRST_CAPACITY};
+	*batch = (struct lease_batch) {
+		.capacity = FIRST_CAPACITY, .secret = secret()};
 	batch->wanted = calloc(batch->capacity, sizeof(*batch->wanted));
 	if (!batch->wanted)
 		return tarn_fail(ENOMEM, "leases: out of memory");
@@ -35,11 +48,12 @@ void lease_batch_done(struct lease_batch *batch)
 	*batch = (struct lease_batch) {0};
 }
 
-/* Fibonacci hashing: the index sits in the low bits and counts up. */
+/* Multiply-shift: the index sits in the low bits of a word and counts up, and
+ * 20 of the product's upper bits are enough for LAST_CAPACITY. */
 static struct lease_wanted *find(const struct lease_batch *batch, uint64_t word)
 {
 	uint32_t mask = batch->capacity - 1;
-	uint32_t i = (uint32_t)((word * 0x9e3779b97f4a7c15ull) >> 32) & mask;
+	uint32_t i = (uint32_t)(word * batch->secret >> 44) & mask;
 
 	while (batch->wanted[i].word && batch->wanted[i].word != word)
 		i = (i + 1) & mask;
@@ -52,6 +66,7 @@ static bool make_room(struct lease_batch *batch)
 {
 	struct lease_batch bigger = {.whose = batch->whose,
 		.n = batch->n,
+		.secret = batch->secret,
 		.capacity = batch->capacity * 2};
 
 	if ((batch->n + 1) * 2 <= batch->capacity)

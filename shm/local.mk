@@ -10,7 +10,9 @@ shm_libshm_la_SOURCES = \
 	shm/lease_note.c \
 	shm/messages.h \
 	shm/name.c \
+	shm/place.h \
 	shm/record.h \
+	shm/report_record.h \
 	shm/ring.c \
 	shm/ring.h \
 	shm/ring_broadcast.c \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What clients and the daemon say to each other: the requests, and the replies.
+ * The messages between clients and the daemon: requests and replies.
  *
  * Numbers are little-endian and of fixed width; no field is trusted before it
  * was checked, and checks run on a copy in private memory.
@@ -13,11 +13,8 @@
 #include "base/identity.h"
 #include "shm/wire.h"
 
-#define PROTOCOL_VERSION 4 /* the newest that this build speaks */
-#define PROTOCOL_OLDEST 3  /* the oldest that it still does */
-/* From this version on clients understand WIRE_PART. A daemon sends older ones
- * an error in place of a long answer. */
-#define PROTOCOL_PARTS 4
+#define PROTOCOL_VERSION 5 /* the newest that this build speaks */
+#define PROTOCOL_OLDEST 4  /* the oldest that it still does */
 
 enum wire_type {
 	/* requests */
@@ -42,7 +39,7 @@ enum wire_type {
 	WIRE_SEGMENT_FDS = 102,
 	WIRE_LOADING = 103, /* msg_loading: more will follow */
 	WIRE_LOADED = 104,  /* msg_loaded */
-	WIRE_PONG = 107,
+	WIRE_PONG = 107,    /* with serial 0: see "Back-pressure" */
 	WIRE_DONE = 108,
 	WIRE_ERROR = 109,     /* msg_error */
 	WIRE_RESTARTED = 110, /* msg_restarted; serial 0, unsolicited */
@@ -82,6 +79,13 @@ struct msg_hello {
  * answers to all its other requests, or does not wait for them any more. A
  * request with WIRE_AGAIN that was done, and has changed something, is answered
  * as it was or would have been; all others are done now.
+ *
+ * Back-pressure. A request for which there is no room yet stays in its socket,
+ * with what lies behind it. Every second or so the server then sends a WIRE_PONG
+ * with serial 0: it is at work, and the client goes on waiting. A load or a
+ * publication that is answered with ETOOMANYREFS was not done: the descriptors
+ * in the sockets are too many for the kernel, and the client sends it again in a
+ * moment.
  */
 struct msg_welcome {
 	uint32_t version; /* the version that both sides use */
@@ -129,7 +133,7 @@ struct msg_load {
 	uint32_t n_ranges; /* to LOAD_RANGES_MAX; 0: a file without data */
 	uint32_t n_names;
 	uint32_t label_size; /* shown to people in a listing; <= 1024 bytes */
-	uint32_t flags;      /* LOAD_* */
+	uint32_t flags;      /* LOAD_*; above them the node: place.h */
 	/* The version of the file that the client has parsed. The loader
 	 * compares it with the file: -ESTALE if it is another version. All
 	 * zero: nothing is compared. */
@@ -215,7 +219,7 @@ struct msg_publish {
 	uint32_t n_sources; /* to PUBLISH_SOURCES_MAX */
 	uint32_t n_names;
 	uint32_t prefix_size; /* with PUBLISH_REPLACE */
-	uint32_t flags;       /* PUBLISH_* */
+	uint32_t flags;       /* PUBLISH_*; above them the node: place.h */
 	uint64_t ttl_ns;      /* from now on; 0: without end */
 };
 #define PUBLISH_SOURCES_MAX 64u /* WIRE_FDS_MAX */
@@ -284,13 +288,9 @@ struct msg_channel {
 
 struct msg_error {
 	int32_t error;  /* errno, positive */
-	uint32_t flags; /* ERROR_*; a receiver ignores flags that it does not
-			 * know */
+	uint32_t flags; /* 0; a receiver ignores flags that it does not know */
 	char text[];    /* one sentence, no NUL; the rest of the body */
 };
-/* The request was not begun, and only other clients' current requests are in
- * its way: the client may repeat it in a moment. */
-#define ERROR_FOR_NOW 1u
 
 /* Asks for all that this client may know. */
 struct msg_report {

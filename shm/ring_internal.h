@@ -79,12 +79,10 @@
  * for one. Nor does any participant hold the slot: all that a participant
  * wrongly taken for dead can still do with it is to place its entry. The slot's
  * word is not OFFERED(that participant, p), as long as T5 keeps a successor
- * from offering it there, so all skip the entry. (An older library always
- * writes generation 0, and relies on T3 and T5 alone. It sweeps, counts and
- * watches slots of any generation, as it ignores those bits.) The bytes of a
- * slot and its note are not words: a participant wrongly taken for dead that
- * still writes there writes into another's slot. So the reaper must be sure
- * that a participant is dead.
+ * from offering it there, so all skip the entry. The bytes of a slot and its
+ * note are not words: a participant wrongly taken for dead that still writes
+ * there writes into another's slot. So the reaper must be sure that a
+ * participant is dead.
  *
  * Watching. note_position is the position that a note is about: 0 (N1) before
  * the note is written, then (N2) the position, before the slot becomes OFFERED
@@ -117,12 +115,11 @@
  * (Q1, Q2), and as long as these are the same (Q3) it need not look again: it
  * has seen all slots freed before Q2, and those freed later are counted after
  * Q1. This is not relied on for ever, since a participant may die between R1
- * and R2, or use an older library; the reaper counts for the dead, and now and
- * then a try looks anyway, often where that has found a slot. The look of S2
- * always does. In broadcast a slot without a bit is as good as free, and Q2
- * treats it so; the participant that clears the last bit, or finds that there
- * is none, makes it FREE next (R1), or another has done so, which counts it too
- * (R2).
+ * and R2, or never count; the reaper counts for the dead, and now and then a
+ * try looks anyway, often where that has found a slot. The look of S2 always
+ * does. In broadcast a slot without a bit is as good as free, and Q2 treats it
+ * so; the participant that clears the last bit, or finds that there is none,
+ * makes it FREE next (R1), or another has done so, which counts it too (R2).
  *
  * A hostile peer may write anything here. A value is used as an index only
  * after it was checked against private geometry, and each loop is bounded by
@@ -314,7 +311,7 @@ void ring_skip_received(struct ring *ring);
 int ring_read_note(
 	const struct ring *ring, uint32_t slot, struct ring_note *ret);
 /* Marks the ring as closed, after the closing entry was seen. */
-void ring_say_closed(struct ring *ring);
+void ring_mark_closed(struct ring *ring);
 
 /* Broadcast: moves the cursor to the next item for this consumer: 1 with its
  * slot, 0, or an error, as ring_receive. */
@@ -348,7 +345,7 @@ static inline void ring_wake(_Atomic uint32_t *futex, bool all)
 }
 
 /* Queue: records that there are returned items. */
-void ring_say_returned(struct ring *ring);
+void ring_count_returned(struct ring *ring);
 
 /* ring_wait.c: how long this participant looks before it sleeps. */
 void ring_wait_init(struct ring *ring);

@@ -80,8 +80,8 @@ int ring_peek(
 			continue;
 		}
 		if (entry & ENTRY_CLOSED)
-			return tarn_fail(EPIPE,
-				"ring: it is closed, and no item will follow");
+			return tarn_fail(
+				EPIPE, "it is closed, and no item will follow");
 		p = position_add(p, 1);
 		r = see(ring, position_add(p, -1), entry, ret);
 		if (r != 0) {
@@ -92,7 +92,7 @@ int ring_peek(
 	return ring_nonsense(ring, "the search for what to see");
 }
 
-/* ---- by one who takes part ----------------------------------------- */
+/* ---- for participants ---------------------------------------------- */
 
 static bool has_returned(const struct ring *ring)
 {

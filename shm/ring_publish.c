@@ -22,14 +22,14 @@ int ring_stale(const struct ring *ring)
 		ring->me);
 }
 
-void ring_say_closed(struct ring *ring)
+void ring_mark_closed(struct ring *ring)
 {
 	atomic_store(&ring->head->closed, 1);
 }
 
 static int closed(void)
 {
-	return tarn_fail(EPIPE, "ring: it is closed");
+	return tarn_fail(EPIPE, "it is closed");
 }
 
 static int not_ours(const struct ring *ring, uint32_t slot)
@@ -169,7 +169,7 @@ static int look_at(struct ring *ring, uint64_t *p, uint64_t *ret_entry)
 
 	if (entry_is(entry, *p)) {
 		if (entry & ENTRY_CLOSED) {
-			ring_say_closed(ring);
+			ring_mark_closed(ring);
 			return -EPIPE;
 		}
 		ring_finish(ring, *p, entry);
@@ -355,7 +355,7 @@ int ring_close(struct ring *ring)
 				     entry_word(p, 0, 0) | ENTRY_CLOSED))
 			r = -EPIPE;
 		if (r < 0) {
-			ring_say_closed(ring);
+			ring_mark_closed(ring);
 			ring_wake_everybody(ring);
 			return 0;
 		}

@@ -160,7 +160,7 @@ static uint32_t sweep(struct ring *ring, const struct doomed *d)
 			all_seen(ring, d, i, word);
 	}
 	if (returned)
-		ring_say_returned(ring);
+		ring_count_returned(ring);
 	return changed;
 }
 

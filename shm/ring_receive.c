@@ -14,7 +14,7 @@
 
 static int ended(void)
 {
-	return tarn_fail(EPIPE, "ring: it is closed, and no item is left");
+	return tarn_fail(EPIPE, "it is closed, and no item is left");
 }
 
 /* Our own count, relaxed. */
@@ -78,7 +78,7 @@ static int got(struct ring *ring, uint32_t slot, uint64_t position,
 
 /* ---- the queue ----------------------------------------------------- */
 
-void ring_say_returned(struct ring *ring)
+void ring_count_returned(struct ring *ring)
 {
 	_Atomic uint64_t *returned = &ring->head->returned;
 	uint64_t now = atomic_load(returned);
@@ -108,7 +108,7 @@ static int check_taken(struct ring *ring, uint32_t slot, uint64_t position)
 	if (ring_swap(&ring->slots[slot].word,
 		    slot_owned(ring, SLOT_READING, position),
 		    slot_word(SLOT_RETURNED, 0, position))) {
-		ring_say_returned(ring);
+		ring_count_returned(ring);
 		ring_wake(&ring->head->items, false);
 	}
 	return ring_stale(ring);
@@ -229,7 +229,7 @@ static int receive_queue(struct ring *ring, struct ring_item *ret)
 			continue;
 		}
 		if (entry & ENTRY_CLOSED) {
-			ring_say_closed(ring);
+			ring_mark_closed(ring);
 			return ended();
 		}
 		if (take_placed(ring, h, entry)) {
@@ -271,7 +271,7 @@ int ring_receive_broadcast(struct ring *ring, uint32_t *ret_slot)
 			continue;
 		}
 		if (entry & ENTRY_CLOSED) {
-			ring_say_closed(ring);
+			ring_mark_closed(ring);
 			return ended();
 		}
 		ring_finish(ring, p, entry);

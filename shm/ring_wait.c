@@ -54,7 +54,7 @@ static void wake_each(_Atomic uint32_t *futex, uint32_t whom)
 
 void ring_wake_those(_Atomic uint32_t *futex, uint32_t now, bool all)
 {
-	/* Who leaves it to another cannot tell how many woke. */
+	/* A helper may wake them later, so the number is unknown. */
 	if (all || wake_is_left()) {
 		wake_each(futex, RING_BOTH);
 		return;

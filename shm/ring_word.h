@@ -34,7 +34,7 @@ static inline uint64_t slot_word(
 	return position << 16 | (uint64_t)owner << 3 | state;
 }
 
-/* So many are told apart: T4. */
+/* T4 distinguishes this many. */
 #define RING_GENERATIONS 8u
 #define SLOT_TAG_MASK 0xfff8ull
 

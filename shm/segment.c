@@ -24,6 +24,7 @@
 
 #include "base/fail.h"
 #include "base/fd.h"
+#include "base/page.h"
 
 /* Since Linux 6.3; headers may be older than the kernel. */
 #ifndef MFD_NOEXEC_SEAL
@@ -71,10 +72,33 @@ int segment_create(const char *name, uint64_t size, int page_shift, int *ret_fd)
 	return 0;
 }
 
+/* Addresses at which huge pages of a file can be huge in memory, too; kernels
+ * choose such only where a switch offers them for all sizes. NULL: any will do.
+ */
+static void *aligned(uint64_t size)
+{
+	char *p = mmap(NULL, size + HUGE_PAGE, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t before;
+
+	if (p == MAP_FAILED)
+		return NULL;
+	before = -(uintptr_t)p & (HUGE_PAGE - 1);
+	if (before)
+		munmap(p, before);
+	munmap(p + before + size, HUGE_PAGE - before);
+	return p + before;
+}
+
 int segment_map_rw(int fd, uint64_t size, void **ret)
 {
-	void *map = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	/* Reserved pages are aligned by the kernel, to their own size. */
+	void *at = segment_is_huge(fd) ? NULL : aligned(size);
+	void *map = mmap(at, size, PROT_READ | PROT_WRITE,
+		MAP_SHARED | (at ? MAP_FIXED : 0), fd, 0);
 
+	if (map == MAP_FAILED && at)
+		munmap(at, size);
 	if (map == MAP_FAILED)
 		return tarn_fail(errno,
 			"segment of %llu bytes: writable mapping: %s",

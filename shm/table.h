@@ -44,6 +44,7 @@
 #include <tarn/descriptor.h>
 
 #include "base/identity.h"
+#include "shm/place.h"
 
 #define TABLE_MAGIC 0x656c6261746e7274ull /* "trntable" */
 #define TABLE_VERSION 3
@@ -138,7 +139,9 @@ struct table_pool {
 	uint32_t id;
 	uint32_t page_shift; /* 12, 21 or 30 */
 	uint64_t reach;      /* its address range is [0, reach) */
-	uint64_t pad[6];
+	struct placement placement;
+	uint16_t pad0[3];
+	uint64_t pad[5];
 };
 
 /* A segment does not change while it is READY. After it was dropped, another
@@ -169,7 +172,7 @@ static inline enum segment_state segment_word_state(uint64_t word)
 struct table_segment {
 	_Atomic uint64_t word;
 	uint32_t pool;
-	uint32_t pad0;
+	uint32_t place;  /* place.h; of older daemons not known */
 	uint64_t offset; /* in the pool */
 	uint64_t size;
 	uint64_t pad[4];
@@ -392,6 +395,7 @@ int table_storage_get(const struct table *table, uint32_t index,
 struct segment_shown {
 	uint64_t serial;
 	uint32_t pool;
+	uint32_t place;
 	uint64_t offset; /* in the pool */
 	uint64_t size;
 };

@@ -42,28 +42,6 @@ void faults_clear(struct faults *faults)
 	faults->n_more = 0;
 }
 
-static bool has(const struct faults *faults, const char *line)
-{
-	for (uint32_t i = 0; i < faults->n; i++)
-		if (strcmp(faults->lines[i], line) == 0)
-			return true;
-	return false;
-}
-
-void faults_keep_common(struct faults *faults, const struct faults *other)
-{
-	uint32_t kept = 0;
-
-	for (uint32_t i = 0; i < faults->n; i++) {
-		if (has(other, faults->lines[i]))
-			faults->lines[kept++] = faults->lines[i];
-		else
-			free(faults->lines[i]);
-	}
-	faults->n = kept;
-	faults->n_more = MIN(faults->n_more, other->n_more);
-}
-
 /* ---- the region ---------------------------------------------------- */
 
 /* Between transactions none is pending. */

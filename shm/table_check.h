@@ -19,8 +19,6 @@ struct faults {
 };
 
 void fault_add(struct faults *faults, const char *fmt, ...) _printf_(2, 3);
-/* Keeps only those that the other has too. */
-void faults_keep_common(struct faults *faults, const struct faults *other);
 void faults_clear(struct faults *faults);
 
 /* The number of things checked. */

@@ -346,6 +346,7 @@ bool table_segment_get(
 	if (!shown.serial)
 		return false;
 	memcpy(&shown.pool, &segment->pool, sizeof(shown.pool));
+	memcpy(&shown.place, &segment->place, sizeof(shown.place));
 	memcpy(&shown.offset, &segment->offset, sizeof(shown.offset));
 	memcpy(&shown.size, &segment->size, sizeof(shown.size));
 	/* Pairs with the release fence in table_add_segment: a reader that has

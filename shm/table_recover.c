@@ -21,6 +21,7 @@
  */
 #include "base/checked.h"
 #include "base/fail.h"
+#include "base/page.h"
 #include "shm/table_writer_internal.h"
 
 /* Records. Measured: 2 to 16 are alike, and no other value costs half as much
@@ -246,7 +247,7 @@ void table_each(const struct table_writer *writer, table_name_fn fn, void *arg)
 static uint64_t ready(
 	const struct table *table, const void *part, uint64_t n, size_t size)
 {
-	return round_down_u64(part_offset(table, part) + n * size, 4096);
+	return round_down_u64(part_offset(table, part) + n * size, PAGE);
 }
 
 /* A page that is partly in use may be populated once more. */
@@ -267,7 +268,7 @@ static void find_ready(struct table_writer *writer)
 	writer->buckets_ready = ready(table, table->buckets,
 		atomic_load_explicit(&h->n_buckets, memory_order_relaxed),
 		sizeof(*table->buckets));
-	writer->records_ready = round_down_u64(row_end(table), 4096);
+	writer->records_ready = round_down_u64(row_end(table), PAGE);
 }
 
 static int recover(struct recovery *recovery)

@@ -89,7 +89,7 @@ static int extend(struct table_writer *writer, uint32_t number)
 }
 
 int table_add_segment(struct table_writer *writer, uint32_t number,
-	uint32_t pool, uint64_t offset, uint64_t size)
+	uint32_t pool, uint32_t place, uint64_t offset, uint64_t size)
 {
 	struct table *table = writer->table;
 	struct table_segment *segment = &table->segments[number];
@@ -103,6 +103,7 @@ int table_add_segment(struct table_writer *writer, uint32_t number,
 	/* Pairs with the acquire fence in table_segment_get. */
 	atomic_thread_fence(memory_order_release);
 	segment->pool = pool;
+	segment->place = place;
 	segment->offset = offset;
 	segment->size = size;
 	/* Release: pairs with the acquire load in table_segment_serial. */

@@ -14,7 +14,7 @@
  * region (table_writer_new does so): after a crash, versions above
  * header.committed are dropped and an odd restructuring count is repaired. */
 struct table_writer;
-/* uid: the user that has published the name; TABLE_NOBODY: unknown. */
+/* uid: of table_stamp(), the user that has published the name. */
 typedef void (*table_name_fn)(
 	void *arg, const struct tarn_descriptor *descriptor, uint32_t uid);
 int table_writer_new(struct table *table, struct table_writer **ret);
@@ -34,7 +34,7 @@ uint32_t table_spare_segment(const struct table *table, uint32_t from);
 /* Shows a segment under a spare number. -ENOSPC: there is no number left;
  * -ENOMEM. */
 int table_add_segment(struct table_writer *writer, uint32_t number,
-	uint32_t pool, uint64_t offset, uint64_t size);
+	uint32_t pool, uint32_t place, uint64_t offset, uint64_t size);
 
 /* Drops a segment, in which no storage lies. Readers unmap it at their next
  * look; its number is spare from now on. */

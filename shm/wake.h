@@ -19,9 +19,9 @@
  * changes take themselves. */
 #define WAKE_AT_ONCE 128u
 
-/* Wakes so many at most: how many it were. */
+/* Wakes WAKE_AT_ONCE at most; returns how many were woken. */
 unsigned wake_some(_Atomic uint32_t *word);
-/* Wakes WAKE_AT_ONCE and leaves the others to who was named below. */
+/* Wakes WAKE_AT_ONCE and leaves the others to the helper named below. */
 void wake_all(_Atomic uint32_t *word);
 
 /* From now on this process leaves waits to fn, which returns false where it

@@ -52,6 +52,15 @@ void wire_message_clear(struct wire_message *message)
 	memset(message, 0, sizeof(*message));
 }
 
+void wire_message_close(
+	const struct wire_reader *reader, struct wire_message *message)
+{
+	for (int i = 0; i < message->n_fds; i++)
+		refuse_fd(reader, wire_take_fd(message, i));
+	refuse_fd(reader, wire_take_long(message));
+	wire_message_clear(message);
+}
+
 int wire_take_fd(struct wire_message *message, int i)
 {
 	if (i < 0 || i >= message->n_fds)
@@ -102,6 +111,19 @@ static void collect(const struct wire_reader *reader, struct msghdr *msg,
 	}
 }
 
+/*
+ * A peer that ended before it had read everything resets the connection, which
+ * the kernel reports once, and before the messages that the peer had sent: those
+ * count, and end as they would have without it.
+ */
+static bool is_first_reset(bool *reset)
+{
+	bool first = errno == ECONNRESET && !*reset;
+
+	*reset |= first;
+	return first;
+}
+
 /* One datagram and its descriptors; only the size is checked. */
 static int frame_receive(
 	const struct wire_reader *reader, int fd, struct frame *frame)
@@ -116,6 +138,7 @@ static int frame_receive(
 		{&frame->header, sizeof(frame->header)},
 		{frame->body, WIRE_INLINE_MAX},
 	};
+	bool reset = false;
 	struct msghdr msg;
 	ssize_t n;
 
@@ -127,7 +150,7 @@ static int frame_receive(
 			.msg_controllen = sizeof(control.bytes),
 		};
 		n = recvmsg(fd, &msg, MSG_CMSG_CLOEXEC);
-	} while (n < 0 && errno == EINTR);
+	} while (n < 0 && (errno == EINTR || is_first_reset(&reset)));
 	if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
 		return -EAGAIN;
 	/* The kernel was short of memory: the datagram is still queued. */
@@ -334,10 +357,16 @@ int wire_receive(
 	return r;
 }
 
-bool wire_next_is_long(int fd)
+struct wire_header wire_next_header(int fd)
 {
-	struct wire_header h;
-	ssize_t n = recv(fd, &h, sizeof(h), MSG_PEEK | MSG_DONTWAIT);
+	struct wire_header h = {0};
+	bool reset = false;
+	ssize_t n;
 
-	return n == (ssize_t)sizeof(h) && h.flags & WIRE_LONG;
+	do
+		n = recv(fd, &h, sizeof(h), MSG_PEEK | MSG_DONTWAIT);
+	while (n < 0 && is_first_reset(&reset));
+	if (n < (ssize_t)sizeof(h))
+		h = (struct wire_header) {0};
+	return h;
 }

@@ -199,6 +199,10 @@ struct wire_reader {
 	struct wire_partial *partial;
 };
 
+/* As wire_message_clear, but that the reader closes the descriptors. */
+void wire_message_close(
+	const struct wire_reader *reader, struct wire_message *message);
+
 /*
  * Receives one message. 1: *ret has it. Two errors leave the message, or the
  * rest of its parts, in the socket, and the caller can try again: -EAGAIN,
@@ -212,6 +216,6 @@ struct wire_reader {
  */
 int wire_receive(
 	int fd, const struct wire_reader *reader, struct wire_message *ret);
-/* Is the next message in the socket one with a long body? Takes nothing out of
- * it. */
-bool wire_next_is_long(int fd);
+/* Of the next message in the socket, as its sender wrote it; takes nothing out
+ * of the socket. Type 0: there is none. */
+struct wire_header wire_next_header(int fd);

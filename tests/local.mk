@@ -11,6 +11,8 @@ tests_libkit_la_SOURCES = \
 	tests/kit/again.h \
 	tests/kit/stopped_load.c \
 	tests/kit/stopped_load.h \
+	tests/kit/stamps.c \
+	tests/kit/stamps.h \
 	tests/kit/cgroup.c \
 	tests/kit/cgroup.h \
 	tests/kit/cgroup_path.c \
@@ -21,10 +23,14 @@ tests_libkit_la_SOURCES = \
 	tests/kit/cli_channel.h \
 	tests/kit/cold.c \
 	tests/kit/cold.h \
+	tests/kit/counting.c \
+	tests/kit/counting.h \
 	tests/kit/copy_read.c \
 	tests/kit/copy_read.h \
 	tests/kit/daemon_helper.c \
 	tests/kit/daemon_helper.h \
+	tests/kit/enemy.c \
+	tests/kit/enemy.h \
 	tests/kit/fail.c \
 	tests/kit/fail.h \
 	tests/kit/fail_alloc.h \
@@ -38,6 +44,8 @@ tests_libkit_la_SOURCES = \
 	tests/kit/huge_pages.c \
 	tests/kit/huge_pages.h \
 	tests/kit/layout_text.h \
+	tests/kit/lease_passes.c \
+	tests/kit/lease_passes.h \
 	tests/kit/limit.c \
 	tests/kit/limit.h \
 	tests/kit/linger.c \
@@ -91,8 +99,12 @@ tests_libkit_la_SOURCES = \
 	tests/kit/stream_forms.h \
 	tests/kit/tap.c \
 	tests/kit/tap.h \
+	tests/kit/tarn_start.c \
+	tests/kit/tarn_start.h \
 	tests/kit/command_child.c \
 	tests/kit/command_child.h \
+	tests/kit/tool_file.c \
+	tests/kit/tool_file.h \
 	tests/kit/trace.c \
 	tests/kit/trace.h \
 	tests/kit/upgrade.c \
@@ -364,7 +376,7 @@ TSAN_TESTS = \
 	tests/lib/copy_read \
 	tests/lib/copy_read_fails \
 	tests/daemon/evict \
-	tests/store/file_cache \
+	tests/store/open_files \
 	tests/lib/file_lock \
 	tests/lib/file_map \
 	tests/lib/io_engine \

@@ -230,7 +230,7 @@ static double seconds_of(struct timeval t)
 }
 
 /* A comment of TAP, on a line of its own, whatever the test printed last. */
-static void say_times(double begun)
+static void print_times(double begun)
 {
 	struct rusage all;
 
@@ -271,6 +271,6 @@ int main(int argc, char **argv)
 	else
 		left_kill();
 	left_remove();
-	say_times(begun);
+	print_times(begun);
 	return r;
 }

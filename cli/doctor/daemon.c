@@ -157,7 +157,7 @@ void find_daemon(
 	int r;
 
 	setenv("TARN_AUTOSTART", "0", 1);
-	r = tarn_store_open_pool(socket, NULL, &store);
+	r = tarn_store_open(socket, NULL, &store);
 	if (r >= 0) {
 		find_running(findings, machine, store);
 	} else if (is_nobody(r)) {

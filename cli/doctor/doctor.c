@@ -3,6 +3,7 @@
  * advice. */
 #include "cli/doctor/doctor.h"
 
+#include "base/memory_policy.h"
 #include "cli/cli.h"
 #include "cli/json.h"
 #include "cli/options.h"
@@ -11,7 +12,7 @@ static void look(const char *socket, char **paths, struct findings *findings)
 {
 	struct machine machine = {.root = "",
 		.process = "self",
-		.places_memory = TARN_PLACES_MEMORY};
+		.places_memory = memory_policy_works()};
 
 	uname(&machine.uts);
 	engine_ask(&machine.engine);

@@ -85,7 +85,7 @@ struct cuda_facts {
 struct machine {
 	const char *root;   /* "" outside of tests */
 	char process[16];   /* whose limits count: "self", or tarnd's pid */
-	bool places_memory; /* tarn was built with libnuma */
+	bool places_memory; /* mbind and move_pages are allowed */
 	struct utsname uts;
 	struct engine_facts engine;
 	struct cuda_facts cuda;

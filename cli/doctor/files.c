@@ -205,6 +205,13 @@ static void disk_name(const struct machine *machine, unsigned major,
 	snprintf(buf, size, "%s", slash ? slash + 1 : "disk");
 }
 
+/* A disk of virtio's or of Xen's says that it rotates: its driver does not learn
+ * what the host keeps it on. */
+static bool is_virtual(const char *name)
+{
+	return strncmp(name, "vd", 2) == 0 || strncmp(name, "xvd", 3) == 0;
+}
+
 void find_disk(struct findings *findings, const struct machine *machine,
 	const char *path, unsigned major, unsigned minor)
 {
@@ -221,6 +228,14 @@ void find_disk(struct findings *findings, const struct machine *machine,
 	}
 	turns = text[0] == '1';
 	disk_name(machine, major, minor, name, sizeof(name));
+	if (turns && is_virtual(name)) {
+		found_unknown(findings, "files", "disk",
+			"%s, a virtual disk, which does not tell what it is "
+			"made of",
+			name)
+			->path = path;
+		return;
+	}
 	f = found(findings, "files", "disk", "%s, %s", name,
 		turns                           ? "a hard disk"
 		: strncmp(name, "nvme", 4) == 0 ? "NVMe"
@@ -230,9 +245,7 @@ void find_disk(struct findings *findings, const struct machine *machine,
 		advise(f, WORTH_COSTS,
 			"A hard disk reads some 200 MB a second at most, and "
 			"less where loads compete.",
-			"keep files on an SSD; /sys/dev/block/%u:%u/queue/"
-			"rotational may be wrong in a virtual machine",
-			major, minor);
+			"keep files on an SSD");
 }
 
 /* ---- the path ------------------------------------------------------------ */

@@ -70,7 +70,8 @@ static void find_cgroup(struct findings *findings,
 	struct least least = {0};
 	struct finding *f;
 
-	if (headroom_cgroups(machine->root, consider, &least) < 0) {
+	if (headroom_cgroups(
+		    machine->root, machine->process, consider, &least) < 0) {
 		found_unknown(findings, "memory", "cgroup", "%s",
 			tarn_fail_message());
 		return;
@@ -79,8 +80,9 @@ static void find_cgroup(struct findings *findings,
 		find_no_limit(findings, machine);
 		return;
 	}
-	f = found(findings, "memory", "cgroup", "%s leaves %s of %s%s",
-		least.limit.name, size_text((double)least.limit.room, left),
+	f = found(findings, "memory", "cgroup", "%s%s leaves %s of %s%s",
+		least.limit.name, machine_whose(machine),
+		size_text((double)least.limit.room, left),
 		size_text((double)least.limit.limit, all),
 		least.n > 1 ? ", the least of several limits" : "");
 	if (available != UINT64_MAX && least.limit.room < available / 2)
@@ -90,6 +92,41 @@ static void find_cgroup(struct findings *findings,
 			"raise memory.max and memory.high of the group: "
 			"systemctl set-property UNIT MemoryMax=SIZE, or "
 			"docker run --memory SIZE");
+}
+
+/* The group of a process: in v1 that of the memory controller. */
+static bool group_of(const struct machine *machine, const char *process,
+	char *buf, size_t size)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "/proc/%s/cgroup", process);
+	return machine_line(machine, path, ":memory:", buf, size) == 0 ||
+	       machine_line(machine, path, "^0::", buf, size) == 0;
+}
+
+/* Shared memory counts for the group of the process that takes it, and
+ * not for those of its readers. */
+static void find_charged(
+	struct findings *findings, const struct machine *machine)
+{
+	char here[512], there[512];
+
+	if (!group_of(machine, "self", here, sizeof(here)) ||
+		!group_of(machine, machine->process, there, sizeof(there))) {
+		found_unknown(findings, "memory", "charged",
+			"the groups of processes cannot be read");
+		return;
+	}
+	if (strcmp(here, there) == 0)
+		found(findings, "memory", "charged",
+			"pools, and what this process publishes, count for %s",
+			here);
+	else
+		found(findings, "memory", "charged",
+			"pools count for %s%s; what this process publishes "
+			"counts for %s",
+			there, machine_whose(machine), here);
 }
 
 /* As the daemon asks before it takes a segment. */
@@ -149,6 +186,7 @@ void find_memory(struct findings *findings, const struct machine *machine)
 	uint64_t available = find_machine(findings, machine);
 
 	find_cgroup(findings, machine, available);
+	find_charged(findings, machine);
 	find_headroom(findings, machine);
 	find_overcommit(findings, machine);
 }

@@ -91,9 +91,10 @@ static void find_numa(struct findings *findings, const struct machine *machine)
 			sizeof(f->value) - at);
 	if (count(lists.memory) > 1 && !machine->places_memory)
 		advise(f, WORTH_COSTS,
-			"Memory lies on the node on which it was taken, and "
-			"processes elsewhere read it from there.",
-			"install libnuma-dev and build tarn again");
+			"The kernel forbids mbind or move_pages here: pools "
+			"cannot be placed on a node.",
+			"docker run --cap-add SYS_NICE, or start tarnd "
+			"outside of the container");
 	else if (without_memory(&lists) >= 0)
 		advise(f, WORTH_COSTS,
 			"Processes on a node without memory read all of it "

@@ -57,8 +57,8 @@ struct reserve {
 };
 
 static const struct reserve reserves[] = {
-	{"reserved_2M", "hugepages-2048kB", "2M"},
-	{"reserved_1G", "hugepages-1048576kB", "1G"},
+	{"reserved_2M", "hugepages-2048kB", "2m"},
+	{"reserved_1G", "hugepages-1048576kB", "1g"},
 };
 
 struct count {
@@ -136,7 +136,7 @@ static void find_reserve(struct findings *findings,
 	}
 	if (!c.all) {
 		found(findings, "pages", reserve->key,
-			"none reserved; only pools with page-size = %s take "
+			"none reserved; only pools with pages = %s take "
 			"them",
 			reserve->size);
 		return;

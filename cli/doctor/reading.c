@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/file_limit.h"
 #include "base/headroom_internal.h"
+#include "base/page.h"
 #include "cli/doctor/doctor.h"
 #include "cli/size.h"
 #include "lib/io/io.h"
@@ -33,7 +34,7 @@ static void read_done(struct tarn_io_request *req)
 /* A page of memory, read as a file is. */
 static int try_read(struct tarn_io *io)
 {
-	static char page[4096];
+	static char page[PAGE];
 	_cleanup_fd_ int fd = fd_memory("tarn-doctor");
 	struct tarn_io_request req = {.buffer = -1,
 		.addr = page,
@@ -180,7 +181,7 @@ static void find_engine(
 	}
 	f = found(findings, "reading", "engine", "%s%s%s", e->name,
 		e->why[0] ? ": " : "", e->why);
-	if (e->read != 4096)
+	if (e->read != (int)PAGE)
 		advise(f, WORTH_BROKEN,
 			"A read of a page that is in memory failed.",
 			"TARN_ENGINE=threads");

@@ -289,14 +289,16 @@ static int read_all(struct reading *r)
 
 /* The [daemon] section may stand behind the pools. One page is the least that
  * a segment can be. */
-static void choose_segment_sizes(struct reading *r)
+static void choose_defaults(struct reading *r)
 {
 	for (uint32_t i = 0; i < r->config->n_pools; i++) {
 		struct pool_spec *pool = &r->config->pools[i];
 
 		if (!pool->segment_max)
 			pool->segment_max = MAX(r->options->segment_max,
-				1ull << pool->page_shift);
+				1ull << pool_page_shift(pool));
+		if (pool->placement.policy == PLACE_UNSAID)
+			pool->placement = r->options->placement;
 	}
 }
 
@@ -314,6 +316,6 @@ int config_read(struct options *options, struct config *ret)
 		return e;
 	e = read_all(&r);
 	fclose(r.file);
-	choose_segment_sizes(&r);
+	choose_defaults(&r);
 	return e;
 }

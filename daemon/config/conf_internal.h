@@ -10,6 +10,9 @@
 int config_pool_key(struct pool_spec *pool, const char *key, const char *value);
 int config_quota_key(struct quota *quota, const char *key, const char *value);
 
+/* The policy of a pool whose section has no node. */
+#define PLACE_UNSAID UINT8_MAX
+
 /* A pool before its section is read; its name must be checked. */
 int config_pool_begin(struct pool_spec *pool, const char *name);
 /* Checks that the keys fit together; sets the default of a missing group. */

@@ -11,6 +11,7 @@
 #include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -21,7 +22,7 @@
 #include "daemon/config/settings.h"
 
 const char config_pool_keys[] =
-	"size, page-size, segment-size, owner, group, mode";
+	"size, pages, segment-size, node, owner, group, mode";
 
 #define GID_UNSAID UINT32_MAX
 #define MODE_DEFAULT 0600 /* others see it only on request */
@@ -82,20 +83,29 @@ static int take_size(struct pool_spec *pool, const char *value)
 	return 0;
 }
 
+static int take_pages(struct pool_spec *pool, const char *value)
+{
+	static const enum pool_pages all[] = {
+		PAGES_AUTO, PAGES_4K, PAGES_2M, PAGES_1G, PAGES_THP};
+
+	/* Sizes are written in capitals elsewhere. */
+	for (size_t i = 0; i < ARRAY_SIZE(all); i++) {
+		pool->pages = (uint8_t)all[i];
+		if (strcasecmp(pool_pages_name(pool), value) == 0)
+			return 0;
+	}
+	return tarn_fail(
+		EINVAL, "pages must be auto, 4k, 2m, 1g or thp, not %s", value);
+}
+
+/* What the option was called before. */
 static int take_page_size(struct pool_spec *pool, const char *value)
 {
-	static const struct {
-		const char *text;
-		uint8_t shift;
-	} sizes[] = {{"4K", 12}, {"2M", 21}, {"1G", 30}};
-
-	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++)
-		if (strcmp(sizes[i].text, value) == 0) {
-			pool->page_shift = sizes[i].shift;
-			return 0;
-		}
-	return tarn_fail(
-		EINVAL, "page-size must be 4K, 2M or 1G, not %s", value);
+	(void)pool;
+	return tarn_fail(EINVAL,
+		"page-size is called pages now: write pages = %s, or auto, 4k, "
+		"2m, 1g or thp",
+		value);
 }
 
 static int take_segment_size(struct pool_spec *pool, const char *value)
@@ -105,6 +115,11 @@ static int take_segment_size(struct pool_spec *pool, const char *value)
 
 	pool->segment_max = o.segment_max;
 	return r;
+}
+
+static int take_node(struct pool_spec *pool, const char *value)
+{
+	return setting_placement(value, &pool->placement);
 }
 
 /* The keeper refuses every client of the overflow uid, so that no process could
@@ -148,8 +163,10 @@ int config_pool_key(struct pool_spec *pool, const char *key, const char *value)
 		int (*take)(struct pool_spec *pool, const char *value);
 	} keys[] = {
 		{"size", take_size},
+		{"pages", take_pages},
 		{"page-size", take_page_size},
 		{"segment-size", take_segment_size},
+		{"node", take_node},
 		{"owner", take_owner},
 		{"group", take_group},
 		{"mode", take_mode},
@@ -186,10 +203,11 @@ int config_pool_begin(struct pool_spec *pool, const char *name)
 	if (r < 0)
 		return r;
 	*pool = (struct pool_spec) {
-		.page_shift = 12,
+		.pages = PAGES_AUTO,
 		.mode = MODE_DEFAULT,
 		.uid = geteuid(),
 		.gid = GID_UNSAID,
+		.placement = {.policy = PLACE_UNSAID},
 	};
 	memcpy(pool->name, name, strlen(name));
 	return 0;
@@ -205,14 +223,14 @@ static void choose_group(struct pool_spec *pool)
 
 int config_pool_end(struct pool_spec *pool)
 {
-	uint64_t page = 1ull << pool->page_shift;
+	uint64_t page = 1ull << pool_page_shift(pool);
 
 	if (pool->gid == GID_UNSAID)
 		choose_group(pool);
 	if (pool->segment_max % page || pool->limit % page)
 		return tarn_fail(EINVAL,
 			"size and segment-size of the pool %s must be "
-			"multiples of its page-size",
+			"multiples of its pages",
 			pool->name);
 	return 0;
 }

@@ -20,6 +20,18 @@ static void print_size(FILE *f, const char *key, uint64_t size)
 	fprintf(f, "%s = %" PRIu64 "%.*s\n", key, size, i >= 0, units + i);
 }
 
+static void print_node(FILE *f, struct placement placement)
+{
+	static const char *const words[] = {[PLACE_AUTO] = "auto",
+		[PLACE_LOCAL] = "local",
+		[PLACE_INTERLEAVE] = "interleave"};
+
+	if (placement.policy == PLACE_ON_NODE)
+		fprintf(f, "node = %u\n", placement.node);
+	else
+		fprintf(f, "node = %s\n", words[placement.policy]);
+}
+
 static void print_daemon(const struct options *o, FILE *f)
 {
 	fprintf(f, "[daemon]\n");
@@ -30,21 +42,21 @@ static void print_daemon(const struct options *o, FILE *f)
 	else
 		fprintf(f, "; budget: half of what is free at the start\n");
 	print_size(f, "segment-size", o->segment_max);
+	print_node(f, o->placement);
 	fprintf(f, "idle = %" PRIu64 "\n", o->idle_ns / 1000000000u);
 	fprintf(f, "mode = %04o\n", o->mode);
 }
 
 static void print_pool(const struct pool_spec *pool, FILE *f)
 {
-	static const char *const pages[] = {"4K", "2M", "1G"};
-
 	fprintf(f, "\n[pool %s]\n", pool->name);
 	if (pool->limit)
 		print_size(f, "size", pool->limit);
 	else
 		fprintf(f, "; size: the budget\n");
-	fprintf(f, "page-size = %s\n", pages[(pool->page_shift - 12) / 9]);
+	fprintf(f, "pages = %s\n", pool_pages_name(pool));
 	print_size(f, "segment-size", pool->segment_max);
+	print_node(f, pool->placement);
 	fprintf(f, "owner = %u\ngroup = %u\nmode = %04o\n", pool->uid,
 		pool->gid, pool->mode);
 }

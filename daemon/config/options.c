@@ -23,6 +23,8 @@ static const char help[] =
 	"  --budget SIZE       memory that it may take (half of what is free)\n"
 	"  --segment-size SIZE largest piece in which it is taken (256M, to "
 	"1G)\n"
+	"  --node WHERE        on which NUMA node memory lies: auto, local,\n"
+	"                      interleave, or a number (auto)\n"
 	"  --auto              quietly end if one is already serving; end "
 	"when\n"
 	"                      there was no client and no name for a while\n"
@@ -56,6 +58,7 @@ static const struct option longs[] = {
 	{"socket", required_argument, NULL, OPT_SETTING},
 	{"budget", required_argument, NULL, OPT_SETTING},
 	{"segment-size", required_argument, NULL, OPT_SETTING},
+	{"node", required_argument, NULL, OPT_SETTING},
 	{"idle", required_argument, NULL, OPT_SETTING},
 	{"mode", required_argument, NULL, OPT_SETTING},
 	{"auto", no_argument, NULL, OPT_AUTO},

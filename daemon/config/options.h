@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "shm/place.h"
+
 #define SEGMENT_UNIT (2ull << 20)      /* the size of a huge page */
 #define SEGMENT_FIRST (32ull << 20)    /* of a small daemon; then it doubles */
 #define SEGMENT_DEFAULT (256ull << 20) /* a GiB is registered in four calls */
@@ -19,6 +21,7 @@ struct options {
 	/* bytes of segments at most; 0: half the headroom */
 	uint64_t budget;
 	uint64_t segment_max;
+	struct placement placement; /* of pools that say nothing */
 	uint64_t idle_ns;   /* how long without a client and names is idle */
 	const char *config; /* path of the configuration; NULL: none */
 	char *const *argv;  /* all of it */

@@ -34,7 +34,7 @@ static const struct {
 	[QUOTA_DESCRIPTORS] = {"descriptors", 16384},
 	/* A quarter of all that the keeper lets in. */
 	[QUOTA_CONNECTIONS] = {"connections", 1024},
-	/* Four connections' worth, each of which may have 64. */
+	/* Picked: more than a user has threads that load at the same time. */
 	[QUOTA_LOADS] = {"loads", 256},
 	/* Four of the longest messages. */
 	[QUOTA_REQUESTS] = {"requests", 256u << 20},

@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "base/nodes.h"
 #include "daemon/config/options.h"
 
 int setting_size(const char *text, uint64_t *ret)
@@ -86,6 +87,32 @@ static int take_segment_size(struct options *o, const char *value)
 	return 0;
 }
 
+int setting_placement(const char *text, struct placement *ret)
+{
+	static const char *const words[] = {[PLACE_AUTO] = "auto",
+		[PLACE_LOCAL] = "local",
+		[PLACE_INTERLEAVE] = "interleave"};
+	uint64_t node;
+
+	for (size_t i = 0; i < ARRAY_SIZE(words); i++)
+		if (strcmp(words[i], text) == 0) {
+			*ret = (struct placement) {.policy = (uint8_t)i};
+			return 0;
+		}
+	if (setting_size(text, &node) || node >= NODES_MAX)
+		return tarn_fail(EINVAL,
+			"node must be auto, local, interleave, or the number "
+			"of a NUMA node below %u: %s",
+			NODES_MAX, text);
+	*ret = (struct placement) {PLACE_ON_NODE, (uint8_t)node};
+	return 0;
+}
+
+static int take_node(struct options *o, const char *value)
+{
+	return setting_placement(value, &o->placement);
+}
+
 static int take_idle(struct options *o, const char *value)
 {
 	uint64_t seconds;
@@ -116,6 +143,7 @@ static const struct setting {
 	{"socket", take_socket},
 	{"budget", take_budget},
 	{"segment-size", take_segment_size},
+	{"node", take_node},
 	{"idle", take_idle},
 	{"mode", take_mode},
 };

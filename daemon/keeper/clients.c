@@ -304,15 +304,19 @@ void keeper_accept_all(struct keeper *keeper)
 /* Closes the listener before it accepts the last clients, so that none is ever
  * refused; and accepts all of them, since opening the listener again makes
  * another socket. */
-void keeper_drain_accepts(struct keeper *keeper)
+void keeper_drain_accepts(
+	struct keeper *keeper, const struct msg_drain *question)
 {
 	struct msg_drained message = {0};
 
 	listener_unbind(keeper->listener);
 	keeper->unbound = 1;
 	accept_some(keeper, INT32_MAX);
-	/* Also one that the server did not know of when it asked. */
-	if (keeper->clients.n) {
+	/* Also one that the server did not know of when it asked. Those that
+	 * are gone for the server do not count, or a process that reads nothing
+	 * would keep an idle daemon for ever: they are among the clients here,
+	 * all of them, since the server says later what became of them. */
+	if (keeper->clients.n > question->n_gone) {
 		message.waiting = 1;
 		keeper->unbound = 0;
 		if (listener_rebind(keeper->listener) < 0)

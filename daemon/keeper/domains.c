@@ -27,6 +27,7 @@
 
 #include "base/fail.h"
 #include "base/fd.h"
+#include "base/page.h"
 #include "daemon/loop/log.h"
 #include "shm/segment.h"
 #include "shm/table.h"
@@ -43,7 +44,7 @@ static int domain_create(
 	if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
 		return tarn_fail(EIO, "no random numbers to be had");
 	/* Sized by table_create, which knows how large a region is. */
-	r = segment_create("tarn-table", 4096, 12, &fd);
+	r = segment_create("tarn-table", PAGE, 12, &fd);
 	if (r < 0)
 		return r;
 	r = table_create(fd, keeper->instance, seed, number, spec->uid, &table);
@@ -232,8 +233,8 @@ int keeper_domain_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_domain)
 	struct pool_spec spec = {
 		.uid = uid,
 		.mode = 0600,
-		.page_shift = 12,
 		.segment_max = keeper->options.segment_max,
+		.placement = keeper->options.placement,
 	};
 
 	announce_due(keeper);

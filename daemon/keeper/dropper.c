@@ -12,6 +12,15 @@
  * The dropper hands each to the closers of its user (closer.h). Should the
  * dropper hang all the same, or have too much that hangs, it is left behind:
  * the keeper starts another one, and never waits for any.
+ *
+ * The kernel may refuse to send a socket: other processes of the daemon's user
+ * can use up what that user may have in flight, for as long as they like. A
+ * child inherits sockets without any message. So what cannot be sent stays in
+ * the keeper for a moment, and then a new dropper is forked, which has all of it
+ * from its birth; the keeper closes its own copies, and tells that dropper. If
+ * no process can be forked, the same is tried again and again. When as much
+ * stays meanwhile as there may be clients, no more clients are accepted, so
+ * there is an end to it.
  */
 #include "daemon/keeper/keeper.h"
 
@@ -30,6 +39,9 @@
 #define CLOSERS 64u   /* picked: users rarely share one */
 #define LEFT_MAX 512u /* picked: hanging sockets of one closer */
 #define TRIES 2
+/* How long sockets are collected for one new dropper. Picked: ten forks a second
+ * are no burden. */
+#define COLLECT_NS 100000000ull
 
 /* ---- the dropper ------------------------------------------------------- */
 
@@ -84,23 +96,33 @@ static void no_memory(void *arg)
 	(void)arg;
 }
 
+/* False: it has too much that hangs. */
+static bool close_one(int fd, unsigned max)
+{
+	struct closer *closer = closer_of(fd);
+	bool many;
+
+	closer_close(closer, fd);
+	closer_is_stuck(closer, max, &many);
+	return !many;
+}
+
 /* Each socket is closed when the next message has come: the keeper has closed
- * its copy by then. */
-_Noreturn void keeper_dropper_run(int sock)
+ * its copy by then. Those that it was forked with as well. What is left when it
+ * ends, the kernel closes. */
+_Noreturn void keeper_dropper_run(int sock, const int *inherited, int n)
 {
 	unsigned max = left_max();
 	int fd, last = -1;
-	bool many = false;
+	bool going = true;
 
 	if (closers_begin(CLOSERS, no_memory, NULL) < 0)
 		_exit(1);
-	while (!many && receive(sock, &fd)) {
-		if (last >= 0) {
-			struct closer *closer = closer_of(last);
-
-			closer_close(closer, last);
-			closer_is_stuck(closer, max, &many);
-		}
+	while (going && receive(sock, &fd)) {
+		if (last >= 0)
+			going = close_one(last, max);
+		for (; going && n; n--)
+			going = close_one(*inherited++, max);
 		last = fd;
 	}
 	_exit(0);
@@ -147,8 +169,68 @@ static bool has_taken(struct keeper *keeper, int fd)
 		return false;
 	if (send_to_dropper(keeper, fd))
 		return true;
-	leave_behind(keeper);
+	/* Another dropper would not be sent it either. */
+	if (errno != ETOOMANYREFS)
+		leave_behind(keeper);
 	return false;
+}
+
+/* Its end is as good a sign as this message. */
+static void tell_dropper(struct keeper *keeper)
+{
+	if (!send_to_dropper(keeper, -1))
+		leave_behind(keeper);
+}
+
+static void close_own(void *arg, const struct stored_fd *stored)
+{
+	struct msg_fd_key key = stored->key;
+
+	fd_store_drop(arg, &key);
+}
+
+static void drop_rest(void *arg)
+{
+	keeper_drop_rest(arg);
+}
+
+static void collect_until_later(struct keeper *keeper)
+{
+	if (!keeper->drop_at.at)
+		keeper_call_in(keeper, &keeper->drop_at, COLLECT_NS, drop_rest);
+}
+
+void keeper_drop_rest(struct keeper *keeper)
+{
+	int dropper;
+
+	if (!keeper->undropped.n)
+		return;
+	dropper = keeper_fork_dropper(keeper);
+	if (dropper < 0)
+		return collect_until_later(keeper);
+	/* It was killed, or it has what the keeper is about to close: the fork
+	 * waits until a child has closed all but that. */
+	leave_behind(keeper);
+	keeper->dropper = dropper;
+	fd_store_each(&keeper->undropped, close_own, &keeper->undropped);
+	tell_dropper(keeper);
+}
+
+/* Takes fd. A number that is open names one socket, so it is the key. */
+static void keep_for_later(struct keeper *keeper, int fd)
+{
+	const struct msg_fd_key key = {.a = (uint64_t)fd};
+
+	if (fd_store_make_room(&keeper->undropped, fd) < 0) {
+		/* Kept open rather than a chance to hang. The room was reserved
+		 * when the keeper began, so the limit was raised since. */
+		log_error("close_failed", log_i64("fd", fd),
+			log_text("error", tarn_fail_message()));
+		return;
+	}
+	fd_store_put(&keeper->undropped, &key, fd);
+	collect_until_later(keeper);
 }
 
 int keeper_drop(struct keeper *keeper, int fd)
@@ -160,15 +242,11 @@ int keeper_drop(struct keeper *keeper, int fd)
 	for (int i = 0; i < TRIES && !taken; i++)
 		taken = has_taken(keeper, fd);
 	if (!taken) {
-		/* Kept open rather than a chance to hang. */
-		log_error("close_failed", log_i64("fd", fd),
-			log_text("error", tarn_fail_message()));
+		keep_for_later(keeper, fd);
 		return -1;
 	}
 	fd_close(fd);
-	/* Its end is as good a sign as this message. */
-	if (!send_to_dropper(keeper, -1))
-		leave_behind(keeper);
+	tell_dropper(keeper);
 	return -1;
 }
 

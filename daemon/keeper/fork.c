@@ -26,6 +26,7 @@
 #include "base/pid_namespace.h"
 #include "daemon/keeper/listener.h"
 #include "daemon/keeper/oom.h"
+#include "daemon/keeper/placement.h"
 #include "daemon/keeper/populate.h"
 #include "daemon/loop/log.h"
 #include "daemon/server/server.h"
@@ -77,6 +78,15 @@ static _Noreturn void give_up(int error)
 	_exit(error);
 }
 
+/* Only stdio and the given descriptors stay, under their numbers, which cannot
+ * fail. There is room for one more behind them. */
+static void keep_in_place(int *fds, int n)
+{
+	fds[n] = begun_fd;
+	close_others(fds, n + 1);
+	begun_fd = fd_close(begun_fd);
+}
+
 /* Only stdio and the given descriptors stay, as 3, 4, ... in that order. The
  * others go first: then there is room for copies also where the keeper has as
  * many descriptors as it may have. */
@@ -85,9 +95,7 @@ static void keep_only(int *fds, int n)
 	int kept[CHILD_FDS_MAX + 1];
 
 	memcpy(kept, fds, sizeof(*fds) * (size_t)n);
-	kept[n] = begun_fd;
-	close_others(kept, n + 1);
-	begun_fd = fd_close(begun_fd);
+	keep_in_place(kept, n);
 	/* Out of the way of the numbers that they are about to get. */
 	for (int i = 0; i < n; i++) {
 		fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 3 + n);
@@ -189,6 +197,8 @@ int keeper_fork_server(struct keeper *keeper)
 		.instance = keeper->instance,
 		.budget = keeper->memory.budget,
 		.reach = keeper->memory.reach,
+		.lanes = keeper->memory.lanes,
+		.nodes = keeper->memory.nodes,
 		.keeper_pid = getpid(),
 		.pid_namespace = pid_namespace(),
 		.inherited = keeper->inherited,
@@ -223,19 +233,41 @@ int keeper_fork_server(struct keeper *keeper)
 
 /* ---- the dropper ---------------------------------------------------- */
 
+struct kept {
+	int *fds;
+	int n;
+};
+
+static void keep_one(void *arg, const struct stored_fd *stored)
+{
+	struct kept *kept = arg;
+
+	kept->fds[kept->n++] = stored->fd;
+}
+
+/* The keeper will close its copies, which must not be the last ones: so this
+ * child does nothing that can fail before it has them. */
 int keeper_fork_dropper(struct keeper *keeper)
 {
+	_cleanup_free_ int *fds =
+		calloc(keeper->undropped.n + 2ul, sizeof(*fds));
+	struct kept kept = {.fds = fds};
 	int pair[2];
 	pid_t pid;
 
+	if (!fds)
+		return tarn_fail(ENOMEM, "no memory to fork a dropper");
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
 		return tarn_fail(errno, "cannot make a socket pair: %s",
 			tarn_errno_text(errno));
+	if (keeper->undropped.n)
+		fd_store_each(&keeper->undropped, keep_one, &kept);
 	pid = fork_child(keeper, "dropper");
 	if (pid == 0) {
-		keep_only(&pair[1], 1);
+		fds[kept.n] = pair[1];
+		keep_in_place(fds, kept.n + 1);
 		drop_segments(keeper, UINT32_MAX);
-		keeper_dropper_run(pair[1]);
+		keeper_dropper_run(pair[1], fds, kept.n);
 	}
 	fd_close(pair[1]);
 	if (pid < 0) {
@@ -307,15 +339,20 @@ int keeper_fork_loader(struct keeper *keeper, struct msg_loader *loader,
 /* ---- populators ----------------------------------------------------- */
 
 pid_t keeper_fork_populator(
-	struct keeper *keeper, int fd, void *addr, uint64_t size, bool reserved)
+	struct keeper *keeper, const struct keeper_segment *segment)
 {
-	pid_t pid = fork_child(keeper, "populate");
+	int fd = segment->fd;
+	pid_t pid;
+
+	keeper_pages_prepare(keeper);
+	/* It copies the mapping's policy. */
+	pid = fork_child(keeper, "populate");
 
 	if (pid == 0) {
 		/* Rather this child than the keeper, should it come to that. */
 		oom_offer();
 		keep_only(&fd, 1);
-		_exit(populate(fd, addr, size, reserved));
+		_exit(keeper_populate(keeper, segment, fd));
 	}
 	return pid;
 }

@@ -31,6 +31,7 @@
 
 #include "base/checked.h"
 #include "base/fd.h"
+#include "base/policy_calls.h"
 
 #define TIMER_SLACK_NS 50000   /* the kernel's default */
 #define STACK_LEAST (8u << 20) /* the usual soft limit */
@@ -126,9 +127,8 @@ static void use_all_memory(char text[INHERITED_MAX])
 {
 	int policy = MPOL_DEFAULT;
 
-	if (syscall(SYS_get_mempolicy, &policy, NULL, 0, NULL, 0) == 0 &&
-		policy != MPOL_DEFAULT &&
-		syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0) < 0)
+	if (policy_own(&policy) == 0 && policy != MPOL_DEFAULT &&
+		policy_own_default() < 0)
 		note(text, "memory policy %d", policy);
 	if (prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1 &&
 		prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0) < 0)

@@ -8,6 +8,7 @@
  * are only accepted.
  */
 #include "daemon/keeper/keeper.h"
+#include "daemon/keeper/placement.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
@@ -33,6 +35,7 @@
 #include "daemon/keeper/systemd.h"
 #include "daemon/loop/log.h"
 #include "daemon/loop/loop.h"
+#include "shm/segment.h"
 
 #define LISTENER_CHECK_NS 2000000000ull /* less than clients wait; picked */
 #define CHILDREN_WAIT_MS 2000           /* at the end; picked */
@@ -44,6 +47,25 @@ static void end(struct keeper *keeper, int status, const char *why)
 	log_info("end", log_text("why", why), log_i64("status", status));
 	keeper->finished = 1;
 	keeper->status = status;
+}
+
+/* Of a server that ended in good order: if its accounts did not add up then,
+ * its status is 1 (server/balance.c), and so is this process's. */
+static void note_farewell(struct keeper *keeper, int status)
+{
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 1)
+		keeper->status = 1;
+}
+
+/* Its last messages, such as its farewell, count. */
+static void server_ended(struct keeper *keeper, int status)
+{
+	if (!keeper->finished)
+		keeper_receive_last(keeper);
+	if (keeper->finished)
+		note_farewell(keeper, status);
+	else
+		keeper_server_died(keeper, status);
 }
 
 static void reap(struct keeper *keeper)
@@ -58,12 +80,8 @@ static void reap(struct keeper *keeper)
 			keeper_populated(keeper, code);
 		else if (pid == keeper->upgrade.checker_pid)
 			keeper_upgrade_checked(keeper, status);
-		else if (pid == keeper->server.pid && !keeper->finished) {
-			/* Its last messages, such as its farewell. */
-			keeper_receive_last(keeper);
-			if (!keeper->finished)
-				keeper_server_died(keeper, status);
-		}
+		else if (pid == keeper->server.pid)
+			server_ended(keeper, status);
 		/* Its socket reports its death to the server. */
 		keeper_loader_reaped(keeper, pid);
 	}
@@ -183,9 +201,11 @@ static void serve(struct keeper *keeper)
 {
 	check_listener(keeper);
 	while (!keeper->finished) {
-		/* New clients wait in the queue while there is no server. */
+		/* New clients wait in the queue while there is no server, or
+		 * while too much of others cannot be closed. */
 		bool open = !keeper->clients.accept_at.at &&
-			    !keeper->server.resume_at.at;
+			    !keeper->server.resume_at.at &&
+			    keeper->undropped.n < keeper->clients.max;
 		bool reads = !keeper->server.read_at.at;
 		struct pollfd p[] = {
 			{.fd = reads ? keeper->server.sock : -1,
@@ -227,10 +247,12 @@ static int size_up(struct keeper *keeper)
 		keeper->options.budget ? keeper->options.budget : room / 2;
 	/* Address space that clients set aside for a pool: twice the machine,
 	 * so that holes left by dropped segments never run it out. */
-	memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * 4096;
+	memory = (uint64_t)sysconf(_SC_PHYS_PAGES) *
+		 (uint64_t)sysconf(_SC_PAGESIZE);
 	keeper->memory.reach = 64ull << 30;
 	while (keeper->memory.reach < 2 * MAX(memory, keeper->memory.budget))
 		keeper->memory.reach *= 2;
+	placement_begin(keeper, false);
 	return 0;
 }
 
@@ -283,7 +305,9 @@ static int prepare(struct keeper *keeper)
 	keeper->dropper = keeper_fork_dropper(keeper);
 	if (keeper->dropper < 0 && !adopts)
 		return keeper->dropper;
-	if (fd_store_reserve(&keeper->fd_store) < 0 && !adopts)
+	if ((fd_store_reserve(&keeper->fd_store) < 0 ||
+		    fd_store_reserve(&keeper->undropped) < 0) &&
+		!adopts)
 		return -ENOMEM;
 	while ((r = watch_signals(keeper)) < 0 && adopts)
 		usleep(KEEPER_AGAIN_US);
@@ -343,14 +367,18 @@ static void wait_for_children(struct keeper *keeper)
 {
 	struct pollfd p = {.fd = keeper->signal_fd, .events = POLLIN};
 	struct signalfd_siginfo info;
+	int status;
 
 	for (;;) {
-		pid_t pid = waitpid(-1, NULL, WNOHANG);
+		pid_t pid = waitpid(-1, &status, WNOHANG);
 
 		if (pid < 0)
 			return;
-		if (pid > 0)
+		if (pid > 0) {
+			if (pid == keeper->server.pid)
+				note_farewell(keeper, status);
 			continue;
+		}
 		if (poll(&p, 1, CHILDREN_WAIT_MS) <= 0)
 			return;
 		if (read(p.fd, &info, sizeof(info)) < 0)
@@ -376,6 +404,19 @@ static void clean_up(struct keeper *keeper)
 	/* When a client sees its connection end, path, lock and memory are
 	 * free already. */
 	keeper_clients_end(keeper);
+	keeper_drop_rest(keeper);
+}
+
+/* Memory is opened again for reading alone by its path there: without it no
+ * client could get any. */
+static int check_proc(void)
+{
+	_cleanup_fd_ int fd = memfd_create("tarn-check", MFD_CLOEXEC);
+	_cleanup_fd_ int again = -1;
+
+	return fd < 0 ? tarn_fail(errno, "memfd_create: %s",
+				tarn_errno_text(errno))
+		      : segment_reopen(fd, &again);
 }
 
 int keeper_run(const struct options *line, const struct options *options,
@@ -397,6 +438,8 @@ int keeper_run(const struct options *line, const struct options *options,
 		r = overflow_uid_check("tarnd");
 		if (r == 0)
 			r = keeper_check_descriptors();
+		if (r == 0)
+			r = check_proc();
 		if (r == 0)
 			oom_protect();
 		if (r == 0)

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/nodes.h"
 #include "daemon/config/conf.h"
 #include "daemon/config/options.h"
 #include "daemon/keeper/inherited.h"
@@ -33,7 +34,9 @@ struct listener;
 struct keeper_grow {
 	struct msg_grow want;
 	bool asked;       /* it is in the queue */
+	bool of_node;     /* it is the node that has no room */
 	bool placed;      /* then: */
+	uint32_t lane;    /* that it goes to */
 	uint64_t at, end; /* where the next segment goes, and what it ends at */
 	uint64_t left;    /* bytes still to be made */
 	struct keeper_grow *next;
@@ -46,14 +49,15 @@ struct keeper_domain {
 	uint64_t pool_end;  /* of the last segment */
 	uint64_t allocated; /* bytes of its segments */
 	uint32_t n_clients; /* of its user, if it is a user's own domain */
-	/* Nothing was left under it when the last of these had gone. */
+	/* It had no names left when the last of these clients had gone. */
 	bool empty;
 	struct keeper_grow grow;
 };
 
 struct keeper_segment {
 	struct mapped_segment mapped;
-	int fd; /* O_RDONLY once it is sealed */
+	uint64_t huge; /* bytes in huge pages, when it was populated */
+	int fd;        /* O_RDONLY once it is sealed */
 };
 
 /* A connection: held so that a new server could take it over. */
@@ -77,13 +81,14 @@ struct keeper_server {
 	pid_t pid;
 	int sock;
 	struct wire_writer *writer;
-	uint32_t restarts; /* of the server */
-	uint32_t ended;    /* servers, for upgrades */
-	bool ended_last;   /* the last one was */
-	uint64_t began_at; /* CLOCK_MONOTONIC ns */
-	uint64_t pause;    /* ns, before the next server if this one dies */
+	uint32_t restarts;     /* of the server */
+	uint32_t ended;        /* servers, for upgrades */
+	bool ended_last;       /* the last one was */
+	uint64_t began_at;     /* CLOCK_MONOTONIC ns */
+	uint64_t replay_until; /* the same: how long the keeper waits for it */
+	uint64_t pause;        /* ns, before the next server if this one dies */
 	struct deadline resume_at; /* the next server is started then */
-	/* For want of a descriptor or memory it is not read from before. */
+	/* Reading is paused until then, for want of a descriptor or memory. */
 	struct deadline read_at;
 };
 
@@ -102,12 +107,15 @@ struct keeper_memory {
 	uint64_t budget;
 	uint64_t allocated;
 	uint64_t reach; /* of each pool */
+	uint32_t lanes; /* of each pool; 1: nothing is placed */
+	struct nodes nodes;
 	struct keeper_segment *segments;
 	uint32_t n_segments;
-	uint32_t next_segment;     /* its number: none is used twice */
-	struct keeper_grow *grows; /* the first is under way */
-	struct keeper_grow orphan; /* the server that asked for it is dead */
-	pid_t populator_pid;       /* 0: none */
+	uint32_t next_segment;       /* its number: none is used twice */
+	struct keeper_grow *grows;   /* the first is under way */
+	struct keeper_grow orphan;   /* the server that asked for it is dead */
+	pid_t populator_pid;         /* 0: none */
+	struct populated *populated; /* its page, shared with it */
 	/* Being made, if mapped.addr is set: populated by a child, then mapped
 	 * by the server, then sealed. */
 	struct keeper_segment growing;
@@ -140,8 +148,10 @@ struct keeper {
 	struct log_budget lines[DOMAINS_MAX + 1];
 	struct keeper_loader *loaders;
 	uint32_t last_loader;
-	struct fd_store fd_store; /* for the next server */
-	int dropper;              /* the socket to it; -1: none runs */
+	struct fd_store fd_store;  /* for the next server */
+	int dropper;               /* the socket to it; -1: none runs */
+	struct fd_store undropped; /* sockets that could not be sent to it */
+	struct deadline drop_at;   /* another one is forked for them */
 
 	struct listener *listener;
 	struct deadline listener_timer; /* is the socket there still? */
@@ -196,21 +206,44 @@ void keeper_memory_finish(struct keeper *keeper);
 void keeper_segments_replay(struct keeper *keeper);
 void keeper_memory_free(struct keeper *keeper);
 
+/* keeper/segment_pages.c: what pages they have */
+/* Before a populator is forked: what it leaves its figures in. */
+void keeper_pages_prepare(struct keeper *keeper);
+/* Makes the memfd, and maps it with the advice that the pool wants. */
+int keeper_segment_map(const struct pool_spec *spec, struct keeper_segment *s);
+/* Of a pool of reserved pages: are there enough for so many bytes? */
+int keeper_reserve_check(const struct pool_spec *spec, uint64_t bytes);
+/* The populator's work, in its process, where fd is the segment's: 0, or a
+ * positive errno. */
+int keeper_populate(
+	struct keeper *keeper, const struct keeper_segment *segment, int fd);
+/* Of the segment that was populated last, the bytes in huge pages. */
+uint64_t keeper_populated_huge(const struct keeper *keeper, uint64_t size);
+/* Logs that a pool will not get the pages that it asks for. */
+void keeper_pages_warn(const struct pool_spec *spec);
+
 /* keeper/segment_gaps.c: segments that go, and what takes their place */
 int keeper_drop_segment(struct keeper *keeper, const struct msg_segment *which);
 /* The lowest gap between a domain's segments that has so many bytes. */
-bool keeper_hole(const struct keeper *keeper, uint32_t domain, uint64_t size,
-	uint64_t *ret_offset, uint64_t *ret_end);
+bool keeper_hole(const struct keeper *keeper, uint32_t domain, uint32_t lane,
+	uint64_t size, uint64_t *ret_offset, uint64_t *ret_end);
+/* Where the last segment of a lane ends, or else the lane begins. */
+uint64_t keeper_lane_end(
+	const struct keeper *keeper, uint32_t domain, uint32_t lane);
+uint64_t keeper_lane_size(const struct keeper *keeper);
 
 /* keeper/dropper.c: closing what clients can put something into */
 /* Takes a socket, and closes it in another process; always returns -1. Never
  * blocks. If the peer is to see the end at once, the caller shuts the socket
  * down before. */
 int keeper_drop(struct keeper *keeper, int fd);
+/* Drops what could not be dropped before. If undropped is not empty then, no
+ * process could be forked. */
+void keeper_drop_rest(struct keeper *keeper);
 /* Lets the process go that does so. The next socket starts another. */
 void keeper_drop_end(struct keeper *keeper);
-/* The main function of that process. */
-_Noreturn void keeper_dropper_run(int sock);
+/* The main function of that process, which was forked with n of them. */
+_Noreturn void keeper_dropper_run(int sock, const int *inherited, int n);
 
 /* keeper/clients.c: accepting clients */
 /* Are there enough descriptors to serve a client, and to be stopped? */
@@ -221,7 +254,8 @@ void keeper_accept(struct keeper *keeper);
 /* All of them. */
 void keeper_accept_all(struct keeper *keeper);
 /* The server was idle for a long time: does a client wait? */
-void keeper_drain_accepts(struct keeper *keeper);
+void keeper_drain_accepts(
+	struct keeper *keeper, const struct msg_drain *question);
 struct keeper_client *keeper_client_find(
 	struct keeper *keeper, uint64_t number);
 /* One of the keeper before this one. Takes its descriptors. */
@@ -255,15 +289,14 @@ void keeper_fds_replay(struct keeper *keeper);
 
 /* keeper/fork.c: children */
 int keeper_fork_server(struct keeper *keeper);
-/* The socket to a new one. */
+/* The socket to a new one, which has inherited what is undropped. */
 int keeper_fork_dropper(struct keeper *keeper);
 int keeper_fork_loader(struct keeper *keeper, struct msg_loader *loader,
 	int *ret_sock, int *ret_pipe);
 /* Runs keeper_check_exec there, with the descriptor state. */
 pid_t keeper_fork_checker(struct keeper *keeper, int state);
-/* reserved: of the reserve of huge pages, so that no headroom is asked for. */
-pid_t keeper_fork_populator(struct keeper *keeper, int fd, void *addr,
-	uint64_t size, bool reserved);
+pid_t keeper_fork_populator(
+	struct keeper *keeper, const struct keeper_segment *segment);
 
 /* keeper/server_process.c: the server's life */
 uint64_t keeper_now(void); /* CLOCK_MONOTONIC ns */
@@ -306,7 +339,8 @@ void keeper_adopt_begin(void);
 /* Handles all messages that have come. -EPIPE: the server is gone; -EPROTO: a
  * message is invalid. */
 int keeper_receive_server(struct keeper *keeper);
-/* Handles all messages that a dead server left. */
+/* Handles all messages that a dead server left; waits for a while for what they
+ * lack. */
 void keeper_receive_last(struct keeper *keeper);
 
 /* keeper/upgrade.c: another program over the same memory */

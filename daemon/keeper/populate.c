@@ -15,7 +15,9 @@
  * back, until they meet.
  *
  * Where shared memory can have transparent huge pages there are faults alone:
- * the advice to use them is given to a mapping, and a huge page costs one.
+ * the advice to use them is given to a mapping, and a huge page costs one. So
+ * it is where a machine has several nodes: what was allocated without a fault
+ * cannot be asked for its node.
  */
 #include "daemon/keeper/populate.h"
 
@@ -27,6 +29,8 @@
 #include "base/checked.h"
 #include "base/cpus.h"
 #include "base/headroom.h"
+#include "base/nodes.h"
+#include "base/page.h"
 #include "base/shmem_huge.h"
 #include "daemon/keeper/keeper.h"
 
@@ -44,6 +48,7 @@ struct populate {
 	int fd;
 	char *addr;
 	bool reserved;
+	int node; /* -1: any */
 	uint64_t step;
 	pthread_mutex_t lock; /* of all below */
 	uint64_t front, back; /* no thread has begun the pages between */
@@ -63,10 +68,16 @@ static bool allocate(int fd, uint64_t at, uint64_t size)
 	return r == 0;
 }
 
+/* Of a node that runs out the kernel kills, as it does of a cgroup. */
+static bool is_full(const struct populate *p, uint64_t size)
+{
+	return p->node >= 0 && node_room("", p->node, PAGE) < size;
+}
+
 /* If the pages cannot be allocated, a fault at one gives the reason. */
 static int have(struct populate *p, bool allocating, uint64_t at, uint64_t size)
 {
-	if (!p->reserved && headroom_check(size) < 0)
+	if (!p->reserved && (headroom_check(size) < 0 || is_full(p, size)))
 		return ENOSPC;
 	if (allocating && allocate(p->fd, at, size))
 		return 0;
@@ -117,13 +128,14 @@ static void *help(void *arg)
 	return NULL;
 }
 
-int populate_by(
-	int fd, void *addr, uint64_t size, bool reserved, bool may_allocate)
+static int populate_on(int fd, void *addr, uint64_t size, bool reserved,
+	bool may_allocate, int node)
 {
 	struct populate p = {
 		.fd = fd,
 		.addr = addr,
 		.reserved = reserved,
+		.node = node,
 		.step = MIN(MAX(size / (4ull * THREADS) & ~(SEGMENT_UNIT - 1),
 				    SEGMENT_UNIT),
 			STEP_MAX),
@@ -143,8 +155,15 @@ int populate_by(
 	return p.error;
 }
 
-int populate(int fd, void *addr, uint64_t size, bool reserved)
+int populate_by(
+	int fd, void *addr, uint64_t size, bool reserved, bool may_allocate)
 {
-	return populate_by(fd, addr, size, reserved,
-		!reserved && shmem_huge_pages("") == 0);
+	return populate_on(fd, addr, size, reserved, may_allocate, -1);
+}
+
+int populate(int fd, void *addr, uint64_t size, bool reserved, bool faulted,
+	int node)
+{
+	return populate_on(fd, addr, size, reserved,
+		!reserved && !faulted && shmem_huge_pages("") == 0, node);
 }

@@ -10,10 +10,12 @@
  * a few threads. Nothing has been written to it, nor is it sealed. From then on
  * a fault finds its page, and clears it unless it was cleared here.
  * reserved: of huge pages, which are ours already; else it stops where the
- * headroom ends. Size is a multiple of SEGMENT_UNIT. 0, or a positive errno:
- * ENOSPC, ENOMEM.
+ * headroom ends, or the room on that node, if it is one. faulted: every page is
+ * in this process's tables at the end, so that it can be looked for. Size is a
+ * multiple of SEGMENT_UNIT. 0, or a positive errno: ENOSPC, ENOMEM.
  */
-int populate(int fd, void *addr, uint64_t size, bool reserved);
+int populate(int fd, void *addr, uint64_t size, bool reserved, bool faulted,
+	int node);
 
 /* The same; may_allocate chooses the way, for tests. */
 int populate_by(

@@ -27,7 +27,10 @@ int keeper_pool_add(struct keeper *keeper, const struct pool_spec *spec)
 	if (r == 0)
 		log_info("pool_new", log_text("pool", spec->name),
 			log_u64("uid", spec->uid), log_u64("gid", spec->gid),
-			log_text("mode", mode));
+			log_text("mode", mode),
+			log_text("pages", pool_pages_name(spec)));
+	if (r == 0)
+		keeper_pages_warn(spec);
 	return r;
 }
 
@@ -70,7 +73,7 @@ static void reload_pool(struct keeper *keeper, const struct pool_spec *want)
 	}
 	domain->spec.limit = want->limit;
 	if (memcmp(&same, &domain->spec, sizeof(same)) != 0)
-		stays("owner, group, mode, page-size and segment-size",
+		stays("owner, group, mode, pages, segment-size and node",
 			want->name);
 }
 
@@ -99,6 +102,9 @@ static void reload_settings(struct keeper *keeper, const struct options *now)
 		stays("budget", old->socket);
 	if (old->segment_max != now->segment_max)
 		stays("segment-size", old->socket);
+	if (memcmp(&old->placement, &now->placement, sizeof(old->placement)) !=
+		0)
+		stays("node", old->socket);
 	if (old->mode != now->mode)
 		stays("mode", old->socket);
 }

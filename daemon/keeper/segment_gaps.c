@@ -21,6 +21,17 @@ struct range {
 	uint64_t offset, end;
 };
 
+uint64_t keeper_lane_size(const struct keeper *keeper)
+{
+	return keeper->memory.reach / keeper->memory.lanes;
+}
+
+static bool is_in(const struct keeper *keeper, const struct mapped_segment *s,
+	uint32_t lane)
+{
+	return s->offset / keeper_lane_size(keeper) == lane;
+}
+
 static int by_offset(const void *a, const void *b)
 {
 	const struct range *x = a, *y = b;
@@ -28,9 +39,9 @@ static int by_offset(const void *a, const void *b)
 	return (x->offset > y->offset) - (x->offset < y->offset);
 }
 
-/* The domain's segments in the order of the pool; NULL without memory. */
-static struct range *ranges_of(
-	const struct keeper *keeper, uint32_t domain, uint32_t *ret_n)
+/* The domain's segments of a lane, in its order; NULL without memory. */
+static struct range *ranges_of(const struct keeper *keeper, uint32_t domain,
+	uint32_t lane, uint32_t *ret_n)
 {
 	struct range *ranges =
 		calloc(keeper->memory.n_segments + 1, sizeof(*ranges));
@@ -40,7 +51,7 @@ static struct range *ranges_of(
 		const struct mapped_segment *s =
 			&keeper->memory.segments[i].mapped;
 
-		if (s->domain == domain)
+		if (s->domain == domain && is_in(keeper, s, lane))
 			ranges[n++] =
 				(struct range) {s->offset, s->offset + s->size};
 	}
@@ -50,12 +61,13 @@ static struct range *ranges_of(
 	return ranges;
 }
 
-bool keeper_hole(const struct keeper *keeper, uint32_t domain, uint64_t size,
-	uint64_t *ret_offset, uint64_t *ret_end)
+bool keeper_hole(const struct keeper *keeper, uint32_t domain, uint32_t lane,
+	uint64_t size, uint64_t *ret_offset, uint64_t *ret_end)
 {
 	uint32_t n;
-	_cleanup_free_ struct range *ranges = ranges_of(keeper, domain, &n);
-	uint64_t at = 0;
+	_cleanup_free_ struct range *ranges =
+		ranges_of(keeper, domain, lane, &n);
+	uint64_t at = lane * keeper_lane_size(keeper);
 
 	for (uint32_t i = 0; ranges && i < n; i++) {
 		if (ranges[i].offset - at >= size) {
@@ -66,6 +78,21 @@ bool keeper_hole(const struct keeper *keeper, uint32_t domain, uint64_t size,
 		at = ranges[i].end;
 	}
 	return false;
+}
+
+uint64_t keeper_lane_end(
+	const struct keeper *keeper, uint32_t domain, uint32_t lane)
+{
+	uint64_t end = lane * keeper_lane_size(keeper);
+
+	for (uint32_t i = 0; i < keeper->memory.n_segments; i++) {
+		const struct mapped_segment *s =
+			&keeper->memory.segments[i].mapped;
+
+		if (s->domain == domain && is_in(keeper, s, lane))
+			end = MAX(end, s->offset + s->size);
+	}
+	return end;
 }
 
 /* Where the last segment of a domain ends. */

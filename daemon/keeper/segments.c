@@ -21,7 +21,7 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "base/headroom.h"
-#include "daemon/keeper/numa.h"
+#include "daemon/keeper/placement.h"
 #include "daemon/loop/log.h"
 #include "shm/segment.h"
 #include "shm/table.h"
@@ -31,7 +31,8 @@
 /* Whole units, and whole pages where they are larger. */
 static uint64_t round_size(const struct keeper_domain *domain, uint64_t size)
 {
-	uint64_t unit = MAX(SEGMENT_UNIT, 1ull << domain->spec.page_shift);
+	uint64_t unit =
+		MAX(SEGMENT_UNIT, 1ull << pool_page_shift(&domain->spec));
 
 	size = MIN(size, domain->spec.segment_max);
 	return (size + unit - 1) & ~(unit - 1);
@@ -39,11 +40,14 @@ static uint64_t round_size(const struct keeper_domain *domain, uint64_t size)
 
 /* The pool doubles, so that a small daemon stays small and a large one has
  * few segments; a load that needs more gets more at once. */
-static uint64_t next_size(const struct keeper_domain *domain, uint64_t left)
+static uint64_t next_size(
+	const struct keeper *keeper, const struct keeper_grow *grow)
 {
-	uint64_t size = MAX(SEGMENT_FIRST, domain->pool_end);
+	uint64_t end = keeper_lane_end(keeper, grow->want.domain, grow->lane) -
+		       grow->lane * keeper_lane_size(keeper);
 
-	return round_size(domain, MAX(size, left));
+	return round_size(&keeper->domains[grow->want.domain],
+		MAX(MAX(SEGMENT_FIRST, end), grow->left));
 }
 
 /* The least that is needed, and no more. */
@@ -96,8 +100,11 @@ static int may_grow(const struct keeper *keeper,
 			SEGMENTS_MAX);
 	if (check_limit(domain, bytes) < 0)
 		return -ENOSPC;
-	/* The reserve of huge pages was taken from what is free long ago. */
-	return domain->spec.page_shift > 12 ? 0 : headroom_check(bytes);
+	/* The reserve of huge pages was taken from what is free long ago. Others
+	 * may take of either meanwhile: then a segment fails. */
+	return pool_is_reserved(&domain->spec)
+		       ? keeper_reserve_check(&domain->spec, bytes)
+		       : headroom_check(bytes);
 }
 
 /* The segment that is being made comes to nothing. */
@@ -112,29 +119,6 @@ static void drop_growing(struct keeper *keeper)
 	keeper->memory.populator_pid = 0;
 }
 
-/* A mapping of hugetlb memory reserves its pages, all or none. */
-static int map_segment(const struct pool_spec *spec, struct keeper_segment *s)
-{
-	char name[64];
-	int r;
-
-	snprintf(name, sizeof(name), "tarn-%u-%u", s->mapped.domain,
-		s->mapped.number);
-	r = segment_create(name, s->mapped.size, spec->page_shift, &s->fd);
-	if (r == 0)
-		r = segment_map_rw(s->fd, s->mapped.size, &s->mapped.addr);
-	if (r < 0 && spec->page_shift > 12)
-		return tarn_fail(ENOSPC,
-			"the pool %s needs %llu huge pages of %u MiB, and so "
-			"many are not free in the reserve; see "
-			"/sys/kernel/mm/hugepages, or use page-size = 4K",
-			spec->name,
-			(unsigned long long)(s->mapped.size >>
-					     spec->page_shift),
-			1u << (spec->page_shift - 20));
-	return r;
-}
-
 /* The next segment of a domain's pool, up to where it is populated. */
 static int make_segment(
 	struct keeper *keeper, const struct keeper_grow *grow, uint64_t size)
@@ -142,7 +126,6 @@ static int make_segment(
 	uint32_t number = grow->want.domain;
 	const struct keeper_domain *domain = &keeper->domains[number];
 	struct keeper_segment *s = &keeper->memory.growing;
-	bool huge = domain->spec.page_shift > 12;
 	int r = may_grow(keeper, domain, size);
 
 	if (r < 0)
@@ -154,13 +137,11 @@ static int make_segment(
 			.size = size},
 		.fd = -1,
 	};
-	r = map_segment(&domain->spec, s);
+	r = keeper_segment_map(&domain->spec, s);
+	if (r == 0)
+		r = placement_bind(keeper, s);
 	if (r == 0) {
-		numa_place(s->mapped.addr, size);
-		if (!huge)
-			madvise(s->mapped.addr, size, MADV_HUGEPAGE);
-		keeper->memory.populator_pid = keeper_fork_populator(
-			keeper, s->fd, s->mapped.addr, size, huge);
+		keeper->memory.populator_pid = keeper_fork_populator(keeper, s);
 		r = keeper->memory.populator_pid < 0
 			    ? (int)keeper->memory.populator_pid
 			    : 0;
@@ -176,30 +157,38 @@ static bool into_hole(struct keeper *keeper, struct keeper_grow *grow)
 {
 	const struct keeper_domain *domain =
 		&keeper->domains[grow->want.domain];
-	uint64_t unit = MAX(SEGMENT_UNIT, 1ull << domain->spec.page_shift);
-	uint64_t bytes = grow->want.bytes, whole = grow->want.whole, sum;
-	bool fits = !add_u64(domain->pool_end, bytes, &sum) &&
-		    sum <= keeper->memory.reach;
+	uint64_t unit =
+		MAX(SEGMENT_UNIT, 1ull << pool_page_shift(&domain->spec));
+	uint64_t at, end;
+	uint64_t bytes = grow->want.bytes, whole = grow->want.whole;
+	bool fits = bytes <= grow->end - grow->at;
 
 	if (round_up_u64(MAX(whole, bytes), unit, &whole) ||
 		(fits && bytes <= whole / 2))
 		return false;
 	if (!keeper_hole(
-		    keeper, grow->want.domain, whole, &grow->at, &grow->end) ||
+		    keeper, grow->want.domain, grow->lane, whole, &at, &end) ||
 		may_grow(keeper, domain, whole) < 0)
 		return false;
+	grow->at = at;
+	grow->end = end;
 	grow->left = whole;
 	return true;
 }
 
-static void find_place(struct keeper *keeper, struct keeper_grow *grow)
+static int find_place(struct keeper *keeper, struct keeper_grow *grow)
 {
+	int r = placement_choose(keeper, grow);
+
 	grow->placed = true;
+	if (r < 0)
+		return r;
+	grow->at = keeper_lane_end(keeper, grow->want.domain, grow->lane);
+	grow->end = (grow->lane + 1) * keeper_lane_size(keeper);
 	if (into_hole(keeper, grow))
-		return;
-	grow->at = keeper->domains[grow->want.domain].pool_end;
-	grow->end = keeper->memory.reach;
+		return 0;
 	grow->left = grow->want.bytes;
+	return 0;
 }
 
 static int begin_segment(struct keeper *keeper, struct keeper_grow *grow)
@@ -207,15 +196,15 @@ static int begin_segment(struct keeper *keeper, struct keeper_grow *grow)
 	const struct keeper_domain *domain =
 		&keeper->domains[grow->want.domain];
 	uint64_t least = least_size(domain, grow->left);
-	uint64_t size =
-		MIN(next_size(domain, grow->left), grow->end - grow->at);
+	uint64_t size = MIN(next_size(keeper, grow), grow->end - grow->at);
 	int r;
 
 	if (least > grow->end - grow->at)
 		return tarn_fail(ENOSPC,
 			"the pool's range of %.0f GiB of "
 			"addresses is used up",
-			(double)keeper->memory.reach / (1 << 30));
+			(double)keeper_lane_size(keeper) / (1 << 30));
+	size = MAX(least, MIN(size, placement_room(keeper, grow)));
 	r = make_segment(keeper, grow, size);
 	/* Doubling is for later; now it is the rest that counts. */
 	if (r < 0 && least < size)
@@ -233,7 +222,10 @@ static void grow_done(struct keeper *keeper, int r)
 	union {
 		struct msg_grown head;
 		char space[sizeof(struct msg_grown) + TARN_MESSAGE_MAX];
-	} body = {.head = {.domain = grow->want.domain, .error = -r}};
+	} body = {.head = {.domain = grow->want.domain,
+			  .error = -r,
+			  .lane = grow->lane,
+			  .flags = grow->of_node ? GROWN_NODE : 0}};
 
 	keeper->memory.grows = grow->next;
 	grow->asked = false;
@@ -252,10 +244,12 @@ static void work_on_grows(struct keeper *keeper)
 		/* Refused as a whole rather than after the first of many
 		 * segments. */
 		if (!grow->placed) {
-			find_place(keeper, grow);
-			r = may_grow(keeper,
-				&keeper->domains[grow->want.domain],
-				grow->left);
+			r = find_place(keeper, grow);
+			grow->of_node = r < 0;
+			if (r == 0)
+				r = may_grow(keeper,
+					&keeper->domains[grow->want.domain],
+					grow->left);
 		}
 		if (r == 0 && grow->left > 0) {
 			r = begin_segment(keeper, grow);
@@ -284,16 +278,23 @@ int keeper_grow(struct keeper *keeper, const struct msg_grow *want)
 	return 0;
 }
 
-static int seal_segment(struct keeper *keeper)
+static struct msg_segment message_of(const struct keeper_segment *s)
 {
-	struct keeper_segment *s = &keeper->memory.growing, *more;
-	struct keeper_domain *domain = &keeper->domains[s->mapped.domain];
-	struct msg_segment message = {
+	return (struct msg_segment) {
 		.domain = s->mapped.domain,
 		.number = s->mapped.number,
 		.offset = s->mapped.offset,
 		.size = s->mapped.size,
+		.huge = s->huge,
+		.place = s->mapped.place,
 	};
+}
+
+static int seal_segment(struct keeper *keeper)
+{
+	struct keeper_segment *s = &keeper->memory.growing, *more;
+	struct keeper_domain *domain = &keeper->domains[s->mapped.domain];
+	struct msg_segment message = message_of(s);
 	_cleanup_fd_ int ro = -1;
 	int r;
 
@@ -329,7 +330,8 @@ static int seal_segment(struct keeper *keeper)
 		log_info("segment_add", log_u64("segment", s->mapped.number),
 			log_u64("domain", s->mapped.domain),
 			log_u64("offset", s->mapped.offset),
-			log_u64("bytes", s->mapped.size));
+			log_u64("bytes", s->mapped.size),
+			log_u64("huge", s->huge));
 	return 0;
 }
 
@@ -348,12 +350,7 @@ static void go_on(struct keeper *keeper, int r)
 static int offer_segment(struct keeper *keeper)
 {
 	const struct keeper_segment *s = &keeper->memory.growing;
-	struct msg_segment message = {
-		.domain = s->mapped.domain,
-		.number = s->mapped.number,
-		.offset = s->mapped.offset,
-		.size = s->mapped.size,
-	};
+	struct msg_segment message = message_of(s);
 
 	return keeper_send(
 		keeper, D_SEGMENT_MAP, &message, sizeof(message), &s->fd, 1);
@@ -382,17 +379,25 @@ int keeper_mapped(struct keeper *keeper, const struct msg_segment *answer)
 /* The populator ended: 0, or the errno of what it ran into. */
 void keeper_populated(struct keeper *keeper, int status)
 {
-	const struct keeper_segment *s = &keeper->memory.growing;
+	struct keeper_segment *s = &keeper->memory.growing;
 	int r;
 
 	keeper->memory.populator_pid = 0;
-	if (status == 0)
-		r = offer_segment(keeper);
-	else
+	s->huge = keeper_populated_huge(keeper, s->mapped.size);
+	if (status == 0) {
+		r = placement_judge(keeper, s);
+		keeper->memory.grows->of_node = r < 0;
+		if (r == 0)
+			r = offer_segment(keeper);
+	} else {
+		keeper->memory.grows->of_node =
+			status == ENOSPC && placement_node(keeper, s) >= 0 &&
+			headroom_check(s->mapped.size) == 0;
 		r = tarn_fail(ENOSPC, "%.1f MiB of memory could not be had: %s",
 			(double)s->mapped.size / 1048576,
 			status == ENOSPC ? "others took it meanwhile"
 					 : tarn_errno_text(status));
+	}
 	go_on(keeper, r);
 }
 
@@ -435,16 +440,6 @@ void keeper_memory_finish(struct keeper *keeper)
 	}
 	if (making && !keeper->memory.populator_pid)
 		go_on(keeper, seal_segment(keeper));
-}
-
-static struct msg_segment message_of(const struct keeper_segment *s)
-{
-	return (struct msg_segment) {
-		.domain = s->mapped.domain,
-		.number = s->mapped.number,
-		.offset = s->mapped.offset,
-		.size = s->mapped.size,
-	};
 }
 
 void keeper_segments_replay(struct keeper *keeper)

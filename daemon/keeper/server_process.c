@@ -108,24 +108,34 @@ void keeper_insist(
 
 /* ---- telling a new one ------------------------------------------------ */
 
+static uint64_t replay_end(void)
+{
+	return keeper_now() + REPLAY_MS * 1000000ull;
+}
+
 /* Waits, unlike everything else here: each descriptor would be duplicated for
- * the queue, and there are as many as this process may have. */
+ * the queue, and there are as many as this process may have. It waits for all
+ * messages together as long as for one, if none can be sent: where the kernel refuses descriptors for long, as others leave
+ * theirs unread, the rest is queued, and sent when they are read; meanwhile the
+ * keeper takes signals. */
 void keeper_replay(struct keeper *keeper, uint16_t type, const void *body,
 	size_t size, const int *fds, int n_fds)
 {
 	struct pollfd p = {.fd = keeper->server.sock, .events = POLLOUT};
-	uint64_t until = keeper_now() + REPLAY_MS * 1000000ull;
 	int r = keeper_send(keeper, type, body, size, fds, n_fds);
 
 	while (keeper->server.sock >= 0 &&
 		!wire_writer_empty(keeper->server.writer)) {
-		if (keeper_now() > until || r < 0)
+		if (keeper_now() > keeper->server.replay_until || r < 0)
 			break;
 		poll(&p, 1, 100);
 		r = keeper_flush(keeper);
 		if (r == -EPIPE)
 			return;
 	}
+	if (keeper->server.sock >= 0 &&
+		wire_writer_empty(keeper->server.writer))
+		keeper->server.replay_until = replay_end();
 	/* Half of the state would be worse than none: the server would take
 	 * memory of which it is not told for free. */
 	if (r < 0)
@@ -136,6 +146,7 @@ static void replay_all(struct keeper *keeper)
 {
 	struct keeper_client *client = NULL;
 
+	keeper->server.replay_until = replay_end();
 	keeper_domains_replay(keeper);
 	keeper_segments_replay(keeper);
 	keeper_loaders_replay(keeper);

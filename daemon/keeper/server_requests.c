@@ -6,11 +6,17 @@
 #include "daemon/keeper/keeper.h"
 
 #include <errno.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
 #include "daemon/loop/log.h"
+
+/* Picked: descriptors and memory of other processes come back meanwhile, and
+ * clients wait ten times as long for an answer. */
+#define LAST_NS 1000000000ull
+#define LAST_NAP_US 10000
 
 static void client_speaks(struct keeper *keeper, const struct msg_client *m)
 {
@@ -36,7 +42,7 @@ static bool has_its_size(const struct wire_message *m)
 		{D_SEGMENT_MAPPED, sizeof(struct msg_segment)},
 		{D_DROP_SEGMENT, sizeof(struct msg_segment)},
 		{D_LOADER, sizeof(struct msg_loader)},
-		{D_DRAIN_ACCEPTS, 0},
+		{D_DRAIN_ACCEPTS, sizeof(struct msg_drain)},
 		{D_CLIENT_GONE, sizeof(struct msg_client)},
 		{D_STORE_FD, sizeof(struct msg_fd_key)},
 		{D_DROP_FD, sizeof(struct msg_fd_key)},
@@ -91,7 +97,7 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 		client_speaks(keeper, (struct msg_client *)m->body);
 		return 0;
 	case D_DRAIN_ACCEPTS:
-		keeper_drain_accepts(keeper);
+		keeper_drain_accepts(keeper, (struct msg_drain *)m->body);
 		return 0;
 	case D_CLIENT_GONE:
 		keeper_client_forget(
@@ -119,21 +125,30 @@ static void pause_reading(struct keeper *keeper)
 		keeper_now() + KEEPER_AGAIN_US * 1000ull);
 }
 
+/* Could a descriptor that comes now be received, and kept? */
+static bool is_place(struct keeper *keeper)
+{
+	int fd = fd_dup(keeper->server.sock);
+	bool yes = fd >= 0 && fd_store_make_room(&keeper->fd_store, fd) >= 0;
+
+	fd_close(fd);
+	return yes;
+}
+
 /* A message that comes when this process can open nothing more arrives without
  * the descriptor that it brought, and is not sent again: so it stays in the
  * socket until there is a place. */
 static bool has_place(struct keeper *keeper)
 {
-	int fd = fd_dup(keeper->server.sock);
+	bool yes = is_place(keeper);
 
-	fd_close(fd);
-	if (fd < 0)
+	if (!yes)
 		pause_reading(keeper);
-	return fd >= 0;
+	return yes;
 }
 
-/* What is only short is no reason to give up all memory: what was asked for
- * does not come about. */
+/* A transient shortage does not end the server: only the request that met it
+ * fails. */
 static int judge(struct keeper *keeper, const struct wire_message *m, int r)
 {
 	if (r >= 0 || r == -EPROTO || r == -EPIPE)
@@ -142,6 +157,17 @@ static int judge(struct keeper *keeper, const struct wire_message *m, int r)
 		log_error("message_failed", log_u64("type", m->type),
 			log_text("error", tarn_fail_message()));
 	return 0;
+}
+
+/* What wire_receive returned; 1: there may be more; or an error. */
+static int take_received(struct keeper *keeper, struct wire_message *m, int r)
+{
+	if (r == 1)
+		r = judge(keeper, m, take_message(keeper, m));
+	else if (wire_is_short(r))
+		r = judge(keeper, m, r);
+	wire_message_clear(m);
+	return r < 0 ? r : 1;
 }
 
 /* 1: there may be more; 0: there is none, for now; or an error. */
@@ -155,12 +181,7 @@ static int receive_one(struct keeper *keeper)
 		pause_reading(keeper);
 	if (r == -EAGAIN || r == -ENOBUFS)
 		return 0;
-	if (r == 1)
-		r = judge(keeper, &m, take_message(keeper, &m));
-	else if (wire_is_short(r))
-		r = judge(keeper, &m, r);
-	wire_message_clear(&m);
-	return r < 0 ? r : 1;
+	return take_received(keeper, &m, r);
 }
 
 int keeper_receive_server(struct keeper *keeper)
@@ -172,11 +193,55 @@ int keeper_receive_server(struct keeper *keeper)
 	return MIN(r, 0);
 }
 
-/* There will be no other time for them. */
+/* ---- of a dead server ------------------------------------------------- */
+
+/* As wire_receive; until then what lacks a descriptor or memory is tried
+ * again, and stays in the socket. */
+static int receive_until(
+	struct keeper *keeper, uint64_t until, struct wire_message *m)
+{
+	for (;;) {
+		bool waits = keeper_now() < until;
+		bool lacks = waits &&
+			     wire_next_header(keeper->server.sock).type ==
+				     D_STORE_FD &&
+			     !is_place(keeper);
+		int r = lacks ? -ENOBUFS
+			      : wire_receive(keeper->server.sock, NULL, m);
+
+		if (!waits || r != -ENOBUFS)
+			return r;
+		usleep(LAST_NAP_US);
+	}
+}
+
+/*
+ * There will be no other time for them: the next server cannot begin before
+ * their end, and does not say them again. So what lacks something is waited for
+ * here. The wait is one for all of them, and has an end: without a server
+ * nothing is answered. After it, messages that need nothing still count.
+ */
 void keeper_receive_last(struct keeper *keeper)
 {
+	uint64_t until = keeper_now() + LAST_NS;
+	unsigned lost = 0;
+	int r = 1;
+
 	if (keeper->server.sock < 0)
 		return;
-	while (receive_one(keeper) == 1)
-		;
+	while (r == 1) {
+		struct wire_message m = {0};
+
+		r = receive_until(keeper, until, &m);
+		lost += r == -EMFILE;
+		if (r != -EAGAIN && r != -ENOBUFS)
+			r = take_received(keeper, &m, r);
+	}
+	if (lost || r == -ENOBUFS)
+		log_error("last_messages_lost", log_u64("descriptors", lost),
+			log_u64("unread", r == -ENOBUFS),
+			log_text("text",
+				"a dead server had sent more than this process "
+				"had descriptors or memory for: tensors of "
+				"which the memory did not come are lost"));
 }

@@ -26,8 +26,9 @@ struct keeper_settings {
 	uint64_t budget;
 	uint64_t segment_max;
 	uint64_t idle_ns;
-	uint32_t mode;
-	uint32_t there; /* in memory: it was handed over */
+	uint16_t mode;
+	struct placement placement; /* of older programs auto */
+	uint32_t there;             /* in memory: it was handed over */
 	struct config config;
 };
 

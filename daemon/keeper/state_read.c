@@ -150,7 +150,9 @@ static int read_segment(struct reading *r)
 			.mapped = {.domain = record.domain,
 				.number = record.number,
 				.offset = record.offset,
-				.size = record.size},
+				.size = record.size,
+				.place = record.place},
+			.huge = MIN(record.huge, record.size),
 			.fd = record.fd,
 		};
 	keeper->memory.allocated += record.size;
@@ -306,6 +308,11 @@ static int read_head(struct reading *r, struct keeper_settings *ret_settings)
 	r->at += head->size;
 	head->rest.socket[sizeof(head->rest.socket) - 1] = '\0';
 	folder[sizeof(head->rest.listener.folder.path) - 1] = '\0';
+	if (head->lanes > LANES_MAX || head->lanes & (head->lanes - 1))
+		return tarn_fail(EPROTO,
+			"state: pools of %u lanes; a power of two up to %u is "
+			"known to this version",
+			head->lanes, LANES_MAX);
 	if (*folder != '/')
 		return tarn_fail(EPROTO,
 			"state: the socket's folder is '%.100s', which is no "
@@ -314,6 +321,7 @@ static int read_head(struct reading *r, struct keeper_settings *ret_settings)
 	keeper->instance = head->instance;
 	keeper->memory.budget = head->budget;
 	keeper->memory.reach = head->reach;
+	keeper->memory.lanes = MAX(head->lanes, 1u);
 	keeper->began_at = head->began_at;
 	keeper->clients.next = head->next_client;
 	keeper->memory.next_segment = head->next_segment;

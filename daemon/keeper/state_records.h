@@ -31,7 +31,7 @@ struct state_head {
 	uint32_t restarts;
 	uint32_t ended;
 	uint32_t upgrades;
-	uint32_t pad;
+	uint32_t lanes; /* of each pool; of older programs 0: one */
 	struct keeper_rest rest;
 	/* struct keeper_settings, behind this and before the lists: where, from
 	 * the beginning of the head. Of another version it is not read. */
@@ -54,7 +54,8 @@ struct state_segment {
 	uint64_t offset;
 	uint64_t size;
 	int32_t fd;
-	uint32_t pad;
+	uint32_t place; /* of older programs not known */
+	uint64_t huge;
 };
 
 struct state_client {

@@ -39,6 +39,8 @@ static void write_segments(const struct keeper *keeper, FILE *f)
 			.offset = s->mapped.offset,
 			.size = s->mapped.size,
 			.fd = s->fd,
+			.place = s->mapped.place,
+			.huge = s->huge,
 		};
 
 		fwrite(&record, sizeof(record), 1, f);
@@ -91,6 +93,7 @@ static void write_settings(const struct keeper *keeper, FILE *f)
 		.segment_max = options->segment_max,
 		.idle_ns = options->idle_ns,
 		.mode = options->mode,
+		.placement = options->placement,
 		.there = true,
 		.config = keeper->config,
 	};
@@ -115,6 +118,7 @@ static struct state_head head_of(
 		.instance = keeper->instance,
 		.budget = keeper->memory.budget,
 		.reach = keeper->memory.reach,
+		.lanes = keeper->memory.lanes,
 		.began_at = keeper->began_at,
 		.next_client = keeper->clients.next,
 		.next_segment = keeper->memory.next_segment,

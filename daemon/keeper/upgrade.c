@@ -29,6 +29,7 @@
 #include "base/fail.h"
 #include "base/fd.h"
 #include "daemon/keeper/listener.h"
+#include "daemon/keeper/placement.h"
 #include "daemon/keeper/state.h"
 #include "daemon/loop/log.h"
 
@@ -185,6 +186,13 @@ static int upgrade(struct keeper *keeper)
 	_cleanup_fd_ int state = -1;
 	int r;
 
+	/* The exec would close them here. */
+	keeper_drop_rest(keeper);
+	if (keeper->undropped.n)
+		return tarn_fail(EBUSY,
+			"%u sockets of clients that are gone cannot be closed "
+			"at present, as no process can be forked",
+			keeper->undropped.n);
 	keeper_memory_forget(keeper);
 	r = write_state(keeper, keeper_now(), &state);
 	if (r < 0)
@@ -265,7 +273,8 @@ static void take_settings(
 		options->budget = settings->budget;
 		options->segment_max = settings->segment_max;
 		options->idle_ns = settings->idle_ns;
-		options->mode = (uint16_t)settings->mode;
+		options->mode = settings->mode;
+		options->placement = settings->placement;
 		keeper->config = settings->config;
 		return;
 	}
@@ -296,6 +305,7 @@ int keeper_adopt(struct keeper *keeper)
 	if (r < 0)
 		return r;
 	fd_close(state);
+	placement_begin(keeper, true);
 	keeper_state_inherit(keeper, false);
 	oom_adopt(&rest.oom);
 	keeper->options.socket = rest.socket;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Checks a client's descriptors: they must be readable, of a regular file, and
- * both of the same one. Finds out which version of which file that is, whether
+ * both of the same version of one. Finds out which version of which file that is, whether
  * it is the one whose header the client has parsed, and whether its bytes may
  * be kept for others.
  */
@@ -57,29 +57,42 @@ static int status(int fd, struct stat *ret)
 	return 0;
 }
 
-static int check_direct(int fd, const struct stat *buffered)
+/* Device and inode do not tell two files apart everywhere: an overlayfs over
+ * subvolumes of one btrfs shows the inodes of all of them under one device. All
+ * stamps do: nobody can give a file the change time of another. */
+static int check_direct(int fd, const struct file_identity *buffered)
 {
-	struct stat st;
-	int r = check_flags(fd, true);
+	struct file_identity id;
+	int r = identity_of(fd, &id);
 
-	if (r >= 0)
-		r = status(fd, &st);
-	if (r < 0)
+	if (r < 0 || identity_same(&id, buffered))
 		return r;
-	if (st.st_dev != buffered->st_dev || st.st_ino != buffered->st_ino)
+	if (id.dev != buffered->dev || id.ino != buffered->ino)
 		return tarn_fail(EINVAL,
 			"the two descriptors are of different files: inode "
 			"%llu and %llu",
-			(unsigned long long)buffered->st_ino,
-			(unsigned long long)st.st_ino);
-	return 0;
+			(unsigned long long)buffered->ino,
+			(unsigned long long)id.ino);
+	return tarn_fail(ESTALE,
+		"the two descriptors are of different files or of different "
+		"versions of one, both inode %llu: %llu and %llu bytes; open "
+		"it again when its writer is done",
+		(unsigned long long)id.ino, (unsigned long long)buffered->size,
+		(unsigned long long)id.size);
 }
 
-static enum not_kept judge(int fd, const struct file_identity *id)
+static bool has_writers(int buffered_fd, int direct_fd)
+{
+	return loader_writers(buffered_fd) == WRITERS_SOME ||
+	       (direct_fd >= 0 && loader_writers(direct_fd) == WRITERS_SOME);
+}
+
+static enum not_kept judge(
+	int buffered_fd, int direct_fd, const struct file_identity *id)
 {
 	/* On a network file system a refusal means only that its server gave no
 	 * delegation. */
-	if (loader_writers(fd) == WRITERS_SOME && !identity_is_remote(id))
+	if (has_writers(buffered_fd, direct_fd) && !identity_is_remote(id))
 		return NOT_KEPT_WRITERS;
 	switch (identity_worth(id)) {
 	case IDENTITY_LASTS:
@@ -130,22 +143,30 @@ int loader_identify(int buffered_fd, int direct_fd,
 			"the file is a %s, not a regular file",
 			kind_of(st.st_mode));
 	if (direct_fd >= 0)
-		r = check_direct(direct_fd, &st);
+		r = check_flags(direct_fd, true);
 	*ret = (struct msg_identity) {0};
 	if (r >= 0)
 		r = identity_settled(buffered_fd, &ret->file);
 	settled = r == 0;
+	if (r >= 0 && direct_fd >= 0)
+		r = check_direct(direct_fd, &ret->file);
 	if (r >= 0)
 		r = check_seen(seen, &ret->file);
 	/* After the stamps, before any read: see loader/writers.c. A writer
 	 * that writes in every tick may have closed the file in between. */
 	if (r >= 0)
-		ret->not_kept = settled ? judge(buffered_fd, &ret->file)
-					: NOT_KEPT_WRITERS;
+		ret->not_kept =
+			settled ? judge(buffered_fd, direct_fd, &ret->file)
+				: NOT_KEPT_WRITERS;
 	return r;
 }
 
-int loader_unchanged(int fd, const struct msg_identity *was)
+int loader_unchanged(
+	int buffered_fd, int direct_fd, const struct msg_identity *was)
 {
-	return identity_unchanged(fd, &was->file);
+	int r = identity_unchanged(buffered_fd, &was->file);
+
+	return r < 0 || direct_fd < 0
+		       ? r
+		       : identity_unchanged(direct_fd, &was->file);
 }

@@ -24,7 +24,7 @@ struct loader_header {
 	void *chunk;
 };
 
-static int next_chunk(struct loader *loader, struct loader_job *job)
+static int next_chunk(struct loader_process *loader, struct loader_job *job)
 {
 	struct loader_header *h = job->header;
 	uint64_t left = job->seen.header_size - h->done;
@@ -43,7 +43,7 @@ static int next_chunk(struct loader *loader, struct loader_job *job)
 	return tarn_fill_new(loader->io, &fill, &job->fill);
 }
 
-int header_begin(struct loader *loader, struct loader_job *job)
+int header_begin(struct loader_process *loader, struct loader_job *job)
 {
 	uint64_t size = MIN(job->seen.header_size, (uint64_t)CHUNK);
 	struct loader_header *h = calloc(1, sizeof(*h));
@@ -71,7 +71,7 @@ static int compare(const struct loader_job *job)
 		(unsigned long long)job->seen.header_size);
 }
 
-int header_go_on(struct loader *loader, struct loader_job *job)
+int header_go_on(struct loader_process *loader, struct loader_job *job)
 {
 	struct loader_header *h = job->header;
 	uint64_t n = tarn_fill_landed(job->fill);

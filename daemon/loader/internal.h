@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -54,7 +55,7 @@ struct loader_job {
 	uint64_t cpu_ns;
 };
 
-struct loader {
+struct loader_process {
 	int sock;
 	bool ended;            /* the server is gone, or speaks nonsense */
 	int status;            /* to exit with */
@@ -71,14 +72,18 @@ struct loader {
 	uint32_t n_filling;
 	int patience;      /* ms to wait for completions before messages */
 	uint64_t cpu_mark; /* CPU time up to here was shared out */
+	int node;          /* on whose CPUs this thread is; -1: on all */
+	cpu_set_t all;     /* that it may use; none where that is not known */
 };
 
 /* ---- loader.c -------------------------------------------------------- */
 
-void loader_send(struct loader *loader, enum daemon_message type,
+void loader_send(struct loader_process *loader, enum daemon_message type,
 	const void *body, size_t size);
 /* L_FAILED with this thread's last sentence. */
-void loader_send_failed(struct loader *loader, uint64_t job, int error);
+void loader_send_failed(struct loader_process *loader, uint64_t job, int error);
+
+bool loader_has_uring(const struct loader_process *loader);
 
 /* ---- loader/file.c --------------------------------------------------- */
 
@@ -87,7 +92,8 @@ void loader_send_failed(struct loader *loader, uint64_t job, int error);
 int loader_identify(int buffered_fd, int direct_fd,
 	const struct file_version *seen, struct msg_identity *ret);
 /* 0 if the file still is what it was, else -EBUSY and what changed. */
-int loader_unchanged(int fd, const struct msg_identity *was);
+int loader_unchanged(
+	int buffered_fd, int direct_fd, const struct msg_identity *was);
 
 /* ---- loader/writers.c ------------------------------------------------ */
 
@@ -102,32 +108,37 @@ enum loader_writers loader_writers(int fd);
 /* ---- loader/header.c ------------------------------------------------- */
 
 /* Begins to read the header that was seen, as job->fill. */
-int header_begin(struct loader *loader, struct loader_job *job);
+int header_begin(struct loader_process *loader, struct loader_job *job);
 /* That fill has ended: 1, another is begun; 0, it is the header that was seen;
  * -ESTALE, it is not; or another error. */
-int header_go_on(struct loader *loader, struct loader_job *job);
+int header_go_on(struct loader_process *loader, struct loader_job *job);
 /* Takes NULL and returns NULL. */
 struct loader_header *header_free(struct loader_header *header);
 
 /* ---- loader/target.c ------------------------------------------------- */
 
 /* May the ranges be read, and written where they say? */
-int loader_check_target(const struct loader *loader,
+int loader_check_target(const struct loader_process *loader,
 	const struct msg_identity *file, const struct msg_fill *target,
 	const struct msg_fill_range *ranges);
 /* A fill of range i of a job, its segments registered where possible. */
-int loader_fill_range(struct loader *loader, const struct loader_job *job,
-	uint32_t i, struct tarn_fill **ret);
+int loader_fill_range(struct loader_process *loader,
+	const struct loader_job *job, uint32_t i, struct tarn_fill **ret);
 /* Registers one more segment, all pages of which are here; false: there is
  * none. For when nothing is being read: it stops the thread for 60 ms a GiB. */
-bool loader_register_next(struct loader *loader);
+bool loader_register_next(struct loader_process *loader);
 /* Zeroes what no range has filled: the first and last page, above all, may
  * hold what another user left there. Nothing of the job is in flight. */
 void loader_zero_rest(
-	const struct loader *loader, const struct loader_job *job);
+	const struct loader_process *loader, const struct loader_job *job);
+
+/* Moves this thread to the CPUs of the node that a job fills, if it is one. */
+void loader_go_near(
+	struct loader_process *loader, const struct loader_job *job);
 
 /* L_FORGET. */
-void loader_forget(struct loader *loader, const struct wire_message *message);
+void loader_forget(
+	struct loader_process *loader, const struct wire_message *message);
 
 /* ---- loader/pages.c -------------------------------------------------- */
 
@@ -135,9 +146,10 @@ int pages_new(uint32_t n_segments, struct loader_pages **ret);
 /* Waits for its threads. Takes NULL and returns NULL. */
 struct loader_pages *pages_free(struct loader_pages *pages);
 /* Bytes are about to be read into [from, to) of a segment: its pages are made
- * in the background, those first. Nothing happens the second time. */
-void pages_want(struct loader_pages *pages, uint32_t segment, void *addr,
-	uint64_t size, uint64_t from, uint64_t to);
+ * in the background, those first, on the CPUs of that node (-1: any). Nothing
+ * happens the second time. */
+void pages_want(struct loader_pages *pages, uint32_t segment, int node,
+	void *addr, uint64_t size, uint64_t from, uint64_t to);
 /* All pages of the segment are cleared and in our tables. */
 bool pages_are_here(struct loader_pages *pages, uint32_t segment);
 /* Some wanted segment's are not yet. */
@@ -147,10 +159,12 @@ void pages_forget(struct loader_pages *pages, uint32_t segment);
 
 /* ---- loader/job.c ---------------------------------------------------- */
 
-void job_file(struct loader *loader, struct wire_message *message);
-void job_fill(struct loader *loader, const struct wire_message *message);
-void job_drop(struct loader *loader, const struct wire_message *message);
+void job_file(struct loader_process *loader, struct wire_message *message);
+void job_fill(
+	struct loader_process *loader, const struct wire_message *message);
+void job_drop(
+	struct loader_process *loader, const struct wire_message *message);
 /* Takes up what has landed, starts what waits, queues more requests. */
-void jobs_advance(struct loader *loader);
+void jobs_advance(struct loader_process *loader);
 /* Stops them all; true when nothing is in flight and all are gone. */
-bool jobs_end(struct loader *loader);
+bool jobs_end(struct loader_process *loader);

@@ -45,7 +45,7 @@ static uint64_t landed(const struct loader_job *job)
 
 /* Shares the CPU time since the last call out among the jobs, by the bytes
  * that landed for each in the meantime. */
-static void share_cpu(struct loader *loader)
+static void share_cpu(struct loader_process *loader)
 {
 	uint64_t bytes = 0, spent = cpu_ns() - loader->cpu_mark;
 
@@ -64,7 +64,7 @@ static void share_cpu(struct loader *loader)
 
 /* ---- life ------------------------------------------------------------ */
 
-static struct loader_job *find(struct loader *loader, uint64_t id)
+static struct loader_job *find(struct loader_process *loader, uint64_t id)
 {
 	struct loader_job *job = loader->jobs;
 
@@ -74,7 +74,7 @@ static struct loader_job *find(struct loader *loader, uint64_t id)
 }
 
 /* Nothing of it is in flight. */
-static void job_free(struct loader *loader, struct loader_job *job)
+static void job_free(struct loader_process *loader, struct loader_job *job)
 {
 	struct loader_job **at = &loader->jobs;
 
@@ -90,20 +90,21 @@ static void job_free(struct loader *loader, struct loader_job *job)
 	free(job);
 }
 
-static void fail(struct loader *loader, struct loader_job *job, int error)
+static void fail(
+	struct loader_process *loader, struct loader_job *job, int error)
 {
 	loader_send_failed(loader, job->id, error);
 	job_free(loader, job);
 }
 
-static void dropped(struct loader *loader, uint64_t id)
+static void dropped(struct loader_process *loader, uint64_t id)
 {
 	struct msg_job body = {.job = id};
 
 	loader_send(loader, L_DROPPED, &body, sizeof(body));
 }
 
-static int new_job(struct loader *loader, const struct msg_file *file,
+static int new_job(struct loader_process *loader, const struct msg_file *file,
 	struct wire_message *message)
 {
 	struct loader_job *job, **at = &loader->jobs;
@@ -142,8 +143,8 @@ static int new_job(struct loader *loader, const struct msg_file *file,
 
 /* A message of another size cannot be answered: it is a fault of the daemon
  * itself. */
-static bool job_of(struct loader *loader, const struct wire_message *message,
-	uint64_t *ret)
+static bool job_of(struct loader_process *loader,
+	const struct wire_message *message, uint64_t *ret)
 {
 	struct msg_job body;
 
@@ -157,7 +158,7 @@ static bool job_of(struct loader *loader, const struct wire_message *message,
 	return true;
 }
 
-void job_file(struct loader *loader, struct wire_message *message)
+void job_file(struct loader_process *loader, struct wire_message *message)
 {
 	struct msg_file file;
 	int r;
@@ -173,7 +174,7 @@ void job_file(struct loader *loader, struct wire_message *message)
 		loader_send_failed(loader, file.job, r);
 }
 
-void job_drop(struct loader *loader, const struct wire_message *message)
+void job_drop(struct loader_process *loader, const struct wire_message *message)
 {
 	struct loader_job *job;
 	uint64_t id;
@@ -193,7 +194,7 @@ void job_drop(struct loader *loader, const struct wire_message *message)
 }
 
 /* The message into the job, checked. */
-static int take_target(struct loader *loader, struct loader_job *job,
+static int take_target(struct loader_process *loader, struct loader_job *job,
 	const struct msg_fill *target, const struct wire_message *message)
 {
 	uint32_t n = target->n_ranges;
@@ -214,7 +215,7 @@ static int take_target(struct loader *loader, struct loader_job *job,
 		loader, &job->identity, &job->target, job->ranges);
 }
 
-void job_fill(struct loader *loader, const struct wire_message *message)
+void job_fill(struct loader_process *loader, const struct wire_message *message)
 {
 	struct loader_job *job;
 	struct msg_fill target;
@@ -244,17 +245,18 @@ void job_fill(struct loader *loader, const struct wire_message *message)
 
 /* ---- filling --------------------------------------------------------- */
 
-static int begin_range(struct loader *loader, struct loader_job *job)
+static int begin_range(struct loader_process *loader, struct loader_job *job)
 {
 	return loader_fill_range(loader, job, job->range, &job->fill);
 }
 
-static int begin(struct loader *loader, struct loader_job *job)
+static int begin(struct loader_process *loader, struct loader_job *job)
 {
 	const struct msg_progress body = {.job = job->id};
 
 	if (!loader->n_filling)
 		loader->cpu_mark = cpu_ns();
+	loader_go_near(loader, job);
 	loader->n_filling++;
 	job->state = JOB_FILLING;
 	job->direct = job->registered = true;
@@ -265,16 +267,15 @@ static int begin(struct loader *loader, struct loader_job *job)
 				     : begin_range(loader, job);
 }
 
-static void done(struct loader *loader, struct loader_job *job)
+static void done(struct loader_process *loader, struct loader_job *job)
 {
-	bool uring = !strcmp(tarn_io_name(loader->io), "io_uring");
 	struct msg_filled body = {
 		.job = job->id,
 		.bytes = job->done,
 		.flags =
 			(job->done && job->direct ? LOADED_DIRECT : 0) |
 			(job->done && job->registered ? LOADED_REGISTERED : 0) |
-			(uring ? LOADED_URING : 0),
+			(loader_has_uring(loader) ? LOADED_URING : 0),
 	};
 	uint64_t rest;
 
@@ -286,7 +287,7 @@ static void done(struct loader *loader, struct loader_job *job)
 	job_free(loader, job);
 }
 
-static int end_header(struct loader *loader, struct loader_job *job)
+static int end_header(struct loader_process *loader, struct loader_job *job)
 {
 	int r = header_go_on(loader, job);
 
@@ -297,7 +298,7 @@ static int end_header(struct loader *loader, struct loader_job *job)
 
 /* The range is there: 1, another is begun; 0, that was the last; or an
  * error. */
-static int end_range(struct loader *loader, struct loader_job *job)
+static int end_range(struct loader_process *loader, struct loader_job *job)
 {
 	int r;
 
@@ -317,10 +318,11 @@ static int end_range(struct loader *loader, struct loader_job *job)
 		return r < 0 ? r : 1;
 	}
 	loader_zero_rest(loader, job);
-	return loader_unchanged(job->buffered_fd, &job->identity);
+	return loader_unchanged(
+		job->buffered_fd, job->direct_fd, &job->identity);
 }
 
-static void send_progress(struct loader *loader, struct loader_job *job)
+static void send_progress(struct loader_process *loader, struct loader_job *job)
 {
 	struct msg_progress body = {.job = job->id, .bytes = landed(job)};
 	uint64_t now;
@@ -337,7 +339,7 @@ static void send_progress(struct loader *loader, struct loader_job *job)
 }
 
 /* Goes on with a job until it waits for a read (true), or is gone. */
-static bool advance(struct loader *loader, struct loader_job *job)
+static bool advance(struct loader_process *loader, struct loader_job *job)
 {
 	int r = 1;
 
@@ -365,7 +367,7 @@ static bool advance(struct loader *loader, struct loader_job *job)
 }
 
 /* The first that has waited, if there is a place for it. */
-static struct loader_job *next_waiting(struct loader *loader)
+static struct loader_job *next_waiting(struct loader_process *loader)
 {
 	struct loader_job *job = loader->jobs;
 
@@ -374,7 +376,7 @@ static struct loader_job *next_waiting(struct loader *loader)
 	return loader->n_filling < LOADER_PARALLEL ? job : NULL;
 }
 
-void jobs_advance(struct loader *loader)
+void jobs_advance(struct loader_process *loader)
 {
 	struct loader_job *job, *next;
 
@@ -393,7 +395,7 @@ void jobs_advance(struct loader *loader)
 				MAX(TARN_IO_DEPTH / loader->n_filling, 1u));
 }
 
-bool jobs_end(struct loader *loader)
+bool jobs_end(struct loader_process *loader)
 {
 	struct loader_job *job, *next;
 

@@ -35,7 +35,7 @@
 /* Pages that threads still make are looked at again. Picked. */
 #define PAGES_MS 20
 
-void loader_send(struct loader *loader, enum daemon_message type,
+void loader_send(struct loader_process *loader, enum daemon_message type,
 	const void *body, size_t size)
 {
 	if (!loader->ended &&
@@ -44,7 +44,12 @@ void loader_send(struct loader *loader, enum daemon_message type,
 		loader->ended = true;
 }
 
-void loader_send_failed(struct loader *loader, uint64_t job, int error)
+bool loader_has_uring(const struct loader_process *loader)
+{
+	return !strcmp(tarn_io_name(loader->io), "io_uring");
+}
+
+void loader_send_failed(struct loader_process *loader, uint64_t job, int error)
 {
 	union {
 		struct msg_failed head;
@@ -75,7 +80,7 @@ static uint32_t limit(uint16_t type)
 	}
 }
 
-static void handle(struct loader *loader, struct wire_message *message)
+static void handle(struct loader_process *loader, struct wire_message *message)
 {
 	switch (message->type) {
 	case L_FILE:
@@ -97,7 +102,7 @@ static void handle(struct loader *loader, struct wire_message *message)
 }
 
 /* One message; poll reports when there is another. */
-static void receive(struct loader *loader)
+static void receive(struct loader_process *loader)
 {
 	static const struct wire_reader reader = {.limit = limit};
 	struct wire_message message;
@@ -114,7 +119,7 @@ static void receive(struct loader *loader)
 
 /* The time until files that cannot be closed are looked at again; -1: there are
  * none. */
-static int pause_ms(const struct loader *loader)
+static int pause_ms(const struct loader_process *loader)
 {
 	uint64_t now = loop_now(), at = closer_poll(loader->closer, now);
 
@@ -126,7 +131,7 @@ static int pause_ms(const struct loader *loader)
  * returns how long to wait for a message before the next. What comes first is
  * served first.
  */
-static int idle_ms(struct loader *loader)
+static int idle_ms(struct loader_process *loader)
 {
 	int ms = pause_ms(loader);
 
@@ -145,7 +150,7 @@ static int idle_ms(struct loader *loader)
  * for each request would cost as much CPU as all the rest. Messages are looked
  * for in between.
  */
-static int wait(struct loader *loader)
+static int wait(struct loader_process *loader)
 {
 	struct pollfd sock = {.fd = loader->sock, .events = POLLIN};
 	bool reading = loader->io && tarn_io_pending(loader->io);
@@ -170,7 +175,7 @@ static int wait(struct loader *loader)
 
 /* Until nothing is in flight: then, and only then, may the memory be used for
  * something else. */
-static int drain(struct loader *loader)
+static int drain(struct loader_process *loader)
 {
 	while (!jobs_end(loader)) {
 		int r = tarn_io_submit_and_wait(loader->io, 1, -1);
@@ -181,7 +186,7 @@ static int drain(struct loader *loader)
 	return 0;
 }
 
-static int serve(struct loader *loader)
+static int serve(struct loader_process *loader)
 {
 	int r = 0;
 
@@ -203,7 +208,7 @@ static void close_for(void *arg, int fd)
 /* In the process that starts closers. */
 static void drop_segments(void *arg)
 {
-	const struct loader *loader = arg;
+	const struct loader_process *loader = arg;
 
 	for (uint32_t i = 0; i < loader->n_segments; i++)
 		if (loader->segments[i].addr)
@@ -211,7 +216,7 @@ static void drop_segments(void *arg)
 				loader->segments[i].size);
 }
 
-static int start(struct loader *loader, int pipe_fd)
+static int start(struct loader_process *loader, int pipe_fd)
 {
 	int r = closers_begin(1, drop_segments, loader);
 
@@ -241,11 +246,12 @@ static int start(struct loader *loader, int pipe_fd)
 int loader_run(int sock, int pipe_fd, struct mapped_segment *segments,
 	uint32_t n_segments)
 {
-	struct loader loader = {
+	struct loader_process loader = {
 		.sock = sock,
 		.segments = segments,
 		.n_segments = n_segments,
 		.patience = BATCH_MS,
+		.node = -1,
 	};
 	int r;
 
@@ -253,6 +259,8 @@ int loader_run(int sock, int pipe_fd, struct mapped_segment *segments,
 	signal(SIGPIPE, SIG_IGN);
 	/* A writer that meets loader_writers' lease. */
 	signal(SIGIO, SIG_IGN);
+	if (sched_getaffinity(0, sizeof(loader.all), &loader.all) < 0)
+		CPU_ZERO(&loader.all);
 	r = start(&loader, pipe_fd);
 	/* The engine has its own hold on the pipe, which lasts as long as the
 	 * kernel may write. */

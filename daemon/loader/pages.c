@@ -11,7 +11,7 @@
  *
  * Nothing orders a read after the thread that prepares its pages, and nothing
  * has to. Each page is in the file since before the segment was announced, so
- * nobody runs out of memory here. Whoever is the first at a page, be it a
+ * nobody runs out of memory here. What is the first at a page, be it a
  * thread, a read that pins it or a worker that copies to it, does so by a
  * fault, in which the kernel clears the page, once, under the page's lock and
  * before it is in any table: so no cleared page has bytes of a read in it yet,
@@ -21,12 +21,14 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "base/checked.h"
 #include "base/cpus.h"
 #include "base/fail.h"
+#include "base/nodes.h"
 #include "base/page.h"
 #include "base/populate.h"
 #include "daemon/loader/internal.h"
@@ -47,6 +49,7 @@ struct range {
 
 struct pages_segment {
 	char *addr; /* NULL: not wanted yet */
+	int node;   /* that it lies on; -1 */
 	struct range parts[PARTS];
 	uint32_t at_work; /* threads */
 };
@@ -58,6 +61,7 @@ struct loader_pages {
 	bool ended;
 	pthread_t threads[THREADS];
 	int n_threads;
+	cpu_set_t all; /* that threads may use; none where that is not known */
 	uint32_t n_segments;
 	struct pages_segment segments[];
 };
@@ -102,12 +106,22 @@ static void make(char *addr, uint64_t size)
 		(void)populate_read(addr, size, 1);
 }
 
+/* Clearing is bound by the memory: this thread goes where that is. */
+static void go_near(const struct loader_pages *pages, int node)
+{
+	if (!CPU_COUNT(&pages->all))
+		return;
+	(void)sched_setaffinity(0, sizeof(pages->all), &pages->all);
+	node_stay(node);
+}
+
 static void *work(void *arg)
 {
 	struct loader_pages *pages = arg;
 	struct pages_segment *s;
 	uint64_t size;
 	char *addr;
+	int node = -1, near;
 
 	pthread_mutex_lock(&pages->lock);
 	while (!pages->ended) {
@@ -116,7 +130,11 @@ static void *work(void *arg)
 			pthread_cond_wait(&pages->more, &pages->lock);
 			continue;
 		}
+		near = s->node;
 		pthread_mutex_unlock(&pages->lock);
+		if (near != node)
+			go_near(pages, near);
+		node = near;
 		make(addr, size);
 		pthread_mutex_lock(&pages->lock);
 		s->at_work--;
@@ -150,6 +168,8 @@ int pages_new(uint32_t n_segments, struct loader_pages **ret)
 	pthread_cond_init(&pages->more, NULL);
 	pthread_cond_init(&pages->less, NULL);
 	pages->n_segments = n_segments;
+	if (sched_getaffinity(0, sizeof(pages->all), &pages->all) < 0)
+		CPU_ZERO(&pages->all);
 	*ret = pages;
 	return 0;
 }
@@ -171,8 +191,8 @@ struct loader_pages *pages_free(struct loader_pages *pages)
 	return NULL;
 }
 
-void pages_want(struct loader_pages *pages, uint32_t segment, void *addr,
-	uint64_t size, uint64_t from, uint64_t to)
+void pages_want(struct loader_pages *pages, uint32_t segment, int node,
+	void *addr, uint64_t size, uint64_t from, uint64_t to)
 {
 	struct pages_segment *s = &pages->segments[segment];
 
@@ -183,6 +203,7 @@ void pages_want(struct loader_pages *pages, uint32_t segment, void *addr,
 	to = MIN((to + PIECE - 1) & ~(PIECE - 1), size);
 	pthread_mutex_lock(&pages->lock);
 	s->addr = addr;
+	s->node = node;
 	/* Without threads, requests and registering do it. */
 	if (pages->n_threads) {
 		s->parts[READ_INTO] = (struct range) {from, to};

@@ -13,13 +13,14 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "base/nodes.h"
 #include "daemon/loader/internal.h"
 #include "daemon/loop/log.h"
 
 typedef unsigned long long llu;
 
 /* The segment that holds pool offset at; n_segments when none does. */
-static uint32_t segment_at(const struct loader *loader, uint64_t at)
+static uint32_t segment_at(const struct loader_process *loader, uint64_t at)
 {
 	uint32_t lo = 0, hi = loader->n_segments;
 
@@ -37,7 +38,8 @@ static uint32_t segment_at(const struct loader *loader, uint64_t at)
 	return loader->n_segments;
 }
 
-static bool mapped(const struct loader *loader, uint64_t at, uint64_t end)
+static bool mapped(
+	const struct loader_process *loader, uint64_t at, uint64_t end)
 {
 	while (at < end) {
 		uint32_t i = segment_at(loader, at);
@@ -80,7 +82,7 @@ static bool overlap(
 	       b->pool_offset < a->pool_offset + a->size;
 }
 
-int loader_check_target(const struct loader *loader,
+int loader_check_target(const struct loader_process *loader,
 	const struct msg_identity *file, const struct msg_fill *target,
 	const struct msg_fill_range *ranges)
 {
@@ -108,7 +110,7 @@ int loader_check_target(const struct loader *loader,
 }
 
 /* Could not be registered before: another process may free memlock. */
-static void try_register(struct loader *loader, uint32_t i)
+static void try_register(struct loader_process *loader, uint32_t i)
 {
 	const struct mapped_segment *s = &loader->segments[i];
 
@@ -120,14 +122,14 @@ static void try_register(struct loader *loader, uint32_t i)
 
 /* The buffer slot of segment i; -1: it cannot be registered, or its pages are
  * still being made, which registering would wait for. */
-static int registered(struct loader *loader, uint32_t i)
+static int registered(struct loader_process *loader, uint32_t i)
 {
 	if (!loader->registered[i] && pages_are_here(loader->pages, i))
 		try_register(loader, i);
 	return loader->registered[i] ? (int)i : -1;
 }
 
-bool loader_register_next(struct loader *loader)
+bool loader_register_next(struct loader_process *loader)
 {
 	for (uint32_t i = 0; i < loader->n_segments; i++)
 		if (!loader->tried[i] && pages_are_here(loader->pages, i)) {
@@ -158,13 +160,54 @@ static void window(const struct loader_job *job, uint32_t i, uint64_t *ret_from,
 	}
 }
 
-int loader_fill_range(struct loader *loader, const struct loader_job *job,
-	uint32_t i, struct tarn_fill **ret)
+/*
+ * A thread that is killed in a direct read of a network file system returns
+ * before the server's answer has landed (nfs_direct_wait() is killable), and
+ * the pipe of this process would end too early. Such a file system may lie below
+ * an overlayfs, so threads read directly only where a read waits for a disk.
+ * io_uring's requests hold the pipe until they have landed.
+ */
+static int direct_fd(
+	const struct loader_process *loader, const struct loader_job *job)
+{
+	return job->prompt || loader_has_uring(loader) ? job->direct_fd : -1;
+}
+
+/* ---- near the memory --------------------------------------------------- */
+
+static int node_of(const struct mapped_segment *s)
+{
+	return s->place >= PLACE_NODES ? (int)(s->place - PLACE_NODES) : -1;
+}
+
+/*
+ * What this thread touches, copies from the page cache and submits is on the
+ * node of the memory then, and so are io_uring's workers and the threads that
+ * it starts. A job on another node moves it; where a cpuset forbids that it
+ * stays.
+ */
+void loader_go_near(struct loader_process *loader, const struct loader_job *job)
+{
+	uint32_t i = segment_at(loader, job->target.alloc_offset);
+	int node = -1;
+
+	if (i < loader->n_segments)
+		node = node_of(&loader->segments[i]);
+	if (node == loader->node || !CPU_COUNT(&loader->all))
+		return;
+	loader->node = node;
+	/* The node's CPUs are looked for among all that it may use. */
+	(void)sched_setaffinity(0, sizeof(loader->all), &loader->all);
+	node_stay(node);
+}
+
+int loader_fill_range(struct loader_process *loader,
+	const struct loader_job *job, uint32_t i, struct tarn_fill **ret)
 {
 	const struct msg_fill_range *range = &job->ranges[i];
 	_cleanup_free_ struct tarn_fill_segment *segments = NULL;
 	struct tarn_fill_job fill = {
-		.direct_fd = job->direct_fd,
+		.direct_fd = direct_fd(loader, job),
 		.buffered_fd = job->buffered_fd,
 		.prompt = job->prompt,
 		.file_offset = range->file_offset,
@@ -186,7 +229,7 @@ int loader_fill_range(struct loader *loader, const struct loader_job *job,
 
 		if (s->offset >= range->pool_offset + range->size)
 			break;
-		pages_want(loader->pages, k, s->addr, s->size,
+		pages_want(loader->pages, k, node_of(s), s->addr, s->size,
 			MAX(range->pool_offset, s->offset) - s->offset,
 			MIN(range->pool_offset + range->size,
 				s->offset + s->size) -
@@ -205,7 +248,8 @@ int loader_fill_range(struct loader *loader, const struct loader_job *job,
 
 /* ---- forgetting a segment -------------------------------------------- */
 
-static bool in_use(const struct loader *loader, const struct mapped_segment *s)
+static bool in_use(
+	const struct loader_process *loader, const struct mapped_segment *s)
 {
 	for (const struct loader_job *job = loader->jobs; job; job = job->next)
 		if (job->state != JOB_IDENTIFIED &&
@@ -218,7 +262,7 @@ static bool in_use(const struct loader *loader, const struct mapped_segment *s)
 
 /* The pages go back to the system once no process maps or pins them. The entry
  * stays, with no bytes, since buffers are numbered by it. */
-static int forget(struct loader *loader, uint32_t i)
+static int forget(struct loader_process *loader, uint32_t i)
 {
 	struct mapped_segment *s = &loader->segments[i];
 	int r = 0;
@@ -238,7 +282,8 @@ static int forget(struct loader *loader, uint32_t i)
 	return 0;
 }
 
-void loader_forget(struct loader *loader, const struct wire_message *message)
+void loader_forget(
+	struct loader_process *loader, const struct wire_message *message)
 {
 	const struct msg_forget *what =
 		(const struct msg_forget *)message->body;
@@ -263,7 +308,7 @@ void loader_forget(struct loader *loader, const struct wire_message *message)
 
 /* ---- what no range fills ------------------------------------------------ */
 
-static void zero(const struct loader *loader, uint64_t at, uint64_t end)
+static void zero(const struct loader_process *loader, uint64_t at, uint64_t end)
 {
 	while (at < end) {
 		uint32_t i = segment_at(loader, at);
@@ -295,7 +340,8 @@ static const struct msg_fill_range *range_from(
 	return first;
 }
 
-void loader_zero_rest(const struct loader *loader, const struct loader_job *job)
+void loader_zero_rest(
+	const struct loader_process *loader, const struct loader_job *job)
 {
 	uint64_t at = job->target.alloc_offset;
 	uint64_t end = at + job->target.alloc_size;

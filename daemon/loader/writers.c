@@ -33,7 +33,10 @@
  * Where writers cannot be detected, the bytes are kept all the same, as the
  * manual documents: the file is another user's and the daemon lacks CAP_LEASE,
  * or its file system has no leases (NFS). On overlayfs a mapping whose
- * descriptor is closed holds the file below, which this lease does not see.
+ * descriptor is closed holds the file below, which this lease does not see; nor
+ * does it see a process that opened the file below by another path. And no call
+ * shows a page of the file that is the target of a direct read under way, into
+ * a mapping that is gone: its stamp is old, and its bytes are still to come.
  *
  * A writer that opens the file while the loader has the lease waits until it
  * is given back, some microseconds (with O_NONBLOCK it fails with EAGAIN). The

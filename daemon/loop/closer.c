@@ -300,7 +300,10 @@ static bool one_is_runnable(const struct closer *c)
 
 static bool is_still(const struct closer *c)
 {
-	return loop_now() - atomic_load(&c->moved_at) > STUCK_NS;
+	/* A closer may store a later time meanwhile. */
+	uint64_t at = atomic_load(&c->moved_at), now = loop_now();
+
+	return now > at && now - at > STUCK_NS;
 }
 
 /* An owner without a launcher can close nothing and is of no use: another one

@@ -9,9 +9,12 @@
  * waits of that call. One that comes before recvmsg() has been handled by then:
  * the timer goes on, and the next one does it.
  *
- * Why nothing else is disturbed: a timer that has been stopped sends no signal,
- * and one that it has sent before is handled when the call that stops it
- * returns, at the latest.
+ * Why nothing else is disturbed: the handler restarts what sleeps, and what is
+ * never restarted, the wait of the loop, begins again by itself.
+ *
+ * To start and stop a timer takes two system calls, as many as to take a message
+ * and to answer it. So it goes on for a while after a message, and is stopped
+ * when none has come: a server that is idle is not woken.
  */
 #include "daemon/loop/nudge.h"
 
@@ -22,10 +25,13 @@
 
 #include "base/fail.h"
 #include "daemon/loop/log.h"
+#include "daemon/loop/loop.h"
 
 /* So long one message may hold the server. Picked: longer than what the kernel
  * takes for any message that does not hold it. */
 #define EVERY_NS 5000000
+/* Between two looks whether there was a message. Picked. */
+#define IDLE_NS 100000000ull
 
 /* With this many, the descriptors that all clients together may take
  * (keeper_limit_clients), including those for storages and unfinished messages,
@@ -50,7 +56,7 @@ static bool has_plenty(void)
 	       limit.rlim_cur >= PLENTY;
 }
 
-void nudge_make(struct nudge *nudge)
+void nudge_make(struct nudge *nudge, struct deadlines *deadlines)
 {
 	/* A log that does not take a line at once goes on with it. */
 	const struct sigaction action = {
@@ -58,6 +64,7 @@ void nudge_make(struct nudge *nudge)
 	struct sigevent event = {
 		.sigev_notify = SIGEV_THREAD_ID, .sigev_signo = SIGALRM};
 
+	nudge->deadlines = deadlines;
 	if (has_plenty())
 		return;
 	event.sigev_notify_thread_id = gettid();
@@ -68,19 +75,40 @@ void nudge_make(struct nudge *nudge)
 			"no_timer", log_text("error", tarn_errno_text(errno)));
 }
 
-void nudge_begin(const struct nudge *nudge)
+static void set(const struct nudge *nudge, long every_ns)
 {
-	static const struct itimerspec every = {
-		.it_value.tv_nsec = EVERY_NS, .it_interval.tv_nsec = EVERY_NS};
+	const struct itimerspec every = {
+		.it_value.tv_nsec = every_ns, .it_interval.tv_nsec = every_ns};
 
-	if (nudge->made)
-		timer_settime(nudge->timer, 0, &every, NULL);
+	timer_settime(nudge->timer, 0, &every, NULL);
 }
 
-void nudge_end(const struct nudge *nudge)
-{
-	static const struct itimerspec never;
+static void stop_when_idle(void *arg);
 
-	if (nudge->made)
-		timer_settime(nudge->timer, 0, &never, NULL);
+static void look_later(struct nudge *nudge)
+{
+	nudge->used = false;
+	deadline_call(nudge->deadlines, &nudge->look, loop_now() + IDLE_NS,
+		stop_when_idle, nudge);
+}
+
+static void stop_when_idle(void *arg)
+{
+	struct nudge *nudge = arg;
+
+	if (nudge->used)
+		look_later(nudge);
+	else
+		set(nudge, 0);
+}
+
+void nudge_begin(struct nudge *nudge)
+{
+	if (!nudge->made)
+		return;
+	if (!nudge->look.at) {
+		set(nudge, EVERY_NS);
+		look_later(nudge);
+	}
+	nudge->used = true;
 }

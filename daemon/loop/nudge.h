@@ -17,17 +17,21 @@
 #include <stdbool.h>
 #include <time.h>
 
+#include "daemon/loop/deadline.h"
+
 struct nudge {
 	timer_t timer;
 	bool made;
+	bool used; /* since the last look */
+	struct deadlines *deadlines;
+	struct deadline look; /* not set: the timer stands */
 };
 
 /* For the calling thread. There is none where so many descriptors may be open
- * that messages never lack any, since it costs a message two system calls; nor
- * where the system has no timer left, which is logged. */
-void nudge_make(struct nudge *nudge);
+ * that messages never lack any; nor where the system has no timer left, which is
+ * logged. */
+void nudge_make(struct nudge *nudge, struct deadlines *deadlines);
 
-/* From the return of the one to the call of the other. Between them, system
- * calls that sleep may have to be restarted; outside of them, none. */
-void nudge_begin(const struct nudge *nudge);
-void nudge_end(const struct nudge *nudge);
+/* Before a message is taken. From then on, and for a while, system calls that
+ * sleep may have to be restarted. */
+void nudge_begin(struct nudge *nudge);

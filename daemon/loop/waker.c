@@ -3,10 +3,10 @@
  * A queue of words, each in it once, and a tree by which a word is found there.
  *
  * A word's mapping may go away while the word is queued, or while the thread
- * wakes there, and nobody tells the thread. It need not know: it never reads or
- * writes the word, and gives only its address to the kernel. At an address
+ * wakes there, and the thread does not learn of it. It need not: it never reads
+ * or writes the word, and gives only its address to the kernel. At an address
  * where nothing is mapped any more the kernel finds nothing to wake. Where
- * something else is mapped meanwhile, those who wait there are woken for
+ * something else is mapped meanwhile, the threads that wait there are woken for
  * nothing, which any wait on a futex allows for. Nor is a wake-up lost that
  * somebody needs: a domain goes when no client is left in it, and a channel
  * when no client has a lease on it.
@@ -129,7 +129,7 @@ static bool start(void)
 	return waker.started;
 }
 
-/* ---- who leaves words to it ------------------------------------------ */
+/* ---- for threads that leave words to it ------------------------------ */
 
 static bool leave(_Atomic uint32_t *word)
 {

@@ -48,6 +48,15 @@ static void on_loads_timer(void *arg)
 	}
 }
 
+/* Does a client wait that is not known here? */
+static bool ask_keeper(struct server *server)
+{
+	const struct msg_drain question = {.n_gone = server->in_flight.n_after};
+
+	return server_send_keeper(server, D_DRAIN_ACCEPTS, &question,
+		       sizeof(question), NULL, 0) == 0;
+}
+
 static void on_idle_timer(void *arg)
 {
 	struct server *server = arg;
@@ -58,9 +67,7 @@ static void on_idle_timer(void *arg)
 		cache_evict_idle(domain, now > idle ? now - idle : 0);
 	if (server->idle.since && now - server->idle.since >= idle &&
 		!server->drain.asked)
-		server->drain.asked =
-			server_send_keeper(
-				server, D_DRAIN_ACCEPTS, NULL, 0, NULL, 0) == 0;
+		server->drain.asked = ask_keeper(server);
 }
 
 /* Loads for which a client waits; others may be in a file that hangs. */
@@ -98,7 +105,8 @@ static bool drain(struct server *server)
 
 static void notice_idle(struct server *server)
 {
-	bool busy = server->n_clients || server->n_active ||
+	bool busy = server->n_clients ||
+		    server->admissions.all.n[ADMISSION_LOADS] ||
 		    server->n_publishes || count_names(server);
 	uint64_t idle = server->start.options.idle_ns;
 
@@ -134,6 +142,7 @@ static void go_on(struct server *server)
 void server_between_turns(void *arg)
 {
 	struct server *server = arg;
+	uint64_t now;
 
 	quantum_turn(server);
 	fd_reserve_poll(server);
@@ -146,21 +155,27 @@ void server_between_turns(void *arg)
 		domain = domain->next)
 		channels_in_turn(domain);
 	go_on(server);
+	admission_serve(server);
 	if (drain(server))
 		return;
 	notice_idle(server);
+	/* Once for all: to ask for the time costs more than to look at a domain
+	 * that has nothing to do. */
+	now = loop_now();
 	for (struct domain *domain = server->domains; domain;
 		domain = domain->next) {
-		segments_poll(domain);
+		segments_poll(domain, now);
 		domain_poll(domain);
 		if (!domain->closer_timer.at)
 			deadline_set(loop_deadlines(server->loop),
 				&domain->closer_timer,
-				closer_poll(domain->closer, loop_now()));
+				closer_poll(domain->closer, now));
 	}
 	pressure_relief_poll(server);
 	/* A loader may hang when it is to forget a segment, too. */
-	if (!server->loads_timer.at && (server->n_active || server->n_leaving))
+	if (!server->loads_timer.at &&
+		(server->admissions.all.n[ADMISSION_LOADS] ||
+			server->n_leaving))
 		deadline_call(loop_deadlines(server->loop),
 			&server->loads_timer, loop_now() + LOOK_NS,
 			on_loads_timer, server);

@@ -20,6 +20,7 @@ void domain_leave(struct domain *domain)
 	/* Clients first: what they load is taken from the loaders. */
 	while (domain->clients)
 		client_free(domain->clients);
+	load_end_all(domain);
 	loader_free_all(domain);
 	domain->worker = worker_free(domain->worker);
 }
@@ -28,8 +29,8 @@ static void cancel_deadlines(struct domain *domain)
 {
 	struct deadline *all[] = {&domain->channels.next_look,
 		&domain->channels.over, &domain->storages.next_collect,
-		&domain->closer_timer, &domain->pool.shrink_timer,
-		&domain->loading.uncached_end};
+		&domain->storages.next_evict, &domain->closer_timer,
+		&domain->pool.shrink_timer, &domain->loading.uncached_end};
 
 	for (size_t i = 0; i < ARRAY_SIZE(all); i++)
 		deadline_set(loop_deadlines(domain->server->loop), all[i], 0);
@@ -44,7 +45,7 @@ void domain_free(struct domain *domain)
 	channels_free(domain);
 	domain->writer = table_writer_free(domain->writer);
 	lease_batch_done(&domain->storages.batch);
-	domain->pool.alloc = alloc_free(domain->pool.alloc);
+	lanes_free(&domain->pool);
 	domain->pool.old_alloc = alloc_free(domain->pool.old_alloc);
 	segments_free(&domain->pool);
 	free(domain->storages.infos);
@@ -60,8 +61,9 @@ static int domain_open(struct server *server, struct domain *domain, int fd)
 {
 	struct table_pool pool = {
 		.id = domain->number,
-		.page_shift = domain->spec.page_shift,
+		.page_shift = pool_page_shift(&domain->spec),
 		.reach = server->start.reach,
+		.placement = domain->spec.placement,
 	};
 	int r = table_map(fd, true, &domain->table);
 
@@ -96,6 +98,9 @@ static int domain_add(struct server *server, const struct msg_domain *from,
 	domain->table_fd = wire_take_fd(m, 1);
 	domain->closer = closer_get(from->domain);
 	domain->pool.old_used = UINT64_MAX;
+	if (server->start.lanes > 1)
+		domain->pool.lane_size =
+			server->start.reach / server->start.lanes;
 	r = domain_open(server, domain, fd);
 	if (r < 0) {
 		domain_free(domain);
@@ -148,11 +153,12 @@ static bool has_storages(const struct domain *domain)
 static bool is_empty(const struct domain *domain)
 {
 	return !domain->spec.name[0] && !domain->account.n_connected &&
-	       !domain->clients && !domain->loading.loads &&
-	       !domain->publishes && !domain->growth.growing &&
-	       !domain->loading.loader_wanted && owes_nothing(domain) &&
-	       !has_storages(domain) && !has_segments(domain) &&
-	       !has_loaders(domain) && closer_is_idle(domain->closer);
+	       !domain->account.n_in_flight && !domain->clients &&
+	       !domain->loading.loads && !domain->publishes &&
+	       !domain->growth.growing && !domain->loading.loader_wanted &&
+	       owes_nothing(domain) && !has_storages(domain) &&
+	       !has_segments(domain) && !has_loaders(domain) &&
+	       closer_is_idle(domain->closer);
 }
 
 void domain_poll(struct domain *domain)

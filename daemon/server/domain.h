@@ -40,7 +40,7 @@ struct domain {
 	struct storages storages;
 	struct file_cache cache;
 	struct name_accounts names; /* of this domain: whose they are */
-	/* Of its user, if it is one's own: account/account.c. */
+	/* Set only for a user's own domain: account/account.c. */
 	struct account account;
 	struct client *clients;
 	struct loading loading;
@@ -68,7 +68,8 @@ int domain_come(struct server *server, const struct msg_domain *from,
 /* Tells the keeper, once, that nothing is left under it: then another user may
  * get it. */
 void domain_poll(struct domain *domain);
-/* Its clients and loaders go; then, when those of all domains have gone, it. */
+/* Drops clients and loaders, then the domain, when those of all domains have
+ * gone. */
 void domain_leave(struct domain *domain);
 void domain_free(struct domain *domain);
 

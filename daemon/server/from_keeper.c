@@ -43,7 +43,7 @@ static int grown(struct server *server, const struct wire_message *m)
 		r = tarn_fail(answer->error, "%.*s",
 			(int)(m->size - sizeof(*answer)), answer->text);
 	}
-	memory_grown(domain, r);
+	memory_grown(domain, r, answer);
 	return 0;
 }
 
@@ -158,7 +158,9 @@ static int take_message(struct server *server, struct wire_message *m)
 		take_settings(server, (struct msg_settings *)m->body);
 		return 0;
 	case D_TERMINATE:
-		log_info("drain", log_u64("loads", server->n_active));
+		log_info("drain",
+			log_u64("loads",
+				server->admissions.all.n[ADMISSION_LOADS]));
 		server->drain.draining = true;
 		return 0;
 	default:

@@ -91,7 +91,7 @@ int rebuild_name(void *arg, const struct tarn_descriptor *d, uint32_t publisher)
 		    ? 0
 		    : storage_reserve(domain, n - 1);
 	if (r == 0)
-		r = quota_find_name(domain, d->storage, publisher);
+		r = quota_find_name(domain, publisher);
 	if (r == 0)
 		domain->storages.infos[d->storage].names++;
 	return r;

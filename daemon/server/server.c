@@ -19,8 +19,9 @@
 
 /* A load takes two descriptors here, and two more while its loader hangs; a
  * quarter of all is for them. A sixteenth is for lease pages that clients ask
- * for, and one for what publications bring, more by the last of them and by the
- * first of each user. Those for what the keeper brings are reserved:
+ * for, one for what publications bring, more by the last of them and by the
+ * first of each user, and one for loads and publications that wait for their
+ * turn: account/admission.c. Those for what the keeper brings are reserved:
  * send/fd_reserve.c. */
 static uint32_t limit_sixteenth(void)
 {
@@ -45,15 +46,17 @@ static void drop_memory(void *arg)
 int server_run(const struct server_start *start)
 {
 	struct server server = {.start = *start, .next_job = 1};
-	int r = closers_begin(DOMAINS_MAX, drop_memory, &server.start);
+	int r = closers_begin(DOMAINS_MAX, drop_memory, &server.start), status;
 
 	server.started_at = loop_now();
 	server.limits.loads = server.limits.more_leases = limit_sixteenth();
-	server.limits.publish_fds = server.limits.loads;
-	nudge_make(&server.nudge);
+	server.limits.publish_fds = server.limits.waiting = server.limits.loads;
+	server.limits.in_flight = in_flight_limit();
 	waker_begin();
 	if (r == 0)
 		r = loop_new(&server.loop);
+	if (r == 0)
+		nudge_make(&server.nudge, loop_deadlines(server.loop));
 	if (r == 0)
 		r = wire_writer_new(KEEPER_QUEUE_MAX, &server.writer);
 	if (r == 0)
@@ -73,6 +76,8 @@ int server_run(const struct server_start *start)
 	for (struct domain *domain = server.domains; domain;
 		domain = domain->next)
 		domain_leave(domain);
+	in_flight_end(&server);
+	status = server_balance(&server);
 	while (server.domains) {
 		struct domain *domain = server.domains;
 
@@ -87,5 +92,5 @@ int server_run(const struct server_start *start)
 	loop_unwatch(server.keeper_watch);
 	wire_writer_free(server.writer);
 	loop_free(server.loop);
-	return 0;
+	return status;
 }

@@ -22,6 +22,7 @@
 #include "daemon/loop/loop.h"
 #include "daemon/loop/nudge.h"
 #include "daemon/messages.h"
+#include "daemon/server/account/admission.h"
 #include "daemon/server/channel/channel.h"
 #include "daemon/server/client/client.h"
 #include "daemon/server/domain.h"
@@ -32,6 +33,7 @@
 #include "daemon/server/publish/publish.h"
 #include "daemon/server/storage/cache.h"
 #include "daemon/server/send/completion.h"
+#include "daemon/server/send/in_flight.h"
 #include "daemon/server/storage/memory_queue.h"
 #include "daemon/server/storage/own_memfd.h"
 #include "daemon/server/storage/storage.h"
@@ -43,6 +45,8 @@ struct server_start {
 	uint64_t instance;
 	uint64_t budget;
 	uint64_t reach;
+	uint32_t lanes;     /* of each pool */
+	struct nodes nodes; /* of the machine */
 	int32_t keeper_pid;
 	uint64_t pid_namespace;
 	const char *inherited; /* and not to be undone */
@@ -84,10 +88,10 @@ struct idle {
 };
 
 struct drain {
-	bool asked; /* the keeper: does anybody wait? */
+	bool asked; /* the keeper was asked whether clients are queued */
 	bool draining;
-	bool leaving;   /* the keeper was told so: it ends when this process
-			 * has */
+	bool leaving;   /* announced to the keeper, which ends when this
+			 * process has */
 	uint64_t until; /* then it ends with loads under way */
 	struct deadline end;
 };
@@ -109,7 +113,9 @@ struct turns {
 struct server_limits {
 	uint32_t loads;
 	uint32_t publish_fds;
+	uint32_t waiting; /* of requests that wait for these two */
 	uint32_t more_leases;
+	uint32_t in_flight; /* descriptors that clients have not read */
 };
 
 struct server {
@@ -139,10 +145,10 @@ struct server {
 	struct deadline pressure_timer; /* at the headroom */
 	struct turns turns;
 	struct server_limits limits;
+	struct in_flight in_flight;
+	struct admissions admissions;
 	uint32_t n_clients;
-	uint32_t n_active;      /* loads, those that are being dropped too */
-	uint32_t n_publishes;   /* that wait */
-	uint32_t n_publish_fds; /* that these have brought */
+	uint32_t n_publishes;   /* that wait, be it for their turn */
 	uint32_t n_more_leases; /* pages beside the first of each client */
 };
 
@@ -171,6 +177,10 @@ void fd_reserve_poll(struct server *server);
 void server_between_turns(void *server);
 /* The keeper's answer to the request to accept no more clients. */
 void server_drained(struct server *server, const struct msg_drained *message);
+
+/* balance.c: everything that counts in an account has left: do they add up? The
+ * exit status, 1: they do not. */
+int server_balance(const struct server *server);
 
 /* storage/name_expiry.c: names that were published for a time */
 /* Sets the deadline to what ends first; between turns. */

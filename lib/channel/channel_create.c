@@ -62,12 +62,14 @@ static uint64_t needed(const struct channel_geometry *geometry, uint64_t size,
 	return size - g->slots * g->slot_bytes;
 }
 
-static int make_memory(const struct channel_geometry *geometry, uint64_t size,
-	uint64_t there, int *ret_fd)
+static int make_memory(const tarn_store *store,
+	const struct channel_geometry *geometry, uint64_t size, uint64_t there,
+	int *ret_fd)
 {
 	_cleanup_fd_ int fd = -1;
 	void *memory;
-	int r = own_create_part(size, there, &fd, &memory);
+	struct own_place place = own_place_of(store);
+	int r = own_create_part(size, there, &place, &fd, &memory);
 
 	if (r < 0)
 		return r;
@@ -116,8 +118,8 @@ int channel_create(tarn_store *store, const char *name,
 	if (r >= 0)
 		r = channel_size(&geometry, &size);
 	if (r >= 0)
-		r = make_memory(
-			&geometry, size, needed(&geometry, size, options), &fd);
+		r = make_memory(store, &geometry, size,
+			needed(&geometry, size, options), &fd);
 	if (r >= 0)
 		r = write_message(store, &body, name, size);
 	if (r >= 0)

@@ -98,7 +98,7 @@ static bool same_file(
 	       x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-static bool share_bytes(const tarn_tensor *dst, const tarn_tensor *src,
+bool copy_shares_bytes(const tarn_tensor *dst, const tarn_tensor *src,
 	const struct tarn_layout *from)
 {
 	const struct storage_file *to_file = storage_file(dst->storage);
@@ -114,19 +114,26 @@ static bool share_bytes(const tarn_tensor *dst, const tarn_tensor *src,
 	return false;
 }
 
+int copy_check_itself(const char *verb, const tarn_tensor *dst)
+{
+	if (tarn_layout_is_contiguous(&dst->layout) ||
+		!tarn_layout_overlaps_itself(&dst->layout))
+		return 0;
+	return tarn_fail(EINVAL,
+		"%s: dst meets itself: with shape %s and strides %s two "
+		"indices lead to one element",
+		verb, LAYOUT_TEXT(&dst->layout), STRIDE_TEXT(&dst->layout));
+}
+
 static int check_overlap(const tarn_tensor *dst, const tarn_tensor *src,
 	const struct tarn_layout *from)
 {
-	if (!tarn_layout_is_contiguous(&dst->layout) &&
-		tarn_layout_overlaps_itself(&dst->layout))
-		return tarn_fail(EINVAL,
-			"copy: dst meets itself: with shape %s and strides %s "
-			"two indices lead to one element",
-			LAYOUT_TEXT(&dst->layout), STRIDE_TEXT(&dst->layout));
-	if (share_bytes(dst, src, from))
-		return tarn_fail(EINVAL,
+	int r = copy_check_itself("copy", dst);
+
+	if (r >= 0 && copy_shares_bytes(dst, src, from))
+		r = tarn_fail(EINVAL,
 			"copy: dst and src share bytes; copy a clone of src");
-	return 0;
+	return r;
 }
 
 static int check_channels(

@@ -175,5 +175,11 @@ int copy_check_options(const struct tarn_layout *to,
 	struct tarn_copy_options *options) _must_check_;
 /* -EINVAL unless it is an engine that users may name, or NULL. */
 int copy_check_engine(const char *verb, const char *engine) _must_check_;
+/* -EINVAL if two of dst's indices lead to one element. */
+int copy_check_itself(const char *verb, const tarn_tensor *dst) _must_check_;
+/* Do both have elements in the same bytes, of memory or of a file, if src is
+ * walked as from? Yes where that is hard to tell. */
+bool copy_shares_bytes(const tarn_tensor *dst, const tarn_tensor *src,
+	const struct tarn_layout *from);
 int copy_op_new_checked(struct copy_env *env, const struct copy_op *head,
 	struct copy_op **ret) _must_check_;

@@ -207,7 +207,7 @@ static int open_window(struct copy_relay *c, struct half *h)
 	tarn_layout_bounds(&h->src, &first, &count);
 	at = file->offset + c->head.src->base + (uint64_t)(first * bits / 8);
 	return tarn_storage_borrow(h->memory + at % PAGE, c->window - at % PAGE,
-		true, NULL, NULL, &h->room);
+		TARN_BORROW_WRITABLE, NULL, NULL, &h->room);
 }
 
 static int begin_read(struct copy_relay *c, struct half *h)

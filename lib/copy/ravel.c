@@ -58,7 +58,8 @@ static int read_large(const tarn_tensor *tensor,
 {
 	_cleanup_storage_ tarn_storage *memory = NULL;
 	_cleanup_tensor_ tarn_tensor *dst = NULL;
-	int r = tarn_storage_borrow(buf, size, true, NULL, NULL, &memory);
+	int r = tarn_storage_borrow(
+		buf, size, TARN_BORROW_WRITABLE, NULL, NULL, &memory);
 
 	if (r >= 0)
 		r = tarn_tensor_new_checked(memory, 0, packed_layout, &dst);

@@ -151,7 +151,7 @@ tarn_stream *tarn_stream_free(tarn_stream *s)
 	 * begun. */
 	stream_cancel_all(s);
 	while (!s->lost && stream_unfinished(s))
-		if (tarn_stream_reap(s, s->limit, -1, 0, NULL) < 0)
+		if (tarn_stream_reap(s, s->limit, -1, NULL, 0) < 0)
 			break;
 	while (s->done.head)
 		stream_forget(s, s->done.head);

@@ -18,6 +18,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "base/page.h"
 #include "lib/io/pages.h"
 
 enum {
@@ -29,7 +30,6 @@ enum {
 	GATHER_LEAST = 64 << 10,
 	/* A gap of this size between two of them is read and discarded. */
 	GAP = 4 << 10,
-	PAGE = 4096,
 	BUFFER = GATHER + 2 * PAGE,
 };
 
@@ -153,8 +153,8 @@ static int new_reader(
 	g->data = g->buffer + at % PAGE;
 	r = tarn_layout_contiguous(TARN_U8, 1, &size, &l);
 	if (r >= 0)
-		r = tarn_storage_borrow(
-			g->data, (uint64_t)size, true, NULL, NULL, &memory);
+		r = tarn_storage_borrow(g->data, (uint64_t)size,
+			TARN_BORROW_WRITABLE, NULL, NULL, &memory);
 	if (r >= 0)
 		r = tarn_tensor_new(memory, 0, &l, &dst);
 	if (r >= 0)

@@ -359,8 +359,8 @@ static void fill_completion(const struct job *job, struct tarn_completion *ret)
 			m->error_text);
 }
 
-int tarn_stream_reap(tarn_stream *s, size_t at_least, int timeout_ms, size_t n,
-	struct tarn_completion *rets)
+int tarn_stream_reap(tarn_stream *s, size_t at_least, int timeout_ms,
+	struct tarn_completion *rets, size_t n)
 {
 	size_t taken = 0;
 	int r = stream_check(s);

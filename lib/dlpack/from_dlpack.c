@@ -139,8 +139,10 @@ static int borrow(const DLTensor *dl, uint64_t flags,
 	r = read_address(dl, (uint64_t)(layout.offset * bits) / 8, size, &data);
 	if (r >= 0)
 		r = tarn_storage_borrow(data, size,
-			!(flags & DLPACK_FLAG_BITMASK_READ_ONLY), NULL, NULL,
-			&storage);
+			flags & DLPACK_FLAG_BITMASK_READ_ONLY
+				? 0
+				: TARN_BORROW_WRITABLE,
+			NULL, NULL, &storage);
 	if (r >= 0)
 		r = tarn_tensor_new(storage, 0, &layout, ret);
 	if (r < 0)

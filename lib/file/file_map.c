@@ -15,12 +15,9 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "base/page.h"
 #include "lib/file/file.h"
 #include "lib/tensor/tensor.h"
-
-/* If the address is congruent to the file offset, the kernel can map large
- * folios of the page cache by one entry. */
-#define HUGE_PAGE (2ull << 20)
 
 /* The size of a read where the kernel cannot populate by itself. */
 #define READ_SIZE (256u << 10)
@@ -240,9 +237,9 @@ int file_map_read(const tarn_tensor *tensor, uint64_t size,
 
 static int check_flags(unsigned flags)
 {
-	if (flags & ~(unsigned)FLAGS_ALL)
-		return tarn_fail(EINVAL, "map: unknown flags %#x",
-			flags & ~(unsigned)FLAGS_ALL);
+	if (flags & ~FLAGS_ALL)
+		return tarn_fail(
+			EINVAL, "map: unknown flags %#x", flags & ~FLAGS_ALL);
 	if ((flags & TARN_MAP_SEQUENTIAL) && (flags & TARN_MAP_RANDOM))
 		return tarn_fail(EINVAL,
 			"map: it cannot be read sequentially and at random "

@@ -89,8 +89,6 @@ int tarn_dtype_from_name(const char *name, enum tarn_dtype *ret_dtype)
 	const char *bare = name;
 	bool order = false;
 
-	if (!name)
-		return tarn_fail(EINVAL, "dtype: no name given");
 	if (strncmp(name, "torch.", 6) == 0) {
 		bare = name + 6;
 	} else if (*name && strchr("<>|=", *name)) {

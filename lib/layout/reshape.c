@@ -299,38 +299,37 @@ static int group_dims(const char *op, const struct tarn_layout *layout,
 	return 0;
 }
 
-int tarn_layout_flatten(const struct tarn_layout *layout, int first, int last,
+/* Dims first to last as one, by a function that gives the others their shape. */
+static int as_one(const char *op, const struct tarn_layout *layout, int first,
+	int last,
+	int (*give)(const char *op, const struct tarn_layout *layout, int ndim,
+		const int64_t *shape, struct tarn_layout *ret),
 	struct tarn_layout *ret)
 {
 	int64_t shape[TARN_NDIM_MAX];
 	int ndim = 0;
 	int r;
 
-	r = group_dims("flatten", layout, first, last, shape, &ndim);
+	r = group_dims(op, layout, first, last, shape, &ndim);
 	if (r < 0)
 		return r;
 	if (ndim == layout->ndim) {
 		*ret = *layout;
 		return 0;
 	}
-	return reshape_as("flatten", layout, ndim, shape, ret);
+	return give(op, layout, ndim, shape, ret);
+}
+
+int tarn_layout_flatten(const struct tarn_layout *layout, int first, int last,
+	struct tarn_layout *ret)
+{
+	return as_one("flatten", layout, first, last, reshape_as, ret);
 }
 
 int tarn_layout_merge(const struct tarn_layout *layout, int first, int last,
 	struct tarn_layout *ret)
 {
-	int64_t shape[TARN_NDIM_MAX];
-	int ndim = 0;
-	int r;
-
-	r = group_dims("merge", layout, first, last, shape, &ndim);
-	if (r < 0)
-		return r;
-	if (ndim == layout->ndim) {
-		*ret = *layout;
-		return 0;
-	}
-	return view_as("merge", layout, ndim, shape, ret);
+	return as_one("merge", layout, first, last, view_as, ret);
 }
 
 int tarn_layout_split(const struct tarn_layout *layout, int dim, int n,

@@ -52,6 +52,21 @@ static bool whole_packs(const struct nest *nest, int64_t pack)
 	return true;
 }
 
+bool bytes_loops(const struct nest *nest, bool large, struct raw *ret,
+	int64_t *ret_dst, int64_t *ret_src)
+{
+	int64_t pack = tarn_dtype_pack(nest->src_dtype);
+	int64_t unit = pack * tarn_dtype_bits(nest->src_dtype) / 8;
+
+	if (!whole_packs(nest, pack))
+		return false;
+	ret->large = large;
+	in_bytes(nest, pack, unit, ret);
+	*ret_dst = nest->dst0 / pack * unit;
+	*ret_src = nest->src0 / pack * unit;
+	return true;
+}
+
 struct bits {
 	int dtype;
 	void *dst;
@@ -71,22 +86,19 @@ static int row_of_bits(void *arg, const struct nest_row *row)
 
 int bytes_move(const struct nest *nest, bool large, void *dst, const void *src)
 {
-	int64_t pack = tarn_dtype_pack(nest->src_dtype);
-	int64_t unit = pack * tarn_dtype_bits(nest->src_dtype) / 8;
 	struct bits bits = {nest->src_dtype, dst, src};
-	struct raw raw = {.large = large};
+	int64_t dst0, src0;
 	struct raw_job job;
+	struct raw raw;
 
 	if (nest->empty)
 		return BYTES_NOTHING;
-	if (!whole_packs(nest, pack)) {
+	if (!bytes_loops(nest, large, &raw, &dst0, &src0)) {
 		nest_walk(nest, row_of_bits, &bits);
 		return BYTES_BITS;
 	}
-	in_bytes(nest, pack, unit, &raw);
 	raw_plan(&job, &raw);
-	raw_run(&job, (char *)dst + nest->dst0 / pack * unit,
-		(const char *)src + nest->src0 / pack * unit);
+	raw_run(&job, (char *)dst + dst0, (const char *)src + src0);
 	if (large)
 		job.pair.simd->fence();
 	return (int)job.pair.way;

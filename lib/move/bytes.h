@@ -19,6 +19,14 @@ int bytes_move(const struct nest *nest, bool large, void *dst, const void *src);
  * they begin is left out. */
 void bytes_raw(const struct nest *nest, bool large, struct raw *ret);
 
+/*
+ * The loops of any tidy nest in bytes, also of elements smaller than those, as
+ * far as its loops are in whole packs; false: they are not. ret_dst and
+ * ret_src: where they begin, from the byte of element 0 of each side.
+ */
+bool bytes_loops(const struct nest *nest, bool large, struct raw *ret,
+	int64_t *ret_dst, int64_t *ret_src);
+
 /* For any nest; the addresses are of element 0 of each side. */
 void move_nest(const struct nest *nest, void *dst, const void *src);
 

@@ -51,7 +51,8 @@ static int map(struct mapping *m, tarn_storage **ret)
 		free(m);
 		return r;
 	}
-	r = tarn_storage_borrow(m->memory, m->size, true, unmap, m, ret);
+	r = tarn_storage_borrow(
+		m->memory, m->size, TARN_BORROW_WRITABLE, unmap, m, ret);
 	if (r < 0)
 		unmap(m);
 	return r;

@@ -11,7 +11,7 @@ enum {
 	 * 512 KiB) busy, and leave some to be filled or summed. */
 	SLOTS = 12,
 	/* How long a wait lasts before progress is reported again. */
-	TELL_MS = 100,
+	PROGRESS_MS = 100,
 	REAPED_AT_ONCE = 16, /* picked */
 };
 

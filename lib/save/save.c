@@ -52,8 +52,8 @@ int tarn_save(const char *path, const struct tarn_save_item *items, size_t n,
 	struct save_plan plan = {0};
 	int r;
 
-	if (!path || !*path)
-		return tarn_fail(EINVAL, "save: no path was given");
+	if (!*path)
+		return tarn_fail(EINVAL, "save: the path is empty");
 	copy_begin_times(&info);
 	r = save_plan_make(path, items, n, options, &plan);
 	if (r >= 0)

@@ -87,7 +87,7 @@ static int reap(struct verifier *v, size_t at_least)
 	const struct tarn_verify_options *o = v->options;
 	struct tarn_completion done[REAPED_AT_ONCE];
 	int n = tarn_stream_reap(v->stream, at_least,
-		o->progress ? TELL_MS : -1, REAPED_AT_ONCE, done);
+		o->progress ? PROGRESS_MS : -1, done, REAPED_AT_ONCE);
 
 	for (int i = 0; i < n; i++) {
 		v->slots[done[i].user].reading = false;

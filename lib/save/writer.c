@@ -101,7 +101,7 @@ static int reap(struct writer *w, size_t at_least)
 {
 	struct tarn_completion done[REAPED_AT_ONCE];
 	int n = tarn_stream_reap(w->stream, at_least,
-		w->options->progress ? TELL_MS : -1, REAPED_AT_ONCE, done);
+		w->options->progress ? PROGRESS_MS : -1, done, REAPED_AT_ONCE);
 
 	for (int i = 0; i < n; i++)
 		take(w, &done[i]);

@@ -63,7 +63,7 @@ static int file_storage(tarn_store *store, tarn_file *file, uint32_t shard,
 	int r;
 
 	if (!fresh &&
-		file_cache_storage(
+		open_files_storage(
 			&store->files, file, shard, &index, &generation) &&
 		store_storage(store, index, generation, &entry, ret) >= 0)
 		return 0;
@@ -73,7 +73,7 @@ static int file_storage(tarn_store *store, tarn_file *file, uint32_t shard,
 		return r;
 	shared = store_storage_of(*ret);
 	if (shared && !info.not_kept)
-		file_cache_note(&store->files, file, shard, shared->index,
+		open_files_note(&store->files, file, shard, shared->index,
 			shared->generation);
 	return 0;
 }
@@ -98,10 +98,25 @@ static int get_from_file(tarn_store *store, tarn_file *file, const char *tensor,
 	return tarn_tensor_new(storage, t->file_offset - offset, &layout, ret);
 }
 
-int tarn_store_get_from_file(tarn_store *store, tarn_file *file,
-	const char *tensor, tarn_tensor **ret)
+/* A storage that is known already is neither verified nor published again. */
+static int check_options(
+	const char *tensor, const struct tarn_load_options *options)
 {
-	return get_from_file(store, file, tensor, NULL, ret);
+	if (options && (options->name || options->verify))
+		return tarn_fail(EINVAL,
+			"'%.200s': checksums and names are for "
+			"tarn_store_load, which sees all of a file",
+			tensor);
+	return RESERVED_CHECK("tarn_load_options", options);
+}
+
+int tarn_store_get_from_file(tarn_store *store, tarn_file *file,
+	const char *tensor, const struct tarn_load_options *options,
+	tarn_tensor **ret)
+{
+	int r = check_options(tensor, options);
+
+	return r < 0 ? r : get_from_file(store, file, tensor, options, ret);
 }
 
 /* A file that changes between its parsing and its load is parsed again. */
@@ -114,12 +129,12 @@ static int get_from_path(tarn_store *store, const char *path,
 	for (int i = 0; i < CHANGED_TRIES && r == -ESTALE; i++) {
 		tarn_file *file;
 
-		r = file_cache_open(&store->files, path, tensor, &file);
+		r = open_files_open(&store->files, path, tensor, &file);
 		if (r < 0)
 			break;
 		r = get_from_file(store, file, tensor, options, ret);
 		if (r == -ESTALE)
-			file_cache_forget(&store->files, file);
+			open_files_forget(&store->files, file);
 		tarn_file_unref(file);
 	}
 	return r;
@@ -150,7 +165,7 @@ static int no_such_address(tarn_store *store, const char *address)
 		tarn_file *file;
 		char names[512];
 
-		if (file_cache_open(&store->files, address, NULL, &file) < 0)
+		if (open_files_open(&store->files, address, NULL, &file) < 0)
 			return tarn_fail_prefix(
 				-ENOENT, "'%.200s' names no tensor: ", address);
 		list_tensors(file, names, sizeof(names));
@@ -168,19 +183,7 @@ static int no_such_address(tarn_store *store, const char *address)
 		address);
 }
 
-/* A storage that is known already is neither verified nor published again. */
-static int check_options(
-	const char *address, const struct tarn_load_options *options)
-{
-	if (options && (options->name || options->verify))
-		return tarn_fail(EINVAL,
-			"'%.200s': checksums and names are for "
-			"tarn_store_load, which sees all of a file",
-			address);
-	return RESERVED_CHECK("tarn_load_options", options);
-}
-
-int tarn_store_get_with_options(tarn_store *store, const char *address,
+int tarn_store_get(tarn_store *store, const char *address,
 	const struct tarn_load_options *options, tarn_tensor **ret)
 {
 	_cleanup_free_ char *path = NULL;
@@ -198,9 +201,4 @@ int tarn_store_get_with_options(tarn_store *store, const char *address,
 	if (!path)
 		return no_such_address(store, address);
 	return get_from_path(store, path, tensor, options, ret);
-}
-
-int tarn_store_get(tarn_store *store, const char *address, tarn_tensor **ret)
-{
-	return tarn_store_get_with_options(store, address, NULL, ret);
 }

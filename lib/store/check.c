@@ -1,32 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asks the server to check its tables and its books.
- *
- * The server writes both, so one check of its own is exact, except for releases
- * that have not reached it yet. So if there are faults this asks again, after a
- * pause, and keeps those that every answer has.
+ * Asks the server to check its tables and its books. It writes both, so its one
+ * answer is exact.
  */
 #include <tarn/report.h>
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/store/store.h"
 #include "shm/table_check.h"
-
-#define LOOKS 4            /* picked: a release has arrived by the second one */
-#define PAUSE_NS 100000000 /* a starved server needs this long */
-#define PATIENCE 50        /* pauses, while other clients check */
-
-static void nap(void)
-{
-	const struct timespec t = {.tv_nsec = PAUSE_NS};
-
-	clock_nanosleep(CLOCK_MONOTONIC, 0, &t, NULL);
-}
 
 /* ---- the server ------------------------------------------------------- */
 
@@ -51,41 +36,24 @@ static int parse(const struct wire_message *reply, struct faults *faults,
 	return 0;
 }
 
-static int ask_once(
-	tarn_store *store, struct faults *faults, struct msg_checked *ret)
-{
-	struct wire_message reply;
-	int r = -EBUSY;
-
-	for (int i = 0; i < PATIENCE && r == -EBUSY; i++) {
-		if (i)
-			nap();
-		r = connection_call(&store->connection, WIRE_CHECK, NULL, 0,
-			WIRE_CHECKED, sizeof(*ret), &reply);
-	}
-	if (r < 0)
-		return r;
-	r = parse(&reply, faults, ret);
-	wire_message_clear(&reply);
-	return r;
-}
-
-/* Asks until there is no fault, or the same ones each time. */
 static int ask(
 	tarn_store *store, struct faults *faults, struct msg_checked *ret)
 {
-	int r = ask_once(store, faults, ret);
+	struct wire_message reply = {0};
+	struct call call;
+	int r = call_begin(
+		&store->connection, &call, WIRE_OUT(WIRE_CHECK, 0, NULL, 0));
 
-	for (int i = 1; i < LOOKS && r >= 0 && faults->n + faults->n_more;
-		i++) {
-		struct faults again = {0};
-
-		nap();
-		r = ask_once(store, &again, ret);
-		if (r >= 0)
-			faults_keep_common(faults, &again);
-		faults_clear(&again);
-	}
+	if (r < 0)
+		return r;
+	r = store_await(store, &call, &reply);
+	call_end(&store->connection, &call);
+	if (r >= 0)
+		r = call_expect(
+			&store->connection, &reply, WIRE_CHECKED, sizeof(*ret));
+	if (r >= 0)
+		r = parse(&reply, faults, ret);
+	wire_message_clear(&reply);
 	return r;
 }
 

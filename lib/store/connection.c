@@ -156,47 +156,18 @@ static void die_of_error(struct connection *c, const struct wire_message *m)
 		die(c, error.error, text);
 }
 
-/* A reset, for messages that the daemon did not read any more, is reported
- * before the daemon's last messages. */
 static int receive(struct connection *c, struct wire_message *ret)
 {
 	const struct wire_reader reader = {
 		.limit = reply_limit, .partial = &c->partial};
-	int r = wire_receive(c->fd, &reader, ret);
 
-	return r == -EPIPE ? wire_receive(c->fd, &reader, ret) : r;
-}
-
-/* With the lock held, after the daemon closed the connection: did it send a
- * reason? */
-static void receive_last_error(struct connection *c)
-{
-	struct wire_message m = {0};
-
-	for (int i = 0; i < CONNECTION_UNASKED_MAX; i++) {
-		if (connection_is_dead(c) || c->receiving ||
-			receive(c, &m) <= 0)
-			break;
-		if (m.type == WIRE_ERROR && m.serial == 0)
-			die_of_error(c, &m);
-		wire_message_clear(&m);
-	}
+	return wire_receive(c->fd, &reader, ret);
 }
 
 int connection_error(const struct connection *c)
 {
 	return tarn_fail(
 		connection_is_dead(c), "daemon at %s: %s", c->peer, c->why);
-}
-
-int connection_broken(struct connection *c, int r)
-{
-	pthread_mutex_lock(&c->lock);
-	receive_last_error(c);
-	die_of(c, r);
-	r = connection_error(c);
-	pthread_mutex_unlock(&c->lock);
-	return r;
 }
 
 uint32_t connection_next_serial(struct connection *c)
@@ -210,6 +181,16 @@ uint32_t connection_next_serial(struct connection *c)
 
 /* ---- receiving ------------------------------------------------------- */
 
+bool connection_is_held(struct connection *c)
+{
+	bool held;
+
+	pthread_mutex_lock(&c->lock);
+	held = c->held_at && clock_ms() - c->held_at < c->timeout_ms;
+	pthread_mutex_unlock(&c->lock);
+	return held;
+}
+
 /* With the lock held: gives a reply to the call that waits for it, if any. */
 static void deliver(struct connection *c, struct wire_message *message)
 {
@@ -220,6 +201,8 @@ static void deliver(struct connection *c, struct wire_message *message)
 	if (!call) {
 		if (message->type == WIRE_ERROR && message->serial == 0)
 			die_of_error(c, message);
+		else if (message->type == WIRE_PONG && message->serial == 0)
+			c->held_at = clock_ms();
 		wire_message_clear(message);
 		return;
 	}
@@ -351,6 +334,38 @@ static void sleep_until(struct connection *c, int64_t deadline)
 		.tv_nsec = deadline % 1000 * 1000000};
 
 	pthread_cond_timedwait(&c->arrived, &c->lock, &t);
+}
+
+/* With the lock held, after a send has failed. What the daemon sent before it
+ * closed the connection counts: answers, and the reason. If another thread is
+ * receiving, it finds the end. */
+static void receive_rest(struct connection *c, int r)
+{
+	int64_t until = clock_ms() + CONNECTION_LISTEN_MS;
+
+	for (int i = 0; i < CONNECTION_UNASKED_MAX; i++) {
+		struct wire_message m = {0};
+
+		if (connection_is_dead(c))
+			break;
+		if (c->receiving && r == -EPIPE && clock_ms() < until) {
+			sleep_until(c, clock_ms() + CONNECTION_NAP_MS);
+			continue;
+		}
+		if (c->receiving || receive(c, &m) <= 0)
+			break;
+		deliver(c, &m);
+	}
+}
+
+int connection_broken(struct connection *c, int r)
+{
+	pthread_mutex_lock(&c->lock);
+	receive_rest(c, r);
+	die_of(c, r);
+	r = connection_error(c);
+	pthread_mutex_unlock(&c->lock);
+	return r;
 }
 
 void connection_turn(struct connection *c, int64_t deadline)

@@ -31,6 +31,9 @@
  * Picked, as the time between two tries to send. */
 #define CONNECTION_NOMEM_MS 1000
 #define CONNECTION_NAP_MS 10
+/* How long calls wait for the descriptors that this user's processes have sent
+ * to be read. Picked: the daemon is at work all the while. */
+#define CONNECTION_AGAIN_MS 30000
 /* The longest sleep of the thread that receives for all: another thread that
  * finds the connection dead as it sends cannot wake it. Picked. */
 #define CONNECTION_LISTEN_MS 1000
@@ -65,6 +68,8 @@ struct connection {
 	int64_t nomem_since;
 	int64_t resend_until; /* until then calls are sent again; 0: WIRE_RESENT
 			     * was sent, and none is pending */
+	/* the last sign of a daemon that does not read; clock_ms() */
+	int64_t held_at;
 	struct msg_restarted resume; /* the last WIRE_RESTARTED */
 	/* there was no memory yet for WIRE_RESUME after it */
 	bool resume_pending;
@@ -131,9 +136,19 @@ int call_next(struct connection *c, struct call *call, int timeout_ms,
 	struct wire_message *ret);
 void call_end(struct connection *c, struct call *call);
 
+/* Has the daemon said, within timeout_ms, that it is at work, and does not read
+ * for now ("Back-pressure" in shm/messages.h)? */
+bool connection_is_held(struct connection *c);
+
 /* Was it sent again, to another server? That one has not received the call's
  * further messages, such as WIRE_CANCEL. */
 bool call_was_resent(struct connection *c, const struct call *call);
+
+/* Has the kernel refused to send a request, or the daemon taken it from the
+ * socket only to refuse it, as too many descriptors were unread? It was not
+ * done, and is to be sent again now: this has slept for a moment. False after
+ * until, by clock_ms(). */
+bool call_asks_again(int r, int64_t until);
 
 /* Checks a reply's type and size; turns WIRE_ERROR into an error. */
 int call_expect(const struct connection *c, const struct wire_message *reply,
@@ -212,5 +227,6 @@ void connection_unlock(struct connection *c);
 void connection_replace(struct connection *c, struct connection *other);
 /* It continues when it is used: c->reconnect. */
 void connection_sleep(struct connection *c);
-/* It is dead; why is a sentence without its subject. */
+/* It is dead; why is a sentence without its subject. The parent's socket stays
+ * open here, and with it the parent's leases. */
 void connection_mark_dead(struct connection *c, int err, const char *why);

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -136,6 +137,14 @@ bool call_was_resent(struct connection *c, const struct call *call)
 	return resent;
 }
 
+bool call_asks_again(int r, int64_t until)
+{
+	if (r != -ETOOMANYREFS || clock_ms() >= until)
+		return false;
+	usleep(CONNECTION_NAP_MS * 1000);
+	return true;
+}
+
 /* ---- whole calls ----------------------------------------------------- */
 
 /* The daemon's sentence as a bounded, terminated string. */
@@ -189,7 +198,9 @@ static int call_once(struct connection *c, uint16_t type, const void *body,
 	r = call_begin(c, &call, WIRE_OUT(type, 0, body, size));
 	if (r < 0)
 		return r;
-	r = call_next(c, &call, c->timeout_ms, &reply);
+	do
+		r = call_next(c, &call, c->timeout_ms, &reply);
+	while (r == 0 && connection_is_held(c));
 	call_end(c, &call);
 	if (r == 0)
 		return tarn_fail(ETIMEDOUT,
@@ -208,11 +219,14 @@ static int call_once(struct connection *c, uint16_t type, const void *body,
 int connection_call(struct connection *c, uint16_t type, const void *body,
 	size_t size, uint16_t want, uint32_t min_size, struct wire_message *ret)
 {
+	int64_t until = clock_ms() + CONNECTION_AGAIN_MS;
 	int r = -EAGAIN;
 
 	/* Unread answers to other threads lay before this one, too many for the
 	 * daemon to send descriptors after them. They have been read by now. */
 	for (int i = 0; i < AGAIN_MAX && r == -EAGAIN; i++)
-		r = call_once(c, type, body, size, want, min_size, ret);
+		do
+			r = call_once(c, type, body, size, want, min_size, ret);
+		while (call_asks_again(r, until));
 	return r;
 }

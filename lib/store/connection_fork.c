@@ -91,7 +91,6 @@ void connection_sleep(struct connection *c)
 void connection_mark_dead(struct connection *c, int err, const char *why)
 {
 	forget_calls(c);
-	c->fd = fd_close(c->fd);
 	atomic_store_explicit(&c->lazy, true, memory_order_relaxed);
 	if (connection_is_dead(c))
 		return;

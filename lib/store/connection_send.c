@@ -118,6 +118,8 @@ static int send_call(
 		now = clock_ms();
 		if (r < 0 && (!is_short || now >= retry_until))
 			break;
+		if (now >= deadline && connection_is_held(c))
+			deadline = now + c->timeout_ms;
 		if (now >= deadline || connection_is_dead(c))
 			return -ETIMEDOUT;
 		/* In a shortage the socket is writable: poll would not wait. */
@@ -162,7 +164,7 @@ int connection_send(struct connection *c, struct call *call)
 	return r < 0 ? connection_broken(c, r) : 0;
 }
 
-/* ---- what nobody answers ---------------------------------------------- */
+/* ---- requests without an answer --------------------------------------- */
 
 /* With the send lock held: a message that the socket does not take stays
  * queued. */

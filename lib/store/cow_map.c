@@ -18,8 +18,6 @@
 #include "base/checked.h"
 #include "base/fail.h"
 
-#define HUGE_PAGE (2ull << 20) /* the unit of THP on x86-64, and on aarch64 */
-
 int cow_map_reserve(struct cow_map *map, uint64_t size, uint64_t offset)
 {
 	uint64_t before, all;

@@ -40,16 +40,19 @@ void created_forget(struct created *created)
 
 /* ---- making ---------------------------------------------------------- */
 
-static int created_new(uint64_t size, bool mutable, tarn_storage **ret)
+static int created_new(const tarn_store *store, uint64_t size, bool mutable,
+	tarn_storage **ret)
 {
 	struct created *created = malloc(sizeof(*created));
 	int r;
 
 	if (!created)
 		return tarn_fail(ENOMEM, "out of memory");
-	*created =
-		(struct created) {.size = size, .fd = -1, .mutable = mutable};
-	r = own_create(size, &created->fd, &created->addr);
+	*created = (struct created) {.size = size,
+		.fd = -1,
+		.mutable = mutable,
+		.place = own_place_of(store)};
+	r = own_create(size, &created->place, &created->fd, &created->addr);
 	if (r < 0) {
 		free(created);
 		return r;
@@ -80,7 +83,7 @@ int tarn_store_create(tarn_store *store, enum tarn_dtype dtype, int ndim,
 	if (r >= 0) {
 		size = (uint64_t)tarn_layout_nbytes(&layout);
 		r = mutable || size >= TARN_ADOPT_MIN
-			    ? created_new(size, mutable, &storage)
+			    ? created_new(store, size, mutable, &storage)
 			    : tarn_storage_alloc(size, &storage);
 	}
 	if (r >= 0)
@@ -105,7 +108,8 @@ int created_freeze(tarn_storage *storage)
 static int renew(struct created *created)
 {
 	_cleanup_free_ char *why = strdup(tarn_fail_message());
-	int r = own_renew(&created->fd, created->addr, created->size);
+	int r = own_renew(
+		&created->fd, created->addr, created->size, &created->place);
 
 	tarn_fail_verbatim(0, why ? why : "out of memory");
 	return r;

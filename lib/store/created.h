@@ -6,6 +6,7 @@
 
 #include <tarn/publish.h>
 
+#include "lib/store/own_place.h"
 #include "lib/store/store.h"
 
 /* The arg of such a storage. */
@@ -13,6 +14,7 @@ struct created {
 	void *addr;
 	uint64_t size;
 	int fd; /* its memfd */
+	struct own_place place;
 	bool mutable;
 	bool spent; /* the daemon has had its memfd: it can only be copied */
 	unsigned claimed; /* created_claim.c */

@@ -6,7 +6,7 @@
  * the key, and an entry lives exactly as long as its lease. Deletion moves
  * later entries of the run back, so no tombstones gather.
  */
-#include "lib/store/lease_book.h"
+#include "lib/store/lease_book_internal.h"
 
 #include <stdlib.h>
 #include <time.h>
@@ -60,6 +60,7 @@ void lease_book_done(struct lease_book *book)
 {
 	if (!book->capacity)
 		return;
+	lease_pins_free(book);
 	lease_slots_done(&book->slots);
 	free(book->entries);
 	pthread_mutex_destroy(&book->lock);
@@ -73,8 +74,8 @@ static uint32_t home(const struct lease_book *book, uint64_t word)
 	       (book->capacity - 1);
 }
 
-/* The entry with word, or the empty entry where it would go. */
-static struct lease_entry *find(const struct lease_book *book, uint64_t word)
+struct lease_entry *lease_book_find(
+	const struct lease_book *book, uint64_t word)
 {
 	uint32_t i = home(book, word);
 
@@ -97,7 +98,7 @@ static int reserve(struct lease_book *book)
 			bigger.capacity);
 	for (uint32_t i = 0; i < book->capacity; i++)
 		if (book->entries[i].word)
-			*find(&bigger, book->entries[i].word) =
+			*lease_book_find(&bigger, book->entries[i].word) =
 				book->entries[i];
 	free(book->entries);
 	book->entries = bigger.entries;
@@ -105,7 +106,7 @@ static int reserve(struct lease_book *book)
 	return 0;
 }
 
-static void erase(struct lease_book *book, struct lease_entry *entry)
+void lease_book_erase(struct lease_book *book, struct lease_entry *entry)
 {
 	uint32_t mask = book->capacity - 1;
 	uint32_t hole = (uint32_t)(entry - book->entries);
@@ -165,7 +166,7 @@ static int add(struct lease_book *book, const struct table *table,
 	if (r < 0)
 		return r;
 	if (book->capacity != capacity)
-		entry = find(book, word);
+		entry = lease_book_find(book, word);
 	*entry = (struct lease_entry) {
 		.word = word, .slot = slot, .count = 1, .storage = wish->made};
 	book->n_used++;
@@ -175,8 +176,8 @@ static int add(struct lease_book *book, const struct table *table,
 static int hold_once(
 	struct lease_book *book, const struct table *table, struct wish *wish)
 {
-	struct lease_entry *entry =
-		find(book, lease_word(wish->index, wish->generation));
+	struct lease_entry *entry = lease_book_find(
+		book, lease_word(wish->index, wish->generation));
 
 	/* A lease that was held before is void. */
 	if (lease_slots_closed(&book->slots))
@@ -302,7 +303,7 @@ void lease_book_remember(struct lease_book *book, uint32_t index,
 	struct lease_entry *entry;
 
 	pthread_mutex_lock(&book->lock);
-	entry = find(book, lease_word(index, generation));
+	entry = lease_book_find(book, lease_word(index, generation));
 	if (entry->word)
 		entry->storage = storage;
 	pthread_mutex_unlock(&book->lock);
@@ -314,7 +315,7 @@ void lease_book_guard(
 	struct lease_entry *entry;
 
 	pthread_mutex_lock(&book->lock);
-	entry = find(book, lease_word(index, generation));
+	entry = lease_book_find(book, lease_word(index, generation));
 	if (entry->word)
 		entry->guards++;
 	pthread_mutex_unlock(&book->lock);
@@ -326,10 +327,24 @@ void lease_book_unguard(struct lease_book *book, uint32_t index,
 	struct lease_entry *entry;
 
 	pthread_mutex_lock(&book->lock);
-	entry = find(book, lease_word(index, generation));
+	entry = lease_book_find(book, lease_word(index, generation));
 	if (!entry->word || !entry->guards || --entry->guards == 0)
 		reset(arg);
 	pthread_mutex_unlock(&book->lock);
+}
+
+bool lease_book_drop_hold(struct lease_book *book, const struct table *table,
+	struct lease_entry *entry)
+{
+	uint32_t index =
+		(uint32_t)(entry->word & ((1u << TABLE_INDEX_BITS) - 1));
+	bool ring;
+
+	if (--entry->count > 0)
+		return false;
+	ring = lease_slots_give(&book->slots, table, entry->slot, index);
+	lease_book_erase(book, entry);
+	return ring;
 }
 
 bool lease_book_drop(struct lease_book *book, const struct table *table,
@@ -339,15 +354,11 @@ bool lease_book_drop(struct lease_book *book, const struct table *table,
 	bool ring = false;
 
 	pthread_mutex_lock(&book->lock);
-	entry = find(book, lease_word(index, generation));
+	entry = lease_book_find(book, lease_word(index, generation));
 	if (entry->word) {
 		if (entry->storage == storage)
 			entry->storage = NULL;
-		if (--entry->count == 0) {
-			ring = lease_slots_give(
-				&book->slots, table, entry->slot, index);
-			erase(book, entry);
-		}
+		ring = lease_book_drop_hold(book, table, entry);
 	}
 	pthread_mutex_unlock(&book->lock);
 	return ring;
@@ -390,15 +401,11 @@ int lease_book_copy(const struct lease_book *book, const struct table *table,
 	if (!by_entry)
 		return tarn_fail(ENOMEM, "leases: out of memory");
 	for (uint32_t i = 0; i < book->capacity && r >= 0; i++) {
-		if (!book->entries[i].word)
+		if (!lease_is_held_here(&book->entries[i]))
 			continue;
 		if (lease_slots_full(slots))
 			r = more(arg);
-		/* A lease that belongs to another process counts as such for
-		 * the next copy, too. */
-		if (r >= 0 && book->entries[i].slot == LEASE_SLOT_NONE)
-			by_entry[i] = LEASE_SLOT_NONE;
-		else if (r >= 0)
+		if (r >= 0)
 			r = copy_one(
 				&book->entries[i], table, slots, &by_entry[i]);
 	}
@@ -409,13 +416,19 @@ int lease_book_copy(const struct lease_book *book, const struct table *table,
 	return r;
 }
 
-void lease_book_turn(struct lease_book *book, const struct lease_slots *slots,
-	const uint32_t *by_entry)
+static void set_slots(struct lease_book *book, const uint32_t *by_entry)
 {
 	for (uint32_t i = 0; i < book->capacity; i++)
 		if (book->entries[i].word)
 			book->entries[i].slot =
 				by_entry ? by_entry[i] : LEASE_SLOT_NONE;
+}
+
+void lease_book_turn(struct lease_book *book, const struct lease_slots *slots,
+	const uint32_t *by_entry)
+{
+	set_slots(book, by_entry);
 	lease_slots_done(&book->slots);
 	book->slots = *slots;
+	lease_pins_forget(book);
 }

@@ -14,15 +14,17 @@
 
 #include <tarn/tensor.h>
 
+#include "lib/store/lease_pins.h"
 #include "lib/store/lease_slots.h"
 
 struct lease_entry {
 	uint64_t word;         /* lease_word(index, generation); 0: empty */
 	uint32_t slot;         /* index of the slot in the pages */
-	uint32_t count;        /* holders in this process */
+	uint32_t count;        /* holders in this process, and pins */
 	tarn_storage *storage; /* borrowed: alive, being made, or being
 			        * released */
 	uint32_t guards;       /* storage objects with a twin: see guard.c */
+	uint32_t pins;         /* children that read by this lease */
 };
 
 struct lease_book {
@@ -31,6 +33,7 @@ struct lease_book {
 	uint32_t n_used;   /* entries */
 	uint32_t capacity; /* of entries; a power of two */
 	struct lease_entry *entries;
+	struct lease_pin *_Atomic pins;
 };
 
 /* Takes the page, also on failure. */
@@ -91,14 +94,21 @@ void lease_book_notify(struct lease_book *book);
 
 /*
  * Forks, with the book's lock held. copy takes a lease in slots for each one in
- * the book, and returns the new slots by entry; when slots is full, more(arg)
+ * the book that this process holds itself, and returns the new slots by entry; when slots is full, more(arg)
  * adds another page to it. -EBUSY as above.
  */
 int lease_book_copy(const struct lease_book *book, const struct table *table,
 	struct lease_slots *slots, int (*more)(void *arg), void *arg,
 	uint32_t **ret_slots);
+/* In a parent whose child has no leases: those in the book stay in their slots,
+ * whatever is dropped, until pin, which the book takes, is over. NULL: until
+ * their connection ends. */
+void lease_book_leave(struct lease_book *book, struct lease_pin *pin);
+/* Drops what the pins hold that are over; takes the lock itself. True: the
+ * daemon must be notified, for more than one storage. */
+bool lease_book_unpin(struct lease_book *book, const struct table *table);
 /* In the child: the book's leases are those in slots, which it takes; by_entry
  * is the result of copy, NULL: it has no leases of its own. The parent's pages
- * are unmapped and left as they are. */
+ * are unmapped and left as they are, and its pins are the parent's alone. */
 void lease_book_turn(struct lease_book *book, const struct lease_slots *slots,
 	const uint32_t *by_entry);

@@ -16,7 +16,7 @@
 #define LEASE_SLOT_BITS 17
 static_assert(LEASE_SLOTS <= 1u << LEASE_SLOT_BITS, "they fit");
 
-/* No slot: the lease belongs to another process. */
+/* No slot of this book: a parent's, or one that stays as it is for a child. */
 #define LEASE_SLOT_NONE UINT32_MAX
 
 struct lease_slots {

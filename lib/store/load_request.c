@@ -62,11 +62,11 @@ static int put_names(struct message_body *b, const tarn_file *file,
 }
 
 static int write_message(const tarn_file *file, const char *prefix, bool fresh,
-	struct load_request *request)
+	uint32_t place, struct load_request *request)
 {
 	const char *label = tarn_file_path(file);
 	struct msg_load head = {.label_size = MIN(strlen(label), LABEL_MAX),
-		.flags = fresh ? LOAD_FRESH : 0,
+		.flags = (fresh ? LOAD_FRESH : 0) | place,
 		.seen = file->version};
 	struct msg_range range = {0};
 	struct message_body b = {0};
@@ -136,12 +136,12 @@ static int open_buffered(const tarn_file *file, int *ret)
 }
 
 int load_request_make(const tarn_file *file, const char *name, bool fresh,
-	struct load_request *ret)
+	uint32_t place, struct load_request *ret)
 {
 	struct load_request request = {.fds = {-1, -1}};
 	int r;
 
-	r = write_message(file, name, fresh, &request);
+	r = write_message(file, name, fresh, place, &request);
 	if (r >= 0)
 		r = open_buffered(file, &request.fds[0]);
 	if (r < 0) {

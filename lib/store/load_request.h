@@ -17,7 +17,7 @@ struct load_request {
 };
 
 /* name: the prefix under which all tensors are published, or NULL. fresh: the
- * file is read even if its bytes are kept. */
+ * file is read even if its bytes are kept. place: own_place_wish(). */
 int load_request_make(const tarn_file *file, const char *name, bool fresh,
-	struct load_request *ret);
+	uint32_t place, struct load_request *ret);
 void load_request_free(struct load_request *request);

@@ -34,7 +34,7 @@ static void held_free(void *arg)
 
 /* ---- bytes ----------------------------------------------------------- */
 
-struct progress {
+struct shards_progress {
 	const struct tarn_load_options *options;
 	uint64_t before, total;
 };
@@ -42,7 +42,7 @@ struct progress {
 static int pass_on(
 	void *arg, enum tarn_load_phase phase, uint64_t done, uint64_t total)
 {
-	const struct progress *p = arg;
+	const struct shards_progress *p = arg;
 
 	if (phase == TARN_LOAD_PHASE_READ) {
 		done += p->before;
@@ -54,7 +54,7 @@ static int pass_on(
 /* Called after each shard: a shard that is in memory already reports no
  * progress itself, and without this a load of thousands of those could neither
  * be seen nor cancelled. */
-static int report_progress(const struct progress *p)
+static int report_progress(const struct shards_progress *p)
 {
 	const struct tarn_load_options *o = p->options;
 
@@ -89,7 +89,7 @@ static int load_all(tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options, struct held *held,
 	struct tarn_load_info *ret_info)
 {
-	struct progress progress = {.options = options};
+	struct shards_progress progress = {.options = options};
 	struct tarn_load_options each = {0};
 	struct tarn_load_info info;
 	uint64_t offset;
@@ -120,7 +120,7 @@ static int load_all(tarn_store *store, tarn_file *file,
 static int verify_all(tarn_file *file, const struct tarn_load_options *options,
 	const struct held *held, struct tarn_load_info *info)
 {
-	struct progress progress = {.options = options};
+	struct shards_progress progress = {.options = options};
 	uint64_t offset;
 	int r = 0;
 
@@ -145,8 +145,7 @@ static int tensor_over(struct held *held, tarn_tensor **ret)
 	int r = tarn_layout_contiguous(TARN_U8, 1, &none, &layout);
 
 	if (r >= 0)
-		r = tarn_storage_borrow(
-			NULL, 0, false, held_free, held, &storage);
+		r = tarn_storage_borrow(NULL, 0, 0, held_free, held, &storage);
 	if (r < 0) {
 		held_free(held);
 		return r;

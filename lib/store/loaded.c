@@ -36,8 +36,8 @@ static int view(
 	return tarn_tensor_new(storage, t->file_offset - offset, &layout, ret);
 }
 
-int tarn_store_loaded_tensor(tarn_tensor *all, tarn_file *file,
-	const char *tensor, tarn_tensor **ret)
+int tarn_loaded_tensor(tarn_tensor *all, tarn_file *file, const char *tensor,
+	tarn_tensor **ret)
 {
 	int r = view(all, file, tensor, ret);
 

@@ -68,7 +68,24 @@ int own_check_room(uint64_t size)
 		       : 0;
 }
 
-int own_create_part(uint64_t size, uint64_t there, int *ret_fd, void **ret_addr)
+static int fill(const struct own_place *place, void *addr, uint64_t mapped,
+	uint64_t there)
+{
+	int r = own_place_bind(place, addr, mapped);
+
+	if (r < 0)
+		return r;
+	/* Only a hint: kernels without THP for shared memory refuse it. */
+	madvise(addr, mapped, MADV_HUGEPAGE);
+	/* Missing memory is an error now, not a signal later. */
+	if (madvise(addr, there, MADV_POPULATE_WRITE) < 0)
+		return tarn_fail(ENOMEM, "no memory for %llu bytes: %s",
+			(unsigned long long)there, tarn_errno_text(errno));
+	return own_place_check(place, addr, there);
+}
+
+int own_create_part(uint64_t size, uint64_t there,
+	const struct own_place *place, int *ret_fd, void **ret_addr)
 {
 	uint64_t mapped = own_mapped_size(size);
 	_cleanup_fd_ int fd = -1;
@@ -84,24 +101,21 @@ int own_create_part(uint64_t size, uint64_t there, int *ret_fd, void **ret_addr)
 	if (addr == MAP_FAILED)
 		return tarn_fail(errno, "mapping %llu bytes: %s",
 			(unsigned long long)mapped, tarn_errno_text(errno));
-	/* Only a hint: kernels without THP for shared memory refuse it. */
-	madvise(addr, mapped, MADV_HUGEPAGE);
-	/* Missing memory is an error now, not a signal later. */
-	if (madvise(addr, there, MADV_POPULATE_WRITE) < 0) {
-		int err = errno;
-
+	r = fill(place, addr, mapped, there);
+	if (r < 0) {
 		munmap(addr, mapped);
-		return tarn_fail(ENOMEM, "no memory for %llu bytes: %s",
-			(unsigned long long)there, tarn_errno_text(err));
+		return r;
 	}
 	*ret_fd = fd_steal(&fd);
 	*ret_addr = addr;
 	return 0;
 }
 
-int own_create(uint64_t size, int *ret_fd, void **ret_addr)
+int own_create(uint64_t size, const struct own_place *place, int *ret_fd,
+	void **ret_addr)
 {
-	return own_create_part(size, own_mapped_size(size), ret_fd, ret_addr);
+	return own_create_part(
+		size, own_mapped_size(size), place, ret_fd, ret_addr);
 }
 
 void own_seal(int fd, bool mutable)
@@ -134,11 +148,11 @@ bool own_try_writable(int fd, void *addr, uint64_t size)
 	return remap(fd, addr, size, PROT_READ | PROT_WRITE);
 }
 
-int own_renew(int *fd, void *addr, uint64_t size)
+int own_renew(int *fd, void *addr, uint64_t size, const struct own_place *place)
 {
 	_cleanup_fd_ int copy = -1;
 	void *bytes;
-	int r = own_create(size, &copy, &bytes);
+	int r = own_create(size, place, &copy, &bytes);
 
 	if (r < 0)
 		return r;

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "lib/store/cow_map.h"
+#include "lib/store/own_place.h"
 #include "shm/table.h"
 
 struct tarn_store;
@@ -17,12 +18,14 @@ struct tarn_store;
 uint64_t own_mapped_size(uint64_t size);
 
 /* A memfd of own_mapped_size() bytes, zeroed, mapped writable, with every page
- * allocated. -ENOMEM. The caller closes and unmaps. */
-int own_create(uint64_t size, int *ret_fd, void **ret_addr);
+ * allocated, and where place says. -ENOMEM; as own_place_bind. The caller closes
+ * and unmaps. */
+int own_create(uint64_t size, const struct own_place *place, int *ret_fd,
+	void **ret_addr);
 
 /* The same, but only the first bytes are allocated. */
-int own_create_part(
-	uint64_t size, uint64_t there, int *ret_fd, void **ret_addr);
+int own_create_part(uint64_t size, uint64_t there,
+	const struct own_place *place, int *ret_fd, void **ret_addr);
 /* Is so much memory available? The kernel does not refuse a page of a memfd, it
  * kills. -ENOMEM. */
 int own_check_room(uint64_t size);
@@ -42,7 +45,8 @@ bool own_try_writable(int fd, void *addr, uint64_t size);
 
 /* Maps the same bytes at the same address in a new memfd, writable: *fd, which
  * cannot be written any more, is closed and replaced. */
-int own_renew(int *fd, void *addr, uint64_t size);
+int own_renew(
+	int *fd, void *addr, uint64_t size, const struct own_place *place);
 
 /* Asks the daemon for the memfd of a leased storage. flags: STORAGE_*. */
 int own_fetch(struct tarn_store *store, uint32_t index, uint64_t generation,

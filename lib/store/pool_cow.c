@@ -15,8 +15,6 @@
 #include "base/page.h"
 #include "lib/store/pool_segments.h"
 
-#define HUGE_PAGE (2ull << 20)
-
 static struct segment_mapping *mapping_of(
 	struct pool_map *map, const struct mapped_pool *pool, uint64_t at)
 {

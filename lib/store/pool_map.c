@@ -14,9 +14,9 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "base/page.h"
 #include "lib/store/pool_segments.h"
 
-#define HUGE_PAGE (2ull << 20) /* the unit of THP on x86-64, and on aarch64 */
 #define REACH_MAX (1ull << 46) /* half of a 47-bit address space */
 /* Where addresses are limited (ulimit -v, valgrind), a process uses as much of
  * a pool as it can reserve; with less than this it fails. */
@@ -99,6 +99,7 @@ static int add_pool(struct pool_map *map, const struct table_pool *pool)
 			pool->page_shift);
 	if (1ull << pool->page_shift > align)
 		align = 1ull << pool->page_shift;
+	mapped.page_size = 1ull << pool->page_shift;
 	r = reserve_most(pool->reach, align, &mapped);
 	if (r < 0)
 		return r;
@@ -158,6 +159,18 @@ int pool_map_update(struct pool_map *map)
 	r = update(map);
 	pthread_mutex_unlock(&map->lock);
 	return r;
+}
+
+uint64_t pool_page_size(struct pool_map *map, uint32_t pool_id)
+{
+	struct mapped_pool *pool;
+	uint64_t size;
+
+	pthread_mutex_lock(&map->lock);
+	pool = pool_by_id(map, pool_id);
+	size = pool ? pool->page_size : 0;
+	pthread_mutex_unlock(&map->lock);
+	return size;
 }
 
 void pool_map_look(struct pool_map *map)

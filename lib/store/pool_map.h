@@ -22,7 +22,8 @@
 struct mapped_pool {
 	uint32_t id;
 	uint64_t reach;
-	uint64_t reserved; /* less than reach where addresses are limited */
+	uint64_t page_size; /* of all of its pages */
+	uint64_t reserved;  /* less than reach where addresses are limited */
 	unsigned char *addr;
 	unsigned char *twin; /* as much again, copy-on-write; NULL: none yet */
 	struct pool_extents extents; /* the mapped parts */
@@ -62,6 +63,9 @@ void pool_map_done(struct pool_map *map);
 
 /* Maps the segments that are in the table and not in this process. */
 int pool_map_update(struct pool_map *map);
+
+/* The size of all pages of a pool; 0: there is no such pool here. */
+uint64_t pool_page_size(struct pool_map *map, uint32_t pool);
 
 /* The address of bytes base .. base + size of a pool, all of them mapped; asks
  * the daemon for segments only if there are new ones. -EBADMSG: the pool has

@@ -10,7 +10,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -19,10 +18,6 @@
 #include "lib/store/message_body.h"
 #include "lib/store/publish_plan.h"
 
-#define PATIENCE_MS 5000 /* then the client checks whether the daemon lives */
-#define NAP_MAX_MS                                                             \
-	160 /* picked: between two tries, while others'
-			  * publications end */
 #define NS_PER_MS 1000000u
 #define TTL_MAX_MS 4000000000000ll /* 126 years; in ns it still fits */
 
@@ -88,6 +83,7 @@ static int write_message(struct tarn_store *store, struct message_body *b,
 	struct msg_publish head = {
 		.n_sources = plan->n_sources,
 		.n_names = (uint32_t)n,
+		.flags = n ? own_place_wish(store) : 0,
 	};
 	int r = set_options(&head, options);
 
@@ -120,22 +116,6 @@ static int write_message(struct tarn_store *store, struct message_body *b,
 
 /* ---- the call -------------------------------------------------------- */
 
-/* The daemon may need seconds to allocate memory for it. */
-static int await(
-	struct tarn_store *store, struct call *call, struct wire_message *ret)
-{
-	int r;
-
-	do {
-		r = call_next(&store->connection, call, PATIENCE_MS, ret);
-		if (r == 0)
-			r = store_ping(store);
-		else if (r > 0)
-			return 0;
-	} while (r >= 0);
-	return r;
-}
-
 static int send_once(struct tarn_store *store, const struct message_body *b,
 	const int *fds, int n_fds, struct wire_message *ret)
 {
@@ -145,40 +125,26 @@ static int send_once(struct tarn_store *store, const struct message_body *b,
 
 	if (r < 0)
 		return r;
-	r = await(store, &call, ret);
+	/* The daemon may need seconds to allocate memory for it. */
+	r = store_await(store, &call, ret);
 	call_end(&store->connection, &call);
+	if (r < 0)
+		return r;
+	r = call_expect(&store->connection, ret, WIRE_PUBLISHED, 0);
+	if (r < 0)
+		wire_message_clear(ret);
 	return r;
-}
-
-/* Was it refused before it began, only because of other clients'
- * publications? */
-static bool is_for_now(const struct wire_message *reply)
-{
-	struct msg_error error;
-
-	if (reply->type != WIRE_ERROR || reply->size < sizeof(error))
-		return false;
-	memcpy(&error, reply->body, sizeof(error));
-	return error.flags & ERROR_FOR_NOW;
 }
 
 int publish_send(struct tarn_store *store, const struct message_body *b,
 	const int *fds, int n_fds, struct wire_message *ret)
 {
-	int64_t now = clock_ms(), end = now + store->connection.timeout_ms;
-	int64_t begun = now, nap_ms = CONNECTION_NAP_MS;
+	int64_t until = clock_ms() + CONNECTION_AGAIN_MS;
 	int r;
 
-	while ((r = send_once(store, b, fds, n_fds, ret)) >= 0 &&
-		is_for_now(ret) && (now = clock_ms()) < end) {
-		wire_message_clear(ret);
-		/* At most half of the time is spent on tries: each sends all of
-		 * a long message. */
-		nap_ms = MIN(MAX(nap_ms, now - begun), end - now);
-		usleep((useconds_t)nap_ms * 1000);
-		nap_ms = MIN(nap_ms * 2, NAP_MAX_MS);
-		begun = clock_ms();
-	}
+	do
+		r = send_once(store, b, fds, n_fds, ret);
+	while (call_asks_again(r, until));
 	return r;
 }
 

@@ -136,7 +136,7 @@ static int copy_begin(
 	s->size = size;
 	if (!fits_inline(plan, size)) {
 		s->kind = size >= TARN_ADOPT_MIN ? SOURCE_ADOPT : SOURCE_COPY;
-		return own_create(size, &s->fd, ret_bytes);
+		return own_create(size, &plan->place, &s->fd, ret_bytes);
 	}
 	s->kind = SOURCE_BYTES;
 	s->bytes = calloc(1, size + 1);
@@ -267,6 +267,7 @@ int plan_make(struct tarn_store *store, const struct tarn_publish_item *items,
 	int r = 0;
 
 	ret->n_sources = 0;
+	ret->place = own_place_of(store);
 	ret->n_inline = 0;
 	ret->places = calloc(n + 1, sizeof(*ret->places));
 	if (!ret->places)

@@ -8,6 +8,7 @@
 #include <tarn/publish.h>
 
 #include "lib/store/created.h"
+#include "lib/store/own_place.h"
 
 struct plan_source {
 	enum source_kind kind;
@@ -30,6 +31,7 @@ struct plan_place {
 struct plan {
 	uint32_t n_sources;
 	struct plan_source sources[PUBLISH_SOURCES_MAX];
+	struct own_place place;    /* of the copies */
 	uint64_t n_inline;         /* bytes of SOURCE_BYTES */
 	struct plan_place *places; /* one for each item */
 };

@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "base/pid_namespace.h"
 #include "lib/store/store.h"
+#include "shm/report_record.h"
 
 /* The unread rest of a reply. */
 struct rest {
@@ -48,8 +49,8 @@ static int take_records(
 }
 
 /* Terminates all texts, whatever was sent. */
-static void end_texts(struct tarn_report *report,
-	struct tarn_report_pool *pools, struct tarn_report_load *loads)
+static void end_texts(
+	struct tarn_report *report, struct tarn_report_load *loads)
 {
 	struct tarn_report_daemon *d = &report->daemon;
 
@@ -57,8 +58,6 @@ static void end_texts(struct tarn_report *report,
 	d->loop[sizeof(d->loop) - 1] = '\0';
 	d->inherited[sizeof(d->inherited) - 1] = '\0';
 	d->version[sizeof(d->version) - 1] = '\0';
-	for (uint32_t i = 0; i < report->n_pools; i++)
-		pools[i].name[sizeof(pools[i].name) - 1] = '\0';
 	for (uint32_t i = 0; i < report->n_loads; i++)
 		loads[i].label[sizeof(loads[i].label) - 1] = '\0';
 }
@@ -75,11 +74,32 @@ static void hide_pids(struct tarn_report_daemon *d,
 		clients[i].pid = 0;
 }
 
+/* The two halves of each record, which are arrays of their own for callers. */
+static int split(struct tarn_report *report,
+	const struct report_record *records, uint32_t n)
+{
+	struct tarn_report_pool *pools = calloc(n + 1ul, sizeof(*pools));
+	struct tarn_report_nodes *nodes = calloc(n + 1ul, sizeof(*nodes));
+
+	report->pools = pools;
+	report->nodes = nodes;
+	if (!pools || !nodes)
+		return tarn_fail(
+			ENOMEM, "report: out of memory for %u records", n);
+	for (uint32_t i = 0; i < n; i++) {
+		pools[i] = records[i].pool;
+		pools[i].name[sizeof(pools[i].name) - 1] =
+			pools[i].pages[sizeof(pools[i].pages) - 1] = '\0';
+		nodes[i] = records[i].nodes;
+	}
+	return 0;
+}
+
 static int parse(const struct wire_message *reply, struct tarn_report *report)
 {
 	struct rest rest = {.at = reply->body, .left = reply->size};
 	_cleanup_free_ struct tarn_report_daemon *daemon = NULL;
-	struct tarn_report_pool *pools = NULL;
+	_cleanup_free_ struct report_record *records = NULL;
 	struct tarn_report_client *clients = NULL;
 	struct tarn_report_load *loads = NULL;
 	struct msg_report_is head;
@@ -91,8 +111,9 @@ static int parse(const struct wire_message *reply, struct tarn_report *report)
 	r = take_records(&rest, 1, head.daemon_size, sizeof(*daemon), &daemon);
 	if (r >= 0)
 		r = take_records(&rest, head.n_pools, head.pool_size,
-			sizeof(*pools), &pools);
-	report->pools = pools;
+			sizeof(*records), &records);
+	if (r >= 0)
+		r = split(report, records, head.n_pools);
 	if (r >= 0)
 		r = take_records(&rest, head.n_clients, head.client_size,
 			sizeof(*clients), &clients);
@@ -109,7 +130,7 @@ static int parse(const struct wire_message *reply, struct tarn_report *report)
 	report->n_clients = head.n_clients;
 	report->n_loads = head.n_loads;
 	report->cut = head.flags & REPORT_CUT;
-	end_texts(report, pools, loads);
+	end_texts(report, loads);
 	return 0;
 }
 
@@ -143,6 +164,7 @@ struct tarn_report *tarn_report_free(struct tarn_report *report)
 	if (!report)
 		return NULL;
 	free((void *)report->pools);
+	free((void *)report->nodes);
 	free((void *)report->clients);
 	free((void *)report->loads);
 	free(report);

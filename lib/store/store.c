@@ -17,6 +17,8 @@
 
 #include "base/fail.h"
 #include "base/fd.h"
+#include "base/page.h"
+#include "lib/reserved.h"
 #include "lib/store/autostart.h"
 #include "lib/store/socket_connect.h"
 #include "lib/store/socket_path.h"
@@ -59,7 +61,7 @@ static int map_all(struct tarn_store *store, struct welcome *welcome)
 	store->version = welcome->version;
 	/* So that the first look-up costs no more than the next ones. Hints. */
 	table_prefault(&store->table);
-	madvise(page, 4096, MADV_POPULATE_WRITE);
+	madvise(page, PAGE, MADV_POPULATE_WRITE);
 	pool_map_init(&store->pools, &store->connection, &store->table);
 	return pool_map_update(&store->pools);
 }
@@ -77,8 +79,9 @@ int store_open_fd(int fd, const char *socket, const char *pool, int timeout_ms,
 	}
 	atomic_init(&store->refs, 1);
 	atomic_init(&store->handles, 1);
+	store->pin_end = -1;
 	pthread_mutex_init(&store->more_leases, NULL);
-	file_cache_init(&store->files);
+	open_files_init(&store->files);
 	r = connection_init(&store->connection, fd, socket, timeout_ms);
 	if (r < 0) {
 		free(store);
@@ -205,13 +208,15 @@ static int take_pool(const char *pool, struct wish *ret)
 	return 0;
 }
 
-int tarn_store_open_pool(const char *socket, const char *pool, tarn_store **ret)
+int tarn_store_open(const char *socket,
+	const struct tarn_store_options *options, tarn_store **ret)
 {
 	struct socket_candidates places;
 	struct wish wish;
-	int r;
+	int r = RESERVED_CHECK("tarn_store_options", options);
 
-	r = take_pool(pool, &wish);
+	if (r >= 0)
+		r = take_pool(options ? options->pool : NULL, &wish);
 	if (r >= 0)
 		r = socket_candidates(socket, &places);
 	if (r < 0)
@@ -227,11 +232,6 @@ int tarn_store_open_pool(const char *socket, const char *pool, tarn_store **ret)
 	if (!places.at[places.n - 1].ours || autostart_forbidden())
 		return nobody_there(&places, r);
 	return open_started(&places, &wish, ret);
-}
-
-int tarn_store_open(const char *socket, tarn_store **ret)
-{
-	return tarn_store_open_pool(socket, NULL, ret);
 }
 
 /* ---- references ------------------------------------------------------ */
@@ -253,7 +253,8 @@ void store_release(struct tarn_store *store)
 	connection_done(&store->connection);
 	pool_map_done(&store->pools);
 	lease_book_done(&store->book);
-	file_cache_done(&store->files);
+	open_files_done(&store->files);
+	fd_close(store->pin_end);
 	pthread_mutex_destroy(&store->more_leases);
 	if (store->table.map)
 		table_unmap(&store->table);
@@ -278,7 +279,7 @@ tarn_store *tarn_store_unref(tarn_store *store)
 			      &store->handles, 1, memory_order_acq_rel) != 1)
 		return NULL;
 	/* Tensors keep the store, and forks lock it. */
-	file_cache_clear(&store->files);
+	open_files_clear(&store->files);
 	store_release(store);
 	return NULL;
 }
@@ -325,6 +326,23 @@ int store_ping(struct tarn_store *store)
 		&store->connection, WIRE_PING, NULL, 0, WIRE_PONG, 0, &reply);
 	if (r >= 0)
 		wire_message_clear(&reply);
+	return r;
+}
+
+#define PATIENCE_MS 5000 /* picked; then it looks whether the server lives */
+
+int store_await(
+	struct tarn_store *store, struct call *call, struct wire_message *ret)
+{
+	int r;
+
+	do {
+		r = call_next(&store->connection, call, PATIENCE_MS, ret);
+		if (r == 0)
+			r = store_ping(store);
+		else if (r > 0)
+			return 0;
+	} while (r >= 0);
 	return r;
 }
 

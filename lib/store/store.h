@@ -15,8 +15,8 @@
 
 #include "base/cleanup.h"
 #include "lib/store/connection.h"
-#include "lib/store/descriptor.h"
-#include "lib/store/file_cache.h"
+#include "lib/descriptor/descriptor.h"
+#include "lib/store/open_files.h"
 #include "lib/store/lease_book.h"
 #include "lib/store/pool_map.h"
 #include "lib/tensor/storage.h"
@@ -35,12 +35,18 @@ struct tarn_store {
 	struct lease_book book;
 	pthread_mutex_t more_leases; /* held to ask for a page */
 	struct pool_map pools;
-	struct file_cache files;
+	struct open_files files;
+	/* tarn_store_set_node, plus one; 0: none. */
+	_Atomic int node;
 
 	/* store_fork.c */
 	struct tarn_store *next, **previous; /* in the list of all */
 	/* while a fork is under way */
 	struct child_connection *child;
+	struct lease_pin *pin;
+	/* In a child that reads by its parent's leases: the pipe's end by which
+	 * the parent knows that the child lives; or -1. */
+	int pin_end;
 	/* held to wake the connection of a child */
 	pthread_mutex_t reconnecting;
 	pthread_mutex_t fork_hooks_lock;
@@ -93,7 +99,7 @@ void welcome_done(struct welcome *welcome);
 void store_enlist(struct tarn_store *store);
 void store_delist(struct tarn_store *store);
 
-/* An object that uses a store, and must be told of forks: before_fork takes its
+/* An object that uses a store, and is notified of forks: before_fork takes its
  * locks, which are the innermost (no function of the store is called with
  * them), after_fork releases them in both processes. */
 struct fork_hook {
@@ -115,6 +121,10 @@ void store_release(struct tarn_store *store);
 
 /* 0 when the server has answered; as connection_call. */
 int store_ping(struct tarn_store *store) _must_check_;
+/* Waits for a call's one answer, which may take as long as the server lives. 0:
+ * it is in *ret. */
+int store_await(struct tarn_store *store, struct call *call,
+	struct wire_message *ret) _must_check_;
 
 /* ---- descriptor.c ----------------------------------------------------- */
 
@@ -163,6 +173,9 @@ int store_hold(struct tarn_store *store, uint32_t index, uint64_t generation,
 void store_drop_lease(struct tarn_store *store, uint32_t index,
 	uint64_t generation, const tarn_storage *storage);
 
+/* Drops what was held for children that have ended. */
+void store_unpin(struct tarn_store *store);
+
 /* Notifies the daemon that a storage which only leases held has lost one. */
 void store_notify_released(
 	struct tarn_store *store, uint32_t index, uint64_t generation);
@@ -188,8 +201,6 @@ int store_load_verified(struct tarn_store *store, tarn_file *file,
 struct message_body;
 
 /* Sends a WIRE_PUBLISH and waits for its answer, which may take as long as the
- * daemon lives; the caller clears *ret. If the daemon refuses because of other
- * clients' publications, it sends the message again, for as long as it would
- * wait for an answer. */
+ * daemon lives; the caller clears *ret. */
 int publish_send(struct tarn_store *store, const struct message_body *body,
 	const int *fds, int n_fds, struct wire_message *ret);

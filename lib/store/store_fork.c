@@ -14,8 +14,12 @@
  * descriptors.
  *
  * A store without leases costs a fork nothing: the child connects when it needs
- * to send a message. Where no connection can be made, the child's store is
- * dead, and its mapped tensors are valid as long as the parent holds them.
+ * to send a message. Where no connection can be made, be it that the daemon
+ * cannot be reached or that the user has as many connections as it may, the
+ * child's store is dead. Then its tensors have the leases of the parent's
+ * connection, which stay in their slots whatever the parent drops, until the
+ * child has ended (lease_pins.h): so they are valid until the parent's process
+ * ends, or both have closed the store.
  *
  * Locks are taken in one order: that of the list, then of each store those of
  * store_lock below. A new lock of a store must be added there.
@@ -165,22 +169,36 @@ static struct child_connection *make_child_connection(struct tarn_store *store)
 	return child;
 }
 
+static bool has_leases(const struct child_connection *child)
+{
+	return child && !child->why[0];
+}
+
 static void prepare(void)
 {
 	pthread_mutex_lock(&list_lock);
 	for (struct tarn_store *s = stores; s; s = s->next) {
+		store_unpin(s);
 		store_lock(s);
 		s->child = s->book.n_used && !connection_is_dead(&s->connection)
 				   ? make_child_connection(s)
 				   : NULL;
+		s->pin = s->book.n_used &&
+					 !connection_is_dead(&s->connection) &&
+					 !has_leases(s->child)
+				 ? lease_pin_new(s->book.n_used)
+				 : NULL;
 	}
 }
 
 static void in_parent(void)
 {
 	for (struct tarn_store *s = stores; s; s = s->next) {
-		if (s->child && !s->child->why[0])
+		if (has_leases(s->child))
 			child_done(s->child);
+		else
+			lease_book_leave(&s->book, s->pin);
+		s->pin = NULL;
 		free(s->child);
 		s->child = NULL;
 		store_unlock(s, false);
@@ -197,7 +215,10 @@ static void inherit(struct tarn_store *store)
 	char why[sizeof(store->connection.why)];
 
 	store->child = NULL;
-	if (child && !child->why[0]) {
+	if (store->pin)
+		store->pin_end = fd_steal(&store->pin->child_end);
+	store->pin = lease_pin_free(store->pin);
+	if (has_leases(child)) {
 		connection_replace(&store->connection, &child->connection);
 		lease_book_turn(&store->book, &child->slots, child->by_entry);
 		free(child->by_entry);

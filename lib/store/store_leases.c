@@ -26,9 +26,18 @@ void store_notify_released(
 	connection_notify_later(&store->connection);
 }
 
+void store_unpin(struct tarn_store *store)
+{
+	if (!lease_book_unpin(&store->book, &store->table))
+		return;
+	lease_book_notify(&store->book);
+	connection_notify_later(&store->connection);
+}
+
 void store_drop_lease(struct tarn_store *store, uint32_t index,
 	uint64_t generation, const tarn_storage *storage)
 {
+	store_unpin(store);
 	if (lease_book_drop(
 		    &store->book, &store->table, index, generation, storage))
 		store_notify_released(store, index, generation);

@@ -19,6 +19,7 @@
 #include "lib/store/load_request.h"
 #include "lib/store/load_shards.h"
 #include "lib/store/not_kept.h"
+#include "lib/store/own_place.h"
 #include "lib/store/store.h"
 
 #define STEP_MS 50      /* between two reports of progress: a smooth bar */
@@ -58,6 +59,15 @@ static uint64_t landed(const struct load *load)
 	/* Relaxed: a number for people. */
 	n = atomic_load_explicit(&entry->landed, memory_order_relaxed);
 	return MIN(n, load->total);
+}
+
+/* It has to be asked for again. */
+static int report_nothing(const struct tarn_load_options *o, uint64_t total)
+{
+	if (o && o->progress &&
+		o->progress(o->arg, TARN_LOAD_PHASE_READ, 0, total))
+		return tarn_fail(ECANCELED, "load: cancelled");
+	return 0;
 }
 
 /* Reports progress. Not 0: the caller wants to cancel. */
@@ -258,6 +268,7 @@ static int attempt_all(struct tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options, struct msg_loaded *ret_loaded,
 	tarn_storage **ret)
 {
+	int64_t until = clock_ms() + CONNECTION_AGAIN_MS;
 	const char *name = options ? options->name : NULL;
 	int r = 1;
 
@@ -265,10 +276,17 @@ static int attempt_all(struct tarn_store *store, tarn_file *file,
 		struct load_request request;
 
 		r = load_request_make(file, i ? NULL : name,
-			options && options->fresh, &request);
+			options && options->fresh, own_place_wish(store),
+			&request);
 		if (r < 0)
 			break;
 		r = attempt(store, &request, options, ret_loaded, ret);
+		while (call_asks_again(r, until)) {
+			r = report_nothing(options, request.total);
+			if (r == 0)
+				r = attempt(store, &request, options,
+					ret_loaded, ret);
+		}
 		load_request_free(&request);
 	}
 	if (r == 1)

@@ -180,8 +180,9 @@ static const char *base_of(const char *path)
 static bool is_of(
 	const struct tarn_report_load *load, const char *path, uint64_t size)
 {
-	return load->state != TARN_LOAD_READING &&
-	       load->state != TARN_LOAD_STOPPING && load->total == size &&
+	return load->state != TARN_REPORT_LOAD_READING &&
+	       load->state != TARN_REPORT_LOAD_STOPPING &&
+	       load->total == size &&
 	       (!strcmp(base_of(load->label), base_of(path)) ||
 		       !strncmp(load->label, path, sizeof(load->label) - 1));
 }

@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "base/page.h"
 
 /* A cache line, and the widest vector of any supported CPU. */
 #define ALIGNMENT 64
@@ -25,7 +26,6 @@
  */
 #define MEDIUM ((uint64_t)1 << 20)
 #define LARGE ((uint64_t)4 << 20)
-#define HUGE_PAGE ((uint64_t)2 << 20)
 /* The largest usual block of direct I/O. */
 #define IO_BLOCK 4096
 
@@ -161,9 +161,12 @@ int tarn_storage_alloc(uint64_t size, tarn_storage **ret)
 
 /* ---- borrowed -------------------------------------------------------- */
 
-int tarn_storage_borrow(void *data, uint64_t size, bool writable,
+int tarn_storage_borrow(void *data, uint64_t size, unsigned flags,
 	void (*release)(void *arg), void *arg, tarn_storage **ret)
 {
+	if (flags & ~TARN_BORROW_WRITABLE)
+		return tarn_fail(EINVAL, "storage: unknown flags %#x",
+			flags & ~TARN_BORROW_WRITABLE);
 	if (!data && size > 0)
 		return tarn_fail(EINVAL,
 			"storage: %llu bytes were lent without an address",
@@ -172,8 +175,8 @@ int tarn_storage_borrow(void *data, uint64_t size, bool writable,
 		return tarn_fail(EOVERFLOW,
 			"storage: %llu bytes are more than one address space",
 			(unsigned long long)size);
-	return tarn_storage_new(
-		TARN_STORAGE_BORROWED, data, size, writable, release, arg, ret);
+	return tarn_storage_new(TARN_STORAGE_BORROWED, data, size,
+		flags & TARN_BORROW_WRITABLE, release, arg, ret);
 }
 
 /* ---- life ------------------------------------------------------------ */

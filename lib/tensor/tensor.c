@@ -200,3 +200,16 @@ int tarn_tensor_check_writable(const tarn_tensor *tensor, const char *verb)
 		"%s: %s is read-only; clone the tensor and change that", verb,
 		kinds[tensor->storage->kind]);
 }
+
+void tensor_reach(const tarn_tensor *tensor, void **ret, uint64_t *ret_size)
+{
+	const struct tarn_layout *layout = &tensor->layout;
+	int64_t first, count, bits = tarn_dtype_bits(layout->dtype), start;
+
+	tarn_layout_bounds(layout, &first, &count);
+	/* Nothing overflows: it was checked when the tensor was made. */
+	start = first * bits / 8;
+	*ret = (char *)tarn_tensor_origin(tensor) + start;
+	*ret_size = count ? (uint64_t)(((first + count) * bits + 7) / 8 - start)
+			  : 0;
+}

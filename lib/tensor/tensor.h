@@ -40,6 +40,10 @@ static inline void *tarn_tensor_origin(const tarn_tensor *tensor)
 	return data ? data + tensor->base : NULL;
 }
 
+/* The bytes that it reaches, in memory that has an address; no bytes where it
+ * has no elements. */
+void tensor_reach(const tarn_tensor *tensor, void **ret, uint64_t *ret_size);
+
 /* 0, or -EROFS with the reason; verb: what the caller was about to do. */
 int tarn_tensor_check_writable(const tarn_tensor *tensor, const char *verb);
 

@@ -1,23 +1,28 @@
 # SPDX-License-Identifier: MIT
 """tarn: tensors in memory that many processes share.
 
-A Tensor is bytes somewhere (in memory, in a pool, in a file) and a layout that
-walks them. Views share the bytes; arrays over them keep them alive.
+Load a checkpoint in as many processes as you like: the disk is read once, and
+the bytes are in memory once. Publish a tensor in one process and find it by its
+name in any other. Nothing is copied, and no daemon needs to be started first.
 
-    t = tarn.arange(12).reshape(3, 4)
-    t[:, ::2].numpy()
+    import tarn
 
-    tarn.open("m.safetensors")["wte"]      # mapped, no daemon
-    tarn.load("m.safetensors")["wte"]      # N processes, one disk read
-
+    m = tarn.load("m.safetensors")          # N processes, one disk read
+    w = m["wte"][:, ::2]                    # a view: the same bytes
+    print(w.shape, w.numpy().sum())         # w.torch() is PyTorch's
     store = tarn.Store()
-    store.publish({"run/weights": t})      # and in another process:
-    store.wait("run/weights", timeout=5)
+    store.publish({"run/w": w})             # for all processes of this user
+    print(store["run/w"].shape)             # in any of them; store.wait() waits
+    with tarn.sender("batches") as out:     # from process to process
+        out.put({"x": w, "epoch": 1})       # any nesting of arrays and values
+    # for item in tarn.receiver("batches"): the other side; item["x"] is a view
+    tarn.save("out.safetensors", {"w": w})
 
-    with tarn.sender("decoded") as out:    # from process to process,
-        out.put({"x": t, "path": p})       # any nesting of arrays and values
-    for item in tarn.receiver("decoded"):  # whose arrays are views of shared
-        use(item["x"], item["path"])       # memory
+Where to go on: help(tarn.load), help(tarn.Store), help(tarn.Tensor), one name
+at a time; help(tarn.torch) for DataLoader; the programs in examples/, which the
+README lists; man tarn for the idea, and tarn doctor for this machine.
+
+The names beside numpy's and PyTorch's:
 
     numpy            PyTorch            tarn
     a.shape          t.shape, t.size()  t.shape
@@ -34,8 +39,6 @@ walks them. Views share the bytes; arrays over them keep them alive.
     zeros((2, 3))    zeros(2, 3)        tarn.zeros((2, 3))
     empty((2, 3))    empty(2, 3)        tarn.empty((2, 3))
     a[[0, 2]]        t[[0, 2]]          t.numpy()[[0, 2]], a copy
-
-help(tarn.Tensor), help(tarn.Store) and help(tarn.load) have the rest.
 """
 import importlib
 

@@ -141,6 +141,29 @@ static void v2(void)
 		"v2: all limits are 'max'");
 }
 
+/* What the kernel cannot reclaim, and no process that runs need have. */
+static void shared(void)
+{
+	machine();
+	put("/proc/meminfo",
+		"MemTotal:       16777216 kB\nMemAvailable:    8388608 kB\n"
+		"Shmem:           1048576 kB\n");
+	wants(8 * GIB,
+		"MemAvailable (16 GiB, 8 GiB in use, 1 GiB of it shared memory)",
+		"the machine's shared memory");
+	put("/proc/self/cgroup", "0::/x\n");
+	put("/proc/self/mountinfo", V2_MOUNT);
+	group("/x", "1073741824", "max", GIB - 100 * MIB, 0);
+	put("/sys/fs/cgroup/x/memory.stat",
+		"anon 1\nshmem_thp 5\nshmem %llu\ninactive_file 0\n",
+		800 * MIB);
+	is_str("no room for 512 MiB: memory.max of /x (1 GiB, 924 MiB in use, "
+	       "800 MiB of it shared memory) leaves 100 MiB, and 64 MiB of "
+	       "that stay free for others",
+		(headroom_check_at(root, 512 * MIB), tarn_fail_message()),
+		"the error says how much of a group is shared memory");
+}
+
 static void v2_namespaces(void)
 {
 	machine();
@@ -307,6 +330,7 @@ int main(void)
 
 	no_groups();
 	v2();
+	shared();
 	v2_namespaces();
 	v1();
 	hybrid();
@@ -317,5 +341,5 @@ int main(void)
 	snprintf(command, sizeof(command), "rm -rf '%s'", test_tmpdir());
 	if (system(command))
 		diag("%s is left behind", test_tmpdir());
-	return done(57);
+	return done(60);
 }

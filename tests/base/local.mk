@@ -3,6 +3,8 @@ BASE_TESTS = \
 	tests/base/cpus \
 	tests/base/headroom \
 	tests/base/headroom_cgroup \
+	tests/base/huge_pages \
+	tests/base/nodes \
 	$(NULL)
 check_PROGRAMS += $(BASE_TESTS)
 TESTS += $(BASE_TESTS)
@@ -10,3 +12,5 @@ TESTS += $(BASE_TESTS)
 tests_base_close_from_LDADD = $(DAEMON_LIBS)
 tests_base_headroom_LDADD = $(DAEMON_LIBS)
 tests_base_headroom_cgroup_LDADD = $(DAEMON_LIBS)
+tests_base_huge_pages_LDADD = $(DAEMON_LIBS)
+tests_base_nodes_LDADD = $(DAEMON_LIBS)

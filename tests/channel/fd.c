@@ -5,18 +5,22 @@
  * there is nothing; and a watcher takes no item from a consumer.
  */
 #include <errno.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <tarn/tarn.h>
 
+#include "shm/ring.h"
 #include "tests/kit/channel.h"
 #include "tests/kit/daemon_helper.h"
 #include "tests/kit/must.h"
@@ -204,57 +208,81 @@ static void test_loop(tarn_store *store)
 	must(tarn_store_remove(store, "loop"));
 }
 
-static double cpu_seconds(void)
-{
-	struct rusage u;
+/* ---- asleep ------------------------------------------------------------ */
 
-	getrusage(RUSAGE_SELF, &u);
-	return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
-	       1e-6 * (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+/* Of all threads. A thread that spins looks, and one that is woken sleeps again:
+ * one that does neither uses no time. */
+static _Atomic unsigned n_sleeps, n_looks;
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, ...)
+{
+	long arg[6];
+	va_list args;
+
+	va_start(args, number);
+	for (int i = 0; i < 6; i++)
+		arg[i] = va_arg(args, long);
+	va_end(args);
+	if (number == SYS_futex &&
+		(arg[1] & FUTEX_CMD_MASK) == FUTEX_WAIT_BITSET)
+		n_sleeps++;
+	return __real_syscall(
+		number, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
 }
 
-static long waits(void)
+bool __real_ring_ready(struct ring *ring, enum ring_kind kind);
+bool __wrap_ring_ready(struct ring *ring, enum ring_kind kind);
+bool __wrap_ring_ready(struct ring *ring, enum ring_kind kind)
 {
-	struct rusage u;
-
-	getrusage(RUSAGE_SELF, &u);
-	return u.ru_nvcsw;
+	n_looks++;
+	return __real_ring_ready(ring, kind);
 }
+
+int __real_ring_receive(struct ring *ring, struct ring_item *ret);
+int __wrap_ring_receive(struct ring *ring, struct ring_item *ret);
+int __wrap_ring_receive(struct ring *ring, struct ring_item *ret)
+{
+	n_looks++;
+	return __real_ring_receive(ring, ret);
+}
+
+/* One receive of a second: it looks up to SPIN_MAX times (shm/ring_wait.c) and
+ * sleeps, once more if it was woken for another's sake. Each sleep has two
+ * looks. */
+#define SLEEPS 2u
+#define LOOKS (2000u + 2 * SLEEPS + 8)
 
 static void test_idle(tarn_store *store)
 {
-	tarn_channel *c;
-	long calm, woken;
+	tarn_channel *c = kit_channel_open(store, "idle", &small);
+	int fd = channel_fd(c, TARN_CHANNEL_CONSUMER);
+	unsigned sleeps, looks;
 	tarn_item *item;
-	double cpu;
-	int fd;
 
-	/* A sanitizer has a thread of its own, which wakes up now and then. */
-	calm = waits();
-	usleep(1000000);
-	calm = waits() - calm;
-	c = kit_channel_open(store, "idle", &small);
-	fd = channel_fd(c, TARN_CHANNEL_CONSUMER);
-	polled(fd, 50);
-	woken = waits();
-	cpu = cpu_seconds();
+	kit_channel_until_asleep(1);
+	sleeps = n_sleeps;
+	looks = n_looks;
 	is_int(0, polled(fd, 1000),
 		"the descriptor is not ready within a second");
-	cpu = cpu_seconds() - cpu;
-	woken = waits() - woken;
-	ok(cpu < 0.2,
-		"a wait at the descriptor uses less than 0.2 s of CPU: %g",
-		cpu);
-	ok(woken < calm + 20,
-		"no thread wakes this process while it waits: %ld times, %ld "
-		"before",
-		woken, calm);
-	cpu = cpu_seconds();
+	is_int(0, n_sleeps - sleeps,
+		"the thread behind the descriptor sleeps all the while");
+	is_int(0, n_looks - looks,
+		"no thread looks for items while none comes");
+	sleeps = n_sleeps;
+	looks = n_looks;
 	is_int(-ETIMEDOUT, tarn_channel_receive(c, 1000, &item),
 		"a receive of one second times out");
-	cpu = cpu_seconds() - cpu;
-	ok(cpu < 0.2, "a receive without an item uses no CPU, either: %g s",
-		cpu);
+	sleeps = n_sleeps - sleeps;
+	looks = n_looks - looks;
+	ok(sleeps >= 1 && sleeps <= SLEEPS,
+		"a receive without an item sleeps until its deadline: %u times",
+		sleeps);
+	ok(looks <= LOOKS,
+		"a receive without an item looks for it while it spins, and "
+		"after each sleep: %u times",
+		looks);
 	tarn_channel_unref(c);
 	must(tarn_store_remove(store, "idle"));
 }
@@ -425,5 +453,5 @@ int main(void)
 	test_watch(store);
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
-	return done(73);
+	return done(74);
 }

@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "lib/store/store.h"
 #include "shm/channel.h"
+#include "shm/lease.h"
 #include "tests/kit/publish_msg.h"
 #include "tests/kit/raw_client.h"
 #include "tests/kit/tap.h"
@@ -77,7 +78,7 @@ static void drop(struct made *m)
 	close(m->fd);
 }
 
-static int say(const struct publish_msg *p, struct raw *raw)
+static int answer_to(const struct publish_msg *p, struct raw *raw)
 {
 	int type;
 
@@ -92,7 +93,7 @@ static void refused(const struct publish_msg *p, int error, const char *part,
 {
 	struct raw raw;
 
-	is_int(WIRE_ERROR, say(p, &raw),
+	is_int(WIRE_ERROR, answer_to(p, &raw),
 		"a request for a channel is refused: %s", what);
 	is_int(error, raw.error, "the refused request has the expected error");
 	has_str(part, raw.text, "the error contains the reason");
@@ -102,8 +103,8 @@ static void taken(const struct publish_msg *p, const char *what)
 {
 	struct raw raw;
 
-	if (!is_int(WIRE_PUBLISHED, say(p, &raw), "a request is accepted: %s",
-		    what))
+	if (!is_int(WIRE_PUBLISHED, answer_to(p, &raw),
+		    "a request is accepted: %s", what))
 		diag("%s", raw.text);
 }
 
@@ -149,6 +150,40 @@ static void test_messages(void)
 	p.head.n_names = 0;
 	publish_msg_name(&p, "x", 0, 0, (int64_t)m.size - 4096, 1);
 	refused(&p, EINVAL, "whole pages", "a memory of another size");
+	drop(&m);
+}
+
+/* A client leases the storage of its channel and publishes it once more: each
+ * name of a channel costs a look at its ring when it is taken. */
+static void test_second_name(void)
+{
+	struct made m = make();
+	struct publish_msg p = publish_msg_with(&m, "one");
+	struct lease_page *page;
+	struct raw raw;
+
+	raw_open(&raw, server.socket);
+	is_int(WIRE_PUBLISHED, publish_msg_answer(&p, &raw),
+		"a channel is published under a first name");
+	if (lease_map(raw.lease, &page) < 0)
+		bail("%s", tarn_fail_message());
+	page->used = 1;
+	page->slots[0] = lease_word(
+		raw.published.stored.index, raw.published.stored.generation);
+	p = (struct publish_msg) {0};
+	publish_msg_source(&p, SOURCE_EXISTING, m.size);
+	publish_msg_name(&p, "two", 0, 0, (int64_t)m.size, 1);
+	p.sources[0].index = raw.published.stored.index;
+	p.sources[0].generation = raw.published.stored.generation;
+	is_int(WIRE_ERROR, publish_msg_answer(&p, &raw),
+		"a second name for a channel is refused");
+	is_int(EINVAL, raw.error, "the refusal's error is EINVAL");
+	has_str("one name", raw.text, "the refusal says why");
+	page->slots[0] = 0;
+	lease_unmap(page);
+	raw_send(&raw, WIRE_REMOVE, "one", 3, NULL, 0);
+	is_int(WIRE_DONE, raw_answer(&raw), "the first name can be removed");
+	raw_close(&raw);
 	drop(&m);
 }
 
@@ -278,8 +313,8 @@ static void test_open_names(void)
 	order_range(&order, 0, 64, 0);
 	order_bytes(&order, "openset/c", 64);
 	is_int(WIRE_ERROR, order_load(&order, &raw, fd, -1),
-		"a file's tensor in its place");
-	is_int(EBUSY, raw.error, "it is refused as well");
+		"a file's tensor is refused in an open channel's place");
+	is_int(EBUSY, raw.error, "the error of the file's tensor is EBUSY");
 	raw_close(&raw);
 	if (ring_attach(&ring, first.map.ring, first.map.ring_size) < 0 ||
 		ring_join(&ring, RING_PRODUCER, ours()) < 0 ||
@@ -287,9 +322,9 @@ static void test_open_names(void)
 		ring_publish(&ring, slot, &note) < 0 || ring_close(&ring) < 0)
 		bail("%s", tarn_fail_message());
 	refused(&tensor, EBUSY, "items that were not received",
-		"nor is it replaced where it is closed with an item in it");
+		"a tensor in the place of a closed channel with an item");
 	ok(tarn_store_remove(witness.store, "openset/c") == 0,
-		"it stood there all the time, and can be removed");
+		"the channel kept its name and can be removed");
 	fd_close(fd);
 	drop(&first);
 	drop(&second);
@@ -389,7 +424,7 @@ static void test_rubbish(void)
 	for (int i = 0; i < 30; i++) {
 		struct raw raw;
 
-		if (say(&small, &raw) != WIRE_PUBLISHED ||
+		if (answer_to(&small, &raw) != WIRE_PUBLISHED ||
 			tarn_store_remove(witness.store, "small") < 0)
 			bail("%s %s", raw.text, tarn_error_message());
 	}
@@ -411,6 +446,7 @@ int main(void)
 	daemon_start(&server, "s", options);
 	witness_begin(&witness, &server);
 	test_messages();
+	test_second_name();
 	test_memory();
 	test_names();
 	test_open_names();
@@ -420,5 +456,5 @@ int main(void)
 	witness_end(&witness);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
-	return done(82);
+	return done(87);
 }

@@ -24,6 +24,12 @@ check_PROGRAMS += $(CHANNEL_TESTS)
 TESTS += $(CHANNEL_TESTS)
 VALGRIND_EXCEPT += tests/channel/fork tests/channel/threads
 
+tests_channel_fd_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-Wl,--wrap=ring_ready \
+	-Wl,--wrap=ring_receive \
+	-Wl,--wrap=syscall \
+	$(NULL)
 tests_channel_pages_LDFLAGS = \
 	$(AM_LDFLAGS) \
 	-Wl,--wrap=headroom_check \

@@ -193,7 +193,8 @@ static void test_ephemeral(tarn_store *store)
 		"an ephemeral channel's name goes with its last participant");
 }
 
-/* Who has it open goes on, and is told why nobody comes. */
+/* A process that has it open continues, and its error says why no other
+ * comes. */
 static void test_unlinked(tarn_store *store)
 {
 	const struct tarn_channel_options small = {

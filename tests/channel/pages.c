@@ -294,7 +294,7 @@ static void test_full(tarn_store *store)
 	must(tarn_store_remove(store, "full"));
 }
 
-/* Who could not note what is mapped would fill what is not there. */
+/* A producer that could not note what is mapped would fill missing pages. */
 static void test_not_noted(tarn_store *store)
 {
 	const struct tarn_channel_options options = {

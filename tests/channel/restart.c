@@ -80,7 +80,7 @@ static pid_t start(void)
 		tarn_item *item;
 
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (tarn_store_open(daemon_.socket, &own) < 0)
+		if (tarn_store_open(daemon_.socket, NULL, &own) < 0)
 			_exit(1);
 		c = open_it(own);
 		must(tarn_slot_publish(fill(own, c, "b read")));

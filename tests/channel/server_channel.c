@@ -110,8 +110,7 @@ static void test_deaths(void)
 	sent = producer_dies();
 	consumer_dies(&second, sent);
 	connection_is_missing(&second);
-	storage_unname(
-		&kit_server_domain, user.index, user.generation, TABLE_NOBODY);
+	storage_unname(&kit_server_domain, user.index, user.generation, 0);
 	collect(&kit_server_domain);
 	is_int(0, kit_server_domain.channels.n, "the channel is gone");
 	collect(&kit_server_domain);
@@ -170,8 +169,8 @@ static void test_broadcast_death(void)
 	kit_server_end();
 }
 
-/* Who closed it has died between the entry and saying so, and took part in
- * nothing that would be reaped; others sleep. */
+/* The closing process died between the entry and the wake-up, and was no
+ * participant that would be reaped; others sleep. */
 static void test_dead_closer(enum ring_mode mode)
 {
 	struct ring_head *head;
@@ -213,9 +212,11 @@ static void put_name(const char *name, const struct user *of)
 		.size = of->map.size,
 		.dtype = TARN_U8};
 
-	if (table_begin(kit_server_domain.writer) < 0 ||
-		table_put(kit_server_domain.writer, name, strlen(name), &d,
-			NULL) < 0)
+	if (table_begin(kit_server_domain.writer) < 0)
+		bail("%s: %s", name, tarn_fail_message());
+	table_stamp(kit_server_domain.writer, 0, 0);
+	if (table_put(kit_server_domain.writer, name, strlen(name), &d, NULL) <
+		0)
 		bail("%s: %s", name, tarn_fail_message());
 	table_commit(kit_server_domain.writer, NULL, NULL);
 }
@@ -250,7 +251,7 @@ static void test_ephemeral(bool known)
 	ok(is_named("goes"),
 		"an ephemeral name stays while a participant is there");
 	put_name("alias", &user);
-	storage_name(&kit_server_domain, user.index, 1, TABLE_NOBODY);
+	storage_name(&kit_server_domain, user.index, 1, 0);
 	ring_leave(&user.ring);
 	ring_leave(&other.ring);
 	kit_server_look();

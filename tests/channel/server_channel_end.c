@@ -29,8 +29,10 @@ static void begin(enum ring_mode mode)
 	d.storage = out.index;
 	d.generation = out.generation;
 	d.size = out.map.size;
-	if (table_begin(kit_server_domain.writer) < 0 ||
-		table_put(kit_server_domain.writer, "c", 1, &d, NULL) < 0)
+	if (table_begin(kit_server_domain.writer) < 0)
+		bail("%s", tarn_fail_message());
+	table_stamp(kit_server_domain.writer, 0, 0);
+	if (table_put(kit_server_domain.writer, "c", 1, &d, NULL) < 0)
 		bail("%s", tarn_fail_message());
 	table_commit(kit_server_domain.writer, NULL, NULL);
 	channel_named(&kit_server_domain, out.index, out.generation, "c", 1);

@@ -122,9 +122,11 @@ static void test_give(enum moment when)
 		"the storage is not freed while it is handed to the item");
 	if (!given)
 		give();
-	ok(given, "given");
+	ok(given, "the storage is handed to the item %s at last",
+		moments[when]);
 	collect(&kit_server_domain);
-	is_int(STORAGE_UNNAMED, kit_server_state(storage), "by the item alone");
+	is_int(STORAGE_UNNAMED, kit_server_state(storage),
+		"the item alone holds the storage, given %s", moments[when]);
 }
 
 /* A1 to A3 by the taker; only then is the slot given back. */
@@ -151,7 +153,8 @@ static void test_take(enum moment when)
 	ok(taken, "a storage is taken from an item at last");
 	storage_release(&kit_server_domain, storage);
 	collect(&kit_server_domain);
-	is_int(STORAGE_UNNAMED, kit_server_state(storage), "by a lease alone");
+	is_int(STORAGE_UNNAMED, kit_server_state(storage),
+		"a lease alone holds the storage, taken %s", moments[when]);
 	ok(lease_release(taker->page, &kit_server_domain.table, 0),
 		"releasing the lease makes a notification");
 	storage_released_by_client(&kit_server_domain, storage, generation);

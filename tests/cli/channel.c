@@ -258,7 +258,7 @@ static void test_close(void)
 	tarn_channel_unref(channel);
 }
 
-/* Who takes part in it would lose those who come later. */
+/* Participants would lose those that come later. */
 static void test_plain_rm(void)
 {
 	tarn_channel *channel =

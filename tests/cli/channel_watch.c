@@ -96,7 +96,7 @@ static void test_tail_json(tarn_channel *channel)
 		"tail ends after the number of items of --count");
 }
 
-/* Who is asleep is not waited for, and told afterwards. */
+/* A watcher that sleeps is not waited for, and learns it afterwards. */
 static void test_missed(tarn_channel *channel)
 {
 	struct running tail =

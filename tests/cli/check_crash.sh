@@ -26,7 +26,7 @@ churn y &
 for i in 1 2 3; do
 	run "$TARN" check
 	has ": no fault found" "$out" "check $i while names come and go"
-	is 0 "$status" "its exit status"
+	is 0 "$status" "check $i while names come and go succeeds"
 done
 for i in 1 2 3; do
 	run "$TARN" status --json
@@ -35,7 +35,7 @@ for i in 1 2 3; do
 	kill -HUP "$(json 'j["keeper_pid"]')"
 	run "$TARN" check
 	has ": no fault found" "$out" "check after kill $i"
-	is 0 "$status" "its exit status"
+	is 0 "$status" "check after kill $i succeeds"
 done
 rm going
 wait

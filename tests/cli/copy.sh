@@ -127,28 +127,31 @@ run "$TARN" copy m.st:w '[:, :4]' x.npy --scale 1,2,3,4 --dtype F32 --channel -1
 is 0 "$status" "--channel selects the dimension"
 run "$TARN" copy m.st:w x.st --scale 2 --align 4096 --io buffered
 out=$("$TARN" info x.st --json)
-is 4096 "$(json 'j["tensors"][0]["file_offset"]')" "aligned"
+is 4096 "$(json 'j["tensors"][0]["file_offset"]')" \
+	"--align 4096 aligns the first tensor"
 
 # Checksums.
 run "$TARN" copy big.st sum.st --checksums
-is "0 1" "$status $(metadata sum.st)" "with a checksum"
+is "0 1" "$status $(metadata sum.st)" "copy --checksums writes one checksum"
 run "$TARN" copy sum.st sum2.st
-is "0 1" "$status $(metadata sum2.st)" "a copy of that has it, too"
-is "$(md5sum <sum.st)" "$(md5sum <sum2.st)" "and is the same"
+is "0 1" "$status $(metadata sum2.st)" "a copy keeps the checksum of its source"
+is "$(md5sum <sum.st)" "$(md5sum <sum2.st)" \
+	"a copy of a file with a checksum is the same file"
 run "$TARN" copy sum.st '[::2]' sum3.st --dtype F16
 run "$TARN" verify sum3.st
-has "1 good, 0 differ" "$out" "what is changed gets a new one"
+has "1 good, 0 differ" "$out" "a converted tensor gets a new checksum"
 run "$TARN" copy sum.st sum.npy
-is 0 "$status" "a .npy has no room for it"
+is 0 "$status" "a copy to .npy drops the checksum"
 printf X | dd of=sum.st bs=1 seek=1500000 conv=notrunc 2>/dev/null
 run "$TARN" copy sum.st sum2.st
 is 1 "$status" "copy of a damaged tensor fails"
 has "tensor 'x' is damaged where it comes from" "$err" \
 	"the error names the damaged tensor"
 run "$TARN" verify sum2.st
-is 0 "$status" "and leaves the old file"
+is 0 "$status" "a failed copy leaves the old file"
 run "$TARN" copy m.st plain.st --checksums --metadata format=np
-is "by=hand format=np 4" "$(metadata plain.st)" "some of everything"
+is "by=hand format=np 4" "$(metadata plain.st)" \
+	"metadata options and checksums are combined"
 
 # A sharded checkpoint becomes one file.
 run "$TARN" copy m.st:w one.safetensors --checksums
@@ -160,26 +163,28 @@ json.dump({"metadata": {"total_size": 3000032, "note": "x"}, "weight_map":
     open("m.safetensors.index.json", "w"))
 END
 run "$TARN" copy m.safetensors.index.json joined.safetensors
-is "0 w:U8 x:U8" "$status $(dtypes joined.safetensors)" "all of its tensors"
+is "0 w:U8 x:U8" "$status $(dtypes joined.safetensors)" \
+	"a sharded checkpoint is copied with all its tensors"
 is "by=hand format=pt n=1 note=x 2" "$(metadata joined.safetensors)" \
-	"and what its files say of themselves"
+	"a joined file has the metadata of its parts"
 run "$TARN" verify joined.safetensors
-has "2 good, 0 differ" "$out" "with checksums, as a part of it had them"
+has "2 good, 0 differ" "$out" \
+	"a joined file has checksums when a part of it had them"
 
 # What is published.
 own_daemon
 run "$TARN" put run/w m.st:w
 run "$TARN" copy run/w '.permute(1,0)' w.npy
-is 0 "$status" "a published tensor"
+is 0 "$status" "a published tensor is copied to a file"
 is "$("$TARN" print m.st:w '.permute(1,0)')" "$("$TARN" print w.npy:w)" \
 	"the published tensor is copied with its numbers"
 run "$TARN" copy run w.npy
 has "there is a tensor below it; 'tarn save run FILE' saves it" "$err" \
 	"a folder of names is for tarn save"
 run "$TARN" copy run/v w.npy
-has "did you mean 'run/w'?" "$err" "a name is guessed at"
+has "did you mean 'run/w'?" "$err" "the error suggests a name that is near"
 run "$TARN" stop
-is 0 "$status" "stop"
+is 0 "$status" "the daemon of the copies stops"
 
 # A disk that is full: a small one of our own, where that may be had.
 old=$(md5sum <x.st)
@@ -190,8 +195,10 @@ if unshare -Urm mount -t tmpfs -o size=1m none disk 2>/dev/null; then
 	run unshare -Urm bash -c 'mount -t tmpfs -o size=1m none disk &&
 		echo old >disk/x && ! "$TARN" copy big.st disk/x.st &&
 		! "$TARN" copy big.st disk/x && cat disk/x && ls -A disk'
-	is "0 old x" "$status $(echo $out)" "a full disk leaves what was there"
-	has "tarn: disk/x: no room for 3000080 bytes" "$err" "and is named"
+	is "0 old x" "$status $(echo $out)" \
+		"a copy to a full disk leaves the old files"
+	has "tarn: disk/x: no room for 3000080 bytes" "$err" \
+		"the error of a full disk names the file and the size"
 else
 	skipped 2 "no file system may be mounted here"
 fi

@@ -92,6 +92,9 @@ static void test_large(void)
 		{"memlock", WORTH_GOOD, "no limit", 0},
 		{"machine", WORTH_GOOD, "96.00 GiB available of 128.00 GiB", 0},
 		{"cgroup", WORTH_GOOD, "no limit", 0},
+		{"charged", WORTH_GOOD,
+			"pools, and what this process publishes, count for /user",
+			0},
 		{"budget", WORTH_GOOD, "48.00 GiB by default", 0},
 		{"transparent", WORTH_GOOD, "advise", 0},
 		{"reserved_2M", WORTH_GOOD,
@@ -171,12 +174,36 @@ static void test_old(void)
 	are_whole(&f, "an old machine");
 }
 
+/* The limits that count are those of the process that takes the memory. */
+static void test_daemon_elsewhere(void)
+{
+	static const struct wanted wanted[] = {
+		{"cgroup", WORTH_COSTS,
+			"memory.max of /job (of tarnd) leaves 512.00 MiB of "
+			"1.00 GiB",
+			"MemoryMax="},
+		{"charged", WORTH_GOOD,
+			"pools count for /job (of tarnd); what this process "
+			"publishes counts for /user",
+			0},
+	};
+	struct machine m = make();
+
+	PUT(large);
+	strcpy(m.process, "77");
+	put("/proc/77/cgroup", "0::/job\n");
+	put("/proc/77/limits", "Max open files      1024    1024    files\n");
+	put(CGROUP "/job/memory.max", "1073741824\n");
+	put(CGROUP "/job/memory.current", "536870912\n");
+	WANTS(&m, wanted, "a daemon in another cgroup");
+}
+
 /* Neither /proc nor /sys. */
 static void test_unknown(void)
 {
 	static const char *const keys[] = {"descriptors", "memlock", "machine",
-		"cgroup", "budget", "overcommit", "transparent", "reserved_2M",
-		"reserved_1G", "numa", "cpuset"};
+		"cgroup", "charged", "budget", "overcommit", "transparent",
+		"reserved_2M", "reserved_1G", "numa", "cpuset"};
 	struct machine m = make();
 	_cleanup_findings_ struct findings f = look(&m);
 
@@ -271,7 +298,7 @@ static void test_memlock(void)
 static void test_nodes(void)
 {
 	static const struct wanted unplaced = {
-		"numa", WORTH_COSTS, "2 nodes", "libnuma-dev"};
+		"numa", WORTH_COSTS, "2 nodes", "--cap-add SYS_NICE"};
 	static const struct {
 		const char *list;
 		int after, next;
@@ -281,7 +308,7 @@ static void test_nodes(void)
 
 	PUT(large);
 	m.places_memory = false;
-	wants_all(&m, &unplaced, 1, "a build without libnuma");
+	wants_all(&m, &unplaced, 1, "a container without CAP_SYS_NICE");
 	for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
 		is_int(lists[i].next, list_next(lists[i].list, lists[i].after),
 			"'%s' after %d", lists[i].list, lists[i].after);
@@ -332,13 +359,16 @@ static void test_disks(void)
 	static const struct wanted nvme = {
 		"disk", WORTH_GOOD, "nvme0n1, NVMe", 0};
 	static const struct wanted none = {"disk", WORTH_UNKNOWN, "0:45", 0};
-	_cleanup_findings_ struct findings a = {0}, b = {0}, c = {0};
+	static const struct wanted guest = {
+		"disk", WORTH_UNKNOWN, "vda, a virtual disk", 0};
+	_cleanup_findings_ struct findings a = {0}, b = {0}, c = {0}, d = {0};
 	struct machine m = make();
 	char link[8192];
 
 	put("/sys/devices/sda/queue/rotational", "1\n");
 	put("/sys/devices/sda/sda1/partition", "1\n");
 	put("/sys/devices/nvme0n1/queue/rotational", "0\n");
+	put("/sys/devices/vda/queue/rotational", "1\n");
 	put("/sys/dev/block/README", "\n");
 	snprintf(link, sizeof(link), "%s/sys/dev/block/8:1", root);
 	if (symlink("../../devices/sda/sda1", link) < 0)
@@ -346,13 +376,18 @@ static void test_disks(void)
 	snprintf(link, sizeof(link), "%s/sys/dev/block/259:0", root);
 	if (symlink("../../devices/nvme0n1", link) < 0)
 		bail("%s: %m", link);
+	snprintf(link, sizeof(link), "%s/sys/dev/block/254:0", root);
+	if (symlink("../../devices/vda", link) < 0)
+		bail("%s: %m", link);
 	find_disk(&a, &m, "/x", 8, 1);
 	wants(&a, &turns, "a partition");
 	find_disk(&b, &m, "/x", 259, 0);
 	wants(&b, &nvme, "a disk");
 	find_disk(&c, &m, "/x", 0, 45);
 	wants(&c, &none, "no disk");
-	is_str("/x", a.at[0].path, "which path it is about is known");
+	find_disk(&d, &m, "/x", 254, 0);
+	wants(&d, &guest, "a guest's disk");
+	is_str("/x", a.at[0].path, "a finding about a disk has its path");
 }
 
 /* ---- this machine -------------------------------------------------------- */
@@ -378,12 +413,14 @@ static void test_this_machine(void)
 	struct machine m = this_machine();
 
 	is_int(0, m.engine.any, "an engine works here: %s", m.engine.name);
-	is_int(4096, m.engine.read, "and reads");
+	is_int(4096, m.engine.read, "the engine reads a page");
 	a = look(&m);
 	find_files(&a, &m, test_tmpdir());
 	find_files(&a, &m, "/proc/self/exe");
-	ok(findings_count(&a, WORTH_BROKEN) < a.n, "not all is broken");
-	is_int(WORTH_GOOD, finding(&a, "kernel")->worth, "the kernel will do");
+	ok(findings_count(&a, WORTH_BROKEN) < a.n,
+		"not every finding on this machine is broken");
+	is_int(WORTH_GOOD, finding(&a, "kernel")->worth,
+		"this machine's kernel is good");
 	are_whole(&a, "this machine");
 	find_files(&b, &m, "/dev/null");
 	wants(&b, &folder, "a device");
@@ -434,6 +471,7 @@ int main(void)
 	test_large();
 	test_container();
 	test_old();
+	test_daemon_elsewhere();
 	test_unknown();
 	test_refusals();
 	test_asked();
@@ -445,5 +483,5 @@ int main(void)
 	test_this_machine();
 	test_seccomp();
 	clean();
-	return done(85);
+	return done(90);
 }

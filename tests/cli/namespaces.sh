@@ -31,7 +31,7 @@ run "$TARN" status
 has "in another pid namespace" "$out" "status does not name foreign pids"
 run "$TARN" status --json
 is "None None" "$(json 'j["keeper_pid"], j["server_pid"]' | tr -d '(),')" \
-	"nor does its JSON"
+	"status --json does not name foreign pids"
 is "{None}" "$(json '{c["pid"] for c in j["clients"]}')" \
 	"status --json has no pids of clients in another namespace"
 run "$TARN" stop
@@ -45,10 +45,12 @@ has "in another pid namespace" "$out" \
 has " - " "$out" "a client without a pid has a dash"
 run "$TARN" status --json
 keeper=$(json 'j["keeper_pid"]')
-is tarnd "$(cat "/proc/$keeper/comm")" "in the same one they are"
+is tarnd "$(cat "/proc/$keeper/comm")" \
+	"status --json names the pids of its own namespace"
 run "${apart[@]}" "$TARN" stop
 is "0 " "$status $err" "a command in a namespace stops the daemon of the host"
-is "" "$(ls sock sock.lock 2>/dev/null)" "which leaves nothing when it is done"
+is "" "$(ls sock sock.lock 2>/dev/null)" \
+	"a daemon stopped from a namespace leaves no file"
 wait
 
 begin env

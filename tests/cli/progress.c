@@ -106,7 +106,7 @@ static void test_narrow(void)
 
 static void test_no_terminal(void)
 {
-	struct progress p;
+	struct progress_bar p;
 
 	progress_begin(&p);
 	p.begun_ms -= 10000;
@@ -120,7 +120,7 @@ static void test_no_terminal(void)
 /* A load that is interrupted while its bar is on the terminal. */
 static void interrupted(int terminal)
 {
-	struct progress p;
+	struct progress_bar p;
 
 	signal(SIGINT, SIG_DFL);
 	dup2(terminal, STDERR_FILENO);
@@ -182,7 +182,7 @@ struct look {
 
 static void look(const char *what, const struct look *looks)
 {
-	struct progress p;
+	struct progress_bar p;
 	int seen = 0;
 
 	progress_begin(&p);

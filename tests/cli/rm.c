@@ -12,6 +12,7 @@
 
 #include "tests/kit/daemon_helper.h"
 #include "tests/kit/tap.h"
+#include "tests/kit/tarn_start.h"
 
 #define NAMES 500
 #define OTHERS 3
@@ -42,7 +43,7 @@ static void publish(void)
 static bool is_there(const char *name)
 {
 	tarn_tensor *t;
-	int r = tarn_store_get(store, name, &t);
+	int r = tarn_store_get(store, name, NULL, &t);
 
 	if (r < 0)
 		return false;
@@ -61,22 +62,8 @@ static int count(int from, int n)
 
 static pid_t start_rm(void)
 {
-	const char *tarn = getenv("TARN");
-	pid_t pid;
-
-	if (!tarn)
-		bail("TARN names no command");
-	fflush(stdout);
-	pid = fork();
-	if (pid == 0) {
-		/* What it prints is not of this test. */
-		if (!freopen("/dev/null", "w", stdout))
-			_exit(2);
-		execl(tarn, "tarn", "rm", "--socket", server.socket, "run/",
-			(char *)NULL);
-		_exit(3);
-	}
-	return pid;
+	return kit_tarn_start((const char *const[]) {
+		"rm", "--socket", server.socket, "run/", NULL});
 }
 
 int main(void)
@@ -85,7 +72,7 @@ int main(void)
 	pid_t pid;
 
 	daemon_start(&server, "rm.sock", NULL);
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	publish();
 	is_int(NAMES, count(0, NAMES), "all names exist before tarn rm");

@@ -118,7 +118,7 @@ has "o.safetensors: there is something of that name" "$err" \
 	"save --new reports the file that is there"
 run "$TARN" save run/m/ n.safetensors --new --io buffered
 is "0 $(md5sum <below.safetensors)" "$status $(md5sum <n.safetensors)" \
-	"and makes what is not"
+	"save --new makes a file that is not there"
 
 # A disk that is full: a limit on files stands for it.
 run bash -c 'ulimit -f 1000 && "$TARN" save other/x o.safetensors'

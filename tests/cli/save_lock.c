@@ -16,6 +16,7 @@
 
 #include "tests/kit/daemon_helper.h"
 #include "tests/kit/tap.h"
+#include "tests/kit/tarn_start.h"
 
 enum { N = 1 << 20 };
 
@@ -47,22 +48,8 @@ static void publish(void)
 
 static pid_t start_save(void)
 {
-	const char *tarn = getenv("TARN");
-	pid_t pid;
-
-	if (!tarn)
-		bail("TARN names no command");
-	fflush(stdout);
-	pid = fork();
-	if (pid == 0) {
-		/* What it prints is not of this test. */
-		if (!freopen("/dev/null", "w", stdout))
-			_exit(2);
-		execl(tarn, "tarn", "save", "--socket", server.socket, "run/",
-			path, (char *)NULL);
-		_exit(3);
-	}
-	return pid;
+	return kit_tarn_start((const char *const[]) {
+		"save", "--socket", server.socket, "run/", path, NULL});
 }
 
 static int end_of(pid_t pid)
@@ -156,7 +143,7 @@ int main(void)
 	snprintf(path, sizeof(path), "%s/save.safetensors",
 		folder ? folder : "/tmp");
 	daemon_start(&server, "save.sock", NULL);
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	publish();
 	test_waits();

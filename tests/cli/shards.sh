@@ -50,9 +50,10 @@ has "say which of its 2 tensors" "$err" "print of an index asks for a tensor"
 run "$TARN" load $index --name m --json
 is 0 "$status" "load of an index"
 is "m 11 False" "$(json 'j["name"], j["bytes"], j["cached"]' | tr -d "(),'")" \
-	"loads all of its shards"
+	"load of an index loads all of its shards"
 is "m/a
-m/b" "$("$TARN" ls m/ | cut -d ' ' -f 1)" "and publishes what the map names"
+m/b" "$("$TARN" ls m/ | cut -d ' ' -f 1)" \
+	"load of an index publishes the tensors of its map"
 run "$TARN" print m/a
 is "0 [0 1 2 3]" "$status $out" "a name of one shard"
 run "$TARN" print m/b

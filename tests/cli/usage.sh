@@ -16,7 +16,7 @@ is 0 "$status" "--help is done"
 verbs="channel check completion copy doctor info load ls metrics print put rm \
 save status stop top verify view wait"
 is "$verbs" "$(sed -n 's/^  \([a-z]*\) .*/\1/p' <<<"$out" | paste -sd ' ')" \
-	"and lists the commands in order"
+	"help lists the commands in order"
 run "$TARN" help
 has "Usage: tarn COMMAND" "$out" "tarn help prints the usage"
 run "$TARN" --version
@@ -77,45 +77,48 @@ for option in "stat a --watch 0" "top --every 1e9" "top --every nan" \
 done
 run "$TARN" channel stat a
 is "1 tarn: no daemon is running" "$status $(head -n 1 <<<"$err")" \
-	"stat where no daemon runs"
+	"channel stat fails where no daemon runs"
 run "$TARN" channel ls
-is "0  " "$status $out $err" "no channels where no daemon runs, no error"
+is "0  " "$status $out $err" "channel ls lists nothing where no daemon runs"
 
 run "$TARN" lod
 is "2 tarn: there is no command 'lod'" "$status $(head -n 1 <<<"$err")" \
-	"an unknown command"
+	"an unknown command is refused"
 has "did you mean 'load'?" "$err" "a mistyped verb gets a suggestion"
 run "$TARN" stauts
-has "did you mean 'status'?" "$err" "two letters swapped"
+has "did you mean 'status'?" "$err" "two swapped letters get a suggestion"
 run "$TARN" help flop
-is 2 "$status" "help on an unknown command"
+is 2 "$status" "help on an unknown command is refused"
 run "$TARN" version
-is "0 tarn 0.1.0" "$status $out" "version"
+is "0 tarn 0.1.0" "$status $out" "version prints the version"
 run "$TARN" --socket x load f
-has "'tarn load --socket ...'" "$err" "where an option belongs is said"
+has "'tarn load --socket ...'" "$err" "the error says where an option belongs"
 run "$TARN" --flop status
-is 2 "$status" "an option in front of the command"
+is 2 "$status" "an option in front of the command is refused"
 run "$TARN" load --nmae x
-has "did you mean '--name'?" "$err" "an option's name mistyped"
+has "did you mean '--name'?" "$err" "a mistyped option gets a suggestion"
 run "$TARN" load f --name
 is "2 tarn: load: the option --name needs a value" \
-	"$status $(head -n 1 <<<"$err")" "a value is missing"
+	"$status $(head -n 1 <<<"$err")" \
+		"an option without its value is refused"
 run "$TARN" print x --raw=yes
-is 2 "$status" "a value too many"
+is 2 "$status" "an option with an unexpected value is refused"
 run "$TARN" ls --json -Zj
 is "2 tarn: ls: there is no option -Z" "$status $(head -n 1 <<<"$err")" \
-	"a letter among others, behind a word"
+	"an unknown letter among others is refused"
 run "$TARN" ls --json=x
 is "2 tarn: ls: the option --json=x takes no value" \
-	"$status $(head -n 1 <<<"$err")" "a word that takes no value"
+	"$status $(head -n 1 <<<"$err")" \
+		"a long option with a needless value is refused"
 run "$TARN" ls --soc
 is "2 tarn: ls: the option --soc needs a value" \
-	"$status $(head -n 1 <<<"$err")" "options may be cut"
+	"$status $(head -n 1 <<<"$err")" "an option may be shortened"
 run "$TARN" st
 has "did you mean 'channel stat' or 'status'?" "$err" \
-	"the beginning of three: 'stop' is not suggested"
+	"a verb's beginning suggests verbs, but never 'stop'"
 run "$TARN" tail
-has "did you mean 'channel tail'?" "$err" "a verb of channels, typed without 'channel'"
+has "did you mean 'channel tail'?" "$err" \
+	"a verb of channels without 'channel' gets a suggestion"
 for word in stp sotp stopp stop\  rmm clos close channel\ close; do
 	run "$TARN" "$word"
 	is 2 "$status" "'$word' is no command"
@@ -126,39 +129,42 @@ run "$TARN" channel rn
 is "" "$(grep mean <<<"$err")" "no verb that removes a channel is suggested"
 run "$TARN" $'l\e[31mo\x9bd\n'
 is "tarn: there is no command 'l\\x1b[31mo\\x9bd\\x0a'" \
-	"$(head -n 1 <<<"$err")" "what was typed is shown escaped"
+	"$(head -n 1 <<<"$err")" "the error shows the typed command escaped"
 
 # Nobody to talk to, and not allowed to start one.
 run "$TARN" status
-is "1 tarn: no daemon is running" "$status $(head -n 1 <<<"$err")" "status"
+is "1 tarn: no daemon is running" "$status $(head -n 1 <<<"$err")" \
+	"status fails where no daemon runs"
 has "'tarn load FILE' starts one" "$err" \
 	"status without a daemon names a verb that starts one"
 run "$TARN" status --socket "$TMPDIR/none"
 is "1 tarn: no daemon is running at $TMPDIR/none" \
-	"$status $(head -n 1 <<<"$err")" "status --socket"
+	"$status $(head -n 1 <<<"$err")" \
+		"status --socket names the socket without a daemon"
 run "$TARN" stop
-is 1 "$status" "stop"
+is 1 "$status" "stop fails where no daemon runs"
 run "$TARN" rm a
-is 1 "$status" "rm"
+is 1 "$status" "rm fails where no daemon runs"
 run "$TARN" ls
-is "0  " "$status $out $err" "ls: nothing is published, no error"
+is "0  " "$status $out $err" "ls lists nothing where no daemon runs"
 run "$TARN" ls --json
-is '0 {"tensors":[]} ' "$status $out $err" "ls --json"
+is '0 {"tensors":[]} ' "$status $out $err" \
+	"ls --json lists nothing where no daemon runs"
 run "$TARN" ls --socket "$TMPDIR/none"
-is 1 "$status" "ls of a daemon that should be there"
+is 1 "$status" "ls --socket fails where no daemon runs"
 run "$TARN" info nothing
-is 1 "$status" "info"
+is 1 "$status" "info fails where no daemon runs"
 run "$TARN" print nothing
-is 1 "$status" "print"
+is 1 "$status" "print fails where no daemon runs"
 has "no daemon serves" "$err" "print reports that no daemon serves"
 
 # Completion is made from the tables that --help is made from.
 run "$TARN" completion csh
-is 2 "$status" "a shell that it does not know"
+is 2 "$status" "completion refuses an unknown shell"
 is "$verbs help version" "$(complete_line "")" "the verbs complete"
-is "load ls" "$(complete_line l)" "or those of a beginning"
+is "load ls" "$(complete_line l)" "a verb's beginning completes to its verbs"
 is "close ls rm stat tail top --help" "$(complete_line channel "")" \
-	"so do the verbs of channel"
+	"the verbs of channel complete"
 for verb in $verbs channel\ {close,ls,rm,stat,tail,top}; do
 	[ "$verb" = channel ] && continue
 	# shellcheck disable=SC2086 # words
@@ -195,7 +201,7 @@ options_of() { # VERB
 if type zsh >/dev/null 2>&1; then
 	is "$verbs help version" "$(zsh_line "")" "zsh: the verbs complete"
 	is "close ls rm stat tail top --help" "$(zsh_line channel "")" \
-		"zsh: so do the verbs of channel"
+		"zsh: the verbs of channel complete"
 	for verb in $verbs channel\ {close,ls,rm,stat,tail,top}; do
 		[ "$verb" = channel ] && continue
 		# shellcheck disable=SC2086 # words
@@ -203,7 +209,8 @@ if type zsh >/dev/null 2>&1; then
 			"zsh: the options of $verb complete"
 	done
 	has FILES "$(zsh_line load "")" "zsh: files complete"
-	is "" "$(zsh_line ls "" | grep FILES)" "zsh: not where there are none"
+	is "" "$(zsh_line ls "" | grep FILES)" \
+		"zsh: a verb without file arguments completes none"
 	is "--help bash zsh fish" "$(zsh_line completion "")" \
 		"zsh: the shells complete"
 else

@@ -18,7 +18,7 @@ run "$TARN" verify plain.st
 is "0 plain.st: 0 good, 0 differ, 3 without a checksum" "$status $out" \
 	"a file without checksums"
 has "'tarn copy --checksums' makes a file that has some" "$err" \
-	"and what to do about it"
+	"verify says what to do about it"
 
 run "$TARN" copy plain.st m.safetensors --checksums
 is 0 "$status" "a file with checksums"

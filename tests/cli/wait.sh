@@ -34,7 +34,7 @@ is 2 "$status" "wait without a name is called wrongly"
 run "$TARN" wait '' --timeout 1
 is 1 "$status" "wait for an empty name fails"
 
-# Whoever waits comes first.
+# The waiting command starts before the name is published.
 "$TARN" wait m/w >first 2>&1 &
 waiter=$!
 sleep 0.2

@@ -19,25 +19,28 @@ beside() {
 }
 
 if ! beside proc subset=pid true 2>/dev/null; then
-	skipped 7 "needs root and Linux 5.8, to have part of /proc"
+	skipped 8 "needs root and Linux 5.8, to have part of /proc"
 	finish
 	exit
 fi
 run beside proc subset=pid test -e /proc/meminfo
-is 1 "$status" "there is no /proc/meminfo"
+is 1 "$status" "a /proc of processes alone has no /proc/meminfo"
 run beside proc subset=pid "$TARN" put x f.st:a
-is "0 " "$status $err" "a daemon is started and serves without it"
+is "0 " "$status $err" "a daemon is started and serves without /proc/meminfo"
 run "$TARN" print x
-has "0 1" "$out" "and others, who see it"
+has "0 1" "$out" "other clients read what was published without /proc/meminfo"
 run beside proc subset=pid "$TARN" status
-is "0 " "$status $err" "status does not need it"
+is "0 " "$status $err" "status does not need /proc/meminfo"
 run beside proc subset=pid "$TARN" stop
-is "0 " "$status $err" "nor does stop"
+is "0 " "$status $err" "stop does not need /proc/meminfo"
 run beside tmpfs ro "$TARN" put x f.st:a
 is 1 "$status" "without /proc no daemon is started"
 if nm -D "${top_builddir:?}/lib/.libs/libtarn.so" | grep -q __asan_init; then
 	skipped 1 "AddressSanitizer itself needs /proc"
 else
-	has "/proc/self/fd/" "$err" "and what is missing is named"
+	has "/proc/self/fd/" "$err" \
+		"the error names the file of /proc that is missing"
 fi
+run beside tmpfs ro timeout 20 "$TARN_DAEMON" --socket "$TMPDIR/by-hand"
+is 1 "$status" "a daemon that is started by hand does not start without /proc"
 finish

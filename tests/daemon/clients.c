@@ -133,5 +133,5 @@ int main(void)
 	raw_close(&clients[0]);
 	raw_close(&first);
 	is_int(0, daemon_stop(&daemon), "the daemon ends without an error");
-	return done_any();
+	return done(6);
 }

@@ -28,7 +28,7 @@ static pid_t wedgers[8];
 static int n_wedgers;
 
 /* As the body of a message, which it cannot be. */
-static void say_as_body(struct raw *raw, int fd)
+static void send_as_body(struct raw *raw, int fd)
 {
 	struct wire_header head = {.magic = WIRE_MAGIC,
 		.type = WIRE_LOAD,
@@ -51,7 +51,7 @@ static void do_it(enum deed deed, struct raw *raw, struct raw *body, int fd)
 	int fds[3] = {fd, fd, fd};
 
 	if (deed == UNWANTED) {
-		say_as_body(body, fd);
+		send_as_body(body, fd);
 		raw_send(raw, WIRE_PING, NULL, 0, fds, 3);
 		return;
 	}
@@ -231,5 +231,5 @@ int main(void)
 	for (int i = 0; i < n_wedgers; i++)
 		waitpid(wedgers[i], NULL, 0);
 	remove_files();
-	return done_any();
+	return done(25);
 }

@@ -220,5 +220,5 @@ int main(void)
 	test_idle(closer);
 	test_hanging(closer);
 	test_often(closer);
-	return done_any();
+	return done(15);
 }

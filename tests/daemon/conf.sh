@@ -31,7 +31,7 @@ refuses() { # LINE WORDS TEXT
 	judge "line $1: $2" $?
 }
 
-says() { # LINE...: each is in what was seen
+are_printed() { # LINE...: each is in what was seen
 	local line
 	for line; do
 		grep -qxF "$line" seen || return 1
@@ -41,39 +41,45 @@ says() { # LINE...: each is in what was seen
 check '# nothing
 '
 judge "an empty file is a configuration" $?
-says '[daemon]' 'segment-size = 256M' 'idle = 600' '[quota]' 'loads = 256'
+are_printed '[daemon]' 'segment-size = 256M' 'node = auto' 'idle = 600' '[quota]' 'loads = 256'
 judge "the defaults are said" $?
 
 check '[daemon]
 budget = 3G
 idle=7
+node = interleave
 mode = 0660
 [pool scratch]
 [pool team.a-b_1]
 size = 64M
 segment-size = 8M
+node = 1
 owner = 1234
 group = 5678
 mode = 0640
 ; a comment
 [pool huge]
-page-size = 1G
+pages = 1g
+node = local
+[pool thp]
+pages = THP
 [quota]
 loads = 5
 [quota 1234]
 bytes = 1536M ; and another
 '
 judge "a whole configuration is one" $?
-says 'budget = 3G' 'idle = 7' 'mode = 0660' '[pool scratch]' \
+are_printed 'budget = 3G' 'idle = 7' 'mode = 0660' '[pool scratch]' \
 	'[pool team.a-b_1]' 'size = 64M' 'segment-size = 8M' 'owner = 1234' \
-	'group = 5678' 'mode = 0640' 'page-size = 1G' 'segment-size = 1G' \
+	'group = 5678' 'mode = 0640' 'pages = 1g' 'segment-size = 1G' \
+	'pages = thp' 'pages = auto' 'node = 1' 'node = local' \
 	'loads = 5' '[quota 1234]' 'bytes = 1536M' 'mode = 0600'
 judge "it is understood" $?
 cp seen first
 check "$(cat first)" && diff first seen >difference
 judge "what is said can be read again, and means the same" $?
 "$TARN_DAEMON" --config "$conf" --idle 9 --check-config >seen 2>&1
-says 'idle = 9' 'budget = 3G'
+are_printed 'idle = 9' 'budget = 3G'
 judge "an option wins" $?
 
 refuses 1 'there are [daemon], [pool NAME], [quota] and [quota USER]' '[pol x]'
@@ -89,9 +95,9 @@ idle = 3
 refuses 3 'idle is said twice' '[daemon]
 idle = 3
 idle = 3'
-refuses 2 'but: socket, budget, segment-size, idle, mode' '[daemon]
+refuses 2 'but: socket, budget, segment-size, node, idle, mode' '[daemon]
 size = 3'
-refuses 2 'but: size, page-size' '[pool x]
+refuses 2 'but: size, pages' '[pool x]
 idle = 3'
 refuses 2 'but: bytes, storages' '[quota]
 idle = 3'
@@ -116,17 +122,23 @@ owner = 65534'
 fi
 refuses 2 '2M at least' '[pool x]
 size = 1K'
-refuses 2 '4K, 2M or 1G' '[pool x]
-page-size = 64K'
+refuses 2 'auto, 4k, 2m, 1g or thp' '[pool x]
+pages = 64k'
+refuses 2 'write pages = 2M' '[pool x]
+page-size = 2M'
+refuses 2 'node must be auto, local, interleave, or the number' '[pool x]
+node = near'
+refuses 2 'a NUMA node below 64: 64' '[daemon]
+node = 64'
 refuses 2 'with r' '[pool x]
 mode = 0620'
 refuses 2 "no user 'nobody-at-all'" '[pool x]
 owner = nobody-at-all'
 refuses 2 "no group 'nobody-at-all'" '[pool x]
 group = nobody-at-all'
-refuses 2 'multiples of its page-size' '
+refuses 2 'multiples of its pages' '
 [pool x]
-page-size = 1G
+pages = 1g
 segment-size = 256M'
 refuses 2 'is there already' '[pool x]
 [pool x]'
@@ -137,6 +149,23 @@ loads = -1'
 refuses 1 'no user' '[quota nobody-at-all]'
 refuses 2 'a line of more than' "[daemon]
 ; $(printf 'x%.0s' {1..300})"
+
+# What tarnd.conf(5) and the README show; its users need not be on this machine.
+shown() { # WHERE TEXT
+	check "$(sed 's/\<train\>/1234/; s/\<vision\>/5678/' <<<"$2")"
+	local status=$?
+	[ "$status" -eq 0 ] && are_printed '[pool weights]' 'size = 64G' \
+		'owner = 1234' 'group = 5678' 'mode = 0640' 'bytes = 32G'
+	judge "the example of $1 is a configuration" $?
+}
+: "${top_srcdir:?set by tests/run}"
+shown 'tarnd.conf(5)' "$(
+	sed -n '/^\.Bd -literal/,/^\.Ed/ { /^\./!p }' "$top_srcdir/man/tarnd.conf.5"
+)"
+# shellcheck disable=SC2016 # backquotes of Markdown
+shown 'the README' "$(
+	sed -n '/^```ini/,/^```$/ { /^```/!p }' "$top_srcdir/README.md"
+)"
 
 rm "$conf"
 "$TARN_DAEMON" --config "$conf" --check-config >seen 2>&1

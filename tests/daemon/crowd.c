@@ -87,13 +87,14 @@ static void test_daemon(void)
 		bail("%s", why);
 	publish(&raw);
 	witness_is_served(&witness, "thousands of waits are there");
-	ok(crowd_is_woken(&crowd, MANY), "all of them are woken");
+	ok(crowd_is_woken(&crowd, MANY),
+		"all of thousands of waiting clients are woken");
 	witness_can_load(&witness, "they were there");
 	crowd_end(&crowd);
 	table_unmap(&table);
 	raw_send(&raw, WIRE_REMOVE, "empty", 5, NULL, 0);
 	is_int(WIRE_DONE, raw_receive(&raw, RAW_PATIENCE_MS),
-		"and the name removed");
+		"the name is removed after the waits");
 	raw_close(&raw);
 	tarn_tensor_unref(witness.tensor);
 	tarn_store_unref(witness.store);

@@ -87,7 +87,7 @@ static int inside(void)
 
 	cgroup_enter();
 	daemon_start(&server, "s", args);
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	raw_open(&raw, server.socket);
 	load(&raw, 0, "stays");

@@ -54,7 +54,7 @@ static struct seen look(struct raw *other, const char *log, const char *path)
 		seen.type = raw_answer(other);
 	seen.error = other->error;
 	snprintf(seen.text, sizeof(seen.text), "%s", other->text);
-	seen.opened = tarn_store_open(server.socket, &store);
+	seen.opened = tarn_store_open(server.socket, NULL, &store);
 	tarn_store_unref(store);
 	seen.runs = waitpid(server.pid, &status, WNOHANG) == 0;
 	return seen;

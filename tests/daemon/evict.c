@@ -59,7 +59,7 @@ static tarn_tensor *get(int i)
 {
 	tarn_tensor *t = NULL;
 
-	if (tarn_store_get_from_file(store, files[i], "x", &t) < 0)
+	if (tarn_store_get_from_file(store, files[i], "x", NULL, &t) < 0)
 		bail("%s", tarn_error_message());
 	return t;
 }
@@ -117,7 +117,7 @@ static void wait_for(int fd)
 		bail("a child has ended");
 }
 
-static void tell(int fd)
+static void write_byte(int fd)
 {
 	if (write(fd, "", 1) != 1)
 		bail("write: %m");
@@ -136,13 +136,13 @@ static struct child child_with(int i)
 		tarn_tensor *t;
 
 		close(in[1]);
-		if (tarn_store_open(server.socket, &store) < 0)
+		if (tarn_store_open(server.socket, NULL, &store) < 0)
 			_exit(1);
 		t = get(i);
-		tell(out[1]);
+		write_byte(out[1]);
 		wait_for(in[0]);
 		tarn_tensor_unref(t);
-		tell(out[1]);
+		write_byte(out[1]);
 		pause();
 	}
 	close(in[0]);
@@ -199,7 +199,7 @@ static void test_noted_by_the_dead(void)
 	child = child_with(1);
 	use(2);
 	use(3);
-	tell(child.go);
+	write_byte(child.go);
 	wait_for(child.said);
 	usleep(A_WHILE_US);
 	use(3);
@@ -218,7 +218,7 @@ int main(void)
 	for (uint32_t i = 0; i < FILES; i++)
 		files[i] = make_file(i);
 	daemon_start(&server, "s", args);
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	test_order();
 	test_held_by_the_dead();

@@ -78,7 +78,7 @@ static bool is_there(const char *socket)
 	tarn_tensor *t = NULL;
 	bool there;
 
-	if (tarn_store_open(socket, &store) < 0)
+	if (tarn_store_open(socket, NULL, &store) < 0)
 		return false;
 	there = tarn_store_lookup(store, "kept", &t) >= 0 &&
 		((const int32_t *)tarn_tensor_data(t))[5] == 7;
@@ -99,11 +99,11 @@ int main(void)
 	daemon_log_to(log_path);
 	daemon_start(&server, "sock", NULL);
 	unsetenv("LD_PRELOAD");
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	publish(store);
 	for (int i = 0; i < CLIENTS; i++)
-		if (tarn_store_open(server.socket, &others[i]) < 0)
+		if (tarn_store_open(server.socket, NULL, &others[i]) < 0)
 			bail("%s", tarn_error_message());
 	for (int n = 1; n <= ALLOCATIONS; n++) {
 		bool came = false;

@@ -91,7 +91,7 @@ static int live(const char *socket)
 	struct tarn_report_daemon status;
 	tarn_store *store;
 
-	if (tarn_store_open(socket, &store) < 0 ||
+	if (tarn_store_open(socket, NULL, &store) < 0 ||
 		report_daemon(store, &status) < 0)
 		bail("%s", tarn_error_message());
 	make_items(store);

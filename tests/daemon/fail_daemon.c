@@ -99,7 +99,7 @@ int main(void)
 		return done(1);
 	daemon_start(&server, "sock", NULL);
 	unsetenv("LD_PRELOAD");
-	if (tarn_store_open(server.socket, &witness) < 0)
+	if (tarn_store_open(server.socket, NULL, &witness) < 0)
 		bail("%s", tarn_error_message());
 	make_witness(witness);
 	scenario_prepare(path);

@@ -86,15 +86,15 @@ int main(void)
 		return done(1);
 	daemon_start(&server, "sock", NULL);
 	unsetenv("LD_PRELOAD");
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	for (int i = 1; i <= MANY; i++)
 		n += published[i] = publish(store, i);
 	ok(n > 0, "%d of %d publications succeeded", n, MANY);
 	kill_server(store);
 	tarn_store_unref(store);
-	/* Who had it open has it: another one looks. */
-	if (tarn_store_open(server.socket, &store) < 0)
+	/* The client that had it open has it: another one looks. */
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	for (int i = 1; i <= MANY; i++)
 		lost += published[i] && !is_there(store, i);

@@ -120,7 +120,10 @@ static int fork_loader(void)
 
 static int fork_populator(void)
 {
-	if (keeper_fork_populator(&keeper, segment, mapped, SEGMENT, false) < 0)
+	const struct keeper_segment s = {
+		.mapped = {.addr = mapped, .size = SEGMENT}, .fd = segment};
+
+	if (keeper_fork_populator(&keeper, &s) < 0)
 		bail("%s", tarn_fail_message());
 	return -1;
 }
@@ -204,7 +207,6 @@ int main(void)
 {
 	static const struct kind kinds[] = {
 		{"a server", "tarn-server", fork_server, 1},
-		{"a dropper", "tarn-dropper", fork_dropper, 1},
 		{"a loader", "tarn-loader", fork_loader, 2},
 		{"a populator", "tarn-populate", fork_populator, 1},
 	};
@@ -226,5 +228,5 @@ int main(void)
 	munmap(mapped, SEGMENT);
 	close(segment);
 	unlink(log_path);
-	return done(4 * 10 + 3);
+	return done(4 * 8 + 3);
 }

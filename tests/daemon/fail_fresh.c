@@ -67,7 +67,7 @@ static _Noreturn void come(int to)
 		setresgid(STRANGER, STRANGER, STRANGER) < 0 ||
 		setresuid(STRANGER, STRANGER, STRANGER) < 0)
 		_exit(1);
-	came.r = tarn_store_open("sock", &store);
+	came.r = tarn_store_open("sock", NULL, &store);
 	came.took = (int)(time(NULL) - begun);
 	snprintf(came.why, sizeof(came.why), "%.199s", tarn_error_message());
 	_exit(write(to, &came, sizeof(came)) != sizeof(came));
@@ -119,7 +119,7 @@ static bool deny(const struct way *way, int n, int *wrong)
 	setenv("LD_PRELOAD", module, 1);
 	daemon_start(&daemon, "sock", args);
 	unsetenv("LD_PRELOAD");
-	if (tarn_store_open(daemon.socket, &store) < 0 ||
+	if (tarn_store_open(daemon.socket, NULL, &store) < 0 ||
 		report_daemon(store, &status) < 0)
 		bail("%s", tarn_error_message());
 	fail_arm(page, way->keeper ? status.keeper_pid : status.server_pid, n);

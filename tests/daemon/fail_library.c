@@ -50,7 +50,7 @@ static int live(const char *socket)
 	int n = 0, wrong = 0;
 	tarn_store *witness;
 
-	if (tarn_store_open(socket, &witness) < 0)
+	if (tarn_store_open(socket, NULL, &witness) < 0)
 		bail("%s", tarn_error_message());
 	/* What is taken once for good is taken now. */
 	scenario_prepare(path);

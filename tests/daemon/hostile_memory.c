@@ -110,7 +110,7 @@ static void with_a_lease(void)
 		int fd = leased(), type;
 
 		if (fd < 0) {
-			skip(4, "this kernel grants no lease on a memfd");
+			skip(3, "this kernel grants no lease on a memfd");
 			continue;
 		}
 		if (kinds[i] == SOURCE_MUTABLE)
@@ -370,5 +370,5 @@ int main(void)
 	witness_end(&witness);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
-	return done_any();
+	return done(58);
 }

@@ -124,5 +124,5 @@ int main(void)
 	tarn_store_unref(witness.store);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
-	return done_any();
+	return done(9);
 }

@@ -27,7 +27,7 @@ struct frame {
 };
 
 /* A message as it was, flagged; the type of the answer. */
-static int say_again(struct raw *raw, uint16_t type, uint32_t serial,
+static int send_again(struct raw *raw, uint16_t type, uint32_t serial,
 	const void *body, size_t size)
 {
 	static struct frame f;
@@ -76,7 +76,7 @@ static void another_ones_serial(void)
 	is_int(WIRE_PUBLISHED, publish_msg_answer(&p, &raws[0]),
 		"a client publishes");
 	before = version();
-	type = say_again(&raws[1], WIRE_PUBLISH, raws[0].serial, body, size);
+	type = send_again(&raws[1], WIRE_PUBLISH, raws[0].serial, body, size);
 	ok(type == WIRE_ERROR || version() == before + 1,
 		"a client is not answered with another's completion");
 	before = version();
@@ -100,18 +100,18 @@ static void other_requests_again(void)
 	struct raw raw;
 
 	raw_open(&raw, server.socket);
-	is_int(WIRE_DONE, say_again(&raw, WIRE_REMOVE, 5, NAME, strlen(NAME)),
+	is_int(WIRE_DONE, send_again(&raw, WIRE_REMOVE, 5, NAME, strlen(NAME)),
 		"a removal that is falsely marked as sent again");
-	is_int(WIRE_ERROR, say_again(&raw, WIRE_REMOVE, 5, NAME, strlen(NAME)),
+	is_int(WIRE_ERROR, send_again(&raw, WIRE_REMOVE, 5, NAME, strlen(NAME)),
 		"an answered removal that is sent again finds no name");
 	is_int(ENOENT, raw.error,
 		"the error of the repeated removal is ENOENT");
-	is_int(WIRE_ERROR, say_again(&raw, WIRE_REMOVE, 6, "a\nb", 3),
+	is_int(WIRE_ERROR, send_again(&raw, WIRE_REMOVE, 6, "a\nb", 3),
 		"a malformed name is refused, also in a repeated removal");
-	is_int(WIRE_PONG, say_again(&raw, WIRE_PING, 7, "", 0),
+	is_int(WIRE_PONG, send_again(&raw, WIRE_PING, 7, "", 0),
 		"a question that is sent again is answered");
 	raw_send(&raw, WIRE_RESENT, NULL, 0, NULL, 0);
-	is_int(WIRE_PONG, say_again(&raw, WIRE_PING, 8, "", 0),
+	is_int(WIRE_PONG, send_again(&raw, WIRE_PING, 8, "", 0),
 		"a client that resends nothing may end its resume");
 	raw_close(&raw);
 }
@@ -193,7 +193,7 @@ static void twice(void)
 	/* Said again it is answered again: the first answer may be lost. */
 	raw_open(&raw, server.socket);
 	is_int(WIRE_WELCOME,
-		say_again(&raw, WIRE_HELLO, 9, &hello, sizeof(hello)),
+		send_again(&raw, WIRE_HELLO, 9, &hello, sizeof(hello)),
 		"a second hello marked as sent again is answered");
 	raw_close(&raw);
 }

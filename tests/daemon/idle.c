@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * How daemons begin and end: --auto ends when there is no client and nothing
- * is kept, and never while a client is connected; one path has one daemon; the
+ * is kept, and never while a client is connected; a connection that the daemon
+ * has ended keeps none, whatever lies unread in it; one path has one daemon; the
  * next daemon takes over what a killed one left; and an ended one leaves no
  * file.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,6 +85,37 @@ static void leaves(void)
 		"the daemon ends when the last name is gone");
 	ok(nothing_left(&daemon),
 		"the daemon that left after a client has removed its files");
+}
+
+/* The answer to a hello, with descriptors, is never read. */
+static void dropped(void)
+{
+	const struct msg_hello hello = {
+		.version = PROTOCOL_VERSION, .version_min = PROTOCOL_OLDEST};
+	struct pollfd p = {.events = POLLIN};
+	struct daemon daemon;
+	tarn_store *store;
+	struct raw raw;
+
+	store = daemon_start_open(&daemon, "dropped", automatic);
+	raw_connect(&raw, daemon.socket);
+	raw_send(&raw, WIRE_HELLO, &hello, sizeof(hello), NULL, 0);
+	p.fd = raw.fd;
+	if (poll(&p, 1, (int)(SOON * 1000)) != 1)
+		bail("the hello is not answered");
+	raw_frame(&raw, "garbage", 7, NULL, 0);
+	p.events = POLLRDHUP;
+	if (poll(&p, 1, (int)(SOON * 1000)) != 1)
+		bail("the connection is not ended");
+	tarn_store_unref(store);
+	is_int(0, ended(&daemon, SOON),
+		"a dropped connection with unread descriptors does not keep "
+		"the daemon");
+	ok(nothing_left(&daemon),
+		"the daemon that had dropped it has removed its files");
+	is_int(WIRE_WELCOME, raw_receive(&raw, RAW_PATIENCE_MS),
+		"the descriptors can be read when the daemon is gone");
+	raw_close(&raw);
 }
 
 /* What was sent and received keeps nobody up; what was only sent does. */
@@ -241,11 +274,12 @@ static void taken_over(void)
 int main(void)
 {
 	leaves();
+	dropped();
 	channel_over(true);
 	channel_over(false);
 	the_last_moment();
 	one_a_path();
 	taken_over();
 	remove_files();
-	return done(32);
+	return done(35);
 }

@@ -162,7 +162,7 @@ static struct tarn_report *started(const char *name, tarn_store **ret)
 	snprintf(path, sizeof(path), "%s/%s/sock", test_tmpdir(), name);
 	setenv("TARN_SOCKET", path, 1);
 	setenv("TARN_AUTOSTART", "1", 1);
-	if (tarn_store_open(NULL, ret) < 0 ||
+	if (tarn_store_open(NULL, NULL, ret) < 0 ||
 		tarn_store_report(*ret, &report) < 0)
 		bail("%s", tarn_error_message());
 	return report;
@@ -244,5 +244,5 @@ int main(void)
 	sched_getaffinity(0, sizeof(cpus), &cpus);
 	test_undone();
 	test_left();
-	return done_any();
+	return done(20);
 }

@@ -137,7 +137,7 @@ int main(void)
 	int ends[2];
 
 	daemon_start(&server, "s", (const char *const[]) {NULL});
-	if (tarn_store_open(server.socket, &store) < 0 ||
+	if (tarn_store_open(server.socket, NULL, &store) < 0 ||
 		tensor_load(store, tensor_file("f.st", 1, 4096), "f") < 0)
 		bail("%s", tarn_error_message());
 	if (pipe2(ends, O_CLOEXEC) < 0)

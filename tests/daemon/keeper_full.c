@@ -67,19 +67,22 @@ int main(void)
 	witness_begin(&witness, &server);
 	before = witness_status(&witness);
 	limit_keeper(3);
-	is_int(0, publish("given"), "a tensor is published meanwhile");
+	is_int(0, publish("given"),
+		"a tensor is published while the keeper can open nothing");
 	/* The keeper looks several times. */
 	usleep(500000);
 	witness_is_served(&witness, "while the keeper can open nothing");
 	limit_keeper(0);
 	after = witness_status(&witness);
 	is_int(before.server_pid, after.server_pid, "no server was killed");
-	is_int(7, value("given"), "the tensor is there");
+	is_int(7, value("given"),
+		"the tensor can be read while the keeper can open nothing");
 	server_kill(&server);
-	is_int(7, value("given"), "the next server has it");
-	is_int(0, publish("then"), "and the keeper takes others");
+	is_int(7, value("given"), "the next server has the tensor");
+	is_int(0, publish("then"),
+		"the keeper accepts other tensors afterwards");
 	server_kill(&server);
-	is_int(7, value("then"), "which are kept as well");
+	is_int(7, value("then"), "the tensors that follow are kept as well");
 	must(tarn_store_remove(witness.store, "given"));
 	must(tarn_store_remove(witness.store, "then"));
 	witness_end(&witness);

@@ -32,12 +32,12 @@ static struct daemon server;
 /* ---- what is sent ------------------------------------------------------- */
 
 /* Where none is wanted: the server closes it, behind what it closed before. */
-static void say_unwanted(struct raw *raw, int fd)
+static void send_unwanted(struct raw *raw, int fd)
 {
 	raw_send(raw, WIRE_PING, NULL, 0, &fd, 1);
 }
 
-static void is_heard(struct raw *raw)
+static void await_pong(struct raw *raw)
 {
 	if (raw_receive(raw, PATIENCE_MS) != WIRE_PONG)
 		bail("no status");
@@ -68,19 +68,27 @@ static void serves(const char *what)
 
 /* ---- the attacks --------------------------------------------------------- */
 
-static void test_unread(void)
+/* A connection that the server is about to close, in whose socket a descriptor
+ * lies that lingers: it must be there before the first message is refused. */
+static struct raw leave_unread(void)
 {
 	pid_t pid = server_of(&server);
 	struct raw raw;
 	int fd = lingering();
 
-	/* The second message must be there before the first is refused. */
 	kill(pid, SIGSTOP);
 	raw_connect(&raw, server.socket);
 	raw_frame(&raw, "garbage that is no frame", 24, NULL, 0);
 	raw_frame(&raw, "more", 4, &fd, 1);
 	close(fd);
 	kill(pid, SIGCONT);
+	return raw;
+}
+
+static void test_unread(void)
+{
+	struct raw raw = leave_unread();
+
 	raw_close(&raw);
 	serves("a socket that lingers lies unread in a closed connection");
 	let_go();
@@ -120,14 +128,14 @@ static void test_nested(void)
 	raw_frame(&outer, "in", 2, &fd, 1);
 	/* The last close of it is the server's. */
 	kill(pid, SIGSTOP);
-	say_unwanted(&enemy, pair[1]);
+	send_unwanted(&enemy, pair[1]);
 	close(fd);
 	close(pair[0]);
 	close(pair[1]);
 	kill(pid, SIGCONT);
-	is_heard(&enemy);
-	say_unwanted(&victim, ends[1]);
-	is_heard(&victim);
+	await_pong(&enemy);
+	send_unwanted(&victim, ends[1]);
+	await_pong(&victim);
 	close(ends[1]);
 	serves("a socket that was sent has one in its queue that lingers");
 	kill(server_of(&server), SIGKILL);
@@ -144,23 +152,16 @@ static void test_nested(void)
 /* With as much in the keeper's way as one attack puts there. */
 static void test_end(void)
 {
-	pid_t pid = server_of(&server);
-	struct raw raw;
-	int fd = lingering();
+	struct raw raw = leave_unread();
 
-	kill(pid, SIGSTOP);
-	raw_connect(&raw, server.socket);
-	raw_frame(&raw, "garbage that is no frame", 24, NULL, 0);
-	raw_frame(&raw, "more", 4, &fd, 1);
-	close(fd);
-	kill(pid, SIGCONT);
 	raw_is_closed(&raw);
 	raw_close(&raw);
 	is_int(0, daemon_stop(&server), "SIGTERM ends the daemon in order");
 	let_go();
 }
 
-/* Is let in when the end of who saw the daemon start has been heard of. */
+/* The client is let in when the server knows that the one that saw the daemon
+ * start has ended. */
 static void come(struct raw *raw)
 {
 	const struct msg_hello hello = {
@@ -178,7 +179,7 @@ static void come(struct raw *raw)
 	}
 }
 
-/* Who is one too many: the keeper refuses this client by itself. */
+/* The keeper refuses by itself the client that is one too many. */
 static void test_turned_away(void)
 {
 	struct raw most[LIMIT / 8], raw;

@@ -72,14 +72,15 @@ static void joins(void)
 	is_int(WIRE_LOADING, raw_receive(&second, RAW_PATIENCE_MS),
 		"the second user waits for the file");
 	is_int((int)first.loading.index, (int)second.loading.index,
-		"which is read for the first user");
+		"the file is read for the first user only");
 }
 
 static void gets_the_bytes(const char *what)
 {
 	is_int(WIRE_LOADED, raw_answer(&second),
 		"the second user gets the file: %s", what);
-	is_int(SIZE, (int)second.loaded.size, "all of it: %s", what);
+	is_int(SIZE, (int)second.loaded.size,
+		"the second user gets all of the file: %s", what);
 }
 
 static void the_first_fails(void)
@@ -144,7 +145,9 @@ int main(void)
 	if (why)
 		skip_all("no file system that hangs can be made here: %s", why);
 	kit_pool_start(&kit, "[pool common]\nmode = 0666\n");
-	if (tarn_store_open_pool(kit.daemon.socket, "common", &asks) < 0)
+	if (tarn_store_open(kit.daemon.socket,
+		    &(const struct tarn_store_options) {.pool = "common"},
+		    &asks) < 0)
 		bail("%s", tarn_error_message());
 	open_as(&first, OWNER);
 	open_as(&second, MEMBER);

@@ -442,8 +442,8 @@ static void with_engine(const char *engine)
 	writers(kit_loader_file("written", 1));
 	writer_with_lease();
 	versions();
-	ok(files_become(before), "no descriptor is kept");
-	is_int(0, kit_loader_stop(&kit), "ends with its socket");
+	ok(files_become(before), "the loader keeps no descriptor");
+	is_int(0, kit_loader_stop(&kit), "the loader ends with its socket");
 }
 
 int main(void)

@@ -1,8 +1,10 @@
 DAEMON_TESTS = \
+	tests/daemon/admission \
 	tests/daemon/alloc \
 	tests/daemon/cgroup \
 	tests/daemon/clients \
 	tests/daemon/close_hangs \
+	tests/daemon/checks \
 	tests/daemon/closer \
 	tests/daemon/crowd \
 	tests/daemon/daemon_pressure \
@@ -11,7 +13,9 @@ DAEMON_TESTS = \
 	tests/daemon/listener \
 	tests/daemon/listener_swap \
 	tests/daemon/drain \
+	tests/daemon/drop_refused \
 	tests/daemon/evict \
+	tests/daemon/evict_crowd \
 	tests/daemon/evict_many \
 	tests/daemon/fail_adopt \
 	tests/daemon/fail_call \
@@ -23,19 +27,28 @@ DAEMON_TESTS = \
 	tests/daemon/full \
 	tests/daemon/garbage \
 	tests/daemon/hostile_flood \
+	tests/daemon/hostile_in_flight \
 	tests/daemon/hostile_memory \
 	tests/daemon/hostile_unclosed \
 	tests/daemon/hostile_words \
 	tests/daemon/idle \
+	tests/daemon/imbalance \
+	tests/daemon/in_flight_deaths \
 	tests/daemon/inherits \
 	tests/daemon/keeper_dies \
 	tests/daemon/keeper_full \
+	tests/daemon/keeper_last \
+	tests/daemon/leases_ended \
 	tests/daemon/fd_store \
+	tests/daemon/lanes \
 	tests/daemon/limits \
 	tests/daemon/linger_hangs \
 	tests/daemon/load_hostile \
+	tests/daemon/load_join \
+	tests/daemon/load_two_files \
 	tests/daemon/loader \
 	tests/daemon/loader_bad \
+	tests/daemon/loader_left \
 	tests/daemon/load_others \
 	tests/daemon/loads \
 	tests/daemon/log \
@@ -47,6 +60,7 @@ DAEMON_TESTS = \
 	tests/daemon/oom \
 	tests/daemon/pages \
 	tests/daemon/pool_extent \
+	tests/daemon/pool_pages \
 	tests/daemon/pools \
 	tests/daemon/pools_reload \
 	tests/daemon/pools_users \
@@ -94,10 +108,15 @@ DAEMON_SCRIPT_TESTS = \
 	tests/daemon/started.sh \
 	tests/daemon/streams.sh \
 	$(NULL)
-check_PROGRAMS += $(DAEMON_TESTS) tests/daemon/shrink
+check_PROGRAMS += \
+	$(DAEMON_TESTS) \
+	tests/daemon/imbalanced_daemon \
+	tests/daemon/shrink \
+	$(NULL)
 dist_check_SCRIPTS += $(DAEMON_SCRIPT_TESTS)
 TESTS += $(DAEMON_TESTS) $(DAEMON_SCRIPT_TESTS)
 VALGRIND_EXCEPT += \
+	tests/daemon/admission \
 	tests/daemon/cgroup \
 	tests/daemon/clients \
 	tests/daemon/close_hangs \
@@ -107,6 +126,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/descriptors \
 	tests/daemon/listener \
 	tests/daemon/drain \
+	tests/daemon/drop_refused \
 	tests/daemon/fail_adopt \
 	tests/daemon/fail_call \
 	tests/daemon/fail_daemon \
@@ -117,22 +137,29 @@ VALGRIND_EXCEPT += \
 	tests/daemon/full \
 	tests/daemon/garbage \
 	tests/daemon/hostile_flood \
+	tests/daemon/hostile_in_flight \
 	tests/daemon/hostile_memory \
 	tests/daemon/hostile_unclosed \
 	tests/daemon/hostile_words \
 	tests/daemon/idle \
+	tests/daemon/imbalance \
+	tests/daemon/in_flight_deaths \
 	tests/daemon/inherits \
 	tests/daemon/keeper_dies \
 	tests/daemon/keeper_full \
+	tests/daemon/keeper_last \
 	tests/daemon/limits \
 	tests/daemon/linger_hangs \
 	tests/daemon/load_hostile \
+	tests/daemon/load_two_files \
 	tests/daemon/load_others \
 	tests/daemon/loader \
 	tests/daemon/loader_bad \
+	tests/daemon/loader_left \
 	tests/daemon/loads \
 	tests/daemon/log_budget \
 	tests/daemon/oom \
+	tests/daemon/pool_pages \
 	tests/daemon/pools \
 	tests/daemon/pools_reload \
 	tests/daemon/pools_users \
@@ -169,6 +196,8 @@ tests_daemon_closer_LDADD = $(DAEMON_LIBS)
 tests_daemon_crowd_LDADD = $(DAEMON_LIBS)
 tests_daemon_daemon_pressure_LDADD = $(DAEMON_LIBS)
 tests_daemon_deadline_LDADD = $(DAEMON_LIBS)
+tests_daemon_keeper_last_LDADD = $(DAEMON_LIBS)
+tests_daemon_leases_ended_LDADD = $(DAEMON_LIBS)
 tests_daemon_listener_LDADD = $(DAEMON_LIBS)
 tests_daemon_listener_swap_LDADD = $(DAEMON_LIBS)
 tests_daemon_listener_swap_LDFLAGS = \
@@ -176,7 +205,17 @@ tests_daemon_listener_swap_LDFLAGS = \
 	-Wl,--wrap=realpath \
 	-Wl,--wrap=__realpath_chk \
 	$(NULL)
+tests_daemon_evict_crowd_LDADD = $(DAEMON_LIBS)
+tests_daemon_evict_crowd_LDFLAGS = -Wl,--wrap=lease_batch_search
+tests_daemon_drop_refused_LDADD = $(DAEMON_LIBS)
+tests_daemon_drop_refused_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-Wl,--wrap=fork \
+	-Wl,--wrap=sendmsg \
+	$(NULL)
 tests_daemon_evict_many_LDADD = $(DAEMON_LIBS)
+tests_daemon_evict_many_LDFLAGS = -Wl,--wrap=lease_batch_search
+tests_daemon_lanes_LDADD = $(DAEMON_LIBS)
 tests_daemon_fail_fork_LDADD = $(DAEMON_LIBS)
 tests_daemon_fail_fork_LDFLAGS = \
 	$(AM_LDFLAGS) \
@@ -184,7 +223,18 @@ tests_daemon_fail_fork_LDFLAGS = \
 	-Wl,--wrap=fcntl64 \
 	-Wl,--wrap=dup3 \
 	$(NULL)
+# tarnd with a mistake.
+tests_daemon_imbalanced_daemon_SOURCES = \
+	daemon/main.c \
+	tests/daemon/imbalanced_daemon.c \
+	$(NULL)
+tests_daemon_imbalanced_daemon_LDADD = daemon/libdaemon.la
+tests_daemon_imbalanced_daemon_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-Wl,--wrap=quota_return \
+	$(NULL)
 tests_daemon_fd_store_LDADD = $(DAEMON_LIBS)
+tests_daemon_load_join_LDADD = $(DAEMON_LIBS)
 tests_daemon_loader_LDADD = $(DAEMON_LIBS)
 tests_daemon_loader_bad_LDADD = $(DAEMON_LIBS)
 tests_daemon_log_LDADD = $(DAEMON_LIBS)
@@ -198,6 +248,7 @@ tests_daemon_pressure_stall_LDADD = $(DAEMON_LIBS)
 tests_daemon_reap_LDADD = $(DAEMON_LIBS)
 tests_daemon_reap_LDFLAGS = -Wl,--wrap=lease_batch_search
 tests_daemon_server_check_LDADD = $(DAEMON_LIBS)
+tests_daemon_server_check_LDFLAGS = -Wl,--wrap=lease_batch_search
 tests_daemon_server_pressure_LDADD = $(DAEMON_LIBS)
 tests_daemon_server_takeover_LDADD = $(DAEMON_LIBS)
 tests_daemon_starved_SOURCES = tests/daemon/starved.c $(FUZZ_SERVER)

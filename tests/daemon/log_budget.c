@@ -39,21 +39,24 @@ static void test_spans(void)
 	const uint64_t now = 1000, later = now + LOG_BUDGET_NS;
 
 	is_int(LOG_BUDGET_LINES, allowed(&budget, &all, now, 1000),
-		"of a thousand lines as many as the budget has");
+		"a thousand lines are cut to those of the budget");
 	is_int((int64_t)later, (int64_t)deadlines_next(&all),
-		"the others are told of at the end of the span");
+		"the suppressed lines are counted at the end of the span");
 	is_int(0, allowed(&budget, &all, later - 1, 10),
-		"none before that end");
+		"no line is allowed before the span ends");
 	deadlines_run(&all, later);
 	is_int(LOG_BUDGET_LINES, allowed(&budget, &all, later, 1000),
-		"then the budget begins anew");
+		"the budget begins anew when the span ends");
 	is_int(LOG_BUDGET_LINES,
 		allowed(&budget, &all, later + LOG_BUDGET_NS, 1000),
-		"also where nothing came at the end");
+		"the budget begins anew also if its timer has not run");
 	log_budget_end(&budget, &all);
-	ok(deadlines_next(&all) == UINT64_MAX, "an owner that goes ends it");
-	is_int(1, allowed(&budget, &all, now, 1), "one line is allowed");
-	ok(deadlines_next(&all) == UINT64_MAX, "which costs no timer");
+	ok(deadlines_next(&all) == UINT64_MAX,
+		"an owner that ends stops the budget's timer");
+	is_int(1, allowed(&budget, &all, now, 1),
+		"one line of a new budget is allowed");
+	ok(deadlines_next(&all) == UINT64_MAX,
+		"one allowed line sets no timer");
 }
 
 /* ---- a daemon -------------------------------------------------------- */

@@ -3,7 +3,7 @@
  * Long answers and hostile clients. One reads hundreds of them and keeps all
  * descriptors that came with them; others read none. A client keeps no memory
  * of the daemon, unread answers are charged to its user, and others are served
- * meanwhile. And clients of a version without messages in parts.
+ * meanwhile.
  */
 #include <errno.h>
 #include <poll.h>
@@ -70,7 +70,7 @@ static size_t request_size(void)
 	       request.head.n_names * sizeof(struct name) + 8;
 }
 
-static void say_publish(struct raw *raw)
+static void send_publish(struct raw *raw)
 {
 	if (raw_send(raw, WIRE_PUBLISH, &request, request_size(), NULL, 0) < 0)
 		bail("a publication could not be sent");
@@ -138,7 +138,7 @@ static void test_kept_answers(void)
 	for (int i = 0; i < KEPT; i++) {
 		size_t got = 0;
 
-		say_publish(&raw);
+		send_publish(&raw);
 		do
 			got += take_datagram(&raw, &n_fds);
 		while (datagram.head.flags & WIRE_PART &&
@@ -165,7 +165,7 @@ static int until_answer(struct raw *raw, int wanted)
 	int type;
 
 	do {
-		say_publish(raw);
+		send_publish(raw);
 		type = raw_answer(raw);
 	} while (type > 0 && type != wanted && seconds() < end);
 	return type;
@@ -181,7 +181,7 @@ static void test_unread_answers(void)
 	for (int i = 0; i < HOARDERS; i++) {
 		raw_open(&hoarders[i], kit.daemon.socket);
 		for (int n = 0; n < HOARDED; n++)
-			say_publish(&hoarders[i]);
+			send_publish(&hoarders[i]);
 	}
 	raw_open(&raw, kit.daemon.socket);
 	is_int(WIRE_ERROR, until_answer(&raw, WIRE_ERROR),
@@ -207,42 +207,6 @@ static void test_unread_answers(void)
 	raw_close(&raw);
 }
 
-/* ---- those of an older version ----------------------------------------- */
-
-static void open_older(struct raw *raw)
-{
-	const struct msg_hello hello = {
-		.version = PROTOCOL_PARTS - 1, .version_min = PROTOCOL_OLDEST};
-
-	raw_connect(raw, kit.daemon.socket);
-	if (raw_send(raw, WIRE_HELLO, &hello, sizeof(hello), NULL, 0) < 0 ||
-		raw_answer(raw) != WIRE_WELCOME)
-		bail("no welcome: %s", raw->text);
-	is_int(PROTOCOL_PARTS - 1, raw->welcome.version,
-		"a client of the last version without parts is welcome");
-}
-
-static void test_older(void)
-{
-	uint64_t names = witness_status(&witness).names;
-	struct raw raw;
-
-	open_older(&raw);
-	say_publish(&raw);
-	is_int(WIRE_ERROR, raw_answer(&raw),
-		"its publication with a long answer is refused");
-	is_int(EPROTO, raw.error, "the refusal's error is EPROTO");
-	has_str("speaks protocol 3", raw.text,
-		"the refusal names the client's protocol");
-	is_int((int64_t)names, (int64_t)witness_status(&witness).names,
-		"the refused publication is not done");
-	make_request(100);
-	say_publish(&raw);
-	is_int(WIRE_PUBLISHED, raw_answer(&raw),
-		"its publication with a short answer is done");
-	raw_close(&raw);
-}
-
 int main(void)
 {
 	char conf[128];
@@ -252,8 +216,6 @@ int main(void)
 	kit_pool_start(&kit, conf);
 	witness_begin(&witness, &kit.daemon);
 	make_request(NAMES);
-	test_older();
-	make_request(NAMES);
 	test_kept_answers();
 	test_unread_answers();
 	witness_is_served(&witness, "at the end");
@@ -261,5 +223,5 @@ int main(void)
 	tarn_store_unref(witness.store);
 	is_int(0, kit_pool_stop(&kit), "the daemon ends without an error");
 	remove_files();
-	return done_any();
+	return done(11);
 }

@@ -51,7 +51,7 @@ static void make_body(void)
 		bail("a memfd: %m");
 }
 
-static void say_long(struct raw *raw)
+static void send_long(struct raw *raw)
 {
 	struct wire_header head = {.magic = WIRE_MAGIC,
 		.type = WIRE_PUBLISH,
@@ -86,7 +86,7 @@ static int count_overtaken(bool same_user)
 			open_other(&quick);
 		else
 			raw_open(&quick, "s");
-		say_long(&slow);
+		send_long(&slow);
 		raw_send(&quick, WIRE_PING, NULL, 0, NULL, 0);
 		if (raw_answer(&quick) != WIRE_PONG)
 			bail("no pong");
@@ -122,8 +122,8 @@ static int count_before(void)
 	open_other(&many);
 	open_other(&one);
 	for (int i = 0; i < MANY; i++)
-		say_long(&many);
-	say_long(&one);
+		send_long(&many);
+	send_long(&one);
 	if (raw_answer(&one) != WIRE_ERROR)
 		bail("a publication of nothing is not refused");
 	while (before < MANY && is_answered(&many) &&
@@ -150,7 +150,9 @@ static void test_turns(void)
 	while (before == MANY && seconds() < end);
 	diag("%d of %d long messages of the other connection came first",
 		before, MANY);
-	ok(before < MANY, "it is read before all that the other one has sent");
+	ok(before < MANY,
+		"a connection's long message is read before all those "
+		"that another connection has sent");
 }
 
 static void test_hang_up(void)
@@ -159,7 +161,7 @@ static void test_hang_up(void)
 		struct raw raw;
 
 		open_other(&raw);
-		say_long(&raw);
+		send_long(&raw);
 		/* In one of the steps, or before the first. */
 		usleep(1000 * (unsigned)i);
 		raw_close(&raw);
@@ -173,7 +175,7 @@ static void test_next_message(void)
 	struct raw raw;
 
 	open_other(&raw);
-	say_long(&raw);
+	send_long(&raw);
 	raw_send(&raw, WIRE_PING, NULL, 0, NULL, 0);
 	is_int(WIRE_ERROR, raw_answer(&raw), "a long message is refused first");
 	diag("it is told: %s", raw.text);
@@ -205,5 +207,5 @@ int main(void)
 	raw_close(&first);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
-	return done_any();
+	return done(15);
 }

@@ -23,7 +23,7 @@ static void readiness(void)
 		"no callback is called without something to read");
 	is_int(0, end.calls,
 		"a callback without anything to read is not called");
-	kit_loop_say(&end, "abc");
+	kit_loop_send(&end, "abc");
 	end.stop_after = 3;
 	ok(!kit_loop_runs_out(5000),
 		"a callback that leaves something is called again");
@@ -47,7 +47,7 @@ static void wishes(void)
 	ok(!kit_loop_runs_out(5000),
 		"a writable socket calls its callback again and again");
 	is_int(LOOP_WRITE, end.ready, "writable and not readable");
-	kit_loop_say(&end, "x");
+	kit_loop_send(&end, "x");
 	end.stop_after = 6;
 	kit_loop_runs_out(5000);
 	is_int(LOOP_READ | LOOP_WRITE, end.ready,
@@ -108,14 +108,14 @@ static void leaving(void)
 	struct kit_loop_end a, b;
 
 	kit_loop_fresh(&a);
-	kit_loop_say(&a, "x");
+	kit_loop_send(&a, "x");
 	loop_watch(kit_loop, a.fd, LOOP_READ, leave, &a, &a.watch);
 	ok(kit_loop_runs_out(30), "a callback ends its own watch");
 	is_int(1, a.calls, "the callback that ended its watch was called once");
 	close(a.peer);
 
 	kit_loop_fresh(&a);
-	kit_loop_say(&a, "x");
+	kit_loop_send(&a, "x");
 	loop_watch(kit_loop, a.fd, LOOP_READ, kit_loop_note, &a, &a.watch);
 	a.watch = loop_unwatch(a.watch);
 	close(a.fd);
@@ -167,8 +167,8 @@ static void duel(void)
 	kit_loop_fresh(&b);
 	a.victim = &b;
 	b.victim = &a;
-	kit_loop_say(&a, "x");
-	kit_loop_say(&b, "x");
+	kit_loop_send(&a, "x");
+	kit_loop_send(&b, "x");
 	loop_watch(kit_loop, a.fd, LOOP_READ, kill_victim, &a, &a.watch);
 	loop_watch(kit_loop, b.fd, LOOP_READ, kill_victim, &b, &b.watch);
 	kit_loop_runs_out(30);
@@ -189,7 +189,7 @@ static void many(void)
 			&ends[i], &ends[i].watch);
 	}
 	for (int i = 0; i < PAIRS; i++)
-		kit_loop_say(&ends[i], "ab");
+		kit_loop_send(&ends[i], "ab");
 	ok(kit_loop_runs_out(200), "%d descriptors are served at once", PAIRS);
 	for (int i = 0; i < PAIRS; i++)
 		calls += ends[i].calls == 2;
@@ -283,7 +283,7 @@ static void across_fork(void)
 	}
 	if (pid < 0)
 		bail("fork: %m");
-	kit_loop_say(&end, "x");
+	kit_loop_send(&end, "x");
 	end.stop_after = 1;
 	ok(!kit_loop_runs_out(5000),
 		"a forked child that frees the loop does no harm");

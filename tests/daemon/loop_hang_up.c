@@ -58,7 +58,7 @@ static void mute(int how)
 		kit_loop, end.fd, LOOP_READ, kit_loop_note, &end, &end.watch);
 	end.stop_after = 1;
 	loop_mute(end.watch);
-	kit_loop_say(&end, "x");
+	kit_loop_send(&end, "x");
 	shutdown(end.peer, how);
 	ok(kit_loop_runs_out(50),
 		"no event reaches a muted callback after shutdown(%d)", how);

@@ -76,20 +76,21 @@ static void put_meanwhile(struct loader_pages *pages, uint64_t from,
 	char *map = new_segment(SIZE);
 	uint64_t wrong = 0;
 
-	ok(!pages_are_here(pages, 0), "no pages before they are wanted");
-	pages_want(pages, 0, map, SIZE, from, to);
+	ok(!pages_are_here(pages, 0),
+		"no page is prepared before it is wanted");
+	pages_want(pages, 0, -1, map, SIZE, from, to);
 	for (uint64_t at = from; at < to; at += PAGE)
 		map[at] = (char)byte_of(at);
 	await(pages, 0);
-	ok(!pages_are_coming(pages), "then none is on its way");
+	ok(!pages_are_coming(pages), "no page is on its way after the wait");
 	is_int((int64_t)SIZE, (int64_t)count_mapped(map, SIZE),
-		"each has its entry: %s", what);
+		"each page has its entry: %s", what);
 	for (uint64_t at = 0; at < SIZE; at++)
 		wrong += (unsigned char)map[at] !=
 			 (at >= from && at < to && (at - from) % PAGE == 0
 					 ? byte_of(at)
 					 : 0);
-	is_int(0, (int64_t)wrong, "and its bytes");
+	is_int(0, (int64_t)wrong, "each page has its bytes: %s", what);
 	pages_forget(pages, 0);
 	munmap(map, SIZE);
 }
@@ -98,8 +99,8 @@ static void forget_meanwhile(struct loader_pages *pages)
 {
 	char *maps[2] = {new_segment(SIZE), new_segment(SIZE)};
 
-	pages_want(pages, 0, maps[0], SIZE, 0, SIZE);
-	pages_want(pages, 1, maps[1], SIZE, 2 * MIB, 4 * MIB);
+	pages_want(pages, 0, -1, maps[0], SIZE, 0, SIZE);
+	pages_want(pages, 1, -1, maps[1], SIZE, 2 * MIB, 4 * MIB);
 	pages_forget(pages, 0);
 	ok(!pages_are_here(pages, 0), "a forgotten segment has no pages");
 	munmap(maps[0], SIZE);
@@ -129,7 +130,7 @@ int main(void)
 	if (pages_new(1, &pages) < 0)
 		bail("out of memory");
 	map = new_segment(SIZE);
-	pages_want(pages, 0, map, SIZE, 0, SIZE);
+	pages_want(pages, 0, -1, map, SIZE, 0, SIZE);
 	pages = pages_free(pages);
 	ok(!pages, "it ends in the middle of its work");
 	munmap(map, SIZE);

@@ -143,8 +143,9 @@ static void huge_pages(void)
 	if (huge_pages_free() == 0) {
 		s = me(deed_load, load);
 		is_int(-ENOSPC, s->r, "without a reserve there is no pool");
-		has_str("huge pages of 2 MiB", s->text,
-			"the error contains 'huge pages of 2 MiB'");
+		has_str("the pool huge needs 2 huge pages of 2 MiB, and 0 of ",
+			s->text,
+			"the error says how many pages are needed and free");
 	} else {
 		skip(2, "huge pages are reserved");
 	}
@@ -162,11 +163,10 @@ static void huge_pages(void)
 
 int main(void)
 {
-	kit_pool_start(&kit,
-		"[daemon]\nidle = 1\n"
-		"[pool mine]\n[pool second]\n"
-		"[pool small]\nsize = 8M\nsegment-size = 8M\n"
-		"[pool huge]\npage-size = 2M\nsegment-size = 4M\n");
+	kit_pool_start(&kit, "[daemon]\nidle = 1\n"
+			     "[pool mine]\n[pool second]\n"
+			     "[pool small]\nsize = 8M\nsegment-size = 8M\n"
+			     "[pool huge]\npages = 2m\nsegment-size = 4M\n");
 	names_are_apart();
 	environment();
 	hostile_hellos();

@@ -23,7 +23,7 @@ static void size_of(const struct pool_kit *k, struct seen *seen, void *arg)
 	const struct wish *wish = arg;
 	struct tarn_report *report = NULL;
 	tarn_store *store = NULL;
-	int r = tarn_store_open_pool(k->daemon.socket, wish->pool, &store);
+	int r = wish_open(k, wish, &store);
 
 	if (r >= 0)
 		r = tarn_store_report(store, &report);
@@ -116,7 +116,7 @@ static pid_t server_pid(void)
 	struct tarn_report_daemon status = {0};
 	tarn_store *store;
 
-	if (tarn_store_open(kit.daemon.socket, &store) < 0 ||
+	if (tarn_store_open(kit.daemon.socket, NULL, &store) < 0 ||
 		report_daemon(store, &status) < 0)
 		bail("status: %s", tarn_error_message());
 	tarn_store_unref(store);

@@ -35,7 +35,7 @@ static void import(const struct pool_kit *k, struct seen *seen, void *arg)
 	const struct wish *wish = arg;
 	tarn_store *store = NULL;
 	tarn_tensor *tensor = NULL;
-	int r = tarn_store_open_pool(k->daemon.socket, wish->pool, &store);
+	int r = wish_open(k, wish, &store);
 
 	if (r >= 0)
 		r = tarn_store_import(store, &wish->descriptor, &tensor);
@@ -133,7 +133,9 @@ static void those_who_may_not(void)
 	ok(s->r == WIRE_SEGMENT_FDS && s->n == 0,
 		"a stranger's request for segments brings none (%d, %d)", s->r,
 		(int)s->n);
-	if (tarn_store_open_pool(kit.daemon.socket, "team", &store) < 0 ||
+	if (tarn_store_open(kit.daemon.socket,
+		    &(const struct tarn_store_options) {.pool = "team"},
+		    &store) < 0 ||
 		tarn_store_list(store, NULL, keep_first, &own.descriptor) != 1)
 		bail("root sees nothing: %s", tarn_error_message());
 	s = as(STRANGER, import, own);
@@ -171,7 +173,9 @@ static void nothing_is_inherited(void)
 	s = as(MEMBER, deed_load,
 		(struct wish) {.pool = "fresh", .file = second, .name = "b"});
 	is_int(0, s->r, "another user takes a page");
-	if (tarn_store_open_pool(kit.daemon.socket, "fresh", &store) < 0 ||
+	if (tarn_store_open(kit.daemon.socket,
+		    &(const struct tarn_store_options) {.pool = "fresh"},
+		    &store) < 0 ||
 		tarn_store_lookup(store, "b/t", &tensor) < 0)
 		bail("no b/t: %s", tarn_error_message());
 	p = tarn_tensor_data(tensor);

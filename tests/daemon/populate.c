@@ -67,11 +67,13 @@ static void test(
 	struct stat st;
 
 	is_int(0, populate_by(fd, map, size, false, may_allocate),
-		"%llu MiB, %s", (unsigned long long)(size / MIB), what);
+		"%llu MiB are populated, %s", (unsigned long long)(size / MIB),
+		what);
 	fstat(fd, &st);
-	is_int((int64_t)size, st.st_blocks * 512, "all of it is there");
+	is_int((int64_t)size, st.st_blocks * 512,
+		"all of the segment is allocated, %s", what);
 	ok(is_mapped(map) == (!may_allocate || refuses),
-		"its front came the right way");
+		"the segment's front is populated in its way, %s", what);
 	map[4097] = 1;
 	is_int(0, map[4096], "the byte before one that is written is zero");
 	is_int(1, map[4097], "the written byte stays");
@@ -88,6 +90,6 @@ int main(void)
 		test(sizes[i] * MIB, true, false, "allocated");
 		test(sizes[i] * MIB, false, false, "by faults");
 	}
-	test(4 * MIB, true, true, "which cannot be allocated");
+	test(4 * MIB, true, true, "refused by fallocate");
 	return done(54);
 }

@@ -41,7 +41,7 @@ static void restart_server(void)
 	kill(old, SIGKILL);
 	kit_quota_store = tarn_store_unref(kit_quota_store);
 	for (int ms = 0; ms < RAW_PATIENCE_MS; ms += 10) {
-		if (tarn_store_open(kit_quota_pool.daemon.socket,
+		if (tarn_store_open(kit_quota_pool.daemon.socket, NULL,
 			    &kit_quota_store) >= 0 &&
 			report_daemon(kit_quota_store, &status) >= 0 &&
 			status.server_pid != old)
@@ -238,15 +238,16 @@ static void connections(void)
 	int r;
 
 	kit_quota_begin("connections = 3");
-	is_int(0, tarn_store_open(kit_quota_pool.daemon.socket, &more[0]),
+	is_int(0, tarn_store_open(kit_quota_pool.daemon.socket, NULL, &more[0]),
 		"a second connection is within the quota");
-	is_int(0, tarn_store_open(kit_quota_pool.daemon.socket, &more[1]),
+	is_int(0, tarn_store_open(kit_quota_pool.daemon.socket, NULL, &more[1]),
 		"a third connection is within the quota");
-	r = tarn_store_open(kit_quota_pool.daemon.socket, &more[2]);
+	r = tarn_store_open(kit_quota_pool.daemon.socket, NULL, &more[2]);
 	refused(r, "has 3 connections, and may have 3", "connections");
 	more[1] = tarn_store_unref(more[1]);
 	for (int ms = 0; ms < RAW_PATIENCE_MS; ms += 10) {
-		r = tarn_store_open(kit_quota_pool.daemon.socket, &more[1]);
+		r = tarn_store_open(
+			kit_quota_pool.daemon.socket, NULL, &more[1]);
 		if (r != -EDQUOT)
 			break;
 		usleep(10000);
@@ -260,7 +261,7 @@ static void connections(void)
 #define LONG 1000000 /* bytes of a message */
 
 /* What was said before has been taken. */
-static void is_heard(struct raw *raw, const char *what)
+static void is_answered(struct raw *raw, const char *what)
 {
 	raw_send(raw, WIRE_PING, NULL, 0, NULL, 0);
 	is_int(WIRE_PONG, raw_receive(raw, RAW_PATIENCE_MS),
@@ -295,7 +296,7 @@ static void requests(void)
 		"a file is loaded before the requests");
 	kill(kit_quota_pool.daemon.pid, SIGSTOP);
 	publish_msg_send_waiting(&raw[0], LONG);
-	is_heard(&raw[0], "a long request that waits is accepted");
+	is_answered(&raw[0], "a long request that waits is accepted");
 	publish_msg_send_waiting(&raw[1], LONG);
 	is_int(WIRE_ERROR, raw_receive(&raw[1], RAW_PATIENCE_MS),
 		"a second long request is refused");
@@ -304,7 +305,7 @@ static void requests(void)
 	has_str("requests", raw[1].text,
 		"the error names the quota of requests");
 	diag("%s", raw[1].text);
-	is_heard(&raw[1], "the connection of the refused request");
+	is_answered(&raw[1], "the connection of the refused request");
 	is_int(0, kit_quota_load("b", 100), "short requests of the same user");
 	raw_close(&raw[0]);
 	ok(is_taken(&raw[2]),

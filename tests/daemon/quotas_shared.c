@@ -42,7 +42,9 @@ static tarn_store *opened(void)
 {
 	tarn_store *store = NULL;
 
-	if (tarn_store_open_pool(kit.daemon.socket, "both", &store) < 0)
+	if (tarn_store_open(kit.daemon.socket,
+		    &(const struct tarn_store_options) {.pool = "both"},
+		    &store) < 0)
 		bail("the pool: %s", tarn_error_message());
 	return store;
 }
@@ -307,7 +309,7 @@ static int more_in_the_end(const struct command_child *holder)
 	int r = 0;
 
 	for (int ms = 0; ms < 60000 && r == 0; ms += 10) {
-		r = tell(holder, 'm');
+		r = command_child_ask(holder, 'm');
 		usleep(10000);
 	}
 	return r;
@@ -336,7 +338,8 @@ static void held(void)
 	reader = holder_begin(MEMBER);
 	for (int i = 0; i < 2; i++) {
 		is_int(0, next_version(), "the owner publishes a version");
-		is_int(0, tell(&reader, 'h'), "the member holds the version");
+		is_int(0, command_child_ask(&reader, 'h'),
+			"the member holds the version");
 	}
 	is_int(0, next_version(),
 		"the owner's third version is not refused for held ones");
@@ -349,12 +352,15 @@ static void held(void)
 	is_int(-EDQUOT, more_in_the_end(&reader),
 		"held versions are charged under the next server, too");
 	is_int(0, next_version(), "the owner publishes further versions");
-	is_int(0, tell(&reader, 'd'), "the member drops the versions");
-	is_int(0, tell(&reader, 'm'),
+	is_int(0, command_child_ask(&reader, 'd'),
+		"the member drops the versions");
+	is_int(0, command_child_ask(&reader, 'm'),
 		"the member may then publish something else");
-	is_int(0, tell(&reader, 'h'), "the member may also hold more");
+	is_int(0, command_child_ask(&reader, 'h'),
+		"the member may also hold more");
 	is_int(0, next_version(), "the held version is replaced");
-	is_int(0, tell(&reader, 'h'), "the member holds a further version");
+	is_int(0, command_child_ask(&reader, 'h'),
+		"the member holds a further version");
 	is_int(0, next_version(),
 		"the owner replaces what the member holds beyond its quota");
 	is_int(-EDQUOT, more_in_the_end(&reader),
@@ -371,27 +377,29 @@ static void held_by_both(void)
 	begin("bytes = 10M");
 	is_int(0, next_version(), "the owner publishes a version");
 	owner = holder_begin(OWNER);
-	is_int(0, tell(&owner, 'h'), "the owner holds its version");
+	is_int(0, command_child_ask(&owner, 'h'),
+		"the owner holds its version");
 	reader = holder_begin(MEMBER);
-	is_int(0, tell(&reader, 'h'), "the member holds the version, too");
+	is_int(0, command_child_ask(&reader, 'h'),
+		"the member holds the version, too");
 	is_int(0, next_version(), "the held version is replaced");
-	is_int(0, tell(&reader, 'm'),
+	is_int(0, command_child_ask(&reader, 'm'),
 		"the version is charged to the owner, not to the member");
-	is_int(-EDQUOT, tell(&owner, 'm'),
+	is_int(-EDQUOT, command_child_ask(&owner, 'm'),
 		"the owner is refused beyond two versions");
 	books_agree();
 	kill(owner.pid, SIGKILL);
 	holder_end(&owner);
 	books_agree();
 	is_int(0, next_version(), "a killed owner is charged no more");
-	is_int(-EDQUOT, tell(&reader, 'm'),
+	is_int(-EDQUOT, command_child_ask(&reader, 'm'),
 		"the version is then charged to the member");
-	is_int(0, tell(&reader, 'k'),
+	is_int(0, command_child_ask(&reader, 'k'),
 		"the owner gives the held version a name again");
-	is_int(-EDQUOT, tell(&reader, 'm'),
+	is_int(-EDQUOT, command_child_ask(&reader, 'm'),
 		"the named version does not relieve the member");
 	restart_server();
-	is_int(-EDQUOT, tell(&reader, 'm'),
+	is_int(-EDQUOT, command_child_ask(&reader, 'm'),
 		"the version stays charged to the member");
 	is_int(0, next_version(), "the version is not charged to its creator");
 	holder_end(&reader);
@@ -426,15 +434,17 @@ static void held_and_kept(void)
 	reader = holder_begin(MEMBER);
 	for (int i = 0; i < 4; i++) {
 		next_version();
-		is_int(0, tell(&reader, 'h'), "the member holds a version");
+		is_int(0, command_child_ask(&reader, 'h'),
+			"the member holds a version");
 	}
 	is_int(0, next_version(), "the held versions are replaced");
 	is_int(-EDQUOT, more_in_the_end(&reader),
 		"the member holds more than its quota");
 	is_int(0, evictions(),
 		"the member's cached file is not evicted in vain");
-	is_int(0, tell(&reader, 'd'), "the member drops the versions");
-	is_int(0, tell(&reader, 'm'),
+	is_int(0, command_child_ask(&reader, 'd'),
+		"the member drops the versions");
+	is_int(0, command_child_ask(&reader, 'm'),
 		"the member may then publish something else");
 	is_int(0, evictions(), "the member's cached file is not evicted");
 	holder_end(&reader);
@@ -448,16 +458,18 @@ static void held_by_item(void)
 	begin("bytes = 11M");
 	is_int(0, next_version(), "the owner publishes a version");
 	sender = holder_begin(MEMBER);
-	is_int(0, tell(&sender, 'h'), "the member opens the version");
-	is_int(0, tell(&sender, 's'),
+	is_int(0, command_child_ask(&sender, 'h'),
+		"the member opens the version");
+	is_int(0, command_child_ask(&sender, 's'),
 		"the member sends the version through a channel");
-	is_int(0, tell(&sender, 'd'), "the member drops the version");
+	is_int(0, command_child_ask(&sender, 'd'),
+		"the member drops the version");
 	is_int(0, next_version(), "the sent version is replaced");
 	is_int(0, next_version(),
 		"the sent version is not charged to its creator");
-	is_int(0, tell(&sender, 'm'),
+	is_int(0, command_child_ask(&sender, 'm'),
 		"the sent version is charged to the channel's owner");
-	is_int(-EDQUOT, tell(&sender, 'm'),
+	is_int(-EDQUOT, command_child_ask(&sender, 'm'),
 		"the sent version stays charged while the item has it");
 	holder_end(&sender);
 	end("bytes, held by an item");

@@ -70,7 +70,9 @@ static void cannot_reopen(int fd, const char *what, const char *how)
 	snprintf(text, sizeof(text), "%s, reopened %s", what, how);
 	rw = open(path, O_RDWR | O_CLOEXEC);
 	if (rw < 0) {
-		ok(true, "an attempt is refused: %s", text);
+		is_int(EACCES, errno, "%s: the mode has no right to write",
+			text);
+		skip(3, "%s: it cannot be opened for writing", text);
 		return;
 	}
 	cannot_change(rw, text);
@@ -119,6 +121,8 @@ static void try_table(int fd)
 	if (geteuid() != 0)
 		ok(open(path, O_RDWR | O_CLOEXEC) < 0 && errno == EACCES,
 			"table: its mode has no right to write");
+	else
+		skip(1, "table: root opens it whatever its mode");
 	fchmod(fd, 0600);
 	rw = open(path, O_RDWR | O_CLOEXEC);
 	ok(rw >= 0 && pread(fd, &byte, 1, 0) == 1 &&
@@ -164,9 +168,12 @@ static void try_processes(const struct raw *raw, bool may_try)
 		skip(3, "whether a process can be reached cannot be tried");
 		return;
 	}
-	ok(!trace_reaches(raw->welcome.keeper_pid), "the keeper's memory");
-	ok(!trace_reaches(raw->welcome.server_pid), "the server's");
-	ok(loader > 0 && !trace_reaches(loader), "the loader's");
+	ok(!trace_reaches(raw->welcome.keeper_pid),
+		"an equal user reaches no memory of the keeper");
+	ok(!trace_reaches(raw->welcome.server_pid),
+		"an equal user reaches no memory of the server");
+	ok(loader > 0 && !trace_reaches(loader),
+		"an equal user reaches no memory of the loader");
 }
 
 int main(void)
@@ -184,6 +191,7 @@ int main(void)
 	if (raw_receive(&raw, RAW_PATIENCE_MS) != WIRE_SEGMENT_FDS ||
 		!raw.n_fds)
 		bail("no segments");
+	is_int(1, raw.n_fds, "the pool has one segment to try");
 	try_table(raw.table);
 	for (int i = 0; i < raw.n_fds; i++)
 		try_segment(raw.fds[i], "segment");
@@ -193,6 +201,5 @@ int main(void)
 	witness_end(&witness);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
-	/* Where a memfd can be reopened, more is tried with it. */
-	return done_any();
+	return done(43);
 }

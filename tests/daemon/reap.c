@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/page.h"
 #include "daemon/server/server.h"
+#include "tests/kit/lease_passes.h"
 #include "tests/kit/tap.h"
 
 #define N 1000u
@@ -27,19 +28,6 @@ struct side {
 static struct server server;
 static struct domain domains[2];
 static uint64_t generations[2][N];
-
-/* Counts the passes: linked instead of the original. */
-static unsigned n_searches;
-void __real_lease_batch_search(
-	struct lease_batch *batch, const struct lease_page *page);
-void __wrap_lease_batch_search(
-	struct lease_batch *batch, const struct lease_page *page);
-void __wrap_lease_batch_search(
-	struct lease_batch *batch, const struct lease_page *page)
-{
-	n_searches++;
-	__real_lease_batch_search(batch, page);
-}
 
 static void add_client(struct domain *domain, struct side *side)
 {
@@ -109,7 +97,7 @@ static void fill_domain(struct domain *domain)
 				&generations[domain->number][i]) < 0 ||
 			index >= N)
 			bail("%s", tarn_fail_message());
-		storage_name(domain, index, 1, TABLE_NOBODY);
+		storage_name(domain, index, 1, 0);
 		generations[domain->number][index] = storage_word_generation(
 			domain->table.storages[index].word);
 	}
@@ -147,7 +135,7 @@ static uint32_t take(struct domain *domain, struct side *side, uint32_t i)
 static void unname_all(struct domain *domain)
 {
 	for (uint32_t i = 0; i < N; i++)
-		storage_unname(domain, i, generation(domain, i), TABLE_NOBODY);
+		storage_unname(domain, i, generation(domain, i), 0);
 }
 
 /* One thousand at once, a tenth of them held: half of those by the first side,
@@ -166,9 +154,10 @@ static void test_names_go(struct domain *domain)
 	is_int((int64_t)(N * PAGE), (int64_t)alloc_used(domain->pool.alloc),
 		"no storage is freed before the turn ends");
 	n_searches = 0;
-	ok(collect(domain), "then memory comes back");
-	is_int(2, n_searches, "for one look at each page of the domain");
-	is_int(N / 10, in_state(domain, STORAGE_UNNAMED), "what is held stays");
+	ok(collect(domain), "a search after the turn gives memory back");
+	is_int(2, n_searches, "each lease page of the domain is searched once");
+	is_int(N / 10, in_state(domain, STORAGE_UNNAMED),
+		"storages with a lease are not freed");
 	is_int(N - N / 10, in_state(domain, STORAGE_FREE),
 		"other storages are freed, though another domain's page has "
 		"leases");
@@ -176,8 +165,8 @@ static void test_names_go(struct domain *domain)
 		(int64_t)alloc_used(domain->pool.alloc),
 		"the memory of the freed storages is given back");
 	n_searches = 0;
-	ok(!collect(domain), "nothing more is to be had");
-	is_int(0, n_searches, "nor is anything looked at");
+	ok(!collect(domain), "a second search finds no memory");
+	is_int(0, n_searches, "a second search looks at no lease page");
 }
 
 static void test_bell(struct domain *domain, struct side *side, uint32_t slot)
@@ -189,8 +178,10 @@ static void test_bell(struct domain *domain, struct side *side, uint32_t slot)
 	storage_released_by_client(domain, 20, generation(domain, 20));
 	storage_released_by_client(domain, 20, generation(domain, 20) + 1);
 	collect(domain);
-	is_int(STORAGE_FREE, state(domain, 10), "frees what it was about");
-	is_int(STORAGE_UNNAMED, state(domain, 20), "and nothing else");
+	is_int(STORAGE_FREE, state(domain, 10),
+		"a notification frees the storage that it names");
+	is_int(STORAGE_UNNAMED, state(domain, 20),
+		"a notification frees no leased storage");
 }
 
 static void end_of(struct domain *domain, struct side *side)
@@ -254,22 +245,23 @@ static void test_revival(void)
 	fill_domain(domain);
 	add_client(domain, &side);
 	take(domain, &side, 7);
-	storage_unname(domain, 3, generation(domain, 3), TABLE_NOBODY);
-	storage_unname(domain, 7, generation(domain, 7), TABLE_NOBODY);
-	storage_name(domain, 3, 1, TABLE_NOBODY);
+	storage_unname(domain, 3, generation(domain, 3), 0);
+	storage_unname(domain, 7, generation(domain, 7), 0);
+	storage_name(domain, 3, 1, 0);
 	collect(domain);
 	is_int(STORAGE_LIVE, state(domain, 3),
 		"a storage with a name is not freed");
 	is_int(STORAGE_UNNAMED, state(domain, 7),
 		"a lease alone holds a storage");
-	storage_name(domain, 7, 1, TABLE_NOBODY);
+	storage_name(domain, 7, 1, 0);
 	is_int(STORAGE_LIVE, state(domain, 7), "a storage gets a name again");
 	end_of(domain, &side);
 	is_int(N, in_state(domain, STORAGE_LIVE),
 		"a storage with a new name outlives its lease");
 	unname_all(domain);
 	collect(domain);
-	is_int(N, in_state(domain, STORAGE_FREE), "until its name goes");
+	is_int(N, in_state(domain, STORAGE_FREE),
+		"a storage is freed when its new name is removed");
 }
 
 int main(void)

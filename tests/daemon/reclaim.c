@@ -64,7 +64,7 @@ static void remove_name(struct raw *raw, const char *name)
 }
 
 /* Sends the order, and does not wait for its answer. */
-static void say_load(struct raw *raw, int i, const char *name)
+static void send_load(struct raw *raw, int i, const char *name)
 {
 	struct order order = {0};
 	int fd = opened(files[i]), direct = opened_direct(files[i]);
@@ -150,7 +150,7 @@ static void oldest_first(void)
 /* ---- room that is on its way ------------------------------------------ */
 
 /* Sends a publication, and does not wait for its answer. */
-static void say(
+static void send_publish(
 	struct raw *raw, enum source_kind kind, uint64_t size, const char *name)
 {
 	static unsigned char body[PUBLISH_MSG_MAX];
@@ -183,9 +183,9 @@ static void while_it_leaves(enum source_kind kind, const char *what)
 	if (loader <= 0 || kill(loader, SIGSTOP) < 0)
 		bail("no loader to stop");
 	begun = seconds();
-	say(&a, SOURCE_ADOPT, 28 * MIB, "first");
+	send_publish(&a, SOURCE_ADOPT, 28 * MIB, "first");
 	said[0] = raw_receive(&a, 200);
-	say(&b, kind, 30 * MIB, "second");
+	send_publish(&b, kind, 30 * MIB, "second");
 	said[1] = raw_receive(&b, 200);
 	late = seconds() - begun >= WAITED_S;
 	kill(loader, SIGCONT);
@@ -231,9 +231,9 @@ static void in_order(bool leaves)
 	if (loader <= 0 || kill(loader, SIGSTOP) < 0)
 		bail("no loader to stop");
 	begun = seconds();
-	say(&first, SOURCE_ADOPT, 60 * MIB, "first");
+	send_publish(&first, SOURCE_ADOPT, 60 * MIB, "first");
 	waited[0] = raw_receive(&first, 200);
-	say(&b, SOURCE_ADOPT, 10 * MIB, "second");
+	send_publish(&b, SOURCE_ADOPT, 10 * MIB, "second");
 	waited[1] = raw_receive(&b, 200);
 	if (leaves)
 		raw_close(&first);
@@ -280,7 +280,7 @@ static void while_it_hangs(void)
 	if (loader <= 0 || kill(loader, SIGSTOP) < 0)
 		bail("no loader to stop");
 	begun = seconds();
-	say(&a, SOURCE_ADOPT, 20 * MIB, "first");
+	send_publish(&a, SOURCE_ADOPT, 20 * MIB, "first");
 	said = raw_receive(&a, 200);
 	if (said < 0 || seconds() - begun < WAITED_S)
 		is_int(-1, said,
@@ -295,7 +295,7 @@ static void while_it_hangs(void)
 	/* Its memory comes back when the kernel has ended it. */
 	begun = seconds();
 	do {
-		say(&a, SOURCE_COPY, 30 * MIB, "second");
+		send_publish(&a, SOURCE_COPY, 30 * MIB, "second");
 		said = raw_receive(&a, RAW_PATIENCE_MS);
 	} while (said == WIRE_ERROR && seconds() - begun < 60 &&
 		 usleep(20000) == 0);
@@ -336,7 +336,7 @@ static int in_one_turn(bool remove_first)
 	wait_stopped(pid);
 	if (remove_first)
 		raw_send(&a, WIRE_REMOVE, "old", 3, NULL, 0);
-	say(&b, SOURCE_ADOPT, 40 * MIB, "new");
+	send_publish(&b, SOURCE_ADOPT, 40 * MIB, "new");
 	if (!remove_first)
 		raw_send(&a, WIRE_REMOVE, "old", 3, NULL, 0);
 	kill(pid, SIGCONT);
@@ -357,7 +357,7 @@ static void let_go_in_one_turn(void)
 	int said = WIRE_ERROR;
 
 	for (int i = 0; i < 10 && said == WIRE_ERROR; i++) {
-		say(&a, SOURCE_ADOPT, 40 * MIB, "old");
+		send_publish(&a, SOURCE_ADOPT, 40 * MIB, "old");
 		if (raw_receive(&a, RAW_PATIENCE_MS) != WIRE_PUBLISHED)
 			bail("publish old: %s", a.text);
 		said = in_one_turn(i % 2 == 0);
@@ -383,7 +383,7 @@ static void both_grow(int file, int n_loaded, const char *what)
 	int said[2];
 
 	/* Nothing is left in either pool. */
-	say(&a, SOURCE_ADOPT, 60 * MIB, "all");
+	send_publish(&a, SOURCE_ADOPT, 60 * MIB, "all");
 	if (raw_receive(&a, RAW_PATIENCE_MS) != WIRE_PUBLISHED)
 		bail("publish all: %s", a.text);
 	remove_name(&a, "all");
@@ -391,8 +391,8 @@ static void both_grow(int file, int n_loaded, const char *what)
 	if (pid <= 0 || kill(pid, SIGSTOP) < 0)
 		bail("no server to stop");
 	wait_stopped(pid);
-	say_load(&a, 2, "first");
-	say_load(&b, file, "second");
+	send_load(&a, 2, "first");
+	send_load(&b, file, "second");
 	kill(pid, SIGCONT);
 	said[0] = raw_answer(&a);
 	said[1] = raw_answer(&b);
@@ -414,7 +414,7 @@ static void never_fits(void)
 	const int64_t at = 5;
 	tarn_store *store;
 
-	if (tarn_store_open(server.socket, &store) < 0 ||
+	if (tarn_store_open(server.socket, NULL, &store) < 0 ||
 		tarn_store_create(store, TARN_U8, 1, shape, 0, &item.tensor) <
 			0)
 		bail("%s", tarn_error_message());
@@ -475,5 +475,5 @@ int main(void)
 	daemon_log_show(log_path);
 	unlink(conf);
 	remove_files();
-	return done_any();
+	return done(86);
 }

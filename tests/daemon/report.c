@@ -138,8 +138,8 @@ static void test_load(void)
 	has_str("the file ", r->loads[0].label, "the load has its label");
 	is_int(8 * MIB, (int64_t)r->loads[0].total, "the load has its size");
 	is_int(0, (int64_t)r->loads[0].done, "no byte of the load has arrived");
-	ok(r->loads[0].state == TARN_LOAD_QUEUED ||
-			r->loads[0].state == TARN_LOAD_READING,
+	ok(r->loads[0].state == TARN_REPORT_LOAD_QUEUED ||
+			r->loads[0].state == TARN_REPORT_LOAD_READING,
 		"the load is queued or reading");
 	ok(r->loads[0].client != 0, "the load has its client");
 	is_int(1, (int64_t)r->daemon.loads_active,
@@ -191,7 +191,7 @@ static int look_as_stranger(void)
 	int wrong;
 
 	if (setgid(STRANGER) < 0 || setuid(STRANGER) < 0 ||
-		tarn_store_open(server.socket, &store) < 0)
+		tarn_store_open(server.socket, NULL, &store) < 0)
 		return 100;
 	report = reported(store);
 	wrong = (report->n_pools != 1) | (report->n_clients != 1) << 1 |
@@ -230,7 +230,7 @@ static void test_stranger(void)
 	} else {
 		is_int(0, status, "another user sees itself and the sums");
 	}
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("root's store: %s", tarn_error_message());
 	r = reported(store);
 	is_int(2, r->n_pools, "root sees both pools");

@@ -166,7 +166,7 @@ static void test_in_flight(void)
 		"the removal was done");
 }
 
-static bool hears(struct raw *raw, int type)
+static bool receives(struct raw *raw, int type)
 {
 	int seen = raw_receive(raw, RAW_PATIENCE_MS);
 
@@ -182,7 +182,7 @@ static void resume(struct raw *raw, uint32_t restarts)
 	raw_send(raw, WIRE_RESUME, &m, sizeof(m), NULL, 0);
 }
 
-static void say_again(struct raw *raw, uint16_t type, const char *body)
+static void send_again(struct raw *raw, uint16_t type, const char *body)
 {
 	struct {
 		struct wire_header head;
@@ -205,17 +205,17 @@ static void test_resume(void)
 
 	raw_open(&raw, daemon_.socket);
 	server_kill(&daemon_);
-	ok(hears(&raw, WIRE_RESTARTED),
+	ok(receives(&raw, WIRE_RESTARTED),
 		"the client gets a message about the restart");
 	raw_send(&raw, WIRE_PING, NULL, 0, NULL, 0);
 	resume(&raw, restarts - 1);
 	is_int(-1, raw_receive(&raw, 300),
 		"the client gets no answer before it resumes");
 	resume(&raw, restarts);
-	ok(hears(&raw, WIRE_WELCOME), "the client resumes and is welcome");
+	ok(receives(&raw, WIRE_WELCOME), "the client resumes and is welcome");
 	is_int(0, raw.n_fds, "the resumed client gets no new descriptors");
-	say_again(&raw, WIRE_REMOVE, "was/there");
-	ok(hears(&raw, WIRE_ERROR) && raw.error == ENOENT,
+	send_again(&raw, WIRE_REMOVE, "was/there");
+	ok(receives(&raw, WIRE_ERROR) && raw.error == ENOENT,
 		"a removal without completion is done");
 	resume(&raw, restarts);
 	ok(raw_is_closed(&raw), "a second end of the resume is refused");
@@ -243,7 +243,7 @@ static void test_left(void)
 	if (pid == 0) {
 		tarn_store *mine;
 
-		if (tarn_store_open(daemon_.socket, &mine) < 0 ||
+		if (tarn_store_open(daemon_.socket, NULL, &mine) < 0 ||
 			tarn_store_lookup(mine, "left/x", &t) < 0 ||
 			write(ready[1], "y", 1) != 1)
 			_exit(1);
@@ -318,7 +318,7 @@ int main(void)
 	snprintf(log_path, sizeof(log_path), "%s/log", test_tmpdir());
 	daemon_log_to(log_path);
 	daemon_start(&daemon_, "s", args);
-	if (tarn_store_open(daemon_.socket, &store) < 0)
+	if (tarn_store_open(daemon_.socket, NULL, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	test_names();
 	test_in_flight();

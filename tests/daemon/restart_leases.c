@@ -153,12 +153,12 @@ int main(void)
 	int left;
 
 	daemon_start(&server, "s", options);
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	test_pages();
 	tarn_store_unref(store);
 	server_kill(&server);
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	left = leases_become(server.pid, 1);
 	if (left < 0)

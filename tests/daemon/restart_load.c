@@ -314,7 +314,7 @@ int main(void)
 	const char *const args[] = {"--budget", "512M", "--idle", "1", NULL};
 
 	daemon_start(&daemon_, "s", args);
-	if (tarn_store_open(daemon_.socket, &store) < 0)
+	if (tarn_store_open(daemon_.socket, NULL, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	/* Memory for all that follows, so that nothing waits for it. However
 	 * long that takes, it is not given back as long as something lies

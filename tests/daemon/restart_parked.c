@@ -155,7 +155,7 @@ int main(void)
 	for (uint32_t i = 0; i < 3; i++)
 		paths[i] = strdup(tensor_file(names[i], i, LARGE));
 	daemon_start(&daemon_, "s", args);
-	if (tarn_store_open(daemon_.socket, &store) < 0)
+	if (tarn_store_open(daemon_.socket, NULL, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	/* A loader that has memory for all that follows. */
 	if (tensor_load(store, paths[0], "first") < 0)

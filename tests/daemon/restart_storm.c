@@ -233,7 +233,7 @@ static void step(void)
 /* What another of the same number has left. */
 static void begin(void)
 {
-	if (tarn_store_open(daemon_.socket, &me.store) < 0)
+	if (tarn_store_open(daemon_.socket, NULL, &me.store) < 0)
 		_exit(3);
 	for (int i = 0; i < SLOTS; i++) {
 		struct slot *slot = &me.slots[i];
@@ -398,7 +398,7 @@ int main(int argc, char **argv)
 		shared->n_removals, shared->n_lost, killed.servers,
 		killed.loaders, killed.clients);
 	kill(daemon_.pid, SIGHUP);
-	if (tarn_store_open(daemon_.socket, &store) < 0)
+	if (tarn_store_open(daemon_.socket, NULL, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	/* The last ones were killed a moment ago, with calls under way. */
 	for (int i = 0; i < 6000 && s.clients != 1; i++) {
@@ -406,11 +406,11 @@ int main(int argc, char **argv)
 		report_daemon(store, &s);
 	}
 	clear(store);
-	ok(used_becomes(store, 0), "not a byte is left taken");
+	ok(used_becomes(store, 0), "no byte is allocated at the end");
 	report_daemon(store, &s);
-	is_int(0, (int64_t)s.names, "no name");
-	is_int(0, (int64_t)s.storages, "no storage");
-	is_int(1, s.clients, "no client");
+	is_int(0, (int64_t)s.names, "no name is left at the end");
+	is_int(0, (int64_t)s.storages, "no storage is left at the end");
+	is_int(1, s.clients, "no client but this one is left at the end");
 	tarn_store_unref(store);
 	is_int(0, daemon_stop(&daemon_), "the daemon ends without an error");
 	remove_files();

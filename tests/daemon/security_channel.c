@@ -27,7 +27,9 @@ static tarn_store *open_pool(const struct pool_kit *kit, struct seen *seen)
 	tarn_store *store = NULL;
 
 	seen_error(seen,
-		tarn_store_open_pool(kit->daemon.socket, "shared", &store));
+		tarn_store_open(kit->daemon.socket,
+			&(const struct tarn_store_options) {.pool = "shared"},
+			&store));
 	return store;
 }
 

@@ -23,7 +23,9 @@ static tarn_tensor *opened_tensor(
 	const struct pool_kit *kit, struct seen *seen, tarn_store **ret_store)
 {
 	tarn_tensor *t = NULL;
-	int r = tarn_store_open_pool(kit->daemon.socket, "shared", ret_store);
+	int r = tarn_store_open(kit->daemon.socket,
+		&(const struct tarn_store_options) {.pool = "shared"},
+		ret_store);
 
 	if (r >= 0)
 		r = tarn_store_lookup(*ret_store, "m", &t);
@@ -36,7 +38,8 @@ static void publish(const struct pool_kit *kit, struct seen *seen, void *arg)
 	struct tarn_publish_item item = {.name = "m"};
 	const int64_t n = N;
 	tarn_store *store = NULL;
-	int r = tarn_store_open_pool(kit->daemon.socket, "shared", &store);
+	int r = tarn_store_open(kit->daemon.socket,
+		&(const struct tarn_store_options) {.pool = "shared"}, &store);
 
 	(void)arg;
 	if (r >= 0)

@@ -169,7 +169,7 @@ static bool imports_nothing(void)
 	tarn_tensor *t;
 	int r;
 
-	if (tarn_store_open("s", &store) < 0) {
+	if (tarn_store_open("s", NULL, &store) < 0) {
 		diag("%s", tarn_error_message());
 		return false;
 	}
@@ -270,7 +270,7 @@ static bool reaches_no_process(void)
 	return fine;
 }
 
-static bool is_not_heard(void)
+static bool is_disconnected(void)
 {
 	struct raw raw;
 	struct msg_hello hello = {.version = 1, .version_min = 1};
@@ -356,7 +356,9 @@ static void test_open_listener(void)
 	if (child_named(server.pid, "tarn-loader") > 0)
 		ok(as(STRANGER, reaches_no_process),
 			"a stranger reaches no process of the daemon");
-	ok(as(OVERFLOW, is_not_heard), "the overflow uid is refused");
+	else
+		skip(1, "the daemon has no loader to be reached now");
+	ok(as(OVERFLOW, is_disconnected), "the overflow uid is refused");
 }
 
 static void begin(const char *mode)
@@ -397,5 +399,5 @@ int main(void)
 	end();
 	close(secret_file);
 	remove_files();
-	return done_any();
+	return done(19);
 }

@@ -174,7 +174,7 @@ static _Noreturn void read_on(void)
 	tarn_store *mine;
 	char name[40];
 
-	if (CALL_AGAIN(tarn_store_open(daemon_.socket, &mine)) < 0)
+	if (CALL_AGAIN(tarn_store_open(daemon_.socket, NULL, &mine)) < 0)
 		_exit(1);
 	while (!shared->stop) {
 		uint32_t round = shared->round;
@@ -328,7 +328,7 @@ int main(void)
 	if (shared == MAP_FAILED)
 		bail("mmap: %m");
 	daemon_start(&daemon_, "s", args);
-	if (tarn_store_open(daemon_.socket, &store) < 0)
+	if (tarn_store_open(daemon_.socket, NULL, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	load_file("kept", KEPT_SEED, KEPT);
 	if (!use_up_numbers()) {

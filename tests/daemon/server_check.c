@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * self_check_domain() finds nothing in books that are right, and each way in which
+ * self_check() finds nothing in books that are right, and each way in which
  * they can differ from the table: a server that miscounts is found out before
  * it frees what somebody reads, or keeps what nobody does.
  */
@@ -15,6 +15,7 @@
 #include "base/fd.h"
 #include "daemon/server/server.h"
 #include "shm/table_check.h"
+#include "tests/kit/lease_passes.h"
 #include "tests/kit/tap.h"
 
 #define MIB (1ull << 20)
@@ -49,9 +50,10 @@ static void put_name(const char *name, uint32_t index)
 		.dtype = TARN_U8};
 
 	table_begin(domain.writer);
+	table_stamp(domain.writer, 0, 0);
 	if (table_put(domain.writer, name, strlen(name), &d, NULL) < 0)
 		bail("%s: %s", name, tarn_fail_message());
-	storage_name(&domain, index, 1, TABLE_NOBODY);
+	storage_name(&domain, index, 1, 0);
 	table_commit(domain.writer, NULL, NULL);
 }
 
@@ -73,7 +75,7 @@ static void make_domain(void)
 	if (r == 0)
 		r = table_add_pool(domain.writer, &pool);
 	if (r == 0)
-		r = table_add_segment(domain.writer, 0, 0, 0, MIB);
+		r = table_add_segment(domain.writer, 0, 0, 0, 0, MIB);
 	if (r == 0)
 		r = alloc_add(domain.pool.alloc, 0, MIB);
 	if (r < 0)
@@ -105,7 +107,7 @@ static void is_found(const char *words, const char *what)
 	struct msg_checked sum = {0};
 	bool found = false;
 
-	if (self_check_domain(&domain, &faults, &sum) < 0)
+	if (self_check(&server, NULL, &faults, &sum) < 0)
 		bail("%s: %s", what, tarn_fail_message());
 	for (uint32_t i = 0; i < faults.n; i++)
 		found |= words && strstr(faults.lines[i], words);
@@ -134,7 +136,6 @@ static void test_books(void)
 {
 	struct storage_info *info = domain.storages.infos;
 	struct domain_counts *counts = &domain.storages.counts;
-	uint64_t offset;
 
 	WHILE(info[0].names, 3, "the server counts 3", "a name too many");
 	WHILE(info[0].names, 0, "the server counts 0", "names not counted");
@@ -149,6 +150,54 @@ static void test_books(void)
 	WHILE(domain.pool.n_segments, 0, "1 segments in the table", "segments");
 	WHILE(domain.names.v[0].n, 7, "2 are uid 0's, the server counts 7",
 		"whose names they are");
+}
+
+static void test_accounts(void)
+{
+	WHILE(domain.account.used[QUOTA_LOADS], 3,
+		"has 0 loads, and is charged for 3", "a load that has ended");
+	WHILE(domain.account.used[QUOTA_DESCRIPTORS], 2,
+		"has 0 descriptors, and is charged for 2",
+		"descriptors that nobody has");
+	WHILE(domain.account.used[QUOTA_REQUESTS], UINT64_MAX,
+		"has 0 requests, and is charged for 18446744073709551615",
+		"a message that was given back twice");
+	WHILE(domain.account.awaited[QUOTA_BYTES], 4096,
+		"awaits 0 bytes, the server counts 4096",
+		"memory that nobody awaits");
+	WHILE(domain.account.n_in_flight, 2,
+		"0 descriptors are in flight, the server counts 2",
+		"descriptors in flight to nobody");
+	WHILE(domain.account.n_connected, 1,
+		"0 clients are connected, the server counts 1",
+		"a client that has left");
+	WHILE(domain.account.admitted.n[ADMISSION_LOADS], 1,
+		"0 loads are admitted, the server counts 1",
+		"a load that is not under way");
+	WHILE(domain.account.admitted.waiting, 1,
+		"0 descriptors wait for their turn, the server counts 1",
+		"a request that does not wait");
+	WHILE(server.n_publishes, 1,
+		"0 publications are under way, the server counts 1",
+		"a publication that has ended");
+	WHILE(server.in_flight.n, 5,
+		"0 descriptors are in flight, the server counts 5",
+		"descriptors in flight that no user has");
+	WHILE(server.turns.n_users, 1,
+		"0 users are connected, the server counts 1",
+		"a user that has left");
+	WHILE(server.admissions.n_waiting[ADMISSION_LOADS], 1,
+		"0 requests wait for their turn, the server counts 1",
+		"a load that waits for nothing");
+	WHILE(domain.growth.n_waits, 1,
+		"0 requests wait for memory, the server counts 1",
+		"a request that waits for no memory");
+}
+
+static void test_memory(void)
+{
+	uint64_t offset;
+
 	WHILE(domain.account.used[QUOTA_NAMES], 9, "is charged for 9",
 		"an account");
 	WHILE(domain.account.used[QUOTA_BYTES], 4096, "has 12288 bytes",
@@ -179,12 +228,52 @@ static void test_states(void)
 	is_found("taken for it", "a storage larger than its memory");
 }
 
+/* ---- its share of the time ------------------------------------------------ */
+
+#define SLOW_US 20000u
+#define SHARE 10u
+
+/* A client makes the search for leases slow, and a release stay under way. */
+static void test_share(void)
+{
+	static struct client client = {.domain = &domain, .user = &domain};
+	struct deadline *turn = &domain.account.checks.turn;
+	struct lease_page *page;
+	_cleanup_fd_ int fd = -1;
+	uint64_t at;
+
+	storage_set(&domain, add_storage(STORAGE_LIVE, 4096), STORAGE_UNNAMED);
+	if (lease_create(&fd) < 0 || lease_map(fd, &page) < 0 ||
+		loop_new(&server.loop) < 0)
+		bail("a client: %s", tarn_fail_message());
+	client.leases = &page;
+	client.n_leases = 1;
+	client_join(&client, &domain);
+	search_us = SLOW_US;
+	if (check_take(&client, 1) < 0)
+		bail("a check: %s", tarn_fail_message());
+	at = loop_now();
+	deadlines_run(loop_deadlines(server.loop), at);
+	ok(n_searches > 0, "a check that is asked for looks at the leases");
+	ok(turn->at >= at + (1 + SHARE) * SLOW_US * 1000ull,
+		"a check that is put off leaves others their time");
+	check_orphan(&client);
+	is_int(0, (int64_t)turn->at, "a check for nobody is not made");
+	client_leave(&client);
+	search_us = 0;
+	lease_unmap(page);
+	loop_free(server.loop);
+}
+
 int main(void)
 {
 	make_domain();
 	is_found(NULL, "books that are right");
 	test_books();
+	test_accounts();
+	test_memory();
 	test_states();
+	test_share();
 	free_domain();
-	return done(23);
+	return done(39);
 }

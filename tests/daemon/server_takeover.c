@@ -29,7 +29,7 @@ static struct mapped_segment inherited[SEGMENTS];
 static int keeper;
 
 /* As the keeper tells of one: in the order in which they came. */
-static void tell_at(uint32_t i, uint64_t offset)
+static void bring_segment_at(uint32_t i, uint64_t offset)
 {
 	struct msg_segment body = {.number = i, .offset = offset, .size = MIB};
 	struct wire_message m = {.n_fds = 1};
@@ -39,9 +39,9 @@ static void tell_at(uint32_t i, uint64_t offset)
 	wire_message_clear(&m);
 }
 
-static void tell(uint32_t i)
+static void bring_segment(uint32_t i)
 {
-	tell_at(i, i * MIB);
+	bring_segment_at(i, i * MIB);
 }
 
 static void make_server(void)
@@ -75,7 +75,7 @@ static void begin(void)
 {
 	make_server();
 	for (uint32_t i = 0; i < SEGMENTS; i++)
-		tell(i);
+		bring_segment(i);
 }
 
 /* Everything private to it is gone. */
@@ -132,7 +132,7 @@ static void test_dropped_halfway(void)
 	}
 }
 
-/* Who tells it may be slow: many clients, a machine that has other work. */
+/* The keeper may tell it late: many clients, a machine that has other work. */
 static void test_not_told_yet(void)
 {
 	begin();
@@ -159,7 +159,7 @@ static void offer(uint32_t i, uint64_t offset)
 		.size = MIB,
 		.addr = mmap(NULL, MIB, PROT_READ | PROT_WRITE,
 			MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
-	tell_at(i, offset);
+	bring_segment_at(i, offset);
 }
 
 /* Goes on where the three segments were dropped and the keeper has not answered
@@ -178,10 +178,10 @@ static void test_numbers(void)
 	is_int((int64_t)(9 * MIB), (int64_t)table.segments[1].offset,
 		"the new segment has its own offset");
 	for (uint32_t n = table.header->n_segments; n < TABLE_SEGMENTS_MAX; n++)
-		must(table_add_segment(domain.writer, n, 0, 63 * MIB, MIB));
+		must(table_add_segment(domain.writer, n, 0, 0, 63 * MIB, MIB));
 	is_int(-ENOSPC,
 		table_add_segment(
-			domain.writer, TABLE_SEGMENTS_MAX, 0, 63 * MIB, MIB),
+			domain.writer, TABLE_SEGMENTS_MAX, 0, 0, 63 * MIB, MIB),
 		"a number beyond the last is refused");
 	for (uint32_t n = 4; n < TABLE_SEGMENTS_MAX; n++)
 		table_drop_segment(domain.writer, n);

@@ -154,7 +154,10 @@ static void down_to_nothing(const char *file)
 	ok(allocated() >= FILE_SIZE, "the file's segments are allocated");
 	if (before >= 0)
 		ok(cgroup_shmem_mib() - before >= (long)(FILE_SIZE / MIB),
-			"the system has so much less memory");
+			"the system has as much less memory as the segments "
+			"take");
+	else
+		skip(1, "no memory cgroup can be made here");
 	drop_name("big");
 	is_int(SEGMENT, (int64_t)down_to_warm(file), "one segment stays warm");
 	is_int(0, (int64_t)wait_for(0), "the last segment is given back later");
@@ -232,7 +235,7 @@ static int run(void)
 	}
 	before = cgroup_shmem_mib();
 	daemon_start(&server, "s", args);
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	raw_open(&raw, server.socket);
 	down_to_nothing(files[0]);
@@ -250,7 +253,7 @@ static int run(void)
 	raw_close(&raw);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	remove_files();
-	return done_any();
+	return done(23);
 }
 
 int main(void)

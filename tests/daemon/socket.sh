@@ -39,7 +39,7 @@ is "$first" "$(instance)" "a client finds the same daemon"
 rm -r "$folder"
 answers "$first"
 is 0 $? "after rm of its folder the daemon is found again"
-is 700 "$(stat -c %a "$folder")" "in a folder for the user alone"
+is 700 "$(stat -c %a "$folder")" "the folder is made again for the user alone"
 run "$TARN" print x
 has "0 1" "$out" "the daemon still has its tensors"
 
@@ -56,9 +56,10 @@ SECONDS=0
 while kill -0 "$keeper" 2>/dev/null && [ $SECONDS -lt 60 ]; do
 	sleep 0.05
 done
-is "$second" "$(instance)" "the first one ends and takes nothing of it away"
+is "$second" "$(instance)" \
+	"the first daemon ends and leaves the second one's socket"
 run "$TARN" stop
-is 0 "$status" "the second one ends"
+is 0 "$status" "the second daemon stops when asked to"
 is "" "$(ls "$folder")" "the second daemon leaves no file"
 
 # Where everybody may write, a stranger may take the place of a folder that a
@@ -121,7 +122,7 @@ fi
 kill -TERM $pid
 wait $pid
 is 0 $? "the daemon whose folder was replaced ends"
-is "" "$(ls own)" "and leaves nothing in its folder"
+is "" "$(ls own)" "the daemon whose folder was replaced leaves no file"
 
 # starts: a daemon at that path, which is told to end; or not, says $log why
 starts() {
@@ -173,7 +174,7 @@ fi
 starts
 is 0 "$status" "a daemon follows a link of its own user's when it starts"
 
-# However early it is told to end, it ends as it should, or has not begun.
+# A daemon that gets SIGTERM early ends in order, or has not begun.
 left=
 read -r shell <"/proc/$$/comm"
 for early in 0 1 2 3 4 6 8 10 15 20; do

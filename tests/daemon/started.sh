@@ -15,14 +15,14 @@ safetensors l.st \
 	3000000
 
 run bash -c 'ulimit -f 1000 && exec "$TARN" put x f.st:a'
-is 1 "$status" "no daemon with files of 1 MB at most"
+is 1 "$status" "no daemon starts where files may have 1 MB at most"
 has "ulimit -f" "$err" "the error names ulimit -f"
 run bash -c 'ulimit -n 24 && exec "$TARN" put x f.st:a'
-is 1 "$status" "no daemon with 24 descriptors"
+is 1 "$status" "no daemon starts with 24 descriptors"
 has "24 descriptors open (RLIMIT_NOFILE, ulimit -Hn), and needs 32" "$err" \
-	"which is said with the number that is needed"
+	"the error says how many descriptors are needed"
 run bash -c 'ulimit -Sn 24 && exec "$TARN" put x f.st:a'
-is 0 "$status" "a soft limit is raised"
+is 0 "$status" "a daemon raises its soft limit of descriptors"
 run "$TARN" stop
 run bash -c 'ulimit -n 32 && exec "$TARN" put x f.st:a'
 is 0 "$status" "a daemon with 32 descriptors publishes"
@@ -32,16 +32,16 @@ for i in {1..40}; do
 	"$TARN" put "many/$i" l.st:a >/dev/null 2>&1 || break
 done
 run "$TARN" status
-is 0 "$status" "and says how it fares after $i publications"
+is 0 "$status" "a daemon with 32 descriptors reports after $i publications"
 run "$TARN" stop
 is 0 "$status" "a daemon with 32 descriptors can be stopped"
 run "$TARN" put x f.st:a
 is 0 "$status" "a client without the limit is served"
 run bash -c 'ulimit -f 1000 && exec "$TARN" put x l.st:a'
-is 1 "$status" "nothing larger is made by who must not"
+is 1 "$status" "a command with a file size limit makes nothing larger"
 has "ulimit -f" "$err" "the error names ulimit -f for the command, too"
 run "$TARN" stop
-is 0 "$status" "it ends"
+is 0 "$status" "the daemon that a limited client met stops"
 
 TARN_SOCKET=$PWD/new/sock
 SECONDS=0
@@ -49,8 +49,9 @@ SECONDS=0
 until "$TARN" status >status 2>&1 || [ $SECONDS -gt 60 ]; do
 	sleep 0.05
 done
-is "755 666" "$(stat -c %a new new/sock | xargs)" "all may come, as it was told"
+is "755 666" "$(stat -c %a new new/sock | xargs)" \
+	"--mode 0666 lets all users in, whatever the umask"
 run "$TARN" stop
 wait $!
-is "0 0" "$status $?" "it ends"
+is "0 0" "$status $?" "the daemon with a strict umask ends without an error"
 finish

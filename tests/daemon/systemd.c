@@ -66,7 +66,7 @@ static pid_t start(int listener, const char *socket_option)
 	_exit(127);
 }
 
-static const char *heard(void)
+static const char *received(void)
 {
 	static char text[256];
 	struct pollfd p = {.fd = manager, .events = POLLIN};
@@ -115,19 +115,19 @@ static void test_life(int listener)
 	pid_t pid = start(listener, path);
 	struct raw raw;
 
-	is_str("READY=1", heard(),
+	is_str("READY=1", received(),
 		"the daemon notifies the manager that it is ready");
 	raw_open(&raw, path);
 	ok(raw.welcome.keeper_pid == pid,
 		"the daemon serves the socket that was passed");
 	test_oom(pid);
 	kill(pid, SIGHUP);
-	has_str("RELOADING=1\nMONOTONIC_USEC=", heard(),
+	has_str("RELOADING=1\nMONOTONIC_USEC=", received(),
 		"the daemon notifies the manager that it reloads");
-	is_str("READY=1", heard(),
+	is_str("READY=1", received(),
 		"the daemon notifies the manager that it is ready again");
 	kill(pid, SIGTERM);
-	has_str("STOPPING=1", heard(),
+	has_str("STOPPING=1", received(),
 		"the daemon notifies the manager that it stops");
 	is_int(0, status_of(pid), "the daemon ends with status 0");
 	raw_close(&raw);

@@ -99,7 +99,7 @@ static void test_in_place(void)
 	struct table_name found;
 	tarn_store *second;
 
-	if (tarn_store_open(daemon_.socket, &second) < 0)
+	if (tarn_store_open(daemon_.socket, NULL, &second) < 0)
 		bail("open: %s", tarn_error_message());
 	upgrade();
 	after = region_now();
@@ -122,7 +122,7 @@ static void test_unheard_release(void)
 	tarn_store *second;
 
 	load_file("u", 5, LARGE);
-	if (tarn_store_open(daemon_.socket, &second) < 0 ||
+	if (tarn_store_open(daemon_.socket, NULL, &second) < 0 ||
 		tarn_store_lookup(second, "u/x", &held) < 0)
 		bail("u/x: %s", tarn_error_message());
 	must(tarn_store_remove(store, "u/x"));
@@ -153,7 +153,7 @@ static void test_unheard_request(void)
 	pid_t server;
 	void *r;
 
-	if (tarn_store_open(daemon_.socket, &second) < 0)
+	if (tarn_store_open(daemon_.socket, NULL, &second) < 0)
 		bail("open: %s", tarn_error_message());
 	upgrade();
 	load_file("idle", 9, SMALL);
@@ -203,7 +203,7 @@ static void test_waiting(void)
 	pid = fork();
 	if (pid == 0) {
 		tarn_store *s;
-		int r = tarn_store_open(daemon_.socket, &s);
+		int r = tarn_store_open(daemon_.socket, NULL, &s);
 
 		_exit(r < 0 ||
 			tarn_store_wait(s, "late/x", 0, 60000, NULL, NULL) < 0);
@@ -228,7 +228,7 @@ static void test_fork(void)
 	pid_t pid;
 
 	load_file("f", 9, LARGE);
-	if (tarn_store_open(daemon_.socket, &second) < 0 ||
+	if (tarn_store_open(daemon_.socket, NULL, &second) < 0 ||
 		tarn_store_lookup(second, "f/x", &held) < 0)
 		bail("f/x: %s", tarn_error_message());
 	upgrade();

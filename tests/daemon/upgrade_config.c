@@ -58,7 +58,8 @@ static int publish(const char *name)
 static bool pool_opens(void)
 {
 	tarn_store *pool = NULL;
-	int r = tarn_store_open_pool(daemon_.socket, "both", &pool);
+	int r = tarn_store_open(daemon_.socket,
+		&(const struct tarn_store_options) {.pool = "both"}, &pool);
 
 	tarn_store_unref(pool);
 	return r >= 0;
@@ -74,24 +75,29 @@ int main(void)
 	configure(2);
 	daemon_log_to(log_path);
 	upgrade_begin_with((const char *const[]) {"--config", conf_path, NULL});
-	is_int(0, publish("a"), "a name");
-	is_int(0, publish("b"), "two");
-	is_int(-EDQUOT, publish("c"), "the quota is two names");
+	is_int(0, publish("a"), "a first name is published");
+	is_int(0, publish("b"), "a second name is published");
+	is_int(-EDQUOT, publish("c"),
+		"a third name is refused by the quota of two");
 	install_spoiler();
 	upgrade();
-	is_int(1, report().upgrades, "the upgrade comes about");
-	is_int(-EDQUOT, publish("c"), "the quota is two names after it");
-	ok(pool_opens(), "the pool of the configuration is there");
+	is_int(1, report().upgrades, "the daemon is upgraded once");
+	is_int(-EDQUOT, publish("c"),
+		"the quota is two names after the upgrade, too");
+	ok(pool_opens(),
+		"the pool of the configuration opens after the upgrade");
 	is_int(1, daemon_logged(log_path, " config_unread "),
-		"the log tells of it, once");
+		"the log says once that the configuration was not read");
 	is_int(0, daemon_logged(log_path, " reload_kept "),
-		"and of nothing that would be listed no more");
+		"the log reports no removed pool or quota");
 	configure(3);
 	n = daemon_logged(log_path, " reload ");
 	kill(daemon_.pid, SIGHUP);
-	ok(daemon_logs(log_path, " reload ", n), "it is read again");
-	is_int(0, publish("c"), "then the quota is three names");
-	is_int(-EDQUOT, publish("d"), "and no more");
+	ok(daemon_logs(log_path, " reload ", n),
+		"SIGHUP reads the configuration again");
+	is_int(0, publish("c"), "a third name is accepted after the reload");
+	is_int(-EDQUOT, publish("d"),
+		"a fourth name is refused after the reload");
 	upgrade_end();
 	unlink(conf_path);
 	unlink(log_path);

@@ -158,7 +158,7 @@ int main(void)
 	daemon_log_to(log_path);
 	daemon_start(&daemon_, "s", args);
 	unsetenv("LD_PRELOAD");
-	must(tarn_store_open(daemon_.socket, &store));
+	must(tarn_store_open(daemon_.socket, NULL, &store));
 	ok(!trace_reaches(daemon_.pid), "the keeper cannot be reached into");
 	test_hidden("--adopt-check", "the program that tries");
 	ok(ends(0), "the upgrade comes about, or is refused");

@@ -113,7 +113,7 @@ static pid_t start(struct board *board, int role)
 	pid = fork();
 	if (pid)
 		return pid;
-	if (tarn_store_open(daemon_.socket, &s) < 0 ||
+	if (tarn_store_open(daemon_.socket, NULL, &s) < 0 ||
 		run[role](board, s) < 0) {
 		snprintf(board->faults[role], sizeof(board->faults[role]),
 			"%.299s", tarn_error_message());

@@ -163,7 +163,7 @@ static pid_t newest_closer(void)
 
 /* The message is in the queue before the server reads it: this process must not
  * be the last to close the socket. */
-static void say_lingering(struct raw *raw, int fd)
+static void send_lingering(struct raw *raw, int fd)
 {
 	pid_t pid = server_of(&server);
 
@@ -186,7 +186,7 @@ static void test_killed_closer(uid_t uid, uid_t next)
 		return;
 	}
 	ok(comes(&raw, uid), "a user comes with a socket that lingers");
-	say_lingering(&raw, fd);
+	send_lingering(&raw, fd);
 	is_int(WIRE_PONG, raw_receive(&raw, RAW_PATIENCE_MS),
 		"the user with the socket is answered");
 	raw_close(&raw);

@@ -98,7 +98,7 @@ static void wedged_by(
 	witness_is_served(&witness, what);
 	ok(removes_a_name(), "names are published and removed: %s", what);
 	witness_can_load(&witness, what);
-	witness_can_load(&witness, "and again");
+	witness_can_load(&witness, "again, after a file hangs");
 }
 
 static void serve_on(void)
@@ -162,7 +162,7 @@ static pid_t beside(enum hang_file file, const char *what)
 	if (file != HANG_GETATTR)
 		pid = wedge(file, true);
 	order_send(&order, &raw, fd, direct);
-	/* Whoever is answered now is answered after it was read. */
+	/* A request that is answered now is answered after it was read. */
 	witness_is_served(&witness, what);
 	if (file == HANG_GETATTR)
 		pid = wedge(file, true);

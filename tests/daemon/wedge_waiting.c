@@ -82,7 +82,7 @@ int main(void)
 	ok(has_begun(&good), "a good file's load waits behind them");
 	order_dead(&wedges, ALONE, "as many as get a loader each");
 	is_int(WIRE_LOADED, raw_answer(&good), "the good file is loaded");
-	is_int(SIZE, (int)good.loaded.size, "all of it");
+	is_int(SIZE, (int)good.loaded.size, "the good file is loaded whole");
 	raw_close(&wedges);
 	raw_close(&good);
 	hang_end();

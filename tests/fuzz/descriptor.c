@@ -13,7 +13,7 @@
 #include <tarn/tarn.h>
 
 #include "base/fail.h"
-#include "lib/store/descriptor.h"
+#include "lib/descriptor/descriptor.h"
 #include "lib/store/store.h"
 #include "lib/tensor/tensor.h"
 #include "tests/kit/fake_daemon.h"

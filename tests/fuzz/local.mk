@@ -22,6 +22,8 @@ FUZZ_SERVER = \
 	tests/fuzz/wire_keeper.c \
 	tests/fuzz/wire_keeper.h \
 	tests/fuzz/wire_loader.c \
+	tests/fuzz/wire_peer.c \
+	tests/fuzz/wire_peer.h \
 	tests/fuzz/wire_reply.c \
 	tests/fuzz/wire_reply.h \
 	tests/fuzz/wire_server.c \

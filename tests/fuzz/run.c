@@ -40,7 +40,7 @@ static struct input now; /* what the target has, for the last words */
 
 /* ---- one input --------------------------------------------------------- */
 
-static void tell_input(void *arg)
+static void print_input(void *arg)
 {
 	char line[3 * 32 + 1];
 
@@ -191,14 +191,14 @@ int main(int argc, char **argv)
 	const char *top = getenv("top_srcdir");
 	_cleanup_free_ char *dictionary = NULL;
 
-	at_bail(tell_input, NULL);
+	at_bail(print_input, NULL);
 	if (argc > 1) {
 		corpus = calloc(1, sizeof(*corpus));
 		read_input(argv[1], &corpus[n_corpus++]);
 		run(argv[1], corpus[0].bytes, corpus[0].size);
 		free_corpus();
 		ok(true, "%s: the file %s is judged", fuzz_name, argv[1]);
-		return done_any();
+		return done(1);
 	}
 	if (asprintf(&dictionary, "%s/tests/fuzz/%s.dict", top ? top : ".",
 		    fuzz_name) < 0)
@@ -211,5 +211,5 @@ int main(int argc, char **argv)
 	ok(true, "%s: %zu files of its corpus are judged", fuzz_name, n_corpus);
 	run_mutants(dictionary);
 	free_corpus();
-	return done_any();
+	return done(2);
 }

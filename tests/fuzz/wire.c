@@ -198,7 +198,7 @@ static void release(struct peer *peer)
 	if (lease_index(word) >= table->header->n_storages)
 		return atomic_store(&peer->page->slots[peer->n_slots], 0);
 	if (lease_release(peer->page, table, peer->n_slots))
-		peer_say_released(peer, word);
+		peer_send_released(peer, word);
 }
 
 static void poke(struct input *in, struct peer *peer)

@@ -160,7 +160,7 @@ static void look(const struct channel *c, struct peer *peer, uint64_t word)
 	if (word && domain && table == &domain->table &&
 		index < table->header->n_storages &&
 		lease_is_awaited(table, index, word >> TABLE_INDEX_BITS))
-		peer_say_released(peer, word);
+		peer_send_released(peer, word);
 }
 
 /* As item_leases_clear() does. */

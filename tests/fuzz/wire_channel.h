@@ -18,9 +18,9 @@ int peer_channel_new(unsigned kind);
 void peer_channel_poke(struct input *in, enum ring_part part);
 void peer_channel_call(struct input *in, struct peer *peer);
 
-/* Bails unless all that honest items keep is there; and, when everybody has
- * gone, unless nobody takes part any more. */
+/* Bails unless all storages that honest items keep exist; and, when all clients
+ * have gone, unless no participant is left. */
 void channels_judge(bool all_gone);
-/* When everybody has gone: of what has no name items keep each. */
+/* When all clients have gone: items keep each storage without a name. */
 void channels_judge_unnamed(const struct domain *domain);
 void channels_forget(void);

@@ -142,8 +142,7 @@ void keeper_make_domain(uint32_t number, const char *name)
 	struct table table;
 
 	*is = (struct msg_domain) {.domain = number,
-		.spec = {.page_shift = 12,
-			.mode = 0660,
+		.spec = {.mode = 0660,
 			.uid = geteuid(),
 			.gid = getegid(),
 			.segment_max = SEGMENT}};
@@ -243,7 +242,7 @@ static void answer(struct wire_message *m)
 	}
 }
 
-bool keeper_hear(void)
+bool keeper_receive(void)
 {
 	struct wire_message m = {0};
 
@@ -266,7 +265,7 @@ void keeper_suffer(enum event event)
 
 void keeper_bury(void)
 {
-	while (keeper_hear())
+	while (keeper_receive())
 		;
 	for (uint32_t i = 0; i < n_domains; i++) {
 		int fd = copied(domains[i].fd);
@@ -294,13 +293,13 @@ static void inherit(void)
 		if (at == MAP_FAILED)
 			bail("a segment: %m");
 		inherited[n++] = (struct mapped_segment) {
-			s->domain, s->number, s->offset, s->size, at};
+			s->domain, s->number, s->offset, s->size, at, 0};
 	}
 	server.start.segments = inherited;
 	server.start.n_segments = n;
 }
 
-static void tell_segments(void)
+static void bring_segments(void)
 {
 	for (uint32_t i = 0; i < n_segments; i++) {
 		struct wire_message m = {.n_fds = 1};
@@ -322,7 +321,7 @@ static void replay_fd(void *arg, const struct stored_fd *one)
 	must(server_restore_fd(&server, &m), "what was kept");
 }
 
-static void tell_clients(void)
+static void bring_clients(void)
 {
 	for (uint32_t i = 0; i < n_clients; i++) {
 		struct msg_client *is = &clients[i].is;
@@ -337,16 +336,16 @@ static void tell_clients(void)
 	}
 }
 
-void keeper_tell_all(int sock)
+void keeper_bring_all(int sock)
 {
 	keeper = sock;
 	inherit();
 	for (uint32_t i = 0; i < n_domains; i++)
 		domain_begin(&domains[i].is, domains[i].fd);
-	tell_segments();
-	loaders_tell();
+	bring_segments();
+	loaders_bring();
 	fd_store_each(&fd_store, replay_fd, NULL);
-	tell_clients();
+	bring_clients();
 	post_message(keeper, D_TAKEN_OVER, NULL, 0, NULL, 0);
 }
 

@@ -14,7 +14,7 @@
 void keeper_begin(int sock);
 void keeper_end(void);
 /* False: there was no message for it. */
-bool keeper_hear(void);
+bool keeper_receive(void);
 
 /* What a server is begun with. */
 void keeper_make_domain(uint32_t number, const char *name);
@@ -25,7 +25,7 @@ void keeper_make_client(uint32_t number, int sock, int lease);
  * has written so far is what the next one finds. */
 void keeper_bury(void);
 /* The next one, which has this socket now, is told all there is. */
-void keeper_tell_all(int sock);
+void keeper_bring_all(int sock);
 
 void keeper_suffer(enum event event);
 
@@ -33,7 +33,7 @@ void keeper_suffer(enum event event);
 
 void loaders_begin(void);
 void loaders_end(void);
-bool loaders_hear(void);
+bool loaders_receive(void);
 void loaders_suffer(enum event event);
 /* The server, which hears the keeper on that socket, has asked for one. */
 void loader_fork(
@@ -41,7 +41,7 @@ void loader_fork(
 /* It has seen the end of its pipe. */
 void loader_forget(uint32_t number);
 /* The next server is told of those that may still write. */
-void loaders_tell(void);
+void loaders_bring(void);
 
 /* A message, of the keeper's or a loader's. */
 void post_message(int sock, uint16_t type, const void *body, size_t size,

@@ -129,7 +129,7 @@ void loader_forget(uint32_t number)
 		loaders[number - 1].left = fd_close(loaders[number - 1].left);
 }
 
-static bool hear_as_loader(uint32_t i)
+static bool receive_as_loader(uint32_t i)
 {
 	struct wire_message m = {0};
 	int r;
@@ -147,12 +147,12 @@ static bool hear_as_loader(uint32_t i)
 	return true;
 }
 
-bool loaders_hear(void)
+bool loaders_receive(void)
 {
 	bool moved = false;
 
 	for (uint32_t i = 0; i < n_loaders; i++)
-		moved |= hear_as_loader(i);
+		moved |= receive_as_loader(i);
 	return moved;
 }
 
@@ -165,7 +165,7 @@ void loaders_suffer(enum event event)
 			loader_end(i);
 }
 
-void loaders_tell(void)
+void loaders_bring(void)
 {
 	for (uint32_t i = 0; i < n_loaders; i++)
 		if (loaders[i].left >= 0)

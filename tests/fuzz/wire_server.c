@@ -26,14 +26,12 @@
 #include "shm/table_check.h"
 #include "tests/fuzz/wire_channel.h"
 #include "tests/fuzz/wire_keeper.h"
-#include "tests/fuzz/wire_reply.h"
 #include "tests/kit/tap.h"
 
 #define PATIENCE 1000u /* rounds without an end */
 #define RESTARTS_MAX 3u
 
 struct server server;
-struct peer peers[PEERS];
 
 static struct config config;
 static struct loop_watch *tick_watch;
@@ -55,111 +53,6 @@ void make_pair(int *ret_server, int *ret_other)
 		bail("a socket pair: %m");
 	*ret_server = pair[0];
 	*ret_other = pair[1];
-}
-
-/* ---- clients ------------------------------------------------------------- */
-
-void peer_send(struct peer *peer, const void *frame, size_t size,
-	const int *fds, int n_fds)
-{
-	union {
-		char bytes[CMSG_SPACE(sizeof(int) * WIRE_FDS_MAX)];
-		struct cmsghdr align;
-	} control = {0};
-	struct iovec iov = {(void *)frame, size};
-	struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1};
-	size_t fds_size = sizeof(int) * (size_t)n_fds;
-
-	if (peer->sock < 0)
-		return;
-	if (n_fds > 0) {
-		msg.msg_control = control.bytes;
-		msg.msg_controllen = CMSG_SPACE(fds_size);
-		control.align.cmsg_level = SOL_SOCKET;
-		control.align.cmsg_type = SCM_RIGHTS;
-		control.align.cmsg_len = CMSG_LEN(fds_size);
-		memcpy(CMSG_DATA(&control.align), fds, fds_size);
-	}
-	/* A socket that is full loses it; the server has enough then. */
-	(void)!sendmsg(peer->sock, &msg, MSG_NOSIGNAL);
-}
-
-void peer_hang_up(struct peer *peer)
-{
-	peer->sock = fd_close(peer->sock);
-	peer->page = lease_unmap(peer->page);
-	wire_partial_clear(&peer->partial);
-}
-
-void peer_say_released(struct peer *peer, uint64_t lease)
-{
-	struct {
-		struct wire_header head;
-		struct msg_released body;
-	} release = {
-		.head = {WIRE_MAGIC, WIRE_RELEASED, 0, 0, sizeof(release.body)},
-		.body = {.index = lease_index(lease),
-			.generation = lease >> TABLE_INDEX_BITS}};
-
-	peer_send(peer, &release, sizeof(release), NULL, 0);
-}
-
-const struct table *peer_table(const struct peer *peer)
-{
-	uint64_t number = (uint64_t)(peer - peers) + 1;
-
-	for (const struct domain *domain = server.domains; domain;
-		domain = domain->next)
-		for (const struct client *c = domain->clients; c; c = c->next)
-			if (c->number == number && peer->sock >= 0)
-				return c->welcome ? &domain->table : NULL;
-	return NULL;
-}
-
-static void resume(struct peer *peer, const struct wire_message *m)
-{
-	struct {
-		struct wire_header head;
-		struct msg_restarted body;
-	} frame = {.head = {WIRE_MAGIC, WIRE_RESUME, 0, 1, sizeof(frame.body)}};
-
-	memcpy(&frame.body, m->body, MIN(m->size, sizeof(frame.body)));
-	peer_send(peer, &frame, sizeof(frame), NULL, 0);
-}
-
-static bool hear_as_peer(struct peer *peer)
-{
-	const struct wire_reader reader = {.partial = &peer->partial};
-	struct wire_message m = {0};
-	int r;
-
-	if (peer->sock < 0)
-		return false;
-	r = wire_receive(peer->sock, &reader, &m);
-	if (r == -EAGAIN)
-		return false;
-	if (r == -EPIPE)
-		peer_hang_up(peer);
-	else if (r < 0)
-		bail("a reply: %s", tarn_fail_message());
-	if (r == 1)
-		reply_judge(&m);
-	if (r == 1 && m.type == WIRE_RESTARTED)
-		resume(peer, &m);
-	wire_message_clear(&m);
-	return true;
-}
-
-static void add_peer(uint32_t i)
-{
-	struct peer *peer = &peers[i];
-	int sock, lease;
-
-	*peer = (struct peer) {0};
-	make_pair(&sock, &peer->sock);
-	must(lease_create(&lease), "a lease page");
-	must(lease_map(lease, &peer->page), "a lease page");
-	keeper_make_client(i + 1, sock, lease);
 }
 
 /* ---- what is held -------------------------------------------------------- */
@@ -233,11 +126,11 @@ void server_settle(void)
 		if (n++ > PATIENCE)
 			bail("the server does not come to rest");
 		turn();
-		while (keeper_hear())
+		while (keeper_receive())
 			moved = true;
-		moved |= loaders_hear();
+		moved |= loaders_receive();
 		for (uint32_t k = 0; k < PEERS; k++)
-			moved |= hear_as_peer(&peers[k]);
+			moved |= peer_receive(&peers[k]);
 		if (is_working()) {
 			sched_yield();
 			moved = true;
@@ -298,8 +191,7 @@ static int make_server(uint32_t restarts)
 	return keeper;
 }
 
-/* As server_run() ends. */
-/* Also what was under way, which a server that ends by itself waits for. */
+/* As server_run() ends, and also what was under way, which a server that ends by itself waits for. */
 static void free_server(void)
 {
 	for (struct domain *domain = server.domains; domain;
@@ -353,7 +245,7 @@ static void die(void)
 	keeper_bury();
 	mute();
 	free_server();
-	keeper_tell_all(make_server(restarts));
+	keeper_bring_all(make_server(restarts));
 	server_settle();
 }
 
@@ -395,7 +287,7 @@ void server_begin(void)
 	keeper_make_domain(0, "");
 	keeper_make_segment(0);
 	for (uint32_t i = 0; i < PEERS; i++)
-		add_peer(i);
+		peer_begin(i);
 	peer_send(&peers[0], &hello, sizeof(hello), NULL, 0);
 	server_settle();
 }
@@ -404,53 +296,33 @@ void server_begin(void)
 
 static void judge_books(const char *when)
 {
-	for (struct domain *domain = server.domains; domain;
-		domain = domain->next) {
-		struct faults faults = {0};
-		struct msg_checked sum = {0};
+	struct faults faults = {0};
+	struct msg_checked sum = {0};
 
-		must(self_check_domain(domain, &faults, &sum), "a check");
-		if (faults.n)
-			bail("%s, domain %u: %s", when, domain->number,
-				faults.lines[0]);
-		faults_clear(&faults);
-	}
+	must(self_check(&server, NULL, &faults, &sum), "a check");
+	if (faults.n)
+		bail("%s: %s", when, faults.lines[0]);
+	faults_clear(&faults);
 }
 
-static void judge_account(const struct domain *user, uint64_t n_own)
-{
-	uint64_t of_user = user->spec.name[0] ? 0 : n_own;
-
-	if (user->account.used[QUOTA_DESCRIPTORS] != of_user ||
-		user->account.used[QUOTA_REQUESTS] ||
-		user->account.used[QUOTA_LOADS])
-		bail("charged to nobody: %llu descriptors of %llu, %llu bytes, "
-		     "%llu loads",
-			(unsigned long long)
-				user->account.used[QUOTA_DESCRIPTORS],
-			(unsigned long long)of_user,
-			(unsigned long long)user->account.used[QUOTA_REQUESTS],
-			(unsigned long long)user->account.used[QUOTA_LOADS]);
-}
-
-/* Clients that are gone hold nothing: named storages stay, and their memfds. */
+/* Clients that are gone hold nothing: named storages stay, and their memfds. That
+ * their users are charged for these, and no more, is for judge_books. */
 static void judge_empty(void)
 {
-	uint64_t n_own = 0;
-
-	if (server.n_clients || server.n_publishes || server.n_active)
+	if (server.admissions.all.waiting)
+		bail("%u requests wait for their turn",
+			server.admissions.all.waiting);
+	if (server.n_clients || server.n_publishes ||
+		server.admissions.all.n[ADMISSION_LOADS])
 		bail("%u clients, %u publications, %u loads stay",
-			server.n_clients, server.n_publishes, server.n_active);
+			server.n_clients, server.n_publishes,
+			server.admissions.all.n[ADMISSION_LOADS]);
 	for (const struct domain *domain = server.domains; domain;
 		domain = domain->next) {
-		n_own += domain->storages.counts.own.n;
 		if (domain->storages.counts.kinds[KIND_FILLING].n)
 			bail("storages that nobody waits for");
 		channels_judge_unnamed(domain);
 	}
-	for (const struct domain *domain = server.domains; domain;
-		domain = domain->next)
-		judge_account(domain, n_own);
 	channels_judge(true);
 }
 

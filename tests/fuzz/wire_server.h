@@ -8,26 +8,15 @@
 #pragma once
 
 #include "daemon/server/server.h"
+#include "tests/fuzz/wire_peer.h"
 
-#define PEERS 2u         /* clients */
-#define PEER_SLOTS 2048u /* leases of one */
-#define DOMAINS 2u       /* of the user, and a pool called "pool" */
-
-struct peer {
-	int sock; /* -1: the connection has ended */
-	struct wire_partial partial;
-	struct lease_page *page;
-	uint32_t n_slots; /* of the page, that were used */
-	/* What they hold, as far as it was acquired as it should be. */
-	uint64_t honest[PEER_SLOTS];
-};
+#define DOMAINS 2u /* of the user, and a pool called "pool" */
 
 /* Bails with the sentence of what has failed. */
 void must(int r, const char *what);
 void make_pair(int *ret_server, int *ret_other);
 
 extern struct server server;
-extern struct peer peers[PEERS];
 
 /* With a client in each place; the first has said hello. */
 void server_begin(void);
@@ -50,15 +39,7 @@ enum event {
 };
 void server_suffer(enum event event);
 
-/* One frame as it is, and its descriptors, which stay the caller's. */
-void peer_send(struct peer *peer, const void *frame, size_t size,
-	const int *fds, int n_fds);
-void peer_hang_up(struct peer *peer);
-/* WIRE_RELEASED of the storage of that lease word. */
-void peer_say_released(struct peer *peer, uint64_t lease);
 /* Of a lease word that may have been poked: perhaps of no storage. */
 uint32_t lease_index(uint64_t lease);
 /* Bails unless the storage of that lease word is there. */
 void lease_judge(const struct table *table, uint64_t word, const char *who);
-/* The table that it was welcomed to; NULL: it was not. */
-const struct table *peer_table(const struct peer *peer);

@@ -35,7 +35,7 @@ void again_open(const struct daemon *daemon)
 {
 	raw_open(&raw, daemon->socket);
 	if (table_map(raw.table, false, &table) < 0 ||
-		tarn_store_open(daemon->socket, &other) < 0)
+		tarn_store_open(daemon->socket, NULL, &other) < 0)
 		bail("%s", tarn_error_message());
 	fitting = answers_that_fit(daemon);
 }
@@ -69,7 +69,7 @@ int answer_to(uint16_t type, uint32_t serial, const void *body, size_t size,
 
 /* Has the server read all that was sent? It reads one message in each of its
  * turns, and other's calls take turns. */
-static bool is_heard(const struct raw *asker)
+static bool is_read(const struct raw *asker)
 {
 	struct tarn_report_daemon status;
 	int unread = 1;
@@ -93,7 +93,7 @@ static int answers_that_fit(const struct daemon *daemon)
 	do
 		if (raw_send(&asker, WIRE_PING, NULL, 0, NULL, 0) < 0)
 			bail("a question cannot be sent");
-	while (is_heard(&asker) && ++n);
+	while (is_read(&asker) && ++n);
 	raw_close(&asker);
 	return n - 1;
 }
@@ -198,7 +198,7 @@ static void ask_as_told(const struct sleeper *s, const char *socket,
 	char byte;
 	int r;
 
-	if (tarn_store_open(socket, &store) < 0 ||
+	if (tarn_store_open(socket, NULL, &store) < 0 ||
 		(prepare && prepare(store, what) < 0) ||
 		write(s->ready[1], "", 1) != 1 || read(s->go[0], &byte, 1) != 1)
 		_exit(255);

@@ -18,7 +18,7 @@ tarn_store *kit_channel_store(const char *socket)
 {
 	tarn_store *store;
 
-	if (tarn_store_open(socket, &store) < 0)
+	if (tarn_store_open(socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	return store;
 }

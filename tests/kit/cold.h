@@ -19,7 +19,7 @@ void cold_try(int fd);
  * nobody may have the others mapped. */
 const char *cold_make(int fd, uint64_t begin, uint64_t end);
 
-/* Who asks about a cold file by RWF_NOWAIT has the kernel read a page, and on a
- * busy machine that is there when the call looks for it: the answer is wrong
+/* A test that asks about a cold file by RWF_NOWAIT has the kernel read a page; on
+ * a busy machine that is there when the call looks for it: the answer is wrong
  * now and then, not time after time. */
 enum { COLD_TRIES = 20 };

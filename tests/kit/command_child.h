@@ -7,7 +7,7 @@
 
 struct command_child {
 	pid_t pid;
-	int ask, hear;
+	int ask, answer;
 	int its[2]; /* the child's ends, until it is there */
 };
 
@@ -15,10 +15,10 @@ struct command_child {
  * which is to read letters, write an int32_t for each, and return when there
  * is no other. */
 struct command_child command_child_prepare(void);
-void command_child_forked(
-	struct command_child *told, pid_t pid, void (*be)(int ask, int answer));
+void command_child_forked(struct command_child *child, pid_t pid,
+	void (*be)(int ask, int answer));
 
 /* What it answers. */
-int32_t tell(const struct command_child *told, char what);
+int32_t command_child_ask(const struct command_child *child, char what);
 /* Closes its input; the parent waits for its end. */
-void command_child_leave(const struct command_child *told);
+void command_child_leave(const struct command_child *child);

@@ -51,8 +51,8 @@ static tarn_tensor *in_memory(const struct sample *s)
 	struct tarn_layout l = layout_of(s->dtype, s->shape);
 	tarn_storage *storage;
 
-	if (tarn_storage_borrow(
-		    (void *)text(), SIZE, false, NULL, NULL, &storage) < 0)
+	if (tarn_storage_borrow((void *)text(), SIZE, 0, NULL, NULL, &storage) <
+		0)
 		bail("%s", tarn_error_message());
 	return tensor_of(storage, &l, s->offset, s->view);
 }
@@ -73,8 +73,8 @@ struct target kit_read_target(const struct sample *s, const tarn_tensor *src)
 		bail("no memory");
 	memset(p.raw, CANARY, p.size);
 	if (tarn_storage_borrow(p.raw + MARGIN + s->shift,
-		    (uint64_t)tarn_layout_nbytes(&to), true, NULL, NULL,
-		    &storage) < 0)
+		    (uint64_t)tarn_layout_nbytes(&to), TARN_BORROW_WRITABLE,
+		    NULL, NULL, &storage) < 0)
 		bail("%s", tarn_error_message());
 	p.tensor = tensor_of(storage, &to, 0, s->to_view);
 	return p;

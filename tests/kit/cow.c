@@ -18,7 +18,8 @@ void kit_cow_begin(void)
 
 	daemon_start(&kit_cow_daemon, "sock", args);
 	kit_cow_check(
-		tarn_store_open(kit_cow_daemon.socket, &kit_cow_store), "open");
+		tarn_store_open(kit_cow_daemon.socket, NULL, &kit_cow_store),
+		"open");
 }
 
 void kit_cow_check(int r, const char *what)
@@ -73,7 +74,8 @@ tarn_tensor *kit_cow_loaded(const char *name, uint64_t size, unsigned seed)
 	tarn_tensor *t;
 
 	kit_cow_check(
-		tarn_store_get_from_file(kit_cow_store, file, "x", &t), path);
+		tarn_store_get_from_file(kit_cow_store, file, "x", NULL, &t),
+		path);
 	tarn_file_unref(file);
 	unlink(path);
 	return t;

@@ -41,5 +41,6 @@ unsigned daemon_logged(const char *path, const char *part);
 /* Waits until it is more lines than that; false: it did not come to it. */
 bool daemon_logs(const char *path, const char *part, unsigned more_than);
 
-/* SIGTERM, then waits; its exit status, or -1 when it had to be killed. */
+/* SIGTERM, then waits; its exit status, or -1 when it had to be killed. Status
+ * 1, a failure of the daemon's own, ends the test. */
 int daemon_stop(struct daemon *daemon);

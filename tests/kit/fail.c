@@ -143,7 +143,7 @@ static int publish(tarn_store *store, int64_t elements)
 int scenario(const char *socket, const char *path)
 {
 	tarn_store *store = NULL;
-	int r = tarn_store_open(socket, &store);
+	int r = tarn_store_open(socket, NULL, &store);
 
 	if (r >= 0)
 		r = load_and_look(store, path);

@@ -337,7 +337,7 @@ static void give_storage(struct fake *fake, uint32_t serial)
 		refuse(fake, serial, ESTALE);
 }
 
-static void say_who(struct fake *fake, uint32_t serial)
+static void send_owner(struct fake *fake, uint32_t serial)
 {
 	const struct msg_channel m = {.owner = FAKE_OWNER};
 
@@ -387,7 +387,7 @@ static int answer(struct fake *fake, struct wire_message *m)
 		give_storage(fake, m->serial);
 		return 0;
 	case WIRE_CHANNEL:
-		say_who(fake, m->serial);
+		send_owner(fake, m->serial);
 		return 0;
 	default:
 		wire_send(fake->sock, WIRE_OUT(WIRE_DONE, m->serial, NULL, 0));

@@ -32,7 +32,7 @@ void kit_loop_drop(struct kit_loop_end *end)
 		close(end->peer);
 }
 
-void kit_loop_say(struct kit_loop_end *end, const char *text)
+void kit_loop_send(struct kit_loop_end *end, const char *text)
 {
 	if (write(end->peer, text, strlen(text)) != (ssize_t)strlen(text))
 		bail("write: %m");

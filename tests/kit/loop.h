@@ -30,7 +30,7 @@ void kit_loop_fresh(struct kit_loop_end *end);
 /* Unwatches the socket, and closes both its ends. */
 void kit_loop_drop(struct kit_loop_end *end);
 /* The peer sends a text. */
-void kit_loop_say(struct kit_loop_end *end, const char *text);
+void kit_loop_send(struct kit_loop_end *end, const char *text);
 
 /* Callbacks of an end. The first notes the call; the second reads a byte
  * before. */

@@ -7,12 +7,20 @@
 
 #include "tests/kit/report.h"
 
+int wish_open(
+	const struct pool_kit *k, const struct wish *wish, tarn_store **ret)
+{
+	const struct tarn_store_options options = {.pool = wish->pool};
+
+	return tarn_store_open(k->daemon.socket, &options, ret);
+}
+
 void deed_look(const struct pool_kit *k, struct seen *seen, void *arg)
 {
 	const struct wish *wish = arg;
 	tarn_store *store = NULL;
 	tarn_tensor *tensor = NULL;
-	int r = tarn_store_open_pool(k->daemon.socket, wish->pool, &store);
+	int r = wish_open(k, wish, &store);
 
 	if (r >= 0 && wish->name)
 		r = tarn_store_lookup(store, wish->name, &tensor);
@@ -32,7 +40,7 @@ void deed_load(const struct pool_kit *k, struct seen *seen, void *arg)
 	int r = tarn_file_open(wish->file, &file);
 
 	if (r >= 0)
-		r = tarn_store_open_pool(k->daemon.socket, wish->pool, &store);
+		r = wish_open(k, wish, &store);
 	if (r >= 0)
 		r = tarn_store_load(store, file, &options, NULL, NULL);
 	seen_error(seen, r);
@@ -44,7 +52,7 @@ void deed_drop(const struct pool_kit *k, struct seen *seen, void *arg)
 {
 	const struct wish *wish = arg;
 	tarn_store *store = NULL;
-	int r = tarn_store_open_pool(k->daemon.socket, wish->pool, &store);
+	int r = wish_open(k, wish, &store);
 
 	if (r >= 0)
 		r = tarn_store_remove(store, wish->name);
@@ -66,7 +74,7 @@ void deed_list(const struct pool_kit *k, struct seen *seen, void *arg)
 {
 	const struct wish *wish = arg;
 	tarn_store *store = NULL;
-	int r = tarn_store_open_pool(k->daemon.socket, wish->pool, &store);
+	int r = wish_open(k, wish, &store);
 
 	if (r >= 0)
 		r = tarn_store_list(store, NULL, count, seen);
@@ -81,7 +89,7 @@ void deed_take_over(const struct pool_kit *k, struct seen *seen, void *arg)
 	struct tarn_report_daemon before, after = {0};
 	tarn_store *store = NULL;
 	tarn_file *file = NULL;
-	int r = tarn_store_open_pool(k->daemon.socket, wish->pool, &store);
+	int r = wish_open(k, wish, &store);
 
 	if (r >= 0)
 		r = report_daemon(store, &before);

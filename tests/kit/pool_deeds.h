@@ -12,6 +12,10 @@ struct wish {
 	struct tarn_descriptor descriptor;
 };
 
+/* The wish's pool, opened. */
+int wish_open(
+	const struct pool_kit *k, const struct wish *wish, tarn_store **ret);
+
 /* Opens the pool, and finds the name in it, or just the pool. */
 void deed_look(const struct pool_kit *k, struct seen *seen, void *arg);
 /* Loads the file under the name. */

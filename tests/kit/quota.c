@@ -20,7 +20,8 @@ void kit_quota_begin(const char *quota)
 	kit_quota_pool = (struct pool_kit) {0};
 	snprintf(conf, sizeof(conf), "[quota %u]\n%s\n", geteuid(), quota);
 	kit_pool_start(&kit_quota_pool, conf);
-	if (tarn_store_open(kit_quota_pool.daemon.socket, &kit_quota_store) < 0)
+	if (tarn_store_open(
+		    kit_quota_pool.daemon.socket, NULL, &kit_quota_store) < 0)
 		bail("open: %s", tarn_error_message());
 	/* The client that saw the daemon start may still be leaving. */
 	for (int ms = 0; ms < RAW_PATIENCE_MS; ms += 10) {

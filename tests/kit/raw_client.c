@@ -137,6 +137,8 @@ static void take(struct raw *raw, struct wire_message *m)
 		keep(&raw->restarted, sizeof(raw->restarted), m);
 	else if (m->type == WIRE_PUBLISHED)
 		keep(&raw->published, sizeof(raw->published), m);
+	else if (m->type == WIRE_CHECKED)
+		keep(&raw->checked, sizeof(raw->checked), m);
 	else if (m->type == WIRE_ERROR)
 		keep_error(raw, m);
 	if (m->n_fds)
@@ -147,7 +149,7 @@ static void take(struct raw *raw, struct wire_message *m)
 	}
 }
 
-static int hear_one(struct raw *raw, int patience_ms)
+static int receive_one(struct raw *raw, int patience_ms)
 {
 	struct pollfd wait = {.fd = raw->fd, .events = POLLIN};
 	const struct wire_reader reader = {.partial = &raw->partial};
@@ -157,15 +159,22 @@ static int hear_one(struct raw *raw, int patience_ms)
 	if (poll(&wait, 1, patience_ms) != 1)
 		return -1;
 	r = wire_receive(raw->fd, &reader, &m);
-	/* ECONNRESET, for what it did not read, comes before what it said. */
-	if (r < 0)
-		r = wire_receive(raw->fd, &reader, &m);
 	if (r < 0)
 		return 0;
 	type = m.type;
+	raw->answered = m.serial;
 	take(raw, &m);
 	wire_message_clear(&m);
 	return type;
+}
+
+static bool is_notice(struct raw *raw, int type)
+{
+	bool held = type == WIRE_PONG && raw->answered == 0;
+
+	raw->n_held += held;
+	return held ||
+	       (type == WIRE_LOADING && raw->loading.phase == LOADING_MEMORY);
 }
 
 int raw_receive(struct raw *raw, int patience_ms)
@@ -173,8 +182,8 @@ int raw_receive(struct raw *raw, int patience_ms)
 	int type;
 
 	do
-		type = hear_one(raw, patience_ms);
-	while (type == WIRE_LOADING && raw->loading.phase == LOADING_MEMORY);
+		type = receive_one(raw, patience_ms);
+	while (is_notice(raw, type));
 	return type;
 }
 

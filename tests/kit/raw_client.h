@@ -15,14 +15,17 @@
 
 struct raw {
 	int fd;
-	int table, lease; /* from the welcome; -1 before */
-	uint32_t serial;  /* of the last request */
-	bool again;       /* requests are sent again, under that serial */
+	int table, lease;  /* from the welcome; -1 before */
+	uint32_t serial;   /* of the last request */
+	bool again;        /* requests are sent again, under that serial */
+	uint32_t answered; /* the serial of the last reply */
+	uint32_t n_held;   /* signs of a server that does not read */
 	/* The contents of the last replies. */
 	struct msg_welcome welcome;
 	struct msg_loading loading;
 	struct msg_loaded loaded;
 	struct msg_restarted restarted;
+	struct msg_checked checked;
 	struct {
 		struct msg_published head;
 		struct msg_stored stored; /* of one source */
@@ -49,8 +52,8 @@ long raw_frame(struct raw *raw, const void *bytes, size_t size, const int *fds,
 /* A whole message under a new serial; 0, or the error of wire_send. */
 int raw_send(struct raw *raw, uint16_t type, const void *body, size_t size,
 	const int *fds, int n_fds);
-/* The type of the next reply, but for notices of memory that is taken; 0:
- * closed by the daemon; -1: nothing came. */
+/* The type of the next reply, but for notices of memory that is taken, and signs
+ * of a server that does not read; 0: closed by the daemon; -1: nothing came. */
 int raw_receive(struct raw *raw, int patience_ms);
 /* The same, but for WIRE_LOADING, which is passed over. */
 int raw_answer(struct raw *raw);

@@ -147,7 +147,7 @@ uint32_t kit_server_channel_storage(uint64_t size, uint64_t *ret_generation)
 	if (storage_new(&kit_server_domain, &entry, STORAGE_LIVE, &index,
 		    ret_generation) < 0)
 		bail("%s", tarn_fail_message());
-	storage_name(&kit_server_domain, index, 1, TABLE_NOBODY);
+	storage_name(&kit_server_domain, index, 1, 0);
 	return index;
 }
 

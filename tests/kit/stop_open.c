@@ -2,7 +2,8 @@
 /*
  * A module to preload: a program stops itself as it opens the file that
  * TARN_TEST_STOP names, if a file of that name with ".stop" behind it says its
- * first argument. Who removes that file before it goes on is not stopped again.
+ * first argument. A program whose ".stop" file is removed meanwhile is not
+ * stopped again.
  */
 #include <fcntl.h>
 #include <limits.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "tests/kit/store_fork.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -50,7 +51,7 @@ void kit_fork_begin(void)
 	kit_fork_one = make_file("one.safetensors", LARGE);
 	kit_fork_two = make_file("two.safetensors", LARGE);
 	kit_fork_small = make_file("small.safetensors", 4096);
-	if (tarn_store_open(kit_fork_daemon.socket, &kit_fork_store) < 0)
+	if (tarn_store_open(kit_fork_daemon.socket, NULL, &kit_fork_store) < 0)
 		bail("%s", tarn_error_message());
 	/* The connection that daemon_start() made may not be closed yet. */
 	if (!kit_fork_is_alone())
@@ -98,6 +99,36 @@ bool kit_fork_gets_room(void)
 	for (int i = 0; i < 3000 && !kit_fork_has_room(); i++)
 		usleep(20000);
 	return kit_fork_has_room();
+}
+
+static void away(char path[300])
+{
+	snprintf(path, 300, "%s.away", kit_fork_daemon.socket);
+}
+
+/* Every two seconds, the keeper restores a socket that is not there. */
+void kit_fork_hide(void)
+{
+	char path[300];
+	int status;
+
+	if (kill(kit_fork_daemon.pid, SIGSTOP) < 0 ||
+		waitpid(kit_fork_daemon.pid, &status, WUNTRACED) < 0 ||
+		!WIFSTOPPED(status))
+		bail("the keeper cannot be stopped");
+	away(path);
+	if (rename(kit_fork_daemon.socket, path) < 0)
+		bail("rename: %m");
+}
+
+void kit_fork_show(void)
+{
+	char path[300];
+
+	away(path);
+	if (rename(path, kit_fork_daemon.socket) < 0)
+		bail("rename: %m");
+	kill(kit_fork_daemon.pid, SIGCONT);
 }
 
 int64_t kit_fork_clients(void)

@@ -34,6 +34,9 @@ bool kit_fork_is_right(const tarn_tensor *t);
 bool kit_fork_has_room(void);
 bool kit_fork_gets_room(void);
 
+/* Nobody can connect until kit_fork_show(). */
+void kit_fork_hide(void);
+void kit_fork_show(void);
 int64_t kit_fork_clients(void);
 /* Until all but this process have gone. */
 bool kit_fork_is_alone(void);

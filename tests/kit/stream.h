@@ -46,7 +46,8 @@ static inline tarn_storage *kit_stream_in_memory(void *bytes, uint64_t size)
 {
 	tarn_storage *s;
 
-	if (tarn_storage_borrow(bytes, size, true, NULL, NULL, &s) < 0)
+	if (tarn_storage_borrow(
+		    bytes, size, TARN_BORROW_WRITABLE, NULL, NULL, &s) < 0)
 		bail("%s", tarn_error_message());
 	return s;
 }
@@ -99,7 +100,7 @@ static inline int kit_stream_reap_polled(
 	int got = 0, r = 0;
 
 	while (got < n && r >= 0 && poll(&p, 1, PATIENCE_MS) == 1) {
-		r = tarn_stream_reap(s, 0, 0, n - got, rets + got);
+		r = tarn_stream_reap(s, 0, 0, rets + got, n - got);
 		got += r;
 	}
 	return got;

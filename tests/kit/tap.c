@@ -23,12 +23,8 @@ int done(int n)
 	return failed || count != n;
 }
 
-int done_any(void)
-{
-	return done(count);
-}
-
-static void say(FILE *to, const char *before, const char *text, va_list ap)
+static void print_line(
+	FILE *to, const char *before, const char *text, va_list ap)
 {
 	fputs(before, to);
 	vfprintf(to, text, ap);
@@ -41,7 +37,7 @@ void skip_all(const char *why, ...)
 	va_list ap;
 
 	va_start(ap, why);
-	say(stdout, "1..0 # SKIP ", why, ap);
+	print_line(stdout, "1..0 # SKIP ", why, ap);
 	va_end(ap);
 	exit(0);
 }
@@ -82,7 +78,7 @@ void bail(const char *why, ...)
 	va_list ap;
 
 	va_start(ap, why);
-	say(stdout, "Bail out! ", why, ap);
+	print_line(stdout, "Bail out! ", why, ap);
 	va_end(ap);
 	tidy_up();
 	exit(255);
@@ -95,7 +91,7 @@ void diag(const char *text, ...)
 	va_list ap;
 
 	va_start(ap, text);
-	say(stdout, "# ", text, ap);
+	print_line(stdout, "# ", text, ap);
 	va_end(ap);
 }
 
@@ -122,7 +118,7 @@ static bool result(bool passed, const char *what, va_list ap)
 		failed++;
 	snprintf(before, sizeof(before), "%s %d - ", passed ? "ok" : "not ok",
 		count);
-	say(stdout, before, what, ap);
+	print_line(stdout, before, what, ap);
 	return passed;
 }
 

@@ -15,11 +15,8 @@
 #include <sys/types.h>
 
 /* The exit status: a failure if an assertion failed, or if there were not
- * exactly n, those skipped among them. */
+ * exactly n. A skip counts as many as it leaves out. */
 int done(int n);
-/* The same where chance decides how many there are, or the machine, as long as
- * what is skipped does not count as many as what is run. */
-int done_any(void);
 
 void skip_all(const char *why, ...)
 	__attribute__((__noreturn__, __format__(printf, 1, 2)));
@@ -54,8 +51,8 @@ void diag(const char *text, ...) __attribute__((__format__(printf, 1, 2)));
 const char *test_tmpdir(void);
 
 /* A fresh folder of mode 0700 outside of that, where others may be let in, for
- * what: static until the next. Who asks for it removes it; the harness
- * complains if it is left. */
+ * what: static until the next. The caller removes it; the harness complains if
+ * it is left. */
 const char *test_outside(const char *what);
 
 /* Of the clock that is never set. */

@@ -139,7 +139,7 @@ void upgrade_begin_with(const char *const args[])
 	setenv("TARN_DAEMON", program, 1);
 	program_restore();
 	daemon_start(&daemon_, "s", args);
-	if (tarn_store_open(daemon_.socket, &store) < 0)
+	if (tarn_store_open(daemon_.socket, NULL, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	diag("engine %s", report().engine);
 }

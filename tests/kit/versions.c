@@ -69,7 +69,7 @@ static bool all_are(
 	tarn_tensor *t;
 	unsigned i = 0;
 
-	if (tarn_store_loaded_tensor(all, file, name, &t) < 0)
+	if (tarn_loaded_tensor(all, file, name, &t) < 0)
 		return false;
 	bytes = tarn_tensor_data(t);
 	while (i < VERSIONS_BYTES && bytes[i] == value)

@@ -212,7 +212,7 @@ void witness_begin_beside(
 	double end;
 
 	*w = (struct witness) {.daemon = daemon};
-	if (tarn_store_open(daemon->socket, &w->store) < 0)
+	if (tarn_store_open(daemon->socket, NULL, &w->store) < 0)
 		bail("the innocent client: %s", tarn_error_message());
 	w->tensor = load(w, npy("innocent.npy", INNOCENT_BYTES, 1), "innocent");
 	if (!holds(w->tensor, INNOCENT_BYTES, 1))
@@ -290,7 +290,7 @@ static void compare_fds(struct witness *w)
 	int server, loader;
 
 	if (w->server_fds < 0 || w->loader_fds < 0) {
-		skip(2, "who is not root may not count the daemon's "
+		skip(2, "only root may count the daemon's "
 			"descriptors");
 		return;
 	}

@@ -69,8 +69,8 @@ static inline void make_written(struct written *w, size_t size, size_t room)
 	if (fd_write_all(w->fd, w->model, size) < 0)
 		bail("%s: %m", w->path);
 	if (tarn_storage_to_fd(w->fd, 0, room, &w->file) < 0 ||
-		tarn_storage_borrow(
-			w->model, room, true, NULL, NULL, &w->memory) < 0)
+		tarn_storage_borrow(w->model, room, TARN_BORROW_WRITABLE, NULL,
+			NULL, &w->memory) < 0)
 		bail("%s", tarn_error_message());
 }
 
@@ -144,7 +144,7 @@ static inline tarn_tensor *noise_tensor(
 	if (!raw)
 		bail("no memory");
 	fill_noise(raw + shift, size, seed);
-	if (tarn_storage_borrow(raw + shift, size, false, NULL, NULL, &s) < 0)
+	if (tarn_storage_borrow(raw + shift, size, 0, NULL, NULL, &s) < 0)
 		bail("%s", tarn_error_message());
 	t = tensor_over(s, 0, l);
 	tarn_storage_unref(s);

@@ -47,12 +47,14 @@ static void test_sizes(void)
 		SIZE_IS(tarn_report_client, 72),
 		SIZE_IS(tarn_report_daemon, 456),
 		SIZE_IS(tarn_report_load, 312),
+		SIZE_IS(tarn_report_nodes, 576),
 		SIZE_IS(tarn_report_pool, 224),
 		SIZE_IS(tarn_reshape_plan, 2504),
 		SIZE_IS(tarn_save_item, 72),
 		SIZE_IS(tarn_save_options, 128),
 		SIZE_IS(tarn_save_pair, 32),
 		SIZE_IS(tarn_snapshot_item, 40),
+		SIZE_IS(tarn_store_options, 72),
 		SIZE_IS(tarn_stream_options, 88),
 		SIZE_IS(tarn_stream_progress, 104),
 		SIZE_IS(tarn_verify_info, 224),
@@ -158,12 +160,16 @@ static void test_store(tarn_store *store, tarn_tensor *src, tarn_file *file)
 {
 	struct tarn_publish_item item = {.name = "a", .tensor = src};
 	tarn_channel *channel = NULL;
+	tarn_store *second = NULL;
 	tarn_tensor *t = NULL;
 
+	REFUSES(tarn_store_options, ZERO,
+		tarn_store_open(tarn_store_socket(store), &o, &second));
 	REFUSES(tarn_load_options, ZERO,
 		tarn_store_load(store, file, &o, NULL, NULL));
+	REFUSES(tarn_load_options, ZERO, tarn_store_get(store, "a", &o, &t));
 	REFUSES(tarn_load_options, ZERO,
-		tarn_store_get_with_options(store, "a", &o, &t));
+		tarn_store_get_from_file(store, file, "a", &o, &t));
 	REFUSES(tarn_publish_options, ZERO,
 		tarn_store_publish(store, &item, 1, &o, NULL));
 	REFUSES(tarn_publish_item,
@@ -197,7 +203,7 @@ static int one_copy(tarn_stream *s, tarn_tensor *dst, tarn_tensor *src,
 {
 	int r = tarn_stream_copy(s, dst, src, NULL, -1, 0, NULL);
 
-	return r < 0 ? r : tarn_stream_reap(s, 1, -1, 1, ret);
+	return r < 0 ? r : tarn_stream_reap(s, 1, -1, ret, 1);
 }
 
 static int progress(tarn_stream *s, struct tarn_stream_progress *ret)
@@ -288,7 +294,7 @@ int main(void)
 	if (tarn_file_open(path, &file) < 0)
 		bail("%s", tarn_error_message());
 	daemon_start(&server, "sock", NULL);
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	test_store(store, src, file);
 	test_store_results(store, file);
@@ -298,5 +304,5 @@ int main(void)
 	tarn_file_unref(file);
 	unlink(path);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
-	return done(83);
+	return done(95);
 }

@@ -5,16 +5,14 @@
  * if something was copied, else 0, and the elements' bytes in C order as hex;
  * or "error". Odd lines come from memory, even ones from file storage.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <tarn/tensor.h>
 
 #include "tests/kit/tap.h"
+#include "tests/kit/tool_file.h"
 
 static void print_bytes(const tarn_tensor *t)
 {
@@ -59,25 +57,13 @@ int main(int argc, char **argv)
 	tarn_storage *storages[2] = {NULL, NULL};
 	char *line = NULL;
 	size_t room = 0;
-	struct stat st;
-	void *data;
-	int fd = argc == 2 ? open(argv[1], O_RDONLY | O_CLOEXEC) : -1;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		bail("usage: apply_tool FILE");
-	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (data == MAP_FAILED ||
-		tarn_storage_borrow(data, (uint64_t)st.st_size, false, NULL,
-			NULL, &storages[0]) < 0 ||
-		tarn_storage_from_fd(
-			fd, 0, (uint64_t)st.st_size, &storages[1]) < 0)
-		bail("%s: %m", argv[1]);
+	tool_open(argc, argv, storages);
 	for (int i = 0; getline(&line, &room, stdin) >= 0; i++) {
 		line[strcspn(line, "\n")] = '\0';
 		answer(storages[i % 2], line);
 	}
 	free(line);
-	tarn_storage_unref(storages[0]);
-	tarn_storage_unref(storages[1]);
+	tool_close(storages);
 	return 0;
 }

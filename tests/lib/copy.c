@@ -139,8 +139,8 @@ static void test_overlap(void)
 		tarn_storage *lent;
 
 		/* The same bytes by another storage. */
-		if (tarn_storage_borrow(tarn_tensor_data(t), 96, true, NULL,
-			    NULL, &lent) < 0 ||
+		if (tarn_storage_borrow(tarn_tensor_data(t), 96,
+			    TARN_BORROW_WRITABLE, NULL, NULL, &lent) < 0 ||
 			tarn_tensor_new(
 				lent, 0, tarn_tensor_layout(t), &again) < 0)
 			bail("%s", tarn_error_message());
@@ -209,7 +209,7 @@ static void test_rights(void)
 	static int32_t bytes[24];
 	int fd;
 
-	if (tarn_storage_borrow(bytes, 96, false, NULL, NULL, &lent) < 0 ||
+	if (tarn_storage_borrow(bytes, 96, 0, NULL, NULL, &lent) < 0 ||
 		tarn_tensor_new(lent, 0, tarn_tensor_layout(src), &dst) < 0)
 		bail("%s", tarn_error_message());
 	refuse(EROFS, "copy: this lent memory is read-only", dst, src, NULL);

@@ -25,8 +25,8 @@ static int relay(struct written *w, uint64_t base, const struct tarn_layout *to,
 		bail("%s: %m", path);
 	fill_noise(bytes, src_base + size, 3);
 	if (fd_write_all(fd, bytes, src_base + size) < 0 ||
-		tarn_storage_borrow(bytes, src_base + size, false, NULL, NULL,
-			&memory) < 0 ||
+		tarn_storage_borrow(
+			bytes, src_base + size, 0, NULL, NULL, &memory) < 0 ||
 		tarn_storage_from_fd(fd, 0, src_base + size, &file) < 0)
 		bail("%s", tarn_error_message());
 	a = tensor_over(memory, src_base, from);

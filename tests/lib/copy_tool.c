@@ -81,7 +81,7 @@ static int by_stream(
 
 	if (r < 0)
 		return r;
-	if (tarn_stream_reap(stream, 1, -1, 1, &c) != 1)
+	if (tarn_stream_reap(stream, 1, -1, &c, 1) != 1)
 		bail("nothing was reaped: %s", tarn_error_message());
 	if (c.result < 0)
 		printf("(%s) ", c.message);
@@ -96,7 +96,8 @@ static tarn_storage *area(bool file, unsigned char *bytes, size_t size)
 
 	memset(bytes, PATTERN, size);
 	if (!file)
-		r = tarn_storage_borrow(bytes, size, true, NULL, NULL, &s);
+		r = tarn_storage_borrow(
+			bytes, size, TARN_BORROW_WRITABLE, NULL, NULL, &s);
 	else if (ftruncate(scratch, 0) < 0 ||
 		 pwrite(scratch, bytes, size, 0) != (ssize_t)size)
 		bail("the scratch file: %m");
@@ -154,8 +155,8 @@ static void open_all(char **argv)
 		bail("%s, %s: %m", argv[1], argv[2]);
 	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (data == MAP_FAILED ||
-		tarn_storage_borrow(data, (uint64_t)st.st_size, false, NULL,
-			NULL, &source[0]) < 0 ||
+		tarn_storage_borrow(data, (uint64_t)st.st_size, 0, NULL, NULL,
+			&source[0]) < 0 ||
 		tarn_storage_from_fd(fd, 0, (uint64_t)st.st_size, &source[1]) <
 			0 ||
 		tarn_stream_new(NULL, &stream) < 0)

@@ -108,7 +108,7 @@ static void passing_faults(bool direct)
 		fault.interrupts = 40;
 		survives("EINTR and EAGAIN", TARN_IO_BUFFERED, gathered);
 		if (!direct) {
-			skip(1, "no direct I/O in %s", test_tmpdir());
+			skip(9, "no direct I/O in %s", test_tmpdir());
 			continue;
 		}
 		fault.piecemeal = true;
@@ -161,8 +161,10 @@ static void lasting_faults(bool direct)
 	fault.error = EAGAIN;
 	fault.error_at = BASE;
 	fails(-EAGAIN, "copy: writing at byte ", TARN_IO_BUFFERED);
-	if (!direct)
+	if (!direct) {
+		skip(12, "no direct I/O in %s", test_tmpdir());
 		return;
+	}
 	fault.error = EIO;
 	fault.error_at = BASE + (1 << 20);
 	fails(-EIO, "copy: writing at byte ", TARN_IO_DIRECT);
@@ -245,7 +247,7 @@ static int limited(const char *engine)
 	return wants(engine, -EFBIG, "/written: no file of this process");
 }
 
-static bool tell(const char *path, const char *text)
+static bool write_text(const char *path, const char *text)
 {
 	_cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
 
@@ -261,9 +263,9 @@ static bool leave_world(void)
 	snprintf(gids, sizeof(gids), "0 %u 1", (unsigned)getegid());
 	if (unshare(CLONE_NEWNS) < 0 &&
 		(unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0 ||
-			!tell("/proc/self/setgroups", "deny") ||
-			!tell("/proc/self/uid_map", uids) ||
-			!tell("/proc/self/gid_map", gids)))
+			!write_text("/proc/self/setgroups", "deny") ||
+			!write_text("/proc/self/uid_map", uids) ||
+			!write_text("/proc/self/gid_map", gids)))
 		return false;
 	return mount("none", "/", "none", MS_REC | MS_PRIVATE, NULL) == 0;
 }
@@ -313,12 +315,12 @@ int main(void)
 	fd_close(probe);
 	for (unsigned i = 0; i < 2; i++) {
 		if (!engine_works(engines[i])) {
-			skip(1, "%s: %s", engines[i], tarn_error_message());
+			skip(5, "%s: %s", engines[i], tarn_error_message());
 			continue;
 		}
 		cancelled(engines[i]);
 		in_children(engines[i]);
 	}
 	rmdir(test_tmpdir());
-	return done_any();
+	return done(100);
 }

@@ -220,8 +220,9 @@ static tarn_tensor *borrow(float *data, bool writable, int *released)
 	tarn_storage *s = NULL;
 	tarn_tensor *t = NULL;
 	struct tarn_layout l;
-	int r = tarn_storage_borrow(
-		data, 4 * sizeof(*data), writable, count_release, released, &s);
+	int r = tarn_storage_borrow(data, 4 * sizeof(*data),
+		writable ? TARN_BORROW_WRITABLE : 0, count_release, released,
+		&s);
 
 	if (r >= 0)
 		r = tarn_layout_contiguous(TARN_F32, 1, shape, &l);
@@ -370,7 +371,7 @@ static DLManagedTensorVersioned *export_shared(
 	int r = tarn_tensor_full(TARN_F32, 1, shape, 7, &t);
 
 	if (r >= 0)
-		r = tarn_store_open(socket, &store);
+		r = tarn_store_open(socket, NULL, &store);
 	if (r >= 0)
 		r = tarn_store_publish_one(store, "a", t, NULL, NULL);
 	if (r >= 0)

@@ -17,13 +17,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/page.h"
 #include "lib/tensor/tensor.h"
 #include "tests/kit/file_bytes.h"
 #include "tests/kit/must.h"
 #include "tests/kit/tap.h"
 
 #define LARGE (6 << 20)
-#define HUGE_PAGE (2 << 20)
 #define THREADS 8
 
 static const char header[] =

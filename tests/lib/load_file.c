@@ -103,7 +103,12 @@ static void cached(tarn_file *file)
 		"a load that maps names its engine 'mapped'");
 	is_int(M, (int64_t)info.bytes,
 		"a load that maps counts the tensor's bytes");
-	is_int(0, (int64_t)info.read, "a load that maps reads no bytes");
+	/* Before 6.5 the kernel does not tell of a tmpfs what is cached. */
+	if (io_mostly_cached(tarn_file_fd(file), 0, 4096))
+		is_int(0, (int64_t)info.read,
+			"a load that maps reads no bytes");
+	else
+		skip(1, "nothing says what is cached here");
 	is_mem(wanted + A, tarn_tensor_data(t), M,
 		"a mapped load has the file's bytes");
 	all = load(file, NULL, NULL, NULL);
@@ -143,34 +148,34 @@ static void forced(tarn_file *file)
 	tarn_tensor_unref(t);
 }
 
-struct told {
+struct reported {
 	uint64_t last, total;
 	int calls, cancel_at;
 };
 
 static int note(void *arg, uint64_t done_bytes, uint64_t total)
 {
-	struct told *told = arg;
+	struct reported *reported = arg;
 
-	if (done_bytes <= told->last)
+	if (done_bytes <= reported->last)
 		diag("%llu after %llu", (unsigned long long)done_bytes,
-			(unsigned long long)told->last);
-	told->last = done_bytes;
-	told->total = total;
-	return ++told->calls == told->cancel_at;
+			(unsigned long long)reported->last);
+	reported->last = done_bytes;
+	reported->total = total;
+	return ++reported->calls == reported->cancel_at;
 }
 
 /* Loads "m" when it is cold; the reason when it cannot be. What was mapped
  * nevertheless goes with its file. */
-static const char *load_cold(tarn_file **file, struct told *told,
+static const char *load_cold(tarn_file **file, struct reported *reported,
 	struct tarn_copy_info *info, int *ret_r, tarn_tensor **ret)
 {
-	const struct told begin = *told;
-	const struct tarn_copy_options o = {.progress = note, .arg = told};
+	const struct reported begin = *reported;
+	const struct tarn_copy_options o = {.progress = note, .arg = reported};
 	const char *why = evict(*file);
 
 	for (int i = 0; !why && i < COLD_TRIES; i++) {
-		*told = begin;
+		*reported = begin;
 		*info = (struct tarn_copy_info) {0};
 		*ret_r = tarn_file_load(*file, "m", &o, info, ret);
 		if (*ret_r < 0 || info->read)
@@ -185,14 +190,14 @@ static const char *load_cold(tarn_file **file, struct told *told,
 
 static void cold(tarn_file **file)
 {
-	struct told told = {.cancel_at = -1};
+	struct reported reported = {.cancel_at = -1};
 	struct tarn_copy_info info;
 	uint64_t begin, size;
 	tarn_tensor *t = NULL;
 	const char *why;
 	int r = 0;
 
-	why = load_cold(file, &told, &info, &r, &t);
+	why = load_cold(file, &reported, &info, &r, &t);
 	if (why) {
 		skip(5, "a cold file is read: %s", why);
 		return;
@@ -210,16 +215,16 @@ static void cold(tarn_file **file)
 	tarn_tensor_unref(t);
 }
 
-/* Who wants to know how far it is can stop it. */
+/* A progress function can stop a load. */
 static void stopped(tarn_file **file)
 {
-	struct told told = {.cancel_at = 1};
+	struct reported reported = {.cancel_at = 1};
 	struct tarn_copy_info info;
 	tarn_tensor *t = NULL;
 	const char *why;
 	int r = 0;
 
-	why = load_cold(file, &told, &info, &r, &t);
+	why = load_cold(file, &reported, &info, &r, &t);
 	if (why) {
 		skip(2, "a load of a cold file is cancelled: %s", why);
 		return;
@@ -231,25 +236,26 @@ static void stopped(tarn_file **file)
 }
 
 /* And sees more than the end. */
-static void told(tarn_file **file)
+static void test_reported(tarn_file **file)
 {
-	struct told told = {.cancel_at = 3};
+	struct reported reported = {.cancel_at = 3};
 	struct tarn_copy_info info;
 	tarn_tensor *t = NULL;
 	const char *why;
 	int r = 0;
 
-	why = load_cold(file, &told, &info, &r, &t);
+	why = load_cold(file, &reported, &info, &r, &t);
 	if (why) {
 		skip(6, "a load of a cold file tells its progress: %s", why);
 		return;
 	}
 	if (!is_int(0, r, "a load of a cold file with progress succeeds"))
 		bail("%s", tarn_error_message());
-	is_int(3, told.calls, "the progress of a load is reported in pieces");
-	is_int(M, (int64_t)told.last,
+	is_int(3, reported.calls,
+		"the progress of a load is reported in pieces");
+	is_int(M, (int64_t)reported.last,
 		"a refusal of the last progress cancels nothing");
-	is_int(M, (int64_t)told.total,
+	is_int(M, (int64_t)reported.total,
 		"the progress has the total of the tensor's bytes");
 	is_int(M, (int64_t)info.read,
 		"a load with progress counts the bytes that it read");
@@ -314,7 +320,7 @@ int main(void)
 
 	stopped(&file); /* first: what is mapped stays in the page cache */
 	file = open_anew(file);
-	told(&file);
+	test_reported(&file);
 	file = open_anew(file);
 	cold(&file);
 	cached(file);
@@ -324,5 +330,5 @@ int main(void)
 	tarn_file_unref(file);
 	unlink(path);
 	free(wanted);
-	return done_any();
+	return done(45);
 }

@@ -111,3 +111,4 @@ tests_lib_save_power_SOURCES = \
 	tests/lib/save_power.c \
 	$(NULL)
 tests_lib_verify_CPPFLAGS = $(AM_CPPFLAGS) $(XXHASH_CFLAGS)
+tests_lib_verify_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=name_index_next

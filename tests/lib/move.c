@@ -53,7 +53,7 @@ static void random_factors(double *factors, int64_t n)
 		factors[i] = (double)(kit_move_below(2000) - 1000) / 256;
 }
 
-static void tell(const struct kit_move_pair *p, const struct job *job)
+static void print_pair(const struct kit_move_pair *p, const struct job *job)
 {
 	char dst[256], src[256];
 
@@ -132,7 +132,7 @@ static bool random_case(int64_t max)
 	one_case(&p, &job, &options, kit_move_below(2));
 	same = !memcmp(p.wanted, p.dst_bytes, (size_t)p.dst_size);
 	if (!same)
-		tell(&p, &job);
+		print_pair(&p, &job);
 	kit_move_pair_free(&p);
 	return same;
 }

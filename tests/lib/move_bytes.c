@@ -32,7 +32,7 @@ static void plainly(
 			dtype, p->src_bytes, kit_move_element(&p->src, index)));
 }
 
-static void tell(const struct kit_move_pair *p, int way)
+static void print_pair(const struct kit_move_pair *p, int way)
 {
 	char dst[256], src[256];
 
@@ -51,7 +51,7 @@ static bool as_wanted(const struct kit_move_pair *p, bool large)
 	taken[way]++;
 	if (!memcmp(p->wanted, p->dst_bytes, (size_t)p->dst_size))
 		return true;
-	tell(p, way);
+	print_pair(p, way);
 	return false;
 }
 

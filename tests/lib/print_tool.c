@@ -4,15 +4,13 @@
  * prints the tensor that lies at that byte of the file argv[1], then a line
  * "%%". Odd lines come from memory, even ones from file storage.
  */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <tarn/tensor.h>
 
 #include "tests/kit/tap.h"
+#include "tests/kit/tool_file.h"
 
 static void print_one(tarn_storage *storage, const char *dtype_name)
 {
@@ -47,22 +45,10 @@ int main(int argc, char **argv)
 {
 	tarn_storage *storages[2] = {NULL, NULL};
 	char dtype[32];
-	struct stat st;
-	void *data;
-	int fd = argc == 2 ? open(argv[1], O_RDONLY | O_CLOEXEC) : -1;
 
-	if (fd < 0 || fstat(fd, &st) < 0)
-		bail("usage: print_tool FILE");
-	data = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (data == MAP_FAILED ||
-		tarn_storage_borrow(data, (uint64_t)st.st_size, false, NULL,
-			NULL, &storages[0]) < 0 ||
-		tarn_storage_from_fd(
-			fd, 0, (uint64_t)st.st_size, &storages[1]) < 0)
-		bail("%s: %m", argv[1]);
+	tool_open(argc, argv, storages);
 	for (int i = 0; scanf("%31s", dtype) == 1; i++)
 		print_one(storages[i % 2], dtype);
-	tarn_storage_unref(storages[0]);
-	tarn_storage_unref(storages[1]);
+	tool_close(storages);
 	return 0;
 }

@@ -91,11 +91,42 @@ static void test_refused(void)
 	kit_replace_only("dir fifo file loop", "after the refused saves");
 }
 
+/* Names in /proc/self/fd: of a folder, then of one that was removed, and of a
+ * file. */
+static void test_open_files(void)
+{
+	char path[256];
+	int fd;
+
+	fd = open(kit_replace_in("dir"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d/a", fd);
+	is_int(0, kit_replace(path, false, "five"),
+		"a save to an open folder by /proc/self/fd succeeds");
+	kit_replace_contains(
+		"dir/a", "five", "/proc/self/fd: the file in the folder");
+	if (renameat2(AT_FDCWD, kit_replace_in("dir"), AT_FDCWD,
+		    kit_replace_in("moved"), 0) < 0)
+		bail("rename: %m");
+	if (unlink(kit_replace_in("moved/a")) < 0 ||
+		rmdir(kit_replace_in("moved")) < 0)
+		bail("rmdir: %m");
+	is_int(-ENOENT, kit_replace(path, false, ""),
+		"a save to an open folder that was removed is refused");
+	fd_close(fd);
+	fd = open(kit_replace_in("a"), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	is_int(0, kit_replace(path, false, "six"),
+		"a save to an open file by /proc/self/fd succeeds");
+	kit_replace_contains(
+		"a", "six", "/proc/self/fd: the file of that name");
+	fd_close(fd);
+	unlink(kit_replace_in("a"));
+}
+
 /* All that a path may be made of, besides names. */
 static void test_paths(void)
 {
 	char path[256] = "";
-	int fd;
 
 	mkdir(kit_replace_in("dir"), 0755);
 	is_int(0,
@@ -131,30 +162,7 @@ static void test_paths(void)
 	is_int(-ELOOP, kit_replace(kit_replace_in("turn/a"), false, ""),
 		"a save below a link to itself is refused");
 	unlink(kit_replace_in("turn"));
-
-	fd = open(kit_replace_in("dir"), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d/a", fd);
-	is_int(0, kit_replace(path, false, "five"),
-		"a save to an open folder by /proc/self/fd succeeds");
-	kit_replace_contains(
-		"dir/a", "five", "/proc/self/fd: the file in the folder");
-	if (renameat2(AT_FDCWD, kit_replace_in("dir"), AT_FDCWD,
-		    kit_replace_in("moved"), 0) < 0)
-		bail("rename: %m");
-	if (unlink(kit_replace_in("moved/a")) < 0 ||
-		rmdir(kit_replace_in("moved")) < 0)
-		bail("rmdir: %m");
-	is_int(-ENOENT, kit_replace(path, false, ""),
-		"a save to an open folder that was removed is refused");
-	fd_close(fd);
-	fd = open(kit_replace_in("a"), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	is_int(0, kit_replace(path, false, "six"),
-		"a save to an open file by /proc/self/fd succeeds");
-	kit_replace_contains(
-		"a", "six", "/proc/self/fd: the file of that name");
-	fd_close(fd);
-	unlink(kit_replace_in("a"));
+	test_open_files();
 	unlink(kit_replace_in("abs"));
 	unlink(kit_replace_in("rel"));
 }
@@ -270,5 +278,5 @@ int main(void)
 	test_room();
 	test_killed();
 	kit_replace_end();
-	return done_any();
+	return done(62);
 }

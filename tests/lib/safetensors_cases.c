@@ -66,5 +66,5 @@ int main(void)
 	}
 	fclose(f);
 	is_int(61, n, "all 61 cases of the reference were found");
-	return done_any();
+	return done(100);
 }

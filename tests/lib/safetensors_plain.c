@@ -40,7 +40,8 @@ struct outcome {
 	char text[4096];
 };
 
-static void tell(struct outcome *o, size_t *used, const char *name, int64_t n)
+static void append_pair(
+	struct outcome *o, size_t *used, const char *name, int64_t n)
 {
 	int more = snprintf(o->text + *used, sizeof(o->text) - *used,
 		"%s %lld ", name, (long long)n);
@@ -65,15 +66,16 @@ static void open_one(const char *bytes, size_t size, struct outcome *o)
 	for (size_t i = 0; i < tarn_file_count(file); i++) {
 		const struct tarn_file_entry *t = tarn_file_at(file, i);
 
-		tell(o, &used, t->name, (int64_t)t->name_size);
-		tell(o, &used, "at", (int64_t)t->file_offset);
-		tell(o, &used, "bytes", (int64_t)t->nbytes);
-		tell(o, &used, "dtype", t->dtype);
-		tell(o, &used, t->fortran_order ? "f" : "c", t->ndim);
+		append_pair(o, &used, t->name, (int64_t)t->name_size);
+		append_pair(o, &used, "at", (int64_t)t->file_offset);
+		append_pair(o, &used, "bytes", (int64_t)t->nbytes);
+		append_pair(o, &used, "dtype", t->dtype);
+		append_pair(o, &used, t->fortran_order ? "f" : "c", t->ndim);
 		for (int k = 0; k < t->ndim; k++)
-			tell(o, &used, "", (int64_t)t->shape[k]);
+			append_pair(o, &used, "", (int64_t)t->shape[k]);
 	}
-	tell(o, &used, "metadata", (int64_t)tarn_file_metadata_count(file));
+	append_pair(
+		o, &used, "metadata", (int64_t)tarn_file_metadata_count(file));
 	tarn_file_unref(file);
 }
 

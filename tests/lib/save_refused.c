@@ -71,7 +71,7 @@ static void test_refused(void)
 	drop(items, 2);
 }
 
-static bool tell(const char *path, const char *text)
+static bool write_text(const char *path, const char *text)
 {
 	_cleanup_fd_ int fd = open(path, O_WRONLY | O_CLOEXEC);
 
@@ -90,9 +90,9 @@ static bool own_namespace(void)
 	snprintf(uids, sizeof(uids), "%u %u 1", uid, uid);
 	snprintf(gids, sizeof(gids), "%u %u 1", gid, gid);
 	return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 &&
-	       tell("/proc/self/setgroups", "deny") &&
-	       tell("/proc/self/uid_map", uids) &&
-	       tell("/proc/self/gid_map", gids);
+	       write_text("/proc/self/setgroups", "deny") &&
+	       write_text("/proc/self/uid_map", uids) &&
+	       write_text("/proc/self/gid_map", gids);
 }
 
 /* On a file system of a mebibyte: 1 when more than it holds was refused as it

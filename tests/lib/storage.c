@@ -114,8 +114,8 @@ static void borrowed(void)
 	float data[4] = {1, 2, 3, 4};
 
 	is_int(0,
-		tarn_storage_borrow(data, sizeof(data), false, count_release,
-			&released, &s),
+		tarn_storage_borrow(
+			data, sizeof(data), 0, count_release, &released, &s),
 		"memory is borrowed as a storage");
 	must(tarn_layout_contiguous(TARN_F32, 1, (int64_t[]) {4}, &l));
 	is_int(0, tarn_tensor_new(s, 0, &l, &t),
@@ -132,7 +132,13 @@ static void borrowed(void)
 	t = tarn_tensor_unref(t);
 	is_int(1, released,
 		"the last reference gives borrowed memory back once");
-	is_int(-EINVAL, tarn_storage_borrow(NULL, 1, true, NULL, NULL, &s),
+	is_int(-EINVAL,
+		tarn_storage_borrow(data, sizeof(data),
+			TARN_BORROW_WRITABLE << 1, NULL, NULL, &s),
+		"a flag that the library does not know is refused");
+	is_int(-EINVAL,
+		tarn_storage_borrow(
+			NULL, 1, TARN_BORROW_WRITABLE, NULL, NULL, &s),
 		"borrowing memory without an address is refused");
 }
 
@@ -162,7 +168,8 @@ static void threads(void)
 	int released = 0;
 	char byte;
 
-	must(tarn_storage_borrow(&byte, 1, true, count_release, &released, &s));
+	must(tarn_storage_borrow(
+		&byte, 1, TARN_BORROW_WRITABLE, count_release, &released, &s));
 	must(tarn_layout_contiguous(TARN_U8, 0, NULL, &l));
 	must(tarn_tensor_new(s, 0, &l, &t));
 	tarn_storage_unref(s);
@@ -362,5 +369,5 @@ int main(void)
 	in_file();
 	file_twin();
 	file_to_write();
-	return done(94);
+	return done(95);
 }

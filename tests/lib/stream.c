@@ -118,9 +118,9 @@ static void test_reaped(tarn_stream *s, const struct four *f)
 	struct tarn_completion c[8];
 	int n;
 
-	n = tarn_stream_reap(s, 2, -1, 8, c);
+	n = tarn_stream_reap(s, 2, -1, c, 8);
 	ok(n >= 2 && n <= 4, "a reap that waits for two returns at least two");
-	n += tarn_stream_reap(s, 4, -1, 8 - n, c + n);
+	n += tarn_stream_reap(s, 4, -1, c + n, 8 - n);
 	is_int(4, n, "a reap that wants more than all returns all");
 	for (int i = 0; i < 4; i++) {
 		is_int((int64_t)f->id[i], (int64_t)c[i].id,
@@ -154,7 +154,7 @@ static void test_order_and_bound(void)
 		"the progress counts four copies that are done");
 	is_int(4 << 20, (int64_t)p.bytes_done,
 		"the progress counts all bytes of four copies");
-	is_int(0, tarn_stream_reap(s, 1, -1, 8, c),
+	is_int(0, tarn_stream_reap(s, 1, -1, c, 8),
 		"a reap of an empty stream does not wait");
 	is_int(0, tarn_stream_copy(s, f.dst[0], f.src[1], NULL, -1, 0, NULL),
 		"a stream has room again after a reap");
@@ -177,7 +177,7 @@ static void test_references(void)
 	is_int(0, tarn_stream_copy(s, dst, src, NULL, -1, 1, NULL),
 		"a copy is queued whose source the caller drops");
 	tarn_tensor_unref(src);
-	is_int(1, tarn_stream_reap(s, 1, -1, 1, &c),
+	is_int(1, tarn_stream_reap(s, 1, -1, &c, 1),
 		"a copy is done after the caller dropped the source");
 	must(tarn_tensor_get_i64(dst, &last, &seen));
 	is_int(5, seen, "the copy's source was kept until its end");
@@ -195,7 +195,7 @@ static void test_cancel(void)
 
 	must(tarn_stream_copy(s, dst, src, NULL, -1, 0, &id[0]));
 	must(tarn_stream_copy(s, small, from, NULL, -1, 0, &id[1]));
-	is_int(0, tarn_stream_reap(s, 0, 0, 4, c),
+	is_int(0, tarn_stream_reap(s, 0, 0, c, 4),
 		"a reap without waiting does a part of the work");
 	is_int(0, tarn_stream_cancel(s, id[0]),
 		"a copy under way is cancelled");
@@ -205,7 +205,7 @@ static void test_cancel(void)
 		"a copy that never was cannot be cancelled");
 	has_str("is done, or never was", tarn_error_message(),
 		"the error says that the copy is done or never was");
-	is_int(2, tarn_stream_reap(s, 4, -1, 4, c),
+	is_int(2, tarn_stream_reap(s, 4, -1, c, 4),
 		"a cancelled copy and another one both end");
 	is_int((int64_t)id[0], (int64_t)c[0].id,
 		"the cancelled copy ends first");
@@ -220,7 +220,7 @@ static void test_cancel(void)
 	must(tarn_stream_copy(s, small, from, NULL, -1, 0, &id[1]));
 	is_int(0, tarn_stream_cancel(s, 0),
 		"all copies of a stream are cancelled");
-	is_int(2, tarn_stream_reap(s, 4, -1, 4, c), "all cancelled copies end");
+	is_int(2, tarn_stream_reap(s, 4, -1, c, 4), "all cancelled copies end");
 	is_int(-2 * ECANCELED, c[0].result + c[1].result,
 		"all cancelled copies have ECANCELED");
 	is_int(0, tarn_stream_cancel(s, 0),
@@ -241,7 +241,7 @@ static void test_deadline(void)
 	must(tarn_stream_copy(s, dst, src, NULL, 0, 1, NULL));
 	must(tarn_stream_copy(s, dst, src, NULL, 60000, 2, NULL));
 	must(tarn_stream_copy(s, dst, src, NULL, -1, 3, NULL));
-	is_int(3, tarn_stream_reap(s, 3, -1, 4, c),
+	is_int(3, tarn_stream_reap(s, 3, -1, c, 4),
 		"three copies with deadlines end");
 	is_int(1, (int64_t)c[0].user,
 		"the copy whose deadline has passed ends first");
@@ -268,7 +268,7 @@ static void test_poll(void)
 	ok(!readable(s, 0), "an empty stream is not readable");
 	must(tarn_stream_copy(s, dst, src, NULL, -1, 0, NULL));
 	ok(readable(s, 0), "a stream with a waiting copy is readable");
-	while (readable(s, 60000) && tarn_stream_reap(s, 0, 0, 0, NULL) == 0) {
+	while (readable(s, 60000) && tarn_stream_reap(s, 0, 0, NULL, 0) == 0) {
 		struct tarn_stream_progress p;
 
 		rounds++;
@@ -278,7 +278,7 @@ static void test_poll(void)
 	}
 	ok(rounds > 1, "the copy is done in several turns");
 	ok(readable(s, 0), "a stream with a copy to be reaped is readable");
-	is_int(1, tarn_stream_reap(s, 0, 0, 1, &c), "the copy is reaped");
+	is_int(1, tarn_stream_reap(s, 0, 0, &c, 1), "the copy is reaped");
 	ok(!readable(s, 0),
 		"the stream is not readable after all copies were reaped");
 	tarn_tensor_unref(dst);
@@ -294,7 +294,7 @@ static void *use_elsewhere(void *arg)
 
 	wrong += tarn_stream_copy(arg, a, b, NULL, -1, 0, NULL) != -EINVAL;
 	wrong += !strstr(tarn_error_message(), "the thread that made it");
-	wrong += tarn_stream_reap(arg, 0, 0, 1, &c) != -EINVAL;
+	wrong += tarn_stream_reap(arg, 0, 0, &c, 1) != -EINVAL;
 	wrong += tarn_stream_cancel(arg, 0) != -EINVAL;
 	tarn_tensor_unref(a);
 	tarn_tensor_unref(b);
@@ -308,7 +308,7 @@ static int use_in_child(tarn_stream *s)
 
 	wrong += tarn_stream_copy(s, a, b, NULL, -1, 0, NULL) != -EPERM;
 	wrong += !strstr(tarn_error_message(), "was forked");
-	wrong += tarn_stream_reap(s, 1, -1, 0, NULL) != -EPERM;
+	wrong += tarn_stream_reap(s, 1, -1, NULL, 0) != -EPERM;
 	wrong += tarn_stream_free(s) != NULL;
 	tarn_tensor_unref(a);
 	tarn_tensor_unref(b);
@@ -335,7 +335,7 @@ static void test_owner(void)
 		_exit(use_in_child(s));
 	waitpid(pid, &status, 0);
 	is_int(0, status, "a forked child cannot use the stream");
-	is_int(1, tarn_stream_reap(s, 1, -1, 1, &c),
+	is_int(1, tarn_stream_reap(s, 1, -1, &c, 1),
 		"the stream's own thread reaps its copy");
 	is_int(1, tarn_tensor_equal(dst, src),
 		"the copy has its bytes after others were refused");

@@ -378,7 +378,7 @@ static bool reap_some(struct round *r, bool by_poll, bool patient)
 		limit = patient ? LIMIT_MS : (int)below(3);
 		least += patient;
 	}
-	n = tarn_stream_reap(r->stream, least, limit, 1 + (int)below(8), done);
+	n = tarn_stream_reap(r->stream, least, limit, done, 1 + (int)below(8));
 	for (int i = 0; i < n; i++)
 		judge(r, &done[i]);
 	return n >= (patient && !by_poll);
@@ -484,5 +484,5 @@ int main(void)
 	tarn_storage_unref(src_memfd);
 	tarn_storage_unref(zone_memory);
 	tarn_storage_unref(src_memory);
-	return done_any();
+	return done(2);
 }

@@ -48,7 +48,8 @@ static void make_file(void)
 		bytes[i] = (unsigned char)((i + 1) * 0x9E3779B97F4A7C15 >> 56);
 	if (fd_write_all(fd, bytes, SIZE) < 0 ||
 		tarn_storage_from_fd(fd, 0, SIZE, &file) < 0 ||
-		tarn_storage_borrow(room, SIZE, true, NULL, NULL, &memory) < 0)
+		tarn_storage_borrow(room, SIZE, TARN_BORROW_WRITABLE, NULL,
+			NULL, &memory) < 0)
 		bail("%s: %m, %s", path, tarn_error_message());
 	close(fd);
 }
@@ -113,7 +114,7 @@ static void test_many(const char *engine)
 		while (next < PIECES && queue(s, next * PIECE, PIECE, false, -1,
 						next, NULL) == 0)
 			next++;
-		n = tarn_stream_reap(s, 100, -1, 300, c);
+		n = tarn_stream_reap(s, 100, -1, c, 300);
 		if (n <= 0)
 			bail("nothing is reaped: %s", tarn_error_message());
 		for (int i = 0; i < n; i++)
@@ -185,7 +186,7 @@ static int round_of_cancels(tarn_stream *s)
 
 		if (below(2) && tarn_stream_cancel(s, victim->id) == 0)
 			victim->called_off = true;
-		n = tarn_stream_reap(s, (int)below(3), (int)below(3), 8, c);
+		n = tarn_stream_reap(s, (int)below(3), (int)below(3), c, 8);
 		if (n < 0)
 			return -1;
 		for (int i = 0; i < n; i++)
@@ -226,7 +227,7 @@ static void test_free(const char *engine)
 					 NULL) != 0;
 		if (below(3))
 			may_fail(
-				tarn_stream_reap(s, (int)below(3), 1, 0, NULL));
+				tarn_stream_reap(s, (int)below(3), 1, NULL, 0));
 		tarn_stream_free(s);
 		memset(room, CANARY, SIZE);
 		nanosleep(&pause, NULL);
@@ -248,7 +249,7 @@ static void test_poll(const char *engine)
 
 	queue(s, 0, SIZE, false, -1, 0, NULL);
 	while (reaped == 0 && poll(&p, 1, 60000) == 1)
-		reaped = tarn_stream_reap(s, 0, 0, 1, &c);
+		reaped = tarn_stream_reap(s, 0, 0, &c, 1);
 	is_int(1, reaped, "%s: poll reports a copy until it is done", engine);
 	is_int(0, c.result, "%s: the copy ends without error", engine);
 	quiet = poll(&p, 1, 0);
@@ -272,7 +273,7 @@ static void test_register(const char *engine)
 		"%s: a file's storage is not registered", engine);
 	memset(room, CANARY, SIZE);
 	queue(s, 4096, SIZE - 4096, false, -1, 0, NULL);
-	is_int(1, tarn_stream_reap(s, 1, -1, 1, &c),
+	is_int(1, tarn_stream_reap(s, 1, -1, &c, 1),
 		"%s: a copy into registered memory ends", engine);
 	ok(c.result == 0 && arrived(4096, SIZE - 4096, false),
 		"%s: registered memory has the file's bytes", engine);
@@ -290,7 +291,7 @@ static void test_short_file(const char *engine)
 	memset(room, CANARY, SIZE);
 	queue(s, SIZE / 2 - 100, 3000, false, -1, 0, NULL);
 	queue(s, 1000, 3000, false, -1, 1, NULL);
-	is_int(2, tarn_stream_reap(s, 2, -1, 2, c),
+	is_int(2, tarn_stream_reap(s, 2, -1, c, 2),
 		"%s: a copy past the file's end and another one end", engine);
 	for (int i = 0; i < 2; i++)
 		if (c[i].user == 0)
@@ -320,7 +321,7 @@ static void test_short_company(const char *engine)
 	memset(room, CANARY, SIZE);
 	for (uint64_t i = 0; i < MANY; i++)
 		queue(s, FIRST + i * PIECE, PIECE, false, -1, i, NULL);
-	is_int(MANY, tarn_stream_reap(s, MANY, -1, MANY, c),
+	is_int(MANY, tarn_stream_reap(s, MANY, -1, c, MANY),
 		"%s: all copies from a file that shrank end", engine);
 	for (int i = 0; i < MANY; i++)
 		if (c[i].user < 200)

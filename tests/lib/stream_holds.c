@@ -107,7 +107,7 @@ static int open_descriptors(void)
 /* Reaped when all are done, and not before. */
 static int count_failures(tarn_stream *s)
 {
-	int n = tarn_stream_reap(s, FILES, -1, FILES, done_copies), wrong = 0;
+	int n = tarn_stream_reap(s, FILES, -1, done_copies, FILES), wrong = 0;
 
 	for (int i = 0; i < n; i++) {
 		if (done_copies[i].result < 0 && wrong++ == 0)
@@ -154,7 +154,7 @@ static void test_idle(const char *engine)
 
 	for (int i = 0; i < 20; i++)
 		queue(s, memory(), open_file(i, false), 0);
-	is_int(20, tarn_stream_reap(s, 20, -1, 20, done_copies),
+	is_int(20, tarn_stream_reap(s, 20, -1, done_copies, 20),
 		"%s: twenty of the copies are reaped", engine);
 	is_int(before, open_descriptors(),
 		"%s: the files of reaped copies are closed", engine);
@@ -241,7 +241,7 @@ static void test_first_seconds(const char *engine)
 	double begun = seconds(), took;
 
 	queue(s, memory(), open_file(0, false), 0);
-	must(tarn_stream_reap(s, 1, -1, 1, done_copies));
+	must(tarn_stream_reap(s, 1, -1, done_copies, 1));
 	took = done_copies[0].info.seconds;
 	ok(took >= 0 && took <= seconds() - begun,
 		"%s: the first copy reports no more time than it took", engine);
@@ -254,7 +254,7 @@ static void *free_it(void *arg)
 
 	tarn_stream_free(arg);
 	queue(own, memory(), open_file(1, false), 0);
-	must(tarn_stream_reap(own, 1, -1, 1, done_copies));
+	must(tarn_stream_reap(own, 1, -1, done_copies, 1));
 	tarn_stream_free(own);
 	return NULL;
 }

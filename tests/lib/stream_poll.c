@@ -79,7 +79,7 @@ static void test_late(const char *engine)
 	for (uint64_t i = 0; i < COPIES; i++)
 		kit_stream_copy(s, dst_file, i * PIECE, src_memory, i * PIECE,
 			PIECE, NULL, i);
-	got = tarn_stream_reap(s, 0, 0, COPIES, c);
+	got = tarn_stream_reap(s, 0, 0, c, COPIES);
 	nanosleep(&pause, NULL);
 	p.fd = tarn_stream_fd(s);
 	got += kit_stream_reap_polled(s, c, COPIES - got);
@@ -105,7 +105,7 @@ static void test_turns(const char *engine)
 
 	queue(s, WRITE, LARGE);
 	while (got == 0 && poll(&p, 1, PATIENCE_MS) == 1) {
-		got = tarn_stream_reap(s, 0, 0, 1, &c);
+		got = tarn_stream_reap(s, 0, 0, &c, 1);
 		turns++;
 	}
 	ok(got == 1 && turns <= 2 * (int)info->requests + 4,

@@ -18,7 +18,7 @@ typedef int (*reap_fn)(tarn_stream *s, struct tarn_completion *rets, int n);
 
 static int reap_all(tarn_stream *s, struct tarn_completion *rets, int n)
 {
-	return tarn_stream_reap(s, n, -1, n, rets);
+	return tarn_stream_reap(s, n, -1, rets, n);
 }
 
 static const struct {

@@ -104,7 +104,8 @@ static void elements(void)
 	unsigned char bytes[64];
 	tarn_storage *s = NULL;
 
-	must(tarn_storage_borrow(bytes, sizeof(bytes), true, NULL, NULL, &s));
+	must(tarn_storage_borrow(
+		bytes, sizeof(bytes), TARN_BORROW_WRITABLE, NULL, NULL, &s));
 	for (int dtype = 1; dtype <= TARN_DTYPE_MAX; dtype++) {
 		int64_t n = 4, one = 1;
 		struct tarn_layout l = strided(dtype, 1, &n, &one, 0);
@@ -210,7 +211,8 @@ static void flat_with_a_rest(void)
 	tarn_tensor *t = NULL, *flat = NULL;
 	struct tarn_layout l;
 
-	must(tarn_storage_borrow(bytes, sizeof(bytes), true, NULL, NULL, &s));
+	must(tarn_storage_borrow(
+		bytes, sizeof(bytes), TARN_BORROW_WRITABLE, NULL, NULL, &s));
 	must(tarn_layout_contiguous(TARN_F32, 1, (int64_t[]) {2}, &l));
 	must(tarn_tensor_new(s, 6, &l, &t));
 	must(tarn_tensor_flat_storage(t, &flat));

@@ -121,7 +121,7 @@ static void random_views(void)
 
 	for (int i = 0; i < SIZE; i++)
 		bytes[i] = (unsigned char)below(256);
-	must(tarn_storage_borrow(bytes, SIZE, false, NULL, NULL, &memory));
+	must(tarn_storage_borrow(bytes, SIZE, 0, NULL, NULL, &memory));
 	while (rounds < 600) {
 		struct tarn_layout l =
 			random_layout(dtypes[below(4)], SIZE - 16);
@@ -204,7 +204,7 @@ static void small_elements(void)
 
 	for (int i = 0; i < 9; i++)
 		data[i] = (unsigned char)(17 * i + 5);
-	must(tarn_storage_borrow(data, 9, false, NULL, NULL, &s));
+	must(tarn_storage_borrow(data, 9, 0, NULL, NULL, &s));
 	must(tarn_layout_strided(
 		TARN_F4, 2, (int64_t[]) {3, 4}, (int64_t[]) {6, 1}, 2, &l));
 	must(tarn_tensor_new(s, 0, &l, &t));
@@ -243,7 +243,7 @@ static void reads(const char *what, struct counted *c, tarn_storage *s,
 
 	c->reads = c->read = 0;
 	must(tarn_storage_borrow(
-		c->bytes, tarn_storage_size(s), false, NULL, NULL, &memory));
+		c->bytes, tarn_storage_size(s), 0, NULL, NULL, &memory));
 	if (tarn_tensor_new(s, 0, &l, &f) < 0 ||
 		tarn_tensor_new(memory, 0, &l, &m) < 0 ||
 		tarn_tensor_clone(f, &copy) < 0)

@@ -19,9 +19,9 @@
  *
  * From outside: SLOTS, PLACES beside that of those who try, TURNS of each who
  * is in one, LIVES of such in all, who come to a place that was left or to a
- * new one, DEATHS of them at any step, THREADS that try. SILENT: nobody counts,
- * as of an older library, nor does the reaper; then only the second is so. What
- * may be broken, to see it found: see ring_full.sh.
+ * new one, DEATHS of them at any step, THREADS that try. SILENT: no participant
+ * counts, as a hostile one may not, nor does the reaper; then only the second
+ * is so. What may be broken, to see it found: see ring_full.sh.
  */
 #ifndef SLOTS
 #define SLOTS 2

@@ -468,7 +468,7 @@ kept, came, missed, looked = [], [], [], set()
 find = tarn._channel._find
 
 
-def find_and_tell(*args):
+def find_and_note(*args):
     """A receiver that has looked for its channel is there."""
     found = find(*args)
     looked.add(threading.get_ident())
@@ -484,7 +484,7 @@ def use_all():
         missed.append(str(e))
 
 
-tarn._channel._find = find_and_tell
+tarn._channel._find = find_and_note
 for turn in range(3):
     looked.clear()
     users = [threading.Thread(target=use_all) for _ in range(2)]

@@ -137,7 +137,8 @@ def check_move(what, make, change, slot_bytes):
     out.put([t, Meddling(lambda: change(t))], timeout=60)
     seen = out.get()
     kit.equal((seen[0].shape, seen[0].unique().tolist(), seen[1]),
-              (t.shape, [3.], "meddled"), "and while others are packed")
+              (t.shape, [3.], "meddled"),
+              f"{what} while others are packed is sent as it was")
     del seen, out
     store.remove("moves")
 

@@ -69,13 +69,16 @@ for name, arguments, part in (
         ("pipeline.py", ("nowhere.npy",), "nowhere.npy"),
         ("pipeline.py", ("line.npy",), "no images"),
         ("pipeline.py", ("line.npy", "some"), "'some'"),
-        ("pipeline.py", ("line.npy", 1, 0), "1 or more")):
+        ("pipeline.py", ("line.npy", 1, 0), "1 or more"),
+        ("table.py", (), "NAME"),
+        ("table.py", ("t", 0), "1 to 1000"),
+        ("table.py", ("t", 1, "much"), "'much'")):
     lines, status = end(start(name, *arguments))
     kit.equal((status, [x for x in lines if x.startswith("Traceback")],
                sum(x.startswith(name) for x in lines)), (2, [], 1),
               f"{name} {arguments}: prints one sentence and no traceback")
     kit.ok(part in lines[-1], "the sentence says what is wrong", lines)
-for name in ("readers.py", "hotswap.py", "pipeline.py"):
+for name in ("readers.py", "hotswap.py", "pipeline.py", "table.py"):
     lines, status = end(start(name, "--help"))
     kit.ok(status == 0 and lines[0].startswith(f"usage: {name} [-h]") and
            len(lines) > 8, f"{name} --help prints its usage", lines)
@@ -132,6 +135,24 @@ lines, status = end(start("tasks.py", "--help"))
 kit.equal((status, lines), (1, ["usage: tasks.py CHANNEL NAME"]),
           "tasks.py without arguments prints its usage")
 del channel, store
+
+# ---- a table that is looked up at random ----
+for again in (False, True):
+    lines, status = end(start("table.py", "run/table", 2, 8))
+    kit.ok(status == 0 and lines[0].startswith(
+        "run/table: found, nothing to load" if again else
+        "run/table: made in "), "a table is found by the next start" if again
+        else "a table is made once", lines)
+    kit.equal((lines[1], [x.endswith(" a second, all right")
+                          for x in lines[2:]]),
+              ("31775 rows of 264 bytes, 2 readers", [True] * 2),
+              "its readers get the rows that they ask for")
+lines, status = end(start("table.py", "run/there"))
+kit.equal((status, len(lines)), (1, 1), "another tensor is no table")
+kit.ok("tarn rm run/there" in lines[0], "the sentence says what to do", lines)
+lines, status = end(start("table.py", "run/large", 1, 1 << 29))
+kit.ok(status == 1 and lines[0].startswith("table.py: ") and len(lines) == 1,
+       "a table for which there is no memory is not made", lines)
 
 daemon.terminate()
 kit.equal(daemon.wait(), 0, "the daemon ends without error")

@@ -33,7 +33,7 @@ def load(name):
     return steps
 
 
-# Who is not run meanwhile hears of the last step alone: then once more.
+# A process that is not run meanwhile gets the last step alone: then once more.
 for turn in range(20):
     make(f"a{turn}.safetensors")
     seen = load(f"a{turn}.safetensors")

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""The README's lines of Python do what is said of them."""
+"""The README's lines of Python, and those of help(tarn), do what is said of
+them."""
 import os
 import re
 import subprocess
@@ -51,6 +52,27 @@ kit.equal(seen.stdout.splitlines(),
 kit.equal(tarn.open("out.safetensors")["x"].dtype, "BF16",
           "the README's lines save a file of BF16")
 
+# help(tarn) begins with one page for a newcomer: the names come after it.
+page, names = tarn.__doc__.split("The names beside numpy's")
+kit.ok(len(page.splitlines()) <= 24, "the first page of help(tarn) fits a screen",
+       len(page.splitlines()))
+kit.ok("Where to go on: " in page and "t.shape" in names,
+       "help(tarn) says where to go on before it lists names")
+first = start(re.sub("(?m)^    ", "",
+                     "".join(re.findall(r"(?m)^    .*\n|^\n", page))))
+kit.equal((first.communicate(timeout=600), first.returncode),
+          (("(8, 3) 552.0\n(8, 3)\n", ""), 0),
+          "the first page's lines run")
+kit.equal(next(iter(tarn.receiver("batches")))["epoch"], 1,
+          "the first page's lines send an item")
+
+# The README names every program of examples/, and no other.
+folder = os.path.join(os.environ["top_srcdir"], "examples")
+with open(readme, encoding="utf-8") as f:
+    listed = f.read().split("\n## Examples\n")[1].split("\n## ")[0]
+kit.equal(sorted(re.findall(r"`(\w+\.(?:c|py))`", listed)),
+          sorted(n for n in os.listdir(folder) if n.endswith((".c", ".py"))),
+          "the README lists the programs of examples/")
 
 if find_spec("torch"):
     kit.equal(len(opening), 1, "the README's opening has one block of Python")

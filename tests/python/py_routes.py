@@ -27,7 +27,7 @@ tmp = os.environ["TMPDIR"]
 path = os.path.join(tmp, "m.safetensors")
 socket = os.path.join(os.environ["XDG_RUNTIME_DIR"], "d.sock")
 with open(os.path.join(tmp, "conf"), "w", encoding="ascii") as f:
-    f.write("[pool huge]\npage-size = 2M\nsegment-size = 4M\n")
+    f.write("[pool huge]\npages = 2m\nsegment-size = 4M\n")
 daemon = kit.start_daemon(socket, "--config", f.name)
 store = tarn.Store()
 # Larger than what is copied at once; "tiny" is not.
@@ -274,7 +274,7 @@ if pid == 0:
     scribble(t.numpy(), 9)
     os._exit(t.numpy()[0, 0] != 9. or t[0, 0] != 0.)
 kit.equal((os.waitpid(pid, 0)[1], store["pool"].numpy()[0, 0]), (0, 0.),
-          "a child has its own private copy")
+          "a forked child's writes stay in its own copy")
 
 # ---- items of a broadcast, whose slot is used again ----
 out = tarn.sender("again", mode="broadcast", slots=1, slot_bytes=1 << 20)

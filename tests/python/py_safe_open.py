@@ -97,10 +97,11 @@ for framework in ("np", "numpy", "pt"):
                    f"{framework}: a name that does not exist is refused",
                    f.get_tensor, "none")
         kit.raises(KeyError, "",
-                   "a name that does not exist is a KeyError",
+                   f"{framework}: a slice of a missing name is a KeyError",
                    f.get_slice, "none")
         kit.raises(TypeError, "name",
-                   "a name that is no text is refused", f.get_tensor, 3)
+                   f"{framework}: a name that is no text is refused",
+                   f.get_tensor, 3)
         if safetensors:
             with safetensors.safe_open(path, framework) as g:
                 theirs = g.get_slice("b")

@@ -281,7 +281,7 @@ def press_while_it_loads():
             os.kill(pid, signal.SIGCONT)
 
 
-def hear(*_):
+def raise_interrupt(*_):
     heard.set()
     raise KeyboardInterrupt
 
@@ -291,7 +291,7 @@ tarn.save(another, {"w": w})
 timely, heard, stopped = [], threading.Event(), loaders()
 for pid in stopped:
     os.kill(pid, signal.SIGSTOP)
-before = signal.signal(signal.SIGINT, hear)
+before = signal.signal(signal.SIGINT, raise_interrupt)
 presser = threading.Thread(target=press_while_it_loads)
 presser.start()
 kit.raises(KeyboardInterrupt, "", "Ctrl-C ends a get of FILE:TENSOR",
@@ -326,12 +326,12 @@ def as_it_ends(load, what, said):
 
 as_it_ends(lambda: store.load(another, progress=end_it_first),
            "an exception of the progress at the load's end is raised",
-           "though it was loaded")
+           "a tensor is loaded though its last progress raised")
 presser = threading.Thread(target=press_as_it_loads)
 before = signal.signal(signal.SIGINT, end_it_first)
 as_it_ends(lambda: presser.start() or store[another + ":w"],
            "Ctrl-C at the end of a FILE:TENSOR load is raised",
-           "which was loaded, too")
+           "a FILE:TENSOR is loaded though Ctrl-C came at its end")
 presser.join()
 signal.signal(signal.SIGINT, before)
 os.unlink(another)
@@ -360,6 +360,18 @@ kit.equal(subprocess.run([sys.executable, "-X", "dev", "-W", "error", "-c",
                           "import tarn; t = tarn.Store()['ckpt/w'];"
                           "m = memoryview(t)"], check=False).returncode, 0,
           "an array lives to the end of the interpreter")
+
+# ---- nodes ----
+kit.equal(store.node, None, "a store insists on no NUMA node")
+kit.ok(store["ckpt/w"].node is None or store["ckpt/w"].node >= 0,
+       "a tensor has a node, or it is not known", store["ckpt/w"].node)
+store.node = 0
+kit.equal(store.node, 0, "a store keeps the node that it was told")
+store.node = None
+kit.equal(store.node, None, "a store forgets it")
+kit.raises(ValueError, "-1 or 0 to 63", "a number of no node is refused",
+           setattr, store, "node", 1 << 40)
+kit.raises(TypeError, "", "a node is a number", setattr, store, "node", "0")
 
 # ---- the end ----
 daemon.terminate()

@@ -190,11 +190,11 @@ kit.ok(1 in endless,
        "in needs no memory for all when it finds a value at once")
 
 
-def hear(*_):
+def raise_interrupt(*_):
     raise KeyboardInterrupt
 
 
-before = signal.signal(signal.SIGALRM, hear)
+before = signal.signal(signal.SIGALRM, raise_interrupt)
 signal.setitimer(signal.ITIMER_REAL, .1)
 kit.raises(KeyboardInterrupt, "", "a signal ends a long search",
            lambda: 2 in endless)

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
 #include "lib/store/lease_slots.h"
@@ -262,6 +263,72 @@ static void test_race(struct lease_page *pages[TAKERS])
 	is_int(0, (int64_t)pulled, "no storage was freed under a lease");
 }
 
+/* ---- a batch ----------------------------------------------------------- */
+
+#define CROWD 32760u /* just under half of a table of 65,536 */
+#define CROWD_PLACES 65536u
+
+/* In a table that is half full by chance, the longest row of occupied places is
+ * some dozens long; picked. */
+#define ROW_MAX 400u
+
+/* With this number as its secret, a batch would be hashed by multiplication with
+ * the golden ratio. */
+#define GOLDEN 0x9e3779b97f4a7c15ull
+
+/* Where such a batch would place a word. */
+static uint32_t golden(uint32_t index, uint64_t g)
+{
+	return (uint32_t)((lease_word(index, g) * GOLDEN) >> 44) % CROWD_PLACES;
+}
+
+/* A look at a word that is not in the batch takes as many probes as the row of
+ * occupied places is long in which it begins. */
+static uint32_t longest_row(const struct lease_batch *batch)
+{
+	uint32_t best = 0, n = 0;
+
+	for (uint32_t i = 0; i < batch->capacity; i++) {
+		n = batch->wanted[i].word ? n + 1 : 0;
+		best = MAX(best, n);
+	}
+	return best;
+}
+
+/* The longest row of a batch whose words a client chose so that all of them
+ * would crowd in one half of the table if it knew the secret; secret: what
+ * it is, 0: the batch's own. */
+static uint32_t crowded(uint64_t secret)
+{
+	struct lease_batch batch;
+	uint32_t row;
+
+	if (lease_batch_init(&batch) < 0)
+		bail("%s", tarn_fail_message());
+	batch.secret = secret ? secret : batch.secret;
+	for (uint32_t index = 1; batch.n < CROWD; index++)
+		if (golden(index, 1) < CROWD_PLACES / 2)
+			lease_batch_add(&batch, index, 1);
+	is_int(CROWD_PLACES, batch.capacity, "the batch is half full");
+	row = longest_row(&batch);
+	lease_batch_done(&batch);
+	return row;
+}
+
+/* Clients choose which storages are freed together, and all words. */
+static void test_chosen(void)
+{
+	uint32_t known = crowded(GOLDEN), chosen = crowded(0);
+
+	ok(known >= 10 * ROW_MAX,
+		"words chosen for a secret that is known make looks long: %u "
+		"probes",
+		known);
+	ok(chosen <= ROW_MAX,
+		"words cannot be chosen for a batch's own secret: %u probes",
+		chosen);
+}
+
 int main(void)
 {
 	int fd = memfd_create("tarn-test", MFD_CLOEXEC), lease = -1, two = -1;
@@ -276,7 +343,8 @@ int main(void)
 	is_int(0, lease_create(&lease), "a lease page is created");
 	ok(ftruncate(lease, 0) < 0 && ftruncate(lease, 4 * LEASE_SIZE) < 0,
 		"a lease page cannot be resized");
-	is_int(0, lease_map(lease, &client), "is mapped by the client");
+	is_int(0, lease_map(lease, &client),
+		"a lease page is mapped by the client");
 	is_int(0, lease_map(lease, &server),
 		"a lease page is mapped by the server");
 	is_int(-EPROTO, lease_map(fd, &(struct lease_page *) {NULL}),
@@ -286,6 +354,7 @@ int main(void)
 	test_notes();
 	test_full();
 	test_race((struct lease_page *[]) {client, second});
+	test_chosen();
 	lease_slots_done(&slots);
 	lease_unmap(server);
 	lease_unmap(second);
@@ -294,5 +363,5 @@ int main(void)
 	fd_close(fd);
 	fd_close(lease);
 	fd_close(two);
-	return done(45);
+	return done(49);
 }

@@ -40,8 +40,8 @@ static void test_leave_reaped(void)
 		"a place that was taken again holds no old slot");
 }
 
-/* Who was taken for dead touches nothing of who has joined in its place, not
- * even the same slot. */
+/* A participant that was taken for dead touches nothing of the one that joined
+ * in its place, not even the same slot. */
 static void test_replaced(void)
 {
 	struct ring p, q;

@@ -71,8 +71,8 @@ static void in_vain(struct ring *p, int n)
 			bail("a slot too many");
 }
 
-/* Who goes on keeping silent, as one of an older library does, is found out
- * sooner, and less soon again when nobody does any more. */
+/* A participant that frees slots and never counts them, as a hostile one may,
+ * is found out sooner, and less soon again when none does so any more. */
 static void test_silence(enum ring_mode mode)
 {
 	struct ring p = full(mode);
@@ -190,7 +190,7 @@ static void test_seen(void)
 		"the slot of the last item is found when its consumer leaves");
 }
 
-/* Who takes no more, or dies. */
+/* A consumer that takes no more, or dies. */
 static void test_unseen(void)
 {
 	struct ring p = full(RING_BROADCAST),

@@ -401,7 +401,7 @@ static void test_pools(void)
 		"the header counts all pools");
 	is_int(0, table_spare_segment(&ro, 0),
 		"the first spare number of a segment is 0");
-	is_int(0, table_add_segment(writer, 0, 5, 4096, 8192),
+	is_int(0, table_add_segment(writer, 0, 5, 0, 4096, 8192),
 		"a segment is added");
 	is_int(8192, (int64_t)ro.segments[0].size,
 		"the segment's entry can be read");

@@ -124,7 +124,8 @@ static void show(void)
 	uint64_t serial = next_serial(number);
 
 	must(table_add_segment(writer, number, (uint32_t)serial + number,
-		offset_of(number, serial), size_of(number, serial)));
+		(uint32_t)serial, offset_of(number, serial),
+		size_of(number, serial)));
 }
 
 static uint64_t changes(void)

@@ -68,19 +68,25 @@ static void test_table(void)
 	begin(&crowd, MANY);
 	wake_leave_to(remember);
 	table_wake(writer);
-	ok(crowd_is_woken(&crowd, WAKE_AT_ONCE), "some are woken at once");
-	is_int(WAKE_AT_ONCE, crowd_woken(&crowd), "so many, and no more");
-	is_int(1, n_left, "the others are left");
-	ok(left == &rw.header->changed, "those of that word");
+	ok(crowd_is_woken(&crowd, WAKE_AT_ONCE),
+		"some waiting processes are woken at once");
+	is_int(WAKE_AT_ONCE, crowd_woken(&crowd),
+		"no more are woken than WAKE_AT_ONCE");
+	is_int(1, n_left,
+		"the rest of the waiting processes are left to the helper once");
+	ok(left == &rw.header->changed,
+		"the helper gets the word that the others wait for");
 	while (wake_some(left) == WAKE_AT_ONCE)
 		;
-	ok(crowd_is_woken(&crowd, MANY), "and are woken in the end");
+	ok(crowd_is_woken(&crowd, MANY), "the helper wakes all the others");
 	crowd_end(&crowd);
 
 	begin(&crowd, WAKE_AT_ONCE - 1);
 	table_wake(writer);
-	ok(crowd_is_woken(&crowd, WAKE_AT_ONCE - 1), "a few are all woken");
-	is_int(0, n_left, "and none is left");
+	ok(crowd_is_woken(&crowd, WAKE_AT_ONCE - 1),
+		"a few waiting processes are all woken at once");
+	is_int(0, n_left,
+		"no process is left to the helper when all are woken");
 	crowd_end(&crowd);
 }
 

@@ -349,6 +349,29 @@ static void test_sender(void)
 		"a message with one descriptor too many is refused");
 }
 
+/* The kernel reports that the peer had not read everything before it delivers
+ * what the peer had sent. */
+static void test_reset(void)
+{
+	struct wire_message m = {0};
+
+	fresh();
+	frame(head(WIRE_HELLO, 16), 16, 1);
+	frame(head(WIRE_HELLO, 16), 16, 0);
+	if (wire_send(socks[1], WIRE_OUT(WIRE_PING, 0, NULL, 0)) < 0)
+		bail("%s", tarn_fail_message());
+	socks[0] = fd_close(socks[0]);
+	is_int(1, wire_receive(socks[1], &strict, &m),
+		"a message of a peer that ended without reading is received");
+	is_int(1, m.n_fds, "its descriptor is received");
+	wire_message_clear(&m);
+	is_int(1, wire_receive(socks[1], &strict, &m),
+		"the last message of that peer is received");
+	wire_message_clear(&m);
+	is_int(-EPIPE, wire_receive(socks[1], &strict, &m),
+		"then the end of that peer is noticed");
+}
+
 int main(void)
 {
 	kit_wire_begin();
@@ -357,6 +380,7 @@ int main(void)
 	test_read_on();
 	test_prepared();
 	test_sender();
+	test_reset();
 	kit_wire_end();
-	return done(118);
+	return done(122);
 }

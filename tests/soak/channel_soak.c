@@ -132,10 +132,11 @@ static void judge(void)
 	ok(done_ > 0, "%u items were published, %u of them came again", done_,
 		soak_board->again);
 	is_int(0, lost, "every published item was received");
-	is_int(0, dropped, "each to somebody who was through with it");
-	ok(soak_board->kept > 0, "%u with a tensor of the pool",
+	is_int(0, dropped,
+		"every item was received by a consumer that finished it");
+	ok(soak_board->kept > 0, "%u items had a tensor of the pool",
 		soak_board->kept);
-	is_int(0, soak_board->faults, "nothing else went wrong%s%s",
+	is_int(0, soak_board->faults, "no worker reports a fault%s%s",
 		soak_board->faults ? ": " : "", soak_board->fault);
 }
 
@@ -216,13 +217,13 @@ static void come_late(tarn_channel *queue, int fd)
 	for (int i = 1; i < SOAK_CHILDREN; i++)
 		late[i].role = ROLES;
 	ok(kit_channel_comes_true(nobody_reads, queue),
-		"the dead read no more");
+		"no dead consumer reads any more");
 	ready = kit_channel_info(queue).ready;
 	diag("%u items are left by who died after the end", ready);
 	if (ready)
 		start(&late[0], fd);
 	is_int(0, ready ? await_role(late, QUEUE_IN) : 0,
-		"who comes late comes to the end");
+		"consumers that come late come to the end");
 	is_int(0, kit_channel_info(queue).ready, "the queue has no items left");
 }
 
@@ -230,13 +231,15 @@ static void end_all(struct kid *kids, int fd, tarn_channel *channels[2])
 {
 	freeze_some(kids);
 	soak_board->stop = true;
-	is_int(0, await_role(kids, QUEUE_OUT), "producers end");
-	is_int(0, await_role(kids, CAST_OUT), "senders end");
+	is_int(0, await_role(kids, QUEUE_OUT),
+		"all producers end with status 0");
+	is_int(0, await_role(kids, CAST_OUT), "all senders end with status 0");
 	may_fail(tarn_channel_close(channels[0]));
 	may_fail(tarn_channel_close(channels[1]));
 	if (soak_below(2))
 		kill_frozen(kids);
-	is_int(0, await_role(kids, QUEUE_IN), "consumers come to the end");
+	is_int(0, await_role(kids, QUEUE_IN),
+		"all consumers end with status 0");
 	is_int(0, await_role(kids, CAST_IN),
 		"all broadcast consumers end with status 0");
 	is_int(0, await_role(kids, CAST_STAY),
@@ -254,7 +257,7 @@ static void judge_store(
 
 	for (int i = 0; i < 2; i++) {
 		ok(kit_channel_comes_true(all_free, channels[i]),
-			"%s: no slot is lost, and nobody is left",
+			"%s: no slot is lost, and no participant is left",
 			tarn_channel_name(channels[i]));
 		may_fail(tarn_store_remove(
 			store, tarn_channel_name(channels[i])));
@@ -263,10 +266,11 @@ static void judge_store(
 	/* Names that the dead had no time to remove. */
 	if (tarn_store_publish(store, NULL, 0, &below_w, NULL) < 0)
 		bail("%s", tarn_error_message());
-	ok(used_becomes(store, before), "the memory is back");
+	ok(used_becomes(store, before),
+		"the memory of the channels is given back");
 	if (tarn_store_check(store, &check) < 0)
 		bail("%s", tarn_error_message());
-	is_int(0, check->n_faults, "the books are right");
+	is_int(0, check->n_faults, "tarn check finds no fault at the end");
 	tarn_check_free(check);
 }
 
@@ -308,5 +312,5 @@ int main(int argc, char **argv)
 			strtoull(argv[4], NULL, 10));
 	soak_rng = (uint64_t)getpid();
 	run(argc == 3 ? atof(argv[2]) : text ? atof(text) : 3);
-	return done_any();
+	return done(18);
 }

@@ -233,7 +233,7 @@ struct in_hand {
 	uint32_t number;
 };
 
-/* Who dies just before has it delivered again. */
+/* A worker that dies just before has it delivered again. */
 static void put_down(struct in_hand *h)
 {
 	if (h->item && h->number != NONE)
@@ -284,11 +284,11 @@ int soak_child(int role, int fd, uint64_t seed)
 
 	soak_map_board(fd);
 	soak_rng = seed;
-	r = CALL_AGAIN(tarn_store_open(soak_board->socket, &store));
+	r = CALL_AGAIN(tarn_store_open(soak_board->socket, NULL, &store));
 	if (r >= 0)
 		r = CALL_AGAIN(tarn_channel_open(
 			store, soak_roles[role].channel, NULL, &c));
-	/* Who was started last may find that it is over. */
+	/* The last worker to start may find that it is over. */
 	if (r == -ENOENT && soak_board->stop)
 		return 0;
 	if (r < 0) {

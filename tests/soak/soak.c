@@ -249,7 +249,7 @@ static void verify_all(struct soak *soak, tarn_store *store)
 		torn += number && first && number != first;
 	}
 	is_int(0, failed, "every look-up is answered");
-	is_int(0, torn, "no set is torn");
+	is_int(0, torn, "no set of names is torn");
 }
 
 static int run_check(const struct soak *soak)
@@ -296,7 +296,7 @@ static int64_t leaked(tarn_store *store)
 	return r < 0 ? -1 : (int64_t)status.used;
 }
 
-static void tell(const struct soak *soak, uint64_t seconds)
+static void print_totals(const struct soak *soak, uint64_t seconds)
 {
 	uint64_t publishes = 0, lookups = 0, loads = 0, retries = 0;
 
@@ -320,7 +320,8 @@ static void tell(const struct soak *soak, uint64_t seconds)
 	     "ended with an error",
 		(unsigned long long)publishes, (unsigned long long)lookups,
 		(unsigned long long)loads, (unsigned long long)retries);
-	ok(publishes && lookups && loads, "work was done");
+	ok(publishes && lookups && loads,
+		"sets were published, looked up and loaded");
 }
 
 static void finish(struct soak *soak, uint64_t seconds)
@@ -328,8 +329,8 @@ static void finish(struct soak *soak, uint64_t seconds)
 	tarn_store *store = NULL;
 
 	stop_workers(soak);
-	tell(soak, seconds);
-	is_int(0, tarn_store_open(soak->daemon.socket, &store),
+	print_totals(soak, seconds);
+	is_int(0, tarn_store_open(soak->daemon.socket, NULL, &store),
 		"the daemon serves on");
 	if (!store)
 		bail("%s", tarn_error_message());
@@ -339,7 +340,8 @@ static void finish(struct soak *soak, uint64_t seconds)
 	is_int(0, leaked(store), "no byte is leaked");
 	is_int(0, run_check(soak), "tarn check finds no fault at the end");
 	tarn_store_unref(store);
-	is_int(0, atomic_load(&soak->board->faults), "no fault: %s",
+	is_int(0, atomic_load(&soak->board->faults),
+		"no worker reports a fault: %s",
 		soak->board->fault[0] ? soak->board->fault : "none");
 	is_int(0, daemon_stop(&soak->daemon),
 		"the daemon ends without an error");
@@ -378,5 +380,5 @@ int main(int argc, char **argv)
 		usleep(1000);
 	}
 	finish(&soak, (now - begun) / 1000);
-	return done_any();
+	return done(10);
 }

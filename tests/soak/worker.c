@@ -50,7 +50,7 @@ static void open_store(struct work *w)
 	uint64_t until = soak_now_ms() + 20000;
 
 	w->store = tarn_store_unref(w->store);
-	while (tarn_store_open(w->board->socket, &w->store) < 0) {
+	while (tarn_store_open(w->board->socket, NULL, &w->store) < 0) {
 		if (soak_now_ms() > until) {
 			soak_fault(w->board, "worker %u cannot connect: %s",
 				w->me, tarn_error_message());
@@ -199,7 +199,7 @@ static void load(struct work *w)
 	int r;
 
 	snprintf(address, sizeof(address), "%s:x", w->board->files[which]);
-	r = tarn_store_get(w->store, address, &tensor);
+	r = tarn_store_get(w->store, address, NULL, &tensor);
 	if (r < 0) {
 		excuse(w, "load");
 		if (r == -ENOSPC || r == -ENOENT)

@@ -201,7 +201,7 @@ static void test_memory(void)
 	kit_cow_check(
 		tarn_layout_contiguous(TARN_U8, 1, &n, &layout), "layout");
 	kit_cow_check(tarn_storage_borrow(
-			      lent, sizeof(lent), false, NULL, NULL, &storage),
+			      lent, sizeof(lent), 0, NULL, NULL, &storage),
 		"borrow");
 	kit_cow_check(tarn_tensor_new(storage, 0, &layout, &t), "new");
 	tarn_storage_unref(storage);
@@ -214,7 +214,7 @@ static void test_memory(void)
 	ok(p == t, "the private form of a writable tensor is itself");
 	kit_cow_drop(&p);
 	kit_cow_drop(&t);
-	kit_cow_check(tarn_storage_borrow(NULL, 0, false, NULL, NULL, &storage),
+	kit_cow_check(tarn_storage_borrow(NULL, 0, 0, NULL, NULL, &storage),
 		"nothing");
 	kit_cow_check(
 		tarn_layout_contiguous(TARN_F32, 2, shape, &layout), "layout");

@@ -153,7 +153,8 @@ static void test_report(void)
 
 	store = open_fake(&fake, FAKE_REPORT_HANGS);
 	store->connection.timeout_ms = QUICK_MS;
-	is_int(-ETIMEDOUT, report_daemon(store, &status), "none");
+	is_int(-ETIMEDOUT, report_daemon(store, &status),
+		"a report that does not come is ETIMEDOUT");
 	store->connection.timeout_ms = PATIENCE_MS;
 	is_int(0, tarn_store_remove(store, "x"),
 		"an answer that is late does not spoil the next call");
@@ -217,7 +218,7 @@ static void test_load(void)
 		"the load reports its CPU time and its duration");
 	is_int(240000, tarn_tensor_layout(all)->shape[0],
 		"the load returns one tensor of all bytes");
-	is_int(0, tarn_store_get_from_file(store, file, "t", &t),
+	is_int(0, tarn_store_get_from_file(store, file, "t", NULL, &t),
 		"the load's tensor is found by its name");
 	is_int(0, tarn_tensor_get_i64(t, &at, &value),
 		"an element of the loaded tensor is read");
@@ -227,27 +228,27 @@ static void test_load(void)
 	tarn_tensor_unref(t);
 	tarn_tensor_unref(all);
 	is_int(0, lease_count(fake.page), "no lease is left after the load");
-	is_int(-ENOENT, tarn_store_get_from_file(store, file, "u", &t),
+	is_int(-ENOENT, tarn_store_get_from_file(store, file, "u", NULL, &t),
 		"a tensor that the file does not have is refused");
 	has_str("it has t", tarn_error_message(),
 		"the error lists the tensors of the file");
 
 	snprintf(address, sizeof(address), "%s:t", file_path);
-	is_int(0, tarn_store_get(store, address, &t),
+	is_int(0, tarn_store_get(store, address, NULL, &t),
 		"a tensor is found by FILE:TENSOR");
 	must(tarn_tensor_get_i64(t, &at, &value));
 	is_int(59999, value, "the tensor by FILE:TENSOR has its element");
 	tarn_tensor_unref(t);
 	snprintf(address, sizeof(address), "%s:u", file_path);
-	is_int(-ENOENT, tarn_store_get(store, address, &t),
+	is_int(-ENOENT, tarn_store_get(store, address, NULL, &t),
 		"FILE:TENSOR of a tensor that does not exist is refused");
-	is_int(-ENOENT, tarn_store_get(store, file_path, &t),
+	is_int(-ENOENT, tarn_store_get(store, file_path, NULL, &t),
 		"FILE without a tensor is refused");
 	has_str("say which tensor", tarn_error_message(),
 		"the error asks for a tensor");
-	is_int(-ENOENT, tarn_store_get(store, "/no/file:t", &t),
+	is_int(-ENOENT, tarn_store_get(store, "/no/file:t", NULL, &t),
 		"FILE:TENSOR of a file that does not exist is refused");
-	is_int(-ENOENT, tarn_store_get(store, "nothing", &t),
+	is_int(-ENOENT, tarn_store_get(store, "nothing", NULL, &t),
 		"a name that is not published is refused");
 	tarn_file_unref(file);
 	tarn_store_unref(store);
@@ -321,13 +322,16 @@ static void test_progress(void)
 		"a progress callback that cancelled is not called again");
 	snprintf(address, sizeof(address), "%s:t", file_path);
 	calls = 0;
-	is_int(-ECANCELED,
-		tarn_store_get_with_options(store, address, &cancels, &t),
+	is_int(-ECANCELED, tarn_store_get(store, address, &cancels, &t),
 		"a load begun by an address can be cancelled, too");
 	is_int(3, calls, "the callback by an address is called as often");
+	calls = 0;
+	is_int(-ECANCELED,
+		tarn_store_get_from_file(store, file, "t", &cancels, &t),
+		"a load begun for one tensor of a file can be cancelled, too");
+	is_int(3, calls, "the callback for one tensor is called as often");
 	cancels.verify = true;
-	is_int(-EINVAL,
-		tarn_store_get_with_options(store, address, &cancels, &t),
+	is_int(-EINVAL, tarn_store_get(store, address, &cancels, &t),
 		"a load by an address cannot compare checksums");
 	has_str("tarn_store_load", tarn_error_message(),
 		"the error names tarn_store_load");
@@ -415,5 +419,5 @@ int main(void)
 	is_int(fds, count_fds(getpid()),
 		"no descriptor is left open at the end");
 	unlink(file_path);
-	return done(152);
+	return done(154);
 }

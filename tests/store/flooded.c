@@ -54,9 +54,9 @@ int main(void)
 		bail("a socket pair: %m");
 	flooded = pair[0];
 	is_int(0, connection_init(&c, pair[0], "/the/socket", TIMEOUT_MS),
-		"a connection");
+		"a connection is set up");
 	is_int(0, connection_receive_unasked(&c),
-		"what was not asked for ends nothing");
+		"messages that were not asked for do not end the connection");
 	is_bounded("what was not asked for");
 	is_int(-ECONNRESET, connection_broken(&c, -ECONNRESET),
 		"a socket that fails ends the connection");

@@ -95,8 +95,9 @@ static void test_handle_is_gone(void)
 	tarn_store *other;
 	tarn_tensor *t;
 
-	if (tarn_store_open(kit_fork_daemon.socket, &other) < 0 ||
-		tarn_store_get_from_file(other, kit_fork_one, "b", &t) < 0)
+	if (tarn_store_open(kit_fork_daemon.socket, NULL, &other) < 0 ||
+		tarn_store_get_from_file(other, kit_fork_one, "b", NULL, &t) <
+			0)
 		bail("%s", tarn_error_message());
 	tarn_store_unref(other);
 	shared = store_storage_of(tarn_tensor_storage(t));
@@ -111,6 +112,37 @@ static void test_handle_is_gone(void)
 		"the child reads the tensors of the locked store");
 	ok(kit_fork_gets_room(),
 		"the child of a locked store holds nothing after its end");
+}
+
+/* No connection can be made for the child. It has the parent's, whose leases
+ * stay, although the parent drops its tensor and closes the store. */
+static void test_no_connection(void)
+{
+	struct quiet child, next;
+	tarn_store *other;
+	tarn_tensor *t;
+
+	if (tarn_store_open(kit_fork_daemon.socket, NULL, &other) < 0 ||
+		tarn_store_get_from_file(other, kit_fork_one, "b", NULL, &t) <
+			0)
+		bail("%s", tarn_error_message());
+	kit_fork_hide();
+	child = quiet_child(t);
+	kit_fork_show();
+	next = quiet_child(t);
+	is_int(3, kit_fork_clients(),
+		"the parent's next child has a connection of its own");
+	is_int(0, quiet_end(&next), "the parent's next child reads");
+	tarn_tensor_unref(t);
+	ok(!kit_fork_has_room(), "what a child without a connection holds "
+				 "stays when its parent drops it");
+	tarn_store_unref(other);
+	ok(!kit_fork_has_room(), "what a child without a connection holds "
+				 "stays when its parent closes the store");
+	is_int(0, quiet_end(&child),
+		"a child without a connection reads what it had");
+	ok(kit_fork_gets_room(),
+		"a child without a connection holds nothing after its end");
 }
 
 /* The last notification is the child's. */
@@ -161,8 +193,8 @@ static void test_parent_is_killed(void)
 		tarn_tensor *t;
 
 		close(go[1]);
-		if (tarn_store_open(kit_fork_daemon.socket, &kit_fork_store) <
-			0)
+		if (tarn_store_open(
+			    kit_fork_daemon.socket, NULL, &kit_fork_store) < 0)
 			_exit(1);
 		t = kit_fork_get_one();
 		if (fork() > 0)
@@ -203,8 +235,8 @@ static void test_socket_stays_open(void)
 		bail("pipe: %m");
 	pid = fork();
 	if (pid == 0) {
-		if (tarn_store_open(kit_fork_daemon.socket, &kit_fork_store) <
-			0)
+		if (tarn_store_open(
+			    kit_fork_daemon.socket, NULL, &kit_fork_store) < 0)
 			_exit(1);
 		kit_fork_get_one();
 		heir = (pid_t)syscall(SYS_clone, SIGCHLD, NULL, NULL, 0, NULL);
@@ -268,9 +300,10 @@ int main(void)
 	test_child_lets_go();
 	test_handle_is_gone();
 	test_child_rings();
+	test_no_connection();
 	test_parent_is_killed();
 	test_socket_stays_open();
 	test_nested();
 	kit_fork_end();
-	return done(33);
+	return done(39);
 }

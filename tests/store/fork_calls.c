@@ -45,8 +45,9 @@ static int use_store(tarn_tensor *t)
 	tarn_tensor_unref(other);
 	tarn_tensor_unref(t);
 	/* Once the parent has let go, too. */
-	if (!kit_fork_gets_room() || tarn_store_get_from_file(kit_fork_store,
-					     kit_fork_one, "b", &other) < 0)
+	if (!kit_fork_gets_room() ||
+		tarn_store_get_from_file(
+			kit_fork_store, kit_fork_one, "b", NULL, &other) < 0)
 		return 5;
 	if (!kit_fork_is_right(other))
 		return 6;
@@ -85,7 +86,7 @@ static void test_lazy(void)
 		if (read(go[0], &byte, 1) != 1 || fork() != 0)
 			_exit(kit_fork_finished(-1));
 		if (tarn_store_get_from_file(
-			    kit_fork_store, kit_fork_one, "b", &t) < 0)
+			    kit_fork_store, kit_fork_one, "b", NULL, &t) < 0)
 			_exit(1);
 		if (write(ready[1], "", 1) != 1 || read(go[0], &byte, 1) != 0)
 			_exit(2);
@@ -110,6 +111,20 @@ static void test_lazy(void)
 }
 
 /* ---- threads, and many forks ------------------------------------------- */
+
+/*
+ * AddressSanitizer's allocator takes no lock around a fork: a thread that frees
+ * something just then leaves the lock of the quarantine held in the child, whose
+ * first free() spins on it for ever (seen with the libasan of gcc 12, once in
+ * some hundred runs: StaticSpinMutex::LockSlow in Quarantine::Drain). Nothing
+ * here can hold that lock, and threads that stood still at the fork would test
+ * nothing.
+ */
+#ifdef __SANITIZE_ADDRESS__
+#define FORKS_AMONG_THREADS false
+#else
+#define FORKS_AMONG_THREADS true
+#endif
 
 static _Atomic bool stop;
 static _Atomic unsigned looked, wrong;
@@ -149,6 +164,11 @@ static void test_threads(void)
 	pid_t pids[FORKS];
 	int bad = 0;
 
+	if (!FORKS_AMONG_THREADS) {
+		skip(4, "AddressSanitizer's allocator does not survive a fork "
+			"among threads");
+		return;
+	}
 	if (tarn_store_load(
 		    kit_fork_store, kit_fork_one, &options, NULL, NULL) < 0)
 		bail("%s", tarn_error_message());
@@ -243,53 +263,48 @@ static void test_progress(bool holding)
 
 /* ---- no connection ----------------------------------------------------- */
 
-static int without(tarn_tensor *t)
+static int without(tarn_store *store, tarn_tensor *t)
 {
 	struct tarn_descriptor d;
 	tarn_tensor *other;
 
-	if (!kit_fork_is_right(t) ||
-		tarn_store_export(kit_fork_store, t, &d) < 0)
+	if (!kit_fork_is_right(t) || tarn_store_export(store, t, &d) < 0)
 		return 1;
-	if (tarn_store_import(kit_fork_store, &d, &other) != -ECONNRESET)
+	if (tarn_store_import(store, &d, &other) != -ECONNRESET)
 		return 2;
 	if (!strstr(tarn_error_message(), "fork()"))
 		return 3;
-	if (tarn_store_remove(kit_fork_store, "one/b") != -ECONNRESET)
+	if (tarn_store_remove(store, "one/b") != -ECONNRESET)
 		return 4;
 	tarn_tensor_unref(t);
-	tarn_store_unref(kit_fork_store);
+	tarn_store_unref(store);
 	return 0;
 }
 
 static void test_without(void)
 {
-	tarn_tensor *t = kit_fork_get_one();
-	char away[300];
-	int status;
+	tarn_store *store;
+	tarn_tensor *t;
 	pid_t pid;
 
-	/* Every two seconds, the keeper restores a socket that is not there. */
-	if (kill(kit_fork_daemon.pid, SIGSTOP) < 0 ||
-		waitpid(kit_fork_daemon.pid, &status, WUNTRACED) < 0 ||
-		!WIFSTOPPED(status))
-		bail("the keeper cannot be stopped");
-	snprintf(away, sizeof(away), "%s.away", kit_fork_daemon.socket);
-	if (rename(kit_fork_daemon.socket, away) < 0)
-		bail("rename: %m");
+	if (tarn_store_open(kit_fork_daemon.socket, NULL, &store) < 0 ||
+		tarn_store_get_from_file(store, kit_fork_one, "b", NULL, &t) <
+			0)
+		bail("%s", tarn_error_message());
+
+	kit_fork_hide();
 	pid = fork();
 	if (pid == 0)
-		_exit(without(t));
-	if (rename(away, kit_fork_daemon.socket) < 0)
-		bail("rename: %m");
-	kill(kit_fork_daemon.pid, SIGCONT);
+		_exit(without(store, t));
+	kit_fork_show();
 	is_int(0, kit_fork_finished(pid),
 		"a child without a connection gets an error that says so");
 	ok(kit_fork_is_right(t) && !kit_fork_has_room(),
 		"a tensor that the child drops is held by its parent");
 	tarn_tensor_unref(t);
+	tarn_store_unref(store);
 	ok(kit_fork_gets_room(),
-		"the tensor is freed when the parent drops it");
+		"the tensor is freed when the parent closes the store");
 }
 
 int main(void)

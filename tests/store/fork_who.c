@@ -81,12 +81,13 @@ static void test_known(void)
 
 	is_int(2, known_as(getpid()),
 		"a child that has sent nothing is known as its parent");
-	is_int(0, tell(&child, 's'), "a child sends a message");
+	is_int(0, command_child_ask(&child, 's'), "a child sends a message");
 	is_int(1, known_as(child.pid), "the child is known by its own pid");
 	is_int(1, known_as(getpid()), "the parent is still known by its pid");
-	is_int(0, tell(&child, 's'), "the child sends another message");
+	is_int(0, command_child_ask(&child, 's'),
+		"the child sends another message");
 	is_int(1, known_as(child.pid), "the child is known by the same pid");
-	heir = tell(&child, 'c');
+	heir = command_child_ask(&child, 'c');
 	ends(&child, heir);
 	tarn_tensor_unref(t);
 	ok(kit_fork_gets_room(), "the tensor that the child held is freed");
@@ -109,15 +110,16 @@ static void test_next_server(void)
 	struct command_child child = child_begin(), quiet = child_begin();
 	pid_t heir;
 
-	is_int(0, tell(&child, 's'),
+	is_int(0, command_child_ask(&child, 's'),
 		"one of two children sends a message to the next server");
-	heir = tell(&child, 'c');
+	heir = command_child_ask(&child, 'c');
 	kill_server();
 	is_int(1, known_as(child.pid),
 		"the next server knows the child by its pid");
 	is_int(2, known_as(getpid()),
 		"the next server knows the other child as its parent");
-	is_int(0, tell(&quiet, 's'), "the other child sends a message");
+	is_int(0, command_child_ask(&quiet, 's'),
+		"the other child sends a message");
 	is_int(1, known_as(quiet.pid),
 		"the next server then knows the other child, too");
 	command_child_leave(&quiet);

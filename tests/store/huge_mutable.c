@@ -14,13 +14,13 @@
 #include <linux/falloc.h>
 
 #include "base/fd.h"
+#include "base/page.h"
 #include "lib/store/store.h"
 #include "tests/kit/fake_daemon.h"
 #include "tests/kit/huge_pages.h"
 #include "tests/kit/must.h"
 #include "tests/kit/tap.h"
 
-#define PAGE (2u << 20)
 #define MFD_2MB (21u << 26) /* MFD_HUGE_2MB */
 #define INDEX 4u
 #define PATIENCE_MS 60000
@@ -45,13 +45,13 @@ static void begin(void)
 	struct table_storage *entry;
 	int sock = fake_start(&fake, FAKE_GOOD);
 
-	fake.own_fd = huge_memory(PAGE);
+	fake.own_fd = huge_memory(HUGE_PAGE);
 	if (fake.own_fd < 0 || fcntl(fake.own_fd, F_ADD_SEALS,
 				       F_SEAL_SHRINK | F_SEAL_GROW) < 0)
 		bail("huge memory: %m");
 	entry = &fake.table.storages[INDEX];
 	entry->pool = TABLE_POOL_OWN;
-	entry->size = PAGE;
+	entry->size = HUGE_PAGE;
 	entry->flags = STORAGE_OWN | STORAGE_MUTABLE | STORAGE_CREATED;
 	entry->word = storage_word(FAKE_GENERATION, STORAGE_LIVE);
 	fake.table.header->n_storages = INDEX + 1;
@@ -73,10 +73,10 @@ static int import(tarn_tensor **ret)
 		.pool = TABLE_POOL_OWN,
 		.storage = INDEX,
 		.generation = FAKE_GENERATION,
-		.size = PAGE,
+		.size = HUGE_PAGE,
 		.dtype = TARN_U8,
 		.ndim = 1,
-		.shape = {PAGE},
+		.shape = {HUGE_PAGE},
 		.stride = {1}};
 
 	return tarn_store_import(store, &d, ret);
@@ -100,13 +100,13 @@ static void test_refused(void)
 /* All that are free, for as long as this process lives. */
 static void use_up(uint64_t n)
 {
-	int fd = huge_memory(n * PAGE);
-	char *p =
-		mmap(NULL, n * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	int fd = huge_memory(n * HUGE_PAGE);
+	char *p = mmap(
+		NULL, n * HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 
 	if (p == MAP_FAILED)
 		bail("mmap of %llu huge pages: %m", (unsigned long long)n);
-	memset(p, 1, n * PAGE);
+	memset(p, 1, n * HUGE_PAGE);
 }
 
 /* In a process of its own, which a SIGBUS ends. */
@@ -116,16 +116,16 @@ static _Noreturn void read_freed(void)
 	char *p;
 
 	begin();
-	p = mmap(
-		NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fake.own_fd, 0);
+	p = mmap(NULL, HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED,
+		fake.own_fd, 0);
 	if (p == MAP_FAILED)
 		_exit(2);
 	p[0] = 1;
 	if (import(&t) < 0)
 		_exit(0);
-	munmap(p, PAGE);
+	munmap(p, HUGE_PAGE);
 	if (fallocate(fake.own_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-		    0, PAGE) < 0)
+		    0, HUGE_PAGE) < 0)
 		_exit(3);
 	use_up(huge_pages_free());
 	_exit(*(volatile char *)tarn_tensor_data(t) ? 4 : 0);
@@ -154,7 +154,7 @@ static void test_reader_lives(void)
 
 int main(void)
 {
-	int fd = huge_memory(PAGE);
+	int fd = huge_memory(HUGE_PAGE);
 
 	if (fd < 0)
 		skip_all("no memfd of huge pages can be made here: %m");

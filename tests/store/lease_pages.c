@@ -165,7 +165,7 @@ static void test_library(void)
 	tarn_tensor *t;
 	struct lease_slots *slots;
 
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	slots = &store->book.slots;
 	fill(slots->pages[0]);

@@ -40,7 +40,7 @@ int main(void)
 	daemon_start(&server, "gone.sock", args);
 	raw_open(&raw, server.socket);
 	if (table_map(raw.table, false, &table) < 0 ||
-		tarn_store_open(server.socket, &other) < 0)
+		tarn_store_open(server.socket, NULL, &other) < 0)
 		bail("a second look: %s", tarn_error_message());
 	path = tensor_file("of-one", 1, 4096);
 	sleeper_begin(&s, &server, NULL, load, "a");

@@ -11,11 +11,16 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <tarn/report.h>
+
 #include "base/page.h"
 #include "tests/kit/raw_client.h"
 #include "tests/kit/restart.h"
 #include "tests/kit/tap.h"
 #include "tests/kit/versions.h"
+
+#define PARTS 70
+#define NEWEST 20
 
 static struct daemon server;
 static tarn_store *store;
@@ -89,16 +94,51 @@ static void other_header(void)
 	close(fd);
 }
 
+static bool load_part(struct raw *raw, int fd, uint64_t i)
+{
+	struct order order = {0};
+
+	order_range(&order, i, 1, 0);
+	return order_load(&order, raw, fd, -1) == WIRE_LOADED;
+}
+
+/* A client decides which parts of a file are loaded, each a storage of its own;
+ * all that are kept lie in one list. */
+static void many_parts(void)
+{
+	struct raw raw;
+	int fd = open(path, O_RDONLY | O_CLOEXEC), loaded = 0, cached = 0;
+	struct tarn_report *report = NULL;
+
+	raw_open(&raw, server.socket);
+	for (uint64_t i = 0; i < PARTS; i++)
+		loaded += load_part(&raw, fd, i);
+	is_int(PARTS, loaded, "a raw client loads many single bytes of a file");
+	for (uint64_t i = PARTS - NEWEST; i < PARTS; i++)
+		cached += load_part(&raw, fd, i) &&
+			  raw.loaded.flags & LOADED_CACHED;
+	is_int(NEWEST, cached, "the parts that were loaded last are kept");
+	raw_close(&raw);
+	close(fd);
+	if (tarn_store_report(store, &report) < 0)
+		bail("%s", tarn_error_message());
+	ok(report->daemon.bytes.cached <= 64,
+		"the daemon keeps 64 parts of one file at most");
+	diag("%llu bytes", (unsigned long long)report->daemon.bytes.cached);
+	tarn_report_free(report);
+}
+
 int main(void)
 {
 	path = version_file(test_tmpdir(), "v.safetensors");
 	daemon_start(&server, "s", NULL);
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	two_ranges();
 	other_header();
+	many_parts();
 	tarn_store_unref(store);
 	unlink(path);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
-	return done(10);
+	return done(13);
 }

@@ -119,7 +119,7 @@ static void test_views(tarn_store *store, tarn_tensor *all, tarn_file *file,
 		snprintf(name, sizeof(name), "%s/t%d", prefix, i);
 		r = tarn_store_lookup(store, name, &named);
 		if (r >= 0)
-			r = tarn_store_loaded_tensor(
+			r = tarn_loaded_tensor(
 				all, file, strchr(name, '/') + 1, &t);
 		same += r >= 0 && tarn_tensor_same_storage(t, named) &&
 			tarn_tensor_base(t) == tarn_tensor_base(named);
@@ -129,11 +129,11 @@ static void test_views(tarn_store *store, tarn_tensor *all, tarn_file *file,
 	is_int(SHARDS, same,
 		"%s: all tensors are views of the loaded storage (%s)", prefix,
 		r < 0 ? tarn_error_message() : "no error");
-	is_int(-ENOENT, tarn_store_loaded_tensor(all, file, "none", &t),
+	is_int(-ENOENT, tarn_loaded_tensor(all, file, "none", &t),
 		"%s: a tensor that the index has not is not found", prefix);
 	if (tarn_store_lookup(store, "m/t0", &named) < 0)
 		bail("%s", tarn_error_message());
-	is_int(-EINVAL, tarn_store_loaded_tensor(named, file, "t0", &t),
+	is_int(-EINVAL, tarn_loaded_tensor(named, file, "t0", &t),
 		"%s: a file that is not loaded has no tensors in it", prefix);
 	tarn_tensor_unref(named);
 }
@@ -243,7 +243,7 @@ int main(void)
 	struct daemon server;
 
 	daemon_start(&server, "s", NULL);
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	make_shards();
 	make_index();

@@ -85,7 +85,7 @@ int main(void)
 	uint64_t size;
 
 	daemon_start(&server, "s", NULL);
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	items[0] = item_of("a", MADE(TARN_F32, 1, 400, 1001));
 	items[1] = item_of("b", MADE(TARN_U8, 2, 3));

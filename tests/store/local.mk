@@ -2,11 +2,14 @@ STORE_TESTS = \
 	tests/store/autostart \
 	tests/store/descriptor \
 	tests/store/fake \
-	tests/store/file_cache \
+	tests/store/open_files \
 	tests/store/flooded \
+	tests/store/last_answers \
 	tests/store/fork \
 	tests/store/fork_calls \
+	tests/store/fork_pins \
 	tests/store/fork_who \
+	tests/store/held \
 	tests/store/huge_mutable \
 	tests/store/lease_book \
 	tests/store/lease_pages \
@@ -15,14 +18,15 @@ STORE_TESTS = \
 	tests/store/load_ranges \
 	tests/store/load_shards \
 	tests/store/load_verified \
+	tests/store/many_threads \
 	tests/store/mutable \
 	tests/store/not_kept \
 	tests/store/one_version \
 	tests/store/cow \
 	tests/store/cow_held \
+	tests/store/node \
 	tests/store/publish \
 	tests/store/publish_again \
-	tests/store/publish_busy \
 	tests/store/publish_hostile \
 	tests/store/publish_ttl \
 	tests/store/publish_locked \
@@ -49,19 +53,21 @@ TESTS += $(STORE_TESTS) $(STORE_SCRIPT_TESTS)
 VALGRIND_EXCEPT += \
 	tests/store/fork \
 	tests/store/fork_calls \
+	tests/store/fork_pins \
 	tests/store/fork_who \
 	tests/store/huge_mutable \
 	tests/store/lease_pages \
 	tests/store/load_ranges \
 	tests/store/load_shards \
 	tests/store/load_verified \
+	tests/store/many_threads \
 	tests/store/not_kept \
 	tests/store/one_version \
 	tests/store/cow \
 	tests/store/cow_held \
+	tests/store/node \
 	tests/store/publish \
 	tests/store/publish_again \
-	tests/store/publish_busy \
 	tests/store/publish_hostile \
 	tests/store/publish_locked \
 	tests/store/publish_memory \
@@ -77,6 +83,7 @@ VALGRIND_EXCEPT += \
 
 tests_store_load_again_LDADD = $(DAEMON_LIBS)
 tests_store_load_gone_LDADD = $(DAEMON_LIBS)
+tests_store_node_LDADD = $(DAEMON_LIBS)
 tests_store_resume_LDFLAGS = \
 	$(AM_LDFLAGS) \
 	-Wl,--wrap=clock_gettime \

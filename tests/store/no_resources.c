@@ -128,7 +128,7 @@ static void test_client_full(void)
 	tarn_store *store;
 	tarn_tensor *held;
 
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	held = hold(store);
 	publish_more("full");
@@ -158,7 +158,7 @@ static void test_server_full(void)
 	tarn_tensor *held;
 	pid_t pid;
 
-	if (tarn_store_open(server.socket, &store) < 0 ||
+	if (tarn_store_open(server.socket, NULL, &store) < 0 ||
 		report_daemon(store, &s) < 0)
 		bail("%s", tarn_error_message());
 	held = hold(store);
@@ -249,7 +249,7 @@ static void test_stopped(bool killed)
 	tarn_store *store;
 	tarn_tensor *held;
 
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	held = hold(store);
 	kill(pid, SIGSTOP);
@@ -286,7 +286,7 @@ static int import(tarn_store *store, tarn_storage **ret)
 	return store_storage(store, FAKE_SMALL, FAKE_GENERATION, &entry, ret);
 }
 
-/* Nonsense ends all calls. Whoever has said it may yet look at the leases. */
+/* Nonsense ends all calls. Its sender may yet look at the leases. */
 static void test_dead(void)
 {
 	struct tarn_report_daemon s;
@@ -358,7 +358,7 @@ static void test_ended(void)
 	tarn_tensor *held, *t = NULL;
 	tarn_store *store;
 
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	held = hold(store);
 	is_int(0, look(store, "near", 2),
@@ -398,7 +398,7 @@ static void test_threads(void)
 	int n = 0, failed = 0;
 	void *r = NULL;
 
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	for (int i = 0; i < 10; i++) {
 		pthread_create(&thread, NULL, publish_in_thread, store);
@@ -426,7 +426,7 @@ int main(void)
 	daemon_start(&server, "sock",
 		(const char *const[]) {
 			"--segment-size", "4M", "--budget", "192M", NULL});
-	if (tarn_store_open(server.socket, &other) < 0)
+	if (tarn_store_open(server.socket, NULL, &other) < 0)
 		bail("%s", tarn_error_message());
 	test_client_full();
 	test_server_full();
@@ -438,5 +438,5 @@ int main(void)
 	test_threads();
 	tarn_store_unref(other);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
-	return done_any();
+	return done(55);
 }

@@ -12,6 +12,7 @@
 #include <tarn/tarn.h>
 
 #include "base/checked.h"
+#include "tests/kit/counting.h"
 #include "tests/kit/daemon_helper.h"
 #include "tests/kit/must.h"
 #include "tests/kit/report.h"
@@ -21,35 +22,10 @@
 
 static tarn_store *store;
 
-/* A tensor of n numbers, counting from first. */
-static tarn_tensor *counting(int dtype, int64_t n, double first)
-{
-	tarn_tensor *t = NULL;
-
-	if (tarn_store_create(store, dtype, 1, &n, 0, &t) < 0)
-		bail("create: %s", tarn_error_message());
-	for (int64_t i = 0; i < n; i++)
-		must(tarn_tensor_set_f64(t, &i, first + (double)i));
-	return t;
-}
-
-static void is_done(int r, const char *what)
-{
-	if (!is_int(0, r, "a call succeeds: %s", what))
-		diag("%s", tarn_error_message());
-}
-
-static tarn_tensor *looked_up(tarn_store *in, const char *name)
-{
-	tarn_tensor *t = NULL;
-
-	return tarn_store_lookup(in, name, &t) < 0 ? NULL : t;
-}
-
 /* The first number under a name; -1: there is none. */
 static double first_of(tarn_store *in, const char *name)
 {
-	tarn_tensor *t = looked_up(in, name);
+	tarn_tensor *t = kit_looked_up(in, name);
 	int64_t zero = 0;
 	double v = -1;
 
@@ -94,15 +70,15 @@ static bool storages_become(uint64_t n)
 
 static void test_bytes(tarn_store *other, int64_t n, const char *what)
 {
-	tarn_tensor *t = counting(TARN_I32, n, 5), *seen;
+	tarn_tensor *t = kit_counting(store, TARN_I32, n, 5), *seen;
 	tarn_tensor *copy = NULL;
 	uint64_t version = 0;
 
 	must(tarn_tensor_clone(t, &copy));
-	is_done(publish_one("a/b", t, NULL, &version), what);
+	kit_is_done(publish_one("a/b", t, NULL, &version), what);
 	is_int(1, (int64_t)version, "%s: the published name has version 1",
 		what);
-	seen = looked_up(other, "a/b");
+	seen = kit_looked_up(other, "a/b");
 	ok(seen && tarn_tensor_equal(seen, copy) == 1,
 		"%s: other clients see the tensor's elements", what);
 	ok(seen && !tarn_storage_writable(tarn_tensor_storage(seen)),
@@ -131,18 +107,18 @@ static void test_copies(tarn_store *other)
 	items[0] = (struct tarn_publish_item) {.name = "c/all", .tensor = t};
 	items[1] =
 		(struct tarn_publish_item) {.name = "c/view", .tensor = view};
-	is_done(tarn_store_publish(store, items, 2, NULL, NULL),
+	kit_is_done(tarn_store_publish(store, items, 2, NULL, NULL),
 		"private memory of 4 MiB and its transposed half are "
 		"published");
 	must(tarn_tensor_set_f64(t, (int64_t[]) {0, 0}, 9));
-	seen = looked_up(other, "c/view");
+	seen = kit_looked_up(other, "c/view");
 	ok(seen && tarn_layout_is_contiguous(tarn_tensor_layout(seen)),
 		"a view is published in C order");
 	must(tarn_tensor_set_f64(t, (int64_t[]) {0, 0}, 0.5));
 	ok(seen && tarn_tensor_equal(seen, view) == 1,
 		"a copy does not change when its source is written");
 	tarn_tensor_unref(seen);
-	seen = looked_up(other, "c/all");
+	seen = kit_looked_up(other, "c/all");
 	ok(seen && tarn_tensor_equal(seen, t) == 1,
 		"the whole tensor is published and equal");
 	tarn_tensor_unref(seen);
@@ -163,23 +139,25 @@ static void test_created_views(tarn_store *other)
 
 	ok(storages_become(0), "a removed name is not found");
 	used = status().used;
-	is_done(tarn_store_create(store, TARN_U8, 2, shape, 0, &t), "created");
+	kit_is_done(
+		tarn_store_create(store, TARN_U8, 2, shape, 0, &t), "created");
 	must(tarn_tensor_set_f64(t, (int64_t[]) {2, 77}, 42));
 	must(tarn_tensor_eval(t, "[2]", &row));
 	items[0] = (struct tarn_publish_item) {.name = "d/row", .tensor = row};
 	items[1] = (struct tarn_publish_item) {.name = "d/all", .tensor = t};
-	is_done(tarn_store_publish(store, items, 2, NULL, NULL), "published");
+	kit_is_done(
+		tarn_store_publish(store, items, 2, NULL, NULL), "published");
 	must(tarn_tensor_get_f64(row, (int64_t[]) {77}, &v));
 	ok(v == 42,
 		"a view from before the publication still reads the tensor");
 	is_int(-EROFS, tarn_tensor_set_f64(row, (int64_t[]) {77}, 1),
 		"a view of a published tensor cannot write it any more");
-	a = looked_up(store, "d/row");
+	a = kit_looked_up(store, "d/row");
 	ok(a && tarn_tensor_same_storage(a, t),
 		"the creator's look-up has the same storage");
-	b = looked_up(other, "d/all");
+	b = kit_looked_up(other, "d/all");
 	tarn_tensor_unref(a);
-	a = looked_up(other, "d/row");
+	a = kit_looked_up(other, "d/row");
 	ok(a && b && tarn_tensor_same_storage(a, b),
 		"another client's look-ups of both names share a storage");
 	is_int((int64_t)used + 4 * (1 << 20), (int64_t)status().used,
@@ -188,7 +166,7 @@ static void test_created_views(tarn_store *other)
 	tarn_tensor_unref(b);
 	items[0] =
 		(struct tarn_publish_item) {.name = "d/again", .tensor = row};
-	is_done(tarn_store_publish(store, items, 1, NULL, NULL),
+	kit_is_done(tarn_store_publish(store, items, 1, NULL, NULL),
 		"a shared tensor is published under another name");
 	tarn_tensor_unref(t);
 	tarn_tensor_unref(row);
@@ -204,12 +182,12 @@ static void test_mutable(tarn_store *other)
 	tarn_tensor *t = NULL, *seen;
 	double v = 0;
 
-	is_done(tarn_store_create(
-			store, TARN_F64, 1, &n, TARN_CREATE_MUTABLE, &t),
+	kit_is_done(tarn_store_create(
+			    store, TARN_F64, 1, &n, TARN_CREATE_MUTABLE, &t),
 		"a mutable one is created");
-	is_done(publish_one("mut", t, NULL, NULL),
+	kit_is_done(publish_one("mut", t, NULL, NULL),
 		"a mutable tensor is published");
-	seen = looked_up(other, "mut");
+	seen = kit_looked_up(other, "mut");
 	must(tarn_tensor_set_f64(t, &at, 5));
 	ok(seen && tarn_tensor_get_f64(seen, &at, &v) >= 0 && v == 5,
 		"a creator's write to a mutable tensor is seen by others");
@@ -224,8 +202,8 @@ static void test_mutable(tarn_store *other)
 
 static void test_versions(void)
 {
-	tarn_tensor *a = counting(TARN_F32, 10, 1), *old;
-	tarn_tensor *b = counting(TARN_F32, 10, 100);
+	tarn_tensor *a = kit_counting(store, TARN_F32, 10, 1), *old;
+	tarn_tensor *b = kit_counting(store, TARN_F32, 10, 100);
 	const struct tarn_publish_options only_new = {.exclusive = true};
 	uint64_t version = 0;
 
@@ -235,7 +213,7 @@ static void test_versions(void)
 		"a name that must be new is refused the second time");
 	has_str("\"v\" already", tarn_error_message(),
 		"the error contains the expected words");
-	old = looked_up(store, "v");
+	old = kit_looked_up(store, "v");
 	is_int(0, publish_one("v", b, NULL, &version),
 		"a name may be replaced");
 	is_int(2, (int64_t)version, "a replaced name has version 2");
@@ -256,14 +234,14 @@ static void test_versions(void)
 static void test_one(tarn_store *s)
 {
 	struct tarn_publish_options new = {.exclusive = true};
-	tarn_tensor *t = counting(TARN_I32, 10, 3), *seen = NULL;
+	tarn_tensor *t = kit_counting(store, TARN_I32, 10, 3), *seen = NULL;
 	uint64_t version = 0;
 
 	tarn_store_unref(tarn_store_ref(s));
-	is_done(tarn_store_publish_one(s, "one", t, NULL, &version),
+	kit_is_done(tarn_store_publish_one(s, "one", t, NULL, &version),
 		"one tensor is published by a store with one reference left");
 	is_int(1, (int64_t)version, "its name has the first version");
-	is_done(tarn_store_lookup(s, "one", &seen), "it is looked up");
+	kit_is_done(tarn_store_lookup(s, "one", &seen), "it is looked up");
 	ok(seen && tarn_tensor_equal(seen, t) == 1,
 		"the looked-up tensor has its elements");
 	is_int(-EEXIST, tarn_store_publish_one(s, "one", t, &new, NULL),
@@ -293,15 +271,15 @@ static void test_views(void)
 			{.name = "s/row", .tensor = row},
 			{.name = "s/t", .tensor = transposed}};
 
-		is_done(tarn_store_publish(store, items, 3, NULL, versions),
+		kit_is_done(tarn_store_publish(store, items, 3, NULL, versions),
 			"a set of views is published");
 	}
 	ok(versions[0] == 1 && versions[1] == 1 && versions[2] == 1,
 		"each name of the set has version 1");
-	all = looked_up(store, "s/t");
+	all = kit_looked_up(store, "s/t");
 	ok(all && tarn_tensor_equal(all, transposed) == 1,
 		"a transposed view of the set has its elements");
-	a = looked_up(store, "s/all");
+	a = kit_looked_up(store, "s/all");
 	{
 		struct tarn_publish_item items[] = {
 			{.name = "s/1", .tensor = a},
@@ -313,7 +291,7 @@ static void test_views(void)
 	}
 	is_int((int64_t)storages, (int64_t)status().storages,
 		"more names for a shared tensor take no further storage");
-	b = looked_up(store, "s/2");
+	b = kit_looked_up(store, "s/2");
 	ok(b && tarn_tensor_same_storage(a, b),
 		"the names lead to the same storage");
 	tarn_tensor_unref(b);
@@ -335,10 +313,10 @@ static void test_many(void)
 		items[i].name = names[i];
 		must(tarn_tensor_full(TARN_F64, 0, NULL, i, &items[i].tensor));
 	}
-	is_done(tarn_store_publish(store, items, 200, NULL, NULL),
+	kit_is_done(tarn_store_publish(store, items, 200, NULL, NULL),
 		"two hundred tensors are published at once");
 	for (int i = 0; i < 200; i++) {
-		tarn_tensor *t = looked_up(store, names[i]);
+		tarn_tensor *t = kit_looked_up(store, names[i]);
 
 		wrong += !t || tarn_tensor_equal(t, items[i].tensor) != 1;
 		tarn_tensor_unref(t);
@@ -370,7 +348,7 @@ static void test_too_much(void)
 
 static void test_failures(void)
 {
-	tarn_tensor *t = counting(TARN_U8, 100, 0);
+	tarn_tensor *t = kit_counting(store, TARN_U8, 100, 0);
 	struct tarn_publish_item items[3] = {{.name = "f/1", .tensor = t},
 		{.name = "f/2", .tensor = t}, {.name = "f/1", .tensor = t}};
 	struct tarn_publish_options options = {.ttl_ms = -1};
@@ -427,8 +405,8 @@ int main(void)
 	tarn_store *other = NULL;
 
 	daemon_start(&daemon, "publish.sock", NULL);
-	if (tarn_store_open(daemon.socket, &store) < 0 ||
-		tarn_store_open(daemon.socket, &other) < 0)
+	if (tarn_store_open(daemon.socket, NULL, &store) < 0 ||
+		tarn_store_open(daemon.socket, NULL, &other) < 0)
 		bail("%s", tarn_error_message());
 	test_bytes(other, 300, "1,200 bytes");
 	test_bytes(other, 0, "no bytes");

@@ -158,8 +158,9 @@ static void name_what_is_not_held(void)
 
 		raw_send(&raw, WIRE_STORAGE, &ask, sizeof(ask), NULL, 0);
 		is_int(WIRE_ERROR, raw_answer(&raw),
-			"the memfd of a storage that has none");
-		is_int(ESTALE, raw.error, "is not to be had");
+			"the memfd of a storage that has none is refused");
+		is_int(ESTALE, raw.error,
+			"the error of a storage without a memfd is ESTALE");
 	}
 	raw_close(&raw);
 }
@@ -167,7 +168,7 @@ static void name_what_is_not_held(void)
 /* ---- ends -------------------------------------------------------------- */
 
 /* The server forgets a request once its answer is in the socket. */
-static void say_it_again(void)
+static void test_sent_again(void)
 {
 	struct publish_msg p = kit_publish_good();
 	struct {
@@ -231,8 +232,8 @@ static void leave_early(void)
 		close(fd);
 	}
 	witness_is_served(&kit_publish_witness, "clients that leave");
-	/* Who has left publishes nothing any more; one may have been in time,
-	 * or none. */
+	/* A client that has left publishes nothing any more; one may have been
+	 * in time, or none. */
 	for (int ms = 0; ms < RAW_PATIENCE_MS; ms += 5) {
 		if (witness_status(&kit_publish_witness).clients ==
 			kit_publish_witness.before.clients)
@@ -332,7 +333,7 @@ int main(void)
 	lie_about_names();
 	lie_about_the_rest();
 	name_what_is_not_held();
-	say_it_again();
+	test_sent_again();
 	leave_early();
 	sleep(2);
 	usleep(200000);

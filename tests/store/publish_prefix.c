@@ -10,6 +10,7 @@
 
 #include <tarn/tarn.h>
 
+#include "tests/kit/counting.h"
 #include "tests/kit/daemon_helper.h"
 #include "tests/kit/must.h"
 #include "tests/kit/report.h"
@@ -20,31 +21,6 @@
 #define PATIENCE_MS 60000 /* on a loaded machine */
 
 static tarn_store *store;
-
-/* A tensor of n numbers, counting from first. */
-static tarn_tensor *counting(int dtype, int64_t n, double first)
-{
-	tarn_tensor *t = NULL;
-
-	if (tarn_store_create(store, dtype, 1, &n, 0, &t) < 0)
-		bail("create: %s", tarn_error_message());
-	for (int64_t i = 0; i < n; i++)
-		must(tarn_tensor_set_f64(t, &i, first + (double)i));
-	return t;
-}
-
-static void is_done(int r, const char *what)
-{
-	if (!is_int(0, r, "a call succeeds: %s", what))
-		diag("%s", tarn_error_message());
-}
-
-static tarn_tensor *looked_up(tarn_store *in, const char *name)
-{
-	tarn_tensor *t = NULL;
-
-	return tarn_store_lookup(in, name, &t) < 0 ? NULL : t;
-}
 
 static uint64_t storages(void)
 {
@@ -78,11 +54,11 @@ static void read_for_ever(const char *socket)
 	int64_t zero = 0;
 	double va, vb;
 
-	if (tarn_store_open(socket, &mine) < 0)
+	if (tarn_store_open(socket, NULL, &mine) < 0)
 		_exit(2);
 	for (long n = 1;; n++) {
-		a = looked_up(mine, "run/0");
-		b = looked_up(mine, "run/4");
+		a = kit_looked_up(mine, "run/0");
+		b = kit_looked_up(mine, "run/4");
 		if (!a || !b || tarn_tensor_get_f64(a, &zero, &va) < 0 ||
 			tarn_tensor_get_f64(b, &zero, &vb) < 0)
 			_exit(3);
@@ -111,7 +87,8 @@ static void test_prefix(const char *socket)
 			snprintf(names[i], sizeof(names[i]), "run/%d",
 				i == 0 || i == 4 ? i : 10 * round + i);
 			items[i].name = names[i];
-			items[i].tensor = counting(TARN_F32, 8, round);
+			items[i].tensor =
+				kit_counting(store, TARN_F32, 8, round);
 		}
 		r = tarn_store_publish(store, items, SET, &replace, NULL);
 		for (int i = 0; i < SET; i++)
@@ -119,7 +96,7 @@ static void test_prefix(const char *socket)
 		if (round == 0 && (reader = fork()) == 0)
 			read_for_ever(socket);
 	}
-	is_done(r, "a set of names is replaced many times");
+	kit_is_done(r, "a set of names is replaced many times");
 	must(tarn_store_list(store, "run/", count_one, &n));
 	is_int(SET, n, "the folder has only the names of the last set");
 	kill(reader, SIGKILL);
@@ -143,7 +120,7 @@ int main(void)
 	struct daemon daemon;
 
 	daemon_start(&daemon, "prefix.sock", NULL);
-	if (tarn_store_open(daemon.socket, &store) < 0)
+	if (tarn_store_open(daemon.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	test_prefix(daemon.socket);
 	tarn_store_unref(store);

@@ -138,7 +138,7 @@ static pid_t publisher(const char *path)
 
 	if (pid)
 		return pid;
-	if (tarn_store_open(path, &store) < 0)
+	if (tarn_store_open(path, NULL, &store) < 0)
 		_exit(1);
 	for (long i = 0; i < ADOPTED && !atomic_load(enough); i++) {
 		snprintf(name, sizeof(name), "kept/%ld", i % NAMES);
@@ -197,7 +197,7 @@ int main(void)
 		bail("mmap: %m");
 	enough = published + 1;
 	daemon_start(&daemon, "again.sock", NULL);
-	if (tarn_store_open(daemon.socket, &store) < 0)
+	if (tarn_store_open(daemon.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	test_kills(store, daemon.pid);
 	test_keeper_stopped(store, &daemon);

@@ -199,7 +199,7 @@ int main(void)
 	int fd;
 
 	daemon_start(&daemon, "sealed.sock", NULL);
-	if (tarn_store_open(daemon.socket, &store) < 0)
+	if (tarn_store_open(daemon.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	item.tensor = created();
 	fd = descriptor_of();

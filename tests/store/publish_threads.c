@@ -182,7 +182,7 @@ int main(void)
 	int split = 0;
 
 	daemon_start(&daemon, "tarnd.sock", NULL);
-	if (tarn_store_open(daemon.socket, &store) < 0)
+	if (tarn_store_open(daemon.socket, NULL, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	pthread_barrier_init(&round.begin, NULL, THREADS + 1);
 	for (int i = 0; i < ROUNDS; i++)

@@ -56,7 +56,7 @@ static size_t size;
 static atomic_int said;
 
 /* It waits as long as its socket is full. */
-static void *say(void *arg)
+static void *send_all(void *arg)
 {
 	while (said < TIMES &&
 		raw_send(&raw, WIRE_PUBLISH, body, size, NULL, 0) >= 0)
@@ -74,7 +74,7 @@ int main(void)
 	daemon_start(&server, "sock", NULL);
 	witness_begin(&witness, &server);
 	raw_open(&raw, server.socket);
-	if (pthread_create(&thread, NULL, say, NULL) != 0)
+	if (pthread_create(&thread, NULL, send_all, NULL) != 0)
 		bail("no thread");
 	while (!said)
 		usleep(1000);

@@ -208,8 +208,8 @@ static void test_nobody_sends(void)
 int main(void)
 {
 	daemon_start(&daemon_, "d", (const char *const[]) {NULL});
-	if (tarn_store_open(daemon_.socket, &store) < 0 ||
-		tarn_store_open(daemon_.socket, &other) < 0)
+	if (tarn_store_open(daemon_.socket, NULL, &store) < 0 ||
+		tarn_store_open(daemon_.socket, NULL, &other) < 0)
 		bail("open: %s", tarn_error_message());
 	bytes = make(SIZE);
 	test_beside_senders();

@@ -126,7 +126,7 @@ static pid_t publisher(void (*step)(tarn_store *s, int64_t i))
 	if (pid == 0) {
 		tarn_store *s;
 
-		if (tarn_store_open(server.socket, &s) < 0)
+		if (tarn_store_open(server.socket, NULL, &s) < 0)
 			_exit(1);
 		step(s, 0);
 		if (write(ends[1], "", 1) != 1)
@@ -369,7 +369,7 @@ static void test_quiet(void)
 int main(void)
 {
 	daemon_start(&server, "tarnd", NULL);
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	test_quiet();
 	test_pair();

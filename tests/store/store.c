@@ -19,6 +19,7 @@
 #include "tests/kit/daemon_helper.h"
 #include "tests/kit/must.h"
 #include "tests/kit/report.h"
+#include "tests/kit/stamps.h"
 #include "tests/kit/tap.h"
 
 #define N_FLOATS 200000
@@ -60,7 +61,7 @@ static tarn_store *open_store(void)
 {
 	tarn_store *store;
 
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	return store;
 }
@@ -112,14 +113,14 @@ static int reader(const char *socket, const char *what)
 	tarn_tensor *t;
 	int r;
 
-	if (tarn_store_open(socket, &store) < 0)
+	if (tarn_store_open(socket, NULL, &store) < 0)
 		return 2;
 	if (strcmp(what, "-") == 0)
 		r = read(0, &d, sizeof(d)) == sizeof(d)
 			    ? tarn_store_import(store, &d, &t)
 			    : -EIO;
 	else
-		r = tarn_store_get(store, what, &t);
+		r = tarn_store_get(store, what, NULL, &t);
 	if (r < 0) {
 		diag("reader: %s: %s", what, tarn_error_message());
 		tarn_store_unref(store);
@@ -228,7 +229,7 @@ static void test_addresses(tarn_store *store)
 	int n_failed = 0;
 
 	snprintf(address, sizeof(address), "%s:f", path);
-	is_int(0, tarn_store_get(store, address, &t),
+	is_int(0, tarn_store_get(store, address, NULL, &t),
 		"a tensor is found by FILE:TENSOR");
 	ok(has_floats(t), "the tensor by FILE:TENSOR has its elements");
 	is_int(0, run_reader(address, -1),
@@ -236,25 +237,30 @@ static void test_addresses(tarn_store *store)
 	tarn_tensor_unref(t);
 	/* Stamps of two seconds' age are believed. */
 	usleep(2200000);
-	is_int(0, tarn_store_get(store, address, &t),
+	is_int(0, tarn_store_get(store, address, NULL, &t),
 		"a tensor of an older file is found by FILE:TENSOR");
 	report_daemon(store, &before);
 	for (int i = 0; i < 1000; i++) {
-		n_failed += tarn_store_get(store, address, &u) < 0;
+		n_failed += tarn_store_get(store, address, NULL, &u) < 0;
 		tarn_tensor_unref(u);
 	}
 	report_daemon(store, &after);
 	is_int(0, n_failed,
 		"an older file's tensor is found a thousand times more");
-	is_int((int64_t)before.loads + (int64_t)before.loads_cached,
-		(int64_t)after.loads + (int64_t)after.loads_cached,
-		"repeated look-ups of FILE:TENSOR ask the daemon nothing");
+	if (stamps_last(path))
+		is_int((int64_t)before.loads + (int64_t)before.loads_cached,
+			(int64_t)after.loads + (int64_t)after.loads_cached,
+			"repeated look-ups of FILE:TENSOR ask the daemon "
+			"nothing");
+	else
+		skip(1, "no file of this file system is kept for later loads");
 	tarn_tensor_unref(t);
 	is_int(0, run_reader(address, -1),
 		"a second process gets the cached file");
 	report_daemon(store, &after);
-	ok(after.loads_cached > before.loads_cached,
-		"the second process's load is from the cache");
+	ok(after.loads_cached > before.loads_cached || !stamps_last(path),
+		"the second process's load is from the cache, if files are "
+		"kept here");
 }
 
 static void test_changed(tarn_store *store)
@@ -271,7 +277,7 @@ static void test_changed(tarn_store *store)
 		pwrite(fd, &x, 4, 8 + (off_t)sizeof(header) - 1 + 12) != 4)
 		bail("%s: %s", path, strerror(errno));
 	snprintf(address, sizeof(address), "%s:f", path);
-	is_int(0, tarn_store_get(store, address, &t),
+	is_int(0, tarn_store_get(store, address, NULL, &t),
 		"a file that changed is found by FILE:TENSOR");
 	must(tarn_tensor_get_f64(t, index, &value));
 	ok(value == 777, "the file that changed is read anew: %g", value);
@@ -408,9 +414,9 @@ static void test_death(tarn_store *store)
 	must(tarn_file_open(path, &file));
 	is_int(0, tarn_store_load(store, file, NULL, NULL, &all),
 		"a file is loaded without a name");
-	is_int(0, tarn_store_loaded_tensor(all, file, "f", &views[0]),
+	is_int(0, tarn_loaded_tensor(all, file, "f", &views[0]),
 		"a view of the load is taken");
-	is_int(0, tarn_store_loaded_tensor(all, file, "f", &views[1]),
+	is_int(0, tarn_loaded_tensor(all, file, "f", &views[1]),
 		"a second view of the load is taken");
 	ok(tarn_tensor_same_storage(views[0], all) &&
 			tarn_tensor_same_storage(views[1], all) &&
@@ -419,7 +425,7 @@ static void test_death(tarn_store *store)
 	tarn_tensor_unref(all);
 	tarn_tensor_unref(views[0]);
 	tarn_tensor_unref(views[1]);
-	is_int(0, tarn_store_get_from_file(store, file, "f", &t),
+	is_int(0, tarn_store_get_from_file(store, file, "f", NULL, &t),
 		"a tensor is taken from a file");
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
 	ok(has_floats(t), "a tensor's bytes outlive the daemon");

@@ -35,7 +35,7 @@ static tarn_store *open_store(void)
 {
 	tarn_store *store;
 
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("open: %s", tarn_error_message());
 	return store;
 }

@@ -15,7 +15,7 @@
 #include <tarn/tarn.h>
 
 #include "base/fail.h"
-#include "lib/store/file_cache.h"
+#include "lib/store/open_files.h"
 #include "lib/store/store.h"
 #include "shm/table_writer.h"
 #include "tests/kit/channel.h"
@@ -286,7 +286,7 @@ static void test_coming(tarn_store *store)
 	has_str("nobody is loading it", tarn_error_message(),
 		"the error says that no load is under way");
 	load->total = SIZE;
-	load->state = TARN_LOAD_STOPPING;
+	load->state = TARN_REPORT_LOAD_STOPPING;
 	is_int(-ENOENT, tarn_store_wait_file(store, p.file, 0, LONG_MS, NULL),
 		"a wait for a load that stops is refused");
 	drop_pair(&p);
@@ -303,7 +303,7 @@ static void test_coming_first(tarn_store *store)
 	take_identity(file);
 	fake.reported = (struct tarn_report_load) {.label = "f.safetensors",
 		.total = SIZE,
-		.state = TARN_LOAD_WAITING};
+		.state = TARN_REPORT_LOAD_WAITING};
 	is_int(-ETIMEDOUT, tarn_store_wait_file(store, file, 0, 0, NULL),
 		"a wait without time for a load that lacks memory times out");
 	has_str("waits for memory", tarn_error_message(),
@@ -318,7 +318,7 @@ static void test_coming_first(tarn_store *store)
 	is_int(SIZE, (int64_t)landed, "the longer wait returns all bytes");
 	pthread_join(thread, NULL);
 	table_storage_drop(writer, late.index);
-	fake.reported.state = TARN_LOAD_READING;
+	fake.reported.state = TARN_REPORT_LOAD_READING;
 	is_int(-ENOENT, tarn_store_wait_file(store, file, 0, LONG_MS, NULL),
 		"a load of another file is not waited for");
 	unlink(tarn_file_path(file));
@@ -375,7 +375,7 @@ static tarn_store *open_store(void)
 {
 	tarn_store *store;
 
-	if (tarn_store_open(server.socket, &store) < 0)
+	if (tarn_store_open(server.socket, NULL, &store) < 0)
 		bail("%s", tarn_error_message());
 	return store;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who bails out leaves no daemon and no file behind, which would be told as
- * faults of their own; a child that does leaves its parent's alone.
+ * A test that bails out leaves no daemon and no file behind, which would be
+ * reported as faults of their own; a child that bails out leaves its parent's
+ * alone.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -72,8 +73,8 @@ int main(void)
 	is_int(255,
 		WIFEXITED(seen->grandchild) ? WEXITSTATUS(seen->grandchild)
 					    : -1,
-		"a child gives up");
-	ok(seen->spared, "and leaves its parent's things");
+		"a child bails out");
+	ok(seen->spared, "a child that bails out leaves its parent's files");
 	is_int(255, WIFEXITED(status) ? WEXITSTATUS(status) : -1,
 		"the parent gives up");
 	ok(kill(seen->daemon, 0) < 0 && errno == ESRCH, "its daemon is gone");

@@ -23,25 +23,27 @@ for wrong in consumer 'consumer --help' 'consumer a b' dlpack \
 	make_checkpoint 'make_checkpoint --dtype I3 x' open 'open -h' \
 	'open a b c' producer 'producer images' 'producer images x' \
 	'producer images 0' 'producer --help 1' publish 'publish --help' \
-	'publish a b' quickstart 'quickstart --help' 'quickstart a'; do
+	'publish a b' quickstart 'quickstart --help' 'quickstart a' table \
+	'table --help' 'table a 0' 'table a many' 'table a 1 0' \
+	'table a 1 2 3'; do
 	# shellcheck disable=SC2086 # the words are what is wrong
 	run timeout 60 "$examples/"$wrong
 	is "2  1" "$status $out $(grep -c "^usage: ${wrong%% *} " <<<"$err")" \
-		"$wrong"
+		"'$wrong' prints its usage"
 done
 run "$TARN" status
-has "no daemon" "$err" "no daemon was started for that"
+has "no daemon" "$err" "wrong calls of the examples start no daemon"
 
 "$examples/follow" run/weights >followed 2>&1 &
 follower=$!
 run "$examples/publish" run/weights
-is "0 run/weights version 1" "$status $out" "publish says the version"
-is 1 "$(matrices 1)" "follow has it"
+is "0 run/weights version 1" "$status $out" "publish prints the first version"
+is 1 "$(matrices 1)" "follow prints the first version"
 run "$examples/publish" run/weights
-is "0 run/weights version 2" "$status $out" "published again"
-is 2 "$(matrices 2)" "follow has that one, too"
+is "0 run/weights version 2" "$status $out" "publish prints the second version"
+is 2 "$(matrices 2)" "follow prints the second version"
 run "$examples/quickstart" run/weights '[1, 2:4]'
-is "[1.002 1.003]" "$out" "quickstart finds it by its name"
+is "[1.002 1.003]" "$out" "quickstart finds the tensor by its name"
 run "$examples/dlpack" run/weights
 is "0 the sum is 499999500.0" "$status $out" "dlpack sums a published tensor"
 "$PYTHON" - <<-'END'
@@ -51,9 +53,28 @@ is "0 the sum is 499999500.0" "$status $out" "dlpack sums a published tensor"
 	    b"\n\1\2")
 END
 run "$examples/dlpack" i.npy:i
-is "1 dlpack: the tensor is not F32" "$status $err" "and refuses another dtype"
+is "1 dlpack: the tensor is not F32" "$status $err" \
+	"dlpack refuses another dtype"
 run "$examples/publish" ''
-is 1 "$status" "no name is no success"
+is 1 "$status" "publish with an empty name fails"
+
+# A table that is made once, and found by the next start.
+run timeout 60 "$examples/table" run/table 3 8
+is "0 31775 rows of 264 bytes, 3 readers 3" "$status $(
+	grep rows.of <<<"$out") $(grep -c ', all right$' <<<"$out")" \
+	"table makes a table, and its readers find their rows"
+is 1 "$(grep -c '^run/table: made in ' <<<"$out")" \
+	"table says that it made the table"
+run timeout 60 "$examples/table" run/table 1 99
+is "0 run/table: found, nothing to load
+31775 rows of 264 bytes, 1 readers" "$status $(head -n 2 <<<"$out")" \
+	"the next start finds the table"
+run timeout 60 "$examples/table" run/weights
+is "1 " "$status $out" "table refuses a tensor that is no table"
+has "tarn rm run/weights" "$err" "the error of table says what to do"
+run timeout 60 "$examples/table" run/large 1 1000000000
+is "1 " "$status $out" "a table for which there is no memory is not made"
+has "table: " "$err" "the error of a table without memory names table"
 
 # A producer, and two consumers that share what it makes.
 "$examples/consumer" images >first 2>&1 &
@@ -67,15 +88,16 @@ done
 run "$examples/producer" images 300
 is "0 " "$status $out" "producer makes images"
 wait $one
-is 0 "$?" "consumer reads to the end"
+is 0 "$?" "the first consumer reads to the end"
 wait $two
-is 0 "$?" "so does another"
+is 0 "$?" "the second consumer reads to the end"
 is "$(seq -f 'image %g' 0 299)" \
 	"$(cat first second | grep ^image | sort -k 2 -n | cut -d : -f 1)" \
-	"and each image came to one of them"
-is "image 7: mean 127.500" "$(grep -h 'image 7:' first second)" "as it was"
+	"each image comes to one of two consumers"
+is "image 7: mean 127.500" "$(grep -h 'image 7:' first second)" \
+	"an image is received as it was made"
 run "$examples/consumer" ''
-is 1 "$status" "no name is no success"
+is 1 "$status" "consumer with an empty name fails"
 
 # The README's lines of commands about channels; what goes on is ended.
 awk '/^##/ { there = $0 == "### Channels" } /^```$/ { on = 0 }
@@ -88,21 +110,23 @@ tarn() { timeout --preserve-status 20 "$TARN" "$@"; }
 wait $producer
 is 0 "$?" "a producer of as many as there are slots need not wait"
 run eval "set -e; $(cat lines)"
-is "0 " "$status $err" "they run"
+is "0 " "$status $err" "the README's lines about channels run"
 is 1 "$(grep -c '^decoded  queue .* 4 ready .* closed$' <<<"$out")" \
-	"and show the channel"
+	"the README's lines show the channel"
 run "$examples/producer" decoded 4
-is 1 "$status" "another producer would hide what nobody has received"
+is 1 "$status" "a second producer is refused while items are not received"
 has "4 items not received; receive them, or 'tarn channel rm decoded'" "$err" \
-	"and says so"
+	"the error of a second producer counts the items"
 run timeout 60 "$examples/consumer" decoded
-is "0 4" "$status $(grep -c ^image <<<"$out")" "who comes late gets all of it"
+is "0 4" "$status $(grep -c ^image <<<"$out")" \
+	"a consumer that comes late gets all items"
 for _ in {1..600}; do
 	run "$TARN" channel ls
 	grep -q decoded <<<"$out" || break
 	sleep .1
 done
-is 0 "$(grep -c decoded <<<"$out")" "and soon after the last the channel is gone"
+is 0 "$(grep -c decoded <<<"$out")" \
+	"the channel goes soon after its last consumer"
 
 # The README's lines about files, with files of those names.
 "$PYTHON" - <<-'END'
@@ -126,16 +150,18 @@ is 6 "$(grep -c ^tarn lines)" "the README has lines about files"
 "$TARN" load model.safetensors.index.json --name model >/dev/null
 tarn() { "$TARN" "$@"; }
 run eval "set -e; $(cat lines)"
-is 0 "$status" "they run"
+is 0 "$status" "the README's lines about files run"
 is "1 BF16 F32 2" "$(grep -c '2 good, 0 differ' <<<"$out") $(
 	"$TARN" info half.safetensors | grep -o BF16) $(
 	"$TARN" info photos.safetensors | grep -o 'F32') $(
-	"$TARN" info one.safetensors | grep -c '\[')" "and do as they say"
+	"$TARN" info one.safetensors | grep -c '\[')" \
+		"the README's lines make the files that they name"
 is "[[-0.5        -0.4882353 ]
  [-0.44117647 -0.42941177]]" "$("$TARN" print photos.safetensors:photos \
-	'[0, 0, :2, :2]')" "to the numbers"
+	'[0, 0, :2, :2]')" "the README's lines convert the numbers"
 run "$TARN" stop
 wait $follower
 is 1 "$?" "follow ends with the daemon"
-has "follow: 'run/weights': daemon at " "$(cat followed)" "and says why"
+has "follow: 'run/weights': daemon at " "$(cat followed)" \
+	"follow says why it ends"
 finish

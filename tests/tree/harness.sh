@@ -31,7 +31,7 @@ judge() { # COMMAND...: runs it under the harness, its output in $out
 judge bash -c 'echo ok 1; echo 1..1'
 ok $? "a test that cleans up passes"
 ! grep -q 'Bail out' "$out"
-ok $? "and nothing is added to what it says"
+ok $? "the harness adds no complaint to a clean test"
 
 # A child's work counts too.
 judge bash -c 'printf "ok 1\n1..1"; bash -c "
@@ -39,17 +39,17 @@ judge bash -c 'printf "ok 1\n1..1"; bash -c "
 tail -n 1 "$out" | grep -qE '^# took [0-9]+\.[0-9] s, [0-9]+\.[0-9] s of CPU$' &&
 	! tail -n 1 "$out" | grep -qE 'took 0\.[0-2]|, 0\.0 s of' &&
 	grep -qx '1\.\.1' "$out"
-ok $? "what it took is the last line, on a line of its own"
+ok $? "the time of a test is the last line, on a line of its own"
 
 judge bash -c 'exit 7'
 [ $? -eq 7 ]
-ok $? "its exit status is passed on"
+ok $? "the exit status of a test is passed on"
 
 judge bash -c 'echo x >"$TMPDIR/forgotten"; echo ok 1; echo 1..1'
 [ $? -eq 99 ]
 ok $? "a file left in TMPDIR fails the test"
 grep -q 'Bail out! left behind: file tmp/forgotten (2 bytes)' "$out"
-ok $? "and is named"
+ok $? "a file left in TMPDIR is named"
 
 judge bash -c 'echo x >"$XDG_RUNTIME_DIR/socket"'
 grep -q 'left behind: file run/socket' "$out"
@@ -69,7 +69,7 @@ judge bash -c 'sleep 100 & echo "pid $!"'
 grep -q 'Bail out! left behind: process [0-9]* (sleep 100)' "$out"
 ok $? "a child left running is named"
 is_gone "$(sed -n 's/^pid //p' "$out")"
-ok $? "and ended"
+ok $? "a child left running is ended"
 
 # As a daemon does it: a session of its own, no environment, orphaned.
 judge bash -c 'setsid env -i sleep 101 </dev/null >/dev/null 2>&1 &
@@ -77,7 +77,7 @@ judge bash -c 'setsid env -i sleep 101 </dev/null >/dev/null 2>&1 &
 grep -q 'left behind: process [0-9]* (sleep 101)' "$out"
 ok $? "a detached process without our environment is named"
 is_gone "$(sed -n 's/^pid //p' "$out")"
-ok $? "and ended"
+ok $? "a detached process without our environment is ended"
 
 unset TARN_TEST_GRACE
 judge bash -c 'sleep 0.3 & exit 0'
@@ -87,9 +87,9 @@ limit=5 judge bash -c 'sleep 102 & echo "pid $!"; printf "half a line"; wait'
 [ $? -eq 99 ]
 ok $? "a test that hangs fails"
 grep -q '^Bail out! timed out after 5 s: .*sleep 102' "$out"
-ok $? "and says what it was at, on a line of its own"
+ok $? "a test that hangs is named by its processes, on a line of its own"
 is_gone "$(sed -n 's/^pid //p' "$out")"
-ok $? "and its child is ended"
+ok $? "the child of a test that hangs is ended"
 
 printf '#!/bin/bash\n# Time-out: 1 s\nsleep 102\n' >"$TMPDIR/slow"
 env -u TARN_TEST_TIMEOUT "$run" bash "$TMPDIR/slow" >"$out" 2>&1
@@ -97,14 +97,14 @@ grep -q '^Bail out! timed out after 1 s' "$out"
 ok $? "a script may have a time-out of its own"
 TARN_TEST_TIMEOUT=2 "$run" bash "$TMPDIR/slow" >"$out" 2>&1
 grep -q '^Bail out! timed out after 2 s' "$out"
-ok $? "that of the environment goes before"
+ok $? "the time-out of the environment goes before a script's"
 rm "$TMPDIR/slow"
 
 judge bash -c 'kill -SEGV $$'
 [ $? -eq 99 ]
 ok $? "a test that crashes fails"
 grep -q 'Bail out! killed by signal 11' "$out"
-ok $? "and the signal is named"
+ok $? "the signal of a test that crashes is named"
 
 judge "$TMPDIR/no-such-program"
 grep -q 'Bail out! cannot run .*no-such-program: No such file' "$out"

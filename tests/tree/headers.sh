@@ -7,6 +7,9 @@
 #
 # The code in the comments of each header compiles too: blocks that are indented
 # by a tab and call the library. "..." stands for what the reader fills in.
+#
+# A compiler reports a result that is ignored, unless the comment of a function
+# says that it may be, or that the function cannot fail.
 
 include=${top_srcdir:?set by tests/run}/lib/include
 out=$TMPDIR/out
@@ -121,5 +124,27 @@ done
 count=$((count + 1))
 [ "$found" -ge 5 ] || printf 'not '
 echo "ok $count - $found headers have code in their comments, 5 at least"
+
+# The functions with an int that is neither checked nor all that they give, and
+# whose comment does not allow that. Each declaration has the comment above it.
+unchecked=$(cat "$include"/tarn/*.h | awk '
+	/^\/\*/ { comment = "" }
+	/^\/\*/, /\*\// { comment = comment " " $0; next }
+	/^TARN_PUBLIC int / { declaration = "" ; inside = 1 }
+	inside { declaration = declaration " " $0 }
+	inside && /;$/ {
+		inside = 0
+		gsub(/[ *]+/, " ", comment)
+		if (declaration !~ /TARN_(MUST_CHECK|CONST|PURE)/ &&
+			comment !~ /may ignore|may be ignored|cannot fail/)
+			print declaration
+	}')
+count=$((count + 1))
+if [ -z "$unchecked" ]; then
+	echo "ok $count - results that may be ignored are said to be"
+else
+	echo "not ok $count - results that may be ignored are said to be"
+	printf '%s\n' "$unchecked" | sed 's/^/# seen: /'
+fi
 rm -f "$out"
 echo "1..$count"

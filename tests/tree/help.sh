@@ -3,7 +3,9 @@
 #
 # What --help says and what the man pages say is the same, both ways: an
 # option that only one of the two knows is wrong in one of them. Options that
-# many verbs share are described once, and listed in each verb's synopsis.
+# many verbs share are described once, and listed in each verb's synopsis. The
+# commands that a page shows are those of a shell, and have options that the
+# help knows.
 
 man=${top_srcdir:?set by tests/run}/man
 count=0
@@ -104,6 +106,37 @@ for verb in $inner; do
 done
 judge "tarn --help and tarnd --help fit on 24 lines of 80 columns" 0 \
 	"$(fits "$TARN")$(fits "$TARN_DAEMON")"
+# What a page shows as it would be typed. A
+# line of the log is not that, nor is a configuration (tests/daemon/conf.sh).
+typed() { # PAGE
+	awk '/^\.Ed/ { on = 0 }
+		on && !/^tarnd\[/ { gsub(/\\e/, "\\"); print }
+		/^\.Bd -literal -offset/ { on = 1 }' "$man/$1"
+}
+# The options that a line gives to a verb, and that its help does not have.
+unknown() { # reads lines
+	local verb line option
+	grep -oE "(^|[ (])tarn ($(paste -sd '|' <<<"$verbs")) [^|&]*" |
+		while read -r _ verb line; do
+			[ "$verb" != channel ] || verb+=" ${line%% *}"
+			for option in $(options <<<"$line"); do
+				# shellcheck disable=SC2086 # two words, perhaps
+				"$TARN" $verb --help | options |
+					grep -qxF -e "$option" ||
+					echo "tarn $verb has no $option"
+			done
+		done
+}
+for page in tarn.1 tarn-doctor.1 tarnd.8; do
+	typed "$page" >"$TMPDIR/typed"
+	judge "the commands in $page are a shell's" 0 "$(
+		[ -s "$TMPDIR/typed" ] || echo "there are none"
+		bash -n "$TMPDIR/typed" 2>&1
+	)"
+	judge "the commands in $page have the options that they show" 0 \
+		"$(sed -z 's/\\\n//g' "$TMPDIR/typed" | unknown)"
+done
+rm -f "$TMPDIR/typed"
 judge "the man page was read" 0 "$(
 	grep -qx load <<<"$verbs" || echo "no load in: $verbs"
 )"

@@ -36,6 +36,7 @@ done <<'END'
 base
 shm base/
 lib/layout base/ lib/reserved.h
+lib/descriptor base/ shm/
 lib/number base/
 lib/move base/ lib/number/
 lib/tensor base/ lib/(layout|number|move)/
@@ -44,13 +45,13 @@ lib/file base/ lib/(layout|number|move|tensor)/
 lib/copy base/ lib/(layout|number|move|tensor|file|io)/ lib/reserved.h
 lib/save base/ lib/(layout|number|move|tensor|file|io|copy)/ lib/reserved.h
 lib/dlpack base/ lib/(layout|tensor)/
-lib/store base/ shm/ lib/(layout|number|move|tensor|file|io|copy|save)/ lib/reserved.h
-lib/channel base/ shm/ lib/(layout|number|move|tensor|file|io|copy|save|store)/ lib/reserved.h
-daemon base/ shm/ lib/io/ lib/store/descriptor.h
+lib/store base/ shm/ lib/(layout|descriptor|number|move|tensor|file|io|copy|save)/ lib/reserved.h
+lib/channel base/ shm/ lib/(layout|descriptor|number|move|tensor|file|io|copy|save|store)/ lib/reserved.h
+daemon base/ shm/ lib/io/ lib/descriptor/
 daemon/loop base/ shm/ daemon/messages.h
 daemon/config base/ shm/ daemon/messages.h daemon/loop/
 daemon/loader base/ shm/ lib/io/ daemon/messages.h daemon/(config|loop)/
-daemon/server base/ shm/ lib/store/descriptor.h daemon/messages.h daemon/(config|loop)/
+daemon/server base/ shm/ lib/descriptor/ daemon/messages.h daemon/(config|loop)/
 daemon/keeper base/ shm/ daemon/messages.h daemon/(config|loop)/ daemon/(server/server|loader/loader)\.h
 cli base/
 cli/doctor base/ cli/ lib/io/ lib/store/(daemon_path|socket_path|socket_connect)\.h

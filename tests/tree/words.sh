@@ -102,7 +102,6 @@ judge "the pages of man/ are all installed" "$(
 )"
 
 # One name for each concept: what a word was replaced by, see doc/glossary.md.
-# Words of people who are not there ("whoever") are for tests' stories only.
 retired() { # WORDS SCOPE...
 	local words=$1
 	shift
@@ -136,10 +135,20 @@ judge "no process, client or user is called he" "$(
 		-o -name bootstrap \) ! -path tests/tree/words.sh -exec grep \
 		-nHiE '(^|[^a-z-])(s?he|his|him|hers?|(him|her)self)([^a-z]|$)' {} +
 )"
+# A sentence begins with its actor, which has a name: "a client that", not "who".
+judge "no comment begins with Who or Whoever" "$(
+	grep -rnE --include=*.[ch] --include=*.py --include=*.sh \
+		'(/\*|^[[:space:]]*\*|\.|#) ?Who(ever)? ' "${rooms[@]}" |
+		grep -v '^tests/tree/words.sh:'
+	retired 'who does|whoever' base shm lib daemon cli python
+)"
+# A result line is read alone, in a log: it begins with no "and" and no "which".
 judge "result lines are sentences by themselves" "$(
 	grep -rnE --include=*.[ch] --include=*.py --include=*.sh \
 		'"(which is said|and is told|is told|[^"]*in peace|truly)"' \
 		tests | grep -v '^tests/tree/words.sh:'
+	grep -rnE --include=*.c ', "(and|nor|which|so) [^"]*"\);$' tests
+	grep -rnE --include=*.sh '[[:space:]]"(and|nor|which|so) [^"]*"$' tests
 )"
 
 shells=$(grep -lE '^#!.*\b(ba)?sh$' bootstrap .ci/* scripts/* tests/*/*.sh \

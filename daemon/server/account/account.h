@@ -11,13 +11,21 @@
 
 #include "daemon/config/quota_limits.h"
 #include "daemon/loop/log_budget.h"
+#include "daemon/server/account/admission.h"
 
 struct client;
-struct faults;
 struct domain;
 struct server;
 struct table_storage;
 struct wire_message;
+
+/* Requests for a check that wait: inspect/check_queue.c. */
+struct checks {
+	struct check_wait *waiting;
+	struct deadline turn;
+	uint64_t not_before;   /* loop_now() */
+	uint64_t settle_until; /* 0: no check was put off */
+};
 
 /* What is a user's, in whatever pool. */
 struct account {
@@ -26,9 +34,11 @@ struct account {
 	uint64_t used[QUOTA_KINDS];
 	uint64_t awaited[QUOTA_KINDS]; /* in tables, by its publications */
 	uint32_t n_connected;          /* clients */
-	uint32_t n_publish_fds;        /* that its publications have brought */
-	uint64_t round, spent;   /* of the server's time: client/quantum.c */
-	uint64_t next_check;     /* none before; loop_now() */
+	struct admitted admitted;      /* of its requests */
+	struct admission_queue waiting[ADMISSION_KINDS];
+	uint64_t n_in_flight;  /* descriptors that clients have not read */
+	uint64_t round, spent; /* of the server's time: client/quantum.c */
+	struct checks checks;
 	struct log_budget lines; /* that it causes */
 };
 
@@ -59,7 +69,7 @@ void quota_hand_on(struct domain *domain, uint32_t index, uint32_t uid);
 /* The same, and the user owns it. */
 void quota_own(struct domain *domain, uint32_t index, uint32_t uid);
 
-/* account/account_names.c */
+/* account/name_payers.c */
 /* How many names of a domain each user has published, in order. */
 struct name_account {
 	uint32_t uid;
@@ -73,20 +83,12 @@ uint64_t name_accounts_get(const struct name_accounts *accounts, uint32_t uid);
 /* -ENOMEM, and only for a uid that was never added. */
 int name_accounts_add(struct name_accounts *accounts, uint32_t uid, int64_t n);
 void name_accounts_free(struct name_accounts *accounts);
-/* Who is charged for a name of that storage; publisher may be TABLE_NOBODY. */
-uint32_t quota_name_payer(
-	const struct domain *domain, uint32_t index, uint32_t publisher);
-/* n names more of that publisher's, or fewer, lead to it. */
-void quota_count_names(
-	struct domain *domain, uint32_t index, uint32_t publisher, int64_t n);
+/* There are n names more of that publisher's, or fewer. */
+void quota_count_names(struct domain *domain, uint32_t publisher, int64_t n);
 /* One that stands in a table that is taken over; and when all domains have
  * come, what was found is charged. */
-int quota_find_name(struct domain *domain, uint32_t index, uint32_t publisher);
+int quota_find_name(struct domain *domain, uint32_t publisher);
 void quota_found_names(struct domain *domain);
-
-/* account/account_audit.c: the caller gives the names found in a domain. */
-void account_audit(const struct domain *domain,
-	const struct name_accounts *whose, struct faults *faults);
 
 /* One that is kept until it is done with: its bytes and descriptors, all of
  * it or nothing. */

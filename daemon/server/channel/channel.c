@@ -2,9 +2,9 @@
 /*
  * The channels of a domain, and the storages that their items keep.
  *
- * The idea: a channel is a storage with a memfd of its own, of which the
- * server maps what comes before the records, as one more who takes part: to
- * give back what the dead held (channel/reap_dead.c), and to find, when it
+ * The idea: a channel is a storage with a memfd of its own. The server maps
+ * what comes before the records, as a participant does: to give back what dead
+ * participants held (channel/reap_dead.c), and to find, when it
  * looks for leases, what lies in items. It is mapped from when it is published
  * until its storage is free, unnamed or not; a server that takes over maps
  * what the table says and the keeper has kept.

@@ -34,7 +34,7 @@ int channel_open(
 int channel_rebuild(
 	struct domain *domain, uint32_t index, uint64_t generation, int fd);
 void channels_free(struct domain *domain);
-/* In how many of them does nobody take part? */
+/* The number of channels without participants. */
 uint32_t channels_idle(const struct domain *domain);
 bool channel_is(
 	const struct domain *domain, uint32_t index, uint64_t generation);

@@ -20,7 +20,7 @@
 #define OVER_NS 3000000000u /* for waiters that are slow to wake; picked */
 
 struct leading {
-	const struct server_channel *to;
+	const struct domain *domain;
 	char *names; /* each with a NUL behind it */
 	size_t size;
 };
@@ -32,13 +32,25 @@ static bool leads_to(
 	       d->generation == c->holder.generation;
 }
 
+static bool leads_to_ended(
+	const struct domain *domain, const struct tarn_descriptor *d)
+{
+	const struct server_channel *c;
+
+	if (d->storage >= domain->storages.n_infos ||
+		!(domain->table.storages[d->storage].flags & STORAGE_CHANNEL))
+		return false;
+	c = channel_find(domain, d->storage, d->generation);
+	return c && c->ended;
+}
+
 static int note_name(void *arg, const char *name, size_t size,
 	const struct tarn_descriptor *d, uint64_t version)
 {
 	struct leading *l = arg;
 	char *names;
 
-	if (!leads_to(l->to, d))
+	if (!leads_to_ended(l->domain, d))
 		return 0;
 	names = realloc(l->names, l->size + size + 1);
 	if (!names)
@@ -49,11 +61,9 @@ static int note_name(void *arg, const char *name, size_t size,
 	return 0;
 }
 
-/* Where it was not published, or by a server before this one. */
-static int remove_all_names(
-	struct domain *domain, const struct server_channel *c)
+int channels_remove_ended(struct domain *domain)
 {
-	struct leading l = {.to = c};
+	struct leading l = {.domain = domain};
 	int r = table_list(&domain->table, "", 0, note_name, &l);
 
 	for (size_t at = 0; at < l.size && r >= 0;) {
@@ -66,7 +76,8 @@ static int remove_all_names(
 	return r;
 }
 
-int channel_remove_names(struct domain *domain, const struct server_channel *c)
+int channel_remove_name(
+	struct domain *domain, struct server_channel *c, bool *ret_left)
 {
 	struct tarn_descriptor d;
 	uint64_t version;
@@ -77,8 +88,8 @@ int channel_remove_names(struct domain *domain, const struct server_channel *c)
 			&version) == 0 &&
 		leads_to(c, &d))
 		r = storage_remove_name(domain, c->name, strlen(c->name));
-	if (r >= 0 && domain->storages.infos[c->holder.index].names)
-		r = remove_all_names(domain, c);
+	c->ended = r >= 0 && domain->storages.infos[c->holder.index].names;
+	*ret_left |= c->ended;
 	return r;
 }
 

@@ -12,6 +12,7 @@ struct server_channel {
 	struct ring ring;
 	char *name;    /* that it was published under; NULL: not known */
 	uint64_t over; /* when that was seen; 0: not yet */
+	bool ended;    /* names that are not known lead to it */
 };
 
 static inline bool channel_is_ephemeral(const struct server_channel *c)
@@ -34,4 +35,9 @@ struct server_channel *channel_find(
 
 /* No client needs its name any more. */
 bool channel_has_ended(struct domain *domain, struct server_channel *c);
-int channel_remove_names(struct domain *domain, const struct server_channel *c);
+/* Removes its name, if that is known: a server before this one published the
+ * others. Sets *ret_left if it has one still. */
+int channel_remove_name(
+	struct domain *domain, struct server_channel *c, bool *ret_left);
+/* The names of all such channels, in one walk along all names. */
+int channels_remove_ended(struct domain *domain);

@@ -68,6 +68,7 @@ static int look(struct domain *domain)
 {
 	struct owners owners;
 	uint32_t changed = 0;
+	bool left = false;
 	int r = find_owners(domain, &owners);
 
 	if (r < 0)
@@ -76,6 +77,7 @@ static int look(struct domain *domain)
 		&domain->channels.over, 0);
 	for (struct server_channel *c = domain->channels.first; c;
 		c = c->next) {
+		c->ended = false;
 		if (!c->map.memory)
 			continue;
 		changed += ring_reap_gone(&c->ring, is_gone, &owners);
@@ -83,8 +85,10 @@ static int look(struct domain *domain)
 		ring_finish_close(&c->ring);
 		if (r >= 0 && domain->storages.infos[c->holder.index].names &&
 			channel_has_ended(domain, c))
-			r = channel_remove_names(domain, c);
+			r = channel_remove_name(domain, c, &left);
 	}
+	if (r >= 0 && left)
+		r = channels_remove_ended(domain);
 	free(owners.sorted);
 	if (changed && quota_may_log(domain))
 		log_info("channels_reaped", log_u64("domain", domain->number),

@@ -95,6 +95,11 @@ int arrival_begin(struct client *client, struct wire_message *m)
 	return 0;
 }
 
+static bool next_is_long(const struct client *client)
+{
+	return wire_next_header(client->sock).flags & WIRE_LONG;
+}
+
 bool arrival_holds(const struct client *client)
 {
 	struct domain *user = client->user;
@@ -103,12 +108,12 @@ bool arrival_holds(const struct client *client)
 	if (user->arrival) {
 		if (last)
 			return true;
-		if (!wire_next_is_long(client->sock))
+		if (!next_is_long(client))
 			return false;
 		user->arrival_waits = true;
 		return true;
 	}
-	if (!user->arrival_waits || !last || !wire_next_is_long(client->sock))
+	if (!user->arrival_waits || !last || !next_is_long(client))
 		return false;
 	user->arrival_waits = false;
 	return true;
@@ -122,6 +127,5 @@ void arrival_orphan(struct client *client)
 	if (!arrival || arrival->client != client)
 		return;
 	m = end(arrival);
-	client_close_fds(client, &m);
-	wire_message_clear(&m);
+	wire_message_close(&client->reader, &m);
 }

@@ -17,6 +17,9 @@
 #include "base/fd.h"
 #include "daemon/loop/log.h"
 
+/* Picked: the calls of a client wait for ten seconds. */
+#define TELL_NS 1000000000ull
+
 static void on_client(void *arg, unsigned ready);
 
 /* A client's descriptors are never closed in this thread. */
@@ -34,7 +37,12 @@ static int admit(void *arg, uint32_t size, bool again)
 {
 	const struct client *client = arg;
 
-	return again ? 0 : quota_check_message(client->user, size);
+	if (again)
+		return 0;
+	/* Then none of it is read. */
+	if (client->turned_away)
+		return -EDQUOT;
+	return quota_check_message(client->user, size);
 }
 
 void client_join(struct client *client, struct domain *domain)
@@ -144,12 +152,14 @@ void client_free(struct client *client)
 {
 	struct domain *domain = client->domain;
 	struct msg_client gone = {.number = client->number};
+	bool unread;
 
 	client_leave(client);
 	quantum_leave(client);
 	load_orphan(client);
 	publish_orphan(client);
 	arrival_orphan(client);
+	check_orphan(client);
 	completions_free(client);
 	loop_unwatch(client->watch);
 	/* The keeper holds a copy of the socket; the peer shall see the end
@@ -157,7 +167,9 @@ void client_free(struct client *client)
 	 * that is the keeper's. */
 	if (!domain->server->drain.leaving)
 		shutdown(client->sock, SHUT_RDWR);
-	fd_close(client->sock);
+	unread = in_flight_outlives(client);
+	if (!unread)
+		fd_close(client->sock);
 	process_unwatch(client);
 	cache_note_last(client);
 	leases_close(client);
@@ -167,7 +179,7 @@ void client_free(struct client *client)
 	domain->server->n_clients--;
 	client_end_pauses(client);
 	free(client);
-	if (!domain->server->drain.leaving)
+	if (!unread && !domain->server->drain.leaving)
 		server_send_keeper(domain->server, D_CLIENT_GONE, &gone,
 			sizeof(gone), NULL, 0);
 	domain->channels.left = true;
@@ -185,22 +197,10 @@ void client_drop(struct client *client, const char *why)
 
 /* ---- reading ---------------------------------------------------------- */
 
-void client_close_fds(struct client *client, struct wire_message *m)
-{
-	for (int i = 0; i < m->n_fds; i++)
-		closer_close(client->user->closer, wire_take_fd(m, i));
-	closer_close(client->user->closer, wire_take_long(m));
-}
-
 static int take_message(struct client *client, struct wire_message *ret)
 {
-	const struct nudge *nudge = &client->domain->server->nudge;
-	int r;
-
-	nudge_begin(nudge);
-	r = wire_receive(client->sock, &client->reader, ret);
-	nudge_end(nudge);
-	return r;
+	nudge_begin(&client->domain->server->nudge);
+	return wire_receive(client->sock, &client->reader, ret);
 }
 
 /* Only this request fails. If it was sent again, an earlier server may have
@@ -213,7 +213,9 @@ static void refuse_lost(
 				      "once more"
 				    : "";
 
-	if (error == -EMFILE)
+	if (client->turned_away && !m->again)
+		error = in_flight_refusal(client);
+	else if (error == -EMFILE)
 		error = tarn_fail(EMFILE,
 			"the daemon can have no more descriptors open to take "
 			"what was sent (ulimit -n of the daemon)%s",
@@ -242,8 +244,10 @@ int client_receive(struct client *client, struct wire_message *m, int r)
 		/* No message of ours, so no serial: it answers everything. */
 		client_refuse(client, 0, r);
 	}
-	client_close_fds(client, m);
-	wire_message_clear(m);
+	client->spared = client->turned_away;
+	client->turned_away = false;
+	client->held_since = 0;
+	wire_message_close(&client->reader, m);
 	if (leases_were_notified(client))
 		collect_unnamed(client->domain);
 	return r;
@@ -296,6 +300,38 @@ static int check_closes(const struct client *client, bool *ret_wait)
 		max, client->uid);
 }
 
+/* Its calls wait as long as the server is at work. A client that has answers to
+ * read will know it by these. */
+static void tell_held(struct client *client)
+{
+	uint64_t now = loop_now();
+
+	if (now - client->told_at < TELL_NS ||
+		!wire_writer_empty(client->writer))
+		return;
+	client->told_at = now;
+	client_reply(client, WIRE_OUT(WIRE_PONG, 0, NULL, 0));
+}
+
+/* Must its next message stay in its socket for now? */
+static bool holds(struct client *client)
+{
+	client->turned_away = false;
+	if (in_flight_holds(client))
+		return true;
+	if (!admission_holds(client)) {
+		client->held_since = 0;
+		return false;
+	}
+	if (!client->held_since)
+		client->held_since = loop_now();
+	client->turned_away = in_flight_turns_away(client);
+	if (client->turned_away)
+		return false;
+	tell_held(client);
+	return true;
+}
+
 static void on_client(void *arg, unsigned ready)
 {
 	struct client *client = arg;
@@ -315,6 +351,7 @@ static void on_client(void *arg, unsigned ready)
 	/* Its messages stay in the socket meanwhile, which would be reported
 	 * without end; so would the end of a client that is gone, and whose
 	 * last requests no process waits for. */
+	wait = wait || (ready & (LOOP_READ | LOOP_HANGUP) && holds(client));
 	if (wait && ready & LOOP_HANGUP)
 		return client_drop(client, NULL);
 	if (wait) {

@@ -22,7 +22,6 @@ struct server;
  * whose requests were four times as long, and within the quota of its user. */
 #define CLIENT_QUEUE_MAX (64u << 20)
 #define CLIENT_LEASES_MAX 64u /* pages: 8 million leases; picked */
-#define CLIENT_LOADS_MAX 64u  /* at once, for one connection */
 
 /* A pause that doubles for as long as something is short: reply.c. */
 struct backoff {
@@ -42,12 +41,16 @@ struct client {
 	uint32_t version; /* of the protocol; 0 before its hello */
 	bool may_write;   /* load, publish, remove */
 	uint64_t held;    /* bytes of answers unread, as last counted */
-	bool welcome;     /* said hello */
-	bool seen;        /* an earlier server may have read from it */
-	bool resuming;    /* nothing is read before WIRE_RESUME */
+	uint32_t in_flight; /* descriptors sent, perhaps unread */
+	bool welcome;       /* said hello */
+	bool seen;          /* an earlier server may have read from it */
+	bool resuming;      /* nothing is read before WIRE_RESUME */
 	struct completions completions;
 	uint64_t came_at, last_message_at; /* loop_now() */
-	bool gone; /* to be freed when the loop is back */
+	bool gone;           /* to be freed when the loop is back */
+	bool turned_away;    /* the request that is being received */
+	bool spared;         /* the last one was: in_flight.c */
+	uint64_t held_since; /* its next request; 0: it is not held */
 	/* The system was short of memory or descriptors when the server had to
 	 * answer the client, or to read from it: it tries again then. */
 	struct backoff answering, reading;
@@ -60,19 +63,15 @@ struct client {
 	struct loop_watch *watch;
 	struct wire_reader reader;
 	struct wire_writer *writer;
+	uint64_t told_at; /* that its next request waits in its socket */
 	uint32_t n_loads;
-	uint32_t n_publishes; /* that wait */
+	uint32_t n_publishes; /* that wait, be it for their turn */
 };
 
 /* send/reply.c */
 void client_reply(struct client *client, const struct wire_out *out);
-/* Can it be sent an answer with a body of that size? A client may be too old
- * for a long one: -EPROTO with a sentence. client_reply asks, too. */
-int client_check_answer(const struct client *client, size_t size);
 /* The sentence of this thread's last failure, as an answer. */
 void client_refuse(struct client *client, uint32_t serial, int error);
-/* The same, with ERROR_FOR_NOW. */
-void client_refuse_for_now(struct client *client, uint32_t serial, int error);
 /* As wire_flush, but that the system is short for a moment is none of its
  * errors: 0, and it is tried again. */
 int client_flush(struct client *client);
@@ -81,7 +80,7 @@ int client_flush(struct client *client);
 void client_pause(struct client *client);
 /* It could be read from. */
 void client_readable(struct client *client);
-/* Tries nothing again. */
+/* Cancels both back-off timers. */
 void client_end_pauses(struct client *client);
 
 /* client/client.c */
@@ -98,8 +97,6 @@ void client_leave(struct client *client);
 /* A message that came, or of which r says why it did not; 0, or an error that
  * ends the connection. */
 int client_receive(struct client *client, struct wire_message *m, int r);
-/* All that came with a message, by the closer. */
-void client_close_fds(struct client *client, struct wire_message *m);
 /* After an event of this client's, which began then and ended with r. The
  * client may be gone after it. */
 void client_received(struct client *client, uint64_t began, int r);
@@ -108,12 +105,12 @@ void client_received(struct client *client, uint64_t began, int r);
 /* 1: the message is whole; 0: it is read on between events, and handed to
  * client_receive() then; *m is taken; or an error. */
 int arrival_begin(struct client *client, struct wire_message *m);
-/* Must its next message wait for such a message? */
+/* Must the client's next message wait for a long one? */
 bool arrival_holds(const struct client *client);
-/* The client goes. */
+/* The client is about to be freed. */
 void arrival_orphan(struct client *client);
 
-/* client/request.c: what clients ask */
+/* client/request.c: the clients' requests */
 /* The most that the body of such a message may have. */
 uint32_t request_largest(uint16_t type);
 /* Takes what it needs of the message; 0, or an error with its sentence. */
@@ -125,8 +122,19 @@ int report_send(struct client *client, uint32_t serial);
 /* publish/remove.c: WIRE_REMOVE */
 int remove_take(struct client *client, const struct wire_message *m);
 
-/* inspect/self_check.c: WIRE_CHECK */
-int self_check_send(struct client *client, uint32_t serial);
+/* inspect/check_queue.c: WIRE_CHECK */
+int check_take(struct client *client, uint32_t serial);
+/* The client is about to be freed. */
+void check_orphan(struct client *client);
+
+/* inspect/self_check.c: what is checked */
+/* Has each storage that only leases hold one? */
+bool self_check_is_settled(struct domain *domain);
+/* Of all domains, or only that one. */
+int self_check(struct server *server, struct domain *only,
+	struct faults *faults, struct msg_checked *sum);
+int self_check_send(struct client *client, uint32_t serial,
+	const struct msg_checked *sum, const struct faults *faults);
 /* Adds what is wrong with one domain, and what was looked at. -ENOMEM. */
 int self_check_domain(
 	struct domain *domain, struct faults *faults, struct msg_checked *sum);

@@ -18,8 +18,8 @@
 #include "base/fail.h"
 #include "daemon/loop/log.h"
 
-/* Descriptors in flight count against the limit of the whole user, so they are
- * sent only to a client that reads. The unread contents of the socket are
+/* Descriptors are sent only to a client that reads; how many may be unread of a
+ * user's is in send/in_flight.c. The unread contents of the socket are
  * counted in bytes of kernel memory, some thousand a message. */
 #define UNREAD_MAX 16384
 
@@ -107,14 +107,14 @@ static int segments(struct client *client, const struct wire_message *m)
 		uint64_t serials[WIRE_FDS_MAX];
 	} reply = {.head.first = want->first};
 	int fds[WIRE_FDS_MAX], r = check_reads(client);
-	uint32_t n = 0;
+	uint32_t n = 0, room = MIN(in_flight_room(client), WIRE_FDS_MAX);
 
 	if (r < 0)
 		return r;
 	/* Up to one that was dropped after it was asked for. */
 	for (uint64_t i = want->first;
-		i < domain->pool.n_segments && n < want->count &&
-		n < WIRE_FDS_MAX && domain->pool.segments[i].fd >= 0;
+		i < domain->pool.n_segments && n < want->count && n < room &&
+		domain->pool.segments[i].fd >= 0;
 		i++) {
 		reply.serials[n] =
 			table_segment_serial(&domain->table, (uint32_t)i);
@@ -216,9 +216,13 @@ static bool changes_pool(uint16_t type)
 static int check_change(
 	const struct client *client, const struct wire_message *m)
 {
-	return m->again && completion_find(client, m->serial, NULL)
-		       ? 0
-		       : client_check_write(client);
+	int r = m->again && completion_find(client, m->serial, NULL)
+			? 0
+			: client_check_write(client);
+
+	return r == 0 && client->turned_away && !m->again
+		       ? in_flight_refusal(client)
+		       : r;
 }
 
 /* May this client ask this now? */
@@ -304,7 +308,7 @@ int request_take(struct client *client, struct wire_message *m)
 	case WIRE_REPORT:
 		return report_send(client, m->serial);
 	case WIRE_CHECK:
-		return self_check_send(client, m->serial);
+		return check_take(client, m->serial);
 	case WIRE_LEASES:
 		return leases(client, m);
 	case WIRE_STOP:

@@ -21,12 +21,14 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "config.h"
+#include "shm/report_record.h"
 
 #define REPORT_LOADS_MAX 1024u      /* picked; more is of no use to a reader */
 #define REPORT_SLOTS_MAX (1u << 20) /* of lease pages: a millisecond or two */
 
 static_assert(sizeof(struct tarn_report_daemon) == 456, "as sent");
 static_assert(sizeof(struct tarn_report_pool) == 224, "as sent");
+static_assert(sizeof(struct report_record) == 224 + 576, "as sent");
 static_assert(sizeof(struct tarn_report_client) == 72, "as sent");
 static_assert(sizeof(struct tarn_report_load) == 312, "as sent");
 
@@ -99,7 +101,7 @@ static struct tarn_report_daemon describe(const struct server *server)
 		.loads = server->totals.loads,
 		.loads_cached = server->totals.cached,
 		.loads_failed = server->totals.failed,
-		.loads_active = server->n_active,
+		.loads_active = server->admissions.all.n[ADMISSION_LOADS],
 		.bytes_loaded = server->totals.bytes,
 		.clients = server->n_clients,
 		.draining = server->drain.draining,
@@ -126,6 +128,24 @@ static uint32_t count_clients(const struct domain *domain)
 	return n;
 }
 
+static void add_place(
+	struct tarn_report_nodes *n, const struct table_segment *segment)
+{
+	uint32_t node = segment->place - PLACE_NODES;
+
+	if (segment->place == PLACE_UNKNOWN)
+		n->on_unknown += segment->size;
+	else if (segment->place == PLACE_SPREAD || node >= TARN_REPORT_NODES)
+		n->on_several += segment->size;
+	else
+		n->on_node[node] += segment->size;
+}
+
+static_assert(TARN_REPORT_NODES == NODES_MAX &&
+		      TARN_REPORT_NODE_ONE == (int)PLACE_ON_NODE &&
+		      TARN_REPORT_NODE_INTERLEAVE == (int)PLACE_INTERLEAVE,
+	"a report has the numbers of place.h");
+
 static struct tarn_report_pool describe_pool(const struct domain *domain)
 {
 	struct tarn_report_pool p = {
@@ -136,7 +156,7 @@ static struct tarn_report_pool describe_pool(const struct domain *domain)
 		.size = domain->spec.limit ? domain->spec.limit
 					   : domain->server->start.budget,
 		.used = used_by(domain),
-		.page_size = 1ull << domain->spec.page_shift,
+		.page_size = 1ull << pool_page_shift(&domain->spec),
 		.names = count_names(domain),
 		.storages = storage_count_all(domain),
 		.own_memory = domain->storages.counts.own.memory,
@@ -151,14 +171,32 @@ static struct tarn_report_pool describe_pool(const struct domain *domain)
 		snprintf(p.name, sizeof(p.name), "%s", domain->spec.name);
 	else
 		snprintf(p.name, sizeof(p.name), "uid:%u", domain->spec.uid);
+	snprintf(
+		p.pages, sizeof(p.pages), "%s", pool_pages_name(&domain->spec));
 	for (uint32_t i = 0; i < domain->pool.n_segments; i++) {
 		if (!table_segment_serial(&domain->table, i))
 			continue;
 		p.segments++;
 		p.allocated += domain->table.segments[i].size;
+		p.huge += domain->pool.segments[i].huge;
 	}
 	add_sums(&p.bytes, domain);
 	return p;
+}
+
+static struct tarn_report_nodes describe_nodes(const struct domain *domain)
+{
+	struct tarn_report_nodes n = {
+		.n = (uint32_t)__builtin_popcountll(
+			domain->server->start.nodes.memory),
+		.policy = domain->spec.placement.policy,
+		.node = domain->spec.placement.node,
+	};
+
+	for (uint32_t i = 0; i < domain->pool.n_segments; i++)
+		if (table_segment_serial(&domain->table, i))
+			add_place(&n, &domain->table.segments[i]);
+	return n;
 }
 
 static uint64_t generation_of(const struct table *table, uint32_t index)
@@ -229,17 +267,18 @@ static struct tarn_report_client describe_client(
 static uint32_t state_of(const struct load *load)
 {
 	switch (load->state) {
+	case LOAD_UNADMITTED:
 	case LOAD_NEW:
 	case LOAD_IDENTIFYING:
-		return TARN_LOAD_QUEUED;
+		return TARN_REPORT_LOAD_QUEUED;
 	case LOAD_WAITING:
-		return TARN_LOAD_WAITING;
+		return TARN_REPORT_LOAD_WAITING;
 	case LOAD_FILLING:
-		return TARN_LOAD_READING;
+		return TARN_REPORT_LOAD_READING;
 	case LOAD_SHARING:
-		return TARN_LOAD_SHARING;
+		return TARN_REPORT_LOAD_SHARING;
 	case LOAD_DROPPING:
-		return TARN_LOAD_STOPPING;
+		return TARN_REPORT_LOAD_STOPPING;
 	}
 	return 0;
 }
@@ -247,7 +286,7 @@ static uint32_t state_of(const struct load *load)
 static struct tarn_report_load describe_load(
 	const struct load *load, uint64_t now)
 {
-	const struct load *reads = load->with ? load->with : load;
+	const struct load *reads = load->share.with ? load->share.with : load;
 	struct tarn_report_load l = {
 		.client = load->client ? load->client->number : 0,
 		.domain = load->domain->number,
@@ -261,7 +300,8 @@ static struct tarn_report_load describe_load(
 	if (reads->state == LOAD_FILLING)
 		l.done = MIN(load->size,
 			atomic_load_explicit(
-				&load->domain->table.storages[reads->index]
+				&load->domain->table
+					 .storages[reads->bytes.index]
 					 .landed,
 				memory_order_relaxed));
 	load_memory(load, &l.memory_ready, &l.memory_wanted);
@@ -301,7 +341,7 @@ static size_t measure(const struct client *client, struct msg_report_is *ret)
 
 	*ret = (struct msg_report_is) {
 		.daemon_size = sizeof(struct tarn_report_daemon),
-		.pool_size = sizeof(struct tarn_report_pool),
+		.pool_size = sizeof(struct report_record),
 		.client_size = sizeof(struct tarn_report_client),
 		.load_size = sizeof(struct tarn_report_load),
 	};
@@ -322,13 +362,13 @@ static size_t measure(const struct client *client, struct msg_report_is *ret)
 	       (size_t)ret->n_loads * ret->load_size;
 }
 
-static void write_pools(
-	const struct client *client, struct tarn_report_pool *to)
+static void write_pools(const struct client *client, struct report_record *to)
 {
 	for (const struct domain *r = client->domain->server->domains; r;
 		r = r->next)
 		if (sees_domain(client, r))
-			*to++ = describe_pool(r);
+			*to++ = (struct report_record) {
+				describe_pool(r), describe_nodes(r)};
 }
 
 static void write_clients(const struct client *client,
@@ -374,8 +414,8 @@ int report_send(struct client *client, uint32_t serial)
 	daemon = describe(client->domain->server);
 	at = mempcpy(at, &head, sizeof(head));
 	at = mempcpy(at, &daemon, sizeof(daemon));
-	write_pools(client, (struct tarn_report_pool *)(void *)at);
-	at += (size_t)head.n_pools * sizeof(struct tarn_report_pool);
+	write_pools(client, (struct report_record *)(void *)at);
+	at += (size_t)head.n_pools * sizeof(struct report_record);
 	write_clients(client, (struct tarn_report_client *)(void *)at, now);
 	at += (size_t)head.n_clients * sizeof(struct tarn_report_client);
 	write_loads(client, (struct tarn_report_load *)(void *)at, head.n_loads,

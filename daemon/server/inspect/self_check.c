@@ -8,9 +8,7 @@
  * difference is a fault of the daemon, and would end as bytes that are never
  * freed, or freed while a client reads them.
  *
- * It takes a while in a large store, and all clients wait meanwhile, so checks
- * may take only a small part of the server's time: a client that asks too soon
- * is asked to try again later.
+ * When it is made is in check_queue.c, since all clients wait meanwhile.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -20,10 +18,9 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "daemon/server/channel/internal.h"
-#include "lib/store/descriptor.h"
+#include "daemon/server/inspect/audit.h"
+#include "lib/descriptor/descriptor.h"
 #include "shm/table_check.h"
-
-#define CHECK_SHARE 10u /* a tenth of the time at most; picked */
 
 struct check {
 	struct domain *domain;
@@ -58,9 +55,7 @@ static void count_name(
 		return;
 	check->names[d->storage]++;
 	if (check->r == 0)
-		check->r = name_accounts_add(&check->whose,
-			quota_name_payer(check->domain, d->storage, publisher),
-			1);
+		check->r = name_accounts_add(&check->whose, publisher, 1);
 }
 
 /* ---- storages --------------------------------------------------------- */
@@ -102,37 +97,46 @@ static void check_holders(struct check *check, uint32_t i)
 		fault_add(check->faults,
 			"storage %u: it is being filled, by nobody", i);
 	}
-	if (info->filling && info->filling->index != i)
+	if (info->filling && info->filling->bytes.index != i)
 		fault_add(check->faults,
 			"storage %u: its load fills storage %u", i,
-			info->filling->index);
+			info->filling->bytes.index);
 }
 
-/* A storage that only leases hold must have one. A release whose message is
- * still in a client's socket looks the same, so the client asks again. */
-static int check_leases(struct check *check)
+/* The storages that only leases hold, and none does, to faults if it is not
+ * NULL. How many; -ENOMEM. */
+static int find_unleased(struct domain *domain, struct faults *faults)
 {
-	uint32_t n =
-		(uint32_t)check->domain->storages.counts.kinds[KIND_UNNAMED].n;
+	uint32_t n = (uint32_t)domain->storages.counts.kinds[KIND_UNNAMED].n;
 	_cleanup_free_ uint32_t *indices = calloc(n + 1ul, sizeof(*indices));
 	_cleanup_free_ bool *leased = calloc(n + 1ul, sizeof(*leased));
-	uint32_t found = 0, i = storage_first(check->domain, KIND_UNNAMED);
+	uint32_t found = 0, i = storage_first(domain, KIND_UNNAMED);
+	int unleased = 0;
 
 	if (!indices || !leased)
 		return tarn_fail(ENOMEM, "check: no memory for %u storages", n);
-	for (; i != UINT32_MAX && found < n;
-		i = storage_after(check->domain, i))
+	for (; i != UINT32_MAX && found < n; i = storage_after(domain, i))
 		indices[found++] = i;
-	collect_find_leased(check->domain, indices, found, leased);
-	for (i = 0; i < found; i++)
-		if (!leased[i])
-			fault_add(check->faults,
+	collect_find_leased(domain, indices, found, leased);
+	for (i = 0; i < found; i++) {
+		unleased += !leased[i];
+		if (!leased[i] && faults)
+			fault_add(faults,
 				"storage %u: %llu bytes have no name and no "
 				"lease, and stay",
 				indices[i],
-				(unsigned long long)entry_of(check, indices[i])
-					->size);
-	return 0;
+				(unsigned long long)domain->table
+					.storages[indices[i]]
+					.size);
+	}
+	return unleased;
+}
+
+bool self_check_is_settled(struct domain *domain)
+{
+	/* First those that are being released. */
+	collect(domain);
+	return find_unleased(domain, NULL) == 0;
 }
 
 /* ---- sums ------------------------------------------------------------- */
@@ -268,7 +272,7 @@ static int check_books(struct domain *domain, struct faults *faults)
 	check.names = names;
 	table_each(domain->writer, count_name, &check);
 	if (check.r == 0)
-		account_audit(domain, &check.whose, faults);
+		audit_names(domain, &check.whose, faults);
 	name_accounts_free(&check.whose);
 	if (check.r < 0)
 		return check.r;
@@ -280,7 +284,8 @@ static int check_books(struct domain *domain, struct faults *faults)
 	check_cache(&check);
 	check_channels(&check);
 	check_completions(&check);
-	return check_leases(&check);
+	audit_user(domain, faults);
+	return MIN(find_unleased(domain, faults), 0);
 }
 
 int self_check_domain(
@@ -303,24 +308,25 @@ int self_check_domain(
 	return 0;
 }
 
-/* Its own pool; root and the daemon's user ask for all. */
-static int check_all(
-	struct client *client, struct faults *faults, struct msg_checked *sum)
+int self_check(struct server *server, struct domain *only,
+	struct faults *faults, struct msg_checked *sum)
 {
-	struct domain *domain = client->domain->server->domains;
 	int r = 0;
 
-	if (client->uid != 0 && client->uid != geteuid())
-		return self_check_domain(client->domain, faults, sum);
-	for (; domain && r >= 0; domain = domain->next)
-		r = self_check_domain(domain, faults, sum);
+	for (struct domain *domain = server->domains; domain && r >= 0;
+		domain = domain->next)
+		if (!only || domain == only)
+			r = self_check_domain(domain, faults, sum);
+	if (!only && r >= 0)
+		audit_server(server, faults);
 	return r;
 }
 
-static int send_checked(struct client *client, uint32_t serial,
-	struct msg_checked *sum, const struct faults *faults)
+int self_check_send(struct client *client, uint32_t serial,
+	const struct msg_checked *of, const struct faults *faults)
 {
-	size_t size = sizeof(*sum);
+	struct msg_checked sum = *of;
+	size_t size = sizeof(sum);
 	_cleanup_free_ char *body = NULL;
 	char *at;
 	int r;
@@ -333,35 +339,11 @@ static int send_checked(struct client *client, uint32_t serial,
 	body = malloc(size);
 	if (!body)
 		return tarn_fail(ENOMEM, "check: out of memory");
-	sum->n_faults = faults->n;
-	sum->n_more = (uint32_t)MIN(faults->n_more, UINT32_MAX);
-	at = mempcpy(body, sum, sizeof(*sum));
+	sum.n_faults = faults->n;
+	sum.n_more = (uint32_t)MIN(faults->n_more, UINT32_MAX);
+	at = mempcpy(body, &sum, sizeof(sum));
 	for (uint32_t i = 0; i < faults->n; i++)
 		at = stpcpy(at, faults->lines[i]), *at++ = '\n';
 	client_reply(client, WIRE_OUT(WIRE_CHECKED, serial, body, size));
 	return 0;
-}
-
-int self_check_send(struct client *client, uint32_t serial)
-{
-	struct domain *user = client->user;
-	struct msg_checked sum = {0};
-	struct faults faults = {0};
-	uint64_t began = loop_now(), ended;
-	int r;
-
-	if (began < user->account.next_check)
-		return tarn_fail(EBUSY,
-			"a check has just been made, and everybody waited for "
-			"it; ask again in %llu ms",
-			(unsigned long long)(user->account.next_check - began) /
-					1000000 +
-				1);
-	r = check_all(client, &faults, &sum);
-	ended = loop_now();
-	user->account.next_check = ended + CHECK_SHARE * (ended - began);
-	if (r >= 0)
-		r = send_checked(client, serial, &sum, &faults);
-	faults_clear(&faults);
-	return r;
 }

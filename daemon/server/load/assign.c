@@ -13,7 +13,7 @@
 uint32_t load_segments_needed(const struct load *load)
 {
 	const struct domain *domain = load->domain;
-	uint64_t from = load->alloc_offset, to = from + load->alloc_size;
+	uint64_t from = load->bytes.offset, to = from + load->bytes.size;
 	uint32_t need = 0;
 
 	for (uint32_t i = 0; i < domain->pool.n_segments; i++) {
@@ -40,7 +40,7 @@ int load_identify(struct load *load, uint32_t n_segments)
 	load->loader->n_jobs++;
 	load->job = load->domain->server->next_job++;
 	load->state = LOAD_IDENTIFYING;
-	load->asked_at = loop_now();
+	load->reading.asked_at = loop_now();
 	file.job = load->job;
 	r = loader_command(load->loader, L_FILE, &file, sizeof(file), load->fds,
 		load->fds[1] >= 0 ? 2 : 1);
@@ -57,10 +57,10 @@ int load_fill(struct load *load)
 		struct msg_fill head;
 		struct msg_fill_range ranges[LOAD_RANGES_MAX];
 	} body = {.head = {.job = load->job,
-			  .alloc_offset = load->alloc_offset,
-			  .alloc_size = load->alloc_size,
+			  .alloc_offset = load->bytes.offset,
+			  .alloc_size = load->bytes.size,
 			  .n_ranges = load->n_ranges}};
-	uint64_t base = load->domain->table.storages[load->index].base;
+	uint64_t base = load->domain->table.storages[load->bytes.index].base;
 	uint32_t need = load_segments_needed(load);
 	int r;
 
@@ -80,14 +80,14 @@ int load_fill(struct load *load)
 		};
 	/* Before anything is written: after a death of this server the next one
 	 * finds by it which loader may still be writing. */
-	load->domain->table.storages[load->index].loader_id =
+	load->domain->table.storages[load->bytes.index].loader_id =
 		load->loader->number;
 	r = loader_command(load->loader, L_FILL, &body,
 		sizeof(body.head) + load->n_ranges * sizeof(body.ranges[0]),
 		NULL, 0);
 	if (r == 0) {
 		load->state = LOAD_FILLING;
-		load->last_message_at = loop_now();
+		load->reading.last_message_at = loop_now();
 	}
 	return r;
 }

@@ -36,7 +36,7 @@ static void leave(struct load *load)
 	for (p = &domain->loading.loads; *p != load; p = &(*p)->next)
 		;
 	*p = load->next;
-	domain->server->n_active--;
+	admission_end(&load->admission);
 	if (load->client)
 		load->client->n_loads--;
 	quota_return(&load->user->account, QUOTA_LOADS, 1);
@@ -131,18 +131,18 @@ void load_give_up(struct load *load, int error)
 void load_give_back(struct load *load)
 {
 	struct table_storage *entry =
-		&load->domain->table.storages[load->index];
+		&load->domain->table.storages[load->bytes.index];
 
-	if (!load->alloc_size)
+	if (!load->bytes.size)
 		return;
-	storage_info(load->domain, load->index)->filling = NULL;
-	load->alloc_size = 0;
+	storage_info(load->domain, load->bytes.index)->filling = NULL;
+	load->bytes.size = 0;
 	/* Clients that wait for it may hold it; it is incomplete, and no file's
 	 * bytes. */
 	entry->file = (struct file_identity) {0};
 	entry->flags &= ~STORAGE_KEPT;
 	atomic_store_explicit(&entry->landed, 0, memory_order_relaxed);
-	storage_release(load->domain, load->index);
+	storage_release(load->domain, load->bytes.index);
 	table_wake(load->domain->writer);
 }
 

@@ -42,7 +42,7 @@ int load_identify(struct load *load, uint32_t n_segments);
 /* Tells its loader where the bytes go. */
 int load_fill(struct load *load);
 
-/* ---- load/progress.c: what clients are told meanwhile ---------- */
+/* ---- load/progress.c: progress that is sent to clients --------- */
 
 /* Tells the client, and those of the loads that share this one's bytes, where
  * progress can be read; each of them once. */

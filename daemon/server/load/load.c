@@ -2,7 +2,9 @@
 /*
  * The life of a load.
  *
- *	NEW -> IDENTIFYING -> (WAITING ->) FILLING -> published, answered
+ *	(UNADMITTED ->) NEW -> IDENTIFYING
+ *
+ *	IDENTIFYING -> (WAITING ->) FILLING -> published, answered
  *	              \-> the bytes are there: published, answered
  *	              \-> SHARING: another load is reading these bytes
  *
@@ -36,13 +38,13 @@ void load_identified(struct load *load, const struct msg_identity *identity)
 
 	if (load->state != LOAD_IDENTIFYING)
 		return;
-	if (load->alloc_size) {
+	if (load->bytes.size) {
 		/* The second loader of this load, which reads all of it. */
 		if (load_same_file(&load->identity, identity)) {
 			load->identity = *identity;
 			if (load_not_kept(load) != NOT_KEPT_KEPT)
-				domain->table.storages[load->index].flags &=
-					~STORAGE_KEPT;
+				domain->table.storages[load->bytes.index]
+					.flags &= ~STORAGE_KEPT;
 			r = load_fill(load);
 			return r < 0 ? load_give_up(load, r)
 				     : load_send_loading(load);
@@ -62,8 +64,8 @@ void load_identified(struct load *load, const struct msg_identity *identity)
 	cache_drop_versions(domain, &identity->file);
 	if (load_find_cached(load, &index)) {
 		load_drop_from_loader(load);
-		load->index = index;
-		load->generation = storage_word_generation(
+		load->bytes.index = index;
+		load->bytes.generation = storage_word_generation(
 			domain->table.storages[index].word);
 		load_finish_sharers(load, 0);
 		return load_succeed(load, index,
@@ -75,8 +77,8 @@ void load_identified(struct load *load, const struct msg_identity *identity)
 	if (with) {
 		load_drop_from_loader(load);
 		load_share(load, with);
-		if (load->with->state == LOAD_FILLING)
-			load_send_loading(load->with);
+		if (load->share.with->state == LOAD_FILLING)
+			load_send_loading(load->share.with);
 		else
 			load_send_memory(load);
 		return;
@@ -92,19 +94,20 @@ void load_identified(struct load *load, const struct msg_identity *identity)
 
 void load_progress(struct load *load, uint64_t bytes)
 {
-	load->begun = true;
+	load->reading.begun = true;
 	if (load->state != LOAD_FILLING)
 		return;
 	/* Only a figure for people: no read depends on it. */
-	atomic_store_explicit(&load->domain->table.storages[load->index].landed,
-		bytes, memory_order_relaxed);
+	atomic_store_explicit(
+		&load->domain->table.storages[load->bytes.index].landed, bytes,
+		memory_order_relaxed);
 	table_wake(load->domain->writer);
 }
 
 void load_filled(struct load *load, const struct msg_filled *filled)
 {
 	struct domain *domain = load->domain;
-	struct storage_info *info = storage_info(domain, load->index);
+	struct storage_info *info = storage_info(domain, load->bytes.index);
 
 	if (load->state != LOAD_FILLING)
 		return;
@@ -115,20 +118,21 @@ void load_filled(struct load *load, const struct msg_filled *filled)
 		domain->server->totals.by_threads = true;
 	info->filling = NULL;
 	info->flags = filled->flags;
-	atomic_store_explicit(&domain->table.storages[load->index].landed,
+	atomic_store_explicit(&domain->table.storages[load->bytes.index].landed,
 		load->size, memory_order_relaxed);
-	storage_set(domain, load->index, STORAGE_LIVE);
+	storage_set(domain, load->bytes.index, STORAGE_LIVE);
 	/* The kept bytes of the same file are older, or were not trusted. */
-	cache_replace(domain, load->index);
+	cache_replace(domain, load->bytes.index);
 	/* Kept until memory is needed or time has passed; or as long as the
 	 * clients that asked need to take a lease. */
-	if (domain->table.storages[load->index].flags & STORAGE_KEPT)
-		cache_keep(domain, load->index);
+	if (domain->table.storages[load->bytes.index].flags & STORAGE_KEPT)
+		cache_keep(domain, load->bytes.index);
 	else
-		uncached_add(domain, load->index, load->generation);
+		uncached_add(domain, load->bytes.index, load->bytes.generation);
 	table_wake(domain->writer);
 	load_finish_sharers(load, 0);
-	load_succeed(load, load->index, load->generation, 0, filled->cpu_ns);
+	load_succeed(load, load->bytes.index, load->bytes.generation, 0,
+		filled->cpu_ns);
 }
 
 void load_dropped(struct load *load)
@@ -144,25 +148,34 @@ static void leave_memory(struct load *load)
 {
 	if (load->state != LOAD_FILLING && load->state != LOAD_DROPPING)
 		return load_give_back(load);
-	if (load->alloc_size) {
-		storage_quarantine(load->domain, load->index);
+	if (load->bytes.size) {
+		storage_quarantine(load->domain, load->bytes.index);
 		table_wake(load->domain->writer);
 	}
-	load->alloc_size = 0;
+	load->bytes.size = 0;
 }
 
 /* From the beginning, with another loader and other memory. */
 static int retry(struct load *load)
 {
-	load->retried = true;
-	load->begun = false;
-	load->asked_at = load->last_message_at = 0;
+	load->reading.retried = true;
+	load->reading.begun = false;
+	load->reading.asked_at = load->reading.last_message_at = 0;
 	load_leave_loader(load);
-	load->announced = false;
+	load->told.loading = false;
 	for (struct load *l = load->domain->loading.loads; l; l = l->next)
-		if (l->state == LOAD_SHARING && l->with == load)
-			l->announced = false;
+		if (l->state == LOAD_SHARING && l->share.with == load)
+			l->told.loading = false;
 	return load_identify(load, 0);
+}
+
+/* Memory that a loader may still write stays taken. */
+void load_end_all(struct domain *domain)
+{
+	while (domain->loading.loads) {
+		leave_memory(domain->loading.loads);
+		load_free(domain->loading.loads);
+	}
 }
 
 void load_lost(struct load *load)
@@ -173,7 +186,7 @@ void load_lost(struct load *load)
 	leave_memory(load);
 	if (dropping)
 		return load_free(load);
-	if (!load->retried) {
+	if (!load->reading.retried) {
 		error = retry(load);
 		if (error < 0)
 			load_give_up(load, error);
@@ -201,7 +214,7 @@ void load_go_on(struct domain *domain)
 		next = load->next;
 		if (load->state == LOAD_NEW)
 			r = load_identify(load,
-				load->alloc_size ? load_segments_needed(load)
+				load->bytes.size ? load_segments_needed(load)
 						 : 0);
 		if (r < 0) {
 			/* Loads that share it go too: start over. */

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "daemon/messages.h"
+#include "daemon/server/account/admission.h"
 #include "daemon/server/publish/names.h"
 #include "daemon/server/storage/memory_queue.h"
 
@@ -14,6 +15,7 @@ struct loader;
 struct domain;
 
 enum load_state {
+	LOAD_UNADMITTED,  /* waits for its turn */
 	LOAD_NEW,         /* waits for a loader */
 	LOAD_IDENTIFYING, /* the loader stats the file */
 	LOAD_WAITING,     /* for memory */
@@ -22,53 +24,76 @@ enum load_state {
 	LOAD_DROPPING,    /* cancelled: the loader may still write */
 };
 
+/* What its loader has done with it so far. */
+struct load_reading {
+	uint64_t asked_at; /* L_FILE is not answered since then; 0: it is */
+	uint64_t last_message_at; /* about it, from the loader; 0: none */
+	bool begun;               /* to read its file */
+	bool alone;   /* it may have held up a loader: it gets its own */
+	bool retried; /* after a loader that died */
+};
+
+/* Where its bytes go, from LOAD_FILLING on. */
+struct load_bytes {
+	uint32_t index;
+	uint64_t generation;
+	uint64_t offset, size; /* of the pool; size 0: it has nothing */
+};
+
+/* LOAD_SHARING: it waits for the bytes that another load reads. */
+struct load_share {
+	struct load *with;
+	bool apart;             /* it shares with none of another user */
+	uint64_t since, landed; /* so many bytes had landed then */
+};
+
 /* One WIRE_LOAD on its way. */
 struct load {
 	struct domain *domain;
 	struct domain *user; /* of the uid that loads */
 	struct load *next;
-	struct client *client; /* NULL: it left */
-	bool joined;           /* in its domain's list, and charged for */
-	uint32_t serial;
-	uint64_t job;
 	enum load_state state;
-	struct loader *loader;
-	int fds[2];     /* buffered, direct; -1 when there is none */
-	uint32_t n_fds; /* that it was charged for */
+	bool joined; /* in its domain's list, and charged for */
+
+	/* What was asked for. */
+	struct client *client; /* NULL: it left */
+	uint32_t serial;
 	struct wire_message message; /* the names are read from it */
-	struct file_version seen;    /* by its client */
-	bool fresh;                  /* it is read, also if it is kept */
+	int fds[2];               /* buffered, direct; -1 when there is none */
+	uint32_t n_fds;           /* that it was charged for */
+	struct file_version seen; /* by its client */
+	bool fresh;               /* it is read, also if it is kept */
+	uint32_t place;           /* that its client names: place.h */
 	uint32_t n_ranges;
 	const struct msg_range *ranges;
 	struct name_list names;
 	char *label;   /* printable */
 	uint64_t size; /* of the storage */
-	struct msg_identity identity;
-	/* from LOAD_FILLING on */
-	uint32_t index;
-	uint64_t generation;
-	uint64_t alloc_offset, alloc_size;
+
+	/* What it waits for: its turn, then memory. */
+	struct admission admission;
 	struct memory_wait wait;
-	bool awaited; /* that much is, for an entry in the table */
-	uint64_t awaited_bytes;
-	bool announced; /* WIRE_LOADING was sent */
-	/* what was ready when last sent, + 1; 0: not */
-	uint64_t announced_memory;
-	uint64_t asked_at; /* L_FILE is not answered since then; 0: it is */
-	/* when the loader last spoke of it; 0: not yet */
-	uint64_t last_message_at;
+	struct {
+		bool counts; /* for an entry in the table */
+		uint64_t bytes;
+	} awaited;
+
+	/* How it goes. */
+	uint64_t job;
+	struct loader *loader;
+	struct msg_identity identity;
+	struct load_reading reading;
+	struct load_bytes bytes;
+	struct load_share share;
+	struct {
+		bool loading;    /* WIRE_LOADING was sent */
+		uint64_t memory; /* what was ready then, + 1; 0: not sent */
+	} told;                  /* its client */
 	uint64_t began_at;
-	bool begun;        /* its loader has begun to read its file */
-	bool alone;        /* it may have held up a loader: it gets its own */
-	bool retried;      /* after a loader that died */
-	struct load *with; /* LOAD_SHARING: the load that reads */
-	bool apart;        /* it shares with none of another user */
-	/* LOAD_SHARING: how much had landed then */
-	uint64_t shared_since, shared_landed;
 	uint64_t cpu_start; /* of the server */
 };
 
-/* The loads of a domain, and who reads for them. */
+/* The loads of a domain, and their loader processes. */
 struct loading {
 	struct load *loads;
 	struct loader *loaders;
@@ -96,6 +121,8 @@ void load_filled(struct load *load, const struct msg_filled *filled);
 void load_failed(struct load *load, int error);
 void load_dropped(struct load *load);
 void load_lost(struct load *load); /* its loader died */
+/* The server ends, and no client is left: those that a loader has in hand. */
+void load_end_all(struct domain *domain);
 void load_progress(struct load *load, uint64_t bytes);
 void load_go_on(struct domain *domain); /* a loader came, or ended */
 /* Loads that another user's holds up go their own way. */

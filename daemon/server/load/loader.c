@@ -21,6 +21,13 @@
 
 #define LOADER_QUEUE_MAX (16u << 20) /* requests to a loader that hangs */
 #define ALONE_MAX 16u                /* with one job each, of a uid; picked */
+#define SHORT_NS 10000000ull         /* picked: others read meanwhile */
+
+static void end_pause(struct loader *loader)
+{
+	deadline_set(loop_deadlines(loader->domain->server->loop),
+		&loader->again, 0);
+}
 
 static void loader_free(struct loader *loader)
 {
@@ -31,6 +38,7 @@ static void loader_free(struct loader *loader)
 		;
 	if (*p)
 		*p = loader->next;
+	end_pause(loader);
 	loop_unwatch(loader->watch);
 	loop_unwatch(loader->pipe_watch);
 	fd_close(loader->sock);
@@ -96,6 +104,7 @@ void loader_died(struct loader *loader)
 		log_warning("loader_gone", log_i64("pid", loader->pid),
 			log_u64("jobs", loader->n_jobs));
 	loader->retired = true;
+	end_pause(loader);
 	loader->watch = loop_unwatch(loader->watch);
 	loader->sock = fd_close(loader->sock);
 	loader->mapper.mute = true;
@@ -149,8 +158,8 @@ static void take_answer(struct loader *loader, const struct wire_message *m)
 	load = load_by_job(loader->domain, ((struct msg_job *)m->body)->job);
 	if (!load || load->loader != loader)
 		return; /* it was dropped meanwhile */
-	load->asked_at = 0;
-	load->last_message_at = loop_now();
+	load->reading.asked_at = 0;
+	load->reading.last_message_at = loop_now();
 	switch (m->type) {
 	case L_IDENTITY:
 		return load_identified(load, (struct msg_identity *)m->body);
@@ -168,22 +177,55 @@ static void take_answer(struct loader *loader, const struct wire_message *m)
 	}
 }
 
+static void on_loader(void *arg, unsigned ready);
+
+static void send_on(void *arg)
+{
+	on_loader(arg, LOOP_WRITE);
+}
+
+/* As wire_flush. Memory, or a place for descriptors in flight, may be short: a
+ * socket that has room would be told of without end meanwhile. */
+static int flush(struct loader *loader)
+{
+	int r = wire_flush(loader->writer, loader->sock);
+
+	if (!wire_is_short(r))
+		return r;
+	deadline_call(loop_deadlines(loader->domain->server->loop),
+		&loader->again, loop_now() + SHORT_NS, send_on, loader);
+	return 1;
+}
+
+/* As wire_receive. */
+static int receive(struct loader *loader)
+{
+	struct wire_message m = {0};
+	int r = wire_receive(loader->sock, NULL, &m);
+
+	if (r == 1)
+		take_answer(loader, &m);
+	wire_message_clear(&m);
+	return r;
+}
+
 static void on_loader(void *arg, unsigned ready)
 {
 	struct loader *loader = arg;
-	struct wire_message m = {0};
 	int r = 0;
 
 	loader->busy = true;
 	if (ready & LOOP_WRITE)
-		r = wire_flush(loader->writer, loader->sock);
+		r = flush(loader);
 	if (r == 1)
 		loop_change(loader->watch, LOOP_READ);
 	if (r >= 0 && ready & (LOOP_READ | LOOP_HANGUP)) {
-		r = wire_receive(loader->sock, NULL, &m);
-		if (r == 1)
-			take_answer(loader, &m);
-		wire_message_clear(&m);
+		r = receive(loader);
+	} else if (r < 0) {
+		/* It is dead, but what it did before is done: its answers are
+		 * in the socket, and nobody will send them again. */
+		while (receive(loader) == 1)
+			;
 	}
 	loader->busy = false;
 	if (r < 0 && r != -EAGAIN && r != -ENOBUFS)
@@ -227,7 +269,7 @@ static bool suits(const struct loader *loader, const struct load *load,
 {
 	return loader->user == load->user && !loader->retired &&
 	       loader->mapper.n_segments >= n_segments && !loader->alone &&
-	       !(load->alone && loader->n_jobs);
+	       !(load->reading.alone && loader->n_jobs);
 }
 
 /* The keeper is asked for one at a time: when that has come, loads that wait
@@ -241,11 +283,11 @@ int loader_for(
 	int r = 0;
 
 	/* It waits until one of them has ended: loader_job_done. */
-	if (load->alone && count_alone(domain, user) >= ALONE_MAX)
+	if (load->reading.alone && count_alone(domain, user) >= ALONE_MAX)
 		return 0;
 	for (struct loader *l = domain->loading.loaders; l; l = l->next)
 		if (suits(l, load, n_segments)) {
-			l->alone = load->alone;
+			l->alone = load->reading.alone;
 			*ret = l;
 			return 1;
 		}

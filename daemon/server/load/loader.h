@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/loop/deadline.h"
 #include "daemon/loop/loop.h"
 #include "daemon/messages.h"
 #include "daemon/server/memory/segments.h"
@@ -29,6 +30,7 @@ struct loader {
 	struct segment_mapper mapper;
 	struct loop_watch *watch, *pipe_watch;
 	struct wire_writer *writer;
+	struct deadline again; /* something is short: it is sent later */
 };
 
 /* load/loader.c: the server's end of loaders */

@@ -20,7 +20,7 @@ static struct load *first_asked(const struct loader *loader)
 	struct load *load, *first = NULL;
 
 	for (load = loader->domain->loading.loads; load; load = load->next)
-		if (load->loader == loader && load->asked_at &&
+		if (load->loader == loader && load->reading.asked_at &&
 			(!first || load->job < first->job))
 			first = load;
 	return first;
@@ -50,7 +50,7 @@ static bool stalled(const struct loader *loader, uint64_t now)
 		if (!is_read(l, loader))
 			continue;
 		reads = true;
-		if (!is_long_ago(l->last_message_at, now))
+		if (!is_long_ago(l->reading.last_message_at, now))
 			return false;
 		/* One that is wanted may take its time if it is alone. */
 		if (loader->alone && l->state == LOAD_FILLING)
@@ -66,7 +66,8 @@ static bool hangs(const struct loader *loader, uint64_t now)
 	if (loader->mapper.n_forgetting &&
 		is_long_ago(loader->mapper.forget_at, now))
 		return true;
-	if (first && !loader->alone && is_long_ago(first->asked_at, now))
+	if (first && !loader->alone &&
+		is_long_ago(first->reading.asked_at, now))
 		return true;
 	return stalled(loader, now);
 }
@@ -80,9 +81,9 @@ static void end_hanging(struct loader *loader)
 		log_u64("jobs", loader->n_jobs));
 	for (struct load *l = loader->domain->loading.loads; l; l = l->next)
 		if (l->loader == loader) {
-			l->alone |= l == first || l->begun;
+			l->reading.alone |= l == first || l->reading.begun;
 			/* It is not the file of all that kills loaders. */
-			l->retried = false;
+			l->reading.retried = false;
 		}
 	loader->hung = true;
 	server_send_keeper(loader->domain->server, D_LOADER_KILL, &which,

@@ -115,7 +115,8 @@ int load_parse(struct load *load)
 
 	if (head->n_ranges > LOAD_RANGES_MAX ||
 		head->n_names > LOAD_NAMES_MAX ||
-		head->label_size > TARN_NAME_MAX || head->flags & ~LOAD_FRESH ||
+		head->label_size > TARN_NAME_MAX ||
+		head->flags & ~(LOAD_FRESH | PLACE_MASK) ||
 		head->seen.header_size > LOAD_HEADER_MAX)
 		return tarn_fail(EINVAL,
 			"load: %u ranges, %u names, label of "
@@ -134,6 +135,7 @@ int load_parse(struct load *load)
 	load->seen = head->seen;
 	load->seen.identity.pad = 0;
 	load->fresh = head->flags & LOAD_FRESH;
+	load->place = head->flags & PLACE_MASK;
 	load->n_ranges = head->n_ranges;
 	load->ranges = (const struct msg_range *)at;
 	at += head->n_ranges * sizeof(struct msg_range);

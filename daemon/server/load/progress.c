@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How far a load is: what its client, and those whose loads share its bytes,
- * are told meanwhile.
+ * How far a load is: progress that is sent to its client, and to the clients
+ * of loads that share its bytes.
  */
 #include "base/checked.h"
 #include "daemon/server/load/internal.h"
@@ -10,29 +10,29 @@ static void report_bytes(struct load *load, const struct load *reads)
 {
 	struct msg_loading loading = {
 		.phase = LOADING_BYTES,
-		.index = reads->index,
-		.generation = reads->generation,
+		.index = reads->bytes.index,
+		.generation = reads->bytes.generation,
 		.total = load->size,
 	};
 
-	if (load->client && !load->announced)
+	if (load->client && !load->told.loading)
 		client_reply(load->client, WIRE_OUT(WIRE_LOADING, load->serial,
 						   &loading, sizeof(loading)));
-	load->announced = true;
+	load->told.loading = true;
 }
 
 void load_send_loading(struct load *load)
 {
 	report_bytes(load, load);
 	for (struct load *l = load->domain->loading.loads; l; l = l->next)
-		if (l->state == LOAD_SHARING && l->with == load)
+		if (l->state == LOAD_SHARING && l->share.with == load)
 			report_bytes(l, load);
 }
 
 void load_memory(
 	const struct load *load, uint64_t *ret_ready, uint64_t *ret_wanted)
 {
-	const struct load *reads = load->with ? load->with : load;
+	const struct load *reads = load->share.with ? load->share.with : load;
 	const struct domain *domain = load->domain;
 	bool waits = reads->wait.queued;
 
@@ -49,9 +49,9 @@ void load_send_memory(struct load *load)
 	/* Once for each segment: a client that does not read its socket must
 	 * not make us queue more. */
 	if (!load->client || !loading.wanted ||
-		loading.ready + 1 == load->announced_memory)
+		loading.ready + 1 == load->told.memory)
 		return;
-	load->announced_memory = loading.ready + 1;
+	load->told.memory = loading.ready + 1;
 	client_reply(load->client, WIRE_OUT(WIRE_LOADING, load->serial,
 					   &loading, sizeof(loading)));
 }

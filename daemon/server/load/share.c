@@ -23,7 +23,7 @@
 bool load_is_shared(const struct load *load)
 {
 	for (const struct load *l = load->domain->loading.loads; l; l = l->next)
-		if (l->with == load)
+		if (l->share.with == load)
 			return true;
 	return false;
 }
@@ -31,20 +31,20 @@ bool load_is_shared(const struct load *load)
 static uint64_t landed(const struct load *load)
 {
 	const struct table_storage *entry =
-		&load->domain->table.storages[load->index];
+		&load->domain->table.storages[load->bytes.index];
 
 	/* Relaxed: a figure that this thread wrote. */
-	return load->alloc_size ? atomic_load_explicit(
+	return load->bytes.size ? atomic_load_explicit(
 					  &entry->landed, memory_order_relaxed)
 				: 0;
 }
 
 void load_share(struct load *load, struct load *with)
 {
-	load->with = with;
+	load->share.with = with;
 	load->state = LOAD_SHARING;
-	load->shared_since = loop_now();
-	load->shared_landed = landed(with);
+	load->share.since = loop_now();
+	load->share.landed = landed(with);
 }
 
 /* It waits for no load of another user any more. */
@@ -52,10 +52,10 @@ static void read_alone(struct load *load)
 {
 	int r;
 
-	load->with = NULL;
-	load->apart = true;
-	load->announced = false;
-	load->announced_memory = 0;
+	load->share.with = NULL;
+	load->share.apart = true;
+	load->told.loading = false;
+	load->told.memory = 0;
 	r = load_identify(load, 0);
 	if (r < 0)
 		load_refuse(load, r);
@@ -75,12 +75,12 @@ void load_finish_sharers(struct load *load, int error)
 
 	for (l = load->domain->loading.loads; l; l = next) {
 		next = l->next;
-		if (l->state != LOAD_SHARING || l->with != load)
+		if (l->state != LOAD_SHARING || l->share.with != load)
 			continue;
-		l->with = NULL;
+		l->share.with = NULL;
 		if (!error)
-			load_succeed(l, load->index, load->generation,
-				LOADED_CACHED, 0);
+			load_succeed(l, load->bytes.index,
+				load->bytes.generation, LOADED_CACHED, 0);
 		else if (l->user != load->user && l->client)
 			read_alone(l);
 		else
@@ -93,16 +93,16 @@ void load_finish_sharers(struct load *load, int error)
 /* Memory is waited for in one queue, in which no user is held up by another. */
 static bool is_held_up(struct load *load, uint64_t now)
 {
-	uint64_t before = load->shared_landed;
+	uint64_t before = load->share.landed;
 
-	if (load->with->state == LOAD_WAITING)
-		load->shared_since = now;
-	if (now < load->shared_since || now - load->shared_since < HUNG_NS)
+	if (load->share.with->state == LOAD_WAITING)
+		load->share.since = now;
+	if (now < load->share.since || now - load->share.since < HUNG_NS)
 		return false;
-	load->shared_since = now;
-	load->shared_landed = landed(load->with);
-	return load->shared_landed < before ||
-	       load->shared_landed - before < SHARED_BYTES;
+	load->share.since = now;
+	load->share.landed = landed(load->share.with);
+	return load->share.landed < before ||
+	       load->share.landed - before < SHARED_BYTES;
 }
 
 void load_check_sharers(struct domain *domain, uint64_t now)
@@ -112,7 +112,8 @@ void load_check_sharers(struct domain *domain, uint64_t now)
 	for (load = domain->loading.loads; load; load = next) {
 		next = load->next;
 		if (load->state == LOAD_SHARING &&
-			load->with->user != load->user && is_held_up(load, now))
+			load->share.with->user != load->user &&
+			is_held_up(load, now))
 			read_alone(load);
 	}
 }

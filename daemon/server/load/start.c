@@ -7,6 +7,7 @@
  */
 #include "daemon/server/load/internal.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/fail.h"
@@ -23,17 +24,6 @@ static int may_start(struct client *client)
 	if (client->domain->server->drain.draining)
 		return tarn_fail(ESHUTDOWN, "the daemon is ending; start it "
 					    "again and load again");
-	if (client->n_loads >= CLIENT_LOADS_MAX)
-		return tarn_fail(EBUSY,
-			"%u loads of this connection are under "
-			"way, which is the limit; wait for one",
-			CLIENT_LOADS_MAX);
-	if (client->domain->server->n_active >=
-		client->domain->server->limits.loads)
-		return tarn_fail(EBUSY,
-			"%u loads are under way, which is the limit with so "
-			"many descriptors (ulimit -n); wait for one",
-			client->domain->server->limits.loads);
 	if (closer_is_stuck(client->user->closer, CLOSER_WEDGED, &many))
 		return tarn_fail(EBUSY,
 			"the file system of %u earlier files "
@@ -56,11 +46,11 @@ static void load_nothing(struct load *load)
 	r = load_add_storage(load, 0, 0);
 	if (r < 0)
 		return load_refuse(load, r);
-	domain->loading.nothing = load->index;
-	domain->loading.nothing_generation = load->generation;
-	storage_set(domain, load->index, STORAGE_LIVE);
-	cache_keep(domain, load->index);
-	load_succeed(load, load->index, load->generation, 0, 0);
+	domain->loading.nothing = load->bytes.index;
+	domain->loading.nothing_generation = load->bytes.generation;
+	storage_set(domain, load->bytes.index, STORAGE_LIVE);
+	cache_keep(domain, load->bytes.index);
+	load_succeed(load, load->bytes.index, load->bytes.generation, 0, 0);
 }
 
 static int charge(struct domain *user, const struct wire_message *message)
@@ -82,6 +72,38 @@ static void answer_again(struct load *load, const struct msg_loaded *loaded)
 	load_free(load);
 }
 
+/* Once more at the end; but here nothing was read for it yet, and nothing
+ * dropped. */
+static int check_names(const struct load *load)
+{
+	int r = names_check_channels(load->domain, &load->names);
+
+	return r < 0 || !load->names.n
+		       ? r
+		       : names_check_quota(load->domain, &load->names,
+				 load->user->spec.uid);
+}
+
+static void begin(struct load *load)
+{
+	int r = check_names(load);
+
+	load->state = LOAD_NEW;
+	load->cpu_start = load_cpu_now();
+	if (r < 0)
+		load_refuse(load, r);
+	else if (load->n_ranges == 0)
+		load_nothing(load);
+	else if ((r = load_identify(load, 0)) < 0)
+		load_give_up(load, r);
+}
+
+static void admitted(struct admission *admission)
+{
+	begin((struct load *)((char *)admission -
+			      offsetof(struct load, admission)));
+}
+
 static struct load *load_new(
 	struct client *client, struct wire_message *message)
 {
@@ -95,7 +117,11 @@ static struct load *load_new(
 	load->serial = message->serial;
 	load->wait.domain = client->domain;
 	load->wait.done = load_waited;
-	load->cpu_start = load_cpu_now();
+	load->admission = (struct admission) {.user = client->user,
+		.kind = ADMISSION_LOADS,
+		.n = 1,
+		.n_fds = (uint32_t)message->n_fds,
+		.begin = admitted};
 	load->began_at = loop_now();
 	load->n_fds = (uint32_t)message->n_fds;
 	load->fds[0] = wire_take_fd(message, 0);
@@ -105,7 +131,7 @@ static struct load *load_new(
 	return load;
 }
 
-/* May it begin? From here on it counts. */
+/* From here on it counts. */
 static int join(struct load *load)
 {
 	struct domain *domain = load->domain;
@@ -117,7 +143,6 @@ static int join(struct load *load)
 		return r;
 	load->next = domain->loading.loads;
 	domain->loading.loads = load;
-	domain->server->n_active++;
 	load->client->n_loads++;
 	load->joined = true;
 	return 0;
@@ -157,18 +182,8 @@ void load_start(struct client *client, struct wire_message *message)
 		client_refuse(client, load->serial, r);
 		return load_free(load);
 	}
-	/* Once more at the end; but here nothing was read for it yet, and
-	 * nothing dropped. */
-	r = names_check_channels(load->domain, &load->names);
-	if (r == 0 && load->names.n)
-		r = names_check_quota(
-			load->domain, &load->names, load->user->spec.uid);
-	if (r < 0)
-		load_refuse(load, r);
-	else if (load->n_ranges == 0)
-		load_nothing(load);
-	else if ((r = load_identify(load, 0)) < 0)
-		load_give_up(load, r);
+	if (admission_ask(&load->admission))
+		begin(load);
 }
 
 /* ---- it is not wanted ---------------------------------------------------- */
@@ -181,6 +196,7 @@ static void stop_load(struct load *load)
 		load->client->n_loads--;
 	load->client = NULL;
 	switch (load->state) {
+	case LOAD_UNADMITTED:
 	case LOAD_NEW:
 	case LOAD_WAITING:
 	case LOAD_SHARING:
@@ -196,7 +212,7 @@ static void stop_load(struct load *load)
 		if (load_is_shared(load))
 			return;
 		load->state = LOAD_DROPPING;
-		load->last_message_at = loop_now();
+		load->reading.last_message_at = loop_now();
 		loader_command(
 			load->loader, L_DROP, &job, sizeof(job), NULL, 0);
 		return;

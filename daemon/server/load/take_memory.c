@@ -30,8 +30,8 @@ int load_add_storage(struct load *load, uint64_t offset, uint64_t size)
 		if (load_not_kept(load) == NOT_KEPT_KEPT)
 			entry.flags = STORAGE_KEPT;
 	}
-	return storage_new(load->domain, &entry, STORAGE_FILLING, &load->index,
-		&load->generation);
+	return storage_new(load->domain, &entry, STORAGE_FILLING,
+		&load->bytes.index, &load->bytes.generation);
 }
 
 static uint64_t wanted(const struct load *load)
@@ -42,20 +42,20 @@ static uint64_t wanted(const struct load *load)
 	return (n + PAGE - 1) & ~(PAGE - 1);
 }
 
-/* What it waits for counts for its user's other requests. */
+/* The awaited memory is charged to its user. */
 static int check_quota(struct load *load, uint64_t size)
 {
 	const uint64_t want[QUOTA_KINDS] = {
 		[QUOTA_STORAGES] = 1, [QUOTA_BYTES] = size};
 	int r;
 
-	if (load->awaited)
-		return storage_fit_quota(load->user, want);
-	r = storage_fit_awaited(load->user, want);
-	if (r < 0)
+	if (load->awaited.counts)
+		return storage_fit_quota(load->user, want, &load->wait);
+	r = storage_fit_awaited(load->user, want, &load->wait);
+	if (r != 0)
 		return r;
-	load->awaited = true;
-	load->awaited_bytes = size;
+	load->awaited.counts = true;
+	load->awaited.bytes = size;
 	load->user->account.awaited[QUOTA_STORAGES]++;
 	load->user->account.awaited[QUOTA_BYTES] += size;
 	return 0;
@@ -63,11 +63,11 @@ static int check_quota(struct load *load, uint64_t size)
 
 void load_awaited(struct load *load)
 {
-	if (!load->awaited)
+	if (!load->awaited.counts)
 		return;
-	load->awaited = false;
+	load->awaited.counts = false;
 	load->user->account.awaited[QUOTA_STORAGES]--;
-	load->user->account.awaited[QUOTA_BYTES] -= load->awaited_bytes;
+	load->user->account.awaited[QUOTA_BYTES] -= load->awaited.bytes;
 }
 
 int load_take_memory(struct load *load)
@@ -77,10 +77,12 @@ int load_take_memory(struct load *load)
 	int r;
 
 	load->state = LOAD_WAITING;
-	r = check_quota(load, size);
+	r = lane_choose(domain, load->place, &load->wait);
+	if (r == 0)
+		r = check_quota(load, size);
 	if (r < 0)
 		return r;
-	r = memory_want(&load->wait, size, false);
+	r = r == MEMORY_LATER ? 0 : memory_want(&load->wait, size, false);
 	if (r == 0)
 		load_send_memory(load);
 	if (r != 1)
@@ -89,12 +91,12 @@ int load_take_memory(struct load *load)
 	r = load_add_storage(load, offset, size);
 	load_awaited(load);
 	if (r < 0) {
-		alloc_give(domain->pool.alloc, offset, size);
+		alloc_give(lane_alloc_at(&domain->pool, offset), offset, size);
 		return r;
 	}
-	load->alloc_offset = offset;
-	load->alloc_size = size;
-	storage_info(domain, load->index)->filling = load;
+	load->bytes.offset = offset;
+	load->bytes.size = size;
+	storage_info(domain, load->bytes.index)->filling = load;
 	r = load_fill(load);
 	return r < 0 ? r : 1;
 }

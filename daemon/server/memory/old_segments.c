@@ -21,12 +21,12 @@ bool segment_is_old(const struct segment *segment)
 
 uint64_t memory_total(const struct pool *pool)
 {
-	return alloc_total(pool->alloc) + alloc_total(pool->old_alloc);
+	return lanes_total(pool) + alloc_total(pool->old_alloc);
 }
 
 uint64_t memory_used(const struct pool *pool)
 {
-	return alloc_used(pool->alloc) + alloc_used(pool->old_alloc);
+	return lanes_used(pool) + alloc_used(pool->old_alloc);
 }
 
 /* It lies in segments of one kind: new ones came after what is old was
@@ -34,6 +34,7 @@ uint64_t memory_used(const struct pool *pool)
 int memory_retake(struct domain *domain, uint32_t index)
 {
 	const struct table_storage *entry = &domain->table.storages[index];
+	struct alloc *alloc;
 
 	if (!entry->alloc_size)
 		return 0;
@@ -43,8 +44,13 @@ int memory_retake(struct domain *domain, uint32_t index)
 		domain->storages.infos[index].in_old_segment = true;
 		return 0;
 	}
-	return alloc_take_at(
-		domain->pool.alloc, entry->alloc_offset, entry->alloc_size);
+	alloc = lane_alloc_at(&domain->pool, entry->alloc_offset);
+	if (!alloc)
+		return tarn_fail(EBUSY,
+			"storage %u is at byte %llu of a pool without memory "
+			"there",
+			index, (unsigned long long)entry->alloc_offset);
+	return alloc_take_at(alloc, entry->alloc_offset, entry->alloc_size);
 }
 
 void memory_give(struct domain *domain, uint32_t index)
@@ -53,7 +59,7 @@ void memory_give(struct domain *domain, uint32_t index)
 
 	alloc_give(domain->storages.infos[index].in_old_segment
 			   ? domain->pool.old_alloc
-			   : domain->pool.alloc,
+			   : lane_alloc_at(&domain->pool, entry->alloc_offset),
 		entry->alloc_offset, entry->alloc_size);
 	domain->storages.infos[index].in_old_segment = false;
 }

@@ -160,23 +160,25 @@ int segment_come(struct server *server, const struct msg_segment *from,
 	if (is_new) {
 		index = spare_number(domain);
 		r = table_add_segment(domain->writer, index, domain->number,
-			from->offset, from->size);
+			from->place, from->offset, from->size);
 	}
 	is_new &= r == 0;
 	if (r == 0)
 		r = reserve(domain, index + 1);
 	if (r == 0)
-		r = alloc_add(mapped->addr ? domain->pool.alloc
-					   : domain->pool.old_alloc,
-			from->offset, from->size);
+		r = mapped->addr
+			    ? lane_add(&domain->pool, from->offset, from->size)
+			    : alloc_add(domain->pool.old_alloc, from->offset,
+				      from->size);
 	if (r < 0) {
 		if (is_new)
 			table_drop_segment(domain->writer, index);
 		send_back(server, from);
 		return r;
 	}
-	domain->pool.segments[index] =
-		(struct segment) {.mapped = *mapped, .fd = fd_steal(&fd)};
+	domain->pool.segments[index] = (struct segment) {.mapped = *mapped,
+		.huge = MIN(from->huge, from->size),
+		.fd = fd_steal(&fd)};
 	if (mapped == &server->offered)
 		server->offered = (struct mapped_segment) {0};
 	server->allocated += from->size;

@@ -6,11 +6,13 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "base/nodes.h"
 #include "daemon/loop/deadline.h"
 #include "daemon/messages.h"
 #include "daemon/server/memory/alloc.h"
 
 struct domain;
+struct memory_wait;
 struct server;
 
 enum segment_life {
@@ -23,6 +25,7 @@ enum segment_life {
 /* A segment of a pool as the server has it. */
 struct segment {
 	struct mapped_segment mapped; /* its number is the keeper's */
+	uint64_t huge;                /* bytes of it in huge pages */
 	int fd;                       /* O_RDONLY, for clients; -1 when left */
 	enum segment_life state;
 	uint64_t left_at; /* when loaders were notified; loop_now() */
@@ -56,7 +59,10 @@ struct shrink {
 
 /* The memory of one domain. */
 struct pool {
+	/* Lane 0; and those of nodes, NULL where there is no memory. */
 	struct alloc *alloc;
+	struct alloc *on_node[NODES_MAX];
+	uint64_t lane_size; /* 0: lane 0 is all there is */
 	/* Of segments that nobody can write any more: memory/old_segments.c. */
 	struct alloc *old_alloc;
 	uint64_t old_used; /* bytes used there when it was last looked at */
@@ -89,6 +95,30 @@ int pool_pieces(struct pool *pool, uint64_t offset, uint64_t size,
 void pool_write(
 	struct pool *pool, uint64_t offset, const void *from, uint64_t size);
 
+/* memory/lanes.c: the allocators of a pool */
+/* NULL: no memory lies there. */
+struct alloc *lane_alloc(const struct pool *pool, uint32_t lane);
+struct alloc *lane_alloc_at(const struct pool *pool, uint64_t offset);
+/* As alloc_add, in the lane of the offset. */
+int lane_add(struct pool *pool, uint64_t offset, uint64_t size);
+bool lane_take(
+	struct pool *pool, uint32_t lane, uint64_t size, uint64_t *ret_offset);
+/* In whichever lane there is room. */
+bool lane_take_any(struct pool *pool, uint64_t size, uint64_t *ret_offset);
+uint64_t lane_largest(const struct pool *pool, uint32_t lane);
+uint64_t lane_tail(const struct pool *pool, uint32_t lane);
+uint64_t lane_total(const struct pool *pool, uint32_t lane);
+/* Of all lanes, without old segments. */
+uint64_t lanes_total(const struct pool *pool);
+uint64_t lanes_used(const struct pool *pool);
+void lanes_free(struct pool *pool);
+/* Is what lies there where a request insists on it, if it does? */
+bool lane_fits(const struct pool *pool, uint32_t flags, uint64_t offset);
+/* Sets lane and strict, once, by the pool's policy and by the node in a request's
+ * flags (place.h): -EINVAL, -ENODEV, -ENOTSUP with a sentence. */
+int lane_choose(
+	const struct domain *domain, uint32_t flags, struct memory_wait *ret);
+
 /* memory/old_segments.c: segments of before an upgrade */
 /* Takes what a storage has, when rebuilding; and gives it back. */
 int memory_retake(struct domain *domain, uint32_t index);
@@ -107,7 +137,7 @@ uint64_t segments_trim(struct domain *domain, uint64_t keep);
 /* One that is here and empty: does it go? */
 bool segment_leave(struct domain *domain, struct segment *segment);
 /* Between turns: trims what has been empty for a while. */
-void segments_poll(struct domain *domain);
+void segments_poll(struct domain *domain, uint64_t now);
 /* A process maps them, and is asked at once to forget those that leave. */
 void segments_map(struct domain *domain, struct segment_mapper *mapper);
 /* It has forgotten that one. */

@@ -33,13 +33,12 @@
 /* Empty memory that is kept: a segment, or an eighth of what is in use. */
 static uint64_t watermark(const struct domain *domain)
 {
-	return MAX(
-		domain->spec.segment_max, alloc_used(domain->pool.alloc) / 8);
+	return MAX(domain->spec.segment_max, lanes_used(&domain->pool) / 8);
 }
 
 static uint64_t spare(const struct domain *domain)
 {
-	return alloc_total(domain->pool.alloc) - alloc_used(domain->pool.alloc);
+	return lanes_total(&domain->pool) - lanes_used(&domain->pool);
 }
 
 /* ---- step 1: loaders --------------------------------------------------- */
@@ -125,8 +124,9 @@ void segments_unmap(struct domain *domain, struct segment_mapper *mapper)
 bool segment_leave(struct domain *domain, struct segment *segment)
 {
 	const struct mapped_segment *s = &segment->mapped;
-	struct alloc *alloc = segment_is_old(segment) ? domain->pool.old_alloc
-						      : domain->pool.alloc;
+	struct alloc *alloc = segment_is_old(segment)
+				      ? domain->pool.old_alloc
+				      : lane_alloc_at(&domain->pool, s->offset);
 
 	if (somebody_hangs(domain, s->number) ||
 		alloc_remove(alloc, s->offset, s->size) < 0)
@@ -212,7 +212,8 @@ uint64_t segments_trim(struct domain *domain, uint64_t keep)
 			break;
 		if (segment->state == SEGMENT_HERE && s->addr &&
 			spare(domain) - keep >= s->size &&
-			alloc_is_free(domain->pool.alloc, s->offset, s->size) &&
+			alloc_is_free(lane_alloc_at(&domain->pool, s->offset),
+				s->offset, s->size) &&
 			segment_leave(domain, segment))
 			given += s->size;
 	}
@@ -227,8 +228,8 @@ uint64_t segments_trim(struct domain *domain, uint64_t keep)
 /* Has anything been taken or given back since it was last looked at? */
 static void notice(struct domain *domain, uint64_t now)
 {
-	uint64_t used = alloc_used(domain->pool.alloc);
-	uint64_t total = alloc_total(domain->pool.alloc);
+	uint64_t used = lanes_used(&domain->pool);
+	uint64_t total = lanes_total(&domain->pool);
 
 	if (used == domain->pool.shrink.used &&
 		total == domain->pool.shrink.total)
@@ -259,15 +260,15 @@ static uint64_t trim_idle(struct domain *domain, uint64_t now)
 		shrink->stage = 2;
 	}
 	/* Giving a segment back is no new activity, but the end of one. */
-	shrink->used = alloc_used(domain->pool.alloc);
-	shrink->total = alloc_total(domain->pool.alloc);
+	shrink->used = lanes_used(&domain->pool);
+	shrink->total = lanes_total(&domain->pool);
 	if (!spare(domain) || shrink->stage > 1)
 		return 0;
 	return shrink->moved_at + (shrink->stage ? idle : TRIM_NS);
 }
 
-void segments_poll(struct domain *domain)
+void segments_poll(struct domain *domain, uint64_t now)
 {
 	deadline_set(loop_deadlines(domain->server->loop),
-		&domain->pool.shrink_timer, trim_idle(domain, loop_now()));
+		&domain->pool.shrink_timer, trim_idle(domain, now));
 }

@@ -14,10 +14,7 @@ int publish_answer_new(const struct publish *p, struct publish_answer *ret)
 {
 	size_t size = sizeof(*ret->head) + p->n_sources * sizeof(*ret->stored) +
 		      p->names.n * sizeof(*ret->versions);
-	int r = client_check_answer(p->client, size);
 
-	if (r < 0)
-		return r;
 	ret->head = calloc(1, size);
 	if (!ret->head)
 		return tarn_fail(ENOMEM, "out of memory");

@@ -49,6 +49,11 @@ static int check_existing(
 			"that this connection holds",
 			s->index, (unsigned long long)s->generation);
 	e = &domain->table.storages[s->index];
+	if (e->flags & STORAGE_CHANNEL)
+		return tarn_fail(EINVAL,
+			"publish: storage %u is a channel's, which has one "
+			"name: its own",
+			s->index);
 	/* Only this thread writes the word. */
 	state = storage_word_state(
 		atomic_load_explicit(&e->word, memory_order_relaxed));

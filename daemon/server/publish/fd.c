@@ -143,9 +143,11 @@ struct table_storage publish_own_entry(
 static int find_room(struct publish *p, struct source *s)
 {
 	const struct table_storage entry = publish_own_entry(p, s);
-	int r = storage_check_quota(p->domain, &entry);
+	int r = storage_check_quota(p->domain, &entry, &p->wait);
 
-	return r < 0 ? r : memory_want(&p->wait, whole_pages(s->size), true);
+	if (r != 0)
+		return r == MEMORY_LATER ? 0 : r;
+	return memory_want(&p->wait, whole_pages(s->size), true);
 }
 
 /* Takes fd. */

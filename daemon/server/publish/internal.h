@@ -39,7 +39,7 @@ struct publish {
 	struct closer *closer; /* the same */
 	uint32_t n_fds;        /* that it has brought */
 	bool joined;           /* in its domain's list, and charged for */
-	bool for_now;          /* nothing of it was begun with: others are */
+	bool fits;             /* its quota was looked at, and it is awaited */
 	uint32_t uid;
 	uint32_t serial;
 	struct wire_message message;
@@ -50,7 +50,8 @@ struct publish {
 	uint32_t prefix_size;
 	uint32_t flags; /* PUBLISH_* */
 	uint64_t ttl_ns;
-	uint32_t n_working;      /* sources that the worker has */
+	uint32_t n_working; /* sources that the worker has */
+	struct admission admission;
 	struct memory_wait wait; /* of the first source that has none */
 };
 
@@ -63,6 +64,9 @@ int publish_take_memory(struct publish *publish, struct source *source);
  * is looked at again. */
 int publish_give_work(struct publish *publish, struct source *source,
 	void (*run)(struct work *work));
+
+/* What its sources await, for inspect/audit.c. */
+void publish_add_awaited(const struct publish *publish, uint64_t *sum);
 
 /* publish/fd.c: those that come as a memfd. 1: its bytes are where they
  * will stay; 0: wait; or an error. */

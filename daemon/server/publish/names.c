@@ -183,8 +183,7 @@ static bool is_of(
 
 	return table_publisher(&domain->table, named->name, named->name_size,
 		       &d, &publisher) >= 0 &&
-	       d.storage < domain->storages.n_infos &&
-	       quota_name_payer(domain, d.storage, publisher) == uid;
+	       publisher == uid;
 }
 
 /* How many of them are names of that user already. */

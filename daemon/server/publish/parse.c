@@ -40,7 +40,7 @@ static int check_head(const struct msg_publish *head)
 	if (head->n_sources > PUBLISH_SOURCES_MAX ||
 		head->n_names > LOAD_NAMES_MAX ||
 		head->prefix_size > TARN_NAME_MAX ||
-		head->flags & ~(PUBLISH_REPLACE | PUBLISH_NEW))
+		head->flags & ~(PUBLISH_REPLACE | PUBLISH_NEW | PLACE_MASK))
 		return tarn_fail(EINVAL,
 			"publish: %u sources, %u names, a prefix of %u bytes, "
 			"flags %#x: beyond the limits",

@@ -20,8 +20,6 @@
 #include "base/fd.h"
 #include "daemon/loop/log.h"
 
-#define CLIENT_PUBLISHES_MAX 64u /* that wait, of one connection; picked */
-
 /* ---- what sources take ----------------------------------------------- */
 
 static struct table_storage pool_entry(
@@ -57,6 +55,20 @@ void publish_awaited(struct publish *p, struct source *s)
 		p->user->account.awaited[kind] -= want[kind];
 }
 
+void publish_add_awaited(const struct publish *p, uint64_t *sum)
+{
+	for (uint32_t i = 0; i < p->n_sources; i++) {
+		const struct source *s = &p->sources[i];
+		uint64_t want[QUOTA_KINDS] = {0};
+
+		if (!s->awaited)
+			continue;
+		add_wanted(p, s, want);
+		for (int kind = 0; kind < QUOTA_KINDS; kind++)
+			sum[kind] += want[kind];
+	}
+}
+
 /* ---- ends ------------------------------------------------------------ */
 
 static void detach(struct publish *p)
@@ -86,8 +98,7 @@ static void leave(struct publish *p)
 		;
 	*q = p->next;
 	domain->server->n_publishes--;
-	domain->server->n_publish_fds -= p->n_fds;
-	p->user->account.n_publish_fds -= p->n_fds;
+	admission_end(&p->admission);
 	quota_return(&p->user->account, QUOTA_REQUESTS, p->message.size);
 	quota_return(&p->user->account, QUOTA_DESCRIPTORS, p->n_fds);
 }
@@ -109,16 +120,14 @@ static void publish_end(struct publish *p)
 	free(p);
 }
 
-/* Ends with this thread's last sentence. A client that is refused for the
- * moment asks again soon, and would fill the log. */
+/* Ends with this thread's last sentence. */
 static void refuse(struct publish *p, int error)
 {
-	if (!p->for_now && quota_may_log(p->user))
+	if (quota_may_log(p->user))
 		log_warning("publish_failed", log_u64("names", p->names.n),
 			log_text("error", tarn_fail_message()));
 	if (p->client)
-		(p->for_now ? client_refuse_for_now : client_refuse)(
-			p->client, p->serial, error);
+		client_refuse(p->client, p->serial, error);
 	publish_end(p);
 }
 
@@ -132,7 +141,12 @@ int publish_take_memory(struct publish *p, struct source *s)
 
 	if (s->made)
 		return 1;
-	r = storage_check_quota(domain, &entry);
+	r = storage_check_quota(domain, &entry, &p->wait);
+	if (r != 0)
+		return r == MEMORY_LATER ? 0 : r;
+	r = entry.alloc_size
+		    ? lane_choose(domain, p->flags & PLACE_MASK, &p->wait)
+		    : 0;
 	if (r < 0)
 		return r;
 	r = 1;
@@ -145,8 +159,8 @@ int publish_take_memory(struct publish *p, struct source *s)
 	r = storage_new(
 		domain, &entry, STORAGE_FILLING, &s->index, &s->generation);
 	if (r < 0 && entry.alloc_size)
-		alloc_give(domain->pool.alloc, entry.alloc_offset,
-			entry.alloc_size);
+		alloc_give(lane_alloc_at(&domain->pool, entry.alloc_offset),
+			entry.alloc_offset, entry.alloc_size);
 	s->made = r == 0;
 	publish_awaited(p, s);
 	return r < 0 ? r : 1;
@@ -186,6 +200,40 @@ static int make_ready(struct publish *p, struct source *s)
 	return r;
 }
 
+/* ---- its quota ------------------------------------------------------- */
+
+/* From here on all of it is awaited. Sums may wrap where there is no quota. */
+static void await(struct publish *p)
+{
+	for (uint32_t i = 0; i < p->n_sources; i++)
+		p->sources[i].awaited = p->sources[i].kind != SOURCE_EXISTING;
+	publish_add_awaited(p, p->user->account.awaited);
+}
+
+/* All that it will take, at once, before any of it is taken: what its user may
+ * not publish must not cost others their cache. What other publications of that
+ * user wait for counts as taken. */
+static int check_quota(struct publish *p)
+{
+	struct domain *user = quota_user(p->domain, p->uid);
+	uint64_t want[QUOTA_KINDS] = {0};
+	int r = names_check_quota(p->domain, &p->names, p->uid);
+
+	for (uint32_t i = 0; i < p->n_sources; i++) {
+		struct source *s = &p->sources[i];
+
+		s->awaited_own = publish_is_own(p, s);
+		if (s->kind != SOURCE_EXISTING)
+			add_wanted(p, s, want);
+	}
+	if (r == 0 && user)
+		r = storage_fit_awaited(user, want, &p->wait);
+	if (r == 0)
+		await(p);
+	p->fits = r == 0;
+	return r;
+}
+
 /* ---- going on -------------------------------------------------------- */
 
 static int make_all_ready(struct publish *p)
@@ -209,10 +257,14 @@ static int make_all_ready(struct publish *p)
 /* Frees it when it has come to an end. */
 static void go_on(struct publish *p)
 {
-	int r = make_all_ready(p);
+	int r = p->fits ? 0 : check_quota(p);
+	bool ready;
 
-	bool ready = r == 1;
-
+	if (r == MEMORY_LATER)
+		return;
+	if (r == 0)
+		r = make_all_ready(p);
+	ready = r == 1;
 	if (ready)
 		r = publish_commit(p);
 	if (r < 0)
@@ -261,50 +313,15 @@ int publish_give_work(
 
 /* ---- the client ------------------------------------------------------ */
 
-/* The last publication that may begin may bring as many as a message can. So
- * may the first one of each user: the publications of others, which may take
- * long, do not block it. */
-static int check_descriptors(const struct publish *p)
-{
-	const struct server *server = p->domain->server;
-
-	if (!p->n_fds || !p->user->account.n_publish_fds ||
-		server->n_publish_fds < server->limits.publish_fds)
-		return 0;
-	return tarn_fail(EBUSY,
-		"publications with %u descriptors are under way, %u of them "
-		"uid %u's, and %u are the limit with so few descriptors "
-		"(ulimit -n of the daemon); wait for one",
-		server->n_publish_fds, p->user->account.n_publish_fds, p->uid,
-		server->limits.publish_fds);
-}
-
 static int check_start(const struct publish *p)
 {
 	const struct msg_publish *head =
 		(const struct msg_publish *)p->message.body;
-	const struct client *client = p->client;
-	int r;
 
-	if (client->domain->server->drain.draining)
+	if (p->domain->server->drain.draining)
 		return tarn_fail(ESHUTDOWN, "the daemon is ending; start it "
 					    "again and publish again");
-	if (client->n_publishes >= CLIENT_PUBLISHES_MAX)
-		return tarn_fail(EBUSY,
-			"%u publications of this connection wait for memory, "
-			"which is the limit; wait for one",
-			client->n_publishes);
-	r = check_descriptors(p);
-	return r < 0 ? r : names_check_count(p->domain, head->n_names, p->uid);
-}
-
-/* A publication has ended: refused ones may be tried again. */
-static int may_start(struct publish *p)
-{
-	int r = check_start(p);
-
-	p->for_now = r == -EBUSY;
-	return r;
+	return names_check_count(p->domain, head->n_names, p->uid);
 }
 
 /* From here on it counts. */
@@ -319,50 +336,26 @@ static int join(struct publish *p)
 		;
 	*q = p;
 	p->domain->server->n_publishes++;
-	p->domain->server->n_publish_fds += p->n_fds;
-	p->user->account.n_publish_fds += p->n_fds;
 	p->client->n_publishes++;
 	p->joined = true;
 	return 0;
 }
 
-/* From here on all of it is awaited. Sums may wrap where there is no quota. */
-static void await(struct publish *p)
+static void begin(struct publish *p)
 {
-	for (uint32_t i = 0; i < p->n_sources; i++) {
-		struct source *s = &p->sources[i];
-		uint64_t want[QUOTA_KINDS] = {0};
+	/* Once more at the end; but here no memory is sealed for it yet. */
+	int r = publish_check_names(p);
 
-		if (s->kind == SOURCE_EXISTING)
-			continue;
-		add_wanted(p, s, want);
-		for (int kind = 0; kind < QUOTA_KINDS; kind++)
-			p->user->account.awaited[kind] += want[kind];
-		s->awaited = true;
-	}
+	if (r < 0)
+		refuse(p, r);
+	else
+		go_on(p);
 }
 
-/* All that it will take, at once, before any of it is taken: what its user may
- * not publish must not cost others their cache. What other publications of that
- * user wait for counts as taken. */
-static int check_quota(struct publish *p)
+static void admitted(struct admission *admission)
 {
-	struct domain *user = quota_user(p->domain, p->uid);
-	uint64_t want[QUOTA_KINDS] = {0};
-	int r = names_check_quota(p->domain, &p->names, p->uid);
-
-	for (uint32_t i = 0; i < p->n_sources; i++) {
-		struct source *s = &p->sources[i];
-
-		s->awaited_own = publish_is_own(p, s);
-		if (s->kind != SOURCE_EXISTING)
-			add_wanted(p, s, want);
-	}
-	if (r == 0 && user)
-		r = storage_fit_awaited(user, want);
-	if (r == 0)
-		await(p);
-	return r;
+	begin((struct publish *)((char *)admission -
+				 offsetof(struct publish, admission)));
 }
 
 static struct publish *publish_new(
@@ -377,6 +370,11 @@ static struct publish *publish_new(
 	p->wait.domain = client->domain;
 	p->wait.done = waited;
 	p->n_fds = (uint32_t)message->n_fds;
+	p->admission = (struct admission) {.user = client->user,
+		.kind = ADMISSION_PUBLISH_FDS,
+		.n = p->n_fds,
+		.n_fds = p->n_fds,
+		.begin = admitted};
 	p->client = client;
 	p->closer = client->user->closer;
 	p->uid = client->uid;
@@ -398,7 +396,7 @@ void publish_start(struct client *client, struct wire_message *message)
 	if (!p)
 		return client_refuse(client, message->serial,
 			tarn_fail(ENOMEM, "out of memory"));
-	r = again ? 0 : may_start(p);
+	r = again ? 0 : check_start(p);
 	if (r == 0)
 		r = publish_parse(p);
 	if (r == 0 && again)
@@ -406,17 +404,13 @@ void publish_start(struct client *client, struct wire_message *message)
 	if (r == 1)
 		return publish_end(p);
 	if (r == 0 && again)
-		r = may_start(p);
+		r = check_start(p);
 	if (r == 0)
 		r = join(p);
-	/* Once more at the end; but here no memory is sealed for it yet. */
-	if (r == 0)
-		r = publish_check_names(p);
-	if (r == 0)
-		r = check_quota(p);
 	if (r < 0)
 		return refuse(p, r);
-	go_on(p);
+	if (admission_ask(&p->admission))
+		begin(p);
 }
 
 void publish_orphan(struct client *client)

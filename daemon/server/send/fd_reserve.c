@@ -76,7 +76,8 @@ void fd_reserve_poll(struct server *server)
 		now - server->fd_reserve.lacking_since >= NO_FDS_NS) {
 		log_error("out_of_descriptors",
 			log_u64("clients", server->n_clients),
-			log_u64("loads", server->n_active),
+			log_u64("loads",
+				server->admissions.all.n[ADMISSION_LOADS]),
 			log_u64("publications", server->n_publishes));
 		_exit(1);
 	}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a client is told.
+ * Replies to a client.
  *
  * What the socket does not take at once waits in a queue of this client's, and
  * the client is not read until that is empty. So the queue holds the answers
@@ -74,8 +74,8 @@ void client_end_pauses(struct client *client)
 	backoff_end(client, &client->reading);
 }
 
-/* One that is short is tried again by a timer. A peer that has hung up, or
- * sends no more, would be told of without end meanwhile. */
+/* A timer tries again when memory is short. The loop would report a peer that
+ * has hung up, or sends no more, again and again meanwhile. */
 static void watch(struct client *client, int flushed)
 {
 	if (client->answering.timer.at ||
@@ -162,26 +162,13 @@ static bool is_out_of_resources(int r)
 	return r == -ENOMEM || r == -EMFILE || r == -ENFILE || r == -ENOBUFS;
 }
 
-int client_check_answer(const struct client *client, size_t size)
-{
-	if (size <= WIRE_INLINE_MAX || client->version >= PROTOCOL_PARTS)
-		return 0;
-	return tarn_fail(EPROTO,
-		"the answer has %zu bytes, and the client speaks protocol %u, "
-		"in which it can be sent %u at most; use the same tarn on both "
-		"sides",
-		size, client->version, WIRE_INLINE_MAX);
-}
-
 void client_reply(struct client *client, const struct wire_out *out)
 {
 	int r = 0;
 
 	if (!client || client->gone)
 		return;
-	r = client_check_answer(client, out->size);
-	if (r < 0)
-		return client_refuse(client, out->serial, r);
+	in_flight_sent(client, out->n_fds);
 	if (wire_try(client->writer, client->sock, out) != 1)
 		r = wire_push(client->writer, out);
 	if (is_out_of_resources(r))
@@ -192,28 +179,16 @@ void client_reply(struct client *client, const struct wire_out *out)
 		give_up(client);
 }
 
-static void send_error(
-	struct client *client, uint32_t serial, int error, uint32_t flags)
+void client_refuse(struct client *client, uint32_t serial, int error)
 {
 	const char *text = tarn_fail_message();
 	size_t n = strlen(text);
 	union {
 		struct msg_error head;
 		char space[sizeof(struct msg_error) + TARN_MESSAGE_MAX];
-	} body = {
-		.head = {.error = error < 0 ? -error : error, .flags = flags}};
+	} body = {.head = {.error = error < 0 ? -error : error}};
 
 	memcpy(body.head.text, text, n);
 	client_reply(client,
 		WIRE_OUT(WIRE_ERROR, serial, &body, sizeof(body.head) + n));
-}
-
-void client_refuse(struct client *client, uint32_t serial, int error)
-{
-	send_error(client, serial, error, 0);
-}
-
-void client_refuse_for_now(struct client *client, uint32_t serial, int error)
-{
-	send_error(client, serial, error, ERROR_FOR_NOW);
 }

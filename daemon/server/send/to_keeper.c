@@ -7,14 +7,20 @@
  */
 #include "daemon/server/server.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/fail.h"
 #include "daemon/loop/log.h"
 
 /* Picked: longer than a fork of the keeper's takes on a busy machine. */
 #define SENT_NS 10000000000ull
+/* Picked: others that use up what this user may have in flight are soon read, or
+ * do not read at all. Then no message waits for a second. */
+#define SHORT_NS 20000000ull
+#define AGAIN_NS 1000000000ull
 
 /* Does the caller learn that the message could not be sent? All others are sent
  * once, and the keeper waits for them, or counts by them. */
@@ -63,11 +69,44 @@ static void wait_until_sent(struct server *server)
 					"it took nothing for ten seconds"));
 			_exit(1);
 		}
+		if (r == -ETOOMANYREFS)
+			in_flight_refuse_one(server);
 		/* A socket with room would be reported without end. */
 		if (r == 0)
 			poll(&p, 1, 100);
 		else
 			usleep(1000);
+	}
+}
+
+/*
+ * 1: it was sent; 0: it goes into the queue. -ETOOMANYREFS: the kernel refuses
+ * descriptors, which it may do for as long as others leave theirs unread. In the
+ * queue the message would keep all clients waiting, and then cost the server's
+ * life; so only what it is for is refused, and the client asks again.
+ */
+static int try_fds(struct server *server, const struct wire_out *out)
+{
+	uint64_t now = loop_now(), *gave_up_at = &server->in_flight.gave_up_at;
+	bool waits = now - *gave_up_at >= AGAIN_NS;
+	int r;
+
+	for (;;) {
+		r = wire_flush(server->writer, server->start.sock);
+		if (r == 1)
+			r = wire_try(server->writer, server->start.sock, out);
+		if (r != -ETOOMANYREFS)
+			return MAX(r, 0);
+		in_flight_refuse_one(server);
+		if (!waits || loop_now() - now >= SHORT_NS) {
+			*gave_up_at = waits ? loop_now() : *gave_up_at;
+			return tarn_fail(ETOOMANYREFS,
+				"the daemon's user has as many descriptors in "
+				"flight as the kernel allows: other processes "
+				"do not read those that were sent to them; try "
+				"again when they have");
+		}
+		usleep(1000);
 	}
 }
 
@@ -77,10 +116,11 @@ int server_send_keeper(struct server *server, uint16_t type, const void *body,
 {
 	const struct wire_out *out =
 		WIRE_OUT_FDS(type, 0, body, size, fds, n_fds);
-	int r;
+	int r = n_fds ? try_fds(server, out)
+		      : wire_try(server->writer, server->start.sock, out);
 
-	if (wire_try(server->writer, server->start.sock, out) == 1)
-		return 0;
+	if (r == 1 || r == -ETOOMANYREFS)
+		return MIN(r, 0);
 	r = wire_push(server->writer, out);
 	if (r < 0) {
 		log_error("keeper_unresponsive", log_u64("type", type),

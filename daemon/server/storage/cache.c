@@ -15,6 +15,9 @@
 #include "daemon/server/server.h"
 
 #define BUCKETS_FIRST 64u
+/* Parts of one file that are kept, each of other bytes: a chain is a list, and
+ * a client chooses the parts. Most files have one. Picked. */
+#define PARTS_MAX 64u
 
 static const struct table_storage *entry_of(
 	const struct domain *domain, uint32_t index)
@@ -74,7 +77,23 @@ static void chain(struct domain *domain, uint32_t index)
 	*head = index + 1;
 }
 
-/* One bucket a file, about. Without memory chains get longer. */
+/* The same chain from its other end; i, and what it returns: index + 1. */
+static uint32_t turned(struct domain *domain, uint32_t i)
+{
+	uint32_t behind = 0;
+
+	while (i) {
+		uint32_t next = domain->storages.infos[i - 1].same;
+
+		domain->storages.infos[i - 1].same = behind;
+		behind = i;
+		i = next;
+	}
+	return behind;
+}
+
+/* One bucket a file, about. Without memory chains get longer. What was chained
+ * first stays last. */
 static void rehash(struct domain *domain)
 {
 	struct file_cache *cache = &domain->cache;
@@ -87,7 +106,8 @@ static void rehash(struct domain *domain)
 	cache->buckets = buckets;
 	cache->n_buckets = n;
 	for (uint32_t b = 0; b < old.n_buckets; b++)
-		for (uint32_t i = old.buckets[b], next; i; i = next) {
+		for (uint32_t i = turned(domain, old.buckets[b]), next; i;
+			i = next) {
 			next = domain->storages.infos[i - 1].same;
 			chain(domain, i - 1);
 		}
@@ -179,6 +199,21 @@ void cache_replace(struct domain *domain, uint32_t by)
 	}
 }
 
+/* One part more is kept than may be: the one that was chained first goes. */
+static void limit_parts(struct domain *domain, uint32_t index)
+{
+	const struct table_storage *new = entry_of(domain, index);
+	uint32_t i = first_of(domain, new), n = 0, last = 0;
+
+	for (; i; i = domain->storages.infos[i - 1].same)
+		if (same_file(entry_of(domain, i - 1), new)) {
+			n++;
+			last = i;
+		}
+	if (n > PARTS_MAX && last != index + 1)
+		supersede(domain, last - 1);
+}
+
 void cache_keep(struct domain *domain, uint32_t index)
 {
 	struct storage_info *info = &domain->storages.infos[index];
@@ -194,6 +229,7 @@ void cache_keep(struct domain *domain, uint32_t index)
 		if (domain->cache.n_buckets) {
 			chain(domain, index);
 			domain->cache.n++;
+			limit_parts(domain, index);
 		}
 	}
 	storage_recount(domain, index);

@@ -44,14 +44,24 @@ void uncached_add(struct domain *domain, uint32_t index, uint64_t generation);
 void uncached_free(struct domain *domain);
 
 /* storage/cache_evict.c: which loaded file goes */
-/* The least recently used one without a holder, of that uid's, or of all;
- * UINT32_MAX: there is none. */
 #define OWNER_ANY UINT32_MAX /* no user's */
-uint32_t cache_oldest(struct domain *domain, uint32_t owner);
+/* Victims are wanted until one of both is reached. */
+struct evict_limit {
+	uint64_t n, bytes; /* of memory */
+};
+/* The least recently used one without a holder, of that uid's, or of all;
+ * UINT32_MAX: there is none. One search finds it and those behind it: as many
+ * as that, where as many are free. */
+uint32_t cache_look(
+	struct domain *domain, uint32_t owner, const struct evict_limit *limit);
+/* After a search for any owner's: the oldest now, if it was found free. */
+uint32_t cache_front(const struct domain *domain);
 /* This one, which is cached and not leased. */
 void cache_evict(struct domain *domain, uint32_t index, const char *why);
-/* The oldest of all: true if there was one. */
-bool cache_evict_one(struct domain *domain);
+/* The oldest of that owner, found by one search; true if there were any. They
+ * are let go of, and the caller collects them. */
+bool cache_evict_batch(struct domain *domain, uint32_t owner,
+	const struct evict_limit *limit, const char *why);
 void cache_evict_idle(struct domain *domain, uint64_t older_than);
 /* Its storages count as used until now, since its own notes go with it. */
 void cache_note_last(struct client *client);

@@ -8,7 +8,9 @@
  * several entries in front at once, since the pass over the clients' pages
  * costs as much for one: which are leased, and when clients noted their last
  * release. An entry that was used later moves back to its place; the one that
- * is then in front, and was looked at, is the oldest.
+ * is then in front, and was looked at, is the oldest. So are those behind it,
+ * up to the first that was not looked at or may not go: a request that needs
+ * many evicts them by one search.
  *
  * A client can note any time: then it decides which of the files that it may
  * use is dropped, which it could do by taking leases on the others, too. A time
@@ -21,15 +23,16 @@
 #include "daemon/loop/log.h"
 #include "daemon/server/server.h"
 
-/* So many are looked at together; more each time that all of them were leased,
- * as by workers that share a million files. */
+/* Files examined per search, or as many as are to go; more each time that none
+ * of them may go, as where workers share a million files. */
 #define LOOKED_AT 64u
 #define CANDIDATES_FACTOR 8u
 #define CANDIDATES_MAX (1u << 18) /* a batch of leases holds twice as many */
 
-/* Of so many what clients say is heeded in one search; for every 64 it may
- * cost a walk over the list, which a liar could have us make. */
-#define HEEDED 1024u
+/* Maximum of cached files whose client notes count in one search, and of those
+ * that a request has examined at first. Picked: this costs a search about as
+ * much as the slots of a page do. */
+#define HEEDED 4096u
 
 static const struct table_storage *entry_of(
 	const struct domain *domain, uint32_t index)
@@ -61,6 +64,8 @@ void cache_evict(struct domain *domain, uint32_t index, const char *why)
 struct candidates {
 	uint32_t n, room;
 	uint32_t heeded; /* so far */
+	/* Beyond LOOKED_AT no more than these. */
+	struct evict_limit enough;
 	struct storage_use *uses;
 	uint32_t *indices;
 	bool *newer; /* it was used after that; it has moved */
@@ -88,12 +93,17 @@ static void candidates_resize(struct candidates *candidates, uint32_t room)
 /* How many to look at next time. */
 static uint32_t next_room(const struct candidates *candidates)
 {
-	for (uint32_t i = 0; i < candidates->n; i++)
-		if (!candidates->leased[i])
-			return LOOKED_AT;
-	return candidates->n ? MIN(candidates->room * CANDIDATES_FACTOR,
-				       CANDIDATES_MAX)
-			     : LOOKED_AT;
+	if (candidates->n)
+		return MIN(
+			candidates->room * CANDIDATES_FACTOR, CANDIDATES_MAX);
+	return MAX(LOOKED_AT, (uint32_t)MIN(candidates->enough.n, HEEDED));
+}
+
+static bool are_enough(const struct candidates *candidates, uint64_t bytes)
+{
+	return candidates->n == candidates->room ||
+	       (candidates->n >= LOOKED_AT &&
+		       bytes >= candidates->enough.bytes);
 }
 
 /* The first that are of that owner and were not used since. */
@@ -101,16 +111,22 @@ static void candidates_collect(const struct domain *domain, uint32_t owner,
 	uint64_t older_than, struct candidates *candidates)
 {
 	uint32_t index = storage_first(domain, KIND_CACHED);
+	uint64_t bytes = 0;
 
 	candidates_resize(candidates, next_room(candidates));
+	/* Not those that were looked at: a full room this time. */
+	if (candidates->n)
+		candidates->enough.bytes = UINT64_MAX;
 	for (candidates->n = 0;
-		index != UINT32_MAX && candidates->n < candidates->room;
+		index != UINT32_MAX && !are_enough(candidates, bytes);
 		index = storage_after(domain, index)) {
 		if (domain->storages.infos[index].last_use > older_than)
 			break;
-		if (owner == OWNER_ANY ||
-			entry_of(domain, index)->owner == owner)
-			candidates->indices[candidates->n++] = index;
+		if (owner != OWNER_ANY &&
+			entry_of(domain, index)->owner != owner)
+			continue;
+		candidates->indices[candidates->n++] = index;
+		bytes += storage_memory(entry_of(domain, index));
 	}
 }
 
@@ -151,60 +167,96 @@ static void candidates_check(
 
 /* ---- room is needed ----------------------------------------------- */
 
-static uint32_t first_of(const struct domain *domain, uint32_t owner)
+static uint32_t next_of(
+	const struct domain *domain, uint32_t index, uint32_t owner)
 {
-	uint32_t index = storage_first(domain, KIND_CACHED);
-
 	while (index != UINT32_MAX && owner != OWNER_ANY &&
 		entry_of(domain, index)->owner != owner)
 		index = storage_after(domain, index);
 	return index;
 }
 
-/* Was it looked at, and is it free to go? */
-static bool may_go(const struct candidates *candidates, uint32_t index)
+static uint32_t first_of(const struct domain *domain, uint32_t owner)
 {
-	for (uint32_t i = 0; i < candidates->n; i++)
-		if (candidates->indices[i] == index)
-			return !candidates->leased[i];
-	return false;
+	return next_of(domain, storage_first(domain, KIND_CACHED), owner);
 }
 
-uint32_t cache_oldest(struct domain *domain, uint32_t owner)
+/* Did the last search find it free to go? */
+static bool may_go(const struct domain *domain, uint32_t index)
 {
-	uint64_t left = domain->storages.counts.kinds[KIND_CACHED].n;
+	return index != UINT32_MAX && domain->storages.looks &&
+	       domain->storages.infos[index].free_at == domain->storages.looks;
+}
+
+static void candidates_mark(
+	struct domain *domain, const struct candidates *candidates)
+{
+	domain->storages.looks++;
+	for (uint32_t i = 0; i < candidates->n; i++)
+		if (!candidates->leased[i])
+			domain->storages.infos[candidates->indices[i]].free_at =
+				domain->storages.looks;
+}
+
+uint32_t cache_look(
+	struct domain *domain, uint32_t owner, const struct evict_limit *limit)
+{
+	uint64_t left = domain->storages.counts.kinds[KIND_CACHED].n,
+		 began = loop_now();
 	uint32_t found = UINT32_MAX;
-	struct candidates candidates = {0};
+	struct candidates candidates = {.enough = *limit};
 
 	while (left && found == UINT32_MAX) {
 		candidates_collect(domain, owner, UINT64_MAX, &candidates);
 		if (!candidates.n)
 			break;
 		candidates_check(domain, &candidates);
-		if (may_go(&candidates, first_of(domain, owner)))
-			found = first_of(domain, owner);
+		candidates_mark(domain, &candidates);
+		found = first_of(domain, owner);
+		if (!may_go(domain, found))
+			found = UINT32_MAX;
 		left -= MIN(candidates.n, left);
 	}
 	free(candidates.block);
+	evict_spent(domain, began);
 	return found;
 }
 
-bool cache_evict_one(struct domain *domain)
+uint32_t cache_front(const struct domain *domain)
 {
-	uint32_t index = cache_oldest(domain, OWNER_ANY);
+	uint32_t index = storage_first(domain, KIND_CACHED);
 
-	if (index != UINT32_MAX)
-		cache_evict(domain, index, "room is needed");
-	return index != UINT32_MAX;
+	return may_go(domain, index) ? index : UINT32_MAX;
+}
+
+bool cache_evict_batch(struct domain *domain, uint32_t owner,
+	const struct evict_limit *limit, const char *why)
+{
+	uint32_t index = cache_look(domain, owner, limit), next;
+	uint64_t bytes = 0, n = 0;
+
+	for (; n < limit->n && bytes < limit->bytes && may_go(domain, index);
+		n++) {
+		bytes += storage_memory(entry_of(domain, index));
+		next = next_of(domain, storage_after(domain, index), owner);
+		cache_evict(domain, index, why);
+		index = next;
+	}
+	return n;
 }
 
 /* ---- time has passed ---------------------------------------------- */
 
 void cache_evict_idle(struct domain *domain, uint64_t older_than)
 {
-	uint64_t left = domain->storages.counts.kinds[KIND_CACHED].n;
-	struct candidates candidates = {0};
+	uint64_t left = domain->storages.counts.kinds[KIND_CACHED].n,
+		 began = loop_now();
+	struct candidates candidates = {
+		.enough = {.n = HEEDED, .bytes = UINT64_MAX}};
 
+	/* The next time will do. */
+	if (evict_at(domain->server, domain))
+		return;
 	while (left) {
 		candidates_collect(domain, OWNER_ANY, older_than, &candidates);
 		if (!candidates.n)
@@ -217,6 +269,7 @@ void cache_evict_idle(struct domain *domain, uint64_t older_than)
 		left -= MIN(candidates.n, left);
 	}
 	free(candidates.block);
+	evict_spent(domain, began);
 }
 
 /* ---- a client leaves ---------------------------------------------- */

@@ -156,37 +156,98 @@ bool collect(struct domain *domain)
 	return freed;
 }
 
-void collect_all(struct server *server)
-{
-	for (struct domain *domain = server->domains; domain;
-		domain = domain->next)
-		collect(domain);
-}
+/* ---- a share of the time -------------------------------------------------- */
 
 /*
  * A client that fills its lease pages with invalid entries makes a pass as long
- * as they are. So after a pass that took long the next comes later, and the
- * storages that it would free stay UNNAMED until then.
+ * as they are. So after a pass that took long the next comes later: the storages
+ * that it would free stay UNNAMED until then, and requests that need their
+ * memory wait. Searches for what may be evicted have a share of their own, since
+ * storages that are let go of all the time would leave nothing of one for both.
  */
 #define REAP_SHARE 10u     /* a tenth of the time at most; picked */
 #define REAP_SHORT 1000000 /* ns: too short to matter */
 
+/* What several searches of one step took adds up. A user that is alone searches
+ * without waiting: what that adds up to is not held against those who come. */
+static void spend(struct domain *domain, struct deadline *next, uint64_t began)
+{
+	uint64_t now = loop_now(), took = now - began;
+	uint64_t from =
+		domain->server->turns.n_users > 1 ? MAX(now, next->at) : now;
+
+	if (took > REAP_SHORT)
+		deadline_set(loop_deadlines(domain->server->loop), next,
+			from + REAP_SHARE * took);
+}
+
+/* A user that is alone has nobody to wait for. */
+static uint64_t when(const struct server *server, const struct deadline *next)
+{
+	return server->turns.n_users > 1 && next->at > loop_now() ? next->at
+								  : 0;
+}
+
+void evict_spent(struct domain *domain, uint64_t began)
+{
+	spend(domain, &domain->storages.next_evict, began);
+}
+
+uint64_t evict_at(const struct server *server, const struct domain *only)
+{
+	uint64_t at = 0;
+
+	for (const struct domain *domain = server->domains; domain;
+		domain = domain->next) {
+		const struct storage_sum *kinds = domain->storages.counts.kinds;
+
+		if ((!only || domain == only) &&
+			(kinds[KIND_LET_GO].n || kinds[KIND_CACHED].n))
+			at = MAX(
+				at, when(server, &domain->storages.next_evict));
+	}
+	return at;
+}
+
+bool collect_all(struct server *server, struct domain *only)
+{
+	bool freed = false;
+
+	for (struct domain *domain = server->domains; domain;
+		domain = domain->next) {
+		uint64_t began = loop_now();
+
+		if ((only && domain != only) ||
+			!domain->storages.counts.kinds[KIND_LET_GO].n)
+			continue;
+		freed |= collect(domain);
+		evict_spent(domain, began);
+	}
+	return freed;
+}
+
+uint64_t collect_at(const struct domain *domain)
+{
+	if (!domain->storages.counts.kinds[KIND_LET_GO].n)
+		return 0;
+	return when(domain->server, &domain->storages.next_collect);
+}
+
+bool collect_counted(struct domain *domain)
+{
+	uint64_t began = loop_now();
+	bool freed = collect(domain);
+
+	spend(domain, &domain->storages.next_collect, began);
+	return freed;
+}
+
 bool collect_in_turn(struct domain *domain)
 {
-	uint64_t began, took;
-	bool freed;
-
 	if (!domain->storages.counts.kinds[KIND_LET_GO].n ||
 		domain->storages.next_collect.at)
 		return false;
-	began = loop_now();
-	freed = collect(domain);
-	took = loop_now() - began;
-	if (took > REAP_SHORT)
-		deadline_set(loop_deadlines(domain->server->loop),
-			&domain->storages.next_collect,
-			began + took + REAP_SHARE * took);
-	return freed;
+	return collect_counted(domain);
 }
 
 void collect_unnamed(struct domain *domain)

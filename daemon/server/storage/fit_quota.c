@@ -4,23 +4,37 @@
  *
  * Files that are only kept in case somebody wants them never stand in their
  * owner's way: they are dropped, the oldest first, when their bytes are what
- * is missing.
+ * is missing. To search for them takes time of which there is only a share: a
+ * request that can wait does so in the queue for memory.
  */
 #include "base/checked.h"
 #include "daemon/server/server.h"
 
-/* One of the files of that user: the one used longest ago in the first pool
- * with any. */
-static bool evict_one_of(struct server *server, uint32_t uid)
+/* So much of it the user has too much for n more, which are within its limit. */
+static uint64_t lacking(
+	const struct account *account, enum quota_kind kind, uint64_t n)
 {
-	for (struct domain *domain = server->domains; domain;
-		domain = domain->next) {
-		uint32_t i = cache_oldest(domain, uid);
+	return account->used[kind] - (account->quota.limit[kind] - n);
+}
 
-		if (i == UINT32_MAX)
+/* Files of that user, as many as are missing: those used longest ago in the
+ * first pool with any. */
+static bool evict_some_of(
+	struct domain *user, enum quota_kind kind, uint64_t lacks)
+{
+	const struct evict_limit limit = {
+		.n = kind == QUOTA_STORAGES ? lacks : UINT64_MAX,
+		.bytes = kind == QUOTA_BYTES ? lacks : UINT64_MAX};
+
+	for (struct domain *domain = user->server->domains; domain;
+		domain = domain->next) {
+		uint64_t began = loop_now();
+
+		if (!cache_evict_batch(domain, user->spec.uid, &limit,
+			    "its owner's quota is reached"))
 			continue;
-		cache_evict(domain, i, "its owner's quota is reached");
 		collect(domain);
+		evict_spent(domain, began);
 		return true;
 	}
 	return false;
@@ -49,8 +63,7 @@ static uint64_t reclaimable(const struct domain *domain, uint32_t uid,
 static bool could_fit(
 	const struct domain *user, enum quota_kind kind, uint64_t n)
 {
-	uint64_t lacks = user->account.used[kind] -
-			 (user->account.quota.limit[kind] - n);
+	uint64_t lacks = lacking(&user->account, kind, n);
 	const struct domain *domain = user->server->domains;
 
 	for (; domain && lacks; domain = domain->next)
@@ -92,22 +105,36 @@ static int check_all(const struct domain *user, const uint64_t *want)
 	return 0;
 }
 
-int storage_fit_quota(struct domain *user, const uint64_t *want)
+/* One step at least, since the pass before it may have spent the time. */
+int storage_fit_quota(
+	struct domain *user, const uint64_t *want, struct memory_wait *wait)
 {
 	enum quota_kind kind;
+	uint64_t at = 0;
 	int r;
 
 	if (first_unfit(user, want) == QUOTA_KINDS)
 		return 0;
-	collect_all(user->server);
+	if (wait)
+		at = evict_at(user->server, NULL);
+	if (at)
+		return memory_pause(wait, at);
+	collect_all(user->server, NULL);
 	r = check_all(user, want);
-	while (r == 0 && (kind = first_unfit(user, want)) < QUOTA_KINDS)
-		if (!evict_one_of(user->server, user->spec.uid))
+	while (r == 0 && (kind = first_unfit(user, want)) < QUOTA_KINDS) {
+		if (at)
+			return memory_pause(wait, at);
+		if (!evict_some_of(user, kind,
+			    lacking(&user->account, kind, want[kind])))
 			r = quota_check(&user->account, kind, want[kind]);
+		if (wait)
+			at = evict_at(user->server, NULL);
+	}
 	return r;
 }
 
-int storage_fit_awaited(struct domain *user, const uint64_t *want)
+int storage_fit_awaited(
+	struct domain *user, const uint64_t *want, struct memory_wait *wait)
 {
 	uint64_t all[QUOTA_KINDS] = {0};
 
@@ -116,7 +143,7 @@ int storage_fit_awaited(struct domain *user, const uint64_t *want)
 			add_u64(want[kind], user->account.awaited[kind],
 				&all[kind]))
 			all[kind] = UINT64_MAX;
-	return storage_fit_quota(user, all);
+	return storage_fit_quota(user, all, wait);
 }
 
 void storage_add_wanted(const struct table_storage *entry, uint64_t *want)
@@ -129,12 +156,12 @@ void storage_add_wanted(const struct table_storage *entry, uint64_t *want)
 		want[QUOTA_DESCRIPTORS]++;
 }
 
-int storage_check_quota(
-	struct domain *domain, const struct table_storage *entry)
+int storage_check_quota(struct domain *domain,
+	const struct table_storage *entry, struct memory_wait *wait)
 {
 	struct domain *user = quota_user(domain, entry->owner);
 	uint64_t want[QUOTA_KINDS] = {0};
 
 	storage_add_wanted(entry, want);
-	return user ? storage_fit_quota(user, want) : 0;
+	return user ? storage_fit_quota(user, want, wait) : 0;
 }

@@ -37,12 +37,9 @@ static int add_page(struct client *client, int fd)
 		return tarn_fail(ENOMEM, "out of memory");
 	client->leases = pages;
 	r = lease_map(fd, &pages[client->n_leases]);
-	if (r < 0)
-		return r;
-	/* Of a server that died as it was about to let this client go. */
-	lease_close(pages[client->n_leases], false);
-	client->n_leases++;
-	return 0;
+	if (r == 0)
+		client->n_leases++;
+	return r;
 }
 
 /* Its user is charged for the descriptor. */
@@ -57,6 +54,12 @@ int leases_open(struct client *client)
 	struct server *server = client->domain->server;
 	int r = add_page(client, client->lease_fd);
 
+	/* A server before this one has ended the connection, and may have freed
+	 * what these leases held: to honour them again would make void ones
+	 * pass for sound. */
+	if (r == 0 && lease_is_closed(client->leases[LEASE_PAGE_FIRST]))
+		r = tarn_fail(EPROTO,
+			"a server before this one has ended its leases");
 	while (r == 0) {
 		struct msg_fd_key key = key_of(client, client->n_leases);
 		int fd = server_stored_fd(server, &key);
@@ -73,7 +76,7 @@ int leases_open(struct client *client)
 void leases_send(struct client *client)
 {
 	for (uint32_t i = 0; i < client->n_leases; i++)
-		lease_close(client->leases[i], true);
+		lease_close(client->leases[i]);
 }
 
 void leases_close(struct client *client)

@@ -25,6 +25,10 @@
  * passed for ever. Nor does any wait for ever: one that waits for memory of
  * others is refused when nothing more is about to be freed, or after
  * RECLAIM_WAIT_NS.
+ *
+ * To search for leases takes as long as the pages are full, which clients
+ * decide. So a search has a share of the time, and a request that needs one
+ * sooner rests here until it is due; that time does not count against it.
  */
 #include "base/page.h"
 #include "daemon/server/storage/memory_queue.h"
@@ -58,7 +62,7 @@ static void enqueue(struct memory_wait *wait)
 	wait->domain->growth.n_waits++;
 	wait->queued = true;
 	/* A deadline is set for it. */
-	queue->changed |= wait->parked;
+	queue->changed |= wait->parked || wait->resume_at;
 }
 
 static void dequeue(struct memory_wait *wait)
@@ -79,6 +83,8 @@ static void dequeue(struct memory_wait *wait)
 	domain->growth.n_waits--;
 	wait->queued = wait->parked = false;
 	wait->need = 0;
+	wait->resume_at = 0;
+	wait->victims = 0;
 	/* Those behind it may have what it waited for. */
 	queue->changed = true;
 }
@@ -120,10 +126,11 @@ void memory_cancel(struct memory_wait *wait)
 	if (wait->domain)
 		dequeue(wait);
 	if (wait->granted && !wait->own) {
-		alloc_give(wait->domain->pool.alloc, wait->offset, wait->size);
+		alloc_give(lane_alloc_at(&wait->domain->pool, wait->offset),
+			wait->offset, wait->size);
 		queue_of(wait)->freed = true;
 	}
-	wait->granted = false;
+	wait->granted = wait->pausing = false;
 	wait->until = 0;
 }
 
@@ -135,13 +142,15 @@ static int ask(struct memory_wait *wait)
 	uint64_t size = wait->size;
 	int r;
 
-	/* New memory joins what is free at the pool's end. */
+	/* New memory joins what is free at the lane's end. */
 	domain->growth.asked = (struct msg_grow) {
 		.domain = domain->number,
+		.lane = (uint16_t)wait->lane,
+		.strict = wait->strict,
 		.whole = size,
 		.own = own_memory(domain->server) + ahead_unasked(wait),
-		.bytes =
-			size - MIN(size - PAGE, alloc_tail(domain->pool.alloc)),
+		.bytes = size -
+			 MIN(size - PAGE, lane_tail(&domain->pool, wait->lane)),
 	};
 	r = server_send_keeper(domain->server, D_GROW, &domain->growth.asked,
 		sizeof(domain->growth.asked), NULL, 0);
@@ -174,6 +183,21 @@ static bool park(struct memory_wait *wait)
 	return true;
 }
 
+int memory_rest(struct memory_wait *wait, uint64_t at)
+{
+	uint64_t from = MAX(loop_now(), wait->resume_at);
+
+	if (wait->until && at > from)
+		wait->until += at - from;
+	wait->resume_at = MAX(wait->resume_at, at);
+	return MEMORY_LATER;
+}
+
+static bool is_resting(const struct memory_wait *wait)
+{
+	return wait->resume_at > loop_now();
+}
+
 /* Is the keeper to be asked again for one that it has refused? */
 static bool is_due(const struct memory_wait *wait)
 {
@@ -197,17 +221,23 @@ static bool is_blocked(const struct memory_wait *wait)
 static int take_of_pool(struct memory_wait *wait)
 {
 	struct domain *domain = wait->domain;
+	uint64_t at;
 
 	if (is_blocked(wait))
 		return 0;
 	do {
-		if (alloc_take(domain->pool.alloc, wait->size, &wait->offset) ==
-			0)
+		if (lane_take(&domain->pool, wait->lane, wait->size,
+			    &wait->offset))
 			return 1;
 		/* Frees what this turn released, before more is asked for. */
-	} while (collect(domain));
-	if (domain->growth.growing || (wait->parked && !is_due(wait)))
+		at = collect_at(domain);
+		if (at)
+			memory_rest(wait, at);
+	} while (!at && collect_counted(domain));
+	if (domain->growth.growing || is_resting(wait) ||
+		(wait->parked && !is_due(wait)))
 		return 0;
+	wait->resume_at = 0;
 	return ask(wait);
 }
 
@@ -216,13 +246,15 @@ static int take_beside(struct memory_wait *wait)
 	int r = reclaim_for_own(wait);
 
 	wait->need = wait->size;
-	if (r == 0 && park(wait))
+	if (r == MEMORY_LATER || (r == 0 && park(wait)))
 		return 0;
 	return r == 1 ? 1 : own_no_room(wait->domain->server, wait->size);
 }
 
 static int take(struct memory_wait *wait)
 {
+	if (wait->pausing)
+		return !is_resting(wait);
 	return wait->own ? take_beside(wait) : take_of_pool(wait);
 }
 
@@ -251,12 +283,24 @@ int memory_want(struct memory_wait *wait, uint64_t size, bool own)
 	return 1;
 }
 
+int memory_pause(struct memory_wait *wait, uint64_t at)
+{
+	memory_cancel(wait);
+	if (!wait->number)
+		wait->number = ++queue_of(wait)->numbers;
+	wait->pausing = true;
+	memory_rest(wait, at);
+	enqueue(wait);
+	return MEMORY_LATER;
+}
+
 /* 1: it has what it wants; or an error. Called with the owner's state as it
  * was when it wanted memory, or the owner would have cancelled. */
 static void finish(struct memory_wait *wait, int r)
 {
 	dequeue(wait);
-	wait->granted = r == 1;
+	wait->granted = r == 1 && !wait->pausing;
+	wait->pausing = false;
 	wait->done(wait, r == 1 ? 0 : r);
 }
 
@@ -287,14 +331,21 @@ static void unpark_all(struct memory_queue *queue)
 	queue->changed = true;
 }
 
+static uint64_t earlier(uint64_t at, uint64_t other)
+{
+	return at ? MIN(at, other) : other;
+}
+
 /* 0: there is none to look at. */
 static uint64_t next_look(const struct memory_queue *queue)
 {
 	uint64_t at = 0;
 
 	for (const struct memory_wait *w = queue->first; w; w = w->next)
-		if (w->parked && (w->own || !w->domain->growth.growing))
-			at = at ? MIN(at, w->look_at) : w->look_at;
+		if (is_resting(w))
+			at = earlier(at, w->resume_at);
+		else if (w->parked && (w->own || !w->domain->growth.growing))
+			at = earlier(at, w->look_at);
 	return at;
 }
 
@@ -323,20 +374,6 @@ bool memory_serve(struct server *server)
 
 /* ---- the keeper's answer ------------------------------------------------- */
 
-/* From its own pool, at the cost of what is cached there; what cannot fit
- * shall not cost others their cache. */
-static bool take_evicting(struct memory_wait *wait)
-{
-	struct domain *domain = wait->domain;
-
-	while (alloc_take(domain->pool.alloc, wait->size, &wait->offset) < 0)
-		if (!collect(domain) &&
-			(wait->size > alloc_total(domain->pool.alloc) ||
-				!cache_evict_one(domain)))
-			return false;
-	return true;
-}
-
 /* Its owner gets the keeper's sentence, not that of a later failure. */
 static void refused(struct memory_wait *wait, int error)
 {
@@ -346,6 +383,11 @@ static void refused(struct memory_wait *wait, int error)
 	     first_claim = domain->growth.first_claim == wait;
 	int r;
 
+	/* The policy prefers another place to a refusal, and to the loss of
+	 * what is cached. */
+	if (!wait->strict &&
+		lane_take_any(&domain->pool, wait->size, &wait->offset))
+		return finish(wait, 1);
 	/* The free memory of its pool is not enough: it may be given up,
 	 * too. */
 	if (first_claim)
@@ -359,14 +401,29 @@ static void refused(struct memory_wait *wait, int error)
 	/* Memory that was given up for it is still on its way: no news. */
 	if (r == 0)
 		queue_of(wait)->freed = freed;
-	if (r == 0 && park(wait))
+	if (r == MEMORY_LATER || (r == 0 && park(wait)))
 		return;
-	if (take_evicting(wait))
+	/* From its own pool, at the cost of what is cached there; what cannot
+	 * fit shall not cost others their cache. */
+	r = reclaim_own_pool(wait);
+	if (r == MEMORY_LATER)
+		return;
+	if (r == 1)
 		return finish(wait, 1);
 	finish(wait, tarn_fail_verbatim(-error, why ? why : "out of memory"));
 }
 
-void memory_grown(struct domain *domain, int error)
+/* All of it lies on several nodes then, where no node has so much. */
+static bool spread(struct memory_wait *wait, const struct msg_grown *answer)
+{
+	if (!(answer->flags & GROWN_NODE) || wait->strict || !wait->lane)
+		return false;
+	wait->lane = 0;
+	return true;
+}
+
+void memory_grown(
+	struct domain *domain, int error, const struct msg_grown *answer)
 {
 	struct memory_wait *asker = domain->growth.asker;
 
@@ -375,8 +432,12 @@ void memory_grown(struct domain *domain, int error)
 	domain->server->memory.changed = true;
 	if (!asker)
 		return;
+	domain->growth.of_node = error < 0 && answer->flags & GROWN_NODE;
+	if (error < 0 && spread(asker, answer))
+		return;
 	if (error < 0)
 		return refused(asker, error);
+	asker->lane = answer->lane;
 	/* All of it has come, and is kept for it until it is served. */
 	asker->need = 0;
 	if (!domain->growth.first_claim)

@@ -25,6 +25,10 @@ struct memory_wait {
 	 * thread's sentence). Called between turns of the loop, or with an
 	 * answer of the keeper; never by memory_want(). */
 	void (*done)(struct memory_wait *wait, int error);
+	/* lane_choose: where it wants the memory, and whether there alone.
+	 * One that is not strict is moved to a lane that has some. */
+	uint32_t lane;
+	bool strict, chosen;
 	uint64_t offset; /* in the pool, when it was given */
 
 	/* The queue's own. */
@@ -40,6 +44,10 @@ struct memory_wait {
 	uint64_t left;    /* of the budget or the pool, when it was parked */
 	uint64_t look_at; /* when it waits no longer for what comes now */
 	uint64_t until;   /* nor for anything; 0: it has not yet waited */
+	/* When there is time to search for it again: others' turn is first. */
+	uint64_t resume_at;
+	bool pausing;     /* it wants nothing but that */
+	uint32_t victims; /* so many files the next step evicts; 0: one */
 };
 
 /* For loaders to forget what is given back; one that hangs meanwhile keeps it.
@@ -63,6 +71,7 @@ struct memory_queue {
 struct growth {
 	bool growing;              /* the keeper was asked for memory */
 	struct msg_grow asked;     /* of the keeper, the last time */
+	bool of_node;              /* refused for want of a node's memory */
 	uint64_t grown;            /* bytes of segments that came since then */
 	struct memory_wait *asker; /* for whom, if growing; NULL: it left */
 	/* The pool has grown for it, and others have taken that: nobody behind
@@ -71,7 +80,7 @@ struct growth {
 	uint32_t n_waits; /* for memory */
 };
 
-/* ---- storage/memory_queue.c: who waits ----------------------------------- */
+/* ---- storage/memory_queue.c: requests that wait for memory --------------- */
 
 /*
  * Size bytes, whole pages, of the pool; or, if own, of the budget beside it,
@@ -81,10 +90,17 @@ struct growth {
 int memory_want(struct memory_wait *wait, uint64_t size, bool own);
 /* It wants none any more; what it was granted goes back. */
 void memory_cancel(struct memory_wait *wait);
-/* D_GROWN: 0, or an error with this thread's last sentence. */
-void memory_grown(struct domain *domain, int error);
+/* D_GROWN: error 0, or one with this thread's last sentence. */
+void memory_grown(
+	struct domain *domain, int error, const struct msg_grown *answer);
 /* Between turns: serves those that wait. True: call it again. */
 bool memory_serve(struct server *server);
+/* It waits in the queue until then, for time to search: MEMORY_LATER. */
+#define MEMORY_LATER 2
+int memory_rest(struct memory_wait *wait, uint64_t at);
+/* The same for one that wants no memory yet: the queue takes it in its place, and
+ * calls it back then. Memory that it had goes back to the pool. */
+int memory_pause(struct memory_wait *wait, uint64_t at);
 /* Bytes of the budget for which those before it wait. */
 uint64_t memory_ahead(const struct memory_wait *wait);
 
@@ -92,16 +108,18 @@ uint64_t memory_ahead(const struct memory_wait *wait);
 
 /* The keeper refused what the domain of wait had asked for. 1: it is worth
  * asking again; 0: memory is on its way; -ENOSPC, without a sentence: there is
- * none. */
+ * none; MEMORY_LATER. */
 int reclaim_for(struct memory_wait *wait);
 /* The same for what is not in a pool. 1: it fits. */
-int reclaim_for_own(const struct memory_wait *wait);
+int reclaim_for_own(struct memory_wait *wait);
+/* From what is cached in its own pool alone. 1: wait->offset is taken. */
+int reclaim_own_pool(struct memory_wait *wait);
 /* Is any memory that it waits for on its way back? */
 bool reclaim_is_pending(const struct memory_wait *wait);
 /* How much the keeper could grant, by the budget and by the pool's size. */
 uint64_t reclaim_limit(const struct memory_wait *wait);
 /* Gives at least so many bytes back to the system, if so many have no holder;
- * returns how many. */
+ * returns how many: fewer when the time for it is spent. */
 uint64_t reclaim_give(struct server *server, uint64_t bytes);
 /* The most that it could give back. */
 uint64_t reclaimable_bytes(const struct server *server);

@@ -172,22 +172,25 @@ static bool segments_stay(const struct domain *domain)
 	return domain->growth.growing || domain->growth.first_claim;
 }
 
-/* The domain with the oldest file of all; NULL: there is no file. To give back:
- * without domains whose segments stay. */
-static struct domain *domain_to_evict(
-	struct server *server, struct domain *only, bool to_give)
+/* May its files go, for that one domain or for any? To give back: not where
+ * segments stay. */
+static bool may_evict(
+	const struct domain *domain, const struct domain *only, bool to_give)
+{
+	return (!only || domain == only) && !(to_give && segments_stay(domain));
+}
+
+/* The domain with the oldest file of all that were found free; NULL: there is
+ * no file. */
+static struct domain *domain_to_evict(const struct server *server)
 {
 	struct domain *best = NULL;
 	uint64_t best_use = 0;
 
 	for (struct domain *domain = server->domains; domain;
 		domain = domain->next) {
-		uint32_t index;
+		uint32_t index = cache_front(domain);
 
-		if ((only && domain != only) ||
-			(to_give && segments_stay(domain)))
-			continue;
-		index = cache_oldest(domain, OWNER_ANY);
 		if (index == UINT32_MAX)
 			continue;
 		if (!best ||
@@ -197,6 +200,53 @@ static struct domain *domain_to_evict(
 		}
 	}
 	return best;
+}
+
+/* In their order, until enough have gone or the next was not looked at. */
+static bool evict_found(struct server *server, const struct evict_limit *limit)
+{
+	uint64_t bytes = 0, n = 0;
+	struct domain *from;
+
+	while (n < limit->n && bytes < limit->bytes &&
+		(from = domain_to_evict(server))) {
+		uint32_t index = cache_front(from);
+
+		bytes += storage_memory(&from->table.storages[index]);
+		cache_evict(from, index, "room is needed");
+		n++;
+		if (cache_front(from) == UINT32_MAX &&
+			storage_first(from, KIND_CACHED) != UINT32_MAX)
+			break;
+	}
+	return n;
+}
+
+/*
+ * One step: a search in each domain, and a pass that collects what goes. It is
+ * not known beforehand whose end empties a segment, so the first step evicts
+ * one file, and each that follows some times as many, but no more than their
+ * bytes could make enough.
+ */
+#define VICTIMS_FACTOR 8u
+#define VICTIMS_MAX 4096u
+
+static bool evict_step(struct server *server, struct domain *only, bool to_give,
+	uint64_t bytes, uint32_t *victims)
+{
+	struct evict_limit limit = {.n = MAX(*victims, 1u), .bytes = bytes};
+	bool any;
+
+	*victims = (uint32_t)MIN(limit.n * VICTIMS_FACTOR, VICTIMS_MAX);
+	for (struct domain *domain = server->domains; domain;
+		domain = domain->next) {
+		/* What an earlier search found has aged. */
+		domain->storages.looks++;
+		if (may_evict(domain, only, to_give))
+			cache_look(domain, OWNER_ANY, &limit);
+	}
+	any = evict_found(server, &limit);
+	return collect_all(server, only) || any;
 }
 
 static uint64_t trim_all(struct server *server, struct domain *only)
@@ -210,19 +260,35 @@ static uint64_t trim_all(struct server *server, struct domain *only)
 	return given;
 }
 
+/* Until it is enough: 1; there is no more: 0; or the time is spent, but one step
+ * at least: MEMORY_LATER. */
+static int give(struct server *server, uint64_t bytes, uint32_t *victims,
+	uint64_t *ret_given)
+{
+	uint64_t given = trim_all(server, NULL);
+	int r = given >= bytes;
+
+	while (!r && evict_step(server, NULL, true, bytes - given, victims)) {
+		given += trim_all(server, NULL);
+		if (given >= bytes)
+			r = 1;
+		else if (evict_at(server, NULL))
+			r = MEMORY_LATER;
+	}
+	*ret_given = given;
+	return r;
+}
+
 uint64_t reclaim_give(struct server *server, uint64_t bytes)
 {
+	uint32_t victims = 0;
 	uint64_t given;
-	struct domain *domain;
 
-	collect_all(server);
-	given = trim_all(server, NULL);
-	while (given < bytes &&
-		(domain = domain_to_evict(server, NULL, true))) {
-		cache_evict_one(domain);
-		collect(domain);
-		given += segments_trim(domain, 0);
-	}
+	/* The caller looks again soon. */
+	if (evict_at(server, NULL))
+		return 0;
+	collect_all(server, NULL);
+	give(server, bytes, &victims, &given);
 	return given;
 }
 
@@ -235,29 +301,32 @@ static uint64_t lacking(const struct domain *domain, uint64_t ahead)
 	return left >= bytes + ahead ? bytes : bytes + ahead - left;
 }
 
-/* Evicts until what it gives is enough. */
+/* Evicts until what it gives is enough, or the time is spent; but one step at
+ * least, since the pass before it may have spent it. */
 static int give_for(
 	struct memory_wait *wait, struct domain *only, uint64_t ahead)
 {
-	struct domain *domain = wait->domain, *from;
+	struct domain *domain = wait->domain;
 	struct server *server = domain->server;
+	uint64_t at = 0;
 	uint64_t given =
 		only ? pending_reclaim_of(only) : pending_reclaim(server);
 	uint64_t lacks =
 		only ? domain->growth.asked.bytes : lacking(domain, ahead);
 
 	for (;;) {
-		if (alloc_largest(domain->pool.alloc) >=
+		if (lane_largest(&domain->pool, wait->lane) >=
 			domain->growth.asked.whole)
 			return 1;
 		given += trim_all(server, only);
 		if (given >= lacks)
 			return 0;
-		from = domain_to_evict(server, only, false);
-		if (!from)
+		if (at)
+			return memory_rest(wait, at);
+		if (!evict_step(
+			    server, only, false, lacks - given, &wait->victims))
 			return given || reclaim_is_pending(wait) ? 0 : -ENOSPC;
-		cache_evict_one(from);
-		collect(from);
+		at = evict_at(server, only);
 	}
 }
 
@@ -265,16 +334,38 @@ int reclaim_for(struct memory_wait *wait)
 {
 	struct domain *domain = wait->domain, *only;
 	struct server *server = domain->server;
-	uint64_t ahead = memory_ahead(wait);
+	uint64_t ahead = memory_ahead(wait), at;
 
-	wait->limited = is_at_its_limit(domain);
+	/* What other domains have may lie on any node. */
+	wait->limited = is_at_its_limit(domain) || domain->growth.of_node;
 	only = wait->limited ? domain : NULL;
-	collect_all(server);
+	at = evict_at(server, only);
+	if (at)
+		return memory_rest(wait, at);
+	collect_all(server, only);
 	/* The keeper counted memfds that are gone: it is asked anew. */
 	if (own_memory(server) + ahead < domain->growth.asked.own &&
 		left_of(server) >= domain->growth.asked.bytes + ahead && !only)
 		return 1;
 	return could_fit(domain) ? give_for(wait, only, ahead) : -ENOSPC;
+}
+
+int reclaim_own_pool(struct memory_wait *wait)
+{
+	struct domain *domain = wait->domain;
+	uint64_t at = 0;
+
+	while (!lane_take(
+		&domain->pool, wait->lane, wait->size, &wait->offset)) {
+		if (at)
+			return memory_rest(wait, at);
+		if (wait->size > lane_total(&domain->pool, wait->lane) ||
+			!evict_step(domain->server, domain, false, wait->size,
+				&wait->victims))
+			return -ENOSPC;
+		at = evict_at(domain->server, domain);
+	}
+	return 1;
 }
 
 /* ---- beside the pools ---------------------------------------------------- */
@@ -289,14 +380,18 @@ static bool fits_beside(const struct memory_wait *wait)
 	       (!ahead || wait->size + ahead <= left + pending_reclaim(server));
 }
 
-int reclaim_for_own(const struct memory_wait *wait)
+int reclaim_for_own(struct memory_wait *wait)
 {
 	struct server *server = wait->domain->server;
-	uint64_t size = wait->size, ahead = memory_ahead(wait), then;
+	uint64_t size = wait->size, ahead = memory_ahead(wait), then, at, given;
+	int r = 0;
 
 	if (fits_beside(wait))
 		return 1;
-	collect_all(server);
+	at = evict_at(server, NULL);
+	if (at)
+		return memory_rest(wait, at);
+	collect_all(server, NULL);
 	if (fits_beside(wait))
 		return 1;
 	then = left_of(server) + pending_reclaim(server);
@@ -304,9 +399,11 @@ int reclaim_for_own(const struct memory_wait *wait)
 						 quarantined_by_all(server))
 		return -ENOSPC;
 	if (size + ahead > then)
-		reclaim_give(server, size + ahead - then);
+		r = give(server, size + ahead - then, &wait->victims, &given);
 	if (fits_beside(wait))
 		return 1;
+	if (r == MEMORY_LATER)
+		return memory_rest(wait, evict_at(server, NULL));
 	return reclaim_is_pending(wait) ? 0 : -ENOSPC;
 }
 

@@ -64,7 +64,7 @@ int storage_new(struct domain *domain, const struct table_storage *entry,
 	int r = storage_reserve(domain, domain->table.header->n_storages);
 
 	if (r == 0)
-		r = storage_check_quota(domain, entry);
+		r = storage_check_quota(domain, entry, NULL);
 	if (r < 0)
 		return r;
 	r = table_storage_add(
@@ -93,13 +93,12 @@ void storage_name(struct domain *domain, uint32_t index, uint32_t names,
 	bool unnamed = info->kind == KIND_UNNAMED || info->kind == KIND_LET_GO;
 
 	info->names += names;
-	quota_count_names(domain, index, publisher, names);
+	quota_count_names(domain, publisher, names);
 	info->let_go = false;
 	/* Its owner had removed it; otherwise another user that names it again
 	 * could charge the owner for it, as often as the owner removes it. */
 	if (unnamed)
-		quota_own(domain, index,
-			quota_name_payer(domain, index, publisher));
+		quota_own(domain, index, publisher);
 	if (state_of(domain, index) == STORAGE_UNNAMED)
 		storage_set(domain, index, STORAGE_LIVE);
 	else
@@ -164,7 +163,7 @@ void storage_unname(struct domain *domain, uint32_t index, uint64_t generation,
 		return;
 	if (!domain->storages.infos[index].names)
 		return;
-	quota_count_names(domain, index, publisher, -1);
+	quota_count_names(domain, publisher, -1);
 	if (--domain->storages.infos[index].names == 0) {
 		storage_recount(domain, index);
 		storage_release(domain, index);

@@ -15,6 +15,7 @@
 
 struct client;
 struct load;
+struct memory_wait;
 struct domain;
 struct server;
 
@@ -56,6 +57,7 @@ struct storage_info {
 	uint32_t names;    /* names that lead to it */
 	uint32_t flags;    /* LOADED_*: how it was read */
 	uint64_t last_use; /* or when it became what it is: loop_now() */
+	uint64_t free_at; /* storages.looks when it was cached and not leased */
 	struct load *filling;
 	uint32_t before, after; /* in the list of its kind: index + 1 */
 	uint32_t same;          /* in its chain of the cache: index + 1 */
@@ -90,7 +92,9 @@ struct storages {
 	struct storage_list lists[STORAGE_KINDS];
 	struct storage_holder *holders;
 	struct lease_batch batch;
-	struct deadline next_collect; /* not before, unless memory is needed */
+	uint64_t looks;               /* searches for what may be evicted */
+	struct deadline next_collect; /* not before */
+	struct deadline next_evict;   /* no search for room before */
 };
 
 /* storage/collect.c: from now on it is searched; or no more. */
@@ -155,26 +159,39 @@ uint64_t storage_count_all(const struct domain *domain);
 /* storage/fit_quota.c: what a user may have in tables */
 /* May the user have so much more of each kind (want[QUOTA_KINDS])? As
  * quota_check; but files of that user go, which are only kept, until all of it
- * fits. Where it cannot, nothing goes. user: account/account.h. */
-int storage_fit_quota(struct domain *user, const uint64_t *want);
+ * fits. Where it cannot, nothing goes. user: account/account.h. MEMORY_LATER: wait
+ * is queued, and called back when it is worth asking again; NULL: it may not
+ * wait. */
+int storage_fit_quota(
+	struct domain *user, const uint64_t *want, struct memory_wait *wait);
 /* The same for a request that begins to wait: beside all that its user's other
  * requests wait for. */
-int storage_fit_awaited(struct domain *user, const uint64_t *want);
+int storage_fit_awaited(
+	struct domain *user, const uint64_t *want, struct memory_wait *wait);
 /* What such an entry takes, added to that; too much is UINT64_MAX. */
 void storage_add_wanted(const struct table_storage *entry, uint64_t *want);
 /* Before an entry is made; storage_new asks. */
-int storage_check_quota(
-	struct domain *domain, const struct table_storage *entry);
+int storage_check_quota(struct domain *domain,
+	const struct table_storage *entry, struct memory_wait *wait);
 
-/* storage/collect.c: what nobody holds goes back */
-/* Frees what was let go of and is not leased. True: memory came back. */
+/* storage/collect.c: memory that no client holds */
+/* Frees released storages without a lease. True: memory came back. */
 bool collect(struct domain *domain);
-/* The same under all domains. Code that checks whether something fits into the
- * budget or a quota calls this first: the next pass of the loop may come much
- * later than the request that needs the memory. */
-void collect_all(struct server *server);
+/* The same under all domains, or only that one, as a part of a search for room.
+ * Code that checks whether something fits into the budget or a quota calls this
+ * first: the next pass of the loop may come much later. */
+bool collect_all(struct server *server, struct domain *only);
+/* When the next pass may be made for a request that waits; 0: now. After a long
+ * one others have their turn first. */
+uint64_t collect_at(const struct domain *domain);
+/* The same, and the pass counts. */
+bool collect_counted(struct domain *domain);
 /* The same after a turn of the loop, if it is not too soon after a long one. */
 bool collect_in_turn(struct domain *domain);
+/* When room may be searched for under all domains, or only that one; 0: now.
+ * What has been spent on it since then counts. */
+uint64_t evict_at(const struct server *server, const struct domain *only);
+void evict_spent(struct domain *domain, uint64_t began);
 /* A client left: storages that only leases hold may have no holder now. */
 void collect_unnamed(struct domain *domain);
 /* Which of n storages are leased at this moment: one pass over all pages. As

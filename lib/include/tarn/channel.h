@@ -144,7 +144,8 @@ TARN_PUBLIC int tarn_channel_join(tarn_channel *channel, unsigned roles)
 	TARN_NONNULL(1) TARN_MUST_CHECK;
 /* Gives up these roles (ored). Slots that were being filled are abandoned;
  * items stay valid until the caller drops them. Waits of other threads end with
- * -ESTALE. */
+ * -ESTALE. The result may be ignored where roles is right: the only error is
+ * -EINVAL, for roles that do not exist. */
 TARN_PUBLIC int tarn_channel_leave(tarn_channel *channel, unsigned roles)
 	TARN_NONNULL(1);
 
@@ -232,7 +233,7 @@ TARN_PUBLIC bool tarn_item_has_stored(const tarn_item *item)
 /* The bytes that the producer set with tarn_slot_set_tag. Borrowed, until the
  * item is dropped. */
 TARN_PUBLIC const void *tarn_item_tag(const tarn_item *item, size_t *ret_size)
-	TARN_NONNULL(1, 2);
+	TARN_NONNULL(1, 2) TARN_NOT_NULL;
 /* How many items were published in this channel before it. */
 TARN_PUBLIC uint64_t tarn_item_position(const tarn_item *item)
 	TARN_NONNULL(1);

@@ -137,7 +137,7 @@ TARN_PUBLIC int tarn_file_load(tarn_file *file, const char *name,
  *
  *	tarn_stream_new(NULL, &s);
  *	tarn_stream_copy(s, dst, src, NULL, -1, my_tag, NULL);   ... more
- *	n = tarn_stream_reap(s, 1, -1, n_done, done);
+ *	n = tarn_stream_reap(s, 1, -1, done, n_done);
  *	s = tarn_stream_free(s);
  */
 typedef struct tarn_stream tarn_stream;
@@ -184,14 +184,14 @@ TARN_PUBLIC const char *tarn_stream_engine_why(const tarn_stream *stream)
 	TARN_NONNULL(1) TARN_NOT_NULL;
 
 /*
- * Registers a tensor's memory with the engine in advance (io_uring pins it once
+ * Registers a storage's memory with the engine in advance (io_uring pins it once
  * instead of at every request). 0; 1: not possible here, and
  * tarn_error_message() says why; copies work all the same. The storage is kept
  * until the stream is freed.
  */
 TARN_PUBLIC int tarn_stream_register(tarn_stream *stream,
 	tarn_storage *storage)
-	TARN_NONNULL(1, 2);
+	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
 /*
  * Queues a copy; it keeps references to both tensors until it is reaped.
@@ -213,13 +213,13 @@ TARN_PUBLIC int tarn_stream_copy(tarn_stream *stream, tarn_tensor *dst,
  * does not wait.
  */
 TARN_PUBLIC int tarn_stream_reap(tarn_stream *stream, size_t at_least,
-	int timeout_ms, size_t n, struct tarn_completion *rets)
+	int timeout_ms, struct tarn_completion *rets, size_t n)
 	TARN_NONNULL(1) TARN_MUST_CHECK;
 
 /* Cancels one copy, or all of them with id 0: it ends with -ECANCELED as soon
  * as its requests in the kernel have ended (or with its own result, when all of
  * it was begun), and must be reaped. -ENOENT: it is done, or there never was
- * one. */
+ * one. The result may be ignored: what the copy came to is in its completion. */
 TARN_PUBLIC int tarn_stream_cancel(tarn_stream *stream, uint64_t id)
 	TARN_NONNULL(1);
 
@@ -229,7 +229,8 @@ TARN_PUBLIC void tarn_stream_progress(const tarn_stream *stream,
 	TARN_NONNULL(1, 2);
 
 /* A descriptor for poll(): readable when tarn_stream_reap has work to do, and
- * rarely, once, when it has none. It belongs to the stream. */
+ * rarely, once, when it has none. It belongs to the stream, which always has
+ * one: this cannot fail. */
 TARN_PUBLIC int tarn_stream_fd(const tarn_stream *stream)
 	TARN_NONNULL(1);
 

@@ -62,13 +62,13 @@ struct DLManagedTensorVersioned;
  */
 TARN_PUBLIC int tarn_tensor_from_dlpack(
 	struct DLManagedTensorVersioned *managed, tarn_tensor **ret)
-	TARN_NONNULL(1, 2);
+	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
 /* The same of the form before version 1. It has no flags: the tensor is
  * writable. */
 TARN_PUBLIC int tarn_tensor_from_dlpack_unversioned(
 	struct DLManagedTensor *managed, tarn_tensor **ret)
-	TARN_NONNULL(1, 2);
+	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
 /* What a read-only tensor gives is copy-on-write. */
 #define TARN_DLPACK_GUARD 1u
@@ -101,14 +101,14 @@ TARN_PUBLIC int tarn_tensor_from_dlpack_unversioned(
  */
 TARN_PUBLIC int tarn_tensor_to_dlpack(tarn_tensor *tensor, unsigned flags,
 	struct DLManagedTensorVersioned **ret)
-	TARN_NONNULL(1, 3);
+	TARN_NONNULL(1, 3) TARN_MUST_CHECK;
 
 /* The same in the form before version 1, which has no flags. -EROFS: it cannot
  * say that the tensor is read-only; tarn_tensor_cow or tarn_tensor_clone makes
  * one that may be written. */
 TARN_PUBLIC int tarn_tensor_to_dlpack_unversioned(tarn_tensor *tensor,
 	struct DLManagedTensor **ret)
-	TARN_NONNULL(1, 2);
+	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
 #ifdef __cplusplus
 }

@@ -55,7 +55,7 @@ TARN_PUBLIC const char *tarn_dtype_name(enum tarn_dtype dtype)
  * given and is returned for big-endian names too.
  */
 TARN_PUBLIC int tarn_dtype_from_name(const char *name,
-	enum tarn_dtype *ret_dtype) TARN_NONNULL(2) TARN_MUST_CHECK;
+	enum tarn_dtype *ret_dtype) TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
 /*
  * The smallest number of elements that fill whole bytes: F4 2, F6 4, else 1.

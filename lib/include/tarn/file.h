@@ -65,7 +65,8 @@ TARN_PUBLIC int tarn_file_open(const char *path, tarn_file **ret)
 	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
 /* Opens a file from a readable descriptor of a regular file, which is
- * duplicated; name is used for messages and for the tensor of a .npy file.
+ * duplicated; name is used for messages and for the tensor of a .npy file, and
+ * may be NULL.
  * -ENOTSUP: an index, whose shards are found by its path. */
 TARN_PUBLIC int tarn_file_open_fd(int fd, const char *name, tarn_file **ret)
 	TARN_NONNULL(3) TARN_MUST_CHECK;
@@ -99,10 +100,10 @@ TARN_PUBLIC tarn_file *tarn_file_shard(const tarn_file *file, size_t i)
  * which has no bytes itself, 0 and the sum of its shards' sizes. */
 TARN_PUBLIC void tarn_file_data_range(const tarn_file *file,
 	uint64_t *ret_offset, uint64_t *ret_size)
-	TARN_NONNULL(1);
+	TARN_NONNULL(1, 2, 3);
 
 /* The descriptor, for fstat and reads; owned by the file. That of an index has
- * no tensor bytes: use its shards'. */
+ * no tensor bytes: use its shards'. It cannot fail. */
 TARN_PUBLIC int tarn_file_fd(const tarn_file *file)
 	TARN_NONNULL(1);
 
@@ -120,12 +121,13 @@ TARN_PUBLIC const struct tarn_file_entry *tarn_file_find(
 	const tarn_file *file, const char *name)
 	TARN_NONNULL(1, 2);
 
-/* Metadata pairs; values of safetensors' __metadata__, none for .npy. */
+/* Metadata pairs: values of safetensors' __metadata__, none for .npy. Their
+ * number, and the i-th, borrowed from the file. -ERANGE: there is no pair i. */
 TARN_PUBLIC size_t tarn_file_metadata_count(const tarn_file *file)
 	TARN_NONNULL(1);
 TARN_PUBLIC int tarn_file_metadata_at(const tarn_file *file, size_t i,
 	const char **ret_key, const char **ret_value)
-	TARN_NONNULL(1) TARN_MUST_CHECK;
+	TARN_NONNULL(1, 3, 4) TARN_MUST_CHECK;
 
 /* The layout of a tensor, counted from its own first byte (file_offset).
  * -ENOTSUP: it has more than TARN_NDIM_MAX dimensions, or sizes past int64. */
@@ -138,11 +140,9 @@ TARN_PUBLIC int tarn_file_entry_layout(const struct tarn_file_entry *tensor,
 TARN_PUBLIC int tarn_file_tensor(tarn_file *file, const char *name,
 	tarn_tensor **ret) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
 
-enum tarn_map {
-	TARN_MAP_POPULATE = 1,	 /* read all of it now */
-	TARN_MAP_SEQUENTIAL = 2, /* read ahead a lot */
-	TARN_MAP_RANDOM = 4,	 /* do not read ahead */
-};
+#define TARN_MAP_POPULATE 1u   /* read all of it now */
+#define TARN_MAP_SEQUENTIAL 2u /* read ahead a lot */
+#define TARN_MAP_RANDOM 4u     /* do not read ahead */
 
 /*
  * The tensor as a view of the file mapped into memory, read-only and shared
@@ -151,8 +151,9 @@ enum tarn_map {
  * that address gets SIGBUS. The library itself reads the file with pread, and
  * returns -ENODATA then. name NULL: a U8 tensor over the whole data range (not
  * of an index, -ENOTSUP: its shards have one each). A file is mapped once,
- * however often this is called; flags (enum tarn_map, or 0) are advice for this
- * tensor's bytes. -ENODEV, -ENOMEM.
+ * however often this is called; flags (0, or a sum of TARN_MAP_*) are advice for
+ * this tensor's bytes. -EINVAL: unknown flags, or SEQUENTIAL and RANDOM both;
+ * -ENODEV, -ENOMEM.
  */
 TARN_PUBLIC int tarn_file_map(tarn_file *file, const char *name, unsigned flags,
 	tarn_tensor **ret) TARN_NONNULL(1, 4) TARN_MUST_CHECK;

@@ -305,7 +305,7 @@ TARN_PUBLIC int tarn_reshape_explain(int from_ndim, const int64_t *from,
 
 /* Writes a layout as text: "F32[2, 3]", with ":(strides)+offset" where it is
  * not contiguous at 0; the format of tarn_layout_parse. Returns the length that
- * it needs, as snprintf. */
+ * it needs, as snprintf; it cannot fail. */
 TARN_PUBLIC int tarn_layout_format(const struct tarn_layout *layout, char *buf,
 	size_t size)
 	TARN_NONNULL(1);

@@ -121,16 +121,16 @@ TARN_PUBLIC int tarn_store_publish_one(tarn_store *store, const char *name,
  * A lock is of the whole storage, so views of it share one. Any number of
  * threads may have it for reading, or one for writing. A waiting writer keeps
  * out readers that come after it; among writers the order is not defined. A
- * thread must not ask
- * again for what it has: -EDEADLK where it has it for writing. The lock ends
- * with tarn_tensor_unlock, with the tensor's last reference in this process,
- * and with the process, however that dies: then the bytes may be half written.
- * A forked child has none of its parent's locks.
+ * thread must not ask again for what it has: -EDEADLK where it has it for
+ * writing. The lock ends with tarn_tensor_unlock, with the tensor's last
+ * reference in this process, and with the process, however that dies: then the
+ * bytes may be half written. A forked child has none of its parent's locks.
  *
  * timeout_ms: 0 only tries, a negative one waits for ever; a lock that comes
  * free in another process is seen within a millisecond. -ETIMEDOUT; -EROFS: a
  * process that may only read can lock only for reading; -ENOTSUP: not a
- * published mutable tensor. unlock: -EPERM where this thread cannot have it.
+ * published mutable tensor. unlock: -EPERM where this thread cannot have it; a
+ * thread that has the lock may ignore the result.
  */
 enum tarn_lock { TARN_LOCK_READ = 1, TARN_LOCK_WRITE = 2 };
 

@@ -77,6 +77,16 @@ struct tarn_report_daemon {
 	uint64_t reserved[8]; /* 0 */
 };
 
+#define TARN_REPORT_NODES 64
+
+/* The key node of tarnd.conf. */
+enum tarn_report_node_policy {
+	TARN_REPORT_NODE_AUTO = 0,
+	TARN_REPORT_NODE_LOCAL = 1,
+	TARN_REPORT_NODE_INTERLEAVE = 2,
+	TARN_REPORT_NODE_ONE = 3,
+};
+
 struct tarn_report_pool {
 	char name[48]; /* "uid:1000": that user's own */
 	uint32_t domain; /* the number of its access domain */
@@ -86,7 +96,7 @@ struct tarn_report_pool {
 	uint64_t size; /* bytes of segments that it may have */
 	uint64_t allocated;
 	uint64_t used;
-	uint64_t page_size;
+	uint64_t page_size; /* the least: that of the reserve, or 4 KiB */
 	uint64_t names;
 	uint64_t storages;
 	struct tarn_report_sums bytes;
@@ -97,7 +107,25 @@ struct tarn_report_pool {
 	uint32_t clients;
 	uint32_t channels;
 	uint32_t channels_idle; /* of them: without participants */
-	uint64_t reserved[3]; /* 0 */
+	/* Of allocated: in huge pages, reserved or transparent, when they were
+	 * taken; by the kernel's figures. */
+	uint64_t huge;
+	char pages[8]; /* as in tarnd.conf(5): "auto", "2m" */
+	uint64_t reserved[1]; /* 0 */
+};
+
+/* Where the segments of a pool lie. */
+struct tarn_report_nodes {
+	uint32_t n; /* NUMA nodes with memory; 0: the daemon is older */
+	uint32_t policy; /* enum tarn_report_node_policy */
+	uint32_t node; /* of TARN_REPORT_NODE_ONE */
+	uint32_t pad; /* 0 */
+	/* Of the pool's allocated: on each node, every page looked up; page by
+	 * page on several; not looked up. */
+	uint64_t on_node[TARN_REPORT_NODES];
+	uint64_t on_several;
+	uint64_t on_unknown;
+	uint64_t reserved[4]; /* 0 */
 };
 
 struct tarn_report_client {
@@ -117,11 +145,12 @@ struct tarn_report_client {
 };
 
 enum tarn_report_load_state {
-	TARN_LOAD_QUEUED = 1,	   /* waits for a loader, or is identified */
-	TARN_LOAD_WAITING = 2,	   /* for memory */
-	TARN_LOAD_READING = 3,
-	TARN_LOAD_SHARING = 4,	   /* another load reads the same bytes */
-	TARN_LOAD_STOPPING = 5,	   /* no client waits for it any more */
+	TARN_REPORT_LOAD_QUEUED = 1,  /* for its turn, a loader, or to be
+				      * identified */
+	TARN_REPORT_LOAD_WAITING = 2, /* for memory */
+	TARN_REPORT_LOAD_READING = 3,
+	TARN_REPORT_LOAD_SHARING = 4,  /* another load reads the same bytes */
+	TARN_REPORT_LOAD_STOPPING = 5, /* no client waits for it any more */
 };
 
 struct tarn_report_load {
@@ -148,10 +177,11 @@ struct tarn_report {
 	uint32_t n_clients;
 	uint32_t n_loads;
 	uint32_t cut; /* 1: there are more loads than were sent */
+	const struct tarn_report_nodes *nodes; /* one for each of the pools */
 };
 
-/* Gets a report, which the caller gives back with tarn_report_free. -ENOTSUP:
- * the daemon is older, and has tarn_store_status only. Any thread. */
+/* Gets a report, which the caller gives back with tarn_report_free. Any
+ * thread. */
 TARN_PUBLIC int tarn_store_report(tarn_store *store, struct tarn_report **ret)
 	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 

@@ -87,7 +87,7 @@ struct tarn_save_options {
  */
 TARN_PUBLIC int tarn_save(const char *path, const struct tarn_save_item *items,
 	size_t n, const struct tarn_save_options *options,
-	struct tarn_copy_info *ret_info) TARN_MUST_CHECK;
+	struct tarn_copy_info *ret_info) TARN_NONNULL(1) TARN_MUST_CHECK;
 
 /* ---- verifying ----------------------------------------------------- */
 

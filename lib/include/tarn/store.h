@@ -19,10 +19,15 @@
  * library. A fork of a process that holds tensors therefore takes a tenth of a
  * millisecond longer; one that holds none connects in the child, when it is
  * first used there. A call that is under way in another thread goes on in the
- * parent alone. If the daemon cannot be reached at the fork, the child's calls
- * fail with -ECONNRESET, and its tensors are valid as long as the parent holds
- * them, as they are in a child of vfork() or clone(), which must not use the
- * store.
+ * parent alone. If the child can get no connection at the fork, as the daemon
+ * cannot be reached or the user's quota of connections is used up, its calls
+ * fail with -ECONNRESET, and its tensors are valid as long as the parent lives:
+ * what the parent had open then stays in memory until the child has ended, and
+ * the parent drops something or forks after that. In a child of vfork() or
+ * clone(), which must not use the store, tensors are valid as long as the
+ * parent holds them. A process that closes descriptors which it did not open,
+ * as some code does that makes a daemon of itself, ends what keeps its tensors:
+ * it must drop them before.
  */
 #pragma once
 
@@ -38,6 +43,15 @@ typedef struct tarn_store tarn_store;
 
 #define TARN_NAME_MAX 1024 /* bytes of a name; UTF-8, parts divided by '/' */
 
+struct tarn_store_options {
+	/* The pool to use, which several users may share: loads and
+	 * publications go there, and only its names are visible. The
+	 * administrator configures pools, see tarnd.conf(5). NULL: $TARN_POOL;
+	 * "", or no $TARN_POOL: this user's own pool. */
+	const char *pool;
+	uint64_t reserved[8]; /* 0 */
+};
+
 /*
  * Connects to a daemon. socket NULL: $TARN_SOCKET, else the first of
  * /run/tarn/tarnd.sock, $XDG_RUNTIME_DIR/tarn/tarnd.sock,
@@ -46,25 +60,18 @@ typedef struct tarn_store tarn_store;
  * or TARN_SOCKET names it or neither does, a daemon of this user is started
  * there (TARN_AUTOSTART=0 forbids it). The folder and the daemon must belong to
  * this user or to root: else -EPERM, also for a process whose uid is the
- * overflow uid (tarn-security(7)). -ENOENT, -ECONNREFUSED: no daemon serves the
- * socket, and none may be started; -ENOTSOCK: the path is not a socket;
- * -ETIMEDOUT: the daemon does not accept the connection, or does not answer,
- * within ten seconds. *ret is the caller's reference. Any thread.
+ * overflow uid (tarn-security(7)). options may be NULL.
+ *
+ * -ENOENT, -ECONNREFUSED: no daemon serves the socket, and none may be started;
+ * -ENOTSOCK: the path is not a socket; -EACCES: there is no pool of that name
+ * for this user; -ETIMEDOUT: the daemon does not accept the connection, or does
+ * not answer, within ten seconds. A user that may only read the pool gets
+ * -EPERM from calls that would change it. *ret is the caller's reference. Any
+ * thread.
  */
-TARN_PUBLIC int tarn_store_open(const char *socket, tarn_store **ret)
-	TARN_NONNULL(2) TARN_MUST_CHECK;
-
-/*
- * Connects as tarn_store_open does, and uses the pool of that name, which
- * several users may share: loads and publications go there, and only its names
- * are visible. pool NULL: $TARN_POOL; "", or no $TARN_POOL: this user's own
- * pool, as with tarn_store_open. The administrator configures pools, see
- * tarnd.conf(5). -EACCES: there is none of that name for this user; -ENOTSUP:
- * the daemon is too old to have pools. A user that may only read the pool gets
- * -EPERM from calls that would change it.
- */
-TARN_PUBLIC int tarn_store_open_pool(const char *socket, const char *pool,
-	tarn_store **ret) TARN_NONNULL(3) TARN_MUST_CHECK;
+TARN_PUBLIC int tarn_store_open(const char *socket,
+	const struct tarn_store_options *options, tarn_store **ret)
+	TARN_NONNULL(3) TARN_MUST_CHECK;
 
 /* One more reference, for the caller. Takes NULL, returns its argument. */
 TARN_PUBLIC tarn_store *tarn_store_ref(tarn_store *store);
@@ -83,12 +90,16 @@ TARN_PUBLIC const char *tarn_store_pool(const tarn_store *store)
 
 /* ---- reading ------------------------------------------------------- */
 
+struct tarn_load_options; /* see tarn_store_load */
+
 /* Gets a tensor by its address: "FILE:TENSOR", which loads the file if it is
- * not loaded yet, or a published name. *ret is the caller's reference. -ENOENT:
- * there is no such name or tensor. A file that changes meanwhile is opened
- * again, ten times at most: then -ESTALE. */
+ * not loaded yet, or a published name. Of the options, which may be NULL, only
+ * progress, its arg and fresh may be set: -EINVAL otherwise. *ret is the
+ * caller's reference. -ENOENT: there is no such name or tensor. A file that
+ * changes meanwhile is opened again, ten times at most: then -ESTALE. */
 TARN_PUBLIC int tarn_store_get(tarn_store *store, const char *address,
-	tarn_tensor **ret) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+	const struct tarn_load_options *options, tarn_tensor **ret)
+	TARN_NONNULL(1, 2, 4) TARN_MUST_CHECK;
 
 /* Gets a tensor by its published name only; no system call once its memory is
  * mapped. *ret is the caller's reference. -ENOENT. */
@@ -115,7 +126,9 @@ TARN_PUBLIC int tarn_store_list(tarn_store *store, const char *prefix,
 	void *arg) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
 
 /* Reads all pages of a tensor's memory into this process's page tables, with
- * up to threads threads (0: one), so that later reads do not fault. */
+ * up to threads threads (0: one), so that later reads do not fault. The result
+ * may be ignored: pages that it did not reach are read when they are used.
+ * -EINVAL: the tensor is in a file; threads is negative. */
 TARN_PUBLIC int tarn_store_populate(tarn_store *store,
 	const tarn_tensor *tensor, int threads)
 	TARN_NONNULL(1, 2);
@@ -147,11 +160,11 @@ TARN_PUBLIC int tarn_store_wait(tarn_store *store, const char *name,
  */
 TARN_PUBLIC int tarn_store_next(tarn_store *store, const char *name,
 	uint64_t *cursor, int timeout_ms, tarn_tensor **ret)
-	TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+	TARN_NONNULL(1, 2, 3, 5) TARN_MUST_CHECK;
 
 /* The current version of a name. -ENOENT. */
 TARN_PUBLIC int tarn_store_version(tarn_store *store, const char *name,
-	uint64_t *ret_version) TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+	uint64_t *ret_version) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
 
 /*
  * Waits until that many bytes of a file's data have arrived, in a load by this
@@ -214,34 +227,29 @@ struct tarn_load_options {
  * after the other, and then their names are published (at once for up to 64
  * shards; for more, 64 at a time); the tensor has no bytes, and keeps all
  * shards. -ESTALE: the file has changed since its header was read when it was
- * opened: open it again. -EBUSY: it changed while it was being read, or one of
- * the names is an open channel's. If the daemon's server dies meanwhile, and
- * another takes its place, the names are still published once. */
+ * opened, or was replaced while it was being read: open it again. -EBUSY: it was
+ * written while it was being read, or one of the names is an open channel's. If
+ * the daemon's server dies meanwhile, and another takes its place, the names are
+ * still published once. */
 TARN_PUBLIC int tarn_store_load(tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options,
 	struct tarn_load_info *ret_info, tarn_tensor **ret_all)
 	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
-/* Gets a tensor as tarn_store_get does, which takes as long as a load where the
- * address names a file that is not loaded. Of the options, which may be NULL,
- * only progress, its arg and fresh may be set: -EINVAL otherwise. */
-TARN_PUBLIC int tarn_store_get_with_options(tarn_store *store,
-	const char *address, const struct tarn_load_options *options,
-	tarn_tensor **ret) TARN_NONNULL(1, 2, 4) TARN_MUST_CHECK;
-
 /* Gets one tensor of a loaded file: a view of ret_all of tarn_store_load,
  * without a message to the daemon, whatever has become of the file since.
  * -ENOENT: the file has no such tensor; -EINVAL: all is not the result of
  * loading that file. */
-TARN_PUBLIC int tarn_store_loaded_tensor(tarn_tensor *all, tarn_file *file,
+TARN_PUBLIC int tarn_loaded_tensor(tarn_tensor *all, tarn_file *file,
 	const char *tensor, tarn_tensor **ret)
 	TARN_NONNULL(1, 2, 3, 4) TARN_MUST_CHECK;
 
 /* Gets one tensor of a file, which is loaded if necessary; of an index only the
- * tensor's shard is. *ret is the caller's reference. */
+ * tensor's shard is. options as for tarn_store_get. *ret is the caller's
+ * reference. */
 TARN_PUBLIC int tarn_store_get_from_file(tarn_store *store, tarn_file *file,
-	const char *tensor, tarn_tensor **ret)
-	TARN_NONNULL(1, 2, 3, 4) TARN_MUST_CHECK;
+	const char *tensor, const struct tarn_load_options *options,
+	tarn_tensor **ret) TARN_NONNULL(1, 2, 3, 5) TARN_MUST_CHECK;
 
 /* ---- publishing ---------------------------------------------------- */
 

@@ -7,8 +7,8 @@
  *
  *	tarn_store *s = NULL;
  *	tarn_tensor *w = NULL, *v = NULL;
- *	int r = tarn_store_open(NULL, &s);
- *	if (r >= 0) r = tarn_store_get(s, "m.safetensors:wte", &w);
+ *	int r = tarn_store_open(NULL, NULL, &s);
+ *	if (r >= 0) r = tarn_store_get(s, "m.safetensors:wte", NULL, &w);
  *	if (r >= 0) r = tarn_tensor_eval(w, "[0:4, ::2]", &v);
  *	if (r >= 0) printf("%g\n", *(const float *)tarn_tensor_data(v));
  *	else fprintf(stderr, "%s\n", tarn_error_message());
@@ -38,8 +38,14 @@
  * Fixed for good: struct tarn_layout, struct tarn_descriptor, struct
  * tarn_reshape_plan and struct tarn_reshape_step.
  *
- * In C++ write struct tarn_channel_info, as in C: a function has that name,
- * too.
+ * Order of arguments. The object is first; what a call returns by a pointer is
+ * last and begins with ret. Sizes and dimensions of a tensor stand behind their
+ * number (ndim, shape); every other array stands before its length (items, n),
+ * and bytes before their size. Flags are 0 or a sum of macros; a function
+ * returns -EINVAL for those that it does not know.
+ *
+ * In C++ write struct tarn_channel_info, struct tarn_stream_progress and enum
+ * tarn_storage_kind, as in C: functions have these names, too.
  */
 #pragma once
 
@@ -58,3 +64,4 @@
 #include <tarn/publish.h>
 #include <tarn/channel.h>
 #include <tarn/report.h>
+#include <tarn/node.h>

@@ -40,13 +40,17 @@ enum tarn_storage_kind {
 TARN_PUBLIC int tarn_storage_alloc(uint64_t size, tarn_storage **ret)
 	TARN_NONNULL(2) TARN_MUST_CHECK;
 
+/* Elements may be written. */
+#define TARN_BORROW_WRITABLE 1u
+
 /*
- * Uses the caller's memory as a storage. It must stay valid until release(arg)
+ * Uses the caller's memory as a storage. flags is 0, which makes it read-only,
+ * or TARN_BORROW_WRITABLE. The memory must stay valid until release(arg)
  * is called, which happens once, in the thread that drops the last reference
  * (never, if release is NULL: then the caller must keep the memory as long as
- * the storage lives). writable: are element writes permitted?
+ * the storage lives). -EINVAL: unknown flags; bytes, but no address.
  */
-TARN_PUBLIC int tarn_storage_borrow(void *data, uint64_t size, bool writable,
+TARN_PUBLIC int tarn_storage_borrow(void *data, uint64_t size, unsigned flags,
 	void (*release)(void *arg), void *arg, tarn_storage **ret)
 	TARN_NONNULL(6) TARN_MUST_CHECK;
 
@@ -254,7 +258,7 @@ TARN_PUBLIC int tarn_tensor_set_f64(tarn_tensor *tensor, const int64_t *index,
 TARN_PUBLIC int tarn_tensor_set_i64(tarn_tensor *tensor, const int64_t *index,
 	int64_t value) TARN_NONNULL(1) TARN_MUST_CHECK;
 TARN_PUBLIC int tarn_tensor_set_c64(tarn_tensor *tensor, const int64_t *index,
-	const float value[2]) TARN_NONNULL(1) TARN_MUST_CHECK;
+	const float value[2]) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
 
 /* Copies all elements in C order (or Fortran order), packed, into buf, which
  * has size bytes. */
@@ -326,6 +330,28 @@ TARN_PUBLIC int tarn_tensor_guard(tarn_tensor *tensor, void **ret)
 /* The tensor itself (one more reference) if it is contiguous, else a clone. */
 TARN_PUBLIC int tarn_tensor_contiguous(tarn_tensor *tensor, tarn_tensor **ret)
 	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+
+/* ---- pages --------------------------------------------------------- */
+
+/* What a tensor's memory consists of, as this process has it mapped. */
+struct tarn_tensor_pages {
+	uint64_t page_size; /* of its largest pages */
+	uint64_t bytes;	    /* that the tensor reaches, gaps included */
+	uint64_t covered;   /* of them, in pages of that size */
+	uint64_t reserved[5]; /* 0 */
+};
+
+/*
+ * Asks the kernel in what pages a tensor lies: those of a reserve, transparent
+ * huge ones or small ones, see tarnd.conf(5). Nothing is kept: it is looked up
+ * in this process's page tables, which takes some microseconds for each 2 MiB
+ * the first time, as reading there would. Before Linux 6.7 the figure of a
+ * tensor that is partly in huge pages may be too large. Any thread.
+ *
+ * -ENOTSUP: the tensor is in a file.
+ */
+TARN_PUBLIC int tarn_tensor_pages(const tarn_tensor *tensor,
+	struct tarn_tensor_pages *ret) TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
 /* ---- printing ------------------------------------------------------ */
 

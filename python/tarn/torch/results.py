@@ -349,7 +349,7 @@ class Results:
             for old in [n for n in self._wide if n < self._first]:
                 del self._wide[old]
 
-    # ---- of both, as of a multiprocessing.Queue ----
+    # ---- called in worker and parent, as on a multiprocessing.Queue ----
 
     def cancel_join_thread(self):
         pass

@@ -7,8 +7,7 @@
  * nothing on its own account, until the other could publish none. So each
  * version carries its publisher, and each domain counts its names by
  * publisher; a server that takes over counts them again while it walks all
- * names. A version that was written before there were publishers is charged to
- * the owner of its storage.
+ * names.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -74,29 +73,19 @@ void name_accounts_free(struct name_accounts *accounts)
 
 /* ---- publishers ---------------------------------------------------- */
 
-uint32_t quota_name_payer(
-	const struct domain *domain, uint32_t index, uint32_t publisher)
-{
-	return publisher == TABLE_NOBODY ? domain->table.storages[index].owner
-					 : publisher;
-}
-
 /* The account has had an entry since names_check_quota: none is added. */
-void quota_count_names(
-	struct domain *domain, uint32_t index, uint32_t publisher, int64_t n)
+void quota_count_names(struct domain *domain, uint32_t publisher, int64_t n)
 {
-	uint32_t uid = quota_name_payer(domain, index, publisher);
-	struct domain *user = quota_user(domain, uid);
+	struct domain *user = quota_user(domain, publisher);
 
-	name_accounts_add(&domain->names, uid, n);
+	name_accounts_add(&domain->names, publisher, n);
 	if (user)
 		user->account.used[QUOTA_NAMES] += (uint64_t)n;
 }
 
-int quota_find_name(struct domain *domain, uint32_t index, uint32_t publisher)
+int quota_find_name(struct domain *domain, uint32_t publisher)
 {
-	return name_accounts_add(
-		&domain->names, quota_name_payer(domain, index, publisher), 1);
+	return name_accounts_add(&domain->names, publisher, 1);
 }
 
 void quota_found_names(struct domain *domain)

@@ -7,7 +7,7 @@
  * that stamps do not reveal, such as stores through an old mapping, are found
  * by the daemon: it compares the header.
  */
-#include "lib/store/file_cache.h"
+#include "lib/store/open_files.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,9 +15,9 @@
 #include "base/fail.h"
 #include "lib/file/file.h"
 
-void file_cache_init(struct file_cache *cache)
+void open_files_init(struct open_files *cache)
 {
-	*cache = (struct file_cache) {0};
+	*cache = (struct open_files) {0};
 	pthread_mutex_init(&cache->lock, NULL);
 }
 
@@ -29,17 +29,17 @@ static void forget(struct cached_file *entry)
 	*entry = (struct cached_file) {0};
 }
 
-void file_cache_clear(struct file_cache *cache)
+void open_files_clear(struct open_files *cache)
 {
 	pthread_mutex_lock(&cache->lock);
-	for (int i = 0; i < FILE_CACHE_MAX; i++)
+	for (int i = 0; i < OPEN_FILES_MAX; i++)
 		forget(&cache->at[i]);
 	pthread_mutex_unlock(&cache->lock);
 }
 
-void file_cache_done(struct file_cache *cache)
+void open_files_done(struct open_files *cache)
 {
-	file_cache_clear(cache);
+	open_files_clear(cache);
 	pthread_mutex_destroy(&cache->lock);
 }
 
@@ -54,9 +54,9 @@ static bool is_at_its_path(const tarn_file *file)
 }
 
 /* With the lock held. */
-static tarn_file *find(struct file_cache *cache, const char *path)
+static tarn_file *find(struct open_files *cache, const char *path)
 {
-	for (int i = 0; i < FILE_CACHE_MAX; i++) {
+	for (int i = 0; i < OPEN_FILES_MAX; i++) {
 		struct cached_file *entry = &cache->at[i];
 
 		if (!entry->used || strcmp(entry->path, path) != 0)
@@ -77,10 +77,10 @@ static bool is_same(const tarn_file *file, const char *tensor)
 	return is_at_its_path(file) && (shard == file || is_at_its_path(shard));
 }
 
-void file_cache_forget(struct file_cache *cache, const tarn_file *file)
+void open_files_forget(struct open_files *cache, const tarn_file *file)
 {
 	pthread_mutex_lock(&cache->lock);
-	for (int i = 0; i < FILE_CACHE_MAX; i++)
+	for (int i = 0; i < OPEN_FILES_MAX; i++)
 		if (cache->at[i].used && cache->at[i].file == file)
 			forget(&cache->at[i]);
 	pthread_mutex_unlock(&cache->lock);
@@ -88,7 +88,7 @@ void file_cache_forget(struct file_cache *cache, const tarn_file *file)
 
 /* The stats are made without the lock: they may block. */
 static tarn_file *look_up(
-	struct file_cache *cache, const char *path, const char *tensor)
+	struct open_files *cache, const char *path, const char *tensor)
 {
 	tarn_file *file;
 
@@ -97,7 +97,7 @@ static tarn_file *look_up(
 	pthread_mutex_unlock(&cache->lock);
 	if (!file || is_same(file, tensor))
 		return file;
-	file_cache_forget(cache, file);
+	open_files_forget(cache, file);
 	return tarn_file_unref(file);
 }
 
@@ -113,11 +113,11 @@ static bool may_keep(const tarn_file *file)
 /* With the lock held: the entry of that path, else a free one, else the least
  * recently used. Two threads that open one path at once both come here, and an
  * entry for each would push out other files. */
-static struct cached_file *place_for(struct file_cache *cache, const char *path)
+static struct cached_file *place_for(struct open_files *cache, const char *path)
 {
 	struct cached_file *oldest = &cache->at[0];
 
-	for (int i = 0; i < FILE_CACHE_MAX; i++) {
+	for (int i = 0; i < OPEN_FILES_MAX; i++) {
 		struct cached_file *entry = &cache->at[i];
 
 		if (entry->used && strcmp(entry->path, path) == 0)
@@ -129,7 +129,7 @@ static struct cached_file *place_for(struct file_cache *cache, const char *path)
 }
 
 /* Without memory for it, it is not cached. */
-static void keep(struct file_cache *cache, const char *path, tarn_file *file)
+static void keep(struct open_files *cache, const char *path, tarn_file *file)
 {
 	size_t n = tarn_file_shard_count(file);
 	struct cached_shard *shards = calloc(n + !n, sizeof(*shards));
@@ -153,7 +153,7 @@ static void keep(struct file_cache *cache, const char *path, tarn_file *file)
 	pthread_mutex_unlock(&cache->lock);
 }
 
-int file_cache_open(struct file_cache *cache, const char *path,
+int open_files_open(struct open_files *cache, const char *path,
 	const char *tensor, tarn_file **ret)
 {
 	tarn_file *file = look_up(cache, path, tensor);
@@ -171,9 +171,9 @@ int file_cache_open(struct file_cache *cache, const char *path,
 
 /* With the lock held. */
 static struct cached_shard *find_shard(
-	struct file_cache *cache, const tarn_file *file, uint32_t shard)
+	struct open_files *cache, const tarn_file *file, uint32_t shard)
 {
-	for (int i = 0; i < FILE_CACHE_MAX; i++) {
+	for (int i = 0; i < OPEN_FILES_MAX; i++) {
 		struct cached_file *entry = &cache->at[i];
 
 		if (entry->used && entry->file == file &&
@@ -183,7 +183,7 @@ static struct cached_shard *find_shard(
 	return NULL;
 }
 
-bool file_cache_storage(struct file_cache *cache, const tarn_file *file,
+bool open_files_storage(struct open_files *cache, const tarn_file *file,
 	uint32_t shard, uint32_t *ret_index, uint64_t *ret_generation)
 {
 	const struct cached_shard *known;
@@ -200,7 +200,7 @@ bool file_cache_storage(struct file_cache *cache, const tarn_file *file,
 	return found;
 }
 
-void file_cache_note(struct file_cache *cache, const tarn_file *file,
+void open_files_note(struct open_files *cache, const tarn_file *file,
 	uint32_t shard, uint32_t index, uint64_t generation)
 {
 	struct cached_shard *known;

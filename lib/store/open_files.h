@@ -21,7 +21,7 @@
 
 /* Picked: a checkpoint's shards or a dataset's splits; each costs a
  * descriptor. */
-#define FILE_CACHE_MAX 8
+#define OPEN_FILES_MAX 8
 
 struct cached_shard {
 	/* The storage that holds its data range; generation 0: unknown. */
@@ -37,29 +37,29 @@ struct cached_file {
 	size_t n_shards;
 };
 
-struct file_cache {
+struct open_files {
 	pthread_mutex_t lock;
 	uint64_t tick;
-	struct cached_file at[FILE_CACHE_MAX];
+	struct cached_file at[OPEN_FILES_MAX];
 };
 
-void file_cache_init(struct file_cache *cache);
+void open_files_init(struct open_files *cache);
 /* Forgets all files; the cache can still be used, and locked. */
-void file_cache_clear(struct file_cache *cache);
-void file_cache_done(struct file_cache *cache);
+void open_files_clear(struct open_files *cache);
+void open_files_done(struct open_files *cache);
 
 /* The parsed file at a path; one reference. tensor: the one that is wanted, or
  * NULL; of an index only its shard must be unchanged. */
-int file_cache_open(struct file_cache *cache, const char *path,
+int open_files_open(struct open_files *cache, const char *path,
 	const char *tensor, tarn_file **ret);
 
 /* The storage that a shard of a file was loaded into, if it is known. */
-bool file_cache_storage(struct file_cache *cache, const tarn_file *file,
+bool open_files_storage(struct open_files *cache, const tarn_file *file,
 	uint32_t shard, uint32_t *ret_index, uint64_t *ret_generation);
 
 /* Forgets a file that turned out to have changed, or is to be read again. */
-void file_cache_forget(struct file_cache *cache, const tarn_file *file);
+void open_files_forget(struct open_files *cache, const tarn_file *file);
 
-/* Notes that storage, for a file that file_cache_open returned. */
-void file_cache_note(struct file_cache *cache, const tarn_file *file,
+/* Notes that storage, for a file that open_files_open returned. */
+void open_files_note(struct open_files *cache, const tarn_file *file,
 	uint32_t shard, uint32_t index, uint64_t generation);

@@ -3,7 +3,7 @@
  * The cache of parsed files: threads that open one path at the same moment
  * leave one entry of it, and push no other file out.
  */
-#include "lib/store/file_cache.h"
+#include "lib/store/open_files.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -19,10 +19,10 @@
 
 #define THREADS 8
 #define ROUNDS 50
-#define OTHERS (FILE_CACHE_MAX - 1)
+#define OTHERS (OPEN_FILES_MAX - 1)
 
-static char paths[FILE_CACHE_MAX][64]; /* the last one is opened by all */
-static struct file_cache cache;
+static char paths[OPEN_FILES_MAX][64]; /* the last one is opened by all */
+static struct open_files cache;
 static pthread_barrier_t barrier;
 
 static void make_file(char *path, size_t size, int i)
@@ -44,7 +44,7 @@ static const tarn_file *opened(const char *path)
 {
 	tarn_file *file;
 
-	if (file_cache_open(&cache, path, NULL, &file) < 0)
+	if (open_files_open(&cache, path, NULL, &file) < 0)
 		bail("%s: %s", path, tarn_error_message());
 	tarn_file_unref(file);
 	return file;
@@ -61,7 +61,7 @@ static int entries_of(const char *path)
 {
 	int n = 0;
 
-	for (int i = 0; i < FILE_CACHE_MAX; i++)
+	for (int i = 0; i < OPEN_FILES_MAX; i++)
 		n += cache.at[i].used && strcmp(cache.at[i].path, path) == 0;
 	return n;
 }
@@ -90,7 +90,7 @@ static int round_of_threads(void)
 	pthread_t threads[THREADS];
 	int wrong = 0;
 
-	file_cache_clear(&cache);
+	open_files_clear(&cache);
 	for (int i = 0; i < OTHERS; i++)
 		opened(paths[i]);
 	for (int i = 0; i < THREADS; i++)
@@ -98,7 +98,7 @@ static int round_of_threads(void)
 			bail("a thread cannot be made");
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
-	for (int i = 0; i < FILE_CACHE_MAX; i++)
+	for (int i = 0; i < OPEN_FILES_MAX; i++)
 		wrong += abs(entries_of(paths[i]) - 1);
 	return wrong;
 }
@@ -107,9 +107,9 @@ int main(void)
 {
 	int wrong = 0;
 
-	file_cache_init(&cache);
+	open_files_init(&cache);
 	pthread_barrier_init(&barrier, NULL, THREADS);
-	for (int i = 0; i < FILE_CACHE_MAX; i++)
+	for (int i = 0; i < OPEN_FILES_MAX; i++)
 		make_file(paths[i], sizeof(paths[i]), i);
 	if (!is_kept(paths[OTHERS])) {
 		skip(2, "files of this file system are not kept");
@@ -124,9 +124,9 @@ int main(void)
 			"has one entry of it, and one of each other file",
 			THREADS, ROUNDS);
 	}
-	for (int i = 0; i < FILE_CACHE_MAX; i++)
+	for (int i = 0; i < OPEN_FILES_MAX; i++)
 		unlink(paths[i]);
 	pthread_barrier_destroy(&barrier);
-	file_cache_done(&cache);
-	return done_any();
+	open_files_done(&cache);
+	return done(2);
 }
