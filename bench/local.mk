@@ -6,6 +6,7 @@ EXTRA_PROGRAMS = \
 	bench/convert \
 	bench/fill \
 	bench/first_use \
+	bench/gather \
 	bench/lease \
 	bench/load \
 	bench/lookup \
@@ -32,6 +33,7 @@ bench_clients_LDADD = lib/libcore.la
 bench_convert_LDADD = lib/libcore.la
 bench_fill_LDADD = lib/libcore.la
 bench_first_use_LDADD = lib/libtarn.la
+bench_gather_LDADD = lib/libtarn.la
 bench_lease_LDADD = lib/libcore.la
 bench_load_LDADD = lib/libtarn.la
 bench_lookup_LDADD = lib/libcore.la
@@ -62,6 +64,7 @@ BENCHES = \
 	bench/fill.sh \
 	bench/first_load.sh \
 	bench/first_use.sh \
+	bench/gather.sh \
 	bench/lease.sh \
 	bench/load.sh \
 	bench/lookup.sh \
@@ -88,6 +91,7 @@ EXTRA_DIST += \
 	$(BENCHES) \
 	bench/daemon.sh \
 	bench/fio.sh \
+	bench/gather.py \
 	bench/huge.sh \
 	bench/pair.h \
 	bench/py_channel.py \

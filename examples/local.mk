@@ -4,6 +4,7 @@ EXTRA_DIST += \
 	examples/hotswap.py \
 	examples/pipeline.py \
 	examples/readers.py \
+	examples/table.py \
 	examples/tasks.py \
 	$(NULL)
 noinst_PROGRAMS += \
@@ -15,6 +16,7 @@ noinst_PROGRAMS += \
 	examples/producer \
 	examples/publish \
 	examples/quickstart \
+	examples/table \
 	$(NULL)
 examples_consumer_LDADD = lib/libtarn.la
 examples_dlpack_LDADD = lib/libtarn.la
@@ -24,3 +26,4 @@ examples_open_LDADD = lib/libtarn.la
 examples_producer_LDADD = lib/libtarn.la
 examples_publish_LDADD = lib/libtarn.la
 examples_quickstart_LDADD = lib/libtarn.la
+examples_table_LDADD = lib/libtarn.la

@@ -74,6 +74,8 @@ lib_libcore_la_SOURCES = \
 	lib/move/raw_pair.c \
 	lib/move/raw_shuffle.c \
 	lib/move/raw_transpose.c \
+	lib/move/rows.c \
+	lib/move/rows.h \
 	lib/move/tile.c \
 	lib/move/tile.h \
 	lib/move/tile_channels.c \
@@ -158,12 +160,15 @@ lib_libcore_la_SOURCES = \
 	lib/copy/copy_env.h \
 	lib/copy/file_slots.c \
 	lib/copy/file_slots.h \
+	lib/copy/gather.c \
 	lib/copy/load.c \
 	lib/copy/copy_op.c \
 	lib/copy/copy_op.h \
 	lib/copy/pack.c \
 	lib/copy/pack.h \
 	lib/copy/ravel.c \
+	lib/copy/row_numbers.c \
+	lib/copy/row_numbers.h \
 	lib/copy/read_chunk.c \
 	lib/copy/read_plan.c \
 	lib/copy/read_plan.h \
@@ -361,6 +366,7 @@ tarninclude_HEADERS = \
 	lib/include/tarn/dtype.h \
 	lib/include/tarn/error.h \
 	lib/include/tarn/file.h \
+	lib/include/tarn/gather.h \
 	lib/include/tarn/layout.h \
 	lib/include/tarn/node.h \
 	lib/include/tarn/report.h \

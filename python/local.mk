@@ -25,6 +25,7 @@ python_tarn__tarn_la_SOURCES = \
 	python/elements.c \
 	python/errors.c \
 	python/file.c \
+	python/gather.c \
 	python/item.c \
 	python/libraries.c \
 	python/module.c \

@@ -91,6 +91,7 @@ extern PyMethodDef view_methods[];
 extern PyMethodDef shape_methods[];
 extern PyMethodDef element_methods[];
 extern PyMethodDef copy_methods[];
+extern PyMethodDef gather_methods[];
 extern PyMethodDef array_methods[];
 extern PyMethodDef dlpack_methods[];
 extern PyGetSetDef array_properties[];

@@ -303,7 +303,7 @@ static PyGetSetDef all_properties[24];
 static void join_parts(void)
 {
 	PyMethodDef *const parts[] = {asking_methods, view_methods,
-		shape_methods, element_methods, copy_methods,
+		shape_methods, element_methods, copy_methods, gather_methods,
 		array_methods, dlpack_methods};
 	PyGetSetDef *const more[] = {properties, array_properties};
 	size_t n = 0;

@@ -236,6 +236,8 @@ check-again: all
 USER_EXCEPT = \
 	$(FUZZ_TESTS) \
 	tests/lib/dtype \
+	tests/lib/gather \
+	tests/lib/gather_refused \
 	tests/lib/layout_expr \
 	tests/lib/layout_make \
 	tests/lib/layout_pairs \
@@ -379,6 +381,7 @@ TSAN_TESTS = \
 	tests/store/open_files \
 	tests/lib/file_lock \
 	tests/lib/file_map \
+	tests/lib/gather \
 	tests/lib/io_engine \
 	tests/shm/lease \
 	tests/store/lease_book \

@@ -39,6 +39,7 @@ static void test_sizes(void)
 		SIZE_IS(tarn_copy_info, 136),
 		SIZE_IS(tarn_copy_options, 136),
 		SIZE_IS(tarn_descriptor, 256),
+		SIZE_IS(tarn_gather_options, 72),
 		SIZE_IS(tarn_layout, 208),
 		SIZE_IS(tarn_load_info, 112),
 		SIZE_IS(tarn_load_options, 96),
@@ -120,6 +121,7 @@ static void test_copies(tarn_tensor *dst, tarn_tensor *src, tarn_file *file)
 	REFUSES(tarn_copy_options, ZERO, tarn_copy(dst, src, &o, NULL));
 	REFUSES(tarn_copy_options, ZERO,
 		tarn_file_load(file, "a", &o, NULL, &t));
+	REFUSES(tarn_gather_options, ZERO, tarn_gather(dst, src, src, &o));
 	REFUSES(tarn_stream_options, ZERO, tarn_stream_new(&o, &s));
 	if (tarn_stream_new(NULL, &s) < 0)
 		bail("%s", tarn_error_message());

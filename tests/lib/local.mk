@@ -17,6 +17,8 @@ LIB_TESTS = \
 	tests/lib/fill_fails \
 	tests/lib/fill_faults \
 	tests/lib/fuzz_files \
+	tests/lib/gather \
+	tests/lib/gather_refused \
 	tests/lib/head \
 	tests/lib/io_engine \
 	tests/lib/layout_expr \

@@ -57,6 +57,7 @@
 #include <tarn/tensor.h>
 #include <tarn/dlpack.h>
 #include <tarn/copy.h>
+#include <tarn/gather.h>
 #include <tarn/file.h>
 #include <tarn/save.h>
 #include <tarn/store.h>
