@@ -211,6 +211,7 @@ include tests/cli/local.mk
 include tests/python/local.mk
 include tests/models/local.mk
 include tests/soak/local.mk
+include tests/vm/local.mk
 
 # What says the same whatever was built with whatever options: texts and links,
 # models, and a wheel, which has a build of its own.
