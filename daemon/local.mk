@@ -47,6 +47,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/keeper/systemd.c \
 	daemon/keeper/systemd.h \
 	daemon/keeper/upgrade.c \
+	daemon/loader/copy.c \
 	daemon/loader/file.c \
 	daemon/loader/header.c \
 	daemon/loader/internal.h \
@@ -111,6 +112,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server/inspect/self_check.c \
 	daemon/server/load/assign.c \
 	daemon/server/load/commit_names.c \
+	daemon/server/load/copy.c \
 	daemon/server/load/end.c \
 	daemon/server/load/find.c \
 	daemon/server/load/internal.h \
@@ -168,6 +170,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server/storage/pressure_relief.c \
 	daemon/server/storage/pressure_relief.h \
 	daemon/server/storage/reclaim.c \
+	daemon/server/storage/replicas.c \
 	daemon/server/storage/storage.c \
 	daemon/server/storage/storage.h \
 	$(NULL)

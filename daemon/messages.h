@@ -55,7 +55,7 @@ enum daemon_message {
 	D_LOADER_KILL,   /* msg_loader: it does not answer */
 	D_DOMAIN_EMPTY,  /* msg_domain: nothing is left under it */
 	/* server -> loader */
-	L_FILE = 1200, /* msg_file, fds: buffered [, direct]: identify it */
+	L_FILE = 1200, /* msg_file, fds: [buffered [, direct]]: identify it */
 	L_FILL,        /* msg_fill, n_ranges x msg_fill_range */
 	L_DROP,        /* msg_job: stop and forget it; answered by L_DROPPED */
 	L_FORGET,      /* msg_forget: nothing lies in that segment any more */
@@ -239,6 +239,9 @@ struct msg_forget {
 struct msg_file {
 	uint64_t job;
 	struct file_version seen; /* as in msg_load */
+	/* Without a descriptor: no file, but bytes of the pool. */
+	uint64_t copy_offset;
+	uint64_t copy_size;
 };
 
 struct msg_identity {

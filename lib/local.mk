@@ -247,6 +247,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/load_verified.c \
 	lib/store/loaded.c \
 	lib/store/node.c \
+	lib/store/node.h \
 	lib/store/not_kept.c \
 	lib/store/not_kept.h \
 	lib/store/open_files.c \
@@ -269,6 +270,9 @@ lib_libcore_la_SOURCES = \
 	lib/store/cow.h \
 	lib/store/cow_map.c \
 	lib/store/cow_map.h \
+	lib/store/replica.c \
+	lib/store/replica.h \
+	lib/store/replicate.c \
 	lib/store/report.c \
 	lib/store/publish.c \
 	lib/store/publish_plan.c \

@@ -40,6 +40,7 @@ shm_libshm_la_SOURCES = \
 	shm/table_prefault.c \
 	shm/table_read.c \
 	shm/table_records.c \
+	shm/table_replicas.c \
 	shm/table_recover.c \
 	shm/table_segments.c \
 	shm/table_set.c \

@@ -34,6 +34,7 @@ enum wire_type {
 	WIRE_CHECK = 14,   /* -> WIRE_CHECKED */
 	WIRE_CHANNEL = 16, /* -> WIRE_CHANNEL_IS */
 	WIRE_RESENT = 17,  /* no answer; see "Resuming" */
+	WIRE_DROP_REPLICAS = 18, /* msg_drop_replicas -> WIRE_DONE */
 	/* replies */
 	WIRE_WELCOME = 101,
 	WIRE_SEGMENT_FDS = 102,
@@ -140,11 +141,34 @@ struct msg_load {
 	struct file_version seen;
 };
 #define LOAD_FRESH 1u /* read the file even if its bytes are kept */
+/* There is no file, and no descriptor: a msg_copied follows msg_load, and the
+ * one range is of all bytes of that storage. A replica of it is made on the node
+ * that the flags name. */
+#define LOAD_COPY 2u
+/* LOAD_COPY: no replica, but a storage to which each of the names then leads as
+ * a new version, if it still leads to the old one. */
+#define LOAD_MOVE 4u
 /* Above the longest header that the library parses, which is safetensors' own
  * limit of 100,000,008 bytes. */
 #define LOAD_HEADER_MAX (128u << 20)
 #define LOAD_RANGES_MAX 64u    /* picked; a file has one */
 #define LOAD_NAMES_MAX 500000u /* some 64 MiB of message */
+
+/* Of a storage that is live, or of the one that it is a replica of. None is
+ * left on that node, or on all of them (-1); a client that holds one keeps
+ * it. */
+struct msg_drop_replicas {
+	uint32_t index;
+	int32_t node;
+	uint64_t generation;
+};
+
+/* A storage that the client holds. */
+struct msg_copied {
+	uint32_t index;
+	uint32_t pad;
+	uint64_t generation;
+};
 
 struct msg_range {
 	uint64_t file_offset;

@@ -70,6 +70,7 @@ uint32_t table_signature(void)
 		offsetof(struct table_storage, landed),
 		offsetof(struct table_storage, file_offset),
 		offsetof(struct table_storage, flags),
+		offsetof(struct table_storage, of_generation),
 		sizeof(struct table_completion),
 		offsetof(struct table_completion, request),
 		offsetof(struct completed, size),

@@ -199,7 +199,15 @@ struct table_storage {
 	struct digest header;
 	uint32_t flags;     /* STORAGE_* */
 	uint32_t loader_id; /* while it is FILLING: the number of its loader */
-	uint64_t pad[3];
+	/* Index + 1 of the first replica of this storage, or, in a replica, of
+	 * the next one of the same storage; 0: there is none. A hint: a reader
+	 * holds what it leads to, and then looks at of and of_generation. */
+	_Atomic uint32_t replica;
+	uint32_t replica_node; /* of a replica: where it lies */
+	/* STORAGE_REPLICA: the storage whose bytes these are. */
+	uint64_t of_generation;
+	uint32_t of;
+	uint32_t pad;
 };
 /* Its bytes are a memfd of its own, which WIRE_STORAGE returns: pool is
  * TABLE_POOL_OWN, base is 0. */
@@ -215,6 +223,8 @@ struct table_storage {
 /* Loaded, and found by every client that proves the same version of its
  * file. */
 #define STORAGE_KEPT 32u
+/* The bytes of another storage once more, on another node: table_replicas.c. */
+#define STORAGE_REPLICA 64u
 #define TABLE_POOL_OWN UINT32_MAX
 
 /* What is taken for it, in whole pages. */
@@ -310,6 +320,27 @@ int table_create(int fd, uint64_t instance, uint64_t seed, uint32_t domain,
  * -EPROTO with a sentence that names the difference. */
 int table_map(int fd, bool writable, struct table *ret);
 void table_unmap(struct table *table);
+
+/* ---- replicas (any process, any thread; no system call) ------------- */
+
+/* A storage has at most one on each node. */
+#define TABLE_REPLICAS_MAX 64u /* NODES_MAX */
+
+struct table_replica {
+	uint32_t index;
+	uint32_t node;
+	uint64_t generation;
+};
+
+/*
+ * Up to TABLE_REPLICAS_MAX of those that a storage has at this moment. They may
+ * be gone at the next: a reader takes a lease and then asks table_is_replica,
+ * which is true for as long as the lease is held.
+ */
+uint32_t table_replicas(const struct table *table, uint32_t index,
+	uint64_t generation, struct table_replica *ret);
+bool table_is_replica(
+	const struct table_storage *held, uint32_t of, uint64_t generation);
 
 /* Maps the pages in use, so that the first look-ups do not fault. A hint: it
  * cannot fail, and does nothing for very large regions. */

@@ -17,7 +17,8 @@
 
 #define STORAGE_FLAGS                                                          \
 	(STORAGE_OWN | STORAGE_MUTABLE | STORAGE_CREATED |                     \
-		STORAGE_QUARANTINE | STORAGE_CHANNEL | STORAGE_KEPT)
+		STORAGE_QUARANTINE | STORAGE_CHANNEL | STORAGE_KEPT |          \
+		STORAGE_REPLICA)
 /* The flags that a channel has too. */
 #define CHANNEL_FLAGS (STORAGE_OWN | STORAGE_MUTABLE | STORAGE_CREATED)
 

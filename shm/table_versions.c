@@ -35,8 +35,8 @@ int table_find_written(const struct table *table, const char *name,
 	return -ENOENT;
 }
 
-int table_publisher(const struct table *table, const char *name,
-	size_t name_size, struct tarn_descriptor *ret, uint32_t *ret_uid)
+int table_standing(const struct table *table, const char *name,
+	size_t name_size, struct table_standing *ret)
 {
 	const struct name_record *record = record_find(table, name, name_size);
 	uint64_t commit;
@@ -47,7 +47,10 @@ int table_publisher(const struct table *table, const char *name,
 	i = version_pick(record, committed_of(table), &commit);
 	if (i < 0 || record->versions[i].flags & NAME_REMOVED)
 		return -ENOENT;
-	*ret = record->versions[i].descriptor;
-	*ret_uid = publisher_of(&record->versions[i]);
+	*ret = (struct table_standing) {
+		.descriptor = record->versions[i].descriptor,
+		.uid = publisher_of(&record->versions[i]),
+		.expires = record->versions[i].expires,
+	};
 	return 0;
 }

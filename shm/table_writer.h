@@ -94,10 +94,25 @@ uint64_t table_next_expiry(const struct table_writer *writer);
 /* Removes, in a transaction that is open and has no other changes, all names
  * that have ended at that time: how many, or -ENOMEM and nothing is removed. */
 int64_t table_expire(struct table_writer *writer, uint64_t now);
-/* The descriptor under a name, and the user that has published it, as in
- * table_name_fn. -ENOENT, without a sentence. */
-int table_publisher(const struct table *table, const char *name,
-	size_t name_size, struct tarn_descriptor *ret, uint32_t *ret_uid);
+
+/* What a name leads to, and what was stamped on it. */
+struct table_standing {
+	struct tarn_descriptor descriptor;
+	uint32_t uid; /* of table_stamp, as in table_name_fn */
+	uint64_t expires;
+};
+/* -ENOENT, without a sentence. */
+int table_standing(const struct table *table, const char *name,
+	size_t name_size, struct table_standing *ret);
+
+/*
+ * Shows a live STORAGE_REPLICA to readers of the storage that it is of, and
+ * takes it from them. A server that takes over shows those that it finds again,
+ * after table_replicas_forget of all storages.
+ */
+void table_replica_show(struct table_writer *writer, uint32_t index);
+void table_replica_hide(struct table_writer *writer, uint32_t index);
+void table_replicas_forget(struct table_writer *writer, uint32_t index);
 /* Wakes waiters on header.changed for events other than commits: bytes landed,
  * a storage's state. As wake_all() in wake.h; so does table_commit. */
 void table_wake(struct table_writer *writer);

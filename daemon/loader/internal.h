@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The loader's own nouns. One loader (loader.c) has jobs (loader/job.c), each
- * a client's file (loader/file.c) and a place in the pool (loader/target.c).
+ * a client's file (loader/file.c), or bytes of the pool (loader/copy.c), and a
+ * place in the pool (loader/target.c).
  */
 #pragma once
 
@@ -34,10 +35,11 @@ struct loader_job {
 	struct loader_job *next;
 	uint64_t id;
 	enum loader_job_state state;
-	bool dropped; /* to be answered with L_DROPPED */
-	int buffered_fd;
-	int direct_fd; /* -1: none was given */
-	bool prompt;   /* io_nowait_works */
+	bool dropped;    /* to be answered with L_DROPPED */
+	int buffered_fd; /* -1: its bytes are in the pool: loader/copy.c */
+	int direct_fd;   /* -1: none was given */
+	uint64_t copy_offset;
+	bool prompt; /* io_nowait_works */
 	struct msg_identity identity;
 	struct file_version seen; /* by its client */
 
@@ -115,7 +117,31 @@ int header_go_on(struct loader_process *loader, struct loader_job *job);
 /* Takes NULL and returns NULL. */
 struct loader_header *header_free(struct loader_header *header);
 
+/* ---- loader/copy.c --------------------------------------------------- */
+
+/* Has it no file? */
+bool copy_is(const struct loader_job *job);
+/* Is one of them under way, so that there is something to do without an event? */
+bool copies_go_on(const struct loader_process *loader);
+/* May the bytes be read, and written where they say? */
+int copy_check(
+	const struct loader_process *loader, const struct loader_job *job);
+void copy_begin(struct loader_process *loader, struct loader_job *job);
+/* Some more of its bytes: 0, those were the last; or 1. */
+int copy_step(struct loader_process *loader, struct loader_job *job);
+
 /* ---- loader/target.c ------------------------------------------------- */
+
+/* Are all bytes of [at, end) of the pool in segments that are mapped here? */
+bool loader_has_mapped(
+	const struct loader_process *loader, uint64_t at, uint64_t end);
+/* The byte of the pool, which is mapped; *n is reduced to what follows it in
+ * one piece. */
+void *loader_bytes_at(
+	const struct loader_process *loader, uint64_t at, uint64_t *n);
+/* Those bytes of the pool are about to be written: pages_want. */
+void loader_want_pages(
+	struct loader_process *loader, uint64_t at, uint64_t size);
 
 /* May the ranges be read, and written where they say? */
 int loader_check_target(const struct loader_process *loader,

@@ -104,6 +104,31 @@ static void dropped(struct loader_process *loader, uint64_t id)
 	loader_send(loader, L_DROPPED, &body, sizeof(body));
 }
 
+/* What its bytes are; takes the descriptors over, if there are any. */
+static int identify(const struct msg_file *file, struct wire_message *message,
+	struct loader_job *job)
+{
+	int r;
+
+	job->buffered_fd = job->direct_fd = -1;
+	if (!message->n_fds) {
+		job->identity.file.size = file->copy_size;
+		job->copy_offset = file->copy_offset;
+		return 0;
+	}
+	r = loader_identify(message->fds[0],
+		message->n_fds > 1 ? message->fds[1] : -1, &file->seen,
+		&job->identity);
+	if (r < 0)
+		return r;
+	job->seen = file->seen;
+	job->buffered_fd = wire_take_fd(message, 0);
+	job->direct_fd = wire_take_fd(message, 1);
+	/* Asked here, where the server sees when there is no answer. */
+	job->prompt = io_nowait_works(job->buffered_fd);
+	return 0;
+}
+
 static int new_job(struct loader_process *loader, const struct msg_file *file,
 	struct wire_message *message)
 {
@@ -114,26 +139,19 @@ static int new_job(struct loader_process *loader, const struct msg_file *file,
 	if (find(loader, id))
 		return tarn_fail(EEXIST, "there is a job %llu already",
 			(unsigned long long)id);
-	if (message->n_fds < 1 || message->n_fds > 2)
+	if (message->n_fds < 0 || message->n_fds > 2)
 		return tarn_fail(EINVAL,
-			"a load came with %d descriptors instead of 1 or 2",
+			"a load came with %d descriptors instead of 0 to 2",
 			message->n_fds);
 	job = calloc(1, sizeof(*job));
 	if (!job)
 		return tarn_fail(ENOMEM, "no memory for a load");
-	r = loader_identify(message->fds[0],
-		message->n_fds > 1 ? message->fds[1] : -1, &file->seen,
-		&job->identity);
+	r = identify(file, message, job);
 	if (r < 0) {
 		free(job);
 		return r;
 	}
 	job->id = job->identity.job = id;
-	job->seen = file->seen;
-	job->buffered_fd = wire_take_fd(message, 0);
-	job->direct_fd = wire_take_fd(message, 1);
-	/* Asked here, where the server sees when there is no answer. */
-	job->prompt = io_nowait_works(job->buffered_fd);
 	while (*at)
 		at = &(*at)->next;
 	*at = job;
@@ -182,7 +200,7 @@ void job_drop(struct loader_process *loader, const struct wire_message *message)
 	if (!job_of(loader, message, &id))
 		return;
 	job = find(loader, id);
-	if (job && job->state == JOB_FILLING) {
+	if (job && job->state == JOB_FILLING && !copy_is(job)) {
 		/* Answered when what is in flight has landed. */
 		job->dropped = true;
 		tarn_fill_cancel(job->fill);
@@ -198,6 +216,7 @@ static int take_target(struct loader_process *loader, struct loader_job *job,
 	const struct msg_fill *target, const struct wire_message *message)
 {
 	uint32_t n = target->n_ranges;
+	int r;
 
 	if (n < 1 || n > LOAD_RANGES_MAX ||
 		message->size != sizeof(*target) + n * sizeof(job->ranges[0]))
@@ -211,8 +230,9 @@ static int take_target(struct loader_process *loader, struct loader_job *job,
 		n * sizeof(job->ranges[0]));
 	if (!loader->io)
 		return tarn_fail_verbatim(-loader->io_error, loader->io_text);
-	return loader_check_target(
+	r = loader_check_target(
 		loader, &job->identity, &job->target, job->ranges);
+	return r == 0 && copy_is(job) ? copy_check(loader, job) : r;
 }
 
 void job_fill(struct loader_process *loader, const struct wire_message *message)
@@ -263,6 +283,10 @@ static int begin(struct loader_process *loader, struct loader_job *job)
 	job->reported_at = clock_ns(CLOCK_MONOTONIC);
 	/* Nothing yet: but if this file blocks, the server knows it by this. */
 	loader_send(loader, L_PROGRESS, &body, sizeof(body));
+	if (copy_is(job)) {
+		copy_begin(loader, job);
+		return 0;
+	}
 	return job->seen.header_size ? header_begin(loader, job)
 				     : begin_range(loader, job);
 }
@@ -347,7 +371,12 @@ static bool advance(struct loader_process *loader, struct loader_job *job)
 		r = begin(loader, job);
 		r = r < 0 ? r : 1;
 	}
-	while (r > 0 && tarn_fill_finished(job->fill)) {
+	if (r > 0 && copy_is(job)) {
+		r = copy_step(loader, job);
+		if (r == 0)
+			loader_zero_rest(loader, job);
+	}
+	while (r > 0 && !copy_is(job) && tarn_fill_finished(job->fill)) {
 		if (job->dropped) {
 			dropped(loader, job->id);
 			job_free(loader, job);
@@ -390,7 +419,7 @@ void jobs_advance(struct loader_process *loader)
 	while ((job = next_waiting(loader)))
 		advance(loader, job);
 	for (job = loader->jobs; job; job = job->next)
-		if (job->state == JOB_FILLING)
+		if (job->state == JOB_FILLING && !copy_is(job))
 			tarn_fill_pump(job->fill,
 				MAX(TARN_IO_DEPTH / loader->n_filling, 1u));
 }

@@ -135,6 +135,8 @@ static int idle_ms(struct loader_process *loader)
 {
 	int ms = pause_ms(loader);
 
+	if (copies_go_on(loader))
+		return 0;
 	if (!loader->io)
 		return ms;
 	if (loader_register_next(loader))
@@ -157,8 +159,8 @@ static int wait(struct loader_process *loader)
 	int r = 0;
 
 	if (reading) {
-		r = tarn_io_submit_and_wait(
-			loader->io, BATCH, loader->patience);
+		r = tarn_io_submit_and_wait(loader->io, BATCH,
+			copies_go_on(loader) ? 0 : loader->patience);
 		if (r < 0)
 			return r;
 		loader->patience =

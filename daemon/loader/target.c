@@ -38,7 +38,7 @@ static uint32_t segment_at(const struct loader_process *loader, uint64_t at)
 	return loader->n_segments;
 }
 
-static bool mapped(
+bool loader_has_mapped(
 	const struct loader_process *loader, uint64_t at, uint64_t end)
 {
 	while (at < end) {
@@ -89,7 +89,7 @@ int loader_check_target(const struct loader_process *loader,
 	uint64_t end;
 
 	if (add_u64(target->alloc_offset, target->alloc_size, &end) ||
-		!mapped(loader, target->alloc_offset, end))
+		!loader_has_mapped(loader, target->alloc_offset, end))
 		return tarn_fail(EFAULT,
 			"the allocation of %llu bytes at %llu is not inside "
 			"the %u segments that this loader has mapped",
@@ -201,6 +201,37 @@ void loader_go_near(struct loader_process *loader, const struct loader_job *job)
 	node_stay(node);
 }
 
+/* Only the pages of segment k. */
+static void want_pages(
+	struct loader_process *loader, uint32_t k, uint64_t at, uint64_t size)
+{
+	const struct mapped_segment *s = &loader->segments[k];
+
+	pages_want(loader->pages, k, node_of(s), s->addr, s->size,
+		MAX(at, s->offset) - s->offset,
+		MIN(at + size, s->offset + s->size) - s->offset);
+}
+
+void loader_want_pages(
+	struct loader_process *loader, uint64_t at, uint64_t size)
+{
+	for (uint32_t k = segment_at(loader, at); k < loader->n_segments; k++) {
+		if (loader->segments[k].offset >= at + size)
+			break;
+		want_pages(loader, k, at, size);
+	}
+}
+
+void *loader_bytes_at(
+	const struct loader_process *loader, uint64_t at, uint64_t *n)
+{
+	const struct mapped_segment *s =
+		&loader->segments[segment_at(loader, at)];
+
+	*n = MIN(*n, s->offset + s->size - at);
+	return (char *)s->addr + (at - s->offset);
+}
+
 int loader_fill_range(struct loader_process *loader,
 	const struct loader_job *job, uint32_t i, struct tarn_fill **ret)
 {
@@ -229,11 +260,7 @@ int loader_fill_range(struct loader_process *loader,
 
 		if (s->offset >= range->pool_offset + range->size)
 			break;
-		pages_want(loader->pages, k, node_of(s), s->addr, s->size,
-			MAX(range->pool_offset, s->offset) - s->offset,
-			MIN(range->pool_offset + range->size,
-				s->offset + s->size) -
-				s->offset);
+		want_pages(loader, k, range->pool_offset, range->size);
 		segments[n++] = (struct tarn_fill_segment) {
 			.addr = s->addr,
 			.pool_offset = s->offset,
@@ -248,15 +275,24 @@ int loader_fill_range(struct loader_process *loader,
 
 /* ---- forgetting a segment -------------------------------------------- */
 
+static bool meets(const struct mapped_segment *s, uint64_t at, uint64_t size)
+{
+	return at < s->offset + s->size && s->offset < at + size;
+}
+
 static bool in_use(
 	const struct loader_process *loader, const struct mapped_segment *s)
 {
-	for (const struct loader_job *job = loader->jobs; job; job = job->next)
-		if (job->state != JOB_IDENTIFIED &&
-			job->target.alloc_offset < s->offset + s->size &&
-			s->offset < job->target.alloc_offset +
-					    job->target.alloc_size)
+	for (const struct loader_job *job = loader->jobs; job;
+		job = job->next) {
+		if (job->state == JOB_IDENTIFIED)
+			continue;
+		if (meets(s, job->target.alloc_offset, job->target.alloc_size))
 			return true;
+		if (copy_is(job) &&
+			meets(s, job->copy_offset, job->identity.file.size))
+			return true;
+	}
 	return false;
 }
 

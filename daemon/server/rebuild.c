@@ -42,6 +42,9 @@
  * - Quarantine. The flag is written before the word; an entry that has it and
  *   is still FILLING is judged as one that is FILLING. At its end the extent
  *   is given back in private, then the word is written.
+ * - Replicas. The entry of one says which storage it is of, so the lists are
+ *   made again; one that a dead server had not shown yet is shown, unless there
+ *   is another on its node. It is released if its storage is live no more.
  * - Channels. What the dead held in a ring is given back in steps that can be
  *   done again (shm/ring_internal.h), by any server that compares its
  *   participants with the connections. Each server does that when it begins.
@@ -147,6 +150,8 @@ static int rebuild_storage(struct domain *domain, uint32_t index)
 		return r;
 	if (state == STORAGE_LIVE && entry->flags & STORAGE_KEPT)
 		cache_keep(domain, index);
+	else if (state == STORAGE_LIVE && entry->flags & STORAGE_REPLICA)
+		return 0; /* below, when all that it may be of are known */
 	else if (!domain->storages.infos[index].names)
 		let_go(domain, index);
 	else
@@ -171,6 +176,7 @@ static int rebuild_domain(struct domain *domain)
 	if (r < 0)
 		return tarn_fail_prefix(
 			r, "control region of domain %u: ", domain->number);
+	replicas_rebuild(domain);
 	quota_found_names(domain);
 	table_wake(domain->writer);
 	return 0;

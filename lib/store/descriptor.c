@@ -8,11 +8,12 @@
 #include <string.h>
 
 #include "base/fail.h"
+#include "lib/store/replica.h"
 #include "lib/store/store.h"
 #include "lib/tensor/tensor.h"
 
-int store_import(
-	tarn_store *store, const struct tarn_descriptor *d, tarn_tensor **ret)
+static int import(tarn_store *store, const struct tarn_descriptor *d,
+	bool nearest, tarn_tensor **ret)
 {
 	_cleanup_storage_ tarn_storage *storage = NULL;
 	struct tarn_layout layout;
@@ -28,7 +29,22 @@ int store_import(
 	r = descriptor_fits(d, &layout, &entry, &base);
 	if (r < 0)
 		return r;
+	if (nearest)
+		replica_prefer(
+			store, d->storage, d->generation, &entry, &storage);
 	return tarn_tensor_new_checked(storage, base, &layout, ret);
+}
+
+int store_import(
+	tarn_store *store, const struct tarn_descriptor *d, tarn_tensor **ret)
+{
+	return import(store, d, false, ret);
+}
+
+int store_import_nearest(
+	tarn_store *store, const struct tarn_descriptor *d, tarn_tensor **ret)
+{
+	return import(store, d, true, ret);
 }
 
 int tarn_store_import(tarn_store *store,

@@ -24,7 +24,6 @@
 #include "lib/io/io_mode.h"
 #include "lib/store/message_body.h"
 #include "shm/table.h"
-#include "shm/messages.h"
 
 #define LABEL_MAX 1024u
 

@@ -6,7 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <tarn/file.h>
+#include <tarn/store.h>
+
+#include "shm/messages.h"
 
 struct load_request {
 	unsigned char *body;
@@ -21,3 +23,12 @@ struct load_request {
 int load_request_make(const tarn_file *file, const char *name, bool fresh,
 	uint32_t place, struct load_request *ret);
 void load_request_free(struct load_request *request);
+
+/*
+ * Has the daemon do it: what it says of that, and the storage, which is held. Of
+ * the options only progress and its arg are used. 1: it was done, but the
+ * storage was gone again before it could be held.
+ */
+int store_load_request(tarn_store *store, const struct load_request *request,
+	const struct tarn_load_options *options, struct msg_loaded *ret_loaded,
+	tarn_storage **ret);

@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/memory_policy.h"
+#include "lib/store/node.h"
 #include "lib/store/own_place.h"
 #include "lib/store/store.h"
 #include "lib/tensor/tensor.h"
@@ -53,13 +54,25 @@ static uint32_t place_in_pool(
 	return place;
 }
 
-static int node_of_place(uint32_t place, int *ret)
+int store_place_node(const struct table *table, uint32_t pool, uint64_t base,
+	uint64_t size, int *ret_node)
 {
+	uint32_t place = place_in_pool(table, pool, base, size);
+
 	if (place == PLACE_UNKNOWN)
-		return not_known("the daemon did not look its memory up");
-	*ret = place == PLACE_SPREAD ? TARN_NODE_SEVERAL
-				     : (int)(place - PLACE_NODES);
+		return -ENODATA;
+	*ret_node = place == PLACE_SPREAD ? TARN_NODE_SEVERAL
+					  : (int)(place - PLACE_NODES);
 	return 0;
+}
+
+static int node_in_pool(const struct shared_storage *shared, uint64_t offset,
+	uint64_t size, int *ret)
+{
+	int r = store_place_node(&shared->store->table, shared->pool,
+		shared->base + offset, size, ret);
+
+	return r < 0 ? not_known("the daemon did not look its memory up") : 0;
 }
 
 /* ---- elsewhere --------------------------------------------------------- */
@@ -115,12 +128,8 @@ int tarn_tensor_node(const tarn_tensor *tensor, int *ret_node)
 	if (!n)
 		return not_known("it has no bytes");
 	if (shared && !shared->own)
-		return node_of_place(
-			place_in_pool(&shared->store->table, shared->pool,
-				shared->base +
-					(uint64_t)((char *)at -
-						   (char *)storage->data),
-				n),
+		return node_in_pool(shared,
+			(uint64_t)((char *)at - (char *)storage->data), n,
 			ret_node);
 	return node_of_memory(at, n, ret_node);
 }

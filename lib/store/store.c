@@ -296,7 +296,7 @@ const char *tarn_store_pool(const tarn_store *store)
 
 /* ---- the daemon ------------------------------------------------------ */
 
-static int call_for_nothing(
+int store_call_for_nothing(
 	struct tarn_store *store, uint16_t type, const void *body, size_t size)
 {
 	struct wire_message reply;
@@ -314,7 +314,8 @@ int tarn_store_remove(tarn_store *store, const char *name)
 	size_t size = strlen(name);
 	int r = name_check(name, size);
 
-	return r < 0 ? r : call_for_nothing(store, WIRE_REMOVE, name, size);
+	return r < 0 ? r
+		     : store_call_for_nothing(store, WIRE_REMOVE, name, size);
 }
 
 int store_ping(struct tarn_store *store)
@@ -348,5 +349,5 @@ int store_await(
 
 int tarn_store_stop(tarn_store *store)
 {
-	return call_for_nothing(store, WIRE_STOP, NULL, 0);
+	return store_call_for_nothing(store, WIRE_STOP, NULL, 0);
 }

@@ -126,11 +126,18 @@ int store_ping(struct tarn_store *store) _must_check_;
 int store_await(struct tarn_store *store, struct call *call,
 	struct wire_message *ret) _must_check_;
 
+/* A request whose answer is WIRE_DONE. */
+int store_call_for_nothing(
+	struct tarn_store *store, uint16_t type, const void *body, size_t size);
+
 /* ---- descriptor.c ----------------------------------------------------- */
 
 /* tarn_store_import for a descriptor in private memory. */
 int store_import(struct tarn_store *store, const struct tarn_descriptor *d,
 	tarn_tensor **ret);
+/* The same for what a name leads to: of its replicas the nearest. */
+int store_import_nearest(struct tarn_store *store,
+	const struct tarn_descriptor *d, tarn_tensor **ret);
 
 /* ---- store_storage.c -------------------------------------------------- */
 

@@ -55,7 +55,7 @@ int tarn_store_lookup(tarn_store *store, const char *name, tarn_tensor **ret)
 		if (r == -ENOENT)
 			return r;
 		if (r >= 0)
-			r = store_import(store, &found.descriptor, ret);
+			r = store_import_nearest(store, &found.descriptor, ret);
 	}
 	return r < 0 ? tarn_fail_prefix(r, "'%.200s': ", name) : 0;
 }

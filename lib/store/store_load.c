@@ -237,7 +237,6 @@ static int take_loaded(
 	return r;
 }
 
-/* 1: loaded, but gone again before it could be held. */
 static int attempt(struct tarn_store *store, const struct load_request *request,
 	const struct tarn_load_options *options, struct msg_loaded *ret_loaded,
 	tarn_storage **ret)
@@ -261,6 +260,22 @@ static int attempt(struct tarn_store *store, const struct load_request *request,
 	return r;
 }
 
+int store_load_request(struct tarn_store *store,
+	const struct load_request *request,
+	const struct tarn_load_options *options, struct msg_loaded *ret_loaded,
+	tarn_storage **ret)
+{
+	int64_t until = clock_ms() + CONNECTION_AGAIN_MS;
+	int r = attempt(store, request, options, ret_loaded, ret);
+
+	while (call_asks_again(r, until)) {
+		r = report_nothing(options, request->total);
+		if (r == 0)
+			r = attempt(store, request, options, ret_loaded, ret);
+	}
+	return r;
+}
+
 /* A load that is gone was published, and no name leads to it any more: others
  * have displaced or removed all of them. So only its bytes are requested
  * again. */
@@ -268,7 +283,6 @@ static int attempt_all(struct tarn_store *store, tarn_file *file,
 	const struct tarn_load_options *options, struct msg_loaded *ret_loaded,
 	tarn_storage **ret)
 {
-	int64_t until = clock_ms() + CONNECTION_AGAIN_MS;
 	const char *name = options ? options->name : NULL;
 	int r = 1;
 
@@ -280,13 +294,8 @@ static int attempt_all(struct tarn_store *store, tarn_file *file,
 			&request);
 		if (r < 0)
 			break;
-		r = attempt(store, &request, options, ret_loaded, ret);
-		while (call_asks_again(r, until)) {
-			r = report_nothing(options, request.total);
-			if (r == 0)
-				r = attempt(store, &request, options,
-					ret_loaded, ret);
-		}
+		r = store_load_request(
+			store, &request, options, ret_loaded, ret);
 		load_request_free(&request);
 	}
 	if (r == 1)

@@ -37,7 +37,8 @@ static int look(void *arg)
 	if (w->found.version <= w->version || w->found.commit == w->commit)
 		return 0;
 	if (w->open)
-		r = store_import(w->store, &w->found.descriptor, &w->tensor);
+		r = store_import_nearest(
+			w->store, &w->found.descriptor, &w->tensor);
 	if (r == -ESTALE) {
 		w->there = false;
 		return 0;

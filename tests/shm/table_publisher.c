@@ -42,11 +42,9 @@ static void put(const char *name, uint64_t id)
 
 static uint32_t publisher(const char *name)
 {
-	struct tarn_descriptor d;
-	uint32_t uid = 0;
-	int r = table_publisher(&rw, name, strlen(name), &d, &uid);
+	struct table_standing is;
 
-	return r < 0 ? 0 : uid;
+	return table_standing(&rw, name, strlen(name), &is) < 0 ? 0 : is.uid;
 }
 
 static int count_of_42(void *arg, const struct tarn_descriptor *d, uint32_t uid)

@@ -38,6 +38,7 @@ STORE_TESTS = \
 	tests/store/publish_unread \
 	tests/store/release \
 	tests/store/remove_again \
+	tests/store/replicas \
 	tests/store/resume \
 	tests/store/no_resources \
 	tests/store/snapshot \
@@ -89,4 +90,11 @@ tests_store_resume_LDFLAGS = \
 	-Wl,--wrap=clock_gettime \
 	-Wl,--wrap=wire_push \
 	$(NULL)
-tests_store_wait_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=store_import
+tests_store_wait_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=store_import_nearest
+tests_store_replicas_LDADD = $(DAEMON_LIBS)
+tests_store_replicas_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-Wl,--wrap=tarn_tensor_node \
+	-Wl,--wrap=store_place_node \
+	-Wl,--wrap=node_here \
+	$(NULL)

@@ -209,19 +209,19 @@ static void test_next(tarn_store *store, tarn_store *other)
 /* A server that stopped while it was freeing what a name leads to: so says
  * store_import, which is asked through here, so many times. */
 static _Atomic int busy;
-int __real_store_import(struct tarn_store *store,
+int __real_store_import_nearest(struct tarn_store *store,
 	const struct tarn_descriptor *d, tarn_tensor **ret);
-int __wrap_store_import(struct tarn_store *store,
+int __wrap_store_import_nearest(struct tarn_store *store,
 	const struct tarn_descriptor *d, tarn_tensor **ret);
 
-int __wrap_store_import(struct tarn_store *store,
+int __wrap_store_import_nearest(struct tarn_store *store,
 	const struct tarn_descriptor *d, tarn_tensor **ret)
 {
 	if (busy > 0) {
 		busy--;
 		return tarn_fail(EBUSY, "it is being freed");
 	}
-	return __real_store_import(store, d, ret);
+	return __real_store_import_nearest(store, d, ret);
 }
 
 static void test_busy(tarn_store *store)

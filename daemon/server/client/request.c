@@ -171,6 +171,8 @@ uint32_t request_largest(uint16_t type)
 		return sizeof(struct msg_report);
 	case WIRE_STORAGE:
 		return sizeof(struct msg_storage);
+	case WIRE_DROP_REPLICAS:
+		return sizeof(struct msg_drop_replicas);
 	case WIRE_PING:
 	case WIRE_CHECK:
 	case WIRE_STOP:
@@ -209,7 +211,8 @@ static bool whole(const struct wire_message *m)
 
 static bool changes_pool(uint16_t type)
 {
-	return type == WIRE_LOAD || type == WIRE_REMOVE || type == WIRE_PUBLISH;
+	return type == WIRE_LOAD || type == WIRE_REMOVE ||
+	       type == WIRE_PUBLISH || type == WIRE_DROP_REPLICAS;
 }
 
 /* A request that was done is answered, whatever rights its client has now. */
@@ -250,6 +253,17 @@ static int leases(struct client *client, const struct wire_message *m)
 	int r = check_reads(client);
 
 	return r < 0 ? r : leases_more(client, m->serial);
+}
+
+static int drop_replicas(struct client *client, const struct wire_message *m)
+{
+	const struct msg_drop_replicas *body =
+		(const struct msg_drop_replicas *)m->body;
+
+	replicas_drop_asked(
+		client->domain, body->index, body->generation, body->node);
+	client_reply(client, WIRE_OUT(WIRE_DONE, m->serial, NULL, 0));
+	return 0;
 }
 
 /* Those that say themselves what became of them. */
@@ -311,6 +325,8 @@ int request_take(struct client *client, struct wire_message *m)
 		return check_take(client, m->serial);
 	case WIRE_LEASES:
 		return leases(client, m);
+	case WIRE_DROP_REPLICAS:
+		return drop_replicas(client, m);
 	case WIRE_STOP:
 		return stop(client, m);
 	case WIRE_RESUME:

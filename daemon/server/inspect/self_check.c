@@ -82,7 +82,8 @@ static void check_holders(struct check *check, uint32_t i)
 		fault_add(check->faults,
 			"storage %u: it is counted as kind %u, and is %u", i,
 			info->kind, storage_kind(check->domain, i));
-	if (state == STORAGE_LIVE && !info->names && !info->cached)
+	if (state == STORAGE_LIVE && !info->names && !info->cached &&
+		!info->replica && !info->copies)
 		fault_add(check->faults,
 			"storage %u: it is live, and nothing holds its %llu "
 			"bytes",

@@ -9,11 +9,10 @@
 #include "base/checked.h"
 #include "daemon/server/load/internal.h"
 
-/* The number below which a loader must know all segments. */
-uint32_t load_segments_needed(const struct load *load)
+static uint32_t segments_of(
+	const struct domain *domain, uint64_t from, uint64_t size)
 {
-	const struct domain *domain = load->domain;
-	uint64_t from = load->bytes.offset, to = from + load->bytes.size;
+	uint64_t to = from + size;
 	uint32_t need = 0;
 
 	for (uint32_t i = 0; i < domain->pool.n_segments; i++) {
@@ -26,11 +25,37 @@ uint32_t load_segments_needed(const struct load *load)
 	return need;
 }
 
+static const struct table_storage *copied(const struct load *load)
+{
+	const struct table_storage *entry =
+		&load->domain->table.storages[load->copy.index];
+
+	return load->copy.is && !(entry->flags & STORAGE_OWN) ? entry : NULL;
+}
+
+/* The number below which a loader must know all segments. */
+uint32_t load_segments_needed(const struct load *load)
+{
+	const struct table_storage *from = copied(load);
+	uint32_t need =
+		segments_of(load->domain, load->bytes.offset, load->bytes.size);
+
+	return from ? MAX(need, segments_of(load->domain, from->alloc_offset,
+					from->alloc_size))
+		    : need;
+}
+
 int load_identify(struct load *load, uint32_t n_segments)
 {
+	const struct table_storage *from = copied(load);
 	struct msg_file file = {.seen = load->seen};
-	int r;
+	int r, n = (load->fds[0] >= 0) + (load->fds[1] >= 0);
 
+	if (from) {
+		file.copy_offset = from->base;
+		file.copy_size = from->size;
+		n_segments = MAX(n_segments, load_segments_needed(load));
+	}
 	memory_cancel(&load->wait);
 	load->state = LOAD_NEW;
 	load->loader = NULL;
@@ -42,8 +67,8 @@ int load_identify(struct load *load, uint32_t n_segments)
 	load->state = LOAD_IDENTIFYING;
 	load->reading.asked_at = loop_now();
 	file.job = load->job;
-	r = loader_command(load->loader, L_FILE, &file, sizeof(file), load->fds,
-		load->fds[1] >= 0 ? 2 : 1);
+	r = loader_command(
+		load->loader, L_FILE, &file, sizeof(file), load->fds, n);
 	if (r < 0)
 		load_leave_loader(load);
 	return r;

@@ -4,6 +4,8 @@
  * the load is written with them, so a load that is sent again after its server
  * died is either answered from there, or was not done and is loaded again.
  */
+#include "base/checked.h"
+#include "base/fail.h"
 #include "daemon/server/load/internal.h"
 
 bool load_was_done(const struct load *load, struct msg_loaded *ret)
@@ -39,6 +41,84 @@ static int write_completion(
 	return completion_write(load->client, load->serial, &storage);
 }
 
+/* ---- names that move ---------------------------------------------------- */
+
+/* Of those that lead where they led, calls fn for each; how many, or its
+ * error. */
+static int64_t each_standing(const struct load *load,
+	int (*fn)(const struct load *load, const struct named *named,
+		const struct table_standing *is, uint32_t index,
+		uint64_t generation),
+	uint32_t index, uint64_t generation)
+{
+	const struct table *table = &load->domain->table;
+	const unsigned char *at = load->names.at;
+	int64_t n = 0;
+	int r = 0;
+
+	for (uint32_t i = 0; i < load->names.n && r == 0; i++) {
+		struct table_standing is;
+		struct named named;
+
+		r = name_next(&load->names, &at, &named);
+		if (r < 0 ||
+			table_standing(
+				table, named.name, named.name_size, &is) < 0 ||
+			is.descriptor.storage != load->copy.index ||
+			is.descriptor.generation != load->copy.generation)
+			continue;
+		r = fn(load, &named, &is, index, generation);
+		n++;
+	}
+	return r < 0 ? r : n;
+}
+
+/* With the time at which it ends, and with its publisher. */
+static int put_moved(const struct load *load, const struct named *named,
+	const struct table_standing *is, uint32_t index, uint64_t generation)
+{
+	struct table_writer *writer = load->domain->writer;
+	struct tarn_descriptor d;
+
+	name_describe(load->domain, index, generation, named, &d);
+	table_stamp(writer, is->expires, is->uid);
+	return table_put(writer, named->name, named->name_size, &d, NULL);
+}
+
+static int count_moved(const struct load *load, const struct named *named,
+	const struct table_standing *is, uint32_t index, uint64_t generation)
+{
+	(void)named;
+	(void)generation;
+	storage_name(load->domain, index, 1, is->uid);
+	return 0;
+}
+
+static int move_names(struct load *load, uint32_t index, uint64_t generation)
+{
+	struct table_writer *writer = load->domain->writer;
+	int64_t n = table_begin(writer);
+
+	if (n == 0)
+		n = each_standing(load, put_moved, index, generation);
+	if (n == 0)
+		n = tarn_fail(ESTALE,
+			"copy: all names of the tensor were removed or "
+			"replaced meanwhile");
+	if (n > 0)
+		n = MIN(write_completion(load, index, generation), 0);
+	if (n < 0) {
+		table_abort(writer);
+		return (int)n;
+	}
+	/* They stand until the commit. */
+	each_standing(load, count_moved, index, generation);
+	storage_commit(load->client);
+	return 0;
+}
+
+/* ---- the names of a file ------------------------------------------------- */
+
 /* All names of the load, at once or not at all. */
 int load_publish(struct load *load, uint32_t index, uint64_t generation)
 {
@@ -49,6 +129,8 @@ int load_publish(struct load *load, uint32_t index, uint64_t generation)
 
 	if (load->names.n == 0)
 		return 0;
+	if (load->copy.moves)
+		return move_names(load, index, generation);
 	r = names_check_channels(domain, &load->names);
 	if (r == 0)
 		r = names_check_quota(domain, &load->names, uid);

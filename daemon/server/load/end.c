@@ -47,6 +47,7 @@ static void leave(struct load *load)
 void load_free(struct load *load)
 {
 	memory_cancel(&load->wait);
+	load_copy_end(load);
 	load_awaited(load);
 	if (load->joined)
 		leave(load);

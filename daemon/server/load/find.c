@@ -93,7 +93,7 @@ struct load *load_find_running(const struct load *load)
 	if (load->fresh)
 		return NULL;
 	for (l = load->domain->loading.loads; l; l = l->next)
-		if (l != load && l->state != LOAD_DROPPING &&
+		if (l != load && l->state != LOAD_DROPPING && !l->copy.is &&
 			(l->bytes.size || l->state == LOAD_WAITING) &&
 			(!(load->place & PLACE_TOLD) ||
 				l->place == load->place) &&

@@ -33,6 +33,21 @@ void load_awaited(struct load *load);
 /* It has waited for memory: a memory_wait's done. */
 void load_waited(struct memory_wait *wait, int error);
 
+/* ---- load/copy.c: bytes of another storage ---------------------- */
+
+/* May its client copy that storage? Sets what the request leaves open. */
+int load_copy_check(struct load *load);
+/* The storage stays until load_copy_end. An own memfd is the load's file. */
+int load_copy_begin(struct load *load);
+void load_copy_end(struct load *load);
+/* Is it there already? */
+bool load_copy_find(const struct load *load, uint32_t *ret);
+/* What its entry says more than that of a file's bytes. */
+void load_copy_describe(const struct load *load, struct table_storage *entry);
+/* Its bytes are there; may it be shown? -ESTALE: nothing leads to the storage
+ * any more that it copies. */
+int load_copy_show(struct load *load, uint32_t index);
+
 /* ---- load/assign.c: to which loader ---------------------------- */
 
 /* The number below which a loader must know all segments. */

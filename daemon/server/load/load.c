@@ -29,6 +29,12 @@ struct load *load_by_job(struct domain *domain, uint64_t job)
 
 /* ---- the loader knows the file ------------------------------------------ */
 
+static bool load_is_here(const struct load *load, uint32_t *ret)
+{
+	return load->copy.is ? load_copy_find(load, ret)
+			     : load_find_cached(load, ret);
+}
+
 void load_identified(struct load *load, const struct msg_identity *identity)
 {
 	struct domain *domain = load->domain;
@@ -61,8 +67,9 @@ void load_identified(struct load *load, const struct msg_identity *identity)
 		return load_give_up(load, EBUSY);
 	}
 	load->identity = *identity;
-	cache_drop_versions(domain, &identity->file);
-	if (load_find_cached(load, &index)) {
+	if (!load->copy.is)
+		cache_drop_versions(domain, &identity->file);
+	if (load_is_here(load, &index)) {
 		load_drop_from_loader(load);
 		load->bytes.index = index;
 		load->bytes.generation = storage_word_generation(
@@ -73,7 +80,8 @@ void load_identified(struct load *load, const struct msg_identity *identity)
 				domain->table.storages[index].word),
 			LOADED_CACHED, 0);
 	}
-	with = load_is_shared(load) ? NULL : load_find_running(load);
+	with = load_is_shared(load) || load->copy.is ? NULL
+						     : load_find_running(load);
 	if (with) {
 		load_drop_from_loader(load);
 		load_share(load, with);
@@ -108,6 +116,7 @@ void load_filled(struct load *load, const struct msg_filled *filled)
 {
 	struct domain *domain = load->domain;
 	struct storage_info *info = storage_info(domain, load->bytes.index);
+	int r = 0;
 
 	if (load->state != LOAD_FILLING)
 		return;
@@ -122,7 +131,8 @@ void load_filled(struct load *load, const struct msg_filled *filled)
 		load->size, memory_order_relaxed);
 	storage_set(domain, load->bytes.index, STORAGE_LIVE);
 	/* The kept bytes of the same file are older, or were not trusted. */
-	cache_replace(domain, load->bytes.index);
+	if (!load->copy.is)
+		cache_replace(domain, load->bytes.index);
 	/* Kept until memory is needed or time has passed; or as long as the
 	 * clients that asked need to take a lease. */
 	if (domain->table.storages[load->bytes.index].flags & STORAGE_KEPT)
@@ -130,6 +140,10 @@ void load_filled(struct load *load, const struct msg_filled *filled)
 	else
 		uncached_add(domain, load->bytes.index, load->bytes.generation);
 	table_wake(domain->writer);
+	if (load->copy.is)
+		r = load_copy_show(load, load->bytes.index);
+	if (r < 0)
+		return load_refuse(load, r);
 	load_finish_sharers(load, 0);
 	load_succeed(load, load->bytes.index, load->bytes.generation, 0,
 		filled->cpu_ns);

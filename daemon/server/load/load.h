@@ -47,6 +47,16 @@ struct load_share {
 	uint64_t since, landed; /* so many bytes had landed then */
 };
 
+/* LOAD_COPY: its bytes are those of another storage, and there is no file. */
+struct load_copy {
+	bool is;
+	bool moves; /* LOAD_MOVE */
+	bool held;  /* storage_copy_begin */
+	uint32_t index;
+	uint64_t generation;
+	struct msg_range range;
+};
+
 /* One WIRE_LOAD on its way. */
 struct load {
 	struct domain *domain;
@@ -69,6 +79,7 @@ struct load {
 	struct name_list names;
 	char *label;   /* printable */
 	uint64_t size; /* of the storage */
+	struct load_copy copy;
 
 	/* What it waits for: its turn, then memory. */
 	struct admission admission;

@@ -3,7 +3,7 @@
  * Parses a request to load: checked once, in private memory.
  */
 #include "base/page.h"
-#include "daemon/server/server.h"
+#include "daemon/server/load/internal.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -116,7 +116,8 @@ int load_parse(struct load *load)
 	if (head->n_ranges > LOAD_RANGES_MAX ||
 		head->n_names > LOAD_NAMES_MAX ||
 		head->label_size > TARN_NAME_MAX ||
-		head->flags & ~(LOAD_FRESH | PLACE_MASK) ||
+		head->flags &
+			~(LOAD_FRESH | LOAD_COPY | LOAD_MOVE | PLACE_MASK) ||
 		head->seen.header_size > LOAD_HEADER_MAX)
 		return tarn_fail(EINVAL,
 			"load: %u ranges, %u names, label of "
@@ -130,6 +131,12 @@ int load_parse(struct load *load)
 			"load: %d descriptors, at most 2 are wanted: the file, "
 			"and the same for direct reading",
 			m->n_fds);
+	if (head->flags & LOAD_COPY) {
+		if (sizeof(struct msg_copied) > (size_t)(end - at))
+			return tarn_fail(
+				EPROTO, "load: the message ends in a copy");
+		at += sizeof(struct msg_copied);
+	}
 	if (head->n_ranges * sizeof(struct msg_range) > (size_t)(end - at))
 		return tarn_fail(EPROTO, "load: the message ends in a range");
 	load->seen = head->seen;
@@ -149,7 +156,10 @@ int load_parse(struct load *load)
 			(size_t)(end - at));
 	if (r == 0)
 		r = parse_label(load, at, head->label_size);
-	for (int i = 0; i < 2 && r == 0 && load->n_ranges; i++)
+	if (r == 0)
+		r = load_copy_check(load);
+	for (int i = 0; i < 2 && r == 0 && load->n_ranges && !load->copy.is;
+		i++)
 		if (i == 0 || load->fds[i] >= 0)
 			r = check_fd(load->fds[i]);
 	return r;

@@ -78,7 +78,8 @@ static int check_names(const struct load *load)
 {
 	int r = names_check_channels(load->domain, &load->names);
 
-	return r < 0 || !load->names.n
+	/* Names that move are their publishers' already. */
+	return r < 0 || !load->names.n || load->copy.moves
 		       ? r
 		       : names_check_quota(load->domain, &load->names,
 				 load->user->spec.uid);
@@ -138,6 +139,8 @@ static int join(struct load *load)
 	int r = may_start(load->client);
 
 	if (r == 0)
+		r = load_copy_begin(load);
+	if (r == 0)
 		r = charge(load->user, &load->message);
 	if (r < 0)
 		return r;
@@ -154,7 +157,7 @@ static int check_count(const struct load *load)
 	const struct msg_load *head =
 		(const struct msg_load *)load->message.body;
 
-	return load->message.again
+	return load->message.again || head->flags & LOAD_MOVE
 		       ? 0
 		       : names_check_count(load->domain, head->n_names,
 				 load->user->spec.uid);

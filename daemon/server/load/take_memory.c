@@ -22,7 +22,9 @@ int load_add_storage(struct load *load, uint64_t offset, uint64_t size)
 
 	/* Several ranges of the file are not shared with later loads, no matter
 	 * what their offsets and sizes are. */
-	if (load->n_ranges == 1) {
+	if (load->copy.is) {
+		load_copy_describe(load, &entry);
+	} else if (load->n_ranges == 1) {
 		entry.file = load->identity.file;
 		entry.file_offset = first;
 		entry.header_size = load->seen.header_size;

@@ -178,12 +178,11 @@ int names_check_channels(
 static bool is_of(
 	const struct domain *domain, const struct named *named, uint32_t uid)
 {
-	struct tarn_descriptor d;
-	uint32_t publisher;
+	struct table_standing is;
 
-	return table_publisher(&domain->table, named->name, named->name_size,
-		       &d, &publisher) >= 0 &&
-	       publisher == uid;
+	return table_standing(&domain->table, named->name, named->name_size,
+		       &is) >= 0 &&
+	       is.uid == uid;
 }
 
 /* How many of them are names of that user already. */

@@ -2,9 +2,9 @@
 /*
  * What holds a storage: names, the cache of loaded files, leases.
  *
- * Names are counted here; storage/cache.c has the cache. Leases are not
- * counted: storage/collect.c looks for them in the clients' lease pages, and only
- * when the other two are gone.
+ * Names are counted here; storage/cache.c has the cache, storage/replicas.c what
+ * a storage holds of its like. Leases are not counted: storage/collect.c looks
+ * for them in the clients' lease pages, and only when all others are gone.
  */
 #include "daemon/server/server.h"
 
@@ -109,8 +109,10 @@ void storage_release(struct domain *domain, uint32_t index)
 {
 	struct storage_info *info = &domain->storages.infos[index];
 
-	if (info->names || info->cached || info->filling)
+	if (info->names || info->cached || info->filling || info->replica ||
+		info->copies)
 		return;
+	replicas_drop(domain, index, -1);
 	info->let_go = true;
 	/* Incomplete bytes are only for those that hold them now; complete ones
 	 * can still be taken until collect() looks. */

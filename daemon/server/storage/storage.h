@@ -23,7 +23,7 @@ struct server;
 enum storage_kind {
 	KIND_FREE,
 	KIND_FILLING,     /* a load is under way */
-	KIND_NAMED,       /* names lead to it */
+	KIND_NAMED,       /* names lead to it; replicas and their like */
 	KIND_CACHED,      /* no name: kept for loads of the same file */
 	KIND_UNNAMED,     /* only leases hold it, as far as is known */
 	KIND_LET_GO,      /* it may be that nothing does: see collect() */
@@ -62,11 +62,13 @@ struct storage_info {
 	uint32_t before, after; /* in the list of its kind: index + 1 */
 	uint32_t same;          /* in its chain of the cache: index + 1 */
 	uint32_t holder;        /* uid + 1 of the user charged; 0: the owner */
+	uint32_t copies;        /* loads that copy its bytes */
 	uint8_t kind;           /* enum storage_kind: where it is counted */
 	bool cached;            /* kept for loads of the same file */
 	bool findable;          /* in a chain of the cache */
 	bool let_go;            /* leases on it are to be looked for */
 	bool in_old_segment;    /* it lies in a read-only segment */
+	bool replica; /* kept as long as the storage that it is of is live */
 };
 
 /*
@@ -130,6 +132,23 @@ void storage_release(struct domain *domain, uint32_t index);
 void storage_released_by_client(
 	struct domain *domain, uint32_t index, uint64_t generation);
 int storage_remove_name(struct domain *domain, const char *name, size_t size);
+
+/* storage/replicas.c: bytes that are kept once more, on other nodes */
+/* A replica that is live now, of a storage that is: kept as long as that. */
+void replica_join(struct domain *domain, uint32_t index);
+/* Those on that node, or on all (-1), are released. */
+void replicas_drop(struct domain *domain, uint32_t of, int node);
+/* The same for a client, which may name one of them, or what is gone. */
+void replicas_drop_asked(
+	struct domain *domain, uint32_t index, uint64_t generation, int node);
+/* False: there is none on that node. */
+bool replica_find(
+	const struct domain *domain, uint32_t of, int node, uint32_t *ret);
+/* A load copies from it: it is not freed before that ends. */
+void storage_copy_begin(struct domain *domain, uint32_t index);
+void storage_copy_end(struct domain *domain, uint32_t index);
+/* After another server, when all names and files are counted. */
+void replicas_rebuild(struct domain *domain);
 
 /* Quarantined until the pipe of its loader ends. */
 void storage_quarantine(struct domain *domain, uint32_t index);
