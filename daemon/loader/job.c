@@ -111,6 +111,10 @@ static int identify(const struct msg_file *file, struct wire_message *message,
 	int r;
 
 	job->buffered_fd = job->direct_fd = -1;
+	if (!message->n_fds && !file->copy_size)
+		return tarn_fail(EINVAL,
+			"a load came with 0 descriptors, and with no bytes to "
+			"copy");
 	if (!message->n_fds) {
 		job->identity.file.size = file->copy_size;
 		job->copy_offset = file->copy_offset;

@@ -48,6 +48,7 @@ DAEMON_TESTS = \
 	tests/daemon/load_two_files \
 	tests/daemon/loader \
 	tests/daemon/loader_bad \
+	tests/daemon/loader_copy \
 	tests/daemon/loader_left \
 	tests/daemon/load_others \
 	tests/daemon/loads \
@@ -237,6 +238,7 @@ tests_daemon_fd_store_LDADD = $(DAEMON_LIBS)
 tests_daemon_load_join_LDADD = $(DAEMON_LIBS)
 tests_daemon_loader_LDADD = $(DAEMON_LIBS)
 tests_daemon_loader_bad_LDADD = $(DAEMON_LIBS)
+tests_daemon_loader_copy_LDADD = $(DAEMON_LIBS)
 tests_daemon_log_LDADD = $(DAEMON_LIBS)
 tests_daemon_log_budget_LDADD = $(DAEMON_LIBS)
 tests_daemon_loop_LDADD = $(DAEMON_LIBS)

@@ -258,19 +258,34 @@ int kit_loader_answer(struct kit *kit, uint64_t *ret_job)
 	}
 }
 
-int kit_loader_identify(struct kit *kit, uint64_t job, int fd, int direct)
+static int answer_about(struct kit *kit, uint64_t job)
 {
-	struct msg_file body = {.job = job, .seen = kit->seen};
-	int fds[2] = {fd, direct}, n = (fd >= 0) + (fd >= 0 && direct >= 0);
 	uint64_t of = 0;
-	int type;
+	int type = kit_loader_answer(kit, &of);
 
-	must_send(kit, L_FILE, &body, sizeof(body), fds, n);
-	type = kit_loader_answer(kit, &of);
 	if (of != job)
 		bail("job %llu was asked for, %llu answered",
 			(unsigned long long)job, (unsigned long long)of);
 	return type;
+}
+
+int kit_loader_identify(struct kit *kit, uint64_t job, int fd, int direct)
+{
+	struct msg_file body = {.job = job, .seen = kit->seen};
+	int fds[2] = {fd, direct}, n = (fd >= 0) + (fd >= 0 && direct >= 0);
+
+	must_send(kit, L_FILE, &body, sizeof(body), fds, n);
+	return answer_about(kit, job);
+}
+
+int kit_loader_identify_copy(
+	struct kit *kit, uint64_t job, uint64_t offset, uint64_t size)
+{
+	struct msg_file body = {
+		.job = job, .copy_offset = offset, .copy_size = size};
+
+	must_send(kit, L_FILE, &body, sizeof(body), NULL, 0);
+	return answer_about(kit, job);
 }
 
 void kit_loader_send_fill(struct kit *kit, uint64_t job, uint64_t alloc_offset,

@@ -61,6 +61,9 @@ int kit_loader_open_direct(const char *path);
 
 /* Sends L_FILE with the descriptors (-1: without); the answer's type. */
 int kit_loader_identify(struct kit *kit, uint64_t job, int fd, int direct);
+/* The same for bytes of the pool that are to be copied. */
+int kit_loader_identify_copy(
+	struct kit *kit, uint64_t job, uint64_t offset, uint64_t size);
 void kit_loader_send_fill(struct kit *kit, uint64_t job, uint64_t alloc_offset,
 	uint64_t alloc_size, const struct msg_fill_range *ranges, uint32_t n);
 void kit_loader_send_drop(struct kit *kit, uint64_t job);

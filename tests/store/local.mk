@@ -39,6 +39,7 @@ STORE_TESTS = \
 	tests/store/release \
 	tests/store/remove_again \
 	tests/store/replicas \
+	tests/store/replicas_dying \
 	tests/store/resume \
 	tests/store/no_resources \
 	tests/store/snapshot \
@@ -92,9 +93,12 @@ tests_store_resume_LDFLAGS = \
 	$(NULL)
 tests_store_wait_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=store_import_nearest
 tests_store_replicas_LDADD = $(DAEMON_LIBS)
-tests_store_replicas_LDFLAGS = \
+tests_store_replicas_dying_LDADD = $(DAEMON_LIBS)
+NOT_KNOWING_NODES = \
 	$(AM_LDFLAGS) \
 	-Wl,--wrap=tarn_tensor_node \
 	-Wl,--wrap=store_place_node \
 	-Wl,--wrap=node_here \
 	$(NULL)
+tests_store_replicas_LDFLAGS = $(NOT_KNOWING_NODES)
+tests_store_replicas_dying_LDFLAGS = $(NOT_KNOWING_NODES)

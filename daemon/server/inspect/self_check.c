@@ -88,7 +88,8 @@ static void check_holders(struct check *check, uint32_t i)
 			"storage %u: it is live, and nothing holds its %llu "
 			"bytes",
 			i, (unsigned long long)entry->size);
-	if (entry->flags & STORAGE_QUARANTINE) {
+	/* What is free still has the flags of what it was. */
+	if (entry->flags & STORAGE_QUARANTINE && state != STORAGE_FREE) {
 		if (!loader_writes(check->domain, entry->loader_id))
 			fault_add(check->faults,
 				"storage %u: it is in quarantine for loader "

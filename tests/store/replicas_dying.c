@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Processes that die while a replica is made: the loader that copies, the
+ * server, the client that has asked for it. The call does what it says, or the
+ * next one does, and no byte is lost. That there is one node, and that this test
+ * does not know it, is as in replicas.c.
+ */
+#include <tarn/node.h>
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <tarn/tarn.h>
+
+#include "shm/table.h"
+#include "tests/kit/daemon_helper.h"
+#include "tests/kit/report.h"
+#include "tests/kit/tap.h"
+#include "tests/kit/witness.h"
+
+#define SIZE (256ll << 20) /* long enough to be met under way */
+#define NODE 0
+
+static struct daemon server;
+static tarn_store *store;
+
+int __wrap_tarn_tensor_node(const tarn_tensor *tensor, int *ret);
+int __wrap_store_place_node(const struct table *table, uint32_t pool,
+	uint64_t base, uint64_t size, int *ret);
+int __wrap_node_here(void);
+
+int __wrap_tarn_tensor_node(const tarn_tensor *tensor, int *ret)
+{
+	(void)tensor;
+	*ret = -1;
+	return -ENODATA;
+}
+
+int __wrap_store_place_node(const struct table *table, uint32_t pool,
+	uint64_t base, uint64_t size, int *ret)
+{
+	(void)table;
+	(void)pool;
+	(void)base;
+	(void)size;
+	*ret = -1;
+	return -ENODATA;
+}
+
+int __wrap_node_here(void)
+{
+	return NODE;
+}
+
+static void good(int r, const char *what)
+{
+	if (r < 0)
+		bail("%s: %s", what, tarn_error_message());
+}
+
+/* Each word says where it is. */
+static void fill(tarn_tensor *t)
+{
+	uint64_t *p = tarn_tensor_data(t);
+
+	for (uint64_t i = 0; i < SIZE / 8; i++)
+		p[i] = i * 0x9e3779b97f4a7c15ull;
+}
+
+static bool has(const tarn_tensor *t)
+{
+	const uint64_t *p = tarn_tensor_data(t);
+
+	for (uint64_t i = 0; i < SIZE / 8; i++)
+		if (p[i] != i * 0x9e3779b97f4a7c15ull)
+			return false;
+	return true;
+}
+
+static uint32_t storage_named(const char *name)
+{
+	struct tarn_descriptor d;
+	tarn_tensor *t = NULL;
+
+	good(tarn_store_lookup(store, name, &t), name);
+	good(tarn_store_export(store, t, &d), "export");
+	tarn_tensor_unref(t);
+	return d.storage;
+}
+
+static bool is_whole(void)
+{
+	tarn_tensor *t = NULL;
+	bool whole;
+
+	good(tarn_store_lookup(store, "t", &t), "look up");
+	whole = has(t);
+	tarn_tensor_unref(t);
+	return whole;
+}
+
+static bool storages_become(uint64_t n)
+{
+	struct tarn_report_daemon report = {0};
+
+	for (int i = 0; i < 1000; i++) {
+		good(report_daemon(store, &report), "report");
+		if (report.storages == n)
+			return true;
+		usleep(10000);
+	}
+	diag("%llu storages", (unsigned long long)report.storages);
+	return false;
+}
+
+static bool sound(void)
+{
+	struct tarn_check *check = NULL;
+	bool none;
+
+	good(tarn_store_check(store, &check), "check");
+	none = !check->n_faults;
+	for (size_t i = 0; i < check->n_faults; i++)
+		diag("%s", check->faults[i]);
+	tarn_check_free(check);
+	return none;
+}
+
+/* ---- what happens under way ------------------------------------------------ */
+
+static int server_pid(void)
+{
+	struct tarn_report_daemon report;
+
+	good(report_daemon(store, &report), "report");
+	return report.server_pid;
+}
+
+struct blow {
+	pid_t pid;   /* 0: a loader */
+	bool struck; /* while bytes were being copied */
+};
+
+/* After the first bytes. */
+static int strike(void *arg, uint64_t done, uint64_t total)
+{
+	struct blow *blow = arg;
+
+	if (blow->struck || !done || done == total)
+		return 0;
+	blow->struck = true;
+	kill(blow->pid ? blow->pid : child_named(server.pid, "tarn-loader"),
+		SIGKILL);
+	return 0;
+}
+
+static int give_up(void *arg, uint64_t done, uint64_t total)
+{
+	bool *asked = arg;
+
+	(void)total;
+	*asked |= done > 0;
+	return done > 0;
+}
+
+static void survives(pid_t pid, const char *what)
+{
+	struct blow blow = {.pid = pid};
+	const struct tarn_replicate_options options = {
+		.progress = strike, .arg = &blow};
+	uint32_t original = storage_named("t");
+	int r = tarn_store_replicate(store, "t", NODE, &options, NULL);
+
+	if (!blow.struck)
+		diag("it was over before the %s could be killed", what);
+	is_int(0, r, "a replica is made although the %s is killed", what);
+	ok(storage_named("t") != original && is_whole(),
+		"after the death of the %s it has the bytes", what);
+	good(tarn_store_drop_replicas(store, "t", -1), "drop");
+	ok(storages_become(1), "after the death of the %s nothing stays", what);
+	ok(sound(), "after the death of the %s the books agree", what);
+}
+
+static void client_dies(void)
+{
+	struct blow blow = {0};
+	const struct tarn_replicate_options options = {
+		.progress = strike, .arg = &blow};
+	uint32_t original = storage_named("t");
+	pid_t child = fork();
+
+	if (child < 0)
+		bail("fork: %m");
+	if (!child) {
+		tarn_store *own = NULL;
+
+		if (tarn_store_open(server.socket, NULL, &own) < 0)
+			_exit(1);
+		blow.pid = getpid();
+		_exit(tarn_store_replicate(own, "t", NODE, &options, NULL) < 0);
+	}
+	waitpid(child, NULL, 0);
+	/* It may have been done just before. */
+	good(tarn_store_drop_replicas(store, "t", -1), "drop");
+	ok(storages_become(1), "the copy of a client that died is given up");
+	is_int(original, storage_named("t"),
+		"what a dead client had begun to copy is as it was");
+	ok(sound(), "after the death of a client the books agree");
+}
+
+static void cancelled(void)
+{
+	bool asked = false;
+	const struct tarn_replicate_options options = {
+		.progress = give_up, .arg = &asked};
+	int r = tarn_store_replicate(store, "t", NODE, &options, NULL);
+
+	is_int(asked ? -ECANCELED : 0, r, "a copy can be cancelled");
+	good(tarn_store_drop_replicas(store, "t", -1), "drop");
+	ok(storages_become(1), "nothing of a cancelled copy stays");
+}
+
+/* The last name goes while its bytes are being copied. */
+static int remove_name(void *arg, uint64_t done, uint64_t total)
+{
+	bool *removed = arg;
+
+	if (*removed || !done || done == total)
+		return 0;
+	*removed = true;
+	good(tarn_store_remove(store, "t"), "remove");
+	return 0;
+}
+
+static void name_goes(void)
+{
+	bool removed = false;
+	const struct tarn_replicate_options options = {
+		.progress = remove_name, .arg = &removed};
+	int r = tarn_store_replicate(store, "t", NODE, &options, NULL);
+
+	if (removed)
+		is_int(-ESTALE, r,
+			"a tensor whose name goes meanwhile has no replica");
+	else
+		skip(1, "the copy was over before the name could be removed");
+	if (!removed)
+		good(tarn_store_remove(store, "t"), "remove");
+	ok(storages_become(0), "nothing of it stays");
+	ok(sound(), "the books agree");
+}
+
+int main(void)
+{
+	const int64_t size = SIZE;
+	struct tarn_publish_item item = {.name = "t"};
+	tarn_tensor *t = NULL;
+
+	store = daemon_start_open(&server, "sock",
+		(const char *const[]) {"--segment-size", "32M", NULL});
+	good(tarn_store_create(store, TARN_U8, 1, &size, 0, &t), "create");
+	fill(t);
+	item.tensor = t;
+	good(tarn_store_publish(store, &item, 1, NULL, NULL), "publish");
+	t = tarn_tensor_unref(t);
+	/* Memory, and with it a loader that can be killed. From here on it is
+	 * copied from the pool to the pool. */
+	good(tarn_store_migrate(store, "t", NODE, NULL, NULL), "migrate");
+	ok(storages_become(1), "the old bytes of what has moved are freed");
+	survives(0, "loader");
+	survives(server_pid(), "server");
+	client_dies();
+	cancelled();
+	name_goes();
+	tarn_store_unref(store);
+	daemon_stop(&server);
+	return done(17);
+}
