@@ -40,6 +40,7 @@ STORE_TESTS = \
 	tests/store/remove_again \
 	tests/store/replicas \
 	tests/store/replicas_dying \
+	tests/store/replicas_hostile \
 	tests/store/resume \
 	tests/store/no_resources \
 	tests/store/snapshot \
@@ -94,6 +95,7 @@ tests_store_resume_LDFLAGS = \
 tests_store_wait_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=store_import_nearest
 tests_store_replicas_LDADD = $(DAEMON_LIBS)
 tests_store_replicas_dying_LDADD = $(DAEMON_LIBS)
+tests_store_replicas_hostile_LDADD = $(DAEMON_LIBS)
 NOT_KNOWING_NODES = \
 	$(AM_LDFLAGS) \
 	-Wl,--wrap=tarn_tensor_node \
