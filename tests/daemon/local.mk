@@ -156,6 +156,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/load_others \
 	tests/daemon/loader \
 	tests/daemon/loader_bad \
+	tests/daemon/loader_copy \
 	tests/daemon/loader_left \
 	tests/daemon/loads \
 	tests/daemon/log_budget \
