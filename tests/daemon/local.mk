@@ -37,6 +37,7 @@ DAEMON_TESTS = \
 	tests/daemon/inherits \
 	tests/daemon/keeper_dies \
 	tests/daemon/keeper_full \
+	tests/daemon/keeper_dies_early \
 	tests/daemon/keeper_last \
 	tests/daemon/leases_ended \
 	tests/daemon/fd_store \
@@ -150,6 +151,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/keeper_last \
 	tests/daemon/limits \
 	tests/daemon/linger_hangs \
+	tests/daemon/keeper_dies_early \
 	tests/daemon/load_hostile \
 	tests/daemon/load_two_files \
 	tests/daemon/load_others \
@@ -200,6 +202,8 @@ tests_daemon_keeper_last_LDADD = $(DAEMON_LIBS)
 tests_daemon_leases_ended_LDADD = $(DAEMON_LIBS)
 tests_daemon_listener_LDADD = $(DAEMON_LIBS)
 tests_daemon_listener_swap_LDADD = $(DAEMON_LIBS)
+tests_daemon_keeper_dies_early_LDADD = $(DAEMON_LIBS)
+tests_daemon_keeper_dies_early_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=prctl
 tests_daemon_listener_swap_LDFLAGS = \
 	$(AM_LDFLAGS) \
 	-Wl,--wrap=realpath \
