@@ -81,6 +81,7 @@ struct keeper_server {
 	pid_t pid;
 	int sock;
 	struct wire_writer *writer;
+	bool told; /* the whole state is in its socket, not in the queue */
 	uint32_t restarts;     /* of the server */
 	uint32_t ended;        /* servers, for upgrades */
 	bool ended_last;       /* the last one was */
@@ -321,6 +322,9 @@ int keeper_send(struct keeper *keeper, uint16_t type, const void *body,
  * sent, the server is killed. */
 void keeper_insist(
 	struct keeper *keeper, uint16_t type, const void *body, size_t size);
+/* Asks it to end, ahead of all that is queued: what the kernel refuses to send
+ * must not keep the daemon. The server goes on with what comes later. */
+void keeper_terminate_server(struct keeper *keeper);
 /* Sends the queue: 1 all sent, 0 not yet, or an error that is final. */
 int keeper_flush(struct keeper *keeper);
 /* The same to a new one, which is killed if that fails. */

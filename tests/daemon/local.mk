@@ -14,6 +14,7 @@ DAEMON_TESTS = \
 	tests/daemon/listener_swap \
 	tests/daemon/drain \
 	tests/daemon/drop_refused \
+	tests/daemon/end_refused \
 	tests/daemon/evict \
 	tests/daemon/evict_crowd \
 	tests/daemon/evict_many \
@@ -113,6 +114,7 @@ check_PROGRAMS += \
 	$(DAEMON_TESTS) \
 	tests/daemon/imbalanced_daemon \
 	tests/daemon/shrink \
+	tests/daemon/refusing_daemon \
 	$(NULL)
 dist_check_SCRIPTS += $(DAEMON_SCRIPT_TESTS)
 TESTS += $(DAEMON_TESTS) $(DAEMON_SCRIPT_TESTS)
@@ -129,6 +131,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/drain \
 	tests/daemon/drop_refused \
 	tests/daemon/fail_adopt \
+	tests/daemon/end_refused \
 	tests/daemon/fail_call \
 	tests/daemon/fail_daemon \
 	tests/daemon/fail_fresh \
@@ -238,6 +241,16 @@ tests_daemon_imbalanced_daemon_LDFLAGS = \
 	-Wl,--wrap=quota_return \
 	$(NULL)
 tests_daemon_fd_store_LDADD = $(DAEMON_LIBS)
+# tarnd where the kernel refuses to send descriptors.
+tests_daemon_refusing_daemon_SOURCES = \
+	daemon/main.c \
+	tests/daemon/refusing_daemon.c \
+	$(NULL)
+tests_daemon_refusing_daemon_LDADD = daemon/libdaemon.la
+tests_daemon_refusing_daemon_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-Wl,--wrap=sendmsg \
+	$(NULL)
 tests_daemon_load_join_LDADD = $(DAEMON_LIBS)
 tests_daemon_loader_LDADD = $(DAEMON_LIBS)
 tests_daemon_loader_bad_LDADD = $(DAEMON_LIBS)
