@@ -37,8 +37,8 @@ DAEMON_TESTS = \
 	tests/daemon/in_flight_deaths \
 	tests/daemon/inherits \
 	tests/daemon/keeper_dies \
-	tests/daemon/keeper_full \
 	tests/daemon/keeper_dies_early \
+	tests/daemon/keeper_full \
 	tests/daemon/keeper_last \
 	tests/daemon/leases_ended \
 	tests/daemon/fd_store \
@@ -92,6 +92,7 @@ DAEMON_TESTS = \
 	tests/daemon/server_pressure \
 	tests/daemon/server_takeover \
 	tests/daemon/systemd \
+	tests/daemon/turn_share \
 	tests/daemon/upgrade \
 	tests/daemon/upgrade_config \
 	tests/daemon/upgrade_hidden \
@@ -113,8 +114,8 @@ DAEMON_SCRIPT_TESTS = \
 check_PROGRAMS += \
 	$(DAEMON_TESTS) \
 	tests/daemon/imbalanced_daemon \
-	tests/daemon/shrink \
 	tests/daemon/refusing_daemon \
+	tests/daemon/shrink \
 	$(NULL)
 dist_check_SCRIPTS += $(DAEMON_SCRIPT_TESTS)
 TESTS += $(DAEMON_TESTS) $(DAEMON_SCRIPT_TESTS)
@@ -130,8 +131,8 @@ VALGRIND_EXCEPT += \
 	tests/daemon/listener \
 	tests/daemon/drain \
 	tests/daemon/drop_refused \
-	tests/daemon/fail_adopt \
 	tests/daemon/end_refused \
+	tests/daemon/fail_adopt \
 	tests/daemon/fail_call \
 	tests/daemon/fail_daemon \
 	tests/daemon/fail_fresh \
@@ -150,11 +151,11 @@ VALGRIND_EXCEPT += \
 	tests/daemon/in_flight_deaths \
 	tests/daemon/inherits \
 	tests/daemon/keeper_dies \
+	tests/daemon/keeper_dies_early \
 	tests/daemon/keeper_full \
 	tests/daemon/keeper_last \
 	tests/daemon/limits \
 	tests/daemon/linger_hangs \
-	tests/daemon/keeper_dies_early \
 	tests/daemon/load_hostile \
 	tests/daemon/load_two_files \
 	tests/daemon/load_others \
@@ -201,12 +202,12 @@ tests_daemon_closer_LDADD = $(DAEMON_LIBS)
 tests_daemon_crowd_LDADD = $(DAEMON_LIBS)
 tests_daemon_daemon_pressure_LDADD = $(DAEMON_LIBS)
 tests_daemon_deadline_LDADD = $(DAEMON_LIBS)
+tests_daemon_keeper_dies_early_LDADD = $(DAEMON_LIBS)
+tests_daemon_keeper_dies_early_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=prctl
 tests_daemon_keeper_last_LDADD = $(DAEMON_LIBS)
 tests_daemon_leases_ended_LDADD = $(DAEMON_LIBS)
 tests_daemon_listener_LDADD = $(DAEMON_LIBS)
 tests_daemon_listener_swap_LDADD = $(DAEMON_LIBS)
-tests_daemon_keeper_dies_early_LDADD = $(DAEMON_LIBS)
-tests_daemon_keeper_dies_early_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=prctl
 tests_daemon_listener_swap_LDFLAGS = \
 	$(AM_LDFLAGS) \
 	-Wl,--wrap=realpath \
@@ -240,7 +241,6 @@ tests_daemon_imbalanced_daemon_LDFLAGS = \
 	$(AM_LDFLAGS) \
 	-Wl,--wrap=quota_return \
 	$(NULL)
-tests_daemon_fd_store_LDADD = $(DAEMON_LIBS)
 # tarnd where the kernel refuses to send descriptors.
 tests_daemon_refusing_daemon_SOURCES = \
 	daemon/main.c \
@@ -251,6 +251,7 @@ tests_daemon_refusing_daemon_LDFLAGS = \
 	$(AM_LDFLAGS) \
 	-Wl,--wrap=sendmsg \
 	$(NULL)
+tests_daemon_fd_store_LDADD = $(DAEMON_LIBS)
 tests_daemon_load_join_LDADD = $(DAEMON_LIBS)
 tests_daemon_loader_LDADD = $(DAEMON_LIBS)
 tests_daemon_loader_bad_LDADD = $(DAEMON_LIBS)
@@ -270,3 +271,11 @@ tests_daemon_server_pressure_LDADD = $(DAEMON_LIBS)
 tests_daemon_server_takeover_LDADD = $(DAEMON_LIBS)
 tests_daemon_starved_SOURCES = tests/daemon/starved.c $(FUZZ_SERVER)
 tests_daemon_starved_LDADD = $(DAEMON_LIBS)
+tests_daemon_turn_share_SOURCES = tests/daemon/turn_share.c $(FUZZ_SERVER)
+tests_daemon_turn_share_LDADD = $(DAEMON_LIBS)
+tests_daemon_turn_share_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-Wl,--wrap=load_publish \
+	-Wl,--wrap=publish_commit \
+	-Wl,--wrap=quantum_spend \
+	$(NULL)
