@@ -325,6 +325,8 @@ static int prepare(struct keeper *keeper)
 		return -ENOMEM;
 	while ((r = watch_signals(keeper)) < 0 && adopts)
 		usleep(KEEPER_AGAIN_US);
+	if (r == 0)
+		keeper_reserve_take(keeper);
 	return r;
 }
 
@@ -414,6 +416,8 @@ static void clean_up(struct keeper *keeper)
 	fd_store_free(&keeper->fd_store);
 	keeper_memory_free(keeper);
 	free(keeper->upgrade.program);
+	while (keeper_reserve_give(keeper))
+		;
 	fd_close(keeper->signal_fd);
 	/* When a client sees its connection end, path, lock and memory are
 	 * free already. */

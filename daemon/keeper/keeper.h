@@ -131,6 +131,14 @@ struct keeper_clients {
 	uint64_t next;             /* its number */
 };
 
+/* keeper/fd_reserve.c. Picked: more than the server can have given before a
+ * message that frees one. */
+#define KEEPER_RESERVE_MAX 64u
+struct keeper_reserve {
+	int fds[KEEPER_RESERVE_MAX];
+	uint32_t n;
+};
+
 struct keeper {
 	struct options line; /* without the configuration */
 	struct options options;
@@ -149,7 +157,8 @@ struct keeper {
 	struct log_budget lines[DOMAINS_MAX + 1];
 	struct keeper_loader *loaders;
 	uint32_t last_loader;
-	struct fd_store fd_store;  /* for the next server */
+	struct fd_store fd_store; /* for the next server */
+	struct keeper_reserve reserve;
 	int dropper;               /* the socket to it; -1: none runs */
 	struct fd_store undropped; /* sockets that could not be sent to it */
 	struct deadline drop_at;   /* another one is forked for them */
@@ -283,6 +292,13 @@ void keeper_loader_kill(struct keeper *keeper, uint32_t number);
 void keeper_loader_reaped(struct keeper *keeper, pid_t pid);
 void keeper_loaders_replay(struct keeper *keeper);
 void keeper_loaders_free(struct keeper *keeper);
+
+/* keeper/fd_reserve.c: descriptors for what the server gives */
+/* As many as are free, up to what there should be. */
+void keeper_reserve_take(struct keeper *keeper);
+/* Closes one, in the place of which another can be received; false: there is
+ * none left. */
+bool keeper_reserve_give(struct keeper *keeper);
 
 /* keeper/held_fds.c: what the server gave to be held */
 int keeper_store_fd(struct keeper *keeper, struct wire_message *m);
