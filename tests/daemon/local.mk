@@ -268,6 +268,7 @@ tests_daemon_reap_LDFLAGS = -Wl,--wrap=lease_batch_search
 tests_daemon_server_check_LDADD = $(DAEMON_LIBS)
 tests_daemon_server_check_LDFLAGS = -Wl,--wrap=lease_batch_search
 tests_daemon_server_pressure_LDADD = $(DAEMON_LIBS)
+tests_daemon_server_pressure_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=sendmsg
 tests_daemon_server_takeover_LDADD = $(DAEMON_LIBS)
 tests_daemon_starved_SOURCES = tests/daemon/starved.c $(FUZZ_SERVER)
 tests_daemon_starved_LDADD = $(DAEMON_LIBS)
