@@ -162,6 +162,7 @@ struct keeper {
 	int dropper;               /* the socket to it; -1: none runs */
 	struct fd_store undropped; /* sockets that could not be sent to it */
 	struct deadline drop_at;   /* another one is forked for them */
+	uint64_t drop_pause;       /* ns until then; 0: as short as can be */
 
 	struct listener *listener;
 	struct deadline listener_timer; /* is the socket there still? */
