@@ -17,6 +17,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/keeper/clients.c \
 	daemon/keeper/domains.c \
 	daemon/keeper/dropper.c \
+	daemon/keeper/fd_reserve.c \
 	daemon/keeper/fork.c \
 	daemon/keeper/held_fds.c \
 	daemon/keeper/inherited.c \

@@ -26,7 +26,8 @@ enum daemon_message {
 	D_GROWN,           /* msg_grown: the answer to D_GROW */
 	D_LOADER_IS,       /* msg_loader, fds: socket, pipe's read end */
 	D_ACCEPTS_DRAINED, /* msg_drained */
-	D_TERMINATE,       /* no body: finish loads, then D_BYE */
+	D_TERMINATE,       /* no body: finish loads, then D_BYE; it may
+			    * overtake others */
 	D_SEGMENT_MAP,     /* msg_segment, fd: not sealed yet, to be mapped */
 	D_LOADER_LEFT, /* msg_loader, fd: pipe of one that may still write */
 	D_STORED_FD,   /* msg_fd_key, fd: what the last server had kept */

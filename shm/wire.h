@@ -127,7 +127,8 @@ int wire_flush(struct wire_writer *writer, int fd);
 /* Sends a message at once, if the queue is empty and the socket takes it. For
  * this a message without a long body needs neither memory nor descriptors, so
  * it can report the lack of them. 1: it was sent; 0: it was not, so push it; or
- * an error, as of flush. */
+ * an error, as of flush. Without a queue (NULL) the message goes ahead of all
+ * that is in one. */
 int wire_try(
 	const struct wire_writer *writer, int fd, const struct wire_out *out);
 /* Of an error of wire_flush: the system is out of some resource for a moment.

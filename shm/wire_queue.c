@@ -247,7 +247,8 @@ int wire_try(
 {
 	int r;
 
-	if (writer->first || goes_in_parts(writer, out))
+	if (!wire_writer_empty(writer) ||
+		(writer && goes_in_parts(writer, out)))
 		return 0;
 	r = frame_check(out);
 	if (r == 0)

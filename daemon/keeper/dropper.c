@@ -21,6 +21,12 @@
  * no process can be forked, the same is tried again and again. When as much
  * stays meanwhile as there may be clients, no more clients are accepted, so
  * there is an end to it.
+ *
+ * Something of each such dropper may hang, and stay. So as long as the kernel
+ * refuses, the next one comes after twice the time, up to a minute, or when
+ * many sockets have come together: then there are no more of these than hanging
+ * sockets make necessary anyway. The peers wait for none of this: they see the
+ * end when the socket is shut down.
  */
 #include "daemon/keeper/keeper.h"
 
@@ -39,9 +45,11 @@
 #define CLOSERS 64u   /* picked: users rarely share one */
 #define LEFT_MAX 512u /* picked: hanging sockets of one closer */
 #define TRIES 2
-/* How long sockets are collected for one new dropper. Picked: ten forks a second
- * are no burden. */
+/* How long sockets are collected for one new dropper, at first and at most.
+ * Picked: ten forks a second are no burden, and a day of such minutes leaves no
+ * more processes than there may be clients. */
 #define COLLECT_NS 100000000ull
+#define COLLECT_MAX_NS 60000000000ull
 
 /* ---- the dropper ------------------------------------------------------- */
 
@@ -167,8 +175,10 @@ static bool has_taken(struct keeper *keeper, int fd)
 		keeper->dropper = keeper_fork_dropper(keeper);
 	if (keeper->dropper < 0)
 		return false;
-	if (send_to_dropper(keeper, fd))
+	if (send_to_dropper(keeper, fd)) {
+		keeper->drop_pause = 0;
 		return true;
+	}
 	/* Another dropper would not be sent it either. */
 	if (errno != ETOOMANYREFS)
 		leave_behind(keeper);
@@ -189,15 +199,47 @@ static void close_own(void *arg, const struct stored_fd *stored)
 	fd_store_drop(arg, &key);
 }
 
+/* A socket that is kept for later: it may be possible now. */
+static void send_one(void *arg, const struct stored_fd *stored)
+{
+	struct keeper *keeper = arg;
+	struct msg_fd_key key = stored->key;
+
+	if (keeper->dropper < 0 || !send_to_dropper(keeper, stored->fd))
+		return;
+	keeper->drop_pause = 0;
+	fd_store_drop(&keeper->undropped, &key);
+	tell_dropper(keeper);
+}
+
 static void drop_rest(void *arg)
 {
-	keeper_drop_rest(arg);
+	struct keeper *keeper = arg;
+
+	fd_store_each(&keeper->undropped, send_one, keeper);
+	if (!keeper->undropped.n)
+		return;
+	keeper_drop_rest(keeper);
+	if (!keeper->undropped.n)
+		keeper->drop_pause =
+			MIN(MAX(2 * keeper->drop_pause, 2 * COLLECT_NS),
+				COLLECT_MAX_NS);
+}
+
+/* So many are no less than what ends a dropper, or half of what keeps clients
+ * from being accepted. */
+static bool are_many(const struct keeper *keeper)
+{
+	return keeper->undropped.n >= MIN(LEFT_MAX, keeper->clients.max / 2);
 }
 
 static void collect_until_later(struct keeper *keeper)
 {
-	if (!keeper->drop_at.at)
-		keeper_call_in(keeper, &keeper->drop_at, COLLECT_NS, drop_rest);
+	uint64_t pause = are_many(keeper) ? COLLECT_NS
+					  : MAX(keeper->drop_pause, COLLECT_NS);
+
+	if (!keeper->drop_at.at || keeper->drop_at.at > keeper_now() + pause)
+		keeper_call_in(keeper, &keeper->drop_at, pause, drop_rest);
 }
 
 void keeper_drop_rest(struct keeper *keeper)

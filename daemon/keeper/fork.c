@@ -134,14 +134,17 @@ static pid_t fork_child(struct keeper *keeper, const char *name)
 		return pid < 0 ? tarn_fail(errno, "cannot fork a %s: %s", name,
 					 tarn_errno_text(errno))
 			       : pid;
+	/* Without the keeper there is nothing to work for. This comes first: a
+	 * child that some other process stops before it (SIGSTOP, a freezer)
+	 * stays when the keeper is killed, and nobody ends it. A child that has
+	 * its name has this, too. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
 	begun_fd = begun[1];
 	log_role(name);
 	snprintf(title, sizeof(title), "tarn-%s", name);
 	prctl(PR_SET_NAME, title);
-	/* Without the keeper there is nothing to work for. */
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	if (getppid() != parent)
-		_exit(1);
 	/* Ends come from the keeper, by the socket: ^C is for it alone. */
 	setpgid(0, 0);
 	signal(SIGPIPE, SIG_IGN);

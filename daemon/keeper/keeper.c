@@ -109,7 +109,7 @@ static void take_signal(struct keeper *keeper)
 			keeper->draining = 1;
 			systemd_notify("STOPPING=1\nSTATUS=finishing loads");
 			listener_unbind(keeper->listener);
-			keeper_insist(keeper, D_TERMINATE, NULL, 0);
+			keeper_terminate_server(keeper);
 		}
 	}
 }
@@ -145,6 +145,16 @@ static int watch_signals(struct keeper *keeper)
 }
 
 /* ---- life ----------------------------------------------------------- */
+
+/* Has the daemon been asked to end, and is there no server that could end in
+ * good order? The state of this one waits in the queue, and has for as long as
+ * keeper_replay() waits: the kernel refuses to send descriptors. It serves
+ * nobody, and may not for as long as others leave theirs unread. */
+static bool ends_untold(const struct keeper *keeper)
+{
+	return (keeper->draining || keeper->stopping) &&
+	       keeper->server.sock >= 0 && !keeper->server.told;
+}
 
 static int pause_ms(const struct keeper *keeper)
 {
@@ -227,6 +237,10 @@ static void serve(struct keeper *keeper)
 		if (p[2].revents)
 			keeper_accept(keeper);
 		deadlines_run(&keeper->deadlines, keeper_now());
+		if (ends_untold(keeper) && !keeper->finished)
+			end(keeper, 0,
+				"asked while nothing can be sent to the "
+				"server");
 	}
 }
 
@@ -311,6 +325,8 @@ static int prepare(struct keeper *keeper)
 		return -ENOMEM;
 	while ((r = watch_signals(keeper)) < 0 && adopts)
 		usleep(KEEPER_AGAIN_US);
+	if (r == 0)
+		keeper_reserve_take(keeper);
 	return r;
 }
 
@@ -400,6 +416,8 @@ static void clean_up(struct keeper *keeper)
 	fd_store_free(&keeper->fd_store);
 	keeper_memory_free(keeper);
 	free(keeper->upgrade.program);
+	while (keeper_reserve_give(keeper))
+		;
 	fd_close(keeper->signal_fd);
 	/* When a client sees its connection end, path, lock and memory are
 	 * free already. */

@@ -81,6 +81,7 @@ struct keeper_server {
 	pid_t pid;
 	int sock;
 	struct wire_writer *writer;
+	bool told; /* the whole state is in its socket, not in the queue */
 	uint32_t restarts;     /* of the server */
 	uint32_t ended;        /* servers, for upgrades */
 	bool ended_last;       /* the last one was */
@@ -130,6 +131,14 @@ struct keeper_clients {
 	uint64_t next;             /* its number */
 };
 
+/* keeper/fd_reserve.c. Picked: more than the server can have given before a
+ * message that frees one. */
+#define KEEPER_RESERVE_MAX 64u
+struct keeper_reserve {
+	int fds[KEEPER_RESERVE_MAX];
+	uint32_t n;
+};
+
 struct keeper {
 	struct options line; /* without the configuration */
 	struct options options;
@@ -148,10 +157,12 @@ struct keeper {
 	struct log_budget lines[DOMAINS_MAX + 1];
 	struct keeper_loader *loaders;
 	uint32_t last_loader;
-	struct fd_store fd_store;  /* for the next server */
+	struct fd_store fd_store; /* for the next server */
+	struct keeper_reserve reserve;
 	int dropper;               /* the socket to it; -1: none runs */
 	struct fd_store undropped; /* sockets that could not be sent to it */
 	struct deadline drop_at;   /* another one is forked for them */
+	uint64_t drop_pause;       /* ns until then; 0: as short as can be */
 
 	struct listener *listener;
 	struct deadline listener_timer; /* is the socket there still? */
@@ -283,6 +294,13 @@ void keeper_loader_reaped(struct keeper *keeper, pid_t pid);
 void keeper_loaders_replay(struct keeper *keeper);
 void keeper_loaders_free(struct keeper *keeper);
 
+/* keeper/fd_reserve.c: descriptors for what the server gives */
+/* As many as are free, up to what there should be. */
+void keeper_reserve_take(struct keeper *keeper);
+/* Closes one, in the place of which another can be received; false: there is
+ * none left. */
+bool keeper_reserve_give(struct keeper *keeper);
+
 /* keeper/held_fds.c: what the server gave to be held */
 int keeper_store_fd(struct keeper *keeper, struct wire_message *m);
 void keeper_fds_replay(struct keeper *keeper);
@@ -321,6 +339,9 @@ int keeper_send(struct keeper *keeper, uint16_t type, const void *body,
  * sent, the server is killed. */
 void keeper_insist(
 	struct keeper *keeper, uint16_t type, const void *body, size_t size);
+/* Asks it to end, ahead of all that is queued: what the kernel refuses to send
+ * must not keep the daemon. The server goes on with what comes later. */
+void keeper_terminate_server(struct keeper *keeper);
 /* Sends the queue: 1 all sent, 0 not yet, or an error that is final. */
 int keeper_flush(struct keeper *keeper);
 /* The same to a new one, which is killed if that fails. */

@@ -61,6 +61,8 @@ int keeper_flush(struct keeper *keeper)
 {
 	int r = wire_flush(keeper->server.writer, keeper->server.sock);
 
+	if (r == 1)
+		keeper->server.told = true;
 	if (!wire_is_short(r))
 		return r;
 	/* A socket that is ready and takes nothing would keep us busy. */
@@ -104,6 +106,15 @@ void keeper_insist(
 {
 	if (keeper_send(keeper, type, body, size, NULL, 0) < 0)
 		kill_unresponsive(keeper, "server_unresponsive", type);
+}
+
+void keeper_terminate_server(struct keeper *keeper)
+{
+	const struct wire_out *out = WIRE_OUT(D_TERMINATE, 0, NULL, 0);
+
+	if (keeper->server.sock < 0 ||
+		wire_try(NULL, keeper->server.sock, out) != 1)
+		keeper_insist(keeper, D_TERMINATE, NULL, 0);
 }
 
 /* ---- telling a new one ------------------------------------------------ */
@@ -160,6 +171,7 @@ static void replay_all(struct keeper *keeper)
 	keeper_replay(keeper, D_TAKEN_OVER, NULL, 0, NULL, 0);
 	if (keeper->draining || keeper->stopping)
 		keeper_replay(keeper, D_TERMINATE, NULL, 0, NULL, 0);
+	keeper->server.told = wire_writer_empty(keeper->server.writer);
 }
 
 int keeper_server_start(struct keeper *keeper)
@@ -167,6 +179,7 @@ int keeper_server_start(struct keeper *keeper)
 	int r;
 
 	keeper->server.began_at = keeper_now();
+	keeper->server.told = false;
 	keeper->server.writer = wire_writer_free(keeper->server.writer);
 	r = wire_writer_new(SERVER_QUEUE_MAX, &keeper->server.writer);
 	if (r >= 0)

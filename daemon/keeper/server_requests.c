@@ -125,14 +125,20 @@ static void pause_reading(struct keeper *keeper)
 		keeper_now() + KEEPER_AGAIN_US * 1000ull);
 }
 
-/* Could a descriptor that comes now be received, and kept? */
-static bool is_place(struct keeper *keeper)
+static bool is_free_place(struct keeper *keeper)
 {
 	int fd = fd_dup(keeper->server.sock);
 	bool yes = fd >= 0 && fd_store_make_room(&keeper->fd_store, fd) >= 0;
 
 	fd_close(fd);
 	return yes;
+}
+
+/* Could a descriptor that comes now be received, and kept? */
+static bool is_place(struct keeper *keeper)
+{
+	return is_free_place(keeper) ||
+	       (keeper_reserve_give(keeper) && is_free_place(keeper));
 }
 
 /* A message that comes when this process can open nothing more arrives without
@@ -190,6 +196,7 @@ int keeper_receive_server(struct keeper *keeper)
 
 	while (r == 1 && has_place(keeper))
 		r = receive_one(keeper);
+	keeper_reserve_take(keeper);
 	return MIN(r, 0);
 }
 

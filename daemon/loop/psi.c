@@ -6,6 +6,7 @@
  */
 #include "daemon/loop/psi.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
@@ -35,7 +36,7 @@ static int open_trigger(const char *path)
 
 	/* With the NUL at its end. */
 	if (fd < 0 || write(fd, TRIGGER, sizeof(TRIGGER)) < 0)
-		return -1;
+		return -errno;
 	return fd_steal(&fd);
 }
 
@@ -45,15 +46,16 @@ static int open_own(void)
 	char line[2048], path[2200] = "";
 	FILE *file = fopen("/proc/self/cgroup", "re");
 
-	while (file && fgets(line, sizeof(line), file)) {
+	if (!file)
+		return -errno;
+	while (fgets(line, sizeof(line), file)) {
 		line[strcspn(line, "\n")] = 0;
 		if (strncmp(line, "0::/", 4) == 0 && line[4])
 			snprintf(path, sizeof(path),
 				"/sys/fs/cgroup%s/memory.pressure", line + 3);
 	}
-	if (file)
-		fclose(file);
-	return path[0] ? open_trigger(path) : -1;
+	fclose(file);
+	return path[0] ? open_trigger(path) : -ENOENT;
 }
 
 int psi_open(unsigned int which)

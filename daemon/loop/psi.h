@@ -23,7 +23,7 @@
 #define PSI_TRIGGERS 2u
 
 /* A descriptor that has an urgent event when tasks have stalled for a while.
- * -1: not to be had. Closing the last one of a trigger takes the kernel some
+ * -errno: not to be had, -EMFILE, -ENFILE and -ENOMEM for now. Closing the last one of a trigger takes the kernel some
  * ten milliseconds, at the end of a process too. */
 int psi_open(unsigned int which);
 /* The cgroup that it watches is gone. */
@@ -32,7 +32,7 @@ bool psi_ended(int fd);
 struct psi_watch;
 
 /* Calls fn in the loop when one of them fires, at most every two seconds. They
- * stay the caller's, which closes them later; -1 is none. NULL where nothing
+ * stay the caller's, which closes them later; a negative one is none. NULL where nothing
  * can be watched. */
 struct psi_watch *psi_watch(struct loop *loop, const int fds[PSI_TRIGGERS],
 	void (*fn)(void *arg), void *arg);

@@ -4,7 +4,8 @@
  *
  * Every message from the keeper is complete in itself and in order: a domain
  * comes before its clients, its segments before the answer to the growth that
- * made them.
+ * made them. D_TERMINATE alone may come before others that were sent earlier:
+ * it changes nothing that they are about.
  */
 #include "daemon/server/server.h"
 

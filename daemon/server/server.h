@@ -140,8 +140,9 @@ struct server {
 	struct deadline loads_timer; /* whether a loader hangs */
 	struct load_totals totals;
 	uint64_t allocated;
-	uint32_t n_leaving;    /* segments on their way to the keeper */
-	struct psi_watch *psi; /* NULL: the kernel tells nothing */
+	uint32_t n_leaving;        /* segments on their way to the keeper */
+	struct psi_watch *psi;     /* NULL: the kernel tells nothing */
+	struct deadline psi_timer; /* not all that can be watched is */
 	struct deadline pressure_timer; /* at the headroom */
 	struct turns turns;
 	struct server_limits limits;

@@ -4,7 +4,9 @@
  * that closes them: other processes of the same user use up what it may have in
  * flight, and go on to. The keeper once kept each of these sockets open for
  * ever. Now all of them are closed soon, by a process that inherits them, and if
- * none can be forked, when one can be again.
+ * none can be forked, when one can be again. While the kernel goes on to refuse,
+ * such processes were forked without end, ten a second; now they are forked ever
+ * more rarely, unless many sockets have come together.
  *
  * In the queue of the first is a socket that hangs when it is closed: the
  * keeper must not be the one to close it.
@@ -25,6 +27,7 @@
 #include "tests/kit/tap.h"
 
 #define CLIENTS 50
+#define CLIENTS_MOST 4096
 #define PATIENCE_S 60
 
 static struct keeper keeper;
@@ -33,6 +36,7 @@ static int peers[CLIENTS];
 /* ---- what the kernel refuses ---------------------------------------------- */
 
 static bool sends_no_fds, forks_none;
+static int n_forks;
 
 ssize_t __real_sendmsg(int sock, const struct msghdr *msg, int flags);
 ssize_t __wrap_sendmsg(int sock, const struct msghdr *msg, int flags);
@@ -50,6 +54,7 @@ pid_t __wrap_fork(void);
 
 pid_t __wrap_fork(void)
 {
+	n_forks++;
 	if (!forks_none)
 		return __real_fork();
 	errno = EAGAIN;
@@ -58,17 +63,20 @@ pid_t __wrap_fork(void)
 
 /* ---- the keeper -------------------------------------------------------------- */
 
+static void drop_client(int i)
+{
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
+		bail("socketpair: %m");
+	peers[i] = pair[1];
+	keeper_drop(&keeper, pair[0]);
+}
+
 static void drop_clients(void)
 {
-	for (int i = 0; i < CLIENTS; i++) {
-		int pair[2];
-
-		if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0,
-			    pair) < 0)
-			bail("socketpair: %m");
-		peers[i] = pair[1];
-		keeper_drop(&keeper, pair[0]);
-	}
+	for (int i = 0; i < CLIENTS; i++)
+		drop_client(i);
 }
 
 static void run_for(double s)
@@ -122,6 +130,54 @@ static void test(const char *when, bool without_forks)
 	sends_no_fds = false;
 }
 
+/* Clients go all the time. */
+static void test_lasts(void)
+{
+	const int most = 8;
+
+	sends_no_fds = true;
+	n_forks = 0;
+	for (int i = 0; i < CLIENTS; i++) {
+		double end = seconds() + 0.05;
+
+		drop_client(i);
+		while (seconds() < end) {
+			deadlines_run(&keeper.deadlines, keeper_now());
+			usleep(1000);
+		}
+	}
+	diag("%d forks in %g s", n_forks, CLIENTS * 0.05);
+	ok(n_forks >= 1 && n_forks <= most,
+		"processes are forked ever more rarely while none can be sent");
+	ok(keeper.undropped.n, "the last sockets wait for the next one");
+	sends_no_fds = false;
+	deadlines_run(&keeper.deadlines, keeper.drop_at.at);
+	is_int(0, keeper.undropped.n, "they are sent as soon as they can be");
+	is_int(CLIENTS, count_ended(PATIENCE_S * 1000),
+		"the sockets of all of them are closed");
+	close_peers();
+}
+
+static void test_many(void)
+{
+	sends_no_fds = true;
+	keeper.drop_pause = 60000000000ull;
+	keeper.clients.max = CLIENTS;
+	drop_client(0);
+	run_for(0.3);
+	is_int(1, keeper.undropped.n, "one socket waits");
+	for (int i = 1; i < CLIENTS; i++)
+		drop_client(i);
+	run_for(PATIENCE_S / 2);
+	is_int(0, keeper.undropped.n, "many together wait for no pause");
+	is_int(CLIENTS, count_ended(PATIENCE_S * 1000),
+		"the sockets of all of them are closed");
+	close_peers();
+	keeper.drop_pause = 0;
+	keeper.clients.max = CLIENTS_MOST;
+	sends_no_fds = false;
+}
+
 /* It would hang here, and the test with it. */
 static void test_lingers(void)
 {
@@ -162,15 +218,18 @@ static void test_lingers(void)
 
 int main(void)
 {
+	keeper.clients.max = CLIENTS_MOST;
 	keeper.dropper = keeper_fork_dropper(&keeper);
 	if (keeper.dropper < 0)
 		bail("%s", tarn_fail_message());
 	test("although none can be sent", false);
 	test("when a process can be forked again", true);
+	test_lasts();
+	test_many();
 	test_lingers();
 	keeper_drop_end(&keeper);
 	fd_store_free(&keeper.undropped);
 	while (wait(NULL) > 0)
 		;
-	return done(6);
+	return done(13);
 }

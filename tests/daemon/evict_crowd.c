@@ -178,8 +178,10 @@ static void test_part(void)
  * are left. */
 static void refuse_growth(struct memory_wait *wait, uint64_t size)
 {
-	*wait = (struct memory_wait) {
-		.domain = &domain, .done = called, .size = size};
+	*wait = (struct memory_wait) {.domain = &domain,
+		.user = &domain,
+		.done = called,
+		.size = size};
 	domain.growth.asker = wait;
 	domain.growth.asked.whole = size;
 	tarn_fail(ENOSPC, "the keeper has no memory");
@@ -240,7 +242,8 @@ static void test_after_long(void)
 
 static void test_turn(void)
 {
-	struct memory_wait wait = {.domain = &domain, .done = called};
+	struct memory_wait wait = {
+		.domain = &domain, .user = &domain, .done = called};
 
 	begin();
 	server.turns.n_users = 2;

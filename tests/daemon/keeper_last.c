@@ -6,9 +6,10 @@
  * server had said, and with it memory that has a name, and the leases of a
  * client that was welcomed.
  *
- * Or the keeper lacks a descriptor just then: what the server has given waits in
- * the socket for a while. If none comes back, the keeper says what is lost, and
- * takes the messages that bring none.
+ * Or the keeper lacks a descriptor just then: it has some in reserve, which let
+ * in what is in front of the messages that free others. Without these, what the
+ * server has given waits in the socket for a while. If none comes back, the
+ * keeper says what is lost, and takes the messages that bring none.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -25,6 +26,7 @@
 
 #define NUMBER 7u
 #define VERSION 4u
+#define MANY 9
 
 static struct keeper keeper;
 static const struct msg_fd_key key = {.kind = FD_OF_STORAGE, .a = 3, .b = 5};
@@ -82,6 +84,8 @@ static void check(const char *when)
 
 static void end(void)
 {
+	while (keeper_reserve_give(&keeper))
+		;
 	keeper_clients_end(&keeper);
 	fd_store_free(&keeper.fd_store);
 	keeper.server.sock = fd_close(keeper.server.sock);
@@ -112,6 +116,53 @@ static void test_comes_back(void)
 	keeper_receive_last(&keeper);
 	pthread_join(thread, NULL);
 	check("the keeper lacks a descriptor for a moment");
+	end();
+}
+
+/* More than one, and then what frees them. */
+static void send_many(int server)
+{
+	_cleanup_fd_ int fd = memfd_create("of its own", MFD_CLOEXEC);
+	struct msg_fd_key many = {.kind = FD_OF_STORAGE};
+
+	for (many.a = 0; many.a < MANY; many.a++)
+		if (wire_send(server, WIRE_OUT_FDS(D_STORE_FD, 0, &many,
+					      sizeof(many), &fd, 1)) < 0)
+			bail("the server's messages: %s", tarn_fail_message());
+	for (many.a = 0; many.a < MANY - 1; many.a++)
+		if (wire_send(server,
+			    WIRE_OUT(D_DROP_FD, 0, &many, sizeof(many))) < 0)
+			bail("the server's messages: %s", tarn_fail_message());
+	send_both(server);
+}
+
+static void test_reserve(bool dead)
+{
+	const char *of = dead ? "a dead server" : "a server";
+	int server, fds;
+	double start;
+
+	begin(&server);
+	keeper.signal_fd = server;
+	fds = count_fds(getpid());
+	keeper_reserve_take(&keeper);
+	fds = count_fds(getpid()) - fds;
+	ok(fds > MANY, "the keeper has descriptors in reserve");
+	send_many(server);
+	before = limit_to(RLIMIT_NOFILE, limit_next_fd());
+	start = seconds();
+	if (dead)
+		keeper_receive_last(&keeper);
+	else
+		keeper_receive_server(&keeper);
+	ok(seconds() - start < 0.5,
+		"the keeper does not wait for what lies behind: of %s", of);
+	setrlimit(RLIMIT_NOFILE, &before);
+	check(of);
+	is_int(2, keeper.fd_store.n, "all that %s gave came, and went", of);
+	keeper_reserve_take(&keeper);
+	is_int(fds, keeper.reserve.n, "the reserve is filled again");
+	close(server);
 	end();
 }
 
@@ -159,6 +210,8 @@ int main(void)
 	check("the process ends first");
 	end();
 	test_comes_back();
+	test_reserve(true);
+	test_reserve(false);
 	test_gives_up();
-	return done(13);
+	return done(27);
 }

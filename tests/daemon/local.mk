@@ -14,6 +14,7 @@ DAEMON_TESTS = \
 	tests/daemon/listener_swap \
 	tests/daemon/drain \
 	tests/daemon/drop_refused \
+	tests/daemon/end_refused \
 	tests/daemon/evict \
 	tests/daemon/evict_crowd \
 	tests/daemon/evict_many \
@@ -36,6 +37,7 @@ DAEMON_TESTS = \
 	tests/daemon/in_flight_deaths \
 	tests/daemon/inherits \
 	tests/daemon/keeper_dies \
+	tests/daemon/keeper_dies_early \
 	tests/daemon/keeper_full \
 	tests/daemon/keeper_last \
 	tests/daemon/leases_ended \
@@ -91,6 +93,7 @@ DAEMON_TESTS = \
 	tests/daemon/server_pressure \
 	tests/daemon/server_takeover \
 	tests/daemon/systemd \
+	tests/daemon/turn_share \
 	tests/daemon/upgrade \
 	tests/daemon/upgrade_config \
 	tests/daemon/upgrade_hidden \
@@ -112,6 +115,7 @@ DAEMON_SCRIPT_TESTS = \
 check_PROGRAMS += \
 	$(DAEMON_TESTS) \
 	tests/daemon/imbalanced_daemon \
+	tests/daemon/refusing_daemon \
 	tests/daemon/shrink \
 	$(NULL)
 dist_check_SCRIPTS += $(DAEMON_SCRIPT_TESTS)
@@ -128,6 +132,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/listener \
 	tests/daemon/drain \
 	tests/daemon/drop_refused \
+	tests/daemon/end_refused \
 	tests/daemon/fail_adopt \
 	tests/daemon/fail_call \
 	tests/daemon/fail_daemon \
@@ -147,6 +152,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/in_flight_deaths \
 	tests/daemon/inherits \
 	tests/daemon/keeper_dies \
+	tests/daemon/keeper_dies_early \
 	tests/daemon/keeper_full \
 	tests/daemon/keeper_last \
 	tests/daemon/limits \
@@ -198,6 +204,8 @@ tests_daemon_closer_LDADD = $(DAEMON_LIBS)
 tests_daemon_crowd_LDADD = $(DAEMON_LIBS)
 tests_daemon_daemon_pressure_LDADD = $(DAEMON_LIBS)
 tests_daemon_deadline_LDADD = $(DAEMON_LIBS)
+tests_daemon_keeper_dies_early_LDADD = $(DAEMON_LIBS)
+tests_daemon_keeper_dies_early_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=prctl
 tests_daemon_keeper_last_LDADD = $(DAEMON_LIBS)
 tests_daemon_leases_ended_LDADD = $(DAEMON_LIBS)
 tests_daemon_listener_LDADD = $(DAEMON_LIBS)
@@ -235,6 +243,16 @@ tests_daemon_imbalanced_daemon_LDFLAGS = \
 	$(AM_LDFLAGS) \
 	-Wl,--wrap=quota_return \
 	$(NULL)
+# tarnd where the kernel refuses to send descriptors.
+tests_daemon_refusing_daemon_SOURCES = \
+	daemon/main.c \
+	tests/daemon/refusing_daemon.c \
+	$(NULL)
+tests_daemon_refusing_daemon_LDADD = daemon/libdaemon.la
+tests_daemon_refusing_daemon_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-Wl,--wrap=sendmsg \
+	$(NULL)
 tests_daemon_fd_store_LDADD = $(DAEMON_LIBS)
 tests_daemon_load_join_LDADD = $(DAEMON_LIBS)
 tests_daemon_loader_LDADD = $(DAEMON_LIBS)
@@ -253,6 +271,15 @@ tests_daemon_reap_LDFLAGS = -Wl,--wrap=lease_batch_search
 tests_daemon_server_check_LDADD = $(DAEMON_LIBS)
 tests_daemon_server_check_LDFLAGS = -Wl,--wrap=lease_batch_search
 tests_daemon_server_pressure_LDADD = $(DAEMON_LIBS)
+tests_daemon_server_pressure_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=sendmsg
 tests_daemon_server_takeover_LDADD = $(DAEMON_LIBS)
 tests_daemon_starved_SOURCES = tests/daemon/starved.c $(FUZZ_SERVER)
 tests_daemon_starved_LDADD = $(DAEMON_LIBS)
+tests_daemon_turn_share_SOURCES = tests/daemon/turn_share.c $(FUZZ_SERVER)
+tests_daemon_turn_share_LDADD = $(DAEMON_LIBS)
+tests_daemon_turn_share_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-Wl,--wrap=load_publish \
+	-Wl,--wrap=publish_commit \
+	-Wl,--wrap=quantum_spend \
+	$(NULL)

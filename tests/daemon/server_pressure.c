@@ -3,7 +3,11 @@
  * The keeper stores the triggers by which a server watches for stalls, and the
  * next server uses them: the kernel takes ten milliseconds to end a trigger,
  * and would take them between two servers.
+ *
+ * A server that begins while the keeper can be sent no descriptor, or while it
+ * can open none, had no trigger for the rest of its life. Now it asks again.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -13,15 +17,30 @@
 #include "daemon/loop/psi.h"
 #include "daemon/server/server.h"
 #include "daemon/server/storage/pressure_relief.h"
+#include "tests/kit/limit.h"
 #include "tests/kit/must.h"
 #include "tests/kit/tap.h"
 
 static struct server server;
 static int keeper;
 static struct wire_message kept[PSI_TRIGGERS];
-static uint32_t n_kept;
+static uint32_t n_kept, n_first;
 
-static void begin(void)
+/* What the kernel refuses. */
+static bool sends_no_fds;
+
+ssize_t __real_sendmsg(int sock, const struct msghdr *msg, int flags);
+ssize_t __wrap_sendmsg(int sock, const struct msghdr *msg, int flags);
+
+ssize_t __wrap_sendmsg(int sock, const struct msghdr *msg, int flags)
+{
+	if (!sends_no_fds || !msg->msg_controllen)
+		return __real_sendmsg(sock, msg, flags);
+	errno = ETOOMANYREFS;
+	return -1;
+}
+
+static void begin_server(void)
 {
 	int pair[2];
 
@@ -40,6 +59,11 @@ static void begin(void)
 		must(server_restore_fd(&server, &m));
 	}
 	must(server_rebuild(&server));
+}
+
+static void begin(void)
+{
+	begin_server();
 	pressure_relief_begin(&server);
 }
 
@@ -108,11 +132,71 @@ static void test_next(void)
 	die();
 }
 
+/* What is next to be done is done early. */
+static void pass(void)
+{
+	struct deadlines *deadlines = loop_deadlines(server.loop);
+	uint64_t at = deadlines_next(deadlines);
+
+	if (at != UINT64_MAX)
+		deadlines_run(deadlines, at);
+}
+
+static void check_watched(const char *what)
+{
+	struct wire_message m[PSI_TRIGGERS];
+	uint32_t n;
+
+	pass();
+	n = hear(m, PSI_TRIGGERS);
+	is_int(n_first, n, "%s: the triggers are asked for again", what);
+	ok(server.psi, "%s: the server watches in the end", what);
+	while (n)
+		wire_message_clear(&m[--n]);
+	pass();
+	is_int(0, hear(NULL, 0), "%s: then it asks no more", what);
+	die();
+}
+
+/* As a first one, which is told of none. */
+static void test_refused(void)
+{
+	n_kept = 0;
+	sends_no_fds = true;
+	begin();
+	pass();
+	ok(!server.psi && hear(NULL, 0) == 0,
+		"a server that can send no descriptor has no trigger");
+	sends_no_fds = false;
+	check_watched("refused");
+}
+
+static void begin_without_fds(void)
+{
+	struct rlimit before;
+
+	begin_server();
+	before = limit_to(RLIMIT_NOFILE, limit_next_fd());
+	pressure_relief_begin(&server);
+	setrlimit(RLIMIT_NOFILE, &before);
+}
+
+static void test_no_descriptors(void)
+{
+	begin_without_fds();
+	ok(!server.psi && hear(NULL, 0) == 0,
+		"a server without descriptors has no trigger");
+	check_watched("no descriptors");
+}
+
 int main(void)
 {
 	test_first();
 	test_next();
-	for (uint32_t i = 0; i < n_kept; i++)
+	n_first = n_kept;
+	test_refused();
+	test_no_descriptors();
+	for (uint32_t i = 0; i < n_first; i++)
 		wire_message_clear(&kept[i]);
-	return done(6);
+	return done(4 + 2 * (int)n_first + 8);
 }

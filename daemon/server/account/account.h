@@ -108,4 +108,6 @@ void quantum_leave(struct client *client);
 void quantum_turn(struct server *server);
 /* Is it another user's turn? The client is served in a later one. */
 bool quantum_is_spent(const struct client *client);
-void quantum_spend(struct client *client, uint64_t began);
+/* The server has worked for that user since began (loop_now()). What a client's
+ * message leaves for later, such as a publication that waits, counts as well. */
+void quantum_spend(struct domain *user, uint64_t began);

@@ -159,6 +159,15 @@ void admission_end(struct admission *a)
 	a->user->account.admitted.n[a->kind] -= a->n;
 }
 
+static void begin(struct admission *a)
+{
+	struct domain *user = a->user;
+	uint64_t began = loop_now();
+
+	a->begin(a);
+	quantum_spend(user, began);
+}
+
 /* One of each kind in a turn: what begins may take a while, and clients are
  * served in between. */
 void admission_serve(struct server *server)
@@ -172,7 +181,7 @@ void admission_serve(struct server *server)
 			continue;
 		dequeue(a);
 		admit(a);
-		a->begin(a);
+		begin(a);
 		more = true;
 	}
 	if (more)

@@ -8,6 +8,10 @@
  * and a user that has spent its part of a round is skipped until the next one.
  * A round is over when every client could have been served once, so a single
  * user is not held back, and others hardly when there is nothing else to do.
+ *
+ * Whose time it is does not depend on what the server works for: a message, an
+ * answer that is sent on, a request whose turn has come or for which there is
+ * memory, what a worker or a loader has finished.
  */
 #include "daemon/server/server.h"
 
@@ -47,12 +51,10 @@ bool quantum_is_spent(const struct client *client)
 	       user->account.spent > QUANTUM_NS;
 }
 
-void quantum_spend(struct client *client, uint64_t began)
+void quantum_spend(struct domain *user, uint64_t began)
 {
-	struct domain *user = client->user;
-
-	if (user->account.round != client->domain->server->turns.round) {
-		user->account.round = client->domain->server->turns.round;
+	if (user->account.round != user->server->turns.round) {
+		user->account.round = user->server->turns.round;
 		user->account.spent = 0;
 	}
 	user->account.spent += loop_now() - began;

@@ -68,7 +68,7 @@ static void go_on(void *arg)
 		return set(arrival);
 	r = wire_read_on(&arrival->message, STEP);
 	if (r == 0) {
-		quantum_spend(client, began);
+		quantum_spend(client->user, began);
 		return set(arrival);
 	}
 	m = end(arrival);

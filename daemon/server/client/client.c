@@ -273,7 +273,7 @@ static int receive_message(struct client *client)
 
 void client_received(struct client *client, uint64_t began, int r)
 {
-	quantum_spend(client, began);
+	quantum_spend(client->user, began);
 	if (r == -EPIPE || r == -ECONNRESET)
 		return client_drop(client, NULL);
 	if (r < 0 && r != -EAGAIN)
@@ -356,7 +356,7 @@ static void on_client(void *arg, unsigned ready)
 		return client_drop(client, NULL);
 	if (wait) {
 		client_pause(client);
-		return quantum_spend(client, began);
+		return quantum_spend(client->user, began);
 	}
 	if (ready & LOOP_WRITE)
 		r = client_flush(client);

@@ -137,13 +137,13 @@ static void make_check(void *arg)
 
 	if (!is_settled(user->server, only) &&
 		is_worth_waiting(checks, began)) {
-		quantum_spend(client, began);
+		quantum_spend(user, began);
 		return set_turn(user, MAX(began + LOOK_NS, next_turn(began)));
 	}
 	checks->settle_until = 0;
 	r = self_check(user->server, only, &faults, &sum);
 	checks->not_before = next_turn(began);
-	quantum_spend(client, began);
+	quantum_spend(user, began);
 	answer_all(user, only, &sum, &faults, r);
 	faults_clear(&faults);
 	if (checks->waiting)

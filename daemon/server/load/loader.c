@@ -209,9 +209,8 @@ static int receive(struct loader *loader)
 	return r;
 }
 
-static void on_loader(void *arg, unsigned ready)
+static void take_event(struct loader *loader, unsigned ready)
 {
-	struct loader *loader = arg;
 	int r = 0;
 
 	loader->busy = true;
@@ -232,6 +231,18 @@ static void on_loader(void *arg, unsigned ready)
 		return loader_died(loader);
 	if (loader->retired && loader->n_jobs == 0)
 		loader_gone(loader);
+}
+
+/* What its answers lead to, such as a commit of many names, is the time of the
+ * user whose files it reads. */
+static void on_loader(void *arg, unsigned ready)
+{
+	struct loader *loader = arg;
+	struct domain *user = loader->user;
+	uint64_t began = loop_now();
+
+	take_event(loader, ready);
+	quantum_spend(user, began);
 }
 
 int loader_command(struct loader *loader, uint16_t type, const void *body,

@@ -117,6 +117,7 @@ static struct load *load_new(
 	load->client = client;
 	load->serial = message->serial;
 	load->wait.domain = client->domain;
+	load->wait.user = client->user;
 	load->wait.done = load_waited;
 	load->admission = (struct admission) {.user = client->user,
 		.kind = ADMISSION_LOADS,

@@ -284,11 +284,14 @@ static void waited(struct memory_wait *wait, int error)
 		go_on(p);
 }
 
+/* It may commit many names, which takes milliseconds. */
 static void work_done(struct work *work)
 {
 	struct source *s =
 		(struct source *)((char *)work - offsetof(struct source, work));
 	struct publish *p = s->publish;
+	struct domain *user = p->user;
+	uint64_t began = loop_now();
 
 	s->working = false;
 	s->worked = true;
@@ -297,6 +300,7 @@ static void work_done(struct work *work)
 		go_on(p);
 	else
 		publish_end(p);
+	quantum_spend(user, began);
 }
 
 int publish_give_work(
@@ -368,6 +372,7 @@ static struct publish *publish_new(
 	p->domain = client->domain;
 	p->user = client->user;
 	p->wait.domain = client->domain;
+	p->wait.user = client->user;
 	p->wait.done = waited;
 	p->n_fds = (uint32_t)message->n_fds;
 	p->admission = (struct admission) {.user = client->user,

@@ -121,7 +121,7 @@ static void push_on(void *arg)
 
 	if (client_flush(client) < 0)
 		give_up(client);
-	quantum_spend(client, began);
+	quantum_spend(client->user, began);
 }
 
 void client_pause(struct client *client)

@@ -298,10 +298,14 @@ int memory_pause(struct memory_wait *wait, uint64_t at)
  * was when it wanted memory, or the owner would have cancelled. */
 static void finish(struct memory_wait *wait, int r)
 {
+	struct domain *user = wait->user;
+	uint64_t began = loop_now();
+
 	dequeue(wait);
 	wait->granted = r == 1 && !wait->pausing;
 	wait->pausing = false;
 	wait->done(wait, r == 1 ? 0 : r);
+	quantum_spend(user, began);
 }
 
 /* The owners that are called back may cancel any, and want more. */

@@ -20,6 +20,7 @@ struct server;
  */
 struct memory_wait {
 	struct domain *domain;
+	struct domain *user; /* whose time what follows takes: quantum.c */
 	/* When it is worth calling memory_want() again (error 0), or when
 	 * there will be no memory (a negative errno, with the reason in this
 	 * thread's sentence). Called between turns of the loop, or with an

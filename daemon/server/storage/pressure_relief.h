@@ -24,7 +24,8 @@ struct server;
  * eighth, so that a short one does not cost the whole cache. */
 uint64_t relief_wanted(uint64_t room, bool stalled, uint64_t reclaimable);
 
-/* After the keeper has sent all: a former server's triggers may be among it. */
+/* After the keeper has sent all: a former server's triggers may be among it.
+ * What cannot be had for now is asked for again every few seconds. */
 void pressure_relief_begin(struct server *server);
 /* Between turns: looks at the headroom now and then while there is anything to
  * give. */
