@@ -190,6 +190,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/server_takeover \
 	tests/daemon/shrink \
 	tests/daemon/systemd \
+	tests/daemon/turn_share \
 	tests/daemon/upgrade \
 	tests/daemon/upgrade_config \
 	tests/daemon/upgrade_hidden \
