@@ -66,6 +66,39 @@ policies() {
 	rm -r "$XDG_RUNTIME_DIR/own" $file
 }
 
+# Reserved pages of node 3, and none of node 1.
+huge() {
+	local file=/tmp/p.npy reserve=/sys/devices/system/node/node3/hugepages
+
+	reserve+=/hugepages-2048kB
+	echo 12 >$reserve/nr_hugepages
+	is 12 "$(cat $reserve/free_hugepages)" \
+		"12 pages of 2 MiB are reserved on node 3"
+	array $file $MIB
+	printf '%s\n' '[pool three]' 'node = 3' 'pages = 2m' '[pool one]' \
+		'node = 1' 'pages = 2m' >/tmp/tarnd.conf
+	configured_daemon /tmp/tarnd.conf --segment-size 16M
+	export TARN_POOL=three
+	loads $file h "node 3" "reserved pages of the node" taskset 1
+	has " 2 MiB 100 %" "$out" "all of it is in pages of 2 MiB"
+	is 4 "$(cat $reserve/free_hugepages)" "they are taken on that node"
+	TARN_POOL=one
+	run "$TARN" load $file --name i
+	is 1 "$status" "a pool bound to a node without reserved pages refuses"
+	has "node 1" "$err" "the sentence names the node: $err"
+	is 4 "$(cat $reserve/free_hugepages)" "no page of another is taken"
+	unset TARN_POOL
+	stop_daemon
+	rm -r "$XDG_RUNTIME_DIR/own" $file
+	# With the last of the daemon's processes.
+	for _ in {1..100}; do
+		[ "$(cat $reserve/free_hugepages)" != 12 ] || break
+		sleep 0.1
+	done
+	is 12 "$(cat $reserve/free_hugepages)" "all are given back"
+	echo 0 >$reserve/nr_hugepages
+}
+
 inside() {
 	is 0-3 "$(cat /sys/devices/system/node/online)" "there are four nodes"
 	is 0-1,3 "$(cat /sys/devices/system/node/has_memory)" \
@@ -83,6 +116,7 @@ inside() {
 	placed 0
 	end_daemon
 	policies
+	huge
 	suite
 }
 
