@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: MIT
 #
 # tarn replicate and tarn migrate where there is one node, as on most machines:
-# everything is there already. Also --node of the verbs that take memory. What
-# lies where on a machine with several nodes: tests/vm/nodes2.sh.
+# what is there already, and what a client copies that may not ask where its
+# memory lies. Also --node of the verbs that take memory. What lies where on a
+# machine with several nodes: tests/vm/nodes2.sh.
 # shellcheck disable=SC1091,SC2154 # run sets out, err and status
 . "${top_srcdir:?set by tests/run}/tests/kit/cli.sh"
 mkdir "$TMPDIR/files" && cd "$TMPDIR/files" || exit 1
@@ -112,6 +113,42 @@ is "{'name': 'm/', 'tensors': 2, 'dropped': 'all'}" "$(json j)" \
 run "$TARN" replicate p --drop --node "$node" --json
 is "{'name': 'p', 'tensors': 1, 'dropped': $node}" "$(json j)" \
 	"replicate --drop --node --json"
+
+# ---- a copy
+safetensors big.st '{"x":{"dtype":"U8","shape":[4194304],
+"data_offsets":[0,4194304]}}' 4194304
+run "$TARN" put t/big big.st
+is 0 "$status" "a large tensor is published"
+# blind COMMAND...: may not ask where its memory lies.
+blind() { "$PYTHON" "$top_srcdir/tests/kit/blind.py" "$@"; }
+run blind "$TARN" replicate t/big --node "$node"
+if [ "$status" = 77 ] || [ "$known" != True ]; then
+	skipped 8 "there is no seccomp, or memory is not placed here"
+else
+	has "t/big: 4.00 MiB copied to node $node in " "$status $out" \
+		"replicate says what it copied"
+	run "$TARN" ls t/big -l
+	is "node $node" "${out##*  }" "ls -l has the node of the replica"
+	run blind "$TARN" replicate t/ --node "$node"
+	is "0 t/: 1 tensor is on node $node already" "$status $out" \
+		"a replica that is there is not made again"
+	run "$TARN" check
+	has " bytes: no fault found" "$out" "check finds no fault with a replica"
+	run blind "$TARN" replicate t/big --drop
+	run blind "$TARN" replicate t/ --node "$node" --json
+	is "4194304 1" "$(json 'j["nodes"][0]["bytes"], j["tensors"]' |
+		tr -d '(),')" "replicate --json has the bytes"
+	run blind "$TARN" replicate t/ --drop
+	run blind "$TARN" migrate t/ --node "$node"
+	has "0 t/: 1 tensor, 4.00 MiB moved to node $node in " \
+		"$status $out" "migrate says what it moved"
+	run "$TARN" wait t/big
+	is "t/big version 2" "$out" "a tensor that moved is a new version"
+	run "$TARN" put again big.st
+	run blind "$TARN" migrate again --node "$node" --json
+	is "again 1 $node 4194304" "$(json 'j["name"], j["tensors"], j["node"],
+		j["bytes"]' | tr -d "(),'")" "migrate --json has the bytes"
+fi
 
 # ---- what cannot be
 for line in "replicate --node $node" "migrate --node $node" "replicate --drop"; do
