@@ -84,6 +84,7 @@ extern PyMethodDef copy_functions[];
 extern PyMethodDef borrow_functions[];
 extern PyMethodDef dlpack_functions[];
 extern PyMethodDef save_functions[];
+extern PyMethodDef nodes_functions[];
 extern PyMethodDef pack_functions[];
 
 /* Parts of the type Tensor, joined in tensor.c. */

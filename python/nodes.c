@@ -133,3 +133,35 @@ PyMethodDef nodes_methods[] = {
 		"replicas. A tuple\nof numbers."},
 	{0},
 };
+
+/* ---- devices ------------------------------------------------------- */
+
+static PyObject *node_of_pci(PyObject *module, PyObject *object)
+{
+	const char *address;
+	int node, r;
+
+	if (!PyUnicode_Check(object))
+		return PyErr_Format(PyExc_TypeError,
+			"node_of_pci: an address is wanted, like "
+			"'0000:65:00.0', not %R",
+			object);
+	address = text_argument(object);
+	if (!address)
+		return NULL;
+	r = tarn_node_of_pci(address, &node);
+	if (r == -ENODATA)
+		Py_RETURN_NONE;
+	return r < 0 ? raise_system(r) : PyLong_FromLong(node);
+}
+
+PyMethodDef nodes_functions[] = {
+	{"node_of_pci", node_of_pci, METH_O,
+		"node_of_pci(address, /)\n--\n\n"
+		"The NUMA node to which a PCI device, like a GPU, is attached; "
+		"None:\nthe kernel does not know it. The address is written "
+		"as in\n\"0000:65:00.0\". FileNotFoundError: there is no such "
+		"device.\nstore.node = tarn.node_of_pci(address) has that store "
+		"load and open\nwhat is nearest to the device."},
+	{0},
+};

@@ -101,6 +101,20 @@ kit.raises(ValueError, "0 to 63 are possible", "the replicas on no node",
 kit.raises(TypeError, "misses the argument 'name'", "the replicas of what",
            store.drop_replicas)
 
+# ---- devices ----
+devices = "/sys/bus/pci/devices"
+found = os.listdir(devices) if os.path.isdir(devices) else []
+for address in found[:1]:
+    node = tarn.node_of_pci(address)
+    kit.ok(node is None or node >= 0, "a device has a node or not", node)
+kit.raises(FileNotFoundError, "no PCI device ffffffff:ff:1f.7",
+           "the node of a device that is not there", tarn.node_of_pci,
+           "ffffffff:ff:1f.7")
+kit.raises(ValueError, "'65:00' is no address", "the node of what is no device",
+           tarn.node_of_pci, "65:00")
+kit.raises(TypeError, "'0000:65:00.0'", "the node of a number",
+           tarn.node_of_pci, 65)
+
 # ---- a copy ----
 SIZE = 64 << 20
 
