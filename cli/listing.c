@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <tarn/channel.h>
+#include <tarn/report.h>
 #include <tarn/snapshot.h>
 
 #include "base/checked.h"
@@ -85,6 +86,7 @@ void listing_add_file(struct listing *listing, const tarn_file *file)
 
 struct wanted {
 	struct listing *listing;
+	tarn_store *store;
 	const char *prefix;
 	size_t size;
 	bool whole;
@@ -94,6 +96,21 @@ static bool is_wanted(const struct wanted *w, const char *name)
 {
 	return !w->whole || !w->size || w->prefix[w->size - 1] == '/' ||
 	       name[w->size] == '\0' || name[w->size] == '/';
+}
+
+/* The kernel or an older daemon may not answer: then it is not known. The name
+ * may lead elsewhere by now: the nodes are then those of what it leads to. */
+static void add_details(struct entry *e, tarn_store *store,
+	const struct tarn_snapshot_item *item)
+{
+	if (tarn_tensor_pages(item->tensor, &e->pages) < 0)
+		e->pages = (struct tarn_tensor_pages) {0};
+	if (tarn_tensor_node(item->tensor, &e->node) < 0)
+		e->node = NODE_UNKNOWN;
+	if (tarn_store_nodes(store, item->name, &e->nodes) < 0)
+		e->nodes = 0;
+	if (e->node >= 0)
+		e->nodes |= 1ull << e->node;
 }
 
 static void add_published(
@@ -108,13 +125,8 @@ static void add_published(
 	for (int i = 0; i < layout->ndim; i++)
 		e->shape[i] = (uint64_t)layout->shape[i];
 	e->bytes = (uint64_t)tarn_layout_nbytes(layout);
-	/* The kernel or an older daemon may not answer: then it is not known. */
-	if (w->listing->with_details &&
-		tarn_tensor_pages(item->tensor, &e->pages) < 0)
-		e->pages = (struct tarn_tensor_pages) {0};
-	if (w->listing->with_details &&
-		tarn_tensor_node(item->tensor, &e->node) < 0)
-		e->node = NODE_UNKNOWN;
+	if (w->listing->with_details)
+		add_details(e, w->store, item);
 }
 
 static int by_name(const void *a, const void *b)
@@ -159,6 +171,7 @@ int listing_add_store(struct listing *listing, tarn_store *store,
 	const char *prefix, bool whole)
 {
 	struct wanted w = {.listing = listing,
+		.store = store,
 		.prefix = prefix,
 		.size = prefix ? strlen(prefix) : 0,
 		.whole = whole};
@@ -263,13 +276,23 @@ static void print_pages(const struct entry *e)
 				 : 100);
 }
 
-static void print_node(const struct entry *e)
+/* "node 0, 1", the nodes of its replicas, too; "several nodes"; or "-". */
+static void print_nodes(const struct entry *e)
 {
-	if (e->node >= 0)
-		printf("  node %d", e->node);
-	else
-		printf("  %s",
-			e->node == TARN_NODE_SEVERAL ? "several nodes" : "-");
+	const char *lead = "  node ";
+
+	if (e->node == TARN_NODE_SEVERAL) {
+		fputs("  several nodes", stdout);
+		lead = ", node ";
+	} else if (!e->nodes) {
+		fputs("  -", stdout);
+	}
+	for (int node = 0; node < TARN_REPORT_NODES; node++) {
+		if (!(e->nodes & 1ull << node))
+			continue;
+		printf("%s%d", lead, node);
+		lead = ", ";
+	}
 }
 
 struct widths {
@@ -311,10 +334,30 @@ void listing_print(const struct listing *listing, int indent)
 			w.bytes, size_of(e, bytes));
 		if (listing->with_details) {
 			print_pages(e);
-			print_node(e);
+			print_nodes(e);
 		}
 		putchar('\n');
 	}
+}
+
+/* "node" is that of the bytes which this process got. */
+static void put_nodes(json_t *object, const struct entry *e)
+{
+	json_t *nodes;
+
+	if (e->node != NODE_UNKNOWN)
+		json_put(object, "node",
+			e->node == TARN_NODE_SEVERAL
+				? json_text("several")
+				: json_u64((uint64_t)e->node));
+	if (e->node == NODE_UNKNOWN && !e->nodes)
+		return;
+	nodes = must(json_array());
+	for (uint64_t node = 0; node < TARN_REPORT_NODES; node++)
+		if (e->nodes & 1ull << node &&
+			json_array_append_new(nodes, json_u64(node)) < 0)
+			must(NULL);
+	json_put(object, "nodes", nodes);
 }
 
 static json_t *entry_json(
@@ -341,11 +384,7 @@ static json_t *entry_json(
 		json_put(object, "reach", json_u64(e->pages.bytes));
 		json_put(object, "covered", json_u64(e->pages.covered));
 	}
-	if (e->node != NODE_UNKNOWN)
-		json_put(object, "node",
-			e->node == TARN_NODE_SEVERAL
-				? json_text("several")
-				: json_u64((uint64_t)e->node));
+	put_nodes(object, e);
 	if (e->file)
 		json_put(object, "file", json_text(e->file));
 	return object;

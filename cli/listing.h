@@ -24,6 +24,7 @@ struct entry {
 	bool channel; /* it is no tensor: ignore its descriptor */
 	struct tarn_tensor_pages pages; /* page_size 0: not known */
 	int node;                       /* or TARN_NODE_SEVERAL; NODE_UNKNOWN */
+	uint64_t nodes;                 /* also of its replicas; a bit each */
 	uint64_t shape[];
 };
 
@@ -31,7 +32,7 @@ struct entry {
 struct listing {
 	struct entry **at;
 	size_t n, size;
-	/* Of published tensors, pages and node: set it before they are added. */
+	/* Of published tensors, pages and nodes: set it before they are added. */
 	bool with_details;
 };
 

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <tarn/node.h>
+
 #include "cli/json.h"
 #include "cli/message.h"
 #include "cli/options.h"
@@ -84,8 +86,9 @@ static int load_version(tarn_store *store, const char *path,
 	return r;
 }
 
+/* node -1: by the pool's policy. */
 static int load(const char *path, struct tarn_load_options *options,
-	const char *socket, bool json)
+	const char *socket, int node, bool json)
 {
 	_cleanup_store_ tarn_store *store = NULL;
 	_cleanup_file_ tarn_file *file = NULL;
@@ -100,6 +103,8 @@ static int load(const char *path, struct tarn_load_options *options,
 		return print_error();
 	if (cli_store_open(socket, &store) < 0)
 		return EXIT_FAILED;
+	if (tarn_store_set_node(store, node) < 0)
+		return print_error();
 	progress_begin(&progress);
 	r = load_version(store, path, options, &info, &file);
 	progress_end(&progress);
@@ -124,7 +129,7 @@ static char *without_slash(const char *name)
 
 int cmd_load(int argc, char **argv)
 {
-	const char *socket = NULL, *name = NULL;
+	const char *socket = NULL, *name = NULL, *node_text = NULL;
 	struct tarn_load_options options = {0};
 	bool json = false;
 	const struct option_row rows[] = {
@@ -143,6 +148,7 @@ int cmd_load(int argc, char **argv)
 			.ret_flag = &options.fresh,
 			.help = "read the file, also if its bytes are in "
 				"memory already"},
+		OPTION_NODE(&node_text, "on that NUMA node, or not at all"),
 		OPTION_JSON(&json),
 		OPTION_SOCKET(&socket),
 		OPTION_POOL,
@@ -158,9 +164,12 @@ int cmd_load(int argc, char **argv)
 		.args_max = 1};
 	_cleanup_free_ char *folder = NULL;
 	char **args;
-	int n, r;
+	int n, r, node = -1;
 
 	r = options_parse(&usage, argc, argv, &n, &args);
+	if (r != OPTIONS_DONE)
+		return r;
+	r = option_node(&usage, node_text, &node);
 	if (r != OPTIONS_DONE)
 		return r;
 	folder = without_slash(name);
@@ -168,5 +177,5 @@ int cmd_load(int argc, char **argv)
 		return usage_failed(
 			&usage, "--name needs a name, not '%s'", name);
 	options.name = folder;
-	return load(args[0], &options, socket, json);
+	return load(args[0], &options, socket, node, json);
 }

@@ -57,6 +57,9 @@ cli_tarn_SOURCES = \
 	cli/ls.h \
 	cli/main.c \
 	cli/metrics.c \
+	cli/migrate.c \
+	cli/node_copy.c \
+	cli/node_copy.h \
 	cli/suggest.c \
 	cli/suggest.h \
 	cli/options.c \
@@ -67,6 +70,7 @@ cli_tarn_SOURCES = \
 	cli/put.c \
 	cli/raw.c \
 	cli/raw.h \
+	cli/replicate.c \
 	cli/rm.c \
 	cli/save.c \
 	cli/message.c \

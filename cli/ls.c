@@ -27,7 +27,7 @@ int ls_begin(const char *verb, const char *about, int argc, char **argv,
 	const struct option_row more = {.name = "long",
 		.letter = 'l',
 		.ret_flag = ret_long,
-		.help = "also each one's pages, and its NUMA node"};
+		.help = "also each one's pages, and its NUMA nodes"};
 	const struct option_row rows[] = {OPTION_JSON(&ret->json),
 		OPTION_SOCKET(&socket), OPTION_POOL,
 		ret_long ? more : (struct option_row) {0}, {0}};

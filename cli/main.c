@@ -41,10 +41,16 @@ const struct verb cli_verbs[] = {
 	{.name = "metrics",
 		.run = cmd_metrics,
 		.help = "print the daemon's counters as OpenMetrics text"},
+	{.name = "migrate",
+		.run = cmd_migrate,
+		.help = "move published tensors to another NUMA node"},
 	{.name = "print",
 		.run = cmd_print,
 		.help = "print a tensor or a view of it"},
 	{.name = "put", .run = cmd_put, .help = "publish a copy of a tensor"},
+	{.name = "replicate",
+		.run = cmd_replicate,
+		.help = "keep copies of published tensors on other NUMA nodes"},
 	{.name = "rm",
 		.run = cmd_rm,
 		.help = "remove published names",
@@ -74,13 +80,12 @@ const struct verb cli_verbs[] = {
 
 static void print_help(FILE *f)
 {
+	/* All of it fits on a terminal of 24 lines. */
 	fputs("Usage: tarn COMMAND [ARGUMENTS]\n"
-	      "Tensors in memory that many processes share.\n\n",
+	      "\"tarn COMMAND --help\" says more; \"tarn --version\" prints the "
+	      "version.\n\n",
 		f);
 	verbs_list(f, cli_verbs);
-	fputs("\n\"tarn COMMAND --help\" says more; \"tarn --version\" prints "
-	      "the version.\n",
-		f);
 }
 
 /* "help VERB", or "help VERB VERB" for a verb with verbs of its own. Further

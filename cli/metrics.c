@@ -235,6 +235,40 @@ static void put_states(const struct tarn_report *report)
 		}
 }
 
+static void put_node(const char *pool, const char *node, uint64_t bytes)
+{
+	printf("tarn_pool_node_bytes{");
+	put_label("pool", pool);
+	putchar(',');
+	put_label("node", node);
+	printf("} %" PRIu64 "\n", bytes);
+}
+
+/* A node on which no pool has memory has no samples. */
+static void put_nodes(const struct tarn_report *report)
+{
+	bool used[TARN_REPORT_NODES] = {0};
+	char node[16];
+
+	put_head("tarn_pool_node_bytes", "gauge", "bytes",
+		"Memory of segments by the NUMA node on which it lies.");
+	for (uint32_t p = 0; p < report->n_pools; p++)
+		for (int i = 0; i < TARN_REPORT_NODES; i++)
+			used[i] |= report->nodes[p].on_node[i] != 0;
+	for (uint32_t p = 0; p < report->n_pools; p++) {
+		const struct tarn_report_nodes *nodes = &report->nodes[p];
+		const char *pool = report->pools[p].name;
+
+		for (int i = 0; i < TARN_REPORT_NODES; i++) {
+			snprintf(node, sizeof(node), "%d", i);
+			if (used[i])
+				put_node(pool, node, nodes->on_node[i]);
+		}
+		put_node(pool, "several", nodes->on_several);
+		put_node(pool, "unknown", nodes->on_unknown);
+	}
+}
+
 int cmd_metrics(int argc, char **argv)
 {
 	_cleanup_store_ tarn_store *store = NULL;
@@ -261,6 +295,7 @@ int cmd_metrics(int argc, char **argv)
 	put_daemon(&report->daemon);
 	put_pools(report);
 	put_states(report);
+	put_nodes(report);
 	puts("# EOF");
 	tarn_report_free(report);
 	return EXIT_DONE;

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/nodes.h"
 #include "cli/cli.h"
 #include "cli/message.h"
 #include "cli/suggest.h"
@@ -271,5 +272,26 @@ int option_seconds(const struct usage *usage, const char *name,
 			"--%s takes 0.1 to %.0f seconds, not '%s'", name,
 			SECONDS_MAX, text);
 	*ret = seconds;
+	return OPTIONS_DONE;
+}
+
+int option_node(const struct usage *usage, const char *text, int *ret)
+{
+	unsigned long node;
+	char *end;
+
+	if (!text)
+		return OPTIONS_DONE;
+	errno = 0;
+	node = strtoul(text, &end, 10);
+	if (*text < '0' || *text > '9' || *end || errno)
+		return usage_failed(usage,
+			"--node needs the number of a NUMA node, not '%s'",
+			text);
+	if (node >= NODES_MAX)
+		return usage_failed(usage,
+			"there is no node %s; 0 to %u are possible", text,
+			NODES_MAX - 1);
+	*ret = (int)node;
 	return OPTIONS_DONE;
 }

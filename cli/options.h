@@ -57,6 +57,12 @@ struct usage {
 		.help = "in the pool of that name, which users share"          \
 	}
 
+#define OPTION_NODE(text, words)                                               \
+	{                                                                      \
+		.name = "node", .letter = 'N', .value = "N",                   \
+		.ret_text = (text), .help = (words)                            \
+	}
+
 enum { OPTIONS_DONE = -1 };
 
 /*
@@ -78,9 +84,11 @@ int usage_failed(const struct usage *usage, const char *fmt, ...)
 	__attribute__((__format__(printf, 2, 3)));
 
 /* Parses the value of the option of that name as a number above 0; as the
- * seconds between two rounds, 0.1 to a day. Without a text *ret stays.
- * OPTIONS_DONE, or the exit status after an error message. */
+ * seconds between two rounds, 0.1 to a day; that of --node as the number of a
+ * NUMA node. Without a text *ret stays. OPTIONS_DONE, or the exit status after
+ * an error message. */
 int option_count(const struct usage *usage, const char *name, const char *text,
 	uint64_t *ret);
 int option_seconds(const struct usage *usage, const char *name,
 	const char *text, double *ret);
+int option_node(const struct usage *usage, const char *text, int *ret);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <tarn/node.h>
 #include <tarn/publish.h>
 
 #include "cli/address.h"
@@ -85,7 +86,7 @@ int cmd_put(int argc, char **argv)
 	_cleanup_tensor_ tarn_tensor *tensor = NULL, *view = NULL;
 	_cleanup_store_ tarn_store *store = NULL;
 	struct tarn_publish_options options = {0};
-	const char *socket = NULL, *ttl = NULL;
+	const char *socket = NULL, *ttl = NULL, *node_text = NULL;
 	const struct option_row rows[] = {
 		{.name = "ttl",
 			.letter = 't',
@@ -96,6 +97,7 @@ int cmd_put(int argc, char **argv)
 			.letter = 'n',
 			.ret_flag = &options.exclusive,
 			.help = "fail if there is something of that name"},
+		OPTION_NODE(&node_text, "on that NUMA node, or not at all"),
 		OPTION_SOCKET(&socket),
 		OPTION_POOL,
 		{0},
@@ -110,7 +112,7 @@ int cmd_put(int argc, char **argv)
 		.args_min = 2,
 		.args_max = 3};
 	char **args;
-	int n, r;
+	int n, r, node = -1;
 
 	r = options_parse(&usage, argc, argv, &n, &args);
 	if (r != OPTIONS_DONE)
@@ -119,6 +121,9 @@ int cmd_put(int argc, char **argv)
 	if (options.ttl_ms < 0)
 		return usage_failed(&usage,
 			"--ttl needs seconds, more than 0, not '%s'", ttl);
+	r = option_node(&usage, node_text, &node);
+	if (r != OPTIONS_DONE)
+		return r;
 	/* Errors of the file are found before a daemon is started. */
 	r = address_open(args[1], &tensor);
 	if (r != EXIT_DONE)
@@ -127,6 +132,8 @@ int cmd_put(int argc, char **argv)
 		return print_error();
 	if (cli_store_open(socket, &store) < 0)
 		return EXIT_FAILED;
+	if (tarn_store_set_node(store, node) < 0)
+		return print_error();
 	if (cli_is_channel(store, args[0])) {
 		print_failure(
 			"'%s' is a channel, which a tensor does not replace",

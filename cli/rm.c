@@ -21,19 +21,6 @@
 #include "cli/store.h"
 #include "cli/text.h"
 
-/* Is name, which is not published itself, a folder of others? */
-static bool hint_folder(tarn_store *store, const char *name)
-{
-	_cleanup_listing_ struct listing below = {0};
-
-	if (listing_add_store(&below, store, name, true) < 0 || !below.n)
-		return false;
-	print_hint("%zu %s below it; 'tarn rm %s/' removes %s", below.n,
-		below.n == 1 ? "is" : "are", name,
-		below.n == 1 ? "it" : "them");
-	return true;
-}
-
 /* If a name cannot be looked at, the daemon decides. */
 static bool has_members(tarn_store *store, const char *name)
 {
@@ -64,7 +51,7 @@ static int rm_name(tarn_store *store, const char *name)
 	if (r >= 0)
 		return EXIT_DONE;
 	print_error();
-	if (r == -ENOENT && !hint_folder(store, name))
+	if (r == -ENOENT && !cli_hint_folder(store, name, "tarn rm", "removes"))
 		cli_hint_name(store, name);
 	return EXIT_FAILED;
 }

@@ -13,6 +13,7 @@
 #include <tarn/channel.h>
 
 #include "cli/cli.h"
+#include "cli/listing.h"
 #include "cli/message.h"
 #include "cli/suggest.h"
 
@@ -96,6 +97,20 @@ void cli_hint_name(tarn_store *store, const char *name)
 	suggest_begin(&suggest, name);
 	if (tarn_store_list(store, NULL, offer, &suggest) >= 0)
 		suggest_print(&suggest, "'tarn ls' lists what is published");
+}
+
+bool cli_hint_folder(tarn_store *store, const char *name, const char *command,
+	const char *does)
+{
+	_cleanup_listing_ struct listing below = {0};
+
+	if (listing_add_store(&below, store, name, true) < 0 || !below.n)
+		return false;
+	print_hint("%zu %s below it; '%s%s%s/' %s %s", below.n,
+		below.n == 1 ? "is" : "are", command ? command : "",
+		command ? " " : "", name, command ? does : "stands for",
+		below.n == 1 ? "it" : "them");
+	return true;
 }
 
 static int compare(void *arg, const char *name)

@@ -38,6 +38,12 @@ bool cli_is_file(const char *path);
 /* Suggests a name in place of one that is not published. */
 void cli_hint_name(tarn_store *store, const char *name);
 
+/* If name, which is not published itself, is a folder of others, says that
+ * "tarn COMMAND NAME/" does something with them; command NULL: that "NAME/"
+ * stands for them. */
+bool cli_hint_folder(tarn_store *store, const char *name, const char *command,
+	const char *does);
+
 /* Is a channel published as name? */
 bool cli_is_channel(tarn_store *store, const char *name);
 

@@ -30,6 +30,7 @@ python_tarn__tarn_la_SOURCES = \
 	python/libraries.c \
 	python/module.c \
 	python/module.h \
+	python/nodes.c \
 	python/pack.c \
 	python/pack.h \
 	python/pack_array.c \

@@ -13,6 +13,7 @@ static PyMethodDef *const functions[] = {
 	dlpack_functions,
 	save_functions,
 	pack_functions,
+	nodes_functions,
 };
 
 static int add_parts(PyObject *module)

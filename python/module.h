@@ -84,6 +84,7 @@ extern PyMethodDef copy_functions[];
 extern PyMethodDef borrow_functions[];
 extern PyMethodDef dlpack_functions[];
 extern PyMethodDef save_functions[];
+extern PyMethodDef nodes_functions[];
 extern PyMethodDef pack_functions[];
 
 /* Parts of the type Tensor, joined in tensor.c. */
@@ -99,6 +100,7 @@ extern PyGetSetDef array_properties[];
 /* The other parts of Store. */
 extern PyMethodDef publish_methods[];
 extern PyMethodDef snapshot_methods[];
+extern PyMethodDef nodes_methods[];
 
 /* ---- errors.c ------------------------------------------------------ */
 
@@ -307,6 +309,14 @@ int progress_load_step(
  * it succeeded though an exception was set: then the caller drops its
  * result. */
 int progress_end(struct progress_call *p, int r);
+
+/* ---- nodes.c ------------------------------------------------------- */
+
+/* The number of a NUMA node: -1 for None, and what the library refuses for a
+ * number that is none. 0 or -1. */
+int node_argument(PyObject *object, int *ret);
+
+/* ---- arguments that long calls share ------------------------------- */
 
 /* UTF-8 without a 0 inside, as long as the object lives. NULL. */
 const char *text_argument(PyObject *object);

@@ -7,7 +7,6 @@
 #include "python/module.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <string.h>
 
 /* How long a wait may miss Ctrl-C, in milliseconds. */
@@ -256,21 +255,15 @@ static PyObject *get_node(PyObject *self, void *closure)
 
 static int set_node(PyObject *self, PyObject *value, void *closure)
 {
-	int node = -1, r;
+	int node, r;
 
 	(void)closure;
 	if (!value) {
 		PyErr_SetString(PyExc_TypeError, "node cannot be deleted");
 		return -1;
 	}
-	if (value != Py_None) {
-		long n = PyLong_AsLong(value);
-
-		if (n == -1 && PyErr_Occurred())
-			return -1;
-		/* What is no node is refused by its number below. */
-		node = n < 0 || n > INT_MAX ? INT_MAX : (int)n;
-	}
+	if (node_argument(value, &node) < 0)
+		return -1;
 	r = tarn_store_set_node(store_of(self), node);
 	if (r < 0)
 		raise_system(r);
@@ -363,7 +356,7 @@ static PyType_Spec spec = {
 int add_store_type(PyObject *module)
 {
 	PyMethodDef *const parts[] = {
-		methods, publish_methods, snapshot_methods};
+		methods, publish_methods, snapshot_methods, nodes_methods};
 	size_t n = 0;
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)

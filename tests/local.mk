@@ -118,6 +118,7 @@ tests_libkit_la_SOURCES = \
 	tests/kit/written.h \
 	$(NULL)
 EXTRA_DIST += \
+	tests/kit/blind.py \
 	tests/kit/cli.sh \
 	tests/kit/models.sh \
 	tests/kit/py_kit.py \

@@ -49,7 +49,7 @@ from ._store import (File, Loaded, Snapshot, Store, default_store, load, open,
                      save)
 from ._tarn import (Channel, Dtype, Item, NotFoundError, Slot, Tensor,
                     __version__, arange, dtypes, empty, equal, from_dlpack,
-                    full, ones, same_storage, tensor, zeros)
+                    full, node_of_pci, ones, same_storage, tensor, zeros)
 
 _collate.register()
 
@@ -72,6 +72,6 @@ def from_numpy(array, dtype=None):
 __all__ = ["Channel", "Dtype", "File", "Item", "Loaded", "NotFoundError",
            "Receiver", "Sender", "Slot", "Snapshot", "Store", "Tensor",
            "__version__", "arange", "default_store", "dtypes", "empty",
-           "equal", "from_dlpack", "from_numpy", "full", "load", "ones",
-           "open", "receiver", "safe_open", "same_storage", "save", "sender",
-           "tensor", "zeros"]
+           "equal", "from_dlpack", "from_numpy", "full", "load",
+           "node_of_pci", "ones", "open", "receiver", "safe_open",
+           "same_storage", "save", "sender", "tensor", "zeros"]

@@ -14,7 +14,7 @@ from ._tarn import (Channel as Channel, Dtype as Dtype, DtypeLike,
                     __version__ as __version__, arange as arange,
                     dtypes as dtypes, empty as empty, equal as equal,
                     from_dlpack as from_dlpack, full as full,
-                    ones as ones, same_storage as same_storage,
+                    node_of_pci as node_of_pci, ones as ones, same_storage as same_storage,
                     tensor as tensor, zeros as zeros)
 
 __all__: list[str]

@@ -244,6 +244,27 @@ class Store(_tarn.StoreBase, _Tensors):
             raise TypeError("publish takes a name and a tensor, or a mapping")
         return self._publish(tensors, replace, exclusive, ttl)
 
+    def replicate(self, name, node, *, progress=None):
+        """Keeps the bytes of a published tensor once more, on another NUMA
+        node, for as long as its name leads to them; with a name that ends with
+        "/", those of all tensors below it. A reader that opens the name from
+        then on gets the copy that is nearest. Returns how many bytes were
+        copied: 0 if the tensors were on that node already.
+
+        A new version of the name has no replicas until they are made.
+        progress(done, total) is called now and then, with bytes; an exception
+        of it, as Ctrl-C, ends the copying. NotFoundError: there is no such
+        name. ValueError: the tensor is mutable, or there can be no such node.
+        OSError: the node has no memory, or is full. See tarn-numa(7)."""
+        return self._replicate(name, node, progress)
+
+    def migrate(self, name, node, *, progress=None):
+        """Moves published tensors to another NUMA node: their bytes are copied
+        there, and the names lead to the copy as a new version. A process that
+        has an old version open keeps it. Arguments, result and errors are
+        those of replicate."""
+        return self._migrate(name, node, progress)
+
     def channel(self, name, slots=None, slot_bytes=None, mode=None,
                 tensors=None, ephemeral=False, *, create=True, pickle=True,
                 sparse=False):

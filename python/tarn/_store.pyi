@@ -66,6 +66,10 @@ class Store(StoreBase, _Tensors):
     def publish(self, tensors: Mapping[str, Any], tensor: None = None, *,
                 replace: str | None = None, exclusive: bool = False,
                 ttl: float | None = None) -> dict[str, int]: ...
+    def replicate(self, name: str, node: int, *,
+                  progress: _Progress = None) -> int: ...
+    def migrate(self, name: str, node: int, *,
+                progress: _Progress = None) -> int: ...
     def channel(self, name: str, slots: int | None = None,
                 slot_bytes: int | None = None,
                 mode: Literal["queue", "broadcast"] | None = None,

@@ -21,6 +21,7 @@ CLI_SCRIPT_TESTS = \
 	tests/cli/metrics.py \
 	tests/cli/namespaces.sh \
 	tests/cli/put.sh \
+	tests/cli/replicate.sh \
 	tests/cli/save.sh \
 	tests/cli/shards.sh \
 	tests/cli/store.sh \

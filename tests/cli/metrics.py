@@ -109,6 +109,13 @@ ok(seen.get(("tarn_budget_bytes", None), 0) >= seen.get(
    "the allocated bytes are within the budget")
 ok(0 < seen.get(("tarn_uptime_seconds", None), 0) < 3600,
    "the uptime is in seconds")
+placed = {labels: value for (name, labels), value in seen.items()
+          if name == "tarn_pool_node_bytes"}
+ok({pool + ',node="several"', pool + ',node="unknown"'} <= set(placed) and
+   sum(placed.values()) == seen.get(("tarn_pool_allocated_bytes", pool)),
+   "the bytes on all nodes are those that were allocated", placed)
+ok(all(re.fullmatch(pool + ',node="([0-9]+|several|unknown)"', labels)
+       for labels in placed), "each has the number of its node", placed)
 ok(len(types) > 25, "there are many families", len(types))
 tarn("stop")
 os.unlink(TMP + "/m.st")

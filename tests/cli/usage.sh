@@ -13,8 +13,8 @@ has "Usage: tarn COMMAND" "$err" \
 	"without a command the usage is printed on stderr"
 run "$TARN" --help
 is 0 "$status" "--help is done"
-verbs="channel check completion copy doctor info load ls metrics print put rm \
-save status stop top verify view wait"
+verbs="channel check completion copy doctor info load ls metrics migrate print put \
+replicate rm save status stop top verify view wait"
 is "$verbs" "$(sed -n 's/^  \([a-z]*\) .*/\1/p' <<<"$out" | paste -sd ' ')" \
 	"help lists the commands in order"
 run "$TARN" help

@@ -45,6 +45,7 @@ static void test_sizes(void)
 		SIZE_IS(tarn_load_options, 96),
 		SIZE_IS(tarn_publish_item, 32),
 		SIZE_IS(tarn_publish_options, 88),
+		SIZE_IS(tarn_replicate_options, 80),
 		SIZE_IS(tarn_report_client, 72),
 		SIZE_IS(tarn_report_daemon, 456),
 		SIZE_IS(tarn_report_load, 312),
@@ -179,6 +180,10 @@ static void test_store(tarn_store *store, tarn_tensor *src, tarn_file *file)
 		tarn_store_publish(store, &o, 1, NULL, NULL));
 	REFUSES(tarn_channel_options, ZERO,
 		tarn_channel_open(store, "c", &o, &channel));
+	REFUSES(tarn_replicate_options, ZERO,
+		tarn_store_replicate(store, "a", 0, &o, NULL));
+	REFUSES(tarn_replicate_options, ZERO,
+		tarn_store_migrate(store, "a", 0, &o, NULL));
 	is_int(-ENOENT, tarn_store_lookup(store, "a", &t),
 		"the refused calls published nothing");
 }
@@ -306,5 +311,5 @@ int main(void)
 	tarn_file_unref(file);
 	unlink(path);
 	is_int(0, daemon_stop(&server), "the daemon ends without an error");
-	return done(95);
+	return done(102);
 }

@@ -4,7 +4,8 @@
 #
 # Two NUMA nodes, each with a processor and half of the memory. What the daemon
 # takes lies where each pool's policy says, by its own account and by the
-# kernel's; where it cannot, a sentence says why.
+# kernel's; where it cannot, a sentence says why. Of replicas, clients on each
+# node get their own.
 # shellcheck disable=SC1091,SC2034,SC2054,SC2154 # shared
 . "${top_srcdir:?set by tests/run}/tests/vm/kit.sh"
 
@@ -99,6 +100,100 @@ goes_on() {
 	is 0 "$status" "tarn check finds no fault after an upgrade"
 }
 
+# gets NAME NODE SENTENCE COMMAND...: the node of the bytes that a client reads.
+gets() {
+	local name=$1 node=$2 sentence=$3
+	shift 3
+
+	run "$@" "$TARN" ls -l --json "$name"
+	has "\"node\":$node,\"nodes\":[" "$out" "$sentence: from node $node"
+}
+
+# copies WHAT SUMMARY NODES SENTENCE ARGUMENT...: a verb that copies, its summary
+# in which TIME is any, and where the tensor lies afterwards.
+copies() {
+	local what=$1 summary=$2 nodes=$3 sentence=$4
+	shift 4
+
+	run "$TARN" "$@"
+	is "0 $summary " \
+		"$status $(sed 's/ in [0-9.]* s$/ in TIME/' <<<"$out") $err" \
+		"$sentence"
+	lies "$what" "$nodes" "$sentence"
+}
+
+# What both nodes have, what the other one has, and what follows from that.
+replicas() {
+	local file=/tmp/p.npy back=/tmp/back.npy name
+
+	configured_daemon /tmp/tarnd.conf --segment-size 16M
+	loads $file a "node 0" "auto, from node 0" taskset 1
+	run taskset 1 "$TARN" put b/t $file
+	lies b/t "node 0" "auto, created on node 0"
+	copies a/ "a/: 1 tensor, 8.00 MiB copied to node 1 in TIME" \
+		"node 0, 1" "a loaded file gets a replica" \
+		replicate a/ --node 1
+	copies b/t "b/t: is on node 0 already
+b/t: 8.00 MiB copied to node 1 in TIME" "node 0, 1" \
+		"a created tensor gets one on all nodes" \
+		replicate b/t --node all
+	for name in a/ b/t; do
+		gets $name 0 "of $name, a client there reads" taskset 1
+		gets $name 1 "of $name, a client there reads" taskset 2
+		run taskset 2 "$TARN" save "${name%/}" $back
+		is "0 " "$status $err" "the replica of $name is saved"
+		run cmp <(bytes $file) <(bytes $back)
+		is "0 " "$status $out" "the replica of $name has its bytes"
+	done
+	rm $back
+	run "$TARN" metrics
+	has 'tarn_pool_node_bytes{pool="uid:0",node="1"} 16777216' "$out" \
+		"tarn metrics: the bytes on node 1"
+	run "$TARN" check
+	is 0 "$status" "tarn check finds no fault with replicas"
+	kill -KILL "$(newest tarn-server)"
+	gets a/ 1 "after the death of a server, a client there reads" taskset 2
+	copies a/ "a/: 1 tensor is on node 1 already" "node 0, 1" \
+		"the next server knows the replica" replicate a/ --node 1
+	copies a/ "a/: 1 tensor without a replica on node 1 now" "node 0" \
+		"a replica is dropped" replicate a/ --drop --node 1
+	gets a/ 0 "without a replica, a client on node 1 reads" taskset 2
+	run taskset 1 "$TARN" put b/t $file
+	lies b/t "node 0" "a new version has no replica"
+
+	copies a/ "a/: 1 tensor, 8.00 MiB moved to node 1 in TIME" "node 1" \
+		"a loaded file moves" migrate a/ --node 1
+	copies b/t "b/t: 8.00 MiB moved to node 1 in TIME" "node 1" \
+		"a created tensor moves" migrate b/t --node 1
+	run "$TARN" wait b/t
+	is "b/t version 3" "$out" "what has moved is a new version"
+	for name in a/ b/t; do
+		gets $name 1 "of $name, a client on node 0 reads" taskset 1
+	done
+	placed_by_option $file
+	run "$TARN" check
+	is 0 "$status" "tarn check finds no fault with what has moved"
+	stop_daemon
+	rm -r "$XDG_RUNTIME_DIR/own"
+}
+
+placed_by_option() { # FILE
+	run taskset 1 "$TARN" load --node 1 "$1" --name c
+	is "0 " "$status $err" "load --node"
+	lies c/ "node 1" "load --node 1, from node 0"
+	run taskset 2 "$TARN" put --node 0 d "$1"
+	is "0 " "$status $err" "put --node"
+	lies d "node 0" "put --node 0, from node 1"
+	export TARN_POOL=one
+	run "$TARN" load "$1" --name e
+	run "$TARN" replicate e/ --node 0
+	is 1 "$status" "a pool bound to node 1 has no replicas on node 0"
+	has "node 0" "$err" "the sentence names the node"
+	run "$TARN" load "$1" --name f --node 0
+	is 1 "$status" "a pool bound to node 1 loads nothing on node 0"
+	unset TARN_POOL
+}
+
 # Node 1 is filled by others, up to a little.
 full() {
 	local file=/tmp/p.npy other=/tmp/q.npy free
@@ -169,6 +264,7 @@ inside() {
 	placed 1
 	end_daemon
 	policies
+	replicas
 	full
 	forbidden
 	suite

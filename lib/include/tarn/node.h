@@ -112,6 +112,22 @@ TARN_PUBLIC int tarn_store_nodes(tarn_store *store, const char *name,
 TARN_PUBLIC int tarn_store_node(const tarn_store *store)
 	TARN_NONNULL(1) TARN_MUST_CHECK;
 
+/* ---- devices ------------------------------------------------------- */
+
+/*
+ * The node to which a PCI device, a GPU for instance, is attached. Its address
+ * is written as lspci -D, nvidia-smi and CUDA write it, "0000:65:00.0": in
+ * digits of either case, the domain of up to eight of them, or left out, which
+ * is domain 0. A store whose node is this one loads and creates tensors near the
+ * device, and opens the replicas that are nearest to it.
+ *
+ * -EINVAL: that is no such address; -ENOENT: there is no such device, or none
+ * that this process may see; -ENODATA: the kernel does not know its node, as on
+ * most machines that have one. Any thread.
+ */
+TARN_PUBLIC int tarn_node_of_pci(const char *address, int *ret_node)
+	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+
 #ifdef __cplusplus
 }
 #endif
