@@ -34,6 +34,7 @@ struct replicating {
 	struct name *names; /* by storage */
 	size_t n, room;
 	size_t n_empty;         /* names of tensors without bytes */
+	bool below;             /* all that a prefix has */
 	uint64_t before, total; /* bytes of storages, for progress */
 	uint64_t copied;
 };
@@ -85,7 +86,8 @@ static int find(struct replicating *r, const char *name)
 	struct table_name found;
 	int e;
 
-	if (!size || name[size - 1] == '/') {
+	r->below = !size || name[size - 1] == '/';
+	if (r->below) {
 		e = tarn_store_list(r->store, name, add, r);
 		if (e >= 0 && !r->n && !r->n_empty)
 			e = tarn_fail(ENOENT,
@@ -229,6 +231,8 @@ static int replicate(struct replicating *r, const struct name *names, size_t n)
 
 	e = store_storage(r->store, names[0].d.storage, names[0].d.generation,
 		&entry, &storage);
+	if (e >= 0 && entry.flags & STORAGE_MUTABLE && r->below)
+		return 0;
 	if (e >= 0 && entry.flags & STORAGE_MUTABLE)
 		return tarn_fail(EINVAL,
 			"'%.200s' is mutable: it cannot have copies on several "

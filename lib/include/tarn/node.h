@@ -69,7 +69,8 @@ struct tarn_replicate_options {
  * a new version of the name has no replicas until they are made.
  *
  * The daemon copies; tensors that share memory share the copy. Nothing is done
- * for what lies on that node already, or has a replica there. options may be
+ * for what lies on that node already, or has a replica there, or is mutable and
+ * lies below that name. options may be
  * NULL; *ret_bytes, which may be NULL, is what was copied, also after an error.
  *
  * -ENOENT: there is no such name; -EINVAL: there can be no such node, the pool
