@@ -258,6 +258,15 @@ lies() {
 	is "$2" "${out##*  }" "$3: $2"
 }
 
+# gets NAME NODE SENTENCE COMMAND...: the node of the bytes that a client reads.
+gets() {
+	local name=$1 node=$2 sentence=$3
+	shift 3
+
+	run "$@" "$TARN" ls -l --json "$name"
+	has "\"node\":$node,\"nodes\":[" "$out" "$sentence: from node $node"
+}
+
 # loads FILE NAME WHERE SENTENCE [COMMAND...]: a file is loaded, and lies there.
 loads() {
 	local file=$1 name=$2 where=$3 sentence=$4

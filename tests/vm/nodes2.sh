@@ -100,15 +100,6 @@ goes_on() {
 	is 0 "$status" "tarn check finds no fault after an upgrade"
 }
 
-# gets NAME NODE SENTENCE COMMAND...: the node of the bytes that a client reads.
-gets() {
-	local name=$1 node=$2 sentence=$3
-	shift 3
-
-	run "$@" "$TARN" ls -l --json "$name"
-	has "\"node\":$node,\"nodes\":[" "$out" "$sentence: from node $node"
-}
-
 # copies WHAT SUMMARY NODES SENTENCE ARGUMENT...: a verb that copies, its summary
 # in which TIME is any, and where the tensor lies afterwards.
 copies() {

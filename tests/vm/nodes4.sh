@@ -66,6 +66,34 @@ policies() {
 	rm -r "$XDG_RUNTIME_DIR/own" $file
 }
 
+# One copy for each node that has memory; a client beside none has the nearest.
+replicas() {
+	local file=/tmp/p.npy
+
+	array $file $MIB
+	configured_daemon /tmp/tarnd.conf --segment-size 16M
+	loads $file r "node 0" "auto, from node 0" taskset 1
+	run "$TARN" replicate r/ --node all
+	is 0 "$status" "there are replicas on all nodes with memory: $err"
+	lies r "node 0, 1, 3" "with its replicas"
+	gets r/ 0 "a client beside the tensor reads" taskset 1
+	gets r/ 1 "a client beside a replica reads" taskset 2
+	gets r/ 1 "a client beside no memory reads the nearest" taskset 4
+	run "$TARN" replicate r/ --node 2
+	is 1 "$status" "a node without memory has no replica"
+	has "node 2 has no memory; nodes with memory: 0, 1 and 3" "$err" \
+		"the sentence says which can"
+	run "$TARN" replicate r/ --drop --node 1
+	gets r/ 0 "without its replica a client reads the tensor" taskset 2
+	run "$TARN" migrate r/ --node 3
+	is 0 "$status" "it moves to the node without a CPU: $err"
+	lies r "node 3" "the replicas of the old version are gone"
+	run "$TARN" check
+	is 0 "$status" "tarn check finds no fault"
+	stop_daemon
+	rm -r "$XDG_RUNTIME_DIR/own" $file
+}
+
 # Reserved pages of node 3, and none of node 1.
 huge() {
 	local file=/tmp/p.npy reserve=/sys/devices/system/node/node3/hugepages
@@ -116,6 +144,7 @@ inside() {
 	placed 0
 	end_daemon
 	policies
+	replicas
 	huge
 	suite
 }
