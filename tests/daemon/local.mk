@@ -26,6 +26,7 @@ DAEMON_TESTS = \
 	tests/daemon/fail_library \
 	tests/daemon/full \
 	tests/daemon/garbage \
+	tests/daemon/growth_turns \
 	tests/daemon/hostile_flood \
 	tests/daemon/hostile_in_flight \
 	tests/daemon/hostile_memory \
@@ -136,6 +137,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/fail_library \
 	tests/daemon/full \
 	tests/daemon/garbage \
+	tests/daemon/growth_turns \
 	tests/daemon/hostile_flood \
 	tests/daemon/hostile_in_flight \
 	tests/daemon/hostile_memory \
