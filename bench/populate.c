@@ -7,8 +7,8 @@
  * populates a row of 256 MiB memfds of such pages: by MADV_POPULATE_WRITE
  * alone, which is the most that there is to be had, with as many threads as the
  * daemon has for it; or as the daemon populates a pool's segments, one after
- * the other, each in a process of its own. Of pages of 4 KiB a pool leaves some
- * to be cleared by the loader (daemon/keeper/populate.c): so the same number of
+ * the other, each in a process of its own. Pages of 4 KiB a pool leaves to be
+ * cleared by the loader (daemon/keeper/populate.c): so the same number of
  * threads fills page tables as that does (daemon/loader/pages.c), and that
  * counts. Prints one line.
  */

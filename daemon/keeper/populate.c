@@ -9,10 +9,10 @@
  * half of the CPU time of a fault on a page that is not there, which allocates
  * and clears it and fills in an entry of a mapping that ends with this process.
  * What is left, the clearing, is done by the process that fills the memory
- * while it reads (loader/pages.c). But the file's lock lets only one thread
- * allocate at a time, while faults can run in parallel. So one thread allocates
- * from the front, where the first load begins, and the others fault from the
- * back, until they meet.
+ * while it reads (loader/pages.c). The file's lock lets only one thread
+ * allocate at a time, and that is enough: threads that fault meanwhile take
+ * memory and locks from it, so that all take longer together. What cannot be
+ * allocated is faulted in, in parallel.
  *
  * Where shared memory can have transparent huge pages there are faults alone:
  * the advice to use them is given to a mapping, and a huge page costs one. So
@@ -48,8 +48,9 @@ enum {
 };
 
 /* How far past the headroom a thread may go. To look at the headroom takes as
- * long as 100 KiB do: nothing beside the least part, which is SEGMENT_UNIT. */
+ * long as 100 KiB do by faults, and 400 KiB allocated. */
 #define STEP_MAX (16ull << 20)
+#define STEP_ALONE (32ull << 20)
 
 struct populate {
 	int fd;
@@ -58,11 +59,19 @@ struct populate {
 	bool drops;           /* its entries are of no use to anyone */
 	int node;             /* -1: any */
 	pthread_mutex_t lock; /* of all below */
-	uint64_t front, back; /* no thread has begun the pages between */
+	uint64_t at, size;    /* no thread has begun the pages between */
 	int error;
 };
 
-/* ---- both ways ------------------------------------------------------- */
+/* Of a node that runs out the kernel kills, as it does of a cgroup. */
+static bool has_room(const struct populate *p, uint64_t size)
+{
+	return p->reserved ||
+	       (headroom_check(size) == 0 &&
+		       (p->node < 0 || node_room("", p->node, PAGE) >= size));
+}
+
+/* ---- allocating ------------------------------------------------------ */
 
 /* Whether all of it could be had. A signal, SIGSTOP too, interrupts it. */
 static bool allocate(int fd, uint64_t at, uint64_t size)
@@ -75,19 +84,27 @@ static bool allocate(int fd, uint64_t at, uint64_t size)
 	return r == 0;
 }
 
-/* Of a node that runs out the kernel kills, as it does of a cgroup. */
-static bool is_full(const struct populate *p, uint64_t size)
+/* As far as that goes: if pages cannot be allocated, a fault at one gives the
+ * reason. No other thread runs yet. */
+static void allocate_all(struct populate *p)
 {
-	return p->node >= 0 && node_room("", p->node, PAGE) < size;
+	while (p->at < p->size) {
+		uint64_t n = MIN(p->size - p->at, STEP_ALONE);
+
+		if (!has_room(p, n))
+			p->error = ENOSPC;
+		if (p->error || !allocate(p->fd, p->at, n))
+			return;
+		p->at += n;
+	}
 }
 
-/* If the pages cannot be allocated, a fault at one gives the reason. */
-static int have(struct populate *p, bool allocating, uint64_t at, uint64_t size)
+/* ---- faults ---------------------------------------------------------- */
+
+static int fault(const struct populate *p, uint64_t at, uint64_t size)
 {
-	if (!p->reserved && (headroom_check(size) < 0 || is_full(p, size)))
+	if (!has_room(p, size))
 		return ENOSPC;
-	if (allocating && allocate(p->fd, at, size))
-		return 0;
 	if (madvise(p->addr + at, size, MADV_POPULATE_WRITE) < 0)
 		return errno == EFAULT ? ENOMEM : errno;
 	/* The pages stay in the file. */
@@ -95,8 +112,6 @@ static int have(struct populate *p, bool allocating, uint64_t at, uint64_t size)
 		(void)madvise(p->addr + at, size, MADV_DONTNEED);
 	return 0;
 }
-
-/* ---- threads --------------------------------------------------------- */
 
 /* A thread's share of half of what is left: the others are done at nearly the
  * same time as the last one. */
@@ -107,29 +122,26 @@ static uint64_t step_of(uint64_t left)
 	return MIN(left, MIN(MAX(step, SEGMENT_UNIT), STEP_MAX));
 }
 
-/* The next part from either end; 0: there is none. */
-static uint64_t claim(struct populate *p, bool allocating, uint64_t *ret_at)
+/* The next part; 0: there is none. */
+static uint64_t claim(struct populate *p, uint64_t *ret_at)
 {
 	uint64_t n;
 
 	pthread_mutex_lock(&p->lock);
-	n = p->error ? 0 : step_of(p->back - p->front);
-	if (allocating) {
-		*ret_at = p->front;
-		p->front += n;
-	} else {
-		p->back -= n;
-		*ret_at = p->back;
-	}
+	n = p->error ? 0 : step_of(p->size - p->at);
+	*ret_at = p->at;
+	p->at += n;
 	pthread_mutex_unlock(&p->lock);
 	return n;
 }
 
-/* From that part on, until none is left. */
-static void work(struct populate *p, bool allocating, uint64_t at, uint64_t n)
+static void *work(void *arg)
 {
-	for (; n > 0; n = claim(p, allocating, &at)) {
-		int error = have(p, allocating, at, n);
+	struct populate *p = arg;
+	uint64_t at, n;
+
+	while ((n = claim(p, &at)) > 0) {
+		int error = fault(p, at, n);
 
 		if (!error)
 			continue;
@@ -137,15 +149,23 @@ static void work(struct populate *p, bool allocating, uint64_t at, uint64_t n)
 		p->error = p->error ? p->error : error;
 		pthread_mutex_unlock(&p->lock);
 	}
-}
-
-static void *help(void *arg)
-{
-	uint64_t at, n = claim(arg, false, &at);
-
-	work(arg, false, at, n);
 	return NULL;
 }
+
+static void fault_all(struct populate *p)
+{
+	int n = MIN(cpus_allowed(), (int)THREADS) - 1, started = 0;
+	pthread_t threads[THREADS];
+
+	while (started < n &&
+		pthread_create(&threads[started], NULL, work, p) == 0)
+		started++;
+	work(p);
+	while (started > 0)
+		pthread_join(threads[--started], NULL);
+}
+
+/* ---- the face -------------------------------------------------------- */
 
 static int populate_on(int fd, void *addr, uint64_t size, bool reserved,
 	bool may_allocate, bool drops, int node)
@@ -157,18 +177,13 @@ static int populate_on(int fd, void *addr, uint64_t size, bool reserved,
 		.drops = drops,
 		.node = node,
 		.lock = PTHREAD_MUTEX_INITIALIZER,
-		.back = size,
+		.size = size,
 	};
-	int n = MIN(cpus_allowed(), (int)THREADS) - 1, started = 0;
-	pthread_t threads[THREADS];
-	uint64_t at, first = claim(&p, may_allocate, &at);
 
-	while (started < n &&
-		pthread_create(&threads[started], NULL, help, &p) == 0)
-		started++;
-	work(&p, may_allocate, at, first);
-	while (started > 0)
-		pthread_join(threads[--started], NULL);
+	if (may_allocate)
+		allocate_all(&p);
+	if (!p.error && p.at < p.size)
+		fault_all(&p);
 	return p.error;
 }
 
