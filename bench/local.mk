@@ -91,6 +91,7 @@ EXTRA_DIST += \
 	$(BENCHES) \
 	bench/daemon.sh \
 	bench/fio.sh \
+	bench/first_load.py \
 	bench/gather.py \
 	bench/huge.sh \
 	bench/pair.h \

@@ -7,9 +7,10 @@
  * populates a row of 256 MiB memfds of such pages: by MADV_POPULATE_WRITE
  * alone, which is the most that there is to be had, with as many threads as the
  * daemon has for it; or as the daemon populates a pool's segments, one after
- * the other, each in a process of its own. Of pages of 4 KiB a pool leaves some
- * to be cleared by the loader (daemon/keeper/populate.c): so the same number of
- * threads faults them in, and that counts. Prints one line.
+ * the other, each in a process of its own. Pages of 4 KiB a pool leaves to be
+ * cleared by the loader (daemon/keeper/populate.c): so the same number of
+ * threads fills page tables as that does (daemon/loader/pages.c), and that
+ * counts. Prints one line.
  */
 #include <linux/memfd.h>
 #include <pthread.h>
@@ -25,11 +26,13 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/populate.h"
 #include "bench/times.h"
 #include "daemon/keeper/populate.h"
 
 #define SEGMENT (256ull << 20)
 #define PIECE (16ull << 20)
+#define PIECE_LOADER (2ull << 20)
 #define THREADS 4L
 #define SEGMENTS_MAX 256u
 
@@ -48,17 +51,50 @@ static void die(const char *what)
 	exit(1);
 }
 
-static void *work(void *arg)
+/* The next piece of so many bytes; false: there is none. */
+static bool claim(uint64_t piece, char **ret_addr, uint64_t *ret_size)
 {
-	uint64_t at;
+	/* Relaxed: nothing else is shared. */
+	uint64_t at =
+		atomic_fetch_add_explicit(&next, piece, memory_order_relaxed);
+
+	if (at >= size)
+		return false;
+	*ret_addr = segments[at / SEGMENT].map + at % SEGMENT;
+	*ret_size = MIN(piece, size - at);
+	return true;
+}
+
+static void *advise(void *arg)
+{
+	uint64_t n;
+	char *addr;
 
 	(void)arg;
-	/* Relaxed: nothing else is shared. */
-	while ((at = atomic_fetch_add_explicit(
-			&next, PIECE, memory_order_relaxed)) < size)
-		if (madvise(segments[at / SEGMENT].map + at % SEGMENT,
-			    MIN(PIECE, size - at), MADV_POPULATE_WRITE) < 0)
+	while (claim(PIECE, &addr, &n))
+		if (madvise(addr, n, MADV_POPULATE_WRITE) < 0)
 			die("MADV_POPULATE_WRITE");
+	return NULL;
+}
+
+/* As the loader: a page that was cleared has neighbours that were, and a read
+ * fault maps many of them. */
+static void *fill_tables(void *arg)
+{
+	unsigned char here;
+	uint64_t n;
+	char *addr;
+
+	(void)arg;
+	while (claim(PIECE_LOADER, &addr, &n)) {
+		here = 1;
+		if (mincore(addr, 4096, &here) < 0 || here & 1) {
+			if (populate_read(addr, n, 1))
+				die("MADV_POPULATE_READ");
+		} else if (madvise(addr, n, MADV_POPULATE_WRITE) < 0) {
+			die("MADV_POPULATE_WRITE");
+		}
+	}
 	return NULL;
 }
 
@@ -67,7 +103,7 @@ static int count_threads(void)
 	return (int)MIN(MAX(sysconf(_SC_NPROCESSORS_ONLN), 1), THREADS);
 }
 
-static void by_advice(void)
+static void by_threads(void *(*work)(void *))
 {
 	int n = count_threads();
 	pthread_t threads[THREADS];
@@ -87,15 +123,16 @@ static void as_pool(bool whole)
 
 		if (pid == 0)
 			_exit(populate(segments[i].fd, segments[i].map,
-				MIN(SEGMENT, size - i * SEGMENT), reserved));
+				MIN(SEGMENT, size - i * SEGMENT), reserved,
+				false, -1));
 		if (pid < 0 || waitpid(pid, &status, 0) < 0 || status)
 			die("populate");
 	}
 	if (whole)
-		by_advice();
+		by_threads(fill_tables);
 }
 
-static void map_all(bool advise)
+static void map_all(bool huge)
 {
 	for (uint64_t at = 0; at < size; at += SEGMENT) {
 		int fd = memfd_create("bench",
@@ -110,7 +147,7 @@ static void map_all(bool advise)
 			fd, 0);
 		if (map == MAP_FAILED)
 			die("mmap");
-		if (advise && madvise(map, SEGMENT, MADV_HUGEPAGE) < 0)
+		if (huge && madvise(map, SEGMENT, MADV_HUGEPAGE) < 0)
 			die("MADV_HUGEPAGE");
 		segments[at / SEGMENT].map = map;
 		segments[at / SEGMENT].fd = fd;
@@ -147,7 +184,7 @@ int main(int argc, char **argv)
 	if (pool)
 		as_pool(!strcmp(pages, "4k"));
 	else
-		by_advice();
+		by_threads(advise);
 	took = wall() - began;
 	printf("%s %s with %d threads: %.3f GiB/s, %.1f ms of CPU per GiB\n",
 		pool ? "pool" : "populate", pages, count_threads(), gib / took,

@@ -37,6 +37,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/keeper/populate.h \
 	daemon/keeper/reload.c \
 	daemon/keeper/segment_gaps.c \
+	daemon/keeper/segment_grows.c \
 	daemon/keeper/segment_pages.c \
 	daemon/keeper/segments.c \
 	daemon/keeper/server_process.c \

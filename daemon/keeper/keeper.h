@@ -28,14 +28,15 @@
 
 struct listener;
 
-/* A growth that the server asked for: one of a domain at a time, and one of all
- * domains is worked on. So there is a record for each, and none goes unanswered
- * for want of memory. */
+/* A growth that the server asked for: one of a domain at a time. So there is a
+ * record for each, and none goes unanswered for want of memory. One segment is
+ * made at a time, of one growth after the other. */
 struct keeper_grow {
 	struct msg_grow want;
 	bool asked;       /* it is in the queue */
 	bool of_node;     /* it is the node that has no room */
-	bool placed;      /* then: */
+	bool alone;       /* others under way do not count: a question */
+	bool placed;      /* it has room for all that is left; then: */
 	uint32_t lane;    /* that it goes to */
 	uint64_t at, end; /* where the next segment goes, and what it ends at */
 	uint64_t left;    /* bytes still to be made */
@@ -113,7 +114,7 @@ struct keeper_memory {
 	struct keeper_segment *segments;
 	uint32_t n_segments;
 	uint32_t next_segment;       /* its number: none is used twice */
-	struct keeper_grow *grows;   /* the first is under way */
+	struct keeper_grow *grows;   /* of growing it is the first */
 	struct keeper_grow orphan;   /* the server that asked for it is dead */
 	pid_t populator_pid;         /* 0: none */
 	struct populated *populated; /* its page, shared with it */
@@ -217,13 +218,38 @@ void keeper_memory_finish(struct keeper *keeper);
 void keeper_segments_replay(struct keeper *keeper);
 void keeper_memory_free(struct keeper *keeper);
 
+/* keeper/segment_grows.c: which growths have room, and whose turn it is */
+int keeper_grow_add(struct keeper *keeper, const struct msg_grow *want);
+/* The growth whose turn it is to make a segment, now at the head of the queue;
+ * NULL: none has room. Others may get room for all that they want, or be
+ * refused. While no segment is being made. */
+struct keeper_grow *keeper_grow_next(struct keeper *keeper);
+/* The first one has had its turn. */
+void keeper_grow_turn(struct keeper *keeper);
+/* Answers a growth, which is over. r 0 or the failure whose sentence was just
+ * written. */
+void keeper_grow_done(struct keeper *keeper, struct keeper_grow *grow, int r);
+void keeper_grows_forget(struct keeper *keeper);
+/* Is there room for so many bytes, of a growth that has its place all that is
+ * left and what is made beyond that, beside the others under way? 0, or -ENOSPC
+ * with a sentence. */
+int keeper_may_grow(
+	struct keeper *keeper, const struct keeper_grow *grow, uint64_t bytes);
+/* What the others are still to take of a node, in pages as this one has. */
+uint64_t keeper_held_on(
+	const struct keeper *keeper, const struct keeper_grow *grow, int node);
+/* A pool grows by multiples of that. */
+uint64_t keeper_grow_unit(const struct keeper_domain *domain);
+
 /* keeper/segment_pages.c: what pages they have */
 /* Before a populator is forked: what it leaves its figures in. */
 void keeper_pages_prepare(struct keeper *keeper);
 /* Makes the memfd, and maps it with the advice that the pool wants. */
 int keeper_segment_map(const struct pool_spec *spec, struct keeper_segment *s);
-/* Of a pool of reserved pages: are there enough for so many bytes? */
-int keeper_reserve_check(const struct pool_spec *spec, uint64_t bytes);
+/* Of a pool of reserved pages: are there enough for so many bytes, beside others
+ * that are to be taken? */
+int keeper_reserve_check(
+	const struct pool_spec *spec, uint64_t bytes, uint64_t others);
 /* The populator's work, in its process, where fd is the segment's: 0, or a
  * positive errno. */
 int keeper_populate(

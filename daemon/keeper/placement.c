@@ -77,22 +77,28 @@ static uint64_t allowed(const struct keeper *keeper)
 	return nodes_allowed("", &keeper->memory.nodes);
 }
 
-static bool has_room(const struct keeper_domain *domain, int node, uint64_t n)
+/* Of a node, beside what other growths are to take there; UINT64_MAX: not
+ * known. */
+static uint64_t room_on(
+	const struct keeper *keeper, const struct keeper_grow *grow, int node)
 {
-	return node_room("", node, 1ull << pool_page_shift(&domain->spec)) >= n;
+	const struct pool_spec *spec = &keeper->domains[grow->want.domain].spec;
+	uint64_t room = node_room("", node, 1ull << pool_page_shift(spec));
+
+	if (room == UINT64_MAX)
+		return room;
+	return room - MIN(room, keeper_held_on(keeper, grow, node));
 }
 
 uint64_t placement_room(
 	const struct keeper *keeper, const struct keeper_grow *grow)
 {
-	const struct keeper_domain *domain =
-		&keeper->domains[grow->want.domain];
-	uint64_t page = 1ull << pool_page_shift(&domain->spec);
 	int node = node_of_lane(grow->lane);
 
 	return node < 0 ? UINT64_MAX
-			: round_down_u64(node_room("", node, page),
-				  MAX(SEGMENT_UNIT, page));
+			: round_down_u64(room_on(keeper, grow, node),
+				  keeper_grow_unit(
+					  &keeper->domains[grow->want.domain]));
 }
 
 /* Why the node cannot be had, or 0. */
@@ -101,9 +107,7 @@ static int check_node(
 {
 	const struct keeper_domain *domain =
 		&keeper->domains[grow->want.domain];
-	uint64_t need = grow->want.bytes,
-		 left = node_room(
-			 "", node, 1ull << pool_page_shift(&domain->spec));
+	uint64_t need = grow->want.bytes, left = room_on(keeper, grow, node);
 	uint64_t may = allowed(keeper), bit = 1ull << node;
 	const char *pool = *domain->spec.name ? domain->spec.name : "of a user";
 	char text[256];
@@ -135,8 +139,6 @@ static int check_node(
 static uint32_t another(
 	const struct keeper *keeper, const struct keeper_grow *grow, int wanted)
 {
-	const struct keeper_domain *domain =
-		&keeper->domains[grow->want.domain];
 	uint64_t among = allowed(keeper) & keeper->memory.nodes.memory;
 	uint64_t need = MAX(grow->want.whole, grow->want.bytes);
 	int node;
@@ -144,7 +146,7 @@ static uint32_t another(
 	among &= ~(1ull << wanted);
 	while ((node = nodes_nearest(&keeper->memory.nodes, wanted, among)) >=
 		0) {
-		if (has_room(domain, node, need))
+		if (room_on(keeper, grow, node) >= need)
 			return lane_of_node(node);
 		among &= ~(1ull << node);
 	}

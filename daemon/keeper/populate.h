@@ -17,6 +17,6 @@
 int populate(int fd, void *addr, uint64_t size, bool reserved, bool faulted,
 	int node);
 
-/* The same; may_allocate chooses the way, for tests. */
+/* The same for pages of 4 KiB; may_allocate chooses the way, for tests. */
 int populate_by(
-	int fd, void *addr, uint64_t size, bool reserved, bool may_allocate);
+	int fd, void *addr, uint64_t size, bool may_allocate, bool faulted);

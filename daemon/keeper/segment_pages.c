@@ -33,8 +33,16 @@
 
 /* ---- the reserve --------------------------------------------------------- */
 
+/* Without what others are to take. */
+static uint64_t free_pages(
+	const struct huge_reserve *have, unsigned shift, uint64_t others)
+{
+	return have->free - MIN(have->free, others >> shift);
+}
+
 /* How many pages are needed, and how many there were. */
-static int lacks_pages(const struct pool_spec *spec, uint64_t size)
+static int lacks_pages(
+	const struct pool_spec *spec, uint64_t size, uint64_t others)
 {
 	unsigned shift = pool_page_shift(spec);
 	unsigned long long needs = (size + (1ull << shift) - 1) >> shift;
@@ -47,6 +55,7 @@ static int lacks_pages(const struct pool_spec *spec, uint64_t size)
 			"machine shows no reserve of that size; use pages = "
 			"auto",
 			spec->name, needs, mib);
+	have.free = free_pages(&have, shift, others);
 	if (have.free >= needs)
 		return tarn_fail(ENOSPC,
 			"the pool %s needs %llu huge pages of %u MiB, and was "
@@ -63,16 +72,17 @@ static int lacks_pages(const struct pool_spec *spec, uint64_t size)
 		(unsigned long long)have.all, have.setting);
 }
 
-int keeper_reserve_check(const struct pool_spec *spec, uint64_t bytes)
+int keeper_reserve_check(
+	const struct pool_spec *spec, uint64_t bytes, uint64_t others)
 {
 	unsigned shift = pool_page_shift(spec);
 	struct huge_reserve have;
 
 	/* Where there are no figures, the kernel decides. */
 	if (huge_reserve_read("", shift, &have) < 0 ||
-		bytes <= have.free << shift)
+		bytes <= free_pages(&have, shift, others) << shift)
 		return 0;
-	return lacks_pages(spec, bytes);
+	return lacks_pages(spec, bytes, others);
 }
 
 /* ---- making and mapping -------------------------------------------------- */
@@ -100,7 +110,7 @@ int keeper_segment_map(const struct pool_spec *spec, struct keeper_segment *s)
 		r = segment_map_rw(s->fd, s->mapped.size, &s->mapped.addr);
 	if (r < 0)
 		return pool_is_reserved(spec)
-			       ? lacks_pages(spec, s->mapped.size)
+			       ? lacks_pages(spec, s->mapped.size, 0)
 			       : r;
 	advise(spec, s->mapped.addr, s->mapped.size);
 	return 0;

@@ -7,6 +7,7 @@
  * ever make one. All pages of a segment are there before it is announced:
  * missing memory is an error at that moment, never a fault later. That takes
  * half a second per GiB and more, so a child does it and the keeper goes on.
+ * Which growth a segment is made for is decided in segment_grows.c.
  */
 #include "daemon/keeper/keeper.h"
 
@@ -24,15 +25,13 @@
 #include "daemon/keeper/placement.h"
 #include "daemon/loop/log.h"
 #include "shm/segment.h"
-#include "shm/table.h"
 
 /* ---- segments ------------------------------------------------------- */
 
 /* Whole units, and whole pages where they are larger. */
 static uint64_t round_size(const struct keeper_domain *domain, uint64_t size)
 {
-	uint64_t unit =
-		MAX(SEGMENT_UNIT, 1ull << pool_page_shift(&domain->spec));
+	uint64_t unit = keeper_grow_unit(domain);
 
 	size = MIN(size, domain->spec.segment_max);
 	return (size + unit - 1) & ~(unit - 1);
@@ -56,57 +55,6 @@ static uint64_t least_size(const struct keeper_domain *domain, uint64_t left)
 	return round_size(domain, left);
 }
 
-static int check_limit(const struct keeper_domain *domain, uint64_t bytes)
-{
-	const struct pool_spec *spec = &domain->spec;
-	uint64_t sum;
-
-	if (!spec->limit)
-		return 0;
-	if (add_u64(domain->allocated, bytes, &sum) || sum > spec->limit)
-		return tarn_fail(ENOSPC,
-			"%.1f MiB more do not fit into the pool %s of %.1f "
-			"MiB, of which %.1f MiB are taken; remove tensors "
-			"(tarn rm) or raise its size in tarnd.conf",
-			(double)bytes / 1048576, spec->name,
-			(double)spec->limit / 1048576,
-			(double)domain->allocated / 1048576);
-	return 0;
-}
-
-static int may_grow(const struct keeper *keeper,
-	const struct keeper_domain *domain, uint64_t bytes)
-{
-	/* The memory beside segments, as the server knew it when it asked for
-	 * the growth under way; a later request would count memory for which
-	 * this one waits. */
-	uint64_t sum, taken = keeper->memory.allocated +
-			      keeper->memory.grows->want.own;
-
-	if (add_u64(taken, bytes, &sum) || sum > keeper->memory.budget)
-		return tarn_fail(ENOSPC,
-			"%.1f MiB more do not fit into the daemon's budget of "
-			"%.1f MiB, of which %.1f MiB are taken; remove tensors "
-			"(tarn rm) or start tarnd with a larger --budget",
-			(double)bytes / 1048576,
-			(double)keeper->memory.budget / 1048576,
-			(double)taken / 1048576);
-	static_assert(SEGMENTS_MAX <= TABLE_SEGMENTS_MAX,
-		"a table has a number for each segment");
-	if (keeper->memory.n_segments >= SEGMENTS_MAX)
-		return tarn_fail(ENOSPC,
-			"there are %u segments, which is the "
-			"limit; use a larger --segment-size",
-			SEGMENTS_MAX);
-	if (check_limit(domain, bytes) < 0)
-		return -ENOSPC;
-	/* The reserve of huge pages was taken from what is free long ago. Others
-	 * may take of either meanwhile: then a segment fails. */
-	return pool_is_reserved(&domain->spec)
-		       ? keeper_reserve_check(&domain->spec, bytes)
-		       : headroom_check(bytes);
-}
-
 /* The segment that is being made comes to nothing. */
 static void drop_growing(struct keeper *keeper)
 {
@@ -126,7 +74,7 @@ static int make_segment(
 	uint32_t number = grow->want.domain;
 	const struct keeper_domain *domain = &keeper->domains[number];
 	struct keeper_segment *s = &keeper->memory.growing;
-	int r = may_grow(keeper, domain, size);
+	int r = keeper_may_grow(keeper, grow, MAX(size, grow->left));
 
 	if (r < 0)
 		return r;
@@ -151,46 +99,6 @@ static int make_segment(
 	return r;
 }
 
-/* A hole takes all that is wanted, the pool's end less if something is free
- * there: it is preferred where it saves half. */
-static bool into_hole(struct keeper *keeper, struct keeper_grow *grow)
-{
-	const struct keeper_domain *domain =
-		&keeper->domains[grow->want.domain];
-	uint64_t unit =
-		MAX(SEGMENT_UNIT, 1ull << pool_page_shift(&domain->spec));
-	uint64_t at, end;
-	uint64_t bytes = grow->want.bytes, whole = grow->want.whole;
-	bool fits = bytes <= grow->end - grow->at;
-
-	if (round_up_u64(MAX(whole, bytes), unit, &whole) ||
-		(fits && bytes <= whole / 2))
-		return false;
-	if (!keeper_hole(
-		    keeper, grow->want.domain, grow->lane, whole, &at, &end) ||
-		may_grow(keeper, domain, whole) < 0)
-		return false;
-	grow->at = at;
-	grow->end = end;
-	grow->left = whole;
-	return true;
-}
-
-static int find_place(struct keeper *keeper, struct keeper_grow *grow)
-{
-	int r = placement_choose(keeper, grow);
-
-	grow->placed = true;
-	if (r < 0)
-		return r;
-	grow->at = keeper_lane_end(keeper, grow->want.domain, grow->lane);
-	grow->end = (grow->lane + 1) * keeper_lane_size(keeper);
-	if (into_hole(keeper, grow))
-		return 0;
-	grow->left = grow->want.bytes;
-	return 0;
-}
-
 static int begin_segment(struct keeper *keeper, struct keeper_grow *grow)
 {
 	const struct keeper_domain *domain =
@@ -212,70 +120,26 @@ static int begin_segment(struct keeper *keeper, struct keeper_grow *grow)
 	return r;
 }
 
-/* Answers the growth at the head of the queue. r 0 or the failure whose
- * sentence was just written. */
-static void grow_done(struct keeper *keeper, int r)
-{
-	struct keeper_grow *grow = keeper->memory.grows;
-	const char *text = r < 0 ? tarn_fail_message() : "";
-	size_t length = strlen(text);
-	union {
-		struct msg_grown head;
-		char space[sizeof(struct msg_grown) + TARN_MESSAGE_MAX];
-	} body = {.head = {.domain = grow->want.domain,
-			  .error = -r,
-			  .lane = grow->lane,
-			  .flags = grow->of_node ? GROWN_NODE : 0}};
-
-	keeper->memory.grows = grow->next;
-	grow->asked = false;
-	if (grow == &keeper->memory.orphan)
-		return;
-	memcpy(body.head.text, text, length);
-	keeper_insist(keeper, D_GROWN, &body, sizeof(body.head) + length);
-}
-
 static void work_on_grows(struct keeper *keeper)
 {
-	while (keeper->memory.grows && !keeper->memory.growing.mapped.addr) {
-		struct keeper_grow *grow = keeper->memory.grows;
-		int r = 0;
+	struct keeper_grow *grow;
+	int r;
 
-		/* Refused as a whole rather than after the first of many
-		 * segments. */
-		if (!grow->placed) {
-			r = find_place(keeper, grow);
-			grow->of_node = r < 0;
-			if (r == 0)
-				r = may_grow(keeper,
-					&keeper->domains[grow->want.domain],
-					grow->left);
-		}
-		if (r == 0 && grow->left > 0) {
-			r = begin_segment(keeper, grow);
-			if (r == 0)
-				return;
-		}
-		grow_done(keeper, r);
+	while (!keeper->memory.growing.mapped.addr &&
+		(grow = keeper_grow_next(keeper))) {
+		r = grow->left > 0 ? begin_segment(keeper, grow) : 0;
+		if (r < 0 || grow->left == 0)
+			keeper_grow_done(keeper, grow, r);
 	}
 }
 
 int keeper_grow(struct keeper *keeper, const struct msg_grow *want)
 {
-	struct keeper_grow **end, *grow;
+	int r = keeper_grow_add(keeper, want);
 
-	if (want->domain >= keeper->n_domains)
-		return tarn_fail(EPROTO, "there is no domain %u", want->domain);
-	grow = &keeper->domains[want->domain].grow;
-	if (grow->asked)
-		return tarn_fail(
-			EPROTO, "domain %u has asked already", want->domain);
-	*grow = (struct keeper_grow) {.want = *want, .asked = true};
-	for (end = &keeper->memory.grows; *end; end = &(*end)->next)
-		;
-	*end = grow;
-	work_on_grows(keeper);
-	return 0;
+	if (r == 0)
+		work_on_grows(keeper);
+	return r;
 }
 
 static struct msg_segment message_of(const struct keeper_segment *s)
@@ -293,6 +157,7 @@ static struct msg_segment message_of(const struct keeper_segment *s)
 static int seal_segment(struct keeper *keeper)
 {
 	struct keeper_segment *s = &keeper->memory.growing, *more;
+	struct keeper_grow *grow = keeper->memory.grows;
 	struct keeper_domain *domain = &keeper->domains[s->mapped.domain];
 	struct msg_segment message = message_of(s);
 	_cleanup_fd_ int ro = -1;
@@ -321,9 +186,8 @@ static int seal_segment(struct keeper *keeper)
 	domain->pool_end =
 		MAX(domain->pool_end, s->mapped.offset + s->mapped.size);
 	domain->allocated += s->mapped.size;
-	keeper->memory.grows->at += s->mapped.size;
-	keeper->memory.grows->left -=
-		MIN(keeper->memory.grows->left, s->mapped.size);
+	grow->at += s->mapped.size;
+	grow->left -= MIN(grow->left, s->mapped.size);
 	*s = (struct keeper_segment) {.fd = -1};
 	s = &more[keeper->memory.n_segments - 1];
 	if (keeper_may_log(keeper, s->mapped.domain))
@@ -335,13 +199,19 @@ static int seal_segment(struct keeper *keeper)
 	return 0;
 }
 
-/* Frees the segments made so far if r < 0, and begins the next growth. */
+/* The growth whose segment was made is done, or it is the turn of another. */
 static void go_on(struct keeper *keeper, int r)
 {
-	if (r < 0) {
+	struct keeper_grow *grow = keeper->memory.grows;
+
+	if (r < 0)
 		drop_growing(keeper);
-		grow_done(keeper, r);
-	}
+	else if (keeper->memory.growing.mapped.addr)
+		return; /* the server has yet to map it */
+	if (r < 0 || grow->left == 0)
+		keeper_grow_done(keeper, grow, r);
+	else
+		keeper_grow_turn(keeper);
 	work_on_grows(keeper);
 }
 
@@ -401,13 +271,6 @@ void keeper_populated(struct keeper *keeper, int status)
 	go_on(keeper, r);
 }
 
-static void forget_grows(struct keeper *keeper)
-{
-	for (; keeper->memory.grows;
-		keeper->memory.grows = keeper->memory.grows->next)
-		keeper->memory.grows->asked = false;
-}
-
 void keeper_memory_forget(struct keeper *keeper)
 {
 	/* The memory that it populated is freed when it has ended. */
@@ -415,7 +278,7 @@ void keeper_memory_forget(struct keeper *keeper)
 		kill(keeper->memory.populator_pid, SIGKILL);
 	if (keeper->memory.growing.mapped.addr)
 		drop_growing(keeper);
-	forget_grows(keeper);
+	keeper_grows_forget(keeper);
 }
 
 /*
@@ -431,7 +294,7 @@ void keeper_memory_finish(struct keeper *keeper)
 	/* The next one may ask for the same domain again. */
 	if (making)
 		*orphan = *keeper->memory.grows;
-	forget_grows(keeper);
+	keeper_grows_forget(keeper);
 	if (making) {
 		orphan->left =
 			MIN(orphan->left, keeper->memory.growing.mapped.size);

@@ -27,6 +27,7 @@ DAEMON_TESTS = \
 	tests/daemon/fail_library \
 	tests/daemon/full \
 	tests/daemon/garbage \
+	tests/daemon/growth_turns \
 	tests/daemon/hostile_flood \
 	tests/daemon/hostile_in_flight \
 	tests/daemon/hostile_memory \
@@ -142,6 +143,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/fail_library \
 	tests/daemon/full \
 	tests/daemon/garbage \
+	tests/daemon/growth_turns \
 	tests/daemon/hostile_flood \
 	tests/daemon/hostile_in_flight \
 	tests/daemon/hostile_memory \

@@ -3,7 +3,9 @@
  * A segment's memory is there and zero when it has been populated, whichever
  * way each of its pages was had: allocated, or faulted in, or faulted in because
  * it could not be allocated. What was allocated is not lost when bytes are put
- * where no fault has cleared it yet.
+ * where no fault has cleared it yet. Pages that are asked about afterwards are in
+ * the page tables of this process; of others no entry is left, which its end
+ * would have to drop.
  */
 #include <fcntl.h>
 #include <linux/memfd.h>
@@ -59,21 +61,29 @@ static int new_segment(uint64_t size, bool refuses, char **ret_map)
 	return ro;
 }
 
-static void test(
-	uint64_t size, bool may_allocate, bool refuses, const char *what)
+static void test(uint64_t size, bool may_allocate, bool refuses, bool faulted,
+	const char *what)
 {
 	char *map;
 	_cleanup_fd_ int fd = new_segment(size, refuses, &map);
 	struct stat st;
 
-	is_int(0, populate_by(fd, map, size, false, may_allocate),
+	is_int(0, populate_by(fd, map, size, may_allocate, faulted),
 		"%llu MiB are populated, %s", (unsigned long long)(size / MIB),
 		what);
 	fstat(fd, &st);
 	is_int((int64_t)size, st.st_blocks * 512,
 		"all of the segment is allocated, %s", what);
-	ok(is_mapped(map) == (!may_allocate || refuses),
+	ok(is_mapped(map) == (faulted && (!may_allocate || refuses)),
 		"the segment's front is populated in its way, %s", what);
+	if (faulted)
+		ok(is_mapped(map + size - 4096),
+			"the segment's last page is in the page tables, %s",
+			what);
+	else
+		ok(!is_mapped(map + size - 4096),
+			"no entry is left for the segment's last page, %s",
+			what);
 	map[4097] = 1;
 	is_int(0, map[4096], "the byte before one that is written is zero");
 	is_int(1, map[4097], "the written byte stays");
@@ -87,9 +97,12 @@ int main(void)
 	static const uint64_t sizes[] = {2, 6, 32, 70};
 
 	for (int i = 0; i < 4; i++) {
-		test(sizes[i] * MIB, true, false, "allocated");
-		test(sizes[i] * MIB, false, false, "by faults");
+		test(sizes[i] * MIB, true, false, false, "allocated");
+		test(sizes[i] * MIB, false, false, true, "by faults");
+		test(sizes[i] * MIB, false, false, false,
+			"by faults that nobody asks about");
 	}
-	test(4 * MIB, true, true, "refused by fallocate");
-	return done(54);
+	test(4 * MIB, true, true, true, "refused by fallocate");
+	test(4 * MIB, true, true, false, "refused, and not asked about");
+	return done(7 * 14);
 }

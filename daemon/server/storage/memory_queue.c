@@ -16,7 +16,8 @@
  * grown for one request. When that has happened once, no request behind that
  * one is served from the pool before it: so it waits for two growths at most.
  * The keeper is asked for one growth of each pool at a time, for the first that
- * does not fit, and serves the pools in the order in which it is asked.
+ * does not fit. It sets room aside for them in the order in which it is asked;
+ * those that have room take turns.
  *
  * All pools and all memfds share the budget. The memory for which the requests
  * in front wait is reserved for them, even if they are of other pools: the
@@ -99,7 +100,7 @@ static uint64_t still_needs(const struct memory_wait *wait)
 }
 
 /* The same as the keeper sees it when it comes to the next growth: those that
- * were asked for before have come, or were refused. */
+ * were asked for before have come or have room set aside, or were refused. */
 static uint64_t ahead_unasked(const struct memory_wait *wait)
 {
 	uint64_t sum = 0;
