@@ -240,9 +240,10 @@ struct msg_forget {
 struct msg_file {
 	uint64_t job;
 	struct file_version seen; /* as in msg_load */
-	/* Without a descriptor: no file, but bytes of the pool. */
-	uint64_t copy_offset;
+	/* Not 0: it is no file, but so many bytes of the pool, or, with a
+	 * descriptor, those of a sealed memfd. */
 	uint64_t copy_size;
+	uint64_t copy_offset;
 };
 
 struct msg_identity {

@@ -12,7 +12,7 @@
 #include "base/fail.h"
 #include "daemon/loader/internal.h"
 
-/* A message waits for a millisecond, about. Picked. */
+/* Of all of them together: a message waits for a millisecond, about. Picked. */
 #define STEP (4ull << 20)
 
 typedef unsigned long long llu;
@@ -22,12 +22,13 @@ bool copy_is(const struct loader_job *job)
 	return job->buffered_fd < 0;
 }
 
-bool copies_go_on(const struct loader_process *loader)
+unsigned copies_going_on(const struct loader_process *loader)
 {
+	unsigned n = 0;
+
 	for (const struct loader_job *job = loader->jobs; job; job = job->next)
-		if (job->state == JOB_FILLING && copy_is(job))
-			return true;
-	return false;
+		n += job->state == JOB_FILLING && copy_is(job);
+	return n;
 }
 
 int copy_check(
@@ -64,7 +65,8 @@ void copy_begin(struct loader_process *loader, struct loader_job *job)
 int copy_step(struct loader_process *loader, struct loader_job *job)
 {
 	const struct msg_fill_range *range = &job->ranges[0];
-	uint64_t stop = MIN(job->done + STEP, range->size);
+	uint64_t step = STEP / MAX(copies_going_on(loader), 1u);
+	uint64_t stop = MIN(job->done + step, range->size);
 
 	while (job->done < stop) {
 		uint64_t n = stop - job->done;

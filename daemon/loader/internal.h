@@ -38,6 +38,7 @@ struct loader_job {
 	bool dropped;    /* to be answered with L_DROPPED */
 	int buffered_fd; /* -1: its bytes are in the pool: loader/copy.c */
 	int direct_fd;   /* -1: none was given */
+	bool sealed;     /* no stamp need be compared */
 	uint64_t copy_offset;
 	bool prompt; /* io_nowait_works */
 	struct msg_identity identity;
@@ -121,8 +122,8 @@ struct loader_header *header_free(struct loader_header *header);
 
 /* Has it no file? */
 bool copy_is(const struct loader_job *job);
-/* Is one of them under way, so that there is something to do without an event? */
-bool copies_go_on(const struct loader_process *loader);
+/* How many are under way, for which there is something to do without an event? */
+unsigned copies_going_on(const struct loader_process *loader);
 /* May the bytes be read, and written where they say? */
 int copy_check(
 	const struct loader_process *loader, const struct loader_job *job);

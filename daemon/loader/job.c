@@ -126,6 +126,7 @@ static int identify(const struct msg_file *file, struct wire_message *message,
 	if (r < 0)
 		return r;
 	job->seen = file->seen;
+	job->sealed = file->copy_size > 0;
 	job->buffered_fd = wire_take_fd(message, 0);
 	job->direct_fd = wire_take_fd(message, 1);
 	/* Asked here, where the server sees when there is no answer. */
@@ -346,8 +347,9 @@ static int end_range(struct loader_process *loader, struct loader_job *job)
 		return r < 0 ? r : 1;
 	}
 	loader_zero_rest(loader, job);
-	return loader_unchanged(
-		job->buffered_fd, job->direct_fd, &job->identity);
+	return job->sealed ? 0
+			   : loader_unchanged(job->buffered_fd, job->direct_fd,
+				     &job->identity);
 }
 
 static void send_progress(struct loader_process *loader, struct loader_job *job)

@@ -32,6 +32,8 @@
 #define BATCH ((unsigned)TARN_IO_DEPTH / 4)
 #define BATCH_MS 2
 #define STALL_MS 50
+/* Messages that are taken before bytes are copied again. Picked. */
+#define MESSAGES 16
 /* Pages that threads still make are looked at again. Picked. */
 #define PAGES_MS 20
 
@@ -135,7 +137,7 @@ static int idle_ms(struct loader_process *loader)
 {
 	int ms = pause_ms(loader);
 
-	if (copies_go_on(loader))
+	if (copies_going_on(loader))
 		return 0;
 	if (!loader->io)
 		return ms;
@@ -160,7 +162,7 @@ static int wait(struct loader_process *loader)
 
 	if (reading) {
 		r = tarn_io_submit_and_wait(loader->io, BATCH,
-			copies_go_on(loader) ? 0 : loader->patience);
+			copies_going_on(loader) ? 0 : loader->patience);
 		if (r < 0)
 			return r;
 		loader->patience =
@@ -168,9 +170,11 @@ static int wait(struct loader_process *loader)
 	}
 	if (poll(&sock, 1, reading ? 0 : idle_ms(loader)) < 0 && errno != EINTR)
 		return tarn_fail(errno, "poll: %s", tarn_errno_text(errno));
-	if (sock.revents) {
+	for (int i = 0; i < MESSAGES && sock.revents && !loader->ended; i++) {
 		receive(loader);
 		loader->patience = BATCH_MS;
+		sock.revents = 0;
+		(void)poll(&sock, 1, 0);
 	}
 	return 0;
 }

@@ -94,10 +94,15 @@ void replica_prefer(tarn_store *store, uint32_t index, uint64_t generation,
 	tarn_storage *nearer;
 	uint32_t n;
 
-	/* Relaxed: a hint; table_replicas reads it again. */
-	if (!atomic_load_explicit(&entry->replica, memory_order_relaxed) ||
-		entry->flags & STORAGE_REPLICA)
+	/* A name may lead to a replica: then to its like, too. Relaxed: a hint;
+	 * table_replicas reads it again. */
+	if (entry->flags & STORAGE_REPLICA) {
+		index = entry->of;
+		generation = entry->of_generation;
+	} else if (!atomic_load_explicit(
+			   &entry->replica, memory_order_relaxed)) {
 		return;
+	}
 	if (here < 0)
 		here = node_here();
 	n = here < 0 ? 0

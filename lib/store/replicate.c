@@ -101,7 +101,8 @@ static int find(struct replicating *r, const char *name)
 	}
 	if (e < 0)
 		return e;
-	qsort(r->names, r->n, sizeof(*r->names), by_storage);
+	if (r->n)
+		qsort(r->names, r->n, sizeof(*r->names), by_storage);
 	for (size_t i = 0; i < r->n; i++)
 		if (i == 0 || by_storage(&r->names[i - 1], &r->names[i]))
 			r->total += r->names[i].d.size;
@@ -340,10 +341,12 @@ int tarn_store_drop_replicas(tarn_store *store, const char *name, int node)
 int tarn_store_nodes(tarn_store *store, const char *name, uint64_t *ret_nodes)
 {
 	struct table_replica replicas[TABLE_REPLICAS_MAX];
+	struct table_storage entry;
 	struct table_name found;
 	tarn_tensor *t;
 	size_t size = strlen(name);
-	uint32_t n;
+	uint64_t generation;
+	uint32_t of, n;
 	int e = size && size <= TARN_NAME_MAX
 			? store_read_name(store, name, size, &found)
 			: name_check(name, size);
@@ -353,10 +356,19 @@ int tarn_store_nodes(tarn_store *store, const char *name, uint64_t *ret_nodes)
 		e = store_import(store, &found.descriptor, &t);
 	if (e < 0)
 		return tarn_fail_prefix(e, "'%.200s': ", name);
-	*ret_nodes =
-		tarn_tensor_node(t, &node) >= 0 && node >= 0 ? 1ull << node : 0;
-	n = table_replicas(&store->table, found.descriptor.storage,
-		found.descriptor.generation, replicas);
+	of = found.descriptor.storage;
+	generation = found.descriptor.generation;
+	/* A name may lead to a replica: then to its like, too. */
+	if (table_storage_get(&store->table, of, generation, &entry) >= 0 &&
+		entry.flags & STORAGE_REPLICA) {
+		of = entry.of;
+		generation = entry.of_generation;
+	}
+	*ret_nodes = tarn_tensor_node(t, &node) >= 0 && node >= 0 &&
+				     node < (int)NODES_MAX
+			     ? 1ull << node
+			     : 0;
+	n = table_replicas(&store->table, of, generation, replicas);
 	for (uint32_t i = 0; i < n; i++)
 		*ret_nodes |= 1ull << replicas[i].node % NODES_MAX;
 	tarn_tensor_unref(t);

@@ -130,6 +130,26 @@ static bool sound(void)
 	return none;
 }
 
+static void publish(const char *name, tarn_tensor *t)
+{
+	const struct tarn_publish_item item = {.name = name, .tensor = t};
+
+	good(tarn_store_publish(store, &item, 1, NULL, NULL), "publish");
+}
+
+/* In the pool, so that it is copied from there: memory of its own is not. */
+static void publish_filled(void)
+{
+	const int64_t size = SIZE;
+	tarn_tensor *t = NULL;
+
+	good(tarn_store_create(store, TARN_U8, 1, &size, 0, &t), "create");
+	fill(t);
+	publish("t", t);
+	tarn_tensor_unref(t);
+	good(tarn_store_migrate(store, "t", NODE, NULL, NULL), "migrate");
+}
+
 /* ---- what happens under way ------------------------------------------------ */
 
 static int server_pid(void)
@@ -254,29 +274,73 @@ static void name_goes(void)
 	ok(sound(), "the books agree");
 }
 
+/* The last name goes, and the server dies before the copy ends that held the
+ * tensor; its replica has another name, or none. */
+static int remove_and_kill(void *arg, uint64_t done, uint64_t total)
+{
+	bool *removed = arg;
+
+	if (*removed || !done || done == total)
+		return 0;
+	*removed = true;
+	good(tarn_store_remove(store, "t"), "remove");
+	kill(server_pid(), SIGKILL);
+	return 0;
+}
+
+static void original_goes(bool named)
+{
+	const char *what =
+		named ? "a replica that is named" : "a replica without a name";
+	bool removed = false;
+	const struct tarn_replicate_options options = {
+		.progress = remove_and_kill, .arg = &removed};
+	tarn_tensor *t = NULL;
+	int r;
+
+	publish_filled();
+	good(tarn_store_replicate(store, "t", NODE, NULL, NULL), "replicate");
+	good(tarn_store_lookup(store, "t", &t), "t");
+	if (named)
+		publish("v", t);
+	t = tarn_tensor_unref(t);
+	r = tarn_store_migrate(store, "t", NODE, &options, NULL);
+	if (removed)
+		is_int(-ESTALE, r, "%s: nothing moves", what);
+	else
+		skip(1, "the copy was over before the server could be killed");
+	if (!removed)
+		good(tarn_store_remove(store, "t"), "remove");
+	ok(storages_become(named), "%s: nothing else stays", what);
+	ok(sound(), "%s: the books agree", what);
+	if (!named)
+		return;
+	kill(server_pid(), SIGKILL);
+	good(tarn_store_lookup(store, "v", &t), "v");
+	ok(has(t), "%s: it has the bytes", what);
+	tarn_tensor_unref(t);
+	is_int(0, tarn_store_replicate(store, "v", NODE, NULL, NULL),
+		"%s: it can have one itself", what);
+	ok(sound(), "%s: the next server's books agree", what);
+	good(tarn_store_remove(store, "v"), "remove");
+	ok(storages_become(0), "%s: nothing stays", what);
+}
+
 int main(void)
 {
-	const int64_t size = SIZE;
-	struct tarn_publish_item item = {.name = "t"};
-	tarn_tensor *t = NULL;
 
 	store = daemon_start_open(&server, "sock",
 		(const char *const[]) {"--segment-size", "32M", NULL});
-	good(tarn_store_create(store, TARN_U8, 1, &size, 0, &t), "create");
-	fill(t);
-	item.tensor = t;
-	good(tarn_store_publish(store, &item, 1, NULL, NULL), "publish");
-	t = tarn_tensor_unref(t);
-	/* Memory, and with it a loader that can be killed. From here on it is
-	 * copied from the pool to the pool. */
-	good(tarn_store_migrate(store, "t", NODE, NULL, NULL), "migrate");
+	publish_filled();
 	ok(storages_become(1), "the old bytes of what has moved are freed");
 	survives(0, "loader");
 	survives(server_pid(), "server");
 	client_dies();
 	cancelled();
 	name_goes();
+	original_goes(false);
+	original_goes(true);
 	tarn_store_unref(store);
 	daemon_stop(&server);
-	return done(17);
+	return done(27);
 }

@@ -58,7 +58,9 @@ struct order {
 	struct msg_copied of;
 	struct msg_range range;
 	const char *names[3];
-	size_t cut; /* bytes that are missing at the end */
+	int64_t names_size; /* of each, as the request has it; 0: SIZE */
+	bool no_of;         /* and no range */
+	size_t cut;         /* bytes that are missing at the end */
 	int fd;
 };
 
@@ -74,7 +76,7 @@ static struct order order(void)
 
 static void put_names(const struct order *o, struct message_body *b)
 {
-	const int64_t size = SIZE;
+	const int64_t size = o->names_size ? o->names_size : SIZE;
 	struct tarn_layout layout;
 
 	good(tarn_layout_contiguous(TARN_U8, 1, &size, &layout), "layout");
@@ -93,8 +95,10 @@ static int send_order(const struct order *o)
 	int r;
 
 	message_body_put(&b, &o->head, sizeof(o->head));
-	message_body_put(&b, &o->of, sizeof(o->of));
-	message_body_put(&b, &o->range, sizeof(o->range));
+	if (!o->no_of) {
+		message_body_put(&b, &o->of, sizeof(o->of));
+		message_body_put(&b, &o->range, sizeof(o->range));
+	}
 	put_names(o, &b);
 	request.body = b.p;
 	request.size = b.size - o->cut;
@@ -126,7 +130,12 @@ static void lie_about_fields(void)
 	refused(&o, EINVAL, "a copy is of one range", "a node is only near");
 	o = order();
 	o.head.flags = LOAD_MOVE | place_wish(0, 1);
-	refused(&o, EPROTO, "", "names that move, and no copy");
+	refused(&o, EINVAL, "beyond the limits",
+		"names that move, and no copy");
+	o.head.n_ranges = 0;
+	o.no_of = true;
+	refused(&o, EINVAL, "beyond the limits",
+		"a move that ends before its copy");
 	o = order();
 	o.head.flags |= LOAD_FRESH;
 	refused(&o, EINVAL, "a copy is of one range", "a fresh copy");
@@ -196,6 +205,8 @@ static void late(void)
 	tarn_tensor *new = create(2, 0);
 
 	publish("a", new);
+	new = tarn_tensor_unref(new);
+	o.names_size = 10;
 	o.head.flags |= LOAD_MOVE;
 	o.head.n_names = 3;
 	o.names[0] = "a";
@@ -205,6 +216,10 @@ static void late(void)
 		"names move although one was published anew, and one is none");
 	is_int(2, byte_of("a", &version), "what was published anew stays");
 	is_int(2, (int64_t)version, "its version, too");
+	good(tarn_store_lookup(store, "b", &new), "b");
+	is_int(SIZE, tarn_tensor_layout(new)->shape[0],
+		"its layout is as it was published");
+	new = tarn_tensor_unref(new);
 	is_int(1, byte_of("b", &version), "the other has its bytes");
 	is_int(2, (int64_t)version, "it has moved");
 	is_int(-ENOENT, tarn_store_version(store, "c", &version),
@@ -214,7 +229,6 @@ static void late(void)
 	o = order();
 	refused(&o, ESTALE, "no name leads to storage",
 		"a replica of what nothing leads to");
-	tarn_tensor_unref(new);
 }
 
 static void check(void)
@@ -246,5 +260,5 @@ int main(void)
 	tarn_tensor_unref(held);
 	tarn_store_unref(store);
 	daemon_stop(&server);
-	return done(38);
+	return done(41);
 }

@@ -88,6 +88,11 @@ static void check_holders(struct check *check, uint32_t i)
 			"storage %u: it is live, and nothing holds its %llu "
 			"bytes",
 			i, (unsigned long long)entry->size);
+	if (info->replica && !replica_is_of(check->domain, entry))
+		fault_add(check->faults,
+			"storage %u: it is a replica of storage %u, which is "
+			"gone",
+			i, entry->of);
 	/* What is free still has the flags of what it was. */
 	if (entry->flags & STORAGE_QUARANTINE && state != STORAGE_FREE) {
 		if (!loader_writes(check->domain, entry->loader_id))

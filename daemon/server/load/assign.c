@@ -51,9 +51,10 @@ int load_identify(struct load *load, uint32_t n_segments)
 	struct msg_file file = {.seen = load->seen};
 	int r, n = (load->fds[0] >= 0) + (load->fds[1] >= 0);
 
+	if (load->copy.is)
+		file.copy_size = load->size;
 	if (from) {
 		file.copy_offset = from->base;
-		file.copy_size = from->size;
 		n_segments = MAX(n_segments, load_segments_needed(load));
 	}
 	memory_cancel(&load->wait);

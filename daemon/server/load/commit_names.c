@@ -73,14 +73,20 @@ static int64_t each_standing(const struct load *load,
 	return r < 0 ? r : n;
 }
 
-/* With the time at which it ends, and with its publisher. */
+/* As it stands, whatever the request says of it, but for the place; with the
+ * time at which it ends, and with its publisher. */
 static int put_moved(const struct load *load, const struct named *named,
 	const struct table_standing *is, uint32_t index, uint64_t generation)
 {
+	const struct table_storage *entries = load->domain->table.storages;
 	struct table_writer *writer = load->domain->writer;
-	struct tarn_descriptor d;
+	struct tarn_descriptor d = is->descriptor;
 
-	name_describe(load->domain, index, generation, named, &d);
+	d.pool = entries[index].pool;
+	d.storage = index;
+	d.generation = generation;
+	d.base = entries[index].base +
+		 (is->descriptor.base - entries[load->copy.index].base);
 	table_stamp(writer, is->expires, is->uid);
 	return table_put(writer, named->name, named->name_size, &d, NULL);
 }

@@ -32,13 +32,12 @@ int load_copy_check(struct load *load)
 		.is = head->flags & LOAD_COPY,
 		.moves = head->flags & LOAD_MOVE,
 	};
-	if (!load->copy.is && !load->copy.moves)
+	if (!load->copy.is)
 		return 0;
 	load->copy.index = of->index;
 	load->copy.generation = of->generation;
-	if (!load->copy.is || load->fresh || load->n_ranges != 1 ||
-		load->message.n_fds || load->fds[0] >= 0 ||
-		!(load->place & PLACE_TOLD) ||
+	if (load->fresh || load->n_ranges != 1 || load->message.n_fds ||
+		load->fds[0] >= 0 || !(load->place & PLACE_TOLD) ||
 		load->copy.moves != (load->names.n > 0))
 		return tarn_fail(EINVAL,
 			"load: a copy is of one range, without a descriptor, "
@@ -58,7 +57,8 @@ static void find_original(struct load *load)
 	const struct table_storage *e =
 		&load->domain->table.storages[load->copy.index];
 
-	if (!(e->flags & STORAGE_REPLICA) || load->copy.moves)
+	if (!(e->flags & STORAGE_REPLICA) || load->copy.moves ||
+		!replica_is_of(load->domain, e))
 		return;
 	load->copy.generation = e->of_generation;
 	load->copy.index = e->of;
@@ -123,7 +123,7 @@ int load_copy_begin(struct load *load)
 				"copy: the descriptor of storage %u: %s",
 				copy->index, tarn_errno_text(load->fds[0]));
 	}
-	storage_copy_begin(domain, copy->index);
+	storage_copy_begin(domain, copy->index, load->user->spec.uid);
 	copy->held = true;
 	return 0;
 }

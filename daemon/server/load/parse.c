@@ -118,6 +118,7 @@ int load_parse(struct load *load)
 		head->label_size > TARN_NAME_MAX ||
 		head->flags &
 			~(LOAD_FRESH | LOAD_COPY | LOAD_MOVE | PLACE_MASK) ||
+		(head->flags & LOAD_MOVE && !(head->flags & LOAD_COPY)) ||
 		head->seen.header_size > LOAD_HEADER_MAX)
 		return tarn_fail(EINVAL,
 			"load: %u ranges, %u names, label of "

@@ -76,10 +76,13 @@ static void answer_again(struct load *load, const struct msg_loaded *loaded)
  * dropped. */
 static int check_names(const struct load *load)
 {
-	int r = names_check_channels(load->domain, &load->names);
+	int r;
 
-	/* Names that move are their publishers' already. */
-	return r < 0 || !load->names.n || load->copy.moves
+	/* They are their publishers' already, or do not move. */
+	if (load->copy.moves)
+		return 0;
+	r = names_check_channels(load->domain, &load->names);
+	return r < 0 || !load->names.n
 		       ? r
 		       : names_check_quota(load->domain, &load->names,
 				 load->user->spec.uid);

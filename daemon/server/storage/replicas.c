@@ -51,6 +51,14 @@ static void leave(struct domain *domain, uint32_t index)
 	storage_release(domain, index);
 }
 
+bool replica_is_of(
+	const struct domain *domain, const struct table_storage *entry)
+{
+	return entry->of < domain->table.header->n_storages &&
+	       word_of(domain, entry->of) ==
+		       storage_word(entry->of_generation, STORAGE_LIVE);
+}
+
 void replicas_drop(struct domain *domain, uint32_t of, int node)
 {
 	uint32_t i, next;
@@ -73,9 +81,10 @@ void replicas_drop_asked(
 		word_of(domain, index) !=
 			storage_word(generation, STORAGE_LIVE))
 		return;
-	if (entry_of(domain, index)->flags & STORAGE_REPLICA)
-		index = entry_of(domain, index)->of;
-	replicas_drop(domain, index, node);
+	if (!(entry_of(domain, index)->flags & STORAGE_REPLICA))
+		replicas_drop(domain, index, node);
+	else if (replica_is_of(domain, entry_of(domain, index)))
+		replicas_drop(domain, entry_of(domain, index)->of, node);
 }
 
 bool replica_find(
@@ -91,9 +100,10 @@ bool replica_find(
 
 /* ---- while one is made ------------------------------------------------- */
 
-void storage_copy_begin(struct domain *domain, uint32_t index)
+void storage_copy_begin(struct domain *domain, uint32_t index, uint32_t uid)
 {
 	domain->storages.infos[index].copies++;
+	domain->storages.infos[index].copier = uid;
 	storage_recount(domain, index);
 }
 
@@ -106,13 +116,19 @@ void storage_copy_end(struct domain *domain, uint32_t index)
 
 /* ---- after another server ---------------------------------------------- */
 
-static bool is_live(
-	const struct domain *domain, uint32_t index, uint64_t generation)
+/* Does something hold it that lasts? Names and files are counted by then. */
+static bool is_kept(const struct domain *domain, uint32_t index)
 {
-	return index < domain->table.header->n_storages &&
-	       word_of(domain, index) ==
-		       storage_word(generation, STORAGE_LIVE) &&
-	       !(entry_of(domain, index)->flags & STORAGE_REPLICA);
+	const struct storage_info *info = &domain->storages.infos[index];
+
+	return info->names || info->cached;
+}
+
+static bool has_original(
+	const struct domain *domain, const struct table_storage *e)
+{
+	return replica_is_of(domain, e) && is_kept(domain, e->of) &&
+	       !(entry_of(domain, e->of)->flags & STORAGE_REPLICA);
 }
 
 void replicas_rebuild(struct domain *domain)
@@ -122,18 +138,22 @@ void replicas_rebuild(struct domain *domain)
 	for (uint32_t i = 0; i < n; i++)
 		table_replicas_forget(domain->writer, i);
 	for (uint32_t i = 0; i < n; i++) {
-		const struct table_storage *e = entry_of(domain, i);
+		struct table_storage *e = &domain->table.storages[i];
 
 		if (!(e->flags & STORAGE_REPLICA) ||
 			storage_word_state(word_of(domain, i)) != STORAGE_LIVE)
 			continue;
 		/* Made by a dead server that had not shown it yet, beside one
 		 * that was made when it was asked for again. */
-		if (is_live(domain, e->of, e->of_generation) &&
+		if (has_original(domain, e) &&
 			!replica_find(
-				domain, e->of, (int)e->replica_node, &other))
+				domain, e->of, (int)e->replica_node, &other)) {
 			replica_join(domain, i);
-		else if (!domain->storages.infos[i].names)
-			storage_release(domain, i);
+			continue;
+		}
+		/* A storage like any other, which names may lead to. */
+		e->flags &= ~STORAGE_REPLICA;
+		storage_recount(domain, i);
+		storage_release(domain, i);
 	}
 }

@@ -86,11 +86,18 @@ void storage_set(
 	storage_recount(domain, index);
 }
 
+/* Names and files are gone, and a load still reads it. */
+static bool is_copied_only(const struct storage_info *info)
+{
+	return info->copies && !info->names && !info->cached && !info->replica;
+}
+
 void storage_name(struct domain *domain, uint32_t index, uint32_t names,
 	uint32_t publisher)
 {
 	struct storage_info *info = &domain->storages.infos[index];
-	bool unnamed = info->kind == KIND_UNNAMED || info->kind == KIND_LET_GO;
+	bool unnamed = info->kind == KIND_UNNAMED ||
+		       info->kind == KIND_LET_GO || is_copied_only(info);
 
 	info->names += names;
 	quota_count_names(domain, publisher, names);
@@ -109,9 +116,11 @@ void storage_release(struct domain *domain, uint32_t index)
 {
 	struct storage_info *info = &domain->storages.infos[index];
 
-	if (info->names || info->cached || info->filling || info->replica ||
-		info->copies)
+	if (info->names || info->cached || info->filling || info->replica)
 		return;
+	/* Its owner has let go of it, so a user that has it copied pays. */
+	if (info->copies)
+		return quota_hand_on(domain, index, info->copier);
 	replicas_drop(domain, index, -1);
 	info->let_go = true;
 	/* Incomplete bytes are only for those that hold them now; complete ones

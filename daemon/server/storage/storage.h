@@ -63,6 +63,7 @@ struct storage_info {
 	uint32_t same;          /* in its chain of the cache: index + 1 */
 	uint32_t holder;        /* uid + 1 of the user charged; 0: the owner */
 	uint32_t copies;        /* loads that copy its bytes */
+	uint32_t copier;        /* uid of the last one */
 	uint8_t kind;           /* enum storage_kind: where it is counted */
 	bool cached;            /* kept for loads of the same file */
 	bool findable;          /* in a chain of the cache */
@@ -141,11 +142,14 @@ void replicas_drop(struct domain *domain, uint32_t of, int node);
 /* The same for a client, which may name one of them, or what is gone. */
 void replicas_drop_asked(
 	struct domain *domain, uint32_t index, uint64_t generation, int node);
+/* Is the storage still live that such an entry is of? */
+bool replica_is_of(
+	const struct domain *domain, const struct table_storage *entry);
 /* False: there is none on that node. */
 bool replica_find(
 	const struct domain *domain, uint32_t of, int node, uint32_t *ret);
 /* A load copies from it: it is not freed before that ends. */
-void storage_copy_begin(struct domain *domain, uint32_t index);
+void storage_copy_begin(struct domain *domain, uint32_t index, uint32_t uid);
 void storage_copy_end(struct domain *domain, uint32_t index);
 /* After another server, when all names and files are counted. */
 void replicas_rebuild(struct domain *domain);
