@@ -6,6 +6,7 @@
  * device does not load the driver.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -302,6 +303,55 @@ static void dropped(void)
 	end();
 }
 
+/* ---- threads ------------------------------------------------------------- */
+
+#define ROUNDS 200
+
+/* Looks tensors up, asks for their addresses, and drops them. */
+static void *ask(void *arg)
+{
+	char name[32];
+
+	for (int i = 0; i < ROUNDS; i++) {
+		uint64_t at = 0;
+		tarn_tensor *t;
+		int r;
+
+		snprintf(name, sizeof(name), i % 2 ? "large" : "many/%d",
+			i % MANY);
+		must(tarn_store_lookup(store, name, &t));
+		r = tarn_tensor_device_pointer(t, &gpu, &at);
+		/* The other thread may have been faster each time. */
+		if (r != -EBUSY ||
+			!strstr(tarn_error_message(), "another thread"))
+			check(r == 0 && at == (uintptr_t)tarn_tensor_data(t) +
+							FAKECUDA_OFFSET(0),
+				"%s: %d, %s", name, r, tarn_error_message());
+		tarn_tensor_unref(t);
+	}
+	return arg;
+}
+
+static void threads(void)
+{
+	pthread_t thread[3];
+
+	begin();
+	publish_many();
+	tarn_tensor_unref(published("large", LARGE));
+	find();
+	for (size_t i = 0; i < ARRAY_SIZE(thread); i++)
+		if (pthread_create(&thread[i], NULL, ask, NULL))
+			bail("pthread_create");
+	for (int i = 0; i < ROUNDS; i++) {
+		must(tarn_cuda_register(store, &gpu, NULL));
+		tarn_cuda_unregister(store);
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(thread); i++)
+		pthread_join(thread[i], NULL);
+	end();
+}
+
 /* ---- forks, and processes without a device ------------------------------- */
 
 static void forks(void)
@@ -379,6 +429,8 @@ static const struct case_ cases[] = {
 	{"all", "all of a pool is registered, with progress", all,
 		{"READ_ONLY=1"}},
 	{"dropped", "a segment is unregistered before it is unmapped", dropped,
+		{"READ_ONLY=1"}},
+	{"threads", "threads register, ask and drop at the same time", threads,
 		{"READ_ONLY=1"}},
 	{"forks", "a child has no device pointers", forks, {"READ_ONLY=1"}},
 	{"unused", "a process that needs no device loads no driver", unused,

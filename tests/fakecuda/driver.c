@@ -3,6 +3,7 @@
  * registration as far as it can be told from outside. */
 #include <cuda.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -228,6 +229,36 @@ CUresult cuMemHostGetDevicePointer(
 			!(r->flags & CU_MEMHOSTREGISTER_PORTABLE)))
 		return CUDA_ERROR_INVALID_VALUE;
 	*ret = (uintptr_t)start + FAKECUDA_OFFSET(current());
+	return CUDA_SUCCESS;
+}
+
+CUresult cuMemAlloc(CUdeviceptr *ret, size_t size)
+{
+	account_call();
+	*ret = (uintptr_t)malloc(size);
+	return *ret ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult cuMemFree(CUdeviceptr at)
+{
+	account_call();
+	free((void *)at);
+	return CUDA_SUCCESS;
+}
+
+/* An address of the device's as one of the host's: no process has so high ones
+ * itself. */
+static void *host_address(CUdeviceptr at)
+{
+	return (void *)(at >> 47 ? at - FAKECUDA_OFFSET(current()) : at);
+}
+
+CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t size)
+{
+	account_call();
+	if (current() < 0)
+		return CUDA_ERROR_INVALID_CONTEXT;
+	memcpy(host_address(to), host_address(from), size);
 	return CUDA_SUCCESS;
 }
 
