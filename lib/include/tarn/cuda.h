@@ -53,8 +53,8 @@ TARN_PUBLIC int tarn_cuda_device(const char *name, struct tarn_cuda_device *ret)
  * The address at which a kernel of the device reads the element at index
  * (0, 0, ...), where tarn_tensor_data is the process's own; strides are the
  * same. Registers the memory that this needs: for a tensor in a pool the whole
- * segments in which it lies. A second call finds that done, and takes some ten
- * nanoseconds. *ret is 0 for a tensor without elements. A device must not write
+ * segments in which it lies. A second call finds that done, without a call of
+ * the driver. *ret is 0 for a tensor without elements. A device must not write
  * to what is read-only: where that is not refused, its bytes are those of all
  * processes.
  *
@@ -66,7 +66,7 @@ TARN_PUBLIC int tarn_cuda_device(const char *name, struct tarn_cuda_device *ret)
  *
  * -ENOTSUP: this device has no way to this memory (the sentence says what it
  * lacks, and what works instead), or the tensor is in a file, or in memory that
- * is not a store's; or as for tarn_cuda_device. -ENODEV; -ENOMEM: the driver
+ * is not a store's (unless the device reads any memory); or as for tarn_cuda_device. -ENODEV; -ENOMEM: the driver
  * cannot register so much; -EBUSY: other code in this process has registered a
  * part; -EIO: another error of the driver, with its name for it. Any thread.
  */
@@ -85,7 +85,7 @@ struct tarn_cuda_register_options {
 
 /*
  * Registers all memory of the store's pool that this process has mapped, so that
- * no later call must: a tenth of a second and more for each GiB. Segments that
+ * no later call must; that takes time in proportion to its size. Segments that
  * appear later are registered when a tensor in them is asked for. Nothing is
  * done for what is registered, or need not be. While a segment is being
  * registered, calls in other threads that open tensors of this store wait.
