@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -352,6 +353,43 @@ static void threads(void)
 	end();
 }
 
+static atomic_bool enough;
+
+static void *register_all(void *arg)
+{
+	while (!atomic_load(&enough)) {
+		must(tarn_cuda_register(store, &gpu, NULL));
+		tarn_cuda_unregister(store);
+	}
+	return arg;
+}
+
+/* A fork takes the locks of stores and those of registrations in the order in
+ * which other threads do; else both would wait for ever. */
+static void forks_meanwhile(void)
+{
+	pthread_t thread;
+
+	alarm((unsigned)PATIENCE);
+	begin();
+	publish_many();
+	find();
+	if (pthread_create(&thread, NULL, register_all, NULL))
+		bail("pthread_create");
+	for (int i = 0; i < ROUNDS; i++) {
+		int status = -1;
+		pid_t pid = fork();
+
+		if (pid == 0)
+			_exit(0);
+		if (pid < 0 || waitpid(pid, &status, 0) < 0)
+			bail("fork: %m");
+	}
+	atomic_store(&enough, true);
+	pthread_join(thread, NULL);
+	end();
+}
+
 /* ---- forks, and processes without a device ------------------------------- */
 
 static void forks(void)
@@ -432,6 +470,8 @@ static const struct case_ cases[] = {
 		{"READ_ONLY=1"}},
 	{"threads", "threads register, ask and drop at the same time", threads,
 		{"READ_ONLY=1"}},
+	{"forks_meanwhile", "a process forks while a thread registers",
+		forks_meanwhile, {"READ_ONLY=1"}},
 	{"forks", "a child has no device pointers", forks, {"READ_ONLY=1"}},
 	{"unused", "a process that needs no device loads no driver", unused,
 		{NULL}},
