@@ -11,11 +11,12 @@
 #	io/      the engines that move bytes between files and memory
 #	copy/    the verb: copy operations, one executor for each pair of media; streams
 #	save/    tensors become a file, whole or not at all
+#	cuda/    GPUs that read this process's memory: devices, registrations
 #	store/   the client of a daemon
 #	channel/ tensors handed from process to process, through slots
 #	dlpack/  tensors handed from library to library, by DLPack
 #
-# Each uses those above it, but for io, which uses none of them.
+# Each uses those above it, but for io and cuda, which use none of them.
 
 # The loops over elements, with flags of their own.
 noinst_LTLIBRARIES += lib/libconvert.la
@@ -210,6 +211,8 @@ lib_libcore_la_SOURCES = \
 	lib/save/staging.h \
 	lib/save/writer.c \
 	lib/save/writer.h \
+	lib/cuda/cuda.h \
+	lib/cuda/reach.c \
 	lib/store/address.c \
 	lib/store/autostart.c \
 	lib/store/autostart.h \
@@ -230,6 +233,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/daemon_path.c \
 	lib/store/daemon_path.h \
 	lib/store/descriptor.c \
+	lib/store/device_pointer.c \
 	lib/store/file_lock.c \
 	lib/store/file_lock.h \
 	lib/store/lease_book.c \
@@ -261,6 +265,7 @@ lib_libcore_la_SOURCES = \
 	lib/store/pool_map.c \
 	lib/store/pool_map.h \
 	lib/store/pool_cow.c \
+	lib/store/pool_cuda.c \
 	lib/store/pool_segments.c \
 	lib/store/pool_segments.h \
 	lib/store/pages.c \
@@ -325,8 +330,22 @@ lib_libcore_la_SOURCES += lib/io/io_uring.c
 else
 lib_libcore_la_SOURCES += lib/io/io_uring_none.c
 endif
+if HAVE_CUDA
+lib_libcore_la_SOURCES += \
+	lib/cuda/cuda.c \
+	lib/cuda/device.c \
+	lib/cuda/device.h \
+	lib/cuda/driver.c \
+	lib/cuda/driver.h \
+	lib/cuda/ranges.c \
+	lib/cuda/ranges.h \
+	$(NULL)
+else
+lib_libcore_la_SOURCES += lib/cuda/cuda_none.c
+endif
 lib_libcore_la_CPPFLAGS = \
 	$(AM_CPPFLAGS) \
+	$(CUDA_CFLAGS) \
 	$(JANSSON_CFLAGS) \
 	$(LIBURING_CFLAGS) \
 	$(XXHASH_CFLAGS) \
@@ -366,6 +385,7 @@ tarninclude_HEADERS = \
 	lib/include/tarn/attributes.h \
 	lib/include/tarn/channel.h \
 	lib/include/tarn/copy.h \
+	lib/include/tarn/cuda.h \
 	lib/include/tarn/descriptor.h \
 	lib/include/tarn/dlpack.h \
 	lib/include/tarn/dlpack_abi.h \

@@ -127,6 +127,49 @@ AS_IF([test "x$tarn_have_$1" = xyes],
 		[tarn_summary_$1="no (install $5)"])])
 ])
 
+# TARN_CUDA
+# ---------
+# --with-cuda=auto|yes|no|FOLDER, as TARN_FEATURE; but the toolkit's header is
+# all that is needed, and no package of pkg-config's has it. It is looked for in
+# FOLDER, or in $CUDA_HOME, /usr/local/cuda and where the compiler looks.
+AC_DEFUN([TARN_CUDA], [
+AC_ARG_WITH([cuda],
+	[AS_HELP_STRING([--with-cuda@<:@=auto|yes|no|FOLDER@:>@],
+		[GPUs, by cuda.h of the CUDA Toolkit in FOLDER (auto)])],
+	[], [with_cuda=auto])
+tarn_have_cuda=no
+CUDA_CFLAGS=
+AS_CASE([$with_cuda], [no], [tarn_folders=],
+	[auto|yes], [tarn_folders="$CUDA_HOME /usr/local/cuda /usr"],
+	[tarn_folders=$with_cuda])
+for tarn_folder in $tarn_folders; do
+	AS_IF([test "x$tarn_have_cuda" = xyes], [break])
+	AC_MSG_CHECKING([for cuda.h of CUDA 12.0 or newer in $tarn_folder])
+	# As a system's header: its warnings are not ours.
+	AS_CASE([$tarn_folder], [/usr], [tarn_flags=],
+		[tarn_flags="-isystem $tarn_folder/include"])
+	tarn_save_CPPFLAGS=$CPPFLAGS
+	CPPFLAGS="$CPPFLAGS $tarn_flags"
+	AC_COMPILE_IFELSE([AC_LANG_SOURCE([[#include <cuda.h>
+#if CUDA_VERSION < 12000
+#error too old
+#endif
+]])],
+		[tarn_have_cuda=yes
+		CUDA_CFLAGS=$tarn_flags])
+	CPPFLAGS=$tarn_save_CPPFLAGS
+	AC_MSG_RESULT([$tarn_have_cuda])
+done
+AS_IF([test "x$tarn_have_cuda" = xyes], [tarn_summary_cuda=yes],
+	[test "x$with_cuda" = xno], [tarn_summary_cuda="no (switched off)"],
+	[test "x$with_cuda" = xauto],
+		[tarn_summary_cuda="no (name the CUDA Toolkit: --with-cuda=FOLDER)"],
+	[AC_MSG_ERROR([--with-cuda=$with_cuda was asked for, but there is no
+cuda.h of CUDA 12.0 or newer in$tarn_folders; name the CUDA Toolkit's folder])])
+AC_SUBST([CUDA_CFLAGS])
+AM_CONDITIONAL([HAVE_CUDA], [test "x$tarn_have_cuda" = xyes])
+])
+
 # TARN_ARCHIVE(PKG-VARIABLE, NAME, FUNCTION, DEBIAN-PACKAGE, FLAGS)
 # ----------------------------------------------------------------
 # Takes libNAME.a for -lNAME where it links with FLAGS, or says what is missing.
@@ -289,6 +332,7 @@ tarn $PACKAGE_VERSION is configured:
 
   io_uring engine (else threads) ... $tarn_summary_uring
   NUMA placement by libnuma ........ $tarn_summary_numa
+  GPUs by the driver of CUDA ....... $tarn_summary_cuda
   python and numpy for the tests ... $tarn_summary_numpy
   Python module .................... $tarn_summary_python
   units for systemd ................ $tarn_summary_systemd

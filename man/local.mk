@@ -2,6 +2,7 @@
 
 dist_man_MANS += \
 	man/tarn-channels.7 \
+	man/tarn-cuda.7 \
 	man/tarn-doctor.1 \
 	man/tarn-numa.7 \
 	man/tarn-security.7 \

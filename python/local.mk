@@ -17,6 +17,7 @@ python_tarn__tarn_la_SOURCES = \
 	python/copy.c \
 	python/create.c \
 	python/deadline.c \
+	python/device.c \
 	python/dlpack.c \
 	python/dlpack.h \
 	python/dlpack_in.c \

@@ -95,6 +95,7 @@ extern PyMethodDef copy_methods[];
 extern PyMethodDef gather_methods[];
 extern PyMethodDef array_methods[];
 extern PyMethodDef dlpack_methods[];
+extern PyMethodDef device_methods[];
 extern PyGetSetDef array_properties[];
 
 /* The other parts of Store. */

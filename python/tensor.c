@@ -304,7 +304,7 @@ static void join_parts(void)
 {
 	PyMethodDef *const parts[] = {asking_methods, view_methods,
 		shape_methods, element_methods, copy_methods, gather_methods,
-		array_methods, dlpack_methods};
+		array_methods, dlpack_methods, device_methods};
 	PyGetSetDef *const more[] = {properties, array_properties};
 	size_t n = 0;
 

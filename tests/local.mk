@@ -206,6 +206,8 @@ include tests/base/local.mk
 include tests/shm/local.mk
 include tests/lib/local.mk
 include tests/store/local.mk
+include tests/cuda/local.mk
+include tests/gpu/local.mk
 include tests/channel/local.mk
 include tests/daemon/local.mk
 include tests/cli/local.mk

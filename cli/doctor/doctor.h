@@ -16,6 +16,7 @@
 #include <sys/utsname.h>
 
 #include "base/cleanup.h"
+#include "lib/cuda/cuda.h"
 
 /* ---- findings ------------------------------------------------------------ */
 
@@ -80,6 +81,8 @@ struct cuda_facts {
 	int init;     /* of cuInit: 0, or CUDA's number */
 	int version;  /* 12040 is 12.4 */
 	int devices;
+	int n_traits; /* of the first of these; 0: tarn was built without */
+	struct cuda_traits traits[CUDA_DEVICES_MAX];
 };
 
 struct machine {

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "cli/doctor/doctor.h"
 
 #define DRIVER "/proc/driver/nvidia/version"
@@ -36,6 +37,39 @@ void cuda_ask(struct cuda_facts *ret)
 	if (!ret->init)
 		ret->init =
 			call_int(library, "cuDeviceGetCount", &ret->devices);
+	if (ret->init || !cuda_is_built())
+		return;
+	while (ret->n_traits < MIN(ret->devices, CUDA_DEVICES_MAX) &&
+		cuda_device_traits(
+			ret->n_traits, &ret->traits[ret->n_traits]) >= 0)
+		ret->n_traits++;
+}
+
+/* How a device reads published tensors, by the function that decides it. */
+static void find_device(
+	struct findings *findings, const struct cuda_traits *traits)
+{
+	char uuid[CUDA_UUID_TEXT];
+	const char *how = "reads them in place, registered for reading";
+	bool mutable = cuda_way(traits, true, false) != CUDA_WAY_NONE;
+	enum cuda_way way = cuda_way(traits, false, false);
+	struct finding *f;
+
+	if (way == CUDA_WAY_PAGEABLE)
+		how = traits->host_page_tables
+			      ? "reads them in place, by the host's page tables"
+			      : "reads them in place, by page faults";
+	else if (way == CUDA_WAY_NONE)
+		how = mutable ? "reads mutable ones in place, and no others"
+			      : "reads none in place";
+	f = found(findings, "gpu", "device", "%s at %s, %s: %s", traits->name,
+		traits->pci, cuda_uuid_text(traits->uuid, uuid), how);
+	if (way == CUDA_WAY_NONE)
+		advise(f, WORTH_COSTS,
+			"Tensors that are read-only must be copied to this "
+			"device.",
+			"install the driver's open kernel modules (535 or "
+			"newer; Linux 6.1.24 or newer)");
 }
 
 static void find_driver(struct findings *findings,
@@ -74,4 +108,6 @@ void find_gpu(struct findings *findings, const struct machine *machine)
 	else
 		found(findings, "gpu", "cuda",
 			"no driver of NVIDIA's; tarn needs none");
+	for (int i = 0; i < cuda->n_traits; i++)
+		find_device(findings, &cuda->traits[i]);
 }

@@ -15,6 +15,7 @@
 
 #include "base/fail.h"
 #include "base/fd.h"
+#include "lib/cuda/cuda.h"
 #include "lib/layout/layout.h"
 #include "lib/store/own_map.h"
 #include "lib/tensor/tensor.h"
@@ -23,6 +24,7 @@ static void created_release(void *arg)
 {
 	struct created *created = arg;
 
+	cuda_forget(created->addr, own_mapped_size(created->size));
 	munmap(created->addr, own_mapped_size(created->size));
 	created_forget(created);
 }

@@ -25,6 +25,7 @@
 #include "base/fd.h"
 #include "base/file_limit.h"
 #include "base/headroom.h"
+#include "lib/cuda/cuda.h"
 #include "lib/store/store.h"
 #include "shm/segment.h"
 
@@ -128,6 +129,9 @@ void own_seal(int fd, bool mutable)
 
 static bool remap(int fd, void *addr, uint64_t size, int prot)
 {
+	/* A registration would keep the old pages; and it would pin them, so
+	 * that they could not be sealed. */
+	cuda_forget(addr, own_mapped_size(size));
 	return mmap(addr, own_mapped_size(size), prot, MAP_SHARED | MAP_FIXED,
 		       fd, 0) != MAP_FAILED;
 }

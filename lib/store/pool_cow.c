@@ -15,7 +15,7 @@
 #include "base/page.h"
 #include "lib/store/pool_segments.h"
 
-static struct segment_mapping *mapping_of(
+struct segment_mapping *pool_mapping_at(
 	struct pool_map *map, const struct mapped_pool *pool, uint64_t at)
 {
 	for (uint32_t i = 0; i < map->n_mappings; i++) {
@@ -33,7 +33,7 @@ static int map_piece(struct pool_map *map, const struct mapped_pool *pool,
 	uint64_t at, uint64_t end, uint64_t begin, struct cow_map *cow,
 	uint64_t *ret_at)
 {
-	const struct segment_mapping *mapping = mapping_of(map, pool, at);
+	const struct segment_mapping *mapping = pool_mapping_at(map, pool, at);
 	_cleanup_fd_ int fd = -1;
 	uint64_t stop;
 	int r;
@@ -115,7 +115,7 @@ static int twin_range(struct pool_map *map, struct mapped_pool *pool,
 		return -ENOTSUP;
 	for (uint64_t at = base; r >= 0 && at < base + size;
 		at = mapping->end) {
-		mapping = mapping_of(map, pool, at);
+		mapping = pool_mapping_at(map, pool, at);
 		if (!mapping)
 			return -ENOTSUP;
 		r = twin_mapping(map, pool, mapping);

@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/page.h"
+#include "lib/cuda/cuda.h"
 #include "lib/store/pool_segments.h"
 
 #define REACH_MAX (1ull << 46) /* half of a 47-bit address space */
@@ -34,6 +35,7 @@ void pool_map_done(struct pool_map *map)
 	if (!map->table)
 		return;
 	for (uint32_t i = 0; i < map->n_pools; i++) {
+		cuda_forget(map->pools[i].addr, map->pools[i].reserved);
 		munmap(map->pools[i].addr, map->pools[i].reserved);
 		if (map->pools[i].twin)
 			munmap(map->pools[i].twin, map->pools[i].reserved);

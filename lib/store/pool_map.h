@@ -87,6 +87,17 @@ int pool_map_cow(struct pool_map *map, uint32_t pool, uint64_t base,
 int pool_map_twin(struct pool_map *map, uint32_t pool, uint64_t base,
 	uint64_t size, void **ret);
 
+/* pool_cuda.c: makes the segments in which these bytes lie readable by a device
+ * of CUDA, registering them where that is needed. As cuda_reach. */
+int pool_map_reach(struct pool_map *map, uint32_t pool, uint64_t base,
+	uint64_t size, const uint8_t uuid[16]);
+/* The same for the first segment that is not yet: 1, or 0 if there is none. Also
+ * the bytes that are readable then, and of all segments. */
+int pool_map_reach_next(struct pool_map *map, const uint8_t uuid[16],
+	uint64_t *ret_done, uint64_t *ret_total);
+/* Ends the registrations of all segments. */
+void pool_map_unreach(struct pool_map *map);
+
 /* Unmaps the segments that the daemon has dropped since the last call; nearly
  * free if it has dropped none. */
 void pool_map_look(struct pool_map *map);

@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
+#include "lib/cuda/cuda.h"
 #include "shm/segment.h"
 
 /* Makes room to note one more. This comes before anything is mapped, so that
@@ -49,6 +50,8 @@ static void drop_mapping(struct segment_mapping *mapping)
 {
 	struct mapped_pool *pool = mapping->pool;
 
+	cuda_forget(
+		pool->addr + mapping->offset, mapping->end - mapping->offset);
 	mmap(pool->addr + mapping->offset, mapping->end - mapping->offset,
 		PROT_NONE,
 		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);

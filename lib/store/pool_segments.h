@@ -26,6 +26,9 @@ int pool_segments_map(struct pool_map *map);
 int pool_segments_fetch(
 	struct pool_map *map, const struct segment_mapping *mapping);
 
+/* pool_cow.c: what is mapped at that byte of a pool, or NULL. */
+struct segment_mapping *pool_mapping_at(
+	struct pool_map *map, const struct mapped_pool *pool, uint64_t at);
 /* pool_map.c: addresses at which huge pages of a memfd can be huge; or NULL. */
 unsigned char *pool_reserve(uint64_t size, uint64_t align);
 /* pool_map.c: the pool with that id, or NULL. */

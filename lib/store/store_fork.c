@@ -30,6 +30,7 @@
 
 #include "base/fail.h"
 #include "base/fd.h"
+#include "lib/cuda/cuda.h"
 #include "lib/store/socket_connect.h"
 #include "lib/store/store.h"
 
@@ -278,6 +279,9 @@ static int reconnect(void *arg)
 
 static void watch_forks(void)
 {
+	/* What is watched later is locked earlier, at a fork; and the locks
+	 * below these come after them. */
+	cuda_watch_forks();
 	pthread_atfork(prepare, in_parent, in_child);
 }
 

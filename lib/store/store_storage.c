@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 
 #include "base/fail.h"
+#include "lib/cuda/cuda.h"
 #include "lib/store/file_lock.h"
 #include "lib/store/own_map.h"
 #include "lib/store/store.h"
@@ -31,8 +32,11 @@ static void shared_release(void *arg)
 		shared->storage);
 	store_release(shared->store);
 	file_lock_free(shared->lock);
-	if (shared->own)
+	if (shared->own) {
+		cuda_forget(
+			shared->own, own_mapped_size(shared->storage->size));
 		munmap(shared->own, own_mapped_size(shared->storage->size));
+	}
 	if (!shared->inside)
 		free(shared);
 }

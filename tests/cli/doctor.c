@@ -352,6 +352,47 @@ static void test_cuda(void)
 	wants_all(&m, &good, 1, "two GPUs");
 }
 
+/* One line for each, by what it can do. */
+static void test_devices(void)
+{
+	static const struct {
+		struct cuda_traits traits;
+		struct wanted wanted;
+		const char *what;
+	} cases[] = {
+		{{.registers = true, .registers_read_only = true},
+			{"device", WORTH_GOOD,
+				"GPU-00000000-0000-0000-0000-000000000000: "
+				"reads them in place, registered",
+				0},
+			"a device that registers read-only memory"},
+		{{.registers = true, .reads_pageable = true},
+			{"device", WORTH_GOOD, "by page faults", 0},
+			"a device that reads what is not registered"},
+		{{.reads_pageable = true, .host_page_tables = true},
+			{"device", WORTH_GOOD, "by the host's page tables", 0},
+			"a device that shares the host's page tables"},
+		{{.registers = true},
+			{"device", WORTH_COSTS, "mutable ones in place",
+				"open kernel modules"},
+			"a device that registers writable memory alone"},
+		{{.name = "Stand-in", .pci = "0000:3b:00.0"},
+			{"device", WORTH_COSTS, "Stand-in at 0000:3b:00.0, GPU",
+				"open kernel modules"},
+			"a device that reads nothing in place"},
+	};
+	struct machine m = make();
+
+	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+		m.cuda = (struct cuda_facts) {.library = true,
+			.version = 12040,
+			.devices = 1,
+			.n_traits = 1,
+			.traits = {cases[i].traits}};
+		wants_all(&m, &cases[i].wanted, 1, cases[i].what);
+	}
+}
+
 static void test_disks(void)
 {
 	static const struct wanted turns = {
@@ -479,9 +520,10 @@ int main(void)
 	test_nodes();
 	test_pages();
 	test_cuda();
+	test_devices();
 	test_disks();
 	test_this_machine();
 	test_seccomp();
 	clean();
-	return done(90);
+	return done(95);
 }

@@ -45,7 +45,8 @@ lib/file base/ lib/(layout|number|move|tensor)/
 lib/copy base/ lib/(layout|number|move|tensor|file|io)/ lib/reserved.h
 lib/save base/ lib/(layout|number|move|tensor|file|io|copy)/ lib/reserved.h
 lib/dlpack base/ lib/(layout|tensor)/
-lib/store base/ shm/ lib/(layout|descriptor|number|move|tensor|file|io|copy|save)/ lib/reserved.h
+lib/cuda base/
+lib/store base/ shm/ lib/(layout|descriptor|number|move|tensor|file|io|copy|save|cuda)/ lib/reserved.h
 lib/channel base/ shm/ lib/(layout|descriptor|number|move|tensor|file|io|copy|save|store)/ lib/reserved.h
 daemon base/ shm/ lib/io/ lib/descriptor/
 daemon/loop base/ shm/ daemon/messages.h
@@ -54,7 +55,7 @@ daemon/loader base/ shm/ lib/io/ daemon/messages.h daemon/(config|loop)/
 daemon/server base/ shm/ lib/descriptor/ daemon/messages.h daemon/(config|loop)/
 daemon/keeper base/ shm/ daemon/messages.h daemon/(config|loop)/ daemon/(server/server|loader/loader)\.h
 cli base/
-cli/doctor base/ cli/ lib/io/ lib/store/(daemon_path|socket_path|socket_connect)\.h
+cli/doctor base/ cli/ lib/io/ lib/cuda/cuda\.h lib/store/(daemon_path|socket_path|socket_connect)\.h
 python
 examples
 END

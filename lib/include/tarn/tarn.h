@@ -44,8 +44,8 @@
  * and bytes before their size. Flags are 0 or a sum of macros; a function
  * returns -EINVAL for those that it does not know.
  *
- * In C++ write struct tarn_channel_info, struct tarn_stream_progress and enum
- * tarn_storage_kind, as in C: functions have these names, too.
+ * In C++ write struct tarn_channel_info, struct tarn_stream_progress, struct
+ * tarn_cuda_device and enum tarn_storage_kind, as in C: functions have these names, too.
  */
 #pragma once
 
@@ -66,3 +66,4 @@
 #include <tarn/channel.h>
 #include <tarn/report.h>
 #include <tarn/node.h>
+#include <tarn/cuda.h>

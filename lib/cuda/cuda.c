@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Registration: once for each range of addresses, for as many devices as ask.
+ *
+ * A range is registered by the first device that asks for it, portable, so that
+ * the contexts of others see it too; each of them then asks for its own address.
+ * Every user of a range holds its device's primary context, so that the context
+ * outlives the registration.
+ *
+ * The driver does not survive a fork. In a child of a process that had loaded
+ * it nothing is registered, and no call reaches the driver.
+ */
+#include "lib/cuda/cuda.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/cuda/device.h"
+#include "lib/cuda/ranges.h"
+
+/* Picked: registering more in one call fails on some drivers, and holds the
+ * kernel's lock on the address space for minutes. */
+#define CHUNK ((uint64_t)64 << 30)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct cuda_devices devices;
+static struct cuda_ranges ranges;
+static bool forked; /* from a process that had loaded the driver */
+/* ranges.n, for a look without the lock. */
+static atomic_uint n_ranges;
+
+/* ---- forks --------------------------------------------------------------- */
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+static void in_parent(void)
+{
+	pthread_mutex_unlock(&lock);
+}
+
+static void in_child(void)
+{
+	forked = forked || devices.driver;
+	cuda_ranges_clear(&ranges);
+	atomic_store_explicit(&n_ranges, 0, memory_order_relaxed);
+	pthread_mutex_unlock(&lock);
+}
+
+static void watch_forks(void)
+{
+	pthread_atfork(before_fork, in_parent, in_child);
+}
+
+void cuda_watch_forks(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, watch_forks);
+}
+
+/* ---- devices ------------------------------------------------------------- */
+
+/* With the lock, which the caller releases whatever the result. */
+static int begin(void)
+{
+	cuda_watch_forks();
+	pthread_mutex_lock(&lock);
+	if (forked)
+		return tarn_fail_constant(ENOTSUP,
+			"the parent of this process had loaded the driver for "
+			"CUDA, which does not survive fork(); start processes "
+			"that use a GPU by exec, as multiprocessing does with "
+			"\"spawn\"");
+	return cuda_devices_list(&devices);
+}
+
+static void end(void)
+{
+	atomic_store_explicit(&n_ranges, ranges.n, memory_order_relaxed);
+	pthread_mutex_unlock(&lock);
+}
+
+bool cuda_is_built(void)
+{
+	return true;
+}
+
+int cuda_device_find(const char *name, uint8_t ret_uuid[16])
+{
+	const struct cuda_device *device;
+	int r = begin();
+
+	if (r >= 0)
+		r = cuda_device_by_name(&devices, name, &device);
+	if (r >= 0)
+		memcpy(ret_uuid, device->traits.uuid, 16);
+	end();
+	return r;
+}
+
+int cuda_device_traits(int index, struct cuda_traits *ret)
+{
+	int r = begin();
+
+	if (r >= 0 && (index < 0 || index >= devices.n))
+		r = tarn_fail(
+			ENODEV, "device %d: there are %d", index, devices.n);
+	if (r >= 0)
+		*ret = devices.at[index].traits;
+	end();
+	return r;
+}
+
+/* ---- one range ----------------------------------------------------------- */
+
+static bool has_user(
+	const struct cuda_range *range, const struct cuda_device *device)
+{
+	return range->users & 1u << device->index;
+}
+
+static void add_user(
+	struct cuda_range *range, const struct cuda_device *device, uint64_t at)
+{
+	range->users |= 1u << device->index;
+	range->at[device->index] = at;
+}
+
+/* In the device's context: registers it where flags are given, and asks for the
+ * address. */
+static CUresult map_range(
+	const struct cuda_range *range, unsigned flags, CUdeviceptr *ret)
+{
+	const struct cuda_driver *driver = devices.driver;
+	void *start = (void *)range->start;
+	CUresult e = CUDA_SUCCESS;
+
+	if (flags)
+		e = driver->host_register(
+			start, range->end - range->start, flags);
+	if (e)
+		return e;
+	e = driver->host_device_pointer(ret, start, 0);
+	if (e && flags)
+		driver->host_unregister(start);
+	return e;
+}
+
+static int registration_failed(const struct cuda_range *range,
+	const struct cuda_device *device, CUresult e)
+{
+	int r = cuda_fail(devices.driver, e,
+		"registering %llu bytes of memory for %s",
+		(unsigned long long)(range->end - range->start),
+		device->traits.name);
+
+	return r == -EBUSY ? tarn_fail_prefix(r,
+				     "other code in this process has "
+				     "registered a part of this memory "
+				     "(cudaHostRegister) and must unregister "
+				     "it first: ")
+			   : r;
+}
+
+/* Lets one more device use the range; flags: 0 for one that is registered. 0,
+ * an error, or 1: the device does not support it. */
+static int use_range(
+	struct cuda_range *range, struct cuda_device *device, unsigned flags)
+{
+	const struct cuda_driver *driver = devices.driver;
+	CUdeviceptr at = 0;
+	CUresult e;
+	int r;
+
+	r = cuda_device_hold(driver, device);
+	if (r < 0)
+		return r;
+	r = cuda_device_enter(driver, device);
+	if (r >= 0) {
+		e = map_range(range, flags, &at);
+		cuda_device_leave(driver);
+		if (e == CUDA_ERROR_NOT_SUPPORTED)
+			r = 1;
+		else if (e)
+			r = registration_failed(range, device, e);
+	}
+	if (r) {
+		cuda_device_drop(driver, device);
+		return r;
+	}
+	add_user(range, device, at);
+	range->holders |= 1u << device->index;
+	return 0;
+}
+
+/* The device reads it without the driver's help, or not at all. */
+static int use_pageable(struct cuda_range *range,
+	const struct cuda_device *device, bool writable)
+{
+	if (cuda_way(&device->traits, writable, true) != CUDA_WAY_PAGEABLE)
+		return cuda_fail_no_way(&device->traits, writable);
+	add_user(range, device, range->start);
+	return 0;
+}
+
+/* A new one. */
+static int add_range(struct cuda_device *device, uintptr_t start, uintptr_t end,
+	bool writable)
+{
+	enum cuda_way way = cuda_way(&device->traits, writable, false);
+	unsigned flags =
+		CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+	struct cuda_range range = {
+		.start = start, .end = end, .owner = device->index};
+	int r = cuda_ranges_reserve(&ranges);
+
+	if (r < 0)
+		return r;
+	if (way == CUDA_WAY_REGISTER_READ_ONLY)
+		flags |= CU_MEMHOSTREGISTER_READ_ONLY;
+	r = 1;
+	if (way <= CUDA_WAY_REGISTER_READ_ONLY)
+		r = use_range(&range, device, flags);
+	range.registered = r == 0;
+	if (r == 1)
+		r = use_pageable(&range, device, writable);
+	if (r >= 0)
+		cuda_ranges_add(&ranges, &range);
+	return r;
+}
+
+/* One that another device may have registered; this one need not be able to. */
+static int join_range(
+	struct cuda_range *range, struct cuda_device *device, bool writable)
+{
+	enum cuda_way way = cuda_way(&device->traits, writable, false);
+	int r = 1;
+
+	if (has_user(range, device))
+		return 0;
+	if (range->registered && way <= CUDA_WAY_REGISTER_READ_ONLY)
+		r = use_range(range, device, 0);
+	return r == 1 ? use_pageable(range, device, writable) : r;
+}
+
+static void drop_range(struct cuda_range *range)
+{
+	const struct cuda_driver *driver = devices.driver;
+	struct cuda_device *owner = &devices.at[range->owner];
+
+	/* If it fails, the device is lost or the driver has ended: the memory
+	 * is not registered any more. The caller has no use for a sentence. */
+	if (range->registered &&
+		driver->context_push(owner->context) == CUDA_SUCCESS) {
+		driver->host_unregister((void *)range->start);
+		cuda_device_leave(driver);
+	}
+	for (int i = 0; i < devices.n; i++)
+		if (range->holders & 1u << i)
+			cuda_device_drop(driver, &devices.at[i]);
+	cuda_ranges_remove(&ranges, range);
+}
+
+/* ---- many ---------------------------------------------------------------- */
+
+static int reach(
+	struct cuda_device *device, uintptr_t at, uintptr_t end, bool writable)
+{
+	int r = 0;
+
+	while (r >= 0 && at < end) {
+		struct cuda_range *next = cuda_ranges_find(&ranges, at);
+		uintptr_t stop = end;
+
+		if (next && next->start <= at) {
+			stop = next->end;
+			r = join_range(next, device, writable);
+		} else {
+			if (next)
+				stop = MIN(stop, next->start);
+			if (stop - at > CHUNK)
+				stop = at + CHUNK;
+			r = add_range(device, at, stop, writable);
+		}
+		at = stop;
+	}
+	return r;
+}
+
+int cuda_reach(
+	const void *start, uint64_t size, bool writable, const uint8_t uuid[16])
+{
+	struct cuda_device *device;
+	int r = begin();
+
+	if (r >= 0)
+		r = cuda_device_by_uuid(&devices, uuid, &device);
+	if (r >= 0)
+		r = reach(device, (uintptr_t)start, (uintptr_t)start + size,
+			writable);
+	end();
+	return r;
+}
+
+/* 1: some bytes are not in ranges of the device. Its addresses for ranges that
+ * adjoin must adjoin, too: a tensor has one address. */
+static int known(const struct cuda_device *device, uintptr_t start,
+	uintptr_t end, uint64_t *ret)
+{
+	uint64_t delta = 0;
+
+	for (uintptr_t at = start; at < end;) {
+		const struct cuda_range *range = cuda_ranges_find(&ranges, at);
+		uint64_t own;
+
+		if (!range || range->start > at || !has_user(range, device))
+			return 1;
+		own = range->at[device->index] - range->start;
+		if (at != start && own != delta)
+			return tarn_fail(ENOTSUP,
+				"%s has given pieces of this tensor, which is "
+				"larger than a piece that can be registered, "
+				"addresses that do not adjoin; copy it to the "
+				"device",
+				device->traits.name);
+		delta = own;
+		at = range->end;
+	}
+	*ret = start + delta;
+	return 0;
+}
+
+int cuda_known(const void *start, uint64_t size, bool writable,
+	const uint8_t uuid[16], uint64_t *ret)
+{
+	struct cuda_device *device;
+	int r = begin();
+
+	if (r >= 0)
+		r = cuda_device_by_uuid(&devices, uuid, &device);
+	if (r >= 0 &&
+		cuda_way(&device->traits, writable, false) == CUDA_WAY_PAGEABLE)
+		*ret = (uintptr_t)start;
+	else if (r >= 0)
+		r = known(
+			device, (uintptr_t)start, (uintptr_t)start + size, ret);
+	end();
+	return r;
+}
+
+void cuda_forget(const void *start, uint64_t size)
+{
+	uintptr_t at = (uintptr_t)start;
+	struct cuda_range *range;
+
+	/* Relaxed: the caller must not let another thread register what it is
+	 * about to unmap; so that is ordered before this call, or not there. */
+	if (!atomic_load_explicit(&n_ranges, memory_order_relaxed))
+		return;
+	pthread_mutex_lock(&lock);
+	while ((range = cuda_ranges_find(&ranges, at)) &&
+		range->start < at + size)
+		drop_range(range);
+	end();
+}

@@ -1,0 +1,38 @@
+# GPUs, with a stand-in for the driver: a machine without one has all of these.
+CUDA_TESTS = \
+	tests/cuda/memory \
+	tests/cuda/ways \
+	$(NULL)
+check_PROGRAMS += $(CUDA_TESTS)
+TESTS += $(CUDA_TESTS)
+tests_cuda_memory_SOURCES = \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	tests/cuda/memory.c \
+	$(NULL)
+tests_cuda_ways_SOURCES = \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	tests/cuda/ways.c \
+	$(NULL)
+# Each case is a program of its own, and has memory that valgrind does not know.
+VALGRIND_EXCEPT += $(CUDA_TESTS)
+
+EXTRA_DIST += tests/fakecuda/fakecuda.h
+if HAVE_CUDA
+check_LTLIBRARIES += tests/fakecuda/libcuda.la
+tests_fakecuda_libcuda_la_SOURCES = \
+	tests/fakecuda/account.c \
+	tests/fakecuda/account.h \
+	tests/fakecuda/driver.c \
+	tests/fakecuda/fakecuda.h \
+	$(NULL)
+tests_fakecuda_libcuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
+# Its functions are for others.
+tests_fakecuda_libcuda_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+tests_fakecuda_libcuda_la_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-version-info 1:0:0 \
+	-rpath /nowhere \
+	$(NULL)
+endif
