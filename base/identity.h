@@ -89,7 +89,8 @@ bool identity_is_at(const struct file_identity *id, const char *path);
 
 /* Did the file stay unchanged while its bytes were read? 0; -EBUSY: a process
  * writes it; -ESTALE: its ctime alone is another, as when a save has renamed
- * another file over it. Opened again, its path leads to the file that is to be read. */
+ * another file over it. Opened again, its path leads to the file that is to be
+ * read. */
 int identity_unchanged(int fd, const struct file_identity *was);
 /* Does the file still have the bytes that a parser saw, as far as stamps show?
  * 0, or -ESTALE and a sentence with when: "after its header was read". The

@@ -126,9 +126,9 @@ static uint64_t replay_end(void)
 
 /* Waits, unlike everything else here: each descriptor would be duplicated for
  * the queue, and there are as many as this process may have. It waits for all
- * messages together as long as for one, if none can be sent: where the kernel refuses descriptors for long, as others leave
- * theirs unread, the rest is queued, and sent when they are read; meanwhile the
- * keeper takes signals. */
+ * messages together as long as for one, if none can be sent: where the kernel
+ * refuses descriptors for long, as others leave theirs unread, the rest is
+ * queued, and sent when they are read; meanwhile the keeper takes signals. */
 void keeper_replay(struct keeper *keeper, uint16_t type, const void *body,
 	size_t size, const int *fds, int n_fds)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Checks a client's descriptors: they must be readable, of a regular file, and
- * both of the same version of one. Finds out which version of which file that is, whether
- * it is the one whose header the client has parsed, and whether its bytes may
- * be kept for others.
+ * both of the same version of one. Finds out which version of which file that
+ * is, whether it is the one whose header the client has parsed, and whether its
+ * bytes may be kept for others.
  */
 #include <fcntl.h>
 #include <string.h>

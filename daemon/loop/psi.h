@@ -23,8 +23,9 @@
 #define PSI_TRIGGERS 2u
 
 /* A descriptor that has an urgent event when tasks have stalled for a while.
- * -errno: not to be had, -EMFILE, -ENFILE and -ENOMEM for now. Closing the last one of a trigger takes the kernel some
- * ten milliseconds, at the end of a process too. */
+ * -errno: not to be had, -EMFILE, -ENFILE and -ENOMEM for now. Closing the last
+ * one of a trigger takes the kernel some ten milliseconds, at the end of a
+ * process too. */
 int psi_open(unsigned int which);
 /* The cgroup that it watches is gone. */
 bool psi_ended(int fd);

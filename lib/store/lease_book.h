@@ -94,8 +94,8 @@ void lease_book_notify(struct lease_book *book);
 
 /*
  * Forks, with the book's lock held. copy takes a lease in slots for each one in
- * the book that this process holds itself, and returns the new slots by entry; when slots is full, more(arg)
- * adds another page to it. -EBUSY as above.
+ * the book that this process holds itself, and returns the new slots by entry;
+ * when slots is full, more(arg) adds another page to it. -EBUSY as above.
  */
 int lease_book_copy(const struct lease_book *book, const struct table *table,
 	struct lease_slots *slots, int (*more)(void *arg), void *arg,

@@ -4,9 +4,9 @@
  * another node, or for names that move there.
  *
  * The daemon copies, not its client: what a reader gets under a name is what
- * was published there, no matter which client asked for a replica. The client names a
- * storage that it holds. The storage stays for as long as the load, and its
- * loader writes nothing else.
+ * was published there, no matter which client asked for a replica. The client
+ * names a storage that it holds. The storage stays for as long as the load, and
+ * its loader writes nothing else.
  */
 #include <stdatomic.h>
 

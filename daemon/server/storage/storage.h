@@ -182,9 +182,9 @@ uint64_t storage_count_all(const struct domain *domain);
 /* storage/fit_quota.c: what a user may have in tables */
 /* May the user have so much more of each kind (want[QUOTA_KINDS])? As
  * quota_check; but files of that user go, which are only kept, until all of it
- * fits. Where it cannot, nothing goes. user: account/account.h. MEMORY_LATER: wait
- * is queued, and called back when it is worth asking again; NULL: it may not
- * wait. */
+ * fits. Where it cannot, nothing goes. user: account/account.h. MEMORY_LATER:
+ * wait is queued, and called back when it is worth asking again; NULL: it may
+ * not wait. */
 int storage_fit_quota(
 	struct domain *user, const uint64_t *want, struct memory_wait *wait);
 /* The same for a request that begins to wait: beside all that its user's other
