@@ -223,8 +223,8 @@ static void forged_counts(void)
 	order.head.label_size = 4;
 	is_refused(&order, EPROTO, "left over", "bytes behind the label");
 	order_range(&order, 0, 10, 0);
-	order.head.flags = 2;
-	is_refused(&order, EINVAL, "flags 2", "unknown flags");
+	order.head.flags = 8;
+	is_refused(&order, EINVAL, "flags 8", "unknown flags");
 	order_range(&order, 0, 10, 0);
 	order.head.seen.header_size = LOAD_HEADER_MAX + 1ull;
 	is_refused(&order, EINVAL, "header of", "a header of 128 MiB");
