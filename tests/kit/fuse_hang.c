@@ -113,7 +113,9 @@ static void answer(int fd, const struct fuse_in_header *in)
 	static const char zeros[1 << 20];
 	const struct fuse_read_in *read_in = (const void *)(in + 1);
 	struct fuse_attr_out attr = {.attr = attr_of(in->nodeid)};
-	struct fuse_open_out open_out = {.open_flags = 0};
+	/* Or a file whose reads hang in the page cache could not be opened again:
+	 * the kernel would wait for their pages, to drop them. */
+	struct fuse_open_out open_out = {.open_flags = FOPEN_KEEP_CACHE};
 
 	switch (in->opcode) {
 	case FUSE_INIT:
