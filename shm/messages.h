@@ -358,6 +358,8 @@ static_assert(sizeof(struct msg_welcome) == 24, "fixed");
 static_assert(sizeof(struct msg_restarted) == 8, "fixed");
 static_assert(sizeof(struct file_version) == 88, "fixed");
 static_assert(sizeof(struct msg_load) == 104, "fixed");
+static_assert(sizeof(struct msg_copied) == 16, "fixed");
+static_assert(sizeof(struct msg_drop_replicas) == 16, "fixed");
 static_assert(sizeof(struct msg_range) == 24, "fixed");
 static_assert(sizeof(struct msg_name) == 24, "fixed");
 static_assert(sizeof(struct msg_loaded) == 48, "fixed");

@@ -38,8 +38,7 @@ uint32_t table_replicas(const struct table *table, uint32_t index,
 	n = MIN(n, TABLE_STORAGES_MAX);
 	if (index >= n)
 		return 0;
-	/* Acquire, here and below: pairs with the release stores in
-	 * table_replica_show. */
+	/* Acquire: pairs with the release store in table_replica_show. */
 	i = atomic_load_explicit(
 		&table->storages[index].replica, memory_order_acquire);
 	for (uint32_t steps = 0; i && i <= n && steps < TABLE_REPLICAS_MAX;
@@ -57,6 +56,8 @@ uint32_t table_replicas(const struct table *table, uint32_t index,
 				.node = PEEK(e->replica_node),
 				.generation = storage_word_generation(word),
 			};
+		/* Acquire: pairs with the release stores in table_replica_show
+		 * and table_replica_hide. */
 		i = atomic_load_explicit(&e->replica, memory_order_acquire);
 	}
 	return count;
@@ -96,7 +97,8 @@ void table_replica_hide(struct table_writer *writer, uint32_t index)
 	/* As many as there can be. */
 	for (uint32_t i = 0; i < TABLE_REPLICAS_MAX && next_of(at); i++) {
 		if (next_of(at) == index + 1) {
-			/* Release: as in table_replica_show. */
+			/* Release: pairs with the acquire loads in
+			 * table_replicas. */
 			atomic_store_explicit(&at->replica,
 				next_of(&all[index]), memory_order_release);
 			return;

@@ -35,6 +35,21 @@ static bool load_is_here(const struct load *load, uint32_t *ret)
 			     : load_find_cached(load, ret);
 }
 
+/* It has its memory, and a second loader. */
+static void fill_again(struct load *load)
+{
+	int r;
+
+	if (load_not_kept(load) != NOT_KEPT_KEPT)
+		load->domain->table.storages[load->bytes.index].flags &=
+			~STORAGE_KEPT;
+	r = load_fill(load);
+	if (r < 0)
+		load_give_up(load, r);
+	else
+		load_send_loading(load);
+}
+
 void load_identified(struct load *load, const struct msg_identity *identity)
 {
 	struct domain *domain = load->domain;
@@ -44,29 +59,17 @@ void load_identified(struct load *load, const struct msg_identity *identity)
 
 	if (load->state != LOAD_IDENTIFYING)
 		return;
-	if (load->bytes.size) {
-		/* The second loader of this load, which reads all of it. */
-		if (load_same_file(&load->identity, identity)) {
-			load->identity = *identity;
-			if (load_not_kept(load) != NOT_KEPT_KEPT)
-				domain->table.storages[load->bytes.index]
-					.flags &= ~STORAGE_KEPT;
-			r = load_fill(load);
-			return r < 0 ? load_give_up(load, r)
-				     : load_send_loading(load);
-		}
-		tarn_fail(EBUSY, "the file changed while it was being loaded; "
-				 "load it again");
-		return load_give_up(load, EBUSY);
-	}
-	/* The loads that share it have proved the file as it was. */
-	if (load_is_shared(load) &&
+	/* A second loader reads all of it, and loads that share it have proved
+	 * the file as it was. */
+	if ((load->bytes.size || load_is_shared(load)) &&
 		!load_same_file(&load->identity, identity)) {
 		tarn_fail(EBUSY, "the file changed while it was being loaded; "
 				 "load it again");
 		return load_give_up(load, EBUSY);
 	}
 	load->identity = *identity;
+	if (load->bytes.size)
+		return fill_again(load);
 	if (!load->copy.is)
 		cache_drop_versions(domain, &identity->file);
 	if (load_is_here(load, &index)) {
@@ -75,10 +78,8 @@ void load_identified(struct load *load, const struct msg_identity *identity)
 		load->bytes.generation = storage_word_generation(
 			domain->table.storages[index].word);
 		load_finish_sharers(load, 0);
-		return load_succeed(load, index,
-			storage_word_generation(
-				domain->table.storages[index].word),
-			LOADED_CACHED, 0);
+		return load_succeed(
+			load, index, load->bytes.generation, LOADED_CACHED, 0);
 	}
 	with = load_is_shared(load) || load->copy.is ? NULL
 						     : load_find_running(load);
