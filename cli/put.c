@@ -81,6 +81,17 @@ static int put(tarn_store *store, const char *name, tarn_tensor *from,
 	return EXIT_DONE;
 }
 
+/* By a channel; then it says so. */
+static bool is_taken(tarn_store *store, const char *name)
+{
+	if (!cli_is_channel(store, name))
+		return false;
+	print_failure(
+		"'%s' is a channel, which a tensor does not replace", name);
+	print_hint("'tarn channel rm %s' removes its name", name);
+	return true;
+}
+
 int cmd_put(int argc, char **argv)
 {
 	_cleanup_tensor_ tarn_tensor *tensor = NULL, *view = NULL;
@@ -134,12 +145,7 @@ int cmd_put(int argc, char **argv)
 		return EXIT_FAILED;
 	if (tarn_store_set_node(store, node) < 0)
 		return print_error();
-	if (cli_is_channel(store, args[0])) {
-		print_failure(
-			"'%s' is a channel, which a tensor does not replace",
-			args[0]);
-		print_hint("'tarn channel rm %s' removes its name", args[0]);
+	if (is_taken(store, args[0]))
 		return EXIT_FAILED;
-	}
 	return put(store, args[0], view, &options);
 }

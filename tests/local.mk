@@ -13,6 +13,8 @@ tests_libkit_la_SOURCES = \
 	tests/kit/stopped_load.h \
 	tests/kit/stamps.c \
 	tests/kit/stamps.h \
+	tests/kit/replica.c \
+	tests/kit/replica.h \
 	tests/kit/cgroup.c \
 	tests/kit/cgroup.h \
 	tests/kit/cgroup_path.c \

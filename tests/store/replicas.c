@@ -17,58 +17,19 @@
 #include <tarn/tarn.h>
 
 #include "base/nodes.h"
-#include "shm/table.h"
 #include "tests/kit/daemon_helper.h"
-#include "tests/kit/put_file.h"
-#include "tests/kit/report.h"
+#include "tests/kit/replica.h"
 #include "tests/kit/tap.h"
 
 #define SMALL 5000      /* bytes: of the pool */
 #define LARGE (8 << 20) /* a memfd of its own */
 #define MANY (96 << 20) /* several segments */
-#define NODE 0
 
 static struct daemon server;
 static tarn_store *store;
 static char path[300];
 
-/* ---- what is not known here ---------------------------------------------- */
-
-int __wrap_tarn_tensor_node(const tarn_tensor *tensor, int *ret);
-int __wrap_store_place_node(const struct table *table, uint32_t pool,
-	uint64_t base, uint64_t size, int *ret);
-int __wrap_node_here(void);
-
-int __wrap_tarn_tensor_node(const tarn_tensor *tensor, int *ret)
-{
-	(void)tensor;
-	*ret = -1;
-	return -ENODATA;
-}
-
-int __wrap_store_place_node(const struct table *table, uint32_t pool,
-	uint64_t base, uint64_t size, int *ret)
-{
-	(void)table;
-	(void)pool;
-	(void)base;
-	(void)size;
-	*ret = -1;
-	return -ENODATA;
-}
-
-int __wrap_node_here(void)
-{
-	return NODE;
-}
-
 /* ---- tensors ------------------------------------------------------------ */
-
-static void good(int r, const char *what)
-{
-	if (r < 0)
-		bail("%s: %s", what, tarn_error_message());
-}
 
 static void fill(unsigned char *p, size_t n, unsigned seed)
 {
@@ -94,10 +55,11 @@ static void publish_for(
 	struct tarn_publish_item item = {.name = name};
 	tarn_tensor *t = NULL;
 
-	good(tarn_store_create(store, TARN_U8, 1, &size, 0, &t), "create");
+	kit_good(tarn_store_create(store, TARN_U8, 1, &size, 0, &t), "create");
 	fill(tarn_tensor_data(t), (size_t)size, seed);
 	item.tensor = t;
-	good(tarn_store_publish(store, &item, 1, &options, NULL), "publish");
+	kit_good(
+		tarn_store_publish(store, &item, 1, &options, NULL), "publish");
 	tarn_tensor_unref(t);
 }
 
@@ -110,7 +72,7 @@ static tarn_tensor *look_up(const char *name)
 {
 	tarn_tensor *t = NULL;
 
-	good(tarn_store_lookup(store, name, &t), name);
+	kit_good(tarn_store_lookup(store, name, &t), name);
 	return t;
 }
 
@@ -121,90 +83,37 @@ static void alias(const char *name, const char *as)
 	tarn_tensor *t = look_up(name);
 
 	item.tensor = t;
-	good(tarn_store_publish(store, &item, 1, NULL, NULL), "publish");
+	kit_good(tarn_store_publish(store, &item, 1, NULL, NULL), "publish");
 	tarn_tensor_unref(t);
-}
-
-static uint32_t storage_of(const tarn_tensor *t)
-{
-	struct tarn_descriptor d;
-
-	good(tarn_store_export(store, t, &d), "export");
-	return d.storage;
-}
-
-static uint32_t storage_named(const char *name)
-{
-	tarn_tensor *t = look_up(name);
-	uint32_t storage = storage_of(t);
-
-	tarn_tensor_unref(t);
-	return storage;
-}
-
-static uint64_t storages(void)
-{
-	struct tarn_report_daemon report;
-
-	good(report_daemon(store, &report), "report");
-	return report.storages;
-}
-
-/* What nobody holds goes after a second at the latest. */
-static bool storages_become(uint64_t n)
-{
-	for (int i = 0; i < 1000 && storages() != n; i++)
-		usleep(10000);
-	return storages() == n;
-}
-
-static bool sound(void)
-{
-	struct tarn_check *check = NULL;
-	bool none;
-
-	good(tarn_store_check(store, &check), "check");
-	none = !check->n_faults;
-	for (size_t i = 0; i < check->n_faults; i++)
-		diag("%s", check->faults[i]);
-	tarn_check_free(check);
-	return none;
-}
-
-static void kill_server(void)
-{
-	struct tarn_report_daemon report;
-
-	good(report_daemon(store, &report), "report");
-	kill(report.server_pid, SIGKILL);
 }
 
 /* ---- a replica ------------------------------------------------------------ */
 
 static void replicated(const char *name, int64_t size, unsigned seed)
 {
-	uint32_t original = storage_named(name), copy;
+	uint32_t original = kit_storage_named(store, name), copy;
 	uint64_t bytes = 1, nodes = 0;
 	tarn_tensor *t;
 
-	is_int(0, tarn_store_replicate(store, name, NODE, NULL, &bytes),
+	is_int(0, tarn_store_replicate(store, name, KIT_NODE, NULL, &bytes),
 		"%s: a replica is made", name);
 	is_int(size, (int64_t)bytes, "%s: its bytes are copied", name);
 	t = look_up(name);
-	copy = storage_of(t);
+	copy = kit_storage_of(store, t);
 	ok(copy != original, "%s: a reader gets the replica", name);
 	ok(has(t, seed), "%s: the replica has the bytes", name);
 	ok(!tarn_storage_writable(tarn_tensor_storage(t)),
 		"%s: the replica is read-only", name);
 	tarn_tensor_unref(t);
-	is_int(0, tarn_store_replicate(store, name, NODE, NULL, &bytes),
+	is_int(0, tarn_store_replicate(store, name, KIT_NODE, NULL, &bytes),
 		"%s: a replica that is there is none to be made", name);
 	is_int(0, (int64_t)bytes, "%s: nothing is copied again", name);
-	is_int(copy, storage_named(name), "%s: the replica stays", name);
+	is_int(copy, kit_storage_named(store, name), "%s: the replica stays",
+		name);
 	is_int(0, tarn_store_nodes(store, name, &nodes),
 		"%s: its nodes are asked for", name);
-	is_int(1 << NODE, (int64_t)nodes, "%s: there is one", name);
-	ok(sound(), "%s: the daemon's books agree", name);
+	is_int(1 << KIT_NODE, (int64_t)nodes, "%s: there is one", name);
+	ok(kit_is_sound(store), "%s: the daemon's books agree", name);
 }
 
 /* A version has the replicas that were made of it. */
@@ -217,22 +126,26 @@ static void versions(void)
 	ok(has(t, 2), "a reader of a new version gets its bytes");
 	tarn_tensor_unref(t);
 	ok(has(old, 1), "a reader that has the replica of an old one keeps it");
-	ok(storages_become(4), "the old version is freed, its replica is not");
+	ok(kit_storages_become(store, 4),
+		"the old version is freed, its replica is not");
 	old = tarn_tensor_unref(old);
-	ok(storages_become(3), "the replica is freed with its last reader");
+	ok(kit_storages_become(store, 3),
+		"the replica is freed with its last reader");
 }
 
 static void dropped(void)
 {
-	uint32_t copy = storage_named("large");
+	uint32_t copy = kit_storage_named(store, "large");
 
-	is_int(0, tarn_store_drop_replicas(store, "large", NODE + 1),
+	is_int(0, tarn_store_drop_replicas(store, "large", KIT_NODE + 1),
 		"the replicas of another node are dropped");
-	is_int(copy, storage_named("large"), "that of this node is not");
+	is_int(copy, kit_storage_named(store, "large"),
+		"that of this node is not");
 	is_int(0, tarn_store_drop_replicas(store, "large", -1),
 		"all replicas are dropped");
-	ok(storage_named("large") != copy, "a reader gets the tensor itself");
-	ok(storages_become(2), "the replica is freed");
+	ok(kit_storage_named(store, "large") != copy,
+		"a reader gets the tensor itself");
+	ok(kit_storages_become(store, 2), "the replica is freed");
 	is_int(0, tarn_store_drop_replicas(store, "large", -1),
 		"that there are none is no error");
 }
@@ -243,22 +156,23 @@ static void named(void)
 	tarn_tensor *t;
 	uint32_t is;
 
-	good(tarn_store_replicate(store, "large", NODE, NULL, NULL), "large");
+	kit_good(tarn_store_replicate(store, "large", KIT_NODE, NULL, NULL),
+		"large");
 	alias("large", "alias");
-	good(tarn_store_remove(store, "large"), "remove");
-	ok(storages_become(2), "the tensor goes with its name");
+	kit_good(tarn_store_remove(store, "large"), "remove");
+	ok(kit_storages_become(store, 2), "the tensor goes with its name");
 	t = look_up("alias");
-	is = storage_of(t);
+	is = kit_storage_of(store, t);
 	ok(has(t, 3), "its replica stays under the name that it was given");
 	tarn_tensor_unref(t);
-	is_int(0, tarn_store_replicate(store, "alias", NODE, NULL, NULL),
+	is_int(0, tarn_store_replicate(store, "alias", KIT_NODE, NULL, NULL),
 		"it can have a replica itself");
 	t = look_up("alias");
-	ok(storage_of(t) != is && has(t, 3), "a reader gets that");
+	ok(kit_storage_of(store, t) != is && has(t, 3), "a reader gets that");
 	tarn_tensor_unref(t);
-	ok(sound(), "the daemon's books agree");
-	good(tarn_store_remove(store, "alias"), "remove");
-	ok(storages_become(1), "both are freed with that name");
+	ok(kit_is_sound(store), "the daemon's books agree");
+	kit_good(tarn_store_remove(store, "alias"), "remove");
+	ok(kit_storages_become(store, 1), "both are freed with that name");
 }
 
 /* All tensors of a file share one storage. */
@@ -270,30 +184,32 @@ static void file(void)
 	tarn_tensor *t;
 	uint32_t original;
 
-	good(tarn_file_open(path, &f), path);
-	good(tarn_store_load(store, f, &options, NULL, NULL), "load");
+	kit_good(tarn_file_open(path, &f), path);
+	kit_good(tarn_store_load(store, f, &options, NULL, NULL), "load");
 	tarn_file_unref(f);
 	t = look_up("file/x");
-	original = storage_of(t);
+	original = kit_storage_of(store, t);
 	tarn_tensor_unref(t);
-	is_int(0, tarn_store_replicate(store, "file/", NODE, NULL, &bytes),
+	is_int(0, tarn_store_replicate(store, "file/", KIT_NODE, NULL, &bytes),
 		"a prefix is replicated");
 	is_int(MANY, (int64_t)bytes, "the bytes of its file are copied");
 	t = look_up("file/x");
-	ok(storage_of(t) != original && has(t, 7),
+	ok(kit_storage_of(store, t) != original && has(t, 7),
 		"a copy across segments has the bytes");
 	tarn_tensor_unref(t);
-	kill_server();
+	kill(kit_server_pid(store), SIGKILL);
 	t = look_up("file/x");
-	ok(storage_of(t) != original && has(t, 7),
+	ok(kit_storage_of(store, t) != original && has(t, 7),
 		"a reader gets the replica also while no server is there");
 	tarn_tensor_unref(t);
-	ok(sound(), "the next server's books agree");
-	ok(storage_named("file/x") != original, "it goes on with the replica");
-	good(tarn_store_remove(store, "file/x"), "remove");
+	ok(kit_is_sound(store), "the next server's books agree");
+	ok(kit_storage_named(store, "file/x") != original,
+		"it goes on with the replica");
+	kit_good(tarn_store_remove(store, "file/x"), "remove");
 	unlink(path);
 	/* The file is kept, with its replica. */
-	ok(storages_become(3), "a file that is kept keeps its replica");
+	ok(kit_storages_become(store, 3),
+		"a file that is kept keeps its replica");
 }
 
 /* ---- names that move ------------------------------------------------------ */
@@ -307,24 +223,25 @@ static void moved(void)
 	publish("m/a", SMALL, 4);
 	publish_for("m/b", LARGE, 5, 3000);
 	alias("m/a", "m/c");
-	was = storage_named("m/a");
+	was = kit_storage_named(store, "m/a");
 	old = look_up("m/b");
-	is_int(0, tarn_store_migrate(store, "m/", NODE, NULL, &bytes),
+	is_int(0, tarn_store_migrate(store, "m/", KIT_NODE, NULL, &bytes),
 		"all below a prefix move");
 	is_int(SMALL + LARGE, (int64_t)bytes,
 		"tensors that share memory are copied once");
-	ok(storage_named("m/a") != was, "a name leads to other memory");
-	is_int(storage_named("m/a"), storage_named("m/c"),
+	ok(kit_storage_named(store, "m/a") != was,
+		"a name leads to other memory");
+	is_int(kit_storage_named(store, "m/a"), kit_storage_named(store, "m/c"),
 		"two names lead to the same as before");
-	good(tarn_store_version(store, "m/a", &version), "version");
+	kit_good(tarn_store_version(store, "m/a", &version), "version");
 	is_int(2, (int64_t)version, "that is a new version");
 	ok(has(old, 5), "a reader of the old version keeps it");
 	old = tarn_tensor_unref(old);
 	old = look_up("m/b");
 	ok(has(old, 5), "what has moved has the bytes");
 	old = tarn_tensor_unref(old);
-	ok(storages_become(3), "nothing of the old versions stays");
-	ok(sound(), "the daemon's books agree");
+	ok(kit_storages_become(store, 3), "nothing of the old versions stays");
+	ok(kit_is_sound(store), "the daemon's books agree");
 	for (int i = 0; i < 1000; i++) {
 		if (tarn_store_lookup(store, "m/b", &old) < 0)
 			break;
@@ -332,9 +249,9 @@ static void moved(void)
 		usleep(10000);
 	}
 	ok(!old, "a name that ends ends as if it had not moved");
-	ok(storages_become(2), "its memory is freed");
-	good(tarn_store_remove(store, "m/a"), "remove");
-	good(tarn_store_remove(store, "m/c"), "remove");
+	ok(kit_storages_become(store, 2), "its memory is freed");
+	kit_good(tarn_store_remove(store, "m/a"), "remove");
+	kit_good(tarn_store_remove(store, "m/c"), "remove");
 }
 
 /* ---- what cannot be ------------------------------------------------------- */
@@ -347,9 +264,11 @@ static void refused(void)
 	tarn_tensor *t = NULL;
 	uint64_t bytes = 0;
 
-	is_int(-ENOENT, tarn_store_replicate(store, "none", NODE, NULL, NULL),
+	is_int(-ENOENT,
+		tarn_store_replicate(store, "none", KIT_NODE, NULL, NULL),
 		"a name that is not there");
-	is_int(-ENOENT, tarn_store_migrate(store, "none/", NODE, NULL, NULL),
+	is_int(-ENOENT,
+		tarn_store_migrate(store, "none/", KIT_NODE, NULL, NULL),
 		"a prefix below which there is nothing");
 	publish("r", SMALL, 6);
 	is_int(-EINVAL, tarn_store_replicate(store, "r", -1, NULL, NULL),
@@ -361,29 +280,32 @@ static void refused(void)
 		"a node that is not there");
 	ok(strstr(tarn_error_message(), "nodes with memory: "),
 		"the sentence says which are");
-	is_int(-EINVAL, tarn_store_replicate(store, "r", NODE, &options, NULL),
+	is_int(-EINVAL,
+		tarn_store_replicate(store, "r", KIT_NODE, &options, NULL),
 		"reserved words that are not 0");
-	good(tarn_store_create(
-		     store, TARN_U8, 1, &size, TARN_CREATE_MUTABLE, &t),
+	kit_good(tarn_store_create(
+			 store, TARN_U8, 1, &size, TARN_CREATE_MUTABLE, &t),
 		"create");
 	item.tensor = t;
-	good(tarn_store_publish(store, &item, 1, NULL, NULL), "publish");
+	kit_good(tarn_store_publish(store, &item, 1, NULL, NULL), "publish");
 	is_int(-EINVAL,
-		tarn_store_replicate(store, "mutable", NODE, NULL, NULL),
+		tarn_store_replicate(store, "mutable", KIT_NODE, NULL, NULL),
 		"a mutable tensor has no replicas");
-	is_int(-EINVAL, tarn_store_migrate(store, "mutable", NODE, NULL, NULL),
+	is_int(-EINVAL,
+		tarn_store_migrate(store, "mutable", KIT_NODE, NULL, NULL),
 		"a mutable tensor does not move");
 	alias("mutable", "folder/mutable");
 	publish("folder/r", SMALL, 6);
-	is_int(0, tarn_store_replicate(store, "folder/", NODE, NULL, &bytes),
+	is_int(0,
+		tarn_store_replicate(store, "folder/", KIT_NODE, NULL, &bytes),
 		"below a prefix mutable tensors are left out");
 	is_int(SMALL, (int64_t)bytes, "the others are copied");
-	good(tarn_store_remove(store, "folder/mutable"), "remove");
-	good(tarn_store_remove(store, "folder/r"), "remove");
+	kit_good(tarn_store_remove(store, "folder/mutable"), "remove");
+	kit_good(tarn_store_remove(store, "folder/r"), "remove");
 	tarn_tensor_unref(t);
-	good(tarn_store_remove(store, "mutable"), "remove");
-	good(tarn_store_remove(store, "r"), "remove");
-	ok(storages_become(0), "nothing stays of what was refused");
+	kit_good(tarn_store_remove(store, "mutable"), "remove");
+	kit_good(tarn_store_remove(store, "r"), "remove");
+	ok(kit_storages_become(store, 0), "nothing stays of what was refused");
 }
 
 static void write_file(void)

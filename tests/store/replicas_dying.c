@@ -16,51 +16,15 @@
 
 #include <tarn/tarn.h>
 
-#include "shm/table.h"
 #include "tests/kit/daemon_helper.h"
-#include "tests/kit/report.h"
+#include "tests/kit/replica.h"
 #include "tests/kit/tap.h"
 #include "tests/kit/witness.h"
 
 #define SIZE (256ll << 20) /* long enough to be met under way */
-#define NODE 0
 
 static struct daemon server;
 static tarn_store *store;
-
-int __wrap_tarn_tensor_node(const tarn_tensor *tensor, int *ret);
-int __wrap_store_place_node(const struct table *table, uint32_t pool,
-	uint64_t base, uint64_t size, int *ret);
-int __wrap_node_here(void);
-
-int __wrap_tarn_tensor_node(const tarn_tensor *tensor, int *ret)
-{
-	(void)tensor;
-	*ret = -1;
-	return -ENODATA;
-}
-
-int __wrap_store_place_node(const struct table *table, uint32_t pool,
-	uint64_t base, uint64_t size, int *ret)
-{
-	(void)table;
-	(void)pool;
-	(void)base;
-	(void)size;
-	*ret = -1;
-	return -ENODATA;
-}
-
-int __wrap_node_here(void)
-{
-	return NODE;
-}
-
-static void good(int r, const char *what)
-{
-	if (r < 0)
-		bail("%s: %s", what, tarn_error_message());
-}
 
 /* Each word says where it is. */
 static void fill(tarn_tensor *t)
@@ -81,60 +45,22 @@ static bool has(const tarn_tensor *t)
 	return true;
 }
 
-static uint32_t storage_named(const char *name)
-{
-	struct tarn_descriptor d;
-	tarn_tensor *t = NULL;
-
-	good(tarn_store_lookup(store, name, &t), name);
-	good(tarn_store_export(store, t, &d), "export");
-	tarn_tensor_unref(t);
-	return d.storage;
-}
-
 static bool is_whole(void)
 {
 	tarn_tensor *t = NULL;
 	bool whole;
 
-	good(tarn_store_lookup(store, "t", &t), "look up");
+	kit_good(tarn_store_lookup(store, "t", &t), "look up");
 	whole = has(t);
 	tarn_tensor_unref(t);
 	return whole;
-}
-
-static bool storages_become(uint64_t n)
-{
-	struct tarn_report_daemon report = {0};
-
-	for (int i = 0; i < 1000; i++) {
-		good(report_daemon(store, &report), "report");
-		if (report.storages == n)
-			return true;
-		usleep(10000);
-	}
-	diag("%llu storages", (unsigned long long)report.storages);
-	return false;
-}
-
-static bool sound(void)
-{
-	struct tarn_check *check = NULL;
-	bool none;
-
-	good(tarn_store_check(store, &check), "check");
-	none = !check->n_faults;
-	for (size_t i = 0; i < check->n_faults; i++)
-		diag("%s", check->faults[i]);
-	tarn_check_free(check);
-	return none;
 }
 
 static void publish(const char *name, tarn_tensor *t)
 {
 	const struct tarn_publish_item item = {.name = name, .tensor = t};
 
-	good(tarn_store_publish(store, &item, 1, NULL, NULL), "publish");
+	kit_good(tarn_store_publish(store, &item, 1, NULL, NULL), "publish");
 }
 
 /* In the pool, so that it is copied from there: memory of its own is not. */
@@ -143,22 +69,15 @@ static void publish_filled(void)
 	const int64_t size = SIZE;
 	tarn_tensor *t = NULL;
 
-	good(tarn_store_create(store, TARN_U8, 1, &size, 0, &t), "create");
+	kit_good(tarn_store_create(store, TARN_U8, 1, &size, 0, &t), "create");
 	fill(t);
 	publish("t", t);
 	tarn_tensor_unref(t);
-	good(tarn_store_migrate(store, "t", NODE, NULL, NULL), "migrate");
+	kit_good(tarn_store_migrate(store, "t", KIT_NODE, NULL, NULL),
+		"migrate");
 }
 
 /* ---- what happens under way ------------------------------------------------ */
-
-static int server_pid(void)
-{
-	struct tarn_report_daemon report;
-
-	good(report_daemon(store, &report), "report");
-	return report.server_pid;
-}
 
 struct blow {
 	pid_t pid;   /* 0: a loader */
@@ -192,17 +111,19 @@ static void survives(pid_t pid, const char *what)
 	struct blow blow = {.pid = pid};
 	const struct tarn_replicate_options options = {
 		.progress = strike, .arg = &blow};
-	uint32_t original = storage_named("t");
-	int r = tarn_store_replicate(store, "t", NODE, &options, NULL);
+	uint32_t original = kit_storage_named(store, "t");
+	int r = tarn_store_replicate(store, "t", KIT_NODE, &options, NULL);
 
 	if (!blow.struck)
 		diag("it was over before the %s could be killed", what);
 	is_int(0, r, "a replica is made although the %s is killed", what);
-	ok(storage_named("t") != original && is_whole(),
+	ok(kit_storage_named(store, "t") != original && is_whole(),
 		"after the death of the %s it has the bytes", what);
-	good(tarn_store_drop_replicas(store, "t", -1), "drop");
-	ok(storages_become(1), "after the death of the %s nothing stays", what);
-	ok(sound(), "after the death of the %s the books agree", what);
+	kit_good(tarn_store_drop_replicas(store, "t", -1), "drop");
+	ok(kit_storages_become(store, 1),
+		"after the death of the %s nothing stays", what);
+	ok(kit_is_sound(store), "after the death of the %s the books agree",
+		what);
 }
 
 static void client_dies(void)
@@ -210,7 +131,7 @@ static void client_dies(void)
 	struct blow blow = {0};
 	const struct tarn_replicate_options options = {
 		.progress = strike, .arg = &blow};
-	uint32_t original = storage_named("t");
+	uint32_t original = kit_storage_named(store, "t");
 	pid_t child = fork();
 
 	if (child < 0)
@@ -221,15 +142,17 @@ static void client_dies(void)
 		if (tarn_store_open(server.socket, NULL, &own) < 0)
 			_exit(1);
 		blow.pid = getpid();
-		_exit(tarn_store_replicate(own, "t", NODE, &options, NULL) < 0);
+		_exit(tarn_store_replicate(own, "t", KIT_NODE, &options, NULL) <
+			0);
 	}
 	waitpid(child, NULL, 0);
 	/* It may have been done just before. */
-	good(tarn_store_drop_replicas(store, "t", -1), "drop");
-	ok(storages_become(1), "the copy of a client that died is given up");
-	is_int(original, storage_named("t"),
+	kit_good(tarn_store_drop_replicas(store, "t", -1), "drop");
+	ok(kit_storages_become(store, 1),
+		"the copy of a client that died is given up");
+	is_int(original, kit_storage_named(store, "t"),
 		"what a dead client had begun to copy is as it was");
-	ok(sound(), "after the death of a client the books agree");
+	ok(kit_is_sound(store), "after the death of a client the books agree");
 }
 
 static void cancelled(void)
@@ -237,11 +160,11 @@ static void cancelled(void)
 	bool asked = false;
 	const struct tarn_replicate_options options = {
 		.progress = give_up, .arg = &asked};
-	int r = tarn_store_replicate(store, "t", NODE, &options, NULL);
+	int r = tarn_store_replicate(store, "t", KIT_NODE, &options, NULL);
 
 	is_int(asked ? -ECANCELED : 0, r, "a copy can be cancelled");
-	good(tarn_store_drop_replicas(store, "t", -1), "drop");
-	ok(storages_become(1), "nothing of a cancelled copy stays");
+	kit_good(tarn_store_drop_replicas(store, "t", -1), "drop");
+	ok(kit_storages_become(store, 1), "nothing of a cancelled copy stays");
 }
 
 /* The last name goes while its bytes are being copied. */
@@ -252,7 +175,7 @@ static int remove_name(void *arg, uint64_t done, uint64_t total)
 	if (*removed || !done || done == total)
 		return 0;
 	*removed = true;
-	good(tarn_store_remove(store, "t"), "remove");
+	kit_good(tarn_store_remove(store, "t"), "remove");
 	return 0;
 }
 
@@ -261,7 +184,7 @@ static void name_goes(void)
 	bool removed = false;
 	const struct tarn_replicate_options options = {
 		.progress = remove_name, .arg = &removed};
-	int r = tarn_store_replicate(store, "t", NODE, &options, NULL);
+	int r = tarn_store_replicate(store, "t", KIT_NODE, &options, NULL);
 
 	if (removed)
 		is_int(-ESTALE, r,
@@ -269,9 +192,9 @@ static void name_goes(void)
 	else
 		skip(1, "the copy was over before the name could be removed");
 	if (!removed)
-		good(tarn_store_remove(store, "t"), "remove");
-	ok(storages_become(0), "nothing of it stays");
-	ok(sound(), "the books agree");
+		kit_good(tarn_store_remove(store, "t"), "remove");
+	ok(kit_storages_become(store, 0), "nothing of it stays");
+	ok(kit_is_sound(store), "the books agree");
 }
 
 /* The last name goes, and the server dies before the copy ends that held the
@@ -283,8 +206,8 @@ static int remove_and_kill(void *arg, uint64_t done, uint64_t total)
 	if (*removed || !done || done == total)
 		return 0;
 	*removed = true;
-	good(tarn_store_remove(store, "t"), "remove");
-	kill(server_pid(), SIGKILL);
+	kit_good(tarn_store_remove(store, "t"), "remove");
+	kill(kit_server_pid(store), SIGKILL);
 	return 0;
 }
 
@@ -299,31 +222,32 @@ static void original_goes(bool named)
 	int r;
 
 	publish_filled();
-	good(tarn_store_replicate(store, "t", NODE, NULL, NULL), "replicate");
-	good(tarn_store_lookup(store, "t", &t), "t");
+	kit_good(tarn_store_replicate(store, "t", KIT_NODE, NULL, NULL),
+		"replicate");
+	kit_good(tarn_store_lookup(store, "t", &t), "t");
 	if (named)
 		publish("v", t);
 	t = tarn_tensor_unref(t);
-	r = tarn_store_migrate(store, "t", NODE, &options, NULL);
+	r = tarn_store_migrate(store, "t", KIT_NODE, &options, NULL);
 	if (removed)
 		is_int(-ESTALE, r, "%s: nothing moves", what);
 	else
 		skip(1, "the copy was over before the server could be killed");
 	if (!removed)
-		good(tarn_store_remove(store, "t"), "remove");
-	ok(storages_become(named), "%s: nothing else stays", what);
-	ok(sound(), "%s: the books agree", what);
+		kit_good(tarn_store_remove(store, "t"), "remove");
+	ok(kit_storages_become(store, named), "%s: nothing else stays", what);
+	ok(kit_is_sound(store), "%s: the books agree", what);
 	if (!named)
 		return;
-	kill(server_pid(), SIGKILL);
-	good(tarn_store_lookup(store, "v", &t), "v");
+	kill(kit_server_pid(store), SIGKILL);
+	kit_good(tarn_store_lookup(store, "v", &t), "v");
 	ok(has(t), "%s: it has the bytes", what);
 	tarn_tensor_unref(t);
-	is_int(0, tarn_store_replicate(store, "v", NODE, NULL, NULL),
+	is_int(0, tarn_store_replicate(store, "v", KIT_NODE, NULL, NULL),
 		"%s: it can have one itself", what);
-	ok(sound(), "%s: the next server's books agree", what);
-	good(tarn_store_remove(store, "v"), "remove");
-	ok(storages_become(0), "%s: nothing stays", what);
+	ok(kit_is_sound(store), "%s: the next server's books agree", what);
+	kit_good(tarn_store_remove(store, "v"), "remove");
+	ok(kit_storages_become(store, 0), "%s: nothing stays", what);
 }
 
 int main(void)
@@ -332,9 +256,10 @@ int main(void)
 	store = daemon_start_open(&server, "sock",
 		(const char *const[]) {"--segment-size", "32M", NULL});
 	publish_filled();
-	ok(storages_become(1), "the old bytes of what has moved are freed");
+	ok(kit_storages_become(store, 1),
+		"the old bytes of what has moved are freed");
 	survives(0, "loader");
-	survives(server_pid(), "server");
+	survives(kit_server_pid(store), "server");
 	client_dies();
 	cancelled();
 	name_goes();
