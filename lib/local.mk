@@ -167,9 +167,13 @@ lib_libcore_la_SOURCES = \
 	lib/copy/copy_op.h \
 	lib/copy/pack.c \
 	lib/copy/pack.h \
+	lib/copy/parts.c \
+	lib/copy/parts.h \
 	lib/copy/ravel.c \
 	lib/copy/row_numbers.c \
 	lib/copy/row_numbers.h \
+	lib/copy/slices.c \
+	lib/copy/slices.h \
 	lib/copy/read_chunk.c \
 	lib/copy/read_plan.c \
 	lib/copy/read_plan.h \

@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/copy/copy_op.h"
+#include "lib/copy/parts.h"
 #include "lib/io/pages.h"
 
 /* The largest window. Long compared with the latency of a disk; two of them are
@@ -22,70 +23,21 @@ enum { WINDOW = 4 << 20 };
 /* Room to begin a window at the same byte of a page as in the file. */
 enum { PAGE = BOUNCE_ALIGN };
 
-/* The multiple of elements that is whole bytes in every dtype. */
-enum { PACK_MAX = 4 };
-
 struct half {
 	char *memory;
 	struct copy_op *copy_op; /* NULL: this half is idle */
 	bool writing;
-	/* The part that is in the window. */
-	struct tarn_layout dst, src;
-	int64_t channel;    /* of the part's first step */
+	struct part part;   /* what is in the window */
 	tarn_storage *room; /* in memory, of the part's bytes */
 };
 
 struct copy_relay {
 	struct copy_op head;
-	int order[TARN_NDIM_MAX];     /* dimensions, by dst's strides */
-	int level;                    /* in order: the dimension that is cut */
-	int64_t steps;                /* of it in a part */
-	int64_t index[TARN_NDIM_MAX]; /* by order; up to level */
-	bool all_begun;
+	struct parts parts;
 	size_t window; /* the size of one, as mapped */
 	uint64_t room; /* the reservation from env for both, or 0 */
 	struct half half[2];
 };
-
-static uint64_t magnitude(int64_t n)
-{
-	return n < 0 ? 0 - (uint64_t)n : (uint64_t)n;
-}
-
-/* Dimensions from the largest to the smallest stride. */
-static void sort_dims(const struct tarn_layout *l, int *order)
-{
-	for (int i = 0; i < l->ndim; i++) {
-		int j = i;
-
-		for (; j > 0 && magnitude(l->stride[order[j - 1]]) <
-					magnitude(l->stride[i]);
-			j--)
-			order[j] = order[j - 1];
-		order[j] = i;
-	}
-}
-
-/* Finds the outermost dimension of which some steps fit into a window. */
-static void plan(struct copy_relay *c)
-{
-	const struct tarn_layout *dst = &c->head.dst->layout;
-	int64_t room = (int64_t)WINDOW * 8 /
-		       MAX(tarn_dtype_bits(dst->dtype),
-			       tarn_dtype_bits(c->head.from.dtype));
-	int64_t inside = 1;
-
-	sort_dims(dst, c->order);
-	c->level = dst->ndim - 1;
-	while (c->level > 0 &&
-		inside * dst->shape[c->order[c->level]] <= room / PACK_MAX)
-		inside *= dst->shape[c->order[c->level--]];
-	c->steps = room / inside / PACK_MAX * PACK_MAX;
-	if (dst->ndim > 0)
-		inside *= MIN(c->steps, dst->shape[c->order[c->level]]);
-	c->window = (size_t)(inside * tarn_dtype_bits(c->head.from.dtype) / 8) +
-		    2 * PAGE;
-}
 
 /* Both windows at once, or none: a copy that has one must not wait for
  * another. */
@@ -103,76 +55,6 @@ static bool take_room(struct copy_relay *c)
 	env->windows += need;
 	c->room = need;
 	return true;
-}
-
-/* Narrows to the next part; false: there is none. */
-static bool next_part(struct copy_relay *c, struct half *h)
-{
-	const struct copy_op *m = &c->head;
-	int64_t *index = c->index, count = 1;
-	int i = c->level, dim;
-
-	if (c->all_begun)
-		return false;
-	h->dst = m->dst->layout;
-	h->src = m->from;
-	h->channel = 0;
-	if (h->dst.ndim == 0) {
-		c->all_begun = true;
-		return true;
-	}
-	for (int l = 0; l <= c->level; l++) {
-		dim = c->order[l];
-		count = l < c->level
-				? 1
-				: MIN(c->steps, h->dst.shape[dim] - index[l]);
-		h->dst.offset += index[l] * h->dst.stride[dim];
-		h->src.offset += index[l] * h->src.stride[dim];
-		h->dst.shape[dim] = h->src.shape[dim] = count;
-		if (dim == m->options.channel_dim)
-			h->channel = index[l];
-	}
-	for (index[i] += count; index[i] >= m->dst->layout.shape[c->order[i]];
-		index[i]++) {
-		index[i] = 0;
-		if (--i < 0) {
-			c->all_begun = true;
-			break;
-		}
-	}
-	return true;
-}
-
-/* The layout of the part in its window: elements adjacent, in the order, and in
- * the directions, that they have in the file; only once, where src is
- * broadcast. */
-static void lay_out(const struct tarn_layout *src, struct tarn_layout *ret)
-{
-	int order[TARN_NDIM_MAX];
-	int64_t acc = 1;
-
-	*ret = *src;
-	ret->offset = 0;
-	sort_dims(src, order);
-	for (int i = src->ndim - 1; i >= 0; i--) {
-		int dim = order[i];
-
-		ret->stride[dim] = 0;
-		if (src->stride[dim] == 0)
-			continue;
-		ret->stride[dim] = src->stride[dim] < 0 ? -acc : acc;
-		if (src->stride[dim] < 0)
-			ret->offset += acc * (src->shape[dim] - 1);
-		acc *= src->shape[dim];
-	}
-}
-
-/* Broadcast elements are read once. */
-static void shrink(struct tarn_layout *l, const struct tarn_layout *src)
-{
-	for (int i = 0; i < src->ndim; i++)
-		if (src->stride[i] == 0)
-			l->shape[i] = 1;
 }
 
 static int inner_copy_op(struct copy_relay *c, struct half *h,
@@ -196,7 +78,7 @@ static int inner_copy_op(struct copy_relay *c, struct half *h,
 static int open_window(struct copy_relay *c, struct half *h)
 {
 	const struct storage_file *file = storage_file(c->head.src->storage);
-	int64_t first, count, bits = tarn_dtype_bits(h->src.dtype);
+	int64_t first, count, bits = tarn_dtype_bits(h->part.src.dtype);
 	uint64_t at;
 
 	if (!h->memory)
@@ -204,7 +86,7 @@ static int open_window(struct copy_relay *c, struct half *h)
 	if (!h->memory)
 		return tarn_fail(ENOMEM,
 			"copy: no memory for a window of %zu bytes", c->window);
-	tarn_layout_bounds(&h->src, &first, &count);
+	tarn_layout_bounds(&h->part.src, &first, &count);
 	at = file->offset + c->head.src->base + (uint64_t)(first * bits / 8);
 	return tarn_storage_borrow(h->memory + at % PAGE, c->window - at % PAGE,
 		TARN_BORROW_WRITABLE, NULL, NULL, &h->room);
@@ -214,14 +96,14 @@ static int begin_read(struct copy_relay *c, struct half *h)
 {
 	const struct copy_op *m = &c->head;
 	struct tarn_copy_options o = {.io_mode = m->options.io_mode};
-	struct tarn_layout src = h->src, window;
+	struct tarn_layout src = h->part.src, window;
 	int r = open_window(c, h);
 
 	if (r < 0)
 		return r;
-	lay_out(&h->src, &window);
-	shrink(&window, &h->src);
-	shrink(&src, &h->src);
+	part_lay_out(&h->part.src, &window);
+	part_shrink(&window, &h->part.src);
+	part_shrink(&src, &h->part.src);
 	h->writing = false;
 	return inner_copy_op(c, h, h->room, 0, &window, m->src->storage,
 		m->src->base, &src, &o);
@@ -233,18 +115,10 @@ static int begin_write(struct copy_relay *c, struct half *h)
 	struct tarn_copy_options o = m->options;
 	struct tarn_layout window;
 
-	o.engine = NULL;
-	o.threads = 0;
-	o.progress = NULL;
-	o.channels = 1;
-	if (o.channel_dim >= 0) {
-		o.channels = h->dst.shape[o.channel_dim];
-		o.scale = o.scale ? o.scale + h->channel : NULL;
-		o.bias = o.bias ? o.bias + h->channel : NULL;
-	}
-	lay_out(&h->src, &window);
+	part_options(&h->part, o.channel_dim, &o);
+	part_lay_out(&h->part.src, &window);
 	h->writing = true;
-	return inner_copy_op(c, h, m->dst->storage, m->dst->base, &h->dst,
+	return inner_copy_op(c, h, m->dst->storage, m->dst->base, &h->part.dst,
 		h->room, 0, &window, &o);
 }
 
@@ -284,7 +158,7 @@ static int advance(struct copy_relay *c, struct half *h)
 		}
 		h->room = tarn_storage_unref(h->room);
 	}
-	if (!next_part(c, h))
+	if (!parts_next(&c->parts, &h->part))
 		return 0;
 	r = begin_read(c, h);
 	return r < 0 ? r : 1;
@@ -329,7 +203,7 @@ static unsigned pump(struct copy_op *copy_op, unsigned limit)
 		}
 	} while (moved && !begun);
 	copy_op->ended =
-		c->all_begun && !c->half[0].copy_op && !c->half[1].copy_op;
+		c->parts.ended && !c->half[0].copy_op && !c->half[1].copy_op;
 	return begun;
 }
 
@@ -382,7 +256,12 @@ int copy_relay_new(
 	if (!c)
 		return tarn_fail(ENOMEM, "copy: out of memory");
 	copy_op_begin(&c->head, env, head, &relay_ops);
-	plan(c);
+	parts_begin(&c->parts, &c->head.dst->layout, &c->head.from,
+		&c->head.dst->layout, c->head.options.channel_dim, WINDOW);
+	c->window =
+		(size_t)(c->parts.elements *
+			 (unsigned)tarn_dtype_bits(c->head.from.dtype) / 8) +
+		2 * PAGE;
 	*ret = &c->head;
 	return 0;
 }
