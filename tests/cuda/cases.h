@@ -14,7 +14,8 @@
 
 struct case_ {
 	const char *name;
-	const char *what; /* a sentence: the behaviour */
+	/* A sentence: the behaviour; NULL: other cases run it. */
+	const char *what;
 	void (*run)(void);
 	const char *settings[SETTINGS_MAX]; /* "DEVICES=2" */
 };

@@ -15,6 +15,15 @@ tests_cuda_ways_SOURCES = \
 	tests/cuda/cases.h \
 	tests/cuda/ways.c \
 	$(NULL)
+if HAVE_CUDA
+CUDA_TESTS += tests/cuda/stand_in
+tests_cuda_stand_in_SOURCES = \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	tests/cuda/stand_in.c \
+	$(NULL)
+tests_cuda_stand_in_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
+endif
 # Each case is a program of its own, and has memory that valgrind does not know.
 VALGRIND_EXCEPT += $(CUDA_TESTS)
 
@@ -23,9 +32,18 @@ if HAVE_CUDA
 check_LTLIBRARIES += tests/fakecuda/libcuda.la
 tests_fakecuda_libcuda_la_SOURCES = \
 	tests/fakecuda/account.c \
-	tests/fakecuda/account.h \
-	tests/fakecuda/driver.c \
+	tests/fakecuda/copies.c \
+	tests/fakecuda/devices.c \
 	tests/fakecuda/fakecuda.h \
+	tests/fakecuda/functions.c \
+	tests/fakecuda/host.c \
+	tests/fakecuda/kernels.c \
+	tests/fakecuda/kernels.h \
+	tests/fakecuda/memory.c \
+	tests/fakecuda/modules.c \
+	tests/fakecuda/space.c \
+	tests/fakecuda/standin.h \
+	tests/fakecuda/streams.c \
 	$(NULL)
 tests_fakecuda_libcuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 # Its functions are for others.

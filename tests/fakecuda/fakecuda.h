@@ -12,14 +12,28 @@
  *	FAKECUDA_READ_ONLY=1   READ_ONLY_HOST_REGISTER_SUPPORTED (0)
  *	FAKECUDA_PAGEABLE=1    PAGEABLE_MEMORY_ACCESS (0)
  *	FAKECUDA_PAGE_TABLES=1 PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES (0)
- *	FAKECUDA_REGISTER=E    cuMemHostRegister returns that error
- *	FAKECUDA_LOST=E        so does all that needs a context
- * Where a name ends in _ and a device's index, it is for that device alone.
+ *	FAKECUDA_LOST=E        what needs a context returns that error
+ *	FAKECUDA_MEMORY=N      bytes of a device, for each process (256 MiB)
+ *	FAKECUDA_LATE=N        microseconds that queued work takes (200)
+ *	FAKECUDA_WORK=E        queued work fails, and all that is called later
+ *	FAKECUDA_PITCH=N       the maximum of a pitch
+ * and FAKECUDA_<NAME>=E for the functions that can fail, where NAME is that of
+ * lib/cuda/driver.h in capitals (MEMORY_CREATE, COPY_2D, LAUNCH; registering is
+ * REGISTER); the first N calls succeed with FAKECUDA_<NAME>_AFTER=N, for WORK
+ * too. Where a name ends in _ and a device's index, it is for that device alone
+ * (MEMORY_CREATE_1, MEMORY_CREATE_AFTER_1); a function that is told no device
+ * has the first form only.
  *
- * It keeps an account. What is registered, or retained, and not given back at
- * the exit of the process, what was pushed and not popped, what was unregistered
- * after it was unmapped, and a call in a child of fork() are said on stderr; the
- * exit status is then FAKECUDA_FAULT.
+ * A device's memory is a memfd, mapped at an address of the host which the
+ * device's address does not show: a host that uses the device's address dies of
+ * it. Work is carried out by a thread, late and in order.
+ *
+ * It keeps an account. What was registered, retained, created, mapped, reserved
+ * or loaded and not given back at the exit of the process, what was pushed and
+ * not popped, work that was not done, work whose memory was freed or
+ * unregistered before it was done, what is used after it was destroyed, and a
+ * call in a child of fork() are said on stderr; the exit status is then
+ * FAKECUDA_FAULT.
  */
 #pragma once
 
@@ -30,8 +44,18 @@
 /* What a device adds to addresses of the host. */
 #define FAKECUDA_OFFSET(device) (((uint64_t)(device) + 1) << 44)
 
-/* Asked for by dlsym. Calls of the driver so far; and what is registered now, in
- * calls and in bytes. */
+/* Where the addresses of devices' own memory begin. */
+#define FAKECUDA_VIRTUAL ((uint64_t)1 << 55)
+
+/* The parameter of the stand-in's own kernel, "fakecuda_increment": adds 1 to
+ * each byte. */
+struct fakecuda_increment {
+	uint64_t at, size;
+};
+
+/* Asked for by dlsym. Calls of the driver so far; those of one function, by its
+ * name above ("COPY_2D"); and what is registered now, in calls and in bytes. */
 uint64_t fakecuda_calls(void);
+uint64_t fakecuda_count(const char *name);
 uint64_t fakecuda_registrations(void);
 uint64_t fakecuda_registered(void);
