@@ -13,8 +13,8 @@
 #include "base/identity.h"
 #include "shm/wire.h"
 
-#define PROTOCOL_VERSION 5 /* the newest that this build speaks */
-#define PROTOCOL_OLDEST 4  /* the oldest that it still does */
+#define PROTOCOL_VERSION 6 /* the newest that this build speaks */
+#define PROTOCOL_OLDEST 5  /* the oldest that it still does */
 
 enum wire_type {
 	/* requests */
@@ -234,8 +234,9 @@ enum not_kept {
 /*
  * WIRE_PUBLISH: msg_publish, n_sources x msg_source, n_names x msg_name each
  * followed by its shape, strides and name padded to 8 bytes, the prefix padded
- * to 8 bytes, then the bytes of the SOURCE_BYTES in order, each padded to 8.
- * Descriptors: one for each source of another kind but SOURCE_EXISTING, in
+ * to 8 bytes, then the bytes of each SOURCE_BYTES, padded to 8, and the
+ * msg_device of each SOURCE_DEVICE, in the order of the sources. Descriptors: one
+ * for each source of another kind but SOURCE_BYTES and SOURCE_EXISTING, in
  * order. All names appear at once, or none. Without a source and a name, and
  * with a prefix to replace, all names below the prefix are removed.
  */
@@ -262,6 +263,7 @@ enum source_kind {
 	SOURCE_MUTABLE = 4,  /* a memfd that stays writable; sealed in size */
 	SOURCE_EXISTING = 5, /* a storage that the client leases */
 	SOURCE_CHANNEL = 6,  /* a memfd as SOURCE_MUTABLE: channel.h */
+	SOURCE_DEVICE = 7,   /* memory of a device: msg_device */
 };
 
 struct msg_source {
@@ -270,6 +272,21 @@ struct msg_source {
 	uint64_t generation; /* SOURCE_EXISTING */
 	uint64_t size;       /* bytes; a memfd has at least as many */
 };
+
+/*
+ * Of a SOURCE_DEVICE. Its descriptor is what the device's driver exports for one
+ * allocation: a device file or an anonymous inode, or a memfd, which a stand-in
+ * for a driver exports. The daemon holds it, returns it for WIRE_STORAGE, and
+ * does nothing else with it.
+ */
+struct msg_device {
+	uint8_t uuid[16]; /* of the device; not all 0 */
+	uint32_t flags;   /* 0 */
+	uint32_t pad;     /* 0 */
+};
+#define SOURCE_DEVICE_SINCE 6u /* the protocol version that has them */
+/* Of one: 16 TiB, a hundred times what a device has. */
+#define DEVICE_SIZE_MAX (1ull << 44)
 
 /* Then n_sources x msg_stored, n_names x uint64_t version. In an answer to
  * WIRE_AGAIN they are 0 where other requests have displaced every record of
@@ -288,7 +305,7 @@ struct msg_stored {
 	uint64_t size;
 };
 
-/* Asks for the memfd of a storage that has its own (STORAGE_OWN). */
+/* Asks for the descriptor of a storage that has its own (STORAGE_OWN). */
 struct msg_storage {
 	uint32_t index;
 	uint32_t flags; /* STORAGE_ALONE */
@@ -365,6 +382,7 @@ static_assert(sizeof(struct msg_name) == 24, "fixed");
 static_assert(sizeof(struct msg_loaded) == 48, "fixed");
 static_assert(sizeof(struct msg_publish) == 24, "fixed");
 static_assert(sizeof(struct msg_source) == 24, "fixed");
+static_assert(sizeof(struct msg_device) == 24, "fixed");
 static_assert(sizeof(struct msg_published) == 16, "fixed");
 static_assert(sizeof(struct msg_stored) == 32, "fixed");
 static_assert(sizeof(struct msg_storage) == 16, "fixed");

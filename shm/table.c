@@ -69,6 +69,7 @@ uint32_t table_signature(void)
 		offsetof(struct table_storage, base),
 		offsetof(struct table_storage, landed),
 		offsetof(struct table_storage, file_offset),
+		offsetof(struct table_storage, device),
 		offsetof(struct table_storage, flags),
 		offsetof(struct table_storage, of_generation),
 		sizeof(struct table_completion),

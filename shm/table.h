@@ -47,7 +47,7 @@
 #include "shm/place.h"
 
 #define TABLE_MAGIC 0x656c6261746e7274ull /* "trntable" */
-#define TABLE_VERSION 3
+#define TABLE_VERSION 4
 
 /* Address space is free, memory is not: these are upper bounds, not sizes. */
 #define TABLE_POOLS_MAX 64u              /* domains have few pools */
@@ -196,7 +196,10 @@ struct table_storage {
 	/* The header that its client had parsed, and that its loader has found
 	 * in the file. Size 0: the client named none. */
 	uint64_t header_size;
-	struct digest header;
+	union {
+		struct digest header;
+		uint8_t device[16]; /* STORAGE_DEVICE: the UUID of its device */
+	};
 	uint32_t flags;     /* STORAGE_* */
 	uint32_t loader_id; /* while it is FILLING: the number of its loader */
 	/* Index + 1 of the first replica of this storage, or, in a replica, of
@@ -209,8 +212,8 @@ struct table_storage {
 	uint32_t of;
 	uint32_t pad;
 };
-/* Its bytes are a memfd of its own, which WIRE_STORAGE returns: pool is
- * TABLE_POOL_OWN, base is 0. */
+/* Its bytes are behind a descriptor of its own, which WIRE_STORAGE returns, and
+ * which is a memfd but for STORAGE_DEVICE: pool is TABLE_POOL_OWN, base is 0. */
 #define STORAGE_OWN 1u
 /* That, and every process that the domain admits may write it. */
 #define STORAGE_MUTABLE 2u
@@ -225,13 +228,25 @@ struct table_storage {
 #define STORAGE_KEPT 32u
 /* The bytes of another storage once more, on another node: table_replicas.c. */
 #define STORAGE_REPLICA 64u
+/* Its bytes are memory of a device, which a client has made: with STORAGE_OWN, a
+ * descriptor that is no memfd. It is handed out, and neither mapped, read nor
+ * copied by the daemon. */
+#define STORAGE_DEVICE 128u
 #define TABLE_POOL_OWN UINT32_MAX
 
-/* What is taken for it, in whole pages. */
+/* What is taken for it of the host's memory, in whole pages. */
 static inline uint64_t storage_memory(const struct table_storage *entry)
 {
+	if (entry->flags & STORAGE_DEVICE)
+		return 0;
 	return entry->flags & STORAGE_OWN ? (entry->size + 4095) & ~4095ull
 					  : entry->alloc_size;
+}
+
+/* What is taken for it of its device's memory. */
+static inline uint64_t storage_device_memory(const struct table_storage *entry)
+{
+	return entry->flags & STORAGE_DEVICE ? entry->size : 0;
 }
 
 /* A request that was done, and the storage that its answer names, if any. */

@@ -15,14 +15,10 @@
 #include "base/memory_policy.h"
 #include "lib/store/store.h"
 
-#define PLACES_SINCE 5u /* the protocol version whose requests name a node */
-
 uint32_t own_place_wish(const struct tarn_store *store)
 {
 	int node = tarn_store_node(store);
 
-	if (store->version < PLACES_SINCE)
-		return 0;
 	return node < 0 ? place_wish(node_here(), 0) : place_wish(node, 1);
 }
 

@@ -17,7 +17,7 @@ struct own_place {
 };
 
 struct own_place own_place_of(const struct tarn_store *store);
-/* The node for a request's flags (place.h); 0 for an older daemon. */
+/* The node for a request's flags (place.h). */
 uint32_t own_place_wish(const struct tarn_store *store);
 
 /* Before any page of the mapping is there. -ENODEV, -ENOSPC, -EPERM with a
