@@ -238,6 +238,8 @@ lib_libcore_la_SOURCES = \
 	lib/store/daemon_path.h \
 	lib/store/descriptor.c \
 	lib/store/device_pointer.c \
+	lib/store/device_storage.c \
+	lib/store/device_storage.h \
 	lib/store/file_lock.c \
 	lib/store/file_lock.h \
 	lib/store/lease_book.c \

@@ -163,6 +163,7 @@ static PyObject *get_storage_kind(PyObject *self, void *closure)
 		[TARN_STORAGE_FILE] = "file",
 		[TARN_STORAGE_MAPPED] = "mapped",
 		[TARN_STORAGE_COW] = "cow",
+		[TARN_STORAGE_DEVICE] = "device",
 	};
 	unsigned kind = tarn_storage_kind(tarn_tensor_storage(tensor_of(self)));
 

@@ -29,11 +29,14 @@ void created_forget(struct created *created);
 /* ---- created_claim.c --------------------------------------------------- */
 
 /* Makes other threads wait that want to publish those of them that are created
- * ones, until created_unclaim; waits until no other thread publishes them. */
+ * ones, or memory of a device that is not published yet, until created_unclaim;
+ * waits until no other thread publishes them. */
 void created_claim(const struct tarn_publish_item *items, size_t n);
 void created_unclaim(const struct tarn_publish_item *items, size_t n);
 /* Turns a claimed one into one of a store's, as store_storage_turn does. */
 void created_turn(tarn_storage *storage, struct shared_storage *shared);
+/* The same for one in memory of a device: device_storage.c. */
+void created_turn_device(tarn_storage *storage, struct shared_storage *shared);
 
 /* ---- while it is published --------------------------------------------- */
 

@@ -16,6 +16,7 @@
 #include <tarn/publish.h>
 
 #include "lib/store/created.h"
+#include "lib/store/device_storage.h"
 #include "lib/tensor/tensor.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -48,12 +49,26 @@ static void watch_forks(void)
 
 /* ---- claims, with the lock held --------------------------------------- */
 
+/* NULL: it is not claimed. A device's is one of a store's by the time that it is
+ * given back. */
+static unsigned *claim_of(const tarn_storage *storage)
+{
+	struct device_storage *device = device_storage_of(storage);
+	struct created *created = created_of(storage);
+
+	if (device)
+		return &device->claimed;
+	return created ? &created->claimed : NULL;
+}
+
 static bool is_claimed(const struct tarn_publish_item *items, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
-		const struct created *c = created_of(items[i].tensor->storage);
+		const tarn_storage *storage = items[i].tensor->storage;
+		const unsigned *claim = claim_of(storage);
 
-		if (c && c->claimed == process)
+		/* What is published only gets another name. */
+		if (claim && *claim == process && !store_storage_of(storage))
 			return true;
 	}
 	return false;
@@ -63,10 +78,10 @@ static void set_claims(
 	const struct tarn_publish_item *items, size_t n, unsigned claimed)
 {
 	for (size_t i = 0; i < n; i++) {
-		struct created *c = created_of(items[i].tensor->storage);
+		unsigned *claim = claim_of(items[i].tensor->storage);
 
-		if (c)
-			c->claimed = claimed;
+		if (claim)
+			*claim = claimed;
 	}
 }
 
@@ -98,4 +113,11 @@ void created_turn(tarn_storage *storage, struct shared_storage *shared)
 	store_storage_turn(storage, shared);
 	pthread_mutex_unlock(&lock);
 	created_forget(created);
+}
+
+void created_turn_device(tarn_storage *storage, struct shared_storage *shared)
+{
+	pthread_mutex_lock(&lock);
+	store_storage_turn(storage, shared);
+	pthread_mutex_unlock(&lock);
 }

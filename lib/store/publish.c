@@ -61,6 +61,14 @@ static void put_sources(struct message_body *b, const struct plan *plan)
 	}
 }
 
+static void put_device(struct message_body *b, const struct plan_source *s)
+{
+	struct msg_device message = {.flags = 0};
+
+	memcpy(message.uuid, s->uuid, sizeof(message.uuid));
+	message_body_put(b, &message, sizeof(message));
+}
+
 static int put_names(struct message_body *b, const struct plan *plan,
 	const struct tarn_publish_item *items, size_t n)
 {
@@ -102,6 +110,8 @@ static int write_message(struct tarn_store *store, struct message_body *b,
 
 		if (s->kind == SOURCE_BYTES)
 			message_body_put(b, s->bytes, s->size);
+		if (s->kind == SOURCE_DEVICE)
+			put_device(b, s);
 		message_body_pad(b);
 	}
 	if (b->failed)

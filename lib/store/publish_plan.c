@@ -2,8 +2,8 @@
 /*
  * From tensors to sources.
  *
- * A storage that is shared already only gets another name; a created one is
- * handed over as it is; others are copied, small ones into the message, larger
+ * A storage that is shared already only gets another name; a created one, and
+ * memory of a device, is handed over as it is; others are copied, small ones into the message, larger
  * ones into a memfd that no other process has. Where a message may not have so
  * many sources, all copies are laid into one.
  */
@@ -16,6 +16,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/fd.h"
+#include "lib/store/device_storage.h"
 #include "lib/store/own_map.h"
 #include "lib/tensor/tensor.h"
 
@@ -120,6 +121,41 @@ static int plan_created(struct plan *plan, tarn_storage *storage, uint32_t *ret)
 	return 0;
 }
 
+/* ---- what lies on a device ------------------------------------------- */
+
+static int check_daemon(const struct tarn_store *store)
+{
+	if (store->version < SOURCE_DEVICE_SINCE)
+		return tarn_fail(ENOTSUP,
+			"the daemon at %s is too old to keep memory of a "
+			"device; upgrade it, or copy the tensor to the host",
+			store->socket);
+	return 0;
+}
+
+static int plan_device(struct plan *plan, const struct tarn_store *store,
+	tarn_storage *storage, uint32_t *ret)
+{
+	struct device_export export;
+	struct plan_source *s;
+	int r = check_daemon(store);
+
+	if (r < 0 || find_source(plan, storage, ret))
+		return r;
+	r = add_source(plan, ret);
+	if (r >= 0)
+		r = device_storage_export(storage, &export);
+	if (r < 0)
+		return r;
+	s = &plan->sources[*ret];
+	s->kind = SOURCE_DEVICE;
+	s->storage = tarn_storage_ref(storage);
+	s->size = export.size;
+	s->fd = export.fd;
+	memcpy(s->uuid, export.uuid, sizeof(s->uuid));
+	return 0;
+}
+
 /* ---- what is copied -------------------------------------------------- */
 
 /* Makes room for a copy: the caller fills *ret_bytes, then calls
@@ -194,6 +230,8 @@ static bool is_copied(const struct tarn_store *store, const tarn_tensor *tensor)
 	const struct shared_storage *shared = store_storage_of(tensor->storage);
 	const struct created *created = created_of(tensor->storage);
 
+	if (device_storage_of(tensor->storage))
+		return false;
 	if (shared)
 		return shared->store->instance != store->instance;
 	return !created || created->spent;
@@ -242,8 +280,12 @@ static int plan_item(struct plan *plan, struct tarn_store *store,
 
 	if (is_copied(store, tensor))
 		return plan_copy(plan, tensor, place);
-	r = shared ? plan_existing(plan, store, shared, &place->source)
-		   : plan_created(plan, tensor->storage, &place->source);
+	if (shared && shared->store->instance == store->instance)
+		r = plan_existing(plan, store, shared, &place->source);
+	else if (device_storage_of(tensor->storage))
+		r = plan_device(plan, store, tensor->storage, &place->source);
+	else
+		r = plan_created(plan, tensor->storage, &place->source);
 	place->base = tensor->base;
 	place->layout = tensor->layout;
 	return r;
@@ -293,6 +335,8 @@ static void source_done(struct plan_source *s, struct tarn_store *store,
 		created_thaw(s->storage);
 	if (taken && s->storage && created_of(s->storage))
 		created_is_shared(s->storage, store, stored);
+	if (taken && s->kind == SOURCE_DEVICE && !store_storage_of(s->storage))
+		device_storage_is_shared(s->storage, store, stored);
 	tarn_storage_unref(s->storage);
 	free(s->bytes);
 	fd_close(s->fd);

@@ -18,7 +18,8 @@ struct plan_source {
 	uint64_t generation;
 	uint64_t size;
 	unsigned char *bytes; /* SOURCE_BYTES: malloc'ed, or the storage's */
-	int fd;               /* of a memfd made only for this; else -1 */
+	int fd;               /* made or exported only for this; else -1 */
+	uint8_t uuid[16];     /* SOURCE_DEVICE */
 };
 
 /* The place of a tensor. */

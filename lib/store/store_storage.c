@@ -13,6 +13,7 @@
 
 #include "base/fail.h"
 #include "lib/cuda/cuda.h"
+#include "lib/store/device_storage.h"
 #include "lib/store/file_lock.h"
 #include "lib/store/own_map.h"
 #include "lib/store/store.h"
@@ -20,7 +21,10 @@
 /* Both in one allocation, for all storages except those that were another kind
  * before. */
 struct whole {
-	tarn_storage storage; /* first: this is what is freed */
+	union {
+		tarn_storage storage; /* first: this is what is freed */
+		struct device_storage device;
+	};
 	struct shared_storage shared;
 };
 
@@ -28,6 +32,8 @@ static void shared_release(void *arg)
 {
 	struct shared_storage *shared = arg;
 
+	if (device_storage_of(shared->storage))
+		device_storage_end(shared->storage);
 	store_drop_lease(shared->store, shared->index, shared->generation,
 		shared->storage);
 	store_release(shared->store);
@@ -53,7 +59,8 @@ struct shared_storage *store_storage_of(const tarn_storage *storage)
 
 void store_storage_turn(tarn_storage *storage, struct shared_storage *shared)
 {
-	storage->kind = TARN_STORAGE_SHARED;
+	if (!device_storage_of(storage))
+		storage->kind = TARN_STORAGE_SHARED;
 	storage->arg = shared;
 	/* Release: pairs with the acquire load in store_storage_of. */
 	atomic_store_explicit(
@@ -83,16 +90,37 @@ static tarn_storage *make(void)
 	return &whole->storage;
 }
 
-/* With a lease held, which the object takes over. */
-static int finish(struct tarn_store *store, uint32_t index, uint64_t generation,
-	const struct table_storage *entry, tarn_storage *made)
+/* Its bytes get their addresses; on a device at their first use. */
+static int init(struct whole *whole, const struct table_storage *entry)
 {
-	struct shared_storage *shared = &((struct whole *)made)->shared;
+	struct shared_storage *shared = &whole->shared;
 	bool writable;
 	void *addr;
 	int r;
 
-	*shared = (struct shared_storage) {
+	if (entry->flags & STORAGE_DEVICE) {
+		device_storage_init(
+			&whole->device, entry, shared_release, shared);
+		return 0;
+	}
+	r = map_bytes(shared, entry, &addr, &writable);
+	if (r < 0)
+		return r;
+	if (entry->flags & STORAGE_OWN)
+		shared->own = addr;
+	tarn_storage_init(&whole->storage, TARN_STORAGE_SHARED, addr,
+		entry->size, writable, shared_release, shared);
+	return 0;
+}
+
+/* With a lease held, which the object takes over. */
+static int finish(struct tarn_store *store, uint32_t index, uint64_t generation,
+	const struct table_storage *entry, tarn_storage *made)
+{
+	struct whole *whole = (struct whole *)made;
+	int r;
+
+	whole->shared = (struct shared_storage) {
 		.store = store,
 		.storage = made,
 		.index = index,
@@ -101,13 +129,9 @@ static int finish(struct tarn_store *store, uint32_t index, uint64_t generation,
 		.base = entry->base,
 		.inside = true,
 	};
-	r = map_bytes(shared, entry, &addr, &writable);
+	r = init(whole, entry);
 	if (r < 0)
 		return r;
-	if (entry->flags & STORAGE_OWN)
-		shared->own = addr;
-	tarn_storage_init(made, TARN_STORAGE_SHARED, addr, entry->size,
-		writable, shared_release, shared);
 	store_ref(store);
 	lease_book_finish(made);
 	return 0;

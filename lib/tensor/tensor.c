@@ -187,6 +187,7 @@ int tarn_tensor_check_writable(const tarn_tensor *tensor, const char *verb)
 		[TARN_STORAGE_FILE] = "a tensor in a file",
 		[TARN_STORAGE_MAPPED] = "a mapped file",
 		[TARN_STORAGE_COW] = "private memory",
+		[TARN_STORAGE_DEVICE] = "memory of a device",
 	};
 
 	if (tensor->storage->writable && tensor->storage->data)

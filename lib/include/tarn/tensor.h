@@ -31,6 +31,8 @@ enum tarn_storage_kind {
 	TARN_STORAGE_FILE = 4,	   /* a byte range of a file; no address */
 	TARN_STORAGE_MAPPED = 5,   /* a file, mapped: tarn_file_map */
 	TARN_STORAGE_COW = 6,  /* copy-on-write: tarn_tensor_cow */
+	TARN_STORAGE_DEVICE = 7, /* on a device: tarn/cuda.h; no address of
+				  * the host */
 };
 
 /* ---- storages ------------------------------------------------------ */
