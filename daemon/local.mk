@@ -138,6 +138,7 @@ daemon_libdaemon_la_SOURCES = \
 	daemon/server/memory/trim.c \
 	daemon/server/publish/answer.c \
 	daemon/server/publish/commit.c \
+	daemon/server/publish/device.c \
 	daemon/server/publish/fd.c \
 	daemon/server/publish/internal.h \
 	daemon/server/publish/names.c \

@@ -208,6 +208,8 @@ enum fd_kind {
 	FD_OF_STORAGE = 1,  /* the memfd of storage a, generation b */
 	FD_OF_LEASES = 2,   /* one more lease memfd of client number b */
 	FD_OF_PRESSURE = 3, /* trigger a of pressure.h: of no domain */
+	FD_OF_DEVICE = 4,   /* of storage a, generation b: a device's memory, by
+			     * the client's word; its close() may block */
 };
 
 struct msg_fd_key {

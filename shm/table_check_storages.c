@@ -8,19 +8,23 @@
  * with its neighbour only.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/page.h"
+#include "shm/messages.h"
 #include "shm/record.h"
 #include "shm/table_check.h"
 
 #define STORAGE_FLAGS                                                          \
 	(STORAGE_OWN | STORAGE_MUTABLE | STORAGE_CREATED |                     \
 		STORAGE_QUARANTINE | STORAGE_CHANNEL | STORAGE_KEPT |          \
-		STORAGE_REPLICA)
+		STORAGE_REPLICA | STORAGE_DEVICE)
 /* The flags that a channel has too. */
 #define CHANNEL_FLAGS (STORAGE_OWN | STORAGE_MUTABLE | STORAGE_CREATED)
+/* All that a device's has. */
+#define DEVICE_FLAGS (STORAGE_DEVICE | STORAGE_OWN | STORAGE_CREATED)
 
 struct range {
 	uint32_t pool;
@@ -161,7 +165,7 @@ static void check_place(const struct table_storage *s, uint32_t i,
 	if (s->flags & STORAGE_OWN) {
 		if (!has_own_bytes(s))
 			fault_add(faults,
-				"storage %u: it has a memfd of its own, and "
+				"storage %u: it has a descriptor of its own, and "
 				"%llu bytes at %llu of pool %u",
 				i, (unsigned long long)s->alloc_size,
 				(unsigned long long)s->alloc_offset, s->pool);
@@ -186,6 +190,32 @@ static void check_place(const struct table_storage *s, uint32_t i,
 			i, (unsigned long long)r.offset,
 			(unsigned long long)r.end, r.pool);
 	ranges->v[ranges->n++] = r;
+}
+
+static bool has_sound_flags(const struct table_storage *s)
+{
+	if (s->flags & STORAGE_CHANNEL &&
+		(s->flags & CHANNEL_FLAGS) != CHANNEL_FLAGS)
+		return false;
+	if (s->flags & STORAGE_DEVICE && s->flags != DEVICE_FLAGS)
+		return false;
+	return !(s->flags & ~STORAGE_FLAGS);
+}
+
+/* Of a device: with its UUID, and of a size that there can be. */
+static void check_device(
+	const struct table_storage *s, uint32_t i, struct faults *faults)
+{
+	static const uint8_t none[sizeof(s->device)];
+
+	if (!(s->flags & STORAGE_DEVICE))
+		return;
+	if (!memcmp(s->device, none, sizeof(none)))
+		fault_add(faults,
+			"storage %u: it lies on a device without a UUID", i);
+	if (!s->size || s->size > DEVICE_SIZE_MAX)
+		fault_add(faults, "storage %u: %llu bytes of a device", i,
+			(unsigned long long)s->size);
 }
 
 static void check_storage(const struct table *table, uint32_t i,
@@ -218,10 +248,9 @@ static void check_storage(const struct table *table, uint32_t i,
 			i, (unsigned long long)word);
 		return;
 	}
-	if (s.flags & ~STORAGE_FLAGS ||
-		(s.flags & STORAGE_CHANNEL &&
-			(s.flags & CHANNEL_FLAGS) != CHANNEL_FLAGS))
+	if (!has_sound_flags(&s))
 		fault_add(faults, "storage %u: flags %#x", i, s.flags);
+	check_device(&s, i, faults);
 	if (atomic_load_explicit(&s.landed, memory_order_relaxed) > s.size)
 		fault_add(
 			faults, "storage %u: more bytes landed than it has", i);

@@ -16,7 +16,8 @@
 #include "daemon/config/settings.h"
 
 const char config_quota_keys[] =
-	"bytes, storages, names, descriptors, connections, loads, requests";
+	"bytes, storages, names, descriptors, connections, loads, requests, "
+	"device";
 
 static const struct {
 	const char *key;
@@ -38,6 +39,8 @@ static const struct {
 	[QUOTA_LOADS] = {"loads", 256},
 	/* Four of the longest messages. */
 	[QUOTA_REQUESTS] = {"requests", 256u << 20},
+	/* The device's driver refuses what does not fit. */
+	[QUOTA_DEVICE] = {"device", QUOTA_UNSAID},
 };
 
 const char *quota_key(enum quota_kind kind)

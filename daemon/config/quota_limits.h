@@ -8,10 +8,11 @@ enum quota_kind {
 	QUOTA_BYTES,       /* of storages that the user owns */
 	QUOTA_STORAGES,    /* entries of tables */
 	QUOTA_NAMES,       /* that the user published */
-	QUOTA_DESCRIPTORS, /* held for the user: memfds, files of loads */
+	QUOTA_DESCRIPTORS, /* held for the user: of storages, files of loads */
 	QUOTA_CONNECTIONS,
 	QUOTA_LOADS,    /* under way */
 	QUOTA_REQUESTS, /* bytes of messages, in and out, not yet done with */
+	QUOTA_DEVICE,   /* bytes of devices, of storages that the user owns */
 	QUOTA_KINDS
 };
 

@@ -270,9 +270,9 @@ uint64_t keeper_lane_end(
 uint64_t keeper_lane_size(const struct keeper *keeper);
 
 /* keeper/dropper.c: closing what clients can put something into */
-/* Takes a socket, and closes it in another process; always returns -1. Never
- * blocks. If the peer is to see the end at once, the caller shuts the socket
- * down before. */
+/* Takes a descriptor, and closes it in another process; always returns -1. Never
+ * blocks. If the peer of a socket is to see the end at once, the caller shuts
+ * the socket down before. */
 int keeper_drop(struct keeper *keeper, int fd);
 /* Drops what could not be dropped before. If undropped is not empty then, no
  * process could be forked. */
@@ -329,6 +329,7 @@ bool keeper_reserve_give(struct keeper *keeper);
 
 /* keeper/held_fds.c: what the server gave to be held */
 int keeper_store_fd(struct keeper *keeper, struct wire_message *m);
+void keeper_forget_fd(struct keeper *keeper, const struct msg_fd_key *key);
 void keeper_fds_replay(struct keeper *keeper);
 
 /* keeper/fork.c: children */

@@ -106,7 +106,7 @@ static int take_message(struct keeper *keeper, struct wire_message *m)
 	case D_STORE_FD:
 		return keeper_store_fd(keeper, m);
 	case D_DROP_FD:
-		fd_store_drop(&keeper->fd_store, (struct msg_fd_key *)m->body);
+		keeper_forget_fd(keeper, (struct msg_fd_key *)m->body);
 		return 0;
 	case D_CLIENT_DOMAIN:
 		return keeper_client_move(keeper, (struct msg_client *)m->body);

@@ -135,17 +135,22 @@ int fd_store_get(const struct fd_store *store, const struct msg_fd_key *key)
 	return store->n ? (int)*find(store, key) - 1 : -1;
 }
 
-void fd_store_drop(struct fd_store *store, const struct msg_fd_key *key)
+int fd_store_take(struct fd_store *store, const struct msg_fd_key *key)
 {
 	uint32_t *p = store->n ? find(store, key) : NULL;
 	const struct stored_fd *stored;
 
 	if (!p || !*p)
-		return;
+		return -1;
 	stored = &store->records[*p - 1];
 	*p = stored->next;
 	store->n--;
-	fd_close(stored->fd);
+	return stored->fd;
+}
+
+void fd_store_drop(struct fd_store *store, const struct msg_fd_key *key)
+{
+	fd_close(fd_store_take(store, key));
 }
 
 void fd_store_each(struct fd_store *store,

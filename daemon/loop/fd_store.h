@@ -36,6 +36,9 @@ int fd_store_make_room(struct fd_store *store, int fd);
 int fd_store_put(struct fd_store *store, const struct msg_fd_key *key, int fd);
 /* Borrowed; -1: there is none. */
 int fd_store_get(const struct fd_store *store, const struct msg_fd_key *key);
+/* The caller closes it; -1: there is none. */
+int fd_store_take(struct fd_store *store, const struct msg_fd_key *key);
+/* The same, and closes it. */
 void fd_store_drop(struct fd_store *store, const struct msg_fd_key *key);
 /* fn may drop the one that it is called for, and no other. */
 void fd_store_each(struct fd_store *store,

@@ -62,7 +62,8 @@ bool quota_fits(const struct account *account, enum quota_kind kind, uint64_t n)
 
 static bool in_bytes(enum quota_kind kind)
 {
-	return kind == QUOTA_BYTES || kind == QUOTA_REQUESTS;
+	return kind == QUOTA_BYTES || kind == QUOTA_REQUESTS ||
+	       kind == QUOTA_DEVICE;
 }
 
 static void print(char *text, size_t size, enum quota_kind kind, uint64_t n)
@@ -71,6 +72,13 @@ static void print(char *text, size_t size, enum quota_kind kind, uint64_t n)
 		snprintf(text, size, "%.1f MiB", (double)n / 1048576);
 	else
 		snprintf(text, size, "%" PRIu64, n);
+}
+
+static const char *name_of(enum quota_kind kind)
+{
+	if (kind == QUOTA_DEVICE)
+		return "device memory";
+	return kind == QUOTA_BYTES ? "memory" : quota_key(kind);
 }
 
 static int exceeded(
@@ -84,9 +92,7 @@ static int exceeded(
 	return tarn_fail(EDQUOT,
 		"uid %u has %s and wants %s more, but its quota of %s is %s "
 		"(%s under [quota] in tarnd.conf)",
-		account->uid, has, more,
-		kind == QUOTA_BYTES ? "memory" : quota_key(kind), limit,
-		quota_key(kind));
+		account->uid, has, more, name_of(kind), limit, quota_key(kind));
 }
 
 int quota_check(const struct account *account, enum quota_kind kind, uint64_t n)
@@ -132,6 +138,7 @@ static void count(struct domain *domain, uint32_t index, uint64_t sign)
 		return;
 	user->account.used[QUOTA_STORAGES] += sign;
 	user->account.used[QUOTA_BYTES] += sign * storage_memory(entry);
+	user->account.used[QUOTA_DEVICE] += sign * storage_device_memory(entry);
 	if (entry->flags & STORAGE_OWN)
 		user->account.used[QUOTA_DESCRIPTORS] += sign;
 }

@@ -111,6 +111,7 @@ static void add_storages(
 			continue;
 		held->used[QUOTA_STORAGES]++;
 		held->used[QUOTA_BYTES] += storage_memory(e);
+		held->used[QUOTA_DEVICE] += storage_device_memory(e);
 		held->used[QUOTA_DESCRIPTORS] += !!(e->flags & STORAGE_OWN);
 	}
 	held->used[QUOTA_NAMES] += name_accounts_get(&pool->names, uid);

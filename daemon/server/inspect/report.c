@@ -64,6 +64,8 @@ static void count_domain(
 	d->names += count_names(domain);
 	d->used += used_by(domain);
 	d->own_memory += domain->storages.counts.own.memory;
+	d->device_memory += domain->storages.counts.device;
+	d->device_storages += domain->storages.counts.n_device;
 	d->storages += storage_count_all(domain);
 	d->evictions += domain->storages.counts.n_evicted;
 	d->evicted_bytes += domain->storages.counts.bytes_evicted;
@@ -160,6 +162,7 @@ static struct tarn_report_pool describe_pool(const struct domain *domain)
 		.names = count_names(domain),
 		.storages = storage_count_all(domain),
 		.own_memory = domain->storages.counts.own.memory,
+		.device_memory = domain->storages.counts.device,
 		.evictions = domain->storages.counts.n_evicted,
 		.evicted_bytes = domain->storages.counts.bytes_evicted,
 		.clients = count_clients(domain),

@@ -80,6 +80,11 @@ static int check_storage(const struct load *load)
 		return tarn_fail(EINVAL,
 			"copy: the tensor is mutable: a replica would not "
 			"change with it");
+	if (e->flags & STORAGE_DEVICE)
+		return tarn_fail(ENOTSUP,
+			"copy: the tensor lies in memory of a device, which "
+			"the daemon does not read; copy it to the host and "
+			"publish that");
 	if (domain->storages.infos[index].in_old_segment)
 		return tarn_fail(ENOTSUP,
 			"copy: the tensor lies in memory of before the "

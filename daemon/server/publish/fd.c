@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -130,12 +131,18 @@ static int copy_from_fd(struct publish *p, struct source *s)
 struct table_storage publish_own_entry(
 	const struct publish *p, const struct source *s)
 {
-	return (struct table_storage) {
+	struct table_storage entry = {
 		.pool = TABLE_POOL_OWN,
 		.owner = p->uid,
 		.size = s->size,
 		.flags = STORAGE_CREATED | STORAGE_OWN,
 	};
+
+	if (s->kind == SOURCE_DEVICE) {
+		entry.flags |= STORAGE_DEVICE;
+		memcpy(entry.device, s->device, sizeof(entry.device));
+	}
+	return entry;
 }
 
 /* 1: there is; 0: wait. The quota is checked once more: others of its user may
@@ -195,7 +202,8 @@ static bool is_adoptable(const struct source *s)
 
 bool publish_is_own(const struct publish *p, const struct source *s)
 {
-	if (s->kind == SOURCE_MUTABLE || s->kind == SOURCE_CHANNEL)
+	if (s->kind == SOURCE_MUTABLE || s->kind == SOURCE_CHANNEL ||
+		s->kind == SOURCE_DEVICE)
 		return true;
 	return s->kind == SOURCE_ADOPT && s->size >= ADOPT_MIN &&
 	       own_has_room(p->domain->server) && is_adoptable(s);

@@ -12,10 +12,11 @@ struct source {
 	enum source_kind kind;
 	uint64_t size;
 	const unsigned char *bytes; /* SOURCE_BYTES: in the message */
-	int fd;                     /* of the memfd, -1: none */
+	int fd;                     /* that came with it, -1: none */
+	uint8_t device[16];         /* SOURCE_DEVICE: its UUID */
 	bool made;    /* it has an entry in the table, FILLING, that is ours */
 	bool awaited; /* it has none yet, and counts as awaited */
-	bool awaited_own; /* in a memfd of its own */
+	bool awaited_own; /* behind a descriptor of its own */
 	bool ready;       /* and its bytes are there */
 	uint32_t index;
 	uint64_t generation;
@@ -71,10 +72,19 @@ void publish_add_awaited(const struct publish *publish, uint64_t *sum);
 /* publish/fd.c: those that come as a memfd. 1: its bytes are where they
  * will stay; 0: wait; or an error. */
 int publish_from_fd(struct publish *publish, struct source *source);
-/* As far as can be known yet: it stays in its memfd, with such an entry. */
+/* As far as can be known yet: it stays behind its descriptor, with such an
+ * entry. */
 bool publish_is_own(const struct publish *publish, const struct source *source);
 struct table_storage publish_own_entry(
 	const struct publish *publish, const struct source *source);
+
+/* publish/device.c: those in memory of a device */
+/* Its size and its descriptor; what the message says of it besides. */
+int publish_check_device(const struct source *source, uint32_t i);
+int publish_read_device(
+	struct source *source, const struct msg_device *message, uint32_t i);
+/* As publish_from_fd. */
+int publish_from_device(struct publish *publish, struct source *source);
 
 /* publish/parse.c: all that can be wrong with the message. Takes the
  * descriptors out of it. */

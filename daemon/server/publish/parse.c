@@ -109,6 +109,9 @@ static int parse_source(struct publish *p, const struct msg_source *m,
 	case SOURCE_CHANNEL:
 		s->fd = wire_take_fd(&p->message, (*n_fds)++);
 		return check_fd(s, i);
+	case SOURCE_DEVICE:
+		s->fd = wire_take_fd(&p->message, (*n_fds)++);
+		return publish_check_device(s, i);
 	default:
 		return tarn_fail(
 			EINVAL, "publish: source %u is of kind %u", i, m->kind);
@@ -135,17 +138,30 @@ static int parse_sources(
 	return r;
 }
 
+/* Of its kind; 0, where that has none. */
+static uint64_t bytes_of(const struct source *s)
+{
+	if (s->kind == SOURCE_DEVICE)
+		return sizeof(struct msg_device);
+	return s->kind == SOURCE_BYTES ? s->size : 0;
+}
+
 static int parse_bytes(struct publish *p, struct cursor *c)
 {
 	for (uint32_t i = 0; i < p->n_sources; i++) {
 		struct source *s = &p->sources[i];
+		const void *bytes = take(c, bytes_of(s));
+		int r = 0;
 
-		if (s->kind != SOURCE_BYTES)
-			continue;
-		s->bytes = take(c, s->size);
-		if (!s->bytes)
+		if (!bytes)
 			return tarn_fail(EPROTO,
 				"publish: the message ends in source %u", i);
+		if (s->kind == SOURCE_BYTES)
+			s->bytes = bytes;
+		if (s->kind == SOURCE_DEVICE)
+			r = publish_read_device(s, bytes, i);
+		if (r < 0)
+			return r;
 	}
 	if (c->at != c->end)
 		return tarn_fail(EPROTO, "publish: %zu bytes are left over",

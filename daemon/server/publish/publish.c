@@ -194,6 +194,8 @@ static int make_ready(struct publish *p, struct source *s)
 		return s->ready;
 	if (s->kind == SOURCE_BYTES)
 		r = from_bytes(p, s);
+	else if (s->kind == SOURCE_DEVICE)
+		r = publish_from_device(p, s);
 	else if (s->kind != SOURCE_EXISTING)
 		r = publish_from_fd(p, s);
 	s->ready = r == 1;

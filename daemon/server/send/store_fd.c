@@ -7,11 +7,28 @@
  * the keeper, and only then written into a table, is there for every server
  * that reads that table; one that was sent and written nowhere is found after
  * the next start, and forgotten.
+ *
+ * Closing a descriptor of a device may call its driver, or whatever a client has
+ * sent in its place: a closer does that (loop/closer.h), and in the keeper the
+ * dropper. All others are memfds and pipes, which close at once.
  */
 #include "daemon/server/server.h"
 
 #include "base/fail.h"
 #include "base/fd.h"
+
+void server_close_fd(
+	struct server *server, const struct msg_fd_key *key, int fd)
+{
+	const struct domain *domain = NULL;
+
+	if (key->kind == FD_OF_DEVICE)
+		domain = domain_find(server, key->domain);
+	if (domain)
+		closer_close(domain->closer, fd);
+	else
+		fd_close(fd);
+}
 
 int server_store_fd(struct server *server, const struct msg_fd_key *key, int fd)
 {
@@ -19,13 +36,16 @@ int server_store_fd(struct server *server, const struct msg_fd_key *key, int fd)
 		server, D_STORE_FD, key, sizeof(*key), &fd, 1);
 
 	if (r < 0) {
-		fd_close(fd);
+		server_close_fd(server, key, fd);
 		return r;
 	}
-	r = fd_store_put(&server->fd_store, key, fd);
-	if (r < 0)
+	r = fd_store_make_room(&server->fd_store, fd);
+	if (r < 0) {
+		server_close_fd(server, key, fd);
 		server_drop_fd(server, key);
-	return r;
+		return r;
+	}
+	return fd_store_put(&server->fd_store, key, fd);
 }
 
 int server_stored_fd(const struct server *server, const struct msg_fd_key *key)
@@ -35,7 +55,7 @@ int server_stored_fd(const struct server *server, const struct msg_fd_key *key)
 
 void server_drop_fd(struct server *server, const struct msg_fd_key *key)
 {
-	fd_store_drop(&server->fd_store, key);
+	server_close_fd(server, key, fd_store_take(&server->fd_store, key));
 	server_send_keeper(server, D_DROP_FD, key, sizeof(*key), NULL, 0);
 }
 

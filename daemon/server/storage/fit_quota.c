@@ -146,12 +146,17 @@ int storage_fit_awaited(
 	return storage_fit_quota(user, all, wait);
 }
 
+static void add_bytes(uint64_t *sum, uint64_t bytes)
+{
+	if (add_u64(*sum, bytes, sum))
+		*sum = UINT64_MAX;
+}
+
 void storage_add_wanted(const struct table_storage *entry, uint64_t *want)
 {
 	want[QUOTA_STORAGES]++;
-	if (add_u64(want[QUOTA_BYTES], storage_memory(entry),
-		    &want[QUOTA_BYTES]))
-		want[QUOTA_BYTES] = UINT64_MAX;
+	add_bytes(&want[QUOTA_BYTES], storage_memory(entry));
+	add_bytes(&want[QUOTA_DEVICE], storage_device_memory(entry));
 	if (entry->flags & STORAGE_OWN)
 		want[QUOTA_DESCRIPTORS]++;
 }

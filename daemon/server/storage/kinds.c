@@ -44,7 +44,7 @@ static void sum(
 	struct storage_sum *s, const struct table_storage *entry, uint64_t sign)
 {
 	s->n += sign;
-	s->bytes += sign * entry->size;
+	s->bytes += sign * (entry->size - storage_device_memory(entry));
 	s->memory += sign * storage_memory(entry);
 }
 
@@ -58,6 +58,8 @@ static void count(struct domain *domain, uint32_t index, uint64_t sign)
 		sum(&counts->created, entry, sign);
 	if (entry->flags & STORAGE_OWN)
 		sum(&counts->own, entry, sign);
+	counts->device += sign * storage_device_memory(entry);
+	counts->n_device += sign * !!(entry->flags & STORAGE_DEVICE);
 }
 
 static void leave(struct domain *domain, uint32_t index)

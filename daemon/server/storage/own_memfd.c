@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Storages that have a memfd of their own.
+ * Storages that have a descriptor of their own: a memfd, or one that a device's
+ * driver has exported.
  *
  * The descriptor is the storage. The server and the keeper keep it from before
  * the entry can be found by a name until the entry is free; clients of the
- * domain may have a copy of it, and its memory goes back to the system when
- * the last one is closed.
+ * domain may have a copy of it, and its memory goes back to the system, or to
+ * the device, when the last one is closed and no process has it mapped. Of a
+ * device's no process of the daemon does anything but to hold it, send it and
+ * have it closed, by a process that may hang (send/store_fd.c).
  */
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -16,15 +19,20 @@
 #include "daemon/server/server.h"
 #include "shm/segment.h"
 
-static struct msg_fd_key key_of(
-	const struct domain *domain, uint32_t index, uint64_t generation)
+static struct msg_fd_key key_of(const struct domain *domain, uint32_t kind,
+	uint32_t index, uint64_t generation)
 {
 	return (struct msg_fd_key) {
 		.domain = domain->number,
-		.kind = FD_OF_STORAGE,
+		.kind = kind,
 		.a = index,
 		.b = generation,
 	};
+}
+
+static uint32_t kind_of(const struct table_storage *entry)
+{
+	return entry->flags & STORAGE_DEVICE ? FD_OF_DEVICE : FD_OF_STORAGE;
 }
 
 /* Each takes a descriptor here and one in the keeper, which must be able to
@@ -66,16 +74,17 @@ int own_no_room(const struct server *server, uint64_t size)
 int own_add(struct domain *domain, const struct table_storage *entry, int fd,
 	uint32_t *ret_index, uint64_t *ret_generation)
 {
-	struct msg_fd_key key;
+	struct msg_fd_key key = key_of(domain, kind_of(entry), 0, 0);
 	int r;
 
 	r = storage_new(
 		domain, entry, STORAGE_FILLING, ret_index, ret_generation);
 	if (r < 0) {
-		fd_close(fd);
+		server_close_fd(domain->server, &key, fd);
 		return r;
 	}
-	key = key_of(domain, *ret_index, *ret_generation);
+	key.a = *ret_index;
+	key.b = *ret_generation;
 	r = server_store_fd(domain->server, &key, fd);
 	if (r < 0)
 		storage_release(domain, *ret_index);
@@ -84,15 +93,22 @@ int own_add(struct domain *domain, const struct table_storage *entry, int fd,
 
 void own_drop(struct domain *domain, uint32_t index, uint64_t generation)
 {
-	struct msg_fd_key key = key_of(domain, index, generation);
+	struct msg_fd_key key = key_of(domain,
+		kind_of(&domain->table.storages[index]), index, generation);
 
 	server_drop_fd(domain->server, &key);
 }
 
 int own_fd(const struct domain *domain, uint32_t index, uint64_t generation)
 {
-	struct msg_fd_key key = key_of(domain, index, generation);
+	struct msg_fd_key key =
+		key_of(domain, FD_OF_STORAGE, index, generation);
+	int fd = server_stored_fd(domain->server, &key);
 
+	if (fd >= 0)
+		return fd;
+	/* A client may ask for any index: the table is no help yet. */
+	key.kind = FD_OF_DEVICE;
 	return server_stored_fd(domain->server, &key);
 }
 
@@ -140,7 +156,7 @@ int own_send(struct client *client, const struct wire_message *m)
 
 	if (fd < 0)
 		return fd;
-	/* Sealed ones are read-only already. */
+	/* Sealed ones are read-only already, and a device's cannot be. */
 	if (domain->table.storages[want->index].flags & STORAGE_MUTABLE) {
 		r = reopen(client, want, fd, &copy);
 		fd = copy;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Storages with a memfd of their own, and descriptors that outlive the
+/* Storages with a descriptor of their own, and descriptors that outlive the
  * server. */
 #pragma once
 
@@ -13,13 +13,14 @@ struct client;
 struct domain;
 struct server;
 
-/* storage/own_memfd.c: storages with a memfd of their own */
+/* storage/own_memfd.c: storages with a descriptor of their own */
 /* Are there descriptors for one more? */
 bool own_has_room(const struct server *server);
 uint64_t own_memory(const struct server *server); /* of all of them */
 /* The sentence for one more of that size. */
 int own_no_room(const struct server *server, uint64_t size);
-/* An entry that is FILLING, and its descriptor, which is kept. Takes fd. */
+/* An entry that is FILLING, and its descriptor, which is kept. Takes fd, also
+ * when it fails. */
 int own_add(struct domain *domain, const struct table_storage *entry, int fd,
 	uint32_t *ret_index, uint64_t *ret_generation);
 /* It is free now. */
@@ -35,6 +36,9 @@ int server_store_fd(
 	struct server *server, const struct msg_fd_key *key, int fd);
 /* Borrowed; -1: there is none. */
 int server_stored_fd(const struct server *server, const struct msg_fd_key *key);
+/* Closes fd, which was to be kept under that key. Never blocks. */
+void server_close_fd(
+	struct server *server, const struct msg_fd_key *key, int fd);
 void server_drop_fd(struct server *server, const struct msg_fd_key *key);
 /* D_STORED_FD: what the last server had kept. */
 int server_restore_fd(struct server *server, struct wire_message *m);

@@ -42,6 +42,8 @@ struct domain_counts {
 	struct storage_sum kinds[STORAGE_KINDS]; /* KIND_FREE: nothing */
 	struct storage_sum created;              /* of all kinds: by clients */
 	struct storage_sum own; /* of all kinds: not in the pool */
+	uint64_t n_device;      /* of these: in memory of devices */
+	uint64_t device;        /* bytes of that, which count nowhere else */
 	uint64_t n_evicted;     /* since the server began */
 	uint64_t bytes_evicted;
 };

@@ -14,7 +14,7 @@
  *
  * Times are in milliseconds, sizes in bytes, counters count since the server
  * began. Bytes of storages are the bytes of their content; memory is what was
- * allocated for them, in whole pages.
+ * allocated for them, in whole pages. Memory of devices is counted apart.
  */
 #pragma once
 
@@ -74,7 +74,11 @@ struct tarn_report_daemon {
 	/* Settings inherited from the process that started it that could not be
 	 * undone: "nice 10; CPU time 3 s"; "" is usual. See tarnd(8). */
 	char inherited[120];
-	uint64_t reserved[8]; /* 0 */
+	/* Storages in memory of devices, and bytes there: in storages, and in
+	 * none of the other numbers of bytes. */
+	uint64_t device_storages;
+	uint64_t device_memory;
+	uint64_t reserved[6]; /* 0 */
 };
 
 #define TARN_REPORT_NODES 64
@@ -111,7 +115,7 @@ struct tarn_report_pool {
 	 * taken; by the kernel's figures. */
 	uint64_t huge;
 	char pages[8]; /* as in tarnd.conf(5): "auto", "2m" */
-	uint64_t reserved[1]; /* 0 */
+	uint64_t device_memory; /* as the daemon's, of this pool */
 };
 
 /* Where the segments of a pool lie. */
