@@ -103,6 +103,9 @@ static bool is_wanted(const struct wanted *w, const char *name)
 static void add_details(struct entry *e, tarn_store *store,
 	const struct tarn_snapshot_item *item)
 {
+	if (tarn_tensor_device_uuid(item->tensor, e->device) >= 0)
+		e->device_bytes =
+			tarn_storage_size(tarn_tensor_storage(item->tensor));
 	if (tarn_tensor_pages(item->tensor, &e->pages) < 0)
 		e->pages = (struct tarn_tensor_pages) {0};
 	if (tarn_tensor_node(item->tensor, &e->node) < 0)
@@ -276,6 +279,28 @@ static void print_pages(const struct entry *e)
 				 : 100);
 }
 
+#define UUID_TEXT sizeof("GPU-01234567-89ab-cdef-0123-456789abcdef")
+
+/* As nvidia-smi -L prints it. */
+static const char *uuid_text(const uint8_t u[16], char buf[UUID_TEXT])
+{
+	char *at = buf + sprintf(buf, "GPU-");
+
+	for (int i = 0; i < 16; i++)
+		at += sprintf(at, "%s%02x",
+			i >= 4 && i <= 10 && i % 2 == 0 ? "-" : "", u[i]);
+	return buf;
+}
+
+/* "GPU-0123abcd..., 1.00 GiB": its device, and the bytes of its storage. */
+static void print_device(const struct entry *e)
+{
+	char uuid[UUID_TEXT], size[SIZE_TEXT_MAX];
+
+	printf("  %.12s..., %s", uuid_text(e->device, uuid),
+		size_text((double)e->device_bytes, size));
+}
+
 /* "node 0, 1", the nodes of its replicas, too; "several nodes"; or "-". */
 static void print_nodes(const struct entry *e)
 {
@@ -332,7 +357,9 @@ void listing_print(const struct listing *listing, int indent)
 		shape = put_shape(stdout, e);
 		printf("%*s  %*s", shape < w.shape ? w.shape - shape : 0, "",
 			w.bytes, size_of(e, bytes));
-		if (listing->with_details) {
+		if (listing->with_details && e->device_bytes) {
+			print_device(e);
+		} else if (listing->with_details) {
 			print_pages(e);
 			print_nodes(e);
 		}
@@ -385,6 +412,13 @@ static json_t *entry_json(
 		json_put(object, "covered", json_u64(e->pages.covered));
 	}
 	put_nodes(object, e);
+	if (e->device_bytes) {
+		char uuid[UUID_TEXT];
+
+		json_put(object, "device",
+			json_text(uuid_text(e->device, uuid)));
+		json_put(object, "device_bytes", json_u64(e->device_bytes));
+	}
 	if (e->file)
 		json_put(object, "file", json_text(e->file));
 	return object;

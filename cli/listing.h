@@ -25,6 +25,8 @@ struct entry {
 	struct tarn_tensor_pages pages; /* page_size 0: not known */
 	int node;                       /* or TARN_NODE_SEVERAL; NODE_UNKNOWN */
 	uint64_t nodes;                 /* also of its replicas; a bit each */
+	uint8_t device[16];             /* the UUID of its device */
+	uint64_t device_bytes;          /* of its storage there; 0: none */
 	uint64_t shape[];
 };
 

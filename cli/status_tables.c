@@ -75,6 +75,15 @@ static void print_pages(const struct tarn_report_pool *p)
 		size_text((double)p->allocated, size));
 }
 
+static void print_device(const struct tarn_report_pool *p)
+{
+	char size[SIZE_TEXT_MAX];
+
+	if (p->device_memory)
+		printf("%15sdevices: %s of their memory\n", "",
+			size_text((double)p->device_memory, size));
+}
+
 static void print_pools(const struct tarn_report *report)
 {
 	char used[SIZE_TEXT_MAX], taken[SIZE_TEXT_MAX], size[SIZE_TEXT_MAX];
@@ -94,6 +103,7 @@ static void print_pools(const struct tarn_report *report)
 				(double)(p->allocated + p->own_memory), taken),
 			size_text((double)p->size, size));
 		print_pages(p);
+		print_device(p);
 	}
 }
 

@@ -151,6 +151,11 @@ static void print_daemon(const char *socket, const struct tarn_report *report)
 		printf("  upgrades  %" PRIu32 "\n", d->upgrades);
 	print_memory(d->used, d->allocated, d->own_memory, d->budget);
 	print_sums(&d->bytes);
+	if (d->device_storages) {
+		print_bytes("  devices   ", d->device_memory, "");
+		printf(" of their memory, in %" PRIu64 " storages\n",
+			d->device_storages);
+	}
 	printf("  tensors   %" PRIu64 " names, %" PRIu64 " storages", d->names,
 		d->storages);
 	print_channels(report);

@@ -23,6 +23,7 @@
 #include "base/fail.h"
 #include "base/page.h"
 #include "lib/store/cow.h"
+#include "lib/store/device_storage.h"
 #include "lib/store/own_map.h"
 #include "lib/store/store.h"
 #include "lib/tensor/tensor.h"
@@ -141,6 +142,8 @@ static int map_shared(const struct shared_storage *shared,
 	struct table_storage entry;
 	int r;
 
+	if (device_storage_of(storage))
+		return -ENOTSUP;
 	if (!shared->own)
 		return pool_map_cow(&store->pools, shared->pool, shared->base,
 			storage->size, map, ret);

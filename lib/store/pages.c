@@ -35,7 +35,8 @@ int tarn_tensor_pages(const tarn_tensor *tensor, struct tarn_tensor_pages *ret)
 
 	if (!storage_by_address(tensor->storage))
 		return tarn_fail(ENOTSUP,
-			"pages: the tensor is in a file; load it first");
+			"pages: the tensor is in a file or on a device; load "
+			"or copy it to memory first");
 	tensor_reach(tensor, &at, &pages.bytes);
 	r = pages.bytes ? huge_mapped(at, pages.bytes, &pages.covered) : 0;
 	if (r < 0)

@@ -22,7 +22,8 @@ int tarn_store_populate(
 
 	if (!storage_by_address(tensor->storage))
 		return tarn_fail(EINVAL,
-			"populate: the tensor is in a file; load it first");
+			"populate: the tensor is in a file or on a device; load "
+			"or copy it to memory first");
 	if (threads < 0)
 		return tarn_fail(EINVAL, "populate: %d threads", threads);
 	tensor_reach(tensor, &data, &size);

@@ -232,12 +232,18 @@ static int replicate(struct replicating *r, const struct name *names, size_t n)
 
 	e = store_storage(r->store, names[0].d.storage, names[0].d.generation,
 		&entry, &storage);
-	if (e >= 0 && entry.flags & STORAGE_MUTABLE && r->below)
+	if (e >= 0 && entry.flags & (STORAGE_MUTABLE | STORAGE_DEVICE) &&
+		r->below)
 		return 0;
 	if (e >= 0 && entry.flags & STORAGE_MUTABLE)
 		return tarn_fail(EINVAL,
 			"'%.200s' is mutable: it cannot have copies on several "
 			"nodes, or move while others write it",
+			names[0].text);
+	if (e >= 0 && entry.flags & STORAGE_DEVICE)
+		return tarn_fail(ENOTSUP,
+			"'%.200s' lies in memory of a device, which has no "
+			"node; copy it to the host and publish that",
 			names[0].text);
 	if (e >= 0 && !lies_there(storage, r->node))
 		e = copy(r, names, n, entry.base);
