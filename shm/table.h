@@ -249,6 +249,12 @@ static inline uint64_t storage_device_memory(const struct table_storage *entry)
 	return entry->flags & STORAGE_DEVICE ? entry->size : 0;
 }
 
+/* Its bytes in memory of the host. */
+static inline uint64_t storage_host_bytes(const struct table_storage *entry)
+{
+	return entry->flags & STORAGE_DEVICE ? 0 : entry->size;
+}
+
 /* A request that was done, and the storage that its answer names, if any. */
 struct completed {
 	uint64_t client; /* the number of its connection, which is never 0 */

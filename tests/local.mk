@@ -31,6 +31,8 @@ tests_libkit_la_SOURCES = \
 	tests/kit/copy_read.h \
 	tests/kit/daemon_helper.c \
 	tests/kit/daemon_helper.h \
+	tests/kit/device.c \
+	tests/kit/device.h \
 	tests/kit/enemy.c \
 	tests/kit/enemy.h \
 	tests/kit/fail.c \

@@ -1,6 +1,7 @@
 STORE_TESTS = \
 	tests/store/autostart \
 	tests/store/descriptor \
+	tests/store/device \
 	tests/store/fake \
 	tests/store/open_files \
 	tests/store/flooded \
@@ -55,6 +56,7 @@ check_PROGRAMS += $(STORE_TESTS)
 dist_check_SCRIPTS += $(STORE_SCRIPT_TESTS)
 TESTS += $(STORE_TESTS) $(STORE_SCRIPT_TESTS)
 VALGRIND_EXCEPT += \
+	tests/store/device \
 	tests/store/fork \
 	tests/store/fork_calls \
 	tests/store/fork_pins \

@@ -104,6 +104,11 @@ static void check_holders(struct check *check, uint32_t i)
 		fault_add(check->faults,
 			"storage %u: it is being filled, by nobody", i);
 	}
+	if (entry->flags & STORAGE_OWN && state != STORAGE_FREE &&
+		own_fd(check->domain, i,
+			storage_word_generation(word_of(check, i))) < 0)
+		fault_add(check->faults,
+			"storage %u: its descriptor is not kept", i);
 	if (info->filling && info->filling->bytes.index != i)
 		fault_add(check->faults,
 			"storage %u: its load fills storage %u", i,
@@ -157,7 +162,7 @@ static void check_kind(struct check *check, enum storage_kind kind)
 	for (uint32_t i = 0; i < check->n; i++)
 		if (check->domain->storages.infos[i].kind == kind) {
 			n++;
-			bytes += entry_of(check, i)->size;
+			bytes += storage_host_bytes(entry_of(check, i));
 		}
 	for (uint32_t i = storage_first(check->domain, kind);
 		i != UINT32_MAX && listed <= check->n;
@@ -171,6 +176,28 @@ static void check_kind(struct check *check, enum storage_kind kind)
 			(unsigned long long)bytes, (unsigned long long)listed,
 			(unsigned long long)sum->n,
 			(unsigned long long)sum->bytes);
+}
+
+static void check_devices(struct check *check)
+{
+	const struct domain_counts *counts = &check->domain->storages.counts;
+	uint64_t n = 0, bytes = 0;
+
+	for (uint32_t i = 0; i < check->n; i++) {
+		const struct table_storage *entry = entry_of(check, i);
+
+		if (check->domain->storages.infos[i].kind == KIND_FREE)
+			continue;
+		n += !!(entry->flags & STORAGE_DEVICE);
+		bytes += storage_device_memory(entry);
+	}
+	if (n != counts->n_device || bytes != counts->device)
+		fault_add(check->faults,
+			"%llu storages have %llu bytes of devices, the server "
+			"counts %llu of %llu",
+			(unsigned long long)n, (unsigned long long)bytes,
+			(unsigned long long)counts->n_device,
+			(unsigned long long)counts->device);
 }
 
 /* No byte is lost: what is taken from the pool is what storages have. */
@@ -287,6 +314,7 @@ static int check_books(struct domain *domain, struct faults *faults)
 		check_holders(&check, i);
 	for (int kind = KIND_FREE + 1; kind < STORAGE_KINDS; kind++)
 		check_kind(&check, (enum storage_kind)kind);
+	check_devices(&check);
 	check_memory(&check);
 	check_cache(&check);
 	check_channels(&check);

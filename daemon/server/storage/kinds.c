@@ -44,7 +44,7 @@ static void sum(
 	struct storage_sum *s, const struct table_storage *entry, uint64_t sign)
 {
 	s->n += sign;
-	s->bytes += sign * (entry->size - storage_device_memory(entry));
+	s->bytes += sign * storage_host_bytes(entry);
 	s->memory += sign * storage_memory(entry);
 }
 
