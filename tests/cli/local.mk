@@ -1,6 +1,7 @@
 CLI_TESTS = \
 	tests/cli/channel \
 	tests/cli/channel_watch \
+	tests/cli/device \
 	tests/cli/doctor \
 	tests/cli/gauge \
 	tests/cli/progress \

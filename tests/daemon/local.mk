@@ -10,6 +10,8 @@ DAEMON_TESTS = \
 	tests/daemon/daemon_pressure \
 	tests/daemon/deadline \
 	tests/daemon/descriptors \
+	tests/daemon/device_dies \
+	tests/daemon/device_hostile \
 	tests/daemon/listener \
 	tests/daemon/listener_swap \
 	tests/daemon/drain \
@@ -122,6 +124,8 @@ check_PROGRAMS += \
 dist_check_SCRIPTS += $(DAEMON_SCRIPT_TESTS)
 TESTS += $(DAEMON_TESTS) $(DAEMON_SCRIPT_TESTS)
 VALGRIND_EXCEPT += \
+	tests/daemon/device_dies \
+	tests/daemon/device_hostile \
 	tests/daemon/admission \
 	tests/daemon/cgroup \
 	tests/daemon/clients \

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/fd.h"
+#include "tests/kit/device.h"
 #include "tests/kit/must.h"
 #include "tests/kit/publish_msg.h"
 #include "tests/kit/quota.h"
@@ -96,6 +97,32 @@ static void bytes(void)
 	is_int(0, r, "twenty files one after the other are within the quota %s",
 		r < 0 ? tarn_error_message() : "");
 	kit_quota_end("bytes");
+}
+
+static int publish_device(const char *name, int64_t size)
+{
+	tarn_tensor *t = kit_device_empty(size);
+	int r = tarn_store_publish_one(kit_quota_store, name, t, NULL, NULL);
+
+	tarn_tensor_unref(t);
+	return r;
+}
+
+/* It counts for nothing else: not for bytes. */
+static void device(void)
+{
+	kit_device_begin();
+	kit_quota_begin("device = 1M\nbytes = 100K");
+	is_int(0, publish_device("a", 700000),
+		"700 kB of a device are within the quota");
+	refused(publish_device("b", 700000), "has 0.7 MiB", "device");
+	restart_server();
+	refused(publish_device("b", 700000), "has 0.7 MiB", "device");
+	must(tarn_store_remove(kit_quota_store, "a"));
+	is_int(0, publish_device("b", 700000),
+		"what is removed makes room on the device");
+	must(tarn_store_remove(kit_quota_store, "b"));
+	kit_quota_end("device");
 }
 
 /* Publishes n names onto one file: the error, or 0. */
@@ -320,11 +347,12 @@ int main(void)
 {
 	storages();
 	bytes();
+	device();
 	names();
 	let_go();
 	under_way("loads = 3", "loads", 3);
 	under_way("descriptors = 5", "descriptors", 5);
 	connections();
 	requests();
-	return done(61);
+	return done(70);
 }
