@@ -88,6 +88,7 @@ DAEMON_TESTS = \
 	tests/daemon/restart_storm \
 	tests/daemon/reclaim \
 	tests/daemon/security_channel \
+	tests/daemon/security_device \
 	tests/daemon/security_mutable \
 	tests/daemon/security_uids \
 	tests/daemon/segment_numbers \
@@ -190,6 +191,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/restart_storm \
 	tests/daemon/reclaim \
 	tests/daemon/security_channel \
+	tests/daemon/security_device \
 	tests/daemon/security_mutable \
 	tests/daemon/security_uids \
 	tests/daemon/segment_numbers \

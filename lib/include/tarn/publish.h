@@ -82,6 +82,10 @@ struct tarn_publish_options {
  * is: the daemon copies it. Any thread: two that publish one tensor at once
  * take turns.
  *
+ * A tensor on a device (TARN_STORAGE_DEVICE) is published where it is, whatever
+ * its size: the daemon keeps its whole allocation, which is read-only for the
+ * library from then on. All tensors over it are valid as before.
+ *
  * -EINVAL: a name is given twice, or is invalid, or ttl_ms is negative.
  * -EEXIST: see exclusive. -EBUSY: a name, or one that would be removed, is an
  * open channel's; or too many publications are under way: more than one
@@ -90,7 +94,8 @@ struct tarn_publish_options {
  * end, and signals do not interrupt that. Nothing was published; try again.
  * -E2BIG: more than 500,000 names, or more than 64 storages that are not
  * copied. -EPERM: this user may not write the pool. -ENOSPC: the daemon's
- * budget. -ENOMEM: there is no memory for the copies. -ECONNRESET: the daemon
+ * budget. -ENOMEM: there is no memory for the copies. -ENOTSUP: the
+ * daemon is too old to keep memory of a device, or the driver cannot export it. -ECONNRESET: the daemon
  * is gone, or died while it processed this. -ETIMEDOUT: it hangs.
  *
  * If the daemon's server dies meanwhile, and another takes its place, the

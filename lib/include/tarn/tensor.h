@@ -89,7 +89,8 @@ TARN_PUBLIC uint64_t tarn_storage_size(const tarn_storage *storage)
 /* May elements be written? */
 TARN_PUBLIC bool tarn_storage_writable(const tarn_storage *storage)
 	TARN_NONNULL(1);
-/* The address of the first byte; NULL for a file storage. */
+/* The address of the first byte; NULL for a file storage, and for one on a
+ * device. */
 TARN_PUBLIC void *tarn_storage_data(const tarn_storage *storage)
 	TARN_NONNULL(1);
 
