@@ -3,6 +3,7 @@ CHANNEL_TESTS = \
 	tests/channel/broadcast \
 	tests/channel/calls \
 	tests/channel/channel \
+	tests/channel/device \
 	tests/channel/fd \
 	tests/channel/fork \
 	tests/channel/handles \

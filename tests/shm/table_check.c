@@ -325,9 +325,17 @@ static void test_memory(void)
 			FIELD(s[1].word),
 			storage_word(
 				1ull << TABLE_GENERATION_BITS, STORAGE_LIVE)},
-		{"flags of no meaning", "flags 0x80", FIELD(s[1].flags), 128},
-		{"a memfd of its own inside the pool", "memfd of its own",
-			FIELD(s[1].flags), STORAGE_OWN},
+		{"flags of no meaning", "flags 0x100", FIELD(s[1].flags), 256},
+		{"a descriptor of its own inside the pool",
+			"descriptor of its own", FIELD(s[1].flags),
+			STORAGE_OWN},
+		{"a device's without a descriptor", "flags 0x80",
+			FIELD(s[1].flags), STORAGE_DEVICE},
+		{"a device's that is mutable", "flags 0x87", FIELD(s[1].flags),
+			STORAGE_DEVICE | STORAGE_OWN | STORAGE_MUTABLE |
+				STORAGE_CREATED},
+		{"a device without a UUID", "without a UUID", FIELD(s[1].flags),
+			STORAGE_DEVICE | STORAGE_OWN | STORAGE_CREATED},
 		{"more landed than there is", "landed", FIELD(s[0].landed),
 			1ull << 40},
 	};
@@ -397,5 +405,5 @@ int main(void)
 	table_writer_free(writer);
 	table_unmap(&rw);
 	table_unmap(&ro);
-	return done(72);
+	return done(75);
 }
