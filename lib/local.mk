@@ -26,6 +26,7 @@ lib_libconvert_la_SOURCES = \
 	lib/move/simd_avx2.c \
 	lib/number/convert_avx2.c \
 	lib/number/convert_c.c \
+	lib/number/convert_element.h \
 	lib/number/convert_kernels.h \
 	$(NULL)
 lib_libconvert_la_CFLAGS = $(AM_CFLAGS) $(TARN_VECTOR_CFLAGS)
