@@ -11,12 +11,14 @@
 #	io/      the engines that move bytes between files and memory
 #	copy/    the verb: copy operations, one executor for each pair of media; streams
 #	save/    tensors become a file, whole or not at all
-#	cuda/    GPUs that read this process's memory: devices, registrations
+#	cuda/    GPUs that read this process's memory: devices, registrations;
+#		and moves by a device
 #	store/   the client of a daemon
 #	channel/ tensors handed from process to process, through slots
 #	dlpack/  tensors handed from library to library, by DLPack
 #
-# Each uses those above it, but for io and cuda, which use none of them.
+# Each uses those above it, but for io, which uses none of them, and cuda, which
+# uses those down to move.
 
 # The loops over elements, with flags of their own.
 noinst_LTLIBRARIES += lib/libconvert.la
@@ -337,18 +339,52 @@ lib_libcore_la_SOURCES += lib/io/io_uring.c
 else
 lib_libcore_la_SOURCES += lib/io/io_uring_none.c
 endif
+EXTRA_DIST += lib/cuda/embed.sh lib/cuda/kernels.cu
 if HAVE_CUDA
 lib_libcore_la_SOURCES += \
+	lib/cuda/boxes.c \
 	lib/cuda/cuda.c \
 	lib/cuda/device.c \
 	lib/cuda/device.h \
 	lib/cuda/driver.c \
 	lib/cuda/driver.h \
+	lib/cuda/element.h \
+	lib/cuda/kernel.c \
+	lib/cuda/kernel.h \
+	lib/cuda/kernels.h \
+	lib/cuda/move.c \
+	lib/cuda/move.h \
+	lib/cuda/move_loops.h \
 	lib/cuda/ranges.c \
 	lib/cuda/ranges.h \
+	lib/cuda/steps.c \
 	$(NULL)
 else
 lib_libcore_la_SOURCES += lib/cuda/cuda_none.c
+endif
+
+# The kernels: code for the devices that are named, and for newer ones text that
+# their driver compiles. Products are not fused with sums, as on the host.
+KERNELS = lib/cuda/kernels.fatbin
+if HAVE_NVCC
+nodist_lib_libcore_la_SOURCES = lib/cuda/kernel_image.c
+CLEANFILES += $(KERNELS) lib/cuda/kernel_image.c
+$(KERNELS): lib/cuda/kernels.cu lib/cuda/kernels.h lib/cuda/element.h \
+		lib/number/convert_element.h
+	$(AM_V_GEN)$(MKDIR_P) lib/cuda && \
+	$(NVCC) -fatbin -std=c++17 -O3 -fmad=false -Xfatbin --compress-all \
+		-gencode arch=compute_80,code=sm_80 \
+		-gencode arch=compute_90,code=sm_90 \
+		-gencode arch=compute_75,code=compute_75 \
+		-I$(top_srcdir)/lib/include -I$(top_srcdir) \
+		-o $@.new $(top_srcdir)/lib/cuda/kernels.cu && mv $@.new $@
+lib/cuda/kernel_image.c: $(KERNELS) lib/cuda/embed.sh
+	$(AM_V_GEN)$(SHELL) $(top_srcdir)/lib/cuda/embed.sh $(KERNELS) >$@.new && \
+	mv $@.new $@
+else
+if HAVE_CUDA
+lib_libcore_la_SOURCES += lib/cuda/kernel_none.c
+endif
 endif
 lib_libcore_la_CPPFLAGS = \
 	$(AM_CPPFLAGS) \

@@ -156,6 +156,7 @@ for tarn_folder in $tarn_folders; do
 #endif
 ]])],
 		[tarn_have_cuda=yes
+		tarn_cuda_bin=$tarn_folder/bin
 		CUDA_CFLAGS=$tarn_flags])
 	CPPFLAGS=$tarn_save_CPPFLAGS
 	AC_MSG_RESULT([$tarn_have_cuda])
@@ -168,6 +169,34 @@ AS_IF([test "x$tarn_have_cuda" = xyes], [tarn_summary_cuda=yes],
 cuda.h of CUDA 12.0 or newer in$tarn_folders; name the CUDA Toolkit's folder])])
 AC_SUBST([CUDA_CFLAGS])
 AM_CONDITIONAL([HAVE_CUDA], [test "x$tarn_have_cuda" = xyes])
+TARN_NVCC
+])
+
+# TARN_NVCC
+# ---------
+# The compiler for devices: of the toolkit whose header was found, or in PATH. It
+# must compile a kernel, since it refuses host compilers that it does not know.
+AC_DEFUN([TARN_NVCC], [
+AC_ARG_VAR([NVCC], [the compiler of the CUDA Toolkit, for kernels; no: none])
+AS_IF([test "x$tarn_have_cuda" != xyes], [NVCC=no])
+AC_PATH_PROG([NVCC], [nvcc], [no], [$tarn_cuda_bin$PATH_SEPARATOR$PATH])
+AS_IF([test "x$NVCC" != xno], [
+	AC_MSG_CHECKING([whether $NVCC compiles kernels])
+	echo 'extern "C" __global__ void k(const __grid_constant__ int n) {}' \
+		>conftest.cu
+	AS_IF([$NVCC -fatbin -std=c++17 -gencode arch=compute_80,code=sm_80 \
+		-gencode arch=compute_90,code=sm_90 \
+		-gencode arch=compute_75,code=compute_75 \
+		-o conftest.fatbin conftest.cu >&AS_MESSAGE_LOG_FD 2>&1],
+		[tarn_nvcc=yes], [tarn_nvcc=no
+		NVCC=no])
+	rm -f conftest.cu conftest.fatbin
+	AC_MSG_RESULT([$tarn_nvcc])])
+AS_IF([test "x$NVCC" != xno], [tarn_summary_kernels=yes],
+	[test "x$tarn_have_cuda" != xyes],
+		[tarn_summary_kernels="no (there is no support for GPUs)"],
+	[tarn_summary_kernels="no (install nvcc of CUDA 12.0 or newer: NVCC=FILE)"])
+AM_CONDITIONAL([HAVE_NVCC], [test "x$NVCC" != xno])
 ])
 
 # TARN_ARCHIVE(PKG-VARIABLE, NAME, FUNCTION, DEBIAN-PACKAGE, FLAGS)
@@ -333,6 +362,7 @@ tarn $PACKAGE_VERSION is configured:
   io_uring engine (else threads) ... $tarn_summary_uring
   NUMA placement by libnuma ........ $tarn_summary_numa
   GPUs by the driver of CUDA ....... $tarn_summary_cuda
+  kernels for GPUs, by nvcc ........ $tarn_summary_kernels
   python and numpy for the tests ... $tarn_summary_numpy
   Python module .................... $tarn_summary_python
   units for systemd ................ $tarn_summary_systemd

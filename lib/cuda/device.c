@@ -13,6 +13,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "lib/cuda/kernel.h"
 
 /* ---- listing ------------------------------------------------------------- */
 
@@ -221,8 +222,10 @@ void cuda_device_drop(
 {
 	/* A device that was lost, or a driver that has ended, has nothing to
 	 * give back. */
-	if (!--device->uses)
-		driver->context_release(device->handle);
+	if (--device->uses)
+		return;
+	cuda_kernel_unload(driver, device);
+	driver->context_release(device->handle);
 }
 
 int cuda_device_enter(

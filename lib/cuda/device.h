@@ -11,6 +11,8 @@ struct cuda_device {
 	CUdevice handle;
 	CUcontext context; /* its primary one, while uses is not 0 */
 	unsigned uses;
+	/* Of kernel.c, which has a lock for it; NULL: not loaded. */
+	struct cuda_kernel_module *module;
 };
 
 struct cuda_devices {

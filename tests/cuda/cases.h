@@ -37,6 +37,8 @@ void case_set(const char *name, const char *value);
 
 /* The stand-in's counts: calls, registrations, bytes; 0 if it is not loaded. */
 uint64_t count_calls(void);
+/* Calls of one function, as fakecuda.h names it: "COPY_2D". */
+uint64_t count_of(const char *name);
 uint64_t count_registrations(void);
 uint64_t count_bytes(void);
 bool driver_is_loaded(void);

@@ -16,7 +16,17 @@ tests_cuda_ways_SOURCES = \
 	tests/cuda/ways.c \
 	$(NULL)
 if HAVE_CUDA
-CUDA_TESTS += tests/cuda/stand_in
+CUDA_TESTS += tests/cuda/stand_in tests/cuda/move
+tests_cuda_move_SOURCES = \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	tests/cuda/device_memory.c \
+	tests/cuda/device_memory.h \
+	tests/cuda/move.c \
+	tests/kit/convert_oracle.c \
+	tests/kit/convert_oracle.h \
+	$(NULL)
+tests_cuda_move_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 tests_cuda_stand_in_SOURCES = \
 	tests/cuda/cases.c \
 	tests/cuda/cases.h \
@@ -47,7 +57,11 @@ tests_fakecuda_libcuda_la_SOURCES = \
 	$(NULL)
 tests_fakecuda_libcuda_la_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 # Its functions are for others.
-tests_fakecuda_libcuda_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
+tests_fakecuda_libcuda_la_CFLAGS = \
+	$(AM_CFLAGS) \
+	-ffp-contract=off \
+	-fvisibility=default \
+	$(NULL)
 tests_fakecuda_libcuda_la_LDFLAGS = \
 	$(AM_LDFLAGS) \
 	-version-info 1:0:0 \

@@ -16,7 +16,7 @@
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/fakecuda/standin.h"
 
-#define NAMES 128
+#define NAMES 256
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t change;

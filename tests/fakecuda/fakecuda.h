@@ -54,7 +54,8 @@ struct fakecuda_increment {
 };
 
 /* Asked for by dlsym. Calls of the driver so far; those of one function, by its
- * name above ("COPY_2D"); and what is registered now, in calls and in bytes. */
+ * name above ("COPY_2D"), or launches of a kernel by its own ("tarn_any"); and
+ * what is registered now, in calls and in bytes. */
 uint64_t fakecuda_calls(void);
 uint64_t fakecuda_count(const char *name);
 uint64_t fakecuda_registrations(void);

@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: MIT */
-/* The kernels. One is the stand-in's own, for the test of it. */
+/*
+ * The library's kernels, compiled for the host from the same text; and one of
+ * the stand-in's own, for the test of it.
+ */
 #include "tests/fakecuda/kernels.h"
 
+#include "lib/cuda/kernels.h"
 #include "tests/fakecuda/fakecuda.h"
+
+/* ---- the stand-in's own -------------------------------------------------- */
 
 static int increment_touches(void *params, struct touch ret[TOUCHES_MAX])
 {
@@ -23,10 +29,104 @@ static void increment(const void *params, const struct grid *grid)
 		((unsigned char *)p->at)[i]++;
 }
 
+/* ---- what the library's use ---------------------------------------------- */
+
+static struct touch span(struct cuda_nest *p, int writes, int unit)
+{
+	struct touch t = {
+		.address = writes ? &p->dst : &p->src, .writes = writes};
+	int64_t last = 0;
+
+	for (int i = 0; i < p->n; i++) {
+		const struct cuda_loop *loop = &p->loop[i];
+		int64_t way =
+			(writes ? loop->dst : loop->src) * (loop->extent - 1);
+
+		*(way < 0 ? &t.first : &last) += way;
+	}
+	t.size = (size_t)(last - t.first) + (size_t)unit;
+	return t;
+}
+
+static int nest_touches(struct cuda_nest *p, int kind, int a, int b,
+	struct touch ret[TOUCHES_MAX])
+{
+	int src = p->src_size, dst = p->dst_size;
+
+	if (kind == CUDA_RAW || kind == CUDA_TILE_RAW) {
+		src = dst = a;
+	} else if (kind == CUDA_VECTOR) {
+		src = size_of(a) * vector_of(a, b);
+		dst = size_of(b) * vector_of(a, b);
+	}
+	ret[0] = span(p, 0, src);
+	ret[1] = span(p, 1, dst);
+	if (!p->factors)
+		return 2;
+	ret[2] = (struct touch) {.address = &p->factors,
+		.size = (size_t)p->channels * (p->pivot == PIVOT_F64 ? 16 : 8)};
+	return 3;
+}
+
+/* ---- the grid ------------------------------------------------------------ */
+
+static void run_steps(
+	const struct cuda_nest *p, const struct grid *g, int kind, int a, int b)
+{
+	uint64_t threads = (uint64_t)g->grid[0] * g->block[0];
+
+	for (uint64_t thread = 0; thread < threads; thread++)
+		for (uint64_t i = thread; i < p->steps; i += threads)
+			kernel_step(p, i, kind, a, b);
+}
+
+/* All threads of a block load before the first stores. */
+static void run_tiles(
+	const struct cuda_nest *p, const struct grid *g, int kind, int a, int b)
+{
+	_Alignas(8) char tile[CUDA_TILE_ELEMENTS * 8];
+
+	for (uint64_t block = 0; block < g->grid[0]; block++)
+		for (uint64_t i = block; i < p->steps; i += g->grid[0]) {
+			for (int t = 0; t < CUDA_THREADS; t++)
+				tile_load(p, i, t, tile, kind, a, b);
+			for (int t = 0; t < CUDA_THREADS; t++)
+				tile_store(p, i, t, tile, kind, a, b);
+		}
+}
+
+static void run_grid(
+	const struct cuda_nest *p, const struct grid *g, int kind, int a, int b)
+{
+	if (kind < CUDA_TILE_RAW)
+		run_steps(p, g, kind, a, b);
+	else
+		run_tiles(p, g, kind, a, b);
+}
+
+#define K(name, kind, a, b)                                                    \
+	static int touches_##name(void *p, struct touch ret[TOUCHES_MAX])      \
+	{                                                                      \
+		return nest_touches(p, CUDA_##kind, a, b, ret);                \
+	}                                                                      \
+	static void run_##name(const void *p, const struct grid *grid)         \
+	{                                                                      \
+		run_grid(p, grid, CUDA_##kind, a, b);                          \
+	}
+CUDA_KERNELS
+#undef K
+
 int kernels_list(struct kernel ret[KERNELS_MAX])
 {
-	ret[0] = (struct kernel) {"fakecuda_increment",
+	int n = 0;
+
+	ret[n++] = (struct kernel) {"fakecuda_increment",
 		sizeof(struct fakecuda_increment), increment_touches,
 		increment};
-	return 1;
+#define K(name, kind, a, b)                                                    \
+	ret[n++] = (struct kernel) {"tarn_" #name, sizeof(struct cuda_nest),   \
+		touches_##name, run_##name};
+	CUDA_KERNELS
+#undef K
+	return n;
 }

@@ -196,6 +196,8 @@ static CUresult launch(struct function *f, const struct grid *grid,
 		e = module_find((CUmodule)f->module, &module);
 	if (!e)
 		e = refused("LAUNCH", stream->device);
+	if (!e)
+		e = refused(f->kernel.name, stream->device);
 	if (!e && !is_grid(grid))
 		e = CUDA_ERROR_INVALID_VALUE;
 	if (e)

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kernels of kernels.h, each by its name: a function of CUDA for the library
+ * to find. Threads stride over the steps, blocks over the tiles, so that any
+ * grid does all of them.
+ */
+#include "lib/cuda/kernels.h"
+
+template <int kind, int a, int b>
+__device__ __forceinline__ void run(const struct cuda_nest &p)
+{
+	if constexpr (kind < CUDA_TILE_RAW) {
+		uint64_t i = (uint64_t)blockIdx.x * CUDA_THREADS + threadIdx.x;
+
+		for (; i < p.steps; i += (uint64_t)gridDim.x * CUDA_THREADS)
+			kernel_step(&p, i, kind, a, b);
+	} else {
+		constexpr int size = kind == CUDA_TILE_RAW   ? a
+				     : kind == CUDA_TILE_ANY ? b
+				     : b == TARN_F32	     ? 4
+							     : 2;
+		__shared__ alignas(8) char tile[CUDA_TILE_ELEMENTS * size];
+
+		for (uint64_t i = blockIdx.x; i < p.steps; i += gridDim.x) {
+			tile_load(&p, i, threadIdx.x, tile, kind, a, b);
+			__syncthreads();
+			tile_store(&p, i, threadIdx.x, tile, kind, a, b);
+			__syncthreads();
+		}
+	}
+}
+
+#define K(name, kind, a, b)                                                    \
+	extern "C" __global__ void __launch_bounds__(CUDA_THREADS)             \
+		tarn_##name(const __grid_constant__ struct cuda_nest p)        \
+	{                                                                      \
+		run<CUDA_##kind, a, b>(p);                                     \
+	}
+CUDA_KERNELS

@@ -1,0 +1,561 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Moves by a device do what move_run does, bit for bit: random layouts in memory
+ * of the device and in registered memory, dtypes of all kinds, with the kernels
+ * as the stand-in runs them; which of them are copies of the driver's; and what
+ * each failure says.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/cuda/kernel.h"
+#include "lib/cuda/move.h"
+#include "tests/cuda/cases.h"
+#include "tests/cuda/device_memory.h"
+#include "tests/fakecuda/fakecuda.h"
+#include "tests/kit/convert_oracle.h"
+#include "tests/kit/move.h"
+#include "tests/kit/tap.h"
+
+#define ELEMENTS 20000
+#define ROOM ((size_t)4 << 20)
+
+static struct device_memory dst_side, src_side, factor_side;
+static CUstream stream;
+static unsigned refused; /* moves that devices do not do */
+
+#define NAMED(name) "tarn_" #name
+/* At least one launch of it. */
+static void used(const char *name)
+{
+	check(count_of(name) > 0, "%s was never launched", name);
+}
+
+static void begin(void)
+{
+	device_begin();
+	dst_side = device_memory_new(ROOM);
+	src_side = device_memory_new(ROOM);
+	factor_side = device_memory_new(ROOM);
+	device_must(
+		device_driver->stream_create(&stream, CU_STREAM_NON_BLOCKING),
+		"a stream");
+}
+
+static void end(void)
+{
+	device_must(device_driver->stream_synchronize(stream), "waiting");
+	device_must(device_driver->stream_destroy(stream), "its end");
+	device_memory_free(&dst_side);
+	device_memory_free(&src_side);
+	device_memory_free(&factor_side);
+	device_end();
+}
+
+/* ---- one move ------------------------------------------------------------ */
+
+static int run(const struct move *move, uint64_t dst, uint64_t src)
+{
+	uint64_t size = cuda_move_factors_size(move);
+	CUdeviceptr factors = 0;
+
+	if (size) {
+		void *buffer = malloc(size);
+
+		check(size <= ROOM, "%llu bytes", (unsigned long long)size);
+		cuda_move_factors(move, buffer);
+		factors = factor_side.at;
+		device_put(factors, buffer, size, stream);
+		free(buffer);
+	}
+	return cuda_move(
+		device_driver, device_used, move, dst, src, factors, stream);
+}
+
+struct comparison {
+	const unsigned char *seen;
+	bool same;
+};
+
+static void compare_one(
+	void *arg, const struct kit_move_pair *p, const int64_t *index)
+{
+	struct comparison *c = arg;
+	int64_t at = kit_move_element(&p->dst, index);
+	int size = tarn_dtype_bits(p->dst.dtype) / 8;
+	uint64_t wanted = 0, seen = 0;
+
+	memcpy(&wanted, p->wanted + at * size, (size_t)size);
+	memcpy(&seen, c->seen + at * size, (size_t)size);
+	c->same = c->same && oracle_same(p->dst.dtype, wanted, seen);
+}
+
+/* NaNs that were scaled may differ in their sign and payload. */
+static bool same(
+	const struct kit_move_pair *p, const unsigned char *seen, bool scaled)
+{
+	struct comparison c = {seen, true};
+
+	if (!memcmp(p->wanted, seen, (size_t)p->dst_size))
+		return true;
+	if (!scaled)
+		return false;
+	kit_move_each(p, compare_one, &c);
+	return c.same;
+}
+
+/* A shift of its bytes, so that elements are not aligned. */
+static uint64_t shift(void)
+{
+	return kit_move_below(6) == 0 ? (uint64_t)kit_move_below(16) : 0;
+}
+
+static void try(
+	struct kit_move_pair *p, const struct tarn_copy_options *options)
+{
+	uint64_t dst = dst_side.at + shift(), src = src_side.at + shift();
+	unsigned char *seen = malloc((size_t)p->dst_size + 1);
+	char text[2][400];
+	struct move move;
+	int r = move_plan(&move, &p->dst, &p->src, options);
+
+	check(r == 0, "a plan: %s", r < 0 ? tarn_fail_message() : "");
+	check((size_t)p->dst_size + 16 <= ROOM &&
+			(size_t)p->src_size + 16 <= ROOM,
+		"there is room");
+	device_put(dst, p->dst_bytes, (size_t)p->dst_size, stream);
+	device_put(src, p->src_bytes, (size_t)p->src_size, stream);
+	r = run(&move, dst, src);
+	if (r == -ENOTSUP && tarn_dtype_pack(p->dst.dtype) > 1)
+		refused++; /* a device does not move parts of bytes */
+	else
+		move_run(&move, p->wanted, p->src_bytes);
+	device_get(seen, dst, (size_t)p->dst_size, stream);
+	tarn_layout_format(&p->dst, text[0], sizeof(text[0]));
+	tarn_layout_format(&p->src, text[1], sizeof(text[1]));
+	check(r == 0 || (r == -ENOTSUP && tarn_dtype_pack(p->dst.dtype) > 1),
+		"moving: %s", r < 0 ? tarn_fail_message() : "");
+	check(same(p, seen, move.convert.scaled), "%s from %s", text[0],
+		text[1]);
+	free(seen);
+	kit_move_pair_free(p);
+}
+
+/* ---- random moves -------------------------------------------------------- */
+
+static int random_dtype(void)
+{
+	return 1 + (int)kit_move_below(TARN_DTYPE_MAX);
+}
+
+static void plain(void)
+{
+	static const char *const kernels[] = {"tarn_raw_1", "tarn_raw_2",
+		"tarn_raw_4", "tarn_raw_8", "tarn_raw_16", "tarn_tile_1",
+		"tarn_tile_2", "tarn_tile_4", "tarn_tile_8"};
+	struct kit_move_pair p;
+	int n = (int)test_cases(3000);
+
+	begin();
+	for (int i = 0; i < n; i++) {
+		int dtype = random_dtype();
+
+		kit_move_pair_make(&p, dtype, dtype, ELEMENTS);
+		try(&p, NULL);
+	}
+	check(refused < (unsigned)n / 20, "%u of %d were refused", refused, n);
+	for (size_t i = 0; i < ARRAY_SIZE(kernels); i++)
+		used(kernels[i]);
+	end();
+}
+
+/* The dtypes whose elements are whole bytes. */
+static int whole_dtype(void)
+{
+	int dtype = random_dtype();
+
+	while (tarn_dtype_pack(dtype) > 1)
+		dtype = random_dtype();
+	return dtype;
+}
+
+static void converted(void)
+{
+	struct tarn_copy_options options = {0};
+	struct kit_move_pair p;
+
+	begin();
+	for (int i = 0; i < (int)test_cases(4000); i++) {
+		options.rounding = (enum tarn_rounding)kit_move_below(2);
+		kit_move_pair_make(&p, whole_dtype(), whole_dtype(), ELEMENTS);
+		try(&p, &options);
+	}
+	used("tarn_any");
+	used("tarn_tile_any_1");
+	used("tarn_tile_any_2");
+	used("tarn_tile_any_4");
+	used("tarn_tile_any_8");
+	end();
+}
+
+static void common_pairs(void)
+{
+	static const int pairs[][2] = {
+#define PAIR(src, dst) {TARN_##src, TARN_##dst},
+		CUDA_PAIRS(PAIR)
+#undef PAIR
+	};
+	struct kit_move_pair p;
+
+	begin();
+	for (int i = 0; i < (int)test_cases(2400); i++) {
+		const int *pair = pairs[i % (int)ARRAY_SIZE(pairs)];
+
+		kit_move_pair_make(&p, pair[1], pair[0], ELEMENTS);
+		try(&p, NULL);
+	}
+#define PAIR(src, dst)                                                         \
+	used(NAMED(vector_##src##_##dst));                                     \
+	used(NAMED(single_##src##_##dst));                                     \
+	used(NAMED(tile_##src##_##dst));
+	CUDA_PAIRS(PAIR)
+#undef PAIR
+	end();
+}
+
+static void random_factors(double *ret, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		ret[i] = (double)(kit_move_below(2001) - 1000) / 64 +
+			 (kit_move_below(9) == 0 ? 1e-9 : 0);
+}
+
+static void scaled(void)
+{
+	static double scale[ELEMENTS], bias[ELEMENTS];
+	struct tarn_copy_options options = {0};
+	struct kit_move_pair p;
+	unsigned large = 0;
+
+	begin();
+	for (int i = 0; i < (int)test_cases(3000); i++) {
+		int dst = whole_dtype(), src = whole_dtype(), which;
+
+		if (dst == TARN_C64 || src == TARN_C64)
+			continue;
+		kit_move_pair_make(&p, dst, src, ELEMENTS);
+		options.channels = 1;
+		if (p.dst.ndim && kit_move_below(4)) {
+			options.channel_dim = (int)kit_move_below(p.dst.ndim);
+			options.channels = p.dst.shape[options.channel_dim];
+		}
+		large += options.channels > CUDA_CHANNELS;
+		random_factors(scale, options.channels);
+		random_factors(bias, options.channels);
+		which = (int)kit_move_below(3);
+		options.scale = which != 1 ? scale : NULL;
+		options.bias = which != 2 ? bias : NULL;
+		options.rounding = (enum tarn_rounding)kit_move_below(2);
+		try(&p, &options);
+	}
+	check(large > 10, "with a buffer for factors: %u", large);
+	end();
+}
+
+/* ---- ways ---------------------------------------------------------------- */
+
+/* Of shape [a, b, c], F32: with these strides. */
+static struct tarn_layout layout(
+	int64_t a, int64_t b, int64_t c, int64_t sa, int64_t sb, int64_t sc)
+{
+	return (struct tarn_layout) {.dtype = TARN_F32,
+		.ndim = 3,
+		.shape = {a, b, c},
+		.stride = {sa, sb, sc}};
+}
+
+/* The calls of the driver that queue work. */
+static const char *const calls[] = {"COPY", "COPY_2D", "COPY_3D", "LAUNCH"};
+
+/* n calls of the one, and none of the others. */
+static void moved(const char *way, unsigned n, struct tarn_layout dst,
+	struct tarn_layout src)
+{
+	unsigned char *seen = malloc(ROOM);
+	struct kit_move_pair p = {.dst = dst, .src = src};
+	unsigned before[ARRAY_SIZE(calls)];
+	struct move move;
+	int r = move_plan(&move, &dst, &src, NULL);
+
+	check(r == 0, "a plan");
+	kit_move_pair_fill(&p);
+	device_put(dst_side.at, p.dst_bytes, (size_t)p.dst_size, stream);
+	device_put(src_side.at, p.src_bytes, (size_t)p.src_size, stream);
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
+		before[i] = (unsigned)count_of(calls[i]);
+	r = run(&move, dst_side.at, src_side.at);
+	check(r == 0, "%s: %d, %s", way, r, r < 0 ? tarn_fail_message() : "");
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+		unsigned times = (unsigned)count_of(calls[i]) - before[i];
+
+		check(times == (strcmp(way, calls[i]) ? 0 : n),
+			"wanted %s %u times, seen %s %u times", way, n,
+			calls[i], times);
+	}
+	move_run(&move, p.wanted, p.src_bytes);
+	device_get(seen, dst_side.at, (size_t)p.dst_size, stream);
+	check(same(&p, seen, false), "%s moves what it should", way);
+	kit_move_pair_free(&p);
+	free(seen);
+}
+
+static void ways(void)
+{
+	const struct tarn_layout packed = layout(4, 8, 128, 1024, 128, 1),
+				 rows = layout(4, 8, 128, 1600, 200, 1),
+				 slices = layout(4, 8, 128, 2000, 200, 1),
+				 odd = layout(4, 8, 128, 1700, 200, 1),
+				 many = layout(100, 8, 128, 1700, 200, 1),
+				 packed_many =
+					 layout(100, 8, 128, 1024, 128, 1),
+				 still = layout(4, 8, 128, 0, 128, 1),
+				 turned = layout(4, 8, 128, 1024, 1, 8),
+				 apart = layout(4, 8, 128, 2048, 256, 2);
+
+	begin();
+	moved("COPY", 1, packed, packed);
+	moved("COPY_2D", 1, packed, rows);
+	moved("COPY_2D", 1, rows, packed);
+	moved("COPY_3D", 1, slices, packed);
+	moved("COPY_3D", 1, packed, slices);
+	moved("COPY_2D", 4, packed, odd);
+	moved("COPY", 4, packed, still);
+	if (cuda_kernel_image()) {
+		moved("LAUNCH", 1, packed_many, many);
+		moved("LAUNCH", 1, packed, turned);
+		moved("LAUNCH", 1, apart, packed);
+	}
+	end();
+}
+
+static void pitch(void)
+{
+	begin();
+	moved("LAUNCH", 1, layout(4, 8, 128, 1024, 128, 1),
+		layout(4, 8, 128, 1600, 200, 1));
+	end();
+}
+
+/* ---- large nests --------------------------------------------------------- */
+
+/* Kernels for 2^31 steps and more, in a small nest: element i of src, U8, is at
+ * i; in dst, 4 bytes each, the dimensions have the opposite order. */
+static void launch_long(enum cuda_kernel kernel, int dst_size, int src_size)
+{
+	struct cuda_nest nest = {.dst = dst_side.at,
+		.src = src_side.at,
+		.steps = 5 * 7 * 9,
+		.n = 3,
+		.dst_dtype = TARN_I32,
+		.src_dtype = TARN_U8,
+		.pivot = PIVOT_F64,
+		.dst_size = (uint8_t)dst_size,
+		.src_size = (uint8_t)src_size,
+		.loop = {{.extent = 5, .dst = 4 * 63, .src = src_size},
+			{.extent = 7, .dst = 4 * 9, .src = 5 * src_size},
+			{.extent = 9, .dst = 4, .src = 35 * src_size}}};
+	unsigned char bytes[4 * 315];
+	int32_t seen[315], wanted;
+	bool same_all = true;
+
+	for (int i = 0; i < 4 * 315; i++)
+		bytes[i] = (unsigned char)kit_move_below(256);
+	device_put(src_side.at, bytes, sizeof(bytes), stream);
+	check(cuda_kernel_launch(
+		      device_driver, device_used, kernel, &nest, stream) == 0,
+		"a launch");
+	device_get(seen, dst_side.at, sizeof(seen), stream);
+	for (int i = 0; i < 315; i++) {
+		int at = i % 5 * 63 + i / 5 % 7 * 9 + i / 35;
+
+		wanted = bytes[i];
+		if (src_size == 4)
+			memcpy(&wanted, bytes + 4 * i, 4);
+		same_all = same_all && seen[at] == wanted;
+	}
+	check(same_all, "kernel %d", kernel);
+}
+
+static void large(void)
+{
+	begin();
+	launch_long(CUDA_K_raw_4_long, 4, 4);
+	launch_long(CUDA_K_any_long, 4, 1);
+	end();
+}
+
+/* ---- registered memory --------------------------------------------------- */
+
+static void registered(void)
+{
+	const struct tarn_layout packed = layout(40, 8, 16, 128, 16, 1),
+				 turned = layout(40, 8, 16, 128, 1, 8);
+	CUdeviceptr at;
+	struct move move;
+	float *host;
+	int r;
+
+	begin();
+	host = mmap(NULL, ROOM, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	device_must(device_driver->host_register(host, ROOM,
+			    CU_MEMHOSTREGISTER_PORTABLE |
+				    CU_MEMHOSTREGISTER_DEVICEMAP),
+		"registering");
+	device_must(device_driver->host_device_pointer(&at, host, 0), "at");
+	for (int i = 0; i < 40 * 8 * 16; i++)
+		host[i] = (float)i;
+	r = move_plan(&move, &turned, &packed, NULL);
+	check(r == 0 && run(&move, dst_side.at, at) == 0, "to the device");
+	r = move_plan(&move, &packed, &turned, NULL);
+	check(r == 0 && run(&move, at + (ROOM / 2), dst_side.at) == 0,
+		"and back");
+	device_must(device_driver->stream_synchronize(stream), "waiting");
+	check(!memcmp(host, host + ROOM / 8, sizeof(float) * 40 * 8 * 16),
+		"it is what it was");
+	device_must(device_driver->host_unregister(host), "unregistering");
+	munmap(host, ROOM);
+	end();
+}
+
+/* ---- failures ------------------------------------------------------------ */
+
+/* n elements; steps of dst. */
+static int move_of(int dst, int src, int64_t n, int64_t step)
+{
+	struct tarn_layout from = {
+		.dtype = (uint8_t)src, .ndim = 1, .shape = {n}, .stride = {1}};
+	struct tarn_layout to = from;
+	struct move move;
+	int r;
+
+	to.dtype = (uint8_t)dst;
+	to.stride[0] = step;
+	to.offset = step < 0 ? -step * (n - 1) : 0;
+	r = move_plan(&move, &to, &from, NULL);
+	return r < 0 ? r : run(&move, dst_side.at, src_side.at);
+}
+
+static void fails(const char *part, int wanted)
+{
+	begin();
+	check_failed(wanted, part, move_of(TARN_F32, TARN_F16, 100, 1),
+		"a conversion");
+	check_failed(wanted, part, move_of(TARN_F32, TARN_F32, 100, -1),
+		"a row backwards");
+	check(move_of(TARN_F32, TARN_F32, 100, 1) == 0, "a copy");
+	end();
+}
+
+static void no_module(void)
+{
+	fails("CUDA_ERROR_NO_BINARY_FOR_GPU", -ENOTSUP);
+}
+
+static void no_memory(void)
+{
+	fails("CUDA_ERROR_OUT_OF_MEMORY", -ENOMEM);
+}
+
+static void no_launch(void)
+{
+	fails("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", -EIO);
+}
+
+static void no_function(void)
+{
+	fails("the kernel tarn_", -EIO);
+}
+
+/* Short rows go the driver's way then. */
+static void short_rows(void)
+{
+	begin();
+	moved("COPY_2D", 1, layout(1, 8, 16, 128, 16, 1),
+		layout(1, 8, 16, 200, 20, 1));
+	end();
+}
+
+static void no_copy(void)
+{
+	begin();
+	check_failed(-EIO, "copying 400 bytes",
+		move_of(TARN_F32, TARN_F32, 100, 1), "a copy");
+	case_set("COPY", "0");
+	end();
+}
+
+static void not_done(void)
+{
+	static double scale[100];
+	const struct tarn_copy_options options = {
+		.scale = scale, .channels = 100};
+	struct tarn_layout l = {
+		.dtype = TARN_F32, .ndim = 1, .shape = {100}, .stride = {1}};
+	struct move move;
+	int r;
+
+	begin();
+	check_failed(-ENOTSUP, "F4 to F32", move_of(TARN_F32, TARN_F4, 100, 1),
+		"a sub-byte dtype");
+	check_failed(-ENOTSUP, "whole bytes", move_of(TARN_F4, TARN_F4, 50, 2),
+		"parts of bytes");
+	r = move_plan(&move, &l, &l, &options);
+	check(r == 0, "a plan");
+	check_failed(-EINVAL, "cuda_move_factors",
+		cuda_move(device_driver, device_used, &move, dst_side.at,
+			src_side.at, 0, stream),
+		"no factors");
+	l.shape[0] = 0;
+	r = move_plan(&move, &l, &l, NULL);
+	check(r == 0 && run(&move, dst_side.at, src_side.at) == 0,
+		"without elements");
+	end();
+}
+
+/* ---- all ----------------------------------------------------------------- */
+
+static const struct case_ cases[] = {
+	{"plain", "elements are moved as they are", plain, {"LATE=0"}},
+	{"converted", "elements are converted", converted, {"LATE=0"}},
+	{"common_pairs", "common conversions have their kernels", common_pairs,
+		{"LATE=0"}},
+	{"scaled", "elements are scaled by their channels", scaled, {"LATE=0"}},
+	{"large", "kernels for large nests give the same", large, {NULL}},
+	{"ways", "long rows are copied by the driver", ways, {NULL}},
+	{"pitch", "a kernel copies what the driver refuses", pitch,
+		{"PITCH=256"}},
+	{"registered", "memory of the host may be a side", registered, {NULL}},
+	{"no_module", "kernels may not fit a device", no_module,
+		{"MODULE_LOAD=209"}},
+	{"no_memory", "a module may not fit into memory", no_memory,
+		{"MODULE_LOAD=2"}},
+	{"no_function", "a kernel may be missing", no_function,
+		{"MODULE_FUNCTION=500"}},
+	{"no_launch", "a launch may fail", no_launch, {"LAUNCH=701"}},
+	{"short_rows", "without kernels the driver copies short rows",
+		short_rows, {"MODULE_LOAD=209"}},
+	{"no_copy", "a copy of the driver's may fail", no_copy, {"COPY=999"}},
+	{"not_done", "what devices do not do has a sentence", not_done, {NULL}},
+};
+
+int main(int argc, char **argv)
+{
+	if (cuda_is_built() && !cuda_kernel_image())
+		skip_all("tarn was built without kernels for GPUs");
+	return cases_main(argc, argv, cases, (int)ARRAY_SIZE(cases));
+}
