@@ -219,6 +219,8 @@ lib_libcore_la_SOURCES = \
 	lib/save/writer.c \
 	lib/save/writer.h \
 	lib/cuda/cuda.h \
+	lib/cuda/memory.h \
+	lib/cuda/work.h \
 	lib/cuda/reach.c \
 	lib/store/address.c \
 	lib/store/autostart.c \
@@ -352,11 +354,18 @@ lib_libcore_la_SOURCES += \
 	lib/cuda/kernel.c \
 	lib/cuda/kernel.h \
 	lib/cuda/kernels.h \
+	lib/cuda/memory.c \
 	lib/cuda/move.c \
 	lib/cuda/move.h \
 	lib/cuda/move_loops.h \
+	lib/cuda/queue.c \
+	lib/cuda/queue.h \
 	lib/cuda/ranges.c \
 	lib/cuda/ranges.h \
+	lib/cuda/room.c \
+	lib/cuda/room.h \
+	lib/cuda/slot.c \
+	lib/cuda/slot.h \
 	lib/cuda/steps.c \
 	$(NULL)
 else

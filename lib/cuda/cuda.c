@@ -12,109 +12,32 @@
  */
 #include "lib/cuda/cuda.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
-#include "lib/cuda/device.h"
 #include "lib/cuda/ranges.h"
+#include "lib/cuda/room.h"
 
 /* Picked: registering more in one call fails on some drivers, and holds the
  * kernel's lock on the address space for minutes. */
 #define CHUNK ((uint64_t)64 << 30)
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct cuda_devices devices;
 static struct cuda_ranges ranges;
-static bool forked; /* from a process that had loaded the driver */
 /* ranges.n, for a look without the lock. */
 static atomic_uint n_ranges;
 
-/* ---- forks --------------------------------------------------------------- */
-
-static void before_fork(void)
+void cuda_ranges_forget_all(void)
 {
-	pthread_mutex_lock(&lock);
-}
-
-static void in_parent(void)
-{
-	pthread_mutex_unlock(&lock);
-}
-
-static void in_child(void)
-{
-	forked = forked || devices.driver;
 	cuda_ranges_clear(&ranges);
 	atomic_store_explicit(&n_ranges, 0, memory_order_relaxed);
-	pthread_mutex_unlock(&lock);
-}
-
-static void watch_forks(void)
-{
-	pthread_atfork(before_fork, in_parent, in_child);
-}
-
-void cuda_watch_forks(void)
-{
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-	pthread_once(&once, watch_forks);
-}
-
-/* ---- devices ------------------------------------------------------------- */
-
-/* With the lock, which the caller releases whatever the result. */
-static int begin(void)
-{
-	cuda_watch_forks();
-	pthread_mutex_lock(&lock);
-	if (forked)
-		return tarn_fail_constant(ENOTSUP,
-			"the parent of this process had loaded the driver for "
-			"CUDA, which does not survive fork(); start processes "
-			"that use a GPU by exec, as multiprocessing does with "
-			"\"spawn\"");
-	return cuda_devices_list(&devices);
 }
 
 static void end(void)
 {
 	atomic_store_explicit(&n_ranges, ranges.n, memory_order_relaxed);
-	pthread_mutex_unlock(&lock);
-}
-
-bool cuda_is_built(void)
-{
-	return true;
-}
-
-int cuda_device_find(const char *name, uint8_t ret_uuid[16])
-{
-	const struct cuda_device *device;
-	int r = begin();
-
-	if (r >= 0)
-		r = cuda_device_by_name(&devices, name, &device);
-	if (r >= 0)
-		memcpy(ret_uuid, device->traits.uuid, 16);
-	end();
-	return r;
-}
-
-int cuda_device_traits(int index, struct cuda_traits *ret)
-{
-	int r = begin();
-
-	if (r >= 0 && (index < 0 || index >= devices.n))
-		r = tarn_fail(
-			ENODEV, "device %d: there are %d", index, devices.n);
-	if (r >= 0)
-		*ret = devices.at[index].traits;
-	end();
-	return r;
+	cuda_end();
 }
 
 /* ---- one range ----------------------------------------------------------- */
@@ -137,7 +60,7 @@ static void add_user(
 static CUresult map_range(
 	const struct cuda_range *range, unsigned flags, CUdeviceptr *ret)
 {
-	const struct cuda_driver *driver = devices.driver;
+	const struct cuda_driver *driver = cuda_devices.driver;
 	void *start = (void *)range->start;
 	CUresult e = CUDA_SUCCESS;
 
@@ -155,7 +78,7 @@ static CUresult map_range(
 static int registration_failed(const struct cuda_range *range,
 	const struct cuda_device *device, CUresult e)
 {
-	int r = cuda_fail(devices.driver, e,
+	int r = cuda_fail(cuda_devices.driver, e,
 		"registering %llu bytes of memory for %s",
 		(unsigned long long)(range->end - range->start),
 		device->traits.name);
@@ -173,7 +96,7 @@ static int registration_failed(const struct cuda_range *range,
 static int use_range(
 	struct cuda_range *range, struct cuda_device *device, unsigned flags)
 {
-	const struct cuda_driver *driver = devices.driver;
+	const struct cuda_driver *driver = cuda_devices.driver;
 	CUdeviceptr at = 0;
 	CUresult e;
 	int r;
@@ -251,8 +174,8 @@ static int join_range(
 
 static void drop_range(struct cuda_range *range)
 {
-	const struct cuda_driver *driver = devices.driver;
-	struct cuda_device *owner = &devices.at[range->owner];
+	const struct cuda_driver *driver = cuda_devices.driver;
+	struct cuda_device *owner = &cuda_devices.at[range->owner];
 
 	/* If it fails, the device is lost or the driver has ended: the memory
 	 * is not registered any more. The caller has no use for a sentence. */
@@ -261,9 +184,9 @@ static void drop_range(struct cuda_range *range)
 		driver->host_unregister((void *)range->start);
 		cuda_device_leave(driver);
 	}
-	for (int i = 0; i < devices.n; i++)
+	for (int i = 0; i < cuda_devices.n; i++)
 		if (range->holders & 1u << i)
-			cuda_device_drop(driver, &devices.at[i]);
+			cuda_device_drop(driver, &cuda_devices.at[i]);
 	cuda_ranges_remove(&ranges, range);
 }
 
@@ -297,10 +220,10 @@ int cuda_reach(
 	const void *start, uint64_t size, bool writable, const uint8_t uuid[16])
 {
 	struct cuda_device *device;
-	int r = begin();
+	int r = cuda_begin();
 
 	if (r >= 0)
-		r = cuda_device_by_uuid(&devices, uuid, &device);
+		r = cuda_device_by_uuid(&cuda_devices, uuid, &device);
 	if (r >= 0)
 		r = reach(device, (uintptr_t)start, (uintptr_t)start + size,
 			writable);
@@ -340,10 +263,10 @@ int cuda_known(const void *start, uint64_t size, bool writable,
 	const uint8_t uuid[16], uint64_t *ret)
 {
 	struct cuda_device *device;
-	int r = begin();
+	int r = cuda_begin();
 
 	if (r >= 0)
-		r = cuda_device_by_uuid(&devices, uuid, &device);
+		r = cuda_device_by_uuid(&cuda_devices, uuid, &device);
 	if (r >= 0 &&
 		cuda_way(&device->traits, writable, false) == CUDA_WAY_PAGEABLE)
 		*ret = (uintptr_t)start;
@@ -363,7 +286,7 @@ void cuda_forget(const void *start, uint64_t size)
 	 * about to unmap; so that is ordered before this call, or not there. */
 	if (!atomic_load_explicit(&n_ranges, memory_order_relaxed))
 		return;
-	pthread_mutex_lock(&lock);
+	cuda_lock();
 	while ((range = cuda_ranges_find(&ranges, at)) &&
 		range->start < at + size)
 		drop_range(range);

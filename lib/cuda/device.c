@@ -14,6 +14,8 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/cuda/kernel.h"
+#include "lib/cuda/queue.h"
+#include "lib/cuda/slot.h"
 
 /* ---- listing ------------------------------------------------------------- */
 
@@ -220,11 +222,13 @@ int cuda_device_hold(
 void cuda_device_drop(
 	const struct cuda_driver *driver, struct cuda_device *device)
 {
-	/* A device that was lost, or a driver that has ended, has nothing to
-	 * give back. */
 	if (--device->uses)
 		return;
+	cuda_queues_free(driver, device);
+	cuda_slots_free(driver, device);
 	cuda_kernel_unload(driver, device);
+	/* A device that was lost, or a driver that has ended, has nothing to
+	 * give back. */
 	driver->context_release(device->handle);
 }
 

@@ -5,6 +5,9 @@
 #include "lib/cuda/cuda.h"
 #include "lib/cuda/driver.h"
 
+struct cuda_queue;
+struct cuda_slot;
+
 struct cuda_device {
 	struct cuda_traits traits;
 	int index;
@@ -13,6 +16,9 @@ struct cuda_device {
 	unsigned uses;
 	/* Of kernel.c, which has a lock for it; NULL: not loaded. */
 	struct cuda_kernel_module *module;
+	/* Kept for the next who needs one (queue.h, slot.h). */
+	struct cuda_queue *queues;
+	struct cuda_slot *slots;
 };
 
 struct cuda_devices {
@@ -31,13 +37,15 @@ int cuda_device_by_name(const struct cuda_devices *devices, const char *name,
 int cuda_device_by_uuid(struct cuda_devices *devices, const uint8_t uuid[16],
 	struct cuda_device **ret);
 
-/* Keeps the device's primary context, until as many drops. */
+/* Keeps the device's primary context, until as many drops; the last one frees
+ * what is kept for the device, too. */
 int cuda_device_hold(
 	const struct cuda_driver *driver, struct cuda_device *device);
 void cuda_device_drop(
 	const struct cuda_driver *driver, struct cuda_device *device);
 
-/* Makes the context of a held device current in this thread until leave. */
+/* Makes the context of a held device current in this thread until leave. These
+ * need no lock. */
 int cuda_device_enter(
 	const struct cuda_driver *driver, const struct cuda_device *device);
 void cuda_device_leave(const struct cuda_driver *driver);

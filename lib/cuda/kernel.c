@@ -95,6 +95,17 @@ static int find(const struct cuda_driver *driver, struct cuda_device *device,
 	return e ? cuda_fail(driver, e, "the kernel %s", names[kernel]) : r;
 }
 
+int cuda_kernel_ready(
+	const struct cuda_driver *driver, struct cuda_device *device)
+{
+	int r;
+
+	pthread_mutex_lock(&lock);
+	r = load(driver, device);
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+
 int cuda_kernel_launch(const struct cuda_driver *driver,
 	struct cuda_device *device, enum cuda_kernel kernel,
 	const struct cuda_nest *nest, CUstream stream)

@@ -20,6 +20,10 @@ int cuda_kernel_launch(const struct cuda_driver *driver,
 	struct cuda_device *device, enum cuda_kernel kernel,
 	const struct cuda_nest *nest, CUstream stream);
 
+/* Loads them, in the current context: launches fail for other reasons. */
+int cuda_kernel_ready(
+	const struct cuda_driver *driver, struct cuda_device *device);
+
 /* For cuda_device_drop: before the context is released. */
 void cuda_kernel_unload(
 	const struct cuda_driver *driver, struct cuda_device *device);

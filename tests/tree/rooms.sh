@@ -42,9 +42,9 @@ lib/move base/ lib/number/
 lib/tensor base/ lib/(layout|number|move)/
 lib/io base/
 lib/file base/ lib/(layout|number|move|tensor)/
-lib/copy base/ lib/(layout|number|move|tensor|file|io)/ lib/reserved.h
+lib/copy base/ lib/(layout|number|move|tensor|file|io|cuda)/ lib/reserved.h
 lib/save base/ lib/(layout|number|move|tensor|file|io|copy)/ lib/reserved.h
-lib/dlpack base/ lib/(layout|tensor)/
+lib/dlpack base/ lib/(layout|tensor|cuda)/
 lib/cuda base/ lib/(number|move)/
 lib/store base/ shm/ lib/(layout|descriptor|number|move|tensor|file|io|copy|save|cuda)/ lib/reserved.h
 lib/channel base/ shm/ lib/(layout|descriptor|number|move|tensor|file|io|copy|save|store)/ lib/reserved.h
