@@ -154,10 +154,13 @@ lib_libcore_la_SOURCES = \
 	lib/copy/bounce.h \
 	lib/copy/copy.c \
 	lib/copy/copy_check.c \
+	lib/copy/copy_device.c \
+	lib/copy/copy_device.h \
 	lib/copy/copy_memory.c \
 	lib/copy/copy_read.c \
 	lib/copy/copy_read.h \
 	lib/copy/copy_relay.c \
+	lib/copy/copy_through.c \
 	lib/copy/copy_write.c \
 	lib/copy/copy_write.h \
 	lib/copy/copy_env.c \
@@ -242,9 +245,12 @@ lib_libcore_la_SOURCES = \
 	lib/store/daemon_path.c \
 	lib/store/daemon_path.h \
 	lib/store/descriptor.c \
+	lib/store/device_hooks.c \
+	lib/store/device_load.c \
 	lib/store/device_pointer.c \
 	lib/store/device_storage.c \
 	lib/store/device_storage.h \
+	lib/store/device_tensor.c \
 	lib/store/file_lock.c \
 	lib/store/file_lock.h \
 	lib/store/lease_book.c \

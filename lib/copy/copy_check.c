@@ -98,12 +98,28 @@ static bool same_file(
 	       x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
+/* All devices of a process have their addresses in one space. */
+static bool shares_device_bytes(const tarn_tensor *dst, const tarn_tensor *src,
+	const struct tarn_layout *from)
+{
+	struct device_bytes to_bytes, from_bytes;
+
+	/* Where a device cannot be used the copy fails later. */
+	if (dst->storage->on_device(dst->storage, &to_bytes) < 0 ||
+		src->storage->on_device(src->storage, &from_bytes) < 0)
+		return false;
+	return meet(&dst->layout, to_bytes.at + dst->base, from,
+		from_bytes.at + src->base);
+}
+
 bool copy_shares_bytes(const tarn_tensor *dst, const tarn_tensor *src,
 	const struct tarn_layout *from)
 {
 	const struct storage_file *to_file = storage_file(dst->storage);
 	const struct storage_file *from_file = storage_file(src->storage);
 
+	if (dst->storage->on_device && src->storage->on_device)
+		return shares_device_bytes(dst, src, from);
 	if (dst->storage->data && src->storage->data)
 		return meet(&dst->layout, (uintptr_t)tarn_tensor_origin(dst),
 			from, (uintptr_t)tarn_tensor_origin(src));

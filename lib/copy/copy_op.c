@@ -10,22 +10,22 @@
 #include <stdlib.h>
 
 #include "base/fail.h"
+#include "lib/copy/copy_device.h"
 
 typedef int (*executor_new)(
 	struct copy_env *env, const struct copy_op *head, struct copy_op **ret);
 
-/* [dst][src]. A device would be another row and column. */
+/* [dst][src] */
 static const executor_new executors[MEDIA][MEDIA] = {
 	[MEDIUM_MEMORY][MEDIUM_MEMORY] = copy_memory_new,
 	[MEDIUM_MEMORY][MEDIUM_FILE] = copy_read_new,
 	[MEDIUM_FILE][MEDIUM_MEMORY] = copy_write_new,
 	[MEDIUM_FILE][MEDIUM_FILE] = copy_relay_new,
-};
-
-static const char *const place_names[MEDIA] = {
-	[MEDIUM_MEMORY] = "memory",
-	[MEDIUM_FILE] = "a file",
-	[MEDIUM_DEVICE] = "a device",
+	[MEDIUM_DEVICE][MEDIUM_MEMORY] = copy_device_new,
+	[MEDIUM_DEVICE][MEDIUM_FILE] = copy_device_new,
+	[MEDIUM_DEVICE][MEDIUM_DEVICE] = copy_device_new,
+	[MEDIUM_MEMORY][MEDIUM_DEVICE] = copy_device_new,
+	[MEDIUM_FILE][MEDIUM_DEVICE] = copy_device_new,
 };
 
 enum medium medium_of(const tarn_storage *storage)
@@ -34,7 +34,7 @@ enum medium medium_of(const tarn_storage *storage)
 	 * where touching it would kill. */
 	if (storage_file(storage))
 		return MEDIUM_FILE;
-	return MEDIUM_MEMORY;
+	return storage->on_device ? MEDIUM_DEVICE : MEDIUM_MEMORY;
 }
 
 int copy_op_new_checked(
@@ -46,10 +46,6 @@ int copy_op_new_checked(
 	executor_new executor =
 		head->info.bytes ? executors[to][from] : copy_memory_new;
 
-	if (!executor)
-		return tarn_fail(ENOTSUP,
-			"copy: from %s to %s is not supported by this build",
-			place_names[from], place_names[to]);
 	return executor(env, head, ret);
 }
 

@@ -5,12 +5,14 @@
  * one engine; tarn_copy pumps one until it is finished.
  *
  * The executor depends on where the two sides are (a table in copy_op.c, [dst
- * medium][src medium]; a device will be a third row and column):
+ * medium][src medium]):
  *
  *	copy_memory.c	memory -> memory	slices of a move, no request
  *	copy_read.c	file -> memory
  *	copy_write.c	memory -> file
  *	copy_relay.c	file -> file		through a window in memory
+ *	copy_device.c	device -> device, and memory that it has registered
+ *	copy_through.c	device <-> anything	through slots in memory
  */
 #pragma once
 

@@ -63,8 +63,9 @@ static int begin_early(tarn_stream *s, bool small)
 static void enter(tarn_stream *s, struct job *job, struct copy_op *copy_op,
 	uint64_t user, int64_t deadline)
 {
-	bool memory = medium_of(copy_op->dst->storage) == MEDIUM_MEMORY &&
-		      medium_of(copy_op->src->storage) == MEDIUM_MEMORY;
+	/* It needs no engine: neither side is a file. */
+	bool memory = medium_of(copy_op->dst->storage) != MEDIUM_FILE &&
+		      medium_of(copy_op->src->storage) != MEDIUM_FILE;
 
 	*job = (struct job) {
 		.id = ++s->sequence << INDEX_BITS | (uint64_t)(job - s->jobs),

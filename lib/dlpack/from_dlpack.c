@@ -6,7 +6,11 @@
  */
 #include "lib/dlpack/dlpack.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include <tarn/cuda.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
@@ -19,11 +23,13 @@ static int check_device(DLDevice device)
 {
 	unsigned type = device.device_type;
 
-	if (type == kDLCPU || type == kDLCUDAHost || type == kDLCUDAManaged)
+	if (type == kDLCPU || type == kDLCUDAHost || type == kDLCUDAManaged ||
+		type == kDLCUDA)
 		return 0;
 	return tarn_fail(ENOTSUP,
-		"from_dlpack: the tensor is on a device of type %u (%s), not in"
-		" memory of the CPU; copy it there first",
+		"from_dlpack: the tensor is on a device of type %u (%s), "
+		"neither in memory of the CPU nor on a device of CUDA; copy it "
+		"there first",
 		type, dlpack_device_name(type));
 }
 
@@ -116,39 +122,84 @@ static int read_address(
 	return 0;
 }
 
-/*
- * release(arg) is set last, when nothing can fail any more: until then managed
- * is the caller's, and nobody else has the storage.
- */
+/* What lends the bytes; release is NULL until nothing can fail any more:
+ * until then managed is the caller's. */
+struct lender {
+	void (*release)(void *arg);
+	void *arg;
+};
+
+static void end_loan(void *arg)
+{
+	struct lender *lender = arg;
+
+	if (lender->release)
+		lender->release(lender->arg);
+	free(lender);
+}
+
+/* size bytes at the address; takes lender over on success. */
+static int lend(const DLTensor *dl, uint64_t flags, void *data, uint64_t size,
+	struct lender *lender, tarn_storage **ret)
+{
+	unsigned rights = flags & DLPACK_FLAG_BITMASK_READ_ONLY
+				  ? 0
+				  : TARN_BORROW_WRITABLE;
+	struct tarn_cuda_device device;
+	char index[16];
+	int r;
+
+	if (dl->device.device_type != kDLCUDA)
+		return tarn_storage_borrow(
+			data, size, rights, end_loan, lender, ret);
+	snprintf(index, sizeof(index), "%d", dl->device.device_id);
+	r = tarn_cuda_device(index, &device);
+	if (r >= 0)
+		r = tarn_cuda_borrow(&device, (uintptr_t)data, size, rights,
+			end_loan, lender, ret);
+	return r < 0 ? tarn_fail_prefix(r, "from_dlpack: ") : 0;
+}
+
+/* The layout moves to the lowest byte that it reaches; that and all others. */
+static int find_bytes(const DLTensor *dl, struct tarn_layout *layout,
+	void **ret, uint64_t *ret_size)
+{
+	int64_t first, count, bits = tarn_dtype_bits(layout->dtype);
+
+	tarn_layout_bounds(layout, &first, &count);
+	*ret_size = (uint64_t)(count * bits + 7) / 8;
+	layout->offset = count ? -first : 0;
+	return read_address(
+		dl, (uint64_t)(layout->offset * bits) / 8, *ret_size, ret);
+}
+
 static int borrow(const DLTensor *dl, uint64_t flags,
 	void (*release)(void *arg), void *arg, tarn_tensor **ret)
 {
 	_cleanup_storage_ tarn_storage *storage = NULL;
+	struct lender *lender;
 	struct tarn_layout layout;
-	int64_t first, count, bits;
-	uint64_t size;
 	void *data = NULL;
+	uint64_t size;
 	int r = read_layout(dl, flags, &layout);
 
+	if (r >= 0)
+		r = find_bytes(dl, &layout, &data, &size);
 	if (r < 0)
 		return r;
-	tarn_layout_bounds(&layout, &first, &count);
-	bits = tarn_dtype_bits(layout.dtype);
-	size = (uint64_t)(count * bits + 7) / 8;
-	layout.offset = count ? -first : 0;
-	r = read_address(dl, (uint64_t)(layout.offset * bits) / 8, size, &data);
-	if (r >= 0)
-		r = tarn_storage_borrow(data, size,
-			flags & DLPACK_FLAG_BITMASK_READ_ONLY
-				? 0
-				: TARN_BORROW_WRITABLE,
-			NULL, NULL, &storage);
-	if (r >= 0)
-		r = tarn_tensor_new(storage, 0, &layout, ret);
+	lender = calloc(1, sizeof(*lender));
+	if (!lender)
+		return tarn_fail(ENOMEM, "from_dlpack: out of memory");
+	r = lend(dl, flags, data, size, lender, &storage);
+	if (r < 0) {
+		free(lender);
+		return r;
+	}
+	r = tarn_tensor_new(storage, 0, &layout, ret);
 	if (r < 0)
 		return r;
-	storage->arg = arg;
-	storage->release = release;
+	lender->release = release;
+	lender->arg = arg;
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <tarn/version.h>
 
 #include "base/fail.h"
+#include "lib/cuda/work.h"
 #include "lib/tensor/tensor.h"
 
 struct exported {
@@ -56,17 +57,12 @@ static int view(
 
 static char nowhere;
 
-/* Of the first element. Where there is none DLPack would have NULL, but PyTorch
- * calls no deleter of a tensor at NULL. */
-static int address(tarn_tensor *tensor, unsigned flags, void **ret)
+/* Of the host. */
+static int host_address(tarn_tensor *tensor, unsigned flags, void **ret)
 {
 	bool guard = flags & TARN_DLPACK_GUARD;
 	int r = 0;
 
-	if (tarn_layout_numel(&tensor->layout) == 0) {
-		*ret = &nowhere;
-		return 0;
-	}
 	*ret = NULL;
 	if (guard && !tensor->storage->writable)
 		r = tarn_tensor_guard(tensor, ret);
@@ -82,6 +78,34 @@ static int address(tarn_tensor *tensor, unsigned flags, void **ret)
 		return tarn_fail(ENOTSUP,
 			"to_dlpack: the tensor is in a file and has no "
 			"address; clone it");
+	return 0;
+}
+
+/* Of the first element. Where there is none DLPack would have NULL, but PyTorch
+ * calls no deleter of a tensor at NULL. */
+static int address(
+	tarn_tensor *tensor, unsigned flags, void **ret, DLDevice *ret_device)
+{
+	const tarn_storage *storage = tensor->storage;
+	const struct tarn_layout *l = &tensor->layout;
+	int64_t bits = tarn_dtype_bits(l->dtype);
+	struct device_bytes bytes;
+	int r = 0;
+
+	*ret_device = (DLDevice) {kDLCPU, 0};
+	*ret = &nowhere;
+	if (storage->on_device) {
+		r = storage->on_device(storage, &bytes);
+		if (r < 0)
+			return tarn_fail_prefix(r, "to_dlpack: ");
+		*ret_device = (DLDevice) {kDLCUDA, cuda_index(bytes.device)};
+	}
+	if (tarn_layout_numel(l) == 0)
+		return 0;
+	if (!storage->on_device)
+		return host_address(tensor, flags, ret);
+	*ret = (void *)(uintptr_t)(bytes.at + tensor->base +
+				   (uint64_t)(l->offset * bits / 8));
 	return 0;
 }
 
@@ -107,10 +131,11 @@ static int export(tarn_tensor *tensor, unsigned flags, struct exported **ret,
 	DLDataType type;
 	struct exported *e;
 	void *data = NULL;
+	DLDevice device;
 	int r = view(tensor, &layout, &type);
 
 	if (r >= 0)
-		r = address(tensor, flags, &data);
+		r = address(tensor, flags, &data, &device);
 	if (r < 0)
 		return r;
 	e = allocate(tensor, &layout);
@@ -118,7 +143,7 @@ static int export(tarn_tensor *tensor, unsigned flags, struct exported **ret,
 		return tarn_fail(ENOMEM, "to_dlpack: out of memory");
 	*ret_dl = (DLTensor) {
 		.data = data,
-		.device = {kDLCPU, 0},
+		.device = device,
 		.ndim = layout.ndim,
 		.dtype = type,
 		.shape = e->numbers,

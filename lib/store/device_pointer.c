@@ -14,6 +14,7 @@
 
 #include "base/fail.h"
 #include "lib/cuda/cuda.h"
+#include "lib/cuda/work.h"
 #include "lib/reserved.h"
 #include "lib/store/created.h"
 #include "lib/store/own_map.h"
@@ -79,6 +80,30 @@ static int reach_claimed(tarn_tensor *tensor, const unsigned char *start,
  * reason to hang. */
 #define TRIES_MAX 3
 
+/* Of a tensor that is on a device. */
+static int find_own(tarn_tensor *tensor, const uint8_t uuid[16], uint64_t *ret)
+{
+	const struct tarn_layout *layout = &tensor->layout;
+	int64_t bits = tarn_dtype_bits(layout->dtype);
+	char own[CUDA_UUID_TEXT], other[CUDA_UUID_TEXT];
+	struct device_bytes bytes;
+	int r = tensor->storage->on_device(tensor->storage, &bytes);
+
+	if (r < 0)
+		return r;
+	if (memcmp(cuda_uuid(bytes.device), uuid, 16))
+		return tarn_fail(ENOTSUP,
+			"the tensor is on %s, whose memory %s is not given; "
+			"copy it there (tarn_tensor_to_device)",
+			cuda_uuid_text(cuda_uuid(bytes.device), own),
+			cuda_uuid_text(uuid, other));
+	*ret = tarn_layout_numel(layout)
+		       ? bytes.at + tensor->base +
+				 (uint64_t)(layout->offset * bits / 8)
+		       : 0;
+	return 0;
+}
+
 static int find(tarn_tensor *tensor, const uint8_t uuid[16], uint64_t *ret)
 {
 	const tarn_storage *storage = tensor->storage;
@@ -86,6 +111,8 @@ static int find(tarn_tensor *tensor, const uint8_t uuid[16], uint64_t *ret)
 	void *start;
 	int r;
 
+	if (storage->on_device)
+		return find_own(tensor, uuid, ret);
 	if (!storage_by_address(storage))
 		return tarn_fail_constant(
 			ENOTSUP, "the tensor is in a file; load it first");

@@ -20,24 +20,17 @@
 
 /* Release stored by device_hooks_set; pairs with the acquire load in
  * get_hooks. */
-static const struct device_hooks *_Atomic hooks_set;
+static const struct device_hooks *_Atomic hooks_set = &device_cuda_hooks;
 
 void device_hooks_set(const struct device_hooks *hooks)
 {
-	atomic_store_explicit(&hooks_set, hooks, memory_order_release);
+	atomic_store_explicit(&hooks_set, hooks ? hooks : &device_cuda_hooks,
+		memory_order_release);
 }
 
-static int get_hooks(const uint8_t uuid[16], const struct device_hooks **ret)
+static const struct device_hooks *get_hooks(void)
 {
-	char text[CUDA_UUID_TEXT];
-
-	*ret = atomic_load_explicit(&hooks_set, memory_order_acquire);
-	if (!*ret)
-		return tarn_fail(ENOTSUP,
-			"the tensor lies in memory of %s, and this process has "
-			"no driver for it; use a tarn that was built with CUDA",
-			cuda_uuid_text(uuid, text));
-	return 0;
+	return atomic_load_explicit(&hooks_set, memory_order_acquire);
 }
 
 struct device_storage *device_storage_of(const tarn_storage *storage)
@@ -76,22 +69,23 @@ static int import(struct device_storage *device, struct device_memory **ret)
 	const struct shared_storage *shared =
 		store_storage_of(&device->storage);
 	struct device_export from = {.size = device->storage.size};
-	const struct device_hooks *hooks;
+	const struct device_hooks *hooks = get_hooks();
 	_cleanup_fd_ int fd = -1;
 	struct device_memory *memory;
-	int r = get_hooks(device->uuid, &hooks);
+	char text[CUDA_UUID_TEXT];
+	int r;
 
-	if (r < 0)
-		return r;
 	fd = own_fetch(shared->store, shared->index, shared->generation, 0);
 	if (fd < 0)
 		return fd;
 	from.fd = fd;
 	memcpy(from.uuid, device->uuid, sizeof(from.uuid));
 	r = hooks->import_memory(&from, &memory);
-	if (r >= 0)
-		*ret = agree(device, hooks, memory);
-	return r < 0 ? r : 0;
+	if (r < 0)
+		return tarn_fail_prefix(r, "memory of %s: ",
+			cuda_uuid_text(device->uuid, text));
+	*ret = agree(device, hooks, memory);
+	return 0;
 }
 
 int device_storage_memory(tarn_storage *storage, struct device_memory **ret)
@@ -113,13 +107,19 @@ static int read_bytes(
 	const tarn_storage *storage, uint64_t offset, void *buf, uint64_t size)
 {
 	struct device_storage *device = device_storage_of(storage);
-	const struct device_hooks *hooks;
 	struct device_memory *memory;
 	int r = device_storage_memory(&device->storage, &memory);
 
-	if (r >= 0)
-		r = get_hooks(device->uuid, &hooks);
-	return r < 0 ? r : hooks->read(memory, offset, buf, size);
+	return r < 0 ? r : get_hooks()->read(memory, offset, buf, size);
+}
+
+static int on_device(const tarn_storage *storage, struct device_bytes *ret)
+{
+	struct device_storage *device = device_storage_of(storage);
+	struct device_memory *memory;
+	int r = device_storage_memory(&device->storage, &memory);
+
+	return r < 0 ? r : get_hooks()->where(memory, ret);
 }
 
 /* ---- made ------------------------------------------------------------ */
@@ -128,6 +128,7 @@ static void init(struct device_storage *device, const uint8_t uuid[16],
 	uint64_t size, bool writable, struct device_memory *memory)
 {
 	device->storage.read = read_bytes;
+	device->storage.on_device = on_device;
 	device->storage.size = size;
 	device->storage.writable = writable;
 	memcpy(device->uuid, uuid, sizeof(device->uuid));
@@ -153,8 +154,7 @@ void device_storage_end(tarn_storage *storage)
 
 	/* Hooks are never taken back: what has made it is still there. */
 	if (memory)
-		atomic_load_explicit(&hooks_set, memory_order_acquire)
-			->release(memory);
+		get_hooks()->release(memory);
 }
 
 static void device_release(void *arg)
@@ -183,7 +183,6 @@ int device_storage_export(tarn_storage *storage, struct device_export *ret)
 {
 	const struct shared_storage *shared = store_storage_of(storage);
 	const struct device_storage *device = device_storage_of(storage);
-	const struct device_hooks *hooks;
 	struct device_memory *memory;
 	int r;
 
@@ -198,10 +197,8 @@ int device_storage_export(tarn_storage *storage, struct device_export *ret)
 		memcpy(ret->uuid, device->uuid, sizeof(ret->uuid));
 		return 0;
 	}
-	r = get_hooks(device->uuid, &hooks);
-	if (r >= 0)
-		r = device_storage_memory(storage, &memory);
-	return r < 0 ? r : hooks->export_memory(memory, ret);
+	r = device_storage_memory(storage, &memory);
+	return r < 0 ? r : get_hooks()->export_memory(memory, ret);
 }
 
 void device_storage_is_shared(tarn_storage *storage, struct tarn_store *store,

@@ -4,9 +4,9 @@
  * them: exported once to be published, and imported at the first use of their
  * bytes.
  *
- * The store knows no driver. What the driver has allocated or imported is a
- * struct device_memory to it, which lib/cuda defines, and whose functions are
- * in device_hooks. Every storage of the kind is made by device_storage_new, or
+ * What the driver has allocated or imported is a struct device_memory to the
+ * store, which calls the functions in device_hooks: those of lib/cuda, or a
+ * test's own. Every storage of the kind is made by device_storage_new, or
  * by the store when a name is opened; both remain what they are when they are
  * published, so that tensors over them stay valid.
  *
@@ -49,14 +49,19 @@ struct device_hooks {
 	/* Frees an allocation, or an import, which keeps the memory for others
 	 * that have it. */
 	void (*release)(struct device_memory *memory);
+	/* tarn_storage.on_device. */
+	int (*where)(struct device_memory *memory, struct device_bytes *ret);
 	/* tarn_storage.read: copies size bytes at offset to the host and waits
 	 * for that; the range was checked. */
 	int (*read)(struct device_memory *memory, uint64_t offset, void *buf,
 		uint64_t size);
 };
 
-/* From now on storages use these, which must stay there. Before any storage of
- * the kind is used: those that exist keep what they have. */
+extern const struct device_hooks device_cuda_hooks;
+
+/* For tests: from now on storages use these, which must stay there; NULL: those
+ * of lib/cuda again. Before any storage of the kind is used: those that exist
+ * keep what they have. */
 void device_hooks_set(const struct device_hooks *hooks);
 
 /* ---- storages -------------------------------------------------------- */

@@ -42,6 +42,7 @@ void tarn_storage_init(tarn_storage *storage, enum tarn_storage_kind kind,
 	storage->size = size;
 	storage->data = data;
 	storage->read = NULL;
+	storage->on_device = NULL;
 	storage->map_cow = NULL;
 	storage->cow = NULL;
 	storage->make_guard = NULL;

@@ -18,6 +18,7 @@
 #include "base/identity.h"
 
 struct cow_map;
+struct cuda_device;
 struct tarn_storage;
 
 /*
@@ -28,6 +29,12 @@ struct tarn_storage;
 struct storage_guard {
 	void *_Atomic data; /* of the storage's first byte */
 	void (*drop)(struct storage_guard *guard, struct tarn_storage *storage);
+};
+
+/* Where bytes are on a device. */
+struct device_bytes {
+	struct cuda_device *device; /* in use as long as the storage is */
+	uint64_t at; /* the device's address of the storage's first byte */
 };
 
 struct tarn_storage {
@@ -43,6 +50,10 @@ struct tarn_storage {
 	 * sentence is set. */
 	int (*read)(const struct tarn_storage *storage, uint64_t offset,
 		void *buf, uint64_t size);
+	/* NULL: it is not on a device. Otherwise makes the bytes ready for work
+	 * of this process's; costs nothing once they are. */
+	int (*on_device)(
+		const struct tarn_storage *storage, struct device_bytes *ret);
 	/* Maps all of it copy-on-write, for tarn_tensor_cow; NULL: cow.c
 	 * handles the kind itself, or the bytes are copied. */
 	int (*map_cow)(const struct tarn_storage *storage, struct cow_map *map,

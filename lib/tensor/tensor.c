@@ -194,9 +194,11 @@ int tarn_tensor_check_writable(const tarn_tensor *tensor, const char *verb)
 		return 0;
 	if (tensor->storage->writable)
 		return tarn_fail(ENOTSUP,
-			"%s: elements of a file are not written one by one; "
-			"write them in memory and tarn_copy that to the file",
-			verb);
+			"%s: elements %s are not written one by one; write "
+			"them in memory and tarn_copy that there",
+			verb,
+			tensor->storage->on_device ? "on a device"
+						   : "of a file");
 	return tarn_fail(EROFS,
 		"%s: %s is read-only; clone the tensor and change that", verb,
 		kinds[tensor->storage->kind]);

@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <tarn/error.h>
+
 #include "base/fail.h"
 #include "lib/cuda/cuda.h"
 #include "tests/kit/tap.h"
@@ -42,6 +44,15 @@ bool check_failed(int wanted, const char *part, int r, const char *what)
 int check_result(void)
 {
 	return failures != 0;
+}
+
+int check_says(int r, const char *what)
+{
+	if (r >= 0)
+		return 0;
+	check(tarn_error_message()[0] != '\0', "%s: %d without a sentence",
+		what, r);
+	return 1;
 }
 
 void case_set(const char *name, const char *value)

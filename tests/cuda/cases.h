@@ -29,6 +29,9 @@ bool check(bool holds, const char *what, ...)
 /* That call failed so, and its sentence has that part. */
 bool check_failed(int wanted, const char *part, int r, const char *what);
 
+/* 1 if it is an error, which must have a sentence; else 0. */
+int check_says(int r, const char *what);
+
 /* For a child: its exit status, 0 if all checks have held. */
 int check_result(void);
 

@@ -1,10 +1,16 @@
 # GPUs, with a stand-in for the driver: a machine without one has all of these.
 CUDA_TESTS = \
+	tests/cuda/device \
 	tests/cuda/memory \
 	tests/cuda/ways \
 	$(NULL)
 check_PROGRAMS += $(CUDA_TESTS)
 TESTS += $(CUDA_TESTS)
+tests_cuda_device_SOURCES = \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	tests/cuda/device.c \
+	$(NULL)
 tests_cuda_memory_SOURCES = \
 	tests/cuda/cases.c \
 	tests/cuda/cases.h \

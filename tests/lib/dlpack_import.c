@@ -369,11 +369,6 @@ static void f4_pairs_apart(DLTensor *dl)
 	dl->strides[2] = 2;
 }
 
-static void device_cuda(DLTensor *dl)
-{
-	dl->device.device_type = kDLCUDA;
-}
-
 static void device_rocm_host(DLTensor *dl)
 {
 	dl->device.device_type = kDLROCMHost;
@@ -424,7 +419,6 @@ static const struct {
 	{type_code_255, "type 255", -EINVAL, "type 255"},
 	{f4_split, "a stride inside a byte", -ENOTSUP, "stride"},
 	{f4_pairs_apart, "pairs that are not adjacent", -EINVAL, "adjacent"},
-	{device_cuda, "a device of CUDA", -ENOTSUP, "CUDA"},
 	{device_rocm_host, "host memory of ROCm", -ENOTSUP, "ROCm"},
 	{device_5, "a device without a name", -ENOTSUP, "unknown"},
 	{device_minus_1, "device -1", -ENOTSUP, "unknown"},

@@ -156,7 +156,7 @@ static void test_without_driver(void)
 	struct device_memory *memory;
 	const int64_t at = 1;
 	int64_t value;
-	int n = 0;
+	int n = 0, r;
 
 	put("driverless/a", t);
 	tarn_tensor_unref(t);
@@ -164,11 +164,13 @@ static void test_without_driver(void)
 	must(tarn_store_list(store, "driverless/", count, &n));
 	is_int(1, n, "a name on a device is listed without a driver");
 	t = found("driverless/a");
-	is_int(-ENOTSUP, device_storage_memory(tarn_tensor_storage(t), &memory),
+	/* Or with one, but not that device. */
+	r = device_storage_memory(tarn_tensor_storage(t), &memory);
+	ok(r == -ENOTSUP || r == -ENODEV,
 		"its memory cannot be had without a driver");
 	has_str("GPU-face0ff0-0102-0304-0506-0708090a0b0c",
 		tarn_error_message(), "the error names the device");
-	is_int(-ENOTSUP, tarn_tensor_get_i64(t, &at, &value),
+	is_int(r, tarn_tensor_get_i64(t, &at, &value),
 		"its elements cannot be read without a driver");
 	is_int(0, tarn_store_publish_one(store, "driverless/b", t, NULL, NULL),
 		"it gets another name without a driver");
@@ -294,7 +296,7 @@ static void test_time_to_live(void)
 
 static void test_refused(void)
 {
-	tarn_tensor *t = kit_device_tensor(SIZE, 8), *copy;
+	tarn_tensor *t = kit_device_tensor(SIZE, 8);
 	int node;
 
 	put("fixed/t", t);
@@ -309,11 +311,6 @@ static void test_refused(void)
 	is_int(-ENOTSUP, tarn_tensor_node(t, &node), "it has no node");
 	is_int(-ENOTSUP, tarn_tensor_lock(t, TARN_LOCK_READ, 0),
 		"it has no lock");
-	must(tarn_tensor_cow(t, &copy));
-	ok(tarn_tensor_data(copy) &&
-			*(unsigned char *)tarn_tensor_data(copy) == 8,
-		"a private copy of it lies in memory of the host");
-	tarn_tensor_unref(copy);
 	tarn_tensor_unref(t);
 	must(tarn_store_remove(store, "fixed/t"));
 	ok(kept_becomes(0), "what was refused has left nothing");

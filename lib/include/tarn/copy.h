@@ -76,7 +76,12 @@ struct tarn_copy_options {
 	 * succeeds. Not for streams, which have tarn_stream_progress. */
 	int (*progress)(void *arg, uint64_t done, uint64_t total);
 	void *arg;
-	uint64_t reserved[8]; /* 0 */
+	/* A CUstream (or cudaStream_t) of the device that dst, or else src, is
+	 * on: the copy begins after the work that is in it by now. NULL: the
+	 * legacy default stream. When the copy is done, so is all that the
+	 * device did for it. */
+	void *cuda_stream;
+	uint64_t reserved[7]; /* 0 */
 };
 
 struct tarn_copy_info {
@@ -91,7 +96,8 @@ struct tarn_copy_info {
 			       * copy */
 	const char *engine;   /* "memory"; "io_uring", "threads"; "plain" where
 			       * a small copy was made by plain calls; "mapped"
-			       * (tarn_file_load); static */
+			       * (tarn_file_load); "cuda" with a device;
+			       * static */
 	uint64_t reserved[8]; /* 0 */
 };
 

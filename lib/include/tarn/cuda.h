@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * GPUs: the address at which a device reads a tensor that lies in memory of the
- * host.
+ * GPUs: tensors on devices, and the address at which a device reads a tensor that
+ * lies in memory of the host.
  *
  *	struct tarn_cuda_device gpu;
  *	uint64_t at;
@@ -26,6 +26,7 @@
  */
 #pragma once
 
+#include <tarn/copy.h>
 #include <tarn/store.h>
 
 #ifdef __cplusplus
@@ -49,13 +50,79 @@ struct tarn_cuda_device {
 TARN_PUBLIC int tarn_cuda_device(const char *name, struct tarn_cuda_device *ret)
 	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
+/* ---- tensors on a device ------------------------------------------------- */
+
+/*
+ * A storage on a device (TARN_STORAGE_DEVICE) holds bytes that only the device
+ * reads: tarn_tensor_data is NULL. Views, publishing and looking up are those of
+ * every tensor; tarn_copy moves elements to it, from it and within it, and
+ * between devices, with conversions; elements can be read one by one (slowly),
+ * and written by tarn_copy alone.
+ *
+ * Memory is made of granules (2 MiB): put many small tensors over one storage.
+ * It is published without a copy; other processes map the same memory, and it
+ * stays on the device when the process that made it has ended, until its last
+ * name and the last tensor over it are gone.
+ */
+
+/* size bytes, which are 0. -ENOMEM: the device has not so much left; the
+ * sentence says what it has. Errors are else those of tarn_cuda_device. Any
+ * thread. */
+TARN_PUBLIC int tarn_cuda_alloc(const struct tarn_cuda_device *device,
+	uint64_t size, tarn_storage **ret) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* Uses memory that other code has allocated on the device, from the device's
+ * address at on; flags and release are those of tarn_storage_borrow. It cannot
+ * be published: -ENOTSUP, copy it. */
+TARN_PUBLIC int tarn_cuda_borrow(const struct tarn_cuda_device *device,
+	uint64_t at, uint64_t size, unsigned flags, void (*release)(void *arg),
+	void *arg, tarn_storage **ret) TARN_NONNULL(1, 7) TARN_MUST_CHECK;
+
+/* On which device the bytes are: 1, and the device; 0: on none. Calls no
+ * driver. */
+TARN_PUBLIC int tarn_storage_device(const tarn_storage *storage,
+	struct tarn_cuda_device *ret) TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+
+/* A tensor of zeros, in C order, in memory of its own. */
+TARN_PUBLIC int tarn_cuda_zeros(const struct tarn_cuda_device *device,
+	enum tarn_dtype dtype, int ndim, const int64_t *shape, tarn_tensor **ret)
+	TARN_NONNULL(1, 5) TARN_MUST_CHECK;
+
+/*
+ * The tensor on the device: itself, with one more reference, if it is there
+ * already (1); otherwise a copy in C order (0), from wherever it is: memory, a
+ * file, another device. options are those of tarn_copy, or NULL.
+ */
+TARN_PUBLIC int tarn_tensor_to_device(tarn_tensor *tensor,
+	const struct tarn_cuda_device *device,
+	const struct tarn_copy_options *options, tarn_tensor **ret)
+	TARN_NONNULL(1, 2, 4) TARN_MUST_CHECK;
+
+/*
+ * Copies all tensors of a file to the device: ret has room for
+ * tarn_file_count(file) of them, which come in the order of tarn_file_at, each
+ * the caller's. They share one storage for each file (shard); each begins at a
+ * multiple of 16 bytes, for which a few may have another storage. The file is
+ * read front to back while what was read is on its way; no more memory of the
+ * host is needed than for that. options (of which only those about reading and
+ * progress matter; progress counts each shard by itself) and ret_info may be
+ * NULL. Errors are those of tarn_copy and tarn_cuda_alloc; after one ret is as
+ * it was. Any thread.
+ */
+TARN_PUBLIC int tarn_cuda_load(tarn_file *file,
+	const struct tarn_cuda_device *device,
+	const struct tarn_copy_options *options, struct tarn_copy_info *ret_info,
+	tarn_tensor **ret) TARN_NONNULL(1, 2, 5) TARN_MUST_CHECK;
+
+/* ---- tensors of the host ------------------------------------------------- */
+
 /*
  * The address at which a kernel of the device reads the element at index
  * (0, 0, ...), where tarn_tensor_data is the process's own; strides are the
  * same. Registers the memory that this needs: for a tensor in a pool the whole
  * segments in which it lies. A second call finds that done, without a call of
- * the driver. *ret is 0 for a tensor without elements. A device must not write
- * to what is read-only: where that is not refused, its bytes are those of all
+ * the driver. *ret is 0 for a tensor without elements. For one on the device
+ * it is the address there. A device must not write to what is read-only: where that is not refused, its bytes are those of all
  * processes.
  *
  * The address is valid as long as the tensor's storage is held, but ends with

@@ -48,8 +48,9 @@ struct DLManagedTensorVersioned;
  * On failure managed is still the caller's, and no deleter was called.
  *
  * The struct and its numbers are checked; the memory cannot be. The memory must
- * be the CPU's (kDLCPU), or what the CPU reads too (kDLCUDAHost,
- * kDLCUDAManaged: the caller has waited for the work that writes it). Dtypes
+ * be the CPU's (kDLCPU), what the CPU reads too (kDLCUDAHost, kDLCUDAManaged),
+ * or on a device of CUDA (kDLCUDA; see tarn_cuda_borrow): the work that writes
+ * it is done, or in the legacy default stream. Dtypes
  * are the 22 of tarn; two 4-bit elements may be two lanes of one element, as
  * PyTorch's float4_e2m1fn_x2 has them, or elements of their own. Strides may be
  * NULL, which is C order, or negative. data may have any alignment.

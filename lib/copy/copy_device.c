@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+/*
+ * To, from and within a device where it reaches the bytes of both sides itself:
+ * they are its own, or in memory of the host that it has registered. The nest is
+ * cut into slices, of which two are queued, so that progress can be told and the
+ * rest be cancelled. Bytes that are not reached go through slots
+ * (copy_through.c).
+ */
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/fail.h"
+#include "lib/copy/copy_device.h"
+#include "lib/copy/slices.h"
+#include "lib/cuda/cuda.h"
+#include "lib/cuda/work.h"
+
+/* Picked: a few milliseconds of the link, which a slice more or less does not
+ * lengthen. */
+#define SLICE ((int64_t)64 << 20)
+
+enum { AHEAD = 2 };
+
+struct copy_device {
+	struct copy_op head;
+	struct cuda_device *device; /* in use by the storage of a tensor */
+	struct cuda_queue *queue;
+	bool begun;
+	struct cuda_slot *factors; /* NULL: none are needed */
+	uint64_t dst, src;         /* the device's addresses */
+	struct slices slices;
+	uint64_t bytes[AHEAD]; /* of the slice with that mark, under way */
+	unsigned n, oldest;    /* slices under way */
+};
+
+static int begin(struct copy_device *c)
+{
+	int r = cuda_queue_after(c->queue, c->head.options.cuda_stream);
+
+	c->begun = true;
+	if (r >= 0 && cuda_factors_size(&c->head.move))
+		r = cuda_slot_take(c->device, true, &c->factors);
+	return r;
+}
+
+/* Those of a slice; each that is under way has its own. */
+static int write_factors(
+	struct copy_device *c, const struct move *part, uint64_t *ret)
+{
+	uint64_t lead = (c->oldest + c->n) % AHEAD * CUDA_FACTORS;
+	int r;
+
+	*ret = 0;
+	if (!cuda_factors_size(part))
+		return 0;
+	cuda_factors(part, (char *)cuda_slot_memory(c->factors) + lead);
+	r = cuda_slot_for(c->factors, c->device, ret);
+	*ret += lead;
+	return r;
+}
+
+static int queue_slice(struct copy_device *c)
+{
+	struct move part = c->head.move;
+	unsigned mark = (c->oldest + c->n) % AHEAD;
+	uint64_t factors;
+	int r;
+
+	c->bytes[mark] =
+		slices_next(&c->slices, &c->head.move.nest, &part.nest);
+	r = write_factors(c, &part, &factors);
+	if (r >= 0)
+		r = cuda_queue_move(c->queue, &part, c->dst, c->src, factors);
+	if (r >= 0)
+		r = cuda_queue_mark(c->queue, (int)mark);
+	if (r < 0)
+		return r;
+	c->n++;
+	c->head.info.requests++;
+	return 0;
+}
+
+static int wait_for_slice(struct copy_device *c)
+{
+	int r = cuda_queue_wait(c->queue, (int)c->oldest);
+
+	if (r < 0)
+		return r;
+	c->head.done += c->bytes[c->oldest];
+	c->oldest = (c->oldest + 1) % AHEAD;
+	c->n--;
+	if (!c->n && c->slices.ended) {
+		c->head.done = c->head.info.bytes;
+		c->head.ended = true;
+	}
+	return 0;
+}
+
+/* Waits for a slice at most, as one of memory takes its time. */
+static unsigned pump(struct copy_op *copy_op, unsigned limit)
+{
+	struct copy_device *c = (struct copy_device *)copy_op;
+	int r = c->begun ? 0 : begin(c);
+
+	(void)limit;
+	if (r >= 0 && c->n < AHEAD && !c->slices.ended)
+		r = queue_slice(c);
+	else if (r >= 0)
+		r = wait_for_slice(c);
+	if (r < 0)
+		copy_op_failed(copy_op, r);
+	return 1;
+}
+
+static void release(struct copy_op *copy_op)
+{
+	struct copy_device *c = (struct copy_device *)copy_op;
+
+	c->queue = cuda_queue_free(c->queue);
+	cuda_slot_give(c->device, c->factors);
+	c->factors = NULL;
+}
+
+static void device_free(struct copy_op *copy_op)
+{
+	copy_op_drop(copy_op);
+	free(copy_op);
+}
+
+static const struct copy_op_ops device_ops = {
+	.pump = pump,
+	.release = release,
+	.free = device_free,
+};
+
+/* ---- where bytes are ----------------------------------------------------- */
+
+/* Where the device has the byte from which the tensor's layout counts. 1: it
+ * does not reach all that the layout does. */
+static int address(
+	const tarn_tensor *tensor, struct cuda_device *device, uint64_t *ret)
+{
+	const tarn_storage *storage = tensor->storage;
+	struct device_bytes bytes;
+	uint64_t size, at;
+	void *start;
+	int r;
+
+	if (storage->on_device) {
+		r = storage->on_device(storage, &bytes);
+		*ret = bytes.at + tensor->base;
+		return r < 0 ? r : bytes.device != device;
+	}
+	if (!storage_by_address(storage))
+		return 1;
+	tensor_reach(tensor, &start, &size);
+	if (cuda_known(start, size, storage->writable, cuda_uuid(device),
+		    &at) != 0)
+		return 1;
+	*ret = at +
+	       (uint64_t)((char *)tarn_tensor_origin(tensor) - (char *)start);
+	return 0;
+}
+
+/* dst's, or src's. */
+static int find_device(const struct copy_op *head, struct cuda_device **ret)
+{
+	const tarn_storage *storage = head->dst->storage;
+	struct device_bytes bytes;
+	int r;
+
+	if (!storage->on_device)
+		storage = head->src->storage;
+	r = storage->on_device(storage, &bytes);
+	if (r >= 0)
+		*ret = bytes.device;
+	return r;
+}
+
+/* Takes queue over. */
+static int direct_new(struct copy_env *env, const struct copy_op *head,
+	struct cuda_device *device, struct cuda_queue *queue, uint64_t dst,
+	uint64_t src, struct copy_op **ret)
+{
+	struct copy_device *c = calloc(1, sizeof(*c));
+
+	if (!c) {
+		cuda_queue_free(queue);
+		return tarn_fail(ENOMEM, "copy: out of memory");
+	}
+	copy_op_begin(&c->head, env, head, &device_ops);
+	c->head.info.engine = "cuda";
+	c->device = device;
+	c->queue = queue;
+	c->dst = dst;
+	c->src = src;
+	slices_begin(&c->slices, &head->move.nest, SLICE);
+	*ret = &c->head;
+	return 0;
+}
+
+int copy_device_new(
+	struct copy_env *env, const struct copy_op *head, struct copy_op **ret)
+{
+	struct cuda_device *device;
+	struct cuda_queue *queue;
+	uint64_t dst = 0, src = 0;
+	bool moves;
+	int r = find_device(head, &device);
+
+	if (r >= 0)
+		r = cuda_queue_new(device, &queue);
+	if (r < 0)
+		return r;
+	moves = cuda_queue_moves(queue, &head->move);
+	r = address(head->dst, device, &dst);
+	if (r == 0)
+		r = address(head->src, device, &src);
+	if (r == 0 && moves)
+		return direct_new(env, head, device, queue, dst, src, ret);
+	cuda_queue_free(queue);
+	return r < 0 ? r : copy_through_new(env, head, moves, ret);
+}
