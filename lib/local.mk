@@ -359,6 +359,7 @@ lib_libcore_la_SOURCES += \
 	lib/cuda/element.h \
 	lib/cuda/kernel.c \
 	lib/cuda/kernel.h \
+	lib/cuda/kernel_steps.h \
 	lib/cuda/kernels.h \
 	lib/cuda/memory.c \
 	lib/cuda/move.c \
@@ -384,8 +385,8 @@ KERNELS = lib/cuda/kernels.fatbin
 if HAVE_NVCC
 nodist_lib_libcore_la_SOURCES = lib/cuda/kernel_image.c
 CLEANFILES += $(KERNELS) lib/cuda/kernel_image.c
-$(KERNELS): lib/cuda/kernels.cu lib/cuda/kernels.h lib/cuda/element.h \
-		lib/number/convert_element.h
+$(KERNELS): lib/cuda/kernels.cu lib/cuda/kernels.h lib/cuda/kernel_steps.h \
+		lib/cuda/element.h lib/number/convert_element.h
 	$(AM_V_GEN)$(MKDIR_P) lib/cuda && \
 	$(NVCC) -fatbin -std=c++17 -O3 -fmad=false -Xfatbin --compress-all \
 		-gencode arch=compute_80,code=sm_80 \

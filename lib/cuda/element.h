@@ -6,11 +6,8 @@
  */
 #pragma once
 
-#include <tarn/dtype.h>
-
+#include "lib/cuda/kernels.h"
 #include "lib/number/convert_element.h"
-
-enum pivot { PIVOT_F32, PIVOT_F64, PIVOT_I64 };
 
 /* In the pivot's type, F32 or F64. */
 struct factor {

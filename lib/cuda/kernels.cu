@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernels of kernels.h, each by its name: a function of CUDA for the library
+ * The kernels of kernel_steps.h, each by its name: a function of CUDA for the library
  * to find. Threads stride over the steps, blocks over the tiles, so that any
  * grid does all of them.
  */
-#include "lib/cuda/kernels.h"
+#include "lib/cuda/kernel_steps.h"
 
 template <int kind, int a, int b>
 __device__ __forceinline__ void run(const struct cuda_nest &p)

@@ -55,6 +55,11 @@ int check_says(int r, const char *what)
 	return 1;
 }
 
+int check_failures(void)
+{
+	return failures;
+}
+
 void case_set(const char *name, const char *value)
 {
 	char text[96];

@@ -34,6 +34,8 @@ int check_says(int r, const char *what);
 
 /* For a child: its exit status, 0 if all checks have held. */
 int check_result(void);
+/* How many have not. */
+int check_failures(void);
 
 /* A setting from here on. */
 void case_set(const char *name, const char *value);

@@ -29,6 +29,8 @@ tests_cuda_move_SOURCES = \
 	tests/cuda/device_memory.c \
 	tests/cuda/device_memory.h \
 	tests/cuda/move.c \
+	tests/cuda/moves.c \
+	tests/cuda/moves.h \
 	tests/kit/convert_oracle.c \
 	tests/kit/convert_oracle.h \
 	$(NULL)

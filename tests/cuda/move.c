@@ -13,257 +13,65 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "lib/cuda/kernel.h"
-#include "lib/cuda/move.h"
 #include "tests/cuda/cases.h"
-#include "tests/cuda/device_memory.h"
+#include "tests/cuda/moves.h"
 #include "tests/fakecuda/fakecuda.h"
-#include "tests/kit/convert_oracle.h"
 #include "tests/kit/move.h"
 #include "tests/kit/tap.h"
 
-#define ELEMENTS 20000
-#define ROOM ((size_t)4 << 20)
-
-static struct device_memory dst_side, src_side, factor_side;
-static CUstream stream;
-static unsigned refused; /* moves that devices do not do */
-
 #define NAMED(name) "tarn_" #name
+
 /* At least one launch of it. */
 static void used(const char *name)
 {
 	check(count_of(name) > 0, "%s was never launched", name);
 }
 
-static void begin(void)
-{
-	device_begin();
-	dst_side = device_memory_new(ROOM);
-	src_side = device_memory_new(ROOM);
-	factor_side = device_memory_new(ROOM);
-	device_must(
-		device_driver->stream_create(&stream, CU_STREAM_NON_BLOCKING),
-		"a stream");
-}
-
-static void end(void)
-{
-	device_must(device_driver->stream_synchronize(stream), "waiting");
-	device_must(device_driver->stream_destroy(stream), "its end");
-	device_memory_free(&dst_side);
-	device_memory_free(&src_side);
-	device_memory_free(&factor_side);
-	device_end();
-}
-
-/* ---- one move ------------------------------------------------------------ */
-
-static int run(const struct move *move, uint64_t dst, uint64_t src)
-{
-	uint64_t size = cuda_move_factors_size(move);
-	CUdeviceptr factors = 0;
-
-	if (size) {
-		void *buffer = malloc(size);
-
-		check(size <= ROOM, "%llu bytes", (unsigned long long)size);
-		cuda_move_factors(move, buffer);
-		factors = factor_side.at;
-		device_put(factors, buffer, size, stream);
-		free(buffer);
-	}
-	return cuda_move(
-		device_driver, device_used, move, dst, src, factors, stream);
-}
-
-struct comparison {
-	const unsigned char *seen;
-	bool same;
-};
-
-static void compare_one(
-	void *arg, const struct kit_move_pair *p, const int64_t *index)
-{
-	struct comparison *c = arg;
-	int64_t at = kit_move_element(&p->dst, index);
-	int size = tarn_dtype_bits(p->dst.dtype) / 8;
-	uint64_t wanted = 0, seen = 0;
-
-	memcpy(&wanted, p->wanted + at * size, (size_t)size);
-	memcpy(&seen, c->seen + at * size, (size_t)size);
-	c->same = c->same && oracle_same(p->dst.dtype, wanted, seen);
-}
-
-/* NaNs that were scaled may differ in their sign and payload. */
-static bool same(
-	const struct kit_move_pair *p, const unsigned char *seen, bool scaled)
-{
-	struct comparison c = {seen, true};
-
-	if (!memcmp(p->wanted, seen, (size_t)p->dst_size))
-		return true;
-	if (!scaled)
-		return false;
-	kit_move_each(p, compare_one, &c);
-	return c.same;
-}
-
-/* A shift of its bytes, so that elements are not aligned. */
-static uint64_t shift(void)
-{
-	return kit_move_below(6) == 0 ? (uint64_t)kit_move_below(16) : 0;
-}
-
-static void try(
-	struct kit_move_pair *p, const struct tarn_copy_options *options)
-{
-	uint64_t dst = dst_side.at + shift(), src = src_side.at + shift();
-	unsigned char *seen = malloc((size_t)p->dst_size + 1);
-	char text[2][400];
-	struct move move;
-	int r = move_plan(&move, &p->dst, &p->src, options);
-
-	check(r == 0, "a plan: %s", r < 0 ? tarn_fail_message() : "");
-	check((size_t)p->dst_size + 16 <= ROOM &&
-			(size_t)p->src_size + 16 <= ROOM,
-		"there is room");
-	device_put(dst, p->dst_bytes, (size_t)p->dst_size, stream);
-	device_put(src, p->src_bytes, (size_t)p->src_size, stream);
-	r = run(&move, dst, src);
-	if (r == -ENOTSUP && tarn_dtype_pack(p->dst.dtype) > 1)
-		refused++; /* a device does not move parts of bytes */
-	else
-		move_run(&move, p->wanted, p->src_bytes);
-	device_get(seen, dst, (size_t)p->dst_size, stream);
-	tarn_layout_format(&p->dst, text[0], sizeof(text[0]));
-	tarn_layout_format(&p->src, text[1], sizeof(text[1]));
-	check(r == 0 || (r == -ENOTSUP && tarn_dtype_pack(p->dst.dtype) > 1),
-		"moving: %s", r < 0 ? tarn_fail_message() : "");
-	check(same(p, seen, move.convert.scaled), "%s from %s", text[0],
-		text[1]);
-	free(seen);
-	kit_move_pair_free(p);
-}
-
 /* ---- random moves -------------------------------------------------------- */
-
-static int random_dtype(void)
-{
-	return 1 + (int)kit_move_below(TARN_DTYPE_MAX);
-}
 
 static void plain(void)
 {
 	static const char *const kernels[] = {"tarn_raw_1", "tarn_raw_2",
 		"tarn_raw_4", "tarn_raw_8", "tarn_raw_16", "tarn_tile_1",
 		"tarn_tile_2", "tarn_tile_4", "tarn_tile_8"};
-	struct kit_move_pair p;
-	int n = (int)test_cases(3000);
 
-	begin();
-	for (int i = 0; i < n; i++) {
-		int dtype = random_dtype();
-
-		kit_move_pair_make(&p, dtype, dtype, ELEMENTS);
-		try(&p, NULL);
-	}
-	check(refused < (unsigned)n / 20, "%u of %d were refused", refused, n);
+	moves_begin();
+	moves_plain((int)test_cases(3000));
 	for (size_t i = 0; i < ARRAY_SIZE(kernels); i++)
 		used(kernels[i]);
-	end();
-}
-
-/* The dtypes whose elements are whole bytes. */
-static int whole_dtype(void)
-{
-	int dtype = random_dtype();
-
-	while (tarn_dtype_pack(dtype) > 1)
-		dtype = random_dtype();
-	return dtype;
+	moves_end();
 }
 
 static void converted(void)
 {
-	struct tarn_copy_options options = {0};
-	struct kit_move_pair p;
-
-	begin();
-	for (int i = 0; i < (int)test_cases(4000); i++) {
-		options.rounding = (enum tarn_rounding)kit_move_below(2);
-		kit_move_pair_make(&p, whole_dtype(), whole_dtype(), ELEMENTS);
-		try(&p, &options);
-	}
+	moves_begin();
+	moves_converted((int)test_cases(4000));
 	used("tarn_any");
 	used("tarn_tile_any_1");
 	used("tarn_tile_any_2");
 	used("tarn_tile_any_4");
 	used("tarn_tile_any_8");
-	end();
+	moves_end();
 }
 
 static void common_pairs(void)
 {
-	static const int pairs[][2] = {
-#define PAIR(src, dst) {TARN_##src, TARN_##dst},
-		CUDA_PAIRS(PAIR)
-#undef PAIR
-	};
-	struct kit_move_pair p;
-
-	begin();
-	for (int i = 0; i < (int)test_cases(2400); i++) {
-		const int *pair = pairs[i % (int)ARRAY_SIZE(pairs)];
-
-		kit_move_pair_make(&p, pair[1], pair[0], ELEMENTS);
-		try(&p, NULL);
-	}
+	moves_begin();
+	moves_common_pairs((int)test_cases(3600));
 #define PAIR(src, dst)                                                         \
 	used(NAMED(vector_##src##_##dst));                                     \
 	used(NAMED(single_##src##_##dst));                                     \
 	used(NAMED(tile_##src##_##dst));
 	CUDA_PAIRS(PAIR)
 #undef PAIR
-	end();
-}
-
-static void random_factors(double *ret, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++)
-		ret[i] = (double)(kit_move_below(2001) - 1000) / 64 +
-			 (kit_move_below(9) == 0 ? 1e-9 : 0);
+	moves_end();
 }
 
 static void scaled(void)
 {
-	static double scale[ELEMENTS], bias[ELEMENTS];
-	struct tarn_copy_options options = {0};
-	struct kit_move_pair p;
-	unsigned large = 0;
-
-	begin();
-	for (int i = 0; i < (int)test_cases(3000); i++) {
-		int dst = whole_dtype(), src = whole_dtype(), which;
-
-		if (dst == TARN_C64 || src == TARN_C64)
-			continue;
-		kit_move_pair_make(&p, dst, src, ELEMENTS);
-		options.channels = 1;
-		if (p.dst.ndim && kit_move_below(4)) {
-			options.channel_dim = (int)kit_move_below(p.dst.ndim);
-			options.channels = p.dst.shape[options.channel_dim];
-		}
-		large += options.channels > CUDA_CHANNELS;
-		random_factors(scale, options.channels);
-		random_factors(bias, options.channels);
-		which = (int)kit_move_below(3);
-		options.scale = which != 1 ? scale : NULL;
-		options.bias = which != 2 ? bias : NULL;
-		options.rounding = (enum tarn_rounding)kit_move_below(2);
-		try(&p, &options);
-	}
-	check(large > 10, "with a buffer for factors: %u", large);
-	end();
+	moves_begin();
+	moves_scaled((int)test_cases(3000));
+	moves_end();
 }
 
 /* ---- ways ---------------------------------------------------------------- */
@@ -285,7 +93,7 @@ static const char *const calls[] = {"COPY", "COPY_2D", "COPY_3D", "LAUNCH"};
 static void moved(const char *way, unsigned n, struct tarn_layout dst,
 	struct tarn_layout src)
 {
-	unsigned char *seen = malloc(ROOM);
+	unsigned char *seen = malloc(MOVES_ROOM);
 	struct kit_move_pair p = {.dst = dst, .src = src};
 	unsigned before[ARRAY_SIZE(calls)];
 	struct move move;
@@ -293,11 +101,11 @@ static void moved(const char *way, unsigned n, struct tarn_layout dst,
 
 	check(r == 0, "a plan");
 	kit_move_pair_fill(&p);
-	device_put(dst_side.at, p.dst_bytes, (size_t)p.dst_size, stream);
-	device_put(src_side.at, p.src_bytes, (size_t)p.src_size, stream);
+	device_put(moves_dst.at, p.dst_bytes, (size_t)p.dst_size, moves_stream);
+	device_put(moves_src.at, p.src_bytes, (size_t)p.src_size, moves_stream);
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
 		before[i] = (unsigned)count_of(calls[i]);
-	r = run(&move, dst_side.at, src_side.at);
+	r = moves_run(&move, moves_dst.at, moves_src.at);
 	check(r == 0, "%s: %d, %s", way, r, r < 0 ? tarn_fail_message() : "");
 	for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
 		unsigned times = (unsigned)count_of(calls[i]) - before[i];
@@ -307,8 +115,8 @@ static void moved(const char *way, unsigned n, struct tarn_layout dst,
 			calls[i], times);
 	}
 	move_run(&move, p.wanted, p.src_bytes);
-	device_get(seen, dst_side.at, (size_t)p.dst_size, stream);
-	check(same(&p, seen, false), "%s moves what it should", way);
+	device_get(seen, moves_dst.at, (size_t)p.dst_size, moves_stream);
+	check(moves_same(&p, seen, false), "%s moves what it should", way);
 	kit_move_pair_free(&p);
 	free(seen);
 }
@@ -326,7 +134,7 @@ static void ways(void)
 				 turned = layout(4, 8, 128, 1024, 1, 8),
 				 apart = layout(4, 8, 128, 2048, 256, 2);
 
-	begin();
+	moves_begin();
 	moved("COPY", 1, packed, packed);
 	moved("COPY_2D", 1, packed, rows);
 	moved("COPY_2D", 1, rows, packed);
@@ -339,15 +147,15 @@ static void ways(void)
 		moved("LAUNCH", 1, packed, turned);
 		moved("LAUNCH", 1, apart, packed);
 	}
-	end();
+	moves_end();
 }
 
 static void pitch(void)
 {
-	begin();
+	moves_begin();
 	moved("LAUNCH", 1, layout(4, 8, 128, 1024, 128, 1),
 		layout(4, 8, 128, 1600, 200, 1));
-	end();
+	moves_end();
 }
 
 /* ---- large nests --------------------------------------------------------- */
@@ -356,8 +164,8 @@ static void pitch(void)
  * i; in dst, 4 bytes each, the dimensions have the opposite order. */
 static void launch_long(enum cuda_kernel kernel, int dst_size, int src_size)
 {
-	struct cuda_nest nest = {.dst = dst_side.at,
-		.src = src_side.at,
+	struct cuda_nest nest = {.dst = moves_dst.at,
+		.src = moves_src.at,
 		.steps = 5 * 7 * 9,
 		.n = 3,
 		.dst_dtype = TARN_I32,
@@ -374,11 +182,11 @@ static void launch_long(enum cuda_kernel kernel, int dst_size, int src_size)
 
 	for (int i = 0; i < 4 * 315; i++)
 		bytes[i] = (unsigned char)kit_move_below(256);
-	device_put(src_side.at, bytes, sizeof(bytes), stream);
-	check(cuda_kernel_launch(
-		      device_driver, device_used, kernel, &nest, stream) == 0,
+	device_put(moves_src.at, bytes, sizeof(bytes), moves_stream);
+	check(cuda_kernel_launch(device_driver, device_used, kernel, &nest,
+		      moves_stream) == 0,
 		"a launch");
-	device_get(seen, dst_side.at, sizeof(seen), stream);
+	device_get(seen, moves_dst.at, sizeof(seen), moves_stream);
 	for (int i = 0; i < 315; i++) {
 		int at = i % 5 * 63 + i / 5 % 7 * 9 + i / 35;
 
@@ -392,10 +200,10 @@ static void launch_long(enum cuda_kernel kernel, int dst_size, int src_size)
 
 static void large(void)
 {
-	begin();
+	moves_begin();
 	launch_long(CUDA_K_raw_4_long, 4, 4);
 	launch_long(CUDA_K_any_long, 4, 1);
-	end();
+	moves_end();
 }
 
 /* ---- registered memory --------------------------------------------------- */
@@ -409,10 +217,10 @@ static void registered(void)
 	float *host;
 	int r;
 
-	begin();
-	host = mmap(NULL, ROOM, PROT_READ | PROT_WRITE,
+	moves_begin();
+	host = mmap(NULL, MOVES_ROOM, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	device_must(device_driver->host_register(host, ROOM,
+	device_must(device_driver->host_register(host, MOVES_ROOM,
 			    CU_MEMHOSTREGISTER_PORTABLE |
 				    CU_MEMHOSTREGISTER_DEVICEMAP),
 		"registering");
@@ -420,16 +228,18 @@ static void registered(void)
 	for (int i = 0; i < 40 * 8 * 16; i++)
 		host[i] = (float)i;
 	r = move_plan(&move, &turned, &packed, NULL);
-	check(r == 0 && run(&move, dst_side.at, at) == 0, "to the device");
+	check(r == 0 && moves_run(&move, moves_dst.at, at) == 0,
+		"to the device");
 	r = move_plan(&move, &packed, &turned, NULL);
-	check(r == 0 && run(&move, at + (ROOM / 2), dst_side.at) == 0,
+	check(r == 0 && moves_run(&move, at + (MOVES_ROOM / 2), moves_dst.at) ==
+				0,
 		"and back");
-	device_must(device_driver->stream_synchronize(stream), "waiting");
-	check(!memcmp(host, host + ROOM / 8, sizeof(float) * 40 * 8 * 16),
+	device_must(device_driver->stream_synchronize(moves_stream), "waiting");
+	check(!memcmp(host, host + MOVES_ROOM / 8, sizeof(float) * 40 * 8 * 16),
 		"it is what it was");
 	device_must(device_driver->host_unregister(host), "unregistering");
-	munmap(host, ROOM);
-	end();
+	munmap(host, MOVES_ROOM);
+	moves_end();
 }
 
 /* ---- failures ------------------------------------------------------------ */
@@ -447,18 +257,18 @@ static int move_of(int dst, int src, int64_t n, int64_t step)
 	to.stride[0] = step;
 	to.offset = step < 0 ? -step * (n - 1) : 0;
 	r = move_plan(&move, &to, &from, NULL);
-	return r < 0 ? r : run(&move, dst_side.at, src_side.at);
+	return r < 0 ? r : moves_run(&move, moves_dst.at, moves_src.at);
 }
 
 static void fails(const char *part, int wanted)
 {
-	begin();
+	moves_begin();
 	check_failed(wanted, part, move_of(TARN_F32, TARN_F16, 100, 1),
 		"a conversion");
 	check_failed(wanted, part, move_of(TARN_F32, TARN_F32, 100, -1),
 		"a row backwards");
 	check(move_of(TARN_F32, TARN_F32, 100, 1) == 0, "a copy");
-	end();
+	moves_end();
 }
 
 static void no_module(void)
@@ -484,19 +294,19 @@ static void no_function(void)
 /* Short rows go the driver's way then. */
 static void short_rows(void)
 {
-	begin();
+	moves_begin();
 	moved("COPY_2D", 1, layout(1, 8, 16, 128, 16, 1),
 		layout(1, 8, 16, 200, 20, 1));
-	end();
+	moves_end();
 }
 
 static void no_copy(void)
 {
-	begin();
+	moves_begin();
 	check_failed(-EIO, "copying 400 bytes",
 		move_of(TARN_F32, TARN_F32, 100, 1), "a copy");
 	case_set("COPY", "0");
-	end();
+	moves_end();
 }
 
 static void not_done(void)
@@ -509,7 +319,7 @@ static void not_done(void)
 	struct move move;
 	int r;
 
-	begin();
+	moves_begin();
 	check_failed(-ENOTSUP, "F4 to F32", move_of(TARN_F32, TARN_F4, 100, 1),
 		"a sub-byte dtype");
 	check_failed(-ENOTSUP, "whole bytes", move_of(TARN_F4, TARN_F4, 50, 2),
@@ -517,14 +327,14 @@ static void not_done(void)
 	r = move_plan(&move, &l, &l, &options);
 	check(r == 0, "a plan");
 	check_failed(-EINVAL, "cuda_move_factors",
-		cuda_move(device_driver, device_used, &move, dst_side.at,
-			src_side.at, 0, stream),
+		cuda_move(device_driver, device_used, &move, moves_dst.at,
+			moves_src.at, 0, moves_stream),
 		"no factors");
 	l.shape[0] = 0;
 	r = move_plan(&move, &l, &l, NULL);
-	check(r == 0 && run(&move, dst_side.at, src_side.at) == 0,
+	check(r == 0 && moves_run(&move, moves_dst.at, moves_src.at) == 0,
 		"without elements");
-	end();
+	moves_end();
 }
 
 /* ---- all ----------------------------------------------------------------- */

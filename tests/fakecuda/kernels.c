@@ -5,7 +5,7 @@
  */
 #include "tests/fakecuda/kernels.h"
 
-#include "lib/cuda/kernels.h"
+#include "lib/cuda/kernel_steps.h"
 #include "tests/fakecuda/fakecuda.h"
 
 /* ---- the stand-in's own -------------------------------------------------- */

@@ -1,7 +1,21 @@
 # Programs for a machine with a GPU, and its driver: tests/gpu-check runs them.
 EXTRA_DIST += tests/gpu-check
 if HAVE_CUDA
-check_PROGRAMS += tests/gpu/probe tests/gpu/tensors
+check_PROGRAMS += tests/gpu/moves tests/gpu/probe tests/gpu/tensors
+tests_gpu_moves_SOURCES = \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	tests/cuda/device_memory.c \
+	tests/cuda/device_memory.h \
+	tests/cuda/moves.c \
+	tests/cuda/moves.h \
+	tests/gpu/moves.c \
+	tests/gpu/real.c \
+	tests/gpu/real.h \
+	tests/kit/convert_oracle.c \
+	tests/kit/convert_oracle.h \
+	$(NULL)
+tests_gpu_moves_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 tests_gpu_probe_SOURCES = \
 	tests/gpu/probe.c \
 	tests/gpu/real.c \
