@@ -178,8 +178,11 @@ TARN_NVCC
 # must compile a kernel, since it refuses host compilers that it does not know.
 AC_DEFUN([TARN_NVCC], [
 AC_ARG_VAR([NVCC], [the compiler of the CUDA Toolkit, for kernels; no: none])
+tarn_want_nvcc=$NVCC
 AS_IF([test "x$tarn_have_cuda" != xyes], [NVCC=no])
-AC_PATH_PROG([NVCC], [nvcc], [no], [$tarn_cuda_bin$PATH_SEPARATOR$PATH])
+AS_IF([test "x$NVCC" != xno],
+	[AC_PATH_PROG([NVCC], [nvcc], [no],
+		[$tarn_cuda_bin$PATH_SEPARATOR$PATH])])
 AS_IF([test "x$NVCC" != xno], [
 	AC_MSG_CHECKING([whether $NVCC compiles kernels])
 	echo 'extern "C" __global__ void k(const __grid_constant__ int n) {}' \
@@ -195,6 +198,8 @@ AS_IF([test "x$NVCC" != xno], [
 AS_IF([test "x$NVCC" != xno], [tarn_summary_kernels=yes],
 	[test "x$tarn_have_cuda" != xyes],
 		[tarn_summary_kernels="no (there is no support for GPUs)"],
+	[test "x$tarn_want_nvcc" = xno],
+		[tarn_summary_kernels="no (switched off)"],
 	[tarn_summary_kernels="no (install nvcc of CUDA 12.0 or newer: NVCC=FILE)"])
 AM_CONDITIONAL([HAVE_NVCC], [test "x$NVCC" != xno])
 ])

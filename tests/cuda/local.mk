@@ -52,11 +52,13 @@ tests_fakecuda_libcuda_la_SOURCES = \
 	tests/fakecuda/account.c \
 	tests/fakecuda/copies.c \
 	tests/fakecuda/devices.c \
+	tests/fakecuda/events.c \
 	tests/fakecuda/fakecuda.h \
 	tests/fakecuda/functions.c \
 	tests/fakecuda/host.c \
 	tests/fakecuda/kernels.c \
 	tests/fakecuda/kernels.h \
+	tests/fakecuda/mappings.c \
 	tests/fakecuda/memory.c \
 	tests/fakecuda/modules.c \
 	tests/fakecuda/space.c \

@@ -188,9 +188,11 @@ static void close_account(void)
 	if (process == getpid()) {
 		pthread_mutex_lock(&lock);
 		judge_streams();
+		judge_events();
 		judge_devices();
 		if (!is_over()) {
 			judge_modules();
+			judge_mappings();
 			judge_memory();
 			judge_host();
 		}

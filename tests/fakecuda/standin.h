@@ -71,9 +71,23 @@ struct registration {
 const struct registration *registration_of(uintptr_t start, size_t size);
 void judge_host(void);
 
-/* ---- memory.c: memory of devices ----------------------------------------- */
+/* ---- memory.c, mappings.c: memory of devices ----------------------------- */
 
 #define GRANULARITY ((size_t)2 << 20)
+
+struct memory {
+	struct memory *next;
+	int fd, device;
+	size_t size;
+	bool created; /* by this process, which it is charged to */
+	bool held;    /* by its handle */
+	unsigned mappings;
+};
+
+/* NULL, and a fault: it is not the handle of one. */
+struct memory *memory_of(CUmemGenericAllocationHandle handle);
+/* Frees it if neither a handle nor a mapping is left. */
+void drop_unused(struct memory *memory);
 
 struct mapping {
 	struct mapping *next;
@@ -87,6 +101,7 @@ struct mapping {
 /* The mapping with that byte, by its host address; NULL: none. */
 const struct mapping *mapping_of(uintptr_t at);
 void judge_memory(void);
+void judge_mappings(void);
 
 /* ---- space.c: addresses -------------------------------------------------- */
 
@@ -102,7 +117,7 @@ enum place {
 enum place place_of(uint64_t at, size_t size, int device, bool writes,
 	bool peer, char **ret_host);
 
-/* ---- streams.c: queued work ---------------------------------------------- */
+/* ---- streams.c, events.c: queued work ------------------------------------ */
 
 struct stream {
 	struct stream *next;
@@ -133,8 +148,9 @@ struct item {
 	uint64_t due; /* 0: it has not started */
 };
 
-/* The stream of that handle; NULL: the current context's own. It must belong to
- * the current context. */
+/* The stream of that handle; NULL: the current context's own. */
+CUresult stream_find(CUstream handle, struct stream **ret);
+/* The same, which must belong to the current context. */
 CUresult stream_use(CUstream handle, struct stream **ret);
 /* Takes the item over. */
 void stream_queue(struct stream *stream, struct item *item);
@@ -143,6 +159,8 @@ void stream_drain(struct stream *stream);
 /* Streams, events and items of the device that are still there. */
 int count_work(int device);
 void judge_streams(void);
+int count_events(int device);
+void judge_events(void);
 /* With the lock, which it releases meanwhile: ends the thread. */
 void stop_work(void);
 
