@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Sockets of clients are closed by another process, the dropper.
+ * Sockets of clients are closed by another process, the dropper; so are
+ * descriptors of devices' memory, whose driver may take its time.
  *
  * A process that closes the last copy of a socket also closes the descriptors
  * in its queue. A client can send descriptors that hang when they are closed: a
@@ -104,12 +105,15 @@ static void no_memory(void *arg)
 	(void)arg;
 }
 
-/* False: it has too much that hangs. */
+/* False: it has too much that hangs, or that comes faster than it is closed. What
+ * it has then the kernel closes, and the keeper starts another. */
 static bool close_one(int fd, unsigned max)
 {
 	struct closer *closer = closer_of(fd);
 	bool many;
 
+	if (!closer_has_room(closer))
+		return false;
 	closer_close(closer, fd);
 	closer_is_stuck(closer, max, &many);
 	return !many;

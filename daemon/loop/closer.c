@@ -250,6 +250,11 @@ static uint32_t queued(const struct closer *c)
 	       atomic_load_explicit(&c->taken, memory_order_acquire);
 }
 
+bool closer_has_room(const struct closer *c)
+{
+	return queued(c) < QUEUE_SIZE;
+}
+
 static uint32_t count_processes(const struct closer *c)
 {
 	uint32_t n = 0;

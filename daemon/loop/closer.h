@@ -36,8 +36,10 @@ int closers_begin(unsigned n, void (*drop)(void *arg), void *arg);
 /* Closer i of those. It lasts as long as the caller. */
 struct closer *closer_get(unsigned i);
 
-/* Takes fd (-1 is nothing). Never blocks. */
+/* Takes fd (-1 is nothing). Never blocks. Without room for it, it stays open
+ * until the caller ends. */
 void closer_close(struct closer *closer, int fd);
+bool closer_has_room(const struct closer *closer);
 
 /* Starts one more process where those that there are hang. When to look again,
  * also at whether it is idle by then; 0: not before the next descriptor. */

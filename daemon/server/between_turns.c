@@ -166,6 +166,7 @@ void server_between_turns(void *arg)
 		domain = domain->next) {
 		segments_poll(domain, now);
 		domain_poll(domain);
+		server_close_rest(domain);
 		if (!domain->closer_timer.at)
 			deadline_set(loop_deadlines(server->loop),
 				&domain->closer_timer,

@@ -50,6 +50,7 @@ void domain_free(struct domain *domain)
 	segments_free(&domain->pool);
 	free(domain->storages.infos);
 	name_accounts_free(&domain->names);
+	fd_store_free(&domain->unclosed);
 	cache_free(domain);
 	uncached_free(domain);
 	fd_close(domain->table_fd);
@@ -158,7 +159,7 @@ static bool is_empty(const struct domain *domain)
 	       !domain->growth.growing && !domain->loading.loader_wanted &&
 	       owes_nothing(domain) && !has_storages(domain) &&
 	       !has_segments(domain) && !has_loaders(domain) &&
-	       closer_is_idle(domain->closer);
+	       closer_is_idle(domain->closer) && !domain->unclosed.n;
 }
 
 void domain_poll(struct domain *domain)

@@ -11,6 +11,7 @@
 
 #include "daemon/loop/closer.h"
 #include "daemon/loop/deadline.h"
+#include "daemon/loop/fd_store.h"
 #include "daemon/loop/worker.h"
 #include "daemon/messages.h"
 #include "daemon/server/account/account.h"
@@ -48,6 +49,8 @@ struct domain {
 	struct channels channels;
 	struct closer *closer;
 	struct deadline closer_timer;
+	/* For which its closer has had no room yet: send/store_fd.c */
+	struct fd_store unclosed;
 	struct worker *worker;
 	/* A long message that is being read: client/arrival.c */
 	struct arrival *arrival;

@@ -2,6 +2,7 @@ STORE_TESTS = \
 	tests/store/autostart \
 	tests/store/descriptor \
 	tests/store/device \
+	tests/store/device_many \
 	tests/store/device_others \
 	tests/store/fake \
 	tests/store/open_files \
@@ -57,7 +58,10 @@ check_PROGRAMS += $(STORE_TESTS)
 dist_check_SCRIPTS += $(STORE_SCRIPT_TESTS)
 TESTS += $(STORE_TESTS) $(STORE_SCRIPT_TESTS)
 VALGRIND_EXCEPT += \
+	tests/store/device_many \
+	tests/store/device_others \
 	tests/store/device \
+	tests/store/device_many \
 	tests/store/device_others \
 	tests/store/fork \
 	tests/store/fork_calls \

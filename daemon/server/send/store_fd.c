@@ -17,15 +17,44 @@
 #include "base/fail.h"
 #include "base/fd.h"
 
+/* A closer has room for fewer than may be freed at once. The number of a
+ * descriptor that is open is its key. */
+static void close_later(struct domain *domain, int fd)
+{
+	const struct msg_fd_key key = {.kind = FD_OF_DEVICE, .a = (uint64_t)fd};
+
+	if (fd >= 0 && !closer_has_room(domain->closer) &&
+		fd_store_make_room(&domain->unclosed, fd) == 0)
+		fd_store_put(&domain->unclosed, &key, fd);
+	else
+		closer_close(domain->closer, fd);
+}
+
+static void close_one(void *arg, const struct stored_fd *stored)
+{
+	struct domain *domain = arg;
+	struct msg_fd_key key = stored->key;
+
+	if (closer_has_room(domain->closer))
+		closer_close(
+			domain->closer, fd_store_take(&domain->unclosed, &key));
+}
+
+void server_close_rest(struct domain *domain)
+{
+	if (domain->unclosed.n && closer_has_room(domain->closer))
+		fd_store_each(&domain->unclosed, close_one, domain);
+}
+
 void server_close_fd(
 	struct server *server, const struct msg_fd_key *key, int fd)
 {
-	const struct domain *domain = NULL;
+	struct domain *domain = NULL;
 
 	if (key->kind == FD_OF_DEVICE)
 		domain = domain_find(server, key->domain);
 	if (domain)
-		closer_close(domain->closer, fd);
+		close_later(domain, fd);
 	else
 		fd_close(fd);
 }

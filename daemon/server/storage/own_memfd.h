@@ -39,6 +39,8 @@ int server_stored_fd(const struct server *server, const struct msg_fd_key *key);
 /* Closes fd, which was to be kept under that key. Never blocks. */
 void server_close_fd(
 	struct server *server, const struct msg_fd_key *key, int fd);
+/* After a turn: what there was no room for, as much as there is room for now. */
+void server_close_rest(struct domain *domain);
 void server_drop_fd(struct server *server, const struct msg_fd_key *key);
 /* D_STORED_FD: what the last server had kept. */
 int server_restore_fd(struct server *server, struct wire_message *m);
