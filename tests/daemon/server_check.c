@@ -138,6 +138,13 @@ static void test_books(void)
 	struct domain_counts *counts = &domain.storages.counts;
 
 	WHILE(info[0].names, 3, "the server counts 3", "a name too many");
+	WHILE(counts->device, 5, "counts 0 of 5",
+		"bytes of devices that no storage has");
+	WHILE(counts->n_device, 1, "counts 1 of 0",
+		"a storage on a device that is none");
+	WHILE(domain.table.storages[0].flags, STORAGE_OWN,
+		"its descriptor is not kept",
+		"a storage whose descriptor is lost");
 	WHILE(info[0].names, 0, "the server counts 0", "names not counted");
 	WHILE(info[1].cached, false, "nothing holds its 4096",
 		"a live storage that nobody holds");
@@ -275,5 +282,5 @@ int main(void)
 	test_states();
 	test_share();
 	free_domain();
-	return done(39);
+	return done(42);
 }
