@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include <tarn/channel.h>
+#include <tarn/cuda.h>
 #include <tarn/report.h>
 #include <tarn/snapshot.h>
 
@@ -103,9 +104,13 @@ static bool is_wanted(const struct wanted *w, const char *name)
 static void add_details(struct entry *e, tarn_store *store,
 	const struct tarn_snapshot_item *item)
 {
-	if (tarn_tensor_device_uuid(item->tensor, e->device) >= 0)
-		e->device_bytes =
-			tarn_storage_size(tarn_tensor_storage(item->tensor));
+	const tarn_storage *storage = tarn_tensor_storage(item->tensor);
+	struct tarn_cuda_device device;
+
+	if (tarn_storage_device(storage, &device)) {
+		memcpy(e->device, device.uuid, sizeof(e->device));
+		e->device_bytes = tarn_storage_size(storage);
+	}
 	if (tarn_tensor_pages(item->tensor, &e->pages) < 0)
 		e->pages = (struct tarn_tensor_pages) {0};
 	if (tarn_tensor_node(item->tensor, &e->node) < 0)

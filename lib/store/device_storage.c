@@ -82,8 +82,8 @@ static int import(struct device_storage *device, struct device_memory **ret)
 	memcpy(from.uuid, device->uuid, sizeof(from.uuid));
 	r = hooks->import_memory(&from, &memory);
 	if (r < 0)
-		return tarn_fail_prefix(r, "memory of %s: ",
-			cuda_uuid_text(device->uuid, text));
+		return tarn_fail_prefix(r,
+			"memory of %s: ", cuda_uuid_text(device->uuid, text));
 	*ret = agree(device, hooks, memory);
 	return 0;
 }
@@ -179,6 +179,20 @@ int device_storage_new(const uint8_t uuid[16], uint64_t size, bool writable,
 
 /* ---- published ------------------------------------------------------- */
 
+/* What readers get must be what the publisher has. */
+static int export_whole(const struct device_hooks *hooks,
+	struct device_memory *memory, uint64_t size, struct device_export *ret)
+{
+	int r = hooks->export_memory(memory, ret);
+
+	if (r < 0 || ret->size == size)
+		return r;
+	fd_close(ret->fd);
+	return tarn_fail(EINVAL,
+		"the driver exports %llu bytes for a storage of %llu",
+		(unsigned long long)ret->size, (unsigned long long)size);
+}
+
 int device_storage_export(tarn_storage *storage, struct device_export *ret)
 {
 	const struct shared_storage *shared = store_storage_of(storage);
@@ -198,7 +212,8 @@ int device_storage_export(tarn_storage *storage, struct device_export *ret)
 		return 0;
 	}
 	r = device_storage_memory(storage, &memory);
-	return r < 0 ? r : get_hooks()->export_memory(memory, ret);
+	return r < 0 ? r
+		     : export_whole(get_hooks(), memory, storage->size, ret);
 }
 
 void device_storage_is_shared(tarn_storage *storage, struct tarn_store *store,

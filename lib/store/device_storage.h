@@ -69,7 +69,8 @@ void device_hooks_set(const struct device_hooks *hooks);
 /*
  * A new storage, with one reference, of memory that this process has allocated
  * on the device with that UUID; it takes memory, on success, and releases it with
- * its last reference. writable: as tarn_storage_writable; it is read-only once it
+ * its last reference. size is that of the whole allocation, which export_memory
+ * reports, too: readers import all of it. writable: as tarn_storage_writable; it is read-only once it
  * was published.
  */
 int device_storage_new(const uint8_t uuid[16], uint64_t size, bool writable,

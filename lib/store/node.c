@@ -10,13 +10,11 @@
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/memory_policy.h"
-#include "lib/store/device_storage.h"
 #include "lib/store/node.h"
 #include "lib/store/own_place.h"
 #include "lib/store/store.h"
@@ -134,15 +132,6 @@ int tarn_tensor_node(const tarn_tensor *tensor, int *ret_node)
 			(uint64_t)((char *)at - (char *)storage->data), n,
 			ret_node);
 	return node_of_memory(at, n, ret_node);
-}
-
-int tarn_tensor_device_uuid(const tarn_tensor *tensor, uint8_t ret_uuid[16])
-{
-	if (!device_storage_of(tensor->storage))
-		return tarn_fail(
-			ENOTSUP, "device: the tensor is not on a device");
-	memcpy(ret_uuid, device_storage_uuid(tensor->storage), 16);
-	return 0;
 }
 
 int tarn_store_set_node(tarn_store *store, int node)

@@ -3,9 +3,9 @@
  * From tensors to sources.
  *
  * A storage that is shared already only gets another name; a created one, and
- * memory of a device, is handed over as it is; others are copied, small ones into the message, larger
- * ones into a memfd that no other process has. Where a message may not have so
- * many sources, all copies are laid into one.
+ * memory of a device, is handed over as it is; others are copied, small ones
+ * into the message, larger ones into a memfd that no other process has. Where a
+ * message may not have so many sources, all copies are laid into one.
  */
 #include "lib/store/publish_plan.h"
 

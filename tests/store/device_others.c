@@ -70,6 +70,20 @@ static void test_failure(void)
 	ok(kept_becomes(store, 0), "nothing is kept of either");
 }
 
+/* A driver that rounds up, and a storage that does not know. */
+static void test_sizes(void)
+{
+	tarn_tensor *t = kit_device_tensor(SIZE, 2);
+	tarn_storage *storage = tarn_tensor_storage(t);
+
+	storage->size--;
+	is_int(-EINVAL, tarn_store_publish_one(store, "less", t, NULL, NULL),
+		"a storage that is not all of its allocation is refused");
+	has_str("50000 bytes for a storage of 49999", tarn_error_message(),
+		"the error has both sizes");
+	tarn_tensor_unref(t);
+}
+
 static void test_old_daemon(void)
 {
 	tarn_tensor *t = kit_device_tensor(SIZE, 2);
@@ -176,6 +190,7 @@ int main(void)
 	must(tarn_store_open(server.socket, NULL, &store));
 	must(tarn_store_open(second.socket, NULL, &elsewhere));
 	test_failure();
+	test_sizes();
 	test_old_daemon();
 	test_mixed();
 	test_fork();
@@ -187,5 +202,5 @@ int main(void)
 		"the first daemon ends without an error");
 	is_int(0, daemon_stop(&second),
 		"the second daemon ends without an error");
-	return done(24);
+	return done(26);
 }

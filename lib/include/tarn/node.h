@@ -37,15 +37,6 @@ TARN_PUBLIC int tarn_tensor_node(const tarn_tensor *tensor, int *ret_node)
 	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
 /*
- * The UUID of the device on which a tensor's memory lies; it costs no call of
- * the driver, and needs none. -ENOTSUP: the tensor is not on a device. Any
- * thread.
- */
-TARN_PUBLIC int tarn_tensor_device_uuid(
-	const tarn_tensor *tensor, uint8_t ret_uuid[16])
-	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
-
-/*
  * From now on memory for what is loaded, created and published through this
  * store, by any thread, lies on that node, or the call that needs it fails; -1:
  * by the pool's policy, as in the beginning. A file that is loaded already is
