@@ -275,3 +275,16 @@ uint64_t cuda_memory_size(const struct cuda_memory *memory)
 	(void)memory;
 	return 0;
 }
+
+int cuda_memory_unmap(struct cuda_memory *memory)
+{
+	(void)memory;
+	return not_built();
+}
+
+int cuda_memory_map(struct cuda_memory *memory, int fd)
+{
+	(void)memory;
+	(void)fd;
+	return not_built();
+}

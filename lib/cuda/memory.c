@@ -17,7 +17,8 @@ struct cuda_memory {
 	CUdeviceptr at;
 	CUmemGenericAllocationHandle handle;
 	bool mapped;
-	bool borrowed; /* of the rest only at is used, and: */
+	bool read_only; /* as far as the driver knows that */
+	bool borrowed;  /* of the rest only at is used, and: */
 	void (*release)(void *arg);
 	void *arg;
 };
@@ -109,12 +110,18 @@ static int reserve(struct cuda_memory *memory)
 	return e ? failed(memory, e, "reserving addresses for") : 0;
 }
 
-static int map(struct cuda_memory *memory)
+static CUresult grant(
+	const struct cuda_memory *memory, CUmemAccess_flags rights)
 {
 	const CUmemAccessDesc access = {
-		.location = location(memory->device),
-		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
-	};
+		.location = location(memory->device), .flags = rights};
+
+	return driver()->memory_set_access(
+		memory->at, memory->size, &access, 1);
+}
+
+static int map(struct cuda_memory *memory)
+{
 	CUresult e = driver()->memory_map(
 		memory->at, memory->size, 0, memory->handle, 0);
 
@@ -122,7 +129,12 @@ static int map(struct cuda_memory *memory)
 	if (e)
 		return failed(memory, e, "mapping");
 	memory->mapped = true;
-	e = driver()->memory_set_access(memory->at, memory->size, &access, 1);
+	e = CUDA_ERROR_NOT_SUPPORTED;
+	if (memory->read_only)
+		e = grant(memory, CU_MEM_ACCESS_FLAGS_PROT_READ);
+	/* Not every driver knows memory that kernels only read. */
+	if (e == CUDA_ERROR_NOT_SUPPORTED || e == CUDA_ERROR_INVALID_VALUE)
+		e = grant(memory, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
 	return e ? failed(memory, e, "mapping") : 0;
 }
 
@@ -184,6 +196,7 @@ static int memory_new(
 		return tarn_fail(
 			ENOMEM, "no memory to note memory of a device");
 	memory->wanted = size;
+	memory->read_only = fd >= 0;
 	r = cuda_use(uuid, &memory->device);
 	if (r < 0) {
 		free(memory);

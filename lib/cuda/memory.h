@@ -16,8 +16,9 @@ struct cuda_memory;
  * -ENOTSUP, -EIO. */
 int cuda_memory_new(const uint8_t uuid[16], uint64_t size,
 	struct cuda_memory **ret) _must_check_;
-/* Memory that another process has exported; fd remains the caller's. -EINVAL: it
- * is no such descriptor, or of less memory. */
+/* Memory that another process has exported, to be read; fd remains the caller's.
+ * (Where the driver does not know memory that is only read, kernels can write to
+ * it.) -EINVAL: it is no such descriptor, or of less memory. */
 int cuda_memory_import(const uint8_t uuid[16], int fd, uint64_t size,
 	struct cuda_memory **ret) _must_check_;
 /* Waits for no work: the caller has. Takes NULL, returns NULL. */

@@ -37,6 +37,16 @@ static void release(struct device_memory *memory)
 	cuda_memory_free(cuda_of(memory));
 }
 
+static int unmap(struct device_memory *memory)
+{
+	return cuda_memory_unmap(cuda_of(memory));
+}
+
+static int map(struct device_memory *memory, int fd)
+{
+	return cuda_memory_map(cuda_of(memory), fd);
+}
+
 static int where(struct device_memory *memory, struct device_bytes *ret)
 {
 	*ret = (struct device_bytes) {
@@ -56,6 +66,8 @@ const struct device_hooks device_cuda_hooks = {
 	.export_memory = export_memory,
 	.import_memory = import_memory,
 	.release = release,
+	.unmap = unmap,
+	.map = map,
 	.where = where,
 	.read = read_bytes,
 };

@@ -99,6 +99,10 @@ int device_storage_memory(tarn_storage *storage, struct device_memory **ret)
 	memory = atomic_load_explicit(&device->memory, memory_order_acquire);
 	if (!memory)
 		return import(device, ret);
+	if (atomic_load_explicit(&device->asleep, memory_order_relaxed))
+		return tarn_fail_constant(EBUSY,
+			"the memory of the device is asleep; call "
+			"tarn_cuda_wake first");
 	*ret = memory;
 	return 0;
 }
@@ -122,6 +126,50 @@ static int on_device(const tarn_storage *storage, struct device_bytes *ret)
 	return r < 0 ? r : get_hooks()->where(memory, ret);
 }
 
+/* ---- asleep ---------------------------------------------------------- */
+
+int device_storage_sleep(tarn_storage *storage)
+{
+	struct device_storage *device = device_storage_of(storage);
+	struct device_memory *memory =
+		atomic_load_explicit(&device->memory, memory_order_acquire);
+	int r;
+
+	if (!store_storage_of(storage))
+		return tarn_fail_constant(EINVAL,
+			"nobody else has the memory, whose bytes would be "
+			"lost; publish it first");
+	if (!memory ||
+		atomic_load_explicit(&device->asleep, memory_order_relaxed))
+		return 0;
+	r = get_hooks()->unmap(memory);
+	if (r >= 0)
+		atomic_store_explicit(
+			&device->asleep, true, memory_order_relaxed);
+	return r;
+}
+
+int device_storage_wake(tarn_storage *storage)
+{
+	struct device_storage *device = device_storage_of(storage);
+	const struct shared_storage *shared = store_storage_of(storage);
+	struct device_memory *memory =
+		atomic_load_explicit(&device->memory, memory_order_acquire);
+	_cleanup_fd_ int fd = -1;
+	int r;
+
+	if (!atomic_load_explicit(&device->asleep, memory_order_relaxed))
+		return 0;
+	fd = own_fetch(shared->store, shared->index, shared->generation, 0);
+	if (fd < 0)
+		return fd;
+	r = get_hooks()->map(memory, fd);
+	if (r >= 0)
+		atomic_store_explicit(
+			&device->asleep, false, memory_order_relaxed);
+	return r;
+}
+
 /* ---- made ------------------------------------------------------------ */
 
 static void init(struct device_storage *device, const uint8_t uuid[16],
@@ -133,6 +181,7 @@ static void init(struct device_storage *device, const uint8_t uuid[16],
 	device->storage.writable = writable;
 	memcpy(device->uuid, uuid, sizeof(device->uuid));
 	atomic_init(&device->memory, memory);
+	atomic_init(&device->asleep, false);
 	device->claimed = 0;
 }
 

@@ -49,6 +49,9 @@ struct device_hooks {
 	/* Frees an allocation, or an import, which keeps the memory for others
 	 * that have it. */
 	void (*release)(struct device_memory *memory);
+	/* cuda_memory_unmap, cuda_memory_map. */
+	int (*unmap)(struct device_memory *memory);
+	int (*map)(struct device_memory *memory, int fd);
 	/* tarn_storage.on_device. */
 	int (*where)(struct device_memory *memory, struct device_bytes *ret);
 	/* tarn_storage.read: copies size bytes at offset to the host and waits
@@ -85,6 +88,10 @@ int device_storage_new(const uint8_t uuid[16], uint64_t size, bool writable,
  */
 int device_storage_memory(tarn_storage *storage, struct device_memory **ret);
 
+/* tarn_cuda_sleep and tarn_cuda_wake of a storage of the kind. */
+int device_storage_sleep(tarn_storage *storage);
+int device_storage_wake(tarn_storage *storage);
+
 /* The UUID of its device. The storage must be of the kind. */
 const uint8_t *device_storage_uuid(const tarn_storage *storage);
 
@@ -96,6 +103,8 @@ struct device_storage {
 	uint8_t uuid[16];
 	/* NULL: not imported yet. */
 	struct device_memory *_Atomic memory;
+	/* tarn_cuda_sleep. Relaxed: who uses it is told by other means. */
+	atomic_bool asleep;
 	unsigned claimed; /* created_claim.c */
 };
 

@@ -99,6 +99,20 @@ int tarn_storage_device(
 	return 1;
 }
 
+int tarn_cuda_sleep(tarn_storage *storage)
+{
+	int r = device_storage_of(storage) ? device_storage_sleep(storage) : 0;
+
+	return r < 0 ? tarn_fail_prefix(r, "sleep: ") : 0;
+}
+
+int tarn_cuda_wake(tarn_storage *storage)
+{
+	int r = device_storage_of(storage) ? device_storage_wake(storage) : 0;
+
+	return r < 0 ? tarn_fail_prefix(r, "wake: ") : 0;
+}
+
 /* ---- tensors ------------------------------------------------------------- */
 
 static int tensor_like(const struct tarn_cuda_device *device,

@@ -1,11 +1,17 @@
 # GPUs, with a stand-in for the driver: a machine without one has all of these.
 CUDA_TESTS = \
+	tests/cuda/asleep \
 	tests/cuda/device \
 	tests/cuda/memory \
 	tests/cuda/ways \
 	$(NULL)
 check_PROGRAMS += $(CUDA_TESTS)
 TESTS += $(CUDA_TESTS)
+tests_cuda_asleep_SOURCES = \
+	tests/cuda/asleep.c \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	$(NULL)
 tests_cuda_device_SOURCES = \
 	tests/cuda/cases.c \
 	tests/cuda/cases.h \

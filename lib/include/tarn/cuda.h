@@ -83,6 +83,21 @@ TARN_PUBLIC int tarn_cuda_borrow(const struct tarn_cuda_device *device,
 TARN_PUBLIC int tarn_storage_device(const tarn_storage *storage,
 	struct tarn_cuda_device *ret) TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
+/*
+ * Takes a published storage's memory out of this process, until tarn_cuda_wake
+ * maps it again at the same addresses of the device, so that graphs of work that
+ * were recorded stay valid. The daemon keeps the bytes meanwhile; names, leases
+ * and tensors stay as they are, but copies to and from them fail with -EBUSY. No
+ * thread may use the storage during either call, and no work of the device may
+ * reach it between them. Nothing is done for a storage that is not on a device.
+ * -EINVAL: it is not published, and its bytes would be lost. Wake: errors of the
+ * daemon's and the driver's; it can be tried again.
+ */
+TARN_PUBLIC int tarn_cuda_sleep(tarn_storage *storage)
+	TARN_NONNULL(1) TARN_MUST_CHECK;
+TARN_PUBLIC int tarn_cuda_wake(tarn_storage *storage)
+	TARN_NONNULL(1) TARN_MUST_CHECK;
+
 /* A tensor of zeros, in C order, in memory of its own. */
 TARN_PUBLIC int tarn_cuda_zeros(const struct tarn_cuda_device *device,
 	enum tarn_dtype dtype, int ndim, const int64_t *shape, tarn_tensor **ret)
