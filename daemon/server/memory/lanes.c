@@ -37,6 +37,7 @@ int lane_add(struct pool *pool, uint64_t offset, uint64_t size)
 	if (node >= (int)NODES_MAX)
 		return tarn_fail(EPROTO, "there is no lane of node %d", node);
 	alloc = node < 0 ? &pool->alloc : &pool->on_node[node];
+	pool->n_on_node = MAX(pool->n_on_node, (uint32_t)(node + 1));
 	if (!*alloc)
 		r = alloc_new(alloc);
 	return r < 0 ? r : alloc_add(*alloc, offset, size);
@@ -79,12 +80,13 @@ uint64_t lane_total(const struct pool *pool, uint32_t lane)
 	return alloc ? alloc_total(alloc) : 0;
 }
 
+/* Each turn of the loop asks for sums. */
 static uint64_t sum(
 	const struct pool *pool, uint64_t (*of)(const struct alloc *alloc))
 {
 	uint64_t n = of(pool->alloc);
 
-	for (uint32_t node = 0; node < NODES_MAX; node++)
+	for (uint32_t node = 0; node < pool->n_on_node; node++)
 		if (pool->on_node[node])
 			n += of(pool->on_node[node]);
 	return n;

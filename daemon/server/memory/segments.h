@@ -62,6 +62,7 @@ struct pool {
 	/* Lane 0; and those of nodes, NULL where there is no memory. */
 	struct alloc *alloc;
 	struct alloc *on_node[NODES_MAX];
+	uint32_t n_on_node; /* nodes from this number on have none */
 	uint64_t lane_size; /* 0: lane 0 is all there is */
 	/* Of segments that nobody can write any more: memory/old_segments.c. */
 	struct alloc *old_alloc;
