@@ -19,6 +19,7 @@
 	64u                      /* a quarter of a page: most batches hold
 				  * one */
 #define KEPT_CAPACITY 4096u      /* 64 KiB: memory kept between two batches */
+#define SPARSE 16u               /* words for each one wanted: too large */
 #define LAST_CAPACITY (1u << 20) /* 16 MiB; then a second pass is cheap */
 
 /* Clients choose the words: which storages are freed together, and what lies in
@@ -165,12 +166,21 @@ bool lease_batch_found(
 	return lease_batch_holder(batch, index, generation) != TABLE_NOBODY;
 }
 
+/* A table that is much larger than this batch was made for an earlier one; to
+ * clear it for each small one would cost more than all else. */
+static bool too_large(const struct lease_batch *batch)
+{
+	return batch->capacity > KEPT_CAPACITY ||
+	       (batch->capacity > FIRST_CAPACITY &&
+		       batch->capacity / SPARSE > batch->n);
+}
+
 void lease_batch_clear(struct lease_batch *batch)
 {
 	struct lease_batch fresh;
 
 	/* The next batch is likely to be small again. */
-	if (batch->capacity > KEPT_CAPACITY && lease_batch_init(&fresh) >= 0) {
+	if (too_large(batch) && lease_batch_init(&fresh) >= 0) {
 		lease_batch_done(batch);
 		*batch = fresh;
 		return;

@@ -329,6 +329,36 @@ static void test_chosen(void)
 		chosen);
 }
 
+static void fill_and_clear(struct lease_batch *batch, uint32_t n)
+{
+	for (uint32_t index = 1; index <= n; index++)
+		lease_batch_add(batch, index, 1);
+	lease_batch_clear(batch);
+}
+
+/* A batch of one must not pay for a large one before it. */
+static void test_sizes(void)
+{
+	struct lease_batch batch;
+	uint32_t first, large;
+
+	if (lease_batch_init(&batch) < 0)
+		bail("%s", tarn_fail_message());
+	first = batch.capacity;
+	fill_and_clear(&batch, 1000);
+	large = batch.capacity;
+	ok(large >= 2000, "a batch keeps its table for one of the same size");
+	fill_and_clear(&batch, 900);
+	is_int(large, batch.capacity, "a batch that is almost as large too");
+	fill_and_clear(&batch, 1);
+	is_int(first, batch.capacity,
+		"after a batch of one the table is as small as the first");
+	ok(!lease_batch_found(&batch, 1, 1) && lease_batch_add(&batch, 7, 1) &&
+			!lease_batch_found(&batch, 7, 1),
+		"the small table is empty, and can be used");
+	lease_batch_done(&batch);
+}
+
 int main(void)
 {
 	int fd = memfd_create("tarn-test", MFD_CLOEXEC), lease = -1, two = -1;
@@ -355,6 +385,7 @@ int main(void)
 	test_full();
 	test_race((struct lease_page *[]) {client, second});
 	test_chosen();
+	test_sizes();
 	lease_slots_done(&slots);
 	lease_unmap(server);
 	lease_unmap(second);
@@ -363,5 +394,5 @@ int main(void)
 	fd_close(fd);
 	fd_close(lease);
 	fd_close(two);
-	return done(49);
+	return done(53);
 }
