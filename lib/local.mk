@@ -80,6 +80,8 @@ lib_libcore_la_SOURCES = \
 	lib/move/raw_transpose.c \
 	lib/move/rows.c \
 	lib/move/rows.h \
+	lib/move/rows_avx512.c \
+	lib/move/rows_walk.h \
 	lib/move/tile.c \
 	lib/move/tile.h \
 	lib/move/tile_channels.c \

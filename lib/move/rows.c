@@ -18,6 +18,7 @@
 
 #include "base/checked.h"
 #include "lib/move/bytes.h"
+#include "lib/move/rows_walk.h"
 
 /* Lines between one that is prefetched and the one that is moved: well more
  * than can be on their way at once, since those that miss the TLB take longer,
@@ -26,8 +27,6 @@
 
 /* Of a longer row the CPU itself prefetches the rest. */
 #define REACH_MAX (16 * LINE)
-
-#define INLINE static inline __attribute__((__always_inline__))
 
 /* The bytes that a row reaches, which has its first one at 0. */
 static void plan_reach(struct rows *rows, const struct raw *raw)
@@ -72,18 +71,6 @@ bool rows_plan(struct rows *ret, const struct nest *row, int64_t dst_step,
 
 /* ---- the walk -------------------------------------------------------- */
 
-/* What the loops use of the plan. A loop takes a copy, which stays in
- * registers: what is written to dst could be the plan itself, for all that the
- * compiler knows. */
-struct walk {
-	char *dst;
-	const char *src;
-	int64_t dst_step, src_step, reach_first, reach;
-	int64_t ahead, lead;
-	const int64_t *numbers;
-	int64_t n, known;
-};
-
 static struct walk walk_of(const struct rows *rows, const void *src,
 	const int64_t *numbers, int64_t n)
 {
@@ -99,35 +86,6 @@ static struct walk walk_of(const struct rows *rows, const void *src,
 		.n = n,
 		.known = n,
 	};
-}
-
-INLINE const char *row_at(const struct walk *w, int64_t i)
-{
-	return w->src + w->numbers[i] * w->src_step;
-}
-
-/* Into the second cache. */
-INLINE void prefetch_line(const char *p)
-{
-	__builtin_prefetch(p, 0, 2);
-}
-
-INLINE void prefetch_row(const struct walk *w, int64_t i)
-{
-	const char *p = row_at(w, i) + w->reach_first, *end = p + w->reach;
-
-	for (p -= (uintptr_t)p % LINE; p < end; p += LINE)
-		prefetch_line(p);
-}
-
-/* What is to come when row i is moved: rows of this size, of which small ones
- * are in one line, or two. */
-INLINE void prefetch_from(const struct walk *w, int64_t i, int64_t size)
-{
-	if (i + w->lead < w->known)
-		prefetch_line(row_at(w, i + w->lead) + w->reach_first);
-	if (size > LINE / 4 && i + w->ahead < w->known)
-		prefetch_row(w, i + w->ahead);
 }
 
 INLINE void walk_runs(const struct walk *walk, size_t size)
@@ -157,8 +115,9 @@ static void walk_any_runs(const struct walk *w, int64_t run)
 		FIXED(32);
 		FIXED(64);
 	default:
-		/* The C library knows the CPU's widest vectors. */
-		walk_runs(w, (size_t)run);
+		/* The C library knows the CPU's widest vectors, too. */
+		if (!walk_avx512(w, run))
+			walk_runs(w, (size_t)run);
 	}
 }
 

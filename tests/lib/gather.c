@@ -207,7 +207,9 @@ static void random_tables(void)
 static void run_lengths(void)
 {
 	static const int64_t sizes[] = {1, 2, 3, 4, 8, 12, 16, 31, 32, 63, 64,
-		65, 127, 128, 129, 256, 264, 1000, 1024, 1025, 3000};
+		65, 127, 128, 129, 191, 192, 193, 255, 256, 257, 264, 319, 320,
+		321, 384, 385, 448, 449, 512, 513, 575, 576, 577, 1000, 1024,
+		1025, 3000};
 	int64_t wrong = 0;
 
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
