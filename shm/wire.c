@@ -10,6 +10,7 @@
  */
 #include "shm/wire.h"
 
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -23,6 +24,9 @@
  * would close those without room in this process, and a descriptor of the
  * sender's choice can make close() hang. */
 #define FDS_SEEN 253
+
+/* Picked: copying so many bytes costs less than allocating the longest. */
+#define COPIED 4096u
 
 struct frame {
 	struct wire_header header;
@@ -285,11 +289,20 @@ static int take_body(const struct wire_reader *reader, struct frame *frame,
 			"than this process may still open (ulimit -n)");
 	if (frame->header.flags & WIRE_LONG)
 		return take_long(reader, frame, m);
+	m->size = frame->header.size;
+	/* Without memory for a copy the message gets the buffer itself. */
+	body = reader->spare && frame->size <= COPIED
+		       ? malloc(MAX(frame->size, 1u))
+		       : NULL;
+	if (body) {
+		memcpy(body, frame->body, frame->size);
+		m->body = body;
+		return 0;
+	}
 	/* Shrinking does not fail in practice; if it does, the buffer stays as
 	 * large as it is. */
 	body = realloc(frame->body, MAX(frame->size, 1u));
 	m->body = body ? body : frame->body;
-	m->size = frame->header.size;
 	frame->body = NULL;
 	return 0;
 }
@@ -338,14 +351,37 @@ static int receive_one(const struct wire_reader *reader, int fd,
 	return r < 0 ? r : 1;
 }
 
+static unsigned char *take_spare(const struct wire_reader *reader)
+{
+	unsigned char *body = reader->spare ? *reader->spare : NULL;
+
+	if (!body)
+		return malloc(WIRE_INLINE_MAX);
+	*reader->spare = NULL;
+	return body;
+}
+
+static void keep_spare(const struct wire_reader *reader, unsigned char *body)
+{
+	if (reader->spare && !*reader->spare)
+		*reader->spare = body;
+	else
+		free(body);
+}
+
 int wire_receive(
 	int fd, const struct wire_reader *reader, struct wire_message *ret)
 {
 	static const struct wire_reader everything;
-	struct frame frame = {.body = malloc(WIRE_INLINE_MAX)};
+	struct frame frame;
 	int r;
 
 	reader = reader ? reader : &everything;
+	/* All but the descriptors that have not come. */
+	memset(&frame, 0, offsetof(struct frame, fds));
+	frame.n_fds = 0;
+	frame.lacks_fds = false;
+	frame.body = take_spare(reader);
 	if (!frame.body)
 		return tarn_fail(ENOBUFS, "no memory to receive a message");
 	do
@@ -353,7 +389,7 @@ int wire_receive(
 	while (r == 0);
 	for (int i = 0; i < frame.n_fds; i++)
 		refuse_fd(reader, frame.fds[i]);
-	free(frame.body);
+	keep_spare(reader, frame.body);
 	return r;
 }
 

@@ -198,6 +198,9 @@ struct wire_reader {
 	/* Keeps the parts that have come between two calls; NULL: a message in
 	 * parts is refused. */
 	struct wire_partial *partial;
+	/* Keeps the memory for the longest datagram between two calls, for free()
+	 * at the end; NULL: it is allocated for each. */
+	unsigned char **spare;
 };
 
 /* As wire_message_clear, but that the reader closes the descriptors. */

@@ -124,7 +124,8 @@ struct server {
 	struct loop_watch *keeper_watch;
 	struct wire_writer *writer;
 	struct fd_reserve fd_reserve;
-	struct nudge nudge; /* while a client's message is taken */
+	struct nudge nudge;   /* while a client's message is taken */
+	unsigned char *spare; /* wire_reader's, for all clients */
 	struct domain *domains;
 	struct ending_names names;
 	struct memory_queue memory;

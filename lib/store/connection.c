@@ -98,6 +98,8 @@ void connection_done(struct connection *c)
 	wire_writer_free(c->writer);
 	c->writer = NULL;
 	wire_partial_clear(&c->partial);
+	free(c->spare);
+	c->spare = NULL;
 	c->fd = fd_close(c->fd);
 	free(c->peer);
 	c->peer = NULL;
@@ -158,8 +160,9 @@ static void die_of_error(struct connection *c, const struct wire_message *m)
 
 static int receive(struct connection *c, struct wire_message *ret)
 {
-	const struct wire_reader reader = {
-		.limit = reply_limit, .partial = &c->partial};
+	const struct wire_reader reader = {.limit = reply_limit,
+		.partial = &c->partial,
+		.spare = &c->spare};
 
 	return wire_receive(c->fd, &reader, ret);
 }

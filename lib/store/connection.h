@@ -63,7 +63,8 @@ struct connection {
 	bool receiving;     /* one of them has the socket */
 	/* Of an answer, between two calls of receive(): its who receives. */
 	struct wire_partial partial;
-	uint32_t serial; /* the last one used */
+	unsigned char *spare; /* wire_reader's */
+	uint32_t serial;      /* the last one used */
 	/* no memory to receive since then; 0: there is some */
 	int64_t nomem_since;
 	int64_t resend_until; /* until then calls are sent again; 0: WIRE_RESENT

@@ -126,7 +126,8 @@ int client_new(struct domain *domain, const struct msg_client *from, int sock,
 		.admit = admit,
 		.close = close_for,
 		.arg = client,
-		.leaves_long = true};
+		.leaves_long = true,
+		.spare = &domain->server->spare};
 	take_in(client, domain, from);
 	r = connect_to(client);
 	if (r == 0) {
