@@ -116,39 +116,63 @@ struct place {
 
 ALWAYS u32 high_product(u32 a, u32 b)
 {
+#ifdef __CUDACC__
+	return __umulhi(a, b);
+#else
 	return (u32)((u64)a * b >> 32);
+#endif
 }
 
-/* Of step i. bits: of its index, 32 where there are less than 2^31 steps. */
-ALWAYS struct place place_of_step(const struct cuda_nest *p, u64 i, int bits)
+/* n / extent, for n < 2^31. */
+ALWAYS u32 divided(const struct cuda_loop *loop, u32 n)
+{
+	return (high_product(n, loop->magic) + n) >> loop->shift;
+}
+
+ALWAYS void advance(struct place *at, const struct cuda_nest *p,
+	const struct cuda_loop *loop, int64_t n)
+{
+	at->dst += n * loop->dst;
+	at->src += n * loop->src;
+	if (p->scaled)
+		at->channel += n * loop->channel;
+}
+
+/* Of step n of the loops from first on; there are less than 2^31 steps. */
+ALWAYS struct place place_small(const struct cuda_nest *p, int first, u32 n)
 {
 	struct place at = {0, 0, p->channel0};
-	int last = p->n - 1;
+	int l = first;
 
-	for (int l = 0; l < last; l++) {
-		const struct cuda_loop *loop = &p->loop[l];
-		int64_t q, r;
+	for (; l < p->n - 1; l++) {
+		u32 q = divided(&p->loop[l], n);
 
-		if (bits == 32) {
-			u32 n = (u32)i;
-
-			q = (high_product(n, loop->magic) + n) >> loop->shift;
-			r = (u32)(n - (u32)q * (u32)loop->extent);
-		} else {
-			q = (int64_t)(i / (u64)loop->extent);
-			r = (int64_t)i - q * loop->extent;
-		}
-		at.dst += r * loop->dst;
-		at.src += r * loop->src;
-		at.channel += r * loop->channel;
-		i = (u64)q;
+		advance(&at, p, &p->loop[l], n - q * (u32)p->loop[l].extent);
+		n = q;
 	}
-	if (last >= 0) {
-		at.dst += (int64_t)i * p->loop[last].dst;
-		at.src += (int64_t)i * p->loop[last].src;
-		at.channel += (int64_t)i * p->loop[last].channel;
+	if (l < p->n)
+		advance(&at, p, &p->loop[l], n);
+	return at;
+}
+
+ALWAYS struct place place_large(const struct cuda_nest *p, u64 n)
+{
+	struct place at = {0, 0, p->channel0};
+
+	for (int l = 0; l < p->n; l++) {
+		u64 q = n / (u64)p->loop[l].extent;
+
+		advance(&at, p, &p->loop[l],
+			(int64_t)(n - q * (u64)p->loop[l].extent));
+		n = q;
 	}
 	return at;
+}
+
+/* bits: of an index, 32 where there are less than 2^31 steps. */
+ALWAYS struct place place_of_step(const struct cuda_nest *p, u64 i, int bits)
+{
+	return bits == 32 ? place_small(p, 0, (u32)i) : place_large(p, i);
 }
 
 ALWAYS struct factor factor_at(
@@ -258,51 +282,37 @@ ALWAYS void step_vector(const struct cuda_nest *p, u64 i, int src, int dst)
 
 /* ---- tiles --------------------------------------------------------------- */
 
-/* Columns are one longer, so that threads that share a row use other banks. */
-#define CUDA_TILE_ELEMENTS (CUDA_SIDE * (CUDA_SIDE + 1))
+/* Bytes of a row. It is a word longer than its elements, so that threads that
+ * share a column use different banks. */
+#define CUDA_TILE_PITCH(size) (CUDA_SIDE * (size) + ((size) == 8 ? 8 : 4))
 
 struct tile {
-	int64_t dst, src, channel; /* where it begins */
-	int64_t a, b;              /* its extents, along dst and src */
+	struct place at; /* where it begins */
+	int64_t a, b;    /* its extents, along dst and src, or more */
 };
 
-ALWAYS int64_t tiles_along(const struct cuda_loop *loop)
+/* Loops 0 and 1 are those inside a tile; from loop 2 on they are over tiles, the
+ * first two along dst and src. */
+ALWAYS struct tile tile_at(const struct cuda_nest *p, u32 block)
 {
-	return (loop->extent + CUDA_SIDE - 1) / CUDA_SIDE;
-}
+	u32 q = divided(&p->loop[2], block);
+	struct tile t;
 
-ALWAYS struct tile tile_at(const struct cuda_nest *p, u64 block)
-{
-	int64_t rest = (int64_t)block, a, b;
-	struct tile t = {0, 0, p->channel0, 0, 0};
-
-	a = rest % tiles_along(&p->loop[0]) * CUDA_SIDE;
-	rest /= tiles_along(&p->loop[0]);
-	b = rest % tiles_along(&p->loop[1]) * CUDA_SIDE;
-	rest /= tiles_along(&p->loop[1]);
-	t.dst = a * p->loop[0].dst + b * p->loop[1].dst;
-	t.src = a * p->loop[0].src + b * p->loop[1].src;
-	t.channel += a * p->loop[0].channel + b * p->loop[1].channel;
-	for (int l = 2; l < p->n; l++) {
-		int64_t r = rest % p->loop[l].extent;
-
-		t.dst += r * p->loop[l].dst;
-		t.src += r * p->loop[l].src;
-		t.channel += r * p->loop[l].channel;
-		rest /= p->loop[l].extent;
-	}
-	t.a = p->loop[0].extent - a;
-	t.b = p->loop[1].extent - b;
+	t.at = place_small(p, 2, block);
+	t.a = p->loop[0].extent -
+	      (int64_t)(block - q * (u32)p->loop[2].extent) * CUDA_SIDE;
+	t.b = p->loop[1].extent -
+	      (int64_t)(q - divided(&p->loop[3], q) * (u32)p->loop[3].extent) *
+		      CUDA_SIDE;
 	return t;
 }
 
 /* Threads with adjacent numbers read adjacent elements of src. The tile holds
  * what is stored. */
-ALWAYS void tile_load(const struct cuda_nest *p, u64 block, int thread,
-	void *tile, int kind, int a, int b)
+ALWAYS void tile_load(const struct cuda_nest *p, const struct tile *t,
+	int thread, void *tile, int kind, int a, int b)
 {
-	struct tile t = tile_at(p, block);
-	const char *src = (const char *)p->src + t.src;
+	const char *src = (const char *)p->src + t->at.src;
 	int x = thread % CUDA_SIDE;
 	int from = kind == CUDA_TILE_RAW    ? a
 		   : kind == CUDA_TILE_PAIR ? size_of(a)
@@ -313,11 +323,11 @@ ALWAYS void tile_load(const struct cuda_nest *p, u64 block, int thread,
 
 	for (int y = thread / CUDA_SIDE; y < CUDA_SIDE;
 		y += CUDA_THREADS / CUDA_SIDE) {
-		int64_t channel = t.channel + y * p->loop[0].channel +
+		int64_t channel = t->at.channel + y * p->loop[0].channel +
 				  x * p->loop[1].channel;
 		u64 raw;
 
-		if (y >= t.a || x >= t.b)
+		if (y >= t->a || x >= t->b)
 			continue;
 		raw = raw_load(
 			src + y * p->loop[0].src + x * p->loop[1].src, from);
@@ -326,16 +336,15 @@ ALWAYS void tile_load(const struct cuda_nest *p, u64 block, int thread,
 		else if (kind == CUDA_TILE_ANY)
 			raw = convert_one(p, raw, channel, p->src_dtype,
 				p->dst_dtype, p->pivot);
-		raw_store(
-			(char *)tile + (y * (CUDA_SIDE + 1) + x) * to, to, raw);
+		raw_store((char *)tile + y * CUDA_TILE_PITCH(to) + x * to, to,
+			raw);
 	}
 }
 
-ALWAYS void tile_store(const struct cuda_nest *p, u64 block, int thread,
-	const void *tile, int kind, int a, int b)
+ALWAYS void tile_store(const struct cuda_nest *p, const struct tile *t,
+	int thread, const void *tile, int kind, int a, int b)
 {
-	struct tile t = tile_at(p, block);
-	char *dst = (char *)p->dst + t.dst;
+	char *dst = (char *)p->dst + t->at.dst;
 	int x = thread % CUDA_SIDE;
 	int to = kind == CUDA_TILE_RAW    ? a
 		 : kind == CUDA_TILE_PAIR ? size_of(b)
@@ -343,11 +352,12 @@ ALWAYS void tile_store(const struct cuda_nest *p, u64 block, int thread,
 
 	for (int y = thread / CUDA_SIDE; y < CUDA_SIDE;
 		y += CUDA_THREADS / CUDA_SIDE)
-		if (x < t.a && y < t.b)
+		if (x < t->a && y < t->b)
 			raw_store(dst + x * p->loop[0].dst + y * p->loop[1].dst,
 				to,
 				raw_load((const char *)tile +
-						 (x * (CUDA_SIDE + 1) + y) * to,
+						 x * CUDA_TILE_PITCH(to) +
+						 y * to,
 					to));
 }
 

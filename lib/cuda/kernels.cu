@@ -19,12 +19,14 @@ __device__ __forceinline__ void run(const struct cuda_nest &p)
 				     : kind == CUDA_TILE_ANY ? b
 				     : b == TARN_F32	     ? 4
 							     : 2;
-		__shared__ alignas(8) char tile[CUDA_TILE_ELEMENTS * size];
+		__shared__ alignas(8) char tile[CUDA_SIDE * CUDA_TILE_PITCH(size)];
 
 		for (uint64_t i = blockIdx.x; i < p.steps; i += gridDim.x) {
-			tile_load(&p, i, threadIdx.x, tile, kind, a, b);
+			const struct tile t = tile_at(&p, (u32)i);
+
+			tile_load(&p, &t, threadIdx.x, tile, kind, a, b);
 			__syncthreads();
-			tile_store(&p, i, threadIdx.x, tile, kind, a, b);
+			tile_store(&p, &t, threadIdx.x, tile, kind, a, b);
 			__syncthreads();
 		}
 	}

@@ -13,8 +13,9 @@
 /* In what an element is scaled, and between which its load and store are. */
 enum cuda_pivot { PIVOT_F32, PIVOT_F64, PIVOT_I64 };
 
-/* One more than a tensor has dimensions: an element may be moved in parts. */
-#define CUDA_LOOPS_MAX 13
+/* Three more than a tensor has dimensions: an element may be moved in parts, and
+ * two loops of tiles have two inside them. */
+#define CUDA_LOOPS_MAX 15
 /* So many channels travel in the parameter; more need a buffer. */
 #define CUDA_CHANNELS 64
 #define CUDA_THREADS 256
@@ -37,8 +38,9 @@ struct cuda_nest {
 	uint8_t dst_dtype, src_dtype, dst_size, src_size;
 	uint8_t pivot, even, scaled;
 	uint8_t bytewise; /* elements are not aligned */
-	/* The innermost first; of tiles, the one along dst, the one along src,
-	 * then those around them. */
+	/* The innermost first. Of tiles: the one along dst inside a tile, the
+	 * one along src, then those over tiles in the same order, then those
+	 * around them. */
 	struct cuda_loop loop[CUDA_LOOPS_MAX];
 	uint64_t factor[2 * CUDA_CHANNELS]; /* bits of F32 or F64 */
 };

@@ -86,24 +86,39 @@ static bool find_tile(const struct cuda_loops *l, int *ret_a, int *ret_b)
 	return true;
 }
 
-static int64_t tiles(int64_t extent)
+/* The loop over tiles whose inside is given. */
+static void set_tile_loop(
+	struct cuda_nest *nest, int at, const struct cuda_loop *inside)
 {
-	return (extent + CUDA_SIDE - 1) / CUDA_SIDE;
+	nest->loop[at] = (struct cuda_loop) {
+		.extent = (inside->extent + CUDA_SIDE - 1) / CUDA_SIDE,
+		.dst = inside->dst * CUDA_SIDE,
+		.src = inside->src * CUDA_SIDE,
+		.channel = inside->channel * CUDA_SIDE};
+	set_divider(&nest->loop[at]);
 }
 
-static void set_tiles(
+/* False: there are too many, and nest is as it was. */
+static bool set_tiles(
 	struct cuda_nest *nest, const struct cuda_loops *l, int a, int b)
 {
-	int at = 2;
+	struct cuda_nest tiled = *nest;
 
-	set_loop(nest, 0, l, a);
-	set_loop(nest, 1, l, b);
-	nest->steps = (uint64_t)(tiles(l->extent[a]) * tiles(l->extent[b]));
+	tiled.n = 4;
+	set_loop(&tiled, 0, l, a);
+	set_loop(&tiled, 1, l, b);
+	set_tile_loop(&tiled, 2, &tiled.loop[0]);
+	set_tile_loop(&tiled, 3, &tiled.loop[1]);
 	for (int i = l->n - 1; i >= 0; i--)
-		if (i != a && i != b) {
-			set_loop(nest, at++, l, i);
-			nest->steps *= (uint64_t)l->extent[i];
-		}
+		if (i != a && i != b)
+			set_loop(&tiled, tiled.n++, l, i);
+	tiled.steps = 1;
+	for (int i = 2; i < tiled.n; i++)
+		tiled.steps *= (uint64_t)tiled.loop[i].extent;
+	if (tiled.steps >= STEPS_SMALL)
+		return false;
+	*nest = tiled;
+	return true;
 }
 
 /* ---- bytes as they are --------------------------------------------------- */
@@ -154,8 +169,8 @@ void cuda_steps_raw(struct cuda_steps *ret, const struct cuda_loops *loops)
 	set_unit(&l);
 	kind = log2_of(l.dst_size);
 	set_nest(&ret->nest, &l);
-	if (l.dst_size < 16 && find_tile(&l, &a, &b)) {
-		set_tiles(&ret->nest, &l, a, b);
+	if (l.dst_size < 16 && find_tile(&l, &a, &b) &&
+		set_tiles(&ret->nest, &l, a, b)) {
 		ret->kernel = (enum cuda_kernel)(CUDA_K_tile_1 + kind);
 		return;
 	}
@@ -285,8 +300,8 @@ void cuda_steps_convert(struct cuda_steps *ret, struct cuda_steps *rest,
 
 	rest->nest.steps = 0;
 	one_by_one(ret, l, pair);
-	if (!ret->nest.bytewise && find_tile(l, &a, &b)) {
-		set_tiles(&ret->nest, l, a, b);
+	if (!ret->nest.bytewise && find_tile(l, &a, &b) &&
+		set_tiles(&ret->nest, l, a, b)) {
 		ret->kernel =
 			pair >= 0 ? pair_kernel(pair, 2)
 				  : (enum cuda_kernel)(CUDA_K_tile_any_1 +

@@ -31,7 +31,9 @@ static void increment(const void *params, const struct grid *grid)
 
 /* ---- what the library's use ---------------------------------------------- */
 
-static struct touch span(struct cuda_nest *p, int writes, int unit)
+/* Loops over tiles reach no more than those inside tiles, which have the whole
+ * extent: they are left out. */
+static struct touch span(struct cuda_nest *p, int writes, int unit, int tiled)
 {
 	struct touch t = {
 		.address = writes ? &p->dst : &p->src, .writes = writes};
@@ -39,10 +41,11 @@ static struct touch span(struct cuda_nest *p, int writes, int unit)
 
 	for (int i = 0; i < p->n; i++) {
 		const struct cuda_loop *loop = &p->loop[i];
-		int64_t way =
-			(writes ? loop->dst : loop->src) * (loop->extent - 1);
+		int64_t stride = writes ? loop->dst : loop->src;
 
-		*(way < 0 ? &t.first : &last) += way;
+		if (tiled && (i == 2 || i == 3))
+			continue;
+		*(stride < 0 ? &t.first : &last) += stride * (loop->extent - 1);
 	}
 	t.size = (size_t)(last - t.first) + (size_t)unit;
 	return t;
@@ -59,8 +62,8 @@ static int nest_touches(struct cuda_nest *p, int kind, int a, int b,
 		src = size_of(a) * vector_of(a, b);
 		dst = size_of(b) * vector_of(a, b);
 	}
-	ret[0] = span(p, 0, src);
-	ret[1] = span(p, 1, dst);
+	ret[0] = span(p, 0, src, kind >= CUDA_TILE_RAW);
+	ret[1] = span(p, 1, dst, kind >= CUDA_TILE_RAW);
 	if (!p->factors)
 		return 2;
 	ret[2] = (struct touch) {.address = &p->factors,
@@ -84,14 +87,16 @@ static void run_steps(
 static void run_tiles(
 	const struct cuda_nest *p, const struct grid *g, int kind, int a, int b)
 {
-	_Alignas(8) char tile[CUDA_TILE_ELEMENTS * 8];
+	_Alignas(8) char tile[CUDA_SIDE * CUDA_TILE_PITCH(8)];
 
 	for (uint64_t block = 0; block < g->grid[0]; block++)
 		for (uint64_t i = block; i < p->steps; i += g->grid[0]) {
-			for (int t = 0; t < CUDA_THREADS; t++)
-				tile_load(p, i, t, tile, kind, a, b);
-			for (int t = 0; t < CUDA_THREADS; t++)
-				tile_store(p, i, t, tile, kind, a, b);
+			const struct tile t = tile_at(p, (u32)i);
+
+			for (int k = 0; k < CUDA_THREADS; k++)
+				tile_load(p, &t, k, tile, kind, a, b);
+			for (int k = 0; k < CUDA_THREADS; k++)
+				tile_store(p, &t, k, tile, kind, a, b);
 		}
 }
 
