@@ -6,6 +6,7 @@
  * each failure says.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -242,6 +243,71 @@ static void registered(void)
 	moves_end();
 }
 
+/* ---- threads ------------------------------------------------------------- */
+
+#define THREADS 4
+#define SHARE 4096 /* elements of a thread */
+
+/* All load the module at once, and then launch in streams of their own. */
+static void *convert_many(void *arg)
+{
+	const int64_t at = *(const int64_t *)arg;
+	const struct tarn_layout to = {.dtype = TARN_BF16,
+		.ndim = 1,
+		.shape = {SHARE},
+		.stride = {1},
+		.offset = at};
+	struct tarn_layout from = to;
+	struct move move;
+	CUstream own;
+	int r;
+
+	if (cuda_device_enter(device_driver, device_used) < 0)
+		bail("%s", tarn_fail_message());
+	device_must(device_driver->stream_create(&own, CU_STREAM_NON_BLOCKING),
+		"a stream");
+	from.dtype = TARN_F32;
+	r = move_plan(&move, &to, &from, NULL);
+	for (int i = 0; r >= 0 && i < 50; i++)
+		r = cuda_move(device_driver, device_used, &move, moves_dst.at,
+			moves_src.at, 0, own);
+	if (r < 0)
+		bail("%s", tarn_fail_message());
+	device_must(device_driver->stream_synchronize(own), "waiting");
+	device_must(device_driver->stream_destroy(own), "its end");
+	cuda_device_leave(device_driver);
+	return NULL;
+}
+
+static void threads(void)
+{
+	static uint32_t values[THREADS * SHARE];
+	static uint16_t seen[THREADS * SHARE];
+	pthread_t thread[THREADS];
+	int64_t first[THREADS];
+	bool right = true;
+
+	moves_begin();
+	for (uint32_t i = 0; i < THREADS * SHARE; i++)
+		values[i] = i << 16;
+	device_put(moves_src.at, values, sizeof(values), moves_stream);
+	device_must(device_driver->stream_synchronize(moves_stream), "waiting");
+	for (int i = 0; i < THREADS; i++) {
+		first[i] = i * SHARE;
+		if (pthread_create(&thread[i], NULL, convert_many, &first[i]))
+			bail("no thread");
+	}
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(thread[i], NULL);
+	device_get(seen, moves_dst.at, sizeof(seen), moves_stream);
+	for (int i = 0; i < THREADS * SHARE; i++)
+		right = right && seen[i] == i;
+	check(right, "each thread's elements are there");
+	check(count_of("MODULE_LOAD") == 1, "the module was loaded %d times",
+		(int)count_of("MODULE_LOAD"));
+	moves_end();
+}
+
 /* ---- failures ------------------------------------------------------------ */
 
 /* n elements; steps of dst. */
@@ -350,6 +416,7 @@ static const struct case_ cases[] = {
 	{"pitch", "a kernel copies what the driver refuses", pitch,
 		{"PITCH=256"}},
 	{"registered", "memory of the host may be a side", registered, {NULL}},
+	{"threads", "threads share the module", threads, {"LATE=0"}},
 	{"no_module", "kernels may not fit a device", no_module,
 		{"MODULE_LOAD=209"}},
 	{"no_memory", "a module may not fit into memory", no_memory,
