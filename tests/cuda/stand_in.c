@@ -280,6 +280,43 @@ static void kernels(void)
 	leave();
 }
 
+/* ---- several devices ----------------------------------------------------- */
+
+static void peers(void)
+{
+	CUcontext first, second, popped;
+	struct memory m[2];
+	unsigned char *p;
+	CUstream s;
+
+	enter(0);
+	m[0] = make();
+	p = pinned();
+	MUST(context_retain(&second, 1));
+	MUST(context_pop(&first));
+	MUST(context_push(second));
+	device = 1;
+	m[1] = make();
+	MUST(stream_create(&s, CU_STREAM_NON_BLOCKING));
+	MUST(fill(m[1].at, 8, SIZE, s));
+	check(cu->copy_peer(m[0].at, second, m[1].at, first, SIZE, s) ==
+			CUDA_ERROR_INVALID_VALUE,
+		"the contexts are not those of the memory");
+	MUST(copy_peer(m[0].at, first, m[1].at, second, SIZE, s));
+	MUST(copy((uintptr_t)p, m[0].at, SIZE, s));
+	MUST(stream_synchronize(s));
+	check(is_all(p, 8), "seen: %d", p[0]);
+	MUST(stream_destroy(s));
+	destroy(&m[1]);
+	MUST(context_pop(&popped));
+	MUST(context_release(1));
+	MUST(context_push(first));
+	device = 0;
+	unpin(p);
+	destroy(&m[0]);
+	leave();
+}
+
 /* ---- sharing ------------------------------------------------------------- */
 
 /* The second process: this program anew, with the descriptor as number 3. */
@@ -552,6 +589,8 @@ static const struct case_ cases[] = {
 		{NULL}},
 	{"boxes", "copies in three dimensions", boxes, {NULL}},
 	{"kernels", "kernels run over memory of a device", kernels, {NULL}},
+	{"peers", "memory of one device is copied to another", peers,
+		{"DEVICES=2"}},
 	{"shared", "two processes share an allocation", shared, {NULL}},
 	{"exhausted", "a device has so much memory", exhausted,
 		{"MEMORY=4194304"}},

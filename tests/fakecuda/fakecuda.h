@@ -12,6 +12,9 @@
  *	FAKECUDA_READ_ONLY=1   READ_ONLY_HOST_REGISTER_SUPPORTED (0)
  *	FAKECUDA_PAGEABLE=1    PAGEABLE_MEMORY_ACCESS (0)
  *	FAKECUDA_PAGE_TABLES=1 PAGEABLE_MEMORY_ACCESS_USES_HOST_PAGE_TABLES (0)
+ *	FAKECUDA_UNIFIED=0     UNIFIED_ADDRESSING (1); also VIRTUAL (memory
+ *	                       management, 1), DESCRIPTORS (as handles, 1),
+ *	                       MAJOR (9), MINOR (0), PROCESSORS (4), ENGINES (2)
  *	FAKECUDA_LOST=E        what needs a context returns that error
  *	FAKECUDA_MEMORY=N      bytes of a device, for each process (256 MiB)
  *	FAKECUDA_LATE=N        microseconds that queued work takes (200)
