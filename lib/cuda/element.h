@@ -57,6 +57,12 @@ ALWAYS f32 element_f32(u64 raw, int dtype)
 		return (f32)(i8)x;
 	case TARN_I16:
 		return (f32)(i16)x;
+	case TARN_F4:
+		return decode(x, f4);
+	case TARN_F6_E2M3:
+		return decode(x, e2m3);
+	case TARN_F6_E3M2:
+		return decode(x, e3m2);
 	case TARN_F8_E5M2:
 		return decode(x, e5m2);
 	case TARN_F8_E4M3:

@@ -60,6 +60,18 @@ ALWAYS u64 bytes_load(const char *p, int size)
 	return raw;
 }
 
+/* An element of less than 8 bits, which may lie across two bytes. */
+ALWAYS u64 bits_load(const char *p, int64_t bit, int bits)
+{
+	const u8 *from = (const u8 *)p + (bit >> 3);
+	int shift = (int)(bit & 7);
+	u32 raw = from[0];
+
+	if (shift + bits > 8)
+		raw |= (u32)from[1] << 8;
+	return raw >> shift & ((1u << bits) - 1);
+}
+
 ALWAYS void bytes_store(char *p, int size, u64 raw)
 {
 	for (int i = 0; i < size; i++)
@@ -221,9 +233,15 @@ ALWAYS void step_any(const struct cuda_nest *p, u64 i, int bits)
 	struct place at = place_of_step(p, i, bits);
 	const char *src = (const char *)p->src + at.src;
 	char *dst = (char *)p->dst + at.dst;
-	u64 raw = p->bytewise ? bytes_load(src, p->src_size)
-			      : raw_load(src, p->src_size);
+	u64 raw;
 
+	if (p->src_bits)
+		raw = bits_load((const char *)p->src, at.src + p->src_first_bit,
+			p->src_bits);
+	else if (p->bytewise)
+		raw = bytes_load(src, p->src_size);
+	else
+		raw = raw_load(src, p->src_size);
 	raw = convert_one(
 		p, raw, at.channel, p->src_dtype, p->dst_dtype, p->pivot);
 	if (p->bytewise)

@@ -21,7 +21,7 @@ enum cuda_pivot { PIVOT_F32, PIVOT_F64, PIVOT_I64 };
 #define CUDA_THREADS 256
 #define CUDA_SIDE 64 /* of a tile, in elements */
 
-/* Strides in bytes. magic and shift divide by the extent. */
+/* Strides in bytes, or of src in bits, see below. magic and shift divide by the extent. */
 struct cuda_loop {
 	int64_t extent, dst, src, channel;
 	uint32_t magic, shift;
@@ -38,6 +38,9 @@ struct cuda_nest {
 	uint8_t dst_dtype, src_dtype, dst_size, src_size;
 	uint8_t pivot, even, scaled;
 	uint8_t bytewise; /* elements are not aligned */
+	/* Of src's elements, where they are parts of bytes: then the first
+	 * begins at that bit of its byte. 0: they are whole bytes. */
+	uint8_t src_bits, src_first_bit;
 	/* The innermost first. Of tiles: the one along dst inside a tile, the
 	 * one along src, then those over tiles in the same order, then those
 	 * around them. */

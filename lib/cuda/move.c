@@ -114,10 +114,9 @@ static int raw_loops(struct cuda_loops *l, const struct nest *nest)
 static int convert_loops(struct cuda_loops *l, const struct nest *nest)
 {
 	int64_t dst = tarn_dtype_bits(nest->dst_dtype) / 8;
-	int64_t src = tarn_dtype_bits(nest->src_dtype) / 8;
+	int64_t bits = tarn_dtype_bits(nest->src_dtype), src = bits / 8, bit;
 
-	if (tarn_dtype_pack(nest->dst_dtype) > 1 ||
-		tarn_dtype_pack(nest->src_dtype) > 1)
+	if (tarn_dtype_pack(nest->dst_dtype) > 1)
 		return tarn_fail(ENOTSUP,
 			"copy: %s to %s is not converted on a device; copy "
 			"through memory of the host",
@@ -127,7 +126,15 @@ static int convert_loops(struct cuda_loops *l, const struct nest *nest)
 	l->dst_size = dst;
 	l->src_size = src;
 	l->dst += (uint64_t)(nest->dst0 * dst);
-	l->src += (uint64_t)(nest->src0 * src);
+	if (tarn_dtype_pack(nest->src_dtype) > 1) {
+		bit = nest->src0 * bits;
+		l->src += (uint64_t)(bit >> 3);
+		l->src_first_bit = (int)(bit & 7);
+		l->src_bits = (int)bits;
+		l->src_size = src = bits;
+	} else {
+		l->src += (uint64_t)(nest->src0 * src);
+	}
 	l->channel0 = nest->channel0;
 	for (int i = 0; i < nest->n; i++) {
 		l->extent[i] = nest->extent[i];

@@ -28,10 +28,11 @@ void cuda_move_factors(const struct move *move, void *ret);
  * cuda_move_factors wrote; 0 where none are needed. move may change after the
  * call.
  *
- * -ENOTSUP: neither copies nor a kernel do this (a conversion of a sub-byte
- * dtype, elements in parts of a byte), or there are no kernels in this build or
- * for this device; the message says which. -EINVAL: factors are missing. Other
- * errors are the driver's; some of it may have been queued then. Any thread.
+ * -ENOTSUP: neither copies nor a kernel do this (a conversion to a sub-byte
+ * dtype, elements moved in parts of a byte), or there are no kernels in this
+ * build or for this device; the message says which. -EINVAL: factors are
+ * missing. Other errors are the driver's; some of it may have been queued then.
+ * Any thread.
  */
 int cuda_move(const struct cuda_driver *driver, struct cuda_device *device,
 	const struct move *move, CUdeviceptr dst, CUdeviceptr src,

@@ -16,6 +16,9 @@ struct cuda_loops {
 	int64_t dst_stride[CUDA_LOOPS_MAX], src_stride[CUDA_LOOPS_MAX];
 	int64_t channel[CUDA_LOOPS_MAX];
 	int64_t channel0;
+	/* Parts of bytes are read, not written: then src_size and the strides
+	 * of src are in bits, and the first begins at that bit; else 0. */
+	int src_bits, src_first_bit;
 };
 
 /* Scaled in F64, as F32 does not hold it. */

@@ -222,7 +222,7 @@ static bool is_aligned(const struct cuda_loops *l)
 	uint64_t dst = l->dst, src = l->src;
 
 	return dst % (uint64_t)l->dst_size == 0 &&
-	       src % (uint64_t)l->src_size == 0;
+	       (l->src_bits || src % (uint64_t)l->src_size == 0);
 }
 
 /* Rows of whole vectors, that all begin at whole vectors. */
@@ -267,6 +267,8 @@ static void one_by_one(
 	set_nest(&ret->nest, l);
 	small = ret->nest.steps < STEPS_SMALL;
 	ret->nest.bytewise = !is_aligned(l);
+	ret->nest.src_bits = (uint8_t)l->src_bits;
+	ret->nest.src_first_bit = (uint8_t)l->src_first_bit;
 	if (pair >= 0 && small && !ret->nest.bytewise)
 		ret->kernel = pair_kernel(pair, 1);
 	else
@@ -300,7 +302,7 @@ void cuda_steps_convert(struct cuda_steps *ret, struct cuda_steps *rest,
 
 	rest->nest.steps = 0;
 	one_by_one(ret, l, pair);
-	if (!ret->nest.bytewise && find_tile(l, &a, &b) &&
+	if (!ret->nest.bytewise && !l->src_bits && find_tile(l, &a, &b) &&
 		set_tiles(&ret->nest, l, a, b)) {
 		ret->kernel =
 			pair >= 0 ? pair_kernel(pair, 2)

@@ -386,8 +386,8 @@ static void not_done(void)
 	int r;
 
 	moves_begin();
-	check_failed(-ENOTSUP, "F4 to F32", move_of(TARN_F32, TARN_F4, 100, 1),
-		"a sub-byte dtype");
+	check_failed(-ENOTSUP, "F32 to F4", move_of(TARN_F4, TARN_F32, 100, 1),
+		"to a sub-byte dtype");
 	check_failed(-ENOTSUP, "whole bytes", move_of(TARN_F4, TARN_F4, 50, 2),
 		"parts of bytes");
 	r = move_plan(&move, &l, &l, &options);

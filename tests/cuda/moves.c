@@ -191,7 +191,7 @@ void moves_converted(int n)
 
 	for (int i = 0; i < n; i++) {
 		options.rounding = (enum tarn_rounding)kit_move_below(2);
-		kit_move_pair_make(&p, whole_dtype(), whole_dtype(), ELEMENTS);
+		kit_move_pair_make(&p, whole_dtype(), random_dtype(), ELEMENTS);
 		try(&p, &options);
 	}
 }
@@ -228,7 +228,7 @@ void moves_scaled(int n)
 	unsigned large = 0;
 
 	for (int i = 0; i < n; i++) {
-		int dst = whole_dtype(), src = whole_dtype(), which;
+		int dst = whole_dtype(), src = random_dtype(), which;
 
 		if (dst == TARN_C64 || src == TARN_C64)
 			continue;

@@ -9,7 +9,7 @@
 #include "tests/cuda/device_memory.h"
 #include "tests/kit/move.h"
 
-#define MOVES_ROOM ((size_t)4 << 20)
+#define MOVES_ROOM ((size_t)16 << 20)
 
 extern struct device_memory moves_dst, moves_src;
 extern CUstream moves_stream;

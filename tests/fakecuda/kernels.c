@@ -47,6 +47,12 @@ static struct touch span(struct cuda_nest *p, int writes, int unit, int tiled)
 			continue;
 		*(stride < 0 ? &t.first : &last) += stride * (loop->extent - 1);
 	}
+	if (!writes && p->src_bits) {
+		last += p->src_first_bit + p->src_bits - 1;
+		t.first = (t.first + p->src_first_bit) >> 3;
+		last >>= 3;
+		unit = 1;
+	}
 	t.size = (size_t)(last - t.first) + (size_t)unit;
 	return t;
 }
