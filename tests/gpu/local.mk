@@ -1,7 +1,13 @@
 # Programs for a machine with a GPU, and its driver: tests/gpu-check runs them.
 EXTRA_DIST += tests/gpu-check
 if HAVE_CUDA
-check_PROGRAMS += tests/gpu/moves tests/gpu/probe tests/gpu/tensors
+check_PROGRAMS += tests/gpu/link tests/gpu/moves tests/gpu/probe tests/gpu/tensors
+tests_gpu_link_SOURCES = \
+	tests/gpu/link.c \
+	tests/gpu/real.c \
+	tests/gpu/real.h \
+	$(NULL)
+tests_gpu_link_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 tests_gpu_moves_SOURCES = \
 	tests/cuda/cases.c \
 	tests/cuda/cases.h \

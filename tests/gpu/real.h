@@ -22,6 +22,8 @@
 	X(cuMemHostUnregister)                                                 \
 	X(cuMemHostGetDevicePointer)                                           \
 	X(cuMemAlloc)                                                          \
+	X(cuMemHostAlloc)                                                      \
+	X(cuMemFreeHost)                                                       \
 	X(cuMemFree)                                                           \
 	X(cuMemcpy)                                                            \
 	X(cuMemCreate)                                                         \
