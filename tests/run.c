@@ -130,6 +130,7 @@ static void set_environment(void)
 		true);
 	setenv("PYTHON", PYTHON_PATH, 0);
 	setenv("TARN_AUTOSTART", "0", 1);
+	setenv("TARN_DEVICE_MEMFD", "1", 1);
 	for (size_t i = 0; i < sizeof(not_ours) / sizeof(*not_ours); i++)
 		unsetenv(not_ours[i]);
 	setenv("LC_ALL", "C.UTF-8", 1);

@@ -24,10 +24,10 @@ enum { AHEAD = 2 };
 struct copy_device {
 	struct copy_op head;
 	struct cuda_device *device; /* in use by the storage of a tensor */
-	struct cuda_queue *queue;
-	bool begun;
-	struct cuda_slot *factors; /* NULL: none are needed */
-	uint64_t dst, src;         /* the device's addresses */
+	struct cuda_queue *queue;   /* NULL: not begun */
+	struct cuda_slot *factors;  /* NULL: none are needed */
+	uint64_t dst, src;          /* the device's addresses */
+	struct cuda_host host;      /* of one of them; start NULL: of neither */
 	struct slices slices;
 	uint64_t bytes[AHEAD]; /* of the slice with that mark, under way */
 	unsigned n, oldest;    /* slices under way */
@@ -35,9 +35,10 @@ struct copy_device {
 
 static int begin(struct copy_device *c)
 {
-	int r = cuda_queue_after(c->queue, c->head.options.cuda_stream);
+	int r = cuda_queue_new(c->device, &c->queue);
 
-	c->begun = true;
+	if (r >= 0)
+		r = cuda_queue_after(c->queue, c->head.options.cuda_stream);
 	if (r >= 0 && cuda_factors_size(&c->head.move))
 		r = cuda_slot_take(c->device, true, &c->factors);
 	return r;
@@ -70,7 +71,8 @@ static int queue_slice(struct copy_device *c)
 		slices_next(&c->slices, &c->head.move.nest, &part.nest);
 	r = write_factors(c, &part, &factors);
 	if (r >= 0)
-		r = cuda_queue_move(c->queue, &part, c->dst, c->src, factors);
+		r = cuda_queue_move(c->queue, &part, c->dst, c->src, factors,
+			c->host.start ? &c->host : NULL);
 	if (r >= 0)
 		r = cuda_queue_mark(c->queue, (int)mark);
 	if (r < 0)
@@ -82,9 +84,9 @@ static int queue_slice(struct copy_device *c)
 
 static int wait_for_slice(struct copy_device *c)
 {
-	int r = cuda_queue_wait(c->queue, (int)c->oldest);
+	int r = cuda_queue_wait_briefly(c->queue, (int)c->oldest);
 
-	if (r < 0)
+	if (r <= 0)
 		return r;
 	c->head.done += c->bytes[c->oldest];
 	c->oldest = (c->oldest + 1) % AHEAD;
@@ -96,11 +98,11 @@ static int wait_for_slice(struct copy_device *c)
 	return 0;
 }
 
-/* Waits for a slice at most, as one of memory takes its time. */
+/* Waits for a millisecond at most, so that others can go on. */
 static unsigned pump(struct copy_op *copy_op, unsigned limit)
 {
 	struct copy_device *c = (struct copy_device *)copy_op;
-	int r = c->begun ? 0 : begin(c);
+	int r = c->queue ? 0 : begin(c);
 
 	(void)limit;
 	if (r >= 0 && c->n < AHEAD && !c->slices.ended)
@@ -138,27 +140,29 @@ static const struct copy_op_ops device_ops = {
 /* Where the device has the byte from which the tensor's layout counts. 1: it
  * does not reach all that the layout does. */
 static int address(
-	const tarn_tensor *tensor, struct cuda_device *device, uint64_t *ret)
+	struct copy_device *c, const tarn_tensor *tensor, uint64_t *ret)
 {
 	const tarn_storage *storage = tensor->storage;
+	struct cuda_host host = {.writable = storage->writable};
 	struct device_bytes bytes;
-	uint64_t size, at;
 	void *start;
 	int r;
 
 	if (storage->on_device) {
 		r = storage->on_device(storage, &bytes);
 		*ret = bytes.at + tensor->base;
-		return r < 0 ? r : bytes.device != device;
+		return r < 0 ? r : bytes.device != c->device;
 	}
 	if (!storage_by_address(storage))
 		return 1;
-	tensor_reach(tensor, &start, &size);
-	if (cuda_known(start, size, storage->writable, cuda_uuid(device),
-		    &at) != 0)
+	tensor_reach(tensor, &start, &host.size);
+	host.start = start;
+	if (cuda_known(start, host.size, host.writable, cuda_uuid(c->device),
+		    &host.at) != 0)
 		return 1;
-	*ret = at +
+	*ret = host.at +
 	       (uint64_t)((char *)tarn_tensor_origin(tensor) - (char *)start);
+	c->host = host;
 	return 0;
 }
 
@@ -177,47 +181,34 @@ static int find_device(const struct copy_op *head, struct cuda_device **ret)
 	return r;
 }
 
-/* Takes queue over. */
-static int direct_new(struct copy_env *env, const struct copy_op *head,
-	struct cuda_device *device, struct cuda_queue *queue, uint64_t dst,
-	uint64_t src, struct copy_op **ret)
+/* 1: the device does not reach both sides, or cannot do the move. */
+static int plan(struct copy_device *c, const struct copy_op *head)
 {
-	struct copy_device *c = calloc(1, sizeof(*c));
+	int r = find_device(head, &c->device);
 
-	if (!c) {
-		cuda_queue_free(queue);
-		return tarn_fail(ENOMEM, "copy: out of memory");
-	}
-	copy_op_begin(&c->head, env, head, &device_ops);
-	c->head.info.engine = "cuda";
-	c->device = device;
-	c->queue = queue;
-	c->dst = dst;
-	c->src = src;
-	slices_begin(&c->slices, &head->move.nest, SLICE);
-	*ret = &c->head;
-	return 0;
+	if (r >= 0)
+		r = address(c, head->dst, &c->dst);
+	if (r == 0)
+		r = address(c, head->src, &c->src);
+	return r == 0 ? !cuda_moves(c->device, &head->move) : r;
 }
 
 int copy_device_new(
 	struct copy_env *env, const struct copy_op *head, struct copy_op **ret)
 {
-	struct cuda_device *device;
-	struct cuda_queue *queue;
-	uint64_t dst = 0, src = 0;
-	bool moves;
-	int r = find_device(head, &device);
+	struct copy_device *c = calloc(1, sizeof(*c));
+	int r;
 
-	if (r >= 0)
-		r = cuda_queue_new(device, &queue);
-	if (r < 0)
-		return r;
-	moves = cuda_queue_moves(queue, &head->move);
-	r = address(head->dst, device, &dst);
-	if (r == 0)
-		r = address(head->src, device, &src);
-	if (r == 0 && moves)
-		return direct_new(env, head, device, queue, dst, src, ret);
-	cuda_queue_free(queue);
-	return r < 0 ? r : copy_through_new(env, head, moves, ret);
+	if (!c)
+		return tarn_fail(ENOMEM, "copy: out of memory");
+	r = plan(c, head);
+	if (r != 0) {
+		free(c);
+		return r < 0 ? r : copy_through_new(env, head, ret);
+	}
+	copy_op_begin(&c->head, env, head, &device_ops);
+	c->head.info.engine = "cuda";
+	slices_begin(&c->slices, &head->move.nest, SLICE);
+	*ret = &c->head;
+	return 0;
 }

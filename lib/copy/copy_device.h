@@ -9,6 +9,6 @@ int copy_device_new(
 	struct copy_env *env, const struct copy_op *head, struct copy_op **ret);
 
 /* Through slots: one side is in memory that is not registered, in a file, or on
- * another device. moves: the device of dst, or else of src, does the move. */
-int copy_through_new(struct copy_env *env, const struct copy_op *head,
-	bool moves, struct copy_op **ret);
+ * another device; or the device cannot do the move, and the host converts. */
+int copy_through_new(
+	struct copy_env *env, const struct copy_op *head, struct copy_op **ret);

@@ -9,7 +9,9 @@
  *
  * Parts follow the bytes of the side that is not on a device, so that a file is
  * read or written front to back. In a slot they lie as they do there: the device
- * reorders and converts, and the CPU does so only if the device cannot.
+ * reorders and converts, and the CPU does so only if the device cannot. Between
+ * devices, or within one, the CPU then does that from one half of the slot to
+ * the other.
  */
 #include <stdlib.h>
 
@@ -26,8 +28,9 @@ enum { PASSAGES = CUDA_MARKS - 1 };
 /* A part begins at the same byte of a page as in the file, for direct I/O; at
  * the end of the slot are the scales and biases of its channels. */
 #define WINDOW (CUDA_SLOT - CUDA_FACTORS - 2 * PAGE)
+#define HALF (WINDOW / 2 / PAGE * PAGE)
 
-enum step { IDLE, FIRST, SECOND };
+enum step { IDLE, FIRST, BETWEEN, SECOND };
 
 /* A slot, and the part that is in it. */
 struct passage {
@@ -36,7 +39,7 @@ struct passage {
 	struct part part;
 	struct tarn_layout window; /* of the part in the slot */
 	tarn_storage *room;        /* the slot's bytes from the window's on */
-	uint64_t lead;             /* bytes in front of those */
+	uint64_t lead;             /* bytes of the slot in front of those */
 	struct copy_op *inner;     /* a step of the host */
 	uint64_t order;            /* of a step of a device: a serial number */
 };
@@ -53,6 +56,7 @@ struct copy_through {
 	struct side dst, src;
 	/* In slots elements lie as in src; or else as in dst. */
 	bool like_src;
+	bool between; /* first as in src, then as in dst */
 	bool begun;
 	uint64_t orders;
 	struct passage passages[PASSAGES];
@@ -127,13 +131,17 @@ static int device_step(struct copy_through *c, struct passage *p,
 	if (r < 0)
 		return r;
 	factors = slot + CUDA_SLOT - CUDA_FACTORS;
+	if (cuda_factors_size(&move) > CUDA_FACTORS)
+		return tarn_fail(ENOTSUP,
+			"copy: the device cannot scale so many channels");
 	if (cuda_factors_size(&move))
 		cuda_factors(&move, (char *)cuda_slot_memory(p->slot) +
 					    CUDA_SLOT - CUDA_FACTORS);
 	slot += p->lead;
-	r = side == &c->dst
-		    ? cuda_queue_move(side->queue, &move, far, slot, factors)
-		    : cuda_queue_move(side->queue, &move, slot, far, factors);
+	r = side == &c->dst ? cuda_queue_move(side->queue, &move, far, slot,
+				      factors, NULL)
+			    : cuda_queue_move(side->queue, &move, slot, far,
+				      factors, NULL);
 	if (r >= 0)
 		r = cuda_queue_mark(side->queue, mark);
 	p->order = c->orders++;
@@ -177,9 +185,30 @@ static int begin_first(struct copy_through *c, struct passage *p)
 				 &from, &o);
 }
 
+/* To the other half of the slot, where elements lie as in dst. */
+static int begin_between(struct copy_through *c, struct passage *p)
+{
+	struct tarn_copy_options o = options_of(c, p, true);
+	_cleanup_storage_ tarn_storage *from = p->room;
+	char *memory = cuda_slot_memory(p->slot);
+	struct tarn_layout window = p->window;
+	int r;
+
+	p->room = NULL;
+	p->lead = HALF;
+	part_lay_out(&p->part.dst, &p->window);
+	r = tarn_storage_borrow(memory + HALF, HALF, TARN_BORROW_WRITABLE, NULL,
+		NULL, &p->room);
+	if (r < 0)
+		return r;
+	p->step = BETWEEN;
+	return host_step(c, p, p->room, 0, &p->window, from, 0, &window, &o);
+}
+
 static int begin_second(struct copy_through *c, struct passage *p)
 {
-	struct tarn_copy_options o = options_of(c, p, c->like_src);
+	struct tarn_copy_options o =
+		options_of(c, p, c->like_src && !c->between);
 
 	p->step = SECOND;
 	return c->dst.bytes.device ? device_step(c, p, &c->dst, &p->part.dst,
@@ -263,8 +292,9 @@ static int advance(struct copy_through *c, struct passage *p)
 	r = step_done(c, p);
 	if (r <= 0)
 		return r;
-	if (p->step == FIRST) {
-		r = begin_second(c, p);
+	if (p->step != SECOND) {
+		r = p->step == FIRST && c->between ? begin_between(c, p)
+						   : begin_second(c, p);
 		return r < 0 ? r : 1;
 	}
 	c->head.done += (uint64_t)tarn_layout_nbytes(&p->part.dst);
@@ -288,12 +318,14 @@ static int open_side(struct side *side, void *stream)
 /* The caller's stream is that of dst's device, where dst is on one. */
 static int begin(struct copy_through *c)
 {
+	const struct cuda_device *to = c->dst.bytes.device;
 	void *stream = c->head.options.cuda_stream;
 	int r = open_side(&c->dst, stream);
 
 	c->begun = true;
-	return r < 0 ? r
-		     : open_side(&c->src, c->dst.bytes.device ? NULL : stream);
+	if (to && to != c->src.bytes.device)
+		stream = NULL;
+	return r < 0 ? r : open_side(&c->src, stream);
 }
 
 /* No step begins anything more; those under way end in release. */
@@ -305,11 +337,10 @@ static void stop(struct copy_through *c, int r)
 			copy_op_cancel(c->passages[i].inner);
 }
 
-/* Waits for the device's step that was queued first. 0: there is none. */
+/* Waits a little for the device's step that was queued first. */
 static int wait_for_device(struct copy_through *c)
 {
 	struct passage *oldest = NULL;
-	int r;
 
 	for (int i = 0; i < PASSAGES; i++) {
 		struct passage *p = &c->passages[i];
@@ -319,11 +350,9 @@ static int wait_for_device(struct copy_through *c)
 		if (!oldest || p->order < oldest->order)
 			oldest = p;
 	}
-	if (!oldest)
-		return 0;
-	r = cuda_queue_wait(
-		side_of(c, oldest)->queue, (int)(oldest - c->passages));
-	return r < 0 ? r : 1;
+	return oldest ? cuda_queue_wait_briefly(side_of(c, oldest)->queue,
+				(int)(oldest - c->passages))
+		      : 0;
 }
 
 static bool all_idle(const struct copy_through *c)
@@ -361,25 +390,22 @@ static unsigned pump_passages(
 }
 
 /* Waits for the device only where no request could complete meanwhile, and then
- * for a slot at most. */
+ * for a millisecond at most. */
 static unsigned pump(struct copy_op *copy_op, unsigned limit)
 {
 	struct copy_through *c = (struct copy_through *)copy_op;
-	unsigned begun = 0, moved;
+	unsigned begun = 0, moved = 1;
 	int r = c->begun ? 0 : begin(c);
 
-	while (r >= 0 && !copy_op->ended && !begun) {
+	while (r >= 0 && !copy_op->ended && !begun && moved) {
 		moved = 0;
 		begun = pump_passages(c, limit, &moved);
-		if (copy_op->ended || begun || moved)
-			continue;
-		if (c->parts.ended && all_idle(c))
-			copy_op->ended = true;
-		if (copy_op->ended || copy_op->in_flight)
-			break;
+	}
+	if (c->parts.ended && all_idle(c))
+		copy_op->ended = true;
+	if (r >= 0 && !copy_op->ended && !begun && !copy_op->in_flight) {
 		r = wait_for_device(c);
-		if (!r)
-			break;
+		begun = 1;
 	}
 	if (r < 0)
 		stop(c, r);
@@ -427,8 +453,27 @@ static int find_side(struct side *side, tarn_tensor *tensor)
 		       : 0;
 }
 
-int copy_through_new(struct copy_env *env, const struct copy_op *head,
-	bool moves, struct copy_op **ret)
+/* Who converts, and what the parts follow. */
+static void plan(struct copy_through *c, const struct copy_op *head)
+{
+	bool to_device = c->dst.bytes.device, from_device = c->src.bytes.device;
+	bool moves = cuda_moves(slots_device(c), &head->move);
+	const struct tarn_layout *by = &head->from;
+
+	c->between = to_device && from_device && !moves;
+	c->like_src = c->between || (to_device ? moves : !moves);
+	/* What is broadcast is small in src, and would be columns of dst. */
+	for (int i = 0; i < head->from.ndim; i++)
+		if (!head->from.stride[i] && head->from.shape[i] > 1)
+			by = &head->dst->layout;
+	if (from_device)
+		by = &head->dst->layout;
+	parts_begin(&c->parts, &head->dst->layout, &head->from, by,
+		head->options.channel_dim, c->between ? HALF : WINDOW);
+}
+
+int copy_through_new(
+	struct copy_env *env, const struct copy_op *head, struct copy_op **ret)
 {
 	struct copy_through *c = calloc(1, sizeof(*c));
 	int r;
@@ -444,11 +489,7 @@ int copy_through_new(struct copy_env *env, const struct copy_op *head,
 		through_free(&c->head);
 		return r;
 	}
-	/* The device of the second step converts, or that of the first. */
-	c->like_src = c->dst.bytes.device ? moves : !moves;
-	parts_begin(&c->parts, &head->dst->layout, &head->from,
-		c->src.bytes.device ? &head->dst->layout : &head->from,
-		head->options.channel_dim, WINDOW);
+	plan(c, head);
 	*ret = &c->head;
 	return 0;
 }

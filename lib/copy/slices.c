@@ -3,6 +3,9 @@
 
 #include "base/checked.h"
 
+/* The multiple of elements that is whole bytes in every dtype. */
+enum { PACK_MAX = 4 };
+
 /* The outermost loop whose step is no longer than a slice. */
 void slices_begin(struct slices *slices, const struct nest *nest, int64_t bytes)
 {
@@ -13,6 +16,9 @@ void slices_begin(struct slices *slices, const struct nest *nest, int64_t bytes)
 		inside * nest->extent[slices->level] <= room)
 		inside *= nest->extent[slices->level--];
 	slices->steps = MAX(room / inside, 1);
+	/* Elements of less than a byte stay whole bytes. */
+	if (inside == 1 && slices->steps > PACK_MAX)
+		slices->steps -= slices->steps % PACK_MAX;
 	slices->inside = inside;
 }
 

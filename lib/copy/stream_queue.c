@@ -63,9 +63,12 @@ static int begin_early(tarn_stream *s, bool small)
 static void enter(tarn_stream *s, struct job *job, struct copy_op *copy_op,
 	uint64_t user, int64_t deadline)
 {
-	/* It needs no engine: neither side is a file. */
-	bool memory = medium_of(copy_op->dst->storage) != MEDIUM_FILE &&
-		      medium_of(copy_op->src->storage) != MEDIUM_FILE;
+	enum medium to = medium_of(copy_op->dst->storage);
+	enum medium from = medium_of(copy_op->src->storage);
+	/* Such are pumped one after the other: one to or from a device fills
+	 * the link, and waits for more than requests. */
+	bool memory = to == MEDIUM_DEVICE || from == MEDIUM_DEVICE ||
+		      (to == MEDIUM_MEMORY && from == MEDIUM_MEMORY);
 
 	*job = (struct job) {
 		.id = ++s->sequence << INDEX_BITS | (uint64_t)(job - s->jobs),

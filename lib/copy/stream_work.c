@@ -176,13 +176,22 @@ void stream_begin(tarn_stream *s)
 static bool move_memory(tarn_stream *s)
 {
 	struct job *job = s->memory.head;
+	struct copy_op *m;
+	unsigned begun, room;
 
 	if (!job)
 		return false;
+	m = job->copy_op;
+	room = TARN_IO_DEPTH - tarn_io_pending(s->env.io);
 	stream_start(s, job);
-	job->copy_op->ops->pump(job->copy_op, 1);
+	begun = m->ended ? 0 : m->ops->pump(m, m->in_flight + room);
+	/* One to or from a device may have requests, of a file. */
+	if (m->in_flight)
+		s->unsubmitted += begun;
+	if (m->in_flight && !begun)
+		(void)stream_submit(s, 1, 1);
 	stream_look_at_clocks(s);
-	if (copy_op_finished(job->copy_op))
+	if (copy_op_finished(m))
 		stream_finish(s, job);
 	return true;
 }

@@ -17,6 +17,7 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "lib/cuda/queue.h"
 #include "lib/cuda/ranges.h"
 #include "lib/cuda/room.h"
 
@@ -172,11 +173,15 @@ static int join_range(
 	return r == 1 ? use_pageable(range, device, writable) : r;
 }
 
+/* Copies of this library that are under way are waited for. */
 static void drop_range(struct cuda_range *range)
 {
 	const struct cuda_driver *driver = cuda_devices.driver;
 	struct cuda_device *owner = &cuda_devices.at[range->owner];
 
+	for (int i = 0; i < cuda_devices.n; i++)
+		if (has_user(range, &cuda_devices.at[i]))
+			cuda_queues_settle(&cuda_devices.at[i]);
 	/* If it fails, the device is lost or the driver has ended: the memory
 	 * is not registered any more. The caller has no use for a sentence. */
 	if (range->registered &&
@@ -275,6 +280,18 @@ int cuda_known(const void *start, uint64_t size, bool writable,
 			device, (uintptr_t)start, (uintptr_t)start + size, ret);
 	end();
 	return r;
+}
+
+bool cuda_still_known(
+	const struct cuda_device *device, const struct cuda_host *host)
+{
+	uintptr_t start = (uintptr_t)host->start;
+	uint64_t at;
+
+	return cuda_way(&device->traits, host->writable, false) ==
+		       CUDA_WAY_PAGEABLE ||
+	       (known(device, start, start + host->size, &at) == 0 &&
+		       at == host->at);
 }
 
 void cuda_forget(const void *start, uint64_t size)

@@ -76,6 +76,11 @@ void cuda_unuse(struct cuda_device *device)
 	(void)device;
 }
 
+int cuda_usable(void)
+{
+	return not_built();
+}
+
 const uint8_t *cuda_uuid(const struct cuda_device *device)
 {
 	return (const uint8_t *)device;
@@ -139,19 +144,28 @@ int cuda_queue_bytes(
 }
 
 int cuda_queue_move(struct cuda_queue *queue, const struct move *move,
-	uint64_t dst, uint64_t src, uint64_t factors)
+	uint64_t dst, uint64_t src, uint64_t factors,
+	const struct cuda_host *host)
 {
 	(void)queue;
 	(void)move;
 	(void)dst;
 	(void)src;
 	(void)factors;
+	(void)host;
 	return not_built();
 }
 
-bool cuda_queue_moves(struct cuda_queue *queue, const struct move *move)
+int cuda_queue_wait_briefly(struct cuda_queue *queue, int mark)
 {
 	(void)queue;
+	(void)mark;
+	return not_built();
+}
+
+bool cuda_moves(struct cuda_device *device, const struct move *move)
+{
+	(void)device;
 	(void)move;
 	return false;
 }
@@ -268,6 +282,11 @@ void cuda_memory_release_by(
 	(void)memory;
 	(void)release;
 	(void)arg;
+}
+
+void cuda_memory_show(struct cuda_memory *memory)
+{
+	(void)memory;
 }
 
 uint64_t cuda_memory_size(const struct cuda_memory *memory)

@@ -16,9 +16,12 @@ struct cuda_device {
 	unsigned uses;
 	/* Of kernel.c, which has a lock for it; NULL: not loaded. */
 	struct cuda_kernel_module *module;
-	/* Kept for the next who needs one (queue.h, slot.h). */
+	/* Kept for the next copy (queue.c, slot.c), whose locks guard them. */
 	struct cuda_queue *queues;
+	struct cuda_queue *busy; /* those that are not kept */
+	unsigned n_queues;       /* that are */
 	struct cuda_slot *slots;
+	unsigned n_slots; /* in use, too */
 };
 
 struct cuda_devices {

@@ -39,6 +39,7 @@ static const struct {
 	FUNCTION("cuDevicePrimaryCtxRelease", 11000, context_release),
 	FUNCTION("cuCtxPushCurrent", 4000, context_push),
 	FUNCTION("cuCtxPopCurrent", 4000, context_pop),
+	FUNCTION("cuCtxSynchronize", 2000, context_synchronize),
 	FUNCTION("cuMemHostRegister", 6050, host_register),
 	FUNCTION("cuMemHostUnregister", 4000, host_unregister),
 	FUNCTION("cuMemHostGetDevicePointer", 3020, host_device_pointer),

@@ -26,6 +26,7 @@ struct cuda_driver {
 	__typeof__(cuDevicePrimaryCtxRelease) *context_release;
 	__typeof__(cuCtxPushCurrent) *context_push;
 	__typeof__(cuCtxPopCurrent) *context_pop;
+	__typeof__(cuCtxSynchronize) *context_synchronize;
 	__typeof__(cuMemHostRegister) *host_register;
 	__typeof__(cuMemHostUnregister) *host_unregister;
 	__typeof__(cuMemHostGetDevicePointer) *host_device_pointer;

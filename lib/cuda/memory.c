@@ -2,6 +2,7 @@
 #include "lib/cuda/memory.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,8 +18,9 @@ struct cuda_memory {
 	CUdeviceptr at;
 	CUmemGenericAllocationHandle handle;
 	bool mapped;
-	bool read_only; /* as far as the driver knows that */
-	bool borrowed;  /* of the rest only at is used, and: */
+	atomic_bool shown; /* other code may have queued work on it */
+	bool read_only;    /* as far as the driver knows that */
+	bool borrowed;     /* of the rest only at is used, and: */
 	void (*release)(void *arg);
 	void *arg;
 };
@@ -125,7 +127,10 @@ static int map(struct cuda_memory *memory)
 	CUresult e = driver()->memory_map(
 		memory->at, memory->size, 0, memory->handle, 0);
 
-	/* An import that is shorter than it was said to be, above all. */
+	if (e == CUDA_ERROR_INVALID_VALUE && memory->read_only)
+		return tarn_fail(EINVAL,
+			"the memory that was imported has not %llu bytes",
+			(unsigned long long)memory->size);
 	if (e)
 		return failed(memory, e, "mapping");
 	memory->mapped = true;
@@ -256,9 +261,12 @@ void cuda_memory_release_by(
 	memory->arg = arg;
 }
 
-/* In the device's context. */
+/* In the device's context. Nobody tells which streams have work on memory whose
+ * address is known: so all must have done theirs. */
 static void free_own(struct cuda_memory *memory)
 {
+	if (atomic_load_explicit(&memory->shown, memory_order_relaxed))
+		driver()->context_synchronize();
 	unmap(memory);
 	if (memory->at)
 		driver()->address_free(memory->at, memory->size);
@@ -307,6 +315,12 @@ int cuda_memory_export(const struct cuda_memory *memory, int *ret_fd)
 uint64_t cuda_memory_at(const struct cuda_memory *memory)
 {
 	return memory->at;
+}
+
+void cuda_memory_show(struct cuda_memory *memory)
+{
+	/* Relaxed: what frees it has all references, and so this. */
+	atomic_store_explicit(&memory->shown, true, memory_order_relaxed);
 }
 
 uint64_t cuda_memory_size(const struct cuda_memory *memory)

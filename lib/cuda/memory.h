@@ -21,7 +21,8 @@ int cuda_memory_new(const uint8_t uuid[16], uint64_t size,
  * it.) -EINVAL: it is no such descriptor, or of less memory. */
 int cuda_memory_import(const uint8_t uuid[16], int fd, uint64_t size,
 	struct cuda_memory **ret) _must_check_;
-/* Waits for no work: the caller has. Takes NULL, returns NULL. */
+/* Waits for no work, but for that of all streams where its address was shown.
+ * Takes NULL, returns NULL. */
 struct cuda_memory *cuda_memory_free(struct cuda_memory *memory);
 
 /* A descriptor of it, the caller's to close. */
@@ -31,6 +32,8 @@ int cuda_memory_export(
 /* Where the device has its first byte; the same until it is freed. */
 uint64_t cuda_memory_at(const struct cuda_memory *memory);
 
+/* Its address goes to other code. */
+void cuda_memory_show(struct cuda_memory *memory);
 /* As it was asked for. */
 uint64_t cuda_memory_size(const struct cuda_memory *memory);
 /* Its device, which is in use as long as the memory is. */

@@ -231,3 +231,21 @@ int cuda_move(const struct cuda_driver *driver, struct cuda_device *device,
 	return plain ? queue_raw(driver, device, &l, stream)
 		     : queue_convert(driver, device, &l, factors, stream);
 }
+
+bool cuda_move_can(const struct cuda_driver *driver, struct cuda_device *device,
+	const struct move *move)
+{
+	struct move tidy = *move;
+	struct cuda_loops l = {.move = &tidy};
+	struct cuda_boxes boxes;
+
+	if (move->nest.empty)
+		return true;
+	nest_tidy(&tidy.nest, NEST_BY_DST);
+	if (move->convert.plain)
+		return raw_loops(&l, &tidy.nest) >= 0 &&
+		       (cuda_boxes_plan(&boxes, &l) ||
+			       cuda_kernel_ready(driver, device) >= 0);
+	return convert_loops(&l, &tidy.nest) >= 0 &&
+	       cuda_kernel_ready(driver, device) >= 0;
+}

@@ -20,6 +20,10 @@ uint64_t cuda_move_factors_size(const struct move *move);
 /* Writes them, to memory of the host. */
 void cuda_move_factors(const struct move *move, void *ret);
 
+/* Does the device, whose context is current, do that move? */
+bool cuda_move_can(const struct cuda_driver *driver, struct cuda_device *device,
+	const struct move *move);
+
 /*
  * Queues a move in stream, which belongs to the device, whose context is current
  * and held by the caller until the move has been done. dst and src are the

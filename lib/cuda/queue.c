@@ -1,11 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/cuda/queue.h"
 
+#include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/fail.h"
 #include "lib/cuda/kernel.h"
 #include "lib/cuda/move.h"
+
+/* Of the lists of queues. It is taken inside the room's. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* A brief wait: a millisecond, in steps that are short beside a copy of a slot
+ * over any link. */
+enum { PAUSES = 40, PAUSE_NS = 25000 };
+
+/* That are kept for a device. */
+#define KEPT_MAX 8
 
 static const struct cuda_driver *driver(void)
 {
@@ -58,25 +70,30 @@ static struct cuda_queue *take_kept(struct cuda_device *device)
 {
 	struct cuda_queue *queue;
 
-	cuda_lock();
+	pthread_mutex_lock(&lock);
 	queue = device->queues;
-	if (queue)
+	if (queue) {
 		device->queues = queue->next;
-	cuda_end();
+		device->n_queues--;
+	}
+	pthread_mutex_unlock(&lock);
 	return queue;
 }
 
-int cuda_queue_new(struct cuda_device *device, struct cuda_queue **ret)
+static void note_busy(struct cuda_queue *queue)
 {
-	struct cuda_queue *queue = take_kept(device);
+	pthread_mutex_lock(&lock);
+	queue->next = queue->device->busy;
+	queue->device->busy = queue;
+	pthread_mutex_unlock(&lock);
+}
+
+static int queue_new(struct cuda_device *device, struct cuda_queue **ret)
+{
+	struct cuda_queue *queue = calloc(1, sizeof(*queue));
 	CUresult e;
 	int r;
 
-	if (queue) {
-		*ret = queue;
-		return 0;
-	}
-	queue = calloc(1, sizeof(*queue));
 	if (!queue)
 		return tarn_fail(ENOMEM, "no memory for a queue of copies");
 	queue->device = device;
@@ -96,23 +113,70 @@ int cuda_queue_new(struct cuda_device *device, struct cuda_queue **ret)
 	return r;
 }
 
+int cuda_queue_new(struct cuda_device *device, struct cuda_queue **ret)
+{
+	struct cuda_queue *queue = take_kept(device);
+	int r = queue ? 0 : queue_new(device, &queue);
+
+	if (r < 0)
+		return r;
+	note_busy(queue);
+	*ret = queue;
+	return 0;
+}
+
+/* Its work is done. True: it is kept. */
+static bool keep(struct cuda_queue *queue)
+{
+	struct cuda_device *device = queue->device;
+	struct cuda_queue **at;
+	bool kept;
+
+	pthread_mutex_lock(&lock);
+	for (at = &device->busy; *at != queue; at = &(*at)->next)
+		;
+	*at = queue->next;
+	kept = device->n_queues < KEPT_MAX;
+	if (kept) {
+		queue->next = device->queues;
+		device->queues = queue;
+		device->n_queues++;
+	}
+	pthread_mutex_unlock(&lock);
+	return kept;
+}
+
 struct cuda_queue *cuda_queue_free(struct cuda_queue *queue)
 {
-	struct cuda_device *device;
+	bool entered;
 
 	if (!queue || cuda_is_forked())
 		return NULL;
-	device = queue->device;
 	/* If it fails, the device is lost, and works no more. */
-	if (enter(queue) >= 0) {
+	entered = enter(queue) >= 0;
+	if (entered)
 		driver()->stream_synchronize(queue->stream);
+	if (!keep(queue)) {
+		if (entered)
+			destroy(queue);
+		else
+			free(queue);
+	}
+	if (entered)
+		leave();
+	return NULL;
+}
+
+void cuda_queues_settle(struct cuda_device *device)
+{
+	pthread_mutex_lock(&lock);
+	if (device->busy &&
+		driver()->context_push(device->context) == CUDA_SUCCESS) {
+		for (struct cuda_queue *q = device->busy; q; q = q->next)
+			driver()->stream_synchronize(q->stream);
 		leave();
 	}
-	cuda_lock();
-	queue->next = device->queues;
-	device->queues = queue;
-	cuda_end();
-	return NULL;
+	pthread_mutex_unlock(&lock);
 }
 
 void cuda_queues_free(
@@ -127,6 +191,7 @@ void cuda_queues_free(
 		struct cuda_queue *queue = device->queues;
 
 		device->queues = queue->next;
+		device->n_queues--;
 		if (entered)
 			destroy(queue);
 		else
@@ -198,6 +263,18 @@ int cuda_queue_wait(struct cuda_queue *queue, int mark)
 	return e ? failed(queue, e, "a copy") : 0;
 }
 
+int cuda_queue_wait_briefly(struct cuda_queue *queue, int mark)
+{
+	const struct timespec pause = {.tv_nsec = PAUSE_NS};
+	int r = cuda_queue_done(queue, mark);
+
+	for (int i = 0; r == 0 && i < PAUSES; i++) {
+		nanosleep(&pause, NULL);
+		r = cuda_queue_done(queue, mark);
+	}
+	return r;
+}
+
 /* ---- work ---------------------------------------------------------------- */
 
 int cuda_queue_clear(struct cuda_queue *queue, uint64_t at, uint64_t size)
@@ -225,35 +302,48 @@ int cuda_queue_bytes(
 	return e ? failed(queue, e, "copying bytes") : 0;
 }
 
+/* With the room's lock until end: nothing ends the registration between this and
+ * the queueing, and what ends it later waits for what is queued. */
+static int hold_host(
+	const struct cuda_queue *queue, const struct cuda_host *host)
+{
+	cuda_lock();
+	return cuda_still_known(queue->device, host)
+		       ? 0
+		       : tarn_fail_constant(EBUSY,
+				 "another thread publishes the tensor, or "
+				 "unregisters its memory, while it is copied");
+}
+
 int cuda_queue_move(struct cuda_queue *queue, const struct move *move,
-	uint64_t dst, uint64_t src, uint64_t factors)
+	uint64_t dst, uint64_t src, uint64_t factors,
+	const struct cuda_host *host)
 {
 	int r = enter(queue);
 
 	if (r < 0)
 		return r;
-	r = cuda_move(driver(), queue->device, move, dst, src, factors,
-		queue->stream);
+	if (host)
+		r = hold_host(queue, host);
+	if (r >= 0)
+		r = cuda_move(driver(), queue->device, move, dst, src, factors,
+			queue->stream);
+	if (host)
+		cuda_end();
 	leave();
 	return r;
 }
 
-bool cuda_queue_moves(struct cuda_queue *queue, const struct move *move)
+bool cuda_moves(struct cuda_device *device, const struct move *move)
 {
-	int r;
+	bool moves;
 
-	if (move->convert.plain)
-		return true;
-	if (tarn_dtype_pack(move->nest.dst_dtype) > 1 ||
-		tarn_dtype_pack(move->nest.src_dtype) > 1 ||
-		cuda_move_factors_size(move) > CUDA_FACTORS)
+	if (cuda_is_forked() || cuda_move_factors_size(move) > CUDA_FACTORS ||
+		cuda_device_enter(driver(), device) < 0)
 		return false;
-	r = enter(queue);
-	if (r < 0)
-		return false;
-	r = cuda_kernel_ready(driver(), queue->device);
+	moves = cuda_move_can(driver(), device, move);
 	leave();
-	return r >= 0;
+	return moves;
 }
 
 uint64_t cuda_factors_size(const struct move *move)

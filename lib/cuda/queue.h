@@ -7,11 +7,13 @@
 
 struct cuda_queue {
 	struct cuda_device *device; /* in use */
-	struct cuda_queue *next;    /* while it is kept */
+	struct cuda_queue *next;    /* in a list of its device */
 	CUstream stream;
 	CUevent mark[CUDA_MARKS];
 };
 
-/* With the room's lock: frees those that are kept. */
+/* With the room's lock: what was queued by this room has been done. */
+void cuda_queues_settle(struct cuda_device *device);
+/* Of a device whose last use ends: frees those that are kept. */
 void cuda_queues_free(
 	const struct cuda_driver *driver, struct cuda_device *device);

@@ -127,13 +127,6 @@ int cuda_use(const uint8_t uuid[16], struct cuda_device **ret)
 	return r;
 }
 
-void cuda_use_again(struct cuda_device *device)
-{
-	cuda_lock();
-	device->uses++;
-	cuda_end();
-}
-
 void cuda_unuse(struct cuda_device *device)
 {
 	if (cuda_is_forked())
@@ -141,6 +134,11 @@ void cuda_unuse(struct cuda_device *device)
 	cuda_lock();
 	cuda_device_drop(cuda_devices.driver, device);
 	cuda_end();
+}
+
+int cuda_usable(void)
+{
+	return cuda_is_forked() ? cuda_fail_forked() : 0;
 }
 
 const uint8_t *cuda_uuid(const struct cuda_device *device)

@@ -26,5 +26,8 @@ void cuda_end(void);
 bool cuda_is_forked(void);
 int cuda_fail_forked(void); /* -ENOTSUP, with the sentence */
 
+/* cuda.c, with the lock: does the device still have the memory there? */
+bool cuda_still_known(
+	const struct cuda_device *device, const struct cuda_host *host);
 /* cuda.c, in a child: nothing is registered there. */
 void cuda_ranges_forget_all(void);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 #include "lib/cuda/slot.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
 #include "base/fail.h"
 
-/* Of all devices; those that are kept count. With the room's lock. */
-static unsigned n_slots;
+/* Of the lists of slots: no call of the driver is made with it. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- making -------------------------------------------------------------- */
 
@@ -81,14 +82,14 @@ int cuda_slot_take(
 	bool room;
 	int r;
 
-	cuda_lock();
+	pthread_mutex_lock(&lock);
 	kept = device->slots;
-	room = must || n_slots < CUDA_SLOTS_MAX;
+	room = must || device->n_slots < CUDA_SLOTS_MAX;
 	if (kept)
 		device->slots = kept->next;
 	else if (room)
-		n_slots++;
-	cuda_end();
+		device->n_slots++;
+	pthread_mutex_unlock(&lock);
 	if (kept) {
 		*ret = kept;
 		return 0;
@@ -97,21 +98,22 @@ int cuda_slot_take(
 		return 1;
 	r = make(device, ret);
 	if (r < 0) {
-		cuda_lock();
-		n_slots--;
-		cuda_end();
+		pthread_mutex_lock(&lock);
+		device->n_slots--;
+		pthread_mutex_unlock(&lock);
 	}
-	return r;
+	/* A copy that has some does with those. */
+	return r < 0 && !must ? 1 : r;
 }
 
 void cuda_slot_give(struct cuda_device *device, struct cuda_slot *slot)
 {
 	if (!slot || cuda_is_forked())
 		return;
-	cuda_lock();
+	pthread_mutex_lock(&lock);
 	slot->next = device->slots;
 	device->slots = slot;
-	cuda_end();
+	pthread_mutex_unlock(&lock);
 }
 
 void cuda_slots_free(
@@ -129,7 +131,7 @@ void cuda_slots_free(
 			driver->host_unregister(slot->memory);
 		munmap(slot->memory, CUDA_SLOT);
 		free(slot);
-		n_slots--;
+		device->n_slots--;
 	}
 	if (entered)
 		cuda_device_leave(driver);

@@ -12,6 +12,6 @@ struct cuda_slot {
 	CUdeviceptr at; /* on that device */
 };
 
-/* With the room's lock: frees those that are kept. */
+/* Of a device whose last use ends: frees those that are kept. */
 void cuda_slots_free(
 	const struct cuda_driver *driver, struct cuda_device *device);

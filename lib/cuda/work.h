@@ -2,8 +2,8 @@
 /*
  * Work on a device, for other rooms: queues of it, slots of memory through which
  * bytes pass, and moves between addresses of the device. Addresses are numbers:
- * nothing here is touched by the CPU. None of it takes a lock for long, and none
- * waits for work that others have queued.
+ * nothing here is touched by the CPU. None waits for work that others have queued,
+ * unless it says so.
  */
 #pragma once
 
@@ -20,8 +20,9 @@ struct move;
 
 /* Uses a device until as many cuda_unuse: its primary context stays as long. */
 int cuda_use(const uint8_t uuid[16], struct cuda_device **ret) _must_check_;
-void cuda_use_again(struct cuda_device *device); /* it is in use */
 void cuda_unuse(struct cuda_device *device);
+/* -ENOTSUP in a child of a process that had loaded the driver. */
+int cuda_usable(void);
 const uint8_t *cuda_uuid(const struct cuda_device *device);
 /* Among the devices that this process sees. */
 int cuda_index(const struct cuda_device *device);
@@ -52,6 +53,8 @@ int cuda_queue_mark(struct cuda_queue *queue, int mark) _must_check_;
 /* 1: the work before the mark is done; 0: it is not yet. After an error the
  * device does no more work. */
 int cuda_queue_done(struct cuda_queue *queue, int mark) _must_check_;
+/* The same, but waits for a millisecond, asleep. */
+int cuda_queue_wait_briefly(struct cuda_queue *queue, int mark) _must_check_;
 /* Waits for it, asleep. */
 int cuda_queue_wait(struct cuda_queue *queue, int mark) _must_check_;
 
@@ -62,19 +65,30 @@ int cuda_queue_clear(
  * memory that is registered or not. */
 int cuda_queue_bytes(struct cuda_queue *queue, uint64_t dst, uint64_t src,
 	uint64_t size) _must_check_;
+/* Memory of the host that a move reaches because it is registered. */
+struct cuda_host {
+	const void *start;
+	uint64_t size;
+	bool writable;
+	uint64_t at; /* where the device has it */
+};
+
 /*
  * Queues a move between addresses that the device reaches, of the bytes from
  * which the layouts count. factors: where the device finds what cuda_factors
- * wrote, until the move has been done. -ENOTSUP, if cuda_queue_moves does not
- * hold: nothing is queued then.
+ * wrote, until the move has been done. host: NULL where neither side is
+ * registered memory, or a slot is. What ends a registration waits for the move.
+ * -EBUSY: it has ended before; -ENOTSUP: cuda_moves does not hold, and nothing
+ * is queued.
  */
 int cuda_queue_move(struct cuda_queue *queue, const struct move *move,
-	uint64_t dst, uint64_t src, uint64_t factors) _must_check_;
-/* Does the device do that move, and any part of it? */
-bool cuda_queue_moves(struct cuda_queue *queue, const struct move *move);
+	uint64_t dst, uint64_t src, uint64_t factors,
+	const struct cuda_host *host) _must_check_;
+/* Does the device, which is in use, do that move, and any part of it? */
+bool cuda_moves(struct cuda_device *device, const struct move *move);
 
 /* Scales and biases of many channels must be in memory that the device reaches,
- * aligned to 8: so many bytes, at most CUDA_FACTORS where cuda_queue_moves holds.
+ * aligned to 8: so many bytes, at most CUDA_FACTORS where cuda_moves holds.
  * 0: none. */
 #define CUDA_FACTORS ((uint64_t)64 << 10)
 uint64_t cuda_factors_size(const struct move *move);
@@ -91,7 +105,7 @@ void cuda_factors(const struct move *move, void *ret);
 /* Picked: long beside the latency of a disk and of a copy, short beside the
  * whole of a large one, which has several under way. */
 #define CUDA_SLOT ((size_t)4 << 20)
-/* Of all copies of a process: 256 MiB. */
+/* Of all copies of a process by one device: 256 MiB. */
 #define CUDA_SLOTS_MAX 64
 
 /* Takes one, for a device that the caller uses; 1: there are as many as there

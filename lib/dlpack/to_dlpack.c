@@ -12,6 +12,7 @@
 #include <tarn/version.h>
 
 #include "base/fail.h"
+#include "lib/cuda/memory.h"
 #include "lib/cuda/work.h"
 #include "lib/tensor/tensor.h"
 
@@ -98,6 +99,7 @@ static int address(
 		r = storage->on_device(storage, &bytes);
 		if (r < 0)
 			return tarn_fail_prefix(r, "to_dlpack: ");
+		cuda_memory_show(bytes.memory);
 		*ret_device = (DLDevice) {kDLCUDA, cuda_index(bytes.device)};
 	}
 	if (tarn_layout_numel(l) == 0)

@@ -49,9 +49,14 @@ static int map(struct device_memory *memory, int fd)
 
 static int where(struct device_memory *memory, struct device_bytes *ret)
 {
+	int r = cuda_usable();
+
+	if (r < 0)
+		return r;
 	*ret = (struct device_bytes) {
 		.device = cuda_memory_device(cuda_of(memory)),
 		.at = cuda_memory_at(cuda_of(memory)),
+		.memory = cuda_of(memory),
 	};
 	return 0;
 }

@@ -25,7 +25,7 @@
 
 struct loading {
 	const struct tarn_cuda_device *device;
-	const struct tarn_copy_options *options;
+	struct tarn_copy_options options;
 	struct tarn_copy_info info; /* summed */
 };
 
@@ -95,7 +95,7 @@ static int load_range(struct loading *l, tarn_storage *range, unsigned lead,
 	if (r >= 0)
 		r = bytes_of(arena, lead, size, &dst);
 	if (r >= 0)
-		r = tarn_copy(dst, src, l->options, &info);
+		r = tarn_copy(dst, src, &l->options, &info);
 	if (r < 0)
 		return r;
 	add(&l->info, &info);
@@ -218,13 +218,23 @@ int tarn_cuda_load(tarn_file *file, const struct tarn_cuda_device *device,
 	const struct tarn_copy_options *options,
 	struct tarn_copy_info *ret_info, tarn_tensor **ret)
 {
-	struct loading l = {.device = device, .options = options};
+	struct loading l = {.device = device};
 	size_t n = tarn_file_count(file);
 	tarn_tensor **tensors = calloc(n + 1, sizeof(tarn_tensor *));
 	int r;
 
 	if (!tensors)
 		return tarn_fail(ENOMEM, "no memory for %zu tensors", n);
+	/* Not what changes elements: bytes are copied. */
+	if (options)
+		l.options = (struct tarn_copy_options) {
+			.threads = options->threads,
+			.io_mode = options->io_mode,
+			.engine = options->engine,
+			.progress = options->progress,
+			.arg = options->arg,
+			.cuda_stream = options->cuda_stream,
+		};
 	r = load_all(&l, file, tensors);
 	if (r >= 0)
 		memcpy(ret, tensors, n * sizeof(tarn_tensor *));

@@ -14,6 +14,7 @@
 
 #include "base/fail.h"
 #include "lib/cuda/cuda.h"
+#include "lib/cuda/memory.h"
 #include "lib/cuda/work.h"
 #include "lib/reserved.h"
 #include "lib/store/created.h"
@@ -97,6 +98,7 @@ static int find_own(tarn_tensor *tensor, const uint8_t uuid[16], uint64_t *ret)
 			"copy it there (tarn_tensor_to_device)",
 			cuda_uuid_text(cuda_uuid(bytes.device), own),
 			cuda_uuid_text(uuid, other));
+	cuda_memory_show(bytes.memory);
 	*ret = tarn_layout_numel(layout)
 		       ? bytes.at + tensor->base +
 				 (uint64_t)(layout->offset * bits / 8)

@@ -19,6 +19,7 @@
 
 struct cow_map;
 struct cuda_device;
+struct cuda_memory;
 struct tarn_storage;
 
 /*
@@ -35,6 +36,7 @@ struct storage_guard {
 struct device_bytes {
 	struct cuda_device *device; /* in use as long as the storage is */
 	uint64_t at; /* the device's address of the storage's first byte */
+	struct cuda_memory *memory;
 };
 
 struct tarn_storage {

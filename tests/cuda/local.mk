@@ -1,6 +1,7 @@
 # GPUs, with a stand-in for the driver: a machine without one has all of these.
 CUDA_TESTS = \
 	tests/cuda/asleep \
+	tests/cuda/attack \
 	tests/cuda/device \
 	tests/cuda/memory \
 	tests/cuda/ways \
@@ -9,6 +10,11 @@ check_PROGRAMS += $(CUDA_TESTS)
 TESTS += $(CUDA_TESTS)
 tests_cuda_asleep_SOURCES = \
 	tests/cuda/asleep.c \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	$(NULL)
+tests_cuda_attack_SOURCES = \
+	tests/cuda/attack.c \
 	tests/cuda/cases.c \
 	tests/cuda/cases.h \
 	$(NULL)

@@ -205,10 +205,23 @@ static void test_asked(void)
 	raw_close(&raw);
 }
 
+/* As a daemon has it that is not a test's: its memory would be counted as no
+ * memory. */
+static void refuse_memfd(void)
+{
+	setenv("TARN_DEVICE_MEMFD", "0", 1);
+	kit_publish_begin();
+	refused(kit_publish_memfd(SIZE), EBADF, "is a memfd, not memory of a",
+		"a memfd is no memory of a device");
+	kit_publish_end();
+	setenv("TARN_DEVICE_MEMFD", "1", 1);
+}
+
 int main(void)
 {
 	int memory;
 
+	refuse_memfd();
 	kit_publish_begin();
 	memory = kit_publish_memfd(SIZE);
 	lie_about_fields(memory);
@@ -218,5 +231,5 @@ int main(void)
 	test_asked();
 	test_kept();
 	kit_publish_end();
-	return done(37);
+	return done(38);
 }

@@ -107,6 +107,7 @@ static const struct {
 	{"cuPointerGetAttribute", 4000, cuPointerGetAttribute},
 	{"cuStreamCreate", 2000, cuStreamCreate},
 	{"cuStreamDestroy", 4000, cuStreamDestroy},
+	{"cuCtxSynchronize", 2000, cuCtxSynchronize},
 	{"cuStreamSynchronize", 2000, cuStreamSynchronize},
 	{"cuStreamWaitEvent", 3020, cuStreamWaitEvent},
 	{"cuEventCreate", 2000, cuEventCreate},

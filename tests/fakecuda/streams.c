@@ -281,6 +281,29 @@ CUresult cuStreamSynchronize(CUstream handle)
 	return end(broken(s->device));
 }
 
+/* The header may have a later form of it under another name. */
+#undef cuCtxSynchronize
+CUresult cuCtxSynchronize(void);
+CUresult cuCtxSynchronize(void)
+{
+	CUresult e = begin();
+	struct stream *s = streams;
+	int device = current_device();
+
+	if (!e && device < 0)
+		e = CUDA_ERROR_INVALID_CONTEXT;
+	if (!e)
+		e = refused("CONTEXT_SYNCHRONIZE", device);
+	while (!e && s) {
+		bool waits = s->first && s->device == device;
+
+		if (waits)
+			await_change(0);
+		s = waits ? streams : s->next; /* the list has changed */
+	}
+	return end(e ? e : broken(device));
+}
+
 /* ---- the account --------------------------------------------------------- */
 
 static int count_items(const struct stream *s)
