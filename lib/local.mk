@@ -301,6 +301,8 @@ lib_libcore_la_SOURCES = \
 	lib/store/replicate.c \
 	lib/store/report.c \
 	lib/store/publish.c \
+	lib/store/publish_lent.c \
+	lib/store/publish_lent.h \
 	lib/store/publish_plan.c \
 	lib/store/publish_plan.h \
 	lib/store/snapshot.c \

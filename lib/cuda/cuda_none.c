@@ -244,6 +244,12 @@ int cuda_memory_export(const struct cuda_memory *memory, int *ret_fd)
 	return not_built();
 }
 
+bool cuda_memory_is_borrowed(const struct cuda_memory *memory)
+{
+	(void)memory;
+	return false;
+}
+
 uint64_t cuda_memory_at(const struct cuda_memory *memory)
 {
 	(void)memory;

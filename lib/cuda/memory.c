@@ -312,6 +312,11 @@ int cuda_memory_export(const struct cuda_memory *memory, int *ret_fd)
 	return 0;
 }
 
+bool cuda_memory_is_borrowed(const struct cuda_memory *memory)
+{
+	return memory->borrowed;
+}
+
 uint64_t cuda_memory_at(const struct cuda_memory *memory)
 {
 	return memory->at;

@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/cleanup.h"
@@ -28,6 +29,9 @@ struct cuda_memory *cuda_memory_free(struct cuda_memory *memory);
 /* A descriptor of it, the caller's to close. */
 int cuda_memory_export(
 	const struct cuda_memory *memory, int *ret_fd) _must_check_;
+
+/* Is it from cuda_memory_borrow? */
+bool cuda_memory_is_borrowed(const struct cuda_memory *memory);
 
 /* Where the device has its first byte; the same until it is freed. */
 uint64_t cuda_memory_at(const struct cuda_memory *memory);

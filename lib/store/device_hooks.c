@@ -25,6 +25,11 @@ static int export_memory(
 	return 0;
 }
 
+static bool lent(const struct device_memory *memory)
+{
+	return cuda_memory_is_borrowed((const struct cuda_memory *)memory);
+}
+
 static int import_memory(
 	const struct device_export *from, struct device_memory **ret)
 {
@@ -69,6 +74,7 @@ static int read_bytes(
 
 const struct device_hooks device_cuda_hooks = {
 	.export_memory = export_memory,
+	.is_lent = lent,
 	.import_memory = import_memory,
 	.release = release,
 	.unmap = unmap,

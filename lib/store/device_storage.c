@@ -47,6 +47,19 @@ const uint8_t *device_storage_uuid(const tarn_storage *storage)
 	return device_storage_of(storage)->uuid;
 }
 
+bool device_storage_is_lent(const tarn_storage *storage)
+{
+	struct device_storage *device = device_storage_of(storage);
+	const struct device_hooks *hooks = get_hooks();
+	struct device_memory *memory;
+
+	if (!device || !hooks->is_lent)
+		return false;
+	/* Acquire: pairs with the exchange in agree. */
+	memory = atomic_load_explicit(&device->memory, memory_order_acquire);
+	return memory && hooks->is_lent(memory);
+}
+
 /* ---- its memory ------------------------------------------------------ */
 
 /* Another thread may have done it meanwhile. */

@@ -42,6 +42,8 @@ struct device_hooks {
 	/* Exports an allocation. The caller closes ret->fd. */
 	int (*export_memory)(
 		struct device_memory *memory, struct device_export *ret);
+	/* Is it memory of other code, that cannot be exported? NULL: never. */
+	bool (*is_lent)(const struct device_memory *memory);
 	/* Imports one that any process has exported. from->fd stays the
 	 * caller's, who closes it after the call. */
 	int (*import_memory)(
@@ -94,6 +96,10 @@ int device_storage_wake(tarn_storage *storage);
 
 /* The UUID of its device. The storage must be of the kind. */
 const uint8_t *device_storage_uuid(const tarn_storage *storage);
+
+/* Is it one of the kind over memory that other code has allocated, which cannot
+ * be exported? */
+bool device_storage_is_lent(const tarn_storage *storage);
 
 /* ---- for the store --------------------------------------------------- */
 

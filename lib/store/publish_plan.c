@@ -5,7 +5,8 @@
  * A storage that is shared already only gets another name; a created one, and
  * memory of a device, is handed over as it is; others are copied, small ones
  * into the message, larger ones into a memfd that no other process has. Where a
- * message may not have so many sources, all copies are laid into one.
+ * message may not have so many sources, all copies are laid into one. Memory of
+ * a device that other code has allocated is copied within it (publish_lent.c).
  */
 #include "lib/store/publish_plan.h"
 
@@ -18,6 +19,7 @@
 #include "base/fd.h"
 #include "lib/store/device_storage.h"
 #include "lib/store/own_map.h"
+#include "lib/store/publish_lent.h"
 #include "lib/tensor/tensor.h"
 
 #define ALIGNMENT 64u /* of copies in one storage: a cache line */
@@ -133,7 +135,7 @@ static int check_daemon(const struct tarn_store *store)
 	return 0;
 }
 
-static int plan_device(struct plan *plan, const struct tarn_store *store,
+int plan_device(struct plan *plan, const struct tarn_store *store,
 	tarn_storage *storage, uint32_t *ret)
 {
 	struct device_export export;
@@ -316,8 +318,11 @@ int plan_make(struct tarn_store *store, const struct tarn_publish_item *items,
 		return tarn_fail(ENOMEM, "out of memory for %zu names", n);
 	if (crowded)
 		r = plan_packed(ret, store, items, n);
+	if (r >= 0)
+		r = plan_lent(ret, store, items, n);
 	for (size_t i = 0; i < n && r >= 0; i++) {
-		if (crowded && is_copied(store, items[i].tensor))
+		if (is_lent(items[i].tensor) ||
+			(crowded && is_copied(store, items[i].tensor)))
 			continue;
 		r = plan_item(ret, store, items[i].tensor, &ret->places[i]);
 		if (r < 0)

@@ -46,5 +46,9 @@ int plan_make(struct tarn_store *store, const struct tarn_publish_item *items,
 void plan_done(struct plan *plan, struct tarn_store *store,
 	const struct msg_stored *stored);
 
+/* The source of a storage in memory of a device that can be exported. */
+int plan_device(struct plan *plan, const struct tarn_store *store,
+	tarn_storage *storage, uint32_t *ret);
+
 /* The descriptor to send for a source; -1: none. */
 int plan_fd(const struct plan_source *source);

@@ -4,6 +4,7 @@ CUDA_TESTS = \
 	tests/cuda/attack \
 	tests/cuda/device \
 	tests/cuda/memory \
+	tests/cuda/publish \
 	tests/cuda/ways \
 	$(NULL)
 check_PROGRAMS += $(CUDA_TESTS)
@@ -27,6 +28,11 @@ tests_cuda_memory_SOURCES = \
 	tests/cuda/cases.c \
 	tests/cuda/cases.h \
 	tests/cuda/memory.c \
+	$(NULL)
+tests_cuda_publish_SOURCES = \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	tests/cuda/publish.c \
 	$(NULL)
 tests_cuda_ways_SOURCES = \
 	tests/cuda/cases.c \

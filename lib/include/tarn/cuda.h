@@ -72,8 +72,10 @@ TARN_PUBLIC int tarn_cuda_alloc(const struct tarn_cuda_device *device,
 	uint64_t size, tarn_storage **ret) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
 
 /* Uses memory that other code has allocated on the device, from the device's
- * address at on; flags and release are those of tarn_storage_borrow. It cannot
- * be published: -ENOTSUP, copy it. */
+ * address at on; flags and release are those of tarn_storage_borrow. Publishing
+ * copies it within the device, after the work that is in the legacy default
+ * stream: all such tensors of one publication to one storage for each device,
+ * where those that shared bytes still do. */
 TARN_PUBLIC int tarn_cuda_borrow(const struct tarn_cuda_device *device,
 	uint64_t at, uint64_t size, unsigned flags, void (*release)(void *arg),
 	void *arg, tarn_storage **ret) TARN_NONNULL(1, 7) TARN_MUST_CHECK;

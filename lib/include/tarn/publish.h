@@ -84,7 +84,8 @@ struct tarn_publish_options {
  *
  * A tensor on a device (TARN_STORAGE_DEVICE) is published where it is, whatever
  * its size: the daemon keeps its whole allocation, which is read-only for the
- * library from then on. All tensors over it are valid as before.
+ * library from then on. All tensors over it are valid as before. Memory that
+ * other code has allocated (tarn_cuda_borrow) is copied within the device.
  *
  * -EINVAL: a name is given twice, or is invalid, or ttl_ms is negative.
  * -EEXIST: see exclusive. -EBUSY: a name, or one that would be removed, is an
@@ -94,9 +95,10 @@ struct tarn_publish_options {
  * end, and signals do not interrupt that. Nothing was published; try again.
  * -E2BIG: more than 500,000 names, or more than 64 storages that are not
  * copied. -EPERM: this user may not write the pool. -ENOSPC: the daemon's
- * budget. -ENOMEM: there is no memory for the copies. -ENOTSUP: the
- * daemon is too old to keep memory of a device, or the driver cannot export it. -ECONNRESET: the daemon
- * is gone, or died while it processed this. -ETIMEDOUT: it hangs.
+ * budget. -ENOMEM: there is no memory for the copies. -ENOTSUP: the daemon is
+ * too old to keep memory of a device, or the driver cannot export it.
+ * -ECONNRESET: the daemon is gone, or died while it processed this. -ETIMEDOUT:
+ * it hangs.
  *
  * If the daemon's server dies meanwhile, and another takes its place, the
  * publication is still done once, and later publications and removals by others
