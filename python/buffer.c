@@ -6,6 +6,7 @@
  * tensor is read-only, and its memory is copy-on-write (tarn_tensor_guard),
  * since PyTorch writes to arrays that are marked read-only.
  */
+#include "python/device.h"
 #include "python/module.h"
 
 static bool is_readonly(PyObject *self)
@@ -35,6 +36,8 @@ static const char *no_bytes(PyObject *self)
 {
 	int dtype = layout_of(self)->dtype;
 
+	if (place_of(tensor_of(self)).on_device)
+		return "it is on a device; use .cpu()";
 	if (tarn_dtype_bits(dtype) % 8)
 		return "elements are smaller than bytes; use .to(\"F32\") for "
 		       "the values, .bitcast(\"U8\") for their bits";

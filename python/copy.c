@@ -10,24 +10,30 @@
 /* Shorter ones are over before a user could press a key. */
 #define INTERRUPTIBLE (64 << 20)
 
-int copy_tensor(tarn_tensor *dst, const tarn_tensor *src)
+int copy_tensor_after(tarn_tensor *dst, const tarn_tensor *src, void *stream)
 {
 	struct progress_call progress = {0};
 	struct tarn_copy_options options = {
 		.progress = progress_step,
 		.arg = &progress,
+		.cuda_stream = stream,
 	};
-	bool quick =
-		tarn_layout_nbytes(tarn_tensor_layout(dst)) < INTERRUPTIBLE;
 	int r;
 
+	if (tarn_layout_nbytes(tarn_tensor_layout(dst)) < INTERRUPTIBLE)
+		options.progress = NULL;
 	progress.state = PyEval_SaveThread();
-	r = tarn_copy(dst, src, quick ? NULL : &options, NULL);
+	r = tarn_copy(dst, src, &options, NULL);
 	r = progress_end(&progress, r);
 	if (r >= 0)
 		return 0;
 	raise_view(r);
 	return -1;
+}
+
+int copy_tensor(tarn_tensor *dst, const tarn_tensor *src)
+{
+	return copy_tensor_after(dst, src, NULL);
 }
 
 int new_tensor(int dtype, int ndim, const int64_t *shape, tarn_tensor **ret)
@@ -169,10 +175,13 @@ static PyObject *copy_from(PyObject *self, PyObject *object)
 PyMethodDef copy_methods[] = {
 	{"clone", clone_tensor, METH_NOARGS,
 		"clone($self, /)\n--\n\n"
-		"The same values in new memory, in C order."},
+		"The same values in new memory of the host, in C order, also of "
+		"a\ntensor on a GPU, which stays there by .to(t.device, ...) "
+		"alone."},
 	{"contiguous", contiguous, METH_NOARGS,
 		"contiguous($self, /)\n--\n\n"
-		"Itself if it is in C order, else a clone."},
+		"Itself if it is in C order, else a clone, in memory of the "
+		"host."},
 	{"cow", cow, METH_NOARGS,
 		"cow($self, /)\n--\n\n"
 		"A writable tensor over the same bytes, copy-on-write: what is"
@@ -187,9 +196,6 @@ PyMethodDef copy_methods[] = {
 		"astype($self, /, dtype, copy=True)\n--\n\n"
 		"The same values as another dtype, copied, as numpy has it. "
 		"With\ncopy=False it is itself if it has that dtype already."},
-	{"to", to_dtype, METH_O,
-		"to($self, dtype, /)\n--\n\n"
-		"The same values as another dtype, or itself if it is that."},
 	{"copy_", copy_from, METH_O,
 		"copy_($self, source, /)\n--\n\n"
 		"Fills this tensor with the source's values, repeated where "

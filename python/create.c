@@ -3,6 +3,7 @@
  * New tensors: zeros, ones, full, arange, and from nested lists. Floating
  * numbers are F32 by default, as in PyTorch, and integers I64.
  */
+#include "python/device.h"
 #include "python/module.h"
 
 #include <string.h>
@@ -12,14 +13,16 @@ static int dtype_or(PyObject *given, int otherwise)
 	return given && given != Py_None ? dtype_argument(given) : otherwise;
 }
 
-/* verb(shape, dtype=F32), for what the library makes of those two. */
+/* verb(shape, dtype=F32, device=None), for what the library makes of those; on
+ * a device zeros are made there, and others are copied to it. */
 static PyObject *of_shape(const char *verb,
 	int (*make)(enum tarn_dtype, int, const int64_t *, tarn_tensor **),
 	PyObject *const *args, Py_ssize_t n_args, PyObject *keywords)
 {
-	static const char *const names[] = {"shape", "dtype", NULL};
+	static const char *const names[] = {"shape", "dtype", "device", NULL};
 	int64_t shape[TARN_NDIM_MAX];
-	PyObject *given[2];
+	struct place place;
+	PyObject *given[3];
 	tarn_tensor *made;
 	int n, dtype, r;
 
@@ -34,10 +37,16 @@ static PyObject *of_shape(const char *verb,
 	}
 	dtype = dtype_or(given[1], TARN_F32);
 	n = dtype ? shape_argument(verb, given[0], shape) : -1;
-	if (n < 0)
+	if (n < 0 || optional_place(verb, given[2], &place) < 0)
 		return NULL;
+	if (place.on_device && make == tarn_tensor_zeros) {
+		made = new_tensor_at(verb, &place, dtype, n, shape);
+		return made ? tensor_wrap_consume(made) : NULL;
+	}
 	r = make(dtype, n, shape, &made);
-	return r < 0 ? raise_view_as(verb, r) : tensor_wrap_consume(made);
+	if (r < 0)
+		return raise_view_as(verb, r);
+	return moved_consume(tensor_wrap_consume(made), &place);
 }
 
 static PyObject *zeros(PyObject *module, PyObject *const *args,
@@ -74,21 +83,23 @@ static int dtype_of_number(PyObject *value)
 static PyObject *full(PyObject *module, PyObject *const *args,
 	Py_ssize_t n_args, PyObject *keywords)
 {
-	static const char *const names[] = {"shape", "value", "dtype", NULL};
+	static const char *const names[] = {
+		"shape", "value", "dtype", "device", NULL};
 	int64_t shape[TARN_NDIM_MAX];
-	PyObject *given[3], *made;
+	PyObject *given[4], *made;
 	tarn_tensor *tensor;
-	int n, dtype, r;
+	struct place place;
+	int n, dtype;
 
 	if (named_arguments("full", names, 2, args, n_args, keywords, given) <
 		0)
 		return NULL;
 	dtype = dtype_or(given[2], dtype_of_number(given[1]));
 	n = dtype ? shape_argument("full", given[0], shape) : -1;
-	if (n < 0)
+	if (n < 0 || optional_place("full", given[3], &place) < 0)
 		return NULL;
-	r = new_tensor(dtype, n, shape, &tensor);
-	made = r < 0 ? raise_view_as("full", r) : tensor_wrap_consume(tensor);
+	tensor = new_tensor_at("full", &place, dtype, n, shape);
+	made = tensor ? tensor_wrap_consume(tensor) : NULL;
 	if (made && tensor_assign_subscript(made, Py_Ellipsis, given[1]) < 0) {
 		Py_DECREF(made);
 		return NULL;
@@ -118,9 +129,10 @@ static PyObject *arange(PyObject *module, PyObject *const *args,
 	Py_ssize_t n_args, PyObject *keywords)
 {
 	static const char *const names[] = {
-		"start", "stop", "step", "dtype", NULL};
+		"start", "stop", "step", "dtype", "device", NULL};
 	double numbers[3] = {0, 0, 1};
-	PyObject *given[4];
+	struct place place;
+	PyObject *given[5];
 	tarn_tensor *made;
 	bool integers;
 	int dtype;
@@ -130,11 +142,13 @@ static PyObject *arange(PyObject *module, PyObject *const *args,
 		range_numbers(given, numbers, &integers) < 0)
 		return NULL;
 	dtype = dtype_or(given[3], integers ? TARN_I64 : TARN_F32);
-	if (!dtype)
+	if (!dtype || optional_place("arange", given[4], &place) < 0)
 		return NULL;
-	return tensor_wrap_result(tarn_tensor_arange(dtype, numbers[0],
-					  numbers[1], numbers[2], &made),
-		&made);
+	return moved_consume(
+		tensor_wrap_result(tarn_tensor_arange(dtype, numbers[0],
+					   numbers[1], numbers[2], &made),
+			&made),
+		&place);
 }
 
 /* ---- nested lists -------------------------------------------------- */
@@ -254,7 +268,8 @@ PyObject *tensor_from_lists(PyObject *data, int dtype)
 	return NULL;
 }
 
-static PyObject *from_array(PyObject *data, PyObject *dtype)
+static PyObject *from_array(
+	PyObject *data, PyObject *dtype, const struct place *place)
 {
 	PyObject *source = tensor_from_object(data);
 	tarn_tensor *copy = NULL;
@@ -264,7 +279,7 @@ static PyObject *from_array(PyObject *data, PyObject *dtype)
 		return NULL;
 	type = dtype_or(dtype, layout_of(source)->dtype);
 	if (type)
-		copy = copy_as(tensor_of(source), type);
+		copy = copy_to(tensor_of(source), place, type, NULL);
 	Py_DECREF(source);
 	return copy ? tensor_wrap_consume(copy) : NULL;
 }
@@ -272,45 +287,49 @@ static PyObject *from_array(PyObject *data, PyObject *dtype)
 static PyObject *make_tensor(PyObject *module, PyObject *const *args,
 	Py_ssize_t n_args, PyObject *keywords)
 {
-	static const char *const names[] = {"data", "dtype", NULL};
-	PyObject *given[2];
+	static const char *const names[] = {"data", "dtype", "device", NULL};
+	struct place place;
+	PyObject *given[3];
 	int dtype = 0;
 
 	if (named_arguments("tensor", names, 1, args, n_args, keywords, given) <
-		0)
+			0 ||
+		optional_place("tensor", given[2], &place) < 0)
 		return NULL;
 	if (!is_list(given[0]) &&
 		(is_tensor(given[0]) || shares_bytes(given[0])))
-		return from_array(given[0], given[1]);
+		return from_array(given[0], given[1], &place);
 	if (given[1] && given[1] != Py_None) {
 		dtype = dtype_argument(given[1]);
 		if (!dtype)
 			return NULL;
 	}
-	return tensor_from_lists(given[0], dtype);
+	return moved_consume(tensor_from_lists(given[0], dtype), &place);
 }
 
 PyMethodDef create_functions[] = {
 	{"zeros", EXPORT(zeros), FAST_KEYWORDS,
-		"zeros(shape, dtype='F32')\n--\n\nA new tensor of zeros."},
+		"zeros(shape, dtype='F32', device=None)\n--\n\n"
+		"A new tensor of zeros, on a device as Tensor.to has it."},
 	{"ones", EXPORT(ones), FAST_KEYWORDS,
-		"ones(shape, dtype='F32')\n--\n\nA new tensor of ones."},
+		"ones(shape, dtype='F32', device=None)\n--\n\n"
+		"A new tensor of ones."},
 	{"empty", EXPORT(empty), FAST_KEYWORDS,
-		"empty(shape, dtype='F32')\n--\n\n"
+		"empty(shape, dtype='F32', device=None)\n--\n\n"
 		"A new tensor that is to be filled: what is in it until then "
 		"is not\npromised."},
 	{"full", EXPORT(full), FAST_KEYWORDS,
-		"full(shape, value, dtype=None)\n--\n\n"
+		"full(shape, value, dtype=None, device=None)\n--\n\n"
 		"A new tensor of one value; its dtype is the value's: BOOL, "
 		"I64,"
 		"\nF32 or C64."},
 	{"arange", EXPORT(arange), FAST_KEYWORDS,
-		"arange(start, stop=None, step=1, dtype=None)\n--\n\n"
+		"arange(start, stop=None, step=1, dtype=None, device=None)\n--\n\n"
 		"start, start + step, ... up to before stop; with one "
 		"argument\n"
 		"0, 1, ... I64 where all are integers, else F32."},
 	{"tensor", EXPORT(make_tensor), FAST_KEYWORDS,
-		"tensor(data, dtype=None)\n--\n\n"
+		"tensor(data, dtype=None, device=None)\n--\n\n"
 		"A new tensor from a number, nested lists, or a copy of an\n"
 		"array. Without a dtype: BOOL, I64, F32 or C64, or the "
 		"array's."},

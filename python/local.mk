@@ -18,9 +18,11 @@ python_tarn__tarn_la_SOURCES = \
 	python/create.c \
 	python/deadline.c \
 	python/device.c \
+	python/device.h \
 	python/dlpack.c \
 	python/dlpack.h \
 	python/dlpack_in.c \
+	python/dlpack_place.c \
 	python/dtype.c \
 	python/element.c \
 	python/elements.c \
@@ -38,6 +40,7 @@ python_tarn__tarn_la_SOURCES = \
 	python/pack_part.c \
 	python/pack_torch.c \
 	python/packed.c \
+	python/place.c \
 	python/progress.c \
 	python/publish.c \
 	python/save.c \

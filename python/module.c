@@ -9,6 +9,7 @@
 static PyMethodDef *const functions[] = {
 	create_functions,
 	copy_functions,
+	device_functions,
 	borrow_functions,
 	dlpack_functions,
 	save_functions,

@@ -81,6 +81,7 @@ int add_store_type(PyObject *module);
 int add_channel_types(PyObject *module);
 extern PyMethodDef create_functions[];
 extern PyMethodDef copy_functions[];
+extern PyMethodDef device_functions[];
 extern PyMethodDef borrow_functions[];
 extern PyMethodDef dlpack_functions[];
 extern PyMethodDef save_functions[];
@@ -250,6 +251,9 @@ PyObject *tensor_source(PyObject *value, int dtype);
 int new_tensor(int dtype, int ndim, const int64_t *shape, tarn_tensor **ret);
 /* tarn_copy without the GIL. 0 or -1; ends early when a signal comes. */
 int copy_tensor(tarn_tensor *dst, const tarn_tensor *src);
+/* The same, after the work that is in a stream of CUDA's: see
+ * tarn_copy_options. */
+int copy_tensor_after(tarn_tensor *dst, const tarn_tensor *src, void *stream);
 /* The same where both may share bytes: as if src were read first. */
 int copy_tensor_safely(tarn_tensor *dst, tarn_tensor *src);
 /* Its elements in new memory, as dtype. NULL with an exception. */

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * Packing arrays: Tensors, numpy's and memory. A published Tensor, which all
- * clients of the store can read, is sent as it is, if it is not small.
+ * clients of the store can read, is sent as it is, if it is not small or lies
+ * on a device. Others on devices are copied to the item, through memory.
  */
 #include "python/pack.h"
 
@@ -17,11 +18,14 @@
 static int64_t send_whole(struct packer *p, PyObject *object)
 {
 	tarn_storage *storage = tarn_tensor_storage(tensor_of(object));
+	unsigned kind = tarn_storage_kind(storage);
 	PyObject **sent;
 
-	if (tarn_storage_kind(storage) != TARN_STORAGE_SHARED ||
-		tarn_storage_writable(storage) || p->n_sent >= p->sent_max ||
-		tarn_layout_nbytes(layout_of(object)) < SEND_MIN)
+	if (tarn_storage_writable(storage) || p->n_sent >= p->sent_max)
+		return -1;
+	if (kind != TARN_STORAGE_DEVICE &&
+		(kind != TARN_STORAGE_SHARED ||
+			tarn_layout_nbytes(layout_of(object)) < SEND_MIN))
 		return -1;
 	sent = realloc(p->sent, (p->n_sent + 1) * sizeof(*sent));
 	if (!sent)

@@ -4,6 +4,7 @@
  * straight from the objects that Python passes: no text between. Integers for
  * all dimensions are an element, a number; anything else is a view.
  */
+#include "python/device.h"
 #include "python/module.h"
 
 static Py_ssize_t key_length(PyObject *key)
@@ -237,8 +238,11 @@ int tensor_assign_subscript(PyObject *self, PyObject *key, PyObject *value)
 		return -1;
 	}
 	r = element_key(self, key, index);
-	if (r != 0)
-		return r < 0 ? r : element_set(tensor_of(self), index, value);
+	if (r < 0)
+		return r;
+	/* An element on a device is written by a copy alone. */
+	if (r > 0 && !place_of(tensor_of(self)).on_device)
+		return element_set(tensor_of(self), index, value);
 	if (apply_key(self, key, &layout) < 0)
 		return -1;
 	view = tensor_view(self, 0, &layout);

@@ -5,6 +5,7 @@
  * so that nothing needs a lock. Its methods are in the other files, by parts,
  * and put together here.
  */
+#include "python/device.h"
 #include "python/module.h"
 
 #include <errno.h>
@@ -106,7 +107,9 @@ static PyObject *get_ndim(PyObject *self, void *closure)
 
 static PyObject *get_device(PyObject *self, void *closure)
 {
-	return PyUnicode_FromString("cpu");
+	struct place place = place_of(tensor_of(self));
+
+	return place_name(&place);
 }
 
 static PyObject *dim(PyObject *self, PyObject *none)
@@ -211,6 +214,20 @@ static PyObject *get_node(PyObject *self, void *closure)
 	return r < 0 ? raise_system(r) : PyLong_FromLong(node);
 }
 
+/* ", device='cuda:0'", or nothing in the memory of the host. */
+static PyObject *place_text(PyObject *self)
+{
+	struct place place = place_of(tensor_of(self));
+	PyObject *name, *text;
+
+	if (!place.on_device)
+		return PyUnicode_FromString("");
+	name = place_name(&place);
+	text = name ? PyUnicode_FromFormat(", device=%R", name) : NULL;
+	Py_XDECREF(name);
+	return text;
+}
+
 /* Lines below the first are moved in under "Tensor("; without elements the
  * values do not tell the shape. */
 static PyObject *tensor_repr(PyObject *self)
@@ -219,23 +236,26 @@ static PyObject *tensor_repr(PyObject *self)
 	PyObject *text = tensor_text(self), *lines = NULL, *shape = NULL;
 	PyObject *newline = PyUnicode_FromString("\n");
 	PyObject *indented = PyUnicode_FromString("\n       ");
-	PyObject *repr = NULL;
+	PyObject *repr = NULL, *place = NULL;
 
 	if (text && newline && indented)
 		lines = PyUnicode_Replace(text, newline, indented, -1);
 	if (lines && tarn_layout_numel(l) == 0)
 		shape = get_shape(self, NULL);
-	if (shape)
-		repr = PyUnicode_FromFormat("Tensor(%U, shape=%R, dtype=%s)",
-			lines, shape, tarn_dtype_name(l->dtype));
-	else if (lines && !PyErr_Occurred())
-		repr = PyUnicode_FromFormat("Tensor(%U, dtype=%s)", lines,
-			tarn_dtype_name(l->dtype));
+	if (lines && !PyErr_Occurred())
+		place = place_text(self);
+	if (shape && place)
+		repr = PyUnicode_FromFormat("Tensor(%U, shape=%R, dtype=%s%U)",
+			lines, shape, tarn_dtype_name(l->dtype), place);
+	else if (place)
+		repr = PyUnicode_FromFormat("Tensor(%U, dtype=%s%U)", lines,
+			tarn_dtype_name(l->dtype), place);
 	Py_XDECREF(text);
 	Py_XDECREF(newline);
 	Py_XDECREF(indented);
 	Py_XDECREF(lines);
 	Py_XDECREF(shape);
+	Py_XDECREF(place);
 	return repr;
 }
 
@@ -251,7 +271,10 @@ static PyGetSetDef properties[] = {
 		"numpy's\nand PyTorch's dtype, too: see tarn.Dtype.",
 		NULL},
 	{"ndim", get_ndim, NULL, "The number of dimensions.", NULL},
-	{"device", get_device, NULL, "Always \"cpu\", as PyTorch calls it.",
+	{"device", get_device, NULL,
+		"\"cpu\", also for a file; or \"cuda:0\": the index of a GPU "
+		"in this\nprocess. If the process does not see that GPU, its "
+		"UUID.",
 		NULL},
 	{"offset", get_offset, NULL,
 		"The element of the storage at index (0, 0, ...).", NULL},
@@ -269,7 +292,7 @@ static PyGetSetDef properties[] = {
 		NULL},
 	{"storage_kind", get_storage_kind, NULL,
 		"Where the bytes are: \"owned\", \"borrowed\", \"shared\",\n"
-		"\"mapped\", \"cow\" (copy-on-write) or \"file\".",
+		"\"mapped\", \"cow\" (copy-on-write), \"file\" or \"device\".",
 		NULL},
 	{"node", get_node, NULL,
 		"The NUMA node on which all of its bytes lie; None if they are "
@@ -298,7 +321,7 @@ static PyMemberDef members[] = {
 };
 
 /* Room for the methods and properties of all parts. */
-static PyMethodDef all_methods[80];
+static PyMethodDef all_methods[84];
 static PyGetSetDef all_properties[24];
 
 static void join_parts(void)

@@ -46,6 +46,9 @@ def _no_numpy(t):
 def to_numpy(t):
     import numpy
 
+    if t.storage_kind == "device":
+        raise TypeError(f"numpy has no arrays on {t.device}; use "
+                        ".cpu().numpy()")
     theirs = None
     if t.dtype in ML or t.itemsize < 1:
         theirs = ml_dtype(t.dtype)
@@ -102,8 +105,15 @@ def to_torch(t):
         raise ValueError(f"torch: PyTorch {torch.__version__} has no {name} "
                          f"for {t.dtype}; use .bitcast(\"{carrier}\") for its "
                          "bits, or .to()")
-    # PyTorch has no read-only tensors: it would crash where it wrote to one.
-    if t.readonly:
+    if t.storage_kind == "device":
+        # It has no copy-on-write, and a copy would be another engine's weights
+        # once more: PyTorch gets the memory itself.
+        if not torch.cuda.is_available():
+            raise RuntimeError(f"torch: the tensor is on {t.device}, and this "
+                               "PyTorch has no CUDA; use .cpu().torch()")
+    elif t.readonly:
+        # PyTorch has no read-only tensors: it would crash where it wrote to
+        # one.
         t = t.cow()
     if name is None:
         return torch.from_dlpack(t)

@@ -4,13 +4,16 @@ reaches a process that is no fork of this one: a worker that is spawned, or that
 a fork server started.
 
 A tensor is pickled by value, as an array is: its bytes may be anywhere, and a
-reference would require the sender to live until they have arrived. Objects with
-a name that other processes know too (a file, a store, a loaded file) are
+reference would require the sender to live until they have arrived. One that is
+published on a GPU is an exception, since a copy of it would go through memory of
+the host: it is pickled as its descriptor, and the sender must keep it until it
+has been received. Objects with a name that other processes know too (a file, a store, a loaded file) are
 pickled by that name, and the receiver maps the same memory.
 """
 import os
 import pickle
 import threading
+import weakref
 
 from . import _tarn
 
@@ -19,10 +22,31 @@ def _again(data, dtype, shape):
     return _tarn._borrow(data).bitcast(dtype).reshape(shape)
 
 
+known_stores: "weakref.WeakSet" = weakref.WeakSet()  # of this process
+
+
+def _published(t):
+    """How to find a published tensor again, or None."""
+    for store in list(known_stores):
+        try:
+            return store, store._export(t)
+        except (OSError, ValueError):  # it is no store's, or another's
+            continue
+    return None
+
+
+def _import_again(store, descriptor):
+    return store._import(descriptor)
+
+
 def reduce_tensor(t, protocol):
     """The tensor's bytes in C order; a read-only tensor stays read-only. From
     protocol 5 on the bytes may travel out of band."""
-    whole = t.clone() if t.storage_kind == "file" else t.contiguous()
+    where = _published(t) if t.storage_kind == "device" else None
+    if where is not None:
+        return _import_again, where
+    whole = t.clone() if t.storage_kind in ("file", "device") else \
+        t.contiguous()
     flat = whole.reshape(-1).bitcast("U8")
     if protocol >= 5:
         data = pickle.PickleBuffer(flat)

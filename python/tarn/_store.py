@@ -103,6 +103,44 @@ class Loaded(_Whole):
         return self._file.path
 
 
+class OnDevice(_Whole):
+    """The tensors of a file, loaded to a GPU. They are writable until they are
+    published. The memory is in one piece, and stays as long as one of them is
+    held."""
+
+    def __init__(self, file, tensors):
+        self._file, self._tensors = file, tensors
+
+    def __getitem__(self, name):
+        try:
+            return self._tensors[name]
+        except KeyError:
+            raise _tarn.NotFoundError(
+                errno.ENOENT, f"{self.path} has no tensor {name!r}") from None
+
+    def __contains__(self, name):
+        return name in self._tensors
+
+    def __iter__(self):
+        return iter(self._tensors)
+
+    def __len__(self):
+        return len(self._tensors)
+
+    def __repr__(self):
+        return f"<tarn.OnDevice {self.path!r}: {_names.summary(self)}>"
+
+    @property
+    def metadata(self):
+        """The file's metadata, a new dict."""
+        return self._file.metadata
+
+    @property
+    def path(self):
+        """The path as it was opened."""
+        return self._file.path
+
+
 class Snapshot(_Whole):
     """Published tensors as they stood at one moment: a mapping from names to
     Tensors that stays as it is when others are published afterwards. It holds
@@ -173,6 +211,9 @@ class Store(_tarn.StoreBase, _Tensors):
     store, and so may the children of a fork; in other processes that get it,
     by pickle, it is opened again."""
 
+    def __init__(self, socket=None, pool=None):
+        _copies.known_stores.add(self)
+
     def __reduce__(self):
         return _copies.reduce_store(self)
 
@@ -205,7 +246,7 @@ class Store(_tarn.StoreBase, _Tensors):
         return _Values(self)
 
     def load(self, path, name=None, *, verify=False, progress=None,
-             fresh=False):
+             fresh=False, device=None):
         """Loads all tensors of a file, once for all processes, and returns
         them as a mapping. name publishes them too, as NAME/TENSOR; verify
         compares the checksums that the file has. progress(done, total,
@@ -214,8 +255,19 @@ class Store(_tarn.StoreBase, _Tensors):
         of that phase. fresh reads the file also if its bytes are in memory
         already.
 
+        device, as Tensor.to has it, loads to a GPU instead, straight from the
+        file: into one piece of memory for each file (shard), of which all
+        tensors are views. This process alone has it, unless name publishes
+        it. verify then reads the file once more before that.
+
         If a File has changed since it was opened, OSError with errno ESTALE is
         raised; a path is opened again instead."""
+        if device is not None and not _tarn._is_host(device):
+            file = path if isinstance(path, File) else File(path)
+            found = load_to(file, device, verify=verify, progress=progress)
+            if name is not None:
+                self.publish({f"{name}/{n}": t for n, t in found.items()})
+            return found
         if isinstance(path, File):
             whole = self._load(path, name, verify, progress, fresh)
             return Loaded(self, path, whole)
@@ -313,12 +365,26 @@ def open(path, map=True):
     return File(path, map)
 
 
-def load(path, name=None, *, verify=False, progress=None, fresh=False):
+def load_to(file, device, *, verify=False, progress=None):
+    """A File's tensors on a device: an OnDevice. No daemon takes part."""
+    if verify:
+        file.verify()
+    if progress is not None:
+        call, progress = progress, lambda done, all: call(done, all, "read")
+    return OnDevice(file, _tarn._load_to(file, device, progress))
+
+
+def load(path, name=None, *, verify=False, progress=None, fresh=False,
+         device=None):
     """Loads a file into memory that all processes share, once for all of
     them, and returns a mapping from names to Tensors. name publishes them too,
-    as NAME/TENSOR. See Store.load."""
+    as NAME/TENSOR. device="cuda:0" loads to a GPU, without a daemon unless
+    there is a name. See Store.load."""
+    if device is not None and name is None and not _tarn._is_host(device):
+        file = path if isinstance(path, File) else File(path)
+        return load_to(file, device, verify=verify, progress=progress)
     return default_store().load(path, name, verify=verify, progress=progress,
-                                fresh=fresh)
+                                fresh=fresh, device=device)
 
 
 def save(path, tensors, metadata=None, *, checksums=False, align=0,
