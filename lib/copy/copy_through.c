@@ -453,7 +453,7 @@ static int find_side(struct side *side, tarn_tensor *tensor)
 		       : 0;
 }
 
-/* Who converts, and what the parts follow. */
+/* Whether a device or the host converts, and what the parts follow. */
 static void plan(struct copy_through *c, const struct copy_op *head)
 {
 	bool to_device = c->dst.bytes.device, from_device = c->src.bytes.device;

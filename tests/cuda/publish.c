@@ -139,7 +139,7 @@ static void reader(void)
 	a = found("a");
 	b = found("b");
 	check(has(a, 1, 0), "it has the bytes under the first name");
-	check(has(b, 1, 1000), "and under the second");
+	check(has(b, 1, 1000), "it is there under the second name");
 	check(tarn_tensor_same_storage(a, b), "they are one storage here, too");
 	check_failed(-EROFS, "", tarn_copy(a, a, NULL, NULL),
 		"what is published is read-only");
@@ -232,7 +232,8 @@ static void lent_reader(void)
 	check(has(a, 1, 10) && has(b, 1, 5010), "two parts of one loan");
 	check(has(c, 9, 0), "another loan");
 	check(has(d, 1, 2000010), "a part far from the others");
-	check(tarn_layout_numel(tarn_tensor_layout(e)) == 0, "and nothing");
+	check(tarn_layout_numel(tarn_tensor_layout(e)) == 0,
+		"a tensor of no elements is there");
 	check(tarn_tensor_base(b) - tarn_tensor_base(a) == 5000 &&
 			tarn_tensor_same_storage(a, b),
 		"what parts shared they share in the copy");
