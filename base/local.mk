@@ -35,6 +35,8 @@ base_libbase_la_SOURCES = \
 	base/overflow_uid.c \
 	base/overflow_uid.h \
 	base/page.h \
+	base/pci_node.c \
+	base/pci_node.h \
 	base/pid_namespace.h \
 	base/policy_calls.h \
 	base/populate.c \

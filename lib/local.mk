@@ -288,8 +288,6 @@ lib_libcore_la_SOURCES = \
 	lib/store/pool_segments.c \
 	lib/store/pool_segments.h \
 	lib/store/pages.c \
-	lib/store/pci_node.c \
-	lib/store/pci_node.h \
 	lib/store/populate.c \
 	lib/store/guard.c \
 	lib/store/cow.c \

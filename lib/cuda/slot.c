@@ -3,9 +3,13 @@
 
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "base/fail.h"
+#include "base/memory_policy.h"
+#include "base/page.h"
+#include "base/pci_node.h"
 
 /* Of the lists of slots: no call of the driver is made with it. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -26,17 +30,33 @@ static CUresult register_slot(
 	return e;
 }
 
-/* A child of fork does not have it: after a fork the parent's next write would
- * go to other pages than the device's. */
-static char *map(void)
+/* Close to the device, in huge pages where the kernel has some: both are as well
+ * as can be. A child of fork does not have it: after a fork the parent's next
+ * write would go to other pages than the device's. */
+static char *map(const struct cuda_device *device)
 {
-	char *memory = mmap(NULL, CUDA_SLOT, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	char *whole = mmap(NULL, CUDA_SLOT + HUGE_PAGE, PROT_NONE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	uint64_t before;
+	int node;
 
-	if (memory == MAP_FAILED)
+	if (whole == MAP_FAILED)
 		return NULL;
-	madvise(memory, CUDA_SLOT, MADV_DONTFORK);
-	return memory;
+	before = -(uintptr_t)whole & (HUGE_PAGE - 1);
+	if (before)
+		munmap(whole, before);
+	munmap(whole + before + CUDA_SLOT, HUGE_PAGE - before);
+	whole += before;
+	if (mprotect(whole, CUDA_SLOT, PROT_READ | PROT_WRITE) < 0) {
+		munmap(whole, CUDA_SLOT);
+		return NULL;
+	}
+	madvise(whole, CUDA_SLOT, MADV_DONTFORK);
+	madvise(whole, CUDA_SLOT, MADV_HUGEPAGE);
+	if (pci_node("", device->traits.pci, &node) >= 0)
+		(void)memory_prefer(whole, CUDA_SLOT, node);
+	memset(whole, 0, CUDA_SLOT);
+	return whole;
 }
 
 static int make(struct cuda_device *device, struct cuda_slot **ret)
@@ -47,7 +67,7 @@ static int make(struct cuda_device *device, struct cuda_slot **ret)
 	int r = 0;
 
 	if (slot)
-		slot->memory = map();
+		slot->memory = map(device);
 	if (!slot || !slot->memory)
 		r = tarn_fail(ENOMEM,
 			"no memory for a slot of %zu bytes between memory and "

@@ -15,6 +15,7 @@
 #include "base/checked.h"
 #include "base/fail.h"
 #include "base/memory_policy.h"
+#include "base/pci_node.h"
 #include "lib/store/node.h"
 #include "lib/store/own_place.h"
 #include "lib/store/store.h"
@@ -148,4 +149,9 @@ int tarn_store_node(const tarn_store *store)
 {
 	/* Relaxed: a number by itself. */
 	return atomic_load_explicit(&store->node, memory_order_relaxed) - 1;
+}
+
+int tarn_node_of_pci(const char *address, int *ret_node)
+{
+	return pci_node("", address, ret_node);
 }

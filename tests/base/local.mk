@@ -5,6 +5,7 @@ BASE_TESTS = \
 	tests/base/headroom_cgroup \
 	tests/base/huge_pages \
 	tests/base/nodes \
+	tests/base/pci_node \
 	$(NULL)
 check_PROGRAMS += $(BASE_TESTS)
 TESTS += $(BASE_TESTS)
@@ -14,3 +15,4 @@ tests_base_headroom_LDADD = $(DAEMON_LIBS)
 tests_base_headroom_cgroup_LDADD = $(DAEMON_LIBS)
 tests_base_huge_pages_LDADD = $(DAEMON_LIBS)
 tests_base_nodes_LDADD = $(DAEMON_LIBS)
+tests_base_pci_node_LDADD = $(DAEMON_LIBS)

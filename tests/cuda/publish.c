@@ -271,7 +271,7 @@ static void lent(void)
 	must(tarn_store_publish(store, items, 5, NULL, NULL));
 	check(tarn_storage_writable(tarn_tensor_storage(t)),
 		"the publisher's own tensors stay what they were");
-	check(has(t, 1, 10), "and have their bytes");
+	check(has(t, 1, 10), "the tensor has its bytes");
 	check(run_other("lent_reader") == 0, "another process has the copies");
 	for (size_t i = 0; i < 5; i++)
 		tarn_tensor_unref(part[i]);

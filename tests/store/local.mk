@@ -41,7 +41,6 @@ STORE_TESTS = \
 	tests/store/publish_unread \
 	tests/store/release \
 	tests/store/remove_again \
-	tests/store/pci_node \
 	tests/store/replicas \
 	tests/store/replicas_dying \
 	tests/store/replicas_hostile \

@@ -3,7 +3,7 @@
  * The NUMA node of a PCI device, on machines that are made of files: addresses
  * as programs write them, as nobody does, and what a kernel may say.
  */
-#include "lib/store/pci_node.h"
+#include "base/pci_node.h"
 
 #include <errno.h>
 #include <stdio.h>

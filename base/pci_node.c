@@ -4,7 +4,7 @@
  * a device in several ways, with a domain of eight digits or without one; there
  * it has one.
  */
-#include "lib/store/pci_node.h"
+#include "base/pci_node.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <tarn/node.h>
 
 #include "base/fail.h"
 #include "base/fd.h"
@@ -84,9 +82,4 @@ int pci_node(const char *root, const char *address, int *ret_node)
 			address);
 	*ret_node = (int)node;
 	return 0;
-}
-
-int tarn_node_of_pci(const char *address, int *ret_node)
-{
-	return pci_node("", address, ret_node);
 }
