@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * To, from and within a device where it reaches the bytes of both sides itself:
- * they are its own, or in memory of the host that it has registered. The nest is
+ * they are its own, or in memory of the host that it has registered, or a run of
+ * bytes of another device, over the link that the two have. The nest is
  * cut into slices, of which two are queued, so that progress can be told and the
  * rest be cancelled. Bytes that are not reached go through slots
  * (copy_through.c).
@@ -28,10 +29,24 @@ struct copy_device {
 	struct cuda_slot *factors;  /* NULL: none are needed */
 	uint64_t dst, src;          /* the device's addresses */
 	struct cuda_host host;      /* of one of them; start NULL: of neither */
+	struct cuda_device *peer; /* whose bytes src is; NULL: not another's */
+	struct cuda_queue *peer_queue; /* what it had to do before */
 	struct slices slices;
 	uint64_t bytes[AHEAD]; /* of the slice with that mark, under way */
 	unsigned n, oldest;    /* slices under way */
 };
+
+/* The caller's stream is dst's device's. */
+static int follow_peer(struct copy_device *c)
+{
+	int r = cuda_queue_new(c->peer, &c->peer_queue);
+
+	if (r >= 0)
+		r = cuda_queue_after(c->peer_queue, NULL);
+	if (r >= 0)
+		r = cuda_queue_mark(c->peer_queue, 0);
+	return r < 0 ? r : cuda_queue_follow(c->queue, c->peer_queue, 0);
+}
 
 static int begin(struct copy_device *c)
 {
@@ -39,6 +54,8 @@ static int begin(struct copy_device *c)
 
 	if (r >= 0)
 		r = cuda_queue_after(c->queue, c->head.options.cuda_stream);
+	if (r >= 0 && c->peer)
+		r = follow_peer(c);
 	if (r >= 0 && cuda_factors_size(&c->head.move))
 		r = cuda_slot_take(c->device, true, &c->factors);
 	return r;
@@ -60,19 +77,37 @@ static int write_factors(
 	return r;
 }
 
+static int queue_move(struct copy_device *c, const struct move *part)
+{
+	uint64_t factors;
+	int r = write_factors(c, part, &factors);
+
+	return r < 0 ? r
+		     : cuda_queue_move(c->queue, part, c->dst, c->src, factors,
+			       c->host.start ? &c->host : NULL);
+}
+
+/* It is a run. */
+static int queue_peer(
+	struct copy_device *c, const struct nest *part, uint64_t bytes)
+{
+	int64_t bits = tarn_dtype_bits(part->dst_dtype);
+
+	return cuda_queue_peer(c->queue,
+		c->dst + (uint64_t)(part->dst0 * bits / 8), c->peer,
+		c->src + (uint64_t)(part->src0 * bits / 8), bytes);
+}
+
 static int queue_slice(struct copy_device *c)
 {
 	struct move part = c->head.move;
 	unsigned mark = (c->oldest + c->n) % AHEAD;
-	uint64_t factors;
 	int r;
 
 	c->bytes[mark] =
 		slices_next(&c->slices, &c->head.move.nest, &part.nest);
-	r = write_factors(c, &part, &factors);
-	if (r >= 0)
-		r = cuda_queue_move(c->queue, &part, c->dst, c->src, factors,
-			c->host.start ? &c->host : NULL);
+	r = c->peer ? queue_peer(c, &part.nest, c->bytes[mark])
+		    : queue_move(c, &part);
 	if (r >= 0)
 		r = cuda_queue_mark(c->queue, (int)mark);
 	if (r < 0)
@@ -119,6 +154,7 @@ static void release(struct copy_op *copy_op)
 	struct copy_device *c = (struct copy_device *)copy_op;
 
 	c->queue = cuda_queue_free(c->queue);
+	c->peer_queue = cuda_queue_free(c->peer_queue);
 	cuda_slot_give(c->device, c->factors);
 	c->factors = NULL;
 }
@@ -181,16 +217,35 @@ static int find_device(const struct copy_op *head, struct cuda_device **ret)
 	return r;
 }
 
+/* Bytes that lie in one piece on both sides. */
+static bool is_run(const struct move *move)
+{
+	const struct nest *nest = &move->nest;
+
+	return move->convert.plain && tarn_dtype_pack(nest->dst_dtype) == 1 &&
+	       (nest->n == 0 || (nest->n == 1 && nest->dst[0] == 1 &&
+					nest->src[0] == 1));
+}
+
 /* 1: the device does not reach both sides, or cannot do the move. */
 static int plan(struct copy_device *c, const struct copy_op *head)
 {
+	const tarn_storage *src = head->src->storage;
+	struct device_bytes bytes;
 	int r = find_device(head, &c->device);
 
 	if (r >= 0)
 		r = address(c, head->dst, &c->dst);
 	if (r == 0)
 		r = address(c, head->src, &c->src);
-	return r == 0 ? !cuda_moves(c->device, &head->move) : r;
+	if (r == 0)
+		return !cuda_moves(c->device, &head->move);
+	if (r < 0 || !src->on_device || !head->dst->storage->on_device ||
+		!is_run(&head->move))
+		return r;
+	r = src->on_device(src, &bytes);
+	c->peer = bytes.device;
+	return r;
 }
 
 int copy_device_new(

@@ -313,3 +313,23 @@ int cuda_memory_map(struct cuda_memory *memory, int fd)
 	(void)fd;
 	return not_built();
 }
+
+int cuda_queue_peer(struct cuda_queue *queue, uint64_t dst,
+	const struct cuda_device *from, uint64_t src, uint64_t size)
+{
+	(void)queue;
+	(void)dst;
+	(void)from;
+	(void)src;
+	(void)size;
+	return not_built();
+}
+
+int cuda_queue_follow(
+	struct cuda_queue *queue, const struct cuda_queue *other, int mark)
+{
+	(void)queue;
+	(void)other;
+	(void)mark;
+	return not_built();
+}

@@ -302,6 +302,36 @@ int cuda_queue_bytes(
 	return e ? failed(queue, e, "copying bytes") : 0;
 }
 
+int cuda_queue_peer(struct cuda_queue *queue, uint64_t dst,
+	const struct cuda_device *from, uint64_t src, uint64_t size)
+{
+	int r = enter(queue);
+	CUresult e;
+
+	if (r < 0)
+		return r;
+	e = driver()->copy_peer(dst, queue->device->context, src, from->context,
+		size, queue->stream);
+	leave();
+	return e ? cuda_fail(driver(), e, "copying %llu bytes from %s to %s",
+			   (unsigned long long)size, from->traits.name,
+			   queue->device->traits.name)
+		 : 0;
+}
+
+int cuda_queue_follow(
+	struct cuda_queue *queue, const struct cuda_queue *other, int mark)
+{
+	int r = enter(queue);
+	CUresult e;
+
+	if (r < 0)
+		return r;
+	e = driver()->stream_wait_event(queue->stream, other->mark[mark], 0);
+	leave();
+	return e ? failed(queue, e, "waiting for another device") : 0;
+}
+
 /* With the room's lock until end: nothing ends the registration between this and
  * the queueing, and what ends it later waits for what is queued. */
 static int hold_host(

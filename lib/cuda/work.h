@@ -65,6 +65,16 @@ int cuda_queue_clear(
  * memory that is registered or not. */
 int cuda_queue_bytes(struct cuda_queue *queue, uint64_t dst, uint64_t src,
 	uint64_t size) _must_check_;
+/* Queues size bytes from another device's memory, over whatever link the two
+ * have. */
+int cuda_queue_peer(struct cuda_queue *queue, uint64_t dst,
+	const struct cuda_device *from, uint64_t src,
+	uint64_t size) _must_check_;
+/* What is queued from now on begins after the work before the other's mark; the
+ * other may be of another device. */
+int cuda_queue_follow(struct cuda_queue *queue, const struct cuda_queue *other,
+	int mark) _must_check_;
+
 /* Memory of the host that a move reaches because it is registered. */
 struct cuda_host {
 	const void *start;

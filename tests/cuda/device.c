@@ -166,7 +166,7 @@ static void order(void)
 static void devices(void)
 {
 	const int64_t size = 9 * MIB + 5;
-	tarn_tensor *t = host(1, &size), *a, *b, *got;
+	tarn_tensor *t = host(1, &size), *a, *b, *got, *view, *wanted;
 	uint64_t at;
 
 	find();
@@ -174,10 +174,19 @@ static void devices(void)
 	must(tarn_tensor_to_device(t, &gpu, NULL, &a));
 	check(tarn_tensor_to_device(a, &other, NULL, &b) == 0,
 		"from one device to another: a copy");
+	check(count_of("COPY_PEER") > 0, "a run of bytes goes over their link");
 	check_failed(-ENOTSUP, "copy it there",
 		tarn_tensor_device_pointer(b, &gpu, &at), "the other's memory");
 	got = back(b);
 	check(same(got, t), "through two devices");
+	tarn_tensor_unref(got);
+	must(tarn_tensor_eval(a, ".flip(0)", &view));
+	check(tarn_tensor_to_device(view, &other, NULL, &got) == 0,
+		"what is no run of bytes goes, too");
+	must(tarn_tensor_eval(t, ".flip(0)", &wanted));
+	check(same(got, wanted), "it is the view");
+	tarn_tensor_unref(wanted);
+	tarn_tensor_unref(view);
 	tarn_tensor_unref(got);
 	tarn_tensor_unref(b);
 	tarn_tensor_unref(a);
