@@ -233,6 +233,33 @@ int cuda_memory_import(
 	return memory_new(uuid, size, fd, ret);
 }
 
+/* Does the driver know the address as that device's? */
+static int check_lent(const struct cuda_memory *memory)
+{
+	int ordinal = -1, r;
+	CUresult e;
+
+	if (!memory->size)
+		return 0;
+	r = cuda_device_enter(driver(), memory->device);
+	if (r < 0)
+		return r;
+	e = driver()->pointer_attribute(
+		&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory->at);
+	cuda_device_leave(driver());
+	if (e == CUDA_ERROR_INVALID_VALUE)
+		return tarn_fail(EINVAL, "%#llx is no address of a device",
+			(unsigned long long)memory->at);
+	if (e)
+		return failed(memory, e, "looking at");
+	if (ordinal != memory->device->handle)
+		return tarn_fail(EINVAL,
+			"%#llx is an address of device %d, not of device %d",
+			(unsigned long long)memory->at, ordinal,
+			memory->device->handle);
+	return 0;
+}
+
 int cuda_memory_borrow(const uint8_t uuid[16], uint64_t at, uint64_t size,
 	struct cuda_memory **ret)
 {
@@ -250,8 +277,12 @@ int cuda_memory_borrow(const uint8_t uuid[16], uint64_t at, uint64_t size,
 	memory->borrowed = true;
 	memory->at = at;
 	memory->wanted = memory->size = size;
-	*ret = memory;
-	return 0;
+	r = check_lent(memory);
+	if (r >= 0)
+		*ret = memory;
+	else
+		cuda_memory_free(memory);
+	return r;
 }
 
 void cuda_memory_release_by(

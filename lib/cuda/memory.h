@@ -49,7 +49,8 @@ struct cuda_device *cuda_memory_device(const struct cuda_memory *memory);
 int cuda_memory_read(const struct cuda_memory *memory, uint64_t offset,
 	void *buf, uint64_t size) _must_check_;
 
-/* Memory of other code's. It cannot be exported. */
+/* Memory of other code's. It cannot be exported. -EINVAL: the driver does not
+ * know the address, or as another device's. */
 int cuda_memory_borrow(const uint8_t uuid[16], uint64_t at, uint64_t size,
 	struct cuda_memory **ret) _must_check_;
 /* release(arg) is called when it is freed, unless it is NULL. */

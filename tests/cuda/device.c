@@ -247,6 +247,9 @@ static void lent(void)
 		tarn_cuda_borrow(
 			&gpu, UINT64_MAX - 5, 10, 0, NULL, NULL, &storage),
 		"the end of addresses");
+	check_failed(-EINVAL, "no address of a device",
+		tarn_cuda_borrow(&gpu, 12345, 10, 0, NULL, NULL, &storage),
+		"a number");
 	must(tarn_cuda_borrow(
 		&gpu, at, (uint64_t)size, 0, release, &one, &storage));
 	must(tarn_tensor_new(storage, 0, tarn_tensor_layout(t), &over));

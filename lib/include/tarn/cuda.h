@@ -75,7 +75,8 @@ TARN_PUBLIC int tarn_cuda_alloc(const struct tarn_cuda_device *device,
  * address at on; flags and release are those of tarn_storage_borrow. Publishing
  * copies it within the device, after the work that is in the legacy default
  * stream: all such tensors of one publication to one storage for each device,
- * where those that shared bytes still do. */
+ * where those that shared bytes still do. -EINVAL: the driver does not know the
+ * address, or as another device's. */
 TARN_PUBLIC int tarn_cuda_borrow(const struct tarn_cuda_device *device,
 	uint64_t at, uint64_t size, unsigned flags, void (*release)(void *arg),
 	void *arg, tarn_storage **ret) TARN_NONNULL(1, 7) TARN_MUST_CHECK;
