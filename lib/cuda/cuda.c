@@ -146,7 +146,8 @@ static int add_range(struct cuda_device *device, uintptr_t start, uintptr_t end,
 
 	if (r < 0)
 		return r;
-	if (way == CUDA_WAY_REGISTER_READ_ONLY)
+	range.read_only = way == CUDA_WAY_REGISTER_READ_ONLY;
+	if (range.read_only)
 		flags |= CU_MEMHOSTREGISTER_READ_ONLY;
 	r = 1;
 	if (way <= CUDA_WAY_REGISTER_READ_ONLY)
@@ -159,11 +160,14 @@ static int add_range(struct cuda_device *device, uintptr_t start, uintptr_t end,
 	return r;
 }
 
-/* One that another device may have registered; this one need not be able to. */
+/* One that another device may have registered; this one need not be able to. What
+ * was registered as writable memory it uses as that, however it is mapped by
+ * now. */
 static int join_range(
 	struct cuda_range *range, struct cuda_device *device, bool writable)
 {
-	enum cuda_way way = cuda_way(&device->traits, writable, false);
+	bool as_writable = range->registered ? !range->read_only : writable;
+	enum cuda_way way = cuda_way(&device->traits, as_writable, false);
 	int r = 1;
 
 	if (has_user(range, device))
@@ -232,6 +236,37 @@ int cuda_reach(
 	if (r >= 0)
 		r = reach(device, (uintptr_t)start, (uintptr_t)start + size,
 			writable);
+	end();
+	return r;
+}
+
+/* Are all bytes in ranges, of whichever devices? */
+static bool are_noted(uintptr_t at, uintptr_t end)
+{
+	while (at < end) {
+		const struct cuda_range *range = cuda_ranges_find(&ranges, at);
+
+		if (!range || range->start > at)
+			return false;
+		at = range->end;
+	}
+	return true;
+}
+
+int cuda_needs_writable(
+	const void *start, uint64_t size, const uint8_t uuid[16])
+{
+	uintptr_t at = (uintptr_t)start;
+	struct cuda_device *device;
+	int r = cuda_begin();
+
+	if (r >= 0)
+		r = cuda_device_by_uuid(&cuda_devices, uuid, &device);
+	if (r >= 0)
+		r = cuda_way(&device->traits, false, false) == CUDA_WAY_NONE &&
+		    cuda_way(&device->traits, true, false) ==
+			    CUDA_WAY_REGISTER &&
+		    !are_noted(at, at + size);
 	end();
 	return r;
 }

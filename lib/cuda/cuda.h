@@ -79,6 +79,12 @@ int cuda_known(const void *start, uint64_t size, bool writable,
 int cuda_reach(const void *start, uint64_t size, bool writable,
 	const uint8_t uuid[16]);
 
+/* 1: the device reads these bytes, which are mapped read-only, only after they
+ * were registered while they are mapped writable, and they are not registered
+ * yet. 0: that is not so, or would not help. No call of the driver. */
+int cuda_needs_writable(
+	const void *start, uint64_t size, const uint8_t uuid[16]);
+
 /* Ends the registrations that lie in the range. Nearly free if there are none
  * in this process. */
 void cuda_forget(const void *start, uint64_t size);

@@ -42,6 +42,15 @@ int cuda_known(const void *start, uint64_t size, bool writable,
 	return not_built();
 }
 
+int cuda_needs_writable(
+	const void *start, uint64_t size, const uint8_t uuid[16])
+{
+	(void)start;
+	(void)size;
+	(void)uuid;
+	return not_built();
+}
+
 int cuda_reach(
 	const void *start, uint64_t size, bool writable, const uint8_t uuid[16])
 {

@@ -8,6 +8,7 @@
 struct cuda_range {
 	uintptr_t start, end;
 	bool registered; /* false: its users read it as it is */
+	bool read_only;  /* registered for reading alone */
 	int owner;       /* the device that registered it */
 	/* A bit for each device: those that read it, and of them those that do
 	 * so by its registration, for which they hold their contexts. */
