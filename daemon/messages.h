@@ -87,10 +87,14 @@ struct pool_spec {
 	uint32_t uid;
 	uint32_t gid;
 	struct placement placement;
-	uint16_t pad;
+	uint16_t flags;       /* POOL_*; of older programs 0 */
 	uint64_t limit;       /* bytes of segments; 0: the daemon's budget */
 	uint64_t segment_max; /* bytes of one segment */
 };
+
+/* Its segments are sealed in their size alone: clients of the daemon's uid can
+ * have them for writing, to register them with a device's driver. */
+#define POOL_REGISTER 1u
 
 /* Are its pages those of the reserve? */
 static inline bool pool_is_reserved(const struct pool_spec *spec)

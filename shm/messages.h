@@ -110,8 +110,12 @@ struct msg_restarted {
  * table. */
 struct msg_segments {
 	uint32_t first;
-	uint32_t count; /* 0 in the reply: there are none from first on */
+	uint16_t count; /* 0 in the reply: there are none from first on */
+	uint16_t flags; /* SEGMENTS_*; 0 in the reply */
 };
+/* Open for writing, one at most: in pools of kind register alone, and for
+ * clients of the daemon's own uid; -EPERM for others. */
+#define SEGMENTS_WRITABLE 1u
 
 struct msg_cancel {
 	uint32_t serial; /* of the load */

@@ -9,7 +9,9 @@
  * descriptor are a second barrier, so that an honest mistake fails already at
  * open or mmap. A control region (shm/table.h) has only that second barrier and
  * a fixed size: a keeper that was replaced by exec() must be able to have it
- * written again.
+ * written again. Segments of pools of kind register have no more than that
+ * either: clients of the keeper's uid map them writable for as long as it takes
+ * to register them for a device.
  */
 #include "shm/segment.h"
 
@@ -125,6 +127,14 @@ int segment_seal_size(int fd)
 	return seal(fd, SEALS_SIZE);
 }
 
+int segment_seal_register(int fd)
+{
+	if (fchmod(fd, 0600) < 0)
+		return tarn_fail(
+			errno, "segment: fchmod: %s", tarn_errno_text(errno));
+	return seal(fd, SEALS_SIZE);
+}
+
 int segment_reopen_as(int fd, int access_mode, int *ret_fd)
 {
 	char path[64];
@@ -153,7 +163,8 @@ int segment_reopen(int fd, int *ret_fd)
 	return segment_reopen_as(fd, O_RDONLY, ret_fd);
 }
 
-int segment_check(int fd, uint64_t size)
+static int check(int fd, uint64_t size, int access_mode, unsigned int wanted,
+	unsigned int unwanted)
 {
 	struct stat st;
 	int flags = fcntl(fd, F_GETFL);
@@ -162,24 +173,41 @@ int segment_check(int fd, uint64_t size)
 	if (flags < 0 || fstat(fd, &st) < 0)
 		return tarn_fail(EPERM, "segment: descriptor %d: %s", fd,
 			tarn_errno_text(errno));
-	if (flags & O_PATH || (flags & O_ACCMODE) != O_RDONLY)
+	if (flags & O_PATH || (flags & O_ACCMODE) != access_mode)
 		return tarn_fail(EPERM,
-			"segment: descriptor %d is not open for reading only",
-			fd);
+			"segment: descriptor %d is not open for reading %s", fd,
+			access_mode == O_RDONLY ? "only" : "and writing");
 	if (seals < 0)
 		return tarn_fail(EPERM,
 			"segment: descriptor %d is no memfd: it has no seals",
 			fd);
-	if ((seals & SEALS_WANTED) != SEALS_WANTED)
+	if (((unsigned int)seals & wanted) != wanted)
 		return tarn_fail(EPERM,
 			"segment: seals 0x%x; without 0x%x its bytes or its "
 			"size could change unseen",
-			(unsigned int)seals, (unsigned int)SEALS_WANTED);
+			(unsigned int)seals, wanted);
+	if ((unsigned int)seals & unwanted)
+		return tarn_fail(EPERM,
+			"segment: seals 0x%x; with 0x%x it cannot be mapped "
+			"writable",
+			(unsigned int)seals, (unsigned int)seals & unwanted);
 	if ((uint64_t)st.st_size != size)
 		return tarn_fail(EPERM,
 			"segment: %lld bytes, but %llu were announced",
 			(long long)st.st_size, (unsigned long long)size);
 	return 0;
+}
+
+int segment_check(int fd, uint64_t size)
+{
+	return check(fd, size, O_RDONLY, SEALS_WANTED, 0);
+}
+
+int segment_check_register(int fd, uint64_t size, int access_mode)
+{
+	return check(fd, size, access_mode, SEALS_SIZE,
+		access_mode == O_RDONLY ? 0
+					: F_SEAL_WRITE | F_SEAL_FUTURE_WRITE);
 }
 
 bool segment_is_huge(int fd)

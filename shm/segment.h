@@ -22,6 +22,9 @@ int segment_seal(int fd);
 /* SHRINK, GROW, SEAL: of a control region. The owner of the inode, and root,
  * can still open it for writing; no other uid can. */
 int segment_seal_size(int fd);
+/* The same of a segment of a pool of kind register, and mode 0600: its owner can
+ * open it for writing as it is. */
+int segment_seal_register(int fd);
 /* A second, read-only descriptor of the same memory. */
 int segment_reopen(int fd, int *ret_fd);
 /* The same, O_RDONLY or O_RDWR: an open file description of its own. Never
@@ -30,6 +33,10 @@ int segment_reopen_as(int fd, int access_mode, int *ret_fd);
 /* The check of a reader before it maps: is it sealed, and of that size? -EPERM
  * with a sentence. */
 int segment_check(int fd, uint64_t size);
+/* The same of a segment of a pool of kind register, which need not be sealed but
+ * in its size, open in that access mode: O_RDONLY, or O_RDWR if it can be mapped
+ * so. */
+int segment_check_register(int fd, uint64_t size, int access_mode);
 /* Is it a memfd of huge pages? There, pages that were punched out may not be
  * available again when they are touched, which is a SIGBUS. Call it only for a
  * descriptor whose seals have proved it to be a memfd: another file system may

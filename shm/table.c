@@ -63,6 +63,7 @@ uint32_t table_signature(void)
 		offsetof(struct table_header, records_used),
 		offsetof(struct table_header, segment_changes),
 		sizeof(struct table_pool),
+		offsetof(struct table_pool, flags),
 		sizeof(struct table_segment),
 		offsetof(struct table_segment, offset),
 		sizeof(struct table_storage),

@@ -47,7 +47,7 @@
 #include "shm/place.h"
 
 #define TABLE_MAGIC 0x656c6261746e7274ull /* "trntable" */
-#define TABLE_VERSION 4
+#define TABLE_VERSION 5
 
 /* Address space is free, memory is not: these are upper bounds, not sizes. */
 #define TABLE_POOLS_MAX 64u              /* domains have few pools */
@@ -140,9 +140,13 @@ struct table_pool {
 	uint32_t page_shift; /* 12, 21 or 30 */
 	uint64_t reach;      /* its address range is [0, reach) */
 	struct placement placement;
-	uint16_t pad0[3];
+	uint16_t flags; /* TABLE_POOL_* */
+	uint16_t pad0[2];
 	uint64_t pad[5];
 };
+/* Its segments are sealed in their size alone, so that clients of the daemon's
+ * uid can map them writable to register them (WIRE_SEGMENTS). */
+#define TABLE_POOL_REGISTER 1u
 
 /* A segment does not change while it is READY. After it was dropped, another
  * segment may get its number, with the next serial: table_segments.c. */

@@ -299,6 +299,8 @@ static void choose_defaults(struct reading *r)
 				1ull << pool_page_shift(pool));
 		if (pool->placement.policy == PLACE_UNSAID)
 			pool->placement = r->options->placement;
+		if (pool->flags == FLAGS_UNSAID)
+			pool->flags = r->options->registers ? POOL_REGISTER : 0;
 	}
 }
 

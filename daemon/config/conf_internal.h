@@ -12,6 +12,8 @@ int config_quota_key(struct quota *quota, const char *key, const char *value);
 
 /* The policy of a pool whose section has no node. */
 #define PLACE_UNSAID UINT8_MAX
+/* The flags of a pool whose section has no register. */
+#define FLAGS_UNSAID UINT16_MAX
 
 /* A pool before its section is read; its name must be checked. */
 int config_pool_begin(struct pool_spec *pool, const char *name);

@@ -22,7 +22,7 @@
 #include "daemon/config/settings.h"
 
 const char config_pool_keys[] =
-	"size, pages, segment-size, node, owner, group, mode";
+	"size, pages, segment-size, node, register, owner, group, mode";
 
 #define GID_UNSAID UINT32_MAX
 #define MODE_DEFAULT 0600 /* others see it only on request */
@@ -122,6 +122,15 @@ static int take_node(struct pool_spec *pool, const char *value)
 	return setting_placement(value, &pool->placement);
 }
 
+static int take_register(struct pool_spec *pool, const char *value)
+{
+	bool registers = false;
+	int r = setting_register(value, &registers);
+
+	pool->flags = registers ? POOL_REGISTER : 0;
+	return r;
+}
+
 /* The keeper refuses every client of the overflow uid, so that no process could
  * use a pool that belongs to it. */
 static int take_owner(struct pool_spec *pool, const char *value)
@@ -167,6 +176,7 @@ int config_pool_key(struct pool_spec *pool, const char *key, const char *value)
 		{"page-size", take_page_size},
 		{"segment-size", take_segment_size},
 		{"node", take_node},
+		{"register", take_register},
 		{"owner", take_owner},
 		{"group", take_group},
 		{"mode", take_mode},
@@ -208,6 +218,7 @@ int config_pool_begin(struct pool_spec *pool, const char *name)
 		.uid = geteuid(),
 		.gid = GID_UNSAID,
 		.placement = {.policy = PLACE_UNSAID},
+		.flags = FLAGS_UNSAID,
 	};
 	memcpy(pool->name, name, strlen(name));
 	return 0;

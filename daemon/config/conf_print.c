@@ -32,6 +32,11 @@ static void print_node(FILE *f, struct placement placement)
 		fprintf(f, "node = %s\n", words[placement.policy]);
 }
 
+static void print_register(FILE *f, bool registers)
+{
+	fprintf(f, "register = %s\n", registers ? "yes" : "no");
+}
+
 static void print_daemon(const struct options *o, FILE *f)
 {
 	fprintf(f, "[daemon]\n");
@@ -43,6 +48,7 @@ static void print_daemon(const struct options *o, FILE *f)
 		fprintf(f, "; budget: half of what is free at the start\n");
 	print_size(f, "segment-size", o->segment_max);
 	print_node(f, o->placement);
+	print_register(f, o->registers);
 	fprintf(f, "idle = %" PRIu64 "\n", o->idle_ns / 1000000000u);
 	fprintf(f, "mode = %04o\n", o->mode);
 }
@@ -57,6 +63,7 @@ static void print_pool(const struct pool_spec *pool, FILE *f)
 	fprintf(f, "pages = %s\n", pool_pages_name(pool));
 	print_size(f, "segment-size", pool->segment_max);
 	print_node(f, pool->placement);
+	print_register(f, pool->flags & POOL_REGISTER);
 	fprintf(f, "owner = %u\ngroup = %u\nmode = %04o\n", pool->uid,
 		pool->gid, pool->mode);
 }

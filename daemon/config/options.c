@@ -25,6 +25,7 @@ static const char help[] =
 	"1G)\n"
 	"  --node WHERE        on which NUMA node memory lies: auto, local,\n"
 	"                      interleave, or a number (auto)\n"
+	"  --register          memory that any GPU can register: tarnd.conf(5)\n"
 	"  --auto              quietly end if one is already serving; end "
 	"when\n"
 	"                      there was no client and no name for a while\n"
@@ -59,6 +60,7 @@ static const struct option longs[] = {
 	{"budget", required_argument, NULL, OPT_SETTING},
 	{"segment-size", required_argument, NULL, OPT_SETTING},
 	{"node", required_argument, NULL, OPT_SETTING},
+	{"register", no_argument, NULL, OPT_SETTING},
 	{"idle", required_argument, NULL, OPT_SETTING},
 	{"mode", required_argument, NULL, OPT_SETTING},
 	{"auto", no_argument, NULL, OPT_AUTO},
@@ -83,7 +85,8 @@ static int take_setting(struct options *o, const char *name)
 {
 	_cleanup_free_ char *what = NULL;
 
-	if (setting_take(o, name, optarg) == 0) {
+	/* The option without a value. */
+	if (setting_take(o, name, optarg ? optarg : "yes") == 0) {
 		o->given |= setting_bit(name);
 		return 0;
 	}

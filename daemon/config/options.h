@@ -22,6 +22,7 @@ struct options {
 	uint64_t budget;
 	uint64_t segment_max;
 	struct placement placement; /* of pools that say nothing */
+	bool registers;             /* the same: POOL_REGISTER */
 	uint64_t idle_ns;   /* how long without a client and names is idle */
 	const char *config; /* path of the configuration; NULL: none */
 	char *const *argv;  /* all of it */

@@ -113,6 +113,20 @@ static int take_node(struct options *o, const char *value)
 	return setting_placement(value, &o->placement);
 }
 
+int setting_register(const char *text, bool *ret)
+{
+	if (strcmp(text, "yes") != 0 && strcmp(text, "no") != 0)
+		return tarn_fail(
+			EINVAL, "register must be yes or no, not %s", text);
+	*ret = *text == 'y';
+	return 0;
+}
+
+static int take_register(struct options *o, const char *value)
+{
+	return setting_register(value, &o->registers);
+}
+
 static int take_idle(struct options *o, const char *value)
 {
 	uint64_t seconds;
@@ -144,6 +158,7 @@ static const struct setting {
 	{"budget", take_budget},
 	{"segment-size", take_segment_size},
 	{"node", take_node},
+	{"register", take_register},
 	{"idle", take_idle},
 	{"mode", take_mode},
 };

@@ -15,6 +15,9 @@ int setting_mode(const char *text, uint16_t *ret);
 /* auto, local, interleave, or the number of a node: -EINVAL with a sentence. */
 int setting_placement(const char *text, struct placement *ret);
 
+/* yes or no: -EINVAL with a sentence. */
+int setting_register(const char *text, bool *ret);
+
 /* The bit of a setting in options.given; 0: there is none of that name. */
 unsigned setting_bit(const char *name);
 /* The name of setting i; NULL behind the last. */

@@ -235,6 +235,7 @@ int keeper_domain_for(struct keeper *keeper, uint32_t uid, uint32_t *ret_domain)
 		.mode = 0600,
 		.segment_max = keeper->options.segment_max,
 		.placement = keeper->options.placement,
+		.flags = keeper->options.registers ? POOL_REGISTER : 0,
 	};
 
 	announce_due(keeper);

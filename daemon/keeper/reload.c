@@ -73,7 +73,8 @@ static void reload_pool(struct keeper *keeper, const struct pool_spec *want)
 	}
 	domain->spec.limit = want->limit;
 	if (memcmp(&same, &domain->spec, sizeof(same)) != 0)
-		stays("owner, group, mode, pages, segment-size and node",
+		stays("owner, group, mode, pages, segment-size, node and "
+		      "register",
 			want->name);
 }
 
@@ -105,6 +106,8 @@ static void reload_settings(struct keeper *keeper, const struct options *now)
 	if (memcmp(&old->placement, &now->placement, sizeof(old->placement)) !=
 		0)
 		stays("node", old->socket);
+	if (old->registers != now->registers)
+		stays("register", old->socket);
 	if (old->mode != now->mode)
 		stays("mode", old->socket);
 }

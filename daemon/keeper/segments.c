@@ -154,6 +154,12 @@ static struct msg_segment message_of(const struct keeper_segment *s)
 	};
 }
 
+static int seal(const struct pool_spec *spec, int fd)
+{
+	return spec->flags & POOL_REGISTER ? segment_seal_register(fd)
+					   : segment_seal(fd);
+}
+
 static int seal_segment(struct keeper *keeper)
 {
 	struct keeper_segment *s = &keeper->memory.growing, *more;
@@ -163,7 +169,7 @@ static int seal_segment(struct keeper *keeper)
 	_cleanup_fd_ int ro = -1;
 	int r;
 
-	r = segment_seal(s->fd);
+	r = seal(&domain->spec, s->fd);
 	if (r == 0)
 		r = segment_reopen(s->fd, &ro);
 	if (r < 0)

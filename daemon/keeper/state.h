@@ -21,13 +21,14 @@ struct keeper_rest {
 
 /* What was in force of the configuration, for a program that cannot read it at
  * that moment. */
-#define SETTINGS_VERSION 1u /* of this and of all that is in it */
+#define SETTINGS_VERSION 2u /* of this and of all that is in it */
 struct keeper_settings {
 	uint64_t budget;
 	uint64_t segment_max;
 	uint64_t idle_ns;
 	uint16_t mode;
 	struct placement placement; /* of older programs auto */
+	uint32_t flags;             /* POOL_*, of pools that say nothing */
 	uint32_t there;             /* in memory: it was handed over */
 	struct config config;
 };

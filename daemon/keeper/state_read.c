@@ -126,6 +126,15 @@ static int read_domain(struct reading *r)
 	return 0;
 }
 
+static int check_segment(
+	const struct pool_spec *spec, const struct state_segment *record)
+{
+	return spec->flags & POOL_REGISTER
+		       ? segment_check_register(
+				 record->fd, record->size, O_RDONLY)
+		       : segment_check(record->fd, record->size);
+}
+
 static int read_segment(struct reading *r)
 {
 	struct keeper *keeper = r->keeper;
@@ -142,7 +151,8 @@ static int read_segment(struct reading *r)
 		e = tarn_fail(
 			EPROTO, "state: segment %u cannot be", record.number);
 	if (e == 0)
-		e = segment_check(record.fd, record.size);
+		e = check_segment(
+			&keeper->domains[record.domain].spec, &record);
 	if (e < 0)
 		return e;
 	keeper->memory.segments[keeper->memory.n_segments++] =

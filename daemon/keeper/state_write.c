@@ -94,6 +94,7 @@ static void write_settings(const struct keeper *keeper, FILE *f)
 		.idle_ns = options->idle_ns,
 		.mode = options->mode,
 		.placement = options->placement,
+		.flags = options->registers ? POOL_REGISTER : 0,
 		.there = true,
 		.config = keeper->config,
 	};

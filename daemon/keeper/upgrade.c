@@ -275,6 +275,7 @@ static void take_settings(
 		options->idle_ns = settings->idle_ns;
 		options->mode = settings->mode;
 		options->placement = settings->placement;
+		options->registers = settings->flags & POOL_REGISTER;
 		keeper->config = settings->config;
 		return;
 	}

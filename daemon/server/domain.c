@@ -65,6 +65,9 @@ static int domain_open(struct server *server, struct domain *domain, int fd)
 		.page_shift = pool_page_shift(&domain->spec),
 		.reach = server->start.reach,
 		.placement = domain->spec.placement,
+		.flags = domain->spec.flags & POOL_REGISTER
+				 ? TABLE_POOL_REGISTER
+				 : 0,
 	};
 	int r = table_map(fd, true, &domain->table);
 

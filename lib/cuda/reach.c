@@ -42,7 +42,9 @@ int cuda_fail_no_way(const struct cuda_traits *traits, bool writable)
 		"%s %s registers no memory that is mapped read-only "
 		"(READ_ONLY_HOST_REGISTER_SUPPORTED is %d) and reads none that "
 		"is not registered (PAGEABLE_MEMORY_ACCESS is %d); a mutable "
-		"tensor can be registered, or copy this one to the device",
+		"tensor can be registered, and one in a pool with register = "
+		"yes (tarnd --register, tarnd.conf), or copy this one to the "
+		"device",
 		traits->name, uuid, traits->registers_read_only,
 		traits->reads_pageable);
 }

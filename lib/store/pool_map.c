@@ -102,6 +102,7 @@ static int add_pool(struct pool_map *map, const struct table_pool *pool)
 	if (1ull << pool->page_shift > align)
 		align = 1ull << pool->page_shift;
 	mapped.page_size = 1ull << pool->page_shift;
+	mapped.registers = pool->flags & TABLE_POOL_REGISTER;
 	r = reserve_most(pool->reach, align, &mapped);
 	if (r < 0)
 		return r;

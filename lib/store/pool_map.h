@@ -23,6 +23,7 @@ struct mapped_pool {
 	uint32_t id;
 	uint64_t reach;
 	uint64_t page_size; /* of all of its pages */
+	bool registers;     /* TABLE_POOL_REGISTER */
 	uint64_t reserved;  /* less than reach where addresses are limited */
 	unsigned char *addr;
 	unsigned char *twin; /* as much again, copy-on-write; NULL: none yet */

@@ -8,6 +8,7 @@
  */
 #include "lib/store/pool_segments.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -112,12 +113,36 @@ static int place_segment(struct pool_map *map, uint32_t number,
 	return 0;
 }
 
-static int add_mapping(
-	struct pool_map *map, const struct segment_mapping *mapping, int fd)
+/* Of a descriptor for reading. Only a pool whose entry says so has segments that
+ * are not sealed against writing. */
+static int check_segment(const struct segment_mapping *mapping, int fd)
+{
+	uint64_t size = mapping->end - mapping->offset;
+
+	return mapping->pool->registers
+		       ? segment_check_register(fd, size, O_RDONLY)
+		       : segment_check(fd, size);
+}
+
+int pool_segment_map_at(
+	const struct segment_mapping *mapping, int fd, int rights)
 {
 	unsigned char *at = mapping->pool->addr + mapping->offset;
 	uint64_t size = mapping->end - mapping->offset;
-	int r = segment_check(fd, size);
+
+	if (mmap(at, size, rights, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+		return tarn_fail(errno, "segment %u: mapping %llu bytes: %s",
+			mapping->number, (unsigned long long)size,
+			tarn_errno_text(errno));
+	/* Only a hint: kernels without THP for shared memory refuse it. */
+	madvise(at, size, MADV_HUGEPAGE);
+	return 0;
+}
+
+static int add_mapping(
+	struct pool_map *map, const struct segment_mapping *mapping, int fd)
+{
+	int r = check_segment(mapping, fd);
 
 	if (r >= 0)
 		r = reserve_mapping(map, mapping->pool);
@@ -126,15 +151,10 @@ static int add_mapping(
 	/* The segment that lay at these addresses was dropped, and counted,
 	 * before this one was shown. Its place must not outlast its mapping. */
 	pool_segments_unmap(map);
-	if (mmap(at, size, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) ==
-		MAP_FAILED)
-		return tarn_fail(errno, "segment %u: mapping %llu bytes: %s",
-			mapping->number, (unsigned long long)size,
-			tarn_errno_text(errno));
-	/* Only a hint: kernels without THP for shared memory refuse it. */
-	madvise(at, size, MADV_HUGEPAGE);
-	record_mapping(map, mapping);
-	return 0;
+	r = pool_segment_map_at(mapping, fd, PROT_READ);
+	if (r >= 0)
+		record_mapping(map, mapping);
+	return r;
 }
 
 /* Segments that are new here, with consecutive numbers. */
@@ -148,7 +168,7 @@ static int map_segment(struct pool_map *map, uint32_t number, uint64_t wanted,
 	uint64_t serial, int fd)
 {
 	struct segment_shown shown = {0};
-	struct segment_mapping mapping;
+	struct segment_mapping mapping = {0};
 	int r;
 
 	if (!table_segment_get(map->table, number, &shown) ||
@@ -170,13 +190,13 @@ static int map_segment(struct pool_map *map, uint32_t number, uint64_t wanted,
 	return 0;
 }
 
-/* Asks for the descriptors of count segments; the caller clears *reply. */
-static int ask_segments(struct pool_map *map, uint32_t first, uint32_t count,
+/* Asks for the descriptors of segments; the caller clears *reply. */
+static int ask_segments(struct pool_map *map, const struct msg_segments *ask,
 	struct wire_message *reply, struct msg_segments *ret)
 {
-	struct msg_segments ask = {.first = first, .count = count};
-	int r = connection_call(map->connection, WIRE_SEGMENTS, &ask,
-		sizeof(ask), WIRE_SEGMENT_FDS, sizeof(ask), reply);
+	uint32_t first = ask->first, count = ask->count;
+	int r = connection_call(map->connection, WIRE_SEGMENTS, ask,
+		sizeof(*ask), WIRE_SEGMENT_FDS, sizeof(*ask), reply);
 
 	if (r < 0)
 		return r;
@@ -211,8 +231,10 @@ static uint64_t serial_in(const struct wire_message *reply, uint32_t i)
 static int fetch_run(struct pool_map *map, const struct run *run)
 {
 	struct wire_message reply = {0};
+	const struct msg_segments ask = {
+		.first = run->first, .count = (uint16_t)run->count};
 	struct msg_segments got = {0};
-	int r = ask_segments(map, run->first, run->count, &reply, &got);
+	int r = ask_segments(map, &ask, &reply, &got);
 
 	if (r < 0)
 		return r;
@@ -302,25 +324,62 @@ int pool_segments_map(struct pool_map *map)
 	}
 }
 
+/* *ret is -1 if the number belongs to another segment now, or to none. */
+static int fetch(struct pool_map *map, const struct segment_mapping *mapping,
+	uint16_t flags, int *ret)
+{
+	const struct msg_segments ask = {
+		.first = mapping->number, .count = 1, .flags = flags};
+	struct wire_message reply = {0};
+	struct msg_segments got = {0};
+	int r = ask_segments(map, &ask, &reply, &got);
+
+	if (r < 0)
+		return r;
+	*ret = -1;
+	if (got.count == 1 && serial_in(&reply, 0) == mapping->serial)
+		*ret = wire_take_fd(&reply, 0);
+	wire_message_clear(&reply);
+	return 0;
+}
+
 int pool_segments_fetch(
 	struct pool_map *map, const struct segment_mapping *mapping)
 {
-	struct wire_message reply = {0};
-	struct msg_segments got = {0};
 	_cleanup_fd_ int fd = -1;
-	int r = ask_segments(map, mapping->number, 1, &reply, &got);
+	int r = fetch(map, mapping, 0, &fd);
 
 	if (r < 0)
 		return r;
 	/* It is leased, so its number belongs to no other segment. */
-	if (got.count == 1 && serial_in(&reply, 0) == mapping->serial)
-		fd = wire_take_fd(&reply, 0);
-	wire_message_clear(&reply);
 	if (fd < 0)
 		return tarn_fail(EPROTO,
 			"daemon: segment %u was dropped while bytes in it are "
 			"leased",
 			mapping->number);
-	r = segment_check(fd, mapping->end - mapping->offset);
+	r = check_segment(mapping, fd);
+	return r < 0 ? r : fd_steal(&fd);
+}
+
+int pool_segments_fetch_writable(
+	struct pool_map *map, const struct segment_mapping *mapping)
+{
+	_cleanup_fd_ int fd = -1;
+	int r = fetch(map, mapping, SEGMENTS_WRITABLE, &fd);
+
+	if (r < 0)
+		return r;
+	if (fd < 0)
+		return table_segment_serial(map->table, mapping->number) ==
+				       mapping->serial
+			       ? tarn_fail(EPROTO,
+					 "daemon: it sends no segment %u for "
+					 "writing",
+					 mapping->number)
+			       : tarn_fail(ESTALE,
+					 "daemon: segment %u was dropped "
+					 "meanwhile",
+					 mapping->number);
+	r = segment_check_register(fd, mapping->end - mapping->offset, O_RDWR);
 	return r < 0 ? r : fd_steal(&fd);
 }

@@ -26,6 +26,15 @@ int pool_segments_map(struct pool_map *map);
 int pool_segments_fetch(
 	struct pool_map *map, const struct segment_mapping *mapping);
 
+/* The same, for reading and writing, in a pool with the flag; -EPERM: not for
+ * this process. It need not lease anything there: -ESTALE if the segment was
+ * dropped meanwhile. */
+int pool_segments_fetch_writable(
+	struct pool_map *map, const struct segment_mapping *mapping);
+/* Maps the segment, or maps it anew, at its place. */
+int pool_segment_map_at(
+	const struct segment_mapping *mapping, int fd, int rights);
+
 /* pool_cow.c: what is mapped at that byte of a pool, or NULL. */
 struct segment_mapping *pool_mapping_at(
 	struct pool_map *map, const struct mapped_pool *pool, uint64_t at);

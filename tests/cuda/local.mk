@@ -5,6 +5,7 @@ CUDA_TESTS = \
 	tests/cuda/device \
 	tests/cuda/memory \
 	tests/cuda/publish \
+	tests/cuda/register \
 	tests/cuda/ways \
 	$(NULL)
 check_PROGRAMS += $(CUDA_TESTS)
@@ -33,6 +34,11 @@ tests_cuda_publish_SOURCES = \
 	tests/cuda/cases.c \
 	tests/cuda/cases.h \
 	tests/cuda/publish.c \
+	$(NULL)
+tests_cuda_register_SOURCES = \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	tests/cuda/register.c \
 	$(NULL)
 tests_cuda_ways_SOURCES = \
 	tests/cuda/cases.c \

@@ -41,7 +41,7 @@ are_printed() { # LINE...: each is in what was seen
 check '# nothing
 '
 judge "an empty file is a configuration" $?
-are_printed '[daemon]' 'segment-size = 256M' 'node = auto' 'idle = 600' '[quota]' 'loads = 256'
+are_printed '[daemon]' 'segment-size = 256M' 'node = auto' 'register = no' 'idle = 600' '[quota]' 'loads = 256'
 judge "the defaults are said" $?
 
 check '[daemon]
@@ -78,6 +78,27 @@ judge "it is understood" $?
 cp seen first
 check "$(cat first)" && diff first seen >difference
 judge "what is said can be read again, and means the same" $?
+check '[daemon]
+register = yes
+[pool as-all]
+[pool sealed]
+register = no'
+judge "a pool says whether it can be registered" $?
+[ "$(grep -xF 'register = yes' seen | wc -l)" -eq 2 ] &&
+	[ "$(grep -xF 'register = no' seen | wc -l)" -eq 1 ]
+judge "pools that do not say are as the daemon says" $?
+check '[pool x]
+register = yes'
+[ "$(grep -xF 'register = yes' seen | wc -l)" -eq 1 ] && grep -qx 'register = no' seen
+judge "one pool alone can be registered" $?
+"$TARN_DAEMON" --config "$conf" --register --check-config >seen 2>&1 &&
+	[ "$(grep -xF 'register = yes' seen | wc -l)" -eq 2 ]
+judge "the option makes all of them so" $?
+refuses 2 'register must be yes or no' '[daemon]
+register = 1'
+refuses 2 'register must be yes or no' '[pool x]
+register = Yes'
+cp first "$conf"
 "$TARN_DAEMON" --config "$conf" --idle 9 --check-config >seen 2>&1
 are_printed 'idle = 9' 'budget = 3G'
 judge "an option wins" $?
@@ -95,7 +116,7 @@ idle = 3
 refuses 3 'idle is said twice' '[daemon]
 idle = 3
 idle = 3'
-refuses 2 'but: socket, budget, segment-size, node, idle, mode' '[daemon]
+refuses 2 'but: socket, budget, segment-size, node, register, idle, mode' '[daemon]
 size = 3'
 refuses 2 'but: size, pages' '[pool x]
 idle = 3'

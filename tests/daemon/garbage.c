@@ -298,7 +298,7 @@ static void nobodys(void)
 {
 	struct msg_cancel cancel = {.serial = 12345};
 	struct msg_released released = {.index = ~0u, .generation = ~0ull};
-	struct msg_segments segments = {.first = ~0u, .count = ~0u};
+	struct msg_segments segments = {.first = ~0u, .count = UINT16_MAX};
 	struct raw raw;
 
 	raw_open(&raw, server.socket);

@@ -90,6 +90,7 @@ DAEMON_TESTS = \
 	tests/daemon/security_channel \
 	tests/daemon/security_device \
 	tests/daemon/security_mutable \
+	tests/daemon/security_register \
 	tests/daemon/security_uids \
 	tests/daemon/segment_numbers \
 	tests/daemon/starved \
@@ -193,6 +194,7 @@ VALGRIND_EXCEPT += \
 	tests/daemon/security_channel \
 	tests/daemon/security_device \
 	tests/daemon/security_mutable \
+	tests/daemon/security_register \
 	tests/daemon/security_uids \
 	tests/daemon/segment_numbers \
 	tests/daemon/server_takeover \

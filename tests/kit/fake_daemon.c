@@ -35,7 +35,9 @@ static void add_segment(struct fake *fake, uint32_t i)
 
 	must(segment_create("tarn-fake", FAKE_SEGMENT, 12, &fd), "segment");
 	must(segment_map_rw(fd, FAKE_SEGMENT, &map), "map");
-	if (fake->mode != FAKE_UNSEALED)
+	if (fake->mode == FAKE_SEALED_SIZE || fake->mode == FAKE_REGISTER)
+		must(segment_seal_register(fd), "seal");
+	else if (fake->mode != FAKE_UNSEALED)
 		must(segment_seal(fd), "seal");
 	r = segment_reopen(fd, &fake->segment_fds[i]);
 	must(r, "reopen");
@@ -78,6 +80,8 @@ static void fill_table(struct fake *fake)
 	fake->table.pools[0].id = 5;
 	fake->table.pools[0].page_shift = 12;
 	fake->table.pools[0].reach = FAKE_REACH;
+	if (fake->mode == FAKE_REGISTER)
+		fake->table.pools[0].flags = TABLE_POOL_REGISTER;
 	if (fake->mode == FAKE_BAD_POOL)
 		fake->table.pools[0].reach = UINT64_MAX - 4095;
 	for (uint32_t i = 0; i < FAKE_SEGMENTS; i++)

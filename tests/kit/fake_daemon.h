@@ -45,6 +45,8 @@ enum fake_mode {
 	FAKE_HANGS,         /* never answers */
 	FAKE_DIES,          /* closes at once */
 	FAKE_UNSEALED,      /* segments that it could still shrink */
+	FAKE_SEALED_SIZE,   /* segments that it could still write */
+	FAKE_REGISTER,      /* the same, of a pool of kind register */
 	FAKE_OPEN_TABLE,    /* a table that it could still shrink */
 	FAKE_FEW_SEGMENTS,  /* fewer descriptors than it says */
 	FAKE_WRONG_SERIAL,  /* a descriptor of another segment than shown */

@@ -31,7 +31,7 @@
 #define BYTE 0x5a
 #define BY_FD 12                 /* attempts through one descriptor */
 #define ATTEMPTS (3 * BY_FD + 6) /* as it came and twice reopened, and others */
-#define AS_READER (ATTEMPTS + 10)
+#define AS_READER (ATTEMPTS + 14)
 
 enum verdict { REFUSED = 1, DONE, CANNOT_TRY };
 
@@ -219,6 +219,8 @@ static void make_sealed(const char *who, struct sealed *s)
 		"%s: a segment of another size is refused", who);
 	is_int(0, segment_check(s->ro, SIZE),
 		"%s: a proper read-only segment is accepted", who);
+	is_int(-EPERM, segment_check_register(s->fd, SIZE, O_RDWR),
+		"%s: it is none that can be mapped writable", who);
 	memset(s->map, BYTE, SIZE);
 	ok(all_bytes(s->map, BYTE), "%s: the maker's mapping still writes",
 		who);
@@ -255,6 +257,25 @@ static void attempt_all(const char *who, uid_t uid, const struct sealed *s)
 	fd_close(socks[1]);
 }
 
+/* One of a pool of kind register: as it is known by its pool, and no other. */
+static void check_register(const char *who)
+{
+	int fd, ro;
+
+	if (segment_create("tarn-test", SIZE, 12, &fd) < 0 ||
+		segment_seal_register(fd) < 0 || segment_reopen(fd, &ro) < 0)
+		bail("%s", tarn_fail_message());
+	is_int(-EPERM, segment_check(ro, SIZE),
+		"%s: one that is sealed in its size alone is refused", who);
+	ok(segment_check_register(ro, SIZE, O_RDONLY) == 0 &&
+			segment_check_register(fd, SIZE, O_RDWR) == 0,
+		"%s: it is accepted as one of a pool of kind register", who);
+	is_int(-EPERM, segment_check_register(ro, SIZE, O_RDWR),
+		"%s: a descriptor for reading is none for writing", who);
+	fd_close(ro);
+	fd_close(fd);
+}
+
 /* A forked child that kept the mapping is a writer, as a loader is. */
 static void forked_child_writes(const char *who, const struct sealed *s)
 {
@@ -282,6 +303,7 @@ static void as_reader(const char *who, uid_t uid)
 	is_int(SIZE, fstat(s.fd, &st) == 0 ? st.st_size : -1,
 		"%s: the segment's size has not changed", who);
 	forked_child_writes(who, &s);
+	check_register(who);
 	munmap(s.map, SIZE);
 	fd_close(s.ro);
 	fd_close(s.fd);

@@ -14,6 +14,7 @@
 
 #include <tarn/tarn.h>
 
+#include "lib/store/pool_segments.h"
 #include "lib/store/store.h"
 #include "tests/kit/fake_daemon.h"
 #include "tests/kit/must.h"
@@ -68,6 +69,8 @@ static void test_open(void)
 	opens_badly(FAKE_DIES, ECONNRESET, "/the/socket: it closed",
 		"one that closes");
 	opens_badly(FAKE_UNSEALED, EPERM, "seal", "unsealed segments");
+	opens_badly(FAKE_SEALED_SIZE, EPERM, "seal",
+		"segments that could be written, in a pool that has no such");
 	opens_badly(FAKE_OPEN_TABLE, EPERM, "control region is not sealed",
 		"an unsealed table");
 	opens_badly(
@@ -111,6 +114,28 @@ static void test_used_again(enum fake_mode mode, const char *when)
 	is_int(-EBADMSG,
 		pool_map_range(&store->pools, 5, FAKE_SEGMENT, 4096, &p),
 		"nothing is mapped where the old segment was");
+	tarn_store_unref(store);
+	fake_stop(&fake);
+}
+
+/* Such segments are mapped for reading, as all are. */
+static void test_register(void)
+{
+	struct fake fake;
+	tarn_store *store = open_fake(&fake, FAKE_REGISTER);
+	struct segment_mapping mapping;
+	void *p = NULL;
+
+	is_int(0, pool_map_range(&store->pools, 5, 4096, 4096, &p),
+		"segments that can be written are mapped where the pool says so");
+	if (p)
+		is_mem(fake.memory[0] + 4096, p, 4096, "they have their bytes");
+	pthread_mutex_lock(&store->pools.lock);
+	mapping = store->pools.mappings[0];
+	is_int(-EPERM, pool_segments_fetch_writable(&store->pools, &mapping),
+		"a descriptor for reading is refused where one for writing was "
+		"asked for");
+	pthread_mutex_unlock(&store->pools.lock);
 	tarn_store_unref(store);
 	fake_stop(&fake);
 }
@@ -402,6 +427,7 @@ int main(void)
 	test_open();
 	test_used_again(FAKE_USES_AGAIN, "before the answer");
 	test_used_again(FAKE_USES_AGAIN_LATE, "after the answer");
+	test_register();
 	test_report();
 	test_load();
 	loads_badly(FAKE_LOAD_DIES, ECONNRESET, "it closed the connection", 1,
@@ -419,5 +445,5 @@ int main(void)
 	is_int(fds, count_fds(getpid()),
 		"no descriptor is left open at the end");
 	unlink(file_path);
-	return done(154);
+	return done(161);
 }

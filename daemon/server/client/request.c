@@ -8,6 +8,7 @@
  */
 #include "daemon/server/server.h"
 
+#include <fcntl.h>
 #include <sys/ioctl.h>
 #include <linux/sockios.h>
 #include <unistd.h>
@@ -16,7 +17,9 @@
 
 #include "base/checked.h"
 #include "base/fail.h"
+#include "base/fd.h"
 #include "daemon/loop/log.h"
+#include "shm/segment.h"
 
 /* Descriptors are sent only to a client that reads; how many may be unread of a
  * user's is in send/in_flight.c. The unread contents of the socket are
@@ -98,6 +101,53 @@ static int hello(struct client *client, const struct wire_message *m)
 	return r;
 }
 
+static int check_writable(const struct client *client)
+{
+	const struct pool_spec *spec = &client->domain->spec;
+
+	if (!(spec->flags & POOL_REGISTER))
+		return tarn_fail(EPERM,
+			"the segments of this pool are sealed against writing; "
+			"a pool with register = yes (tarnd.conf) has others");
+	if (client->uid != geteuid())
+		return tarn_fail(EPERM,
+			"only clients of uid %u, as which this daemon runs, "
+			"get segments for writing to register them, not uid "
+			"%u; copy the tensor to the device",
+			geteuid(), client->uid);
+	return 0;
+}
+
+/* One segment, as a client gets it that is about to register it. */
+static int segment_writable(struct client *client, const struct wire_message *m)
+{
+	const struct msg_segments *want = (const struct msg_segments *)m->body;
+	const struct domain *domain = client->domain;
+	struct {
+		struct msg_segments head;
+		uint64_t serial;
+	} reply = {.head.first = want->first};
+	_cleanup_fd_ int fd = -1;
+	int r = check_writable(client);
+
+	if (r == 0 && want->count && in_flight_room(client) &&
+		want->first < domain->pool.n_segments &&
+		domain->pool.segments[want->first].fd >= 0) {
+		r = segment_reopen_as(
+			domain->pool.segments[want->first].fd, O_RDWR, &fd);
+		reply.head.count = 1;
+		reply.serial =
+			table_segment_serial(&domain->table, want->first);
+	}
+	if (r < 0)
+		return r;
+	client_reply(client,
+		WIRE_OUT_FDS(WIRE_SEGMENT_FDS, m->serial, &reply,
+			reply.head.count ? sizeof(reply) : sizeof(reply.head),
+			&fd, reply.head.count));
+	return 0;
+}
+
 static int segments(struct client *client, const struct wire_message *m)
 {
 	const struct msg_segments *want = (const struct msg_segments *)m->body;
@@ -111,6 +161,8 @@ static int segments(struct client *client, const struct wire_message *m)
 
 	if (r < 0)
 		return r;
+	if (want->flags & SEGMENTS_WRITABLE)
+		return segment_writable(client, m);
 	/* Up to one that was dropped after it was asked for. */
 	for (uint64_t i = want->first;
 		i < domain->pool.n_segments && n < want->count && n < room &&
@@ -120,7 +172,7 @@ static int segments(struct client *client, const struct wire_message *m)
 			table_segment_serial(&domain->table, (uint32_t)i);
 		fds[n++] = domain->pool.segments[i].fd;
 	}
-	reply.head.count = n;
+	reply.head.count = (uint16_t)n;
 	client_reply(client,
 		WIRE_OUT_FDS(WIRE_SEGMENT_FDS, m->serial, &reply,
 			sizeof(reply.head) + n * sizeof(reply.serials[0]), fds,

@@ -152,9 +152,11 @@ TARN_PUBLIC int tarn_cuda_load(tarn_file *file,
  * -ENOTSUP: this device has no way to this memory (the sentence says what it
  * lacks, and what works instead), or the tensor is in a file, or in memory that
  * is not a store's (unless the device reads any memory); or as for
- * tarn_cuda_device. -ENODEV: the device is gone; -ENOMEM: the driver cannot
- * register so much; -EBUSY: other code in this process has registered a part;
- * -EIO: another error of the driver, with its name for it. Any thread.
+ * tarn_cuda_device. -EPERM: the device needs the pool's segments for writing
+ * while they are registered (register = yes, see tarn-cuda(7)), which the daemon
+ * grants to its own user alone. -ENODEV: the device is gone; -ENOMEM: the driver
+ * cannot register so much; -EBUSY: other code in this process has registered a
+ * part; -EIO: another error of the driver, with its name for it. Any thread.
  */
 TARN_PUBLIC int tarn_tensor_device_pointer(tarn_tensor *tensor,
 	const struct tarn_cuda_device *device, uint64_t *ret)
