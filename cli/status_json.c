@@ -134,6 +134,8 @@ static json_t *pool_json(
 	json_put(object, "name", json_text(p->name));
 	json_put(object, "mode", json_text(mode));
 	json_put(object, "pages", json_text(p->pages));
+	json_put(object, "register",
+		json_boolean(report->nodes[p - report->pools].registers));
 	put_numbers(object, numbers, ARRAY_SIZE(numbers));
 	json_put(object, "bytes", sums_json(&p->bytes));
 	status_put_nodes(object, &report->nodes[p - report->pools]);

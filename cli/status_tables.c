@@ -62,7 +62,7 @@ static void print_bar(uint64_t part, uint64_t whole)
 /* ---- tables ----------------------------------------------------------- */
 
 /* What it asks for, and what came of it. */
-static void print_pages(const struct tarn_report_pool *p)
+static void print_pages(const struct tarn_report_pool *p, bool registers)
 {
 	char size[SIZE_TEXT_MAX];
 
@@ -71,8 +71,9 @@ static void print_pages(const struct tarn_report_pool *p)
 		return;
 	printf("%15spages: ", "");
 	text_put(stdout, p->pages);
-	printf("; %u %% of %s in huge ones\n", percent(p->huge, p->allocated),
-		size_text((double)p->allocated, size));
+	printf("; %u %% of %s in huge ones%s\n", percent(p->huge, p->allocated),
+		size_text((double)p->allocated, size),
+		registers ? "; register = yes" : "");
 }
 
 static void print_device(const struct tarn_report_pool *p)
@@ -102,7 +103,7 @@ static void print_pools(const struct tarn_report *report)
 			size_text(
 				(double)(p->allocated + p->own_memory), taken),
 			size_text((double)p->size, size));
-		print_pages(p);
+		print_pages(p, report->nodes[i].registers);
 		print_device(p);
 	}
 }

@@ -59,6 +59,10 @@ static void find_running(
 			"and the daemon cannot undo it.",
 			"tarn stop, then start it from another process");
 	}
+	/* Its clients of other users get nothing to register. */
+	for (uint32_t i = 0; i < report->n_pools; i++)
+		if (peer.uid == geteuid() && report->pools[i].uid == peer.uid)
+			machine->registers |= report->nodes[i].registers;
 	if (report->daemon.keeper_pid)
 		snprintf(machine->process, sizeof(machine->process), "%" PRId32,
 			report->daemon.keeper_pid);

@@ -88,6 +88,7 @@ struct cuda_facts {
 struct machine {
 	const char *root;   /* "" outside of tests */
 	char process[16];   /* whose limits count: "self", or tarnd's pid */
+	bool registers;     /* of a daemon's pool: tarn_report_nodes */
 	bool places_memory; /* mbind and move_pages are allowed */
 	struct utsname uts;
 	struct engine_facts engine;

@@ -46,8 +46,8 @@ void cuda_ask(struct cuda_facts *ret)
 }
 
 /* How a device reads published tensors, by the function that decides it. */
-static void find_device(
-	struct findings *findings, const struct cuda_traits *traits)
+static void find_device(struct findings *findings,
+	const struct cuda_traits *traits, bool registers)
 {
 	char uuid[CUDA_UUID_TEXT];
 	const char *how = "reads them in place, registered for reading";
@@ -59,12 +59,22 @@ static void find_device(
 		how = traits->host_page_tables
 			      ? "reads them in place, by the host's page tables"
 			      : "reads them in place, by page faults";
+	else if (way == CUDA_WAY_NONE && mutable && registers)
+		how = "reads them in place, registered before they are "
+		      "protected (register = yes)";
 	else if (way == CUDA_WAY_NONE)
 		how = mutable ? "reads mutable ones in place, and no others"
 			      : "reads none in place";
 	f = found(findings, "gpu", "device", "%s at %s, %s: %s", traits->name,
 		traits->pci, cuda_uuid_text(traits->uuid, uuid), how);
-	if (way == CUDA_WAY_NONE)
+	if (way == CUDA_WAY_NONE && mutable && !registers)
+		advise(f, WORTH_COSTS,
+			"Tensors that are read-only must be copied to this "
+			"device.",
+			"install the driver's open kernel modules (535 or "
+			"newer; Linux 6.1.24 or newer), or start the daemon of "
+			"your own user with tarnd --register");
+	else if (way == CUDA_WAY_NONE && !mutable)
 		advise(f, WORTH_COSTS,
 			"Tensors that are read-only must be copied to this "
 			"device.",
@@ -109,5 +119,5 @@ void find_gpu(struct findings *findings, const struct machine *machine)
 		found(findings, "gpu", "cuda",
 			"no driver of NVIDIA's; tarn needs none");
 	for (int i = 0; i < cuda->n_traits; i++)
-		find_device(findings, &cuda->traits[i]);
+		find_device(findings, &cuda->traits[i], machine->registers);
 }

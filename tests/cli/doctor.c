@@ -359,27 +359,43 @@ static void test_devices(void)
 		struct cuda_traits traits;
 		struct wanted wanted;
 		const char *what;
+		bool registers;
 	} cases[] = {
 		{{.registers = true, .registers_read_only = true},
 			{"device", WORTH_GOOD,
 				"GPU-00000000-0000-0000-0000-000000000000: "
 				"reads them in place, registered",
 				0},
-			"a device that registers read-only memory"},
+			"a device that registers read-only memory", false},
 		{{.registers = true, .reads_pageable = true},
 			{"device", WORTH_GOOD, "by page faults", 0},
-			"a device that reads what is not registered"},
+			"a device that reads what is not registered", false},
 		{{.reads_pageable = true, .host_page_tables = true},
 			{"device", WORTH_GOOD, "by the host's page tables", 0},
-			"a device that shares the host's page tables"},
+			"a device that shares the host's page tables", false},
 		{{.registers = true},
 			{"device", WORTH_COSTS, "mutable ones in place",
 				"open kernel modules"},
-			"a device that registers writable memory alone"},
+			"a device that registers writable memory alone", false},
+		{{.registers = true},
+			{"device", WORTH_COSTS, "mutable ones in place",
+				"tarnd --register"},
+			"a device that needs pools of kind register", false},
+		{{.registers = true},
+			{"device", WORTH_GOOD,
+				"in place, registered before they are "
+				"protected",
+				0},
+			"a device that has a pool of kind register", true},
+		{{.name = "Stand-in"},
+			{"device", WORTH_COSTS, "reads none in place",
+				"open kernel modules"},
+			"a device that registers nothing, with such a pool",
+			true},
 		{{.name = "Stand-in", .pci = "0000:3b:00.0"},
 			{"device", WORTH_COSTS, "Stand-in at 0000:3b:00.0, GPU",
 				"open kernel modules"},
-			"a device that reads nothing in place"},
+			"a device that reads nothing in place", false},
 	};
 	struct machine m = make();
 
@@ -389,6 +405,7 @@ static void test_devices(void)
 			.devices = 1,
 			.n_traits = 1,
 			.traits = {cases[i].traits}};
+		m.registers = cases[i].registers;
 		wants_all(&m, &cases[i].wanted, 1, cases[i].what);
 	}
 }
@@ -525,5 +542,5 @@ int main(void)
 	test_this_machine();
 	test_seccomp();
 	clean();
-	return done(95);
+	return done(98);
 }

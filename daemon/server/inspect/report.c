@@ -194,6 +194,7 @@ static struct tarn_report_nodes describe_nodes(const struct domain *domain)
 			domain->server->start.nodes.memory),
 		.policy = domain->spec.placement.policy,
 		.node = domain->spec.placement.node,
+		.registers = domain->spec.flags & POOL_REGISTER,
 	};
 
 	for (uint32_t i = 0; i < domain->pool.n_segments; i++)

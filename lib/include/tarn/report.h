@@ -118,12 +118,12 @@ struct tarn_report_pool {
 	uint64_t device_memory; /* as the daemon's, of this pool */
 };
 
-/* Where the segments of a pool lie. */
+/* Where the segments of a pool lie, and how they are sealed. */
 struct tarn_report_nodes {
 	uint32_t n; /* NUMA nodes with memory; 0: the daemon is older */
 	uint32_t policy; /* enum tarn_report_node_policy */
 	uint32_t node; /* of TARN_REPORT_NODE_ONE */
-	uint32_t pad; /* 0 */
+	uint32_t registers; /* 1: register = yes, see tarnd.conf(5) */
 	/* Of the pool's allocated: on each node, every page looked up; page by
 	 * page on several; not looked up. */
 	uint64_t on_node[TARN_REPORT_NODES];
