@@ -167,6 +167,31 @@ static void next_server(void)
 	ok(s->r == 0 && s->n == 1, "the server is killed, and another serves");
 }
 
+/* A report says of each pool whether it is of that kind. */
+static void test_report(void)
+{
+	static const char *const pools[] = {"both", "plain", "no"};
+	struct tarn_report *report = NULL;
+	tarn_store *store = NULL;
+
+	if (tarn_store_open(kit.daemon.socket, NULL, &store) < 0 ||
+		tarn_store_report(store, &report) < 0)
+		bail("report: %s", tarn_error_message());
+	for (int i = 0; i < 3; i++) {
+		uint32_t n = 0;
+
+		while (n < report->n_pools &&
+			strcmp(report->pools[n].name, pools[i]) != 0)
+			n++;
+		ok(n < report->n_pools &&
+				report->nodes[n].registers == (i == 0),
+			"a report says whether the pool %s is of kind register",
+			pools[i]);
+	}
+	tarn_report_free(report);
+	tarn_store_unref(store);
+}
+
 int main(void)
 {
 	if (!kit_pool_is_root())
@@ -184,9 +209,10 @@ int main(void)
 	test_other_pools("plain");
 	test_other_pools("no");
 	test_none();
+	test_report();
 	next_server();
 	test_own_uid("under the next server");
 	test_other_uids("under the next server");
 	is_int(0, kit_pool_stop(&kit), "the daemon ends without an error");
-	return done(32);
+	return done(35);
 }

@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <tarn/tarn.h>
 
@@ -111,6 +113,67 @@ static void all_kinds(void)
 	tarn_tensor_unref(item.tensor);
 }
 
+/* Of a pool of kind register a device reads all if it registers any memory. */
+static void of_kind_register(void)
+{
+	const char *const options[] = {"--register", NULL};
+	tarn_tensor *t;
+
+	store = daemon_start_open(&server, "r", options);
+	t = published("small", SMALL, 5);
+	read_by_device(t, true, "a tensor of a pool of kind register");
+	tarn_cuda_unregister(store);
+	read_by_device(t, true, "the same after it was unregistered");
+	tarn_tensor_unref(t);
+	store = tarn_store_unref(store);
+	daemon_stop(&server);
+}
+
+static unsigned char *map_at(void *at, int fd, int rights)
+{
+	void *p = mmap(
+		at, LARGE, rights, MAP_SHARED | (at ? MAP_FIXED : 0), fd, 0);
+
+	if (p == MAP_FAILED)
+		bail("mmap: %m");
+	return p;
+}
+
+/* As in such a pool, on a device that could do otherwise too: mapped read-only,
+ * then writable at the same place, registered, and protected. */
+static void protected_memory(void)
+{
+	int fd = memfd_create("gpu", MFD_CLOEXEC);
+	unsigned char *copy = calloc(1, LARGE), *p;
+	uint64_t at = 0;
+	CUresult e;
+	int r;
+
+	if (fd < 0 || !copy || ftruncate(fd, LARGE) < 0)
+		bail("a memfd: %m");
+	p = map_at(NULL, fd, PROT_READ | PROT_WRITE);
+	for (int i = 0; i < LARGE; i++)
+		p[i] = (unsigned char)(i * 3 + i / 257);
+	map_at(p, fd, PROT_READ);
+	map_at(p, fd, PROT_READ | PROT_WRITE);
+	r = cuda_reach(p, LARGE, true, gpu.uuid);
+	if (r < 0 || mprotect(p, LARGE, PROT_READ) < 0) {
+		skip(2, "the device registers no memory: %s",
+			tarn_error_message());
+	} else {
+		is_int(0, cuda_known(p, LARGE, false, gpu.uuid, &at),
+			"memory stays registered when it is protected");
+		e = copy_back(at, copy, LARGE);
+		ok(!e && !memcmp(copy, p, LARGE),
+			"the device reads protected memory: %s",
+			real_result(e));
+	}
+	cuda_forget(p, LARGE);
+	munmap(p, LARGE);
+	close(fd);
+	free(copy);
+}
+
 int main(void)
 {
 	const char *why;
@@ -128,8 +191,10 @@ int main(void)
 		bail("the device has no context");
 	all_kinds();
 	store = tarn_store_unref(store);
+	daemon_stop(&server);
+	of_kind_register();
+	protected_memory();
 	REAL(cuCtxPopCurrent, &context);
 	REAL(cuDevicePrimaryCtxRelease, device);
-	daemon_stop(&server);
-	return done(12);
+	return done(18);
 }
