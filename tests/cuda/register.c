@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -255,6 +257,18 @@ static void no_pointer(void)
 
 static atomic_bool over;
 static atomic_int wrong;
+static atomic_uint delay_us;
+
+/* In the place of the C library's: segments stay writable for a while, so that
+ * others meet them so. */
+int mprotect(void *start, size_t size, int rights)
+{
+	unsigned us = atomic_load(&delay_us);
+
+	if (us)
+		usleep(us);
+	return (int)syscall(SYS_mprotect, start, size, rights);
+}
 
 static void *reads(void *arg)
 {
@@ -286,6 +300,7 @@ static void beside(void *(*fn)(void *arg), int rounds)
 	pthread_t thread;
 
 	begin();
+	atomic_store(&delay_us, 2000);
 	if (pthread_create(&thread, NULL, fn, NULL))
 		bail("no thread");
 	for (int i = 0; i < rounds; i++) {
@@ -301,12 +316,12 @@ static void beside(void *(*fn)(void *arg), int rounds)
 
 static void readers(void)
 {
-	beside(reads, 50);
+	beside(reads, 20);
 }
 
 static void children(void)
 {
-	beside(forks, 50);
+	beside(forks, 20);
 }
 
 static struct tarn_report_daemon report(void)
