@@ -231,5 +231,5 @@ int main(void)
 	test_asked();
 	test_kept();
 	kit_publish_end();
-	return done(38);
+	return done(47);
 }
