@@ -85,6 +85,7 @@ PYTHON_SOURCES = \
 	python/tarn/_libraries.py \
 	python/tarn/_names.py \
 	python/tarn/_pickled.py \
+	python/tarn/_prefetch.py \
 	python/tarn/_safe_open.py \
 	python/tarn/_safe_open.pyi \
 	python/tarn/_safetensors.py \
@@ -101,7 +102,9 @@ dist_tarnpython_DATA = $(PYTHON_SOURCES)
 PYTHON_TORCH = \
 	python/tarn/torch/__init__.py \
 	python/tarn/torch/__init__.pyi \
+	python/tarn/torch/ahead.py \
 	python/tarn/torch/collate.py \
+	python/tarn/torch/devices.py \
 	python/tarn/torch/files.py \
 	python/tarn/torch/files.pyi \
 	python/tarn/torch/loader.py \

@@ -34,6 +34,7 @@ The names beside numpy's and PyTorch's:
     a.astype("f4")   t.to(torch.float)  t.to("F32"), t.astype("float32")
     a.view("u2")     t.view(dtype)      t.bitcast("U16")
     a.copy()         t.clone()          t.copy(), t.clone()
+                     t.to("cuda:0")     t.to("cuda:0"), back: t.cpu()
     a == b           t == u             t.numpy() == u.numpy()
     array_equal      torch.equal        tarn.equal(t, u)
     zeros((2, 3))    zeros(2, 3)        tarn.zeros((2, 3))
@@ -45,8 +46,8 @@ import importlib
 from . import _conversions, _collate
 from ._channel import Receiver, Sender, receiver, sender
 from ._safe_open import safe_open
-from ._store import (File, Loaded, Snapshot, Store, default_store, load, open,
-                     save)
+from ._store import (File, Loaded, OnDevice, Snapshot, Store, default_store,
+                     load, open, save)
 from ._tarn import (Channel, Dtype, Item, NotFoundError, Slot, Tensor,
                     __version__, arange, dtypes, empty, equal, from_dlpack,
                     full, node_of_pci, ones, same_storage, tensor, zeros)
@@ -70,7 +71,7 @@ def from_numpy(array, dtype=None):
 
 
 __all__ = ["Channel", "Dtype", "File", "Item", "Loaded", "NotFoundError",
-           "Receiver", "Sender", "Slot", "Snapshot", "Store", "Tensor",
+           "OnDevice", "Receiver", "Sender", "Slot", "Snapshot", "Store", "Tensor",
            "__version__", "arange", "default_store", "dtypes", "empty",
            "equal", "from_dlpack", "from_numpy", "full", "load",
            "node_of_pci", "ones", "open", "receiver", "safe_open",

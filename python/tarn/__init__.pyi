@@ -5,6 +5,7 @@ from ._channel import (Receiver as Receiver, Sender as Sender,
                        receiver as receiver, sender as sender)
 from ._safe_open import safe_open as safe_open
 from ._store import (File as File, Loaded as Loaded,
+                     OnDevice as OnDevice,
                      Snapshot as Snapshot, Store as Store,
                      default_store as default_store, load as load,
                      open as open, save as save)

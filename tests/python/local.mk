@@ -30,6 +30,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_stubs.py \
 	tests/python/py_tensor.py \
 	tests/python/py_torch.py \
+	tests/python/py_torch_device.py \
 	tests/python/py_views.py \
 	$(NULL)
 dist_check_SCRIPTS += $(PYTHON_SCRIPT_TESTS) tests/python/wheel.py

@@ -411,6 +411,35 @@ def channels(store):
 # ---- files ----
 
 
+def opened(path, a, b):
+    """By safe_open."""
+    with tarn.safe_open(path, device="cuda:1") as f:
+        equal((f.get_tensor("b").device, f.get_tensor("b").tolist()),
+              ("cuda:1", b.tolist()), "safe_open reads to a device")
+        part = f.get_slice("a")[10:20:3]
+        equal((part.device, part.tolist()), ("cuda:1", a[10:20:3].tolist()),
+              "a part of a tensor")
+        f.prefetch()
+        ok(tarn.equal(f.get_tensor("a"), a) and
+           f.get_tensor("b").device == "cuda:1", "all of it is prefetched")
+        ok(tarn.equal(f.get_tensor("a"), a), "and read again if asked again")
+        f.prefetch({"a": slice(5, 9), "b": None})
+        equal((f.get_tensor("a").tolist(), f.get_tensor("b").tolist()),
+              (a[5:9].tolist(), b.tolist()), "or parts, by a plan")
+        raises(KeyError, "x", "a plan with a name that is not there",
+               f.prefetch, ["a", "x"])
+        f.prefetch(["a"])  # and never asked for
+    with tarn.safe_open(path) as f:
+        f.prefetch(["b", "a"])
+        t = f.get_tensor("a")
+        equal((t.device, t.storage_kind, tarn.equal(t, a)),
+              ("cpu", "mapped", True), "what is prefetched stays mapped")
+        f.prefetch({"a": (slice(2, 4),)})
+        equal(f.get_tensor("a").tolist(), [2, 3], "a part of it, too")
+    raises(ValueError, "closed", "a closed file", f.get_tensor, "a")
+    raises(ValueError, "closed", "is not prefetched either", f.prefetch)
+
+
 def files(store):
     path = os.environ["TMPDIR"] + "/m.safetensors"
     a, b = tarn.arange(3000, dtype="F32"), tarn.arange(7, dtype="I8")
@@ -447,6 +476,7 @@ def files(store):
 
     raises(KeyError, "stop", "an exception of progress ends a load",
            tarn.load, path, device="cuda", progress=stop)
+    opened(path, a, b)
     os.unlink(path)
     os.unlink(out)
 

@@ -4,6 +4,7 @@ same calls, and one disk read for all processes of a machine."""
 import torch
 
 from .. import _safetensors, _store
+from . import devices
 
 
 def load_file(filename, device="cpu", *, backend="mmap"):
@@ -12,20 +13,33 @@ def load_file(filename, device="cpu", *, backend="mmap"):
     for it. They are copy-on-write: what is written to them stays in this
     process, see tarn.Tensor.cow. A device other than the CPU gets a copy.
     backend is one of safetensors' names, which mean the same here.
-    SafetensorError: it is no such file."""
+    SafetensorError: it is no such file.
+
+    A GPU reads the file itself, without a daemon, into memory of tarn's: one
+    piece, of which the tensors are views, and which torch.cuda's statistics do
+    not count. It stays as long as one of them does. RuntimeError: PyTorch has
+    no CUDA."""
     _safetensors.check_backend(backend)
+    device = devices.checked(device, "load_file")  # a wrong one comes first
     with _safetensors.errors():
-        loaded = _store.load(filename)
+        if devices.is_reached(device):
+            loaded = _store.load_to(_store.File(filename), str(device))
+        else:
+            loaded = _store.load(filename)
     return _moved(loaded, device)
 
 
 def load(data, device="cpu"):
     """The same of the bytes of such a file, without a daemon."""
-    return _moved(_safetensors.open_bytes(data), device)
+    device = devices.checked(device, "load")
+    file = _safetensors.open_bytes(data)
+    if devices.is_reached(device):
+        file = _store.load_to(file, str(device))
+    return _moved(file, device)
 
 
 def _moved(tensors, device):
-    device = torch.device(device)  # a wrong one is reported first
+    """As PyTorch's; .to does nothing for what is there."""
     found = tensors.torch()
     if device.type == "cpu":
         return found

@@ -20,7 +20,8 @@ from torch._utils import ExceptionWrapper
 from torch.utils.data import dataloader as theirs
 
 from .._store import Store, default_store
-from . import state as states
+from . import devices, state as states
+from .ahead import Ahead, Mover
 from .collate import Collate
 from .results import Batch, Results
 
@@ -258,6 +259,20 @@ def _replay(iterator, place):
             pass  # it was raised before
 
 
+def _device_of(device):
+    """A torch.device with an index, or None: batches stay on the CPU."""
+    if device is None:
+        return None
+    device = devices.checked(device, "DataLoader")
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"DataLoader: device is {device}; batches go to "
+                         "\"cuda\", or stay in \"cpu\"")
+    return device if device.type == "cuda" else None
+
+
+PIN_MEMORY = 7  # its place among DataLoader's arguments
+
+
 def _check(store, slot_bytes):
     """Checks the arguments that PyTorch's loader does not know, before there
     are workers."""
@@ -296,10 +311,22 @@ class DataLoader(theirs.DataLoader[_Item]):
     would have come, bit for bit, even if workers augment with torch's, numpy's
     or random's global generators. With another num_workers the samples are the
     same and their augmentation is not, and an iterable dataset raises
-    ValueError. The state of a dataset's object in a worker is not kept."""
+    ValueError. The state of a dataset's object in a worker is not kept.
 
-    def __init__(self, *args, store=None, slot_bytes=None, **keywords):
+    device="cuda:0" gives batches on that GPU. With workers the next one is on
+    its way, in a stream of the loader's own, while the user has a batch; work
+    in the stream that is current when a batch is given comes after its copy.
+    pin_memory is then True unless it is given, since copies from other memory
+    wait. RuntimeError: PyTorch has no CUDA."""
+
+    device = _held = None  # also of a loader that was adopted
+
+    def __init__(self, *args, store=None, slot_bytes=None, device=None,
+                 **keywords):
         _check(store, slot_bytes)
+        self.device = _device_of(device)
+        if self.device is not None and len(args) <= PIN_MEMORY:
+            keywords.setdefault("pin_memory", True)
         self.store, self.slot_bytes = store, slot_bytes
         self._place = self._resumed = None
         super().__init__(*args, **keywords)
@@ -309,6 +336,21 @@ class DataLoader(theirs.DataLoader[_Item]):
         which belong to one loader."""
         return {name: value for name, value in vars(self).items()
                 if name != "_idle"}
+
+    def __iter__(self):
+        self._held = None
+        iterator = super().__iter__()
+        if self.device is None:
+            return iterator
+        # Without workers to look ahead would draw from the process's random
+        # numbers too early, and gain nothing.
+        return Ahead(iterator, Mover(self.device), self.num_workers > 0,
+                     self._hold)
+
+    def _hold(self, hold):
+        """A batch is asked for ahead: until the user gets it, the loader's
+        state is that of now. Without hold it is the iterator's again."""
+        self._held = self._place.get(self) if hold else None
 
     def _get_iterator(self):
         if self.num_workers > 0:
@@ -351,6 +393,8 @@ class DataLoader(theirs.DataLoader[_Item]):
                              "no order to go on with")
         if self._resumed is not None:
             return states.to_text(self._resumed)
+        if self._held is not None:
+            return states.to_text(self._held)
         place = self._place
         if place is None:
             place = states.Place(self, states.get_all(self))
@@ -364,6 +408,7 @@ class DataLoader(theirs.DataLoader[_Item]):
         if state["start"].get("process") is not None:
             states.set_epoch(self, state["epoch"])
         self._resumed, self._place, self._iterator = state, None, None
+        self._held = None
 
 
 def _check_adopted(loader):
@@ -382,9 +427,10 @@ def _check_adopted(loader):
                     f"{kind!r}")
 
 
-def adopt(loader, *, store=None, slot_bytes=None):
+def adopt(loader, *, store=None, slot_bytes=None, device=None):
     """Makes a loader of PyTorch's own class a DataLoader of tarn's, in place,
-    and returns it; store and slot_bytes are DataLoader's.
+    and returns it; store, slot_bytes and device are DataLoader's (pin_memory
+    stays what it is).
 
     This is for libraries that take a loader to pieces and make a new one of
     PyTorch's class, as Hugging Face's accelerate does:
@@ -405,4 +451,6 @@ def adopt(loader, *, store=None, slot_bytes=None):
         inner.store = store
     if slot_bytes is not None:
         inner.slot_bytes = slot_bytes
+    if device is not None:
+        inner.device = _device_of(device)
     return loader

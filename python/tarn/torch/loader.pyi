@@ -2,7 +2,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from torch import Generator
+from torch import Generator, device as Device
 from torch.utils.data import DataLoader as _DataLoader, Dataset, Sampler
 
 from .._store import Store
@@ -13,6 +13,7 @@ _Loader = TypeVar("_Loader")
 class DataLoader(_DataLoader[_T]):
     store: Store | None
     slot_bytes: int | None
+    device: Device | None
     def __init__(self, dataset: Dataset[_T], batch_size: int | None = 1,
                  shuffle: bool | None = None,
                  sampler: Sampler[Any] | Iterable[Any] | None = None,
@@ -27,10 +28,11 @@ class DataLoader(_DataLoader[_T]):
                  prefetch_factor: int | None = None,
                  persistent_workers: bool = False,
                  pin_memory_device: str = "", in_order: bool = True,
-                 store: Store | None = None, slot_bytes: int | None = None
-                 ) -> None: ...
+                 store: Store | None = None, slot_bytes: int | None = None,
+                 device: str | int | Device | None = None) -> None: ...
     def state_dict(self) -> dict[str, Any]: ...
     def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 def adopt(loader: _Loader, *, store: Store | None = None,
-          slot_bytes: int | None = None) -> _Loader: ...
+          slot_bytes: int | None = None,
+          device: str | int | Device | None = None) -> _Loader: ...

@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""PyTorch's side of tensors on GPUs, as far as it can be seen without one: what
+is refused and how, memory of PyTorch's that files are read into, and batches
+that are asked for one ahead, through a mover that only notes its calls."""
+import os
+import sys
+
+import py_kit as kit
+from tap import equal, finish, ok, raises, skip_all, skipped
+
+try:
+    import torch
+except ImportError:
+    skip_all("there is no PyTorch")
+
+import tarn
+import tarn.torch
+from tarn.torch import ahead, devices
+
+PATH = os.environ["TMPDIR"] + "/m.safetensors"
+
+
+def refused():
+    if torch.cuda.is_available():
+        skipped("CUDA is refused where PyTorch has none", "it has")
+        return
+    for what, call in (
+            ("load_file", lambda: tarn.torch.load_file(PATH, "cuda:0")),
+            ("load", lambda: tarn.torch.load(b"", device="cuda")),
+            ("safe_open", lambda: tarn.safe_open(PATH, "pt", "cuda:0")),
+            ("DataLoader",
+             lambda: tarn.torch.DataLoader([1, 2], device="cuda")),
+            ("DataLoader",
+             lambda: tarn.torch.adopt(torch.utils.data.DataLoader([1, 2]),
+                                      device="cuda"))):
+        raises(RuntimeError, f"{what}: device is cuda",
+               f"{what} says that there is no CUDA", call)
+    ok(not devices.is_reached(torch.device("cpu")), "the CPU is no device")
+
+
+def taken():
+    """Into PyTorch's memory."""
+    for name in tarn.dtypes:
+        t = tarn.tensor([[0, 1, 0, 1], [1, 0, 1, 1]]).to(name) \
+            if name != "F8_E8M0" else tarn.ones((2, 4), name)
+        if name.startswith("F6") or (
+                name == "F4" and not hasattr(torch, "float4_e2m1fn_x2")):
+            continue
+        try:
+            wanted = t.torch()
+        except ValueError as e:
+            skipped(f"{name} is read into PyTorch's memory", str(e))
+            continue
+        got = devices.take(t, torch.device("cpu"))
+        ok(got.dtype == wanted.dtype and got.shape == wanted.shape and
+           got.view(torch.uint8).equal(wanted.contiguous().view(torch.uint8)),
+           f"{name} is read into PyTorch's memory", got, wanted)
+    tarn.save(PATH, {"w": tarn.arange(1000, dtype="F32")})
+    part = tarn.open(PATH, map=False)["w"][10:20]
+    ok(devices.take(part, "cpu").equal(torch.arange(10.0, 20.0)),
+       "a part of a file is, too")
+
+
+def prefetched():
+    tarn.save(PATH, {"a": tarn.arange(100_000, dtype="F32"),
+                     "b": tarn.arange(8, dtype="I64")})
+    for framework in ("pt", "np"):
+        with tarn.safe_open(PATH, framework) as f:
+            f.prefetch({"a": (slice(0, 50_000, 7),), "b": None})
+            equal(f.get_tensor("a").tolist(),
+                  list(map(float, range(0, 50_000, 7))),
+                  f"a part is prefetched for {framework}")
+            equal(f.get_tensor("b").tolist(), list(range(8)), "and the rest")
+            f.prefetch({"b": torch.tensor([1, 3]) if framework == "pt" else
+                        [1, 3]})
+            equal(f.get_tensor("b").tolist(), [1, 3],
+                  "by the framework's own keys, too")
+            f.prefetch({"b": "no key"})
+            raises(Exception, "", "a bad key is raised by get_tensor",
+                   f.get_tensor, "b")
+
+
+# ---- batches one ahead ----
+
+
+class Mover:
+    """As ahead.Mover, of numbers."""
+
+    def __init__(self):
+        self.calls = []
+
+    def start(self, data):
+        self.calls.append(("start", data[0].item()))
+        return data
+
+    def finish(self, started):
+        self.calls.append(("finish", started[0].item()))
+        return started
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        if i == 4:
+            raise KeyError("four")
+        return torch.tensor(i)
+
+
+def loader_of(workers):
+    """A loader that believes it has a device."""
+    loader = tarn.torch.DataLoader(Numbers(), batch_size=1,
+                                   num_workers=workers)
+    mover = Mover()
+    loader.device = torch.device("cpu")
+    ahead_of = tarn.torch.loader.Mover
+    tarn.torch.loader.Mover = lambda device: mover
+    try:
+        return loader, iter(loader), mover
+    finally:
+        tarn.torch.loader.Mover = ahead_of
+
+
+def batches(workers):
+    loader, batches, mover = loader_of(workers)
+    seen, states = [], []
+    while True:
+        try:
+            seen.append(next(batches)[0].item())
+        except KeyError:
+            seen.append("error")
+        except StopIteration:
+            break
+        states.append(loader.state_dict()["position"])
+    equal(seen, [0, 1, 2, 3, "error", 5],
+          f"batches and errors come in their order, {workers} workers")
+    equal(states, [1, 2, 3, 4, 5, 6],
+          "the loader's state is that of the batch which was given")
+    ok(loader.state_dict()["position"] == 0, "and afterwards that of the end")
+    first = mover.calls[:3]
+    equal(first, [("start", 0), ("start", 1), ("finish", 0)] if workers else
+          [("start", 0), ("finish", 0), ("start", 1)],
+          "one is on its way ahead" if workers else
+          "without workers none is asked for ahead")
+
+
+def resumed():
+    loader, batches, _ = loader_of(2)
+    for _ in range(2):
+        next(batches)
+    state = loader.state_dict()
+    del batches
+    other = tarn.torch.DataLoader(Numbers(), batch_size=1, num_workers=2)
+    other.load_state_dict(state)
+    equal(next(iter(other))[0].item(), 2,
+          "a loader goes on behind the batch that was given")
+
+
+class Pair(tuple):
+    _fields = ("x", "y")
+
+    def __new__(cls, x, y):
+        return super().__new__(cls, (x, y))
+
+
+def nested():
+    batch = {"a": torch.ones(2), "b": [Pair(torch.ones(1), "text"), 3]}
+    out = ahead.each_tensor(batch, lambda t: t * 2)
+    equal((out["a"].tolist(), type(out["b"][0]), out["b"][0][0].tolist(),
+           out["b"][0][1], out["b"][1]),
+          ([2, 2], Pair, [2], "text", 3), "tensors in any nesting are moved")
+    ok(ahead.each_tensor(batch, lambda t: t) is batch,
+       "what is there already stays itself")
+
+
+daemon = kit.start_daemon(os.environ["TMPDIR"] + "/d")
+try:
+    tarn.save(PATH, {"w": tarn.arange(10)})
+    refused()
+    taken()
+    prefetched()
+    batches(0)
+    batches(2)
+    resumed()
+    nested()
+finally:
+    daemon.terminate()
+    daemon.wait()
+    os.unlink(PATH)
+sys.exit(finish())
