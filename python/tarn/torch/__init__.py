@@ -7,6 +7,9 @@
     from tarn.torch import DataLoader   # the only changed line
     for batch in DataLoader(dataset, 256, num_workers=16): ...
 
+    load_file("m.safetensors", device="cuda:0")   # straight to a GPU; and
+    DataLoader(dataset, 256, num_workers=16, device="cuda:0")
+
     queue.put(tarn.torch.share(x))   # a process that gets it has the same x
 """
 from .._safetensors import SafetensorError
