@@ -277,7 +277,8 @@ PyMethodDef array_methods[] = {
 		"ml_dtypes where that is installed. Else, and for F6 and F4,\n"
 		"TypeError: .to(\"F32\").numpy() has the values,\n"
 		".bitcast(\"U16\").numpy() the bits. What is in a file, not\n"
-		"mapped, is read into new memory."},
+		"mapped, is read into new memory. TypeError of what is on a "
+		"GPU:\n.cpu().numpy()."},
 	{"__array__", EXPORT(as_array), FAST_KEYWORDS,
 		"__array__($self, dtype=None, copy=None)\n--\n\n"
 		"What numpy.asarray makes of it: numpy(), as another dtype, or "
@@ -290,7 +291,10 @@ PyMethodDef array_methods[] = {
 		"copy-on-write, see cow(): writing to it changes this\n"
 		"process's own pages. F4 is float4_e2m1fn_x2, whose last "
 		"dimension\n"
-		"is half as long. ValueError: PyTorch has no such dtype."},
+		"is half as long. Of a tensor on a GPU it is the memory itself, "
+		"also\nif that is read-only: what is written there all "
+		"processes see.\nValueError: PyTorch has no such dtype; "
+		"RuntimeError: it has no CUDA."},
 	{"__reduce_ex__", reduce, METH_O, NULL},
 	{"__copy__", copy, METH_NOARGS, NULL},
 	{"__deepcopy__", deep_copy, METH_O, NULL},

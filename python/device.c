@@ -211,6 +211,11 @@ static PyObject *load_to(
 	if (place_argument("load", args[1], &place) < 0 ||
 		optional_callable(args[2], &progress.call) < 0)
 		return NULL;
+	if (!place.on_device) {
+		PyErr_SetString(
+			PyExc_ValueError, "load: \"cpu\" is no device of CUDA");
+		return NULL;
+	}
 	n = tarn_file_count(file_of(args[0]));
 	tensors = calloc(n + 1, sizeof(tarn_tensor *));
 	if (!tensors)

@@ -284,7 +284,9 @@ class Store(_tarn.StoreBase, _Tensors):
                 ttl=None):
         """Publishes a mapping of names to tensors or arrays, all of them in
         one moment: publish({"a": x, "b": y}), or publish("a", x) for one.
-        Returns the versions, as a dict or a number.
+        Returns the versions, as a dict or a number. What is on a GPU is
+        published there; what another library has allocated, as PyTorch has, is
+        copied within the GPU first, after the work in its current stream.
 
         replace is a prefix: names that begin so and are not among these are
         removed in the same moment. exclusive: FileExistsError if one of the

@@ -3,8 +3,10 @@
 """PyTorch's side of tensors on GPUs, as far as it can be seen without one: what
 is refused and how, memory of PyTorch's that files are read into, and batches
 that are asked for one ahead, through a mover that only notes its calls."""
+import contextlib
 import os
 import sys
+from unittest import mock
 
 import py_kit as kit
 from tap import equal, finish, ok, raises, skip_all, skipped
@@ -76,7 +78,7 @@ def prefetched():
                         [1, 3]})
             equal(f.get_tensor("b").tolist(), [1, 3],
                   "by the framework's own keys, too")
-            f.prefetch({"b": "no key"})
+            f.prefetch({"b": (0, 0, 0)})
             raises(Exception, "", "a bad key is raised by get_tensor",
                    f.get_tensor, "b")
 
@@ -109,10 +111,10 @@ class Numbers(torch.utils.data.Dataset):
         return torch.tensor(i)
 
 
-def loader_of(workers):
+def loader_of(workers, **keywords):
     """A loader that believes it has a device."""
     loader = tarn.torch.DataLoader(Numbers(), batch_size=1,
-                                   num_workers=workers)
+                                   num_workers=workers, **keywords)
     mover = Mover()
     loader.device = torch.device("cpu")
     ahead_of = tarn.torch.loader.Mover
@@ -146,6 +148,16 @@ def batches(workers):
           "without workers none is asked for ahead")
 
 
+def epochs():
+    """Of workers that stay: an epoch that was left, and another."""
+    loader, batches, _ = loader_of(1, persistent_workers=True)
+    next(batches)
+    del batches
+    loader.device = None
+    equal([b[0].item() for b, _ in zip(loader, range(3))], [0, 1, 2],
+          "the next epoch begins at its beginning")
+
+
 def resumed():
     loader, batches, _ = loader_of(2)
     for _ in range(2):
@@ -156,6 +168,59 @@ def resumed():
     other.load_state_dict(state)
     equal(next(iter(other))[0].item(), 2,
           "a loader goes on behind the batch that was given")
+
+
+class Fake:
+    """torch.cuda's streams and events, which note what is done."""
+
+    def __init__(self, calls, name):
+        self.calls, self.name, self.done = calls, name, False
+
+    def record_event(self):
+        self.calls.append(f"record {self.name}")
+        return Fake(self.calls, f"event of {self.name}")
+
+    def wait_event(self, event):
+        self.calls.append(f"{self.name} waits for {event.name}")
+
+    def query(self):
+        return self.done
+
+    def synchronize(self):
+        self.calls.append(f"synchronize {self.name}")
+
+
+class Recorded(torch.Tensor):
+    calls = []
+
+    def record_stream(self, stream):
+        self.calls.append(f"used in {stream.name}")
+
+
+def mover():
+    calls = Recorded.calls
+    side, user = Fake(calls, "side"), Fake(calls, "user")
+    with mock.patch.multiple(
+            torch.cuda, Stream=lambda device: side,
+            stream=lambda stream: contextlib.nullcontext(),
+            current_stream=lambda device: user):
+        m = ahead.Mover(torch.device("cpu"))
+        first = m.start({"x": torch.ones(2).as_subclass(Recorded), "n": 1})
+        equal(m.finish(first)["n"], 1, "what is no tensor goes as it is")
+        equal(calls, ["record side", "user waits for event of side",
+                      "used in user"],
+              "the user's stream waits, and the allocator knows of it")
+        calls.clear()
+        first[1].done = False
+        m.start([torch.ones(1)])
+        m.start([torch.ones(1)])
+        equal(calls, ["record side", "synchronize event of side",
+                      "record side"], "at most two sources are held")
+        ok(len(m._sources) == 2, "while their copies are under way")
+        for event, _ in m._sources:
+            event.done = True
+        m.start([torch.ones(1)])
+        ok(len(m._sources) == 1, "and none whose copy is done", m._sources)
 
 
 class Pair(tuple):
@@ -183,7 +248,9 @@ try:
     prefetched()
     batches(0)
     batches(2)
+    epochs()
     resumed()
+    mover()
     nested()
 finally:
     daemon.terminate()

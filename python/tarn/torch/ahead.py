@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Batches on a device, one ahead: while the user works on a batch, the next one
 is on its way, in a stream of its own."""
+from collections import deque
 from collections.abc import Mapping, Sequence
 
 import torch
 
 from .pinned import WHOLE
+
+# Sources of copies that may be held: that of the batch before, and one more.
+SOURCES = 2
 
 
 def each_tensor(data, change):
@@ -35,7 +39,7 @@ class Mover:
 
     def __init__(self, device):
         self._device, self._stream = device, torch.cuda.Stream(device)
-        self._before = None  # the event of the last copy, and its source
+        self._sources = deque()  # of copies: an event, and what is copied
 
     def start(self, data):
         """Begins to copy a batch. From pinned memory nothing waits for it."""
@@ -45,16 +49,16 @@ class Mover:
                                                      non_blocking=True))
             event = self._stream.record_event()
         # PyTorch keeps memory that it has pinned until the copy is done, and
-        # no other: a slot of the loader's may be registered by anybody.
-        self._before = event, data
+        # no other: a slot of the loader's may have been registered.
+        self._sources.append((event, data))
         return moved, event
 
     def _let_go(self):
-        """The source of the last copy may go; that has been done for long,
-        since the user has had a batch since."""
-        if self._before is not None:
-            self._before[0].synchronize()
-            self._before = None
+        """Drops the sources of copies that are done."""
+        sources = self._sources
+        while sources and (len(sources) == SOURCES or sources[0][0].query()):
+            sources[0][0].synchronize()
+            sources.popleft()
 
     def finish(self, started):
         """The batch, for work in the current stream."""
