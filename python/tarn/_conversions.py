@@ -5,6 +5,7 @@ numpy has no BF16, F8, F6 and F4. Where ml_dtypes is installed, BF16 and F8 are
 its dtypes; without it, an array over such bytes would be of other numbers, and
 there is none.
 """
+import contextlib
 import sys
 
 from . import _tarn
@@ -150,6 +151,13 @@ def from_torch(source, torch):
     source = source.detach().resolve_neg()
     if source.is_complex():
         source = source.resolve_conj()
+    # PyTorch exports tensors of its current device alone.
+    with torch.cuda.device(source.device) if source.is_cuda else \
+            contextlib.nullcontext():
+        return _borrow_torch(source, torch)
+
+
+def _borrow_torch(source, torch):
     for name, (theirs, carrier) in TORCH.items():
         if source.dtype == getattr(torch, theirs, None):
             carrier = getattr(torch, CARRIERS[carrier])

@@ -223,6 +223,33 @@ def mover():
         ok(len(m._sources) == 1, "and none whose copy is done", m._sources)
 
 
+def guarded():
+    """A tensor of another device than the current one, which PyTorch does not
+    export."""
+    entered = []
+
+    class There(torch.Tensor):
+        is_cuda = True
+        __torch_function__ = torch._C._disabled_torch_function_impl
+
+        def detach(self):
+            return self
+
+        def resolve_neg(self):
+            return self
+
+    @contextlib.contextmanager
+    def device(one):
+        entered.append(one)
+        yield
+
+    there = torch.arange(4, dtype=torch.float32).as_subclass(There)
+    with mock.patch.object(torch.cuda, "device", device):
+        equal(tarn.from_numpy(there).tolist(), [0, 1, 2, 3],
+              "a tensor of PyTorch's comes in")
+    equal(entered, [there.device], "while its device is the current one")
+
+
 class Pair(tuple):
     _fields = ("x", "y")
 
@@ -251,6 +278,7 @@ try:
     epochs()
     resumed()
     mover()
+    guarded()
     nested()
 finally:
     daemon.terminate()
