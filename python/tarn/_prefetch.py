@@ -1,19 +1,44 @@
 # SPDX-License-Identifier: MIT
 """Parts of a file that are read in the background before they are asked for."""
 import threading
-from concurrent.futures import Future
 
-PIECE = 32 << 20  # bytes that are read at once of what stays mapped; picked
+PIECE = 4 << 20  # elements that are read at once of what stays mapped; picked
 
 
 def touch(t):
     """Reads the bytes of a mapped tensor, so that they are in memory and no
     access waits for them."""
     flat = t.reshape(-1)
-    step = PIECE // 64 * 64  # elements: whole bytes of any dtype
-    for i in range(0, flat.size, step):
-        flat[i:i + step].clone()
+    for i in range(0, flat.size, PIECE):
+        flat[i:i + PIECE].clone()
     return t
+
+
+class _Result:
+    """What a job returns or raises. (concurrent.futures has one, whose import
+    takes a third of tarn's.)"""
+
+    def __init__(self, job):
+        self._job, self._value, self._error = job, None, None
+        self._done = threading.Event()
+
+    def run(self):
+        job, self._job = self._job, None
+        try:
+            self._value = job()
+        except BaseException as e:  # get() raises it
+            self._error = e
+        self._done.set()
+
+    def refuse(self, error):
+        self._job, self._error = None, error
+        self._done.set()
+
+    def get(self):
+        self._done.wait()
+        if self._error is not None:
+            raise self._error
+        return self._value
 
 
 class Prefetch:
@@ -21,27 +46,21 @@ class Prefetch:
     of its own; take() waits for one."""
 
     def __init__(self, jobs):
-        self._found = {name: Future() for name, _ in jobs}
+        self._found = {name: _Result(job) for name, job in jobs}
         self._stop = False
-        work = [(self._found[name], job) for name, job in jobs]
+        # Nothing there keeps what the caller has taken.
+        work = list(reversed(self._found.values()))
         self._thread = threading.Thread(target=self._work, args=(work,),
                                         name="tarn.prefetch", daemon=True)
         self._thread.start()
 
-    def _work(self, jobs):
-        jobs.reverse()
-        while jobs:
-            # Nothing here keeps what the caller has taken.
-            future, job = jobs.pop()
+    def _work(self, results):
+        while results:
             if self._stop:
-                future.set_exception(ValueError("safe_open: the file is "
-                                                "closed"))
-                continue
-            try:
-                future.set_result(job())
-            except BaseException as e:  # take() raises it
-                future.set_exception(e)
-            del future, job
+                results.pop().refuse(ValueError(
+                    "safe_open: the file was closed before it was read"))
+            else:
+                results.pop().run()
 
     def __contains__(self, name):
         return name in self._found
@@ -49,7 +68,7 @@ class Prefetch:
     def take(self, name):
         """What the job returned, which is then the caller's alone, or raised.
         Waits for it."""
-        return self._found.pop(name).result()
+        return self._found.pop(name).get()
 
     def close(self):
         """Ends after the job that is under way."""
