@@ -174,15 +174,37 @@ int cuda_device_by_uuid(struct cuda_devices *devices, const uint8_t uuid[16],
 	return no_device(devices, cuda_uuid_text(uuid, text));
 }
 
-int cuda_device_by_name(const struct cuda_devices *devices, const char *name,
-	const struct cuda_device **ret)
+static bool is_index(const char *name)
 {
 	size_t digits = strspn(name, "0123456789");
+
+	return digits && !name[digits];
+}
+
+int cuda_device_check_name(const char *name)
+{
 	uint8_t uuid[16];
 	struct pci pci;
 
-	if (digits && !name[digits]) {
-		long index = digits < 6 ? strtol(name, NULL, 10) : 999999;
+	if (is_index(name) || parse_pci(name, &pci) || parse_uuid(name, uuid))
+		return 0;
+	return tarn_fail(EINVAL,
+		"device '%.60s' is neither an index (0), nor a PCI address "
+		"(0000:3b:00.0), nor a UUID (GPU-...)",
+		name);
+}
+
+int cuda_device_by_name(const struct cuda_devices *devices, const char *name,
+	const struct cuda_device **ret)
+{
+	uint8_t uuid[16];
+	struct pci pci;
+	int r = cuda_device_check_name(name);
+
+	if (r < 0)
+		return r;
+	if (is_index(name)) {
+		long index = strlen(name) < 6 ? strtol(name, NULL, 10) : 999999;
 
 		if (index >= devices->n)
 			return no_device(devices, name);
@@ -193,11 +215,7 @@ int cuda_device_by_name(const struct cuda_devices *devices, const char *name,
 		*ret = by_pci(devices, &pci);
 		return *ret ? 0 : no_device(devices, name);
 	}
-	if (!parse_uuid(name, uuid))
-		return tarn_fail(EINVAL,
-			"device '%.60s' is neither an index (0), nor a PCI "
-			"address (0000:3b:00.0), nor a UUID (GPU-...)",
-			name);
+	parse_uuid(name, uuid);
 	/* The list is the caller's, and is not changed through the result. */
 	return cuda_device_by_uuid((struct cuda_devices *)devices, uuid,
 		(struct cuda_device **)ret);

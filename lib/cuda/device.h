@@ -33,6 +33,8 @@ struct cuda_devices {
 /* Loads the driver, and lists the devices once. -ENOTSUP, -ENODEV. */
 int cuda_devices_list(struct cuda_devices *devices);
 
+/* Is it a name of one of these forms? -EINVAL. Needs no list. */
+int cuda_device_check_name(const char *name);
 /* By "0", "0000:3b:00.0", "GPU-..." or the UUID alone; -EINVAL, -ENODEV. */
 int cuda_device_by_name(const struct cuda_devices *devices, const char *name,
 	const struct cuda_device **ret);

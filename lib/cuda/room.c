@@ -89,8 +89,11 @@ bool cuda_is_built(void)
 int cuda_device_find(const char *name, uint8_t ret_uuid[16])
 {
 	const struct cuda_device *device;
-	int r = cuda_begin();
+	int r = cuda_device_check_name(name);
 
+	if (r < 0)
+		return r;
+	r = cuda_begin();
 	if (r >= 0)
 		r = cuda_device_by_name(&cuda_devices, name, &device);
 	if (r >= 0)
