@@ -74,8 +74,8 @@ static void let_finish(pid_t loader, struct asked *other)
 
 	kill(pid, SIGSTOP);
 	usleep(200000);
-	kill(loader, SIGCONT);
-	usleep(500000);
+	stopped_load_let_work(loader);
+	usleep(300000); /* for a disk that is slow, while it sleeps */
 	kill(loader, SIGKILL);
 	begin(other);
 	usleep(300000);

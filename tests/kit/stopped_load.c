@@ -51,8 +51,7 @@ static void stop(pid_t pid)
 	bail("process %d does not stop", (int)pid);
 }
 
-/* Until it has nothing more to do. */
-static void let_work(pid_t pid)
+void stopped_load_let_work(pid_t pid)
 {
 	double end = seconds() + PATIENCE_S;
 	int quiet = 0;
@@ -94,7 +93,7 @@ void stopped_load_await(
 	/* What was said in the turn of the first answer is said. */
 	ask(store);
 	stop(server);
-	let_work(loader);
+	stopped_load_let_work(loader);
 	stop(loader);
 	kill(server, SIGCONT);
 }
@@ -118,7 +117,7 @@ pid_t stopped_load_next(
 		usleep(1000);
 		next = child_named(daemon->pid, "tarn-loader");
 	}
-	let_work(next);
+	stopped_load_let_work(next);
 	stop(next);
 	kill(server, SIGCONT);
 	while (!ask(store).loaders && seconds() < end)

@@ -26,6 +26,8 @@ pid_t stopped_load_begin(const struct daemon *daemon);
 /* From the time that the order was given on; store: another's, who asks. */
 void stopped_load_await(
 	const struct daemon *daemon, tarn_store *store, pid_t loader);
+/* Continues a process until it has nothing more to do. */
+void stopped_load_let_work(pid_t pid);
 /* Kills a loader which has a load, and catches that load in the next one, which
  * it returns. */
 pid_t stopped_load_next(
