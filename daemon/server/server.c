@@ -91,6 +91,7 @@ int server_run(const struct server_start *start)
 	fd_store_free(&server.fd_store);
 	loop_unwatch(server.keeper_watch);
 	wire_writer_free(server.writer);
+	free(server.spare);
 	loop_free(server.loop);
 	return status;
 }

@@ -34,6 +34,7 @@ static int open_pool(
 static void publish(const struct pool_kit *kit, struct seen *seen, void *arg)
 {
 	tarn_tensor *t = kit_device_tensor(SIZE, 3);
+	struct tarn_descriptor descriptor;
 	tarn_store *store = NULL;
 	int r = open_pool(kit, "shared", &store);
 
@@ -41,8 +42,9 @@ static void publish(const struct pool_kit *kit, struct seen *seen, void *arg)
 	if (r >= 0)
 		r = tarn_store_publish_one(store, "d", t, NULL, NULL);
 	if (r >= 0)
-		r = tarn_store_export(
-			store, t, (struct tarn_descriptor *)seen->text);
+		r = tarn_store_export(store, t, &descriptor);
+	if (r >= 0)
+		memcpy(seen->text, &descriptor, sizeof(descriptor));
 	seen->r = r;
 	tarn_tensor_unref(t);
 	tarn_store_unref(store);

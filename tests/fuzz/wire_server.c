@@ -218,6 +218,7 @@ static void free_server(void)
 	loop_unwatch(tick_watch);
 	fd_close(tick);
 	wire_writer_free(server.writer);
+	free(server.spare);
 	loop_free(server.loop);
 	fd_close(server.start.sock);
 }
