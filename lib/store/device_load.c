@@ -70,16 +70,6 @@ static void add(struct tarn_copy_info *sum, const struct tarn_copy_info *one)
 	sum->engine = one->engine;
 }
 
-static int bytes_of(
-	tarn_storage *storage, uint64_t base, uint64_t size, tarn_tensor **ret)
-{
-	int64_t extent = (int64_t)size;
-	struct tarn_layout layout;
-	int r = tarn_layout_contiguous(TARN_U8, 1, &extent, &layout);
-
-	return r < 0 ? r : tarn_tensor_new(storage, base, &layout, ret);
-}
-
 /* The whole data range, after lead bytes. */
 static int load_range(struct loading *l, tarn_storage *range, unsigned lead,
 	tarn_storage **ret)
@@ -91,9 +81,9 @@ static int load_range(struct loading *l, tarn_storage *range, unsigned lead,
 	int r = tarn_cuda_alloc(l->device, size + lead, &arena);
 
 	if (r >= 0)
-		r = bytes_of(range, 0, size, &src);
+		r = tensor_of_bytes(range, 0, size, &src);
 	if (r >= 0)
-		r = bytes_of(arena, lead, size, &dst);
+		r = tensor_of_bytes(arena, lead, size, &dst);
 	if (r >= 0)
 		r = tarn_copy(dst, src, &l->options, &info);
 	if (r < 0)

@@ -28,9 +28,16 @@ void device_hooks_set(const struct device_hooks *hooks)
 		memory_order_release);
 }
 
+/* Acquire: pairs with the release store in device_hooks_set. */
 static const struct device_hooks *get_hooks(void)
 {
 	return atomic_load_explicit(&hooks_set, memory_order_acquire);
+}
+
+/* NULL: it was not imported yet. Acquire: pairs with the exchange in agree. */
+static struct device_memory *known_memory(struct device_storage *device)
+{
+	return atomic_load_explicit(&device->memory, memory_order_acquire);
 }
 
 struct device_storage *device_storage_of(const tarn_storage *storage)
@@ -55,8 +62,7 @@ bool device_storage_is_lent(const tarn_storage *storage)
 
 	if (!device || !hooks->is_lent)
 		return false;
-	/* Acquire: pairs with the exchange in agree. */
-	memory = atomic_load_explicit(&device->memory, memory_order_acquire);
+	memory = known_memory(device);
 	return memory && hooks->is_lent(memory);
 }
 
@@ -69,7 +75,7 @@ static struct device_memory *agree(struct device_storage *device,
 	struct device_memory *none = NULL;
 
 	/* Release: the import is complete; pairs with the acquire load in
-	 * device_storage_memory, and with itself in the thread that loses. */
+	 * known_memory, and with itself in the thread that loses. */
 	if (atomic_compare_exchange_strong_explicit(&device->memory, &none,
 		    memory, memory_order_acq_rel, memory_order_acquire))
 		return memory;
@@ -144,8 +150,7 @@ static int on_device(const tarn_storage *storage, struct device_bytes *ret)
 int device_storage_sleep(tarn_storage *storage)
 {
 	struct device_storage *device = device_storage_of(storage);
-	struct device_memory *memory =
-		atomic_load_explicit(&device->memory, memory_order_acquire);
+	struct device_memory *memory = known_memory(device);
 	int r;
 
 	if (!store_storage_of(storage))
@@ -166,8 +171,7 @@ int device_storage_wake(tarn_storage *storage)
 {
 	struct device_storage *device = device_storage_of(storage);
 	const struct shared_storage *shared = store_storage_of(storage);
-	struct device_memory *memory =
-		atomic_load_explicit(&device->memory, memory_order_acquire);
+	struct device_memory *memory = known_memory(device);
 	_cleanup_fd_ int fd = -1;
 	int r;
 

@@ -119,16 +119,6 @@ static int place_ranges(struct lent *lent, size_t n, uint64_t *ret)
 	return 0;
 }
 
-static int bytes_of(
-	tarn_storage *storage, uint64_t base, uint64_t size, tarn_tensor **ret)
-{
-	int64_t extent = (int64_t)size;
-	struct tarn_layout layout;
-	int r = tarn_layout_contiguous(TARN_U8, 1, &extent, &layout);
-
-	return r < 0 ? r : tarn_tensor_new(storage, base, &layout, ret);
-}
-
 static int copy_range(
 	const struct lent *lent, uint64_t size, tarn_storage *arena)
 {
@@ -137,9 +127,9 @@ static int copy_range(
 
 	if (!size)
 		return 0;
-	r = bytes_of(lent->tensor->storage, lent->begin, size, &src);
+	r = tensor_of_bytes(lent->tensor->storage, lent->begin, size, &src);
 	if (r >= 0)
-		r = bytes_of(arena, lent->at, size, &dst);
+		r = tensor_of_bytes(arena, lent->at, size, &dst);
 	return r < 0 ? r : tarn_copy(dst, src, NULL, NULL);
 }
 

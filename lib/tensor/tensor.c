@@ -96,6 +96,16 @@ int tarn_tensor_new(tarn_storage *storage, uint64_t base,
 	return r < 0 ? r : tarn_tensor_new_checked(storage, base, layout, ret);
 }
 
+int tensor_of_bytes(
+	tarn_storage *storage, uint64_t base, uint64_t size, tarn_tensor **ret)
+{
+	int64_t extent = (int64_t)size;
+	struct tarn_layout layout;
+	int r = tarn_layout_contiguous(TARN_U8, 1, &extent, &layout);
+
+	return r < 0 ? r : tarn_tensor_new(storage, base, &layout, ret);
+}
+
 int tarn_tensor_alloc(const char *op, enum tarn_dtype dtype, int ndim,
 	const int64_t *shape, tarn_tensor **ret)
 {

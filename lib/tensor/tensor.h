@@ -31,6 +31,10 @@ void tensor_lodge(tarn_tensor *place, tarn_storage *storage, uint64_t base,
 int tarn_tensor_alloc(const char *op, enum tarn_dtype dtype, int ndim,
 	const int64_t *shape, tarn_tensor **ret);
 
+/* A U8 tensor of one dimension over size bytes of the storage. */
+int tensor_of_bytes(
+	tarn_storage *storage, uint64_t base, uint64_t size, tarn_tensor **ret);
+
 /* storage + base, to be indexed in elements; NULL for a tensor in a file. Read
  * through it only if storage_by_address(). */
 static inline void *tarn_tensor_origin(const tarn_tensor *tensor)
