@@ -212,8 +212,8 @@ struct tarn_load_options {
 		      * anything is published; -EBADMSG names the tensor */
 	bool fresh;  /* read the file even if its bytes are kept, and replace
 		      * those: for files whose time stamps are wrong */
-	/* Called now and then, in the calling thread; non-zero cancels:
-	 * -ECANCELED. For an index each shard has both phases; bytes read are
+	/* Called once at the beginning and then now and then, in the calling
+	 * thread; non-zero cancels: -ECANCELED. For an index each shard has both phases; bytes read are
 	 * counted over all shards. */
 	int (*progress)(void *arg, enum tarn_load_phase phase, uint64_t done,
 		uint64_t total);
