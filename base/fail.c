@@ -5,7 +5,6 @@
  */
 #include "base/fail.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,21 +12,29 @@ static _Thread_local char message[TARN_MESSAGE_MAX];
 /* If not NULL, it stands in place of the buffer. */
 static _Thread_local const char *constant;
 
-int tarn_fail(int err, const char *fmt, ...)
+int tarn_fail_list(int err, const char *fmt, va_list list)
 {
 	int saved = errno;
 	char text[TARN_MESSAGE_MAX];
-	va_list ap;
 
 	/* Formatted into another buffer first, since an argument may be the
 	 * present message. */
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
+	vsnprintf(text, sizeof(text), fmt, list);
 	memcpy(message, text, sizeof(message));
 	constant = NULL;
 	errno = saved;
 	return -err;
+}
+
+int tarn_fail(int err, const char *fmt, ...)
+{
+	va_list list;
+	int r;
+
+	va_start(list, fmt);
+	r = tarn_fail_list(err, fmt, list);
+	va_end(list);
+	return r;
 }
 
 int tarn_fail_constant(int err, const char *text)

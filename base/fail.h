@@ -7,6 +7,7 @@
 #pragma once
 
 #include <errno.h>
+#include <stdarg.h>
 
 #include "base/cleanup.h"
 
@@ -15,6 +16,7 @@
 
 /* Records what went wrong and returns -err. Never touches errno. */
 int tarn_fail(int err, const char *fmt, ...) _printf_(2, 3);
+int tarn_fail_list(int err, const char *fmt, va_list list) _printf_(2, 0);
 
 /* The same for a constant text without values. It costs next to nothing, so it
  * suits results that a polling caller does not treat as a failure. */

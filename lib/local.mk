@@ -33,32 +33,10 @@ lib_libconvert_la_SOURCES = \
 	$(NULL)
 lib_libconvert_la_CFLAGS = $(AM_CFLAGS) $(TARN_VECTOR_CFLAGS)
 
-noinst_LTLIBRARIES += lib/libcore.la
-lib_libcore_la_SOURCES = \
-	lib/error.c \
-	lib/reserved.c \
-	lib/reserved.h \
-	lib/layout/dtype.c \
-	lib/layout/expr.c \
-	lib/layout/expr.h \
-	lib/layout/expr_index.c \
-	lib/layout/expr_method.c \
-	lib/layout/layout.c \
-	lib/layout/layout.h \
-	lib/layout/layout_ask.c \
-	lib/layout/layout_format.c \
-	lib/layout/layout_overlap.c \
-	lib/layout/rearrange.c \
-	lib/layout/reshape.c \
-	lib/layout/reshape.h \
-	lib/layout/reshape_explain.c \
-	lib/layout/view_index.c \
-	lib/layout/view_index.h \
-	lib/layout/view_order.c \
-	lib/layout/view_shape.c \
-	lib/layout/view_window.c \
-	lib/descriptor/descriptor.c \
-	lib/descriptor/descriptor.h \
+# Elements and nests of loops: for the library, and for that of the operations,
+# which walks tensors as it does.
+noinst_LTLIBRARIES += lib/libmove.la
+lib_libmove_la_SOURCES = \
 	lib/number/convert.c \
 	lib/number/convert.h \
 	lib/number/convert_steps.h \
@@ -86,6 +64,35 @@ lib_libcore_la_SOURCES = \
 	lib/move/tile.h \
 	lib/move/tile_channels.c \
 	lib/move/tile_stream.c \
+	$(NULL)
+lib_libmove_la_LIBADD = lib/libconvert.la
+
+noinst_LTLIBRARIES += lib/libcore.la
+lib_libcore_la_SOURCES = \
+	lib/error.c \
+	lib/reserved.c \
+	lib/reserved.h \
+	lib/layout/dtype.c \
+	lib/layout/expr.c \
+	lib/layout/expr.h \
+	lib/layout/expr_index.c \
+	lib/layout/expr_method.c \
+	lib/layout/layout.c \
+	lib/layout/layout.h \
+	lib/layout/layout_ask.c \
+	lib/layout/layout_format.c \
+	lib/layout/layout_overlap.c \
+	lib/layout/rearrange.c \
+	lib/layout/reshape.c \
+	lib/layout/reshape.h \
+	lib/layout/reshape_explain.c \
+	lib/layout/view_index.c \
+	lib/layout/view_index.h \
+	lib/layout/view_order.c \
+	lib/layout/view_shape.c \
+	lib/layout/view_window.c \
+	lib/descriptor/descriptor.c \
+	lib/descriptor/descriptor.h \
 	lib/tensor/create.c \
 	lib/tensor/decimal.c \
 	lib/tensor/decimal.h \
@@ -413,7 +420,7 @@ lib_libcore_la_CPPFLAGS = \
 	-DTARND_PATH='"$(sbindir)/tarnd"' \
 	$(NULL)
 lib_libcore_la_LIBADD = \
-	lib/libconvert.la \
+	lib/libmove.la \
 	shm/libshm.la \
 	$(JANSSON_LIBS) \
 	$(LIBURING_LIBS) \

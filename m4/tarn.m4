@@ -127,6 +127,53 @@ AS_IF([test "x$tarn_have_$1" = xyes],
 		[tarn_summary_$1="no (install $5)"])])
 ])
 
+# TARN_BLAS
+# ---------
+# --with-blas=auto|yes|no|PACKAGE, as TARN_FEATURE; the package is one that
+# pkg-config knows and that has cblas_sgemm. OpenBLAS comes first.
+AC_DEFUN([TARN_BLAS], [
+AC_ARG_WITH([blas],
+	[AS_HELP_STRING([--with-blas@<:@=auto|yes|no|PACKAGE@:>@],
+		[operations, with the BLAS that pkg-config has as PACKAGE (auto)])],
+	[], [with_blas=auto])
+tarn_have_blas=no
+AS_CASE([$with_blas], [no], [tarn_packages=],
+	[auto|yes], [tarn_packages="openblas flexiblas cblas mkl-dynamic-lp64-seq blis"],
+	[tarn_packages=$with_blas])
+for tarn_package in $tarn_packages; do
+	AS_IF([test "x$tarn_have_blas" = xyes], [break])
+	AC_MSG_CHECKING([for cblas_sgemm in the package $tarn_package])
+	BLAS_CFLAGS=`$PKG_CONFIG --cflags $tarn_package 2>/dev/null`
+	BLAS_LIBS=`$PKG_CONFIG --libs $tarn_package 2>/dev/null`
+	tarn_save_CPPFLAGS=$CPPFLAGS
+	tarn_save_LIBS=$LIBS
+	CPPFLAGS="$CPPFLAGS $BLAS_CFLAGS"
+	LIBS="$BLAS_LIBS $LIBS"
+	AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cblas.h>]],
+		[[cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, 1, 1, 1,
+			1, 0, 1, 0, 1, 0, 0, 1);]])],
+		[tarn_have_blas=yes
+		tarn_blas_package=$tarn_package])
+	CPPFLAGS=$tarn_save_CPPFLAGS
+	LIBS=$tarn_save_LIBS
+	AC_MSG_RESULT([$tarn_have_blas])
+done
+AC_SUBST([BLAS_CFLAGS])
+AC_SUBST([BLAS_LIBS])
+AM_CONDITIONAL([HAVE_BLAS], [test "x$tarn_have_blas" = xyes])
+AS_IF([test "x$tarn_have_blas" = xyes],
+	[tarn_summary_blas="yes ($tarn_blas_package)"],
+	[AS_CASE([$with_blas],
+		[no], [tarn_summary_blas="no (switched off)"],
+		[auto], [tarn_summary_blas="no (install libopenblas-dev)"],
+		[AC_MSG_ERROR([--with-blas=$with_blas was asked for, but there is no cblas_sgemm in $tarn_packages;
+install libopenblas-dev])])])
+# Vectors of a mathematical function need that nobody reads its errno.
+TARN_MATH_CFLAGS=
+TARN_TRY_FLAGS([TARN_MATH_CFLAGS], [-fno-math-errno])
+AC_SUBST([TARN_MATH_CFLAGS])
+])
+
 # TARN_CUDA
 # ---------
 # --with-cuda=auto|yes|no|FOLDER, as TARN_FEATURE; but the toolkit's header is
@@ -366,6 +413,7 @@ tarn $PACKAGE_VERSION is configured:
 
   io_uring engine (else threads) ... $tarn_summary_uring
   NUMA placement by libnuma ........ $tarn_summary_numa
+  operations (libtarnops), by BLAS . $tarn_summary_blas
   GPUs by the driver of CUDA ....... $tarn_summary_cuda
   kernels for GPUs, by nvcc ........ $tarn_summary_kernels
   python and numpy for the tests ... $tarn_summary_numpy

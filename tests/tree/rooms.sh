@@ -54,6 +54,7 @@ daemon/config base/ shm/ daemon/messages.h daemon/loop/
 daemon/loader base/ shm/ lib/io/ daemon/messages.h daemon/(config|loop)/
 daemon/server base/ shm/ lib/descriptor/ daemon/messages.h daemon/(config|loop)/
 daemon/keeper base/ shm/ daemon/messages.h daemon/(config|loop)/ daemon/(server/server|loader/loader)\.h
+ops base/ lib/(number|move)/
 cli base/
 cli/doctor base/ cli/ lib/io/ lib/cuda/cuda\.h lib/store/(daemon_path|socket_path|socket_connect)\.h
 python

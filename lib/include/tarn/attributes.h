@@ -15,6 +15,10 @@
 #define TARN_NOT_NULL __attribute__((__returns_nonnull__))
 /* To ignore the result is a fault: a failure would go unnoticed. */
 #define TARN_MUST_CHECK __attribute__((__warn_unused_result__))
+/* The argument of the first number is a format of printf's, for those from the
+ * second on. */
+#define TARN_PRINTF(format, first)                                             \
+	__attribute__((__format__(__printf__, format, first)))
 /* The result depends on the arguments alone (const), or on them and on what
  * they point to (pure). */
 #define TARN_CONST __attribute__((__const__))

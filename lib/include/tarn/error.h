@@ -21,6 +21,15 @@ extern "C" {
 TARN_PUBLIC const char *tarn_error_message(void)
 	TARN_NOT_NULL;
 
+/*
+ * For libraries that are built on this one: sets the sentence of this thread
+ * and returns -err, so that a caller finds the message of either library in one
+ * place. err is a positive errno value; format is printf's. The result may be
+ * ignored: it is what was given. Any thread.
+ */
+TARN_PUBLIC int tarn_error_set(int err, const char *format, ...)
+	TARN_NONNULL(2) TARN_PRINTF(2, 3);
+
 #ifdef __cplusplus
 }
 #endif

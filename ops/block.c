@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT
+#include "ops/block.h"
+
+#include <string.h>
+
+#include "base/checked.h"
+#include "lib/move/move.h"
+#include "ops/threads.h"
+
+#define STAGED                                                                 \
+	2048         /* elements of a block that is staged: four buffers of them
+		      * fit in the cache of first level, nearly */
+#define DIRECT 16384 /* of one that is not */
+#define TILE 64  /* along each of two dimensions that someone is adjacent in */
+#define SHORT 16 /* rows so short cost more calls than they are worth */
+#define PART 32768 /* additions that pay for a thread */
+
+struct plan {
+	const struct loops *loops;
+	run_fn *kernel;
+	const enum tarn_dtype *dtypes;
+	bool staged[LOOPS_OPERANDS];
+	int64_t extent[TARN_NDIM_MAX]; /* of a block */
+	int64_t count[TARN_NDIM_MAX];  /* blocks along each dimension */
+	int64_t n_blocks;
+	int64_t a_part; /* blocks of it */
+};
+
+/* ---- how blocks are cut --------------------------------------------------- */
+
+static bool is_direct(const struct plan *p, int i)
+{
+	const struct loop_operand *o = &p->loops->operand[i];
+	int64_t inner = p->loops->n ? o->stride[p->loops->n - 1] : 1;
+
+	return o->dtype == p->dtypes[i] && (uintptr_t)o->at % o->size == 0 &&
+	       (inner == 1 || (inner == 0 && i > 0));
+}
+
+/* A source that repeats in rows so short is better expanded. */
+static bool breaks_rows(const struct plan *p, int i)
+{
+	const struct loops *l = p->loops;
+	const int64_t *stride = l->operand[i].stride;
+	int inner = l->n - 1;
+
+	if (l->n < 2 || l->extent[inner] >= SHORT)
+		return false;
+	return stride[inner - 1] != stride[inner] * l->extent[inner] &&
+	       !loops_is_value(l, i);
+}
+
+/* The dimension in which an operand's elements are closest. */
+static int nearest_dim(const struct plan *p, int i)
+{
+	const int64_t *stride = p->loops->operand[i].stride;
+	int64_t least = INT64_MAX;
+	int found = p->loops->n - 1;
+
+	for (int dim = p->loops->n - 1; dim >= 0; dim--) {
+		int64_t s = stride[dim] < 0 ? -stride[dim] : stride[dim];
+
+		if (s && s < least) {
+			least = s;
+			found = dim;
+		}
+	}
+	return found;
+}
+
+static void cut(struct plan *p)
+{
+	const struct loops *l = p->loops;
+	int64_t room = DIRECT;
+	bool near[TARN_NDIM_MAX] = {false};
+	int n_near = 0;
+
+	for (int i = 0; i < l->n_operands; i++) {
+		p->staged[i] = !is_direct(p, i) || breaks_rows(p, i);
+		if (!p->staged[i])
+			continue;
+		room = STAGED;
+		near[nearest_dim(p, i)] = true;
+	}
+	if (l->n)
+		near[l->n - 1] = true;
+	for (int dim = 0; dim < l->n; dim++) {
+		n_near += near[dim];
+		p->extent[dim] = 1;
+	}
+	/* First a share for each dimension that someone is adjacent in, then
+	 * what is left, from the innermost outwards. */
+	for (int dim = l->n - 1; dim >= 0 && n_near > 1; dim--)
+		if (near[dim]) {
+			p->extent[dim] = MIN(MIN(l->extent[dim], room),
+				(int64_t)TILE >> 2 * (n_near - 2));
+			room /= p->extent[dim];
+		}
+	for (int dim = l->n - 1; dim >= 0 && room > 1; dim--) {
+		int64_t times = MIN(room,
+			(l->extent[dim] + p->extent[dim] - 1) / p->extent[dim]);
+
+		p->extent[dim] = MIN(l->extent[dim], p->extent[dim] * times);
+		room /= times;
+		if (p->extent[dim] < l->extent[dim])
+			break;
+	}
+}
+
+static void plan_blocks(struct plan *p, unsigned cost)
+{
+	int64_t size = 1;
+
+	p->n_blocks = 1;
+	for (int dim = 0; dim < p->loops->n; dim++) {
+		p->count[dim] = (p->loops->extent[dim] + p->extent[dim] - 1) /
+				p->extent[dim];
+		p->n_blocks *= p->count[dim];
+		size *= p->extent[dim];
+	}
+	p->a_part =
+		MAX(PART / MAX(size * (int64_t)cost, (int64_t)1), (int64_t)1);
+}
+
+/* ---- one thread's blocks --------------------------------------------------- */
+
+/* A staged operand, in the block that is at hand. */
+struct stage {
+	struct move move;
+	int64_t extent[TARN_NDIM_MAX]; /* for which move was planned; 0: none */
+	char *buffer;
+};
+
+struct worker {
+	const struct plan *plan;
+	struct loops block;
+	struct stage stage[LOOPS_OPERANDS];
+	_Alignas(64) char buffer[LOOPS_OPERANDS][STAGED * 8];
+};
+
+static void pack(const struct loops *block, enum tarn_dtype dtype,
+	struct tarn_layout *ret)
+{
+	int64_t stride = 1;
+
+	*ret = (struct tarn_layout) {
+		.dtype = (uint8_t)dtype, .ndim = (uint8_t)block->n};
+	for (int dim = block->n - 1; dim >= 0; dim--) {
+		ret->shape[dim] = block->extent[dim];
+		ret->stride[dim] = stride;
+		stride *= block->extent[dim];
+	}
+}
+
+static void plan_stage(struct worker *w, int i)
+{
+	const struct loop_operand *o = &w->block.operand[i];
+	struct stage *s = &w->stage[i];
+	struct tarn_layout packed, there;
+	size_t size = (size_t)w->block.n * sizeof(int64_t);
+
+	if (s->buffer && !memcmp(s->extent, w->block.extent, size))
+		return;
+	memcpy(s->extent, w->block.extent, size);
+	s->buffer = w->buffer[i];
+	pack(&w->block, w->plan->dtypes[i], &packed);
+	there = packed;
+	there.dtype = o->dtype;
+	memcpy(there.stride, o->stride, size);
+	/* It fails for C64 alone, which has no arithmetic. */
+	if (move_plan(&s->move, i ? &packed : &there, i ? &there : &packed,
+		    NULL) < 0)
+		__builtin_unreachable();
+}
+
+/* The operand becomes its packed buffer. */
+static void use_buffer(
+	struct loops *block, int i, struct stage *s, enum tarn_dtype dtype)
+{
+	struct loop_operand *o = &block->operand[i];
+	struct tarn_layout packed;
+
+	pack(block, dtype, &packed);
+	memcpy(o->stride, packed.stride, (size_t)block->n * sizeof(int64_t));
+	o->at = s->buffer;
+	o->dtype = (uint8_t)dtype;
+	o->size = (uint8_t)(tarn_dtype_bits(dtype) / 8);
+}
+
+static void run_rows(const struct loops *l, run_fn *kernel)
+{
+	int64_t index[TARN_NDIM_MAX] = {0};
+	int inner = l->n - 1, dim;
+	size_t n = l->n ? (size_t)l->extent[inner] : 1;
+	char *at[LOOPS_OPERANDS] = {0};
+	unsigned steady = 0;
+
+	for (int i = 0; i < l->n_operands; i++) {
+		at[i] = l->operand[i].at;
+		if (i && l->n && !l->operand[i].stride[inner])
+			steady |= 1u << (i - 1);
+	}
+	for (;;) {
+		const void *src[3] = {at[1], at[2], at[3]};
+
+		kernel(n, at[0], src, steady);
+		for (dim = inner - 1; dim >= 0; dim--) {
+			bool wraps = ++index[dim] == l->extent[dim];
+			int64_t steps = wraps ? 1 - l->extent[dim] : 1;
+
+			for (int i = 0; i < l->n_operands; i++)
+				at[i] += steps * l->operand[i].stride[dim] *
+					 l->operand[i].size;
+			if (!wraps)
+				break;
+			index[dim] = 0;
+		}
+		if (dim < 0)
+			return;
+	}
+}
+
+/* The block of that number, with all operands where they lie. */
+static void find_block(struct worker *w, int64_t number)
+{
+	const struct plan *p = w->plan;
+	struct loops *b = &w->block;
+
+	b->n = p->loops->n;
+	b->n_operands = p->loops->n_operands;
+	for (int i = 0; i < b->n_operands; i++)
+		b->operand[i] = p->loops->operand[i];
+	for (int dim = b->n - 1; dim >= 0; dim--) {
+		int64_t first = number % p->count[dim] * p->extent[dim];
+
+		number /= p->count[dim];
+		b->extent[dim] =
+			MIN(p->extent[dim], p->loops->extent[dim] - first);
+		for (int i = 0; i < b->n_operands; i++) {
+			struct loop_operand *o = &b->operand[i];
+
+			o->at += first * o->stride[dim] * o->size;
+		}
+	}
+}
+
+static void run_block(struct worker *w, int64_t number)
+{
+	const struct plan *p = w->plan;
+	char *out = NULL;
+
+	find_block(w, number);
+	for (int i = 0; i < w->block.n_operands; i++) {
+		struct loop_operand *o = &w->block.operand[i];
+
+		if (!p->staged[i])
+			continue;
+		plan_stage(w, i);
+		if (i)
+			move_run(&w->stage[i].move, w->stage[i].buffer, o->at);
+		else
+			out = o->at;
+	}
+	for (int i = 0; i < w->block.n_operands; i++)
+		if (p->staged[i])
+			use_buffer(&w->block, i, &w->stage[i], p->dtypes[i]);
+	loops_fuse(&w->block);
+	run_rows(&w->block, p->kernel);
+	if (out)
+		move_run(&w->stage[0].move, out, w->stage[0].buffer);
+}
+
+static void run_part(void *arg, size_t part)
+{
+	const struct plan *p = arg;
+	int64_t first = (int64_t)part * p->a_part;
+	int64_t end = MIN(first + p->a_part, p->n_blocks);
+	struct worker w;
+
+	w.plan = p;
+	for (int i = 0; i < p->loops->n_operands; i++)
+		w.stage[i].buffer = NULL;
+	while (first < end)
+		run_block(&w, first++);
+}
+
+void block_run(const struct loops *loops, run_fn *kernel,
+	const enum tarn_dtype dtypes[LOOPS_OPERANDS], unsigned cost)
+{
+	struct plan p = {.loops = loops, .kernel = kernel, .dtypes = dtypes};
+
+	if (loops->empty)
+		return;
+	cut(&p);
+	plan_blocks(&p, cost);
+	if (p.n_blocks == 1) {
+		bool staged = false;
+
+		for (int i = 0; i < loops->n_operands; i++)
+			staged = staged || p.staged[i];
+		if (!staged) {
+			run_rows(loops, kernel);
+			return;
+		}
+	}
+	threads_run(
+		(size_t)((p.n_blocks + p.a_part - 1) / p.a_part), run_part, &p);
+}

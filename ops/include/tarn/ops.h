@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Operations on tensors: the library libtarnops, which needs a BLAS.
+ *
+ *	tarn_tensor *sum = NULL, *row = NULL;
+ *
+ *	r = tarn_add(a, b, &sum);                        makes a tensor
+ *	if (r >= 0)
+ *		r = tarn_mul(sum, w, &sum);              writes into it
+ *	if (r >= 0)
+ *		r = tarn_reduce(TARN_SUM, sum, 1, (int[]) {-1}, 0, &row);
+ *
+ * Every operation has a destination, out. *out NULL: the result is a new tensor
+ * in C order, the caller's, and *out stays NULL after an error. Otherwise the
+ * result is written there, and *out stays what it is: one of the operands (in
+ * place), a view, a tensor that is published next, or a channel's slot. It must
+ * have the result's shape, and a dtype to which the result's can be cast: of the
+ * same kind or a later one (BOOL, integers, floats). A destination that overlaps
+ * an operand is correct: where it has another layout, the operand is copied
+ * first. One that cannot be written is -EROFS, and so that whose own elements
+ * overlap (-EINVAL).
+ *
+ * Operands lie in memory, or in a file, from which they are read first; those
+ * on a device are -ENOTSUP. Shapes broadcast by numpy's rule. Dimensions may be
+ * negative: -1 is the last. Dtypes are BOOL, the integers, F16, BF16, F32 and
+ * F64; C64 and the floats below 16 bits are -ENOTSUP, and must be cast first. F16
+ * and BF16 are computed in F32 and rounded once. Integers wrap around.
+ *
+ * All functions may be called from any thread; a call uses several where there
+ * is enough to do, see tarn_ops_set_threads. The same call gives the same bits
+ * for any number of threads, products excepted, which are BLAS's: there for the
+ * same number.
+ *
+ * Functions return 0 or -EINVAL (shapes or arguments do not fit), -ENOTSUP (a
+ * dtype), -EROFS, -ENOMEM, errors of reading a file, or what is said beside
+ * them. After an error the destination is as it was, but where its own memory
+ * is an operand's, or there was no memory for the rest.
+ */
+#pragma once
+
+#include <tarn/tensor.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- operands and dtypes --------------------------------------------- */
+
+enum tarn_number_kind {
+	TARN_NUMBER_BOOL = 1,
+	TARN_NUMBER_INT = 2,
+	TARN_NUMBER_FLOAT = 3,
+};
+
+/* A tensor, or a number, which takes the dtype of the tensors beside it where
+ * their kind can hold it. */
+struct tarn_operand {
+	const tarn_tensor *tensor; /* NULL: a number */
+	enum tarn_number_kind kind;
+	union {
+		int64_t i; /* of BOOL too */
+		double f;
+	};
+};
+
+static inline struct tarn_operand tarn_of(const tarn_tensor *tensor)
+{
+	struct tarn_operand operand = {.tensor = tensor};
+
+	return operand;
+}
+
+static inline struct tarn_operand tarn_int(int64_t i)
+{
+	struct tarn_operand operand = {.kind = TARN_NUMBER_INT};
+
+	operand.i = i;
+	return operand;
+}
+
+static inline struct tarn_operand tarn_float(double f)
+{
+	struct tarn_operand operand = {.kind = TARN_NUMBER_FLOAT};
+
+	operand.f = f;
+	return operand;
+}
+
+/*
+ * The dtype in which two tensors meet, as in PyTorch; for unsigned integers
+ * beside signed ones as in the array API standard.
+ *
+ *	      BOOL U8   I8   U16  I16  U32  I32  U64  I64  F16  BF16 F32  F64
+ *	BOOL  BOOL U8   I8   U16  I16  U32  I32  U64  I64  F16  BF16 F32  F64
+ *	U8         U8   I16  U16  I16  U32  I32  U64  I64  F16  BF16 F32  F64
+ *	I8              I8   I32  I16  I64  I32  -    I64  F16  BF16 F32  F64
+ *	U16                  U16  I32  U32  I32  U64  I64  F16  BF16 F32  F64
+ *	I16                       I16  I64  I32  -    I64  F16  BF16 F32  F64
+ *	U32                            U32  I64  U64  I64  F16  BF16 F32  F64
+ *	I32                                 I32  -    I64  F16  BF16 F32  F64
+ *	U64                                      U64  -    F16  BF16 F32  F64
+ *	I64                                           I64  F16  BF16 F32  F64
+ *	F16                                                F16  F32  F32  F64
+ *	BF16                                                    BF16 F32  F64
+ *	F32                                                          F32  F64
+ *	F64                                                               F64
+ *
+ * Tensors without dimensions, and numbers, raise the dtype of those that have
+ * some only if their kind is later: F32 beside a number 2.5 stays F32, I32 beside
+ * it becomes F32. -ENOTSUP: one has no arithmetic here, or "-".
+ */
+TARN_PUBLIC int tarn_promote(enum tarn_dtype a, enum tarn_dtype b,
+	enum tarn_dtype *ret) TARN_NONNULL(3) TARN_MUST_CHECK;
+
+/* The dtype in which n operands meet. */
+TARN_PUBLIC int tarn_result_dtype(const struct tarn_operand *operands, size_t n,
+	enum tarn_dtype *ret) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* ---- threads ----------------------------------------------------------- */
+
+/* How many threads one call uses at most; n 0: as many as TARN_THREADS says,
+ * else as the affinity mask and the cgroup leave this process. They are started
+ * when they are first needed, once for a process, and again in its children. */
+TARN_PUBLIC int tarn_ops_set_threads(int n) TARN_MUST_CHECK;
+TARN_PUBLIC int tarn_ops_threads(void);
+
+/* ---- element by element ------------------------------------------------ */
+
+enum tarn_unary_op {
+	/* BOOL and integers stay what they are; NEG of BOOL is -EINVAL. */
+	TARN_NEG,
+	TARN_ABS,
+	TARN_SIGN,
+	TARN_SQUARE,
+	TARN_RELU,
+	TARN_FLOOR,
+	TARN_CEIL,
+	TARN_TRUNC,
+	TARN_ROUND, /* to even */
+	/* BOOL and integers become F32. */
+	TARN_SQRT,
+	TARN_RSQRT,
+	TARN_RECIPROCAL,
+	TARN_EXP,
+	TARN_EXP2,
+	TARN_EXPM1,
+	TARN_LOG,
+	TARN_LOG2,
+	TARN_LOG10,
+	TARN_LOG1P,
+	TARN_SIN,
+	TARN_COS,
+	TARN_TAN,
+	TARN_ASIN,
+	TARN_ACOS,
+	TARN_ATAN,
+	TARN_SINH,
+	TARN_COSH,
+	TARN_TANH,
+	TARN_ASINH,
+	TARN_ACOSH,
+	TARN_ATANH,
+	TARN_ERF,
+	TARN_SIGMOID,
+	TARN_GELU,      /* x * (1 + erf(x / sqrt(2))) / 2 */
+	TARN_GELU_TANH, /* its approximation by tanh */
+	TARN_SILU,      /* x * sigmoid(x) */
+	/* Of BOOL and integers alone. */
+	TARN_BIT_NOT, /* of BOOL: the other one */
+	/* The result is BOOL. */
+	TARN_NOT,
+	TARN_IS_NAN,
+	TARN_IS_INF,
+	TARN_IS_FINITE,
+	TARN_SIGN_BIT,
+	TARN_UNARY_OPS, /* how many there are */
+};
+
+TARN_PUBLIC int tarn_unary(enum tarn_unary_op op, const tarn_tensor *x,
+	tarn_tensor **out) TARN_NONNULL(2, 3) TARN_MUST_CHECK;
+
+enum tarn_binary_op {
+	/* In the dtype in which both meet. BOOL: ADD and MAX are "or", MUL and
+	 * MIN "and"; SUB is -EINVAL. MIN and MAX of a NaN are NaN. */
+	TARN_ADD,
+	TARN_SUB,
+	TARN_MUL,
+	TARN_MIN,
+	TARN_MAX,
+	/* Integers by 0, and 0 to a negative power: -EDOM. REMAINDER has the
+	 * sign of b, FMOD that of a. */
+	TARN_FLOOR_DIV,
+	TARN_REMAINDER,
+	TARN_FMOD,
+	TARN_POW,
+	/* BOOL and integers become F32. */
+	TARN_DIV,
+	TARN_ATAN2,
+	TARN_HYPOT,
+	TARN_COPY_SIGN,
+	TARN_NEXT_AFTER,
+	TARN_LOG_ADD_EXP,
+	/* BOOL and integers alone; shifts of integers alone, by 0 to the bits
+	 * of one less 1 (more: 0, or the sign). */
+	TARN_BIT_AND,
+	TARN_BIT_OR,
+	TARN_BIT_XOR,
+	TARN_SHIFT_LEFT,
+	TARN_SHIFT_RIGHT,
+	/* The result is BOOL. */
+	TARN_EQ,
+	TARN_NE,
+	TARN_LT,
+	TARN_LE,
+	TARN_GT,
+	TARN_GE,
+	TARN_AND, /* both are not 0 */
+	TARN_OR,
+	TARN_XOR,
+	TARN_BINARY_OPS, /* how many there are */
+};
+
+TARN_PUBLIC int tarn_binary(enum tarn_binary_op op, struct tarn_operand a,
+	struct tarn_operand b, tarn_tensor **out)
+	TARN_NONNULL(4) TARN_MUST_CHECK;
+
+/* a where cond (BOOL) is true, else b. */
+TARN_PUBLIC int tarn_where(const tarn_tensor *cond, struct tarn_operand a,
+	struct tarn_operand b, tarn_tensor **out)
+	TARN_NONNULL(1, 4) TARN_MUST_CHECK;
+
+/* min(max(x, low), high); either may be NULL, not both. A NaN of x stays one. */
+TARN_PUBLIC int tarn_clamp(const tarn_tensor *x,
+	const struct tarn_operand *low, const struct tarn_operand *high,
+	tarn_tensor **out) TARN_NONNULL(1, 4) TARN_MUST_CHECK;
+
+/* The same values in another dtype, any of all, by the rules of tarn_copy. With
+ * a destination, its dtype is what counts, and must be this one. */
+TARN_PUBLIC int tarn_cast(const tarn_tensor *x, enum tarn_dtype dtype,
+	tarn_tensor **out) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+#define TARN_UNARY_NAMED(name, op)                                             \
+	static inline TARN_MUST_CHECK int name(                                \
+		const tarn_tensor *x, tarn_tensor **out)                       \
+	{                                                                      \
+		return tarn_unary(op, x, out);                                 \
+	}
+#define TARN_BINARY_NAMED(name, op)                                            \
+	static inline TARN_MUST_CHECK int name(const tarn_tensor *a,           \
+		const tarn_tensor *b, tarn_tensor **out)                       \
+	{                                                                      \
+		return tarn_binary(op, tarn_of(a), tarn_of(b), out);           \
+	}
+
+TARN_UNARY_NAMED(tarn_neg, TARN_NEG)
+TARN_UNARY_NAMED(tarn_abs, TARN_ABS)
+TARN_UNARY_NAMED(tarn_relu, TARN_RELU)
+TARN_UNARY_NAMED(tarn_sqrt, TARN_SQRT)
+TARN_UNARY_NAMED(tarn_rsqrt, TARN_RSQRT)
+TARN_UNARY_NAMED(tarn_exp, TARN_EXP)
+TARN_UNARY_NAMED(tarn_log, TARN_LOG)
+TARN_UNARY_NAMED(tarn_sin, TARN_SIN)
+TARN_UNARY_NAMED(tarn_cos, TARN_COS)
+TARN_UNARY_NAMED(tarn_tanh, TARN_TANH)
+TARN_UNARY_NAMED(tarn_erf, TARN_ERF)
+TARN_UNARY_NAMED(tarn_sigmoid, TARN_SIGMOID)
+TARN_UNARY_NAMED(tarn_gelu, TARN_GELU)
+TARN_UNARY_NAMED(tarn_gelu_tanh, TARN_GELU_TANH)
+TARN_UNARY_NAMED(tarn_silu, TARN_SILU)
+TARN_BINARY_NAMED(tarn_add, TARN_ADD)
+TARN_BINARY_NAMED(tarn_sub, TARN_SUB)
+TARN_BINARY_NAMED(tarn_mul, TARN_MUL)
+TARN_BINARY_NAMED(tarn_div, TARN_DIV)
+TARN_BINARY_NAMED(tarn_floor_div, TARN_FLOOR_DIV)
+TARN_BINARY_NAMED(tarn_remainder, TARN_REMAINDER)
+TARN_BINARY_NAMED(tarn_pow, TARN_POW)
+TARN_BINARY_NAMED(tarn_min, TARN_MIN)
+TARN_BINARY_NAMED(tarn_max, TARN_MAX)
+TARN_BINARY_NAMED(tarn_eq, TARN_EQ)
+TARN_BINARY_NAMED(tarn_ne, TARN_NE)
+TARN_BINARY_NAMED(tarn_lt, TARN_LT)
+TARN_BINARY_NAMED(tarn_le, TARN_LE)
+TARN_BINARY_NAMED(tarn_gt, TARN_GT)
+TARN_BINARY_NAMED(tarn_ge, TARN_GE)
+
+/* ---- reductions ------------------------------------------------------ */
+
+enum tarn_reduce_op {
+	TARN_SUM,  /* BOOL and integers: in I64, U64 in U64 */
+	TARN_PROD, /* the same */
+	TARN_MEAN, /* of floats */
+	/* Of no elements: -EINVAL. NaN is contagious. */
+	TARN_AMIN,
+	TARN_AMAX,
+	/* BOOL, of any dtype: what is not 0 is true. */
+	TARN_ANY,
+	TARN_ALL,
+	TARN_REDUCE_OPS,
+};
+
+/* The dimension stays, with the extent 1. */
+#define TARN_KEEP_DIMS 1u
+
+/*
+ * Reduces over n_dims dimensions; n_dims 0: over all of them. Sums are pairwise:
+ * their error grows with the logarithm of the number of elements. flags:
+ * TARN_KEEP_DIMS.
+ */
+TARN_PUBLIC int tarn_reduce(enum tarn_reduce_op op, const tarn_tensor *x,
+	int n_dims, const int *dims, unsigned flags, tarn_tensor **out)
+	TARN_NONNULL(2, 6) TARN_MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What is done to a run of elements: n of them, packed, on all sides of the
+ * dtype in which an operation is computed. A source that is steady is one
+ * element, used n times. dst may be one of the sources, in whole.
+ *
+ * One table of operations and dtypes (kernels_type.h) is compiled for three
+ * generations of processors; the one at hand is found out once.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <tarn/ops.h>
+
+enum type {
+	TYPE_BOOL,
+	TYPE_U8,
+	TYPE_I8,
+	TYPE_U16,
+	TYPE_I16,
+	TYPE_U32,
+	TYPE_I32,
+	TYPE_U64,
+	TYPE_I64,
+	TYPE_F32,
+	TYPE_F64,
+	TYPES,
+};
+
+/* Sources that are steady: bit i. */
+typedef void run_fn(
+	size_t n, void *dst, const void *const src[3], unsigned steady);
+
+/* Adds (multiplies, ...) n > 0 elements up to one. Sums of floats have lanes,
+ * the same on all processors. */
+typedef void fold_fn(size_t n, void *dst, const void *src);
+enum fold { FOLD_ADD, FOLD_MUL, FOLD_MIN, FOLD_MAX, FOLDS };
+
+struct kernels {
+	const char *name;
+	run_fn *unary[TYPES][TARN_UNARY_OPS];
+	run_fn *binary[TYPES][TARN_BINARY_OPS];
+	run_fn *clamp[TYPES];
+	fold_fn *fold[TYPES][FOLDS];
+	run_fn *where[4]; /* by the size of an element: 1, 2, 4, 8 bytes */
+};
+
+/* NULL: the compiler or the processor has no such thing. */
+extern const struct kernels kernels_c, kernels_avx2, kernels_avx512;
+
+const struct kernels *kernels(void);
+
+/* The type of a dtype that is computed in itself. */
+enum type kernels_type(enum tarn_dtype dtype);

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * All kernels for one generation of processors. kernels_type.h is walked twice
+ * for each type: once its lines are functions, once they are entries of the
+ * table. Included by kernels_c.c and its kin, with VARIANT.
+ */
+#include <float.h>
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+#include "ops/kernels.h"
+
+#define PASTE_(a, b) a##_##b
+#define PASTE(a, b) PASTE_(a, b)
+#define EACH _Pragma("GCC ivdep") for (size_t i = 0; i < n; i++)
+#define SPAN 16 /* elements: no vector is longer */
+
+/* ---- functions that have vectors ----------------------------------------- */
+
+/* glibc's libmvec has them; its header says so to those alone that give up the
+ * standard's arithmetic, which is not needed for it. */
+#if defined(__x86_64__) && defined(__GLIBC__) && __GLIBC_PREREQ(2, 35)
+#define VECTORS(name)                                                          \
+	__attribute__((__simd__("notinbranch"))) double name(double);          \
+	__attribute__((__simd__("notinbranch"))) float name##f(float);
+VECTORS(exp)
+VECTORS(exp2)
+VECTORS(expm1)
+VECTORS(log)
+VECTORS(log2)
+VECTORS(log10)
+VECTORS(log1p)
+VECTORS(sin)
+VECTORS(cos)
+VECTORS(tan)
+VECTORS(asin)
+VECTORS(acos)
+VECTORS(atan)
+VECTORS(sinh)
+VECTORS(cosh)
+VECTORS(tanh)
+VECTORS(asinh)
+VECTORS(acosh)
+VECTORS(atanh)
+VECTORS(erf)
+#endif
+
+/* ---- what takes more than an expression ---------------------------------- */
+
+/* Division that rounds down, and a remainder with the divisor's sign, as
+ * Python's. The quotient of floats is that of the exact remainder, so that the
+ * two agree. */
+#define FLOAT_DIVISION(type, T, f)                                             \
+	static inline T remainder_##type(T x, T y)                             \
+	{                                                                      \
+		T r = fmod##f(x, y);                                           \
+                                                                               \
+		return r != 0 && (r < 0) != (y < 0) ? r + y : r;               \
+	}                                                                      \
+	static inline T floor_div_##type(T x, T y)                             \
+	{                                                                      \
+		T q, whole, r;                                                 \
+                                                                               \
+		if (y == 0)                                                    \
+			return x / y;                                          \
+		r = fmod##f(x, y);                                             \
+		q = (x - r) / y;                                               \
+		if (r != 0 && (r < 0) != (y < 0))                              \
+			q -= 1;                                                \
+		if (q == 0)                                                    \
+			return copysign##f(0, x / y);                          \
+		whole = floor##f(q);                                           \
+		return q - whole > (T)0.5 ? whole + 1 : whole;                 \
+	}                                                                      \
+	static inline T log_add_exp_##type(T x, T y)                           \
+	{                                                                      \
+		T high = x > y ? x : y, low = x > y ? y : x;                   \
+                                                                               \
+		return high == low ? high + (T)0.69314718055994530942          \
+				   : high + log1p##f(exp##f(low - high));      \
+	}
+FLOAT_DIVISION(f32, float, f)
+FLOAT_DIVISION(f64, double, )
+
+/* Divisors are not 0: that was looked for. */
+#define INT_DIVISION(type, T, WIDE, is_signed)                                 \
+	static inline T floor_div_##type(T x, T y)                             \
+	{                                                                      \
+		if (is_signed && y == (T)-1)                                   \
+			return (T) - (WIDE)x;                                  \
+		return (T)(x / y - (x % y != 0 && (x < 0) != (y < 0)));        \
+	}                                                                      \
+	static inline T remainder_##type(T x, T y)                             \
+	{                                                                      \
+		T r = is_signed && y == (T)-1 ? 0 : (T)(x % y);                \
+                                                                               \
+		return r != 0 && (r < 0) != (y < 0) ? (T)(r + y) : r;          \
+	}                                                                      \
+	static inline T fmod_##type(T x, T y)                                  \
+	{                                                                      \
+		return is_signed && y == (T)-1 ? 0 : (T)(x % y);               \
+	}                                                                      \
+	static inline T power_##type(T x, T y)                                 \
+	{                                                                      \
+		WIDE base = (WIDE)x, p = 1;                                    \
+                                                                               \
+		if (y < 0)                                                     \
+			return x == 1       ? (T)1                             \
+			       : x == (T)-1 ? (T)(y & 1 ? x : (T)1)            \
+					    : (T)0;                            \
+		for (; y; y = (T)(y >> 1), base *= base)                       \
+			if (y & 1)                                             \
+				p *= base;                                     \
+		return (T)p;                                                   \
+	}
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wtype-limits"
+INT_DIVISION(u8, uint8_t, uint32_t, 0)
+INT_DIVISION(i8, int8_t, uint32_t, 1)
+INT_DIVISION(u16, uint16_t, uint32_t, 0)
+INT_DIVISION(i16, int16_t, uint32_t, 1)
+INT_DIVISION(u32, uint32_t, uint32_t, 0)
+INT_DIVISION(i32, int32_t, uint32_t, 1)
+INT_DIVISION(u64, uint64_t, uint64_t, 0)
+INT_DIVISION(i64, int64_t, uint64_t, 1)
+
+/* ---- the functions -------------------------------------------------------- */
+
+#define UNARY(op, R, ...)                                                      \
+	static void PASTE(op, TYPE)(size_t n, void *dst,                       \
+		const void *const src[3], unsigned steady)                     \
+	{                                                                      \
+		const T *a = src[0];                                           \
+		R *d = dst;                                                    \
+                                                                               \
+		EACH                                                           \
+		{                                                              \
+			T x = a[steady ? 0 : i];                               \
+			d[i] = (R)(__VA_ARGS__);                               \
+		}                                                              \
+	}
+
+#define MATH(op, ...)                                                          \
+	static inline void PASTE(PASTE(span, op), TYPE)(T * d, const T *a)     \
+	{                                                                      \
+		_Pragma("GCC ivdep") for (size_t i = 0; i < SPAN; i++)         \
+		{                                                              \
+			T x = a[i];                                            \
+			d[i] = (T)(__VA_ARGS__);                               \
+		}                                                              \
+	}                                                                      \
+	static void PASTE(op, TYPE)(size_t n, void *dst,                       \
+		const void *const src[3], unsigned steady)                     \
+	{                                                                      \
+		const T *a = src[0];                                           \
+		T *d = dst, in[SPAN], some[SPAN];                              \
+		size_t i = 0;                                                  \
+                                                                               \
+		for (; !steady && i + SPAN <= n; i += SPAN)                    \
+			PASTE(PASTE(span, op), TYPE)(d + i, a + i);            \
+		for (; i < n; i += SPAN) {                                     \
+			size_t m = n - i < SPAN ? n - i : SPAN;                \
+                                                                               \
+			for (size_t j = 0; j < SPAN; j++)                      \
+				in[j] = a[steady ? 0 : i + (j < m ? j : 0)];   \
+			PASTE(PASTE(span, op), TYPE)(some, in);                \
+			memcpy(d + i, some, m * sizeof(T));                    \
+		}                                                              \
+	}
+
+#define BINARY(op, R, ...)                                                     \
+	static void PASTE(op, TYPE)(size_t n, void *dst,                       \
+		const void *const src[3], unsigned steady)                     \
+	{                                                                      \
+		const T *a = src[0], *b = src[1];                              \
+		R *d = dst;                                                    \
+                                                                               \
+		if (!steady)                                                   \
+			EACH                                                   \
+			{                                                      \
+				T x = a[i], y = b[i];                          \
+				d[i] = (R)(__VA_ARGS__);                       \
+			}                                                      \
+		else if (steady == 1) {                                        \
+			T x = a[0];                                            \
+			EACH                                                   \
+			{                                                      \
+				T y = b[i];                                    \
+				d[i] = (R)(__VA_ARGS__);                       \
+			}                                                      \
+		} else {                                                       \
+			T y = b[0];                                            \
+			EACH                                                   \
+			{                                                      \
+				T x = a[steady == 3 ? 0 : i];                  \
+				d[i] = (R)(__VA_ARGS__);                       \
+			}                                                      \
+		}                                                              \
+	}
+/* A NaN is neither less nor more: it stays. */
+#define CLAMP(...)                                                             \
+	static void PASTE(clamp, TYPE)(size_t n, void *dst,                    \
+		const void *const src[3], unsigned steady)                     \
+	{                                                                      \
+		const T *a = src[0], *b = src[1], *c = src[2];                 \
+		T *d = dst;                                                    \
+                                                                               \
+		if (steady == 6) {                                             \
+			T y = b[0], z = c[0];                                  \
+			EACH                                                   \
+			{                                                      \
+				T x = a[i];                                    \
+				d[i] = __VA_ARGS__;                            \
+			}                                                      \
+			return;                                                \
+		}                                                              \
+		EACH                                                           \
+		{                                                              \
+			T x = a[steady & 1 ? 0 : i];                           \
+			T y = b[steady & 2 ? 0 : i];                           \
+			T z = c[steady & 4 ? 0 : i];                           \
+			d[i] = __VA_ARGS__;                                    \
+		}                                                              \
+	}
+
+/* As many lanes as keep the units of the widest vectors busy; in the end they
+ * are folded by halves. */
+#define LANES 64
+#define FOLD(op, R, ...)                                                       \
+	static void PASTE(fold_##op, TYPE)(                                    \
+		size_t n, void *dst, const void *src)                          \
+	{                                                                      \
+		const T *a = src;                                              \
+		T lane[LANES], v;                                              \
+		size_t i;                                                      \
+                                                                               \
+		if (n < LANES) {                                               \
+			v = a[0];                                              \
+			for (i = 1; i < n; i++) {                              \
+				T x = v, y = a[i];                             \
+				v = (R)(__VA_ARGS__);                          \
+			}                                                      \
+			*(T *)dst = v;                                         \
+			return;                                                \
+		}                                                              \
+		memcpy(lane, a, sizeof(lane));                                 \
+		for (i = LANES; i + LANES <= n; i += LANES)                    \
+			for (int j = 0; j < LANES; j++) {                      \
+				T x = lane[j], y = a[i + (size_t)j];           \
+				lane[j] = (R)(__VA_ARGS__);                    \
+			}                                                      \
+		for (int j = 0; i < n; i++, j++) {                             \
+			T x = lane[j], y = a[i];                               \
+			lane[j] = (R)(__VA_ARGS__);                            \
+		}                                                              \
+		for (int half = LANES / 2; half; half /= 2)                    \
+			for (int j = 0; j < half; j++) {                       \
+				T x = lane[j], y = lane[j + half];             \
+				lane[j] = (R)(__VA_ARGS__);                    \
+			}                                                      \
+		*(T *)dst = lane[0];                                           \
+	}
+#include "ops/kernels_types.h"
+#pragma GCC diagnostic pop
+#undef UNARY
+#undef MATH
+#undef BINARY
+#undef CLAMP
+#undef FOLD
+
+#define WHERE(name, T)                                                         \
+	static void name(size_t n, void *dst, const void *const src[3],        \
+		unsigned steady)                                               \
+	{                                                                      \
+		const uint8_t *c = src[0];                                     \
+		const T *a = src[1], *b = src[2];                              \
+		T *d = dst;                                                    \
+                                                                               \
+		if (!steady)                                                   \
+			EACH d[i] = c[i] ? a[i] : b[i];                        \
+		else                                                           \
+			EACH d[i] = c[steady & 1 ? 0 : i]                      \
+					    ? a[steady & 2 ? 0 : i]            \
+					    : b[steady & 4 ? 0 : i];           \
+	}
+WHERE(where_1, uint8_t)
+WHERE(where_2, uint16_t)
+WHERE(where_4, uint32_t)
+WHERE(where_8, uint64_t)
+
+/* ---- the table ------------------------------------------------------------ */
+
+#define UNARY(op, R, ...) .unary[PLACE][TARN_##op] = PASTE(op, TYPE),
+#define MATH(op, ...) .unary[PLACE][TARN_##op] = PASTE(op, TYPE),
+#define BINARY(op, R, ...) .binary[PLACE][TARN_##op] = PASTE(op, TYPE),
+#define CLAMP(...) .clamp[PLACE] = PASTE(clamp, TYPE),
+#define FOLD(op, R, ...) .fold[PLACE][FOLD_##op] = PASTE(fold_##op, TYPE),
+#define NAME_(x) #x
+#define NAME(x) NAME_(x)
+
+const struct kernels PASTE(kernels, VARIANT) = {
+	.name = NAME(VARIANT),
+#include "ops/kernels_types.h"
+	.where = {where_1, where_2, where_4, where_8},
+};

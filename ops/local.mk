@@ -1,0 +1,63 @@
+# libtarnops: operations on tensors. Built where there is a BLAS, and linked by
+# nobody who only shares tensors.
+#
+#	dtype      kinds of dtypes, where two of them meet, numbers
+#	result     operands and destinations
+#	loops      one nest of loops for all operands; its blocks, one after the
+#		other or on several threads
+#	kernels    what is done to a run of elements: one table of operations and
+#		dtypes, compiled for each generation of processors
+#	threads    the pool
+
+if HAVE_BLAS
+lib_LTLIBRARIES += ops/libtarnops.la
+pkgconfig_DATA += ops/tarnops.pc
+tarninclude_HEADERS += ops/include/tarn/ops.h
+
+noinst_LTLIBRARIES += ops/libkernels.la
+ops_libkernels_la_SOURCES = \
+	ops/kernels.h \
+	ops/kernels_avx2.c \
+	ops/kernels_avx512.c \
+	ops/kernels_c.c \
+	ops/kernels_all.h \
+	ops/kernels_types.h \
+	ops/kernels_type.h \
+	$(NULL)
+ops_libkernels_la_CFLAGS = \
+	$(AM_CFLAGS) $(TARN_VECTOR_CFLAGS) $(TARN_MATH_CFLAGS)
+
+ops_libtarnops_la_SOURCES = \
+	ops/block.c \
+	ops/block.h \
+	ops/dtype.c \
+	ops/dtype.h \
+	ops/elementwise.c \
+	ops/kernels.c \
+	ops/loops.c \
+	ops/loops.h \
+	ops/reduce.c \
+	ops/result.c \
+	ops/result.h \
+	ops/threads.c \
+	ops/threads.h \
+	$(NULL)
+ops_libtarnops_la_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
+ops_libtarnops_la_LIBADD = \
+	lib/libtarn.la \
+	lib/libmove.la \
+	ops/libkernels.la \
+	base/libbase.la \
+	$(BLAS_LIBS) \
+	-lm \
+	$(NULL)
+ops_libtarnops_la_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	$(LIBTARN_VERSION) \
+	-Wl,--version-script=$(top_srcdir)/ops/libtarnops.map \
+	-Wl,-z,relro,-z,now \
+	-Wl,-Bsymbolic-functions \
+	$(NULL)
+EXTRA_ops_libtarnops_la_DEPENDENCIES = ops/libtarnops.map
+endif
+EXTRA_DIST += ops/libtarnops.map ops/include/tarn/.clang-format
