@@ -13,7 +13,6 @@ python_tarn__tarn_la_SOURCES = \
 	python/channel.c \
 	python/channel.h \
 	python/channel_member.c \
-	python/compare.c \
 	python/copy.c \
 	python/create.c \
 	python/deadline.c \
@@ -29,11 +28,13 @@ python_tarn__tarn_la_SOURCES = \
 	python/errors.c \
 	python/file.c \
 	python/gather.c \
+	python/interface.h \
 	python/item.c \
 	python/libraries.c \
 	python/module.c \
 	python/module.h \
 	python/nodes.c \
+	python/operators.c \
 	python/pack.c \
 	python/pack.h \
 	python/pack_array.c \
@@ -67,6 +68,23 @@ python_tarn__tarn_la_LDFLAGS = \
 	$(NULL)
 if BUNDLE
 python_tarn__tarn_la_LDFLAGS += -Wl,-rpath,'$$ORIGIN'
+endif
+
+if HAVE_BLAS
+tarnpython_LTLIBRARIES += python/tarn/_ops.la
+python_tarn__ops_la_SOURCES = \
+	python/interface.h \
+	python/ops/elementwise.c \
+	python/ops/methods.c \
+	python/ops/methods.h \
+	python/ops/module.c \
+	python/ops/operand.c \
+	python/ops/ops.h \
+	python/ops/reduce.c \
+	$(NULL)
+python_tarn__ops_la_CPPFLAGS = $(python_tarn__tarn_la_CPPFLAGS)
+python_tarn__ops_la_LIBADD = ops/libtarnops.la lib/libtarn.la
+python_tarn__ops_la_LDFLAGS = $(python_tarn__tarn_la_LDFLAGS)
 endif
 
 # Linking it anew, which installing does, wants libtarn to be there. Through a
@@ -127,9 +145,14 @@ else
 BESIDE_LIBTARN = :
 endif
 PYTHON_BUILT = python/tarn/_tarn$(PYTHON_SUFFIX)
+if HAVE_BLAS
+PYTHON_BUILT += python/tarn/_ops$(PYTHON_SUFFIX)
+python/tarn/_ops$(PYTHON_SUFFIX): python/tarn/_ops.la
+	$(AM_V_GEN)ln -sf .libs/_ops$(PYTHON_SUFFIX) $@
+endif
 noinst_DATA += $(PYTHON_BUILT)
 CLEANFILES += $(PYTHON_BUILT)
-$(PYTHON_BUILT): python/tarn/_tarn.la $(PYTHON_SOURCES) $(PYTHON_TORCH)
+python/tarn/_tarn$(PYTHON_SUFFIX): python/tarn/_tarn.la $(PYTHON_SOURCES) $(PYTHON_TORCH)
 	$(AM_V_GEN)ln -sf .libs/_tarn$(PYTHON_SUFFIX) $@
 	$(AM_V_at)$(BESIDE_LIBTARN)
 	$(AM_V_at)$(MKDIR_P) python/tarn/torch

@@ -79,6 +79,7 @@ int add_errors(PyObject *module);
 int add_file_type(PyObject *module);
 int add_store_type(PyObject *module);
 int add_channel_types(PyObject *module);
+int add_interface(PyObject *module);
 extern PyMethodDef create_functions[];
 extern PyMethodDef copy_functions[];
 extern PyMethodDef device_functions[];
@@ -226,10 +227,13 @@ PyObject *tensor_int(PyObject *self);
 /* Is it what tensors consist of: a bool, int, float, complex, or one's like? */
 bool is_number(PyObject *object);
 
-/* ---- compare.c ----------------------------------------------------- */
+/* ---- operators.c --------------------------------------------------- */
 
 PyObject *tensor_compare(PyObject *self, PyObject *other, int op);
 Py_hash_t tensor_hash(PyObject *self);
+PyObject *tensor_attribute(PyObject *self, PyObject *name);
+/* The slots of the type Tensor that are operators; the last one is 0. */
+extern const PyType_Slot operator_slots[];
 
 /* ---- elements.c ---------------------------------------------------- */
 

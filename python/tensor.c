@@ -324,24 +324,7 @@ static PyMemberDef members[] = {
 static PyMethodDef all_methods[84];
 static PyGetSetDef all_properties[24];
 
-static void join_parts(void)
-{
-	PyMethodDef *const parts[] = {asking_methods, view_methods,
-		shape_methods, element_methods, copy_methods, gather_methods,
-		array_methods, dlpack_methods, device_methods};
-	PyGetSetDef *const more[] = {properties, array_properties};
-	size_t n = 0;
-
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
-		for (PyMethodDef *m = parts[i]; m->ml_name; m++)
-			all_methods[n++] = *m;
-	n = 0;
-	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
-		for (PyGetSetDef *p = more[i]; p->name; p++)
-			all_properties[n++] = *p;
-}
-
-static PyType_Slot slots[] = {
+static const PyType_Slot slots[] = {
 	{Py_tp_doc,
 		"A view of elements that are somewhere: in memory, in a pool\n"
 		"that processes share, in a file. It never changes itself;\n"
@@ -350,8 +333,6 @@ static PyType_Slot slots[] = {
 	{Py_tp_dealloc, tensor_dealloc},
 	{Py_tp_repr, tensor_repr},
 	{Py_tp_str, tensor_text},
-	{Py_tp_richcompare, tensor_compare},
-	{Py_tp_hash, tensor_hash},
 	{Py_tp_iter, tensor_iterate},
 	{Py_tp_methods, all_methods},
 	{Py_tp_getset, all_properties},
@@ -370,11 +351,36 @@ static PyType_Slot slots[] = {
 	{0, NULL},
 };
 
+/* Those, and the operators. */
+static PyType_Slot all_slots[80];
+
+static void join_parts(void)
+{
+	PyMethodDef *const parts[] = {asking_methods, view_methods,
+		shape_methods, element_methods, copy_methods, gather_methods,
+		array_methods, dlpack_methods, device_methods};
+	PyGetSetDef *const more[] = {properties, array_properties};
+	size_t n = 0;
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		for (PyMethodDef *m = parts[i]; m->ml_name; m++)
+			all_methods[n++] = *m;
+	n = 0;
+	for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
+		for (PyGetSetDef *p = more[i]; p->name; p++)
+			all_properties[n++] = *p;
+	n = 0;
+	for (const PyType_Slot *slot = slots; slot->slot; slot++)
+		all_slots[n++] = *slot;
+	for (const PyType_Slot *slot = operator_slots; slot->slot; slot++)
+		all_slots[n++] = *slot;
+}
+
 static PyType_Spec spec = {
 	.name = "tarn.Tensor",
 	.basicsize = sizeof(struct tensor),
 	.flags = Py_TPFLAGS_DEFAULT,
-	.slots = slots,
+	.slots = all_slots,
 };
 
 int add_tensor_type(PyObject *module)

@@ -19,6 +19,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_loader_state.py \
 	tests/python/py_nodes.py \
 	tests/python/py_numpy_dtypes.py \
+	tests/python/py_ops.py \
 	tests/python/py_pack.py \
 	tests/python/py_pack_hostile.py \
 	tests/python/py_readme.py \
