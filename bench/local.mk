@@ -65,6 +65,7 @@ BENCHES = \
 	bench/first_load.sh \
 	bench/first_use.sh \
 	bench/gather.sh \
+	bench/ops.sh \
 	bench/lease.sh \
 	bench/load.sh \
 	bench/lookup.sh \
@@ -93,6 +94,7 @@ EXTRA_DIST += \
 	bench/fio.sh \
 	bench/first_load.py \
 	bench/gather.py \
+	bench/ops.py \
 	bench/huge.sh \
 	bench/pair.h \
 	bench/py_channel.py \

@@ -20,6 +20,7 @@ struct plan {
 	run_fn *kernel;
 	const enum tarn_dtype *dtypes;
 	bool staged[LOOPS_OPERANDS];
+	bool picked[LOOPS_OPERANDS];   /* staged row by row, not by moves */
 	int64_t extent[TARN_NDIM_MAX]; /* of a block */
 	int64_t count[TARN_NDIM_MAX];  /* blocks along each dimension */
 	int64_t n_blocks;
@@ -68,6 +69,16 @@ static int nearest_dim(const struct plan *p, int i)
 	return found;
 }
 
+/* Its elements are a few apart along the rows of the result. */
+static bool can_pick(const struct plan *p, int i)
+{
+	const struct loop_operand *o = &p->loops->operand[i];
+
+	return i && o->dtype == p->dtypes[i] && !breaks_rows(p, i) &&
+	       (uintptr_t)o->at % o->size == 0 && p->loops->n &&
+	       nearest_dim(p, i) == p->loops->n - 1;
+}
+
 static void cut(struct plan *p)
 {
 	const struct loops *l = p->loops;
@@ -81,6 +92,7 @@ static void cut(struct plan *p)
 			continue;
 		room = STAGED;
 		near[nearest_dim(p, i)] = true;
+		p->picked[i] = can_pick(p, i);
 	}
 	if (l->n)
 		near[l->n - 1] = true;
@@ -173,6 +185,32 @@ static void plan_stage(struct worker *w, int i)
 		__builtin_unreachable();
 }
 
+static void pick_rows(struct worker *w, int i)
+{
+	const struct loops *b = &w->block;
+	const struct loop_operand *o = &b->operand[i];
+	pick_fn *pick = kernels()->pick[__builtin_ctz(o->size)];
+	int inner = b->n - 1;
+	size_t n = (size_t)b->extent[inner];
+	int64_t index[TARN_NDIM_MAX] = {0};
+	const char *at = o->at;
+	char *to = w->buffer[i];
+	int dim;
+
+	w->stage[i].buffer = to;
+	do {
+		pick(n, to, at, (ptrdiff_t)o->stride[inner]);
+		to += n * o->size;
+		for (dim = inner - 1; dim >= 0; dim--) {
+			at += o->stride[dim] * o->size;
+			if (++index[dim] < b->extent[dim])
+				break;
+			at -= o->stride[dim] * b->extent[dim] * o->size;
+			index[dim] = 0;
+		}
+	} while (dim >= 0);
+}
+
 /* The operand becomes its packed buffer. */
 static void use_buffer(
 	struct loops *block, int i, struct stage *s, enum tarn_dtype dtype)
@@ -255,6 +293,10 @@ static void run_block(struct worker *w, int64_t number)
 
 		if (!p->staged[i])
 			continue;
+		if (p->picked[i]) {
+			pick_rows(w, i);
+			continue;
+		}
 		plan_stage(w, i);
 		if (i)
 			move_run(&w->stage[i].move, w->stage[i].buffer, o->at);

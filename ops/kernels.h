@@ -38,13 +38,17 @@ typedef void run_fn(
 typedef void fold_fn(size_t n, void *dst, const void *src);
 enum fold { FOLD_ADD, FOLD_MUL, FOLD_MIN, FOLD_MAX, FOLDS };
 
+/* n elements that are stride apart, beside each other. */
+typedef void pick_fn(size_t n, void *dst, const void *src, ptrdiff_t stride);
+
 struct kernels {
 	const char *name;
+	pick_fn *pick[4]; /* by the size of an element: 1, 2, 4, 8 bytes */
 	run_fn *unary[TYPES][TARN_UNARY_OPS];
 	run_fn *binary[TYPES][TARN_BINARY_OPS];
 	run_fn *clamp[TYPES];
 	fold_fn *fold[TYPES][FOLDS];
-	run_fn *where[4]; /* by the size of an element: 1, 2, 4, 8 bytes */
+	run_fn *where[4]; /* by the size of an element */
 };
 
 /* NULL: the compiler or the processor has no such thing. */

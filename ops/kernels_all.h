@@ -289,6 +289,30 @@ WHERE(where_2, uint16_t)
 WHERE(where_4, uint32_t)
 WHERE(where_8, uint64_t)
 
+/* Strides that are known become shuffles of whole vectors. */
+#define PICK(name, T)                                                          \
+	static void name(                                                      \
+		size_t n, void *dst, const void *src, ptrdiff_t stride)        \
+	{                                                                      \
+		const T *a = src;                                              \
+		T *d = dst;                                                    \
+                                                                               \
+		if (stride == 2)                                               \
+			EACH d[i] = a[2 * i];                                  \
+		else if (stride == 3)                                          \
+			EACH d[i] = a[3 * i];                                  \
+		else if (stride == 4)                                          \
+			EACH d[i] = a[4 * i];                                  \
+		else if (stride == -1)                                         \
+			EACH d[i] = *(a - i);                                  \
+		else                                                           \
+			EACH d[i] = a[(ptrdiff_t)i * stride];                  \
+	}
+PICK(pick_1, uint8_t)
+PICK(pick_2, uint16_t)
+PICK(pick_4, uint32_t)
+PICK(pick_8, uint64_t)
+
 /* ---- the table ------------------------------------------------------------ */
 
 #define UNARY(op, R, ...) .unary[PLACE][TARN_##op] = PASTE(op, TYPE),
@@ -302,5 +326,6 @@ WHERE(where_8, uint64_t)
 const struct kernels PASTE(kernels, VARIANT) = {
 	.name = NAME(VARIANT),
 #include "ops/kernels_types.h"
+	.pick = {pick_1, pick_2, pick_4, pick_8},
 	.where = {where_1, where_2, where_4, where_8},
 };
