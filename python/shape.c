@@ -250,12 +250,86 @@ static PyObject *eval_copy(PyObject *self, PyObject *object)
 	return expr ? eval_copy_text(self, expr) : NULL;
 }
 
+/* ---- as PyTorch asks ------------------------------------------------- */
+
+static PyObject *stride(PyObject *self, PyObject *const *args,
+	Py_ssize_t n_args, PyObject *keywords)
+{
+	static const char *const names[] = {"dim", NULL};
+	const struct tarn_layout *l = layout_of(self);
+	PyObject *given;
+	int dim;
+
+	if (named_arguments(
+		    "stride", names, 0, args, n_args, keywords, &given) < 0)
+		return NULL;
+	if (!given || given == Py_None)
+		return numbers_tuple(l->ndim, l->stride, 1);
+	if (dim_argument("stride", given, &dim) < 0)
+		return NULL;
+	if (dim < -l->ndim || dim >= l->ndim) {
+		PyErr_Format(PyExc_IndexError,
+			"stride: there is no dimension %d of %d", dim, l->ndim);
+		return NULL;
+	}
+	return PyLong_FromLongLong(l->stride[dim < 0 ? dim + l->ndim : dim]);
+}
+
+static PyObject *storage_offset(PyObject *self, PyObject *none)
+{
+	return PyLong_FromLongLong(layout_of(self)->offset);
+}
+
+static PyObject *data_ptr(PyObject *self, PyObject *none)
+{
+	return PyLong_FromVoidPtr(tarn_tensor_data(tensor_of(self)));
+}
+
+static PyObject *storage(PyObject *self, PyObject *none)
+{
+	tarn_tensor *flat = NULL;
+
+	return tensor_wrap_result(
+		tarn_tensor_flat_storage(tensor_of(self), &flat), &flat);
+}
+
+static PyObject *transposed_matrix(PyObject *self, PyObject *none)
+{
+	int ndim = layout_of(self)->ndim;
+
+	if (ndim > 2) {
+		PyErr_Format(PyExc_ValueError,
+			"t: of %d dimensions; transpose(a, b) swaps two of "
+			"them",
+			ndim);
+		return NULL;
+	}
+	return tensor_transposed(self, NULL);
+}
+
 static PyObject *is_contiguous(PyObject *self, PyObject *none)
 {
 	return PyBool_FromLong(tarn_layout_is_contiguous(layout_of(self)));
 }
 
 PyMethodDef shape_methods[] = {
+	{"stride", EXPORT(stride), FAST_KEYWORDS,
+		"stride($self, /, dim=None)\n--\n\n"
+		"strides, or that of one dimension, as PyTorch calls it."},
+	{"storage_offset", storage_offset, METH_NOARGS,
+		"storage_offset($self, /)\n--\n\n"
+		"offset, as PyTorch calls it."},
+	{"data_ptr", data_ptr, METH_NOARGS,
+		"data_ptr($self, /)\n--\n\n"
+		"The address of element (0, 0, ...); 0 where there is none: in "
+		"a file,\nand on a device, for which there is "
+		"device_pointer()."},
+	{"storage", storage, METH_NOARGS,
+		"storage($self, /)\n--\n\n"
+		"The whole storage as a tensor of one dimension."},
+	{"t", transposed_matrix, METH_NOARGS,
+		"t($self, /)\n--\n\n"
+		"T of a matrix or a vector, as PyTorch calls it."},
 	{"is_contiguous", is_contiguous, METH_NOARGS,
 		"is_contiguous($self, /)\n--\n\n"
 		"Do the elements lie side by side, in C\norder?"},

@@ -321,7 +321,7 @@ static PyMemberDef members[] = {
 };
 
 /* Room for the methods and properties of all parts. */
-static PyMethodDef all_methods[84];
+static PyMethodDef all_methods[96];
 static PyGetSetDef all_properties[24];
 
 static const PyType_Slot slots[] = {

@@ -283,6 +283,17 @@ kit.raises(MemoryError, "",
            "a size beyond the address space is refused", tarn.zeros, 2**50,
            "U8")
 
+# ---- PyTorch's names ----
+m = tarn.arange(24.).reshape(2, 3, 4)[1].T
+kit.equal((m.stride(), m.stride(0), m.stride(-1), m.storage_offset()),
+          ((1, 4), 1, 4, 12), "stride() and storage_offset()")
+kit.equal((m.data_ptr(), m.t().tolist() == m.T.tolist(),
+           m.storage().shape), (m.numpy().ctypes.data, True, (24,)),
+          "data_ptr(), t() and storage()")
+kit.raises(IndexError, "2 of 2", "stride() of no dimension", m.stride, 2)
+kit.raises(ValueError, "3 dimensions", "t() of three dimensions",
+           tarn.zeros((1, 2, 3)).t)
+
 # ---- copies ----
 c = v.clone()
 kit.equal((c.is_contiguous(), c.tolist() == v.tolist(),
