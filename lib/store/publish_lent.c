@@ -21,13 +21,15 @@
 
 #define ALIGN 256u /* of each range: that of cudaMalloc */
 
-/* One of the tensors. Those of one storage are neighbours, and so are those of
- * one device. */
+/* One of the tensors. Those of one device are neighbours, in the order of their
+ * addresses: a library that hands out the same memory twice, as PyTorch does for
+ * tied weights, lends it in two storages. */
 struct lent {
 	const tarn_tensor *tensor;
 	size_t item;
-	uint64_t begin, end; /* bytes of the storage that it reaches */
-	uint64_t at;         /* of the first of them, in the copy */
+	uint64_t storage;    /* where its storage begins */
+	uint64_t begin, end; /* what it reaches */
+	uint64_t at;         /* of the first byte of that, in the copy */
 };
 
 bool is_lent(const tarn_tensor *tensor)
@@ -40,44 +42,53 @@ bool is_lent(const tarn_tensor *tensor)
 static int by_place(const void *a, const void *b)
 {
 	const struct lent *x = a, *y = b;
-	const tarn_storage *s = x->tensor->storage, *t = y->tensor->storage;
-	int r = memcmp(device_storage_uuid(s), device_storage_uuid(t), 16);
+	int r = memcmp(device_storage_uuid(x->tensor->storage),
+		device_storage_uuid(y->tensor->storage), 16);
 
 	if (r)
 		return r;
-	if (s != t)
-		return (uintptr_t)s < (uintptr_t)t ? -1 : 1;
 	return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-static void reach(struct lent *lent)
+static int reach(struct lent *lent)
 {
+	const tarn_storage *storage = lent->tensor->storage;
 	const struct tarn_layout *l = &lent->tensor->layout;
 	uint64_t bits = (uint64_t)tarn_dtype_bits(l->dtype);
+	struct device_bytes bytes;
 	int64_t first, count;
+	int r = storage->on_device(storage, &bytes);
 
+	if (r < 0)
+		return r;
 	/* All of it lies inside the storage, so nothing overflows. */
 	tarn_layout_bounds(l, &first, &count);
-	lent->begin = lent->tensor->base;
+	lent->storage = bytes.at;
+	lent->begin = bytes.at + lent->tensor->base;
 	if (count)
 		lent->begin += (uint64_t)first * bits / 8;
 	lent->end = lent->begin + ((uint64_t)count * bits + 7) / 8;
+	return 0;
 }
 
-static size_t collect(
-	const struct tarn_publish_item *items, size_t n, struct lent *ret)
+static int collect(const struct tarn_publish_item *items, size_t n,
+	struct lent *lent, size_t *ret)
 {
 	size_t count = 0;
+	int r = 0;
 
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; r >= 0 && i < n; i++) {
 		if (!is_lent(items[i].tensor))
 			continue;
-		ret[count] =
+		lent[count] =
 			(struct lent) {.tensor = items[i].tensor, .item = i};
-		reach(&ret[count++]);
+		r = reach(&lent[count++]);
 	}
-	qsort(ret, count, sizeof(*ret), by_place);
-	return count;
+	if (r < 0)
+		return r;
+	qsort(lent, count, sizeof(*lent), by_place);
+	*ret = count;
+	return 0;
 }
 
 /* ---- copies ---------------------------------------------------------- */
@@ -89,8 +100,7 @@ static size_t same_range(const struct lent *lent, size_t n, uint64_t *ret_end)
 	uint64_t end = lent->end;
 	size_t i = 1;
 
-	while (i < n && lent[i].tensor->storage == lent->tensor->storage &&
-		lent[i].begin < end) {
+	while (i < n && lent[i].begin < end) {
 		end = MAX(end, lent[i].end);
 		i++;
 	}
@@ -98,8 +108,7 @@ static size_t same_range(const struct lent *lent, size_t n, uint64_t *ret_end)
 	return i;
 }
 
-/* Where each comes to lie, as aligned as it is in its storage; and bytes in
- * all. */
+/* Where each comes to lie, as aligned as it is now; and bytes in all. */
 static int place_ranges(struct lent *lent, size_t n, uint64_t *ret)
 {
 	uint64_t size = 0, end;
@@ -119,28 +128,32 @@ static int place_ranges(struct lent *lent, size_t n, uint64_t *ret)
 	return 0;
 }
 
-static int copy_range(
-	const struct lent *lent, uint64_t size, tarn_storage *arena)
+/* What it reaches from an address on. */
+static int copy_rest(
+	const struct lent *lent, uint64_t from, tarn_storage *arena)
 {
 	_cleanup_tensor_ tarn_tensor *src = NULL, *dst = NULL;
-	int r;
+	uint64_t size = lent->end - from;
+	int r = tensor_of_bytes(
+		lent->tensor->storage, from - lent->storage, size, &src);
 
-	if (!size)
-		return 0;
-	r = tensor_of_bytes(lent->tensor->storage, lent->begin, size, &src);
 	if (r >= 0)
-		r = tensor_of_bytes(arena, lent->at, size, &dst);
+		r = tensor_of_bytes(
+			arena, lent->at + (from - lent->begin), size, &dst);
 	return r < 0 ? r : tarn_copy(dst, src, NULL, NULL);
 }
 
+/* Each byte once, through the first storage that has it. */
 static int copy_ranges(const struct lent *lent, size_t n, tarn_storage *arena)
 {
-	uint64_t end;
+	uint64_t done = 0;
 	int r = 0;
 
-	for (size_t i = 0, count; r >= 0 && i < n; i += count) {
-		count = same_range(&lent[i], n - i, &end);
-		r = copy_range(&lent[i], end - lent[i].begin, arena);
+	for (size_t i = 0; r >= 0 && i < n; i++) {
+		if (lent[i].end <= MAX(lent[i].begin, done))
+			continue;
+		r = copy_rest(&lent[i], MAX(lent[i].begin, done), arena);
+		done = lent[i].end;
 	}
 	return r;
 }
@@ -212,7 +225,7 @@ int plan_lent(struct plan *plan, struct tarn_store *store,
 	lent = calloc(n, sizeof(*lent));
 	if (!lent)
 		return tarn_fail(ENOMEM, "out of memory for %zu names", n);
-	all = collect(items, n, lent);
+	r = collect(items, n, lent, &all);
 	for (i = 0; r >= 0 && i < all; i += count) {
 		count = same_device(&lent[i], all - i);
 		r = plan_device_copy(plan, store, &lent[i], count);

@@ -221,7 +221,7 @@ static tarn_tensor *borrowed(tarn_tensor *owner, int64_t first, int64_t size,
 
 static void lent_reader(void)
 {
-	tarn_tensor *a, *b, *c, *d, *e;
+	tarn_tensor *a, *b, *c, *d, *e, *f;
 
 	join();
 	a = found("a");
@@ -229,6 +229,7 @@ static void lent_reader(void)
 	c = found("c");
 	d = found("d");
 	e = found("e");
+	f = found("f");
 	check(has(a, 1, 10) && has(b, 1, 5010), "two parts of one loan");
 	check(has(c, 9, 0), "another loan");
 	check(has(d, 1, 2000010), "a part far from the others");
@@ -237,6 +238,9 @@ static void lent_reader(void)
 	check(tarn_tensor_base(b) - tarn_tensor_base(a) == 5000 &&
 			tarn_tensor_same_storage(a, b),
 		"what parts shared they share in the copy");
+	check(has(f, 1, 8010) &&
+			tarn_tensor_base(f) - tarn_tensor_base(b) == 3000,
+		"two loans of the same memory share it in the copy");
 	check(tarn_tensor_same_storage(a, c),
 		"all copies of one publication are one storage");
 	check(tarn_storage_size(tarn_tensor_storage(a)) < 1000000,
@@ -247,14 +251,15 @@ static void lent_reader(void)
 	tarn_tensor_unref(c);
 	tarn_tensor_unref(d);
 	tarn_tensor_unref(e);
+	tarn_tensor_unref(f);
 	tarn_store_unref(store);
 }
 
 static void lent(void)
 {
-	struct tarn_publish_item items[5] = {{.name = "a"}, {.name = "b"},
-		{.name = "c"}, {.name = "d"}, {.name = "e"}};
-	tarn_tensor *owner, *second, *t, *u, *part[5];
+	struct tarn_publish_item items[6] = {{.name = "a"}, {.name = "b"},
+		{.name = "c"}, {.name = "d"}, {.name = "e"}, {.name = "f"}};
+	tarn_tensor *owner, *second, *t, *u, *part[6];
 
 	begin();
 	owner = there(3000000, 1);
@@ -266,14 +271,15 @@ static void lent(void)
 	part[2] = view(u, "[:]");
 	part[3] = view(t, "[2000000:2000300]");
 	part[4] = view(t, "[7:7]");
-	for (size_t i = 0; i < 5; i++)
+	part[5] = borrowed(owner, 8010, 4000, &gpu); /* from within b */
+	for (size_t i = 0; i < 6; i++)
 		items[i].tensor = part[i];
-	must(tarn_store_publish(store, items, 5, NULL, NULL));
+	must(tarn_store_publish(store, items, 6, NULL, NULL));
 	check(tarn_storage_writable(tarn_tensor_storage(t)),
 		"the publisher's own tensors stay what they were");
 	check(has(t, 1, 10), "the tensor has its bytes");
 	check(run_other("lent_reader") == 0, "another process has the copies");
-	for (size_t i = 0; i < 5; i++)
+	for (size_t i = 0; i < 6; i++)
 		tarn_tensor_unref(part[i]);
 	tarn_tensor_unref(t);
 	tarn_tensor_unref(u);
