@@ -4,8 +4,11 @@ EXTRA_DIST += \
 	examples/hotswap.py \
 	examples/pipeline.py \
 	examples/readers.py \
+	examples/sglang_weight_cache.py \
 	examples/table.py \
 	examples/tasks.py \
+	examples/vllm_loader.py \
+	examples/vllm_weight_transfer.py \
 	$(NULL)
 noinst_PROGRAMS += \
 	examples/consumer \

@@ -124,10 +124,12 @@ tests_libkit_la_SOURCES = \
 EXTRA_DIST += \
 	tests/kit/blind.py \
 	tests/kit/cli.sh \
+	tests/kit/engine_interfaces.py \
 	tests/kit/models.sh \
 	tests/kit/py_kit.py \
 	tests/kit/py_loader_kit.py \
 	tests/kit/tap.py \
+	tests/kit/torch_stand_in.py \
 	$(NULL)
 
 # Modules to preload: memory that runs out, a sync that is held up, and a file
