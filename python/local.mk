@@ -102,6 +102,7 @@ PYTHON_SOURCES = \
 	python/tarn/_copies.py \
 	python/tarn/_libraries.py \
 	python/tarn/_names.py \
+	python/tarn/_parts.py \
 	python/tarn/_pickled.py \
 	python/tarn/_prefetch.py \
 	python/tarn/_safe_open.py \

@@ -3,7 +3,7 @@
  * NUMA nodes: replicas of published tensors, and names that move. The copies
  * run without the GIL, and Ctrl-C ends them.
  */
-#include "python/module.h"
+#include "python/device.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -27,7 +27,7 @@ int node_argument(PyObject *object, int *ret)
 	return 0;
 }
 
-static PyObject *copy_to(PyObject *self, PyObject *name_object,
+static PyObject *copy_to_node(PyObject *self, PyObject *name_object,
 	PyObject *node_object, PyObject *call, bool moves)
 {
 	struct progress_call progress = {0};
@@ -54,7 +54,7 @@ static PyObject *replicate(
 		PyErr_SetString(PyExc_TypeError, "_replicate takes three");
 		return NULL;
 	}
-	return copy_to(self, args[0], args[1], args[2], false);
+	return copy_to_node(self, args[0], args[1], args[2], false);
 }
 
 static PyObject *migrate(
@@ -64,7 +64,7 @@ static PyObject *migrate(
 		PyErr_SetString(PyExc_TypeError, "_migrate takes three");
 		return NULL;
 	}
-	return copy_to(self, args[0], args[1], args[2], true);
+	return copy_to_node(self, args[0], args[1], args[2], true);
 }
 
 static PyObject *drop_replicas(PyObject *self, PyObject *const *args,
@@ -155,7 +155,30 @@ static PyObject *node_of_pci(PyObject *module, PyObject *object)
 	return r < 0 ? raise_system(r) : PyLong_FromLong(node);
 }
 
+static PyObject *node_of_device(PyObject *module, PyObject *object)
+{
+	struct place place;
+	int node, r;
+
+	if (place_argument("node_of_device", object, &place) < 0)
+		return NULL;
+	if (!place.on_device) {
+		PyErr_SetString(PyExc_ValueError,
+			"node_of_device: \"cpu\" is no device of CUDA");
+		return NULL;
+	}
+	r = tarn_cuda_node(&place.device, &node);
+	if (r == -ENODATA)
+		Py_RETURN_NONE;
+	return r < 0 ? raise_system(r) : PyLong_FromLong(node);
+}
+
 PyMethodDef nodes_functions[] = {
+	{"node_of_device", node_of_device, METH_O,
+		"node_of_device(device, /)\n--\n\n"
+		"The NUMA node to which a GPU is attached; None: it is not "
+		"known. The\ndevice is named as in Tensor.to. See "
+		"node_of_pci."},
 	{"node_of_pci", node_of_pci, METH_O,
 		"node_of_pci(address, /)\n--\n\n"
 		"The NUMA node to which a PCI device, like a GPU, is attached; "

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <tarn/cuda.h>
+#include <tarn/node.h>
 #include <tarn/publish.h>
 
 #include "base/fail.h"
@@ -35,6 +36,32 @@ int tarn_cuda_device(const char *name, struct tarn_cuda_device *ret)
 static int check_device(const struct tarn_cuda_device *device)
 {
 	return RESERVED_CHECK("tarn_cuda_device", device);
+}
+
+static int traits_of(const uint8_t uuid[16], struct cuda_traits *ret)
+{
+	int r = 0;
+
+	for (int i = 0; r >= 0; i++) {
+		r = cuda_device_traits(i, ret);
+		if (r >= 0 && !memcmp(ret->uuid, uuid, 16))
+			return 0;
+	}
+	return r;
+}
+
+int tarn_cuda_node(const struct tarn_cuda_device *device, int *ret_node)
+{
+	struct cuda_traits traits;
+	int r = check_device(device);
+
+	if (r >= 0)
+		r = traits_of(device->uuid, &traits);
+	if (r < 0)
+		return r;
+	r = tarn_node_of_pci(traits.pci, ret_node);
+	/* A container may show the device, and not where it is attached. */
+	return r == -ENOENT ? -ENODATA : r;
 }
 
 /* ---- one tensor ---------------------------------------------------------- */

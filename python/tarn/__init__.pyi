@@ -5,7 +5,7 @@ from ._channel import (Receiver as Receiver, Sender as Sender,
                        receiver as receiver, sender as sender)
 from ._safe_open import safe_open as safe_open
 from ._store import (File as File, Loaded as Loaded,
-                     OnDevice as OnDevice,
+                     OnDevice as OnDevice, Parts as Parts,
                      Snapshot as Snapshot, Store as Store,
                      default_store as default_store, load as load,
                      open as open, save as save)
@@ -15,6 +15,7 @@ from ._tarn import (Channel as Channel, Dtype as Dtype, DtypeLike,
                     __version__ as __version__, arange as arange,
                     dtypes as dtypes, empty as empty, equal as equal,
                     from_dlpack as from_dlpack, full as full,
+                    node_of_device as node_of_device,
                     node_of_pci as node_of_pci, ones as ones, same_storage as same_storage,
                     tensor as tensor, zeros as zeros)
 

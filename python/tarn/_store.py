@@ -9,7 +9,7 @@ import os
 import threading
 from collections.abc import ItemsView, Mapping, ValuesView
 
-from . import _conversions, _copies, _names, _tarn
+from . import _conversions, _copies, _names, _parts, _tarn
 
 
 class _Tensors(Mapping):
@@ -61,6 +61,9 @@ class File(_tarn.FileBase, _Whole):
         return f"<tarn.File {self.path!r}: {_names.summary(self)}>"
 
 
+# What load() takes for via.
+_WAYS = "file", "host"
+
 # A file that changed this often in a row is being written; picked.
 _CHANGED_TRIES = 10
 
@@ -103,10 +106,9 @@ class Loaded(_Whole):
         return self._file.path
 
 
-class OnDevice(_Whole):
-    """The tensors of a file, loaded to a GPU. They are writable until they are
-    published. The memory is in one piece, and stays as long as one of them is
-    held."""
+class Parts(_Whole):
+    """Views of a loaded file's tensors, as the argument views of load() has
+    chosen them."""
 
     def __init__(self, file, tensors):
         self._file, self._tensors = file, tensors
@@ -128,7 +130,8 @@ class OnDevice(_Whole):
         return len(self._tensors)
 
     def __repr__(self):
-        return f"<tarn.OnDevice {self.path!r}: {_names.summary(self)}>"
+        return (f"<tarn.{type(self).__name__} {self.path!r}: "
+                f"{_names.summary(self)}>")
 
     @property
     def metadata(self):
@@ -139,6 +142,12 @@ class OnDevice(_Whole):
     def path(self):
         """The path as it was opened."""
         return self._file.path
+
+
+class OnDevice(Parts):
+    """The tensors of a file, or parts of them, loaded to a GPU. They are
+    writable until they are published. The memory is in one piece, and stays as
+    long as one of them is held."""
 
 
 class Snapshot(_Whole):
@@ -246,13 +255,13 @@ class Store(_tarn.StoreBase, _Tensors):
         return _Values(self)
 
     def load(self, path, name=None, *, verify=False, progress=None,
-             fresh=False, device=None):
+             fresh=False, device=None, views=None, via="file"):
         """Loads all tensors of a file, once for all processes, and returns
         them as a mapping. name publishes them too, as NAME/TENSOR; verify
         compares the checksums that the file has. progress(done, total,
         phase) is called now and then: phase is "memory" while the daemon
         takes memory from the system, then "read"; done and total are bytes
-        of that phase. fresh reads the file also if its bytes are in memory
+        of that phase; and "copy" from there to a device. fresh reads the file also if its bytes are in memory
         already.
 
         device, as Tensor.to has it, loads to a GPU instead, straight from the
@@ -260,14 +269,36 @@ class Store(_tarn.StoreBase, _Tensors):
         tensors are views. This process alone has it, unless name publishes
         it. verify then reads the file once more before that.
 
+        views says what of each tensor is wanted: a mapping of names to
+        expressions, {"wte": "[0:512]"}, where names that it lacks mean whole
+        tensors; or a function of a name and a Tensor, which returns a view of
+        it, an expression, or None to leave it out. The rest is neither read
+        nor sent to a device. Parts and OnDevice have the views.
+
+        via="host", with a device, loads the file to shared memory first, on
+        the NUMA node of the device where that is known, and copies from there:
+        the processes of a node, each with its device and its views, read the
+        file once.
+
         If a File has changed since it was opened, OSError with errno ESTALE is
         raised; a path is opened again instead."""
+        if via not in _WAYS:
+            raise ValueError(f"via is {_WAYS[0]!r} or {_WAYS[1]!r}, not "
+                             f"{via!r}")
         if device is not None and not _tarn._is_host(device):
-            file = path if isinstance(path, File) else File(path)
-            found = load_to(file, device, verify=verify, progress=progress)
+            found = self._through_host(path, device, verify, progress, fresh,
+                                       views) if via == "host" else \
+                load_to(path, device, verify=verify, progress=progress,
+                        views=views)
             if name is not None:
                 self.publish({f"{name}/{n}": t for n, t in found.items()})
             return found
+        loaded = self._load_shared(path, name, verify, progress, fresh)
+        return loaded if views is None else \
+            Parts(loaded._file, _parts.views_of(loaded, views))
+
+    def _load_shared(self, path, name, verify, progress, fresh):
+        """To shared memory of the host."""
         if isinstance(path, File):
             whole = self._load(path, name, verify, progress, fresh)
             return Loaded(self, path, whole)
@@ -279,6 +310,29 @@ class Store(_tarn.StoreBase, _Tensors):
             except OSError as e:
                 if e.errno != errno.ESTALE or tries + 1 == _CHANGED_TRIES:
                     raise
+
+    def _through_host(self, path, device, verify, progress, fresh, views):
+        near, loaded = self._near(device), None
+        if near is not self:
+            try:
+                loaded = near.load(path, verify=verify, progress=progress,
+                                   fresh=fresh)
+            except (MemoryError, OSError):
+                pass  # that node has no room; any other error comes again
+        if loaded is None:
+            loaded = self.load(path, verify=verify, progress=progress,
+                               fresh=fresh)
+        return _placed(loaded._file, loaded, device, progress, views, "copy")
+
+    def _near(self, device):
+        """A store whose node is that of a device, unless this one has a node
+        or the device's is not known."""
+        node = _tarn.node_of_device(device)
+        if node is None or self.node is not None:
+            return self
+        near = Store(self.socket, self.pool or None)
+        near.node = node
+        return near
 
     def publish(self, tensors, tensor=None, *, replace=None, exclusive=False,
                 ttl=None):
@@ -367,26 +421,43 @@ def open(path, map=True):
     return File(path, map)
 
 
-def load_to(file, device, *, verify=False, progress=None):
-    """A File's tensors on a device: an OnDevice. No daemon takes part."""
+def load_to(path, device, *, verify=False, progress=None, views=None):
+    """A file's tensors on a device, or views of them: an OnDevice. No daemon
+    takes part. path may be a File."""
+    # What is not mapped is read to the device directly.
+    file = path if isinstance(path, File) else File(path, views is None)
     if verify:
         file.verify()
+    if views is not None:
+        return _placed(file, file, device, progress, views, "read")
     if progress is not None:
         call, progress = progress, lambda done, all: call(done, all, "read")
     return OnDevice(file, _tarn._load_to(file, device, progress))
 
 
+def _placed(file, tensors, device, progress, views, phase):
+    """Views of a mapping's tensors on a device."""
+    if progress is not None:
+        call, progress = progress, lambda done, all: call(done, all, phase)
+    return OnDevice(file, _parts.to_device(
+        dict(tensors) if views is None else _parts.views_of(tensors, views),
+        device, progress))
+
+
 def load(path, name=None, *, verify=False, progress=None, fresh=False,
-         device=None):
+         device=None, views=None, via="file"):
     """Loads a file into memory that all processes share, once for all of
     them, and returns a mapping from names to Tensors. name publishes them too,
     as NAME/TENSOR. device="cuda:0" loads to a GPU, without a daemon unless
-    there is a name. See Store.load."""
-    if device is not None and name is None and not _tarn._is_host(device):
-        file = path if isinstance(path, File) else File(path)
-        return load_to(file, device, verify=verify, progress=progress)
+    there is a name, or via="host". views={"wte": "[0:512]"} loads parts. See
+    Store.load."""
+    if device is not None and name is None and via == "file" and \
+            not _tarn._is_host(device):
+        return load_to(path, device, verify=verify, progress=progress,
+                       views=views)
     return default_store().load(path, name, verify=verify, progress=progress,
-                                fresh=fresh, device=device)
+                                fresh=fresh, device=device, views=views,
+                                via=via)
 
 
 def save(path, tensors, metadata=None, *, checksums=False, align=0,

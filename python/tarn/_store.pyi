@@ -9,6 +9,9 @@ from ._tarn import Channel, FileBase, StoreBase, Tensor
 
 _Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 _Progress: TypeAlias = Callable[[int, int], object] | None
+_Views: TypeAlias = (Mapping[str, str | Tensor | None]
+                     | Callable[[str, Tensor], str | Tensor | None])
+_Via: TypeAlias = Literal["file", "host"]
 _LoadProgress: TypeAlias = Callable[[int, int, str], object] | None
 
 class _Tensors(Mapping[str, Tensor], metaclass=ABCMeta): ...
@@ -32,7 +35,7 @@ class Loaded(_Whole):
     @property
     def path(self) -> str: ...
 
-class OnDevice(_Whole):
+class Parts(_Whole):
     def __init__(self, file: File, tensors: dict[str, Tensor]) -> None: ...
     def __getitem__(self, name: str) -> Tensor: ...
     def __iter__(self) -> Iterator[str]: ...
@@ -41,6 +44,8 @@ class OnDevice(_Whole):
     def metadata(self) -> dict[str, str]: ...
     @property
     def path(self) -> str: ...
+
+class OnDevice(Parts): ...
 
 class Snapshot(_Whole):
     def __init__(self, commit: int, tensors: dict[str, Tensor],
@@ -68,12 +73,20 @@ class Store(StoreBase, _Tensors):
     def load(self, path: _Path | File, name: str | None = None, *,
              verify: bool = False,
              progress: _LoadProgress = None, fresh: bool = False,
-             device: None = None) -> Loaded: ...
+             device: None = None, views: None = None,
+             via: _Via = "file") -> Loaded: ...
     @overload
     def load(self, path: _Path | File, name: str | None = None, *,
              verify: bool = False,
              progress: _LoadProgress = None, fresh: bool = False,
-             device: Any) -> Loaded | OnDevice: ...
+             device: None = None, views: _Views,
+             via: _Via = "file") -> Parts: ...
+    @overload
+    def load(self, path: _Path | File, name: str | None = None, *,
+             verify: bool = False,
+             progress: _LoadProgress = None, fresh: bool = False,
+             device: Any, views: _Views | None = None,
+             via: _Via = "file") -> Loaded | Parts: ...
     @overload
     def publish(self, tensors: str, tensor: Any, *,
                 replace: str | None = None, exclusive: bool = False,
@@ -98,11 +111,18 @@ def open(path: _Path, map: bool = True) -> File: ...
 @overload
 def load(path: _Path | File, name: str | None = None, *, verify: bool = False,
          progress: _LoadProgress = None, fresh: bool = False,
-         device: None = None) -> Loaded: ...
+         device: None = None, views: None = None, via: _Via = "file"
+         ) -> Loaded: ...
 @overload
 def load(path: _Path | File, name: str | None = None, *, verify: bool = False,
          progress: _LoadProgress = None, fresh: bool = False,
-         device: Any) -> Loaded | OnDevice: ...
+         device: None = None, views: _Views, via: _Via = "file"
+         ) -> Parts: ...
+@overload
+def load(path: _Path | File, name: str | None = None, *, verify: bool = False,
+         progress: _LoadProgress = None, fresh: bool = False,
+         device: Any, views: _Views | None = None, via: _Via = "file"
+         ) -> Loaded | Parts: ...
 def save(path: _Path, tensors: Mapping[str, Any] | Any,
          metadata: Mapping[str, str] | None = None, *,
          checksums: bool = False, align: int = 0, exclusive: bool = False,

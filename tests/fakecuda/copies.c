@@ -118,6 +118,21 @@ static bool is_fit(const struct side *side)
 	       !(side->on_device && side->place == PLACE_PAGEABLE);
 }
 
+static _Atomic uint64_t sent[DEVICES];
+
+uint64_t fakecuda_sent(int device)
+{
+	return sent[device];
+}
+
+/* To a device's own memory, not from there. */
+static void count(const struct copy *c, int device)
+{
+	if (c->dst.at >= FAKECUDA_VIRTUAL && !c->fills &&
+		c->src.at < FAKECUDA_VIRTUAL)
+		sent[device] += c->width * c->height * c->depth;
+}
+
 static CUresult queue(const struct copy *wanted, struct stream *stream)
 {
 	struct copy *c;
@@ -143,6 +158,7 @@ static CUresult queue(const struct copy *wanted, struct stream *stream)
 		return e;
 	}
 	waits = c->dst.place == PLACE_PAGEABLE;
+	count(c, stream->device);
 	stream_queue(stream, &c->item);
 	if (waits)
 		stream_drain(stream);

@@ -20,6 +20,7 @@
  *	FAKECUDA_LATE=N        microseconds that queued work takes (200)
  *	FAKECUDA_WORK=E        queued work fails, and all that is called later
  *	FAKECUDA_PITCH=N       the maximum of a pitch
+ *	FAKECUDA_PCI=ADDRESS   where the first device is (0000:3B:00.0)
  * and FAKECUDA_<NAME>=E for the functions that can fail, where NAME is that of
  * lib/cuda/driver.h in capitals (MEMORY_CREATE, COPY_2D, LAUNCH; registering is
  * REGISTER); the first N calls succeed with FAKECUDA_<NAME>_AFTER=N, for WORK
@@ -56,7 +57,10 @@ struct fakecuda_increment {
 	uint64_t at, size;
 };
 
-/* Asked for by dlsym. Calls of the driver so far; those of one function, by its
+/* Asked for by dlsym. Bytes that copies have moved to devices from elsewhere, by
+ * the index of the device. */
+uint64_t fakecuda_sent(int device);
+/* Calls of the driver so far; those of one function, by its
  * name above ("COPY_2D"), or launches of a kernel by its own ("tarn_any"); and
  * what is registered now, in calls and in bytes. */
 uint64_t fakecuda_calls(void);

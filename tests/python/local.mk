@@ -23,6 +23,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_ops.py \
 	tests/python/py_pack.py \
 	tests/python/py_pack_hostile.py \
+	tests/python/py_parts.py \
 	tests/python/py_readme.py \
 	tests/python/py_routes.py \
 	tests/python/py_safe_open.py \

@@ -50,6 +50,15 @@ struct tarn_cuda_device {
 TARN_PUBLIC int tarn_cuda_device(const char *name, struct tarn_cuda_device *ret)
 	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
 
+/*
+ * The NUMA node to which the device is attached, as tarn_node_of_pci has it: a
+ * store whose node is this one (tarn_store_set_node) loads and opens what is
+ * nearest to the device. -ENODATA: it is not known; else errors as for
+ * tarn_cuda_device. Any thread.
+ */
+TARN_PUBLIC int tarn_cuda_node(const struct tarn_cuda_device *device,
+	int *ret_node) TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+
 /* ---- tensors on a device ------------------------------------------------- */
 
 /*

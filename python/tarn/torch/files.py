@@ -7,7 +7,8 @@ from .. import _safetensors, _store
 from . import devices
 
 
-def load_file(filename, device="cpu", *, backend="mmap"):
+def load_file(filename, device="cpu", *, backend="mmap", views=None,
+              via="file"):
     """The tensors of a file (safetensors, .npy, or the index of a sharded
     checkpoint) as a dict of PyTorch's, loaded once for all processes that ask
     for it. They are copy-on-write: what is written to them stays in this
@@ -18,14 +19,19 @@ def load_file(filename, device="cpu", *, backend="mmap"):
     A GPU reads the file itself, without a daemon, into memory of tarn's: one
     piece, of which the tensors are views, and which torch.cuda's statistics do
     not count. It stays as long as one of them does. RuntimeError: PyTorch has
-    no CUDA."""
+    no CUDA.
+
+    views loads parts of tensors, such as {"wte": "[0:512]"}, and via="host"
+    copies them from memory that all processes share, so that many of them,
+    each with a device and a part, read the file once: see tarn.load."""
     _safetensors.check_backend(backend)
     device = devices.checked(device, "load_file")  # a wrong one comes first
     with _safetensors.errors():
         if devices.is_reached(device):
-            loaded = _store.load_to(_store.File(filename), str(device))
+            loaded = _store.load(filename, device=str(device), views=views,
+                                 via=via)
         else:
-            loaded = _store.load(filename)
+            loaded = _store.load(filename, views=views, via=via)
     return _moved(loaded, device)
 
 

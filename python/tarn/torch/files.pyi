@@ -5,12 +5,16 @@ from typing import Literal, TypeAlias
 from torch import Tensor, device as Device
 from torch.nn import Module
 
+from .._store import _Views
+
 _Path: TypeAlias = str | PathLike[str]
 
 _Backend: TypeAlias = Literal["mmap", "pread"]
 
 def load_file(filename: _Path, device: str | int | Device = "cpu", *,
-              backend: _Backend = "mmap") -> dict[str, Tensor]: ...
+              backend: _Backend = "mmap", views: _Views | None = None,
+              via: Literal["file", "host"] = "file"
+              ) -> dict[str, Tensor]: ...
 def load(data: bytes, device: str | int | Device = "cpu"
          ) -> dict[str, Tensor]: ...
 def save_file(tensors: dict[str, Tensor], filename: _Path,
