@@ -54,6 +54,8 @@ static const struct {
 	FUNCTION("cuMemSetAccess", 10020, memory_set_access),
 	FUNCTION("cuMemExportToShareableHandle", 10020, memory_export),
 	FUNCTION("cuMemImportFromShareableHandle", 10020, memory_import),
+	FUNCTION("cuMemGetAllocationPropertiesFromHandle", 10020,
+		memory_properties),
 	FUNCTION("cuPointerGetAttribute", 4000, pointer_attribute),
 	FUNCTION("cuStreamCreate", 2000, stream_create),
 	FUNCTION("cuStreamDestroy", 4000, stream_destroy),

@@ -42,6 +42,7 @@ struct cuda_driver {
 	__typeof__(cuMemSetAccess) *memory_set_access;
 	__typeof__(cuMemExportToShareableHandle) *memory_export;
 	__typeof__(cuMemImportFromShareableHandle) *memory_import;
+	__typeof__(cuMemGetAllocationPropertiesFromHandle) *memory_properties;
 	__typeof__(cuPointerGetAttribute) *pointer_attribute;
 	/* Work in order. */
 	__typeof__(cuStreamCreate) *stream_create;

@@ -92,6 +92,30 @@ static int make(struct cuda_memory *memory)
 	return e ? failed(memory, e, "making") : 0;
 }
 
+/* The publisher said which device it is: memory of another one would be mapped
+ * as well, for kernels that read it over the link between the two. */
+static int check_place(const struct cuda_memory *memory)
+{
+	CUmemAllocationProp p = {0};
+	CUresult e = driver()->memory_properties(&p, memory->handle);
+
+	/* Some drivers tell nothing of what was imported. */
+	if (e == CUDA_ERROR_NOT_SUPPORTED)
+		return 0;
+	if (e)
+		return failed(memory, e, "asking for the place of");
+	if (p.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+		p.location.id == memory->device->handle)
+		return 0;
+	return tarn_fail(EINVAL,
+		"the memory that was imported is of %s %d, not of device %d "
+		"(%s) as its publisher says",
+		p.location.type == CU_MEM_LOCATION_TYPE_DEVICE ? "device"
+							       : "a place",
+		p.location.id, memory->device->handle,
+		memory->device->traits.name);
+}
+
 static int import(struct cuda_memory *memory, int fd)
 {
 	CUresult e = driver()->memory_import(&memory->handle,
@@ -101,7 +125,7 @@ static int import(struct cuda_memory *memory, int fd)
 	if (e == CUDA_ERROR_INVALID_VALUE)
 		return tarn_fail(EINVAL,
 			"descriptor %d leads to no memory of a device", fd);
-	return e ? failed(memory, e, "importing") : 0;
+	return e ? failed(memory, e, "importing") : check_place(memory);
 }
 
 static int reserve(struct cuda_memory *memory)

@@ -19,7 +19,8 @@ int cuda_memory_new(const uint8_t uuid[16], uint64_t size,
 	struct cuda_memory **ret) _must_check_;
 /* Memory that another process has exported, to be read; fd remains the caller's.
  * (Where the driver does not know memory that is only read, kernels can write to
- * it.) -EINVAL: it is no such descriptor, or of less memory. */
+ * it.) -EINVAL: it is no such descriptor, or of less memory, or of another
+ * device's. */
 int cuda_memory_import(const uint8_t uuid[16], int fd, uint64_t size,
 	struct cuda_memory **ret) _must_check_;
 /* Waits for no work, but for that of all streams where its address was shown.

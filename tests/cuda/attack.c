@@ -13,6 +13,7 @@
 #include <tarn/tarn.h>
 
 #include "base/checked.h"
+#include "lib/cuda/memory.h"
 #include "tests/cuda/cases.h"
 #include "tests/kit/daemon_helper.h"
 #include "tests/kit/must.h"
@@ -125,6 +126,45 @@ static void packed(void)
 	check(true, "elements of 6 bits, more than a slice");
 	tarn_tensor_unref(a);
 	tarn_tensor_unref(b);
+}
+
+/* ---- memory of another device -------------------------------------------- */
+
+static void check_import(const struct tarn_cuda_device *device, int fd,
+	int wanted, const char *part, const char *what)
+{
+	struct cuda_memory *memory = NULL;
+	int r = cuda_memory_import(device->uuid, fd, 4 << 20, &memory);
+
+	if (wanted < 0)
+		check_failed(wanted, part, r, what);
+	else
+		check(r == 0, "%s", what);
+	if (r >= 0)
+		cuda_memory_free(memory);
+}
+
+static void another(void)
+{
+	struct tarn_cuda_device other;
+	struct cuda_memory *memory;
+	int fd;
+
+	find();
+	must(tarn_cuda_device("1", &other));
+	must(cuda_memory_new(gpu.uuid, 4 << 20, &memory));
+	must(cuda_memory_export(memory, &fd));
+	check_import(&gpu, fd, 0, NULL, "memory is imported on its device");
+	check_import(&other, fd, -EINVAL, "is of device 0, not of device 1",
+		"memory of another device than its publisher says is refused");
+	case_set("MEMORY_PROPERTIES", "801");
+	check_import(&gpu, fd, 0, NULL,
+		"a driver that tells no properties is believed");
+	case_set("MEMORY_PROPERTIES", "999");
+	check_import(&gpu, fd, -EIO, "asking for the place of",
+		"another error of the driver ends the import");
+	close(fd);
+	cuda_memory_free(memory);
 }
 
 /* ---- memory that goes away ----------------------------------------------- */
@@ -274,6 +314,8 @@ int main(int argc, char **argv)
 			conversions, {"MODULE_LOAD=209"}},
 		{"packed", "elements of less than a byte go in slices", packed,
 			{NULL}},
+		{"another", "memory of another device is not imported", another,
+			{"DEVICES=2"}},
 		{"published", "memory is published while it is copied",
 			published, {NULL}},
 		{"forked", "a child is told that it has no device", forked,

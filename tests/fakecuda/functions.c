@@ -104,6 +104,8 @@ static const struct {
 	{"cuMemExportToShareableHandle", 10020, cuMemExportToShareableHandle},
 	{"cuMemImportFromShareableHandle", 10020,
 		cuMemImportFromShareableHandle},
+	{"cuMemGetAllocationPropertiesFromHandle", 10020,
+		cuMemGetAllocationPropertiesFromHandle},
 	{"cuPointerGetAttribute", 4000, cuPointerGetAttribute},
 	{"cuStreamCreate", 2000, cuStreamCreate},
 	{"cuStreamDestroy", 4000, cuStreamDestroy},

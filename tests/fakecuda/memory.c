@@ -254,6 +254,26 @@ CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *ret,
 	return end(e ? e : import(ret, (int)(intptr_t)os_handle));
 }
 
+CUresult cuMemGetAllocationPropertiesFromHandle(
+	CUmemAllocationProp *ret, CUmemGenericAllocationHandle handle)
+{
+	CUresult e = begin();
+	struct memory *m = e ? NULL : memory_of(handle);
+
+	if (!e && !m)
+		e = CUDA_ERROR_INVALID_VALUE;
+	if (!e)
+		e = refused("MEMORY_PROPERTIES", m->device);
+	if (!e)
+		*ret = (CUmemAllocationProp) {
+			.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+			.requestedHandleTypes =
+				CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+			.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE,
+				.id = m->device}};
+	return end(e);
+}
+
 /* ---- the account --------------------------------------------------------- */
 
 void judge_memory(void)
