@@ -139,3 +139,38 @@ int copy_op_result(struct copy_op *copy_op)
 		return 0;
 	return tarn_fail_verbatim(-copy_op->error, copy_op->error_text);
 }
+
+/* ---- copies within a copy -------------------------------------------- */
+
+int copy_op_new_inner(struct copy_op *outer, const struct copy_side *dst,
+	const struct copy_side *src, const struct tarn_copy_options *options,
+	struct copy_op **ret)
+{
+	_cleanup_tensor_ tarn_tensor *to = NULL, *from = NULL;
+	int r = tarn_tensor_new_checked(
+		dst->storage, dst->base, dst->layout, &to);
+
+	if (r >= 0)
+		r = tarn_tensor_new_checked(
+			src->storage, src->base, src->layout, &from);
+	if (r >= 0)
+		r = copy_op_new(outer->env, to, from, options, ret);
+	if (r >= 0)
+		(*ret)->outer = outer;
+	return r;
+}
+
+int copy_op_end_inner(struct copy_op **inner)
+{
+	const struct tarn_copy_info *did = &(*inner)->info;
+	struct tarn_copy_info *sum = &(*inner)->outer->info;
+	int r = copy_op_result(*inner);
+
+	sum->read += did->read;
+	sum->written += did->written;
+	sum->cached += did->cached;
+	sum->direct += did->direct;
+	sum->requests += did->requests;
+	*inner = copy_op_free(*inner);
+	return r;
+}

@@ -127,6 +127,24 @@ void copy_op_stuck(struct copy_op *copy_op);
  * parsed. */
 int copy_op_result(struct copy_op *copy_op);
 
+/* ---- copies within a copy -------------------------------------------- */
+
+/* A side of one: elements of a storage from its byte base on. */
+struct copy_side {
+	tarn_storage *storage;
+	uint64_t base;
+	const struct tarn_layout *layout;
+};
+
+/* A copy operation that does a part of another one, which pumps it. Errors are
+ * those of copy_op_new. */
+int copy_op_new_inner(struct copy_op *outer, const struct copy_side *dst,
+	const struct copy_side *src, const struct tarn_copy_options *options,
+	struct copy_op **ret) _must_check_;
+/* Of a finished one: adds its counts to those of its outer one, frees it, and
+ * sets *inner to NULL. Returns its result. */
+int copy_op_end_inner(struct copy_op **inner);
+
 /* ---- for executors --------------------------------------------------- */
 
 /* Copies head, the result of copy_check, to the copy operation, with references

@@ -57,24 +57,6 @@ static bool take_room(struct copy_relay *c)
 	return true;
 }
 
-static int inner_copy_op(struct copy_relay *c, struct half *h,
-	tarn_storage *dst_storage, uint64_t dst_base,
-	const struct tarn_layout *dst, tarn_storage *src_storage,
-	uint64_t src_base, const struct tarn_layout *src,
-	const struct tarn_copy_options *options)
-{
-	_cleanup_tensor_ tarn_tensor *to = NULL, *from = NULL;
-	int r = tarn_tensor_new_checked(dst_storage, dst_base, dst, &to);
-
-	if (r >= 0)
-		r = tarn_tensor_new_checked(src_storage, src_base, src, &from);
-	if (r >= 0)
-		r = copy_op_new(c->head.env, to, from, options, &h->copy_op);
-	if (r >= 0)
-		h->copy_op->outer = &c->head;
-	return r;
-}
-
 static int open_window(struct copy_relay *c, struct half *h)
 {
 	const struct storage_file *file = storage_file(c->head.src->storage);
@@ -105,8 +87,10 @@ static int begin_read(struct copy_relay *c, struct half *h)
 	part_shrink(&window, &h->part.src);
 	part_shrink(&src, &h->part.src);
 	h->writing = false;
-	return inner_copy_op(c, h, h->room, 0, &window, m->src->storage,
-		m->src->base, &src, &o);
+	return copy_op_new_inner(&c->head,
+		&(struct copy_side) {h->room, 0, &window},
+		&(struct copy_side) {m->src->storage, m->src->base, &src}, &o,
+		&h->copy_op);
 }
 
 static int begin_write(struct copy_relay *c, struct half *h)
@@ -118,26 +102,10 @@ static int begin_write(struct copy_relay *c, struct half *h)
 	part_options(&h->part, o.channel_dim, &o);
 	part_lay_out(&h->part.src, &window);
 	h->writing = true;
-	return inner_copy_op(c, h, m->dst->storage, m->dst->base, &h->part.dst,
-		h->room, 0, &window, &o);
-}
-
-/* Adds the counts of an inner copy to this one's. */
-static int end_inner(struct copy_relay *c, struct half *h)
-{
-	const struct tarn_copy_info *did = &h->copy_op->info;
-	struct tarn_copy_info *sum = &c->head.info;
-	int r = copy_op_result(h->copy_op);
-
-	sum->read += did->read;
-	sum->written += did->written;
-	sum->cached += did->cached;
-	sum->direct += did->direct;
-	sum->requests += did->requests;
-	if (h->writing)
-		c->head.done += h->copy_op->done;
-	h->copy_op = copy_op_free(h->copy_op);
-	return r;
+	return copy_op_new_inner(&c->head,
+		&(struct copy_side) {
+			m->dst->storage, m->dst->base, &h->part.dst},
+		&(struct copy_side) {h->room, 0, &window}, &o, &h->copy_op);
 }
 
 /* Begins the next step of this half when the last one is done. 1: there was
@@ -149,7 +117,9 @@ static int advance(struct copy_relay *c, struct half *h)
 	if (h->copy_op && !copy_op_finished(h->copy_op))
 		return 0;
 	if (h->copy_op) {
-		r = end_inner(c, h);
+		if (h->writing)
+			c->head.done += h->copy_op->done;
+		r = copy_op_end_inner(&h->copy_op);
 		if (r < 0)
 			return r;
 		if (!h->writing) {

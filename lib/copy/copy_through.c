@@ -99,24 +99,6 @@ static int open_window(struct copy_through *c, struct passage *p)
 
 /* ---- steps --------------------------------------------------------------- */
 
-static int host_step(struct copy_through *c, struct passage *p,
-	tarn_storage *dst_storage, uint64_t dst_base,
-	const struct tarn_layout *dst, tarn_storage *src_storage,
-	uint64_t src_base, const struct tarn_layout *src,
-	const struct tarn_copy_options *options)
-{
-	_cleanup_tensor_ tarn_tensor *to = NULL, *from = NULL;
-	int r = tarn_tensor_new_checked(dst_storage, dst_base, dst, &to);
-
-	if (r >= 0)
-		r = tarn_tensor_new_checked(src_storage, src_base, src, &from);
-	if (r >= 0)
-		r = copy_op_new(c->head.env, to, from, options, &p->inner);
-	if (r >= 0)
-		p->inner->outer = &c->head;
-	return r;
-}
-
 static int device_step(struct copy_through *c, struct passage *p,
 	struct side *side, const struct tarn_layout *dst,
 	const struct tarn_layout *src, const struct tarn_copy_options *options)
@@ -178,11 +160,13 @@ static int begin_first(struct copy_through *c, struct passage *p)
 		part_shrink(&from, &p->part.src);
 	}
 	p->step = FIRST;
-	return c->src.bytes.device
-		       ? device_step(c, p, &c->src, &window, &from, &o)
-		       : host_step(c, p, p->room, 0, &window,
-				 c->src.tensor->storage, c->src.tensor->base,
-				 &from, &o);
+	if (c->src.bytes.device)
+		return device_step(c, p, &c->src, &window, &from, &o);
+	return copy_op_new_inner(&c->head,
+		&(struct copy_side) {p->room, 0, &window},
+		&(struct copy_side) {
+			c->src.tensor->storage, c->src.tensor->base, &from},
+		&o, &p->inner);
 }
 
 /* To the other half of the slot, where elements lie as in dst. */
@@ -202,7 +186,9 @@ static int begin_between(struct copy_through *c, struct passage *p)
 	if (r < 0)
 		return r;
 	p->step = BETWEEN;
-	return host_step(c, p, p->room, 0, &p->window, from, 0, &window, &o);
+	return copy_op_new_inner(&c->head,
+		&(struct copy_side) {p->room, 0, &p->window},
+		&(struct copy_side) {from, 0, &window}, &o, &p->inner);
 }
 
 static int begin_second(struct copy_through *c, struct passage *p)
@@ -211,32 +197,17 @@ static int begin_second(struct copy_through *c, struct passage *p)
 		options_of(c, p, c->like_src && !c->between);
 
 	p->step = SECOND;
-	return c->dst.bytes.device ? device_step(c, p, &c->dst, &p->part.dst,
-					     &p->window, &o)
-				   : host_step(c, p, c->dst.tensor->storage,
-					     c->dst.tensor->base, &p->part.dst,
-					     p->room, 0, &p->window, &o);
+	if (c->dst.bytes.device)
+		return device_step(c, p, &c->dst, &p->part.dst, &p->window, &o);
+	return copy_op_new_inner(&c->head,
+		&(struct copy_side) {c->dst.tensor->storage,
+			c->dst.tensor->base, &p->part.dst},
+		&(struct copy_side) {p->room, 0, &p->window}, &o, &p->inner);
 }
 
 static struct side *side_of(struct copy_through *c, const struct passage *p)
 {
 	return p->step == FIRST ? &c->src : &c->dst;
-}
-
-/* Adds the counts of an inner copy to this one's. */
-static int end_inner(struct copy_through *c, struct passage *p)
-{
-	const struct tarn_copy_info *did = &p->inner->info;
-	struct tarn_copy_info *sum = &c->head.info;
-	int r = copy_op_result(p->inner);
-
-	sum->read += did->read;
-	sum->written += did->written;
-	sum->cached += did->cached;
-	sum->direct += did->direct;
-	sum->requests += did->requests;
-	p->inner = copy_op_free(p->inner);
-	return r;
 }
 
 /* 1: the step is done; 0: not yet. */
@@ -249,7 +220,7 @@ static int step_done(struct copy_through *c, struct passage *p)
 			side_of(c, p)->queue, (int)(p - c->passages));
 	if (!copy_op_finished(p->inner))
 		return 0;
-	r = end_inner(c, p);
+	r = copy_op_end_inner(&p->inner);
 	return r < 0 ? r : 1;
 }
 
