@@ -2,8 +2,7 @@
 /*
  * What tarn doctor finds on machines that are made of files: a large one with
  * two nodes, a container that is refused nearly everything, an old one, one of
- * which nothing can be read. And on this machine, whatever it has: findings
- * that are whole, and the truth about io_uring behind a seccomp filter.
+ * which nothing can be read.
  */
 #include "cli/doctor/doctor.h"
 
@@ -16,71 +15,21 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "tests/cli/doctor_findings.h"
 #include "tests/cli/doctor_machines.h"
-#include "tests/kit/no_uring.h"
 #include "tests/kit/tap.h"
-
-/* ---- findings ------------------------------------------------------------ */
-
-static const struct finding *finding(const struct findings *f, const char *key)
-{
-	for (size_t i = 0; i < f->n; i++)
-		if (strcmp(f->at[i].key, key) == 0)
-			return &f->at[i];
-	bail("nothing is found of %s", key);
-}
-
-struct wanted {
-	const char *key;
-	enum worth worth;
-	const char *value;  /* a part of it */
-	const char *remedy; /* the same */
-};
-
-static void wants(
-	const struct findings *findings, const struct wanted *w, const char *on)
-{
-	const struct finding *f = finding(findings, w->key);
-	const char *remedy = w->remedy ? w->remedy : "";
-
-	if (!ok(f->worth == w->worth && strstr(f->value, w->value) &&
-			    strstr(f->remedy, remedy),
-		    "%s: %s, %s", on, w->key, w->value))
-		diag("seen: worth %d, value '%s', remedy '%s'", f->worth,
-			f->value, f->remedy);
-}
 
 static void wants_all(const struct machine *machine, const struct wanted *w,
 	size_t n, const char *on)
 {
-	_cleanup_findings_ struct findings f = look(machine);
+	_cleanup_findings_ struct findings f = doctor_look(machine);
 
 	for (size_t i = 0; i < n; i++)
-		wants(&f, &w[i], on);
+		doctor_wants(&f, &w[i], on);
 }
 
 #define WANTS(machine, wanted, on)                                             \
 	wants_all(machine, wanted, ARRAY_SIZE(wanted), on)
-
-/* Each finding is whole: advice has a cost and says what to do. */
-static void are_whole(const struct findings *f, const char *on)
-{
-	size_t wrong = 0;
-
-	for (size_t i = 0; i < f->n; i++) {
-		const struct finding *one = &f->at[i];
-		bool advice =
-			one->worth == WORTH_COSTS || one->worth == WORTH_BROKEN;
-
-		if (!*one->value || !one->cost == advice ||
-			!*one->remedy == advice) {
-			diag("%s: '%s' '%s' '%s'", one->key, one->value,
-				one->cost ? one->cost : "", one->remedy);
-			wrong++;
-		}
-	}
-	is_int(0, (int64_t)wrong, "%s: findings are whole", on);
-}
 
 /* ---- cases --------------------------------------------------------------- */
 
@@ -112,10 +61,10 @@ static void test_large(void)
 
 	PUT(large);
 	WANTS(&m, wanted, "a large machine");
-	f = look(&m);
+	f = doctor_look(&m);
 	is_int((int64_t)f.n, (int64_t)findings_count(&f, WORTH_GOOD),
 		"nothing costs anything there");
-	are_whole(&f, "a large machine");
+	doctor_are_whole(&f, "a large machine");
 }
 
 static void test_container(void)
@@ -141,8 +90,8 @@ static void test_container(void)
 	PUT(container);
 	refuse(&m, -EPERM);
 	WANTS(&m, wanted, "a container");
-	f = look(&m);
-	are_whole(&f, "a container");
+	f = doctor_look(&m);
+	doctor_are_whole(&f, "a container");
 }
 
 static void test_old(void)
@@ -170,8 +119,8 @@ static void test_old(void)
 	strcpy(m.uts.machine, "riscv64");
 	refuse(&m, -ENOSYS);
 	WANTS(&m, wanted, "an old machine");
-	f = look(&m);
-	are_whole(&f, "an old machine");
+	f = doctor_look(&m);
+	doctor_are_whole(&f, "an old machine");
 }
 
 /* The limits that count are those of the process that takes the memory. */
@@ -205,14 +154,14 @@ static void test_unknown(void)
 		"cgroup", "charged", "budget", "overcommit", "transparent",
 		"reserved_2M", "reserved_1G", "numa", "cpuset"};
 	struct machine m = make();
-	_cleanup_findings_ struct findings f = look(&m);
+	_cleanup_findings_ struct findings f = doctor_look(&m);
 
 	for (size_t i = 0; i < ARRAY_SIZE(keys); i++)
-		is_int(WORTH_UNKNOWN, finding(&f, keys[i])->worth,
+		is_int(WORTH_UNKNOWN, doctor_finding(&f, keys[i])->worth,
 			"what cannot be read is unknown: %s", keys[i]);
 	is_int(ARRAY_SIZE(keys), (int64_t)findings_count(&f, WORTH_UNKNOWN),
 		"and nothing else is");
-	are_whole(&f, "nothing to be read");
+	doctor_are_whole(&f, "nothing to be read");
 }
 
 /* The kernel asks the sysctl, then the filters, then the security modules. */
@@ -438,79 +387,14 @@ static void test_disks(void)
 	if (symlink("../../devices/vda", link) < 0)
 		bail("%s: %m", link);
 	find_disk(&a, &m, "/x", 8, 1);
-	wants(&a, &turns, "a partition");
+	doctor_wants(&a, &turns, "a partition");
 	find_disk(&b, &m, "/x", 259, 0);
-	wants(&b, &nvme, "a disk");
+	doctor_wants(&b, &nvme, "a disk");
 	find_disk(&c, &m, "/x", 0, 45);
-	wants(&c, &none, "no disk");
+	doctor_wants(&c, &none, "no disk");
 	find_disk(&d, &m, "/x", 254, 0);
-	wants(&d, &guest, "a guest's disk");
+	doctor_wants(&d, &guest, "a guest's disk");
 	is_str("/x", a.at[0].path, "a finding about a disk has its path");
-}
-
-/* ---- this machine -------------------------------------------------------- */
-
-static struct machine this_machine(void)
-{
-	struct machine m = {.root = "", .process = "self"};
-
-	if (uname(&m.uts) < 0)
-		bail("uname: %m");
-	engine_ask(&m.engine);
-	cuda_ask(&m.cuda);
-	return m;
-}
-
-static void test_this_machine(void)
-{
-	static const struct wanted folder = {
-		"type", WORTH_BROKEN, "neither a file", "name a file"};
-	static const struct wanted missing = {
-		"type", WORTH_BROKEN, "No such file", "name a file"};
-	_cleanup_findings_ struct findings a = {0}, b = {0}, c = {0};
-	struct machine m = this_machine();
-
-	is_int(0, m.engine.any, "an engine works here: %s", m.engine.name);
-	is_int(4096, m.engine.read, "the engine reads a page");
-	a = look(&m);
-	find_files(&a, &m, test_tmpdir());
-	find_files(&a, &m, "/proc/self/exe");
-	ok(findings_count(&a, WORTH_BROKEN) < a.n,
-		"not every finding on this machine is broken");
-	is_int(WORTH_GOOD, finding(&a, "kernel")->worth,
-		"this machine's kernel is good");
-	are_whole(&a, "this machine");
-	find_files(&b, &m, "/dev/null");
-	wants(&b, &folder, "a device");
-	find_files(&c, &m, "/nonexistent");
-	wants(&c, &missing, "nothing");
-}
-
-/* In a child, which keeps the filter. */
-static void test_seccomp(void)
-{
-	int status = 0;
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		_cleanup_findings_ struct findings f = {0};
-		struct machine m;
-
-		if (refuse_io_uring() < 0)
-			_exit(2);
-		m = this_machine();
-		find_reading(&f, &m);
-		_exit(finding(&f, "engine")->worth != WORTH_COSTS ||
-			!(strstr(f.at[0].value, "a seccomp filter") ||
-				strstr(f.at[0].value, "sysctl")));
-	}
-	if (waitpid(pid, &status, 0) < 0)
-		bail("waitpid: %m");
-	if (!WIFEXITED(status) || WEXITSTATUS(status) == 2)
-		skip(1, "no seccomp filter can be set here");
-	else
-		is_int(0, WEXITSTATUS(status),
-			"a filter is found to refuse io_uring");
 }
 
 /* What is made is below root: harness's folder, file by file. */
@@ -539,8 +423,6 @@ int main(void)
 	test_cuda();
 	test_devices();
 	test_disks();
-	test_this_machine();
-	test_seccomp();
 	clean();
-	return done(98);
+	return done(90);
 }

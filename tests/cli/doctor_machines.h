@@ -127,16 +127,3 @@ static void refuse(struct machine *machine, int error)
 		.uring = error,
 		.read = 4096};
 }
-
-static struct findings look(const struct machine *machine)
-{
-	struct findings f = {0};
-
-	find_system(&f, machine);
-	find_reading(&f, machine);
-	find_memory(&f, machine);
-	find_pages(&f, machine);
-	find_nodes(&f, machine);
-	find_gpu(&f, machine);
-	return f;
-}

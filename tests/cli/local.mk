@@ -3,6 +3,7 @@ CLI_TESTS = \
 	tests/cli/channel_watch \
 	tests/cli/device \
 	tests/cli/doctor \
+	tests/cli/doctor_here \
 	tests/cli/gauge \
 	tests/cli/progress \
 	tests/cli/rm \
@@ -34,7 +35,7 @@ check_PROGRAMS += $(CLI_TESTS)
 dist_check_SCRIPTS += $(CLI_SCRIPT_TESTS)
 TESTS += $(CLI_TESTS) $(CLI_SCRIPT_TESTS)
 
-tests_cli_doctor_SOURCES = \
+DOCTOR_SOURCES = \
 	cli/doctor/doctor.h \
 	cli/doctor/files.c \
 	cli/doctor/findings.c \
@@ -48,9 +49,15 @@ tests_cli_doctor_SOURCES = \
 	cli/message.c \
 	cli/size.c \
 	cli/text.c \
+	tests/cli/doctor_findings.c \
+	tests/cli/doctor_findings.h \
+	$(NULL)
+tests_cli_doctor_SOURCES = \
+	$(DOCTOR_SOURCES) \
 	tests/cli/doctor.c \
 	tests/cli/doctor_machines.h \
 	$(NULL)
+tests_cli_doctor_here_SOURCES = $(DOCTOR_SOURCES) tests/cli/doctor_here.c
 tests_cli_gauge_SOURCES = cli/gauge.c tests/cli/gauge.c
 tests_cli_gauge_LDADD = tests/libkit.la
 tests_cli_progress_SOURCES = \

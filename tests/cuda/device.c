@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Tensors on devices: made, copied from and to every other kind of storage,
- * lent, and loaded from files. The stand-in for the driver works late and keeps
+ * Tensors on devices: made, copied from and to the memory of the host and other
+ * devices, and lent. The stand-in for the driver works late and keeps
  * an account, so bytes that are used too early, or memory that is freed too
  * early, fail a case.
  */
@@ -16,51 +16,12 @@
 
 #include "base/checked.h"
 #include "tests/cuda/cases.h"
+#include "tests/cuda/tensors.h"
 #include "tests/kit/must.h"
 #include "tests/kit/tap.h"
 
-#define MIB ((int64_t)1 << 20)
+static struct tarn_cuda_device other;
 
-static struct tarn_cuda_device gpu, other;
-
-static void find(void)
-{
-	must(tarn_cuda_device("0", &gpu));
-}
-
-/* ---- tensors of the host ------------------------------------------------- */
-
-static tarn_tensor *host(int ndim, const int64_t *shape)
-{
-	tarn_tensor *t;
-	unsigned char *data;
-	int64_t n = 1;
-
-	must(tarn_tensor_zeros(TARN_U8, ndim, shape, &t));
-	for (int i = 0; i < ndim; i++)
-		n *= shape[i];
-	data = tarn_tensor_data(t);
-	for (int64_t i = 0; i < n; i++)
-		data[i] = (unsigned char)(i * 7 + i / 251);
-	return t;
-}
-
-static bool same(tarn_tensor *a, tarn_tensor *b)
-{
-	return must(tarn_tensor_equal(a, b)) == 1;
-}
-
-static tarn_tensor *back(tarn_tensor *t)
-{
-	const struct tarn_layout *l = tarn_tensor_layout(t);
-	tarn_tensor *ret;
-
-	must(tarn_tensor_zeros(l->dtype, l->ndim, l->shape, &ret));
-	must(tarn_copy(ret, t, NULL, NULL));
-	return ret;
-}
-
-/* There and back, as a view of what is there. */
 static void round_trip(tarn_tensor *t, const char *expr, const char *what)
 {
 	tarn_tensor *there, *view, *wanted, *got;
@@ -68,8 +29,9 @@ static void round_trip(tarn_tensor *t, const char *expr, const char *what)
 	must(tarn_tensor_to_device(t, &gpu, NULL, &there));
 	must(tarn_tensor_eval(there, expr, &view));
 	must(tarn_tensor_eval(t, expr, &wanted));
-	got = back(view);
-	check(same(got, wanted), "%s%s comes back as it went", what, expr);
+	got = tensor_back(view);
+	check(tensors_same(got, wanted), "%s%s comes back as it went", what,
+		expr);
 	tarn_tensor_unref(got);
 	tarn_tensor_unref(wanted);
 	tarn_tensor_unref(view);
@@ -86,7 +48,7 @@ static void make(void)
 	double value = 1;
 	uint64_t at;
 
-	find();
+	gpu_find();
 	must(tarn_cuda_zeros(&gpu, TARN_F32, 2, shape, &t));
 	check(tarn_storage_kind(tarn_tensor_storage(t)) == TARN_STORAGE_DEVICE,
 		"its storage is on a device");
@@ -102,11 +64,11 @@ static void make(void)
 		"it is there already");
 	must(tarn_tensor_device_pointer(t, &gpu, &at));
 	check(at != 0, "the device has an address for it");
-	mine = back(t);
-	check(same(mine, t), "a tensor of the host equals it");
+	mine = tensor_back(t);
+	check(tensors_same(mine, t), "a tensor of the host equals it");
 	tarn_tensor_unref(mine);
 	must(tarn_tensor_cow(t, &mine));
-	check(tarn_tensor_data(mine) && same(mine, t),
+	check(tarn_tensor_data(mine) && tensors_same(mine, t),
 		"a private copy of it is the host's");
 	tarn_tensor_unref(mine);
 	tarn_tensor_unref(again);
@@ -119,11 +81,11 @@ static void sizes(void)
 	tarn_tensor *t;
 	char what[32];
 
-	find();
+	gpu_find();
 	for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
 		snprintf(
 			what, sizeof(what), "%lld bytes ", (long long)sizes[i]);
-		t = host(1, &sizes[i]);
+		t = host_tensor(1, &sizes[i]);
 		round_trip(t, "[:]", what);
 		tarn_tensor_unref(t);
 	}
@@ -134,9 +96,9 @@ static void views(void)
 	static const char *const exprs[] = {"[1:4]", "[:, 100:3000]",
 		"[3, ::1]", ".view(5, 300, 1000)[2]", "[1:4, 7:9000]"};
 	const int64_t shape[] = {5, 300000};
-	tarn_tensor *t = host(2, shape);
+	tarn_tensor *t = host_tensor(2, shape);
 
-	find();
+	gpu_find();
 	for (size_t i = 0; i < ARRAY_SIZE(exprs); i++)
 		round_trip(t, exprs[i], "a view ");
 	tarn_tensor_unref(t);
@@ -146,17 +108,17 @@ static void views(void)
 static void order(void)
 {
 	const int64_t size = 6 * MIB;
-	tarn_tensor *a = host(1, &size), *b, *got;
+	tarn_tensor *a = host_tensor(1, &size), *b, *got;
 
-	find();
+	gpu_find();
 	must(tarn_cuda_zeros(&gpu, TARN_U8, 1, &size, &b));
 	for (int i = 0; i < 3; i++) {
 		memset(tarn_tensor_data(a), i + 1, (size_t)size);
 		must(tarn_copy(b, a, NULL, NULL));
 		memset(tarn_tensor_data(a), 0xee, (size_t)size);
-		got = back(b);
+		got = tensor_back(b);
 		memset(tarn_tensor_data(a), i + 1, (size_t)size);
-		check(same(got, a), "round %d has its own bytes", i);
+		check(tensors_same(got, a), "round %d has its own bytes", i);
 		tarn_tensor_unref(got);
 	}
 	tarn_tensor_unref(a);
@@ -166,10 +128,10 @@ static void order(void)
 static void devices(void)
 {
 	const int64_t size = 9 * MIB + 5;
-	tarn_tensor *t = host(1, &size), *a, *b, *got, *view, *wanted;
+	tarn_tensor *t = host_tensor(1, &size), *a, *b, *got, *view, *wanted;
 	uint64_t at;
 
-	find();
+	gpu_find();
 	must(tarn_cuda_device("1", &other));
 	must(tarn_tensor_to_device(t, &gpu, NULL, &a));
 	check(tarn_tensor_to_device(a, &other, NULL, &b) == 0,
@@ -177,14 +139,14 @@ static void devices(void)
 	check(count_of("COPY_PEER") > 0, "a run of bytes goes over their link");
 	check_failed(-ENOTSUP, "copy it there",
 		tarn_tensor_device_pointer(b, &gpu, &at), "the other's memory");
-	got = back(b);
-	check(same(got, t), "through two devices");
+	got = tensor_back(b);
+	check(tensors_same(got, t), "through two devices");
 	tarn_tensor_unref(got);
 	must(tarn_tensor_eval(a, ".flip(0)", &view));
 	check(tarn_tensor_to_device(view, &other, NULL, &got) == 0,
 		"what is no run of bytes goes, too");
 	must(tarn_tensor_eval(t, ".flip(0)", &wanted));
-	check(same(got, wanted), "it is the view");
+	check(tensors_same(got, wanted), "it is the view");
 	tarn_tensor_unref(wanted);
 	tarn_tensor_unref(view);
 	tarn_tensor_unref(got);
@@ -196,18 +158,18 @@ static void devices(void)
 static void within(void)
 {
 	const int64_t size = 5 * MIB;
-	tarn_tensor *t = host(1, &size), *a, *b, *left, *right, *got;
+	tarn_tensor *t = host_tensor(1, &size), *a, *b, *left, *right, *got;
 	struct tarn_copy_info info;
 
-	find();
+	gpu_find();
 	must(tarn_tensor_to_device(t, &gpu, NULL, &a));
 	must(tarn_cuda_zeros(&gpu, TARN_U8, 1, &size, &b));
 	must(tarn_copy(b, a, NULL, &info));
 	check(!strcmp(info.engine, "cuda") && info.requests == 1,
 		"within a device: %s, %llu requests", info.engine,
 		(unsigned long long)info.requests);
-	got = back(b);
-	check(same(got, t), "it has the bytes");
+	got = tensor_back(b);
+	check(tensors_same(got, t), "it has the bytes");
 	must(tarn_tensor_eval(a, "[0:100]", &left));
 	must(tarn_tensor_eval(a, "[50:150]", &right));
 	check_failed(-EINVAL, "share bytes", tarn_copy(left, right, NULL, NULL),
@@ -231,11 +193,11 @@ static void lent(void)
 {
 	const int64_t size = 1000;
 	tarn_storage *storage;
-	tarn_tensor *t = host(1, &size), *own, *over, *got;
+	tarn_tensor *t = host_tensor(1, &size), *own, *over, *got;
 	int one = 1;
 	uint64_t at;
 
-	find();
+	gpu_find();
 	must(tarn_tensor_to_device(t, &gpu, NULL, &own));
 	must(tarn_tensor_device_pointer(own, &gpu, &at));
 	check_failed(-EINVAL, "flags",
@@ -256,8 +218,8 @@ static void lent(void)
 	tarn_storage_unref(storage);
 	check_failed(-EROFS, "", tarn_copy(over, t, NULL, NULL),
 		"what is lent for reading");
-	got = back(over);
-	check(same(got, t), "what is lent is read in place");
+	got = tensor_back(over);
+	check(tensors_same(got, t), "what is lent is read in place");
 	check(released == 0, "it is not given back yet");
 	tarn_tensor_unref(over);
 	check(released == 1, "it is given back once");
@@ -271,7 +233,8 @@ static void dlpack(void)
 {
 	const int64_t shape[] = {100, 70};
 	struct DLManagedTensorVersioned *managed;
-	tarn_tensor *t = host(2, shape), *there, *view, *wanted, *in, *got;
+	tarn_tensor *t = host_tensor(2, shape), *there, *view, *wanted, *in,
+		    *got;
 	DLTensor *dl;
 
 	must(tarn_cuda_device("1", &gpu));
@@ -286,8 +249,8 @@ static void dlpack(void)
 	tarn_tensor_unref(there);
 	tarn_tensor_unref(view);
 	must(tarn_tensor_from_dlpack(managed, &in));
-	got = back(in);
-	check(same(got, wanted), "it comes in with its bytes");
+	got = tensor_back(in);
+	check(tensors_same(got, wanted), "it comes in with its bytes");
 	tarn_tensor_unref(got);
 	tarn_tensor_unref(in);
 	must(tarn_tensor_to_device(t, &gpu, NULL, &there));
@@ -301,141 +264,13 @@ static void dlpack(void)
 	tarn_tensor_unref(t);
 }
 
-/* ---- files --------------------------------------------------------------- */
-
-static char path[] = "device-XXXXXX.safetensors";
-
-/* Tensors whose offsets in the file have three remainders by 16. */
-static void write_file(void)
-{
-	static const struct {
-		const char *name;
-		int64_t size;
-	} tensors[] = {{"a", 3 * MIB + 7}, {"b", 9}, {"c", 6 * MIB}, {"d", 0},
-		{"e", 16 * 1000}};
-	struct tarn_save_item items[ARRAY_SIZE(tensors)];
-	int fd = mkstemps(path, 12);
-
-	if (fd < 0)
-		bail("%s: %m", path);
-	close(fd);
-	memset(items, 0, sizeof(items));
-	for (size_t i = 0; i < ARRAY_SIZE(tensors); i++) {
-		items[i].name = tensors[i].name;
-		items[i].tensor = host(1, &tensors[i].size);
-	}
-	must(tarn_save(path, items, ARRAY_SIZE(tensors), NULL, NULL));
-	for (size_t i = 0; i < ARRAY_SIZE(tensors); i++)
-		tarn_tensor_unref((tarn_tensor *)items[i].tensor);
-}
-
-static void load(void)
-{
-	tarn_tensor *there[5], *src, *got;
-	struct tarn_copy_info info;
-	tarn_file *file;
-	uint64_t at;
-
-	find();
-	write_file();
-	must(tarn_file_open(path, &file));
-	must(tarn_cuda_load(file, &gpu, NULL, &info, there));
-	check(info.bytes == 9 * MIB + 16016, "%llu bytes",
-		(unsigned long long)info.bytes);
-	for (size_t i = 0; i < tarn_file_count(file); i++) {
-		const struct tarn_file_entry *e = tarn_file_at(file, i);
-
-		must(tarn_file_tensor(file, e->name, &src));
-		got = back(there[i]);
-		check(same(got, src), "tensor %s", e->name);
-		must(tarn_tensor_device_pointer(there[i], &gpu, &at));
-		check(at % 16 == 0, "tensor %s begins at %#llx", e->name,
-			(unsigned long long)at);
-		tarn_tensor_unref(got);
-		tarn_tensor_unref(src);
-		tarn_tensor_unref(there[i]);
-	}
-	tarn_file_unref(file);
-	unlink(path);
-}
-
-/* From the device to a file, and a view of the file to the device. */
-static void store_file(void)
-{
-	const int64_t size = 9 * MIB + 3;
-	tarn_tensor *t = host(1, &size), *there, *written, *view, *wanted, *got;
-	tarn_storage *storage;
-	int fd = mkstemps(path, 12);
-
-	find();
-	must(tarn_tensor_to_device(t, &gpu, NULL, &there));
-	must(tarn_storage_to_fd(fd, 100, (uint64_t)size, &storage));
-	must(tarn_tensor_new(storage, 0, tarn_tensor_layout(t), &written));
-	must(tarn_copy(written, there, NULL, NULL));
-	check(same(written, t), "the file has the device's bytes");
-	tarn_tensor_unref(there);
-	must(tarn_tensor_eval(written, "[1000:8000000]", &view));
-	must(tarn_tensor_eval(t, "[1000:8000000]", &wanted));
-	must(tarn_tensor_to_device(view, &gpu, NULL, &there));
-	got = back(there);
-	check(same(got, wanted), "the device has the file's bytes");
-	tarn_tensor_unref(got);
-	tarn_tensor_unref(there);
-	tarn_tensor_unref(wanted);
-	tarn_tensor_unref(view);
-	tarn_tensor_unref(written);
-	tarn_storage_unref(storage);
-	tarn_tensor_unref(t);
-	close(fd);
-	unlink(path);
-}
-
-/* ---- streams ------------------------------------------------------------- */
-
-enum { COPIES = 12 };
-
-static void stream(void)
-{
-	const int64_t size = 5 * MIB;
-	tarn_tensor *src[COPIES], *dst[COPIES], *got;
-	struct tarn_completion done[COPIES];
-	tarn_stream *s;
-	size_t n = 0;
-
-	find();
-	must(tarn_stream_new(NULL, &s));
-	for (int i = 0; i < COPIES; i++) {
-		src[i] = host(1, &size);
-		memset(tarn_tensor_data(src[i]), i + 1, 1000);
-		must(tarn_cuda_zeros(&gpu, TARN_U8, 1, &size, &dst[i]));
-		must(tarn_stream_copy(
-			s, dst[i], src[i], NULL, -1, (uint64_t)i, NULL));
-	}
-	while (n < COPIES) {
-		int r = must(tarn_stream_reap(s, 1, -1, done, COPIES));
-
-		for (int i = 0; i < r; i++)
-			check(done[i].result == 0, "a copy of a stream: %d",
-				done[i].result);
-		n += (size_t)r;
-	}
-	for (int i = 0; i < COPIES; i++) {
-		got = back(dst[i]);
-		check(same(got, src[i]), "copy %d of a stream", i);
-		tarn_tensor_unref(got);
-		tarn_tensor_unref(src[i]);
-		tarn_tensor_unref(dst[i]);
-	}
-	tarn_stream_free(s);
-}
-
 /* ---- errors -------------------------------------------------------------- */
 
 static void no_room(void)
 {
 	tarn_storage *storage;
 
-	find();
+	gpu_find();
 	check_failed(-ENOMEM, "bytes of memory left",
 		tarn_cuda_alloc(&gpu, (uint64_t)64 << 20, &storage),
 		"more than the device has");
@@ -447,14 +282,14 @@ static void no_room(void)
 static int try_all(void)
 {
 	const int64_t size = 9 * MIB;
-	tarn_tensor *t = host(1, &size), *there = NULL, *got = NULL;
+	tarn_tensor *t = host_tensor(1, &size), *there = NULL, *got = NULL;
 	int r;
 
 	must(tarn_tensor_zeros(TARN_U8, 1, &size, &got));
 	r = tarn_tensor_to_device(t, &gpu, NULL, &there);
 	if (r >= 0)
 		r = tarn_copy(got, there, NULL, NULL);
-	check(r < 0 || same(got, t), "what succeeds is right");
+	check(r < 0 || tensors_same(got, t), "what succeeds is right");
 	tarn_tensor_unref(there);
 	tarn_tensor_unref(got);
 	tarn_tensor_unref(t);
@@ -471,7 +306,7 @@ static void failures(void)
 	char name[64], text[32];
 	int failed = 0;
 
-	find();
+	gpu_find();
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++)
 		for (unsigned k = 0; k < 3; k++) {
 			snprintf(name, sizeof(name), "%s_AFTER", names[i]);
@@ -502,10 +337,6 @@ int main(int argc, char **argv)
 		{"lent", "memory of other code is lent", lent, {NULL}},
 		{"dlpack", "other libraries take and give tensors on devices",
 			dlpack, {"DEVICES=2"}},
-		{"load", "a file is loaded to a device, aligned", load, {NULL}},
-		{"store_file", "and bytes are copied to and from files",
-			store_file, {NULL}},
-		{"stream", "a stream copies to a device", stream, {NULL}},
 		{"no_room", "too much is refused with what there is", no_room,
 			{"MEMORY=33554432"}},
 		{"failures",

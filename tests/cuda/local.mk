@@ -3,6 +3,7 @@ CUDA_TESTS = \
 	tests/cuda/asleep \
 	tests/cuda/attack \
 	tests/cuda/device \
+	tests/cuda/device_files \
 	tests/cuda/memory \
 	tests/cuda/publish \
 	tests/cuda/register \
@@ -24,6 +25,15 @@ tests_cuda_device_SOURCES = \
 	tests/cuda/cases.c \
 	tests/cuda/cases.h \
 	tests/cuda/device.c \
+	tests/cuda/tensors.c \
+	tests/cuda/tensors.h \
+	$(NULL)
+tests_cuda_device_files_SOURCES = \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	tests/cuda/device_files.c \
+	tests/cuda/tensors.c \
+	tests/cuda/tensors.h \
 	$(NULL)
 tests_cuda_memory_SOURCES = \
 	tests/cuda/cases.c \
@@ -46,7 +56,7 @@ tests_cuda_ways_SOURCES = \
 	tests/cuda/ways.c \
 	$(NULL)
 if HAVE_CUDA
-CUDA_TESTS += tests/cuda/stand_in tests/cuda/move
+CUDA_TESTS += tests/cuda/stand_in tests/cuda/stand_in_faults tests/cuda/move
 tests_cuda_move_SOURCES = \
 	tests/cuda/cases.c \
 	tests/cuda/cases.h \
@@ -62,9 +72,19 @@ tests_cuda_move_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 tests_cuda_stand_in_SOURCES = \
 	tests/cuda/cases.c \
 	tests/cuda/cases.h \
+	tests/cuda/driver_calls.c \
+	tests/cuda/driver_calls.h \
 	tests/cuda/stand_in.c \
 	$(NULL)
 tests_cuda_stand_in_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
+tests_cuda_stand_in_faults_SOURCES = \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	tests/cuda/driver_calls.c \
+	tests/cuda/driver_calls.h \
+	tests/cuda/stand_in_faults.c \
+	$(NULL)
+tests_cuda_stand_in_faults_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 endif
 # Each case is a program of its own, and has memory that valgrind does not know.
 VALGRIND_EXCEPT += $(CUDA_TESTS)

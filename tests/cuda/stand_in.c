@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The stand-in for the driver itself: that work is late and in order, that
- * memory is shared between processes, and that its account notices what tests
- * rely on it to notice. A case that ends with a fault says so by its exit
- * status, which another process looks at.
+ * The stand-in for the driver itself: that work is late and in order, and that
+ * memory is shared between processes.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,127 +14,22 @@
 #include "base/fail.h"
 #include "lib/cuda/driver.h"
 #include "tests/cuda/cases.h"
+#include "tests/cuda/driver_calls.h"
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/kit/tap.h"
-
-#define SIZE ((size_t)2 << 20)
-
-static const struct cuda_driver *cu;
-static CUdevice device;
-
-static void must(CUresult e, const char *what)
-{
-	const char *name = "?";
-
-	if (e)
-		cu->error_name(e, &name);
-	check(e == CUDA_SUCCESS, "%s: %d %s", what, e, name);
-}
-#define MUST(call) must(cu->call, #call)
-
-static void enter(int index)
-{
-	CUcontext context;
-
-	if (cuda_driver_load(&cu) < 0)
-		bail("%s", tarn_fail_message());
-	MUST(device_get(&device, index));
-	MUST(context_retain(&context, device));
-	MUST(context_push(context));
-}
-
-static void leave(void)
-{
-	CUcontext context;
-
-	MUST(context_pop(&context));
-	MUST(context_release(device));
-}
-
-/* ---- memory -------------------------------------------------------------- */
-
-struct memory {
-	CUmemGenericAllocationHandle handle;
-	CUdeviceptr at;
-};
-
-static const CUmemAllocationProp *prop(void)
-{
-	static CUmemAllocationProp p;
-
-	p = (CUmemAllocationProp) {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-		.requestedHandleTypes =
-			CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
-		.location = {
-			.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
-	return &p;
-}
-
-static void show(struct memory *m)
-{
-	CUmemAccessDesc desc = {
-		.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device},
-		.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-
-	MUST(address_reserve(&m->at, SIZE, 0, 0, 0));
-	MUST(memory_map(m->at, SIZE, 0, m->handle, 0));
-	MUST(memory_set_access(m->at, SIZE, &desc, 1));
-}
-
-static struct memory make(void)
-{
-	struct memory m;
-
-	MUST(memory_create(&m.handle, SIZE, prop(), 0));
-	show(&m);
-	return m;
-}
-
-static void destroy(const struct memory *m)
-{
-	MUST(memory_unmap(m->at, SIZE));
-	MUST(address_free(m->at, SIZE));
-	MUST(memory_release(m->handle));
-}
-
-static void *pinned(void)
-{
-	void *p = mmap(NULL, SIZE, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-
-	if (p == MAP_FAILED)
-		bail("mmap: %m");
-	MUST(host_register(p, SIZE,
-		CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP));
-	return p;
-}
-
-static void unpin(void *p)
-{
-	MUST(host_unregister(p));
-	munmap(p, SIZE);
-}
-
-static bool is_all(const unsigned char *p, int value)
-{
-	for (size_t i = 0; i < SIZE; i++)
-		if (p[i] != value)
-			return false;
-	return true;
-}
 
 /* ---- work ---------------------------------------------------------------- */
 
 static void work_is_late(void)
 {
 	unsigned char *p;
-	struct memory m;
+	struct driver_memory m;
 	CUstream s;
 	CUevent e;
 
-	enter(0);
-	m = make();
-	p = pinned();
+	driver_enter(0);
+	m = driver_memory();
+	p = driver_pinned();
 	MUST(stream_create(&s, CU_STREAM_NON_BLOCKING));
 	MUST(event_create(&e, CU_EVENT_DISABLE_TIMING));
 	check(cu->event_query(e) == CUDA_SUCCESS, "it was never recorded");
@@ -144,29 +37,29 @@ static void work_is_late(void)
 	MUST(copy((uintptr_t)p, m.at, SIZE, s));
 	MUST(event_record(e, s));
 	check(cu->event_query(e) == CUDA_ERROR_NOT_READY, "it is not ready");
-	check(is_all(p, 0), "the old bytes are there before it is done");
+	check(driver_is_all(p, 0), "the old bytes are there before it is done");
 	MUST(event_synchronize(e));
-	check(is_all(p, 7), "the new ones are there after");
+	check(driver_is_all(p, 7), "the new ones are there after");
 	check(cu->event_query(e) == CUDA_SUCCESS,
 		"the event is ready after it was awaited");
 	MUST(event_destroy(e));
 	MUST(stream_destroy(s));
-	unpin(p);
-	destroy(&m);
-	leave();
+	driver_unpin(p);
+	driver_memory_free(&m);
+	driver_leave();
 }
 
 /* Stream b does not go past the event of stream a, which has more to do. */
 static void streams_wait(void)
 {
-	struct memory m;
+	struct driver_memory m;
 	CUstream a, b;
 	unsigned char *p;
 	CUevent e;
 
-	enter(0);
-	m = make();
-	p = pinned();
+	driver_enter(0);
+	m = driver_memory();
+	p = driver_pinned();
 	MUST(stream_create(&a, CU_STREAM_NON_BLOCKING));
 	MUST(stream_create(&b, CU_STREAM_NON_BLOCKING));
 	MUST(event_create(&e, 0));
@@ -176,32 +69,32 @@ static void streams_wait(void)
 	MUST(stream_wait_event(b, e, 0));
 	MUST(copy((uintptr_t)p, m.at, SIZE, b));
 	MUST(stream_synchronize(b));
-	check(is_all(p, 20), "seen: %d", p[0]);
+	check(driver_is_all(p, 20), "seen: %d", p[0]);
 	MUST(event_destroy(e));
 	MUST(stream_destroy(a));
 	MUST(stream_destroy(b));
-	unpin(p);
-	destroy(&m);
-	leave();
+	driver_unpin(p);
+	driver_memory_free(&m);
+	driver_leave();
 }
 
 static void pageable(void)
 {
 	unsigned char *p = calloc(1, SIZE);
-	struct memory m;
+	struct driver_memory m;
 	CUstream s;
 
-	enter(0);
-	m = make();
+	driver_enter(0);
+	m = driver_memory();
 	MUST(stream_create(&s, CU_STREAM_NON_BLOCKING));
 	memset(p, 3, SIZE);
 	MUST(copy(m.at, (uintptr_t)p, SIZE, s));
 	memset(p, 4, SIZE); /* the bytes were staged */
 	MUST(copy((uintptr_t)p, m.at, SIZE, s));
-	check(is_all(p, 3), "it waited: %d", p[0]);
+	check(driver_is_all(p, 3), "it waited: %d", p[0]);
 	MUST(stream_destroy(s));
-	destroy(&m);
-	leave();
+	driver_memory_free(&m);
+	driver_leave();
 	free(p);
 }
 
@@ -209,7 +102,7 @@ static void pageable(void)
 static void boxes(void)
 {
 	unsigned char *p, wanted;
-	struct memory m;
+	struct driver_memory m;
 	CUDA_MEMCPY3D box = {.srcMemoryType = CU_MEMORYTYPE_UNIFIED,
 		.dstMemoryType = CU_MEMORYTYPE_DEVICE,
 		.srcPitch = 10,
@@ -224,9 +117,9 @@ static void boxes(void)
 		.Depth = 3};
 	bool same = true;
 
-	enter(0);
-	m = make();
-	p = pinned();
+	driver_enter(0);
+	m = driver_memory();
+	p = driver_pinned();
 	for (int i = 0; i < 1000; i++)
 		p[i] = (unsigned char)i;
 	box.srcDevice = (uintptr_t)p;
@@ -243,9 +136,9 @@ static void boxes(void)
 	box.srcPitch = 4;
 	check(cu->copy_3d(&box, NULL) == CUDA_ERROR_INVALID_VALUE,
 		"a pitch below the width");
-	unpin(p);
-	destroy(&m);
-	leave();
+	driver_unpin(p);
+	driver_memory_free(&m);
+	driver_leave();
 }
 
 static void kernels(void)
@@ -253,13 +146,13 @@ static void kernels(void)
 	struct fakecuda_increment params = {.size = 100};
 	void *list[] = {&params};
 	unsigned char *p;
-	struct memory m;
+	struct driver_memory m;
 	CUmodule module;
 	CUfunction f;
 
-	enter(0);
-	m = make();
-	p = pinned();
+	driver_enter(0);
+	m = driver_memory();
+	p = driver_pinned();
 	check(cu->module_load(&module, "no image") == CUDA_ERROR_INVALID_IMAGE,
 		"what is no image");
 	MUST(module_load(&module, ".version 7.0"));
@@ -275,9 +168,9 @@ static void kernels(void)
 	check(p[0] == 6 && p[99] == 6 && p[100] == 5, "seen: %d %d %d", p[0],
 		p[99], p[100]);
 	MUST(module_unload(module));
-	unpin(p);
-	destroy(&m);
-	leave();
+	driver_unpin(p);
+	driver_memory_free(&m);
+	driver_leave();
 }
 
 /* ---- several devices ----------------------------------------------------- */
@@ -285,18 +178,18 @@ static void kernels(void)
 static void peers(void)
 {
 	CUcontext first, second, popped;
-	struct memory m[2];
+	struct driver_memory m[2];
 	unsigned char *p;
 	CUstream s;
 
-	enter(0);
-	m[0] = make();
-	p = pinned();
+	driver_enter(0);
+	m[0] = driver_memory();
+	p = driver_pinned();
 	MUST(context_retain(&second, 1));
 	MUST(context_pop(&first));
 	MUST(context_push(second));
 	device = 1;
-	m[1] = make();
+	m[1] = driver_memory();
 	MUST(stream_create(&s, CU_STREAM_NON_BLOCKING));
 	MUST(fill(m[1].at, 8, SIZE, s));
 	check(cu->copy_peer(m[0].at, second, m[1].at, first, SIZE, s) ==
@@ -305,16 +198,16 @@ static void peers(void)
 	MUST(copy_peer(m[0].at, first, m[1].at, second, SIZE, s));
 	MUST(copy((uintptr_t)p, m[0].at, SIZE, s));
 	MUST(stream_synchronize(s));
-	check(is_all(p, 8), "seen: %d", p[0]);
+	check(driver_is_all(p, 8), "seen: %d", p[0]);
 	MUST(stream_destroy(s));
-	destroy(&m[1]);
+	driver_memory_free(&m[1]);
 	MUST(context_pop(&popped));
 	MUST(context_release(1));
 	MUST(context_push(first));
 	device = 0;
-	unpin(p);
-	destroy(&m[0]);
-	leave();
+	driver_unpin(p);
+	driver_memory_free(&m[0]);
+	driver_leave();
 }
 
 /* ---- sharing ------------------------------------------------------------- */
@@ -322,59 +215,43 @@ static void peers(void)
 /* The second process: this program anew, with the descriptor as number 3. */
 static void importer(void)
 {
-	struct memory m;
+	struct driver_memory m;
 
-	enter(0);
+	driver_enter(0);
 	MUST(memory_import(&m.handle, (void *)3,
 		CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
-	show(&m);
+	driver_memory_map(&m);
 	MUST(fill(m.at, 9, SIZE, NULL));
 	MUST(stream_synchronize(NULL));
-	destroy(&m);
-	leave();
-}
-
-static int run_case(const char *name, int fd)
-{
-	int status = -1;
-	pid_t pid = fork();
-
-	if (pid == 0) {
-		if (fd >= 0 && dup2(fd, 3) < 0)
-			_exit(1);
-		execl("/proc/self/exe", "case", name, NULL);
-		_exit(1);
-	}
-	if (pid < 0 || waitpid(pid, &status, 0) < 0)
-		bail("%s: %m", name);
-	return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+	driver_memory_free(&m);
+	driver_leave();
 }
 
 static void shared(void)
 {
 	CUmemGenericAllocationHandle none;
 	unsigned char *p;
-	struct memory m;
+	struct driver_memory m;
 	int fd, status;
 
-	enter(0);
-	m = make();
-	p = pinned();
+	driver_enter(0);
+	m = driver_memory();
+	p = driver_pinned();
 	check(cu->memory_import(&none, (void *)0,
 		      CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) ==
 			CUDA_ERROR_INVALID_VALUE,
 		"a descriptor of something else");
 	MUST(memory_export(
 		&fd, m.handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
-	status = run_case("importer", fd);
+	status = case_run("importer", fd);
 	check(status == 0, "the other process: %d", status);
 	close(fd);
 	MUST(copy((uintptr_t)p, m.at, SIZE, NULL));
 	MUST(stream_synchronize(NULL));
-	check(is_all(p, 9), "seen: %d", p[0]);
-	unpin(p);
-	destroy(&m);
-	leave();
+	check(driver_is_all(p, 9), "seen: %d", p[0]);
+	driver_unpin(p);
+	driver_memory_free(&m);
+	driver_leave();
 }
 
 static void exhausted(void)
@@ -382,33 +259,33 @@ static void exhausted(void)
 	CUmemGenericAllocationHandle a, b;
 	size_t free_, total;
 
-	enter(0);
-	MUST(memory_create(&a, SIZE, prop(), 0));
+	driver_enter(0);
+	MUST(memory_create(&a, SIZE, driver_memory_prop(), 0));
 	MUST(memory_info(&free_, &total));
 	check(free_ == SIZE && total == 2 * SIZE, "%zu of %zu", free_, total);
-	check(cu->memory_create(&b, 2 * SIZE, prop(), 0) ==
+	check(cu->memory_create(&b, 2 * SIZE, driver_memory_prop(), 0) ==
 			CUDA_ERROR_OUT_OF_MEMORY,
 		"there is not so much");
-	check(cu->memory_create(&b, SIZE / 2, prop(), 0) ==
+	check(cu->memory_create(&b, SIZE / 2, driver_memory_prop(), 0) ==
 			CUDA_ERROR_INVALID_VALUE,
 		"half a unit");
-	MUST(memory_create(&b, SIZE, prop(), 0));
+	MUST(memory_create(&b, SIZE, driver_memory_prop(), 0));
 	MUST(memory_release(a));
 	MUST(memory_release(b));
-	leave();
+	driver_leave();
 }
 
 static void attributes(void)
 {
 	CUcontext context, own;
 	unsigned type;
-	struct memory m;
+	struct driver_memory m;
 	int index;
 	void *p;
 
-	enter(1);
-	m = make();
-	p = pinned();
+	driver_enter(1);
+	m = driver_memory();
+	p = driver_pinned();
 	MUST(pointer_attribute(
 		&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, m.at + 5));
 	check(type == CU_MEMORYTYPE_DEVICE, "memory of a device: %u", type);
@@ -425,9 +302,9 @@ static void attributes(void)
 	check(cu->pointer_attribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
 		      (uintptr_t)&type) == CUDA_ERROR_INVALID_VALUE,
 		"other memory");
-	unpin(p);
-	destroy(&m);
-	leave();
+	driver_unpin(p);
+	driver_memory_free(&m);
+	driver_leave();
 }
 
 /* ---- settings ------------------------------------------------------------ */
@@ -436,146 +313,29 @@ static void fails_after(void)
 {
 	CUstream s[2], none;
 
-	enter(0);
+	driver_enter(0);
 	MUST(stream_create(&s[0], 0));
 	MUST(stream_create(&s[1], 0));
 	check(cu->stream_create(&none, 0) == CUDA_ERROR_OUT_OF_MEMORY,
 		"the third fails");
 	MUST(stream_destroy(s[0]));
 	MUST(stream_destroy(s[1]));
-	leave();
+	driver_leave();
 }
 
 static void work_fails(void)
 {
-	struct memory m;
+	struct driver_memory m;
 	CUresult e;
 
-	enter(0);
-	m = make();
+	driver_enter(0);
+	m = driver_memory();
 	MUST(fill(m.at, 1, SIZE, NULL));
 	e = cu->stream_synchronize(NULL);
 	check(e == CUDA_ERROR_ILLEGAL_ADDRESS, "the work fails: %d", e);
 	e = cu->fill(m.at, 1, SIZE, NULL);
 	check(e == CUDA_ERROR_ILLEGAL_ADDRESS, "and all that follows: %d", e);
-	leave();
-}
-
-/* ---- faults -------------------------------------------------------------- */
-
-static void frees_too_early(void)
-{
-	struct memory m;
-
-	enter(0);
-	m = make();
-	MUST(fill(m.at, 1, SIZE, NULL));
-	destroy(&m);
-	MUST(stream_synchronize(NULL));
-	leave();
-}
-
-static void unregisters_too_early(void)
-{
-	struct memory m;
-	void *p;
-
-	enter(0);
-	m = make();
-	p = pinned();
-	MUST(copy(m.at, (uintptr_t)p, SIZE, NULL));
-	MUST(host_unregister(p));
-	MUST(stream_synchronize(NULL));
-	munmap(p, SIZE);
-	destroy(&m);
-	leave();
-}
-
-static void does_not_wait(void)
-{
-	struct memory m;
-
-	enter(0);
-	m = make();
-	case_set("LATE", "100000000");
-	MUST(fill(m.at, 1, SIZE, NULL));
-	leave();
-}
-
-static void keeps_stream(void)
-{
-	CUstream s;
-
-	enter(0);
-	MUST(stream_create(&s, 0));
-	leave();
-}
-
-static void uses_destroyed(void)
-{
-	CUevent e;
-
-	enter(0);
-	MUST(event_create(&e, 0));
-	MUST(event_destroy(e));
-	check(cu->event_query(e) == CUDA_ERROR_INVALID_HANDLE, "it is gone");
-	leave();
-}
-
-static void in_other_context(void)
-{
-	CUcontext context, popped;
-	struct memory m;
-	CUstream s;
-
-	enter(0);
-	m = make();
-	MUST(stream_create(&s, 0));
-	MUST(context_retain(&context, 1));
-	MUST(context_push(context));
-	check(cu->fill(m.at, 0, SIZE, s) == CUDA_ERROR_INVALID_HANDLE,
-		"the stream is of another context");
-	MUST(context_pop(&popped));
-	MUST(context_release(1));
-	MUST(stream_destroy(s));
-	destroy(&m);
-	leave();
-}
-
-static void noticed(void)
-{
-	static const char *const names[] = {"frees_too_early",
-		"unregisters_too_early", "does_not_wait", "keeps_stream",
-		"uses_destroyed", "in_other_context"};
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		int status = run_case(names[i], -1);
-
-		check(status == FAKECUDA_FAULT, "%s: %d", names[i], status);
-	}
-}
-
-#define SURVIVED 7
-
-/* A host that uses the device's address. */
-static void trespasses(void)
-{
-	volatile const char *at;
-	struct memory m;
-
-	enter(0);
-	m = make();
-	at = (const char *)(uintptr_t)m.at;
-	exit(*at == 'x' ? SURVIVED + 1 : SURVIVED);
-}
-
-static void faults(void)
-{
-	int status = run_case("trespasses", -1);
-
-	check(status != SURVIVED && status != SURVIVED + 1 &&
-			status != FAKECUDA_FAULT,
-		"it dies: %d", status);
+	driver_leave();
 }
 
 /* ---- all ----------------------------------------------------------------- */
@@ -599,18 +359,8 @@ static const struct case_ cases[] = {
 		{"STREAM_CREATE=2", "STREAM_CREATE_AFTER=2"}},
 	{"work_fails", "work that fails ends its context", work_fails,
 		{"WORK=700"}},
-	{"noticed", "what tests rely on it to notice", noticed,
-		{"DEVICES=2", "LATE=2000"}},
-	{"faults", "a host that uses a device's address dies", faults, {NULL}},
 	/* Those that others run. */
 	{"importer", NULL, importer, {NULL}},
-	{"frees_too_early", NULL, frees_too_early, {NULL}},
-	{"unregisters_too_early", NULL, unregisters_too_early, {NULL}},
-	{"does_not_wait", NULL, does_not_wait, {NULL}},
-	{"keeps_stream", NULL, keeps_stream, {NULL}},
-	{"uses_destroyed", NULL, uses_destroyed, {NULL}},
-	{"in_other_context", NULL, in_other_context, {NULL}},
-	{"trespasses", NULL, trespasses, {NULL}},
 };
 
 int main(int argc, char **argv)
