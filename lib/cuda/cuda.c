@@ -7,6 +7,23 @@
  * Every user of a range holds its device's primary context, so that the context
  * outlives the registration.
  *
+ * The driver pins memory for 0.1 s/GB, and with the room's lock held all copies
+ * would wait for that. So it is registered without the lock, in these steps:
+ *	1. with the lock: no range overlaps it, so a new one is added, which is
+ *	   busy and has no user; the device's context is held;
+ *	2. without: the driver registers it, and tells its address;
+ *	3. with the lock: it has its first user, or is removed; it is not busy
+ *	   any more, and those that wait are told.
+ * A busy range is changed and removed by step 3 alone: who finds it otherwise
+ * waits for that, and looks again (cuda_reach, cuda_forget), or takes it for a
+ * range that has no user, which it is (cuda_known). So no two threads register
+ * overlapping memory, none gets an address before the driver has given it, and
+ * what is to be unmapped has been unregistered. Between 1 and 3 the thread has
+ * no pointer into the list, which others change; it finds the range by its
+ * start. All of what a range has is read and written with the lock, which orders
+ * 3 before what the others see. Nobody waits with a busy range of its own, so
+ * each wait ends. A fork does not wait: the child has no ranges.
+ *
  * The driver does not survive a fork. In a child of a process that had loaded
  * it nothing is registered, and no call reaches the driver.
  */
@@ -92,32 +109,71 @@ static int registration_failed(const struct cuda_range *range,
 			   : r;
 }
 
-/* Lets one more device use the range; flags: 0 for one that is registered. 0,
- * an error, or 1: the device does not support it. */
-static int use_range(
-	struct cuda_range *range, struct cuda_device *device, unsigned flags)
+/* With the device's context, which is held; needs no lock. 0, an error, or 1: the
+ * device does not support it. */
+static int map_for(const struct cuda_range *range,
+	const struct cuda_device *device, unsigned flags, uint64_t *ret)
 {
 	const struct cuda_driver *driver = cuda_devices.driver;
 	CUdeviceptr at = 0;
+	int r = cuda_device_enter(driver, device);
 	CUresult e;
-	int r;
 
-	r = cuda_device_hold(driver, device);
 	if (r < 0)
 		return r;
-	r = cuda_device_enter(driver, device);
-	if (r >= 0) {
-		e = map_range(range, flags, &at);
-		cuda_device_leave(driver);
-		if (e == CUDA_ERROR_NOT_SUPPORTED)
-			r = 1;
-		else if (e)
-			r = registration_failed(range, device, e);
-	}
+	e = map_range(range, flags, &at);
+	cuda_device_leave(driver);
+	if (e == CUDA_ERROR_NOT_SUPPORTED)
+		return 1;
+	if (e)
+		return registration_failed(range, device, e);
+	*ret = at;
+	return 0;
+}
+
+/* Lets one more device use a range that is registered. As map_for. */
+static int use_range(struct cuda_range *range, struct cuda_device *device)
+{
+	uint64_t at = 0;
+	int r = cuda_device_hold(cuda_devices.driver, device);
+
+	if (r < 0)
+		return r;
+	r = map_for(range, device, 0, &at);
 	if (r) {
-		cuda_device_drop(driver, device);
+		cuda_device_drop(cuda_devices.driver, device);
 		return r;
 	}
+	add_user(range, device, at);
+	range->holders |= 1u << device->index;
+	return 0;
+}
+
+/* Steps 1 to 3: the list has a busy copy of the range meanwhile. As map_for. */
+static int register_range(struct cuda_range *range, struct cuda_device *device)
+{
+	unsigned flags =
+		CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+	uint64_t at = 0;
+	int r = cuda_device_hold(cuda_devices.driver, device);
+
+	if (r < 0)
+		return r;
+	if (range->read_only)
+		flags |= CU_MEMHOSTREGISTER_READ_ONLY;
+	range->busy = true;
+	cuda_ranges_add(&ranges, range);
+	end();
+	r = map_for(range, device, flags, &at);
+	cuda_lock();
+	cuda_ranges_remove(&ranges, cuda_ranges_find(&ranges, range->start));
+	range->busy = false;
+	cuda_tell();
+	if (r) {
+		cuda_device_drop(cuda_devices.driver, device);
+		return r;
+	}
+	range->registered = true;
 	add_user(range, device, at);
 	range->holders |= 1u << device->index;
 	return 0;
@@ -133,13 +189,11 @@ static int use_pageable(struct cuda_range *range,
 	return 0;
 }
 
-/* A new one. */
+/* A new one. The lock is given up meanwhile. */
 static int add_range(struct cuda_device *device, uintptr_t start, uintptr_t end,
 	bool writable)
 {
 	enum cuda_way way = cuda_way(&device->traits, writable, false);
-	unsigned flags =
-		CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
 	struct cuda_range range = {
 		.start = start, .end = end, .owner = device->index};
 	int r = cuda_ranges_reserve(&ranges);
@@ -147,12 +201,9 @@ static int add_range(struct cuda_device *device, uintptr_t start, uintptr_t end,
 	if (r < 0)
 		return r;
 	range.read_only = way == CUDA_WAY_REGISTER_READ_ONLY;
-	if (range.read_only)
-		flags |= CU_MEMHOSTREGISTER_READ_ONLY;
 	r = 1;
 	if (way <= CUDA_WAY_REGISTER_READ_ONLY)
-		r = use_range(&range, device, flags);
-	range.registered = r == 0;
+		r = register_range(&range, device);
 	if (r == 1)
 		r = use_pageable(&range, device, writable);
 	if (r >= 0)
@@ -173,7 +224,7 @@ static int join_range(
 	if (has_user(range, device))
 		return 0;
 	if (range->registered && way <= CUDA_WAY_REGISTER_READ_ONLY)
-		r = use_range(range, device, 0);
+		r = use_range(range, device);
 	return r == 1 ? use_pageable(range, device, writable) : r;
 }
 
@@ -210,6 +261,10 @@ static int reach(
 		struct cuda_range *next = cuda_ranges_find(&ranges, at);
 		uintptr_t stop = end;
 
+		if (next && next->start <= at && next->busy) {
+			cuda_wait();
+			continue;
+		}
 		if (next && next->start <= at) {
 			stop = next->end;
 			r = join_range(next, device, writable);
@@ -248,7 +303,10 @@ static bool are_noted(uintptr_t at, uintptr_t end)
 
 		if (!range || range->start > at)
 			return false;
-		at = range->end;
+		if (range->busy)
+			cuda_wait(); /* it may fail */
+		else
+			at = range->end;
 	}
 	return true;
 }
@@ -340,7 +398,11 @@ void cuda_forget(const void *start, uint64_t size)
 		return;
 	cuda_lock();
 	while ((range = cuda_ranges_find(&ranges, at)) &&
-		range->start < at + size)
-		drop_range(range);
+		range->start < at + size) {
+		if (range->busy)
+			cuda_wait();
+		else
+			drop_range(range);
+	}
 	end();
 }

@@ -7,6 +7,7 @@
 
 struct cuda_range {
 	uintptr_t start, end;
+	bool busy;       /* being registered, without the lock */
 	bool registered; /* false: its users read it as it is */
 	bool read_only;  /* registered for reading alone */
 	int owner;       /* the device that registered it */

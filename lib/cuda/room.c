@@ -8,6 +8,8 @@
 #include "base/fail.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+/* Nobody waits in a child: nothing is registered there. */
+static pthread_cond_t change = PTHREAD_COND_INITIALIZER;
 struct cuda_devices cuda_devices;
 /* From a process that had loaded the driver. Atomic for looks without the lock:
  * it is written in a child before it has other threads. */
@@ -77,6 +79,16 @@ int cuda_begin(void)
 void cuda_end(void)
 {
 	pthread_mutex_unlock(&lock);
+}
+
+void cuda_wait(void)
+{
+	pthread_cond_wait(&change, &lock);
+}
+
+void cuda_tell(void)
+{
+	pthread_cond_broadcast(&change);
 }
 
 /* ---- devices ------------------------------------------------------------- */

@@ -21,6 +21,10 @@ extern struct cuda_devices cuda_devices;
 int cuda_begin(void) _must_check_;
 void cuda_lock(void);
 void cuda_end(void);
+/* Gives the lock up until another thread calls cuda_tell, or for no reason, and
+ * takes it again. */
+void cuda_wait(void);
+void cuda_tell(void);
 
 /* Is this a child of a process that had loaded the driver? */
 bool cuda_is_forked(void);

@@ -2,6 +2,7 @@
 CUDA_TESTS = \
 	tests/cuda/asleep \
 	tests/cuda/attack \
+	tests/cuda/beside \
 	tests/cuda/device \
 	tests/cuda/device_files \
 	tests/cuda/memory \
@@ -18,6 +19,11 @@ tests_cuda_asleep_SOURCES = \
 	$(NULL)
 tests_cuda_attack_SOURCES = \
 	tests/cuda/attack.c \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	$(NULL)
+tests_cuda_beside_SOURCES = \
+	tests/cuda/beside.c \
 	tests/cuda/cases.c \
 	tests/cuda/cases.h \
 	$(NULL)

@@ -18,6 +18,8 @@
  *	FAKECUDA_LOST=E        what needs a context returns that error
  *	FAKECUDA_MEMORY=N      bytes of a device, for each process (256 MiB)
  *	FAKECUDA_LATE=N        microseconds that queued work takes (200)
+ *	FAKECUDA_REGISTER_LATE=N microseconds that registering takes (0); other
+ *	                       calls need not wait for it
  *	FAKECUDA_WORK=E        queued work fails, and all that is called later
  *	FAKECUDA_PITCH=N       the maximum of a pitch
  *	FAKECUDA_PCI=ADDRESS   where the first device is (0000:3B:00.0)

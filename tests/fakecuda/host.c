@@ -2,6 +2,7 @@
 /* Memory of the host: registration, as far as it can be told from outside. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "tests/fakecuda/fakecuda.h"
 #include "tests/fakecuda/standin.h"
@@ -91,8 +92,12 @@ CUresult cuMemHostRegister(void *start, size_t size, unsigned flags)
 		.size = size,
 		.flags = flags,
 		.device = current_device()};
-	CUresult e = begin();
+	long late = setting("REGISTER_LATE", r.device, 0);
+	CUresult e;
 
+	if (late > 0)
+		usleep((useconds_t)late);
+	e = begin();
 	return end(e ? e : add(&r));
 }
 
