@@ -105,9 +105,11 @@ static void copies(void)
 	must(tarn_tensor_zeros(TARN_U8, 1, &size, &got));
 	must(tarn_copy(got, there, NULL, NULL));
 	check(!atomic_load(&slow.done), "a copy waits for no registration");
-	check(must(tarn_tensor_equal(got, host)) == 1, "and has all bytes");
+	check(must(tarn_tensor_equal(got, host)) == 1,
+		"the copy has all bytes");
 	must(tarn_tensor_device_pointer(there, &gpu, &at));
-	check(!atomic_load(&slow.done), "nor does another address");
+	check(!atomic_load(&slow.done),
+		"an address of other memory waits for none");
 	join(&slow);
 	check(slow.r == 0 && slow.at, "it is registered in the end");
 	tarn_tensor_unref(got);
@@ -138,7 +140,7 @@ static void once(void)
 		(unsigned long long)(count_of("REGISTER") - before));
 	tarn_tensor_unref(t);
 	end();
-	check(count_registrations() == 0, "and unregistered");
+	check(count_registrations() == 0, "nothing stays registered");
 }
 
 /* Others take the same time at the same time. */
