@@ -385,6 +385,8 @@ TSAN_TESTS = \
 	tests/channel/fork \
 	tests/channel/handles \
 	tests/channel/threads \
+	tests/cuda/beside \
+	tests/cuda/memory \
 	tests/lib/copy_read \
 	tests/lib/copy_read_fails \
 	tests/daemon/evict \

@@ -41,6 +41,15 @@ class _Whole(_Tensors):
         of the same bytes see what is written to them."""
         return _conversions.each(self, _conversions.to_torch)
 
+    def to(self, device, views=None, *, progress=None):
+        """All tensors as a dict of Tensors on a GPU, in one piece of memory;
+        or views of them, as load() describes them. progress(done, total) is
+        called with bytes. Nothing is copied for device="cpu"."""
+        found = dict(self) if views is None else _parts.views_of(self, views)
+        if _tarn._is_host(device):
+            return found
+        return _parts.to_device(found, device, progress)
+
 
 class File(_tarn.FileBase, _Whole):
     """An open tensor file (safetensors, .npy, or the index of a sharded
@@ -439,9 +448,7 @@ def _placed(file, tensors, device, progress, views, phase):
     """Views of a mapping's tensors on a device."""
     if progress is not None:
         call, progress = progress, lambda done, all: call(done, all, phase)
-    return OnDevice(file, _parts.to_device(
-        dict(tensors) if views is None else _parts.views_of(tensors, views),
-        device, progress))
+    return OnDevice(file, tensors.to(device, views, progress=progress))
 
 
 def load(path, name=None, *, verify=False, progress=None, fresh=False,

@@ -57,15 +57,8 @@ def rank(number, via):
 
 def ranks(via):
     """What two of them say, and how often the daemon has read the file."""
-    store = tarn.Store()
+    store, env = tarn.Store(), environment()
     before = store.status()
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path),
-           "LD_LIBRARY_PATH": ":".join(filter(None, (
-               STAND_IN, os.environ.get("LD_LIBRARY_PATH")))),
-           "FAKECUDA_DEVICES": "2", "FAKECUDA_READ_ONLY": "1",
-           "FAKECUDA_MEMORY": str(10 << 20), "FAKECUDA_LATE": "1000"}
-    if os.path.isdir(PCI) and os.listdir(PCI):
-        env["FAKECUDA_PCI"] = sorted(os.listdir(PCI))[0]
     started = [subprocess.Popen(
         [sys.executable, __file__, str(n), via], env=env, text=True,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE) for n in range(2)]
@@ -76,6 +69,18 @@ def ranks(via):
     return seen, [p.returncode for p in started], (
         after["loads"] - after["loads_cached"]
         - before["loads"] + before["loads_cached"])
+
+
+def environment():
+    """Of a process that has two devices."""
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path),
+           "LD_LIBRARY_PATH": ":".join(filter(None, (
+               STAND_IN, os.environ.get("LD_LIBRARY_PATH")))),
+           "FAKECUDA_DEVICES": "2", "FAKECUDA_READ_ONLY": "1",
+           "FAKECUDA_MEMORY": str(10 << 20), "FAKECUDA_LATE": "1000"}
+    if os.path.isdir(PCI) and os.listdir(PCI):
+        env["FAKECUDA_PCI"] = sorted(os.listdir(PCI))[0]
+    return env
 
 
 def on_devices():
@@ -104,6 +109,45 @@ def on_devices():
         kit.equal((n, codes), (reads, [0, 0]),
                   f"via {via}: the daemon reads the file {reads} times for "
                   "both")
+
+
+def published(number):
+    """A rank that copies from what another process has published."""
+    near, seen = tarn.Store(), []
+    near.node = tarn.node_of_device(f"cuda:{number}")
+    m = near.snapshot("m/").to(
+        f"cuda:{number}", {"m/w": f"[{HALF}:]", "m/c": None, "m/left": None},
+        progress=lambda *step: seen.append(step))
+    sent = ctypes.CDLL("libcuda.so.1").fakecuda_sent
+    sent.restype = ctypes.c_uint64
+    print(json.dumps({"names": sorted(m), "device": m["m/w"].device,
+                      "right": tarn.equal(m["m/w"].cpu(), W[HALF:]),
+                      "sent": sent(number), "last": seen[-1]}))
+
+
+def of_a_snapshot():
+    tarn.load(PATH, "m")
+    m = tarn.default_store().snapshot("m/")
+    found = m.to("cpu", {"m/w": "[:, 1]"})
+    kit.equal((sorted(found), found["m/w"].strides,
+               tarn.same_storage(found["m/w"], m["m/w"])),
+              (["m/bias", "m/c", "m/left", "m/w"], (COLUMNS,), True),
+              "views of a snapshot on the host are views")
+    if not os.path.exists(STAND_IN + "/libcuda.so.1"):
+        kit.skipped("a snapshot's parts on a device",
+                    "tarn was built without CUDA")
+        return
+    ran = subprocess.run([sys.executable, __file__, "1", "published"],
+                         env=environment(), stdout=subprocess.PIPE,
+                         text=True, check=False)
+    wanted = HALF * COLUMNS * 4 + BIAS * 8
+    kit.equal((ran.returncode, json.loads(ran.stdout or "{}")),
+              (0, {"names": ["m/bias", "m/w"], "device": "cuda:1",
+                   "right": True, "sent": wanted,
+                   "last": [wanted, wanted]}),
+              "a snapshot's parts are copied to a device, and nothing else")
+    for name in found:
+        tarn.Store().remove(name)
 
 
 def on_the_host():
@@ -145,7 +189,12 @@ def by_torch():
 
 
 if len(sys.argv) > 1:
-    rank(*sys.argv[1:])
+    if sys.argv[2] == "published":
+        published(int(sys.argv[1]))
+    else:
+        rank(*sys.argv[1:])
+    tarn._store._default = None
+    gc.collect()
     sys.exit(0)
 daemon = kit.start_daemon(os.environ["TMPDIR"] + "/d")
 tarn.save(PATH, {"w": W, "c": W, "left": tarn.zeros((1 << 20,)),
@@ -157,6 +206,7 @@ else:
     kit.skipped("parts on devices", "tarn was built without CUDA")
 on_the_host()
 by_torch()
+of_a_snapshot()
 tarn._store._default = None
 gc.collect()
 os.unlink(PATH)
