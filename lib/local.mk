@@ -15,6 +15,7 @@
 #		and moves by a device
 #	store/   the client of a daemon
 #	channel/ tensors handed from process to process, through slots
+#	set/	tensors below one prefix: what they are, and their next version
 #	dlpack/  tensors handed from library to library, by DLPack
 #
 # Each uses those above it, but for io, which uses none of them, and cuda, which
@@ -346,6 +347,9 @@ lib_libcore_la_SOURCES = \
 	lib/channel/leave.c \
 	lib/channel/member.c \
 	lib/channel/slot.c \
+	lib/set/fields.c \
+	lib/set/form.c \
+	lib/set/form.h \
 	lib/dlpack/dlpack.h \
 	lib/dlpack/from_dlpack.c \
 	lib/dlpack/to_dlpack.c \
@@ -466,6 +470,7 @@ tarninclude_HEADERS = \
 	lib/include/tarn/report.h \
 	lib/include/tarn/publish.h \
 	lib/include/tarn/save.h \
+	lib/include/tarn/set.h \
 	lib/include/tarn/snapshot.h \
 	lib/include/tarn/store.h \
 	lib/include/tarn/tarn.h \

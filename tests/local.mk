@@ -213,6 +213,7 @@ include tests/shm/local.mk
 include tests/lib/local.mk
 include tests/store/local.mk
 include tests/cuda/local.mk
+include tests/set/local.mk
 include tests/gpu/local.mk
 include tests/channel/local.mk
 include tests/daemon/local.mk

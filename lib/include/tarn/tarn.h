@@ -64,6 +64,7 @@
 #include <tarn/store.h>
 #include <tarn/snapshot.h>
 #include <tarn/publish.h>
+#include <tarn/set.h>
 #include <tarn/channel.h>
 #include <tarn/report.h>
 #include <tarn/node.h>

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A set: the tensors whose published names begin with PREFIX/, as the weights of
+ * a model do, with a few lines of text that say what they are.
+ *
+ *	const struct tarn_set_field fields[] = {
+ *		{.key = "model", .value = "llama-8b"},
+ *		{.key = "dtype", .value = "BF16"},
+ *	};
+ *
+ *	r = tarn_set_check(store, "policy", fields, 2);
+ *	if (r < 0)
+ *		printf("%s\n", tarn_error_message());
+ *
+ * The text, and notes that belong to single tensors, are bytes of one more
+ * tensor, PREFIX/.fields, which is published in the same moment as the others.
+ * So a reader that opens a set with a snapshot (snapshot.h) has tensors and text
+ * of one version. Tensors may lie in memory or on devices.
+ *
+ * Names of tensors are given without the prefix here: "layers.0.weight" of the
+ * set "policy" is published as "policy/layers.0.weight".
+ */
+#pragma once
+
+#include <tarn/publish.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- what a set is ------------------------------------------------------- */
+
+/* The name, below the prefix, of the tensor with fields and notes. */
+#define TARN_SET_FIELDS ".fields"
+
+/* Picked: what tells one set of weights from another is a dozen lines. */
+#define TARN_SET_FIELDS_MAX 256
+/* Bytes of a key or a value: those of a name, so that one sentence can show
+ * both. */
+#define TARN_SET_TEXT_MAX TARN_NAME_MAX
+/* Bytes of a note. Picked: ample for scales, a layout, a small JSON. What is
+ * larger is a tensor. */
+#define TARN_SET_NOTE_MAX 65536
+/* Bytes of all fields and notes. Every reader copies and checks them. */
+#define TARN_SET_BYTES_MAX (64u << 20)
+
+/* key is UTF-8 of 1 to TARN_SET_TEXT_MAX bytes, value of 0 to as many, both
+ * without control characters. */
+struct tarn_set_field {
+	const char *key;
+	const char *value;
+	uint64_t reserved[2]; /* 0 */
+};
+
+/* Bytes that belong to a tensor of the set, and mean what its publisher says. */
+struct tarn_set_note {
+	const char *name; /* the tensor's, without the prefix */
+	const void *bytes;
+	size_t size; /* to TARN_SET_NOTE_MAX */
+	uint64_t reserved[2]; /* 0 */
+};
+
+struct tarn_set_options {
+	const struct tarn_set_field *fields; /* in any order */
+	size_t n_fields;
+	const struct tarn_set_note *notes; /* in any order, one for a name */
+	size_t n_notes;
+	bool exclusive; /* -EEXIST if one of the names is there already */
+	int64_t ttl_ms; /* time to live of the names; 0: for good */
+	uint64_t reserved[8]; /* 0 */
+};
+
+/*
+ * Publishes n tensors, whose names are without the prefix, as the whole of the
+ * set: names of the set that are not among them are removed in the same moment.
+ * Fields and notes are those of options, which may be NULL: then the set has
+ * none, but PREFIX/.fields is there. ret_versions may be NULL or has room for n.
+ *
+ * -EINVAL: a key is given twice, a note's name is no tensor of the call, a text
+ * is no UTF-8, or n is 0; -E2BIG: one of the limits above; otherwise errors,
+ * ownership and threads are those of tarn_store_publish.
+ */
+TARN_PUBLIC int tarn_set_publish(tarn_store *store, const char *prefix,
+	const struct tarn_publish_item *items, size_t n,
+	const struct tarn_set_options *options, uint64_t *ret_versions)
+	TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+
+/* Fields and notes of a set, as one version has them. Read-only: any thread. */
+typedef struct tarn_set_fields tarn_set_fields;
+
+/*
+ * Copies the fields and notes of a set's current version. -ENOENT: nothing is
+ * published as PREFIX/.fields; -EBADMSG: what is published there has another
+ * form, and the sentence says what is wrong. The caller gives *ret to
+ * tarn_set_fields_free. Any thread.
+ */
+TARN_PUBLIC int tarn_set_fields_open(tarn_store *store, const char *prefix,
+	tarn_set_fields **ret) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+
+/* The same of a tensor, as a snapshot has it: PREFIX/.fields of a version. */
+TARN_PUBLIC int tarn_set_fields_of(const tarn_tensor *tensor,
+	tarn_set_fields **ret) TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+
+/* Takes NULL and returns NULL. */
+TARN_PUBLIC tarn_set_fields *tarn_set_fields_free(tarn_set_fields *fields);
+
+/* How many fields there are. */
+TARN_PUBLIC size_t tarn_set_fields_count(const tarn_set_fields *fields)
+	TARN_NONNULL(1) TARN_PURE;
+/* The field at i, in the order of the keys' bytes. -ERANGE: there are not so
+ * many. Its texts are borrowed: valid as long as fields is. */
+TARN_PUBLIC int tarn_set_fields_at(const tarn_set_fields *fields, size_t i,
+	struct tarn_set_field *ret) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+/* The value of a key, or NULL. Borrowed: valid as long as fields is. */
+TARN_PUBLIC const char *tarn_set_fields_get(const tarn_set_fields *fields,
+	const char *key) TARN_NONNULL(1, 2) TARN_PURE;
+
+/* The note of a tensor, whose name is without the prefix. Its bytes are
+ * borrowed: valid as long as fields is. -ENOENT: it has none. */
+TARN_PUBLIC int tarn_set_note(const tarn_set_fields *fields, const char *name,
+	struct tarn_set_note *ret) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+
+/*
+ * Has the set exactly these n fields? 0; or -EMEDIUMTYPE, and the sentence lists
+ * every difference: "the set 'policy' is not the one that is wanted: 'dtype' is
+ * BF16, not F8_E4M3; 'quant' is missing; 'extra' = 'x' is not wanted". Where it
+ * would be longer than a sentence may be (a thousand bytes) it ends with the
+ * number of the differences that are left out. -ENOENT and -EBADMSG as
+ * tarn_set_fields_open; -EINVAL: a key is given twice. Any thread.
+ */
+TARN_PUBLIC int tarn_set_check(tarn_store *store, const char *prefix,
+	const struct tarn_set_field *fields, size_t n)
+	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
