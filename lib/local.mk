@@ -31,6 +31,8 @@ lib_libconvert_la_SOURCES = \
 	lib/number/convert_c.c \
 	lib/number/convert_element.h \
 	lib/number/convert_kernels.h \
+	lib/number/word_sums.c \
+	lib/number/word_sums.h \
 	$(NULL)
 lib_libconvert_la_CFLAGS = $(AM_CFLAGS) $(TARN_VECTOR_CFLAGS)
 
@@ -232,6 +234,10 @@ lib_libcore_la_SOURCES = \
 	lib/save/writer.c \
 	lib/save/writer.h \
 	lib/cuda/cuda.h \
+	lib/cuda/element.h \
+	lib/cuda/kernel_steps.h \
+	lib/cuda/kernels.h \
+	lib/cuda/list_steps.h \
 	lib/cuda/memory.h \
 	lib/cuda/work.h \
 	lib/cuda/reach.c \
@@ -347,9 +353,13 @@ lib_libcore_la_SOURCES = \
 	lib/channel/leave.c \
 	lib/channel/member.c \
 	lib/channel/slot.c \
+	lib/set/digest.c \
+	lib/set/digest.h \
 	lib/set/fields.c \
 	lib/set/form.c \
 	lib/set/form.h \
+	lib/set/place.c \
+	lib/set/place.h \
 	lib/dlpack/dlpack.h \
 	lib/dlpack/from_dlpack.c \
 	lib/dlpack/to_dlpack.c \
@@ -369,11 +379,8 @@ lib_libcore_la_SOURCES += \
 	lib/cuda/device.h \
 	lib/cuda/driver.c \
 	lib/cuda/driver.h \
-	lib/cuda/element.h \
 	lib/cuda/kernel.c \
 	lib/cuda/kernel.h \
-	lib/cuda/kernel_steps.h \
-	lib/cuda/kernels.h \
 	lib/cuda/memory.c \
 	lib/cuda/move.c \
 	lib/cuda/move.h \
@@ -399,7 +406,8 @@ if HAVE_NVCC
 nodist_lib_libcore_la_SOURCES = lib/cuda/kernel_image.c
 CLEANFILES += $(KERNELS) lib/cuda/kernel_image.c
 $(KERNELS): lib/cuda/kernels.cu lib/cuda/kernels.h lib/cuda/kernel_steps.h \
-		lib/cuda/element.h lib/number/convert_element.h
+		lib/cuda/list_steps.h lib/cuda/element.h \
+		lib/number/convert_element.h lib/number/word_sums.h
 	$(AM_V_GEN)$(MKDIR_P) lib/cuda && \
 	$(NVCC) -fatbin -std=c++17 -O3 -fmad=false -Xfatbin --compress-all \
 		-gencode arch=compute_80,code=sm_80 \

@@ -342,3 +342,12 @@ int cuda_queue_follow(
 	(void)mark;
 	return not_built();
 }
+
+int cuda_queue_list(struct cuda_queue *queue, enum cuda_kernel kernel,
+	const struct cuda_list *list)
+{
+	(void)queue;
+	(void)kernel;
+	(void)list;
+	return not_built();
+}

@@ -23,6 +23,9 @@ static const char *const names[CUDA_KERNELS_N] = {
 #define K(name, kind, a, b) "tarn_" #name,
 	CUDA_KERNELS
 #undef K
+#define L(name) "tarn_" #name,
+		CUDA_LISTS
+#undef L
 };
 
 /* The driver has no use for the image on this device. */
@@ -106,16 +109,30 @@ int cuda_kernel_ready(
 	return r;
 }
 
+/* kernel takes one parameter, which the driver copies. */
+static int launch(const struct cuda_driver *driver, struct cuda_device *device,
+	enum cuda_kernel kernel, uint64_t blocks, const void *param,
+	CUstream stream)
+{
+	void *params[] = {(void *)param};
+	CUfunction f;
+	CUresult e;
+	int r = find(driver, device, kernel, &f);
+
+	if (r < 0)
+		return r;
+	e = driver->launch(f, (unsigned)MIN(blocks, INT32_MAX), 1, 1,
+		CUDA_THREADS, 1, 1, 0, stream, params, NULL);
+	return e ? cuda_fail(driver, e, "launching %s on %s", names[kernel],
+			   device->traits.name)
+		 : 0;
+}
+
 int cuda_kernel_launch(const struct cuda_driver *driver,
 	struct cuda_device *device, enum cuda_kernel kernel,
 	const struct cuda_nest *nest, CUstream stream)
 {
 	bool tiled = false;
-	void *params[] = {(void *)nest};
-	uint64_t blocks;
-	CUfunction f;
-	CUresult e;
-	int r;
 
 	switch (kernel) {
 #define K(name, kind, a, b)                                                    \
@@ -124,19 +141,20 @@ int cuda_kernel_launch(const struct cuda_driver *driver,
 		break;
 		CUDA_KERNELS
 #undef K
-	case CUDA_KERNELS_N:
+	default:
 		break;
 	}
-	r = find(driver, device, kernel, &f);
-	if (r < 0)
-		return r;
-	blocks = tiled ? nest->steps
-		       : (nest->steps + CUDA_THREADS - 1) / CUDA_THREADS;
-	e = driver->launch(f, (unsigned)MIN(blocks, INT32_MAX), 1, 1,
-		CUDA_THREADS, 1, 1, 0, stream, params, NULL);
-	return e ? cuda_fail(driver, e, "launching %s on %s", names[kernel],
-			   device->traits.name)
-		 : 0;
+	return launch(driver, device, kernel,
+		tiled ? nest->steps
+		      : (nest->steps + CUDA_THREADS - 1) / CUDA_THREADS,
+		nest, stream);
+}
+
+int cuda_kernel_launch_list(const struct cuda_driver *driver,
+	struct cuda_device *device, enum cuda_kernel kernel,
+	const struct cuda_list *list, CUstream stream)
+{
+	return launch(driver, device, kernel, list->blocks, list, stream);
 }
 
 void cuda_kernel_unload(

@@ -20,6 +20,11 @@ int cuda_kernel_launch(const struct cuda_driver *driver,
 	struct cuda_device *device, enum cuda_kernel kernel,
 	const struct cuda_nest *nest, CUstream stream);
 
+/* The same over a list. */
+int cuda_kernel_launch_list(const struct cuda_driver *driver,
+	struct cuda_device *device, enum cuda_kernel kernel,
+	const struct cuda_list *list, CUstream stream);
+
 /* Loads them, in the current context: launches fail for other reasons. */
 int cuda_kernel_ready(
 	const struct cuda_driver *driver, struct cuda_device *device);

@@ -276,8 +276,10 @@ ALWAYS void step_single(const struct cuda_nest *p, u64 i, int src, int dst)
 
 #ifdef __CUDACC__
 #define UNROLLED _Pragma("unroll")
+#define UNROLLED_4 _Pragma("unroll 4")
 #else
 #define UNROLLED
+#define UNROLLED_4
 #endif
 
 ALWAYS void step_vector(const struct cuda_nest *p, u64 i, int src, int dst)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernels of kernel_steps.h, each by its name: a function of CUDA for the library
+ * The kernels of kernel_steps.h and list_steps.h, each by its name: a function of CUDA for the library
  * to find. Threads stride over the steps, blocks over the tiles, so that any
  * grid does all of them.
  */
-#include "lib/cuda/kernel_steps.h"
+#include "lib/cuda/list_steps.h"
 
 template <int kind, int a, int b>
 __device__ __forceinline__ void run(const struct cuda_nest &p)
@@ -39,3 +39,46 @@ __device__ __forceinline__ void run(const struct cuda_nest &p)
 		run<CUDA_##kind, a, b>(p);                                     \
 	}
 CUDA_KERNELS
+
+/* ---- over lists ---------------------------------------------------------- */
+
+#define LIST(name)                                                             \
+	extern "C" __global__ void __launch_bounds__(CUDA_THREADS) tarn_##name(\
+		const __grid_constant__ struct cuda_list p)
+
+/* A block adds up what its threads have; the host adds up the blocks. */
+LIST(sums)
+{
+	__shared__ struct word_sums of[CUDA_THREADS];
+	u64 thread = (u64)blockIdx.x * CUDA_THREADS + threadIdx.x;
+
+	of[threadIdx.x] =
+		list_sums(&p, thread, (u64)gridDim.x * CUDA_THREADS);
+	for (unsigned half = CUDA_THREADS / 2; half; half /= 2) {
+		__syncthreads();
+		if (threadIdx.x < half) {
+			of[threadIdx.x].a += of[threadIdx.x + half].a;
+			of[threadIdx.x].b += of[threadIdx.x + half].b;
+		}
+	}
+	if (!threadIdx.x) {
+		((u64 *)p.out)[2 * blockIdx.x] = of[0].a;
+		((u64 *)p.out)[2 * blockIdx.x + 1] = of[0].b;
+	}
+}
+
+LIST(check)
+{
+	u64 i = (u64)blockIdx.x * CUDA_THREADS + threadIdx.x;
+
+	for (; i < p.n; i += (u64)gridDim.x * CUDA_THREADS)
+		list_check(&p, i);
+}
+
+LIST(scatter)
+{
+	u64 i = (u64)blockIdx.x * CUDA_THREADS + threadIdx.x;
+
+	for (; i < p.n; i += (u64)gridDim.x * CUDA_THREADS)
+		list_scatter(&p, i);
+}

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The kernels by name, and their one parameter: a nest. Threads take steps of
+ * The kernels by name, and their one parameter: a nest, or a list (list_steps.h). Threads take steps of
  * it: an element, or a vector of them, or a share of a tile, which goes through
  * memory that the threads of a block share.
  */
@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include <tarn/dtype.h>
+#include <tarn/layout.h>
 
 /* In what an element is scaled, and between which its load and store are. */
 enum cuda_pivot { PIVOT_F32, PIVOT_F64, PIVOT_I64 };
@@ -47,6 +47,34 @@ struct cuda_nest {
 	struct cuda_loop loop[CUDA_LOOPS_MAX];
 	uint64_t factor[2 * CUDA_CHANNELS]; /* bits of F32 or F64 */
 };
+
+/* What a kernel over a list works on: bytes whose sums are wanted, or positions
+ * of elements. Addresses are the device's. */
+struct cuda_list {
+	uint64_t src;       /* bytes; scatter: values, adjacent */
+	uint64_t dst;       /* scatter: the element at position 0 */
+	uint64_t positions; /* in C order; aligned to their size */
+	uint64_t out;       /* sums: two numbers for each block */
+	uint64_t n;         /* bytes, or positions */
+	uint64_t limit;     /* positions are below it */
+	uint32_t blocks;    /* as many as cuda_list_blocks says, or fewer */
+	uint32_t wide;      /* positions have 64 bits, else 32 */
+	uint32_t size;      /* bytes of an element: 1, 2, 4, 8 */
+	int32_t ndim;
+	/* The innermost first; strides in bytes. */
+	int64_t extent[TARN_NDIM_MAX], stride[TARN_NDIM_MAX];
+};
+
+/* Picked: several for each processor of the largest device. */
+#define CUDA_LIST_BLOCKS 2048
+
+/* For so many steps, each of one thread. */
+static inline uint32_t cuda_list_blocks(uint64_t steps)
+{
+	uint64_t n = (steps + CUDA_THREADS - 1) / CUDA_THREADS;
+
+	return n > CUDA_LIST_BLOCKS ? CUDA_LIST_BLOCKS : n ? (uint32_t)n : 1;
+}
 
 /* ---- the list ------------------------------------------------------------ */
 
@@ -96,11 +124,20 @@ struct cuda_nest {
 	K(tile_any_8, TILE_ANY, 0, 8)                                          \
 	CUDA_PAIRS(CUDA_PAIR_KERNELS)
 
+/* L(name): those over a list. */
+#define CUDA_LISTS                                                             \
+	L(sums)                                                                \
+	L(check)                                                               \
+	L(scatter)
+
 enum cuda_kernel {
 #define K(name, kind, a, b) CUDA_K_##name,
 	CUDA_KERNELS
 #undef K
-		CUDA_KERNELS_N,
+#define L(name) CUDA_L_##name,
+		CUDA_LISTS
+#undef L
+			CUDA_KERNELS_N,
 };
 
 #define CUDA_PAIR_FIRST CUDA_K_vector_F32_BF16

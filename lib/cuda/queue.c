@@ -364,6 +364,19 @@ int cuda_queue_move(struct cuda_queue *queue, const struct move *move,
 	return r;
 }
 
+int cuda_queue_list(struct cuda_queue *queue, enum cuda_kernel kernel,
+	const struct cuda_list *list)
+{
+	int r = enter(queue);
+
+	if (r < 0)
+		return r;
+	r = cuda_kernel_launch_list(
+		driver(), queue->device, kernel, list, queue->stream);
+	leave();
+	return r;
+}
+
 bool cuda_moves(struct cuda_device *device, const struct move *move)
 {
 	bool moves;

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/cleanup.h"
+#include "lib/cuda/kernels.h"
 
 struct cuda_device;
 struct cuda_queue;
@@ -94,6 +95,10 @@ struct cuda_host {
 int cuda_queue_move(struct cuda_queue *queue, const struct move *move,
 	uint64_t dst, uint64_t src, uint64_t factors,
 	const struct cuda_host *host) _must_check_;
+/* Queues a kernel over a list. -ENOTSUP: there are no kernels in this build, or
+ * for this device. */
+int cuda_queue_list(struct cuda_queue *queue, enum cuda_kernel kernel,
+	const struct cuda_list *list) _must_check_;
 /* Does the device, which is in use, do that move, and any part of it? */
 bool cuda_moves(struct cuda_device *device, const struct move *move);
 

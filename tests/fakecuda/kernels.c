@@ -5,7 +5,7 @@
  */
 #include "tests/fakecuda/kernels.h"
 
-#include "lib/cuda/kernel_steps.h"
+#include "lib/cuda/list_steps.h"
 #include "tests/fakecuda/fakecuda.h"
 
 /* ---- the stand-in's own -------------------------------------------------- */
@@ -127,6 +127,89 @@ static void run_grid(
 CUDA_KERNELS
 #undef K
 
+/* ---- over lists ---------------------------------------------------------- */
+
+static struct touch touch_positions(struct cuda_list *p)
+{
+	return (struct touch) {
+		.address = &p->positions, .size = p->n * (p->wide ? 8 : 4)};
+}
+
+static int touches_sums(void *params, struct touch ret[TOUCHES_MAX])
+{
+	struct cuda_list *p = params;
+
+	ret[0] = (struct touch) {.address = &p->src, .size = p->n};
+	ret[1] = (struct touch) {.address = &p->out,
+		.size = (size_t)p->blocks * 16,
+		.writes = 1};
+	return 2;
+}
+
+static int touches_check(void *params, struct touch ret[TOUCHES_MAX])
+{
+	struct cuda_list *p = params;
+
+	ret[0] = touch_positions(p);
+	ret[1] = (struct touch) {.address = &p->out, .size = 16, .writes = 1};
+	return 2;
+}
+
+/* All of the tensor, wherever the positions are. */
+static int touches_scatter(void *params, struct touch ret[TOUCHES_MAX])
+{
+	struct cuda_list *p = params;
+	struct touch t = {.address = &p->dst, .writes = 1};
+	int64_t last = 0;
+
+	for (int d = 0; d < p->ndim; d++)
+		*(p->stride[d] < 0 ? &t.first : &last) +=
+			p->stride[d] * (p->extent[d] - 1);
+	t.size = (size_t)(last - t.first) + p->size;
+	ret[0] = touch_positions(p);
+	ret[1] = (struct touch) {.address = &p->src, .size = p->n * p->size};
+	ret[2] = t;
+	return 3;
+}
+
+static void run_sums(const void *params, const struct grid *grid)
+{
+	const struct cuda_list *p = params;
+	uint64_t threads = (uint64_t)grid->grid[0] * grid->block[0];
+
+	for (uint64_t block = 0; block < grid->grid[0]; block++) {
+		struct word_sums sums = {0, 0};
+
+		for (uint64_t k = 0; k < grid->block[0]; k++) {
+			struct word_sums of = list_sums(
+				p, block * grid->block[0] + k, threads);
+
+			sums.a += of.a;
+			sums.b += of.b;
+		}
+		((u64 *)p->out)[2 * block] = sums.a;
+		((u64 *)p->out)[2 * block + 1] = sums.b;
+	}
+}
+
+static void run_check(const void *params, const struct grid *grid)
+{
+	const struct cuda_list *p = params;
+
+	(void)grid;
+	for (uint64_t i = 0; i < p->n; i++)
+		list_check(p, i);
+}
+
+static void run_scatter(const void *params, const struct grid *grid)
+{
+	const struct cuda_list *p = params;
+
+	(void)grid;
+	for (uint64_t i = 0; i < p->n; i++)
+		list_scatter(p, i);
+}
+
 int kernels_list(struct kernel ret[KERNELS_MAX])
 {
 	int n = 0;
@@ -139,5 +222,10 @@ int kernels_list(struct kernel ret[KERNELS_MAX])
 		touches_##name, run_##name};
 	CUDA_KERNELS
 #undef K
+#define L(name)                                                                \
+	ret[n++] = (struct kernel) {"tarn_" #name, sizeof(struct cuda_list),   \
+		touches_##name, run_##name};
+	CUDA_LISTS
+#undef L
 	return n;
 }

@@ -22,6 +22,7 @@
  */
 #pragma once
 
+#include <tarn/copy.h>
 #include <tarn/publish.h>
 
 #ifdef __cplusplus
@@ -131,6 +132,44 @@ TARN_PUBLIC int tarn_set_note(const tarn_set_fields *fields, const char *name,
 TARN_PUBLIC int tarn_set_check(tarn_store *store, const char *prefix,
 	const struct tarn_set_field *fields, size_t n)
 	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+
+/* ---- the digest of a tensor ---------------------------------------------- */
+
+/*
+ * 128 bits that tell one tensor's bytes from another's, the same wherever the
+ * bytes are and however they are laid out. The definition, with all sums and
+ * products modulo 2^64:
+ *
+ *	bytes: those of the elements in C order, packed, N in number; followed by
+ *	up to 7 zeros they make the words w[0], w[1], ..., little-endian
+ *	x[i] = w[i] + (i + 1) * 0x9e3779b97f4a7c15
+ *	x[i] = x[i] ^ x[i] >> 32
+ *	x[i] = x[i] * 0xff51afd7ed558ccd
+ *	x[i] = x[i] ^ x[i] >> 29
+ *	y[i] = w[i] + (i + 1) * 0xc2b2ae3d27d4eb4f
+ *	word[0] = N * 0x9e3779b97f4a7c15 + sum of all x[i]
+ *	word[1] = N * 0xc2b2ae3d27d4eb4f
+ *		+ sum of all (y[i] % 2^32) * (y[i] / 2^32)
+ *
+ * Dtype and shape are no part of it. A change within one word always changes
+ * word[0]. It is made to be summed up in parallel, and finds changes that happen
+ * by accident or by training; it is no cryptographic hash: two tensors of one
+ * digest are easily constructed.
+ */
+struct tarn_digest {
+	uint64_t word[2];
+};
+
+/*
+ * The digest of a tensor in memory, in a file, whose bytes are read piece by
+ * piece, or on a device, which computes it (a tensor there that is not
+ * contiguous is packed first, in memory of its size). Of options, which may be
+ * NULL, only io_mode, engine and cuda_stream matter. Errors are those of
+ * tarn_copy. Any thread; no other thread may write the tensor meanwhile.
+ */
+TARN_PUBLIC int tarn_tensor_digest(const tarn_tensor *tensor,
+	const struct tarn_copy_options *options, struct tarn_digest *ret)
+	TARN_NONNULL(1, 3) TARN_MUST_CHECK;
 
 #ifdef __cplusplus
 }
