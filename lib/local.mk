@@ -360,6 +360,14 @@ lib_libcore_la_SOURCES = \
 	lib/set/form.h \
 	lib/set/place.c \
 	lib/set/place.h \
+	lib/set/refit.c \
+	lib/set/refit.h \
+	lib/set/refit_names.c \
+	lib/set/refit_put.c \
+	lib/set/refit_run.c \
+	lib/set/refit_sparse.c \
+	lib/set/rows.c \
+	lib/set/rows.h \
 	lib/dlpack/dlpack.h \
 	lib/dlpack/from_dlpack.c \
 	lib/dlpack/to_dlpack.c \

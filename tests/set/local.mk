@@ -2,6 +2,8 @@
 SET_TESTS = \
 	tests/set/digest \
 	tests/set/fields \
+	tests/set/refit \
+	tests/set/refit_device \
 	$(NULL)
 check_PROGRAMS += $(SET_TESTS)
 TESTS += $(SET_TESTS)
@@ -10,5 +12,19 @@ tests_set_digest_SOURCES = \
 	tests/cuda/cases.h \
 	tests/set/digest.c \
 	$(NULL)
+tests_set_refit_SOURCES = \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	tests/set/refit.c \
+	tests/set/refits.c \
+	tests/set/refits.h \
+	$(NULL)
+tests_set_refit_device_SOURCES = \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	tests/set/refit_device.c \
+	tests/set/refits.c \
+	tests/set/refits.h \
+	$(NULL)
 # Cases are programs of their own, with memory that valgrind does not know.
-VALGRIND_EXCEPT += tests/set/digest
+VALGRIND_EXCEPT += tests/set/digest tests/set/refit_device

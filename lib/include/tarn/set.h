@@ -22,7 +22,7 @@
  */
 #pragma once
 
-#include <tarn/copy.h>
+#include <tarn/cuda.h>
 #include <tarn/publish.h>
 
 #ifdef __cplusplus
@@ -170,6 +170,143 @@ struct tarn_digest {
 TARN_PUBLIC int tarn_tensor_digest(const tarn_tensor *tensor,
 	const struct tarn_copy_options *options, struct tarn_digest *ret)
 	TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* ---- refit: the next version of a set ------------------------------------ */
+
+/*
+ * A refit makes the next version of a set, name by name, beside the old one, and
+ * publishes all that has changed in one moment:
+ *
+ *	tarn_refit *refit = NULL;
+ *
+ *	r = tarn_refit_begin(store, "policy", NULL, &refit);
+ *	if (r >= 0)
+ *		r = tarn_refit_put(refit, "layers.0.weight", t);
+ *	if (r >= 0)
+ *		r = tarn_refit_commit(refit);
+ *	refit = tarn_refit_free(refit);
+ *
+ * Names that are not put go on leading to the old memory, which both versions
+ * share. Readers of the old version are not disturbed; its memory goes when the
+ * last of them drops it. Until the commit nothing is the daemon's: a refit that
+ * is freed, or whose process dies, leaves nothing behind.
+ *
+ * New memory is where the old tensor's is, on the same device or in memory of
+ * the host, and is allocated a bucket at a time: one storage, in which many
+ * tensors lie. A new tensor has the old one's dtype, to which it is converted on
+ * the way (tarn_copy), and its strides, or C order if those left gaps. Names
+ * that led to one range of bytes, as tied weights do, do so in the new version:
+ * one of them is put. Where names share only some bytes, all or none must be put.
+ *
+ * A refit belongs to the thread that has begun it, as a stream does. Of one set
+ * there should be one at a time: a refit does not notice what others publish in
+ * the set meanwhile.
+ */
+typedef struct tarn_refit tarn_refit;
+
+struct tarn_refit_options {
+	/* Where all new tensors shall be; NULL: where the old ones are, and
+	 * those that are added where the set's first one is. */
+	const struct tarn_cuda_device *device;
+	/* Bytes of a bucket, of which two are on their way at most, beside the
+	 * one that is filled; 0: 256 MiB. A tensor with more has a storage of its
+	 * own. Buckets are a 24th of the set if that is more, since a publication
+	 * has 64 storages at most. */
+	uint64_t bucket_bytes;
+	/* A tensor that is put and has the digest of the old one is not copied:
+	 * its name stays with the old memory. Not for parts. */
+	bool share_equal;
+	bool add; /* names that the set has not may be put */
+	/* These replace fields of the same keys or are new ones; a value of NULL
+	 * takes a key away. Others, and notes, stay. */
+	const struct tarn_set_field *fields;
+	size_t n_fields;
+	void *cuda_stream; /* as in tarn_copy_options, of all copies */
+	uint64_t reserved[8]; /* 0 */
+};
+
+struct tarn_refit_info {
+	uint64_t bytes_moved;   /* so far, of new tensors */
+	uint64_t bytes_shared;  /* put, and found equal */
+	uint64_t names_shared;  /* their names */
+	uint64_t names_changed; /* published by the commit */
+	double seconds;         /* from begin to commit, or until now */
+	uint64_t reserved[8];   /* 0 */
+};
+
+/* Begins the next version of a set, from a snapshot of the present one. options
+ * may be NULL. -ENOENT: nothing is published below the prefix, and add is false;
+ * -EBADMSG: fields are given, and the old ones cannot be read; otherwise as
+ * tarn_store_snapshot and tarn_stream_new. The caller gives *ret to
+ * tarn_refit_free. */
+TARN_PUBLIC int tarn_refit_begin(tarn_store *store, const char *prefix,
+	const struct tarn_refit_options *options, tarn_refit **ret)
+	TARN_NONNULL(1, 2, 4) TARN_MUST_CHECK;
+
+/*
+ * Puts a whole tensor, from memory, a file, or any device. Its shape is that of
+ * the old one. The refit keeps a reference to it until it is copied, in this or a
+ * later call; the caller may write to its bytes again when tarn_refit_flush or
+ * tarn_refit_commit has returned.
+ *
+ * -ENOENT: the set has no such name; -EINVAL: another shape, and the sentence
+ * has both; -EEXIST: the name was put already, or one that shares its bytes;
+ * -ENOMEM, -ENOSPC: there is no memory for a bucket; what was put still waits for
+ * it, and tarn_refit_flush or tarn_refit_commit tries again. Errors of copies
+ * that were begun by earlier calls are reported by any later one; after one of
+ * these nothing but tarn_refit_free succeeds.
+ */
+TARN_PUBLIC int tarn_refit_put(tarn_refit *refit, const char *name,
+	const tarn_tensor *tensor) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+
+/* Puts some rows of a tensor, which has one dimension at least: part becomes the
+ * new [start : start + part's first extent]. Rows may come in any order, each
+ * once: -EEXIST names the first that was put already. -ERANGE: there are not so
+ * many. Otherwise as tarn_refit_put. */
+TARN_PUBLIC int tarn_refit_put_part(tarn_refit *refit, const char *name,
+	int64_t start, const tarn_tensor *part)
+	TARN_NONNULL(1, 2, 4) TARN_MUST_CHECK;
+
+/*
+ * Puts a tensor that differs from the old one in a few elements: the old one is
+ * copied, within its device, and values[i] is written at positions[i], a number
+ * in C order of the tensor's shape. Both have one dimension and may be anywhere;
+ * positions are I64 or I32, and values are converted. Both are copied by this
+ * call: the caller may write to them at once. A position should be given once:
+ * of several values for one it is not defined which is written.
+ *
+ * -ERANGE: a position is not one of the tensor's, and the sentence has it;
+ * nothing was written then, and the name can be put again. -ENOTSUP: elements
+ * share bytes (F4, F6), or the device has no kernels. Otherwise as
+ * tarn_refit_put.
+ */
+TARN_PUBLIC int tarn_refit_sparse(tarn_refit *refit, const char *name,
+	const tarn_tensor *positions, const tarn_tensor *values)
+	TARN_NONNULL(1, 2, 3, 4) TARN_MUST_CHECK;
+
+/* Waits until all that was put is copied. Memory for the bucket that is being
+ * filled is allocated whole if names may still come. */
+TARN_PUBLIC int tarn_refit_flush(tarn_refit *refit)
+	TARN_NONNULL(1) TARN_MUST_CHECK;
+
+/*
+ * Waits until all is copied, and publishes the changed names, and the fields if
+ * some were given, in one publication. -EINVAL: rows of a tensor are missing, or
+ * a tensor was not put that shares bytes with one that was: the sentence names
+ * it, and it can be put yet. After an error of tarn_store_publish, as -ENOSPC of
+ * the daemon's budget, the call may be repeated. After success the refit holds no
+ * memory, and only tarn_refit_progress and tarn_refit_free are left.
+ */
+TARN_PUBLIC int tarn_refit_commit(tarn_refit *refit)
+	TARN_NONNULL(1) TARN_MUST_CHECK;
+
+/* What was done so far. */
+TARN_PUBLIC void tarn_refit_progress(const tarn_refit *refit,
+	struct tarn_refit_info *ret) TARN_NONNULL(1, 2);
+
+/* Frees a refit; what was not committed is dropped, after copies that are under
+ * way. Takes NULL and returns NULL. */
+TARN_PUBLIC tarn_refit *tarn_refit_free(tarn_refit *refit);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The next version of a set, while it is being made.
+ *
+ * Names that share one range of bytes in the old version (tied weights) are a
+ * group, of which one is the leader; new bytes are the group's. They get a place
+ * in a bucket, which is one storage, when one of its names is put; the copy to
+ * it, a piece, waits until there are enough bytes to fill a bucket. Then buckets
+ * get their memory, and all pieces that wait go to the stream, as one flight. Of
+ * flights two are under way at most.
+ */
+#pragma once
+
+#include <tarn/set.h>
+#include <tarn/snapshot.h>
+
+#include "lib/set/place.h"
+#include "lib/set/rows.h"
+#include "lib/tensor/tensor.h"
+
+/* Of each tensor in a bucket: the alignment of cudaMalloc. */
+#define REFIT_ALIGN 256u
+#define REFIT_FLIGHTS 2
+
+struct refit_bucket {
+	struct refit_bucket *next;
+	struct set_place place;
+	tarn_storage *storage; /* NULL: it has no memory yet */
+	uint64_t used, room;   /* bytes */
+	bool adopted; /* its memory itself must be published, not copies */
+};
+
+struct refit_name {
+	char *name;       /* with the prefix */
+	tarn_tensor *old; /* NULL: it is new */
+	/* The bytes of the old storage that it reaches. */
+	uint64_t begin, end;
+	/* Those with one number reach bytes that touch. */
+	size_t cluster;
+	struct refit_name *leader; /* itself, in a group of one */
+	struct tarn_layout layout; /* of the new one, from begin on */
+	bool packed;               /* layout is in C order, gaps left out */
+
+	/* The leader's: of its group. */
+	struct refit_name *taken; /* the name that is put; NULL: none */
+	bool kept;                /* its bytes are the old ones */
+	bool tied;                /* there is more than one name */
+	uint64_t size;            /* bytes of the new ones */
+	struct refit_bucket *bucket;
+	uint64_t at; /* byte of the bucket */
+
+	bool in_parts;
+	struct set_rows rows; /* that were put, if it is in parts */
+};
+
+struct refit_piece {
+	struct refit_piece *next, **previous;
+	struct refit_name *name;
+	tarn_tensor *src;
+	int64_t start, rows;             /* rows -1: all of the tensor */
+	uint64_t bytes;                  /* of the new tensor */
+	tarn_tensor *positions, *values; /* written after the copy; or NULL */
+	unsigned flight;
+};
+
+struct tarn_refit {
+	tarn_store *store;
+	char *set, *prefix;  /* the prefix without and with its '/' */
+	tarn_tensor *fields; /* of the new version; NULL: as they are */
+	struct tarn_snapshot *old;
+	bool has_place;
+	struct set_place place; /* of all new tensors, if it has one */
+	uint64_t bucket_bytes;
+	bool share_equal, add;
+	void *cuda_stream;
+
+	struct refit_name **names; /* by name */
+	size_t n, room;
+	struct refit_name **by_range; /* those of the old version */
+	size_t n_old;
+	uint64_t untaken; /* bytes of groups that may still come */
+	struct refit_bucket *buckets;
+	struct refit_piece *waiting, *flying;
+	uint64_t waiting_bytes;
+	tarn_stream *stream;
+	unsigned flight;                /* the next one */
+	unsigned pieces[REFIT_FLIGHTS]; /* under way, of each */
+
+	int failed; /* 0, or what a copy has failed with */
+	char message[256];
+	bool committed;
+	double began; /* s */
+	struct tarn_refit_info info;
+};
+
+/* ---- refit_names.c ------------------------------------------------------- */
+
+/* The names of the snapshot, in groups. */
+int refit_names_init(struct tarn_refit *refit) _must_check_;
+void refit_names_done(struct tarn_refit *refit);
+/* Without the prefix; -ENOENT. */
+int refit_find(struct tarn_refit *refit, const char *name,
+	struct refit_name **ret) _must_check_;
+/* Of that dtype and shape, which no old tensor has. */
+int refit_name_add(struct tarn_refit *refit, const char *name,
+	const struct tarn_layout *like, struct refit_name **ret) _must_check_;
+/* Does a name stay old that shares some bytes with one that is new? -EINVAL. */
+int refit_check_shared(const struct tarn_refit *refit) _must_check_;
+
+/* ---- refit_run.c --------------------------------------------------------- */
+
+/* 0, or the error with which a copy has ended. */
+int refit_check(struct tarn_refit *refit) _must_check_;
+/* Gives the group of that leader a place. */
+int refit_place(
+	struct tarn_refit *refit, struct refit_name *leader) _must_check_;
+/* Adds a piece, which takes references to src, and begins copies if there are
+ * enough bytes. positions and values: two NULL, or references, which are taken
+ * over, also after an error. */
+int refit_add_piece(struct tarn_refit *refit, struct refit_name *name,
+	const tarn_tensor *src, int64_t start, int64_t rows,
+	tarn_tensor *positions, tarn_tensor *values) _must_check_;
+/* Begins all copies; last: no others follow. */
+int refit_launch(struct tarn_refit *refit, bool last) _must_check_;
+/* Waits until all copies that were begun are done. */
+int refit_drain(struct tarn_refit *refit) _must_check_;
+void refit_pieces_done(struct tarn_refit *refit);
+/* The new tensor of a name whose bucket has memory. */
+int refit_fresh(const struct refit_name *name, tarn_tensor **ret) _must_check_;
+
+/* ---- refit_put.c --------------------------------------------------------- */
+
+/* Finds a name, of which nothing must have been put: -EEXIST. */
+int refit_find_free(struct tarn_refit *refit, const char *name,
+	struct refit_name **ret) _must_check_;
+/* Its group is new from here on, and has a place. */
+int refit_take(struct tarn_refit *refit, struct refit_name *name) _must_check_;
+
+/* ---- refit_sparse.c ------------------------------------------------------ */
+
+/* Writes values at positions of dst, which were checked, and waits. */
+int refit_scatter(const tarn_tensor *dst, const tarn_tensor *positions,
+	const tarn_tensor *values, void *cuda_stream) _must_check_;

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* Refits of sets in memory. Each behaviour is a set of checks. */
+#include <errno.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "lib/set/rows.h"
+#include "tests/cuda/cases.h"
+#include "tests/kit/must.h"
+#include "tests/kit/tap.h"
+#include "tests/set/refits.h"
+
+static void in_memory(void (*behaviour)(void), const char *what)
+{
+	int before = check_failures();
+
+	refits_begin(NULL, NULL);
+	behaviour();
+	refits_end();
+	is_int(before, check_failures(), "%s", what);
+}
+
+/* ---- rows ---------------------------------------------------------------- */
+
+/* Against one flag a row. */
+static void test_rows(void)
+{
+	enum { ROWS = 60 };
+	unsigned state = 1, bad = 0;
+
+	for (int i = 0; i < 2000; i++) {
+		bool there[ROWS + 1] = {false};
+		struct set_rows rows = {.n = 0};
+		struct set_range missing;
+
+		for (int k = 0; k < 40; k++) {
+			int64_t begin, end, first = -1, seen = -1, at = 0;
+			int r;
+
+			state = state * 1664525u + 1013904223u;
+			begin = (state >> 8) % ROWS;
+			end = MIN(begin + (state >> 20) % 5, ROWS);
+			for (int64_t j = end - 1; j >= begin; j--)
+				first = there[j] ? j : first;
+			r = must(set_rows_add(&rows, begin, end, &seen));
+			bad += r != (first >= 0) || (r && seen != first);
+			for (int64_t j = begin; !r && j < end; j++)
+				there[j] = true;
+			while (at < ROWS && there[at])
+				at++;
+			bad += set_rows_missing(&rows, ROWS, &missing) !=
+			       (at < ROWS);
+			bad += at < ROWS && missing.begin != at;
+			while (at < ROWS && !there[at])
+				at++;
+			bad += missing.begin < ROWS && missing.end != at;
+		}
+		set_rows_free(&rows);
+	}
+	is_int(0, bad, "ranges of rows are what flags would be");
+}
+
+/* ---- the daemon's budget ------------------------------------------------- */
+
+/* 3 times 12 MB fit into it, and 2 more do not. */
+static void budget(void)
+{
+	enum { ROWS = 5000, COLUMNS = 600 };
+	tarn_tensor *t = refits_numbers(TARN_F32, ROWS, COLUMNS, 60);
+	tarn_refit *refit;
+	uint64_t before;
+
+	refits_publish(ROWS, COLUMNS);
+	before = refits_kept();
+	refit = refits_refit(NULL);
+	must(tarn_refit_put(refit, "a", t));
+	must(tarn_refit_put(refit, "b", t));
+	check_failed(-ENOSPC, "refit: ", tarn_refit_commit(refit),
+		"a version that the daemon's budget does not hold");
+	check_failed(-ENOSPC, "refit: ", tarn_refit_commit(refit),
+		"the same once more");
+	refits_check("a", TARN_F32, ROWS, COLUMNS, 1, "after that");
+	tarn_refit_free(refit);
+	must(tarn_store_remove(refits_store, "w/c"));
+	refits_check_kept(before / 3 * 2, "without a name");
+	refit = refits_refit(NULL);
+	must(tarn_refit_put(refit, "a", t));
+	must(tarn_refit_commit(refit));
+	tarn_refit_free(refit);
+	refits_check("a", TARN_F32, ROWS, COLUMNS, 60, "what it holds");
+	tarn_tensor_unref(t);
+}
+
+static void test_budget(void)
+{
+	int before = check_failures();
+
+	refits_begin(NULL, "48M");
+	budget();
+	refits_end();
+	is_int(before, check_failures(),
+		"a version beyond the budget leaves the old one");
+}
+
+int main(int argc, char **argv)
+{
+	if (argc > 3 && !strcmp(argv[1], "victim"))
+		refits_victim(argv[2], false);
+	test_rows();
+	in_memory(refits_versions, "a version is made beside the old one");
+	in_memory(refits_fields, "fields change with the tensors");
+	in_memory(refits_buckets, "tensors lie together in buckets");
+	in_memory(refits_parts, "a tensor is put in rows");
+	in_memory(refits_sparse, "a tensor is put by positions and values");
+	in_memory(refits_sparse_refused, "positions are checked");
+	in_memory(refits_ties, "tied names stay tied");
+	in_memory(refits_overlaps, "names that share some bytes go together");
+	in_memory(refits_equal, "equal tensors are shared");
+	in_memory(refits_refused, "what is wrong is refused with a sentence");
+	in_memory(refits_added, "names are added");
+	in_memory(refits_aborted, "an abort leaves nothing");
+	in_memory(refits_file, "tensors come from files");
+	in_memory(refits_file_shrinks,
+		"a copy that fails leaves the old version");
+	in_memory(refits_killed, "a kill leaves the old version");
+	test_budget();
+	return done(17);
+}

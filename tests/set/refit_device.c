@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Refits of sets on a device, with the stand-in for the driver, whose account
+ * fails a case if anything leaks; and what goes wrong there.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "tests/cuda/cases.h"
+#include "tests/kit/must.h"
+#include "tests/kit/tap.h"
+#include "tests/set/refits.h"
+
+enum { ROWS = 1000, COLUMNS = 600, BYTES = ROWS * COLUMNS * 4 };
+
+static struct tarn_cuda_device gpu;
+
+static void on_device(void (*behaviour)(void))
+{
+	must(tarn_cuda_device("0", &gpu));
+	refits_begin(&gpu, NULL);
+	behaviour();
+	refits_end();
+}
+
+#define BEHAVIOUR(name)                                                        \
+	static void name(void)                                                 \
+	{                                                                      \
+		on_device(refits_##name);                                      \
+	}
+BEHAVIOUR(versions)
+BEHAVIOUR(fields)
+BEHAVIOUR(buckets)
+BEHAVIOUR(parts)
+BEHAVIOUR(sparse)
+BEHAVIOUR(sparse_refused)
+BEHAVIOUR(ties)
+BEHAVIOUR(overlaps)
+BEHAVIOUR(equal)
+BEHAVIOUR(refused)
+BEHAVIOUR(added)
+BEHAVIOUR(aborted)
+BEHAVIOUR(file)
+BEHAVIOUR(file_shrinks)
+BEHAVIOUR(killed)
+
+/* ---- two devices --------------------------------------------------------- */
+
+static void check_on(const char *name, const struct tarn_cuda_device *device)
+{
+	struct tarn_cuda_device seen;
+	tarn_tensor *t;
+
+	must(tarn_store_lookup(refits_store, name, &t));
+	check(tarn_storage_device(tarn_tensor_storage(t), &seen) == 1 &&
+			!memcmp(&seen, device, sizeof(seen)),
+		"%s is on its device", name);
+	tarn_tensor_unref(t);
+}
+
+/* Shards of a set on two devices each stay on theirs; or all go to one. */
+static void two_devices(void)
+{
+	struct tarn_refit_options options = {.share_equal = true};
+	tarn_tensor *t = refits_numbers(TARN_F32, ROWS, COLUMNS, 5);
+	tarn_tensor *u = refits_numbers(TARN_BF16, ROWS, COLUMNS, 6), *a, *b;
+	struct tarn_cuda_device other;
+	struct tarn_publish_item items[2] = {{.name = "a"}, {.name = "b"}};
+	tarn_refit *refit;
+
+	must(tarn_cuda_device("0", &gpu));
+	must(tarn_cuda_device("1", &other));
+	refits_begin(&gpu, NULL);
+	must(tarn_tensor_to_device(t, &gpu, NULL, &a));
+	must(tarn_tensor_to_device(t, &other, NULL, &b));
+	items[0].tensor = a;
+	items[1].tensor = b;
+	must(tarn_set_publish(refits_store, "w", items, 2, NULL, NULL));
+	refit = refits_refit(&options);
+	/* From the other device. */
+	must(tarn_refit_put(refit, "a", b));
+	must(tarn_refit_put(refit, "b", u));
+	must(tarn_refit_commit(refit));
+	tarn_refit_free(refit);
+	refits_check("a", TARN_F32, ROWS, COLUMNS, 5, "equal");
+	refits_check("b", TARN_F32, ROWS, COLUMNS, 6, "put");
+	check_on("w/a", &gpu);
+	check_on("w/b", &other);
+	options = (struct tarn_refit_options) {.device = &other};
+	refit = refits_refit(&options);
+	must(tarn_refit_put(refit, "a", a));
+	must(tarn_refit_commit(refit));
+	tarn_refit_free(refit);
+	refits_check("a", TARN_F32, ROWS, COLUMNS, 5, "moved");
+	check_on("w/a", &other);
+	tarn_tensor_unref(a);
+	tarn_tensor_unref(b);
+	tarn_tensor_unref(t);
+	tarn_tensor_unref(u);
+	refits_end();
+}
+
+/* ---- faults -------------------------------------------------------------- */
+
+/* The device has room for the set, and beside other memory for two buckets of
+ * its next version. */
+static void no_room(void)
+{
+	const struct tarn_refit_options options = {.bucket_bytes = 2500000};
+	tarn_tensor *t = refits_numbers(TARN_F32, ROWS, COLUMNS, 7);
+	tarn_storage *other;
+	tarn_refit *refit;
+	uint64_t before;
+	int r;
+
+	must(tarn_cuda_device("0", &gpu));
+	refits_begin(&gpu, NULL);
+	refits_publish(ROWS, COLUMNS);
+	before = refits_kept();
+	must(tarn_cuda_alloc(&gpu, 6 << 20, &other));
+	refit = refits_refit(&options);
+	r = tarn_refit_put(refit, "a", t);
+	if (r >= 0)
+		r = tarn_refit_put(refit, "b", t);
+	if (r >= 0)
+		r = tarn_refit_put(refit, "c", t);
+	if (r >= 0)
+		r = tarn_refit_commit(refit);
+	check_failed(-ENOMEM, "refit: ", r, "a version without room for it");
+	tarn_refit_free(refit);
+	refits_check("a", TARN_F32, ROWS, COLUMNS, 1, "after that");
+	refits_check_kept(before, "after that");
+	/* What it took is free again. */
+	refit = refits_refit(&options);
+	must(tarn_refit_put(refit, "a", t));
+	must(tarn_refit_commit(refit));
+	tarn_refit_free(refit);
+	refits_check("a", TARN_F32, ROWS, COLUMNS, 7, "a smaller version");
+	tarn_storage_unref(other);
+	tarn_tensor_unref(t);
+	refits_end();
+}
+
+/* A call of the driver that fails, each in turn: the refit succeeds, or fails
+ * with a sentence and leaves the old version; never does it leak. */
+static unsigned attempt(const char *call, int after)
+{
+	const struct tarn_refit_options options = {.bucket_bytes = 2500000};
+	tarn_tensor *t = refits_numbers(TARN_F16, ROWS, COLUMNS, 7);
+	int64_t n = 2;
+	tarn_tensor *positions, *values;
+	tarn_refit *refit = NULL;
+	unsigned failures;
+	char text[32], name[48];
+	int r;
+
+	must(tarn_tensor_parse(TARN_I64, "[3, 599999]", &positions));
+	must(tarn_tensor_full(TARN_F32, 1, &n, 9, &values));
+	snprintf(text, sizeof(text), "%d", (int)count_of(call) + after);
+	snprintf(name, sizeof(name), "%s_AFTER", call);
+	case_set(name, text);
+	case_set(call, "999");
+	r = tarn_refit_begin(refits_store, "w", &options, &refit);
+	if (r >= 0)
+		r = tarn_refit_put(refit, "a", t);
+	if (r >= 0)
+		r = tarn_refit_sparse(refit, "b", positions, values);
+	if (r >= 0)
+		r = tarn_refit_commit(refit);
+	failures = (unsigned)check_says(r, call);
+	case_set(call, "0");
+	tarn_refit_free(refit);
+	tarn_tensor_unref(positions);
+	tarn_tensor_unref(values);
+	tarn_tensor_unref(t);
+	return failures;
+}
+
+static void faults(void)
+{
+	static const char *const calls[] = {"MEMORY_CREATE", "ADDRESS_RESERVE",
+		"MEMORY_MAP", "MEMORY_SET_ACCESS", "STREAM_CREATE",
+		"EVENT_CREATE", "EVENT_RECORD", "LAUNCH", "COPY", "EXPORT",
+		"CONTEXT_PUSH"};
+	unsigned failures = 0;
+
+	must(tarn_cuda_device("0", &gpu));
+	refits_begin(&gpu, NULL);
+	refits_publish(ROWS, COLUMNS);
+	for (size_t i = 0; i < ARRAY_SIZE(calls); i++)
+		for (int after = 0; after < 6; after++) {
+			uint64_t before = refits_kept();
+			unsigned failed = attempt(calls[i], after);
+
+			failures += failed;
+			if (failed)
+				refits_check_kept(before, calls[i]);
+		}
+	check(failures >= 10, "%u refits failed, too few", failures);
+	refits_check("c", TARN_F32, ROWS, COLUMNS, 3, "after faults");
+	refits_end();
+}
+
+/* Work fails, and with it all that follows in the context. */
+static void lost(void)
+{
+	const struct tarn_refit_options options = {.bucket_bytes = 1000000};
+	tarn_tensor *t = refits_numbers(TARN_F32, ROWS, COLUMNS, 7);
+	tarn_refit *refit;
+	int r;
+
+	must(tarn_cuda_device("0", &gpu));
+	refits_begin(&gpu, NULL);
+	refits_publish(ROWS, COLUMNS);
+	refit = refits_refit(&options);
+	case_set("WORK", "719");
+	r = tarn_refit_put(refit, "a", t);
+	if (r >= 0)
+		r = tarn_refit_commit(refit);
+	check(check_says(r, "a device that is lost"), "it is an error");
+	check(tarn_refit_commit(refit) < 0, "it stays one");
+	tarn_refit_free(refit);
+	tarn_tensor_unref(t);
+	refits_end();
+}
+
+static void no_kernels(void)
+{
+	tarn_tensor *positions, *t;
+	tarn_refit *refit;
+
+	case_set("MODULE_LOAD", "209");
+	must(tarn_cuda_device("0", &gpu));
+	refits_begin(&gpu, NULL);
+	refits_publish(ROWS, COLUMNS);
+	refit = refits_refit(NULL);
+	must(tarn_tensor_parse(TARN_I64, "[1]", &positions));
+	check_failed(-ENOTSUP,
+		"'a': ", tarn_refit_sparse(refit, "a", positions, positions),
+		"positions without kernels");
+	t = refits_numbers(TARN_F16, ROWS, COLUMNS, 7);
+	must(tarn_refit_put(refit, "a", t));
+	must(tarn_refit_commit(refit));
+	tarn_refit_free(refit);
+	refits_check("a", TARN_F32, ROWS, COLUMNS, 7, "put whole");
+	tarn_tensor_unref(t);
+	tarn_tensor_unref(positions);
+	refits_end();
+}
+
+int main(int argc, char **argv)
+{
+	static const struct case_ cases[] = {
+		{"versions", "a version is made beside the old one", versions,
+			{NULL}},
+		{"fields", "fields change with the tensors", fields, {NULL}},
+		{"buckets", "tensors lie together in buckets", buckets, {NULL}},
+		{"parts", "a tensor is put in rows", parts, {NULL}},
+		{"sparse", "a tensor is put by positions and values", sparse,
+			{NULL}},
+		{"sparse_refused", "positions are checked", sparse_refused,
+			{NULL}},
+		{"ties", "tied names stay tied", ties, {NULL}},
+		{"overlaps", "names that share some bytes go together",
+			overlaps, {NULL}},
+		{"equal", "equal tensors are shared", equal, {NULL}},
+		{"refused", "what is wrong is refused with a sentence", refused,
+			{NULL}},
+		{"added", "names are added", added, {NULL}},
+		{"aborted", "an abort leaves nothing", aborted, {NULL}},
+		{"file", "tensors come from files", file, {NULL}},
+		{"file_shrinks", "a copy that fails leaves the old version",
+			file_shrinks, {NULL}},
+		{"killed", "a kill leaves the old version", killed, {NULL}},
+		{"two_devices", "each tensor is on its device", two_devices,
+			{"DEVICES=2"}},
+		{"no_room", "a device without room leaves the old version",
+			no_room, {"MEMORY=16777216"}},
+		{"faults", "calls that fail leave the old version", faults,
+			{"LATE=20"}},
+		{"lost", "a device that is lost is reported", lost, {NULL}},
+		{"no_kernels", "a device without kernels is refitted",
+			no_kernels, {NULL}},
+	};
+
+	if (argc > 3 && !strcmp(argv[1], "victim"))
+		refits_victim(argv[2], true);
+	return cases_main(argc, argv, cases, ARRAY_SIZE(cases));
+}
