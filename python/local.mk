@@ -44,7 +44,10 @@ python_tarn__tarn_la_SOURCES = \
 	python/place.c \
 	python/progress.c \
 	python/publish.c \
+	python/refit.c \
 	python/save.c \
+	python/set.c \
+	python/set.h \
 	python/shape.c \
 	python/slot.c \
 	python/slot_put.c \

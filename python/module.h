@@ -80,6 +80,7 @@ int add_file_type(PyObject *module);
 int add_store_type(PyObject *module);
 int add_channel_types(PyObject *module);
 int add_interface(PyObject *module);
+int add_refit_type(PyObject *module);
 extern PyMethodDef create_functions[];
 extern PyMethodDef copy_functions[];
 extern PyMethodDef device_functions[];
@@ -98,12 +99,14 @@ extern PyMethodDef gather_methods[];
 extern PyMethodDef array_methods[];
 extern PyMethodDef dlpack_methods[];
 extern PyMethodDef device_methods[];
+extern PyMethodDef set_tensor_methods[];
 extern PyGetSetDef array_properties[];
 
 /* The other parts of Store. */
 extern PyMethodDef publish_methods[];
 extern PyMethodDef snapshot_methods[];
 extern PyMethodDef nodes_methods[];
+extern PyMethodDef set_methods[];
 
 /* ---- errors.c ------------------------------------------------------ */
 

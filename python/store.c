@@ -331,7 +331,7 @@ static PyGetSetDef properties[] = {
 };
 
 /* Room for the methods of all parts. */
-static PyMethodDef all_methods[24];
+static PyMethodDef all_methods[32];
 
 static PyType_Slot slots[] = {
 	{Py_tp_doc, "A connection to a daemon."},
@@ -355,8 +355,8 @@ static PyType_Spec spec = {
 
 int add_store_type(PyObject *module)
 {
-	PyMethodDef *const parts[] = {
-		methods, publish_methods, snapshot_methods, nodes_methods};
+	PyMethodDef *const parts[] = {methods, publish_methods,
+		snapshot_methods, nodes_methods, set_methods};
 	size_t n = 0;
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)

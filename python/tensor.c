@@ -321,7 +321,7 @@ static PyMemberDef members[] = {
 };
 
 /* Room for the methods and properties of all parts. */
-static PyMethodDef all_methods[96];
+static PyMethodDef all_methods[104];
 static PyGetSetDef all_properties[24];
 
 static const PyType_Slot slots[] = {
@@ -358,7 +358,8 @@ static void join_parts(void)
 {
 	PyMethodDef *const parts[] = {asking_methods, view_methods,
 		shape_methods, element_methods, copy_methods, gather_methods,
-		array_methods, dlpack_methods, device_methods};
+		array_methods, dlpack_methods, device_methods,
+		set_tensor_methods};
 	PyGetSetDef *const more[] = {properties, array_properties};
 	size_t n = 0;
 

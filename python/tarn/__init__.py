@@ -48,9 +48,10 @@ from ._channel import Receiver, Sender, receiver, sender
 from ._safe_open import safe_open
 from ._store import (File, Loaded, OnDevice, Parts, Snapshot, Store,
                      default_store, load, open, save)
-from ._tarn import (Channel, Dtype, Item, NotFoundError, Slot, Tensor,
+from ._tarn import (Channel, Dtype, Item, NotFoundError, Refit, Slot, Tensor,
                     __version__, arange, dtypes, empty, equal, from_dlpack,
-                    full, node_of_device, node_of_pci, ones, same_storage, tensor, zeros)
+                    full, node_of_device, node_of_pci, ones, same_storage,
+                    tensor, zeros)
 
 _collate.register()
 
@@ -71,9 +72,9 @@ def from_numpy(array, dtype=None):
 
 
 __all__ = ["Channel", "Dtype", "File", "Item", "Loaded", "NotFoundError",
-           "OnDevice", "Parts", "Receiver", "Sender", "Slot", "Snapshot",
-           "Store", "Tensor",
-           "__version__", "arange", "default_store", "dtypes", "empty",
+           "OnDevice", "Parts", "Receiver", "Refit", "Sender", "Slot",
+           "Snapshot", "Store", "Tensor", "__version__", "arange",
+           "default_store", "dtypes", "empty",
            "equal", "from_dlpack", "from_numpy", "full", "load",
-           "node_of_device", "node_of_pci", "ones", "open", "receiver", "safe_open",
-           "same_storage", "save", "sender", "tensor", "zeros"]
+           "node_of_device", "node_of_pci", "ones", "open", "receiver",
+           "safe_open", "same_storage", "save", "sender", "tensor", "zeros"]

@@ -361,6 +361,37 @@ class Store(_tarn.StoreBase, _Tensors):
             raise TypeError("publish takes a name and a tensor, or a mapping")
         return self._publish(tensors, replace, exclusive, ttl)
 
+    def publish_set(self, prefix, tensors, *, fields=None, notes=None,
+                    exclusive=False):
+        """Publishes a mapping of names to tensors or arrays as the set of that
+        prefix, below PREFIX/, all of them in one moment; names of the set that
+        are not among these are removed. fields is a mapping of text to text
+        that says what the set is (model, dtype, shards); notes has bytes for
+        some of the names. Both are read back by fields(), check_set() and
+        note()."""
+        self._publish_set(prefix, tensors, fields, notes, exclusive)
+
+    def refit(self, prefix, *, device=None, bucket=None, share_equal=False,
+              fields=None, add=False):
+        """Begins the next version of a set, beside the present one:
+
+            with store.refit("policy", fields={"step": "2"}) as r:
+                for name, tensor in trained:
+                    r.put(name, tensor)
+
+        At the end of the block all that was put is published in one moment;
+        after an exception nothing is. Names that were not put stay with their
+        memory, which both versions share, and readers of the old version are
+        not disturbed. New tensors are where the old ones are, or on device;
+        they are allocated and copied a bucket of bytes at a time (256 MiB).
+        share_equal compares what is put with the old tensor, by its digest,
+        and shares what is equal. fields replace those of the same keys, and
+        None takes one away. add lets names be put that the set does not have.
+
+        NotFoundError: there is no such set. See Refit, and tarn-cuda(7)."""
+        return _tarn.Refit(self, prefix, device, bucket, share_equal, fields,
+                           add)
+
     def replicate(self, name, node, *, progress=None):
         """Keeps the bytes of a published tensor once more, on another NUMA
         node, for as long as its name leads to them; with a name that ends with

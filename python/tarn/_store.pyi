@@ -5,7 +5,7 @@ from collections.abc import (Callable, ItemsView, Iterable, Iterator, Mapping,
 from os import PathLike
 from typing import Any, Literal, TypeAlias, overload
 
-from ._tarn import Channel, FileBase, StoreBase, Tensor
+from ._tarn import Channel, FileBase, Refit, StoreBase, Tensor
 
 _Path: TypeAlias = str | bytes | PathLike[str] | PathLike[bytes]
 _Progress: TypeAlias = Callable[[int, int], object] | None
@@ -97,6 +97,14 @@ class Store(StoreBase, _Tensors):
     def publish(self, tensors: Mapping[str, Any], tensor: None = None, *,
                 replace: str | None = None, exclusive: bool = False,
                 ttl: float | None = None) -> dict[str, int]: ...
+    def publish_set(self, prefix: str, tensors: Mapping[str, Any], *,
+                    fields: Mapping[str, str] | None = None,
+                    notes: Mapping[str, bytes] | None = None,
+                    exclusive: bool = False) -> None: ...
+    def refit(self, prefix: str, *, device: Any = None,
+              bucket: int | None = None, share_equal: bool = False,
+              fields: Mapping[str, str | None] | None = None,
+              add: bool = False) -> Refit: ...
     def replicate(self, name: str, node: int, *,
                   progress: _Progress = None) -> int: ...
     def migrate(self, name: str, node: int, *,

@@ -25,6 +25,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_pack_hostile.py \
 	tests/python/py_parts.py \
 	tests/python/py_readme.py \
+	tests/python/py_refit.py \
 	tests/python/py_routes.py \
 	tests/python/py_safe_open.py \
 	tests/python/py_safetensors.py \
