@@ -17,6 +17,7 @@ EXTRA_PROGRAMS = \
 	bench/publish \
 	bench/read \
 	bench/read_file \
+	bench/refit \
 	bench/register \
 	bench/restart \
 	bench/ring \
@@ -44,6 +45,7 @@ bench_populate_LDADD = daemon/libdaemon.la
 bench_publish_LDADD = lib/libtarn.la
 bench_read_LDADD = lib/libtarn.la
 bench_read_file_LDADD = lib/libtarn.la
+bench_refit_LDADD = lib/libtarn.la
 bench_register_LDADD = lib/libcore.la
 bench_restart_LDADD = lib/libtarn.la
 bench_ring_LDADD = lib/libcore.la
@@ -78,6 +80,7 @@ BENCHES = \
 	bench/py_loader.sh \
 	bench/read.sh \
 	bench/read_file.sh \
+	bench/refit.sh \
 	bench/register.sh \
 	bench/restart.sh \
 	bench/ring.sh \
