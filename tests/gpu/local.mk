@@ -1,7 +1,8 @@
 # Programs for a machine with a GPU, and its driver: tests/gpu-check runs them.
 EXTRA_DIST += tests/gpu-check
 if HAVE_CUDA
-check_PROGRAMS += tests/gpu/link tests/gpu/moves tests/gpu/probe tests/gpu/tensors
+check_PROGRAMS += tests/gpu/link tests/gpu/moves tests/gpu/probe \
+	tests/gpu/sets tests/gpu/tensors
 tests_gpu_link_SOURCES = \
 	tests/gpu/link.c \
 	tests/gpu/real.c \
@@ -28,6 +29,16 @@ tests_gpu_probe_SOURCES = \
 	tests/gpu/real.h \
 	$(NULL)
 tests_gpu_probe_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
+tests_gpu_sets_SOURCES = \
+	tests/cuda/cases.c \
+	tests/cuda/cases.h \
+	tests/gpu/real.c \
+	tests/gpu/real.h \
+	tests/gpu/sets.c \
+	tests/set/refits.c \
+	tests/set/refits.h \
+	$(NULL)
+tests_gpu_sets_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 tests_gpu_tensors_SOURCES = \
 	tests/gpu/real.c \
 	tests/gpu/real.h \

@@ -198,6 +198,8 @@ TARN_PUBLIC int tarn_tensor_digest(const tarn_tensor *tensor,
  * that led to one range of bytes, as tied weights do, do so in the new version:
  * one of them is put. Where names share only some bytes, all or none must be put.
  *
+ * New tensors are published for good, and are not mutable.
+ *
  * A refit belongs to the thread that has begun it, as a stream does. Of one set
  * there should be one at a time: a refit does not notice what others publish in
  * the set meanwhile.
