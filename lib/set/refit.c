@@ -16,6 +16,7 @@
 #include "lib/set/form.h"
 
 #define BUCKET_BYTES ((uint64_t)256 << 20)
+#define BUCKET_BYTES_MAX ((uint64_t)1 << 50)
 /* A publication has 64 storages at most. In a row of buckets each two neighbours
  * have more bytes than one has room for, so 60 hold 30 times that. */
 #define BUCKETS_FOR_A_SET 24
@@ -90,6 +91,8 @@ static void set_options(
 	struct tarn_refit *refit, const struct tarn_refit_options *o)
 {
 	refit->bucket_bytes = o->bucket_bytes ? o->bucket_bytes : BUCKET_BYTES;
+	/* Larger ones are never filled; sums and shifts of it fit. */
+	refit->bucket_bytes = MIN(refit->bucket_bytes, BUCKET_BYTES_MAX);
 	refit->share_equal = o->share_equal;
 	refit->add = o->add;
 	refit->cuda_stream = o->cuda_stream;

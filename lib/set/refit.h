@@ -80,6 +80,7 @@ struct tarn_refit {
 	size_t n_old;
 	uint64_t untaken; /* bytes of groups that may still come */
 	struct refit_bucket *buckets;
+	unsigned n_buckets;
 	struct refit_piece *waiting, *flying;
 	uint64_t waiting_bytes;
 	tarn_stream *stream;

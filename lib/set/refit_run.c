@@ -45,6 +45,16 @@ static bool fits(const struct refit_bucket *b, uint64_t size)
 	return b->used <= b->room && size <= b->room - b->used;
 }
 
+/* The size of the old version bounds the number of buckets, but not with names
+ * that are added: from half of the storages that a publication has on they are
+ * larger, twice as large after each further eight. */
+static uint64_t bucket_bytes(const struct tarn_refit *refit)
+{
+	unsigned n = refit->n_buckets;
+
+	return refit->bucket_bytes << (n < 32 ? 0 : MIN((n - 24) / 8, 5));
+}
+
 static int bucket_new(struct tarn_refit *refit, const struct set_place *place,
 	uint64_t size, struct refit_bucket **ret)
 {
@@ -53,7 +63,8 @@ static int bucket_new(struct tarn_refit *refit, const struct set_place *place,
 	if (!b)
 		return tarn_fail_constant(ENOMEM, "out of memory for a bucket");
 	b->place = *place;
-	b->room = MAX(size, refit->bucket_bytes);
+	b->room = MAX(size, bucket_bytes(refit));
+	refit->n_buckets++;
 	b->next = refit->buckets;
 	refit->buckets = b;
 	*ret = b;

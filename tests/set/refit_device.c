@@ -102,6 +102,36 @@ static void two_devices(void)
 	refits_end();
 }
 
+/* ---- many ---------------------------------------------------------------- */
+
+/* Each of the first ones has a bucket of its own, and a publication has 64. */
+static void many(void)
+{
+	enum { TENSORS = 200 };
+	const struct tarn_refit_options options = {
+		.add = true, .device = &gpu, .bucket_bytes = 40000};
+	char name[16];
+	tarn_refit *refit;
+
+	must(tarn_cuda_device("0", &gpu));
+	refits_begin(&gpu, NULL);
+	refit = refits_refit(&options);
+	for (int i = 0; i < TENSORS; i++) {
+		tarn_tensor *t = refits_numbers(TARN_F32, 100, 100, i);
+
+		snprintf(name, sizeof(name), "%d", i);
+		must(tarn_refit_put(refit, name, t));
+		tarn_tensor_unref(t);
+	}
+	must(tarn_refit_commit(refit));
+	tarn_refit_free(refit);
+	for (int i = 0; i < TENSORS; i += 7) {
+		snprintf(name, sizeof(name), "%d", i);
+		refits_check(name, TARN_F32, 100, 100, i, "one of many");
+	}
+	refits_end();
+}
+
 /* ---- faults -------------------------------------------------------------- */
 
 /* The device has room for the set, and beside other memory for two buckets of
@@ -276,6 +306,7 @@ int main(int argc, char **argv)
 		{"killed", "a kill leaves the old version", killed, {NULL}},
 		{"two_devices", "each tensor is on its device", two_devices,
 			{"DEVICES=2"}},
+		{"many", "many tensors are in few buckets", many, {NULL}},
 		{"no_room", "a device without room leaves the old version",
 			no_room, {"MEMORY=16777216"}},
 		{"faults", "calls that fail leave the old version", faults,

@@ -212,8 +212,9 @@ struct tarn_refit_options {
 	const struct tarn_cuda_device *device;
 	/* Bytes of a bucket, of which two are on their way at most, beside the
 	 * one that is filled; 0: 256 MiB. A tensor with more has a storage of its
-	 * own. Buckets are a 24th of the set if that is more, since a publication
-	 * has 64 storages at most. */
+	 * own. Buckets are a 24th of the set if that is more, and larger after
+	 * the 32nd, since a publication has 64 storages at most: with names that
+	 * are added some 60 GiB of small tensors fit. */
 	uint64_t bucket_bytes;
 	/* A tensor that is put and has the digest of the old one is not copied:
 	 * its name stays with the old memory. Not for parts. */
