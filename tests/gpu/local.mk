@@ -37,6 +37,9 @@ tests_gpu_sets_SOURCES = \
 	tests/gpu/sets.c \
 	tests/set/refits.c \
 	tests/set/refits.h \
+	tests/set/refits_ends.c \
+	tests/set/refits_kit.c \
+	tests/set/refits_shared.c \
 	$(NULL)
 tests_gpu_sets_CPPFLAGS = $(AM_CPPFLAGS) $(CUDA_CFLAGS)
 tests_gpu_tensors_SOURCES = \

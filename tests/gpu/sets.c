@@ -119,7 +119,7 @@ int main(int argc, char **argv)
 	on_device(refits_sparse, "a tensor is put by positions and values");
 	on_device(refits_sparse_refused, "positions are checked");
 	on_device(refits_ties, "tied names stay tied");
-	on_device(refits_equal, "equal tensors are shared");
+	on_device(refits_sharing, "equal tensors are shared");
 	on_device(refits_aborted, "an abort leaves nothing");
 	on_device(refits_file, "tensors come from files");
 	on_device(refits_killed, "a kill leaves the old version");

@@ -18,6 +18,9 @@ tests_set_refit_SOURCES = \
 	tests/set/refit.c \
 	tests/set/refits.c \
 	tests/set/refits.h \
+	tests/set/refits_ends.c \
+	tests/set/refits_kit.c \
+	tests/set/refits_shared.c \
 	$(NULL)
 tests_set_refit_device_SOURCES = \
 	tests/cuda/cases.c \
@@ -25,6 +28,9 @@ tests_set_refit_device_SOURCES = \
 	tests/set/refit_device.c \
 	tests/set/refits.c \
 	tests/set/refits.h \
+	tests/set/refits_ends.c \
+	tests/set/refits_kit.c \
+	tests/set/refits_shared.c \
 	$(NULL)
 # Cases are programs of their own, with memory that valgrind does not know.
 VALGRIND_EXCEPT += tests/set/digest tests/set/refit_device

@@ -25,11 +25,11 @@ static void in_memory(void (*behaviour)(void), const char *what)
 /* Against one flag a row. */
 static void test_rows(void)
 {
-	enum { ROWS = 60 };
+	enum { MANY = 60 };
 	unsigned state = 1, bad = 0;
 
 	for (int i = 0; i < 2000; i++) {
-		bool there[ROWS + 1] = {false};
+		bool there[MANY + 1] = {false};
 		struct set_rows rows = {.n = 0};
 		struct set_range missing;
 
@@ -38,22 +38,22 @@ static void test_rows(void)
 			int r;
 
 			state = state * 1664525u + 1013904223u;
-			begin = (state >> 8) % ROWS;
-			end = MIN(begin + (state >> 20) % 5, ROWS);
+			begin = (state >> 8) % MANY;
+			end = MIN(begin + (state >> 20) % 5, MANY);
 			for (int64_t j = end - 1; j >= begin; j--)
 				first = there[j] ? j : first;
 			r = must(set_rows_add(&rows, begin, end, &seen));
 			bad += r != (first >= 0) || (r && seen != first);
 			for (int64_t j = begin; !r && j < end; j++)
 				there[j] = true;
-			while (at < ROWS && there[at])
+			while (at < MANY && there[at])
 				at++;
-			bad += set_rows_missing(&rows, ROWS, &missing) !=
-			       (at < ROWS);
-			bad += at < ROWS && missing.begin != at;
-			while (at < ROWS && !there[at])
+			bad += set_rows_missing(&rows, MANY, &missing) !=
+			       (at < MANY);
+			bad += at < MANY && missing.begin != at;
+			while (at < MANY && !there[at])
 				at++;
-			bad += missing.begin < ROWS && missing.end != at;
+			bad += missing.begin < MANY && missing.end != at;
 		}
 		set_rows_free(&rows);
 	}
@@ -65,12 +65,12 @@ static void test_rows(void)
 /* 3 times 12 MB fit into it, and 2 more do not. */
 static void budget(void)
 {
-	enum { ROWS = 5000, COLUMNS = 600 };
-	tarn_tensor *t = refits_numbers(TARN_F32, ROWS, COLUMNS, 60);
+	enum { MORE = 5 * ROWS };
+	tarn_tensor *t = refits_numbers(TARN_F32, MORE, COLUMNS, 60);
 	tarn_refit *refit;
 	uint64_t before;
 
-	refits_publish(ROWS, COLUMNS);
+	refits_publish(MORE, COLUMNS);
 	before = refits_kept();
 	refit = refits_refit(NULL);
 	must(tarn_refit_put(refit, "a", t));
@@ -79,7 +79,7 @@ static void budget(void)
 		"a version that the daemon's budget does not hold");
 	check_failed(-ENOSPC, "refit: ", tarn_refit_commit(refit),
 		"the same once more");
-	refits_check("a", TARN_F32, ROWS, COLUMNS, 1, "after that");
+	refits_check("a", TARN_F32, MORE, COLUMNS, 1, "after that");
 	tarn_refit_free(refit);
 	must(tarn_store_remove(refits_store, "w/c"));
 	refits_check_kept(before / 3 * 2, "without a name");
@@ -87,7 +87,7 @@ static void budget(void)
 	must(tarn_refit_put(refit, "a", t));
 	must(tarn_refit_commit(refit));
 	tarn_refit_free(refit);
-	refits_check("a", TARN_F32, ROWS, COLUMNS, 60, "what it holds");
+	refits_check("a", TARN_F32, MORE, COLUMNS, 60, "what it holds");
 	tarn_tensor_unref(t);
 }
 
@@ -115,7 +115,7 @@ int main(int argc, char **argv)
 	in_memory(refits_sparse_refused, "positions are checked");
 	in_memory(refits_ties, "tied names stay tied");
 	in_memory(refits_overlaps, "names that share some bytes go together");
-	in_memory(refits_equal, "equal tensors are shared");
+	in_memory(refits_sharing, "equal tensors are shared");
 	in_memory(refits_refused, "what is wrong is refused with a sentence");
 	in_memory(refits_added, "names are added");
 	in_memory(refits_aborted, "an abort leaves nothing");

@@ -13,8 +13,6 @@
 #include "tests/kit/tap.h"
 #include "tests/set/refits.h"
 
-enum { ROWS = 1000, COLUMNS = 600, BYTES = ROWS * COLUMNS * 4 };
-
 static struct tarn_cuda_device gpu;
 
 static void on_device(void (*behaviour)(void))
@@ -38,7 +36,7 @@ BEHAVIOUR(sparse)
 BEHAVIOUR(sparse_refused)
 BEHAVIOUR(ties)
 BEHAVIOUR(overlaps)
-BEHAVIOUR(equal)
+BEHAVIOUR(sharing)
 BEHAVIOUR(refused)
 BEHAVIOUR(added)
 BEHAVIOUR(aborted)
@@ -295,7 +293,7 @@ int main(int argc, char **argv)
 		{"ties", "tied names stay tied", ties, {NULL}},
 		{"overlaps", "names that share some bytes go together",
 			overlaps, {NULL}},
-		{"equal", "equal tensors are shared", equal, {NULL}},
+		{"sharing", "equal tensors are shared", sharing, {NULL}},
 		{"refused", "what is wrong is refused with a sentence", refused,
 			{NULL}},
 		{"added", "names are added", added, {NULL}},
