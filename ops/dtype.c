@@ -7,6 +7,8 @@
 /* The dtypes that have arithmetic, in the order of the table in ops.h. */
 enum { B, U1, I1, U2, I2, U4, I4, U8_, I8_, H, BH, S, D, N, X = N };
 
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Woverride-init" /* X, unless it is said */
 static const uint8_t place[TARN_DTYPE_MAX + 1] = {
 	[0 ... TARN_DTYPE_MAX] = X,
 	[TARN_BOOL] = B,
@@ -23,6 +25,7 @@ static const uint8_t place[TARN_DTYPE_MAX + 1] = {
 	[TARN_F32] = S,
 	[TARN_F64] = D,
 };
+#pragma GCC diagnostic pop
 
 static const uint8_t dtypes[N + 1] = {TARN_BOOL, TARN_U8, TARN_I8, TARN_U16,
 	TARN_I16, TARN_U32, TARN_I32, TARN_U64, TARN_I64, TARN_F16, TARN_BF16,
