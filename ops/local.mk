@@ -8,11 +8,15 @@
 #	kernels    what is done to a run of elements: one table of operations and
 #		dtypes, compiled for each generation of processors
 #	threads    the pool
+#	nn         module trees
 
 if HAVE_BLAS
 lib_LTLIBRARIES += ops/libtarnops.la
 pkgconfig_DATA += ops/tarnops.pc
-tarninclude_HEADERS += ops/include/tarn/ops.h
+tarninclude_HEADERS += \
+	ops/include/tarn/nn.h \
+	ops/include/tarn/ops.h \
+	$(NULL)
 
 noinst_LTLIBRARIES += ops/libkernels.la
 ops_libkernels_la_SOURCES = \
@@ -36,6 +40,15 @@ ops_libtarnops_la_SOURCES = \
 	ops/kernels.c \
 	ops/loops.c \
 	ops/loops.h \
+	ops/nn/convert.c \
+	ops/nn/count.c \
+	ops/nn/inout.c \
+	ops/nn/names.c \
+	ops/nn/open.c \
+	ops/nn/set.c \
+	ops/nn/state.c \
+	ops/nn/tree.c \
+	ops/nn/tree.h \
 	ops/reduce.c \
 	ops/result.c \
 	ops/result.h \

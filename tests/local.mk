@@ -214,6 +214,7 @@ include tests/lib/local.mk
 include tests/store/local.mk
 include tests/cuda/local.mk
 include tests/set/local.mk
+include tests/ops/local.mk
 include tests/gpu/local.mk
 include tests/channel/local.mk
 include tests/daemon/local.mk
