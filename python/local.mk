@@ -105,6 +105,8 @@ PYTHON_SOURCES = \
 	python/tarn/_copies.py \
 	python/tarn/_libraries.py \
 	python/tarn/_names.py \
+	python/tarn/_nn_tree.py \
+	python/tarn/_nn_versions.py \
 	python/tarn/_parts.py \
 	python/tarn/_pickled.py \
 	python/tarn/_prefetch.py \
@@ -115,6 +117,8 @@ PYTHON_SOURCES = \
 	python/tarn/_store.py \
 	python/tarn/_store.pyi \
 	python/tarn/_tarn.pyi \
+	python/tarn/nn.py \
+	python/tarn/nn.pyi \
 	python/tarn/numpy.py \
 	python/tarn/numpy.pyi \
 	python/tarn/py.typed \

@@ -19,8 +19,9 @@ name in any other. Nothing is copied, and no daemon needs to be started first.
     tarn.save("out.safetensors", {"w": w})
 
 Where to go on: help(tarn.load), help(tarn.Store), help(tarn.Tensor), one name
-at a time; help(tarn.torch) for DataLoader; the programs in examples/, which the
-README lists; man tarn for the idea, and tarn doctor for this machine.
+at a time; help(tarn.torch) for DataLoader, help(tarn.nn) for module trees; the
+programs in examples/, which the README lists; man tarn for the idea, and tarn
+doctor for this machine.
 
 The names beside numpy's and PyTorch's:
 
@@ -57,9 +58,9 @@ _collate.register()
 
 
 def __getattr__(name):
-    """tarn.torch and tarn.numpy are imported when they are asked for, and with
-    them PyTorch and numpy."""
-    if name in ("numpy", "torch"):
+    """tarn.torch, tarn.numpy and tarn.nn are imported when they are asked for,
+    the first two with PyTorch and numpy."""
+    if name in ("nn", "numpy", "torch"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

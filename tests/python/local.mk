@@ -18,6 +18,7 @@ PYTHON_SCRIPT_TESTS = \
 	tests/python/py_loader_copies.py \
 	tests/python/py_loader_faults.py \
 	tests/python/py_loader_state.py \
+	tests/python/py_nn.py \
 	tests/python/py_nodes.py \
 	tests/python/py_numpy_dtypes.py \
 	tests/python/py_ops.py \

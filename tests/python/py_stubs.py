@@ -91,7 +91,7 @@ for node in [n for n in stub("_channel.pyi") if isinstance(n, ast.ClassDef)]:
 kit.ok(len(classes) >= 2, "there are stubs of two classes or more")
 kit.equal([n for n in sorted(public(tarn)) if callable(getattr(tarn, n)) and
            not getattr(tarn, n).__doc__], [], "each function has a docstring")
-for module in ("tarn.numpy", "tarn.torch"):
+for module in ("tarn.nn", "tarn.numpy", "tarn.torch"):
     path = module.replace(".", "/").removeprefix("tarn/")
     try:
         there = importlib.import_module(module)
@@ -103,6 +103,12 @@ for module in ("tarn.numpy", "tarn.torch"):
     here = names_of(stub(path + ".pyi")) - {"Any"}
     kit.equal(sorted(here ^ set(there.__all__)), [],
               f"the stub of {module} has its names")
+    for node in stub(path + ".pyi") if module == "tarn.nn" else ():
+        if isinstance(node, ast.ClassDef) and node.name in ("Module",
+                                                            "Parameter"):
+            kit.equal(sorted(public(getattr(there, node.name)) ^
+                             names_of(node.body)), [],
+                      f"the stub of {node.name} has its methods")
     kit.equal([n for n in there.__all__ if not getattr(there, n).__doc__], [],
               "the names of the module have docstrings")
 for node in stub("_safe_open.pyi"):
