@@ -426,6 +426,9 @@ TSAN_TESTS = \
 	tests/lib/stream_slots \
 	tests/lib/stream_stuck \
 	$(NULL)
+if HAVE_BLAS
+TSAN_TESTS += tests/ops/nn_threads
+endif
 .PHONY: build-tsan check-tsan
 build-tsan: all
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS= \

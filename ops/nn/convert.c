@@ -29,80 +29,50 @@ int tied_order(const tarn_tensor *a, const tarn_tensor *b)
 	return order;
 }
 
-static bool is_float(enum tarn_dtype dtype)
+/* By their names: "F32", "BF16". */
+bool is_float(enum tarn_dtype dtype)
 {
-	switch (dtype) {
-	case TARN_F4:
-	case TARN_F6_E2M3:
-	case TARN_F6_E3M2:
-	case TARN_F8_E5M2:
-	case TARN_F8_E4M3:
-	case TARN_F8_E8M0:
-	case TARN_F8_E4M3FNUZ:
-	case TARN_F8_E5M2FNUZ:
-	case TARN_F16:
-	case TARN_BF16:
-	case TARN_F32:
-	case TARN_F64:
-		return true;
-	default:
-		return false;
-	}
+	const char *name = tarn_dtype_name(dtype);
+
+	return name && (name[0] == 'F' || strncmp(name, "BF", 2) == 0);
 }
 
 /* ---- what is to be done ------------------------------------------------- */
 
 struct change {
-	const struct slot *slot;
-	size_t at; /* the slot's index */
-	bool needed;
+	tarn_tensor *from; /* the slot's */
+	size_t at;         /* the slot's index */
+	struct target target;
 	bool tied; /* to that before it, which has the same target */
-	enum tarn_dtype dtype;
-	bool on_device;
-	struct tarn_cuda_device device;
-	uint64_t bytes; /* on the device */
 	tarn_tensor *made;
 };
-
-static bool same_target(const struct change *a, const struct change *b)
-{
-	return a->dtype == b->dtype && a->on_device == b->on_device &&
-	       memcmp(a->device.uuid, b->device.uuid, sizeof(a->device.uuid)) ==
-		       0;
-}
 
 static int change_of(const struct slot *slot, size_t at, struct change *ret)
 {
 	const struct tarn_layout *l = tarn_tensor_layout(slot->tensor);
-	struct tarn_cuda_device now = {.reserved = {0}};
-	int r = tarn_storage_device(tarn_tensor_storage(slot->tensor), &now);
+	struct tarn_cuda_device device = {.reserved = {0}};
+	struct target now = {.dtype = l->dtype}, then = slot->wish;
+	int r = tarn_storage_device(tarn_tensor_storage(slot->tensor), &device);
 
 	if (r < 0)
 		return r;
-	*ret = (struct change) {.slot = slot, .at = at};
-	ret->dtype = slot->dtype && is_float(l->dtype) ? slot->dtype : l->dtype;
-	ret->on_device =
-		slot->place == PLACE_ANY ? r == 1 : slot->place == PLACE_DEVICE;
-	if (ret->on_device)
-		ret->device = slot->place == PLACE_ANY ? now : slot->device;
-	ret->needed = ret->dtype != l->dtype || ret->on_device != (r == 1) ||
-		      memcmp(now.uuid, ret->device.uuid, sizeof(now.uuid)) != 0;
-	return 0;
+	now.place = r == 1 ? PLACE_DEVICE : PLACE_HOST;
+	memcpy(now.uuid, device.uuid, sizeof(now.uuid));
+	if (then.place == PLACE_ANY)
+		then = now;
+	then.dtype = slot->wish.dtype && is_float(l->dtype) ? slot->wish.dtype
+							    : now.dtype;
+	*ret = (struct change) {.from = slot->tensor, .at = at, .target = then};
+	return memcmp(&now, &then, sizeof(now)) != 0;
 }
 
 static int in_tied_order(const void *a, const void *b)
 {
 	const struct change *x = a, *y = b;
-	int order = tied_order(x->slot->tensor, y->slot->tensor);
+	int order = tied_order(x->from, y->from);
 
-	/* One that asks for the same as another is beside that. */
-	if (order == 0)
-		order = memcmp(
-			x->device.uuid, y->device.uuid, sizeof(x->device.uuid));
-	if (order == 0)
-		order = (x->on_device > y->on_device) -
-			(x->on_device < y->on_device);
-	return order ? order : (x->dtype > y->dtype) - (x->dtype < y->dtype);
+	return order ? order
+		     : memcmp(&x->target, &y->target, sizeof(x->target));
 }
 
 static int changes_of(
@@ -113,80 +83,59 @@ static int changes_of(
 
 		if (r < 0)
 			return r;
-		*n += changes[*n].needed;
+		*n += (size_t)r;
 	}
 	qsort(changes, *n, sizeof(changes[0]), in_tied_order);
 	for (size_t i = 1; i < *n; i++)
-		changes[i].tied = tied_order(changes[i].slot->tensor,
-					  changes[i - 1].slot->tensor) == 0 &&
-				  same_target(&changes[i], &changes[i - 1]);
+		changes[i].tied =
+			in_tied_order(&changes[i - 1], &changes[i]) == 0;
 	return 0;
 }
 
 /* ---- doing it ----------------------------------------------------------- */
 
-static int layout_of(const struct change *c, struct tarn_layout *ret)
+/* What goes to the device of the first has its place behind the others that do,
+ * in one storage, since each storage has granules of 2 MiB. Called first for
+ * their size, without storage. */
+static int put_on_device(struct change *changes, size_t n,
+	tarn_storage *storage, uint64_t *ret_size)
 {
-	const struct tarn_layout *l = tarn_tensor_layout(c->slot->tensor);
+	const uint8_t *uuid = changes[0].target.uuid;
+	uint64_t at = 0, end;
+	int r = 0;
 
-	return tarn_layout_contiguous(c->dtype, l->ndim, l->shape, ret);
-}
-
-/* Room for all that go to the device of the first: one storage, since each has
- * granules of 2 MiB. */
-static int device_room(struct change *changes, size_t n, tarn_storage **ret)
-{
-	uint64_t total = 0;
-
-	for (size_t i = 0; i < n; i++) {
+	for (size_t i = 0; r >= 0 && i < n; i++) {
+		struct change *c = &changes[i];
+		const struct tarn_layout *from = tarn_tensor_layout(c->from);
 		struct tarn_layout l;
-		int r = layout_of(&changes[i], &l);
 
-		if (r < 0)
-			return r;
-		if (changes[i].tied || changes[i].made ||
-			!same_target(&changes[i],
-				&(struct change) {.dtype = changes[i].dtype,
-					.on_device = true,
-					.device = changes[0].device}))
+		if (c->tied || memcmp(c->target.uuid, uuid, 16) != 0)
 			continue;
-		if (round_up_u64((uint64_t)tarn_layout_nbytes(&l), ALIGN,
-			    &changes[i].bytes) ||
-			add_u64(total, changes[i].bytes, &total))
-			return tarn_error_set(EOVERFLOW,
+		r = tarn_layout_contiguous(
+			c->target.dtype, from->ndim, from->shape, &l);
+		if (r >= 0 && storage)
+			r = tarn_tensor_new(storage, at, &l, &c->made);
+		if (r >= 0 &&
+			(add_u64(at, (uint64_t)tarn_layout_nbytes(&l), &end) ||
+				round_up_u64(end, ALIGN, &at)))
+			r = tarn_error_set(EOVERFLOW,
 				"to: the tensors have more than 2^64 bytes");
 	}
-	return tarn_cuda_alloc(&changes[0].device, MAX(total, ALIGN), ret);
+	*ret_size = at;
+	return r;
 }
 
 static int make_on_device(struct change *changes, size_t n)
 {
 	_cleanup_(tarn_storage_unrefp) tarn_storage *storage = NULL;
-	struct tarn_cuda_device device = changes[0].device;
-	uint64_t at = 0;
-	int r = device_room(changes, n, &storage);
+	struct tarn_cuda_device device = {.reserved = {0}};
+	uint64_t size;
+	int r = put_on_device(changes, n, NULL, &size);
 
-	for (size_t i = 0; r >= 0 && i < n; i++) {
-		struct change *c = &changes[i];
-		struct tarn_layout l;
-
-		if (!c->on_device || c->tied || c->made ||
-			memcmp(c->device.uuid, device.uuid,
-				sizeof(device.uuid)) != 0)
-			continue;
-		r = layout_of(c, &l);
-		if (r >= 0)
-			r = tarn_tensor_new(storage, at, &l, &c->made);
-		at += c->bytes;
-	}
-	return r;
-}
-
-static int make_on_host(struct change *c)
-{
-	const struct tarn_layout *l = tarn_tensor_layout(c->slot->tensor);
-
-	return tarn_tensor_zeros(c->dtype, l->ndim, l->shape, &c->made);
+	memcpy(device.uuid, changes[0].target.uuid, sizeof(device.uuid));
+	if (r >= 0)
+		r = tarn_cuda_alloc(&device, MAX(size, ALIGN), &storage);
+	return r < 0 ? r : put_on_device(changes, n, storage, &size);
 }
 
 static int make(struct change *changes, size_t n)
@@ -195,15 +144,17 @@ static int make(struct change *changes, size_t n)
 
 	for (size_t i = 0; r >= 0 && i < n; i++) {
 		struct change *c = &changes[i];
+		const struct tarn_layout *l = tarn_tensor_layout(c->from);
 
 		if (c->tied)
 			c->made = tarn_tensor_ref(changes[i - 1].made);
-		else if (!c->on_device)
-			r = make_on_host(c);
+		else if (c->target.place == PLACE_HOST)
+			r = tarn_tensor_zeros(
+				c->target.dtype, l->ndim, l->shape, &c->made);
 		else if (!c->made)
 			r = make_on_device(c, n - i);
 		if (r >= 0 && !c->tied)
-			r = tarn_copy(c->made, c->slot->tensor, NULL, NULL);
+			r = tarn_copy(c->made, c->from, NULL, NULL);
 	}
 	return r;
 }
@@ -229,49 +180,52 @@ int state_convert(tarn_state *state)
 
 struct wish {
 	tarn_state *state;
-	enum tarn_dtype dtype;
-	enum place place;
-	struct tarn_cuda_device device;
+	struct target target;
 };
 
-static int wish_for(enum tarn_dtype dtype, const char *device, struct wish *ret)
+static int wish_for(
+	enum tarn_dtype dtype, const char *device, struct target *ret)
 {
-	*ret = (struct wish) {.dtype = dtype};
+	struct tarn_cuda_device found;
+	int r;
+
+	*ret = (struct target) {.dtype = dtype};
 	if (dtype != TARN_DTYPE_NONE && !is_float(dtype))
 		return tarn_error_set(EINVAL,
 			"to: dtype %s is not a floating one",
 			tarn_dtype_name(dtype) ? tarn_dtype_name(dtype)
 					       : "(invalid)");
-	if (!device)
-		return 0;
-	ret->place = strcmp(device, "cpu") == 0 ? PLACE_HOST : PLACE_DEVICE;
-	if (ret->place == PLACE_HOST)
+	if (device)
+		ret->place =
+			strcmp(device, "cpu") == 0 ? PLACE_HOST : PLACE_DEVICE;
+	if (ret->place != PLACE_DEVICE)
 		return 0;
 	if (strcmp(device, "cuda") == 0)
 		device = "0";
 	else if (strncmp(device, "cuda:", 5) == 0)
 		device += 5;
-	return tarn_cuda_device(device, &ret->device);
+	r = tarn_cuda_device(device, &found);
+	if (r >= 0)
+		memcpy(ret->uuid, found.uuid, sizeof(ret->uuid));
+	return r;
 }
 
 static int mark(void *arg, tarn_parameter *p)
 {
 	const struct wish *wish = arg;
-	struct slot *slot = &wish->state->slots[p->slot];
+	struct target *target = &wish->state->slots[p->slot].wish;
+	uint32_t dtype = target->dtype;
 
-	if (wish->dtype != TARN_DTYPE_NONE)
-		slot->dtype = wish->dtype;
-	if (wish->place != PLACE_ANY) {
-		slot->place = wish->place;
-		slot->device = wish->device;
-	}
+	if (wish->target.place != PLACE_ANY)
+		*target = wish->target;
+	target->dtype = wish->target.dtype ? wish->target.dtype : dtype;
 	return 0;
 }
 
 int tarn_module_to(tarn_module *m, enum tarn_dtype dtype, const char *device)
 {
 	struct wish wish;
-	int r = wish_for(dtype, device, &wish);
+	int r = wish_for(dtype, device, &wish.target);
 
 	while (r >= 0) {
 		_cleanup_state_ tarn_state *base = tarn_module_hold(m),

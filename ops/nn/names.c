@@ -2,6 +2,7 @@
 /* Names, and their places in a module: arrays in the natural order, which are
  * searched by halving. */
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "ops/nn/tree.h"
@@ -44,8 +45,6 @@ static int digits_order(
  * paths. */
 static int byte_order(char a, char b)
 {
-	if (a == b)
-		return 0;
 	if (a == '.' || b == '.')
 		return a == '.' ? -1 : 1;
 	return (unsigned char)a < (unsigned char)b ? -1 : 1;
@@ -56,63 +55,56 @@ int natural_order(const char *a, size_t a_size, const char *b, size_t b_size)
 	size_t i = 0, j = 0;
 
 	while (i < a_size && j < b_size) {
-		size_t m = run_of_digits(a + i, a_size - i),
-		       n = run_of_digits(b + j, b_size - j);
-		int order = m && n ? digits_order(a + i, m, b + j, n)
-				   : byte_order(a[i], b[j]);
+		size_t m = run_of_digits(a + i, a_size - i), n;
+		int order;
 
+		if (!m || !is_digit(b[j])) {
+			if (a[i] != b[j])
+				return byte_order(a[i], b[j]);
+			i++;
+			j++;
+			continue;
+		}
+		n = run_of_digits(b + j, b_size - j);
+		order = digits_order(a + i, m, b + j, n);
 		if (order != 0)
 			return order;
-		i += m && n ? m : 1;
-		j += m && n ? n : 1;
+		i += m;
+		j += n;
 	}
 	return (i < a_size) - (j < b_size);
 }
 
 /* ---- places in a module ------------------------------------------------- */
 
-/* Where a name is in an array, or belongs. Both modules and parameters have
- * their names where name_of finds them. */
-static size_t place_in(const void *array, size_t n,
-	const char *(*name_of)(const void *array, size_t i), const char *name,
+/* Where a name is in an array of modules or parameters, or belongs. */
+static size_t place_in(const void *array, size_t n, const char *name,
 	size_t size, bool *ret_there)
 {
+	const void *const *all = array;
 	size_t low = 0, high = n;
 
 	*ret_there = false;
-	while (low < high) {
+	while (low < high && !*ret_there) {
 		size_t i = low + (high - low) / 2;
-		const char *other = name_of(array, i);
-		int order = natural_order(name, size, other, strlen(other));
+		const struct named *other = all[i];
+		int order = natural_order(
+			name, size, other->name, strlen(other->name));
 
-		if (order == 0) {
-			*ret_there = true;
-			return i;
-		}
-		if (order < 0)
+		*ret_there = order == 0;
+		if (order <= 0)
 			high = i;
 		else
 			low = i + 1;
 	}
-	return low;
-}
-
-static const char *child_name(const void *array, size_t i)
-{
-	return ((tarn_module *const *)array)[i]->name;
-}
-
-static const char *tensor_name(const void *array, size_t i)
-{
-	return ((tarn_parameter *const *)array)[i]->name;
+	return high;
 }
 
 static tarn_module *child_of(
 	const tarn_module *m, const char *name, size_t size)
 {
 	bool there;
-	size_t i = place_in(
-		m->children, m->n_children, child_name, name, size, &there);
+	size_t i = place_in(m->children, m->n_children, name, size, &there);
 
 	return there ? m->children[i] : NULL;
 }
@@ -121,8 +113,7 @@ static tarn_parameter *tensor_of(
 	const tarn_module *m, const char *name, size_t size)
 {
 	bool there;
-	size_t i = place_in(
-		m->tensors, m->n_tensors, tensor_name, name, size, &there);
+	size_t i = place_in(m->tensors, m->n_tensors, name, size, &there);
 
 	return there ? m->tensors[i] : NULL;
 }
@@ -141,9 +132,12 @@ static int make_room(void *array, size_t n)
 	return 0;
 }
 
-static void insert(void *array, size_t *n, size_t at, void *what)
+/* Puts what has that name into an array of a module, which has room. */
+static void insert(void *array, size_t *n, struct named *what)
 {
 	void **all = *(void ***)array;
+	bool there;
+	size_t at = place_in(all, *n, what->name, strlen(what->name), &there);
 
 	memmove(all + at + 1, all + at, (*n - at) * sizeof(*all));
 	all[at] = what;
@@ -161,7 +155,7 @@ static size_t first_name(const char *path)
  * the module's own path too. */
 static int check_path(const tarn_module *m, const char *path)
 {
-	size_t depth = 1, size = strlen(m->path) + 1 + strlen(path);
+	size_t depth = 1, size = strlen(m->named.path) + 1 + strlen(path);
 
 	if (size > TARN_NAME_MAX)
 		return tarn_error_set(ENAMETOOLONG,
@@ -206,46 +200,40 @@ static int check_way(const tarn_module *m, const char *path)
 	return 0;
 }
 
-static char *joined(const tarn_module *m, const char *name, size_t n)
+static int name_it(
+	const tarn_module *m, const char *name, size_t n, struct named *ret)
 {
-	size_t size = strlen(m->path), dot = size ? 1 : 0;
-	char *path = malloc(size + dot + n + 1);
+	size_t size = strlen(m->named.path);
 
-	if (!path)
-		return NULL;
-	memcpy(path, m->path, size);
-	if (dot)
-		path[size] = '.';
-	memcpy(path + size + dot, name, n);
-	path[size + dot + n] = '\0';
-	return path;
+	if (asprintf(&ret->path, "%s%s%.*s", m->named.path, size ? "." : "",
+		    (int)n, name) < 0) {
+		ret->path = NULL;
+		return tree_no_memory();
+	}
+	ret->name = ret->path + size + (size ? 1 : 0);
+	return 0;
 }
 
 static int add_child(
 	tarn_module *m, const char *name, size_t n, tarn_module **ret)
 {
-	_cleanup_free_ tarn_module *child = calloc(1, sizeof(*child));
-	bool there;
-	size_t at = place_in(
-		m->children, m->n_children, child_name, name, n, &there);
+	_cleanup_free_ tarn_module *child = NULL;
 	int r = 0;
 
-	if (there) {
-		*ret = m->children[at];
+	*ret = child_of(m, name, n);
+	if (*ret)
 		return 0;
-	}
-	if (!child || !(child->path = joined(m, name, n)))
-		return tree_no_memory();
-	r = make_room(&m->children, m->n_children);
-	if (r < 0) {
-		free(child->path);
+	child = calloc(1, sizeof(*child));
+	r = child ? make_room(&m->children, m->n_children) : tree_no_memory();
+	if (r >= 0)
+		r = name_it(m, name, n, &child->named);
+	if (r < 0)
 		return r;
-	}
 	child->tree = m->tree;
 	child->parent = m;
-	child->name = child->path + strlen(child->path) - n;
 	*ret = child;
-	insert(&m->children, &m->n_children, at, STEAL(child));
+	insert(&m->children, &m->n_children, &child->named);
+	child = NULL;
 	return 0;
 }
 
@@ -287,25 +275,21 @@ static int add_tensor(tarn_module *m, const char *name,
 {
 	_cleanup_free_ tarn_parameter *p = calloc(1, sizeof(*p));
 	struct tree *tree = m->tree;
-	bool there;
-	size_t at = place_in(m->tensors, m->n_tensors, tensor_name, name,
-		strlen(name), &there);
-	int r = make_room(&m->tensors, m->n_tensors);
+	int r = p ? make_room(&m->tensors, m->n_tensors) : tree_no_memory();
 
 	if (r >= 0)
 		r = make_room(&tree->parameters, tree->n);
+	if (r >= 0)
+		r = name_it(m, name, strlen(name), &p->named);
 	if (r < 0)
 		return r;
-	if (!p || !(p->path = joined(m, name, strlen(name))))
-		return tree_no_memory();
 	p->module = m;
-	p->name = p->path + strlen(p->path) - strlen(name);
 	p->slot = tree->n;
 	p->layout = *layout;
 	p->buffer = buffer;
 	atomic_init(&p->trainable, !buffer);
 	*ret = p;
-	insert(&m->tensors, &m->n_tensors, at, p);
+	insert(&m->tensors, &m->n_tensors, &p->named);
 	tree->parameters[tree->n++] = STEAL(p);
 	return 0;
 }
@@ -348,8 +332,9 @@ static const tarn_module *go_down(
 static int not_found(const tarn_module *m, const char *rest, const char *what)
 {
 	return tarn_error_set(ENOENT, "%s%.80s%s has no %s '%.*s'",
-		*m->path ? "'" : "the module", m->path, *m->path ? "'" : "",
-		what, (int)MIN(first_name(rest), 80), rest);
+		*m->named.path ? "'" : "the module", m->named.path,
+		*m->named.path ? "'" : "", what, (int)MIN(first_name(rest), 80),
+		rest);
 }
 
 int tarn_module_find(tarn_module *m, const char *path, tarn_module **ret)

@@ -24,24 +24,6 @@ static int check_options(const struct tarn_module_options *options)
 	return 0;
 }
 
-static bool has_no_gradient(enum tarn_dtype dtype)
-{
-	switch (dtype) {
-	case TARN_BOOL:
-	case TARN_U8:
-	case TARN_I8:
-	case TARN_U16:
-	case TARN_I16:
-	case TARN_U32:
-	case TARN_I32:
-	case TARN_U64:
-	case TARN_I64:
-		return true;
-	default:
-		return false;
-	}
-}
-
 static bool ends_with(const char *path, const char *end)
 {
 	size_t n = strlen(path), m = strlen(end);
@@ -53,12 +35,14 @@ static bool ends_with(const char *path, const char *end)
 static bool is_buffer(const struct tarn_module_options *options,
 	const char *path, const tarn_tensor *tensor)
 {
+	enum tarn_dtype dtype = tarn_tensor_layout(tensor)->dtype;
+
 	if (options && options->is_buffer)
 		return options->is_buffer(options->arg, path, tensor);
 	for (size_t i = 0; options && i < options->n_buffers; i++)
 		if (ends_with(path, options->buffers[i]))
 			return true;
-	return has_no_gradient(tarn_tensor_layout(tensor)->dtype);
+	return !is_float(dtype) && dtype != TARN_C64;
 }
 
 /* A tree with the paths of a set, whose tensors are its state. */
@@ -242,8 +226,8 @@ static int doze(struct tree *tree, const tarn_state *state, int slice)
 	_cleanup_free_ char *name = NULL;
 	int r;
 
-	if (asprintf(&name, "%s%s", tree->prefix, tree->parameters[0]->path) <
-		0) {
+	if (asprintf(&name, "%s%s", tree->prefix,
+		    tree->parameters[0]->named.path) < 0) {
 		name = NULL;
 		return tree_no_memory();
 	}

@@ -119,7 +119,7 @@ int set_from_file(tarn_file *file, const struct tarn_module_options *options,
 int set_from_tree(
 	tarn_module *m, const tarn_state *state, struct tensor_set *ret)
 {
-	_cleanup_set_ struct tensor_set set = {.what = m->path};
+	_cleanup_set_ struct tensor_set set = {.what = m->named.path};
 	_cleanup_free_ tarn_parameter **all = NULL;
 	size_t n;
 	int r = tree_list(m, &all, &n);
@@ -210,7 +210,7 @@ static bool fits(const tarn_parameter *p, const struct slot *slot,
 	const struct tarn_layout *l)
 {
 	return l->ndim == p->layout.ndim &&
-	       (l->dtype == p->layout.dtype || l->dtype == slot->dtype) &&
+	       (l->dtype == p->layout.dtype || l->dtype == slot->wish.dtype) &&
 	       memcmp(l->shape, p->layout.shape,
 		       (size_t)l->ndim * sizeof(l->shape[0])) == 0;
 }

@@ -18,12 +18,12 @@ int tarn_module_new(tarn_module **ret)
 	struct tree *tree = calloc(1, sizeof(*tree));
 	int r;
 
-	if (!tree || !(tree->root.path = calloc(1, 1))) {
+	if (!tree || !(tree->root.named.path = calloc(1, 1))) {
 		free(tree);
 		return tree_no_memory();
 	}
 	tree->root.tree = tree;
-	tree->root.name = tree->root.path;
+	tree->root.named.name = tree->root.named.path;
 	atomic_init(&tree->refs, 1);
 	r = state_new(tree, 0, &tree->current);
 	if (r < 0) {
@@ -50,7 +50,7 @@ static void module_clear(tarn_module *m)
 	}
 	free(m->children);
 	free(m->tensors);
-	free(m->path);
+	free(m->named.path);
 }
 
 tarn_module *tarn_module_unref(tarn_module *m)
@@ -64,7 +64,7 @@ tarn_module *tarn_module_unref(tarn_module *m)
 		return NULL;
 	module_clear(&tree->root);
 	for (size_t i = 0; i < tree->n; i++) {
-		free(tree->parameters[i]->path);
+		free(tree->parameters[i]->named.path);
 		free(tree->parameters[i]);
 	}
 	free(tree->parameters);
@@ -114,12 +114,12 @@ int tarn_module_add_buffer(tarn_module *m, const char *path,
 
 const char *tarn_module_path(const tarn_module *m)
 {
-	return m->path;
+	return m->named.path;
 }
 
 const char *tarn_module_name(const tarn_module *m)
 {
-	return m->name;
+	return m->named.name;
 }
 
 tarn_module *tarn_module_parent(const tarn_module *m)
@@ -173,7 +173,8 @@ int tarn_module_each(
 
 const char *path_below(const tarn_module *m, const tarn_parameter *p)
 {
-	return *m->path ? p->path + strlen(m->path) + 1 : p->path;
+	return *m->named.path ? p->named.path + strlen(m->named.path) + 1
+			      : p->named.path;
 }
 
 struct list {
@@ -206,12 +207,12 @@ int tree_list(tarn_module *m, tarn_parameter ***ret, size_t *ret_n)
 
 const char *tarn_parameter_path(const tarn_parameter *p)
 {
-	return p->path;
+	return p->named.path;
 }
 
 const char *tarn_parameter_name(const tarn_parameter *p)
 {
-	return p->name;
+	return p->named.name;
 }
 
 bool tarn_parameter_is_buffer(const tarn_parameter *p)
@@ -230,7 +231,7 @@ int tarn_parameter_set_trainable(tarn_parameter *p, bool trainable)
 	if (p->buffer && trainable)
 		return tarn_error_set(EINVAL,
 			"'%.80s' is a buffer, which cannot be trainable",
-			p->path);
+			p->named.path);
 	atomic_store_explicit(&p->trainable, trainable, memory_order_relaxed);
 	return 0;
 }

@@ -15,20 +15,24 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 
-struct tarn_module {
-	struct tree *tree;
-	tarn_module *parent;
+/* What modules and parameters begin with. */
+struct named {
 	char *path;
 	const char *name; /* in path */
+};
+
+struct tarn_module {
+	struct named named;
+	struct tree *tree;
+	tarn_module *parent;
 	tarn_module **children;
 	tarn_parameter **tensors;
 	size_t n_children, n_tensors;
 };
 
 struct tarn_parameter {
+	struct named named;
 	tarn_module *module;
-	char *path;
-	const char *name; /* in path */
 	size_t slot;
 	struct tarn_layout layout; /* every version has its dtype and shape */
 	bool buffer;
@@ -55,13 +59,17 @@ struct origin {
 
 enum place { PLACE_ANY, PLACE_HOST, PLACE_DEVICE };
 
+/* A dtype and a place; without padding, to be compared as bytes. */
+struct target {
+	uint8_t uuid[16]; /* of the device */
+	uint32_t dtype;   /* TARN_DTYPE_NONE: as it is */
+	uint32_t place;
+};
+
 struct slot {
 	tarn_tensor *tensor;
 	struct origin origin;
-	/* What tarn_module_to asks of this tensor and of later ones. */
-	enum tarn_dtype dtype; /* TARN_DTYPE_NONE: as it is */
-	enum place place;
-	struct tarn_cuda_device device;
+	struct target wish; /* of tarn_module_to, for this and later tensors */
 };
 
 struct tarn_state {
@@ -112,6 +120,8 @@ bool state_swap(struct tree *tree, const tarn_state *from, tarn_state *to);
 /* Are two tensors the same elements of the same bytes? An order of tensors in
  * which those are neighbours. */
 int tied_order(const tarn_tensor *a, const tarn_tensor *b);
+/* Floating, and real. */
+bool is_float(enum tarn_dtype dtype);
 /* Makes all slots what is asked of them. */
 int state_convert(tarn_state *state);
 
