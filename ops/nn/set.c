@@ -240,6 +240,13 @@ static void put(const struct tensor_set *set, tarn_module *m, tarn_state *state,
 	}
 }
 
+/* A store is not asked for what was added to its tree by hand. */
+static bool is_wanted(const struct tensor_set *set, const tarn_state *state,
+	const tarn_parameter *p)
+{
+	return !set->commit || state->slots[p->slot].origin.version;
+}
+
 int set_into(const struct tensor_set *set, tarn_module *m, bool strict,
 	const char *what, tarn_state *state, struct tarn_module_difference *ret)
 {
@@ -253,7 +260,7 @@ int set_into(const struct tensor_set *set, tarn_module *m, bool strict,
 		return r;
 	put(set, m, state, marks, &d);
 	for (size_t i = 0; i < n; i++)
-		if (!marks[all[i]->slot])
+		if (!marks[all[i]->slot] && is_wanted(set, state, all[i]))
 			differ(&d, MISSING, path_below(m, all[i]), "");
 	if (ret)
 		*ret = (struct tarn_module_difference) {

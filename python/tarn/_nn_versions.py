@@ -70,14 +70,18 @@ class Versions:
         found = {n.removeprefix(tree.prefix): t for n, t in snapshot.items()}
         state = base.copy()
         found, different = self._root()._match(found, state)
+        # The store is not asked for what was added to its tree by hand.
+        names = {parameter.path for parameter in base.sources}
+        different.missing = [p for p in different.missing if p in names]
         if different.missing or different.unexpected or different.mismatched:
             raise ValueError(different.sentence(
                 f"refresh: {tree.prefix} has changed"))
         newer, versions = False, snapshot.versions
         for parameter, tensor in found.items():
             version = versions[tree.prefix + parameter.path]
-            was, old = base.sources[parameter]
-            newer = newer or was != version or bytes_of(old) != bytes_of(tensor)
+            was, old = base.sources.get(parameter, (0, None))
+            newer = (newer or was != version or
+                     bytes_of(old) != bytes_of(tensor))
             state.tensors[parameter] = tensor
             state.sources[parameter] = version, tensor
         if not newer:
@@ -89,7 +93,8 @@ class Versions:
     def refresh(self):
         """Replaces all tensors of the whole tree by a newer version, which one
         commit left, and returns True; False: there is none. What to() has
-        asked for is done to the new tensors first.
+        asked for is done to the new tensors first. Tensors and modules that
+        were added to the tree by hand, as adapters are, stay.
 
         ValueError: names were added or removed, or a tensor has another shape
         or dtype: the sentence lists them, and the tree stays as it was."""

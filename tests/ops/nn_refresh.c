@@ -300,6 +300,28 @@ static void test_file(void)
 	remove(path);
 }
 
+static void test_added(void)
+{
+	tarn_module *m;
+	tarn_state *state;
+	tarn_parameter *p;
+
+	nn_publish(nn_store, 48);
+	need(tarn_module_open(nn_store, "model", NULL, &m));
+	p = nn_add(m, "layer.3.adapter", nn_full(TARN_F32, 4, 0, 7));
+	is_int(0, tarn_module_refresh(m),
+		"a tensor that is added by hand is not missing in the store");
+	nn_publish(nn_store, 49);
+	is_int(1, tarn_module_refresh(m),
+		"a tree with a tensor of its own is refreshed");
+	state = tarn_module_hold(m);
+	ok(nn_first(tarn_state_tensor(state, p)) == 7 &&
+			nn_value(m, "layer.3.bias") == 49,
+		"the tensor that was added stays, and the others are newer");
+	tarn_state_unref(state);
+	tarn_module_unref(m);
+}
+
 /* ---- processes ------------------------------------------------------------ */
 
 static void test_child(void)
@@ -374,8 +396,9 @@ int main(void)
 	test_tied();
 	test_to();
 	test_file();
+	test_added();
 	test_child();
 	test_killed();
 	test_gone();
-	return done(68);
+	return done(71);
 }

@@ -310,6 +310,11 @@ kit.equal((net.refresh(), str(net.encoder.layer[0].bias.dtype),
            str(net.position_ids.dtype), values(net), net.refresh()),
           (True, "F16", "I64", {7}, False),
           "newer versions are converted, and integers are not")
+net.encoder.layer[0].adapter = Linear(2, 2)
+publish(8)
+kit.equal((net.refresh(), net.encoder.layer[0].adapter.scale.tolist(),
+           net.position_ids.tolist()[0]), (True, [2], 8),
+          "a module that was added by hand stays when a tree is refreshed")
 kit.equal(net.to("cpu") is net, True, "a tree is on the host already")
 kit.raises(ValueError, "I32 is not a floating one",
            "an integer dtype is refused", net.to, "int32")

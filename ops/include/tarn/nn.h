@@ -234,8 +234,9 @@ TARN_PUBLIC tarn_state *tarn_state_unref(tarn_state *state);
 TARN_PUBLIC tarn_tensor *tarn_state_tensor(
 	const tarn_state *state, const tarn_parameter *p) TARN_NONNULL(1, 2);
 
-/* The number of the commit that left these tensors (see snapshot.h); 0 for a
- * tree that is not bound to a store's names. */
+/* The number of the commit that left these tensors (see snapshot.h), but for
+ * those that tarn_module_load_state has replaced since; 0 for a tree that is not
+ * bound to a store's names. */
 TARN_PUBLIC uint64_t tarn_state_commit(const tarn_state *state)
 	TARN_NONNULL(1);
 
@@ -246,7 +247,8 @@ TARN_PUBLIC uint64_t tarn_state_commit(const tarn_state *state)
  * all tensors of the tree by what one commit left: 1; 0: there is none, and
  * nothing changes. Without any publication in the pool since the last call it
  * takes about a microsecond. Works on the whole tree of m. What tarn_module_to
- * has asked for is done to the new tensors first.
+ * has asked for is done to the new tensors first. Tensors that were added to the
+ * tree by hand, as adapters are, stay.
  *
  * -EINVAL: names were added or removed, or a tensor has another shape or dtype,
  * and the sentence lists them; the tree stays as it was. -ENOTSUP: it is not
