@@ -4,14 +4,17 @@ if HAVE_BLAS
 NN_TESTS = \
 	tests/ops/nn \
 	tests/ops/nn_device \
+	tests/ops/nn_memory \
 	tests/ops/nn_refresh \
 	tests/ops/nn_threads \
 	$(NULL)
 check_PROGRAMS += $(NN_TESTS)
 TESTS += $(NN_TESTS)
-# Daemons, publishers that are killed, and memory that valgrind does not know.
+# Daemons, publishers that are killed, and memory that valgrind does not know, or
+# that is its own.
 VALGRIND_EXCEPT += \
 	tests/ops/nn_device \
+	tests/ops/nn_memory \
 	tests/ops/nn_refresh \
 	tests/ops/nn_threads \
 	$(NULL)
@@ -26,6 +29,8 @@ tests_ops_nn_device_SOURCES = \
 	tests/ops/nn_sets.h \
 	$(NULL)
 tests_ops_nn_device_LDADD = $(OPS_LIBS)
+tests_ops_nn_memory_SOURCES = tests/ops/nn_kit.h tests/ops/nn_memory.c
+tests_ops_nn_memory_LDADD = $(OPS_LIBS)
 tests_ops_nn_refresh_SOURCES = \
 	tests/ops/nn_kit.h \
 	tests/ops/nn_refresh.c \
