@@ -188,7 +188,7 @@ def elements():
           repr(t[1])[:-1] + ", device='cuda:0')", "its repr has the device")
     equal(str(there), str(t), "it is printed as ever")
     ok(tarn.equal(there, t) and tarn.equal(t, there), "it equals its copy")
-    raises((ValueError, ImportError), "", "nothing is computed on a device yet",
+    raises(Exception, "", "nothing is computed on a device yet",
            lambda: there == t)
     there[0, 0] = 7
     there[1] = [8, 9, 10]
