@@ -55,6 +55,11 @@ bench_stream_LDADD = lib/libtarn.la
 bench_transpose_LDADD = lib/libtarn.la
 bench_view_LDADD = lib/libtarn.la
 bench_write_LDADD = lib/libtarn.la
+if HAVE_BLAS
+EXTRA_PROGRAMS += bench/ops_matmul
+bench_ops_matmul_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
+bench_ops_matmul_LDADD = ops/libtarnops.la lib/libtarn.la $(BLAS_LIBS)
+endif
 CLEANFILES += $(EXTRA_PROGRAMS)
 
 # BENCHES: scripts that are given no argument and run in the build folder.
@@ -74,6 +79,7 @@ BENCHES = \
 	bench/many.sh \
 	bench/mmap.sh \
 	bench/open.sh \
+	bench/ops_matmul.sh \
 	bench/pool.sh \
 	bench/publish.sh \
 	bench/py_channel.sh \

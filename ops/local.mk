@@ -7,6 +7,8 @@
 #		other or on several threads
 #	kernels    what is done to a run of elements: one table of operations and
 #		dtypes, compiled for each generation of processors
+#	blas       products of two matrices in memory; product: stacks of them
+#	matmul     those, and linear
 #	threads    the pool
 #	nn         module trees
 
@@ -32,6 +34,8 @@ ops_libkernels_la_CFLAGS = \
 	$(AM_CFLAGS) $(TARN_VECTOR_CFLAGS) $(TARN_MATH_CFLAGS)
 
 ops_libtarnops_la_SOURCES = \
+	ops/blas.c \
+	ops/blas.h \
 	ops/block.c \
 	ops/block.h \
 	ops/dtype.c \
@@ -49,6 +53,9 @@ ops_libtarnops_la_SOURCES = \
 	ops/nn/state.c \
 	ops/nn/tree.c \
 	ops/nn/tree.h \
+	ops/matmul.c \
+	ops/product.c \
+	ops/product.h \
 	ops/reduce.c \
 	ops/result.c \
 	ops/result.h \

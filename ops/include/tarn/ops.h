@@ -310,6 +310,28 @@ TARN_PUBLIC int tarn_reduce(enum tarn_reduce_op op, const tarn_tensor *x,
 	int n_dims, const int *dims, unsigned flags, tarn_tensor **out)
 	TARN_NONNULL(2, 6) TARN_MUST_CHECK;
 
+/* ---- products --------------------------------------------------------- */
+
+/*
+ * The product of two matrices, [..., m, k] and [..., k, n]: [..., m, n], as
+ * torch.matmul. Dimensions before the last two broadcast. A vector as first
+ * factor is a row, as second a column, and the result has no such dimension. k 0
+ * gives zeros. The result's dtype is that in which both meet; BOOL is -EINVAL.
+ *
+ * Floats are BLAS's: operands are read as they lie where one of the last two
+ * strides is 1 and the other leaves room for a row (transposed, parts of rows and
+ * columns, stacks in any order and repeated), else they are packed first. A
+ * destination of such a layout is written as it lies.
+ */
+TARN_PUBLIC int tarn_matmul(const tarn_tensor *a, const tarn_tensor *b,
+	tarn_tensor **out) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+
+/* x @ weight.T + bias: x is [..., inputs], weight [outputs, inputs] and bias
+ * [outputs], or NULL. */
+TARN_PUBLIC int tarn_linear(const tarn_tensor *x, const tarn_tensor *weight,
+	const tarn_tensor *bias, tarn_tensor **out)
+	TARN_NONNULL(1, 2, 4) TARN_MUST_CHECK;
+
 #ifdef __cplusplus
 }
 #endif

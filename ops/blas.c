@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: MIT
+#include "ops/blas.h"
+
+#include <cblas.h>
+#include <limits.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "base/checked.h"
+
+/* ---- BLAS's threads ------------------------------------------------------- */
+
+/* OpenBLAS's; others do not have them, and are left as they are. */
+extern void openblas_set_num_threads(int n) __attribute__((__weak__));
+extern int openblas_get_num_threads(void) __attribute__((__weak__));
+
+static struct {
+	pthread_mutex_t lock;
+	int inside; /* calls */
+	int before; /* threads that BLAS has outside of them; 0: not asked yet */
+} blas = {.lock = PTHREAD_MUTEX_INITIALIZER};
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Other threads' calls are not the child's. It has one thread where they had set
+ * that, and before says how many it had. */
+static void reset_in_child(void)
+{
+	pthread_mutex_init(&blas.lock, NULL);
+	if (!blas.inside)
+		blas.before = 0;
+	blas.inside = 0;
+}
+
+static void prepare(void)
+{
+	pthread_atfork(NULL, NULL, reset_in_child);
+}
+
+void blas_enter(void)
+{
+	if (!openblas_set_num_threads || !openblas_get_num_threads)
+		return;
+	pthread_once(&once, prepare);
+	pthread_mutex_lock(&blas.lock);
+	if (!blas.inside++) {
+		if (!blas.before)
+			blas.before = openblas_get_num_threads();
+		if (blas.before > 1)
+			openblas_set_num_threads(1);
+	}
+	pthread_mutex_unlock(&blas.lock);
+}
+
+void blas_leave(void)
+{
+	if (!openblas_set_num_threads || !openblas_get_num_threads)
+		return;
+	pthread_mutex_lock(&blas.lock);
+	if (!--blas.inside) {
+		if (blas.before > 1)
+			openblas_set_num_threads(blas.before);
+		blas.before = 0;
+	}
+	pthread_mutex_unlock(&blas.lock);
+}
+
+/* ---- matrices as BLAS names them ------------------------------------------- */
+
+/* Do its rows lie whole in memory? ret: how far they are apart. */
+static bool by_rows(const struct matrix *m, int *ret)
+{
+	int64_t apart = m->rows > 1 ? m->down : MAX(m->cols, (int64_t)1);
+
+	if ((m->cols > 1 && m->right != 1) ||
+		apart < MAX(m->cols, (int64_t)1) || apart > INT_MAX)
+		return false;
+	*ret = (int)apart;
+	return true;
+}
+
+bool matrix_fits(const struct matrix *m)
+{
+	struct matrix turned = matrix_turned(m);
+	int apart;
+
+	return by_rows(m, &apart) || by_rows(&turned, &apart);
+}
+
+static enum CBLAS_TRANSPOSE form(const struct matrix *m, int *ret)
+{
+	struct matrix turned = matrix_turned(m);
+
+	if (by_rows(m, ret))
+		return CblasNoTrans;
+	if (!by_rows(&turned, ret))
+		__builtin_unreachable(); /* it fits */
+	return CblasTrans;
+}
+
+/* How far a vector's elements are apart; of one element any will do. */
+static int apart(int64_t n, int64_t stride)
+{
+	return n > 1 ? (int)stride : 1;
+}
+
+/* ---- floats --------------------------------------------------------------- */
+
+static void gemm(enum tarn_dtype dtype, double alpha, const struct matrix *a,
+	const struct matrix *b, double beta, const struct matrix *c)
+{
+	int lda, ldb, ldc;
+	enum CBLAS_TRANSPOSE fa = form(a, &lda), fb = form(b, &ldb);
+
+	(void)form(c, &ldc);
+	if (dtype == TARN_F64)
+		cblas_dgemm(CblasRowMajor, fa, fb, (int)c->rows, (int)c->cols,
+			(int)a->cols, alpha, (const double *)a->at, lda,
+			(const double *)b->at, ldb, beta, (double *)c->at, ldc);
+	else
+		cblas_sgemm(CblasRowMajor, fa, fb, (int)c->rows, (int)c->cols,
+			(int)a->cols, (float)alpha, (const float *)a->at, lda,
+			(const float *)b->at, ldb, (float)beta, (float *)c->at,
+			ldc);
+}
+
+/* b and c are columns. */
+static void gemv(enum tarn_dtype dtype, double alpha, const struct matrix *a,
+	const struct matrix *b, double beta, const struct matrix *c)
+{
+	int lda, from = apart(b->rows, b->down), to = apart(c->rows, c->down);
+	enum CBLAS_TRANSPOSE f = form(a, &lda);
+	/* Of the matrix as it lies. */
+	int rows = (int)(f == CblasTrans ? a->cols : a->rows);
+	int cols = (int)(f == CblasTrans ? a->rows : a->cols);
+
+	if (dtype == TARN_F64)
+		cblas_dgemv(CblasRowMajor, f, rows, cols, alpha,
+			(const double *)a->at, lda, (const double *)b->at, from,
+			beta, (double *)c->at, to);
+	else
+		cblas_sgemv(CblasRowMajor, f, rows, cols, (float)alpha,
+			(const float *)a->at, lda, (const float *)b->at, from,
+			(float)beta, (float *)c->at, to);
+}
+
+static void clear(int64_t size, const struct matrix *c)
+{
+	for (int64_t i = 0; i < c->rows; i++)
+		for (int64_t j = 0; j < c->cols; j++)
+			memset(c->at + (i * c->down + j * c->right) * size, 0,
+				(size_t)size);
+}
+
+static void floats(enum tarn_dtype dtype, double alpha, const struct matrix *a,
+	const struct matrix *b, bool add, const struct matrix *c)
+{
+	struct matrix ta = matrix_turned(a), tb = matrix_turned(b),
+		      tc = matrix_turned(c);
+	int ldc;
+
+	if (c->cols == 1 || c->rows == 1) {
+		/* Not by a factor of 0, with which some keep a NaN. */
+		if (!add)
+			clear(tarn_dtype_bits(dtype) / 8, c);
+		if (c->cols == 1)
+			gemv(dtype, alpha, a, b, 1, c);
+		else
+			gemv(dtype, alpha, &tb, &ta, 1, &tc);
+	} else if (by_rows(c, &ldc)) {
+		gemm(dtype, alpha, a, b, add, c);
+	} else {
+		gemm(dtype, alpha, &tb, &ta, add, &tc);
+	}
+}
+
+/* ---- integers --------------------------------------------------------------- */
+
+/* Signed ones wrap as unsigned ones do. WIDE does not become an int. */
+#define INTEGERS(name, T, WIDE)                                                \
+	static void name##_row(int64_t n, T x, const T *b, int64_t right,      \
+		T *c, int64_t c_right)                                         \
+	{                                                                      \
+		if (right == 1 && c_right == 1)                                \
+			for (int64_t j = 0; j < n; j++)                        \
+				c[j] = (T)(c[j] + (WIDE)x * b[j]);             \
+		else                                                           \
+			for (int64_t j = 0; j < n; j++)                        \
+				c[j * c_right] = (T)(c[j * c_right] +          \
+						     (WIDE)x * b[j * right]);  \
+	}                                                                      \
+	static void name(const struct matrix *a, const struct matrix *b,       \
+		const struct matrix *c)                                        \
+	{                                                                      \
+		for (int64_t i = 0; i < c->rows; i++)                          \
+			for (int64_t l = 0; l < a->cols; l++)                  \
+				name##_row(c->cols,                            \
+					((const T *)a->at)[i * a->down +       \
+							   l * a->right],      \
+					(const T *)b->at + l * b->down,        \
+					b->right, (T *)c->at + i * c->down,    \
+					c->right);                             \
+	}
+
+INTEGERS(bytes, uint8_t, unsigned)
+INTEGERS(shorts, uint16_t, unsigned)
+INTEGERS(words, uint32_t, uint32_t)
+INTEGERS(longs, uint64_t, uint64_t)
+
+static void integers(int64_t size, const struct matrix *a,
+	const struct matrix *b, const struct matrix *c)
+{
+	if (size == 1)
+		bytes(a, b, c);
+	else if (size == 2)
+		shorts(a, b, c);
+	else if (size == 4)
+		words(a, b, c);
+	else
+		longs(a, b, c);
+}
+
+void blas_product(enum tarn_dtype dtype, double alpha, const struct matrix *a,
+	const struct matrix *b, bool add, const struct matrix *c)
+{
+	int64_t size = tarn_dtype_bits(dtype) / 8, n = a->cols, piece;
+
+	if (!c->rows || !c->cols)
+		return;
+	if (dtype != TARN_F32 && dtype != TARN_F64) {
+		if (!add)
+			clear(size, c);
+		integers(size, a, b, c);
+		return;
+	}
+	if (!n && !add)
+		clear(size, c);
+	for (int64_t i = 0; i < n; i += piece, add = true) {
+		struct matrix x, y;
+
+		piece = MIN(n - i, MATRIX_MAX);
+		x = matrix_part(a, size, 0, a->rows, i, piece);
+		y = matrix_part(b, size, i, piece, 0, b->cols);
+		floats(dtype, alpha, &x, &y, add, c);
+	}
+}

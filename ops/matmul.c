@@ -1,0 +1,455 @@
+// SPDX-License-Identifier: MIT
+/*
+ * Products of matrices, and of stacks of them. Stacks that are one matrix in
+ * memory (rows of all of them beside one second factor) are computed as one. What
+ * remains is cut into parts for the pool: a part is several small products, or a
+ * piece of the result of a large one.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include <tarn/copy.h>
+
+#include "base/checked.h"
+#include "ops/product.h"
+#include "ops/threads.h"
+
+#define PAYS 1e6   /* multiplications that pay for waking a thread */
+#define PER_READ 6 /* multiplications in the time of reading an element */
+#define SIDE 512   /* of a piece: smaller ones are packed too often */
+#define SPARE 3    /* pieces for a thread, of that size: others run too */
+
+struct product {
+	enum tarn_dtype dtype;
+	int64_t size; /* bytes of an element */
+	struct matrix a, b, c;
+	const char *bias; /* a row that is added to all; NULL: none */
+	int n;            /* dimensions of the stacks */
+	int64_t extent[TARN_NDIM_MAX];
+	int64_t stride[3][TARN_NDIM_MAX]; /* of a, b, c; 0: repeated */
+	int64_t stacked;                  /* products */
+	int64_t a_part;                   /* products of a part; else 1, of */
+	int64_t down, right;              /* so many pieces of each */
+};
+
+/* ---- stacks that are one matrix ---------------------------------------------- */
+
+static void drop_dims(struct product *p)
+{
+	int n = 0;
+
+	p->stacked = 1;
+	for (int i = 0; i < p->n; i++) {
+		p->stacked *= p->extent[i];
+		if (p->extent[i] == 1)
+			continue;
+		p->extent[n] = p->extent[i];
+		for (int j = 0; j < 3; j++)
+			p->stride[j][n] = p->stride[j][i];
+		n++;
+	}
+	p->n = n;
+}
+
+/* Rows of the next matrix follow those of the one before. */
+static bool joins(struct matrix *m, int64_t n, int64_t stride)
+{
+	struct matrix all = *m;
+
+	if (m->rows == 1)
+		all.down = stride;
+	else if (stride != m->rows * m->down)
+		return false;
+	all.rows = m->rows * n;
+	if (!matrix_fits(&all))
+		return false;
+	*m = all;
+	return true;
+}
+
+/* b is the same for the innermost dimension of the stacks, and a's and c's are
+ * one matrix. */
+static bool join(struct product *p)
+{
+	int last = p->n - 1;
+	struct matrix a = p->a, c = p->c;
+
+	if (p->n < 1 || p->stride[1][last] ||
+		!joins(&a, p->extent[last], p->stride[0][last]) ||
+		!joins(&c, p->extent[last], p->stride[2][last]))
+		return false;
+	p->a = a;
+	p->c = c;
+	p->stacked /= p->extent[last];
+	p->n = last;
+	return true;
+}
+
+/* The same product, as b's and a's columns. */
+static void turn(struct product *p)
+{
+	struct matrix a = matrix_turned(&p->a);
+
+	p->a = matrix_turned(&p->b);
+	p->b = a;
+	p->c = matrix_turned(&p->c);
+	for (int i = 0; i < p->n; i++) {
+		int64_t stride = p->stride[0][i];
+
+		p->stride[0][i] = p->stride[1][i];
+		p->stride[1][i] = stride;
+	}
+}
+
+static void join_all(struct product *p)
+{
+	drop_dims(p);
+	if (!p->stacked)
+		return;
+	while (join(p))
+		;
+	if (p->bias)
+		return;
+	turn(p);
+	while (join(p))
+		;
+	turn(p);
+}
+
+/* ---- parts --------------------------------------------------------------------- */
+
+/* The time of one product, in multiplications. */
+static double cost(const struct product *p)
+{
+	double m = (double)p->c.rows, n = (double)p->c.cols;
+	double k = (double)p->a.cols;
+
+	return m * n * k + PER_READ * (m * k + k * n + m * n);
+}
+
+/* The longer side of a piece is halved until there are enough. */
+static void cut(struct product *p)
+{
+	int threads = threads_count();
+	double one = cost(p);
+
+	p->down = p->right = p->a_part = 1;
+	if (one < PAYS) {
+		p->a_part = (int64_t)(PAYS / MAX(one, 1.0)) + 1;
+		return;
+	}
+	for (;;) {
+		int64_t pieces = p->down * p->right;
+		int64_t rows = p->c.rows / p->down, cols = p->c.cols / p->right;
+		int64_t side = MAX(rows, cols);
+
+		if (side <= MATRIX_MAX &&
+			(side < 64 || one / (double)pieces < 2 * PAYS ||
+				p->stacked * pieces >=
+					threads *
+						(side >= 2 * SIDE ? SPARE : 1)))
+			return;
+		if (threads == 1 && side <= MATRIX_MAX)
+			return;
+		*(rows >= cols ? &p->down : &p->right) += 1;
+	}
+}
+
+static void fill_bias(
+	const struct product *p, const struct matrix *c, int64_t col)
+{
+	const char *bias = p->bias + col * p->size;
+
+	for (int64_t i = 0; i < c->rows; i++) {
+		char *row = c->at + i * c->down * p->size;
+
+		if (c->right == 1 || c->cols == 1) {
+			memcpy(row, bias, (size_t)(c->cols * p->size));
+			continue;
+		}
+		for (int64_t j = 0; j < c->cols; j++)
+			memcpy(row + j * c->right * p->size, bias + j * p->size,
+				(size_t)p->size);
+	}
+}
+
+/* One piece of the product at a place in the stacks. */
+static void run_piece(const struct product *p, int64_t at, int64_t piece)
+{
+	int64_t down = piece / p->right, right = piece % p->right;
+	int64_t row = p->c.rows * down / p->down;
+	int64_t rows = p->c.rows * (down + 1) / p->down - row;
+	int64_t col = p->c.cols * right / p->right;
+	int64_t cols = p->c.cols * (right + 1) / p->right - col;
+	int64_t apart[3] = {0};
+	struct matrix a, b, c;
+
+	for (int i = p->n - 1; i >= 0; i--) {
+		for (int j = 0; j < 3; j++)
+			apart[j] += at % p->extent[i] * p->stride[j][i];
+		at /= p->extent[i];
+	}
+	a = matrix_part(&p->a, p->size, row, rows, 0, p->a.cols);
+	b = matrix_part(&p->b, p->size, 0, p->b.rows, col, cols);
+	c = matrix_part(&p->c, p->size, row, rows, col, cols);
+	a.at += apart[0] * p->size;
+	b.at += apart[1] * p->size;
+	c.at += apart[2] * p->size;
+	if (p->bias)
+		fill_bias(p, &c, col);
+	blas_product(p->dtype, 1, &a, &b, p->bias, &c);
+}
+
+static void run_part(void *arg, size_t number)
+{
+	const struct product *p = arg;
+	int64_t pieces = p->down * p->right;
+	int64_t first = (int64_t)number / pieces * p->a_part;
+	int64_t end = MIN(first + p->a_part, p->stacked);
+
+	for (; first < end; first++)
+		run_piece(p, first, (int64_t)number % pieces);
+}
+
+static void product_run(struct product *p)
+{
+	join_all(p);
+	if (!p->stacked || !p->c.rows || !p->c.cols)
+		return;
+	cut(p);
+	blas_enter();
+	threads_run((size_t)((p->stacked + p->a_part - 1) / p->a_part *
+			     p->down * p->right),
+		run_part, p);
+	blas_leave();
+}
+
+/* The layouts have the same stacks. */
+static void product_init(struct product *p, enum tarn_dtype dtype,
+	const struct tarn_layout layouts[3], char *const at[3])
+{
+	*p = (struct product) {.dtype = dtype,
+		.size = tarn_dtype_bits(dtype) / 8,
+		.a = stack_matrix(&layouts[0], at[0]),
+		.b = stack_matrix(&layouts[1], at[1]),
+		.c = stack_matrix(&layouts[2], at[2]),
+		.n = layouts[0].ndim - 2};
+	for (int i = 0; i < p->n; i++) {
+		p->extent[i] = layouts[2].shape[i];
+		for (int j = 0; j < 3; j++)
+			p->stride[j][i] = layouts[j].stride[i];
+	}
+}
+
+/* ---- matmul --------------------------------------------------------------------- */
+
+/* A vector as a matrix: the first factor's is a row, the second's a column. */
+static void as_matrix(struct tarn_layout *l, bool column)
+{
+	if (l->ndim > 1)
+		return;
+	l->ndim = 2;
+	l->shape[1] = column ? 1 : l->shape[0];
+	l->stride[1] = column ? 0 : l->stride[0];
+	if (!column) {
+		l->shape[0] = 1;
+		l->stride[0] = 0;
+	}
+}
+
+static int refuse_shapes(const char *op, const struct tarn_layout *a,
+	const struct tarn_layout *b)
+{
+	if (!a->ndim || !b->ndim)
+		return tarn_error_set(EINVAL,
+			"%s: of %s and %s one has no dimensions; multiply with "
+			"mul",
+			op, shape_words(a->ndim, a->shape).text,
+			shape_words(b->ndim, b->shape).text);
+	return tarn_error_set(EINVAL,
+		"%s: the shapes %s and %s do not fit: the last extent of the "
+		"first, %lld, must be %s of the second, %lld",
+		op, shape_words(a->ndim, a->shape).text,
+		shape_words(b->ndim, b->shape).text,
+		(long long)a->shape[a->ndim - 1],
+		b->ndim > 1 ? "the last but one" : "that",
+		(long long)b->shape[MAX(b->ndim - 2, 0)]);
+}
+
+static int choose_dtype(const char *op, const tarn_tensor *a,
+	const tarn_tensor *b, const tarn_tensor *bias, enum tarn_dtype *ret)
+{
+	enum tarn_dtype dtype = tarn_tensor_layout(a)->dtype;
+	int r = dtype_check(op, dtype);
+
+	if (r >= 0)
+		r = tarn_promote(dtype, tarn_tensor_layout(b)->dtype, &dtype);
+	if (r >= 0 && bias)
+		r = tarn_promote(
+			dtype, tarn_tensor_layout(bias)->dtype, &dtype);
+	if (r >= 0 && dtype == TARN_BOOL)
+		r = tarn_error_set(EINVAL,
+			"%s: it is not for BOOL; cast one side to I64 or F32",
+			op);
+	if (r >= 0)
+		*ret = dtype;
+	return r;
+}
+
+/* Drops the dimensions that vectors got. */
+static void result_shape(const struct tarn_layout *a,
+	const struct tarn_layout *b, bool a_vector, bool b_vector,
+	struct tarn_layout *ret)
+{
+	*ret = (struct tarn_layout) {0};
+	for (int i = 0; i < a->ndim - 2; i++)
+		ret->shape[ret->ndim++] = a->shape[i];
+	if (!a_vector)
+		ret->shape[ret->ndim++] = a->shape[a->ndim - 2];
+	if (!b_vector)
+		ret->shape[ret->ndim++] = b->shape[b->ndim - 1];
+}
+
+static struct tarn_layout with_vectors(
+	const struct tarn_layout *l, bool a_vector, bool b_vector)
+{
+	struct tarn_layout all = *l;
+
+	if (a_vector && b_vector) {
+		all.ndim = 2;
+		all.shape[0] = all.shape[1] = 1;
+	} else if (b_vector) {
+		all.shape[all.ndim++] = 1;
+	} else if (a_vector) {
+		all.shape[all.ndim] = all.shape[all.ndim - 1];
+		all.stride[all.ndim] = all.stride[all.ndim - 1];
+		all.shape[all.ndim++ - 1] = 1;
+	}
+	return all;
+}
+
+/* The result's dtype is dtype; it is computed in that of the stacks. */
+struct call {
+	const char *op;
+	enum tarn_dtype dtype;
+	struct stack a, b, bias; /* bias: of at NULL, none */
+	bool a_vector, b_vector;
+};
+
+static int multiply(struct call *c, tarn_tensor **out)
+{
+	const struct stack *operands[3] = {&c->a, &c->b, &c->bias};
+	enum tarn_dtype computed = dtype_computed(c->dtype);
+	struct tarn_layout l[3] = {c->a.layout, c->b.layout}, shape;
+	_cleanup_tensor_ tarn_tensor *wide = NULL;
+	struct result result;
+	struct product p;
+	tarn_tensor *to;
+	int r;
+
+	as_matrix(&l[0], false);
+	as_matrix(&l[1], true);
+	r = stacks_broadcast(c->op, l, 2);
+	if (r < 0)
+		return r;
+	result_shape(&l[0], &l[1], c->a_vector, c->b_vector, &shape);
+	if (computed == c->dtype)
+		r = result_begin_stack(c->op, computed, shape.ndim, shape.shape,
+			false, operands, c->bias.at ? 3 : 2, out, &result);
+	else
+		r = result_begin(
+			c->op, c->dtype, shape.ndim, shape.shape, out, &result);
+	if (r >= 0 && computed != c->dtype)
+		r = result_new(c->op, computed, shape.ndim, shape.shape, &wide);
+	if (r < 0)
+		return result_end(&result, r);
+	to = wide ?: result.work;
+	l[2] = with_vectors(tarn_tensor_layout(to), c->a_vector, c->b_vector);
+	product_init(&p, computed, l,
+		(char *[]) {c->a.at, c->b.at, tarn_tensor_data(to)});
+	p.bias = c->bias.at;
+	product_run(&p);
+	if (wide)
+		r = tarn_copy(result.work, wide, NULL, NULL);
+	return result_end(&result, r);
+}
+
+static void call_close(struct call *c)
+{
+	stack_close(&c->a);
+	stack_close(&c->b);
+	stack_close(&c->bias);
+}
+
+int tarn_matmul(const tarn_tensor *a, const tarn_tensor *b, tarn_tensor **out)
+{
+	const struct tarn_layout *x = tarn_tensor_layout(a),
+				 *y = tarn_tensor_layout(b);
+	__attribute__((cleanup(call_close))) struct call c = {.op = "matmul",
+		.a_vector = x->ndim == 1,
+		.b_vector = y->ndim == 1};
+	enum tarn_dtype computed;
+	int r;
+
+	if (!x->ndim || !y->ndim ||
+		x->shape[x->ndim - 1] != y->shape[MAX(y->ndim - 2, 0)])
+		return refuse_shapes(c.op, x, y);
+	r = choose_dtype(c.op, a, b, NULL, &c.dtype);
+	if (r < 0)
+		return r;
+	computed = dtype_computed(c.dtype);
+	r = stack_open(c.op, a, computed, &c.a);
+	if (r >= 0)
+		r = stack_open(c.op, b, computed, &c.b);
+	return r < 0 ? r : multiply(&c, out);
+}
+
+/* ---- linear ---------------------------------------------------------------------- */
+
+static int check_linear(const struct tarn_layout *x,
+	const struct tarn_layout *w, const struct tarn_layout *bias)
+{
+	if (!x->ndim || w->ndim != 2 || x->shape[x->ndim - 1] != w->shape[1])
+		return tarn_error_set(EINVAL,
+			"linear: %s by a weight of %s; the weight must be "
+			"[outputs, inputs], and the last extent of the other the "
+			"inputs",
+			shape_words(x->ndim, x->shape).text,
+			shape_words(w->ndim, w->shape).text);
+	if (bias && (bias->ndim != 1 || bias->shape[0] != w->shape[0]))
+		return tarn_error_set(EINVAL,
+			"linear: a bias of %s to a weight of %s; it must be "
+			"[%lld]",
+			shape_words(bias->ndim, bias->shape).text,
+			shape_words(w->ndim, w->shape).text,
+			(long long)w->shape[0]);
+	return 0;
+}
+
+int tarn_linear(const tarn_tensor *x, const tarn_tensor *weight,
+	const tarn_tensor *bias, tarn_tensor **out)
+{
+	const struct tarn_layout *l = tarn_tensor_layout(x);
+	__attribute__((cleanup(call_close))) struct call c = {
+		.op = "linear", .a_vector = l->ndim == 1};
+	enum tarn_dtype computed;
+	int r = check_linear(l, tarn_tensor_layout(weight),
+		bias ? tarn_tensor_layout(bias) : NULL);
+
+	if (r >= 0)
+		r = choose_dtype(c.op, x, weight, bias, &c.dtype);
+	if (r < 0)
+		return r;
+	computed = dtype_computed(c.dtype);
+	r = stack_open(c.op, x, computed, &c.a);
+	if (r >= 0)
+		r = stack_open(c.op, weight, computed, &c.b);
+	if (r >= 0)
+		r = tarn_layout_transpose(&c.b.layout, 0, 1, &c.b.layout);
+	if (r >= 0 && bias)
+		r = source_open_plain(c.op, bias, computed, &c.bias.source);
+	if (r < 0)
+		return r;
+	c.bias.at = bias ? tarn_tensor_data(c.bias.source.tensor) : NULL;
+	return multiply(&c, out);
+}
