@@ -9,6 +9,7 @@
 #		dtypes, compiled for each generation of processors
 #	blas       products of two matrices in memory; product: stacks of them
 #	matmul     those, and linear
+#	attention  in blocks
 #	threads    the pool
 #	nn         module trees
 
@@ -34,6 +35,7 @@ ops_libkernels_la_CFLAGS = \
 	$(AM_CFLAGS) $(TARN_VECTOR_CFLAGS) $(TARN_MATH_CFLAGS)
 
 ops_libtarnops_la_SOURCES = \
+	ops/attention.c \
 	ops/blas.c \
 	ops/blas.h \
 	ops/block.c \

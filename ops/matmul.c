@@ -16,6 +16,7 @@
 
 #define PAYS 1e6   /* multiplications that pay for waking a thread */
 #define PER_READ 6 /* multiplications in the time of reading an element */
+#define TINY 8000  /* so few are never more than one thread's, in any BLAS */
 #define SIDE 512   /* of a piece: smaller ones are packed too often */
 #define SPARE 3    /* pieces for a thread, of that size: others run too */
 
@@ -130,14 +131,15 @@ static double cost(const struct product *p)
 /* The longer side of a piece is halved until there are enough. */
 static void cut(struct product *p)
 {
-	int threads = threads_count();
 	double one = cost(p);
+	int threads;
 
 	p->down = p->right = p->a_part = 1;
 	if (one < PAYS) {
 		p->a_part = (int64_t)(PAYS / MAX(one, 1.0)) + 1;
 		return;
 	}
+	threads = threads_count();
 	for (;;) {
 		int64_t pieces = p->down * p->right;
 		int64_t rows = p->c.rows / p->down, cols = p->c.cols / p->right;
@@ -217,6 +219,10 @@ static void product_run(struct product *p)
 	if (!p->stacked || !p->c.rows || !p->c.cols)
 		return;
 	cut(p);
+	if (p->a_part >= p->stacked && cost(p) < TINY) {
+		run_part(p, 0);
+		return;
+	}
 	blas_enter();
 	threads_run((size_t)((p->stacked + p->a_part - 1) / p->a_part *
 			     p->down * p->right),

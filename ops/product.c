@@ -94,8 +94,12 @@ void stack_close(struct stack *stack)
 int stacks_broadcast(const char *op, struct tarn_layout *layouts, size_t n)
 {
 	struct tarn_layout batch[4];
-	int r;
+	int r, ndim = 0;
 
+	for (size_t i = 0; i < n; i++)
+		ndim = MAX(ndim, layouts[i].ndim);
+	if (ndim == 2)
+		return 0;
 	for (size_t i = 0; i < n; i++) {
 		batch[i] = layouts[i];
 		batch[i].ndim = (uint8_t)(layouts[i].ndim - 2);
@@ -152,4 +156,18 @@ int result_begin_stack(const char *op, enum tarn_dtype dtype, int ndim,
 		return 0;
 	ret->apart = true;
 	return result_new(op, dtype, ndim, shape, &ret->work);
+}
+
+/* ---- options ----------------------------------------------------------------- */
+
+int options_check(const char *name, const uint64_t *words, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (words[i])
+			return tarn_error_set(EINVAL,
+				"struct %s: reserved word %zu is 0x%llx, not "
+				"0: the struct was not initialised, or is of a "
+				"later version",
+				name, i, (unsigned long long)words[i]);
+	return 0;
 }

@@ -34,3 +34,10 @@ int result_begin_stack(const char *op, enum tarn_dtype dtype, int ndim,
 /* Broadcasts all dimensions but the last two of n layouts (with two at least) to
  * one shape, which each then has. -EINVAL: they do not fit. */
 int stacks_broadcast(const char *op, struct tarn_layout *layouts, size_t n);
+
+/* The reserved words of options, which are not NULL: 0, or -EINVAL. name: of the
+ * struct. */
+int options_check(const char *name, const uint64_t *words, size_t n);
+#define OPTIONS_CHECK(name, options)                                           \
+	options_check(                                                         \
+		name, (options)->reserved, ARRAY_SIZE((options)->reserved))

@@ -332,6 +332,34 @@ TARN_PUBLIC int tarn_linear(const tarn_tensor *x, const tarn_tensor *weight,
 	const tarn_tensor *bias, tarn_tensor **out)
 	TARN_NONNULL(1, 2, 4) TARN_MUST_CHECK;
 
+/* Query i sees the keys 0 to i. */
+#define TARN_ATTENTION_CAUSAL 1u
+/* The queries have several times as many heads (dimension -3) as the keys and
+ * values: as many as follow each other share one of those. */
+#define TARN_ATTENTION_GROUPED 2u
+
+struct tarn_attention_options {
+	/* Broadcasts to [..., l, s]; NULL: none. BOOL: keys that are true are
+	 * seen. Floats are added to the scores. */
+	const tarn_tensor *mask;
+	double scale;	/* of the scores; 0: 1 / sqrt(e) */
+	uint64_t flags; /* TARN_ATTENTION_... */
+	uint64_t reserved[5]; /* 0 */
+};
+
+/*
+ * softmax(q @ k.T * scale + mask) @ v: q is [..., l, e], k [..., s, e],
+ * v [..., s, ev], and the result [..., l, ev]; dimensions before those broadcast.
+ * As torch.nn.functional.scaled_dot_product_attention, but that a mask and
+ * TARN_ATTENTION_CAUSAL may be given together. A query that sees no key, or only
+ * scores of -inf, gives zeros. options may be NULL. The memory that it takes
+ * beside the operands does not grow with l * s. The bits do not depend on the
+ * number of threads. -EINVAL: the dtype in which all three meet is no float's.
+ */
+TARN_PUBLIC int tarn_attention(const tarn_tensor *q, const tarn_tensor *k,
+	const tarn_tensor *v, const struct tarn_attention_options *options,
+	tarn_tensor **out) TARN_NONNULL(1, 2, 3, 5) TARN_MUST_CHECK;
+
 #ifdef __cplusplus
 }
 #endif
