@@ -10,7 +10,6 @@
  */
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <tarn/copy.h>
@@ -19,15 +18,12 @@
 #include "lib/move/move.h"
 #include "ops/kernels.h"
 #include "ops/product.h"
-#include "ops/threads.h"
 
 #define OP "attention"
 #define QUERIES 64 /* of a block: with as many keys as below, they are in L2 */
 #define KEYS 512
-#define PAYS 1e6 /* multiplications that pay for waking a thread */
 #define PER_SCORE                                                              \
-	24      /* multiplications in the time of an exponential and a sum */
-#define PARTS 6 /* for a thread: blocks of a causal mask differ in length */
+	24 /* multiplications in the time of an exponential and a sum */
 
 enum { Q, K, V, MASK, OUT, OPERANDS };
 
@@ -41,9 +37,7 @@ struct attention {
 	int n; /* dimensions of the stacks */
 	int64_t extent[TARN_NDIM_MAX];
 	int64_t stride[OPERANDS][TARN_NDIM_MAX]; /* in bytes */
-	int64_t stacked, blocks, a_part;
-	char *scratch;
-	int64_t a_scratch; /* bytes of a part */
+	int64_t stacked, blocks;
 };
 
 /* A block's scores, and of each of its rows the largest and the sum. */
@@ -228,8 +222,9 @@ static void run_keys(const struct attention *a, struct block *b,
 	finish(a, b);
 }
 
-static void run_block(const struct attention *a, int64_t number, char *scratch)
+static void run_block(const void *arg, int64_t number, char *scratch)
 {
+	const struct attention *a = arg;
 	int64_t query = number % a->blocks * QUERIES,
 		place = number / a->blocks;
 	int64_t rows = MIN(a->q.rows - query, (int64_t)QUERIES);
@@ -255,41 +250,19 @@ static void run_block(const struct attention *a, int64_t number, char *scratch)
 	run_keys(a, &b, at, query);
 }
 
-static void run_part(void *arg, size_t number)
-{
-	const struct attention *a = arg;
-	int64_t first = (int64_t)number * a->a_part;
-	int64_t end = MIN(first + a->a_part, a->stacked * a->blocks);
-
-	for (; first < end; first++)
-		run_block(
-			a, first, a->scratch + (int64_t)number * a->a_scratch);
-}
-
-/* Each part has memory of its own. */
 static int run(struct attention *a)
 {
 	int64_t rows = MIN(a->q.rows, (int64_t)QUERIES);
-	int64_t blocks = a->stacked * a->blocks, parts;
-	double one = (double)rows * (double)a->k.rows *
-		     (double)(a->q.cols + a->v.cols + PER_SCORE);
-	int64_t most = (int64_t)threads_count() * PARTS;
+	struct parts parts = {.op = OP,
+		.items = a->stacked * a->blocks,
+		.cost = (double)rows * (double)a->k.rows *
+			(double)(a->q.cols + a->v.cols + PER_SCORE),
+		.scratch = 2 * QUERIES * 8 +
+			   2 * rows * MIN(a->k.rows, (int64_t)KEYS) * a->size,
+		.fn = run_block,
+		.arg = a};
 
-	a->a_part = MAX((int64_t)(PAYS / MAX(one, 1.0)) + 1,
-		(blocks + most - 1) / most);
-	parts = (blocks + a->a_part - 1) / a->a_part;
-	a->a_scratch = 2 * QUERIES * 8 +
-		       2 * rows * MIN(a->k.rows, (int64_t)KEYS) * a->size;
-	a->a_scratch = (a->a_scratch + 63) / 64 * 64;
-	a->scratch = malloc((size_t)(parts * a->a_scratch));
-	if (!a->scratch)
-		return tarn_error_set(ENOMEM, OP ": no memory for %lld parts",
-			(long long)parts);
-	blas_enter();
-	threads_run((size_t)parts, run_part, a);
-	blas_leave();
-	free(a->scratch);
-	return 0;
+	return parts_run(&parts);
 }
 
 /* ---- shapes ------------------------------------------------------------------------ */
@@ -402,23 +375,6 @@ static int open_mask(struct call *c, const tarn_tensor *mask)
 	return c->heads ? split_heads(l, c->heads) : 0;
 }
 
-static int choose_dtype(struct call *c, const tarn_tensor *const operands[3])
-{
-	int r = 0;
-
-	c->dtype = tarn_tensor_layout(operands[Q])->dtype;
-	for (int i = 0; i < 3 && r >= 0; i++)
-		r = dtype_check(OP, tarn_tensor_layout(operands[i])->dtype);
-	for (int i = K; i <= V && r >= 0; i++)
-		r = tarn_promote(c->dtype,
-			tarn_tensor_layout(operands[i])->dtype, &c->dtype);
-	if (r >= 0 && dtype_kind(c->dtype) != KIND_FLOAT)
-		r = tarn_error_set(EINVAL,
-			OP ": of %s; cast the queries to F32, for example",
-			tarn_dtype_name(c->dtype));
-	return r;
-}
-
 static int open_all(struct call *c, const tarn_tensor *const operands[3],
 	const struct tarn_attention_options *options)
 {
@@ -427,7 +383,7 @@ static int open_all(struct call *c, const tarn_tensor *const operands[3],
 		tarn_tensor_layout(operands[V]));
 
 	if (r >= 0)
-		r = choose_dtype(c, operands);
+		r = floats_meet(OP, operands, 3, &c->dtype);
 	for (int i = 0; i < 3 && r >= 0; i++) {
 		r = stack_open(OP, operands[i], dtype_computed(c->dtype),
 			&c->stack[i]);

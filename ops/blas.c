@@ -4,7 +4,6 @@
 #include <cblas.h>
 #include <limits.h>
 #include <pthread.h>
-#include <string.h>
 
 #include "base/checked.h"
 
@@ -103,6 +102,45 @@ static int apart(int64_t n, int64_t stride)
 	return n > 1 ? (int)stride : 1;
 }
 
+#define FILL(T)                                                                \
+	static void fill_##T(const struct matrix *m, const T *values,          \
+		int64_t down, int64_t right)                                   \
+	{                                                                      \
+		for (int64_t i = 0; i < m->rows; i++, values += down) {        \
+			T *row = (T *)m->at + i * m->down;                     \
+                                                                               \
+			for (int64_t j = 0; j < m->cols; j++)                  \
+				row[j * m->right] = values[j * right];         \
+		}                                                              \
+	}
+
+FILL(uint8_t)
+FILL(uint16_t)
+FILL(uint32_t)
+FILL(uint64_t)
+
+void matrix_fill(const struct matrix *m, int64_t size, const char *values,
+	int64_t down, int64_t right)
+{
+	const void *from = values;
+
+	if (size == 1)
+		fill_uint8_t(m, from, down, right);
+	else if (size == 2)
+		fill_uint16_t(m, from, down, right);
+	else if (size == 4)
+		fill_uint32_t(m, from, down, right);
+	else
+		fill_uint64_t(m, from, down, right);
+}
+
+static void clear(int64_t size, const struct matrix *m)
+{
+	static const uint64_t zero;
+
+	matrix_fill(m, size, (const char *)&zero, 0, 0);
+}
+
 /* ---- floats --------------------------------------------------------------- */
 
 static void gemm(enum tarn_dtype dtype, double alpha, const struct matrix *a,
@@ -141,14 +179,6 @@ static void gemv(enum tarn_dtype dtype, double alpha, const struct matrix *a,
 		cblas_sgemv(CblasRowMajor, f, rows, cols, (float)alpha,
 			(const float *)a->at, lda, (const float *)b->at, from,
 			(float)beta, (float *)c->at, to);
-}
-
-static void clear(int64_t size, const struct matrix *c)
-{
-	for (int64_t i = 0; i < c->rows; i++)
-		for (int64_t j = 0; j < c->cols; j++)
-			memset(c->at + (i * c->down + j * c->right) * size, 0,
-				(size_t)size);
 }
 
 static void floats(enum tarn_dtype dtype, double alpha, const struct matrix *a,

@@ -37,6 +37,10 @@ static inline struct matrix matrix_part(const struct matrix *m, int64_t size,
 		rows, cols, m->down, m->right};
 }
 
+/* Element [i, j] becomes values[i * down + j * right]. */
+void matrix_fill(const struct matrix *m, int64_t size, const char *values,
+	int64_t down, int64_t right);
+
 /* BLAS keeps to the calling thread between the two, in the whole process. They
  * may be nested, and called from several threads at once. */
 void blas_enter(void);

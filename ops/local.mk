@@ -9,7 +9,7 @@
 #		dtypes, compiled for each generation of processors
 #	blas       products of two matrices in memory; product: stacks of them
 #	matmul     those, and linear
-#	attention  in blocks
+#	attention  in blocks; conv and pool by windows
 #	threads    the pool
 #	nn         module trees
 
@@ -40,6 +40,7 @@ ops_libtarnops_la_SOURCES = \
 	ops/blas.h \
 	ops/block.c \
 	ops/block.h \
+	ops/conv.c \
 	ops/dtype.c \
 	ops/dtype.h \
 	ops/elementwise.c \
@@ -56,6 +57,7 @@ ops_libtarnops_la_SOURCES = \
 	ops/nn/tree.c \
 	ops/nn/tree.h \
 	ops/matmul.c \
+	ops/pool.c \
 	ops/product.c \
 	ops/product.h \
 	ops/reduce.c \
@@ -63,6 +65,7 @@ ops_libtarnops_la_SOURCES = \
 	ops/result.h \
 	ops/threads.c \
 	ops/threads.h \
+	ops/windows.h \
 	$(NULL)
 ops_libtarnops_la_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
 ops_libtarnops_la_LIBADD = \

@@ -6,7 +6,6 @@
  * piece of the result of a large one.
  */
 #include <errno.h>
-#include <string.h>
 
 #include <tarn/copy.h>
 
@@ -14,7 +13,6 @@
 #include "ops/product.h"
 #include "ops/threads.h"
 
-#define PAYS 1e6   /* multiplications that pay for waking a thread */
 #define PER_READ 6 /* multiplications in the time of reading an element */
 #define TINY 8000  /* so few are never more than one thread's, in any BLAS */
 #define SIDE 512   /* of a piece: smaller ones are packed too often */
@@ -135,8 +133,8 @@ static void cut(struct product *p)
 	int threads;
 
 	p->down = p->right = p->a_part = 1;
-	if (one < PAYS) {
-		p->a_part = (int64_t)(PAYS / MAX(one, 1.0)) + 1;
+	if (one < PARTS_PAY) {
+		p->a_part = (int64_t)(PARTS_PAY / MAX(one, 1.0)) + 1;
 		return;
 	}
 	threads = threads_count();
@@ -146,7 +144,7 @@ static void cut(struct product *p)
 		int64_t side = MAX(rows, cols);
 
 		if (side <= MATRIX_MAX &&
-			(side < 64 || one / (double)pieces < 2 * PAYS ||
+			(side < 64 || one / (double)pieces < 2 * PARTS_PAY ||
 				p->stacked * pieces >=
 					threads *
 						(side >= 2 * SIDE ? SPARE : 1)))
@@ -154,24 +152,6 @@ static void cut(struct product *p)
 		if (threads == 1 && side <= MATRIX_MAX)
 			return;
 		*(rows >= cols ? &p->down : &p->right) += 1;
-	}
-}
-
-static void fill_bias(
-	const struct product *p, const struct matrix *c, int64_t col)
-{
-	const char *bias = p->bias + col * p->size;
-
-	for (int64_t i = 0; i < c->rows; i++) {
-		char *row = c->at + i * c->down * p->size;
-
-		if (c->right == 1 || c->cols == 1) {
-			memcpy(row, bias, (size_t)(c->cols * p->size));
-			continue;
-		}
-		for (int64_t j = 0; j < c->cols; j++)
-			memcpy(row + j * c->right * p->size, bias + j * p->size,
-				(size_t)p->size);
 	}
 }
 
@@ -198,7 +178,7 @@ static void run_piece(const struct product *p, int64_t at, int64_t piece)
 	b.at += apart[1] * p->size;
 	c.at += apart[2] * p->size;
 	if (p->bias)
-		fill_bias(p, &c, col);
+		matrix_fill(&c, p->size, p->bias + col * p->size, 0, 1);
 	blas_product(p->dtype, 1, &a, &b, p->bias, &c);
 }
 
@@ -282,23 +262,15 @@ static int refuse_shapes(const char *op, const struct tarn_layout *a,
 		(long long)b->shape[MAX(b->ndim - 2, 0)]);
 }
 
-static int choose_dtype(const char *op, const tarn_tensor *a,
-	const tarn_tensor *b, const tarn_tensor *bias, enum tarn_dtype *ret)
+static int choose_dtype(const char *op, const tarn_tensor *const *operands,
+	size_t n, enum tarn_dtype *ret)
 {
-	enum tarn_dtype dtype = tarn_tensor_layout(a)->dtype;
-	int r = dtype_check(op, dtype);
+	int r = dtypes_meet(op, operands, n, ret);
 
-	if (r >= 0)
-		r = tarn_promote(dtype, tarn_tensor_layout(b)->dtype, &dtype);
-	if (r >= 0 && bias)
-		r = tarn_promote(
-			dtype, tarn_tensor_layout(bias)->dtype, &dtype);
-	if (r >= 0 && dtype == TARN_BOOL)
+	if (r >= 0 && *ret == TARN_BOOL)
 		r = tarn_error_set(EINVAL,
 			"%s: it is not for BOOL; cast one side to I64 or F32",
 			op);
-	if (r >= 0)
-		*ret = dtype;
 	return r;
 }
 
@@ -400,7 +372,7 @@ int tarn_matmul(const tarn_tensor *a, const tarn_tensor *b, tarn_tensor **out)
 	if (!x->ndim || !y->ndim ||
 		x->shape[x->ndim - 1] != y->shape[MAX(y->ndim - 2, 0)])
 		return refuse_shapes(c.op, x, y);
-	r = choose_dtype(c.op, a, b, NULL, &c.dtype);
+	r = choose_dtype(c.op, (const tarn_tensor *[]) {a, b}, 2, &c.dtype);
 	if (r < 0)
 		return r;
 	computed = dtype_computed(c.dtype);
@@ -443,7 +415,9 @@ int tarn_linear(const tarn_tensor *x, const tarn_tensor *weight,
 		bias ? tarn_tensor_layout(bias) : NULL);
 
 	if (r >= 0)
-		r = choose_dtype(c.op, x, weight, bias, &c.dtype);
+		r = choose_dtype(c.op,
+			(const tarn_tensor *[]) {x, weight, bias}, bias ? 3 : 2,
+			&c.dtype);
 	if (r < 0)
 		return r;
 	computed = dtype_computed(c.dtype);

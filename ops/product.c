@@ -2,10 +2,12 @@
 #include "ops/product.h"
 
 #include <errno.h>
+#include <stdlib.h>
 
 #include <tarn/copy.h>
 
 #include "base/checked.h"
+#include "ops/threads.h"
 
 struct matrix stack_matrix(const struct tarn_layout *l, char *at)
 {
@@ -127,6 +129,31 @@ int stacks_broadcast(const char *op, struct tarn_layout *layouts, size_t n)
 	return 0;
 }
 
+int dtypes_meet(const char *op, const tarn_tensor *const *operands, size_t n,
+	enum tarn_dtype *ret)
+{
+	enum tarn_dtype dtype = tarn_tensor_layout(operands[0])->dtype;
+	int r = dtype_check(op, dtype);
+
+	for (size_t i = 1; i < n && r >= 0; i++)
+		r = tarn_promote(
+			dtype, tarn_tensor_layout(operands[i])->dtype, &dtype);
+	if (r >= 0)
+		*ret = dtype;
+	return r;
+}
+
+int floats_meet(const char *op, const tarn_tensor *const *operands, size_t n,
+	enum tarn_dtype *ret)
+{
+	int r = dtypes_meet(op, operands, n, ret);
+
+	if (r < 0 || dtype_kind(*ret) == KIND_FLOAT)
+		return r;
+	return tarn_error_set(EINVAL, "%s: of %s; cast it to F32, for example",
+		op, tarn_dtype_name(*ret));
+}
+
 /* ---- destinations ------------------------------------------------------------ */
 
 static bool writes_as_it_lies(
@@ -156,6 +183,43 @@ int result_begin_stack(const char *op, enum tarn_dtype dtype, int ndim,
 		return 0;
 	ret->apart = true;
 	return result_new(op, dtype, ndim, shape, &ret->work);
+}
+
+/* ---- parts -------------------------------------------------------------------- */
+
+#define FOR_A_THREAD 6 /* parts: they may differ in length */
+
+static void run_part(void *arg, size_t number)
+{
+	const struct parts *p = arg;
+	int64_t first = (int64_t)number * p->a_part;
+	int64_t end = MIN(first + p->a_part, p->items);
+
+	for (; first < end; first++)
+		p->fn(p->arg, first, p->memory + (int64_t)number * p->scratch);
+}
+
+int parts_run(struct parts *p)
+{
+	int64_t most = (int64_t)threads_count() * FOR_A_THREAD, n;
+
+	p->a_part = MAX((int64_t)(PARTS_PAY / MAX(p->cost, 1.0)) + 1,
+		(p->items + most - 1) / most);
+	n = (p->items + p->a_part - 1) / p->a_part;
+	p->scratch = (p->scratch + 63) / 64 * 64;
+	p->memory = NULL;
+	if (p->scratch) {
+		p->memory = aligned_alloc(64, (size_t)(n * p->scratch));
+		if (!p->memory)
+			return tarn_error_set(ENOMEM,
+				"%s: no memory for %lld parts of the work",
+				p->op, (long long)n);
+	}
+	blas_enter();
+	threads_run((size_t)n, run_part, p);
+	blas_leave();
+	free(p->memory);
+	return 0;
 }
 
 /* ---- options ----------------------------------------------------------------- */

@@ -35,6 +35,33 @@ int result_begin_stack(const char *op, enum tarn_dtype dtype, int ndim,
  * one shape, which each then has. -EINVAL: they do not fit. */
 int stacks_broadcast(const char *op, struct tarn_layout *layouts, size_t n);
 
+/* The dtype in which n operands meet; floats_meet: -EINVAL unless it is a
+ * float's. */
+int dtypes_meet(const char *op, const tarn_tensor *const *operands, size_t n,
+	enum tarn_dtype *ret);
+int floats_meet(const char *op, const tarn_tensor *const *operands, size_t n,
+	enum tarn_dtype *ret);
+
+/*
+ * Does the same to all items, several of them in each part of the pool's, with
+ * BLAS in one thread. Each part has scratch bytes of its own, aligned to 64.
+ */
+struct parts {
+	const char *op;
+	int64_t items;
+	double cost; /* of an item, in multiplications */
+	int64_t scratch;
+	void (*fn)(const void *arg, int64_t item, char *scratch);
+	const void *arg;
+	int64_t a_part; /* by parts_run, as memory */
+	char *memory;
+};
+
+/* -ENOMEM. */
+int parts_run(struct parts *parts);
+
+#define PARTS_PAY 1e6 /* multiplications that pay for waking a thread */
+
 /* The reserved words of options, which are not NULL: 0, or -EINVAL. name: of the
  * struct. */
 int options_check(const char *name, const uint64_t *words, size_t n);

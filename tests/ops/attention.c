@@ -416,8 +416,8 @@ static void test_refused(void)
 		"queries of [2, 3], keys of [4, 5] and values of [4, 6]; they "
 		"must be [..., l, e], [..., s, e] and [..., s, ev]",
 		"F32[2,3]", "F32[4,5]", "F32[4,6]", NULL, none);
-	refused(-EINVAL, "attention: of I32; cast the queries to F32",
-		"I32[2,3]", "I32[4,3]", "I32[4,3]", NULL, none);
+	refused(-EINVAL, "attention: of I32; cast it to F32", "I32[2,3]",
+		"I32[4,3]", "I32[4,3]", NULL, none);
 	refused(-EINVAL,
 		"a mask of [5] does not broadcast to the scores, [2, 4]",
 		"F32[2,3]", "F32[4,3]", "F32[4,3]", "F32[5]", none);

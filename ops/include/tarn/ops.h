@@ -360,6 +360,51 @@ TARN_PUBLIC int tarn_attention(const tarn_tensor *q, const tarn_tensor *k,
 	const tarn_tensor *v, const struct tarn_attention_options *options,
 	tarn_tensor **out) TARN_NONNULL(1, 2, 3, 5) TARN_MUST_CHECK;
 
+/* In the order of the dimensions in which windows move: [0] alone for one. */
+struct tarn_conv_options {
+	int64_t stride[2];   /* between windows; 0: 1 */
+	int64_t padding[2];  /* zeros on both sides */
+	int64_t dilation[2]; /* between a window's elements; 0: 1 */
+	int64_t groups;	     /* of channels that do not mix; 0: 1 */
+	uint64_t reserved[5]; /* 0 */
+};
+
+/*
+ * Convolution (cross-correlation, as torch's conv1d and conv2d): x is [n, inputs,
+ * length] or [n, inputs, height, width], weight [outputs, inputs / groups, ...]
+ * with the extents of the kernel, bias [outputs], or NULL. Of floats. options may
+ * be NULL. With padding, a padded copy of x is made; windows are read as they lie
+ * or packed a tile at a time.
+ */
+TARN_PUBLIC int tarn_conv(const tarn_tensor *x, const tarn_tensor *weight,
+	const tarn_tensor *bias, const struct tarn_conv_options *options,
+	tarn_tensor **out) TARN_NONNULL(1, 2, 5) TARN_MUST_CHECK;
+
+enum tarn_pool_kind {
+	TARN_POOL_MAX = 0, /* NaN is contagious */
+	TARN_POOL_MEAN = 1, /* of floats */
+};
+
+/* The last window may begin inside and end outside: there is one more, perhaps. */
+#define TARN_POOL_CEIL 1u
+/* Means are those of x's own elements; without it padding counts as zeros. */
+#define TARN_POOL_NOT_PADDING 2u
+
+struct tarn_pool_options {
+	int64_t kernel[2];
+	int64_t stride[2];   /* 0: the kernel's extent */
+	int64_t padding[2];  /* at most half of the kernel */
+	int64_t dilation[2]; /* 0: 1, as it must be for means */
+	uint64_t flags;	     /* TARN_POOL_... */
+	uint64_t reserved[5]; /* 0 */
+};
+
+/* The largest or the mean of each window of x, [n, channels, length] or
+ * [n, channels, height, width]. */
+TARN_PUBLIC int tarn_pool(enum tarn_pool_kind kind, const tarn_tensor *x,
+	const struct tarn_pool_options *options, tarn_tensor **out)
+	TARN_NONNULL(2, 3, 4) TARN_MUST_CHECK;
+
 #ifdef __cplusplus
 }
 #endif
