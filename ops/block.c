@@ -150,20 +150,6 @@ struct worker {
 	_Alignas(64) char buffer[LOOPS_OPERANDS][STAGED * 8];
 };
 
-static void pack(const struct loops *block, enum tarn_dtype dtype,
-	struct tarn_layout *ret)
-{
-	int64_t stride = 1;
-
-	*ret = (struct tarn_layout) {
-		.dtype = (uint8_t)dtype, .ndim = (uint8_t)block->n};
-	for (int dim = block->n - 1; dim >= 0; dim--) {
-		ret->shape[dim] = block->extent[dim];
-		ret->stride[dim] = stride;
-		stride *= block->extent[dim];
-	}
-}
-
 static void plan_stage(struct worker *w, int i)
 {
 	const struct loop_operand *o = &w->block.operand[i];
@@ -175,7 +161,7 @@ static void plan_stage(struct worker *w, int i)
 		return;
 	memcpy(s->extent, w->block.extent, size);
 	s->buffer = w->buffer[i];
-	pack(&w->block, w->plan->dtypes[i], &packed);
+	loops_pack(&w->block, w->plan->dtypes[i], &packed);
 	there = packed;
 	there.dtype = o->dtype;
 	memcpy(there.stride, o->stride, size);
@@ -218,7 +204,7 @@ static void use_buffer(
 	struct loop_operand *o = &block->operand[i];
 	struct tarn_layout packed;
 
-	pack(block, dtype, &packed);
+	loops_pack(block, dtype, &packed);
 	memcpy(o->stride, packed.stride, (size_t)block->n * sizeof(int64_t));
 	o->at = s->buffer;
 	o->dtype = (uint8_t)dtype;
@@ -258,36 +244,12 @@ static void run_rows(const struct loops *l, run_fn *kernel)
 	}
 }
 
-/* The block of that number, with all operands where they lie. */
-static void find_block(struct worker *w, int64_t number)
-{
-	const struct plan *p = w->plan;
-	struct loops *b = &w->block;
-
-	b->n = p->loops->n;
-	b->n_operands = p->loops->n_operands;
-	for (int i = 0; i < b->n_operands; i++)
-		b->operand[i] = p->loops->operand[i];
-	for (int dim = b->n - 1; dim >= 0; dim--) {
-		int64_t first = number % p->count[dim] * p->extent[dim];
-
-		number /= p->count[dim];
-		b->extent[dim] =
-			MIN(p->extent[dim], p->loops->extent[dim] - first);
-		for (int i = 0; i < b->n_operands; i++) {
-			struct loop_operand *o = &b->operand[i];
-
-			o->at += first * o->stride[dim] * o->size;
-		}
-	}
-}
-
 static void run_block(struct worker *w, int64_t number)
 {
 	const struct plan *p = w->plan;
 	char *out = NULL;
 
-	find_block(w, number);
+	loops_block(p->loops, p->extent, p->count, number, &w->block);
 	for (int i = 0; i < w->block.n_operands; i++) {
 		struct loop_operand *o = &w->block.operand[i];
 

@@ -86,36 +86,6 @@ static int call_open(struct call *c, const char *op,
 
 /* ---- running ---------------------------------------------------------------- */
 
-static bool same_layout(const tarn_tensor *a, const tarn_tensor *b)
-{
-	const struct tarn_layout *x = tarn_tensor_layout(a),
-				 *y = tarn_tensor_layout(b);
-	size_t size = (size_t)x->ndim * sizeof(int64_t);
-
-	return tarn_tensor_data(a) == tarn_tensor_data(b) &&
-	       x->dtype == y->dtype && x->ndim == y->ndim &&
-	       !memcmp(x->shape, y->shape, size) &&
-	       !memcmp(x->stride, y->stride, size);
-}
-
-/* An operand of which the destination is another view is copied. */
-static int part_from(struct source *s, const tarn_tensor *to)
-{
-	tarn_tensor *copy;
-	int r;
-
-	if (!s->tensor || same_layout(s->tensor, to) ||
-		!tensors_overlap(s->tensor, to))
-		return 0;
-	r = tarn_tensor_clone(s->tensor, &copy);
-	if (r < 0)
-		return r;
-	source_close(s);
-	s->copy = copy;
-	s->tensor = copy;
-	return 0;
-}
-
 /* computed: of the destination, then of the sources. */
 static int call_run(struct call *c, const struct tarn_operand *operands,
 	run_fn *kernel, enum tarn_dtype dtype, unsigned cost, tarn_tensor **out)
@@ -126,7 +96,7 @@ static int call_run(struct call *c, const struct tarn_operand *operands,
 		c->op, dtype, c->shape.ndim, c->shape.shape, out, &result);
 
 	for (int i = 0; i < c->n && r >= 0 && !result.made; i++)
-		r = part_from(&c->source[i], result.work);
+		r = source_part(&c->source[i], result.work);
 	if (r < 0)
 		return result_end(&result, r);
 	loops_begin(&loops, c->shape.ndim, c->shape.shape);

@@ -41,6 +41,32 @@ enum fold { FOLD_ADD, FOLD_MUL, FOLD_MIN, FOLD_MAX, FOLDS };
 /* n elements that are stride apart, beside each other. */
 typedef void pick_fn(size_t n, void *dst, const void *src, ptrdiff_t stride);
 
+/* From a row to a row, which may be the same. */
+struct row_args {
+	const void *weight, *bias; /* of as many elements, or NULL */
+	double epsilon;
+};
+typedef void row_fn(
+	size_t n, void *dst, const void *src, const struct row_args *args);
+enum row_op {
+	ROW_SOFTMAX,
+	ROW_LOG_SOFTMAX,
+	ROW_CUMULATIVE_SUM, /* of I64 and U64 too */
+	ROW_LAYER_NORM,
+	ROW_RMS_NORM,
+	ROW_OPS,
+};
+
+/* What n > 0 elements add up to, in F64. */
+typedef void chunk_fn(size_t n, const void *src, double p, double ret[2]);
+enum chunk_op {
+	CHUNK_MOMENTS, /* mean, sum of squared distances from it */
+	CHUNK_POWERS,  /* sum of |x|^p; infinite p: the largest or least |x|;
+			* 0: how many are not 0 */
+	CHUNK_EXPS,    /* the largest x, sum of exp(x - that) */
+	CHUNKS,
+};
+
 struct kernels {
 	const char *name;
 	pick_fn *pick[4]; /* by the size of an element: 1, 2, 4, 8 bytes */
@@ -48,6 +74,8 @@ struct kernels {
 	run_fn *binary[TYPES][TARN_BINARY_OPS];
 	run_fn *clamp[TYPES];
 	fold_fn *fold[TYPES][FOLDS];
+	row_fn *row[TYPES][ROW_OPS];
+	chunk_fn *chunk[TYPES][CHUNKS];
 	run_fn *where[4]; /* by the size of an element */
 };
 

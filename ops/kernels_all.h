@@ -313,6 +313,35 @@ PICK(pick_2, uint16_t)
 PICK(pick_4, uint32_t)
 PICK(pick_8, uint64_t)
 
+/* ---- rows ----------------------------------------------------------------- */
+
+#define TYPE f32
+#define T float
+#define M(name) name##f
+#include "ops/kernels_rows.h"
+#undef TYPE
+#undef T
+#undef M
+#define TYPE f64
+#define T double
+#define M(name) name
+#include "ops/kernels_rows.h"
+#undef TYPE
+#undef T
+#undef M
+
+/* Signed sums wrap around as unsigned ones do. */
+static void cumulative_sum_int(
+	size_t n, void *dst, const void *src, const struct row_args *args)
+{
+	const uint64_t *a = src;
+	uint64_t *d = dst, sum = 0;
+
+	(void)args;
+	for (size_t i = 0; i < n; i++)
+		d[i] = sum += a[i];
+}
+
 /* ---- the table ------------------------------------------------------------ */
 
 #define UNARY(op, R, ...) .unary[PLACE][TARN_##op] = PASTE(op, TYPE),
@@ -320,6 +349,15 @@ PICK(pick_8, uint64_t)
 #define BINARY(op, R, ...) .binary[PLACE][TARN_##op] = PASTE(op, TYPE),
 #define CLAMP(...) .clamp[PLACE] = PASTE(clamp, TYPE),
 #define FOLD(op, R, ...) .fold[PLACE][FOLD_##op] = PASTE(fold_##op, TYPE),
+#define ROWS_OF(type)                                                          \
+	{                                                                      \
+		softmax_##type, log_softmax_##type, cumulative_sum_##type,     \
+			layer_norm_##type, rms_norm_##type                     \
+	}
+#define CHUNKS_OF(type)                                                        \
+	{                                                                      \
+		moments_##type, powers_##type, exps_##type                     \
+	}
 #define NAME_(x) #x
 #define NAME(x) NAME_(x)
 
@@ -327,5 +365,10 @@ const struct kernels PASTE(kernels, VARIANT) = {
 	.name = NAME(VARIANT),
 #include "ops/kernels_types.h"
 	.pick = {pick_1, pick_2, pick_4, pick_8},
+	.row = {[TYPE_I64] = {[ROW_CUMULATIVE_SUM] = cumulative_sum_int},
+		[TYPE_U64] = {[ROW_CUMULATIVE_SUM] = cumulative_sum_int},
+		[TYPE_F32] = ROWS_OF(f32),
+		[TYPE_F64] = ROWS_OF(f64)},
+	.chunk = {[TYPE_F32] = CHUNKS_OF(f32), [TYPE_F64] = CHUNKS_OF(f64)},
 	.where = {where_1, where_2, where_4, where_8},
 };

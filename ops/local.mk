@@ -5,6 +5,7 @@
 #	result     operands and destinations
 #	loops      one nest of loops for all operands; its blocks, one after the
 #		other or on several threads
+#	rows       whole rows, some at once, as they lie or packed
 #	kernels    what is done to a run of elements: one table of operations and
 #		dtypes, compiled for each generation of processors
 #	blas       products of two matrices in memory; product: stacks of them
@@ -28,6 +29,7 @@ ops_libkernels_la_SOURCES = \
 	ops/kernels_avx512.c \
 	ops/kernels_c.c \
 	ops/kernels_all.h \
+	ops/kernels_rows.h \
 	ops/kernels_types.h \
 	ops/kernels_type.h \
 	$(NULL)
@@ -38,12 +40,14 @@ ops_libtarnops_la_SOURCES = \
 	ops/attention.c \
 	ops/blas.c \
 	ops/blas.h \
+	ops/along.c \
 	ops/block.c \
 	ops/block.h \
 	ops/conv.c \
 	ops/dtype.c \
 	ops/dtype.h \
 	ops/elementwise.c \
+	ops/fold.c \
 	ops/kernels.c \
 	ops/loops.c \
 	ops/loops.h \
@@ -63,6 +67,8 @@ ops_libtarnops_la_SOURCES = \
 	ops/reduce.c \
 	ops/result.c \
 	ops/result.h \
+	ops/rows.c \
+	ops/rows.h \
 	ops/threads.c \
 	ops/threads.h \
 	ops/windows.h \

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "base/checked.h"
+
 void loops_begin(struct loops *loops, int ndim, const int64_t *shape)
 {
 	loops->n = ndim;
@@ -155,4 +157,40 @@ void loops_tidy(struct loops *loops)
 		for (int j = i; j > 0 && !is_outer(loops, j - 1, j); j--)
 			swap_dims(loops, j - 1, j);
 	loops_fuse(loops);
+}
+
+/* ---- blocks ---------------------------------------------------------------- */
+
+void loops_block(const struct loops *loops, const int64_t *extent,
+	const int64_t *count, int64_t number, struct loops *ret)
+{
+	ret->n = loops->n;
+	ret->n_operands = loops->n_operands;
+	for (int i = 0; i < ret->n_operands; i++)
+		ret->operand[i] = loops->operand[i];
+	for (int dim = ret->n - 1; dim >= 0; dim--) {
+		int64_t first = number % count[dim] * extent[dim];
+
+		number /= count[dim];
+		ret->extent[dim] = MIN(extent[dim], loops->extent[dim] - first);
+		for (int i = 0; i < ret->n_operands; i++) {
+			struct loop_operand *o = &ret->operand[i];
+
+			o->at += first * o->stride[dim] * o->size;
+		}
+	}
+}
+
+void loops_pack(const struct loops *loops, enum tarn_dtype dtype,
+	struct tarn_layout *ret)
+{
+	int64_t stride = 1;
+
+	*ret = (struct tarn_layout) {
+		.dtype = (uint8_t)dtype, .ndim = (uint8_t)loops->n};
+	for (int dim = loops->n - 1; dim >= 0; dim--) {
+		ret->shape[dim] = loops->extent[dim];
+		ret->stride[dim] = stride;
+		stride *= loops->extent[dim];
+	}
 }

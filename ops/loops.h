@@ -43,3 +43,11 @@ void loops_fuse(struct loops *loops);
 
 /* Does the operand have one element? */
 bool loops_is_value(const struct loops *loops, int operand);
+
+/* The block of that number, in C order, of those of at most extent each. */
+void loops_block(const struct loops *loops, const int64_t *extent,
+	const int64_t *count, int64_t number, struct loops *ret);
+
+/* The loops as a layout in C order. */
+void loops_pack(const struct loops *loops, enum tarn_dtype dtype,
+	struct tarn_layout *ret);

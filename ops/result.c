@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <tarn/copy.h>
 
@@ -135,6 +136,35 @@ bool tensors_overlap(const tarn_tensor *a, const tarn_tensor *b)
 	return true;
 }
 
+static bool same_layout(const tarn_tensor *a, const tarn_tensor *b)
+{
+	const struct tarn_layout *x = tarn_tensor_layout(a),
+				 *y = tarn_tensor_layout(b);
+	size_t size = (size_t)x->ndim * sizeof(int64_t);
+
+	return tarn_tensor_data(a) == tarn_tensor_data(b) &&
+	       x->dtype == y->dtype && x->ndim == y->ndim &&
+	       !memcmp(x->shape, y->shape, size) &&
+	       !memcmp(x->stride, y->stride, size);
+}
+
+int source_part(struct source *source, const tarn_tensor *to)
+{
+	tarn_tensor *copy;
+	int r;
+
+	if (!source->tensor || same_layout(source->tensor, to) ||
+		!tensors_overlap(source->tensor, to))
+		return 0;
+	r = tarn_tensor_clone(source->tensor, &copy);
+	if (r < 0)
+		return r;
+	source_close(source);
+	source->copy = copy;
+	source->tensor = copy;
+	return 0;
+}
+
 static int check_shape(const char *op, int ndim, const int64_t *shape,
 	const struct tarn_layout *l)
 {
@@ -211,6 +241,23 @@ int result_begin_plain(const char *op, enum tarn_dtype dtype, int ndim,
 	if (plain)
 		return 0;
 	ret->apart = true;
+	ret->work = NULL;
+	return result_new(op, dtype, ndim, shape, &ret->work);
+}
+
+int result_begin_apart(const char *op, enum tarn_dtype dtype, int ndim,
+	const int64_t *shape, const tarn_tensor *const *operands, size_t n,
+	tarn_tensor **out, struct result *ret)
+{
+	int r = result_begin(op, dtype, ndim, shape, out, ret);
+
+	if (r < 0 || ret->made)
+		return r;
+	for (size_t i = 0; i < n && !ret->apart; i++)
+		ret->apart = operands[i] && tensors_overlap(*out, operands[i]);
+	if (!ret->apart)
+		return 0;
+	ret->work = NULL;
 	return result_new(op, dtype, ndim, shape, &ret->work);
 }
 

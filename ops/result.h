@@ -25,6 +25,10 @@ void source_close(struct source *source);
 int source_open_plain(const char *op, const tarn_tensor *tensor,
 	enum tarn_dtype dtype, struct source *ret);
 
+/* Copies one of which the destination is another view, for what is done element
+ * by element, or row by row. */
+int source_part(struct source *source, const tarn_tensor *to);
+
 #define _cleanup_source_ _cleanup_(source_close)
 
 /* A tensor of elements that nothing was written to yet, in C order. */
@@ -50,6 +54,12 @@ int result_begin(const char *op, enum tarn_dtype dtype, int ndim,
 /* The same, but work has that very dtype, is in C order, aligned to its
  * elements, and overlaps none of the n operands (which may be NULL). */
 int result_begin_plain(const char *op, enum tarn_dtype dtype, int ndim,
+	const int64_t *shape, const tarn_tensor *const *operands, size_t n,
+	tarn_tensor **out, struct result *ret);
+
+/* The same as result_begin, but work overlaps none of the n operands (which may
+ * be NULL); where *out does, it is in C order. */
+int result_begin_apart(const char *op, enum tarn_dtype dtype, int ndim,
 	const int64_t *shape, const tarn_tensor *const *operands, size_t n,
 	tarn_tensor **out, struct result *ret);
 

@@ -310,6 +310,57 @@ TARN_PUBLIC int tarn_reduce(enum tarn_reduce_op op, const tarn_tensor *x,
 	int n_dims, const int *dims, unsigned flags, tarn_tensor **out)
 	TARN_NONNULL(2, 6) TARN_MUST_CHECK;
 
+/* The variance of floats: squares of the distances from the mean, summed and
+ * divided by the number of elements less correction (NaN or infinite where that
+ * is not positive). root: its square root. */
+TARN_PUBLIC int tarn_variance(const tarn_tensor *x, int n_dims, const int *dims,
+	double correction, bool root, unsigned flags, tarn_tensor **out)
+	TARN_NONNULL(1, 7) TARN_MUST_CHECK;
+
+/* The p-norm of floats: (sum of |x|^p)^(1/p); infinite p: the largest or
+ * smallest |x|; 0: how many are not 0. -EINVAL: p is NaN; or it is negative or
+ * infinite, and there are no elements. */
+TARN_PUBLIC int tarn_norm(const tarn_tensor *x, int n_dims, const int *dims,
+	double p, unsigned flags, tarn_tensor **out)
+	TARN_NONNULL(1, 6) TARN_MUST_CHECK;
+
+/* log of the sum of exp(x), of floats, without overflow. */
+TARN_PUBLIC int tarn_log_sum_exp(const tarn_tensor *x, int n_dims,
+	const int *dims, unsigned flags, tarn_tensor **out)
+	TARN_NONNULL(1, 5) TARN_MUST_CHECK;
+
+/* The index (I64) of the first smallest (op TARN_AMIN) or largest (TARN_AMAX)
+ * element along dim, NaN before all; dim TARN_ALL_DIMS: in C order of all. */
+#define TARN_ALL_DIMS INT32_MIN
+TARN_PUBLIC int tarn_arg_reduce(enum tarn_reduce_op op, const tarn_tensor *x,
+	int dim, unsigned flags, tarn_tensor **out)
+	TARN_NONNULL(2, 5) TARN_MUST_CHECK;
+
+/* ---- along a dimension ------------------------------------------------ */
+
+/* exp(x) / sum of exp(x) along dim, and its logarithm, of floats. A row of -inf
+ * alone is NaN, as one with a NaN or inf. */
+TARN_PUBLIC int tarn_softmax(const tarn_tensor *x, int dim, tarn_tensor **out)
+	TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+TARN_PUBLIC int tarn_log_softmax(const tarn_tensor *x, int dim,
+	tarn_tensor **out) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* Sums of the elements up to each; BOOL and integers in I64, U64 in U64. */
+TARN_PUBLIC int tarn_cumulative_sum(const tarn_tensor *x, int dim,
+	tarn_tensor **out) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* (x - mean) / sqrt(variance + epsilon) over the last n_dims dimensions, times
+ * weight plus bias, which have the shape of those and may be NULL. */
+TARN_PUBLIC int tarn_layer_norm(const tarn_tensor *x, int n_dims,
+	const tarn_tensor *weight, const tarn_tensor *bias, double epsilon,
+	tarn_tensor **out) TARN_NONNULL(1, 6) TARN_MUST_CHECK;
+
+/* x / sqrt(mean of x^2 + epsilon) over the last n_dims dimensions, times weight,
+ * which may be NULL. */
+TARN_PUBLIC int tarn_rms_norm(const tarn_tensor *x, int n_dims,
+	const tarn_tensor *weight, double epsilon, tarn_tensor **out)
+	TARN_NONNULL(1, 5) TARN_MUST_CHECK;
+
 /* ---- products --------------------------------------------------------- */
 
 /*
