@@ -48,9 +48,11 @@ ops_libtarnops_la_SOURCES = \
 	ops/dtype.h \
 	ops/elementwise.c \
 	ops/fold.c \
+	ops/join.c \
 	ops/kernels.c \
 	ops/loops.c \
 	ops/loops.h \
+<<<<<<< HEAD
 	ops/nn/convert.c \
 	ops/nn/count.c \
 	ops/nn/inout.c \
@@ -64,11 +66,17 @@ ops_libtarnops_la_SOURCES = \
 	ops/pool.c \
 	ops/product.c \
 	ops/product.h \
+=======
+	ops/mask.c \
+>>>>>>> 0e5b20c6 (ops: elements that are selected, and elements in other places)
 	ops/reduce.c \
 	ops/result.c \
 	ops/result.h \
 	ops/rows.c \
 	ops/rows.h \
+	ops/select.c \
+	ops/select.h \
+	ops/sort.c \
 	ops/threads.c \
 	ops/threads.h \
 	ops/windows.h \

@@ -361,6 +361,7 @@ TARN_PUBLIC int tarn_rms_norm(const tarn_tensor *x, int n_dims,
 	const tarn_tensor *weight, double epsilon, tarn_tensor **out)
 	TARN_NONNULL(1, 5) TARN_MUST_CHECK;
 
+<<<<<<< HEAD
 /* ---- products --------------------------------------------------------- */
 
 /*
@@ -455,6 +456,103 @@ struct tarn_pool_options {
 TARN_PUBLIC int tarn_pool(enum tarn_pool_kind kind, const tarn_tensor *x,
 	const struct tarn_pool_options *options, tarn_tensor **out)
 	TARN_NONNULL(2, 3, 4) TARN_MUST_CHECK;
+=======
+/* ---- elements by their numbers ----------------------------------------- */
+
+/*
+ * Lists of numbers are of any integer dtype; negative ones count from the end,
+ * and may repeat. All are checked before anything is written: -ERANGE names the
+ * first that is none. What is written with the same number twice is the later
+ * one. dst is checked as any destination; src is a number or a tensor, which
+ * dst's dtype must be able to hold, and is broadcast.
+ */
+
+/* Slices along dim; the index has any shape, which takes the place of dim: an
+ * embedding is looked up by dim 0. Its reverse writes the slices. */
+TARN_PUBLIC int tarn_index_select(const tarn_tensor *x, int dim,
+	const tarn_tensor *index, tarn_tensor **out)
+	TARN_NONNULL(1, 3, 4) TARN_MUST_CHECK;
+TARN_PUBLIC int tarn_index_put(tarn_tensor *dst, int dim,
+	const tarn_tensor *index, struct tarn_operand src)
+	TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* Elements by their numbers in C order of all. */
+TARN_PUBLIC int tarn_take(const tarn_tensor *x, const tarn_tensor *index,
+	tarn_tensor **out) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+
+/* Elements by their numbers along dim, at the index's own place in all other
+ * dimensions, where the index lies within the tensor: torch.gather, and
+ * torch.scatter. */
+TARN_PUBLIC int tarn_take_along(const tarn_tensor *x, int dim,
+	const tarn_tensor *index, tarn_tensor **out)
+	TARN_NONNULL(1, 3, 4) TARN_MUST_CHECK;
+TARN_PUBLIC int tarn_put_along(tarn_tensor *dst, int dim,
+	const tarn_tensor *index, struct tarn_operand src)
+	TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* The elements, in C order, at which a mask (BOOL, broadcast to x) is true: as
+ * many as there are. */
+TARN_PUBLIC int tarn_masked_select(const tarn_tensor *x,
+	const tarn_tensor *mask, tarn_tensor **out)
+	TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+/* Writes there one value, or a tensor's that is broadcast to dst; or the
+ * elements of a tensor one after the other, as many as there are. */
+TARN_PUBLIC int tarn_masked_fill(tarn_tensor *dst, const tarn_tensor *mask,
+	struct tarn_operand value) TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+TARN_PUBLIC int tarn_masked_put(tarn_tensor *dst, const tarn_tensor *mask,
+	struct tarn_operand src) TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+
+/* The indices (I64, a row of ndim for each) of the elements that are not 0. */
+TARN_PUBLIC int tarn_nonzero(const tarn_tensor *x, tarn_tensor **out)
+	TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+
+/* ---- elements in other places ------------------------------------------ */
+
+/* n tensors one after the other along dim, or along a new one, in the dtype in
+ * which they meet. */
+TARN_PUBLIC int tarn_cat(const tarn_tensor *const *tensors, size_t n, int dim,
+	tarn_tensor **out) TARN_NONNULL(1, 4) TARN_MUST_CHECK;
+TARN_PUBLIC int tarn_stack(const tarn_tensor *const *tensors, size_t n,
+	int dim, tarn_tensor **out) TARN_NONNULL(1, 4) TARN_MUST_CHECK;
+
+enum tarn_pad_mode {
+	TARN_PAD_CONSTANT,  /* with value, a number */
+	TARN_PAD_REFLECT,   /* mirrored, but for the element at the edge */
+	TARN_PAD_REPLICATE, /* the element at the edge */
+	TARN_PAD_CIRCULAR,  /* from the other end */
+};
+
+/* pads[i] elements before and behind those of the last n dimensions, in their
+ * order. */
+TARN_PUBLIC int tarn_pad(const tarn_tensor *x, int n,
+	const int64_t (*pads)[2], enum tarn_pad_mode mode,
+	struct tarn_operand value, tarn_tensor **out)
+	TARN_NONNULL(1, 6) TARN_MUST_CHECK;
+
+/* Each element is shifts[i] farther along dims[i]; what leaves the end enters at
+ * the beginning. */
+TARN_PUBLIC int tarn_roll(const tarn_tensor *x, int n, const int64_t *shifts,
+	const int *dims, tarn_tensor **out)
+	TARN_NONNULL(1, 5) TARN_MUST_CHECK;
+
+enum tarn_triangle { TARN_LOWER, TARN_UPPER };
+
+/* Of the matrices in the last two dimensions, what lies up to (from) the k-th
+ * diagonal above the main one; the rest is 0. */
+TARN_PUBLIC int tarn_triangle(enum tarn_triangle which, const tarn_tensor *x,
+	int64_t k, tarn_tensor **out) TARN_NONNULL(2, 4) TARN_MUST_CHECK;
+
+/* Sorted along dim, NaN as the largest, and the places (I64) that the elements
+ * had; equal ones keep their order. Either out may be NULL. If the places fail,
+ * the values may be written already. */
+TARN_PUBLIC int tarn_sort(const tarn_tensor *x, int dim, bool descending,
+	tarn_tensor **out_values, tarn_tensor **out_places)
+	TARN_NONNULL(1) TARN_MUST_CHECK;
+/* The k largest or smallest of them, sorted. */
+TARN_PUBLIC int tarn_top(const tarn_tensor *x, int64_t k, int dim,
+	bool largest, tarn_tensor **out_values, tarn_tensor **out_places)
+	TARN_NONNULL(1) TARN_MUST_CHECK;
+>>>>>>> 0e5b20c6 (ops: elements that are selected, and elements in other places)
 
 #ifdef __cplusplus
 }
