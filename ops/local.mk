@@ -37,10 +37,10 @@ ops_libkernels_la_CFLAGS = \
 	$(AM_CFLAGS) $(TARN_VECTOR_CFLAGS) $(TARN_MATH_CFLAGS)
 
 ops_libtarnops_la_SOURCES = \
+	ops/along.c \
 	ops/attention.c \
 	ops/blas.c \
 	ops/blas.h \
-	ops/along.c \
 	ops/block.c \
 	ops/block.h \
 	ops/conv.c \
@@ -52,7 +52,8 @@ ops_libtarnops_la_SOURCES = \
 	ops/kernels.c \
 	ops/loops.c \
 	ops/loops.h \
-<<<<<<< HEAD
+	ops/mask.c \
+	ops/matmul.c \
 	ops/nn/convert.c \
 	ops/nn/count.c \
 	ops/nn/inout.c \
@@ -62,13 +63,9 @@ ops_libtarnops_la_SOURCES = \
 	ops/nn/state.c \
 	ops/nn/tree.c \
 	ops/nn/tree.h \
-	ops/matmul.c \
 	ops/pool.c \
 	ops/product.c \
 	ops/product.h \
-=======
-	ops/mask.c \
->>>>>>> 0e5b20c6 (ops: elements that are selected, and elements in other places)
 	ops/reduce.c \
 	ops/result.c \
 	ops/result.h \

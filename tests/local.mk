@@ -220,7 +220,6 @@ include tests/channel/local.mk
 include tests/daemon/local.mk
 include tests/cli/local.mk
 include tests/python/local.mk
-include tests/ops/local.mk
 include tests/models/local.mk
 include tests/soak/local.mk
 include tests/vm/local.mk

@@ -45,4 +45,52 @@ tests_ops_nn_threads_SOURCES = \
 	tests/ops/nn_threads.c \
 	$(NULL)
 tests_ops_nn_threads_LDADD = $(OPS_LIBS)
+
+# Operations, as programs that link libtarnops use them.
+OPS_TESTS = \
+	tests/ops/along \
+	tests/ops/attention \
+	tests/ops/join \
+	tests/ops/products \
+	tests/ops/select \
+	tests/ops/windows \
+	$(NULL)
+check_PROGRAMS += $(OPS_TESTS)
+TESTS += $(OPS_TESTS)
+tests_ops_along_SOURCES = \
+	tests/ops/along.c \
+	tests/ops/tensors.c \
+	tests/ops/tensors.h \
+	$(NULL)
+tests_ops_along_LDADD = $(OPS_LIBS) -lm
+tests_ops_attention_SOURCES = \
+	tests/ops/attention.c \
+	tests/ops/views.c \
+	tests/ops/views.h \
+	$(NULL)
+tests_ops_attention_LDADD = $(OPS_LIBS) -lm
+tests_ops_join_SOURCES = \
+	tests/ops/join.c \
+	tests/ops/tensors.c \
+	tests/ops/tensors.h \
+	$(NULL)
+tests_ops_join_LDADD = $(OPS_LIBS) -lm
+tests_ops_products_SOURCES = \
+	tests/ops/products.c \
+	tests/ops/views.c \
+	tests/ops/views.h \
+	$(NULL)
+tests_ops_products_LDADD = $(OPS_LIBS) -lm
+tests_ops_select_SOURCES = \
+	tests/ops/select.c \
+	tests/ops/tensors.c \
+	tests/ops/tensors.h \
+	$(NULL)
+tests_ops_select_LDADD = $(OPS_LIBS) -lm
+tests_ops_windows_SOURCES = \
+	tests/ops/views.c \
+	tests/ops/views.h \
+	tests/ops/windows.c \
+	$(NULL)
+tests_ops_windows_LDADD = $(OPS_LIBS) -lm
 endif

@@ -361,102 +361,6 @@ TARN_PUBLIC int tarn_rms_norm(const tarn_tensor *x, int n_dims,
 	const tarn_tensor *weight, double epsilon, tarn_tensor **out)
 	TARN_NONNULL(1, 5) TARN_MUST_CHECK;
 
-<<<<<<< HEAD
-/* ---- products --------------------------------------------------------- */
-
-/*
- * The product of two matrices, [..., m, k] and [..., k, n]: [..., m, n], as
- * torch.matmul. Dimensions before the last two broadcast. A vector as first
- * factor is a row, as second a column, and the result has no such dimension. k 0
- * gives zeros. The result's dtype is that in which both meet; BOOL is -EINVAL.
- *
- * Floats are BLAS's: operands are read as they lie where one of the last two
- * strides is 1 and the other leaves room for a row (transposed, parts of rows and
- * columns, stacks in any order and repeated), else they are packed first. A
- * destination of such a layout is written as it lies.
- */
-TARN_PUBLIC int tarn_matmul(const tarn_tensor *a, const tarn_tensor *b,
-	tarn_tensor **out) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
-
-/* x @ weight.T + bias: x is [..., inputs], weight [outputs, inputs] and bias
- * [outputs], or NULL. */
-TARN_PUBLIC int tarn_linear(const tarn_tensor *x, const tarn_tensor *weight,
-	const tarn_tensor *bias, tarn_tensor **out)
-	TARN_NONNULL(1, 2, 4) TARN_MUST_CHECK;
-
-/* Query i sees the keys 0 to i. */
-#define TARN_ATTENTION_CAUSAL 1u
-/* The queries have several times as many heads (dimension -3) as the keys and
- * values: as many as follow each other share one of those. */
-#define TARN_ATTENTION_GROUPED 2u
-
-struct tarn_attention_options {
-	/* Broadcasts to [..., l, s]; NULL: none. BOOL: keys that are true are
-	 * seen. Floats are added to the scores. */
-	const tarn_tensor *mask;
-	double scale;	/* of the scores; 0: 1 / sqrt(e) */
-	uint64_t flags; /* TARN_ATTENTION_... */
-	uint64_t reserved[5]; /* 0 */
-};
-
-/*
- * softmax(q @ k.T * scale + mask) @ v: q is [..., l, e], k [..., s, e],
- * v [..., s, ev], and the result [..., l, ev]; dimensions before those broadcast.
- * As torch.nn.functional.scaled_dot_product_attention, but that a mask and
- * TARN_ATTENTION_CAUSAL may be given together. A query that sees no key, or only
- * scores of -inf, gives zeros. options may be NULL. The memory that it takes
- * beside the operands does not grow with l * s. The bits do not depend on the
- * number of threads. -EINVAL: the dtype in which all three meet is no float's.
- */
-TARN_PUBLIC int tarn_attention(const tarn_tensor *q, const tarn_tensor *k,
-	const tarn_tensor *v, const struct tarn_attention_options *options,
-	tarn_tensor **out) TARN_NONNULL(1, 2, 3, 5) TARN_MUST_CHECK;
-
-/* In the order of the dimensions in which windows move: [0] alone for one. */
-struct tarn_conv_options {
-	int64_t stride[2];   /* between windows; 0: 1 */
-	int64_t padding[2];  /* zeros on both sides */
-	int64_t dilation[2]; /* between a window's elements; 0: 1 */
-	int64_t groups;	     /* of channels that do not mix; 0: 1 */
-	uint64_t reserved[5]; /* 0 */
-};
-
-/*
- * Convolution (cross-correlation, as torch's conv1d and conv2d): x is [n, inputs,
- * length] or [n, inputs, height, width], weight [outputs, inputs / groups, ...]
- * with the extents of the kernel, bias [outputs], or NULL. Of floats. options may
- * be NULL. With padding, a padded copy of x is made; windows are read as they lie
- * or packed a tile at a time.
- */
-TARN_PUBLIC int tarn_conv(const tarn_tensor *x, const tarn_tensor *weight,
-	const tarn_tensor *bias, const struct tarn_conv_options *options,
-	tarn_tensor **out) TARN_NONNULL(1, 2, 5) TARN_MUST_CHECK;
-
-enum tarn_pool_kind {
-	TARN_POOL_MAX = 0, /* NaN is contagious */
-	TARN_POOL_MEAN = 1, /* of floats */
-};
-
-/* The last window may begin inside and end outside: there is one more, perhaps. */
-#define TARN_POOL_CEIL 1u
-/* Means are those of x's own elements; without it padding counts as zeros. */
-#define TARN_POOL_NOT_PADDING 2u
-
-struct tarn_pool_options {
-	int64_t kernel[2];
-	int64_t stride[2];   /* 0: the kernel's extent */
-	int64_t padding[2];  /* at most half of the kernel */
-	int64_t dilation[2]; /* 0: 1, as it must be for means */
-	uint64_t flags;	     /* TARN_POOL_... */
-	uint64_t reserved[5]; /* 0 */
-};
-
-/* The largest or the mean of each window of x, [n, channels, length] or
- * [n, channels, height, width]. */
-TARN_PUBLIC int tarn_pool(enum tarn_pool_kind kind, const tarn_tensor *x,
-	const struct tarn_pool_options *options, tarn_tensor **out)
-	TARN_NONNULL(2, 3, 4) TARN_MUST_CHECK;
-=======
 /* ---- elements by their numbers ----------------------------------------- */
 
 /*
@@ -552,7 +456,101 @@ TARN_PUBLIC int tarn_sort(const tarn_tensor *x, int dim, bool descending,
 TARN_PUBLIC int tarn_top(const tarn_tensor *x, int64_t k, int dim,
 	bool largest, tarn_tensor **out_values, tarn_tensor **out_places)
 	TARN_NONNULL(1) TARN_MUST_CHECK;
->>>>>>> 0e5b20c6 (ops: elements that are selected, and elements in other places)
+
+/* ---- products --------------------------------------------------------- */
+
+/*
+ * The product of two matrices, [..., m, k] and [..., k, n]: [..., m, n], as
+ * torch.matmul. Dimensions before the last two broadcast. A vector as first
+ * factor is a row, as second a column, and the result has no such dimension. k 0
+ * gives zeros. The result's dtype is that in which both meet; BOOL is -EINVAL.
+ *
+ * Floats are BLAS's: operands are read as they lie where one of the last two
+ * strides is 1 and the other leaves room for a row (transposed, parts of rows and
+ * columns, stacks in any order and repeated), else they are packed first. A
+ * destination of such a layout is written as it lies.
+ */
+TARN_PUBLIC int tarn_matmul(const tarn_tensor *a, const tarn_tensor *b,
+	tarn_tensor **out) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+
+/* x @ weight.T + bias: x is [..., inputs], weight [outputs, inputs] and bias
+ * [outputs], or NULL. */
+TARN_PUBLIC int tarn_linear(const tarn_tensor *x, const tarn_tensor *weight,
+	const tarn_tensor *bias, tarn_tensor **out)
+	TARN_NONNULL(1, 2, 4) TARN_MUST_CHECK;
+
+/* Query i sees the keys 0 to i. */
+#define TARN_ATTENTION_CAUSAL 1u
+/* The queries have several times as many heads (dimension -3) as the keys and
+ * values: as many as follow each other share one of those. */
+#define TARN_ATTENTION_GROUPED 2u
+
+struct tarn_attention_options {
+	/* Broadcasts to [..., l, s]; NULL: none. BOOL: keys that are true are
+	 * seen. Floats are added to the scores. */
+	const tarn_tensor *mask;
+	double scale;	/* of the scores; 0: 1 / sqrt(e) */
+	uint64_t flags; /* TARN_ATTENTION_... */
+	uint64_t reserved[5]; /* 0 */
+};
+
+/*
+ * softmax(q @ k.T * scale + mask) @ v: q is [..., l, e], k [..., s, e],
+ * v [..., s, ev], and the result [..., l, ev]; dimensions before those broadcast.
+ * As torch.nn.functional.scaled_dot_product_attention, but that a mask and
+ * TARN_ATTENTION_CAUSAL may be given together. A query that sees no key, or only
+ * scores of -inf, gives zeros. options may be NULL. The memory that it takes
+ * beside the operands does not grow with l * s. The bits do not depend on the
+ * number of threads. -EINVAL: the dtype in which all three meet is no float's.
+ */
+TARN_PUBLIC int tarn_attention(const tarn_tensor *q, const tarn_tensor *k,
+	const tarn_tensor *v, const struct tarn_attention_options *options,
+	tarn_tensor **out) TARN_NONNULL(1, 2, 3, 5) TARN_MUST_CHECK;
+
+/* In the order of the dimensions in which windows move: [0] alone for one. */
+struct tarn_conv_options {
+	int64_t stride[2];   /* between windows; 0: 1 */
+	int64_t padding[2];  /* zeros on both sides */
+	int64_t dilation[2]; /* between a window's elements; 0: 1 */
+	int64_t groups;	     /* of channels that do not mix; 0: 1 */
+	uint64_t reserved[5]; /* 0 */
+};
+
+/*
+ * Convolution (cross-correlation, as torch's conv1d and conv2d): x is [n, inputs,
+ * length] or [n, inputs, height, width], weight [outputs, inputs / groups, ...]
+ * with the extents of the kernel, bias [outputs], or NULL. Of floats. options may
+ * be NULL. With padding, a padded copy of x is made; windows are read as they lie
+ * or packed a tile at a time.
+ */
+TARN_PUBLIC int tarn_conv(const tarn_tensor *x, const tarn_tensor *weight,
+	const tarn_tensor *bias, const struct tarn_conv_options *options,
+	tarn_tensor **out) TARN_NONNULL(1, 2, 5) TARN_MUST_CHECK;
+
+enum tarn_pool_kind {
+	TARN_POOL_MAX = 0, /* NaN is contagious */
+	TARN_POOL_MEAN = 1, /* of floats */
+};
+
+/* The last window may begin inside and end outside: there is one more, perhaps. */
+#define TARN_POOL_CEIL 1u
+/* Means are those of x's own elements; without it padding counts as zeros. */
+#define TARN_POOL_NOT_PADDING 2u
+
+struct tarn_pool_options {
+	int64_t kernel[2];
+	int64_t stride[2];   /* 0: the kernel's extent */
+	int64_t padding[2];  /* at most half of the kernel */
+	int64_t dilation[2]; /* 0: 1, as it must be for means */
+	uint64_t flags;	     /* TARN_POOL_... */
+	uint64_t reserved[5]; /* 0 */
+};
+
+/* The largest or the mean of each window of x, [n, channels, length] or
+ * [n, channels, height, width]. */
+TARN_PUBLIC int tarn_pool(enum tarn_pool_kind kind, const tarn_tensor *x,
+	const struct tarn_pool_options *options, tarn_tensor **out)
+	TARN_NONNULL(2, 3, 4) TARN_MUST_CHECK;
 
 #ifdef __cplusplus
 }
