@@ -30,3 +30,16 @@ examples_producer_LDADD = lib/libtarn.la
 examples_publish_LDADD = lib/libtarn.la
 examples_quickstart_LDADD = lib/libtarn.la
 examples_table_LDADD = lib/libtarn.la
+if HAVE_BLAS
+noinst_PROGRAMS += examples/embed examples/vad
+examples_embed_SOURCES = examples/embed.c examples/minilm.c examples/minilm.h
+examples_embed_LDADD = ops/libtarnops.la lib/libtarn.la
+examples_vad_LDADD = ops/libtarnops.la lib/libtarn.la
+else
+EXTRA_DIST += \
+	examples/embed.c \
+	examples/minilm.c \
+	examples/minilm.h \
+	examples/vad.c \
+	$(NULL)
+endif

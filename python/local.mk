@@ -77,13 +77,17 @@ if HAVE_BLAS
 tarnpython_LTLIBRARIES += python/tarn/_ops.la
 python_tarn__ops_la_SOURCES = \
 	python/interface.h \
+	python/ops/along.c \
 	python/ops/elementwise.c \
 	python/ops/methods.c \
 	python/ops/methods.h \
 	python/ops/module.c \
 	python/ops/operand.c \
 	python/ops/ops.h \
+	python/ops/products.c \
+	python/ops/products.h \
 	python/ops/reduce.c \
+	python/ops/select.c \
 	$(NULL)
 python_tarn__ops_la_CPPFLAGS = $(python_tarn__tarn_la_CPPFLAGS)
 python_tarn__ops_la_LIBADD = ops/libtarnops.la lib/libtarn.la
@@ -114,6 +118,7 @@ PYTHON_SOURCES = \
 	python/tarn/_safe_open.pyi \
 	python/tarn/_safetensors.py \
 	python/tarn/_safetensors.pyi \
+	python/tarn/_select.py \
 	python/tarn/_store.py \
 	python/tarn/_store.pyi \
 	python/tarn/_tarn.pyi \

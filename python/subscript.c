@@ -2,7 +2,8 @@
 /*
  * t[...]: integers, slices, ... and None become layout operations one by one,
  * straight from the objects that Python passes: no text between. Integers for
- * all dimensions are an element, a number; anything else is a view.
+ * all dimensions are an element, a number; anything else is a view, but for keys
+ * with lists and masks, which tarn._select has.
  */
 #include "python/device.h"
 #include "python/module.h"
@@ -35,14 +36,50 @@ static bool is_index(PyObject *item)
 	       (PyIndex_Check(item) && !is_tensor(item) && !is_array(item));
 }
 
-/* numpy would pick elements there, which no view can. */
 static int refuse_item(PyObject *item)
 {
 	PyErr_Format(PyExc_IndexError,
-		"index: integers, slices, ... and None make views; %R does "
-		"not (use .numpy()[...] for a copy)",
+		"index: integers, slices, ... and None make views, lists of "
+		"integers and masks pick elements; %R does neither",
 		item);
 	return -1;
+}
+
+/* A list of indices, or a mask: it picks elements, which no view can. */
+static bool picks(PyObject *item)
+{
+	return PyList_Check(item) || is_tensor(item) || is_array(item);
+}
+
+static bool key_picks(PyObject *key)
+{
+	Py_ssize_t n = key_length(key);
+
+	for (Py_ssize_t i = 0; i < n; i++) {
+		PyObject *item = key_item(key, i);
+
+		/* The common ones first. */
+		if (PyLong_Check(item) || PySlice_Check(item) ||
+			item == Py_None || item == Py_Ellipsis)
+			continue;
+		if (picks(item))
+			return true;
+	}
+	return false;
+}
+
+/* read(t, key) or write(t, key, value) of tarn._select. */
+static PyObject *pick(PyObject *self, PyObject *key, PyObject *value)
+{
+	PyObject *module = PyImport_ImportModule("tarn._select"), *result;
+
+	if (!module)
+		return NULL;
+	result = value ? PyObject_CallMethod(
+				 module, "write", "OOO", self, key, value)
+		       : PyObject_CallMethod(module, "read", "OO", self, key);
+	Py_DECREF(module);
+	return result;
 }
 
 /* How many dimensions the key speaks of, and whether it has an ellipsis. */
@@ -161,6 +198,8 @@ PyObject *tensor_subscript(PyObject *self, PyObject *key)
 		return NULL;
 	if (r > 0)
 		return element_get(tensor_of(self), index);
+	if (key_picks(key))
+		return pick(self, key, NULL);
 	if (apply_key(self, key, &layout) < 0)
 		return NULL;
 	return tensor_view(self, 0, &layout);
@@ -243,6 +282,11 @@ int tensor_assign_subscript(PyObject *self, PyObject *key, PyObject *value)
 	/* An element on a device is written by a copy alone. */
 	if (r > 0 && !place_of(tensor_of(self)).on_device)
 		return element_set(tensor_of(self), index, value);
+	if (key_picks(key)) {
+		view = pick(self, key, value);
+		Py_XDECREF(view);
+		return view ? 0 : -1;
+	}
 	if (apply_key(self, key, &layout) < 0)
 		return -1;
 	view = tensor_view(self, 0, &layout);

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "python/ops/methods.h"
+#include "python/ops/products.h"
 
 /* ---- one operand ------------------------------------------------------------ */
 
@@ -147,6 +148,8 @@ static PyObject *binary(
 
 PyObject *binary_operator(int op, PyObject *a, PyObject *b, PyObject *out)
 {
+	if (op == OPERATOR_MATMUL)
+		return matmul_operator(a, b, out);
 	return binary("", op, a, b, out);
 }
 

@@ -12,6 +12,9 @@ static PyMethodDef *const functions[] = {
 	binary_functions,
 	choice_functions,
 	reduce_functions,
+	along_functions,
+	product_functions,
+	select_functions,
 };
 
 static PyMethodDef *const methods[] = {
@@ -19,6 +22,9 @@ static PyMethodDef *const methods[] = {
 	binary_methods,
 	choice_methods,
 	reduce_methods,
+	along_methods,
+	product_methods,
+	select_methods,
 };
 
 static const struct operators operators = {

@@ -94,3 +94,8 @@ tests_ops_windows_SOURCES = \
 	$(NULL)
 tests_ops_windows_LDADD = $(OPS_LIBS) -lm
 endif
+
+# Each skips itself where the programs were not built.
+OPS_SCRIPT_TESTS = tests/ops/embed.py tests/ops/vad.py
+dist_check_SCRIPTS += $(OPS_SCRIPT_TESTS)
+TESTS += $(OPS_SCRIPT_TESTS)
