@@ -67,6 +67,14 @@ enum chunk_op {
 	CHUNKS,
 };
 
+/* RANDOM_BLOCKS blocks of the generator from a counter on: words[i][j] is word i
+ * of block j. Of them floats: 4 of F32 or 2 of F64 for each block, in order. */
+#define RANDOM_BLOCKS 16
+typedef void random_words_fn(const uint32_t counter[4], const uint32_t key[2],
+	uint32_t words[4][RANDOM_BLOCKS]);
+typedef void random_fn(
+	const uint32_t words[4][RANDOM_BLOCKS], double a, double b, void *dst);
+
 struct kernels {
 	const char *name;
 	pick_fn *pick[4]; /* by the size of an element: 1, 2, 4, 8 bytes */
@@ -77,6 +85,8 @@ struct kernels {
 	row_fn *row[TYPES][ROW_OPS];
 	chunk_fn *chunk[TYPES][CHUNKS];
 	run_fn *where[4]; /* by the size of an element */
+	random_words_fn *random_words;
+	random_fn *random[2][2]; /* uniform, normal; F32, F64 */
 };
 
 /* NULL: the compiler or the processor has no such thing. */

@@ -330,6 +330,8 @@ PICK(pick_8, uint64_t)
 #undef T
 #undef M
 
+#include "ops/kernels_random.h"
+
 /* Signed sums wrap around as unsigned ones do. */
 static void cumulative_sum_int(
 	size_t n, void *dst, const void *src, const struct row_args *args)
@@ -370,5 +372,7 @@ const struct kernels PASTE(kernels, VARIANT) = {
 		[TYPE_F32] = ROWS_OF(f32),
 		[TYPE_F64] = ROWS_OF(f64)},
 	.chunk = {[TYPE_F32] = CHUNKS_OF(f32), [TYPE_F64] = CHUNKS_OF(f64)},
+	.random_words = philox,
+	.random = {{uniform_f32, uniform_f64}, {normal_f32, normal_f64}},
 	.where = {where_1, where_2, where_4, where_8},
 };

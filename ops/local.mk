@@ -29,6 +29,7 @@ ops_libkernels_la_SOURCES = \
 	ops/kernels_avx512.c \
 	ops/kernels_c.c \
 	ops/kernels_all.h \
+	ops/kernels_random.h \
 	ops/kernels_rows.h \
 	ops/kernels_types.h \
 	ops/kernels_type.h \
@@ -66,6 +67,7 @@ ops_libtarnops_la_SOURCES = \
 	ops/pool.c \
 	ops/product.c \
 	ops/product.h \
+	ops/random.c \
 	ops/reduce.c \
 	ops/result.c \
 	ops/result.h \

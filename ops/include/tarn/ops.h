@@ -552,6 +552,31 @@ TARN_PUBLIC int tarn_pool(enum tarn_pool_kind kind, const tarn_tensor *x,
 	const struct tarn_pool_options *options, tarn_tensor **out)
 	TARN_NONNULL(2, 3, 4) TARN_MUST_CHECK;
 
+/* ---- random numbers ------------------------------------------------------ */
+
+/*
+ * Element i in C order is a function of seed and position + i alone, by
+ * Philox4x32-10: of a sequence that goes on at the next position, or of another
+ * one, by another seed. Threads and strides do not matter; F64 and integers are
+ * other numbers than F32. Processors may differ in the last bit of normal ones,
+ * and of uniform ones but for those of 0 to 1.
+ * dtype and shape are those of *out, if that is not NULL.
+ */
+
+/* From low on and below high, of floats; F16 and BF16 may be rounded to high. */
+TARN_PUBLIC int tarn_random_uniform(uint64_t seed, uint64_t position,
+	double low, double high, enum tarn_dtype dtype, int ndim,
+	const int64_t *shape, tarn_tensor **out)
+	TARN_NONNULL(8) TARN_MUST_CHECK;
+TARN_PUBLIC int tarn_random_normal(uint64_t seed, uint64_t position,
+	double mean, double deviation, enum tarn_dtype dtype, int ndim,
+	const int64_t *shape, tarn_tensor **out)
+	TARN_NONNULL(8) TARN_MUST_CHECK;
+/* From low to high, both included. */
+TARN_PUBLIC int tarn_random_int(uint64_t seed, uint64_t position, int64_t low,
+	int64_t high, enum tarn_dtype dtype, int ndim, const int64_t *shape,
+	tarn_tensor **out) TARN_NONNULL(8) TARN_MUST_CHECK;
+
 #ifdef __cplusplus
 }
 #endif
