@@ -91,6 +91,8 @@ static void cut(struct plan *p)
 		if (!p->staged[i])
 			continue;
 		room = STAGED;
+		if (!l->n)
+			continue;
 		near[nearest_dim(p, i)] = true;
 		p->picked[i] = can_pick(p, i);
 	}

@@ -11,41 +11,50 @@ typedef double PASTE(lanes, TYPE) __attribute__((__vector_size__(64)));
 typedef T PASTE(pack, TYPE) __attribute__((
 	__vector_size__(8 * sizeof(T)), __aligned__(sizeof(T)), __may_alias__));
 
+/* No function: vectors are not passed alike by all generations. */
+#define WIDE_AT(a)                                                             \
+	__builtin_convertvector(                                               \
+		*(const PASTE(pack, TYPE) *)(a), PASTE(lanes, TYPE))
+
+/* Of lanes in two registers, and of fewer than 16 others. */
+static inline double PASTE(add_lanes, TYPE)(
+	const void *x, const void *y, const double *others, size_t n)
+{
+	double lane[16];
+
+	memcpy(lane, x, 8 * sizeof(*lane));
+	memcpy(lane + 8, y, 8 * sizeof(*lane));
+	for (size_t j = 0; j < n; j++)
+		lane[j] += others[j];
+	for (int half = 8; half; half /= 2)
+		for (int j = 0; j < half; j++)
+			lane[j] += lane[j + half];
+	return lane[0];
+}
+
 /* The sums of x - from, and of its squares. */
 static void PASTE(distances, TYPE)(
 	size_t n, const T *a, double from, double ret[2])
 {
-	PASTE(lanes, TYPE) sum[2] = {{0}}, squares[2] = {{0}};
-	size_t i = 0;
+	PASTE(lanes, TYPE) s = {0}, t = {0}, s2 = {0}, t2 = {0};
+	double rest[16], squares[16];
+	size_t i = 0, left = n % 16;
 
 	for (; i + 16 <= n; i += 16) {
-		_Pragma("GCC unroll 2") for (size_t k = 0; k < 2; k++)
-		{
-			PASTE(lanes, TYPE)
-			x = __builtin_convertvector(
-				    *(const PASTE(pack, TYPE) *)(a + i + 8 * k),
-				    PASTE(lanes, TYPE)) -
-			    from;
+		PASTE(lanes, TYPE) x = WIDE_AT(a + i) - from;
+		PASTE(lanes, TYPE) y = WIDE_AT(a + i + 8) - from;
 
-			sum[k] += x;
-			squares[k] += x * x;
-		}
+		s += x;
+		t += y;
+		s2 += x * x;
+		t2 += y * y;
 	}
-	for (size_t j = 0; i < n; i++, j++) {
-		double x = a[i] - from;
-
-		sum[j / 8][j % 8] += x;
-		squares[j / 8][j % 8] += x * x;
+	for (size_t j = 0; j < left; j++) {
+		rest[j] = a[i + j] - from;
+		squares[j] = rest[j] * rest[j];
 	}
-	sum[0] += sum[1];
-	squares[0] += squares[1];
-	for (int half = 4; half; half /= 2)
-		for (int j = 0; j < half; j++) {
-			sum[0][j] += sum[0][j + half];
-			squares[0][j] += squares[0][j + half];
-		}
-	ret[0] = sum[0][0];
-	ret[1] = squares[0][0];
+	ret[0] = PASTE(add_lanes, TYPE)(&s, &t, rest, left);
+	ret[1] = PASTE(add_lanes, TYPE)(&s2, &t2, squares, left);
 }
 
 /*
@@ -131,42 +140,47 @@ static void PASTE(powers, TYPE)(
 
 /* ---- exponentials --------------------------------------------------------- */
 
-static inline void PASTE(span_exp, TYPE)(
-	T *e, const T *a, T from, PASTE(lanes, TYPE) sum[2])
+static inline void PASTE(span_exp, TYPE)(T *e, const T *a, T from)
 {
 	_Pragma("GCC ivdep") for (size_t j = 0; j < SPAN; j++)
 	{
 		e[j] = M(exp)(a[j] - from);
 	}
-	sum[0] += __builtin_convertvector(
-		*(const PASTE(pack, TYPE) *)e, PASTE(lanes, TYPE));
-	sum[1] += __builtin_convertvector(
-		*(const PASTE(pack, TYPE) *)(e + 8), PASTE(lanes, TYPE));
 }
 
-/* The sum of exp(x - from); they are stored in d, if that is not NULL. What
- * fills up the last span adds 0, or NaN where the sum is NaN already. */
+#define STRETCH 512 /* exponentials that are summed while they are near */
+
+/* The sum of exp(x - from); they are stored in d, if that is not NULL, which may
+ * be a. What fills up the last span adds 0, or NaN where the sum is NaN. */
 static double PASTE(exp_sum, TYPE)(size_t n, T *d, const T *a, T from)
 {
-	PASTE(lanes, TYPE) sum[2] = {{0}};
-	T e[SPAN], in[SPAN];
-	size_t i = 0;
+	PASTE(lanes, TYPE) s = {0}, t = {0};
+	T here[STRETCH], in[SPAN];
 
-	for (; i + SPAN <= n; i += SPAN)
-		PASTE(span_exp, TYPE)(d ? d + i : e, a + i, from, sum);
-	if (i < n) {
-		for (size_t j = 0; j < SPAN; j++)
-			in[j] = i + j < n ? a[i + j] : -(T)INFINITY;
-		PASTE(span_exp, TYPE)(e, in, from, sum);
-		if (d)
-			memcpy(d + i, e, (n - i) * sizeof(T));
+	while (n) {
+		size_t m = n < STRETCH ? n : STRETCH, i = 0;
+		T *e = d && m == STRETCH ? d : here;
+
+		for (; i + SPAN <= m; i += SPAN)
+			PASTE(span_exp, TYPE)(e + i, a + i, from);
+		if (i < m) {
+			for (size_t j = 0; j < SPAN; j++)
+				in[j] = i + j < m ? a[i + j] : -(T)INFINITY;
+			PASTE(span_exp, TYPE)(e + i, in, from);
+		}
+		for (i = 0; i < m; i += SPAN) {
+			s += WIDE_AT(e + i);
+			t += WIDE_AT(e + i + 8);
+		}
+		if (d && e == here)
+			memcpy(d, here, m * sizeof(T));
+		d = d ? d + m : NULL;
+		a += m;
+		n -= m;
 	}
-	sum[0] += sum[1];
-	for (int half = 4; half; half /= 2)
-		for (int j = 0; j < half; j++)
-			sum[0][j] += sum[0][j + half];
-	return sum[0][0];
+	return PASTE(add_lanes, TYPE)(&s, &t, NULL, 0);
 }
+#undef STRETCH
 
 static void PASTE(exps, TYPE)(
 	size_t n, const void *src, double p, double ret[2])
@@ -189,12 +203,12 @@ static void PASTE(exps, TYPE)(
 static void PASTE(softmax, TYPE)(
 	size_t n, void *dst, const void *src, const struct row_args *args)
 {
-	T *d = dst, most, sum;
+	T *d = dst, most, share;
 
 	(void)args;
 	PASTE(fold_MAX, TYPE)(n, &most, src);
-	sum = (T)PASTE(exp_sum, TYPE)(n, d, src, most);
-	EACH d[i] = d[i] / sum;
+	share = (T)(1 / PASTE(exp_sum, TYPE)(n, d, src, most));
+	EACH d[i] = d[i] * share;
 }
 
 static void PASTE(log_softmax, TYPE)(
@@ -273,3 +287,5 @@ static void PASTE(rms_norm, TYPE)(
 	(n, dst, src, 0, (T)(1 / sqrt(sums[1] / (double)n + args->epsilon)),
 		args);
 }
+
+#undef WIDE_AT

@@ -192,30 +192,52 @@ static char *outer_place(const struct slices *s, int64_t number)
 	return s->at + at * s->size;
 }
 
+static void slice(const struct slices *s, char *there, char *packed)
+{
+	if (!s->adjacent)
+		move_run(&s->move, s->put ? there : packed,
+			s->put ? packed : there);
+	else if (s->put)
+		copy_bytes(there, packed, s->bytes);
+	else
+		copy_bytes(packed, there, s->bytes);
+}
+
+/* Elements alone, in a loop for their size. */
+#define PICK(size)                                                             \
+	for (int64_t j = 0; j < n; j++)                                        \
+		memcpy(packed + j * (size), outer + numbers[j] * stride, size);
+
+static void slices_line(const struct slices *s, char *outer,
+	const int64_t *numbers, int64_t n, char *packed)
+{
+	int64_t stride = s->l->stride[s->dim] * s->size;
+
+	if (!s->put && s->adjacent && s->bytes == 4) {
+		PICK(4)
+	} else if (!s->put && s->adjacent && s->bytes == 2) {
+		PICK(2)
+	} else if (!s->put && s->adjacent && s->bytes == 8) {
+		PICK(8)
+	} else {
+		for (int64_t j = 0; j < n; j++)
+			slice(s, outer + numbers[j] * stride,
+				packed + j * s->bytes);
+	}
+}
+
 static void slices_part(void *arg, size_t part)
 {
 	const struct slices *s = arg;
 	int64_t i = (int64_t)part * s->a_part;
 	int64_t end = MIN(i + s->a_part, s->outer * s->n);
-	int64_t stride = s->l->stride[s->dim] * s->size, j = i % s->n;
-	char *outer = outer_place(s, i / s->n);
 
-	for (; i < end; i++) {
-		char *there = outer + s->numbers[j] * stride;
-		char *packed = s->packed + i * s->bytes;
+	while (i < end) {
+		int64_t j = i % s->n, n = MIN(s->n - j, end - i);
 
-		if (!s->adjacent)
-			move_run(&s->move, s->put ? there : packed,
-				s->put ? packed : there);
-		else if (s->put)
-			copy_bytes(there, packed, s->bytes);
-		else
-			copy_bytes(packed, there, s->bytes);
-		if (++j < s->n)
-			continue;
-		j = 0;
-		if (i + 1 < end)
-			outer = outer_place(s, (i + 1) / s->n);
+		slices_line(s, outer_place(s, i / s->n), s->numbers + j, n,
+			s->packed + i * s->bytes);
+		i += n;
 	}
 }
 
