@@ -65,23 +65,30 @@ struct tarn_operand {
 
 static inline struct tarn_operand tarn_of(const tarn_tensor *tensor)
 {
-	struct tarn_operand operand = {.tensor = tensor};
+	struct tarn_operand operand;
 
+	operand.tensor = tensor;
+	operand.kind = TARN_NUMBER_BOOL;
+	operand.i = 0;
 	return operand;
 }
 
 static inline struct tarn_operand tarn_int(int64_t i)
 {
-	struct tarn_operand operand = {.kind = TARN_NUMBER_INT};
+	struct tarn_operand operand;
 
+	operand.tensor = NULL;
+	operand.kind = TARN_NUMBER_INT;
 	operand.i = i;
 	return operand;
 }
 
 static inline struct tarn_operand tarn_float(double f)
 {
-	struct tarn_operand operand = {.kind = TARN_NUMBER_FLOAT};
+	struct tarn_operand operand;
 
+	operand.tensor = NULL;
+	operand.kind = TARN_NUMBER_FLOAT;
 	operand.f = f;
 	return operand;
 }
