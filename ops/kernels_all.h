@@ -189,13 +189,17 @@ INT_DIVISION(i64, int64_t, uint64_t, 1)
 				T y = b[i];                                    \
 				d[i] = (R)(__VA_ARGS__);                       \
 			}                                                      \
-		} else {                                                       \
+		} else if (steady == 2) {                                      \
 			T y = b[0];                                            \
 			EACH                                                   \
 			{                                                      \
-				T x = a[steady == 3 ? 0 : i];                  \
+				T x = a[i];                                    \
 				d[i] = (R)(__VA_ARGS__);                       \
 			}                                                      \
+		} else {                                                       \
+			T x = a[0], y = b[0];                                  \
+			R v = (R)(__VA_ARGS__);                                \
+			EACH d[i] = v;                                         \
 		}                                                              \
 	}
 /* A NaN is neither less nor more: it stays. */
