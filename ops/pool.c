@@ -230,6 +230,17 @@ static int check(enum tarn_pool_kind kind, const tarn_tensor *x,
 				      : dtypes_meet("pool", &x, 1, ret);
 }
 
+/* Is there one window, of all that there is? */
+static bool is_reduction(const struct pool *p)
+{
+	bool all = true;
+
+	for (int i = 0; i < p->n_axes; i++)
+		all &= p->axes[i].kernel == p->axes[i].in &&
+		       !p->axes[i].padding && p->axes[i].dilation == 1;
+	return all;
+}
+
 int tarn_pool(enum tarn_pool_kind kind, const tarn_tensor *x,
 	const struct tarn_pool_options *options, tarn_tensor **out)
 {
@@ -245,6 +256,10 @@ int tarn_pool(enum tarn_pool_kind kind, const tarn_tensor *x,
 
 	if (r >= 0)
 		r = open_axes(&p, &l, options);
+	if (r >= 0 && is_reduction(&p))
+		return tarn_reduce(
+			kind == TARN_POOL_MAX ? TARN_AMAX : TARN_MEAN, x,
+			p.n_axes, (int[]) {-1, -2}, TARN_KEEP_DIMS, out);
 	if (r >= 0)
 		r = source_open("pool", x, &source);
 	if (r < 0)

@@ -6,8 +6,9 @@
  * destination too.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
 #include "tests/kit/tap.h"
 #include "tests/ops/views.h"
@@ -493,6 +494,38 @@ static void test_nan_before(void)
 	tarn_tensor_unref(row);
 }
 
+/* An operand that lies in a file is read. */
+static void test_file(void)
+{
+	const float values[] = {1, 2, 3, 4, 5, 6}, wanted[] = {5, 11, 17};
+	char path[4096];
+	FILE *file;
+	tarn_storage *storage;
+	tarn_tensor *weight, *x, *out = NULL;
+	struct tarn_layout l;
+
+	snprintf(path, sizeof(path), "%s/weight", test_tmpdir());
+	file = fopen(path, "w+");
+	if (!file || fwrite(values, 4, 6, file) != 6 || fflush(file) != 0)
+		bail("%s cannot be written", path);
+	if (tarn_storage_from_fd(fileno(file), 0, 24, &storage) < 0 ||
+		tarn_layout_contiguous(TARN_F32, 2, (int64_t[]) {3, 2}, &l) <
+			0 ||
+		tarn_tensor_new(storage, 0, &l, &weight) < 0 ||
+		tarn_tensor_arange(TARN_F32, 1, 3, 1, &x) < 0)
+		bail("%s", tarn_error_message());
+	is_int(0, tarn_linear(x, weight, NULL, &out),
+		"a weight in a file is multiplied");
+	is_mem(wanted, tarn_tensor_data(out), 12,
+		"a weight in a file gives what it gives in memory");
+	tarn_tensor_unref(out);
+	tarn_tensor_unref(x);
+	tarn_tensor_unref(weight);
+	tarn_storage_unref(storage);
+	fclose(file);
+	unlink(path);
+}
+
 int main(int argc, char **argv)
 {
 	uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 0) : 20000;
@@ -503,5 +536,6 @@ int main(int argc, char **argv)
 	test_refused();
 	test_linear_refused();
 	test_nan_before();
-	return done(37);
+	test_file();
+	return done(39);
 }

@@ -70,6 +70,13 @@ static void random_axes(struct window_case *c, bool pool)
 	}
 	if (c->axes == 2 ? may(300) : may(100))
 		c->x_shape[3] = 700 + (int64_t)view_below(400);
+	if (pool && may(20))
+		for (int i = 0; i < 2; i++) {
+			/* One window, of all that there is. */
+			c->padding[i] = 0;
+			c->dilation[i] = 1;
+			c->kernel[i] = c->x_shape[2 + i];
+		}
 }
 
 static void set_result(struct window_case *c)
