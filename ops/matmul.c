@@ -14,7 +14,6 @@
 #include "ops/threads.h"
 
 #define PER_READ 6 /* multiplications in the time of reading an element */
-#define TINY 8000  /* so few are never more than one thread's, in any BLAS */
 #define SIDE 512   /* of a piece: smaller ones are packed too often */
 #define SPARE 3    /* pieces for a thread, of that size: others run too */
 
@@ -193,13 +192,22 @@ static void run_part(void *arg, size_t number)
 		run_piece(p, first, (int64_t)number % pieces);
 }
 
+/* Does BLAS keep to the calling thread by itself? OpenBLAS's limits. */
+static bool is_small(const struct product *p)
+{
+	if (p->c.rows == 1 || p->c.cols == 1)
+		return cost(p) < 9216;
+	return (double)p->c.rows * (double)p->c.cols * (double)p->a.cols <=
+	       262144;
+}
+
 static void product_run(struct product *p)
 {
 	join_all(p);
 	if (!p->stacked || !p->c.rows || !p->c.cols)
 		return;
 	cut(p);
-	if (p->a_part >= p->stacked && cost(p) < TINY) {
+	if (p->a_part >= p->stacked && is_small(p)) {
 		run_part(p, 0);
 		return;
 	}
