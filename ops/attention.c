@@ -20,10 +20,9 @@
 #include "ops/product.h"
 
 #define OP "attention"
-#define QUERIES 64 /* of a block: with as many keys as below, they are in L2 */
+#define QUERIES 128 /* of a block, with KEYS keys: the scores are in L2 */
 #define KEYS 512
-#define PER_SCORE                                                              \
-	24 /* multiplications in the time of an exponential and a sum */
+#define PER_SCORE 24 /* multiplications in the time of an exponential */
 
 enum { Q, K, V, MASK, OUT, OPERANDS };
 
@@ -258,7 +257,8 @@ static int run(struct attention *a)
 		.cost = (double)rows * (double)a->k.rows *
 			(double)(a->q.cols + a->v.cols + PER_SCORE),
 		.scratch = 2 * QUERIES * 8 +
-			   2 * rows * MIN(a->k.rows, (int64_t)KEYS) * a->size,
+			   (a->mask.at ? 2 : 1) * rows *
+				   MIN(a->k.rows, (int64_t)KEYS) * a->size,
 		.fn = run_block,
 		.arg = a};
 

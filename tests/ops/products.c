@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/kit/tap.h"
@@ -494,6 +495,32 @@ static void test_nan_before(void)
 	tarn_tensor_unref(row);
 }
 
+/* Neither the pool's threads nor BLAS's are a child's. */
+static void test_fork(void)
+{
+	tarn_tensor *a, *b, *before = NULL, *after = NULL;
+	int status = -1;
+	pid_t child;
+
+	view_seed(3);
+	a = view_random(TARN_F32, 2, (int64_t[]) {400, 300}, 0);
+	b = view_random(TARN_F32, 2, (int64_t[]) {300, 500}, 0);
+	if (tarn_ops_set_threads(2) < 0 || tarn_matmul(a, b, &before) < 0)
+		bail("%s", tarn_error_message());
+	fflush(stdout);
+	child = fork();
+	if (child == 0)
+		_exit(tarn_matmul(a, b, &after) == 0 &&
+					tarn_tensor_equal(before, after) == 1
+				? 0
+				: 1);
+	waitpid(child, &status, 0);
+	is_int(0, status, "a child of fork() multiplies as its parent did");
+	tarn_tensor_unref(a);
+	tarn_tensor_unref(b);
+	tarn_tensor_unref(before);
+}
+
 /* An operand that lies in a file is read. */
 static void test_file(void)
 {
@@ -537,5 +564,6 @@ int main(int argc, char **argv)
 	test_linear_refused();
 	test_nan_before();
 	test_file();
-	return done(39);
+	test_fork();
+	return done(40);
 }

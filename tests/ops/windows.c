@@ -143,7 +143,7 @@ static double conv_element(const struct window_case *c, const double *x,
 static double pool_element(const struct window_case *c, bool mean,
 	const double *plane, const int64_t *window)
 {
-	double sum = 0, largest = -INFINITY;
+	double sum = 0, largest = c->dtype == TARN_BOOL ? 0 : -INFINITY;
 	int64_t place[2], n = 0, all = 1;
 
 	for (place[0] = 0; place[0] < c->kernel[0]; place[0]++)

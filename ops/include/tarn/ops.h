@@ -554,7 +554,8 @@ struct tarn_pool_options {
 };
 
 /* The largest or the mean of each window of x, [n, channels, length] or
- * [n, channels, height, width]. */
+ * [n, channels, height, width]. Padding is never the largest; of a window with
+ * nothing else that is the least value of the dtype. */
 TARN_PUBLIC int tarn_pool(enum tarn_pool_kind kind, const tarn_tensor *x,
 	const struct tarn_pool_options *options, tarn_tensor **out)
 	TARN_NONNULL(2, 3, 4) TARN_MUST_CHECK;
