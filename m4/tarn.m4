@@ -130,7 +130,8 @@ AS_IF([test "x$tarn_have_$1" = xyes],
 # TARN_BLAS
 # ---------
 # --with-blas=auto|yes|no|PACKAGE, as TARN_FEATURE; the package is one that
-# pkg-config knows and that has cblas_sgemm. OpenBLAS comes first.
+# pkg-config knows and that has cblas_sgemm. OpenBLAS comes first. Its header is
+# compiled with, and its name looked up when a product is first wanted.
 AC_DEFUN([TARN_BLAS], [
 AC_ARG_WITH([blas],
 	[AS_HELP_STRING([--with-blas@<:@=auto|yes|no|PACKAGE@:>@],
@@ -153,13 +154,17 @@ for tarn_package in $tarn_packages; do
 		[[cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, 1, 1, 1,
 			1, 0, 1, 0, 1, 0, 0, 1);]])],
 		[tarn_have_blas=yes
-		tarn_blas_package=$tarn_package])
+		tarn_blas_package=$tarn_package
+		BLAS_SONAME=`objdump -p conftest$EXEEXT 2>/dev/null |
+			$SED -n 's/^ *NEEDED *\(.*\(blas\|blis\|mkl\).*\)/\1/p' |
+			$SED 1q`])
 	CPPFLAGS=$tarn_save_CPPFLAGS
 	LIBS=$tarn_save_LIBS
 	AC_MSG_RESULT([$tarn_have_blas])
 done
 AC_SUBST([BLAS_CFLAGS])
 AC_SUBST([BLAS_LIBS])
+AC_SUBST([BLAS_SONAME])
 AM_CONDITIONAL([HAVE_BLAS], [test "x$tarn_have_blas" = xyes])
 AS_IF([test "x$tarn_have_blas" = xyes],
 	[tarn_summary_blas="yes ($tarn_blas_package)"],

@@ -478,6 +478,8 @@ int tarn_attention(const tarn_tensor *q, const tarn_tensor *k,
 	r = check_options(options);
 	if (r >= 0)
 		r = open_all(&c, operands, options);
+	if (r >= 0)
+		r = blas_ready(OP);
 	if (r < 0)
 		return r;
 	computed = dtype_computed(c.dtype);

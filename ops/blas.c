@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "ops/blas.h"
 
-#include <cblas.h>
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 
 #include "base/checked.h"
+#include "ops/blas_load.h"
 
 /* ---- BLAS's threads ------------------------------------------------------- */
-
-/* OpenBLAS's; others do not have them, and are left as they are. */
-extern void openblas_set_num_threads(int n) __attribute__((__weak__));
-extern int openblas_get_num_threads(void) __attribute__((__weak__));
 
 static struct {
 	pthread_mutex_t lock;
@@ -35,29 +32,52 @@ static void prepare(void)
 	pthread_atfork(NULL, NULL, reset_in_child);
 }
 
+int blas_ready(const char *op)
+{
+	if (blas_load())
+		return 0;
+	return tarn_error_set(ENOTSUP,
+		"%s: products of floats need a BLAS, and there is none (%s); "
+		"install libopenblas0, or with pip scipy-openblas32, or name a "
+		"library in TARN_BLAS",
+		op, blas_load_error());
+}
+
+/* OpenBLAS's can be told; others are left as they are. */
+static const struct blas_functions *with_threads(void)
+{
+	const struct blas_functions *f = blas_load();
+
+	return f && f->get_num_threads && f->set_num_threads ? f : NULL;
+}
+
 void blas_enter(void)
 {
-	if (!openblas_set_num_threads || !openblas_get_num_threads)
+	const struct blas_functions *f = with_threads();
+
+	if (!f)
 		return;
 	pthread_once(&once, prepare);
 	pthread_mutex_lock(&blas.lock);
 	if (!blas.inside++) {
 		if (!blas.before)
-			blas.before = openblas_get_num_threads();
+			blas.before = f->get_num_threads();
 		if (blas.before > 1)
-			openblas_set_num_threads(1);
+			f->set_num_threads(1);
 	}
 	pthread_mutex_unlock(&blas.lock);
 }
 
 void blas_leave(void)
 {
-	if (!openblas_set_num_threads || !openblas_get_num_threads)
+	const struct blas_functions *f = with_threads();
+
+	if (!f)
 		return;
 	pthread_mutex_lock(&blas.lock);
 	if (!--blas.inside) {
 		if (blas.before > 1)
-			openblas_set_num_threads(blas.before);
+			f->set_num_threads(blas.before);
 		blas.before = 0;
 	}
 	pthread_mutex_unlock(&blas.lock);
@@ -151,14 +171,15 @@ static void gemm(enum tarn_dtype dtype, double alpha, const struct matrix *a,
 
 	(void)form(c, &ldc);
 	if (dtype == TARN_F64)
-		cblas_dgemm(CblasRowMajor, fa, fb, (int)c->rows, (int)c->cols,
-			(int)a->cols, alpha, (const double *)a->at, lda,
-			(const double *)b->at, ldb, beta, (double *)c->at, ldc);
+		blas_load()->dgemm(CblasRowMajor, fa, fb, (int)c->rows,
+			(int)c->cols, (int)a->cols, alpha,
+			(const double *)a->at, lda, (const double *)b->at, ldb,
+			beta, (double *)c->at, ldc);
 	else
-		cblas_sgemm(CblasRowMajor, fa, fb, (int)c->rows, (int)c->cols,
-			(int)a->cols, (float)alpha, (const float *)a->at, lda,
-			(const float *)b->at, ldb, (float)beta, (float *)c->at,
-			ldc);
+		blas_load()->sgemm(CblasRowMajor, fa, fb, (int)c->rows,
+			(int)c->cols, (int)a->cols, (float)alpha,
+			(const float *)a->at, lda, (const float *)b->at, ldb,
+			(float)beta, (float *)c->at, ldc);
 }
 
 /* b and c are columns. */
@@ -172,11 +193,11 @@ static void gemv(enum tarn_dtype dtype, double alpha, const struct matrix *a,
 	int cols = (int)(f == CblasTrans ? a->rows : a->cols);
 
 	if (dtype == TARN_F64)
-		cblas_dgemv(CblasRowMajor, f, rows, cols, alpha,
+		blas_load()->dgemv(CblasRowMajor, f, rows, cols, alpha,
 			(const double *)a->at, lda, (const double *)b->at, from,
 			beta, (double *)c->at, to);
 	else
-		cblas_sgemv(CblasRowMajor, f, rows, cols, (float)alpha,
+		blas_load()->sgemv(CblasRowMajor, f, rows, cols, (float)alpha,
 			(const float *)a->at, lda, (const float *)b->at, from,
 			(float)beta, (float *)c->at, to);
 }

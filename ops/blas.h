@@ -41,6 +41,9 @@ static inline struct matrix matrix_part(const struct matrix *m, int64_t size,
 void matrix_fill(const struct matrix *m, int64_t size, const char *values,
 	int64_t down, int64_t right);
 
+/* 0, or -ENOTSUP: there is no BLAS for floats. Before a product of them. */
+int blas_ready(const char *op);
+
 /* BLAS keeps to the calling thread between the two, in the whole process. They
  * may be nested, and called from several threads at once. */
 void blas_enter(void);

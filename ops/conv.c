@@ -341,6 +341,8 @@ int tarn_conv(const tarn_tensor *x, const tarn_tensor *weight,
 	c.size = tarn_dtype_bits(c.dtype) / 8;
 	if (r >= 0)
 		r = open_operands(&c, &o, x, weight, bias);
+	if (r >= 0)
+		r = blas_ready("conv");
 	if (r < 0)
 		return r;
 	ndim = tarn_tensor_layout(x)->ndim;

@@ -8,7 +8,8 @@
 #	rows       whole rows, some at once, as they lie or packed
 #	kernels    what is done to a run of elements: one table of operations and
 #		dtypes, compiled for each generation of processors
-#	blas       products of two matrices in memory; product: stacks of them
+#	blas       products of two matrices in memory, by a BLAS that is loaded when
+#		it is first needed; product: stacks of them
 #	matmul     those, and linear
 #	attention  in blocks; conv and pool by windows
 #	threads    the pool
@@ -42,6 +43,8 @@ ops_libtarnops_la_SOURCES = \
 	ops/attention.c \
 	ops/blas.c \
 	ops/blas.h \
+	ops/blas_load.c \
+	ops/blas_load.h \
 	ops/block.c \
 	ops/block.h \
 	ops/conv.c \
@@ -80,13 +83,16 @@ ops_libtarnops_la_SOURCES = \
 	ops/threads.h \
 	ops/windows.h \
 	$(NULL)
-ops_libtarnops_la_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
+ops_libtarnops_la_CPPFLAGS = \
+	$(AM_CPPFLAGS) \
+	$(BLAS_CFLAGS) \
+	-DBLAS_SONAME='"$(BLAS_SONAME)"' \
+	$(NULL)
 ops_libtarnops_la_LIBADD = \
 	lib/libtarn.la \
 	lib/libmove.la \
 	ops/libkernels.la \
 	base/libbase.la \
-	$(BLAS_LIBS) \
 	-lm \
 	$(NULL)
 ops_libtarnops_la_LDFLAGS = \

@@ -336,6 +336,8 @@ static int multiply(struct call *c, tarn_tensor **out)
 	as_matrix(&l[0], false);
 	as_matrix(&l[1], true);
 	r = stacks_broadcast(c->op, l, 2);
+	if (r >= 0 && dtype_kind(computed) == KIND_FLOAT)
+		r = blas_ready(c->op);
 	if (r < 0)
 		return r;
 	result_shape(&l[0], &l[1], c->a_vector, c->b_vector, &shape);

@@ -52,6 +52,7 @@ OPS_TESTS = \
 	tests/ops/attention \
 	tests/ops/join \
 	tests/ops/products \
+	tests/ops/random \
 	tests/ops/select \
 	tests/ops/windows \
 	$(NULL)
@@ -81,6 +82,12 @@ tests_ops_products_SOURCES = \
 	tests/ops/views.h \
 	$(NULL)
 tests_ops_products_LDADD = $(OPS_LIBS) -lm
+tests_ops_random_SOURCES = \
+	tests/ops/random.c \
+	tests/ops/tensors.c \
+	tests/ops/tensors.h \
+	$(NULL)
+tests_ops_random_LDADD = ops/libkernels.la $(OPS_LIBS) -lm
 tests_ops_select_SOURCES = \
 	tests/ops/select.c \
 	tests/ops/tensors.c \
