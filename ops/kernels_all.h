@@ -228,42 +228,57 @@ INT_DIVISION(i64, int64_t, uint64_t, 1)
 		}                                                              \
 	}
 
-/* As many lanes as keep the units of the widest vectors busy; in the end they
- * are folded by halves. */
-#define LANES 64
-#define FOLD(op, R, ...)                                                       \
+/* Four vectors of a cache line each, on every processor: enough to keep the
+ * units of the widest ones busy, and the same sums on all. */
+#define LINE 64
+#define CHOOSE(mask, a, b)                                                     \
+	((LINES)(((CHOICE)(a) & (mask)) | ((CHOICE)(b) & ~(mask))))
+#define FOLD(op, one, many)                                                    \
 	static void PASTE(fold_##op, TYPE)(                                    \
 		size_t n, void *dst, const void *src)                          \
 	{                                                                      \
+		typedef T LINES __attribute__((vector_size(LINE)));            \
+		typedef UNSIGNED WRAPS __attribute__((vector_size(LINE)));     \
+		typedef __typeof__((LINES) {0} < (LINES) {0}) CHOICE;          \
+		enum { LANES = LINE / sizeof(T) };                             \
 		const T *a = src;                                              \
-		T lane[LANES], v;                                              \
-		size_t i;                                                      \
+		LINES sum[4];                                                  \
+		T lane[LANES], v = a[0];                                       \
+		size_t i = 1;                                                  \
                                                                                \
-		if (n < LANES) {                                               \
-			v = a[0];                                              \
-			for (i = 1; i < n; i++) {                              \
-				T x = v, y = a[i];                             \
-				v = (R)(__VA_ARGS__);                          \
-			}                                                      \
-			*(T *)dst = v;                                         \
-			return;                                                \
+		(void)sizeof(WRAPS);                                           \
+		(void)sizeof(CHOICE);                                          \
+		if (n >= 4 * LANES) {                                          \
+			memcpy(sum, a, sizeof(sum));                           \
+			for (i = 4 * LANES; i + 4 * LANES <= n;                \
+				i += 4 * LANES)                                \
+				for (int j = 0; j < 4; j++) {                  \
+					LINES x = sum[j], y;                   \
+                                                                               \
+					memcpy(&y, a + i + j * LANES, LINE);   \
+					sum[j] = many;                         \
+				}                                              \
+			for (int j = 2; j; j /= 2)                             \
+				for (int l = 0; l < j; l++) {                  \
+					LINES x = sum[l], y = sum[l + j];      \
+                                                                               \
+					sum[l] = many;                         \
+				}                                              \
+			memcpy(lane, sum, sizeof(lane));                       \
+			for (int half = LANES / 2; half; half /= 2)            \
+				for (int l = 0; l < half; l++) {               \
+					T x = lane[l], y = lane[l + half];     \
+                                                                               \
+					lane[l] = (T)(one);                    \
+				}                                              \
+			v = lane[0];                                           \
 		}                                                              \
-		memcpy(lane, a, sizeof(lane));                                 \
-		for (i = LANES; i + LANES <= n; i += LANES)                    \
-			for (int j = 0; j < LANES; j++) {                      \
-				T x = lane[j], y = a[i + (size_t)j];           \
-				lane[j] = (R)(__VA_ARGS__);                    \
-			}                                                      \
-		for (int j = 0; i < n; i++, j++) {                             \
-			T x = lane[j], y = a[i];                               \
-			lane[j] = (R)(__VA_ARGS__);                            \
+		for (; i < n; i++) {                                           \
+			T x = v, y = a[i];                                     \
+                                                                               \
+			v = (T)(one);                                          \
 		}                                                              \
-		for (int half = LANES / 2; half; half /= 2)                    \
-			for (int j = 0; j < half; j++) {                       \
-				T x = lane[j], y = lane[j + half];             \
-				lane[j] = (R)(__VA_ARGS__);                    \
-			}                                                      \
-		*(T *)dst = lane[0];                                           \
+		*(T *)dst = v;                                                 \
 	}
 #include "ops/kernels_types.h"
 #pragma GCC diagnostic pop
@@ -354,7 +369,7 @@ static void cumulative_sum_int(
 #define MATH(op, ...) .unary[PLACE][TARN_##op] = PASTE(op, TYPE),
 #define BINARY(op, R, ...) .binary[PLACE][TARN_##op] = PASTE(op, TYPE),
 #define CLAMP(...) .clamp[PLACE] = PASTE(clamp, TYPE),
-#define FOLD(op, R, ...) .fold[PLACE][FOLD_##op] = PASTE(fold_##op, TYPE),
+#define FOLD(op, ...) .fold[PLACE][FOLD_##op] = PASTE(fold_##op, TYPE),
 #define ROWS_OF(type)                                                          \
 	{                                                                      \
 		softmax_##type, log_softmax_##type, cumulative_sum_##type,     \

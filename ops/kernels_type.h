@@ -4,7 +4,7 @@
  * kernels_all.h, with
  *
  *	TYPE    its name
- *	T       itself
+ *	T       itself, and UNSIGNED: what wraps around in vectors of it
  *	WIDE    for integers: unsigned, and no shorter than int, so that what
  *		wraps around is defined
  *	IS_BOOL, IS_INT, IS_SIGNED, IS_FLOAT
@@ -131,21 +131,17 @@ UNARY(IS_FINITE, uint8_t, x || true)
 #endif
 CLAMP(x<y ? y : x> z ? z : x)
 #if IS_FLOAT
-FOLD(MUL, T, x *y)
-FOLD(MIN, T, x < y || x != x ? x : y)
-FOLD(MAX, T, x > y || x != x ? x : y)
-FOLD(ADD, T, x + y)
+FOLD(ADD, x + y, x + y)
+FOLD(MUL, x *y, x *y)
 #elif IS_BOOL
-FOLD(MUL, T, x &y)
-FOLD(MIN, T, x &y)
-FOLD(MAX, T, x | y)
-FOLD(ADD, T, x | y)
+FOLD(ADD, x | y, x | y)
+FOLD(MUL, x &y, x &y)
 #else
-FOLD(MUL, T, (WIDE)x *(WIDE)y)
-FOLD(MIN, T, x < y ? x : y)
-FOLD(MAX, T, x > y ? x : y)
-FOLD(ADD, T, (WIDE)x + (WIDE)y)
+FOLD(ADD, (WIDE)x + (WIDE)y, (LINES)((WRAPS)x + (WRAPS)y))
+FOLD(MUL, (WIDE)x *(WIDE)y, (LINES)((WRAPS)x *(WRAPS)y))
 #endif
+FOLD(MIN, x < y || x != x ? x : y, CHOOSE((x < y) | (x != x), x, y))
+FOLD(MAX, x > y || x != x ? x : y, CHOOSE((x > y) | (x != x), x, y))
 UNARY(NOT, uint8_t, x == 0)
 BINARY(EQ, uint8_t, x == y)
 BINARY(NE, uint8_t, x != y)

@@ -26,9 +26,10 @@
 #include "ops/threads.h"
 
 #define RUN 4096      /* elements that are folded by lanes */
-#define TILE 256      /* results beside each other */
+#define TILE 1024     /* results beside each other */
 #define ROWS 32       /* that are added one after the other, before pairs */
-#define LEVELS 40     /* 2^40 runs, or 32 times as many rows */
+#define LEVELS 40     /* 2^40 runs */
+#define ROW_LEVELS 22 /* 2^22 sums of rows */
 #define PART 65536    /* elements that pay for a thread */
 #define FEW 64        /* results that keep all threads busy by themselves */
 #define PARTS_MAX 512 /* of one result */
@@ -47,6 +48,7 @@ struct reduction {
 	int64_t size; /* bytes of an element that is computed */
 	struct dims kept, gone;
 	bool by_rows;
+	int64_t rows; /* that are added before they are a pair's */
 	int64_t wide; /* rows that lie beside each other and are added as one */
 	fold_fn *fold;
 	run_fn *pair;
@@ -60,7 +62,7 @@ struct scratch {
 	int64_t lift_n, lift_stride;
 	_Alignas(64) char packed[RUN * 8];
 	_Alignas(64) char row[TILE * 8], narrow[TILE * 8];
-	_Alignas(64) char levels[2][LEVELS * TILE * 8];
+	_Alignas(64) char levels[2][ROW_LEVELS * TILE * 8];
 };
 
 /* ---- pairs ------------------------------------------------------------------ */
@@ -220,11 +222,11 @@ static void fold_runs(const struct reduction *r, struct scratch *s,
 
 /* ---- rows of results ------------------------------------------------------------ */
 
-/* A row of sums, of which ROWS are added before they are pushed. */
+/* A row of sums, of which some are added before they are pushed. */
 struct row {
 	struct pairs pairs;
 	char *sum;
-	int rows;
+	int64_t rows;
 };
 
 static void row_add(struct row *row, const char *more)
@@ -235,7 +237,7 @@ static void row_add(struct row *row, const char *more)
 		memcpy(row->sum, more, (size_t)(p->width * p->r->size));
 	else
 		combine(p->r, p->width, row->sum, more);
-	if (++row->rows < ROWS)
+	if (++row->rows < p->r->rows)
 		return;
 	push(&row->pairs, row->sum);
 	row->rows = 0;
@@ -419,6 +421,7 @@ static void plan_parts(struct reduction *r)
 	if (r->by_rows) {
 		r->kept_units = outside * tiles_a_row(r);
 		r->gone_units = elements;
+		r->rows = MAX(elements >> (ROW_LEVELS - 2), (int64_t)ROWS);
 		elements *= MIN(r->kept.extent[r->kept.n - 1], (int64_t)TILE);
 	} else {
 		r->kept_units = outside;
