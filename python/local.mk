@@ -124,6 +124,8 @@ PYTHON_SOURCES = \
 	python/tarn/_tarn.pyi \
 	python/tarn/nn.py \
 	python/tarn/nn.pyi \
+	python/tarn/ops.py \
+	python/tarn/ops.pyi \
 	python/tarn/numpy.py \
 	python/tarn/numpy.pyi \
 	python/tarn/py.typed \

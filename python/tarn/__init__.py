@@ -36,11 +36,13 @@ The names beside numpy's and PyTorch's:
     a.view("u2")     t.view(dtype)      t.bitcast("U16")
     a.copy()         t.clone()          t.copy(), t.clone()
                      t.to("cuda:0")     t.to("cuda:0"), back: t.cpu()
-    a == b           t == u             t.numpy() == u.numpy()
+    a == b           t == u             t == u
     array_equal      torch.equal        tarn.equal(t, u)
     zeros((2, 3))    zeros(2, 3)        tarn.zeros((2, 3))
     empty((2, 3))    empty(2, 3)        tarn.empty((2, 3))
-    a[[0, 2]]        t[[0, 2]]          t.numpy()[[0, 2]], a copy
+    a[[0, 2]]        t[[0, 2]]          t[[0, 2]], a copy
+    a.sum(0)         t.sum(0)           t.sum(0), t.sum(dim=0), t.sum(axis=0)
+    a @ b            t @ u              t @ u; help(tarn.ops) for the others
 """
 import importlib
 
@@ -58,9 +60,9 @@ _collate.register()
 
 
 def __getattr__(name):
-    """tarn.torch, tarn.numpy and tarn.nn are imported when they are asked for,
+    """tarn.torch and its kin are imported when they are asked for,
     the first two with PyTorch and numpy."""
-    if name in ("nn", "numpy", "torch"):
+    if name in ("nn", "numpy", "ops", "torch"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

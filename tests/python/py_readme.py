@@ -106,6 +106,18 @@ exact = start(block_with("ch.acquire("))
 kit.equal((exact.communicate(timeout=600), exact.returncode),
           (("b'epoch 1' 0.5\n", ""), 0), "the README's lines for slots run")
 
+try:
+    import tarn.ops
+except ImportError as e:
+    kit.skipped("the README's lines that compute run", str(e))
+else:
+    computing = start(block_with("ops.softmax("))
+    kit.equal((computing.communicate(timeout=600), computing.returncode),
+              (("[[0.5, 0.5], [0.5, 0.5]] 4.0 False\n", ""), 0),
+              "the README's lines that compute run")
+    for name in "mlp/w1", "mlp/b1", "mlp/w2":
+        tarn.Store().remove(name)
+
 # What is left has been published; channels count as names, but are in no list.
 store = tarn.Store()
 until = time.monotonic() + 60

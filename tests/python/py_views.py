@@ -272,8 +272,8 @@ kit.raises(IndexError, "", "a select out of range is refused", t.select, 1, 3)
 kit.raises(IndexError, "dimensions", "too many indices are refused",
            lambda: t[0, 0, 0, 0])
 kit.raises(IndexError, "...", "two ellipses are refused", lambda: t[..., ...])
-kit.raises(IndexError, ".numpy()",
-           "an index by a list is refused", lambda: t[[0, 1]])
+kit.raises(IndexError, "does neither", "an index by a text is refused",
+           lambda: t["a"])
 kit.raises(IndexError, "", "an index by a bool is refused", lambda: t[True])
 kit.raises(ValueError, "", "a step of 0 is refused", lambda: t[::0])
 kit.raises(ValueError, "permute",

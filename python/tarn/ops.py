@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: MIT
+"""Operations on tensors, in C, with PyTorch's names and meanings.
+
+    from tarn import ops
+
+    y = ops.softmax(x @ w + b, dim=-1)      # operators and methods: x.exp()
+    ops.add(a, b, out=slot)                 # written there: a view, an operand,
+                                            # a channel's slot
+
+All of them are methods of Tensor too, but for cat and stack. Arrays of numpy and
+PyTorch, and nested lists, are operands as they are. out= is a Tensor that gets
+the result in place of a new one. Dtypes meet as PyTorch's do; F16 and BF16 are
+computed in F32. One call uses several threads where that pays: set_threads().
+
+Importing this loads no BLAS; the first product of floats does. man tarn-ops
+lists all of them with their shapes and dtypes.
+"""
+from . import _ops
+
+__all__ = sorted(_n for _n in dir(_ops) if not _n.startswith("_"))
+globals().update({_n: getattr(_ops, _n) for _n in __all__})
+
+
+def __dir__():
+    return __all__
