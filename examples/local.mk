@@ -2,6 +2,7 @@
 
 EXTRA_DIST += \
 	examples/hotswap.py \
+	examples/networks.py \
 	examples/pipeline.py \
 	examples/readers.py \
 	examples/sglang_weight_cache.py \
@@ -31,15 +32,17 @@ examples_publish_LDADD = lib/libtarn.la
 examples_quickstart_LDADD = lib/libtarn.la
 examples_table_LDADD = lib/libtarn.la
 if HAVE_BLAS
-noinst_PROGRAMS += examples/embed examples/vad
+noinst_PROGRAMS += examples/embed examples/networks examples/vad
 examples_embed_SOURCES = examples/embed.c examples/minilm.c examples/minilm.h
 examples_embed_LDADD = ops/libtarnops.la lib/libtarn.la
+examples_networks_LDADD = ops/libtarnops.la lib/libtarn.la -lm
 examples_vad_LDADD = ops/libtarnops.la lib/libtarn.la
 else
 EXTRA_DIST += \
 	examples/embed.c \
 	examples/minilm.c \
 	examples/minilm.h \
+	examples/networks.c \
 	examples/vad.c \
 	$(NULL)
 endif

@@ -103,6 +103,10 @@ tests_ops_windows_LDADD = $(OPS_LIBS) -lm
 endif
 
 # Each skips itself where the programs were not built.
-OPS_SCRIPT_TESTS = tests/ops/embed.py tests/ops/vad.py
+OPS_SCRIPT_TESTS = \
+	tests/ops/embed.py \
+	tests/ops/networks.py \
+	tests/ops/vad.py \
+	$(NULL)
 dist_check_SCRIPTS += $(OPS_SCRIPT_TESTS)
 TESTS += $(OPS_SCRIPT_TESTS)
