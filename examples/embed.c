@@ -29,14 +29,6 @@
 #define WORKERS_MAX 256
 #define LINE_MAX_TOKENS 512
 
-static volatile sig_atomic_t stopped;
-
-static void stop(int number)
-{
-	(void)number;
-	stopped = 1;
-}
-
 static int complain(const char *who, int r)
 {
 	fprintf(stderr, "embed %s: %s\n", who, tarn_error_message());
@@ -130,7 +122,7 @@ static int work(const char *name, int threads)
 		r = tarn_module_open(c.store, name, NULL, &tree);
 	if (r >= 0)
 		r = minilm_new(tree, &model);
-	while (r >= 0 && !stopped) {
+	while (r >= 0) {
 		tarn_item *item = NULL;
 
 		r = tarn_channel_receive(c.in, -1, &item);
@@ -140,50 +132,70 @@ static int work(const char *name, int threads)
 			r = answer(&c, tree, model, item);
 		tarn_item_unref(item);
 	}
-	if (r < 0 && r != -EPIPE && r != -EINTR)
+	if (r != -EPIPE)
 		complain("serve", r);
 	minilm_free(model);
 	tarn_module_unref(tree);
 	close_channels(&c);
-	return r >= 0 || r == -EPIPE || r == -EINTR ? 0 : 1;
+	return r != -EPIPE;
 }
 
 /* ---- the server ------------------------------------------------------------ */
 
-static pid_t start_worker(const char *name, int threads)
+/* A worker may be killed at any instant, and that is how it ends: a request that
+ * it had goes to another one. */
+static pid_t start_worker(const char *name, int threads, const sigset_t *mask)
 {
 	pid_t parent = getpid(), pid = fork();
 
 	if (pid != 0)
 		return pid;
-	/* A worker ends with the server. */
+	sigprocmask(SIG_SETMASK, mask, NULL);
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	exit(getppid() == parent ? work(name, threads) : 0);
+}
+
+/* How many have ended; *failed: one did not end well, or as it was told. */
+static int reap(pid_t *pids, int workers, int options, bool *failed)
+{
+	int status, n = 0;
+	pid_t pid;
+
+	while ((pid = waitpid(-1, &status, options)) > 0) {
+		for (int i = 0; i < workers; i++)
+			if (pids[i] == pid)
+				pids[i] = -1;
+		*failed = *failed ||
+			  (status != 0 && !(WIFSIGNALED(status) &&
+						  WTERMSIG(status) == SIGTERM));
+		n++;
+	}
+	return n;
 }
 
 static int serve(const char *name, int workers, int threads)
 {
 	pid_t pids[WORKERS_MAX];
-	int status, failed = 0;
+	bool failed = false;
+	sigset_t waited, before;
 
+	sigemptyset(&waited);
+	sigaddset(&waited, SIGTERM);
+	sigaddset(&waited, SIGINT);
+	sigaddset(&waited, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &waited, &before);
 	for (int i = 0; i < workers; i++)
-		pids[i] = start_worker(name, threads);
+		pids[i] = start_worker(name, threads, &before);
 	for (int left = workers; left > 0;) {
-		pid_t pid = wait(&status);
+		int number = sigwaitinfo(&waited, NULL);
 
-		if (pid < 0 && errno == EINTR && stopped) {
-			for (int i = 0; i < workers; i++)
-				if (pids[i] > 0)
-					kill(pids[i], SIGTERM);
+		left -= reap(pids, workers, WNOHANG, &failed);
+		if (number == SIGCHLD)
 			continue;
-		}
-		if (pid < 0 && errno != EINTR)
-			break;
-		for (int i = 0; i < workers && pid > 0; i++)
-			if (pids[i] == pid)
-				pids[i] = -1;
-		left -= pid > 0;
-		failed |= pid > 0 && status != 0;
+		for (int i = 0; i < workers; i++)
+			if (pids[i] > 0)
+				kill(pids[i], SIGTERM);
+		left -= reap(pids, workers, 0, &failed);
 	}
 	return failed;
 }
@@ -292,13 +304,10 @@ static int number_after(int argc, char **argv, const char *name, int otherwise)
 
 int main(int argc, char **argv)
 {
-	struct sigaction action = {.sa_handler = stop};
 	int workers = number_after(argc, argv, "--workers", 1);
 
 	if (argc < 3 || workers < 1 || workers > WORKERS_MAX)
 		return usage();
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGINT, &action, NULL);
 	if (!strcmp(argv[1], "serve"))
 		return serve(argv[2], workers,
 			number_after(argc, argv, "--threads", 1));

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,7 +109,7 @@ static void *load(const char *name)
 
 /* ---- which ------------------------------------------------------------------ */
 
-static void load_once(void)
+static void load_any(void)
 {
 	static const char *const others[] = {"libopenblas.so.0",
 		"libflexiblas.so.3", "libblis.so.4", "libmkl_rt.so.2",
@@ -132,6 +133,18 @@ static void load_once(void)
 	else
 		snprintf(error, sizeof(error),
 			"the library has no cblas_sgemm and cblas_dgemv");
+}
+
+/* Threads that it starts leave signals to the program's own, whose waits they
+ * are to interrupt. */
+static void load_once(void)
+{
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	load_any();
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
 const struct blas_functions *blas_load(void)

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -158,6 +159,7 @@ static void prepare(void)
 /* With the lock. As many as can be started: the caller does the rest. */
 static void start(int n)
 {
+	sigset_t all, before;
 	pthread_attr_t attr;
 	pthread_t thread;
 
@@ -166,9 +168,13 @@ static void start(int n)
 	pthread_once(&once, prepare);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, STACK);
+	/* Signals are the program's own threads', whose waits they interrupt. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (pool.started < n &&
 		pthread_create(&thread, &attr, serve, NULL) == 0)
 		pool.started++;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 }
 

@@ -155,6 +155,19 @@ def send(channel, ids, tag):
     slot.publish()
 
 
+def opened(model):
+    """The channels of a server, as soon as it has made them."""
+    until = time.monotonic() + 120
+    while True:
+        try:
+            return [tarn.Channel(store, f"{model}.{end}", create=False)
+                    for end in ("in", "out")]
+        except OSError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
 first, second = weights(2, 64, 160), weights(2, 64, 160)
 publish(first)
 
@@ -172,8 +185,7 @@ kit.ok(got.shape == want.shape and np.abs(got - want).max() < 1e-5,
        "the vectors of two lines are numpy's", out, want)
 
 # ---- batches, and weights that change under them ----
-inbox = tarn.Channel(store, "m.in", create=False)
-outbox = tarn.Channel(store, "m.out", create=False)
+inbox, outbox = opened("m")
 batches = [batch(rows, length) for rows, length in
            ((1, 1), (3, 7), (8, 32), (2, 64), (5, 13))]
 wanted = [[reference(w, ids) for ids in batches] for w in (first, second)]
@@ -235,13 +247,7 @@ else:
     w = {name: t.numpy() for name, t in real.items()}
     server = subprocess.Popen([binary, "serve", "real", "--workers", "4"])
     ids = np.array([[101, 7592, 2088, 999, 102], [101, 2023, 102, 0, 0]])
-    send_to = None
-    while send_to is None:
-        try:
-            send_to = tarn.Channel(store, "real.in", create=False)
-            receive = tarn.Channel(store, "real.out", create=False)
-        except OSError:
-            time.sleep(0.1)
+    send_to, receive = opened("real")
     send(send_to, ids, b"0")
     with receive.receive(120) as item:
         got = item[0].numpy()
