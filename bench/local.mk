@@ -11,6 +11,7 @@ EXTRA_PROGRAMS = \
 	bench/load \
 	bench/lookup \
 	bench/many \
+	bench/minilm \
 	bench/mmap \
 	bench/open \
 	bench/populate \
@@ -39,6 +40,8 @@ bench_lease_LDADD = lib/libcore.la
 bench_load_LDADD = lib/libtarn.la
 bench_lookup_LDADD = lib/libcore.la
 bench_many_LDADD = lib/libtarn.la
+bench_minilm_SOURCES = bench/minilm.c examples/minilm.c examples/minilm.h
+bench_minilm_LDADD = ops/libtarnops.la lib/libtarn.la
 bench_mmap_LDADD = lib/libtarn.la
 bench_open_LDADD = lib/libcore.la
 bench_populate_LDADD = daemon/libdaemon.la
@@ -77,6 +80,7 @@ BENCHES = \
 	bench/load.sh \
 	bench/lookup.sh \
 	bench/many.sh \
+	bench/minilm.sh \
 	bench/mmap.sh \
 	bench/open.sh \
 	bench/ops_matmul.sh \
@@ -105,6 +109,7 @@ EXTRA_DIST += \
 	bench/gather.py \
 	bench/ops.py \
 	bench/huge.sh \
+	bench/minilm.py \
 	bench/pair.h \
 	bench/py_channel.py \
 	bench/py_loader.py \

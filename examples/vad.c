@@ -154,12 +154,16 @@ static int encode(const struct vad *v, tarn_tensor **x)
 static int remember(struct vad *v, const tarn_tensor *x)
 {
 	tarn_tensor *from_h = NULL, *new = NULL;
-	int r = tarn_linear(x, weight(v, "lstm_cell", "weight_ih"),
-		weight(v, "lstm_cell", "bias_ih"), &v->gates);
+	tarn_tensor *of_x = weight(v, "lstm_cell", "weight_ih");
+	tarn_tensor *of_h = of_x ? weight(v, "lstm_cell", "weight_hh") : NULL;
+	int r;
 
+	if (!of_h)
+		return -1; /* the sentence is the look-up's */
+	r = tarn_linear(x, of_x, weight(v, "lstm_cell", "bias_ih"), &v->gates);
 	if (r >= 0)
-		r = tarn_linear(v->h, weight(v, "lstm_cell", "weight_hh"),
-			weight(v, "lstm_cell", "bias_hh"), &from_h);
+		r = tarn_linear(
+			v->h, of_h, weight(v, "lstm_cell", "bias_hh"), &from_h);
 	if (r >= 0)
 		r = tarn_add(v->gates, from_h, &v->gates);
 	for (int i = 0; i < 4 && r >= 0; i++)

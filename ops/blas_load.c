@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include "config.h"
 
@@ -63,48 +62,28 @@ static const char *better_core(void *library)
 		__builtin_cpu_supports("avx512bw") &&
 		__builtin_cpu_supports("avx512dq") &&
 		__builtin_cpu_supports("avx512vl"))
-		return "OPENBLAS_CORETYPE=SkylakeX";
+		return "SkylakeX";
 	if (is_old && __builtin_cpu_supports("avx2") &&
 		__builtin_cpu_supports("fma"))
-		return "OPENBLAS_CORETYPE=Haswell";
+		return "Haswell";
 #endif
 	return NULL;
-}
-
-/* It reads its environment when it is loaded. Another array is in place for that
- * long: threads that read the environment meanwhile find all of it, in one or
- * the other; both stay. */
-static void *load_with(const char *name, const char *setting)
-{
-	char **before = environ, **with;
-	size_t n = 0;
-	void *library;
-
-	while (before && before[n])
-		n++;
-	with = calloc(n + 2, sizeof(*with));
-	if (!with)
-		return dlopen(name, RTLD_NOW | RTLD_LOCAL);
-	memcpy(with, before, n * sizeof(*with));
-	with[n] = (char *)setting;
-	environ = with;
-	library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-	environ = before;
-	return library;
 }
 
 static void *load(const char *name)
 {
 	void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
-	const char *setting = library ? better_core(library) : NULL;
+	const char *core = library ? better_core(library) : NULL;
 
 	if (!library)
 		snprintf(error, sizeof(error), "%s", dlerror());
-	if (!setting)
+	if (!core)
 		return library;
-	/* If others use it too it stays as it is. */
+	/* It reads its environment when it is loaded, and so will children of
+	 * this process. If others use the library too it stays as it is. */
 	dlclose(library);
-	return load_with(name, setting);
+	setenv("OPENBLAS_CORETYPE", core, 0);
+	return dlopen(name, RTLD_NOW | RTLD_LOCAL);
 }
 
 /* ---- which ------------------------------------------------------------------ */

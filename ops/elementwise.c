@@ -86,6 +86,29 @@ static int call_open(struct call *c, const char *op,
 
 /* ---- running ---------------------------------------------------------------- */
 
+/* An integer tensor without dimensions is a number beside others: it wraps around
+ * in their dtype, as numbers do, where a copy of tensors would clamp. */
+static void take_values(struct call *c, struct tarn_operand *operands)
+{
+	for (int i = 0; i < c->n; i++) {
+		const tarn_tensor *t = c->source[i].tensor;
+		const struct tarn_layout *l = t ? tarn_tensor_layout(t) : NULL;
+		int64_t value = 0;
+
+		if (!l || l->ndim || l->dtype == c->computed[i + 1] ||
+			dtype_kind(l->dtype) != KIND_INT ||
+			dtype_kind(c->computed[i + 1]) != KIND_INT)
+			continue;
+		if (l->dtype == TARN_U64)
+			memcpy(&value, tarn_tensor_data(t), sizeof(value));
+		else if (tarn_tensor_get_i64(t, NULL, &value) < 0)
+			continue;
+		source_close(&c->source[i]);
+		c->source[i].tensor = NULL;
+		operands[i] = tarn_int(value);
+	}
+}
+
 /* computed: of the destination, then of the sources. */
 static int call_run(struct call *c, const struct tarn_operand *operands,
 	run_fn *kernel, enum tarn_dtype dtype, unsigned cost, tarn_tensor **out)
@@ -258,7 +281,15 @@ static int check_divisor(enum tarn_binary_op op, const struct call *c,
 		return 0;
 	if (dtype_kind(c->computed[1]) != KIND_INT)
 		return 0;
-	r = b->tensor ? has_zero(c->source[1].tensor) : b->i == 0;
+	if (b->tensor) {
+		r = has_zero(c->source[1].tensor);
+	} else {
+		/* As the kernel gets it: 256 is 0 in U8. */
+		uint64_t value = 0;
+
+		dtype_put(c->computed[1], b, &value);
+		r = value == 0;
+	}
 	return r > 0 ? tarn_error_set(EDOM,
 			       "%s: a divisor is 0, which integers cannot be "
 			       "divided by; cast to F32 for infinities",
@@ -301,7 +332,8 @@ int tarn_binary(enum tarn_binary_op op, struct tarn_operand a,
 	r = tarn_result_dtype(operands, 2, &meet);
 	if (r >= 0) {
 		choose_dtypes(&c, op, meet, &dtype);
-		r = check_divisor(op, &c, &b);
+		take_values(&c, operands);
+		r = check_divisor(op, &c, &operands[1]);
 	}
 	if (r >= 0) {
 		kernel = kernels()->binary[kernels_type(c.computed[1])][op];
@@ -337,11 +369,27 @@ int tarn_where(const tarn_tensor *cond, struct tarn_operand a,
 	c.computed[0] = c.computed[2] = c.computed[3] =
 		a.tensor && b.tensor ? dtype : dtype_computed(dtype);
 	c.computed[1] = TARN_BOOL;
+	take_values(&c, operands);
 	size = tarn_dtype_bits(c.computed[0]) / 8;
 	r = call_run(&c, operands,
 		kernels()->where[__builtin_ctz((unsigned)size)], dtype, 1, out);
 	call_close(&c);
 	return r;
+}
+
+/* A bound beyond what the dtype holds bounds nothing; it must not wrap. */
+static void bound(enum tarn_dtype dtype, struct tarn_operand *o)
+{
+	bool is_signed = dtype == TARN_I8 || dtype == TARN_I16 ||
+			 dtype == TARN_I32 || dtype == TARN_I64;
+	int bits = tarn_dtype_bits(dtype) - is_signed;
+	int64_t most = bits >= 63 ? INT64_MAX : ((int64_t)1 << bits) - 1;
+	int64_t least = is_signed ? -most - 1 : 0;
+
+	if (o->tensor || o->kind == TARN_NUMBER_FLOAT ||
+		dtype_kind(dtype) != KIND_INT)
+		return;
+	o->i = MIN(MAX(o->i, least), most);
 }
 
 int tarn_clamp(const tarn_tensor *x, const struct tarn_operand *low,
@@ -355,15 +403,18 @@ int tarn_clamp(const tarn_tensor *x, const struct tarn_operand *low,
 	if (!low && !high)
 		return tarn_error_set(EINVAL,
 			"clamp: neither the least nor the largest is given");
-	if (!high)
-		return tarn_binary(TARN_MAX, tarn_of(x), *low, out);
-	if (!low)
-		return tarn_binary(TARN_MIN, tarn_of(x), *high, out);
-	operands[1] = *low;
-	operands[2] = *high;
+	operands[1] = low ? *low : *high;
+	operands[2] = high ? *high : *low;
 	r = tarn_result_dtype(operands, 3, &dtype);
-	if (r >= 0)
-		r = call_open(&c, "clamp", operands, 3);
+	if (r < 0)
+		return r;
+	bound(dtype, &operands[1]);
+	bound(dtype, &operands[2]);
+	if (!high)
+		return tarn_binary(TARN_MAX, tarn_of(x), operands[1], out);
+	if (!low)
+		return tarn_binary(TARN_MIN, tarn_of(x), operands[2], out);
+	r = call_open(&c, "clamp", operands, 3);
 	if (r < 0)
 		return r;
 	for (int i = 0; i < LOOPS_OPERANDS; i++)

@@ -83,23 +83,26 @@ VECTORS(erf)
 FLOAT_DIVISION(f32, float, f)
 FLOAT_DIVISION(f64, double, )
 
-/* Divisors are not 0: that was looked for. */
+/* Divisors of 0 were looked for; but others may write one meanwhile, and no
+ * program may die of that. */
 #define INT_DIVISION(type, T, WIDE, is_signed)                                 \
 	static inline T floor_div_##type(T x, T y)                             \
 	{                                                                      \
+		if (!y)                                                        \
+			return 0;                                              \
 		if (is_signed && y == (T)-1)                                   \
 			return (T) - (WIDE)x;                                  \
 		return (T)(x / y - (x % y != 0 && (x < 0) != (y < 0)));        \
 	}                                                                      \
 	static inline T remainder_##type(T x, T y)                             \
 	{                                                                      \
-		T r = is_signed && y == (T)-1 ? 0 : (T)(x % y);                \
+		T r = !y || (is_signed && y == (T)-1) ? 0 : (T)(x % y);        \
                                                                                \
 		return r != 0 && (r < 0) != (y < 0) ? (T)(r + y) : r;          \
 	}                                                                      \
 	static inline T fmod_##type(T x, T y)                                  \
 	{                                                                      \
-		return is_signed && y == (T)-1 ? 0 : (T)(x % y);               \
+		return !y || (is_signed && y == (T)-1) ? 0 : (T)(x % y);       \
 	}                                                                      \
 	static inline T power_##type(T x, T y)                                 \
 	{                                                                      \

@@ -14,6 +14,7 @@
  */
 #include <errno.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +50,8 @@ struct reduction {
 	struct dims kept, gone;
 	bool by_rows;
 	int64_t rows; /* that are added before they are a pair's */
+	size_t levels_size;
+	atomic_bool failed; /* there was no memory */
 	int64_t wide; /* rows that lie beside each other and are added as one */
 	fold_fn *fold;
 	run_fn *pair;
@@ -62,7 +65,7 @@ struct scratch {
 	int64_t lift_n, lift_stride;
 	_Alignas(64) char packed[RUN * 8];
 	_Alignas(64) char row[TILE * 8], narrow[TILE * 8];
-	_Alignas(64) char levels[2][ROW_LEVELS * TILE * 8];
+	char *levels[2]; /* by rows: ROW_LEVELS tiles each */
 };
 
 /* ---- pairs ------------------------------------------------------------------ */
@@ -340,7 +343,7 @@ static void unit_by_rows(const struct reduction *r, struct scratch *s,
  * beside each other in memory. */
 static void run_part(void *arg, size_t number)
 {
-	const struct reduction *r = arg;
+	struct reduction *r = arg;
 	int64_t groups = (r->kept_units + r->a_part - 1) / r->a_part;
 	int64_t piece = (int64_t)number / groups;
 	int64_t unit = (int64_t)number % groups * r->a_part;
@@ -348,9 +351,22 @@ static void run_part(void *arg, size_t number)
 	int64_t first = piece * r->a_piece;
 	int64_t end = MIN(first + r->a_piece, r->gone_units);
 	char *results = r->to + piece * steps(&r->kept, r->kept.n) * r->size;
+	_cleanup_free_ char *levels = NULL;
 	struct scratch s;
 
 	s.lift_n = 0;
+	if (r->by_rows) {
+		/* Not on the stack, which may be the caller's and small. */
+		levels = malloc(2 * r->levels_size);
+		if (!levels) {
+			/* Relaxed: the end of the job orders it. */
+			atomic_store_explicit(
+				&r->failed, true, memory_order_relaxed);
+			return;
+		}
+		s.levels[0] = levels;
+		s.levels[1] = levels + r->levels_size;
+	}
 	for (; unit < last; unit++)
 		if (r->by_rows)
 			unit_by_rows(r, &s, unit, first, end, results);
@@ -413,6 +429,11 @@ static void plan_rows(struct reduction *r)
 		r->wide *= 2;
 }
 
+static int bits_of(int64_t n)
+{
+	return n ? 64 - __builtin_clzll((unsigned long long)n) : 0;
+}
+
 static void plan_parts(struct reduction *r)
 {
 	int64_t outside = steps(&r->kept, r->kept.n - r->by_rows);
@@ -422,6 +443,8 @@ static void plan_parts(struct reduction *r)
 		r->kept_units = outside * tiles_a_row(r);
 		r->gone_units = elements;
 		r->rows = MAX(elements >> (ROW_LEVELS - 2), (int64_t)ROWS);
+		r->levels_size = (size_t)(bits_of(elements / r->rows) + 1) *
+				 TILE * (size_t)r->size;
 		elements *= MIN(r->kept.extent[r->kept.n - 1], (int64_t)TILE);
 	} else {
 		r->kept_units = outside;
@@ -436,11 +459,14 @@ static void plan_parts(struct reduction *r)
 		MAX(PART / MAX(elements / r->n_parts, (int64_t)1), (int64_t)1);
 }
 
-static void run_parts(struct reduction *r)
+static int run_parts(struct reduction *r)
 {
 	int64_t groups = (r->kept_units + r->a_part - 1) / r->a_part;
 
 	threads_run((size_t)(groups * r->n_parts), run_part, r);
+	if (!r->failed)
+		return 0;
+	return tarn_error_set(ENOMEM, "reduce: no memory for partial results");
 }
 
 /* There are elements on both sides. */
@@ -449,22 +475,23 @@ static int reduction_run(struct reduction *r)
 	struct reduction last = *r;
 	int64_t n = steps(&r->kept, r->kept.n);
 	_cleanup_free_ char *pieces = NULL;
+	int e;
 
 	fuse(&r->kept);
 	fuse(&r->gone);
 	plan_rows(r);
 	plan_parts(r);
-	if (r->n_parts == 1) {
-		run_parts(r);
-		return 0;
-	}
+	if (r->n_parts == 1)
+		return run_parts(r);
 	pieces = calloc((size_t)(r->n_parts * n), (size_t)r->size);
 	if (!pieces)
 		return tarn_error_set(ENOMEM,
 			"reduce: no memory for %lld parts",
 			(long long)r->n_parts);
 	r->to = pieces;
-	run_parts(r);
+	e = run_parts(r);
+	if (e < 0)
+		return e;
 	/* The results lie in each piece as they do in the end. */
 	last.from = pieces;
 	last.source = r->computed;
@@ -474,8 +501,7 @@ static int reduction_run(struct reduction *r)
 	plan_parts(&last);
 	last.n_parts = 1;
 	last.a_piece = last.gone_units;
-	run_parts(&last);
-	return 0;
+	return run_parts(&last);
 }
 
 /* ---- the operations ------------------------------------------------------------------ */
@@ -618,6 +644,9 @@ int tarn_reduce(enum tarn_reduce_op op, const tarn_tensor *x, int n_dims,
 	if ((unsigned)op >= TARN_REDUCE_OPS)
 		return tarn_error_set(
 			EINVAL, "there is no reduction %d", (int)op);
+	if (n_dims < 0 || flags & ~TARN_KEEP_DIMS)
+		return tarn_error_set(EINVAL, "%s: %d dimensions, flags 0x%x",
+			operations[op].name, n_dims, flags);
 	r = source_open(operations[op].name, x, &source);
 	if (r >= 0)
 		r = choose_dtypes(op, l->dtype, &dtype, &computed);

@@ -250,8 +250,11 @@ static int attempt(struct tarn_store *store, const struct load_request *request,
 			request->fds, request->n_fds));
 	if (r < 0)
 		return r;
-	/* Also of a load that is quicker than a step. */
-	r = pass_time(&load, 0);
+	/* Also of a load that is quicker than a step; its first phase. */
+	if (options && options->progress &&
+		options->progress(options->arg, TARN_LOAD_PHASE_MEMORY, 0,
+			request->total))
+		r = cancel(&load);
 	if (r >= 0)
 		r = await(&load, ret_loaded);
 	call_end(&store->connection, &load.call);

@@ -56,8 +56,8 @@ static PyObject *variance_core(const char *name, int op, PyObject *object,
 	PyObject *const *args, Py_ssize_t n_args, PyObject *keywords)
 {
 	static const char *const names[] = {"dim", "correction", "keepdim",
-		"out", "axis", "keepdims", NULL};
-	PyObject *given[6], *rest[3], *x, *result;
+		"out", "axis", "keepdims", "dtype", "ddof", NULL};
+	PyObject *given[8], *rest[3], *x, *result;
 	struct reduce_arguments a;
 	double correction = 1;
 	int r;
@@ -139,7 +139,7 @@ static PyObject *extreme_core(const char *name, int op, PyObject *object,
 {
 	struct reduce_arguments a;
 	tarn_tensor *where = NULL;
-	PyObject *x, *values, *indices, *pair = NULL;
+	PyObject *x, *values, *indices = NULL, *pair = NULL;
 	int r, dim;
 
 	if (reduce_arguments(name, args, n_args, keywords, &a) < 0 ||
@@ -148,22 +148,28 @@ static PyObject *extreme_core(const char *name, int op, PyObject *object,
 	x = tensor_argument(name, object);
 	if (!x)
 		return NULL;
+	/* The places first: out may be a part of x. */
+	if (a.n) {
+		WITHOUT_GIL(tensor_of(x),
+			r = tarn_arg_reduce((enum tarn_reduce_op)op,
+				tensor_of(x), dim, a.flags, &where));
+		indices = result_object(name, r, NULL, where);
+		if (!indices) {
+			Py_DECREF(x);
+			return NULL;
+		}
+	}
 	WITHOUT_GIL(tensor_of(x),
 		r = tarn_reduce((enum tarn_reduce_op)op, tensor_of(x), a.n,
 			a.dims, a.flags, &a.to));
 	values = result_object(name, r, a.out, a.to);
-	if (!values || !a.n) {
-		Py_DECREF(x);
-		return values;
-	}
-	WITHOUT_GIL(tensor_of(x), r = tarn_arg_reduce((enum tarn_reduce_op)op,
-					  tensor_of(x), dim, a.flags, &where));
-	indices = result_object(name, r, NULL, where);
-	if (indices)
-		pair = PyTuple_Pack(2, values, indices);
-	Py_XDECREF(indices);
-	Py_DECREF(values);
 	Py_DECREF(x);
+	if (!a.n)
+		return values;
+	if (values)
+		pair = PyTuple_Pack(2, values, indices);
+	Py_XDECREF(values);
+	Py_DECREF(indices);
 	return pair;
 }
 
@@ -276,15 +282,18 @@ FUNCTION_AND_METHOD(along_core, cumsum, 2)
 FUNCTION_AND_METHOD(norms_core, layer_norm, 0)
 FUNCTION_AND_METHOD(norms_core, rms_norm, 1)
 
-#define REDUCED "keepdim=False, out=None, axis=None, keepdims=None)"
+#define REDUCED "keepdim=False, out=None, axis=None, keepdims=None, dtype=None)"
+#define VARIED                                                                 \
+	"keepdim=False, out=None, axis=None, keepdims=None, dtype=None, "      \
+	"ddof=None)"
 #define ALONG "dim=None, out=None, axis=None)"
 
 #define ROWS(X, first)                                                         \
 	X(norm, "norm(" first ", /, p=2, dim=None, " REDUCED                   \
 		"\n--\n\nThe p-norm, of floats.")                              \
-	X(var, "var(" first ", /, dim=None, correction=1, " REDUCED            \
+	X(var, "var(" first ", /, dim=None, correction=1, " VARIED             \
 	       "\n--\n\nThe variance, of floats.")                             \
-	X(std, "std(" first ", /, dim=None, correction=1, " REDUCED            \
+	X(std, "std(" first ", /, dim=None, correction=1, " VARIED             \
 	       "\n--\n\nThe standard deviation, of floats.")                   \
 	X(logsumexp, "logsumexp(" first ", /, dim=None, " REDUCED              \
 		     "\n--\n\nlog(sum(exp(x))) without overflow.")             \

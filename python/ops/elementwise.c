@@ -109,6 +109,7 @@ static PyObject *compute_binary(const char *name, int op,
 	const struct operand *a, const struct operand *b, PyObject *out)
 {
 	const tarn_tensor *some = a->operand.tensor ?: b->operand.tensor;
+	const tarn_tensor *other = b->operand.tensor;
 	tarn_tensor *to;
 	int r;
 
@@ -118,8 +119,9 @@ static PyObject *compute_binary(const char *name, int op,
 		r = tarn_binary(
 			(enum tarn_binary_op)op, a->operand, b->operand, &to);
 	else
-		WITHOUT_GIL(some, r = tarn_binary((enum tarn_binary_op)op,
-					  a->operand, b->operand, &to));
+		WITHOUT_GIL(other && is_long(other) ? other : some,
+			r = tarn_binary((enum tarn_binary_op)op, a->operand,
+				b->operand, &to));
 	return result_object(name, r, out, to);
 }
 
@@ -222,16 +224,17 @@ PyMethodDef binary_methods[] = {
 
 /* ---- three operands ------------------------------------------------------------ */
 
-/* Up to n operands, of which those that are None stay away. 0 or -1. */
-static int open_operands(
-	const char *name, PyObject *const *objects, int n, struct operand *ret)
+/* n operands; those that are missing or None stay away where some may. 0 or
+ * -1. */
+static int open_operands(const char *name, PyObject *const *objects, int n,
+	bool may_miss, struct operand *ret)
 {
 	int r = 1;
 
 	for (int i = 0; i < n; i++)
 		ret[i] = (struct operand) {0};
 	for (int i = 0; i < n && r > 0; i++) {
-		if (!objects[i] || objects[i] == Py_None)
+		if (may_miss && (!objects[i] || objects[i] == Py_None))
 			continue;
 		r = operand_from(objects[i], &ret[i]);
 		if (r == 0)
@@ -259,7 +262,7 @@ static PyObject *where_core(const char *name, int op, PyObject *object,
 	condition = tensor_argument(name, object);
 	if (!condition)
 		return NULL;
-	if (open_operands(name, given, 2, o) >= 0) {
+	if (open_operands(name, given, 2, false, o) >= 0) {
 		WITHOUT_GIL(tensor_of(condition),
 			r = tarn_where(tensor_of(condition), o[0].operand,
 				o[1].operand, &to));
@@ -287,7 +290,7 @@ static PyObject *clamp_core(const char *name, int op, PyObject *object,
 	x = tensor_argument(name, object);
 	if (!x)
 		return NULL;
-	if (open_operands(name, given, 2, o) >= 0) {
+	if (open_operands(name, given, 2, true, o) >= 0) {
 		bool low = given[0] && given[0] != Py_None;
 		bool high = given[1] && given[1] != Py_None;
 

@@ -37,7 +37,8 @@ PyObject *result_object(
 /* dim=: None, a number or several. Their count (0: all), or -1. */
 int dims_argument(const char *name, PyObject *object, int ret[TARN_NDIM_MAX]);
 
-/* Enough work to let other threads of Python go on meanwhile. */
+/* Enough work to let other threads of Python go on meanwhile; any operand may be
+ * the one that is large. */
 bool is_long(const tarn_tensor *tensor);
 
 #define WITHOUT_GIL(tensor, ...)                                               \

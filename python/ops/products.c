@@ -4,14 +4,15 @@
 
 #include "python/ops/methods.h"
 
-/* Up to n tensors; those that are missing or None stay NULL. 0 or -1. */
-static int open_tensors(
-	const char *name, PyObject *const *objects, int n, PyObject **ret)
+/* n tensors, of which those behind the first wanted ones may be missing, or None:
+ * NULL. 0 or -1. */
+static int open_tensors(const char *name, PyObject *const *objects, int n,
+	int wanted, PyObject **ret)
 {
 	for (int i = 0; i < n; i++)
 		ret[i] = NULL;
 	for (int i = 0; i < n; i++) {
-		if (!objects[i] || objects[i] == Py_None)
+		if (i >= wanted && (!objects[i] || objects[i] == Py_None))
 			continue;
 		ret[i] = tensor_argument(name, objects[i]);
 		if (!ret[i])
@@ -29,6 +30,18 @@ static void drop_tensors(PyObject **objects, int n)
 static const tarn_tensor *or_null(PyObject *object)
 {
 	return object ? tensor_of(object) : NULL;
+}
+
+/* Of the first two operands that with more elements: a vector's product with a
+ * large matrix is long. */
+static const tarn_tensor *larger(PyObject *const *t)
+{
+	const tarn_tensor *a = tensor_of(t[0]), *b = tensor_of(t[1]);
+
+	return tarn_layout_numel(tarn_tensor_layout(a)) <
+			       tarn_layout_numel(tarn_tensor_layout(b))
+		       ? b
+		       : a;
 }
 
 static int size_argument(
@@ -49,6 +62,13 @@ static int size_argument(
 	return 0;
 }
 
+static bool may_be_tensor(PyObject *object)
+{
+	return Py_TYPE(object) == lent->tensor_type || PyList_Check(object) ||
+	       PyTuple_Check(object) ||
+	       (!PyType_Check(object) && lent->shares_bytes(object));
+}
+
 /* ---- matrices ------------------------------------------------------------ */
 
 PyObject *matmul_operator(PyObject *a, PyObject *b, PyObject *out)
@@ -58,10 +78,12 @@ PyObject *matmul_operator(PyObject *a, PyObject *b, PyObject *out)
 	tarn_tensor *to;
 	int r;
 
+	if (!may_be_tensor(a) || !may_be_tensor(b))
+		Py_RETURN_NOTIMPLEMENTED;
 	if (out_argument("matmul", out, &to) < 0)
 		return NULL;
-	if (open_tensors("matmul", objects, 2, t) >= 0) {
-		WITHOUT_GIL(tensor_of(t[0]),
+	if (open_tensors("matmul", objects, 2, 2, t) >= 0) {
+		WITHOUT_GIL(larger(t),
 			r = tarn_matmul(tensor_of(t[0]), tensor_of(t[1]), &to));
 		result = result_object("matmul", r, out, to);
 	}
@@ -73,12 +95,19 @@ static PyObject *matmul_core(const char *name, int op, PyObject *x,
 	PyObject *const *args, Py_ssize_t n_args, PyObject *keywords)
 {
 	static const char *const names[] = {"y", "out", NULL};
-	PyObject *given[2];
+	PyObject *given[2], *result;
 
 	if (lent->named_arguments(
 		    name, names, 1, args, n_args, keywords, given) < 0)
 		return NULL;
-	return matmul_operator(x, given[0], given[1]);
+	result = matmul_operator(x, given[0], given[1]);
+	if (result != Py_NotImplemented)
+		return result;
+	Py_DECREF(result);
+	PyErr_Format(PyExc_TypeError,
+		"matmul: tensors or arrays are wanted, not %R and %R", x,
+		given[0]);
+	return NULL;
 }
 
 static PyObject *linear_core(const char *name, int op, PyObject *x,
@@ -93,9 +122,9 @@ static PyObject *linear_core(const char *name, int op, PyObject *x,
 		    name, names, 1, args, n_args, keywords, given) < 0 ||
 		out_argument(name, given[2], &to) < 0)
 		return NULL;
-	if (open_tensors(name, (PyObject *[]) {x, given[0], given[1]}, 3, t) >=
-		0) {
-		WITHOUT_GIL(tensor_of(t[0]),
+	if (open_tensors(name, (PyObject *[]) {x, given[0], given[1]}, 3, 2,
+		    t) >= 0) {
+		WITHOUT_GIL(larger(t),
 			r = tarn_linear(tensor_of(t[0]), tensor_of(t[1]),
 				or_null(t[2]), &to));
 		result = result_object(name, r, given[2], to);
@@ -138,9 +167,9 @@ static PyObject *attention_core(const char *name, int op, PyObject *q,
 		out_argument(name, given[6], &to) < 0)
 		return NULL;
 	if (open_tensors(name, (PyObject *[]) {q, given[0], given[1], given[2]},
-		    4, t) >= 0) {
+		    4, 3, t) >= 0) {
 		options.mask = or_null(t[3]);
-		WITHOUT_GIL(tensor_of(t[0]),
+		WITHOUT_GIL(larger(t),
 			r = tarn_attention(tensor_of(t[0]), tensor_of(t[1]),
 				tensor_of(t[2]), &options, &to));
 		result = result_object(name, r, given[6], to);
@@ -170,12 +199,12 @@ static PyObject *conv_core(const char *name, int op, PyObject *x,
 			lent->int_argument(given[5], &options.groups) < 0) ||
 		out_argument(name, given[6], &to) < 0)
 		return NULL;
-	if (open_tensors(name, (PyObject *[]) {x, given[0], given[1]}, 3, t) >=
-		0) {
+	if (open_tensors(name, (PyObject *[]) {x, given[0], given[1]}, 3, 2,
+		    t) >= 0) {
 		if (tarn_tensor_layout(tensor_of(t[0]))->ndim == 3)
 			options.stride[1] = options.padding[1] =
 				options.dilation[1] = 0;
-		WITHOUT_GIL(tensor_of(t[0]),
+		WITHOUT_GIL(larger(t),
 			r = tarn_conv(tensor_of(t[0]), tensor_of(t[1]),
 				or_null(t[2]), &options, &to));
 		result = result_object(name, r, given[6], to);

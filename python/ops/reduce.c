@@ -7,13 +7,20 @@ int reduce_arguments(const char *name, PyObject *const *args, Py_ssize_t n_args,
 	PyObject *keywords, struct reduce_arguments *ret)
 {
 	static const char *const names[] = {
-		"dim", "keepdim", "out", "axis", "keepdims", NULL};
-	PyObject *given[5];
+		"dim", "keepdim", "out", "axis", "keepdims", "dtype", NULL};
+	PyObject *given[6];
 	bool keep;
 
 	if (lent->named_arguments(
 		    name, names, 0, args, n_args, keywords, given) < 0)
 		return -1;
+	/* numpy's functions call methods of their own name with it. */
+	if (given[5] && given[5] != Py_None) {
+		PyErr_Format(PyExc_TypeError,
+			"%s: dtype is the tensor's; cast it, t.to(%R), before",
+			name, given[5]);
+		return -1;
+	}
 	ret->n = dims_argument(name, given[0] ?: given[3], ret->dims);
 	if (ret->n < 0 ||
 		lent->optional_flag(given[1] ?: given[4], &keep) < 0 ||
@@ -57,7 +64,8 @@ static PyObject *reduce_core(const char *name, int op, PyObject *object,
 REDUCE(DEFINE)
 #undef DEFINE
 
-#define ARGUMENTS "dim=None, keepdim=False, out=None, axis=None, keepdims=None)"
+#define ARGUMENTS                                                              \
+	"dim=None, keepdim=False, out=None, axis=None, keepdims=None, dtype=None)"
 
 PyMethodDef reduce_functions[] = {
 #define ENTRY(name, op, text)                                                  \

@@ -185,11 +185,6 @@ if np:
     kit.raises(ValueError, "", "an array of dates is refused",
                tarn.from_numpy, np.zeros(2, "M8[s]"))
     t = tarn.arange(12).reshape(3, 4)
-    for index in (np.array([0, 2]), np.array([1]), [0, 2],
-                  np.array([True, False, True])):
-        kit.raises(IndexError, ".numpy()[...]",
-                   f"[{index!r}] is refused, since it is no view",
-                   t.__getitem__, index)
     kit.equal(t[np.int64(1), np.array(2)], 6,
               "numpy's scalars are accepted as indices")
     records = np.zeros(3, [("a", "u1"), ("b", "<f4")])

@@ -63,13 +63,31 @@ for name, call in CALLS.items():
 # The methods of Tensor whose signature has such an argument are all above.
 NAMES = {"dim", "dims", "dim0", "dim1", "dim2", "start_dim", "end_dim",
          "first", "last"}
+try:
+    from tarn import ops
+except ImportError as e:
+    ops = None
+    kit.skipped("dimensions of operations", str(e))
 methods = {n: getattr(tarn.Tensor, n).__text_signature__
            for n in dir(tarn.Tensor) if not n.startswith("_") and
-           callable(getattr(tarn.Tensor, n))}
+           callable(getattr(tarn.Tensor, n)) and not hasattr(ops, n) and
+           n not in ("index_copy_", "scatter_", "stride")}
 signed = {n for n, signature in methods.items()
           if NAMES & set(re.findall(r"\w+", signature))}
 kit.equal(sorted(signed - {n.split(",")[0] for n in CALLS}), [],
           "the table has every method that takes a dimension")
+for name, rest in () if ops is None else (
+        ("stride", {}), ("sum", {}), ("amax", {}), ("max", {}), ("argmax", {}), ("var", {}),
+        ("norm", {}), ("logsumexp", {}), ("softmax", {}), ("cumsum", {}),
+        ("sort", {}), ("topk", {"k": 1}), ("index_select", {"index": [0]}),
+        ("take_along_dim", {"index": [[[0]]]})):
+    for dim in 2 ** 32 + 1, 2 ** 32, -2 ** 31 - 1, 9:
+        try:
+            got = getattr(t.to("F32"), name)(dim=dim, **rest)
+        except (ValueError, IndexError) as e:
+            got = str(e)
+        kit.ok("dimension" in str(got) and isinstance(got, str),
+               f"{name}: {dim} is no dimension", got)
 
 # Sizes, starts and steps are of 64 bits on both sides: none of these is cut to
 # one that would do.

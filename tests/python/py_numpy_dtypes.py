@@ -81,6 +81,13 @@ def leak(route, dtype):
         if isinstance(e, RuntimeError) and route != "numpy.from_dlpack":
             return f"{dtype}: {e!r}"
         return None
+    if isinstance(seen, tarn.Tensor):
+        # numpy's functions call a method of their name.
+        seen = seen.to("F64").numpy()
+        whole = t.to("F64").numpy()
+        wanted = {"numpy.sum": whole.sum(), "numpy.mean": whole.mean()}[route]
+        return None if np.allclose(seen, wanted, rtol=.02) else \
+            f"{dtype}: {seen!r}"
     if not isinstance(seen, (np.ndarray, np.generic)):
         if type(seen).__module__ == "ml_dtypes":
             return None

@@ -8,6 +8,7 @@ import operator
 import os
 import subprocess
 import sys
+import threading
 
 import py_kit as kit
 
@@ -154,6 +155,64 @@ kit.equal(T([1., 5, 9]).clamp(2, 6).tolist() +
           T([1., 5]).clamp(max=2).tolist() + T([1, 5]).clamp(min=2).tolist(),
           [2, 5, 6, 1, 2, 2, 5], "clamp")
 kit.equal(ops.where(T([True, False]), T([1, 2]), 9).tolist(), [1, 9], "where")
+
+# ---- integers that do not fit ----
+u8 = T([5, 200], "U8")
+kit.raises(ZeroDivisionError, "divisor is 0", "256 is 0 in U8",
+           lambda: u8 // 256)
+kit.raises(ZeroDivisionError, "divisor is 0", "also without dimensions",
+           lambda: u8 % tarn.full((), 256))
+for name, got, want in (
+        ("a number", u8 + (-1), [4, 199]),
+        ("a tensor without dimensions", u8 + tarn.full((), -1), [4, 199]),
+        ("one in a bitwise operation", u8 & tarn.full((), -1), [5, 200]),
+        ("one of a choice", ops.where(T([True, False]), u8,
+                                      tarn.full((), -1)), [5, 255])):
+    kit.equal(got.tolist(), want, f"{name} wraps around")
+kit.equal([u8.clamp(0, 300).tolist(), u8.clamp(-1, 100).tolist(),
+           u8.clamp(max=300).tolist(), T([-100], "I8").clamp(-300, 5).item()],
+          [[5, 200], [5, 100], [5, 200], -100],
+          "a bound beyond the dtype bounds nothing")
+
+# ---- wrong operands ----
+for call in (lambda: a @ None, lambda: None @ a, lambda: ops.matmul(a, None),
+             lambda: ops.linear(a, None), lambda: ops.linear(None, a),
+             lambda: ops.conv(a, None), lambda: ops.attention(a, a, None),
+             lambda: ops.where(T([True]), None, a), lambda: ops.cat([a, None]),
+             lambda: a.clamp("x", 2), lambda: a.pow(None)):
+    kit.raises(TypeError, "", "None and texts are no operands", call)
+
+
+class Other:
+    def __rmatmul__(self, other):
+        return "mine"
+
+
+kit.equal(a @ Other(), "mine", "@ leaves what it does not know to the other")
+m = T([[3.], [5.]])
+kit.equal([p.tolist() for p in m.max(0, keepdim=True, out=m[:1])],
+          [[[5]], [[1]]], "max into a part of itself finds the place first")
+kit.equal((float(numpy.mean(a)), float(numpy.std(a, ddof=1))),
+          (a.mean().item(), a.std().item()),
+          "numpy's functions call the methods of their names")
+
+# ---- a thread with a small stack, signals ----
+threading.stack_size(256 << 10)
+sums = []
+wide = tarn.ones((300, 2000))
+thread = threading.Thread(target=lambda: sums.append(wide.sum(0).sum().item()))
+thread.start()
+thread.join()
+threading.stack_size(0)
+kit.equal(sums, [600000], "a sum in a thread with a small stack")
+kit.equal(subprocess.run(
+    [sys.executable, "-c", "import os, signal, tarn; "
+     "tarn.ops.set_threads(3); (tarn.ones((1000, 1000)) + 1).sum(); "
+     "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1}); "
+     "os.kill(os.getpid(), signal.SIGUSR1); "
+     "print(signal.sigwait({signal.SIGUSR1}) == signal.SIGUSR1)"],
+    capture_output=True, text=True).stdout.strip(), "True",
+    "threads of the pool leave signals to the program's own")
 
 # ---- nothing, and no dimensions ----
 empty = tarn.zeros((0, 3))

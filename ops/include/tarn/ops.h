@@ -194,7 +194,7 @@ enum tarn_binary_op {
 	TARN_MUL,
 	TARN_MIN,
 	TARN_MAX,
-	/* Integers by 0, and 0 to a negative power: -EDOM. REMAINDER has the
+	/* Integers by 0: -EDOM. REMAINDER has the
 	 * sign of b, FMOD that of a. */
 	TARN_FLOOR_DIV,
 	TARN_REMAINDER,
