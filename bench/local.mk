@@ -4,6 +4,7 @@ EXTRA_PROGRAMS = \
 	bench/channel \
 	bench/clients \
 	bench/convert \
+	bench/data_order \
 	bench/fill \
 	bench/first_use \
 	bench/gather \
@@ -33,6 +34,7 @@ EXTRA_PROGRAMS = \
 bench_channel_LDADD = lib/libtarn.la
 bench_clients_LDADD = lib/libcore.la
 bench_convert_LDADD = lib/libcore.la
+bench_data_order_LDADD = lib/libtarn.la
 bench_fill_LDADD = lib/libcore.la
 bench_first_use_LDADD = lib/libtarn.la
 bench_gather_LDADD = lib/libtarn.la
@@ -71,6 +73,7 @@ BENCHES = \
 	bench/clients.sh \
 	bench/column.sh \
 	bench/convert.sh \
+	bench/data_order.sh \
 	bench/fill.sh \
 	bench/first_load.sh \
 	bench/first_use.sh \

@@ -16,6 +16,7 @@
 #	store/   the client of a daemon
 #	channel/ tensors handed from process to process, through slots
 #	set/	tensors below one prefix: what they are, and their next version
+#	data/	samples for training: their order, sources, windows and packing
 #	dlpack/  tensors handed from library to library, by DLPack
 #
 # Each uses those above it, but for io, which uses none of them, and cuda, which
@@ -368,6 +369,8 @@ lib_libcore_la_SOURCES = \
 	lib/set/refit_sparse.c \
 	lib/set/rows.c \
 	lib/set/rows.h \
+	lib/data/key.h \
+	lib/data/order.c \
 	lib/dlpack/dlpack.h \
 	lib/dlpack/from_dlpack.c \
 	lib/dlpack/to_dlpack.c \
@@ -474,6 +477,7 @@ tarninclude_HEADERS = \
 	lib/include/tarn/channel.h \
 	lib/include/tarn/copy.h \
 	lib/include/tarn/cuda.h \
+	lib/include/tarn/data.h \
 	lib/include/tarn/descriptor.h \
 	lib/include/tarn/dlpack.h \
 	lib/include/tarn/dlpack_abi.h \

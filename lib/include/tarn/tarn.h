@@ -66,6 +66,7 @@
 #include <tarn/publish.h>
 #include <tarn/set.h>
 #include <tarn/channel.h>
+#include <tarn/data.h>
 #include <tarn/report.h>
 #include <tarn/node.h>
 #include <tarn/cuda.h>

@@ -1,0 +1,7 @@
+# Data: order, mixing, sources, windows and packing, and the dataset of them all.
+DATA_TESTS = \
+	tests/data/order \
+	tests/data/order_quality \
+	$(NULL)
+check_PROGRAMS += $(DATA_TESTS)
+TESTS += $(DATA_TESTS)
