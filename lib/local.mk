@@ -370,6 +370,7 @@ lib_libcore_la_SOURCES = \
 	lib/set/rows.c \
 	lib/set/rows.h \
 	lib/data/key.h \
+	lib/data/mixture.c \
 	lib/data/order.c \
 	lib/dlpack/dlpack.h \
 	lib/dlpack/from_dlpack.c \

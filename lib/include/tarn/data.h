@@ -80,6 +80,56 @@ TARN_PUBLIC uint64_t tarn_data_order_find(const struct tarn_data_order *order,
 TARN_PUBLIC uint64_t tarn_data_order(uint64_t seed, uint64_t epoch, uint64_t n,
 	uint64_t g) TARN_CONST;
 
+/* ---- mixing -------------------------------------------------------------- */
+
+/* Picked: beyond what mixtures of corpora have. */
+#define TARN_DATA_SOURCES_MAX 4096
+/* Picked: a schedule of weights is a dozen of lines. */
+#define TARN_DATA_PERIODS_MAX 1024
+
+/* Weights of sources from a position on, until those of the next period. */
+struct tarn_data_weights {
+	uint64_t from;
+	/* One for each source: finite, not negative, and one of them above 0.
+	 * Only their ratios matter. A source of weight 0 is not used. */
+	const double *weights;
+	uint64_t reserved[2]; /* 0 */
+};
+
+/* Which source comes at a position. Read-only: any thread. */
+typedef struct tarn_data_mixture tarn_data_mixture;
+
+/*
+ * Makes a mixture of n sources. The first of n_periods has from 0, and each
+ * later one more than the one before it. Weights are copied.
+ *
+ * At every position g of the first period the number of positions before g that
+ * a source has differs from its share of g by less than 2, and so for any stretch
+ * of a period that begins with it. Shares are exact to 2^-50 of the largest one.
+ * The same weights give the same mixture on any machine and in any later version.
+ *
+ * -EINVAL: a weight or a position is not valid, and the sentence has it; -E2BIG:
+ * a limit above; -ENOMEM. The caller gives *ret to tarn_data_mixture_free.
+ */
+TARN_PUBLIC int tarn_data_mixture_new(size_t n,
+	const struct tarn_data_weights *periods, size_t n_periods,
+	tarn_data_mixture **ret) TARN_NONNULL(2, 4) TARN_MUST_CHECK;
+
+/* Takes NULL and returns NULL. */
+TARN_PUBLIC tarn_data_mixture *tarn_data_mixture_free(
+	tarn_data_mixture *mixture);
+
+/* The source at position g, and how many positions before g it has. Takes a few
+ * nanoseconds for each time that the weights can be halved down to the
+ * source's. */
+TARN_PUBLIC void tarn_data_mixture_at(const tarn_data_mixture *mixture,
+	uint64_t g, uint32_t *ret_source, uint64_t *ret_ordinal)
+	TARN_NONNULL(1, 3, 4);
+
+/* How many positions before g each source has; ret_counts has room for n. */
+TARN_PUBLIC void tarn_data_mixture_counts(const tarn_data_mixture *mixture,
+	uint64_t g, uint64_t *ret_counts) TARN_NONNULL(1, 3);
+
 #ifdef __cplusplus
 }
 #endif
