@@ -369,9 +369,13 @@ lib_libcore_la_SOURCES = \
 	lib/set/refit_sparse.c \
 	lib/set/rows.c \
 	lib/set/rows.h \
+	lib/data/index.c \
 	lib/data/key.h \
 	lib/data/mixture.c \
 	lib/data/order.c \
+	lib/data/source.c \
+	lib/data/source.h \
+	lib/data/source_open.c \
 	lib/dlpack/dlpack.h \
 	lib/dlpack/from_dlpack.c \
 	lib/dlpack/to_dlpack.c \

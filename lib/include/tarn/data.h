@@ -130,6 +130,111 @@ TARN_PUBLIC void tarn_data_mixture_at(const tarn_data_mixture *mixture,
 TARN_PUBLIC void tarn_data_mixture_counts(const tarn_data_mixture *mixture,
 	uint64_t g, uint64_t *ret_counts) TARN_NONNULL(1, 3);
 
+/* ---- sources ------------------------------------------------------------- */
+
+/*
+ * Tokens, in files or tensors that are read where they are, and the documents
+ * that they are of. All parts of a source are one sequence of tokens, and one of
+ * documents, in the order in which they were given.
+ *
+ * A source opens in the same time whatever its size: what an index says of a
+ * document is read, and checked, when it is asked for. Files are read with
+ * pread: one that was written or has shrunk since it was opened is an error,
+ * -ESTALE or -ENODATA, and never other tokens. All functions may be called by any
+ * number of threads at once.
+ */
+typedef struct tarn_data_source tarn_data_source;
+
+struct tarn_data_source_options {
+	/* Of files with tokens alone: their dtype, or how many bytes one has, 1 to
+	 * 4, without a sign. Other formats say it themselves. */
+	enum tarn_dtype dtype;
+	unsigned token_bytes;
+	uint64_t reserved[4]; /* 0 */
+};
+
+/*
+ * Opens n files as one source. Each path is
+ *
+ *   x.bin, x.idx or x   Megatron's two files. A document is what Megatron calls a
+ *                       sequence, which its GPT datasets take for one, too.
+ *   x.ds                datatrove's, with x.ds.index. Their token size follows
+ *                       from both.
+ *   x.npy, FILE:TENSOR  an array of integers of one dimension, one document
+ *   another file        tokens alone, one document
+ *
+ * and all have tokens of one dtype. -EINVAL: they have not, or a file is raw and
+ * options do not say what its tokens are; -EBADMSG: an index is wrong, and the
+ * sentence names file and byte; -ENOTSUP: elements are no integers; -ENOENT,
+ * and the errors of open(2) and read(2). The caller gives *ret to
+ * tarn_data_source_unref.
+ */
+TARN_PUBLIC int tarn_data_source_open(const char *const *paths, size_t n,
+	const struct tarn_data_source_options *options, tarn_data_source **ret)
+	TARN_NONNULL(1, 4) TARN_MUST_CHECK;
+
+/*
+ * A source of a tensor's elements: values is [n], contiguous, of integers, in
+ * memory, a file, or the store. With offsets, ragged rows: document i is
+ * values[offsets[i] : offsets[i + 1]]; offsets is [documents + 1], of 4 or 8 bytes.
+ * NULL: all of it is one document. The source has references to both. -EINVAL: a
+ * tensor is another; -EBADMSG: offsets lead outside of values.
+ */
+TARN_PUBLIC int tarn_data_source_tokens(tarn_tensor *values,
+	tarn_tensor *offsets, tarn_data_source **ret)
+	TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* A source whose samples are the rows of a tensor, of any dtype and one dimension
+ * at least: it has no tokens. It has a reference to the tensor. */
+TARN_PUBLIC int tarn_data_source_rows(tarn_tensor *tensor,
+	tarn_data_source **ret) TARN_NONNULL(1, 2) TARN_MUST_CHECK;
+
+/* One more reference, for the caller. Takes NULL, returns its argument. */
+TARN_PUBLIC tarn_data_source *tarn_data_source_ref(tarn_data_source *source);
+/* Drops a reference. Takes NULL and returns NULL. */
+TARN_PUBLIC tarn_data_source *tarn_data_source_unref(
+	tarn_data_source *source);
+
+struct tarn_data_source_info {
+	/* "megatron", "datatrove", "tensor", "raw", "mixed" of these; "ragged",
+	 * "rows". Static. */
+	const char *format;
+	enum tarn_dtype dtype; /* NONE where a token has 3 bytes */
+	unsigned token_bytes;  /* 0: there are no tokens */
+	size_t n_files;
+	uint64_t n_tokens, n_documents, n_rows;
+	bool has_documents; /* an index tells them apart */
+	uint64_t reserved[8]; /* 0 */
+};
+
+TARN_PUBLIC void tarn_data_source_info(const tarn_data_source *source,
+	struct tarn_data_source_info *ret) TARN_NONNULL(1, 2);
+
+/* How many tokens n documents from the first on have. -ERANGE; -EBADMSG: the
+ * index is wrong, and the sentence names its file and byte. */
+TARN_PUBLIC int tarn_data_source_lengths(const tarn_data_source *source,
+	uint64_t first, size_t n, uint64_t *ret)
+	TARN_NONNULL(1, 4) TARN_MUST_CHECK;
+
+/* The first token of a document, counted from the source's first, and how many it
+ * has. Errors as of tarn_data_source_lengths. */
+TARN_PUBLIC int tarn_data_source_document(const tarn_data_source *source,
+	uint64_t document, uint64_t *ret_token, uint64_t *ret_length)
+	TARN_NONNULL(1, 3, 4) TARN_MUST_CHECK;
+
+/* The document of a token: some dozen reads of an index. -EBADMSG also where
+ * documents do not follow each other. */
+TARN_PUBLIC int tarn_data_source_find(const tarn_data_source *source,
+	uint64_t token, uint64_t *ret_document)
+	TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* Reads n tokens as they are in the files, of token_bytes each. -ERANGE;
+ * -ESTALE: a file has changed since it was opened; -ENODATA: it has shrunk; -EIO.
+ * The sentence names file and byte. */
+TARN_PUBLIC int tarn_data_source_read(const tarn_data_source *source,
+	uint64_t first, size_t n, void *ret)
+	TARN_NONNULL(1, 4) TARN_MUST_CHECK;
+
 #ifdef __cplusplus
 }
 #endif
