@@ -369,13 +369,20 @@ lib_libcore_la_SOURCES = \
 	lib/set/refit_sparse.c \
 	lib/set/rows.c \
 	lib/set/rows.h \
+	lib/data/dataset.c \
+	lib/data/dataset.h \
+	lib/data/get.c \
 	lib/data/index.c \
 	lib/data/key.h \
 	lib/data/mixture.c \
 	lib/data/order.c \
+	lib/data/plan.c \
+	lib/data/plan.h \
 	lib/data/source.c \
 	lib/data/source.h \
 	lib/data/source_open.c \
+	lib/data/state.c \
+	lib/data/table.c \
 	lib/dlpack/dlpack.h \
 	lib/dlpack/from_dlpack.c \
 	lib/dlpack/to_dlpack.c \

@@ -1,11 +1,17 @@
 # Data: order, mixing, sources, windows and packing, and the dataset of them all.
 DATA_TESTS = \
+	tests/data/elastic \
 	tests/data/mixture \
 	tests/data/order \
 	tests/data/order_quality \
+	tests/data/plan \
 	tests/data/sources \
+	tests/data/windows \
 	$(NULL)
 check_PROGRAMS += $(DATA_TESTS)
 TESTS += $(DATA_TESTS)
 DATA_CORPUS = tests/data/corpus.c tests/data/corpus.h
 tests_data_sources_SOURCES = $(DATA_CORPUS) tests/data/sources.c
+DATA_SETS = $(DATA_CORPUS) tests/data/datasets.c tests/data/datasets.h
+tests_data_elastic_SOURCES = $(DATA_SETS) tests/data/elastic.c
+tests_data_windows_SOURCES = $(DATA_SETS) tests/data/windows.c

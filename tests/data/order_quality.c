@@ -183,7 +183,7 @@ static void cycles(uint64_t n, unsigned trials)
 
 		lengths[cycle_of(&o, seed % n) - 1]++;
 		sum += c;
-		odd += (n - c) % 2;
+		odd += (double)((n - c) % 2);
 	}
 	for (uint64_t i = 1; i <= n; i++) {
 		mean += 1.0 / (double)i;

@@ -235,6 +235,195 @@ TARN_PUBLIC int tarn_data_source_read(const tarn_data_source *source,
 	uint64_t first, size_t n, void *ret)
 	TARN_NONNULL(1, 4) TARN_MUST_CHECK;
 
+/* ---- datasets ------------------------------------------------------------ */
+
+/*
+ * A dataset is sources, cut into samples, in an order that goes on for ever, from
+ * epoch to epoch:
+ *
+ *	const char *path = "corpus_text_document";
+ *	struct tarn_data_options options = {.seed = 42, .seq_len = 4096};
+ *	struct tarn_data_request request = {.size = 0};
+ *	struct tarn_data_sample sample;
+ *	static int32_t tokens[4097];
+ *	tarn_data_source *source = NULL;
+ *	tarn_data *data = NULL;
+ *
+ *	r = tarn_data_source_open(&path, 1, NULL, &source);
+ *	if (r >= 0)
+ *		r = tarn_data_open(&source, 1, &options, &data);
+ *	request.tokens = tokens;
+ *	request.size = sizeof(tokens);
+ *	for (uint64_t g = 0; r >= 0 && g < 1000; g++)
+ *		r = tarn_data_get(data, g, &request, &sample);
+ *	data = tarn_data_free(data);
+ *	source = tarn_data_source_unref(source);
+ *
+ * What comes at position g of the global order depends on the configuration and
+ * g alone. Rank r of a world takes its part of each global batch
+ * (tarn_data_rank_part), so a job goes on with another world at the same g.
+ */
+typedef struct tarn_data tarn_data;
+
+/* A sample has seq_len + 1 tokens: seq_len to read, and as many to predict, each
+ * the next one. */
+enum tarn_data_windows {
+	/* Windows of the source's tokens at each seq_len, across documents, as
+	 * Megatron's GPT datasets have them. What is left at the end is not
+	 * used. */
+	TARN_WINDOWS_STREAM = 0,
+	/* Windows that begin at each seq_len of a document and end with it; the
+	 * last one is padded, or, if it is not full, dropped. Documents of one
+	 * token have none. */
+	TARN_WINDOWS_PADDED = 1,
+	TARN_WINDOWS_DROPPED = 2,
+	/* The same full windows. What is left of documents, which is all of
+	 * those that are shorter, is packed into sequences by best fit, and the
+	 * rest of a sequence is padded. Documents are packed within groups of
+	 * consecutive ones. */
+	TARN_WINDOWS_PACKED = 3,
+	/* A sample is a row of a tensor, as its bytes are. */
+	TARN_WINDOWS_ROWS = 4,
+};
+
+/* 64^4 - 2: what packs sequences numbers their rooms in four levels. */
+#define TARN_DATA_SEQ_MAX 16777214
+
+struct tarn_data_options {
+	uint64_t seed;
+	uint32_t seq_len; /* tokens; 0 for rows */
+	enum tarn_data_windows windows;
+	enum tarn_data_shuffle shuffle;
+	uint64_t block; /* samples, for TARN_SHUFFLE_BLOCKS */
+	/* Documents that are packed together, and whose lengths are read at once;
+	 * 0: 1,024, or where documents are packed as many as make some 256
+	 * sequences, 65,536 at most. */
+	uint32_t group;
+	enum tarn_dtype dtype; /* of delivered tokens: integers; 0: I32 */
+	int64_t pad;           /* the token that fills up */
+	/* The mixture of the sources: each then has epochs of its own. NULL: the
+	 * samples of all are shuffled as one. */
+	const struct tarn_data_weights *periods;
+	size_t n_periods;
+	/* For each source NULL, or its table as tarn_data_table gives it; NULL:
+	 * there are none, and they are computed, which reads all lengths. */
+	tarn_tensor *const *tables;
+	int threads; /* that compute them; 0: as many as there are processors */
+	uint64_t reserved[8]; /* 0 */
+};
+
+/*
+ * Opens a dataset of n sources, of which it keeps references, in milliseconds, or
+ * as long as it takes to read the lengths of all documents where windows need
+ * them. options are copied. All calls of a dataset may be made by any number of
+ * threads at once.
+ *
+ * -EINVAL: an option is wrong, a source has no tokens, or none of a sample's size;
+ * -E2BIG: too many sources; -EMEDIUMTYPE: a table is not the source's; -EBADMSG:
+ * an index or a table is wrong; -ENOMEM, and the errors of reading. The caller
+ * gives *ret to tarn_data_free.
+ */
+TARN_PUBLIC int tarn_data_open(tarn_data_source *const *sources, size_t n,
+	const struct tarn_data_options *options, tarn_data **ret)
+	TARN_NONNULL(1, 3, 4) TARN_MUST_CHECK;
+
+/* Takes NULL and returns NULL. */
+TARN_PUBLIC tarn_data *tarn_data_free(tarn_data *data);
+
+struct tarn_data_info {
+	uint64_t n_samples;     /* of an epoch; of a mixture, of all sources */
+	uint64_t sample_bytes;  /* that tarn_data_request.tokens needs */
+	uint32_t sample_tokens; /* seq_len + 1; 0 for rows */
+	enum tarn_dtype dtype;  /* of what is delivered */
+	uint32_t n_sources;
+	uint64_t reserved[8]; /* 0 */
+};
+
+TARN_PUBLIC void tarn_data_info(const tarn_data *data,
+	struct tarn_data_info *ret) TARN_NONNULL(1, 2);
+
+/* The samples of an epoch of source i. -ERANGE: there are not so many sources. */
+TARN_PUBLIC int tarn_data_source_samples(const tarn_data *data, uint32_t i,
+	uint64_t *ret) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/*
+ * The table of source i: U64 [n], 8 bytes for a group of documents. One process
+ * of a node may publish it (publish.h), or save it beside the files, and others
+ * give it to tarn_data_open. *ret is the caller's reference. -ENOENT: windows of
+ * a stream and rows need no table; -ERANGE.
+ */
+TARN_PUBLIC int tarn_data_table(const tarn_data *data, uint32_t i,
+	tarn_tensor **ret) TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/* What a sample is written to. All pointers may be NULL. */
+struct tarn_data_request {
+	void *tokens; /* seq_len + 1 of the dtype, or the bytes of a row */
+	size_t size;  /* of tokens, in bytes: sample_bytes at least */
+	/* Of seq_len + 1: places in the document's piece; and numbers of pieces
+	 * from 1 on. Both are 0 for padding. */
+	int32_t *positions;
+	int32_t *segments;
+	/* Room for seq_len + 1: where the pieces begin among the seq_len tokens
+	 * that are read, and seq_len at the end, as FlashAttention and Megatron
+	 * want them. Padding is one more piece. */
+	int32_t *cu_seqlens;
+	bool document; /* find the document, also of windows across them */
+	uint64_t reserved[8]; /* 0 */
+};
+
+struct tarn_data_sample {
+	uint64_t epoch;    /* of the source, or, where there is no mixture, of all */
+	uint64_t sample;   /* of the source */
+	uint64_t document; /* of the first token, in the source; TARN_DATA_NONE: it
+			    * was not asked for */
+	uint32_t source;
+	uint32_t n_tokens; /* without padding */
+	uint32_t n_pieces;
+	uint32_t n_cu_seqlens;
+	uint64_t reserved[8]; /* 0 */
+};
+
+/*
+ * Reads the sample at position g. -ENOBUFS: size is too small; -ERANGE: a token
+ * does not fit into the dtype; -EBADMSG: an index is wrong; -ESTALE, -ENODATA,
+ * -EIO: a file has changed, has shrunk or cannot be read, and the sentence names
+ * file and byte; -ENOMEM. After an error the buffers hold anything.
+ */
+TARN_PUBLIC int tarn_data_get(tarn_data *data, uint64_t g,
+	const struct tarn_data_request *request, struct tarn_data_sample *ret)
+	TARN_NONNULL(1, 3, 4) TARN_MUST_CHECK;
+
+/*
+ * The part of each global batch that a rank takes: positions step * global_batch +
+ * first to + n - 1. All parts are as large as each other, or one larger. Together,
+ * in the order of ranks, they are the batch, whatever world is. -EINVAL: rank is
+ * not below world.
+ */
+TARN_PUBLIC int tarn_data_rank_part(uint64_t global_batch, uint32_t rank,
+	uint32_t world, uint64_t *ret_first, uint64_t *ret_n)
+	TARN_NONNULL(4, 5) TARN_MUST_CHECK;
+
+/* ---- state --------------------------------------------------------------- */
+
+/* 128 bits of the configuration: what decides which sample comes where. Not of
+ * paths, ranks, threads and dtypes that are delivered. */
+TARN_PUBLIC void tarn_data_hash(const tarn_data *data, uint64_t ret[2])
+	TARN_NONNULL(1, 2);
+
+/* The state of a job that has been given the first g samples: a text of some
+ * hundred bytes, and a line or two for each source. *ret is the caller's, for
+ * free(3). -ENOMEM. */
+TARN_PUBLIC int tarn_data_state(const tarn_data *data, uint64_t g, char **ret)
+	TARN_NONNULL(1, 3) TARN_MUST_CHECK;
+
+/*
+ * The position from which a job with this state goes on. -EMEDIUMTYPE: it is of
+ * another configuration, and the sentence lists what differs: "seed is 42, not
+ * 43; source.1.tokens is 100, not 120"; -EBADMSG: it is no state.
+ */
+TARN_PUBLIC int tarn_data_resume(const tarn_data *data, const char *state,
+	uint64_t *ret_g) TARN_NONNULL(1, 2, 3) TARN_MUST_CHECK;
+
 #ifdef __cplusplus
 }
 #endif
